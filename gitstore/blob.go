@@ -1,0 +1,351 @@
+package gitstore
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"sync"
+
+	"umbra/gitstore/object"
+	"umbra/gitstore/pack"
+	"umbra/internal/errs"
+)
+
+// Blob is content prepared for a commit.
+type Blob struct {
+	id    ID
+	size  int64
+	sum   [sha256.Size]byte
+	entry []byte     // its pack entry; nil where history has it, or large does
+	large *largeBlob // a pack of its own
+}
+
+// ID gives the blob's object id.
+func (b Blob) ID() ID { return b.id }
+
+// Size gives its length in bytes.
+func (b Blob) Size() int64 { return b.size }
+
+// SHA256 gives the hash that stands in After-Hash.
+func (b Blob) SHA256() [sha256.Size]byte { return b.sum }
+
+// AfterHash gives the value of an After-Hash trailer.
+func (b Blob) AfterHash() string { return "sha256:" + hex.EncodeToString(b.sum[:]) }
+
+// NewBlob hashes and compresses bytes; no I/O, so that callers do it beside
+// each other. The whole entry is kept in memory until the commit: larger
+// content goes through StreamBlob.
+func (s *Store) NewBlob(data []byte) Blob {
+	return Blob{id: object.Hash(object.Blob, data), size: int64(len(data)), sum: sha256.Sum256(data),
+		entry: pack.AppendEntry(nil, object.Blob, data, journalLevel)}
+}
+
+// ExistingBlob takes a blob that history has; it is read once for its SHA-256.
+func (s *Store) ExistingBlob(ctx context.Context, id ID) (Blob, error) {
+	r, size, err := s.OpenBlob(ctx, id)
+	if err != nil {
+		return Blob{}, err
+	}
+	defer r.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, r); err != nil {
+		return Blob{}, errs.Wrap(err, "")
+	}
+	b := Blob{id: id, size: size}
+	h.Sum(b.sum[:0])
+	return b, nil
+}
+
+// StreamBlob takes content of any size in constant memory. Above
+// Options.InlineBlob it is written to a pack of its own, durable when this
+// returns; Discard must be called for one that is not committed after all.
+func (s *Store) StreamBlob(ctx context.Context, r io.ReaderAt, size int64) (Blob, error) {
+	if size <= s.opt.InlineBlob {
+		data := make([]byte, size)
+		if n, err := r.ReadAt(data, 0); int64(n) < size {
+			if err == nil || err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return Blob{}, errs.Wrap(err, "")
+		}
+		return s.NewBlob(data), nil
+	}
+	return s.large.write(ctx, r, size)
+}
+
+// Discard drops a prepared blob that will not be committed. For others it does
+// nothing.
+func (s *Store) Discard(b Blob) {
+	if b.large != nil {
+		b.large.drop()
+	}
+}
+
+const largeSuffix = ".blob"
+
+// largeBlob is one blob in a pack of its own, in journal/ until the next
+// Publish after its commit. Several drafts may prepare the same content.
+type largeBlob struct {
+	set       *largeSet
+	id        ID
+	name      string // below the root, without suffix
+	sum       [20]byte
+	f         *packFile
+	refs      int // drafts that hold it
+	committed bool
+}
+
+// largeSet is the large blobs that no pack of objects/pack holds yet.
+type largeSet struct {
+	s  *Store
+	mu sync.Mutex
+	m  map[ID]*largeBlob
+}
+
+// cancellable stops a long read when the caller is gone.
+type cancellable struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c cancellable) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}
+
+func (ls *largeSet) write(ctx context.Context, r io.ReaderAt, size int64) (Blob, error) {
+	var rnd [8]byte
+	rand.Read(rnd[:])
+	name := path.Join(journalDir, "large-"+hex.EncodeToString(rnd[:]))
+	sha := sha256.New()
+	src := io.TeeReader(cancellable{ctx, io.NewSectionReader(r, 0, size)}, sha)
+	id, sum, err := ls.s.writePack(name, func(w *pack.Writer) (ID, error) { return w.AddStream(object.Blob, size, src) })
+	if err != nil {
+		ls.s.removeLarge(name)
+		return Blob{}, errs.Wrap(err, "")
+	}
+	b := Blob{id: id, size: size}
+	sha.Sum(b.sum[:0])
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if old := ls.m[id]; old != nil {
+		ls.s.removeLarge(name)
+		old.refs++
+		b.large = old
+		return b, nil
+	}
+	l, err := ls.open(name, sum)
+	if err != nil {
+		ls.s.removeLarge(name)
+		return Blob{}, errs.Wrap(err, "")
+	}
+	l.refs = 1
+	b.large = l
+	return b, nil
+}
+
+// writePack makes `name`+".blob" and its index, both durable with their names.
+func (s *Store) writePack(name string, fill func(*pack.Writer) (ID, error)) (ID, [20]byte, error) {
+	var none [20]byte
+	f, err := s.fs.OpenFile(name+largeSuffix, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return ID{}, none, err
+	}
+	defer f.Close()
+	w, err := pack.Create(f, pack.WriterOptions{Level: journalLevel})
+	if err != nil {
+		return ID{}, none, err
+	}
+	id, err := fill(w)
+	if err != nil {
+		return ID{}, none, err
+	}
+	sum, entries, err := w.Finish()
+	if err != nil {
+		return ID{}, none, err
+	}
+	if err := f.Sync(); err != nil {
+		return ID{}, none, err
+	}
+	if err := s.writeFile(name+idxSuffix, pack.EncodeIdx(entries, sum)); err != nil {
+		return ID{}, none, err
+	}
+	return id, sum, s.fs.SyncDir(journalDir)
+}
+
+func (s *Store) removeLarge(name string) {
+	for _, suffix := range []string{largeSuffix, idxSuffix} {
+		if err := s.fs.Remove(name + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.log.Warn("prepared pack left behind until the next start", "name", name, "error", err)
+		}
+	}
+}
+
+// open adds a finished pack of one blob; mu is held.
+func (ls *largeSet) open(name string, sum [20]byte) (*largeBlob, error) {
+	p, err := pack.Open(ls.s.fs, name+largeSuffix, name+idxSuffix, pack.Options{Verify: true})
+	if err != nil {
+		return nil, err
+	}
+	l := &largeBlob{set: ls, name: name, sum: sum, f: &packFile{base: name, p: p, count: 1}}
+	l.f.users.Store(1)
+	for e, err := range p.Idx().All() {
+		if err != nil {
+			p.Close()
+			return nil, err
+		}
+		l.id = e.ID
+	}
+	if ls.m == nil {
+		ls.m = make(map[ID]*largeBlob)
+	}
+	ls.m[l.id] = l
+	return l, nil
+}
+
+// load opens what a start finds, checked by trailer and index; what is not
+// whole was never committed.
+func (ls *largeSet) load() error {
+	names, err := ls.s.fs.ReadDir(journalDir)
+	if err != nil {
+		return err
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, e := range names {
+		base, ok := strings.CutSuffix(e.Name, largeSuffix)
+		if !ok {
+			continue
+		}
+		name := path.Join(journalDir, base)
+		l, err := ls.open(name, [20]byte{})
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, pack.ErrCorrupt) {
+			ls.s.removeLarge(name)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if l.sum, err = l.f.p.Checksum(); err != nil {
+			return err
+		}
+		if err := l.f.p.VerifyChecksum(); errors.Is(err, pack.ErrCorrupt) {
+			delete(ls.m, l.id)
+			l.f.release()
+			ls.s.removeLarge(name)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (ls *largeSet) holding(id ID) *packFile {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.m[id]
+	if l == nil {
+		return nil
+	}
+	l.f.users.Add(1)
+	return l.f
+}
+
+// commit marks the blob as needed by history.
+func (l *largeBlob) commit() {
+	l.set.mu.Lock()
+	defer l.set.mu.Unlock()
+	l.committed = true
+	l.refs--
+}
+
+func (l *largeBlob) drop() {
+	l.set.mu.Lock()
+	defer l.set.mu.Unlock()
+	l.refs--
+	l.set.dropUnused(l)
+}
+
+func (ls *largeSet) dropUnused(l *largeBlob) {
+	if l.refs > 0 || l.committed || ls.m[l.id] != l {
+		return
+	}
+	delete(ls.m, l.id)
+	l.f.release()
+	ls.s.removeLarge(l.name)
+}
+
+// sweep drops what a start found and no replayed commit needs.
+func (ls *largeSet) sweep() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.m {
+		ls.dropUnused(l)
+	}
+}
+
+// publish links the committed ones into objects/pack.
+func (ls *largeSet) publish() error {
+	ls.mu.Lock()
+	var todo []*largeBlob
+	for _, l := range ls.m {
+		if l.committed {
+			todo = append(todo, l)
+		}
+	}
+	ls.mu.Unlock()
+	for _, l := range todo {
+		base, err := ls.s.linkPack(l.name+largeSuffix, l.name+idxSuffix, l.sum)
+		if err != nil {
+			return err
+		}
+		if err := ls.s.packs.add(base); err != nil {
+			return err
+		}
+		// A draft that prepared the same content meanwhile finds it in the pack.
+		ls.mu.Lock()
+		delete(ls.m, l.id)
+		ls.mu.Unlock()
+		l.f.release()
+		ls.s.pub.unlinkLater(l.name+largeSuffix, l.name+idxSuffix)
+	}
+	return nil
+}
+
+func (ls *largeSet) close() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.m {
+		l.f.release()
+	}
+	ls.m = nil
+}
+
+// keep marks a large blob that a replayed commit needs; false if there is none.
+func (ls *largeSet) keep(id ID) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	l := ls.m[id]
+	if l != nil {
+		l.committed = true
+	}
+	return l != nil
+}
+
+// newBlobHash begins the hash that is a blob's id.
+func newBlobHash(size int64) hash.Hash {
+	h := sha1.New()
+	h.Write(object.Header(object.Blob, size))
+	return h
+}

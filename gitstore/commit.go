@@ -1,0 +1,460 @@
+package gitstore
+
+import (
+	"context"
+	"hash/crc32"
+	"strings"
+	"time"
+
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/gitstore/pack"
+	"umbra/internal/errs"
+)
+
+// Draft is one commit to be.
+type Draft struct {
+	// Edits of the tip's tree, applied in order.
+	Edits []Edit
+	// Message is all but Change and Seq, which the committer fills in.
+	Message message.Message
+	// Entries is how many changelog entries the commit counts in its task.
+	Entries int
+	// AllowEmpty makes the commit even if the tree stays as it is.
+	AllowEmpty bool
+	// Root, if not zero, is the whole new tree, of objects that the store
+	// holds durably already; Edits are not looked at.
+	Root ID
+	// Check, if set, is called by the committer just before the commit is
+	// made, with the tree that it will change. Its error fails this draft
+	// alone. It must not block.
+	Check func(Snapshot) error
+}
+
+// Committed tells of a commit that is durable.
+type Committed struct {
+	Commit, Parent, Tree ID
+	Seq                  uint64    // number in the workspace, from 1
+	Change               uint64    // id of its first entry in its task, 0 without a task
+	When                 time.Time // whole seconds, UTC
+	NoChange             bool      // the tree would have stayed: nothing was made
+}
+
+// pending is a draft or a task's record in the queue.
+type pending struct {
+	draft *Draft
+	task  *taskPut
+	done  chan struct{}
+	out   Committed
+	put   Task
+	err   error
+}
+
+const (
+	// maxGroup bounds how much one fdatasync carries, so that the first member
+	// does not wait for a whole storm.
+	maxGroup      = 512
+	maxGroupBytes = 8 << 20
+	// maxDeltaDepth is git's own default of a chain's length (gc.aggressive
+	// excepted), after which a tree is written whole again.
+	maxDeltaDepth = 50
+	journalLevel  = 1 // zlib level of what is written on the critical path
+)
+
+// Commit queues a draft and returns when it is durable or has failed; a
+// failed draft leaves no trace. A cancelled ctx takes it back only while it is
+// queued. Any goroutine may call it.
+func (s *Store) Commit(ctx context.Context, d Draft) (Committed, error) {
+	p := &pending{draft: &d, done: make(chan struct{})}
+	if err := s.enqueue(ctx, p); err != nil {
+		return Committed{}, err
+	}
+	return p.out, p.err
+}
+
+func (s *Store) enqueue(ctx context.Context, p *pending) error {
+	s.qmu.Lock()
+	if s.stopped {
+		s.qmu.Unlock()
+		return errs.New(errs.Unavailable, "stopping", "The workspace is being put away.")
+	}
+	s.queue = append(s.queue, p)
+	s.qmu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+	}
+	s.qmu.Lock()
+	for i, q := range s.queue {
+		if q == p {
+			s.queue = append(s.queue[:i], s.queue[i+1:]...)
+			s.qmu.Unlock()
+			return errs.Wrap(context.Cause(ctx), "")
+		}
+	}
+	s.qmu.Unlock()
+	<-p.done
+	return nil
+}
+
+// committer is the one goroutine that writes history.
+func (s *Store) committer() {
+	defer close(s.committerDone)
+	for {
+		s.qmu.Lock()
+		batch := s.takeGroup()
+		stop := s.stopped && len(batch) == 0
+		s.qmu.Unlock()
+		if stop {
+			return
+		}
+		if len(batch) == 0 {
+			<-s.wake
+			continue
+		}
+		s.commitGroup(batch)
+	}
+}
+
+// takeGroup cuts the next group off the queue; qmu is held.
+func (s *Store) takeGroup() []*pending {
+	n, bytes := 0, int64(0)
+	for n < len(s.queue) && n < maxGroup && (n == 0 || bytes < maxGroupBytes) {
+		if d := s.queue[n].draft; d != nil {
+			for i := range d.Edits {
+				bytes += int64(len(d.Edits[i].Blob.entry))
+			}
+		}
+		n++
+	}
+	batch := append([]*pending(nil), s.queue[:n]...)
+	rest := copy(s.queue, s.queue[n:])
+	clear(s.queue[rest:])
+	s.queue = s.queue[:rest]
+	return batch
+}
+
+func (s *Store) commitGroup(batch []*pending) {
+	defer func() {
+		for _, p := range batch {
+			close(p.done)
+		}
+	}()
+	s.jmu.Lock()
+	defer s.jmu.Unlock()
+	fail := func(err error) {
+		for _, p := range batch {
+			p.err = errs.Wrap(err, "")
+		}
+	}
+	if err := s.ensureJournal(batch); err != nil {
+		fail(err)
+		return
+	}
+	g := s.newGroup()
+	for _, p := range batch {
+		g.add(p)
+	}
+	if len(g.buf) == 0 {
+		return
+	}
+	if err := s.open.append(g.buf); err != nil {
+		s.open.unsound = true
+		for _, p := range g.members {
+			p.err, p.out, p.put = errs.Wrap(err, ""), Committed{}, Task{}
+		}
+		s.log.Error("append to journal failed", "journal", s.open.number, "error", err)
+		if err := s.salvageOpen(); err != nil {
+			s.log.Error("journal not salvaged; tried again at the next write", "error", err)
+		}
+		return
+	}
+	s.accept(g)
+}
+
+// ensureJournal sees to an open journal that is sound and has room.
+func (s *Store) ensureJournal(batch []*pending) error {
+	if err := s.salvageOpen(); err != nil {
+		return err
+	}
+	want := int64(0)
+	for _, p := range batch {
+		want += 2 << 10
+		if d := p.draft; d != nil {
+			for i := range d.Edits {
+				want += int64(len(d.Edits[i].Blob.entry)) + 256
+			}
+		}
+	}
+	switch j := s.open; {
+	case j != nil && j.used()+want <= j.room:
+		return nil
+	case j != nil && j.empty():
+		return nil // too large for any journal made ahead: it grows
+	case j != nil:
+		s.closing = append(s.closing, j)
+		s.open = nil
+		s.setLive()
+		s.kickPublisher()
+	}
+	j, err := s.journals.rotate()
+	if err != nil {
+		return err
+	}
+	s.open = j
+	s.setLive()
+	return nil
+}
+
+// group is what one write and one fdatasync make durable.
+type group struct {
+	s       *Store
+	j       *journal
+	buf     []byte
+	objs    map[object.ID]loc
+	trees   map[object.ID]*object.TreeData
+	tip     Tip
+	when    time.Time
+	tasks   map[string]*Task // changed ones, as of this group
+	members []*pending
+	records []Record
+	blobs   []Blob // large ones that commits of the group need
+}
+
+func (s *Store) newGroup() *group {
+	tip := *s.tip.Load()
+	when := s.opt.Now().UTC().Truncate(time.Second)
+	if when.Before(s.lastWhen) {
+		when = s.lastWhen // the clock stepped back; git wants ordered dates
+	}
+	return &group{s: s, j: s.open, objs: make(map[object.ID]loc), trees: make(map[object.ID]*object.TreeData),
+		tip: tip, when: when, tasks: make(map[string]*Task)}
+}
+
+// tree gives trees of this group first.
+func (g *group) tree(id object.ID) (*object.TreeData, error) {
+	if t, ok := g.trees[id]; ok {
+		return t, nil
+	}
+	return g.s.tree(id)
+}
+
+// add makes a member's objects; a member that fails, or has nothing to commit,
+// leaves nothing behind.
+func (g *group) add(p *pending) {
+	mark := len(g.buf)
+	var made []object.ID
+	track := func(id object.ID, l loc) {
+		g.objs[id] = l
+		made = append(made, id)
+	}
+	keep, err := false, error(nil)
+	if p.task != nil {
+		keep, err = g.addTask(p, track)
+	} else {
+		keep, err = g.addDraft(p, track)
+	}
+	p.err = err
+	if err == nil {
+		// Also one that changes nothing: what it says of the tip holds only if
+		// the group becomes durable.
+		g.members = append(g.members, p)
+	}
+	if keep {
+		return
+	}
+	g.buf = g.buf[:mark]
+	for _, id := range made {
+		delete(g.objs, id)
+		delete(g.trees, id)
+	}
+}
+
+func (g *group) has(id object.ID) (loc, bool) {
+	if l, ok := g.objs[id]; ok {
+		return l, true
+	}
+	return g.j.find(id)
+}
+
+// emit appends an encoded entry.
+func (g *group) emit(id object.ID, kind object.Kind, size int64, base object.ID, depth uint8, entry []byte, track func(object.ID, loc)) {
+	off := g.j.end + int64(len(g.buf))
+	g.buf = append(g.buf, entry...)
+	track(id, loc{off: off, end: off + int64(len(entry)), size: size, kind: kind, base: base, depth: depth,
+		crc: crc32.ChecksumIEEE(entry)})
+}
+
+func (g *group) emitWhole(kind object.Kind, data []byte, track func(object.ID, loc)) object.ID {
+	id := object.Hash(kind, data)
+	if _, ok := g.has(id); !ok {
+		g.emit(id, kind, int64(len(data)), object.Zero, 0, pack.AppendEntry(nil, kind, data, journalLevel), track)
+	}
+	return id
+}
+
+// emitTree appends a tree, as a delta of the one that it came from if that
+// stands in this journal.
+func (g *group) emitTree(t, base *object.TreeData, baseID object.ID, track func(object.ID, loc)) (object.ID, error) {
+	id := t.ID()
+	if _, ok := g.has(id); ok {
+		g.trees[id] = t
+		return id, nil
+	}
+	data := t.Bytes()
+	if base != nil {
+		if bl, ok := g.has(baseID); ok && bl.depth < maxDeltaDepth {
+			delta := object.SpliceDelta(base.Bytes(), data)
+			if len(delta) < len(data)/2 {
+				off := g.j.end + int64(len(g.buf))
+				g.emit(id, object.Tree, int64(len(data)), baseID, bl.depth+1,
+					pack.AppendOfsDelta(nil, uint64(off-bl.off), delta, journalLevel), track)
+				g.trees[id] = t
+				return id, nil
+			}
+		}
+	}
+	g.emit(id, object.Tree, int64(len(data)), object.Zero, 0, pack.AppendEntry(nil, object.Tree, data, journalLevel), track)
+	g.trees[id] = t
+	return id, nil
+}
+
+func (g *group) addDraft(p *pending, track func(object.ID, loc)) (bool, error) {
+	d := p.draft
+	if d.Check != nil {
+		if err := d.Check(Snapshot{s: g.s, src: g, tree: g.tip.Tree}); err != nil {
+			return false, err
+		}
+	}
+	task, err := g.taskOf(d.Message.TaskID)
+	if err != nil {
+		return false, err
+	}
+	root, err := g.rewrite(d, track)
+	if err != nil {
+		return false, err
+	}
+	if root == g.tip.Tree && !d.AllowEmpty && g.tip.Seq > 0 {
+		p.out = Committed{Commit: g.tip.Commit, Parent: g.tip.Commit, Tree: root, Seq: g.tip.Seq, When: g.when, NoChange: true}
+		return false, nil
+	}
+	m := d.Message
+	m.Seq, m.Change = g.tip.Seq+1, 0
+	if task != nil && d.Entries > 0 {
+		m.Change = task.Changes + 1
+	}
+	id, err := g.emitCommit(&m, root, track)
+	if err != nil {
+		return false, err
+	}
+	p.out = Committed{Commit: id, Parent: g.tip.Commit, Tree: root, Seq: m.Seq, Change: m.Change, When: g.when}
+	g.tip = Tip{Commit: id, Tree: root, Seq: m.Seq}
+	if task != nil {
+		task.Changes += uint64(d.Entries)
+		task.Head = id
+		g.tasks[task.ID] = task
+	}
+	for i := range d.Edits {
+		if d.Edits[i].Blob.large != nil {
+			g.blobs = append(g.blobs, d.Edits[i].Blob)
+		}
+	}
+	g.records = append(g.records, Record{Seq: m.Seq, Commit: id, Task: m.TaskID, Subtask: m.SubtaskID, Change: m.Change,
+		Entries: uint32(d.Entries), WhenUnix: g.when.Unix(), Source: m.Source, Key: keyPrefix(m.IdempotencyKey)})
+	return true, nil
+}
+
+// rewrite applies a draft's edits and appends the blobs and trees they need.
+func (g *group) rewrite(d *Draft, track func(object.ID, loc)) (object.ID, error) {
+	if !d.Root.IsZero() {
+		return d.Root, nil
+	}
+	if len(d.Edits) == 0 {
+		if g.tip.Seq > 0 {
+			return g.tip.Tree, nil
+		}
+	}
+	o, err := newOverlay(g, g.tip.Tree)
+	if err != nil {
+		return object.Zero, err
+	}
+	for i := range d.Edits {
+		e := &d.Edits[i]
+		if err := o.apply(*e); err != nil {
+			return object.Zero, err
+		}
+		if e.MoveTo != "" || e.Mode == 0 || e.Blob.entry == nil {
+			continue
+		}
+		if _, ok := g.has(e.Blob.id); !ok {
+			g.emit(e.Blob.id, object.Blob, e.Blob.size, object.Zero, 0, e.Blob.entry, track)
+		}
+	}
+	return o.write(func(t, base *object.TreeData, baseID object.ID) (object.ID, error) {
+		return g.emitTree(t, base, baseID, track)
+	})
+}
+
+func (g *group) emitCommit(m *message.Message, tree object.ID, track func(object.ID, loc)) (object.ID, error) {
+	name, email := message.Author(m.Actor)
+	if a, ok := g.s.opt.Identities[m.Actor]; ok {
+		name, email = a.Name, a.Email
+	}
+	c := object.CommitData{Tree: tree, Message: m.Encode(), Author: object.Signature{Name: name, Email: email, When: g.when}}
+	cn, ce := message.Committer()
+	c.Committer = object.Signature{Name: cn, Email: ce, When: g.when}
+	if g.tip.Seq > 0 {
+		c.Parents = []object.ID{g.tip.Commit}
+	}
+	data, err := c.Encode()
+	if err != nil {
+		return object.Zero, &errs.Error{Kind: errs.Invalid, Code: "validation_failed",
+			Detail: "The actor cannot stand in a commit.", Err: err}
+	}
+	return g.emitWhole(object.Commit, data, track), nil
+}
+
+// accept makes a durable group the store's state.
+func (s *Store) accept(g *group) {
+	g.j.accept(len(g.buf), g.objs)
+	for id, t := range g.trees {
+		s.trees.put(id, t)
+	}
+	for _, b := range g.blobs {
+		b.large.commit()
+	}
+	s.lastWhen = g.when
+	s.tmu.Lock()
+	for id, t := range g.tasks {
+		s.tasks[id] = t
+		s.dirtyTasks[id] = true
+	}
+	s.tmu.Unlock()
+	s.records.append(g.records)
+	s.moveTip(g.tip)
+	s.noteActivity()
+}
+
+// moveTip publishes a new durable tip to readers.
+func (s *Store) moveTip(t Tip) {
+	s.tip.Store(&t)
+	s.waitMu.Lock()
+	close(s.moved)
+	s.moved = make(chan struct{})
+	s.waitMu.Unlock()
+}
+
+// keyPrefix gives the first eight bytes' hex digits of a key's hash, which the
+// commit index keeps.
+func keyPrefix(key string) string {
+	h := strings.TrimPrefix(key, "sha256:")
+	if len(h) > 16 {
+		h = h[:16]
+	}
+	return h
+}

@@ -1,0 +1,40 @@
+// Package gitstore is the commit engine: one bare git repository a workspace,
+// written without git, readable by every git.
+//
+// A Store owns one workspace directory of the data directory:
+//
+//	repo.git/   the bare repository that people and CI read (contract: git.md)
+//	journal/    packs being written: the write-ahead log
+//	refs        the note: our refs as we last set them
+//	records     a cache: one fixed-size record a commit, by sequence number
+//
+// # The commit pipeline
+//
+// Callers prepare blobs (hash, compress) in their own goroutines and hand a
+// Draft to Commit. One committer a store takes everything that queued while the
+// last group was being made durable. For each draft in order it rewrites the
+// trees on the written paths, makes the commit, and appends objects to the
+// group's buffer; a draft that fails leaves the group. The buffer goes to the
+// open journal with one write and one fdatasync; then the tip moves and the
+// members are answered.
+//
+// A journal is a git pack whose count and trailer are not there yet. Publish
+// closes it: count and trailer, an index beside it, both hard-linked into
+// objects/pack under a .keep, then the refs by git's lock protocol (tasks'
+// first), then the note, and only then the journal's own name goes.
+//
+// # Invariants
+//
+//   - What Commit and PutTask answered survives a power cut.
+//   - Every object that our refs reach is in a journal or in a pack of ours with
+//     a .keep; nothing of ours is loose. Objects that people put into the
+//     repository are never relied upon.
+//   - A pack of ours is closed under reachability together with older ones: so
+//     an object found in one needs no further look at what it refers to.
+//   - A file whose write or sync failed is never written or synced again.
+//   - Nothing on the write path looks at packs, or costs more with more commits.
+//
+// The package imports gitstore's own subpackages, internal/{errs,vfs,wspath}
+// and go-git (for reading what others wrote); never HTTP, configuration or the
+// workspace's own files.
+package gitstore

@@ -1,0 +1,76 @@
+package gitstore
+
+import (
+	"context"
+	"path"
+	"strings"
+
+	"umbra/gitstore/object"
+	"umbra/gitstore/pack"
+	"umbra/gitstore/refs"
+)
+
+// hasAny reports whether anybody's object of the repository has this id: ours,
+// or one that a person's git wrote, loose or in a pack. Only for deciding
+// whether a ref may name it; never for leaving an object of ours out.
+func (s *Store) hasAny(id ID) bool {
+	if _, _, err := s.readObject(id, maxMeta); err == nil {
+		return true
+	}
+	hex := id.String()
+	if info, err := s.fs.Lstat(path.Join(repoDir, "objects", hex[:2], hex[2:])); err == nil && info.Size > 0 {
+		return true
+	}
+	names, err := s.fs.ReadDir(packDir)
+	if err != nil {
+		return false
+	}
+	for _, e := range names {
+		if strings.HasSuffix(e.Name, idxSuffix) && s.inIdx(path.Join(packDir, e.Name), id) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Store) inIdx(name string, id ID) bool {
+	f, err := s.fs.Open(name)
+	if err != nil {
+		return false
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return false
+	}
+	x, err := pack.OpenIdx(f, info.Size, pack.IdxOptions{})
+	if err != nil {
+		f.Close()
+		return false
+	}
+	defer x.Close()
+	_, _, ok, err := x.Find(id)
+	return ok && err == nil
+}
+
+// peel tells what a tag of ours points at, for packed-refs.
+func (s *Store) peel(id ID) (ID, bool, error) {
+	kind, data, err := s.readObject(id, maxMeta)
+	if err != nil || kind != object.Tag {
+		return ID{}, false, err
+	}
+	tag, err := object.ParseTag(data)
+	if err != nil {
+		return ID{}, false, err
+	}
+	return tag.Object, true, nil
+}
+
+func (s *Store) openRefs(ctx context.Context) error {
+	if err := refs.Init(s.fs, repoDir); err != nil {
+		return err
+	}
+	var err error
+	s.refs, err = refs.Open(refs.Options{FS: s.fs, Repo: repoDir, HasObject: s.hasAny, Peel: s.peel, Now: s.opt.Now})
+	return err
+}

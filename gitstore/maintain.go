@@ -1,0 +1,205 @@
+package gitstore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"umbra/gitstore/pack"
+	"umbra/internal/vfs"
+)
+
+const (
+	// mergeWidth is how many packs of about one size are merged into one: the
+	// number of packs stays below mergeWidth for each factor of mergeFactor in
+	// the number of objects.
+	mergeWidth  = 6
+	mergeFactor = 4
+	// manyDoomed is the number of superseded packs above which the oldest go
+	// before their grace ends, though not within shortGrace: hundreds of packs
+	// slow every git command down.
+	manyDoomed = 64
+	shortGrace = time.Minute
+	// manyLoose is the number of loose refs of ours above which they are packed.
+	manyLoose = 200
+)
+
+// maintenanceDue tells how long the background may sleep when nothing is
+// written.
+func (s *Store) maintenanceDue() time.Duration {
+	s.packs.mu.RLock()
+	defer s.packs.mu.RUnlock()
+	for _, f := range s.packs.list {
+		if !f.doomed.IsZero() {
+			return max(time.Second, min(s.opt.MergeGrace, time.Minute))
+		}
+	}
+	return time.Hour
+}
+
+// Maintain keeps the repository compact: packs of about one size are merged,
+// superseded ones go when their grace ends, and many loose refs are packed. It
+// costs little when there is nothing to do, and never holds up a writer.
+func (s *Store) Maintain(ctx context.Context) error {
+	s.pub.mu.Lock()
+	defer s.pub.mu.Unlock()
+	if err := s.dropDoomed(); err != nil {
+		return err
+	}
+	for {
+		merged, err := s.mergeOnce(ctx)
+		if err != nil {
+			return err
+		}
+		if !merged {
+			break
+		}
+	}
+	if s.pub.loose <= manyLoose {
+		return nil
+	}
+	s.pub.loose = 0
+	n, err := s.refs.CountLoose()
+	if err != nil || n <= manyLoose {
+		return err
+	}
+	return s.refs.Pack(ctx)
+}
+
+// mergeOnce merges the smallest packs if there are enough of about one size.
+func (s *Store) mergeOnce(ctx context.Context) (bool, error) {
+	packs := s.packs.inUse()
+	defer func() {
+		for _, f := range packs {
+			f.release()
+		}
+	}()
+	n := mergeRun(packs)
+	if n == 0 {
+		return false, nil
+	}
+	return true, s.merge(ctx, packs[:n])
+}
+
+// mergeRun gives how many of the packs, smallest first, are to be merged: a
+// run in which each is no larger than mergeFactor times those before it
+// together, if it is long enough.
+func mergeRun(packs []*packFile) int {
+	if len(packs) < mergeWidth {
+		return 0
+	}
+	sum, n := 0, 0
+	for _, f := range packs {
+		if n >= 2 && f.count > mergeFactor*sum {
+			break
+		}
+		if n >= mergeWidth && f.count*2 > sum {
+			break
+		}
+		sum += f.count
+		n++
+	}
+	if n < mergeWidth {
+		return 0
+	}
+	return n
+}
+
+func (s *Store) merge(ctx context.Context, src []*packFile) error {
+	var rnd [8]byte
+	rand.Read(rnd[:])
+	name := path.Join(journalDir, "large-"+hex.EncodeToString(rnd[:]))
+	defer s.removeLarge(name)
+	list := make([]*pack.Pack, len(src))
+	for i, f := range src {
+		list[i] = f.p
+	}
+	_, sum, err := s.writePack(name, func(w *pack.Writer) (ID, error) {
+		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{})
+		return ID{}, err
+	})
+	if err != nil {
+		return fmt.Errorf("merging %d packs: %w", len(src), err)
+	}
+	base, err := s.linkPack(name+largeSuffix, name+idxSuffix, sum)
+	if err != nil {
+		return err
+	}
+	if err := s.packs.add(base); err != nil {
+		return err
+	}
+	return s.doom(src, base)
+}
+
+// doom begins the grace of packs that a merged one supersedes. A
+// multi-pack-index that names them would make fsck fail for good once they are
+// gone, so it goes first.
+func (s *Store) doom(src []*packFile, by string) error {
+	midx := path.Join(packDir, "multi-pack-index")
+	if data, err := vfs.ReadFile(s.fs, midx); err == nil {
+		for _, f := range src {
+			if f.base != by && strings.Contains(string(data), f.base) {
+				if err := s.fs.Remove(midx); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+				break
+			}
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	now := s.opt.Now()
+	for _, f := range src {
+		if f.base == by {
+			continue // the merge gave the same pack again
+		}
+		if err := s.writeFile(path.Join(packDir, f.base+".keep"), fmt.Appendf(nil, "%s superseded %d\n", keepText, now.Unix())); err != nil {
+			return err
+		}
+		s.packs.mu.Lock()
+		f.doomed = now
+		s.packs.mu.Unlock()
+	}
+	s.packs.mu.Lock()
+	s.packs.sort()
+	s.packs.mu.Unlock()
+	return nil
+}
+
+// dropDoomed removes the packs whose grace is over.
+func (s *Store) dropDoomed() error {
+	now := s.opt.Now()
+	s.packs.mu.Lock()
+	var gone, kept []*packFile
+	doomed := 0
+	for _, f := range s.packs.list {
+		if !f.doomed.IsZero() {
+			doomed++
+		}
+	}
+	for _, f := range s.packs.list {
+		age := now.Sub(f.doomed)
+		switch {
+		case f.doomed.IsZero():
+		case age >= s.opt.MergeGrace, doomed-len(gone) > manyDoomed && age >= min(shortGrace, s.opt.MergeGrace):
+			gone = append(gone, f)
+			continue
+		}
+		kept = append(kept, f)
+	}
+	s.packs.list = kept
+	s.packs.mu.Unlock()
+	for _, f := range gone {
+		f.release()
+		if err := s.removePack(f.base); err != nil {
+			return err
+		}
+	}
+	return nil
+}

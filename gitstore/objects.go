@@ -1,0 +1,203 @@
+package gitstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+)
+
+// setLive tells readers which journals hold objects now; jmu is held.
+func (s *Store) setLive() {
+	list := append([]*journal(nil), s.closing...)
+	if s.open != nil {
+		list = append(list, s.open)
+	}
+	s.live.Store(&list)
+}
+
+func missing(id ID) error {
+	return &errs.Error{Kind: errs.NotFound, Code: "object_not_found", Detail: "There is no such object.",
+		Err: errors.New(id.String())}
+}
+
+// readObject gives an object of ours whole: errs.NotFound, errs.TooLarge above
+// max bytes.
+func (s *Store) readObject(id ID, max int64) (object.Kind, []byte, error) {
+	// Twice: what leaves a journal meanwhile stands in a pack.
+	for range 2 {
+		live := *s.live.Load()
+		for i := len(live) - 1; i >= 0; i-- {
+			if l, ok := live[i].find(id); ok && l.size > max {
+				return 0, nil, tooLarge(l.size)
+			}
+			if kind, data, ok, err := live[i].get(id); ok {
+				return kind, data, err
+			}
+		}
+		if f, err := s.holder(id); err != nil {
+			return 0, nil, err
+		} else if f != nil {
+			defer f.release()
+			if _, size, err := f.p.Info(id); err != nil || size > max {
+				if err == nil {
+					err = tooLarge(size)
+				}
+				return 0, nil, err
+			}
+			return f.p.Get(id)
+		}
+	}
+	return 0, nil, missing(id)
+}
+
+// holder gives the pack that holds an object, a large blob's own one included.
+func (s *Store) holder(id ID) (*packFile, error) {
+	if f := s.large.holding(id); f != nil {
+		return f, nil
+	}
+	return s.packs.holding(id)
+}
+
+func tooLarge(size int64) error {
+	return errs.New(errs.TooLarge, "too_large", "The object has %d bytes.", size)
+}
+
+// tree gives a tree by id, from the cache if it is there.
+func (s *Store) tree(id object.ID) (*object.TreeData, error) {
+	if t, ok := s.trees.get(id); ok {
+		return t, nil
+	}
+	kind, data, err := s.readObject(id, maxMeta)
+	if err != nil {
+		return nil, err
+	}
+	if kind != object.Tree {
+		return nil, errs.New(errs.NotFound, "object_not_found", "The object is no tree.")
+	}
+	t, err := object.NewTree(data)
+	if err != nil {
+		return nil, err
+	}
+	s.trees.put(id, t)
+	return t, nil
+}
+
+// Commit is one commit of the workspace's history, read.
+type Commit struct {
+	ID, Parent, Tree ID
+	When             time.Time
+	AuthorName       string
+	Message          *message.Message
+	Seq              uint64
+}
+
+// ReadCommit reads a commit; errs.NotFound for what is none of ours.
+func (s *Store) ReadCommit(ctx context.Context, id ID) (*Commit, error) {
+	kind, data, err := s.readObject(id, maxMeta)
+	if errs.Is(err, errs.NotFound) || (err == nil && kind != object.Commit) {
+		return nil, errs.New(errs.NotFound, "commit_not_found", "There is no such commit.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parseCommit(id, data)
+}
+
+func parseCommit(id ID, data []byte) (*Commit, error) {
+	c, err := object.ParseCommit(data)
+	if err != nil {
+		return nil, err
+	}
+	m, err := message.Parse(c.Message)
+	if err != nil {
+		return nil, err
+	}
+	out := &Commit{ID: id, Tree: c.Tree, When: c.Committer.When, AuthorName: c.Author.Name, Message: m, Seq: m.Seq}
+	if len(c.Parents) > 0 {
+		out.Parent = c.Parents[0]
+	}
+	return out, nil
+}
+
+// HasBlob reports whether a journal or a pack of ours holds the blob.
+func (s *Store) HasBlob(id ID) bool {
+	for _, j := range *s.live.Load() {
+		if _, ok := j.find(id); ok {
+			return true
+		}
+	}
+	f, err := s.holder(id)
+	if err != nil || f == nil {
+		return false
+	}
+	f.release()
+	return true
+}
+
+// BlobSize gives a blob's size in bytes.
+func (s *Store) BlobSize(ctx context.Context, id ID) (int64, error) {
+	for range 2 {
+		for _, j := range *s.live.Load() {
+			if l, ok := j.find(id); ok {
+				return l.size, nil
+			}
+		}
+		if f, err := s.holder(id); err != nil {
+			return 0, err
+		} else if f != nil {
+			defer f.release()
+			_, size, err := f.p.Info(id)
+			return size, err
+		}
+	}
+	return 0, missing(id)
+}
+
+// ReadBlob gives a blob's bytes: errs.TooLarge above max.
+func (s *Store) ReadBlob(ctx context.Context, id ID, max int64) ([]byte, error) {
+	kind, data, err := s.readObject(id, max)
+	if err == nil && kind != object.Blob {
+		err = missing(id)
+	}
+	return data, err
+}
+
+// OpenBlob streams a blob of any size, and tells its size. The bytes are
+// checked against the id at the end, in place of io.EOF.
+func (s *Store) OpenBlob(ctx context.Context, id ID) (io.ReadCloser, int64, error) {
+	for range 2 {
+		live := *s.live.Load()
+		for i := len(live) - 1; i >= 0; i-- {
+			if kind, data, ok, err := live[i].get(id); ok {
+				if err == nil && kind != object.Blob {
+					err = missing(id)
+				}
+				return io.NopCloser(bytes.NewReader(data)), int64(len(data)), err
+			}
+		}
+		f, err := s.holder(id)
+		if err != nil {
+			return nil, 0, err
+		}
+		if f == nil {
+			continue
+		}
+		kind, size, r, err := f.p.Stream(id)
+		if err == nil && kind != object.Blob {
+			r.Close()
+			err = missing(id)
+		}
+		if err != nil {
+			f.release()
+			return nil, 0, err
+		}
+		return &releasing{r, f}, size, nil
+	}
+	return nil, 0, missing(id)
+}

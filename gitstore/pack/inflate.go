@@ -1,0 +1,134 @@
+package pack
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/zlib"
+)
+
+// maxRatio is the most that deflate makes of one byte. A size that the bytes at
+// hand cannot give is a lie, found before memory is taken for it.
+const maxRatio = 1032
+
+// window is how much of a pack is read at a time, in bytes.
+const window = 8 << 10
+
+// inflater is a decompressor with its read buffer.
+type inflater struct {
+	br *bufio.Reader
+	z  io.ReadCloser
+}
+
+// The pool holds idle decompressors, some ten KB each.
+var inflaters sync.Pool
+
+func getInflater(r io.Reader) *inflater {
+	in, ok := inflaters.Get().(*inflater)
+	if !ok {
+		return &inflater{br: bufio.NewReaderSize(r, window)}
+	}
+	in.br.Reset(r)
+	return in
+}
+
+func putInflater(in *inflater) {
+	in.br.Reset(nil)
+	inflaters.Put(in)
+}
+
+// begin starts on the zlib stream at br's position. It reads from br no byte
+// beyond the stream's end.
+func (in *inflater) begin(br *bufio.Reader) error {
+	if in.z == nil {
+		z, err := zlib.NewReader(br)
+		if err != nil {
+			return inflateError(err)
+		}
+		in.z = z
+		return nil
+	}
+	return inflateError(in.z.(zlib.Resetter).Reset(br, nil))
+}
+
+// readAll inflates a stream that must hold exactly size bytes.
+func (in *inflater) readAll(br *bufio.Reader, size int64) ([]byte, error) {
+	if err := in.begin(br); err != nil {
+		return nil, err
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(in.z, data); err != nil {
+		return nil, inflateError(err)
+	}
+	return data, in.end()
+}
+
+// end checks that the stream ends here, and its checksum.
+func (in *inflater) end() error {
+	var one [1]byte
+	n, err := io.ReadFull(in.z, one[:])
+	switch {
+	case n > 0:
+		return corrupt("entry is longer than its header says")
+	case err != io.EOF:
+		return inflateError(err)
+	}
+	return nil
+}
+
+// inflateError turns what zlib and flate say of bad bytes into ErrCorrupt, and
+// lets an error of the file pass.
+func inflateError(err error) error {
+	if err == nil || errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	if _, ok := errors.AsType[*fileError](err); ok {
+		return err
+	}
+	return corrupt("%v", err)
+}
+
+// fileError marks an error that came from the file and not from its bytes.
+type fileError struct{ err error }
+
+func (e *fileError) Error() string { return e.err.Error() }
+func (e *fileError) Unwrap() error { return e.err }
+
+// fileReader reads [off,end) of a file in order, and marks its errors.
+type fileReader struct {
+	r        io.ReaderAt
+	off, end int64
+}
+
+func (f *fileReader) Read(p []byte) (int, error) {
+	if f.off >= f.end {
+		return 0, io.EOF
+	}
+	if left := f.end - f.off; int64(len(p)) > left {
+		p = p[:left]
+	}
+	n, err := f.r.ReadAt(p, f.off)
+	f.off += int64(n)
+	if n > 0 {
+		return n, nil
+	}
+	if err == nil || err == io.EOF {
+		// The file is shorter than it was said to be.
+		return 0, io.EOF
+	}
+	return 0, &fileError{err: err}
+}
+
+// readAt fills p from off. A file that ends before is corrupt.
+func readAt(r io.ReaderAt, p []byte, off int64) error {
+	n, err := r.ReadAt(p, off)
+	switch {
+	case n == len(p):
+		return nil
+	case err == nil || err == io.EOF:
+		return corrupt("file ends at byte %d", off+int64(n))
+	}
+	return err
+}

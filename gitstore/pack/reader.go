@@ -1,0 +1,425 @@
+package pack
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+
+	"umbra/gitstore/object"
+	"umbra/internal/vfs"
+)
+
+// Options says how a pack is read.
+type Options struct {
+	MaxObject int64      // largest object that Get takes into memory, bytes; 0: DefaultMaxObject
+	Verify    bool       // hash every object that Get and Stream give by id
+	Cache     *BaseCache // shared among packs; nil: one of its own, 4 MiB
+	Idx       IdxOptions
+}
+
+const ownCache = 4 << 20
+
+// maxChain bounds the deltas behind one object; git writes 50, and reads 4095.
+const maxChain = 4096
+
+// Pack reads a finished pack by its index. Safe for concurrent use; bytes that
+// it gives are the caller's to read, not to change.
+type Pack struct {
+	f     vfs.File
+	end   int64 // of the last entry
+	idx   *Idx
+	max   int64
+	check bool
+	cache *BaseCache
+}
+
+// Open opens a pack and its index and compares the number of objects and the
+// checksum that both hold. The entries themselves are not read.
+func Open(fsys vfs.FS, packName, idxName string, opt Options) (*Pack, error) {
+	f, err := fsys.Open(packName)
+	if err != nil {
+		return nil, err
+	}
+	x, err := openIdxFile(fsys, idxName, opt.Idx)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	p := &Pack{f: f, idx: x, max: opt.MaxObject, check: opt.Verify, cache: opt.Cache}
+	if p.max <= 0 {
+		p.max = DefaultMaxObject
+	}
+	if p.cache == nil {
+		p.cache = NewBaseCache(ownCache)
+	}
+	if err := p.compare(); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+func openIdxFile(fsys vfs.FS, name string, opt IdxOptions) (*Idx, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	x, err := OpenIdx(f, info.Size, opt)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return x, nil
+}
+
+// compare holds pack and index against each other.
+func (p *Pack) compare() error {
+	info, err := p.f.Stat()
+	if err != nil {
+		return err
+	}
+	p.end = info.Size - TrailerSize
+	if p.end < HeaderSize {
+		return corrupt("pack of %d bytes", info.Size)
+	}
+	var head [HeaderSize]byte
+	if err := readAt(p.f, head[:], 0); err != nil {
+		return err
+	}
+	if head != Header(uint32(p.idx.Count())) {
+		return corrupt("pack header, for an index of %d objects", p.idx.Count())
+	}
+	var sum [TrailerSize]byte
+	if err := readAt(p.f, sum[:], p.end); err != nil {
+		return err
+	}
+	want, err := p.idx.PackChecksum()
+	if err != nil {
+		return err
+	}
+	if sum != want {
+		return corrupt("the index is of another pack")
+	}
+	return nil
+}
+
+// Close closes both files. Readers that Stream gave fail from then on.
+func (p *Pack) Close() error {
+	p.cache.forget(p)
+	return errors.Join(p.f.Close(), p.idx.Close())
+}
+
+// Idx gives the pack's index.
+func (p *Pack) Idx() *Idx { return p.idx }
+
+// Checksum gives the pack's trailer.
+func (p *Pack) Checksum() ([20]byte, error) { return p.idx.PackChecksum() }
+
+// VerifyChecksum reads the whole file and compares it with its trailer.
+func (p *Pack) VerifyChecksum() error {
+	got, err := packSum(p.f, p.end, uint32(p.idx.Count()))
+	if err != nil {
+		return err
+	}
+	want, err := p.Checksum()
+	if err == nil && got != want {
+		err = corrupt("pack checksum")
+	}
+	return err
+}
+
+// Has reports whether the pack holds an object.
+func (p *Pack) Has(id object.ID) (bool, error) {
+	_, _, ok, err := p.idx.Find(id)
+	return ok, err
+}
+
+func (p *Pack) find(id object.ID) (int64, error) {
+	off, _, ok, err := p.idx.Find(id)
+	switch {
+	case err != nil:
+		return 0, err
+	case !ok:
+		return 0, fmt.Errorf("%w: %v", ErrNotFound, id)
+	case off < HeaderSize || off >= uint64(p.end):
+		return 0, corrupt("index leads outside the pack for %v", id)
+	}
+	return int64(off), nil
+}
+
+// header reads the header of the entry at off.
+func (p *Pack) header(off int64) (EntryHeader, error) {
+	var buf [maxHeader]byte
+	b := buf[:min(maxHeader, p.end-off)]
+	if err := readAt(p.f, b, off); err != nil {
+		return EntryHeader{}, err
+	}
+	return p.parseHeader(b, off)
+}
+
+func (p *Pack) parseHeader(b []byte, off int64) (EntryHeader, error) {
+	h, err := ParseHeader(b)
+	if err == io.ErrUnexpectedEOF {
+		return EntryHeader{}, corrupt("pack ends within an entry's header")
+	}
+	if err == nil && h.Size/maxRatio > p.end-off {
+		return EntryHeader{}, corrupt("entry of %d bytes cannot fit", h.Size)
+	}
+	return h, err
+}
+
+// base gives where the base of the delta at off begins.
+func (p *Pack) base(off int64, h EntryHeader) (int64, error) {
+	if h.Kind == RefDelta {
+		base, err := p.find(h.BaseID)
+		if errors.Is(err, ErrNotFound) {
+			return 0, corrupt("base %v is not in the pack", h.BaseID)
+		}
+		return base, err
+	}
+	if h.BaseDistance > uint64(off-HeaderSize) {
+		return 0, corrupt("base before the first entry")
+	}
+	return off - int64(h.BaseDistance), nil
+}
+
+// inflate gives what the entry at off holds: an object's bytes or a delta's.
+func (p *Pack) inflate(off int64) (EntryHeader, []byte, error) {
+	in := getInflater(&fileReader{r: p.f, off: off, end: p.end})
+	defer putInflater(in)
+	head, err := in.br.Peek(maxHeader)
+	if err != nil && err != io.EOF {
+		return EntryHeader{}, nil, err
+	}
+	h, err := p.parseHeader(head, off)
+	if err != nil {
+		return h, nil, err
+	}
+	if h.Size > p.max {
+		return h, nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, h.Size)
+	}
+	if _, err := in.br.Discard(h.HeaderLen); err != nil {
+		return h, nil, err
+	}
+	data, err := in.readAll(in.br, h.Size)
+	return h, data, err
+}
+
+// GetAt gives the object whose entry begins at offset.
+func (p *Pack) GetAt(offset uint64) (object.Kind, []byte, error) {
+	if offset < HeaderSize || offset >= uint64(p.end) {
+		return 0, nil, corrupt("no entry at %d", offset)
+	}
+	// Down to an entry that is whole or cached; then back up, one delta in
+	// memory at a time.
+	var chain []int64
+	off := int64(offset)
+	var kind object.Kind
+	var data []byte
+	for {
+		var ok bool
+		if kind, data, ok = p.cache.get(baseKey{p, off}); ok {
+			break
+		}
+		h, err := p.header(off)
+		if err != nil {
+			return 0, nil, err
+		}
+		if h.Kind != OfsDelta && h.Kind != RefDelta {
+			kind = h.Kind
+			if _, data, err = p.inflate(off); err != nil {
+				return 0, nil, err
+			}
+			if len(chain) > 0 {
+				p.cache.put(baseKey{p, off}, kind, data)
+			}
+			break
+		}
+		if len(chain) == maxChain {
+			return 0, nil, corrupt("more than %d deltas on each other", maxChain)
+		}
+		chain = append(chain, off)
+		if off, err = p.base(off, h); err != nil {
+			return 0, nil, err
+		}
+	}
+	for i := len(chain) - 1; i >= 0; i-- {
+		_, delta, err := p.inflate(chain[i])
+		if err != nil {
+			return 0, nil, err
+		}
+		if _, size, err := DeltaSizes(delta); err != nil {
+			return 0, nil, err
+		} else if size > p.max {
+			return 0, nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, size)
+		}
+		if data, err = ApplyDelta(data, delta); err != nil {
+			return 0, nil, err
+		}
+		if i > 0 || len(chain) > 1 {
+			p.cache.put(baseKey{p, chain[i]}, kind, data)
+		}
+	}
+	return kind, data, nil
+}
+
+// Get gives an object: ErrNotFound, ErrTooLarge above MaxObject, ErrCorrupt.
+func (p *Pack) Get(id object.ID) (object.Kind, []byte, error) {
+	off, err := p.find(id)
+	if err != nil {
+		return 0, nil, err
+	}
+	kind, data, err := p.GetAt(uint64(off))
+	if err == nil && p.check && object.Hash(kind, data) != id {
+		err = corrupt("object %v has other bytes", id)
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	return kind, data, nil
+}
+
+// Info gives an object's kind and size; of a delta no more is inflated than its
+// first bytes.
+func (p *Pack) Info(id object.ID) (object.Kind, int64, error) {
+	off, err := p.find(id)
+	if err != nil {
+		return 0, 0, err
+	}
+	h, err := p.header(off)
+	if err != nil {
+		return 0, 0, err
+	}
+	size := h.Size
+	if h.Kind == OfsDelta || h.Kind == RefDelta {
+		if size, err = p.deltaTarget(off, h); err != nil {
+			return 0, 0, err
+		}
+	}
+	for range maxChain {
+		if h.Kind != OfsDelta && h.Kind != RefDelta {
+			return h.Kind, size, nil
+		}
+		if kind, _, ok := p.cache.get(baseKey{p, off}); ok {
+			return kind, size, nil
+		}
+		if off, err = p.base(off, h); err != nil {
+			return 0, 0, err
+		}
+		if h, err = p.header(off); err != nil {
+			return 0, 0, err
+		}
+	}
+	return 0, 0, corrupt("more than %d deltas on each other", maxChain)
+}
+
+// deltaTarget reads the size of a delta's result from its first bytes.
+func (p *Pack) deltaTarget(off int64, h EntryHeader) (int64, error) {
+	in := getInflater(&fileReader{r: p.f, off: off + int64(h.HeaderLen), end: p.end})
+	defer putInflater(in)
+	if err := in.begin(in.br); err != nil {
+		return 0, err
+	}
+	head := make([]byte, min(h.Size, 2*binary.MaxVarintLen64))
+	if _, err := io.ReadFull(in.z, head); err != nil {
+		return 0, inflateError(err)
+	}
+	_, size, err := DeltaSizes(head)
+	return size, err
+}
+
+// Stream gives an object as a stream, of any size where it is no delta; a delta
+// is made in memory, up to MaxObject. A wrong byte shows at the latest in place
+// of io.EOF: with Verify the id is checked too. The reader is for one goroutine
+// and must be closed.
+func (p *Pack) Stream(id object.ID) (object.Kind, int64, io.ReadCloser, error) {
+	off, err := p.find(id)
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	h, err := p.header(off)
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	if h.Kind == OfsDelta || h.Kind == RefDelta {
+		kind, data, err := p.Get(id)
+		if err != nil {
+			return 0, 0, nil, err
+		}
+		return kind, int64(len(data)), io.NopCloser(bytes.NewReader(data)), nil
+	}
+	in := getInflater(&fileReader{r: p.f, off: off + int64(h.HeaderLen), end: p.end})
+	if err := in.begin(in.br); err != nil {
+		putInflater(in)
+		return 0, 0, nil, err
+	}
+	s := &stream{in: in, left: h.Size, id: id}
+	if p.check {
+		s.sum = sha1.New()
+		s.sum.Write(object.Header(h.Kind, h.Size))
+	}
+	return h.Kind, h.Size, s, nil
+}
+
+// stream inflates one entry as it is read.
+type stream struct {
+	in   *inflater
+	left int64
+	id   object.ID
+	sum  hash.Hash // nil without Verify
+	err  error
+}
+
+func (s *stream) Read(b []byte) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	if s.left == 0 {
+		s.err = s.finish()
+		return 0, s.err
+	}
+	if int64(len(b)) > s.left {
+		b = b[:s.left]
+	}
+	n, err := s.in.z.Read(b)
+	s.left -= int64(n)
+	if s.sum != nil {
+		s.sum.Write(b[:n])
+	}
+	if err == io.EOF {
+		err = nil
+		if s.left > 0 {
+			err = corrupt("entry is shorter than its header says")
+		}
+	}
+	s.err = inflateError(err)
+	return n, s.err
+}
+
+// finish checks what can be checked only at the end, and gives io.EOF.
+func (s *stream) finish() error {
+	if err := s.in.end(); err != nil {
+		return err
+	}
+	if s.sum != nil && !bytes.Equal(s.sum.Sum(nil), s.id[:]) {
+		return corrupt("object %v has other bytes", s.id)
+	}
+	return io.EOF
+}
+
+// errClosed is what a stream gives after Close.
+var errClosed = errors.New("pack: stream is closed")
+
+// Close gives the decompressor back.
+func (s *stream) Close() error {
+	if s.in != nil {
+		putInflater(s.in)
+		s.in, s.err = nil, errClosed
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package pack_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"umbra/gitstore/object"
+	"umbra/gitstore/pack"
+	"umbra/internal/vfs"
+)
+
+// repacked lets git store a history loose and pack it as tightly as it can.
+func repacked(t testing.TB, all []thing) (dir string, fsys vfs.FS, name string) {
+	t.Helper()
+	dir, fsys = bare(t)
+	w := newWriter(t, fsys, "pack-w")
+	for _, o := range all {
+		if _, err := w.Add(o.kind, o.data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finish(t, fsys, "pack-w", w)
+	fsck(t, dir, all)
+	git(t, dir, nil, "repack", "-adfq", "--depth=50", "--window=50")
+	for _, ext := range []string{".pack", ".idx"} {
+		if err := fsys.Remove("pack-w" + ext); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "objects/pack/*.pack"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("git repack left %v, %v", found, err)
+	}
+	return dir, fsys, strings.TrimSuffix(filepath.Base(found[0]), ".pack")
+}
+
+func TestReadsWhatGitPacked(t *testing.T) {
+	all := history(t, rand.New(rand.NewPCG(21, 22)), 300)
+	dir, fsys, name := repacked(t, all)
+	for what, opt := range map[string]pack.Options{
+		"plain":    {Verify: true},
+		"no cache": {Cache: pack.NewBaseCache(0), Idx: pack.IdxOptions{InMemoryMax: -1}},
+		"tiny":     {Cache: pack.NewBaseCache(40 << 10)},
+	} {
+		p := open(t, fsys, name, opt)
+		getAll(t, p, all)
+		for _, o := range all[:50] {
+			kind, size, s, err := p.Stream(o.id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := io.ReadAll(s)
+			if err != nil || kind != o.kind || size != int64(len(o.data)) || !bytes.Equal(data, o.data) {
+				t.Fatalf("%s: Stream(%v) gives %d bytes, %v", what, o.id, len(data), err)
+			}
+			s.Close()
+		}
+		if _, _, err := p.Get(object.ID{1}); !errors.Is(err, pack.ErrNotFound) {
+			t.Errorf("Get of nothing: %v", err)
+		}
+		if err := p.VerifyChecksum(); err != nil {
+			t.Error(err)
+		}
+	}
+	// Raw copies of everything that git deltified are still right.
+	w := newWriter(t, fsys, "pack-m")
+	if _, err := pack.Merge(t.Context(), w, []*pack.Pack{open(t, fsys, name, pack.Options{})}, pack.MergeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	finish(t, fsys, "pack-m", w)
+	git(t, dir, nil, "index-pack", "--strict", "-o", "git.idx", "objects/pack/pack-m.pack")
+	getAll(t, open(t, fsys, "pack-m", pack.Options{Verify: true}), all)
+}
+
+func TestGetIsBounded(t *testing.T) {
+	fsys := osFS(t, t.TempDir())
+	w := newWriter(t, fsys, "a")
+	base, err := w.Add(object.Blob, []byte("0123456789"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Little delta, large result.
+	big := object.Hash(object.Blob, []byte("big"))
+	delta := []byte{10, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x90, 10}
+	if err := w.AddDelta(big, base, delta); err != nil {
+		t.Fatal(err)
+	}
+	finish(t, fsys, "a", w)
+	p := open(t, fsys, "a", pack.Options{})
+	if _, _, err := p.Get(big); !errors.Is(err, pack.ErrTooLarge) {
+		t.Errorf("Get: %v", err)
+	}
+	if _, size, err := p.Info(big); err != nil || size != 0xffffffff {
+		t.Errorf("Info: %d, %v", size, err)
+	}
+	if _, _, err := open(t, fsys, "a", pack.Options{MaxObject: 9}).Get(base); !errors.Is(err, pack.ErrTooLarge) {
+		t.Errorf("Get: %v", err)
+	}
+}
+
+func TestConcurrentReads(t *testing.T) {
+	all := history(t, rand.New(rand.NewPCG(23, 24)), 60)
+	_, fsys, name := repacked(t, all)
+	p := open(t, fsys, name, pack.Options{Cache: pack.NewBaseCache(64 << 10), Verify: true})
+	var wg sync.WaitGroup
+	for n := range 4 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(n), 0))
+			for range 300 {
+				o := all[r.IntN(len(all))]
+				_, data, err := p.Get(o.id)
+				if err != nil || !bytes.Equal(data, o.data) {
+					t.Errorf("Get(%v): %v", o.id, err)
+				}
+				_, _, s, err := p.Stream(o.id)
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				if _, err := io.Copy(io.Discard, s); err != nil {
+					t.Error(err)
+				}
+				s.Close()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestOpenRefusesPairsThatAreNone(t *testing.T) {
+	fsys := osFS(t, t.TempDir())
+	for _, n := range []string{"a", "b"} {
+		w := newWriter(t, fsys, n)
+		if _, err := w.Add(object.Blob, []byte(n)); err != nil {
+			t.Fatal(err)
+		}
+		finish(t, fsys, n, w)
+	}
+	if _, err := pack.Open(fsys, "a.pack", "b.idx", pack.Options{}); !errors.Is(err, pack.ErrCorrupt) {
+		t.Error(err)
+	}
+	if _, err := pack.Open(fsys, "a.idx", "b.idx", pack.Options{}); !errors.Is(err, pack.ErrCorrupt) {
+		t.Error(err)
+	}
+	if _, err := pack.Open(fsys, "a.pack", "none.idx", pack.Options{}); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func TestStreamAfterClose(t *testing.T) {
+	fsys := osFS(t, t.TempDir())
+	w := newWriter(t, fsys, "a")
+	id, err := w.Add(object.Blob, []byte("data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(t, fsys, "a", w)
+	_, _, s, err := open(t, fsys, "a", pack.Options{}).Stream(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	s.Close()
+	if n, err := s.Read(make([]byte, 4)); err == nil {
+		t.Errorf("read %d bytes from a closed stream", n)
+	}
+}
+
+func BenchmarkGet(b *testing.B) {
+	all := history(b, rand.New(rand.NewPCG(25, 26)), 300)
+	_, fsys, name := repacked(b, all)
+	p := open(b, fsys, name, pack.Options{})
+	b.Run("Find", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			if _, _, ok, err := p.Idx().Find(all[i%len(all)].id); !ok || err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("Get", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			if _, _, err := p.Get(all[i%len(all)].id); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

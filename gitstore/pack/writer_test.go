@@ -1,0 +1,246 @@
+package pack_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"umbra/gitstore/object"
+	"umbra/gitstore/pack"
+)
+
+func TestWriterAgainstGit(t *testing.T) {
+	dir, fsys := bare(t)
+	r := rand.New(rand.NewPCG(1, 2))
+	all := history(t, r, 120)
+	w := newWriter(t, fsys, "pack-w")
+	var prev thing
+	for _, o := range all {
+		if o.kind == object.Tree && prev.kind == object.Tree {
+			if err := w.AddDelta(o.id, prev.id, object.SpliceDelta(prev.data, o.data)); err != nil {
+				t.Fatal(err)
+			}
+		} else if o.kind == object.Blob && len(o.data)%2 == 0 {
+			id, err := w.AddStream(o.kind, int64(len(o.data)), bytes.NewReader(o.data))
+			if err != nil || id != o.id {
+				t.Fatalf("AddStream = %v, %v; want %v", id, err, o.id)
+			}
+		} else {
+			id, err := w.Add(o.kind, o.data)
+			if err != nil || id != o.id {
+				t.Fatalf("Add = %v, %v; want %v", id, err, o.id)
+			}
+		}
+		prev = o
+	}
+	before := w.Size()
+	if _, err := w.Add(all[0].kind, all[0].data); err != nil || w.Size() != before {
+		t.Errorf("an object that is there was written again, %v", err)
+	}
+	finish(t, fsys, "pack-w", w)
+
+	mine, err := os.ReadFile(filepath.Join(dir, "objects/pack/pack-w.idx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	git(t, dir, nil, "index-pack", "--strict", "-o", "git.idx", "objects/pack/pack-w.pack")
+	theirs, err := os.ReadFile(filepath.Join(dir, "git.idx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(mine, theirs) {
+		t.Error("the index is not what git index-pack writes")
+	}
+	git(t, dir, nil, "verify-pack", "-v", "objects/pack/pack-w.idx")
+	fsck(t, dir, all)
+	catFile(t, dir, all)
+	p := open(t, fsys, "pack-w", pack.Options{Verify: true})
+	getAll(t, p, all)
+	if err := p.VerifyChecksum(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAddStreamTakesBackWhatFails(t *testing.T) {
+	dir, fsys := bare(t)
+	w := newWriter(t, fsys, "pack-w")
+	r := rand.New(rand.NewPCG(3, 4))
+	first := blob(text(r, 1000))
+	if _, err := w.Add(first.kind, first.data); err != nil {
+		t.Fatal(err)
+	}
+	size := w.Size()
+	big := make([]byte, 3<<20)
+	for i := range big {
+		big[i] = byte(r.Uint32())
+	}
+	for name, c := range map[string]struct {
+		size int64
+		r    io.Reader
+		want error
+	}{
+		"short":  {int64(len(big)) + 1, bytes.NewReader(big), io.ErrUnexpectedEOF},
+		"long":   {int64(len(big)) - 1, bytes.NewReader(big), pack.ErrLonger},
+		"broken": {int64(len(big)), io.MultiReader(bytes.NewReader(big[:2<<20]), brokenReader{}), errBroken},
+		"again":  {int64(len(first.data)), bytes.NewReader(first.data), nil},
+	} {
+		if _, err := w.AddStream(object.Blob, c.size, c.r); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+		if w.Size() != size || w.Count() != 1 {
+			t.Errorf("%s: left something behind", name)
+		}
+	}
+	second := blob(big)
+	if _, err := w.AddStream(object.Blob, int64(len(big)), bytes.NewReader(big)); err != nil {
+		t.Fatal(err)
+	}
+	finish(t, fsys, "pack-w", w)
+	git(t, dir, nil, "verify-pack", "objects/pack/pack-w.idx")
+	catFile(t, dir, []thing{first, second})
+	if _, err := w.Add(object.Blob, nil); err == nil {
+		t.Error("a finished Writer takes more")
+	}
+}
+
+var errBroken = errors.New("broken")
+
+type brokenReader struct{}
+
+func (brokenReader) Read([]byte) (int, error) { return 0, errBroken }
+
+// TestLargeBlobInBoundedMemory streams 256 MiB in and out; the heap may not
+// grow by more than 16 MiB.
+func TestLargeBlobInBoundedMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes a large file")
+	}
+	_, fsys := bare(t)
+	const size = 256 << 20
+	w := newWriter(t, fsys, "pack-w")
+	peak := watchHeap()
+	id, err := w.AddStream(object.Blob, size, io.LimitReader(&pattern{peak: peak}, size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(t, fsys, "pack-w", w)
+	p := open(t, fsys, "pack-w", pack.Options{Verify: true, MaxObject: 1 << 20})
+	if _, _, err := p.Get(id); !errors.Is(err, pack.ErrTooLarge) {
+		t.Errorf("Get of 256 MiB: %v", err)
+	}
+	kind, n, s, err := p.Stream(id)
+	if err != nil || kind != object.Blob || n != size {
+		t.Fatalf("Stream = %v, %d, %v", kind, n, err)
+	}
+	if got, err := io.Copy(&heapChecker{peak: peak}, s); err != nil || got != size {
+		t.Errorf("read %d bytes, %v", got, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if grown := peak.high - peak.start; grown > 16<<20 {
+		t.Errorf("heap grew by %d MiB", grown>>20)
+	}
+}
+
+// heapPeak samples the heap each 16 MiB of data, after a collection.
+type heapPeak struct {
+	start, high int64
+	seen        int
+}
+
+func watchHeap() *heapPeak {
+	h := &heapPeak{}
+	h.start = h.sample()
+	return h
+}
+
+func (h *heapPeak) sample() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func (h *heapPeak) data(n int) {
+	if h.seen += n; h.seen >= 16<<20 {
+		h.seen = 0
+		h.high = max(h.high, h.sample())
+	}
+}
+
+// pattern gives bytes that compress about by half.
+type pattern struct {
+	n    uint32
+	peak *heapPeak
+}
+
+func (p *pattern) Read(b []byte) (int, error) {
+	for i := range b {
+		p.n = p.n*1664525 + 1013904223
+		b[i] = byte(p.n>>24) & 0x1f
+	}
+	p.peak.data(len(b))
+	return len(b), nil
+}
+
+type heapChecker struct{ peak *heapPeak }
+
+func (h *heapChecker) Write(b []byte) (int, error) {
+	h.peak.data(len(b))
+	return len(b), nil
+}
+
+func TestJournalBecomesPack(t *testing.T) {
+	dir, fsys := bare(t)
+	all := history(t, rand.New(rand.NewPCG(5, 6)), 60)
+	f := create(t, fsys, "j")
+	head := pack.Header(0)
+	buf := head[:]
+	var entries []pack.IdxEntry
+	var prev thing
+	var prevAt int
+	for _, o := range all {
+		start := len(buf)
+		if o.kind == object.Tree && prev.kind == object.Tree {
+			buf = pack.AppendOfsDelta(buf, uint64(start-prevAt), object.SpliceDelta(prev.data, o.data), 1)
+		} else {
+			buf = pack.AppendEntry(buf, o.kind, o.data, 1)
+		}
+		entries = append(entries, pack.IdxEntry{ID: o.id, Offset: uint64(start), CRC: checksum(buf[start:])})
+		prev, prevAt = o, start
+	}
+	end := int64(len(buf))
+	buf = append(buf, make([]byte, 1<<20)...)
+	if _, err := f.WriteAt(buf, 0); err != nil {
+		t.Fatal(err)
+	}
+	var sum [20]byte
+	for range 2 {
+		var err error
+		if sum, err = pack.FinishJournal(f, end, uint32(len(entries))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := f.Stat(); err != nil || info.Size != end+20 {
+		t.Errorf("%d bytes, %v; want %d", info.Size, err, end+20)
+	}
+	writeFile(t, fsys, "pack-j.idx", pack.EncodeIdx(entries, sum))
+	if err := fsys.Link("j", "pack-j.pack"); err != nil {
+		t.Fatal(err)
+	}
+	git(t, dir, nil, "index-pack", "--strict", "-o", "git.idx", "objects/pack/pack-j.pack")
+	verbose := string(git(t, dir, nil, "verify-pack", "-v", "objects/pack/pack-j.idx"))
+	if !strings.Contains(verbose, "chain length = 1") {
+		t.Error("git sees no delta")
+	}
+	fsck(t, dir, all)
+	catFile(t, dir, all)
+	getAll(t, open(t, fsys, "pack-j", pack.Options{Verify: true}), all)
+}

@@ -1,0 +1,256 @@
+package gitstore
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"umbra/gitstore/object"
+	"umbra/gitstore/pack"
+	"umbra/internal/vfs"
+)
+
+// keepText is the first word of a .keep file of ours; a person's has another.
+const keepText = "umbra"
+
+// packFile is one finished pack of ours in objects/pack.
+type packFile struct {
+	base   string // "pack-<40 hex digits>"
+	p      *pack.Pack
+	count  int
+	doomed time.Time // when its grace began; zero: in use
+
+	users   atomic.Int32 // readers, plus one while the set holds it
+	closing sync.Once
+}
+
+func (f *packFile) release() {
+	if f.users.Add(-1) == 0 {
+		f.closing.Do(func() { f.p.Close() })
+	}
+}
+
+// packSet is our finished packs. Those of other people are never read: what
+// they hold may be pruned at any time.
+type packSet struct {
+	s  *Store
+	mu sync.RWMutex
+	// list holds the packs in use, newest first, then the doomed ones.
+	list []*packFile
+}
+
+// load opens the packs that have a .keep of ours. One without its index or
+// with a damaged one is reported, and the start goes on: verify tells what is
+// missing.
+func (ps *packSet) load() error {
+	names, err := ps.s.fs.ReadDir(packDir)
+	if err != nil {
+		return err
+	}
+	for _, e := range names {
+		base, ok := strings.CutSuffix(e.Name, ".keep")
+		if !ok {
+			continue
+		}
+		text, err := vfs.ReadFile(ps.s.fs, path.Join(packDir, e.Name))
+		if err != nil {
+			return err
+		}
+		word, rest, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+		if word != keepText {
+			continue
+		}
+		f, err := ps.open(base)
+		if errors.Is(err, fs.ErrNotExist) {
+			// A .keep whose pack was not linked yet, or one that was being
+			// removed when the server stopped.
+			if strings.HasPrefix(rest, "superseded ") {
+				err = ps.s.removePack(base)
+			} else {
+				err = nil
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if errors.Is(err, pack.ErrCorrupt) {
+			ps.s.warn("pack %s is damaged", base)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if at, ok := strings.CutPrefix(rest, "superseded "); ok {
+			sec, _ := strconv.ParseInt(at, 10, 64)
+			f.doomed = time.Unix(sec, 0)
+		}
+		ps.list = append(ps.list, f)
+	}
+	ps.sort()
+	return nil
+}
+
+func (ps *packSet) open(base string) (*packFile, error) {
+	name := path.Join(packDir, base)
+	p, err := pack.Open(ps.s.fs, name+".pack", name+idxSuffix, pack.Options{MaxObject: maxMeta})
+	if err != nil {
+		return nil, err
+	}
+	f := &packFile{base: base, p: p, count: p.Idx().Count()}
+	f.users.Store(1)
+	return f, nil
+}
+
+// sort puts large packs last among those in use: what was written lately is
+// read most. The doomed ones come after all.
+func (ps *packSet) sort() {
+	slices.SortStableFunc(ps.list, func(a, b *packFile) int {
+		if a.doomed.IsZero() != b.doomed.IsZero() {
+			if a.doomed.IsZero() {
+				return -1
+			}
+			return 1
+		}
+		return a.count - b.count
+	})
+}
+
+// add opens a pack that was just linked; one already there is left.
+func (ps *packSet) add(base string) error {
+	f, err := ps.open(base)
+	if err != nil {
+		return err
+	}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, g := range ps.list {
+		if g.base == base {
+			f.release()
+			return nil
+		}
+	}
+	ps.list = append([]*packFile{f}, ps.list...)
+	return nil
+}
+
+// holding gives the pack that holds an object, to be released by the caller.
+func (ps *packSet) holding(id object.ID) (*packFile, error) {
+	ps.mu.RLock()
+	defer ps.mu.RUnlock()
+	for _, f := range ps.list {
+		ok, err := f.p.Has(id)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			f.users.Add(1)
+			return f, nil
+		}
+	}
+	return nil, nil
+}
+
+func (ps *packSet) close() {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, f := range ps.list {
+		f.release()
+	}
+	ps.list = nil
+}
+
+// inUse gives the packs that are not doomed, smallest first, each to be
+// released by the caller.
+func (ps *packSet) inUse() []*packFile {
+	ps.mu.RLock()
+	defer ps.mu.RUnlock()
+	var out []*packFile
+	for _, f := range ps.list {
+		if f.doomed.IsZero() {
+			f.users.Add(1)
+			out = append(out, f)
+		}
+	}
+	slices.SortFunc(out, func(a, b *packFile) int { return a.count - b.count })
+	return out
+}
+
+// removePack removes a pack, its index first: nobody who opens the folder from
+// then on finds a pack that goes away under them. The .keep goes last.
+func (s *Store) removePack(base string) error {
+	for _, suffix := range []string{idxSuffix, ".pack", ".keep"} {
+		if err := s.fs.Remove(path.Join(packDir, base+suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// linkPack gives a finished pack and index their names in objects/pack, under
+// a .keep that stands there first, and makes all of it durable.
+func (s *Store) linkPack(packName, idxName string, sum [20]byte) (string, error) {
+	base := "pack-" + object.ID(sum).String()
+	target := path.Join(packDir, base)
+	if err := s.writeFile(target+".keep", []byte(keepText+"\n")); err != nil {
+		return "", err
+	}
+	for _, l := range [][2]string{{packName, target + ".pack"}, {idxName, target + idxSuffix}} {
+		if err := s.fs.Link(l[0], l[1]); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+	}
+	if err := s.fs.SyncDir(packDir); err != nil {
+		// A folder whose sync failed may call lost entries clean: they are made
+		// again the next time. The .keep stays: without it a pack may be pruned.
+		s.fs.Remove(target + idxSuffix)
+		s.fs.Remove(target + ".pack")
+		return "", err
+	}
+	return base, nil
+}
+
+// writeFile makes a file with durable bytes (its name is not: sync the folder)
+// in place of one that is there. It is always a new inode: one whose sync
+// failed must not be synced again.
+func (s *Store) writeFile(name string, data []byte) error {
+	temp := path.Join(journalDir, "tmp-"+path.Base(name))
+	if err := s.fs.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := s.fs.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return s.fs.Rename(temp, name)
+}
+
+// releasing gives a stream that releases its pack when closed.
+type releasing struct {
+	io.ReadCloser
+	f *packFile
+}
+
+func (r *releasing) Close() error {
+	err := r.ReadCloser.Close()
+	if r.f != nil {
+		r.f.release()
+		r.f = nil
+	}
+	return err
+}

@@ -1,0 +1,322 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"umbra/gitstore/object"
+	"umbra/gitstore/pack"
+	"umbra/gitstore/refs"
+	"umbra/internal/errs"
+)
+
+// publisher lets stock git see what is durable: it closes journals and moves
+// the refs.
+type publisher struct {
+	s    *Store
+	wake chan struct{}
+
+	mu sync.Mutex // one publication at a time
+
+	tmu      sync.Mutex
+	oldest   time.Time // when the oldest commit that stock git does not see was made
+	activity time.Time // of the newest commit
+	last     time.Time // end of the last publication
+	block    string    // what keeps stock git from seeing all
+
+	// unlink are names in journal/ whose contents stand in objects/pack; they
+	// go once the note is durable. mu is held.
+	unlink []string
+	loose  int // refs written since loose ones were counted last; mu is held
+}
+
+const (
+	// idleAfter is how long no commit came before a journal is closed early.
+	idleAfter = 20 * time.Millisecond
+	// lockPatience is how long the background waits for a ref lock before it
+	// lets others have their turn; publishPatience how long a caller waits.
+	lockPatience    = time.Second
+	publishPatience = 10 * time.Second
+	retryAfter      = time.Second
+)
+
+// noteActivity tells the publisher of a durable group.
+func (s *Store) noteActivity() {
+	p := &s.pub
+	now := time.Now()
+	p.tmu.Lock()
+	p.activity = now
+	first := p.oldest.IsZero()
+	if first {
+		p.oldest = now
+	}
+	p.tmu.Unlock()
+	if first {
+		s.kickPublisher()
+	}
+}
+
+func (s *Store) kickPublisher() {
+	select {
+	case s.pub.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (p *publisher) blocked() string {
+	p.tmu.Lock()
+	defer p.tmu.Unlock()
+	return p.block
+}
+
+// due tells when the next publication is: once it has been quiet for a moment,
+// but not within VisibleAfter of the last one; and VisibleAfter after the
+// oldest unseen commit at the latest. Zero: nothing to publish.
+func (p *publisher) due() time.Time {
+	p.tmu.Lock()
+	defer p.tmu.Unlock()
+	if p.oldest.IsZero() {
+		return time.Time{}
+	}
+	latest := p.oldest.Add(p.s.opt.VisibleAfter)
+	early := p.activity.Add(idleAfter)
+	if again := p.last.Add(p.s.opt.VisibleAfter); early.Before(again) {
+		early = again
+	}
+	if early.Before(latest) {
+		return early
+	}
+	return latest
+}
+
+// run publishes when it is due, and merges and packs after it, until ctx ends.
+func (p *publisher) run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		wait := p.s.maintenanceDue()
+		if due := p.due(); !due.IsZero() {
+			wait = time.Until(due)
+		}
+		if wait > 0 {
+			timer.Reset(wait)
+			select {
+			case <-ctx.Done():
+				return
+			case <-p.wake:
+				continue
+			case <-timer.C:
+			}
+		}
+		if due := p.due(); !due.IsZero() && !time.Now().Before(due) {
+			lctx, cancel := context.WithTimeout(ctx, lockPatience)
+			err := p.publish(lctx)
+			cancel()
+			if err != nil && ctx.Err() == nil {
+				p.s.log.Warn("publishing failed; tried again", "error", err)
+				p.retry()
+			}
+		}
+		if err := p.s.Maintain(ctx); err != nil && ctx.Err() == nil {
+			p.s.log.Warn("maintenance failed; tried again later", "error", err)
+		}
+	}
+}
+
+// retry makes the next publication due a moment from now.
+func (p *publisher) retry() {
+	p.tmu.Lock()
+	defer p.tmu.Unlock()
+	p.oldest = time.Now().Add(retryAfter - p.s.opt.VisibleAfter)
+	p.last = time.Now()
+}
+
+// Publish lets stock git see all that is durable. Where somebody holds a lock
+// on a ref for more than ten seconds it gives errs.Unavailable, ref_locked.
+func (s *Store) Publish(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, publishPatience)
+	defer cancel()
+	return s.pub.publish(ctx)
+}
+
+func (p *publisher) publish(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.s
+	if used, ok := s.openUsed(); ok {
+		s.journals.ready(used)
+	}
+	began := time.Now()
+	todo := s.detach()
+	for _, j := range todo.journals {
+		if err := s.closeJournal(j); err != nil {
+			s.reattach(todo)
+			return errs.Wrap(fmt.Errorf("closing journal %d: %w", j.number, err), "")
+		}
+	}
+	if err := p.moveRefs(ctx, todo); err != nil {
+		s.reattach(todo)
+		return err
+	}
+	for _, name := range p.unlink {
+		if err := s.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.log.Warn("journal left behind until the next start", "name", name, "error", err)
+		}
+	}
+	p.unlink = nil
+	p.tmu.Lock()
+	defer p.tmu.Unlock()
+	p.last, p.block = time.Now(), ""
+	if !p.oldest.After(began) && !p.activity.After(began) {
+		p.oldest = time.Time{}
+	} else if p.oldest.Before(began) {
+		p.oldest = began // what came since is younger than that
+	}
+	return nil
+}
+
+func (p *publisher) unlinkLater(names ...string) { p.unlink = append(p.unlink, names...) }
+
+// publication is what one publication shows: everything up to a tip.
+type publication struct {
+	journals []*journal
+	tip      Tip
+	tasks    []Task
+}
+
+// openUsed gives how full the open journal is; false if it is empty.
+func (s *Store) openUsed() (int64, bool) {
+	s.jmu.Lock()
+	defer s.jmu.Unlock()
+	if s.open == nil || s.open.empty() {
+		return 0, false
+	}
+	return s.open.used(), true
+}
+
+// detach takes the open journal from the committer, which goes on in the next.
+func (s *Store) detach() publication {
+	s.jmu.Lock()
+	defer s.jmu.Unlock()
+	if s.open != nil && !s.open.unsound && !s.open.empty() {
+		s.closing = append(s.closing, s.open)
+		s.open = nil
+	}
+	out := publication{journals: append([]*journal(nil), s.closing...), tip: s.Tip()}
+	s.tmu.Lock()
+	defer s.tmu.Unlock()
+	for id := range s.dirtyTasks {
+		out.tasks = append(out.tasks, *s.tasks[id])
+	}
+	clear(s.dirtyTasks)
+	sort.Slice(out.tasks, func(a, b int) bool { return out.tasks[a].ID < out.tasks[b].ID })
+	if s.open != nil && !s.open.empty() {
+		// The tip stands in a journal that cannot be closed yet: what the refs
+		// would name has no pack.
+		out.tip, out.tasks = Tip{}, nil
+	}
+	return out
+}
+
+// reattach notes again what a failed publication has not shown.
+func (s *Store) reattach(todo publication) {
+	s.tmu.Lock()
+	defer s.tmu.Unlock()
+	for _, t := range todo.tasks {
+		s.dirtyTasks[t.ID] = true
+	}
+}
+
+// closeJournal makes a journal a pack of objects/pack. Doing it again after a
+// failure or a crash is safe.
+func (s *Store) closeJournal(j *journal) error {
+	if err := s.large.publish(); err != nil {
+		return err
+	}
+	j, err := s.salvageClosing(j)
+	if err != nil {
+		return err
+	}
+	entries := j.entries()
+	sum, err := pack.FinishJournal(j.f, j.used(), uint32(len(entries)))
+	if err == nil {
+		err = j.f.Sync()
+	}
+	if err != nil {
+		j.unsound = true
+		return err
+	}
+	idx := strings.TrimSuffix(j.name, journalSuffix) + idxSuffix
+	if err := s.writeFile(idx, pack.EncodeIdx(entries, sum)); err != nil {
+		return err
+	}
+	base, err := s.linkPack(j.name, idx, sum)
+	if err != nil {
+		return err
+	}
+	if err := s.packs.add(base); err != nil {
+		return err
+	}
+	s.jmu.Lock()
+	for i, c := range s.closing {
+		if c == j {
+			s.closing = append(s.closing[:i:i], s.closing[i+1:]...)
+			break
+		}
+	}
+	s.setLive()
+	s.jmu.Unlock()
+	j.close()
+	s.pub.unlinkLater(j.name, idx)
+	return nil
+}
+
+// moveRefs sets the refs of a publication, tasks' first, then notes them.
+func (p *publisher) moveRefs(ctx context.Context, todo publication) error {
+	s := p.s
+	var want []refs.Update
+	set := func(name string, id object.ID) {
+		noted, _ := s.note.Get(name)
+		if noted != id {
+			want = append(want, refs.Update{Name: name, New: id, Noted: noted})
+		}
+	}
+	for _, t := range todo.tasks {
+		set(tasksPrefix+t.ID+"/base", t.Base)
+		set(tasksPrefix+t.ID+"/head", t.Head)
+		set(tasksPrefix+t.ID+"/info", t.InfoTag)
+	}
+	if todo.tip.Seq > 0 {
+		set(shadowRef, todo.tip.Commit)
+	}
+	if len(want) == 0 {
+		return nil
+	}
+	foreign, err := s.refs.Update(ctx, want)
+	s.reportForeign(foreign)
+	if err != nil {
+		var locked *refs.LockedError
+		if errors.As(err, &locked) {
+			p.tmu.Lock()
+			p.block = "the lock " + locked.Name + " is held by another process: stock git does not see the newest commits"
+			p.tmu.Unlock()
+			return &errs.Error{Kind: errs.Unavailable, Code: "ref_locked", Err: err,
+				Detail: "Another process holds " + locked.Name + "; nothing is lost, but stock git does not see the newest commits yet."}
+		}
+		return errs.Wrap(err, "")
+	}
+	p.loose += len(want)
+	return errs.Wrap(s.note.Append(want), "")
+}
+
+func (s *Store) reportForeign(foreign []refs.Foreign) {
+	for _, f := range foreign {
+		s.warn("%s was moved by somebody else to %s; ours was put back, theirs is %s", f.Ref, f.ID, f.KeptAs)
+	}
+}

@@ -1,0 +1,467 @@
+package gitstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"hash/crc32"
+	"os"
+	"sync"
+	"time"
+
+	"umbra/gitstore/message"
+	"umbra/internal/errs"
+	"umbra/internal/vfs"
+)
+
+// Record is one commit in the index: what lists and pages need without
+// reading the commit.
+type Record struct {
+	Seq      uint64
+	Commit   ID
+	Task     string
+	Subtask  string
+	Change   uint64 // id of the first entry in its task
+	Entries  uint32
+	WhenUnix int64 // seconds
+	Source   message.Source
+	Key      string // first 16 hex digits of the idempotency key's hash
+}
+
+// The index is a cache: `records`, 64 bytes a commit at (seq-1)*64, and
+// `records.names`, the texts (task and subtask ids) that records name by
+// number. Neither is ever synced; every record carries a checksum, and what is
+// missing or damaged is read from history again.
+const (
+	recordSize  = 64
+	recordsFile = "records"
+	namesFile   = "records.names"
+)
+
+var recordSources = []message.Source{"", message.API, message.Script, message.External, message.Revert, message.Baseline, message.Rollback}
+
+type recordIndex struct {
+	s *Store
+
+	mu      sync.RWMutex
+	f, nf   vfs.File
+	n       uint64 // records in the file
+	names   []string
+	nameNo  map[string]uint32
+	nameEnd int64
+	byTask  map[string][]uint32 // sequence numbers, ascending; nil until first asked for
+	keys    map[string][]uint32 // sequence numbers by Key, of the last day; nil until first asked for
+	broken  bool                // a write failed: records are read from history
+	tail    []Record            // records that the file could not take
+}
+
+func openRecords(s *Store) (*recordIndex, error) {
+	r := &recordIndex{s: s, nameNo: make(map[string]uint32)}
+	var err error
+	if r.f, err = s.fs.OpenFile(recordsFile, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return nil, err
+	}
+	if r.nf, err = s.fs.OpenFile(namesFile, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		r.f.Close()
+		return nil, err
+	}
+	if err := r.load(); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *recordIndex) close() {
+	r.f.Close()
+	r.nf.Close()
+}
+
+// load reads the names and counts the records that are sound.
+func (r *recordIndex) load() error {
+	info, err := r.nf.Stat()
+	if err != nil {
+		return err
+	}
+	data := make([]byte, info.Size)
+	if len(data) > 0 {
+		if _, err := r.nf.ReadAt(data, 0); err != nil {
+			return err
+		}
+	}
+	for len(data) >= 6 {
+		n := int(binary.BigEndian.Uint16(data))
+		if len(data) < 6+n || crc32.ChecksumIEEE(data[6:6+n]) != binary.BigEndian.Uint32(data[2:]) {
+			break
+		}
+		r.addName(string(data[6 : 6+n]))
+		r.nameEnd += int64(6 + n)
+		data = data[6+n:]
+	}
+	if info, err = r.f.Stat(); err != nil {
+		return err
+	}
+	total := uint64(info.Size) / recordSize
+	buf := make([]byte, 1024*recordSize)
+	for r.n < total {
+		chunk := buf[:min(uint64(len(buf)), (total-r.n)*recordSize)]
+		if _, err := r.f.ReadAt(chunk, int64(r.n)*recordSize); err != nil {
+			return err
+		}
+		for ; len(chunk) > 0; chunk = chunk[recordSize:] {
+			if _, ok := r.decode(r.n+1, chunk[:recordSize]); !ok {
+				return nil
+			}
+			r.n++
+		}
+	}
+	return nil
+}
+
+func (r *recordIndex) addName(name string) uint32 {
+	no := uint32(len(r.names))
+	r.names = append(r.names, name)
+	r.nameNo[name] = no
+	return no
+}
+
+// name gives the number of a text, writing it down when it is new.
+func (r *recordIndex) name(text string) (uint32, error) {
+	if no, ok := r.nameNo[text]; ok {
+		return no, nil
+	}
+	buf := make([]byte, 6, 6+len(text))
+	binary.BigEndian.PutUint16(buf, uint16(len(text)))
+	binary.BigEndian.PutUint32(buf[2:], crc32.ChecksumIEEE([]byte(text)))
+	buf = append(buf, text...)
+	if _, err := r.nf.WriteAt(buf, r.nameEnd); err != nil {
+		return 0, err
+	}
+	r.nameEnd += int64(len(buf))
+	return r.addName(text), nil
+}
+
+func (r *recordIndex) encode(rec Record) ([]byte, error) {
+	b := make([]byte, recordSize)
+	copy(b, rec.Commit[:])
+	task, err := r.name(rec.Task)
+	if err != nil {
+		return nil, err
+	}
+	sub, err := r.name(rec.Subtask)
+	if err != nil {
+		return nil, err
+	}
+	binary.BigEndian.PutUint32(b[20:], task)
+	binary.BigEndian.PutUint32(b[24:], sub)
+	binary.BigEndian.PutUint64(b[28:], rec.Change)
+	binary.BigEndian.PutUint32(b[36:], rec.Entries)
+	binary.BigEndian.PutUint64(b[40:], uint64(rec.WhenUnix))
+	for i, s := range recordSources {
+		if s == rec.Source {
+			b[48] = byte(i)
+		}
+	}
+	hex.Decode(b[52:60], []byte(rec.Key)) // shorter or none: zeros
+	binary.BigEndian.PutUint32(b[60:], checkRecord(rec.Seq, b))
+	return b, nil
+}
+
+func checkRecord(seq uint64, b []byte) uint32 {
+	var no [8]byte
+	binary.BigEndian.PutUint64(no[:], seq)
+	return crc32.Update(crc32.ChecksumIEEE(no[:]), crc32.IEEETable, b[:60])
+}
+
+func (r *recordIndex) decode(seq uint64, b []byte) (Record, bool) {
+	if binary.BigEndian.Uint32(b[60:]) != checkRecord(seq, b) {
+		return Record{}, false
+	}
+	task, sub, src := binary.BigEndian.Uint32(b[20:]), binary.BigEndian.Uint32(b[24:]), int(b[48])
+	if int(task) >= len(r.names) || int(sub) >= len(r.names) || src >= len(recordSources) {
+		return Record{}, false
+	}
+	rec := Record{Seq: seq, Task: r.names[task], Subtask: r.names[sub], Change: binary.BigEndian.Uint64(b[28:]),
+		Entries: binary.BigEndian.Uint32(b[36:]), WhenUnix: int64(binary.BigEndian.Uint64(b[40:])), Source: recordSources[src]}
+	copy(rec.Commit[:], b)
+	if key := b[52:60]; !bytes.Equal(key, make([]byte, 8)) {
+		rec.Key = hex.EncodeToString(key)
+	}
+	return rec, true
+}
+
+// append adds the records of a durable group. A file that does not take them
+// does not hurt: they stay in memory.
+func (r *recordIndex) append(recs []Record) {
+	if len(recs) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byTask != nil {
+		for _, rec := range recs {
+			r.byTask[rec.Task] = append(r.byTask[rec.Task], uint32(rec.Seq))
+		}
+	}
+	if r.keys != nil {
+		for _, rec := range recs {
+			if rec.Key != "" {
+				r.keys[rec.Key] = append(r.keys[rec.Key], uint32(rec.Seq))
+			}
+		}
+	}
+	if !r.broken {
+		buf := make([]byte, 0, len(recs)*recordSize)
+		var err error
+		for _, rec := range recs {
+			var b []byte
+			if b, err = r.encode(rec); err != nil {
+				break
+			}
+			buf = append(buf, b...)
+		}
+		if err == nil {
+			_, err = r.f.WriteAt(buf, int64(r.n)*recordSize)
+		}
+		if err == nil {
+			r.n += uint64(len(recs))
+			return
+		}
+		r.broken = true
+		r.s.log.Warn("commit index not written; kept in memory", "error", err)
+	}
+	r.tail = append(r.tail, recs...)
+}
+
+// truncate drops the records after n.
+func (r *recordIndex) truncate(n uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.n = min(r.n, n)
+	r.tail, r.byTask, r.keys = nil, nil, nil
+}
+
+func (r *recordIndex) count() uint64 {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.n + uint64(len(r.tail))
+}
+
+func (r *recordIndex) at(seq uint64) (Record, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.atLocked(seq)
+}
+
+func (r *recordIndex) atLocked(seq uint64) (Record, error) {
+	if seq == 0 || seq > r.n+uint64(len(r.tail)) {
+		return Record{}, errs.New(errs.NotFound, "commit_not_found", "There is no such commit.")
+	}
+	if seq > r.n {
+		return r.tail[seq-r.n-1], nil
+	}
+	var b [recordSize]byte
+	if _, err := r.f.ReadAt(b[:], int64(seq-1)*recordSize); err != nil {
+		return Record{}, err
+	}
+	rec, ok := r.decode(seq, b[:])
+	if !ok {
+		return rec, errs.New(errs.Internal, "", "the commit index is damaged at %d", seq)
+	}
+	return rec, nil
+}
+
+// each calls fn with the records from..to, ascending.
+func (r *recordIndex) each(ctx context.Context, from, to uint64, fn func(Record) error) error {
+	from, to = max(from, 1), min(to, r.count())
+	buf := make([]byte, 256*recordSize)
+	for from <= to {
+		if err := ctx.Err(); err != nil {
+			return errs.Wrap(err, "")
+		}
+		recs, err := r.chunk(from, to, buf)
+		if err != nil {
+			return err
+		}
+		for _, rec := range recs {
+			if err := fn(rec); err != nil {
+				return err
+			}
+		}
+		from += uint64(len(recs))
+	}
+	return nil
+}
+
+func (r *recordIndex) chunk(from, to uint64, buf []byte) ([]Record, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if from > r.n {
+		return append([]Record(nil), r.tail[from-r.n-1:min(to-r.n, uint64(len(r.tail)))]...), nil
+	}
+	n := min(to, r.n) - from + 1
+	buf = buf[:min(uint64(len(buf)), n*recordSize)]
+	if _, err := r.f.ReadAt(buf, int64(from-1)*recordSize); err != nil {
+		return nil, err
+	}
+	out := make([]Record, 0, len(buf)/recordSize)
+	for i := 0; i < len(buf); i += recordSize {
+		rec, ok := r.decode(from+uint64(len(out)), buf[i:i+recordSize])
+		if !ok {
+			return nil, errs.New(errs.Internal, "", "the commit index is damaged at %d", from+uint64(len(out)))
+		}
+		out = append(out, rec)
+	}
+	return out, nil
+}
+
+// ofTask gives a task's sequence numbers, ascending.
+func (r *recordIndex) ofTask(ctx context.Context, task string) ([]uint32, error) {
+	r.mu.RLock()
+	seqs, loaded := r.byTask[task], r.byTask != nil
+	seqs = seqs[:len(seqs):len(seqs)]
+	r.mu.RUnlock()
+	if loaded {
+		return seqs, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byTask == nil {
+		all := make(map[string][]uint32)
+		for seq := uint64(1); seq <= r.n+uint64(len(r.tail)); seq++ {
+			rec, err := r.atLocked(seq)
+			if err != nil {
+				return nil, err
+			}
+			all[rec.Task] = append(all[rec.Task], uint32(seq))
+		}
+		r.byTask = all
+	}
+	seqs = r.byTask[task]
+	return seqs[:len(seqs):len(seqs)], nil
+}
+
+// fill reads from history what the index lacks up to the tip.
+func (r *recordIndex) fill(ctx context.Context, tip Tip) error {
+	if r.n > tip.Seq {
+		r.truncate(tip.Seq)
+	}
+	var missing []Record
+	id := tip.Commit
+	for seq := tip.Seq; seq > 0; seq-- {
+		if seq <= r.n {
+			if rec, err := r.at(seq); err == nil && rec.Commit == id {
+				break
+			}
+			r.truncate(seq - 1)
+		}
+		c, err := r.s.ReadCommit(ctx, id)
+		if err != nil {
+			return err
+		}
+		missing = append(missing, recordOf(c))
+		id = c.Parent
+	}
+	for i, j := 0, len(missing)-1; i < j; i, j = i+1, j-1 {
+		missing[i], missing[j] = missing[j], missing[i]
+	}
+	r.append(missing)
+	return nil
+}
+
+func recordOf(c *Commit) Record {
+	m := c.Message
+	return Record{Seq: c.Seq, Commit: c.ID, Task: m.TaskID, Subtask: m.SubtaskID, Change: m.Change,
+		Entries: uint32(entryCount(m)), WhenUnix: c.When.Unix(), Source: m.Source, Key: keyPrefix(m.IdempotencyKey)}
+}
+
+// CommitAt gives the commit with a sequence number; errs.NotFound if there is
+// none.
+func (s *Store) CommitAt(ctx context.Context, seq uint64) (ID, error) {
+	rec, err := s.records.at(seq)
+	return rec.Commit, err
+}
+
+// Records calls fn with the index records from..to (sequence numbers,
+// inclusive; to beyond the tip is the tip), ascending.
+func (s *Store) Records(ctx context.Context, from, to uint64, fn func(Record) error) error {
+	return s.records.each(ctx, from, to, fn)
+}
+
+// TaskRecords gives the records of a task's commits, oldest first; of no task
+// for the empty id.
+func (s *Store) TaskRecords(ctx context.Context, task string) ([]Record, error) {
+	seqs, err := s.records.ofTask(ctx, task)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Record, 0, len(seqs))
+	for _, seq := range seqs {
+		rec, err := s.records.at(uint64(seq))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, rec)
+	}
+	return out, nil
+}
+
+// FindKey gives the newest commit not older than since (at most a day ago)
+// that carries this Idempotency-Key trailer value.
+func (s *Store) FindKey(ctx context.Context, key string, since time.Time) (Record, bool, error) {
+	prefix := keyPrefix(key)
+	if prefix == "" {
+		return Record{}, false, nil
+	}
+	seqs, err := s.records.withKey(prefix, since)
+	if err != nil {
+		return Record{}, false, err
+	}
+	for i := len(seqs) - 1; i >= 0; i-- {
+		rec, err := s.records.at(uint64(seqs[i]))
+		if err != nil {
+			return Record{}, false, err
+		}
+		if rec.WhenUnix < since.Unix() {
+			break
+		}
+		c, err := s.ReadCommit(ctx, rec.Commit)
+		if err != nil {
+			return Record{}, false, err
+		}
+		if c.Message.IdempotencyKey == key {
+			return rec, true, nil
+		}
+	}
+	return Record{}, false, nil
+}
+
+// withKey gives the commits of the last day with a key, ascending. The first
+// call reads the day's records; later ones look into a map.
+func (r *recordIndex) withKey(prefix string, since time.Time) ([]uint32, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.keys == nil {
+		keys := make(map[string][]uint32)
+		var found []Record
+		for seq := r.n + uint64(len(r.tail)); seq > 0; seq-- {
+			rec, err := r.atLocked(seq)
+			if err != nil {
+				return nil, err
+			}
+			if rec.WhenUnix < since.Unix() {
+				break
+			}
+			if rec.Key != "" {
+				found = append(found, rec)
+			}
+		}
+		for i := len(found) - 1; i >= 0; i-- {
+			keys[found[i].Key] = append(keys[found[i].Key], uint32(found[i].Seq))
+		}
+		r.keys = keys
+	}
+	seqs := r.keys[prefix]
+	return seqs[:len(seqs):len(seqs)], nil
+}

@@ -1,0 +1,530 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/gitstore/pack"
+	"umbra/gitstore/refs"
+	"umbra/internal/errs"
+)
+
+// start makes or opens the folder and brings the store to its newest durable
+// commit.
+func (s *Store) start(ctx context.Context) error {
+	if err := s.openRepo(ctx); err != nil {
+		return err
+	}
+	if err := s.packs.load(); err != nil {
+		return err
+	}
+	if err := s.large.load(); err != nil {
+		return err
+	}
+	found, err := s.findJournals()
+	if err != nil {
+		return err
+	}
+	values, err := s.lastValues(ctx)
+	if err != nil {
+		return err
+	}
+	if id, ok := values[shadowRef]; ok {
+		if err := s.startFrom(ctx, id); err != nil {
+			return err
+		}
+	}
+	if err := s.loadTasks(ctx, values); err != nil {
+		return err
+	}
+	r := &replay{s: s, ctx: ctx, when: s.lastWhen}
+	for _, j := range found {
+		if err := r.journal(j); err != nil {
+			return err
+		}
+	}
+	s.lastWhen = r.when
+	s.large.sweep()
+	if s.records, err = openRecords(s); err != nil {
+		return err
+	}
+	if err := s.records.fill(ctx, s.Tip()); err != nil {
+		return err
+	}
+	return s.settle(ctx, len(found) > 0)
+}
+
+func (s *Store) openRepo(ctx context.Context) error {
+	if err := s.fs.Mkdir(journalDir, 0o700); err == nil {
+		if err := s.fs.SyncDir("."); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := s.openRefs(ctx); err != nil {
+		return err
+	}
+	if cleared, err := s.refs.ClearStale(ctx); err != nil {
+		return err
+	} else if len(cleared) > 0 {
+		s.log.Warn("stale locks cleared", "locks", cleared)
+	}
+	var err error
+	s.note, err = refs.OpenNote(s.fs, "refs")
+	return err
+}
+
+// lastValues gives our refs as last noted. Without a note (a repository that
+// was copied alone) what stands in the refs is taken.
+func (s *Store) lastValues(ctx context.Context) (map[string]ID, error) {
+	values := s.note.All()
+	if len(values) > 0 {
+		return values, nil
+	}
+	list, err := s.refs.List("refs/")
+	if err != nil {
+		return nil, err
+	}
+	values = make(map[string]ID)
+	for _, r := range list {
+		if r.Name == shadowRef || strings.HasPrefix(r.Name, tasksPrefix) {
+			values[r.Name] = r.ID
+		}
+	}
+	return values, nil
+}
+
+func (s *Store) startFrom(ctx context.Context, id ID) error {
+	c, err := s.ReadCommit(ctx, id)
+	if errs.Is(err, errs.NotFound) {
+		return fmt.Errorf("the history's newest commit %s is in no pack of ours: the repository is damaged", id)
+	}
+	if err != nil {
+		return err
+	}
+	s.tip.Store(&Tip{Commit: id, Tree: c.Tree, Seq: c.Seq})
+	s.lastWhen = c.When
+	return nil
+}
+
+// findJournals opens what journal/ holds, oldest first, and removes what a
+// crash left that was never used.
+func (s *Store) findJournals() ([]*journal, error) {
+	names, err := s.fs.ReadDir(journalDir)
+	if err != nil {
+		return nil, err
+	}
+	var out []*journal
+	for _, e := range names {
+		name := path.Join(journalDir, e.Name)
+		switch n, ok := parseJournalName(e.Name); {
+		case ok:
+			f, err := s.fs.OpenFile(name, os.O_RDWR, 0)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, &journal{number: n, name: name, f: f, at: make(map[object.ID]loc), end: packHeaderLen})
+			s.journals.number = max(s.journals.number, n)
+		case strings.HasPrefix(e.Name, "tmp-"), strings.HasSuffix(e.Name, ".new"):
+			if err := s.fs.Remove(name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b *journal) int {
+		if a.number < b.number {
+			return -1
+		}
+		return 1
+	})
+	return out, nil
+}
+
+// settle closes the journals that the start found, so that their files are
+// never appended to, and puts back refs that somebody moved.
+func (s *Store) settle(ctx context.Context, replayed bool) error {
+	s.tmu.Lock()
+	for id := range s.tasks {
+		if s.taskLags(id) {
+			s.dirtyTasks[id] = true
+		}
+	}
+	s.tmu.Unlock()
+	if err := s.checkForeign(ctx); err != nil {
+		return err
+	}
+	noted, _ := s.note.Get(shadowRef)
+	if !replayed && noted == s.Tip().Commit {
+		return nil
+	}
+	err := s.Publish(ctx)
+	if errs.CodeOf(err) == "ref_locked" {
+		s.pub.retry() // nothing is lost by it: stock git sees it later
+		return nil
+	}
+	return err
+}
+
+// taskLags reports whether a task's refs differ from the note; tmu is held.
+func (s *Store) taskLags(id string) bool {
+	t := s.tasks[id]
+	for which, want := range map[string]ID{"base": t.Base, "head": t.Head, "info": t.InfoTag} {
+		if noted, _ := s.note.Get(tasksPrefix + id + "/" + which); noted != want {
+			return true
+		}
+	}
+	return false
+}
+
+// checkForeign compares every ref of ours with what it was set to last. One
+// that equals neither the note nor what the journals lead to was moved by
+// somebody: theirs is kept under refs/foreign, ours put back.
+func (s *Store) checkForeign(ctx context.Context) error {
+	var moved []refs.Update
+	for name, noted := range s.note.All() {
+		now, _, found, err := s.refs.Read(name)
+		if _, damaged := errors.AsType[*refs.DamagedError](err); err != nil && !damaged {
+			return err
+		}
+		if err == nil && found && (now == noted || s.leadsTo(name, now)) {
+			continue
+		}
+		moved = append(moved, refs.Update{Name: name, New: noted, Noted: noted})
+	}
+	if len(moved) == 0 {
+		return nil
+	}
+	foreign, err := s.refs.Update(ctx, moved)
+	s.recovery.Foreign = len(foreign)
+	s.reportForeign(foreign)
+	var locked *refs.LockedError
+	if errors.As(err, &locked) {
+		return nil // the next publication meets it again
+	}
+	return err
+}
+
+// leadsTo reports whether a ref's value is one that replay passed: a
+// publication that was cut off between the refs and the note.
+func (s *Store) leadsTo(name string, id ID) bool {
+	for _, j := range *s.live.Load() {
+		if _, ok := j.find(id); ok {
+			return true
+		}
+	}
+	rest, ok := strings.CutPrefix(name, tasksPrefix)
+	if !ok {
+		return false
+	}
+	task, _, _ := strings.Cut(rest, "/")
+	t, ok := s.Task(task)
+	return ok && (t.Base == id || t.Head == id || t.InfoTag == id)
+}
+
+// replay brings the tip forward through one journal after the other.
+type replay struct {
+	s    *Store
+	ctx  context.Context
+	when time.Time
+
+	j       *journal
+	pending map[object.ID]loc // entries since the last commit or tag
+	offsets map[int64]object.ID
+	good    int64 // where the accepted entries end
+}
+
+var errNotNext = errors.New("not the next commit")
+
+// journal accepts what the journal holds whole, and sees to the file.
+func (r *replay) journal(j *journal) error {
+	s := r.s
+	info, err := j.f.Stat()
+	if err != nil {
+		return err
+	}
+	r.j, r.good = j, packHeaderLen
+	r.pending, r.offsets = make(map[object.ID]loc), make(map[int64]object.ID)
+	s.closing = append(s.closing, j)
+	s.setLive()
+	sc := pack.NewScanner(j.f, info.Size, pack.ScanOptions{MaxObject: maxMeta})
+	for {
+		e, err := sc.Next()
+		if err == io.EOF && len(r.pending) == 0 {
+			return r.finish(false)
+		}
+		if err == io.EOF || errors.Is(err, pack.ErrTorn) {
+			return r.finish(true)
+		}
+		if err != nil {
+			return err
+		}
+		err = r.entry(e)
+		if errors.Is(err, errNotNext) {
+			return r.finish(true)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// finish leaves a journal that can be closed: as it is after a clean end, cut
+// to its good entries, in a new file, after another. The old one is kept aside.
+func (r *replay) finish(torn bool) error {
+	s, j := r.s, r.j
+	if torn {
+		aside := path.Join(journalDir, fmt.Sprintf("torn-%010d-%d", j.number, s.opt.Now().Unix()))
+		if err := s.fs.Link(j.name, aside); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		s.recovery.Torn = append(s.recovery.Torn, aside)
+		s.warn("journal %d did not end cleanly; its unacknowledged rest is kept as %s", j.number, aside)
+	}
+	if j.empty() {
+		s.closing = s.closing[:len(s.closing)-1]
+		s.setLive()
+		j.close()
+		return s.fs.Remove(j.name)
+	}
+	if torn {
+		sound, err := s.salvage(j)
+		if err != nil {
+			return err
+		}
+		s.closing[len(s.closing)-1] = sound
+		s.setLive()
+		j.close()
+	}
+	return nil
+}
+
+// entry takes one entry of the scan.
+func (r *replay) entry(e pack.Scanned) error {
+	l := loc{off: e.Offset, end: e.End, kind: e.Header.Kind, crc: e.CRC, size: int64(len(e.Data))}
+	data := e.Data
+	switch e.Header.Kind {
+	case pack.OfsDelta:
+		base, ok := r.offsets[e.Offset-int64(e.Header.BaseDistance)]
+		if !ok {
+			return errNotNext
+		}
+		bt, err := r.tree(base) // only trees are written as deltas
+		if err != nil {
+			return errNotNext
+		}
+		if data, err = pack.ApplyDelta(bt.Bytes(), data); err != nil {
+			return errNotNext
+		}
+		bl, _ := r.find(base)
+		l.kind, l.base, l.depth, l.size = object.Tree, base, bl.depth+1, int64(len(data))
+	case pack.RefDelta:
+		return errNotNext
+	}
+	id := object.Hash(l.kind, data)
+	r.offsets[e.Offset] = id
+	r.pending[id] = l
+	switch l.kind {
+	case object.Tree:
+		t, err := object.NewTree(data)
+		if err != nil {
+			return errNotNext
+		}
+		r.s.trees.put(id, t)
+	case object.Commit:
+		if err := r.commit(id, data); err != nil {
+			return err
+		}
+		r.accept(e.End)
+	case object.Tag:
+		if err := r.tag(id, data); err != nil {
+			return err
+		}
+		r.accept(e.End)
+	}
+	return nil
+}
+
+func (r *replay) find(id object.ID) (loc, bool) {
+	if l, ok := r.pending[id]; ok {
+		return l, true
+	}
+	return r.j.find(id)
+}
+
+func (r *replay) accept(end int64) {
+	r.j.accept(int(end-r.good), r.pending)
+	r.good = end
+	clear(r.pending)
+}
+
+// tree gives a tree of this journal, accepted or not, or an older one of the
+// store.
+func (r *replay) tree(id object.ID) (*object.TreeData, error) {
+	l, ok := r.pending[id]
+	if !ok {
+		return r.s.tree(id)
+	}
+	if t, ok := r.s.trees.get(id); ok {
+		return t, nil
+	}
+	buf := make([]byte, l.end-l.off)
+	if _, err := r.j.f.ReadAt(buf, l.off); err != nil {
+		return nil, err
+	}
+	_, data, err := pack.InflateEntry(buf)
+	if err != nil {
+		return nil, err
+	}
+	if !l.base.IsZero() {
+		base, err := r.tree(l.base)
+		if err != nil {
+			return nil, err
+		}
+		if data, err = pack.ApplyDelta(base.Bytes(), data); err != nil {
+			return nil, err
+		}
+	}
+	t, err := object.NewTree(data)
+	if err == nil {
+		r.s.trees.put(id, t)
+	}
+	return t, err
+}
+
+// commit checks that a commit is the next one and that all it brings is there.
+func (r *replay) commit(id ID, data []byte) error {
+	c, err := parseCommit(id, data)
+	if err != nil {
+		return errNotNext
+	}
+	tip := r.s.Tip()
+	if c.Seq <= tip.Seq {
+		// Shown already: the publication was cut off before the journal went.
+		if f, err := r.s.packs.holding(id); err != nil {
+			return err
+		} else if f != nil {
+			f.release()
+			return nil
+		}
+		return errNotNext
+	}
+	if c.Seq != tip.Seq+1 || c.Parent != tip.Commit {
+		return errNotNext
+	}
+	if err := r.closed(tip.Tree, c.Tree); err != nil {
+		return err
+	}
+	r.s.tip.Store(&Tip{Commit: id, Tree: c.Tree, Seq: c.Seq})
+	r.s.recovery.Commits++
+	r.when = c.When
+	if m := c.Message; m.TaskID != "" {
+		t := r.s.tasks[m.TaskID]
+		if t == nil {
+			return errNotNext
+		}
+		t.Head = id
+		if m.Change > 0 {
+			t.Changes = m.Change + uint64(entryCount(m)) - 1
+		}
+	}
+	return nil
+}
+
+// closed checks that every object which the new tree has and the old one has
+// not is held by us. What a finished pack holds is whole by itself.
+func (r *replay) closed(old, id ID) error {
+	if old == id || id == object.EmptyTree && r.has(id) {
+		return nil
+	}
+	if _, here := r.find(id); !here {
+		return r.held(id)
+	}
+	t, err := r.tree(id)
+	if err != nil {
+		return errNotNext
+	}
+	var before *object.TreeData
+	if !old.IsZero() && old != object.EmptyTree {
+		if before, err = r.tree(old); err != nil {
+			return err
+		}
+	}
+	for i := range t.Len() {
+		e := t.At(i)
+		var was object.Entry
+		if before != nil {
+			was, _ = before.Find(e.Name)
+		}
+		if was.ID == e.ID {
+			continue
+		}
+		if e.Mode == object.Dir {
+			if was.Mode != object.Dir {
+				was.ID = object.Zero
+			}
+			err = r.closed(was.ID, e.ID)
+		} else if !r.has(e.ID) {
+			err = r.held(e.ID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *replay) has(id ID) bool {
+	_, ok := r.find(id)
+	return ok
+}
+
+// held checks that an older journal, a finished pack or a large blob's pack
+// holds an object; the large blob is kept.
+func (r *replay) held(id ID) error {
+	for _, j := range *r.s.live.Load() {
+		if _, ok := j.find(id); ok {
+			return nil
+		}
+	}
+	if r.s.large.keep(id) {
+		return nil
+	}
+	f, err := r.s.packs.holding(id)
+	if err != nil {
+		return err
+	}
+	if f == nil {
+		return errNotNext
+	}
+	f.release()
+	return nil
+}
+
+func (r *replay) tag(id ID, data []byte) error {
+	tag, err := object.ParseTag(data)
+	if err != nil {
+		return errNotNext
+	}
+	info, err := message.ParseInfo(tag.Message)
+	if err != nil || tag.Name != info.TagName() || (!r.has(tag.Object) && r.held(tag.Object) != nil) {
+		return errNotNext
+	}
+	t := r.s.tasks[info.TaskID]
+	if t == nil {
+		t = &Task{ID: info.TaskID, Base: tag.Object, Head: tag.Object}
+		r.s.tasks[info.TaskID] = t
+	}
+	t.InfoTag, t.Info = id, *info
+	return nil
+}

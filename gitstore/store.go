@@ -1,0 +1,245 @@
+package gitstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"umbra/gitstore/object"
+	"umbra/gitstore/refs"
+	"umbra/internal/errs"
+	"umbra/internal/vfs"
+)
+
+// ID and Mode are git's, from gitstore/object.
+type (
+	ID   = object.ID
+	Mode = object.Mode
+)
+
+const (
+	repoDir = "repo.git"
+	packDir = repoDir + "/objects/pack"
+	// shadowRef is the workspace's history, the one real ref of it.
+	shadowRef = "refs/heads/shadow"
+	// maxMeta bounds what is read whole as a commit, tag or tree.
+	maxMeta = 256 << 20
+)
+
+// Identity overrides the name and address of an actor in commits.
+type Identity struct{ Name, Email string }
+
+// Options of a store. The zero value of a field means its default.
+type Options struct {
+	FS           vfs.FS           // the workspace's folder in the data directory; the store closes it
+	Log          *slog.Logger     // default: discarded
+	Now          func() time.Time // default: time.Now
+	VisibleAfter time.Duration    // how long a durable commit may stay unseen by stock git; 700ms
+	MergeGrace   time.Duration    // how long a merged pack stays for readers that have it open; 10m
+	InlineBlob   int64            // bytes above which a blob gets a pack of its own; 4 MiB
+	TreeCache    int64            // bytes of encoded trees kept; 32 MiB
+	Identities   map[string]Identity
+	// Foreground leaves closing, merging and ref packing to explicit calls of
+	// Publish and Maintain, for tests that count file system calls.
+	Foreground bool
+}
+
+func (o *Options) setDefaults() {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.VisibleAfter == 0 {
+		o.VisibleAfter = 700 * time.Millisecond
+	}
+	if o.MergeGrace == 0 {
+		o.MergeGrace = 10 * time.Minute
+	}
+	if o.InlineBlob == 0 {
+		o.InlineBlob = 4 << 20
+	}
+	if o.TreeCache == 0 {
+		o.TreeCache = 32 << 20
+	}
+}
+
+// Tip is the newest durable commit; Seq 0 means that there is none yet.
+type Tip struct {
+	Commit, Tree ID
+	Seq          uint64
+}
+
+// Store is the commit engine of one workspace. All exported methods may be
+// called from any goroutine.
+type Store struct {
+	opt Options
+	fs  vfs.FS
+	log *slog.Logger
+
+	tip     atomic.Pointer[Tip]
+	waitMu  sync.Mutex
+	moved   chan struct{} // closed and renewed when the tip moves
+	trees   *treeCache
+	packs   packSet
+	records *recordIndex
+
+	qmu           sync.Mutex
+	queue         []*pending
+	stopped       bool
+	wake          chan struct{}
+	committerDone chan struct{}
+
+	// jmu guards the journals' roles. The committer holds it for a group.
+	jmu      sync.Mutex
+	open     *journal   // nil until the first write
+	closing  []*journal // full or to be published, oldest first
+	journals journalSet
+	lastWhen time.Time
+	live     atomic.Pointer[[]*journal] // all that hold objects, for readers
+
+	tmu        sync.RWMutex
+	tasks      map[string]*Task
+	dirtyTasks map[string]bool // whose refs lag behind
+
+	large largeSet
+
+	pub      publisher
+	refs     *refs.Store
+	note     *refs.Note
+	recovery Recovery
+
+	wmu      sync.Mutex
+	warnings []string
+
+	stopBackground context.CancelFunc
+	background     sync.WaitGroup
+}
+
+// Recovery tells what a start found and did.
+type Recovery struct {
+	Commits int      // replayed from journals
+	Torn    []string // journals whose end was not clean, kept aside under these names
+	Foreign int      // refs of ours that somebody else had moved
+}
+
+// Recovery tells what the start found.
+func (s *Store) Recovery() Recovery { return s.recovery }
+
+// Tip gives the newest durable commit, without waiting.
+func (s *Store) Tip() Tip { return *s.tip.Load() }
+
+// Wait returns when a commit after the given sequence number is durable.
+func (s *Store) Wait(ctx context.Context, after uint64) error {
+	for {
+		s.waitMu.Lock()
+		moved := s.moved
+		s.waitMu.Unlock()
+		if s.Tip().Seq > after {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return errs.Wrap(context.Cause(ctx), "")
+		}
+	}
+}
+
+// Warnings lists what an owner should know: foreign refs, torn journals, locks
+// that keep stock git from seeing what is durable.
+func (s *Store) Warnings() []string {
+	s.wmu.Lock()
+	defer s.wmu.Unlock()
+	out := append([]string(nil), s.warnings...)
+	if w := s.pub.blocked(); w != "" {
+		out = append(out, w)
+	}
+	return out
+}
+
+// maxWarnings bounds what a store that meets trouble without end remembers.
+const maxWarnings = 100
+
+func (s *Store) warn(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	s.log.Warn(text)
+	s.wmu.Lock()
+	defer s.wmu.Unlock()
+	if len(s.warnings) < maxWarnings {
+		s.warnings = append(s.warnings, text)
+	}
+}
+
+// Open opens the store of a workspace folder, making it when the folder is
+// empty, and replays what its journals hold. One Store a folder: the caller
+// sees to that.
+func Open(ctx context.Context, opt Options) (*Store, error) {
+	opt.setDefaults()
+	s := &Store{opt: opt, fs: opt.FS, log: opt.Log, trees: newTreeCache(opt.TreeCache),
+		moved: make(chan struct{}), wake: make(chan struct{}, 1), committerDone: make(chan struct{}),
+		tasks: make(map[string]*Task), dirtyTasks: make(map[string]bool)}
+	s.tip.Store(&Tip{})
+	s.live.Store(new([]*journal))
+	s.journals.s, s.journals.prepare = s, minPrepared
+	s.packs.s, s.large.s, s.pub.s = s, s, s
+	s.pub.wake = make(chan struct{}, 1)
+	if err := s.start(ctx); err != nil {
+		s.closeFiles()
+		return nil, err
+	}
+	go s.committer()
+	bg, cancel := context.WithCancel(context.Background())
+	s.stopBackground = cancel
+	if !opt.Foreground {
+		s.background.Go(func() { s.pub.run(bg) })
+	}
+	return s, nil
+}
+
+// Close finishes what is queued, lets stock git see everything, and frees the
+// files. The store is of no use afterwards, whatever it returns; what was
+// answered is durable even if it fails.
+func (s *Store) Close(ctx context.Context) error {
+	s.qmu.Lock()
+	s.stopped = true
+	s.qmu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	<-s.committerDone
+	s.stopBackground()
+	s.background.Wait()
+	err := s.Publish(ctx)
+	s.closeFiles()
+	return err
+}
+
+func (s *Store) closeFiles() {
+	s.journals.close()
+	s.jmu.Lock()
+	if s.open != nil {
+		s.open.close()
+		if s.open.empty() {
+			s.fs.Remove(s.open.name) // left behind, it is dropped at a start
+		}
+	}
+	for _, j := range s.closing {
+		j.close()
+	}
+	s.jmu.Unlock()
+	s.packs.close()
+	s.large.close()
+	if s.records != nil {
+		s.records.close()
+	}
+	if s.note != nil {
+		s.note.Close()
+	}
+	s.fs.Close()
+}

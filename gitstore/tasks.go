@@ -1,0 +1,181 @@
+package gitstore
+
+import (
+	"context"
+	"sort"
+	"strings"
+
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+)
+
+// Task is a task's refs and what its info tag says.
+type Task struct {
+	ID         string
+	Base, Head ID // commits; Head is Base until the first change
+	InfoTag    ID
+	Info       message.Info
+	Changes    uint64 // id of the last change, 0 before the first
+}
+
+type taskPut struct {
+	info message.Info
+	base ID
+}
+
+const tasksPrefix = "refs/umbra/tasks/"
+
+// PutTask records a task: a new one on base (a commit; zero means the tip), or
+// a new info of a known one, whose base stays. Durable when it returns.
+func (s *Store) PutTask(ctx context.Context, info message.Info, base ID) (Task, error) {
+	p := &pending{task: &taskPut{info: info, base: base}, done: make(chan struct{})}
+	if err := s.enqueue(ctx, p); err != nil {
+		return Task{}, err
+	}
+	return p.put, p.err
+}
+
+// taskOf gives a private copy of a task's state as of this group.
+func (g *group) taskOf(id string) (*Task, error) {
+	if id == "" {
+		return nil, nil
+	}
+	t, ok := g.tasks[id]
+	if !ok {
+		known, ok := g.s.Task(id)
+		if !ok {
+			return nil, errs.New(errs.NotFound, "task_not_found", "There is no such task.")
+		}
+		t = &known
+	}
+	c := *t
+	return &c, nil
+}
+
+func (g *group) addTask(p *pending, track func(object.ID, loc)) (bool, error) {
+	info := p.task.info
+	t, err := g.taskOf(info.TaskID)
+	if errs.Is(err, errs.NotFound) {
+		base := p.task.base
+		if base.IsZero() {
+			base = g.tip.Commit
+		}
+		if base.IsZero() {
+			return false, errs.New(errs.Conflict, "no_base", "The workspace has no baseline yet.")
+		}
+		t = &Task{ID: info.TaskID, Base: base, Head: base}
+	} else if err != nil {
+		return false, err
+	}
+	name, email := message.Committer()
+	tag := object.TagData{Object: t.Base, Kind: object.Commit, Name: info.TagName(), Message: message.EncodeInfo(&info),
+		Tagger: object.Signature{Name: name, Email: email, When: g.when}}
+	data, err := tag.Encode()
+	if err != nil {
+		return false, &errs.Error{Kind: errs.Invalid, Code: "validation_failed", Detail: "The task's record cannot be written.", Err: err}
+	}
+	t.InfoTag = g.emitWhole(object.Tag, data, track)
+	t.Info = info
+	g.tasks[t.ID] = t
+	p.put = *t
+	return true, nil
+}
+
+// Task gives a task's state as of the last durable commit.
+func (s *Store) Task(id string) (Task, bool) {
+	s.tmu.RLock()
+	defer s.tmu.RUnlock()
+	t, ok := s.tasks[id]
+	if !ok {
+		return Task{}, false
+	}
+	return *t, true
+}
+
+// Tasks gives all tasks that have refs, by id.
+func (s *Store) Tasks() []Task {
+	s.tmu.RLock()
+	defer s.tmu.RUnlock()
+	out := make([]Task, 0, len(s.tasks))
+	for _, t := range s.tasks {
+		out = append(out, *t)
+	}
+	sort.Slice(out, func(a, b int) bool { return out[a].ID < out[b].ID })
+	return out
+}
+
+// loadTasks reads the tasks' refs at a start; what the journals hold comes on
+// top of it in replay.
+func (s *Store) loadTasks(ctx context.Context, values map[string]ID) error {
+	for name, id := range values {
+		rest, ok := strings.CutPrefix(name, tasksPrefix)
+		if !ok {
+			continue
+		}
+		task, which, ok := strings.Cut(rest, "/")
+		if !ok {
+			continue
+		}
+		t := s.tasks[task]
+		if t == nil {
+			t = &Task{ID: task}
+			s.tasks[task] = t
+		}
+		switch which {
+		case "base":
+			t.Base = id
+		case "head":
+			t.Head = id
+		case "info":
+			t.InfoTag = id
+		}
+	}
+	for id, t := range s.tasks {
+		if t.Base.IsZero() || t.Head.IsZero() || t.InfoTag.IsZero() {
+			s.warn("refs of task %s are not whole", id)
+			delete(s.tasks, id)
+			continue
+		}
+		if err := s.fillTask(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fillTask reads what the refs' objects tell: info and the last change's id.
+func (s *Store) fillTask(ctx context.Context, t *Task) error {
+	_, data, err := s.readObject(t.InfoTag, maxMeta)
+	if err != nil {
+		return err
+	}
+	tag, err := object.ParseTag(data)
+	if err != nil {
+		return err
+	}
+	info, err := message.ParseInfo(tag.Message)
+	if err != nil {
+		return err
+	}
+	t.Info = *info
+	if t.Head == t.Base {
+		return nil
+	}
+	c, err := s.ReadCommit(ctx, t.Head)
+	if err != nil {
+		return err
+	}
+	if c.Message.TaskID == t.ID && c.Message.Change > 0 {
+		t.Changes = c.Message.Change + uint64(entryCount(c.Message)) - 1
+	}
+	return nil
+}
+
+// entryCount is how many changelog entries a commit's message counts.
+func entryCount(m *message.Message) int {
+	if m.Files > 0 {
+		return m.Files
+	}
+	return len(m.Entries)
+}

@@ -1,0 +1,32 @@
+package vfs
+
+import (
+	"io/fs"
+	"strings"
+)
+
+// dirLister is an FS that can look at a directory through one handle.
+type dirLister interface {
+	listDir(name string, fn func(entries []DirEntry, lstat func(base string) (Info, error)) error) error
+}
+
+// ListDir lists a directory and lets fn look at its entries while it is held
+// open: lstat takes a name of the listing and costs one system call, whatever
+// the depth, and what it tells is of this directory even if another takes its
+// name meanwhile. The last component of name is not followed. fn's error is
+// returned as it is; entries and lstat are fn's only while it runs.
+func ListDir(f FS, name string, fn func(entries []DirEntry, lstat func(base string) (Info, error)) error) error {
+	if l, ok := f.(dirLister); ok {
+		return l.listDir(name, fn)
+	}
+	entries, err := f.ReadDir(name)
+	if err != nil {
+		return err
+	}
+	return fn(entries, func(base string) (Info, error) {
+		if checkEntry(base) != nil || strings.IndexByte(base, '/') >= 0 {
+			return Info{}, &fs.PathError{Op: "lstat", Path: base, Err: fs.ErrInvalid}
+		}
+		return f.Lstat(joinName(name, base))
+	})
+}

@@ -1,0 +1,126 @@
+// Package vfs is the file system as gitstore and rootfs see it: one directory
+// tree, addressed by slash-separated paths relative to its root.
+//
+// Three implementations stand behind it: OS (a real directory, contained by
+// os.Root), Mem (in memory, with a crash clone: whatever was not synced may
+// vanish, entry by entry), and Inject (a decorator that counts calls, fails
+// the n-th with a given error, or stops everything from there on as a kill
+// would).
+//
+// The package imports nothing of ours.
+package vfs
+
+import (
+	"io"
+	"io/fs"
+)
+
+// FS is one directory tree. Names are slash-separated, relative, without ".."
+// components; "." is the root. Symbolic links in a name's directory part are
+// followed while they stay inside the root; the last component is followed
+// only where said. Errors are *fs.PathError or *os.LinkError with an errno
+// inside, so that errors.Is(err, fs.ErrNotExist), syscall.ENOSPC etc. work.
+// All methods may be called concurrently.
+type FS interface {
+	// Open opens for reading without following a link in the last component
+	// (ELOOP) and without blocking (O_NONBLOCK): a FIFO opens at once; the
+	// caller looks at Stat before it reads.
+	Open(name string) (File, error)
+	// OpenFile opens with os.O_* flags, last component not followed.
+	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
+	// CreateUnlinked makes a file without a name in dir (O_TMPFILE), open for
+	// reading and writing. ErrUnsupported (errors.ErrUnsupported) where the
+	// file system has no such thing.
+	CreateUnlinked(dir string, perm fs.FileMode) (File, error)
+	// LinkFile gives a name to a file made by CreateUnlinked (linkat through
+	// /proc/self/fd). EEXIST if the name is taken.
+	LinkFile(f File, name string) error
+
+	Lstat(name string) (Info, error)
+	// Stat follows links, inside the root.
+	Stat(name string) (Info, error)
+	Readlink(name string) (string, error)
+	// ReadDir lists in no particular order, without "." and "..".
+	ReadDir(name string) ([]DirEntry, error)
+
+	Mkdir(name string, perm fs.FileMode) error
+	Symlink(target, name string) error
+	Link(oldname, newname string) error
+	// Rename replaces newname, as rename(2).
+	Rename(oldname, newname string) error
+	// RenameNoReplace fails with EEXIST if newname exists (renameat2).
+	RenameNoReplace(oldname, newname string) error
+	// Exchange swaps two names atomically (renameat2 RENAME_EXCHANGE).
+	// ErrUnsupported where the file system has no such thing.
+	Exchange(a, b string) error
+	// Remove unlinks a file or removes an empty directory.
+	Remove(name string) error
+	Chmod(name string, perm fs.FileMode) error
+
+	// SyncDir makes the directory's entries durable (fsync of the directory).
+	SyncDir(name string) error
+	// Sub gives the tree below a directory as an FS of its own.
+	Sub(dir string) (FS, error)
+	// Close frees the handle on the root.
+	Close() error
+}
+
+// File is an open file or directory.
+type File interface {
+	io.Reader
+	io.ReaderAt
+	io.Writer
+	io.WriterAt
+	io.Seeker
+	io.Closer
+	Stat() (Info, error)
+	Truncate(size int64) error
+	Chmod(perm fs.FileMode) error
+	// Allocate reserves room (fallocate), without changing what is read as
+	// zeros; where it is not supported it does nothing.
+	Allocate(size int64) error
+	// Sync is fsync, Datasync fdatasync.
+	Sync() error
+	Datasync() error
+	// StartWriteout begins writing dirty pages and does not wait
+	// (sync_file_range SYNC_FILE_RANGE_WRITE). It promises nothing.
+	StartWriteout() error
+	// OpenForWriting reports whether anyone has the file open or mapped for
+	// writing (a read lease is refused, F_SETLEASE). False where the system
+	// cannot tell.
+	OpenForWriting() bool
+}
+
+// Info is what lstat tells.
+type Info struct {
+	Mode    fs.FileMode // type and permission bits as in package fs
+	Size    int64       // bytes
+	Dev     uint64
+	Ino     uint64
+	Nlink   uint64
+	UID     uint32
+	GID     uint32
+	MtimeNs int64 // nanoseconds since 1970
+	CtimeNs int64
+}
+
+// IsDir and the like look at the type bits.
+func (i Info) IsDir() bool     { return i.Mode.IsDir() }
+func (i Info) IsRegular() bool { return i.Mode.IsRegular() }
+func (i Info) IsSymlink() bool { return i.Mode&fs.ModeSymlink != 0 }
+
+// DirEntry is one name in a directory. Type holds the type bits alone.
+type DirEntry struct {
+	Name string
+	Type fs.FileMode
+}
+
+// ReadFile reads a whole small file.
+func ReadFile(f FS, name string) ([]byte, error) {
+	h, err := f.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close()
+	return io.ReadAll(h)
+}
