@@ -2,6 +2,7 @@ package gitstore
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,7 +34,8 @@ type publisher struct {
 	// unlink are names in journal/ whose contents stand in objects/pack; they
 	// go once the note is durable. mu is held.
 	unlink []string
-	loose  int // refs written since loose ones were counted last; mu is held
+	closed uint64 // number of the newest journal in unlink, or before
+	loose  int    // refs written since loose ones were counted last; mu is held
 }
 
 const (
@@ -274,6 +276,7 @@ func (s *Store) closeJournal(j *journal) error {
 	s.jmu.Unlock()
 	j.close()
 	s.pub.unlinkLater(j.name, idx)
+	s.pub.closed = j.number
 	return nil
 }
 
@@ -295,7 +298,9 @@ func (p *publisher) moveRefs(ctx context.Context, todo publication) error {
 	if todo.tip.Seq > 0 {
 		set(shadowRef, todo.tip.Commit)
 	}
-	if len(want) == 0 {
+	noted, _ := s.note.Get(shownName)
+	shown := numberID(max(p.closed, idNumber(noted)))
+	if len(want) == 0 && shown == noted {
 		return nil
 	}
 	foreign, err := s.refs.Update(ctx, want)
@@ -312,8 +317,22 @@ func (p *publisher) moveRefs(ctx context.Context, todo publication) error {
 		return errs.Wrap(err, "")
 	}
 	p.loose += len(want)
+	want = append(want, refs.Update{Name: shownName, New: shown})
 	return errs.Wrap(s.note.Append(want), "")
 }
+
+// shownName is the line of the note that holds, in place of an object id, the
+// number of the newest journal of which all is shown. One found at a start
+// that is no newer was only not removed; replaying it would bring old records
+// of tasks back.
+const shownName = "refs/umbra/shown"
+
+func numberID(n uint64) (id ID) {
+	binary.BigEndian.PutUint64(id[len(id)-8:], n)
+	return id
+}
+
+func idNumber(id ID) uint64 { return binary.BigEndian.Uint64(id[len(id)-8:]) }
 
 func (s *Store) reportForeign(foreign []refs.Foreign) {
 	for _, f := range foreign {

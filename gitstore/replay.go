@@ -89,6 +89,7 @@ func (s *Store) openRepo(ctx context.Context) error {
 // was copied alone) what stands in the refs is taken.
 func (s *Store) lastValues(ctx context.Context) (map[string]ID, error) {
 	values := s.note.All()
+	delete(values, shownName)
 	if len(values) > 0 {
 		return values, nil
 	}
@@ -126,9 +127,16 @@ func (s *Store) findJournals() ([]*journal, error) {
 		return nil, err
 	}
 	var out []*journal
+	noted, _ := s.note.Get(shownName)
+	shown := idNumber(noted)
+	s.journals.number = shown
 	for _, e := range names {
 		name := path.Join(journalDir, e.Name)
 		switch n, ok := parseJournalName(e.Name); {
+		case ok && n <= shown:
+			if err := s.fs.Remove(name); err != nil {
+				return nil, err
+			}
 		case ok:
 			f, err := s.fs.OpenFile(name, os.O_RDWR, 0)
 			if err != nil {
@@ -136,7 +144,7 @@ func (s *Store) findJournals() ([]*journal, error) {
 			}
 			out = append(out, &journal{number: n, name: name, f: f, at: make(map[object.ID]loc), end: packHeaderLen})
 			s.journals.number = max(s.journals.number, n)
-		case strings.HasPrefix(e.Name, "tmp-"), strings.HasSuffix(e.Name, ".new"):
+		case strings.HasPrefix(e.Name, "tmp-"), strings.HasSuffix(e.Name, ".new"), staleIdx(e.Name, shown):
 			if err := s.fs.Remove(name); err != nil {
 				return nil, err
 			}
@@ -149,6 +157,12 @@ func (s *Store) findJournals() ([]*journal, error) {
 		return 1
 	})
 	return out, nil
+}
+
+// staleIdx reports whether a file is the index of a journal that is shown.
+func staleIdx(base string, shown uint64) bool {
+	n, ok := parseJournalName(strings.TrimSuffix(base, idxSuffix) + journalSuffix)
+	return ok && strings.HasSuffix(base, idxSuffix) && n <= shown
 }
 
 // settle closes the journals that the start found, so that their files are
@@ -193,6 +207,9 @@ func (s *Store) taskLags(id string) bool {
 func (s *Store) checkForeign(ctx context.Context) error {
 	var moved []refs.Update
 	for name, noted := range s.note.All() {
+		if name == shownName {
+			continue
+		}
 		now, _, found, err := s.refs.Read(name)
 		if _, damaged := errors.AsType[*refs.DamagedError](err); err != nil && !damaged {
 			return err

@@ -153,7 +153,7 @@ func (s *Store) List(prefix string) ([]Ref, error) {
 		have[r.Name] = true
 	}
 	for _, r := range p.under(prefix) {
-		if !have[r.name] {
+		if !have[r.name] && ValidName(r.name) {
 			loose = append(loose, Ref{Name: r.name, ID: r.id})
 		}
 	}

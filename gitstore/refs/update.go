@@ -312,7 +312,7 @@ func (b *batch) sync() error {
 	for dir := range b.dirs {
 		for {
 			err := b.s.fs.SyncDir(b.s.repoPath(dir))
-			if notExist(err) && dir != "." {
+			if (notExist(err) || errors.Is(err, syscall.ENOTDIR)) && dir != "." {
 				dir = parent(dir) // it went, and that is what has to last
 				continue
 			}
@@ -321,7 +321,6 @@ func (b *batch) sync() error {
 			}
 			break
 		}
-		delete(b.dirs, dir)
 	}
 	clear(b.dirs)
 	return nil
