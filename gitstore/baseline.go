@@ -43,11 +43,7 @@ func (s *Store) Baseline(ctx context.Context, m message.Message, fill func(add A
 	if err != nil {
 		return Committed{}, errs.Wrap(err, "")
 	}
-	base, err := s.linkPack(name+largeSuffix, name+idxSuffix, sum)
-	if err != nil {
-		return Committed{}, errs.Wrap(err, "")
-	}
-	if err := s.packs.add(base); err != nil {
+	if _, err := s.linkPack(name+largeSuffix, name+idxSuffix, sum, keepNote{through: s.Tip().Seq + 1}); err != nil {
 		return Committed{}, errs.Wrap(err, "")
 	}
 	m.Files = len(b.files)

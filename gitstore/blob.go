@@ -306,11 +306,7 @@ func (ls *largeSet) publish() error {
 	}
 	ls.mu.Unlock()
 	for _, l := range todo {
-		base, err := ls.s.linkPack(l.name+largeSuffix, l.name+idxSuffix, l.sum)
-		if err != nil {
-			return err
-		}
-		if err := ls.s.packs.add(base); err != nil {
+		if _, err := ls.s.linkPack(l.name+largeSuffix, l.name+idxSuffix, l.sum, keepNote{through: ls.s.Tip().Seq}); err != nil {
 			return err
 		}
 		// A draft that prepared the same content meanwhile finds it in the pack.

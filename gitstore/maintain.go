@@ -1,6 +1,7 @@
 package gitstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -8,11 +9,14 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
+	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/internal/vfs"
+	"umbra/internal/wspath"
 )
 
 const (
@@ -43,12 +47,38 @@ func (s *Store) maintenanceDue() time.Duration {
 	return time.Hour
 }
 
+// maintainer runs Maintain after publications, and while packs wait for the
+// end of their grace, until ctx ends.
+func (s *Store) maintainer(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		timer.Reset(s.maintenanceDue())
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.maintain:
+		case <-timer.C:
+		}
+		if err := s.Maintain(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("maintenance failed; tried again later", "error", err)
+		}
+	}
+}
+
+func (s *Store) kickMaintainer() {
+	select {
+	case s.maintain <- struct{}{}:
+	default:
+	}
+}
+
 // Maintain keeps the repository compact: packs of about one size are merged,
 // superseded ones go when their grace ends, and many loose refs are packed. It
 // costs little when there is nothing to do, and never holds up a writer.
 func (s *Store) Maintain(ctx context.Context) error {
-	s.pub.mu.Lock()
-	defer s.pub.mu.Unlock()
+	s.mmu.Lock()
+	defer s.mmu.Unlock()
 	if err := s.dropDoomed(); err != nil {
 		return err
 	}
@@ -61,10 +91,10 @@ func (s *Store) Maintain(ctx context.Context) error {
 			break
 		}
 	}
-	if s.pub.loose <= manyLoose {
+	if s.pub.loose.Load() <= manyLoose {
 		return nil
 	}
-	s.pub.loose = 0
+	s.pub.loose.Store(0)
 	n, err := s.refs.CountLoose()
 	if err != nil || n <= manyLoose {
 		return err
@@ -116,25 +146,74 @@ func (s *Store) merge(ctx context.Context, src []*packFile) error {
 	rand.Read(rnd[:])
 	name := path.Join(journalDir, "large-"+hex.EncodeToString(rnd[:]))
 	defer s.removeLarge(name)
+	// Oldest first, so that a newer version of a file can be a delta of the one
+	// before it.
+	src = slices.Clone(src)
+	slices.SortStableFunc(src, func(a, b *packFile) int { return cmp.Compare(a.keep.through, b.keep.through) })
 	list := make([]*pack.Pack, len(src))
 	for i, f := range src {
 		list[i] = f.p
 	}
+	versions, err := s.versions(ctx, list)
+	if err != nil {
+		return err
+	}
 	_, sum, err := s.writePack(name, func(w *pack.Writer) (ID, error) {
-		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{})
+		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{Delta: func(id ID) (ID, bool) {
+			old, ok := versions[id]
+			return old, ok
+		}})
 		return ID{}, err
 	})
 	if err != nil {
 		return fmt.Errorf("merging %d packs: %w", len(src), err)
 	}
-	base, err := s.linkPack(name+largeSuffix, name+idxSuffix, sum)
+	base, err := s.linkPack(name+largeSuffix, name+idxSuffix, sum, keepNote{through: src[len(src)-1].keep.through})
 	if err != nil {
 		return err
 	}
-	if err := s.packs.add(base); err != nil {
-		return err
-	}
 	return s.doom(src, base)
+}
+
+// largestVersioned is the number of files above which a commit's versions are
+// not looked at: a checkout of everything gives no good deltas for the work.
+const largestVersioned = 200
+
+// versions tells, for the commits in packs, which blob each changed file had
+// before. It reads trees on changed paths only.
+func (s *Store) versions(ctx context.Context, packs []*pack.Pack) (map[ID]ID, error) {
+	before := make(map[ID]ID)
+	for _, p := range packs {
+		for e, err := range p.Idx().All() {
+			if err != nil {
+				return nil, err
+			}
+			kind, _, err := p.Info(e.ID)
+			if err != nil {
+				return nil, err
+			}
+			if kind != object.Commit {
+				continue
+			}
+			c, err := s.ReadCommit(ctx, e.ID)
+			if err != nil {
+				return nil, err
+			}
+			if c.Parent.IsZero() || entryCount(c.Message) > largestVersioned {
+				continue
+			}
+			err = s.DiffTrees(ctx, c.Parent, c.ID, wspath.Root, func(t TreeChange) error {
+				if t.Old.Mode != 0 && t.New.Mode != 0 && t.Old.ID != t.New.ID {
+					before[t.New.ID] = t.Old.ID
+				}
+				return nil
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return before, nil
 }
 
 // doom begins the grace of packs that a merged one supersedes. A
@@ -159,7 +238,9 @@ func (s *Store) doom(src []*packFile, by string) error {
 		if f.base == by {
 			continue // the merge gave the same pack again
 		}
-		if err := s.writeFile(path.Join(packDir, f.base+".keep"), fmt.Appendf(nil, "%s superseded %d\n", keepText, now.Unix())); err != nil {
+		note := f.keep
+		note.superseded = now.Unix()
+		if err := s.writeFile(path.Join(packDir, f.base+".keep"), []byte(note.String())); err != nil {
 			return err
 		}
 		s.packs.mu.Lock()

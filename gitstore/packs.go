@@ -7,7 +7,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,14 +17,12 @@ import (
 	"umbra/internal/vfs"
 )
 
-// keepText is the first word of a .keep file of ours; a person's has another.
-const keepText = "umbra"
-
 // packFile is one finished pack of ours in objects/pack.
 type packFile struct {
 	base   string // "pack-<40 hex digits>"
 	p      *pack.Pack
 	count  int
+	keep   keepNote
 	doomed time.Time // when its grace began; zero: in use
 
 	users   atomic.Int32 // readers, plus one while the set holds it
@@ -64,21 +61,18 @@ func (ps *packSet) load() error {
 		if err != nil {
 			return err
 		}
-		word, rest, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
-		if word != keepText {
+		note, ours := parseKeep(string(text))
+		if !ours {
 			continue
 		}
 		f, err := ps.open(base)
 		if errors.Is(err, fs.ErrNotExist) {
 			// A .keep whose pack was not linked yet, or one that was being
 			// removed when the server stopped.
-			if strings.HasPrefix(rest, "superseded ") {
-				err = ps.s.removePack(base)
-			} else {
-				err = nil
-			}
-			if err != nil {
-				return err
+			if note.superseded != 0 {
+				if err := ps.s.removePack(base); err != nil {
+					return err
+				}
 			}
 			continue
 		}
@@ -89,9 +83,8 @@ func (ps *packSet) load() error {
 		if err != nil {
 			return err
 		}
-		if at, ok := strings.CutPrefix(rest, "superseded "); ok {
-			sec, _ := strconv.ParseInt(at, 10, 64)
-			f.doomed = time.Unix(sec, 0)
+		if f.keep = note; note.superseded != 0 {
+			f.doomed = time.Unix(note.superseded, 0)
 		}
 		ps.list = append(ps.list, f)
 	}
@@ -125,11 +118,12 @@ func (ps *packSet) sort() {
 }
 
 // add opens a pack that was just linked; one already there is left.
-func (ps *packSet) add(base string) error {
+func (ps *packSet) add(base string, note keepNote) error {
 	f, err := ps.open(base)
 	if err != nil {
 		return err
 	}
+	f.keep = note
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for _, g := range ps.list {
@@ -196,11 +190,12 @@ func (s *Store) removePack(base string) error {
 }
 
 // linkPack gives a finished pack and index their names in objects/pack, under
-// a .keep that stands there first, and makes all of it durable.
-func (s *Store) linkPack(packName, idxName string, sum [20]byte) (string, error) {
-	base := "pack-" + object.ID(sum).String()
+// a .keep that stands there first, makes all of it durable, and takes the pack
+// into the set.
+func (s *Store) linkPack(packName, idxName string, sum [20]byte, note keepNote) (base string, err error) {
+	base = "pack-" + object.ID(sum).String()
 	target := path.Join(packDir, base)
-	if err := s.writeFile(target+".keep", []byte(keepText+"\n")); err != nil {
+	if err := s.writeFile(target+".keep", []byte(note.String())); err != nil {
 		return "", err
 	}
 	for _, l := range [][2]string{{packName, target + ".pack"}, {idxName, target + idxSuffix}} {
@@ -215,7 +210,7 @@ func (s *Store) linkPack(packName, idxName string, sum [20]byte) (string, error)
 		s.fs.Remove(target + ".pack")
 		return "", err
 	}
-	return base, nil
+	return base, s.packs.add(base, note)
 }
 
 // writeFile makes a file with durable bytes (its name is not: sync the folder)

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"umbra/gitstore/object"
@@ -34,8 +35,8 @@ type publisher struct {
 	// unlink are names in journal/ whose contents stand in objects/pack; they
 	// go once the note is durable. mu is held.
 	unlink []string
-	closed uint64 // number of the newest journal in unlink, or before
-	loose  int    // refs written since loose ones were counted last; mu is held
+	closed uint64       // number of the newest journal in unlink, or before
+	loose  atomic.Int64 // refs written since loose ones were counted last
 }
 
 const (
@@ -97,12 +98,12 @@ func (p *publisher) due() time.Time {
 	return latest
 }
 
-// run publishes when it is due, and merges and packs after it, until ctx ends.
+// run publishes when it is due, until ctx ends.
 func (p *publisher) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		wait := p.s.maintenanceDue()
+		wait := time.Hour
 		if due := p.due(); !due.IsZero() {
 			wait = time.Until(due)
 		}
@@ -124,9 +125,7 @@ func (p *publisher) run(ctx context.Context) {
 				p.s.log.Warn("publishing failed; tried again", "error", err)
 				p.retry()
 			}
-		}
-		if err := p.s.Maintain(ctx); err != nil && ctx.Err() == nil {
-			p.s.log.Warn("maintenance failed; tried again later", "error", err)
+			p.s.kickMaintainer()
 		}
 	}
 }
@@ -258,11 +257,7 @@ func (s *Store) closeJournal(j *journal) error {
 	if err := s.writeFile(idx, pack.EncodeIdx(entries, sum)); err != nil {
 		return err
 	}
-	base, err := s.linkPack(j.name, idx, sum)
-	if err != nil {
-		return err
-	}
-	if err := s.packs.add(base); err != nil {
+	if _, err := s.linkPack(j.name, idx, sum, keepNote{through: s.Tip().Seq}); err != nil {
 		return err
 	}
 	s.jmu.Lock()
@@ -316,7 +311,7 @@ func (p *publisher) moveRefs(ctx context.Context, todo publication) error {
 		}
 		return errs.Wrap(err, "")
 	}
-	p.loose += len(want)
+	p.loose.Add(int64(len(want)))
 	want = append(want, refs.Update{Name: shownName, New: shown})
 	return errs.Wrap(s.note.Append(want), "")
 }

@@ -116,6 +116,9 @@ type Store struct {
 	wmu      sync.Mutex
 	warnings []string
 
+	mmu      sync.Mutex    // one run of maintenance at a time
+	maintain chan struct{} // wakes the maintainer
+
 	stopBackground context.CancelFunc
 	background     sync.WaitGroup
 }
@@ -187,6 +190,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	s.live.Store(new([]*journal))
 	s.journals.s, s.journals.prepare = s, minPrepared
 	s.packs.s, s.large.s, s.pub.s = s, s, s
+	s.maintain = make(chan struct{}, 1)
 	s.pub.wake = make(chan struct{}, 1)
 	if err := s.start(ctx); err != nil {
 		s.closeFiles()
@@ -197,6 +201,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	s.stopBackground = cancel
 	if !opt.Foreground {
 		s.background.Go(func() { s.pub.run(bg) })
+		s.background.Go(func() { s.maintainer(bg) })
 	}
 	return s, nil
 }

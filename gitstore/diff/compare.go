@@ -1,7 +1,7 @@
 package diff
 
 // DefaultWork is the allowance of steps for one file: with it no input keeps a
-// processor for much more than a tenth of a second beyond reading it.
+// processor for more than a few tenths of a second beyond reading it.
 const DefaultWork = 1 << 25
 
 // Work counts the steps of one or several comparisons. A step is one cell of

@@ -16,7 +16,7 @@ import (
 // UMBRA_MERGE_FILE_CASES asks for more than the usual number of cases.
 func TestSameAsMergeFile(t *testing.T) {
 	t.Parallel()
-	n := difftest.Count(t, "UMBRA_MERGE_FILE_CASES", 3000)
+	n := difftest.Count(t, "UMBRA_MERGE_FILE_CASES", 1500)
 	const workers = 2
 	for worker := range workers {
 		t.Run(fmt.Sprint(worker), func(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"sort"
+	"sync"
 
 	"umbra/gitstore/object"
 )
@@ -31,7 +33,12 @@ const (
 // EncodeIdx gives the bytes of a pack's .idx file, version 2, as `git
 // index-pack` would. The entries may come in any order and are left as they are.
 func EncodeIdx(entries []IdxEntry, packChecksum [20]byte) []byte {
-	sorted := slices.SortedFunc(slices.Values(entries), func(a, b IdxEntry) int {
+	sorted := slices.Clone(entries)
+	slices.SortFunc(sorted, func(a, b IdxEntry) int {
+		// Ids are random: eight bytes nearly always decide.
+		if c := cmp.Compare(binary.BigEndian.Uint64(a.ID[:]), binary.BigEndian.Uint64(b.ID[:])); c != 0 {
+			return c
+		}
 		if c := bytes.Compare(a.ID[:], b.ID[:]); c != 0 {
 			return c
 		}
@@ -72,19 +79,40 @@ func EncodeIdx(entries []IdxEntry, packChecksum [20]byte) []byte {
 // IdxOptions says how an index is read.
 type IdxOptions struct {
 	Verify      bool  // check the whole file's checksum and order at once
-	InMemoryMax int64 // a file up to this many bytes is held whole; 0: 32 KiB, negative: never
+	InMemoryMax int64 // a file up to this many bytes is held whole; 0: 64 KiB, negative: never
 }
 
-const defaultInMemoryMax = 32 << 10
+const defaultInMemoryMax = 64 << 10
 
 // Idx reads a version 2 index where it lies: memory is the 1 KiB of counts,
 // and a small file whole. Safe for concurrent use.
 type Idx struct {
 	r      io.ReaderAt
+	mem    []byte // the whole file, if it is small
 	closer io.Closer
 	size   int64
 	fanout [256]uint32
-	large  int64 // number of 63-bit offsets
+	large  int64     // number of 63-bit offsets
+	pages  sync.Pool // of *idxPage
+}
+
+// idxPage is what a lookup reads into.
+type idxPage [idPage * 20]byte
+
+func (x *Idx) getPage() *idxPage {
+	if p, ok := x.pages.Get().(*idxPage); ok {
+		return p
+	}
+	return new(idxPage)
+}
+
+// view gives n bytes at off, in buf unless they are in memory.
+func (x *Idx) view(buf *idxPage, off int64, n int) ([]byte, error) {
+	if x.mem != nil {
+		return x.mem[off : off+int64(n)], nil
+	}
+	b := buf[:n]
+	return b, readAt(x.r, b, off)
 }
 
 // OpenIdx reads from a file of this size (a vfs.File, say). The Idx closes it,
@@ -119,11 +147,11 @@ func OpenIdx(r io.ReaderAt, size int64, opt IdxOptions) (*Idx, error) {
 		limit = defaultInMemoryMax
 	}
 	if size <= limit {
-		whole := make([]byte, size)
-		if err := readAt(r, whole, 0); err != nil {
+		x.mem = make([]byte, size)
+		if err := readAt(r, x.mem, 0); err != nil {
 			return nil, err
 		}
-		x.r = bytes.NewReader(whole)
+		x.r = bytes.NewReader(x.mem)
 	}
 	if opt.Verify {
 		if err := x.verify(); err != nil {
@@ -192,64 +220,53 @@ const idPage = 256
 
 // lowerBound gives the first position in [lo,hi) whose id is not before id,
 // and whether it is that id.
-func (x *Idx) lowerBound(id object.ID, lo, hi int) (int, bool, error) {
-	end := hi
-	var one object.ID
-	for hi-lo > idPage {
+func (x *Idx) lowerBound(buf *idxPage, id object.ID, lo, hi int) (int, bool, error) {
+	for x.mem == nil && hi-lo > idPage {
 		mid := int(uint(lo+hi) >> 1)
-		if err := readAt(x.r, one[:], idsAt+20*int64(mid)); err != nil {
+		one, err := x.view(buf, idsAt+20*int64(mid), 20)
+		if err != nil {
 			return 0, false, err
 		}
-		if bytes.Compare(one[:], id[:]) < 0 {
+		switch c := bytes.Compare(one, id[:]); {
+		case c < 0:
 			lo = mid + 1
-		} else {
+		case c > 0:
 			hi = mid
+		default:
+			return mid, true, nil
 		}
 	}
-	var page [idPage * 20]byte
-	b := page[:20*(hi-lo)]
-	if len(b) > 0 {
-		if err := readAt(x.r, b, idsAt+20*int64(lo)); err != nil {
-			return 0, false, err
-		}
+	if lo == hi {
+		return lo, false, nil
 	}
-	a, z := 0, hi-lo
-	for a < z {
-		mid := int(uint(a+z) >> 1)
-		if bytes.Compare(b[20*mid:20*mid+20], id[:]) < 0 {
-			a = mid + 1
-		} else {
-			z = mid
-		}
+	b, err := x.view(buf, idsAt+20*int64(lo), 20*(hi-lo))
+	if err != nil {
+		return 0, false, err
 	}
-	pos := lo + a
-	switch {
-	case pos < hi:
-		return pos, bytes.Equal(b[20*a:20*a+20], id[:]), nil
-	case pos < end:
-		err := readAt(x.r, one[:], idsAt+20*int64(pos))
-		return pos, one == id, err
-	}
-	return pos, false, nil
+	n, ok := sort.Find(hi-lo, func(i int) int { return bytes.Compare(id[:], b[20*i:20*i+20]) })
+	return lo + n, ok, nil
 }
 
 // Find looks an object up.
 func (x *Idx) Find(id object.ID) (offset uint64, crc uint32, ok bool, err error) {
+	buf := x.getPage()
+	defer x.pages.Put(buf)
 	lo, hi := x.bucket(id[0])
-	pos, ok, err := x.lowerBound(id, lo, hi)
+	pos, ok, err := x.lowerBound(buf, id, lo, hi)
 	if !ok || err != nil {
 		return 0, 0, false, err
 	}
 	n := int64(x.Count())
-	var b [8]byte
-	if err := readAt(x.r, b[:4], idsAt+20*n+4*int64(pos)); err != nil {
+	b, err := x.view(buf, idsAt+20*n+4*int64(pos), 4)
+	if err != nil {
 		return 0, 0, false, err
 	}
-	if err := readAt(x.r, b[4:], idsAt+24*n+4*int64(pos)); err != nil {
+	crc = binary.BigEndian.Uint32(b)
+	if b, err = x.view(buf, idsAt+24*n+4*int64(pos), 4); err != nil {
 		return 0, 0, false, err
 	}
-	offset, err = x.offset(binary.BigEndian.Uint32(b[4:]))
-	return offset, binary.BigEndian.Uint32(b[:4]), err == nil, err
+	offset, err = x.offset(binary.BigEndian.Uint32(b))
+	return offset, crc, err == nil, err
 }
 
 // offset resolves a 31-bit entry, which may point into the 63-bit table.
@@ -327,7 +344,9 @@ func (x *Idx) Prefix(digits string, limit int) ([]object.ID, error) {
 	}
 	lo, _ := x.bucket(low[0])
 	_, hi := x.bucket(high[0])
-	pos, _, err := x.lowerBound(low, lo, hi)
+	buf := x.getPage()
+	defer x.pages.Put(buf)
+	pos, _, err := x.lowerBound(buf, low, lo, hi)
 	if err != nil {
 		return nil, err
 	}

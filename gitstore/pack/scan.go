@@ -113,7 +113,7 @@ func orEOF(err error) error {
 // not even its header, is an empty pack.
 func (s *Scanner) start() (done bool, err error) {
 	s.src = &fileReader{r: s.r, end: s.size}
-	s.br = bufio.NewReaderSize(s.src, scanWindow)
+	s.br = bufio.NewReaderSize(s.src, int(max(256, min(s.size, scanWindow))))
 	head, err := s.br.Peek(HeaderSize)
 	if err != nil && err != io.EOF {
 		return false, err
@@ -199,7 +199,10 @@ func (s *Scanner) trailer(got []byte) (bool, error) {
 
 // zeroFrom gives ErrTorn where [off,size) holds anything but zeros.
 func (s *Scanner) zeroFrom(off int64) error {
-	buf := make([]byte, scanWindow)
+	if off >= s.size {
+		return nil
+	}
+	buf := make([]byte, min(s.size-off, scanWindow))
 	for off < s.size {
 		b := buf[:min(int64(len(buf)), s.size-off)]
 		if err := readAt(s.r, b, off); err != nil {
@@ -283,7 +286,7 @@ func packSum(r io.ReaderAt, end int64, count uint32) ([TrailerSize]byte, error) 
 	h := sha1.New()
 	head := Header(count)
 	h.Write(head[:])
-	n, err := io.CopyBuffer(h, &fileReader{r: r, off: HeaderSize, end: end}, make([]byte, scanWindow))
+	n, err := io.CopyBuffer(h, &fileReader{r: r, off: HeaderSize, end: end}, make([]byte, max(1, min(end, scanWindow))))
 	if err != nil {
 		return sum, err
 	}

@@ -55,11 +55,21 @@ type written struct {
 
 // Create begins a pack in an empty file that is open for reading and writing.
 func Create(f vfs.File, opt WriterOptions) (*Writer, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size != 0 {
+		return nil, fmt.Errorf("%w: %d bytes", errNotEmpty, info.Size)
+	}
 	w := &Writer{f: f, level: opt.level(), byID: map[object.ID]int32{}}
 	head := Header(0)
 	w.buf = append(w.buf, head[:]...)
 	return w, nil
 }
+
+// errNotEmpty guards what a file holds already.
+var errNotEmpty = errors.New("pack: file for a new pack is not empty")
 
 // Count gives the number of objects written.
 func (w *Writer) Count() int { return len(w.entries) }

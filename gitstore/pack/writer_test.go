@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/internal/vfs"
 )
 
 func TestWriterAgainstGit(t *testing.T) {
@@ -115,14 +117,11 @@ type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, errBroken }
 
-// TestLargeBlobInBoundedMemory streams 256 MiB in and out; the heap may not
+// TestLargeBlobInBoundedMemory streams 64 MiB in and out; the heap may not
 // grow by more than 16 MiB.
 func TestLargeBlobInBoundedMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("writes a large file")
-	}
 	_, fsys := bare(t)
-	const size = 256 << 20
+	const size = 64 << 20
 	w := newWriter(t, fsys, "pack-w")
 	peak := watchHeap()
 	id, err := w.AddStream(object.Blob, size, io.LimitReader(&pattern{peak: peak}, size))
@@ -132,7 +131,7 @@ func TestLargeBlobInBoundedMemory(t *testing.T) {
 	finish(t, fsys, "pack-w", w)
 	p := open(t, fsys, "pack-w", pack.Options{Verify: true, MaxObject: 1 << 20})
 	if _, _, err := p.Get(id); !errors.Is(err, pack.ErrTooLarge) {
-		t.Errorf("Get of 256 MiB: %v", err)
+		t.Errorf("Get of 64 MiB: %v", err)
 	}
 	kind, n, s, err := p.Stream(id)
 	if err != nil || kind != object.Blob || n != size {
@@ -149,7 +148,7 @@ func TestLargeBlobInBoundedMemory(t *testing.T) {
 	}
 }
 
-// heapPeak samples the heap each 16 MiB of data, after a collection.
+// heapPeak samples the heap each 8 MiB of data, after a collection.
 type heapPeak struct {
 	start, high int64
 	seen        int
@@ -169,7 +168,7 @@ func (h *heapPeak) sample() int64 {
 }
 
 func (h *heapPeak) data(n int) {
-	if h.seen += n; h.seen >= 16<<20 {
+	if h.seen += n; h.seen >= 8<<20 {
 		h.seen = 0
 		h.high = max(h.high, h.sample())
 	}
@@ -243,4 +242,120 @@ func TestJournalBecomesPack(t *testing.T) {
 	fsck(t, dir, all)
 	catFile(t, dir, all)
 	getAll(t, open(t, fsys, "pack-j", pack.Options{Verify: true}), all)
+}
+
+// TestFinishJournalAgain lets each step of finishing fail once: doing it again
+// must give the same pack.
+func TestFinishJournalAgain(t *testing.T) {
+	dir, fsys := bare(t)
+	data, _, things := journal(rand.New(rand.NewPCG(61, 62)), 10)
+	want := finished(t, data, len(things))
+	for n := range 4 {
+		f := &faulty{File: create(t, fsys, "j"), left: n}
+		if _, err := f.File.WriteAt(append(bytes.Clone(data), make([]byte, 5000)...), 0); err != nil {
+			t.Fatal(err)
+		}
+		_, err := pack.FinishJournal(f, int64(len(data)), uint32(len(things)))
+		if (err != nil) != (n < 3) || err != nil && !errors.Is(err, syscall.EIO) {
+			t.Errorf("fault at %d: %v", n, err)
+		}
+		if count, err := scanFile(f.File); count != len(things) || err != io.EOF {
+			t.Errorf("fault at %d: scanned %d entries, %v", n, count, err)
+		}
+		if _, err := pack.FinishJournal(f.File, int64(len(data)), uint32(len(things))); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join(dir, "objects/pack/j"))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("fault at %d: another pack, %v", n, err)
+		}
+	}
+	if _, err := pack.FinishJournal(create(t, fsys, "empty"), 12, 0); !errors.Is(err, pack.ErrCorrupt) {
+		t.Error(err)
+	}
+}
+
+func scanFile(f vfs.File) (int, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	s := pack.NewScanner(f, info.Size, pack.ScanOptions{})
+	for n := 0; ; n++ {
+		if _, err := s.Next(); err != nil {
+			return n, err
+		}
+	}
+}
+
+// TestWriterStopsAtAFault: after a failed write nothing pretends to work.
+func TestWriterStopsAtAFault(t *testing.T) {
+	_, fsys := bare(t)
+	r := rand.New(rand.NewPCG(63, 64))
+	noise := make([]byte, 300<<10)
+	for i := range noise {
+		noise[i] = byte(r.Uint32())
+	}
+	for n := range 4 {
+		w, err := pack.Create(&faulty{File: create(t, fsys, "w"), left: n}, pack.WriterOptions{Level: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			noise[0] = byte(i)
+			if _, err = w.AddStream(object.Blob, int64(len(noise)), bytes.NewReader(noise)); err != nil {
+				break
+			}
+		}
+		if err == nil {
+			t.Fatalf("fault at %d: no error", n)
+		}
+		if !errors.Is(err, syscall.EIO) {
+			t.Errorf("fault at %d: %v", n, err)
+		}
+		if _, err := w.Add(object.Blob, nil); !errors.Is(err, syscall.EIO) {
+			t.Errorf("fault at %d: Add gives %v", n, err)
+		}
+		if _, _, err := w.Finish(); !errors.Is(err, syscall.EIO) {
+			t.Errorf("fault at %d: Finish gives %v", n, err)
+		}
+	}
+}
+
+func TestCreateRefusesWhatIsNotEmpty(t *testing.T) {
+	fsys := osFS(t, t.TempDir())
+	writeFile(t, fsys, "old", []byte("x"))
+	f, err := fsys.OpenFile("old", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := pack.Create(f, pack.WriterOptions{}); err == nil {
+		t.Error("begins a pack over something else")
+	}
+}
+
+// faulty is a file whose writes fail after some.
+type faulty struct {
+	vfs.File
+	left int
+}
+
+func (f *faulty) fail() bool {
+	f.left--
+	return f.left < 0
+}
+
+func (f *faulty) WriteAt(b []byte, off int64) (int, error) {
+	if f.fail() {
+		return 0, syscall.EIO
+	}
+	return f.File.WriteAt(b, off)
+}
+
+func (f *faulty) Truncate(size int64) error {
+	if f.fail() {
+		return syscall.EIO
+	}
+	return f.File.Truncate(size)
 }

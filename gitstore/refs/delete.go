@@ -27,6 +27,7 @@ func (b *batch) delete(ctx context.Context, updates []Update) (err error) {
 		u := &updates[i]
 		// No folder is made only to find that there is nothing to delete.
 		if r, err := b.s.read(u.Name); err == nil && u.reached(r) {
+			b.reached(u.Name)
 			continue
 		}
 		unlock, err := b.lockRef(ctx, u.Name)
@@ -66,7 +67,7 @@ func (b *batch) remove(ctx context.Context, names []string) error {
 		return err
 	}
 	for _, n := range names {
-		b.dirs[parent(n)] = true
+		b.touch(n)
 		info, err := b.s.fs.Lstat(b.s.path(n))
 		if err == nil && !info.IsDir() {
 			err = b.s.fs.Remove(b.s.path(n))
@@ -86,6 +87,7 @@ func (b *batch) removeEmpty(name string) {
 		if b.s.fs.Remove(b.s.path(dir)) != nil {
 			return
 		}
-		b.dirs[parent(dir)] = true
+		delete(b.s.settled, dir)
+		b.touch(dir)
 	}
 }

@@ -38,12 +38,14 @@ func (b *batch) keepID(ctx context.Context, id object.ID) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	var last uint64
 	for _, r := range kept {
 		if r.ID == id {
-			return r.Name, nil
+			b.reached(r.Name)
+			return r.Name, b.sync()
 		}
 		if n, err := strconv.ParseUint(strings.TrimPrefix(r.Name, ForeignPrefix), 10, 63); err == nil {
-			s.foreign = max(s.foreign, n)
+			last = max(last, n)
 		}
 	}
 	temp, err := s.writeTemp([]byte(id.String() + "\n"))
@@ -51,8 +53,8 @@ func (b *batch) keepID(ctx context.Context, id object.ID) (string, error) {
 		return "", err
 	}
 	for {
-		s.foreign++
-		name := ForeignPrefix + strconv.FormatUint(s.foreign, 10)
+		last++
+		name := ForeignPrefix + strconv.FormatUint(last, 10)
 		done, err := b.keepAs(ctx, name, temp)
 		if err != nil {
 			s.fs.Remove(temp)
@@ -86,7 +88,7 @@ func (b *batch) keepAs(ctx context.Context, name, temp string) (done bool, err e
 	if info, err := b.s.fs.Lstat(b.s.path(name)); err == nil && info.IsDir() {
 		return false, nil
 	}
-	b.dirs[parent(name)] = true
+	b.touch(name)
 	return true, b.s.fs.Rename(temp, b.s.path(name))
 }
 
@@ -161,6 +163,7 @@ func (b *batch) removeTree(dir string) error {
 			}
 		}
 	}
-	b.dirs[parent(dir)] = true
+	b.touch(dir)
+	delete(b.s.settled, dir)
 	return b.s.fs.Remove(b.s.path(dir))
 }

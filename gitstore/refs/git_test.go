@@ -38,10 +38,13 @@ func TestInitForGit(t *testing.T) {
 	if got, err := gitIn(clone, "", "log", "--format=%s"); err != nil || got != "one" {
 		t.Errorf("log of the clone: %q, %v", got, err)
 	}
-	if _, err := gitIn(clone, "", "push", "-q", "origin", "HEAD:refs/heads/shadow", "-f"); err == nil {
-		other, _ := gitIn(clone, "", "commit-tree", "HEAD^{tree}", "-m", "x")
-		if _, err := gitIn(clone, "", "push", "-q", "-f", "origin", other+":"+ShadowRef); err == nil {
-			t.Error("the shadow ref can be pushed to")
+	theirs, err := gitIn(clone, "", "commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ref, refused := range map[string]bool{ShadowRef: true, HeadRef: true, TasksPrefix + "t/head": true, "refs/heads/theirs": false} {
+		if _, err := gitIn(clone, "", "push", "-q", "-f", "origin", theirs+":"+ref); (err != nil) != refused {
+			t.Errorf("push to %s: %v", ref, err)
 		}
 	}
 	if value(t, r.Store, HEAD) != c || value(t, r.Store, HeadRef) != c {

@@ -63,6 +63,10 @@ func OpenNote(f vfs.FS, name string) (*Note, error) {
 	if !n.parse(data) {
 		return n, nil
 	}
+	// A process killed while it wrote the file anew did not see it on disk.
+	if err := f.SyncDir(parent(name)); err != nil {
+		return nil, err
+	}
 	if n.f, err = f.OpenFile(name, os.O_RDWR, 0); err != nil {
 		return nil, err
 	}

@@ -118,7 +118,7 @@ func (b *batch) prune(ctx context.Context, r Ref) (err error) {
 		if err = b.s.fs.Remove(b.s.path(r.Name)); notExist(err) {
 			err = nil
 		}
-		b.dirs[parent(r.Name)] = true
+		b.touch(r.Name)
 	}
 	if uerr := unlock(); err == nil {
 		err = uerr
@@ -155,5 +155,6 @@ func (s *Store) rewritePacked(ctx context.Context, change func(*packedRefs) (*pa
 		s.fs.Remove(temp)
 		return err
 	}
-	return s.fs.SyncDir(s.repo)
+	s.packedPending = true
+	return s.syncDir(".")
 }

@@ -35,13 +35,17 @@ import (
 // The server's own refs.
 const (
 	HEAD          = "HEAD"
-	ShadowRef     = "refs/heads/shadow"   // the history, a real ref
-	HeadRef       = "refs/umbra/head"     // symbolic to ShadowRef
-	TasksPrefix   = "refs/umbra/tasks/"   // <task>/{base,head,info}
-	ForeignPrefix = "refs/foreign/"       // <n>: what others set in place of ours
-	packedName    = "packed-refs"         //
-	ownDir        = "umbra"               // marker and temporary files, in the repository
-	markerName    = ownDir + "/" + "lock" // what our locks are links of
+	ShadowRef     = "refs/heads/shadow" // the history, a real ref
+	HeadRef       = "refs/umbra/head"   // symbolic to ShadowRef
+	TasksPrefix   = "refs/umbra/tasks/" // <task>/{base,head,info}
+	ForeignPrefix = "refs/foreign/"     // <n>: what others set in place of ours
+)
+
+const (
+	packedName = "packed-refs"
+	ownDir     = "umbra" // the marker and temporary files, in the repository
+	markerName = ownDir + "/lock"
+	tempPrefix = "tmp-"
 )
 
 // Options configure a Store.
@@ -73,10 +77,14 @@ type Store struct {
 	repo string
 	opt  Options
 
-	mu      sync.Mutex // serialises all that changes refs
-	temps   uint64     // number of the last temporary file
-	foreign uint64     // number of the last foreign ref, once known
-	marker  FileID
+	mu     sync.Mutex // serialises all that changes refs
+	temps  uint64     // number of the last temporary file
+	marker FileID
+	// settled are the folders whose names, and entries as of the last Update,
+	// are known to be on disk. What a killed process did is not.
+	settled map[string]bool
+	// packedPending is set while packed-refs may not be on disk as it reads.
+	packedPending bool
 
 	cache packedCache
 }
@@ -91,11 +99,14 @@ func Open(opt Options) (*Store, error) {
 	if opt.HeldOpen == nil {
 		opt.HeldOpen = heldOpen
 	}
-	s := &Store{fs: opt.FS, repo: opt.Repo, opt: opt}
+	s := &Store{fs: opt.FS, repo: opt.Repo, opt: opt, settled: make(map[string]bool), packedPending: true}
 	if err := s.clearTemps(); err != nil {
 		return nil, err
 	}
-	return s, s.ensureMarker()
+	if err := s.ensureMarker(); err != nil {
+		return nil, err
+	}
+	return s, s.fs.SyncDir(s.path(ownDir))
 }
 
 // path gives the name in s.fs of a file of the repository.
@@ -118,8 +129,6 @@ func (s *Store) clearTemps() error {
 	}
 	return nil
 }
-
-const tempPrefix = "tmp-"
 
 func (s *Store) tempName() string {
 	s.temps++

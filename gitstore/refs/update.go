@@ -213,8 +213,7 @@ func (s *Store) writeTemp(data []byte) (string, error) {
 // set moves one ref under its lock.
 func (b *batch) set(ctx context.Context, u *Update, temp *string) (err error) {
 	if *temp == "" {
-		// Reached: but whoever got it there may not have synced the folder.
-		b.dirs[parent(u.Name)] = true
+		b.reached(u.Name)
 		return nil
 	}
 	unlock, err := b.lockRef(ctx, u.Name)
@@ -251,7 +250,7 @@ func (b *batch) set(ctx context.Context, u *Update, temp *string) (err error) {
 		return err
 	}
 	*temp = ""
-	b.dirs[parent(u.Name)] = true
+	b.touch(u.Name)
 	return nil
 }
 
@@ -307,23 +306,55 @@ func (b *batch) mkdir(dir string) error {
 	return err
 }
 
+// touch has the folder of a changed file synced, and the first time those
+// above it too: a process that was killed may have made them.
+func (b *batch) touch(name string) {
+	dir := parent(name)
+	b.dirs[dir] = true
+	for !b.s.settled[dir] && dir != "." {
+		dir = parent(dir)
+		b.dirs[dir] = true
+	}
+	if b.s.packedPending {
+		b.dirs["."] = true
+	}
+}
+
+// reached is touch for a ref that was found to be what it shall be.
+func (b *batch) reached(name string) {
+	if !b.s.settled[parent(name)] || b.s.packedPending {
+		b.touch(name)
+	}
+}
+
 // sync makes the folders' entries durable, each folder once.
 func (b *batch) sync() error {
+	var failed error
 	for dir := range b.dirs {
-		for {
-			err := b.s.fs.SyncDir(b.s.repoPath(dir))
-			if (notExist(err) || errors.Is(err, syscall.ENOTDIR)) && dir != "." {
-				dir = parent(dir) // it went, and that is what has to last
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			break
+		if err := b.s.syncDir(dir); err != nil {
+			failed = err
 		}
 	}
 	clear(b.dirs)
-	return nil
+	return failed
+}
+
+// syncDir syncs a folder of the repository, or if it went meanwhile the one
+// that it went from.
+func (s *Store) syncDir(dir string) error {
+	err := s.fs.SyncDir(s.repoPath(dir))
+	if err == nil {
+		s.settled[dir] = true
+		if dir == "." {
+			s.packedPending = false
+		}
+		return nil
+	}
+	delete(s.settled, dir)
+	if dir != "." && (notExist(err) || errors.Is(err, syscall.ENOTDIR)) {
+		return s.syncDir(parent(dir))
+	}
+	return err
 }
 
 // repoPath is path for folders, "." being the repository itself.

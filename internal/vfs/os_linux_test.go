@@ -268,7 +268,7 @@ func countFDs(t *testing.T) int {
 	return len(list)
 }
 
-// A file system without RENAME_EXCHANGE or O_TMPFILE says so: proc has neither.
+// A file system without O_TMPFILE says so: proc has none.
 func TestUnsupported(t *testing.T) {
 	f, err := OS("/proc")
 	must(t, err)

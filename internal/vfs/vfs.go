@@ -7,7 +7,8 @@
 // the n-th with a given error, or stops everything from there on as a kill
 // would).
 //
-// The package imports nothing of ours.
+// The package imports nothing of ours. It never looks at a path as a string to
+// decide whether it stays inside: the kernel does, at each call.
 package vfs
 
 import (
@@ -15,12 +16,14 @@ import (
 	"io/fs"
 )
 
-// FS is one directory tree. Names are slash-separated, relative, without ".."
-// components; "." is the root. Symbolic links in a name's directory part are
-// followed while they stay inside the root; the last component is followed
-// only where said. Errors are *fs.PathError or *os.LinkError with an errno
-// inside, so that errors.Is(err, fs.ErrNotExist), syscall.ENOSPC etc. work.
-// All methods may be called concurrently.
+// FS is one directory tree. Names are slash-separated, relative, without empty,
+// "." or ".." components, of any bytes but NUL; "." is the root. Another name is
+// EINVAL, and so is a change of the root's own entry. Symbolic links in a name's
+// directory part are followed while they stay inside the root (ErrEscapes); the
+// last component is followed only where said. Errors are *fs.PathError or
+// *os.LinkError with an errno inside, so that errors.Is(err, fs.ErrNotExist),
+// syscall.ENOSPC etc. work; after Close they are fs.ErrClosed. Permission bits
+// of what is made pass the umask. All methods may be called concurrently.
 type FS interface {
 	// Open opens for reading without following a link in the last component
 	// (ELOOP) and without blocking (O_NONBLOCK): a FIFO opens at once; the
@@ -29,18 +32,21 @@ type FS interface {
 	// OpenFile opens with os.O_* flags, last component not followed.
 	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
 	// CreateUnlinked makes a file without a name in dir (O_TMPFILE), open for
-	// reading and writing. ErrUnsupported (errors.ErrUnsupported) where the
-	// file system has no such thing.
+	// reading and writing. dir may be a link inside the root. ErrUnsupported
+	// (errors.ErrUnsupported) where the file system has no such thing.
 	CreateUnlinked(dir string, perm fs.FileMode) (File, error)
 	// LinkFile gives a name to a file made by CreateUnlinked (linkat through
-	// /proc/self/fd). EEXIST if the name is taken.
+	// /proc/self/fd). EEXIST if the name is taken. f must be of this FS or of
+	// a relative of it by Sub. A file with names gets one more; one whose last
+	// name was removed gets none (ENOENT).
 	LinkFile(f File, name string) error
 
 	Lstat(name string) (Info, error)
 	// Stat follows links, inside the root.
 	Stat(name string) (Info, error)
 	Readlink(name string) (string, error)
-	// ReadDir lists in no particular order, without "." and "..".
+	// ReadDir lists in no particular order, without "." and "..". A link as
+	// the last component is ENOTDIR.
 	ReadDir(name string) ([]DirEntry, error)
 
 	Mkdir(name string, perm fs.FileMode) error
@@ -48,24 +54,31 @@ type FS interface {
 	Link(oldname, newname string) error
 	// Rename replaces newname, as rename(2).
 	Rename(oldname, newname string) error
-	// RenameNoReplace fails with EEXIST if newname exists (renameat2).
+	// RenameNoReplace fails with EEXIST if newname exists (renameat2), and
+	// with ErrUnsupported as Exchange does.
 	RenameNoReplace(oldname, newname string) error
 	// Exchange swaps two names atomically (renameat2 RENAME_EXCHANGE).
 	// ErrUnsupported where the file system has no such thing.
 	Exchange(a, b string) error
 	// Remove unlinks a file or removes an empty directory.
 	Remove(name string) error
+	// Chmod refuses a link (ErrUnsupported).
 	Chmod(name string, perm fs.FileMode) error
 
-	// SyncDir makes the directory's entries durable (fsync of the directory).
+	// SyncDir makes the directory's entries durable (fsync of the directory,
+	// which may be a link inside the root). The entry of the directory itself
+	// is its parent's.
 	SyncDir(name string) error
-	// Sub gives the tree below a directory as an FS of its own.
+	// Sub gives the tree below a directory, or a link to one inside the root,
+	// as an FS of its own, which stays that directory's if it is renamed. Its
+	// Close is another.
 	Sub(dir string) (FS, error)
 	// Close frees the handle on the root.
 	Close() error
 }
 
-// File is an open file or directory.
+// File is an open file or directory. ReadAt, WriteAt and what has no position may
+// be called concurrently, Close beside all of them; errors as FS's.
 type File interface {
 	io.Reader
 	io.ReaderAt
@@ -76,8 +89,9 @@ type File interface {
 	Stat() (Info, error)
 	Truncate(size int64) error
 	Chmod(perm fs.FileMode) error
-	// Allocate reserves room (fallocate), without changing what is read as
-	// zeros; where it is not supported it does nothing.
+	// Allocate makes the file at least size bytes long and reserves their room
+	// (fallocate), so that a full disk shows now; what is new reads as zeros.
+	// Where the file system cannot reserve, the file is made longer only.
 	Allocate(size int64) error
 	// Sync is fsync, Datasync fdatasync.
 	Sync() error
@@ -86,8 +100,9 @@ type File interface {
 	// (sync_file_range SYNC_FILE_RANGE_WRITE). It promises nothing.
 	StartWriteout() error
 	// OpenForWriting reports whether anyone has the file open or mapped for
-	// writing (a read lease is refused, F_SETLEASE). False where the system
-	// cannot tell.
+	// writing (a read lease is refused, F_SETLEASE). A handle that can write is
+	// somebody itself: ask one from Open. False where the system cannot tell:
+	// another owner's file without CAP_LEASE, a network file system.
 	OpenForWriting() bool
 }
 

@@ -1,0 +1,76 @@
+package gitstore
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func diskBytes(t *testing.T, dir string) (n int64) {
+	t.Helper()
+	err := filepath.Walk(filepath.Join(dir, repoDir), func(_ string, info os.FileInfo, err error) error {
+		if err == nil && info.Mode().IsRegular() {
+			n += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestMaintenanceKeepsTheRepositoryCompact makes many small edits, each
+// published by itself, and looks at what they cost on disk in the end.
+func TestMaintenanceKeepsTheRepositoryCompact(t *testing.T) {
+	dir := testDir(t)
+	now := time.Unix(1_700_000_000, 0)
+	s := openAt(t, dir, Options{Foreground: true, Now: func() time.Time { now = now.Add(time.Second); return now }, MergeGrace: time.Second})
+	files := map[string]string{}
+	var lines []string
+	for i := range 150 {
+		lines = append(lines, fmt.Sprintf("line %d of a file that has a usual length, with %x in it", i, i*i*7919))
+	}
+	for i := range 1000 {
+		files[fmt.Sprintf("src/pkg%d/file%d.go", i%40, i)] = strings.Join(lines, "\n")
+	}
+	baselineOf(t, s, files)
+	if err := s.Publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := diskBytes(t, dir)
+	const edits = 1200
+	for i := range edits {
+		n := i * 31 % 1000
+		lines[i%len(lines)] = fmt.Sprintf("edited for the %dth time", i)
+		mustPut(t, s, "", fmt.Sprintf("src/pkg%d/file%d.go", n%40, n%5), strings.Join(lines, "\n"))
+		if i%10 == 9 {
+			if err := s.Publish(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Maintain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(s.packs.inUse()); n > 4*mergeWidth {
+				t.Fatalf("%d packs after %d publications", n, i/10)
+			}
+		}
+	}
+	now = now.Add(time.Hour)
+	if err := s.Maintain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	per := (diskBytes(t, dir) - before) / edits
+	t.Logf("%d bytes on disk for an edit", per)
+	if per > 1100 {
+		t.Errorf("%d bytes on disk for an edit", per)
+	}
+	fsck(t, dir)
+	if rep, err := s.Verify(t.Context(), nil); err != nil || len(rep.Problems) > 0 {
+		t.Fatal(rep.Problems, err)
+	}
+	closeStore(t, s)
+}

@@ -1,0 +1,234 @@
+// Package scan walks over a workspace's directory, in parallel, and tells what
+// of it belongs to history: for the baseline and for the reconciler's scans.
+//
+// It leaves out what the rules ignore (but not what is tracked), every ".git"
+// and our own temporary files and folders, and reports what it cannot or must
+// not record. It opens no file but those that hold rules, follows no link, and
+// keeps in memory the folders that are still to be listed and the one listing
+// each worker is at, never the tree.
+//
+// The package may import internal/wspath, internal/ignore and internal/vfs.
+package scan
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"umbra/internal/ignore"
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// Reason says why something is not recorded; it stands in the "skipped" lists
+// of answers.
+type Reason string
+
+// The reasons.
+const (
+	Special     Reason = "special"       // a FIFO, socket or device
+	Unreadable  Reason = "unreadable"    // could not be listed or looked at
+	NameRefused Reason = "name_refused"  // git refuses the name
+	PathTooLong Reason = "path_too_long" // longer than wspath.MaxPath
+)
+
+// Found is one thing on disk.
+type Found struct {
+	Path wspath.Path
+	Info vfs.Info // as lstat told; zero where Skip is set
+	// Ignored says that a rule ignores the path and that it is here because it
+	// is tracked.
+	Ignored bool
+	// Skip is why it is not to be recorded. For a folder that holds for all
+	// below it, which is then not known: nothing there is deleted.
+	Skip Reason
+}
+
+// Options say what to walk over. The zero value takes everything.
+type Options struct {
+	// Start is the folder to begin at: the root if empty. Rules of the folders
+	// above it hold.
+	Start wspath.Path
+	// Workers is how many folders are listed at once; 0 means two a processor.
+	Workers int
+	// Rules are the root's rules, nil for none. See RuleReader.
+	Rules *ignore.Dir
+	// Index is the project's own index, nil for none: git's rules do not hold
+	// for what it tracks.
+	Index *ignore.Index
+	// Tracked and TrackedUnder tell of what no rule holds for: the files, and
+	// the folders that have such files below. Both may be nil; else both are
+	// called from several goroutines.
+	Tracked      func(path wspath.Path) bool
+	TrackedUnder func(dir wspath.Path) bool
+	// Prune tells of folders and files that are passed over without a word: our
+	// own. May be nil; else it is called from several goroutines.
+	Prune func(path wspath.Path) bool
+	// Dirs asks for folders too, each before what is in it.
+	Dirs bool
+	// Progress is told how far the walk has come, about every thousand files,
+	// by one goroutine at a time. May be nil.
+	Progress func(Stats)
+}
+
+// Stats count what a walk has met.
+type Stats struct {
+	Files, Links, Dirs int64 // told to visit (folders: listed)
+	Ignored            int64 // files and folders that rules leave out; what is in a left-out folder is not counted
+	Skipped            int64 // told to visit with a reason
+}
+
+// Walk tells visit of every regular file and symbolic link that belongs to
+// history, and of what is skipped. visit is called from several goroutines at
+// once; in one folder by one goroutine, in the order of the names. While it
+// blocks, that worker waits. With one worker the order of everything is fixed.
+//
+// What comes or goes while the walk runs may or may not be told of. The first
+// error of visit ends the walk and is returned; else it fails only with ctx,
+// where the process is out of descriptors or memory, or where the root itself
+// cannot be listed: any other folder that cannot be read is told of as
+// Unreadable.
+func Walk(ctx context.Context, f vfs.FS, opts Options, visit func(Found) error) (Stats, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w := &walker{fs: f, opts: opts, visit: visit, ctx: ctx}
+	w.wake.L = &w.mu
+	start, err := w.start()
+	if err != nil {
+		return Stats{}, err
+	}
+	w.pending = start
+	// A cancelled walk wakes the workers that wait for folders.
+	stop := context.AfterFunc(ctx, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.wake.Broadcast()
+	})
+	defer stop()
+
+	n := opts.Workers
+	if n <= 0 {
+		n = 2 * runtime.GOMAXPROCS(0)
+	}
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			for {
+				d, ok := w.take()
+				if !ok {
+					return
+				}
+				subdirs, err := w.folder(d)
+				if err != nil {
+					cancel(err)
+				}
+				w.done(subdirs)
+			}
+		})
+	}
+	wg.Wait()
+	if w.opts.Progress != nil {
+		w.opts.Progress(w.stats.snapshot())
+	}
+	return w.stats.snapshot(), context.Cause(ctx)
+}
+
+// folder is a folder that is still to be listed.
+type folder struct {
+	path  wspath.Path
+	above *ignore.Dir // the rules of the folder it is in
+	rules *ignore.Dir // its own, where they are known already
+}
+
+type walker struct {
+	fs    vfs.FS
+	opts  Options
+	visit func(Found) error
+	ctx   context.Context
+	stats counters
+
+	mu      sync.Mutex
+	wake    sync.Cond
+	pending []folder // last in, first out: keeps it short
+	busy    int      // folders being listed
+
+	progress sync.Mutex
+	told     int64 // thousands of files that Progress knows of
+}
+
+// take waits for a folder; false when there is none left or the walk ended.
+func (w *walker) take() (folder, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.pending) == 0 && w.busy > 0 && w.ctx.Err() == nil {
+		w.wake.Wait()
+	}
+	if len(w.pending) == 0 || w.ctx.Err() != nil {
+		return folder{}, false
+	}
+	last := len(w.pending) - 1
+	d := w.pending[last]
+	w.pending[last] = folder{}
+	w.pending = w.pending[:last]
+	w.busy++
+	return d, true
+}
+
+// done hands in what a folder's listing brought, in the order of names.
+func (w *walker) done(subdirs []folder) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := len(subdirs) - 1; i >= 0; i-- {
+		w.pending = append(w.pending, subdirs[i])
+	}
+	w.busy--
+	if len(subdirs) > 0 || w.busy == 0 {
+		w.wake.Broadcast()
+	}
+}
+
+// start finds the rules of the first folder. A start that is ignored itself is
+// walked for what is tracked in it.
+func (w *walker) start() ([]folder, error) {
+	start := w.opts.Start
+	if start.IsRoot() {
+		return []folder{{path: wspath.Root, rules: w.opts.Rules}}, nil
+	}
+	names := start.Components()
+	above := w.opts.Rules
+	for _, name := range names[:len(names)-1] {
+		if above == nil {
+			break
+		}
+		next, err := above.Child(name)
+		if err != nil {
+			return nil, err
+		}
+		above = next
+	}
+	return []folder{{path: start, above: above}}, nil
+}
+
+// counters are Stats that many goroutines add to.
+type counters struct {
+	files, links, dirs, ignored, skipped atomic.Int64
+}
+
+func (c *counters) snapshot() Stats {
+	return Stats{Files: c.files.Load(), Links: c.links.Load(), Dirs: c.dirs.Load(), Ignored: c.ignored.Load(), Skipped: c.skipped.Load()}
+}
+
+// tellProgress calls Progress where another thousand is full. A worker that
+// finds another one telling does not wait for it.
+func (w *walker) tellProgress() {
+	if w.opts.Progress == nil || !w.progress.TryLock() {
+		return
+	}
+	defer w.progress.Unlock()
+	now := w.stats.snapshot()
+	if k := (now.Files + now.Links) / 1000; k > w.told {
+		w.told = k
+		w.opts.Progress(now)
+	}
+}
