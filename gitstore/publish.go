@@ -35,6 +35,9 @@ type publisher struct {
 	// unlink are names in journal/ whose contents stand in objects/pack; they
 	// go once the note is durable. mu is held.
 	unlink []string
+	// also are values of refs that a publication cut off before the note set:
+	// nobody else's. mu is held.
+	also   map[string]ID
 	closed uint64       // number of the newest journal in unlink, or before
 	loose  atomic.Int64 // refs written since loose ones were counted last
 }
@@ -282,7 +285,11 @@ func (p *publisher) moveRefs(ctx context.Context, todo publication) error {
 	set := func(name string, id object.ID) {
 		noted, _ := s.note.Get(name)
 		if noted != id {
-			want = append(want, refs.Update{Name: name, New: id, Noted: noted})
+			u := refs.Update{Name: name, New: id, Noted: noted}
+			if led, ok := p.also[name]; ok {
+				u.Also = []ID{led}
+			}
+			want = append(want, u)
 		}
 	}
 	for _, t := range todo.tasks {
@@ -313,7 +320,11 @@ func (p *publisher) moveRefs(ctx context.Context, todo publication) error {
 	}
 	p.loose.Add(int64(len(want)))
 	want = append(want, refs.Update{Name: shownName, New: shown})
-	return errs.Wrap(s.note.Append(want), "")
+	if err := s.note.Append(want); err != nil {
+		return errs.Wrap(err, "")
+	}
+	p.also = nil
+	return nil
 }
 
 // shownName is the line of the note that holds, in place of an object id, the

@@ -183,6 +183,11 @@ func (s *Store) settle(ctx context.Context, replayed bool) error {
 		return nil
 	}
 	err := s.Publish(ctx)
+	if err == nil {
+		var foreign []refs.Foreign
+		foreign, err = s.refs.EnsureLinks(ctx)
+		s.reportForeign(foreign)
+	}
 	if errs.CodeOf(err) == "ref_locked" {
 		s.pub.retry() // nothing is lost by it: stock git sees it later
 		return nil
@@ -214,7 +219,14 @@ func (s *Store) checkForeign(ctx context.Context) error {
 		if _, damaged := errors.AsType[*refs.DamagedError](err); err != nil && !damaged {
 			return err
 		}
-		if err == nil && found && (now == noted || s.leadsTo(name, now)) {
+		if err == nil && found && now == noted {
+			continue
+		}
+		if err == nil && found && s.leadsTo(name, now) {
+			if s.pub.also == nil {
+				s.pub.also = make(map[string]ID)
+			}
+			s.pub.also[name] = now
 			continue
 		}
 		moved = append(moved, refs.Update{Name: name, New: noted, Noted: noted})

@@ -165,9 +165,7 @@ func oneLineJSON(raw json.RawMessage) []byte {
 		raw, _ = json.Marshal(string(raw)) // a string always has a form
 	}
 	var buf bytes.Buffer
-	if json.Compact(&buf, raw) != nil {
-		return nil // not reached: valid JSON
-	}
+	_ = json.Compact(&buf, raw) // it is valid
 	compact := buf.Bytes()
 	out := make([]byte, 0, len(compact))
 	for len(compact) > 0 {
