@@ -26,6 +26,7 @@ type Record struct {
 	Entries  uint32
 	WhenUnix int64 // seconds
 	Source   message.Source
+	Reverts  bool   // undoes entries of the changelog
 	Key      string // first 16 hex digits of the idempotency key's hash
 }
 
@@ -40,6 +41,10 @@ const (
 )
 
 var recordSources = []message.Source{"", message.API, message.Script, message.External, message.Revert, message.Baseline, message.Rollback}
+
+// takeBacks stands among the tasks of byTask for the commits of no task that
+// undo entries: where a person's save took a change back.
+const takeBacks = "\x00"
 
 type recordIndex struct {
 	s *Store
@@ -163,6 +168,9 @@ func (r *recordIndex) encode(rec Record) ([]byte, error) {
 			b[48] = byte(i)
 		}
 	}
+	if rec.Reverts {
+		b[49] = 1
+	}
 	hex.Decode(b[52:60], []byte(rec.Key)) // shorter or none: zeros
 	binary.BigEndian.PutUint32(b[60:], checkRecord(rec.Seq, b))
 	return b, nil
@@ -183,7 +191,7 @@ func (r *recordIndex) decode(seq uint64, b []byte) (Record, bool) {
 		return Record{}, false
 	}
 	rec := Record{Seq: seq, Task: r.names[task], Subtask: r.names[sub], Change: binary.BigEndian.Uint64(b[28:]),
-		Entries: binary.BigEndian.Uint32(b[36:]), WhenUnix: int64(binary.BigEndian.Uint64(b[40:])), Source: recordSources[src]}
+		Entries: binary.BigEndian.Uint32(b[36:]), WhenUnix: int64(binary.BigEndian.Uint64(b[40:])), Source: recordSources[src], Reverts: b[49] == 1}
 	copy(rec.Commit[:], b)
 	if key := b[52:60]; !bytes.Equal(key, make([]byte, 8)) {
 		rec.Key = hex.EncodeToString(key)
@@ -202,6 +210,9 @@ func (r *recordIndex) append(recs []Record) {
 	if r.byTask != nil {
 		for _, rec := range recs {
 			r.byTask[rec.Task] = append(r.byTask[rec.Task], uint32(rec.Seq))
+			if rec.Task == "" && rec.Reverts {
+				r.byTask[takeBacks] = append(r.byTask[takeBacks], uint32(rec.Seq))
+			}
 		}
 	}
 	if r.keys != nil {
@@ -335,6 +346,9 @@ func (r *recordIndex) ofTask(ctx context.Context, task string) ([]uint32, error)
 				return nil, err
 			}
 			all[rec.Task] = append(all[rec.Task], uint32(seq))
+			if rec.Task == "" && rec.Reverts {
+				all[takeBacks] = append(all[takeBacks], uint32(seq))
+			}
 		}
 		r.byTask = all
 	}
@@ -373,7 +387,19 @@ func (r *recordIndex) fill(ctx context.Context, tip Tip) error {
 func recordOf(c *Commit) Record {
 	m := c.Message
 	return Record{Seq: c.Seq, Commit: c.ID, Task: m.TaskID, Subtask: m.SubtaskID, Change: m.Change,
-		Entries: uint32(entryCount(m)), WhenUnix: c.When.Unix(), Source: m.Source, Key: keyPrefix(m.IdempotencyKey)}
+		Entries: uint32(entryCount(m)), WhenUnix: c.When.Unix(), Source: m.Source, Reverts: reverts(m), Key: keyPrefix(m.IdempotencyKey)}
+}
+
+func reverts(m *message.Message) bool {
+	if len(m.RevertsEntries) > 0 {
+		return true
+	}
+	for i := range m.Entries {
+		if len(m.Entries[i].Reverts) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // CommitAt gives the commit with a sequence number; errs.NotFound if there is
@@ -405,6 +431,12 @@ func (s *Store) TaskRecords(ctx context.Context, task string) ([]Record, error) 
 		out = append(out, rec)
 	}
 	return out, nil
+}
+
+// TakeBacks gives the records of commits of no task that undo entries of the
+// changelog, oldest first.
+func (s *Store) TakeBacks(ctx context.Context) ([]Record, error) {
+	return s.TaskRecords(ctx, takeBacks)
 }
 
 // FindKey gives the newest commit not older than since (at most a day ago)

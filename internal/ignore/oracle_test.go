@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"umbra/internal/ignore"
+	"umbra/internal/need"
 	"umbra/internal/wspath"
 )
 
@@ -26,12 +27,7 @@ type tree struct {
 
 func git(t *testing.T, dir, stdin string, args ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	need.Tool(t, "git")
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "LC_ALL=C")

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/internal/wspath"
 )
 
@@ -30,12 +31,7 @@ func TestIsGitName(t *testing.T) {
 
 // Real git's fsck is the oracle for both kinds of names.
 func TestNamesAgainstFsck(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	need.Tool(t, "git")
 	r := rand.New(rand.NewPCG(11, 7))
 	pieces := []string{".git", ".GIT", "git~1", "GiT~1", ".gitmodules", "gitmod~1", "GITMOD~4", "gitmod~5", "gi7eba~1", "gi7eb~10", "GI7~1234", "g~1",
 		"~1", ".", " ", ":", "\\", "a", "g", "i", "t", "modules", "\u200c", "\u206f", "\ufeff", "\u200b", "\xff", "\xe2\x80", "\ufffe", "$INDEX", "~", "1", "0", "gi7eba"}

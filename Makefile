@@ -1,0 +1,49 @@
+# make help tells what there is.
+
+GO      ?= go
+ARGS    ?=
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+# Every fuzz target gets this long in make fuzz.
+FUZZTIME ?= 30s
+
+.DEFAULT_GOAL := build
+.PHONY: help build run test bench soak lint fuzz clean FORCE
+
+help: ## tell what there is
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+build: bin/umbra ## build bin/umbra
+
+bin/umbra: FORCE
+	@mkdir -p bin
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/umbra
+
+run: build ## build and start the server (ARGS='--listen 127.0.0.1:9000')
+	./bin/umbra serve $(ARGS)
+
+lint: ## gofmt, go vet, and the layers
+	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) test ./internal/archtest
+
+test: lint build ## lint, then all tests with the race detector, the black box included
+	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -race -timeout 30m ./...
+
+bench: build ## benchmarks, beside their peers (table in docs/BENCHMARKS.md)
+	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 120m ./...
+
+soak: build ## the long tests: power cuts, kills and faults by the hundred
+	UMBRA_BIN=$(CURDIR)/bin/umbra UMBRA_SOAK=1 $(GO) test -timeout 240m -count 1 ./...
+
+fuzz: ## every fuzz target for FUZZTIME
+	@set -e; for pkg in $$($(GO) list ./...); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "$$pkg $$target"; \
+	    $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; \
+	  done; \
+	done
+
+clean: ## remove what was built
+	rm -rf bin

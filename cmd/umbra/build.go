@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"umbra/config"
+	"umbra/httpapi"
+	"umbra/httpapi/tasks"
+	"umbra/httpapi/workspaces"
+	"umbra/internal/history"
+	"umbra/internal/state"
+)
+
+// deps is the wired server and what is to be closed after it.
+type deps struct {
+	server  *httpapi.Server
+	closers []func(context.Context) error // the last made is closed first
+}
+
+// close closes everything, whatever fails; ctx bounds how long a clean state is
+// worked for.
+func (d *deps) close(ctx context.Context) error {
+	var all error
+	for i := len(d.closers) - 1; i >= 0; i-- {
+		all = errors.Join(all, d.closers[i](ctx))
+	}
+	return all
+}
+
+// build is the one place where the layers are put together.
+func build(cfg config.Config, dir *state.Dir, log *slog.Logger) (d *deps, err error) {
+	d = &deps{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close(context.Background()))
+		}
+	}()
+	db, err := state.Open(dir.Join("state.db"))
+	if err != nil {
+		return nil, err
+	}
+	d.closers = append(d.closers, func(context.Context) error { return db.Close() })
+	answers, err := state.OpenAnswers(db, dir.Join("answers.log"))
+	if err != nil {
+		return nil, err
+	}
+	d.closers = append(d.closers, func(context.Context) error { return answers.Close() })
+
+	opts, err := httpOptions(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	opts.Answers = answers
+	s, err := openServices(cfg, dir, db, log, d)
+	if err != nil {
+		return nil, err
+	}
+	d.server, err = httpapi.New(opts, dialects(cfg, s)...)
+	return d, err
+}
+
+// dialects lists the HTTP surfaces beside the frame's own.
+func dialects(cfg config.Config, s *services) []httpapi.Dialect {
+	return []httpapi.Dialect{
+		tasks.New(s.tasks, history.NewCache(), tasks.Limits{Write: int64(cfg.Limits.UploadBytes), Batch: int64(cfg.Limits.WriteBytes)}),
+		workspaces.New(s.workspaces, s.tasks),
+	}
+}
+
+// httpOptions translates the settings for the HTTP side.
+func httpOptions(cfg config.Config, log *slog.Logger) (httpapi.Options, error) {
+	tokens, err := tokensOf(cfg.Auth.Tokens)
+	return httpapi.Options{
+		Version:     programVersion(),
+		Log:         log,
+		Hosts:       cfg.HTTP.Hosts,
+		Origins:     cfg.HTTP.Origins,
+		SameUser:    cfg.Auth.Peer == config.PeerSameUser,
+		Tokens:      tokens,
+		Roots:       canonical(cfg.Workspaces.Roots),
+		Hosted:      cfg.Hosted,
+		MaxJSON:     int64(cfg.Limits.JSONBytes),
+		PerMinute:   cfg.Limits.Rate.Global,
+		PerIPMinute: cfg.Limits.Rate.PerIP,
+	}, err
+}
+
+func tokensOf(list []config.Token) ([]httpapi.Token, error) {
+	var tokens []httpapi.Token
+	for _, t := range list {
+		token := httpapi.Token{Name: t.Name, Roots: canonical(t.Roots), Expires: t.Expires}
+		if n, err := hex.Decode(token.SHA256[:], []byte(strings.ToLower(t.SHA256))); err != nil || n != len(token.SHA256) {
+			return nil, fmt.Errorf("token %s: sha256 is malformed", t.Name)
+		}
+		if t.Scope == config.ScopeWrite {
+			token.Scope = httpapi.ScopeWrite
+		}
+		tokens = append(tokens, token)
+	}
+	return tokens, nil
+}
+
+// canonical resolves links in folders, as the workspaces' own roots are; what
+// is not there (yet) stays as it is written.
+func canonical(folders []string) []string {
+	list := make([]string, len(folders))
+	for i, f := range folders {
+		list[i] = filepath.Clean(f)
+		if real, err := filepath.EvalSymlinks(f); err == nil {
+			list[i] = real
+		}
+	}
+	return list
+}

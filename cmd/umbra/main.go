@@ -1,0 +1,76 @@
+// Command umbra is the server and its owner's verbs, one file a verb.
+//
+// It wires the layers: settings from config, records and lock from
+// internal/state, dialects from httpapi/*. Nothing else may import config.
+//
+// Exit status: 0 done, 1 it did not work or something was found, 2 wrong use
+// (flags, settings, an address that cannot be listened on).
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// usageError is wrong use: exit status 2.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run does what the arguments say and gives the exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{
+		Use:           "umbra",
+		Short:         "A workspace server for AI agents that keeps every change in git",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		// A verb that is missing or unknown is wrong use.
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q", args[0])}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return usageError{errors.Join(errors.New("a command is missing"), cmd.Help())}
+		},
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetArgs(args)
+	root.SetOut(stderr)
+	root.SetErr(stderr)
+	root.AddCommand(serveCommand(stdout, stderr), versionCommand(stdout))
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	fmt.Fprintln(stderr, "umbra:", err)
+	if _, ok := errors.AsType[usageError](err); ok {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// noArgs refuses arguments that a verb does not take.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unexpected argument %q", args[0])}
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"umbra/config"
+	"umbra/httpapi"
+	"umbra/internal/state"
+)
+
+// closePatience is what is left of a stop's ten seconds for what lies below the
+// server, after httpapi.Server.Stop.
+const closePatience = 900 * time.Millisecond
+
+func serveCommand(stdout, stderr io.Writer) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Start the server",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.Load(cmd.Flags())
+			if err != nil {
+				return usageError{err}
+			}
+			return serve(cmd.Context(), cfg, stdout, stderr)
+		},
+	}
+	config.Flags(cmd.Flags())
+	return cmd
+}
+
+// serve runs the server until a signal comes or ctx ends.
+func serve(ctx context.Context, cfg config.Config, stdout, stderr io.Writer) (err error) {
+	// Before the ready line goes out: a signal sent on seeing it must find us.
+	ctx, stopSignals := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stopSignals()
+	log := newLogger(cfg.Log, stderr)
+
+	dir, err := state.Acquire(cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Release()) }()
+	warnOfMode(log, dir.Path)
+
+	l, address, err := httpapi.Listen(cfg.Listen)
+	if err != nil {
+		return usageError{fmt.Errorf("listen: %w", err)}
+	}
+	defer l.Close()
+
+	deps, err := build(cfg, dir, log)
+	if err != nil {
+		return err
+	}
+	if err := dir.Announce(address); err != nil {
+		return errors.Join(err, deps.close(ctx))
+	}
+
+	served := make(chan error, 1)
+	go func() { served <- deps.server.Serve(l) }()
+	if _, err := fmt.Fprintf(stdout, "umbra listening on %s\n", address); err != nil {
+		log.Warn("the ready line could not be written", "error", err)
+	}
+	log.Info("listening", "address", address, "data_dir", dir.Path, "version", programVersion(), "pid", os.Getpid())
+
+	select {
+	case <-ctx.Done():
+		log.Info("stopping")
+	case err = <-served:
+		log.Error("the listener failed", "error", err)
+	}
+	// A second signal ends the program at once, as the system does it.
+	stopSignals()
+	if err := dir.Announce(""); err != nil {
+		log.Warn("the lock file could not be written", "error", err)
+	}
+	if !deps.server.Stop() {
+		log.Warn("some requests did not end in time")
+	}
+	closing, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	err = errors.Join(err, deps.close(closing))
+	log.Info("stopped")
+	return err
+}
+
+// newLogger writes to standard error; standard output is for the ready line.
+func newLogger(cfg config.Log, w io.Writer) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
+		level = slog.LevelInfo // config has checked it
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	if cfg.Format == config.FormatJSON {
+		return slog.New(slog.NewJSONHandler(w, opts))
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+// warnOfMode tells of a data directory that others may look into; one that the
+// server makes is 0700.
+func warnOfMode(log *slog.Logger, path string) {
+	if st, err := os.Stat(path); err == nil && st.Mode().Perm()&0o077 != 0 {
+		log.Warn("others may look into the data directory", "data_dir", path, "mode", fmt.Sprintf("%#o", st.Mode().Perm()))
+	}
+}
+

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"umbra/config"
+	"umbra/internal/state"
+	"umbra/internal/task"
+	"umbra/internal/vfs"
+	"umbra/internal/workspace"
+)
+
+// services are what the dialects stand on.
+type services struct {
+	workspaces *workspace.Manager
+	tasks      *task.Service
+}
+
+// openServices opens them; each is put onto d to be closed.
+func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Logger, d *deps) (*services, error) {
+	manager, err := workspace.NewManager(workspace.Options{
+		DataDir:    dir.Path,
+		Records:    workspaceRecords{db},
+		Log:        log,
+		Limits:     workspace.Limits{CaptureBytes: int64(cfg.Limits.CaptureBytes)},
+		Roots:      canonical(cfg.Workspaces.Roots),
+		OwnFolders: []string{cfg.WorkspaceDir, cfg.Output.Dir},
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.closers = append(d.closers, manager.Close)
+
+	tasksDir := dir.Join("tasks")
+	if err := os.MkdirAll(tasksDir, 0o700); err != nil {
+		return nil, err
+	}
+	files, err := vfs.OS(tasksDir)
+	if err != nil {
+		return nil, err
+	}
+	d.closers = append(d.closers, func(context.Context) error { return files.Close() })
+	tasks, err := task.New(context.Background(), task.Options{
+		Workspaces: manager, State: db, FS: files, Dir: tasksDir, Log: log, MaxFile: int64(cfg.Limits.UploadBytes),
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.closers = append(d.closers, func(context.Context) error { tasks.Close(); return nil })
+	return &services{workspaces: manager, tasks: tasks}, nil
+}
+
+// workspaceRecords keeps a manager's records in the state database.
+type workspaceRecords struct{ db *state.DB }
+
+const workspacesBucket = "workspaces"
+
+func (w workspaceRecords) All() ([]workspace.Record, error) {
+	var all []workspace.Record
+	err := w.db.View(func(tx *state.Tx) error {
+		return tx.ForEach(workspacesBucket, "", func(key string, raw []byte) (bool, error) {
+			var r workspace.Record
+			if err := json.Unmarshal(raw, &r); err != nil {
+				return false, fmt.Errorf("workspace record %q: %w", key, err)
+			}
+			all = append(all, r)
+			return true, nil
+		})
+	})
+	return all, err
+}
+
+func (w workspaceRecords) Put(r workspace.Record) error { return w.db.Put(workspacesBucket, r.ID, r) }
+
+func (w workspaceRecords) Delete(id string) error { return w.db.Delete(workspacesBucket, id) }

@@ -1,0 +1,178 @@
+package config
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// validate holds every value against what it may be.
+func (c *Config) validate() error {
+	checks := []struct {
+		key string
+		err error
+	}{
+		{"listen", checkListen(c.Listen)},
+		{"data_dir", notEmpty(c.DataDir)},
+		{"workspace_dir", notEmpty(c.WorkspaceDir)},
+		{"output.dir", notEmpty(c.Output.Dir)},
+		{"log.level", oneOf(c.Log.Level, "debug", "info", "warn", "error")},
+		{"log.format", oneOf(c.Log.Format, FormatText, FormatJSON)},
+		{"http.hosts", each(c.HTTP.Hosts, checkHostName)},
+		{"http.origins", each(c.HTTP.Origins, checkOrigin)},
+		{"auth.peer", oneOf(c.Auth.Peer, PeerSameUser, PeerAny)},
+		{"auth.tokens", checkTokens(c.Auth.Tokens)},
+		{"workspaces.roots", each(c.Workspaces.Roots, checkRoot)},
+		{"limits.capture_bytes", positive(c.Limits.CaptureBytes)},
+		{"limits.write_bytes", positive(c.Limits.WriteBytes)},
+		{"limits.upload_bytes", positive(c.Limits.UploadBytes)},
+		{"limits.json_bytes", positive(c.Limits.JSONBytes)},
+		{"limits.rate.per_ip", notNegative(c.Limits.Rate.PerIP)},
+		{"limits.rate.global", notNegative(c.Limits.Rate.Global)},
+	}
+	for _, check := range checks {
+		if check.err != nil {
+			return &Error{Key: check.key, Err: check.err}
+		}
+	}
+	if !c.Insecure && len(c.Auth.Tokens) == 0 && !loopback(c.Listen) {
+		return &Error{Key: "listen", Err: fmt.Errorf("%s is not a loopback address: set auth.tokens, or give --insecure", c.Listen)}
+	}
+	return nil
+}
+
+// UnixSocket gives the path of a "unix:PATH" address.
+func UnixSocket(listen string) (path string, ok bool) { return strings.CutPrefix(listen, "unix:") }
+
+func checkListen(listen string) error {
+	if path, ok := UnixSocket(listen); ok {
+		if path == "" || strings.ContainsRune(path, 0) {
+			return fmt.Errorf("%q has no path", listen)
+		}
+		return nil
+	}
+	_, port, err := net.SplitHostPort(listen)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return fmt.Errorf("%q is neither HOST:PORT nor unix:PATH", listen)
+	}
+	return nil
+}
+
+// loopback reports whether only this machine can reach an address. A name
+// counts if all that it stands for does.
+func loopback(listen string) bool {
+	if _, ok := UnixSocket(listen); ok {
+		return true
+	}
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil || host == "" {
+		return false
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Unmap().IsLoopback()
+	}
+	addrs, err := net.LookupIP(host)
+	return err == nil && len(addrs) > 0 && !slices.ContainsFunc(addrs, func(ip net.IP) bool { return !ip.IsLoopback() })
+}
+
+func notEmpty(s string) error {
+	if s == "" || strings.ContainsRune(s, 0) {
+		return errors.New("must be a path")
+	}
+	return nil
+}
+
+func oneOf(s string, words ...string) error {
+	if !slices.Contains(words, s) {
+		return fmt.Errorf("%q is none of %s", s, strings.Join(words, ", "))
+	}
+	return nil
+}
+
+func positive(s Size) error {
+	if s <= 0 {
+		return errors.New("must be above 0")
+	}
+	return nil
+}
+
+func notNegative(n int) error {
+	if n < 0 {
+		return fmt.Errorf("%d is below 0", n)
+	}
+	return nil
+}
+
+func each(list []string, check func(string) error) error {
+	for _, s := range list {
+		if err := check(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkHostName takes a name or an address, without a port.
+func checkHostName(s string) error {
+	if _, err := netip.ParseAddr(s); err == nil {
+		return nil
+	}
+	if s == "" || strings.ContainsFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' || r == '_')
+	}) {
+		return fmt.Errorf("%q is not a host's name without a port", s)
+	}
+	return nil
+}
+
+func checkOrigin(s string) error {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || u.Path != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return fmt.Errorf("%q is not an origin such as https://example.org", s)
+	}
+	return nil
+}
+
+func checkRoot(s string) error {
+	if !filepath.IsAbs(s) || strings.ContainsRune(s, 0) {
+		return fmt.Errorf("%q is not an absolute path", s)
+	}
+	return nil
+}
+
+func checkTokens(tokens []Token) error {
+	seen := map[string]bool{}
+	for i, t := range tokens {
+		fail := func(err error) error { return fmt.Errorf("item %d: %w", i+1, err) }
+		// The name becomes the author of commits.
+		if n := len([]rune(t.Name)); n == 0 || n > 128 || strings.TrimSpace(t.Name) != t.Name ||
+			strings.ContainsFunc(t.Name, func(r rune) bool { return r == '<' || r == '>' || !unicode.IsPrint(r) }) {
+			return fail(fmt.Errorf("name: %q is not 1 to 128 printable characters without < and >", t.Name))
+		}
+		if seen[t.Name] {
+			return fail(fmt.Errorf("name: %q stands twice", t.Name))
+		}
+		seen[t.Name] = true
+		if sum, err := hex.DecodeString(t.SHA256); err != nil || len(sum) != 32 {
+			return fail(errors.New("sha256: must be 64 hexadecimal digits"))
+		}
+		if err := oneOf(t.Scope, ScopeRead, ScopeWrite); err != nil {
+			return fail(fmt.Errorf("scope: %w", err))
+		}
+		if err := each(t.Roots, checkRoot); err != nil {
+			return fail(fmt.Errorf("roots: %w", err))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package httpapi
+
+import (
+	"log/slog"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/gin-gonic/gin"
+)
+
+// factsKey is where a request's facts stand in gin's context.
+const factsKey = "umbra.facts"
+
+// facts is what the middleware learns about one request.
+type facts struct {
+	route     *Route // nil: no route takes it
+	fallback  Shape  // for requests without a route
+	requestID string
+	caller    Caller
+	tags      Tags
+	idem      *Idempotency
+	body      *bodyReader // nil: no body
+	problem   *Problem    // what Fail told
+	log       *slog.Logger
+	stopping  <-chan struct{}
+}
+
+func factsOf(c *gin.Context) *facts {
+	if v, ok := c.Get(factsKey); ok {
+		return v.(*facts)
+	}
+	// Only a context that did not come through the server has none.
+	f := &facts{fallback: CommonShape(), log: slog.Default()}
+	c.Set(factsKey, f)
+	return f
+}
+
+func (f *facts) shape() Shape {
+	if f.route != nil {
+		return f.route.shape
+	}
+	return f.fallback
+}
+
+func (f *facts) failed(p *Problem) {
+	if f.problem == nil {
+		f.problem = p
+	}
+}
+
+// RequestID is the request's id: the client's own if it was fit, else ours.
+func RequestID(c *gin.Context) string { return factsOf(c).requestID }
+
+// CallerOf says who calls.
+func CallerOf(c *gin.Context) Caller { return factsOf(c).caller }
+
+// TagsOf gives what the request's tagging headers say, on routes that change
+// something.
+func TagsOf(c *gin.Context) Tags { return factsOf(c).tags }
+
+// IdempotencyOf gives the request's idempotency key, nil where it has none.
+func IdempotencyOf(c *gin.Context) *Idempotency { return factsOf(c).idem }
+
+// Stopping is closed when the server begins to stop.
+func Stopping(c *gin.Context) <-chan struct{} { return factsOf(c).stopping }
+
+// Tags say for whom a change is made. All are checked; empty means not given.
+type Tags struct {
+	TaskID, SubtaskID string
+	// Actor is the token's name where tokens are on: nobody signs as another.
+	Actor string
+}
+
+var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// ValidID reports whether s may be the id of a task or subtask. It is part of a
+// ref's name, so it keeps git-check-ref-format(1) too.
+func ValidID(s string) bool {
+	return idForm.MatchString(s) && !strings.Contains(s, "..") && !strings.HasSuffix(s, ".lock")
+}
+
+// ValidActor reports whether s may be an actor: 1 to 128 printable characters
+// without < and >, which would end a commit's identity.
+func ValidActor(s string) bool {
+	if !utf8.ValidString(s) || strings.TrimSpace(s) == "" || utf8.RuneCountInString(s) > 128 {
+		return false
+	}
+	return !strings.ContainsFunc(s, func(r rune) bool { return r == '<' || r == '>' || !unicode.IsPrint(r) })
+}

@@ -1,0 +1,108 @@
+package httpapi
+
+import (
+	_ "embed"
+	"net/http"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/internal/errs"
+)
+
+//go:embed openapi.yaml
+var frameOpenAPI []byte
+
+//go:embed docs.html
+var docsPage []byte
+
+// frame is the server as the dialect of its own few routes.
+type frame Server
+
+// OpenAPI is the document that the dialects' fragments are merged into.
+func (s *frame) OpenAPI() []byte { return frameOpenAPI }
+
+// Register adds health, probes and the document.
+func (s *frame) Register(r *Router) {
+	r.Handle(Route{Method: http.MethodGet, Pattern: "/health", Handler: s.health})
+	r.Handle(Route{Method: http.MethodGet, Pattern: "/healthz", Handler: s.healthz, Access: AccessPublic, AnyHost: true})
+	r.Handle(Route{Method: http.MethodGet, Pattern: "/readyz", Handler: s.readyz, Access: AccessPublic, AnyHost: true})
+	r.Handle(Route{Method: http.MethodGet, Pattern: "/openapi.json", Handler: s.document, Access: AccessPublic})
+	r.Handle(Route{Method: http.MethodGet, Pattern: "/docs", Handler: s.docs, Access: AccessPublic})
+}
+
+func (s *frame) health(c *gin.Context) error {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	processes := 0
+	if s.opts.Processes != nil {
+		processes = s.opts.Processes()
+	}
+	JSON(c, http.StatusOK, map[string]any{
+		"status": "ok", "version": s.opts.Version, "uptime": time.Since(s.started).Seconds(), "activeProcesses": processes,
+		"memoryUsage": map[string]any{"rss": residentBytes(), "heapTotal": m.HeapSys, "heapUsed": m.HeapAlloc, "external": m.Sys - m.HeapSys},
+	})
+	return nil
+}
+
+// residentBytes is the process's resident set (proc_pid_statm(5)); where the
+// system does not tell, nothing.
+func residentBytes() int64 {
+	data, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(data))
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
+}
+
+// healthz says that the process answers at all.
+func (s *frame) healthz(c *gin.Context) error {
+	plain(c, http.StatusOK, "ok\n")
+	return nil
+}
+
+// readyz says whether it is of use to send requests here.
+func (s *frame) readyz(c *gin.Context) error {
+	err := s.streams.Err()
+	if err == nil && s.opts.Ready != nil {
+		err = s.opts.Ready()
+	}
+	if err != nil {
+		c.Header("Retry-After", "1")
+		plain(c, http.StatusServiceUnavailable, "not ready: "+errs.CodeOf(err)+"\n")
+		return nil
+	}
+	plain(c, http.StatusOK, "ready\n")
+	return nil
+}
+
+func plain(c *gin.Context, status int, text string) {
+	c.Data(status, "text/plain; charset=utf-8", []byte(text))
+}
+
+func (s *frame) document(c *gin.Context) error {
+	doc, err := s.openapi()
+	if err != nil {
+		return err
+	}
+	c.Data(http.StatusOK, "application/json", doc)
+	return nil
+}
+
+func (s *frame) docs(c *gin.Context) error {
+	c.Header("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'")
+	c.Data(http.StatusOK, "text/html; charset=utf-8", docsPage)
+	return nil
+}

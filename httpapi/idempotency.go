@@ -1,0 +1,286 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/internal/errs"
+	"umbra/internal/state"
+)
+
+// AnswerStore keeps answers over restarts. Keys are hashes of caller and key.
+type AnswerStore interface {
+	// Answer gives what was kept and is not older than a day.
+	Answer(key [sha256.Size]byte) (state.Answer, bool, error)
+	// KeepAnswer keeps an answer: over a kill when it returns, and, if durable
+	// is asked for, over a power cut.
+	KeepAnswer(key [sha256.Size]byte, a state.Answer, durable bool) error
+}
+
+// Idempotency is a request's idempotency key at work.
+type Idempotency struct {
+	key       [sha256.Size]byte // of caller and key
+	head      [sha256.Size]byte // of everything but the body
+	body      *bodyReader
+	inHistory bool
+	replayed  bool
+}
+
+// fingerprint is the hash of the whole request. It reads what is left of the
+// body.
+func (i *Idempotency) fingerprint() (sum [sha256.Size]byte, err error) {
+	h := sha256.New()
+	h.Write(i.head[:])
+	if i.body != nil {
+		if _, err := io.Copy(io.Discard, i.body); err != nil {
+			return sum, err
+		}
+		h.Write(i.body.hash.Sum(nil))
+	}
+	h.Sum(sum[:0])
+	return sum, nil
+}
+
+// KeyHash is "sha256:<hex>" of caller, key and the whole request: what a commit
+// carries, so that the same request sent after a crash is known by it. It is
+// called once the body was read to its end; a rest is read.
+func (i *Idempotency) KeyHash() (string, error) {
+	fp, err := i.fingerprint()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(append(i.key[:], fp[:]...))
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
+}
+
+// InHistory says that what the answer tells is durable and carries KeyHash: the
+// answer's record then need not wait for the disk.
+func (i *Idempotency) InHistory() { i.inHistory = true }
+
+// Replayed says that the answer is that of an earlier run of this very request,
+// known by its KeyHash.
+func (i *Idempotency) Replayed() { i.replayed = true }
+
+// flights are the requests with a key that run now.
+type flights struct {
+	mu  sync.Mutex
+	now map[[sha256.Size]byte]*flight
+}
+
+type flight struct {
+	head [sha256.Size]byte
+	done chan struct{}
+}
+
+// board makes the caller the one that runs, or gives the twin that does.
+func (fs *flights) board(i *Idempotency) (mine, twin *flight) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if twin := fs.now[i.key]; twin != nil {
+		return nil, twin
+	}
+	mine = &flight{head: i.head, done: make(chan struct{})}
+	fs.now[i.key] = mine
+	return mine, nil
+}
+
+func (fs *flights) land(i *Idempotency, mine *flight) {
+	fs.mu.Lock()
+	delete(fs.now, i.key)
+	fs.mu.Unlock()
+	close(mine.done)
+}
+
+// idempotent lets a request with a key run once. Whoever comes while its twin
+// runs waits for it; whoever comes later is answered from the record.
+func (s *Server) idempotent(c *gin.Context) {
+	f := factsOf(c)
+	if f.route == nil || !f.route.Changes {
+		return
+	}
+	values := c.Request.Header.Values("Idempotency-Key")
+	if len(values) == 0 {
+		return
+	}
+	if len(values) > 1 || !printableASCII(values[0]) {
+		Fail(c, errs.New(errs.Invalid, "bad_idempotency_key", "Idempotency-Key must be 1 to 128 printable ASCII characters.").With("field", "Idempotency-Key"))
+		return
+	}
+	i := &Idempotency{body: f.body}
+	i.key = hashOf(f.caller.Token, values[0])
+	i.head = requestHash(c.Request, f.caller)
+	if i.body != nil {
+		i.body.hashed()
+	}
+	f.idem = i
+	for {
+		mine, twin := s.flights.board(i)
+		if mine != nil {
+			s.runOnce(c, f, i, mine)
+			return
+		}
+		if twin.head != i.head {
+			Fail(c, keyReused())
+			return
+		}
+		select {
+		case <-twin.done:
+		case <-c.Request.Context().Done():
+			Fail(c, context.Cause(c.Request.Context()))
+			return
+		}
+	}
+}
+
+func (s *Server) runOnce(c *gin.Context, f *facts, i *Idempotency, mine *flight) {
+	defer s.flights.land(i, mine)
+	kept, found, err := s.opts.Answers.Answer(i.key)
+	if err != nil {
+		Fail(c, errs.Wrap(err, ""))
+		return
+	}
+	if found {
+		s.replay(c, i, kept)
+		return
+	}
+	real := c.Writer
+	held := &heldWriter{ResponseWriter: real, header: http.Header{}, status: http.StatusOK}
+	c.Writer = held
+	func() {
+		// A panic is answered by the middleware outside, on the real writer.
+		defer func() { c.Writer = real }()
+		c.Next()
+	}()
+	if i.replayed {
+		held.header.Set("Idempotent-Replay", "true")
+	}
+	if held.status >= 200 && held.status < 300 {
+		s.keep(f, i, held)
+	}
+	held.release()
+}
+
+// keep records the answer. An answer whose record could not be kept still goes
+// out: what it tells has happened.
+func (s *Server) keep(f *facts, i *Idempotency, held *heldWriter) {
+	fp, err := i.fingerprint()
+	if err == nil {
+		header := maps.Clone(map[string][]string(held.header))
+		delete(header, "Idempotent-Replay")
+		err = s.opts.Answers.KeepAnswer(i.key, state.Answer{Fingerprint: fp, Status: held.status, Header: header, Body: held.body.Bytes(), At: time.Now()}, !i.inHistory)
+	}
+	if err != nil {
+		f.log.LogAttrs(context.Background(), slog.LevelError, "idempotent answer not kept", slog.String("error", err.Error()))
+	}
+}
+
+func (s *Server) replay(c *gin.Context, i *Idempotency, kept state.Answer) {
+	fp, err := i.fingerprint()
+	if err != nil {
+		Fail(c, errs.Wrap(err, ""))
+		return
+	}
+	if fp != kept.Fingerprint {
+		Fail(c, keyReused())
+		return
+	}
+	c.Abort()
+	for name, values := range kept.Header {
+		c.Writer.Header()[name] = values
+	}
+	c.Header("Idempotent-Replay", "true")
+	c.Status(kept.Status)
+	c.Writer.WriteHeaderNow()
+	_, _ = c.Writer.Write(kept.Body) // a client that is gone may ask again
+}
+
+func keyReused() error {
+	return errs.New(errs.Unprocessable, "idempotency_key_reused", "The Idempotency-Key was used for another request.")
+}
+
+// requestHash covers what makes a request the same, but for its body.
+func requestHash(r *http.Request, caller Caller) [sha256.Size]byte {
+	parts := []string{caller.Token, r.Method, r.RequestURI}
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		switch name {
+		case "X-File-Mode", "X-Task-Id", "X-Subtask-Id", "X-Actor":
+		default:
+			if !strings.HasPrefix(name, "If-") {
+				continue
+			}
+		}
+		parts = append(parts, name)
+		parts = append(parts, r.Header[name]...)
+	}
+	return hashOf(parts...)
+}
+
+// hashOf hashes texts so that no two lists of them look alike.
+func hashOf(parts ...string) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	for _, p := range parts {
+		writeSized(h, p)
+	}
+	h.Sum(sum[:0])
+	return sum
+}
+
+func writeSized(h hash.Hash, s string) {
+	var n [8]byte
+	binary.BigEndian.PutUint64(n[:], uint64(len(s)))
+	h.Write(n[:])
+	io.WriteString(h, s)
+}
+
+// heldWriter holds an answer back until its record is kept.
+type heldWriter struct {
+	gin.ResponseWriter
+	header  http.Header
+	status  int
+	written bool
+	body    bytes.Buffer
+}
+
+func (w *heldWriter) Header() http.Header { return w.header }
+func (w *heldWriter) Status() int         { return w.status }
+func (w *heldWriter) Size() int           { return w.body.Len() }
+func (w *heldWriter) Written() bool       { return w.written }
+func (w *heldWriter) WriteHeaderNow()     { w.written = true }
+func (w *heldWriter) Flush()              {}
+
+func (w *heldWriter) WriteHeader(code int) {
+	if code > 0 && !w.written {
+		w.status = code
+	}
+}
+
+func (w *heldWriter) Write(p []byte) (int, error) {
+	w.written = true
+	return w.body.Write(p)
+}
+
+func (w *heldWriter) WriteString(s string) (int, error) {
+	w.written = true
+	return w.body.WriteString(s)
+}
+
+func (w *heldWriter) release() {
+	maps.Copy(w.ResponseWriter.Header(), w.header)
+	w.ResponseWriter.WriteHeader(w.status)
+	w.ResponseWriter.WriteHeaderNow()
+	_, _ = w.ResponseWriter.Write(w.body.Bytes()) // a client that is gone may ask again
+}

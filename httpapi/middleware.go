@@ -1,0 +1,293 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/internal/errs"
+)
+
+// Every request passes, in this order:
+//
+//	observe     request id, log line, recovery from panics, the body's bounds
+//	admitHost   Host and Origin, CORS, the other end's user
+//	admitCaller requests a minute of an address, token, requests a minute in all
+//	checkBody   length and type of the body
+//	checkTags   tagging headers
+//	authorize   the route's own say on who sees what
+//	idempotent  keys
+//
+// then the route's handler, or the answer to what is no route. Each step
+// answers and ends the chain with Fail.
+func (s *Server) middleware() []gin.HandlerFunc {
+	return []gin.HandlerFunc{s.observe, s.admitHost, s.admitCaller, s.checkBody, s.checkTags, s.authorize, s.idempotent}
+}
+
+// observe is around everything else.
+func (s *Server) observe(c *gin.Context) {
+	start := time.Now()
+	f := &facts{requestID: requestID(c.Request), stopping: s.streams.Done(), fallback: fallbackShape(c.Request.URL.Path)}
+	f.route = s.table.find(c, c.Request.Method)
+	f.log = s.opts.Log.With(slog.String("request_id", f.requestID))
+	c.Set(factsKey, f)
+	c.Header("X-Request-Id", f.requestID)
+
+	ctx, cancel := context.WithCancelCause(c.Request.Context())
+	defer cancel(nil)
+	if f.route != nil && f.route.Stream {
+		defer context.AfterFunc(s.streams, func() { cancel(stoppingProblem()) })()
+	}
+	c.Request = c.Request.WithContext(ctx)
+	if c.Request.Body != nil && c.Request.Body != http.NoBody {
+		rc := http.NewResponseController(c.Writer)
+		// Else the server reads on in the body before it sends an answer.
+		_ = rc.EnableFullDuplex() // a test's recorder has none
+		f.body = newBody(s.patience, c.Request, rc, s.bodyLimit(f.route))
+		c.Request.Body = f.body
+		if f.route == nil || f.route.Body == BodyNone {
+			c.Header("Connection", "close") // nobody will read it
+		}
+	}
+
+	real := c.Writer
+	defer func() {
+		if p := recover(); p != nil {
+			if p == http.ErrAbortHandler {
+				panic(p)
+			}
+			f.log.LogAttrs(ctx, slog.LevelError, "panic", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+			c.Writer = real
+			Fail(c, errs.New(errs.Internal, "", ""))
+		}
+		c.Writer.WriteHeaderNow()
+		ended := f.body == nil || f.body.finish(c.Writer.Flush, f.stopping)
+		s.logRequest(c, f, start)
+		if !ended && c.Writer.Header().Get("Connection") != "close" {
+			// What comes next on this connection is not the next request.
+			panic(http.ErrAbortHandler)
+		}
+	}()
+	c.Next()
+}
+
+func (s *Server) bodyLimit(rt *Route) int64 {
+	if rt != nil && rt.MaxBody > 0 {
+		return rt.MaxBody
+	}
+	return s.opts.MaxJSON
+}
+
+// fallbackShape is the shape of errors on what is no route.
+func fallbackShape(path string) Shape {
+	if path == "/api" || strings.HasPrefix(path, "/api/") {
+		return APIShape()
+	}
+	return CommonShape()
+}
+
+func (s *Server) logRequest(c *gin.Context, f *facts, start time.Time) {
+	level := slog.LevelInfo
+	attrs := []slog.Attr{
+		slog.String("method", printable(c.Request.Method, 32)),
+		slog.String("path", printable(c.Request.URL.EscapedPath(), 1024)),
+		slog.Int("status", c.Writer.Status()),
+		slog.Int("bytes", max(0, c.Writer.Size())),
+		slog.Duration("took", time.Since(start)),
+	}
+	if f.caller.Token != "" {
+		attrs = append(attrs, slog.String("token", f.caller.Token))
+	}
+	if p := f.problem; p != nil {
+		attrs = append(attrs, slog.String("code", p.Code))
+		if p.Err != nil && p.Status >= 500 {
+			attrs = append(attrs, slog.String("error", p.Err.Error()))
+		}
+		if p.Status >= 500 && p.Kind != errs.Canceled {
+			level = slog.LevelError
+		}
+	}
+	f.log.LogAttrs(context.WithoutCancel(c.Request.Context()), level, "request", attrs...)
+}
+
+// deny refuses a caller, and says so in the log for who looks after them.
+func (s *Server) deny(c *gin.Context, f *facts, p *Problem) {
+	route := "none"
+	if f.route != nil {
+		route = f.route.Method + " " + f.route.Pattern
+	}
+	attrs := []slog.Attr{slog.Bool("audit", true), slog.String("token", f.caller.Token), slog.String("route", route),
+		slog.String("reason", p.Code), slog.String("remote", clientIP(c.Request))}
+	if p.Err != nil {
+		attrs = append(attrs, slog.String("error", p.Err.Error()))
+	}
+	f.log.LogAttrs(c.Request.Context(), slog.LevelWarn, "denied", attrs...)
+	Fail(c, p)
+}
+
+func (s *Server) admitHost(c *gin.Context) {
+	f := factsOf(c)
+	if f.route != nil && f.route.AnyHost {
+		return
+	}
+	if err := s.checkHost(c.Request); err != nil {
+		s.deny(c, f, problemOf(err, f.shape()))
+		return
+	}
+	preflight, err := s.checkOrigin(c)
+	if err != nil {
+		s.deny(c, f, problemOf(err, f.shape()))
+		return
+	}
+	if err := s.allowPeer(c.Request); err != nil {
+		s.deny(c, f, problemOf(err, f.shape()))
+		return
+	}
+	if preflight {
+		c.Abort()
+		c.Status(http.StatusNoContent)
+		c.Writer.WriteHeaderNow()
+	}
+}
+
+func (s *Server) admitCaller(c *gin.Context) {
+	f := factsOf(c)
+	if f.route != nil && f.route.AnyHost {
+		return
+	}
+	// Before the token is looked at: a stranger who tries tokens is slowed down,
+	// and what he sends does not count against everybody.
+	if err := s.perIP.check(clientIP(c.Request)); err != nil {
+		Fail(c, err)
+		return
+	}
+	if !s.authenticate(c, f) {
+		return
+	}
+	if err := s.global.check(""); err != nil {
+		Fail(c, err)
+	}
+}
+
+func (s *Server) checkBody(c *gin.Context) {
+	f := factsOf(c)
+	if f.route == nil {
+		return
+	}
+	if c.Request.ContentLength > s.bodyLimit(f.route) {
+		Fail(c, tooLarge(s.bodyLimit(f.route)))
+		return
+	}
+	if f.route.Body != BodyJSON && f.route.Body != BodyOptionalJSON {
+		return
+	}
+	types := c.Request.Header.Values("Content-Type")
+	if len(types) == 0 && f.body == nil && f.route.Body == BodyOptionalJSON {
+		return
+	}
+	if len(types) != 1 || !isJSON(types[0]) {
+		Fail(c, &Problem{Status: http.StatusUnsupportedMediaType, Kind: errs.Invalid, Code: "unsupported_media_type",
+			Detail: "The body must be JSON, with Content-Type: application/json."})
+	}
+}
+
+func (s *Server) checkTags(c *gin.Context) {
+	f := factsOf(c)
+	if f.route == nil || !f.route.Changes {
+		return
+	}
+	for _, h := range []struct {
+		name  string
+		to    *string
+		valid func(string) bool
+	}{{"X-Task-Id", &f.tags.TaskID, ValidID}, {"X-Subtask-Id", &f.tags.SubtaskID, ValidID}, {"X-Actor", &f.tags.Actor, ValidActor}} {
+		values := c.Request.Header.Values(h.name)
+		if len(values) == 0 {
+			continue
+		}
+		if len(values) > 1 || !h.valid(values[0]) {
+			Fail(c, errs.New(errs.Invalid, "bad_tag", "%s is malformed.", h.name).With("field", h.name))
+			return
+		}
+		*h.to = values[0]
+	}
+	if f.caller.Token != "" {
+		f.tags.Actor = f.caller.Token
+	}
+}
+
+func (s *Server) authorize(c *gin.Context) {
+	f := factsOf(c)
+	if f.route == nil || f.route.Authorize == nil {
+		return
+	}
+	if err := f.route.Authorize(c); err != nil {
+		Fail(c, err)
+	}
+}
+
+// requestID takes the client's id if it is fit, else makes one.
+func requestID(r *http.Request) string {
+	if ids := r.Header.Values("X-Request-Id"); len(ids) == 1 && printableASCII(ids[0]) {
+		return ids[0]
+	}
+	var b [16]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// printableASCII reports whether s is 1 to 128 printable ASCII characters.
+func printableASCII(s string) bool {
+	return len(s) >= 1 && len(s) <= 128 && !strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r > 0x7e })
+}
+
+// corsMethods and corsHeaders are what a page of a listed origin may use.
+var (
+	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
+	corsHeaders = "Authorization, Content-Type, If-Match, If-None-Match, Idempotency-Key, Last-Event-ID, Range, X-Request-Id, X-Task-Id, X-Subtask-Id, X-Actor, X-File-Mode"
+	corsExposed = "ETag, Location, Retry-After, X-Request-Id, Idempotent-Replay, Content-Disposition, Content-Range"
+)
+
+// checkOrigin keeps other sites' pages out. A request without Origin is none
+// of a page's, or a plain GET, whose answer the page cannot read.
+func (s *Server) checkOrigin(c *gin.Context) (preflight bool, err error) {
+	r := c.Request
+	forbidden := errs.New(errs.Forbidden, "origin_not_allowed", "Pages of this origin may not call the server.")
+	c.Writer.Header().Add("Vary", "Origin")
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 {
+		unsafe := r.Method != http.MethodGet && r.Method != http.MethodHead
+		if site := r.Header.Get("Sec-Fetch-Site"); unsafe && (site == "cross-site" || site == "same-site") {
+			return false, forbidden
+		}
+		return false, nil
+	}
+	if len(origins) > 1 {
+		return false, forbidden
+	}
+	if slices.Contains(s.opts.Origins, strings.ToLower(origins[0])) {
+		h := c.Writer.Header()
+		h.Set("Access-Control-Allow-Origin", origins[0])
+		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+			h.Set("Access-Control-Allow-Methods", corsMethods)
+			h.Set("Access-Control-Allow-Headers", corsHeaders)
+			h.Set("Access-Control-Max-Age", "600")
+			return true, nil
+		}
+		h.Set("Access-Control-Expose-Headers", corsExposed)
+		return false, nil
+	}
+	if !s.ownOrigin(origins[0], r) {
+		return false, forbidden
+	}
+	return false, nil
+}

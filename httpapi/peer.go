@@ -1,0 +1,85 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+
+	"umbra/internal/errs"
+)
+
+// errPeerUnknown means that the system cannot tell whose a connection is.
+var errPeerUnknown = errors.New("the owner of the connection cannot be found out")
+
+// peer is what is known of a connection's other end. It is asked for once, with
+// the first request: while the connection is accepted nobody waits for it.
+type peer struct {
+	conn net.Conn
+	once sync.Once
+	uid  int
+	err  error
+}
+
+type peerKey struct{}
+
+// withPeer is an http.Server's ConnContext.
+func withPeer(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, peerKey{}, &peer{conn: conn})
+}
+
+func peerOf(ctx context.Context) *peer {
+	p, _ := ctx.Value(peerKey{}).(*peer)
+	return p
+}
+
+// owner gives the user id of the process at the other end.
+func (p *peer) owner() (int, error) {
+	p.once.Do(func() { p.uid, p.err = connOwner(p.conn) })
+	return p.uid, p.err
+}
+
+// remote reports whether the connection comes from another machine, of whose
+// users nothing can be known.
+func (p *peer) remote() bool {
+	there, ok := p.conn.RemoteAddr().(*net.TCPAddr)
+	here, ok2 := p.conn.LocalAddr().(*net.TCPAddr)
+	return ok && ok2 && !there.IP.IsLoopback() && !there.IP.Equal(here.IP)
+}
+
+// allowPeer lets in the user that runs the server, and root.
+func (s *Server) allowPeer(r *http.Request) error {
+	p := peerOf(r.Context())
+	if !s.checkPeer || p == nil || p.remote() {
+		return nil
+	}
+	uid, err := p.owner()
+	if err == nil && (uid == 0 || uid == os.Geteuid()) {
+		return nil
+	}
+	return &Problem{Status: http.StatusForbidden, Kind: errs.Forbidden, Code: "other_user", Err: err,
+		Detail: "Only processes of the user that runs the server may call it."}
+}
+
+// peerKnowable tries on a connection of our own whether connOwner works here.
+func peerKnowable() bool {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return false
+	}
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		return false
+	}
+	defer client.Close()
+	server, err := l.Accept()
+	if err != nil {
+		return false
+	}
+	defer server.Close()
+	uid, err := connOwner(server)
+	return err == nil && uid == os.Geteuid()
+}

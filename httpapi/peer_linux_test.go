@@ -1,0 +1,87 @@
+package httpapi
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func pair(t testing.TB, network, address string) (client, server net.Conn) {
+	t.Helper()
+	l, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err = net.Dial(network, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err = l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(); server.Close() })
+	return client, server
+}
+
+func TestConnOwner(t *testing.T) {
+	for network, address := range map[string]string{"tcp4": "127.0.0.1:0", "tcp6": "[::1]:0", "tcp": ":0", "unix": filepath.Join(t.TempDir(), "s")} {
+		_, server := pair(t, network, address)
+		uid, err := connOwner(server)
+		if err != nil || uid != os.Geteuid() {
+			t.Errorf("%s: %d, %v", network, uid, err)
+		}
+		if network == "unix" {
+			continue
+		}
+		there, here := netip.MustParseAddrPort(server.RemoteAddr().String()), netip.MustParseAddrPort(server.LocalAddr().String())
+		if uid, known, err := diagOwner(there, here); known && (err != nil || uid != os.Geteuid()) {
+			t.Errorf("%s: diag: %d, %v", network, uid, err)
+		}
+		file := "/proc/net/tcp"
+		if !there.Addr().Unmap().Is4() {
+			file += "6"
+		}
+		if uid, err := tableOwner(file, there, here); err != nil || uid != os.Geteuid() {
+			t.Errorf("%s: %s: %d, %v", network, file, uid, err)
+		}
+	}
+	if !peerKnowable() {
+		t.Error("Linux knows whose a connection is")
+	}
+}
+
+func TestAClosedSocketIsNobodys(t *testing.T) {
+	client, server := pair(t, "tcp", "127.0.0.1:0")
+	there, here := netip.MustParseAddrPort(server.RemoteAddr().String()), netip.MustParseAddrPort(server.LocalAddr().String())
+	client.Close()
+	if uid, err := connOwner(server); !errors.Is(err, errPeerUnknown) {
+		t.Errorf("user %d, %v", uid, err)
+	}
+	if uid, err := tableOwner("/proc/net/tcp", there, here); !errors.Is(err, errPeerUnknown) {
+		t.Errorf("table: user %d, %v", uid, err)
+	}
+	// No connection, but a listener on the port that is asked for.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	listener := netip.MustParseAddrPort(l.Addr().String())
+	if uid, known, err := diagOwner(listener, here); known && err == nil {
+		t.Errorf("a listener's user %d", uid)
+	}
+}
+
+func BenchmarkConnOwner(b *testing.B) {
+	_, server := pair(b, "tcp", "127.0.0.1:0")
+	for b.Loop() {
+		if _, err := connOwner(server); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

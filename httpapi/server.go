@@ -1,0 +1,247 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gin-gonic/gin"
+)
+
+// How a stop goes by, from its beginning: what still runs at stopPatience gets
+// its context cancelled and its body cut off, what still runs at stopCut loses
+// its connection, and what has not ended at stopEnd is left alone. The rest of
+// the ten seconds is for closing what lies below.
+const (
+	stopFresh    = 500 * time.Millisecond // for a connection without a request
+	stopPatience = 8 * time.Second
+	stopCut      = 8500 * time.Millisecond
+	stopEnd      = 9 * time.Second
+)
+
+// maxHead bounds a request's head: a path of 4096 bytes, percent-encoded, and
+// headers beside it.
+const maxHead = 64 << 10
+
+// Options are what the frame is told by the configuration.
+type Options struct {
+	Version string
+	Log     *slog.Logger
+
+	Hosts, Origins []string // further Host names (no port), further origins
+	SameUser       bool     // only processes of our own user, or root; off where Tokens are
+	Tokens         []Token
+	Roots          []string // canonical; where a client may open workspaces
+	Hosted         bool
+
+	MaxJSON                int64 // bytes of a JSON body, where the route names no other limit
+	PerMinute, PerIPMinute int   // requests a minute, 0 is off
+
+	Answers AnswerStore
+	// Ready tells why the server cannot do its work now; nil func: always ready.
+	Ready func() error
+	// Processes counts the programs that run now; nil func: none ever.
+	Processes func() int
+}
+
+// Server is the HTTP side of one umbra server.
+type Server struct {
+	opts      Options
+	policy    policy
+	checkPeer bool
+	engine    *gin.Engine
+	table     *table
+	perIP     *limiter
+	global    *limiter
+	flights   flights
+	openapi   func() ([]byte, error)
+	started   time.Time
+
+	streams      context.Context // ends when the server begins to stop
+	stopStreams  context.CancelFunc
+	patience     context.Context // ends when it waits no longer
+	stopPatience context.CancelCauseFunc
+	running      inflight
+
+	connMu sync.Mutex
+	fresh  map[net.Conn]struct{} // connected, nothing sent yet
+	http   *http.Server
+}
+
+// New makes the server with the frame's own routes and those of the dialects.
+func New(opts Options, dialects ...Dialect) (*Server, error) {
+	if opts.Log == nil || opts.Answers == nil || opts.MaxJSON <= 0 {
+		return nil, errors.New("httpapi: Log, Answers and MaxJSON are needed")
+	}
+	opts.Hosts = lowered(opts.Hosts)
+	opts.Origins = lowered(opts.Origins)
+	gin.SetMode(gin.ReleaseMode)
+	engine := gin.New()
+	engine.RedirectTrailingSlash = false
+	engine.RedirectFixedPath = false
+	engine.HandleMethodNotAllowed = false // noRoute does, with our own shape
+	engine.ForwardedByClientIP = false
+	engine.UseEscapedPath = true // the path as it was sent: Param decodes it, once
+	engine.UnescapePathValues = false
+	engine.ContextWithFallback = true
+	if err := engine.SetTrustedProxies(nil); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		opts: opts, engine: engine, table: newTable(engine), started: time.Now(),
+		policy:  policy{roots: opts.Roots, hosted: opts.Hosted, tokens: len(opts.Tokens) > 0},
+		perIP:   newLimiter(opts.PerIPMinute),
+		global:  newLimiter(opts.PerMinute),
+		flights: flights{now: map[[32]byte]*flight{}},
+		fresh:   map[net.Conn]struct{}{},
+	}
+	s.streams, s.stopStreams = context.WithCancel(context.Background())
+	s.patience, s.stopPatience = context.WithCancelCause(context.Background())
+	if opts.SameUser && len(opts.Tokens) == 0 {
+		if s.checkPeer = peerKnowable(); !s.checkPeer {
+			opts.Log.Warn("this system does not tell whose a connection is: processes of other users are let in", "key", "auth.peer")
+		}
+	}
+	engine.Use(s.middleware()...)
+	engine.NoRoute(s.table.noRoute)
+	all := append([]Dialect{(*frame)(s)}, dialects...)
+	root := &Router{shape: CommonShape(), t: s.table}
+	for _, d := range all {
+		d.Register(root)
+	}
+	s.openapi = sync.OnceValues(func() ([]byte, error) { return mergeOpenAPI(all, opts.Version) })
+	s.http = &http.Server{
+		Handler:           http.HandlerFunc(s.serveHTTP),
+		ReadHeaderTimeout: headTimeout,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    maxHead,
+		ErrorLog:          slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return s.patience },
+		ConnContext:       withPeer,
+		ConnState:         s.connState,
+	}
+	return s, nil
+}
+
+func lowered(list []string) []string {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i] = strings.ToLower(list[i])
+	}
+	return list
+}
+
+// ServeHTTP answers one request, for tests that need no network.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.serveHTTP(w, r) }
+
+func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	s.running.begin()
+	defer s.running.end()
+	s.engine.ServeHTTP(w, r)
+}
+
+// Routes lists all routes as "METHOD pattern", for the test of the document.
+func (s *Server) Routes() []string {
+	var list []string
+	for _, rt := range s.table.all {
+		list = append(list, rt.Method+" "+rt.Pattern)
+	}
+	return list
+}
+
+// Serve answers on l until Stop; then it returns nil at once, while Stop still
+// works.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// connState keeps the connections that were only made, as browsers do ahead of
+// need: they hold no request, and do not hold a stop back.
+func (s *Server) connState(conn net.Conn, state http.ConnState) {
+	s.connMu.Lock()
+	defer s.connMu.Unlock()
+	if state == http.StateNew {
+		s.fresh[conn] = struct{}{}
+		return
+	}
+	delete(s.fresh, conn)
+}
+
+func (s *Server) closeFresh() {
+	s.connMu.Lock()
+	defer s.connMu.Unlock()
+	for conn := range s.fresh {
+		conn.Close()
+	}
+}
+
+// Stop ends the server: no new connections, streams end at once, accepted
+// requests are finished, and within stopEnd all is over. It reports whether
+// every handler has returned.
+func (s *Server) Stop() (clean bool) {
+	s.stopStreams()
+	timers := []*time.Timer{
+		time.AfterFunc(stopFresh, s.closeFresh),
+		time.AfterFunc(stopPatience, func() { s.stopPatience(stoppingProblem()) }),
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopCut)
+	defer cancel()
+	start := time.Now()
+	if err := s.http.Shutdown(ctx); err != nil {
+		s.http.Close()
+	}
+	for _, t := range timers {
+		t.Stop()
+	}
+	select {
+	case <-s.running.idle():
+		clean = true
+	case <-time.After(stopEnd - time.Since(start)):
+	}
+	s.stopPatience(stoppingProblem())
+	return clean
+}
+
+// inflight counts the handlers that run.
+type inflight struct {
+	mu    sync.Mutex
+	n     int
+	empty chan struct{} // closed at n == 0, once somebody waits
+}
+
+func (i *inflight) begin() {
+	i.mu.Lock()
+	i.n++
+	i.mu.Unlock()
+}
+
+func (i *inflight) end() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.n--; i.n == 0 && i.empty != nil {
+		close(i.empty)
+		i.empty = nil
+	}
+}
+
+// idle gives a channel that is closed when none runs.
+func (i *inflight) idle() <-chan struct{} {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	c := make(chan struct{})
+	if i.n == 0 {
+		close(c)
+	} else {
+		i.empty = c
+	}
+	return c
+}

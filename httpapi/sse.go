@@ -1,0 +1,138 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/internal/errs"
+)
+
+const (
+	heartbeat  = 15 * time.Second // between two comment lines of a silent stream
+	eventWrite = 30 * time.Second // for a client to take one event
+)
+
+// Event is one server-sent event.
+type Event struct {
+	ID   string // empty: no id line, Last-Event-ID stays as it was
+	Name string
+	Data []byte
+}
+
+// LastEventID gives the position after which a client goes on: its
+// Last-Event-ID header, else ?after=. ok is false where it has neither.
+func LastEventID(c *gin.Context) (after int64, ok bool, err error) {
+	field, s := "Last-Event-ID", c.GetHeader("Last-Event-ID")
+	if s == "" {
+		field = "after"
+		if s, ok, err = Query(c, field); err != nil || !ok {
+			return 0, false, err
+		}
+	}
+	after, err = strconv.ParseInt(s, 10, 64)
+	if err != nil || after < 0 {
+		return 0, false, errs.New(errs.Invalid, "invalid_parameter", "%s must be an event's number.", field).With("field", field)
+	}
+	return after, true, nil
+}
+
+// ServeEvents sends what next gives as text/event-stream until next returns
+// io.EOF, the client goes away or is stuck, or the server stops. next blocks for
+// the next event and ends with its context; it is never called twice at a time,
+// and has returned when ServeEvents returns. The answer's head is sent at once:
+// errors that a client should see as a status come before.
+func ServeEvents(c *gin.Context, next func(ctx context.Context) (Event, error)) error {
+	h := c.Writer.Header()
+	h.Set("Content-Type", "text/event-stream; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	c.Status(http.StatusOK)
+	c.Writer.WriteHeaderNow()
+	if c.Request.Method == http.MethodHead {
+		return nil
+	}
+	rc := http.NewResponseController(c.Writer)
+	if err := rc.Flush(); err != nil {
+		return nil // the client is gone
+	}
+
+	ctx, cancel := context.WithCancel(c.Request.Context())
+	type result struct {
+		event Event
+		err   error
+	}
+	results := make(chan result)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			e, err := next(ctx)
+			select {
+			case results <- result{e, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	defer func() { cancel(); <-ended }()
+
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		var out []byte
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-beat.C:
+			out = []byte(":\n\n")
+		case r := <-results:
+			if errors.Is(r.err, io.EOF) || ctx.Err() != nil {
+				return nil
+			}
+			if r.err != nil {
+				return r.err
+			}
+			out = r.event.encode()
+			beat.Reset(heartbeat)
+		}
+		_ = rc.SetWriteDeadline(time.Now().Add(eventWrite)) // a test's recorder has none
+		if _, err := c.Writer.Write(out); err != nil {
+			return nil
+		}
+		if err := rc.Flush(); err != nil {
+			return nil
+		}
+		_ = rc.SetWriteDeadline(time.Time{})
+	}
+}
+
+// encode writes the event as the WHATWG's stream format wants it; a newline in
+// the data begins another data line, so nothing in it can forge a field.
+func (e Event) encode() []byte {
+	var b bytes.Buffer
+	if e.ID != "" {
+		b.WriteString("id: " + e.ID + "\n")
+	}
+	if e.Name != "" {
+		b.WriteString("event: " + e.Name + "\n")
+	}
+	data := bytes.ReplaceAll(e.Data, []byte("\r\n"), []byte("\n"))
+	data = bytes.ReplaceAll(data, []byte("\r"), []byte("\n"))
+	for line := range bytes.SplitSeq(data, []byte("\n")) {
+		b.WriteString("data: ")
+		b.Write(line)
+		b.WriteByte('\n')
+	}
+	b.WriteByte('\n')
+	return b.Bytes()
+}

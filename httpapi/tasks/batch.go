@@ -1,0 +1,278 @@
+package tasks
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/httpapi"
+	"umbra/httpapi/wire"
+	"umbra/internal/errs"
+	"umbra/internal/task"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+)
+
+type batchBody struct {
+	SubtaskID  *string   `json:"subtask_id"`
+	Message    string    `json:"message"`
+	Operations []batchOp `json:"operations"`
+}
+
+type batchOp struct {
+	Op           string  `json:"op"`
+	Path         *string `json:"path"`
+	PathEncoding string  `json:"path_encoding"`
+	NewPath      *string `json:"new_path"`
+	Content      *string `json:"content"`
+	Encoding     string  `json:"encoding"`
+	Mode         *string `json:"mode"`
+	IfMatch      *string `json:"if_match"`
+	Recursive    bool    `json:"recursive"`
+	Force        bool    `json:"force"`
+	Overwrite    bool    `json:"overwrite"`
+}
+
+// maxOperations bounds a batch.
+const maxOperations = 10_000
+
+// opFault is what is wrong with one operation's form: 422, with its field.
+func opFault(i int, field, detail string) error {
+	e := errs.New(errs.Unprocessable, "validation_failed", "")
+	e.Detail = detail
+	return e.With("field", fmt.Sprintf("operations[%d].%s", i, field))
+}
+
+// planned is a batch as it is to be done: the workspace's part and the part in
+// the task's own folders, each in order. They do not meet.
+type planned struct {
+	ops   []workspace.Op
+	areas []task.AreaOp
+}
+
+func (d *Dialect) batch(c *gin.Context) error {
+	return using(d.openForChange, func(c *gin.Context, r *task.Ref) error {
+		var body batchBody
+		if err := httpapi.DecodeJSON(c, &body); err != nil {
+			return err
+		}
+		key, err := keyHash(c)
+		if err != nil {
+			return err
+		}
+		req := workspace.Request{By: by(c, key), Message: body.Message}
+		if body.SubtaskID != nil {
+			if !task.ValidID(*body.SubtaskID) {
+				return invalidID("subtask_id")
+			}
+			req.By.SubtaskID = *body.SubtaskID
+		}
+		switch n := len(body.Operations); {
+		case n == 0:
+			return errs.New(errs.Unprocessable, "validation_failed", "operations must not be empty.").With("field", "operations")
+		case n > maxOperations:
+			return errs.New(errs.Unprocessable, "validation_failed", "operations has more than %d members.", maxOperations).With("field", "operations")
+		}
+		folders, release, err := d.tasks.Folders(r.Task.ID)
+		if err != nil {
+			return err
+		}
+		defer release()
+		plan, err := planBatch(c, folders, body.Operations)
+		defer plan.discard()
+		if err != nil {
+			return err
+		}
+		req.Ops = plan.ops
+		return d.runBatch(c, r, folders, plan, req)
+	})(c)
+}
+
+func (p *planned) discard() {
+	for i := range p.areas {
+		if s := p.areas[i].Content; s != nil {
+			s.Discard()
+		}
+	}
+}
+
+func planBatch(c *gin.Context, folders *task.Folders, ops []batchOp) (*planned, error) {
+	plan := &planned{}
+	for i := range ops {
+		if err := plan.add(c, folders, i, &ops[i]); err != nil {
+			return plan, err
+		}
+	}
+	return plan, nil
+}
+
+func (p *planned) add(c *gin.Context, folders *task.Folders, i int, o *batchOp) error {
+	if o.Path == nil {
+		return opFault(i, "path", "A path is required.")
+	}
+	var opts []wspath.Option
+	if o.Op == "delete" || o.Op == "rename" {
+		opts = append(opts, wspath.AllowTrailingSlash)
+	}
+	from, err := parseTarget(*o.Path, o.PathEncoding, opts...)
+	if err != nil {
+		return err
+	}
+	op := workspace.Op{Path: from.path, Recursive: o.Recursive, Force: o.Force, Overwrite: o.Overwrite}
+	area := task.AreaOp{Path: from.areaPath(), Recursive: o.Recursive, Overwrite: o.Overwrite}
+	if o.IfMatch != nil {
+		match, ok := bodyMatch(*o.IfMatch)
+		if !ok {
+			return opFault(i, "if_match", "if_match is no entity tag.")
+		}
+		op.If.Match, area.Match = match, match
+	}
+	if o.Mode != nil {
+		if op.Mode, err = fileMode(*o.Mode, "mode"); err != nil {
+			return opFault(i, "mode", "mode must be 100644 or 100755.")
+		}
+		area.Mode = *op.Mode
+	}
+	switch o.Op {
+	case "write":
+		if op.Data, err = content(i, o); err != nil {
+			return err
+		}
+		op.Kind, area.Kind = workspace.OpWrite, task.AreaWrite
+	case "delete":
+		op.Kind, area.Kind = workspace.OpDelete, task.AreaDelete
+	case "rename":
+		if o.NewPath == nil {
+			return opFault(i, "new_path", "A rename needs a new_path.")
+		}
+		to, err := parseTarget(*o.NewPath, o.PathEncoding, opts...)
+		if err != nil {
+			return err
+		}
+		if from.inArea() != to.inArea() {
+			return crossing(from)
+		}
+		op.Kind, area.Kind = workspace.OpRename, task.AreaRename
+		op.To, area.To = to.path, to.areaPath()
+	case "chmod":
+		if op.Mode == nil {
+			return opFault(i, "mode", "A chmod needs a mode.")
+		}
+		op.Kind, area.Kind = workspace.OpChmod, task.AreaChmod
+	default:
+		return opFault(i, "op", "op must be write, delete, rename or chmod.")
+	}
+	if !from.inArea() {
+		p.ops = append(p.ops, op)
+		return nil
+	}
+	if area.Kind == task.AreaWrite {
+		if area.Content, err = folders.Stage(c, bytes.NewReader(op.Data)); err != nil {
+			return err
+		}
+	}
+	p.areas = append(p.areas, area)
+	return nil
+}
+
+func content(i int, o *batchOp) ([]byte, error) {
+	if o.Content == nil {
+		return nil, opFault(i, "content", "A write needs content.")
+	}
+	switch o.Encoding {
+	case "", "text":
+		return []byte(*o.Content), nil
+	case "base64":
+		data, err := base64.StdEncoding.Strict().DecodeString(*o.Content)
+		if err != nil || strings.ContainsAny(*o.Content, "\r\n") {
+			return nil, opFault(i, "content", "content is no base64.")
+		}
+		return data, nil
+	}
+	return nil, opFault(i, "encoding", "encoding must be text or base64.")
+}
+
+// bodyMatch reads an if_match: as the header has it, or a bare blob id.
+func bodyMatch(s string) ([]string, bool) {
+	if id, err := object.ParseID(s); err == nil {
+		return []string{id.String()}, true
+	}
+	m, ok := httpapi.ParseMatch(s)
+	if !ok {
+		return nil, false
+	}
+	return tags(m), true
+}
+
+// runBatch does both parts, all or nothing: the task's own folders first,
+// which can be put back, and then the commit.
+func (d *Dialect) runBatch(c *gin.Context, r *task.Ref, folders *task.Folders, plan *planned, req workspace.Request) error {
+	var res *workspace.Result
+	commit := func() (err error) {
+		if len(plan.ops) > 0 {
+			res, err = d.apply(c, r, req)
+			return err
+		}
+		return d.tasks.MayWrite(r)
+	}
+	if len(plan.areas) == 0 {
+		if err := commit(); err != nil {
+			return err
+		}
+		return tellBatch(c, r, plan, req, res, nil)
+	}
+	areas, err := folders.Apply(c, plan.areas, commit)
+	if err != nil {
+		return err
+	}
+	return tellBatch(c, r, plan, req, res, areas)
+}
+
+func tellBatch(c *gin.Context, r *task.Ref, plan *planned, req workspace.Request, res *workspace.Result, areas []task.AreaResult) error {
+	body := map[string]any{"commit": nil}
+	var entries []wire.Entry
+	if res != nil {
+		if !res.Commit.IsZero() {
+			body["commit"] = res.Commit.String()
+		}
+		if len(res.Unrecorded) > 0 {
+			body["unrecorded"] = wire.SkipsOf(res.Unrecorded)
+		}
+		entries = wire.EntriesOf(res.Entries)
+	}
+	for i, a := range areas {
+		if a.Operation == "" {
+			continue
+		}
+		entries = append(entries, areaEntry(r, req, plan.areas[i], a))
+	}
+	if entries == nil {
+		entries = []wire.Entry{}
+	}
+	body["entries"] = entries
+	httpapi.JSON(c, http.StatusOK, body)
+	return nil
+}
+
+// areaEntry tells an operation in the task's own folders beside the entries of
+// the commit.
+func areaEntry(r *task.Ref, req workspace.Request, op task.AreaOp, a task.AreaResult) wire.Entry {
+	e := wire.Entry{TaskID: &r.Task.ID, SubtaskID: wire.Text(req.By.SubtaskID), Timestamp: wire.Stamp(a.When), Operation: message.Operation(a.Operation),
+		Actor: req.By.Actor, Source: req.By.Source}
+	e.Path, e.PathEncoding = a.Path.URI()
+	if a.To.Area != "" {
+		to, _ := a.To.URI()
+		e.NewPath = &to
+	}
+	if op.Mode != 0 {
+		mode := op.Mode.String()
+		e.Mode = &mode
+	}
+	return e
+}

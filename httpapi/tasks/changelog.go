@@ -1,0 +1,99 @@
+package tasks
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"strconv"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/httpapi"
+	"umbra/httpapi/wire"
+	"umbra/internal/errs"
+	"umbra/internal/task"
+	"umbra/internal/wspath"
+)
+
+const (
+	changesLimit    = 1000
+	changesLimitMax = 10_000
+)
+
+func (d *Dialect) changes(c *gin.Context) error {
+	return using(d.open, func(c *gin.Context, r *task.Ref) error {
+		var f task.Filter
+		sub, given, err := httpapi.Query(c, "subtask_id")
+		if err != nil {
+			return err
+		}
+		if given {
+			if !task.ValidID(sub) {
+				return invalidID("subtask_id")
+			}
+			f.Subtask = sub
+		}
+		path, given, err := httpapi.Query(c, "path")
+		if err != nil {
+			return err
+		}
+		if given {
+			if f.Path, err = wspath.Parse(path, wspath.AllowRoot, wspath.AllowTrailingSlash); err != nil {
+				return err
+			}
+		}
+		after, err := httpapi.QueryInt(c, "after", 0, 0, math.MaxInt64)
+		if err != nil {
+			return err
+		}
+		limit, err := httpapi.QueryInt(c, "limit", changesLimit, 1, changesLimitMax)
+		if err != nil {
+			return err
+		}
+		entries, next, err := d.tasks.Changes(c, r, f, uint64(after), int(limit))
+		if err != nil {
+			return err
+		}
+		body := map[string]any{"task_id": r.Task.ID, "workspace": wire.Text(r.Root()), "entries": wire.EntriesOf(entries), "next": nil}
+		if next != 0 {
+			body["next"] = next
+		}
+		httpapi.JSON(c, http.StatusOK, body)
+		return nil
+	})(c)
+}
+
+func (d *Dialect) before(c *gin.Context) error {
+	return using(d.open, func(c *gin.Context, r *task.Ref) error {
+		raw, err := httpapi.Param(c, "n")
+		if err != nil {
+			return err
+		}
+		n, err := strconv.ParseUint(raw, 10, 63)
+		if err != nil {
+			return errs.New(errs.NotFound, "change_not_found", "The task has no such change.")
+		}
+		e, err := d.tasks.Change(c, r, n)
+		if err != nil {
+			return err
+		}
+		if e.Before.IsZero() {
+			return errs.New(errs.NotFound, "no_snapshot", "The change found nothing there.")
+		}
+		return serveBlob(c, r.Workspace, e.Before)
+	})(c)
+}
+
+func (d *Dialect) stream(c *gin.Context) error {
+	after, err := wire.StreamStart(c)
+	if err != nil {
+		return err
+	}
+	r, err := d.open(c)
+	if err != nil {
+		return err
+	}
+	st := d.tasks.TaskStream(r, after)
+	defer st.Close()
+	return httpapi.ServeEvents(c, func(ctx context.Context) (httpapi.Event, error) { return wire.Next(ctx, st) })
+}

@@ -1,0 +1,252 @@
+package tasks
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/gitstore/object"
+	"umbra/httpapi"
+	"umbra/internal/errs"
+	"umbra/internal/task"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+)
+
+func (d *Dialect) readContent(c *gin.Context) error {
+	return using(d.open, func(c *gin.Context, r *task.Ref) error {
+		t, err := queryTarget(c)
+		if err != nil {
+			return err
+		}
+		at, given, err := httpapi.Query(c, "at")
+		switch {
+		case err != nil:
+			return err
+		case t.inArea() && given:
+			return errs.New(errs.Invalid, "invalid_parameter", "Scratch and artifacts have no history.").With("field", "at")
+		case t.inArea():
+			return d.serveArea(c, r.Task.ID, t.areaPath())
+		case given:
+			return d.serveHistory(c, r, t.path, at)
+		}
+		return serveDisk(c, r.Workspace, t.path)
+	})(c)
+}
+
+// inMemory is up to what size a file is read whole before it is served, in
+// bytes: then its tag is of the very bytes that go out, also where a program
+// writes into the file meanwhile.
+const inMemory = 4 << 20
+
+func serveDisk(c *gin.Context, w *workspace.Workspace, p wspath.Path) error {
+	f, err := w.OpenFile(c, p)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	content := httpapi.Content{ETag: httpapi.ETag(f.Blob.String()), ModTime: time.Unix(0, f.Info.MtimeNs), Size: f.Info.Size, Body: f}
+	if f.Info.Size <= inMemory {
+		data, err := io.ReadAll(io.LimitReader(io.NewSectionReader(f, 0, inMemory+1), inMemory+1))
+		if err != nil {
+			return errs.Wrap(err, "")
+		}
+		if len(data) <= inMemory {
+			content.ETag = httpapi.ETag(object.Hash(object.Blob, data).String())
+			content.Size, content.Body = int64(len(data)), bytes.NewReader(data)
+		}
+	}
+	return httpapi.ServeContent(c, content)
+}
+
+func (d *Dialect) serveHistory(c *gin.Context, r *task.Ref, p wspath.Path, at string) error {
+	commit, err := d.tasks.At(c, r, at)
+	if err != nil {
+		return err
+	}
+	e, err := task.FileAt(c, r.Store(), commit, p)
+	if err != nil {
+		return err
+	}
+	return serveBlob(c, r.Workspace, e.ID)
+}
+
+func serveBlob(c *gin.Context, w *workspace.Workspace, id object.ID) error {
+	b, err := task.OpenBlob(c, w.Store(), id)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	return httpapi.ServeContent(c, httpapi.Content{ETag: httpapi.ETag(id.String()), Size: b.Size, Body: b})
+}
+
+func (d *Dialect) writeContent(c *gin.Context) error {
+	return using(d.openForChange, func(c *gin.Context, r *task.Ref) error {
+		t, err := queryTarget(c)
+		if err != nil {
+			return err
+		}
+		if t.inArea() {
+			return d.putArea(c, r, t.areaPath())
+		}
+		cond, err := condition(c)
+		if err != nil {
+			return err
+		}
+		mode, err := headerMode(c)
+		if err != nil {
+			return err
+		}
+		op := workspace.Op{Kind: workspace.OpWrite, Path: t.path, Body: httpapi.BodyReader(c), Size: c.Request.ContentLength, Mode: mode, If: cond}
+		var key string
+		if httpapi.IdempotencyOf(c) != nil {
+			// The key covers the body: it is taken in before anything is decided.
+			body, err := d.tasks.Spool(c, op.Body)
+			if err != nil {
+				return err
+			}
+			defer body.Close()
+			op.Body, op.Size = body, body.Size
+			if key, err = keyHash(c); err != nil {
+				return err
+			}
+		}
+		res, err := d.apply(c, r, workspace.Request{By: by(c, key), Ops: []workspace.Op{op}})
+		if err != nil {
+			return err
+		}
+		status := http.StatusOK
+		if res.Ops[0].Created {
+			status = http.StatusCreated
+		}
+		answer(c, status, writtenOf(res))
+		return nil
+	})(c)
+}
+
+// answer tells what a change of one path did.
+func answer(c *gin.Context, status int, w written) {
+	if w.ETag != nil {
+		c.Header("ETag", *w.ETag)
+	}
+	httpapi.JSON(c, status, w)
+}
+
+// apply does a request for a task, and settles its key.
+func (d *Dialect) apply(c *gin.Context, r *task.Ref, req workspace.Request) (*workspace.Result, error) {
+	res, err := d.tasks.Apply(c, r, req)
+	if err != nil {
+		return nil, err
+	}
+	settleKey(c, res.Replayed, !res.Commit.IsZero())
+	return res, nil
+}
+
+func (d *Dialect) deleteContent(c *gin.Context) error {
+	return using(d.openForChange, func(c *gin.Context, r *task.Ref) error {
+		t, err := queryTarget(c, wspath.AllowTrailingSlash)
+		if err != nil {
+			return err
+		}
+		recursive, err := httpapi.QueryBool(c, "recursive", false)
+		if err != nil {
+			return err
+		}
+		force, err := httpapi.QueryBool(c, "force", false)
+		if err != nil {
+			return err
+		}
+		cond, err := condition(c)
+		if err != nil {
+			return err
+		}
+		if t.inArea() {
+			return d.removeArea(c, r, t.areaPath(), recursive, cond)
+		}
+		key, err := keyHash(c)
+		if err != nil {
+			return err
+		}
+		res, err := d.apply(c, r, workspace.Request{By: by(c, key), Ops: []workspace.Op{{Kind: workspace.OpDelete, Path: t.path,
+			Recursive: recursive, Force: force, If: cond}}})
+		if err != nil {
+			return err
+		}
+		if force && !res.Ops[0].Existed && res.Commit.IsZero() {
+			// force is for what cannot be recorded; here it does not make a
+			// missing file a deleted one.
+			return missing(t.path)
+		}
+		answer(c, http.StatusOK, writtenOf(res))
+		return nil
+	})(c)
+}
+
+func missing(p wspath.Path) error {
+	e := errs.New(errs.NotFound, "file_not_found", "There is no such file.")
+	e.Path = string(p)
+	return e
+}
+
+type moveBody struct {
+	From      *string `json:"from"`
+	To        *string `json:"to"`
+	Overwrite bool    `json:"overwrite"`
+	Encoding  string  `json:"path_encoding"`
+}
+
+func (d *Dialect) move(c *gin.Context) error {
+	return using(d.openForChange, func(c *gin.Context, r *task.Ref) error {
+		var body moveBody
+		if err := httpapi.DecodeJSON(c, &body); err != nil {
+			return err
+		}
+		if body.From == nil || body.To == nil {
+			field := "from"
+			if body.From != nil {
+				field = "to"
+			}
+			return errs.New(errs.Unprocessable, "validation_failed", "%s is required.", field).With("field", field)
+		}
+		from, err := parseTarget(*body.From, body.Encoding, wspath.AllowTrailingSlash)
+		if err != nil {
+			return err
+		}
+		to, err := parseTarget(*body.To, body.Encoding, wspath.AllowTrailingSlash)
+		if err != nil {
+			return err
+		}
+		cond, err := condition(c)
+		if err != nil {
+			return err
+		}
+		key, err := keyHash(c)
+		if err != nil {
+			return err
+		}
+		switch {
+		case from.inArea() && to.inArea():
+			return d.moveArea(c, r, from.areaPath(), to.areaPath(), body.Overwrite, cond)
+		case from.inArea() || to.inArea():
+			return crossing(from)
+		}
+		res, err := d.apply(c, r, workspace.Request{By: by(c, key), Ops: []workspace.Op{{Kind: workspace.OpRename, Path: from.path, To: to.path,
+			Overwrite: body.Overwrite, If: cond}}})
+		if err != nil {
+			return err
+		}
+		answer(c, http.StatusOK, writtenOf(res))
+		return nil
+	})(c)
+}
+
+// crossing refuses a move between the project and a folder that has no
+// history: it would be a write here and a delete there, which a client can say.
+func crossing(from target) error {
+	e := errs.New(errs.Unprocessable, "move_across", "A move does not cross between the workspace and the task's own folders; write there and delete here.")
+	e.Path = string(from.path)
+	return e
+}

@@ -1,0 +1,288 @@
+package tasks
+
+import (
+	"bytes"
+	"errors"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/gitstore/diff"
+	"umbra/gitstore/object"
+	"umbra/httpapi"
+	"umbra/httpapi/wire"
+	"umbra/internal/errs"
+	"umbra/internal/history"
+	"umbra/internal/task"
+	"umbra/internal/wspath"
+)
+
+const (
+	// maxDiffed is the size of one version of a file up to which it is diffed;
+	// maxDiff bounds a whole answer.
+	maxDiffed  = 256 << 20
+	maxDiff    = 512 << 20
+	maxContext = 100_000
+)
+
+// diffBody is the JSON form of a diff.
+type diffBody struct {
+	Path         *string    `json:"path"`
+	PathEncoding string     `json:"path_encoding,omitempty"`
+	From         *string    `json:"from,omitempty"`
+	FromEncoding string     `json:"from_encoding,omitempty"`
+	Diff         string     `json:"diff"`
+	DiffEncoding string     `json:"diff_encoding,omitempty"`
+	Additions    int        `json:"additions"`
+	Deletions    int        `json:"deletions"`
+	Binary       bool       `json:"binary"`
+	Before       *string    `json:"before"`
+	After        *string    `json:"after"`
+	Mixed        bool       `json:"mixed"`
+	Files        []diffBody `json:"files,omitempty"`
+}
+
+// changed is one file to be diffed, from wherever its versions come.
+type changed struct {
+	old, now history.State
+	mixed    bool
+	sides    func() (old, now diff.File, err error)
+}
+
+// ask is what a diff's request asks for.
+type ask struct {
+	path     string // empty: all files
+	from, to string // empty: the task's own range
+	context  int
+	json     bool
+}
+
+func (d *Dialect) diffAll(c *gin.Context) error {
+	value, given, err := httpapi.Query(c, "path")
+	if err != nil {
+		return err
+	}
+	var a ask
+	if given {
+		p, err := wspath.Parse(value)
+		if err != nil {
+			return err
+		}
+		a.path = string(p)
+	}
+	return d.diff(c, a)
+}
+
+func (d *Dialect) diffFile(c *gin.Context) error {
+	raw, err := httpapi.Param(c, "path")
+	if err != nil {
+		return err
+	}
+	p, err := wspath.Parse(raw)
+	if err != nil {
+		return err
+	}
+	return d.diff(c, ask{path: string(p)})
+}
+
+func (d *Dialect) diff(c *gin.Context, a ask) error {
+	var err error
+	if a.from, _, err = httpapi.Query(c, "from"); err != nil {
+		return err
+	}
+	if a.to, _, err = httpapi.Query(c, "to"); err != nil {
+		return err
+	}
+	n, err := httpapi.QueryInt(c, "context", diff.DefaultContext, 0, maxContext)
+	if err != nil {
+		return err
+	}
+	if a.context = int(n); n == 0 {
+		a.context = diff.NoContext
+	}
+	a.json = wantsJSON(c)
+	return using(d.open, func(c *gin.Context, r *task.Ref) error {
+		list, err := d.changedFiles(c, r, a)
+		if err != nil {
+			return err
+		}
+		return serveDiff(c, a, list)
+	})(c)
+}
+
+// changedFiles gives the files to be diffed.
+func (d *Dialect) changedFiles(c *gin.Context, r *task.Ref, a ask) ([]changed, error) {
+	var list []changed
+	touched := false
+	st := r.Store()
+	if a.from == "" && a.to == "" {
+		sum, err := d.history.Summary(c, r.Workspace, r.Task.ID)
+		if err != nil {
+			return nil, err
+		}
+		for i := range sum.Files {
+			f := &sum.Files[i]
+			if a.path != "" && f != sum.Find(a.path) {
+				continue
+			}
+			list = append(list, changed{old: f.Before, now: f.After, mixed: f.Mixed,
+				sides: func() (diff.File, diff.File, error) { return f.Sides(c, st, maxDiffed) }})
+		}
+	} else {
+		from, to := a.from, a.to
+		if from == "" {
+			from = "base"
+		}
+		if to == "" {
+			to = "head"
+		}
+		x, err := d.at(c, r, from, "from")
+		if err != nil {
+			return nil, err
+		}
+		y, err := d.at(c, r, to, "to")
+		if err != nil {
+			return nil, err
+		}
+		pairs, ok, err := d.history.Between(c, r.Workspace, r.Task.ID, x, y, a.path)
+		if err != nil {
+			return nil, err
+		}
+		touched = ok
+		for _, p := range pairs {
+			list = append(list, changed{old: p.Old, now: p.New,
+				sides: func() (diff.File, diff.File, error) { return p.Sides(c, st, maxDiffed) }})
+		}
+	}
+	if a.path != "" && len(list) == 0 && !touched {
+		return nil, d.untouched(c, r, a.path)
+	}
+	return list, nil
+}
+
+// untouched tells a file that the task did nothing to from one that is not
+// there.
+func (d *Dialect) untouched(c *gin.Context, r *task.Ref, path string) error {
+	t, err := d.history.Task(c, r.Workspace, r.Task.ID)
+	if err != nil {
+		return err
+	}
+	if t.Touched(path) {
+		return nil
+	}
+	if _, ok, err := r.Store().Snapshot().Lookup(wspath.Path(path)); err != nil || ok {
+		return err
+	}
+	f, err := r.OpenFile(c, wspath.Path(path))
+	if err == nil {
+		f.Close() // on disk, but in no history: ignored
+		return nil
+	}
+	return &errs.Error{Kind: errs.NotFound, Code: "file_not_found", Detail: "There is no such file.", Path: path, Err: err}
+}
+
+func serveDiff(c *gin.Context, a ask, list []changed) error {
+	var text bytes.Buffer
+	body := diffBody{Files: []diffBody{}}
+	for _, f := range list {
+		one, p, err := f.diff(a)
+		if err != nil {
+			return err
+		}
+		if text.Len()+len(p) > maxDiff {
+			return errs.New(errs.TooLarge, "diff_too_large", "The diff is larger than %d bytes; ask for one file at a time.", int64(maxDiff))
+		}
+		text.Write(p)
+		body.Additions += one.Additions
+		body.Deletions += one.Deletions
+		body.Binary = body.Binary || one.Binary
+		body.Mixed = body.Mixed || one.Mixed
+		body.Files = append(body.Files, one)
+	}
+	c.Header("Vary", "Accept")
+	if !a.json {
+		c.Data(http.StatusOK, "text/x-diff; charset=utf-8", text.Bytes())
+		return nil
+	}
+	if a.path == "" {
+		body.Diff, body.DiffEncoding = wspath.EncodeJSON(text.String())
+		httpapi.JSON(c, http.StatusOK, body)
+		return nil
+	}
+	one := diffBody{}
+	if len(body.Files) > 0 {
+		one = body.Files[0]
+	} else {
+		p, enc := wspath.EncodeJSON(a.path)
+		one.Path, one.PathEncoding = &p, enc
+	}
+	httpapi.JSON(c, http.StatusOK, one)
+	return nil
+}
+
+func (f *changed) diff(a ask) (diffBody, []byte, error) {
+	path := f.now.Path
+	if !f.now.Exists() {
+		path = f.old.Path
+	}
+	name, enc := wspath.EncodeJSON(path)
+	out := diffBody{Path: &name, PathEncoding: enc, Mixed: f.mixed, Before: wire.Snapshot(f.old.ID), After: wire.Snapshot(f.now.ID)}
+	if f.old.Exists() && f.old.Path != path {
+		from, enc := wspath.EncodeJSON(f.old.Path)
+		out.From, out.FromEncoding = &from, enc
+	}
+	old, now, err := f.sides()
+	if errs.Is(err, errs.TooLarge) {
+		return out, nil, errs.New(errs.TooLarge, "diff_too_large", "A version of the file has more than %d bytes.", int64(maxDiffed))
+	}
+	if err != nil {
+		return out, nil, err
+	}
+	p, err := diff.Format(old, now, diff.Options{Context: a.context, MaxBinary: 2 * maxDiffed})
+	if err != nil {
+		return out, nil, err
+	}
+	out.Additions, out.Deletions, out.Binary = p.Additions, p.Deletions, p.Binary
+	if a.json {
+		out.Diff, out.DiffEncoding = wspath.EncodeJSON(string(p.Text))
+	}
+	return out, p.Text, nil
+}
+
+// wantsJSON chooses between the two forms by the Accept header: the patch,
+// unless JSON is preferred by name. 406 has no place here: what accepts neither
+// gets the patch.
+func wantsJSON(c *gin.Context) bool {
+	best, bestQ := "", 0.0
+	for _, value := range c.Request.Header.Values("Accept") {
+		for part := range strings.SplitSeq(value, ",") {
+			t, params, err := mime.ParseMediaType(strings.TrimSpace(part))
+			if err != nil {
+				continue
+			}
+			q := 1.0
+			if s, ok := params["q"]; ok {
+				if q, err = strconv.ParseFloat(s, 64); err != nil {
+					continue
+				}
+			}
+			if q > bestQ && (t == "application/json" || strings.HasPrefix(t, "text/") || t == "*/*") {
+				best, bestQ = t, q
+			}
+		}
+	}
+	return best == "application/json"
+}
+
+// at resolves one end of a range; the parameter's own name stands in its error.
+func (d *Dialect) at(c *gin.Context, r *task.Ref, value, field string) (object.ID, error) {
+	id, err := d.tasks.At(c, r, value)
+	if e, ok := errors.AsType[*errs.Error](err); ok && e.Kind == errs.Invalid {
+		return id, errs.New(errs.Invalid, "invalid_parameter",
+			"%s must be \"base\", \"head\", a change id or a commit's full id.", field).With("field", field)
+	}
+	return id, err
+}

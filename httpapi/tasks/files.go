@@ -1,0 +1,82 @@
+package tasks
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/httpapi"
+	"umbra/httpapi/wire"
+	"umbra/internal/history"
+	"umbra/internal/task"
+	"umbra/internal/wspath"
+)
+
+// summaryFile is one line of the changed-files summary.
+type summaryFile struct {
+	Path         string         `json:"path"`
+	PathEncoding string         `json:"path_encoding,omitempty"`
+	From         *string        `json:"from,omitempty"`
+	FromEncoding string         `json:"from_encoding,omitempty"`
+	Status       history.Status `json:"status"`
+	Additions    int            `json:"additions"`
+	Deletions    int            `json:"deletions"`
+	Binary       bool           `json:"binary"`
+	Before       *string        `json:"before"`
+	After        *string        `json:"after"`
+	Mixed        bool           `json:"mixed"`
+	Subtasks     []string       `json:"subtasks"`
+}
+
+type summaryRename struct {
+	From         string `json:"from"`
+	FromEncoding string `json:"from_encoding,omitempty"`
+	To           string `json:"to"`
+	ToEncoding   string `json:"to_encoding,omitempty"`
+	Modified     bool   `json:"modified"`
+}
+
+type summaryBody struct {
+	TaskID   string          `json:"task_id"`
+	Created  []string        `json:"created"`
+	Modified []string        `json:"modified"`
+	Deleted  []string        `json:"deleted"`
+	Renamed  []summaryRename `json:"renamed"`
+	Files    []summaryFile   `json:"files"`
+}
+
+func (d *Dialect) files(c *gin.Context) error {
+	return using(d.open, func(c *gin.Context, r *task.Ref) error {
+		sum, err := d.history.Summary(c, r.Workspace, r.Task.ID)
+		if err != nil {
+			return err
+		}
+		body := summaryBody{TaskID: r.Task.ID, Created: []string{}, Modified: []string{}, Deleted: []string{},
+			Renamed: []summaryRename{}, Files: make([]summaryFile, len(sum.Files))}
+		for i := range sum.Files {
+			f := &sum.Files[i]
+			w := &body.Files[i]
+			*w = summaryFile{Status: f.Status, Additions: f.Additions, Deletions: f.Deletions, Binary: f.Binary, Mixed: f.Mixed,
+				Before: wire.Snapshot(f.Before.ID), After: wire.Snapshot(f.After.ID), Subtasks: f.Subtasks}
+			if w.Subtasks == nil {
+				w.Subtasks = []string{}
+			}
+			w.Path, w.PathEncoding = wspath.EncodeJSON(f.Path)
+			switch f.Status {
+			case history.Created:
+				body.Created = append(body.Created, w.Path)
+			case history.Modified:
+				body.Modified = append(body.Modified, w.Path)
+			case history.Deleted:
+				body.Deleted = append(body.Deleted, w.Path)
+			case history.Renamed:
+				from, enc := wspath.EncodeJSON(f.From)
+				w.From, w.FromEncoding = &from, enc
+				body.Renamed = append(body.Renamed, summaryRename{From: from, FromEncoding: enc, To: w.Path, ToEncoding: w.PathEncoding,
+					Modified: !f.Before.Same(f.After)})
+			}
+		}
+		httpapi.JSON(c, http.StatusOK, body)
+		return nil
+	})(c)
+}

@@ -1,0 +1,209 @@
+package tasks
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/httpapi"
+	"umbra/httpapi/wire"
+	"umbra/internal/errs"
+	"umbra/internal/task"
+)
+
+type createBody struct {
+	Goal      string          `json:"goal"`
+	Workspace string          `json:"workspace"`
+	TaskID    *string         `json:"task_id"`
+	Kind      *string         `json:"kind"`
+	Namespace []string        `json:"namespace"`
+	Metadata  json.RawMessage `json:"metadata"`
+	Force     bool            `json:"force"`
+}
+
+func (d *Dialect) create(c *gin.Context) error {
+	var body createBody
+	if err := httpapi.DecodeJSON(c, &body); err != nil {
+		return err
+	}
+	if body.Kind != nil && *body.Kind != "physical" {
+		return errs.New(errs.Unprocessable, "validation_failed", "This server makes tasks on folders only; kind must be \"physical\" or absent.").With("field", "kind")
+	}
+	if len(body.Namespace) > 0 {
+		return errs.New(errs.Unprocessable, "validation_failed", "A namespace is for virtual workspaces.").With("field", "namespace")
+	}
+	o := task.CreateOptions{Goal: body.Goal, Root: body.Workspace, Metadata: notNull(body.Metadata), Force: body.Force,
+		Actor: httpapi.TagsOf(c).Actor, RequestID: httpapi.RequestID(c), Allow: httpapi.CallerOf(c).MayOpen}
+	if body.TaskID != nil {
+		if !task.ValidID(*body.TaskID) {
+			return invalidID("task_id")
+		}
+		o.ID = *body.TaskID
+	}
+	var err error
+	if o.IdempotencyKey, err = keyHash(c); err != nil {
+		return err
+	}
+	made, err := d.tasks.Create(c, o)
+	if err != nil {
+		return err
+	}
+	defer made.Release()
+	settleKey(c, made.Replayed, true)
+	v, err := d.tasks.View(c, made.Ref)
+	if err != nil {
+		return err
+	}
+	v.Warnings = union(v.Warnings, made.Warnings)
+	c.Header("Location", "/tasks/"+v.ID)
+	httpapi.JSON(c, http.StatusCreated, wire.TaskOf(v))
+	return nil
+}
+
+// union adds to a list what it does not have yet.
+func union(list, more []string) []string {
+	seen := make(map[string]bool, len(list)+len(more))
+	var out []string
+	for _, l := range [][]string{list, more} {
+		for _, s := range l {
+			if !seen[s] {
+				seen[s] = true
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+func notNull(m json.RawMessage) json.RawMessage {
+	if bytes.Equal(bytes.TrimSpace(m), []byte("null")) {
+		return nil
+	}
+	return m
+}
+
+func invalidID(field string) error {
+	return errs.New(errs.Invalid, "invalid_"+field, "%s must be 1 to 128 letters, digits, dots, underscores or hyphens, begin with a letter or digit, be without \"..\" and not end in \".lock\".", field).With("field", field)
+}
+
+// keyHash is what the request's idempotency key stands as in history, empty
+// without a key. The body has been read.
+func keyHash(c *gin.Context) (string, error) {
+	if i := httpapi.IdempotencyOf(c); i != nil {
+		return i.KeyHash()
+	}
+	return "", nil
+}
+
+// settleKey tells the frame what became of the request's key.
+func settleKey(c *gin.Context, replayed, inHistory bool) {
+	i := httpapi.IdempotencyOf(c)
+	if i == nil {
+		return
+	}
+	if replayed {
+		i.Replayed()
+	}
+	if inHistory {
+		i.InHistory()
+	}
+}
+
+const (
+	tasksLimit    = 100
+	tasksLimitMax = 1000
+)
+
+func (d *Dialect) list(c *gin.Context) error {
+	q := task.Query{Sees: sees(c)}
+	status, given, err := httpapi.Query(c, "status")
+	if err != nil {
+		return err
+	}
+	if given {
+		st, ok := task.ParseStatus(status)
+		if !ok {
+			return errs.New(errs.Invalid, "invalid_parameter", "status must be executing, paused, completed, failed or cancelled.").With("field", "status")
+		}
+		q.Status = st
+	}
+	if q.Workspace, _, err = httpapi.Query(c, "workspace"); err != nil {
+		return err
+	}
+	if q.After, _, err = httpapi.Query(c, "after"); err != nil {
+		return err
+	}
+	limit, err := httpapi.QueryInt(c, "limit", tasksLimit, 1, tasksLimitMax)
+	if err != nil {
+		return err
+	}
+	q.Limit = int(limit)
+	page, err := d.tasks.List(c, q)
+	if err != nil {
+		return err
+	}
+	defer page.Release()
+	out := make([]wire.Task, 0, len(page.Tasks))
+	for _, r := range page.Tasks {
+		v, err := d.tasks.View(c, r)
+		if err != nil {
+			return err
+		}
+		out = append(out, wire.TaskOf(v))
+	}
+	httpapi.JSON(c, http.StatusOK, map[string]any{"tasks": out, "next": wire.Text(page.Next)})
+	return nil
+}
+
+func (d *Dialect) get(c *gin.Context) error {
+	return using(d.open, func(c *gin.Context, r *task.Ref) error { return d.tell(c, r) })(c)
+}
+
+func (d *Dialect) tell(c *gin.Context, r *task.Ref) error {
+	v, err := d.tasks.View(c, r)
+	if err != nil {
+		return err
+	}
+	httpapi.JSON(c, http.StatusOK, wire.TaskOf(v))
+	return nil
+}
+
+type patchBody struct {
+	Status   *string         `json:"status"`
+	Goal     *string         `json:"goal"`
+	Metadata json.RawMessage `json:"metadata"`
+	Pinned   *bool           `json:"pinned"`
+}
+
+func (d *Dialect) patch(c *gin.Context) error {
+	return using(d.open, func(c *gin.Context, r *task.Ref) error {
+		var body patchBody
+		if err := httpapi.DecodeJSON(c, &body); err != nil {
+			return err
+		}
+		p := task.Patch{Goal: body.Goal, Metadata: notNull(body.Metadata), Pinned: body.Pinned}
+		if body.Status != nil {
+			st, ok := task.ParseStatus(*body.Status)
+			if !ok {
+				return errs.New(errs.Unprocessable, "validation_failed", "status must be executing, paused, completed, failed or cancelled.").With("field", "status")
+			}
+			p.Status = &st
+		}
+		if err := d.tasks.Patch(c, r, p, httpapi.RequestID(c)); err != nil {
+			return err
+		}
+		return d.tell(c, r)
+	})(c)
+}
+
+func (d *Dialect) remove(c *gin.Context) error {
+	return using(d.open, func(c *gin.Context, r *task.Ref) error {
+		if err := d.tasks.Delete(c, r, httpapi.RequestID(c)); err != nil {
+			return err
+		}
+		noContent(c)
+		return nil
+	})(c)
+}

@@ -1,0 +1,141 @@
+// Package tasks is the tasks dialect (contracts/tasks.md): routes, wire types
+// and handlers. It says nothing of its own about files, history or tasks; that
+// is internal/task's and internal/workspace's.
+package tasks
+
+import (
+	_ "embed"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/httpapi"
+	"umbra/httpapi/wire"
+	"umbra/internal/errs"
+	"umbra/internal/history"
+	"umbra/internal/task"
+)
+
+//go:embed openapi.yaml
+var document []byte
+
+// Limits of the dialect's bodies, in bytes; 0 means the frame's JSON limit.
+type Limits struct {
+	Write int64 // PUT of a file
+	Batch int64 // POST of a batch
+}
+
+// Dialect is the tasks dialect.
+type Dialect struct {
+	tasks   *task.Service
+	history *history.Cache
+	limits  Limits
+}
+
+// New makes the dialect.
+func New(s *task.Service, cache *history.Cache, limits Limits) *Dialect {
+	return &Dialect{tasks: s, history: cache, limits: limits}
+}
+
+// OpenAPI gives the dialect's part of the document.
+func (d *Dialect) OpenAPI() []byte { return document }
+
+// Register adds the dialect's routes.
+func (d *Dialect) Register(r *httpapi.Router) {
+	r = r.With(wire.WithFields(httpapi.TaskShape()))
+	add := func(method, pattern string, h httpapi.Handler, rt httpapi.Route) {
+		rt.Method, rt.Pattern, rt.Handler, rt.Authorize = method, pattern, h, d.authorize
+		r.Handle(rt)
+	}
+	write := func(body httpapi.BodyKind, limit int64) httpapi.Route {
+		return httpapi.Route{Access: httpapi.AccessWrite, Body: body, MaxBody: limit, Changes: true}
+	}
+	read := httpapi.Route{}
+	add("POST", "/tasks", d.create, write(httpapi.BodyJSON, 0))
+	add("GET", "/tasks", d.list, read)
+	add("GET", "/tasks/{id}", d.get, read)
+	add("PATCH", "/tasks/{id}", d.patch, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON})
+	add("DELETE", "/tasks/{id}", d.remove, httpapi.Route{Access: httpapi.AccessWrite})
+
+	add("GET", "/tasks/{id}/content", d.readContent, read)
+	add("PUT", "/tasks/{id}/content", d.writeContent, write(httpapi.BodyRaw, d.limits.Write))
+	add("DELETE", "/tasks/{id}/content", d.deleteContent, write(httpapi.BodyNone, 0))
+	add("POST", "/tasks/{id}/move", d.move, write(httpapi.BodyJSON, 0))
+	add("POST", "/tasks/{id}/batch", d.batch, write(httpapi.BodyJSON, d.limits.Batch))
+
+	add("GET", "/tasks/{id}/changes", d.changes, read)
+	add("GET", "/tasks/{id}/changes/{n}/before", d.before, read)
+	add("GET", "/tasks/{id}/files", d.files, read)
+	add("GET", "/tasks/{id}/files/{path...}/diff", d.diffFile, read)
+	add("GET", "/tasks/{id}/diff", d.diffAll, read)
+	// A dry run is reading: the handlers ask for more.
+	undo := httpapi.Route{Body: httpapi.BodyOptionalJSON, Changes: true}
+	add("POST", "/tasks/{id}/files/{path...}/revert", d.revertFile, undo)
+	add("POST", "/tasks/{id}/revert", d.revertTask, undo)
+	add("POST", "/tasks/{id}/subtasks/{sid}/revert", d.revertSubtask, undo)
+	add("POST", "/tasks/{id}/changes/{n}/revert", d.revertChange, undo)
+
+	add("GET", "/tasks/{id}/stream", d.stream, httpapi.Route{Stream: true})
+
+	for _, a := range task.Areas() {
+		base := "/tasks/{id}/" + string(a)
+		add("GET", base, d.listArea(a), read)
+		add("GET", base+"/{path...}", d.readArea(a), read)
+		add("PUT", base+"/{path...}", d.writeArea(a), write(httpapi.BodyRaw, d.limits.Write))
+		add("DELETE", base+"/{path...}", d.deleteArea(a), write(httpapi.BodyNone, 0))
+	}
+}
+
+// sees tells which workspaces the caller may know of.
+func sees(c *gin.Context) task.Sees { return httpapi.CallerOf(c).Sees }
+
+// authorize refuses tasks on folders that the caller may not see.
+func (d *Dialect) authorize(c *gin.Context) error {
+	id, err := httpapi.Param(c, "id")
+	if err != nil || id == "" {
+		return nil
+	}
+	return d.tasks.Visible(id, sees(c))
+}
+
+// open gives the task that the route names. The caller releases it.
+func (d *Dialect) open(c *gin.Context) (*task.Ref, error) {
+	id, err := httpapi.Param(c, "id")
+	if err != nil {
+		return nil, err
+	}
+	if !task.ValidID(id) {
+		return nil, errs.New(errs.NotFound, "task_not_found", "There is no such task.")
+	}
+	return d.tasks.Get(c, id, sees(c))
+}
+
+// openForChange is open for a route that changes something: the route's task
+// is the change's, and a header may not say another.
+func (d *Dialect) openForChange(c *gin.Context) (*task.Ref, error) {
+	id, err := httpapi.Param(c, "id")
+	if err != nil {
+		return nil, err
+	}
+	if tagged := httpapi.TagsOf(c).TaskID; tagged != "" && tagged != id {
+		return nil, errs.New(errs.Invalid, "task_id_mismatch", "X-Task-Id names another task than the URL.").With("field", "X-Task-Id")
+	}
+	return d.open(c)
+}
+
+// using runs a handler with the route's task.
+func using(open func(*gin.Context) (*task.Ref, error), h func(*gin.Context, *task.Ref) error) httpapi.Handler {
+	return func(c *gin.Context) error {
+		r, err := open(c)
+		if err != nil {
+			return err
+		}
+		defer r.Release()
+		return h(c, r)
+	}
+}
+
+func noContent(c *gin.Context) {
+	c.Status(http.StatusNoContent)
+	c.Writer.WriteHeaderNow()
+}

@@ -1,0 +1,54 @@
+package wire_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"umbra/httpapi"
+	"umbra/httpapi/tasks"
+	"umbra/httpapi/workspaces"
+)
+
+type noAnswers struct{ httpapi.AnswerStore }
+
+// The parts of both dialects and the frame make one valid document, and each
+// route stands in it.
+func TestDocument(t *testing.T) {
+	s, err := httpapi.New(httpapi.Options{Version: "test", Log: slog.New(slog.DiscardHandler), MaxJSON: 1 << 20, Answers: noAnswers{}},
+		tasks.New(nil, nil, tasks.Limits{}), workspaces.New(nil, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := httptest.NewRecorder()
+	req := httptest.NewRequest("GET", "http://127.0.0.1/openapi.json", nil)
+	s.ServeHTTP(rec, req)
+	if rec.Code != 200 {
+		t.Fatalf("status %d: %s", rec.Code, rec.Body)
+	}
+	doc, err := openapi3.NewLoader().LoadFromData(rec.Body.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(context.Background()); err != nil {
+		t.Error(err)
+	}
+	var raw struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+	}
+	if err := json.Unmarshal(rec.Body.Bytes(), &raw); err != nil {
+		t.Fatal(err)
+	}
+	for _, rt := range s.Routes() {
+		method, pattern, _ := strings.Cut(rt, " ")
+		pattern = strings.ReplaceAll(pattern, "...}", "}")
+		if _, ok := raw.Paths[pattern][strings.ToLower(method)]; !ok {
+			t.Errorf("%s is not in the document", rt)
+		}
+	}
+}

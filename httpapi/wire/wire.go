@@ -1,0 +1,194 @@
+// Package wire is the JSON that more than one dialect answers with: a task, a
+// changelog entry, an event, a list of what is not recorded (contracts/tasks.md).
+//
+// It is no dialect, and imports none.
+package wire
+
+import (
+	"encoding/json"
+	"time"
+
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/task"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+)
+
+// Stamp is a time as bodies have it: RFC 3339, UTC, with "Z".
+func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+type Task struct {
+	TaskID      string          `json:"task_id"`
+	Goal        string          `json:"goal"`
+	Kind        string          `json:"kind"`
+	Workspace   *string         `json:"workspace"`
+	WorkspaceID string          `json:"workspace_id"`
+	Base        string          `json:"base"`
+	Head        string          `json:"head"`
+	Status      task.Status     `json:"status"`
+	Pinned      bool            `json:"pinned"`
+	Metadata    json.RawMessage `json:"metadata"`
+	Warnings    []string        `json:"warnings"`
+	Ref         string          `json:"ref"`
+	GitDir      string          `json:"git_dir"`
+	Scratch     string          `json:"scratch"`
+	Artifacts   string          `json:"artifacts"`
+	Created     string          `json:"created"`
+	Updated     string          `json:"updated"`
+	Changes     uint64          `json:"changes"`
+	Subtasks    []Subtask       `json:"subtasks"`
+}
+
+type Subtask struct {
+	ID      string `json:"id"`
+	Changes uint64 `json:"changes"`
+	First   uint64 `json:"first"`
+	Last    uint64 `json:"last"`
+}
+
+// ShadowRef is the ref that holds the workspace's whole history.
+const ShadowRef = "refs/umbra/head"
+
+func TaskOf(v *task.View) Task {
+	o := Task{TaskID: v.ID, Goal: v.Goal, Kind: v.Kind, WorkspaceID: v.WorkspaceID, Base: v.Base.String(), Head: v.Head.String(),
+		Status: v.Status, Pinned: v.Pinned, Metadata: v.Metadata, Warnings: v.Warnings, Ref: ShadowRef, GitDir: v.GitDir,
+		Scratch: v.Scratch, Artifacts: v.Artifacts, Created: Stamp(v.Created), Updated: Stamp(v.Updated), Changes: v.Changes,
+		Subtasks: make([]Subtask, len(v.Subtasks))}
+	if v.Root != "" {
+		o.Workspace = &v.Root
+	}
+	if len(o.Metadata) == 0 {
+		o.Metadata = json.RawMessage("{}")
+	}
+	if o.Warnings == nil {
+		o.Warnings = []string{}
+	}
+	for i, s := range v.Subtasks {
+		o.Subtasks[i] = Subtask(s)
+	}
+	return o
+}
+
+// Entry is one changelog entry. Those of scratch and artifacts, which stand in
+// a batch's answer only, have no numbers and no commit.
+type Entry struct {
+	ID             *uint64           `json:"id"`
+	Seq            *uint64           `json:"seq"`
+	TaskID         *string           `json:"task_id"`
+	Timestamp      string            `json:"timestamp"`
+	SubtaskID      *string           `json:"subtask_id"`
+	Operation      message.Operation `json:"operation"`
+	Path           string            `json:"path"`
+	PathEncoding   string            `json:"path_encoding,omitempty"`
+	NewPath        *string           `json:"new_path"`
+	BeforeSnapshot *string           `json:"before_snapshot"`
+	AfterHash      *string           `json:"after_hash"`
+	Mode           *string           `json:"mode"`
+	Commit         *string           `json:"commit"`
+	Actor          string            `json:"actor"`
+	Reverts        []uint64          `json:"reverts"`
+	RevertsEntries []EntryRef        `json:"reverts_entries,omitempty"`
+	Source         message.Source    `json:"source"`
+}
+
+// EntryRef names an entry that need not be of the same task.
+type EntryRef struct {
+	TaskID *string `json:"task_id"`
+	ID     uint64  `json:"id"` // without a task: the commit's seq
+}
+
+func EntryOf(e *workspace.ChangeEntry) Entry {
+	commit := e.Commit.String()
+	out := Entry{Seq: &e.Seq, TaskID: Text(e.TaskID), Timestamp: Stamp(e.When), SubtaskID: Text(e.SubtaskID), Operation: e.Operation,
+		BeforeSnapshot: Snapshot(e.Before), AfterHash: Text(e.AfterHash), Commit: &commit, Actor: e.Actor, Source: e.Source}
+	if e.ID != 0 {
+		out.ID = &e.ID
+	}
+	if e.Mode != 0 {
+		mode := e.Mode.String()
+		out.Mode = &mode
+	}
+	out.Path, out.NewPath, out.PathEncoding = bothPaths(e.Path, e.NewPath)
+	foreign := false
+	for _, ref := range e.Reverts {
+		out.Reverts = append(out.Reverts, ref.ID)
+		out.RevertsEntries = append(out.RevertsEntries, EntryRef{TaskID: Text(ref.Task), ID: ref.ID})
+		foreign = foreign || ref.Task != e.TaskID
+	}
+	if !foreign {
+		out.RevertsEntries = nil
+	}
+	return out
+}
+
+// bothPaths encodes an entry's paths alike: one path_encoding stands for both.
+func bothPaths(path, newPath string) (p string, np *string, encoding string) {
+	p, encoding = wspath.EncodeJSON(path)
+	if newPath == "" {
+		return p, nil, encoding
+	}
+	n, nenc := wspath.EncodeJSON(newPath)
+	switch {
+	case encoding == nenc:
+	case encoding == "":
+		p, encoding = escapePercent(p), nenc
+	default:
+		n = escapePercent(n)
+	}
+	return p, &n, encoding
+}
+
+// escapePercent gives a name that is UTF-8 the form that one has that is not.
+func escapePercent(s string) string {
+	out := make([]byte, 0, len(s)+2)
+	for i := range len(s) {
+		if s[i] == '%' {
+			out = append(out, "%25"...)
+		} else {
+			out = append(out, s[i])
+		}
+	}
+	return string(out)
+}
+
+func EntriesOf(list []workspace.ChangeEntry) []Entry {
+	out := make([]Entry, len(list))
+	for i := range list {
+		out[i] = EntryOf(&list[i])
+	}
+	return out
+}
+
+func Text(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// Snapshot names a blob as bodies do, null for none.
+func Snapshot(id object.ID) *string {
+	if id.IsZero() {
+		return nil
+	}
+	s := "git:" + id.String()
+	return &s
+}
+
+// Skip is a path that is not recorded, and why.
+type Skip struct {
+	Path         string `json:"path"`
+	PathEncoding string `json:"path_encoding,omitempty"`
+	Reason       string `json:"reason"`
+}
+
+// SkipsOf gives them their wire form, never null.
+func SkipsOf(list []workspace.Skip) []Skip {
+	out := make([]Skip, len(list))
+	for i, s := range list {
+		out[i].Path, out[i].PathEncoding = wspath.EncodeJSON(s.Path)
+		out[i].Reason = s.Reason
+	}
+	return out
+}

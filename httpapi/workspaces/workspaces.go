@@ -1,0 +1,245 @@
+// Package workspaces is the HTTP surface of workspaces as such
+// (contracts/README.md, Other routes): list, bind, forget, sync, log,
+// coverage, events.
+package workspaces
+
+import (
+	"context"
+	_ "embed"
+	"net/http"
+	"path/filepath"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/httpapi"
+	"umbra/httpapi/wire"
+	"umbra/internal/errs"
+	"umbra/internal/task"
+	"umbra/internal/workspace"
+)
+
+//go:embed openapi.yaml
+var document []byte
+
+// Dialect is the workspaces' routes.
+type Dialect struct {
+	workspaces *workspace.Manager
+	tasks      *task.Service
+}
+
+// New makes the dialect.
+func New(m *workspace.Manager, s *task.Service) *Dialect { return &Dialect{workspaces: m, tasks: s} }
+
+// OpenAPI gives the dialect's part of the document.
+func (d *Dialect) OpenAPI() []byte { return document }
+
+// Register adds the dialect's routes.
+func (d *Dialect) Register(r *httpapi.Router) {
+	r = r.With(wire.WithFields(httpapi.CommonShape()))
+	add := func(method, pattern string, h httpapi.Handler, rt httpapi.Route) {
+		rt.Method, rt.Pattern, rt.Handler = method, pattern, h
+		r.Handle(rt)
+	}
+	add("GET", "/workspaces", d.list, httpapi.Route{})
+	add("GET", "/workspaces/{ws}", d.get, httpapi.Route{})
+	add("PATCH", "/workspaces/{ws}", d.rebind, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON})
+	add("DELETE", "/workspaces/{ws}", d.forget, httpapi.Route{Access: httpapi.AccessWrite})
+	// A token that may only read may sync: what is on disk is on disk already.
+	add("POST", "/workspaces/{ws}/sync", d.sync, httpapi.Route{Body: httpapi.BodyOptionalJSON})
+	add("GET", "/workspaces/{ws}/log", d.log, httpapi.Route{})
+	add("GET", "/workspaces/{ws}/coverage", d.coverage, httpapi.Route{})
+	add("GET", "/workspaces/{ws}/stream", d.stream, httpapi.Route{Stream: true})
+}
+
+func notFound() error {
+	return errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.")
+}
+
+// id gives the route's workspace, if the caller may know of it.
+func (d *Dialect) id(c *gin.Context) (workspace.Record, error) {
+	id, err := httpapi.Param(c, "ws")
+	if err != nil {
+		return workspace.Record{}, err
+	}
+	rec, ok := d.workspaces.Record(id)
+	if !ok || !httpapi.CallerOf(c).Sees(rec.Root) {
+		return workspace.Record{}, notFound()
+	}
+	return rec, nil
+}
+
+// open opens the route's workspace. The caller releases it.
+func (d *Dialect) open(c *gin.Context) (*workspace.Workspace, error) {
+	rec, err := d.id(c)
+	if err != nil {
+		return nil, err
+	}
+	return d.workspaces.Get(c, rec.ID)
+}
+
+func (d *Dialect) using(c *gin.Context, h func(w *workspace.Workspace) error) error {
+	w, err := d.open(c)
+	if err != nil {
+		return err
+	}
+	defer w.Release()
+	return h(w)
+}
+
+type object struct {
+	ID       string   `json:"id"`
+	Root     *string  `json:"root"`
+	Kind     string   `json:"kind"`
+	Ref      string   `json:"ref"`
+	GitDir   string   `json:"git_dir"`
+	Head     *string  `json:"head"`
+	State    string   `json:"state"`
+	Tasks    int      `json:"tasks"`
+	Warnings []string `json:"warnings"`
+	Created  string   `json:"created"`
+	LastUsed string   `json:"last_used"`
+}
+
+func (d *Dialect) describe(w *workspace.Workspace) (object, error) {
+	rec, ok := d.workspaces.Record(w.ID())
+	if !ok {
+		return object{}, notFound()
+	}
+	all, _ := d.tasks.Count(rec.ID)
+	o := object{ID: rec.ID, Root: wire.Text(rec.Root), Kind: rec.Kind, Ref: wire.ShadowRef, GitDir: w.GitDir(),
+		State: string(w.State()), Tasks: all, Warnings: w.Warnings(), Created: wire.Stamp(rec.Created), LastUsed: wire.Stamp(rec.LastUsed)}
+	if tip := w.Store().Tip(); !tip.Commit.IsZero() {
+		o.Head = wire.Text(tip.Commit.String())
+	}
+	if o.Warnings == nil {
+		o.Warnings = []string{}
+	}
+	return o, nil
+}
+
+func (d *Dialect) tell(c *gin.Context, w *workspace.Workspace) error {
+	o, err := d.describe(w)
+	if err != nil {
+		return err
+	}
+	httpapi.JSON(c, http.StatusOK, o)
+	return nil
+}
+
+func (d *Dialect) list(c *gin.Context) error {
+	out := []object{}
+	for _, rec := range d.workspaces.List() {
+		if !httpapi.CallerOf(c).Sees(rec.Root) {
+			continue
+		}
+		w, err := d.workspaces.Get(c, rec.ID)
+		if errs.Is(err, errs.NotFound) {
+			continue // forgotten meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		if o, err := d.describe(w); err == nil {
+			out = append(out, o)
+		}
+		w.Release()
+	}
+	httpapi.JSON(c, http.StatusOK, map[string]any{"workspaces": out})
+	return nil
+}
+
+func (d *Dialect) get(c *gin.Context) error {
+	return d.using(c, func(w *workspace.Workspace) error { return d.tell(c, w) })
+}
+
+func (d *Dialect) rebind(c *gin.Context) error {
+	rec, err := d.id(c)
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Root *string `json:"root"`
+	}
+	if err := httpapi.DecodeJSON(c, &body); err != nil {
+		return err
+	}
+	if body.Root == nil || !filepath.IsAbs(*body.Root) || strings.IndexByte(*body.Root, 0) >= 0 {
+		return errs.New(errs.Unprocessable, "validation_failed", "root must be the absolute path of a folder.").With("field", "root")
+	}
+	w, err := d.workspaces.Rebind(c, rec.ID, *body.Root, workspace.OpenOptions{Allow: httpapi.CallerOf(c).MayOpen})
+	if err != nil {
+		return err
+	}
+	defer w.Release()
+	return d.tell(c, w)
+}
+
+func (d *Dialect) forget(c *gin.Context) error {
+	rec, err := d.id(c)
+	if err != nil {
+		return err
+	}
+	history, given, err := httpapi.Query(c, "history")
+	if err != nil {
+		return err
+	}
+	if given && history != "delete" && history != "keep" {
+		return errs.New(errs.Invalid, "invalid_parameter", "history must be keep or delete.").With("field", "history")
+	}
+	if err := d.tasks.Forget(c, rec.ID, history == "delete"); err != nil {
+		return err
+	}
+	c.Status(http.StatusNoContent)
+	c.Writer.WriteHeaderNow()
+	return nil
+}
+
+func (d *Dialect) sync(c *gin.Context) error {
+	return d.using(c, func(w *workspace.Workspace) error {
+		var body struct {
+			Adopt bool `json:"adopt"`
+		}
+		if err := httpapi.DecodeJSON(c, &body); err != nil {
+			return err
+		}
+		if body.Adopt && httpapi.CallerOf(c).Scope != httpapi.ScopeWrite {
+			return errs.New(errs.Forbidden, "scope_insufficient", "The token may not bind the workspace to another folder.")
+		}
+		res, err := w.Sync(c, workspace.SyncOptions{Adopt: body.Adopt, Attribute: true})
+		if err != nil {
+			return err
+		}
+		out := map[string]any{"commit": nil, "changed": res.Changed, "skipped": wire.SkipsOf(res.Skipped)}
+		if !res.Commit.IsZero() {
+			out["commit"] = res.Commit.String()
+		}
+		httpapi.JSON(c, http.StatusOK, out)
+		return nil
+	})
+}
+
+func (d *Dialect) coverage(c *gin.Context) error {
+	return d.using(c, func(w *workspace.Workspace) error {
+		cov, err := w.Coverage(c)
+		if err != nil {
+			return err
+		}
+		httpapi.JSON(c, http.StatusOK, map[string]any{"skipped": wire.SkipsOf(cov.Skipped), "tracked": cov.Tracked, "ignored": cov.Ignored})
+		return nil
+	})
+}
+
+func (d *Dialect) stream(c *gin.Context) error {
+	after, err := wire.StreamStart(c)
+	if err != nil {
+		return err
+	}
+	w, err := d.open(c)
+	if err != nil {
+		return err
+	}
+	st := d.tasks.WorkspaceStream(w, after)
+	defer st.Close()
+	return httpapi.ServeEvents(c, func(ctx context.Context) (httpapi.Event, error) { return wire.Next(ctx, st) })
+}

@@ -1,0 +1,182 @@
+package history
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"umbra/gitstore"
+	"umbra/gitstore/diff"
+	"umbra/gitstore/merge3"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/workspace"
+)
+
+// Status is what a task made of a file on the whole.
+type Status string
+
+// The statuses.
+const (
+	Created  Status = "created"
+	Modified Status = "modified"
+	Deleted  Status = "deleted"
+	Renamed  Status = "renamed"
+)
+
+// File is one line of a summary.
+type File struct {
+	Status        Status
+	Path          string // where it is now, or was last
+	From          string // Renamed: its name before
+	Before, After State  // what the first entry found, what the last left
+	Additions     int
+	Deletions     int
+	Binary        bool
+	Mixed         bool     // others' changes lie between
+	Subtasks      []string // sorted, without those of no subtask
+	chain         *Chain
+}
+
+// Summary is the net effect of one task alone.
+type Summary struct {
+	Files []File // sorted by path, bytewise
+}
+
+// Summary gives what a task's work comes to. The result is shared: it must not
+// be changed.
+func (c *Cache) Summary(ctx context.Context, w *workspace.Workspace, id string) (*Summary, error) {
+	s := c.slot(key{w.ID(), id})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, err := s.read(ctx, w, id)
+	if err != nil {
+		return nil, err
+	}
+	if s.sum == nil {
+		if s.sum, err = summarise(ctx, w.Store(), t); err != nil {
+			return nil, err
+		}
+	}
+	return s.sum, nil
+}
+
+func summarise(ctx context.Context, st *gitstore.Store, t *Task) (*Summary, error) {
+	chains, _ := Chains(t.Work())
+	sum := &Summary{}
+	for _, c := range chains {
+		f, ok := fileOf(c)
+		if !ok {
+			continue
+		}
+		if err := f.count(ctx, st); err != nil {
+			return nil, err
+		}
+		sum.Files = append(sum.Files, f)
+	}
+	slices.SortFunc(sum.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	return sum, nil
+}
+
+// fileOf classes a chain; false where it comes to nothing.
+func fileOf(c *Chain) (File, bool) {
+	f := File{Before: c.First(), After: c.Last(), Mixed: c.Mixed(), chain: c}
+	f.Path = f.After.Path
+	switch {
+	case !f.Before.Exists() && !f.After.Exists():
+		return f, false
+	case !f.Before.Exists():
+		f.Status = Created
+	case !f.After.Exists():
+		// Known by the name that people knew before the task.
+		f.Status, f.Path = Deleted, f.Before.Path
+	case f.Before.Path != f.After.Path:
+		f.Status, f.From = Renamed, f.Before.Path
+	case f.Before.Same(f.After) && !f.Mixed:
+		return f, false
+	default:
+		f.Status = Modified
+	}
+	seen := make(map[string]bool)
+	for _, e := range c.Entries() {
+		if s := e.SubtaskID; s != "" && !seen[s] {
+			seen[s] = true
+			f.Subtasks = append(f.Subtasks, s)
+		}
+	}
+	slices.Sort(f.Subtasks)
+	return f, true
+}
+
+// maxCounted is the size up to which lines are counted; larger files are told
+// as binary ones are.
+const maxCounted = 16 << 20
+
+// count fills in the numbers of lines.
+func (f *File) count(ctx context.Context, st *gitstore.Store) error {
+	if f.Before.ID == f.After.ID && !f.Mixed {
+		return nil
+	}
+	old, now, err := f.Sides(ctx, st, maxCounted)
+	if errs.Is(err, errs.TooLarge) {
+		f.Binary = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f.Additions, f.Deletions, f.Binary = diff.Stat(old.Data, now.Data)
+	return nil
+}
+
+// Sides gives the two versions whose difference is the task's alone: for a
+// mixed file others' changes are taken out by three-way merge; where that does
+// not come out clean, the plain range stands. Above max bytes: errs.TooLarge.
+func (f *File) Sides(ctx context.Context, st *gitstore.Store, max int64) (old, now diff.File, err error) {
+	if old, err = side(ctx, st, f.Before, max); err != nil {
+		return old, now, err
+	}
+	if now, err = side(ctx, st, f.After, max); err != nil || !f.Mixed {
+		return old, now, err
+	}
+	data, clean, err := alone(ctx, st, f.chain, old.Data, max)
+	if err != nil || !clean {
+		return old, now, err
+	}
+	now.Data, now.ID = data, object.Hash(object.Blob, data)
+	return old, now, nil
+}
+
+func side(ctx context.Context, st *gitstore.Store, s State, max int64) (diff.File, error) {
+	f := diff.File{Path: s.Path, Mode: s.Mode, ID: s.ID}
+	if !s.Exists() {
+		return f, nil
+	}
+	var err error
+	f.Data, err = st.ReadBlob(ctx, s.ID, max)
+	return f, err
+}
+
+// alone plays the chain's runs on what its first found, without what others
+// did in between; clean is false where that is not possible.
+func alone(ctx context.Context, st *gitstore.Store, c *Chain, data []byte, max int64) ([]byte, bool, error) {
+	for i, r := range c.Runs {
+		if !r.After.Exists() || i > 0 && !r.Before.Exists() {
+			return nil, false, nil
+		}
+		base, err := side(ctx, st, r.Before, max)
+		if err != nil {
+			return nil, false, err
+		}
+		theirs, err := side(ctx, st, r.After, max)
+		if err != nil {
+			return nil, false, err
+		}
+		res, err := merge3.Merge(base.Data, data, theirs.Data, merge3.Options{})
+		if err != nil || !res.Clean {
+			return nil, false, nil
+		}
+		data = res.Merged
+	}
+	return data, true, nil
+}

@@ -1,0 +1,46 @@
+// Package need is for tests that stand on something the machine may lack: they
+// are left out there, but never where CI=true says that everything must run.
+//
+// It is imported by tests alone.
+package need
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// Tool gives the path of a program, or leaves the test out.
+func Tool(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		Missing(t, name+" is not installed")
+	}
+	return path
+}
+
+// Root leaves the test out for any other user.
+func Root(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		Missing(t, "this test needs root")
+	}
+}
+
+// Missing leaves the test out, or fails it where CI=true.
+func Missing(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal("CI leaves nothing out: " + why)
+	}
+	t.Skip(why)
+}
+
+// Long leaves a long test out where -short is given.
+func Long(t testing.TB, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: " + why)
+	}
+}

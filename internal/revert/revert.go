@@ -1,0 +1,194 @@
+package revert
+
+import (
+	"context"
+	"strings"
+
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/history"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+)
+
+// maxTries bounds how often a plan is made again because somebody was faster.
+const maxTries = 16
+
+// Do carries a revert out, or tells what it would do. A conflict that is not to
+// be forced or skipped is errs.Conflict revert_conflict with the result in
+// hand: nothing was changed. A plan that no longer fits is errs.Conflict
+// plan_stale.
+func Do(ctx context.Context, w *workspace.Workspace, cache *history.Cache, req Request) (*Result, error) {
+	want := ""
+	if req.Plan != "" {
+		var err error
+		if want, err = req.open(); err != nil {
+			return nil, err
+		}
+	}
+	for range maxTries {
+		p, err := settle(ctx, w, cache, &req)
+		if err != nil {
+			return nil, err
+		}
+		if want != "" && p.fingerprint() != want {
+			return nil, errStale()
+		}
+		res, err := carryOut(ctx, w, p, &req)
+		if errs.CodeOf(err) != codeMoved || err == nil {
+			return res, err
+		}
+		if want != "" {
+			return nil, errStale()
+		}
+	}
+	return nil, errs.New(errs.Conflict, "file_changing", "The files keep being changed by somebody else.")
+}
+
+func errStale() error {
+	return errs.New(errs.Conflict, "plan_stale", "Something that the plan touches has changed since; ask for a new one.")
+}
+
+// settle makes the plan after what people changed on disk, where the plan would
+// touch it, is in history. What is recorded may belong to the task itself, and
+// change the plan.
+func settle(ctx context.Context, w *workspace.Workspace, cache *history.Cache, req *Request) (*plan, error) {
+	looked := make(map[wspath.Path]bool)
+	for range maxTries {
+		t, err := cache.Task(ctx, w, req.Task)
+		if err != nil {
+			return nil, err
+		}
+		sel, err := choose(ctx, w.Store(), t, req)
+		if err != nil {
+			return nil, err
+		}
+		var more []wspath.Path
+		for _, e := range sel.entries {
+			for _, name := range []string{e.Path, e.NewPath} {
+				if p := wspath.Path(trimSlash(name)); name != "" && !looked[p] {
+					looked[p] = true
+					more = append(more, p)
+				}
+			}
+		}
+		if len(more) == 0 {
+			return makePlan(ctx, w.Store(), t, sel, req.OnConflict)
+		}
+		if err := w.RecordPaths(ctx, more); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errs.New(errs.Conflict, "file_changing", "The files keep being changed by somebody else.")
+}
+
+// codeMoved tells Do that the state under the plan is another by now.
+const codeMoved = "plan_moved"
+
+func carryOut(ctx context.Context, w *workspace.Workspace, p *plan, req *Request) (*Result, error) {
+	res := &Result{Files: p.files(), Conflicts: p.conflicts()}
+	if req.DryRun {
+		res.Reverted = len(p.undone())
+		res.Plan = req.seal(p)
+		return res, nil
+	}
+	if len(res.Conflicts) > 0 && req.OnConflict == Fail {
+		return res, errs.New(errs.Conflict, "revert_conflict", "Something else changed the same places since; nothing was changed.")
+	}
+	o, err := p.operations(ctx, w.Store())
+	if err != nil {
+		return nil, err
+	}
+	if len(o.ops) == 0 {
+		return res, nil
+	}
+	undone := p.undone()
+	by := req.By
+	by.Source = message.Revert
+	by.TaskID = req.Task
+	done, err := w.Apply(ctx, workspace.Request{By: by, Ops: o.ops, Reverts: commitsOf(undone), RevertsEntries: o.bare,
+		RevertWhat: p.sel.what, AllowRepoShape: true, Check: func() error { return p.holds(w) }})
+	switch errs.CodeOf(err) {
+	case "precondition_failed", "file_not_found", "target_exists", "not_a_directory", "is_a_directory", "directory_not_empty":
+		if err != nil {
+			return nil, errs.New(errs.Conflict, codeMoved, "")
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	res.Replayed = done.Replayed
+	if res.Commit, res.Seq = done.Commit, done.Seq; !res.Commit.IsZero() {
+		res.Reverted = len(undone)
+	}
+	return res, nil
+}
+
+// holds checks, just before the commit, that the files are what the plan took
+// them for.
+func (p *plan) holds(w *workspace.Workspace) error {
+	snap := w.Store().Snapshot()
+	for _, t := range p.targets {
+		if !t.stands() {
+			continue
+		}
+		now, err := at(snap, t.now.Path)
+		if err != nil {
+			return err
+		}
+		if !now.Same(t.now) {
+			return errs.New(errs.Conflict, codeMoved, "")
+		}
+	}
+	return nil
+}
+
+// commitsOf gives the commits of entries, each once, newest first.
+func commitsOf(entries []*history.Entry) []object.ID {
+	var out []object.ID
+	seen := make(map[object.ID]bool)
+	for i := len(entries) - 1; i >= 0; i-- {
+		if id := entries[i].Commit; !seen[id] {
+			seen[id] = true
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// A plan's token is "<options>.<fingerprint>": what was asked for beyond the
+// route, and what would be done.
+func (r *Request) seal(p *plan) string {
+	opts := "n"
+	switch r.OnConflict {
+	case Force:
+		opts = "f"
+	case Skip:
+		opts = "s"
+	}
+	if r.ExcludeExternal {
+		opts += "x"
+	}
+	return opts + "." + p.fingerprint()
+}
+
+// open takes the options out of the token. errs.Invalid for what is none.
+func (r *Request) open() (fingerprint string, err error) {
+	opts, fp, ok := strings.Cut(r.Plan, ".")
+	if !ok || len(fp) != 64 {
+		return "", errs.New(errs.Invalid, "invalid_plan", "That is no plan's token.").With("field", "plan")
+	}
+	opts, r.ExcludeExternal = strings.CutSuffix(opts, "x")
+	switch opts {
+	case "n":
+		r.OnConflict = Fail
+	case "f":
+		r.OnConflict = Force
+	case "s":
+		r.OnConflict = Skip
+	default:
+		return "", errs.New(errs.Invalid, "invalid_plan", "That is no plan's token.").With("field", "plan")
+	}
+	return fp, nil
+}

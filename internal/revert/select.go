@@ -1,0 +1,122 @@
+package revert
+
+import (
+	"context"
+
+	"umbra/gitstore"
+	"umbra/gitstore/message"
+	"umbra/internal/errs"
+	"umbra/internal/history"
+	"umbra/internal/wspath"
+)
+
+// selection is the entries to undo, oldest first, and how the commit tells.
+type selection struct {
+	entries []*history.Entry
+	what    string // "task", "subtask add-types", …
+}
+
+// choose finds the entries of a scope that are in effect. NotFound for a
+// subtask, change or file that the task does not know.
+func choose(ctx context.Context, st *gitstore.Store, t *history.Task, req *Request) (selection, error) {
+	sc := req.Scope
+	var sel selection
+	switch {
+	case sc.Change != 0:
+		e := t.Find(sc.Change)
+		if e == nil {
+			return sel, errs.New(errs.NotFound, "change_not_found", "The task has no change %d.", sc.Change)
+		}
+		sel.what = "change " + itoa(sc.Change)
+		if !e.Undone && e.Source != message.Rollback {
+			sel.entries = []*history.Entry{e}
+		}
+	case sc.Subtask != "":
+		sel.what = "subtask " + sc.Subtask
+		known := false
+		for i := range t.Entries {
+			known = known || t.Entries[i].SubtaskID == sc.Subtask
+		}
+		if !known {
+			return sel, errs.New(errs.NotFound, "subtask_not_found", "The task has no subtask of that name.")
+		}
+		for _, e := range t.Work() {
+			if e.SubtaskID == sc.Subtask {
+				sel.entries = append(sel.entries, e)
+			}
+		}
+	case sc.Path != "":
+		sel.what = "file " + sc.Path
+		entries, err := ofPath(ctx, st, t, sc.Path)
+		if err != nil {
+			return sel, err
+		}
+		sel.entries = entries
+	default:
+		sel.what = "task"
+		sel.entries = t.Work()
+	}
+	if req.ExcludeExternal {
+		var kept []*history.Entry
+		for _, e := range sel.entries {
+			if e.Source != message.External {
+				kept = append(kept, e)
+			}
+		}
+		sel.entries = kept
+	}
+	return sel, nil
+}
+
+// ofPath gives the entries of the files that end at a path or under it; if
+// there are none, of those that once had that name.
+func ofPath(ctx context.Context, st *gitstore.Store, t *history.Task, path string) ([]*history.Entry, error) {
+	chains, folders := history.Chains(t.Work())
+	wanted := make(map[*history.Entry]bool)
+	for _, c := range chains {
+		if p := c.Last().Path; p == path || under(p, path) {
+			for _, e := range c.Entries() {
+				wanted[e] = true
+			}
+		}
+	}
+	if len(wanted) == 0 {
+		for _, c := range chains {
+			if c.Named(path) {
+				for _, e := range c.Entries() {
+					wanted[e] = true
+				}
+			}
+		}
+	}
+	for _, e := range folders {
+		if p := trimSlash(lastName(e)); p == path || under(p, path) {
+			wanted[e] = true
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, untouched(ctx, st, t, path)
+	}
+	var out []*history.Entry
+	for _, e := range t.Work() {
+		if wanted[e] {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+// untouched tells a file that the task has nothing in effect on from one that
+// is not there at all.
+func untouched(ctx context.Context, st *gitstore.Store, t *history.Task, path string) error {
+	for i := range t.Entries {
+		if e := &t.Entries[i]; e.Path == path || e.NewPath == path {
+			return nil
+		}
+	}
+	_, ok, err := st.Snapshot().Lookup(wspath.Path(path))
+	if err != nil || ok {
+		return err
+	}
+	return &errs.Error{Kind: errs.NotFound, Code: "file_not_found", Detail: "There is no such file.", Path: path}
+}

@@ -1,0 +1,145 @@
+package rootfs
+
+import (
+	"errors"
+	"io/fs"
+	"syscall"
+
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// Displaced is what stood at a path and now stands under a temporary name.
+type Displaced struct {
+	Temp string   // where it is now
+	Info vfs.Info // as it came out; its ctime is that of the exchange
+}
+
+// exchange swaps the file under a temporary name with a target. ino is the
+// inode of the former.
+func (r *Root) exchange(temp string, target wspath.Path, ino uint64) (*Displaced, error) {
+	if !r.noExchange.Load() {
+		err := r.fs.Exchange(temp, string(target))
+		if err == nil {
+			return r.lookAt(temp)
+		}
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return nil, err
+		}
+		r.noExchange.Store(true)
+	}
+	// Hard-link what stands there aside, then rename over it. The name that
+	// tells of the displacement is the one that holds the prepared file now.
+	making := tempIn(target, makingDigits())
+	if err := r.fs.RenameNoReplace(temp, making); err != nil {
+		return nil, err
+	}
+	err := r.fs.Link(string(target), temp)
+	if err == nil {
+		if err = r.fs.Rename(making, string(target)); err == nil {
+			return r.lookAt(temp)
+		}
+		_ = r.fs.Remove(temp)
+	}
+	return nil, errors.Join(err, r.fs.RenameNoReplace(making, temp))
+}
+
+func (r *Root) lookAt(temp string) (*Displaced, error) {
+	info, err := r.fs.Lstat(temp)
+	if err != nil {
+		return nil, err
+	}
+	return &Displaced{Temp: temp, Info: info}, nil
+}
+
+// SwapLink puts a symbolic link in place of what stands at the target.
+func (r *Root) SwapLink(target wspath.Path, to string) (*Displaced, error) {
+	making := tempIn(target, makingDigits())
+	if err := r.fs.Symlink(to, making); err != nil {
+		return nil, err
+	}
+	info, err := r.fs.Lstat(making)
+	if err == nil {
+		temp := tempIn(target, info.Ino)
+		if err = r.fs.RenameNoReplace(making, temp); err == nil {
+			d, err := r.exchange(temp, target, info.Ino)
+			if err != nil {
+				_ = r.fs.Remove(temp)
+			}
+			return d, err
+		}
+	}
+	_ = r.fs.Remove(making)
+	return nil, err
+}
+
+// Take renames what stands at a path (a file, link or whole folder) away.
+func (r *Root) Take(target wspath.Path) (*Displaced, error) {
+	for try := range takenTries {
+		temp := tempIn(target, takenDigits(target.Base(), try))
+		err := r.fs.RenameNoReplace(string(target), temp)
+		if err == nil {
+			return r.lookAt(temp)
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+	}
+	return nil, &fs.PathError{Op: "take", Path: string(target), Err: syscall.EBUSY}
+}
+
+// PutBack gives what was taken its name again; fs.ErrExist if something else
+// stands there by now.
+func (r *Root) PutBack(d *Displaced, target wspath.Path) error {
+	return r.fs.RenameNoReplace(d.Temp, string(target))
+}
+
+// SwapBack exchanges what was displaced with what stands at the target now, and
+// gives that.
+func (r *Root) SwapBack(d *Displaced, target wspath.Path) (*Displaced, error) {
+	return r.exchange(d.Temp, target, d.Info.Ino)
+}
+
+// Drop removes what was displaced: a file, a link, or a folder with all in it.
+func (r *Root) Drop(d *Displaced) error { return r.removeAll(d.Temp, d.Info.IsDir()) }
+
+// RemoveTree removes a file, or a folder with all in it.
+func (r *Root) RemoveTree(name string) error {
+	info, err := r.fs.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return r.removeAll(name, info.IsDir())
+}
+
+func (r *Root) removeAll(name string, dir bool) error {
+	if dir {
+		entries, err := r.fs.ReadDir(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			// A folder without the right to list may still be empty.
+			if r.fs.Chmod(name, 0o700) == nil {
+				entries, err = r.fs.ReadDir(name)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		var first error
+		for _, e := range entries {
+			if err := r.removeAll(name+"/"+e.Name, e.Type.IsDir()); err != nil && first == nil {
+				first = err
+			}
+		}
+		if first != nil {
+			return first
+		}
+	}
+	err := r.fs.Remove(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

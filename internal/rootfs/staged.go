@@ -1,0 +1,239 @@
+package rootfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// Staged is new content on its way: a file without a name (O_TMPFILE), or one
+// with a temporary name where the file system has no such thing, of mode 0600.
+// It is written once, then placed or discarded. Not for concurrent use.
+type Staged struct {
+	r    *Root
+	file vfs.File
+	dir  wspath.Path // the folder that it is in
+	name string      // its temporary name, empty while it has none
+	ino  uint64
+	size int64
+
+	mtime  int64 // of the finished content
+	placed bool
+}
+
+// Stage opens room for new content for a target: in the target's folder, or in
+// the nearest one above that exists.
+func (r *Root) Stage(target wspath.Path) (*Staged, error) {
+	for dir := target.Dir(); ; dir = dir.Dir() {
+		s, err := r.stageIn(dir)
+		if err == nil || dir.IsRoot() || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return s, err
+		}
+	}
+}
+
+func (r *Root) stageIn(dir wspath.Path) (*Staged, error) {
+	if !r.noUnlinked.Load() {
+		f, err := r.fs.CreateUnlinked(string(dir), 0o600)
+		if err == nil {
+			return &Staged{r: r, file: f, dir: dir}, nil
+		}
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return nil, err
+		}
+		r.noUnlinked.Store(true)
+	}
+	making := tempIn(dir.Join("x"), makingDigits())
+	f, err := r.fs.OpenFile(making, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	s := &Staged{r: r, file: f, dir: dir, name: making}
+	info, err := f.Stat()
+	if err == nil {
+		s.ino = info.Ino
+		name := tempIn(dir.Join("x"), s.ino)
+		if err = r.fs.RenameNoReplace(making, name); err == nil {
+			s.name = name
+			return s, nil
+		}
+	}
+	s.Discard()
+	return nil, err
+}
+
+// Write appends.
+func (s *Staged) Write(p []byte) (int, error) {
+	n, err := s.file.WriteAt(p, s.size)
+	s.size += int64(n)
+	return n, err
+}
+
+// ReadAt reads what was written.
+func (s *Staged) ReadAt(p []byte, off int64) (int, error) { return s.file.ReadAt(p, off) }
+
+// Size is the number of bytes written.
+func (s *Staged) Size() int64 { return s.size }
+
+// Reserve takes room for a size that is known beforehand.
+func (s *Staged) Reserve(size int64) error { return s.file.Allocate(size) }
+
+// Finish ends the writing: the size is made what was written, and the write-out
+// is begun, so that a power cut after the exchange finds the bytes on disk
+// (RENAME_EXCHANGE does not flush, unlike rename over a file).
+func (s *Staged) Finish() error {
+	info, err := s.file.Stat()
+	if err != nil {
+		return err
+	}
+	s.ino = info.Ino
+	if info.Size != s.size {
+		if err := s.file.Truncate(s.size); err != nil {
+			return err
+		}
+		if info, err = s.file.Stat(); err != nil {
+			return err
+		}
+	}
+	s.mtime = info.MtimeNs
+	return s.file.StartWriteout()
+}
+
+// Discard drops content that is not placed, and closes what is.
+func (s *Staged) Discard() {
+	if s == nil || s.file == nil {
+		return
+	}
+	_ = s.file.Close()
+	s.file = nil
+	if s.name != "" {
+		_ = s.r.fs.Remove(s.name)
+		s.name = ""
+	}
+}
+
+// Info looks at the file as it is now.
+func (s *Staged) Info() (vfs.Info, error) { return s.file.Stat() }
+
+// Place gives the content its name, which must be free: fs.ErrExist if
+// something stands there. The bits are set before.
+func (s *Staged) Place(target wspath.Path, perm fs.FileMode) error {
+	if err := s.file.Chmod(perm); err != nil {
+		return err
+	}
+	if s.name != "" {
+		if err := s.r.fs.RenameNoReplace(s.name, string(target)); err != nil {
+			return err
+		}
+		s.name = ""
+	} else if err := s.r.fs.LinkFile(s.file, string(target)); err != nil {
+		return err
+	}
+	s.placed = true
+	return nil
+}
+
+// Swap puts the content in place of what stands at the target, with the
+// permission bits perm, and gives what came out. fs.ErrNotExist if nothing
+// stands there any more.
+func (s *Staged) Swap(target wspath.Path, perm fs.FileMode) (*Displaced, error) {
+	if err := s.file.Chmod(perm); err != nil {
+		return nil, err
+	}
+	temp := tempIn(target, s.ino)
+	switch {
+	case s.name == "":
+		if err := s.r.fs.LinkFile(s.file, temp); err != nil {
+			return nil, err
+		}
+	case s.name != temp:
+		if err := s.r.fs.RenameNoReplace(s.name, temp); err != nil {
+			return nil, err
+		}
+	}
+	s.name = temp
+	d, err := s.r.exchange(temp, target, s.ino)
+	if err != nil {
+		return nil, err
+	}
+	s.name, s.placed = "", true
+	return d, nil
+}
+
+// Copy makes the same content once more, for a target: in its own folder, and
+// with another inode.
+func (s *Staged) Copy(target wspath.Path) (*Staged, error) {
+	c, err := s.r.Stage(target)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = io.Copy(c, io.NewSectionReader(s.file, 0, s.size)); err == nil {
+		err = c.Finish()
+	}
+	if err != nil {
+		c.Discard()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Attributes is what a File offers where it can copy owner, ACL and extended
+// attributes from another; what may not be set is left.
+type Attributes interface {
+	CopyAttributes(from vfs.File)
+}
+
+// TakeAttributes copies owner, ACL and extended attributes of what stands at a
+// path, as far as the server may set them.
+func (s *Staged) TakeAttributes(from wspath.Path) {
+	a, ok := s.file.(Attributes)
+	if !ok {
+		return
+	}
+	f, err := s.r.fs.Open(string(from))
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	a.CopyAttributes(f)
+}
+
+// Reclaim takes content back that was placed and has come out again under a
+// temporary name: it can be placed once more.
+func (s *Staged) Reclaim(temp string) { s.name, s.placed = temp, false }
+
+// Is reports whether a file on disk is this content, unchanged since it was
+// finished.
+func (s *Staged) Is(info vfs.Info) bool {
+	own, err := s.file.Stat()
+	return err == nil && own.Dev == info.Dev && own.Ino == info.Ino && own.Size == s.size && own.MtimeNs == s.mtime
+}
+
+// Placed reports whether the content has its name in the workspace.
+func (s *Staged) Placed() bool { return s.placed }
+
+// Follow tells that a folder was renamed: a temporary name in it is another one
+// now.
+func (s *Staged) Follow(from, to wspath.Path) {
+	if s == nil || s.name == "" {
+		return
+	}
+	if rel, ok := wspath.Path(s.name).Rel(from); ok {
+		s.name = string(to.Join(string(rel)))
+	}
+}
+
+// Lost reports whether the temporary name leads nowhere any more, because the
+// folder that it is in went away: the bytes are still there, for Copy.
+func (s *Staged) Lost() bool {
+	if s.name == "" {
+		return false
+	}
+	_, err := s.r.fs.Lstat(s.name)
+	return errors.Is(err, fs.ErrNotExist)
+}

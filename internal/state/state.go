@@ -1,0 +1,145 @@
+// Package state keeps the records that are no history: workspace roots,
+// sessions, caches, answers to idempotency keys. They stand in one bbolt file,
+// <data-dir>/state.db, as JSON in named buckets; the data directory itself, its
+// lock and its format version are here too.
+//
+// The package imports nothing of ours.
+//
+// Invariants: what Update returned nil for is durable. What a bucket holds is
+// JSON of one Go type, whose changes must be able to read the old text.
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// DB is the store. It is safe for concurrent use.
+type DB struct {
+	bolt *bbolt.DB
+}
+
+// Open opens or makes the file. Another process that has it open is an error
+// after a second; the data directory's lock keeps that from happening.
+func Open(path string) (*DB, error) {
+	b, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second, FreelistType: bbolt.FreelistMapType, NoFreelistSync: true})
+	if err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	return &DB{bolt: b}, nil
+}
+
+// Close waits for running transactions and closes the file.
+func (db *DB) Close() error { return db.bolt.Close() }
+
+// Update runs fn in the one write transaction; nil makes all of it durable,
+// an error undoes all of it.
+func (db *DB) Update(fn func(tx *Tx) error) error {
+	return db.bolt.Update(func(tx *bbolt.Tx) error { return fn(&Tx{tx}) })
+}
+
+// View runs fn on one consistent state.
+func (db *DB) View(fn func(tx *Tx) error) error {
+	return db.bolt.View(func(tx *bbolt.Tx) error { return fn(&Tx{tx}) })
+}
+
+// Get reads one record into v and tells whether it is there.
+func (db *DB) Get(bucket, key string, v any) (found bool, err error) {
+	err = db.View(func(tx *Tx) error {
+		found, err = tx.Get(bucket, key, v)
+		return err
+	})
+	return found, err
+}
+
+// Put writes one record.
+func (db *DB) Put(bucket, key string, v any) error {
+	return db.Update(func(tx *Tx) error { return tx.Put(bucket, key, v) })
+}
+
+// Delete removes one record; one that is not there is no error.
+func (db *DB) Delete(bucket, key string) error {
+	return db.Update(func(tx *Tx) error { return tx.Delete(bucket, key) })
+}
+
+// Tx is a transaction; it ends with the function that it was given to.
+type Tx struct {
+	bolt *bbolt.Tx
+}
+
+// Get reads one record into v and tells whether it is there.
+func (tx *Tx) Get(bucket, key string, v any) (found bool, err error) {
+	b := tx.bolt.Bucket([]byte(bucket))
+	if b == nil {
+		return false, nil
+	}
+	raw := b.Get([]byte(key))
+	if raw == nil {
+		return false, nil
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return false, fmt.Errorf("state: record %q in %s: %w", key, bucket, err)
+	}
+	return true, nil
+}
+
+// Put writes one record.
+func (tx *Tx) Put(bucket, key string, v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("state: record %q in %s: %w", key, bucket, err)
+	}
+	return tx.put(bucket, []byte(key), raw)
+}
+
+func (tx *Tx) put(bucket string, key, raw []byte) error {
+	b, err := tx.bolt.CreateBucketIfNotExists([]byte(bucket))
+	if err != nil {
+		return err
+	}
+	return b.Put(key, raw)
+}
+
+// Delete removes one record; one that is not there is no error.
+func (tx *Tx) Delete(bucket, key string) error {
+	b := tx.bolt.Bucket([]byte(bucket))
+	if b == nil {
+		return nil
+	}
+	return b.Delete([]byte(key))
+}
+
+// DeleteBucket removes all records of a bucket.
+func (tx *Tx) DeleteBucket(bucket string) error {
+	if err := tx.bolt.DeleteBucket([]byte(bucket)); !errors.Is(err, bbolt.ErrBucketNotFound) {
+		return err
+	}
+	return nil
+}
+
+// ForEach gives each record of a bucket whose key is above after, in the order
+// of the keys, until fn returns false. raw is JSON and is valid inside fn only;
+// fn must not change the bucket.
+func (tx *Tx) ForEach(bucket, after string, fn func(key string, raw []byte) (more bool, err error)) error {
+	b := tx.bolt.Bucket([]byte(bucket))
+	if b == nil {
+		return nil
+	}
+	cur := b.Cursor()
+	k, v := cur.First()
+	if after != "" {
+		if k, v = cur.Seek([]byte(after)); string(k) == after {
+			k, v = cur.Next()
+		}
+	}
+	for ; k != nil; k, v = cur.Next() {
+		if more, err := fn(string(k), v); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}

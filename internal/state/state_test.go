@@ -1,0 +1,241 @@
+package state
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type record struct{ A, B string }
+
+func open(t *testing.T, dir string) *DB {
+	t.Helper()
+	db, err := Open(filepath.Join(dir, "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func TestRecordsOutliveTheStore(t *testing.T) {
+	dir := t.TempDir()
+	db := open(t, dir)
+	for _, k := range []string{"b", "a", "c"} {
+		if err := db.Put("things", k, record{A: k}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(db.Delete("things", "c"), db.Delete("nothing", "x"), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	db = open(t, dir)
+	defer db.Close()
+	var r record
+	if found, err := db.Get("things", "b", &r); !found || err != nil || r.A != "b" {
+		t.Fatal(found, err, r)
+	}
+	for _, missing := range [][2]string{{"things", "c"}, {"nothing", "x"}} {
+		if found, err := db.Get(missing[0], missing[1], &r); found || err != nil {
+			t.Fatal(missing, found, err)
+		}
+	}
+	var keys []string
+	collect := func(k string, _ []byte) (bool, error) { keys = append(keys, k); return true, nil }
+	if err := db.View(func(tx *Tx) error {
+		return errors.Join(tx.ForEach("things", "", collect), tx.ForEach("things", "a", collect), tx.ForEach("nothing", "", collect))
+	}); err != nil || !reflect.DeepEqual(keys, []string{"a", "b", "b"}) {
+		t.Fatal(keys, err)
+	}
+}
+
+func TestAFailedUpdateLeavesNothing(t *testing.T) {
+	db := open(t, t.TempDir())
+	defer db.Close()
+	want := errors.New("no")
+	if err := db.Update(func(tx *Tx) error { return errors.Join(tx.Put("things", "a", record{}), want) }); !errors.Is(err, want) {
+		t.Fatal(err)
+	}
+	var r record
+	if found, _ := db.Get("things", "a", &r); found {
+		t.Fatal("the record is there")
+	}
+	if err := db.Update(func(tx *Tx) error {
+		return errors.Join(tx.Put("things", "a", record{}), tx.DeleteBucket("things"), tx.DeleteBucket("none"))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if found, _ := db.Get("things", "a", &r); found {
+		t.Fatal("the bucket is there")
+	}
+}
+
+func TestOneHolderADirectory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "deep", "data")
+	d, err := Acquire(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o700 {
+		t.Fatal(st.Mode(), err)
+	}
+	if raw, err := os.ReadFile(d.Join("format")); err != nil || string(raw) != "1\n" {
+		t.Fatalf("%q %v", raw, err)
+	}
+	if err := d.Announce("http://127.0.0.1:1"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Acquire(path)
+	held, ok := errors.AsType[*HeldError](err)
+	if !ok || held.Holder != (Holder{os.Getpid(), "http://127.0.0.1:1"}) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
+		t.Fatal(err)
+	}
+	if h, ok, err := FindHolder(path); !ok || err != nil || h != held.Holder {
+		t.Fatal(h, ok, err)
+	}
+	if err := d.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := FindHolder(path); ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	d, err = Acquire(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Release(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestUnknownFormatsAreRefused(t *testing.T) {
+	for _, text := range []string{"2", "99\n", "", "x", "-1", "1\n2\n"} {
+		path := t.TempDir()
+		if err := os.WriteFile(filepath.Join(path, "format"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Acquire(path)
+		if _, ok := errors.AsType[*FormatError](err); !ok || !strings.Contains(err.Error(), "formats up to 1") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func key(s string) [sha256.Size]byte { return sha256.Sum256([]byte(s)) }
+
+func TestAnswersOutliveAKill(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "answers.log")
+	db := open(t, dir)
+	a, err := OpenAnswers(db, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Answer{Fingerprint: key("f"), Status: 201, Header: map[string][]string{"Etag": {"x"}}, Body: []byte("\xff{}"), At: time.Now().Round(0)}
+	for i := range 5 {
+		if err := a.KeepAnswer(key(fmt.Sprint(i)), want, i%2 == 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What a kill leaves: the log as it is, here with a torn record behind.
+	raw, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(a.Close(), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for cut := range 3 {
+		dir := t.TempDir()
+		log := filepath.Join(dir, "answers.log")
+		torn := append(append([]byte(nil), raw...), raw[:len(raw)/5-cut]...)
+		if err := os.WriteFile(log, torn[:len(torn)-1], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		db := open(t, dir)
+		a, err := OpenAnswers(db, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 5 {
+			got, ok, err := a.Answer(key(fmt.Sprint(i)))
+			if !ok || err != nil || !got.At.Equal(want.At) || string(got.Body) != string(want.Body) || got.Status != 201 {
+				t.Fatal(i, got, ok, err)
+			}
+		}
+		if st, err := os.Stat(log); err != nil || st.Size() != 0 {
+			t.Fatal(st.Size(), err)
+		}
+		if err := errors.Join(a.Close(), db.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAnswersAreKeptADay(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		db := open(t, dir)
+		a, err := OpenAnswers(db, filepath.Join(dir, "answers.log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"old", "again"} {
+			if err := a.KeepAnswer(key(name), Answer{Status: 200, At: time.Now()}, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-time.After(23 * time.Hour)
+		if _, ok, err := a.Answer(key("old")); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		<-time.After(time.Hour)
+		if err := a.KeepAnswer(key("again"), Answer{Status: 201, At: time.Now()}, false); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Hour)
+		if _, ok, err := a.Answer(key("old")); ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		if ans, ok, err := a.Answer(key("again")); !ok || err != nil || ans.Status != 201 {
+			t.Fatal(ans, ok, err)
+		}
+		left := 0
+		if err := db.View(func(tx *Tx) error {
+			return tx.ForEach(answersBucket, "", func(string, []byte) (bool, error) { left++; return true, nil })
+		}); err != nil || left != 1 {
+			t.Fatal(left, err)
+		}
+		if err := errors.Join(a.Close(), db.Close()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestAnswersGoOnWithoutTheirLog(t *testing.T) {
+	dir := t.TempDir()
+	db := open(t, dir)
+	defer db.Close()
+	a, err := OpenAnswers(db, filepath.Join(dir, "answers.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.log.Close() // every write to it fails from now on
+	if err := a.KeepAnswer(key("k"), Answer{Status: 200, At: time.Now()}, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := a.Answer(key("k")); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	_ = a.Close() // says that the log is closed already
+}

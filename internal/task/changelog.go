@@ -1,0 +1,169 @@
+package task
+
+import (
+	"context"
+	"sort"
+	"strings"
+
+	"umbra/gitstore"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+)
+
+// Filter says which changelog entries are wanted; the zero value wants all.
+type Filter struct {
+	Subtask string
+	// Path wants entries of this path, by its old or new name, and of all
+	// under it. Empty or the root wants all.
+	Path wspath.Path
+	Task string // for a workspace's log
+}
+
+func (f *Filter) entry(e *workspace.ChangeEntry) bool {
+	if f.Subtask != "" && e.SubtaskID != f.Subtask || f.Task != "" && e.TaskID != f.Task {
+		return false
+	}
+	if f.Path == "" || f.Path.IsRoot() {
+		return true
+	}
+	return named(e.Path, f.Path) || named(e.NewPath, f.Path)
+}
+
+func named(entry string, p wspath.Path) bool {
+	return wspath.Path(strings.TrimSuffix(entry, "/")).Within(p)
+}
+
+func (f *Filter) record(r *gitstore.Record) bool {
+	return (f.Subtask == "" || r.Subtask == f.Subtask) && (f.Task == "" || r.Task == f.Task)
+}
+
+// Changes gives up to limit entries of a task's changelog with ids after one,
+// oldest first, and the id to go on after, 0 if there are no more.
+func (s *Service) Changes(ctx context.Context, r *Ref, f Filter, after uint64, limit int) (entries []workspace.ChangeEntry, next uint64, err error) {
+	recs, err := r.Store().TaskRecords(ctx, r.Task.ID)
+	if err != nil {
+		return nil, 0, err
+	}
+	first := sort.Search(len(recs), func(i int) bool { return recs[i].Change+uint64(recs[i].Entries) > after+1 })
+	for i := first; i < len(recs); i++ {
+		if !f.record(&recs[i]) {
+			continue
+		}
+		of, err := entriesOf(ctx, r.Workspace, recs[i].Commit)
+		if err != nil {
+			return nil, 0, err
+		}
+		for j := range of {
+			if of[j].ID <= after || !f.entry(&of[j]) {
+				continue
+			}
+			if len(entries) == limit {
+				return entries, entries[limit-1].ID, nil
+			}
+			entries = append(entries, of[j])
+		}
+	}
+	return entries, 0, nil
+}
+
+func entriesOf(ctx context.Context, w *workspace.Workspace, commit object.ID) ([]workspace.ChangeEntry, error) {
+	c, err := w.Store().ReadCommit(ctx, commit)
+	if err != nil {
+		return nil, err
+	}
+	return w.EntriesOf(ctx, c)
+}
+
+// Change gives one entry of a task's changelog. NotFound "change_not_found".
+func (s *Service) Change(ctx context.Context, r *Ref, id uint64) (workspace.ChangeEntry, error) {
+	missing := errs.New(errs.NotFound, "change_not_found", "The task has no change %d.", id)
+	if id == 0 {
+		return workspace.ChangeEntry{}, missing
+	}
+	rec, ok, err := recordOfChange(ctx, r, id)
+	if err != nil {
+		return workspace.ChangeEntry{}, err
+	}
+	if !ok {
+		return workspace.ChangeEntry{}, missing
+	}
+	of, err := entriesOf(ctx, r.Workspace, rec.Commit)
+	if err != nil {
+		return workspace.ChangeEntry{}, err
+	}
+	for i := range of {
+		if of[i].ID == id {
+			return of[i], nil
+		}
+	}
+	return workspace.ChangeEntry{}, missing
+}
+
+func recordOfChange(ctx context.Context, r *Ref, id uint64) (gitstore.Record, bool, error) {
+	recs, err := r.Store().TaskRecords(ctx, r.Task.ID)
+	if err != nil {
+		return gitstore.Record{}, false, err
+	}
+	i := sort.Search(len(recs), func(i int) bool { return recs[i].Change+uint64(recs[i].Entries) > id })
+	if i == len(recs) || recs[i].Change > id {
+		return gitstore.Record{}, false, nil
+	}
+	return recs[i], true, nil
+}
+
+// Log gives up to limit entries of a workspace's history, newest first, that
+// come before a place in it, and the place to go on at. A zero place is the
+// newest end, or, as what to go on at, the other one.
+func (s *Service) Log(ctx context.Context, w *workspace.Workspace, f Filter, place Place, limit int) (entries []workspace.ChangeEntry, next Place, err error) {
+	tip := w.Store().Tip().Seq
+	if place.Seq == 0 || place.Seq > tip {
+		place = Place{Seq: tip, Entry: -1}
+	}
+	const chunk = 512
+	for to := place.Seq; to > 0; {
+		from := uint64(1)
+		if to > chunk {
+			from = to - chunk + 1
+		}
+		var recs []gitstore.Record
+		err := w.Store().Records(ctx, from, to, func(r gitstore.Record) error {
+			if r.Entries > 0 && f.record(&r) {
+				recs = append(recs, r)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, Place{}, err
+		}
+		for i := len(recs) - 1; i >= 0; i-- {
+			of, err := entriesOf(ctx, w, recs[i].Commit)
+			if err != nil {
+				return nil, Place{}, err
+			}
+			j := len(of)
+			if recs[i].Seq == place.Seq && place.Entry >= 0 {
+				j = min(j, place.Entry)
+			}
+			for j--; j >= 0; j-- {
+				if !f.entry(&of[j]) {
+					continue
+				}
+				if len(entries) == limit {
+					return entries, Place{Seq: recs[i].Seq, Entry: j + 1}, nil
+				}
+				entries = append(entries, of[j])
+			}
+		}
+		to = from - 1
+	}
+	return entries, Place{}, nil
+}
+
+// Place is a place in a workspace's log: before the Entry-th entry (counted
+// from 0) of commit Seq, or, with Entry -1, after all of it.
+type Place struct {
+	Seq   uint64
+	Entry int
+}

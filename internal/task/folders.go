@@ -1,0 +1,388 @@
+package task
+
+import (
+	"context"
+	"crypto/sha1"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// Area is one of a task's folders outside of the project.
+type Area string
+
+// The areas (contracts/tasks.md, Scratch and artifacts).
+const (
+	Scratch   Area = "scratch"
+	Artifacts Area = "artifacts"
+)
+
+// Areas gives both, in the order of their names.
+func Areas() []Area { return []Area{Artifacts, Scratch} }
+
+// SplitURI tells whether a path of a request names a file of an area
+// ("scratch://x", "artifacts://x"), which one, and the path there, unparsed.
+func SplitURI(p string) (a Area, rest string, ok bool) {
+	for _, a := range Areas() {
+		if rest, ok := strings.CutPrefix(p, string(a)+"://"); ok {
+			return a, rest, true
+		}
+	}
+	return "", "", false
+}
+
+// AreaPath is a file in an area.
+type AreaPath struct {
+	Area Area
+	Path wspath.Path
+}
+
+// ParseAreaPath judges the path by the rules that hold in a workspace.
+func ParseAreaPath(a Area, p, encoding string, opts ...wspath.Option) (AreaPath, error) {
+	parsed, err := wspath.FromJSON(p, encoding, opts...)
+	if err != nil {
+		return AreaPath{}, err
+	}
+	return AreaPath{Area: a, Path: parsed}, nil
+}
+
+// URI gives the form that a request has, and the path_encoding beside it.
+func (p AreaPath) URI() (uri, encoding string) {
+	s, enc := p.Path.JSON()
+	return string(p.Area) + "://" + s, enc
+}
+
+// name is the path below the task's folder in the data directory.
+func (p AreaPath) name() string {
+	if p.Path.IsRoot() {
+		return string(p.Area)
+	}
+	return string(p.Area) + "/" + string(p.Path)
+}
+
+// AreaFile is what a listing tells about a file.
+type AreaFile struct {
+	Path  wspath.Path
+	Size  int64 // bytes
+	Blob  object.ID
+	Mode  object.Mode
+	Mtime time.Time // UTC
+}
+
+// Folders is the pair of folders of one task. Its methods may be called
+// concurrently: writers take turns, readers see a file before or after a
+// write and never between.
+type Folders struct {
+	fs  vfs.FS // rooted at <data-dir>/tasks/<id>
+	max int64  // bytes of one file
+	now func() time.Time
+
+	write sync.Mutex
+	users int // guarded by Service.mu
+}
+
+// openFolders opens or makes the folders of a task below root (the data
+// directory's tasks folder). What a stopped server left half-done is removed.
+func openFolders(root vfs.FS, id string, max int64, now func() time.Time) (*Folders, error) {
+	made := false
+	for _, dir := range []string{id, id + "/" + string(Scratch), id + "/" + string(Artifacts)} {
+		err := root.Mkdir(dir, 0o700)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, errs.Wrap(err, "")
+		}
+		made = made || err == nil
+	}
+	if made {
+		for _, dir := range []string{id, "."} {
+			if err := root.SyncDir(dir); err != nil {
+				return nil, errs.Wrap(err, "")
+			}
+		}
+	}
+	sub, err := root.Sub(id)
+	if err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	f := &Folders{fs: sub, max: max, now: now}
+	if err := f.sweep(); err != nil {
+		_ = sub.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// sweep removes temporary files; all of them stand at the top.
+func (f *Folders) sweep() error {
+	entries, err := f.fs.ReadDir(".")
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	for _, e := range entries {
+		if wspath.IsTemp(e.Name) {
+			if err := removeAll(f.fs, e.Name); err != nil {
+				return errs.Wrap(err, "")
+			}
+		}
+	}
+	return nil
+}
+
+// List gives an area's files, recursively, sorted by path. Links are listed as
+// what they lead to, if that is a file inside the task's folders; anything that
+// is no file is left out.
+func (f *Folders) List(ctx context.Context, a Area) ([]AreaFile, error) {
+	files := []AreaFile{}
+	var walk func(dir AreaPath) error
+	walk = func(dir AreaPath) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		entries, err := f.fs.ReadDir(dir.name())
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			p := AreaPath{a, dir.Path.Join(e.Name)}
+			if e.Type.IsDir() {
+				if err := walk(p); err != nil {
+					return err
+				}
+				continue
+			}
+			h, file, err := f.Open(ctx, p)
+			if errs.Is(err, errs.NotFound) || errs.Is(err, errs.Conflict) || errs.Is(err, errs.BadPath) || errs.Is(err, errs.Forbidden) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			_ = h.Close()
+			files = append(files, file)
+		}
+		return nil
+	}
+	if err := walk(AreaPath{Area: a, Path: wspath.Root}); err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	slices.SortFunc(files, func(a, b AreaFile) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	return files, nil
+}
+
+// Open opens a file for reading; what it tells is of just the bytes that the
+// handle gives. The caller closes it. NotFound "file_not_found", Conflict
+// "is_a_directory" or "not_a_file".
+func (f *Folders) Open(ctx context.Context, p AreaPath) (vfs.File, AreaFile, error) {
+	if p.Path.IsRoot() {
+		return nil, AreaFile{}, isDirectory(p)
+	}
+	name, err := f.resolve(p)
+	if err != nil {
+		return nil, AreaFile{}, err
+	}
+	h, err := f.fs.Open(name)
+	if err != nil {
+		return nil, AreaFile{}, areaError(err, p)
+	}
+	file, err := describe(ctx, h, p)
+	if err != nil {
+		_ = h.Close()
+		return nil, AreaFile{}, err
+	}
+	return h, file, nil
+}
+
+// describe hashes an open file. Files here are replaced, never written in
+// place by us; one that a program of the agent's grows meanwhile is told as
+// far as it was when it was opened.
+func describe(ctx context.Context, h vfs.File, p AreaPath) (AreaFile, error) {
+	info, err := h.Stat()
+	if err != nil {
+		return AreaFile{}, areaError(err, p)
+	}
+	switch {
+	case info.IsDir():
+		return AreaFile{}, isDirectory(p)
+	case !info.IsRegular():
+		return AreaFile{}, withPath(errs.New(errs.Conflict, "not_a_file", "That is no regular file."), p)
+	}
+	id, n, err := hashFile(ctx, h, info.Size)
+	if err != nil {
+		return AreaFile{}, areaError(err, p)
+	}
+	mode := object.Regular
+	if info.Mode&0o100 != 0 {
+		mode = object.Executable
+	}
+	return AreaFile{Path: p.Path, Size: n, Blob: id, Mode: mode, Mtime: time.Unix(0, info.MtimeNs).UTC()}, nil
+}
+
+// hashFile gives the blob id of a file's first size bytes. A file that is
+// shorter by then is hashed anew as what it is.
+func hashFile(ctx context.Context, r io.ReaderAt, size int64) (object.ID, int64, error) {
+	for range 8 {
+		if err := ctx.Err(); err != nil {
+			return object.Zero, 0, err
+		}
+		h := sha1.New()
+		h.Write(object.Header(object.Blob, size))
+		n, err := io.Copy(h, io.NewSectionReader(r, 0, size))
+		if err != nil {
+			return object.Zero, 0, err
+		}
+		if n == size {
+			var id object.ID
+			h.Sum(id[:0])
+			return id, size, nil
+		}
+		size = n
+	}
+	return object.Zero, 0, errs.New(errs.Unavailable, "file_changing", "The file keeps changing while it is read.")
+}
+
+// resolve follows a link in the last component to what it leads to, by the
+// words and inside the task's folders; links further up are the kernel's.
+func (f *Folders) resolve(p AreaPath) (string, error) {
+	name := p.name()
+	for range 40 {
+		info, err := f.fs.Lstat(name)
+		if err != nil {
+			return "", areaError(err, p)
+		}
+		if !info.IsSymlink() {
+			return name, nil
+		}
+		target, err := f.fs.Readlink(name)
+		if err != nil {
+			return "", areaError(err, p)
+		}
+		name = path.Join(path.Dir(name), target)
+		if path.IsAbs(target) || name == ".." || strings.HasPrefix(name, "../") {
+			return "", withPath(errs.New(errs.BadPath, "bad_path", "The link leads out of the task's folders."), p)
+		}
+	}
+	return "", areaError(syscall.ELOOP, p)
+}
+
+// hasName asks for one name in a folder.
+func (f *Folders) hasName(dir, name string) bool {
+	_, err := f.fs.Lstat(path.Join(dir, name))
+	return err == nil
+}
+
+// mkdirs makes the missing folders above name and gives the topmost that it
+// made, "" for none.
+func (f *Folders) mkdirs(name string) (made string, err error) {
+	dir := path.Dir(name)
+	var missing []string
+	for d := dir; d != "."; d = path.Dir(d) {
+		info, err := f.fs.Stat(d)
+		if err == nil {
+			if !info.IsDir() {
+				return "", syscall.ENOTDIR
+			}
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		missing = append(missing, d)
+	}
+	for _, d := range slices.Backward(missing) {
+		if err := f.fs.Mkdir(d, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+			return made, err
+		}
+		if made == "" {
+			made = d
+		}
+	}
+	for _, d := range missing {
+		if err := f.fs.SyncDir(path.Dir(d)); err != nil {
+			return made, err
+		}
+	}
+	return made, nil
+}
+
+// removeAll removes a file or a folder with everything in it; what is not
+// there is no error. Links are removed, not followed.
+func removeAll(f vfs.FS, name string) error {
+	err := f.Remove(name)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	info, serr := f.Lstat(name)
+	if serr != nil {
+		if errors.Is(serr, fs.ErrNotExist) {
+			return nil
+		}
+		return serr
+	}
+	if !info.IsDir() {
+		return err
+	}
+	entries, err := f.ReadDir(name)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := removeAll(f, name+"/"+e.Name); err != nil {
+			return err
+		}
+	}
+	if err := f.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func withPath(e *errs.Error, p AreaPath) *errs.Error {
+	e.Path, _ = p.URI()
+	return e
+}
+
+func isDirectory(p AreaPath) error {
+	return withPath(errs.New(errs.Conflict, "is_a_directory", "That is a folder."), p)
+}
+
+// areaError says what a system error means for a path in an area.
+func areaError(err error, p AreaPath) error {
+	if _, ok := errors.AsType[*errs.Error](err); ok {
+		return err
+	}
+	e := func(k errs.Kind, code, detail string) error {
+		x := errs.New(k, code, "")
+		x.Detail, x.Err = detail, err
+		return withPath(x, p)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return e(errs.NotFound, "file_not_found", "There is no such file.")
+	case errors.Is(err, syscall.ENOTDIR):
+		return e(errs.Conflict, "not_a_directory", "A part of the path is a file.")
+	case errors.Is(err, syscall.EISDIR):
+		return e(errs.Conflict, "is_a_directory", "That is a folder.")
+	case errors.Is(err, syscall.ENOTEMPTY):
+		return e(errs.Conflict, "directory_not_empty", "The folder is not empty; delete it with recursive=true.")
+	case errors.Is(err, os.ErrExist):
+		return e(errs.Conflict, "target_exists", "Something stands there already.")
+	case errors.Is(err, syscall.ELOOP):
+		return e(errs.BadPath, "bad_path", "The path goes in circles through links.")
+	}
+	uri, _ := p.URI()
+	return errs.Wrap(err, uri)
+}

@@ -1,0 +1,231 @@
+package task
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"umbra/internal/state"
+)
+
+// Record is what the index keeps of a task: enough to find its repository, to
+// list, and to tell whose an external change is.
+type Record struct {
+	ID        string    `json:"id"`
+	Workspace string    `json:"workspace"` // the workspace's id
+	Created   time.Time `json:"created"`
+	Status    Status    `json:"status"`
+	// Auto is a task that a session or toolset made for itself; it counts for
+	// external changes from its first change of its own (Active).
+	Auto   bool `json:"auto,omitempty"`
+	Active bool `json:"active,omitempty"`
+	// Deleted keeps the id taken.
+	Deleted bool `json:"deleted,omitempty"`
+	// Pending is set while the repository may know more than the index: a
+	// crash in between is settled from the repository at the next use.
+	Pending bool `json:"pending,omitempty"`
+	// KeyHash is the idempotency key of the request that made the task.
+	KeyHash string `json:"key_hash,omitempty"`
+}
+
+// bucket is the index in the state database. Losing it costs the time of
+// Rebuild.
+const bucket = "tasks"
+
+// index holds every task's Record in memory: some 200 bytes each.
+type index struct {
+	db *state.DB
+
+	mu      sync.RWMutex
+	byID    map[string]*Record
+	byKey   map[string]string              // KeyHash to id
+	ordered []*Record                      // oldest first, by Created, then id
+	byWS    map[string]map[string]struct{} // workspace to the ids on it
+}
+
+func loadIndex(db *state.DB) (*index, error) {
+	x := &index{db: db, byID: map[string]*Record{}, byKey: map[string]string{}, byWS: map[string]map[string]struct{}{}}
+	err := db.View(func(tx *state.Tx) error {
+		return tx.ForEach(bucket, "", func(key string, raw []byte) (bool, error) {
+			var r Record
+			if err := json.Unmarshal(raw, &r); err != nil {
+				return false, fmt.Errorf("task: record %q: %w", key, err)
+			}
+			x.add(r)
+			return true, nil
+		})
+	})
+	return x, err
+}
+
+func order(a, b *Record) int {
+	if c := a.Created.Compare(b.Created); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.ID, b.ID)
+}
+
+// add puts a record into the maps; mu is held, or nobody else is there yet.
+func (x *index) add(r Record) {
+	if _, ok := x.byID[r.ID]; ok {
+		x.drop(r.ID)
+	}
+	p := &r
+	x.byID[r.ID] = p
+	if r.KeyHash != "" {
+		x.byKey[r.KeyHash] = r.ID
+	}
+	at, _ := slices.BinarySearchFunc(x.ordered, p, order)
+	x.ordered = slices.Insert(x.ordered, at, p)
+	on := x.byWS[r.Workspace]
+	if on == nil {
+		on = map[string]struct{}{}
+		x.byWS[r.Workspace] = on
+	}
+	on[r.ID] = struct{}{}
+}
+
+// drop takes a record out of the maps; mu is held.
+func (x *index) drop(id string) {
+	p, ok := x.byID[id]
+	if !ok {
+		return
+	}
+	delete(x.byID, id)
+	if p.KeyHash != "" && x.byKey[p.KeyHash] == id {
+		delete(x.byKey, p.KeyHash)
+	}
+	if at, found := slices.BinarySearchFunc(x.ordered, p, order); found {
+		x.ordered = slices.Delete(x.ordered, at, at+1)
+	}
+	delete(x.byWS[p.Workspace], id)
+	if len(x.byWS[p.Workspace]) == 0 {
+		delete(x.byWS, p.Workspace)
+	}
+}
+
+// get gives a copy.
+func (x *index) get(id string) (Record, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if p, ok := x.byID[id]; ok {
+		return *p, true
+	}
+	return Record{}, false
+}
+
+func (x *index) withKey(hash string) (Record, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if p, ok := x.byID[x.byKey[hash]]; ok && hash != "" {
+		return *p, true
+	}
+	return Record{}, false
+}
+
+// reserve takes an id that is not in the index yet; false if it is.
+func (x *index) reserve(r Record) (bool, error) {
+	x.mu.Lock()
+	if _, ok := x.byID[r.ID]; ok {
+		x.mu.Unlock()
+		return false, nil
+	}
+	x.add(r)
+	x.mu.Unlock()
+	if err := x.db.Put(bucket, r.ID, r); err != nil {
+		x.mu.Lock()
+		x.drop(r.ID)
+		x.mu.Unlock()
+		return false, err
+	}
+	return true, nil
+}
+
+// put sets a record, first where it is kept, then here.
+func (x *index) put(r Record) error {
+	if err := x.db.Put(bucket, r.ID, r); err != nil {
+		return err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if p, ok := x.byID[r.ID]; ok && p.Created.Equal(r.Created) && p.Workspace == r.Workspace && p.KeyHash == r.KeyHash {
+		*p = r
+		return nil
+	}
+	x.add(r)
+	return nil
+}
+
+func (x *index) remove(id string) error {
+	if err := x.db.Delete(bucket, id); err != nil {
+		return err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.drop(id)
+	return nil
+}
+
+// on gives copies of a workspace's records, in no order.
+func (x *index) on(workspace string) []Record {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	out := make([]Record, 0, len(x.byWS[workspace]))
+	for id := range x.byWS[workspace] {
+		out = append(out, *x.byID[id])
+	}
+	return out
+}
+
+// pending gives copies of the records that are to be settled.
+func (x *index) pending() []Record {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var out []Record
+	for _, p := range x.ordered {
+		if p.Pending {
+			out = append(out, *p)
+		}
+	}
+	return out
+}
+
+// page gives up to n records that come before a place in the list, newest
+// first, of those that want accepts. A zero place is the list's beginning.
+func (x *index) page(before Record, n int, want func(*Record) bool) []Record {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	at := len(x.ordered)
+	if before.ID != "" {
+		at, _ = slices.BinarySearchFunc(x.ordered, &before, order)
+	}
+	var out []Record
+	for i := at - 1; i >= 0 && len(out) < n; i-- {
+		if p := x.ordered[i]; !p.Deleted && want(p) {
+			out = append(out, *p)
+		}
+	}
+	return out
+}
+
+// executing gives the one task that external changes of a workspace belong
+// to, "" for none or several.
+func (x *index) executing(workspace string) string {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	one := ""
+	for id := range x.byWS[workspace] {
+		p := x.byID[id]
+		if p.Status != Executing || p.Deleted || p.Auto && !p.Active {
+			continue
+		}
+		if one != "" {
+			return ""
+		}
+		one = id
+	}
+	return one
+}

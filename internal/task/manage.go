@@ -1,0 +1,415 @@
+package task
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"umbra/gitstore"
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/workspace"
+)
+
+// The keys of the info tag's further trailers.
+const (
+	extraDeleted = "Deleted" // when the task was deleted
+	extraAuto    = "Made-By" // the session or toolset that made the task for itself
+)
+
+// extra gives a further trailer's value, "" if there is none.
+func extra(in message.Info, key string) string {
+	for _, t := range in.Extra {
+		if t.Key == key {
+			return t.Value
+		}
+	}
+	return ""
+}
+
+// Bounds of what a task's record holds, in bytes.
+const (
+	maxGoal     = 64 << 10
+	maxMetadata = 256 << 10
+)
+
+// CreateOptions says what task to make.
+type CreateOptions struct {
+	Goal     string
+	Root     string // absolute path of the folder
+	ID       string // empty: one is made
+	Metadata json.RawMessage
+	Force    bool // take a folder as wide as a home directory
+	Actor    string
+	// MadeBy names the session or toolset that makes the task for itself.
+	MadeBy                    string
+	RequestID, IdempotencyKey string
+	// Allow judges the folder by its canonical path before it is opened.
+	Allow func(root string) error
+	Sees  Sees
+}
+
+func (o *CreateOptions) validate() error {
+	switch {
+	case strings.TrimSpace(o.Goal) == "":
+		return invalid("goal", "A goal is required.")
+	case len(o.Goal) > maxGoal:
+		return invalid("goal", "The goal is longer than 64 KiB.")
+	case o.Root == "":
+		return invalid("workspace", "A workspace is required.")
+	case strings.IndexByte(o.Root, 0) >= 0 || !filepath.IsAbs(o.Root):
+		return invalid("workspace", "The workspace must be an absolute path.")
+	case o.ID != "" && !ValidID(o.ID):
+		return badID("task_id", "task_id")
+	}
+	return validMetadata(o.Metadata)
+}
+
+func validMetadata(m json.RawMessage) error {
+	switch trimmed := bytes.TrimSpace(m); {
+	case len(m) > maxMetadata:
+		return invalid("metadata", "The metadata is larger than 256 KiB.")
+	case len(trimmed) > 0 && trimmed[0] != '{':
+		return invalid("metadata", "The metadata must be an object.")
+	}
+	return nil
+}
+
+func invalid(field, detail string) error {
+	e := errs.New(errs.Unprocessable, "validation_failed", "")
+	e.Detail = detail
+	return e.With("field", field)
+}
+
+// Made is a task just made, or made before by the same request.
+type Made struct {
+	*Ref
+	Warnings []string
+	Replayed bool
+}
+
+// Create opens the folder and starts a task on it; durable when it returns.
+// The caller releases what it gives. Unprocessable "validation_failed" with
+// the field; Conflict "task_exists", "workspace_overlaps"; Invalid with the
+// codes of a folder that cannot be opened.
+func (s *Service) Create(ctx context.Context, o CreateOptions) (*Made, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	w, warnings, err := s.o.Workspaces.Open(ctx, o.Root, workspace.OpenOptions{Force: o.Force, Allow: o.Allow})
+	if err != nil {
+		return nil, err
+	}
+	made, err := s.createOn(ctx, w, o)
+	if err != nil {
+		w.Release()
+		return nil, err
+	}
+	made.Warnings = warnings
+	return made, nil
+}
+
+func (s *Service) createOn(ctx context.Context, w *workspace.Workspace, o CreateOptions) (*Made, error) {
+	defer s.making.lock(w.ID())()
+	now := s.o.Now().UTC()
+	if rec, ok := s.index.withKey(o.IdempotencyKey); ok && rec.Workspace == w.ID() && now.Sub(rec.Created) < keyLife {
+		if t, ok := w.Store().Task(rec.ID); ok {
+			return &Made{Ref: &Ref{Workspace: w, Task: t}, Replayed: true}, nil
+		}
+	}
+	rec := Record{ID: o.ID, Workspace: w.ID(), Created: now, Status: Executing, Auto: o.MadeBy != "", Pending: true, KeyHash: o.IdempotencyKey}
+	if err := s.reserve(ctx, w, &rec); err != nil {
+		return nil, err
+	}
+	info := message.Info{TaskID: rec.ID, Goal: o.Goal, Status: string(Executing), Actor: o.Actor, Created: now, Updated: now,
+		Metadata: o.Metadata, RequestID: o.RequestID, IdempotencyKey: o.IdempotencyKey}
+	if o.MadeBy != "" {
+		info.Extra = append(info.Extra, message.Trailer{Key: extraAuto, Value: o.MadeBy})
+	}
+	t, err := s.putNew(ctx, w, rec, info)
+	if err != nil {
+		return nil, err
+	}
+	s.hub.tell(w.ID(), rec.ID, note{task: t, seq: w.Store().Tip().Seq})
+	return &Made{Ref: &Ref{Workspace: w, Task: t}}, nil
+}
+
+// reserve takes an id that nothing of the workspace's history has.
+func (s *Service) reserve(ctx context.Context, w *workspace.Workspace, rec *Record) error {
+	given := rec.ID != ""
+	for {
+		if !given {
+			rec.ID = newID()
+		}
+		taken, err := inHistory(ctx, w, rec.ID)
+		if err != nil {
+			return err
+		}
+		if !taken {
+			ok, err := s.index.reserve(*rec)
+			if err != nil {
+				return err
+			}
+			if ok {
+				return nil
+			}
+		}
+		if given {
+			return errs.New(errs.Conflict, "task_exists", "The task_id is taken; it must be new.").With("task_id", rec.ID)
+		}
+	}
+}
+
+func inHistory(ctx context.Context, w *workspace.Workspace, id string) (bool, error) {
+	if _, ok := w.Store().Task(id); ok {
+		return true, nil
+	}
+	recs, err := w.Store().TaskRecords(ctx, id)
+	return len(recs) > 0, err
+}
+
+// putNew makes the folders and then the record in the repository; what fails
+// gives the id back.
+func (s *Service) putNew(ctx context.Context, w *workspace.Workspace, rec Record, info message.Info) (gitstore.Task, error) {
+	undo := func() {
+		if _, ok := w.Store().Task(rec.ID); ok {
+			return
+		}
+		if err := s.index.remove(rec.ID); err != nil {
+			s.o.Log.Warn("an unused task id could not be given back", "task", rec.ID, "error", err)
+		}
+		_ = s.dropFolders(rec.ID)
+	}
+	_, release, err := s.Folders(rec.ID)
+	if err != nil {
+		undo()
+		return gitstore.Task{}, err
+	}
+	release()
+	t, err := w.Store().PutTask(ctx, info, object.Zero)
+	if err != nil {
+		undo()
+		return gitstore.Task{}, err
+	}
+	rec.Pending = false
+	if err := s.index.put(rec); err != nil {
+		// The task is there; the index says that it is to be looked at.
+		s.o.Log.Warn("the index of tasks could not be written", "task", rec.ID, "error", err)
+	}
+	return t, nil
+}
+
+// Patch says what of a task changes; nil leaves it.
+type Patch struct {
+	Status   *Status
+	Goal     *string
+	Metadata json.RawMessage // nil leaves it
+	Pinned   *bool
+}
+
+func (p *Patch) validate() error {
+	if p.Goal != nil {
+		if strings.TrimSpace(*p.Goal) == "" {
+			return invalid("goal", "The goal must not be empty.")
+		}
+		if len(*p.Goal) > maxGoal {
+			return invalid("goal", "The goal is longer than 64 KiB.")
+		}
+	}
+	return validMetadata(p.Metadata)
+}
+
+// Patch changes a task's record; durable when it returns, and r.Task is what
+// it is then. Conflict "task_ended" for a status after the last one.
+func (s *Service) Patch(ctx context.Context, r *Ref, p Patch, requestID string) error {
+	if err := p.validate(); err != nil {
+		return err
+	}
+	defer s.making.lock(r.ID())()
+	t, ok := r.Store().Task(r.Task.ID)
+	if !ok || extra(t.Info, extraDeleted) != "" {
+		return notFound(r.Task.ID)
+	}
+	info, changed := t.Info, false
+	if p.Status != nil && Status(info.Status) != *p.Status {
+		if err := Status(info.Status).next(*p.Status); err != nil {
+			return err
+		}
+		info.Status, changed = string(*p.Status), true
+	}
+	if p.Goal != nil && *p.Goal != info.Goal {
+		info.Goal, changed = *p.Goal, true
+	}
+	if p.Metadata != nil && !bytes.Equal(p.Metadata, info.Metadata) {
+		info.Metadata, changed = p.Metadata, true
+	}
+	if p.Pinned != nil && *p.Pinned != info.Pinned {
+		info.Pinned, changed = *p.Pinned, true
+	}
+	if !changed {
+		r.Task = t
+		return nil
+	}
+	info.RequestID = requestID
+	t, err := s.rewrite(ctx, r, info)
+	if err != nil {
+		return err
+	}
+	r.Task = t
+	s.hub.tell(r.ID(), t.ID, note{task: t, seq: r.Store().Tip().Seq})
+	return nil
+}
+
+// rewrite puts a task's new info into the repository and the index. The index
+// first says that it may be behind, so that no crash leaves it wrong.
+func (s *Service) rewrite(ctx context.Context, r *Ref, info message.Info) (gitstore.Task, error) {
+	rec, ok := s.index.get(r.Task.ID)
+	if !ok {
+		return gitstore.Task{}, notFound(r.Task.ID)
+	}
+	before := rec
+	rec.Pending = true
+	if err := s.index.put(rec); err != nil {
+		return gitstore.Task{}, errs.Wrap(err, "")
+	}
+	info.Updated = s.o.Now().UTC()
+	t, err := r.Store().PutTask(ctx, info, object.Zero)
+	if err != nil {
+		if perr := s.index.put(before); perr != nil {
+			s.o.Log.Warn("the index of tasks could not be written", "task", rec.ID, "error", perr)
+		}
+		return gitstore.Task{}, err
+	}
+	rec = recordOf(t, r.ID())
+	if err := s.index.put(rec); err != nil {
+		s.o.Log.Warn("the index of tasks could not be written", "task", rec.ID, "error", err)
+	}
+	return t, nil
+}
+
+// Delete removes a task that is over, with its folders; its history stays and
+// its id stays taken. Conflict "task_executing" while it may still write.
+func (s *Service) Delete(ctx context.Context, r *Ref, requestID string) error {
+	defer s.making.lock(r.ID())()
+	t, ok := r.Store().Task(r.Task.ID)
+	if !ok || extra(t.Info, extraDeleted) != "" {
+		return notFound(r.Task.ID)
+	}
+	if st := Status(t.Info.Status); !st.Ended() {
+		return errs.New(errs.Conflict, "task_executing", "The task is %s; end it first.", string(st))
+	}
+	info := t.Info
+	info.Extra = append(info.Extra[:len(info.Extra):len(info.Extra)],
+		message.Trailer{Key: extraDeleted, Value: s.o.Now().UTC().Format(time.RFC3339)})
+	info.RequestID = requestID
+	if _, err := s.rewrite(ctx, r, info); err != nil {
+		return err
+	}
+	s.hub.tell(r.ID(), t.ID, note{gone: true})
+	// The task is gone from here on; folders that stay go at the next start.
+	if err := s.dropFolders(t.ID); err != nil {
+		s.o.Log.Warn("a task's folders could not be removed", "task", t.ID, "error", err)
+	}
+	return nil
+}
+
+// Query says which tasks to list.
+type Query struct {
+	Status    Status // empty: all
+	Workspace string // id, or path of the folder; empty: all
+	After     string // Page.Next of the page before
+	Limit     int
+	Sees      Sees
+}
+
+// Page is a part of the list of tasks, newest first. The caller releases each.
+type Page struct {
+	Tasks []*Ref
+	Next  string // empty on the last page
+}
+
+// Release frees the tasks' workspaces.
+func (p *Page) Release() {
+	for _, r := range p.Tasks {
+		r.Release()
+	}
+}
+
+// List gives a page of tasks. Invalid "invalid_parameter" for a cursor that is
+// none.
+func (s *Service) List(ctx context.Context, q Query) (*Page, error) {
+	place, err := parseCursor(q.After)
+	if err != nil {
+		return nil, err
+	}
+	on := map[string]bool{}
+	if q.Workspace != "" {
+		if rec, ok := s.findWorkspace(ctx, q.Workspace); ok {
+			on[rec.ID] = true
+		}
+	}
+	want := func(r *Record) bool {
+		if q.Status != "" && r.Status != q.Status || q.Workspace != "" && !on[r.Workspace] {
+			return false
+		}
+		ws, ok := s.o.Workspaces.Record(r.Workspace)
+		return ok && q.Sees.see(ws.Root)
+	}
+	recs := s.index.page(place, q.Limit+1, want)
+	page := &Page{}
+	if len(recs) > q.Limit {
+		recs = recs[:q.Limit]
+		page.Next = cursor(recs[len(recs)-1])
+	}
+	for _, rec := range recs {
+		r, err := s.Get(ctx, rec.ID, q.Sees)
+		if errs.Is(err, errs.NotFound) {
+			continue
+		}
+		if err != nil {
+			page.Release()
+			return nil, err
+		}
+		page.Tasks = append(page.Tasks, r)
+	}
+	return page, nil
+}
+
+// findWorkspace finds a known workspace by its id or its folder.
+func (s *Service) findWorkspace(ctx context.Context, name string) (workspace.Record, bool) {
+	if rec, ok := s.o.Workspaces.Record(name); ok {
+		return rec, true
+	}
+	if !filepath.IsAbs(name) {
+		return workspace.Record{}, false
+	}
+	return s.o.Workspaces.Find(ctx, name)
+}
+
+// cursor is the place of a record in the list, for Query.After.
+func cursor(r Record) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(r.Created.UnixNano(), 10) + "/" + r.ID))
+}
+
+func parseCursor(c string) (Record, error) {
+	if c == "" {
+		return Record{}, nil
+	}
+	bad := errs.New(errs.Invalid, "invalid_parameter", "The after parameter is no cursor of this list.").With("field", "after")
+	raw, err := base64.RawURLEncoding.DecodeString(c)
+	if err != nil {
+		return Record{}, bad
+	}
+	nanos, id, ok := strings.Cut(string(raw), "/")
+	n, err := strconv.ParseInt(nanos, 10, 64)
+	if !ok || err != nil || !ValidID(id) {
+		return Record{}, bad
+	}
+	return Record{ID: id, Created: time.Unix(0, n).UTC()}, nil
+}

@@ -1,0 +1,408 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"umbra/gitstore"
+	"umbra/internal/errs"
+	"umbra/internal/state"
+	"umbra/internal/vfs"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+)
+
+// Options of a Service. All but Log, Now and the limits are needed.
+type Options struct {
+	Workspaces *workspace.Manager
+	State      *state.DB
+	// FS is the data directory's tasks folder, Dir its path on the host (told
+	// to clients, so that an agent on this machine can use the files).
+	FS  vfs.FS
+	Dir string
+	Log *slog.Logger
+	Now func() time.Time
+	// MaxFile bounds one file in scratch or artifacts, in bytes.
+	MaxFile int64
+	// StreamLag is how many commits a stream that was up to date may fall
+	// behind before it is ended with "lagged".
+	StreamLag uint64
+}
+
+const (
+	defaultMaxFile   = 1 << 30
+	defaultStreamLag = 4096
+)
+
+// Service is all tasks of a data directory. Its methods may be called
+// concurrently.
+type Service struct {
+	o     Options
+	index *index
+	hub   hub
+
+	mu      sync.Mutex
+	folders map[string]*Folders // open ones, by task
+
+	// making serialises what must see and change the set of a workspace's
+	// tasks in one step (create, delete, status, forget), by workspace.
+	making keyedMutex
+}
+
+// New makes the service, settles what a crash left open, and tells the
+// manager whose an external change is. Close ends it.
+func New(ctx context.Context, o Options) (*Service, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.MaxFile <= 0 {
+		o.MaxFile = defaultMaxFile
+	}
+	if o.StreamLag == 0 {
+		o.StreamLag = defaultStreamLag
+	}
+	x, err := loadIndex(o.State)
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{o: o, index: x, folders: map[string]*Folders{}}
+	if len(x.byID) == 0 {
+		if err := s.Rebuild(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range x.pending() {
+		if err := s.settle(ctx, r); err != nil {
+			o.Log.Warn("a task could not be settled", "task", r.ID, "error", err)
+		}
+	}
+	if err := s.sweep(); err != nil {
+		return nil, err
+	}
+	o.Workspaces.SetAttribute(x.executing)
+	return s, nil
+}
+
+// Close ends streams. The manager is not closed.
+func (s *Service) Close() { s.hub.close() }
+
+// Rebuild makes the index anew from the repositories of all workspaces. A
+// workspace that cannot be opened is logged and left out.
+func (s *Service) Rebuild(ctx context.Context) error {
+	for _, rec := range s.o.Workspaces.List() {
+		if err := s.rebuildOne(ctx, rec.ID); err != nil {
+			s.o.Log.Warn("the tasks of a workspace could not be read", "workspace", rec.ID, "error", err)
+		}
+	}
+	return nil
+}
+
+func (s *Service) rebuildOne(ctx context.Context, workspaceID string) error {
+	w, err := s.o.Workspaces.Get(ctx, workspaceID)
+	if err != nil {
+		return err
+	}
+	defer w.Release()
+	for _, t := range w.Store().Tasks() {
+		if err := s.index.put(recordOf(t, workspaceID)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle makes one record equal to what the repository says: a task that was
+// reserved and never made goes, a status that was set is taken over.
+func (s *Service) settle(ctx context.Context, r Record) error {
+	w, err := s.o.Workspaces.Get(ctx, r.Workspace)
+	if errs.Is(err, errs.NotFound) {
+		return s.index.remove(r.ID)
+	}
+	if err != nil {
+		return err
+	}
+	defer w.Release()
+	t, ok := w.Store().Task(r.ID)
+	if !ok {
+		return s.index.remove(r.ID)
+	}
+	return s.index.put(recordOf(t, r.Workspace))
+}
+
+func recordOf(t gitstore.Task, workspaceID string) Record {
+	auto := extra(t.Info, extraAuto) != ""
+	return Record{ID: t.ID, Workspace: workspaceID, Created: t.Info.Created, Status: Status(t.Info.Status),
+		Auto: auto, Active: auto && t.Changes > 0, Deleted: extra(t.Info, extraDeleted) != "", KeyHash: t.Info.IdempotencyKey}
+}
+
+// Ref is a task and the workspace that it is on, held open until Release.
+type Ref struct {
+	*workspace.Workspace
+	Task gitstore.Task
+}
+
+// Sees tells whether the caller may know of a workspace with this root ("" for
+// a virtual one). Nil lets all be seen.
+type Sees func(root string) bool
+
+func (f Sees) see(root string) bool { return f == nil || f(root) }
+
+func notFound(id string) error {
+	return errs.New(errs.NotFound, "task_not_found", "There is no such task.").With("task_id", id)
+}
+
+// Get opens a task. NotFound "task_not_found" if there is none that the caller
+// sees. The caller releases it.
+func (s *Service) Get(ctx context.Context, id string, sees Sees) (*Ref, error) {
+	rec, ok := s.index.get(id)
+	if !ok || rec.Deleted {
+		return nil, notFound(id)
+	}
+	if ws, ok := s.o.Workspaces.Record(rec.Workspace); !ok || !sees.see(ws.Root) {
+		return nil, notFound(id)
+	}
+	w, err := s.o.Workspaces.Get(ctx, rec.Workspace)
+	if errs.Is(err, errs.NotFound) {
+		return nil, notFound(id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t, ok := w.Store().Task(id)
+	if !ok || extra(t.Info, extraDeleted) != "" {
+		w.Release()
+		return nil, notFound(id)
+	}
+	return &Ref{Workspace: w, Task: t}, nil
+}
+
+// Visible gives nil if the caller may know of the task or if there is none;
+// it does no I/O.
+func (s *Service) Visible(id string, sees Sees) error {
+	rec, ok := s.index.get(id)
+	if !ok {
+		return nil
+	}
+	if ws, ok := s.o.Workspaces.Record(rec.Workspace); rec.Deleted || !ok || !sees.see(ws.Root) {
+		return notFound(id)
+	}
+	return nil
+}
+
+// Writable gives nil if the task may change files on a workspace: for other
+// dialects' X-Task-Id. NotFound "task_not_found"; Conflict "task_ended",
+// "task_paused", "task_other_workspace".
+func (s *Service) Writable(id, workspaceID string) error {
+	rec, ok := s.index.get(id)
+	if !ok || rec.Deleted {
+		return notFound(id)
+	}
+	if rec.Workspace != workspaceID {
+		return errs.New(errs.Conflict, "task_other_workspace", "The task is on another workspace.").With("task_id", id)
+	}
+	return rec.Status.Writable()
+}
+
+// Apply is Workspace.Apply for a task: it refuses what the task's status
+// forbids, at once and again at the very commit, and makes the change the
+// task's. What an idempotency key's commit answered is answered again,
+// whatever the status is by now.
+func (s *Service) Apply(ctx context.Context, r *Ref, req workspace.Request) (*workspace.Result, error) {
+	req.By.TaskID = r.Task.ID
+	check := func() error { return s.MayWrite(r) }
+	if err := check(); err != nil {
+		if req.By.IdempotencyKey == "" {
+			return nil, err
+		}
+		_, made, ferr := r.Store().FindKey(ctx, req.By.IdempotencyKey, s.o.Now().Add(-keyLife))
+		if ferr != nil || !made {
+			return nil, err
+		}
+	}
+	req.Check = check
+	res, err := r.Workspace.Apply(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	if !res.Commit.IsZero() {
+		s.active(r.Task.ID)
+	}
+	return res, nil
+}
+
+// MayWrite gives nil if the task may change files as of now; Conflict
+// "task_ended", "task_paused".
+func (s *Service) MayWrite(r *Ref) error {
+	t, ok := r.Store().Task(r.Task.ID)
+	if !ok || extra(t.Info, extraDeleted) != "" {
+		return notFound(r.Task.ID)
+	}
+	return Status(t.Info.Status).Writable()
+}
+
+// keyLife is how long an idempotency key is remembered (contracts/README.md).
+const keyLife = 24 * time.Hour
+
+// active notes the first change of a task that a session or toolset made.
+func (s *Service) active(id string) {
+	rec, ok := s.index.get(id)
+	if !ok || !rec.Auto || rec.Active {
+		return
+	}
+	rec.Active = true
+	if err := s.index.put(rec); err != nil {
+		s.o.Log.Warn("a task's first change could not be noted", "task", id, "error", err)
+	}
+}
+
+// Count gives how many tasks a workspace has, and how many of them are
+// executing or paused.
+func (s *Service) Count(workspaceID string) (all, busy int) {
+	for _, r := range s.index.on(workspaceID) {
+		if r.Deleted {
+			continue
+		}
+		all++
+		if !r.Status.Ended() {
+			busy++
+		}
+	}
+	return all, busy
+}
+
+// Forget drops a workspace and its tasks: Conflict "workspace_busy" while one
+// is executing or paused. Their folders go, their history stays unless it is
+// to be deleted.
+func (s *Service) Forget(ctx context.Context, workspaceID string, deleteHistory bool) error {
+	defer s.making.lock(workspaceID)()
+	if _, busy := s.Count(workspaceID); busy > 0 {
+		return errs.New(errs.Conflict, "workspace_busy", "%s executing or paused on the workspace.", plural(busy, "task is", "tasks are"))
+	}
+	if err := s.o.Workspaces.Forget(ctx, workspaceID, deleteHistory); err != nil {
+		return err
+	}
+	for _, r := range s.index.on(workspaceID) {
+		if err := s.index.remove(r.ID); err != nil {
+			return err
+		}
+		if err := s.dropFolders(r.ID); err != nil {
+			s.o.Log.Warn("a task's folders could not be removed", "task", r.ID, "error", err)
+		}
+		s.hub.tell(workspaceID, r.ID, note{gone: true})
+	}
+	return nil
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// Folders opens a task's scratch and artifacts, for use until release is
+// called. All who use them at one time share the lock that orders writes.
+func (s *Service) Folders(id string) (f *Folders, release func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f = s.folders[id]
+	if f == nil {
+		if f, err = openFolders(s.o.FS, id, s.o.MaxFile, s.o.Now); err != nil {
+			return nil, nil, err
+		}
+		s.folders[id] = f
+	}
+	f.users++
+	return f, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if f.users--; f.users > 0 {
+			return
+		}
+		if s.folders[id] == f {
+			delete(s.folders, id)
+		}
+		_ = f.fs.Close()
+	}, nil
+}
+
+// AreaDir gives the host path of one of a task's folders.
+func (s *Service) AreaDir(id string, a Area) string { return filepath.Join(s.o.Dir, id, string(a)) }
+
+// dropFolders removes a task's folders. Who still has them open finds nothing
+// there any more.
+func (s *Service) dropFolders(id string) error {
+	s.mu.Lock()
+	f := s.folders[id]
+	delete(s.folders, id)
+	s.mu.Unlock()
+	if f != nil {
+		f.write.Lock()
+		defer f.write.Unlock()
+	}
+	if err := removeAll(s.o.FS, id); err != nil {
+		return errs.Wrap(err, "")
+	}
+	return errs.Wrap(s.o.FS.SyncDir("."), "")
+}
+
+// sweep removes what a stopped server left in the tasks folder: spooled
+// bodies, and the folders of tasks that are deleted.
+func (s *Service) sweep() error {
+	entries, err := s.o.FS.ReadDir(".")
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	for _, e := range entries {
+		rec, ok := s.index.get(e.Name)
+		if !wspath.IsTemp(e.Name) && (!ok || !rec.Deleted) {
+			continue
+		}
+		if err := removeAll(s.o.FS, e.Name); err != nil {
+			return errs.Wrap(err, "")
+		}
+	}
+	return nil
+}
+
+// keyedMutex is one mutex for each key that is in use.
+type keyedMutex struct {
+	mu   sync.Mutex
+	held map[string]*keyedEntry
+}
+
+type keyedEntry struct {
+	sync.Mutex
+	users int
+}
+
+// lock waits for a key and gives what unlocks it.
+func (k *keyedMutex) lock(key string) (unlock func()) {
+	k.mu.Lock()
+	if k.held == nil {
+		k.held = map[string]*keyedEntry{}
+	}
+	e := k.held[key]
+	if e == nil {
+		e = &keyedEntry{}
+		k.held[key] = e
+	}
+	e.users++
+	k.mu.Unlock()
+	e.Lock()
+	return func() {
+		e.Unlock()
+		k.mu.Lock()
+		if e.users--; e.users == 0 {
+			delete(k.held, key)
+		}
+		k.mu.Unlock()
+	}
+}

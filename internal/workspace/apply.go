@@ -1,0 +1,402 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"umbra/gitstore"
+	"umbra/gitstore/message"
+	"umbra/internal/errs"
+	"umbra/internal/wspath"
+)
+
+// maxRounds bounds how often a request is judged again because a person keeps
+// saving the same files. Writes of one file do not come here: they end at the
+// first try.
+const maxRounds = 12
+
+// keyLife is how long an idempotency key is remembered.
+const keyLife = 24 * time.Hour
+
+// Apply does one change set: all or nothing, one commit, durable and on disk
+// when it returns. Errors leave no net change. It may be called from any
+// goroutine; requests that touch other paths run beside it.
+//
+// The error's kinds: errs.NotFound file_not_found; errs.Precondition
+// precondition_failed with the field "etag" where a file stands there;
+// errs.Conflict is_a_directory, not_a_directory, target_exists,
+// directory_not_empty, special_file, file_changing, not_recordable (with the
+// field "unrecorded", a []Skip), workspace_missing; errs.Invalid is_root,
+// same_path, move_into_itself, link_leads_out; errs.BadPath; errs.Forbidden
+// workspace_read_only, permission_denied; errs.NoSpace; errs.Unavailable.
+func (w *Workspace) Apply(ctx context.Context, req Request) (*Result, error) {
+	if err := w.enter(); err != nil {
+		return nil, err
+	}
+	defer w.leave()
+	if err := w.checkFolder(); err != nil {
+		return nil, err
+	}
+	c := &contents{w: w}
+	defer c.release()
+	if err := c.prepare(ctx, req.Ops); err != nil {
+		return nil, w.explain(err)
+	}
+	paths := make([]wspath.Path, 0, len(req.Ops))
+	for i := range req.Ops {
+		paths = append(paths, req.Ops[i].Path)
+		if req.Ops[i].To != "" {
+			paths = append(paths, req.Ops[i].To)
+		}
+	}
+	for {
+		lock, err := w.locks.acquire(ctx, paths)
+		if err != nil {
+			return nil, errs.Wrap(err, "")
+		}
+		res, err := w.applyLocked(ctx, &req, lock, c)
+		c.close()
+		lock.release()
+		if more, ok := errors.AsType[*needLocks](err); ok {
+			paths = append(paths, more.paths...)
+			continue
+		}
+		return res, w.explain(err)
+	}
+}
+
+// explain gives a read-only folder its own code.
+func (w *Workspace) explain(err error) error {
+	if e, ok := errors.AsType[*errs.Error](err); ok && (e.Code == "read_only" || e.Code == "permission_denied") && w.readOnly() {
+		return &errs.Error{Kind: errs.Forbidden, Code: "workspace_read_only", Detail: "The workspace's folder cannot be written.", Path: e.Path, Err: err}
+	}
+	return err
+}
+
+// attempt is one request under its lock.
+type attempt struct {
+	w   *Workspace
+	req *Request
+	c   *contents
+	// made are the commits that this request caused. They are settled together
+	// when the disk agrees with them.
+	made []uint64
+}
+
+func (w *Workspace) applyLocked(ctx context.Context, req *Request, lock *pathLock, c *contents) (*Result, error) {
+	if res, err := w.replay(ctx, req); err != nil || res != nil {
+		return res, err
+	}
+	a := &attempt{w: w, req: req, c: c}
+	defer func() { w.progress.settle(a.made...) }()
+	for range maxRounds {
+		res, again, err := a.round(ctx, lock)
+		if err != nil || !again {
+			return res, err
+		}
+	}
+	return nil, errs.New(errs.Conflict, "file_changing", "The files keep being changed by somebody else.")
+}
+
+// round plans, commits and materialises once; again says that a person was in
+// between, and all has to be judged anew.
+func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again bool, err error) {
+	w := a.w
+	p, err := w.makePlan(ctx, a.req, lock, a.c)
+	if err != nil {
+		a.recordAnyway(ctx, p, err)
+		return nil, false, err
+	}
+	if a.req.DryRun {
+		return p.preview(), false, nil
+	}
+	if len(p.external) > 0 {
+		seqs, err := w.commitExternal(ctx, p.external)
+		a.made = append(a.made, seqs...)
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	entries := p.entries()
+	if len(entries) == 0 && !p.bare {
+		if a.req.Check != nil {
+			err = a.req.Check()
+		}
+		return &Result{Ops: p.ops}, false, err
+	}
+	var c gitstore.Committed
+	if len(entries) > 0 {
+		c, err = a.commit(ctx, p, entries)
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	// From here on there is no way back but a commit of its own.
+	ctx = context.WithoutCancel(ctx)
+	m := &materialiser{w: w, p: p}
+	err = m.run(ctx)
+	w.progress.dirty(m.touched())
+	switch {
+	case err != nil:
+		return nil, false, a.rollback(ctx, m, c, entries, err)
+	case len(m.foreign) > 0:
+		return a.meet(ctx, m, c, entries)
+	}
+	m.finish()
+	return p.done(c, entries), false, nil
+}
+
+// recordAnyway keeps what a person changed of tracked files when the request
+// that came upon it fails because of that change.
+func (a *attempt) recordAnyway(ctx context.Context, p *plan, err error) {
+	if a.req.DryRun || (!errs.Is(err, errs.Precondition) && !errs.Is(err, errs.NotFound)) {
+		return
+	}
+	var tracked []external
+	for _, x := range p.external {
+		if x.old.Mode != 0 {
+			tracked = append(tracked, x)
+		}
+	}
+	if len(tracked) == 0 {
+		return
+	}
+	seqs, rerr := a.w.commitExternal(ctx, tracked)
+	a.made = append(a.made, seqs...)
+	if rerr != nil {
+		a.w.log.Warn("external change not recorded; the next scan finds it", "error", rerr)
+	}
+}
+
+// commit makes the request's commit.
+func (a *attempt) commit(ctx context.Context, p *plan, entries []netEntry) (gitstore.Committed, error) {
+	m, err := p.message(ctx, entries)
+	if err != nil {
+		return gitstore.Committed{}, err
+	}
+	d := gitstore.Draft{Edits: p.edits, Message: m, Entries: len(entries), AllowEmpty: true}
+	if check := a.req.Check; check != nil {
+		d.Check = func(gitstore.Snapshot) error { return check() }
+	}
+	c, err := a.w.store.Commit(ctx, d)
+	if err == nil {
+		a.made = append(a.made, c.Seq)
+	}
+	return c, err
+}
+
+// rollback answers for a disk that refused: what was done there is undone, and
+// the commit taken back by another.
+func (a *attempt) rollback(ctx context.Context, m *materialiser, c gitstore.Committed, entries []netEntry, cause error) error {
+	orphans, err := m.undo(ctx)
+	if err != nil {
+		a.w.log.Error("disk not wholly put back; the next scan records what it is", "error", err)
+		a.w.suspect.Store(true)
+	}
+	if c.Seq > 0 {
+		back, err := a.w.commitBack(ctx, m.p, c, entries, message.Rollback, nil)
+		if err != nil {
+			// History says more than the disk holds; a scan makes it true again.
+			a.w.log.Error("commit not taken back", "commit", c.Commit.String(), "error", err)
+			a.w.suspect.Store(true)
+		} else {
+			a.made = append(a.made, back.Seq)
+		}
+	}
+	a.adopt(ctx, orphans)
+	return cause
+}
+
+// adopt records what could not be put back.
+func (a *attempt) adopt(ctx context.Context, orphans []orphan) {
+	for _, o := range orphans {
+		seqs, err := a.w.recordLate(ctx, o.path, o.out, "")
+		a.made = append(a.made, seqs...)
+		if err != nil {
+			a.w.log.Error("displaced file not recorded; it is at the next start", "name", o.out.Temp, "error", err)
+		}
+	}
+}
+
+// meet answers for a person who was there between the look and the step.
+func (a *attempt) meet(ctx context.Context, m *materialiser, c gitstore.Committed, entries []netEntry) (*Result, bool, error) {
+	if res, done, err := a.overPerson(ctx, m, c, entries); done || err != nil {
+		return res, false, err
+	}
+	// Put everything back as the person has it, take ours back, judge again.
+	paths := make([]wspath.Path, len(m.foreign))
+	for i := range m.foreign {
+		paths[i] = m.foreign[i].path
+	}
+	orphans, err := m.undo(ctx)
+	if err != nil {
+		a.w.log.Error("disk not wholly put back; the next scan records what it is", "error", err)
+		a.w.suspect.Store(true)
+	}
+	if c.Seq > 0 {
+		more, err := a.standing(ctx, paths, entries)
+		if err == nil {
+			var back gitstore.Committed
+			if back, err = a.w.commitBack(ctx, m.p, c, entries, message.External, more); err == nil {
+				a.made = append(a.made, back.Seq)
+			}
+		}
+		if err != nil {
+			a.w.suspect.Store(true)
+			return nil, false, err
+		}
+	}
+	a.adopt(ctx, orphans)
+	return nil, true, nil
+}
+
+// standing captures the files that a person put where ours were to go. Only
+// what one of the entries covers: the rest is found when it is judged again.
+func (a *attempt) standing(ctx context.Context, paths []wspath.Path, entries []netEntry) ([]external, error) {
+	before := make(map[wspath.Path]gitstore.Entry)
+	for _, e := range entries {
+		if strings.HasSuffix(e.Path, "/") {
+			continue
+		}
+		if e.before.Mode != 0 {
+			before[e.before.Path] = e.before
+		} else if _, ok := before[e.after.Path]; !ok {
+			before[e.after.Path] = gitstore.Entry{}
+		}
+	}
+	var out []external
+	for _, path := range paths {
+		old, ok := before[path]
+		if !ok {
+			continue
+		}
+		s, err := a.w.lstat(path)
+		if err != nil {
+			return nil, err
+		}
+		x := external{path: path, old: old}
+		switch s.kind {
+		case KindFile, KindSymlink:
+			b, err := a.w.capture(ctx, path, &s)
+			if err != nil {
+				return nil, err
+			}
+			a.c.all = append(a.c.all, &content{blob: b})
+			x.mode, x.blob, x.hasBlob = s.mode, b, true
+		case KindNone:
+			if old.Mode == 0 {
+				continue
+			}
+		default:
+			continue
+		}
+		out = append(out, x)
+	}
+	return out, nil
+}
+
+// overPerson is the common case of meet, one file that is written or deleted:
+// the person's bytes are recorded from where they came out, ours are judged on
+// them, and if they hold committed once more; they stand already.
+func (a *attempt) overPerson(ctx context.Context, m *materialiser, c gitstore.Committed, entries []netEntry) (*Result, bool, error) {
+	w, p := a.w, m.p
+	if len(a.req.Ops) != 1 || len(entries) != 1 || len(p.steps) != 1 || len(m.foreign) != 1 || m.foreign[0].out == nil || c.Seq == 0 {
+		return nil, false, nil
+	}
+	op, f := &a.req.Ops[0], m.foreign[0]
+	kind := kindOf(f.out.Info.Mode)
+	if (op.Kind != OpWrite && op.Kind != OpDelete && op.Kind != OpSymlink) || (kind != KindFile && kind != KindSymlink) || p.steps[0].kind == stepChmod {
+		return nil, false, nil
+	}
+	s := seen{kind: kind, info: f.out.Info, mode: gitMode(f.out.Info)}
+	b, err := w.captureAside(ctx, f.out, &s)
+	if err != nil {
+		return nil, false, nil // put back, it is judged by the long way
+	}
+	a.c.all = append(a.c.all, &content{blob: b})
+	x := external{path: f.path, old: entries[0].before, mode: s.mode, blob: b, hasBlob: true}
+	n := &vnode{kind: kind, mode: s.mode, id: b.ID()}
+	if err := p.judge(ctx, f.path, n, op.If); err != nil || (op.Kind == OpSymlink && !op.Overwrite) {
+		return nil, false, nil // the long way ends in the person's file, and the error
+	}
+	back, err := w.commitBack(ctx, p, c, entries, message.External, []external{x})
+	if err != nil {
+		w.suspect.Store(true)
+		return nil, true, err
+	}
+	a.made = append(a.made, back.Seq)
+	e := entries[0]
+	e.before = gitstore.Entry{Path: f.path, Mode: s.mode, ID: b.ID()}
+	if op.Kind != OpDelete && e.before.ID == e.after.ID && e.before.Mode == e.after.Mode {
+		m.finish() // the person saved what we were to write
+		p.ops[0].Operation = ""
+		return &Result{Ops: p.ops}, true, nil
+	}
+	if op.Kind != OpDelete {
+		e.Operation = message.Modify
+		p.ops[0].Created, p.ops[0].Operation = false, message.Modify
+	}
+	again := []netEntry{e}
+	d, err := a.recommit(ctx, p, again)
+	if err != nil {
+		w.suspect.Store(true)
+		return nil, true, err
+	}
+	m.finish()
+	return p.done(d, again), true, nil
+}
+
+// recommit makes the request's commit once more. The request was accepted
+// already: Check is not asked again.
+func (a *attempt) recommit(ctx context.Context, p *plan, entries []netEntry) (gitstore.Committed, error) {
+	m, err := p.message(ctx, entries)
+	if err != nil {
+		return gitstore.Committed{}, err
+	}
+	c, err := a.w.store.Commit(ctx, gitstore.Draft{Edits: p.edits, Message: m, Entries: len(entries), AllowEmpty: true})
+	if err == nil {
+		a.made = append(a.made, c.Seq)
+	}
+	return c, err
+}
+
+// close closes what was placed, so that nobody takes it for still being
+// written; what was not placed stays for the next round.
+func (c *contents) close() {
+	for _, x := range c.all {
+		if x.staged != nil && x.staged.Placed() {
+			x.staged.Discard()
+			x.staged = nil
+		}
+	}
+}
+
+// done makes the answer.
+func (p *plan) done(c gitstore.Committed, entries []netEntry) *Result {
+	res := &Result{Commit: c.Commit, Seq: c.Seq, When: c.When, Ops: p.ops, Unrecorded: p.unrecorded}
+	src := p.req.By.Source
+	if src == "" {
+		src = message.API
+	}
+	for i, e := range orderEntries(entries) {
+		ce := changeEntry(e)
+		ce.Seq, ce.When, ce.Commit = c.Seq, c.When, c.Commit
+		ce.TaskID, ce.SubtaskID, ce.Actor, ce.Source = p.req.By.TaskID, p.req.By.SubtaskID, p.req.By.Actor, src
+		if c.Change > 0 {
+			ce.ID = c.Change + uint64(i)
+		}
+		res.Entries = append(res.Entries, ce)
+	}
+	return res
+}
+
+// preview is the answer of a dry run.
+func (p *plan) preview() *Result {
+	res := &Result{Ops: p.ops, Unrecorded: p.unrecorded}
+	for _, e := range orderEntries(p.entries()) {
+		res.Entries = append(res.Entries, changeEntry(e))
+	}
+	return res
+}

@@ -1,0 +1,235 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"runtime"
+	"sync"
+
+	"umbra/gitstore"
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/ignore"
+	"umbra/internal/scan"
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// rules reads what is left out of the workspace.
+func (w *Workspace) rules() (*ignore.Dir, *ignore.Index, error) {
+	exclude, index, err := w.gitRules()
+	if err != nil {
+		return nil, nil, err
+	}
+	own, err := vfs.ReadFile(w.files, excludeFile)
+	if err != nil && !isAbsent(err) {
+		return nil, nil, errs.Wrap(err, "")
+	}
+	rules, err := ignore.NewRoot(ignore.Options{ReadFile: scan.RuleReader(w.fs), InfoExclude: exclude, UmbraExclude: own})
+	return rules, index, errs.Wrap(err, "")
+}
+
+// excludeFile is the workspace's own list of what is left out, beside its
+// repository.
+const excludeFile = "exclude"
+
+// skips gathers what is left out, from several goroutines.
+type skips struct {
+	mu   sync.Mutex
+	list []Skip
+}
+
+func (s *skips) add(p wspath.Path, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, Skip{Path: string(p), Reason: reason})
+}
+
+// baseline records everything that stands in the folder before the first
+// change, but for what is ignored.
+func (w *Workspace) baseline(ctx context.Context, progress func(files int64)) error {
+	rules, index, err := w.rules()
+	if err != nil {
+		return err
+	}
+	var skipped skips
+	var stats scan.Stats
+	c, err := w.store.Baseline(ctx, message.Message{Source: message.Baseline}, func(add gitstore.AddFile) error {
+		b := &baseline{w: w, add: add, skipped: &skipped, work: make(chan scan.Found, 64)}
+		stats, err = b.run(ctx, scan.Options{Rules: rules, Index: index, Prune: w.isOwn, Progress: func(s scan.Stats) {
+			if progress != nil {
+				progress(s.Files + s.Links)
+			}
+		}})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	w.skipped, w.ignored = skipped.list, stats.Ignored
+	w.progress.begin(c.Seq)
+	return nil
+}
+
+// baseline reads files for the first commit: one goroutine a processor hashes
+// what the walk finds.
+type baseline struct {
+	w       *Workspace
+	add     gitstore.AddFile
+	skipped *skips
+	work    chan scan.Found
+}
+
+func (b *baseline) run(ctx context.Context, opts scan.Options) (scan.Stats, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for f := range b.work {
+				if err := b.file(ctx, f); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	stats, err := scan.Walk(ctx, b.w.fs, opts, func(f scan.Found) error {
+		if f.Skip != "" {
+			b.skipped.add(f.Path, string(f.Skip))
+			return nil
+		}
+		select {
+		case b.work <- f:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	close(b.work)
+	wg.Wait()
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return stats, errs.Wrap(err, "")
+}
+
+func (b *baseline) file(ctx context.Context, f scan.Found) error {
+	if ctx.Err() != nil {
+		return nil // only drained
+	}
+	if f.Info.IsSymlink() {
+		target, err := b.w.fs.Readlink(string(f.Path))
+		if err != nil {
+			return b.refused(f.Path, err)
+		}
+		_, err = b.add(f.Path, object.Symlink, bytes.NewReader([]byte(target)), int64(len(target)))
+		return err
+	}
+	if f.Info.Size > b.w.limits.CaptureBytes {
+		b.skipped.add(f.Path, "too_large")
+		return nil
+	}
+	if f.Info.Size > wholeFile {
+		return b.large(f.Path)
+	}
+	at := b.w.now()
+	var data []byte
+	info, err := b.w.stable(ctx, f.Path, func(h vfs.File, size int64) (err error) {
+		data, err = readAll(h, size)
+		return err
+	})
+	if err != nil {
+		return b.refused(f.Path, err)
+	}
+	id, err := b.add(f.Path, gitMode(info), bytes.NewReader(data), int64(len(data)))
+	if err == nil {
+		b.w.index.put(f.Path, info, id, gitMode(info), at)
+	}
+	return err
+}
+
+// wholeFile is the size up to which a file is read before it is recorded, so
+// that one that changes meanwhile is read again.
+const wholeFile = 4 << 20
+
+// large streams a file. One that changes meanwhile is recorded as it was read;
+// the scan that follows finds what it has become.
+func (b *baseline) large(p wspath.Path) error {
+	at := b.w.now()
+	h, info, err := b.w.openRegular(p)
+	if err != nil {
+		return b.refused(p, err)
+	}
+	defer h.Close()
+	src := &exactly{r: io.NewSectionReader(h, 0, info.Size), left: info.Size}
+	id, err := b.add(p, gitMode(info), src, info.Size)
+	if err != nil {
+		return err
+	}
+	after, err := h.Stat()
+	if err == nil && !src.failed && sameContent(info, after) && info.CtimeNs == after.CtimeNs {
+		b.w.index.put(p, info, id, gitMode(info), at)
+	}
+	return nil
+}
+
+// exactly gives as many bytes as were announced, zeros where the file has
+// shrunk or cannot be read on: the pack is being written, and must become whole.
+type exactly struct {
+	r      io.Reader
+	left   int64
+	failed bool
+}
+
+func (e *exactly) Read(p []byte) (int, error) {
+	if e.left == 0 {
+		return 0, io.EOF
+	}
+	p = p[:min(int64(len(p)), e.left)]
+	n := 0
+	if !e.failed {
+		var err error
+		if n, err = e.r.Read(p); err != nil && n == 0 {
+			e.failed = true
+		}
+	}
+	if e.failed {
+		clear(p)
+		n = len(p)
+	}
+	e.left -= int64(n)
+	return n, nil
+}
+
+// refused notes a file that cannot be recorded; what is wrong with the process
+// rather than the file ends the baseline.
+func (b *baseline) refused(p wspath.Path, err error) error {
+	reason, fatal := skipReason(err)
+	if fatal {
+		return err
+	}
+	if reason != "" {
+		b.skipped.add(p, reason)
+	}
+	return nil
+}
+
+// skipReason says why a file is left out; empty for one that is gone.
+func skipReason(err error) (reason string, fatal bool) {
+	switch code := errs.CodeOf(err); {
+	case isAbsent(err):
+		return "", false
+	case code == "file_changing":
+		return "changing", false
+	case code == "special_file":
+		return "special", false
+	case errs.Is(err, errs.Forbidden), code == "io_error":
+		return "unreadable", false
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errs.Is(err, errs.Canceled), code == "out_of_descriptors", errs.Is(err, errs.NoSpace):
+		return "", true
+	}
+	return "unreadable", false
+}

@@ -1,0 +1,262 @@
+package workspace
+
+import (
+	"context"
+	"strings"
+
+	"umbra/gitstore"
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/wspath"
+)
+
+// afterHash fills in what an entry's file holds afterwards, and before where
+// the inverse will want it.
+func (w *Workspace) afterHash(ctx context.Context, e *netEntry) error {
+	if e.after.Mode == 0 || e.AfterHash != "" {
+		return nil
+	}
+	if e.content != nil {
+		e.AfterHash = e.content.blob.AfterHash()
+		w.sums.put(e.content.blob.ID(), e.AfterHash)
+		return nil
+	}
+	var err error
+	e.AfterHash, err = w.sumOf(ctx, e.after.ID)
+	return err
+}
+
+// sumOf gives the After-Hash of a blob that history has.
+func (w *Workspace) sumOf(ctx context.Context, id object.ID) (string, error) {
+	if sum, ok := w.sums.get(id); ok {
+		return sum, nil
+	}
+	b, err := w.store.ExistingBlob(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	w.sums.put(id, b.AfterHash())
+	return b.AfterHash(), nil
+}
+
+// messageEntries gives the entries as the commit's message lists them. Above
+// the number up to which they are listed, only what the trees do not tell is.
+func (w *Workspace) messageEntries(ctx context.Context, entries []netEntry) ([]message.Entry, error) {
+	out := make([]message.Entry, len(entries))
+	for i := range entries {
+		if len(entries) <= message.MaxListed {
+			if err := w.afterHash(ctx, &entries[i]); err != nil {
+				return nil, err
+			}
+		}
+		out[i] = entries[i].Entry
+	}
+	return out, nil
+}
+
+// message makes a request's commit message.
+func (p *plan) message(ctx context.Context, entries []netEntry) (message.Message, error) {
+	r := p.req
+	m := message.Message{Subject: r.Message, TaskID: r.By.TaskID, SubtaskID: r.By.SubtaskID, Actor: r.By.Actor, Source: r.By.Source,
+		RequestID: r.By.RequestID, IdempotencyKey: r.By.IdempotencyKey, Reverts: r.Reverts, RevertsEntries: r.RevertsEntries,
+		RevertWhat: r.RevertWhat, Author: r.Author, Description: r.Description, Extra: r.Extra}
+	if m.Source == "" {
+		m.Source = message.API
+	}
+	if len(r.Ops) == 1 && len(entries) > 1 {
+		op, did := &r.Ops[0], &p.ops[0]
+		switch op.Kind {
+		case OpDelete:
+			m.Whole = &message.Whole{Operation: message.Delete, Path: string(did.Path) + "/"}
+		case OpRename:
+			m.Whole = &message.Whole{Operation: message.Rename, Path: string(did.To) + "/", OldPath: string(did.Path) + "/"}
+		case OpCopy:
+			m.Whole = &message.Whole{Operation: message.Create, Path: string(did.To) + "/"}
+		}
+	}
+	var err error
+	m.Entries, err = p.w.messageEntries(ctx, entries)
+	return m, err
+}
+
+// commitExternal records what the disk holds otherwise than history, before
+// anything replaces it. What history did not track belongs to no task; what a
+// person changed of tracked files belongs to the task that is executing, if it
+// is the only one.
+func (w *Workspace) commitExternal(ctx context.Context, list []external) ([]uint64, error) {
+	var mine, nobodys []external
+	task := w.attribute()
+	for _, x := range list {
+		if x.old.Mode != 0 && task != "" {
+			mine = append(mine, x)
+		} else {
+			nobodys = append(nobodys, x)
+		}
+	}
+	var seqs []uint64
+	for _, group := range []struct {
+		list []external
+		task string
+	}{{mine, task}, {nobodys, ""}} {
+		if len(group.list) == 0 {
+			continue
+		}
+		c, err := w.commitExternals(ctx, group.list, message.Message{TaskID: group.task})
+		if group.task != "" && errs.CodeOf(err) == "task_not_found" && err != nil {
+			c, err = w.commitExternals(ctx, group.list, message.Message{})
+		}
+		if err != nil {
+			return seqs, err
+		}
+		if !c.NoChange {
+			seqs = append(seqs, c.Seq)
+		}
+	}
+	return seqs, nil
+}
+
+// commitExternals makes one commit of external changes.
+func (w *Workspace) commitExternals(ctx context.Context, list []external, m message.Message) (gitstore.Committed, error) {
+	entries := make([]netEntry, 0, len(list))
+	var edits, puts []gitstore.Edit
+	for i := range list {
+		x := &list[i]
+		if x.mode == 0 {
+			edits = append(edits, gitstore.Edit{Path: x.path})
+		} else {
+			puts = append(puts, x.put())
+		}
+		entries = append(entries, x.entry())
+	}
+	// What is gone goes first: a file may stand where a folder was.
+	edits = append(edits, puts...)
+	m.Source = message.External
+	var err error
+	if m.Entries, err = w.messageEntries(ctx, entries); err != nil {
+		return gitstore.Committed{}, err
+	}
+	c, err := w.store.Commit(ctx, gitstore.Draft{Edits: edits, Message: m, Entries: len(entries)})
+	if err == nil && !c.NoChange {
+		paths := make([]wspath.Path, len(list))
+		for i := range list {
+			paths[i] = list[i].path
+		}
+		w.progress.dirty(paths)
+	}
+	return c, err
+}
+
+// put is the edit that records the file.
+func (x *external) put() gitstore.Edit {
+	e := gitstore.Edit{Path: x.path, Mode: x.mode, Blob: x.blob}
+	if !x.hasBlob {
+		e.Blob = gitstore.KnownBlob(x.old.ID)
+	}
+	return e
+}
+
+// entry is the changelog entry of an external change.
+func (x *external) entry() netEntry {
+	e := netEntry{before: x.old}
+	e.Path = string(x.path)
+	if x.mode != 0 {
+		id := x.old.ID
+		if x.hasBlob {
+			id = x.blob.ID()
+			e.AfterHash = x.blob.AfterHash()
+		}
+		e.after = gitstore.Entry{Path: x.path, Mode: x.mode, ID: id}
+	}
+	e.Operation = operationOf(x.old, e.after)
+	return e
+}
+
+// refs names the entries of a commit, for what takes them back.
+func refs(task string, c gitstore.Committed, n int) []message.EntryRef {
+	if task == "" {
+		return []message.EntryRef{{ID: c.Seq}}
+	}
+	out := make([]message.EntryRef, n)
+	for i := range out {
+		out[i] = message.EntryRef{Task: task, ID: c.Change + uint64(i)}
+	}
+	return out
+}
+
+// commitBack makes the commit that takes another one back, which nobody has
+// been told of: with source rollback where the disk refused it, external where
+// a person's bytes in more stand there instead.
+func (w *Workspace) commitBack(ctx context.Context, p *plan, c gitstore.Committed, entries []netEntry, source message.Source, more []external) (gitstore.Committed, error) {
+	remove, put, back := takeBack(entries)
+	instead := make(map[wspath.Path]*external, len(more))
+	for i := range more {
+		instead[more[i].path] = &more[i]
+	}
+	var edits []gitstore.Edit
+	for _, path := range remove {
+		edits = append(edits, gitstore.Edit{Path: path})
+	}
+	for _, e := range put {
+		if x := instead[e.Path]; x == nil {
+			edits = append(edits, gitstore.Edit{Path: e.Path, Mode: e.Mode, Blob: gitstore.KnownBlob(e.ID)})
+		}
+	}
+	for i := range more {
+		if more[i].mode != 0 {
+			edits = append(edits, more[i].put())
+		}
+	}
+	all := refs(p.req.By.TaskID, c, len(entries))
+	m := message.Message{Source: source, TaskID: p.req.By.TaskID, SubtaskID: p.req.By.SubtaskID, RequestID: p.req.By.RequestID,
+		IdempotencyKey: p.req.By.IdempotencyKey, Reverts: []object.ID{c.Commit}}
+	if source == message.External {
+		m.TaskID, m.SubtaskID = "", ""
+	} else {
+		m.Actor = p.req.By.Actor
+	}
+	var list []netEntry
+	for _, b := range back {
+		key := b.after.Path
+		if b.after.Mode == 0 {
+			key = wspath.Path(strings.TrimSuffix(b.Path, "/"))
+		}
+		if x := instead[key]; x != nil {
+			delete(instead, key)
+			b = x.over(b)
+			if b.Operation == "" {
+				continue
+			}
+		}
+		list = append(list, b)
+	}
+	for i := range more {
+		if instead[more[i].path] != nil {
+			list = append(list, more[i].entry())
+		}
+	}
+	if len(list) <= message.MaxListed && len(all) == len(list) {
+		for i := range list {
+			list[i].Reverts = []message.EntryRef{all[i]}
+		}
+	} else {
+		m.RevertsEntries = all
+	}
+	var err error
+	if m.Entries, err = w.messageEntries(ctx, list); err != nil {
+		return gitstore.Committed{}, err
+	}
+	return w.store.Commit(ctx, gitstore.Draft{Edits: edits, Message: m, Entries: len(list), AllowEmpty: true})
+}
+
+// over changes the entry that takes a change back into one that leads to what a
+// person put there.
+func (x *external) over(b netEntry) netEntry {
+	e := x.entry()
+	e.before = b.before
+	if x.mode == 0 && b.before.Mode == 0 {
+		return netEntry{}
+	}
+	e.Operation = operationOf(e.before, e.after)
+	return e
+}

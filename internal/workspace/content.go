@@ -1,0 +1,217 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"umbra/gitstore"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/rootfs"
+	"umbra/internal/wspath"
+)
+
+// content is new bytes for one file: on the workspace's disk, without a name,
+// and as a blob. Or the target of a link.
+type content struct {
+	blob   gitstore.Blob
+	staged *rootfs.Staged // nil for a link
+	target string
+}
+
+// contents owns what one request prepared, and drops in the end what was not
+// used.
+type contents struct {
+	w   *Workspace
+	all []*content
+	ops []*content // by operation, of those whose bytes do not depend on the disk
+}
+
+// release closes what was placed, and drops what was not. Blobs that were
+// committed are not hurt.
+func (c *contents) release() {
+	for _, x := range c.all {
+		x.staged.Discard()
+		c.w.store.Discard(x.blob)
+	}
+}
+
+// prepare takes in the bytes that come with the request. It holds no lock: a
+// client may be slow.
+func (c *contents) prepare(ctx context.Context, ops []Op) error {
+	c.ops = make([]*content, len(ops))
+	for i := range ops {
+		op := &ops[i]
+		if op.Kind != OpWrite {
+			continue
+		}
+		x, err := c.fromOp(ctx, op)
+		if err != nil {
+			return err
+		}
+		c.ops[i] = x
+	}
+	return nil
+}
+
+func (c *contents) fromOp(ctx context.Context, op *Op) (*content, error) {
+	switch {
+	case op.Body != nil:
+		return c.fromReader(ctx, op.Path, op.Body, op.Size, op.MaxSize)
+	case op.Blob != nil:
+		r, size, err := c.w.store.OpenBlob(ctx, *op.Blob)
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		return c.fromReader(ctx, op.Path, r, size, 0)
+	}
+	return c.fromBytes(op.Path, op.Data)
+}
+
+// fromBytes prepares small content.
+func (c *contents) fromBytes(p wspath.Path, data []byte) (*content, error) {
+	x := &content{}
+	c.all = append(c.all, x)
+	staged, err := c.w.root.Stage(p)
+	if err != nil {
+		return nil, errs.Wrap(err, string(p))
+	}
+	x.staged = staged
+	if _, err := staged.Write(data); err != nil {
+		return nil, errs.Wrap(err, string(p))
+	}
+	if err := staged.Finish(); err != nil {
+		return nil, errs.Wrap(err, string(p))
+	}
+	x.blob = c.w.store.NewBlob(data)
+	return x, nil
+}
+
+// fromReader prepares content of any size in constant memory. size may be -1;
+// max 0 means no limit.
+func (c *contents) fromReader(ctx context.Context, p wspath.Path, body io.Reader, size, max int64) (*content, error) {
+	tooLarge := func() error {
+		return &errs.Error{Kind: errs.TooLarge, Code: "file_too_large", Detail: "The content is over the limit.", Path: string(p)}
+	}
+	if max > 0 && size > max {
+		return nil, tooLarge()
+	}
+	x := &content{}
+	c.all = append(c.all, x)
+	staged, err := c.w.root.Stage(p)
+	if err != nil {
+		return nil, errs.Wrap(err, string(p))
+	}
+	x.staged = staged
+	if size > 0 {
+		if err := staged.Reserve(size); err != nil {
+			return nil, errs.Wrap(err, string(p))
+		}
+	}
+	src := &bodyReader{ctx: ctx, r: body}
+	if max > 0 {
+		src.r = io.LimitReader(body, max+1)
+	}
+	if _, err := io.CopyBuffer(onlyWriter{staged}, src, make([]byte, 128<<10)); err != nil {
+		if src.failed != nil {
+			return nil, src.failed // the client's side, answered as it is
+		}
+		return nil, errs.Wrap(err, string(p))
+	}
+	if max > 0 && staged.Size() > max {
+		return nil, tooLarge()
+	}
+	if size >= 0 && staged.Size() != size {
+		return nil, &errs.Error{Kind: errs.Invalid, Code: "body_incomplete", Detail: "The content is not as long as announced.", Path: string(p)}
+	}
+	if err := staged.Finish(); err != nil {
+		return nil, errs.Wrap(err, string(p))
+	}
+	x.blob, err = c.w.store.StreamBlob(ctx, staged, staged.Size())
+	return x, errs.Wrap(err, string(p))
+}
+
+// fromStore prepares what history has, without hashing it once more: the reader
+// checks it.
+func (c *contents) fromStore(ctx context.Context, p wspath.Path, r io.Reader, size int64) (*content, error) {
+	x := &content{}
+	c.all = append(c.all, x)
+	staged, err := c.w.root.Stage(p)
+	if err != nil {
+		return nil, errs.Wrap(err, string(p))
+	}
+	x.staged = staged
+	n, err := io.CopyBuffer(onlyWriter{staged}, &bodyReader{ctx: ctx, r: r}, make([]byte, 128<<10))
+	if err == nil && n != size {
+		err = io.ErrUnexpectedEOF
+	}
+	if err == nil {
+		err = staged.Finish()
+	}
+	return x, errs.Wrap(err, string(p))
+}
+
+// bodyReader tells a failure of the source from one of the disk.
+type bodyReader struct {
+	ctx    context.Context
+	r      io.Reader
+	failed error
+}
+
+func (b *bodyReader) Read(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		b.failed = errs.Wrap(context.Cause(b.ctx), "")
+		return 0, b.failed
+	}
+	n, err := b.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.failed = err
+	}
+	return n, err
+}
+
+// onlyWriter hides ReadFrom and the like from io.Copy.
+type onlyWriter struct{ io.Writer }
+
+// fromLink prepares a link's target.
+func (c *contents) fromLink(target string) *content {
+	x := &content{target: target, blob: c.w.store.NewBlob([]byte(target))}
+	c.all = append(c.all, x)
+	return x
+}
+
+// fromDisk prepares a copy of what a file on disk holds.
+func (c *contents) fromDisk(ctx context.Context, from, to wspath.Path) (*content, object.Mode, error) {
+	for range tries {
+		f, before, err := c.w.openRegular(from)
+		if err != nil {
+			return nil, 0, err
+		}
+		x, err := c.fromReader(ctx, to, io.NewSectionReader(f, 0, before.Size), -1, 0)
+		after, serr := f.Stat()
+		f.Close()
+		if err := errors.Join(err, serr); err != nil {
+			return nil, 0, errs.Wrap(err, string(from))
+		}
+		if sameContent(before, after) && x.staged.Size() == before.Size {
+			return x, gitMode(after), nil
+		}
+	}
+	return nil, 0, errChanging(from)
+}
+
+// fromContent prepares the same bytes once more.
+func (c *contents) fromContent(x *content, to wspath.Path) (*content, error) {
+	if x.staged == nil {
+		return c.fromLink(x.target), nil
+	}
+	staged, err := x.staged.Copy(to)
+	if err != nil {
+		return nil, errs.Wrap(err, string(to))
+	}
+	y := &content{blob: x.blob, staged: staged}
+	c.all = append(c.all, y)
+	return y, nil
+}

@@ -1,0 +1,212 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+
+	"umbra/gitstore/object"
+	"umbra/internal/vfs"
+)
+
+// scenario is one change set on files that hold every kind of thing.
+type scenario struct {
+	name string
+	ops  []Op
+	// edit is what a person does on disk before, behind the server's back.
+	edit map[string]string
+}
+
+func scenarios() []scenario {
+	return []scenario{
+		{name: "create", ops: []Op{write("n", "N")}},
+		{name: "create deep", ops: []Op{write("p/q/n", "N")}},
+		{name: "replace", ops: []Op{write("a", "A2")}},
+		{name: "replace what a person changed", ops: []Op{write("a", "A2")}, edit: map[string]string{"a": "person"}},
+		{name: "delete", ops: []Op{del("a")}},
+		{name: "delete what a person changed", ops: []Op{del("a")}, edit: map[string]string{"a": "person"}},
+		{name: "delete folder", ops: []Op{del("d")}},
+		{name: "delete folder with unknown files", ops: []Op{del("d")}, edit: map[string]string{"d/new": "person", "d/x": "changed"}},
+		{name: "rename", ops: []Op{rename("a", "c")}},
+		{name: "rename over", ops: []Op{rename("a", "b")}},
+		{name: "rename folder", ops: []Op{rename("d", "m/e")}},
+		{name: "chmod", ops: []Op{chmod("a", object.Executable)}},
+		{name: "mkdir", ops: []Op{mkdir("n/m")}},
+		{name: "symlink", ops: []Op{symlink("s", "a")}},
+		{name: "batch", ops: []Op{write("a", "1"), rename("d", "e"), write("e/x", "2"), del("b"), write("n/m", "3"), chmod("x.sh", object.Executable), rename("a", "n/a")}},
+		{name: "swap", ops: []Op{rename("a", "t"), rename("b", "a"), rename("t", "b")}},
+		{name: "folder to file", ops: []Op{del("d"), write("d", "file")}},
+	}
+}
+
+func scenarioFiles() map[string]string {
+	return map[string]string{"a": "A", "b": "B", "d/x": "X", "d/sub/y": "Y", "l": "->a", "x.sh": "S"}
+}
+
+func (s *scenario) bench(t testing.TB) *bench {
+	b := newBench(t, scenarioFiles())
+	for name, data := range s.edit {
+		writeDisk(t, b.mem, "ws/"+name, data)
+	}
+	return b
+}
+
+// calls counts the file system calls of a scenario.
+func (s *scenario) calls(t testing.TB) int {
+	b := s.bench(t)
+	defer b.stop()
+	before := b.hook.Count()
+	b.ok(s.ops...)
+	return b.hook.Count() - before
+}
+
+// An error at any call of a change set: an error is answered (or the call did
+// not matter), the files are as before, history says the same, and the next
+// request works.
+func TestErrorAtEveryCall(t *testing.T) {
+	points := 0
+	for _, s := range scenarios() {
+		t.Run(s.name, func(t *testing.T) {
+			calls := s.calls(t)
+			for n := 1; n <= calls+2; n++ {
+				for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EACCES} {
+					points++
+					s.failAt(t, n, errno)
+				}
+			}
+		})
+	}
+	t.Logf("%d points", points)
+}
+
+func (s *scenario) failAt(t *testing.T, n int, errno syscall.Errno) {
+	b := s.bench(t)
+	defer b.stop()
+	before := disk(t, b.mem, "ws")
+	base := b.hook.Count()
+	failed := ""
+	b.hook.OnCall = func(c vfs.Call) error {
+		if c.N == base+n {
+			failed = fmt.Sprintf("%s %s", c.Op, c.Name)
+			return errno
+		}
+		return nil
+	}
+	res, err := b.apply(s.ops...)
+	b.hook.OnCall = nil
+	where := fmt.Sprintf("%v at call %d (%s): err %v", errno, n, failed, err)
+	b.w.settleLingers(context.Background(), false)
+	if err != nil {
+		if d := diffMaps(files(disk(t, b.mem, "ws")), files(before)); d != "" {
+			t.Fatalf("%s: files changed:\n%s", where, d)
+		}
+	} else if res.Commit.IsZero() {
+		t.Fatalf("%s: no commit", where)
+	}
+	if d := b.differ(); d != "" {
+		// What could not be recorded then, a scan records.
+		if _, serr := b.w.Sync(context.Background(), SyncOptions{}); serr != nil {
+			t.Fatalf("%s: sync: %v", where, serr)
+		}
+		if err != nil && s.edit == nil {
+			t.Fatalf("%s: disk and history differ:\n%s", where, d)
+		}
+	}
+	if d := b.differ(); d != "" {
+		t.Fatalf("%s: disk and history differ after a scan:\n%s", where, d)
+	}
+	b.ok(write("after", "works"))
+	b.ok(del("after"))
+	if err != nil {
+		if _, err := b.apply(s.ops...); err != nil {
+			t.Fatalf("%s: again: %v", where, err)
+		}
+	}
+	b.same()
+	if b.w.Settled() != b.w.store.Tip().Seq {
+		t.Fatalf("%s: settled %d of %d", where, b.w.Settled(), b.w.store.Tip().Seq)
+	}
+}
+
+// A crash at any call: what was answered is there, what was not is absent or
+// whole, and after the start the disk is the tip.
+func TestCrashAtEveryCall(t *testing.T) {
+	points := 0
+	for _, s := range scenarios() {
+		t.Run(s.name, func(t *testing.T) {
+			calls := s.calls(t)
+			for n := 1; n <= calls+1; n++ {
+				for _, mode := range []vfs.CrashMode{vfs.CrashNothing, vfs.CrashSyncedOnly, vfs.CrashNamesOnly, vfs.CrashRandom, vfs.CrashRandom, vfs.CrashRandom} {
+					points++
+					s.crashAt(t, n, mode, uint64(points))
+				}
+			}
+		})
+	}
+	t.Logf("%d points", points)
+}
+
+func (s *scenario) crashAt(t *testing.T, n int, mode vfs.CrashMode, seed uint64) {
+	b := s.bench(t)
+	defer b.stop()
+	must(t, b.w.checkpoint(context.Background(), false))
+	old := tree(t, b.w)
+	base := b.hook.Count()
+	var clone *vfs.Mem
+	at := ""
+	b.hook.OnCall = func(c vfs.Call) error {
+		if c.N == base+n {
+			clone = b.mem.CrashClone(vfs.CrashOptions{Mode: mode, Rand: rand.New(rand.NewPCG(seed, 3))})
+			at = c.Op + " " + c.Name
+		}
+		return nil
+	}
+	b.ok(s.ops...)
+	b.hook.OnCall = nil
+	answered := clone == nil
+	if answered {
+		clone = b.mem.CrashClone(vfs.CrashOptions{Mode: mode, Rand: rand.New(rand.NewPCG(seed, 3))})
+		at = "the end"
+	}
+	want := tree(t, b.w)
+	epoch := "two"
+	if mode == vfs.CrashNothing {
+		epoch = "one"
+	}
+	where := fmt.Sprintf("%v at call %d (%s)", mode, n, at)
+	c := b.reboot(t, clone, epoch)
+	if err := c.open(); err != nil {
+		t.Fatalf("%s: open: %v", where, err)
+	}
+	defer c.stop()
+	if d := c.differ(); d != "" {
+		t.Fatalf("%s: disk and history differ:\n%s", where, d)
+	}
+	for name := range disk(t, c.mem, "ws") {
+		if strings.Contains(name, ".umbra-") || strings.Contains(name, "umbra-recovered") {
+			t.Fatalf("%s: left behind: %s", where, name)
+		}
+	}
+	got := tree(t, c.w)
+	// A person's edits are not in old; they are wherever the change set is not.
+	for name, data := range s.edit {
+		if _, ok := got[name]; ok && got[name] == data {
+			old[name] = data
+		} else if !answered && diffMaps(got, want) != "" {
+			old[name] = got[name]
+		}
+	}
+	if isNew := diffMaps(got, want); isNew != "" {
+		if answered {
+			t.Fatalf("%s: answered, and not there:\n%s", where, isNew)
+		}
+		if d := diffMaps(got, old); d != "" {
+			t.Fatalf("%s: neither old nor new:\n%s\n%s", where, d, isNew)
+		}
+	}
+	c.ok(write("after", "works"))
+	c.same()
+}

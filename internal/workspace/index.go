@@ -1,0 +1,160 @@
+package workspace
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"umbra/gitstore/object"
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// index remembers for files on disk which blob they were when they were last
+// read or written: a file whose stat data is still the same need not be read
+// again. It is a cache: a path that is not in it is read.
+//
+// A stat that was taken within the racy window of the file's own times proves
+// nothing (a write in the same tick of the clock changes neither), so such an
+// entry is marked, and the file read again until its times are old
+// (Documentation/technical/racy-git.txt).
+//
+// Memory: one slice a folder, about 80 bytes and the name for each file.
+type index struct {
+	mu   sync.RWMutex
+	dirs map[wspath.Path]*indexDir
+}
+
+type indexDir struct{ files []indexFile } // sorted by name
+
+type indexFile struct {
+	name         string
+	ino          uint64
+	size         int64
+	mtime, ctime int64
+	id           object.ID
+	mode         object.Mode
+	racy         bool
+}
+
+// The racy window: the coarsest tick of a kernel's clock, or of a file system
+// that keeps whole seconds.
+const (
+	racyWindow       = 20 * time.Millisecond
+	racyWindowCoarse = 2 * time.Second
+)
+
+func newIndex() *index { return &index{dirs: make(map[wspath.Path]*indexDir)} }
+
+// isRacy reports whether a write right after the stat, taken at a time, could
+// have left it the same.
+func isRacy(info vfs.Info, at time.Time) bool {
+	window := racyWindow
+	if info.MtimeNs%int64(time.Second) == 0 {
+		window = racyWindowCoarse
+	}
+	limit := at.Add(-window).UnixNano()
+	return info.MtimeNs >= limit || info.CtimeNs >= limit
+}
+
+func find(d *indexDir, name string) (int, bool) {
+	return slices.BinarySearchFunc(d.files, name, func(f indexFile, n string) int { return strings.Compare(f.name, n) })
+}
+
+// lookup gives what a file with this stat was. known is false if it has to be
+// read; mode comes from the stat.
+func (x *index) lookup(p wspath.Path, info vfs.Info) (id object.ID, known bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	d := x.dirs[p.Dir()]
+	if d == nil {
+		return id, false
+	}
+	i, ok := find(d, p.Base())
+	if !ok {
+		return id, false
+	}
+	f := &d.files[i]
+	same := f.ino == info.Ino && f.size == info.Size && f.mtime == info.MtimeNs && f.ctime == info.CtimeNs &&
+		(f.mode == object.Symlink) == info.IsSymlink()
+	return f.id, same && !f.racy
+}
+
+// put notes what a file was when its stat was taken.
+func (x *index) put(p wspath.Path, info vfs.Info, id object.ID, mode object.Mode, at time.Time) {
+	f := indexFile{name: p.Base(), ino: info.Ino, size: info.Size, mtime: info.MtimeNs, ctime: info.CtimeNs, id: id, mode: mode, racy: isRacy(info, at)}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	dir := p.Dir()
+	d := x.dirs[dir]
+	if d == nil {
+		d = &indexDir{}
+		x.dirs[wspath.Path(strings.Clone(string(dir)))] = d
+	}
+	i, ok := find(d, f.name)
+	if ok {
+		f.name = d.files[i].name
+		d.files[i] = f
+		return
+	}
+	f.name = strings.Clone(f.name) // not a window into a longer path
+	d.files = slices.Insert(d.files, i, f)
+}
+
+// dropFile forgets a file.
+func (x *index) dropFile(p wspath.Path) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	dir := p.Dir()
+	d := x.dirs[dir]
+	if d == nil {
+		return
+	}
+	if i, ok := find(d, p.Base()); ok {
+		d.files = slices.Delete(d.files, i, i+1)
+		if len(d.files) == 0 {
+			delete(x.dirs, dir)
+		}
+	}
+}
+
+// dropTree forgets a path and everything under it; it looks at each folder.
+func (x *index) dropTree(p wspath.Path) {
+	x.dropFile(p)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for dir := range x.dirs {
+		if dir.Within(p) {
+			delete(x.dirs, dir)
+		}
+	}
+}
+
+// moveTree follows a folder's rename, which changes no stat of what is in it.
+func (x *index) moveTree(from, to wspath.Path) {
+	x.dropTree(to)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	moved := make(map[wspath.Path]*indexDir)
+	for dir, d := range x.dirs {
+		if rel, ok := dir.Rel(from); ok {
+			delete(x.dirs, dir)
+			moved[to.Join(string(rel))] = d
+		}
+	}
+	for dir, d := range moved {
+		x.dirs[dir] = d
+	}
+}
+
+// size counts files.
+func (x *index) size() int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	n := 0
+	for _, d := range x.dirs {
+		n += len(d.files)
+	}
+	return n
+}

@@ -1,0 +1,339 @@
+package workspace
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"umbra/gitstore"
+	"umbra/internal/errs"
+)
+
+// Records is where a manager keeps what it knows of its workspaces. The calls
+// are made one at a time.
+type Records interface {
+	All() ([]Record, error)
+	Put(Record) error // durable when it returns
+	Delete(id string) error
+}
+
+// Options of a manager. The zero value of a field means its default.
+type Options struct {
+	DataDir string // host path; workspaces live in <DataDir>/workspaces/<id>
+	Host    Host   // default: OSHost
+	Records Records
+	Log     *slog.Logger     // default: discarded
+	Now     func() time.Time // default: time.Now
+	Limits  Limits
+	// Roots are the folders under which a workspace may be opened; empty:
+	// anywhere.
+	Roots []string
+	// OwnFolders are the server's own (data directory, code workspace, output):
+	// where one lies inside a workspace it is left out of it.
+	OwnFolders []string
+	// IdleAfter is how long a workspace that nobody uses stays open; 10 minutes.
+	IdleAfter time.Duration
+	// CheckpointEvery is how often what was materialised is synced; 5 seconds.
+	CheckpointEvery time.Duration
+	// Store adjusts the engine's options.
+	Store func(*gitstore.Options)
+	// Foreground leaves checkpoints and putting away to explicit calls, for
+	// tests.
+	Foreground bool
+}
+
+func (o *Options) setDefaults() {
+	if o.Host == nil {
+		o.Host = OSHost{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.Limits.CaptureBytes = cmp.Or(o.Limits.CaptureBytes, 256<<20)
+	o.Limits.EditBytes = cmp.Or(o.Limits.EditBytes, 64<<20)
+	o.IdleAfter = cmp.Or(o.IdleAfter, 10*time.Minute)
+	o.CheckpointEvery = cmp.Or(o.CheckpointEvery, 5*time.Second)
+}
+
+// Manager knows all workspaces of a data directory. They are opened when they
+// are asked for, and put away when nobody has used them for a while. All
+// methods may be called from any goroutine.
+type Manager struct {
+	opt       Options
+	attribute func(workspaceID string) string
+
+	making sync.Mutex // one workspace is made, bound or forgotten at a time
+
+	mu      sync.Mutex
+	records map[string]Record
+	open    map[string]*handle
+	stopped bool
+
+	stop       context.CancelFunc
+	background sync.WaitGroup
+}
+
+// handle is one workspace that is open, being opened, or being put away.
+type handle struct {
+	ready   chan struct{} // closed when w or err is set
+	w       *Workspace
+	err     error
+	refs    int
+	used    time.Time
+	closing chan struct{} // set while it is put away; closed after
+}
+
+// NewManager reads the records; it opens no workspace.
+func NewManager(opt Options) (*Manager, error) {
+	opt.setDefaults()
+	m := &Manager{opt: opt, records: make(map[string]Record), open: make(map[string]*handle), attribute: func(string) string { return "" }}
+	all, err := opt.Records.All()
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range all {
+		m.records[r.ID] = r
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m.stop = cancel
+	if !opt.Foreground {
+		m.background.Go(func() { m.putAwayIdle(ctx) })
+	}
+	return m, nil
+}
+
+// SetAttribute sets who tells to which task external changes of a workspace
+// belong: its only executing one, or "". To be called before the first request.
+func (m *Manager) SetAttribute(fn func(workspaceID string) string) { m.attribute = fn }
+
+// Record gives what is known of a workspace, without opening it.
+func (m *Manager) Record(id string) (Record, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, ok := m.records[id]
+	return r, ok
+}
+
+// List gives all workspaces, the oldest first.
+func (m *Manager) List() []Record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]Record, 0, len(m.records))
+	for _, r := range m.records {
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b Record) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
+	})
+	return out
+}
+
+func errUnknown() error {
+	return errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.")
+}
+
+// Get gives a workspace, opening it if need be. The caller calls Release.
+func (m *Manager) Get(ctx context.Context, id string) (*Workspace, error) {
+	for {
+		m.mu.Lock()
+		if m.stopped {
+			m.mu.Unlock()
+			return nil, errs.New(errs.Unavailable, "stopping", "The server is stopping.")
+		}
+		rec, ok := m.records[id]
+		if !ok {
+			m.mu.Unlock()
+			return nil, errUnknown()
+		}
+		h := m.open[id]
+		if h != nil && h.closing != nil {
+			wait := h.closing
+			m.mu.Unlock()
+			if err := await(ctx, wait); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		first := h == nil
+		if first {
+			h = &handle{ready: make(chan struct{})}
+			m.open[id] = h
+		}
+		h.refs++
+		m.mu.Unlock()
+		if first {
+			// Not with the caller's context: others wait for this, and a recovery
+			// that was begun is ended.
+			w, err := m.openRecord(context.WithoutCancel(ctx), rec)
+			m.opened(rec.ID, h, w, err)
+		} else if err := await(ctx, h.ready); err != nil {
+			m.releaseHandle(h)
+			return nil, err
+		}
+		if h.err != nil {
+			return nil, h.err
+		}
+		return h.w, nil
+	}
+}
+
+func await(ctx context.Context, ch <-chan struct{}) error {
+	select {
+	case <-ch:
+		return nil
+	case <-ctx.Done():
+		return errs.Wrap(context.Cause(ctx), "")
+	}
+}
+
+// opened makes an opened workspace, or the error, known to who waits for it.
+func (m *Manager) opened(id string, h *handle, w *Workspace, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.w, h.err = w, err
+	if err != nil {
+		delete(m.open, id)
+	} else {
+		w.release = func() { m.releaseHandle(h) }
+		w.adopt = func(ctx context.Context) (SyncResult, error) { return m.adopt(ctx, id) }
+	}
+	close(h.ready)
+}
+
+func (m *Manager) releaseHandle(h *handle) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.refs--
+	h.used = m.opt.Now()
+}
+
+// putAwayIdle closes what nobody uses.
+func (m *Manager) putAwayIdle(ctx context.Context) {
+	tick := time.NewTicker(max(m.opt.IdleAfter/4, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			m.PutAway(ctx, m.opt.Now().Add(-m.opt.IdleAfter))
+		}
+	}
+}
+
+// PutAway closes the workspaces that nobody has used since a time.
+func (m *Manager) PutAway(ctx context.Context, since time.Time) {
+	m.mu.Lock()
+	var ids []string
+	for id, h := range m.open {
+		if h.w != nil && h.refs == 0 && h.closing == nil && h.used.Before(since) {
+			ids = append(ids, id)
+		}
+	}
+	m.mu.Unlock()
+	for _, id := range ids {
+		if err := m.putAway(ctx, id, nil, true); err != nil {
+			m.opt.Log.Warn("workspace not put away cleanly", "workspace", id, "error", err)
+		}
+	}
+}
+
+// putAway closes one workspace, if it is open; idle: only if nobody uses it.
+// why is what those are told who still use it.
+func (m *Manager) putAway(ctx context.Context, id string, why error, idle bool) error {
+	m.mu.Lock()
+	h := m.open[id]
+	if h == nil || (idle && h.refs > 0) {
+		m.mu.Unlock()
+		return nil
+	}
+	if h.closing != nil {
+		wait := h.closing
+		m.mu.Unlock()
+		return await(ctx, wait)
+	}
+	h.closing = make(chan struct{})
+	m.mu.Unlock()
+	<-h.ready
+	var err error
+	if h.w != nil {
+		err = h.w.close(ctx, why)
+		m.touch(id)
+	}
+	m.mu.Lock()
+	delete(m.open, id)
+	close(h.closing)
+	m.mu.Unlock()
+	return err
+}
+
+// touch notes when a workspace was used last.
+func (m *Manager) touch(id string) {
+	m.mu.Lock()
+	r, ok := m.records[id]
+	r.LastUsed = m.opt.Now().UTC()
+	if ok {
+		m.records[id] = r
+	}
+	m.mu.Unlock()
+	if ok {
+		if err := m.opt.Records.Put(r); err != nil {
+			m.opt.Log.Warn("workspace's record not written", "workspace", id, "error", err)
+		}
+	}
+}
+
+// Close puts all workspaces away. Callers that still use one get errors.
+func (m *Manager) Close(ctx context.Context) error {
+	m.mu.Lock()
+	m.stopped = true
+	ids := make([]string, 0, len(m.open))
+	for id := range m.open {
+		ids = append(ids, id)
+	}
+	m.mu.Unlock()
+	m.stop()
+	m.background.Wait()
+	errsOf := make([]error, len(ids))
+	var wg sync.WaitGroup
+	for i, id := range ids {
+		wg.Go(func() { errsOf[i] = m.putAway(ctx, id, nil, false) })
+	}
+	wg.Wait()
+	return errors.Join(errsOf...)
+}
+
+// Forget drops a workspace: later calls find none, its waiters are told so. The
+// folder is untouched; the repository stays unless its deletion is asked for.
+func (m *Manager) Forget(ctx context.Context, id string, deleteHistory bool) error {
+	m.making.Lock()
+	defer m.making.Unlock()
+	m.mu.Lock()
+	rec, ok := m.records[id]
+	m.mu.Unlock()
+	if !ok {
+		return errUnknown()
+	}
+	if err := m.opt.Records.Delete(id); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	delete(m.records, id)
+	m.mu.Unlock()
+	err := m.putAway(ctx, id, errUnknown(), false)
+	if deleteHistory {
+		err = errors.Join(err, m.opt.Host.RemoveAll(m.dirOf(rec.ID)))
+	}
+	return errs.Wrap(err, "")
+}
+
+func (m *Manager) dirOf(id string) string { return filepath.Join(m.opt.DataDir, "workspaces", id) }

@@ -1,0 +1,377 @@
+package workspace
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"umbra/gitstore"
+	"umbra/internal/errs"
+	"umbra/internal/ignore"
+	"umbra/internal/rootfs"
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// OpenOptions are about opening a folder.
+type OpenOptions struct {
+	// Force accepts the root of the file system and home directories.
+	Force bool
+	// Allow, if set, is asked about the canonical path before anything is made
+	// or read; its error is answered as it is.
+	Allow func(root string) error
+	// Progress is told how many files the baseline has met.
+	Progress func(files int64)
+}
+
+// place is a folder that was looked at.
+type place struct {
+	root     string
+	dev, ino uint64
+}
+
+// look finds out what a path leads to. Errors: errs.Invalid
+// workspace_not_found, workspace_not_directory, workspace_not_readable,
+// workspace_too_wide; errs.Forbidden workspace_not_allowed.
+func (m *Manager) look(root string, o OpenOptions) (place, error) {
+	host := m.opt.Host
+	refuse := func(code, why string) error { return errs.New(errs.Invalid, code, why) }
+	canonical, err := host.Canonical(root)
+	var info vfs.Info
+	if err == nil {
+		info, err = host.Stat(canonical)
+	}
+	switch {
+	case err == nil && info.IsDir():
+	case err == nil, errors.Is(err, syscall.ENOTDIR):
+		return place{}, refuse("workspace_not_directory", "The workspace is no directory.")
+	case errors.Is(err, fs.ErrPermission):
+		return place{}, refuse("workspace_not_readable", "The workspace cannot be read.")
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EINVAL):
+		return place{}, refuse("workspace_not_found", "The workspace does not exist.")
+	default:
+		return place{}, errs.Wrap(err, "")
+	}
+	if o.Allow != nil {
+		if err := o.Allow(canonical); err != nil {
+			return place{}, err
+		}
+	}
+	if len(m.opt.Roots) > 0 && !m.underRoots(canonical) {
+		return place{}, errs.New(errs.Forbidden, "workspace_not_allowed", "The folder does not lie under one that may be opened.")
+	}
+	if !o.Force && m.tooWide(canonical) {
+		return place{}, refuse("workspace_too_wide", "The folder is the file system's root or a home directory.")
+	}
+	return place{root: canonical, dev: info.Dev, ino: info.Ino}, nil
+}
+
+func (m *Manager) underRoots(canonical string) bool {
+	for _, r := range m.opt.Roots {
+		if c, err := m.opt.Host.Canonical(r); err == nil {
+			r = c
+		}
+		if within(canonical, r) {
+			return true
+		}
+	}
+	return false
+}
+
+// within reports whether a host path is a folder or lies in it.
+func within(p, dir string) bool {
+	return p == dir || dir == "/" || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}
+
+func (m *Manager) tooWide(canonical string) bool {
+	if canonical == "/" || filepath.Dir(canonical) == "/home" || canonical == "/home" {
+		return true
+	}
+	for _, home := range m.opt.Host.Homes() {
+		if c, err := m.opt.Host.Canonical(home); err == nil && c == canonical {
+			return true
+		}
+	}
+	return false
+}
+
+// find gives the workspace of a folder: by its canonical path, or, where that is
+// another one, if both lead to the same folder.
+func (m *Manager) find(p place) (Record, bool) {
+	for _, r := range m.List() {
+		if r.Root == "" {
+			continue
+		}
+		if r.Root == p.root {
+			return r, true
+		}
+		if r.Dev == p.dev && r.Ino == p.ino {
+			if info, err := m.opt.Host.Stat(r.Root); err == nil && info.Dev == p.dev && info.Ino == p.ino {
+				return r, true
+			}
+		}
+	}
+	return Record{}, false
+}
+
+// Find gives the workspace of a folder by any spelling of its path.
+func (m *Manager) Find(_ context.Context, root string) (Record, bool) {
+	p, err := m.look(root, OpenOptions{Force: true})
+	if err != nil {
+		// A folder that is gone is still known by its path.
+		p = place{root: filepath.Clean(root)}
+	}
+	return m.find(p)
+}
+
+// overlaps fails if a folder lies in a workspace, or one in it.
+func (m *Manager) overlaps(p place, except string) error {
+	for _, r := range m.List() {
+		if r.ID != except && r.Root != "" && (within(p.root, r.Root) || within(r.Root, p.root)) {
+			return errs.New(errs.Conflict, "workspace_overlaps", "The folder lies inside another workspace, or another one inside of it.")
+		}
+	}
+	return nil
+}
+
+// Open finds the workspace of a folder, or makes one, whose baseline is durable
+// when this returns. The warnings are for the caller's answer. The caller calls
+// Release.
+func (m *Manager) Open(ctx context.Context, root string, o OpenOptions) (*Workspace, []string, error) {
+	p, err := m.look(root, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	m.making.Lock()
+	defer m.making.Unlock()
+	r, known := m.find(p)
+	if !known {
+		if r, err = m.make(ctx, p, o); err != nil {
+			return nil, nil, err
+		}
+	}
+	w, err := m.Get(ctx, r.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	w.readOnly()
+	return w, w.Warnings(), nil
+}
+
+// make makes a workspace for a folder that is none yet.
+func (m *Manager) make(ctx context.Context, p place, o OpenOptions) (Record, error) {
+	if err := m.overlaps(p, ""); err != nil {
+		return Record{}, err
+	}
+	now := m.opt.Now().UTC()
+	r := Record{ID: newID(p.root), Root: p.root, Kind: "physical", Created: now, LastUsed: now, Dev: p.dev, Ino: p.ino}
+	dir := m.dirOf(r.ID)
+	if err := m.opt.Host.MkdirAll(dir); err != nil {
+		return r, errs.Wrap(err, "")
+	}
+	w, err := m.load(ctx, r)
+	if err == nil {
+		if err = readable(w.fs); err == nil {
+			err = w.baseline(ctx, o.Progress)
+		}
+		if err == nil {
+			err = w.checkpoint(ctx, false)
+		}
+		err = errors.Join(err, w.close(ctx, nil))
+	}
+	if err == nil {
+		err = m.opt.Records.Put(r)
+	}
+	if err != nil {
+		return r, errors.Join(err, m.opt.Host.RemoveAll(dir))
+	}
+	m.mu.Lock()
+	m.records[r.ID] = r
+	m.mu.Unlock()
+	return r, nil
+}
+
+// readable tells a folder that cannot be listed.
+func readable(f vfs.FS) error {
+	_, err := f.ReadDir(".")
+	if errors.Is(err, fs.ErrPermission) {
+		return errs.New(errs.Invalid, "workspace_not_readable", "The workspace cannot be read.")
+	}
+	return errs.Wrap(err, "")
+}
+
+// newID makes an id that tells people which folder it is of.
+func newID(root string) string {
+	var b strings.Builder
+	for _, c := range strings.ToLower(filepath.Base(root)) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
+			b.WriteRune(c)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+		if b.Len() == 32 {
+			break
+		}
+	}
+	slug := strings.Trim(b.String(), "-")
+	if slug == "" {
+		slug = "workspace"
+	}
+	var rnd [4]byte
+	_, _ = rand.Read(rnd[:]) // never fails
+	return slug + "-" + hex.EncodeToString(rnd[:])
+}
+
+// load opens the store and the folder of a workspace; nothing is recovered yet.
+func (m *Manager) load(ctx context.Context, r Record) (*Workspace, error) {
+	host, dir := m.opt.Host, m.dirOf(r.ID)
+	w := &Workspace{id: r.ID, dir: r.Root, gitDir: filepath.Join(dir, "repo.git"), locks: newLockTable(), index: newIndex(), limits: m.opt.Limits,
+		log: m.opt.Log.With("workspace", r.ID), now: m.opt.Now, dev: r.Dev, ino: r.Ino, lingerWake: make(chan struct{}, 1), gone: make(chan struct{})}
+	w.idle = sync.NewCond(&w.opmu)
+	w.canWrite.Store(true)
+	w.attribute = func() string { return m.attribute(r.ID) }
+	w.identity = func() (uint64, uint64, error) {
+		info, err := host.Stat(r.Root)
+		return info.Dev, info.Ino, err
+	}
+	w.gitRules = func() ([]byte, *ignore.Index, error) { return host.GitRules(r.Root) }
+	w.own = m.ownIn(r.Root)
+	var err error
+	if w.fs, err = m.openFolder(r); err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	w.root = rootfs.New(w.fs, rootfs.Umask())
+	if w.files, err = host.Open(dir); err != nil {
+		return nil, errors.Join(errs.Wrap(err, ""), w.fs.Close())
+	}
+	if w.progress, err = openProgress(w.files, host.Epoch(r.Root, dir)); err != nil {
+		return nil, errors.Join(err, w.files.Close(), w.fs.Close())
+	}
+	storeFS, err := host.Open(dir)
+	if err != nil {
+		return nil, errors.Join(errs.Wrap(err, ""), w.free())
+	}
+	so := gitstore.Options{FS: storeFS, Log: w.log, Now: m.opt.Now, Foreground: m.opt.Foreground}
+	if m.opt.Store != nil {
+		m.opt.Store(&so)
+	}
+	if w.store, err = gitstore.Open(ctx, so); err != nil {
+		return nil, errors.Join(err, w.free())
+	}
+	return w, nil
+}
+
+// openFolder opens a workspace's folder; one that is gone is stood for by an
+// empty one in memory, which nothing reads: every request looks first whether
+// the folder is there.
+func (m *Manager) openFolder(r Record) (vfs.FS, error) {
+	info, err := m.opt.Host.Stat(r.Root)
+	if err == nil && info.Dev == r.Dev && info.Ino == r.Ino {
+		return m.opt.Host.Open(r.Root)
+	}
+	if err != nil && !isAbsent(err) && !errors.Is(err, fs.ErrPermission) {
+		return nil, err
+	}
+	return vfs.NewMem(vfs.MemOptions{}), nil
+}
+
+// ownIn gives our own folders that lie inside a workspace, relative to it.
+func (m *Manager) ownIn(root string) []wspath.Path {
+	var out []wspath.Path
+	for _, dir := range append([]string{m.opt.DataDir}, m.opt.OwnFolders...) {
+		if dir == "" {
+			continue
+		}
+		if c, err := m.opt.Host.Canonical(dir); err == nil {
+			dir = c
+		}
+		if dir != root && within(dir, root) {
+			out = append(out, wspath.Path(strings.TrimPrefix(strings.TrimPrefix(dir, root), "/")))
+		}
+	}
+	return out
+}
+
+// openRecord opens a known workspace: what a stop left is settled, and what
+// changed while nobody looked is recorded, of no task.
+func (m *Manager) openRecord(ctx context.Context, r Record) (*Workspace, error) {
+	w, err := m.load(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if w.checkFolder() == nil {
+		if err = w.recover(ctx); err == nil {
+			w.found, err = w.scan(ctx, SyncOptions{})
+		}
+	} else {
+		w.progress.begin(w.store.Tip().Seq)
+	}
+	if err != nil && errs.CodeOf(err) != "workspace_missing" {
+		return nil, errors.Join(err, w.close(ctx, nil))
+	}
+	if !m.opt.Foreground {
+		bg, cancel := context.WithCancel(context.Background())
+		w.stopBackground = cancel
+		w.background.Go(func() { w.run(bg, m.opt.CheckpointEvery) })
+	}
+	return w, nil
+}
+
+// adopt takes the folder that stands at a workspace's path in place of the one
+// that it was opened on. Differences are external changes of no task.
+func (m *Manager) adopt(ctx context.Context, id string) (SyncResult, error) {
+	rec, ok := m.Record(id)
+	if !ok {
+		return SyncResult{}, errUnknown()
+	}
+	w, err := m.Rebind(ctx, id, rec.Root, OpenOptions{Force: true})
+	if errs.Is(err, errs.Invalid) {
+		return SyncResult{}, errMissing()
+	}
+	if err != nil {
+		return SyncResult{}, err
+	}
+	defer w.Release()
+	res, err := w.Sync(ctx, SyncOptions{})
+	if err == nil && w.found.Changed > 0 {
+		// What was found when the folder was bound counts too.
+		res.Commit, res.Changed = w.store.Tip().Commit, res.Changed+w.found.Changed
+	}
+	return res, err
+}
+
+// Rebind binds a workspace to its folder's new place. Differences are external
+// changes of no task. The caller calls Release.
+func (m *Manager) Rebind(ctx context.Context, id, root string, o OpenOptions) (*Workspace, error) {
+	m.making.Lock()
+	defer m.making.Unlock()
+	rec, ok := m.Record(id)
+	if !ok {
+		return nil, errUnknown()
+	}
+	p, err := m.look(root, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.overlaps(p, id); err != nil {
+		return nil, err
+	}
+	if err := m.putAway(ctx, id, nil, false); err != nil {
+		m.opt.Log.Warn("workspace not put away cleanly", "workspace", id, "error", err)
+	}
+	rec.Root, rec.Dev, rec.Ino = p.root, p.dev, p.ino
+	if err := m.opt.Records.Put(rec); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	m.records[id] = rec
+	m.mu.Unlock()
+	return m.Get(ctx, id)
+}

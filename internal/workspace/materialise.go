@@ -1,0 +1,527 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"syscall"
+
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/rootfs"
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// act is how a step was done.
+type act uint8
+
+const (
+	actPlaced  act = iota + 1 // content stands where nothing stood
+	actSwapped                // content stands in place of out
+	actTaken                  // out was renamed away
+	actMoved                  // path is at to; out stood there, if not nil
+	actMade                   // a folder
+	actPruned                 // an empty folder was removed
+	actChmod                  // permission bits; perm were there before
+)
+
+// done is one action on disk, and what is needed to undo it.
+type done struct {
+	act      act
+	path, to wspath.Path
+	out      *rootfs.Displaced
+	staged   *rootfs.Staged
+	perm     fs.FileMode
+	open     bool // out is still open for writing
+	foreign  bool // out is not what was expected
+	dir      bool
+}
+
+// foreign is what a step met that nobody expected: a person was there between
+// the look and the step.
+type foreign struct {
+	path wspath.Path       // where it stood
+	out  *rootfs.Displaced // as it came out; nil: nothing stood there any more
+}
+
+// materialiser does the steps of one plan.
+type materialiser struct {
+	w       *Workspace
+	p       *plan
+	log     []done
+	foreign []foreign
+}
+
+// run does the steps in order. After an error the log tells what was done.
+func (m *materialiser) run(ctx context.Context) error {
+	for i := range m.p.steps {
+		s := &m.p.steps[i]
+		var err error
+		switch s.kind {
+		case stepPut:
+			err = m.put(ctx, s)
+		case stepTake:
+			err = m.take(ctx, s)
+		case stepMove:
+			err = m.move(ctx, s)
+		case stepMkdir:
+			err = m.mkdir(s)
+		case stepChmod:
+			err = m.chmod(ctx, s)
+		case stepPrune:
+			err = m.prune(s)
+		}
+		if err != nil {
+			return errs.Wrap(err, string(s.path))
+		}
+	}
+	return nil
+}
+
+// dirs makes the folder of a path and notes those that it made.
+func (m *materialiser) dirs(p wspath.Path) error {
+	made, err := m.w.root.EnsureDir(p.Dir())
+	for _, dir := range made {
+		m.log = append(m.log, done{act: actMade, path: dir})
+	}
+	return err
+}
+
+// put exchanges content with what stands at a path.
+func (m *materialiser) put(ctx context.Context, s *step) error {
+	if s.content.staged == nil {
+		return m.putLink(ctx, s)
+	}
+	if s.attrs {
+		s.content.staged.TakeAttributes(s.path)
+	}
+	exists := s.expect != nil
+	var last error
+	for range 2 * tries {
+		if !exists {
+			last = s.content.staged.Place(s.path, s.perm)
+			if last == nil {
+				m.log = append(m.log, done{act: actPlaced, path: s.path, staged: s.content.staged})
+				if s.expect != nil {
+					m.foreign = append(m.foreign, foreign{path: s.path})
+				}
+				return m.placed(s)
+			}
+		} else {
+			var out *rootfs.Displaced
+			if out, last = s.content.staged.Swap(s.path, s.perm); last == nil {
+				m.log = append(m.log, done{act: actSwapped, path: s.path, out: out, staged: s.content.staged})
+				if err := m.inspect(ctx, s.expect, s.path); err != nil {
+					return err
+				}
+				return m.placed(s)
+			}
+		}
+		switch {
+		case errors.Is(last, fs.ErrNotExist):
+			// The folder is missing, or what stood there is gone.
+			if err := m.dirs(s.path); err != nil {
+				return err
+			}
+			exists = false
+			if s.content.staged.Lost() {
+				if err := m.stageAgain(s); err != nil {
+					return err
+				}
+			}
+		case errors.Is(last, fs.ErrExist) && !exists:
+			exists = true // somebody made a file in between: it comes out
+		case errors.Is(last, fs.ErrExist), errors.Is(last, syscall.EXDEV):
+			// The temporary name is in use, or the folder is another file system.
+			if err := m.stageAgain(s); err != nil {
+				return err
+			}
+		default:
+			return last
+		}
+	}
+	return last
+}
+
+// stageAgain prepares the content once more beside its target. The first file
+// is dropped with the request: where its folder was taken away, and comes back,
+// it comes back with it.
+func (m *materialiser) stageAgain(s *step) error {
+	again, err := s.content.staged.Copy(s.path)
+	if err != nil {
+		return err
+	}
+	m.p.contents.all = append(m.p.contents.all, &content{staged: s.content.staged})
+	s.content.staged = again
+	return nil
+}
+
+// followed keeps the temporary names of prepared files true when their folder
+// is renamed.
+func (m *materialiser) followed(from, to wspath.Path) {
+	for _, x := range m.p.contents.all {
+		x.staged.Follow(from, to)
+	}
+}
+
+// placed notes what now stands at a path.
+func (m *materialiser) placed(s *step) error {
+	at := m.w.now()
+	info, err := s.content.staged.Info()
+	if err != nil {
+		return err
+	}
+	*s.result = onDisk{info: info, id: s.content.blob.ID(), mode: s.mode, racy: true, own: true}
+	m.w.remember(s.path, info, s.content.blob.ID(), s.mode, at)
+	return nil
+}
+
+func (m *materialiser) putLink(ctx context.Context, s *step) error {
+	exists := s.expect != nil
+	var last error
+	for range 2 * tries {
+		if !exists {
+			if last = m.w.fs.Symlink(s.content.target, string(s.path)); last == nil {
+				m.log = append(m.log, done{act: actPlaced, path: s.path})
+				if s.expect != nil {
+					m.foreign = append(m.foreign, foreign{path: s.path})
+				}
+				return m.linked(s)
+			}
+		} else {
+			var out *rootfs.Displaced
+			if out, last = m.w.root.SwapLink(s.path, s.content.target); last == nil {
+				m.log = append(m.log, done{act: actSwapped, path: s.path, out: out})
+				if err := m.inspect(ctx, s.expect, s.path); err != nil {
+					return err
+				}
+				return m.linked(s)
+			}
+		}
+		switch {
+		case errors.Is(last, fs.ErrNotExist):
+			if err := m.dirs(s.path); err != nil {
+				return err
+			}
+			exists = false
+		case errors.Is(last, fs.ErrExist) && !exists:
+			exists = true
+		default:
+			return last
+		}
+	}
+	return last
+}
+
+func (m *materialiser) linked(s *step) error {
+	info, err := m.w.fs.Lstat(string(s.path))
+	if err != nil {
+		return err
+	}
+	*s.result = onDisk{info: info, id: s.content.blob.ID(), mode: object.Symlink}
+	m.w.index.dropFile(s.path)
+	return nil
+}
+
+// inspect looks at what the last action brought out.
+func (m *materialiser) inspect(ctx context.Context, expect *onDisk, p wspath.Path) error {
+	d := &m.log[len(m.log)-1]
+	same, open, err := m.w.isExpected(ctx, d.out, expect)
+	if err != nil {
+		return err
+	}
+	d.open, d.foreign = open, !same
+	if !same {
+		m.foreign = append(m.foreign, foreign{path: p, out: d.out})
+	}
+	return nil
+}
+
+// isExpected reports whether what came out is what was looked at under the
+// lock, and whether somebody has it open for writing.
+func (w *Workspace) isExpected(ctx context.Context, out *rootfs.Displaced, expect *onDisk) (same, open bool, err error) {
+	if !out.Info.IsRegular() {
+		return expect != nil && sameContent(out.Info, expect.info), false, nil
+	}
+	f, err := w.fs.Open(out.Temp)
+	if err != nil {
+		// Not readable: then its stat data must do.
+		return expect != nil && sameContent(out.Info, expect.info) && !expect.racy, false, nil
+	}
+	defer f.Close()
+	// Asked first: what nobody has open for writing, under a name that nobody
+	// else knows, changes no more.
+	open = f.OpenForWriting()
+	if out.Info, err = f.Stat(); err != nil {
+		return false, open, err
+	}
+	if expect == nil || !sameContent(out.Info, expect.info) {
+		return false, open, nil
+	}
+	if expect.own {
+		open = false // by this change set itself
+	}
+	if !expect.racy && !open {
+		return true, false, nil
+	}
+	id, err := hashBlob(ctx, f, out.Info.Size)
+	if err != nil {
+		return false, open, err
+	}
+	return id == expect.id, open, nil
+}
+
+// take renames away what stands at a path.
+func (m *materialiser) take(ctx context.Context, s *step) error {
+	out, err := m.w.root.Take(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if s.expect != nil || s.dir {
+			m.foreign = append(m.foreign, foreign{path: s.path})
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	m.log = append(m.log, done{act: actTaken, path: s.path, out: out, dir: s.dir})
+	if s.dir && out.Info.IsDir() {
+		ok, err := m.w.treeRecorded(ctx, out.Temp, s.path, m.p.unrecorded)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			m.log[len(m.log)-1].foreign = true
+			m.foreign = append(m.foreign, foreign{path: s.path, out: out})
+		}
+		return nil
+	}
+	m.w.index.dropFile(s.path)
+	return m.inspect(ctx, s.expect, s.path)
+}
+
+// move renames a file or folder.
+func (m *materialiser) move(ctx context.Context, s *step) error {
+	d := done{act: actMoved, path: s.path, to: s.to, dir: s.dir}
+	if s.target != nil {
+		// Both names always lead to something: an exchange, and what stood at
+		// the target then goes from the other name.
+		err := m.w.fs.Exchange(string(s.path), string(s.to))
+		switch {
+		case err == nil:
+			out, err := m.w.root.Take(s.path)
+			if err != nil {
+				return errors.Join(err, m.w.fs.Exchange(string(s.path), string(s.to)))
+			}
+			d.out = out
+			m.log = append(m.log, d)
+			if err := m.inspect(ctx, s.target, s.to); err != nil {
+				return err
+			}
+			return m.moved(ctx, s)
+		case errors.Is(err, errors.ErrUnsupported):
+			if d.out, err = m.takeTarget(s.to); err != nil {
+				return err
+			}
+		case errors.Is(err, fs.ErrNotExist):
+			m.foreign = append(m.foreign, foreign{path: s.to})
+		default:
+			return err
+		}
+	}
+	for range 2 * tries {
+		err := m.w.fs.RenameNoReplace(string(s.path), string(s.to))
+		switch {
+		case err == nil:
+			m.log = append(m.log, d)
+			if d.out != nil {
+				if err := m.inspect(ctx, s.target, s.to); err != nil {
+					return err
+				}
+			}
+			return m.moved(ctx, s)
+		case errors.Is(err, fs.ErrExist) && d.out == nil:
+			// Somebody made something there in between.
+			if d.out, err = m.takeTarget(s.to); err != nil {
+				return err
+			}
+		case errors.Is(err, fs.ErrNotExist):
+			if _, lerr := m.w.fs.Lstat(string(s.path)); errors.Is(lerr, fs.ErrNotExist) {
+				if d.out != nil {
+					m.log = append(m.log, done{act: actTaken, path: s.to, out: d.out})
+				}
+				m.foreign = append(m.foreign, foreign{path: s.path})
+				return nil
+			}
+			if err := m.dirs(s.to); err != nil {
+				return err
+			}
+		default:
+			if d.out != nil {
+				m.log = append(m.log, done{act: actTaken, path: s.to, out: d.out})
+			}
+			return err
+		}
+	}
+	return errChanging(s.to)
+}
+
+func (m *materialiser) takeTarget(to wspath.Path) (*rootfs.Displaced, error) {
+	out, err := m.w.root.Take(to)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return out, err
+}
+
+// moved looks at what came along under the new name.
+func (m *materialiser) moved(ctx context.Context, s *step) error {
+	if s.dir {
+		m.w.index.moveTree(s.path, s.to)
+		m.followed(s.path, s.to)
+		return nil
+	}
+	m.w.index.dropFile(s.path)
+	at := m.w.now()
+	info, err := m.w.fs.Lstat(string(s.to))
+	if err != nil {
+		return err
+	}
+	if s.expect != nil && !sameContent(info, s.expect.info) {
+		m.foreign = append(m.foreign, foreign{path: s.path})
+		m.w.index.dropFile(s.to)
+		return nil
+	}
+	if s.result != nil {
+		s.result.info = info
+		if info.IsRegular() && !s.expect.racy {
+			m.w.remember(s.to, info, s.expect.id, s.expect.mode, at)
+		} else {
+			m.w.index.dropFile(s.to)
+		}
+	}
+	return nil
+}
+
+func (m *materialiser) mkdir(s *step) error {
+	for range tries {
+		err := m.w.fs.Mkdir(string(s.path), m.w.root.DirPerm())
+		switch {
+		case err == nil:
+			m.log = append(m.log, done{act: actMade, path: s.path})
+			return nil
+		case errors.Is(err, fs.ErrExist):
+			info, err := m.w.fs.Lstat(string(s.path))
+			if err == nil && info.IsDir() {
+				return nil
+			}
+			if err == nil {
+				return &errs.Error{Kind: errs.Conflict, Code: "target_exists", Detail: "Something stands there already.", Path: string(s.path)}
+			}
+		case errors.Is(err, fs.ErrNotExist):
+			if err := m.dirs(s.path); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+	return errChanging(s.path)
+}
+
+func (m *materialiser) chmod(ctx context.Context, s *step) error {
+	f, err := m.w.fs.Open(string(s.path))
+	if err != nil {
+		if isAbsent(err) || errors.Is(err, syscall.ELOOP) {
+			m.foreign = append(m.foreign, foreign{path: s.path})
+			return nil
+		}
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if s.expect == nil || !sameContent(info, s.expect.info) {
+		m.foreign = append(m.foreign, foreign{path: s.path})
+		return nil
+	}
+	if err := f.Chmod(s.perm); err != nil {
+		return err
+	}
+	m.log = append(m.log, done{act: actChmod, path: s.path, perm: info.Mode.Perm()})
+	at := m.w.now()
+	if info, err = f.Stat(); err != nil {
+		return err
+	}
+	m.chmodded(s, info)
+	if s.expect.racy {
+		m.w.index.dropFile(s.path)
+	} else {
+		m.w.remember(s.path, info, s.expect.id, s.mode, at)
+	}
+	return nil
+}
+
+func (m *materialiser) chmodded(s *step, info vfs.Info) {
+	s.result.info, s.result.mode = info, s.mode
+}
+
+// treeRecorded reports whether every file in a folder that was renamed away has
+// its bytes in history. skipped are those that a forced delete takes along.
+func (w *Workspace) treeRecorded(ctx context.Context, temp string, was wspath.Path, skipped []Skip) (bool, error) {
+	forced := make(map[string]bool, len(skipped))
+	for _, s := range skipped {
+		forced[s.Path] = true
+	}
+	return w.dirRecorded(ctx, temp, was, forced)
+}
+
+func (w *Workspace) dirRecorded(ctx context.Context, temp string, was wspath.Path, forced map[string]bool) (bool, error) {
+	entries, err := w.fs.ReadDir(temp)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		at, was := temp+"/"+e.Name, was.Join(e.Name)
+		if forced[string(was)] || wspath.IsTemp(e.Name) {
+			continue
+		}
+		ok := true
+		switch {
+		case e.Type.IsDir():
+			ok, err = w.dirRecorded(ctx, at, was, forced)
+		case e.Type&fs.ModeSymlink != 0:
+			var target string
+			if target, err = w.fs.Readlink(at); err == nil {
+				ok = w.store.HasBlob(object.Hash(object.Blob, []byte(target)))
+			}
+		case e.Type.IsRegular():
+			ok, err = w.fileRecorded(ctx, at, was)
+		default:
+			ok = false
+		}
+		if err != nil || !ok {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// fileRecorded reports whether a file's bytes are in history. was is its name
+// for the index.
+func (w *Workspace) fileRecorded(ctx context.Context, at string, was wspath.Path) (bool, error) {
+	info, err := w.fs.Lstat(at)
+	if err != nil {
+		return false, err
+	}
+	if id, known := w.index.lookup(was, info); known && w.store.HasBlob(id) {
+		return true, nil
+	}
+	id, _, err := w.hashFile(ctx, wspath.Path(at))
+	if err != nil {
+		return false, err
+	}
+	return w.store.HasBlob(id), nil
+}

@@ -1,0 +1,299 @@
+package workspace
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"umbra/gitstore"
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/wspath"
+)
+
+// netChanges is what a change set comes to: however often it touches a file,
+// that is one entry of the changelog, from what the file was before to what it
+// is after. A file is followed through renames; one that is made and deleted
+// again is nothing.
+type netChanges struct {
+	files []*netFile
+	now   map[wspath.Path]*netFile // by path in the view, those that are there
+	dirs  []*netDir
+}
+
+// netFile is one file or link.
+type netFile struct {
+	origin  wspath.Path    // before the change set; empty if it was not there
+	before  gitstore.Entry // Mode 0: not there
+	perm    fs.FileMode    // before, if hasPerm
+	hasPerm bool
+
+	path    wspath.Path // now
+	gone    bool
+	mode    object.Mode
+	id      object.ID
+	content *content // set where its bytes are new
+	reverts []message.EntryRef
+}
+
+// netDir is an empty folder that was made, removed or moved by name.
+type netDir struct {
+	origin  wspath.Path // empty: made
+	path    wspath.Path // empty: removed
+	reverts []message.EntryRef
+}
+
+func newNet() *netChanges { return &netChanges{now: make(map[wspath.Path]*netFile)} }
+
+// known gives the record of a file that history tracks and that an operation
+// touches, making it at the first touch.
+func (c *netChanges) known(now, then wspath.Path, before gitstore.Entry) *netFile {
+	if f := c.now[now]; f != nil {
+		return f
+	}
+	f := &netFile{origin: then, before: before, path: now, mode: before.Mode, id: before.ID}
+	c.add(f)
+	return f
+}
+
+func (c *netChanges) add(f *netFile) {
+	c.files = append(c.files, f)
+	c.now[f.path] = f
+}
+
+// write notes that a path has new content.
+func (c *netChanges) write(p wspath.Path, mode object.Mode, id object.ID, content *content, reverts []message.EntryRef) {
+	f := c.now[p]
+	if f == nil {
+		f = &netFile{path: p}
+		c.add(f)
+	}
+	f.mode, f.id, f.content = mode, id, content
+	f.reverts = append(f.reverts, reverts...)
+}
+
+// remove notes that a file is gone.
+func (c *netChanges) remove(p wspath.Path, reverts []message.EntryRef) {
+	if f := c.now[p]; f != nil {
+		f.gone = true
+		f.reverts = append(f.reverts, reverts...)
+		delete(c.now, p)
+	}
+}
+
+// move notes that a file, or all that is known under a folder, has another
+// name.
+func (c *netChanges) move(from, to wspath.Path, reverts []message.EntryRef) {
+	var moved []*netFile
+	for p, f := range c.now {
+		if p.Within(from) {
+			moved = append(moved, f)
+			delete(c.now, p)
+		}
+	}
+	for _, f := range moved {
+		rel, _ := f.path.Rel(from)
+		f.path = to.Join(string(rel))
+		f.reverts = append(f.reverts, reverts...)
+		c.now[f.path] = f
+	}
+	for _, d := range c.dirs {
+		if d.path != "" && d.path.Within(from) {
+			rel, _ := d.path.Rel(from)
+			d.path = to.Join(string(rel))
+		}
+	}
+}
+
+func (c *netChanges) mkdir(p wspath.Path, reverts []message.EntryRef) {
+	for _, d := range c.dirs {
+		if d.path == "" && d.origin == p {
+			d.path = p
+			return
+		}
+	}
+	c.dirs = append(c.dirs, &netDir{path: p, reverts: reverts})
+}
+
+func (c *netChanges) rmdir(p wspath.Path, reverts []message.EntryRef) {
+	for _, d := range c.dirs {
+		if d.path == p && p != "" {
+			d.path = ""
+			return
+		}
+	}
+	c.dirs = append(c.dirs, &netDir{origin: p, reverts: reverts})
+}
+
+func (c *netChanges) moveDir(from, to wspath.Path, reverts []message.EntryRef) {
+	for _, d := range c.dirs {
+		if d.path == to {
+			return // made, or moved, by this change set: move has renamed it
+		}
+	}
+	c.dirs = append(c.dirs, &netDir{origin: from, path: to, reverts: reverts})
+}
+
+// netEntry is one entry to be, with what it was and is.
+type netEntry struct {
+	message.Entry
+	before, after gitstore.Entry
+	content       *content
+}
+
+// entries gives the change set's entries: what is gone first where its name was
+// taken over by another file, otherwise in the order of the operations.
+func (c *netChanges) entries(perm func(object.Mode) fs.FileMode) []netEntry {
+	c.replaceInPlace()
+	var out []netEntry
+	for _, f := range c.files {
+		if e, ok := f.entry(perm); ok {
+			out = append(out, e)
+		}
+	}
+	// The deletion of a file that a rename put another in the place of stands
+	// before that rename.
+	slices.SortStableFunc(out, func(a, b netEntry) int {
+		first := func(e netEntry) int {
+			if e.Operation == message.Delete && c.now[wspath.Path(e.Path)] != nil {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Compare(first(a), first(b))
+	})
+	for _, d := range c.dirs {
+		if e, ok := c.dirEntry(d); ok {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// replaceInPlace joins a file that went and one that came in its place to one
+// that was modified.
+func (c *netChanges) replaceInPlace() {
+	gone := make(map[wspath.Path]*netFile)
+	for _, f := range c.files {
+		if f.gone && f.origin != "" {
+			gone[f.origin] = f
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	for _, f := range c.files {
+		old := gone[f.path]
+		if f.gone || f.origin != "" || old == nil {
+			continue
+		}
+		f.origin, f.before, f.perm, f.hasPerm = old.origin, old.before, old.perm, old.hasPerm
+		f.reverts = append(old.reverts, f.reverts...)
+		old.origin = "" // nothing by itself any more
+	}
+}
+
+func (f *netFile) entry(perm func(object.Mode) fs.FileMode) (netEntry, bool) {
+	e := netEntry{before: f.before, content: f.content}
+	e.Reverts = f.reverts
+	e.Path = string(f.path)
+	if !f.gone {
+		e.after = gitstore.Entry{Path: f.path, Mode: f.mode, ID: f.id}
+	}
+	switch {
+	case f.gone && f.origin == "":
+		return e, false
+	case f.gone:
+		e.Operation, e.Path = message.Delete, string(f.origin)
+	case f.origin == "":
+		e.Operation = message.Create
+		if f.mode == object.Symlink {
+			e.Operation = message.Symlink
+		}
+		return e, true
+	case f.origin != f.path:
+		e.Operation, e.OldPath = message.Rename, string(f.origin)
+	case f.id == f.before.ID && f.mode == f.before.Mode:
+		return e, false
+	case f.id == f.before.ID && f.mode != object.Symlink && f.before.Mode != object.Symlink:
+		e.Operation = message.Chmod
+	default:
+		e.Operation = message.Modify
+	}
+	if f.hasPerm && f.before.Mode != object.Symlink && f.perm != perm(f.before.Mode) &&
+		(e.Operation == message.Delete || e.Operation == message.Modify) {
+		e.Permissions = fmt.Sprintf("%04o", f.perm)
+	}
+	return e, true
+}
+
+func (c *netChanges) dirEntry(d *netDir) (netEntry, bool) {
+	e := netEntry{}
+	e.Reverts = d.reverts
+	e.Path = string(d.path) + "/"
+	switch {
+	case d.origin == "" && d.path == "", d.origin == d.path:
+		return e, false
+	case d.path == "":
+		e.Operation, e.Path = message.Rmdir, string(d.origin)+"/"
+	case c.anyUnder(d.path):
+		return e, false // a folder on the way to a file is no entry
+	case d.origin == "":
+		e.Operation = message.Mkdir
+	default:
+		e.Operation, e.OldPath = message.Rename, string(d.origin)+"/"
+	}
+	return e, true
+}
+
+func (c *netChanges) anyUnder(dir wspath.Path) bool {
+	for p := range c.now {
+		if p.IsUnder(dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// takeBack gives the edits that undo the change set on the tree that it made,
+// and the entries for them. Blobs are filled in by the caller.
+func takeBack(entries []netEntry) (remove []wspath.Path, put []gitstore.Entry, back []netEntry) {
+	for _, e := range entries {
+		if strings.HasSuffix(e.Path, "/") {
+			back = append(back, inverse(e)) // trees hold no empty folder
+			continue
+		}
+		if e.after.Mode != 0 {
+			remove = append(remove, e.after.Path)
+		}
+		if e.before.Mode != 0 {
+			put = append(put, e.before)
+		}
+		back = append(back, inverse(e))
+	}
+	return remove, put, back
+}
+
+// inverse gives the entry that undoes one.
+func inverse(e netEntry) netEntry {
+	b := netEntry{before: e.after, after: e.before}
+	b.Operation, b.Path = e.Operation, e.Path
+	switch e.Operation {
+	case message.Create, message.Symlink:
+		b.Operation = message.Delete
+	case message.Delete:
+		b.Operation, b.Path = message.Create, string(e.before.Path)
+		if e.before.Mode == object.Symlink {
+			b.Operation = message.Symlink
+		}
+	case message.Rename:
+		b.Path, b.OldPath = e.OldPath, e.Path
+	case message.Mkdir:
+		b.Operation = message.Rmdir
+	case message.Rmdir:
+		b.Operation = message.Mkdir
+	}
+	return b
+}

@@ -1,0 +1,51 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"syscall"
+
+	"umbra/gitstore/message"
+	"umbra/internal/errs"
+)
+
+// prune plays OpPrune. What makes a folder stay is no error: files of other
+// people, or that are in no history.
+func (p *plan) prune(ctx context.Context, i int) error {
+	op := &p.req.Ops[i]
+	q, n, err := p.target(op, false)
+	if code := errs.CodeOf(err); err != nil && (code == "file_not_found" || code == "not_a_directory") {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.ops[i].Path = q
+	if n.kind != KindDir {
+		return nil
+	}
+	kids, err := p.view.children(q, n)
+	if err != nil || len(kids) > 0 {
+		return err
+	}
+	p.steps = append(p.steps, step{kind: stepPrune, path: q})
+	if op.Tell {
+		p.net.rmdir(q, op.Reverts)
+		p.ops[i].Operation = message.Rmdir
+	}
+	p.view.remove(q)
+	return nil
+}
+
+// prune removes a folder if it is still empty.
+func (m *materialiser) prune(s *step) error {
+	err := m.w.fs.Remove(string(s.path))
+	switch {
+	case err == nil:
+		m.log = append(m.log, done{act: actPruned, path: s.path})
+	case errors.Is(err, syscall.ENOTEMPTY), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EBUSY):
+		return nil
+	}
+	return err
+}

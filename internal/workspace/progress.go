@@ -1,0 +1,275 @@
+package workspace
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"hash/crc32"
+	"io/fs"
+	"maps"
+	"os"
+	"sync"
+
+	"umbra/internal/errs"
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// The files beside the repository that tell how far the disk follows history.
+const (
+	checkpointFile = "checkpoint"
+	progressFile   = "progress"
+)
+
+// checkpoint is what is known to be on stable storage: everything up to Seq is
+// materialised and synced. Epoch names the boot and the mounts under which that
+// was so; Clean that nothing was left over.
+type checkpoint struct {
+	Seq   uint64 `json:"seq"`
+	Epoch string `json:"epoch"`
+	Clean bool   `json:"clean"`
+}
+
+// progress is the watermark of settled commits. Commits of different paths
+// settle in any order; the watermark is the highest number up to which all are.
+//
+// The number is also written to a small file that is never synced: it survives
+// a kill, which keeps the page cache, but no power cut. The checkpoint survives
+// both.
+type progress struct {
+	files vfs.FS // the workspace's folder in the data directory
+	epoch string
+
+	mu      sync.Mutex
+	settled uint64
+	ahead   map[uint64]bool
+	paths   map[wspath.Path]struct{} // materialised since the last checkpoint
+	moved   chan struct{}            // closed and renewed when settled grows
+	file    vfs.File
+
+	ckmu sync.Mutex // one checkpoint at a time
+	last checkpoint
+}
+
+// progressSize is the file's size: magic, epoch's hash, number, checksum.
+const progressSize = 4 + 32 + 8 + 4
+
+func openProgress(files vfs.FS, epoch string) (*progress, error) {
+	f, err := files.OpenFile(progressFile, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	return &progress{files: files, epoch: epoch, file: f, ahead: make(map[uint64]bool), paths: make(map[wspath.Path]struct{}),
+		moved: make(chan struct{})}, nil
+}
+
+// read gives the number in the file, if it was written in this epoch.
+func (g *progress) read() (uint64, bool) {
+	var b [progressSize]byte
+	if n, _ := g.file.ReadAt(b[:], 0); n < len(b) {
+		return 0, false
+	}
+	h := sha256.Sum256([]byte(g.epoch))
+	if string(b[:4]) != "UPRG" || [32]byte(b[4:36]) != h || crc32.ChecksumIEEE(b[:44]) != binary.BigEndian.Uint32(b[44:]) {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(b[36:]), true
+}
+
+// write notes the number; mu is held. An error does not matter: a start then
+// looks at more than it has to.
+func (g *progress) write() {
+	var b [progressSize]byte
+	copy(b[:], "UPRG")
+	h := sha256.Sum256([]byte(g.epoch))
+	copy(b[4:], h[:])
+	binary.BigEndian.PutUint64(b[36:], g.settled)
+	binary.BigEndian.PutUint32(b[44:], crc32.ChecksumIEEE(b[:44]))
+	_, _ = g.file.WriteAt(b[:], 0)
+}
+
+// begin sets the watermark at a start.
+func (g *progress) begin(seq uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.settled = seq
+	g.write()
+}
+
+// dirty notes paths whose files and folders the next checkpoint has to sync.
+// It is called before the commit that touched them is settled.
+func (g *progress) dirty(paths []wspath.Path) {
+	if len(paths) == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range paths {
+		g.paths[p] = struct{}{}
+	}
+}
+
+// settle tells that the disk agrees with commits, or that they are taken back
+// by others of the list.
+func (g *progress) settle(seqs ...uint64) {
+	if len(seqs) == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range seqs {
+		if s > g.settled {
+			g.ahead[s] = true
+		}
+	}
+	before := g.settled
+	for g.ahead[g.settled+1] {
+		g.settled++
+		delete(g.ahead, g.settled)
+	}
+	if g.settled == before {
+		return
+	}
+	g.write()
+	close(g.moved)
+	g.moved = make(chan struct{})
+}
+
+// seq gives the watermark, and a channel that is closed when it grows.
+func (g *progress) seq() (uint64, <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.settled, g.moved
+}
+
+func readCheckpoint(files vfs.FS) (c checkpoint, found bool, err error) {
+	data, err := vfs.ReadFile(files, checkpointFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, false, nil
+	}
+	if err != nil {
+		return c, false, errs.Wrap(err, "")
+	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return checkpoint{}, false, nil // torn: as if there were none
+	}
+	return c, true, nil
+}
+
+// save writes a checkpoint durably.
+func (g *progress) save(c checkpoint) error {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	const temp = checkpointFile + ".new"
+	f, err := g.files.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	_, err = f.Write(append(data, '\n'))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		if err = g.files.Rename(temp, checkpointFile); err == nil {
+			err = g.files.SyncDir(".")
+		}
+	}
+	if err == nil {
+		g.last = c
+	}
+	return errs.Wrap(err, "")
+}
+
+// checkpoint syncs what was materialised since the last one and records it.
+func (w *Workspace) checkpoint(ctx context.Context, clean bool) error {
+	g := w.progress
+	g.ckmu.Lock()
+	defer g.ckmu.Unlock()
+	g.mu.Lock()
+	c := checkpoint{Seq: g.settled, Epoch: g.epoch, Clean: clean}
+	paths := g.paths
+	g.paths = make(map[wspath.Path]struct{})
+	g.mu.Unlock()
+	if len(paths) == 0 && c == g.last {
+		return nil
+	}
+	err := w.syncPaths(ctx, paths)
+	if err == nil {
+		err = g.save(c)
+	}
+	if err != nil {
+		g.mu.Lock()
+		maps.Copy(g.paths, paths)
+		g.mu.Unlock()
+	}
+	return err
+}
+
+// syncPaths makes files and the folders that name them durable.
+func (w *Workspace) syncPaths(ctx context.Context, paths map[wspath.Path]struct{}) error {
+	dirs := make(map[wspath.Path]struct{})
+	for p := range paths {
+		if err := ctx.Err(); err != nil {
+			return errs.Wrap(err, "")
+		}
+		dirs[p.Dir()] = struct{}{}
+		info, err := w.fs.Lstat(string(p))
+		switch {
+		case isAbsent(err):
+			continue
+		case err != nil:
+			return errs.Wrap(err, string(p))
+		case info.IsDir():
+			dirs[p] = struct{}{}
+			continue
+		case !info.IsRegular():
+			continue
+		}
+		if err := w.syncFile(ctx, p); err != nil {
+			return err
+		}
+	}
+	for dir := range dirs {
+		if err := w.fs.SyncDir(string(dir)); err != nil && !isAbsent(err) {
+			return errs.Wrap(err, string(dir))
+		}
+	}
+	return nil
+}
+
+// syncFile syncs one file. After a failed sync the kernel may have dropped the
+// pages: the file is written anew from history, and that is synced.
+func (w *Workspace) syncFile(ctx context.Context, p wspath.Path) error {
+	f, err := w.fs.Open(string(p))
+	if isAbsent(err) || errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return errs.Wrap(err, string(p))
+	}
+	err = f.Sync()
+	f.Close()
+	if err == nil {
+		return nil
+	}
+	w.log.Warn("file not synced; it is written anew", "path", string(p), "error", err)
+	return w.rewrite(ctx, p)
+}
+
+// rewrite puts the tip's bytes of a file in place of what cannot be synced.
+func (w *Workspace) rewrite(ctx context.Context, p wspath.Path) error {
+	lock, err := w.locks.acquire(ctx, []wspath.Path{p})
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	defer lock.release()
+	e, ok, err := w.store.Snapshot().Lookup(p)
+	if err != nil || !ok {
+		return err
+	}
+	return w.rewriteEntry(ctx, e)
+}

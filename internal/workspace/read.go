@@ -1,0 +1,90 @@
+package workspace
+
+import (
+	"context"
+
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// Opened is a file on disk, open for reading. It is the file that stood at the
+// path when it was opened: a write of ours puts another in its place and does
+// not change it.
+type Opened struct {
+	vfs.File
+	Info vfs.Info
+	Path wspath.Path // links resolved
+	Mode object.Mode
+	// Blob is the id of the bytes that the file had when it was opened.
+	Blob object.ID
+}
+
+// OpenFile opens what is on disk now. Links are followed inside the root.
+// errs.NotFound file_not_found, errs.Conflict is_a_directory, not_a_directory,
+// special_file, workspace_missing. The caller closes it.
+func (w *Workspace) OpenFile(ctx context.Context, p wspath.Path) (*Opened, error) {
+	if err := w.enter(); err != nil {
+		return nil, err
+	}
+	defer w.leave()
+	if err := w.checkFolder(); err != nil {
+		return nil, err
+	}
+	v := newView(w, w.store.Snapshot(), nil)
+	q, err := v.resolve(p, true)
+	if err != nil {
+		return nil, err
+	}
+	if w.isOwn(q) {
+		return nil, &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "The path lies in a folder of the server's own.", Path: string(p)}
+	}
+	s, err := w.lstat(q)
+	if err != nil {
+		return nil, err
+	}
+	switch s.kind {
+	case KindNone, KindSymlink:
+		return nil, errNotFound(p)
+	case KindDir:
+		return nil, &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "That is a folder.", Path: string(q)}
+	case KindSpecial:
+		return nil, errSpecial(q)
+	}
+	for range tries {
+		o, same, err := w.openOnce(ctx, q)
+		if err != nil || same {
+			if isAbsent(err) {
+				err = errNotFound(p)
+			}
+			return o, err
+		}
+	}
+	return nil, errChanging(q)
+}
+
+func (w *Workspace) openOnce(ctx context.Context, q wspath.Path) (*Opened, bool, error) {
+	at := w.now()
+	f, info, err := w.openRegular(q)
+	if err != nil {
+		return nil, false, err
+	}
+	o := &Opened{File: f, Info: info, Path: q, Mode: gitMode(info)}
+	if id, ok := w.index.lookup(q, info); ok {
+		o.Blob = id
+		return o, true, nil
+	}
+	id, err := hashBlob(ctx, f, info.Size)
+	after, serr := f.Stat()
+	if err == nil && serr == nil && sameContent(info, after) && info.CtimeNs == after.CtimeNs {
+		o.Blob = id
+		w.index.put(q, info, id, o.Mode, at)
+		return o, true, nil
+	}
+	f.Close()
+	if err != nil && after.Size == info.Size {
+		return nil, false, errs.Wrap(err, string(q))
+	}
+	return nil, false, errs.Wrap(serr, string(q))
+}

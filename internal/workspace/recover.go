@@ -1,0 +1,417 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"umbra/gitstore"
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/wspath"
+)
+
+// unclean is the Reason of what a start found torn.
+const unclean = "unclean-stop"
+
+// recovery brings the disk up to the tip after a stop that was not clean: what
+// was durable in history and not yet on disk is finished, what a cut left half
+// is recorded and written again, and what was displaced is recorded.
+type recovery struct {
+	w    *Workspace
+	same bool   // the same boot and mounts: what was written is there
+	from uint64 // everything up to here is on disk
+	tip  gitstore.Tip
+
+	paths map[wspath.Path]*versions
+	moves []folderMove
+	dirs  []dirChange
+	made  []uint64
+}
+
+// versions are the states of one path since the checkpoint, the oldest first.
+type versions struct {
+	list []gitstore.Entry // Mode 0: not there
+	// other states in which a step that was cut off leaves the path: an exchange
+	// of two names, before the second one is cleared.
+	other []gitstore.Entry
+}
+
+// folderMove is a folder that a commit moved whole.
+type folderMove struct{ from, to wspath.Path }
+
+// dirChange is an empty folder that a commit made or removed.
+type dirChange struct {
+	path wspath.Path
+	made bool
+}
+
+// recover runs at a start, before anybody else uses the workspace.
+func (w *Workspace) recover(ctx context.Context) error {
+	ck, found, err := readCheckpoint(w.files)
+	if err != nil {
+		return err
+	}
+	r := &recovery{w: w, tip: w.store.Tip(), paths: make(map[wspath.Path]*versions)}
+	r.from = r.tip.Seq
+	if found {
+		r.same = ck.Epoch == w.progress.epoch
+		r.from = min(ck.Seq, r.tip.Seq)
+		if seq, ok := w.progress.read(); ok && r.same && seq > r.from {
+			r.from = min(seq, r.tip.Seq)
+		}
+	}
+	if !ck.Clean || r.from < r.tip.Seq {
+		if err := r.run(ctx); err != nil {
+			return err
+		}
+	}
+	w.progress.begin(w.store.Tip().Seq)
+	w.progress.last = ck
+	return w.checkpoint(ctx, false)
+}
+
+func (r *recovery) run(ctx context.Context) error {
+	if err := r.history(ctx); err != nil {
+		return err
+	}
+	if err := r.temps(ctx, wspath.Root); err != nil {
+		return err
+	}
+	for _, m := range r.moves {
+		if err := r.moveFolder(m); err != nil {
+			return err
+		}
+	}
+	paths := make([]wspath.Path, 0, len(r.paths))
+	for p := range r.paths {
+		paths = append(paths, p)
+	}
+	slices.Sort(paths)
+	// What has to go goes first: a file may have come where a folder was.
+	for _, gone := range []bool{true, false} {
+		for _, p := range paths {
+			if err := r.finish(ctx, p, r.paths[p], gone); err != nil {
+				return err
+			}
+		}
+	}
+	return r.folders()
+}
+
+// history reads what was committed since.
+func (r *recovery) history(ctx context.Context) error {
+	return r.w.store.Records(ctx, r.from+1, r.tip.Seq, func(rec gitstore.Record) error {
+		if r.from >= r.tip.Seq {
+			return nil
+		}
+		c, err := r.w.store.ReadCommit(ctx, rec.Commit)
+		if err != nil {
+			return err
+		}
+		err = r.w.store.DiffTrees(ctx, c.Parent, c.ID, wspath.Root, func(t gitstore.TreeChange) error {
+			v := r.paths[t.Path]
+			if v == nil {
+				v = &versions{list: []gitstore.Entry{t.Old}}
+				r.paths[t.Path] = v
+			}
+			v.list = append(v.list, t.New)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return r.entries(ctx, c)
+	})
+}
+
+// entries reads what a commit's trees do not tell.
+func (r *recovery) entries(ctx context.Context, c *gitstore.Commit) error {
+	if c.Parent.IsZero() {
+		return nil
+	}
+	before, err := r.w.store.SnapshotOf(ctx, c.Parent)
+	if err != nil {
+		return err
+	}
+	after, err := r.w.store.SnapshotOf(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	known := make(map[folderMove]bool)
+	for i := range c.Message.Entries {
+		e := &c.Message.Entries[i]
+		path := wspath.Path(strings.TrimSuffix(e.Path, "/"))
+		switch {
+		case e.Operation == message.Mkdir:
+			r.dirs = append(r.dirs, dirChange{path, true})
+		case e.Operation == message.Rmdir:
+			r.dirs = append(r.dirs, dirChange{path, false})
+		case e.OldPath != "" && strings.HasSuffix(e.Path, "/"):
+			r.moves = append(r.moves, folderMove{wspath.Path(strings.TrimSuffix(e.OldPath, "/")), path})
+		case e.OldPath != "":
+			from := wspath.Path(e.OldPath)
+			if v, to := r.paths[from], r.paths[path]; v != nil && to != nil {
+				v.other = append(v.other, to.list...)
+			}
+			m, ok, err := wholeFolder(before, after, from, path)
+			if err != nil {
+				return err
+			}
+			if ok && !known[m] {
+				known[m] = true
+				r.moves = append(r.moves, m)
+			}
+		}
+	}
+	return nil
+}
+
+// wholeFolder finds the highest folder that moved as it was when a file in it
+// got another name.
+func wholeFolder(before, after gitstore.Snapshot, from, to wspath.Path) (m folderMove, ok bool, err error) {
+	for from.Base() == to.Base() && !from.Dir().IsRoot() && !to.Dir().IsRoot() {
+		from, to = from.Dir(), to.Dir()
+		was, wasOK, err := before.Lookup(from)
+		if err != nil {
+			return m, false, err
+		}
+		is, isOK, err := after.Lookup(to)
+		if err != nil {
+			return m, false, err
+		}
+		_, left, err := after.Lookup(from)
+		if err != nil {
+			return m, false, err
+		}
+		if wasOK && isOK && !left && was.ID == is.ID {
+			m, ok = folderMove{from, to}, true
+		}
+	}
+	return m, ok, nil
+}
+
+// moveFolder finishes a folder's move as the rename that it is, so that what is
+// in no history goes along.
+func (r *recovery) moveFolder(m folderMove) error {
+	from, err := r.w.lstat(m.from)
+	if err != nil || from.kind != KindDir {
+		return err
+	}
+	to, err := r.w.lstat(m.to)
+	if err != nil || to.kind != KindNone {
+		return err
+	}
+	if _, err := r.w.root.EnsureDir(m.to.Dir()); err != nil {
+		return errs.Wrap(err, string(m.to))
+	}
+	if err := r.w.fs.RenameNoReplace(string(m.from), string(m.to)); err != nil {
+		return errs.Wrap(err, string(m.to))
+	}
+	r.w.progress.dirty([]wspath.Path{m.from, m.to})
+	return nil
+}
+
+// finish brings one path to the tip, if what stands there is one of the states
+// that it had since the checkpoint. Anything else is a person's, and the scan
+// that follows records it.
+func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone bool) error {
+	want, ok, err := r.w.store.Snapshot().Lookup(p)
+	if err != nil {
+		return err
+	}
+	if ok && want.Mode == object.Dir {
+		want, ok = gitstore.Entry{}, false
+	}
+	if ok == gone {
+		return nil
+	}
+	want.Path = p
+	have, err := r.w.lstat(p)
+	if err != nil {
+		return err
+	}
+	if have.kind == KindDir || have.kind == KindSpecial {
+		return nil
+	}
+	if have.kind != KindNone {
+		if err := r.w.identify(ctx, p, &have); err != nil {
+			if _, fatal := skipReason(err); fatal {
+				return err
+			}
+			return nil
+		}
+	}
+	is := func(e gitstore.Entry) bool {
+		if e.Mode == object.Dir {
+			return have.kind == KindNone
+		}
+		return e.Mode == have.mode && (e.Mode == 0 || e.ID == have.id)
+	}
+	if is(want) {
+		// On disk, though perhaps not yet on stable storage.
+		r.w.progress.dirty([]wspath.Path{p})
+		return nil
+	}
+	if slices.ContainsFunc(v.list, is) || slices.ContainsFunc(v.other, is) {
+		return r.bring(ctx, p, want, &have)
+	}
+	if r.same || have.kind != KindFile {
+		return nil
+	}
+	torn, err := r.torn(ctx, p, &have, v)
+	if err != nil || !torn {
+		return err
+	}
+	return r.repair(ctx, p, want, &have)
+}
+
+func (r *recovery) bring(ctx context.Context, p wspath.Path, want gitstore.Entry, have *seen) error {
+	err := r.w.bring(ctx, p, want, have)
+	if err != nil && (errs.Is(err, errs.Forbidden) || errs.Is(err, errs.Conflict)) {
+		r.w.warn("%q could not be brought up to history: %v", p, err)
+		return nil // the scan records what stands there
+	}
+	return err
+}
+
+// torn reports whether a file is one of its versions as a power cut leaves it:
+// cut off, or with zeros where blocks were never written.
+func (r *recovery) torn(ctx context.Context, p wspath.Path, have *seen, v *versions) (bool, error) {
+	if have.info.Size == 0 {
+		return true, nil
+	}
+	for i := len(v.list) - 1; i >= 0; i-- {
+		e := v.list[i]
+		if e.Mode == 0 || e.Mode == object.Symlink || e.Mode == object.Dir {
+			continue
+		}
+		ok, err := r.tornOf(ctx, p, e.ID)
+		if err != nil || ok {
+			return ok, err
+		}
+	}
+	return false, nil
+}
+
+// tornOf compares block by block: each block is the version's, or zeros.
+func (r *recovery) tornOf(ctx context.Context, p wspath.Path, id object.ID) (bool, error) {
+	blob, size, err := r.w.store.OpenBlob(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	defer blob.Close()
+	f, info, err := r.w.openRegular(p)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	if info.Size > size {
+		return false, nil
+	}
+	const block = 512 // the smallest that a disk writes
+	disk, ours := make([]byte, 64<<10), make([]byte, 64<<10)
+	for off := int64(0); off < info.Size; {
+		n, err := f.ReadAt(disk[:min(int64(len(disk)), info.Size-off)], off)
+		if n == 0 {
+			return false, errs.Wrap(err, string(p))
+		}
+		if _, err := io.ReadFull(blob, ours[:n]); err != nil {
+			return false, errs.Wrap(err, string(p))
+		}
+		for i := 0; i < n; i += block {
+			end := min(i+block, n)
+			if string(disk[i:end]) != string(ours[i:end]) && !zeros(disk[i:end]) {
+				return false, nil
+			}
+		}
+		off += int64(n)
+	}
+	return true, nil
+}
+
+func zeros(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// repair records a torn file, and puts the tip's bytes in its place.
+func (r *recovery) repair(ctx context.Context, p wspath.Path, want gitstore.Entry, have *seen) error {
+	w := r.w
+	b, err := w.capture(ctx, p, have)
+	if err != nil {
+		return err
+	}
+	defer w.store.Discard(b)
+	x := external{path: p, old: want, mode: have.mode, blob: b, hasBlob: true}
+	c, err := w.commitExternals(ctx, []external{x}, message.Message{Reason: unclean})
+	if err != nil {
+		return err
+	}
+	if !c.NoChange {
+		e := inverse(x.entry())
+		e.Reverts = refs("", c, 1)
+		edit := gitstore.Edit{Path: p, Mode: want.Mode}
+		if want.Mode != 0 {
+			edit.Blob = gitstore.KnownBlob(want.ID)
+		}
+		m := message.Message{Source: message.Rollback, Reverts: []object.ID{c.Commit}, Reason: unclean}
+		if m.Entries, err = w.messageEntries(ctx, []netEntry{e}); err != nil {
+			return err
+		}
+		if _, err := w.store.Commit(ctx, gitstore.Draft{Edits: []gitstore.Edit{edit}, Message: m, Entries: 1, AllowEmpty: true}); err != nil {
+			return err
+		}
+	}
+	w.warn("%q was torn by an unclean stop; the recorded bytes are put back", p)
+	return r.bring(ctx, p, want, have)
+}
+
+// folders makes and removes the empty folders that the commits since made and
+// removed.
+func (r *recovery) folders() error {
+	last := make(map[wspath.Path]bool)
+	var order []wspath.Path
+	for _, d := range r.dirs {
+		if _, ok := last[d.path]; !ok {
+			order = append(order, d.path)
+		}
+		last[d.path] = d.made
+	}
+	slices.Sort(order)
+	for _, p := range order {
+		if last[p] {
+			if _, err := r.w.root.EnsureDir(p); err != nil && errs.KindOf(err) != errs.Internal {
+				return errs.Wrap(err, string(p))
+			}
+			r.w.progress.dirty([]wspath.Path{p})
+		}
+	}
+	for _, p := range slices.Backward(order) {
+		if !last[p] {
+			_ = r.w.fs.Remove(string(p)) // one that is not empty is not ours to remove
+			r.w.progress.dirty([]wspath.Path{p})
+		}
+	}
+	return nil
+}
+
+// ctxErr gives a walk's reason to stop.
+func ctxErr(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return errs.Wrap(err, "")
+	}
+	return nil
+}
+
+// unlistable reports whether a folder cannot be looked into, for a reason that
+// is no failure of ours.
+func unlistable(err error) bool { return isAbsent(err) || errors.Is(err, fs.ErrPermission) }

@@ -1,0 +1,176 @@
+package workspace
+
+import (
+	"context"
+	"io/fs"
+
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/rootfs"
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// temps settles the temporary files that a stop left, in a folder and all below
+// it: what was prepared is dropped, what was displaced is recorded.
+func (r *recovery) temps(ctx context.Context, dir wspath.Path) error {
+	if err := ctxErr(ctx); err != nil {
+		return err
+	}
+	entries, err := r.w.fs.ReadDir(string(dir))
+	if err != nil {
+		if unlistable(err) {
+			return nil
+		}
+		return errs.Wrap(err, string(dir))
+	}
+	for _, e := range entries {
+		path := dir.Join(e.Name)
+		if digits, ok := wspath.ParseTemp(e.Name); ok {
+			if err := r.temp(ctx, dir, path, digits, entries); err != nil {
+				return err
+			}
+			continue
+		}
+		if e.Type.IsDir() && e.Name != ".git" && !r.w.isOwn(path) {
+			if err := r.temps(ctx, path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// temp settles one.
+func (r *recovery) temp(ctx context.Context, dir, temp wspath.Path, digits uint64, entries []vfs.DirEntry) error {
+	w := r.w
+	info, err := w.fs.Lstat(string(temp))
+	if err != nil {
+		if isAbsent(err) {
+			return nil
+		}
+		return errs.Wrap(err, string(temp))
+	}
+	out := &rootfs.Displaced{Temp: string(temp), Info: info}
+	if info.IsDir() {
+		return r.tempDir(ctx, out)
+	}
+	if rootfs.IsMaking(digits) || info.Ino == digits {
+		return errs.Wrap(w.root.Drop(out), string(temp)) // never exchanged
+	}
+	owner, sameFile, err := r.displacer(dir, digits, info.Ino, entries)
+	if err != nil {
+		return err
+	}
+	if sameFile {
+		return errs.Wrap(w.root.Drop(out), string(temp)) // a second name of a file that stands there
+	}
+	if owner == "" {
+		owner = r.takenFrom(dir, digits)
+	}
+	if owner == "" {
+		return r.nobodys(ctx, out)
+	}
+	seqs, err := w.recordLate(ctx, owner, out, "")
+	r.made = append(r.made, seqs...)
+	if reason, fatal := skipReason(err); err != nil && !fatal {
+		w.warn("a displaced file of %q could not be recorded (%s); it is kept", owner, reason)
+		return w.rescue(out)
+	}
+	return err
+}
+
+// displacer finds the file in a folder that has an inode.
+func (r *recovery) displacer(dir wspath.Path, digits, own uint64, entries []vfs.DirEntry) (owner wspath.Path, sameFile bool, err error) {
+	for _, e := range entries {
+		if wspath.IsTemp(e.Name) || e.Type.IsDir() {
+			continue
+		}
+		info, err := r.w.fs.Lstat(string(dir.Join(e.Name)))
+		if isAbsent(err) {
+			continue
+		}
+		if err != nil {
+			return "", false, errs.Wrap(err, string(dir))
+		}
+		if info.Ino == own {
+			return "", true, nil
+		}
+		if info.Ino == digits {
+			owner = dir.Join(e.Name)
+		}
+	}
+	return owner, false, nil
+}
+
+// takenFrom finds the path that a file was taken from, among those that changed
+// since.
+func (r *recovery) takenFrom(dir wspath.Path, digits uint64) wspath.Path {
+	for p := range r.paths {
+		if p.Dir() == dir && rootfs.TakenFrom(digits, p.Base()) {
+			return p
+		}
+	}
+	return ""
+}
+
+// nobodys settles a displaced file of which nothing tells where it stood.
+func (r *recovery) nobodys(ctx context.Context, out *rootfs.Displaced) error {
+	w := r.w
+	s := seen{kind: kindOf(out.Info.Mode), info: out.Info}
+	if s.kind == KindFile || s.kind == KindSymlink {
+		s.mode = gitMode(out.Info)
+		err := w.identify(ctx, wspath.Path(out.Temp), &s)
+		w.index.dropFile(wspath.Path(out.Temp))
+		if err == nil && w.store.HasBlob(s.id) {
+			return errs.Wrap(w.root.Drop(out), out.Temp)
+		}
+	}
+	return w.rescue(out)
+}
+
+// tempDir settles a folder that was taken away: it goes if all that is in it is
+// in history, else it is kept under a visible name.
+func (r *recovery) tempDir(ctx context.Context, out *rootfs.Displaced) error {
+	ok, err := r.w.bytesRecorded(ctx, out.Temp)
+	if err != nil {
+		if _, fatal := skipReason(err); fatal {
+			return err
+		}
+		ok = false
+	}
+	if !ok {
+		return r.w.rescue(out)
+	}
+	return errs.Wrap(r.w.root.Drop(out), out.Temp)
+}
+
+// bytesRecorded reports whether history has the bytes of all files in a folder.
+func (w *Workspace) bytesRecorded(ctx context.Context, dir string) (bool, error) {
+	entries, err := w.fs.ReadDir(dir)
+	if err != nil {
+		return false, errs.Wrap(err, dir)
+	}
+	for _, e := range entries {
+		at := dir + "/" + e.Name
+		ok := false
+		switch {
+		case e.Type.IsDir():
+			ok, err = w.bytesRecorded(ctx, at)
+		case e.Type&fs.ModeSymlink != 0:
+			var target string
+			if target, err = w.fs.Readlink(at); err == nil {
+				ok = w.store.HasBlob(object.Hash(object.Blob, []byte(target)))
+			}
+		case e.Type.IsRegular():
+			var id object.ID
+			if id, _, err = w.hashFile(ctx, wspath.Path(at)); err == nil {
+				ok = w.store.HasBlob(id)
+			}
+		}
+		if err != nil || !ok {
+			return false, errs.Wrap(err, at)
+		}
+	}
+	return true, nil
+}

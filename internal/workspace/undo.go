@@ -1,0 +1,204 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"umbra/internal/rootfs"
+	"umbra/internal/wspath"
+)
+
+// orphan is what was displaced and could not be put back, because a person has
+// by now put something else there: its bytes are recorded as the path's.
+type orphan struct {
+	path wspath.Path
+	out  *rootfs.Displaced
+}
+
+// undo takes back what was done on disk, the last first. Where a person was
+// there meanwhile, what the person did stands. It goes on after errors and
+// gives the first.
+func (m *materialiser) undo(ctx context.Context) (orphans []orphan, err error) {
+	for i := len(m.log) - 1; i >= 0; i-- {
+		d := &m.log[i]
+		left, uerr := m.undoOne(d)
+		if left != nil {
+			orphans = append(orphans, orphan{path: d.outPath(), out: left})
+		}
+		if uerr != nil && err == nil {
+			err = uerr
+		}
+	}
+	m.log, m.foreign = nil, nil
+	return orphans, err
+}
+
+// outPath is where out stood.
+func (d *done) outPath() wspath.Path {
+	if d.act == actMoved {
+		return d.to
+	}
+	return d.path
+}
+
+func (m *materialiser) undoOne(d *done) (left *rootfs.Displaced, err error) {
+	switch d.act {
+	case actPlaced:
+		m.w.index.dropFile(d.path)
+		return nil, m.unplace(d)
+	case actSwapped:
+		m.w.index.dropFile(d.path)
+		return m.unswap(d)
+	case actTaken:
+		if d.dir {
+			m.w.index.dropTree(d.path)
+		} else {
+			m.w.index.dropFile(d.path)
+		}
+		return m.putBack(d.out, d.path)
+	case actMoved:
+		if d.dir {
+			m.w.index.moveTree(d.to, d.path)
+		} else {
+			m.w.index.dropFile(d.to)
+			m.w.index.dropFile(d.path)
+		}
+		err := m.w.fs.RenameNoReplace(string(d.to), string(d.path))
+		if err == nil && d.dir {
+			m.followed(d.to, d.path)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+			return d.out, err
+		}
+		if d.out == nil {
+			return nil, nil
+		}
+		return m.putBack(d.out, d.to)
+	case actMade:
+		// What a person, or another request, put into it keeps it.
+		_ = m.w.fs.Remove(string(d.path))
+		return nil, nil
+	case actPruned:
+		_, err := m.w.root.EnsureDir(d.path)
+		return nil, err
+	case actChmod:
+		m.w.index.dropFile(d.path)
+		err := m.w.fs.Chmod(string(d.path), d.perm)
+		if isAbsent(err) {
+			err = nil
+		}
+		return nil, err
+	}
+	return nil, nil
+}
+
+// unplace takes away what was put where nothing stood.
+func (m *materialiser) unplace(d *done) error {
+	out, err := m.w.root.Take(d.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return m.reclaim(d, out, func() error {
+		_, err := m.putBack(out, d.path)
+		return err
+	})
+}
+
+// reclaim takes our own content back, or gives a person's file its place again.
+func (m *materialiser) reclaim(d *done, out *rootfs.Displaced, notOurs func() error) error {
+	if d.staged == nil { // a link
+		if out.Info.IsSymlink() {
+			return m.w.root.Drop(out)
+		}
+		return notOurs()
+	}
+	if d.staged.Is(out.Info) {
+		d.staged.Reclaim(out.Temp)
+		return nil
+	}
+	return notOurs()
+}
+
+// unswap exchanges back.
+func (m *materialiser) unswap(d *done) (*rootfs.Displaced, error) {
+	out, err := m.w.root.SwapBack(d.out, d.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m.putBack(d.out, d.path)
+	}
+	if err != nil {
+		return d.out, err
+	}
+	var left *rootfs.Displaced
+	err = m.reclaim(d, out, func() error {
+		// A person wrote over ours: that stands, and what it displaced is an
+		// orphan.
+		again, err := m.w.root.SwapBack(out, d.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			_, err = m.putBack(out, d.path)
+			return err
+		}
+		if err == nil {
+			left = again
+		}
+		return err
+	})
+	return left, err
+}
+
+// putBack gives what was displaced its name again; what cannot have it, because
+// something stands there, is left over.
+func (m *materialiser) putBack(out *rootfs.Displaced, p wspath.Path) (*rootfs.Displaced, error) {
+	for range tries {
+		err := m.w.root.PutBack(out, p)
+		switch {
+		case err == nil:
+			return nil, nil
+		case errors.Is(err, fs.ErrExist):
+			return out, nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return out, err
+		}
+		if _, lerr := m.w.fs.Lstat(out.Temp); lerr != nil {
+			return nil, err // gone by itself
+		}
+		if _, derr := m.w.root.EnsureDir(p.Dir()); derr != nil {
+			return out, derr
+		}
+	}
+	return out, nil
+}
+
+// finish lets go of what was displaced, once all is done and recorded.
+func (m *materialiser) finish() {
+	for i := range m.log {
+		d := &m.log[i]
+		if d.out == nil {
+			continue
+		}
+		if d.open {
+			m.w.linger(d.outPath(), d.out)
+			continue
+		}
+		if err := m.w.root.Drop(d.out); err != nil {
+			m.w.log.Warn("displaced file not removed; it is tried again", "name", d.out.Temp, "error", err)
+			m.w.lingerOn(lingering{path: d.outPath(), out: d.out})
+		}
+	}
+}
+
+// touched gives the paths whose files and folders a checkpoint has to sync.
+func (m *materialiser) touched() []wspath.Path {
+	out := make([]wspath.Path, 0, len(m.log))
+	for i := range m.log {
+		d := &m.log[i]
+		out = append(out, d.path)
+		if d.to != "" {
+			out = append(out, d.to)
+		}
+	}
+	return out
+}

@@ -1,0 +1,453 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"umbra/gitstore"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/rootfs"
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// onDisk is a file, link or folder as the steps of a change set will find it:
+// what comes out of an exchange must be this, or it is a person's. A step that
+// puts a file there sets it.
+type onDisk struct {
+	info vfs.Info
+	id   object.ID
+	mode object.Mode
+	racy bool // the stat alone does not prove that the content is still the same
+	own  bool // put there by this change set, which still has it open
+}
+
+// vnode is what stands at a path of the view.
+type vnode struct {
+	kind    Kind
+	mode    object.Mode // git's, of files and links
+	id      object.ID   // of files and links; zero before identify
+	perm    fs.FileMode
+	size    int64
+	disk    *onDisk     // nil: nothing stands there
+	content *content    // set where this change set wrote it
+	origin  wspath.Path // where it stood on disk before the change set; empty for what is new
+	seen    *seen       // of a node that comes from the disk
+}
+
+// view is the workspace as the operations of a change set see it: the disk,
+// and over it what the operations before did. Nothing is changed by it.
+type view struct {
+	w    *Workspace
+	tip  gitstore.Snapshot
+	lock *pathLock
+
+	disk  map[wspath.Path]*vnode // looks at the disk, so that each path is looked at once
+	nodes map[wspath.Path]*vnode // what the change set did, by path afterwards
+}
+
+func newView(w *Workspace, tip gitstore.Snapshot, lock *pathLock) *view {
+	return &view{w: w, tip: tip, lock: lock, disk: make(map[wspath.Path]*vnode), nodes: make(map[wspath.Path]*vnode)}
+}
+
+// needLocks says that a request has to be planned again with more paths
+// locked.
+type needLocks struct{ paths []wspath.Path }
+
+func (n *needLocks) Error() string { return "workspace: more paths to lock" }
+
+// covered sees to it that a path is locked.
+func (v *view) covered(paths ...wspath.Path) error {
+	var missing []wspath.Path
+	for _, p := range paths {
+		if !v.lock.covers(p) {
+			missing = append(missing, p)
+		}
+	}
+	if len(missing) > 0 {
+		return &needLocks{paths: missing}
+	}
+	return nil
+}
+
+// at gives what stands at a path.
+func (v *view) at(p wspath.Path) (*vnode, error) {
+	if p.IsRoot() {
+		return &vnode{kind: KindDir, origin: wspath.Root}, nil
+	}
+	if n, ok := v.nodes[p]; ok {
+		return n, nil
+	}
+	if len(v.nodes) > 0 {
+		for dir := range p.Ancestors() {
+			n, ok := v.nodes[dir]
+			if !ok {
+				continue
+			}
+			rel, _ := p.Rel(dir)
+			if n.kind != KindDir || n.origin == "" {
+				return &vnode{}, nil
+			}
+			return v.look(n.origin.Join(string(rel)))
+		}
+	}
+	return v.look(p)
+}
+
+// look gives what stands at a path of the disk, before the change set.
+func (v *view) look(p wspath.Path) (*vnode, error) {
+	if n, ok := v.disk[p]; ok {
+		return n, nil
+	}
+	n, err := v.peek(p)
+	if err == nil {
+		v.disk[p] = n
+	}
+	return n, err
+}
+
+// peek is look without remembering, for walks over many files.
+func (v *view) peek(p wspath.Path) (*vnode, error) {
+	s, err := v.w.lstat(p)
+	if err != nil || s.kind == KindNone {
+		return &vnode{}, err
+	}
+	n := &vnode{kind: s.kind, mode: s.mode, perm: s.info.Mode.Perm(), size: s.info.Size, origin: p, seen: &s}
+	n.disk = &onDisk{info: s.info, mode: s.mode}
+	return n, nil
+}
+
+// identify sets a node's blob id.
+func (v *view) identify(ctx context.Context, n *vnode) error {
+	if n.seen == nil || n.seen.known || n.content != nil {
+		return nil
+	}
+	if err := v.w.identify(ctx, n.origin, n.seen); err != nil {
+		return err
+	}
+	v.settle(n)
+	return nil
+}
+
+// settle takes over what was seen once it is identified.
+func (v *view) settle(n *vnode) {
+	s := n.seen
+	n.id, n.mode, n.size, n.perm = s.id, s.mode, s.info.Size, s.info.Mode.Perm()
+	n.disk.info, n.disk.id, n.disk.mode, n.disk.racy = s.info, s.id, s.mode, isRacy(s.info, v.w.now())
+}
+
+// set makes a path stand for something new, and its missing folders exist.
+func (v *view) set(p wspath.Path, n *vnode) error {
+	if err := v.ensureDirs(p.Dir()); err != nil {
+		return err
+	}
+	v.nodes[p] = n
+	return nil
+}
+
+func (v *view) ensureDirs(dir wspath.Path) error {
+	n, err := v.at(dir)
+	if err != nil || n.kind == KindDir {
+		return err
+	}
+	if err := v.ensureDirs(dir.Dir()); err != nil {
+		return err
+	}
+	v.nodes[dir] = &vnode{kind: KindDir}
+	return nil
+}
+
+// remove takes a path away with everything under it.
+func (v *view) remove(p wspath.Path) {
+	v.forget(p)
+	v.nodes[p] = &vnode{}
+}
+
+func (v *view) forget(p wspath.Path) {
+	for q := range v.nodes {
+		if q.IsUnder(p) {
+			delete(v.nodes, q)
+		}
+	}
+}
+
+// move takes what stands at a path to another, with everything under it.
+func (v *view) move(from, to wspath.Path, n *vnode) error {
+	moved := make(map[wspath.Path]*vnode)
+	for q, k := range v.nodes {
+		if rel, ok := q.Rel(from); ok && q != from {
+			moved[to.Join(string(rel))] = k
+		}
+	}
+	v.remove(from)
+	v.forget(to)
+	if err := v.set(to, n); err != nil {
+		return err
+	}
+	for q, k := range moved {
+		v.nodes[q] = k
+	}
+	return nil
+}
+
+// child is one name in a folder of the view.
+type child struct {
+	name string
+	node *vnode
+}
+
+// children lists a folder, by name. Our temporary files are left out; git's
+// own folder is not.
+func (v *view) children(p wspath.Path, n *vnode) ([]child, error) {
+	names := make(map[string]bool)
+	if n.origin != "" {
+		entries, err := v.w.fs.ReadDir(string(n.origin))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, errs.Wrap(err, string(p))
+		}
+		for _, e := range entries {
+			if !wspath.IsTemp(e.Name) {
+				names[e.Name] = true
+			}
+		}
+	}
+	for q := range v.nodes {
+		if q.Dir() == p && !q.IsRoot() {
+			names[q.Base()] = true
+		}
+	}
+	out := make([]child, 0, len(names))
+	for name := range names {
+		q := p.Join(name)
+		k, ok := v.nodes[q]
+		if !ok {
+			var err error
+			if k, err = v.peek(n.origin.Join(name)); err != nil {
+				return nil, err
+			}
+		}
+		if k.kind != KindNone {
+			out = append(out, child{name, k})
+		}
+	}
+	slices.SortFunc(out, func(a, b child) int { return strings.Compare(a.name, b.name) })
+	return out, nil
+}
+
+// recorded calls fn with each file at or under a path that history tracks
+// before the change set, by its path in the view and its path then.
+func (v *view) recorded(p wspath.Path, fn func(now, then wspath.Path, e gitstore.Entry) error) error {
+	n, err := v.at(p)
+	if err != nil {
+		return err
+	}
+	if err := v.recordedFrom(p, n, fn); err != nil {
+		return err
+	}
+	for q, k := range v.nodes {
+		if q.IsUnder(p) {
+			if err := v.recordedFrom(q, k, fn); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// recordedFrom lists what came along with one node: files under it for which
+// no nearer node stands.
+func (v *view) recordedFrom(p wspath.Path, n *vnode, fn func(now, then wspath.Path, e gitstore.Entry) error) error {
+	then := n.origin
+	if n.kind == KindNone || then == "" {
+		return nil
+	}
+	return v.tip.Walk(then, func(e gitstore.Entry) error {
+		rel, _ := e.Path.Rel(then)
+		now := p.Join(string(rel))
+		if now != p && len(v.nodes) > 0 {
+			if _, ok := v.nodes[now]; ok {
+				return nil
+			}
+			for dir := range now.Ancestors() {
+				if dir == p {
+					break
+				}
+				if _, ok := v.nodes[dir]; ok {
+					return nil
+				}
+			}
+		}
+		return fn(now, e.Path, e)
+	})
+}
+
+// maxLinks bounds how many links one path may lead through, as the kernel does.
+const maxLinks = 40
+
+// errNotFound is answered for what is not there, or out of the root.
+func errNotFound(p wspath.Path) error {
+	return &errs.Error{Kind: errs.NotFound, Code: "file_not_found", Detail: "There is no such file.", Path: string(p)}
+}
+
+func errNotDir(p wspath.Path) error {
+	return &errs.Error{Kind: errs.Conflict, Code: "not_a_directory", Detail: "A part of the path is a file.", Path: string(p)}
+}
+
+// resolve follows the links in a path's folders, and in its last component too
+// if asked. What is not there ends the look: the rest stands as it is written.
+func (v *view) resolve(p wspath.Path, last bool) (wspath.Path, error) {
+	todo := p.Components()
+	at := wspath.Root
+	links := 0
+	for len(todo) > 0 {
+		name := todo[0]
+		todo = todo[1:]
+		if name == ".." {
+			if at.IsRoot() {
+				return "", errNotFound(p)
+			}
+			at = at.Dir()
+			continue
+		}
+		next := at.Join(name)
+		n, err := v.at(next)
+		if err != nil {
+			return "", err
+		}
+		if n.kind == KindNone {
+			return v.finish(p, next, todo)
+		}
+		if n.kind != KindSymlink || (len(todo) == 0 && !last) {
+			if n.kind != KindDir && len(todo) > 0 {
+				return "", errNotDir(p)
+			}
+			at = next
+			continue
+		}
+		if links++; links > maxLinks {
+			return "", errNotFound(p)
+		}
+		target, err := v.readlink(n)
+		if err != nil {
+			return "", err
+		}
+		if strings.HasPrefix(target, "/") || target == "" {
+			return "", errNotFound(p) // leads out, or nowhere
+		}
+		todo = append(splitTarget(target), todo...)
+	}
+	if at.IsRoot() && !p.IsRoot() {
+		return at, nil
+	}
+	return v.check(at)
+}
+
+// finish appends what is not there by the words.
+func (v *view) finish(asked, at wspath.Path, todo []string) (wspath.Path, error) {
+	for _, name := range todo {
+		if name == ".." {
+			if at.IsRoot() {
+				return "", errNotFound(asked)
+			}
+			at = at.Dir()
+			continue
+		}
+		at = at.Join(name)
+	}
+	return v.check(at)
+}
+
+// check refuses what a link led to and a request could not have named.
+func (v *view) check(p wspath.Path) (wspath.Path, error) {
+	if p.IsRoot() {
+		return p, nil
+	}
+	q, err := wspath.Parse(string(p))
+	if err != nil {
+		return "", err
+	}
+	if v.w.isOwn(q) {
+		return "", &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "The path lies in a folder of the server's own.", Path: string(p)}
+	}
+	return q, nil
+}
+
+func (v *view) readlink(n *vnode) (string, error) {
+	if n.content != nil {
+		return n.content.target, nil
+	}
+	target, err := v.w.fs.Readlink(string(n.origin))
+	if err != nil {
+		return "", errs.Wrap(err, string(n.origin))
+	}
+	return target, nil
+}
+
+func splitTarget(target string) []string {
+	var out []string
+	for name := range strings.SplitSeq(target, "/") {
+		if name != "" && name != "." {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// linkStays reports whether a link with this target, made at a path, would end
+// inside the root.
+func (v *view) linkStays(p wspath.Path, target string) bool {
+	if strings.HasPrefix(target, "/") {
+		return false
+	}
+	// A ".." that climbs over the root by the words leaves it whatever is there.
+	at := path.Join("/x", string(p.Dir()))
+	depth := strings.Count(at, "/") - 1
+	if p.Dir().IsRoot() {
+		depth = 0
+	}
+	for _, name := range splitTarget(target) {
+		if name != ".." {
+			depth++
+		} else if depth--; depth < 0 {
+			return false
+		}
+	}
+	saved, had := v.nodes[p]
+	v.nodes[p] = &vnode{kind: KindSymlink, mode: object.Symlink, content: &content{target: target}}
+	_, err := v.resolve(p, true)
+	delete(v.nodes, p)
+	if had {
+		v.nodes[p] = saved
+	}
+	// A link in a circle, or through a file, stays inside.
+	return err == nil || errs.CodeOf(err) == "not_a_directory" || v.circular(p, target)
+}
+
+// circular tells a link that leads back to itself from one that leads out.
+func (v *view) circular(p wspath.Path, target string) bool {
+	return path.Join(path.Dir(string(p)), target) == string(p)
+}
+
+// restricted gives the permission bits for a file that is put in place of a
+// node: those it has, but for x where the mode changes.
+func (v *view) permFor(n *vnode, mode object.Mode, limit uint32) fs.FileMode {
+	exec := mode == object.Executable
+	var perm fs.FileMode
+	switch {
+	case n.kind == KindFile && (n.mode == object.Executable) == exec:
+		perm = n.perm
+	case n.kind == KindFile:
+		perm = rootfs.ExecBits(n.perm, exec)
+	default:
+		perm = v.w.root.FilePerm(exec)
+	}
+	if limit != 0 {
+		perm &= fs.FileMode(limit)
+	}
+	return perm
+}

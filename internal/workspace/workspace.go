@@ -1,0 +1,324 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"umbra/gitstore"
+	"umbra/internal/errs"
+	"umbra/internal/ignore"
+	"umbra/internal/rootfs"
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// Workspace is one workspace that is open: its folder and its repository. All
+// exported methods may be called from any goroutine, until Release.
+type Workspace struct {
+	id     string
+	dir    string // host path of the folder
+	gitDir string // host path of the repository
+	fs     vfs.FS // the folder
+	root   *rootfs.Root
+	files  vfs.FS // the workspace's folder in the data directory
+	store  *gitstore.Store
+	locks  *lockTable
+	index  *index
+	sums   sumCache
+	limits Limits
+	log    *slog.Logger
+	now    func() time.Time
+
+	progress  *progress
+	attribute func() string
+	identity  func() (dev, ino uint64, err error)   // of what stands at dir now
+	dev, ino  uint64                                // of the folder that was opened
+	own       []wspath.Path                         // our own folders inside of it
+	gitRules  func() ([]byte, *ignore.Index, error) // of the project's own repository
+
+	missing  atomic.Bool // the folder is gone, or another stands there
+	suspect  atomic.Bool // disk and tip may differ by our doing: scan
+	scanning atomic.Int32
+	syncMu   sync.Mutex // one scan at a time
+	found    SyncResult // by the scan when it was opened
+	skipped  []Skip     // what the last scan left out; syncMu
+	ignored  int64
+	tracked  int64
+	lastScan atomic.Int64 // when the last scan began, in nanoseconds since 1970
+	wmu      sync.Mutex
+	warnings []string
+	canWrite atomic.Bool
+
+	lmu        sync.Mutex
+	lingers    []lingering
+	lingerWake chan struct{}
+
+	opmu    sync.Mutex
+	ops     int // requests inside
+	closing bool
+	idle    *sync.Cond // ops fell to 0; opmu
+	gone    chan struct{}
+	goneErr error
+
+	background     sync.WaitGroup
+	stopBackground context.CancelFunc
+	release        func()
+	adopt          func(ctx context.Context) (SyncResult, error)
+}
+
+// ID is the workspace's id.
+func (w *Workspace) ID() string { return w.id }
+
+// Root is the canonical host path of the folder.
+func (w *Workspace) Root() string { return w.dir }
+
+// GitDir is the host path of the repository.
+func (w *Workspace) GitDir() string { return w.gitDir }
+
+// Store is the workspace's history, for reading.
+func (w *Workspace) Store() *gitstore.Store { return w.store }
+
+// Release ends the caller's use of the workspace; it may be put away then.
+func (w *Workspace) Release() {
+	if w.release != nil {
+		w.release()
+	}
+}
+
+// State tells how the workspace stands to its folder.
+func (w *Workspace) State() State {
+	_ = w.checkFolder()
+	switch {
+	case w.missing.Load():
+		return Missing
+	case w.scanning.Load() > 0 || w.suspect.Load():
+		return Reconciling
+	}
+	return Clean
+}
+
+// maxWarnings bounds what is remembered.
+const maxWarnings = 100
+
+func (w *Workspace) warn(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	w.log.Warn(text)
+	w.wmu.Lock()
+	defer w.wmu.Unlock()
+	if len(w.warnings) < maxWarnings {
+		w.warnings = append(w.warnings, text)
+	}
+}
+
+// Warnings lists what the owner should know.
+func (w *Workspace) Warnings() []string {
+	w.wmu.Lock()
+	out := append([]string(nil), w.warnings...)
+	w.wmu.Unlock()
+	out = append(out, w.store.Warnings()...)
+	if w.root.NoExchange() {
+		out = append(out, "the folder's file system cannot exchange two names: a file saved in the instant in which it is replaced may be lost")
+	}
+	if !w.canWrite.Load() {
+		out = append(out, "the folder cannot be written")
+	}
+	return out
+}
+
+// enter counts a request in; it fails when the workspace is being put away.
+func (w *Workspace) enter() error {
+	w.opmu.Lock()
+	defer w.opmu.Unlock()
+	if w.closing {
+		if w.goneErr != nil {
+			return w.goneErr
+		}
+		return errs.New(errs.Unavailable, "stopping", "The workspace is being put away.")
+	}
+	w.ops++
+	return nil
+}
+
+func (w *Workspace) leave() {
+	w.opmu.Lock()
+	defer w.opmu.Unlock()
+	if w.ops--; w.ops == 0 {
+		w.idle.Broadcast()
+	}
+}
+
+// errMissing is answered while the folder is gone.
+func errMissing() error {
+	return errs.New(errs.Conflict, "workspace_missing", "The workspace's folder is gone, or another stands in its place.")
+}
+
+// checkFolder sees to it that the folder that was opened still stands at its
+// path.
+func (w *Workspace) checkFolder() error {
+	dev, ino, err := w.identity()
+	if err == nil && dev == w.dev && ino == w.ino {
+		w.missing.Store(false)
+		return nil
+	}
+	if err != nil && !isAbsent(err) && !errors.Is(err, fs.ErrPermission) {
+		return errs.Wrap(err, "")
+	}
+	w.missing.Store(true)
+	return errMissing()
+}
+
+// readOnly reports whether the folder cannot be written, by trying.
+func (w *Workspace) readOnly() bool {
+	f, err := w.fs.CreateUnlinked(".", 0o600)
+	if err == nil {
+		f.Close()
+	} else if errors.Is(err, errors.ErrUnsupported) {
+		name := wspath.TempName(0xffffffff << 32)
+		if f, err = w.fs.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+			f.Close()
+			err = w.fs.Remove(name)
+		}
+	}
+	no := errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
+	w.canWrite.Store(!no)
+	return no
+}
+
+// isOwn reports whether a path is, or lies in, a folder of the server's own.
+func (w *Workspace) isOwn(p wspath.Path) bool {
+	for _, dir := range w.own {
+		if p.Within(dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// Settled is the highest sequence number up to which every commit is on disk,
+// or taken back. Events are told up to it.
+func (w *Workspace) Settled() uint64 {
+	seq, _ := w.progress.seq()
+	return seq
+}
+
+// WaitSettled waits until Settled is above a number. It fails when ctx ends or
+// the workspace is forgotten or put away.
+func (w *Workspace) WaitSettled(ctx context.Context, after uint64) (uint64, error) {
+	for {
+		seq, moved := w.progress.seq()
+		if seq > after {
+			return seq, nil
+		}
+		select {
+		case <-moved:
+		case <-w.gone:
+			w.opmu.Lock()
+			defer w.opmu.Unlock()
+			if w.goneErr != nil {
+				return 0, w.goneErr
+			}
+			return 0, errs.New(errs.Unavailable, "stopping", "The workspace is being put away.")
+		case <-ctx.Done():
+			return 0, errs.Wrap(context.Cause(ctx), "")
+		}
+	}
+}
+
+// Event is one settled commit.
+type Event struct {
+	Commit  *gitstore.Commit
+	Entries []ChangeEntry
+}
+
+// Events calls fn for each settled commit after a sequence number, in order,
+// without a gap and without a repeat, and waits for more until ctx ends, fn
+// fails, or the workspace is gone.
+func (w *Workspace) Events(ctx context.Context, after uint64, fn func(Event) error) error {
+	for {
+		upTo, err := w.WaitSettled(ctx, after)
+		if err != nil {
+			return err
+		}
+		for seq := after + 1; seq <= upTo; seq++ {
+			id, err := w.store.CommitAt(ctx, seq)
+			if err != nil {
+				return err
+			}
+			c, err := w.store.ReadCommit(ctx, id)
+			if err != nil {
+				return err
+			}
+			entries, err := w.EntriesOf(ctx, c)
+			if err != nil {
+				return err
+			}
+			if err := fn(Event{Commit: c, Entries: entries}); err != nil {
+				return err
+			}
+			after = seq
+		}
+	}
+}
+
+// run is the workspace's own work beside requests: checkpoints, and displaced
+// files that somebody still writes to.
+func (w *Workspace) run(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var linger <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := w.checkpoint(ctx, false); err != nil && ctx.Err() == nil {
+				w.log.Warn("checkpoint failed; tried again", "error", err)
+			}
+		case <-w.lingerWake:
+			if linger == nil {
+				linger = time.After(lingerEvery)
+			}
+		case <-linger:
+			linger = nil
+			if w.settleLingers(ctx, false) > 0 {
+				linger = time.After(lingerEvery)
+			}
+		}
+	}
+}
+
+// lingerEvery is how often a displaced file that is open for writing is looked
+// at again.
+const lingerEvery = 250 * time.Millisecond
+
+// close waits for the requests inside, leaves a clean state, and frees all.
+// why, if not nil, is what waiters and later callers are told.
+func (w *Workspace) close(ctx context.Context, why error) error {
+	w.opmu.Lock()
+	w.closing, w.goneErr = true, why
+	close(w.gone)
+	for w.ops > 0 {
+		w.idle.Wait()
+	}
+	w.opmu.Unlock()
+	if w.stopBackground != nil {
+		w.stopBackground()
+	}
+	w.background.Wait()
+	left := w.settleLingers(ctx, true)
+	err := w.checkpoint(ctx, left == 0 && !w.suspect.Load())
+	return errors.Join(err, w.store.Close(ctx), w.free())
+}
+
+// free closes what the workspace holds beside the store.
+func (w *Workspace) free() error {
+	return errors.Join(w.progress.file.Close(), w.files.Close(), w.fs.Close())
+}

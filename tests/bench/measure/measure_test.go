@@ -1,0 +1,149 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"umbra/tests/bench/corpus"
+	"umbra/tests/bench/disk"
+)
+
+// fake takes a given time for each change.
+type fake struct {
+	takes time.Duration
+	fails error
+	mu    sync.Mutex
+	times []time.Time
+	most  atomic.Int64
+	now   atomic.Int64
+}
+
+func (f *fake) Name() string    { return "fake" }
+func (f *fake) Durable() string { return "nothing" }
+func (f *fake) Change(context.Context, int, corpus.Change) error {
+	n := f.now.Add(1)
+	defer f.now.Add(-1)
+	for {
+		most := f.most.Load()
+		if n <= most || f.most.CompareAndSwap(most, n) {
+			break
+		}
+	}
+	f.mu.Lock()
+	f.times = append(f.times, time.Now())
+	f.mu.Unlock()
+	<-time.After(f.takes)
+	return f.fails
+}
+
+type serialFake struct{ fake }
+
+func (*serialFake) OneAtATime() {}
+
+func TestLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow, quick := &fake{takes: 4 * time.Millisecond}, &fake{takes: time.Millisecond}
+		got, err := Loop(t.Context(), []Lane{{Subject: slow, Files: 100}, {Subject: quick, Files: 100, Label: "quick"}}, 1, 5, 40*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got[0].Name != "fake" || got[1].Name != "quick" {
+			t.Errorf("names %q, %q", got[0].Name, got[1].Name)
+		}
+		if r := got[0].P50Ratio(got[1]); r != 4 {
+			t.Errorf("ratio %v, want 4", r)
+		}
+		if got[0].N != 50 || got[1].N != 200 || got[1].Rate != 1000 {
+			t.Errorf("%d and %d changes, rate %v", got[0].N, got[1].N, got[1].Rate)
+		}
+	})
+}
+
+func TestLoopWithClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		many, one := &fake{takes: time.Millisecond}, &serialFake{fake{takes: time.Millisecond}}
+		got, err := Loop(t.Context(), []Lane{{Subject: many, Files: 100}, {Subject: one, Files: 100}}, 8, 2, 10*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if many.most.Load() != 8 || one.most.Load() != 1 || got[0].Clients != 8 || got[1].Clients != 1 {
+			t.Errorf("at once %d and %d, told as %d and %d", many.most.Load(), one.most.Load(), got[0].Clients, got[1].Clients)
+		}
+		if r := got[0].RateRatio(got[1]); r != 8 {
+			t.Errorf("ratio of rates %v, want 8", r)
+		}
+	})
+}
+
+func TestLoopTellsWhoFailed(t *testing.T) {
+	broken := errors.New("broken")
+	if _, err := Loop(t.Context(), []Lane{{Subject: &fake{fails: broken}, Files: 1}}, 4, 1, 0); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPacedKeepsItsPace(t *testing.T) {
+	for _, block := range []int{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := &fake{takes: time.Millisecond}, &fake{takes: time.Millisecond}
+			got, err := Paced(t.Context(), []Lane{{Subject: a, Files: 10}, {Subject: b, Files: 10}}, 200*time.Millisecond, 6, block)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got[0].N != 6 || got[1].N != 6 {
+				t.Fatalf("block %d: %d and %d changes", block, got[0].N, got[1].N)
+			}
+			for i := 1; i < len(a.times); i++ {
+				if gap := a.times[i].Sub(a.times[i-1]); gap < 199*time.Millisecond {
+					t.Errorf("block %d: two changes %v apart", block, gap)
+				}
+			}
+		})
+	}
+}
+
+func TestStoppedRunEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := Paced(ctx, []Lane{{Subject: &fake{}, Files: 10}}, time.Hour, 6, 1); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := Loop(ctx, []Lane{{Subject: &fake{}, Files: 10}}, 2, 1000, time.Hour); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestEnvUndoesEverything(t *testing.T) {
+	dir := t.TempDir()
+	e, err := NewEnv(Quick(), disk.Disk{Dir: dir}, "", "", t.Logf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	e.Defer("first", func() error { order = append(order, "first"); return nil })
+	e.Defer("second", func() error { order = append(order, "second"); return errors.New("no") })
+	part, err := e.Part()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := part.Dir("x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := part.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err == nil || len(order) != 2 || order[0] != "second" {
+		t.Errorf("%v, %v", err, order)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("%d things are left", len(left))
+	}
+}

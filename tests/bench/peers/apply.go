@@ -1,0 +1,94 @@
+package peers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"umbra/gitstore"
+	"umbra/gitstore/message"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+	"umbra/tests/bench/corpus"
+	"umbra/tests/bench/measure"
+)
+
+// NameApply is the subject's name.
+const NameApply = "umbra's write service, in process"
+
+type apply struct{ w *workspace.Workspace }
+
+// Apply makes the subject: history and the file, without HTTP.
+func Apply(p Params) (measure.Subject, error) {
+	root, err := project(p, "apply-work")
+	if err != nil {
+		return nil, err
+	}
+	m, err := NewManager(p)
+	if err != nil {
+		return nil, err
+	}
+	w, _, err := m.Open(p.Ctx, root, workspace.OpenOptions{Force: true})
+	if err != nil {
+		return nil, err
+	}
+	p.Env.Defer("workspace", func() error { w.Release(); return nil })
+	_, err = w.Store().PutTask(p.Ctx, message.Info{TaskID: benchTask, Goal: "measure", Status: "executing"}, gitstore.ID{})
+	return &apply{w}, err
+}
+
+// NewManager makes a write service on a data directory of its own.
+func NewManager(p Params) (*workspace.Manager, error) {
+	data, err := p.Env.Dir("manager")
+	if err != nil {
+		return nil, err
+	}
+	m, err := workspace.NewManager(workspace.Options{DataDir: data, Records: &records{byID: make(map[string]workspace.Record)}})
+	if err != nil {
+		return nil, err
+	}
+	p.Env.Defer("write service", func() error { return m.Close(context.Background()) })
+	return m, nil
+}
+
+func (a *apply) Name() string    { return NameApply }
+func (a *apply) Durable() string { return durableUmbra }
+
+func (a *apply) Change(ctx context.Context, _ int, c corpus.Change) error {
+	res, err := a.w.Apply(ctx, workspace.Request{
+		By:  workspace.By{TaskID: benchTask, SubtaskID: "loop", Actor: "bench"},
+		Ops: []workspace.Op{{Kind: workspace.OpWrite, Path: wspath.Path(c.Path), Data: c.Data}},
+	})
+	if err == nil && res.Commit.IsZero() {
+		err = fmt.Errorf("%s was as it should become", c.Path)
+	}
+	return err
+}
+
+// records keeps the manager's records for as long as the process lives.
+type records struct {
+	mu   sync.Mutex
+	byID map[string]workspace.Record
+}
+
+func (r *records) All() ([]workspace.Record, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Values(r.byID)), nil
+}
+
+func (r *records) Put(rec workspace.Record) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.byID[rec.ID] = rec
+	return nil
+}
+
+func (r *records) Delete(id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.byID, id)
+	return nil
+}

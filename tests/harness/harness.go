@@ -1,0 +1,295 @@
+// Package harness drives the program itself for the black-box tests: it starts
+// bin/umbra on a data directory of its own, speaks HTTP with it, stops or kills
+// it, and holds every answer against the OpenAPI document that the server gives.
+//
+// It is imported by tests alone, and knows the program only from outside.
+package harness
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for the program to do something at all.
+const patience = 30 * time.Second
+
+var binary struct {
+	once sync.Once
+	path string
+	err  error
+}
+
+// Binary gives the program: $UMBRA_BIN, else one that is built once for this
+// test process. Main removes it.
+func Binary(t testing.TB) string {
+	t.Helper()
+	binary.once.Do(func() {
+		if binary.path = os.Getenv("UMBRA_BIN"); binary.path != "" {
+			return
+		}
+		dir, err := os.MkdirTemp("", "umbra-bin-")
+		if err != nil {
+			binary.err = err
+			return
+		}
+		binary.path = filepath.Join(dir, "umbra")
+		if out, err := exec.Command("go", "build", "-o", binary.path, "umbra/cmd/umbra").CombinedOutput(); err != nil {
+			binary.err = fmt.Errorf("go build: %w\n%s", err, out)
+		}
+	})
+	if binary.err != nil {
+		t.Fatal(binary.err)
+	}
+	return binary.path
+}
+
+// Main is a package's TestMain.
+func Main(m *testing.M) int {
+	defer func() {
+		if os.Getenv("UMBRA_BIN") == "" && binary.path != "" {
+			os.RemoveAll(filepath.Dir(binary.path))
+		}
+	}()
+	return m.Run()
+}
+
+// Options say how a server is started. The zero value is a server on a free
+// port of 127.0.0.1 with a new data directory.
+type Options struct {
+	DataDir string   // empty: a new one
+	Config  string   // YAML; empty: no file
+	Args    []string // more arguments of serve
+	Env     []string // more environment, "NAME=value"
+	Listen  string   // empty: 127.0.0.1:0
+	Token   string   // sent with every request
+}
+
+// Server is a running program.
+type Server struct {
+	URL     string // http://HOST:PORT; a made-up one for a unix socket
+	Address string // what the ready line tells
+	DataDir string
+	Client  *http.Client
+	Log     *Output // standard error, so far
+
+	opts   Options
+	t      testing.TB
+	cmd    *exec.Cmd
+	stdout *Output
+	exited chan struct{} // closed when the process has been waited for
+	doc    *document
+}
+
+// Env is a small, clean environment with a home of its own.
+func Env(t testing.TB, more ...string) []string {
+	home := t.TempDir()
+	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + t.TempDir(), "LC_ALL=C", "TZ=UTC"}, more...)
+}
+
+// Command is the program with arguments, in a clean environment, not started.
+func Command(t testing.TB, env []string, args ...string) *exec.Cmd {
+	cmd := exec.Command(Binary(t), args...)
+	cmd.Env = Env(t, env...)
+	cmd.Dir = t.TempDir()
+	return cmd
+}
+
+// Run runs the program to its end and gives its exit status and outputs.
+func Run(t testing.TB, env []string, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	cmd := Command(t, env, args...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	err := cmd.Wait()
+	timer.Stop()
+	if exit, ok := errors.AsType[*exec.ExitError](err); err != nil && (!ok || exit.ExitCode() < 0) {
+		t.Fatalf("umbra %s: %v\n%s", strings.Join(args, " "), err, &errOut)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errOut.String()
+}
+
+// Start starts a server and waits until it is ready. It is stopped at the
+// test's end, and its log is shown if the test failed.
+func Start(t testing.TB, opts Options) *Server {
+	t.Helper()
+	if opts.DataDir == "" {
+		opts.DataDir = filepath.Join(t.TempDir(), "data")
+	}
+	if opts.Listen == "" {
+		opts.Listen = "127.0.0.1:0"
+	}
+	s := &Server{DataDir: opts.DataDir, opts: opts, t: t, doc: &document{}}
+	s.start()
+	t.Cleanup(func() {
+		if s.running() {
+			s.Stop()
+		}
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", s.Address, s.Log)
+		}
+	})
+	return s
+}
+
+func (s *Server) start() {
+	s.t.Helper()
+	args := []string{"serve", "--data-dir", s.DataDir, "--listen", s.opts.Listen}
+	if s.opts.Config != "" {
+		file := filepath.Join(s.t.TempDir(), "config.yaml")
+		if err := os.WriteFile(file, []byte(s.opts.Config), 0o600); err != nil {
+			s.t.Fatal(err)
+		}
+		args = append(args, "--config", file)
+	}
+	s.cmd = Command(s.t, s.opts.Env, append(args, s.opts.Args...)...)
+	s.stdout, s.Log = NewOutput(), NewOutput()
+	s.cmd.Stdout, s.cmd.Stderr = s.stdout, s.Log
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.exited = make(chan struct{})
+	go func() {
+		s.cmd.Wait()
+		s.stdout.close()
+		s.Log.close()
+		close(s.exited)
+	}()
+	line, ok := s.stdout.Await(func(text string) bool { return strings.Contains(text, "\n") }, patience)
+	if !ok {
+		s.cmd.Process.Kill()
+		<-s.exited
+		s.t.Fatalf("no ready line, but %q\n%s", line, s.Log)
+	}
+	address, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "umbra listening on ")
+	if !ok {
+		s.t.Fatalf("the ready line is %q", line)
+	}
+	s.Address, s.URL = address, address
+	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}
+	if path, isUnix := strings.CutPrefix(address, "unix:"); isUnix {
+		s.URL = "http://localhost"
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}
+	}
+	s.Client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	s.t.Cleanup(transport.CloseIdleConnections)
+}
+
+func (s *Server) running() bool {
+	select {
+	case <-s.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// PID is the process's id.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
+// Signal sends a signal.
+func (s *Server) Signal(sig os.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Wait waits for the process's end, within the ten seconds of a stop and a
+// little for a busy machine, and gives its exit status (-1: killed by a signal).
+func (s *Server) Wait() int {
+	s.t.Helper()
+	select {
+	case <-s.exited:
+	case <-time.After(11 * time.Second):
+		s.cmd.Process.Signal(syscall.SIGQUIT) // for the stacks in the log
+		<-s.exited
+		s.t.Errorf("the server did not end in time\n%s", s.Log)
+	}
+	return s.cmd.ProcessState.ExitCode()
+}
+
+// Stop stops the server as a person does; it must exit with 0.
+func (s *Server) Stop() {
+	s.t.Helper()
+	s.Signal(syscall.SIGTERM)
+	if status := s.Wait(); status != 0 {
+		s.t.Errorf("exit status %d after SIGTERM\n%s", status, s.Log)
+	}
+}
+
+// Kill ends the server with SIGKILL.
+func (s *Server) Kill() {
+	s.t.Helper()
+	s.Signal(syscall.SIGKILL)
+	<-s.exited
+}
+
+// Restart starts the server again on the same data directory, after Stop or
+// Kill. A port that was free before may have changed.
+func (s *Server) Restart() {
+	s.t.Helper()
+	if s.running() {
+		s.t.Fatal("the server still runs")
+	}
+	s.start()
+}
+
+// Stdout is what the program wrote to standard output so far.
+func (s *Server) Stdout() string { return s.stdout.String() }
+
+// Dial opens a bare connection to the server.
+func (s *Server) Dial() net.Conn {
+	s.t.Helper()
+	network, address := "tcp", strings.TrimPrefix(s.Address, "http://")
+	if path, isUnix := strings.CutPrefix(s.Address, "unix:"); isUnix {
+		network, address = "unix", path
+	}
+	conn, err := net.Dial(network, address)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// Raw sends a request as it stands and gives the answer's status and body.
+func (s *Server) Raw(request string) (status int, body string) {
+	s.t.Helper()
+	conn := s.Dial()
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := conn.Write([]byte(request)); err != nil {
+		s.t.Fatal(err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var b bytes.Buffer
+	if _, err := b.ReadFrom(res.Body); err != nil {
+		s.t.Fatal(err)
+	}
+	return res.StatusCode, b.String()
+}

@@ -1,0 +1,66 @@
+package harness
+
+import (
+	"bytes"
+	"sync"
+	"time"
+)
+
+// Output is what a process writes, to be waited for.
+type Output struct {
+	mu     sync.Mutex
+	text   bytes.Buffer
+	more   chan struct{} // closed and made anew at each write
+	closed bool
+}
+
+// NewOutput makes an empty one.
+func NewOutput() *Output { return &Output{more: make(chan struct{})} }
+
+// Write adds to it.
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text.Write(p)
+	close(o.more)
+	o.more = make(chan struct{})
+	return len(p), nil
+}
+
+func (o *Output) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	close(o.more)
+	o.more = make(chan struct{})
+}
+
+// String is all that was written so far.
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// Await waits until what was written is as wanted; not for ever, and not beyond
+// the process's end.
+func (o *Output) Await(wanted func(text string) bool, patience time.Duration) (text string, ok bool) {
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	for {
+		o.mu.Lock()
+		text, more, closed := o.text.String(), o.more, o.closed
+		o.mu.Unlock()
+		if wanted(text) {
+			return text, true
+		}
+		if closed {
+			return text, false
+		}
+		select {
+		case <-more:
+		case <-timeout.C:
+			return text, false
+		}
+	}
+}
