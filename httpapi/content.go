@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -51,8 +52,38 @@ func ServeContent(c *gin.Context, content Content) error {
 	if content.Filename != "" {
 		h.Set("Content-Disposition", disposition(content.Filename))
 	}
-	http.ServeContent(c.Writer, c.Request, "", content.ModTime, content.Body)
+	w := &rangeGuard{ResponseWriter: c.Writer}
+	http.ServeContent(w, c.Request, "", content.ModTime, content.Body)
+	if w.refused {
+		for _, name := range []string{"Content-Type", "Content-Length", "Last-Modified", "ETag", "Content-Disposition"} {
+			h.Del(name)
+		}
+		return &Problem{Status: http.StatusRequestedRangeNotSatisfiable, Kind: errs.Invalid, Code: "range_not_satisfiable",
+			Detail: "The asked range lies outside of the content.", Header: http.Header{"Content-Range": {fmt.Sprintf("bytes */%d", content.Size)}}}
+	}
 	return nil
+}
+
+// rangeGuard keeps net/http's plain text back where a range cannot be given:
+// that error has a dialect's shape like any other.
+type rangeGuard struct {
+	gin.ResponseWriter
+	refused bool
+}
+
+func (w *rangeGuard) WriteHeader(status int) {
+	if status == http.StatusRequestedRangeNotSatisfiable {
+		w.refused = true
+		return
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *rangeGuard) Write(p []byte) (int, error) {
+	if w.refused {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
 }
 
 // disposition is RFC 6266's attachment; a name that is not plain ASCII stands in

@@ -92,7 +92,7 @@ func headerOf(name, value string) []string {
 
 func TestContent(t *testing.T) {
 	serve := func(c *gin.Context) error {
-		return ServeContent(c, Content{ETag: ETag("abc"), Filename: `na"më.txt`, ModTime: time.Unix(1e9, 0), Body: strings.NewReader("0123456789")})
+		return ServeContent(c, Content{ETag: ETag("abc"), Filename: `na"më.txt`, ModTime: time.Unix(1e9, 0), Size: 10, Body: strings.NewReader("0123456789")})
 	}
 	s := newServer(t, Options{}, Route{Method: "GET", Pattern: "/x", Handler: serve})
 	for _, c := range []struct {
@@ -109,6 +109,11 @@ func TestContent(t *testing.T) {
 		if rec.Code != c.status || c.body != "" && rec.Body.String() != c.body {
 			t.Errorf("%s: %d %s", c.header, rec.Code, rec.Body)
 		}
+	}
+	rec := s.ask("GET", "/x", "", "Range: bytes=20-")
+	expect(t, rec, 416, "range_not_satisfiable")
+	if rec.Header().Get("Content-Range") != "bytes */10" || rec.Header().Get("Content-Type") != "application/json; charset=utf-8" {
+		t.Error(rec.Header())
 	}
 	h := s.ask("GET", "/x", "").Header()
 	if h.Get("ETag") != `W/"abc"` || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Content-Disposition") != `attachment; filename=na_m_.txt; filename*=UTF-8''na%22m%C3%AB.txt` {

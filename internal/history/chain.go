@@ -71,31 +71,58 @@ func (e *Entry) IsFolder() bool { return strings.HasSuffix(e.Path, "/") }
 // Chains threads entries (oldest first) to files. Entries about empty folders
 // are given back apart.
 func Chains(entries []*Entry) (chains []*Chain, folders []*Entry) {
-	at := make(map[string]*Chain) // by the path where the chain ends now
+	t := threader{at: make(map[string]*Chain)}
+	for len(entries) > 0 {
+		n := 1
+		for n < len(entries) && entries[n].Commit == entries[0].Commit {
+			n++
+		}
+		t.commit(entries[:n])
+		entries = entries[n:]
+	}
+	return t.chains, t.folders
+}
+
+type threader struct {
+	at      map[string]*Chain // by the path where the chain ends now
+	chains  []*Chain
+	folders []*Entry
+}
+
+// commit threads the entries of one commit, which happen at once: two files
+// that change names are no one file.
+func (t *threader) commit(entries []*Entry) {
+	after := make(map[string]*Chain, len(entries))
 	for _, e := range entries {
 		if e.IsFolder() {
-			folders = append(folders, e)
+			t.folders = append(t.folders, e)
 			continue
 		}
 		from, to := e.Path, e.Path
 		if e.NewPath != "" {
 			to = e.NewPath
 		}
-		before := State{Path: from, Mode: e.BeforeMode, ID: e.Before}
-		after := State{Path: to, Mode: e.Mode, ID: e.After}
-		c := at[from]
-		switch {
-		case c == nil:
-			c = &Chain{Runs: []*Run{{Before: before}}}
-			chains = append(chains, c)
-		case !c.Last().Same(before):
-			c.Runs = append(c.Runs, &Run{Before: before})
+		c := t.at[from]
+		if c == nil {
+			c = &Chain{}
+			t.chains = append(t.chains, c)
 		}
-		r := c.Runs[len(c.Runs)-1]
-		r.After = after
-		r.Entries = append(r.Entries, e)
-		delete(at, from)
-		at[to] = c
+		c.extend(e, State{Path: from, Mode: e.BeforeMode, ID: e.Before}, State{Path: to, Mode: e.Mode, ID: e.After})
+		delete(t.at, from)
+		if after[to] == nil || c.Last().Exists() {
+			after[to] = c
+		}
 	}
-	return chains, folders
+	for to, c := range after {
+		t.at[to] = c
+	}
+}
+
+func (c *Chain) extend(e *Entry, before, after State) {
+	if len(c.Runs) == 0 || !c.Last().Same(before) {
+		c.Runs = append(c.Runs, &Run{Before: before})
+	}
+	r := c.Runs[len(c.Runs)-1]
+	r.After = after
+	r.Entries = append(r.Entries, e)
 }

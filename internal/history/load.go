@@ -74,7 +74,8 @@ type key struct{ workspace, task string }
 type cached struct {
 	mu   sync.Mutex
 	raw  []workspace.ChangeEntry
-	recs int // records of the task that raw covers
+	bare map[object.ID][]message.EntryRef // undone entries that a commit names beside its own, by commit
+	recs int                              // records of the task that raw covers
 	task *Task
 	sum  *Summary // of task
 	used uint64
@@ -132,11 +133,21 @@ func (s *cached) read(ctx context.Context, w *workspace.Workspace, id string) (*
 		s.raw, s.recs = nil, 0
 	}
 	for _, r := range recs[s.recs:] {
-		of, err := entriesOf(ctx, w, r.Commit)
+		c, err := st.ReadCommit(ctx, r.Commit)
+		if err != nil {
+			return nil, err
+		}
+		of, err := w.EntriesOf(ctx, c)
 		if err != nil {
 			return nil, err
 		}
 		s.raw = append(s.raw, of...)
+		if len(c.Message.RevertsEntries) > 0 {
+			if s.bare == nil {
+				s.bare = make(map[object.ID][]message.EntryRef)
+			}
+			s.bare[c.ID] = c.Message.RevertsEntries
+		}
 		s.recs++
 	}
 	taken, err := takenBack(ctx, st, back, id)
@@ -148,17 +159,9 @@ func (s *cached) read(ctx context.Context, w *workspace.Workspace, id string) (*
 	for i := range s.raw {
 		task.Entries[i].ChangeEntry = s.raw[i]
 	}
-	markUndone(task.Entries, id, taken)
+	markUndone(task.Entries, id, s.bare, taken)
 	s.task, s.sum = task, nil
 	return task, nil
-}
-
-func entriesOf(ctx context.Context, w *workspace.Workspace, commit object.ID) ([]workspace.ChangeEntry, error) {
-	c, err := w.Store().ReadCommit(ctx, commit)
-	if err != nil {
-		return nil, err
-	}
-	return w.EntriesOf(ctx, c)
 }
 
 // takenBack gives the task's entries that commits of no task took back: a
@@ -186,18 +189,24 @@ func takenBack(ctx context.Context, st *gitstore.Store, recs []gitstore.Record, 
 }
 
 // markUndone decides for every entry whether it is in effect, newest first: an
-// entry can only be undone by a later one.
-func markUndone(entries []Entry, task string, undone map[uint64]bool) {
+// entry can only be undone by a later one. What a commit names beside its own
+// entries (files of which nothing was left to undo) holds as long as any of
+// these is in effect.
+func markUndone(entries []Entry, task string, bare map[object.ID][]message.EntryRef, undone map[uint64]bool) {
+	note := func(refs []message.EntryRef) {
+		for _, ref := range refs {
+			if ref.Task == task {
+				undone[ref.ID] = true
+			}
+		}
+	}
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := &entries[i]
 		if undone[e.ID] {
 			e.Undone = true
 			continue
 		}
-		for _, ref := range e.Reverts {
-			if ref.Task == task {
-				undone[ref.ID] = true
-			}
-		}
+		note(e.Reverts)
+		note(bare[e.Commit])
 	}
 }

@@ -154,12 +154,13 @@ func (o *operations) wholeFolders(moving []*target) (map[*target]bool, error) {
 	type pair struct{ from, to, commit string }
 	groups := make(map[pair][]*target)
 	for _, t := range moving {
-		e := t.chain.Entries()
-		if last := e[len(e)-1]; last.Operation == message.Rename && len(e) == 1 {
-			if from, to := folderPair(t.now.Path, t.want.Path); from != "" {
-				k := pair{from, to, last.Commit.String()}
-				groups[k] = append(groups[k], t)
-			}
+		e := renamedBy(t)
+		if e == nil {
+			continue
+		}
+		if from, to := folderPair(t.now.Path, t.want.Path); from != "" {
+			k := pair{from, to, e.Commit.String()}
+			groups[k] = append(groups[k], t)
 		}
 	}
 	done := make(map[*target]bool)
@@ -176,13 +177,28 @@ func (o *operations) wholeFolders(moving []*target) (map[*target]bool, error) {
 		if !ok {
 			continue
 		}
+		reverts := make(map[wspath.Path][]message.EntryRef)
 		for _, t := range groups[k] {
 			done[t], o.told[t] = true, true
-			o.bare = append(o.bare, refsOf(o.p.task, t.chain.Entries())...)
+			reverts[wspath.Path(t.want.Path)] = refsOf(o.p.task, t.chain.Entries())
 		}
-		o.ops = append(o.ops, workspace.Op{Kind: workspace.OpRename, Path: wspath.Path(k.from), To: wspath.Path(k.to)})
+		o.ops = append(o.ops, workspace.Op{Kind: workspace.OpRename, Path: wspath.Path(k.from), To: wspath.Path(k.to), RevertsOf: reverts})
 	}
 	return done, nil
+}
+
+// renamedBy gives the one entry that gave a target's file the name that it
+// loses, if that was from the name which it gets.
+func renamedBy(t *target) *history.Entry {
+	for _, e := range slices.Backward(t.chain.Entries()) {
+		if e.Operation == message.Rename {
+			if e.Path == t.want.Path && e.NewPath == t.now.Path {
+				return e
+			}
+			return nil
+		}
+	}
+	return nil
 }
 
 // folderPair strips the common end of two paths: the folders that differ.

@@ -86,6 +86,9 @@ type Op struct {
 
 	// Reverts are the changelog entries that this operation undoes.
 	Reverts []message.EntryRef
+	// RevertsOf is the same for the files in a folder that OpRename moves, by
+	// their new paths.
+	RevertsOf map[wspath.Path][]message.EntryRef
 }
 
 // Request is one change set: one commit.

@@ -3,12 +3,15 @@ package workspace
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"strings"
+	"syscall"
 	"time"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/internal/errs"
+	"umbra/internal/vfs"
 	"umbra/internal/wspath"
 )
 
@@ -67,8 +70,12 @@ func (w *Workspace) Apply(ctx context.Context, req Request) (*Result, error) {
 	}
 }
 
-// explain gives a read-only folder its own code.
+// explain gives a read-only folder its own code, and hides what lies behind a
+// link that leads out.
 func (w *Workspace) explain(err error) error {
+	if e, ok := errors.AsType[*errs.Error](err); ok && errors.Is(err, vfs.ErrEscapes) {
+		return errNotFound(wspath.Path(e.Path))
+	}
 	if e, ok := errors.AsType[*errs.Error](err); ok && (e.Code == "read_only" || e.Code == "permission_denied") && w.readOnly() {
 		return &errs.Error{Kind: errs.Forbidden, Code: "workspace_read_only", Detail: "The workspace's folder cannot be written.", Path: e.Path, Err: err}
 	}
@@ -105,6 +112,9 @@ func (w *Workspace) applyLocked(ctx context.Context, req *Request, lock *pathLoc
 func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again bool, err error) {
 	w := a.w
 	p, err := w.makePlan(ctx, a.req, lock, a.c)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
+		return nil, true, nil // gone, or a link, between a look and the next
+	}
 	if err != nil {
 		a.recordAnyway(ctx, p, err)
 		return nil, false, err

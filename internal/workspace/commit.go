@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"umbra/gitstore"
@@ -66,18 +67,72 @@ func (p *plan) message(ctx context.Context, entries []netEntry) (message.Message
 	}
 	if len(r.Ops) == 1 && len(entries) > 1 {
 		op, did := &r.Ops[0], &p.ops[0]
+		slash := ""
+		if coversFolder(entries, did.Path) || coversFolder(entries, did.To) {
+			slash = "/"
+		}
 		switch op.Kind {
 		case OpDelete:
-			m.Whole = &message.Whole{Operation: message.Delete, Path: string(did.Path) + "/"}
+			m.Whole = &message.Whole{Operation: message.Delete, Path: string(did.Path) + slash}
 		case OpRename:
-			m.Whole = &message.Whole{Operation: message.Rename, Path: string(did.To) + "/", OldPath: string(did.Path) + "/"}
+			m.Whole = &message.Whole{Operation: message.Rename, Path: string(did.To) + slash, OldPath: string(did.Path) + slash}
 		case OpCopy:
-			m.Whole = &message.Whole{Operation: message.Create, Path: string(did.To) + "/"}
+			m.Whole = &message.Whole{Operation: message.Create, Path: string(did.To) + slash}
 		}
 	}
 	var err error
 	m.Entries, err = p.w.messageEntries(ctx, entries)
 	return m, err
+}
+
+// keyVia is the trailer that names a path which the change set only passed
+// through (a swap's third name): a start that finishes it has to clear it. A
+// folder's ends in "/".
+const keyVia = "Via"
+
+func (p *plan) via(entries []netEntry) []message.Trailer {
+	if len(p.steps) < 2 {
+		return nil
+	}
+	known := make(map[wspath.Path]bool, 2*len(entries))
+	for _, e := range entries {
+		known[wspath.Path(strings.TrimSuffix(e.Path, "/"))] = true
+		known[wspath.Path(strings.TrimSuffix(e.OldPath, "/"))] = true
+	}
+	// A folder on the way to a file of an entry is no path of its own.
+	for q := range known {
+		for dir := range q.Ancestors() {
+			if known[dir] {
+				break
+			}
+			known[dir] = true
+		}
+	}
+	var out []message.Trailer
+	add := func(q wspath.Path, dir bool) {
+		if q == "" || known[q] {
+			return
+		}
+		known[q] = true
+		v := string(q)
+		if dir {
+			v += "/"
+		}
+		out = append(out, message.Trailer{Key: keyVia, Value: v})
+	}
+	for i := range p.steps {
+		s := &p.steps[i]
+		add(s.path, s.dir || s.kind == stepMkdir)
+		add(s.to, s.dir)
+	}
+	return out
+}
+
+// coversFolder reports whether entries are of files in a folder: one file that
+// takes another's place has two entries as well.
+func coversFolder(entries []netEntry, dir wspath.Path) bool {
+	in := func(name string) bool { return dir != "" && wspath.Path(name).IsUnder(dir) }
+	return slices.ContainsFunc(entries, func(e netEntry) bool { return in(e.Path) || in(e.OldPath) })
 }
 
 // commitExternal records what the disk holds otherwise than history, before

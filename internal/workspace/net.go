@@ -107,6 +107,15 @@ func (c *netChanges) move(from, to wspath.Path, reverts []message.EntryRef) {
 	}
 }
 
+// undo notes which entries are undone, by the paths of the files now.
+func (c *netChanges) undo(refs map[wspath.Path][]message.EntryRef) {
+	for p, list := range refs {
+		if f := c.now[p]; f != nil {
+			f.reverts = append(f.reverts, list...)
+		}
+	}
+}
+
 func (c *netChanges) mkdir(p wspath.Path, reverts []message.EntryRef) {
 	for _, d := range c.dirs {
 		if d.path == "" && d.origin == p {

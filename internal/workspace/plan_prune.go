@@ -8,6 +8,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/internal/errs"
+	"umbra/internal/wspath"
 )
 
 // prune plays OpPrune. What makes a folder stay is no error: files of other
@@ -38,8 +39,20 @@ func (p *plan) prune(ctx context.Context, i int) error {
 	return nil
 }
 
-// prune removes a folder if it is still empty.
+// prune removes a folder if it is still empty. What this request displaced in
+// it moves up first: it is kept until all is done.
 func (m *materialiser) prune(s *step) error {
+	for i := range m.log {
+		out := m.log[i].out
+		if out == nil || wspath.Path(out.Temp).Dir() != s.path {
+			continue
+		}
+		up := string(s.path.Dir().Join(wspath.Path(out.Temp).Base()))
+		if err := m.w.fs.RenameNoReplace(out.Temp, up); err != nil {
+			return err
+		}
+		out.Temp = up
+	}
 	err := m.w.fs.Remove(string(s.path))
 	switch {
 	case err == nil:

@@ -363,6 +363,7 @@ func (p *plan) rename(ctx context.Context, i int) error {
 		p.edits = append(p.edits, gitstore.Edit{Path: from, MoveTo: to})
 	}
 	p.net.move(from, to, op.Reverts)
+	p.net.undo(op.RevertsOf)
 	if n.kind == KindDir && !inTree {
 		p.net.moveDir(from, to, op.Reverts)
 	}

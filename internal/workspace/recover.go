@@ -30,15 +30,43 @@ type recovery struct {
 	paths map[wspath.Path]*versions
 	moves []folderMove
 	dirs  []dirChange
-	made  []uint64
+	via   []wspath.Path // folders that were only passed through
 }
 
 // versions are the states of one path since the checkpoint, the oldest first.
 type versions struct {
 	list []gitstore.Entry // Mode 0: not there
-	// other states in which a step that was cut off leaves the path: an exchange
-	// of two names, before the second one is cleared.
-	other []gitstore.Entry
+	// groups are the change sets of several steps that touched it: one that was
+	// cut off may have left there whatever stood at another of its paths.
+	groups []group
+	via    bool // no state of it is in any tree
+}
+
+// group is the set of states that occur in one change set; the zero key is
+// nothing. All are in history.
+type group map[state]bool
+
+type state struct {
+	mode object.Mode
+	id   object.ID
+}
+
+// ours reports whether a change set of ours can have left the path like this.
+func (v *versions) ours(now state) bool {
+	for _, e := range v.list {
+		if e.Mode == object.Dir {
+			e = gitstore.Entry{}
+		}
+		if e.Mode == now.mode && (now.mode == 0 || e.ID == now.id) {
+			return true
+		}
+	}
+	for _, g := range v.groups {
+		if g[now] {
+			return true
+		}
+	}
+	return false
 }
 
 // folderMove is a folder that a commit moved whole.
@@ -113,20 +141,47 @@ func (r *recovery) history(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		g := group{state{}: true}
+		var touched []*versions
 		err = r.w.store.DiffTrees(ctx, c.Parent, c.ID, wspath.Root, func(t gitstore.TreeChange) error {
-			v := r.paths[t.Path]
-			if v == nil {
-				v = &versions{list: []gitstore.Entry{t.Old}}
-				r.paths[t.Path] = v
-			}
+			v := r.path(t.Path, t.Old)
 			v.list = append(v.list, t.New)
+			touched = append(touched, v)
+			g[state{t.Old.Mode, t.Old.ID}], g[state{t.New.Mode, t.New.ID}] = true, true
 			return nil
 		})
 		if err != nil {
 			return err
 		}
+		for _, x := range c.Message.Extra {
+			if x.Key != keyVia {
+				continue
+			}
+			if dir, ok := strings.CutSuffix(x.Value, "/"); ok {
+				r.via = append(r.via, wspath.Path(dir))
+				continue
+			}
+			v := r.path(wspath.Path(x.Value), gitstore.Entry{})
+			v.via = true
+			touched = append(touched, v)
+		}
+		if len(touched) > 1 {
+			for _, v := range touched {
+				v.groups = append(v.groups, g)
+			}
+		}
 		return r.entries(ctx, c)
 	})
+}
+
+// path gives a path's states, the first of which is what stood there before.
+func (r *recovery) path(p wspath.Path, before gitstore.Entry) *versions {
+	v := r.paths[p]
+	if v == nil {
+		v = &versions{list: []gitstore.Entry{before}}
+		r.paths[p] = v
+	}
+	return v
 }
 
 // entries reads what a commit's trees do not tell.
@@ -142,6 +197,12 @@ func (r *recovery) entries(ctx context.Context, c *gitstore.Commit) error {
 	if err != nil {
 		return err
 	}
+	renames := make(map[wspath.Path]wspath.Path)
+	for i := range c.Message.Entries {
+		if e := &c.Message.Entries[i]; e.OldPath != "" {
+			renames[wspath.Path(e.OldPath)] = wspath.Path(e.Path)
+		}
+	}
 	known := make(map[folderMove]bool)
 	for i := range c.Message.Entries {
 		e := &c.Message.Entries[i]
@@ -154,11 +215,7 @@ func (r *recovery) entries(ctx context.Context, c *gitstore.Commit) error {
 		case e.OldPath != "" && strings.HasSuffix(e.Path, "/"):
 			r.moves = append(r.moves, folderMove{wspath.Path(strings.TrimSuffix(e.OldPath, "/")), path})
 		case e.OldPath != "":
-			from := wspath.Path(e.OldPath)
-			if v, to := r.paths[from], r.paths[path]; v != nil && to != nil {
-				v.other = append(v.other, to.list...)
-			}
-			m, ok, err := wholeFolder(before, after, from, path)
+			m, ok, err := wholeFolder(before, after, renames, wspath.Path(e.OldPath), path)
 			if err != nil {
 				return err
 			}
@@ -171,39 +228,67 @@ func (r *recovery) entries(ctx context.Context, c *gitstore.Commit) error {
 	return nil
 }
 
-// wholeFolder finds the highest folder that moved as it was when a file in it
-// got another name.
-func wholeFolder(before, after gitstore.Snapshot, from, to wspath.Path) (m folderMove, ok bool, err error) {
-	for from.Base() == to.Base() && !from.Dir().IsRoot() && !to.Dir().IsRoot() {
-		from, to = from.Dir(), to.Dir()
-		was, wasOK, err := before.Lookup(from)
-		if err != nil {
-			return m, false, err
+// wholeFolder finds the highest folder that moved with all that history had in
+// it when a file in it got another name.
+func wholeFolder(before, after gitstore.Snapshot, renames map[wspath.Path]wspath.Path, from, to wspath.Path) (m folderMove, ok bool, err error) {
+	for from.Base() == to.Base() {
+		if from, to = from.Dir(), to.Dir(); from.IsRoot() || to.IsRoot() || from == to {
+			break
 		}
-		is, isOK, err := after.Lookup(to)
-		if err != nil {
-			return m, false, err
+		moved, err := allMoved(before, after, renames, from, to)
+		if err != nil || !moved {
+			return m, ok, err
 		}
-		_, left, err := after.Lookup(from)
-		if err != nil {
-			return m, false, err
-		}
-		if wasOK && isOK && !left && was.ID == is.ID {
-			m, ok = folderMove{from, to}, true
-		}
+		m, ok = folderMove{from, to}, true
 	}
 	return m, ok, nil
+}
+
+// allMoved reports whether a folder is gone and each of its files is where it
+// would be if the folder had another name.
+func allMoved(before, after gitstore.Snapshot, renames map[wspath.Path]wspath.Path, from, to wspath.Path) (bool, error) {
+	if _, left, err := after.Lookup(from); err != nil || left {
+		return false, err
+	}
+	if _, was, err := before.Lookup(to); err != nil || was {
+		return false, err
+	}
+	all := true
+	err := before.Walk(from, func(e gitstore.Entry) error {
+		rel, _ := e.Path.Rel(from)
+		if renames[e.Path] != to.Join(string(rel)) {
+			all = false
+			return errStop
+		}
+		return nil
+	})
+	if !all {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // moveFolder finishes a folder's move as the rename that it is, so that what is
 // in no history goes along.
 func (r *recovery) moveFolder(m folderMove) error {
-	from, err := r.w.lstat(m.from)
-	if err != nil || from.kind != KindDir {
-		return err
-	}
 	to, err := r.w.lstat(m.to)
 	if err != nil || to.kind != KindNone {
+		return err
+	}
+	for _, from := range append([]wspath.Path{m.from}, r.via...) {
+		at, err := r.w.lstat(from)
+		if err != nil {
+			return err
+		}
+		if at.kind == KindDir {
+			m.from = from
+			break
+		}
+		if at.kind != KindNone {
+			return nil
+		}
+	}
+	if at, err := r.w.lstat(m.from); err != nil || at.kind != KindDir {
 		return err
 	}
 	if _, err := r.w.root.EnsureDir(m.to.Dir()); err != nil {
@@ -235,6 +320,9 @@ func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone 
 	if err != nil {
 		return err
 	}
+	if have.kind == KindDir && ok && r.clear(p) {
+		have = seen{}
+	}
 	if have.kind == KindDir || have.kind == KindSpecial {
 		return nil
 	}
@@ -246,18 +334,13 @@ func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone 
 			return nil
 		}
 	}
-	is := func(e gitstore.Entry) bool {
-		if e.Mode == object.Dir {
-			return have.kind == KindNone
-		}
-		return e.Mode == have.mode && (e.Mode == 0 || e.ID == have.id)
-	}
-	if is(want) {
+	now := state{have.mode, have.id}
+	if now == (state{want.Mode, want.ID}) {
 		// On disk, though perhaps not yet on stable storage.
 		r.w.progress.dirty([]wspath.Path{p})
 		return nil
 	}
-	if slices.ContainsFunc(v.list, is) || slices.ContainsFunc(v.other, is) {
+	if v.ours(now) || v.via && r.w.store.HasBlob(have.id) {
 		return r.bring(ctx, p, want, &have)
 	}
 	if r.same || have.kind != KindFile {
@@ -268,6 +351,21 @@ func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone 
 		return err
 	}
 	return r.repair(ctx, p, want, &have)
+}
+
+// clear removes a folder that holds nothing but folders, and tells whether it
+// did: its files went before.
+func (r *recovery) clear(p wspath.Path) bool {
+	entries, err := r.w.fs.ReadDir(string(p))
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		if !e.Type.IsDir() || !r.clear(p.Join(e.Name)) {
+			return false
+		}
+	}
+	return r.w.fs.Remove(string(p)) == nil
 }
 
 func (r *recovery) bring(ctx context.Context, p wspath.Path, want gitstore.Entry, have *seen) error {

@@ -71,8 +71,7 @@ func (r *recovery) temp(ctx context.Context, dir, temp wspath.Path, digits uint6
 	if owner == "" {
 		return r.nobodys(ctx, out)
 	}
-	seqs, err := w.recordLate(ctx, owner, out, "")
-	r.made = append(r.made, seqs...)
+	_, err = w.recordLate(ctx, owner, out, "")
 	if reason, fatal := skipReason(err); err != nil && !fatal {
 		w.warn("a displaced file of %q could not be recorded (%s); it is kept", owner, reason)
 		return w.rescue(out)
