@@ -34,9 +34,14 @@ func at(snap gitstore.Snapshot, path string) (history.State, error) {
 }
 
 func (j *judge) chain(c *history.Chain) (*target, error) {
-	now, err := at(j.snap, c.Last().Path)
-	if err != nil {
-		return nil, err
+	// A file that the task deleted is nowhere: what stands at its place now is
+	// another one, which may leave it (place).
+	now := history.State{Path: c.Last().Path}
+	if c.Last().Exists() {
+		var err error
+		if now, err = at(j.snap, c.Last().Path); err != nil {
+			return nil, err
+		}
 	}
 	t := &target{chain: c, now: now}
 	cur := now
@@ -77,7 +82,7 @@ func (j *judge) run(t *target, cur history.State, r *history.Run) (next history.
 	case !after.Exists() && !before.Exists():
 		return cur, "", nil // made and deleted again
 	case !after.Exists():
-		if cur.Exists() && !(cur.Same(before) && cur.Path == before.Path) {
+		if cur.Exists() {
 			return cur, "occupied", nil
 		}
 		return before, "", nil

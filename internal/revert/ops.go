@@ -205,10 +205,10 @@ func renamedBy(t *target) *history.Entry {
 func folderPair(now, want string) (from, to string) {
 	a, b := strings.Split(now, "/"), strings.Split(want, "/")
 	n := 0
-	for n < len(a) && n < len(b) && a[len(a)-1-n] == b[len(b)-1-n] {
+	for n < len(a)-1 && n < len(b)-1 && a[len(a)-1-n] == b[len(b)-1-n] {
 		n++
 	}
-	if n == 0 || n == len(a) || n == len(b) {
+	if n == 0 {
 		return "", ""
 	}
 	return strings.Join(a[:len(a)-n], "/"), strings.Join(b[:len(b)-n], "/")

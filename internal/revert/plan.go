@@ -84,6 +84,11 @@ func (p *plan) place(j *judge, way OnConflict) error {
 			if err != nil {
 				return err
 			}
+			if back, err := p.isBack(t, left); err != nil {
+				return err
+			} else if back {
+				t.now = t.want
+			}
 			if blocker == "" && !taken[t.want.Path] {
 				taken[t.want.Path] = true
 				continue
@@ -104,6 +109,15 @@ func (p *plan) place(j *judge, way OnConflict) error {
 		}
 	}
 	return nil
+}
+
+// isBack reports whether somebody has put a deleted file back already.
+func (p *plan) isBack(t *target, left map[string]bool) (bool, error) {
+	if t.now.Exists() || t.data != nil || left[t.want.Path] {
+		return false, nil
+	}
+	s, err := at(p.snap, t.want.Path)
+	return s.Exists() && s.Same(t.want), err
 }
 
 func (p *plan) occupied(j *judge, t *target, blocker string) error {

@@ -2,7 +2,9 @@ package revert
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"time"
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
@@ -20,6 +22,9 @@ const maxTries = 16
 // hand: nothing was changed. A plan that no longer fits is errs.Conflict
 // plan_stale.
 func Do(ctx context.Context, w *workspace.Workspace, cache *history.Cache, req Request) (*Result, error) {
+	if res, err := replay(ctx, w, req.By.IdempotencyKey); err != nil || res != nil {
+		return res, err
+	}
 	want := ""
 	if req.Plan != "" {
 		var err error
@@ -44,6 +49,47 @@ func Do(ctx context.Context, w *workspace.Workspace, cache *history.Cache, req R
 		}
 	}
 	return nil, errs.New(errs.Conflict, "file_changing", "The files keep being changed by somebody else.")
+}
+
+// keyLife is how long an idempotency key is remembered.
+const keyLife = 24 * time.Hour
+
+// replay gives the answer of the revert that was made with this key already,
+// nil if there is none. Nothing of it is undone twice.
+func replay(ctx context.Context, w *workspace.Workspace, key string) (*Result, error) {
+	if key == "" {
+		return nil, nil
+	}
+	rec, ok, err := w.Store().FindKey(ctx, key, time.Now().Add(-keyLife))
+	if err != nil || !ok || rec.Source != message.Revert {
+		return nil, err
+	}
+	c, err := w.Store().ReadCommit(ctx, rec.Commit)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := w.EntriesOf(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	res := &Result{Commit: c.ID, Seq: c.Seq, Replayed: true, Reverted: len(c.Message.RevertsEntries)}
+	if len(c.Message.RevertsEntries) == len(entries) {
+		res.Reverted = 0 // told by the entries too
+	}
+	for i := range entries {
+		e := &entries[i]
+		res.Reverted += len(e.Reverts)
+		f := File{Path: e.Path, Action: Restored, Source: string(message.API)}
+		switch e.Operation {
+		case message.Delete, message.Rmdir:
+			f.Action = Deleted
+		case message.Rename:
+			f.Path, f.Action = e.NewPath, Renamed
+		}
+		res.Files = append(res.Files, f)
+	}
+	slices.SortFunc(res.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	return res, nil
 }
 
 func errStale() error {
@@ -133,12 +179,18 @@ func (p *plan) holds(w *workspace.Workspace) error {
 		if !t.stands() {
 			continue
 		}
-		now, err := at(snap, t.now.Path)
-		if err != nil {
-			return err
-		}
-		if !now.Same(t.now) {
-			return errs.New(errs.Conflict, codeMoved, "")
+		for _, path := range []string{t.now.Path, t.want.Path} {
+			was, err := at(p.snap, path)
+			if err != nil {
+				return err
+			}
+			is, err := at(snap, path)
+			if err != nil {
+				return err
+			}
+			if !is.Same(was) {
+				return errs.New(errs.Conflict, codeMoved, "")
+			}
 		}
 	}
 	return nil

@@ -15,8 +15,17 @@ type Displaced struct {
 	Info vfs.Info // as it came out; its ctime is that of the exchange
 }
 
+// Follow tells that a folder was renamed: what was displaced in it is elsewhere
+// now.
+func (d *Displaced) Follow(from, to wspath.Path) {
+	if rel, ok := wspath.Path(d.Temp).Rel(from); ok {
+		d.Temp = string(to.Join(string(rel)))
+	}
+}
+
 // exchange swaps the file under a temporary name with a target. ino is the
-// inode of the former.
+// inode of the former. Where something was displaced it is given, also beside an
+// error: then it could not be looked at.
 func (r *Root) exchange(temp string, target wspath.Path, ino uint64) (*Displaced, error) {
 	if !r.noExchange.Load() {
 		err := r.fs.Exchange(temp, string(target))
@@ -45,11 +54,17 @@ func (r *Root) exchange(temp string, target wspath.Path, ino uint64) (*Displaced
 }
 
 func (r *Root) lookAt(temp string) (*Displaced, error) {
-	info, err := r.fs.Lstat(temp)
-	if err != nil {
-		return nil, err
+	d := &Displaced{Temp: temp}
+	return d, d.Look(r.fs)
+}
+
+// Look reads its stat data again.
+func (d *Displaced) Look(f vfs.FS) error {
+	info, err := f.Lstat(d.Temp)
+	if err == nil {
+		d.Info = info
 	}
-	return &Displaced{Temp: temp, Info: info}, nil
+	return err
 }
 
 // SwapLink puts a symbolic link in place of what stands at the target.
@@ -63,7 +78,7 @@ func (r *Root) SwapLink(target wspath.Path, to string) (*Displaced, error) {
 		temp := tempIn(target, info.Ino)
 		if err = r.fs.RenameNoReplace(making, temp); err == nil {
 			d, err := r.exchange(temp, target, info.Ino)
-			if err != nil {
+			if d == nil {
 				_ = r.fs.Remove(temp)
 			}
 			return d, err
@@ -73,7 +88,8 @@ func (r *Root) SwapLink(target wspath.Path, to string) (*Displaced, error) {
 	return nil, err
 }
 
-// Take renames what stands at a path (a file, link or whole folder) away.
+// Take renames what stands at a path (a file, link or whole folder) away. As
+// with an exchange, what was taken is given beside an error.
 func (r *Root) Take(target wspath.Path) (*Displaced, error) {
 	for try := range takenTries {
 		temp := tempIn(target, takenDigits(target.Base(), try))
@@ -86,6 +102,24 @@ func (r *Root) Take(target wspath.Path) (*Displaced, error) {
 		}
 	}
 	return nil, &fs.PathError{Op: "take", Path: string(target), Err: syscall.EBUSY}
+}
+
+// MoveUp moves what was displaced into the folder above the one that it is in,
+// so that this one can go.
+func (r *Root) MoveUp(d *Displaced) error {
+	dir := wspath.Path(d.Temp).Dir()
+	for try := range takenTries {
+		temp := tempIn(dir, takenDigits(string(dir)+"/"+wspath.Path(d.Temp).Base(), try))
+		err := r.fs.RenameNoReplace(d.Temp, temp)
+		if err == nil {
+			d.Temp = temp
+			return nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return &fs.PathError{Op: "rename", Path: d.Temp, Err: syscall.EBUSY}
 }
 
 // PutBack gives what was taken its name again; fs.ErrExist if something else

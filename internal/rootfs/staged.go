@@ -24,6 +24,8 @@ type Staged struct {
 
 	mtime  int64 // of the finished content
 	placed bool
+	// nameless: it had a name and lost it, so that it can only be copied.
+	nameless bool
 }
 
 // Stage opens room for new content for a target: in the target's folder, or in
@@ -31,7 +33,8 @@ type Staged struct {
 func (r *Root) Stage(target wspath.Path) (*Staged, error) {
 	for dir := target.Dir(); ; dir = dir.Dir() {
 		s, err := r.stageIn(dir)
-		if err == nil || dir.IsRoot() || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+		// What is no folder, or a link in a circle, the caller finds out too.
+		if err == nil || dir.IsRoot() || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, syscall.ELOOP) {
 			return s, err
 		}
 	}
@@ -131,6 +134,8 @@ func (s *Staged) Place(target wspath.Path, perm fs.FileMode) error {
 			return err
 		}
 		s.name = ""
+	} else if s.nameless {
+		return &fs.PathError{Op: "place", Path: string(target), Err: syscall.ENOENT}
 	} else if err := s.r.fs.LinkFile(s.file, string(target)); err != nil {
 		return err
 	}
@@ -139,14 +144,16 @@ func (s *Staged) Place(target wspath.Path, perm fs.FileMode) error {
 }
 
 // Swap puts the content in place of what stands at the target, with the
-// permission bits perm, and gives what came out. fs.ErrNotExist if nothing
-// stands there any more.
+// permission bits perm, and gives what came out, also beside an error if it
+// could not be looked at. fs.ErrNotExist if nothing stands there any more.
 func (s *Staged) Swap(target wspath.Path, perm fs.FileMode) (*Displaced, error) {
 	if err := s.file.Chmod(perm); err != nil {
 		return nil, err
 	}
 	temp := tempIn(target, s.ino)
 	switch {
+	case s.nameless:
+		return nil, &fs.PathError{Op: "swap", Path: string(target), Err: syscall.ENOENT}
 	case s.name == "":
 		if err := s.r.fs.LinkFile(s.file, temp); err != nil {
 			return nil, err
@@ -158,11 +165,10 @@ func (s *Staged) Swap(target wspath.Path, perm fs.FileMode) (*Displaced, error) 
 	}
 	s.name = temp
 	d, err := s.r.exchange(temp, target, s.ino)
-	if err != nil {
-		return nil, err
+	if d != nil {
+		s.name, s.placed = "", true
 	}
-	s.name, s.placed = "", true
-	return d, nil
+	return d, err
 }
 
 // Copy makes the same content once more, for a target: in its own folder, and
@@ -228,9 +234,23 @@ func (s *Staged) Follow(from, to wspath.Path) {
 	}
 }
 
+// Leave removes the temporary name if it stands in a folder that is to go. The
+// bytes are still there, for Copy.
+func (s *Staged) Leave(dir wspath.Path) {
+	if s == nil || s.name == "" || wspath.Path(s.name).Dir() != dir {
+		return
+	}
+	if s.r.fs.Remove(s.name) == nil {
+		s.name, s.nameless = "", true
+	}
+}
+
 // Lost reports whether the temporary name leads nowhere any more, because the
 // folder that it is in went away: the bytes are still there, for Copy.
 func (s *Staged) Lost() bool {
+	if s.nameless {
+		return true
+	}
 	if s.name == "" {
 		return false
 	}

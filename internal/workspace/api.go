@@ -191,6 +191,8 @@ type SyncOptions struct {
 	// Attribute lets what is found belong to the one executing task; it is
 	// false for what is found at a start or at a first use.
 	Attribute bool
+
+	since int64 // a scan that began then or later will do; nanoseconds, 0: none will
 }
 
 // SyncResult tells what a scan found.

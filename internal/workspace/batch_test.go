@@ -6,7 +6,7 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
-	"umbra/internal/wspath"
+	"umbra/internal/vfs"
 )
 
 // What a change set comes to: its entries, the tree, the disk.
@@ -78,66 +78,68 @@ func TestChangeSets(t *testing.T) {
 		{"completes a repository", []Op{write("r/HEAD", "1"), mkdir("r/objects"), mkdir("r/refs"), write("r/config", "1")}, "!bad_path", nil},
 		{"edit", []Op{{Kind: OpEdit, Path: "a", Edit: func(old []byte) ([]byte, error) { return append(old, '!'), nil }}}, "modify a", map[string]string{"a": "A!"}},
 	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t, base)
-			defer b.stop()
-			before := b.w.store.Tip()
-			res, err := b.apply(c.ops...)
-			want := disk(t, b.mem, "ws")
-			if code, failed := strings.CutPrefix(c.entries, "!"); failed {
-				if err == nil || errs.CodeOf(err) != code {
-					t.Fatalf("%v, want %s", err, code)
-				}
-				if b.w.store.Tip() != before {
-					t.Error("a failed request made a commit")
-				}
-			} else {
-				must(t, err)
-				if got := brief(res.Entries); got != c.entries {
-					t.Errorf("entries %q, want %q", got, c.entries)
-				}
-				if (res.Commit.IsZero()) != (c.entries == "") {
-					t.Errorf("commit %v", res.Commit)
-				}
-				if !res.Commit.IsZero() {
-					commit, err := b.w.store.ReadCommit(t.Context(), res.Commit)
-					must(t, err)
-					again, err := b.w.EntriesOf(t.Context(), commit)
-					must(t, err)
-					if brief(again) != c.entries {
-						t.Errorf("entries of the commit are %q", brief(again))
+	for _, deny := range [][]string{nil, {vfs.OpTmpfile}, {vfs.OpExchange}, {vfs.OpTmpfile, vfs.OpExchange}} {
+		for _, c := range cases {
+			t.Run(c.name+strings.Join(deny, " "), func(t *testing.T) {
+				b := newBench(t, base, deny...)
+				defer b.stop()
+				before := b.w.store.Tip()
+				res, err := b.apply(c.ops...)
+				want := disk(t, b.mem, "ws")
+				if code, failed := strings.CutPrefix(c.entries, "!"); failed {
+					if err == nil || errs.CodeOf(err) != code {
+						t.Fatalf("%v, want %s", err, code)
 					}
-					for i := range again {
-						if again[i].Before != res.Entries[i].Before || again[i].After != res.Entries[i].After || again[i].AfterHash != res.Entries[i].AfterHash ||
-							again[i].Mode != res.Entries[i].Mode || again[i].BeforeMode != res.Entries[i].BeforeMode {
-							t.Errorf("entry %d: %+v, of the commit %+v", i, res.Entries[i], again[i])
+					if b.w.store.Tip() != before {
+						t.Error("a failed request made a commit")
+					}
+				} else {
+					must(t, err)
+					if got := brief(res.Entries); got != c.entries {
+						t.Errorf("entries %q, want %q", got, c.entries)
+					}
+					if (res.Commit.IsZero()) != (c.entries == "") {
+						t.Errorf("commit %v", res.Commit)
+					}
+					if !res.Commit.IsZero() {
+						commit, err := b.w.store.ReadCommit(t.Context(), res.Commit)
+						must(t, err)
+						again, err := b.w.EntriesOf(t.Context(), commit)
+						must(t, err)
+						if brief(again) != c.entries {
+							t.Errorf("entries of the commit are %q", brief(again))
+						}
+						for i := range again {
+							if again[i].Before != res.Entries[i].Before || again[i].After != res.Entries[i].After || again[i].AfterHash != res.Entries[i].AfterHash ||
+								again[i].Mode != res.Entries[i].Mode || again[i].BeforeMode != res.Entries[i].BeforeMode {
+								t.Errorf("entry %d: %+v, of the commit %+v", i, res.Entries[i], again[i])
+							}
 						}
 					}
 				}
-			}
-			b.same()
-			full := make(map[string]string)
-			for k, v := range base {
-				if strings.HasSuffix(k, "/") {
-					v = "/"
-				}
-				full[k] = v
-			}
-			for k, v := range c.want {
-				if v == "" {
-					delete(full, k)
-				} else {
+				b.same()
+				full := make(map[string]string)
+				for k, v := range base {
+					if strings.HasSuffix(k, "/") {
+						v = "/"
+					}
 					full[k] = v
 				}
-			}
-			if d := diffMaps(files(want), files(full)); d != "" {
-				t.Error(d)
-			}
-			if b.w.Settled() != b.w.store.Tip().Seq {
-				t.Errorf("settled %d of %d", b.w.Settled(), b.w.store.Tip().Seq)
-			}
-		})
+				for k, v := range c.want {
+					if v == "" {
+						delete(full, k)
+					} else {
+						full[k] = v
+					}
+				}
+				if d := diffMaps(files(want), files(full)); d != "" {
+					t.Error(d)
+				}
+				if b.w.Settled() != b.w.store.Tip().Seq {
+					t.Errorf("settled %d of %d", b.w.Settled(), b.w.store.Tip().Seq)
+				}
+			})
+		}
 	}
 }
 
@@ -168,5 +170,4 @@ func TestPreconditions(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.same()
-	_ = wspath.Root
 }

@@ -80,14 +80,16 @@ func (p *plan) message(ctx context.Context, entries []netEntry) (message.Message
 			m.Whole = &message.Whole{Operation: message.Create, Path: string(did.To) + slash}
 		}
 	}
+	m.Extra = append(m.Extra[:len(m.Extra):len(m.Extra)], p.via(entries)...)
 	var err error
 	m.Entries, err = p.w.messageEntries(ctx, entries)
 	return m, err
 }
 
 // keyVia is the trailer that names a path which the change set only passed
-// through (a swap's third name): a start that finishes it has to clear it. A
-// folder's ends in "/".
+// through (a swap's third name), or touched more than once: where it is cut off
+// between, the path holds what no tree tells, and a start has to know that this
+// is nobody's edit. A folder's ends in "/".
 const keyVia = "Via"
 
 func (p *plan) via(entries []netEntry) []message.Trailer {
@@ -96,24 +98,21 @@ func (p *plan) via(entries []netEntry) []message.Trailer {
 	}
 	known := make(map[wspath.Path]bool, 2*len(entries))
 	for _, e := range entries {
-		known[wspath.Path(strings.TrimSuffix(e.Path, "/"))] = true
-		known[wspath.Path(strings.TrimSuffix(e.OldPath, "/"))] = true
-	}
-	// A folder on the way to a file of an entry is no path of its own.
-	for q := range known {
-		for dir := range q.Ancestors() {
-			if known[dir] {
-				break
+		for _, name := range []string{e.Path, e.OldPath} {
+			q := wspath.Path(strings.TrimSuffix(name, "/"))
+			known[q] = true
+			// A folder on the way to a file of an entry is no path of its own.
+			for dir := range q.Ancestors() {
+				known[dir] = true
 			}
-			known[dir] = true
 		}
 	}
 	var out []message.Trailer
+	touched := make(map[wspath.Path]int)
 	add := func(q wspath.Path, dir bool) {
-		if q == "" || known[q] {
+		if touched[q]++; q == "" || touched[q] > 2 || (touched[q] == 1) == known[q] {
 			return
 		}
-		known[q] = true
 		v := string(q)
 		if dir {
 			v += "/"

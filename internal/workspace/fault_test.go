@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
 
 	"umbra/gitstore/object"
 	"umbra/internal/vfs"
+	"umbra/internal/wspath"
 )
 
 // scenario is one change set on files that hold every kind of thing.
@@ -18,6 +20,7 @@ type scenario struct {
 	ops  []Op
 	// edit is what a person does on disk before, behind the server's back.
 	edit map[string]string
+	deny []string
 }
 
 func scenarios() []scenario {
@@ -39,6 +42,12 @@ func scenarios() []scenario {
 		{name: "batch", ops: []Op{write("a", "1"), rename("d", "e"), write("e/x", "2"), del("b"), write("n/m", "3"), chmod("x.sh", object.Executable), rename("a", "n/a")}},
 		{name: "swap", ops: []Op{rename("a", "t"), rename("b", "a"), rename("t", "b")}},
 		{name: "folder to file", ops: []Op{del("d"), write("d", "file")}},
+		{name: "no unlinked files, batch", ops: []Op{write("d/x", "1"), rename("d", "e"), write("e/x", "2"), write("e/n", "3")}, deny: []string{vfs.OpTmpfile}},
+		{name: "no unlinked files, folder to file", ops: []Op{del("d"), write("d", "file")}, deny: []string{vfs.OpTmpfile}},
+		{name: "no unlinked files, folder anew", ops: []Op{del("d"), write("d/x", "new")}, deny: []string{vfs.OpTmpfile}},
+		{name: "no exchange, replace", ops: []Op{write("a", "1")}, deny: []string{vfs.OpExchange}},
+		{name: "no exchange, rename over", ops: []Op{rename("a", "b")}, deny: []string{vfs.OpExchange}},
+		{name: "neither, batch", ops: []Op{write("a", "1"), rename("a", "b"), write("a", "2")}, deny: []string{vfs.OpExchange, vfs.OpTmpfile}},
 	}
 }
 
@@ -47,7 +56,7 @@ func scenarioFiles() map[string]string {
 }
 
 func (s *scenario) bench(t testing.TB) *bench {
-	b := newBench(t, scenarioFiles())
+	b := newBench(t, scenarioFiles(), s.deny...)
 	for name, data := range s.edit {
 		writeDisk(t, b.mem, "ws/"+name, data)
 	}
@@ -55,9 +64,10 @@ func (s *scenario) bench(t testing.TB) *bench {
 }
 
 // calls counts the file system calls of a scenario.
-func (s *scenario) calls(t testing.TB) int {
+func (s *scenario) calls(t testing.TB, reads bool) int {
 	b := s.bench(t)
 	defer b.stop()
+	b.hook.Reads = reads
 	before := b.hook.Count()
 	b.ok(s.ops...)
 	return b.hook.Count() - before
@@ -70,33 +80,42 @@ func TestErrorAtEveryCall(t *testing.T) {
 	points := 0
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
-			calls := s.calls(t)
+			calls := s.calls(t, false)
 			for n := 1; n <= calls+2; n++ {
-				for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EACCES} {
-					points++
-					s.failAt(t, n, errno)
+				errnos := []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EACCES, syscall.EROFS, syscall.EMFILE}
+				if !soak() {
+					errnos = errnos[n%5 : n%5+1]
 				}
+				for _, errno := range errnos {
+					points++
+					s.failAt(t, n, errno, false)
+				}
+			}
+			for n := 1; n <= s.calls(t, true)+2; n++ {
+				points++
+				s.failAt(t, n, []syscall.Errno{syscall.EIO, syscall.EMFILE}[n%2], true)
 			}
 		})
 	}
 	t.Logf("%d points", points)
 }
 
-func (s *scenario) failAt(t *testing.T, n int, errno syscall.Errno) {
+func (s *scenario) failAt(t *testing.T, n int, errno syscall.Errno, reads bool) {
 	b := s.bench(t)
 	defer b.stop()
+	b.hook.Reads = reads
 	before := disk(t, b.mem, "ws")
 	base := b.hook.Count()
 	failed := ""
-	b.hook.OnCall = func(c vfs.Call) error {
+	b.on(func(c vfs.Call) error {
 		if c.N == base+n {
 			failed = fmt.Sprintf("%s %s", c.Op, c.Name)
 			return errno
 		}
 		return nil
-	}
+	})
 	res, err := b.apply(s.ops...)
-	b.hook.OnCall = nil
+	b.on(nil)
 	where := fmt.Sprintf("%v at call %d (%s): err %v", errno, n, failed, err)
 	b.w.settleLingers(context.Background(), false)
 	if err != nil {
@@ -137,9 +156,13 @@ func TestCrashAtEveryCall(t *testing.T) {
 	points := 0
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
-			calls := s.calls(t)
+			calls := s.calls(t, false)
 			for n := 1; n <= calls+1; n++ {
-				for _, mode := range []vfs.CrashMode{vfs.CrashNothing, vfs.CrashSyncedOnly, vfs.CrashNamesOnly, vfs.CrashRandom, vfs.CrashRandom, vfs.CrashRandom} {
+				modes := []vfs.CrashMode{vfs.CrashNothing, vfs.CrashSyncedOnly, vfs.CrashNamesOnly, vfs.CrashRandom}
+				if !soak() {
+					modes = []vfs.CrashMode{vfs.CrashNothing, modes[1+n%3]}
+				}
+				for _, mode := range modes {
 					points++
 					s.crashAt(t, n, mode, uint64(points))
 				}
@@ -157,15 +180,15 @@ func (s *scenario) crashAt(t *testing.T, n int, mode vfs.CrashMode, seed uint64)
 	base := b.hook.Count()
 	var clone *vfs.Mem
 	at := ""
-	b.hook.OnCall = func(c vfs.Call) error {
+	b.on(func(c vfs.Call) error {
 		if c.N == base+n {
 			clone = b.mem.CrashClone(vfs.CrashOptions{Mode: mode, Rand: rand.New(rand.NewPCG(seed, 3))})
 			at = c.Op + " " + c.Name
 		}
 		return nil
-	}
+	})
 	b.ok(s.ops...)
-	b.hook.OnCall = nil
+	b.on(nil)
 	answered := clone == nil
 	if answered {
 		clone = b.mem.CrashClone(vfs.CrashOptions{Mode: mode, Rand: rand.New(rand.NewPCG(seed, 3))})
@@ -209,4 +232,109 @@ func (s *scenario) crashAt(t *testing.T, n int, mode vfs.CrashMode, seed uint64)
 	}
 	c.ok(write("after", "works"))
 	c.same()
+}
+
+// soak asks for all points instead of a part of them.
+func soak() bool { return os.Getenv("UMBRA_SOAK") != "" }
+
+// Several requests, a person's saves between them, checkpoints, a crash at any
+// call: what was answered is there, and the disk is the tip or the difference
+// is recorded.
+func TestCrashRandomly(t *testing.T) {
+	rounds := 150
+	if soak() {
+		rounds = 3000
+	}
+	for seed := range uint64(rounds) {
+		crashRandomly(t, seed)
+	}
+}
+
+func crashRandomly(t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 9))
+	b := newBench(t, scenarioFiles())
+	defer b.stop()
+	names := []string{"a", "b", "d/x", "d/sub/y", "n", "m/n", "d", "e", "e/x", "x.sh"}
+	pick := func() string { return names[r.IntN(len(names))] }
+	crashAt := b.hook.Count() + 1 + r.IntN(250)
+	mode := []vfs.CrashMode{vfs.CrashNothing, vfs.CrashRandom, vfs.CrashNamesOnly, vfs.CrashSyncedOnly}[r.IntN(4)]
+	var clone *vfs.Mem
+	b.on(func(c vfs.Call) error {
+		if c.N == crashAt {
+			clone = b.mem.CrashClone(vfs.CrashOptions{Mode: mode, Rand: r})
+		}
+		return nil
+	})
+	var log []string
+	answered := tree(t, b.w) // after the last request that was answered before the crash
+	var blobs []string       // that a person saved, and we replaced and answered
+	for i := 0; clone == nil && i < 100; i++ {
+		var ops []Op
+		for range 1 + r.IntN(3) {
+			switch r.IntN(8) {
+			case 0:
+				ops = append(ops, del(pick()))
+			case 1:
+				ops = append(ops, rename(pick(), pick()))
+			case 2:
+				ops = append(ops, chmod(pick(), object.Executable))
+			case 3:
+				ops = append(ops, mkdir(pick()))
+			default:
+				ops = append(ops, write(pick(), fmt.Sprintf("%d-%d", i, r.IntN(1000))))
+			}
+		}
+		person := ""
+		if p := pick(); r.IntN(3) == 0 {
+			if s, err := b.w.lstat(wspath.Path(p)); err == nil && s.kind == KindFile && clone == nil {
+				person = fmt.Sprintf("person %d", i)
+				writeDisk(t, b.mem, "ws/"+p, person)
+				ops = []Op{write(p, fmt.Sprintf("over %d", i))}
+				if r.IntN(2) == 0 {
+					ops = []Op{del(p)}
+				}
+			}
+		}
+		log = append(log, fmt.Sprintf("%+v", ops))
+		_, err := b.apply(ops...)
+		if clone != nil {
+			break
+		}
+		if err == nil {
+			answered = tree(t, b.w)
+			if person != "" {
+				blobs = append(blobs, person)
+			}
+		}
+		if r.IntN(4) == 0 {
+			must(t, b.w.checkpoint(context.Background(), false))
+		}
+	}
+	b.on(nil)
+	if clone == nil {
+		return
+	}
+	want := tree(t, b.w) // with the request that was under way
+	epoch := "two"
+	if mode == vfs.CrashNothing {
+		epoch = "one"
+	}
+	c := b.reboot(t, clone, epoch)
+	if err := c.open(); err != nil {
+		t.Fatalf("seed %d, %v: open: %v\n%s", seed, mode, err, strings.Join(log, "\n"))
+	}
+	defer c.stop()
+	if d := c.differ(); d != "" {
+		t.Fatalf("seed %d, %v: disk and history differ:\n%s", seed, mode, d)
+	}
+	got := tree(t, c.w)
+	for _, data := range blobs {
+		if !c.w.store.HasBlob(object.Hash(object.Blob, []byte(data))) {
+			t.Fatalf("seed %d, %v: %q is lost", seed, mode, data)
+		}
+	}
+	d1, d2 := diffMaps(got, answered), diffMaps(got, want)
+	if d1 != "" && d2 != "" && !strings.Contains(d1+d2, "person") {
+		t.Fatalf("seed %d, %v: neither what was answered:\n%s\nnor with the last request:\n%s\n%s", seed, mode, d1, d2, strings.Join(log, "\n"))
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -128,11 +127,25 @@ type bench struct {
 	recs *memRecords
 	m    *Manager
 	w    *Workspace
+	deny []string // operations that the file system has not
+}
+
+// on sets what happens at each call, beside what is denied.
+func (b *bench) on(fn func(vfs.Call) error) {
+	b.hook.OnCall = func(c vfs.Call) error {
+		if slices.Contains(b.deny, c.Op) {
+			return errors.ErrUnsupported
+		}
+		if fn != nil {
+			return fn(c)
+		}
+		return nil
+	}
 }
 
 // newBench makes the files (a name that ends in "/" is a folder, a value that
 // begins with "->" a link) and opens the workspace on them.
-func newBench(t testing.TB, files map[string]string) *bench {
+func newBench(t testing.TB, files map[string]string, deny ...string) *bench {
 	t.Helper()
 	mem := vfs.NewMem(vfs.MemOptions{})
 	for _, dir := range []string{"ws", "data"} {
@@ -147,7 +160,8 @@ func newBench(t testing.TB, files map[string]string) *bench {
 		writeDisk(t, mem, "ws/"+name, files[name])
 	}
 	must(t, mem.SyncDir("."))
-	b := &bench{t: t, mem: mem, hook: &vfs.Hook{}, recs: &memRecords{}}
+	b := &bench{t: t, mem: mem, hook: &vfs.Hook{}, recs: &memRecords{}, deny: deny}
+	b.on(nil)
 	b.host = &memHost{top: vfs.Inject(mem, b.hook), epoch: "one"}
 	b.start()
 	w, _, err := b.m.Open(t.Context(), "/ws", OpenOptions{})
@@ -173,7 +187,8 @@ func (b *bench) stop() {
 // reboot gives a bench on what a crash leaves.
 func (b *bench) reboot(t testing.TB, mem *vfs.Mem, epoch string) *bench {
 	t.Helper()
-	n := &bench{t: t, mem: mem, hook: &vfs.Hook{}, recs: b.recs}
+	n := &bench{t: t, mem: mem, hook: &vfs.Hook{}, recs: b.recs, deny: b.deny}
+	n.on(nil)
 	n.host = &memHost{top: vfs.Inject(mem, n.hook), epoch: epoch}
 	n.start()
 	return n
@@ -366,5 +381,3 @@ func brief(entries []ChangeEntry) string {
 	}
 	return strings.Join(out, ", ")
 }
-
-var _ = syscall.ENOSPC

@@ -110,8 +110,11 @@ func (m *materialiser) put(ctx context.Context, s *step) error {
 			}
 		} else {
 			var out *rootfs.Displaced
-			if out, last = s.content.staged.Swap(s.path, s.perm); last == nil {
+			if out, last = s.content.staged.Swap(s.path, s.perm); out != nil {
 				m.log = append(m.log, done{act: actSwapped, path: s.path, out: out, staged: s.content.staged})
+				if last != nil {
+					return last
+				}
 				if err := m.inspect(ctx, s.expect, s.path); err != nil {
 					return err
 				}
@@ -157,11 +160,16 @@ func (m *materialiser) stageAgain(s *step) error {
 	return nil
 }
 
-// followed keeps the temporary names of prepared files true when their folder
-// is renamed.
+// followed keeps the temporary names of prepared and displaced files true when
+// their folder is renamed.
 func (m *materialiser) followed(from, to wspath.Path) {
 	for _, x := range m.p.contents.all {
 		x.staged.Follow(from, to)
+	}
+	for i := range m.log {
+		if out := m.log[i].out; out != nil {
+			out.Follow(from, to)
+		}
 	}
 }
 
@@ -191,8 +199,11 @@ func (m *materialiser) putLink(ctx context.Context, s *step) error {
 			}
 		} else {
 			var out *rootfs.Displaced
-			if out, last = m.w.root.SwapLink(s.path, s.content.target); last == nil {
+			if out, last = m.w.root.SwapLink(s.path, s.content.target); out != nil {
 				m.log = append(m.log, done{act: actSwapped, path: s.path, out: out})
+				if last != nil {
+					return last
+				}
 				if err := m.inspect(ctx, s.expect, s.path); err != nil {
 					return err
 				}
@@ -281,10 +292,12 @@ func (m *materialiser) take(ctx context.Context, s *step) error {
 		}
 		return nil
 	}
+	if out != nil {
+		m.log = append(m.log, done{act: actTaken, path: s.path, out: out, dir: s.dir})
+	}
 	if err != nil {
 		return err
 	}
-	m.log = append(m.log, done{act: actTaken, path: s.path, out: out, dir: s.dir})
 	if s.dir && out.Info.IsDir() {
 		ok, err := m.w.treeRecorded(ctx, out.Temp, s.path, m.p.unrecorded)
 		if err != nil {
@@ -310,18 +323,21 @@ func (m *materialiser) move(ctx context.Context, s *step) error {
 		switch {
 		case err == nil:
 			out, err := m.w.root.Take(s.path)
-			if err != nil {
+			if out == nil {
 				return errors.Join(err, m.w.fs.Exchange(string(s.path), string(s.to)))
 			}
 			d.out = out
 			m.log = append(m.log, d)
+			if err != nil {
+				return err
+			}
 			if err := m.inspect(ctx, s.target, s.to); err != nil {
 				return err
 			}
 			return m.moved(ctx, s)
 		case errors.Is(err, errors.ErrUnsupported):
 			if d.out, err = m.takeTarget(s.to); err != nil {
-				return err
+				return m.keep(s.to, d.out, err)
 			}
 		case errors.Is(err, fs.ErrNotExist):
 			m.foreign = append(m.foreign, foreign{path: s.to})
@@ -343,27 +359,21 @@ func (m *materialiser) move(ctx context.Context, s *step) error {
 		case errors.Is(err, fs.ErrExist) && d.out == nil:
 			// Somebody made something there in between.
 			if d.out, err = m.takeTarget(s.to); err != nil {
-				return err
+				return m.keep(s.to, d.out, err)
 			}
 		case errors.Is(err, fs.ErrNotExist):
 			if _, lerr := m.w.fs.Lstat(string(s.path)); errors.Is(lerr, fs.ErrNotExist) {
-				if d.out != nil {
-					m.log = append(m.log, done{act: actTaken, path: s.to, out: d.out})
-				}
 				m.foreign = append(m.foreign, foreign{path: s.path})
-				return nil
+				return m.keep(s.to, d.out, nil)
 			}
 			if err := m.dirs(s.to); err != nil {
-				return err
+				return m.keep(s.to, d.out, err)
 			}
 		default:
-			if d.out != nil {
-				m.log = append(m.log, done{act: actTaken, path: s.to, out: d.out})
-			}
-			return err
+			return m.keep(s.to, d.out, err)
 		}
 	}
-	return errChanging(s.to)
+	return m.keep(s.to, d.out, errChanging(s.to))
 }
 
 func (m *materialiser) takeTarget(to wspath.Path) (*rootfs.Displaced, error) {
@@ -372,6 +382,14 @@ func (m *materialiser) takeTarget(to wspath.Path) (*rootfs.Displaced, error) {
 		return nil, nil
 	}
 	return out, err
+}
+
+// keep notes what was taken before an error, so that it is put back.
+func (m *materialiser) keep(p wspath.Path, out *rootfs.Displaced, err error) error {
+	if out != nil {
+		m.log = append(m.log, done{act: actTaken, path: p, out: out})
+	}
+	return err
 }
 
 // moved looks at what came along under the new name.

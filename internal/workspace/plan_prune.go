@@ -47,11 +47,9 @@ func (m *materialiser) prune(s *step) error {
 		if out == nil || wspath.Path(out.Temp).Dir() != s.path {
 			continue
 		}
-		up := string(s.path.Dir().Join(wspath.Path(out.Temp).Base()))
-		if err := m.w.fs.RenameNoReplace(out.Temp, up); err != nil {
+		if err := m.w.root.MoveUp(out); err != nil {
 			return err
 		}
-		out.Temp = up
 	}
 	err := m.w.fs.Remove(string(s.path))
 	switch {

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
@@ -271,4 +273,37 @@ func BenchmarkWrite64(b *testing.B) {
 			}
 		}
 	})
+}
+
+// A file that is replaced keeps its permission bits and extended attributes; a
+// new one gets the umask's.
+func TestAttributesStay(t *testing.T) {
+	b := real(t, map[string]string{"a": "0", "x": "1"})
+	must(t, os.Chmod(b.host0("a"), 0o640))
+	must(t, os.Chmod(b.host0("x"), 0o750))
+	xattr := unix.Setxattr(b.host0("a"), "user.note", []byte("kept"), 0) == nil
+	regular := object.Regular
+	b.ok(write("a", "1"), Op{Kind: OpWrite, Path: "x", Data: []byte("2"), Mode: &regular}, write("new", "3"))
+	for name, want := range map[string]os.FileMode{"a": 0o640, "x": 0o640, "new": b.w.root.FilePerm(false)} {
+		info, err := os.Stat(b.host0(name))
+		must(t, err)
+		if info.Mode().Perm() != want {
+			t.Errorf("%s: %o, want %o", name, info.Mode().Perm(), want)
+		}
+	}
+	if xattr {
+		buf := make([]byte, 16)
+		if n, err := unix.Getxattr(b.host0("a"), "user.note", buf); err != nil || string(buf[:n]) != "kept" {
+			t.Errorf("%q, %v", buf[:max(n, 0)], err)
+		}
+	}
+	c, err := b.w.store.ReadCommit(context.Background(), b.w.store.Tip().Commit)
+	must(t, err)
+	perms := map[string]string{}
+	for _, e := range c.Message.Entries {
+		perms[e.Path] = e.Permissions
+	}
+	if perms["a"] != "0640" || perms["x"] != "0750" || perms["new"] != "" {
+		t.Errorf("%v", perms)
+	}
 }

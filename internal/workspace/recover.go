@@ -36,23 +36,20 @@ type recovery struct {
 // versions are the states of one path since the checkpoint, the oldest first.
 type versions struct {
 	list []gitstore.Entry // Mode 0: not there
-	// groups are the change sets of several steps that touched it: one that was
-	// cut off may have left there whatever stood at another of its paths.
-	groups []group
-	via    bool // no state of it is in any tree
+	// several says that a change set of several steps touched the path: one that
+	// was cut off may have left nothing there, or whatever else it moved about or
+	// wrote for a moment. All of that is in history.
+	several bool
 }
 
-// group is the set of states that occur in one change set; the zero key is
-// nothing. All are in history.
-type group map[state]bool
-
+// state is what stands at a path; the zero value is nothing.
 type state struct {
 	mode object.Mode
 	id   object.ID
 }
 
 // ours reports whether a change set of ours can have left the path like this.
-func (v *versions) ours(now state) bool {
+func (r *recovery) ours(v *versions, now state) bool {
 	for _, e := range v.list {
 		if e.Mode == object.Dir {
 			e = gitstore.Entry{}
@@ -61,12 +58,7 @@ func (v *versions) ours(now state) bool {
 			return true
 		}
 	}
-	for _, g := range v.groups {
-		if g[now] {
-			return true
-		}
-	}
-	return false
+	return v.several && (now.mode == 0 || r.w.store.HasBlob(now.id))
 }
 
 // folderMove is a folder that a commit moved whole.
@@ -141,13 +133,11 @@ func (r *recovery) history(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		g := group{state{}: true}
 		var touched []*versions
 		err = r.w.store.DiffTrees(ctx, c.Parent, c.ID, wspath.Root, func(t gitstore.TreeChange) error {
 			v := r.path(t.Path, t.Old)
 			v.list = append(v.list, t.New)
 			touched = append(touched, v)
-			g[state{t.Old.Mode, t.Old.ID}], g[state{t.New.Mode, t.New.ID}] = true, true
 			return nil
 		})
 		if err != nil {
@@ -161,13 +151,11 @@ func (r *recovery) history(ctx context.Context) error {
 				r.via = append(r.via, wspath.Path(dir))
 				continue
 			}
-			v := r.path(wspath.Path(x.Value), gitstore.Entry{})
-			v.via = true
-			touched = append(touched, v)
+			touched = append(touched, r.path(wspath.Path(x.Value), gitstore.Entry{}))
 		}
 		if len(touched) > 1 {
 			for _, v := range touched {
-				v.groups = append(v.groups, g)
+				v.several = true
 			}
 		}
 		return r.entries(ctx, c)
@@ -340,7 +328,7 @@ func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone 
 		r.w.progress.dirty([]wspath.Path{p})
 		return nil
 	}
-	if v.ours(now) || v.via && r.w.store.HasBlob(have.id) {
+	if r.ours(v, now) {
 		return r.bring(ctx, p, want, &have)
 	}
 	if r.same || have.kind != KindFile {

@@ -144,6 +144,17 @@ func (r *recovery) tempDir(ctx context.Context, out *rootfs.Displaced) error {
 	return errs.Wrap(r.w.root.Drop(out), out.Temp)
 }
 
+// prepared reports whether a temporary name in a folder leads to a file that
+// was never exchanged.
+func (w *Workspace) prepared(at, name string) bool {
+	digits, ok := wspath.ParseTemp(name)
+	if !ok {
+		return false
+	}
+	info, err := w.fs.Lstat(at)
+	return rootfs.IsMaking(digits) || err == nil && info.Ino == digits
+}
+
 // bytesRecorded reports whether history has the bytes of all files in a folder.
 func (w *Workspace) bytesRecorded(ctx context.Context, dir string) (bool, error) {
 	entries, err := w.fs.ReadDir(dir)
@@ -154,6 +165,8 @@ func (w *Workspace) bytesRecorded(ctx context.Context, dir string) (bool, error)
 		at := dir + "/" + e.Name
 		ok := false
 		switch {
+		case e.Type.IsRegular() && w.prepared(at, e.Name):
+			ok = true
 		case e.Type.IsDir():
 			ok, err = w.bytesRecorded(ctx, at)
 		case e.Type&fs.ModeSymlink != 0:

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
@@ -44,10 +45,24 @@ func (w *Workspace) Sync(ctx context.Context, o SyncOptions) (SyncResult, error)
 	return res, w.store.Publish(ctx)
 }
 
+// Reconcile is Sync without what stock git sees, for who needs history to hold
+// what the disk held at a time: a scan that began since then will do.
+func (w *Workspace) Reconcile(ctx context.Context, o SyncOptions, since time.Time) (SyncResult, error) {
+	if err := w.enter(); err != nil {
+		return SyncResult{}, err
+	}
+	defer w.leave()
+	o.since = since.UnixNano()
+	return w.scan(ctx, o)
+}
+
 // scan is Sync without what stock git sees.
 func (w *Workspace) scan(ctx context.Context, o SyncOptions) (SyncResult, error) {
 	w.syncMu.Lock()
 	defer w.syncMu.Unlock()
+	if last := w.lastScan.Load(); o.since != 0 && last >= o.since {
+		return SyncResult{Skipped: w.skipped}, w.checkFolder()
+	}
 	w.scanning.Add(1)
 	defer w.scanning.Add(-1)
 	if err := w.checkFolder(); err != nil {

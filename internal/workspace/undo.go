@@ -77,6 +77,9 @@ func (m *materialiser) undoOne(d *done) (left *rootfs.Displaced, err error) {
 		return m.putBack(d.out, d.to)
 	case actMade:
 		// What a person, or another request, put into it keeps it.
+		for _, x := range m.p.contents.all {
+			x.staged.Leave(d.path)
+		}
 		_ = m.w.fs.Remove(string(d.path))
 		return nil, nil
 	case actPruned:
@@ -96,6 +99,9 @@ func (m *materialiser) undoOne(d *done) (left *rootfs.Displaced, err error) {
 // unplace takes away what was put where nothing stood.
 func (m *materialiser) unplace(d *done) error {
 	out, err := m.w.root.Take(d.path)
+	if out != nil && err != nil {
+		err = out.Look(m.w.fs)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -126,6 +132,9 @@ func (m *materialiser) reclaim(d *done, out *rootfs.Displaced, notOurs func() er
 // unswap exchanges back.
 func (m *materialiser) unswap(d *done) (*rootfs.Displaced, error) {
 	out, err := m.w.root.SwapBack(d.out, d.path)
+	if out != nil && err != nil {
+		err = out.Look(m.w.fs)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return m.putBack(d.out, d.path)
 	}

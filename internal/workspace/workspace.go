@@ -43,6 +43,7 @@ type Workspace struct {
 	dev, ino  uint64                                // of the folder that was opened
 	own       []wspath.Path                         // our own folders inside of it
 	gitRules  func() ([]byte, *ignore.Index, error) // of the project's own repository
+	gitKnown  gitKnown                              // the same, for listings
 
 	missing  atomic.Bool // the folder is gone, or another stands there
 	suspect  atomic.Bool // disk and tip may differ by our doing: scan

@@ -1,0 +1,344 @@
+package revert
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"umbra/gitstore"
+)
+
+type gitEntry = gitstore.Entry
+
+const eight = "1\n2\n3\n4\n5\n6\n7\n8\n"
+
+func with(base map[string]string, more map[string]string) map[string]string {
+	out := maps.Clone(base)
+	for k, v := range more {
+		if v == "-" {
+			delete(out, k)
+		} else {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+var start = map[string]string{
+	"a": eight, "b": "b\n", "dir/x": "x\n", "dir/sub/y": "y\n", "dir/skip.log": "ignored\n", "empty/": "",
+	".gitignore": "*.log\n", "link": "->a",
+}
+
+// TestOnlyTask undoes all of the only task's work: the folder is what it was.
+func TestOnlyTask(t *testing.T) {
+	for name, script := range map[string][][]string{
+		"modify":                 {{"put a changed"}, {"put a again"}},
+		"create":                 {{"put n new"}, {"put deep/er/n new"}},
+		"create and delete":      {{"put n new"}, {"del n"}},
+		"delete":                 {{"del b"}},
+		"delete and make again":  {{"del b"}, {"put b other"}},
+		"rename":                 {{"mv b c"}},
+		"rename and edit":        {{"mv b c"}, {"put c edited"}, {"mv c d"}},
+		"rename onto a file":     {{"mv b a"}},
+		"rename chain":           {{"mv a t"}, {"mv b a"}, {"mv t b"}},
+		"swap in one commit":     {{"mv a t", "mv b a", "mv t b"}},
+		"swap with edits":        {{"mv a t", "mv b a", "mv t b"}, {"put a edited"}, {"put b edited"}},
+		"three in a ring":        {{"mv a t", "mv b a", "mv dir/x b", "mv t dir/x"}},
+		"case only":              {{"mv b B"}},
+		"folder":                 {{"mv dir moved"}},
+		"folder deeper":          {{"mv dir deep/er/dir"}, {"put deep/er/dir/x edited"}},
+		"folder and file inside": {{"put dir/x edited"}, {"mv dir moved"}, {"mv moved/sub/y y"}},
+		"delete folder":          {{"del dir"}},
+		"folder becomes file":    {{"del dir"}, {"put dir file"}},
+		"file becomes folder":    {{"del b"}, {"put b/in/it new"}},
+		"file becomes link":      {{"del b"}, {"ln b a"}},
+		"link becomes file":      {{"del link"}, {"put link file"}},
+		"link retargeted":        {{"ln link b"}},
+		"mode":                   {{"chmod+x b"}},
+		"mode and text":          {{"chmod+x b"}, {"put b changed"}},
+		"mkdir":                  {{"mkdir made"}},
+		"mkdir and fill":         {{"mkdir made"}, {"put made/f new"}},
+		"rmdir":                  {{"rmdir empty"}},
+		"empty folder moved":     {{"mv empty void"}},
+		"binary":                 {{"put bin \x00\x01\x02"}, {"put a \x00a"}},
+		"CRLF":                   {{"put a 1\r\\n2\r\\n"}},
+		"ignored file written":   {{"put out.log text"}},
+		"batch":                  {{"put n1 x", "put b y", "del dir/x", "mv a dir/x"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, start)
+			g.task("t")
+			mtime := func() int64 {
+				info, err := os.Stat(filepath.Join(g.root, ".gitignore"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return info.ModTime().UnixNano()
+			}
+			untouched := mtime()
+			for _, ops := range script {
+				g.do("t", ops...)
+			}
+			worked := g.disk()
+			g.mustRevert(Request{Task: "t"})
+			g.want(start)
+			if mtime() != untouched {
+				t.Error("an untouched file has a new mtime")
+			}
+			if res := g.mustRevert(Request{Task: "t"}); !res.Commit.IsZero() {
+				t.Errorf("a second revert did something: %+v", res)
+			}
+			// The revert of the revert, entry by entry, newest first, brings the
+			// work back; the files' names at least and their contents.
+			hist, err := g.cache.Task(t.Context(), g.w, "t")
+			if err != nil {
+				t.Fatal(err)
+			}
+			single := true
+			for i := len(hist.Entries) - 1; i >= 0; i-- {
+				e := hist.Entries[i]
+				if e.IsRevert() && !e.Undone {
+					if _, err := g.revert(Request{Task: "t", Scope: Scope{Change: e.ID}}); err != nil {
+						single = false // a swap needs both at once
+					}
+				}
+			}
+			if single {
+				// An empty folder that was made on the way may be left.
+				got := g.disk()
+				for k, v := range worked {
+					if !strings.HasSuffix(k, "/") && !strings.HasSuffix(k, ".log") && got[k] != v {
+						t.Errorf("brought back: %s is %q, was %q", k, got[k], v)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestOthersWork undoes one task among others.
+func TestOthersWork(t *testing.T) {
+	edit := func(line, with string) string { return strings.Replace(eight, line+"\n", with+"\n", 1) }
+	for name, c := range map[string]struct {
+		run       func(g *rig)
+		req       Request
+		want      map[string]string
+		code      string
+		conflicts string // paths
+	}{
+		"another hunk": {
+			run: func(g *rig) {
+				g.do("A", "put a "+edit("1", "A"))
+				g.do("B", "put a "+strings.Replace(edit("1", "A"), "8\n", "B\n", 1))
+			},
+			req: Request{Task: "A"}, want: with(start, map[string]string{"a": edit("8", "B")}),
+		},
+		"A B A": {
+			run: func(g *rig) {
+				g.do("A", "put a "+edit("1", "A"))
+				g.do("B", "put a "+strings.Replace(edit("1", "A"), "8\n", "B\n", 1))
+				g.do("A", "put a "+strings.Replace(strings.Replace(edit("1", "A"), "8\n", "B\n", 1), "4\n", "A\n", 1))
+			},
+			req: Request{Task: "A"}, want: with(start, map[string]string{"a": edit("8", "B")}),
+		},
+		"the same hunk": {
+			run: func(g *rig) {
+				g.do("A", "put a "+edit("1", "A"))
+				g.do("B", "put a "+edit("1", "B"))
+			},
+			req: Request{Task: "A"}, want: with(start, map[string]string{"a": edit("1", "B")}), code: "revert_conflict", conflicts: "a",
+		},
+		"the same hunk, forced": {
+			run: func(g *rig) {
+				g.do("A", "put a "+edit("1", "A"))
+				g.do("B", "put a "+edit("1", "B"))
+			},
+			req: Request{Task: "A", OnConflict: Force}, want: start,
+		},
+		"the same hunk, skipped": {
+			run: func(g *rig) {
+				g.do("A", "put a "+edit("1", "A"), "put b other")
+				g.do("B", "put a "+edit("1", "B"))
+			},
+			req: Request{Task: "A", OnConflict: Skip}, want: with(start, map[string]string{"a": edit("1", "B")}), conflicts: "a",
+		},
+		"B did the same": {
+			run: func(g *rig) {
+				g.do("A", "put a "+edit("1", "A"))
+				g.do("B", "put a "+eight)
+			},
+			req: Request{Task: "A"}, want: start,
+		},
+		"create, edited by another": {
+			run: func(g *rig) { g.do("A", "put n new"); g.do("B", "put n newer") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"n": "newer"}), code: "revert_conflict", conflicts: "n",
+		},
+		"create, deleted by another": {
+			run: func(g *rig) { g.do("A", "put n new"); g.do("B", "del n") },
+			req: Request{Task: "A"}, want: start,
+		},
+		"delete, something stands there": {
+			run: func(g *rig) { g.do("A", "del b"); g.do("B", "put b other") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"b": "other"}), code: "revert_conflict", conflicts: "b",
+		},
+		"modify, deleted by another": {
+			run: func(g *rig) { g.do("A", "put b other"); g.do("B", "del b") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"b": "-"}), code: "revert_conflict", conflicts: "b",
+		},
+		"rename, edited by another": {
+			run: func(g *rig) { g.do("A", "mv b c"); g.do("B", "put c other") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"b": "other"}),
+		},
+		"rename, old name taken": {
+			run: func(g *rig) { g.do("A", "mv b c"); g.do("B", "put b other") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"b": "other", "c": "b\n"}), code: "revert_conflict", conflicts: "b",
+		},
+		"folder moved, another's file in it": {
+			run:  func(g *rig) { g.do("A", "mv dir moved"); g.do("B", "put moved/other B") },
+			req:  Request{Task: "A"},
+			want: with(start, map[string]string{"dir/skip.log": "-", "moved/skip.log": "ignored\n", "moved/other": "B"}),
+		},
+		"a folder with another's file stays": {
+			run: func(g *rig) { g.do("A", "put n/a A"); g.do("B", "put n/b B") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"n/b": "B"}),
+		},
+		"mode by A, text by B": {
+			run: func(g *rig) { g.do("A", "chmod+x b"); g.do("B", "put b other") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"b": "other"}),
+		},
+		"one subtask": {
+			run: func(g *rig) {
+				g.do("A one", "put a "+edit("1", "A"), "put n one")
+				g.do("A two", "put a "+strings.Replace(edit("1", "A"), "8\n", "B\n", 1), "put m two")
+			},
+			req: Request{Task: "A", Scope: Scope{Subtask: "one"}}, want: with(start, map[string]string{"a": edit("8", "B"), "m": "two"}),
+		},
+		"one file, by its new name": {
+			run: func(g *rig) { g.do("A", "put b other"); g.do("A", "mv b c"); g.do("A", "put a x") },
+			req: Request{Task: "A", Scope: Scope{Path: "c"}}, want: with(start, map[string]string{"a": "x"}),
+		},
+		"a deleted file, by its last name": {
+			run: func(g *rig) { g.do("A", "mv b c"); g.do("A", "del c"); g.do("A", "put a x") },
+			req: Request{Task: "A", Scope: Scope{Path: "c"}}, want: with(start, map[string]string{"a": "x"}),
+		},
+		"one change": {
+			run: func(g *rig) { g.do("A", "put b one"); g.do("A", "put a x") },
+			req: Request{Task: "A", Scope: Scope{Change: 1}}, want: with(start, map[string]string{"a": "x"}),
+		},
+		"a person's edit on disk": {
+			run: func(g *rig) {
+				g.do("A", "put a "+edit("1", "A"))
+				g.edit("a", strings.Replace(edit("1", "A"), "8\n", "P\n", 1))
+			},
+			req: Request{Task: "A"}, want: with(start, map[string]string{"a": edit("8", "P")}),
+		},
+		"a person's edit in the way": {
+			run: func(g *rig) { g.do("A", "put b other"); g.edit("b", "person's") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"b": "person's"}), code: "revert_conflict", conflicts: "b",
+		},
+		"a person's untracked file in the way": {
+			run: func(g *rig) { g.do("A", "del b"); g.edit("b", "person's") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"b": "person's"}), code: "revert_conflict", conflicts: "b",
+		},
+		"an external change of the task": {
+			run: func(g *rig) { g.alone = "A"; g.do("A", "put a x"); g.edit("b", "shell\n"); g.sync() },
+			req: Request{Task: "A"}, want: start,
+		},
+		"an external change is left": {
+			run: func(g *rig) { g.alone = "A"; g.do("A", "put a x"); g.edit("b", "shell\n"); g.sync() },
+			req: Request{Task: "A", ExcludeExternal: true}, want: with(start, map[string]string{"b": "shell\n"}),
+		},
+		"unknown subtask": {run: func(g *rig) {}, req: Request{Task: "A", Scope: Scope{Subtask: "no"}}, want: start, code: "subtask_not_found"},
+		"unknown change":  {run: func(g *rig) {}, req: Request{Task: "A", Scope: Scope{Change: 7}}, want: start, code: "change_not_found"},
+		"unknown file":    {run: func(g *rig) {}, req: Request{Task: "A", Scope: Scope{Path: "no"}}, want: start, code: "file_not_found"},
+		"untouched file":  {run: func(g *rig) {}, req: Request{Task: "A", Scope: Scope{Path: "a"}}, want: start},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, start)
+			g.task("A")
+			g.task("B")
+			c.run(g)
+			dry := c.req
+			dry.DryRun = true
+			told, err := g.revert(dry)
+			if err != nil && c.code == "" {
+				t.Fatalf("dry run: %v", err)
+			}
+			res, err := g.revert(c.req)
+			if codeOf(err) != c.code {
+				t.Fatalf("error %q (%v), wanted %q; %+v", codeOf(err), err, c.code, res)
+			}
+			g.want(c.want)
+			if res == nil {
+				return
+			}
+			var paths []string
+			for _, x := range res.Conflicts {
+				paths = append(paths, x.Path)
+				if x.By.Commit.IsZero() {
+					t.Errorf("nobody is named for %s", x.Path)
+				}
+			}
+			if strings.Join(paths, " ") != c.conflicts {
+				t.Errorf("conflicts %q, wanted %q", paths, c.conflicts)
+			}
+			if err == nil && len(told.Files) != len(res.Files) {
+				t.Errorf("told %+v, did %+v", told.Files, res.Files)
+			}
+		})
+	}
+}
+
+func (g *rig) sync() {
+	g.t.Helper()
+	if _, err := g.w.Sync(g.t.Context(), syncOptions); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func TestPlan(t *testing.T) {
+	g := newRig(t, start)
+	g.task("A")
+	g.do("A", "put b other")
+	told := g.mustRevert(Request{Task: "A", DryRun: true, OnConflict: Skip})
+	if told.Plan == "" || !told.Commit.IsZero() {
+		t.Fatalf("%+v", told)
+	}
+	g.do("A", "put a other")
+	if _, err := g.revert(Request{Task: "A", Plan: told.Plan}); codeOf(err) != "plan_stale" {
+		t.Fatalf("a stale plan: %v", err)
+	}
+	told = g.mustRevert(Request{Task: "A", DryRun: true})
+	g.edit("dir/x", "unrelated")
+	if res := g.mustRevert(Request{Task: "A", Plan: told.Plan}); res.Reverted != 2 {
+		t.Fatalf("%+v", res)
+	}
+	for _, bad := range []string{"", "x", "n.", "q." + strings.Repeat("0", 64)} {
+		if _, err := g.revert(Request{Task: "A", Plan: bad}); bad != "" && codeOf(err) != "invalid_plan" {
+			t.Errorf("plan %q: %v", bad, err)
+		}
+	}
+}
+
+func TestPrivateStaysPrivate(t *testing.T) {
+	g := newRig(t, map[string]string{"key": "secret\n"})
+	full := filepath.Join(g.root, "key")
+	if err := os.Chmod(full, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.task("A")
+	g.do("A", "del key")
+	g.mustRevert(Request{Task: "A"})
+	info, err := os.Stat(full)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v %v", info.Mode(), err)
+	}
+	g.do("A", "mv key k2")
+	g.do("A", "put k2 other")
+	g.mustRevert(Request{Task: "A"})
+	if info, err := os.Stat(full); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v %v", info.Mode(), err)
+	}
+}
