@@ -58,6 +58,26 @@ func TestWhatIsNoRoute(t *testing.T) {
 	}
 }
 
+func TestOddRequestsGetAnAnswer(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, harness.Options{})
+	for request, want := range map[string]int{
+		"GET http://evil.example/health HTTP/1.1\r\nHost: localhost\r\n\r\n":                            403,
+		"GET http://localhost/health HTTP/1.1\r\nHost: evil.example\r\n\r\n":                            200,
+		"CONNECT evil.example:80 HTTP/1.1\r\nHost: evil.example:80\r\n\r\n":                             403,
+		"GET /%zz HTTP/1.1\r\nHost: localhost\r\n\r\n":                                                  400,
+		"GET /health HTTP/1.1\r\n\r\n":                                                                  400,
+		"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n":                            400,
+		"GET /tasks/%00 HTTP/1.1\r\nHost: localhost\r\n\r\n":                                            404,
+		"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: " + strings.Repeat("x", 1<<17) + "\r\n\r\n": 431,
+	} {
+		if status, body := s.Raw(request); status != want {
+			t.Errorf("%.60q: %d %s", request, status, body)
+		}
+	}
+	s.Do("GET", "/health", nil).Expect(200)
+}
+
 func TestRequestID(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, harness.Options{})

@@ -199,6 +199,37 @@ func TestExternalChanges(t *testing.T) {
 	}
 }
 
+// The base is the folder as it is when the task begins.
+func TestBaseHoldsWhatWasThere(t *testing.T) {
+	p := newProject(t, map[string]string{"f": "0"})
+	first := p.task(t)
+	p.fill(t, map[string]string{"f": "while the first runs"})
+	second := p.task(t)
+	if got, want := briefs(first.changes(t, "")), []string{"modify f"}; !slices.Equal(got, want) {
+		t.Errorf("the first task has %v", got)
+	}
+	for _, k := range []*taskOf{first, second} {
+		p.call(t, "PATCH", k.url(""), map[string]any{"status": "completed"}).want(t, 200)
+	}
+	p.fill(t, map[string]string{"f": "while nobody runs"})
+	third := p.task(t)
+	if got := fmt.Sprint(third.sync(t).obj(t)["changed"]); got != "0" {
+		t.Errorf("%s changes came after the task began", got)
+	}
+	if got := third.changes(t, ""); len(got) != 0 {
+		t.Errorf("the third task has %v", got)
+	}
+	if got := third.git(t, "show", third.str("base")+":f"); got != "while nobody runs" {
+		t.Errorf("its base has %q", got)
+	}
+	if err := os.RemoveAll(p.dir); err != nil {
+		t.Fatal(err)
+	}
+	p.post(t, "/tasks", map[string]any{"goal": "g", "workspace": p.dir}).fails(t, 400, "workspace_not_found")
+	p.fill(t, map[string]string{"other": "1"})
+	p.post(t, "/tasks", map[string]any{"goal": "g", "workspace": p.dir}).fails(t, 409, "workspace_missing")
+}
+
 // A person's save that is not in history yet is recorded before it is replaced.
 func TestReplacedSaveIsKept(t *testing.T) {
 	p := newProject(t, map[string]string{"f": "zero"})

@@ -157,6 +157,8 @@ func TestContentDelete(t *testing.T) {
 	has(t, p.call(t, "DELETE", k.file("f"), nil).want(t, 200).obj(t), map[string]any{"path": "f", "operation": "delete", "change_id": 1, "etag": nil})
 	p.absent(t, "f")
 	p.call(t, "DELETE", k.file("f"), nil).fails(t, 404, "file_not_found")
+	p.call(t, "DELETE", k.file("d/a/"), nil).fails(t, 400, "not_a_directory")
+	p.post(t, k.url("/move"), map[string]any{"from": "d/a/", "to": "e"}).fails(t, 400, "not_a_directory")
 	p.call(t, "DELETE", k.file("f")+"&force=true", nil).fails(t, 404, "file_not_found")
 	p.call(t, "DELETE", k.file("d"), nil).fails(t, 409, "directory_not_empty")
 	p.call(t, "DELETE", k.file("d")+"&recursive=maybe", nil).fails(t, 400, "invalid_parameter")

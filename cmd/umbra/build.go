@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 // deps is the wired server and what is to be closed after it.
 type deps struct {
 	server  *httpapi.Server
+	owner   string                        // lets the owner's own verbs in
 	closers []func(context.Context) error // the last made is closed first
 }
 
@@ -57,6 +59,10 @@ func build(cfg config.Config, dir *state.Dir, log *slog.Logger) (d *deps, err er
 		return nil, err
 	}
 	opts.Answers = answers
+	if d.owner, err = newOwner(dir); err != nil {
+		return nil, err
+	}
+	opts.Owner = sha256.Sum256([]byte(d.owner))
 	s, err := openServices(cfg, dir, db, log, d)
 	if err != nil {
 		return nil, err

@@ -28,6 +28,11 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
+// exitError ends with a status; what there is to say has been said.
+type exitError struct{ status int }
+
+func (e exitError) Error() string { return fmt.Sprintf("exit status %d", e.status) }
+
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
@@ -56,9 +61,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetOut(stderr)
 	root.SetErr(stderr)
 	root.AddCommand(serveCommand(stdout, stderr), versionCommand(stdout))
+	root.AddCommand(verbs(stdout, stderr)...)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitDone
+	}
+	if e, ok := errors.AsType[exitError](err); ok {
+		return e.status
 	}
 	fmt.Fprintln(stderr, "umbra:", err)
 	if _, ok := errors.AsType[usageError](err); ok {

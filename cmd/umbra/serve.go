@@ -22,6 +22,9 @@ import (
 // server, after httpapi.Server.Stop.
 const closePatience = 900 * time.Millisecond
 
+// logPatience is for a log whose reader has stopped reading.
+const logPatience = 100 * time.Millisecond
+
 func serveCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -44,7 +47,8 @@ func serve(ctx context.Context, cfg config.Config, stdout, stderr io.Writer) (er
 	// Before the ready line goes out: a signal sent on seeing it must find us.
 	ctx, stopSignals := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stopSignals()
-	log := newLogger(cfg.Log, stderr)
+	log, flushLog := newLogger(cfg.Log, stderr)
+	defer flushLog()
 
 	dir, err := state.Acquire(cfg.DataDir)
 	if err != nil {
@@ -96,16 +100,20 @@ func serve(ctx context.Context, cfg config.Config, stdout, stderr io.Writer) (er
 }
 
 // newLogger writes to standard error; standard output is for the ready line.
-func newLogger(cfg config.Log, w io.Writer) *slog.Logger {
+// flush writes what still waits, and ends the logger.
+func newLogger(cfg config.Log, w io.Writer) (log *slog.Logger, flush func()) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
 		level = slog.LevelInfo // config has checked it
 	}
 	opts := &slog.HandlerOptions{Level: level}
+	sink := newLogSink(w, func(lines int) { log.Warn("the log was read too slowly", "lines_dropped", lines) })
 	if cfg.Format == config.FormatJSON {
-		return slog.New(slog.NewJSONHandler(w, opts))
+		log = slog.New(slog.NewJSONHandler(sink, opts))
+	} else {
+		log = slog.New(slog.NewTextHandler(sink, opts))
 	}
-	return slog.New(slog.NewTextHandler(w, opts))
+	return log, func() { sink.Close(logPatience) }
 }
 
 // warnOfMode tells of a data directory that others may look into; one that the
@@ -115,4 +123,3 @@ func warnOfMode(log *slog.Logger, path string) {
 		log.Warn("others may look into the data directory", "data_dir", path, "mode", fmt.Sprintf("%#o", st.Mode().Perm()))
 	}
 }
-

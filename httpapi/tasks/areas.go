@@ -42,12 +42,12 @@ func (d *Dialect) listArea(a task.Area) httpapi.Handler {
 }
 
 // routePath reads {path...} of an area's route.
-func routePath(c *gin.Context, a task.Area, opts ...wspath.Option) (task.AreaPath, error) {
+func routePath(c *gin.Context, a task.Area, opts ...wspath.Option) (target, error) {
 	raw, err := httpapi.Param(c, "path")
 	if err != nil {
-		return task.AreaPath{}, err
+		return target{}, err
 	}
-	return task.ParseAreaPath(a, raw, "", opts...)
+	return parseIn(a, raw, "", opts...)
 }
 
 func (d *Dialect) readArea(a task.Area) httpapi.Handler {
@@ -56,7 +56,7 @@ func (d *Dialect) readArea(a task.Area) httpapi.Handler {
 		if err != nil {
 			return err
 		}
-		return d.serveArea(c, r.Task.ID, p)
+		return d.serveArea(c, r.Task.ID, p.areaPath())
 	})
 }
 
@@ -80,7 +80,7 @@ func (d *Dialect) writeArea(a task.Area) httpapi.Handler {
 		if err != nil {
 			return err
 		}
-		return d.putArea(c, r, p)
+		return d.putArea(c, r, p.areaPath())
 	})
 }
 
@@ -146,20 +146,20 @@ func (d *Dialect) deleteArea(a task.Area) httpapi.Handler {
 	})
 }
 
-func (d *Dialect) removeArea(c *gin.Context, r *task.Ref, p task.AreaPath, recursive bool, cond workspace.Condition) error {
+func (d *Dialect) removeArea(c *gin.Context, r *task.Ref, t target, recursive bool, cond workspace.Condition) error {
 	folders, release, err := d.tasks.Folders(r.Task.ID)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return d.applyArea(c, r, folders, task.AreaOp{Kind: task.AreaDelete, Path: p, Recursive: recursive}, cond)
+	return d.applyArea(c, r, folders, task.AreaOp{Kind: task.AreaDelete, Path: t.areaPath(), Folder: t.folder, Recursive: recursive}, cond)
 }
 
-func (d *Dialect) moveArea(c *gin.Context, r *task.Ref, from, to task.AreaPath, overwrite bool, cond workspace.Condition) error {
+func (d *Dialect) moveArea(c *gin.Context, r *task.Ref, from, to target, overwrite bool, cond workspace.Condition) error {
 	folders, release, err := d.tasks.Folders(r.Task.ID)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return d.applyArea(c, r, folders, task.AreaOp{Kind: task.AreaRename, Path: from, To: to, Overwrite: overwrite}, cond)
+	return d.applyArea(c, r, folders, task.AreaOp{Kind: task.AreaRename, Path: from.areaPath(), To: to.areaPath(), Folder: from.folder, Overwrite: overwrite}, cond)
 }

@@ -124,8 +124,8 @@ func (p *planned) add(c *gin.Context, folders *task.Folders, i int, o *batchOp) 
 	if err != nil {
 		return err
 	}
-	op := workspace.Op{Path: from.path, Recursive: o.Recursive, Force: o.Force, Overwrite: o.Overwrite}
-	area := task.AreaOp{Path: from.areaPath(), Recursive: o.Recursive, Overwrite: o.Overwrite}
+	op := workspace.Op{Path: from.path, Recursive: o.Recursive, Force: o.Force, Overwrite: o.Overwrite, MustBe: from.kind()}
+	area := task.AreaOp{Path: from.areaPath(), Folder: from.folder, Recursive: o.Recursive, Overwrite: o.Overwrite}
 	if o.IfMatch != nil {
 		match, ok := bodyMatch(*o.IfMatch)
 		if !ok {

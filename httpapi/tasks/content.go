@@ -164,14 +164,14 @@ func (d *Dialect) deleteContent(c *gin.Context) error {
 			return err
 		}
 		if t.inArea() {
-			return d.removeArea(c, r, t.areaPath(), recursive, cond)
+			return d.removeArea(c, r, t, recursive, cond)
 		}
 		key, err := keyHash(c)
 		if err != nil {
 			return err
 		}
 		res, err := d.apply(c, r, workspace.Request{By: by(c, key), Ops: []workspace.Op{{Kind: workspace.OpDelete, Path: t.path,
-			Recursive: recursive, Force: force, If: cond}}})
+			Recursive: recursive, Force: force, MustBe: t.kind(), If: cond}}})
 		if err != nil {
 			return err
 		}
@@ -229,12 +229,12 @@ func (d *Dialect) move(c *gin.Context) error {
 		}
 		switch {
 		case from.inArea() && to.inArea():
-			return d.moveArea(c, r, from.areaPath(), to.areaPath(), body.Overwrite, cond)
+			return d.moveArea(c, r, from, to, body.Overwrite, cond)
 		case from.inArea() || to.inArea():
 			return crossing(from)
 		}
 		res, err := d.apply(c, r, workspace.Request{By: by(c, key), Ops: []workspace.Op{{Kind: workspace.OpRename, Path: from.path, To: to.path,
-			Overwrite: body.Overwrite, If: cond}}})
+			Overwrite: body.Overwrite, MustBe: from.kind(), If: cond}}})
 		if err != nil {
 			return err
 		}

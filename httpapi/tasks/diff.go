@@ -3,10 +3,7 @@ package tasks
 import (
 	"bytes"
 	"errors"
-	"mime"
 	"net/http"
-	"strconv"
-	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -103,7 +100,12 @@ func (d *Dialect) diff(c *gin.Context, a ask) error {
 	if a.context = int(n); n == 0 {
 		a.context = diff.NoContext
 	}
-	a.json = wantsJSON(c)
+	if _, given, err := httpapi.Query(c, "subtask_id"); err != nil {
+		return err
+	} else if given && (a.from != "" || a.to != "") {
+		return errs.New(errs.Invalid, "invalid_parameter", "A subtask's diff has the subtask's own range.").With("field", "subtask_id")
+	}
+	a.json = httpapi.WantsJSON(c)
 	return using(d.open, func(c *gin.Context, r *task.Ref) error {
 		list, err := d.changedFiles(c, r, a)
 		if err != nil {
@@ -119,7 +121,7 @@ func (d *Dialect) changedFiles(c *gin.Context, r *task.Ref, a ask) ([]changed, e
 	touched := false
 	st := r.Store()
 	if a.from == "" && a.to == "" {
-		sum, err := d.history.Summary(c, r.Workspace, r.Task.ID)
+		sum, err := d.summary(c, r)
 		if err != nil {
 			return nil, err
 		}
@@ -250,31 +252,6 @@ func (f *changed) diff(a ask) (diffBody, []byte, error) {
 		out.Diff, out.DiffEncoding = wspath.EncodeJSON(string(p.Text))
 	}
 	return out, p.Text, nil
-}
-
-// wantsJSON chooses between the two forms by the Accept header: the patch,
-// unless JSON is preferred by name. 406 has no place here: what accepts neither
-// gets the patch.
-func wantsJSON(c *gin.Context) bool {
-	best, bestQ := "", 0.0
-	for _, value := range c.Request.Header.Values("Accept") {
-		for part := range strings.SplitSeq(value, ",") {
-			t, params, err := mime.ParseMediaType(strings.TrimSpace(part))
-			if err != nil {
-				continue
-			}
-			q := 1.0
-			if s, ok := params["q"]; ok {
-				if q, err = strconv.ParseFloat(s, 64); err != nil {
-					continue
-				}
-			}
-			if q > bestQ && (t == "application/json" || strings.HasPrefix(t, "text/") || t == "*/*") {
-				best, bestQ = t, q
-			}
-		}
-	}
-	return best == "application/json"
 }
 
 // at resolves one end of a range; the parameter's own name stands in its error.

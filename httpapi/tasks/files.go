@@ -45,9 +45,24 @@ type summaryBody struct {
 	Files    []summaryFile   `json:"files"`
 }
 
+// summary gives what the task's work comes to, or that of the one subtask that
+// the request names.
+func (d *Dialect) summary(c *gin.Context, r *task.Ref) (*history.Summary, error) {
+	sub, given, err := httpapi.Query(c, "subtask_id")
+	switch {
+	case err != nil:
+		return nil, err
+	case !given:
+		return d.history.Summary(c, r.Workspace, r.Task.ID)
+	case !task.ValidID(sub):
+		return nil, invalidID("subtask_id")
+	}
+	return d.history.SubtaskSummary(c, r.Workspace, r.Task.ID, sub)
+}
+
 func (d *Dialect) files(c *gin.Context) error {
 	return using(d.open, func(c *gin.Context, r *task.Ref) error {
-		sum, err := d.history.Summary(c, r.Workspace, r.Task.ID)
+		sum, err := d.summary(c, r)
 		if err != nil {
 			return err
 		}

@@ -18,11 +18,20 @@ import (
 // target is what a request's path names: a file of the workspace, or, with an
 // area, one of the task's own folders.
 type target struct {
-	path wspath.Path
-	area task.Area // empty: the workspace
+	path   wspath.Path
+	area   task.Area // empty: the workspace
+	folder bool      // written with a slash behind: it must be a folder
 }
 
 func (t target) inArea() bool { return t.area != "" }
+
+// kind is what the path must be, if it says so.
+func (t target) kind() workspace.Kind {
+	if t.folder {
+		return workspace.KindDir
+	}
+	return workspace.KindNone
+}
 
 func (t target) areaPath() task.AreaPath { return task.AreaPath{Area: t.area, Path: t.path} }
 
@@ -31,11 +40,16 @@ func parseTarget(path, encoding string, opts ...wspath.Option) (target, error) {
 	if !ok {
 		rest = path
 	}
+	return parseIn(area, rest, encoding, opts...)
+}
+
+// parseIn is parseTarget for a path whose area is known.
+func parseIn(area task.Area, rest, encoding string, opts ...wspath.Option) (target, error) {
 	p, err := wspath.FromJSON(rest, encoding, opts...)
 	if err != nil {
 		return target{}, err
 	}
-	return target{path: p, area: area}, nil
+	return target{path: p, area: area, folder: strings.HasSuffix(rest, "/")}, nil
 }
 
 // queryTarget reads ?path=, which is needed.

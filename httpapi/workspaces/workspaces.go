@@ -48,6 +48,10 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	// A token that may only read may sync: what is on disk is on disk already.
 	add("POST", "/workspaces/{ws}/sync", d.sync, httpapi.Route{Body: httpapi.BodyOptionalJSON})
 	add("GET", "/workspaces/{ws}/log", d.log, httpapi.Route{})
+	add("GET", "/workspaces/{ws}/commits/{commit}", d.commit, httpapi.Route{})
+	add("GET", "/workspaces/{ws}/commits/{commit}/diff", d.commitDiff, httpapi.Route{})
+	// It changes nothing, but reads everything: not for who may only look.
+	add("POST", "/workspaces/{ws}/verify", d.verify, httpapi.Route{Access: httpapi.AccessWrite})
 	add("GET", "/workspaces/{ws}/coverage", d.coverage, httpapi.Route{})
 	add("GET", "/workspaces/{ws}/stream", d.stream, httpapi.Route{Stream: true})
 }

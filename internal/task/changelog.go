@@ -21,7 +21,8 @@ type Filter struct {
 	Task string // for a workspace's log
 }
 
-func (f *Filter) entry(e *workspace.ChangeEntry) bool {
+// Wants reports whether an entry is one of those.
+func (f *Filter) Wants(e *workspace.ChangeEntry) bool {
 	if f.Subtask != "" && e.SubtaskID != f.Subtask || f.Task != "" && e.TaskID != f.Task {
 		return false
 	}
@@ -56,7 +57,7 @@ func (s *Service) Changes(ctx context.Context, r *Ref, f Filter, after uint64, l
 			return nil, 0, err
 		}
 		for j := range of {
-			if of[j].ID <= after || !f.entry(&of[j]) {
+			if of[j].ID <= after || !f.Wants(&of[j]) {
 				continue
 			}
 			if len(entries) == limit {
@@ -147,7 +148,7 @@ func (s *Service) Log(ctx context.Context, w *workspace.Workspace, f Filter, pla
 				j = min(j, place.Entry)
 			}
 			for j--; j >= 0; j-- {
-				if !f.entry(&of[j]) {
+				if !f.Wants(&of[j]) {
 					continue
 				}
 				if len(entries) == limit {

@@ -49,15 +49,6 @@ type AreaPath struct {
 	Path wspath.Path
 }
 
-// ParseAreaPath judges the path by the rules that hold in a workspace.
-func ParseAreaPath(a Area, p, encoding string, opts ...wspath.Option) (AreaPath, error) {
-	parsed, err := wspath.FromJSON(p, encoding, opts...)
-	if err != nil {
-		return AreaPath{}, err
-	}
-	return AreaPath{Area: a, Path: parsed}, nil
-}
-
 // URI gives the form that a request has, and the path_encoding beside it.
 func (p AreaPath) URI() (uri, encoding string) {
 	s, enc := p.Path.JSON()

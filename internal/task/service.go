@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"umbra/internal/state"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
-	"umbra/internal/wspath"
 )
 
 // Options of a Service. All but Log, Now and the limits are needed.
@@ -44,6 +42,7 @@ type Service struct {
 	o     Options
 	index *index
 	hub   hub
+	sums  sumCache
 
 	mu      sync.Mutex
 	folders map[string]*Folders // open ones, by task
@@ -305,104 +304,4 @@ func plural(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
-}
-
-// Folders opens a task's scratch and artifacts, for use until release is
-// called. All who use them at one time share the lock that orders writes.
-func (s *Service) Folders(id string) (f *Folders, release func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f = s.folders[id]
-	if f == nil {
-		if f, err = openFolders(s.o.FS, id, s.o.MaxFile, s.o.Now); err != nil {
-			return nil, nil, err
-		}
-		s.folders[id] = f
-	}
-	f.users++
-	return f, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if f.users--; f.users > 0 {
-			return
-		}
-		if s.folders[id] == f {
-			delete(s.folders, id)
-		}
-		_ = f.fs.Close()
-	}, nil
-}
-
-// AreaDir gives the host path of one of a task's folders.
-func (s *Service) AreaDir(id string, a Area) string { return filepath.Join(s.o.Dir, id, string(a)) }
-
-// dropFolders removes a task's folders. Who still has them open finds nothing
-// there any more.
-func (s *Service) dropFolders(id string) error {
-	s.mu.Lock()
-	f := s.folders[id]
-	delete(s.folders, id)
-	s.mu.Unlock()
-	if f != nil {
-		f.write.Lock()
-		defer f.write.Unlock()
-	}
-	if err := removeAll(s.o.FS, id); err != nil {
-		return errs.Wrap(err, "")
-	}
-	return errs.Wrap(s.o.FS.SyncDir("."), "")
-}
-
-// sweep removes what a stopped server left in the tasks folder: spooled
-// bodies, and the folders of tasks that are deleted.
-func (s *Service) sweep() error {
-	entries, err := s.o.FS.ReadDir(".")
-	if err != nil {
-		return errs.Wrap(err, "")
-	}
-	for _, e := range entries {
-		rec, ok := s.index.get(e.Name)
-		if !wspath.IsTemp(e.Name) && (!ok || !rec.Deleted) {
-			continue
-		}
-		if err := removeAll(s.o.FS, e.Name); err != nil {
-			return errs.Wrap(err, "")
-		}
-	}
-	return nil
-}
-
-// keyedMutex is one mutex for each key that is in use.
-type keyedMutex struct {
-	mu   sync.Mutex
-	held map[string]*keyedEntry
-}
-
-type keyedEntry struct {
-	sync.Mutex
-	users int
-}
-
-// lock waits for a key and gives what unlocks it.
-func (k *keyedMutex) lock(key string) (unlock func()) {
-	k.mu.Lock()
-	if k.held == nil {
-		k.held = map[string]*keyedEntry{}
-	}
-	e := k.held[key]
-	if e == nil {
-		e = &keyedEntry{}
-		k.held[key] = e
-	}
-	e.users++
-	k.mu.Unlock()
-	e.Lock()
-	return func() {
-		e.Unlock()
-		k.mu.Lock()
-		if e.users--; e.users == 0 {
-			delete(k.held, key)
-		}
-		k.mu.Unlock()
-	}
 }

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"time"
 
 	"umbra/gitstore"
@@ -54,20 +55,70 @@ func (s *Service) viewOf(ctx context.Context, w *workspace.Workspace, t gitstore
 		Pinned: t.Info.Pinned, Metadata: t.Info.Metadata, Base: t.Base, Head: t.Head, GitDir: w.GitDir(),
 		Scratch: s.AreaDir(t.ID, Scratch), Artifacts: s.AreaDir(t.ID, Artifacts), Created: t.Info.Created, Updated: t.Info.Updated,
 		Changes: t.Changes, Warnings: w.Warnings()}
-	if t.Changes == 0 {
-		return v, nil
-	}
-	recs, err := w.Store().TaskRecords(ctx, t.ID)
+	sum, err := s.sums.of(ctx, w, t)
 	if err != nil {
 		return nil, err
 	}
-	v.Subtasks = subtasks(recs)
-	if n := len(recs); n > 0 {
-		if last := time.Unix(recs[n-1].WhenUnix, 0).UTC(); last.After(v.Updated) {
-			v.Updated = last
-		}
+	v.Subtasks = sum.subtasks
+	if sum.last.After(v.Updated) {
+		v.Updated = sum.last
 	}
 	return v, nil
+}
+
+// sum is what a view tells of a task's changes.
+type sum struct {
+	changes  uint64 // up to which change it goes
+	subtasks []Subtask
+	last     time.Time // of the last change
+}
+
+// sumCache keeps the sums of tasks that were asked for: a list of tasks that
+// do not change reads no history.
+type sumCache struct {
+	mu     sync.Mutex
+	byTask map[string]sum // by workspace and task: an id may come again on another
+}
+
+// maxSums bounds the cache; beyond it any one goes.
+const maxSums = 1024
+
+func (c *sumCache) of(ctx context.Context, w *workspace.Workspace, t gitstore.Task) (sum, error) {
+	if t.Changes == 0 {
+		return sum{}, nil
+	}
+	key := w.ID() + "/" + t.ID
+	c.mu.Lock()
+	known, ok := c.byTask[key]
+	c.mu.Unlock()
+	if ok && known.changes == t.Changes {
+		return known, nil
+	}
+	recs, err := w.Store().TaskRecords(ctx, t.ID)
+	if err != nil {
+		return sum{}, err
+	}
+	// What was committed since t was read stays out: a view is of one moment.
+	for len(recs) > 0 && recs[len(recs)-1].Change > t.Changes {
+		recs = recs[:len(recs)-1]
+	}
+	made := sum{changes: t.Changes, subtasks: subtasks(recs)}
+	if n := len(recs); n > 0 {
+		made.last = time.Unix(recs[n-1].WhenUnix, 0).UTC()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byTask == nil {
+		c.byTask = make(map[string]sum)
+	}
+	for id := range c.byTask {
+		if len(c.byTask) < maxSums {
+			break
+		}
+		delete(c.byTask, id)
+	}
+	c.byTask[key] = made
+	return made, nil
 }
 
 // subtasks sums up by subtask, in the order of their first changes.

@@ -172,6 +172,8 @@ func (b *baseline) large(p wspath.Path) error {
 	after, err := h.Stat()
 	if err == nil && !src.failed && sameContent(info, after) && info.CtimeNs == after.CtimeNs {
 		b.w.index.put(p, info, id, gitMode(info), at)
+	} else {
+		b.w.suspect.Store(true)
 	}
 	return nil
 }

@@ -295,7 +295,11 @@ func crashRandomly(t *testing.T, seed uint64) {
 				}
 			}
 		}
-		log = append(log, fmt.Sprintf("%+v", ops))
+		line := person
+		for _, o := range ops {
+			line += fmt.Sprintf(" %d:%s>%s(%s)", o.Kind, o.Path, o.To, o.Data)
+		}
+		log = append(log, line)
 		_, err := b.apply(ops...)
 		if clone != nil {
 			break
@@ -308,6 +312,7 @@ func crashRandomly(t *testing.T, seed uint64) {
 		}
 		if r.IntN(4) == 0 {
 			must(t, b.w.checkpoint(context.Background(), false))
+			log = append(log, "checkpoint")
 		}
 	}
 	b.on(nil)

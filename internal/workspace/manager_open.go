@@ -150,13 +150,12 @@ func (m *Manager) Open(ctx context.Context, root string, o OpenOptions) (*Worksp
 	}
 	m.making.Lock()
 	defer m.making.Unlock()
-	r, known := m.find(p)
-	if !known {
-		if r, err = m.make(ctx, p, o); err != nil {
-			return nil, nil, err
-		}
+	var w *Workspace
+	if r, known := m.find(p); known {
+		w, err = m.Get(ctx, r.ID)
+	} else {
+		w, err = m.make(ctx, p, o)
 	}
-	w, err := m.Get(ctx, r.ID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -164,37 +163,63 @@ func (m *Manager) Open(ctx context.Context, root string, o OpenOptions) (*Worksp
 	return w, w.Warnings(), nil
 }
 
-// make makes a workspace for a folder that is none yet.
-func (m *Manager) make(ctx context.Context, p place, o OpenOptions) (Record, error) {
+// make makes a workspace for a folder that is none yet, and leaves it open.
+func (m *Manager) make(ctx context.Context, p place, o OpenOptions) (*Workspace, error) {
 	if err := m.overlaps(p, ""); err != nil {
-		return Record{}, err
+		return nil, err
 	}
 	now := m.opt.Now().UTC()
 	r := Record{ID: newID(p.root), Root: p.root, Kind: "physical", Created: now, LastUsed: now, Dev: p.dev, Ino: p.ino}
 	dir := m.dirOf(r.ID)
 	if err := m.opt.Host.MkdirAll(dir); err != nil {
-		return r, errs.Wrap(err, "")
+		return nil, errs.Wrap(err, "")
 	}
 	w, err := m.load(ctx, r)
 	if err == nil {
-		if err = readable(w.fs); err == nil {
-			err = w.baseline(ctx, o.Progress)
+		err = m.begin(ctx, w, r, o)
+		if err != nil {
+			err = errors.Join(err, w.close(ctx, nil))
 		}
-		if err == nil {
-			err = w.checkpoint(ctx, false)
-		}
-		err = errors.Join(err, w.close(ctx, nil))
-	}
-	if err == nil {
-		err = m.opt.Records.Put(r)
 	}
 	if err != nil {
-		return r, errors.Join(err, m.opt.Host.RemoveAll(dir))
+		return nil, errors.Join(err, m.opt.Host.RemoveAll(dir))
 	}
+	h := &handle{ready: make(chan struct{}), refs: 1}
 	m.mu.Lock()
-	m.records[r.ID] = r
+	stopped := m.stopped
+	if !stopped {
+		m.records[r.ID], m.open[r.ID] = r, h
+	}
 	m.mu.Unlock()
-	return r, nil
+	if stopped {
+		// The record is there: the next start has the workspace.
+		return nil, errors.Join(errs.New(errs.Unavailable, "stopping", "The server is stopping."), w.close(ctx, nil))
+	}
+	m.startBackground(w)
+	m.opened(r.ID, h, w, nil)
+	return w, nil
+}
+
+// begin takes a new workspace's baseline and writes its record.
+func (m *Manager) begin(ctx context.Context, w *Workspace, r Record, o OpenOptions) error {
+	if err := readable(w.fs); err != nil {
+		return err
+	}
+	started := w.now()
+	if err := w.baseline(ctx, o.Progress); err != nil {
+		return err
+	}
+	w.lastScan.Store(started.UnixNano())
+	// What changed while it was read, and large files that did.
+	if w.suspect.Load() {
+		if _, err := w.scan(ctx, SyncOptions{}); err != nil {
+			return err
+		}
+	}
+	if err := w.checkpoint(ctx, false); err != nil {
+		return err
+	}
+	return m.opt.Records.Put(r)
 }
 
 // readable tells a folder that cannot be listed.
@@ -316,12 +341,18 @@ func (m *Manager) openRecord(ctx context.Context, r Record) (*Workspace, error) 
 	if err != nil && errs.CodeOf(err) != "workspace_missing" {
 		return nil, errors.Join(err, w.close(ctx, nil))
 	}
-	if !m.opt.Foreground {
-		bg, cancel := context.WithCancel(context.Background())
-		w.stopBackground = cancel
-		w.background.Go(func() { w.run(bg, m.opt.CheckpointEvery) })
-	}
+	m.startBackground(w)
 	return w, nil
+}
+
+// startBackground starts a workspace's own work beside requests.
+func (m *Manager) startBackground(w *Workspace) {
+	if m.opt.Foreground {
+		return
+	}
+	bg, cancel := context.WithCancel(context.Background())
+	w.stopBackground = cancel
+	w.background.Go(func() { w.run(bg, m.opt.CheckpointEvery) })
 }
 
 // adopt takes the folder that stands at a workspace's path in place of the one

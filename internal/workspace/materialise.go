@@ -397,6 +397,7 @@ func (m *materialiser) moved(ctx context.Context, s *step) error {
 	if s.dir {
 		m.w.index.moveTree(s.path, s.to)
 		m.followed(s.path, s.to)
+		m.w.progress.follow(s.path, s.to)
 		return nil
 	}
 	m.w.index.dropFile(s.path)

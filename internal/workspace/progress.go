@@ -111,6 +111,22 @@ func (g *progress) dirty(paths []wspath.Path) {
 	}
 }
 
+// follow tells that a folder was renamed: what has to be synced in it is under
+// the new name, or still under the old one where that is undone.
+func (g *progress) follow(from, to wspath.Path) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var moved []wspath.Path
+	for p := range g.paths {
+		if rel, ok := p.Rel(from); ok {
+			moved = append(moved, to.Join(string(rel)))
+		}
+	}
+	for _, p := range moved {
+		g.paths[p] = struct{}{}
+	}
+}
+
 // settle tells that the disk agrees with commits, or that they are taken back
 // by others of the list.
 func (g *progress) settle(seqs ...uint64) {

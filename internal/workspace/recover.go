@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"syscall"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
@@ -286,6 +287,7 @@ func (r *recovery) moveFolder(m folderMove) error {
 		return errs.Wrap(err, string(m.to))
 	}
 	r.w.progress.dirty([]wspath.Path{m.from, m.to})
+	r.w.progress.follow(m.from, m.to)
 	return nil
 }
 
@@ -475,14 +477,18 @@ func (r *recovery) folders() error {
 	slices.Sort(order)
 	for _, p := range order {
 		if last[p] {
-			if _, err := r.w.root.EnsureDir(p); err != nil && errs.KindOf(err) != errs.Internal {
+			if _, err := r.w.root.EnsureDir(p); err != nil && !errors.Is(err, syscall.ENOTDIR) {
 				return errs.Wrap(err, string(p))
 			}
 			r.w.progress.dirty([]wspath.Path{p})
 		}
 	}
 	for _, p := range slices.Backward(order) {
-		if !last[p] {
+		if last[p] {
+			continue
+		}
+		// A file may stand there by now.
+		if s, err := r.w.lstat(p); err == nil && s.kind == KindDir {
 			_ = r.w.fs.Remove(string(p)) // one that is not empty is not ours to remove
 			r.w.progress.dirty([]wspath.Path{p})
 		}

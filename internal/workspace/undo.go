@@ -204,6 +204,13 @@ func (m *materialiser) touched() []wspath.Path {
 	out := make([]wspath.Path, 0, len(m.log))
 	for i := range m.log {
 		d := &m.log[i]
+		if d.act == actMoved && d.dir {
+			for _, p := range out { // what was done in the folder before has moved along
+				if rel, ok := p.Rel(d.path); ok {
+					out = append(out, d.to.Join(string(rel)))
+				}
+			}
+		}
 		out = append(out, d.path)
 		if d.to != "" {
 			out = append(out, d.to)

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"umbra/internal/client"
+	"umbra/internal/term"
+)
+
+func verifyCommand() *cobra.Command {
+	v := &verb{}
+	cmd := &cobra.Command{
+		Use:   "verify [WS…]",
+		Short: "Check every object, every hash, and the disk against history",
+		Long: `Read the whole history of the workspaces (all, or those named by id or folder):
+every object is read and its id computed, every After-Hash compared with the
+bytes, every task's bounds looked for; then the folder is compared with the head.
+Nothing is changed.
+
+The exit status is 1 if anything is not as it should be. With --json:
+{"workspaces":[…]}, as the server tells each.`,
+		Example: `  umbra verify
+  umbra verify . --json`,
+	}
+	v.connection.flags(cmd.Flags())
+	v.outputFlags(cmd.Flags())
+	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
+		list, err := v.named(ctx, args)
+		if err != nil {
+			return err
+		}
+		bad := false
+		check := func(w client.Workspace) (found client.Verified, raw []byte, err error) {
+			raw, err = v.client.JSON(ctx, client.Request{Method: http.MethodPost, Path: client.Path("workspaces", w.ID, "verify")}, &found)
+			bad = bad || !sound(&found)
+			return found, raw, err
+		}
+		if v.json {
+			err = v.printList("workspaces", func(yield func(json.RawMessage, error) bool) {
+				for _, w := range list {
+					_, raw, err := check(w)
+					if !yield(raw, err) || err != nil {
+						return
+					}
+				}
+			})
+		} else {
+			err = v.print(false, func(o *term.Output) error {
+				for _, w := range list {
+					found, _, err := check(w)
+					if err != nil {
+						return err
+					}
+					writeVerified(o, &found)
+					if err := o.Flush(); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if err == nil && bad {
+			return exitError{exitFailed}
+		}
+		return err
+	})
+	return cmd
+}
+
+// named gives the workspaces that the arguments name; without any, all.
+func (v *verb) named(ctx context.Context, args []string) ([]client.Workspace, error) {
+	if len(args) == 0 {
+		list, _, err := v.client.Workspaces(ctx)
+		return list, err
+	}
+	var list []client.Workspace
+	for _, arg := range args {
+		w, err := v.findWorkspace(ctx, arg)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, w)
+	}
+	return list, nil
+}
+
+// sound reports whether nothing was found.
+func sound(v *client.Verified) bool {
+	return len(v.Problems) == 0 && (v.Disk == "same" || v.Disk == "none")
+}
+
+// maxListed is how many differing paths are named.
+const maxListed = 100
+
+func writeVerified(o *term.Output, v *client.Verified) {
+	word := o.Paint(term.Added, "ok ")
+	if !sound(v) {
+		word = o.Paint(term.Removed, "bad")
+	}
+	o.Printf("%s  %s  %s, %s and %s checked", word, v.Workspace, count(v.Commits, "commit", "commits"), count(v.Objects, "object", "objects"), count(v.Hashes, "hash", "hashes"))
+	switch v.Disk {
+	case "same":
+		o.Printf("; the disk is as the head")
+	case "missing":
+		o.Printf("; the folder is missing")
+	case "differs":
+		o.Printf("; the disk differs from the head in %s", count(len(v.Differs), "path", "paths"))
+	}
+	o.Printf("\n")
+	for _, p := range v.Problems {
+		o.Printf("     %s\n", term.Line(p))
+	}
+	for i, d := range v.Differs {
+		if i == maxListed {
+			o.Printf("     … and %d more\n", len(v.Differs)-i)
+			break
+		}
+		o.Printf("     %-10s %s\n", d.Reason, term.Name(client.Bytes(d.Path, d.Encoding)))
+	}
+}

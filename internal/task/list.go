@@ -1,0 +1,108 @@
+package task
+
+import (
+	"context"
+	"encoding/base64"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"umbra/internal/errs"
+	"umbra/internal/workspace"
+)
+
+// Query says which tasks to list.
+type Query struct {
+	Status    Status // empty: all
+	Workspace string // id, or path of the folder; empty: all
+	After     string // Page.Next of the page before
+	Limit     int
+	Sees      Sees
+}
+
+// Page is a part of the list of tasks, newest first. The caller releases each.
+type Page struct {
+	Tasks []*Ref
+	Next  string // empty on the last page
+}
+
+// Release frees the tasks' workspaces.
+func (p *Page) Release() {
+	for _, r := range p.Tasks {
+		r.Release()
+	}
+}
+
+// List gives a page of tasks. Invalid "invalid_parameter" for a cursor that is
+// none.
+func (s *Service) List(ctx context.Context, q Query) (*Page, error) {
+	place, err := parseCursor(q.After)
+	if err != nil {
+		return nil, err
+	}
+	on := map[string]bool{}
+	if q.Workspace != "" {
+		if rec, ok := s.findWorkspace(ctx, q.Workspace); ok {
+			on[rec.ID] = true
+		}
+	}
+	want := func(r *Record) bool {
+		if q.Status != "" && r.Status != q.Status || q.Workspace != "" && !on[r.Workspace] {
+			return false
+		}
+		ws, ok := s.o.Workspaces.Record(r.Workspace)
+		return ok && q.Sees.see(ws.Root)
+	}
+	recs := s.index.page(place, q.Limit+1, want)
+	page := &Page{}
+	if len(recs) > q.Limit {
+		recs = recs[:q.Limit]
+		page.Next = cursor(recs[len(recs)-1])
+	}
+	for _, rec := range recs {
+		r, err := s.Get(ctx, rec.ID, q.Sees)
+		if errs.Is(err, errs.NotFound) {
+			continue
+		}
+		if err != nil {
+			page.Release()
+			return nil, err
+		}
+		page.Tasks = append(page.Tasks, r)
+	}
+	return page, nil
+}
+
+// findWorkspace finds a known workspace by its id or its folder.
+func (s *Service) findWorkspace(ctx context.Context, name string) (workspace.Record, bool) {
+	if rec, ok := s.o.Workspaces.Record(name); ok {
+		return rec, true
+	}
+	if !filepath.IsAbs(name) {
+		return workspace.Record{}, false
+	}
+	return s.o.Workspaces.Find(ctx, name)
+}
+
+// cursor is the place of a record in the list, for Query.After.
+func cursor(r Record) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(r.Created.UnixNano(), 10) + "/" + r.ID))
+}
+
+func parseCursor(c string) (Record, error) {
+	if c == "" {
+		return Record{}, nil
+	}
+	bad := errs.New(errs.Invalid, "invalid_parameter", "The after parameter is no cursor of this list.").With("field", "after")
+	raw, err := base64.RawURLEncoding.DecodeString(c)
+	if err != nil {
+		return Record{}, bad
+	}
+	nanos, id, ok := strings.Cut(string(raw), "/")
+	n, err := strconv.ParseInt(nanos, 10, 64)
+	if !ok || err != nil || !ValidID(id) {
+		return Record{}, bad
+	}
+	return Record{ID: id, Created: time.Unix(0, n).UTC()}, nil
+}

@@ -1,0 +1,146 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"umbra/internal/state"
+	"umbra/internal/vfs"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+)
+
+// memRecords keeps a manager's records over a reopening, as the state database
+// does.
+type memRecords struct {
+	mu  sync.Mutex
+	all map[string]workspace.Record
+}
+
+func (r *memRecords) All() ([]workspace.Record, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []workspace.Record
+	for _, rec := range r.all {
+		out = append(out, rec)
+	}
+	return out, nil
+}
+
+func (r *memRecords) Put(rec workspace.Record) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all[rec.ID] = rec
+	return nil
+}
+
+func (r *memRecords) Delete(id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.all, id)
+	return nil
+}
+
+// rig is a service on real folders.
+type rig struct {
+	*Service
+	dir, root string
+	records   *memRecords
+	db        *state.DB
+	manager   *workspace.Manager
+	files     vfs.FS
+	lag       uint64
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	g := &rig{dir: t.TempDir(), root: t.TempDir(), records: &memRecords{all: map[string]workspace.Record{}}}
+	if err := os.WriteFile(filepath.Join(g.root, "f"), []byte("zero"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	g.open(t)
+	t.Cleanup(func() { g.shut(t) })
+	return g
+}
+
+func (g *rig) open(t *testing.T) {
+	t.Helper()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	g.db, err = state.Open(filepath.Join(g.dir, "state.db"))
+	check(err)
+	g.manager, err = workspace.NewManager(workspace.Options{DataDir: g.dir, Records: g.records})
+	check(err)
+	dir := filepath.Join(g.dir, "tasks")
+	check(os.MkdirAll(dir, 0o700))
+	g.files, err = vfs.OS(dir)
+	check(err)
+	g.Service, err = New(context.Background(), Options{Workspaces: g.manager, State: g.db, FS: g.files, Dir: dir, StreamLag: g.lag})
+	check(err)
+}
+
+func (g *rig) shut(t *testing.T) {
+	t.Helper()
+	g.Service.Close()
+	if err := errors.Join(g.manager.Close(context.Background()), g.files.Close(), g.db.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+func (g *rig) reopen(t *testing.T) {
+	t.Helper()
+	g.shut(t)
+	g.open(t)
+}
+
+func (g *rig) create(t *testing.T, change func(*CreateOptions)) *Made {
+	t.Helper()
+	o := CreateOptions{Goal: "goal", Root: g.root}
+	if change != nil {
+		change(&o)
+	}
+	m, err := g.Create(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (g *rig) get(t *testing.T, id string) *Ref {
+	t.Helper()
+	r, err := g.Get(context.Background(), id, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (g *rig) write(r *Ref, path, data string) error {
+	_, err := g.Apply(context.Background(), r, workspace.Request{Ops: []workspace.Op{{Kind: workspace.OpWrite, Path: mustPath(path), Data: []byte(data)}}})
+	return err
+}
+
+func (g *rig) patch(t *testing.T, r *Ref, st Status) {
+	t.Helper()
+	if err := g.Patch(context.Background(), r, Patch{Status: &st}, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mustPath is for paths that a test writes down.
+func mustPath(s string) wspath.Path {
+	p, err := wspath.Parse(s)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}

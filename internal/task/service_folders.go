@@ -1,0 +1,73 @@
+package task
+
+import (
+	"path/filepath"
+
+	"umbra/internal/errs"
+	"umbra/internal/wspath"
+)
+
+// Folders opens a task's scratch and artifacts, for use until release is
+// called. All who use them at one time share the lock that orders writes.
+func (s *Service) Folders(id string) (f *Folders, release func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f = s.folders[id]
+	if f == nil {
+		if f, err = openFolders(s.o.FS, id, s.o.MaxFile, s.o.Now); err != nil {
+			return nil, nil, err
+		}
+		s.folders[id] = f
+	}
+	f.users++
+	return f, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if f.users--; f.users > 0 {
+			return
+		}
+		if s.folders[id] == f {
+			delete(s.folders, id)
+		}
+		_ = f.fs.Close()
+	}, nil
+}
+
+// AreaDir gives the host path of one of a task's folders.
+func (s *Service) AreaDir(id string, a Area) string { return filepath.Join(s.o.Dir, id, string(a)) }
+
+// dropFolders removes a task's folders. Who still has them open finds nothing
+// there any more.
+func (s *Service) dropFolders(id string) error {
+	s.mu.Lock()
+	f := s.folders[id]
+	delete(s.folders, id)
+	s.mu.Unlock()
+	if f != nil {
+		f.write.Lock()
+		defer f.write.Unlock()
+	}
+	if err := removeAll(s.o.FS, id); err != nil {
+		return errs.Wrap(err, "")
+	}
+	return errs.Wrap(s.o.FS.SyncDir("."), "")
+}
+
+// sweep removes what a stopped server left in the tasks folder: spooled
+// bodies, and the folders of tasks that are deleted.
+func (s *Service) sweep() error {
+	entries, err := s.o.FS.ReadDir(".")
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	for _, e := range entries {
+		rec, ok := s.index.get(e.Name)
+		if !wspath.IsTemp(e.Name) && (!ok || !rec.Deleted) {
+			continue
+		}
+		if err := removeAll(s.o.FS, e.Name); err != nil {
+			return errs.Wrap(err, "")
+		}
+	}
+	return nil
+}
