@@ -365,7 +365,7 @@ func (g *group) addDraft(p *pending, track func(object.ID, loc)) (bool, error) {
 		}
 	}
 	g.records = append(g.records, Record{Seq: m.Seq, Commit: id, Task: m.TaskID, Subtask: m.SubtaskID, Change: m.Change,
-		Entries: uint32(d.Entries), WhenUnix: g.when.Unix(), Source: m.Source, Reverts: reverts(&m), Key: keyPrefix(m.IdempotencyKey)})
+		Entries: uint32(entryCount(&m)), WhenUnix: g.when.Unix(), Source: m.Source, Reverts: reverts(&m), Key: keyPrefix(m.IdempotencyKey)})
 	return true, nil
 }
 

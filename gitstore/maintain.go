@@ -5,17 +5,13 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
-	"umbra/internal/vfs"
 	"umbra/internal/wspath"
 )
 
@@ -25,11 +21,6 @@ const (
 	// the number of objects.
 	mergeWidth  = 6
 	mergeFactor = 4
-	// manyDoomed is the number of superseded packs above which the oldest go
-	// before their grace ends, though not within shortGrace: hundreds of packs
-	// slow every git command down.
-	manyDoomed = 64
-	shortGrace = time.Minute
 	// manyLoose is the number of loose refs of ours above which they are packed.
 	manyLoose = 200
 )
@@ -43,6 +34,9 @@ func (s *Store) maintenanceDue() time.Duration {
 		if !f.doomed.IsZero() {
 			return max(time.Second, min(s.opt.MergeGrace, time.Minute))
 		}
+	}
+	if s.dropped.Load() {
+		return time.Minute // a multi-pack-index may appear that names what went
 	}
 	return time.Hour
 }
@@ -79,7 +73,10 @@ func (s *Store) kickMaintainer() {
 func (s *Store) Maintain(ctx context.Context) error {
 	s.mmu.Lock()
 	defer s.mmu.Unlock()
-	if err := s.dropDoomed(); err != nil {
+	if err := s.checkMultiIndex(); err != nil {
+		return err
+	}
+	if err := s.dropDoomed(ctx); err != nil {
 		return err
 	}
 	for {
@@ -217,20 +214,14 @@ func (s *Store) versions(ctx context.Context, packs []*pack.Pack) (map[ID]ID, er
 }
 
 // doom begins the grace of packs that a merged one supersedes. A
-// multi-pack-index that names them would make fsck fail for good once they are
-// gone, so it goes first.
+// multi-pack-index that names them goes first: it slows nobody down to do
+// without it, and what reads through it from now on would miss them later.
 func (s *Store) doom(src []*packFile, by string) error {
-	midx := path.Join(packDir, "multi-pack-index")
-	if data, err := vfs.ReadFile(s.fs, midx); err == nil {
-		for _, f := range src {
-			if f.base != by && strings.Contains(string(data), f.base) {
-				if err := s.fs.Remove(midx); err != nil && !errors.Is(err, fs.ErrNotExist) {
-					return err
-				}
-				break
-			}
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	names := make(map[string]bool)
+	for _, f := range src {
+		names[f.base] = f.base != by
+	}
+	if err := s.dropMultiIndex(func(base string) bool { return names[base] }); err != nil {
 		return err
 	}
 	now := s.opt.Now()
@@ -250,37 +241,5 @@ func (s *Store) doom(src []*packFile, by string) error {
 	s.packs.mu.Lock()
 	s.packs.sort()
 	s.packs.mu.Unlock()
-	return nil
-}
-
-// dropDoomed removes the packs whose grace is over.
-func (s *Store) dropDoomed() error {
-	now := s.opt.Now()
-	s.packs.mu.Lock()
-	var gone, kept []*packFile
-	doomed := 0
-	for _, f := range s.packs.list {
-		if !f.doomed.IsZero() {
-			doomed++
-		}
-	}
-	for _, f := range s.packs.list {
-		age := now.Sub(f.doomed)
-		switch {
-		case f.doomed.IsZero():
-		case age >= s.opt.MergeGrace, doomed-len(gone) > manyDoomed && age >= min(shortGrace, s.opt.MergeGrace):
-			gone = append(gone, f)
-			continue
-		}
-		kept = append(kept, f)
-	}
-	s.packs.list = kept
-	s.packs.mu.Unlock()
-	for _, f := range gone {
-		f.release()
-		if err := s.removePack(f.base); err != nil {
-			return err
-		}
-	}
 	return nil
 }

@@ -153,6 +153,13 @@ func (ps *packSet) holding(id object.ID) (*packFile, error) {
 	return nil, nil
 }
 
+// forget takes packs out of the set; the set's hold on them is the caller's.
+func (ps *packSet) forget(bases map[string]bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.list = slices.DeleteFunc(slices.Clone(ps.list), func(f *packFile) bool { return bases[f.base] })
+}
+
 func (ps *packSet) close() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

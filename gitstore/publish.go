@@ -216,7 +216,10 @@ func (s *Store) detach() publication {
 	s.tmu.Lock()
 	defer s.tmu.Unlock()
 	for id := range s.dirtyTasks {
-		out.tasks = append(out.tasks, *s.tasks[id])
+		t := *s.tasks[id]
+		out.tasks = append(out.tasks, t)
+		t.past = nil
+		s.tasks[id] = &t
 	}
 	clear(s.dirtyTasks)
 	sort.Slice(out.tasks, func(a, b int) bool { return out.tasks[a].ID < out.tasks[b].ID })
@@ -234,6 +237,9 @@ func (s *Store) reattach(todo publication) {
 	defer s.tmu.Unlock()
 	for _, t := range todo.tasks {
 		s.dirtyTasks[t.ID] = true
+		now := *s.tasks[t.ID]
+		now.past = append(t.past[:len(t.past):len(t.past)], now.past...)
+		s.tasks[t.ID] = &now
 	}
 }
 
@@ -324,6 +330,9 @@ func (p *publisher) moveRefs(ctx context.Context, todo publication) error {
 		return errs.Wrap(err, "")
 	}
 	p.also = nil
+	for i := range todo.tasks {
+		s.logInfo(&todo.tasks[i])
+	}
 	return nil
 }
 

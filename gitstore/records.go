@@ -172,22 +172,26 @@ func (r *recordIndex) encode(rec Record) ([]byte, error) {
 		b[49] = 1
 	}
 	hex.Decode(b[52:60], []byte(rec.Key)) // shorter or none: zeros
-	binary.BigEndian.PutUint32(b[60:], checkRecord(rec.Seq, b))
+	binary.BigEndian.PutUint32(b[60:], checkRecord(rec.Seq, b, rec.Task, rec.Subtask))
 	return b, nil
 }
 
-func checkRecord(seq uint64, b []byte) uint32 {
-	var no [8]byte
-	binary.BigEndian.PutUint64(no[:], seq)
-	return crc32.Update(crc32.ChecksumIEEE(no[:]), crc32.IEEETable, b[:60])
+// checkRecord covers the texts too: neither file is synced, and after a power
+// cut the names may be others, or zeros, under the numbers that a record has.
+func checkRecord(seq uint64, b []byte, task, sub string) uint32 {
+	head := make([]byte, 10, 10+len(task)+len(sub))
+	binary.BigEndian.PutUint64(head, seq)
+	binary.BigEndian.PutUint16(head[8:], uint16(len(task)))
+	head = append(append(head, task...), sub...)
+	return crc32.Update(crc32.ChecksumIEEE(head), crc32.IEEETable, b[:60])
 }
 
 func (r *recordIndex) decode(seq uint64, b []byte) (Record, bool) {
-	if binary.BigEndian.Uint32(b[60:]) != checkRecord(seq, b) {
-		return Record{}, false
-	}
 	task, sub, src := binary.BigEndian.Uint32(b[20:]), binary.BigEndian.Uint32(b[24:]), int(b[48])
 	if int(task) >= len(r.names) || int(sub) >= len(r.names) || src >= len(recordSources) {
+		return Record{}, false
+	}
+	if binary.BigEndian.Uint32(b[60:]) != checkRecord(seq, b, r.names[task], r.names[sub]) {
 		return Record{}, false
 	}
 	rec := Record{Seq: seq, Task: r.names[task], Subtask: r.names[sub], Change: binary.BigEndian.Uint64(b[28:]),

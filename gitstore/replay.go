@@ -554,6 +554,9 @@ func (r *replay) tag(id ID, data []byte) error {
 		t = &Task{ID: info.TaskID, Base: tag.Object, Head: tag.Object}
 		r.s.tasks[info.TaskID] = t
 	}
+	if !t.InfoTag.IsZero() && id != t.InfoTag {
+		t.past = append(t.past, t.InfoTag)
+	}
 	t.InfoTag, t.Info = id, *info
 	return nil
 }

@@ -42,6 +42,9 @@ type Options struct {
 	InlineBlob   int64            // bytes above which a blob gets a pack of its own; 4 MiB
 	TreeCache    int64            // bytes of encoded trees kept; 32 MiB
 	Identities   map[string]Identity
+	// InUse tells whether another process stands in one of the folders or has
+	// one of the files open. Nil looks into /proc where there is one.
+	InUse func(ctx context.Context, dirs, files []vfs.Info) (bool, error)
 	// Foreground leaves closing, merging and ref packing to explicit calls of
 	// Publish and Maintain, for tests that count file system calls.
 	Foreground bool
@@ -65,6 +68,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.TreeCache == 0 {
 		o.TreeCache = 32 << 20
+	}
+	if o.InUse == nil {
+		o.InUse = inUse
 	}
 }
 
@@ -118,6 +124,10 @@ type Store struct {
 
 	mmu      sync.Mutex    // one run of maintenance at a time
 	maintain chan struct{} // wakes the maintainer
+	// What maintenance knows of its last runs; mmu.
+	lastDrop  time.Time
+	multiSeen [2]vfs.Info
+	dropped   atomic.Bool // packs went, and their names may turn up again
 
 	stopBackground context.CancelFunc
 	background     sync.WaitGroup

@@ -17,6 +17,10 @@ type Task struct {
 	InfoTag    ID
 	Info       message.Info
 	Changes    uint64 // id of the last change, 0 before the first
+
+	// past are info tags that newer ones superseded and that stock git was not
+	// told of yet.
+	past []ID
 }
 
 type taskPut struct {
@@ -75,8 +79,11 @@ func (g *group) addTask(p *pending, track func(object.ID, loc)) (bool, error) {
 	if err != nil {
 		return false, &errs.Error{Kind: errs.Invalid, Code: "validation_failed", Detail: "The task's record cannot be written.", Err: err}
 	}
-	t.InfoTag = g.emitWhole(object.Tag, data, track)
-	t.Info = info
+	id := g.emitWhole(object.Tag, data, track)
+	if !t.InfoTag.IsZero() && id != t.InfoTag {
+		t.past = append(t.past[:len(t.past):len(t.past)], t.InfoTag)
+	}
+	t.InfoTag, t.Info = id, info
 	g.tasks[t.ID] = t
 	p.put = *t
 	return true, nil

@@ -112,7 +112,7 @@ func (k *taskOf) git(t *testing.T, args ...string) string {
 func (k *taskOf) fsck(t *testing.T) {
 	t.Helper()
 	k.sync(t)
-	if out := harness.Git(t, k.gitDir(), "fsck", "--strict", "--full", "--no-progress", "--no-dangling"); strings.TrimSpace(out) != "" {
+	if out := harness.Git(t, k.gitDir(), "fsck", "--strict", "--full", "--no-progress"); strings.TrimSpace(out) != "" {
 		t.Errorf("git fsck says: %s", out)
 	}
 }

@@ -13,6 +13,8 @@ const config = `[core]
 	logAllRefUpdates = false
 [gc]
 	auto = 0
+	reflogExpire = never
+	reflogExpireUnreachable = never
 [maintenance]
 	auto = false
 [receive]

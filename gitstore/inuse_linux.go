@@ -1,0 +1,93 @@
+package gitstore
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"os"
+	"strconv"
+	"syscall"
+
+	"umbra/internal/vfs"
+)
+
+// inode names a file whatever its path.
+type inode struct{ dev, ino uint64 }
+
+// inUse reports whether another process stands in one of the folders, or has
+// one of the files open or mapped, by /proc (proc(5)). It sees the processes of
+// the server's own user, and with root's rights all; nobody else gets into a
+// data directory, whose mode is 0700.
+func inUse(ctx context.Context, dirs, files []vfs.Info) (bool, error) {
+	at, open := make(map[inode]bool), make(map[inode]bool)
+	for _, d := range dirs {
+		at[inode{d.Dev, d.Ino}] = true
+		open[inode{d.Dev, d.Ino}] = true
+	}
+	for _, f := range files {
+		open[inode{f.Dev, f.Ino}] = true
+	}
+	procs, err := os.ReadDir("/proc")
+	if err != nil {
+		return false, nil // cannot tell
+	}
+	self := os.Getpid()
+	for _, p := range procs {
+		pid, err := strconv.Atoi(p.Name())
+		if err != nil || pid == self {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		dir := "/proc/" + p.Name()
+		if points(dir+"/cwd", at) || maps(dir+"/maps", open) {
+			return true, nil
+		}
+		fds, err := os.ReadDir(dir + "/fd")
+		if err != nil {
+			continue // it has ended, or is another user's
+		}
+		for _, fd := range fds {
+			if points(dir+"/fd/"+fd.Name(), open) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// points reports whether a link of /proc leads to one of the files.
+func points(link string, to map[inode]bool) bool {
+	var st syscall.Stat_t
+	return syscall.Stat(link, &st) == nil && to[inode{uint64(st.Dev), st.Ino}]
+}
+
+// maps reports whether one of the files is mapped: git closes an index once
+// that is so. A line is "address perms offset major:minor inode path".
+func maps(name string, files map[inode]bool) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := bytes.Fields(lines.Bytes())
+		if len(fields) < 6 {
+			continue
+		}
+		major, minor, ok := bytes.Cut(fields[3], []byte(":"))
+		ma, err := strconv.ParseUint(string(major), 16, 32)
+		mi, err2 := strconv.ParseUint(string(minor), 16, 32)
+		ino, err3 := strconv.ParseUint(string(fields[4]), 10, 64)
+		if !ok || err != nil || err2 != nil || err3 != nil {
+			continue
+		}
+		dev := mi&0xff | (ma&0xfff)<<8 | (mi&^0xff)<<12 | (ma&^0xfff)<<32 // makedev(3)
+		if files[inode{dev, ino}] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,114 @@
+package gitstore
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"umbra/internal/vfs"
+)
+
+// A multi-pack-index is a person's: git-multi-pack-index(1), and with it `git
+// maintenance` and `git repack --write-midx`, make one over all packs, ours
+// too. One that names a pack that is gone makes every fsck fail until it is
+// made anew, so it goes before the pack does; git does without one.
+
+const (
+	multiIndex  = packDir + "/multi-pack-index"
+	multiLayers = packDir + "/multi-pack-index.d" // of an incremental one
+	multiChain  = multiLayers + "/multi-pack-index-chain"
+)
+
+// dropMultiIndex removes the multi-pack-index if it names a pack for which
+// gone holds; base is "pack-<40 hex digits>".
+func (s *Store) dropMultiIndex(gone func(base string) bool) error {
+	found, err := s.namesPack(multiIndex, gone)
+	if err == nil && found {
+		err = s.removeAny(multiIndex)
+	}
+	if err != nil {
+		return err
+	}
+	layers, err := s.fs.ReadDir(multiLayers)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range layers {
+		if err != nil {
+			return err
+		}
+		if !strings.HasSuffix(e.Name, ".midx") {
+			continue
+		}
+		if found, err = s.namesPack(path.Join(multiLayers, e.Name), gone); err == nil && found {
+			return s.removeAny(multiChain) // without it the layers are nothing
+		}
+	}
+	return err
+}
+
+// checkMultiIndex looks at a multi-pack-index that was not there at the last
+// look: one that somebody began before packs were removed and finished after
+// names what is gone. mmu is held.
+func (s *Store) checkMultiIndex() error {
+	var now [2]vfs.Info
+	for i, name := range []string{multiIndex, multiChain} {
+		info, err := s.fs.Lstat(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		info.CtimeNs, info.Nlink = 0, 0
+		now[i] = info
+	}
+	if now == s.multiSeen {
+		return nil
+	}
+	names, err := s.fs.ReadDir(packDir)
+	if err != nil {
+		return err
+	}
+	there := make(map[string]bool)
+	for _, e := range names {
+		if base, ok := strings.CutSuffix(e.Name, idxSuffix); ok {
+			there[base] = true
+		}
+	}
+	if err := s.dropMultiIndex(func(base string) bool { return !there[base] }); err != nil {
+		return err
+	}
+	s.multiSeen = now
+	return nil
+}
+
+func (s *Store) removeAny(name string) error {
+	if err := s.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// namesPack reports whether an index names such a pack. Its names stand there
+// as text (gitformat-pack(5), chunk PNAM).
+func (s *Store) namesPack(name string, is func(base string) bool) (bool, error) {
+	data, err := vfs.ReadFile(s.fs, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	const begin, length = "pack-", len("pack-") + 40
+	for {
+		i := bytes.Index(data, []byte(begin))
+		if i < 0 || len(data) < i+length+len(idxSuffix) {
+			return false, nil
+		}
+		data = data[i:]
+		if string(data[length:length+len(idxSuffix)]) == idxSuffix && is(string(data[:length])) {
+			return true, nil
+		}
+		data = data[len(begin):]
+	}
+}
