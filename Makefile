@@ -2,6 +2,7 @@
 
 GO      ?= go
 ARGS    ?=
+BENCH   ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 # Every fuzz target gets this long in make fuzz.
@@ -31,8 +32,10 @@ lint: ## gofmt, go vet, and the layers
 test: lint build ## lint, then all tests with the race detector, the black box included
 	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -race -timeout 30m ./...
 
-bench: build ## benchmarks, beside their peers (table in docs/BENCHMARKS.md)
-	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 120m ./...
+# A program of its own, not go run: that would not pass a SIGTERM on.
+bench: build ## benchmarks, beside their peers (docs/BENCHMARKS.md; BENCH='-quick', '-run REGEXP', …)
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/bench ./tests/bench
+	UMBRA_BIN=$(CURDIR)/bin/umbra bin/bench -docs docs/BENCHMARKS.md $(BENCH)
 
 soak: build ## the long tests: power cuts, kills and faults by the hundred
 	UMBRA_BIN=$(CURDIR)/bin/umbra UMBRA_SOAK=1 $(GO) test -timeout 240m -count 1 ./...

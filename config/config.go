@@ -29,6 +29,7 @@ type Config struct {
 	HTTP         HTTP       `key:"http"`
 	Auth         Auth       `key:"auth"`
 	Workspaces   Workspaces `key:"workspaces"`
+	Sessions     Sessions   `key:"sessions"`
 	Limits       Limits     `key:"limits"`
 }
 
@@ -69,6 +70,12 @@ type Workspaces struct {
 	Roots []string `key:"roots"`
 }
 
+// Sessions are about clients' sessions.
+type Sessions struct {
+	// Idle is how long after its last request's end a session ends.
+	Idle time.Duration `key:"idle"`
+}
+
 // Limits are bounds on what a client may send and what is recorded.
 type Limits struct {
 	CaptureBytes Size `key:"capture_bytes"`
@@ -103,6 +110,7 @@ func Default() Config {
 		Output:       Output{Dir: "./umbra-output"},
 		Log:          Log{Level: "info", Format: FormatText},
 		Auth:         Auth{Peer: PeerSameUser},
+		Sessions:     Sessions{Idle: 2 * time.Hour},
 		Limits: Limits{
 			CaptureBytes: 256 << 20,
 			WriteBytes:   100 << 20,

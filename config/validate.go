@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -31,6 +32,7 @@ func (c *Config) validate() error {
 		{"auth.peer", oneOf(c.Auth.Peer, PeerSameUser, PeerAny)},
 		{"auth.tokens", checkTokens(c.Auth.Tokens)},
 		{"workspaces.roots", each(c.Workspaces.Roots, checkRoot)},
+		{"sessions.idle", aboveZero(c.Sessions.Idle)},
 		{"limits.capture_bytes", positive(c.Limits.CaptureBytes)},
 		{"limits.write_bytes", positive(c.Limits.WriteBytes)},
 		{"limits.upload_bytes", positive(c.Limits.UploadBytes)},
@@ -102,6 +104,13 @@ func oneOf(s string, words ...string) error {
 
 func positive(s Size) error {
 	if s <= 0 {
+		return errors.New("must be above 0")
+	}
+	return nil
+}
+
+func aboveZero(d time.Duration) error {
+	if d <= 0 {
 		return errors.New("must be above 0")
 	}
 	return nil

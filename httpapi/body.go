@@ -142,7 +142,7 @@ func (b *bodyReader) finish(flush func(), stop <-chan struct{}) (ended bool) {
 	broken := b.cause != nil && b.cause.Status != http.StatusRequestEntityTooLarge
 	b.mu.Unlock()
 	end := time.Now().Add(lingerTotal)
-	buf := make([]byte, 32<<10)
+	var buf []byte
 	for !broken && time.Now().Before(end) {
 		select {
 		case <-stop:
@@ -152,6 +152,9 @@ func (b *bodyReader) finish(flush func(), stop <-chan struct{}) (ended bool) {
 		}
 		if b.rc.SetReadDeadline(time.Now().Add(lingerIdle)) != nil {
 			return true // no network below, as in a test
+		}
+		if buf == nil {
+			buf = make([]byte, 32<<10)
 		}
 		if _, err := b.src.Read(buf); err != nil {
 			if err == io.EOF {

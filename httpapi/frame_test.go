@@ -529,3 +529,18 @@ func TestUnixSockets(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkFrame is what the middleware costs a request, log line included.
+func BenchmarkFrame(b *testing.B) {
+	s, err := New(Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil)), MaxJSON: 1 << 20, Answers: &memory{}},
+		trial{[]Route{{Method: "PUT", Pattern: "/t/{id}/content", Body: BodyRaw, Changes: true, Handler: swallow}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Stop()
+	b.ReportAllocs()
+	for b.Loop() {
+		req := httptest.NewRequest("PUT", "http://127.0.0.1/t/a/content?path=x", strings.NewReader("x"))
+		s.ServeHTTP(httptest.NewRecorder(), req)
+	}
+}

@@ -48,18 +48,18 @@ func (s *Server) observe(c *gin.Context) {
 		defer context.AfterFunc(s.streams, func() { cancel(stoppingProblem()) })()
 	}
 	c.Request = c.Request.WithContext(ctx)
+	real := newPacedWriter(c.Writer)
+	c.Writer = real
 	if c.Request.Body != nil && c.Request.Body != http.NoBody {
-		rc := http.NewResponseController(c.Writer)
 		// Else the server reads on in the body before it sends an answer.
-		_ = rc.EnableFullDuplex() // a test's recorder has none
-		f.body = newBody(s.patience, c.Request, rc, s.bodyLimit(f.route))
+		_ = real.rc.EnableFullDuplex() // a test's recorder has none
+		f.body = newBody(s.patience, c.Request, real.rc, s.bodyLimit(f.route))
 		c.Request.Body = f.body
 		if f.route == nil || f.route.Body == BodyNone {
 			c.Header("Connection", "close") // nobody will read it
 		}
 	}
 
-	real := c.Writer
 	defer func() {
 		if p := recover(); p != nil {
 			if p == http.ErrAbortHandler {
@@ -70,6 +70,7 @@ func (s *Server) observe(c *gin.Context) {
 			Fail(c, errs.New(errs.Internal, "", ""))
 		}
 		c.Writer.WriteHeaderNow()
+		real.extend()
 		ended := f.body == nil || f.body.finish(c.Writer.Flush, f.stopping)
 		s.logRequest(c, f, start)
 		if !ended && c.Writer.Header().Get("Connection") != "close" {

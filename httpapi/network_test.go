@@ -197,6 +197,50 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	})
 }
 
+func TestAReaderThatStallsIsCutOff(t *testing.T) {
+	var ended chan error // of the bubble
+	big := make([]byte, 4*writePiece)
+	onPipes(t, []Route{{Method: "GET", Pattern: "/big", Handler: func(c *gin.Context) error {
+		_, err := c.Writer.Write(big)
+		ended <- err
+		return nil
+	}}, {Method: "DELETE", Pattern: "/big", Handler: func(c *gin.Context) error { c.Status(204); return nil }}}, func(t *testing.T, s *setup, p *pipes) {
+		ended = make(chan error, 1)
+		conn := p.dial()
+		fmt.Fprint(conn, "GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		start := time.Now()
+		if err := <-ended; err == nil || time.Since(start) != writeIdle {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		conn.Close()
+		// Slow is not stalled, and the bound does not outlive its answer.
+		conn = p.dial()
+		fmt.Fprint(conn, "GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		r := bufio.NewReader(conn)
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for left := len(big); left > 0; left -= writePiece / 2 {
+			<-time.After(writeIdle / 3)
+			if _, err := io.CopyN(io.Discard, res.Body, writePiece/2); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := res.Body.Read(make([]byte, 1)); err != io.EOF {
+			t.Fatal(err)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		<-time.After(writeIdle + time.Second)
+		fmt.Fprint(conn, "DELETE /big HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		if res, err := http.ReadResponse(r, nil); err != nil || res.StatusCode != 204 {
+			t.Error(res, err)
+		}
+	})
+}
+
 func TestAStopFinishesWhatWasAccepted(t *testing.T) {
 	begun := make(chan struct{})
 	route := Route{Method: "GET", Pattern: "/work", Handler: func(c *gin.Context) error {
@@ -339,7 +383,7 @@ func TestStreams(t *testing.T) {
 			events <- Event{Data: []byte("never read")}
 			events <- Event{Data: []byte("never read")}
 			synctest.Wait()
-			<-time.After(eventWrite)
+			<-time.After(writeIdle)
 			synctest.Wait()
 			if s.running.n != 0 {
 				t.Error("the handler waits for a client that is stuck")

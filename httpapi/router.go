@@ -50,6 +50,7 @@ type Route struct {
 	MaxBody         int64 // bytes; 0 means Options.MaxJSON
 	Changes         bool  // takes Idempotency-Key and the tagging headers
 	Stream          bool  // long-lived: ended at once when the server stops
+	Basic           bool  // the token may come as the password of Basic authentication (git)
 	AnyHost         bool  // answered whatever Host and Origin say (probes)
 	// Authorize refuses what the caller may not see before an idempotent answer
 	// is given again. It lets pass what it does not know.

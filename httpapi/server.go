@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"net"
@@ -37,8 +38,11 @@ type Options struct {
 	Hosts, Origins []string // further Host names (no port), further origins
 	SameUser       bool     // only processes of our own user, or root; off where Tokens are
 	Tokens         []Token
-	Roots          []string // canonical; where a client may open workspaces
-	Hosted         bool
+	// Owner is the SHA-256 of the secret by which the owner's own verbs get in
+	// where tokens are on; zero: there is none.
+	Owner  [sha256.Size]byte
+	Roots  []string // canonical; where a client may open workspaces
+	Hosted bool
 
 	MaxJSON                int64 // bytes of a JSON body, where the route names no other limit
 	PerMinute, PerIPMinute int   // requests a minute, 0 is off

@@ -14,10 +14,8 @@ import (
 	"umbra/internal/errs"
 )
 
-const (
-	heartbeat  = 15 * time.Second // between two comment lines of a silent stream
-	eventWrite = 30 * time.Second // for a client to take one event
-)
+// heartbeat is the time between two comment lines of a silent stream.
+const heartbeat = 15 * time.Second
 
 // Event is one server-sent event.
 type Event struct {
@@ -105,14 +103,12 @@ func ServeEvents(c *gin.Context, next func(ctx context.Context) (Event, error)) 
 			out = r.event.encode()
 			beat.Reset(heartbeat)
 		}
-		_ = rc.SetWriteDeadline(time.Now().Add(eventWrite)) // a test's recorder has none
 		if _, err := c.Writer.Write(out); err != nil {
 			return nil
 		}
 		if err := rc.Flush(); err != nil {
 			return nil
 		}
-		_ = rc.SetWriteDeadline(time.Time{})
 	}
 }
 

@@ -107,8 +107,7 @@ func (k *taskOf) git(t *testing.T, args ...string) string {
 	return harness.Git(t, k.gitDir(), args...)
 }
 
-// fsck is clean, also of warnings. A task's older records dangle: they are
-// objects that nothing needs any more, not faults.
+// fsck is clean, and has nothing to say.
 func (k *taskOf) fsck(t *testing.T) {
 	t.Helper()
 	k.sync(t)

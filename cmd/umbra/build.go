@@ -12,6 +12,8 @@ import (
 
 	"umbra/config"
 	"umbra/httpapi"
+	"umbra/httpapi/gitsmart"
+	"umbra/httpapi/sessions"
 	"umbra/httpapi/tasks"
 	"umbra/httpapi/workspaces"
 	"umbra/internal/history"
@@ -75,7 +77,9 @@ func build(cfg config.Config, dir *state.Dir, log *slog.Logger) (d *deps, err er
 func dialects(cfg config.Config, s *services) []httpapi.Dialect {
 	return []httpapi.Dialect{
 		tasks.New(s.tasks, history.NewCache(), tasks.Limits{Write: int64(cfg.Limits.UploadBytes), Batch: int64(cfg.Limits.WriteBytes)}),
+		sessions.New(s.sessions, s.tasks, s.workspaces, sessions.Limits{Write: int64(cfg.Limits.WriteBytes), Upload: int64(cfg.Limits.UploadBytes)}),
 		workspaces.New(s.workspaces, s.tasks),
+		gitsmart.New(s.workspaces, s.tasks),
 	}
 }
 

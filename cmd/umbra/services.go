@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"umbra/config"
+	"umbra/internal/session"
 	"umbra/internal/state"
 	"umbra/internal/task"
 	"umbra/internal/vfs"
@@ -18,6 +19,7 @@ import (
 type services struct {
 	workspaces *workspace.Manager
 	tasks      *task.Service
+	sessions   *session.Service
 }
 
 // openServices opens them; each is put onto d to be closed.
@@ -51,7 +53,14 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		return nil, err
 	}
 	d.closers = append(d.closers, func(context.Context) error { tasks.Close(); return nil })
-	return &services{workspaces: manager, tasks: tasks}, nil
+	sessions, err := session.New(context.Background(), session.Options{
+		State: db, Tasks: tasks, Workspaces: manager, Idle: cfg.Sessions.Idle, Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.closers = append(d.closers, func(context.Context) error { return sessions.Close() })
+	return &services{workspaces: manager, tasks: tasks, sessions: sessions}, nil
 }
 
 // workspaceRecords keeps a manager's records in the state database.

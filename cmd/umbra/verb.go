@@ -78,6 +78,11 @@ func (v *verb) action(do func(ctx context.Context, args []string) error) func(*c
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
 		defer stop()
+		// A reader that leaves is an error of writing, not the end of a server that
+		// works in this process.
+		pipes := make(chan os.Signal, 1)
+		signal.Notify(pipes, syscall.SIGPIPE)
+		defer signal.Stop(pipes)
 		v.stdout, v.stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 		c, closer, err := v.open(ctx, cmd, v.stderr)
 		if err != nil {
@@ -108,12 +113,20 @@ func (v *verb) print(page bool, write func(o *term.Output) error) error {
 	o := term.Open(v.stdout, term.Options{Color: term.Color(v.color), Page: page && !v.noPager})
 	err := write(o)
 	if err == nil {
-		err = o.Err()
+		err = o.Flush()
+	}
+	if page {
+		// All is read: a person may look at it for long, and the data directory is
+		// for others meanwhile. An error is told at the end.
+		_ = v.hangUp()
+	}
+	if failed := o.Close(); err == nil {
+		err = failed
 	}
 	if term.Closed(err) {
-		err = nil // who read it has seen enough
+		return nil // who read it has seen enough
 	}
-	return errors.Join(err, o.Close())
+	return err
 }
 
 // printJSON writes an answer as it came.

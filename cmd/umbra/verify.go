@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 
 	"github.com/spf13/cobra"
@@ -36,6 +37,9 @@ The exit status is 1 if anything is not as it should be. With --json:
 		bad := false
 		check := func(w client.Workspace) (found client.Verified, raw []byte, err error) {
 			raw, err = v.client.JSON(ctx, client.Request{Method: http.MethodPost, Path: client.Path("workspaces", w.ID, "verify")}, &found)
+			if e, ok := errors.AsType[*client.Error](err); ok && e.Status == http.StatusInternalServerError {
+				found, raw, err = damaged(w)
+			}
 			bad = bad || !sound(&found)
 			return found, raw, err
 		}
@@ -69,6 +73,15 @@ The exit status is 1 if anything is not as it should be. With --json:
 		return err
 	})
 	return cmd
+}
+
+// damaged tells of a workspace that could not even be opened, or read to its
+// end; why stands in the server's log.
+func damaged(w client.Workspace) (client.Verified, []byte, error) {
+	found := client.Verified{Workspace: w.ID, Root: w.Root, Problems: []string{"its history cannot be read; the server's log tells why"}, Disk: "none"}
+	raw, err := json.Marshal(map[string]any{"workspace": w.ID, "root": w.Root, "head": nil, "objects": 0, "commits": 0, "hashes": 0,
+		"problems": found.Problems, "disk": found.Disk, "differs": []string{}})
+	return found, raw, err
 }
 
 // named gives the workspaces that the arguments name; without any, all.

@@ -11,17 +11,18 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"umbra/httpapi"
+	"umbra/httpapi/sessions"
 	"umbra/httpapi/tasks"
 	"umbra/httpapi/workspaces"
 )
 
 type noAnswers struct{ httpapi.AnswerStore }
 
-// The parts of both dialects and the frame make one valid document, and each
+// The parts of all dialects and the frame make one valid document, and each
 // route stands in it.
 func TestDocument(t *testing.T) {
 	s, err := httpapi.New(httpapi.Options{Version: "test", Log: slog.New(slog.DiscardHandler), MaxJSON: 1 << 20, Answers: noAnswers{}},
-		tasks.New(nil, nil, tasks.Limits{}), workspaces.New(nil, nil))
+		tasks.New(nil, nil, tasks.Limits{}), sessions.New(nil, nil, nil, sessions.Limits{}), workspaces.New(nil, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -131,6 +131,14 @@ func (d *Dialect) tell(c *gin.Context, w *workspace.Workspace) error {
 	return nil
 }
 
+// damaged describes a workspace that cannot be opened.
+func (d *Dialect) damaged(rec workspace.Record) object {
+	all, _ := d.tasks.Count(rec.ID)
+	return object{ID: rec.ID, Root: wire.Text(rec.Root), Kind: rec.Kind, Ref: wire.ShadowRef, GitDir: d.workspaces.GitDir(rec.ID),
+		State: string(workspace.Missing), Tasks: all, Warnings: []string{"the workspace's history cannot be opened; the server's log tells why"},
+		Created: wire.Stamp(rec.Created), LastUsed: wire.Stamp(rec.LastUsed)}
+}
+
 func (d *Dialect) list(c *gin.Context) error {
 	out := []object{}
 	for _, rec := range d.workspaces.List() {

@@ -56,20 +56,20 @@ func (w *Workspace) baseline(ctx context.Context, progress func(files int64)) er
 		return err
 	}
 	var skipped skips
-	var stats scan.Stats
 	c, err := w.store.Baseline(ctx, message.Message{Source: message.Baseline}, func(add gitstore.AddFile) error {
 		b := &baseline{w: w, add: add, skipped: &skipped, work: make(chan scan.Found, 64)}
-		stats, err = b.run(ctx, scan.Options{Rules: rules, Index: index, Prune: w.isOwn, Progress: func(s scan.Stats) {
+		return b.run(ctx, scan.Options{Rules: rules, Index: index, Prune: w.isOwn, Progress: func(s scan.Stats) {
 			if progress != nil {
 				progress(s.Files + s.Links)
 			}
 		}})
-		return err
 	})
 	if err != nil {
 		return err
 	}
-	w.skipped, w.ignored = skipped.list, stats.Ignored
+	if n := len(skipped.list); n > 0 {
+		w.warn("%d paths are not recorded (the first: %q, %s); the workspace's coverage lists them", n, skipped.list[0].Path, skipped.list[0].Reason)
+	}
 	w.progress.begin(c.Seq)
 	return nil
 }
@@ -83,7 +83,7 @@ type baseline struct {
 	work    chan scan.Found
 }
 
-func (b *baseline) run(ctx context.Context, opts scan.Options) (scan.Stats, error) {
+func (b *baseline) run(ctx context.Context, opts scan.Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
@@ -96,7 +96,7 @@ func (b *baseline) run(ctx context.Context, opts scan.Options) (scan.Stats, erro
 			}
 		})
 	}
-	stats, err := scan.Walk(ctx, b.w.fs, opts, func(f scan.Found) error {
+	_, err := scan.Walk(ctx, b.w.fs, opts, func(f scan.Found) error {
 		if f.Skip != "" {
 			b.skipped.add(f.Path, string(f.Skip))
 			return nil
@@ -113,7 +113,7 @@ func (b *baseline) run(ctx context.Context, opts scan.Options) (scan.Stats, erro
 	if err == nil {
 		err = context.Cause(ctx)
 	}
-	return stats, errs.Wrap(err, "")
+	return errs.Wrap(err, "")
 }
 
 func (b *baseline) file(ctx context.Context, f scan.Found) error {

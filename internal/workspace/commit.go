@@ -99,12 +99,7 @@ func (p *plan) via(entries []netEntry) []message.Trailer {
 	known := make(map[wspath.Path]bool, 2*len(entries))
 	for _, e := range entries {
 		for _, name := range []string{e.Path, e.OldPath} {
-			q := wspath.Path(strings.TrimSuffix(name, "/"))
-			known[q] = true
-			// A folder on the way to a file of an entry is no path of its own.
-			for dir := range q.Ancestors() {
-				known[dir] = true
-			}
+			known[wspath.Path(strings.TrimSuffix(name, "/"))] = true
 		}
 	}
 	var out []message.Trailer

@@ -381,3 +381,14 @@ func brief(entries []ChangeEntry) string {
 	}
 	return strings.Join(out, ", ")
 }
+
+// size counts files.
+func (x *index) size() int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	n := 0
+	for _, d := range x.dirs {
+		n += len(d.files)
+	}
+	return n
+}

@@ -147,14 +147,3 @@ func (x *index) moveTree(from, to wspath.Path) {
 		x.dirs[dir] = d
 	}
 }
-
-// size counts files.
-func (x *index) size() int {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	n := 0
-	for _, d := range x.dirs {
-		n += len(d.files)
-	}
-	return n
-}

@@ -336,4 +336,8 @@ func (m *Manager) Forget(ctx context.Context, id string, deleteHistory bool) err
 	return errs.Wrap(err, "")
 }
 
+// GitDir gives the host path of a workspace's repository, also where that
+// cannot be opened.
+func (m *Manager) GitDir(id string) string { return filepath.Join(m.dirOf(id), "repo.git") }
+
 func (m *Manager) dirOf(id string) string { return filepath.Join(m.opt.DataDir, "workspaces", id) }

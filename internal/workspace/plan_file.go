@@ -74,11 +74,34 @@ func (p *plan) replace(ctx context.Context, i int, q wspath.Path, n *vnode, x *c
 // put is the step, edit and record of new content at a path.
 func (p *plan) put(q wspath.Path, old, n *vnode, reverts []message.EntryRef) error {
 	n.disk = &onDisk{}
-	p.steps = append(p.steps, step{kind: stepPut, path: q, content: n.content, perm: n.perm, mode: n.mode, expect: old.disk, result: n.disk,
-		attrs: old.kind == KindFile && n.kind == KindFile})
+	if s := p.lastPut(q, old); s != nil {
+		s.content, s.perm, s.mode, s.result = n.content, n.perm, n.mode, n.disk
+	} else {
+		p.steps = append(p.steps, step{kind: stepPut, path: q, content: n.content, perm: n.perm, mode: n.mode, expect: old.disk, result: n.disk,
+			attrs: old.kind == KindFile && n.kind == KindFile})
+	}
 	p.edits = append(p.edits, gitstore.Edit{Path: q, Mode: n.mode, Blob: n.content.blob})
 	p.net.write(q, n.mode, n.id, n.content, reverts)
 	return p.view.set(q, n)
+}
+
+// lastPut gives the step that put a file of this change set where it still
+// stands, if no step since has to do with the path: new content can take the
+// place of the old one before either is on disk.
+func (p *plan) lastPut(q wspath.Path, old *vnode) *step {
+	if old.content == nil {
+		return nil
+	}
+	for i := len(p.steps) - 1; i >= 0; i-- {
+		s := &p.steps[i]
+		if s.kind == stepPut && s.path == q && s.result == old.disk {
+			return s
+		}
+		if q.Within(s.path) || s.path.IsUnder(q) || s.to != "" && (q.Within(s.to) || s.to.IsUnder(q)) {
+			return nil
+		}
+	}
+	return nil
 }
 
 // edit plays OpEdit: the bytes on disk, changed by the caller.

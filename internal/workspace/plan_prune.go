@@ -51,6 +51,10 @@ func (m *materialiser) prune(s *step) error {
 			return err
 		}
 	}
+	// Remove takes a file too, which a person may have put there.
+	if now, err := m.w.lstat(s.path); err != nil || now.kind != KindDir {
+		return err
+	}
 	err := m.w.fs.Remove(string(s.path))
 	switch {
 	case err == nil:

@@ -2,12 +2,8 @@ package workspace
 
 import (
 	"context"
-	"errors"
-	"io"
-	"io/fs"
 	"slices"
 	"strings"
-	"syscall"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
@@ -148,8 +144,12 @@ func (r *recovery) history(ctx context.Context) error {
 			if x.Key != keyVia {
 				continue
 			}
-			if dir, ok := strings.CutSuffix(x.Value, "/"); ok {
-				r.via = append(r.via, wspath.Path(dir))
+			if name, ok := strings.CutSuffix(x.Value, "/"); ok {
+				dir := wspath.Path(name)
+				r.via = append(r.via, dir)
+				for p, v := range r.paths {
+					v.several = v.several || p.IsUnder(dir)
+				}
 				continue
 			}
 			touched = append(touched, r.path(wspath.Path(x.Value), gitstore.Entry{}))
@@ -269,11 +269,16 @@ func (r *recovery) moveFolder(m folderMove) error {
 		if err != nil {
 			return err
 		}
+		if from != m.from {
+			if _, ok, err := r.w.store.Snapshot().Lookup(from); err != nil || ok {
+				continue // it stands there in its own right
+			}
+		}
 		if at.kind == KindDir {
 			m.from = from
 			break
 		}
-		if at.kind != KindNone {
+		if at.kind != KindNone && from == m.from {
 			return nil
 		}
 	}
@@ -366,144 +371,3 @@ func (r *recovery) bring(ctx context.Context, p wspath.Path, want gitstore.Entry
 	}
 	return err
 }
-
-// torn reports whether a file is one of its versions as a power cut leaves it:
-// cut off, or with zeros where blocks were never written.
-func (r *recovery) torn(ctx context.Context, p wspath.Path, have *seen, v *versions) (bool, error) {
-	if have.info.Size == 0 {
-		return true, nil
-	}
-	for i := len(v.list) - 1; i >= 0; i-- {
-		e := v.list[i]
-		if e.Mode == 0 || e.Mode == object.Symlink || e.Mode == object.Dir {
-			continue
-		}
-		ok, err := r.tornOf(ctx, p, e.ID)
-		if err != nil || ok {
-			return ok, err
-		}
-	}
-	return false, nil
-}
-
-// tornOf compares block by block: each block is the version's, or zeros.
-func (r *recovery) tornOf(ctx context.Context, p wspath.Path, id object.ID) (bool, error) {
-	blob, size, err := r.w.store.OpenBlob(ctx, id)
-	if err != nil {
-		return false, err
-	}
-	defer blob.Close()
-	f, info, err := r.w.openRegular(p)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	if info.Size > size {
-		return false, nil
-	}
-	const block = 512 // the smallest that a disk writes
-	disk, ours := make([]byte, 64<<10), make([]byte, 64<<10)
-	for off := int64(0); off < info.Size; {
-		n, err := f.ReadAt(disk[:min(int64(len(disk)), info.Size-off)], off)
-		if n == 0 {
-			return false, errs.Wrap(err, string(p))
-		}
-		if _, err := io.ReadFull(blob, ours[:n]); err != nil {
-			return false, errs.Wrap(err, string(p))
-		}
-		for i := 0; i < n; i += block {
-			end := min(i+block, n)
-			if string(disk[i:end]) != string(ours[i:end]) && !zeros(disk[i:end]) {
-				return false, nil
-			}
-		}
-		off += int64(n)
-	}
-	return true, nil
-}
-
-func zeros(b []byte) bool {
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// repair records a torn file, and puts the tip's bytes in its place.
-func (r *recovery) repair(ctx context.Context, p wspath.Path, want gitstore.Entry, have *seen) error {
-	w := r.w
-	b, err := w.capture(ctx, p, have)
-	if err != nil {
-		return err
-	}
-	defer w.store.Discard(b)
-	x := external{path: p, old: want, mode: have.mode, blob: b, hasBlob: true}
-	c, err := w.commitExternals(ctx, []external{x}, message.Message{Reason: unclean})
-	if err != nil {
-		return err
-	}
-	if !c.NoChange {
-		e := inverse(x.entry())
-		e.Reverts = refs("", c, 1)
-		edit := gitstore.Edit{Path: p, Mode: want.Mode}
-		if want.Mode != 0 {
-			edit.Blob = gitstore.KnownBlob(want.ID)
-		}
-		m := message.Message{Source: message.Rollback, Reverts: []object.ID{c.Commit}, Reason: unclean}
-		if m.Entries, err = w.messageEntries(ctx, []netEntry{e}); err != nil {
-			return err
-		}
-		if _, err := w.store.Commit(ctx, gitstore.Draft{Edits: []gitstore.Edit{edit}, Message: m, Entries: 1, AllowEmpty: true}); err != nil {
-			return err
-		}
-	}
-	w.warn("%q was torn by an unclean stop; the recorded bytes are put back", p)
-	return r.bring(ctx, p, want, have)
-}
-
-// folders makes and removes the empty folders that the commits since made and
-// removed.
-func (r *recovery) folders() error {
-	last := make(map[wspath.Path]bool)
-	var order []wspath.Path
-	for _, d := range r.dirs {
-		if _, ok := last[d.path]; !ok {
-			order = append(order, d.path)
-		}
-		last[d.path] = d.made
-	}
-	slices.Sort(order)
-	for _, p := range order {
-		if last[p] {
-			if _, err := r.w.root.EnsureDir(p); err != nil && !errors.Is(err, syscall.ENOTDIR) {
-				return errs.Wrap(err, string(p))
-			}
-			r.w.progress.dirty([]wspath.Path{p})
-		}
-	}
-	for _, p := range slices.Backward(order) {
-		if last[p] {
-			continue
-		}
-		// A file may stand there by now.
-		if s, err := r.w.lstat(p); err == nil && s.kind == KindDir {
-			_ = r.w.fs.Remove(string(p)) // one that is not empty is not ours to remove
-			r.w.progress.dirty([]wspath.Path{p})
-		}
-	}
-	return nil
-}
-
-// ctxErr gives a walk's reason to stop.
-func ctxErr(ctx context.Context) error {
-	if err := context.Cause(ctx); err != nil {
-		return errs.Wrap(err, "")
-	}
-	return nil
-}
-
-// unlistable reports whether a folder cannot be looked into, for a reason that
-// is no failure of ours.
-func unlistable(err error) bool { return isAbsent(err) || errors.Is(err, fs.ErrPermission) }

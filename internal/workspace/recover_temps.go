@@ -53,7 +53,7 @@ func (r *recovery) temp(ctx context.Context, dir, temp wspath.Path, digits uint6
 	}
 	out := &rootfs.Displaced{Temp: string(temp), Info: info}
 	if info.IsDir() {
-		return r.tempDir(ctx, out)
+		return r.tempDir(ctx, out, digits)
 	}
 	if rootfs.IsMaking(digits) || info.Ino == digits {
 		return errs.Wrap(w.root.Drop(out), string(temp)) // never exchanged
@@ -130,8 +130,8 @@ func (r *recovery) nobodys(ctx context.Context, out *rootfs.Displaced) error {
 
 // tempDir settles a folder that was taken away: it goes if all that is in it is
 // in history, else it is kept under a visible name.
-func (r *recovery) tempDir(ctx context.Context, out *rootfs.Displaced) error {
-	ok, err := r.w.bytesRecorded(ctx, out.Temp)
+func (r *recovery) tempDir(ctx context.Context, out *rootfs.Displaced, digits uint64) error {
+	ok, err := r.dirRecorded(ctx, out.Temp, r.folderTakenFrom(wspath.Path(out.Temp).Dir(), digits))
 	if err != nil {
 		if _, fatal := skipReason(err); fatal {
 			return err
@@ -142,6 +142,19 @@ func (r *recovery) tempDir(ctx context.Context, out *rootfs.Displaced) error {
 		return r.w.rescue(out)
 	}
 	return errs.Wrap(r.w.root.Drop(out), out.Temp)
+}
+
+// folderTakenFrom finds the folder that was taken away, by what changed in it
+// since.
+func (r *recovery) folderTakenFrom(dir wspath.Path, digits uint64) wspath.Path {
+	for p := range r.paths {
+		for at := p; !at.IsRoot(); at = at.Dir() {
+			if at.Dir() == dir && rootfs.TakenFrom(digits, at.Base()) {
+				return at
+			}
+		}
+	}
+	return ""
 }
 
 // prepared reports whether a temporary name in a folder leads to a file that
@@ -155,34 +168,48 @@ func (w *Workspace) prepared(at, name string) bool {
 	return rootfs.IsMaking(digits) || err == nil && info.Ino == digits
 }
 
-// bytesRecorded reports whether history has the bytes of all files in a folder.
-func (w *Workspace) bytesRecorded(ctx context.Context, dir string) (bool, error) {
-	entries, err := w.fs.ReadDir(dir)
+// dirRecorded reports whether history has the bytes of all files in a folder
+// that stood at was (empty: not known). After a power cut also what is a torn
+// form of them.
+func (r *recovery) dirRecorded(ctx context.Context, dir string, was wspath.Path) (bool, error) {
+	entries, err := r.w.fs.ReadDir(dir)
 	if err != nil {
 		return false, errs.Wrap(err, dir)
 	}
 	for _, e := range entries {
-		at := dir + "/" + e.Name
+		at, before := dir+"/"+e.Name, wspath.Path("")
+		if was != "" {
+			before = was.Join(e.Name)
+		}
 		ok := false
 		switch {
-		case e.Type.IsRegular() && w.prepared(at, e.Name):
+		case e.Type.IsRegular() && r.w.prepared(at, e.Name):
 			ok = true
 		case e.Type.IsDir():
-			ok, err = w.bytesRecorded(ctx, at)
+			ok, err = r.dirRecorded(ctx, at, before)
 		case e.Type&fs.ModeSymlink != 0:
 			var target string
-			if target, err = w.fs.Readlink(at); err == nil {
-				ok = w.store.HasBlob(object.Hash(object.Blob, []byte(target)))
+			if target, err = r.w.fs.Readlink(at); err == nil {
+				ok = r.w.store.HasBlob(object.Hash(object.Blob, []byte(target)))
 			}
 		case e.Type.IsRegular():
-			var id object.ID
-			if id, _, err = w.hashFile(ctx, wspath.Path(at)); err == nil {
-				ok = w.store.HasBlob(id)
-			}
+			ok, err = r.fileRecorded(ctx, wspath.Path(at), before)
 		}
 		if err != nil || !ok {
 			return false, errs.Wrap(err, at)
 		}
 	}
 	return true, nil
+}
+
+func (r *recovery) fileRecorded(ctx context.Context, at, was wspath.Path) (bool, error) {
+	id, info, err := r.w.hashFile(ctx, at)
+	if err != nil || r.w.store.HasBlob(id) || r.same {
+		return err == nil && r.w.store.HasBlob(id), err
+	}
+	v := r.paths[was]
+	if v == nil {
+		v = &versions{}
+	}
+	return r.torn(ctx, at, &seen{kind: KindFile, info: info}, v)
 }

@@ -34,6 +34,13 @@ func (m *materialiser) undo(ctx context.Context) (orphans []orphan, err error) {
 	return orphans, err
 }
 
+// rmdir removes a folder if it is one and is empty.
+func (w *Workspace) rmdir(p wspath.Path) {
+	if s, err := w.lstat(p); err == nil && s.kind == KindDir {
+		_ = w.fs.Remove(string(p)) // one that is not empty stays
+	}
+}
+
 // outPath is where out stood.
 func (d *done) outPath() wspath.Path {
 	if d.act == actMoved {
@@ -80,7 +87,7 @@ func (m *materialiser) undoOne(d *done) (left *rootfs.Displaced, err error) {
 		for _, x := range m.p.contents.all {
 			x.staged.Leave(d.path)
 		}
-		_ = m.w.fs.Remove(string(d.path))
+		m.w.rmdir(d.path)
 		return nil, nil
 	case actPruned:
 		_, err := m.w.root.EnsureDir(d.path)

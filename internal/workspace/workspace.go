@@ -48,11 +48,9 @@ type Workspace struct {
 	missing  atomic.Bool // the folder is gone, or another stands there
 	suspect  atomic.Bool // disk and tip may differ by our doing: scan
 	scanning atomic.Int32
-	syncMu   sync.Mutex // one scan at a time
-	found    SyncResult // by the scan when it was opened
-	skipped  []Skip     // what the last scan left out; syncMu
-	ignored  int64
-	tracked  int64
+	skipped  []Skip       // what the last scan left out; syncMu
+	syncMu   sync.Mutex   // one scan at a time
+	found    SyncResult   // by the scan when it was opened
 	lastScan atomic.Int64 // when the last scan began, in nanoseconds since 1970
 	wmu      sync.Mutex
 	warnings []string

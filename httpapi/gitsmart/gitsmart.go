@@ -1,0 +1,124 @@
+// Package gitsmart serves the shadow repositories to git: smart HTTP,
+// read-only (contracts/git.md, Clone and fetch; gitprotocol-http(5)), bundles
+// and mailboxes of a task.
+//
+// Packs are made by the machine's git, in a process of its own: it knows
+// protocol v2, shallow and partial clones. Before each answer pending commits
+// are made visible. Where no git is installed, go-git answers what it can.
+package gitsmart
+
+import (
+	"context"
+	_ "embed"
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/httpapi"
+	"umbra/internal/errs"
+	"umbra/internal/task"
+	"umbra/internal/workspace"
+)
+
+//go:embed openapi.yaml
+var document []byte
+
+// maxServing bounds how many packs are made at once; others wait their turn.
+const maxServing = 8
+
+// Dialect is git's routes.
+type Dialect struct {
+	workspaces *workspace.Manager
+	tasks      *task.Service
+	serving    chan struct{}
+}
+
+// New makes the dialect.
+func New(m *workspace.Manager, s *task.Service) *Dialect {
+	return &Dialect{workspaces: m, tasks: s, serving: make(chan struct{}, maxServing)}
+}
+
+// OpenAPI gives the dialect's part of the document.
+func (d *Dialect) OpenAPI() []byte { return document }
+
+// Register adds the dialect's routes.
+func (d *Dialect) Register(r *httpapi.Router) {
+	r = r.With(httpapi.CommonShape())
+	add := func(method, pattern string, h httpapi.Handler, rt httpapi.Route) {
+		rt.Method, rt.Pattern, rt.Handler = method, pattern, h
+		r.Handle(rt)
+	}
+	git := httpapi.Route{Basic: true}
+	add("GET", "/git/", d.index, git)
+	add("GET", "/git/{repo}/info/refs", d.advertise, git)
+	pack := git
+	pack.Body, pack.MaxBody = httpapi.BodyRaw, maxRequest
+	add("POST", "/git/{repo}/git-upload-pack", d.uploadPack, pack)
+	add("POST", "/git/{repo}/git-receive-pack", refusePush, httpapi.Route{Basic: true})
+
+	tasks := r.With(httpapi.TaskShape())
+	tasks.Handle(httpapi.Route{Method: "GET", Pattern: "/tasks/{id}/bundle", Handler: d.bundle, Basic: true})
+	tasks.Handle(httpapi.Route{Method: "GET", Pattern: "/tasks/{id}/patches", Handler: d.patches, Basic: true})
+}
+
+type repository struct {
+	ID   string `json:"id"`
+	URL  string `json:"url"`
+	Head string `json:"head"`
+}
+
+// index lists the repositories that the caller may clone.
+func (d *Dialect) index(c *gin.Context) error {
+	list := []repository{}
+	scheme := "http"
+	if c.Request.TLS != nil {
+		scheme = "https"
+	}
+	for _, rec := range d.workspaces.List() {
+		if httpapi.CallerOf(c).Sees(rec.Root) {
+			list = append(list, repository{ID: rec.ID, URL: scheme + "://" + c.Request.Host + "/git/" + rec.ID + ".git", Head: "refs/heads/shadow"})
+		}
+	}
+	httpapi.JSON(c, http.StatusOK, map[string]any{"repositories": list})
+	return nil
+}
+
+// open gives the route's workspace with everything visible to git. The caller
+// releases it.
+func (d *Dialect) open(c *gin.Context) (*workspace.Workspace, error) {
+	name, err := httpapi.Param(c, "repo")
+	if err != nil {
+		return nil, err
+	}
+	id := strings.TrimSuffix(name, ".git")
+	rec, ok := d.workspaces.Record(id)
+	if !ok || !httpapi.CallerOf(c).Sees(rec.Root) {
+		return nil, errs.New(errs.NotFound, "repository_not_found", "There is no such repository.")
+	}
+	w, err := d.workspaces.Get(c, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Store().Publish(c); err != nil {
+		w.Release()
+		return nil, err
+	}
+	return w, nil
+}
+
+// turn waits until one more pack may be made.
+func (d *Dialect) turn(ctx context.Context) (done func(), err error) {
+	select {
+	case d.serving <- struct{}{}:
+		return func() { <-d.serving }, nil
+	case <-ctx.Done():
+		return nil, errs.Wrap(context.Cause(ctx), "")
+	}
+}
+
+func refusePush(*gin.Context) error { return errPush() }
+
+func errPush() error {
+	return errs.New(errs.Forbidden, "read_only", "The history is written by the server alone: it can be cloned and fetched, not pushed to.")
+}

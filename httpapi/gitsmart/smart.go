@@ -1,0 +1,158 @@
+package gitsmart
+
+import (
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"regexp"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/httpapi"
+	"umbra/internal/errs"
+	"umbra/internal/gitcmd"
+	"umbra/internal/workspace"
+)
+
+// maxRequest bounds what a client may send to say what it wants and has, as
+// sent; maxInflated the same uncompressed.
+const (
+	maxRequest  = 16 << 20
+	maxInflated = 64 << 20
+)
+
+// protocols is what a Git-Protocol header may look like (gitprotocol-v2(5)).
+var protocols = regexp.MustCompile(`^version=[0-9]+(:[a-z0-9=_-]+)*$`)
+
+func protocol(c *gin.Context) string {
+	if p := c.GetHeader("Git-Protocol"); len(p) < 100 && protocols.MatchString(p) {
+		return p
+	}
+	return ""
+}
+
+// advertise answers what a client asks first.
+func (d *Dialect) advertise(c *gin.Context) error {
+	service, _, err := httpapi.Query(c, "service")
+	if err != nil {
+		return err
+	}
+	switch service {
+	case "git-upload-pack":
+	case "git-receive-pack":
+		return errPush()
+	default:
+		return errs.New(errs.Forbidden, "smart_http_only", "Only git's smart protocol is served here: use git 1.6.6 or newer.")
+	}
+	w, err := d.open(c)
+	if err != nil {
+		return err
+	}
+	defer w.Release()
+	head(c, "application/x-git-upload-pack-advertisement")
+	cmd, err := gitcmd.Command(c.Request.Context(), w.GitDir(), "upload-pack", "--stateless-rpc", "--advertise-refs", ".")
+	if errors.Is(err, gitcmd.ErrMissing) {
+		return plainAdvertise(c, w.GitDir())
+	}
+	if err != nil {
+		return err
+	}
+	p := protocol(c)
+	if p != "" {
+		cmd.Env = append(cmd.Env, "GIT_PROTOCOL="+p)
+	}
+	out := c.Writer
+	if p == "" || p == "version=0" {
+		// gitprotocol-http(5): the service's name, in a packet of its own.
+		const line = "# service=git-upload-pack\n"
+		fmt.Fprintf(out, "%04x%s0000", len(line)+4, line)
+	}
+	cmd.Stdout = out
+	return started(c, gitcmd.Run(cmd))
+}
+
+// uploadPack makes the pack that a client wants.
+func (d *Dialect) uploadPack(c *gin.Context) error {
+	if t := c.ContentType(); t != "application/x-git-upload-pack-request" {
+		return &httpapi.Problem{Status: http.StatusUnsupportedMediaType, Code: "unsupported_media_type", Detail: "That is no request of git's."}
+	}
+	body, err := inflated(c)
+	if err != nil {
+		return err
+	}
+	w, err := d.open(c)
+	if err != nil {
+		return err
+	}
+	defer w.Release()
+	done, err := d.turn(c.Request.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	return d.servePack(c, w, body)
+}
+
+func (d *Dialect) servePack(c *gin.Context, w *workspace.Workspace, body io.Reader) error {
+	dir := w.GitDir()
+	cmd, err := gitcmd.Command(c.Request.Context(), dir, "upload-pack", "--stateless-rpc", ".")
+	if errors.Is(err, gitcmd.ErrMissing) {
+		return plainPack(c, dir, body)
+	}
+	if err != nil {
+		return err
+	}
+	if p := protocol(c); p != "" {
+		cmd.Env = append(cmd.Env, "GIT_PROTOCOL="+p)
+	}
+	head(c, "application/x-git-upload-pack-result")
+	cmd.Stdin, cmd.Stdout = body, flushing{c.Writer}
+	return started(c, gitcmd.Run(cmd))
+}
+
+// flushing sends on at once what git says: progress, and the pack as it is
+// made.
+type flushing struct{ w gin.ResponseWriter }
+
+func (f flushing) Write(p []byte) (int, error) {
+	n, err := f.w.Write(p)
+	f.w.Flush()
+	return n, err
+}
+
+func head(c *gin.Context, contentType string) {
+	c.Header("Content-Type", contentType)
+	c.Header("Cache-Control", "no-cache, max-age=0, must-revalidate")
+	c.Header("Expires", "Fri, 01 Jan 1980 00:00:00 GMT")
+	c.Header("Pragma", "no-cache")
+}
+
+// started keeps an error from being rendered into an answer that has begun:
+// git tells its client itself, and a client that hung up needs no answer.
+func started(c *gin.Context, err error) error {
+	if _, ok := errors.AsType[*exec.ExitError](err); (ok || c.Request.Context().Err() != nil) && c.Writer.Written() {
+		c.Error(err) // into the log
+		return nil
+	}
+	return err
+}
+
+// inflated gives the body uncompressed, bounded.
+func inflated(c *gin.Context) (io.Reader, error) {
+	body := httpapi.BodyReader(c)
+	switch c.GetHeader("Content-Encoding") {
+	case "":
+	case "gzip", "x-gzip":
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			return nil, errs.New(errs.Invalid, "malformed_body", "The body is not compressed as it says.")
+		}
+		body = z
+	default:
+		return nil, &httpapi.Problem{Status: http.StatusUnsupportedMediaType, Code: "unsupported_media_type", Detail: "The body's encoding is not known."}
+	}
+	return io.LimitReader(body, maxInflated), nil
+}

@@ -1,0 +1,142 @@
+package sessions
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/httpapi"
+	"umbra/httpapi/wire"
+	"umbra/internal/errs"
+	"umbra/internal/task"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+)
+
+// target is what a request's path names: something in the workspace, or, with
+// an area, in one of the folders of the session's task.
+type target struct {
+	path   wspath.Path
+	area   task.Area // empty: the workspace
+	folder bool      // written with a slash behind: it must be a folder
+}
+
+func (t target) inArea() bool { return t.area != "" }
+
+func (t target) areaPath() task.AreaPath { return task.AreaPath{Area: t.area, Path: t.path} }
+
+// kind is what the path must be, if it says so.
+func (t target) kind() workspace.Kind {
+	if t.folder {
+		return workspace.KindDir
+	}
+	return workspace.KindNone
+}
+
+// JSON gives the path as it stands in a body, and its path_encoding.
+func (t target) JSON() (path, encoding string) {
+	if !t.inArea() {
+		return t.path.JSON()
+	}
+	if t.path.IsRoot() {
+		return string(t.area) + "://", ""
+	}
+	return t.areaPath().URI()
+}
+
+// child is what has a name in a folder.
+func (t target) child(name string) target {
+	return target{path: t.path.Join(name), area: t.area}
+}
+
+func parseTarget(path, encoding string, opts ...wspath.Option) (target, error) {
+	area, rest, ok := task.SplitURI(path)
+	if !ok {
+		rest = path
+	}
+	p, err := wspath.FromJSON(rest, encoding, opts...)
+	if err != nil {
+		return target{}, err
+	}
+	return target{path: p, area: area, folder: strings.HasSuffix(rest, "/")}, nil
+}
+
+// queryTarget reads ?path=, which is needed.
+func queryTarget(c *gin.Context, opts ...wspath.Option) (target, error) {
+	value, given, err := httpapi.Query(c, "path")
+	if err != nil {
+		return target{}, err
+	}
+	if !given {
+		return target{}, required("path")
+	}
+	return parseTarget(value, "", opts...)
+}
+
+// queryFolder reads ?path= of a folder, the root by default.
+func queryFolder(c *gin.Context) (target, error) {
+	value, given, err := httpapi.Query(c, "path")
+	if err != nil {
+		return target{}, err
+	}
+	if !given {
+		return target{path: wspath.Root}, nil
+	}
+	return parseTarget(value, "", wspath.AllowRoot, wspath.AllowTrailingSlash)
+}
+
+// bodyTarget reads a path of a JSON body, which is needed.
+func bodyTarget(field string, value *string, encoding string, opts ...wspath.Option) (target, error) {
+	if value == nil {
+		return target{}, required(field)
+	}
+	return parseTarget(*value, encoding, opts...)
+}
+
+func required(field string) error {
+	return errs.New(errs.Invalid, "invalid_parameter", "%s is required.", field).With("field", field)
+}
+
+func wrong(field, detail string) error {
+	e := errs.New(errs.Invalid, "invalid_parameter", "")
+	e.Detail = detail
+	return e.With("field", field)
+}
+
+// condition reads the request's preconditions: the header and the body's
+// ifMatchEtag are the same thing.
+func condition(c *gin.Context, inBody *string) (workspace.Condition, error) {
+	match, err := httpapi.IfMatch(c)
+	if err != nil {
+		return workspace.Condition{}, err
+	}
+	cond := workspace.Condition{Match: wire.Tags(match)}
+	if inBody != nil {
+		m, ok := httpapi.ParseMatch(*inBody)
+		if !ok {
+			return workspace.Condition{}, wrong("ifMatchEtag", "ifMatchEtag is no entity tag.")
+		}
+		tags := wire.Tags(m)
+		if match.Present && !slices.Equal(tags, cond.Match) {
+			return workspace.Condition{}, wrong("ifMatchEtag", "ifMatchEtag and If-Match name different tags.")
+		}
+		cond.Match = tags
+	}
+	none, err := httpapi.IfNoneMatch(c)
+	if err != nil {
+		return workspace.Condition{}, err
+	}
+	if none.Present && !none.Any {
+		return workspace.Condition{}, wrong("If-None-Match", "A change takes If-None-Match with * only.")
+	}
+	cond.NoneMatchAny = none.Any
+	return cond, nil
+}
+
+// stamp is a time as this dialect's bodies have it: ISO 8601, UTC,
+// milliseconds.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+func stampNs(ns int64) string { return stamp(time.Unix(0, ns)) }

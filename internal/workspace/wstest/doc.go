@@ -1,0 +1,7 @@
+// Package wstest is what tests of packages above workspace share: a machine in
+// memory that stands in for the real one, records that outlive a manager, and
+// a look at what a folder and a history hold, in one form, so that they can be
+// compared.
+//
+// Only tests import it. It may import workspace, gitstore and what is below.
+package wstest
