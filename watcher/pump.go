@@ -1,0 +1,95 @@
+package watcher
+
+import (
+	"os"
+	"strings"
+
+	"github.com/fsnotify/fsnotify"
+
+	"umbra/internal/ignore"
+	"umbra/internal/wspath"
+)
+
+// moved are the events after which something else may stand at a name.
+const moved = fsnotify.Create | fsnotify.Remove | fsnotify.Rename
+
+// pump takes every event as it comes and only notes it, so that the kernel's
+// queue is emptied faster than a build can fill it.
+func (w *Watcher) pump() {
+	for ev := range w.src.Events() {
+		w.events.Add(1)
+		w.event(ev)
+	}
+}
+
+func (w *Watcher) event(ev fsnotify.Event) {
+	name := ev.Name
+	if strings.HasPrefix(name, "//") { // what is in a watched "/"
+		name = name[1:]
+	}
+	slash := strings.LastIndexByte(name, '/')
+	if slash < 0 {
+		return
+	}
+	if w.cookies.seen(name[:slash], name[slash+1:], ev.Op) || wspath.IsTemp(name[slash+1:]) && !ev.Has(fsnotify.Remove|fsnotify.Rename) {
+		return
+	}
+	// fsnotify keeps to itself that an event is of a folder.
+	isDir := false
+	if ev.Has(fsnotify.Create | fsnotify.Chmod) {
+		info, err := os.Lstat(name)
+		isDir = err == nil && info.IsDir()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.excludes[name[:slash]] {
+		if name[slash+1:] == "exclude" {
+			w.enqueue(s, op{kind: opRules, path: wspath.Root})
+		}
+	}
+	// A folder may be in several workspaces, one in another.
+	for at := name; ; {
+		for _, s := range w.roots[at] {
+			w.changed(s, rel(at, name), ev.Op, isDir)
+		}
+		switch i := strings.LastIndexByte(at, '/'); {
+		case at == "/":
+			return
+		case i == 0:
+			at = "/"
+		default:
+			at = at[:i]
+		}
+	}
+}
+
+// changed notes an event of one workspace. Called with the lock.
+func (w *Watcher) changed(s *space, path wspath.Path, what fsnotify.Op, isDir bool) {
+	if path.IsRoot() {
+		if what.Has(fsnotify.Remove | fsnotify.Rename | fsnotify.Create) {
+			w.enqueue(s, op{kind: opLook, path: wspath.Root})
+		}
+		return
+	}
+	dir, base := path.Dir(), path.Base()
+	if s.dirs[dir] == nil {
+		return // not watched for this workspace
+	}
+	known := s.dirs[path] != nil
+	switch {
+	case known && !what.Has(moved):
+		return // a folder's own attributes are in no history
+	case known, isDir && !wspath.IsGitName(base) && !s.pruned(path):
+		w.enqueue(s, op{kind: opLook, path: path})
+		return
+	case base == ".git" && dir.IsRoot() && what.Has(moved):
+		w.enqueue(s, op{kind: opRules, path: wspath.Root})
+		return
+	case wspath.IsGitName(base), wspath.IsTemp(base), s.pruned(path):
+		return
+	}
+	w.note(s, func(p *pending) { p.mark(path, w.opts) })
+	if ignore.IsRuleFile(base) {
+		w.enqueue(s, op{kind: opRules, path: dir})
+	}
+}
