@@ -191,18 +191,20 @@ func (s *Store) ensureJournal(batch []*pending) error {
 			}
 		}
 	}
+	full := int64(0)
 	switch j := s.open; {
 	case j != nil && j.used()+want <= j.room:
 		return nil
 	case j != nil && j.empty():
 		return nil // too large for any journal made ahead: it grows
 	case j != nil:
+		full = j.room
 		s.closing = append(s.closing, j)
 		s.open = nil
 		s.setLive()
 		s.kickPublisher()
 	}
-	j, err := s.journals.rotate()
+	j, err := s.journals.rotate(full)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,8 @@ const (
 	// of its use; maxPrepared bounds what a busy one grows to.
 	minPrepared = 128 << 10
 	maxPrepared = 16 << 20
+	// maxHasty bounds what is zeroed while a group waits for it.
+	maxHasty = 2 << 20
 )
 
 // loc is where an object of a journal stands.
@@ -224,10 +226,13 @@ type journalSet struct {
 	making  bool
 }
 
-// rotate gives a fresh journal, the prepared one if there is one.
-func (js *journalSet) rotate() (*journal, error) {
+// rotate gives a fresh journal, the prepared one if there is one. full is the
+// room of the journal that ran full before its time, 0 if none did: a storm
+// then gets a larger one, and not a pack for each moment of it.
+func (js *journalSet) rotate(full int64) (*journal, error) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
+	js.prepare = max(js.prepare, min(2*full, maxHasty))
 	if j := js.next; j != nil {
 		js.next = nil
 		return j, nil
@@ -236,8 +241,8 @@ func (js *journalSet) rotate() (*journal, error) {
 	return js.s.createJournal(js.number, js.prepare)
 }
 
-// ready makes the next journal if there is none, sized by what the last one
-// used. Errors are left for rotate to meet again.
+// ready makes the next journal if there is none, sized by what was written
+// since the last publication. Errors are left for rotate to meet again.
 func (js *journalSet) ready(used int64) {
 	js.mu.Lock()
 	defer js.mu.Unlock()

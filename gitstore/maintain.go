@@ -44,10 +44,10 @@ func (s *Store) maintenanceDue() time.Duration {
 // maintainer runs Maintain after publications, and while packs wait for the
 // end of their grace, until ctx ends.
 func (s *Store) maintainer(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
+	// The first run is for what the last process left undone.
+	timer := time.NewTimer(time.Minute)
 	defer timer.Stop()
 	for {
-		timer.Reset(s.maintenanceDue())
 		select {
 		case <-ctx.Done():
 			return
@@ -57,6 +57,7 @@ func (s *Store) maintainer(ctx context.Context) {
 		if err := s.Maintain(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("maintenance failed; tried again later", "error", err)
 		}
+		timer.Reset(s.maintenanceDue())
 	}
 }
 
@@ -114,28 +115,26 @@ func (s *Store) mergeOnce(ctx context.Context) (bool, error) {
 	return true, s.merge(ctx, packs[:n])
 }
 
-// mergeRun gives how many of the packs, smallest first, are to be merged: a
-// run in which each is no larger than mergeFactor times those before it
-// together, if it is long enough.
+// mergeRun gives how many of the packs, smallest first, are to be merged: up
+// to the end of the first run of mergeWidth or more in which each is no larger
+// than mergeFactor times those before it together. What is smaller than the
+// run goes along: it costs little.
 func mergeRun(packs []*packFile) int {
-	if len(packs) < mergeWidth {
-		return 0
-	}
-	sum, n := 0, 0
-	for _, f := range packs {
-		if n >= 2 && f.count > mergeFactor*sum {
-			break
+	sum, run := 0, 0
+	for i, f := range packs {
+		if run >= mergeWidth && f.count*2 > sum {
+			return i
 		}
-		if n >= mergeWidth && f.count*2 > sum {
-			break
+		if run > 0 && f.count > mergeFactor*sum {
+			sum, run = 0, 0
 		}
 		sum += f.count
-		n++
+		run++
 	}
-	if n < mergeWidth {
+	if run < mergeWidth {
 		return 0
 	}
-	return n
+	return len(packs)
 }
 
 func (s *Store) merge(ctx context.Context, src []*packFile) error {
@@ -176,10 +175,16 @@ func (s *Store) merge(ctx context.Context, src []*packFile) error {
 // not looked at: a checkout of everything gives no good deltas for the work.
 const largestVersioned = 200
 
-// versions tells, for the commits in packs, which blob each changed file had
-// before. It reads trees on changed paths only.
-func (s *Store) versions(ctx context.Context, packs []*pack.Pack) (map[ID]ID, error) {
-	before := make(map[ID]ID)
+// step is a commit whose changes give versions of files.
+type step struct {
+	id, parent, tree ID
+	seq              uint64
+	whole            bool // too much changed at once
+}
+
+// steps gives the commits in packs, oldest first.
+func steps(packs []*pack.Pack) ([]step, error) {
+	var out []step
 	for _, p := range packs {
 		for e, err := range p.Idx().All() {
 			if err != nil {
@@ -192,22 +197,48 @@ func (s *Store) versions(ctx context.Context, packs []*pack.Pack) (map[ID]ID, er
 			if kind != object.Commit {
 				continue
 			}
-			c, err := s.ReadCommit(ctx, e.ID)
+			_, data, err := p.Get(e.ID)
 			if err != nil {
 				return nil, err
 			}
-			if c.Parent.IsZero() || entryCount(c.Message) > largestVersioned {
-				continue
-			}
-			err = s.DiffTrees(ctx, c.Parent, c.ID, wspath.Root, func(t TreeChange) error {
-				if t.Old.Mode != 0 && t.New.Mode != 0 && t.Old.ID != t.New.ID {
-					before[t.New.ID] = t.Old.ID
-				}
-				return nil
-			})
+			c, err := parseCommit(e.ID, data)
 			if err != nil {
 				return nil, err
 			}
+			out = append(out, step{id: c.ID, parent: c.Parent, tree: c.Tree, seq: c.Seq, whole: entryCount(c.Message) > largestVersioned})
+		}
+	}
+	slices.SortFunc(out, func(a, b step) int { return cmp.Compare(a.seq, b.seq) })
+	return out, nil
+}
+
+// versions tells, for the commits in packs, which blob each changed file had
+// before. It reads trees on changed paths only, in the order of history, in
+// which each is close to the one before it.
+func (s *Store) versions(ctx context.Context, packs []*pack.Pack) (map[ID]ID, error) {
+	list, err := steps(packs)
+	if err != nil {
+		return nil, err
+	}
+	before := make(map[ID]ID)
+	for i, c := range list {
+		if c.parent.IsZero() || c.whole {
+			continue
+		}
+		old := Snapshot{s: s, src: s}
+		if i > 0 && list[i-1].id == c.parent {
+			old.tree = list[i-1].tree
+		} else if old, err = s.SnapshotOf(ctx, c.parent); err != nil {
+			return nil, err
+		}
+		err := Diff(ctx, old, Snapshot{s: s, src: s, tree: c.tree}, wspath.Root, func(t TreeChange) error {
+			if t.Old.Mode != 0 && t.New.Mode != 0 && t.Old.ID != t.New.ID {
+				before[t.New.ID] = t.Old.ID
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return before, nil

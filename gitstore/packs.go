@@ -29,6 +29,16 @@ type packFile struct {
 	closing sync.Once
 }
 
+// use gives the pack to a caller who releases it, or the error of looking into
+// it.
+func (f *packFile) use(err error) (*packFile, error) {
+	if err != nil {
+		return nil, err
+	}
+	f.users.Add(1)
+	return f, nil
+}
+
 func (f *packFile) release() {
 	if f.users.Add(-1) == 0 {
 		f.closing.Do(func() { f.p.Close() })
@@ -42,6 +52,9 @@ type packSet struct {
 	mu sync.RWMutex
 	// list holds the packs in use, newest first, then the doomed ones.
 	list []*packFile
+	// recent is where the last object was found: the next one is most often in
+	// the same pack, and with hundreds of them that is what a walk costs.
+	recent atomic.Pointer[packFile]
 }
 
 // load opens the packs that have a .keep of ours. One without its index or
@@ -140,14 +153,19 @@ func (ps *packSet) add(base string, note keepNote) error {
 func (ps *packSet) holding(id object.ID) (*packFile, error) {
 	ps.mu.RLock()
 	defer ps.mu.RUnlock()
-	for _, f := range ps.list {
-		ok, err := f.p.Has(id)
-		if err != nil {
-			return nil, err
+	recent := ps.recent.Load()
+	if recent != nil {
+		if ok, err := recent.p.Has(id); ok || err != nil {
+			return recent.use(err)
 		}
-		if ok {
-			f.users.Add(1)
-			return f, nil
+	}
+	for _, f := range ps.list {
+		if f == recent {
+			continue
+		}
+		if ok, err := f.p.Has(id); ok || err != nil {
+			ps.recent.Store(f)
+			return f.use(err)
 		}
 	}
 	return nil, nil
@@ -158,6 +176,7 @@ func (ps *packSet) forget(bases map[string]bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	ps.list = slices.DeleteFunc(slices.Clone(ps.list), func(f *packFile) bool { return bases[f.base] })
+	ps.recent.Store(nil)
 }
 
 func (ps *packSet) close() {
@@ -167,6 +186,7 @@ func (ps *packSet) close() {
 		f.release()
 	}
 	ps.list = nil
+	ps.recent.Store(nil)
 }
 
 // inUse gives the packs that are not doomed, smallest first, each to be

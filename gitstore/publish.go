@@ -153,7 +153,7 @@ func (p *publisher) publish(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.s
-	if used, ok := s.openUsed(); ok {
+	if used := s.journalsUsed(); used > 0 {
 		s.journals.ready(used)
 	}
 	began := time.Now()
@@ -194,14 +194,18 @@ type publication struct {
 	tasks    []Task
 }
 
-// openUsed gives how full the open journal is; false if it is empty.
-func (s *Store) openUsed() (int64, bool) {
+// journalsUsed gives how many bytes the journals hold that a publication would
+// close now: what the next one should have room for.
+func (s *Store) journalsUsed() (used int64) {
 	s.jmu.Lock()
 	defer s.jmu.Unlock()
-	if s.open == nil || s.open.empty() {
-		return 0, false
+	for _, j := range s.closing {
+		used += j.used()
 	}
-	return s.open.used(), true
+	if s.open != nil && !s.open.empty() {
+		used += s.open.used()
+	}
+	return used
 }
 
 // detach takes the open journal from the committer, which goes on in the next.

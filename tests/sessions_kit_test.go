@@ -207,3 +207,6 @@ func (s *fileSession) quick(method, target string, body any, header ...string) (
 	}
 	return res, data, err
 }
+
+// soaking says that the long forms of the tests run.
+func soaking() bool { return os.Getenv("UMBRA_SOAK") != "" }

@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stderr)
 	root.SetErr(stderr)
-	root.AddCommand(serveCommand(stdout, stderr), versionCommand(stdout))
+	root.AddCommand(serveCommand(stdout, stderr), versionCommand(stdout), replayCommand(stdout, stderr))
 	root.AddCommand(verbs(stdout, stderr)...)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

@@ -30,6 +30,9 @@ func scanLines(r io.Reader, offset, limit int64) (s span, ok bool, err error) {
 	}
 	for {
 		n, rerr := r.Read(buf[kept:])
+		if rerr != nil && rerr != io.EOF {
+			return s, false, rerr
+		}
 		chunk := buf[kept : kept+n]
 		start := at + int64(kept)
 		for rest := chunk; len(rest) > 0; {
@@ -49,9 +52,6 @@ func scanLines(r io.Reader, offset, limit int64) (s span, ok bool, err error) {
 		}
 		if !utf8.Valid(all[:whole]) {
 			return s, false, nil
-		}
-		if rerr != nil && rerr != io.EOF {
-			return s, false, rerr
 		}
 		at += int64(whole)
 		kept = copy(buf, all[whole:])

@@ -67,6 +67,7 @@ func (w *Workspace) baseline(ctx context.Context, progress func(files int64)) er
 	if err != nil {
 		return err
 	}
+	w.skipped = skipped.list
 	if n := len(skipped.list); n > 0 {
 		w.warn("%d paths are not recorded (the first: %q, %s); the workspace's coverage lists them", n, skipped.list[0].Path, skipped.list[0].Reason)
 	}

@@ -241,7 +241,7 @@ func soak() bool { return os.Getenv("UMBRA_SOAK") != "" }
 // call: what was answered is there, and the disk is the tip or the difference
 // is recorded.
 func TestCrashRandomly(t *testing.T) {
-	rounds := 150
+	rounds := 60
 	if soak() {
 		rounds = 3000
 	}

@@ -87,7 +87,7 @@ func (w *Workspace) scan(ctx context.Context, o SyncOptions) (SyncResult, error)
 	}
 	slices.SortFunc(s.skipped.list, func(a, b Skip) int { return strings.Compare(a.Path, b.Path) })
 	w.lastScan.Store(started.UnixNano())
-	res.Skipped = s.skipped.list
+	w.skipped, res.Skipped = s.skipped.list, s.skipped.list
 	if res.Changed > 0 {
 		res.Commit = w.store.Tip().Commit
 	}

@@ -27,6 +27,7 @@ type Env struct {
 
 	root  string
 	made  int
+	loops uint64
 	undos []undo
 }
 
@@ -49,6 +50,16 @@ func (e *Env) Dir(name string) (string, error) {
 	e.made++
 	dir := filepath.Join(e.root, fmt.Sprintf("%03d-%s", e.made, name))
 	return dir, os.Mkdir(dir, 0o755)
+}
+
+// firstSeed makes every run do the same changes.
+const firstSeed = 20_260_101
+
+// nextSeed gives each loop changes of its own: one that a subject had before
+// would find the file as it should become, and change nothing.
+func (e *Env) nextSeed() uint64 {
+	e.loops++
+	return firstSeed + e.loops<<32
 }
 
 // Defer has something undone when the row ends: the last first.

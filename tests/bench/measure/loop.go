@@ -8,18 +8,16 @@ import (
 	"time"
 )
 
-// seed makes every run do the same changes in the same order.
-const seed = 20_260_101
-
 // Loop has every lane make changes without a pause, in turns: in each round
 // each lane works for one slice (and makes at least one change a client), in an
 // order that is drawn anew, so that none always follows the same neighbour and
 // pays for what that left to the disk. What is not timed (Prepare) is not in
 // the rates either, but for several clients, where others go on meanwhile.
-func Loop(ctx context.Context, lanes []Lane, clients, rounds int, slice time.Duration) ([]Measured, error) {
+func (e *Env) Loop(ctx context.Context, lanes []Lane) ([]Measured, error) {
+	rounds, slice, seed := e.Scale.Rounds, e.Scale.Slice, e.nextSeed()
 	tracks := make([]*track, len(lanes))
 	for i, l := range lanes {
-		tracks[i] = newTrack(l, clients, seed)
+		tracks[i] = newTrack(l, seed+uint64(i))
 		if _, _, err := tracks[i].slice(ctx, 0); err != nil { // warms up
 			return nil, fmt.Errorf("%s: %w", l.name(), err)
 		}

@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -49,7 +50,8 @@ func (*serialFake) OneAtATime() {}
 func TestLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow, quick := &fake{takes: 4 * time.Millisecond}, &fake{takes: time.Millisecond}
-		got, err := Loop(t.Context(), []Lane{{Subject: slow, Files: 100}, {Subject: quick, Files: 100, Label: "quick"}}, 1, 5, 40*time.Millisecond)
+		e := &Env{Scale: Scale{Rounds: 5, Slice: 40 * time.Millisecond}}
+		got, err := e.Loop(t.Context(), []Lane{{Subject: slow, Files: 100}, {Subject: quick, Files: 100, Label: "quick"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +70,8 @@ func TestLoop(t *testing.T) {
 func TestLoopWithClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		many, one := &fake{takes: time.Millisecond}, &serialFake{fake{takes: time.Millisecond}}
-		got, err := Loop(t.Context(), []Lane{{Subject: many, Files: 100}, {Subject: one, Files: 100}}, 8, 2, 10*time.Millisecond)
+		e := &Env{Scale: Scale{Rounds: 2, Slice: 10 * time.Millisecond}}
+		got, err := e.Loop(t.Context(), []Lane{{Subject: many, Files: 100, Clients: 8}, {Subject: one, Files: 100, Clients: 8}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +86,8 @@ func TestLoopWithClients(t *testing.T) {
 
 func TestLoopTellsWhoFailed(t *testing.T) {
 	broken := errors.New("broken")
-	if _, err := Loop(t.Context(), []Lane{{Subject: &fake{fails: broken}, Files: 1}}, 4, 1, 0); !errors.Is(err, broken) {
+	e := &Env{Scale: Scale{Rounds: 1}}
+	if _, err := e.Loop(t.Context(), []Lane{{Subject: &fake{fails: broken}, Files: 1, Clients: 4}}); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -92,7 +96,7 @@ func TestPacedKeepsItsPace(t *testing.T) {
 	for _, block := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := &fake{takes: time.Millisecond}, &fake{takes: time.Millisecond}
-			got, err := Paced(t.Context(), []Lane{{Subject: a, Files: 10}, {Subject: b, Files: 10}}, 200*time.Millisecond, 6, block)
+			got, err := new(Env).Paced(t.Context(), []Lane{{Subject: a, Files: 10}, {Subject: b, Files: 10}}, 200*time.Millisecond, 6, block)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -112,13 +116,22 @@ func TestStoppedRunEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := Paced(ctx, []Lane{{Subject: &fake{}, Files: 10}}, time.Hour, 6, 1); !errors.Is(err, context.Canceled) {
+		if _, err := new(Env).Paced(ctx, []Lane{{Subject: &fake{}, Files: 10}}, time.Hour, 6, 1); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
-		if _, err := Loop(ctx, []Lane{{Subject: &fake{}, Files: 10}}, 2, 1000, time.Hour); !errors.Is(err, context.Canceled) {
+		e := &Env{Scale: Scale{Rounds: 1000, Slice: time.Hour}}
+		if _, err := e.Loop(ctx, []Lane{{Subject: &fake{}, Files: 10, Clients: 2}}); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+func TestLoopsDoNotRepeatEachOther(t *testing.T) {
+	e := new(Env)
+	a, b := newTrack(Lane{Subject: &fake{}, Files: 10}, e.nextSeed()), newTrack(Lane{Subject: &fake{}, Files: 10}, e.nextSeed())
+	if x, y := a.sequences[0].Next(), b.sequences[0].Next(); bytes.Equal(x.Data, y.Data) {
+		t.Error("two loops begin with the same change")
+	}
 }
 
 func TestEnvUndoesEverything(t *testing.T) {
@@ -146,4 +159,43 @@ func TestEnvUndoesEverything(t *testing.T) {
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("%d things are left", len(left))
 	}
+}
+
+func TestSustainFindsTheStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got, err := new(Env).Sustain(t.Context(), Lane{Subject: &fake{takes: 10 * time.Millisecond}, Files: 100, Clients: 4}, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.N != 400 || got.Max != 10*time.Millisecond || got.Silence != 10*time.Millisecond || got.Rate != 400 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+func TestSilenceIsTheLongestGap(t *testing.T) {
+	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
+	for _, c := range []struct {
+		moments []time.Time
+		want    time.Duration
+	}{
+		{nil, 0},
+		{[]time.Time{at(5)}, 5 * time.Millisecond},
+		{[]time.Time{at(30), at(1), at(7)}, 23 * time.Millisecond},
+	} {
+		if got := silence(at(0), c.moments); got != c.want {
+			t.Errorf("%v: %v, want %v", c.moments, got, c.want)
+		}
+	}
+}
+
+func TestBesideProbesUntilStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stop := Beside(5*time.Millisecond, func() error { <-time.After(time.Millisecond); return nil })
+		<-time.After(52 * time.Millisecond)
+		got, err := stop()
+		if err != nil || got.N != 10 || got.Max != time.Millisecond {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
 }

@@ -11,10 +11,12 @@ import (
 // that what one does after an answer falls into its own pauses; with a block of
 // one they share a period instead, each at its own offset. That is for long
 // periods.
-func Paced(ctx context.Context, lanes []Lane, period time.Duration, count, block int) ([]Measured, error) {
+func (e *Env) Paced(ctx context.Context, lanes []Lane, period time.Duration, count, block int) ([]Measured, error) {
+	seed := e.nextSeed()
 	tracks := make([]*track, len(lanes))
 	for i, l := range lanes {
-		tracks[i] = newTrack(l, 1, seed)
+		l.Clients = 1
+		tracks[i] = newTrack(l, seed+uint64(i))
 	}
 	step := period
 	if block <= 1 {

@@ -37,6 +37,8 @@ type Lane struct {
 	Subject Subject
 	// Files of its project.
 	Files int
+	// Clients at once; 0 is one. A Serial subject has one in any case.
+	Clients int
 	// Label tells lanes of one subject apart; empty is the subject's name.
 	Label string
 }
@@ -76,7 +78,8 @@ type track struct {
 	roundRate []float64
 }
 
-func newTrack(l Lane, clients int, seed uint64) *track {
+func newTrack(l Lane, seed uint64) *track {
+	clients := max(l.Clients, 1)
 	if _, one := l.Subject.(Serial); one {
 		clients = 1
 	}
@@ -100,8 +103,8 @@ func (t *track) one(ctx context.Context, client int) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-// add takes in what a round gave. busy is the time in which the changes were
-// made, summed over nothing: wall clock.
+// add takes in what a round gave; busy is the wall-clock time that its changes
+// took.
 func (t *track) add(samples []time.Duration, busy time.Duration) {
 	t.all = append(t.all, samples...)
 	if len(samples) == 0 || busy <= 0 {

@@ -35,7 +35,7 @@ func Apply(p Params) (measure.Subject, error) {
 		return nil, err
 	}
 	p.Env.Defer("workspace", func() error { w.Release(); return nil })
-	_, err = w.Store().PutTask(p.Ctx, message.Info{TaskID: benchTask, Goal: "measure", Status: "executing"}, gitstore.ID{})
+	_, err = w.Store().PutTask(p.Ctx, message.Info{TaskID: BenchTask, Goal: "measure", Status: "executing"}, gitstore.ID{})
 	return &apply{w}, err
 }
 
@@ -58,7 +58,7 @@ func (a *apply) Durable() string { return durableUmbra }
 
 func (a *apply) Change(ctx context.Context, _ int, c corpus.Change) error {
 	res, err := a.w.Apply(ctx, workspace.Request{
-		By:  workspace.By{TaskID: benchTask, SubtaskID: "loop", Actor: "bench"},
+		By:  workspace.By{TaskID: BenchTask, SubtaskID: "loop", Actor: "bench"},
 		Ops: []workspace.Op{{Kind: workspace.OpWrite, Path: wspath.Path(c.Path), Data: c.Data}},
 	})
 	if err == nil && res.Commit.IsZero() {

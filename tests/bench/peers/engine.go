@@ -21,8 +21,8 @@ import (
 const NameEngine = "umbra's engine, in process"
 
 const (
-	// benchTask is whose changes the measured ones are.
-	benchTask = "bench"
+	// BenchTask is whose changes the measured ones are.
+	BenchTask = "bench"
 	// agers are how many goroutines make the history.
 	agers = 64
 )
@@ -40,7 +40,7 @@ func Engine(p Params) (measure.Subject, error) {
 		return nil, err
 	}
 	p.Env.Defer(NameEngine, func() error { return store.Close(context.Background()) })
-	return &engine{store}, Age(p.Ctx, store, benchTask, p.Files, p.History)
+	return &engine{store}, Age(p.Ctx, store, BenchTask, p.Files, p.History)
 }
 
 // NewStore makes an engine with the project as its baseline.
@@ -64,7 +64,7 @@ func NewStore(p Params, dir string, o gitstore.Options) (*gitstore.Store, error)
 		return nil
 	})
 	if err == nil {
-		_, err = store.PutTask(p.Ctx, message.Info{TaskID: benchTask, Goal: "measure", Status: "executing"}, gitstore.ID{})
+		_, err = store.PutTask(p.Ctx, message.Info{TaskID: BenchTask, Goal: "measure", Status: "executing"}, gitstore.ID{})
 	}
 	if err != nil {
 		return nil, errors.Join(err, store.Close(context.Background()))
@@ -80,11 +80,11 @@ func Age(ctx context.Context, store *gitstore.Store, task string, files, commits
 	}
 	before := store.Tip().Tree
 	edits := make(chan corpus.Change, agers)
-	group, ctx := errgroup.WithContext(ctx)
+	group, working := errgroup.WithContext(ctx)
 	for range agers {
 		group.Go(func() error {
 			for c := range edits {
-				if _, err := Record(ctx, store, task, c); err != nil {
+				if _, err := Record(working, store, task, c); err != nil {
 					return err
 				}
 			}
@@ -97,8 +97,8 @@ func Age(ctx context.Context, store *gitstore.Store, task string, files, commits
 		for range commits - 1 {
 			select {
 			case edits <- sequence.Next():
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			case <-working.Done():
+				return context.Cause(working)
 			}
 		}
 		return nil
@@ -130,6 +130,6 @@ func (e *engine) Name() string    { return NameEngine }
 func (e *engine) Durable() string { return "the commit with all its objects" }
 
 func (e *engine) Change(ctx context.Context, _ int, c corpus.Change) error {
-	_, err := Record(ctx, e.store, benchTask, c)
+	_, err := Record(ctx, e.store, BenchTask, c)
 	return err
 }

@@ -17,6 +17,7 @@ const NameFastImport = "`git fast-import`, checkpoint at each commit"
 
 // fastImport keeps one git fast-import running and has it show each commit.
 type fastImport struct {
+	repo    *gitRepo
 	in      *bufio.Writer
 	out     *bufio.Reader
 	stderr  *tail
@@ -38,7 +39,7 @@ func FastImport(p Params) (measure.Subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fastImport{in: bufio.NewWriterSize(in, 1<<16), out: bufio.NewReader(out), stderr: new(tail)}
+	f := &fastImport{repo: repo, in: bufio.NewWriterSize(in, 1<<16), out: bufio.NewReader(out), stderr: new(tail)}
 	cmd.Stderr = f.stderr
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ func FastImport(p Params) (measure.Subject, error) {
 
 func (f *fastImport) Name() string { return NameFastImport }
 func (f *fastImport) Durable() string {
-	return "the ref; its few objects are unpacked loose, not synced"
+	return "nothing: so few objects are unpacked loose, and neither they nor the ref are synced"
 }
 func (f *fastImport) OneAtATime() {}
 

@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 
 	"umbra/tests/bench/corpus"
@@ -20,11 +21,13 @@ const (
 	NameGitAddAll    = "`git add -A && git commit`"
 	NameGitAddAllAll = "the same, core.fsync=all"
 	NameGitPlumbing  = "git plumbing, five processes"
+	// git's default for core.fsync leaves out loose objects and refs.
+	durableGit = "nothing: by default git syncs neither loose objects nor refs"
 )
 
 // GitAddAll makes the subject with git's own defaults.
 func GitAddAll(p Params) (measure.Subject, error) {
-	return newGitAddAll(p, NameGitAddAll, "the ref; loose objects are not synced")
+	return newGitAddAll(p, NameGitAddAll, durableGit)
 }
 
 // GitAddAllSynced makes it with everything synced.
@@ -56,15 +59,27 @@ func (g *gitAddAll) Change(ctx context.Context, _ int, c corpus.Change) error {
 	return err
 }
 
-// Traced makes a change and adds what it synced to counts.
-func (g *gitAddAll) Traced(ctx context.Context, env *measure.Env, c corpus.Change, counts map[string]int) error {
+// TraceGit has a subject of git add -A && git commit make changes, and adds what
+// they synced to counts.
+func TraceGit(ctx context.Context, env *measure.Env, subject measure.Subject, files, changes int, counts map[string]int) error {
+	g, ok := subject.(*gitAddAll)
+	if !ok {
+		return fmt.Errorf("%s is not made of git's commands", subject.Name())
+	}
 	dir, err := env.Dir("strace")
 	if err != nil {
 		return err
 	}
-	for _, args := range [][]string{{"add", "-A"}, {"commit", "-q", "-m", "edit " + c.Path}} {
-		if err := traced(g.repo.command(ctx, args...), filepath.Join(dir, "calls"), counts); err != nil {
+	edits := corpus.NewSequence(files, 0, 1, 2)
+	for range changes {
+		c := edits.Next()
+		if err := g.Prepare(c); err != nil {
 			return err
+		}
+		for _, args := range [][]string{{"add", "-A"}, {"commit", "-q", "-m", "edit " + c.Path}} {
+			if err := traced(g.repo.command(ctx, args...), filepath.Join(dir, "calls"), counts); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -85,7 +100,7 @@ func GitPlumbing(p Params) (measure.Subject, error) {
 }
 
 func (g *gitPlumbing) Name() string    { return NameGitPlumbing }
-func (g *gitPlumbing) Durable() string { return "the ref; loose objects are not synced" }
+func (g *gitPlumbing) Durable() string { return durableGit }
 func (g *gitPlumbing) OneAtATime()     {}
 
 func (g *gitPlumbing) Change(ctx context.Context, _ int, c corpus.Change) error {

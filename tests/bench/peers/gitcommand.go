@@ -59,8 +59,8 @@ func initialised(ctx context.Context, dir string) (*gitRepo, error) {
 	if _, err := g.run(ctx, nil, "init", "-q", "--bare", "-b", "main", dir); err != nil {
 		return nil, err
 	}
-	for _, s := range []string{"gc.auto", "maintenance.auto"} {
-		if _, err := g.run(ctx, nil, "config", s, "false"); err != nil {
+	for _, s := range [][2]string{{"gc.auto", "0"}, {"maintenance.auto", "false"}} {
+		if _, err := g.run(ctx, nil, "config", s[0], s[1]); err != nil {
 			return nil, err
 		}
 	}

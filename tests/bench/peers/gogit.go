@@ -19,6 +19,7 @@ const NameGoGit = "go-git Worktree Add(path) + Commit"
 
 type goGit struct {
 	inWorktree
+	repo *gitRepo
 	tree *git.Worktree
 }
 
@@ -36,7 +37,7 @@ func GoGit(p Params) (measure.Subject, error) {
 		return nil, err
 	}
 	tree, err := r.Worktree()
-	return &goGit{inWorktree{repo.work}, tree}, err
+	return &goGit{inWorktree{repo.work}, repo, tree}, err
 }
 
 func (g *goGit) Name() string    { return NameGoGit }

@@ -17,9 +17,9 @@ import (
 type HTTP struct {
 	name, durable string
 	base          string // the path goes behind it, escaped
+	root          string // the folder that it writes into
 	client        *http.Client
-	// Process is the server.
-	process *Process
+	process       *Process
 }
 
 // The names of the subjects over HTTP.
@@ -91,7 +91,7 @@ func newSafe(p Params, name string, options ...string) (measure.Subject, error) 
 	if err != nil {
 		return nil, err
 	}
-	s := &HTTP{name: name, durable: durableSafe, base: address + "/?path=", client: newHTTPClient(p.Clients), process: process}
+	s := &HTTP{name: name, durable: durableSafe, base: address + "/?path=", root: dir, client: newHTTPClient(p.Clients), process: process}
 	p.Env.Defer("connections", func() error { s.client.CloseIdleConnections(); return nil })
 	return s, nil
 }

@@ -30,6 +30,7 @@ const (
 
 type libgit2 struct {
 	name, durable string
+	repo          *gitRepo
 	in            *bufio.Writer
 	out           *bufio.Reader
 	stderr        *tail
@@ -63,6 +64,7 @@ func newLibgit2(p Params, l *libgit2, options ...string) (measure.Subject, error
 	if err != nil {
 		return nil, err
 	}
+	l.repo = repo
 	l.in, l.out, l.stderr = bufio.NewWriterSize(in, 1<<16), bufio.NewReader(out), new(tail)
 	cmd.Stderr = l.stderr
 	if err := cmd.Start(); err != nil {

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"umbra/tests/bench/measure"
 )
 
@@ -23,21 +25,27 @@ const stopPatience = 15 * time.Second
 
 // Process is a program that runs beside the benchmark.
 type Process struct {
-	name   string
-	cmd    *exec.Cmd
-	stderr tail
-	once   sync.Once
-	err    error
+	name string
+	cmd  *exec.Cmd
+	log  *os.File // its standard error
+	once sync.Once
+	err  error
 }
 
 // start runs a program until its stop, which hangs on the Env.
 func start(env *measure.Env, name string, cmd *exec.Cmd) (*Process, error) {
-	p := &Process{name: name, cmd: cmd}
-	cmd.Stderr = &p.stderr
+	// A file in memory: the log is part of what a server does, but neither the
+	// measured disk nor a reader of ours is to have work with it.
+	fd, err := unix.MemfdCreate("stderr", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{name: name, cmd: cmd, log: os.NewFile(uintptr(fd), "stderr")}
+	cmd.Stderr = p.log
 	// A group of its own: Ctrl-C is for us, and we stop it in order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), p.log.Close())
 	}
 	env.Defer(name, p.Stop)
 	return p, nil
@@ -82,10 +90,22 @@ func (p *Process) Stop() error {
 		late := time.AfterFunc(stopPatience, func() { p.cmd.Process.Kill() })
 		defer late.Stop()
 		if err := p.cmd.Wait(); err != nil {
-			p.err = fmt.Errorf("%s: %w: %s", p.name, err, p.stderr.String())
+			p.err = fmt.Errorf("%s: %w: %s", p.name, err, p.lastWords())
 		}
+		p.log.Close()
 	})
 	return p.err
+}
+
+// lastWords gives the end of the program's log.
+func (p *Process) lastWords() []byte {
+	st, err := p.log.Stat()
+	if err != nil {
+		return nil
+	}
+	words := make([]byte, min(st.Size(), tailBytes))
+	p.log.ReadAt(words, st.Size()-int64(len(words)))
+	return bytes.TrimSpace(words)
 }
 
 // PID gives the process id.

@@ -51,7 +51,7 @@ func NewServer(p Params) (*Server, error) {
 type Task struct {
 	ID        string `json:"task_id"`
 	Workspace string `json:"workspace_id"`
-	Git       string `json:"git_dir"`
+	Folder    string `json:"workspace"`
 }
 
 // Open makes a task on a folder; the first on a folder takes the baseline.
@@ -88,7 +88,7 @@ func (s *Server) Stop() error {
 
 // Changes gives the subject that writes into a task of the server.
 func (s *Server) Changes(t Task) *HTTP {
-	return &HTTP{name: NameServer, durable: durableUmbra, base: s.URL + "/tasks/" + t.ID + "/content?path=", client: s.client, process: s.Process}
+	return &HTTP{name: NameServer, durable: durableUmbra, base: s.URL + "/tasks/" + t.ID + "/content?path=", root: t.Folder, client: s.client, process: s.Process}
 }
 
 // Umbra makes the subject: the server's program, a project as its workspace.

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"umbra/gitstore/message"
+	"umbra/internal/replay"
+	"umbra/internal/term"
+)
+
+func replayCommand(stdout, stderr io.Writer) *cobra.Command {
+	var o replay.Options
+	var asJSON bool
+	var reports []string
+	cmd := &cobra.Command{
+		Use:   "replay --from URL|REPO|BUNDLE --task T",
+		Short: "Apply a task's commits again, one by one, and prove each",
+		Long: `Apply a task's recorded commits one at a time, in order, onto a fresh checkout
+of its base, and prove after every step that the tree is the recorded one, hash
+for hash. Commits of others in between are applied too, and proven, but are no
+steps; --only leaves them out, and texts are merged three-way.
+
+With --onto the task is put onto another state: a folder, or a commit of a
+repository. That is copied, never written to; --commit writes the result as
+ordinary commits on a new branch of the repository.
+
+--exec runs a command in the checkout after every step, with UMBRA_STEP,
+UMBRA_COMMIT, UMBRA_TASK_ID, UMBRA_SUBTASK_ID and UMBRA_PATH set; the report says
+which step broke it.
+
+No server is needed, and where the history comes from is never written to. Exit
+status 1: a step differs, a conflict, or a command that failed.`,
+		Example: `  umbra replay --from http://127.0.0.1:8080/git/app-1a2b3c4d.git --task t1 --exec 'make test' --report out.xml
+  umbra replay --from t1.bundle --task t1 --onto ~/project@main --commit agent/t1`,
+		Args: noArgs,
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&o.From, "from", "", "where the history is: a URL, a repository or a bundle")
+	fs.StringVarP(&o.Task, "task", "t", "", "the task `T`")
+	fs.StringVarP(&o.Subtask, "subtask", "s", "", "only commits of the subtask `S` are steps")
+	fs.StringVar(&o.Onto, "onto", "", "another state to begin at: `DIR|REPO[@REV]`")
+	fs.BoolVar(&o.Only, "only", false, "leave the commits of others out")
+	fs.StringVar(&o.Exec, "exec", "", "a command `CMD` to run after each step, by sh -c")
+	fs.BoolVar(&o.StopOnFail, "stop-on-fail", false, "stop at the first step that is not ok")
+	fs.StringArrayVar(&reports, "report", nil, "write a report to `FILE`.json or FILE.xml (JUnit)")
+	fs.StringVar(&o.Branch, "commit", "", "write the result as commits on a new `BRANCH` of the repository that --onto names")
+	fs.BoolVar(&asJSON, "json", false, "print the report as JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkReplay(&o, reports); err != nil {
+			return usageError{err}
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
+		defer stop()
+		done := replayProgress(&o, stderr)
+		rep, err := replay.Run(ctx, o)
+		done()
+		if err != nil {
+			return err
+		}
+		for _, name := range reports {
+			if err := writeReport(rep, name); err != nil {
+				return err
+			}
+		}
+		if asJSON {
+			e := json.NewEncoder(stdout)
+			e.SetIndent("", "  ")
+			e.SetEscapeHTML(false)
+			err = e.Encode(rep)
+		} else {
+			err = tellReplay(rep, stdout)
+		}
+		if err == nil && !rep.OK {
+			err = exitError{exitFailed}
+		}
+		return err
+	}
+	return cmd
+}
+
+func checkReplay(o *replay.Options, reports []string) error {
+	switch {
+	case o.From == "":
+		return errors.New("--from is missing")
+	case o.Task == "":
+		return errors.New("--task is missing")
+	case !message.ValidTaskID(o.Task):
+		return fmt.Errorf("--task: %q is no task's id", o.Task)
+	case o.Branch != "" && o.Onto == "":
+		return errors.New("--commit needs --onto with a repository")
+	}
+	for _, name := range reports {
+		switch strings.ToLower(filepath.Ext(name)) {
+		case ".json", ".xml":
+		default:
+			return fmt.Errorf("--report: %q ends neither in .json nor in .xml", name)
+		}
+	}
+	return nil
+}
+
+// replayProgress shows a bar on a terminal.
+func replayProgress(o *replay.Options, stderr io.Writer) (done func()) {
+	if !term.IsTerminal(stderr) {
+		return func() {}
+	}
+	p := mpb.New(mpb.WithOutput(stderr), mpb.WithWidth(48))
+	bar := p.AddBar(0, mpb.PrependDecorators(decor.Name("replay "), decor.CountersNoUnit("%d / %d")), mpb.AppendDecorators(decor.Percentage()),
+		mpb.BarRemoveOnComplete())
+	o.Progress = func(done, all int) {
+		bar.SetTotal(int64(all), false)
+		bar.SetCurrent(int64(done))
+	}
+	return func() {
+		bar.Abort(true)
+		p.Wait()
+	}
+}
+
+func writeReport(rep *replay.Report, name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if strings.EqualFold(filepath.Ext(name), ".xml") {
+		err = rep.WriteJUnit(f)
+	} else {
+		e := json.NewEncoder(f)
+		e.SetIndent("", "  ")
+		err = e.Encode(rep)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// tellReplay tells people how it went.
+func tellReplay(rep *replay.Report, w io.Writer) error {
+	var b strings.Builder
+	for i := range rep.Steps {
+		s := &rep.Steps[i]
+		switch s.Outcome {
+		case replay.OK, replay.Skipped:
+			continue
+		}
+		fmt.Fprintf(&b, "step %d  %.10s  %s\n", s.Number, s.Commit, term.Name(s.Title))
+		if s.Outcome == replay.Conflicted {
+			for _, c := range s.Conflicts {
+				fmt.Fprintf(&b, "  conflict in %s: %s\n", term.Name(c.Path), c.Reason)
+			}
+			continue
+		}
+		fmt.Fprintf(&b, "  %s: %s\n", s.Outcome, s.Problem())
+		if s.Exec != nil {
+			for line := range strings.Lines(s.Exec.Output) {
+				fmt.Fprintf(&b, "  | %s\n", term.Line(strings.TrimRight(line, "\n")))
+			}
+		}
+	}
+	if rep.Detail != "" {
+		fmt.Fprintln(&b, rep.Detail)
+	}
+	verdict := "ok"
+	switch {
+	case rep.OK && rep.Proven:
+		verdict = "ok, every tree proven"
+	case rep.Broken > 0:
+		verdict = fmt.Sprintf("first broken at step %d", rep.Broken)
+	case !rep.OK:
+		verdict = "not as recorded"
+	}
+	fmt.Fprintf(&b, "task %s: %d steps, %d commits of others between: %s\n", rep.Task, len(rep.Steps), rep.Context, verdict)
+	if rep.Commit != "" {
+		fmt.Fprintf(&b, "branch %s is at %s\n", rep.Branch, rep.Commit)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

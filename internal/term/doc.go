@@ -1,0 +1,7 @@
+// Package term is how the verbs write for people: colours when they are
+// wanted, a pager when there is somebody to page, names and texts of strangers
+// made harmless for a terminal.
+//
+// It follows git where git has a custom (git-config(1): color.ui, core.pager).
+// It may import gitstore/message only, for the quoting of names.
+package term
