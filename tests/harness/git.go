@@ -20,6 +20,19 @@ func Git(t testing.TB, dir string, args ...string) string {
 	return strings.TrimSuffix(out, "\n")
 }
 
+// GitInput is Git with something on its standard input.
+func GitInput(t testing.TB, dir, input string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(need.Tool(t, "git"), args...)
+	cmd.Dir, cmd.Stdin = dir, strings.NewReader(input)
+	cmd.Env = Env(t, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("git %s: %v", strings.Join(args, " "), err)
+	}
+	return strings.TrimSuffix(string(out), "\n")
+}
+
 // TryGit is Git that may fail; the error has git's own words.
 func TryGit(t testing.TB, dir string, args ...string) (string, error) {
 	t.Helper()
