@@ -45,9 +45,14 @@ type pending struct {
 	draft *Draft
 	task  *taskPut
 	done  chan struct{}
+	lead  chan struct{} // one place: it is this one's turn to commit for all
 	out   Committed
 	put   Task
 	err   error
+}
+
+func newPending() *pending {
+	return &pending{done: make(chan struct{}), lead: make(chan struct{}, 1)}
 }
 
 const (
@@ -65,13 +70,18 @@ const (
 // failed draft leaves no trace. A cancelled ctx takes it back only while it is
 // queued. Any goroutine may call it.
 func (s *Store) Commit(ctx context.Context, d Draft) (Committed, error) {
-	p := &pending{draft: &d, done: make(chan struct{})}
+	p := newPending()
+	p.draft = &d
 	if err := s.enqueue(ctx, p); err != nil {
 		return Committed{}, err
 	}
 	return p.out, p.err
 }
 
+// enqueue puts a member into the queue and returns when it is answered. The
+// first to come leads: it commits what queued in its own goroutine, which saves
+// a lone writer two changes of goroutine, and hands the lead to the first of
+// those who came meanwhile.
 func (s *Store) enqueue(ctx context.Context, p *pending) error {
 	s.qmu.Lock()
 	if s.stopped {
@@ -79,46 +89,62 @@ func (s *Store) enqueue(ctx context.Context, p *pending) error {
 		return errs.New(errs.Unavailable, "stopping", "The workspace is being put away.")
 	}
 	s.queue = append(s.queue, p)
+	lead := !s.led
+	s.led = true
 	s.qmu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
+	if lead {
+		s.leadGroup()
+		return nil
 	}
 	select {
 	case <-p.done:
+		return nil
+	case <-p.lead:
+		s.leadGroup()
 		return nil
 	case <-ctx.Done():
 	}
 	s.qmu.Lock()
 	for i, q := range s.queue {
-		if q == p {
-			s.queue = append(s.queue[:i], s.queue[i+1:]...)
-			s.qmu.Unlock()
-			return errs.Wrap(context.Cause(ctx), "")
+		if q != p {
+			continue
 		}
+		s.queue = append(s.queue[:i], s.queue[i+1:]...)
+		select {
+		case <-p.lead:
+			s.passLead()
+		default:
+		}
+		s.qmu.Unlock()
+		return errs.Wrap(context.Cause(ctx), "")
 	}
 	s.qmu.Unlock()
 	<-p.done
 	return nil
 }
 
-// committer is the one goroutine that writes history.
-func (s *Store) committer() {
-	defer close(s.committerDone)
-	for {
+// leadGroup commits one group, the leader's own member first in it, and passes
+// the lead on.
+func (s *Store) leadGroup() {
+	s.qmu.Lock()
+	batch := s.takeGroup()
+	s.qmu.Unlock()
+	defer func() {
 		s.qmu.Lock()
-		batch := s.takeGroup()
-		stop := s.stopped && len(batch) == 0
+		s.passLead()
 		s.qmu.Unlock()
-		if stop {
-			return
-		}
-		if len(batch) == 0 {
-			<-s.wake
-			continue
-		}
-		s.commitGroup(batch)
+	}()
+	s.commitGroup(batch)
+}
+
+// passLead gives the lead to the first who waits; qmu is held.
+func (s *Store) passLead() {
+	if len(s.queue) > 0 {
+		s.queue[0].lead <- struct{}{}
+		return
 	}
+	s.led = false
+	s.idle.Broadcast()
 }
 
 // takeGroup cuts the next group off the queue; qmu is held.
@@ -140,13 +166,29 @@ func (s *Store) takeGroup() []*pending {
 }
 
 func (s *Store) commitGroup(batch []*pending) {
+	s.jmu.Lock()
+	whole := false
 	defer func() {
+		if !whole { // a panic: what the journal holds past its end means nothing
+			for _, p := range batch {
+				p.err, p.out, p.put = errs.New(errs.Internal, "internal_error", "Something went wrong inside the server."), Committed{}, Task{}
+			}
+			if s.open != nil {
+				s.open.unsound = true
+			}
+		}
+		s.jmu.Unlock()
 		for _, p := range batch {
 			close(p.done)
 		}
 	}()
-	s.jmu.Lock()
-	defer s.jmu.Unlock()
+	s.commitLocked(batch)
+	whole = true
+}
+
+// commitLocked is commitGroup with jmu held; every member has its answer after
+// it.
+func (s *Store) commitLocked(batch []*pending) {
 	fail := func(err error) {
 		for _, p := range batch {
 			p.err = errs.Wrap(err, "")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/gitstore/message"
 	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
@@ -205,4 +206,32 @@ func startReader(t *testing.T, cmd *exec.Cmd) (stop func()) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestReflogWaitsForReaders: a git-fsck that listed the packs before a tag's was
+// there calls a reflog entry that names it invalid.
+func TestReflogWaitsForReaders(t *testing.T) {
+	busy := true
+	dir := testDir(t)
+	s := openAt(t, dir, Options{Foreground: true, InUse: func(context.Context, []vfs.Info, []vfs.Info) (bool, error) { return busy, nil }})
+	defer closeStore(t, s)
+	baselineOf(t, s, map[string]string{"f": "x"})
+	for _, goal := range []string{"one", "two"} {
+		if _, err := s.PutTask(t.Context(), message.Info{TaskID: "t", Goal: goal, Status: "executing"}, ID{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(repoDir, "logs/refs/umbra/tasks/t/info")
+	if exists(t, dir, log) {
+		t.Fatal("the reflog was written beside a reader")
+	}
+	busy = false
+	maintain(t, s)
+	if !exists(t, dir, log) {
+		t.Fatal("the reflog was not written")
+	}
+	fsck(t, dir)
 }

@@ -1,19 +1,39 @@
 package gitstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
+	"sync"
 
 	"umbra/gitstore/message"
 )
 
-// logInfo adds a task's superseded info tags to the reflog of its info ref, so
-// that they are no dangling objects in git-fsck(1)'s eyes, and people can look
-// at what a task said before: git reflog show refs/umbra/tasks/<task>/info.
-// Nothing depends on it: it is not synced, and a failure is only logged.
+// infoLog gathers lines for the reflogs of the tasks' info refs: the tags that
+// newer ones superseded. With them these are no dangling objects in
+// git-fsck(1)'s eyes, and people can look at what a task said before: git
+// reflog show refs/umbra/tasks/<task>/info. Nothing depends on it: it is not
+// synced, a failure is only logged, and what a kill takes along is not made up
+// for.
+//
+// A git-fsck that listed the packs before the tag's was there, and reads the
+// reflog after, calls the entry invalid (of a ref it would look the object up
+// again). So lines are written while no other process is at work in the
+// repository.
+type infoLog struct {
+	mu    sync.Mutex
+	lines map[string][]byte // by task
+	bytes int
+}
+
+// maxInfoLog bounds the bytes that wait where processes are always at work.
+const maxInfoLog = 1 << 20
+
+// logInfo has a task's superseded info tags, which stock git sees by now,
+// written to the reflog soon.
 func (s *Store) logInfo(t *Task) {
 	if len(t.past) == 0 {
 		return
@@ -26,9 +46,44 @@ func (s *Store) logInfo(t *Task) {
 		lines = fmt.Appendf(lines, "%s %s %s <%s> %d +0000\tinfo\n", before, id, name, email, when)
 		before = id
 	}
-	if err := s.appendLog(path.Join(repoDir, "logs", tasksPrefix, t.ID, "info"), lines); err != nil {
-		s.log.Warn("reflog of a task's record not written", "task", t.ID, "error", err)
+	l := &s.infoLog
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.bytes+len(lines) > maxInfoLog {
+		return
 	}
+	if l.lines == nil {
+		l.lines = make(map[string][]byte)
+	}
+	l.lines[t.ID] = append(l.lines[t.ID], lines...)
+	l.bytes += len(lines)
+}
+
+func (l *infoLog) waiting() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes > 0
+}
+
+// writeInfoLog writes what waits, if nobody is at work in the repository.
+func (s *Store) writeInfoLog(ctx context.Context) error {
+	l := &s.infoLog
+	if !l.waiting() {
+		return nil
+	}
+	if busy, err := s.repoInUse(ctx); busy || err != nil {
+		return err
+	}
+	l.mu.Lock()
+	lines := l.lines
+	l.lines, l.bytes = nil, 0
+	l.mu.Unlock()
+	for task, text := range lines {
+		if err := s.appendLog(path.Join(repoDir, "logs", tasksPrefix, task, "info"), text); err != nil {
+			s.log.Warn("reflog of a task's record not written", "task", task, "error", err)
+		}
+	}
+	return nil
 }
 
 func (s *Store) appendLog(name string, lines []byte) error {

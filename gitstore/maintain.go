@@ -35,6 +35,9 @@ func (s *Store) maintenanceDue() time.Duration {
 			return max(time.Second, min(s.opt.MergeGrace, time.Minute))
 		}
 	}
+	if s.infoLog.waiting() {
+		return time.Minute
+	}
 	if s.dropped.Load() {
 		return time.Minute // a multi-pack-index may appear that names what went
 	}
@@ -74,6 +77,9 @@ func (s *Store) kickMaintainer() {
 func (s *Store) Maintain(ctx context.Context) error {
 	s.mmu.Lock()
 	defer s.mmu.Unlock()
+	if err := s.writeInfoLog(ctx); err != nil {
+		return err
+	}
 	if err := s.checkMultiIndex(); err != nil {
 		return err
 	}

@@ -146,7 +146,13 @@ func (p *publisher) retry() {
 func (s *Store) Publish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, publishPatience)
 	defer cancel()
-	return s.pub.publish(ctx)
+	if err := s.pub.publish(ctx); err != nil {
+		return err
+	}
+	if err := s.writeInfoLog(ctx); err != nil {
+		s.log.Warn("reflogs of tasks' records not written", "error", err)
+	}
+	return nil
 }
 
 func (p *publisher) publish(ctx context.Context) error {

@@ -94,11 +94,11 @@ type Store struct {
 	packs   packSet
 	records *recordIndex
 
-	qmu           sync.Mutex
-	queue         []*pending
-	stopped       bool
-	wake          chan struct{}
-	committerDone chan struct{}
+	qmu     sync.Mutex
+	queue   []*pending
+	led     bool       // somebody commits, or has been told to
+	idle    *sync.Cond // of qmu: nobody does
+	stopped bool
 
 	// jmu guards the journals' roles. The committer holds it for a group.
 	jmu      sync.Mutex
@@ -127,6 +127,7 @@ type Store struct {
 	// What maintenance knows of its last runs; mmu.
 	lastDrop  time.Time
 	multiSeen [2]vfs.Info
+	infoLog   infoLog
 	dropped   atomic.Bool // packs went, and their names may turn up again
 
 	stopBackground context.CancelFunc
@@ -194,8 +195,9 @@ func (s *Store) warn(format string, args ...any) {
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	opt.setDefaults()
 	s := &Store{opt: opt, fs: opt.FS, log: opt.Log, trees: newTreeCache(opt.TreeCache),
-		moved: make(chan struct{}), wake: make(chan struct{}, 1), committerDone: make(chan struct{}),
+		moved: make(chan struct{}),
 		tasks: make(map[string]*Task), dirtyTasks: make(map[string]bool)}
+	s.idle = sync.NewCond(&s.qmu)
 	s.tip.Store(&Tip{})
 	s.live.Store(new([]*journal))
 	s.journals.s, s.journals.prepare = s, minPrepared
@@ -206,7 +208,6 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		s.closeFiles()
 		return nil, err
 	}
-	go s.committer()
 	bg, cancel := context.WithCancel(context.Background())
 	s.stopBackground = cancel
 	if !opt.Foreground {
@@ -222,12 +223,10 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 func (s *Store) Close(ctx context.Context) error {
 	s.qmu.Lock()
 	s.stopped = true
-	s.qmu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
+	for s.led {
+		s.idle.Wait()
 	}
-	<-s.committerDone
+	s.qmu.Unlock()
 	s.stopBackground()
 	s.background.Wait()
 	err := s.Publish(ctx)

@@ -33,7 +33,8 @@ const tasksPrefix = "refs/umbra/tasks/"
 // PutTask records a task: a new one on base (a commit; zero means the tip), or
 // a new info of a known one, whose base stays. Durable when it returns.
 func (s *Store) PutTask(ctx context.Context, info message.Info, base ID) (Task, error) {
-	p := &pending{task: &taskPut{info: info, base: base}, done: make(chan struct{})}
+	p := newPending()
+	p.task = &taskPut{info: info, base: base}
 	if err := s.enqueue(ctx, p); err != nil {
 		return Task{}, err
 	}
