@@ -465,7 +465,7 @@ func (g *group) emitCommit(m *message.Message, tree object.ID, track func(object
 
 // accept makes a durable group the store's state.
 func (s *Store) accept(g *group) {
-	g.j.accept(len(g.buf), g.objs)
+	g.j.accept(len(g.buf), g.objs, g.tip.Seq)
 	for id, t := range g.trees {
 		s.trees.put(id, t)
 	}

@@ -50,7 +50,8 @@ type journal struct {
 
 	mu     sync.RWMutex
 	at     map[object.ID]loc
-	end    int64 // acknowledged bytes
+	end    int64  // acknowledged bytes
+	last   uint64 // number of the newest commit in it, or before it
 	closed bool
 
 	// unsound is set once a write or sync of the file failed: its bytes past
@@ -171,13 +172,15 @@ func (j *journal) append(buf []byte) error {
 	return j.f.Datasync()
 }
 
-// accept makes the objects of an appended group findable.
-func (j *journal) accept(n int, objs map[object.ID]loc) {
+// accept makes the objects of an appended group findable; last is the number
+// of its newest commit.
+func (j *journal) accept(n int, objs map[object.ID]loc, last uint64) {
 	j.mu.Lock()
 	for id, l := range objs {
 		j.at[id] = l
 	}
 	j.end += int64(n)
+	j.last = last
 	j.mu.Unlock()
 }
 

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/internal/wspath"
 )
@@ -156,7 +155,7 @@ func (s *Store) merge(ctx context.Context, src []*packFile) error {
 	for i, f := range src {
 		list[i] = f.p
 	}
-	versions, err := s.versions(ctx, list)
+	versions, err := s.versions(ctx, src)
 	if err != nil {
 		return err
 	}
@@ -181,73 +180,62 @@ func (s *Store) merge(ctx context.Context, src []*packFile) error {
 // not looked at: a checkout of everything gives no good deltas for the work.
 const largestVersioned = 200
 
-// step is a commit whose changes give versions of files.
-type step struct {
-	id, parent, tree ID
-	seq              uint64
-	whole            bool // too much changed at once
-}
-
-// steps gives the commits in packs, oldest first.
-func steps(packs []*pack.Pack) ([]step, error) {
-	var out []step
-	for _, p := range packs {
-		for e, err := range p.Idx().All() {
-			if err != nil {
-				return nil, err
-			}
-			kind, _, err := p.Info(e.ID)
-			if err != nil {
-				return nil, err
-			}
-			if kind != object.Commit {
-				continue
-			}
-			_, data, err := p.Get(e.ID)
-			if err != nil {
-				return nil, err
-			}
-			c, err := parseCommit(e.ID, data)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, step{id: c.ID, parent: c.Parent, tree: c.Tree, seq: c.Seq, whole: entryCount(c.Message) > largestVersioned})
-		}
-	}
-	slices.SortFunc(out, func(a, b step) int { return cmp.Compare(a.seq, b.seq) })
-	return out, nil
-}
-
-// versions tells, for the commits in packs, which blob each changed file had
-// before. It reads trees on changed paths only, in the order of history, in
-// which each is close to the one before it.
-func (s *Store) versions(ctx context.Context, packs []*pack.Pack) (map[ID]ID, error) {
-	list, err := steps(packs)
-	if err != nil {
-		return nil, err
+// versions tells, for the newest commits that the packs hold one after the
+// other, which blob each changed file had before. It reads trees on changed
+// paths only.
+func (s *Store) versions(ctx context.Context, src []*packFile) (map[ID]ID, error) {
+	through := uint64(0)
+	for _, f := range src {
+		through = max(through, f.keep.through)
 	}
 	before := make(map[ID]ID)
-	for i, c := range list {
-		if c.parent.IsZero() || c.whole {
-			continue
-		}
-		old := Snapshot{s: s, src: s}
-		if i > 0 && list[i-1].id == c.parent {
-			old.tree = list[i-1].tree
-		} else if old, err = s.SnapshotOf(ctx, c.parent); err != nil {
-			return nil, err
-		}
-		err := Diff(ctx, old, Snapshot{s: s, src: s, tree: c.tree}, wspath.Root, func(t TreeChange) error {
-			if t.Old.Mode != 0 && t.New.Mode != 0 && t.Old.ID != t.New.ID {
-				before[t.New.ID] = t.Old.ID
-			}
-			return nil
-		})
+	var newer *Commit
+	for seq := min(through, s.Tip().Seq); seq > 0; seq-- {
+		rec, err := s.records.at(seq)
 		if err != nil {
 			return nil, err
 		}
+		here, err := anyHas(src, rec.Commit)
+		if err != nil {
+			return nil, err
+		}
+		if !here && newer == nil {
+			break
+		}
+		c, err := s.ReadCommit(ctx, rec.Commit)
+		if err != nil {
+			return nil, err
+		}
+		if newer != nil && entryCount(newer.Message) <= largestVersioned {
+			if err := s.versionsOf(ctx, c, newer, before); err != nil {
+				return nil, err
+			}
+		}
+		if newer = c; !here {
+			break
+		}
 	}
 	return before, nil
+}
+
+// versionsOf adds what one commit changed.
+func (s *Store) versionsOf(ctx context.Context, old, now *Commit, before map[ID]ID) error {
+	a, b := Snapshot{s: s, src: s, tree: old.Tree}, Snapshot{s: s, src: s, tree: now.Tree}
+	return Diff(ctx, a, b, wspath.Root, func(t TreeChange) error {
+		if t.Old.Mode != 0 && t.New.Mode != 0 && t.Old.ID != t.New.ID {
+			before[t.New.ID] = t.Old.ID
+		}
+		return nil
+	})
+}
+
+func anyHas(packs []*packFile, id ID) (bool, error) {
+	for _, f := range packs {
+		if ok, err := f.p.Has(id); ok || err != nil {
+			return ok, err
+		}
+	}
+	return false, nil
 }
 
 // doom begins the grace of packs that a merged one supersedes. A

@@ -276,7 +276,7 @@ func (s *Store) closeJournal(j *journal) error {
 	if err := s.writeFile(idx, pack.EncodeIdx(entries, sum)); err != nil {
 		return err
 	}
-	if _, err := s.linkPack(j.name, idx, sum, keepNote{through: s.Tip().Seq}); err != nil {
+	if _, err := s.linkPack(j.name, idx, sum, keepNote{through: j.last}); err != nil {
 		return err
 	}
 	s.jmu.Lock()

@@ -392,7 +392,7 @@ func (r *replay) find(id object.ID) (loc, bool) {
 }
 
 func (r *replay) accept(end int64) {
-	r.j.accept(int(end-r.good), r.pending)
+	r.j.accept(int(end-r.good), r.pending, r.s.Tip().Seq)
 	r.good = end
 	clear(r.pending)
 }
