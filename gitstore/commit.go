@@ -482,6 +482,9 @@ func (s *Store) accept(g *group) {
 	s.records.append(g.records)
 	s.moveTip(g.tip)
 	s.noteActivity()
+	if g.j.halfFull() && !s.journals.isReady() {
+		s.kickPublisher()
+	}
 }
 
 // moveTip publishes a new durable tip to readers.

@@ -25,7 +25,7 @@ const (
 	packHeaderLen = 12
 	// minPrepared is how large a journal is made ahead when nothing is known
 	// of its use; maxPrepared bounds what a busy one grows to.
-	minPrepared = 128 << 10
+	minPrepared = 32 << 10
 	maxPrepared = 16 << 20
 	// maxHasty bounds what is zeroed while a group waits for it.
 	maxHasty = 2 << 20
@@ -127,6 +127,13 @@ func (j *journal) empty() bool {
 	return len(j.at) == 0
 }
 
+// halfFull reports whether it is time to make the next one.
+func (j *journal) halfFull() bool {
+	j.mu.RLock()
+	defer j.mu.RUnlock()
+	return j.end > j.room/2
+}
+
 func (j *journal) used() int64 {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
@@ -226,7 +233,6 @@ type journalSet struct {
 	next    *journal
 	number  uint64 // highest in use
 	prepare int64  // size of the next one
-	making  bool
 }
 
 // rotate gives a fresh journal, the prepared one if there is one. full is the
@@ -250,7 +256,7 @@ func (js *journalSet) ready(used int64) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	size := int64(minPrepared)
-	for size < used && size < maxPrepared {
+	for size < 2*used && size < maxPrepared {
 		size *= 2
 	}
 	js.prepare = size
@@ -264,6 +270,15 @@ func (js *journalSet) ready(used int64) {
 		return
 	}
 	js.next = j
+}
+
+// isReady reports whether the next journal is there, or being made.
+func (js *journalSet) isReady() bool {
+	if !js.mu.TryLock() {
+		return true
+	}
+	defer js.mu.Unlock()
+	return js.next != nil
 }
 
 func (js *journalSet) dropNext() {

@@ -116,6 +116,7 @@ func (p *publisher) run(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case <-p.wake:
+				p.s.prepareAhead()
 				continue
 			case <-timer.C:
 			}
@@ -130,6 +131,17 @@ func (p *publisher) run(ctx context.Context) {
 			}
 			p.s.kickMaintainer()
 		}
+	}
+}
+
+// prepareAhead makes the next journal when the open one fills up, so that no
+// writer waits for it.
+func (s *Store) prepareAhead() {
+	s.jmu.Lock()
+	j := s.open
+	s.jmu.Unlock()
+	if j != nil && j.halfFull() {
+		s.journals.ready(j.used())
 	}
 }
 
