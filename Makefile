@@ -9,7 +9,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 30s
 
 .DEFAULT_GOAL := build
-.PHONY: help build run test bench soak lint fuzz clean FORCE
+.PHONY: help build run tools test bench soak lint fuzz clean FORCE
 
 help: ## tell what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -29,15 +29,23 @@ lint: ## gofmt, go vet, and the layers
 	$(GO) vet ./...
 	$(GO) test ./internal/archtest
 
-test: lint build ## lint, then all tests with the race detector, the black box included
-	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -race -timeout 30m ./...
+tools: ## install what the tests use beside Go (libgit2, isomorphic-git)
+	tests/tools/setup
+
+# What -short leaves out: crashes and faults at every call, power cuts, models.
+# They run without the race detector, which makes them ten times as long.
+LONG := ./gitstore/... ./internal/... ./tests/...
+
+test: tools lint build ## lint, then all tests: the short forms with the race detector, then the long ones
+	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -race -short -timeout 30m ./...
+	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -timeout 30m $(LONG)
 
 # A program of its own, not go run: that would not pass a SIGTERM on.
 bench: build ## benchmarks, beside their peers (docs/BENCHMARKS.md; BENCH='-quick', '-run REGEXP', …)
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/bench ./tests/bench
 	UMBRA_BIN=$(CURDIR)/bin/umbra bin/bench -docs docs/BENCHMARKS.md $(BENCH)
 
-soak: build ## the long tests: power cuts, kills and faults by the hundred
+soak: tools build ## the long tests: power cuts, kills and faults by the hundred
 	UMBRA_BIN=$(CURDIR)/bin/umbra UMBRA_SOAK=1 $(GO) test -timeout 240m -count 1 ./...
 
 fuzz: ## every fuzz target for FUZZTIME
