@@ -34,7 +34,7 @@ tools: ## install what the tests use beside Go (libgit2, isomorphic-git)
 
 # What -short leaves out: crashes and faults at every call, power cuts, models.
 # They run without the race detector, which makes them ten times as long.
-LONG := ./gitstore/... ./internal/... ./tests/...
+LONG := ./gitstore ./internal/vfs ./tests/interop ./tests/model ./tests/powercut
 
 test: tools lint build ## lint, then all tests: the short forms with the race detector, then the long ones
 	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -race -short -timeout 30m ./...
