@@ -44,3 +44,11 @@ func Long(t testing.TB, why string) {
 		t.Skip("-short: " + why)
 	}
 }
+
+// Soak leaves out a test that is too long for everyday: UMBRA_SOAK asks for it.
+func Soak(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv("UMBRA_SOAK") == "" {
+		t.Skip("UMBRA_SOAK is not set: " + why)
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"sort"
-	"strings"
 	"testing"
 
 	"umbra/gitstore/object"
@@ -58,8 +57,7 @@ func entryLine(tree object.ID, mode object.Mode, name string, id object.ID) stri
 	return fmt.Sprintf("entry %v %o %s %v", tree, uint32(mode), hex.EncodeToString([]byte(name)), id)
 }
 
-// dump is what the store says of itself. Messages are as git has them: the
-// store gives them parsed only.
+// dump is what the store says of itself.
 func (h *history) dump(t testing.TB) []string {
 	t.Helper()
 	ctx := t.Context()
@@ -75,7 +73,6 @@ func (h *history) dump(t testing.TB) []string {
 			fmt.Sprintf("ref %s/info %v", prefix, task.InfoTag),
 			fmt.Sprintf("tag %v %v %s", task.InfoTag, task.Base, hex.EncodeToString([]byte(task.Info.TagName()))))
 	}
-	messages := h.messages(t)
 	for seq := tip.Seq; seq > 0; seq-- {
 		id, err := h.store.CommitAt(ctx, seq)
 		if err != nil {
@@ -89,7 +86,7 @@ func (h *history) dump(t testing.TB) []string {
 		if !c.Parent.IsZero() {
 			parent = c.Parent.String()
 		}
-		out = append(out, fmt.Sprintf("commit %v %v %s %d %v", id, c.Tree, parent, c.When.Unix(), messageID(messages[id])))
+		out = append(out, fmt.Sprintf("commit %v %v %s %d %v", id, c.Tree, parent, c.When.Unix(), messageID(c.Message.Encode())))
 		out = append(out, h.dumpTree(t, id, seen)...)
 	}
 	sort.Strings(out)
@@ -131,20 +128,5 @@ func (h *history) dumpTree(t testing.TB, commit object.ID, seen map[object.ID]bo
 		}
 	}
 	folder(wspath.Root, snap.Tree())
-	return out
-}
-
-// messages are the commits' raw messages, read by stock git.
-func (h *history) messages(t testing.TB) map[object.ID]string {
-	t.Helper()
-	out := make(map[object.ID]string)
-	for _, rec := range strings.Split(git(t, h.repo, "log", "-z", "--format=%H%n%B"), "\x00") {
-		id, text, _ := strings.Cut(rec, "\n")
-		parsed, err := object.ParseID(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out[parsed] = text
-	}
 	return out
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -82,7 +84,22 @@ func newHistory(t testing.TB, opt historyOptions) *history {
 		h.putTask(t, id, "completed")
 	}
 	h.publish(t)
+	h.checkPacked(t)
 	return h
+}
+
+// checkPacked sees to it that the history has what it is for: packs that were
+// merged and went, and packed refs.
+func (h *history) checkPacked(t testing.TB) {
+	t.Helper()
+	packs, err := filepath.Glob(filepath.Join(h.repo, "objects/pack/*.pack"))
+	if err != nil || len(packs) > len(h.trees)/7 {
+		t.Fatalf("%d packs of %d commits, %v", len(packs), len(h.trees), err)
+	}
+	refs, err := os.ReadFile(filepath.Join(h.repo, "packed-refs"))
+	if err != nil || !strings.Contains(string(refs), "refs/umbra/tasks/") {
+		t.Fatalf("no refs were packed: %v", err)
+	}
 }
 
 func (h *history) publish(t testing.TB) {
