@@ -28,13 +28,18 @@ type AddFile func(p wspath.Path, mode Mode, r io.Reader, size int64) (ID, error)
 // tree replaces what was there. m is the message, without entries: Files is
 // set to the number of files.
 func (s *Store) Baseline(ctx context.Context, m message.Message, fill func(add AddFile) error) (Committed, error) {
+	return s.BaselineOf(ctx, m, func(f Fill) error { return fill(f.Add()) })
+}
+
+// BaselineOf is Baseline for who may also borrow objects.
+func (s *Store) BaselineOf(ctx context.Context, m message.Message, fill func(Fill) error) (Committed, error) {
 	var rnd [8]byte
 	rand.Read(rnd[:])
 	name := path.Join(journalDir, "large-"+hex.EncodeToString(rnd[:]))
 	b := &baseline{ctx: ctx, s: s}
 	root, sum, err := s.writePack(name, func(w *pack.Writer) (ID, error) {
 		b.w = w
-		if err := fill(b.add); err != nil {
+		if err := fill(Fill{b}); err != nil {
 			return ID{}, err
 		}
 		return b.trees()

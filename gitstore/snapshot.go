@@ -230,14 +230,15 @@ func (d *differ) dirs(p wspath.Path, x, y ID) error {
 	}
 	// By name, not by git's order: a file and a folder of one name are one
 	// path that changed its type.
-	for i := range tx.Len() {
+	from, to, ofrom, oto := tx.Window(ty)
+	for i := from; i < to; i++ {
 		e := tx.At(i)
 		o, _ := ty.Find(e.Name)
 		if err := d.entry(join(p, e.Name), e, o); err != nil {
 			return err
 		}
 	}
-	for i := range ty.Len() {
+	for i := ofrom; i < oto; i++ {
 		e := ty.At(i)
 		if _, ok := tx.Find(e.Name); ok {
 			continue

@@ -275,6 +275,9 @@ func (t *TreeData) With(set []Entry, remove []string) (*TreeData, error) {
 	if len(edits) == 0 {
 		return t, nil
 	}
+	if n, ok := t.inPlace(edits); ok {
+		return n, nil
+	}
 	bytesMore, entriesMore := 0, 0
 	for _, e := range edits {
 		if e.drop {
@@ -312,6 +315,49 @@ func (t *TreeData) With(set []Entry, remove []string) (*TreeData, error) {
 	}
 	copyTo(t.Len())
 	return &TreeData{data: data, off: append(off, uint32(len(data)))}, nil
+}
+
+// inPlace does edits that replace lines by others of the same length, as new
+// versions of files do: one copy, and the offsets are shared.
+func (t *TreeData) inPlace(edits []edit) (*TreeData, bool) {
+	for _, e := range edits {
+		if !e.drop || e.line == nil || lineLen(e.line) != int(t.off[e.at+1]-t.off[e.at]) {
+			return nil, false
+		}
+	}
+	data := append([]byte(nil), t.data...)
+	for _, e := range edits {
+		appendLine(data[t.off[e.at]:t.off[e.at]], e.line)
+	}
+	return &TreeData{data: data, off: t.off}, true
+}
+
+// Window gives the entries of two trees that may differ: t's [from, to) and
+// o's [ofrom, oto). Those before and after are the same in both, bytes and all;
+// a name that stands in both windows has its two entries there.
+func (t *TreeData) Window(o *TreeData) (from, to, ofrom, oto int) {
+	head := t.entryAt(commonPrefix(t.data, o.data))
+	rest, orest := t.data[t.off[head]:], o.data[o.off[head]:]
+	tail := commonSuffix(rest, orest)
+	to, oto = t.entryFrom(len(t.data)-tail), o.entryFrom(len(o.data)-tail)
+	// The same number of whole entries ends both.
+	same := min(t.Len()-to, o.Len()-oto)
+	return head, t.Len() - same, head, o.Len() - same
+}
+
+// entryAt gives the entry that byte n lies in, Len at the end.
+func (t *TreeData) entryAt(n int) int {
+	i, ok := slices.BinarySearch(t.off, uint32(n))
+	if !ok {
+		i--
+	}
+	return i
+}
+
+// entryFrom gives the first entry that begins at byte n or after it.
+func (t *TreeData) entryFrom(n int) int {
+	i, _ := slices.BinarySearch(t.off, uint32(n))
+	return i
 }
 
 // edits gives what With has to do, in git's order.

@@ -290,3 +290,45 @@ func BenchmarkTree(b *testing.B) {
 		})
 	}
 }
+
+// TestWindow compares the window of two trees with their plain comparison.
+func TestWindow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		names := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-c.-]{1,3}`).Filter(func(s string) bool { return object.ValidName(s) == nil }), 0, 12,
+			rapid.ID[string]).Draw(t, "names")
+		draw := func(label string) *object.TreeData {
+			var entries []object.Entry
+			for _, n := range names {
+				mode := rapid.SampledFrom([]object.Mode{0, object.Regular, object.Dir}).Draw(t, label+n)
+				if mode != 0 {
+					entries = append(entries, object.Entry{Name: n, Mode: mode, ID: object.ID{byte(rapid.IntRange(1, 2).Draw(t, label+"id"+n))}})
+				}
+			}
+			tree, err := object.EncodeTree(entries)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return tree
+		}
+		a, b := draw("a"), draw("b")
+		from, to, ofrom, oto := a.Window(b)
+		if from != ofrom || a.Len()-to != b.Len()-oto || from > to || ofrom > oto {
+			t.Fatalf("window %d:%d of %d, %d:%d of %d", from, to, a.Len(), ofrom, oto, b.Len())
+		}
+		for i := range a.Len() {
+			if i >= from && i < to {
+				continue
+			}
+			j := i
+			if i >= to {
+				j = i - to + oto
+			}
+			if a.At(i) != b.At(j) {
+				t.Fatalf("entry %d: %v and %v", i, a.At(i), b.At(j))
+			}
+		}
+		if a.ID() == b.ID() && (from != to || ofrom != oto) {
+			t.Fatal("equal trees have a window")
+		}
+	})
+}

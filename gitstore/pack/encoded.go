@@ -13,3 +13,13 @@ func (w *Writer) AddEncoded(id object.ID, entry []byte) error {
 	w.buf = append(w.buf, entry...)
 	return w.added(id, start, 0)
 }
+
+// AddEncodedDelta writes object id as a delta of base, which this pack holds:
+// stream is the zlib stream of a delta of size bytes, as another pack has it.
+// The caller answers for the delta giving that object.
+func (w *Writer) AddEncodedDelta(id, base object.ID, size int64, stream []byte) error {
+	if err := w.ready(); err != nil || w.Has(id) {
+		return err
+	}
+	return w.addDelta(id, base, size, stream)
+}

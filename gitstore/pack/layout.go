@@ -59,3 +59,20 @@ func (p *Pack) Raw(e Located) (EntryHeader, []byte, error) {
 	stream := make([]byte, n)
 	return h, stream, readAt(p.f, stream, e.Offset+int64(h.HeaderLen))
 }
+
+// Span reads entries that lie together, from the beginning of one to the end of
+// another: their headers and zlib streams as they are in the file.
+func (p *Pack) Span(first, last Located) ([]byte, error) {
+	n := last.End - first.Offset
+	if n <= 0 || first.Offset < HeaderSize || last.End > p.end {
+		return nil, corrupt("no entries from byte %d to %d", first.Offset, last.End)
+	}
+	if n > p.max+maxSpanSlack {
+		return nil, ErrTooLarge
+	}
+	b := make([]byte, n)
+	return b, readAt(p.f, b, first.Offset)
+}
+
+// maxSpanSlack is what a span may hold beside one object of the largest size.
+const maxSpanSlack = 1 << 20
