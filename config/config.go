@@ -30,12 +30,35 @@ type Config struct {
 	Auth         Auth       `key:"auth"`
 	Workspaces   Workspaces `key:"workspaces"`
 	Sessions     Sessions   `key:"sessions"`
+	MCP          MCP        `key:"mcp"`
+	Execute      Execute    `key:"execute"`
+	Lint         Lint       `key:"lint"`
+	Scripts      Scripts    `key:"scripts"`
 	Limits       Limits     `key:"limits"`
 }
 
 // Output is where scripts save.
 type Output struct {
-	Dir string `key:"dir"`
+	Dir      string `key:"dir"`
+	MaxBytes Size   `key:"max_bytes"` // of all that one execution writes
+	Enabled  bool   `key:"enabled"`   // false: scripts save nothing
+}
+
+// Scripts is how scripts run, and what they may call.
+type Scripts struct {
+	APIs        []API `key:"apis"`
+	MaxAPICalls int   `key:"max_api_calls"` // a script
+	APIMaxBytes Size  `key:"api_max_bytes"` // an answer
+	Parallel    int   `key:"parallel"`      // scripts at once
+	Queue       int   `key:"queue"`         // scripts that wait beyond that
+}
+
+// API is an OpenAPI document whose operations scripts may call.
+type API struct {
+	Name    string            `key:"name"`
+	Spec    string            `key:"spec"`     // a file, JSON or YAML
+	BaseURL string            `key:"base_url"` // empty: the document's first server
+	Headers map[string]string `key:"headers"`  // values expand ${VARIABLE}
 }
 
 // Log is what goes to standard error.
@@ -68,12 +91,46 @@ type Token struct {
 // Workspaces says which folders may become workspaces.
 type Workspaces struct {
 	Roots []string `key:"roots"`
+	// WatchIdle is how long after its last use a workspace is watched, beside
+	// while a task on it is executing or paused.
+	WatchIdle time.Duration `key:"watch_idle"`
+	// MaxWatches bounds the watched folders of all workspaces; 0 leaves it to
+	// the system.
+	MaxWatches int `key:"max_watches"`
 }
 
 // Sessions are about clients' sessions.
 type Sessions struct {
 	// Idle is how long after its last request's end a session ends.
 	Idle time.Duration `key:"idle"`
+}
+
+// MCP is what /mcp serves where the address names no toolset.
+type MCP struct {
+	Mounts []MCPMount `key:"mounts"`
+}
+
+// MCPMount is a mount of the default toolset, on a folder or on the virtual
+// store of a namespace.
+type MCPMount struct {
+	Prefix    string   `key:"prefix"`
+	Scope     string   `key:"scope"` // READ_ONLY, READ_WRITE, WRITE_ONLY
+	Root      string   `key:"root"`
+	Namespace []string `key:"namespace"`
+}
+
+// Execute is how programs run.
+type Execute struct {
+	Engine      string `key:"engine"`   // embedded, deno
+	Parallel    int    `key:"parallel"` // programs at once
+	Queue       int    `key:"queue"`    // programs that wait beyond that
+	Warm        int    `key:"warm"`     // processes that wait for a program
+	MemoryBytes Size   `key:"memory_bytes"`
+}
+
+// Lint is how programs are checked.
+type Lint struct {
+	Engine string `key:"engine"` // embedded, deno, oxlint, biome
 }
 
 // Limits are bounds on what a client may send and what is recorded.
@@ -87,8 +144,9 @@ type Limits struct {
 
 // Rate is requests a minute; 0 is off.
 type Rate struct {
-	PerIP  int `key:"per_ip"`
-	Global int `key:"global"`
+	PerIP     int `key:"per_ip"`
+	PerCodeID int `key:"per_code_id"`
+	Global    int `key:"global"`
 }
 
 // The values of the settings that are words.
@@ -99,6 +157,11 @@ const (
 	ScopeWrite   = "write"
 	FormatText   = "text"
 	FormatJSON   = "json"
+
+	EngineEmbedded = "embedded"
+	EngineDeno     = "deno"
+	EngineOxlint   = "oxlint"
+	EngineBiome    = "biome"
 )
 
 // Default gives what holds where nothing is set.
@@ -107,10 +170,14 @@ func Default() Config {
 		Listen:       "127.0.0.1:8080",
 		DataDir:      defaultDataDir(),
 		WorkspaceDir: "./workspace",
-		Output:       Output{Dir: "./umbra-output"},
+		Output:       Output{Dir: "./umbra-output", MaxBytes: 50 << 20, Enabled: true},
 		Log:          Log{Level: "info", Format: FormatText},
 		Auth:         Auth{Peer: PeerSameUser},
+		Workspaces:   Workspaces{WatchIdle: time.Hour},
 		Sessions:     Sessions{Idle: 2 * time.Hour},
+		Execute:      Execute{Engine: EngineEmbedded, Parallel: 8, Queue: 200, Warm: 4, MemoryBytes: 256 << 20},
+		Lint:         Lint{Engine: EngineEmbedded},
+		Scripts:      Scripts{MaxAPICalls: 100, APIMaxBytes: 50 << 20, Parallel: 16, Queue: 200},
 		Limits: Limits{
 			CaptureBytes: 256 << 20,
 			WriteBytes:   100 << 20,

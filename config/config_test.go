@@ -58,8 +58,12 @@ func TestSampleIsTheDefault(t *testing.T) {
 	// The lines that are commented out are valid too.
 	full := regexp.MustCompile(`(?m)^( *)#( *- |   *[a-z0-9_]+: |[a-z_]+: )`).ReplaceAllString(string(text), "$1$2")
 	full = strings.Replace(full, "tokens: []", "tokens:", 1)
+	full = strings.Replace(full, "mounts: []", "mounts:", 1)
+	full = strings.Replace(full, "apis: []", "apis:", 1)
 	got, err = load(t, "--config", file(t, "full.yaml", full))
-	if err != nil || got.DataDir != "/var/lib/umbra" || len(got.Auth.Tokens) != 1 || got.Auth.Tokens[0].Expires.IsZero() || len(got.Auth.Tokens[0].Roots) != 1 {
+	if err != nil || got.DataDir != "/var/lib/umbra" || len(got.Auth.Tokens) != 1 || got.Auth.Tokens[0].Expires.IsZero() || len(got.Auth.Tokens[0].Roots) != 1 ||
+		len(got.MCP.Mounts) != 2 || got.MCP.Mounts[0].Root == "" || len(got.MCP.Mounts[1].Namespace) != 2 ||
+		len(got.Scripts.APIs) != 1 || len(got.Scripts.APIs[0].Headers) != 1 {
 		t.Fatalf("%+v, %v\n%s", got, err, full)
 	}
 }
@@ -130,6 +134,15 @@ func TestRefused(t *testing.T) {
 		{"c.yaml", "listen: 0.0.0.0:8080", "0.0.0.0:8080 is not a loopback address"},
 		{"c.yaml", "listen: ':8080'", ":8080 is not a loopback address"},
 		{"c.yaml", "hosted: maybe", "hosted"},
+		{"c.yaml", "mcp: {mounts: [{prefix: a, scope: READ_ONLY, root: /a}]}", "mcp.mounts: item 1: prefix"},
+		{"c.yaml", "mcp: {mounts: [{prefix: /a/../b, scope: READ_ONLY, root: /a}]}", "mcp.mounts: item 1: prefix"},
+		{"c.yaml", "mcp: {mounts: [{prefix: /a, scope: READ_ONLY, root: /a}, {prefix: //a/, scope: READ_ONLY, root: /a}]}", "item 2: prefix: /a stands twice"},
+		{"c.yaml", "mcp: {mounts: [{prefix: /a, scope: ALL, root: /a}]}", "scope: \"ALL\" is none of"},
+		{"c.yaml", "mcp: {mounts: [{prefix: /a, scope: READ_ONLY, root: a}]}", "root: \"a\" is not an absolute path"},
+		{"c.yaml", "mcp: {mounts: [{prefix: /a, scope: READ_ONLY}]}", "give either root or namespace"},
+		{"c.yaml", "mcp: {mounts: [{prefix: /a, scope: READ_ONLY, root: /a, namespace: [b]}]}", "give either root or namespace"},
+		{"c.yaml", "mcp: {mounts: [{prefix: /a, scope: READ_ONLY, namespace: ['']}]}", "a segment is empty"},
+		{"c.yaml", "mcp: {mounts: [{prefix: /a, scope: READ_ONLY, dir: /a}]}", "unknown key dir"},
 		{"c.yaml", "log: {level: loud}", `log.level: "loud" is none of`},
 		{"c.yaml", "http: {hosts: [a.example:80]}", "http.hosts"},
 		{"c.yaml", "http: {hosts: a b}", "http.hosts"},

@@ -294,6 +294,8 @@ func assign(to reflect.Value, raw any) error {
 		return assignList(to, raw)
 	case reflect.Struct:
 		return assignTable(to, raw)
+	case reflect.Map:
+		return assignTexts(to, raw)
 	default:
 		return wrong("of a known type")
 	}
@@ -364,5 +366,23 @@ func assignTable(to reflect.Value, raw any) error {
 			return fmt.Errorf("%s: %w", key, err)
 		}
 	}
+	return nil
+}
+
+// assignTexts takes a table of texts by names that are not ours.
+func assignTexts(to reflect.Value, raw any) error {
+	table, ok := raw.(map[string]any)
+	if !ok {
+		return fmt.Errorf("%s is not a table", quoted(raw))
+	}
+	texts := map[string]string{}
+	for name, value := range table {
+		text, isText := value.(string)
+		if !isText {
+			return fmt.Errorf("%s: not text", name)
+		}
+		texts[name] = text
+	}
+	to.Set(reflect.ValueOf(texts))
 	return nil
 }

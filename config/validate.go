@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -25,6 +26,12 @@ func (c *Config) validate() error {
 		{"data_dir", notEmpty(c.DataDir)},
 		{"workspace_dir", notEmpty(c.WorkspaceDir)},
 		{"output.dir", notEmpty(c.Output.Dir)},
+		{"output.max_bytes", positive(c.Output.MaxBytes)},
+		{"scripts.apis", checkAPIs(c.Scripts.APIs)},
+		{"scripts.max_api_calls", notNegative(c.Scripts.MaxAPICalls)},
+		{"scripts.api_max_bytes", positive(c.Scripts.APIMaxBytes)},
+		{"scripts.parallel", between(c.Scripts.Parallel, 1, 1024)},
+		{"scripts.queue", between(c.Scripts.Queue, 200, 100_000)},
 		{"log.level", oneOf(c.Log.Level, "debug", "info", "warn", "error")},
 		{"log.format", oneOf(c.Log.Format, FormatText, FormatJSON)},
 		{"http.hosts", each(c.HTTP.Hosts, checkHostName)},
@@ -32,12 +39,22 @@ func (c *Config) validate() error {
 		{"auth.peer", oneOf(c.Auth.Peer, PeerSameUser, PeerAny)},
 		{"auth.tokens", checkTokens(c.Auth.Tokens)},
 		{"workspaces.roots", each(c.Workspaces.Roots, checkRoot)},
+		{"workspaces.watch_idle", aboveZero(c.Workspaces.WatchIdle)},
+		{"workspaces.max_watches", notNegative(c.Workspaces.MaxWatches)},
 		{"sessions.idle", aboveZero(c.Sessions.Idle)},
+		{"mcp.mounts", checkMounts(c.MCP.Mounts)},
+		{"execute.engine", oneOf(c.Execute.Engine, EngineEmbedded, EngineDeno)},
+		{"execute.parallel", between(c.Execute.Parallel, 1, 1024)},
+		{"execute.queue", between(c.Execute.Queue, 200, 100_000)},
+		{"execute.warm", between(c.Execute.Warm, 1, 256)},
+		{"execute.memory_bytes", between(int(c.Execute.MemoryBytes), 16<<20, 4<<30)},
+		{"lint.engine", oneOf(c.Lint.Engine, EngineEmbedded, EngineDeno, EngineOxlint, EngineBiome)},
 		{"limits.capture_bytes", positive(c.Limits.CaptureBytes)},
 		{"limits.write_bytes", positive(c.Limits.WriteBytes)},
 		{"limits.upload_bytes", positive(c.Limits.UploadBytes)},
 		{"limits.json_bytes", positive(c.Limits.JSONBytes)},
 		{"limits.rate.per_ip", notNegative(c.Limits.Rate.PerIP)},
+		{"limits.rate.per_code_id", notNegative(c.Limits.Rate.PerCodeID)},
 		{"limits.rate.global", notNegative(c.Limits.Rate.Global)},
 	}
 	for _, check := range checks {
@@ -123,6 +140,13 @@ func notNegative(n int) error {
 	return nil
 }
 
+func between(n, low, high int) error {
+	if n < low || n > high {
+		return fmt.Errorf("%d is not between %d and %d", n, low, high)
+	}
+	return nil
+}
+
 func each(list []string, check func(string) error) error {
 	for _, s := range list {
 		if err := check(s); err != nil {
@@ -156,6 +180,55 @@ func checkOrigin(s string) error {
 func checkRoot(s string) error {
 	if !filepath.IsAbs(s) || strings.ContainsRune(s, 0) {
 		return fmt.Errorf("%q is not an absolute path", s)
+	}
+	return nil
+}
+
+func checkMounts(mounts []MCPMount) error {
+	seen := map[string]bool{}
+	for i, m := range mounts {
+		fail := func(err error) error { return fmt.Errorf("item %d: %w", i+1, err) }
+		prefix := path.Clean(m.Prefix)
+		switch {
+		case !strings.HasPrefix(m.Prefix, "/") || slices.Contains(strings.Split(m.Prefix, "/"), "..") ||
+			strings.ContainsFunc(m.Prefix, func(r rune) bool { return r == '\\' || unicode.IsControl(r) }):
+			return fail(fmt.Errorf("prefix: %q is not an absolute path with slashes", m.Prefix))
+		case seen[prefix]:
+			return fail(fmt.Errorf("prefix: %s stands twice", prefix))
+		case (m.Root == "") == (len(m.Namespace) == 0):
+			return fail(errors.New("give either root or namespace"))
+		case slices.Contains(m.Namespace, ""):
+			return fail(errors.New("namespace: a segment is empty"))
+		}
+		seen[prefix] = true
+		if err := oneOf(m.Scope, "READ_ONLY", "READ_WRITE", "WRITE_ONLY"); err != nil {
+			return fail(fmt.Errorf("scope: %w", err))
+		}
+		if m.Root != "" {
+			if err := checkRoot(m.Root); err != nil {
+				return fail(fmt.Errorf("root: %w", err))
+			}
+		}
+	}
+	return nil
+}
+
+// checkAPIs looks at the settings; the documents are read by who uses them.
+func checkAPIs(apis []API) error {
+	seen := map[string]bool{}
+	for i, a := range apis {
+		fail := func(err error) error { return fmt.Errorf("item %d: %w", i+1, err) }
+		switch {
+		case a.Name == "" || strings.ContainsFunc(a.Name, func(r rune) bool {
+			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_')
+		}) || a.Name[0] >= '0' && a.Name[0] <= '9':
+			return fail(fmt.Errorf("name: %q is not letters, digits and _", a.Name))
+		case seen[a.Name]:
+			return fail(fmt.Errorf("name: %s stands twice", a.Name))
+		case notEmpty(a.Spec) != nil:
+			return fail(fmt.Errorf("spec: %w", notEmpty(a.Spec)))
+		}
+		seen[a.Name] = true
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"log/slog"
+	"net/url"
 	"regexp"
 	"strings"
 	"unicode"
@@ -21,6 +22,7 @@ type facts struct {
 	caller    Caller
 	tags      Tags
 	idem      *Idempotency
+	query     url.Values  // parsed at the first use
 	body      *bodyReader // nil: no body
 	problem   *Problem    // what Fail told
 	log       *slog.Logger

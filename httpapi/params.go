@@ -12,11 +12,15 @@ import (
 // Query gives a query parameter, decoded once. A malformed query string and a
 // parameter given twice are a 400 that names it.
 func Query(c *gin.Context, name string) (value string, present bool, err error) {
-	values, err := url.ParseQuery(c.Request.URL.RawQuery)
-	if err != nil {
-		return "", false, errs.New(errs.Invalid, "invalid_parameter", "The query string is malformed.").With("field", name)
+	f := factsOf(c)
+	if f.query == nil {
+		values, err := url.ParseQuery(c.Request.URL.RawQuery)
+		if err != nil {
+			return "", false, errs.New(errs.Invalid, "invalid_parameter", "The query string is malformed.").With("field", name)
+		}
+		f.query = values
 	}
-	switch list := values[name]; len(list) {
+	switch list := f.query[name]; len(list) {
 	case 0:
 		return "", false, nil
 	case 1:

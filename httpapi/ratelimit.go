@@ -93,3 +93,13 @@ func clientIP(r *http.Request) string {
 	}
 	return host
 }
+
+// RateLimit holds requests a minute to a number for each key, for a dialect
+// that counts by something of its own. It may be used concurrently.
+type RateLimit struct{ l *limiter }
+
+// NewRateLimit makes one; 0 is off.
+func NewRateLimit(perMinute int) *RateLimit { return &RateLimit{newLimiter(perMinute)} }
+
+// Check counts one request, or gives the 429.
+func (r *RateLimit) Check(key string) error { return r.l.check(key) }

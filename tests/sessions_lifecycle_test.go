@@ -289,7 +289,7 @@ func TestSessionAreas(t *testing.T) {
 	has(t, s.get(t, "stat", "path", "scratch://").want(t, 200).obj(t), map[string]any{"path": "scratch://", "isDir": true})
 	s.get(t, "stat", "path", "scratch://none").refuses(t, 404)
 	s.get(t, "read", "path", "scratch://notes").refuses(t, 400)
-	s.get(t, "read", "path", "scratch://../artifacts/b.bin").refuses(t, 400)
+	s.get(t, "read", "path", "scratch://../artifacts/b.bin").refuses(t, 404)
 	s.do(t, "mkdir", "path", "scratch://deep/er").refuses(t, 404)
 	has(t, s.do(t, "mkdir", "path", "scratch://deep/er", "recursive", true).want(t, 201).obj(t), map[string]any{"created": true})
 	s.do(t, "mkdir", "path", "scratch://deep").refuses(t, 409)

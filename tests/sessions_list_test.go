@@ -57,7 +57,8 @@ func TestSessionList(t *testing.T) {
 	s.get(t, "list", "path", "a.txt/x").refuses(t, 400)
 	s.get(t, "list", "path", "missing").refuses(t, 404)
 	s.get(t, "list", "path", "out").refuses(t, 404)
-	s.get(t, "list", "path", "../").refuses(t, 400)
+	s.get(t, "list", "path", "../").refuses(t, 404)
+	s.get(t, "list", "path", "/").refuses(t, 400)
 	for _, q := range [][2]string{{"page", "0"}, {"page_size", "0"}, {"page_size", "10001"}, {"recursive", "maybe"}, {"respect_git_ignore", "2"}} {
 		s.get(t, "list", q[0], q[1]).refuses(t, 400)
 	}
@@ -152,6 +153,11 @@ func TestSessionTree(t *testing.T) {
 	s.get(t, "tree", "path", "zz").refuses(t, 400)
 	s.get(t, "tree", "path", "missing").refuses(t, 404)
 	s.get(t, "tree", "depth", "0").refuses(t, 400)
+}
+
+// A tree ends at 50,000 nodes, and its folders are still told apart.
+func TestSessionTreeIsBounded(t *testing.T) {
+	p := newProject(t, map[string]string{"zz": ""})
 	for i := range 60 {
 		dir := filepath.Join(p.dir, "many", fmt.Sprint(i))
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -166,6 +172,7 @@ func TestSessionTree(t *testing.T) {
 			}
 		}
 	}
+	s := p.session(t)
 	r := s.get(t, "tree", "path", "many", "depth", "5").want(t, 200)
 	if o := r.obj(t); o["truncated"] != true {
 		t.Error("not truncated")
@@ -207,13 +214,9 @@ func TestSessionLinks(t *testing.T) {
 		s.get(t, "read", "path", name).refuses(t, 404)
 	}
 	for _, name := range []string{"out", "out-rel", "out/secret", "out-rel/x", "to-dir/../../x"} {
-		status := 404
-		if strings.HasPrefix(name, "to-dir") {
-			status = 400 // by the words it leads out
-		}
-		s.get(t, "stat", "path", name).refuses(t, status)
-		s.get(t, "read", "path", name).refuses(t, status)
-		s.get(t, "download", "path", name).refuses(t, status)
+		s.get(t, "stat", "path", name).refuses(t, 404)
+		s.get(t, "read", "path", name).refuses(t, 404)
+		s.get(t, "download", "path", name).refuses(t, 404)
 	}
 	s.put(t, "out/new", "x").refuses(t, 404)
 	s.put(t, "out-rel/new", "x").refuses(t, 404)
@@ -316,4 +319,20 @@ func TestSessionNamesOfAnyBytes(t *testing.T) {
 		t.Error("not there")
 	}
 	s.diskIsTip(t)
+}
+
+// A path of 200 folders is listed like any other.
+func TestSessionDeepFolders(t *testing.T) {
+	deep := strings.Repeat("d/", 200)
+	p := newProject(t, map[string]string{deep + "f": "x", "d/.gitignore": "*.log\n", deep + "a.log": ""})
+	s := p.session(t)
+	r := s.get(t, "list", "recursive", "true").want(t, 200)
+	names := r.names(t)
+	if len(names) != 202 || names[200] != deep+"f" {
+		t.Errorf("%d names, %q", len(names), names[max(0, len(names)-3):])
+	}
+	if r := s.get(t, "tree", "depth", "1000").want(t, 200); strings.Count(string(r.Body), `"path"`) != 203 {
+		t.Errorf("%d nodes", strings.Count(string(r.Body), `"path"`))
+	}
+	has(t, s.get(t, "read", "path", deep+"f").want(t, 200).obj(t), map[string]any{"content": "x"})
 }

@@ -13,10 +13,12 @@ import (
 	"umbra/config"
 	"umbra/httpapi"
 	"umbra/httpapi/gitsmart"
+	"umbra/httpapi/mcp"
+	"umbra/httpapi/scripts"
 	"umbra/httpapi/sessions"
 	"umbra/httpapi/tasks"
+	"umbra/httpapi/toolsets"
 	"umbra/httpapi/workspaces"
-	"umbra/internal/history"
 	"umbra/internal/state"
 )
 
@@ -69,17 +71,29 @@ func build(cfg config.Config, dir *state.Dir, log *slog.Logger) (d *deps, err er
 	if err != nil {
 		return nil, err
 	}
-	d.server, err = httpapi.New(opts, dialects(cfg, s)...)
+	runner, output, err := openScripts(cfg, s, dir, log, d)
+	if err != nil {
+		return nil, err
+	}
+	protocol := mcp.New(mcp.Options{Toolsets: s.toolsets, Version: programVersion(), MaxBody: int64(cfg.Limits.WriteBytes)})
+	d.closers = append(d.closers, func(context.Context) error { protocol.Close(); return nil })
+	programs, pool, err := openPrograms(cfg, s, programOutputOf(output), log, d)
+	if err != nil {
+		return nil, err
+	}
+	opts.Processes = pool.Active
+	d.server, err = httpapi.New(opts, append(dialects(cfg, s), protocol, programs, scripts.New(runner))...)
 	return d, err
 }
 
 // dialects lists the HTTP surfaces beside the frame's own.
 func dialects(cfg config.Config, s *services) []httpapi.Dialect {
 	return []httpapi.Dialect{
-		tasks.New(s.tasks, history.NewCache(), tasks.Limits{Write: int64(cfg.Limits.UploadBytes), Batch: int64(cfg.Limits.WriteBytes)}),
+		tasks.New(s.tasks, s.history, tasks.Limits{Write: int64(cfg.Limits.UploadBytes), Batch: int64(cfg.Limits.WriteBytes)}),
 		sessions.New(s.sessions, s.tasks, s.workspaces, sessions.Limits{Write: int64(cfg.Limits.WriteBytes), Upload: int64(cfg.Limits.UploadBytes)}),
 		workspaces.New(s.workspaces, s.tasks),
 		gitsmart.New(s.workspaces, s.tasks),
+		toolsets.New(s.toolsets, int64(cfg.Limits.WriteBytes)),
 	}
 }
 

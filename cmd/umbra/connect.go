@@ -23,6 +23,8 @@ import (
 // connection says which server a verb talks to.
 type connection struct {
 	server, token string
+	// share lets others in who find the data directory held by this process.
+	share bool
 }
 
 func (k *connection) flags(fs *pflag.FlagSet) {
@@ -73,7 +75,7 @@ func (k *connection) open(ctx context.Context, cmd *cobra.Command, stderr io.Wri
 		held, isHeld := errors.AsType[*state.HeldError](err)
 		switch {
 		case err == nil:
-			return inProcess(cfg, dir, actor, stderr)
+			return inProcess(cfg, dir, actor, stderr, k.share)
 		case !isHeld:
 			return nil, nil, err
 		case held.Holder.Address != "":
@@ -102,8 +104,13 @@ func beside(held *state.HeldError, actor string) (*client.Client, func() error, 
 	return c, func() error { c.Close(); return nil }, nil
 }
 
-// inProcess makes the server itself, without an address, and talks to that.
-func inProcess(cfg config.Config, dir *state.Dir, actor string, log io.Writer) (*client.Client, func() error, error) {
+// sharedSocket, in the data directory, is where a verb that shares its server
+// listens.
+const sharedSocket = "shared.sock"
+
+// inProcess makes the server itself, and talks to that. It has no address,
+// unless it is to be shared.
+func inProcess(cfg config.Config, dir *state.Dir, actor string, log io.Writer, share bool) (*client.Client, func() error, error) {
 	// Nobody else can call it.
 	cfg.Auth.Peer = config.PeerAny
 	cfg.Limits.Rate = config.Rate{}
@@ -114,14 +121,25 @@ func inProcess(cfg config.Config, dir *state.Dir, actor string, log io.Writer) (
 	pipe := client.NewPipe()
 	served := make(chan error, 1)
 	go func() { served <- deps.server.Serve(pipe) }()
+	if share {
+		// Where that cannot be, others have to wait until this process ends.
+		if l, address, err := httpapi.Listen("unix:" + dir.Join(sharedSocket)); err == nil {
+			go func() { _ = deps.server.Serve(l) }()
+			err = dir.Announce(address)
+			if err != nil {
+				l.Close()
+			}
+		}
+	}
 	c, err := client.New(client.Options{Token: deps.owner, Actor: actor, Dial: pipe.Dial})
 	closer := func() error {
 		if c != nil {
 			c.Close()
 		}
+		unannounced := dir.Announce("")
 		deps.server.Stop()
 		// No deadline: a clean state is worked for until it is reached.
-		return errors.Join(<-served, deps.close(context.Background()), dir.Release())
+		return errors.Join(unannounced, <-served, deps.close(context.Background()), dir.Release())
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, closer())

@@ -15,6 +15,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"umbra/internal/sandbox/js"
 )
 
 const (
@@ -39,6 +41,9 @@ func main() {
 
 // run does what the arguments say and gives the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 1 && args[0] == js.Verb {
+		return js.Main(os.Stdin, os.Stdout)
+	}
 	root := &cobra.Command{
 		Use:           "umbra",
 		Short:         "A workspace server for AI agents that keeps every change in git",

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,8 +12,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 
 	"umbra/gitstore/message"
 	"umbra/internal/replay"
@@ -41,6 +38,11 @@ ordinary commits on a new branch of the repository.
 UMBRA_COMMIT, UMBRA_TASK_ID, UMBRA_SUBTASK_ID and UMBRA_PATH set; the report says
 which step broke it.
 
+With --resume the steps done are noted in a file, and a replay that was cut off
+goes on behind them: their changes are applied and proven again, their commands
+are not run again. The file is removed when the replay has come to its end,
+whatever it found.
+
 No server is needed, and where the history comes from is never written to. Exit
 status 1: a step differs, a conflict, or a command that failed.`,
 		Example: `  umbra replay --from http://127.0.0.1:8080/git/app-1a2b3c4d.git --task t1 --exec 'make test' --report out.xml
@@ -57,6 +59,7 @@ status 1: a step differs, a conflict, or a command that failed.`,
 	fs.BoolVar(&o.StopOnFail, "stop-on-fail", false, "stop at the first step that is not ok")
 	fs.StringArrayVar(&reports, "report", nil, "write a report to `FILE`.json or FILE.xml (JUnit)")
 	fs.StringVar(&o.Branch, "commit", "", "write the result as commits on a new `BRANCH` of the repository that --onto names")
+	fs.StringVar(&o.Resume, "resume", "", "note the steps done in `FILE`, and go on behind them after an interruption")
 	fs.BoolVar(&asJSON, "json", false, "print the report as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkReplay(&o, reports); err != nil {
@@ -64,9 +67,10 @@ status 1: a step differs, a conflict, or a command that failed.`,
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
 		defer stop()
-		done := replayProgress(&o, stderr)
+		bar := showProgress("replay", stderr)
+		o.Progress = bar.tell
 		rep, err := replay.Run(ctx, o)
-		done()
+		bar.done()
 		if err != nil {
 			return err
 		}
@@ -110,24 +114,6 @@ func checkReplay(o *replay.Options, reports []string) error {
 		}
 	}
 	return nil
-}
-
-// replayProgress shows a bar on a terminal.
-func replayProgress(o *replay.Options, stderr io.Writer) (done func()) {
-	if !term.IsTerminal(stderr) {
-		return func() {}
-	}
-	p := mpb.New(mpb.WithOutput(stderr), mpb.WithWidth(48))
-	bar := p.AddBar(0, mpb.PrependDecorators(decor.Name("replay "), decor.CountersNoUnit("%d / %d")), mpb.AppendDecorators(decor.Percentage()),
-		mpb.BarRemoveOnComplete())
-	o.Progress = func(done, all int) {
-		bar.SetTotal(int64(all), false)
-		bar.SetCurrent(int64(done))
-	}
-	return func() {
-		bar.Abort(true)
-		p.Wait()
-	}
 }
 
 func writeReport(rep *replay.Report, name string) error {

@@ -8,9 +8,11 @@ import (
 	"os"
 
 	"umbra/config"
+	"umbra/internal/history"
 	"umbra/internal/session"
 	"umbra/internal/state"
 	"umbra/internal/task"
+	"umbra/internal/toolset"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
 )
@@ -20,17 +22,22 @@ type services struct {
 	workspaces *workspace.Manager
 	tasks      *task.Service
 	sessions   *session.Service
+	toolsets   *toolset.Service
+	history    *history.Cache
 }
 
 // openServices opens them; each is put onto d to be closed.
 func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Logger, d *deps) (*services, error) {
+	folders := openWatcher(cfg, dir, log, d)
 	manager, err := workspace.NewManager(workspace.Options{
 		DataDir:    dir.Path,
 		Records:    workspaceRecords{db},
 		Log:        log,
 		Limits:     workspace.Limits{CaptureBytes: int64(cfg.Limits.CaptureBytes)},
 		Roots:      canonical(cfg.Workspaces.Roots),
-		OwnFolders: []string{cfg.WorkspaceDir, cfg.Output.Dir},
+		OwnFolders: ownFolders(cfg.WorkspaceDir, cfg.Output.Dir),
+		Watcher:    folders,
+		WatchIdle:  cfg.Workspaces.WatchIdle,
 	})
 	if err != nil {
 		return nil, err
@@ -53,6 +60,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		return nil, err
 	}
 	d.closers = append(d.closers, func(context.Context) error { tasks.Close(); return nil })
+	manager.Resume()
 	sessions, err := session.New(context.Background(), session.Options{
 		State: db, Tasks: tasks, Workspaces: manager, Idle: cfg.Sessions.Idle, Log: log,
 	})
@@ -60,7 +68,26 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		return nil, err
 	}
 	d.closers = append(d.closers, func(context.Context) error { return sessions.Close() })
-	return &services{workspaces: manager, tasks: tasks, sessions: sessions}, nil
+	cache := history.NewCache()
+	toolsets, err := toolset.New(context.Background(), toolset.Options{
+		State: db, Tasks: tasks, Workspaces: manager, History: cache, Default: defaultMounts(cfg.MCP.Mounts), Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &services{workspaces: manager, tasks: tasks, sessions: sessions, toolsets: toolsets, history: cache}, nil
+}
+
+// defaultMounts translates the settings for the default toolset.
+func defaultMounts(list []config.MCPMount) []toolset.Spec {
+	out := make([]toolset.Spec, len(list))
+	for i, m := range list {
+		out[i] = toolset.Spec{Prefix: m.Prefix, Scope: m.Scope, Type: "physical", Root: m.Root, Namespace: m.Namespace}
+		if len(m.Namespace) > 0 {
+			out[i].Type = "virtual"
+		}
+	}
+	return out
 }
 
 // workspaceRecords keeps a manager's records in the state database.

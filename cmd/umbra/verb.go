@@ -23,7 +23,7 @@ import (
 func verbs(stdout, stderr io.Writer) []*cobra.Command {
 	list := []*cobra.Command{
 		logCommand(), diffCommand(), showCommand(), summaryCommand(), revertCommand(),
-		tasksCommand(), workspacesCommand(), gitCommand(), verifyCommand(),
+		tasksCommand(), workspacesCommand(), gitCommand(), verifyCommand(), exportCommand(), mcpCommand(),
 	}
 	for _, c := range list {
 		c.SetOut(stdout)

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -14,22 +17,33 @@ import (
 
 func verifyCommand() *cobra.Command {
 	v := &verb{}
+	var mend bool
+	var mended repaired
 	cmd := &cobra.Command{
 		Use:   "verify [WS…]",
 		Short: "Check every object, every hash, and the disk against history",
 		Long: `Read the whole history of the workspaces (all, or those named by id or folder):
-every object is read and its id computed, every After-Hash compared with the
-bytes, every task's bounds looked for; then the folder is compared with the head.
-Nothing is changed.
+every object is read and its id computed, every pack compared with its checksum,
+every After-Hash with the bytes, every ref with what it was set to; every task's
+bounds are looked for, and the folder is compared with the head. Nothing is changed.
 
-The exit status is 1 if anything is not as it should be. With --json:
-{"workspaces":[…]}, as the server tells each.`,
+With --repair, what can be put right is put right first, and told: indexes of
+packs, a lost .keep, refs and their note, HEAD, the commit index; what is readable
+of a damaged pack, and objects that still stand elsewhere (in another pack, loose,
+in a journal). What is replaced is kept in the workspace's damaged/ folder. What
+cannot be repaired is told as lost. The server must not run meanwhile.
+
+The exit status is 1 if anything is not as it should be (with --repair: at the
+end). With --json: {"workspaces":[…]}, as the server tells each, with --repair
+with "repaired":{"done":[…],"cannot":[…]}.`,
 		Example: `  umbra verify
-  umbra verify . --json`,
+  umbra verify . --json
+  umbra verify --repair --data-dir ~/.local/share/umbra`,
 	}
+	cmd.Flags().BoolVar(&mend, "repair", false, "put right what can be first; the server must be stopped")
 	v.connection.flags(cmd.Flags())
 	v.outputFlags(cmd.Flags())
-	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
+	verify := v.action(func(ctx context.Context, args []string) error {
 		list, err := v.named(ctx, args)
 		if err != nil {
 			return err
@@ -41,6 +55,9 @@ The exit status is 1 if anything is not as it should be. With --json:
 				found, raw, err = damaged(w)
 			}
 			bad = bad || !sound(&found)
+			if err == nil {
+				raw, err = mended.with(w, raw)
+			}
 			return found, raw, err
 		}
 		if v.json {
@@ -59,6 +76,7 @@ The exit status is 1 if anything is not as it should be. With --json:
 					if err != nil {
 						return err
 					}
+					mended.write(o, w)
 					writeVerified(o, &found)
 					if err := o.Flush(); err != nil {
 						return err
@@ -72,6 +90,17 @@ The exit status is 1 if anything is not as it should be. With --json:
 		}
 		return err
 	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if mend {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
+			mended, err = repair(ctx, cmd, &v.connection, args)
+			stop()
+			if err != nil {
+				return err
+			}
+		}
+		return verify(cmd, args)
+	}
 	return cmd
 }
 

@@ -36,6 +36,11 @@ func (d *Dialect) mkdir(c *gin.Context, ses session.Session) error {
 	if err != nil {
 		return err
 	}
+	if cond, err := condition(c, nil); err != nil {
+		return err
+	} else if len(cond.Match) > 0 {
+		return wrong("If-Match", "A folder has no tag to match.")
+	}
 	if t.inArea() {
 		return d.mkdirArea(c, ses, t, body.Recursive)
 	}
@@ -194,7 +199,11 @@ func (d *Dialect) symlink(c *gin.Context, ses session.Session) error {
 	if t.inArea() {
 		return wrong("path", "Links are made in the workspace only.")
 	}
-	op := workspace.Op{Kind: workspace.OpSymlink, Path: t.path, Target: leads}
+	cond, err := condition(c, nil)
+	if err != nil {
+		return err
+	}
+	op := workspace.Op{Kind: workspace.OpSymlink, Path: t.path, Target: leads, If: workspace.Condition{Match: cond.Match}}
 	return d.change(c, ses, op, func(_ *task.Ref, res *workspace.Result, err error) error {
 		if err != nil {
 			// A FIFO is something at the path.

@@ -66,22 +66,12 @@ func (s *source) load(f io.ReaderAt) error {
 	if s.size > inMemory {
 		return nil
 	}
-	data := make([]byte, s.size+1)
+	data := make([]byte, s.size)
 	n, err := f.ReadAt(data, 0)
 	if err != nil && err != io.EOF {
 		return errs.Wrap(err, "")
 	}
-	if int64(n) != s.size {
-		// It grew or shrank since it was opened.
-		if data, err = io.ReadAll(io.LimitReader(io.NewSectionReader(f, 0, math.MaxInt64), inMemory+1)); err != nil {
-			return errs.Wrap(err, "")
-		}
-		n = len(data)
-		if n > inMemory {
-			return nil
-		}
-	}
-	data = data[:n]
+	data = data[:n] // it may have become shorter
 	s.data, s.size, s.blob, s.body = data, int64(n), object.Hash(object.Blob, data), bytes.NewReader(data)
 	return nil
 }
@@ -151,30 +141,64 @@ func (d *Dialect) read(c *gin.Context, ses session.Session) error {
 }
 
 func (s *source) tellText(c *gin.Context, offset, limit int64) error {
-	lines, ok, err := scanLines(s.body, offset, limit)
+	lines, err := s.lines(offset, limit)
 	if err != nil {
-		return errs.Wrap(err, "")
-	}
-	if !ok {
-		return errs.New(errs.Unprocessable, "not_text", "The file is not UTF-8 text; read it with as=base64.")
+		return err
 	}
 	body := textBody{Truncated: lines.truncated(offset), ETag: etag(s.blob), Mtime: stamp(s.mtime), TotalLines: lines.total, Offset: offset, Lines: lines.lines}
 	if lines.to-lines.from > inMemory {
 		return s.stream(c, body, lines.from, lines.to-lines.from, func(w io.Writer) io.WriteCloser { return nopCloser{jsonText{w}} })
 	}
-	part := make([]byte, lines.to-lines.from)
-	if _, err := s.body.Seek(lines.from, io.SeekStart); err == nil {
-		_, err = io.ReadFull(s.body, part)
-	}
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && err != io.EOF {
-		return errs.Wrap(err, "")
-	}
-	if err != nil || !utf8.Valid(part) {
-		return errs.New(errs.Conflict, "file_changing", "The file keeps changing while it is read.")
+	part, err := s.part(lines)
+	if err != nil {
+		return err
 	}
 	body.Content = string(part)
 	httpapi.JSON(c, http.StatusOK, body)
 	return nil
+}
+
+// lines finds what a read asks for. Unprocessable for what is no text.
+func (s *source) lines(offset, limit int64) (span, error) {
+	noText := func() error {
+		return errs.New(errs.Unprocessable, "not_text", "The file is not UTF-8 text; read it with as=base64.")
+	}
+	if s.data != nil {
+		if !utf8.Valid(s.data) {
+			return span{}, noText()
+		}
+		scan := newLineScan(offset, limit)
+		scan.feed(s.data)
+		return scan.end(), nil
+	}
+	lines, ok, err := scanLines(s.body, offset, limit)
+	if err != nil {
+		return span{}, errs.Wrap(err, "")
+	}
+	if !ok {
+		return span{}, noText()
+	}
+	return lines, nil
+}
+
+// part reads some lines. A file that is not in memory may have been written to
+// since they were found.
+func (s *source) part(lines span) ([]byte, error) {
+	if s.data != nil {
+		return s.data[lines.from:lines.to], nil
+	}
+	part := make([]byte, lines.to-lines.from)
+	_, err := s.body.Seek(lines.from, io.SeekStart)
+	if err == nil {
+		_, err = io.ReadFull(s.body, part)
+	}
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && err != io.EOF {
+		return nil, errs.Wrap(err, "")
+	}
+	if err != nil || !utf8.Valid(part) {
+		return nil, errs.New(errs.Conflict, "file_changing", "The file keeps changing while it is read.")
+	}
+	return part, nil
 }
 
 func (s *source) tellBase64(c *gin.Context) error {

@@ -58,9 +58,33 @@ func parseTarget(path, encoding string, opts ...wspath.Option) (target, error) {
 	}
 	p, err := wspath.FromJSON(rest, encoding, opts...)
 	if err != nil {
+		if errs.Is(err, errs.BadPath) && leavesRoot(rest) {
+			return target{}, errs.New(errs.NotFound, "file_not_found", "There is no such file.")
+		}
 		return target{}, err
 	}
 	return target{path: p, area: area, folder: strings.HasSuffix(rest, "/")}, nil
+}
+
+// leavesRoot reports whether a relative path climbs over the root by its
+// words: here that is not found, as it is through a link.
+func leavesRoot(path string) bool {
+	if strings.HasPrefix(path, "/") || strings.IndexByte(path, 0) >= 0 {
+		return false
+	}
+	depth := 0
+	for name := range strings.SplitSeq(path, "/") {
+		switch name {
+		case "", ".":
+		case "..":
+			if depth--; depth < 0 {
+				return true
+			}
+		default:
+			depth++
+		}
+	}
+	return false
 }
 
 // queryTarget reads ?path=, which is needed.

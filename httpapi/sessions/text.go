@@ -16,35 +16,65 @@ type span struct {
 // truncated reports whether lines remain behind the run.
 func (s span) truncated(offset int64) bool { return s.total-s.lines > offset }
 
+// lineScan counts the lines of a text that comes in pieces.
+type lineScan struct {
+	span
+	offset, limit int64
+	at            int64 // bytes so far
+	open          bool  // the last line has not ended
+}
+
+func newLineScan(offset, limit int64) *lineScan {
+	return &lineScan{offset: offset, limit: limit}
+}
+
+func (s *lineScan) feed(piece []byte) {
+	for rest := piece; len(rest) > 0; {
+		i := bytes.IndexByte(rest, '\n')
+		if s.open = i < 0; s.open {
+			break
+		}
+		rest = rest[i+1:]
+		s.line(s.at + int64(len(piece)-len(rest)))
+	}
+	s.at += int64(len(piece))
+}
+
+// line counts one that ends before a byte.
+func (s *lineScan) line(end int64) {
+	s.total++
+	if s.total > s.offset && s.lines < s.limit {
+		s.lines++
+		s.to = end
+	}
+	if s.total == s.offset {
+		s.from = end
+	}
+}
+
+func (s *lineScan) end() span {
+	if s.open {
+		s.line(s.at)
+	}
+	if s.lines == 0 {
+		s.from, s.to = s.at, s.at
+	}
+	return s.span
+}
+
 // scanLines finds limit lines from a 0-based line on, in constant memory. "\n"
 // ends a line; what follows the last one is a line too. ok is false where the
 // text is not UTF-8.
 func scanLines(r io.Reader, offset, limit int64) (s span, ok bool, err error) {
+	scan := newLineScan(offset, limit)
 	buf := make([]byte, 64<<10)
-	var at int64 // of buf[0] in the text
-	kept := 0    // bytes in front that may be the beginning of a rune
-	open := false
-	s.from = -1
-	if offset == 0 {
-		s.from = 0
-	}
+	kept := 0 // bytes in front that may be the beginning of a rune
 	for {
 		n, rerr := r.Read(buf[kept:])
 		if rerr != nil && rerr != io.EOF {
 			return s, false, rerr
 		}
-		chunk := buf[kept : kept+n]
-		start := at + int64(kept)
-		for rest := chunk; len(rest) > 0; {
-			i := bytes.IndexByte(rest, '\n')
-			if i < 0 {
-				open = true
-				break
-			}
-			open = false
-			rest = rest[i+1:]
-			s.end(start+int64(len(chunk)-len(rest)), offset, limit)
-		}
+		scan.feed(buf[kept : kept+n])
 		all := buf[:kept+n]
 		whole := len(all)
 		if rerr == nil {
@@ -53,30 +83,10 @@ func scanLines(r io.Reader, offset, limit int64) (s span, ok bool, err error) {
 		if !utf8.Valid(all[:whole]) {
 			return s, false, nil
 		}
-		at += int64(whole)
 		kept = copy(buf, all[whole:])
 		if rerr == io.EOF {
-			break
+			return scan.end(), true, nil
 		}
-	}
-	if open {
-		s.end(at, offset, limit)
-	}
-	if s.from < 0 || s.lines == 0 {
-		s.from, s.to = at, at
-	}
-	return s, true, nil
-}
-
-// end counts a line that ends before a byte.
-func (s *span) end(at, offset, limit int64) {
-	s.total++
-	if s.total > offset && s.lines < limit {
-		s.lines++
-		s.to = at
-	}
-	if s.total == offset {
-		s.from = at
 	}
 }
 

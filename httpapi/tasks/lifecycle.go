@@ -11,6 +11,7 @@ import (
 	"umbra/httpapi/wire"
 	"umbra/internal/errs"
 	"umbra/internal/task"
+	"umbra/internal/workspace"
 )
 
 type createBody struct {
@@ -28,13 +29,11 @@ func (d *Dialect) create(c *gin.Context) error {
 	if err := httpapi.DecodeJSON(c, &body); err != nil {
 		return err
 	}
-	if body.Kind != nil && *body.Kind != "physical" {
-		return errs.New(errs.Unprocessable, "validation_failed", "This server makes tasks on folders only; kind must be \"physical\" or absent.").With("field", "kind")
+	if body.Kind != nil && *body.Kind != workspace.PhysicalKind && *body.Kind != workspace.VirtualKind {
+		return errs.New(errs.Unprocessable, "validation_failed", "kind must be \"physical\" or \"virtual\".").With("field", "kind")
 	}
-	if len(body.Namespace) > 0 {
-		return errs.New(errs.Unprocessable, "validation_failed", "A namespace is for virtual workspaces.").With("field", "namespace")
-	}
-	o := task.CreateOptions{Goal: body.Goal, Root: body.Workspace, Metadata: notNull(body.Metadata), Force: body.Force,
+	o := task.CreateOptions{Goal: body.Goal, Root: body.Workspace, Metadata: notNull(body.Metadata), Force: body.Force, Namespace: body.Namespace,
+		Virtual: body.Kind != nil && *body.Kind == workspace.VirtualKind, Sees: sees(c),
 		Actor: httpapi.TagsOf(c).Actor, RequestID: httpapi.RequestID(c), Allow: httpapi.CallerOf(c).MayOpen}
 	if body.TaskID != nil {
 		if !task.ValidID(*body.TaskID) {

@@ -129,6 +129,19 @@ func classify(err error) (Kind, string, string) {
 		return Unavailable, "out_of_descriptors", "The server is out of file descriptors."
 	case errors.Is(err, syscall.EIO):
 		return Unavailable, "io_error", "The disk reported an error."
+	// What follows is met where somebody changes a path while it is used.
+	case errors.Is(err, syscall.ENOTDIR):
+		return Conflict, "not_a_directory", "A part of the path is a file."
+	case errors.Is(err, syscall.EISDIR):
+		return Conflict, "is_a_directory", "That is a folder."
+	case errors.Is(err, syscall.ENOTEMPTY): // is fs.ErrExist too
+		return Conflict, "directory_not_empty", "The folder is not empty."
+	case errors.Is(err, fs.ErrExist):
+		return Conflict, "target_exists", "Something stands there already."
+	case errors.Is(err, syscall.ELOOP):
+		return Conflict, "file_changing", "A link was put in the path while it was used."
+	case errors.Is(err, syscall.EXDEV):
+		return Conflict, "crosses_file_systems", "The path leads to another file system, or out of the workspace."
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		return BadPath, "bad_path", "A name in the path is too long."
 	}

@@ -25,6 +25,12 @@ func (w *walker) folder(d folder) ([]folder, error) {
 			return err
 		}
 		w.stats.dirs.Add(1)
+		visit, done := w.visit, func() error { return nil }
+		if w.opts.Folder != nil {
+			if visit, done, err = w.opts.Folder(d.path); err != nil {
+				return visitError{err}
+			}
+		}
 		for i, e := range entries {
 			if i&0xff == 0 {
 				if err := context.Cause(w.ctx); err != nil {
@@ -32,13 +38,16 @@ func (w *walker) folder(d folder) ([]folder, error) {
 				}
 				w.tellProgress()
 			}
-			enter, err := w.entry(d.path, rules, e, lstat)
+			enter, err := w.entry(visit, d.path, rules, e, lstat)
 			if err != nil {
 				return visitError{err}
 			}
 			if enter {
 				subdirs = append(subdirs, folder{path: d.path.Join(e.Name), above: rules})
 			}
+		}
+		if err := done(); err != nil {
+			return visitError{err}
 		}
 		return nil
 	})
@@ -55,7 +64,7 @@ func (w *walker) folder(d folder) ([]folder, error) {
 	case vanished(err):
 		return nil, w.replaced(d)
 	}
-	return nil, w.skip(d.path, Unreadable)
+	return nil, w.skip(w.visit, d.path, Unreadable)
 }
 
 // replaced tells of what stands where a folder was found. If that is a folder
@@ -66,7 +75,7 @@ func (w *walker) replaced(d folder) error {
 		return nil
 	}
 	e := vfs.DirEntry{Name: d.path.Base(), Type: info.Mode.Type()}
-	_, err = w.entry(d.path.Dir(), d.above, e, func(string) (vfs.Info, error) { return info, nil })
+	_, err = w.entry(w.visit, d.path.Dir(), d.above, e, func(string) (vfs.Info, error) { return info, nil })
 	return err
 }
 
@@ -87,7 +96,7 @@ func (w *walker) rules(d folder, entries []vfs.DirEntry) (*ignore.Dir, error) {
 }
 
 // entry tells of one entry, and whether it is a folder to enter.
-func (w *walker) entry(dir wspath.Path, rules *ignore.Dir, e vfs.DirEntry, lstat func(string) (vfs.Info, error)) (enter bool, err error) {
+func (w *walker) entry(visit func(Found) error, dir wspath.Path, rules *ignore.Dir, e vfs.DirEntry, lstat func(string) (vfs.Info, error)) (enter bool, err error) {
 	// A repository's own folder or file is no part of the tree, nor is what we
 	// prepare or displace; neither is worth a word.
 	if e.Name == ".git" || wspath.IsTemp(e.Name) {
@@ -107,13 +116,13 @@ func (w *walker) entry(dir wspath.Path, rules *ignore.Dir, e vfs.DirEntry, lstat
 	}
 	switch {
 	case len(path) > wspath.MaxPath || len(e.Name) > wspath.MaxComponent:
-		return false, w.skip(path, PathTooLong)
+		return false, w.skip(visit, path, PathTooLong)
 	case wspath.IsGitName(e.Name), e.Type&fs.ModeSymlink != 0 && wspath.IsModulesName(e.Name):
-		return false, w.skip(path, NameRefused)
+		return false, w.skip(visit, path, NameRefused)
 	case e.Type.IsDir() && !w.opts.Dirs:
 		return true, nil
 	case !e.Type.IsDir() && !e.Type.IsRegular() && e.Type != fs.ModeSymlink:
-		return false, w.skip(path, Special)
+		return false, w.skip(visit, path, Special)
 	}
 	info, err := lstat(e.Name)
 	switch {
@@ -123,7 +132,7 @@ func (w *walker) entry(dir wspath.Path, rules *ignore.Dir, e vfs.DirEntry, lstat
 	case outOfResources(err):
 		return false, err
 	default:
-		return false, w.skip(path, Unreadable)
+		return false, w.skip(visit, path, Unreadable)
 	}
 	switch {
 	case info.IsRegular():
@@ -135,9 +144,9 @@ func (w *walker) entry(dir wspath.Path, rules *ignore.Dir, e vfs.DirEntry, lstat
 			return true, nil
 		}
 	default:
-		return false, w.skip(path, Special)
+		return false, w.skip(visit, path, Special)
 	}
-	return info.IsDir(), w.visit(Found{Path: path, Info: info, Ignored: ignored})
+	return info.IsDir(), visit(Found{Path: path, Info: info, Ignored: ignored})
 }
 
 // kept reports whether something is not left out although rules say so: it is
@@ -160,9 +169,9 @@ func (w *walker) kept(path wspath.Path, v ignore.Verdict, isDir bool) bool {
 	return w.opts.Index.Has(path)
 }
 
-func (w *walker) skip(path wspath.Path, why Reason) error {
+func (w *walker) skip(visit func(Found) error, path wspath.Path, why Reason) error {
 	w.stats.skipped.Add(1)
-	return w.visit(Found{Path: path, Skip: why})
+	return visit(Found{Path: path, Skip: why})
 }
 
 // outOfResources tells errors that say something of this process and nothing

@@ -67,6 +67,11 @@ type Options struct {
 	Prune func(path wspath.Path) bool
 	// Dirs asks for folders too, each before what is in it.
 	Dirs bool
+	// Folder, if set, is called for each folder that was listed, and what is in
+	// it is told to the visitor that it gives, then done is called. The visit of
+	// Walk hears of what is told by itself only: paths given to Paths, folders
+	// that cannot be listed.
+	Folder func(dir wspath.Path) (visit func(Found) error, done func() error, err error)
 	// Progress is told how far the walk has come, about every thousand files,
 	// by one goroutine at a time. May be nil.
 	Progress func(Stats)
@@ -92,22 +97,32 @@ type Stats struct {
 func Walk(ctx context.Context, f vfs.FS, opts Options, visit func(Found) error) (Stats, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := &walker{fs: f, opts: opts, visit: visit, ctx: ctx}
-	w.wake.L = &w.mu
+	w := newWalker(ctx, f, opts, visit)
 	start, err := w.start()
 	if err != nil {
 		return Stats{}, err
 	}
 	w.pending = start
+	return w.run(cancel)
+}
+
+func newWalker(ctx context.Context, f vfs.FS, opts Options, visit func(Found) error) *walker {
+	w := &walker{fs: f, opts: opts, visit: visit, ctx: ctx}
+	w.wake.L = &w.mu
+	return w
+}
+
+// run lists the pending folders, and those below them, until there are none.
+func (w *walker) run(cancel context.CancelCauseFunc) (Stats, error) {
 	// A cancelled walk wakes the workers that wait for folders.
-	stop := context.AfterFunc(ctx, func() {
+	stop := context.AfterFunc(w.ctx, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.wake.Broadcast()
 	})
 	defer stop()
 
-	n := opts.Workers
+	n := w.opts.Workers
 	if n <= 0 {
 		n = 2 * runtime.GOMAXPROCS(0)
 	}
@@ -131,7 +146,7 @@ func Walk(ctx context.Context, f vfs.FS, opts Options, visit func(Found) error) 
 	if w.opts.Progress != nil {
 		w.opts.Progress(w.stats.snapshot())
 	}
-	return w.stats.snapshot(), context.Cause(ctx)
+	return w.stats.snapshot(), context.Cause(w.ctx)
 }
 
 // folder is a folder that is still to be listed.

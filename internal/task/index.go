@@ -27,6 +27,9 @@ type Record struct {
 	// Pending is set while the repository may know more than the index: a
 	// crash in between is settled from the repository at the next use.
 	Pending bool `json:"pending,omitempty"`
+	// Parent is the task that this one stands for on a workspace of the
+	// server's own (For).
+	Parent string `json:"parent,omitempty"`
 	// KeyHash is the idempotency key of the request that made the task.
 	KeyHash string `json:"key_hash,omitempty"`
 }
@@ -44,10 +47,12 @@ type index struct {
 	byKey   map[string]string              // KeyHash to id
 	ordered []*Record                      // oldest first, by Created, then id
 	byWS    map[string]map[string]struct{} // workspace to the ids on it
+	// byParent leads from a task to the ids of its children.
+	byParent map[string]map[string]struct{}
 }
 
 func loadIndex(db *state.DB) (*index, error) {
-	x := &index{db: db, byID: map[string]*Record{}, byKey: map[string]string{}, byWS: map[string]map[string]struct{}{}}
+	x := &index{db: db, byID: map[string]*Record{}, byKey: map[string]string{}, byWS: map[string]map[string]struct{}{}, byParent: map[string]map[string]struct{}{}}
 	err := db.View(func(tx *state.Tx) error {
 		return tx.ForEach(bucket, "", func(key string, raw []byte) (bool, error) {
 			var r Record
@@ -80,12 +85,26 @@ func (x *index) add(r Record) {
 	}
 	at, _ := slices.BinarySearchFunc(x.ordered, p, order)
 	x.ordered = slices.Insert(x.ordered, at, p)
-	on := x.byWS[r.Workspace]
-	if on == nil {
-		on = map[string]struct{}{}
-		x.byWS[r.Workspace] = on
+	join(x.byWS, r.Workspace, r.ID)
+	if r.Parent != "" {
+		join(x.byParent, r.Parent, r.ID)
 	}
-	on[r.ID] = struct{}{}
+}
+
+// join adds an id to a set of a map of sets.
+func join(sets map[string]map[string]struct{}, key, id string) {
+	if sets[key] == nil {
+		sets[key] = map[string]struct{}{}
+	}
+	sets[key][id] = struct{}{}
+}
+
+// leave takes an id out of one; an empty set goes.
+func leave(sets map[string]map[string]struct{}, key, id string) {
+	delete(sets[key], id)
+	if len(sets[key]) == 0 {
+		delete(sets, key)
+	}
 }
 
 // drop takes a record out of the maps; mu is held.
@@ -101,10 +120,8 @@ func (x *index) drop(id string) {
 	if at, found := slices.BinarySearchFunc(x.ordered, p, order); found {
 		x.ordered = slices.Delete(x.ordered, at, at+1)
 	}
-	delete(x.byWS[p.Workspace], id)
-	if len(x.byWS[p.Workspace]) == 0 {
-		delete(x.byWS, p.Workspace)
-	}
+	leave(x.byWS, p.Workspace, id)
+	leave(x.byParent, p.Parent, id)
 }
 
 // get gives a copy.
@@ -151,7 +168,7 @@ func (x *index) put(r Record) error {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if p, ok := x.byID[r.ID]; ok && p.Created.Equal(r.Created) && p.Workspace == r.Workspace && p.KeyHash == r.KeyHash {
+	if p, ok := x.byID[r.ID]; ok && p.Created.Equal(r.Created) && p.Workspace == r.Workspace && p.KeyHash == r.KeyHash && p.Parent == r.Parent {
 		*p = r
 		return nil
 	}
@@ -176,6 +193,19 @@ func (x *index) on(workspace string) []Record {
 	out := make([]Record, 0, len(x.byWS[workspace]))
 	for id := range x.byWS[workspace] {
 		out = append(out, *x.byID[id])
+	}
+	return out
+}
+
+// children gives copies of the records of a task's children that are there.
+func (x *index) children(parent string) []Record {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var out []Record
+	for id := range x.byParent[parent] {
+		if p := x.byID[id]; !p.Deleted {
+			out = append(out, *p)
+		}
 	}
 	return out
 }

@@ -17,8 +17,9 @@ import (
 
 // The keys of the info tag's further trailers.
 const (
-	extraDeleted = "Deleted" // when the task was deleted
-	extraAuto    = "Made-By" // the session or toolset that made the task for itself
+	extraDeleted = "Deleted"     // when the task was deleted
+	extraAuto    = "Made-By"     // the session or toolset that made the task for itself
+	extraParent  = "Parent-Task" // the task that a child task stands for on a workspace of the server's own
 )
 
 // extra gives a further trailer's value, "" if there is none.
@@ -39,15 +40,22 @@ const (
 
 // CreateOptions says what task to make.
 type CreateOptions struct {
-	Goal     string
-	Root     string // absolute path of the folder
-	ID       string // empty: one is made
-	Metadata json.RawMessage
-	Force    bool // take a folder as wide as a home directory
-	Actor    string
+	Goal string
+	Root string // absolute path of the folder; empty for a virtual workspace
+	// Virtual makes the task on a workspace without a folder: the one of
+	// Namespace, or, where that is nil, a new one.
+	Virtual   bool
+	Namespace []string
+	ID        string // empty: one is made
+	Metadata  json.RawMessage
+	Force     bool // take a folder as wide as a home directory
+	Own       bool // the folder is one of the server's own, whatever clients may open
+	Actor     string
 	// MadeBy names the session or toolset that makes the task for itself.
 	MadeBy                    string
 	RequestID, IdempotencyKey string
+	// parent is the task whose child this one is.
+	parent string
 	// Allow judges the folder by its canonical path before it is opened.
 	Allow func(root string) error
 	Sees  Sees
@@ -59,6 +67,13 @@ func (o *CreateOptions) validate() error {
 		return invalid("goal", "A goal is required.")
 	case len(o.Goal) > maxGoal:
 		return invalid("goal", "The goal is longer than 64 KiB.")
+	case o.Virtual && o.Root != "":
+		return invalid("workspace", "A virtual workspace has no folder.")
+	case !o.Virtual && o.Namespace != nil:
+		return invalid("namespace", "A namespace is for virtual workspaces.")
+	case o.Virtual && workspace.CheckNamespace(o.Namespace) != nil:
+		return invalid("namespace", "The namespace must be a list of 1 to 64 texts that are not empty, 4096 bytes in all.")
+	case o.Virtual:
 	case o.Root == "":
 		return invalid("workspace", "A workspace is required.")
 	case strings.IndexByte(o.Root, 0) >= 0 || !filepath.IsAbs(o.Root):
@@ -101,7 +116,7 @@ func (s *Service) Create(ctx context.Context, o CreateOptions) (*Made, error) {
 		return nil, err
 	}
 	started := s.o.Now()
-	w, warnings, err := s.o.Workspaces.Open(ctx, o.Root, workspace.OpenOptions{Force: o.Force, Allow: o.Allow})
+	w, warnings, err := s.openFor(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -112,6 +127,19 @@ func (s *Service) Create(ctx context.Context, o CreateOptions) (*Made, error) {
 	}
 	made.Warnings = warnings
 	return made, nil
+}
+
+// openFor opens the workspace that a task is to be made on. Who sees only some
+// folders opens no virtual one.
+func (s *Service) openFor(ctx context.Context, o CreateOptions) (*workspace.Workspace, []string, error) {
+	if !o.Virtual {
+		return s.o.Workspaces.Open(ctx, o.Root, workspace.OpenOptions{Force: o.Force || o.Own, Own: o.Own, Allow: o.Allow})
+	}
+	if !o.Sees.see("") {
+		return nil, nil, errs.New(errs.Forbidden, "workspace_not_allowed", "The caller may not open virtual workspaces.")
+	}
+	w, err := s.o.Workspaces.OpenVirtual(ctx, o.Namespace)
+	return w, nil, err
 }
 
 func (s *Service) createOn(ctx context.Context, w *workspace.Workspace, o CreateOptions, started time.Time) (*Made, error) {
@@ -135,6 +163,10 @@ func (s *Service) createOn(ctx context.Context, w *workspace.Workspace, o Create
 		Metadata: o.Metadata, RequestID: o.RequestID, IdempotencyKey: o.IdempotencyKey}
 	if o.MadeBy != "" {
 		info.Extra = append(info.Extra, message.Trailer{Key: extraAuto, Value: o.MadeBy})
+	}
+	if o.parent != "" {
+		rec.Parent = o.parent
+		info.Extra = append(info.Extra, message.Trailer{Key: extraParent, Value: o.parent})
 	}
 	t, err := s.putNew(ctx, w, rec, info)
 	if err != nil {
@@ -235,6 +267,16 @@ func (s *Service) Patch(ctx context.Context, r *Ref, p Patch, requestID string) 
 	if err := p.validate(); err != nil {
 		return err
 	}
+	if err := s.patch(ctx, r, p, requestID); err != nil {
+		return err
+	}
+	if p.Status != nil && p.Status.Ended() {
+		s.endChildren(ctx, r.Task.ID, *p.Status, requestID)
+	}
+	return nil
+}
+
+func (s *Service) patch(ctx context.Context, r *Ref, p Patch, requestID string) error {
 	defer s.making.lock(r.ID())()
 	t, ok := r.Store().Task(r.Task.ID)
 	if !ok || extra(t.Info, extraDeleted) != "" {

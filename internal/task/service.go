@@ -86,6 +86,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 		return nil, err
 	}
 	o.Workspaces.SetAttribute(x.executing)
+	o.Workspaces.SetBusy(x.busy)
 	return s, nil
 }
 
@@ -138,7 +139,7 @@ func (s *Service) settle(ctx context.Context, r Record) error {
 func recordOf(t gitstore.Task, workspaceID string) Record {
 	auto := extra(t.Info, extraAuto) != ""
 	return Record{ID: t.ID, Workspace: workspaceID, Created: t.Info.Created, Status: Status(t.Info.Status),
-		Auto: auto, Active: auto && t.Changes > 0, Deleted: extra(t.Info, extraDeleted) != "", KeyHash: t.Info.IdempotencyKey}
+		Auto: auto, Active: auto && t.Changes > 0, Deleted: extra(t.Info, extraDeleted) != "", Parent: extra(t.Info, extraParent), KeyHash: t.Info.IdempotencyKey}
 }
 
 // Ref is a task and the workspace that it is on, held open until Release.

@@ -103,7 +103,8 @@ type Request struct {
 	RevertWhat          string
 	Author, Description string
 	Extra               []message.Trailer
-	// AllowRepoShape lets a revert bring back a folder of bare-repository shape.
+	// AllowRepoShape lets a revert bring back a folder of bare-repository shape,
+	// and a link that leads out: both stood there before.
 	AllowRepoShape bool
 	// Check, if set, is asked by the committer just before the commit is made,
 	// and once where nothing has to be committed; its error fails the request
@@ -192,7 +193,8 @@ type SyncOptions struct {
 	// false for what is found at a start or at a first use.
 	Attribute bool
 
-	since int64 // a scan that began then or later will do; nanoseconds, 0: none will
+	since  int64 // a scan that began then or later will do; nanoseconds, 0: none will
+	gentle bool  // on one processor, beside requests
 }
 
 // SyncResult tells what a scan found.
@@ -210,13 +212,19 @@ type Coverage struct {
 
 // Record is what is kept of a workspace outside of its repository.
 type Record struct {
-	ID       string    `json:"id"`
-	Root     string    `json:"root"` // canonical path of the folder; empty for a virtual one
-	Kind     string    `json:"kind"` // "physical" or "virtual"
-	Created  time.Time `json:"created"`
-	LastUsed time.Time `json:"last_used"`
-	Dev      uint64    `json:"dev"`
-	Ino      uint64    `json:"ino"`
+	ID   string `json:"id"`
+	Root string `json:"root"` // canonical path of the folder; empty for a virtual one
+	Kind string `json:"kind"` // "physical" or "virtual"
+	// Namespace is what a virtual one is found by; none where only its id leads
+	// to it.
+	Namespace []string  `json:"namespace,omitempty"`
+	Created   time.Time `json:"created"`
+	LastUsed  time.Time `json:"last_used"`
+	Dev       uint64    `json:"dev"`
+	Ino       uint64    `json:"ino"`
+	// Born is when the folder was made, nanoseconds since 1970, where the file
+	// system tells: a number of an inode is used again. 0: not known.
+	Born int64 `json:"born,omitempty"`
 	// Watched tells a start that changes made while the server was down are
 	// to be looked for.
 	Watched bool `json:"watched,omitempty"`

@@ -119,6 +119,9 @@ func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again
 		a.recordAnyway(ctx, p, err)
 		return nil, false, err
 	}
+	if w.virtual != nil {
+		p.forgetFolders()
+	}
 	if a.req.DryRun {
 		return p.preview(), false, nil
 	}
@@ -143,6 +146,10 @@ func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again
 			return nil, false, err
 		}
 	}
+	if w.virtual != nil {
+		w.virtual.written(entries, c.When)
+		return p.done(c, entries), false, nil
+	}
 	// From here on there is no way back but a commit of its own.
 	ctx = context.WithoutCancel(ctx)
 	m := &materialiser{w: w, p: p}
@@ -155,6 +162,7 @@ func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again
 		return a.meet(ctx, m, c, entries)
 	}
 	m.finish()
+	w.cover(entries)
 	return p.done(c, entries), false, nil
 }
 

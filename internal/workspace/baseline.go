@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime"
 	"sync"
+	"time"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
@@ -20,7 +21,7 @@ import (
 
 // rules reads what is left out of the workspace.
 func (w *Workspace) rules() (*ignore.Dir, *ignore.Index, error) {
-	exclude, index, err := w.gitRules()
+	exclude, index, err := w.projectRules()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -56,13 +57,34 @@ func (w *Workspace) baseline(ctx context.Context, progress func(files int64)) er
 		return err
 	}
 	var skipped skips
-	c, err := w.store.Baseline(ctx, message.Message{Source: message.Baseline}, func(add gitstore.AddFile) error {
-		b := &baseline{w: w, add: add, skipped: &skipped, work: make(chan scan.Found, 64)}
-		return b.run(ctx, scan.Options{Rules: rules, Index: index, Prune: w.isOwn, Progress: func(s scan.Stats) {
-			if progress != nil {
-				progress(s.Files + s.Links)
+	told := w.tellBaseline(progress)
+	c, err := w.store.BaselineOf(ctx, message.Message{Source: message.Baseline}, func(fill gitstore.Fill) error {
+		b := &baseline{w: w, add: fill.Add(), skipped: &skipped, git: w.openCheckout(index)}
+		opts := scan.Options{Rules: rules, Index: index, Prune: w.isOwn, Progress: func(s scan.Stats) { told(s.Files+s.Links, false) }}
+		err := b.run(ctx, func(visit func(scan.Found) error) error {
+			stats, err := scan.Walk(ctx, w.fs, opts, visit)
+			told(stats.Files+stats.Links, err == nil)
+			return err
+		})
+		if b.git == nil {
+			return err
+		}
+		if err != nil {
+			return errors.Join(err, b.git.lender.Close())
+		}
+		rest, err := b.git.settle(ctx, w, fill)
+		if err != nil {
+			return err
+		}
+		b.git = nil
+		return b.run(ctx, func(visit func(scan.Found) error) error {
+			for _, f := range rest {
+				if err := visit(f); err != nil {
+					return err
+				}
 			}
-		}})
+			return nil
+		})
 	})
 	if err != nil {
 		return err
@@ -75,41 +97,65 @@ func (w *Workspace) baseline(ctx context.Context, progress func(files int64)) er
 	return nil
 }
 
+// baselineTold is how often the log tells how far a baseline has come.
+const baselineTold = 2 * time.Second
+
+// tellBaseline gives what a walk calls with the number of files so far: the log
+// tells of a long one.
+func (w *Workspace) tellBaseline(progress func(files int64)) func(files int64, done bool) {
+	began := w.now()
+	last := began
+	return func(files int64, done bool) {
+		if progress != nil {
+			progress(files)
+		}
+		if now := w.now(); now.Sub(last) >= baselineTold || done && last != began {
+			last = now
+			w.log.Info("recording the folder as it is", "files", files, "listed", done, "took", now.Sub(began).Round(time.Millisecond))
+		}
+	}
+}
+
 // baseline reads files for the first commit: one goroutine a processor hashes
 // what the walk finds.
 type baseline struct {
 	w       *Workspace
 	add     gitstore.AddFile
 	skipped *skips
-	work    chan scan.Found
+	git     *checkout // nil: every file is read
 }
 
-func (b *baseline) run(ctx context.Context, opts scan.Options) error {
+// run records the files that find tells its visitor of.
+func (b *baseline) run(ctx context.Context, find func(visit func(scan.Found) error) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	work := make(chan scan.Found, 64)
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
-			for f := range b.work {
+			for f := range work {
 				if err := b.file(ctx, f); err != nil {
 					cancel(err)
 				}
 			}
 		})
 	}
-	_, err := scan.Walk(ctx, b.w.fs, opts, func(f scan.Found) error {
+	err := find(func(f scan.Found) error {
 		if f.Skip != "" {
 			b.skipped.add(f.Path, string(f.Skip))
 			return nil
 		}
+		if b.git != nil && b.git.takes(f) {
+			return nil
+		}
 		select {
-		case b.work <- f:
+		case work <- f:
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	})
-	close(b.work)
+	close(work)
 	wg.Wait()
 	if err == nil {
 		err = context.Cause(ctx)

@@ -39,6 +39,10 @@ func (w *Workspace) Stat(ctx context.Context, p wspath.Path) (Looked, error) {
 		return Looked{}, err
 	}
 	l, s, err := w.stat(p)
+	if err == nil && w.virtual != nil {
+		l.Info.MtimeNs = w.treeTime(l.Path)
+		s.info.MtimeNs = l.Info.MtimeNs
+	}
 	if err != nil || s.kind != KindFile {
 		return l, err
 	}
@@ -108,6 +112,9 @@ func (w *Workspace) stat(p wspath.Path) (Looked, seen, error) {
 // answered with; false if nothing does any more.
 func (w *Workspace) Mtime(p wspath.Path) (time.Time, bool) {
 	info, err := w.fs.Lstat(string(p))
+	if w.virtual != nil {
+		info.MtimeNs = w.treeTime(p)
+	}
 	return time.Unix(0, info.MtimeNs), err == nil
 }
 

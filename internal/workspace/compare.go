@@ -31,7 +31,11 @@ func (w *Workspace) Compare(ctx context.Context) ([]Difference, error) {
 	if err := w.checkFolder(); err != nil {
 		return nil, err
 	}
-	s := &scanner{w: w, tip: w.store.Snapshot()}
+	if w.virtual != nil {
+		return nil, nil
+	}
+	s := w.newScanner(false)
+	s.readNew = true
 	if err := s.find(ctx); err != nil || len(s.list) == 0 {
 		return nil, err
 	}

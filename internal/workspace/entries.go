@@ -86,7 +86,8 @@ func (w *Workspace) EntriesOf(ctx context.Context, c *gitstore.Commit) ([]Change
 		if m.Change > 0 {
 			e.ID = m.Change + uint64(i)
 		}
-		if len(m.RevertsEntries) == len(out) && len(e.Reverts) == 0 {
+		// A commit that takes another one back names its entries in their order.
+		if m.Source != message.Revert && len(m.RevertsEntries) == len(out) && len(e.Reverts) == 0 {
 			e.Reverts = m.RevertsEntries[i : i+1]
 		}
 	}

@@ -28,6 +28,15 @@ func statHost(dir string) (vfs.Info, error) {
 	}
 }
 
+// Born is bornHost's.
+func (OSHost) Born(dir string) int64 {
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_BTIME, &st); err != nil || st.Mask&unix.STATX_BTIME == 0 {
+		return 0
+	}
+	return st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
+}
+
 // mountID gives the number of the mount that a folder is on. Since Linux 6.8
 // there is one that is never used again; the older sort may be that of a mount
 // after a power cut, and so is no answer.

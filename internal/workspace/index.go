@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"umbra/gitstore/object"
@@ -24,6 +25,8 @@ import (
 type index struct {
 	mu   sync.RWMutex
 	dirs map[wspath.Path]*indexDir
+
+	changes, saved atomic.Int64 // how many there were, in all and when it was written
 }
 
 type indexDir struct{ files []indexFile } // sorted by name
@@ -76,14 +79,29 @@ func (x *index) lookup(p wspath.Path, info vfs.Info) (id object.ID, known bool) 
 		return id, false
 	}
 	f := &d.files[i]
-	same := f.ino == info.Ino && f.size == info.Size && f.mtime == info.MtimeNs && f.ctime == info.CtimeNs &&
+	return f.id, f.holds(info)
+}
+
+// holds reports whether a file with this stat is still what it was.
+func (f *indexFile) holds(info vfs.Info) bool {
+	return !f.racy && f.ino == info.Ino && f.size == info.Size && f.mtime == info.MtimeNs && f.ctime == info.CtimeNs &&
 		(f.mode == object.Symlink) == info.IsSymlink()
-	return f.id, same && !f.racy
+}
+
+// files gives a copy of what is known of a folder's files, by name.
+func (x *index) files(dir wspath.Path) []indexFile {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if d := x.dirs[dir]; d != nil {
+		return slices.Clone(d.files)
+	}
+	return nil
 }
 
 // put notes what a file was when its stat was taken.
 func (x *index) put(p wspath.Path, info vfs.Info, id object.ID, mode object.Mode, at time.Time) {
 	f := indexFile{name: p.Base(), ino: info.Ino, size: info.Size, mtime: info.MtimeNs, ctime: info.CtimeNs, id: id, mode: mode, racy: isRacy(info, at)}
+	x.changes.Add(1)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	dir := p.Dir()
@@ -104,6 +122,7 @@ func (x *index) put(p wspath.Path, info vfs.Info, id object.ID, mode object.Mode
 
 // dropFile forgets a file.
 func (x *index) dropFile(p wspath.Path) {
+	x.changes.Add(1)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	dir := p.Dir()
@@ -122,6 +141,7 @@ func (x *index) dropFile(p wspath.Path) {
 // dropTree forgets a path and everything under it; it looks at each folder.
 func (x *index) dropTree(p wspath.Path) {
 	x.dropFile(p)
+	x.changes.Add(1)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for dir := range x.dirs {
@@ -134,6 +154,7 @@ func (x *index) dropTree(p wspath.Path) {
 // moveTree follows a folder's rename, which changes no stat of what is in it.
 func (x *index) moveTree(from, to wspath.Path) {
 	x.dropTree(to)
+	x.changes.Add(1)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	moved := make(map[wspath.Path]*indexDir)

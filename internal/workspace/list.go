@@ -48,7 +48,11 @@ func (w *Workspace) List(ctx context.Context, p wspath.Path, o ListOptions) (par
 		return nil, 0, err
 	}
 	l.recursive, l.from, l.to = o.Recursive, o.From, o.From+o.Count
-	if err := l.folder(q, p, l.rules, 0); err != nil {
+	l.resume(q)
+	if l.kept != nil {
+		defer func() { w.kept.put(l.kept, w.now()) }()
+	}
+	if err := l.folder(q, p, nil, 0); err != nil {
 		return nil, 0, err
 	}
 	return l.out, l.n, nil
@@ -60,11 +64,14 @@ type lister struct {
 	ctx        context.Context
 	git, codey bool
 	rules      *ignore.Dir // of the folder it begins at; nil: nothing is hidden
+	exclude    []byte
 	index      *ignore.Index
+	kept       *keptListing // nil: nothing is kept of this one
 
 	recursive bool
 	from, to  int
 	n         int // entries met
+	gone      int // that went between the reading of the names and the look
 	out       []Listed
 }
 
@@ -80,13 +87,12 @@ func (w *Workspace) lister(ctx context.Context, p wspath.Path, o ListOptions) (*
 	if !o.GitIgnore && !o.CodeyIgnore {
 		return l, q, nil
 	}
-	var exclude []byte
 	if o.GitIgnore {
-		if exclude, l.index, err = w.projectRules(); err != nil {
+		if l.exclude, l.index, err = w.projectRules(); err != nil {
 			return nil, "", err
 		}
 	}
-	l.rules, err = ignore.NewRoot(ignore.Options{ReadFile: scan.RuleReader(w.fs), InfoExclude: exclude, Codey: o.CodeyIgnore})
+	l.rules, err = ignore.NewRoot(ignore.Options{ReadFile: scan.RuleReader(w.fs), InfoExclude: l.exclude, Codey: o.CodeyIgnore})
 	for _, name := range q.Components() {
 		if err != nil {
 			break
@@ -94,6 +100,9 @@ func (w *Workspace) lister(ctx context.Context, p wspath.Path, o ListOptions) (*
 		l.rules, err = l.rules.Child(name)
 	}
 	if err != nil {
+		if cannotList(err) {
+			err = errNotFound(p) // replaced since it was looked at
+		}
 		return nil, "", errs.Wrap(err, string(p))
 	}
 	return l, q, nil
@@ -104,11 +113,17 @@ func (w *Workspace) lister(ctx context.Context, p wspath.Path, o ListOptions) (*
 const maxHeld = 64
 
 // folder lists one folder: at is its place, shown the path that the listing
-// tells, rules what holds in it.
-func (l *lister) folder(at, shown wspath.Path, rules *ignore.Dir, depth int) error {
+// tells, above the rules of the folder it is in.
+func (l *lister) folder(at, shown wspath.Path, above *ignore.Dir, depth int) error {
+	if f := l.again(at, above); f != nil {
+		lstat, done := l.looks(at, depth, len(f.shown))
+		defer done()
+		return l.emit(at, shown, f.rules, depth, f.shown, lstat)
+	}
+	f := l.before(at)
 	if depth < maxHeld {
 		return l.open(at, depth, func(entries []vfs.DirEntry, lstat func(string) (vfs.Info, error)) error {
-			return l.entries(at, shown, rules, depth, entries, lstat)
+			return l.entries(at, shown, above, depth, f, entries, lstat)
 		})
 	}
 	var copied []vfs.DirEntry
@@ -119,7 +134,21 @@ func (l *lister) folder(at, shown wspath.Path, rules *ignore.Dir, depth int) err
 	if err != nil {
 		return err
 	}
-	return l.entries(at, shown, rules, depth, copied, func(base string) (vfs.Info, error) { return l.w.fs.Lstat(string(at.Join(base))) })
+	lstat, done := l.looks(at, depth, 0)
+	defer done()
+	return l.entries(at, shown, above, depth, f, copied, lstat)
+}
+
+// looks gives a way to look at entries of a folder that is not open: by a
+// handle of its own where many will be looked at.
+func (l *lister) looks(at wspath.Path, depth, entries int) (lstat func(string) (vfs.Info, error), done func()) {
+	const many = 8
+	if pos := l.n + l.gone; depth < maxHeld && min(l.to, pos+entries)-max(l.from, pos) > many {
+		if sub, err := l.w.fs.Sub(string(at)); err == nil {
+			return sub.Lstat, func() { _ = sub.Close() }
+		}
+	}
+	return func(base string) (vfs.Info, error) { return l.w.fs.Lstat(string(at.Join(base))) }, func() {}
 }
 
 // open reads a folder's names. One below the first that is gone or cannot be
@@ -150,41 +179,79 @@ func cannotList(err error) bool {
 		errors.Is(err, syscall.ENAMETOOLONG)
 }
 
-func (l *lister) entries(at, shown wspath.Path, rules *ignore.Dir, depth int, all []vfs.DirEntry, lstat func(string) (vfs.Info, error)) error {
-	shownHere := l.visible(at, rules, all)
-	slices.SortFunc(shownHere, func(a, b vfs.DirEntry) int {
-		if a.Type.IsDir() != b.Type.IsDir() {
-			if a.Type.IsDir() {
-				return -1
-			}
-			return 1
+// entries tells of a folder whose names are read; f is where the reading is to
+// be kept, nil for nowhere.
+func (l *lister) entries(at, shown wspath.Path, above *ignore.Dir, depth int, f *keptFolder, all []vfs.DirEntry, lstat func(string) (vfs.Info, error)) error {
+	rules, err := l.rulesOf(at, above, all)
+	if err != nil {
+		return err
+	}
+	list := l.visible(at, rules, all)
+	if f != nil || l.recursive {
+		slices.SortFunc(list, dirsFirst)
+	} else {
+		sortWindow(list, l.from, l.to, dirsFirst)
+	}
+	if f != nil {
+		l.keep(f, at, above, rules, all, list)
+	}
+	return l.emit(at, shown, rules, depth, list, lstat)
+}
+
+func dirsFirst(a, b vfs.DirEntry) int {
+	if a.Type.IsDir() != b.Type.IsDir() {
+		if a.Type.IsDir() {
+			return -1
 		}
-		return strings.Compare(a.Name, b.Name)
-	})
-	for i := range shownHere {
-		e := &shownHere[i]
-		if l.n >= l.from && l.n < l.to {
-			info, err := lstat(e.Name)
-			if err != nil {
-				if cannotList(err) {
-					continue // gone since the names were read
-				}
-				return errs.Wrap(err, "")
+		return 1
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+// emit counts what a folder shows, and looks at what is on the page.
+func (l *lister) emit(at, shown wspath.Path, rules *ignore.Dir, depth int, list []vfs.DirEntry, lstat func(string) (vfs.Info, error)) error {
+	if !l.recursive {
+		// All but the page is counted only.
+		first, last := min(max(l.from, 0), len(list)), min(max(l.to, 0), len(list))
+		for _, e := range list[first:last] {
+			if err := l.look(shown, e, lstat); err != nil {
+				return err
 			}
-			l.out = append(l.out, Listed{Path: shown.Join(e.Name), Info: typed(info, e.Type)})
+		}
+		l.n = len(list) - l.gone
+		return nil
+	}
+	for _, e := range list {
+		if pos := l.n + l.gone; pos >= l.from && pos < l.to {
+			gone := l.gone
+			if err := l.look(shown, e, lstat); err != nil {
+				return err
+			}
+			if l.gone > gone {
+				continue
+			}
 		}
 		l.n++
-		if !l.recursive || !e.Type.IsDir() {
+		if !e.Type.IsDir() {
 			continue
 		}
-		child := at.Join(e.Name)
-		below, err := l.child(rules, child)
-		if err != nil {
+		if err := l.folder(at.Join(e.Name), shown.Join(e.Name), rules, depth+1); err != nil {
 			return err
 		}
-		if err := l.folder(child, shown.Join(e.Name), below, depth+1); err != nil {
-			return err
-		}
+	}
+	return nil
+}
+
+// look takes an entry onto the page.
+func (l *lister) look(shown wspath.Path, e vfs.DirEntry, lstat func(string) (vfs.Info, error)) error {
+	info, err := lstat(e.Name)
+	switch {
+	case err == nil:
+		l.out = append(l.out, Listed{Path: shown.Join(e.Name), Info: typed(info, e.Type)})
+	case cannotList(err):
+		l.gone++
+	default:
+		return errs.Wrap(err, "")
 	}
 	return nil
 }
@@ -198,14 +265,18 @@ func typed(info vfs.Info, t fs.FileMode) vfs.Info {
 	return info
 }
 
-// child gives the rules of a folder.
-func (l *lister) child(rules *ignore.Dir, at wspath.Path) (*ignore.Dir, error) {
-	if rules == nil {
-		return nil, nil
+// rulesOf gives the rules of a folder whose names are read: those of the
+// folder that it is in, nil for where the listing begins, and its own.
+func (l *lister) rulesOf(at wspath.Path, above *ignore.Dir, all []vfs.DirEntry) (*ignore.Dir, error) {
+	if l.rules == nil || above == nil {
+		return l.rules, nil
 	}
-	d, err := rules.Child(at.Base())
+	has := func(file string) bool {
+		return slices.ContainsFunc(all, func(e vfs.DirEntry) bool { return e.Name == file })
+	}
+	d, err := above.ChildHaving(at.Base(), has)
 	if err != nil && cannotList(err) {
-		return rules.ChildHaving(at.Base(), func(string) bool { return false })
+		return above.ChildHaving(at.Base(), func(string) bool { return false })
 	}
 	return d, errs.Wrap(err, "")
 }

@@ -87,6 +87,11 @@ func (w *Workspace) identify(ctx context.Context, p wspath.Path, s *seen) error 
 		}
 		s.target, s.id, s.known = target, object.Hash(object.Blob, []byte(target)), true
 	case KindFile:
+		if w.virtual != nil {
+			e, _, err := w.store.Snapshot().Lookup(p)
+			s.id, s.known = e.ID, err == nil
+			return err
+		}
 		if id, ok := w.index.lookup(p, s.info); ok {
 			s.id, s.known = id, true
 			return nil

@@ -37,8 +37,16 @@ type Options struct {
 	// OwnFolders are the server's own (data directory, code workspace, output):
 	// where one lies inside a workspace it is left out of it.
 	OwnFolders []string
-	// IdleAfter is how long a workspace that nobody uses stays open; 10 minutes.
+	// IdleAfter is how long a workspace that nobody uses stays open if it is not
+	// watched; 10 minutes.
 	IdleAfter time.Duration
+	// Watcher tells what changes on disk; nil: only scans do.
+	Watcher Watcher
+	// WatchIdle is how long after its last use a workspace is watched; an hour.
+	// While a task is executing or paused it always is.
+	WatchIdle time.Duration
+	// ScanEvery is the shortest period of scans of a watched workspace; 60 seconds.
+	ScanEvery time.Duration
 	// CheckpointEvery is how often what was materialised is synced; 5 seconds.
 	CheckpointEvery time.Duration
 	// Store adjusts the engine's options.
@@ -61,6 +69,7 @@ func (o *Options) setDefaults() {
 	o.Limits.CaptureBytes = cmp.Or(o.Limits.CaptureBytes, 256<<20)
 	o.Limits.EditBytes = cmp.Or(o.Limits.EditBytes, 64<<20)
 	o.IdleAfter = cmp.Or(o.IdleAfter, 10*time.Minute)
+	o.WatchIdle = cmp.Or(o.WatchIdle, time.Hour)
 	o.CheckpointEvery = cmp.Or(o.CheckpointEvery, 5*time.Second)
 }
 
@@ -70,14 +79,17 @@ func (o *Options) setDefaults() {
 type Manager struct {
 	opt       Options
 	attribute func(workspaceID string) string
+	busy      func(workspaceID string) (busy, executing bool)
 
-	making sync.Mutex // one workspace is made, bound or forgotten at a time
+	putting sync.Mutex // one record is written at a time
+	making  sync.Mutex // one workspace is made, bound or forgotten at a time
 
 	mu      sync.Mutex
 	records map[string]Record
 	open    map[string]*handle
 	stopped bool
 
+	ctx        context.Context // of what runs beside requests
 	stop       context.CancelFunc
 	background sync.WaitGroup
 }
@@ -95,7 +107,8 @@ type handle struct {
 // NewManager reads the records; it opens no workspace.
 func NewManager(opt Options) (*Manager, error) {
 	opt.setDefaults()
-	m := &Manager{opt: opt, records: make(map[string]Record), open: make(map[string]*handle), attribute: func(string) string { return "" }}
+	m := &Manager{opt: opt, records: make(map[string]Record), open: make(map[string]*handle), attribute: func(string) string { return "" },
+		busy: func(string) (bool, bool) { return false, false }}
 	all, err := opt.Records.All()
 	if err != nil {
 		return nil, err
@@ -104,7 +117,7 @@ func NewManager(opt Options) (*Manager, error) {
 		m.records[r.ID] = r
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	m.stop = cancel
+	m.ctx, m.stop = ctx, cancel
 	if !opt.Foreground {
 		m.background.Go(func() { m.putAwayIdle(ctx) })
 	}
@@ -182,6 +195,13 @@ func (m *Manager) Get(ctx context.Context, id string) (*Workspace, error) {
 		if h.err != nil {
 			return nil, h.err
 		}
+		if h.w.folderIsBack() {
+			m.releaseHandle(h)
+			if err := m.putAway(ctx, id, nil, false); err != nil {
+				m.opt.Log.Warn("workspace not put away cleanly", "workspace", id, "error", err)
+			}
+			continue
+		}
 		return h.w, nil
 	}
 }
@@ -225,17 +245,19 @@ func (m *Manager) putAwayIdle(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			m.noteUses()
 			m.PutAway(ctx, m.opt.Now().Add(-m.opt.IdleAfter))
 		}
 	}
 }
 
-// PutAway closes the workspaces that nobody has used since a time.
+// PutAway closes the workspaces that nobody has used since a time and that need
+// not be watched.
 func (m *Manager) PutAway(ctx context.Context, since time.Time) {
 	m.mu.Lock()
 	var ids []string
 	for id, h := range m.open {
-		if h.w != nil && h.refs == 0 && h.closing == nil && h.used.Before(since) {
+		if h.w != nil && h.refs == 0 && h.closing == nil && h.used.Before(since) && !m.stays(id, h) {
 			ids = append(ids, id)
 		}
 	}
@@ -262,34 +284,25 @@ func (m *Manager) putAway(ctx context.Context, id string, why error, idle bool) 
 		return await(ctx, wait)
 	}
 	h.closing = make(chan struct{})
+	used := h.used
 	m.mu.Unlock()
 	<-h.ready
 	var err error
 	if h.w != nil {
 		err = h.w.close(ctx, why)
-		m.touch(id)
+		m.changeRecord(id, func(r *Record) bool {
+			if r.LastUsed = m.opt.Now().UTC(); idle {
+				r.Watched = false
+				r.LastUsed = used.UTC()
+			}
+			return true
+		})
 	}
 	m.mu.Lock()
 	delete(m.open, id)
 	close(h.closing)
 	m.mu.Unlock()
 	return err
-}
-
-// touch notes when a workspace was used last.
-func (m *Manager) touch(id string) {
-	m.mu.Lock()
-	r, ok := m.records[id]
-	r.LastUsed = m.opt.Now().UTC()
-	if ok {
-		m.records[id] = r
-	}
-	m.mu.Unlock()
-	if ok {
-		if err := m.opt.Records.Put(r); err != nil {
-			m.opt.Log.Warn("workspace's record not written", "workspace", id, "error", err)
-		}
-	}
 }
 
 // Close puts all workspaces away. Callers that still use one get errors.
@@ -323,17 +336,27 @@ func (m *Manager) Forget(ctx context.Context, id string, deleteHistory bool) err
 	if !ok {
 		return errUnknown()
 	}
-	if err := m.opt.Records.Delete(id); err != nil {
+	if err := m.dropRecord(id); err != nil {
 		return err
 	}
-	m.mu.Lock()
-	delete(m.records, id)
-	m.mu.Unlock()
 	err := m.putAway(ctx, id, errUnknown(), false)
 	if deleteHistory {
 		err = errors.Join(err, m.opt.Host.RemoveAll(m.dirOf(rec.ID)))
 	}
 	return errs.Wrap(err, "")
+}
+
+// dropRecord forgets a record, for good.
+func (m *Manager) dropRecord(id string) error {
+	m.putting.Lock()
+	defer m.putting.Unlock()
+	if err := m.opt.Records.Delete(id); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.records, id)
+	return nil
 }
 
 // GitDir gives the host path of a workspace's repository, also where that

@@ -23,6 +23,9 @@ import (
 type OpenOptions struct {
 	// Force accepts the root of the file system and home directories.
 	Force bool
+	// Own is for one of the server's own folders, by no client's wish: it need
+	// not lie under Options.Roots.
+	Own bool
 	// Allow, if set, is asked about the canonical path before anything is made
 	// or read; its error is answered as it is.
 	Allow func(root string) error
@@ -34,6 +37,7 @@ type OpenOptions struct {
 type place struct {
 	root     string
 	dev, ino uint64
+	born     int64
 }
 
 // look finds out what a path leads to. Errors: errs.Invalid
@@ -63,13 +67,35 @@ func (m *Manager) look(root string, o OpenOptions) (place, error) {
 			return place{}, err
 		}
 	}
-	if len(m.opt.Roots) > 0 && !m.underRoots(canonical) {
+	if len(m.opt.Roots) > 0 && !o.Own && !m.underRoots(canonical) {
 		return place{}, errs.New(errs.Forbidden, "workspace_not_allowed", "The folder does not lie under one that may be opened.")
 	}
 	if !o.Force && m.tooWide(canonical) {
 		return place{}, refuse("workspace_too_wide", "The folder is the file system's root or a home directory.")
 	}
-	return place{root: canonical, dev: info.Dev, ino: info.Ino}, nil
+	return place{root: canonical, dev: info.Dev, ino: info.Ino, born: m.born(canonical)}, nil
+}
+
+// bornHost is a Host that knows when a folder was made.
+type bornHost interface {
+	Born(dir string) int64 // nanoseconds since 1970; 0: not known
+}
+
+func (m *Manager) born(dir string) int64 {
+	if h, ok := m.opt.Host.(bornHost); ok {
+		return h.Born(dir)
+	}
+	return 0
+}
+
+// stands reports whether the folder of a workspace stands at its place.
+func (m *Manager) stands(r Record) (bool, error) {
+	info, err := m.opt.Host.Stat(r.Root)
+	if err != nil || info.Dev != r.Dev || info.Ino != r.Ino {
+		return false, err
+	}
+	born := m.born(r.Root)
+	return r.Born == 0 || born == 0 || born == r.Born, nil
 }
 
 func (m *Manager) underRoots(canonical string) bool {
@@ -130,10 +156,13 @@ func (m *Manager) Find(_ context.Context, root string) (Record, bool) {
 	return m.find(p)
 }
 
-// overlaps fails if a folder lies in a workspace, or one in it.
+// overlaps fails if a folder lies in a workspace, or one in it. One of our own
+// folders may: what is around it leaves it out.
 func (m *Manager) overlaps(p place, except string) error {
 	for _, r := range m.List() {
-		if r.ID != except && r.Root != "" && (within(p.root, r.Root) || within(r.Root, p.root)) {
+		inside := within(p.root, r.Root) && !(p.root != r.Root && m.ownFolder(p.root))
+		around := within(r.Root, p.root) && !(p.root != r.Root && m.ownFolder(r.Root))
+		if r.ID != except && r.Root != "" && (inside || around) {
 			return errs.New(errs.Conflict, "workspace_overlaps", "The folder lies inside another workspace, or another one inside of it.")
 		}
 	}
@@ -169,7 +198,7 @@ func (m *Manager) make(ctx context.Context, p place, o OpenOptions) (*Workspace,
 		return nil, err
 	}
 	now := m.opt.Now().UTC()
-	r := Record{ID: newID(p.root), Root: p.root, Kind: "physical", Created: now, LastUsed: now, Dev: p.dev, Ino: p.ino}
+	r := Record{ID: newID(p.root), Root: p.root, Kind: PhysicalKind, Created: now, LastUsed: now, Dev: p.dev, Ino: p.ino, Born: p.born}
 	dir := m.dirOf(r.ID)
 	if err := m.opt.Host.MkdirAll(dir); err != nil {
 		return nil, errs.Wrap(err, "")
@@ -184,20 +213,7 @@ func (m *Manager) make(ctx context.Context, p place, o OpenOptions) (*Workspace,
 	if err != nil {
 		return nil, errors.Join(err, m.opt.Host.RemoveAll(dir))
 	}
-	h := &handle{ready: make(chan struct{}), refs: 1}
-	m.mu.Lock()
-	stopped := m.stopped
-	if !stopped {
-		m.records[r.ID], m.open[r.ID] = r, h
-	}
-	m.mu.Unlock()
-	if stopped {
-		// The record is there: the next start has the workspace.
-		return nil, errors.Join(errs.New(errs.Unavailable, "stopping", "The server is stopping."), w.close(ctx, nil))
-	}
-	m.startBackground(w)
-	m.opened(r.ID, h, w, nil)
-	return w, nil
+	return m.adoptNew(ctx, w, r)
 }
 
 // begin takes a new workspace's baseline and writes its record.
@@ -210,6 +226,7 @@ func (m *Manager) begin(ctx context.Context, w *Workspace, r Record, o OpenOptio
 		return err
 	}
 	w.lastScan.Store(started.UnixNano())
+	w.knownAt.Store(started.UnixNano())
 	// What changed while it was read, and large files that did.
 	if w.suspect.Load() {
 		if _, err := w.scan(ctx, SyncOptions{}); err != nil {
@@ -219,6 +236,8 @@ func (m *Manager) begin(ctx context.Context, w *Workspace, r Record, o OpenOptio
 	if err := w.checkpoint(ctx, false); err != nil {
 		return err
 	}
+	m.putting.Lock()
+	defer m.putting.Unlock()
 	return m.opt.Records.Put(r)
 }
 
@@ -261,15 +280,20 @@ func (m *Manager) load(ctx context.Context, r Record) (*Workspace, error) {
 		log: m.opt.Log.With("workspace", r.ID), now: m.opt.Now, dev: r.Dev, ino: r.Ino, lingerWake: make(chan struct{}, 1), gone: make(chan struct{})}
 	w.idle = sync.NewCond(&w.opmu)
 	w.canWrite.Store(true)
+	w.host = host
 	w.attribute = func() string { return m.attribute(r.ID) }
 	w.identity = func() (uint64, uint64, error) {
 		info, err := host.Stat(r.Root)
 		return info.Dev, info.Ino, err
 	}
+	w.back = func() bool {
+		there, _ := m.stands(r)
+		return there
+	}
 	w.gitRules = func() ([]byte, *ignore.Index, error) { return host.GitRules(r.Root) }
 	w.own = m.ownIn(r.Root)
 	var err error
-	if w.fs, err = m.openFolder(r); err != nil {
+	if w.fs, w.standIn, err = m.openFolder(r); err != nil {
 		return nil, errs.Wrap(err, "")
 	}
 	w.root = rootfs.New(w.fs, rootfs.Umask())
@@ -296,15 +320,26 @@ func (m *Manager) load(ctx context.Context, r Record) (*Workspace, error) {
 // openFolder opens a workspace's folder; one that is gone is stood for by an
 // empty one in memory, which nothing reads: every request looks first whether
 // the folder is there.
-func (m *Manager) openFolder(r Record) (vfs.FS, error) {
-	info, err := m.opt.Host.Stat(r.Root)
-	if err == nil && info.Dev == r.Dev && info.Ino == r.Ino {
-		return m.opt.Host.Open(r.Root)
+func (m *Manager) openFolder(r Record) (folder vfs.FS, standIn bool, err error) {
+	there, err := m.stands(r)
+	if there {
+		folder, err = m.opt.Host.Open(r.Root)
+		return folder, false, err
 	}
 	if err != nil && !isAbsent(err) && !errors.Is(err, fs.ErrPermission) {
-		return nil, err
+		return nil, false, err
 	}
-	return vfs.NewMem(vfs.MemOptions{}), nil
+	return vfs.NewMem(vfs.MemOptions{}), true, nil
+}
+
+// ownFolder reports whether a canonical path is one of our own folders.
+func (m *Manager) ownFolder(root string) bool {
+	for _, dir := range m.opt.OwnFolders {
+		if c, err := m.opt.Host.Canonical(dir); err == nil && c == root {
+			return true
+		}
+	}
+	return false
 }
 
 // ownIn gives our own folders that lie inside a workspace, relative to it.
@@ -327,11 +362,21 @@ func (m *Manager) ownIn(root string) []wspath.Path {
 // openRecord opens a known workspace: what a stop left is settled, and what
 // changed while nobody looked is recorded, of no task.
 func (m *Manager) openRecord(ctx context.Context, r Record) (*Workspace, error) {
+	if r.Kind == VirtualKind {
+		w, err := m.loadVirtual(ctx, r)
+		if err == nil {
+			m.startBackground(w)
+		}
+		return w, err
+	}
 	w, err := m.load(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	if w.checkFolder() == nil {
+		if err := w.loadIndex(); err != nil {
+			w.log.Warn("what was known of the files is not read; they are read anew", "error", err)
+		}
 		if err = w.recover(ctx); err == nil {
 			w.found, err = w.scan(ctx, SyncOptions{})
 		}
@@ -353,6 +398,7 @@ func (m *Manager) startBackground(w *Workspace) {
 	bg, cancel := context.WithCancel(context.Background())
 	w.stopBackground = cancel
 	w.background.Go(func() { w.run(bg, m.opt.CheckpointEvery) })
+	m.watchFolder(bg, w)
 }
 
 // adopt takes the folder that stands at a workspace's path in place of the one
@@ -387,6 +433,9 @@ func (m *Manager) Rebind(ctx context.Context, id, root string, o OpenOptions) (*
 	if !ok {
 		return nil, errUnknown()
 	}
+	if rec.Kind == VirtualKind {
+		return nil, errVirtual()
+	}
 	p, err := m.look(root, o)
 	if err != nil {
 		return nil, err
@@ -397,12 +446,17 @@ func (m *Manager) Rebind(ctx context.Context, id, root string, o OpenOptions) (*
 	if err := m.putAway(ctx, id, nil, false); err != nil {
 		m.opt.Log.Warn("workspace not put away cleanly", "workspace", id, "error", err)
 	}
-	rec.Root, rec.Dev, rec.Ino = p.root, p.dev, p.ino
-	if err := m.opt.Records.Put(rec); err != nil {
+	m.putting.Lock()
+	rec.Root, rec.Dev, rec.Ino, rec.Born = p.root, p.dev, p.ino, p.born
+	err = m.opt.Records.Put(rec)
+	if err == nil {
+		m.mu.Lock()
+		m.records[id] = rec
+		m.mu.Unlock()
+	}
+	m.putting.Unlock()
+	if err != nil {
 		return nil, err
 	}
-	m.mu.Lock()
-	m.records[id] = rec
-	m.mu.Unlock()
 	return m.Get(ctx, id)
 }

@@ -119,7 +119,7 @@ func (c *netChanges) undo(refs map[wspath.Path][]message.EntryRef) {
 func (c *netChanges) mkdir(p wspath.Path, reverts []message.EntryRef) {
 	for _, d := range c.dirs {
 		if d.path == "" && d.origin == p {
-			d.path = p
+			d.path, d.reverts = p, append(d.reverts, reverts...)
 			return
 		}
 	}
@@ -129,7 +129,7 @@ func (c *netChanges) mkdir(p wspath.Path, reverts []message.EntryRef) {
 func (c *netChanges) rmdir(p wspath.Path, reverts []message.EntryRef) {
 	for _, d := range c.dirs {
 		if d.path == p && p != "" {
-			d.path = ""
+			d.path, d.reverts = "", append(d.reverts, reverts...)
 			return
 		}
 	}
@@ -139,6 +139,7 @@ func (c *netChanges) rmdir(p wspath.Path, reverts []message.EntryRef) {
 func (c *netChanges) moveDir(from, to wspath.Path, reverts []message.EntryRef) {
 	for _, d := range c.dirs {
 		if d.path == to {
+			d.reverts = append(d.reverts, reverts...)
 			return // made, or moved, by this change set: move has renamed it
 		}
 	}
@@ -200,8 +201,36 @@ func (c *netChanges) replaceInPlace() {
 		}
 		f.origin, f.before, f.perm, f.hasPerm = old.origin, old.before, old.perm, old.hasPerm
 		f.reverts = append(old.reverts, f.reverts...)
-		old.origin = "" // nothing by itself any more
+		old.origin, old.reverts = "", nil // nothing by itself any more
 	}
+}
+
+// unsaid gives the undone entries of operations that came to nothing: a file
+// that is again what it was, a folder that files came into. The commit names
+// them itself.
+func (c *netChanges) unsaid(entries []netEntry) []message.EntryRef {
+	said := make(map[message.EntryRef]bool)
+	for _, e := range entries {
+		for _, r := range e.Reverts {
+			said[r] = true
+		}
+	}
+	var out []message.EntryRef
+	note := func(refs []message.EntryRef) {
+		for _, r := range refs {
+			if !said[r] {
+				said[r] = true
+				out = append(out, r)
+			}
+		}
+	}
+	for _, f := range c.files {
+		note(f.reverts)
+	}
+	for _, d := range c.dirs {
+		note(d.reverts)
+	}
+	return out
 }
 
 func (f *netFile) entry(perm func(object.Mode) fs.FileMode) (netEntry, bool) {

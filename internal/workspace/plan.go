@@ -318,7 +318,7 @@ func (p *plan) touch(ctx context.Context, q wspath.Path, n *vnode) error {
 	}
 	if n.content == nil && (n.kind == KindFile || n.kind == KindSymlink) {
 		f := p.net.known(q, n.origin, gitstore.Entry{Path: n.origin, Mode: n.mode, ID: n.id})
-		if n.kind == KindFile {
+		if n.kind == KindFile && !f.hasPerm { // as it was before the first operation
 			f.perm, f.hasPerm = n.perm, true
 		}
 	}

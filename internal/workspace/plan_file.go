@@ -246,10 +246,12 @@ func (p *plan) symlink(ctx context.Context, i int) error {
 		return err
 	}
 	p.ops[i].Path = q
-	if err := wspath.CheckTarget(q, op.Target); err != nil {
+	// A link that a revert brings back is a person's, wherever it leads.
+	back := p.req.AllowRepoShape
+	if err := wspath.CheckTarget(q, op.Target); err != nil && !back {
 		return err
 	}
-	if !p.view.linkStays(q, op.Target) {
+	if !back && !p.view.linkStays(q, op.Target) {
 		return &errs.Error{Kind: errs.Invalid, Code: "link_leads_out", Detail: "The link's target lies outside of the workspace.", Path: string(q)}
 	}
 	switch {

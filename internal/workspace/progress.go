@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"sync"
+	"syscall"
 
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
@@ -233,24 +234,22 @@ func (w *Workspace) syncPaths(ctx context.Context, paths map[wspath.Path]struct{
 			return errs.Wrap(err, "")
 		}
 		dirs[p.Dir()] = struct{}{}
-		info, err := w.fs.Lstat(string(p))
+		s, err := w.lstatDirect(p)
 		switch {
-		case isAbsent(err):
-			continue
 		case err != nil:
-			return errs.Wrap(err, string(p))
-		case info.IsDir():
+			return err
+		case s.kind == KindDir:
 			dirs[p] = struct{}{}
 			continue
-		case !info.IsRegular():
-			continue
+		case s.kind != KindFile:
+			continue // gone, or behind a link that came in its way
 		}
 		if err := w.syncFile(ctx, p); err != nil {
 			return err
 		}
 	}
 	for dir := range dirs {
-		if err := w.fs.SyncDir(string(dir)); err != nil && !isAbsent(err) {
+		if err := w.fs.SyncDir(string(dir)); err != nil && !isAbsent(err) && !errors.Is(err, syscall.ELOOP) && !errors.Is(err, vfs.ErrEscapes) {
 			return errs.Wrap(err, string(dir))
 		}
 	}

@@ -18,6 +18,7 @@ import (
 type gitKnown struct {
 	mu      sync.Mutex
 	stamp   string
+	used    time.Time
 	exclude []byte
 	index   *ignore.Index
 }
@@ -25,6 +26,9 @@ type gitKnown struct {
 // projectRules is gitRules, read again only when the files behind it are
 // others than the last time.
 func (w *Workspace) projectRules() ([]byte, *ignore.Index, error) {
+	if w.virtual != nil {
+		return nil, nil, nil
+	}
 	stamp := gitStamp(w.dir, w.now())
 	if stamp == "" {
 		return w.gitRules()
@@ -32,6 +36,7 @@ func (w *Workspace) projectRules() ([]byte, *ignore.Index, error) {
 	k := &w.gitKnown
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.used = w.now()
 	if k.stamp != stamp {
 		exclude, index, err := w.gitRules()
 		if err != nil {
@@ -40,6 +45,19 @@ func (w *Workspace) projectRules() ([]byte, *ignore.Index, error) {
 		k.stamp, k.exclude, k.index = stamp, exclude, index
 	}
 	return k.exclude, k.index, nil
+}
+
+// knownFor is how long what is known is kept unused: an index takes more memory
+// than all else that is kept of a file.
+const knownFor = 10 * time.Second
+
+// forget frees what nobody has asked for lately.
+func (k *gitKnown) forget(now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stamp != "" && now.Sub(k.used) > knownFor {
+		k.stamp, k.exclude, k.index = "", nil, nil
+	}
 }
 
 // gitStamp tells by their stat data which files the project's exclude list and

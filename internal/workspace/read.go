@@ -32,6 +32,9 @@ func (w *Workspace) OpenFile(ctx context.Context, p wspath.Path) (*Opened, error
 	if err := w.checkFolder(); err != nil {
 		return nil, err
 	}
+	if o := w.openKnown(p); o != nil {
+		return o, nil
+	}
 	v := newView(w, w.store.Snapshot(), nil)
 	q, err := v.resolve(p, true)
 	if err != nil {
@@ -64,6 +67,29 @@ func (w *Workspace) OpenFile(ctx context.Context, p wspath.Path) (*Opened, error
 	return nil, errChanging(q)
 }
 
+// openKnown opens a file that the index knows by just this path, which so has
+// no links in it, and that is still the same: most reads end here. Nil for
+// anything else.
+func (w *Workspace) openKnown(p wspath.Path) *Opened {
+	info, err := w.fs.Lstat(string(p))
+	if err != nil || !info.IsRegular() {
+		return nil
+	}
+	id, known := w.index.lookup(p, info)
+	if !known {
+		return nil
+	}
+	f, now, err := w.openRegular(p)
+	if err != nil {
+		return nil
+	}
+	if !sameContent(info, now) || info.CtimeNs != now.CtimeNs {
+		f.Close()
+		return nil
+	}
+	return &Opened{File: f, Info: now, Path: p, Mode: gitMode(now), Blob: id}
+}
+
 func (w *Workspace) openOnce(ctx context.Context, q wspath.Path) (*Opened, bool, error) {
 	at := w.now()
 	f, info, err := w.openRegular(q)
@@ -71,6 +97,10 @@ func (w *Workspace) openOnce(ctx context.Context, q wspath.Path) (*Opened, bool,
 		return nil, false, err
 	}
 	o := &Opened{File: f, Info: info, Path: q, Mode: gitMode(info)}
+	if t, ok := f.(*treeFile); ok {
+		o.Blob, o.Info.MtimeNs = t.id, w.treeTime(q)
+		return o, true, nil
+	}
 	if id, ok := w.index.lookup(q, info); ok {
 		o.Blob = id
 		return o, true, nil

@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 
+	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/wspath"
 )
@@ -19,7 +20,10 @@ func (w *Workspace) RecordPaths(ctx context.Context, paths []wspath.Path) error 
 	if err := w.checkFolder(); err != nil {
 		return err
 	}
-	s := &scanner{w: w, tip: w.store.Snapshot()}
+	if w.virtual != nil {
+		return nil
+	}
+	s := w.newScanner(false)
 	for _, p := range paths {
 		if p.IsRoot() || w.isOwn(p) {
 			continue
@@ -28,10 +32,20 @@ func (w *Workspace) RecordPaths(ctx context.Context, paths []wspath.Path) error 
 		if err != nil {
 			return err
 		}
-		tracked = tracked && tip.Mode != object.Dir
-		now, err := w.lstat(p)
+		folder := tracked && tip.Mode == object.Dir
+		tracked = tracked && !folder
+		now, err := w.lstatDirect(p)
 		if err != nil {
 			return err
+		}
+		if folder && (now.kind == KindFile || now.kind == KindSymlink) {
+			// A file where history has a folder: what it has in there is gone.
+			if err := s.tip.Walk(p, func(e gitstore.Entry) error {
+				s.list = append(s.list, candidate{path: e.Path})
+				return nil
+			}); err != nil {
+				return err
+			}
 		}
 		switch {
 		case now.kind == KindNone && !tracked, now.kind == KindDir && !tracked, now.kind == KindSpecial && !tracked:

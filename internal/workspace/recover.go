@@ -2,8 +2,12 @@ package workspace
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"maps"
 	"slices"
 	"strings"
+	"syscall"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
@@ -87,9 +91,49 @@ func (w *Workspace) recover(ctx context.Context) error {
 			return err
 		}
 	}
+	if found && r.same {
+		if err := w.unsynced(ctx, ck.Seq, r.from); err != nil {
+			return err
+		}
+	}
 	w.progress.begin(w.store.Tip().Seq)
 	w.progress.last = ck
 	return w.checkpoint(ctx, false)
+}
+
+// unsynced notes what commits after one and up to another touched: it is on
+// disk, but no checkpoint has synced it yet, and who knew of it is gone.
+func (w *Workspace) unsynced(ctx context.Context, after, through uint64) error {
+	if through <= after {
+		return nil
+	}
+	touched := make(map[wspath.Path]struct{})
+	note := func(p wspath.Path) {
+		touched[p] = struct{}{}
+		for dir := range p.Ancestors() {
+			touched[dir] = struct{}{}
+		}
+	}
+	err := w.store.Records(ctx, after+1, through, func(rec gitstore.Record) error {
+		c, err := w.store.ReadCommit(ctx, rec.Commit)
+		if err != nil {
+			return err
+		}
+		for i := range c.Message.Entries {
+			e := &c.Message.Entries[i]
+			for _, name := range []string{e.Path, e.OldPath} {
+				if dir, ok := strings.CutSuffix(name, "/"); ok {
+					note(wspath.Path(dir))
+				}
+			}
+		}
+		return w.store.DiffTrees(ctx, c.Parent, c.ID, wspath.Root, func(t gitstore.TreeChange) error {
+			note(t.Path)
+			return nil
+		})
+	})
+	w.progress.dirty(slices.Collect(maps.Keys(touched)))
+	return err
 }
 
 func (r *recovery) run(ctx context.Context) error {
@@ -285,7 +329,10 @@ func (r *recovery) moveFolder(m folderMove) error {
 	if at, err := r.w.lstat(m.from); err != nil || at.kind != KindDir {
 		return err
 	}
-	if _, err := r.w.root.EnsureDir(m.to.Dir()); err != nil {
+	switch _, err := r.w.root.EnsureDir(m.to.Dir()); {
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
+		return nil // a file stands where the folder above must be: it goes first, then file by file
+	case err != nil:
 		return errs.Wrap(err, string(m.to))
 	}
 	if err := r.w.fs.RenameNoReplace(string(m.from), string(m.to)); err != nil {

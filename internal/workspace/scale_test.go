@@ -20,13 +20,7 @@ func BenchmarkBaseline(b *testing.B) {
 	}
 	dir := b.TempDir()
 	ws := filepath.Join(dir, "ws")
-	for i := range n {
-		at := filepath.Join(ws, fmt.Sprintf("pkg%03d", i/200), fmt.Sprintf("file%04d.go", i))
-		if i%200 == 0 {
-			must(b, os.MkdirAll(filepath.Dir(at), 0o755))
-		}
-		must(b, os.WriteFile(at, fmt.Appendf(nil, "package p%d\n\nconst x = %d // %0*d\n", i, i, i%2000, i), 0o644))
-	}
+	benchTree(b, ws, n)
 	b.ResetTimer()
 	for i := range b.N {
 		m, err := NewManager(Options{DataDir: filepath.Join(dir, fmt.Sprint("data", i)), Records: &memRecords{}, Foreground: true})
@@ -55,5 +49,17 @@ func BenchmarkBaseline(b *testing.B) {
 		b.ReportMetric(float64(before.HeapAlloc-after.HeapAlloc)/float64(n), "B/file")
 		w.Release()
 		must(b, m.Close(context.Background()))
+	}
+}
+
+// benchTree makes a tree of n small files.
+func benchTree(b testing.TB, ws string, n int) {
+	b.Helper()
+	for i := range n {
+		at := filepath.Join(ws, fmt.Sprintf("pkg%03d", i/200), fmt.Sprintf("file%04d.go", i))
+		if i%200 == 0 {
+			must(b, os.MkdirAll(filepath.Dir(at), 0o755))
+		}
+		must(b, os.WriteFile(at, fmt.Appendf(nil, "package p%d\n\nconst x = %d // %0*d\n", i, i, i%2000, i), 0o644))
 	}
 }

@@ -14,18 +14,77 @@ import (
 const maxScanLocks = 512
 
 // A commit of external changes carries at most so many bytes of new content,
-// which it holds in memory.
+// which it holds in memory, compressed.
 const maxScanBytes = 64 << 20
 
-// record looks at the candidates again, under their locks, and commits what
-// still differs.
+// inMemory is the size up to which a captured file is held in memory; a larger
+// one is in a pack of its own.
+const inMemory = 4 << 20
+
+// record reads the candidates, then looks at them again under their locks and
+// commits what still differs: writers of the same paths wait for the looking
+// only.
 func (s *scanner) record(ctx context.Context, o SyncOptions) (SyncResult, error) {
 	var res SyncResult
-	if len(s.list) == 0 {
-		return res, nil
+	s.w.scanning.Add(1)
+	defer s.w.scanning.Add(-1)
+	for len(s.list) > 0 {
+		n, err := s.capture(ctx)
+		if err == nil {
+			err = s.commit(ctx, s.list[:n], o, &res)
+		}
+		for i := range s.list[:n] {
+			s.w.store.Discard(s.list[i].blob)
+			s.list[i].blob = gitstore.Blob{}
+		}
+		if err != nil {
+			return res, err
+		}
+		s.list = s.list[n:]
 	}
-	paths := make([]wspath.Path, 0, len(s.list))
-	for _, c := range s.list {
+	return res, nil
+}
+
+// capture reads the files of one commit, of several at once, without locks, and
+// gives how many candidates that are. One that cannot be read is tried again
+// under the lock, which tells why.
+func (s *scanner) capture(ctx context.Context) (int, error) {
+	n, bytes := 0, int64(0)
+	for n < len(s.list) && bytes < maxScanBytes {
+		if size := s.list[n].seen.info.Size; size <= inMemory {
+			bytes += size
+		}
+		n++
+	}
+	return n, spread(ctx, n, s.workers, func(ctx context.Context, i int) error {
+		c := &s.list[i]
+		if c.seen.kind != KindFile && c.seen.kind != KindSymlink {
+			return nil
+		}
+		if e, ok, err := s.tip.Lookup(c.path); err != nil {
+			return err
+		} else if ok && c.seen.known && e.ID == c.seen.id {
+			return nil // its bits alone
+		}
+		before := c.seen
+		blob, err := s.w.capture(ctx, c.path, &c.seen)
+		if err != nil {
+			c.seen = before
+			_, fatal := skipReason(err)
+			if fatal {
+				return err
+			}
+			return nil
+		}
+		c.blob, c.captured = blob, true
+		return nil
+	})
+}
+
+// commit looks at candidates under their locks, and records them.
+func (s *scanner) commit(ctx context.Context, list []candidate, o SyncOptions, res *SyncResult) error {
+	paths := make([]wspath.Path, 0, len(list))
+	for _, c := range list {
 		paths = append(paths, c.path)
 	}
 	if len(paths) > maxScanLocks {
@@ -33,26 +92,21 @@ func (s *scanner) record(ctx context.Context, o SyncOptions) (SyncResult, error)
 	}
 	lock, err := s.w.locks.acquire(ctx, paths)
 	if err != nil {
-		return res, errs.Wrap(err, "")
+		return errs.Wrap(err, "")
 	}
 	defer lock.release()
 	task := ""
 	if o.Attribute {
 		task = s.w.attribute()
 	}
-	b := &scanBatch{w: s.w, task: task, skipped: &s.skipped, tip: s.w.store.Snapshot()}
+	b := &scanBatch{w: s.w, task: task, known: s.known, skipped: &s.skipped, tip: s.w.store.Snapshot(), real: make(map[wspath.Path]bool)}
 	defer b.discard()
-	for i := range s.list {
-		if err := b.add(ctx, &s.list[i]); err != nil {
-			return res, err
-		}
-		if b.bytes > maxScanBytes {
-			if err := b.commit(ctx, &res); err != nil {
-				return res, err
-			}
+	for i := range list {
+		if err := b.add(ctx, &list[i]); err != nil {
+			return err
 		}
 	}
-	return res, b.commit(ctx, &res)
+	return b.commit(ctx, res)
 }
 
 // scanBatch is what goes into one commit (two, where a part is of no task).
@@ -60,13 +114,31 @@ type scanBatch struct {
 	w       *Workspace
 	tip     gitstore.Snapshot
 	task    string
+	known   int64
 	skipped *skips
+	real    map[wspath.Path]bool // folders that no link leads to
 	mine    []external
 	nobodys []external
-	bytes   int64
 }
 
-// add captures one path as it is now.
+// lstat looks at a path; what lies behind a link is not there.
+func (b *scanBatch) lstat(p wspath.Path) (seen, error) {
+	dir := p.Dir()
+	real, ok := b.real[dir]
+	if !ok {
+		var err error
+		if real, err = b.w.realDir(dir); err != nil {
+			return seen{}, err
+		}
+		b.real[dir] = real
+	}
+	if !real {
+		return seen{}, nil
+	}
+	return b.w.lstat(p)
+}
+
+// add takes one path as it is now.
 func (b *scanBatch) add(ctx context.Context, c *candidate) error {
 	tip, ok, err := b.tip.Lookup(c.path)
 	if err != nil {
@@ -74,8 +146,9 @@ func (b *scanBatch) add(ctx context.Context, c *candidate) error {
 	}
 	if ok && tip.Mode == object.Dir {
 		tip = gitstore.Entry{} // the files in it are candidates of their own
+		c.old = false          // it goes into one commit with them
 	}
-	now, err := b.w.lstat(c.path)
+	now, err := b.lstat(c.path)
 	if err != nil {
 		return nil
 	}
@@ -91,7 +164,7 @@ func (b *scanBatch) add(ctx context.Context, c *candidate) error {
 	} else if tip.Mode == 0 {
 		return nil
 	}
-	if b.task != "" && !c.old {
+	if b.task != "" && !b.old(c) {
 		b.mine = append(b.mine, x)
 	} else {
 		b.nobodys = append(b.nobodys, x)
@@ -99,7 +172,38 @@ func (b *scanBatch) add(ctx context.Context, c *candidate) error {
 	return nil
 }
 
+// old reports whether a file stood there when the folder was last looked at, so
+// that it is new only by a rule that changed: not if it came with a folder that
+// was moved in, which leaves the file's own times as they were.
+func (b *scanBatch) old(c *candidate) bool {
+	if !c.old {
+		return false
+	}
+	for dir := range c.path.Ancestors() {
+		if dir.IsRoot() {
+			break
+		}
+		if e, ok, err := b.tip.Lookup(dir); err != nil || ok && e.Mode == object.Dir {
+			break
+		}
+		if now, err := b.w.lstat(dir); err == nil && now.kind == KindDir && now.info.CtimeNs >= b.known {
+			return false
+		}
+	}
+	return true
+}
+
+// file finds what is new of a file or link; done says that it is not to be
+// recorded.
 func (b *scanBatch) file(ctx context.Context, c *candidate, now *seen, x *external) (done bool, err error) {
+	if c.captured && sameContent(c.seen.info, now.info) && c.seen.info.CtimeNs == now.info.CtimeNs {
+		if c.seen.id == x.old.ID && now.mode == x.old.Mode {
+			return true, nil // a request has recorded it meanwhile
+		}
+		x.mode, x.blob, x.hasBlob = now.mode, c.blob, true
+		c.blob = gitstore.Blob{}
+		return false, nil
+	}
 	skip := func(err error) (bool, error) {
 		reason, fatal := skipReason(err)
 		if fatal {
@@ -125,7 +229,6 @@ func (b *scanBatch) file(ctx context.Context, c *candidate, now *seen, x *extern
 		return skip(err)
 	}
 	x.mode, x.hasBlob = now.mode, true
-	b.bytes += x.blob.Size()
 	return false, nil
 }
 
@@ -135,7 +238,7 @@ func (b *scanBatch) discard() {
 			b.w.store.Discard(list[i].blob)
 		}
 	}
-	b.mine, b.nobodys, b.bytes = nil, nil, 0
+	b.mine, b.nobodys = nil, nil
 }
 
 // commit records what was gathered.
@@ -185,6 +288,9 @@ func (w *Workspace) commitFound(ctx context.Context, list []external, task strin
 		paths := make([]wspath.Path, len(list))
 		for i := range list {
 			paths[i] = list[i].path
+			if list[i].mode == 0 {
+				w.index.dropFile(list[i].path)
+			}
 		}
 		w.progress.dirty(paths)
 	}

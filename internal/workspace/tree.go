@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"umbra/internal/errs"
 	"umbra/internal/ignore"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
@@ -35,7 +34,7 @@ func (w *Workspace) Tree(ctx context.Context, p wspath.Path, depth, max int, o L
 		return nil, false, err
 	}
 	root = &Node{Path: p, Type: fs.ModeDir, Within: true}
-	level := []pending{{node: root, at: q, rules: l.rules}}
+	level := []pending{{node: root, at: q}}
 	n := 1
 	for d := 0; d < depth && len(level) > 0; d++ {
 		var next []pending
@@ -69,19 +68,15 @@ type pending struct {
 	node  *Node
 	at    wspath.Path
 	above *ignore.Dir // the rules of the folder it is in
-	rules *ignore.Dir // its own, where they are known
 }
 
 func (l *lister) children(f pending, depth int) ([]pending, error) {
-	rules := f.rules
-	if rules == nil && f.above != nil {
-		var err error
-		if rules, err = l.child(f.above, f.at); err != nil {
-			return nil, errs.Wrap(err, "")
-		}
-	}
 	var out []pending
 	err := l.open(f.at, depth, func(entries []vfs.DirEntry, _ func(string) (vfs.Info, error)) error {
+		rules, err := l.rulesOf(f.at, f.above, entries)
+		if err != nil {
+			return err
+		}
 		shown := l.visible(f.at, rules, entries)
 		slices.SortFunc(shown, func(a, b vfs.DirEntry) int { return strings.Compare(a.Name, b.Name) })
 		out = make([]pending, len(shown))

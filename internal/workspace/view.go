@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
@@ -382,6 +383,9 @@ func (v *view) readlink(n *vnode) (string, error) {
 		return n.content.target, nil
 	}
 	target, err := v.w.fs.Readlink(string(n.origin))
+	if errors.Is(err, syscall.EINVAL) {
+		return "", errChanging(n.origin) // no link any more
+	}
 	if err != nil {
 		return "", errs.Wrap(err, string(n.origin))
 	}

@@ -37,13 +37,21 @@ type Workspace struct {
 	log    *slog.Logger
 	now    func() time.Time
 
+	// virtual is set where there is no folder; fs and root then show the newest
+	// tree.
+	virtual *virtual
+
 	progress  *progress
 	attribute func() string
+	host      Host
 	identity  func() (dev, ino uint64, err error)   // of what stands at dir now
 	dev, ino  uint64                                // of the folder that was opened
+	standIn   bool                                  // it was gone then, and fs is none of a person's
+	back      func() bool                           // whether it stands at its place, as far as can be known
 	own       []wspath.Path                         // our own folders inside of it
 	gitRules  func() ([]byte, *ignore.Index, error) // of the project's own repository
 	gitKnown  gitKnown                              // the same, for listings
+	kept      keptListings
 
 	missing  atomic.Bool // the folder is gone, or another stands there
 	suspect  atomic.Bool // disk and tip may differ by our doing: scan
@@ -52,6 +60,9 @@ type Workspace struct {
 	syncMu   sync.Mutex   // one scan at a time
 	found    SyncResult   // by the scan when it was opened
 	lastScan atomic.Int64 // when the last scan began, in nanoseconds since 1970
+	knownAt  atomic.Int64 // what was on disk then has been looked at, in the same
+	scanTook atomic.Int64 // how long the last scan took, in nanoseconds
+	watch    atomic.Pointer[watch]
 	wmu      sync.Mutex
 	warnings []string
 	canWrite atomic.Bool
@@ -163,7 +174,7 @@ func errMissing() error {
 // path.
 func (w *Workspace) checkFolder() error {
 	dev, ino, err := w.identity()
-	if err == nil && dev == w.dev && ino == w.ino {
+	if err == nil && dev == w.dev && ino == w.ino && !w.standIn {
 		w.missing.Store(false)
 		return nil
 	}
@@ -172,6 +183,12 @@ func (w *Workspace) checkFolder() error {
 	}
 	w.missing.Store(true)
 	return errMissing()
+}
+
+// folderIsBack reports whether the folder was gone when the workspace was
+// opened, and is there now: it has to be opened anew.
+func (w *Workspace) folderIsBack() bool {
+	return w.standIn && w.back()
 }
 
 // readOnly reports whether the folder cannot be written, by trying.
@@ -272,6 +289,8 @@ func (w *Workspace) Events(ctx context.Context, after uint64, fn func(Event) err
 func (w *Workspace) run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	save := time.NewTicker(statEvery)
+	defer save.Stop()
 	var linger <-chan time.Time
 	for {
 		select {
@@ -280,6 +299,12 @@ func (w *Workspace) run(ctx context.Context, every time.Duration) {
 		case <-tick.C:
 			if err := w.checkpoint(ctx, false); err != nil && ctx.Err() == nil {
 				w.log.Warn("checkpoint failed; tried again", "error", err)
+			}
+			w.gitKnown.forget(w.now())
+			w.kept.forget(w.now())
+		case <-save.C:
+			if err := w.saveIndex(); err != nil {
+				w.log.Warn("what is known of the files could not be kept; a start reads them anew", "error", err)
 			}
 		case <-w.lingerWake:
 			if linger == nil {
@@ -313,8 +338,29 @@ func (w *Workspace) close(ctx context.Context, why error) error {
 	}
 	w.background.Wait()
 	left := w.settleLingers(ctx, true)
-	err := w.checkpoint(ctx, left == 0 && !w.suspect.Load())
+	err := w.lastCheckpoint(ctx, left == 0 && !w.suspect.Load())
+	// One that is not kept costs the next start time.
+	if err := w.saveIndex(); err != nil {
+		w.log.Warn("what is known of the files could not be kept; a start reads them anew", "error", err)
+	}
 	return errors.Join(err, w.store.Close(ctx), w.free())
+}
+
+// lastCheckpoint is the checkpoint of a stop. It may take half of the time that
+// is left: should that not do, since somebody has just made thousands of files,
+// an older checkpoint stands, and the next start looks at more.
+func (w *Workspace) lastCheckpoint(ctx context.Context, clean bool) error {
+	if until, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(until)/2)
+		defer cancel()
+	}
+	err := w.checkpoint(ctx, clean)
+	if err != nil && ctx.Err() != nil {
+		w.log.Warn("not all that was changed could be synced in time; the next start looks at it", "error", err)
+		return nil
+	}
+	return err
 }
 
 // free closes what the workspace holds beside the store.

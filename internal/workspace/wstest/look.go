@@ -102,7 +102,10 @@ func Write(f vfs.FS, name string, t Thing) error {
 		return err
 	}
 	if t.Mode == object.Symlink {
-		return f.Symlink(t.Data, name)
+		if err := f.Symlink(t.Data, name); err != nil {
+			return err
+		}
+		return f.SyncDir(path.Dir(name))
 	}
 	perm := fs.FileMode(0o644)
 	if t.Mode == object.Executable {

@@ -42,6 +42,8 @@ type Scale struct {
 	// StartWorkspaces and StartCommits are what the server's start is measured
 	// with.
 	StartWorkspaces, StartCommits int
+	// CloneCommits is the length of the task that is cloned and replayed.
+	CloneCommits int
 }
 
 // Quick is a smoke run: it shows that every row works, and no figure of it says
@@ -51,7 +53,7 @@ func Quick() Scale {
 		Name: "quick", Files: []int{200, 1000}, Histories: []int{0, 1000}, Clients: []int{1, 16},
 		Rounds: 3, Slice: 50 * time.Millisecond, Calm: 8, Slow: 2, Sustained: 3 * time.Second, Counted: 20,
 		BaselineRounds: 2, SlowBaseline: 1000, Edits: 100, Idle: 5, Settle: time.Second,
-		StartWorkspaces: 10, StartCommits: 100,
+		StartWorkspaces: 10, StartCommits: 100, CloneCommits: 300,
 	}
 }
 
@@ -61,7 +63,7 @@ func Normal() Scale {
 		Name: "normal", Files: []int{1000, 10_000, 100_000}, Histories: []int{0, 10_000, 100_000}, Clients: []int{1, 16, 64},
 		Rounds: 12, Slice: 300 * time.Millisecond, Calm: 150, Slow: 24, Sustained: time.Minute, Counted: 300,
 		BaselineRounds: 3, SlowBaseline: 10_000, Edits: 2000, Idle: 100, Settle: 10 * time.Second,
-		StartWorkspaces: 1000, StartCommits: 100_000,
+		StartWorkspaces: 1000, StartCommits: 100_000, CloneCommits: 10_000,
 	}
 }
 

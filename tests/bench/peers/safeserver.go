@@ -30,6 +30,7 @@ func SafeServer(root string, withGin bool, stdout io.Writer) error {
 	if withGin {
 		gin.SetMode(gin.ReleaseMode)
 		engine := gin.New()
+		engine.Static("/files", root)
 		engine.PUT("/", func(c *gin.Context) { c.JSON(safePut(root, c.Request)) })
 		handler = engine
 	}

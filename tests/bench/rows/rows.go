@@ -10,8 +10,10 @@
 //	footprint  room on disk for one small edit
 //	memory     idle workspaces, a hot large one
 //	start      with many workspaces
+//	clone      clones over HTTP and replays of a long task
+//	sessions   small files read, large folders listed
 //
-// Reading (summary, diff), revert and clone are groups of their own: a group is
+// Reading (summary, diff) and revert are groups of their own: a group is
 // a file here and its call in All.
 //
 // Nothing here fails on a time. It imports tests/bench/{measure,peers,stats,
@@ -41,7 +43,7 @@ type Row struct {
 // All lists the rows of a scale, in the order of the document.
 func All(s measure.Scale) []Row {
 	return slices.Concat(writeRows(s), pacedRows(s), sustainedRows(s), syncsRows(s), growthRows(s), baselineRows(s),
-		footprintRows(s), memoryRows(s), startRows(s))
+		footprintRows(s), memoryRows(s), startRows(s), sessionRows(s), cloneRows(s))
 }
 
 // Order compares keys of results ("row on disk") by the order of the document:

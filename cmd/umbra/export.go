@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"umbra/internal/client"
+	"umbra/internal/replay"
+	"umbra/internal/term"
+)
+
+func exportCommand() *cobra.Command {
+	v := &verb{}
+	var o replay.ExportOptions
+	var squash string
+	cmd := &cobra.Command{
+		Use:   "export WS|TASK --repo DIR --branch NAME",
+		Short: "Write a task's work as commits on a new branch of your own repository",
+		Long: `Write the history of a task, or of a whole workspace, as ordinary commits on a new
+branch of your own repository. Its working tree, its index and the branch that is
+checked out stay as they are.
+
+The branch begins at the commit whose files are those that the work began with:
+HEAD, or the newest one before it, else one of another branch. Where there is
+none it begins at HEAD, and texts are merged three-way; so they are where others'
+commits between the task's own are left out. After a conflict nothing is written,
+and the exit status is 1.
+
+--squash task makes one commit (of a workspace: one for each run of commits of one
+task), subtask one for each run of commits of one subtask, none one for each. The
+trailers stay; of what is squashed they are a list.
+
+WS is a workspace's id or folder; a task whose id is a workspace's too is not
+found. With --json: {"ok","branch","base","same_base","squash","changes","commits",
+"commit","conflicts"}.`,
+		Example: `  umbra export t1 --repo ~/project --branch agent/t1 --squash subtask
+  umbra export . --repo . --branch history`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{errors.New("it is umbra export WS|TASK --repo DIR --branch NAME")}
+			}
+			return nil
+		},
+	}
+	fs := cmd.Flags()
+	v.connection.flags(fs)
+	v.outputFlags(fs)
+	fs.StringVar(&o.Repo, "repo", "", "your repository: a folder `DIR` of it")
+	fs.StringVar(&o.Branch, "branch", "", "the new branch's `NAME`")
+	fs.StringVar(&squash, "squash", string(replay.SquashNone), "what becomes one commit: task, subtask or none (`WHAT`)")
+	do := v.action(func(ctx context.Context, args []string) error {
+		if err := v.exportFrom(ctx, args[0], &o); err != nil {
+			return err
+		}
+		// The history is copied before it is worked on, but git may take long for
+		// both: the data directory is for others meanwhile.
+		if err := v.hangUp(); err != nil {
+			return err
+		}
+		bar := showProgress("export", v.stderr)
+		o.Progress = bar.tell
+		out, err := replay.Export(ctx, o)
+		bar.done()
+		if err != nil {
+			return err
+		}
+		if v.json {
+			var raw []byte
+			if raw, err = json.Marshal(out); err == nil {
+				err = v.printJSON(raw)
+			}
+		} else {
+			err = v.print(false, func(w *term.Output) error { tellExport(w, out); return nil })
+		}
+		if err == nil && !out.OK {
+			return exitError{exitFailed}
+		}
+		return err
+	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkExport(&o, squash); err != nil {
+			return usageError{err}
+		}
+		return do(cmd, args)
+	}
+	return cmd
+}
+
+func checkExport(o *replay.ExportOptions, squash string) error {
+	switch o.Squash = replay.Squash(squash); {
+	case o.Repo == "":
+		return errors.New("--repo is missing")
+	case o.Branch == "":
+		return errors.New("--branch is missing")
+	case o.Squash != replay.SquashNone && o.Squash != replay.SquashSubtask && o.Squash != replay.SquashTask:
+		return fmt.Errorf("--squash is task, subtask or none, not %q", squash)
+	}
+	if info, err := os.Stat(o.Repo); err != nil || !info.IsDir() {
+		return fmt.Errorf("--repo: %s is no folder", term.Name(o.Repo))
+	}
+	return nil
+}
+
+// exportFrom finds what the argument names, and where git gets its history:
+// over HTTP from a server that --server names, else from the data directory,
+// which is on this machine.
+func (v *verb) exportFrom(ctx context.Context, name string, o *replay.ExportOptions) error {
+	w, err := v.workspaceOrTask(ctx, name, &o.Task)
+	if err != nil {
+		return err
+	}
+	if strings.Contains(v.server, "://") {
+		o.From = strings.TrimSuffix(v.server, "/") + "/git/" + w.ID + ".git"
+		if o.Token = v.token; o.Token == "" {
+			o.Token = os.Getenv("UMBRA_TOKEN")
+		}
+		return nil
+	}
+	if err := v.publish(ctx, w); err != nil {
+		return err
+	}
+	if _, err := os.Stat(w.GitDir); err != nil {
+		return fmt.Errorf("the repository is not on this machine: %s", term.Name(w.GitDir))
+	}
+	o.From = w.GitDir
+	return nil
+}
+
+// workspaceOrTask finds the workspace that is named, or that of a named task.
+func (v *verb) workspaceOrTask(ctx context.Context, name string, task *string) (client.Workspace, error) {
+	var w client.Workspace
+	notFound := func(err error) bool {
+		e, ok := errors.AsType[*client.Error](err)
+		return ok && (e.Status == http.StatusNotFound || e.Status == http.StatusBadRequest)
+	}
+	if !strings.ContainsRune(name, '/') && name != "." && name != ".." {
+		if _, err := v.client.JSON(ctx, client.Request{Path: client.Path("workspaces", name)}, &w); !notFound(err) {
+			return w, err
+		}
+		t, err := v.client.Task(ctx, name)
+		if err == nil {
+			*task = t.ID
+			_, err = v.client.JSON(ctx, client.Request{Path: client.Path("workspaces", t.WorkspaceID)}, &w)
+			return w, err
+		}
+		if !notFound(err) {
+			return w, err
+		}
+	}
+	w, err := v.findWorkspace(ctx, name)
+	if err != nil {
+		return w, fmt.Errorf("there is no workspace and no task %s", term.Name(name))
+	}
+	return w, nil
+}
+
+func tellExport(w *term.Output, out *replay.Exported) {
+	if !out.OK {
+		for _, c := range out.Conflicts {
+			w.Printf("conflict in %s: %s (%.10s %s)\n", term.Name(c.Path), c.Reason, c.Commit, term.Line(c.Title))
+		}
+		w.Printf("%s: nothing was written\n", count(len(out.Conflicts), "conflict", "conflicts"))
+		return
+	}
+	base := "a branch of its own"
+	switch {
+	case out.Base != "" && out.SameBase:
+		base = fmt.Sprintf("%.10s, where the work began", out.Base)
+	case out.Base != "":
+		base = fmt.Sprintf("%.10s, merged", out.Base)
+	}
+	w.Printf("branch %s is at %.10s: %s from %s, on %s\n", out.Branch, out.Commit, count(out.Commits, "commit", "commits"),
+		count(out.Changes, "change", "changes"), base)
+}

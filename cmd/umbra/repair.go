@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"umbra/config"
+	"umbra/gitstore"
+	"umbra/internal/client"
+	"umbra/internal/state"
+	"umbra/internal/term"
+	"umbra/internal/vfs"
+	"umbra/internal/workspace"
+)
+
+// repaired is what was done to workspaces, by id.
+type repaired map[string]*gitstore.Repaired
+
+// repair puts right what can be of the workspaces that are named, all without a
+// name. It takes the data directory for as long: a server that runs has the
+// same files open.
+func repair(ctx context.Context, cmd *cobra.Command, k *connection, names []string) (out repaired, err error) {
+	if k.server != "" {
+		return nil, usageError{errors.New("--repair works on the files of a data directory (--data-dir), not over --server")}
+	}
+	cfg, err := config.Load(cmd.Flags())
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if _, err := os.Stat(cfg.DataDir); errors.Is(err, fs.ErrNotExist) {
+		return nil, usageError{fmt.Errorf("there is no data directory %s", cfg.DataDir)}
+	}
+	dir, err := state.Acquire(cfg.DataDir)
+	if held, ok := errors.AsType[*state.HeldError](err); ok {
+		return nil, fmt.Errorf("repair works on files that nobody else has open; stop the server first: %w", held)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dir.Release()) }()
+	ids, err := recordedWorkspaces(dir, names)
+	if err != nil {
+		return nil, err
+	}
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelError}))
+	out = make(repaired)
+	for _, id := range ids {
+		files, err := vfs.OS(dir.Join("workspaces", id))
+		if errors.Is(err, fs.ErrNotExist) {
+			out[id] = &gitstore.Repaired{Done: []string{}, Cannot: []string{"The workspace's folder in the data directory is gone."}}
+			continue
+		}
+		if err != nil {
+			return out, err
+		}
+		done, err := gitstore.Repair(ctx, gitstore.Options{FS: files, Log: log})
+		out[id] = &done
+		if err != nil {
+			return out, fmt.Errorf("workspace %s: %w", id, err)
+		}
+	}
+	return out, nil
+}
+
+// recordedWorkspaces gives the ids of those that are named by id or by a folder
+// in them.
+func recordedWorkspaces(dir *state.Dir, names []string) (ids []string, err error) {
+	db, err := state.Open(dir.Join("state.db"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	all, err := workspaceRecords{db}.All()
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		for _, rec := range all {
+			ids = append(ids, rec.ID)
+		}
+		return ids, nil
+	}
+	for _, name := range names {
+		id, ok := recordedAs(all, name)
+		if !ok {
+			return nil, fmt.Errorf("there is no workspace %s", term.Name(name))
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+func recordedAs(all []workspace.Record, name string) (string, bool) {
+	folder, err := filepath.Abs(name)
+	if err != nil {
+		return "", false
+	}
+	folder = resolved(folder)
+	if real, err := filepath.EvalSymlinks(folder); err == nil {
+		folder = real
+	}
+	for _, rec := range all {
+		if rec.ID == name {
+			return rec.ID, true
+		}
+	}
+	for _, rec := range all {
+		if rec.Root == "" {
+			continue
+		}
+		if rel, err := filepath.Rel(rec.Root, folder); err == nil && filepath.IsLocal(rel) {
+			return rec.ID, true
+		}
+	}
+	return "", false
+}
+
+// with adds what was done to what the server found afterwards.
+func (r repaired) with(w client.Workspace, raw []byte) ([]byte, error) {
+	done, ok := r[w.ID]
+	if !ok {
+		return raw, nil
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil, err
+	}
+	var err error
+	if all["repaired"], err = json.Marshal(done); err != nil {
+		return nil, err
+	}
+	return json.Marshal(all)
+}
+
+func (r repaired) write(o *term.Output, w client.Workspace) {
+	done, ok := r[w.ID]
+	if !ok {
+		return
+	}
+	for _, text := range done.Done {
+		o.Printf("repaired  %s\n", term.Line(text))
+	}
+	for _, text := range done.Cannot {
+		o.Printf("lost      %s\n", term.Line(text))
+	}
+}

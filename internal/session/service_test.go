@@ -1,0 +1,268 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"umbra/internal/errs"
+	"umbra/internal/state"
+	"umbra/internal/task"
+	"umbra/internal/vfs"
+	"umbra/internal/workspace"
+)
+
+// world is the services below a Service, which outlive it.
+type world struct {
+	t     *testing.T
+	dir   string
+	db    *state.DB
+	m     *workspace.Manager
+	tasks *task.Service
+	at    atomic.Int64 // nanoseconds since 1970: what the clock shows
+}
+
+type records struct{ all map[string]workspace.Record }
+
+func (r records) All() (out []workspace.Record, err error) {
+	for _, rec := range r.all {
+		out = append(out, rec)
+	}
+	return out, nil
+}
+func (r records) Put(rec workspace.Record) error { r.all[rec.ID] = rec; return nil }
+func (r records) Delete(id string) error         { delete(r.all, id); return nil }
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir()}
+	w.at.Store(time.Now().UnixNano())
+	data := t.TempDir()
+	var err error
+	if w.db, err = state.Open(filepath.Join(data, "state.db")); err != nil {
+		t.Fatal(err)
+	}
+	if w.m, err = workspace.NewManager(workspace.Options{DataDir: data, Records: records{map[string]workspace.Record{}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(data, "tasks"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := vfs.OS(filepath.Join(data, "tasks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.tasks, err = task.New(context.Background(), task.Options{Workspaces: w.m, State: w.db, FS: f, Dir: data}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.tasks.Close()
+		if err := errors.Join(w.m.Close(context.Background()), f.Close(), w.db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func (w *world) now() time.Time { return time.Unix(0, w.at.Load()) }
+
+func (w *world) pass(d time.Duration) { w.at.Add(int64(d)) }
+
+// start makes a Service whose clock is the world's and that sweeps only when
+// it is told to.
+func (w *world) start() *Service {
+	w.t.Helper()
+	s, err := New(context.Background(), Options{State: w.db, Tasks: w.tasks, Workspaces: w.m, Idle: time.Hour, Now: w.now})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func (w *world) create(s *Service, change func(*CreateOptions)) Session {
+	w.t.Helper()
+	o := CreateOptions{Root: w.dir, Allow: func(string, bool) error { return nil }}
+	if change != nil {
+		change(&o)
+	}
+	ses, _, err := s.Create(context.Background(), o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return ses
+}
+
+func (w *world) status(id string) task.Status {
+	w.t.Helper()
+	ref, err := w.tasks.Get(context.Background(), id, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer ref.Release()
+	return task.Status(ref.Task.Info.Status)
+}
+
+func TestIdleEnds(t *testing.T) {
+	w := newWorld(t)
+	s := w.start()
+	ses := w.create(s, nil)
+	w.pass(50 * time.Minute)
+	_, done, err := s.Use(ses.ID, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A request that runs for long holds the session.
+	w.pass(3 * time.Hour)
+	s.sweep(context.Background())
+	done()
+	w.pass(59 * time.Minute)
+	s.sweep(context.Background())
+	if _, done, err = s.Use(ses.ID, nil); err != nil {
+		t.Fatal(err)
+	}
+	done()
+	w.pass(61 * time.Minute)
+	if _, _, err := s.Use(ses.ID, nil); errs.CodeOf(err) != "session_not_found" {
+		t.Errorf("an idle session: %v", err)
+	}
+	if got := w.status(ses.Task); got != task.Executing {
+		t.Errorf("before the sweep the task is %s", got)
+	}
+	s.sweep(context.Background())
+	if got := w.status(ses.Task); got != task.Completed {
+		t.Errorf("the task is %s", got)
+	}
+	if all, err := load(w.db); err != nil || len(all) != 0 {
+		t.Errorf("%v %v", all, err)
+	}
+}
+
+// The last use is kept by a clean stop.
+func TestLastUseIsKept(t *testing.T) {
+	w := newWorld(t)
+	s := w.start()
+	ses := w.create(s, nil)
+	w.pass(40 * time.Minute)
+	_, done, err := s.Use(ses.ID, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(40 * time.Minute)
+	if _, done, err = w.start().Use(ses.ID, nil); err != nil {
+		t.Fatal(err)
+	}
+	done()
+}
+
+// A server that was killed while a session was made, or ended, finishes it at
+// the next start.
+func TestSettlesAtStart(t *testing.T) {
+	w := newWorld(t)
+	s := w.start()
+	made := w.create(s, nil)
+	never := Record{ID: newID(), Task: "session-never", OwnTask: true, Pending: true, Created: w.now(), LastUsed: w.now()}
+	half := made.Record
+	half.Pending, half.Workspace = true, ""
+	ending := w.create(s, nil).Record
+	ending.Ended = true
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []Record{never, half, ending} {
+		if err := w.db.Put(bucket, r.ID, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = w.start()
+	got, done, err := s.Use(made.ID, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done()
+	if got.Workspace != made.Workspace || got.Root != made.Root {
+		t.Errorf("%+v, want %+v", got, made)
+	}
+	s.sweep(context.Background())
+	if got := w.status(ending.Task); got != task.Completed {
+		t.Errorf("the task of an ended session is %s", got)
+	}
+	all, err := load(w.db)
+	if err != nil || len(all) != 1 || all[0].ID != made.ID {
+		t.Errorf("%+v %v", all, err)
+	}
+}
+
+func TestCreateLeavesNothingBehind(t *testing.T) {
+	w := newWorld(t)
+	s := w.start()
+	refused := errs.New(errs.Forbidden, "workspace_not_allowed", "no")
+	for _, o := range []CreateOptions{
+		{}, {Root: "x"}, {Root: "/a\x00"}, {Root: w.dir + "/none"}, {Root: w.dir, TaskID: "none"}, {Root: w.dir, TaskID: "-"},
+		{Root: w.dir, Allow: func(string, bool) error { return refused }}, {Root: w.dir, Model: string(make([]byte, 2000))},
+	} {
+		if o.Allow == nil {
+			o.Allow = func(string, bool) error { return nil }
+		}
+		if _, _, err := s.Create(context.Background(), o); err == nil {
+			t.Errorf("%+v is taken", o)
+		}
+	}
+	if all, err := load(w.db); err != nil || len(all) != 0 {
+		t.Errorf("%v %v", all, err)
+	}
+	if n := len(w.m.List()); n != 0 {
+		t.Errorf("%d workspaces", n)
+	}
+}
+
+func TestKeyFindsTheSession(t *testing.T) {
+	w := newWorld(t)
+	s := w.start()
+	key := func(o *CreateOptions) { o.IdempotencyKey = "sha256:x" }
+	a := w.create(s, key)
+	if b := w.create(s, key); b.ID != a.ID {
+		t.Error("made twice")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = w.start()
+	if b := w.create(s, key); b.ID != a.ID {
+		t.Error("made twice over a start")
+	}
+	w.pass(25 * time.Hour)
+	if b := w.create(s, key); b.ID == a.ID {
+		t.Error("a key lives for ever")
+	}
+}
+
+func TestDeleteGivenTask(t *testing.T) {
+	w := newWorld(t)
+	s := w.start()
+	own := w.create(s, nil)
+	ses := w.create(s, func(o *CreateOptions) { o.TaskID = own.Task })
+	if err := s.Delete(context.Background(), ses.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.status(own.Task); got != task.Executing {
+		t.Errorf("the given task is %s", got)
+	}
+	if err := s.Delete(context.Background(), ses.ID, ""); errs.CodeOf(err) != "session_not_found" {
+		t.Error(err)
+	}
+	if err := s.Delete(context.Background(), own.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.status(own.Task); got != task.Completed {
+		t.Errorf("its own task is %s", got)
+	}
+}

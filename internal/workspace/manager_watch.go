@@ -1,0 +1,156 @@
+package workspace
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
+
+// SetBusy sets who tells whether a task of a workspace is executing or paused
+// (busy), and whether one is executing. To be called before Resume.
+func (m *Manager) SetBusy(fn func(workspaceID string) (busy, executing bool)) { m.busy = fn }
+
+// Resume opens, one after the other and beside requests, the workspaces that
+// were watched when the server stopped, those with executing tasks first: what
+// changed meanwhile is recorded, of no task. To be called once, before the
+// first request.
+func (m *Manager) Resume() {
+	if m.opt.Watcher == nil || m.opt.Foreground {
+		return
+	}
+	type due struct {
+		id        string
+		executing bool
+	}
+	var queue []due
+	for _, r := range m.List() {
+		busy, executing := m.busy(r.ID)
+		if r.Root != "" && (r.Watched || busy) {
+			queue = append(queue, due{r.ID, executing})
+		}
+	}
+	slices.SortStableFunc(queue, func(a, b due) int {
+		rank := func(d due) int {
+			if d.executing {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Compare(rank(a), rank(b))
+	})
+	m.background.Go(func() {
+		for _, d := range queue {
+			if m.ctx.Err() != nil {
+				return
+			}
+			if err := m.revisit(d.id); err != nil && m.ctx.Err() == nil {
+				m.opt.Log.Warn("a workspace that was watched could not be opened", "workspace", d.id, "error", err)
+			}
+		}
+	})
+}
+
+// revisit opens a workspace, which is no use of it.
+func (m *Manager) revisit(id string) error {
+	w, err := m.Get(m.ctx, id)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h := m.open[id]; h != nil && h.w == w {
+		h.refs--
+		if h.used.IsZero() {
+			h.used = m.records[id].LastUsed
+		}
+	}
+	return nil
+}
+
+// reopen has a workspace opened anew whose folder was gone when it was opened
+// and is back.
+func (m *Manager) reopen(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopped {
+		return
+	}
+	m.background.Go(func() {
+		if err := m.revisit(id); err != nil && m.ctx.Err() == nil {
+			m.opt.Log.Warn("a workspace whose folder is back could not be opened", "workspace", id, "error", err)
+		}
+	})
+}
+
+// watchFolder starts the reconciler of a workspace.
+func (m *Manager) watchFolder(bg context.Context, w *Workspace) {
+	if m.opt.Watcher == nil || w.virtual != nil {
+		return
+	}
+	t := newWatch(w, m.opt.Watcher, m.opt.ScanEvery)
+	t.reopen = func() { m.reopen(w.id) }
+	w.watch.Store(t)
+	w.background.Go(func() {
+		m.changeRecord(w.id, func(r *Record) bool {
+			change := !r.Watched
+			r.Watched = true
+			return change
+		})
+		t.run(bg)
+	})
+}
+
+// stays reports whether a workspace that nobody uses is watched on.
+func (m *Manager) stays(id string, h *handle) bool {
+	if m.opt.Watcher == nil || h.w.virtual != nil {
+		return false
+	}
+	if h.used.After(m.opt.Now().Add(-m.opt.WatchIdle)) {
+		return true
+	}
+	busy, _ := m.busy(id)
+	return busy
+}
+
+// changeRecord changes what is kept of a workspace, if it is still known and
+// there is something to change.
+func (m *Manager) changeRecord(id string, change func(*Record) bool) {
+	m.putting.Lock()
+	defer m.putting.Unlock()
+	m.mu.Lock()
+	r, ok := m.records[id]
+	if ok {
+		if ok = change(&r); ok {
+			m.records[id] = r
+		}
+	}
+	m.mu.Unlock()
+	if !ok {
+		return
+	}
+	if err := m.opt.Records.Put(r); err != nil {
+		m.opt.Log.Warn("workspace's record not written", "workspace", id, "error", err)
+	}
+}
+
+// noteUses keeps when open workspaces were used last, lest a kill lose it.
+func (m *Manager) noteUses() {
+	used := make(map[string]time.Time)
+	m.mu.Lock()
+	for id, h := range m.open {
+		if r, ok := m.records[id]; ok && h.used.Sub(r.LastUsed) > usesEvery {
+			used[id] = h.used.UTC()
+		}
+	}
+	m.mu.Unlock()
+	for id, at := range used {
+		m.changeRecord(id, func(r *Record) bool {
+			r.LastUsed = at
+			return true
+		})
+	}
+}
+
+// usesEvery is how exactly the time of the last use survives a kill.
+const usesEvery = 5 * time.Minute

@@ -1,0 +1,310 @@
+package workspace
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"umbra/internal/ignore"
+	"umbra/internal/wspath"
+)
+
+// Watcher tells of paths that may have changed on disk. Package watcher is one;
+// cmd puts it in place, since this package may not know of fsnotify. What it is
+// told decides nothing: everything is compared with history.
+type Watcher interface {
+	// Add begins to watch a folder. It returns when all that changes from then
+	// on is told. Adding again begins anew.
+	Add(ctx context.Context, id, root string, to WatchSpace) error
+	// Remove ends it; none of the functions is called afterwards.
+	Remove(id string)
+	// Sync waits until all that changed before was told. An error means that
+	// only a scan finds it.
+	Sync(ctx context.Context, id string) error
+	// State tells whether changes are told, and whether that can be relied on.
+	State(id string) (watching, trusted bool)
+	// Cover has a path's folder watched which rules ignore: it is tracked now.
+	Cover(id string, path wspath.Path)
+}
+
+// WatchSpace is what a watcher asks and tells a workspace. What it tells is
+// handed over at once.
+type WatchSpace struct {
+	Rules        func() (*ignore.Dir, *ignore.Index, error)
+	TrackedUnder func(dir wspath.Path) bool
+	Prune        func(path wspath.Path) bool
+
+	Dirty        func(paths []wspath.Path) // each with all that is under it
+	RulesChanged func()
+	Lost         func() // changes may have been missed
+	Gone         func() // nothing more is told until Add
+}
+
+// Times of the reconciler.
+const (
+	scanEvery   = 60 * time.Second // the shortest period of scans
+	scanShare   = 200              // a scan takes at most this part of the time
+	goneEvery   = time.Second      // how often a folder that is gone is looked for
+	maxPause    = time.Second      // between two looks, while much changes
+	toldWithin  = 2 * time.Second  // what changed before was told and looked at
+	maxDirty    = 1 << 16          // paths; beyond, a scan is as good
+	pauseFactor = 3                // a look takes at most a quarter of the time
+)
+
+// watch is the reconciler of one workspace: it gathers what the watcher tells
+// and records it, with pauses, so that a storm of changes costs requests
+// little.
+type watch struct {
+	w     *Workspace
+	by    Watcher
+	every time.Duration // the shortest period of scans
+	// reopen has the workspace opened anew: its folder is back.
+	reopen func()
+
+	mu    sync.Mutex
+	dirty map[wspath.Path]struct{}
+	all   bool // only a scan will do
+	lost  bool // and not only because rules changed
+	gone  bool
+
+	wake chan struct{}
+}
+
+func newWatch(w *Workspace, by Watcher, every time.Duration) *watch {
+	if every <= 0 {
+		every = scanEvery
+	}
+	return &watch{w: w, by: by, every: every, dirty: make(map[wspath.Path]struct{}), all: true, lost: true, wake: make(chan struct{}, 1)}
+}
+
+// tell changes what waits, and wakes the reconciler.
+func (t *watch) tell(change func()) {
+	t.mu.Lock()
+	change()
+	t.mu.Unlock()
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (t *watch) mark(paths []wspath.Path) {
+	t.tell(func() {
+		if t.all {
+			return
+		}
+		for _, p := range paths {
+			t.dirty[p] = struct{}{}
+		}
+		if len(t.dirty) > maxDirty {
+			t.everything(false)
+		}
+	})
+}
+
+// everything asks for a scan. mu is held.
+func (t *watch) everything(lost bool) {
+	clear(t.dirty)
+	t.all, t.lost = true, t.lost || lost
+}
+
+// take gives what waits, and leaves nothing.
+func (t *watch) take() (paths []wspath.Path, all bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for p := range t.dirty {
+		paths = append(paths, p)
+	}
+	all = t.all
+	if all && !t.lost {
+		// Whatever stood there a moment ago was told when it came: what a scan
+		// finds beside that is there by a rule.
+		known := t.w.now().Add(-toldWithin).UnixNano()
+		t.w.knownAt.Store(max(t.w.knownAt.Load(), known))
+	}
+	clear(t.dirty)
+	t.all, t.lost = false, false
+	return paths, all
+}
+
+// scanned notes how a scan ended that take asked for.
+func (t *watch) scanned(err error) {
+	if err != nil {
+		t.tell(func() { t.everything(true) })
+	}
+}
+
+// waits reports what there is to do.
+func (t *watch) waits() (work, gone bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.all || len(t.dirty) > 0, t.gone
+}
+
+// told makes sure that all that changed before the call waits to be looked at;
+// false where only a scan tells.
+func (t *watch) told(ctx context.Context) bool {
+	if _, trusted := t.by.State(t.w.id); !trusted {
+		return false
+	}
+	return t.by.Sync(ctx, t.w.id) == nil
+}
+
+// add begins to watch; a scan is due then.
+func (t *watch) add(ctx context.Context) error {
+	w := t.w
+	err := t.by.Add(ctx, w.id, w.dir, WatchSpace{
+		Rules: w.rules,
+		TrackedUnder: func(dir wspath.Path) bool {
+			tree, err := w.store.Snapshot().Folder(dir)
+			return err != nil || tree.Len() > 0
+		},
+		Prune:        w.isOwn,
+		Dirty:        t.mark,
+		RulesChanged: func() { t.tell(func() { t.everything(false) }) },
+		Lost:         func() { t.tell(func() { t.everything(true) }) },
+		Gone:         func() { t.tell(func() { t.gone = true }) },
+	})
+	t.tell(func() {
+		t.gone = false
+		t.everything(true)
+	})
+	return err
+}
+
+// cover tells the watcher what has come into history through us.
+func (w *Workspace) cover(entries []netEntry) {
+	t := w.watch.Load()
+	if t == nil {
+		return
+	}
+	told := make(map[wspath.Path]bool)
+	for i := range entries {
+		e := &entries[i]
+		dir := e.after.Path.Dir()
+		if e.after.Mode == 0 || e.before.Mode != 0 && e.before.Path == e.after.Path || told[dir] {
+			continue
+		}
+		told[dir] = true
+		t.by.Cover(w.id, e.after.Path)
+	}
+}
+
+// run is the reconciler. It ends with ctx, or when the workspace begins to
+// close.
+func (t *watch) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// A long scan does not hold a stop up.
+	stopped := make(chan struct{})
+	defer func() { cancel(); <-stopped }()
+	go func() {
+		defer close(stopped)
+		select {
+		case <-t.w.gone:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	defer t.by.Remove(t.w.id)
+	t.again(ctx)
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.wake:
+		case <-next.C:
+		}
+		wait := t.step(ctx)
+		next.Reset(wait)
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// again adds the folder, and says so where it cannot be watched.
+func (t *watch) again(ctx context.Context) {
+	if t.w.checkFolder() != nil {
+		t.tell(func() { t.gone = true })
+		return
+	}
+	if err := t.add(ctx); err != nil && ctx.Err() == nil {
+		t.w.log.Warn("the workspace is not watched; it is scanned every minute", "error", err)
+	}
+}
+
+// step does what there is to do, and gives when to look again if nothing is
+// told before.
+func (t *watch) step(ctx context.Context) time.Duration {
+	work, gone := t.waits()
+	if gone || t.w.missing.Load() {
+		if t.w.folderIsBack() {
+			t.reopen() // and ends this
+			return goneEvery
+		}
+		if t.w.checkFolder() != nil {
+			return goneEvery
+		}
+		t.again(ctx)
+		work = true
+	}
+	watching, trusted := t.by.State(t.w.id)
+	if since := t.sinceScan(); !work && since >= t.period(trusted) {
+		if !watching {
+			t.again(ctx)
+		}
+		t.tell(func() { t.everything(true) })
+		work = true
+	}
+	if !work {
+		return max(t.period(trusted)-t.sinceScan(), time.Millisecond)
+	}
+	began := time.Now()
+	err := t.reconcile(ctx)
+	if err != nil && ctx.Err() == nil && !t.w.missing.Load() {
+		t.w.log.Warn("changes on disk are not recorded yet; tried again", "error", err)
+	}
+	t.pause(ctx, min(pauseFactor*time.Since(began), maxPause), err != nil)
+	if work, _ := t.waits(); work {
+		return time.Millisecond
+	}
+	return max(t.period(trusted)-t.sinceScan(), time.Millisecond)
+}
+
+// pause leaves the machine to others for a while.
+func (t *watch) pause(ctx context.Context, d time.Duration, failed bool) {
+	if failed {
+		d = maxPause
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+func (t *watch) sinceScan() time.Duration {
+	return t.w.now().Sub(time.Unix(0, t.w.lastScan.Load()))
+}
+
+// period is how long after a scan the next one is due.
+func (t *watch) period(trusted bool) time.Duration {
+	if !trusted {
+		return t.every
+	}
+	return max(t.every, scanShare*time.Duration(t.w.scanTook.Load()))
+}
+
+// reconcile records what waits, as one external change.
+func (t *watch) reconcile(ctx context.Context) error {
+	if err := t.w.enter(); err != nil {
+		return err
+	}
+	defer t.w.leave()
+	_, err := t.w.lookAtDirty(ctx, t, SyncOptions{Attribute: true, gentle: true})
+	return err
+}
