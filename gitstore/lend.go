@@ -199,8 +199,9 @@ func (b *borrower) verify(groups [][]loan) {
 				if err != nil {
 					continue
 				}
+				near := make(map[int64][]byte, len(g))
 				for k := range g {
-					b.read(&g[k], raw[g[k].Offset-g[0].Offset:g[k].End-g[0].Offset])
+					b.read(&g[k], near, raw[g[k].Offset-g[0].Offset:g[k].End-g[0].Offset])
 				}
 			}
 		})
@@ -209,8 +210,9 @@ func (b *borrower) verify(groups [][]loan) {
 }
 
 // read verifies one object, whose entry is raw. What is wrong with it leaves it
-// out.
-func (b *borrower) read(l *loan, raw []byte) {
+// out. near holds the objects before it by their offsets: most deltas stand on
+// one of them.
+func (b *borrower) read(l *loan, near map[int64][]byte, raw []byte) {
 	want := &b.files[l.file]
 	h, err := pack.ParseHeader(raw)
 	if err != nil {
@@ -223,16 +225,24 @@ func (b *borrower) read(l *loan, raw []byte) {
 		_, data, err := pack.InflateWhole(raw)
 		if err == nil && object.Hash(object.Blob, data) == want.ID {
 			l.entry = raw
+			near[l.Offset] = data
 		}
 		return
 	}
-	if _, _, err := pack.InflateWhole(raw); err != nil {
+	_, delta, err := pack.InflateWhole(raw)
+	if err != nil {
 		return
 	}
-	kind, data, err := b.p.GetAt(uint64(l.Offset))
+	kind, data := object.Blob, []byte(nil)
+	if base, ok := near[l.Offset-int64(h.BaseDistance)]; ok && h.Kind == pack.OfsDelta {
+		data, err = pack.ApplyDelta(base, delta)
+	} else {
+		kind, data, err = b.p.GetAt(uint64(l.Offset))
+	}
 	if err != nil || kind != object.Blob || int64(len(data)) != want.Size || object.Hash(object.Blob, data) != want.ID {
 		return
 	}
+	near[l.Offset] = data
 	if h.Kind == pack.OfsDelta {
 		base, ok := b.at(l.Offset - int64(h.BaseDistance))
 		if _, comes := b.first[base.ID]; ok && comes {

@@ -55,12 +55,16 @@ type packSet struct {
 	// recent is where the last object was found: the next one is most often in
 	// the same pack, and with hundreds of them that is what a walk costs.
 	recent atomic.Pointer[packFile]
+	// damaged are packs of ours that the start could not open, but for those
+	// without an index: a merge that was cut off leaves such.
+	damaged map[string]bool
 }
 
 // load opens the packs that have a .keep of ours. One without its index or
 // with a damaged one is reported, and the start goes on: verify tells what is
 // missing.
 func (ps *packSet) load() error {
+	ps.damaged = make(map[string]bool)
 	names, err := ps.s.fs.ReadDir(packDir)
 	if err != nil {
 		return err
@@ -91,6 +95,7 @@ func (ps *packSet) load() error {
 		}
 		if errors.Is(err, pack.ErrCorrupt) {
 			ps.s.warn("pack %s is damaged", base)
+			ps.damaged[base] = true
 			continue
 		}
 		if err != nil {
@@ -139,6 +144,7 @@ func (ps *packSet) add(base string, note keepNote) error {
 	f.keep = note
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
+	delete(ps.damaged, base)
 	for _, g := range ps.list {
 		if g.base == base {
 			f.release()
@@ -147,6 +153,25 @@ func (ps *packSet) add(base string, note keepNote) error {
 	}
 	ps.list = append([]*packFile{f}, ps.list...)
 	return nil
+}
+
+// has reports whether a pack is in the set.
+func (ps *packSet) has(base string) bool {
+	ps.mu.RLock()
+	defer ps.mu.RUnlock()
+	return slices.ContainsFunc(ps.list, func(f *packFile) bool { return f.base == base })
+}
+
+// broken lists the packs that could not be opened.
+func (ps *packSet) broken() []string {
+	ps.mu.RLock()
+	defer ps.mu.RUnlock()
+	var out []string
+	for base := range ps.damaged {
+		out = append(out, base)
+	}
+	slices.Sort(out)
+	return out
 }
 
 // holding gives the pack that holds an object, to be released by the caller.

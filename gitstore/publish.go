@@ -373,6 +373,15 @@ func idNumber(id ID) uint64 { return binary.BigEndian.Uint64(id[len(id)-8:]) }
 
 func (s *Store) reportForeign(foreign []refs.Foreign) {
 	for _, f := range foreign {
-		s.warn("%s was moved by somebody else to %s; ours was put back, theirs is %s", f.Ref, f.ID, f.KeptAs)
+		switch {
+		case f.KeptAs != "":
+			s.warn("%s was moved by somebody else to %s; ours was put back, theirs is %s", f.Ref, f.ID, f.KeptAs)
+		case f.Damaged:
+			s.warn("%s was damaged; ours was put back", f.Ref)
+		case f.ID.IsZero():
+			s.warn("%s was missing; ours was put back", f.Ref)
+		default:
+			s.warn("%s was moved by somebody else to %s, which is not there; ours was put back", f.Ref, f.ID)
+		}
 	}
 }

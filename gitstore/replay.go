@@ -222,7 +222,7 @@ func (s *Store) checkForeign(ctx context.Context) error {
 		if err == nil && found && now == noted {
 			continue
 		}
-		if err == nil && found && s.leadsTo(name, now) {
+		if err == nil && found && s.wanted(name) != noted && s.leadsTo(name, now) {
 			if s.pub.also == nil {
 				s.pub.also = make(map[string]ID)
 			}
@@ -242,6 +242,24 @@ func (s *Store) checkForeign(ctx context.Context) error {
 		return nil // the next publication meets it again
 	}
 	return err
+}
+
+// wanted gives what a ref of ours is to be once all is shown.
+func (s *Store) wanted(name string) ID {
+	if name == shadowRef {
+		return s.Tip().Commit
+	}
+	task, which, _ := strings.Cut(strings.TrimPrefix(name, tasksPrefix), "/")
+	t, ok := s.Task(task)
+	switch {
+	case !ok:
+		return ID{}
+	case which == "base":
+		return t.Base
+	case which == "head":
+		return t.Head
+	}
+	return t.InfoTag
 }
 
 // leadsTo reports whether a ref's value is one that replay passed: a

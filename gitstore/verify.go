@@ -4,11 +4,16 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"path"
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/gitstore/pack"
+	"umbra/gitstore/refs"
 	"umbra/internal/errs"
 	"umbra/internal/wspath"
 )
@@ -32,7 +37,7 @@ func (r *Report) problem(format string, args ...any) {
 
 // Verify reads every object that the history reaches and compares: hashes,
 // that nothing is missing, that sequence numbers and parents are unbroken,
-// every After-Hash, the tasks' refs. It changes nothing; writers go on.
+// every After-Hash, the tasks' bounds, the packs' checksums, the refs on disk. It changes nothing; writers go on.
 // progress, if not nil, is told the number of commits done, and of all.
 func (s *Store) Verify(ctx context.Context, progress func(done, all uint64)) (Report, error) {
 	v := &verifier{ctx: ctx, s: s, seen: make(map[ID]bool), sums: make(map[ID]string)}
@@ -66,7 +71,91 @@ func (s *Store) Verify(ctx context.Context, progress func(done, all uint64)) (Re
 	for _, t := range s.Tasks() {
 		v.task(t)
 	}
-	return v.Report, nil
+	if err := v.packs(); err != nil {
+		return v.Report, err
+	}
+	return v.Report, v.refs()
+}
+
+// packs compares each pack's bytes with its trailer, and looks for what was
+// taken away beside the server: a .keep, an index.
+func (v *verifier) packs() error {
+	names, err := v.s.fs.ReadDir(packDir)
+	if err != nil {
+		return err
+	}
+	there := make(map[string]bool)
+	for _, e := range names {
+		there[e.Name] = true
+	}
+	for _, f := range v.s.packs.inUse() {
+		if err == nil {
+			err = v.pack(f, there)
+		}
+		f.release()
+	}
+	for _, base := range v.s.packs.broken() {
+		v.problem("%s or its index is damaged", base)
+	}
+	return err
+}
+
+func (v *verifier) pack(f *packFile, there map[string]bool) error {
+	for _, suffix := range []string{".pack", idxSuffix, ".keep"} {
+		name := path.Join(packDir, f.base+suffix)
+		if there[f.base+suffix] || !v.s.packs.has(f.base) {
+			continue
+		}
+		if _, err := v.s.fs.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			v.problem("%s%s is missing", f.base, suffix)
+		}
+	}
+	err := f.p.VerifyChecksum()
+	if errors.Is(err, pack.ErrCorrupt) {
+		v.problem("the bytes of %s.pack are not those of its checksum", f.base)
+		err = nil
+	}
+	return errors.Join(err, v.ctx.Err())
+}
+
+// refs compares the refs on disk with what they were set to last. No
+// publication moves them meanwhile.
+func (v *verifier) refs() error {
+	s := v.s
+	s.pub.mu.Lock()
+	defer s.pub.mu.Unlock()
+	for name, want := range s.note.All() {
+		if name == shownName {
+			continue
+		}
+		now, symbolic, found, err := s.refs.Read(name)
+		_, damaged := errors.AsType[*refs.DamagedError](err)
+		switch {
+		case damaged:
+			v.problem("%s is damaged; it should be %s", name, want)
+		case err != nil:
+			return err
+		case !found:
+			v.problem("%s is missing; it should be %s", name, want)
+		case symbolic != "":
+			v.problem("%s points at %s; it should be %s", name, symbolic, want)
+		case now != want && now != s.pub.also[name]:
+			v.problem("%s is %s; it should be %s", name, now, want)
+		}
+	}
+	if noted, _ := s.note.Get(shadowRef); noted.IsZero() {
+		return v.ctx.Err() // nothing is shown yet
+	}
+	for name, want := range map[string]string{refs.HeadRef: refs.ShadowRef, refs.HEAD: ""} {
+		_, symbolic, found, err := s.refs.Read(name)
+		if _, damaged := errors.AsType[*refs.DamagedError](err); err != nil && !damaged {
+			return err
+		}
+		if err != nil || !found || want != "" && symbolic != want {
+			v.problem("%s does not point at %s", name, refs.ShadowRef)
+		}
+	}
+	return v.ctx.Err()
 }
 
 type verifier struct {

@@ -41,10 +41,11 @@ func (d *deps) close(ctx context.Context) error {
 
 // build is the one place where the layers are put together.
 func build(cfg config.Config, dir *state.Dir, log *slog.Logger) (d *deps, err error) {
-	d = &deps{}
+	opened := &deps{}
+	d = opened
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, d.close(context.Background()))
+			err = errors.Join(err, opened.close(context.Background()))
 		}
 	}()
 	db, err := state.Open(dir.Join("state.db"))

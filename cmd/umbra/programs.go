@@ -28,6 +28,13 @@ func openPrograms(cfg config.Config, s *services, output codeapi.Output, log *sl
 		Memory: int64(cfg.Execute.MemoryBytes), Log: log,
 	})
 	d.closers = append(d.closers, func(context.Context) error { pool.Close(); return nil })
+	var engine codeapi.Engine = pool
+	if cfg.Execute.Engine == config.EngineDeno {
+		if engine, err = js.FindDeno(pool, programs.Dir()); err != nil {
+			return nil, nil, fmt.Errorf("execute.engine: %w", err)
+		}
+		output = nil // a program of Deno has no way to it
+	}
 	var linter lint.Linter = lint.Embedded{Checker: pool}
 	if cfg.Lint.Engine != config.EngineEmbedded {
 		if linter, err = lint.Find(cfg.Lint.Engine); err != nil {
@@ -35,7 +42,7 @@ func openPrograms(cfg config.Config, s *services, output codeapi.Output, log *sl
 		}
 	}
 	return codeapi.New(codeapi.Options{
-		Programs: programs, Engine: pool, Linter: linter, Output: output, Log: log, PerCode: cfg.Limits.Rate.PerCodeID,
+		Programs: programs, Engine: engine, Linter: linter, Output: output, Log: log, PerCode: cfg.Limits.Rate.PerCodeID,
 	}), pool, nil
 }
 

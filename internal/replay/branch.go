@@ -1,11 +1,16 @@
 package replay
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
@@ -13,34 +18,46 @@ import (
 )
 
 // branch writes steps as ordinary commits on a new branch, by
-// git-fast-import(1). Nothing else of the repository is touched.
+// git-fast-import(1). Nothing else of the repository is touched, and nothing
+// at all before write.
 type branch struct {
-	t    *target
+	repo string
 	ref  string
-	text strings.Builder
-	last map[string]file // as of the last commit
+	from string // the commit that it begins at; empty: at none
+	last map[string]file
 	n    int
+
+	spool *os.File // what git will read
+	w     *bufio.Writer
 }
 
-func newBranch(ctx context.Context, t *target, name string) (*branch, error) {
-	if t == nil || t.repo == "" {
-		return nil, fmt.Errorf("--commit needs --onto with a repository")
-	}
-	cmd, err := gitcmd.Command(ctx, t.repo, "check-ref-format", "--branch", name)
+// newBranch begins one in a folder of ours, temp; name must not be taken.
+func newBranch(ctx context.Context, repo, from, name, temp string) (*branch, error) {
+	cmd, err := gitcmd.Command(ctx, repo, "check-ref-format", "--branch", name)
 	if err != nil {
 		return nil, err
 	}
 	if err := gitcmd.Run(cmd); err != nil {
 		return nil, fmt.Errorf("%q cannot be a branch's name", name)
 	}
-	b := &branch{t: t, ref: "refs/heads/" + name, last: make(map[string]file)}
-	if cmd, err = gitcmd.Command(ctx, t.repo, "rev-parse", "--verify", "-q", b.ref); err != nil {
+	b := &branch{repo: repo, ref: "refs/heads/" + name, from: from, last: make(map[string]file)}
+	if cmd, err = gitcmd.Command(ctx, repo, "rev-parse", "--verify", "-q", b.ref); err != nil {
 		return nil, err
 	}
 	if cmd.Run() == nil {
 		return nil, fmt.Errorf("branch %s: %w", name, errBranch)
 	}
+	if b.spool, err = os.Create(filepath.Join(temp, "import")); err != nil {
+		return nil, err
+	}
+	b.w = bufio.NewWriterSize(b.spool, 1<<20)
 	return b, nil
+}
+
+func (b *branch) close() {
+	if b != nil && b.spool != nil {
+		b.spool.Close()
+	}
 }
 
 // begin notes the state that the branch starts from.
@@ -48,46 +65,93 @@ func (b *branch) begin(s *state) {
 	for p, f := range s.files {
 		b.last[p] = f
 	}
+	s.changed = make(map[string]bool)
+}
+
+// written is the head of a commit to be written.
+type written struct {
+	author object.Signature
+	when   time.Time
+	text   string
 }
 
 // add makes a commit of the difference to the one before; none for none.
-func (b *branch) add(s *state, c *commit) error {
-	var body strings.Builder
-	for _, p := range s.paths() {
-		f := s.files[p]
-		if b.last[p] == f {
-			continue
+func (b *branch) add(s *state, c written) error {
+	var set, gone []string
+	for p := range s.changed {
+		f, was := s.files[p], b.last[p]
+		switch {
+		case f == was:
+		case f.exists():
+			set = append(set, p)
+			b.last[p] = f
+		default:
+			gone = append(gone, p)
+			delete(b.last, p)
 		}
+	}
+	clear(s.changed)
+	if len(set)+len(gone) == 0 {
+		return nil
+	}
+	slices.Sort(set)
+	slices.Sort(gone)
+	b.n++
+	name, email := message.Committer()
+	fmt.Fprintf(b.w, "commit %s\nauthor %s <%s> %d +0000\ncommitter %s <%s> %d +0000\ndata %d\n%s\n", b.ref,
+		c.author.Name, c.author.Email, c.author.When.Unix(), name, email, c.when.Unix(), len(c.text), c.text)
+	if b.n == 1 && b.from != "" {
+		fmt.Fprintf(b.w, "from %s\n", b.from)
+	}
+	// What goes away first: a folder may stand in a file's place.
+	for _, p := range gone {
+		fmt.Fprintf(b.w, "D %s\n", quote(p))
+	}
+	for _, p := range set {
+		f := s.files[p]
 		data, err := s.bytes(f.id)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(&body, "M %s inline %s\ndata %d\n%s\n", strconv.FormatUint(uint64(f.mode), 8), quote(p), len(data), data)
-		b.last[p] = f
+		fmt.Fprintf(b.w, "M %s inline %s\ndata %d\n", strconv.FormatUint(uint64(f.mode), 8), quote(p), len(data))
+		b.w.Write(data) // a failure stays, and Flush gives it
+		b.w.WriteByte('\n')
 	}
-	var gone strings.Builder
-	for p := range b.last {
-		if !s.files[p].exists() {
-			fmt.Fprintf(&gone, "D %s\n", quote(p))
-			delete(b.last, p)
-		}
-	}
-	if body.Len() == 0 && gone.Len() == 0 {
-		return nil
-	}
-	b.n++
-	w := &b.text
-	fmt.Fprintf(w, "commit %s\n", b.ref)
-	fmt.Fprintf(w, "author %s <%s> %d +0000\n", c.author.Name, c.author.Email, c.author.When.Unix())
-	name, email := message.Committer()
-	fmt.Fprintf(w, "committer %s <%s> %d +0000\n", name, email, c.when.Unix())
-	fmt.Fprintf(w, "data %d\n%s\n", len(c.text), c.text)
-	if b.n == 1 {
-		fmt.Fprintf(w, "from %s\n", b.t.rev)
-	}
-	io.WriteString(w, gone.String())
-	io.WriteString(w, body.String())
 	return nil
+}
+
+// write runs the import. It gives the branch's newest commit: the one that it
+// begins at if there was nothing to commit, zero where that is none.
+func (b *branch) write(ctx context.Context) (object.ID, error) {
+	if b.n == 0 {
+		if b.from == "" {
+			return object.Zero, nil
+		}
+		fmt.Fprintf(b.w, "reset %s\nfrom %s\n\n", b.ref, b.from)
+	}
+	b.w.WriteString("done\n")
+	if err := b.w.Flush(); err != nil {
+		return object.Zero, err
+	}
+	if _, err := b.spool.Seek(0, io.SeekStart); err != nil {
+		return object.Zero, err
+	}
+	cmd, err := gitcmd.Command(ctx, b.repo, "fast-import", "--quiet", "--done")
+	if err != nil {
+		return object.Zero, err
+	}
+	cmd.Stdin = b.spool
+	if err := gitcmd.Run(cmd); err != nil {
+		return object.Zero, err
+	}
+	if cmd, err = gitcmd.Command(ctx, b.repo, "rev-parse", b.ref); err != nil {
+		return object.Zero, err
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		return object.Zero, err
+	}
+	return object.ParseID(strings.TrimSpace(string(out)))
 }
 
 // quote is git-fast-import(1)'s form of a path, which is always quoted here.
@@ -107,28 +171,4 @@ func quote(p string) string {
 	}
 	b.WriteByte('"')
 	return b.String()
-}
-
-// write runs the import. It gives the branch's newest commit, zero if there was
-// nothing to commit.
-func (b *branch) write(ctx context.Context) (object.ID, error) {
-	if b.n == 0 {
-		return object.Zero, nil
-	}
-	cmd, err := gitcmd.Command(ctx, b.t.repo, "fast-import", "--quiet", "--done")
-	if err != nil {
-		return object.Zero, err
-	}
-	cmd.Stdin = strings.NewReader(b.text.String() + "done\n")
-	if err := gitcmd.Run(cmd); err != nil {
-		return object.Zero, err
-	}
-	if cmd, err = gitcmd.Command(ctx, b.t.repo, "rev-parse", b.ref); err != nil {
-		return object.Zero, err
-	}
-	out, err := cmd.Output()
-	if err != nil {
-		return object.Zero, err
-	}
-	return object.ParseID(strings.TrimSpace(string(out)))
 }

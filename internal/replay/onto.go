@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"umbra/gitstore/object"
@@ -20,6 +21,15 @@ type target struct {
 	repo string // git directory; empty for a plain folder
 	rev  string // commit
 	dir  string // plain folder
+
+	blobs *blobReader // of repo, once a file's bytes were asked for
+	holds map[object.ID]bool
+}
+
+func (t *target) close() {
+	if t != nil && t.blobs != nil {
+		t.blobs.close()
+	}
 }
 
 // openTarget tells a repository (with "@REV", HEAD without) from a folder.
@@ -44,11 +54,16 @@ func openTarget(ctx context.Context, onto string) (*target, error) {
 			git = abs // a bare repository
 		}
 	}
-	if info, err := os.Stat(git); err != nil || !info.IsDir() {
+	switch info, err := os.Stat(git); {
+	case err != nil:
 		if rev != "HEAD" {
 			return nil, fmt.Errorf("%s is no repository", path)
 		}
 		return &target{dir: abs}, nil
+	case !info.IsDir(): // a linked working tree
+		if git, err = gitDirOf(ctx, abs); err != nil {
+			return nil, err
+		}
 	}
 	cmd, err := gitcmd.Command(ctx, git, "rev-parse", "--verify", "-q", rev+"^{commit}")
 	if err != nil {
@@ -61,14 +76,27 @@ func openTarget(ctx context.Context, onto string) (*target, error) {
 	return &target{repo: git, rev: strings.TrimSpace(string(out))}, nil
 }
 
-// copyInto reads the target's files into a state. The target is only read.
+// gitDirOf gives the git directory of the repository that a folder lies in.
+func gitDirOf(ctx context.Context, dir string) (string, error) {
+	cmd, err := gitcmd.Command(ctx, dir, "rev-parse", "--absolute-git-dir")
+	if err != nil {
+		return "", err
+	}
+	cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool { return strings.HasPrefix(e, "GIT_DIR=") })
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s is no repository", dir)
+	}
+	return strings.TrimSuffix(string(out), "\n"), nil
+}
+
+// copyInto reads the target's files into a state. The target is only read, the
+// bytes of a repository's files when they are asked for.
 func (t *target) copyInto(ctx context.Context, s *state) error {
 	if t.repo == "" {
 		return t.copyFolder(ctx, s)
 	}
-	// Exact bytes: no attribute of the repository's makes git convert or leave
-	// out anything.
-	cmd, err := gitcmd.Command(ctx, t.repo, "-c", "core.bare=true", "-c", "core.autocrlf=false", "ls-tree", "-r", "-z", "--full-tree", t.rev)
+	cmd, err := gitcmd.Command(ctx, t.repo, "ls-tree", "-r", "-z", "--full-tree", t.rev)
 	if err != nil {
 		return err
 	}
@@ -76,18 +104,15 @@ func (t *target) copyInto(ctx context.Context, s *state) error {
 	if err != nil {
 		return fmt.Errorf("git ls-tree: %w", err)
 	}
-	return t.readBlobs(ctx, s, string(out))
-}
-
-// readBlobs reads the listed files by git cat-file --batch.
-func (t *target) readBlobs(ctx context.Context, s *state, list string) error {
-	type item struct {
-		path string
-		f    file
+	t.holds = make(map[object.ID]bool)
+	recorded := s.load
+	s.load = func(id object.ID) ([]byte, error) {
+		if t.holds[id] {
+			return t.blob(ctx, id)
+		}
+		return recorded(id)
 	}
-	var items []item
-	var ask strings.Builder
-	for line := range strings.SplitSeq(strings.TrimSuffix(list, "\x00"), "\x00") {
+	for line := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		meta, path, ok := strings.Cut(line, "\t")
 		fields := strings.Fields(meta)
 		if !ok || len(fields) != 3 || fields[1] != "blob" {
@@ -98,42 +123,70 @@ func (t *target) readBlobs(ctx context.Context, s *state, list string) error {
 		if err != nil || !okMode {
 			return fmt.Errorf("the repository lists %q", line)
 		}
-		items = append(items, item{path, file{mode, id}})
-		ask.WriteString(fields[2] + "\n")
-	}
-	cmd, err := gitcmd.Command(ctx, t.repo, "cat-file", "--batch")
-	if err != nil {
-		return err
-	}
-	cmd.Stdin = strings.NewReader(ask.String())
-	pipe, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	defer cmd.Wait()
-	r := bufio.NewReaderSize(pipe, 1<<20)
-	for _, it := range items {
-		var id, kind string
-		var size int64
-		if _, err := fmt.Fscanf(r, "%s %s %d\n", &id, &kind, &size); err != nil {
-			return fmt.Errorf("git cat-file: %w", err)
-		}
-		data := make([]byte, size)
-		if _, err := io.ReadFull(r, data); err != nil {
-			return err
-		}
-		if _, err := r.ReadByte(); err != nil {
-			return err
-		}
-		s.made[it.f.id] = data
-		if err := s.put(it.path, it.f); err != nil {
+		t.holds[id] = true
+		if err := s.put(path, file{mode, id}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// blob reads the exact bytes of a file of the repository.
+func (t *target) blob(ctx context.Context, id object.ID) ([]byte, error) {
+	if t.blobs == nil {
+		r, err := readBlobs(ctx, t.repo)
+		if err != nil {
+			return nil, err
+		}
+		t.blobs = r
+	}
+	return t.blobs.get(id)
+}
+
+// blobReader reads blobs of a repository through one git-cat-file(1).
+type blobReader struct {
+	ask   io.WriteCloser
+	out   *bufio.Reader
+	ended func() error
+}
+
+func readBlobs(ctx context.Context, repo string) (*blobReader, error) {
+	cmd, err := gitcmd.Command(ctx, repo, "cat-file", "--batch")
+	if err != nil {
+		return nil, err
+	}
+	ask, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &blobReader{ask: ask, out: bufio.NewReaderSize(out, 1<<16), ended: cmd.Wait}, cmd.Start()
+}
+
+func (r *blobReader) get(id object.ID) ([]byte, error) {
+	if _, err := fmt.Fprintln(r.ask, id); err != nil {
+		return nil, fmt.Errorf("git cat-file: %w", err)
+	}
+	var got, kind string
+	var size int64
+	if _, err := fmt.Fscanf(r.out, "%s %s %d\n", &got, &kind, &size); err != nil || kind != "blob" {
+		return nil, fmt.Errorf("blob %s cannot be read from the repository", id)
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(r.out, data); err != nil {
+		return nil, fmt.Errorf("git cat-file: %w", err)
+	}
+	_, err := r.out.ReadByte()
+	return data, err
+}
+
+func (r *blobReader) close() {
+	r.ask.Close()
+	io.Copy(io.Discard, r.out) // nothing is left but after an error
+	r.ended()
 }
 
 func (t *target) copyFolder(ctx context.Context, s *state) error {

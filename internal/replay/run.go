@@ -23,6 +23,9 @@ type Options struct {
 	Exec       string // command after each step, by sh -c
 	StopOnFail bool
 	Branch     string // write the result as commits on a new branch of Onto
+	// Resume, if set, names a file in which the steps done are noted: a replay
+	// that was cut off goes on behind them. It is removed at the end.
+	Resume string
 	// Progress, if not nil, is told the steps done and all.
 	Progress func(done, all int)
 }
@@ -81,7 +84,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(temp)
-	src, err := fetch(ctx, o.From, o.Task, temp)
+	src, err := fetch(ctx, origin{from: o.From, task: o.Task}, temp)
 	if err != nil {
 		return nil, err
 	}
@@ -91,13 +94,31 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	r := &run{ctx: ctx, o: o, src: src, report: &Report{Task: o.Task, Base: src.base.String(), Head: src.head.String(), Onto: o.Onto, Steps: []Step{}}}
+	defer func() { r.onto.close(); r.branch.close() }()
 	if err := r.prepare(temp); err != nil {
 		return nil, err
 	}
-	if err := r.all(list); err != nil {
+	if r.progress, err = r.openProgress(); err != nil {
 		return nil, err
 	}
-	return r.report, r.finish()
+	if err = r.all(list); err == nil {
+		err = r.finish()
+	}
+	if err = errors.Join(err, r.progress.close(err == nil)); err != nil {
+		return nil, err
+	}
+	return r.report, nil
+}
+
+func (r *run) openProgress() (*progressFile, error) {
+	if r.o.Resume == "" {
+		return nil, nil
+	}
+	s := subject{Format: 1, Task: r.o.Task, Base: r.report.Base, Onto: r.o.Onto, Subtask: r.o.Subtask, Only: r.o.Only, Exec: r.o.Exec, Branch: r.o.Branch}
+	if r.onto != nil {
+		s.Rev = r.onto.rev
+	}
+	return openProgress(r.o.Resume, s, r.o.Exec != "")
 }
 
 // run is one replay under way.
@@ -112,6 +133,8 @@ type run struct {
 	merged bool      // the state is no longer what was recorded: files are merged
 	before object.ID // recorded tree before the next commit
 	failed bool
+
+	progress *progressFile // nil: none is kept
 }
 
 func (r *run) prepare(temp string) (err error) {
@@ -139,7 +162,10 @@ func (r *run) prepare(temp string) (err error) {
 	}
 	r.merged = true
 	if r.o.Branch != "" {
-		if r.branch, err = newBranch(r.ctx, r.onto, r.o.Branch); err != nil {
+		if r.onto.repo == "" {
+			return errors.New("--commit needs --onto with a repository")
+		}
+		if r.branch, err = newBranch(r.ctx, r.onto.repo, r.onto.rev, r.o.Branch, temp); err != nil {
 			return err
 		}
 	}
@@ -184,13 +210,11 @@ func (r *run) all(list []*commit) error {
 		}
 		s := Step{Number: len(r.report.Steps) + 1, Commit: c.id.String(), Seq: c.msg.Seq, Change: c.msg.Change, Subtask: c.msg.SubtaskID,
 			Title: title(c), Paths: []string{}}
-		began := time.Now()
 		if r.failed {
 			s.Outcome = Skipped
-		} else if err := r.step(c, &s); err != nil {
+		} else if err := r.timed(c, &s); err != nil {
 			return err
 		}
-		s.Millis = time.Since(began).Milliseconds()
 		r.before = c.tree
 		r.report.Steps = append(r.report.Steps, s)
 		if s.Outcome != OK && s.Outcome != Skipped {
@@ -251,7 +275,30 @@ func (r *run) prove(c *commit) error {
 	return nil
 }
 
-func (r *run) step(c *commit, s *Step) error {
+// timed does a step. One that a run before has done is applied again, and is
+// what it was then, as long as it is proven.
+func (r *run) timed(c *commit, s *Step) error {
+	before, again, err := r.progress.before(s)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := r.step(c, s, !again && r.o.Exec != ""); err != nil {
+		return err
+	}
+	s.Millis = time.Since(began).Milliseconds()
+	if !again {
+		return r.progress.note(s)
+	}
+	if s.Outcome != Differs {
+		*s = before
+	}
+	return nil
+}
+
+// step applies a commit of the task, proves it where that can be, and runs the
+// command on it if asked to.
+func (r *run) step(c *commit, s *Step, exec bool) error {
 	changes, err := r.src.changes(r.before, c)
 	if err != nil {
 		s.Outcome, s.Detail = Differs, err.Error()
@@ -281,7 +328,7 @@ func (r *run) step(c *commit, s *Step) error {
 	default:
 		s.Outcome = OK
 	}
-	if r.o.Exec != "" {
+	if exec {
 		if s.Exec, err = r.exec(c, s); err != nil {
 			return err
 		}
@@ -290,7 +337,7 @@ func (r *run) step(c *commit, s *Step) error {
 		}
 	}
 	if r.branch != nil {
-		return r.branch.add(r.state, c)
+		return r.branch.add(r.state, c.head())
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -28,8 +29,15 @@ type source struct {
 // ErrNoTask is returned where a repository knows nothing of the task.
 var ErrNoTask = errors.New("the history holds no such task")
 
-// fetch copies a task's history from a URL, repository or bundle.
-func fetch(ctx context.Context, from, task, temp string) (*source, error) {
+// origin is where a history is, and what of it is wanted.
+type origin struct {
+	from  string // URL, repository or bundle
+	task  string // empty: the whole workspace's history
+	token string // for a URL: sent as password
+}
+
+// fetch copies a history into a repository of ours in temp.
+func fetch(ctx context.Context, o origin, temp string) (*source, error) {
 	dir := filepath.Join(temp, "history.git")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
@@ -44,6 +52,12 @@ func fetch(ctx context.Context, from, task, temp string) (*source, error) {
 	if err := git("init", "-q", "--bare", "."); err != nil {
 		return nil, err
 	}
+	if o.token != "" {
+		if err := writeToken(dir, o.token); err != nil {
+			return nil, err
+		}
+	}
+	from := o.from
 	if !strings.Contains(from, "://") {
 		if abs, err := filepath.Abs(from); err == nil {
 			if _, err := os.Stat(abs); err == nil {
@@ -51,21 +65,57 @@ func fetch(ctx context.Context, from, task, temp string) (*source, error) {
 			}
 		}
 	}
-	prefix := "refs/umbra/tasks/" + task + "/"
+	prefix := "refs/umbra/tasks/" + o.task + "/"
+	spec := "+" + prefix + "*:" + prefix + "*"
+	if o.task == "" {
+		spec = "+" + shadowRef + ":" + shadowRef
+	}
 	// Every pack stays one, and every object is checked on the way in.
 	opts := []string{"-c", "protocol.allow=always", "-c", "fetch.unpackLimit=1", "-c", "transfer.unpackLimit=1", "-c", "fetch.fsckObjects=true"}
-	err := git(append(opts, "fetch", "-q", "--no-tags", "--update-shallow", "--no-write-fetch-head", from, "+"+prefix+"*:"+prefix+"*")...)
+	err := git(append(opts, "fetch", "-q", "--no-tags", "--update-shallow", "--no-write-fetch-head", from, spec)...)
 	if err != nil {
 		return nil, fmt.Errorf("the history cannot be fetched: %w", err)
 	}
 	s := &source{dir: dir}
-	if s.base, err = s.ref(ctx, prefix+"base"); err == nil {
+	if o.task == "" {
+		if s.head, err = s.ref(ctx, shadowRef); err == nil {
+			s.base, err = s.first(ctx)
+		}
+	} else if s.base, err = s.ref(ctx, prefix+"base"); err == nil {
 		s.head, err = s.ref(ctx, prefix+"head")
 	}
 	if err != nil {
 		return nil, err
 	}
 	return s, s.open()
+}
+
+// shadowRef is a workspace's whole history.
+const shadowRef = "refs/heads/shadow"
+
+// writeToken has git send the token, from a file that only the caller reads: on
+// a command line anybody would see it.
+func writeToken(dir, token string) error {
+	f, err := os.OpenFile(filepath.Join(dir, "config"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	basic := base64.StdEncoding.EncodeToString([]byte("umbra:" + token))
+	_, err = fmt.Fprintf(f, "[http]\n\textraHeader = Authorization: Basic %s\n", basic)
+	return errors.Join(err, f.Close())
+}
+
+// first gives the oldest commit that there is.
+func (s *source) first(ctx context.Context) (object.ID, error) {
+	cmd, err := gitcmd.Command(ctx, s.dir, "rev-list", "--max-parents=0", "--first-parent", shadowRef)
+	if err != nil {
+		return object.Zero, err
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		return object.Zero, err
+	}
+	return object.ParseID(strings.TrimSpace(string(out)))
 }
 
 func (s *source) ref(ctx context.Context, name string) (object.ID, error) {
@@ -173,6 +223,9 @@ func (s *source) commit(id object.ID) (*commit, error) {
 	}
 	return out, nil
 }
+
+// head is what of a commit is written again.
+func (c *commit) head() written { return written{author: c.author, when: c.when, text: c.text} }
 
 // commits gives the history from the base (not included) to the head, oldest
 // first.

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"umbra/gitstore/object"
@@ -20,6 +19,8 @@ type state struct {
 	made  map[object.ID][]byte // merged, or from the state that the replay is put onto
 	dirs  map[string]*dirNode
 	disk  string // empty: none
+	// changed, if not nil, gathers the paths that were put or removed.
+	changed map[string]bool
 }
 
 // dirNode is one folder of the tree, encoded when its id is asked for.
@@ -42,6 +43,7 @@ func (s *state) bytes(id object.ID) ([]byte, error) {
 // put makes a file be there; on disk too.
 func (s *state) put(path string, f file) error {
 	s.files[path] = f
+	s.note(path)
 	dir, name := split(path)
 	s.node(dir).dirty[name] = object.Entry{Name: name, Mode: f.mode, ID: f.id}
 	s.touch(dir)
@@ -55,12 +57,19 @@ func (s *state) put(path string, f file) error {
 	return s.write(path, f, data)
 }
 
+func (s *state) note(path string) {
+	if s.changed != nil {
+		s.changed[path] = true
+	}
+}
+
 // remove makes a file not be there.
 func (s *state) remove(path string) error {
 	if !s.files[path].exists() {
 		return nil
 	}
 	delete(s.files, path)
+	s.note(path)
 	dir, name := split(path)
 	s.node(dir).dirty[name] = object.Entry{Name: name}
 	s.touch(dir)
@@ -174,16 +183,6 @@ func (s *state) write(path string, f file, data []byte) error {
 		return os.WriteFile(full, data, 0o755)
 	}
 	return os.WriteFile(full, data, 0o644)
-}
-
-// paths gives all paths, sorted.
-func (s *state) paths() []string {
-	out := make([]string, 0, len(s.files))
-	for p := range s.files {
-		out = append(out, p)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // fill takes a recorded tree as the starting point.

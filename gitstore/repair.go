@@ -1,0 +1,213 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"umbra/gitstore/refs"
+	"umbra/internal/vfs"
+)
+
+// Repaired tells what Repair did and what it could not, each one sentence.
+type Repaired struct {
+	Done   []string `json:"done"`
+	Cannot []string `json:"cannot"`
+}
+
+// maxTold bounds each list of a Repaired.
+const maxTold = 1000
+
+func (r *Repaired) done(format string, args ...any) {
+	if len(r.Done) < maxTold {
+		r.Done = append(r.Done, fmt.Sprintf(format, args...))
+	}
+}
+
+func (r *Repaired) cannot(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if len(r.Cannot) < maxTold && !slices.Contains(r.Cannot, text) {
+		r.Cannot = append(r.Cannot, text)
+	}
+}
+
+// damagedDir takes what is replaced: nothing is thrown away that somebody may
+// still get something out of.
+const damagedDir = "damaged"
+
+// Repair puts right what can be from what is left of a workspace's folder, and
+// opens and closes the store once: indexes of packs, a lost .keep, what can be
+// read of a damaged pack, objects that stand elsewhere (in somebody's pack,
+// loose, in a journal put aside), HEAD, refs, their note, the commit index.
+// What it replaces is kept in damaged/. Nobody else may use the folder
+// meanwhile; opt.FS is closed when it returns.
+//
+// An error means that it could not be finished; what was done so far is told.
+func Repair(ctx context.Context, opt Options) (Repaired, error) {
+	opt.setDefaults()
+	opt.Foreground = true
+	s := &Store{opt: opt, fs: opt.FS, log: opt.Log, trees: newTreeCache(opt.TreeCache)}
+	s.live.Store(new([]*journal))
+	s.tip.Store(&Tip{})
+	s.packs.s, s.large.s, s.pub.s = s, s, s
+	r := &repairer{ctx: ctx, s: s, out: &Repaired{Done: []string{}, Cannot: []string{}}}
+	err := r.offline()
+	r.close()
+	if err != nil {
+		return *r.out, errors.Join(err, opt.FS.Close())
+	}
+	again, err := Open(ctx, opt)
+	if err != nil {
+		r.out.cannot("The store cannot be opened: %v.", err)
+		return *r.out, nil
+	}
+	_, err = again.refs.EnsureLinks(ctx)
+	for _, w := range again.Warnings() {
+		r.out.done("%s.", w)
+	}
+	return *r.out, errors.Join(err, again.Close(ctx))
+}
+
+// repairer works on a store that is not open: packs and refs alone are.
+type repairer struct {
+	ctx  context.Context
+	s    *Store
+	out  *Repaired
+	note *refs.Note
+
+	wounded []*rawPack // ours, with wrong bytes
+	others  []*rawPack // not ours, or put aside; nil until one is needed
+	looked  bool       // others is filled
+	spare   spareObjects
+	seen    map[ID]bool
+}
+
+func (r *repairer) close() {
+	for _, p := range append(r.wounded, r.others...) {
+		p.f.Close()
+	}
+	r.s.packs.close()
+	if r.note != nil {
+		r.note.Close()
+	}
+}
+
+func (r *repairer) offline() error {
+	if err := r.s.fs.Mkdir(journalDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	for _, step := range []func() error{r.plainFiles, r.packFiles, r.salvageWounded, r.values, r.commitIndex} {
+		if err := step(); err != nil {
+			return err
+		}
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// aside moves a file into damaged/.
+func (r *repairer) aside(name string) error {
+	if err := r.s.fs.Mkdir(damagedDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	to := path.Join(damagedDir, fmt.Sprintf("%s-%d", path.Base(name), r.s.opt.Now().UnixNano()/int64(time.Millisecond)))
+	if err := r.s.fs.Rename(name, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return errors.Join(r.s.fs.SyncDir(damagedDir), r.s.fs.SyncDir(path.Dir(name)))
+}
+
+// plainFiles sees to HEAD, config and packed-refs, and opens the refs.
+func (r *repairer) plainFiles() error {
+	for name, sound := range map[string]func(string) bool{
+		"HEAD": func(text string) bool {
+			return strings.HasPrefix(text, "ref: refs/") || len(text) >= 40 && !strings.ContainsFunc(text[:40], func(c rune) bool { return !strings.ContainsRune("0123456789abcdef", c) })
+		},
+		"config": func(text string) bool { return strings.Contains(text, "[core]") && !strings.ContainsRune(text, 0) },
+	} {
+		full := path.Join(repoDir, name)
+		text, err := vfs.ReadFile(r.s.fs, full)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			r.out.done("The repository's %s was missing: made again.", name)
+		case err != nil:
+			return err
+		case !sound(string(text)):
+			if err := r.aside(full); err != nil {
+				return err
+			}
+			r.out.done("The repository's %s was damaged: made again.", name)
+		}
+	}
+	if err := r.s.openRefs(r.ctx); err != nil { // makes what is missing
+		return err
+	}
+	if _, err := r.s.refs.ClearStale(r.ctx); err != nil {
+		return err
+	}
+	if _, err := r.s.refs.List("refs/"); err != nil {
+		if err := r.aside(path.Join(repoDir, "packed-refs")); err != nil {
+			return err
+		}
+		r.out.done("packed-refs was damaged, and was put aside; refs of the server's are set again.")
+		if _, err := r.s.refs.List("refs/"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commitIndex drops the index where it is damaged: the next start reads the
+// history again.
+func (r *repairer) commitIndex() error {
+	info, err := r.s.fs.Lstat(recordsFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	index, err := openRecords(r.s)
+	if err != nil {
+		return err
+	}
+	sound := index.n*recordSize == uint64(info.Size)
+	tip, _ := r.note.Get(shadowRef)
+	for seq := r.seqOf(tip); sound && seq > 0 && !tip.IsZero(); seq-- {
+		if seq <= index.n {
+			rec, err := index.at(seq)
+			sound = err == nil && rec.Commit == tip
+		}
+		c, err := r.commit(tip)
+		if err != nil {
+			break // told already
+		}
+		tip = c.Parent
+	}
+	index.close()
+	if sound {
+		return nil
+	}
+	for _, name := range []string{recordsFile, namesFile} {
+		if err := r.s.removeAny(name); err != nil {
+			return err
+		}
+	}
+	r.out.done("The commit index was damaged: read from history again.")
+	return nil
+}
+
+func (r *repairer) seqOf(id ID) uint64 {
+	c, err := r.commit(id)
+	if err != nil {
+		return 0
+	}
+	return c.Seq
+}

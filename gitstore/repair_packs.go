@@ -1,0 +1,307 @@
+package gitstore
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"umbra/gitstore/object"
+	"umbra/gitstore/pack"
+	"umbra/internal/vfs"
+)
+
+// packFiles looks at every pack that has a .keep of ours: a missing or damaged
+// index is made again, one with wrong bytes is noted to be salvaged. Then the
+// sound ones are opened.
+func (r *repairer) packFiles() error {
+	names, err := r.s.fs.ReadDir(packDir)
+	if err != nil {
+		return err
+	}
+	there := make(map[string]bool)
+	for _, e := range names {
+		there[e.Name] = true
+	}
+	wounded := make(map[string]bool)
+	for _, e := range names {
+		base, isKeep := strings.CutSuffix(e.Name, ".keep")
+		if !isKeep {
+			continue
+		}
+		text, err := vfs.ReadFile(r.s.fs, path.Join(packDir, e.Name))
+		if err != nil {
+			return err
+		}
+		note, ours := parseKeep(string(text))
+		if !ours || note.superseded != 0 && !there[base+idxSuffix] {
+			continue // being removed
+		}
+		if !there[base+".pack"] {
+			if note.superseded == 0 && there[base+idxSuffix] {
+				r.out.cannot("%s.pack is missing.", base)
+			}
+			continue
+		}
+		sound, err := r.packFile(base)
+		if err != nil {
+			return err
+		}
+		wounded[base] = !sound
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+	}
+	if err := r.s.packs.load(); err != nil {
+		return err
+	}
+	for _, f := range r.s.packs.list {
+		if wounded[f.base] {
+			f.release()
+		}
+	}
+	r.s.packs.forget(wounded)
+	return nil
+}
+
+// packFile checks one pack and its index; false where its bytes are wrong.
+func (r *repairer) packFile(base string) (sound bool, err error) {
+	name := path.Join(packDir, base)
+	p, err := openRaw(r.s.fs, base, name+".pack")
+	if err != nil {
+		return false, err
+	}
+	if !p.whole {
+		if !p.useIdx(r.s.fs, name+idxSuffix) {
+			err = p.scan()
+		}
+		r.wounded = append(r.wounded, p)
+		return false, err
+	}
+	defer p.f.Close()
+	return true, r.index(p)
+}
+
+// index makes a whole pack's index again, if that is needed.
+func (r *repairer) index(p *rawPack) error {
+	name := path.Join(packDir, p.name)
+	ok := p.useIdx(r.s.fs, name+idxSuffix)
+	if ok {
+		opened, err := pack.Open(r.s.fs, name+".pack", name+idxSuffix, pack.Options{})
+		if err == nil {
+			return opened.Close()
+		}
+		if !errors.Is(err, pack.ErrCorrupt) {
+			return err
+		}
+	}
+	was := "damaged"
+	if _, err := r.s.fs.Lstat(name + idxSuffix); errors.Is(err, fs.ErrNotExist) {
+		was = "missing"
+	}
+	p.entries = nil
+	if err := p.scan(); err != nil {
+		return err
+	}
+	if !p.whole {
+		r.out.cannot("%s.pack has deltas on objects that it has not: no index can be made.", p.name)
+		return nil
+	}
+	var sum [pack.TrailerSize]byte
+	if _, err := p.f.ReadAt(sum[:], p.size-pack.TrailerSize); err != nil {
+		return err
+	}
+	if err := r.s.writeFile(name+idxSuffix, pack.EncodeIdx(p.entries, sum)); err != nil {
+		return err
+	}
+	r.out.done("The index of %s was %s: made again, of %d objects.", p.name, was, len(p.entries))
+	return r.s.fs.SyncDir(packDir)
+}
+
+// salvageWounded writes what can be read of damaged packs, and no other pack
+// of ours holds, into a new one, and puts them aside.
+func (r *repairer) salvageWounded() error {
+	if len(r.wounded) == 0 {
+		return nil
+	}
+	read := make(map[string][2]int) // of each: readable, all that is known of
+	_, err := r.rescue(func(w *pack.Writer) error {
+		for _, p := range r.wounded {
+			var n [2]int
+			for _, e := range p.entries {
+				if err := r.ctx.Err(); err != nil {
+					return err
+				}
+				n[1]++
+				f, err := r.s.packs.holding(e.ID)
+				if err != nil {
+					return err
+				}
+				if f != nil {
+					f.release()
+					n[0]++
+					continue
+				}
+				kind, data, ok := p.get(e.ID)
+				if !ok {
+					continue
+				}
+				n[0]++
+				if _, err := w.Add(kind, data); err != nil {
+					return err
+				}
+			}
+			read[p.name] = n
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	gone := make(map[string]bool)
+	for _, p := range r.wounded {
+		gone[p.name] = true
+	}
+	if err := r.s.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+		return err
+	}
+	for _, p := range r.wounded {
+		for _, suffix := range []string{idxSuffix, ".pack"} {
+			if err := r.aside(path.Join(packDir, p.name+suffix)); err != nil {
+				return err
+			}
+		}
+		if err := r.s.removeAny(path.Join(packDir, p.name+".keep")); err != nil {
+			return err
+		}
+		n := read[p.name]
+		r.out.done("%s.pack was damaged, and stands in %s/ now; %d of its %d known objects were read or stand elsewhere.", p.name, damagedDir, n[0], n[1])
+	}
+	return nil
+}
+
+// rescue writes a pack of ours; how many objects it has.
+func (r *repairer) rescue(fill func(*pack.Writer) error) (count int, err error) {
+	var rnd [8]byte
+	rand.Read(rnd[:])
+	name := path.Join(journalDir, "large-"+hex.EncodeToString(rnd[:]))
+	defer r.s.removeLarge(name)
+	_, sum, err := r.s.writePack(name, func(w *pack.Writer) (ID, error) {
+		err := fill(w)
+		count = w.Count()
+		return ID{}, err
+	})
+	if err != nil || count == 0 {
+		return 0, err
+	}
+	through := uint64(0)
+	for _, f := range r.s.packs.list {
+		through = max(through, f.keep.through)
+	}
+	_, err = r.s.linkPack(name+largeSuffix, name+idxSuffix, sum, keepNote{through: through})
+	return count, err
+}
+
+// find looks for an object that no pack of ours holds: in somebody's packs, one
+// of ours that lost its .keep among them, in what was put aside, loose. A
+// whole pack that has it becomes ours.
+func (r *repairer) find(id ID) (object.Kind, []byte, bool, error) {
+	if o, ok := r.spare[id]; ok {
+		return o.kind, o.data, true, nil
+	}
+	if err := r.lookAround(); err != nil {
+		return 0, nil, false, err
+	}
+	for _, p := range r.others {
+		kind, data, ok := p.get(id)
+		if !ok {
+			continue
+		}
+		if p.whole && strings.HasPrefix(p.name, "pack-") {
+			return kind, data, true, r.adopt(p)
+		}
+		r.keepSpare(id, kind, data)
+		return kind, data, true, nil
+	}
+	kind, data, ok := looseObject(r.s.fs, id)
+	if ok {
+		r.keepSpare(id, kind, data)
+	}
+	return kind, data, ok, nil
+}
+
+func (r *repairer) keepSpare(id ID, kind object.Kind, data []byte) {
+	if r.spare == nil {
+		r.spare = make(spareObjects)
+	}
+	r.spare[id] = rawObject{kind, data}
+}
+
+// lookAround opens everything else that may hold objects.
+func (r *repairer) lookAround() error {
+	if r.looked {
+		return nil
+	}
+	r.looked = true
+	known := make(map[string]bool)
+	for _, f := range r.s.packs.list {
+		known[f.base] = true
+	}
+	open := func(name, file, idx string) error {
+		p, err := openRaw(r.s.fs, name, file)
+		if err != nil {
+			return err
+		}
+		r.others = append(r.others, p)
+		if idx != "" && p.useIdx(r.s.fs, idx) {
+			return nil
+		}
+		return p.scan()
+	}
+	for _, dir := range []string{packDir, journalDir, damagedDir} {
+		names, err := r.s.fs.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, e := range names {
+			file := path.Join(dir, e.Name)
+			base, isPack := strings.CutSuffix(e.Name, ".pack")
+			switch {
+			case dir == packDir && isPack && !known[base]:
+				err = open(base, file, path.Join(dir, base+idxSuffix))
+			case dir == journalDir && strings.HasPrefix(e.Name, "torn-"), dir == damagedDir && strings.Contains(e.Name, ".pack-"):
+				err = open(file, file, "")
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// adopt makes a pack ours that holds what the history needs.
+func (r *repairer) adopt(p *rawPack) error {
+	if err := r.index(p); err != nil {
+		return err
+	}
+	through := uint64(0)
+	for id := range p.byID {
+		if kind, data, ok := p.get(id); ok && kind == object.Commit {
+			if c, err := parseCommit(id, data); err == nil {
+				through = max(through, c.Seq)
+			}
+		}
+	}
+	note := keepNote{through: through}
+	if err := r.s.writeFile(path.Join(packDir, p.name+".keep"), []byte(note.String())); err != nil {
+		return err
+	}
+	if err := r.s.fs.SyncDir(packDir); err != nil {
+		return err
+	}
+	r.out.done("%s holds what the history needs, and had no .keep: made.", p.name)
+	return r.s.packs.add(p.name, note)
+}

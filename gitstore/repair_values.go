@@ -1,0 +1,397 @@
+package gitstore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/gitstore/pack"
+	"umbra/gitstore/refs"
+	"umbra/internal/errs"
+)
+
+var errLost = errors.New("the object is lost")
+
+// get reads an object from a pack of ours, or from where it is found.
+func (r *repairer) get(id ID) (object.Kind, []byte, error) {
+	kind, data, err := r.s.readObject(id, maxMeta)
+	if !errs.Is(err, errs.NotFound) {
+		return kind, data, err
+	}
+	kind, data, ok, err := r.find(id)
+	if err == nil && !ok {
+		err = errLost
+	}
+	return kind, data, err
+}
+
+func (r *repairer) commit(id ID) (*Commit, error) {
+	kind, data, err := r.get(id)
+	if err != nil {
+		return nil, err
+	}
+	if kind != object.Commit {
+		return nil, errLost
+	}
+	return parseCommit(id, data)
+}
+
+// found is what the packs alone tell of the history.
+type found struct {
+	commits map[ID]*foundCommit
+	infos   map[string]*foundInfo // the newest of each task
+}
+
+type foundCommit struct {
+	id, parent ID
+	seq        uint64
+	task       string
+	doomed     bool // stands in superseded packs alone
+}
+
+type foundInfo struct {
+	tag, base ID
+	when      time.Time
+}
+
+// survey reads every commit and tag of our packs.
+func (r *repairer) survey() (*found, error) {
+	out := &found{commits: make(map[ID]*foundCommit), infos: make(map[string]*foundInfo)}
+	for _, f := range r.s.packs.list {
+		for e, err := range f.p.Idx().All() {
+			if err == nil {
+				err = r.ctx.Err()
+			}
+			if err != nil {
+				return nil, err
+			}
+			kind, _, err := f.p.Info(e.ID)
+			if err != nil || kind != object.Commit && kind != object.Tag {
+				continue // verify tells of what cannot be read
+			}
+			_, data, err := f.p.Get(e.ID)
+			if err != nil {
+				continue
+			}
+			if kind == object.Tag {
+				out.tag(e.ID, data)
+				continue
+			}
+			if c, err := parseCommit(e.ID, data); err == nil && c.Seq > 0 {
+				known := out.commits[c.ID]
+				out.commits[c.ID] = &foundCommit{id: c.ID, parent: c.Parent, seq: c.Seq, task: c.Message.TaskID,
+					doomed: !f.doomed.IsZero() && (known == nil || known.doomed)}
+			}
+		}
+	}
+	return out, nil
+}
+
+func (o *found) tag(id ID, data []byte) {
+	tag, err := object.ParseTag(data)
+	if err != nil {
+		return
+	}
+	info, err := message.ParseInfo(tag.Message)
+	if err != nil || tag.Name != info.TagName() {
+		return
+	}
+	when := info.Updated
+	if when.IsZero() {
+		when = tag.Tagger.When
+	}
+	if old := o.infos[info.TaskID]; old == nil || old.when.Before(when) {
+		o.infos[info.TaskID] = &foundInfo{tag: id, base: tag.Object, when: when}
+	}
+}
+
+// tip gives the newest commit from which all others can be reached; before is
+// one that it must come from, unless zero.
+func (o *found) tip(before ID) (ID, uint64) {
+	list := make([]*foundCommit, 0, len(o.commits))
+	for _, c := range o.commits {
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b *foundCommit) int {
+		if a.doomed != b.doomed && a.seq == b.seq { // a history that was written anew
+			if a.doomed {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Or(cmp.Compare(b.seq, a.seq), strings.Compare(a.id.String(), b.id.String()))
+	})
+	for _, c := range list {
+		at := c
+		for at != nil && at.id != before && at.seq > 1 {
+			next := o.commits[at.parent]
+			if next != nil && next.seq != at.seq-1 {
+				next = nil
+			}
+			at = next
+		}
+		if at != nil && (before.IsZero() || at.id == before) {
+			return c.id, c.seq
+		}
+	}
+	return ID{}, 0
+}
+
+// values puts the note right, and looks for whatever the history lacks.
+func (r *repairer) values() (err error) {
+	if r.note, err = refs.OpenNote(r.s.fs, "refs"); err != nil {
+		return err
+	}
+	r.s.note = r.note
+	values := r.note.All()
+	delete(values, shownName)
+	empty := len(values) == 0
+	// First of all what is noted, or else what git shows: packs that lost their
+	// .keep come back by it.
+	seeds := r.note.All()
+	delete(seeds, shownName)
+	if seeds[shadowRef].IsZero() {
+		if id, _, ok, err := r.s.refs.Read(shadowRef); err == nil && ok {
+			seeds[shadowRef] = id
+		}
+	}
+	if err := r.reach(seeds); err != nil {
+		return err
+	}
+	if err := r.writeSpare(); err != nil {
+		return err
+	}
+	all, err := r.survey()
+	if err != nil {
+		return err
+	}
+	var set []refs.Update
+	change := func(name string, id ID) {
+		if values[name] != id {
+			set = append(set, refs.Update{Name: name, New: id})
+			values[name] = id
+		}
+	}
+	r.tipValue(all, values, change)
+	if tip := values[shadowRef]; !tip.IsZero() {
+		if empty {
+			for task, info := range all.infos {
+				change(tasksPrefix+task+"/info", info.tag)
+			}
+		}
+		r.taskValues(all, values, change)
+	}
+	if len(set) > 0 {
+		if err := r.note.Append(set); err != nil {
+			return err
+		}
+		if err := r.reach(values); err != nil {
+			return err
+		}
+	}
+	return r.writeSpare()
+}
+
+// tipValue settles which commit is the history's newest.
+func (r *repairer) tipValue(all *found, values map[string]ID, change func(string, ID)) {
+	noted := values[shadowRef]
+	if !noted.IsZero() {
+		if c, err := r.commit(noted); err == nil {
+			if id, seq := all.tip(noted); seq > c.Seq {
+				change(shadowRef, id)
+				r.out.done("The note of the refs was older than the packs: the history goes on to number %d, %s.", seq, id)
+			}
+			return
+		}
+	}
+	id, seq := all.tip(ID{})
+	switch {
+	case id.IsZero() && noted.IsZero():
+		return // nothing was ever recorded, or all of it stands in a journal
+	case id.IsZero():
+		r.out.cannot("The history's newest commit %s is lost, and no commit before it is left.", noted)
+		return
+	case noted.IsZero():
+		r.out.done("The note of the refs had no newest commit: it is number %d, %s, as the packs tell.", seq, id)
+	default:
+		r.out.cannot("The history's newest commit %s is lost: it ends now with number %d, %s.", noted, seq, id)
+	}
+	change(shadowRef, id)
+}
+
+// taskValues completes the tasks of which something is noted, and takes back
+// what is no more part of the history.
+func (r *repairer) taskValues(all *found, values map[string]ID, change func(string, ID)) {
+	heads := make(map[string]ID)
+	in := make(map[ID]bool)
+	for id := values[shadowRef]; ; {
+		c := all.commits[id]
+		if c == nil {
+			break
+		}
+		in[id] = true
+		if _, ok := heads[c.task]; !ok {
+			heads[c.task] = id
+		}
+		id = c.parent
+	}
+	tasks := make(map[string]bool)
+	for name := range values {
+		if rest, ok := strings.CutPrefix(name, tasksPrefix); ok {
+			task, _, _ := strings.Cut(rest, "/")
+			tasks[task] = true
+		}
+	}
+	for task := range tasks {
+		name := tasksPrefix + task + "/"
+		sound := func(which string) bool {
+			_, _, err := r.get(values[name+which])
+			return !values[name+which].IsZero() && err == nil
+		}
+		info := all.infos[task]
+		if noted := r.whenOf(values[name+"info"]); info != nil && !noted.IsZero() && info.when.After(noted) {
+			change(name+"info", info.tag)
+			r.out.done("The record of task %s: a newer one than was noted.", task)
+		}
+		if !sound("info") {
+			if info == nil {
+				r.out.cannot("The record of task %s is lost.", task)
+				continue
+			}
+			change(name+"info", info.tag)
+			r.out.done("The record of task %s: the newest that was found.", task)
+		}
+		if !in[values[name+"base"]] {
+			if info == nil || !in[info.base] {
+				r.out.cannot("The base of task %s is lost.", task)
+				continue
+			}
+			change(name+"base", info.base)
+			r.out.done("The base of task %s is %s, as its record tells.", task, info.base)
+		}
+		newest, ok := heads[task]
+		if !ok {
+			newest = values[name+"base"]
+		}
+		if values[name+"head"] != newest {
+			change(name+"head", newest)
+			r.out.done("The head of task %s is %s, its newest commit.", task, newest)
+		}
+	}
+}
+
+// whenOf tells when a task's record was made; zero where it cannot be read.
+func (r *repairer) whenOf(id ID) time.Time {
+	o := &found{infos: make(map[string]*foundInfo)}
+	if kind, data, err := r.get(id); err == nil && kind == object.Tag {
+		o.tag(id, data)
+	}
+	for _, info := range o.infos {
+		return info.when
+	}
+	return time.Time{}
+}
+
+// reach reads everything that the refs lead to, so that what is missing is
+// looked for.
+func (r *repairer) reach(values map[string]ID) error {
+	r.seen = make(map[ID]bool)
+	for name, id := range values {
+		if name == shadowRef {
+			continue
+		}
+		if _, _, err := r.get(id); err != nil && !errors.Is(err, errLost) {
+			return err
+		}
+	}
+	for id := values[shadowRef]; !id.IsZero(); {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		c, err := r.commit(id)
+		if errors.Is(err, errLost) {
+			return nil // tipValue and verify tell
+		}
+		if err != nil {
+			return err
+		}
+		if err := r.reachTree(c.Tree, c); err != nil {
+			return err
+		}
+		id = c.Parent
+	}
+	return nil
+}
+
+func (r *repairer) reachTree(id ID, of *Commit) error {
+	if r.seen[id] || id == object.EmptyTree {
+		return nil
+	}
+	r.seen[id] = true
+	_, data, err := r.get(id)
+	if errors.Is(err, errLost) {
+		r.out.cannot("Tree %s of commit number %d is lost.", id, of.Seq)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	entries, err := object.ParseTree(data)
+	if err != nil {
+		return fmt.Errorf("tree %s: %w", id, err)
+	}
+	for _, e := range entries {
+		if e.Mode == object.Dir {
+			err = r.reachTree(e.ID, of)
+		} else if !r.seen[e.ID] {
+			r.seen[e.ID] = true
+			err = r.reachBlob(e, of)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *repairer) reachBlob(e object.Entry, of *Commit) error {
+	f, err := r.s.packs.holding(e.ID)
+	if err != nil {
+		return err
+	}
+	if f != nil {
+		f.release()
+		return nil
+	}
+	_, _, ok, err := r.find(e.ID)
+	if err == nil && !ok {
+		r.out.cannot("The bytes of %q in commit number %d, %s, are lost.", e.Name, of.Seq, e.ID)
+	}
+	return err
+}
+
+// writeSpare gives the objects that were found where they do not stay a pack of
+// ours.
+func (r *repairer) writeSpare() error {
+	if len(r.spare) == 0 {
+		return nil
+	}
+	n, err := r.rescue(func(w *pack.Writer) error {
+		for _, o := range r.spare {
+			if _, err := w.Add(o.kind, o.data); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		r.spare = nil
+		r.out.done("%d objects were found loose, or in what was put aside, and stand in a pack again.", n)
+	}
+	return err
+}
