@@ -88,7 +88,10 @@ func TestTaskCreateRefuses(t *testing.T) {
 		{"id of a lock", map[string]any{"goal": "g", "workspace": p.dir, "task_id": "a.lock"}, 400, "invalid_task_id", "task_id"},
 		{"huge id", map[string]any{"goal": "g", "workspace": p.dir, "task_id": long}, 400, "invalid_task_id", "task_id"},
 		{"metadata", map[string]any{"goal": "g", "workspace": p.dir, "metadata": []any{1}}, 422, "validation_failed", "metadata"},
-		{"virtual", map[string]any{"goal": "g", "kind": "virtual"}, 422, "validation_failed", "kind"},
+		{"virtual with a folder", map[string]any{"goal": "g", "kind": "virtual", "workspace": p.dir}, 422, "validation_failed", "workspace"},
+		{"namespace with a folder", map[string]any{"goal": "g", "namespace": []string{"a"}, "workspace": p.dir}, 422, "validation_failed", "namespace"},
+		{"empty segment", map[string]any{"goal": "g", "kind": "virtual", "namespace": []string{""}}, 422, "validation_failed", "namespace"},
+		{"unknown kind", map[string]any{"goal": "g", "kind": "cloud"}, 422, "validation_failed", "kind"},
 		{"goal of a wrong type", map[string]any{"goal": 1, "workspace": p.dir}, 400, "invalid_field", "goal"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -27,6 +27,16 @@
 //   - What is kept in memory for each file is bounded (index), and goes when a
 //     workspace is put away.
 //
+// # What people do
+//
+// A Watcher marks paths (watch.go); they are compared with history, and so is
+// the whole folder at a start, where events were lost and now and then
+// (sync_find.go). What differs is read without locks, looked at again under
+// them and recorded in one commit (sync_record.go). Our own writes are known
+// by their content. What stat data has proven is kept from one run to the next
+// (statcache.go). A checkout's baseline copies git's own objects
+// (baseline_git.go).
+//
 // The package imports gitstore and its subpackages, internal/{rootfs,scan,
 // ignore,state,vfs,wspath,errs}; never HTTP, configuration or fsnotify.
 package workspace

@@ -2,6 +2,8 @@ package workspace
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
@@ -10,8 +12,44 @@ import (
 	"umbra/internal/wspath"
 )
 
-// Above so many paths the whole workspace is locked instead.
+// Above so many paths folders are locked instead, or the whole workspace.
 const maxScanLocks = 512
+
+// lockedFor gives what to lock for many paths: themselves, or folders that hold
+// them, as deep ones as are few enough. Writers elsewhere go on.
+func lockedFor(paths []wspath.Path) []wspath.Path {
+	if len(paths) <= maxScanLocks {
+		return paths
+	}
+	for depth := maxLockDepth; depth > 0; depth-- {
+		set := make(map[wspath.Path]bool)
+		for _, p := range paths {
+			if set[upTo(p, depth)] = true; len(set) > maxScanLocks {
+				break
+			}
+		}
+		if len(set) <= maxScanLocks {
+			return slices.Collect(maps.Keys(set))
+		}
+	}
+	return []wspath.Path{wspath.Root}
+}
+
+// maxLockDepth is how deep folders are that are locked for what is in them.
+const maxLockDepth = 8
+
+// upTo gives the folder of at most depth components that a path is in, or the
+// path itself.
+func upTo(p wspath.Path, depth int) wspath.Path {
+	for i := 0; i < len(p); i++ {
+		if p[i] == '/' {
+			if depth--; depth == 0 {
+				return p[:i]
+			}
+		}
+	}
+	return p
+}
 
 // A commit of external changes carries at most so many bytes of new content,
 // which it holds in memory, compressed.
@@ -87,10 +125,7 @@ func (s *scanner) commit(ctx context.Context, list []candidate, o SyncOptions, r
 	for _, c := range list {
 		paths = append(paths, c.path)
 	}
-	if len(paths) > maxScanLocks {
-		paths = []wspath.Path{wspath.Root}
-	}
-	lock, err := s.w.locks.acquire(ctx, paths)
+	lock, err := s.w.locks.acquire(ctx, lockedFor(paths))
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
