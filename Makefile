@@ -9,14 +9,24 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 30s
 
 .DEFAULT_GOAL := build
-.PHONY: help build run tools test bench soak lint fuzz clean FORCE
+.PHONY: help build embed run tools test bench soak lint fuzz clean FORCE
 
 help: ## tell what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 build: bin/umbra ## build bin/umbra
 
-bin/umbra: FORCE
+LUAU := internal/sandbox/luau
+
+# The Luau interpreter comes from a pinned npm package; it is fetched once, and
+# patched and put where the program embeds it.
+embed: $(LUAU)/npm/node_modules/.package-lock.json ## put the Luau interpreter where the program embeds it
+	@$(GO) run ./$(LUAU)/embed -package $(LUAU)/npm/node_modules/luau-web -out $(LUAU)/engine/luau.wasm
+
+$(LUAU)/npm/node_modules/.package-lock.json: $(LUAU)/npm/package-lock.json
+	cd $(LUAU)/npm && npm ci
+
+bin/umbra: embed FORCE
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/umbra
 

@@ -1,0 +1,166 @@
+package sdk
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+// Declarations are Luau type declarations of the table sdk.
+func (s *SDK) Declarations() string { return s.declarations }
+
+// declare writes the table sdk: operations, and tables of them.
+func declare(functions []function) string {
+	var b strings.Builder
+	b.WriteString("declare sdk: {\n")
+	groups := map[string][]function{}
+	for _, f := range functions {
+		if len(f.path) > 1 {
+			groups[f.path[0]] = append(groups[f.path[0]], f)
+			continue
+		}
+		f.op.declare(&b, "\t")
+	}
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		b.WriteString("\t" + name + ": {\n")
+		for _, f := range groups[name] {
+			f.op.declare(&b, "\t\t")
+		}
+		b.WriteString("\t},\n")
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+func (op *operation) declare(b *strings.Builder, indent string) {
+	summary := op.api.mask(strings.TrimSpace(op.summary))
+	if summary != "" {
+		b.WriteString(indent + "-- " + strings.Join(strings.Fields(summary), " ") + "\n")
+	}
+	required := false
+	fields := map[string]string{}
+	add := func(name string, needed bool, s *openapi3.Schema) {
+		required = required || needed
+		text := typeOf(s, 0)
+		if !needed {
+			text = optional(text)
+		}
+		fields[name] = text
+	}
+	for _, p := range op.params {
+		add(p.name, p.required, p.schema)
+	}
+	if op.body != nil {
+		add(bodyArgument, op.body.required, op.body.schema)
+	}
+	args := ""
+	if len(fields) > 0 {
+		args = "args: " + table(fields)
+		if !required {
+			args += "?"
+		}
+	}
+	b.WriteString(indent + op.name + ": (" + args + ") -> " + typeOf(op.result, 0) + ",\n")
+}
+
+func optional(text string) string {
+	if strings.Contains(text, " | ") {
+		text = "(" + text + ")"
+	}
+	return text + "?"
+}
+
+// table writes a table's type, its fields by name.
+func table(fields map[string]string) string {
+	parts := make([]string, 0, len(fields))
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		key := name
+		if !identifier.MatchString(name) {
+			key = "[" + strconv.Quote(name) + "]"
+		}
+		parts = append(parts, key+": "+fields[name])
+	}
+	return "{ " + strings.Join(parts, ", ") + " }"
+}
+
+// maxTypeDepth is how deep a type is spelled out; schemas may be endless.
+const maxTypeDepth = 5
+
+// typeOf gives the Luau type of a schema.
+func typeOf(s *openapi3.Schema, depth int) string {
+	if s == nil || depth > maxTypeDepth {
+		return "any"
+	}
+	if len(s.Enum) > 0 {
+		var words []string
+		for _, e := range s.Enum {
+			word, ok := e.(string)
+			if !ok {
+				words = nil
+				break
+			}
+			words = append(words, strconv.Quote(word))
+		}
+		if len(words) > 0 {
+			return strings.Join(words, " | ")
+		}
+	}
+	if s.Type == nil || len(*s.Type) == 0 {
+		if len(s.Properties) > 0 {
+			return objectType(s, depth)
+		}
+		return "any"
+	}
+	var kinds []string
+	null := s.Nullable
+	for _, t := range *s.Type {
+		switch t {
+		case "null":
+			null = true
+		case "integer", "number":
+			kinds = append(kinds, "number")
+		case "string", "boolean":
+			kinds = append(kinds, t)
+		case "array":
+			item := "any"
+			if s.Items != nil {
+				item = typeOf(s.Items.Value, depth+1)
+			}
+			kinds = append(kinds, "{ "+item+" }")
+		case "object":
+			kinds = append(kinds, objectType(s, depth))
+		default:
+			kinds = append(kinds, "any")
+		}
+	}
+	slices.Sort(kinds)
+	text := strings.Join(slices.Compact(kinds), " | ")
+	if text == "" {
+		return "nil"
+	}
+	if null && text != "any" {
+		return optional(text)
+	}
+	return text
+}
+
+func objectType(s *openapi3.Schema, depth int) string {
+	if len(s.Properties) == 0 {
+		return "{ [string]: any }"
+	}
+	fields := map[string]string{}
+	for name, p := range s.Properties {
+		text := "any"
+		if p != nil {
+			text = typeOf(p.Value, depth+1)
+		}
+		if !slices.Contains(s.Required, name) && !strings.HasSuffix(text, "?") && text != "any" {
+			text = optional(text)
+		}
+		fields[name] = text
+	}
+	return table(fields)
+}
