@@ -1,0 +1,63 @@
+package toolsets
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/httpapi"
+	"umbra/httpapi/wire"
+	"umbra/internal/toolset"
+)
+
+type callBody struct {
+	Name      *string         `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+	SubtaskID *string         `json:"subtaskId"`
+}
+
+type answer struct {
+	Status  string `json:"status"`
+	Content string `json:"content"`
+}
+
+// call carries a tool's call out. What a model may get wrong is a 200 with the
+// status "error"; only the envelope has HTTP errors.
+func (d *Dialect) call(c *gin.Context) error {
+	var b callBody
+	if err := httpapi.DecodeJSON(c, &b); err != nil {
+		return err
+	}
+	if b.Name == nil || *b.Name == "" {
+		return required("name")
+	}
+	tags := httpapi.TagsOf(c)
+	if b.SubtaskID != nil {
+		if !httpapi.ValidID(*b.SubtaskID) {
+			return malformed("subtaskId")
+		}
+		tags.SubtaskID = *b.SubtaskID
+	}
+	id, err := httpapi.Param(c, "id")
+	if err != nil {
+		return err
+	}
+	key, err := wire.KeyHash(c)
+	if err != nil {
+		return err
+	}
+	caller := httpapi.CallerOf(c)
+	a, err := d.toolsets.Call(c, id, toolset.Call{Name: *b.Name, Args: b.Arguments, TaskID: tags.TaskID, SubtaskID: tags.SubtaskID, Actor: tags.Actor,
+		RequestID: httpapi.RequestID(c), Key: key, ReadOnly: caller.Scope != httpapi.ScopeWrite, Sees: caller.Sees})
+	if err != nil {
+		return err
+	}
+	wire.SettleKey(c, a.Replayed, !a.Commit.IsZero())
+	out := answer{Status: "success", Content: a.Text}
+	if a.Failed {
+		out.Status = "error"
+	}
+	httpapi.JSON(c, http.StatusOK, out)
+	return nil
+}

@@ -1,0 +1,265 @@
+// Package toolsets is the toolsets dialect (contracts/toolsets.md): mounts given
+// to an agent, the tools that follow in the formats of model APIs, their calls,
+// and the map for the prompt. It says nothing of its own about files or tools;
+// that is internal/toolset's.
+package toolsets
+
+import (
+	_ "embed"
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/httpapi"
+	"umbra/httpapi/wire"
+	"umbra/internal/errs"
+	"umbra/internal/task"
+	"umbra/internal/toolset"
+	"umbra/internal/toolset/tool"
+)
+
+//go:embed openapi.yaml
+var document []byte
+
+// Dialect is the toolsets dialect.
+type Dialect struct {
+	toolsets *toolset.Service
+	maxCall  int64
+}
+
+// New makes the dialect; a call's body may have maxCall bytes.
+func New(s *toolset.Service, maxCall int64) *Dialect { return &Dialect{s, maxCall} }
+
+// OpenAPI gives the dialect's part of the document.
+func (d *Dialect) OpenAPI() []byte { return document }
+
+// Register adds the dialect's routes.
+func (d *Dialect) Register(r *httpapi.Router) {
+	r = r.With(wire.WithFields(httpapi.CommonShape()))
+	add := func(method, pattern string, h httpapi.Handler, rt httpapi.Route) {
+		rt.Method, rt.Pattern, rt.Handler, rt.Authorize = method, pattern, h, d.authorize
+		r.Handle(rt)
+	}
+	const one = "/toolsets/{id}"
+	add("POST", "/toolsets", d.create, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true})
+	add("GET", "/toolsets", d.list, httpapi.Route{})
+	add("GET", one, d.get, httpapi.Route{})
+	add("DELETE", one, d.remove, httpapi.Route{Access: httpapi.AccessWrite})
+	add("PUT", one+"/mounts", d.setMounts, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON})
+	add("GET", one+"/tools", d.tools, httpapi.Route{})
+	add("GET", one+"/filesystem-map", d.fileSystemMap, httpapi.Route{})
+	// Some tools only read: the call asks for more where it changes something.
+	add("POST", one+"/call", d.call, httpapi.Route{Body: httpapi.BodyJSON, MaxBody: d.maxCall, Changes: true})
+}
+
+// sees tells which workspaces the caller may know of.
+func sees(c *gin.Context) task.Sees { return httpapi.CallerOf(c).Sees }
+
+// authorize refuses toolsets on workspaces that the caller may not see.
+func (d *Dialect) authorize(c *gin.Context) error {
+	id, err := httpapi.Param(c, "id")
+	if err != nil || id == "" {
+		return nil
+	}
+	return d.toolsets.Visible(id, sees(c))
+}
+
+// who says who asks for a change of mounts.
+func who(c *gin.Context) toolset.Who {
+	caller := httpapi.CallerOf(c)
+	return toolset.Who{Actor: httpapi.TagsOf(c).Actor, RequestID: httpapi.RequestID(c), Sees: caller.Sees,
+		Allow: func(root string, known bool) error {
+			if known && caller.Token != "" && caller.Sees(root) {
+				return nil
+			}
+			return caller.MayOpen(root)
+		}}
+}
+
+// store is where a mount's files are.
+type store struct {
+	Type      string   `json:"type"`
+	Root      *string  `json:"root,omitempty"`
+	Namespace []string `json:"namespace,omitempty"`
+}
+
+type mountBody struct {
+	Prefix      string `json:"prefix"`
+	Scope       string `json:"scope"`
+	Store       store  `json:"store"`
+	WorkspaceID string `json:"workspaceId,omitempty"`
+}
+
+type createBody struct {
+	Mounts *[]mountBody `json:"mounts"`
+	TaskID *string      `json:"taskId"`
+}
+
+// specs reads a body's mounts.
+func (b *createBody) specs() ([]toolset.Spec, error) {
+	if b.Mounts == nil {
+		return nil, required("mounts")
+	}
+	out := make([]toolset.Spec, len(*b.Mounts))
+	for i, m := range *b.Mounts {
+		out[i] = toolset.Spec{Prefix: m.Prefix, Scope: m.Scope, Type: m.Store.Type, Namespace: m.Store.Namespace}
+		if m.Store.Root != nil {
+			out[i].Root = *m.Store.Root
+		}
+	}
+	return out, nil
+}
+
+func required(field string) error {
+	return errs.New(errs.Invalid, "invalid_field", "%s is required.", field).With("field", field)
+}
+
+func malformed(field string) error {
+	return errs.New(errs.Invalid, "invalid_field", "%s must be 1 to 128 letters, digits, dots, underscores or hyphens, begin with a letter or digit, be without \"..\" and not end in \".lock\".", field).With("field", field)
+}
+
+// body is a toolset as it is told.
+type body struct {
+	ID     string            `json:"id"`
+	TaskID *string           `json:"taskId"`
+	Mounts []mountBody       `json:"mounts"`
+	Tasks  map[string]string `json:"tasks"`
+	Tools  []string          `json:"tools"`
+	MCP    string            `json:"mcp"`
+	Time   string            `json:"createdAt"`
+}
+
+func bodyOf(t *toolset.Toolset) body {
+	out := body{ID: t.ID, TaskID: wire.Text(t.TaskID), Mounts: make([]mountBody, len(t.Mounts)), Tasks: t.Tasks, Tools: tool.Names(t.Tools),
+		MCP: "/mcp/" + t.ID, Time: wire.Stamp(t.Created)}
+	for i, m := range t.Mounts {
+		out.Mounts[i] = mountBody{Prefix: m.Prefix, Scope: string(m.Scope), Store: store{Type: string(m.Kind), Root: wire.Text(m.Root), Namespace: m.Namespace},
+			WorkspaceID: m.Workspace}
+	}
+	return out
+}
+
+func (d *Dialect) create(c *gin.Context) error {
+	var b createBody
+	if err := httpapi.DecodeJSON(c, &b); err != nil {
+		return err
+	}
+	specs, err := b.specs()
+	if err != nil {
+		return err
+	}
+	o := toolset.CreateOptions{Mounts: specs, TaskID: httpapi.TagsOf(c).TaskID, Who: who(c)}
+	if b.TaskID != nil {
+		if !httpapi.ValidID(*b.TaskID) {
+			return malformed("taskId")
+		}
+		if o.TaskID != "" && o.TaskID != *b.TaskID {
+			return errs.New(errs.Invalid, "task_id_mismatch", "X-Task-Id names another task than the body.").With("field", "taskId")
+		}
+		o.TaskID = *b.TaskID
+	}
+	if o.IdempotencyKey, err = wire.KeyHash(c); err != nil {
+		return err
+	}
+	t, replayed, err := d.toolsets.Create(c, o)
+	if err != nil {
+		return err
+	}
+	wire.SettleKey(c, replayed, true)
+	c.Header("Location", "/toolsets/"+t.ID)
+	httpapi.JSON(c, http.StatusCreated, bodyOf(&t))
+	return nil
+}
+
+func (d *Dialect) list(c *gin.Context) error {
+	all := d.toolsets.List(sees(c))
+	out := make([]body, len(all))
+	for i := range all {
+		out[i] = bodyOf(&all[i])
+	}
+	httpapi.JSON(c, http.StatusOK, map[string]any{"toolsets": out})
+	return nil
+}
+
+// find gives the toolset that the route names.
+func (d *Dialect) find(c *gin.Context) (toolset.Toolset, error) {
+	id, err := httpapi.Param(c, "id")
+	if err != nil {
+		return toolset.Toolset{}, err
+	}
+	return d.toolsets.Get(id, sees(c))
+}
+
+func (d *Dialect) get(c *gin.Context) error {
+	t, err := d.find(c)
+	if err != nil {
+		return err
+	}
+	httpapi.JSON(c, http.StatusOK, bodyOf(&t))
+	return nil
+}
+
+func (d *Dialect) remove(c *gin.Context) error {
+	id, err := httpapi.Param(c, "id")
+	if err != nil {
+		return err
+	}
+	if err := d.toolsets.Delete(c, id, who(c)); err != nil {
+		return err
+	}
+	c.Status(http.StatusNoContent)
+	c.Writer.WriteHeaderNow()
+	return nil
+}
+
+func (d *Dialect) setMounts(c *gin.Context) error {
+	var b createBody
+	if err := httpapi.DecodeJSON(c, &b); err != nil {
+		return err
+	}
+	specs, err := b.specs()
+	if err != nil {
+		return err
+	}
+	id, err := httpapi.Param(c, "id")
+	if err != nil {
+		return err
+	}
+	t, err := d.toolsets.SetMounts(c, id, specs, who(c))
+	if err != nil {
+		return err
+	}
+	httpapi.JSON(c, http.StatusOK, bodyOf(&t))
+	return nil
+}
+
+func (d *Dialect) tools(c *gin.Context) error {
+	format, given, err := httpapi.Query(c, "format")
+	if err != nil {
+		return err
+	}
+	if !given {
+		format = string(tool.MCP)
+	}
+	t, err := d.find(c)
+	if err != nil {
+		return err
+	}
+	list, ok := tool.In(tool.Format(format), t.Tools)
+	if !ok {
+		return errs.New(errs.Invalid, "invalid_parameter", "format must be mcp, openai, anthropic or langchain.").With("field", "format")
+	}
+	httpapi.JSON(c, http.StatusOK, map[string]any{"tools": list})
+	return nil
+}
+
+func (d *Dialect) fileSystemMap(c *gin.Context) error {
+	t, err := d.find(c)
+	if err != nil {
+		return err
+	}
+	c.Header("Cache-Control", "no-store")
+	c.DataFromReader(http.StatusOK, int64(len(t.Map)), "text/plain; charset=utf-8", strings.NewReader(t.Map), nil)
+	return nil
+}
