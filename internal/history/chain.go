@@ -71,7 +71,7 @@ func (e *Entry) IsFolder() bool { return strings.HasSuffix(e.Path, "/") }
 // Chains threads entries (oldest first) to files. Entries about empty folders
 // are given back apart.
 func Chains(entries []*Entry) (chains []*Chain, folders []*Entry) {
-	t := threader{at: make(map[string]*Chain)}
+	t := threader{at: make(map[string]*Chain), of: make(map[uint64]*Chain)}
 	for len(entries) > 0 {
 		n := 1
 		for n < len(entries) && entries[n].Commit == entries[0].Commit {
@@ -85,6 +85,7 @@ func Chains(entries []*Entry) (chains []*Chain, folders []*Entry) {
 
 type threader struct {
 	at      map[string]*Chain // by the path where the chain ends now
+	of      map[uint64]*Chain // by an entry's number
 	chains  []*Chain
 	folders []*Entry
 }
@@ -102,12 +103,20 @@ func (t *threader) commit(entries []*Entry) {
 		if e.NewPath != "" {
 			to = e.NewPath
 		}
+		before := State{Path: from, Mode: e.BeforeMode, ID: e.Before}
 		c := t.at[from]
+		if d := t.broughtBack(e, after); d != nil {
+			if c != nil {
+				c.extend(e, before, State{Path: from}) // it had to make way
+			}
+			c, before = d, State{Path: from}
+		}
 		if c == nil {
 			c = &Chain{}
 			t.chains = append(t.chains, c)
 		}
-		c.extend(e, State{Path: from, Mode: e.BeforeMode, ID: e.Before}, State{Path: to, Mode: e.Mode, ID: e.After})
+		t.of[e.ID] = c
+		c.extend(e, before, State{Path: to, Mode: e.Mode, ID: e.After})
 		delete(t.at, from)
 		if after[to] == nil || c.Last().Exists() {
 			after[to] = c
@@ -116,6 +125,27 @@ func (t *threader) commit(entries []*Entry) {
 	for to, c := range after {
 		t.at[to] = c
 	}
+}
+
+// broughtBack gives the deleted file that an entry makes anew by undoing its
+// deletion, also if another one has its place meanwhile.
+func (t *threader) broughtBack(e *Entry, after map[string]*Chain) *Chain {
+	if e.NewPath != "" {
+		return nil
+	}
+	for _, r := range e.Reverts {
+		c := t.of[r.ID]
+		if r.Task != e.TaskID || c == nil || c.Last().Exists() || c.Last().Path != e.Path {
+			continue
+		}
+		for _, other := range after {
+			if other == c {
+				return nil
+			}
+		}
+		return c
+	}
+	return nil
 }
 
 func (c *Chain) extend(e *Entry, before, after State) {

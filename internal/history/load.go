@@ -1,7 +1,10 @@
 package history
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"umbra/gitstore"
@@ -15,6 +18,9 @@ type Entry struct {
 	workspace.ChangeEntry
 	// Undone: an entry in effect takes it back.
 	Undone bool
+	// TakenBack: it never came to anything. The disk refused it and it was
+	// rolled back, or a person's save came first and it was made once more.
+	TakenBack bool
 }
 
 // IsRevert reports whether the entry undoes others.
@@ -141,13 +147,16 @@ func (s *cached) read(ctx context.Context, w *workspace.Workspace, id string) (*
 		if err != nil {
 			return nil, err
 		}
-		s.raw = append(s.raw, of...)
-		if len(c.Message.RevertsEntries) > 0 {
+		if bare := c.Message.RevertsEntries; len(bare) > 0 {
 			if s.bare == nil {
 				s.bare = make(map[object.ID][]message.EntryRef)
 			}
-			s.bare[c.ID] = c.Message.RevertsEntries
+			if c.Message.Condensed {
+				bare = s.match(of, bare, id)
+			}
+			s.bare[c.ID] = bare
 		}
+		s.raw = append(s.raw, of...)
 		s.recs++
 	}
 	taken, err := takenBack(ctx, st, back, id)
@@ -159,9 +168,62 @@ func (s *cached) read(ctx context.Context, w *workspace.Workspace, id string) (*
 	for i := range s.raw {
 		task.Entries[i].ChangeEntry = s.raw[i]
 	}
+	rolled := maps.Clone(taken)
+	for i := range task.Entries {
+		if e := &task.Entries[i]; e.Source == message.Rollback {
+			for _, r := range slices.Concat(e.Reverts, s.bare[e.Commit]) {
+				rolled[r.ID] = true
+			}
+		}
+	}
+	for i := range task.Entries {
+		task.Entries[i].TakenBack = rolled[task.Entries[i].ID]
+	}
 	markUndone(task.Entries, id, s.bare, taken)
 	s.task, s.sum = task, nil
 	return task, nil
+}
+
+// match finds out which of the undone entries that a condensed commit names
+// belongs to which of its own, by the files that they are about, and gives those
+// that belong to none.
+func (s *cached) match(of []workspace.ChangeEntry, refs []message.EntryRef, task string) (bare []message.EntryRef) {
+	byPath := make(map[string]*workspace.ChangeEntry, len(of))
+	for i := range of {
+		if e := &of[i]; len(e.Reverts) == 0 {
+			byPath[e.Path] = e
+		}
+	}
+	var undone []*Entry
+	for _, r := range refs {
+		if i := int(r.ID) - 1; r.Task == task && i >= 0 && i < len(s.raw) && s.raw[i].ID == r.ID {
+			undone = append(undone, &Entry{ChangeEntry: s.raw[i]})
+		} else {
+			bare = append(bare, r)
+		}
+	}
+	slices.SortFunc(undone, func(a, b *Entry) int { return cmp.Compare(a.ID, b.ID) })
+	chains, folders := Chains(undone)
+	give := func(entries []*Entry, names ...string) {
+		for _, name := range names {
+			if e := byPath[name]; e != nil {
+				for _, u := range entries {
+					e.Reverts = append(e.Reverts, message.EntryRef{Task: task, ID: u.ID})
+				}
+				return
+			}
+		}
+		for _, u := range entries {
+			bare = append(bare, message.EntryRef{Task: task, ID: u.ID})
+		}
+	}
+	for _, c := range chains {
+		give(c.Entries(), c.Last().Path, c.First().Path)
+	}
+	for _, e := range folders {
+		give([]*Entry{e}, e.Path)
+	}
+	return bare
 }
 
 // takenBack gives the task's entries that commits of no task took back: a

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -74,7 +75,33 @@ func summarise(ctx context.Context, st *gitstore.Store, t *Task) (*Summary, erro
 		}
 		sum.Files = append(sum.Files, f)
 	}
-	slices.SortFunc(sum.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortStableFunc(sum.Files, func(a, b File) int {
+		// What went stands before what took its place: git apply wants it so.
+		gone := func(f File) int {
+			if f.Status == Deleted {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(gone(a), gone(b)))
+	})
+	// Of two files that ended at one path, a forced revert removed one.
+	snap := st.Snapshot()
+	for i := 1; i < len(sum.Files); {
+		a, b := &sum.Files[i-1], &sum.Files[i]
+		if a.Path != b.Path || !a.After.Exists() || !b.After.Exists() {
+			i++
+			continue
+		}
+		is, err := fileAt(snap, a.Path)
+		if err != nil {
+			return nil, err
+		}
+		if is.Same(a.After) && !is.Same(b.After) {
+			*b = *a
+		}
+		sum.Files = slices.Delete(sum.Files, i-1, i)
+	}
 	return sum, nil
 }
 
@@ -163,6 +190,9 @@ func alone(ctx context.Context, st *gitstore.Store, c *Chain, data []byte, max i
 	for i, r := range c.Runs {
 		if !r.After.Exists() || i > 0 && !r.Before.Exists() {
 			return nil, false, nil
+		}
+		if r.After.Mode == object.Symlink || r.Before.Mode == object.Symlink {
+			return nil, false, nil // a link's target is no text
 		}
 		base, err := side(ctx, st, r.Before, max)
 		if err != nil {

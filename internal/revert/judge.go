@@ -2,6 +2,7 @@ package revert
 
 import (
 	"context"
+	"slices"
 
 	"umbra/gitstore"
 	"umbra/gitstore/merge3"
@@ -65,14 +66,46 @@ func (j *judge) chain(c *history.Chain) (*target, error) {
 func (j *judge) clash(t *target, r *history.Run, reason string) error {
 	t.data, t.merged = nil, false
 	t.want = t.chain.First()
-	if j.force {
-		return nil
+	if t.now.Mode == object.Dir || reason == "deleted" {
+		t.now = history.State{Path: t.now.Path} // the file is gone; what stands there is another's
 	}
-	newest := r.Entries[len(r.Entries)-1]
+	if j.force {
+		return j.permissions(t, r)
+	}
+	newest := newestOf(r)
 	t.conflict = &Conflict{Path: r.After.Path, Reason: reason, Entry: newest.ID}
-	by, err := j.changedBy(t.conflict.Path, newest.Seq)
+	by, err := j.changedBy(t.conflict.Path, newest.Seq, nextOf(t.chain, r))
 	t.conflict.By = by
 	return err
+}
+
+func newestOf(r *history.Run) *history.Entry { return r.Entries[len(r.Entries)-1] }
+
+// nextOf gives the number of the chain's own change after a run, 0 if there is
+// none: what lies between is somebody else's.
+func nextOf(c *history.Chain, r *history.Run) uint64 {
+	if i := slices.Index(c.Runs, r); i+1 < len(c.Runs) {
+		return c.Runs[i+1].Entries[0].Seq
+	}
+	return 0
+}
+
+// permissions finds the bits of a file that somebody else removed.
+func (j *judge) permissions(t *target, r *history.Run) error {
+	by, err := j.changedBy(r.After.Path, newestOf(r).Seq, nextOf(t.chain, r))
+	if err != nil || by.Commit.IsZero() {
+		return err
+	}
+	c, err := j.st.ReadCommit(j.ctx, by.Commit)
+	if err != nil {
+		return err
+	}
+	for i := range c.Message.Entries {
+		if e := &c.Message.Entries[i]; e.Path == r.After.Path && e.Permissions != "" {
+			t.permissions = e.Permissions
+		}
+	}
+	return nil
 }
 
 // run undoes one run on a state; reason tells a conflict.
@@ -97,6 +130,11 @@ func (j *judge) run(t *target, cur history.State, r *history.Run) (next history.
 		return cur, "modified", nil
 	case cur.Mode == object.Dir:
 		return cur, "occupied", nil
+	}
+	if before.Path != after.Path && cur.Path == after.Path {
+		if other, err := j.replaced(after.Path, newestOf(r).Seq, nextOf(t.chain, r)); err != nil || other {
+			return cur, "deleted", err
+		}
 	}
 	return j.merge(t, cur, before, after)
 }
@@ -163,25 +201,81 @@ func (j *judge) text(t *target, cur, before, after object.ID) ([]byte, string, e
 // maxLooked bounds how many commits are looked through for who changed a file.
 const maxLooked = 20_000
 
-// changedBy finds the newest commit after seq that changed what stands at a
-// path.
-func (j *judge) changedBy(path string, seq uint64) (ChangedBy, error) {
-	tip := j.st.Tip()
-	id := tip.Commit
-	now, err := at(j.snap, path)
+// replaced reports whether the file at a path was removed after one sequence
+// number, and before another if that is not 0, so that what stands there by now
+// is another file and must not take the old one's name.
+func (j *judge) replaced(path string, after, before uint64) (bool, error) {
+	last := j.st.Tip().Seq
+	if before != 0 {
+		last = before - 1
+	}
+	id, err := j.st.CommitAt(j.ctx, last)
+	if err != nil {
+		return false, err
+	}
+	snap, err := j.st.SnapshotOf(j.ctx, id)
+	if err != nil {
+		return false, err
+	}
+	is, err := at(snap, path)
+	if err != nil {
+		return false, err
+	}
+	for n := last; n > after && last-n < maxLooked; n-- {
+		c, err := j.st.ReadCommit(j.ctx, id)
+		if err != nil {
+			return false, err
+		}
+		if snap, err = j.st.SnapshotOf(j.ctx, c.Parent); err != nil {
+			return false, err
+		}
+		was, err := at(snap, path)
+		if err != nil {
+			return false, err
+		}
+		if !was.Same(is) {
+			if !was.Exists() || !is.Exists() {
+				return true, nil
+			}
+			for i := range c.Message.Entries {
+				if e := &c.Message.Entries[i]; e.OldPath != "" && e.Path == path {
+					return true, nil
+				}
+			}
+		}
+		is, id = was, c.Parent
+	}
+	return false, nil
+}
+
+// changedBy finds the newest commit after one sequence number, and before
+// another if that is not 0, that changed what stands at a path.
+func (j *judge) changedBy(path string, after, before uint64) (ChangedBy, error) {
+	from := j.st.Tip().Seq
+	if before != 0 {
+		from = before - 1
+	}
+	id, err := j.st.CommitAt(j.ctx, from)
 	if err != nil {
 		return ChangedBy{}, err
 	}
-	for n := tip.Seq; n > seq && tip.Seq-n < maxLooked; n-- {
+	snap, err := j.st.SnapshotOf(j.ctx, id)
+	if err != nil {
+		return ChangedBy{}, err
+	}
+	now, err := at(snap, path)
+	if err != nil {
+		return ChangedBy{}, err
+	}
+	for n := from; n > after && from-n < maxLooked; n-- {
 		c, err := j.st.ReadCommit(j.ctx, id)
 		if err != nil {
 			return ChangedBy{}, err
 		}
-		before, err := j.st.SnapshotOf(j.ctx, c.Parent)
-		if err != nil {
-			return ChangedBy{}, err
+		was := history.State{}
+		if snap, err = j.st.SnapshotOf(j.ctx, c.Parent); err == nil {
+			was, err = at(snap, path)
 		}
-		was, err := at(before, path)
 		if err != nil {
 			return ChangedBy{}, err
 		}

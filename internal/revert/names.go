@@ -14,6 +14,12 @@ func trimSlash(p string) string { return strings.TrimSuffix(p, "/") }
 // under reports whether p lies in the folder dir.
 func under(p, dir string) bool { return strings.HasPrefix(p, dir+"/") }
 
+// meet reports whether one path is the other or lies under it.
+func meet(a, b string) bool { return a == b || under(a, b) || under(b, a) }
+
+// deeper orders paths by how deep they lie, the deepest first.
+func deeper(a, b string) int { return strings.Count(b, "/") - strings.Count(a, "/") }
+
 // lastName is the path that an entry left.
 func lastName(e *history.Entry) string {
 	if e.NewPath != "" {

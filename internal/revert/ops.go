@@ -1,11 +1,9 @@
 package revert
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strconv"
-	"strings"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
@@ -16,7 +14,8 @@ import (
 )
 
 // operations turns a plan into operations of one request, in an order in which
-// each finds its place free: what goes; then what moves; then contents.
+// each finds its place free: what goes; then what moves, by way of a waiting
+// room where its place is not free yet; then contents; then empty folders.
 type operations struct {
 	p    *plan
 	st   *gitstore.Store
@@ -27,11 +26,15 @@ type operations struct {
 
 func (p *plan) operations(ctx context.Context, st *gitstore.Store) (*operations, error) {
 	o := &operations{p: p, st: st, told: make(map[*target]bool)}
+	seen := make(map[string]bool)
 	for _, path := range p.force {
-		o.ops = append(o.ops, workspace.Op{Kind: workspace.OpDelete, Path: wspath.Path(path), Recursive: true})
+		if !seen[path] {
+			seen[path] = true
+			o.ops = append(o.ops, workspace.Op{Kind: workspace.OpDelete, Path: wspath.Path(path), Recursive: true})
+		}
 	}
 	for _, t := range p.targets {
-		if t.leaves() && !t.want.Exists() && !slices.Contains(p.force, t.now.Path) {
+		if t.leaves() && !t.want.Exists() && !seen[t.now.Path] {
 			o.add(t, workspace.Op{Kind: workspace.OpDelete, Path: wspath.Path(t.now.Path), If: match(t.now)})
 		}
 	}
@@ -45,12 +48,13 @@ func (p *plan) operations(ctx context.Context, st *gitstore.Store) (*operations,
 			}
 		}
 	}
-	o.folders()
+	o.makeFolders()
 	for _, t := range p.targets {
 		if t.stands() && !o.told[t] {
-			o.bare = append(o.bare, refsOf(p.task, t.chain.Entries())...)
+			o.bare = append(o.bare, refsOf(p.task, t.entries)...)
 		}
 	}
+	o.tellPrunes()
 	return o, nil
 }
 
@@ -70,61 +74,141 @@ func refsOf(task string, entries []*history.Entry) []message.EntryRef {
 func (o *operations) add(t *target, op workspace.Op) {
 	if !o.told[t] {
 		o.told[t] = true
-		op.Reverts = refsOf(o.p.task, t.chain.Entries())
+		op.Reverts = refsOf(o.p.task, t.entries)
 	}
 	o.ops = append(o.ops, op)
 }
 
-func (o *operations) pruneAll() {
-	for _, dir := range o.p.prune {
-		o.ops = append(o.ops, workspace.Op{Kind: workspace.OpPrune, Path: wspath.Path(dir)})
-	}
+// mover is a file or a whole folder that goes back to the name it had.
+type mover struct {
+	from, to string
+	target   *target // nil: a folder
+	whole    *whole
+	room     wspath.Path // where it waits; empty: it does not
 }
 
-// moves brings files back to the names they had. One whose place is still
-// taken by another that moves waits under a name of its own until all have
-// left, which also unties swaps.
+// moves brings files and folders back to the names they had.
 func (o *operations) moves() error {
-	var moving []*target
-	for _, t := range o.p.targets {
-		if t.leaves() && t.want.Exists() {
-			moving = append(moving, t)
-		}
-	}
-	whole, err := o.wholeFolders(moving)
+	files, wholes, err := o.movers()
 	if err != nil {
 		return err
 	}
-	leaving := make(map[string]bool)
-	for _, t := range moving {
-		leaving[t.now.Path] = true
+	// Out, the inner ones first, so that nothing is carried along.
+	for _, m := range files {
+		if m.room != "" {
+			o.move(m, m.from, string(m.room))
+		}
 	}
-	var direct, waiting []*target
-	for _, t := range moving {
-		if whole[t] {
-			continue
-		}
-		taken, err := o.taken(t.want.Path, leaving)
-		if err != nil {
-			return err
-		}
-		if taken {
-			waiting = append(waiting, t)
+	inside := func(dir string) bool {
+		return slices.ContainsFunc(wholes, func(m *mover) bool { return under(dir, m.from) })
+	}
+	o.clear(inside) // nor a folder that goes
+	slices.SortStableFunc(wholes, func(a, b *mover) int { return deeper(a.from, b.from) })
+	for _, m := range wholes {
+		if m.room != "" {
+			o.move(m, m.from, string(m.room))
 		} else {
-			direct = append(direct, t)
+			o.move(m, m.from, m.to)
 		}
 	}
-	for i, t := range waiting {
-		o.add(t, workspace.Op{Kind: workspace.OpRename, Path: wspath.Path(t.now.Path), To: waitingRoom(o.p, i), If: match(t.now)})
+	for _, m := range files {
+		if m.room == "" {
+			o.move(m, m.from, m.to)
+		}
 	}
-	for _, t := range direct {
-		o.add(t, workspace.Op{Kind: workspace.OpRename, Path: wspath.Path(t.now.Path), To: wspath.Path(t.want.Path), If: match(t.now)})
+	o.clear(func(dir string) bool { return !inside(dir) })
+	// In, the outer ones first.
+	slices.SortStableFunc(wholes, func(a, b *mover) int { return deeper(b.to, a.to) })
+	for _, m := range wholes {
+		if m.room != "" {
+			o.move(m, string(m.room), m.to)
+		}
 	}
-	o.pruneAll()
-	for i, t := range waiting {
-		o.add(t, workspace.Op{Kind: workspace.OpRename, Path: waitingRoom(o.p, i), To: wspath.Path(t.want.Path)})
+	for _, m := range files {
+		if m.room != "" {
+			o.move(m, string(m.room), m.to)
+		}
 	}
 	return nil
+}
+
+// move appends a rename. The first one of a mover is the one that has a
+// condition; its entries are named by the last, when the files have their
+// names.
+func (o *operations) move(m *mover, from, to string) {
+	op := workspace.Op{Kind: workspace.OpRename, Path: wspath.Path(from), To: wspath.Path(to)}
+	if m.target != nil {
+		if from == m.from {
+			op.If = match(m.target.now)
+		}
+		o.add(m.target, op)
+		return
+	}
+	if to == m.to {
+		op.RevertsOf = make(map[wspath.Path][]message.EntryRef)
+		for _, t := range m.whole.targets {
+			o.told[t] = true
+			op.RevertsOf[wspath.Path(t.want.Path)] = refsOf(o.p.task, t.entries)
+		}
+	}
+	if f := m.whole.folder; f != nil && from == m.from {
+		op.Reverts = refsOf(o.p.task, f.entries)
+	}
+	o.ops = append(o.ops, op)
+}
+
+// movers gives all that moves, and a waiting room to what cannot go directly:
+// its place is still held by something that leaves, or it stands in or goes to
+// a folder that moves itself.
+func (o *operations) movers() (files, wholes []*mover, err error) {
+	along := make(map[*target]bool)
+	for _, x := range o.p.wholes {
+		for _, t := range x.targets {
+			along[t] = true
+		}
+		wholes = append(wholes, &mover{from: x.from, to: x.to, whole: x})
+	}
+	leaving := make(map[string]bool)
+	for _, t := range o.p.targets {
+		if t.leaves() && t.want.Exists() {
+			leaving[t.now.Path] = true
+			if !along[t] {
+				files = append(files, &mover{from: t.now.Path, to: t.want.Path, target: t})
+			}
+		}
+	}
+	rooms := 0
+	wait := func(m *mover) {
+		m.room = waitingRoom(o.p, rooms)
+		rooms++
+	}
+	for _, m := range files {
+		taken, err := o.taken(m.to, leaving)
+		if err != nil {
+			return nil, nil, err
+		}
+		if taken || slices.ContainsFunc(wholes, func(w *mover) bool {
+			return meet(m.from, w.from) || meet(m.from, w.to) || meet(m.to, w.from) || meet(m.to, w.to)
+		}) {
+			wait(m)
+		}
+	}
+	if len(wholes) == 0 {
+		return files, nil, nil
+	}
+	// Two folders that are in each other's way wait too, and one whose place is
+	// still held by a folder that goes. That is rare, and best so: a start after
+	// a crash between can tell a folder by its names alone.
+	for i, a := range wholes {
+		cross := slices.ContainsFunc(o.p.vacate, func(dir string) bool { return meet(dir, a.from) || meet(dir, a.to) })
+		for j, b := range wholes {
+			cross = cross || i != j && (meet(a.from, b.from) || meet(a.from, b.to) || meet(a.to, b.from) || meet(a.to, b.to))
+		}
+		if cross {
+			wait(a)
+		}
+	}
+	return files, wholes, nil
 }
 
 // waitingRoom names a place for a file between two names.
@@ -133,9 +217,9 @@ func waitingRoom(p *plan, i int) wspath.Path {
 }
 
 // taken reports whether a path, or a folder above it, is held by a file that
-// only moves away, or is a folder now.
+// only moves away, or the path by a folder that only goes.
 func (o *operations) taken(path string, leaving map[string]bool) (bool, error) {
-	if leaving[path] {
+	if leaving[path] || slices.Contains(o.p.vacate, path) {
 		return true, nil
 	}
 	for _, dir := range parents(path) {
@@ -147,91 +231,66 @@ func (o *operations) taken(path string, leaving map[string]bool) (bool, error) {
 	return s.Mode == object.Dir, err
 }
 
-// wholeFolders moves folders back as one where one change moved them as one
-// and nothing else has come into them or into their old place: what is in no
-// history goes along, as it did on the way there.
-func (o *operations) wholeFolders(moving []*target) (map[*target]bool, error) {
-	type pair struct{ from, to, commit string }
-	groups := make(map[pair][]*target)
-	for _, t := range moving {
-		e := renamedBy(t)
-		if e == nil {
+// clear removes those of the folders that go which are asked for, those inside
+// first: each if it is empty by then.
+func (o *operations) clear(which func(dir string) bool) {
+	type removal struct {
+		path    string
+		reverts []message.EntryRef
+		tell    bool
+	}
+	var list []removal
+	told := make(map[string]bool)
+	for _, f := range o.p.folders {
+		if f.goes && which(f.last) {
+			told[f.last] = true
+			list = append(list, removal{path: f.last, reverts: refsOf(o.p.task, f.entries), tell: true})
+		}
+	}
+	for _, dir := range slices.Concat(o.p.prune, o.p.vacate) {
+		if !told[dir] && which(dir) {
+			told[dir] = true
+			list = append(list, removal{path: dir})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b removal) int { return deeper(a.path, b.path) })
+	for _, r := range list {
+		o.ops = append(o.ops, workspace.Op{Kind: workspace.OpPrune, Path: wspath.Path(r.path), Tell: r.tell, Reverts: r.reverts})
+	}
+}
+
+// tellPrunes makes folders that go an entry where nothing else happens: the
+// commit has to tell of something.
+func (o *operations) tellPrunes() {
+	for i := range o.ops {
+		if o.ops[i].Kind != workspace.OpPrune || o.ops[i].Tell {
+			return
+		}
+	}
+	for i := range o.ops {
+		o.ops[i].Tell = true
+	}
+}
+
+// makeFolders brings empty folders back. Entries of which no operation will
+// tell are named by the commit: a folder that is there, or gone, already, or
+// that files come back into.
+func (o *operations) makeFolders() {
+	// The outer ones first, each by an operation of its own.
+	list := slices.Clone(o.p.folders)
+	slices.SortStableFunc(list, func(a, b *folder) int { return deeper(b.first, a.first) })
+	for _, f := range list {
+		if !f.stands() || o.p.isWhole(f) {
 			continue
 		}
-		if from, to := folderPair(t.now.Path, t.want.Path); from != "" {
-			k := pair{from, to, e.Commit.String()}
-			groups[k] = append(groups[k], t)
+		refs := refsOf(o.p.task, f.entries)
+		if f.comes {
+			o.ops = append(o.ops, workspace.Op{Kind: workspace.OpMkdir, Path: wspath.Path(f.first), Recursive: true, Reverts: refs})
+		}
+		if !f.comes && !f.goes {
+			o.bare = append(o.bare, refs...)
 		}
 	}
-	done := make(map[*target]bool)
-	keys := make([]pair, 0, len(groups))
-	for k := range groups {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b pair) int { return cmp.Or(strings.Compare(a.from, b.from), strings.Compare(a.to, b.to)) })
-	for _, k := range keys {
-		ok, err := o.wholeFolder(k.from, k.to, groups[k])
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			continue
-		}
-		reverts := make(map[wspath.Path][]message.EntryRef)
-		for _, t := range groups[k] {
-			done[t], o.told[t] = true, true
-			reverts[wspath.Path(t.want.Path)] = refsOf(o.p.task, t.chain.Entries())
-		}
-		o.ops = append(o.ops, workspace.Op{Kind: workspace.OpRename, Path: wspath.Path(k.from), To: wspath.Path(k.to), RevertsOf: reverts})
-	}
-	return done, nil
-}
-
-// renamedBy gives the one entry that gave a target's file the name that it
-// loses, if that was from the name which it gets.
-func renamedBy(t *target) *history.Entry {
-	for _, e := range slices.Backward(t.chain.Entries()) {
-		if e.Operation == message.Rename {
-			if e.Path == t.want.Path && e.NewPath == t.now.Path {
-				return e
-			}
-			return nil
-		}
-	}
-	return nil
-}
-
-// folderPair strips the common end of two paths: the folders that differ.
-func folderPair(now, want string) (from, to string) {
-	a, b := strings.Split(now, "/"), strings.Split(want, "/")
-	n := 0
-	for n < len(a)-1 && n < len(b)-1 && a[len(a)-1-n] == b[len(b)-1-n] {
-		n++
-	}
-	if n == 0 {
-		return "", ""
-	}
-	return strings.Join(a[:len(a)-n], "/"), strings.Join(b[:len(b)-n], "/")
-}
-
-func (o *operations) wholeFolder(from, to string, group []*target) (bool, error) {
-	if under(from, to) || under(to, from) {
-		return false, nil
-	}
-	here := make(map[string]bool, len(group))
-	for _, t := range group {
-		here[t.now.Path] = true
-	}
-	whole := true
-	err := o.p.snap.Walk(wspath.Path(from), func(e gitstore.Entry) error {
-		whole = whole && here[string(e.Path)]
-		return nil
-	})
-	if err != nil || !whole {
-		return false, err
-	}
-	s, err := at(o.p.snap, to)
-	return !s.Exists(), err
 }
 
 // content gives a target its bytes and mode where they differ from what is
@@ -269,27 +328,19 @@ func (o *operations) content(ctx context.Context, t *target) error {
 // permissions gives the bits of the file as the task found it, where the
 // commit tells them.
 func permissions(t *target) uint32 {
+	bits := t.permissions
 	for _, e := range t.chain.Entries() {
-		if e.Permissions == "" {
-			continue
-		}
-		if n, err := strconv.ParseUint(e.Permissions, 8, 32); err == nil {
-			return uint32(n)
+		if e.Permissions != "" {
+			bits = e.Permissions
+			break
 		}
 	}
-	return 0
-}
-
-// folders undoes what was done to empty folders by name, and prunes.
-func (o *operations) folders() {
-	o.pruneAll()
-	for _, f := range o.p.folders {
-		refs := refsOf(o.p.task, []*history.Entry{f.entry})
-		if f.remove != "" {
-			o.ops = append(o.ops, workspace.Op{Kind: workspace.OpPrune, Path: wspath.Path(f.remove), Tell: true, Reverts: refs})
-		}
-		if f.make != "" {
-			o.ops = append(o.ops, workspace.Op{Kind: workspace.OpMkdir, Path: wspath.Path(f.make), Recursive: true, Reverts: refs})
-		}
+	n, err := strconv.ParseUint(bits, 8, 32)
+	switch {
+	case err != nil:
+		return 0
+	case t.want.Mode == object.Executable: // somebody else's change of mode stands
+		return uint32(n | n&0o444>>2)
 	}
+	return uint32(n &^ 0o111)
 }

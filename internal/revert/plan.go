@@ -1,11 +1,13 @@
 package revert
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -13,6 +15,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/history"
+	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
 
@@ -21,175 +24,98 @@ type plan struct {
 	task    string
 	sel     selection
 	snap    gitstore.Snapshot
+	ground  *ground
 	targets []*target
 	folders []*folder
+	moved   []folderMove
+	wholes  []*whole // folders that move back as one
+	vacate  []string // folders that have to go for a file or folder to come back there
 	prune   []string // folders that go if they are empty then, deepest first
 	force   []string // paths of others that make way, under OnConflict Force
 }
 
-// folder is an empty folder that the task made, removed or moved by name.
-type folder struct {
-	entry  *history.Entry
-	make   string // to be made; empty: none
-	remove string // to be removed if it is empty
-}
-
 // makePlan judges a selection on the newest tree.
-func makePlan(ctx context.Context, st *gitstore.Store, t *history.Task, sel selection, way OnConflict) (*plan, error) {
-	p := &plan{task: t.ID, sel: sel, snap: st.Snapshot()}
-	chains, folders := history.Chains(sel.entries)
+func makePlan(ctx context.Context, w *workspace.Workspace, t *history.Task, sel selection, way OnConflict) (*plan, error) {
+	st := w.Store()
+	p := &plan{task: t.ID, sel: sel, snap: st.Snapshot(), ground: newGround(ctx, w)}
 	j := &judge{ctx: ctx, st: st, snap: p.snap, force: way == Force}
+	chains, folders := sel.chains(t)
 	for _, c := range chains {
-		tg, err := j.chain(c)
+		tg, err := j.chain(c.Chain)
 		if err != nil {
 			return nil, err
+		}
+		tg.entries = c.work
+		if tg.conflict != nil {
+			tg.conflict.Entry = tg.newest().ID
 		}
 		tg.skipped = tg.conflict != nil && way == Skip
 		p.targets = append(p.targets, tg)
 	}
+	p.folders = threadFolders(folders)
+	base, err := st.SnapshotOf(ctx, t.Base)
+	if err != nil {
+		return nil, err
+	}
+	moved, err := folderMoves(ctx, st, sel.entries)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range moved {
+		// One that the task made in the first place does not come back.
+		if mine, err := p.isOwn(ctx, st, base, m.first, math.MaxUint64); err != nil {
+			return nil, err
+		} else if !mine {
+			p.moved = append(p.moved, m)
+		}
+	}
 	if err := p.place(j, way); err != nil {
 		return nil, err
 	}
-	p.undoFolders(folders)
-	return p, p.findPrunable(ctx, st, t)
+	if err := p.settleFolders(ctx, st, base); err != nil {
+		return nil, err
+	}
+	return p, p.findPrunable(ctx, st, base)
 }
 
 // stands reports whether a target is carried out.
 func (t *target) stands() bool { return t.conflict == nil && !t.skipped }
 
-// moves reports whether the file leaves the path where it is now.
+// leaves reports whether the file leaves the path where it is now.
 func (t *target) leaves() bool {
 	return t.stands() && t.now.Exists() && (!t.want.Exists() || t.want.Path != t.now.Path)
 }
 
-// place checks that every file finds its place free once all that leave have
-// left. A target that is left out stays where it is, and may stand in another
-// one's way: until nothing more changes.
-func (p *plan) place(j *judge, way OnConflict) error {
-	for again := true; again; {
-		again = false
-		left := make(map[string]bool)
-		for _, t := range p.targets {
-			if t.leaves() {
-				left[t.now.Path] = true
-			}
-		}
-		taken := make(map[string]bool)
-		p.force = nil
-		for _, t := range p.targets {
-			if !t.stands() || !t.want.Exists() {
-				continue
-			}
-			blocker, err := p.blocker(t, left)
-			if err != nil {
-				return err
-			}
-			if back, err := p.isBack(t, left); err != nil {
-				return err
-			} else if back {
-				t.now = t.want
-			}
-			if blocker == "" && !taken[t.want.Path] {
-				taken[t.want.Path] = true
-				continue
-			}
-			if blocker == "" {
-				blocker = t.want.Path
-			}
-			if way == Force {
-				p.force = append(p.force, blocker)
-				taken[t.want.Path] = true
-				continue
-			}
-			if err := p.occupied(j, t, blocker); err != nil {
-				return err
-			}
-			t.skipped = way == Skip
-			again = true
-		}
+// newest gives the last entry that is undone, or where there is none (part.work)
+// the file's last.
+func (t *target) newest() *history.Entry {
+	list := t.entries
+	if len(list) == 0 {
+		list = t.chain.Entries()
 	}
-	return nil
-}
-
-// isBack reports whether somebody has put a deleted file back already.
-func (p *plan) isBack(t *target, left map[string]bool) (bool, error) {
-	if t.now.Exists() || t.data != nil || left[t.want.Path] {
-		return false, nil
-	}
-	s, err := at(p.snap, t.want.Path)
-	return s.Exists() && s.Same(t.want), err
-}
-
-func (p *plan) occupied(j *judge, t *target, blocker string) error {
-	entries := t.chain.Entries()
-	newest := entries[len(entries)-1]
-	t.conflict = &Conflict{Path: blocker, Reason: "occupied", Entry: newest.ID}
-	by, err := j.changedBy(blocker, newest.Seq)
-	t.conflict.By = by
-	return err
-}
-
-// blocker gives what stands in a target's way: a file at its place, files of
-// others in a folder there, or a file where a folder above it must be.
-func (p *plan) blocker(t *target, left map[string]bool) (string, error) {
-	path := t.want.Path
-	if t.now.Exists() && t.now.Path == path && t.now.Mode != object.Dir {
-		return "", nil
-	}
-	for _, dir := range parents(path) {
-		s, err := at(p.snap, dir)
-		if err != nil {
-			return "", err
-		}
-		if s.Exists() && s.Mode != object.Dir && !left[dir] {
-			return dir, nil
-		}
-	}
-	s, err := at(p.snap, path)
-	if err != nil || !s.Exists() {
-		return "", err
-	}
-	if s.Mode != object.Dir {
-		if left[path] || s.Same(t.want) && t.data == nil {
-			return "", nil
-		}
-		return path, nil
-	}
-	blocked := ""
-	err = p.snap.Walk(wspath.Path(path), func(e gitstore.Entry) error {
-		if blocked == "" && !left[string(e.Path)] {
-			blocked = string(e.Path)
-		}
-		return nil
-	})
-	return blocked, err
-}
-
-// undoFolders turns the entries about empty folders round, newest first.
-func (p *plan) undoFolders(entries []*history.Entry) {
-	for _, e := range slices.Backward(entries) {
-		f := &folder{entry: e}
-		switch e.Operation {
-		case message.Mkdir:
-			f.remove = trimSlash(e.Path)
-		case message.Rmdir:
-			f.make = trimSlash(e.Path)
-		case message.Rename:
-			f.remove, f.make = trimSlash(e.NewPath), trimSlash(e.Path)
-		default:
-			continue
-		}
-		p.folders = append(p.folders, f)
-	}
+	return list[len(list)-1]
 }
 
 // findPrunable finds the folders that go once they are empty: those that were
 // not there at the task's base and that one of the undone changes first filled.
-func (p *plan) findPrunable(ctx context.Context, st *gitstore.Store, t *history.Task) error {
+func (p *plan) findPrunable(ctx context.Context, st *gitstore.Store, base gitstore.Snapshot) error {
 	emptied := make(map[string]bool)
 	for _, tg := range p.targets {
-		if tg.leaves() {
-			for _, dir := range parents(tg.now.Path) {
+		if !tg.stands() {
+			continue
+		}
+		for _, e := range tg.entries { // wherever the file ever came to
+			for _, dir := range parents(lastName(e)) {
+				emptied[dir] = true
+			}
+		}
+	}
+	for _, f := range p.folders {
+		if !f.stands() {
+			continue
+		}
+		for _, e := range f.entries {
+			for _, dir := range parents(trimSlash(lastName(e))) {
 				emptied[dir] = true
 			}
 		}
@@ -204,22 +130,15 @@ func (p *plan) findPrunable(ctx context.Context, st *gitstore.Store, t *history.
 			}
 		}
 	}
-	base, err := st.SnapshotOf(ctx, t.Base)
-	if err != nil {
-		return err
-	}
-	left := make(map[string]bool)
-	for _, tg := range p.targets {
-		if tg.leaves() {
-			left[tg.now.Path] = true
+	for _, f := range p.folders {
+		if f.comes || p.isWhole(f) {
+			for _, dir := range append(parents(f.first), f.first) {
+				delete(emptied, dir)
+			}
 		}
 	}
+	left := p.left()
 	for dir := range emptied {
-		if was, err := at(base, dir); err != nil {
-			return err
-		} else if was.Mode == object.Dir {
-			continue
-		}
 		kept := false
 		if err := p.snap.Walk(wspath.Path(dir), func(e gitstore.Entry) error {
 			kept = kept || !left[string(e.Path)]
@@ -230,38 +149,44 @@ func (p *plan) findPrunable(ctx context.Context, st *gitstore.Store, t *history.
 		if kept {
 			continue
 		}
-		if first, err := p.firstFilled(ctx, st, dir); err != nil {
+		if mine, err := p.isOwn(ctx, st, base, dir, math.MaxUint64); err != nil {
 			return err
-		} else if first {
+		} else if mine {
 			p.prune = append(p.prune, dir)
 		}
 	}
 	// Deepest first; among equals by name, so that a plan's token is stable.
-	slices.SortFunc(p.prune, func(a, b string) int {
-		if d := strings.Count(b, "/") - strings.Count(a, "/"); d != 0 {
-			return d
-		}
-		return strings.Compare(a, b)
-	})
+	slices.SortFunc(p.prune, func(a, b string) int { return cmp.Or(deeper(a, b), strings.Compare(a, b)) })
 	return nil
+}
+
+// isOwn reports whether a folder was not there at the task's base, and one of
+// the selected entries put the first file into it.
+// before bounds the sequence numbers of these.
+func (p *plan) isOwn(ctx context.Context, st *gitstore.Store, base gitstore.Snapshot, dir string, before uint64) (bool, error) {
+	was, err := at(base, dir)
+	if err != nil || was.Mode == object.Dir {
+		return false, err
+	}
+	return p.firstFilled(ctx, st, dir, before)
 }
 
 // firstFilled reports whether one of the selected entries put the first file
 // into a folder.
-func (p *plan) firstFilled(ctx context.Context, st *gitstore.Store, dir string) (bool, error) {
+func (p *plan) firstFilled(ctx context.Context, st *gitstore.Store, dir string, before uint64) (bool, error) {
 	for _, e := range p.sel.entries {
-		if !under(lastName(e), dir) {
+		if e.Seq >= before || e.Operation == message.Rmdir || !under(trimSlash(lastName(e)), dir) {
 			continue
 		}
 		c, err := st.ReadCommit(ctx, e.Commit)
 		if err != nil {
 			return false, err
 		}
-		before, err := st.SnapshotOf(ctx, c.Parent)
+		parent, err := st.SnapshotOf(ctx, c.Parent)
 		if err != nil {
 			return false, err
 		}
-		s, err := at(before, dir)
+		s, err := at(parent, dir)
 		if err != nil {
 			return false, err
 		}
@@ -280,7 +205,12 @@ func (p *plan) conflicts() []Conflict {
 			out = append(out, *t.conflict)
 		}
 	}
-	slices.SortFunc(out, func(a, b Conflict) int { return strings.Compare(a.Path, b.Path) })
+	for _, f := range p.folders {
+		if f.conflict != nil {
+			out = append(out, *f.conflict)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Conflict) int { return strings.Compare(a.Path, b.Path) })
 	return out
 }
 
@@ -311,17 +241,12 @@ func (p *plan) files() []File {
 			continue
 		}
 		a, path := t.action()
-		entries := t.chain.Entries()
-		out = append(out, File{Path: path, Action: a, Source: string(entries[len(entries)-1].Source)})
+		out = append(out, File{Path: path, Action: a, Source: string(t.newest().Source)})
 	}
 	for _, f := range p.folders {
-		switch {
-		case f.make != "" && f.remove != "":
-			out = append(out, File{Path: f.make + "/", Action: Renamed, Source: string(f.entry.Source)})
-		case f.make != "":
-			out = append(out, File{Path: f.make + "/", Action: Restored, Source: string(f.entry.Source)})
-		default:
-			out = append(out, File{Path: f.remove + "/", Action: Deleted, Source: string(f.entry.Source)})
+		if f.stands() {
+			a, path := p.folderAction(f)
+			out = append(out, File{Path: path + "/", Action: a, Source: string(f.entries[len(f.entries)-1].Source)})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
@@ -333,13 +258,15 @@ func (p *plan) undone() []*history.Entry {
 	var out []*history.Entry
 	for _, t := range p.targets {
 		if t.stands() {
-			out = append(out, t.chain.Entries()...)
+			out = append(out, t.entries...)
 		}
 	}
 	for _, f := range p.folders {
-		out = append(out, f.entry)
+		if f.stands() {
+			out = append(out, f.entries...)
+		}
 	}
-	slices.SortFunc(out, func(a, b *history.Entry) int { return int(a.ID) - int(b.ID) })
+	slices.SortFunc(out, func(a, b *history.Entry) int { return cmp.Compare(a.ID, b.ID) })
 	return out
 }
 
@@ -349,7 +276,7 @@ func (p *plan) fingerprint() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q\n", p.task, p.sel.what)
 	for _, t := range p.targets {
-		for _, e := range t.chain.Entries() {
+		for _, e := range t.entries {
 			fmt.Fprintf(h, "%d ", e.ID)
 		}
 		state(h, t.now)
@@ -357,9 +284,20 @@ func (p *plan) fingerprint() string {
 		fmt.Fprintf(h, "%t %t\n", t.skipped, t.conflict != nil)
 	}
 	for _, f := range p.folders {
-		fmt.Fprintf(h, "%d %q %q\n", f.entry.ID, f.make, f.remove)
+		for _, e := range f.entries {
+			fmt.Fprintf(h, "%d ", e.ID)
+		}
+		fmt.Fprintf(h, "%q %q %t %t\n", f.first, f.last, f.skipped, f.conflict != nil)
 	}
-	fmt.Fprintf(h, "%q %q", p.prune, p.force)
+	for _, x := range p.wholes {
+		fmt.Fprintf(h, "%q %q\n", x.from, x.to)
+	}
+	for _, path := range p.force { // what makes way must be what was seen
+		if s, err := at(p.snap, path); err == nil {
+			state(h, s)
+		}
+	}
+	fmt.Fprintf(h, "%q %q %q", p.prune, p.vacate, p.force)
 	return hex.EncodeToString(h.Sum(nil))
 }
 

@@ -82,10 +82,13 @@ type Result struct {
 // target is what one chain is to become.
 type target struct {
 	chain    *history.Chain
-	now      history.State // what stands at the chain's last path
-	want     history.State // Mode 0: nothing
-	data     []byte        // merged bytes, if they are new
+	entries  []*history.Entry // those of the chain that are undone, oldest first
+	now      history.State    // what stands at the chain's last path
+	want     history.State    // Mode 0: nothing
+	data     []byte           // merged bytes, if they are new
 	merged   bool
 	conflict *Conflict
 	skipped  bool
+	// permissions are the bits that somebody else's removal tells of, in octal.
+	permissions string
 }

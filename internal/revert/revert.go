@@ -120,7 +120,7 @@ func settle(ctx context.Context, w *workspace.Workspace, cache *history.Cache, r
 			}
 		}
 		if len(more) == 0 {
-			return makePlan(ctx, w.Store(), t, sel, req.OnConflict)
+			return makePlan(ctx, w, t, sel, req.OnConflict)
 		}
 		if err := w.RecordPaths(ctx, more); err != nil {
 			return nil, err
@@ -188,7 +188,8 @@ func (p *plan) holds(w *workspace.Workspace) error {
 			if err != nil {
 				return err
 			}
-			if !is.Same(was) {
+			// A folder's content is checked file by file, as the operations go.
+			if !is.Same(was) && (is.Mode != object.Dir || was.Mode != object.Dir) {
 				return errs.New(errs.Conflict, codeMoved, "")
 			}
 		}

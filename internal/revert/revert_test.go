@@ -66,6 +66,20 @@ func TestOnlyTask(t *testing.T) {
 		"CRLF":                   {{"put a 1\r\\n2\r\\n"}},
 		"ignored file written":   {{"put out.log text"}},
 		"batch":                  {{"put n1 x", "put b y", "del dir/x", "mv a dir/x"}},
+		// What the random test found (tests/model).
+		"made in a folder, and deleted":        {{"mv b m/n"}, {"del m/n"}},
+		"only folders are left to go":          {{"put m/n/o new"}, {"del m/n/o"}},
+		"file becomes an empty folder":         {{"del b"}, {"mkdir b"}},
+		"empty folder takes a file's name":     {{"mv b t", "mv empty b"}},
+		"empty folder moved to a new one":      {{"mv empty m/n"}},
+		"folder and file swap":                 {{"mv dir t", "mv b dir", "mv t b"}, {"del dir"}},
+		"folder takes a file's name, twice":    {{"mv b t", "mv dir/sub b"}, {"mv b empty"}},
+		"folder moved after its files changed": {{"mv b dir/x"}, {"del dir/sub"}, {"mv dir empty"}},
+		"made folder filled":                   {{"put n/in/f new", "mkdir out.log"}, {"put out.log/g/h new"}},
+		"emptied and removed":                  {{"put n/sub/f new"}, {"del n/sub/f"}, {"del n"}},
+		"what is moved is as what it replaced": {{"put same b\\n"}, {"mv same b"}},
+		"link behind itself":                   {{"mv dir moved", "ln dir dir"}},
+		"two operations on one mode":           {{"chmod+x b", "put b other"}, {"mv b c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t, start)
@@ -223,6 +237,45 @@ func TestOthersWork(t *testing.T) {
 			run: func(g *rig) { g.do("A", "mv b c"); g.do("A", "del c"); g.do("A", "put a x") },
 			req: Request{Task: "A", Scope: Scope{Path: "c"}}, want: with(start, map[string]string{"a": "x"}),
 		},
+		// What the random test found (tests/model).
+		"an ignored file in the way of a folder": {
+			run: func(g *rig) { g.do("A", "del b"); g.edit("b/x.log", "ignored") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"b": "-", "b/x.log": "ignored"}), code: "revert_conflict", conflicts: "b/x.log",
+		},
+		"an empty folder in the way": {
+			run: func(g *rig) { g.do("A", "del b"); g.do("B", "mkdir b") },
+			req: Request{Task: "A"}, want: start,
+		},
+		"an empty folder comes back where a file stands": {
+			run: func(g *rig) { g.do("A", "rmdir empty"); g.do("B", "put empty B") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"empty/": "-", "empty": "B"}), code: "revert_conflict", conflicts: "empty",
+		},
+		"a folder of files in the way, forced": {
+			run: func(g *rig) { g.do("A", "del b"); g.do("B", "put b/1 B"); g.do("B", "put b/2/3 B") },
+			req: Request{Task: "A", OnConflict: Force}, want: start,
+		},
+		"a person's file where the folder was": {
+			run: func(g *rig) { g.do("A", "del dir/sub"); g.edit("dir", "-"); g.edit("dir", "person's"); g.sync() },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"dir/x": "-", "dir/sub/y": "-", "dir/skip.log": "-", "dir": "person's"}),
+			code: "revert_conflict", conflicts: "dir",
+		},
+		"one part of a change, another part in the way": {
+			run: func(g *rig) { g.do("A", "mv b c", "put b other") },
+			req: Request{Task: "A", Scope: Scope{Change: 1}}, want: with(start, map[string]string{"b": "other", "c": "b\n"}),
+			code: "revert_conflict", conflicts: "b",
+		},
+		"a moved file replaced by another's": {
+			run: func(g *rig) { g.do("A", "mv b c"); g.do("B", "mv a c") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"a": "-", "b": "-", "c": eight}), code: "revert_conflict", conflicts: "c",
+		},
+		"a moved file replaced by another's, forced": {
+			run: func(g *rig) { g.do("A", "mv b c"); g.do("B", "mv a c") },
+			req: Request{Task: "A", OnConflict: Force}, want: with(start, map[string]string{"a": "-", "c": eight}),
+		},
+		"a moved file replaced by another's folder, forced": {
+			run: func(g *rig) { g.do("A", "mv b c"); g.do("B", "del c"); g.do("B", "put c/x B") },
+			req: Request{Task: "A", OnConflict: Force}, want: with(start, map[string]string{"c/x": "B"}),
+		},
 		"one change": {
 			run: func(g *rig) { g.do("A", "put b one"); g.do("A", "put a x") },
 			req: Request{Task: "A", Scope: Scope{Change: 1}}, want: with(start, map[string]string{"a": "x"}),
@@ -277,7 +330,7 @@ func TestOthersWork(t *testing.T) {
 			var paths []string
 			for _, x := range res.Conflicts {
 				paths = append(paths, x.Path)
-				if x.By.Commit.IsZero() {
+				if x.By.Commit.IsZero() && !strings.HasSuffix(x.Path, ".log") {
 					t.Errorf("nobody is named for %s", x.Path)
 				}
 			}
@@ -335,10 +388,73 @@ func TestPrivateStaysPrivate(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("%v %v", info.Mode(), err)
 	}
+	// Somebody else removed it under the task's name for it.
+	g.task("B")
+	g.do("A", "mv key k3")
+	g.do("B", "del k3")
+	g.mustRevert(Request{Task: "A", OnConflict: Force})
+	if info, err := os.Stat(full); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v %v", info.Mode(), err)
+	}
 	g.do("A", "mv key k2")
 	g.do("A", "put k2 other")
 	g.mustRevert(Request{Task: "A"})
 	if info, err := os.Stat(full); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("%v %v", info.Mode(), err)
 	}
+}
+
+// TestOwnReverts undoes all of a task that undid some of its work itself before.
+func TestOwnReverts(t *testing.T) {
+	change := func(g *rig, n uint64, way OnConflict) {
+		g.t.Helper()
+		g.mustRevert(Request{Task: "A", Scope: Scope{Change: n}, OnConflict: way})
+	}
+	for name, run := range map[string]func(g *rig){
+		"a change under others": func(g *rig) {
+			g.do("A", "put b one")
+			g.do("A", "put b two")
+			change(g, 1, Force)
+		},
+		"a change brought back and undone": func(g *rig) {
+			g.do("A", "put b one")
+			change(g, 1, Fail)
+			change(g, 2, Fail)
+			g.do("A", "mv b c")
+		},
+		"a deletion under another file": func(g *rig) {
+			g.do("A", "mv b dir/x")
+			change(g, 1, Force)
+		},
+		"a deletion brought back elsewhere": func(g *rig) {
+			g.do("A", "mv b dir/x")
+			g.mustRevert(Request{Task: "A"})
+			g.do("A", "mv dir tmp")
+		},
+		"a change of a file that has moved on": func(g *rig) {
+			g.do("A", "put a other")
+			g.do("A", "mv a b")
+			change(g, 1, Force)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, start)
+			g.task("A")
+			run(g)
+			g.mustRevert(Request{Task: "A"})
+			g.want(start)
+		})
+	}
+}
+
+// TestLinksComeBack: a link that a person made is brought back wherever it
+// leads; a client could not make it so.
+func TestLinksComeBack(t *testing.T) {
+	files := with(start, map[string]string{"out": "->/etc/hostname", "up": "->../../x", "self": "->self", "via": "->self/x"})
+	g := newRig(t, files)
+	g.task("A")
+	g.do("A", "del out", "del up", "del self")
+	g.do("A", "del via")
+	g.mustRevert(Request{Task: "A"})
+	g.want(files)
 }

@@ -2,6 +2,7 @@ package revert
 
 import (
 	"context"
+	"slices"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
@@ -14,6 +15,65 @@ import (
 type selection struct {
 	entries []*history.Entry
 	what    string // "task", "subtask add-types", …
+	// all: everything of the task, so that its own reverts may be seen through.
+	all bool
+}
+
+// part is a chain with those of its entries that are to be undone. There are
+// none in a file that a revert of the task itself made, by bringing back what
+// stood elsewhere by then: it goes with the rest.
+type part struct {
+	*history.Chain
+	work []*history.Entry
+}
+
+// chains threads the selected entries to files.
+//
+// Where all of a task is undone and nobody else ever came between its changes
+// of a file, what the task found first is what the file is without it, whatever
+// the task undid itself on the way: then the chain is the one of all entries.
+func (sel *selection) chains(t *history.Task) (parts []part, folders []*history.Entry) {
+	rest := sel.entries
+	if sel.all {
+		var every []*history.Entry
+		for i := range t.Entries {
+			if e := &t.Entries[i]; e.Source != message.Rollback && !e.TakenBack {
+				every = append(every, e)
+			}
+		}
+		wanted := make(map[*history.Entry]bool, len(sel.entries))
+		for _, e := range sel.entries {
+			wanted[e] = true
+		}
+		whole, _ := history.Chains(every)
+		works := make([][]*history.Entry, len(whole))
+		forced := make(map[string]bool) // where a revert left another state than it found its work on
+		for i, c := range whole {
+			for _, e := range c.Entries() {
+				if wanted[e] {
+					works[i] = append(works[i], e)
+				}
+			}
+			if a, b := c.First(), c.Last(); len(works[i]) == 0 && a.Exists() && (a.Path != b.Path || !a.Same(b)) {
+				forced[a.Path], forced[b.Path] = true, true
+			}
+		}
+		for i, c := range whole {
+			if len(works[i]) == 0 && (c.First().Exists() || !c.Last().Exists()) || c.Mixed() || forced[c.First().Path] || forced[c.Last().Path] {
+				continue
+			}
+			parts = append(parts, part{c, works[i]})
+			for _, e := range works[i] {
+				delete(wanted, e)
+			}
+		}
+		rest = slices.DeleteFunc(slices.Clone(rest), func(e *history.Entry) bool { return !wanted[e] })
+	}
+	others, folders := history.Chains(rest)
+	for _, c := range others {
+		parts = append(parts, part{c, c.Entries()})
+	}
+	return parts, folders
 }
 
 // choose finds the entries of a scope that are in effect. NotFound for a
@@ -54,9 +114,10 @@ func choose(ctx context.Context, st *gitstore.Store, t *history.Task, req *Reque
 		sel.entries = entries
 	default:
 		sel.what = "task"
-		sel.entries = t.Work()
+		sel.entries, sel.all = t.Work(), true
 	}
 	if req.ExcludeExternal {
+		sel.all = false
 		var kept []*history.Entry
 		for _, e := range sel.entries {
 			if e.Source != message.External {

@@ -1,0 +1,43 @@
+package revert
+
+import (
+	"context"
+
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+)
+
+// ground tells what stands on disk where history has nothing: empty folders,
+// and files that are ignored. Each path is looked at once a plan.
+type ground struct {
+	ctx   context.Context
+	w     *workspace.Workspace
+	kinds map[string]workspace.Kind
+}
+
+func newGround(ctx context.Context, w *workspace.Workspace) *ground {
+	return &ground{ctx: ctx, w: w, kinds: make(map[string]workspace.Kind)}
+}
+
+func (g *ground) at(path string) (workspace.Kind, error) {
+	if k, ok := g.kinds[path]; ok {
+		return k, nil
+	}
+	k, err := g.w.Standing(wspath.Path(path))
+	if err == nil {
+		g.kinds[path] = k
+	}
+	return k, err
+}
+
+// under gives all that stands under a folder.
+func (g *ground) under(dir string) (folders, others []string, err error) {
+	f, o, err := g.w.Under(g.ctx, wspath.Path(dir))
+	for _, p := range f {
+		folders = append(folders, string(p))
+	}
+	for _, p := range o {
+		others = append(others, string(p))
+	}
+	return folders, others, err
+}

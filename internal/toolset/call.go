@@ -1,0 +1,280 @@
+package toolset
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/task"
+	"umbra/internal/toolset/mount"
+	"umbra/internal/toolset/tool"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+)
+
+// Call is one call of a tool.
+type Call struct {
+	Name string
+	Args json.RawMessage
+
+	TaskID    string // empty: the mount's own
+	SubtaskID string
+	Actor     string
+	RequestID string
+	// Key is the idempotency key as it stands in history, empty without one.
+	Key string
+	// ReadOnly: the caller may not change anything.
+	ReadOnly bool
+	Sees     task.Sees
+	// Progress, if set, is told how far a long call is; total 0 is unknown.
+	Progress func(done, total int64, what string)
+}
+
+// Answer is what a model gets.
+type Answer struct {
+	Text   string
+	Failed bool
+	// Commit is the change that a call made, if it made one; Replayed: it was
+	// made by the same request before.
+	Commit   object.ID
+	Replayed bool
+}
+
+// Call carries a tool's call out. Whatever a model may get wrong is an Answer.
+// Errors: NotFound "toolset_not_found"; Canceled; of Call.TaskID NotFound
+// "task_not_found" and Conflict "task_other_workspace"; Forbidden where a
+// read-only caller calls a tool that changes something.
+func (s *Service) Call(ctx context.Context, id string, c Call) (Answer, error) {
+	l, err := s.find(id, c.Sees)
+	if err != nil {
+		return Answer{}, err
+	}
+	r := &run{s: s, l: l, ctx: ctx, c: c}
+	defer r.release()
+	text, err := r.tool()
+	switch {
+	case err == nil:
+		return Answer{Text: text, Commit: r.commit, Replayed: r.replayed}, nil
+	case ctx.Err() != nil:
+		return Answer{}, errs.Wrap(context.Cause(ctx), "")
+	}
+	if m, ok := errors.AsType[mount.Message](err); ok {
+		return Answer{Text: "Error: " + string(m), Failed: true, Commit: r.commit}, nil
+	}
+	if f, ok := errors.AsType[*refusal](err); ok {
+		return Answer{}, f.err
+	}
+	return Answer{Text: "Error: " + s.sentence(err, c.Name), Failed: true, Commit: r.commit}, nil
+}
+
+// refusal is an error of the caller's, not of the model's.
+type refusal struct{ err error }
+
+func (f *refusal) Error() string { return f.err.Error() }
+
+// run is one call on its way.
+type run struct {
+	s   *Service
+	l   *live
+	ctx context.Context
+	c   Call
+
+	opened   map[string]*workspace.Workspace
+	commit   object.ID
+	replayed bool
+}
+
+func (r *run) release() {
+	for _, w := range r.opened {
+		w.Release()
+	}
+}
+
+func (r *run) tool() (string, error) {
+	t := tool.Find(r.l.tools, r.c.Name)
+	if t == nil {
+		return "", mount.Message("Tool '" + mount.Show(r.c.Name) + "' is not available")
+	}
+	args, err := t.Parse(r.c.Args)
+	if err != nil {
+		return "", err
+	}
+	if r.c.ReadOnly && !t.Hints.ReadOnly && !args.Bool("dry_run") {
+		return "", &refusal{errs.New(errs.Forbidden, "forbidden", "The token may only read.")}
+	}
+	switch t.Name {
+	case tool.ReadFile:
+		return r.readFile(args)
+	case tool.ListDirectory:
+		return r.listDirectory(args)
+	case tool.WriteFile:
+		return r.writeFile(args)
+	case tool.EditFile:
+		return r.editFile(args)
+	case tool.StatFile:
+		return r.statFile(args)
+	case tool.SearchFiles:
+		return r.searchFiles(args)
+	case tool.GrepFiles:
+		return r.grepFiles(args)
+	case tool.MoveFile:
+		return r.moveFile(args)
+	case tool.DeleteFile:
+		return r.deleteFile(args)
+	case tool.TaskChanges:
+		return r.taskChanges()
+	case tool.TaskDiff:
+		return r.taskDiff(args)
+	case tool.RevertChanges:
+		return r.revertChanges(args)
+	}
+	return r.extra(t.Name, args)
+}
+
+// extra carries out a tool that is somebody else's.
+func (r *run) extra(name string, args tool.Args) (string, error) {
+	i := slices.IndexFunc(r.s.o.Extra, func(e Extra) bool { return e.Tool.Name == name })
+	if i < 0 {
+		return "", errs.New(errs.Internal, "internal_error", "tool %s is not carried out", name)
+	}
+	text, failed, err := r.s.o.Extra[i].Run(r.ctx, r.c, args)
+	if err == nil && failed {
+		err = mount.Message(text)
+	}
+	return text, err
+}
+
+// place is where a call's path leads.
+type place struct {
+	mount.Target
+	rel wspath.Path
+}
+
+// resolve finds where a path leads; the operation is allowed there.
+func (r *run) resolve(p string, op mount.Op) (place, error) {
+	to, err := r.l.table.Resolve(p, op)
+	if err != nil {
+		return place{}, err
+	}
+	rel, err := wspath.Parse(to.Rel, wspath.AllowRoot)
+	if e, ok := errors.AsType[*errs.Error](err); ok {
+		return place{}, mount.Refused(to.Path, lower(e.Detail))
+	}
+	return place{to, rel}, err
+}
+
+// lower makes a sentence a clause.
+func lower(sentence string) string {
+	sentence = strings.TrimSuffix(sentence, ".")
+	if sentence == "" {
+		return sentence
+	}
+	return strings.ToLower(sentence[:1]) + sentence[1:]
+}
+
+// workspace opens a mount's workspace; it is released with the call.
+func (r *run) workspace(i int) (*workspace.Workspace, error) {
+	id := r.l.rec.Mounts[i].Workspace
+	if w := r.opened[id]; w != nil {
+		return w, nil
+	}
+	w, err := r.s.o.Workspaces.Get(r.ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if r.opened == nil {
+		r.opened = make(map[string]*workspace.Workspace)
+	}
+	r.opened[id] = w
+	return w, nil
+}
+
+// taskOf gives the task that changes of a mount belong to.
+func (r *run) taskOf(i int) (string, error) {
+	ws := r.l.rec.Mounts[i].Workspace
+	if r.c.TaskID == "" {
+		return r.l.rec.Tasks[ws], nil
+	}
+	err := r.s.o.Tasks.Writable(r.c.TaskID, ws)
+	if code := errs.CodeOf(err); err != nil && (code == "task_not_found" || code == "task_other_workspace") {
+		return "", &refusal{err}
+	}
+	return r.c.TaskID, nil
+}
+
+// apply changes files of a mount.
+func (r *run) apply(i int, op workspace.Op) (*workspace.Result, error) {
+	id, err := r.taskOf(i)
+	if err != nil {
+		return nil, err
+	}
+	ref, err := r.s.o.Tasks.Get(r.ctx, id, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer ref.Release()
+	res, err := r.s.o.Tasks.Apply(r.ctx, ref, workspace.Request{By: r.by(), Ops: []workspace.Op{op}})
+	if err != nil {
+		return nil, err
+	}
+	if !res.Commit.IsZero() {
+		r.commit = res.Commit
+	}
+	r.replayed = r.replayed || res.Replayed
+	return res, nil
+}
+
+func (r *run) by() workspace.By {
+	return workspace.By{SubtaskID: r.c.SubtaskID, Actor: r.c.Actor, Source: message.API, RequestID: r.c.RequestID, IdempotencyKey: r.c.Key}
+}
+
+// sentence tells an error of the layers below: what it is about is said by the
+// kind, never by a host path or a Go error.
+func (s *Service) sentence(err error, name string) string {
+	e, ok := errors.AsType[*errs.Error](errs.Wrap(err, ""))
+	if !ok || e.Kind == errs.Internal || e.Detail == "" {
+		s.o.Log.Error("a tool's call failed", "tool", name, "error", err)
+		return "Something went wrong inside the server."
+	}
+	return e.Detail
+}
+
+// explain puts what the write service or a look at a path refused into the
+// model's words; other errors pass.
+func explain(err error, path string) error {
+	p := mount.Show(path)
+	say := func(text string) error { return mount.Message(text) }
+	e, ok := errors.AsType[*errs.Error](err)
+	if !ok {
+		return err
+	}
+	switch e.Code {
+	case "file_not_found", "not_found":
+		return say("File not found: " + p)
+	case "is_a_directory":
+		return say(p + " is a directory")
+	case "not_a_directory":
+		return say("A part of " + p + " is a file, not a directory")
+	case "special_file":
+		return say(p + " is no regular file")
+	case "directory_not_empty":
+		return say(p + " is a directory that is not empty; set recursive to delete it with all that is in it")
+	case "target_exists":
+		return say(p + " exists already")
+	case "is_root":
+		return mount.Refused(path, "it is a mounted workspace itself")
+	case "file_too_large":
+		return say(p + " is too large")
+	case "not_recordable":
+		return say(p + " holds files that cannot be kept in history; nothing was deleted")
+	}
+	if e.Kind == errs.BadPath || e.Code == "link_leads_out" {
+		return mount.Refused(path, lower(e.Detail))
+	}
+	return err
+}

@@ -1,0 +1,80 @@
+package toolset
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"umbra/internal/errs"
+	"umbra/internal/state"
+	"umbra/internal/toolset/mount"
+)
+
+// Record is what is kept of a toolset.
+type Record struct {
+	ID     string  `json:"id"`
+	Mounts []Mount `json:"mounts"`
+	// Task is the one that was given, empty if none was. Tasks has the task of
+	// each mounted workspace, by the workspace's id; Own are those of them that
+	// the toolset made.
+	Task    string            `json:"task,omitempty"`
+	Tasks   map[string]string `json:"tasks,omitempty"`
+	Own     map[string]bool   `json:"own,omitempty"`
+	Made    int               `json:"made,omitempty"` // own tasks so far, for their ids
+	Created time.Time         `json:"created"`
+	// Fixed is the default toolset: the configuration says what it mounts.
+	Fixed bool `json:"fixed,omitempty"`
+	// KeyHash is the idempotency key of the request that made the toolset.
+	KeyHash string `json:"key_hash,omitempty"`
+	// Loose are own tasks that no mount uses (yet, or any more): a start
+	// completes them. Hidden: the toolset itself is being made, or goes.
+	Loose  []string `json:"loose,omitempty"`
+	Hidden bool     `json:"hidden,omitempty"`
+}
+
+// Mount is one line of the table, with its store.
+type Mount struct {
+	Prefix    string      `json:"prefix"`
+	Scope     mount.Scope `json:"scope"`
+	Kind      mount.Kind  `json:"kind"`
+	Root      string      `json:"root,omitempty"` // of a physical one, as it was when it was mounted
+	Namespace []string    `json:"namespace,omitempty"`
+	Workspace string      `json:"workspace"` // the workspace's id
+}
+
+// bucket holds the records in the state database, by id.
+const bucket = "toolsets"
+
+func load(db *state.DB) ([]Record, error) {
+	var all []Record
+	err := db.View(func(tx *state.Tx) error {
+		return tx.ForEach(bucket, "", func(key string, raw []byte) (bool, error) {
+			var r Record
+			if err := json.Unmarshal(raw, &r); err != nil {
+				return false, fmt.Errorf("toolset: record %q: %w", key, err)
+			}
+			all = append(all, r)
+			return true, nil
+		})
+	})
+	return all, err
+}
+
+// newID makes a random id.
+func newID() string {
+	var b [10]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// newTask gives the next id of an own task.
+func (r *Record) newTask() string {
+	r.Made++
+	return fmt.Sprintf("toolset-%s-%d", r.ID, r.Made)
+}
+
+func notFound() error {
+	return errs.New(errs.NotFound, "toolset_not_found", "There is no such toolset.")
+}

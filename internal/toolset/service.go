@@ -1,0 +1,265 @@
+package toolset
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"umbra/internal/errs"
+	"umbra/internal/history"
+	"umbra/internal/state"
+	"umbra/internal/task"
+	"umbra/internal/toolset/mount"
+	"umbra/internal/toolset/tool"
+	"umbra/internal/workspace"
+)
+
+// Options of a Service. State, Tasks, Workspaces and History are needed.
+type Options struct {
+	State      *state.DB
+	Tasks      *task.Service
+	Workspaces *workspace.Manager
+	History    *history.Cache
+	// Default is what the default toolset mounts; none: it is empty.
+	Default []Spec
+	// Extra are tools beside those of package tool.
+	Extra []Extra
+	Log   *slog.Logger
+	Now   func() time.Time
+}
+
+// Extra is a tool that is carried out elsewhere.
+type Extra struct {
+	Tool tool.Tool
+	// Run carries a call out; the arguments fit the schema. failed says that
+	// the text tells of a failure.
+	Run func(ctx context.Context, c Call, args tool.Args) (text string, failed bool, err error)
+}
+
+// DefaultID is the default toolset's id.
+const DefaultID = "default"
+
+// keyLife is how long an idempotency key is remembered.
+const keyLife = 24 * time.Hour
+
+// Service is all toolsets of a data directory. Its methods may be called
+// concurrently.
+type Service struct {
+	o     Options
+	tools []tool.Tool
+
+	making      sync.Mutex  // one toolset is made or changed at a time
+	defaultMade atomic.Bool // since the start
+
+	mu       sync.RWMutex
+	byID     map[string]*live
+	byKey    map[string]string // KeyHash to id
+	watchers map[int]func(id string)
+	watches  int
+}
+
+// live is a toolset as it is now; it is replaced, never changed.
+type live struct {
+	rec   Record
+	table *mount.Table
+	tools []tool.Tool
+}
+
+// New reads the toolsets and settles what a stop left half done.
+func New(ctx context.Context, o Options) (*Service, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &Service{o: o, tools: tool.All(), byID: map[string]*live{}, byKey: map[string]string{}, watchers: map[int]func(string){}}
+	for i := range o.Extra {
+		s.tools = append(s.tools, o.Extra[i].Tool)
+	}
+	if _, err := s.check(o.Default, Who{}); err != nil {
+		return nil, err
+	}
+	all, err := load(o.State)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range all {
+		s.add(r)
+	}
+	for _, r := range all {
+		if err := s.settle(ctx, r, ""); err != nil {
+			o.Log.Warn("a toolset could not be settled; it is tried again at the next start", "toolset", r.ID, "error", err)
+		}
+	}
+	return s, nil
+}
+
+// add takes a record over; mu is held, or nobody else is there yet.
+func (s *Service) add(r Record) {
+	mounts := make([]mount.Mount, len(r.Mounts))
+	for i, m := range r.Mounts {
+		mounts[i] = mount.Mount{Prefix: m.Prefix, Scope: m.Scope, Kind: m.Kind}
+	}
+	table, _ := mount.NewTable(mounts) // it was checked when it was made
+	s.byID[r.ID] = &live{rec: r, table: table, tools: tool.For(table, s.tools)}
+	if r.KeyHash != "" {
+		s.byKey[r.KeyHash] = r.ID
+	}
+}
+
+// put keeps a record, durably, and then takes it over.
+func (s *Service) put(r Record) error {
+	if err := s.o.State.Put(bucket, r.ID, r); err != nil {
+		return errs.Wrap(err, "")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.add(r)
+	return nil
+}
+
+func (s *Service) drop(r Record) error {
+	if err := s.o.State.Delete(bucket, r.ID); err != nil {
+		return errs.Wrap(err, "")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byID, r.ID)
+	if s.byKey[r.KeyHash] == r.ID {
+		delete(s.byKey, r.KeyHash)
+	}
+	return nil
+}
+
+// Toolset is one as it is told.
+type Toolset struct {
+	ID      string
+	TaskID  string // the one that was given, else the first mount's; empty without mounts
+	Mounts  []Mount
+	Tasks   map[string]string // by prefix
+	Tools   []tool.Tool
+	Map     string // the file system map
+	Created time.Time
+}
+
+// tell gives the view of a toolset; false where a workspace of it is gone, or
+// the caller may not know of it.
+func (s *Service) tell(l *live, sees task.Sees) (Toolset, bool) {
+	if !s.visible(l, sees) {
+		return Toolset{}, false
+	}
+	t := Toolset{ID: l.rec.ID, TaskID: l.rec.Task, Mounts: slices.Clone(l.rec.Mounts), Tasks: make(map[string]string, len(l.rec.Mounts)),
+		Tools: l.tools, Map: l.table.Map(), Created: l.rec.Created}
+	for i := range t.Mounts {
+		m := &t.Mounts[i]
+		t.Tasks[m.Prefix] = l.rec.Tasks[m.Workspace]
+		if t.TaskID == "" {
+			t.TaskID = t.Tasks[m.Prefix]
+		}
+		if ws, ok := s.o.Workspaces.Record(m.Workspace); ok {
+			m.Root = ws.Root // it may have been bound to another place
+		}
+	}
+	return t, true
+}
+
+func (s *Service) visible(l *live, sees task.Sees) bool {
+	if l == nil || l.rec.Hidden {
+		return false
+	}
+	for i := range l.rec.Mounts {
+		ws, ok := s.o.Workspaces.Record(l.rec.Mounts[i].Workspace)
+		if !ok || sees != nil && !sees(ws.Root) {
+			return false
+		}
+	}
+	return true
+}
+
+// find gives a toolset that the caller sees. NotFound "toolset_not_found".
+func (s *Service) find(id string, sees task.Sees) (*live, error) {
+	s.mu.RLock()
+	l := s.byID[id]
+	s.mu.RUnlock()
+	if !s.visible(l, sees) {
+		return nil, notFound()
+	}
+	return l, nil
+}
+
+// Get gives a toolset. NotFound "toolset_not_found" if there is none that the
+// caller sees.
+func (s *Service) Get(id string, sees task.Sees) (Toolset, error) {
+	l, err := s.find(id, sees)
+	if err != nil {
+		return Toolset{}, err
+	}
+	t, ok := s.tell(l, sees)
+	if !ok {
+		return Toolset{}, notFound()
+	}
+	return t, nil
+}
+
+// Visible gives nil if the caller may know of a toolset, or if there is none.
+func (s *Service) Visible(id string, sees task.Sees) error {
+	s.mu.RLock()
+	l := s.byID[id]
+	s.mu.RUnlock()
+	if l != nil && !s.visible(l, sees) {
+		return notFound()
+	}
+	return nil
+}
+
+// List gives the toolsets that the caller sees, the oldest first.
+func (s *Service) List(sees task.Sees) []Toolset {
+	s.mu.RLock()
+	all := make([]*live, 0, len(s.byID))
+	for _, l := range s.byID {
+		all = append(all, l)
+	}
+	s.mu.RUnlock()
+	slices.SortFunc(all, func(a, b *live) int {
+		return cmp.Or(a.rec.Created.Compare(b.rec.Created), cmp.Compare(a.rec.ID, b.rec.ID))
+	})
+	out := make([]Toolset, 0, len(all))
+	for _, l := range all {
+		if t, ok := s.tell(l, sees); ok {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// Watch calls fn after each change of a toolset's mounts, and when one is gone.
+// fn must not block. stop ends it.
+func (s *Service) Watch(fn func(id string)) (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watches++
+	n := s.watches
+	s.watchers[n] = fn
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watchers, n)
+	}
+}
+
+func (s *Service) changed(id string) {
+	s.mu.RLock()
+	list := make([]func(string), 0, len(s.watchers))
+	for _, fn := range s.watchers {
+		list = append(list, fn)
+	}
+	s.mu.RUnlock()
+	for _, fn := range list {
+		fn(id)
+	}
+}

@@ -1,0 +1,184 @@
+package tool
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"umbra/internal/strictjson"
+	"umbra/internal/toolset/mount"
+)
+
+// Type is the type of an argument.
+type Type string
+
+// The types: scalars, each with a name that every model API knows.
+const (
+	String  Type = "string"
+	Integer Type = "integer"
+	Boolean Type = "boolean"
+)
+
+// Param is one argument.
+type Param struct {
+	Name        string
+	Type        Type
+	Description string
+	Required    bool
+	NotEmpty    bool  // of a String
+	Min, Max    int64 // of an Integer, both inclusive; Max 0: none
+}
+
+// schema is a Param as JSON Schema (2020-12) has it.
+type schema struct {
+	Type        Type   `json:"type"`
+	Description string `json:"description"`
+	Minimum     *int64 `json:"minimum,omitempty"`
+	Maximum     *int64 `json:"maximum,omitempty"`
+	MinLength   int    `json:"minLength,omitempty"`
+}
+
+func (p *Param) schema() schema {
+	s := schema{Type: p.Type, Description: p.Description}
+	if p.Type == Integer {
+		s.Minimum = &p.Min
+		if p.Max > 0 {
+			s.Maximum = &p.Max
+		}
+	}
+	if p.NotEmpty {
+		s.MinLength = 1
+	}
+	return s
+}
+
+// Schema is the arguments of a tool as JSON Schema, properties in the order of
+// the parameters.
+func (t *Tool) Schema() json.RawMessage {
+	out := []byte(`{"type":"object","properties":{`)
+	required := []string{}
+	for i := range t.Params {
+		p := &t.Params[i]
+		name, _ := json.Marshal(p.Name)
+		body, _ := json.Marshal(p.schema())
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, name...), ':'), body...)
+		if p.Required {
+			required = append(required, p.Name)
+		}
+	}
+	out = append(out, '}')
+	if len(required) > 0 {
+		list, _ := json.Marshal(required)
+		out = append(append(out, `,"required":`...), list...)
+	}
+	return append(out, `,"additionalProperties":false}`...)
+}
+
+// Args are a call's arguments, checked.
+type Args map[string]any
+
+// Has reports whether an argument was given.
+func (a Args) Has(name string) bool { _, ok := a[name]; return ok }
+
+// Str gives a String, "" if it was not given.
+func (a Args) Str(name string) string { s, _ := a[name].(string); return s }
+
+// Bool gives a Boolean, false if it was not given.
+func (a Args) Bool(name string) bool { b, _ := a[name].(bool); return b }
+
+// Int gives an Integer, or what it is by default.
+func (a Args) Int(name string, byDefault int64) int64 {
+	if n, ok := a[name].(int64); ok {
+		return n
+	}
+	return byDefault
+}
+
+func invalid(format string, args ...any) error {
+	return mount.Message("Invalid arguments: " + fmt.Sprintf(format, args...))
+}
+
+// Parse reads a call's arguments against the schema. null and nothing at all
+// stand for none. Errors are Messages that name the field.
+func (t *Tool) Parse(raw json.RawMessage) (Args, error) {
+	fields := map[string]json.RawMessage{}
+	if len(raw) > 0 {
+		if err := strictjson.Unmarshal(raw, &fields); err != nil {
+			return nil, invalid("they must be one JSON object")
+		}
+	}
+	args := Args{}
+	for i := range t.Params {
+		p := &t.Params[i]
+		value, given := fields[p.Name]
+		delete(fields, p.Name)
+		// Models send null for what they leave out.
+		if !given || len(value) == 0 || string(value) == "null" {
+			if p.Required {
+				return nil, invalid("%s is required", p.Name)
+			}
+			continue
+		}
+		v, err := p.parse(value)
+		if err != nil {
+			return nil, err
+		}
+		args[p.Name] = v
+	}
+	if len(fields) > 0 {
+		names := make([]string, 0, len(fields))
+		for name := range fields {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return nil, invalid("%s is no argument of %s", mount.Show(names[0]), t.Name)
+	}
+	return args, nil
+}
+
+func (p *Param) parse(raw json.RawMessage) (any, error) {
+	switch p.Type {
+	case String:
+		var s string
+		if strictjson.Unmarshal(raw, &s) != nil || raw[0] != '"' {
+			return nil, invalid("%s must be a string", p.Name)
+		}
+		if p.NotEmpty && s == "" {
+			return nil, invalid("%s must not be empty", p.Name)
+		}
+		return s, nil
+	case Boolean:
+		var b bool
+		if strictjson.Unmarshal(raw, &b) != nil {
+			return nil, invalid("%s must be true or false", p.Name)
+		}
+		return b, nil
+	}
+	n, ok := integer(raw)
+	switch {
+	case !ok:
+		return nil, invalid("%s must be an integer", p.Name)
+	case n < p.Min:
+		return nil, invalid("%s must be at least %d", p.Name, p.Min)
+	case p.Max > 0 && n > p.Max:
+		return nil, invalid("%s must be at most %d", p.Name, p.Max)
+	}
+	return n, nil
+}
+
+// integer takes 3 and 3.0, which JSON Schema holds for the same.
+func integer(raw json.RawMessage) (int64, bool) {
+	var n int64
+	if json.Unmarshal(raw, &n) == nil {
+		return n, true
+	}
+	var f float64
+	if json.Unmarshal(raw, &f) != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+		return 0, false
+	}
+	return int64(f), true
+}

@@ -1,0 +1,506 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"umbra/gitstore"
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/history"
+	"umbra/internal/vfs"
+	"umbra/internal/workspace"
+	"umbra/internal/workspace/wstest"
+	"umbra/internal/wspath"
+)
+
+// failure is a broken rule.
+type failure struct {
+	rule, detail string
+}
+
+func (f *failure) Error() string { return f.rule + ": " + f.detail }
+
+func broken(rule, format string, args ...any) error {
+	return &failure{rule, fmt.Sprintf(format, args...)}
+}
+
+func ruleOf(err error) string {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.rule
+	}
+	return "error"
+}
+
+// tasks that work in every workspace.
+var tasks = []string{"A", "B", "C"}
+
+// rig is one workspace under test, and what is known of it.
+type rig struct {
+	mem  *vfs.Mem // nil: on a real folder
+	top  vfs.FS
+	host workspace.Host
+	dir  string // host path of top
+
+	recs  *wstest.Records
+	m     *workspace.Manager
+	w     *workspace.Workspace
+	cache *history.Cache
+	alone string
+	boots int
+
+	disk    wstest.Folder         // as of the last look
+	pending []string              // paths that a person changed and no scan has seen
+	log     []*change             // all entries of all commits, oldest first
+	seen    uint64                // the last commit that was checked
+	first   map[string]folder     // what was on disk before a task's first change
+	solo    string                // the only task that ever changed anything; "-": there are several
+	last    map[string]lastRevert // of each task
+	through map[string]bool       // folders that a request of several operations may have passed through
+	cut     bool                  // bits of files may be lost
+	partial bool                  // less than all of a task was taken back, or brought back
+	forced  bool                  // a revert took the state before, whatever stood there
+}
+
+// change is one entry of the history with its commit's parent.
+type change struct {
+	workspace.ChangeEntry
+	parent object.ID
+}
+
+// lastRevert is what a task's last revert found, for the way back.
+type lastRevert struct {
+	before wstest.Folder
+	seq    uint64
+	ids    []uint64 // its entries
+	moved  bool     // it moved files, which may stand in each other's way one at a time
+}
+
+var background = context.Background()
+
+func newRig(inMemory bool, files wstest.Folder) (*rig, error) {
+	g := &rig{recs: &wstest.Records{}, cache: history.NewCache(), first: make(map[string]folder), last: make(map[string]lastRevert), through: make(map[string]bool)}
+	if inMemory {
+		g.mem = vfs.NewMem(vfs.MemOptions{Umask: 0o022})
+		g.top, g.host, g.dir = g.mem, &wstest.MemHost{Top: g.mem, Boot: "0"}, "/"
+	} else {
+		base := ""
+		if _, err := os.Stat("/dev/shm"); err == nil {
+			base = "/dev/shm"
+		}
+		dir, err := os.MkdirTemp(base, "model-")
+		if err != nil {
+			return nil, err
+		}
+		g.dir, g.host = dir, workspace.OSHost{}
+		if g.top, err = vfs.OS(dir); err != nil {
+			return nil, err
+		}
+	}
+	for _, d := range []string{"ws", "data"} {
+		if err := wstest.MkdirAll(g.top, d); err != nil {
+			return nil, err
+		}
+	}
+	for name, t := range files {
+		if err := wstest.Write(g.top, "ws/"+name, t); err != nil {
+			return nil, err
+		}
+	}
+	if err := g.makePrivate("ws/key"); err != nil {
+		return nil, err
+	}
+	if err := g.open(); err != nil {
+		return nil, err
+	}
+	for _, id := range tasks {
+		if _, err := g.w.Store().PutTask(background, message.Info{TaskID: id, Goal: id, Status: "executing"}, object.Zero); err != nil {
+			return nil, err
+		}
+	}
+	return g, g.look()
+}
+
+// makePrivate takes everybody else's bits from a file, durably.
+func (g *rig) makePrivate(name string) error {
+	f, err := g.top.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Chmod(0o600), f.Sync(), f.Close())
+}
+
+func (g *rig) open() error {
+	m, err := workspace.NewManager(workspace.Options{DataDir: filepath.Join(g.dir, "data"), Host: g.host, Records: g.recs, Foreground: g.mem != nil})
+	if err != nil {
+		return err
+	}
+	m.SetAttribute(func(string) string { return g.alone })
+	g.m = m
+	g.w, _, err = m.Open(background, filepath.Join(g.dir, "ws"), workspace.OpenOptions{})
+	return err
+}
+
+func (g *rig) shut() error {
+	if g.w == nil {
+		return nil
+	}
+	g.w.Release()
+	g.w = nil
+	return g.m.Close(background)
+}
+
+// remove ends the rig and gives its room back.
+func (g *rig) remove() error {
+	err := g.shut()
+	if g.mem == nil {
+		err = errors.Join(err, g.top.Close(), os.RemoveAll(g.dir))
+	}
+	return err
+}
+
+func (g *rig) look() (err error) {
+	g.disk, err = wstest.Disk(g.top, "ws")
+	return err
+}
+
+// run does one step and checks everything after it.
+func (g *rig) run(s step) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = broken("panic", "%v", p)
+		}
+	}()
+	switch s.verb {
+	case "do":
+		err = g.do(s)
+	case "disk":
+		err = g.person(s)
+	case "sync":
+		err = g.sync(true)
+	case "alone":
+		g.alone = s.who
+	case "revert":
+		err = g.revert(s)
+	case "unrevert":
+		err = g.unrevert(s.who)
+	case "restart", "cold":
+		err = g.restart(s.verb == "cold")
+	case "crash":
+		err = g.crash(s.n)
+	}
+	if err != nil {
+		return err
+	}
+	return g.check()
+}
+
+func opOf(o op) workspace.Op {
+	x, r := object.Executable, object.Regular
+	w := workspace.Op{Path: wspath.Path(o.path)}
+	switch o.verb {
+	case "put":
+		w.Kind, w.Data = workspace.OpWrite, []byte(o.arg)
+	case "line":
+		w.Kind, w.Edit = workspace.OpEdit, func(old []byte) ([]byte, error) { return []byte(setLine(string(old), o.n, o.arg)), nil }
+	case "del":
+		w.Kind, w.Recursive = workspace.OpDelete, true
+	case "rmdir":
+		w.Kind = workspace.OpDelete
+	case "mv":
+		w.Kind, w.To, w.Overwrite = workspace.OpRename, wspath.Path(o.arg), true
+	case "cp":
+		w.Kind, w.To, w.Overwrite = workspace.OpCopy, wspath.Path(o.arg), true
+	case "mkdir":
+		w.Kind = workspace.OpMkdir
+	case "+x":
+		w.Kind, w.Mode = workspace.OpChmod, &x
+	case "-x":
+		w.Kind, w.Mode = workspace.OpChmod, &r
+	case "ln":
+		w.Kind, w.Target, w.Overwrite = workspace.OpSymlink, o.arg, true
+	}
+	return w
+}
+
+// do is a request of a task.
+func (g *rig) do(s step) error {
+	want := folderOf(g.disk)
+	told := want.apply(s.ops)
+	if g.first[s.who] == nil {
+		g.first[s.who] = folderOf(g.disk)
+	}
+	req := workspace.Request{By: workspace.By{TaskID: s.who, SubtaskID: s.sub, Actor: "by-" + s.who}}
+	for _, o := range s.ops {
+		req.Ops = append(req.Ops, opOf(o))
+		for _, p := range []string{o.path, o.arg} {
+			for d := path.Dir(p); len(s.ops) > 1 && d != "." && d != "/"; d = path.Dir(d) {
+				g.through[d] = true
+			}
+		}
+	}
+	tip, before := g.w.Store().Tip(), g.disk
+	res, err := g.w.Apply(background, req)
+	if lerr := g.look(); lerr != nil {
+		return lerr
+	}
+	if err != nil {
+		if errs.Is(err, errs.Internal) || errs.CodeOf(err) == "" {
+			return broken("internal error", "%v", err)
+		}
+		// A link in a circle leads nowhere; what a person is about may be in the way.
+		if told == nil && len(g.pending) == 0 && errs.CodeOf(err) != "link_leads_out" {
+			return broken("refused", "%v", err)
+		}
+		return g.unchanged("a failed request", before, tip)
+	}
+	if g.solo == "" {
+		g.solo = s.who
+	} else if g.solo != s.who {
+		g.solo = "-"
+	}
+	if len(g.pending) > 0 && slices.ContainsFunc(s.ops, func(o op) bool { return o.verb == "mv" }) {
+		g.pending = append(g.pending, everything)
+	}
+	switch {
+	case errors.Is(told, errRefused):
+		return broken("accepted", "%v", res.Entries)
+	case told == nil:
+		is, must := g.disk, want.plain()
+		if len(s.ops) > 1 { // folders on the way to what is gone again at the end are not made
+			is, must = is.Files(), must.Files()
+		}
+		if d := wstest.Differ("on disk", is, "in the model", must); d != "" {
+			return broken("request", "%s", d)
+		}
+	}
+	return g.kept(before)
+}
+
+// unchanged holds after a request that failed, or only told: the same files, to
+// the inode and time, and nothing in history but what a person did.
+func (g *rig) unchanged(what string, before wstest.Folder, tip gitstore.Tip) error {
+	if d := wstest.Differ("after", g.disk, "before", before); d != "" {
+		return broken("unchanged", "%s changed the disk:\n%s", what, d)
+	}
+	for p, t := range before {
+		if is := g.disk[p]; t.Mode != object.Dir && (is.Info.Ino != t.Info.Ino || is.Info.MtimeNs != t.Info.MtimeNs || is.Info.Mode != t.Info.Mode) {
+			return broken("unchanged", "%s made %q another file", what, p)
+		}
+	}
+	return g.onlyExternal(what, tip)
+}
+
+// onlyExternal checks that nothing was committed since a tip but what people did.
+func (g *rig) onlyExternal(what string, tip gitstore.Tip) error {
+	st := g.w.Store()
+	for seq := tip.Seq + 1; seq <= st.Tip().Seq; seq++ {
+		id, err := st.CommitAt(background, seq)
+		if err != nil {
+			return err
+		}
+		c, err := st.ReadCommit(background, id)
+		if err != nil {
+			return err
+		}
+		if c.Message.Source != message.External || len(g.pending) == 0 {
+			return broken("unchanged", "%s committed %q", what, c.Message.Summary)
+		}
+	}
+	return nil
+}
+
+// kept checks that what a request replaced or removed is in history.
+func (g *rig) kept(before wstest.Folder) error {
+	for p, t := range before {
+		if t.Mode == object.Dir || g.disk[p].Data == t.Data {
+			continue
+		}
+		if !g.w.Store().HasBlob(object.Hash(object.Blob, []byte(t.Data))) && !g.stands(t) {
+			return broken("lost", "%q (%.40q) is in no history", p, t.Data)
+		}
+	}
+	return nil
+}
+
+// stands reports whether a content is on disk somewhere: a folder's move takes
+// along what is in no history.
+func (g *rig) stands(t wstest.Thing) bool {
+	for _, is := range g.disk {
+		if is.Same(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// person changes the disk behind the server's back. What cannot be done is not.
+func (g *rig) person(s step) error {
+	want := folderOf(g.disk)
+	for _, o := range s.ops {
+		if want.one(o) != nil {
+			continue
+		}
+		for p, t := range g.disk { // the bits of what a person removes are not known afterwards
+			g.cut = g.cut || within(p, o.path) && strings.HasPrefix(t.Data, "secret")
+		}
+		if err := g.byHand(o); err != nil {
+			return fmt.Errorf("disk: %v: %w", o, err)
+		}
+		g.pending = append(g.pending, o.path)
+		if o.verb == "mv" {
+			g.pending = append(g.pending, o.arg)
+		}
+		if err := g.look(); err != nil {
+			return err
+		}
+		want = folderOf(g.disk)
+	}
+	g.solo = "-"
+	return nil
+}
+
+func (g *rig) byHand(o op) error {
+	name := "ws/" + o.path
+	switch o.verb {
+	case "put", "line":
+		t := g.disk[o.path]
+		if t.Mode == 0 {
+			t.Mode = object.Regular
+		}
+		if t.Data = o.arg; o.verb == "line" {
+			t.Data = setLine(g.disk[o.path].Data, o.n, o.arg)
+		}
+		return wstest.Write(g.top, name, t)
+	case "del", "rmdir":
+		return wstest.RemoveAll(g.top, name)
+	case "mv":
+		to := "ws/" + o.arg
+		if err := wstest.MkdirAll(g.top, path.Dir(to)); err != nil {
+			return err
+		}
+		return g.top.Rename(name, to)
+	case "mkdir":
+		return wstest.MkdirAll(g.top, name)
+	case "+x":
+		return g.top.Chmod(name, g.disk[o.path].Info.Mode.Perm()|0o100)
+	case "-x":
+		return g.top.Chmod(name, g.disk[o.path].Info.Mode.Perm()&^0o111)
+	case "ln":
+		if err := wstest.RemoveAll(g.top, name); err != nil {
+			return err
+		}
+		return wstest.Write(g.top, name, wstest.Thing{Mode: object.Symlink, Data: o.arg})
+	}
+	return nil
+}
+
+func (g *rig) sync(attribute bool) error {
+	before := g.disk
+	if _, err := g.w.Sync(background, workspace.SyncOptions{Attribute: attribute}); err != nil {
+		return err
+	}
+	g.pending = nil
+	if err := g.look(); err != nil {
+		return err
+	}
+	if d := wstest.Differ("after", g.disk, "before", before); d != "" {
+		return broken("sync", "changed the disk:\n%s", d)
+	}
+	return nil
+}
+
+func (g *rig) restart(cold bool) error {
+	before := g.disk
+	if err := g.shut(); err != nil {
+		return err
+	}
+	if cold {
+		g.cache = history.NewCache()
+	}
+	if err := g.open(); err != nil {
+		return err
+	}
+	if err := g.look(); err != nil {
+		return err
+	}
+	if d := wstest.Differ("after", g.disk, "before", before); d != "" {
+		return broken("restart", "changed the disk:\n%s", d)
+	}
+	return g.sync(false)
+}
+
+// crash cuts the power of a machine in memory. What was answered is there.
+func (g *rig) crash(seed uint64) error {
+	if g.mem == nil || len(g.pending) > 0 {
+		return nil
+	}
+	before, err := g.tip()
+	if err != nil {
+		return err
+	}
+	r := rand.New(rand.NewPCG(seed, 1))
+	modes := []vfs.CrashMode{vfs.CrashRandom, vfs.CrashNothing, vfs.CrashSyncedOnly, vfs.CrashNamesOnly}
+	mode := modes[r.IntN(len(modes))]
+	mem := g.mem.CrashClone(vfs.CrashOptions{Mode: mode, Rand: r})
+	ignored := maps.Clone(g.disk)
+	if err := g.shut(); err != nil {
+		return err
+	}
+	if mode != vfs.CrashNothing {
+		g.boots++
+		g.cut = true
+	}
+	g.mem, g.top, g.host = mem, mem, &wstest.MemHost{Top: mem, Boot: fmt.Sprint(g.boots)}
+	g.cache = history.NewCache()
+	if err := g.open(); err != nil {
+		return broken("crash", "%v: %v", mode, err)
+	}
+	if err := g.look(); err != nil {
+		return err
+	}
+	after, err := g.tip()
+	if err != nil {
+		return err
+	}
+	if d := wstest.Differ("after", after, "before", before); d != "" {
+		return broken("crash", "%v: history is another:\n%s", mode, d)
+	}
+	for p, t := range ignored {
+		// A person's file that history never saw is the person's to sync.
+		if _, tracked := before[p]; !tracked && t.Mode != object.Dir && mode == vfs.CrashNothing && !g.disk[p].Same(t) {
+			return broken("crash", "%v: %q is lost", mode, p)
+		}
+	}
+	return nil
+}
+
+func (g *rig) tip() (wstest.Folder, error) {
+	return wstest.Tree(background, g.w.Store(), g.w.Store().Snapshot())
+}
+
+// ignored is what the .gitignore of every workspace here hides.
+func ignored(p string) bool { return strings.HasSuffix(p, ".log") || strings.Contains(p, ".log/") }
+
+// everything as a pending path: a folder's move took along what a person did.
+const everything = ""
+
+// within reports whether one path is the other or lies under it.
+func within(p, dir string) bool {
+	return dir == everything || p == dir || strings.HasPrefix(p, dir+"/")
+}
+
+func overlap(a, b string) bool { return within(a, b) || within(b, a) }

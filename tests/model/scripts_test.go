@@ -1,0 +1,102 @@
+package model
+
+import "testing"
+
+// TestScripts runs what once broke a rule, as it was printed.
+func TestScripts(t *testing.T) {
+	for name, script := range map[string]string{
+		"killed, then a power cut before the next checkpoint": `
+			A: line b 0 630
+			crash 350381
+			crash 574875`,
+		"killed between two changes of the same bytes": `
+			A: put a ""
+			revert A
+			crash 477838
+			A: line void 0 549
+			cold
+			crash 792336`,
+		"a link in a circle on the way to a file that was written": `
+			B: ln crlf dir
+			A: line dir/skip.log 0 717
+			A: mv dir tmp; mv crlf dir
+			restart`,
+		"a revert when a person made a file of a folder": `
+			C: +x void
+			disk: mv void tmp; mv dir void
+			sync
+			disk: del void; put void z
+			revert C`,
+		"a forced revert where another folder took the file's name": `
+			B: mv crlf tmp; mv tmp void
+			disk: put B/x z
+			A: mv void tmp; mv B void
+			revert B force`,
+		"the bits of a file in a batch": `
+			A: -x run.sh; line run.sh 0 442
+			revert A force`,
+		"a change of mode by another on a private file": `
+			A: put key z
+			B: +x key
+			revert A`,
+		"a deletion undone over the file that was put there": `
+			A: mv run.sh dir/skip.log
+			revert A change 32 skip
+			revert A`,
+		"a file that comes to nothing among others": `
+			A: mv link dir/skip.log; put dir/skip.log ""
+			A: mv dir/a void
+			revert A`,
+		"an empty folder moved into a file's place, and a file into its": `
+			A: mv dir/skip.log tmp; mv empty skip.log
+			revert A
+			A: mv empty tmp; mv void empty
+			revert A`,
+		"a revert of an entry that is no more in effect": `
+			A/s2: line dir/x 0 936
+			revert A sub s2
+			unrevert A
+			revert A
+			revert A change 2`,
+		"an empty folder made in one that moves": `
+			A: mv dir tmp; mv crlf dir; mv tmp crlf
+			A: mv crlf/x dir; mkdir crlf/x
+			revert A`,
+		"a person's folder in one that was made": `
+			C: mkdir n; put e/x ""
+			disk: mkdir n/in
+			revert C`,
+		"a link back in a circle": `
+			B: ln a a
+			A: rmdir link
+			revert A`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			steps, err := parse(script)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, inMemory := range []bool{true, false} {
+				if ran, err := play(inMemory, steps); err != nil {
+					t.Errorf("in memory %t: %v\nafter\n%s", inMemory, err, show(ran))
+				}
+			}
+		})
+	}
+}
+
+// TestParse: what is printed is read back.
+func TestParse(t *testing.T) {
+	text := `	A/s1: put "q\t" "1\r\n;\x00"; mv a b; line t1 3 x; +x run.sh
+	disk: del dir/sub
+	alone -
+	revert A path "no end" force noext plan
+	revert B change 7
+	crash 12
+	cold
+`
+	steps, err := parse(text)
+	if err != nil || show(steps) != text {
+		t.Fatalf("%v\n%s", err, show(steps))
+	}
+}
