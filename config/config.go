@@ -107,7 +107,8 @@ type Sessions struct {
 
 // MCP is what /mcp serves where the address names no toolset.
 type MCP struct {
-	Mounts []MCPMount `key:"mounts"`
+	Mounts        []MCPMount `key:"mounts"`
+	ExecuteScript bool       `key:"execute_script"`
 }
 
 // MCPMount is a mount of the default toolset, on a folder or on the virtual
@@ -177,6 +178,7 @@ func Default() Config {
 		Sessions:     Sessions{Idle: 2 * time.Hour},
 		Execute:      Execute{Engine: EngineEmbedded, Parallel: 8, Queue: 200, Warm: 4, MemoryBytes: 256 << 20},
 		Lint:         Lint{Engine: EngineEmbedded},
+		MCP:          MCP{ExecuteScript: true},
 		Scripts:      Scripts{MaxAPICalls: 100, APIMaxBytes: 50 << 20, Parallel: 16, Queue: 200},
 		Limits: Limits{
 			CaptureBytes: 256 << 20,

@@ -187,12 +187,12 @@ func TestToolsetTools(t *testing.T) {
 	}
 	a.fails("Tool 'write_file' is not available", "write_file", "path", "/ro/x", "content", "")
 	a.setMounts(physical("/wo", "WRITE_ONLY", wo)).Expect(200)
-	if got := a.toolNames(); got != "write_file edit_file delete_file revert_changes" {
+	if got := a.toolNames(); got != "write_file edit_file delete_file revert_changes execute_script" {
 		t.Errorf("write only: %s", got)
 	}
 	a.setMounts(physical("/rw", "READ_WRITE", ro)).Expect(200)
 	for _, format := range []string{"mcp", "openai", "anthropic", "langchain"} {
-		if n := len(a.tools(format)); n != 12 {
+		if n := len(a.tools(format)); n != 13 {
 			t.Errorf("%s: %d tools", format, n)
 		}
 	}

@@ -76,6 +76,9 @@ func build(cfg config.Config, dir *state.Dir, log *slog.Logger) (d *deps, err er
 	if err != nil {
 		return nil, err
 	}
+	if err := s.openToolsets(cfg, db, runner, log); err != nil {
+		return nil, err
+	}
 	protocol := mcp.New(mcp.Options{Toolsets: s.toolsets, Version: programVersion(), MaxBody: int64(cfg.Limits.WriteBytes)})
 	d.closers = append(d.closers, func(context.Context) error { protocol.Close(); return nil })
 	programs, pool, err := openPrograms(cfg, s, programOutputOf(output), log, d)

@@ -9,6 +9,7 @@ import (
 
 	"umbra/config"
 	"umbra/internal/history"
+	"umbra/internal/script"
 	"umbra/internal/session"
 	"umbra/internal/state"
 	"umbra/internal/task"
@@ -68,14 +69,20 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		return nil, err
 	}
 	d.closers = append(d.closers, func(context.Context) error { return sessions.Close() })
-	cache := history.NewCache()
-	toolsets, err := toolset.New(context.Background(), toolset.Options{
-		State: db, Tasks: tasks, Workspaces: manager, History: cache, Default: defaultMounts(cfg.MCP.Mounts), Log: log,
-	})
-	if err != nil {
-		return nil, err
+	return &services{workspaces: manager, tasks: tasks, sessions: sessions, history: history.NewCache()}, nil
+}
+
+// openToolsets opens the toolsets, once what their tools run on is there.
+func (s *services) openToolsets(cfg config.Config, db *state.DB, runner *script.Service, log *slog.Logger) error {
+	var extra []toolset.Extra
+	if cfg.MCP.ExecuteScript {
+		extra = append(extra, scriptTool(runner))
 	}
-	return &services{workspaces: manager, tasks: tasks, sessions: sessions, toolsets: toolsets, history: cache}, nil
+	var err error
+	s.toolsets, err = toolset.New(context.Background(), toolset.Options{
+		State: db, Tasks: s.tasks, Workspaces: s.workspaces, History: s.history, Default: defaultMounts(cfg.MCP.Mounts), Extra: extra, Log: log,
+	})
+	return err
 }
 
 // defaultMounts translates the settings for the default toolset.
