@@ -80,11 +80,11 @@ func TestSessionLifecycle(t *testing.T) {
 }
 
 func TestSessionExpires(t *testing.T) {
-	p := &project{Server: harness.Start(t, harness.Options{Config: "sessions: {idle: 400ms}\n"}), dir: t.TempDir()}
+	p := &project{Server: harness.Start(t, harness.Options{Config: "sessions: {idle: 2s}\n"}), dir: t.TempDir()}
 	s := p.session(t)
 	k := s.task(t)
 	// While it is used it stays.
-	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
 		p.call(t, "GET", s.url(""), nil).want(t, 200)
 	}
 	st := p.Stream(k.url("/stream"))
