@@ -52,8 +52,8 @@ type Patch struct {
 // Format writes the patch that turns old into new, as `git diff` would:
 // creation and deletion where a side is absent, a rename where the paths
 // differ, deletion and creation where a file became a link or the other way
-// round, or a link got another name. `git apply` takes the texts of several
-// files concatenated, also when they swap names, and with -R.
+// round. `git apply` takes the texts of several files concatenated, also when
+// they swap names, and with -R.
 //
 // Errors: ErrMode.
 func Format(old, new File, opts Options) (Patch, error) {
@@ -73,10 +73,6 @@ func Format(old, new File, opts Options) (Patch, error) {
 		new.Path, new.Data, new.ID = old.Path, nil, object.Zero
 	case (old.Mode == object.Symlink) != (new.Mode == object.Symlink):
 		return replaced(old, new, opts)
-	case old.Mode == object.Symlink && old.Path != new.Path:
-		// A rename without changes tells no mode, and git apply then does not
-		// see that a link makes way for a folder.
-		return replaced(old, new, opts)
 	}
 	w := writer{old: old.identified(), new: new.identified(), opts: opts}
 	if err := w.write(); err != nil {
@@ -85,8 +81,7 @@ func Format(old, new File, opts Options) (Patch, error) {
 	return w.patch, nil
 }
 
-// replaced writes a deletion and a creation: no patch turns a file into a link,
-// and a link's rename is better told so.
+// replaced writes a deletion and a creation: no patch turns a file into a link.
 func replaced(old, new File, opts Options) (Patch, error) {
 	gone, err := Format(old, File{}, opts)
 	if err != nil {
@@ -174,7 +169,9 @@ func (w *writer) header(similarity int) {
 		w.linef("new file mode %v", new.Mode)
 	case new.Mode == 0:
 		w.linef("deleted file mode %v", old.Mode)
-	case old.Mode != new.Mode:
+	case old.Mode != new.Mode, old.Path != new.Path && old.Mode == object.Symlink:
+		// A link's rename tells the mode too: else git apply does not see that a
+		// link makes way for a folder.
 		w.linef("old mode %v", old.Mode)
 		w.linef("new mode %v", new.Mode)
 	}

@@ -85,11 +85,12 @@ func summarise(ctx context.Context, st *gitstore.Store, t *Task) (*Summary, erro
 		}
 		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(gone(a), gone(b)))
 	})
-	// Of two files that ended at one path, a forced revert removed one.
+	// Of two files that ended at one path, a forced revert removed one; of two
+	// that began at one, the later is told.
 	snap := st.Snapshot()
 	for i := 1; i < len(sum.Files); {
 		a, b := &sum.Files[i-1], &sum.Files[i]
-		if a.Path != b.Path || !a.After.Exists() || !b.After.Exists() {
+		if a.Path != b.Path || a.After.Exists() != b.After.Exists() {
 			i++
 			continue
 		}

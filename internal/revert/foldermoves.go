@@ -14,9 +14,27 @@ import (
 // was before the first to where the last left it.
 type folderMove struct{ first, last string }
 
-// folderMoves finds them: history tells of the files alone, and what is in no
+// follow gives where an empty folder is now that moved along with others.
+func (f *folder) follow(moves []movedIn) {
+	for _, m := range moves {
+		if f.last == "" || m.seq <= f.entries[len(f.entries)-1].Seq {
+			continue
+		}
+		if under(f.last, m.first) {
+			f.last = m.last + f.last[len(m.first):]
+		}
+	}
+}
+
+// movedIn is one folder's move in one commit.
+type movedIn struct {
+	folderMove
+	seq uint64
+}
+
+// folderMoves finds them, on the whole and one by one: history tells of the files alone, and what is in no
 // history went along.
-func folderMoves(ctx context.Context, st *gitstore.Store, entries []*history.Entry) ([]folderMove, error) {
+func folderMoves(ctx context.Context, st *gitstore.Store, entries []*history.Entry) (net []folderMove, each []movedIn, err error) {
 	var out []folderMove
 	for len(entries) > 0 {
 		n := 1
@@ -25,10 +43,12 @@ func folderMoves(ctx context.Context, st *gitstore.Store, entries []*history.Ent
 		}
 		moves, err := movesOf(ctx, st, entries[:n])
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		seq := entries[0].Seq
 		entries = entries[n:]
 		for _, m := range moves {
+			each = append(each, movedIn{m, seq})
 			again := false
 			for i := range out {
 				if out[i].last == m.first {
@@ -42,7 +62,7 @@ func folderMoves(ctx context.Context, st *gitstore.Store, entries []*history.Ent
 			}
 		}
 	}
-	return out, nil
+	return out, each, nil
 }
 
 // movesOf finds the folders that one commit moved: a folder is gone, each of

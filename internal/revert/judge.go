@@ -2,6 +2,7 @@ package revert
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"umbra/gitstore"
@@ -9,6 +10,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/history"
+	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
 
@@ -21,6 +23,7 @@ type judge struct {
 	ctx   context.Context
 	st    *gitstore.Store
 	snap  gitstore.Snapshot
+	w     *workspace.Workspace
 	force bool
 }
 
@@ -90,22 +93,23 @@ func nextOf(c *history.Chain, r *history.Run) uint64 {
 	return 0
 }
 
-// permissions finds the bits of a file that somebody else removed.
+// permissions finds the bits of a file that somebody else replaced or removed.
 func (j *judge) permissions(t *target, r *history.Run) error {
-	by, err := j.changedBy(r.After.Path, newestOf(r).Seq, nextOf(t.chain, r))
-	if err != nil || by.Commit.IsZero() {
-		return err
-	}
-	c, err := j.st.ReadCommit(j.ctx, by.Commit)
-	if err != nil {
-		return err
-	}
-	for i := range c.Message.Entries {
-		if e := &c.Message.Entries[i]; e.Path == r.After.Path && e.Permissions != "" {
-			t.permissions = e.Permissions
+	path := r.After.Path
+	return j.changes(path, newestOf(r).Seq, nextOf(t.chain, r), func(c *gitstore.Commit, _, _ history.State) bool {
+		for i := range c.Message.Entries {
+			switch e := &c.Message.Entries[i]; {
+			case e.Path == path && e.Permissions != "":
+				t.permissions = e.Permissions // the oldest in the end
+			case e.OldPath == path:
+				// It has another name, and its bits there.
+				if is, err := j.w.Stat(j.ctx, wspath.Path(e.Path)); err == nil && is.Kind == workspace.KindFile && !is.Link {
+					t.permissions = fmt.Sprintf("%04o", is.Info.Mode.Perm())
+				}
+			}
 		}
-	}
-	return nil
+		return true
+	})
 }
 
 // run undoes one run on a state; reason tells a conflict.
@@ -204,85 +208,64 @@ const maxLooked = 20_000
 // replaced reports whether the file at a path was removed after one sequence
 // number, and before another if that is not 0, so that what stands there by now
 // is another file and must not take the old one's name.
-func (j *judge) replaced(path string, after, before uint64) (bool, error) {
+func (j *judge) replaced(path string, after, before uint64) (other bool, err error) {
+	err = j.changes(path, after, before, func(c *gitstore.Commit, was, is history.State) bool {
+		other = !was.Exists() || !is.Exists()
+		for i := range c.Message.Entries {
+			e := &c.Message.Entries[i]
+			other = other || e.OldPath != "" && e.Path == path
+		}
+		return !other
+	})
+	return other, err
+}
+
+// changedBy finds the newest commit after one sequence number, and before
+// another if that is not 0, that changed what stands at a path.
+func (j *judge) changedBy(path string, after, before uint64) (by ChangedBy, err error) {
+	err = j.changes(path, after, before, func(c *gitstore.Commit, _, _ history.State) bool {
+		by = ChangedBy{Commit: c.ID, Task: c.Message.TaskID, Subtask: c.Message.SubtaskID, Actor: c.Message.Actor}
+		return false
+	})
+	return by, err
+}
+
+// changes gives the commits after one sequence number, and before another if
+// that is not 0, that changed what stands at a path, the newest first, with what
+// stood there before and after; fn ends it with false.
+func (j *judge) changes(path string, after, before uint64, fn func(c *gitstore.Commit, was, is history.State) bool) error {
 	last := j.st.Tip().Seq
 	if before != 0 {
 		last = before - 1
 	}
 	id, err := j.st.CommitAt(j.ctx, last)
 	if err != nil {
-		return false, err
+		return err
 	}
 	snap, err := j.st.SnapshotOf(j.ctx, id)
 	if err != nil {
-		return false, err
+		return err
 	}
 	is, err := at(snap, path)
 	if err != nil {
-		return false, err
+		return err
 	}
 	for n := last; n > after && last-n < maxLooked; n-- {
 		c, err := j.st.ReadCommit(j.ctx, id)
 		if err != nil {
-			return false, err
+			return err
 		}
 		if snap, err = j.st.SnapshotOf(j.ctx, c.Parent); err != nil {
-			return false, err
+			return err
 		}
 		was, err := at(snap, path)
 		if err != nil {
-			return false, err
+			return err
 		}
-		if !was.Same(is) {
-			if !was.Exists() || !is.Exists() {
-				return true, nil
-			}
-			for i := range c.Message.Entries {
-				if e := &c.Message.Entries[i]; e.OldPath != "" && e.Path == path {
-					return true, nil
-				}
-			}
+		if !was.Same(is) && !fn(c, was, is) {
+			return nil
 		}
 		is, id = was, c.Parent
 	}
-	return false, nil
-}
-
-// changedBy finds the newest commit after one sequence number, and before
-// another if that is not 0, that changed what stands at a path.
-func (j *judge) changedBy(path string, after, before uint64) (ChangedBy, error) {
-	from := j.st.Tip().Seq
-	if before != 0 {
-		from = before - 1
-	}
-	id, err := j.st.CommitAt(j.ctx, from)
-	if err != nil {
-		return ChangedBy{}, err
-	}
-	snap, err := j.st.SnapshotOf(j.ctx, id)
-	if err != nil {
-		return ChangedBy{}, err
-	}
-	now, err := at(snap, path)
-	if err != nil {
-		return ChangedBy{}, err
-	}
-	for n := from; n > after && from-n < maxLooked; n-- {
-		c, err := j.st.ReadCommit(j.ctx, id)
-		if err != nil {
-			return ChangedBy{}, err
-		}
-		was := history.State{}
-		if snap, err = j.st.SnapshotOf(j.ctx, c.Parent); err == nil {
-			was, err = at(snap, path)
-		}
-		if err != nil {
-			return ChangedBy{}, err
-		}
-		if !was.Same(now) {
-			return ChangedBy{Commit: c.ID, Task: c.Message.TaskID, Subtask: c.Message.SubtaskID, Actor: c.Message.Actor}, nil
-		}
-		id = c.Parent
-	}
-	return ChangedBy{}, nil
+	return nil
 }

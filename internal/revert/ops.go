@@ -241,6 +241,9 @@ func (o *operations) clear(which func(dir string) bool) {
 	}
 	var list []removal
 	told := make(map[string]bool)
+	for _, x := range o.p.wholes {
+		told[x.from] = true // that moves
+	}
 	for _, f := range o.p.folders {
 		if f.goes && which(f.last) {
 			told[f.last] = true
@@ -315,7 +318,7 @@ func (o *operations) content(ctx context.Context, t *target) error {
 		o.add(t, workspace.Op{Kind: workspace.OpChmod, Path: path, Mode: &t.want.Mode, If: cond})
 		return nil
 	}
-	op := workspace.Op{Kind: workspace.OpWrite, Path: path, Mode: &t.want.Mode, NoFollow: true, If: cond, Permissions: permissions(t)}
+	op := workspace.Op{Kind: workspace.OpWrite, Path: path, Mode: &t.want.Mode, NoFollow: true, If: cond, Permissions: o.p.permissions(t)}
 	if t.data != nil {
 		op.Data = t.data
 	} else {
@@ -327,12 +330,18 @@ func (o *operations) content(ctx context.Context, t *target) error {
 
 // permissions gives the bits of the file as the task found it, where the
 // commit tells them.
-func permissions(t *target) uint32 {
+func (p *plan) permissions(t *target) uint32 {
 	bits := t.permissions
 	for _, e := range t.chain.Entries() {
 		if e.Permissions != "" {
 			bits = e.Permissions
 			break
+		}
+	}
+	// Better the entry that these very bytes went with, in whatever file.
+	for i := range p.history.Entries {
+		if e := &p.history.Entries[i]; e.Permissions != "" && e.Before == t.want.ID {
+			bits = e.Permissions
 		}
 	}
 	n, err := strconv.ParseUint(bits, 8, 32)

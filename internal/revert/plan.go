@@ -22,6 +22,7 @@ import (
 // plan is what a revert would do on one state of the workspace.
 type plan struct {
 	task    string
+	history *history.Task
 	sel     selection
 	snap    gitstore.Snapshot
 	ground  *ground
@@ -37,8 +38,8 @@ type plan struct {
 // makePlan judges a selection on the newest tree.
 func makePlan(ctx context.Context, w *workspace.Workspace, t *history.Task, sel selection, way OnConflict) (*plan, error) {
 	st := w.Store()
-	p := &plan{task: t.ID, sel: sel, snap: st.Snapshot(), ground: newGround(ctx, w)}
-	j := &judge{ctx: ctx, st: st, snap: p.snap, force: way == Force}
+	p := &plan{task: t.ID, history: t, sel: sel, snap: st.Snapshot(), ground: newGround(ctx, w)}
+	j := &judge{ctx: ctx, st: st, snap: p.snap, w: w, force: way == Force}
 	chains, folders := sel.chains(t)
 	for _, c := range chains {
 		tg, err := j.chain(c.Chain)
@@ -57,9 +58,12 @@ func makePlan(ctx context.Context, w *workspace.Workspace, t *history.Task, sel 
 	if err != nil {
 		return nil, err
 	}
-	moved, err := folderMoves(ctx, st, sel.entries)
+	moved, each, err := folderMoves(ctx, st, sel.entries)
 	if err != nil {
 		return nil, err
+	}
+	for _, f := range p.folders {
+		f.follow(each)
 	}
 	for _, m := range moved {
 		// One that the task made in the first place does not come back.

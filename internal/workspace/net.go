@@ -21,6 +21,7 @@ type netChanges struct {
 	files []*netFile
 	now   map[wspath.Path]*netFile // by path in the view, those that are there
 	dirs  []*netDir
+	idle  []message.EntryRef // undone by operations that had nothing to do
 }
 
 // netFile is one file or link.
@@ -230,6 +231,7 @@ func (c *netChanges) unsaid(entries []netEntry) []message.EntryRef {
 	for _, d := range c.dirs {
 		note(d.reverts)
 	}
+	note(c.idle)
 	return out
 }
 
@@ -261,7 +263,7 @@ func (f *netFile) entry(perm func(object.Mode) fs.FileMode) (netEntry, bool) {
 		e.Operation = message.Modify
 	}
 	if f.hasPerm && f.before.Mode != object.Symlink && f.perm != perm(f.before.Mode) &&
-		(e.Operation == message.Delete || e.Operation == message.Modify) {
+		(e.Operation == message.Delete || e.Operation == message.Modify || e.Operation == message.Rename && f.id != f.before.ID) {
 		e.Permissions = fmt.Sprintf("%04o", f.perm)
 	}
 	return e, true

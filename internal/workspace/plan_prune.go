@@ -17,18 +17,22 @@ func (p *plan) prune(ctx context.Context, i int) error {
 	op := &p.req.Ops[i]
 	q, n, err := p.target(op, false)
 	if code := errs.CodeOf(err); err != nil && (code == "file_not_found" || code == "not_a_directory") {
+		p.net.idle = append(p.net.idle, op.Reverts...)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	p.ops[i].Path = q
-	if n.kind != KindDir {
-		return nil
+	var kids []child
+	if n.kind == KindDir {
+		if kids, err = p.view.children(q, n); err != nil {
+			return err
+		}
 	}
-	kids, err := p.view.children(q, n)
-	if err != nil || len(kids) > 0 {
-		return err
+	if n.kind != KindDir || len(kids) > 0 {
+		p.net.idle = append(p.net.idle, op.Reverts...)
+		return nil
 	}
 	p.steps = append(p.steps, step{kind: stepPrune, path: q})
 	if op.Tell {

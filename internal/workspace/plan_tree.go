@@ -18,6 +18,7 @@ func (p *plan) mkdir(ctx context.Context, i int) error {
 	}
 	p.ops[i].Path = q
 	if n.kind == KindDir && op.Recursive {
+		p.net.idle = append(p.net.idle, op.Reverts...)
 		return nil
 	}
 	if n.kind != KindNone {

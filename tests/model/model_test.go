@@ -2,6 +2,7 @@ package model
 
 import (
 	"hash/maphash"
+	"math"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -64,7 +65,11 @@ func sequence(seed uint64) (inMemory bool, kind profile, steps []step, err error
 
 // TestModel runs random sequences for a time.
 func TestModel(t *testing.T) {
-	seed, one := new(maphash.Hash).Sum64()>>16, false
+	// In the short form always the same ones, so that it fails for a reason.
+	seed, one, most := uint64(1), false, 1200
+	if os.Getenv("UMBRA_MODEL_TIME") != "" || os.Getenv("UMBRA_SOAK") != "" {
+		seed, most = new(maphash.Hash).Sum64()>>16, math.MaxInt
+	}
 	if s := os.Getenv("UMBRA_SEED"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {
@@ -74,7 +79,7 @@ func TestModel(t *testing.T) {
 	}
 	begin, until := seed, time.Now().Add(spend(t))
 	sequences, steps, failed := 0, 0, 0
-	for ; sequences == 0 || !one && time.Now().Before(until); seed++ {
+	for ; sequences == 0 || !one && sequences < most && time.Now().Before(until); seed++ {
 		inMemory, kind, script, err := sequence(seed)
 		sequences++
 		steps += len(script)

@@ -206,7 +206,7 @@ func (g *rig) reverted(s step, req revert.Request, res *revert.Result, before ws
 		stands[f.Path] = stands[f.Path] || f.Action != revert.Deleted && f.Action != revert.Unchanged
 	}
 	for _, f := range res.Files {
-		if x, ok := g.disk[f.Path]; (ok && x.Mode != object.Dir) != stands[f.Path] && !strings.HasSuffix(f.Path, "/") && f.Action != revert.Unchanged && !res.Commit.IsZero() {
+		if x, ok := g.disk[f.Path]; (ok && x.Mode != object.Dir) != stands[f.Path] && !strings.HasSuffix(f.Path, "/") && !ignored(f.Path) && f.Action != revert.Unchanged && !res.Commit.IsZero() {
 			return broken("revert", "%s is told as %s: on disk %v", f.Path, f.Action, x.Mode)
 		}
 	}
@@ -309,8 +309,11 @@ func (g *rig) mayConflict(s step, res *revert.Result) error {
 	if s.rev.scope != "" || s.rev.noext || g.forced || len(g.pending) > 0 {
 		return nil
 	}
+	// After a part was taken back, a folder with ignored files may stand in two
+	// places at once.
+	hidden := slices.ContainsFunc(res.Conflicts, func(c revert.Conflict) bool { return ignored(c.Path) })
 	_, _, alone, err := g.without(s.who)
-	if err == nil && alone {
+	if err == nil && alone && !(g.partial && hidden) {
 		return broken("full revert", "nobody else was there: %+v", res.Conflicts)
 	}
 	return err

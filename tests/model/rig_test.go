@@ -272,7 +272,8 @@ func (g *rig) do(s step) error {
 	} else if g.solo != s.who {
 		g.solo = "-"
 	}
-	if len(g.pending) > 0 && slices.ContainsFunc(s.ops, func(o op) bool { return o.verb == "mv" }) {
+	// A folder's move takes along what history does not know.
+	if slices.ContainsFunc(s.ops, func(o op) bool { return o.verb == "mv" && (len(g.pending) > 0 || ignored(o.path) && !ignored(o.arg)) }) {
 		g.pending = append(g.pending, everything)
 	}
 	switch {
@@ -316,7 +317,10 @@ func (g *rig) onlyExternal(what string, tip gitstore.Tip) error {
 		if err != nil {
 			return err
 		}
-		if c.Message.Source != message.External || len(g.pending) == 0 {
+		// A revert records what is ignored at a place that it needs, which no
+		// scan does.
+		hidden := !slices.ContainsFunc(c.Message.Entries, func(e message.Entry) bool { return !ignored(e.Path) })
+		if c.Message.Source != message.External || len(g.pending) == 0 && !hidden {
 			return broken("unchanged", "%s committed %q", what, c.Message.Summary)
 		}
 	}
@@ -355,7 +359,7 @@ func (g *rig) person(s step) error {
 			continue
 		}
 		for p, t := range g.disk { // the bits of what a person removes are not known afterwards
-			g.cut = g.cut || within(p, o.path) && strings.HasPrefix(t.Data, "secret")
+			g.cut = g.cut || (within(p, o.path) || o.arg != "" && within(p, o.arg)) && strings.HasPrefix(t.Data, "secret")
 		}
 		if err := g.byHand(o); err != nil {
 			return fmt.Errorf("disk: %v: %w", o, err)

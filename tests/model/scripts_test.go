@@ -66,6 +66,23 @@ func TestScripts(t *testing.T) {
 			C: mkdir n; put e/x ""
 			disk: mkdir n/in
 			revert C`,
+		"an empty folder moved into one that had moved": `
+			A: mv dir q
+			A: mv q/sub tmp; mv empty q/sub
+			revert A`,
+		"an empty folder that moved along": `
+			A: rmdir dir/x
+			A: mkdir dir/x
+			A: put m/o/p z
+			A: mv m tmp; mv dir m
+			revert A`,
+		"a private file replaced and moved at once": `
+			B: ln key nowhere; mv key run.sh
+			revert B`,
+		"a private file that has another name, forced": `
+			C: mv key tmp; mv tmp dir/skip.log
+			B: mv dir/skip.log n
+			revert C force`,
 		"a link back in a circle": `
 			B: ln a a
 			A: rmdir link
