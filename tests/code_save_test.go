@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"umbra/tests/harness"
 )
@@ -75,7 +76,7 @@ func TestCodeSave(t *testing.T) {
 	c.refuse(t, "GET", "/workspace/..%2fpe", nil, 400, "ValidationError", "codeId must not contain path separators or parent directory references")
 
 	for _, want := range []string{`level=INFO msg="Workspace save"`, `level=WARN msg="Workspace overwrite"`, "oldSize=74 newSize=74", "oldSize=74 newSize=17", "codeId=hello-world", "size=74 path=" + at} {
-		if !strings.Contains(c.Log.String(), want) {
+		if _, ok := c.Log.Await(func(text string) bool { return strings.Contains(text, want) }, 10*time.Second); !ok {
 			t.Errorf("not in the log: %s", want)
 		}
 	}
@@ -155,7 +156,7 @@ func TestCodeValidation(t *testing.T) {
 	}
 	c.Do("PUT", "/workspace", obj{"codeId": "good", "code": "let x: number = 1", "validate": true}).Expect(200)
 	for _, want := range []string{`msg="Workspace validation failed"`, "level=ERROR", `value=../malicious`} {
-		if !strings.Contains(c.Log.String(), want) {
+		if _, ok := c.Log.Await(func(text string) bool { return strings.Contains(text, want) }, 10*time.Second); !ok {
 			t.Errorf("not in the log: %s", want)
 		}
 	}

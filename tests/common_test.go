@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"umbra/internal/need"
 	"umbra/tests/harness"
@@ -88,7 +89,7 @@ func TestRequestID(t *testing.T) {
 		if (got == id) != kept || got == "" {
 			t.Errorf("%q came back as %q", id, got)
 		}
-		if !strings.Contains(s.Log.String(), got) {
+		if _, ok := s.Log.Await(func(text string) bool { return strings.Contains(text, got) }, 10*time.Second); !ok {
 			t.Errorf("%q is not in the log", got)
 		}
 	}
@@ -145,7 +146,7 @@ func TestBearerTokens(t *testing.T) {
 		s.Do("GET", target, nil, "Host: localhost").Expect(200)
 	}
 	s.Do("GET", "/nonsense", nil, "Host: localhost").Expect(401)
-	if log := s.Log.String(); !strings.Contains(log, "audit=true") || strings.Contains(log, "secret") {
+	if log, ok := s.Log.Await(func(text string) bool { return strings.Contains(text, "audit=true") }, 10*time.Second); !ok || strings.Contains(log, "secret") {
 		t.Error(log)
 	}
 }
