@@ -274,6 +274,24 @@ func TestMovedAndRemovedAtOnce(t *testing.T) {
 	}
 }
 
+// logBuffer holds what the goroutines of a watcher log.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
 func TestWatchLimit(t *testing.T) {
 	for _, errno := range []error{syscall.ENOSPC, syscall.EMFILE, nil} {
 		t.Run(fmt.Sprint(errno), func(t *testing.T) {
@@ -282,7 +300,7 @@ func TestWatchLimit(t *testing.T) {
 				write(t, fmt.Sprintf("%s/big/d%d/f", root, i), "x")
 			}
 			write(t, root+"/small/f", "x")
-			var log bytes.Buffer
+			var log logBuffer
 			opts := Options{Log: slog.New(slog.NewTextHandler(&log, nil))}
 			f := newFaulty(t)
 			if errno == nil {
@@ -317,7 +335,7 @@ func TestWatchLimit(t *testing.T) {
 			// A second time it is told to the workspace, but not logged.
 			must(t, w.Add(t.Context(), "big", root+"/big", big.space()))
 			big.await(t, "limit again", func() bool { return len(big.lost) == 2 })
-			w.mu.Lock()
+			w.mu.Lock() // the warning is written with it held
 			defer w.mu.Unlock()
 			if n := strings.Count(log.String(), "no more folders"); n != 1 {
 				t.Errorf("said %d times: %s", n, log.String())
