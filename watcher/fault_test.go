@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -306,9 +307,9 @@ func TestWatchLimit(t *testing.T) {
 			if errno == nil {
 				opts.MaxWatches = 12
 			} else {
-				n := 0
+				var n atomic.Int32
 				f.add = func(dir string) error {
-					if n++; n > 12 && strings.Contains(dir, "big") {
+					if n.Add(1) > 12 && strings.Contains(dir, "big") {
 						return errno
 					}
 					return nil
