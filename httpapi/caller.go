@@ -37,6 +37,7 @@ type Caller struct {
 	Token string // the token's name, empty where tokens are off
 	Scope Scope
 	Roots []string
+	Owner bool // one of the owner's own verbs, where tokens are on
 
 	policy *policy
 }
@@ -95,7 +96,7 @@ func (s *Server) authenticate(c *gin.Context, f *facts) bool {
 	}
 	sum := sha256.Sum256([]byte(secret))
 	if s.opts.Owner != ([sha256.Size]byte{}) && ok && subtle.ConstantTimeCompare(sum[:], s.opts.Owner[:]) == 1 {
-		f.caller = Caller{Scope: ScopeWrite} // no policy: the owner made it
+		f.caller = Caller{Scope: ScopeWrite, Owner: true} // no policy: the owner made it
 		return true
 	}
 	var found *Token
@@ -113,6 +114,11 @@ func (s *Server) authenticate(c *gin.Context, f *facts) bool {
 	f.caller = Caller{Token: found.Name, Scope: found.Scope, Roots: found.Roots, policy: &s.policy}
 	if f.route != nil && f.route.Access == AccessWrite && found.Scope != ScopeWrite {
 		s.deny(c, f, &Problem{Status: http.StatusForbidden, Kind: errs.Forbidden, Code: "forbidden", Detail: "The token may only read."})
+		return false
+	}
+	if f.route != nil && f.route.Access == AccessOwner {
+		s.deny(c, f, &Problem{Status: http.StatusForbidden, Kind: errs.Forbidden, Code: "owner_only",
+			Detail: "Only the owner's own verbs may do this, on the server's machine."})
 		return false
 	}
 	return true

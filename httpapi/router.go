@@ -25,6 +25,7 @@ const (
 	AccessRead   Access = iota // any token
 	AccessWrite                // a token of scope write
 	AccessPublic               // no token
+	AccessOwner                // where tokens are on: the owner's own verbs alone
 )
 
 // BodyKind says what a route does with the request's body.
