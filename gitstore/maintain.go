@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/internal/wspath"
 )
@@ -20,6 +21,11 @@ const (
 	// the number of objects.
 	mergeWidth  = 6
 	mergeFactor = 4
+	// busyWidth takes mergeWidth's place while somebody writes: merging has the
+	// same processors, and the wider it is the less often an object is copied.
+	busyWidth = 32
+	// quietFor is how long nobody must have written before it is narrow again.
+	quietFor = time.Second
 	// manyLoose is the number of loose refs of ours above which they are packed.
 	manyLoose = 200
 )
@@ -29,6 +35,9 @@ const (
 func (s *Store) maintenanceDue() time.Duration {
 	s.packs.mu.RLock()
 	defer s.packs.mu.RUnlock()
+	if mergeRun(s.packs.bySize(), mergeWidth) > 0 {
+		return quietFor // put off while somebody wrote
+	}
 	for _, f := range s.packs.list {
 		if !f.doomed.IsZero() {
 			return max(time.Second, min(s.opt.MergeGrace, time.Minute))
@@ -56,7 +65,11 @@ func (s *Store) maintainer(ctx context.Context) {
 		case <-s.maintain:
 		case <-timer.C:
 		}
-		if err := s.Maintain(ctx); err != nil && ctx.Err() == nil {
+		width := mergeWidth
+		if s.pub.quiet() < quietFor {
+			width = busyWidth
+		}
+		if err := s.maintainTo(ctx, width); err != nil && ctx.Err() == nil {
 			s.log.Warn("maintenance failed; tried again later", "error", err)
 		}
 		timer.Reset(s.maintenanceDue())
@@ -73,7 +86,10 @@ func (s *Store) kickMaintainer() {
 // Maintain keeps the repository compact: packs of about one size are merged,
 // superseded ones go when their grace ends, and many loose refs are packed. It
 // costs little when there is nothing to do, and never holds up a writer.
-func (s *Store) Maintain(ctx context.Context) error {
+func (s *Store) Maintain(ctx context.Context) error { return s.maintainTo(ctx, mergeWidth) }
+
+// maintainTo merges where at least width packs have gathered.
+func (s *Store) maintainTo(ctx context.Context, width int) error {
 	s.mmu.Lock()
 	defer s.mmu.Unlock()
 	if err := s.writeInfoLog(ctx); err != nil {
@@ -86,7 +102,7 @@ func (s *Store) Maintain(ctx context.Context) error {
 		return err
 	}
 	for {
-		merged, err := s.mergeOnce(ctx)
+		merged, err := s.mergeOnce(ctx, width)
 		if err != nil {
 			return err
 		}
@@ -106,14 +122,14 @@ func (s *Store) Maintain(ctx context.Context) error {
 }
 
 // mergeOnce merges the smallest packs if there are enough of about one size.
-func (s *Store) mergeOnce(ctx context.Context) (bool, error) {
+func (s *Store) mergeOnce(ctx context.Context, width int) (bool, error) {
 	packs := s.packs.inUse()
 	defer func() {
 		for _, f := range packs {
 			f.release()
 		}
 	}()
-	n := mergeRun(packs)
+	n := mergeRun(packs, width)
 	if n == 0 {
 		return false, nil
 	}
@@ -121,13 +137,13 @@ func (s *Store) mergeOnce(ctx context.Context) (bool, error) {
 }
 
 // mergeRun gives how many of the packs, smallest first, are to be merged: up
-// to the end of the first run of mergeWidth or more in which each is no larger
+// to the end of the first run of width or more in which each is no larger
 // than mergeFactor times those before it together. What is smaller than the
 // run goes along: it costs little.
-func mergeRun(packs []*packFile) int {
+func mergeRun(packs []*packFile, width int) int {
 	sum, run := 0, 0
 	for i, f := range packs {
-		if run >= mergeWidth && f.count*2 > sum {
+		if run >= width && f.count*2 > sum {
 			return i
 		}
 		if run > 0 && f.count > mergeFactor*sum {
@@ -136,7 +152,7 @@ func mergeRun(packs []*packFile) int {
 		sum += f.count
 		run++
 	}
-	if run < mergeWidth {
+	if run < width {
 		return 0
 	}
 	return len(packs)
@@ -181,7 +197,8 @@ func (s *Store) merge(ctx context.Context, src []*packFile) error {
 const largestVersioned = 200
 
 // versions tells, for the newest commits that the packs hold one after the
-// other, which blob each changed file had before. It reads trees on changed
+// other, which blob each changed file had before, and which tree each folder: a
+// journal has the first version of a folder whole. It reads trees on changed
 // paths only.
 func (s *Store) versions(ctx context.Context, src []*packFile) (map[ID]ID, error) {
 	through := uint64(0)
@@ -220,13 +237,17 @@ func (s *Store) versions(ctx context.Context, src []*packFile) (map[ID]ID, error
 
 // versionsOf adds what one commit changed.
 func (s *Store) versionsOf(ctx context.Context, old, now *Commit, before map[ID]ID) error {
-	a, b := Snapshot{s: s, src: s, tree: old.Tree}, Snapshot{s: s, src: s, tree: now.Tree}
-	return Diff(ctx, a, b, wspath.Root, func(t TreeChange) error {
-		if t.Old.Mode != 0 && t.New.Mode != 0 && t.Old.ID != t.New.ID {
-			before[t.New.ID] = t.Old.ID
-		}
-		return nil
-	})
+	d := differ{
+		ctx: ctx, a: Snapshot{s: s, src: s, tree: old.Tree}, b: Snapshot{s: s, src: s, tree: now.Tree},
+		fn: func(t TreeChange) error {
+			if t.Old.Mode != 0 && t.New.Mode != 0 && t.Old.ID != t.New.ID {
+				before[t.New.ID] = t.Old.ID
+			}
+			return nil
+		},
+		trees: func(old, now ID) { before[now] = old },
+	}
+	return d.entry(wspath.Root, object.Entry{Mode: object.Dir, ID: old.Tree}, object.Entry{Mode: object.Dir, ID: now.Tree})
 }
 
 func anyHas(packs []*packFile, id ID) (bool, error) {

@@ -24,7 +24,7 @@ func TestMergeRun(t *testing.T) {
 		for _, n := range c.counts {
 			packs = append(packs, &packFile{count: n})
 		}
-		if got := mergeRun(packs); got != c.want {
+		if got := mergeRun(packs, mergeWidth); got != c.want {
 			t.Errorf("%v: %d are merged, not %d", c.counts, got, c.want)
 		}
 	}
@@ -50,7 +50,7 @@ func TestMergingKeepsFewPacksAtLittleCost(t *testing.T) {
 			packs = append(packs, &packFile{count: n})
 			for {
 				slices.SortFunc(packs, func(a, b *packFile) int { return a.count - b.count })
-				n := mergeRun(packs)
+				n := mergeRun(packs, mergeWidth)
 				if n == 0 {
 					break
 				}

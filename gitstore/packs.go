@@ -219,10 +219,19 @@ func (ps *packSet) close() {
 func (ps *packSet) inUse() []*packFile {
 	ps.mu.RLock()
 	defer ps.mu.RUnlock()
+	out := ps.bySize()
+	for _, f := range out {
+		f.users.Add(1)
+	}
+	return out
+}
+
+// bySize lists the packs that are not superseded, smallest first. Called with
+// the lock.
+func (ps *packSet) bySize() []*packFile {
 	var out []*packFile
 	for _, f := range ps.list {
 		if f.doomed.IsZero() {
-			f.users.Add(1)
 			out = append(out, f)
 		}
 	}

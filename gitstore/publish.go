@@ -101,6 +101,13 @@ func (p *publisher) due() time.Time {
 	return latest
 }
 
+// quiet tells for how long nobody has committed.
+func (p *publisher) quiet() time.Duration {
+	p.tmu.Lock()
+	defer p.tmu.Unlock()
+	return time.Since(p.activity)
+}
+
 // run publishes when it is due, until ctx ends.
 func (p *publisher) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)

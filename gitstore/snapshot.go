@@ -181,9 +181,10 @@ func Diff(ctx context.Context, a, b Snapshot, under wspath.Path, fn func(TreeCha
 }
 
 type differ struct {
-	ctx  context.Context
-	a, b Snapshot
-	fn   func(TreeChange) error
+	ctx   context.Context
+	a, b  Snapshot
+	fn    func(TreeChange) error
+	trees func(old, now ID) // every folder that both have, differing; may be nil
 }
 
 func (d *differ) entry(p wspath.Path, x, y object.Entry) error {
@@ -212,6 +213,9 @@ func (d *differ) entry(p wspath.Path, x, y object.Entry) error {
 	}
 	if y.Mode == object.Dir {
 		yid = y.ID
+	}
+	if d.trees != nil && !xid.IsZero() && !yid.IsZero() {
+		d.trees(xid, yid)
 	}
 	return d.dirs(p, xid, yid)
 }
