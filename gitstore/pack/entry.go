@@ -16,6 +16,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/adler32"
 	"io"
 	"math"
 	"sync"
@@ -221,7 +222,15 @@ func putDeflater(d *deflater, level int) {
 	deflaters[clampLevel(level)-zlib.HuffmanOnly].Put(d)
 }
 
+// storedBelow is the length in bytes below which nothing is compressed: a delta
+// of a tree is mostly an object id, and to make a code for it takes longer than
+// all the rest.
+const storedBelow = 64
+
 func appendDeflated(dst, data []byte, level int) []byte {
+	if len(data) < storedBelow {
+		return appendStored(dst, data)
+	}
 	d := getDeflater(level, nil)
 	defer putDeflater(d, level)
 	d.out.b = dst
@@ -229,4 +238,13 @@ func appendDeflated(dst, data []byte, level int) []byte {
 	_, _ = d.z.Write(data)
 	_ = d.z.Close()
 	return d.out.b
+}
+
+// appendStored appends a zlib stream of one stored block (RFC 1950, RFC 1951
+// 3.2.4).
+func appendStored(dst, data []byte) []byte {
+	n := uint16(len(data))
+	dst = append(dst, 0x78, 0x01, 1, byte(n), byte(n>>8), byte(^n), byte(^n>>8))
+	dst = append(dst, data...)
+	return binary.BigEndian.AppendUint32(dst, adler32.Checksum(data))
 }

@@ -12,6 +12,10 @@ import (
 	"umbra/internal/wspath"
 )
 
+// smallBody is the size in bytes up to which a body is read whole before anything
+// is made on disk.
+const smallBody = 128 << 10
+
 // content is new bytes for one file: on the workspace's disk, without a name,
 // and as a blob. Or the target of a link.
 type content struct {
@@ -98,6 +102,14 @@ func (c *contents) fromReader(ctx context.Context, p wspath.Path, body io.Reader
 	if max > 0 && size > max {
 		return nil, tooLarge()
 	}
+	src := &bodyReader{ctx: ctx, r: body}
+	if size >= 0 && size <= smallBody {
+		data, err := src.whole(p, size)
+		if err != nil {
+			return nil, err
+		}
+		return c.fromBytes(p, data)
+	}
 	x := &content{}
 	c.all = append(c.all, x)
 	staged, err := c.w.root.Stage(p)
@@ -110,7 +122,6 @@ func (c *contents) fromReader(ctx context.Context, p wspath.Path, body io.Reader
 			return nil, errs.Wrap(err, string(p))
 		}
 	}
-	src := &bodyReader{ctx: ctx, r: body}
 	if max > 0 {
 		src.r = io.LimitReader(body, max+1)
 	}
@@ -124,13 +135,17 @@ func (c *contents) fromReader(ctx context.Context, p wspath.Path, body io.Reader
 		return nil, tooLarge()
 	}
 	if size >= 0 && staged.Size() != size {
-		return nil, &errs.Error{Kind: errs.Invalid, Code: "body_incomplete", Detail: "The content is not as long as announced.", Path: string(p)}
+		return nil, incomplete(p)
 	}
 	if err := staged.Finish(); err != nil {
 		return nil, errs.Wrap(err, string(p))
 	}
 	x.blob, err = c.w.store.StreamBlob(ctx, staged, staged.Size())
 	return x, errs.Wrap(err, string(p))
+}
+
+func incomplete(p wspath.Path) error {
+	return &errs.Error{Kind: errs.Invalid, Code: "body_incomplete", Detail: "The content is not as long as announced.", Path: string(p)}
 }
 
 // fromStore prepares what history has, without hashing it once more: the reader
@@ -170,6 +185,19 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 		b.failed = err
 	}
 	return n, err
+}
+
+// whole reads a body of a known, small size.
+func (b *bodyReader) whole(p wspath.Path, size int64) ([]byte, error) {
+	data := make([]byte, size+1) // one more shows a body that is longer
+	n, err := io.ReadFull(b, data)
+	if b.failed != nil {
+		return nil, b.failed
+	}
+	if err == nil || int64(n) != size {
+		return nil, incomplete(p)
+	}
+	return data[:size:size], nil
 }
 
 // onlyWriter hides ReadFrom and the like from io.Copy.
