@@ -12,6 +12,7 @@
 //	start      with many workspaces
 //	clone      clones over HTTP and replays of a long task
 //	sessions   small files read, large folders listed
+//	run        programs and scripts
 //
 // Reading (summary, diff) and revert are groups of their own: a group is
 // a file here and its call in All.
@@ -43,7 +44,7 @@ type Row struct {
 // All lists the rows of a scale, in the order of the document.
 func All(s measure.Scale) []Row {
 	return slices.Concat(writeRows(s), pacedRows(s), sustainedRows(s), syncsRows(s), growthRows(s), baselineRows(s),
-		footprintRows(s), memoryRows(s), startRows(s), sessionRows(s), cloneRows(s))
+		footprintRows(s), memoryRows(s), startRows(s), sessionRows(s), cloneRows(s), runRows(s))
 }
 
 // Order compares keys of results ("row on disk") by the order of the document:
