@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"io"
 	"path"
 	"sort"
@@ -23,7 +24,7 @@ import (
 type AddFile func(p wspath.Path, mode Mode, r io.Reader, size int64) (ID, error)
 
 // Baseline commits a whole tree. fill calls add for every file; their contents
-// go into one pack of their own, hashed and compressed where add is called.
+// go into packs of their own, hashed and compressed where add is called.
 // The first commit of a store is made this way; on a store with history the
 // tree replaces what was there. m is the message, without entries: Files is
 // set to the number of files.
@@ -31,24 +32,27 @@ func (s *Store) Baseline(ctx context.Context, m message.Message, fill func(add A
 	return s.BaselineOf(ctx, m, func(f Fill) error { return fill(f.Add()) })
 }
 
-// BaselineOf is Baseline for who may also borrow objects.
+// BaselineOf is Baseline for who may also borrow objects, or go on with a
+// baseline that was cut off: each time so many bytes have been written
+// (Options.BaselinePart) they are made durable as a pack that a later attempt
+// finds.
 func (s *Store) BaselineOf(ctx context.Context, m message.Message, fill func(Fill) error) (Committed, error) {
-	var rnd [8]byte
-	rand.Read(rnd[:])
-	name := path.Join(journalDir, "large-"+hex.EncodeToString(rnd[:]))
 	b := &baseline{ctx: ctx, s: s}
-	root, sum, err := s.writePack(name, func(w *pack.Writer) (ID, error) {
-		b.w = w
-		if err := fill(Fill{b}); err != nil {
-			return ID{}, err
-		}
-		return b.trees()
-	})
-	defer s.removeLarge(name)
+	if err := b.begin(); err != nil {
+		return Committed{}, errs.Wrap(err, "")
+	}
+	defer func() { b.parts.Wait(); b.abandon() }()
+	if err := fill(Fill{b}); err != nil {
+		return Committed{}, errs.Wrap(err, "")
+	}
+	root, err := b.trees()
 	if err != nil {
 		return Committed{}, errs.Wrap(err, "")
 	}
-	if _, err := s.linkPack(name+largeSuffix, name+idxSuffix, sum, keepNote{through: s.Tip().Seq + 1}); err != nil {
+	b.parts.Wait()
+	last := b.current
+	b.current = nil
+	if err := errors.Join(b.failed, b.end(last)); err != nil {
 		return Committed{}, errs.Wrap(err, "")
 	}
 	m.Files = len(b.files)
@@ -62,12 +66,80 @@ type baselineFile struct {
 }
 
 type baseline struct {
-	ctx context.Context
-	s   *Store
+	ctx    context.Context
+	s      *Store
+	onPart func() // told when a part is durable; nil: nobody asks
 
-	mu    sync.Mutex // w and files
-	w     *pack.Writer
-	files []baselineFile
+	mu      sync.Mutex // what follows
+	current *newPack
+	files   []baselineFile
+	failed  error          // of a part that could not be made durable
+	parts   sync.WaitGroup // those that are being made durable
+}
+
+// begin starts a pack. Called with the lock, or before anybody else has b.
+func (b *baseline) begin() (err error) {
+	var rnd [8]byte
+	rand.Read(rnd[:])
+	b.current, err = b.s.beginPack(path.Join(journalDir, "large-"+hex.EncodeToString(rnd[:])))
+	return err
+}
+
+// end makes a pack durable and takes it into the set.
+func (b *baseline) end(p *newPack) error {
+	defer b.drop(p)
+	sum, err := p.finish()
+	if err != nil {
+		return err
+	}
+	_, err = b.s.linkPack(p.name+largeSuffix, p.name+idxSuffix, sum, keepNote{through: b.s.Tip().Seq + 1})
+	return err
+}
+
+// drop removes what is left of a pack in journal/.
+func (b *baseline) drop(p *newPack) {
+	p.f.Close()
+	b.s.removeLarge(p.name)
+}
+
+// abandon drops the pack that was not finished.
+func (b *baseline) abandon() {
+	if b.current != nil {
+		b.drop(b.current)
+	}
+}
+
+// part closes the current pack if it is large enough, beside those who add more.
+// Called with the lock.
+func (b *baseline) part() error {
+	if b.failed != nil || b.current.w.Size() < b.s.opt.BaselinePart {
+		return b.failed
+	}
+	full := b.current
+	b.current = nil
+	end := func() error {
+		err := b.end(full)
+		if err == nil && b.onPart != nil {
+			b.onPart()
+		}
+		return err
+	}
+	var err error
+	if b.s.opt.Foreground {
+		err = end()
+	} else {
+		b.parts.Go(func() {
+			err := end()
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.failed = errors.Join(b.failed, err)
+		})
+	}
+	if err == nil {
+		err = b.begin()
+	}
+	b.failed = errors.Join(b.failed, err)
+	return err
 }
 
 func (b *baseline) add(p wspath.Path, mode Mode, r io.Reader, size int64) (ID, error) {
@@ -80,20 +152,35 @@ func (b *baseline) add(p wspath.Path, mode Mode, r io.Reader, size int64) (ID, e
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if entry != nil {
-		err = b.w.AddEncoded(id, entry)
-	} else {
-		id, err = b.w.AddStream(object.Blob, size, cancellable{b.ctx, r})
+	if b.current == nil {
+		return id, b.failed // the next pack could not be begun
+	}
+	switch {
+	case size > b.s.opt.InlineBlob:
+		id, err = b.current.w.AddStream(object.Blob, size, cancellable{b.ctx, r})
+	case entry != nil:
+		err = b.current.w.AddEncoded(id, entry)
 	}
 	if err != nil {
 		return id, err
 	}
 	b.files = append(b.files, baselineFile{p, mode, id})
-	return id, nil
+	return id, b.part()
+}
+
+// known records a file whose content an earlier attempt has made durable.
+func (b *baseline) known(p wspath.Path, mode Mode, id ID) (bool, error) {
+	if ok, err := b.s.packs.hasObject(id); !ok || err != nil {
+		return false, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.files = append(b.files, baselineFile{p, mode, id})
+	return true, nil
 }
 
 // encode hashes and compresses a file of moderate size; a larger one is left
-// to the writer, which streams it.
+// to the writer, which streams it. No entry: the store has it.
 func (b *baseline) encode(r io.Reader, size int64) (ID, []byte, error) {
 	if size > b.s.opt.InlineBlob {
 		return ID{}, nil, nil
@@ -106,7 +193,11 @@ func (b *baseline) encode(r io.Reader, size int64) (ID, []byte, error) {
 	if n != size {
 		return ID{}, nil, pack.ErrLonger
 	}
-	return object.Hash(object.Blob, buf.Bytes()), pack.AppendEntry(nil, object.Blob, buf.Bytes(), journalLevel), nil
+	id := object.Hash(object.Blob, buf.Bytes())
+	if ok, err := b.s.packs.hasObject(id); ok || err != nil {
+		return id, nil, err
+	}
+	return id, pack.AppendEntry(nil, object.Blob, buf.Bytes(), journalLevel), nil
 }
 
 // trees writes the folders, deepest first, and gives the root.
@@ -144,5 +235,5 @@ func (b *baseline) folder(prefix string, files []baselineFile) (ID, error) {
 	if err != nil {
 		return ID{}, err
 	}
-	return b.w.Add(object.Tree, t.Bytes())
+	return b.current.w.Add(object.Tree, t.Bytes())
 }

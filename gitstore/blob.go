@@ -18,6 +18,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/internal/errs"
+	"umbra/internal/vfs"
 )
 
 // Blob is content prepared for a commit.
@@ -157,31 +158,54 @@ func (ls *largeSet) write(ctx context.Context, r io.ReaderAt, size int64) (Blob,
 
 // writePack makes `name`+".blob" and its index, both durable with their names.
 func (s *Store) writePack(name string, fill func(*pack.Writer) (ID, error)) (ID, [20]byte, error) {
-	var none [20]byte
+	p, err := s.beginPack(name)
+	if err != nil {
+		return ID{}, [20]byte{}, err
+	}
+	defer p.f.Close()
+	id, err := fill(p.w)
+	if err != nil {
+		return ID{}, [20]byte{}, err
+	}
+	sum, err := p.finish()
+	return id, sum, err
+}
+
+// newPack is a pack being written in journal/.
+type newPack struct {
+	s    *Store
+	name string // without suffix
+	f    vfs.File
+	w    *pack.Writer
+}
+
+func (s *Store) beginPack(name string) (*newPack, error) {
 	f, err := s.fs.OpenFile(name+largeSuffix, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return ID{}, none, err
+		return nil, err
 	}
-	defer f.Close()
 	w, err := pack.Create(f, pack.WriterOptions{Level: journalLevel})
 	if err != nil {
-		return ID{}, none, err
+		f.Close()
+		return nil, err
 	}
-	id, err := fill(w)
+	return &newPack{s, name, f, w}, nil
+}
+
+// finish makes the pack and its index durable with their names. The file is the
+// caller's to close.
+func (p *newPack) finish() (sum [20]byte, err error) {
+	sum, entries, err := p.w.Finish()
 	if err != nil {
-		return ID{}, none, err
+		return sum, err
 	}
-	sum, entries, err := w.Finish()
-	if err != nil {
-		return ID{}, none, err
+	if err := p.f.Sync(); err != nil {
+		return sum, err
 	}
-	if err := f.Sync(); err != nil {
-		return ID{}, none, err
+	if err := p.s.writeFile(p.name+idxSuffix, pack.EncodeIdx(entries, sum)); err != nil {
+		return sum, err
 	}
-	if err := s.writeFile(name+idxSuffix, pack.EncodeIdx(entries, sum)); err != nil {
-		return ID{}, none, err
-	}
-	return id, sum, s.fs.SyncDir(journalDir)
+	return sum, p.s.fs.SyncDir(journalDir)
 }
 
 func (s *Store) removeLarge(name string) {

@@ -33,7 +33,7 @@ var errKilled = errors.New("killed")
 func (sc *scenario) play(fs vfs.FS) error {
 	ctx := context.Background()
 	now := time.Unix(1_700_000_000, 0)
-	s, err := Open(ctx, Options{FS: fs, Foreground: true, InlineBlob: 2 << 10, MergeGrace: time.Second,
+	s, err := Open(ctx, Options{FS: fs, Foreground: true, InlineBlob: 2 << 10, BaselinePart: 40, MergeGrace: time.Second,
 		Now: func() time.Time { now = now.Add(time.Second); return now }})
 	if err != nil {
 		return err

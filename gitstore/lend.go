@@ -72,6 +72,14 @@ type Fill struct{ b *baseline }
 // Add gives the function that records a file from its bytes.
 func (f Fill) Add() AddFile { return f.b.add }
 
+// Known records a file whose content an earlier attempt at this baseline has
+// brought. False where the store does not have it: it has to be added.
+func (f Fill) Known(p wspath.Path, mode Mode, id ID) (bool, error) { return f.b.known(p, mode, id) }
+
+// OnPart sets what is called each time that what was added up to a moment ago
+// has become durable; to be called before anything is added.
+func (f Fill) OnPart(fn func()) { f.b.onPart = fn }
+
 // Loan is a file whose content another repository should have.
 type Loan struct {
 	Path wspath.Path
@@ -106,7 +114,7 @@ func (f Fill) Borrow(ctx context.Context, l *Lender, files []Loan) (left []int, 
 	f.b.mu.Lock()
 	defer f.b.mu.Unlock()
 	for i := range files {
-		if !f.b.w.Has(files[i].ID) || files[first[files[i].ID]].Size != files[i].Size {
+		if !f.b.current.w.Has(files[i].ID) || files[first[files[i].ID]].Size != files[i].Size {
 			left = append(left, i)
 			continue
 		}
@@ -164,7 +172,7 @@ func (b *borrower) run(ctx context.Context) error {
 	}
 	for _, e := range b.layout {
 		file, ok := b.first[e.ID]
-		if !ok || b.b.w.Has(e.ID) {
+		if !ok || b.b.current.w.Has(e.ID) {
 			continue
 		}
 		if len(group) > 0 && e.End-group[0].Offset > span {
@@ -266,13 +274,13 @@ func (b *borrower) write(l *loan) error {
 	b.b.mu.Lock()
 	defer b.b.mu.Unlock()
 	switch {
-	case l.delta != nil && b.b.w.Has(l.base):
-		return b.b.w.AddEncodedDelta(l.ID, l.base, l.size, l.delta)
+	case l.delta != nil && b.b.current.w.Has(l.base):
+		return b.b.current.w.AddEncodedDelta(l.ID, l.base, l.size, l.delta)
 	case l.delta != nil:
-		_, err := b.b.w.Add(object.Blob, l.data)
+		_, err := b.b.current.w.Add(object.Blob, l.data)
 		return err
 	case l.entry != nil:
-		return b.b.w.AddEncoded(l.ID, l.entry)
+		return b.b.current.w.AddEncoded(l.ID, l.entry)
 	}
 	return nil
 }

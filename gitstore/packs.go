@@ -196,6 +196,16 @@ func (ps *packSet) holding(id object.ID) (*packFile, error) {
 	return nil, nil
 }
 
+// hasObject reports whether a pack of the set holds an object.
+func (ps *packSet) hasObject(id object.ID) (bool, error) {
+	f, err := ps.holding(id)
+	if f == nil || err != nil {
+		return false, err
+	}
+	f.release()
+	return true, nil
+}
+
 // forget takes packs out of the set; the set's hold on them is the caller's.
 func (ps *packSet) forget(bases map[string]bool) {
 	ps.mu.Lock()

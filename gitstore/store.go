@@ -40,6 +40,7 @@ type Options struct {
 	VisibleAfter time.Duration    // how long a durable commit may stay unseen by stock git; 700ms
 	MergeGrace   time.Duration    // how long a merged pack stays for readers that have it open; 10m
 	InlineBlob   int64            // bytes above which a blob gets a pack of its own; 4 MiB
+	BaselinePart int64            // bytes at which a pack of a baseline is closed; 64 MiB
 	TreeCache    int64            // bytes of encoded trees kept; 32 MiB
 	Identities   map[string]Identity
 	// InUse tells whether another process stands in one of the folders or has
@@ -62,6 +63,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.MergeGrace == 0 {
 		o.MergeGrace = 10 * time.Minute
+	}
+	if o.BaselinePart == 0 {
+		o.BaselinePart = 64 << 20
 	}
 	if o.InlineBlob == 0 {
 		o.InlineBlob = 4 << 20

@@ -228,6 +228,8 @@ type Record struct {
 	// Watched tells a start that changes made while the server was down are
 	// to be looked for.
 	Watched bool `json:"watched,omitempty"`
+	// Unfinished: its baseline has not been taken whole, so it is none yet.
+	Unfinished bool `json:"unfinished,omitempty"`
 }
 
 // State is how a workspace stands to its folder.

@@ -50,8 +50,13 @@ func (s *skips) add(p wspath.Path, reason string) {
 }
 
 // baseline records everything that stands in the folder before the first
-// change, but for what is ignored.
+// change, but for what is ignored. One that was cut off is gone on with: what
+// the index and the store know already is not read again.
 func (w *Workspace) baseline(ctx context.Context, progress func(files int64)) error {
+	if err := w.loadIndex(); err != nil {
+		return err
+	}
+	resumed := !w.index.empty()
 	rules, index, err := w.rules()
 	if err != nil {
 		return err
@@ -59,7 +64,15 @@ func (w *Workspace) baseline(ctx context.Context, progress func(files int64)) er
 	var skipped skips
 	told := w.tellBaseline(progress)
 	c, err := w.store.BaselineOf(ctx, message.Message{Source: message.Baseline}, func(fill gitstore.Fill) error {
+		fill.OnPart(func() {
+			if err := w.saveIndex(); err != nil {
+				w.log.Warn("what the baseline has read so far would be read again", "error", err)
+			}
+		})
 		b := &baseline{w: w, add: fill.Add(), skipped: &skipped, git: w.openCheckout(index)}
+		if resumed {
+			b.known = fill.Known
+		}
 		opts := scan.Options{Rules: rules, Index: index, Prune: w.isOwn, Progress: func(s scan.Stats) { told(s.Files+s.Links, false) }}
 		err := b.run(ctx, func(visit func(scan.Found) error) error {
 			stats, err := scan.Walk(ctx, w.fs, opts, visit)
@@ -123,6 +136,8 @@ type baseline struct {
 	add     gitstore.AddFile
 	skipped *skips
 	git     *checkout // nil: every file is read
+	// known takes a file by what an earlier attempt has read; nil: there was none.
+	known func(wspath.Path, object.Mode, object.ID) (bool, error)
 }
 
 // run records the files that find tells its visitor of.
@@ -178,6 +193,13 @@ func (b *baseline) file(ctx context.Context, f scan.Found) error {
 	if f.Info.Size > b.w.limits.CaptureBytes {
 		b.skipped.add(f.Path, "too_large")
 		return nil
+	}
+	if b.known != nil {
+		if id, ok := b.w.index.lookup(f.Path, f.Info); ok {
+			if taken, err := b.known(f.Path, gitMode(f.Info), id); taken || err != nil {
+				return err
+			}
+		}
 	}
 	if f.Info.Size > wholeFile {
 		return b.large(f.Path)

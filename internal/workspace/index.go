@@ -61,6 +61,13 @@ func isRacy(info vfs.Info, at time.Time) bool {
 	return info.MtimeNs >= limit || info.CtimeNs >= limit
 }
 
+// empty reports whether nothing is known.
+func (x *index) empty() bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return len(x.dirs) == 0
+}
+
 func find(d *indexDir, name string) (int, bool) {
 	return slices.BinarySearchFunc(d.files, name, func(f indexFile, n string) int { return strings.Compare(f.name, n) })
 }

@@ -82,12 +82,14 @@ type Manager struct {
 	busy      func(workspaceID string) (busy, executing bool)
 
 	putting sync.Mutex // one record is written at a time
-	making  sync.Mutex // one workspace is made, bound or forgotten at a time
+	making  sync.Mutex // which workspaces there are is settled by one at a time
+	made    []*making  // those whose baseline is being taken; making
 
-	mu      sync.Mutex
-	records map[string]Record
-	open    map[string]*handle
-	stopped bool
+	mu         sync.Mutex
+	records    map[string]Record
+	unfinished map[string]Record // whose baseline was cut off
+	open       map[string]*handle
+	stopped    bool
 
 	ctx        context.Context // of what runs beside requests
 	stop       context.CancelFunc
@@ -107,15 +109,20 @@ type handle struct {
 // NewManager reads the records; it opens no workspace.
 func NewManager(opt Options) (*Manager, error) {
 	opt.setDefaults()
-	m := &Manager{opt: opt, records: make(map[string]Record), open: make(map[string]*handle), attribute: func(string) string { return "" },
+	m := &Manager{opt: opt, records: make(map[string]Record), unfinished: make(map[string]Record), open: make(map[string]*handle), attribute: func(string) string { return "" },
 		busy: func(string) (bool, bool) { return false, false }}
 	all, err := opt.Records.All()
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range all {
-		m.records[r.ID] = r
+		if r.Unfinished {
+			m.unfinished[r.ID] = r
+		} else {
+			m.records[r.ID] = r
+		}
 	}
+	m.dropStale()
 	ctx, cancel := context.WithCancel(context.Background())
 	m.ctx, m.stop = ctx, cancel
 	if !opt.Foreground {

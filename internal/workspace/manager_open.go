@@ -169,78 +169,6 @@ func (m *Manager) overlaps(p place, except string) error {
 	return nil
 }
 
-// Open finds the workspace of a folder, or makes one, whose baseline is durable
-// when this returns. The warnings are for the caller's answer. The caller calls
-// Release.
-func (m *Manager) Open(ctx context.Context, root string, o OpenOptions) (*Workspace, []string, error) {
-	p, err := m.look(root, o)
-	if err != nil {
-		return nil, nil, err
-	}
-	m.making.Lock()
-	defer m.making.Unlock()
-	var w *Workspace
-	if r, known := m.find(p); known {
-		w, err = m.Get(ctx, r.ID)
-	} else {
-		w, err = m.make(ctx, p, o)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	w.readOnly()
-	return w, w.Warnings(), nil
-}
-
-// make makes a workspace for a folder that is none yet, and leaves it open.
-func (m *Manager) make(ctx context.Context, p place, o OpenOptions) (*Workspace, error) {
-	if err := m.overlaps(p, ""); err != nil {
-		return nil, err
-	}
-	now := m.opt.Now().UTC()
-	r := Record{ID: newID(p.root), Root: p.root, Kind: PhysicalKind, Created: now, LastUsed: now, Dev: p.dev, Ino: p.ino, Born: p.born}
-	dir := m.dirOf(r.ID)
-	if err := m.opt.Host.MkdirAll(dir); err != nil {
-		return nil, errs.Wrap(err, "")
-	}
-	w, err := m.load(ctx, r)
-	if err == nil {
-		err = m.begin(ctx, w, r, o)
-		if err != nil {
-			err = errors.Join(err, w.close(ctx, nil))
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(err, m.opt.Host.RemoveAll(dir))
-	}
-	return m.adoptNew(ctx, w, r)
-}
-
-// begin takes a new workspace's baseline and writes its record.
-func (m *Manager) begin(ctx context.Context, w *Workspace, r Record, o OpenOptions) error {
-	if err := readable(w.fs); err != nil {
-		return err
-	}
-	started := w.now()
-	if err := w.baseline(ctx, o.Progress); err != nil {
-		return err
-	}
-	w.lastScan.Store(started.UnixNano())
-	w.knownAt.Store(started.UnixNano())
-	// What changed while it was read, and large files that did.
-	if w.suspect.Load() {
-		if _, err := w.scan(ctx, SyncOptions{}); err != nil {
-			return err
-		}
-	}
-	if err := w.checkpoint(ctx, false); err != nil {
-		return err
-	}
-	m.putting.Lock()
-	defer m.putting.Unlock()
-	return m.opt.Records.Put(r)
-}
-
 // readable tells a folder that cannot be listed.
 func readable(f vfs.FS) error {
 	_, err := f.ReadDir(".")
@@ -438,6 +366,9 @@ func (m *Manager) Rebind(ctx context.Context, id, root string, o OpenOptions) (*
 	}
 	p, err := m.look(root, o)
 	if err != nil {
+		return nil, err
+	}
+	if err := m.awaitOthers(ctx, p); err != nil {
 		return nil, err
 	}
 	if err := m.overlaps(p, id); err != nil {

@@ -1,0 +1,231 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"umbra/internal/errs"
+)
+
+// unfinishedFor is how long a baseline that was cut off is kept, so that the
+// next attempt goes on with it.
+const unfinishedFor = 7 * 24 * time.Hour
+
+// making is an attempt to make a workspace: others of the same folder wait for it, those of
+// other folders do not.
+type making struct {
+	place place
+	done  chan struct{}
+}
+
+// Open finds the workspace of a folder, or makes one, whose baseline is durable
+// when this returns. The warnings are for the caller's answer. The caller calls
+// Release.
+func (m *Manager) Open(ctx context.Context, root string, o OpenOptions) (*Workspace, []string, error) {
+	p, err := m.look(root, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := m.openPlace(ctx, p, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	w.readOnly()
+	return w, w.Warnings(), nil
+}
+
+func (m *Manager) openPlace(ctx context.Context, p place, o OpenOptions) (*Workspace, error) {
+	var mine *making
+	for mine == nil {
+		r, known, err := m.enlist(ctx, p, &mine)
+		if err != nil {
+			return nil, err
+		}
+		if known {
+			w, err := m.Get(ctx, r.ID)
+			if _, still := m.Record(r.ID); err == nil || still {
+				return w, err
+			} // forgotten in this instant
+		}
+	}
+	defer func() {
+		m.making.Lock()
+		m.made = slices.DeleteFunc(m.made, func(x *making) bool { return x == mine })
+		m.making.Unlock()
+		close(mine.done)
+	}()
+	return m.make(ctx, p, o)
+}
+
+// enlist gives the workspace of a folder, or makes the caller the one who makes
+// it.
+func (m *Manager) enlist(ctx context.Context, p place, mine **making) (r Record, known bool, err error) {
+	m.making.Lock()
+	defer m.making.Unlock()
+	if err := m.awaitOthers(ctx, p); err != nil {
+		return r, false, err
+	}
+	if r, known = m.find(p); known {
+		return r, true, nil
+	}
+	if err := m.overlaps(p, ""); err != nil {
+		return r, false, err
+	}
+	*mine = &making{p, make(chan struct{})}
+	m.made = append(m.made, *mine)
+	return r, false, nil
+}
+
+// awaitOthers waits until no workspace is being made whose folder is this one,
+// lies in it or around it. Called with the making lock, which is given up
+// meanwhile.
+func (m *Manager) awaitOthers(ctx context.Context, p place) error {
+	for {
+		i := slices.IndexFunc(m.made, func(x *making) bool {
+			q := x.place
+			return p.root == q.root || p.dev == q.dev && p.ino == q.ino || within(p.root, q.root) || within(q.root, p.root)
+		})
+		if i < 0 {
+			return nil
+		}
+		done := m.made[i].done
+		m.making.Unlock()
+		var err error
+		select {
+		case <-done:
+		case <-ctx.Done():
+			err = errs.Wrap(context.Cause(ctx), "")
+		}
+		m.making.Lock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// make makes a workspace for a folder that is none yet, and leaves it open. One
+// whose baseline was cut off is gone on with.
+func (m *Manager) make(ctx context.Context, p place, o OpenOptions) (*Workspace, error) {
+	r, resumed := m.takeUnfinished(p)
+	now := m.opt.Now().UTC()
+	if !resumed {
+		r = Record{ID: newID(p.root), Root: p.root, Kind: PhysicalKind, Created: now, Dev: p.dev, Ino: p.ino, Born: p.born, Unfinished: true}
+	}
+	r.LastUsed = now
+	dir := m.dirOf(r.ID)
+	if err := m.opt.Host.MkdirAll(dir); err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	err := m.putUnfinished(r)
+	var w *Workspace
+	if err == nil {
+		w, err = m.load(ctx, r)
+	}
+	if err == nil {
+		r.Unfinished = false
+		err = m.begin(ctx, w, r, o)
+		if err != nil {
+			err = errors.Join(err, w.close(ctx, nil))
+		}
+	}
+	if err != nil && (ctx.Err() != nil || errs.Is(err, errs.Canceled)) {
+		r.Unfinished = true
+		m.keepUnfinished(r)
+		return nil, err
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.dropUnfinished(r))
+	}
+	return m.adoptNew(ctx, w, r)
+}
+
+// begin takes a new workspace's baseline and writes its record: from then on it
+// is one.
+func (m *Manager) begin(ctx context.Context, w *Workspace, r Record, o OpenOptions) error {
+	if err := readable(w.fs); err != nil {
+		return err
+	}
+	started := w.now()
+	if tip := w.store.Tip(); tip.Seq > 0 {
+		// Taken whole, but the record was not written any more.
+		w.progress.begin(tip.Seq)
+		w.suspect.Store(true)
+	} else if err := w.baseline(ctx, o.Progress); err != nil {
+		return err
+	}
+	w.lastScan.Store(started.UnixNano())
+	w.knownAt.Store(started.UnixNano())
+	// What changed while it was read, and large files that did.
+	if w.suspect.Load() {
+		if _, err := w.scan(ctx, SyncOptions{}); err != nil {
+			return err
+		}
+	}
+	if err := w.checkpoint(ctx, false); err != nil {
+		return err
+	}
+	m.putting.Lock()
+	defer m.putting.Unlock()
+	return m.opt.Records.Put(r)
+}
+
+// putUnfinished writes the record of a workspace that is being made: what a kill
+// leaves is found by it.
+func (m *Manager) putUnfinished(r Record) error {
+	m.putting.Lock()
+	defer m.putting.Unlock()
+	return m.opt.Records.Put(r)
+}
+
+// keepUnfinished remembers a baseline that was cut off.
+func (m *Manager) keepUnfinished(r Record) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unfinished[r.ID] = r
+}
+
+// takeUnfinished gives the baseline of this folder that was cut off, for the
+// caller alone.
+func (m *Manager) takeUnfinished(p place) (Record, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, r := range m.unfinished {
+		if r.Root == p.root && r.Dev == p.dev && r.Ino == p.ino && r.Born == p.born {
+			delete(m.unfinished, id)
+			return r, true
+		}
+	}
+	return Record{}, false
+}
+
+// dropUnfinished removes what was recorded of a folder that became no workspace.
+func (m *Manager) dropUnfinished(r Record) error {
+	m.putting.Lock()
+	defer m.putting.Unlock()
+	if err := m.opt.Host.RemoveAll(m.dirOf(r.ID)); err != nil {
+		return errs.Wrap(err, "")
+	}
+	return m.opt.Records.Delete(r.ID)
+}
+
+// dropStale removes baselines that were cut off and that nobody has gone on
+// with for long.
+func (m *Manager) dropStale() {
+	limit := m.opt.Now().Add(-unfinishedFor)
+	m.mu.Lock()
+	var stale []Record
+	for id, r := range m.unfinished {
+		if r.LastUsed.Before(limit) {
+			delete(m.unfinished, id)
+			stale = append(stale, r)
+		}
+	}
+	m.mu.Unlock()
+	for _, r := range stale {
+		if err := m.dropUnfinished(r); err != nil {
+			m.opt.Log.Warn("an unfinished workspace could not be removed", "workspace", r.ID, "error", err)
+		}
+	}
+}
