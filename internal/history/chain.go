@@ -1,6 +1,7 @@
 package history
 
 import (
+	"slices"
 	"strings"
 
 	"umbra/gitstore/object"
@@ -24,11 +25,24 @@ func (s State) Same(o State) bool { return s.Mode == o.Mode && s.ID == o.ID }
 type Run struct {
 	Before, After State
 	Entries       []*Entry // oldest first
+	Renamed       bool     // by somebody else, afterwards
+}
+
+// Move is a file's rename in one commit.
+type Move struct {
+	Seq      uint64
+	From, To string
 }
 
 // Chain is one file as the given entries knew it.
 type Chain struct {
 	Runs []*Run // oldest first, at least one
+	// Now is where the file is by others' renames after the last run; without
+	// any, Last().Path.
+	Now string
+	// Replaced: by another one of the given entries' files, which somebody else
+	// gave its name.
+	Replaced bool
 }
 
 // First and Last give the ends: what the first entry found, what the last left.
@@ -37,6 +51,17 @@ func (c *Chain) Last() State  { return c.Runs[len(c.Runs)-1].After }
 
 // Mixed reports whether somebody else's changes lie between the chain's own.
 func (c *Chain) Mixed() bool { return len(c.Runs) > 1 }
+
+// After gives where the file was after one of the runs, by others' renames too.
+func (c *Chain) After(r *Run) string {
+	if !r.Renamed {
+		return r.After.Path
+	}
+	if i := slices.Index(c.Runs, r); i+1 < len(c.Runs) {
+		return c.Runs[i+1].Before.Path
+	}
+	return c.Now
+}
 
 // Entries gives all entries of the chain, oldest first.
 func (c *Chain) Entries() []*Entry {
@@ -71,14 +96,24 @@ func (e *Entry) IsFolder() bool { return strings.HasSuffix(e.Path, "/") }
 // Chains threads entries (oldest first) to files. Entries about empty folders
 // are given back apart.
 func Chains(entries []*Entry) (chains []*Chain, folders []*Entry) {
+	return ChainsAmong(entries, nil)
+}
+
+// ChainsAmong is Chains where renames by others (by their numbers, ascending)
+// are followed: the same file under another name stays one chain. Those that are
+// among the entries do not count.
+func ChainsAmong(entries []*Entry, moves []Move) (chains []*Chain, folders []*Entry) {
 	t := threader{at: make(map[string]*Chain), of: make(map[uint64]*Chain)}
-	for len(entries) > 0 {
-		n := 1
-		for n < len(entries) && entries[n].Commit == entries[0].Commit {
+	for len(entries) > 0 || len(moves) > 0 {
+		n, m := 0, 0
+		for n < len(entries) && entries[n].Commit == entries[0].Commit && (len(moves) == 0 || entries[n].Seq <= moves[0].Seq) {
 			n++
 		}
-		t.commit(entries[:n])
-		entries = entries[n:]
+		for m < len(moves) && moves[m].Seq == moves[0].Seq && (len(entries) == 0 || moves[m].Seq <= entries[0].Seq) {
+			m++
+		}
+		t.commit(entries[:n], moves[:m])
+		entries, moves = entries[n:], moves[m:]
 	}
 	return t.chains, t.folders
 }
@@ -92,8 +127,9 @@ type threader struct {
 
 // commit threads the entries of one commit, which happen at once: two files
 // that change names are no one file.
-func (t *threader) commit(entries []*Entry) {
+func (t *threader) commit(entries []*Entry, moves []Move) {
 	after := make(map[string]*Chain, len(entries))
+	t.follow(entries, moves, after)
 	for _, e := range entries {
 		if e.IsFolder() {
 			t.folders = append(t.folders, e)
@@ -127,6 +163,33 @@ func (t *threader) commit(entries []*Entry) {
 	}
 }
 
+// follow takes the chains' files along with others' renames.
+func (t *threader) follow(entries []*Entry, moves []Move, after map[string]*Chain) {
+	if len(moves) == 0 {
+		return
+	}
+	own := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		own[e.Path] = true
+	}
+	for _, m := range moves {
+		if c := t.at[m.From]; c != nil && c.Last().Exists() && !own[m.From] {
+			after[m.To] = c
+		}
+	}
+	for _, m := range moves {
+		if c := after[m.To]; c != nil && t.at[m.From] == c {
+			delete(t.at, m.From)
+			c.Now, c.Runs[len(c.Runs)-1].Renamed = m.To, true
+		}
+	}
+	for to := range after {
+		if o := t.at[to]; o != nil && o.Last().Exists() && !own[to] {
+			o.Replaced = true
+		}
+	}
+}
+
 // broughtBack gives the deleted file that an entry makes anew by undoing its
 // deletion, also if another one has its place meanwhile.
 func (t *threader) broughtBack(e *Entry, after map[string]*Chain) *Chain {
@@ -149,10 +212,11 @@ func (t *threader) broughtBack(e *Entry, after map[string]*Chain) *Chain {
 }
 
 func (c *Chain) extend(e *Entry, before, after State) {
-	if len(c.Runs) == 0 || !c.Last().Same(before) {
+	if len(c.Runs) == 0 || !c.Last().Same(before) || c.Runs[len(c.Runs)-1].Renamed {
 		c.Runs = append(c.Runs, &Run{Before: before})
 	}
 	r := c.Runs[len(c.Runs)-1]
 	r.After = after
 	r.Entries = append(r.Entries, e)
+	c.Now = after.Path
 }

@@ -17,7 +17,8 @@ const minAbbrev = 4
 
 // Find gives the commit of a workspace's history that a person names: "head",
 // or its id, which may be cut short as long as it is one commit's alone.
-// NotFound "commit_not_found"; Invalid "invalid_commit", "commit_ambiguous".
+// NotFound "commit_not_found"; Gone "history_dropped", "history_rewritten"; Invalid "invalid_commit",
+// "commit_ambiguous".
 func Find(ctx context.Context, st *gitstore.Store, name string) (*gitstore.Commit, error) {
 	if name == "head" {
 		tip := st.Tip()
@@ -49,7 +50,15 @@ func Find(ctx context.Context, st *gitstore.Store, name string) (*gitstore.Commi
 		return nil, several
 	case err != nil:
 		return nil, err
+	case found.IsZero() && len(st.DroppedWith(name, 1)) > 0:
+		return nil, gitstore.ErrDropped()
 	case found.IsZero():
+		if old, _, moved, err := st.Moved(name); err != nil || moved {
+			if err != nil {
+				return nil, err
+			}
+			return st.ReadCommit(ctx, old) // errs.Gone, with what it is now
+		}
 		return nil, errs.New(errs.NotFound, "commit_not_found", "The workspace's history has no such commit.")
 	}
 	return st.ReadCommit(ctx, found)

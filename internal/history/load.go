@@ -36,6 +36,14 @@ type Task struct {
 	Base    object.ID
 	Through uint64 // the workspace's tip when it was read
 	Entries []Entry
+	// Dropped is the id of the newest change that was dropped with its part of
+	// the history; BaseDropped says that the task's base was, which may be
+	// without any of its changes.
+	Dropped     uint64
+	BaseDropped bool
+	// Rewrites is the store's count of purges: under another one ids and bytes
+	// here may be no more.
+	Rewrites uint64
 }
 
 // Work gives the entries that count, oldest first.
@@ -72,23 +80,35 @@ const maxCached = 32
 type Cache struct {
 	mu    sync.Mutex
 	tasks map[key]*cached
+	kept  map[key]covered // commits of long tasks that are kept
 	clock uint64
 }
 
 type key struct{ workspace, task string }
 
 type cached struct {
-	mu   sync.Mutex
-	raw  []workspace.ChangeEntry
-	bare map[object.ID][]message.EntryRef // undone entries that a commit names beside its own, by commit
-	recs int                              // records of the task that raw covers
-	task *Task
-	sum  *Summary // of task
-	used uint64
+	mu       sync.Mutex
+	raw      []workspace.ChangeEntry
+	bare     map[object.ID][]message.EntryRef // undone entries that a commit names beside its own, by commit
+	recs     int                              // records of the task that raw covers
+	lastID   object.ID                        // of the last of these
+	kept     covered                          // in a file
+	counts   map[pair]lines                   // of files in the last summary
+	counted  int                              // recs when that was made
+	from     uint64                           // number of the commit at which the history began
+	rewrites uint64                           // of the history, when raw was read
+	told     []byte                           // the summary as it is answered
+	toldAs   moment
+	toldKept bool // in a file
+	task     *Task
+	sum      *Summary // of task
+	used     uint64
 }
 
 // NewCache makes an empty cache.
-func NewCache() *Cache { return &Cache{tasks: make(map[key]*cached)} }
+func NewCache() *Cache {
+	return &Cache{tasks: make(map[key]*cached), kept: make(map[key]covered)}
+}
 
 func (c *Cache) slot(k key) *cached {
 	c.mu.Lock()
@@ -123,11 +143,22 @@ func (c *Cache) Task(ctx context.Context, w *workspace.Workspace, id string) (*T
 // read brings the slot up to date; mu is held.
 func (s *cached) read(ctx context.Context, w *workspace.Workspace, id string) (*Task, error) {
 	st := w.Store()
-	through := st.Tip().Seq
+	rewrites, through, from := st.Rewrites(), st.Tip().Seq, st.Boundary().Seq
+	if from != s.from || rewrites != s.rewrites {
+		s.forget()
+		s.task, s.from, s.rewrites = nil, from, rewrites
+	}
 	if s.task != nil && s.task.Through == through {
 		return s.task, nil
 	}
-	recs, err := st.TaskRecords(ctx, id)
+	if s.recs == 0 {
+		s.load(ctx, w, id)
+	}
+	recs, all, err := st.TaskRecordsFrom(ctx, id, s.recs)
+	if err == nil && all < s.recs {
+		s.forget()
+		recs, _, err = st.TaskRecordsFrom(ctx, id, 0)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -135,36 +166,23 @@ func (s *cached) read(ctx context.Context, w *workspace.Workspace, id string) (*
 	if err != nil {
 		return nil, err
 	}
-	if len(recs) < s.recs {
-		s.raw, s.recs = nil, 0
-	}
-	for _, r := range recs[s.recs:] {
-		c, err := st.ReadCommit(ctx, r.Commit)
-		if err != nil {
-			return nil, err
-		}
-		of, err := w.EntriesOf(ctx, c)
-		if err != nil {
-			return nil, err
-		}
-		if bare := c.Message.RevertsEntries; len(bare) > 0 {
-			if s.bare == nil {
-				s.bare = make(map[object.ID][]message.EntryRef)
-			}
-			if c.Message.Condensed {
-				bare = s.match(of, bare, id)
-			}
-			s.bare[c.ID] = bare
-		}
-		s.raw = append(s.raw, of...)
-		s.recs++
+	if err := readCommits(ctx, w, recs, s.add); err != nil {
+		return nil, err
 	}
 	taken, err := takenBack(ctx, st, back, id)
 	if err != nil {
 		return nil, err
 	}
-	t, _ := st.Task(id)
-	task := &Task{ID: id, Base: t.Base, Through: through, Entries: make([]Entry, len(s.raw))}
+	t, ok := st.Task(id)
+	if !ok && from > 0 {
+		return nil, gitstore.ErrDropped()
+	}
+	task := &Task{ID: id, Base: t.Base, Through: through, Rewrites: rewrites, Entries: make([]Entry, len(s.raw)), BaseDropped: t.BaseDropped()}
+	if task.BaseDropped {
+		if task.Dropped = t.Changes; len(s.raw) > 0 {
+			task.Dropped = s.raw[0].ID - 1
+		}
+	}
 	for i := range s.raw {
 		task.Entries[i].ChangeEntry = s.raw[i]
 	}
@@ -184,6 +202,27 @@ func (s *cached) read(ctx context.Context, w *workspace.Workspace, id string) (*
 	return task, nil
 }
 
+// add takes in the next commit of the task; mu is held.
+func (s *cached) add(c *gitstore.Commit, of []workspace.ChangeEntry) {
+	if bare := c.Message.RevertsEntries; len(bare) > 0 {
+		if s.bare == nil {
+			s.bare = make(map[object.ID][]message.EntryRef)
+		}
+		if c.Message.Condensed {
+			bare = s.match(of, bare, c.Message.TaskID)
+		}
+		s.bare[c.ID] = bare
+	}
+	s.raw = append(s.raw, of...)
+	s.recs++
+	s.lastID = c.ID
+}
+
+// forget drops what was read.
+func (s *cached) forget() {
+	s.raw, s.bare, s.recs, s.lastID, s.counts, s.counted, s.kept = nil, nil, 0, object.Zero, nil, 0, covered{}
+}
+
 // match finds out which of the undone entries that a condensed commit names
 // belongs to which of its own, by the files that they are about, and gives those
 // that belong to none.
@@ -196,7 +235,7 @@ func (s *cached) match(of []workspace.ChangeEntry, refs []message.EntryRef, task
 	}
 	var undone []*Entry
 	for _, r := range refs {
-		if i := int(r.ID) - 1; r.Task == task && i >= 0 && i < len(s.raw) && s.raw[i].ID == r.ID {
+		if i := s.place(r.ID); r.Task == task && i >= 0 {
 			undone = append(undone, &Entry{ChangeEntry: s.raw[i]})
 		} else {
 			bare = append(bare, r)
@@ -224,6 +263,18 @@ func (s *cached) match(of []workspace.ChangeEntry, refs []message.EntryRef, task
 		give([]*Entry{e}, e.Path)
 	}
 	return bare
+}
+
+// place gives where the entry with an id stands, -1 where there is none: ids
+// count without gaps, from the first that the history has.
+func (s *cached) place(id uint64) int {
+	if len(s.raw) == 0 || id < s.raw[0].ID {
+		return -1
+	}
+	if i := int(id - s.raw[0].ID); i < len(s.raw) && s.raw[i].ID == id {
+		return i
+	}
+	return -1
 }
 
 // takenBack gives the task's entries that commits of no task took back: a

@@ -26,5 +26,5 @@ func (c *Cache) SubtaskSummary(ctx context.Context, w *workspace.Workspace, id, 
 	if !known {
 		return nil, errs.New(errs.NotFound, "subtask_not_found", "The task has no subtask of that name.")
 	}
-	return summarise(ctx, w.Store(), only)
+	return summarise(ctx, w.Store(), only, nil)
 }

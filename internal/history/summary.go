@@ -44,36 +44,62 @@ type Summary struct {
 	Files []File // sorted by path, bytewise
 }
 
+// counts gives the numbers of lines of the files that are one task's alone.
+func (s *Summary) counts() map[pair]lines {
+	out := make(map[pair]lines, len(s.Files))
+	for i := range s.Files {
+		if f := &s.Files[i]; !f.Mixed && f.Before.ID != f.After.ID {
+			out[pair{f.Before.ID, f.After.ID}] = lines{f.Additions, f.Deletions, f.Binary}
+		}
+	}
+	return out
+}
+
 // Summary gives what a task's work comes to. The result is shared: it must not
 // be changed.
 func (c *Cache) Summary(ctx context.Context, w *workspace.Workspace, id string) (*Summary, error) {
 	s := c.slot(key{w.ID(), id})
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.summary(ctx, w, id)
+}
+
+// summary brings the slot's summary up to date; mu is held.
+func (s *cached) summary(ctx context.Context, w *workspace.Workspace, id string) (*Summary, error) {
 	t, err := s.read(ctx, w, id)
 	if err != nil {
 		return nil, err
 	}
 	if s.sum == nil {
-		if s.sum, err = summarise(ctx, w.Store(), t); err != nil {
+		if s.sum, err = summarise(ctx, w.Store(), t, s.counts); err != nil {
 			return nil, err
 		}
+		s.counts, s.counted = s.sum.counts(), s.recs
+		s.keep(w, id, max(keptFrom, s.kept.recs/8))
 	}
 	return s.sum, nil
 }
 
-func summarise(ctx context.Context, st *gitstore.Store, t *Task) (*Summary, error) {
+// summarise gives what a task's work comes to. counts are of files whose lines
+// were counted before.
+func summarise(ctx context.Context, st *gitstore.Store, t *Task, counts map[pair]lines) (*Summary, error) {
 	chains, _ := Chains(t.Work())
 	sum := &Summary{}
 	for _, c := range chains {
-		f, ok := fileOf(c)
-		if !ok {
-			continue
+		if f, ok := fileOf(c); ok {
+			sum.Files = append(sum.Files, f)
 		}
-		if err := f.count(ctx, st); err != nil {
-			return nil, err
+	}
+	err := spread(ctx, len(sum.Files), func(i int) error {
+		f := &sum.Files[i]
+		if l, ok := counts[pair{f.Before.ID, f.After.ID}]; ok && !f.Mixed {
+			f.Additions, f.Deletions, f.Binary = l.additions, l.deletions, l.binary
+			return nil
 		}
-		sum.Files = append(sum.Files, f)
+		return f.count(ctx, st)
+	})
+	if err != nil {
+		return nil, err
 	}
 	slices.SortStableFunc(sum.Files, func(a, b File) int {
 		// What went stands before what took its place: git apply wants it so.

@@ -2,25 +2,34 @@ package revert
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/history"
+	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
 
 // folderMove is a folder that the selected changes moved as one, from where it
 // was before the first to where the last left it.
-type folderMove struct{ first, last string }
+type folderMove struct {
+	first, last string
+	told        bool // by the commits; else it is what the files' names come to
+}
 
-// follow gives where an empty folder is now that moved along with others.
+// follow gives where an empty folder was before, and is now, that moved along
+// with others: no entry of its own tells that.
 func (f *folder) follow(moves []movedIn) {
-	for _, m := range moves {
-		if f.last == "" || m.seq <= f.entries[len(f.entries)-1].Seq {
-			continue
+	for _, m := range slices.Backward(moves) {
+		if m.seq < f.entries[0].Seq && f.first != "" && (f.first == m.last || under(f.first, m.last)) {
+			f.first = m.first + f.first[len(m.last):]
 		}
-		if under(f.last, m.first) {
+	}
+	for _, m := range moves {
+		if m.seq > f.entries[len(f.entries)-1].Seq && f.last != "" && (f.last == m.first || under(f.last, m.first)) {
 			f.last = m.last + f.last[len(m.first):]
 		}
 	}
@@ -32,10 +41,9 @@ type movedIn struct {
 	seq uint64
 }
 
-// folderMoves finds them, on the whole and one by one: history tells of the files alone, and what is in no
-// history went along.
+// folderMoves finds them, on the whole and one by one: the entries tell of the
+// files alone, and what is in no history went along.
 func folderMoves(ctx context.Context, st *gitstore.Store, entries []*history.Entry) (net []folderMove, each []movedIn, err error) {
-	var out []folderMove
 	for len(entries) > 0 {
 		n := 1
 		for n < len(entries) && entries[n].Commit == entries[0].Commit {
@@ -45,42 +53,68 @@ func folderMoves(ctx context.Context, st *gitstore.Store, entries []*history.Ent
 		if err != nil {
 			return nil, nil, err
 		}
-		seq := entries[0].Seq
-		entries = entries[n:]
 		for _, m := range moves {
-			each = append(each, movedIn{m, seq})
-			again := false
-			for i := range out {
-				if out[i].last == m.first {
-					out[i].last, again = m.last, true
-				} else if under(out[i].last, m.first) {
-					out[i].last = m.last + out[i].last[len(m.first):]
-				}
-			}
-			if !again {
-				out = append(out, m)
-			}
+			each = append(each, movedIn{m, entries[0].Seq})
+			net = compose(net, m)
 		}
+		entries = entries[n:]
 	}
-	return out, each, nil
+	return net, each, nil
 }
 
-// movesOf finds the folders that one commit moved: a folder is gone, each of
-// its files has the same name in another, and that has no others.
+// compose adds a move to what the moves before it come to.
+func compose(net []folderMove, m folderMove) []folderMove {
+	again, above := false, -1
+	for i := range net {
+		switch o := &net[i]; {
+		case o.last == m.first:
+			o.last, o.told, again = m.last, o.told && m.told, true
+		case under(o.last, m.first):
+			o.last = m.last + o.last[len(m.first):]
+		case under(m.first, o.last) && (above < 0 || len(o.last) > len(net[above].last)):
+			above = i
+		}
+	}
+	switch {
+	case again:
+		return net
+	case above >= 0: // it had come along with the one above
+		m.first = net[above].first + m.first[len(net[above].last):]
+	case slices.ContainsFunc(net, func(o folderMove) bool { return o.first == m.first || under(m.first, o.first) }):
+		return net // the one that stood there has moved; this was made since
+	}
+	return append(net, m)
+}
+
+// movesOf gives the folders that one commit moved.
 func movesOf(ctx context.Context, st *gitstore.Store, entries []*history.Entry) ([]folderMove, error) {
-	renames := make(map[string]string)
+	renames, told := make(map[string]string), false
 	for _, e := range entries {
+		told = told || e.Folders
 		if e.Operation == message.Rename && !e.IsFolder() {
 			renames[e.Path] = e.NewPath
 		}
 	}
-	if len(renames) == 0 {
+	if !told && (len(renames) == 0 || entries[0].Source != message.External) {
 		return nil, nil
 	}
 	c, err := st.ReadCommit(ctx, entries[0].Commit)
 	if err != nil {
 		return nil, err
 	}
+	if !told {
+		return foundMoves(ctx, st, c, entries, renames)
+	}
+	var out []folderMove
+	for _, m := range workspace.FolderMoves(c.Message) {
+		out = append(out, folderMove{string(m.From), string(m.To), true}) // one after the other
+	}
+	return out, nil
+}
+
+// foundMoves finds the folders that a person moved: a folder is gone, each of
+// its files has the same name in another, and that has no others.
+func foundMoves(ctx context.Context, st *gitstore.Store, c *gitstore.Commit, entries []*history.Entry, renames map[string]string) ([]folderMove, error) {
 	before, err := st.SnapshotOf(ctx, c.Parent)
 	if err != nil {
 		return nil, err
@@ -96,7 +130,7 @@ func movesOf(ctx context.Context, st *gitstore.Store, entries []*history.Entry) 
 			continue
 		}
 		from, to := folderPair(e.Path, e.NewPath)
-		m := folderMove{from, to}
+		m := folderMove{first: from, last: to}
 		if from == "" || seen[m] {
 			continue
 		}
@@ -130,4 +164,17 @@ func allMoved(before, after gitstore.Snapshot, renames map[string]string, from, 
 		return nil
 	})
 	return n == 0, err
+}
+
+// folderPair strips the common end of two paths: the folders that differ.
+func folderPair(now, want string) (from, to string) {
+	a, b := strings.Split(now, "/"), strings.Split(want, "/")
+	n := 0
+	for n < len(a)-1 && n < len(b)-1 && a[len(a)-1-n] == b[len(b)-1-n] {
+		n++
+	}
+	if n == 0 {
+		return "", ""
+	}
+	return strings.Join(a[:len(a)-n], "/"), strings.Join(b[:len(b)-n], "/")
 }

@@ -40,10 +40,10 @@ func at(snap gitstore.Snapshot, path string) (history.State, error) {
 func (j *judge) chain(c *history.Chain) (*target, error) {
 	// A file that the task deleted is nowhere: what stands at its place now is
 	// another one, which may leave it (place).
-	now := history.State{Path: c.Last().Path}
-	if c.Last().Exists() {
+	now := history.State{Path: c.Now}
+	if c.Last().Exists() && !c.Replaced {
 		var err error
-		if now, err = at(j.snap, c.Last().Path); err != nil {
+		if now, err = at(j.snap, c.Now); err != nil {
 			return nil, err
 		}
 	}
@@ -69,6 +69,10 @@ func (j *judge) chain(c *history.Chain) (*target, error) {
 func (j *judge) clash(t *target, r *history.Run, reason string) error {
 	t.data, t.merged = nil, false
 	t.want = t.chain.First()
+	path := t.chain.After(r)
+	if last := t.chain.Last().Path; t.now.Exists() && t.chain.Now != last && t.want.Path == last {
+		t.want.Path = t.now.Path // its name is somebody else's
+	}
 	if t.now.Mode == object.Dir || reason == "deleted" {
 		t.now = history.State{Path: t.now.Path} // the file is gone; what stands there is another's
 	}
@@ -76,8 +80,12 @@ func (j *judge) clash(t *target, r *history.Run, reason string) error {
 		return j.permissions(t, r)
 	}
 	newest := newestOf(r)
-	t.conflict = &Conflict{Path: r.After.Path, Reason: reason, Entry: newest.ID}
+	t.conflict = &Conflict{Path: path, Reason: reason, Entry: newest.ID}
 	by, err := j.changedBy(t.conflict.Path, newest.Seq, nextOf(t.chain, r))
+	if err == nil && by.Commit.IsZero() && path != r.After.Path {
+		// It came with the bytes that stood there: no tree tells, but at its old name.
+		by, err = j.changedBy(r.After.Path, newest.Seq, nextOf(t.chain, r))
+	}
 	t.conflict.By = by
 	return err
 }
@@ -95,7 +103,13 @@ func nextOf(c *history.Chain, r *history.Run) uint64 {
 
 // permissions finds the bits of a file that somebody else replaced or removed.
 func (j *judge) permissions(t *target, r *history.Run) error {
-	path := r.After.Path
+	if err := j.permissionsAt(t, r, r.After.Path); err != nil || t.chain.Now == r.After.Path {
+		return err
+	}
+	return j.permissionsAt(t, r, t.chain.Now)
+}
+
+func (j *judge) permissionsAt(t *target, r *history.Run, path string) error {
 	return j.changes(path, newestOf(r).Seq, nextOf(t.chain, r), func(c *gitstore.Commit, _, _ history.State) bool {
 		for i := range c.Message.Entries {
 			switch e := &c.Message.Entries[i]; {
@@ -127,7 +141,7 @@ func (j *judge) run(t *target, cur history.State, r *history.Run) (next history.
 		return history.State{Path: before.Path}, "", nil // gone already
 	case !cur.Exists():
 		return cur, "deleted", nil
-	case cur.Same(after):
+	case cur.Same(after) && !before.Exists():
 		t.data = nil
 		return before, "", nil
 	case !before.Exists():
@@ -135,12 +149,34 @@ func (j *judge) run(t *target, cur history.State, r *history.Run) (next history.
 	case cur.Mode == object.Dir:
 		return cur, "occupied", nil
 	}
-	if before.Path != after.Path && cur.Path == after.Path {
+	name, ok := nameWithout(cur.Path, before.Path, after.Path)
+	switch {
+	case !ok:
+		return cur, "renamed", nil
+	case cur.Same(after):
+		t.data = nil
+		before.Path = name
+		return before, "", nil
+	}
+	if before.Path != after.Path && cur.Path == after.Path && !r.Renamed {
 		if other, err := j.replaced(after.Path, newestOf(r).Seq, nextOf(t.chain, r)); err != nil || other {
 			return cur, "deleted", err
 		}
 	}
+	before.Path = name
 	return j.merge(t, cur, before, after)
+}
+
+// nameWithout is the name that a file has without a run that gave it one;
+// false where somebody else gave it yet another.
+func nameWithout(cur, before, after string) (string, bool) {
+	switch cur {
+	case before:
+		return cur, true
+	case after:
+		return before, true
+	}
+	return cur, before == after
 }
 
 // merge undoes a run on a file that something else changed since.

@@ -2,7 +2,6 @@ package revert
 
 import (
 	"slices"
-	"strings"
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
@@ -234,38 +233,31 @@ func (p *plan) inFolder(dir string, left map[string]bool) (stays, folders []stri
 // history goes along, as it did on the way there.
 type whole struct {
 	from, to string
-	targets  []*target
-	folder   *folder // set where it is an empty one, as far as history knows
+	told     bool      // folderMove
+	targets  []*target // files that go with it
+	folder   *folder   // set where it is an empty one, as far as history knows
+}
+
+// takes reports whether a file goes back when the folder does.
+func (x *whole) takes(t *target) bool {
+	return t.leaves() && t.want.Exists() && under(t.now.Path, x.from) && t.want.Path == x.to+t.now.Path[len(x.from):]
 }
 
 // findWholes finds the folders that can move back as one: everything in them
-// leaves, mostly for the same place, and nothing else has come to that.
+// leaves, and nothing else has come to where they were.
 func (p *plan) findWholes(left map[string]bool) error {
 	p.wholes = nil
-	type pair struct{ from, to string }
-	groups := make(map[pair]*whole)
-	for _, t := range p.targets {
-		if !t.leaves() || !t.want.Exists() {
-			continue
-		}
-		if from, to := folderPair(t.now.Path, t.want.Path); from != "" {
-			k := pair{from, to}
-			if groups[k] == nil {
-				groups[k] = &whole{from: from, to: to}
-				p.wholes = append(p.wholes, groups[k])
-			}
-			groups[k].targets = append(groups[k].targets, t)
-		}
-	}
 	for _, m := range p.moved {
-		// Its files are elsewhere by now, or gone; the folder stands yet.
-		if !slices.ContainsFunc(p.wholes, func(x *whole) bool { return x.from == m.last || x.to == m.first }) {
-			p.wholes = append(p.wholes, &whole{from: m.last, to: m.first})
-		}
+		p.wholes = append(p.wholes, &whole{from: m.last, to: m.first, told: m.told})
 	}
 	for _, f := range p.folders {
-		if f.stands() && f.first != "" && f.last != "" && f.first != f.last && groups[pair{f.last, f.first}] == nil {
-			p.wholes = append(p.wholes, &whole{from: f.last, to: f.first, folder: f})
+		if !f.stands() || f.first == "" || f.last == "" || f.first == f.last {
+			continue
+		}
+		if i := slices.IndexFunc(p.wholes, func(x *whole) bool { return x.from == f.last && x.to == f.first }); i < 0 {
+			p.wholes = append(p.wholes, &whole{from: f.last, to: f.first, folder: f, told: true})
+		} else if !slices.ContainsFunc(p.targets, p.wholes[i].takes) {
+			p.wholes[i].folder = f
 		}
 	}
 	// One that stays keeps others from moving.
@@ -283,6 +275,19 @@ func (p *plan) findWholes(left map[string]bool) error {
 			}
 		}
 		again = len(p.wholes) < n
+	}
+	for _, t := range p.targets {
+		// The innermost decides: what does not go where that goes is taken out
+		// of it first.
+		var in *whole
+		for _, x := range p.wholes {
+			if under(t.now.Path, x.from) && (in == nil || under(x.from, in.from)) {
+				in = x
+			}
+		}
+		if in != nil && in.takes(t) {
+			in.targets = append(in.targets, t)
+		}
 	}
 	return nil
 }
@@ -305,6 +310,9 @@ func (p *plan) canMove(x *whole, left map[string]bool) (bool, error) {
 			return false, err
 		}
 	}
+	if bars, err := p.carriesBar(x, left); err != nil || bars {
+		return false, err
+	}
 	kind, err := p.ground.at(x.from)
 	if err != nil || kind != workspace.KindDir {
 		return false, err
@@ -315,12 +323,35 @@ func (p *plan) canMove(x *whole, left map[string]bool) (bool, error) {
 	case kind != workspace.KindDir:
 		return left[x.to], nil
 	}
-	moved := slices.ContainsFunc(p.wholes, func(o *whole) bool { return o.from == x.to })
-	if len(x.targets) == 1 && !moved {
-		return false, nil // one file was moved out of a folder that stayed
+	if !x.told && !slices.ContainsFunc(p.wholes, func(o *whole) bool { return o.from == x.to }) {
+		return false, nil // the files may have been moved out of a folder that stayed
 	}
 	stays, _, err := p.inFolder(x.to, left)
 	return len(stays) == 0, err
+}
+
+// carriesBar reports whether something in a folder, a person's link say, would
+// go along to where a file, or a folder above one, comes back by itself.
+func (p *plan) carriesBar(x *whole, left map[string]bool) (bool, error) {
+	for _, t := range p.targets {
+		if !t.stands() || !t.want.Exists() || !under(t.want.Path, x.to) || x.takes(t) {
+			continue
+		}
+		for _, at := range append(parents(t.want.Path), t.want.Path) {
+			if !under(at, x.to) {
+				continue
+			}
+			along := x.from + at[len(x.to):]
+			kind, err := p.ground.at(along)
+			if err != nil {
+				return false, err
+			}
+			if kind != workspace.KindNone && kind != workspace.KindDir && !left[along] {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // makeWay has an empty folder go from where another one comes back.
@@ -332,17 +363,4 @@ func (p *plan) makeWay(dir string) error {
 	_, folders, err := p.inFolder(dir, nil)
 	p.vacate = append(p.vacate, folders...)
 	return err
-}
-
-// folderPair strips the common end of two paths: the folders that differ.
-func folderPair(now, want string) (from, to string) {
-	a, b := strings.Split(now, "/"), strings.Split(want, "/")
-	n := 0
-	for n < len(a)-1 && n < len(b)-1 && a[len(a)-1-n] == b[len(b)-1-n] {
-		n++
-	}
-	if n == 0 {
-		return "", ""
-	}
-	return strings.Join(a[:len(a)-n], "/"), strings.Join(b[:len(b)-n], "/")
 }

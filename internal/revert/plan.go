@@ -25,22 +25,40 @@ type plan struct {
 	history *history.Task
 	sel     selection
 	snap    gitstore.Snapshot
+	seq     uint64 // of the commit that snap is of
 	ground  *ground
 	targets []*target
 	folders []*folder
 	moved   []folderMove
 	wholes  []*whole // folders that move back as one
-	vacate  []string // folders that have to go for a file or folder to come back there
-	prune   []string // folders that go if they are empty then, deepest first
-	force   []string // paths of others that make way, under OnConflict Force
+	// What others gave another name since: files, and whole folders. Read only
+	// where something is not as it was left.
+	since        []history.Move
+	sinceFolders []movedIn
+	vacate       []string // folders that have to go for a file or folder to come back there
+	prune        []string // folders that go if they are empty then, deepest first
+	force        []string // paths of others that make way, under OnConflict Force
 }
 
 // makePlan judges a selection on the newest tree.
 func makePlan(ctx context.Context, w *workspace.Workspace, t *history.Task, sel selection, way OnConflict) (*plan, error) {
 	st := w.Store()
-	p := &plan{task: t.ID, history: t, sel: sel, snap: st.Snapshot(), ground: newGround(ctx, w)}
+	tip := st.Tip()
+	snap, err := st.SnapshotOf(ctx, tip.Commit)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{task: t.ID, history: t, sel: sel, snap: snap, seq: tip.Seq, ground: newGround(ctx, w)}
 	j := &judge{ctx: ctx, st: st, snap: p.snap, w: w, force: way == Force}
-	chains, folders := sel.chains(t)
+	chains, folders := sel.chains(t, nil)
+	if again, err := p.mustFollow(chains, folders); err != nil {
+		return nil, err
+	} else if again {
+		if err := p.findMoves(ctx, st); err != nil {
+			return nil, err
+		}
+		chains, folders = sel.chains(t, p.since)
+	}
 	for _, c := range chains {
 		tg, err := j.chain(c.Chain)
 		if err != nil {
@@ -64,6 +82,7 @@ func makePlan(ctx context.Context, w *workspace.Workspace, t *history.Task, sel 
 	}
 	for _, f := range p.folders {
 		f.follow(each)
+		f.followOthers(p.sinceFolders)
 	}
 	for _, m := range moved {
 		// One that the task made in the first place does not come back.
@@ -285,6 +304,12 @@ func (p *plan) fingerprint() string {
 		}
 		state(h, t.now)
 		state(h, t.want)
+		// What is there although the file is gone, or is to be left alone.
+		for _, path := range []string{t.chain.First().Path, t.chain.Last().Path} {
+			if s, err := at(p.snap, path); err == nil {
+				state(h, s)
+			}
+		}
 		fmt.Fprintf(h, "%t %t\n", t.skipped, t.conflict != nil)
 	}
 	for _, f := range p.folders {

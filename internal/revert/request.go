@@ -57,7 +57,7 @@ type File struct {
 // Conflict is a file that cannot be undone cleanly.
 type Conflict struct {
 	Path   string
-	Reason string // "modified", "deleted", "occupied", "binary", "overlapping"
+	Reason string // "modified", "deleted", "renamed", "occupied", "binary", "overlapping"
 	Entry  uint64 // the newest entry that was to be undone
 	By     ChangedBy
 }

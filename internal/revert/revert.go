@@ -100,7 +100,7 @@ func errStale() error {
 // touch it, is in history. What is recorded may belong to the task itself, and
 // change the plan.
 func settle(ctx context.Context, w *workspace.Workspace, cache *history.Cache, req *Request) (*plan, error) {
-	looked := make(map[wspath.Path]bool)
+	looked, all := make(map[wspath.Path]bool), false
 	for range maxTries {
 		t, err := cache.Task(ctx, w, req.Task)
 		if err != nil {
@@ -120,7 +120,29 @@ func settle(ctx context.Context, w *workspace.Workspace, cache *history.Cache, r
 			}
 		}
 		if len(more) == 0 {
-			return makePlan(ctx, w, t, sel, req.OnConflict)
+			p, err := makePlan(ctx, w, t, sel, req.OnConflict)
+			if err != nil {
+				return nil, err
+			}
+			names := slices.Clone(p.force) // what makes way
+			for _, tg := range p.targets { // it may have another name by now
+				names = append(names, tg.chain.Now)
+			}
+			for _, name := range names {
+				if at := wspath.Path(name); !looked[at] {
+					looked[at] = true
+					more = append(more, at)
+				}
+			}
+			if len(more) == 0 && (all || len(p.moved) == 0) {
+				return p, nil
+			}
+			if len(p.moved) > 0 && !all { // what is in such a folder may go along
+				all = true
+				if _, err := w.Reconcile(ctx, workspace.SyncOptions{Attribute: true}, time.Now()); err != nil {
+					return nil, err
+				}
+			}
 		}
 		if err := w.RecordPaths(ctx, more); err != nil {
 			return nil, err
@@ -174,6 +196,9 @@ func carryOut(ctx context.Context, w *workspace.Workspace, p *plan, req *Request
 // holds checks, just before the commit, that the files are what the plan took
 // them for.
 func (p *plan) holds(w *workspace.Workspace) error {
+	if w.Store().Rewrites() != p.history.Rewrites {
+		return errs.New(errs.Conflict, codeMoved, "") // bytes that it brings back may be purged
+	}
 	snap := w.Store().Snapshot()
 	for _, t := range p.targets {
 		if !t.stands() {
@@ -188,13 +213,21 @@ func (p *plan) holds(w *workspace.Workspace) error {
 			if err != nil {
 				return err
 			}
-			// A folder's content is checked file by file, as the operations go.
-			if !is.Same(was) && (is.Mode != object.Dir || was.Mode != object.Dir) {
+			// A folder is none: what is in it is checked file by file as the
+			// operations go, and some of it may just have been recorded.
+			if file(is) != file(was) {
 				return errs.New(errs.Conflict, codeMoved, "")
 			}
 		}
 	}
 	return nil
+}
+
+func file(s history.State) history.State {
+	if s.Mode == object.Dir {
+		return history.State{Path: s.Path}
+	}
+	return s
 }
 
 // commitsOf gives the commits of entries, each once, newest first.

@@ -214,6 +214,91 @@ func TestOthersWork(t *testing.T) {
 			req:  Request{Task: "A"},
 			want: with(start, map[string]string{"dir/skip.log": "-", "moved/skip.log": "ignored\n", "moved/other": "B"}),
 		},
+		"files moved one by one to a folder with ignored ones": {
+			run: func(g *rig) {
+				g.do("B", "put p/x 1", "put p/y 2")
+				g.edit("empty/skip.log", "ignored")
+				g.do("A", "mv p/x empty/x", "mv p/y empty/y")
+			},
+			req: Request{Task: "A"}, want: with(start, map[string]string{"p/x": "1", "p/y": "2", "empty/": "-", "empty/skip.log": "ignored"}),
+		},
+		// Others' renames are followed.
+		"edited, then renamed by another subtask": {
+			run: func(g *rig) { g.do("A one", "put b edited"); g.do("A two", "mv b c") },
+			req: Request{Task: "A", Scope: Scope{Subtask: "one"}}, want: with(start, map[string]string{"b": "-", "c": "b\n"}),
+		},
+		"edited, then renamed by another task": {
+			run: func(g *rig) { g.do("A", "put b edited"); g.do("B", "mv b deep/c") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"b": "-", "deep/c": "b\n"}),
+		},
+		"edited, then renamed and edited by another": {
+			run: func(g *rig) {
+				g.do("A", "put a "+edit("1", "A"))
+				g.do("B", "mv a c", "put c "+strings.Replace(edit("1", "A"), "8\n", "B\n", 1))
+			},
+			req: Request{Task: "A"}, want: with(start, map[string]string{"a": "-", "c": edit("8", "B")}),
+		},
+		"edited, then its folder renamed by another": {
+			run: func(g *rig) { g.do("A", "put dir/x edited", "put dir/n new"); g.do("B", "mv dir moved") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"dir/x": "-", "dir/sub/y": "-", "dir/skip.log": "-",
+				"moved/x": "x\n", "moved/sub/y": "y\n", "moved/skip.log": "ignored\n"}),
+		},
+		"edited, then its folder renamed by a person": {
+			run: func(g *rig) {
+				g.do("A", "put dir/x edited")
+				if err := os.Rename(filepath.Join(g.root, "dir"), filepath.Join(g.root, "moved")); err != nil {
+					g.t.Fatal(err)
+				}
+				g.sync()
+			},
+			req: Request{Task: "A"}, want: with(start, map[string]string{"dir/x": "-", "dir/sub/y": "-", "dir/skip.log": "-",
+				"moved/x": "x\n", "moved/sub/y": "y\n", "moved/skip.log": "ignored\n"}),
+		},
+		"edited before and after another's rename": {
+			run: func(g *rig) {
+				g.do("A", "put a "+edit("1", "A"))
+				g.do("B", "mv a c")
+				g.do("A", "put c "+strings.Replace(edit("1", "A"), "8\n", "B\n", 1))
+			},
+			req: Request{Task: "A"}, want: with(start, map[string]string{"a": "-", "c": eight}),
+		},
+		"edited, then swapped with another file": {
+			run: func(g *rig) { g.do("A", "put a "+edit("1", "A")); g.do("B", "mv a t", "mv b a", "mv t b") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"a": "b\n", "b": eight}),
+		},
+		"edited, then renamed there and back": {
+			run: func(g *rig) { g.do("A", "put b edited"); g.do("B", "mv b c"); g.do("B", "mv c b") },
+			req: Request{Task: "A"}, want: start,
+		},
+		"edited, then renamed, and a new file in its place": {
+			run: func(g *rig) { g.do("A", "put b edited"); g.do("B", "mv b c"); g.do("B", "put b new") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"b": "new", "c": "b\n"}),
+		},
+		"created, then renamed by another": {
+			run: func(g *rig) { g.do("A", "put n new"); g.do("B", "mv n m") },
+			req: Request{Task: "A"}, want: start,
+		},
+		"renamed, then renamed by another": {
+			run: func(g *rig) { g.do("A", "mv b c"); g.do("B", "mv c d") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"b": "-", "d": "b\n"}), code: "revert_conflict", conflicts: "d",
+		},
+		"renamed, then renamed by another, forced": {
+			run: func(g *rig) { g.do("A", "mv b c"); g.do("B", "mv c d") },
+			req: Request{Task: "A", OnConflict: Force}, want: start,
+		},
+		"edited, then renamed and overwritten by another, forced": {
+			run: func(g *rig) { g.do("A", "put b edited"); g.do("B", "mv b c"); g.do("B", "put c other") },
+			req: Request{Task: "A", OnConflict: Force}, want: with(start, map[string]string{"b": "-", "c": "b\n"}),
+		},
+		"edited, then put over another of its files": {
+			run: func(g *rig) { g.do("A", "put a x", "put b y"); g.do("B", "mv b a") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"a": "y", "b": "-"}), code: "revert_conflict", conflicts: "a",
+		},
+		"an empty folder made in one that another renamed": {
+			run: func(g *rig) { g.do("A", "mkdir dir/new"); g.do("B", "mv dir moved") },
+			req: Request{Task: "A"}, want: with(start, map[string]string{"dir/x": "-", "dir/sub/y": "-", "dir/skip.log": "-",
+				"moved/x": "x\n", "moved/sub/y": "y\n", "moved/skip.log": "ignored\n"}),
+		},
 		"a folder with another's file stays": {
 			run: func(g *rig) { g.do("A", "put n/a A"); g.do("B", "put n/b B") },
 			req: Request{Task: "A"}, want: with(start, map[string]string{"n/b": "B"}),

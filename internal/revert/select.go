@@ -32,7 +32,9 @@ type part struct {
 // Where all of a task is undone and nobody else ever came between its changes
 // of a file, what the task found first is what the file is without it, whatever
 // the task undid itself on the way: then the chain is the one of all entries.
-func (sel *selection) chains(t *history.Task) (parts []part, folders []*history.Entry) {
+//
+// moves are the renames that others made since (history.ChainsAmong).
+func (sel *selection) chains(t *history.Task, moves []history.Move) (parts []part, folders []*history.Entry) {
 	rest := sel.entries
 	if sel.all {
 		var every []*history.Entry
@@ -45,7 +47,7 @@ func (sel *selection) chains(t *history.Task) (parts []part, folders []*history.
 		for _, e := range sel.entries {
 			wanted[e] = true
 		}
-		whole, _ := history.Chains(every)
+		whole, _ := history.ChainsAmong(every, moves)
 		works := make([][]*history.Entry, len(whole))
 		forced := make(map[string]bool) // where a revert left another state than it found its work on
 		for i, c := range whole {
@@ -69,7 +71,7 @@ func (sel *selection) chains(t *history.Task) (parts []part, folders []*history.
 		}
 		rest = slices.DeleteFunc(slices.Clone(rest), func(e *history.Entry) bool { return !wanted[e] })
 	}
-	others, folders := history.Chains(rest)
+	others, folders := history.ChainsAmong(rest, moves)
 	for _, c := range others {
 		parts = append(parts, part{c, c.Entries()})
 	}
@@ -84,6 +86,9 @@ func choose(ctx context.Context, st *gitstore.Store, t *history.Task, req *Reque
 	switch {
 	case sc.Change != 0:
 		e := t.Find(sc.Change)
+		if e == nil && sc.Change <= t.Dropped {
+			return sel, gitstore.ErrDropped()
+		}
 		if e == nil {
 			return sel, errs.New(errs.NotFound, "change_not_found", "The task has no change %d.", sc.Change)
 		}
@@ -96,6 +101,9 @@ func choose(ctx context.Context, st *gitstore.Store, t *history.Task, req *Reque
 		known := false
 		for i := range t.Entries {
 			known = known || t.Entries[i].SubtaskID == sc.Subtask
+		}
+		if !known && t.Dropped > 0 {
+			return sel, gitstore.ErrDropped()
 		}
 		if !known {
 			return sel, errs.New(errs.NotFound, "subtask_not_found", "The task has no subtask of that name.")
@@ -113,6 +121,9 @@ func choose(ctx context.Context, st *gitstore.Store, t *history.Task, req *Reque
 		}
 		sel.entries = entries
 	default:
+		if t.BaseDropped {
+			return sel, gitstore.ErrDropped() // what it began with is not known any more
+		}
 		sel.what = "task"
 		sel.entries, sel.all = t.Work(), true
 	}

@@ -10,6 +10,7 @@
 // that was wrong.
 //
 //	UMBRA_SEED=n        run that seed alone, and tell every step with -v
+//	UMBRA_SCRIPT=text   TestScripts runs that script alone
 //	UMBRA_MODEL_TIME=1h for so long, new seeds each time
 //	UMBRA_SOAK=1        for ten minutes
 //	UMBRA_MODEL_CUTS=1  with power cuts between the steps, on a machine in memory

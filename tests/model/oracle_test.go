@@ -218,6 +218,7 @@ func (g *rig) reverted(s step, req revert.Request, res *revert.Result, before ws
 			moved = true
 		}
 		if !res.Commit.IsZero() && e.Commit == res.Commit {
+			moved = moved || strings.HasSuffix(e.Path, "/")
 			ids = append(ids, e.ID)
 		}
 	}

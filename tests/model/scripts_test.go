@@ -1,10 +1,14 @@
 package model
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // TestScripts runs what once broke a rule, as it was printed.
+// UMBRA_SCRIPT gives another one instead.
 func TestScripts(t *testing.T) {
-	for name, script := range map[string]string{
+	scripts := map[string]string{
 		"killed, then a power cut before the next checkpoint": `
 			A: line b 0 630
 			crash 350381
@@ -83,11 +87,90 @@ func TestScripts(t *testing.T) {
 			C: mv key tmp; mv tmp dir/skip.log
 			B: mv dir/skip.log n
 			revert C force`,
+		"a moved folder that was emptied and removed": `
+			A: mv a tmp; mv dir a
+			A: del a/skip.log
+			A: rmdir a/x
+			A: mv a/sub empty/f
+			A: del a
+			revert A`,
+		"an empty folder that got a file back, and moved with it": `
+			A/s2: mv dir m/o/p
+			A: mv empty dir/sub
+			revert A sub s2
+			A: mv "no end" tmp; mv dir "no end"
+			revert A`,
+		"an ignored file in the way, recorded by the way": `
+			A: mv dir tmp; mv bin dir; mv tmp bin
+			A: rmdir bin/x
+			revert A change 41 force
+			revert A skip
+			revert A force plan`,
+		"a folder moved, and another to its place": `
+			A: mv run.sh dir/x
+			A: put e/x z
+			A: mv dir tmp; mv e dir
+			revert A`,
+		"a person's link in a folder that moves back": `
+			disk: mv link tmp; mv dir/sub link; mv tmp dir/sub
+			C: mv dir tmp
+			revert C force`,
+		"a plan about a file that came and went, and came again": `
+			disk: del dir/sub
+			C: put dir/sub/y z
+			C: mv "no end" dir/sub/y
+			disk: del dir/sub/y
+			revert C stale`,
+		"a private file brought back under the name that another changed it by": `
+			A: mv key n/in
+			revert A
+			B: put key z
+			unrevert A
+			revert A force`,
+		"a person's new file in a folder that had moved": `
+			A: mv dir/sub n
+			disk: put n/g/h ""
+			revert A`,
+		"a person's link into a circle, where a folder was": `
+			B: ln a a
+			disk: mv link tmp; mv dir link; mv tmp dir
+			sync`,
+		"made, removed by another and made again, then renamed by another": `
+			B: ln B/key b
+			B: put B/b "end 213"
+			B/s2: put B/key z
+			B: del B/b
+			B/s2: put B/key ""
+			B: mv B/b B/empty/f
+			revert B sub s2`,
+		"an empty folder filled and moved at once": `
+			A: put empty/g/h z; mv empty A/empty
+			revert A`,
+		"a person's edit of what has to make way": `
+			C: del dir/x
+			C: rmdir dir/sub/y
+			A: mv crlf n/in
+			alone A
+			B: put crlf/skip.log z
+			disk: mv n/in crlf/skip.log
+			revert A force`,
+		"a folder swapped with one of the task's own": `
+			A: mv b m/o/p
+			A: mv m/o tmp; mv dir m/o; mv tmp dir
+			revert A`,
+		"renamed by another onto the same bytes": `
+			A/s2: mv "no end" bin
+			A: mv bin dir/x; put dir/x "x\n"
+			revert A sub s2`,
 		"a link back in a circle": `
 			B: ln a a
 			A: rmdir link
 			revert A`,
-	} {
+	}
+	if s := os.Getenv("UMBRA_SCRIPT"); s != "" {
+		scripts = map[string]string{"given": s}
+	}
+	for name, script := range scripts {
 		t.Run(name, func(t *testing.T) {
 			steps, err := parse(script)
 			if err != nil {

@@ -6,12 +6,9 @@ package disk
 
 import (
 	"bufio"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // Disk is a folder to work in, and what lies below it.
@@ -99,27 +96,6 @@ func mountOf(dir string) (mount, error) {
 
 // unescape undoes mountinfo's octal escapes.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-
-// statfsOnly names a file system by its magic number alone.
-func statfsOnly(dir string) (mount, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return mount{}, fmt.Errorf("statfs %s: %w", dir, err)
-	}
-	switch int64(st.Type) {
-	case unix.EXT4_SUPER_MAGIC:
-		return mount{kind: "ext4"}, nil
-	case unix.XFS_SUPER_MAGIC:
-		return mount{kind: "xfs"}, nil
-	case unix.TMPFS_MAGIC:
-		return mount{kind: "tmpfs"}, nil
-	case unix.BTRFS_SUPER_MAGIC:
-		return mount{kind: "btrfs"}, nil
-	case unix.OVERLAYFS_SUPER_MAGIC:
-		return mount{kind: "overlay"}, nil
-	}
-	return mount{kind: fmt.Sprintf("file system %#x", int64(st.Type))}, nil
-}
 
 // ext4Journal tells whether an ext4 has a journal: the kernel makes its journal
 // thread's folder in /proc only then.

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"umbra/tests/bench/corpus"
 	"umbra/tests/bench/measure"
 )
@@ -71,7 +69,7 @@ func (b *bareAppend) Change(context.Context, int, corpus.Change) error {
 		return err
 	}
 	b.at += appendBytes
-	return unix.Fdatasync(int(b.f.Fd()))
+	return dataSync(b.f)
 }
 
 // bareExchange puts new bytes in place of a file as safely as can be without
@@ -101,11 +99,11 @@ func (b *bareExchange) Change(_ context.Context, _ int, c corpus.Change) error {
 		return err
 	}
 	_, err = f.Write(c.Data)
-	err = errors.Join(err, unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE), f.Close())
+	err = errors.Join(err, writeOut(f), f.Close())
 	if err != nil {
 		return err
 	}
-	if err := unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, target, unix.RENAME_EXCHANGE); err != nil {
+	if err := exchange(temp, target); err != nil {
 		return err
 	}
 	return os.Remove(temp)

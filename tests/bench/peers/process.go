@@ -15,8 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"umbra/tests/bench/measure"
 )
 
@@ -36,11 +34,11 @@ type Process struct {
 func start(env *measure.Env, name string, cmd *exec.Cmd) (*Process, error) {
 	// A file in memory: the log is part of what a server does, but neither the
 	// measured disk nor a reader of ours is to have work with it.
-	fd, err := unix.MemfdCreate("stderr", unix.MFD_CLOEXEC)
+	log, err := memoryFile("stderr")
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{name: name, cmd: cmd, log: os.NewFile(uintptr(fd), "stderr")}
+	p := &Process{name: name, cmd: cmd, log: log}
 	cmd.Stderr = p.log
 	// A group of its own: Ctrl-C is for us, and we stop it in order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -13,9 +13,9 @@
 //	clone      clones over HTTP and replays of a long task
 //	sessions   small files read, large folders listed
 //	run        programs and scripts
+//	history    summary, diff and revert of a task; the first answer after a start
 //
-// Reading (summary, diff) and revert are groups of their own: a group is
-// a file here and its call in All.
+// A group is a file here and its call in All.
 //
 // Nothing here fails on a time. It imports tests/bench/{measure,peers,stats,
 // report,corpus}, and of umbra what a row asks of it directly.
@@ -44,7 +44,7 @@ type Row struct {
 // All lists the rows of a scale, in the order of the document.
 func All(s measure.Scale) []Row {
 	return slices.Concat(writeRows(s), pacedRows(s), sustainedRows(s), syncsRows(s), growthRows(s), baselineRows(s),
-		footprintRows(s), memoryRows(s), startRows(s), sessionRows(s), cloneRows(s), runRows(s))
+		footprintRows(s), memoryRows(s), startRows(s), sessionRows(s), cloneRows(s), historyRows(s), runRows(s))
 }
 
 // Order compares keys of results ("row on disk") by the order of the document:

@@ -1,0 +1,387 @@
+package rows
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"umbra/gitstore"
+	"umbra/internal/vfs"
+	"umbra/tests/bench/corpus"
+	"umbra/tests/bench/measure"
+	"umbra/tests/bench/peers"
+	"umbra/tests/bench/report"
+	"umbra/tests/bench/stats"
+)
+
+const (
+	// warmReads is how often an answer is asked for that is known already;
+	// coldReads how often one is asked for after a start.
+	warmReads, coldReads = 200, 5
+	revertFiles          = 100
+	revertRounds         = 15
+	// The targets.
+	mayWarm   = 2 * time.Millisecond
+	mayRevert = 5 * time.Millisecond
+	mayFirst  = time.Second
+)
+
+func historyRows(s measure.Scale) []Row {
+	commits, most := s.CloneCommits, s.LongestHistory()
+	of := "commits=" + report.Count(commits)
+	return []Row{{
+		Name:  "summary/" + of,
+		Title: fmt.Sprintf("Changed-files summary of a task of %s commits", report.Count(commits)),
+		About: "GET /tasks/{id}/files over HTTP: once it is known, and as the first request after a start of the server that had been stopped in order, the workspace's opening included; with nothing kept from before too. Beside it `git diff --name-status` of the task's base and head, which counts no lines.",
+		Run:   summary,
+	}, {
+		Name:  "diff/" + of,
+		Title: fmt.Sprintf("Diff of one file after %s commits", report.Count(commits)),
+		About: "GET /tasks/{id}/diff?path= over HTTP, beside `git diff base head -- path` as a process.",
+		Run:   diffOne,
+	}, {
+		Name:  fmt.Sprintf("revert/files=%d", revertFiles),
+		Title: fmt.Sprintf("Revert of a subtask of %d files", revertFiles),
+		About: fmt.Sprintf("A subtask edits %d files, each by a request, and is taken back by one. Beside it the bare exchange of as many files.", revertFiles),
+		Run:   revertSubtask,
+	}, {
+		Name:  "coldstart/commits=" + report.Count(most),
+		Title: fmt.Sprintf("First answer after a start, a task of %s commits", report.Count(most)),
+		About: "From the start of the program to the end of the answer to GET /tasks/{id}/files; stopped in order before.",
+		Run:   coldStart,
+	}}
+}
+
+// past is a server with a task that has a history.
+type past struct {
+	*peers.Server
+	env  *measure.Env
+	task peers.Task
+	repo string
+	file string // that the task changed
+}
+
+// newPast makes a history that leaves files changed.
+func newPast(ctx context.Context, env *measure.Env, files, commits int) (*past, error) {
+	folder, err := env.Dir("past")
+	if err != nil {
+		return nil, err
+	}
+	if err := corpus.Write(ctx, folder, files); err != nil {
+		return nil, err
+	}
+	s, err := peers.NewServer(peers.Params{Ctx: ctx, Env: env, Clients: 1})
+	if err != nil {
+		return nil, err
+	}
+	p := &past{Server: s, env: env}
+	if p.task, err = s.Open(ctx, folder); err != nil {
+		return nil, err
+	}
+	if err := s.Stop(); err != nil {
+		return nil, err
+	}
+	env.Log("making %d commits", commits)
+	if err := p.grow(ctx, files, commits); err != nil {
+		return nil, err
+	}
+	p.repo = filepath.Join(s.Data, "workspaces", p.task.Workspace, "repo.git")
+	return p, p.start(ctx)
+}
+
+// grow commits edits, and puts the files on disk as they came out.
+func (p *past) grow(ctx context.Context, files, commits int) error {
+	fs, err := vfs.OS(filepath.Join(p.Data, "workspaces", p.task.Workspace))
+	if err != nil {
+		return err
+	}
+	store, err := gitstore.Open(ctx, gitstore.Options{FS: fs})
+	if err != nil {
+		return err
+	}
+	edits, last := corpus.NewSequence(files, 0, 1, 3), make(map[string][]byte)
+	for range commits {
+		c := edits.Next()
+		if _, err := peers.Record(ctx, store, p.task.ID, c); err != nil {
+			return errors.Join(err, store.Close(context.Background()))
+		}
+		last[c.Path], p.file = c.Data, c.Path
+	}
+	if err := store.Close(context.Background()); err != nil {
+		return err
+	}
+	for name, data := range last {
+		if err := os.WriteFile(filepath.Join(p.task.Folder, name), data, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *past) start(ctx context.Context) (err error) {
+	p.Server, err = peers.StartServer(ctx, p.env, p.Data, 1)
+	return err
+}
+
+// restart stops the server in order and starts it again; forget takes away what
+// it keeps for the next start.
+func (p *past) restart(ctx context.Context, forget bool) error {
+	if err := p.Stop(); err != nil {
+		return err
+	}
+	if forget {
+		if err := os.RemoveAll(filepath.Join(filepath.Dir(p.repo), "caches")); err != nil {
+			return err
+		}
+	}
+	return p.start(ctx)
+}
+
+// ask makes a request of the task and gives what it took and the answer.
+func (p *past) ask(ctx context.Context, method, route string, body any) (time.Duration, []byte, error) {
+	var in io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return 0, nil, err
+		}
+		in = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, p.URL+"/tasks/"+p.task.ID+route, in)
+	if err != nil {
+		return 0, nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	begin := time.Now()
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s %s: %s: %s", method, route, res.Status, answer)
+	}
+	return time.Since(begin), answer, err
+}
+
+// git runs stock git on the task's repository and gives what the process took.
+func (p *past) git(ctx context.Context, args ...string) (time.Duration, error) {
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", p.repo}, args...)...)
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
+	cmd.Stdout = io.Discard
+	begin := time.Now()
+	err := cmd.Run()
+	return time.Since(begin), err
+}
+
+func (p *past) ref(name string) string { return "refs/umbra/tasks/" + p.task.ID + "/" + name }
+
+// times gathers what several subjects took, in turns.
+type times map[string][]time.Duration
+
+func (t times) line(r *report.Result, names ...string) {
+	for _, name := range names {
+		sum := stats.Of(t[name])
+		r.Line(name, fmt.Sprint(sum.N), report.Millis(sum.P50), report.Millis(sum.Max))
+	}
+}
+
+var timesColumns = []string{"", "times", "p50 ms", "longest ms"}
+
+const (
+	lineWarm = "umbra, known"
+	lineCold = "umbra, first after a start"
+	lineBare = "umbra, first after a start, nothing kept"
+	lineGit  = "git diff --name-status"
+)
+
+func summary(ctx context.Context, env *measure.Env, r *report.Result) error {
+	p, err := newPast(ctx, env, env.Scale.Middle(), env.Scale.CloneCommits)
+	if err != nil {
+		return err
+	}
+	took := make(times)
+	one := func(line string) error {
+		d, _, err := p.ask(ctx, http.MethodGet, "/files", nil)
+		took[line] = append(took[line], d)
+		return err
+	}
+	if err := p.Sync(ctx, p.task.Workspace); err != nil {
+		return err
+	}
+	if err := one("discarded"); err != nil {
+		return err
+	}
+	for range warmReads {
+		if err := one(lineWarm); err != nil {
+			return err
+		}
+	}
+	for range coldReads {
+		if err := p.restart(ctx, true); err != nil {
+			return err
+		}
+		if err := one(lineBare); err != nil {
+			return err
+		}
+		if err := p.restart(ctx, false); err != nil {
+			return err
+		}
+		if err := one(lineCold); err != nil {
+			return err
+		}
+		d, err := p.git(ctx, "diff", "--name-status", p.ref("base"), p.ref("head"))
+		if err != nil {
+			return err
+		}
+		took[lineGit] = append(took[lineGit], d)
+	}
+	r.Columns = timesColumns
+	took.line(r, lineWarm, lineCold, lineBare, lineGit)
+	r.Checks = append(r.Checks,
+		report.AtMost("known: ≤ 2 ms", millis(took[lineWarm]), float64(mayWarm)/1e6, "%.2f ms"),
+		report.AtMost("first after a start: not slower than `git diff --name-status`", divided(stats.Of(took[lineCold]).P50, stats.Of(took[lineGit]).P50), 1, "%.2f×"))
+	r.Data = took
+	return nil
+}
+
+func millis(list []time.Duration) float64 { return float64(stats.Of(list).P50) / 1e6 }
+
+func diffOne(ctx context.Context, env *measure.Env, r *report.Result) error {
+	p, err := newPast(ctx, env, env.Scale.Middle(), env.Scale.CloneCommits)
+	if err != nil {
+		return err
+	}
+	if err := p.Sync(ctx, p.task.Workspace); err != nil {
+		return err
+	}
+	const ours, theirs = "umbra", "git diff, a process"
+	took := make(times)
+	for i := range warmReads {
+		d, _, err := p.ask(ctx, http.MethodGet, "/diff?path="+url.QueryEscape(p.file), nil)
+		if err != nil {
+			return err
+		}
+		g, err := p.git(ctx, "diff", p.ref("base"), p.ref("head"), "--", p.file)
+		if err != nil {
+			return err
+		}
+		if i > 0 { // the first reads the history
+			took[ours], took[theirs] = append(took[ours], d), append(took[theirs], g)
+		}
+	}
+	r.Columns = timesColumns
+	took.line(r, ours, theirs)
+	r.Checks = append(r.Checks, report.AtLeast("≥ 10× faster than `git diff`", divided(stats.Of(took[theirs]).P50, stats.Of(took[ours]).P50), 10, "%.1f×"))
+	r.Data = took
+	return nil
+}
+
+func revertSubtask(ctx context.Context, env *measure.Env, r *report.Result) error {
+	files := env.Scale.Middle()
+	p, err := newPast(ctx, env, files, 1)
+	if err != nil {
+		return err
+	}
+	bare, err := peers.Exchange(peers.Params{Ctx: ctx, Env: env, Files: files})
+	if err != nil {
+		return err
+	}
+	const ours = "umbra, one revert"
+	theirs := fmt.Sprintf("%s, %d times", peers.NameExchange, revertFiles)
+	took := make(times)
+	for round := range revertRounds {
+		sub := fmt.Sprintf("round-%d", round)
+		for i := range revertFiles {
+			req, err := http.NewRequestWithContext(ctx, http.MethodPut, p.URL+"/tasks/"+p.task.ID+"/content?path="+url.QueryEscape(corpus.Path(i)), bytes.NewReader(corpus.Content(i, uint64(1+round))))
+			if err != nil {
+				return err
+			}
+			req.Header.Set("X-Subtask-Id", sub)
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(drain(res), ctx.Err()); err != nil {
+				return err
+			}
+		}
+		d, answer, err := p.ask(ctx, http.MethodPost, "/subtasks/"+sub+"/revert", struct{}{})
+		if err != nil {
+			return err
+		}
+		var done struct {
+			Reverted int `json:"entries_reverted"`
+		}
+		if err := json.Unmarshal(answer, &done); err != nil {
+			return err
+		}
+		if done.Reverted != revertFiles {
+			return fmt.Errorf("%d entries were reverted", done.Reverted)
+		}
+		begin := time.Now()
+		for i := range revertFiles {
+			if err := bare.Change(ctx, 0, corpus.Change{Path: corpus.Path(i), Data: corpus.Content(i, uint64(1+round))}); err != nil {
+				return err
+			}
+		}
+		took[ours], took[theirs] = append(took[ours], d), append(took[theirs], time.Since(begin))
+	}
+	r.Columns = timesColumns
+	took.line(r, ours, theirs)
+	r.Checks = append(r.Checks, report.AtMost(fmt.Sprintf("beyond %d bare exchanges: ≤ 5 ms", revertFiles), millis(took[ours])-millis(took[theirs]), float64(mayRevert)/1e6, "%.2f ms"))
+	r.Data = took
+	return nil
+}
+
+// drain reads an answer to its end; other than success is an error.
+func drain(res *http.Response) error {
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode/100 != 2 {
+		err = fmt.Errorf("%s: %s", res.Status, body)
+	}
+	return err
+}
+
+func coldStart(ctx context.Context, env *measure.Env, r *report.Result) error {
+	p, err := newPast(ctx, env, env.Scale.Middle(), env.Scale.LongestHistory())
+	if err != nil {
+		return err
+	}
+	if _, _, err := p.ask(ctx, http.MethodGet, "/files", nil); err != nil {
+		return err
+	}
+	const line = "start and first answer"
+	took := make(times)
+	for range coldReads {
+		if err := p.Stop(); err != nil {
+			return err
+		}
+		begin := time.Now()
+		if err := p.start(ctx); err != nil {
+			return err
+		}
+		if _, _, err := p.ask(ctx, http.MethodGet, "/files", nil); err != nil {
+			return err
+		}
+		took[line] = append(took[line], time.Since(begin))
+	}
+	r.Columns = timesColumns
+	took.line(r, line)
+	r.Checks = append(r.Checks, report.AtMost("≤ 1 s", stats.Of(took[line]).P50.Seconds(), mayFirst.Seconds(), "%.2f s"))
+	r.Data = took
+	return nil
+}
