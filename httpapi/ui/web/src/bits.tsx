@@ -1,0 +1,165 @@
+// Small pieces that all pages use.
+
+import type { ComponentChildren } from "preact";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+
+import { aborted, sentence, text } from "./api";
+import { ago, exact, operation, split, visible } from "./format";
+import type { Status } from "./types";
+
+/** useLoad loads something when its key changes; what was there stays until the new one has come. */
+export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, key: unknown[]): { data: T | undefined; error: string; loading: boolean; reload: () => void } {
+  const [state, set] = useState<{ data: T | undefined; error: string; loading: boolean; key: string }>({ data: undefined, error: "", loading: true, key: "" });
+  const [round, again] = useState(0);
+  const name = JSON.stringify(key);
+  useEffect(() => {
+    const abort = new AbortController();
+    set((s) => ({ ...s, data: s.key === name ? s.data : undefined, loading: true, key: name }));
+    load(abort.signal).then(
+      (data) => set({ data, error: "", loading: false, key: name }),
+      (e) => {
+        if (!aborted(e)) set({ data: undefined, error: sentence(e), loading: false, key: name });
+      },
+    );
+    return () => abort.abort();
+  }, [name, round]);
+  const reload = useCallback(() => again((n) => n + 1), []);
+  const current = state.key === name;
+  return { data: current ? state.data : undefined, error: current ? state.error : "", loading: !current || state.loading, reload };
+}
+
+/** useNow is the time for "5 min ago", renewed now and then. */
+export function useNow(): number {
+  const [now, set] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => set(Date.now()), 10_000);
+    return () => clearInterval(timer);
+  }, []);
+  return now;
+}
+
+/** useKeys listens to keys that no field takes. What is inner comes before the page around it. */
+export function useKeys(keys: Record<string, (e: KeyboardEvent) => void>, inner = false): void {
+  const current = useRef(keys);
+  current.current = keys;
+  useEffect(() => {
+    const down = (e: KeyboardEvent) => {
+      if (e.ctrlKey || e.metaKey || e.altKey || e.defaultPrevented) return;
+      if (document.querySelector("dialog[open]")) return;
+      const target = e.target as HTMLElement;
+      if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) {
+        if (e.key === "Escape") target.blur();
+        return;
+      }
+      const fn = current.current[e.key];
+      if (!fn) return;
+      e.preventDefault();
+      fn(e);
+    };
+    addEventListener("keydown", down, inner);
+    return () => removeEventListener("keydown", down, inner);
+  }, []);
+}
+
+/** announce tells a screen reader something, once it has time. */
+export function announce(what: string): void {
+  const region = document.getElementById("live");
+  if (region) region.textContent = what;
+}
+
+export function Time(p: { at: string; now: number }) {
+  return (
+    <time dateTime={p.at} title={exact(p.at)}>
+      {ago(p.at, p.now)}
+    </time>
+  );
+}
+
+const statusWords: Record<Status, string> = { executing: "executing", paused: "paused", completed: "completed", failed: "failed", cancelled: "cancelled" };
+
+export function StatusChip(p: { status: Status }) {
+  return <span class={`chip ${p.status}`}>{statusWords[p.status] ?? p.status}</span>;
+}
+
+export function OpBadge(p: { operation: string; source?: string }) {
+  const op = operation(p.operation);
+  const undo = p.source === "revert" || p.source === "rollback";
+  return (
+    <span class={`op ${undo ? "undo" : op.kind}`} title={undo ? `${p.source}: ${op.word}` : op.word}>
+      <span aria-hidden="true">{undo ? "\u21b6" : op.letter}</span>
+      <span class="hidden">{undo ? `${p.source}, ` : ""}{op.word}</span>
+    </span>
+  );
+}
+
+export function PathName(p: { path: string; encoding?: string | undefined; to?: string | null | undefined }) {
+  const [dir, base] = split(visible(text(p.to ?? p.path, p.encoding)));
+  return (
+    <span class="path">
+      {p.to ? (
+        <>
+          <span class="dir">{visible(text(p.path, p.encoding))} → </span>
+        </>
+      ) : null}
+      <span class="dir">{dir}</span>
+      <span class="base">{base}</span>
+    </span>
+  );
+}
+
+export function Counts(p: { additions: number; deletions: number; binary?: boolean }) {
+  if (p.binary) return <span class="counts dim">binary</span>;
+  return (
+    <span class="counts">
+      <span class="plus">+{p.additions}</span> <span class="minus">−{p.deletions}</span>
+      <span class="hidden"> lines</span>
+    </span>
+  );
+}
+
+export function ErrorBox(p: { error: string; retry?: () => void }) {
+  return (
+    <div class="error" role="alert">
+      <p>{p.error}</p>
+      {p.retry && (
+        <button type="button" onClick={p.retry}>
+          Try again
+        </button>
+      )}
+    </div>
+  );
+}
+
+export function Loading(p: { what: string }) {
+  return <p class="loading">Loading {p.what} …</p>;
+}
+
+export function Field(p: { label: string; children: ComponentChildren; class?: string }) {
+  return (
+    <label class={`field ${p.class ?? ""}`}>
+      <span>{p.label}</span>
+      {p.children}
+    </label>
+  );
+}
+
+const drawings: Record<string, string> = {
+  undo: "M4 7h7.5a3.5 3.5 0 0 1 0 7H8M4 7l3-3M4 7l3 3",
+  clock: "M9 4.5V9l3 2M16 9A7 7 0 1 1 2 9a7 7 0 0 1 14 0",
+  down: "M9 3v9m0 0 3.5-3.5M9 12 5.5 8.5M3 15h12",
+  search: "M12 12l4 4M13.5 7.75a5.75 5.75 0 1 1-11.5 0 5.75 5.75 0 0 1 11.5 0",
+  sun: "M9 12.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7M9 1v1.5M9 15.5V17M1 9h1.5M15.5 9H17M3.3 3.3l1.1 1.1M13.6 13.6l1.1 1.1M3.3 14.7l1.1-1.1M13.6 4.4l1.1-1.1",
+  moon: "M15 10.5A6.5 6.5 0 0 1 7.5 3a6.5 6.5 0 1 0 7.5 7.5",
+  back: "M11 4 6 9l5 5",
+  right: "M7 4l5 5-5 5",
+  file: "M4 2h6l4 4v10H4zM10 2v4h4",
+  close: "M4.5 4.5l9 9M13.5 4.5l-9 9",
+};
+
+export function Icon(p: { name: string }) {
+  return (
+    <svg class="icon" viewBox="0 0 18 18" width="18" height="18" fill="none" stroke="currentColor" stroke-width="1.5" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true">
+      <path d={drawings[p.name] ?? ""} />
+    </svg>
+  );
+}

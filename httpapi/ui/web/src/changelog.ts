@@ -1,0 +1,197 @@
+// A task's changelog in the page: the newest page first, the older ones behind
+// it, and what the stream tells.
+
+import { aborted, getJSON, sentence } from "./api";
+import type { Entry, StreamData } from "./types";
+
+/** Item is what the timeline keeps of an entry; a hundred thousand must fit. */
+export interface Item {
+  id: number;
+  seq: number;
+  operation: string;
+  path: string;
+  newPath: string | null;
+  encoding: string | undefined;
+  time: string;
+  subtask: string;
+  actor: string;
+  source: string;
+  commit: string;
+  reverts: number[] | null;
+}
+
+const firstPage = 200;
+const nextPages = 5000;
+/** mostItems bounds what a page keeps; older ones are asked for by hand. */
+const mostItems = 300_000;
+
+type RawEntry = Entry & { reverts_entries?: { task_id: string | null; id: number }[] };
+
+export class Changelog {
+  /** items are in the order of their ids, without a gap up to the newest. */
+  items: Item[] = [];
+  undone: Set<number> = new Set();
+  /** oldest is the id before which nothing is loaded yet. */
+  oldest = 0;
+  complete = false;
+  loading = false;
+  error = "";
+  /** ready tells that the newest entries are here. */
+  ready = false;
+  lastSeq = 0;
+  version = 0;
+
+  private readonly words = new Map<string, string>();
+  private readonly listeners = new Set<() => void>();
+  private readonly abort = new AbortController();
+  private bound = mostItems;
+  private scheduled = false;
+
+  constructor(private readonly task: string) {}
+
+  listen(fn: () => void): () => void {
+    this.listeners.add(fn);
+    return () => this.listeners.delete(fn);
+  }
+
+  close(): void {
+    this.abort.abort();
+    this.listeners.clear();
+  }
+
+  /** open loads the newest entries of a task that has had so many; the rest follows by itself. */
+  async open(changes: number): Promise<void> {
+    this.oldest = Math.max(0, changes - firstPage);
+    this.loading = true;
+    try {
+      const page = await this.page(this.oldest, firstPage + 1000);
+      this.items = page;
+      this.ready = true;
+      this.settle();
+      // What is asked for must be seen before anything else is worked on.
+      requestAnimationFrame(() => setTimeout(() => void this.older(), 50));
+    } catch (e) {
+      this.fail(e);
+    }
+  }
+
+  /** more lifts the bound on how much is kept. */
+  more(): void {
+    this.bound += mostItems;
+    void this.older();
+  }
+
+  private async older(): Promise<void> {
+    this.loading = true;
+    try {
+      while (this.oldest > 0 && this.items.length < this.bound) {
+        const from = Math.max(0, this.oldest - nextPages);
+        const page = await this.page(from, this.oldest - from);
+        // Other things first: the person scrolls meanwhile.
+        await new Promise((resolve) => setTimeout(resolve, 0));
+        const end = page.findIndex((i) => i.id > this.oldest);
+        this.items = (end < 0 ? page : page.slice(0, end)).concat(this.items);
+        this.oldest = from;
+        this.settle();
+      }
+      this.complete = this.oldest === 0;
+    } catch (e) {
+      this.fail(e);
+      return;
+    }
+    this.loading = false;
+    this.settle();
+  }
+
+  private async page(after: number, limit: number): Promise<Item[]> {
+    const url = `/tasks/${encodeURIComponent(this.task)}/changes?after=${after}&limit=${limit}`;
+    const body = await getJSON<{ entries: RawEntry[] }>(url, this.abort.signal);
+    return body.entries.map((e) => this.item(e));
+  }
+
+  /** add takes what the stream tells. What is here already is dropped. */
+  add(data: StreamData): Item[] {
+    const newest = this.items.at(-1)?.id ?? 0;
+    const added: Item[] = [];
+    for (const e of data.entries as RawEntry[]) {
+      if (e.task_id === this.task && e.id !== null && e.id > newest) added.push(this.item(e));
+    }
+    this.lastSeq = Math.max(this.lastSeq, data.seq);
+    if (added.length > 0) {
+      this.items = this.items.concat(added);
+      this.settle();
+    }
+    return added;
+  }
+
+  find(id: number): Item | undefined {
+    const i = this.indexOf(id);
+    return i < 0 ? undefined : this.items[i];
+  }
+
+  private indexOf(id: number): number {
+    let lo = 0;
+    let hi = this.items.length - 1;
+    while (lo <= hi) {
+      const mid = (lo + hi) >> 1;
+      const at = this.items[mid]!.id;
+      if (at === id) return mid;
+      if (at < id) lo = mid + 1;
+      else hi = mid - 1;
+    }
+    return -1;
+  }
+
+  private item(e: RawEntry): Item {
+    let reverts = e.reverts;
+    if (e.reverts_entries) reverts = e.reverts_entries.filter((r) => r.task_id === this.task).map((r) => r.id);
+    return {
+      id: e.id ?? 0,
+      seq: e.seq,
+      operation: this.word(e.operation),
+      path: e.path,
+      newPath: e.new_path,
+      encoding: e.path_encoding,
+      time: this.word(e.timestamp),
+      subtask: this.word(e.subtask_id ?? ""),
+      actor: this.word(e.actor),
+      source: this.word(e.source),
+      commit: this.word(e.commit),
+      reverts: reverts && reverts.length > 0 ? reverts : null,
+    };
+  }
+
+  /** word keeps one copy of texts that many entries share. */
+  private word(s: string): string {
+    const known = this.words.get(s);
+    if (known !== undefined) return known;
+    this.words.set(s, s);
+    return s;
+  }
+
+  private fail(e: unknown): void {
+    if (aborted(e)) return;
+    this.loading = false;
+    this.ready = true;
+    this.error = sentence(e);
+    this.settle();
+  }
+
+  private settle(): void {
+    this.lastSeq = Math.max(this.lastSeq, this.items.at(-1)?.seq ?? 0);
+    // Later entries decide first: an undone revert undoes nothing.
+    const undone = new Set<number>();
+    for (let i = this.items.length - 1; i >= 0; i--) {
+      const it = this.items[i]!;
+      if (it.reverts && !undone.has(it.id)) for (const id of it.reverts) undone.add(id);
+    }
+    this.undone = undone;
+    this.version++;
+    if (this.scheduled) return;
+    this.scheduled = true;
+    requestAnimationFrame(() => {
+      this.scheduled = false;
+      for (const fn of this.listeners) fn();
+    });
+  }
+}

@@ -1,0 +1,224 @@
+// A diff, or one version of a file, as a table that is drawn where it is looked at.
+
+import { useEffect, useMemo, useReducer, useRef } from "preact/hooks";
+
+import { visible } from "../format";
+import { type ListHandle, VirtualList } from "../virtual";
+import { highlight, languageOf } from "./highlight";
+import type { Parsed, Row } from "./parse";
+import { marks, type Range, segments, type Token } from "./words";
+
+export type Mode = "inline" | "split" | "plain";
+
+const lineHeight = 20;
+const charWidth = 7.3;
+const blockRows = 200;
+const warmUp = 100;
+/** longestLine is how much of one line is drawn. */
+const longestLine = 3000;
+
+/** Paint keeps what colours a diff: tokens by row as they come from the thread, marks as they are asked for. */
+class Paint {
+  readonly tokens = new Map<number, Token[]>();
+  private readonly marked = new Map<number, Range[]>();
+  private readonly asked = new Set<number>();
+
+  constructor(
+    private readonly rows: Row[],
+    private readonly language: string,
+    private readonly changed: () => void,
+  ) {}
+
+  marks(i: number): Range[] | undefined {
+    const row = this.rows[i]!;
+    if (row.mate < 0) return undefined;
+    const known = this.marked.get(i);
+    if (known) return known;
+    const [d, a] = row.kind === "del" ? [i, row.mate] : [row.mate, i];
+    const m = marks(this.rows[d]!.text, this.rows[a]!.text);
+    this.marked.set(d, m.old);
+    this.marked.set(a, m.now);
+    return this.marked.get(i);
+  }
+
+  /** want asks for the colours of rows that came into view. */
+  want(from: number, to: number): void {
+    if (!this.language) return;
+    for (let b = Math.floor(from / blockRows); b * blockRows < to; b++) {
+      if (this.asked.has(b)) continue;
+      this.asked.add(b);
+      const end = Math.min((b + 1) * blockRows, this.rows.length);
+      for (let i = b * blockRows; i < end; ) {
+        if (!code(this.rows[i]!)) {
+          i++;
+          continue;
+        }
+        let last = i;
+        while (last < end && this.rows[last]!.kind !== "hunk" && this.rows[last]!.kind !== "file") last++;
+        this.paint(i, last);
+        i = last;
+      }
+    }
+  }
+
+  private paint(from: number, to: number): void {
+    // Lines above tell the grammar whether it stands in a comment or a string.
+    let start = from;
+    while (start > 0 && from - start < warmUp && this.rows[start - 1]!.kind !== "hunk" && this.rows[start - 1]!.kind !== "file") start--;
+    for (const side of ["add", "del"] as const) {
+      const lines: number[] = [];
+      let own = false;
+      for (let i = start; i < to; i++) {
+        const kind = this.rows[i]!.kind;
+        if (kind !== side && kind !== "context") continue;
+        lines.push(i);
+        own ||= i >= from && (kind === side || side === "add");
+      }
+      if (!own) continue;
+      const text = lines.map((i) => this.rows[i]!.text.slice(0, longestLine)).join("\n");
+      void highlight(this.language, text).then((tokens) => {
+        tokens.forEach((t, k) => {
+          const i = lines[k];
+          if (i !== undefined && i >= from && (this.rows[i]!.kind === side || side === "add")) this.tokens.set(i, t);
+        });
+        if (tokens.length > 0) this.changed();
+      });
+    }
+  }
+}
+
+function code(row: Row): boolean {
+  return row.kind === "context" || row.kind === "add" || row.kind === "del";
+}
+
+export function DiffView(p: { parsed: Parsed; path: string; mode: Mode; label: string; empty?: string }) {
+  const [, redraw] = useReducer((n: number) => n + 1, 0);
+  const frame = useRef(0);
+  const handle = useRef<ListHandle | null>(null);
+  const paint = useMemo(
+    () =>
+      new Paint(p.parsed.rows, languageOf(p.path), () => {
+        frame.current ||= requestAnimationFrame(() => {
+          frame.current = 0;
+          redraw(0);
+        });
+      }),
+    [p.parsed, p.path],
+  );
+  useEffect(() => () => cancelAnimationFrame(frame.current), []);
+
+  const { rows, pairs } = p.parsed;
+  const split = p.mode === "split";
+  const list = useMemo(() => ({ rows, split }), [rows, split]);
+  const chars = (n: number, width: number, gutters: number) =>
+    Math.max(1, Math.ceil(Math.min(n, longestLine) / Math.max(8, Math.floor((width - gutters) / charWidth)))) * lineHeight;
+  const estimate = (i: number, width: number) => {
+    if (!split) return fixed(rows[i]!) ?? chars(rows[i]!.text.length, width, 110);
+    const { left, right } = pairs[i]!;
+    const l = rows[left];
+    const r = rows[right];
+    const own = fixed((l ?? r)!);
+    return own ?? chars(Math.max(l?.text.length ?? 0, r?.text.length ?? 0), width / 2, 70);
+  };
+  const seen = (from: number, to: number) => {
+    if (from >= to) return;
+    if (!split) paint.want(from, to);
+    else paint.want(first(pairs[from]!), last(pairs[to - 1]!) + 1);
+  };
+
+  return (
+    <>
+      {p.parsed.clipped && <p class="notice">The diff is too long for a page: its beginning is shown. Download it to see all.</p>}
+      <VirtualList
+        class={`diff ${p.mode}`}
+        role="table"
+        label={p.label}
+        data={list}
+        count={split ? pairs.length : rows.length}
+        estimate={estimate}
+        seen={seen}
+        handle={handle}
+        empty={p.empty ?? "No line differs."}
+        row={(i) => (split ? <SplitRow key={i} i={i} left={pairs[i]!.left} right={pairs[i]!.right} rows={rows} paint={paint} /> : <InlineRow key={i} i={i} rows={rows} paint={paint} plain={p.mode === "plain"} />)}
+      />
+    </>
+  );
+}
+
+function fixed(row: Row): number | undefined {
+  if (row.kind === "hunk") return 28;
+  if (row.kind === "file") return 36;
+  return undefined;
+}
+
+function first(pair: { left: number; right: number }): number {
+  return pair.left < 0 ? pair.right : pair.right < 0 ? pair.left : Math.min(pair.left, pair.right);
+}
+
+function last(pair: { left: number; right: number }): number {
+  return Math.max(pair.left, pair.right);
+}
+
+const signs: Record<string, string> = { add: "+", del: "\u2212", context: "", note: "" };
+
+function Code(p: { i: number; row: Row; paint: Paint }) {
+  const { row } = p;
+  const clipped = row.text.length > longestLine;
+  const shown = clipped ? row.text.slice(0, longestLine) : row.text;
+  const line = shown.endsWith("\r") ? shown.slice(0, -1) : shown;
+  const parts = segments(line, p.paint.tokens.get(p.i), row.kind === "context" ? undefined : p.paint.marks(p.i));
+  return (
+    <>
+      {parts.map((s, k) => (s.class ? <span key={k} class={s.class}>{bidi(s.text)}</span> : bidi(s.text)))}
+      {shown !== line && <span class="eol" title="carriage return">␍</span>}
+      {clipped && <span class="more"> … {row.text.length - longestLine} more characters</span>}
+    </>
+  );
+}
+
+/** bidi makes characters visible that would turn a line around. */
+function bidi(text: string): string {
+  return text.replace(/[\u202a-\u202e\u2066-\u2069]/g, (c) => `\u27e8${c.charCodeAt(0).toString(16)}\u27e9`);
+}
+
+function Across(p: { i: number; row: Row }) {
+  return (
+    <div class={`line ${p.row.kind}`} role="row" aria-rowindex={p.i + 1}>
+      <span class="across" role="cell">{visible(p.row.text)}</span>
+    </div>
+  );
+}
+
+function InlineRow(p: { i: number; rows: Row[]; paint: Paint; plain: boolean }) {
+  const row = p.rows[p.i]!;
+  if (!code(row)) return <Across i={p.i} row={row} />;
+  return (
+    <div class={`line ${row.kind}`} role="row" aria-rowindex={p.i + 1}>
+      {!p.plain && <span class="num" role="cell">{row.old || ""}</span>}
+      <span class="num" role="cell">{row.now || ""}</span>
+      {!p.plain && <span class="sign" role="cell">{signs[row.kind]}</span>}
+      <span class="code" role="cell">
+        <Code i={p.i} row={row} paint={p.paint} />
+      </span>
+    </div>
+  );
+}
+
+function SplitRow(p: { i: number; left: number; right: number; rows: Row[]; paint: Paint }) {
+  const l = p.rows[p.left];
+  const r = p.rows[p.right];
+  if (!code((l ?? r)!)) return <Across i={p.i} row={(l ?? r)!} />;
+  const half = (row: Row | undefined, i: number, number: number) => (
+    <>
+      <span class={`num ${row ? row.kind : "none"}`} role="cell">{number || ""}</span>
+      <span class={`sign ${row ? row.kind : "none"}`} role="cell">{row ? signs[row.kind] : ""}</span>
+      <span class={`code ${row ? row.kind : "none"}`} role="cell">{row && <Code i={i} row={row} paint={p.paint} />}</span>
+    </>
+  );
+  return (
+    <div class="line split" role="row" aria-rowindex={p.i + 1}>
+      {half(l, p.left, l?.old ?? 0)}
+      {half(r, p.right, r?.now ?? 0)}
+    </div>
+  );
+}

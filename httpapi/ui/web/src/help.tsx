@@ -1,0 +1,42 @@
+// What the keys do.
+
+import { Dialog } from "./dialog";
+
+const keys: [string[], string][] = [
+  [["j", "↓"], "next change or file"],
+  [["k", "↑"], "the one before it"],
+  [["t"], "timeline of the task"],
+  [["f"], "files of the task"],
+  [["o"], "overview of the task"],
+  [["s"], "side by side or inline"],
+  [["g"], "group by subtask, or in order of time"],
+  [["h"], "history of the shown file"],
+  [["r"], "revert what is shown: its plan comes first"],
+  [["/"], "search, or filter what is shown"],
+  [["u"], "back to the list above"],
+  [["d"], "dark or light"],
+  [["?"], "this list"],
+  [["Esc"], "close a dialog, leave a field"],
+];
+
+export function Help(p: { onClose: () => void }) {
+  return (
+    <Dialog title="Keys" onClose={p.onClose} class="narrow">
+      <dl class="keys">
+        {keys.map(([names, what]) => (
+          <div key={what}>
+            <dt>
+              {names.map((k, i) => (
+                <>
+                  {i > 0 && " "}
+                  <kbd>{k}</kbd>
+                </>
+              ))}
+            </dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+    </Dialog>
+  );
+}

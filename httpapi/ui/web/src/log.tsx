@@ -1,0 +1,136 @@
+// A workspace's log: everybody's changes. Read page by page as it is scrolled;
+// searched by path and actor in the page, since the server knows paths only.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+
+import { aborted, getJSON, sentence, text } from "./api";
+import { OpBadge, PathName, Time } from "./bits";
+import { num, who } from "./format";
+import { to } from "./route";
+import type { Entry } from "./types";
+import { VirtualList } from "./virtual";
+
+export interface LogQuery {
+  path: string;
+  actor: string;
+}
+
+const page = 1000;
+/** enough is how many hits a search gathers before it asks whether to go on. */
+const enough = 500;
+
+export interface Source {
+  workspace: string;
+  name: string;
+}
+
+type Hit = Entry & { workspace: string };
+
+/** LogList shows the entries of some workspaces, newest first, one workspace after the other. */
+export function LogList(p: { sources: Source[]; query: LogQuery; now: number; label: string; version: unknown }) {
+  const [hits, setHits] = useState<Hit[]>([]);
+  const [read, setRead] = useState(0);
+  const [state, setState] = useState<"reading" | "more" | "done">("reading");
+  const [error, setError] = useState("");
+  const resume = useRef<(() => void) | null>(null);
+  const searching = p.query.path !== "" || p.query.actor !== "";
+  const key = JSON.stringify([p.sources.map((s) => s.workspace), p.query, p.version]);
+
+  useEffect(() => {
+    const abort = new AbortController();
+    const path = p.query.path.toLowerCase();
+    const actor = p.query.actor.toLowerCase();
+    setHits([]);
+    setRead(0);
+    setError("");
+    setState("reading");
+    const fits = (e: Entry) =>
+      (!path || text(e.path, e.path_encoding).toLowerCase().includes(path) || (e.new_path !== null && text(e.new_path, e.path_encoding).toLowerCase().includes(path))) &&
+      (!actor || e.actor.toLowerCase().includes(actor));
+    const run = async () => {
+      let found = 0;
+      let bound = enough;
+      for (const source of p.sources) {
+        let next: string | null = null;
+        do {
+          const url: string = `/workspaces/${encodeURIComponent(source.workspace)}/log?limit=${page}${next ? `&after=${encodeURIComponent(next)}` : ""}`;
+          const answer: { entries: Entry[]; next: string | null } = await getJSON(url, abort.signal);
+          const more: Hit[] = answer.entries.filter(fits).map((e) => ({ ...e, workspace: source.workspace }));
+          found += more.length;
+          setRead((n) => n + answer.entries.length);
+          if (more.length > 0) setHits((h) => h.concat(more));
+          next = answer.next;
+          if (found >= bound && next) {
+            setState("more");
+            await new Promise<void>((go) => (resume.current = go));
+            if (abort.signal.aborted) return;
+            bound = found + enough;
+            setState("reading");
+          }
+        } while (next);
+      }
+      setState("done");
+    };
+    run().catch((e) => {
+      if (aborted(e)) return;
+      setError(sentence(e));
+      setState("done");
+    });
+    return () => {
+      abort.abort();
+      resume.current?.();
+    };
+  }, [key]);
+
+  const seen = (_: number, end: number) => {
+    // Without a search the log goes on by itself as far as one scrolls.
+    if (!searching && state === "more" && end > hits.length - 200) {
+      resume.current?.();
+      resume.current = null;
+    }
+  };
+
+  return (
+    <section class="log" aria-label={p.label}>
+      <p class="state dim" role="status">
+        {searching ? `${num(hits.length)} of ${num(read)} changes` : `${num(hits.length)} changes`}
+        {state === "reading" && ", reading …"}
+        {state === "more" && !searching && ", more below"}
+        {error && `, ${error}`}
+        {state === "more" && searching && (
+          <button type="button" class="link" onClick={() => resume.current?.()}>
+            search on
+          </button>
+        )}
+      </p>
+      <VirtualList
+        label={p.label}
+        data={hits}
+        count={hits.length}
+        estimate={() => 52}
+        seen={seen}
+        empty={state === "reading" ? "Reading …" : searching ? "No change fits." : "No change is recorded yet."}
+        row={(i) => {
+          const e = hits[i]!;
+          const href = e.task_id && e.id ? to(["tasks", e.task_id, "changes", e.id]) : to(["workspaces", e.workspace, "commits", e.commit]);
+          return (
+            <div class="entry" role="listitem" key={`${e.workspace} ${e.seq} ${i}`} aria-setsize={hits.length} aria-posinset={i + 1}>
+              <a href={href}>
+                <OpBadge operation={e.operation} source={e.source} />
+                <span class="what">
+                  <PathName path={e.path} encoding={e.path_encoding} to={e.new_path} />
+                  <span class="meta">
+                    {who(e)} · <Time at={e.timestamp} now={p.now} /> · {e.task_id ? `${e.task_id} #${e.id}` : "no task"}
+                    {e.subtask_id && `, ${e.subtask_id}`}
+                    {p.sources.length > 1 && ` · ${p.sources.find((s) => s.workspace === e.workspace)?.name ?? ""}`}
+                    {e.source !== "api" && <span class={`tag ${e.source}`}>{e.source === "external" ? "outside" : e.source}</span>}
+                  </span>
+                </span>
+              </a>
+            </div>
+          );
+        }}
+      />
+    </section>
+  );
+}

@@ -1,0 +1,4 @@
+// Runs before the first paint, so that a chosen theme does not flash.
+
+const chosen = localStorage.getItem("umbra.theme");
+if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;

@@ -1,0 +1,132 @@
+// What the server answers (openapi.json), as far as the pages use it.
+
+export type Status = "executing" | "paused" | "completed" | "failed" | "cancelled";
+
+export interface Subtask {
+  id: string;
+  changes: number;
+  first: number;
+  last: number;
+}
+
+export interface Task {
+  task_id: string;
+  goal: string;
+  kind: string;
+  workspace: string | null;
+  workspace_id: string;
+  base: string;
+  head: string;
+  status: Status;
+  metadata: Record<string, unknown>;
+  warnings: string[];
+  created: string;
+  updated: string;
+  changes: number;
+  subtasks: Subtask[];
+}
+
+export interface Workspace {
+  id: string;
+  root: string | null;
+  kind: string;
+  head: string | null;
+  state: string;
+  tasks: number;
+  warnings: string[];
+  git_dir: string;
+}
+
+export interface Entry {
+  id: number | null;
+  seq: number;
+  task_id: string | null;
+  timestamp: string;
+  subtask_id: string | null;
+  operation: string;
+  path: string;
+  new_path: string | null;
+  path_encoding?: string;
+  before_snapshot: string | null;
+  after_hash: string | null;
+  mode: string | null;
+  commit: string;
+  actor: string;
+  reverts: number[] | null;
+  source: string;
+}
+
+export interface FileChange {
+  path: string;
+  path_encoding?: string;
+  from?: string | null;
+  from_encoding?: string;
+  status: "created" | "modified" | "deleted" | "renamed";
+  additions: number;
+  deletions: number;
+  binary: boolean;
+  before: string | null;
+  after: string | null;
+  mixed?: boolean;
+  subtasks: string[];
+}
+
+export interface Diff {
+  path?: string | null;
+  diff: string;
+  diff_encoding?: string;
+  additions: number;
+  deletions: number;
+  binary: boolean;
+  before?: string | null;
+  after?: string | null;
+  mixed?: boolean;
+}
+
+export interface PlannedFile {
+  path: string;
+  path_encoding?: string;
+  action: "restored" | "deleted" | "renamed" | "merged" | "unchanged";
+  source: string;
+}
+
+export interface Conflict {
+  path: string;
+  path_encoding?: string;
+  reason: string;
+  entry: number;
+  changed_by: { commit: string | null; task_id: string | null; subtask_id: string | null; actor: string | null };
+}
+
+export interface RevertAnswer {
+  commit: string | null;
+  entries_reverted: number;
+  files: PlannedFile[];
+  conflicts: Conflict[];
+  dry_run: boolean;
+  plan: string | null;
+}
+
+export interface Commit {
+  commit: string;
+  parent: string | null;
+  seq: number;
+  timestamp: string;
+  subject: string;
+  task_id: string | null;
+  subtask_id: string | null;
+  actor: string;
+  source: string;
+  request_id: string | null;
+  reverts: string[];
+  entries: Entry[];
+}
+
+export interface StreamData {
+  seq: number;
+  commit: string;
+  task_id: string | null;
+  subtask_id: string | null;
+  source: string;
+  entries: Entry[];
+}

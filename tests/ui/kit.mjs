@@ -1,0 +1,111 @@
+// What the browser tests share: the machine's Chromium, requests to the server,
+// screenshots, axe, and the rule that a page says nothing on its console.
+
+import assert from "node:assert/strict";
+import { readFileSync, mkdirSync } from "node:fs";
+import { createRequire } from "node:module";
+import path from "node:path";
+
+import { chromium } from "playwright-core";
+
+export const server = process.env.UMBRA_URL;
+export const dir = process.env.UMBRA_DIR;
+const shots = process.env.UMBRA_SHOTS;
+const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** launch starts the browser, as quiet as it can be. */
+export async function launch() {
+  return chromium.launch({
+    executablePath: process.env.CHROMIUM,
+    headless: true,
+    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"],
+  });
+}
+
+/** open gives a page that fails the test for whatever it says on its console, throws, or asks of others. */
+export async function open(browser, options = {}) {
+  const { allow = [], ...rest } = options;
+  const context = await browser.newContext({ viewport: { width: 1360, height: 860 }, colorScheme: "light", ...rest });
+  const page = await context.newPage();
+  page.faults = [];
+  page.on("console", (m) => {
+    if ((m.type() === "error" || m.type() === "warning") && !allow.some((a) => a.test(m.text()))) page.faults.push(`console ${m.type()}: ${m.text()}`);
+  });
+  page.on("pageerror", (e) => page.faults.push(`error: ${e.stack ?? e}`));
+  page.on("dialog", (d) => {
+    page.faults.push(`dialog: ${d.message()}`);
+    void d.dismiss();
+  });
+  page.on("request", (r) => {
+    const url = new URL(r.url());
+    if (url.origin !== new URL(server).origin && url.protocol !== "data:" && url.protocol !== "blob:") page.faults.push(`request: ${r.url()}`);
+  });
+  page.setDefaultTimeout(15_000);
+  return page;
+}
+
+export function quiet(page) {
+  assert.deepEqual(page.faults, []);
+}
+
+/** shot keeps a picture of the page. */
+export async function shot(page, name) {
+  if (!shots) return;
+  mkdirSync(shots, { recursive: true });
+  await page.screenshot({ path: path.join(shots, `${name}.png`), animations: "disabled" });
+}
+
+/** accessible fails for what axe calls serious or critical. */
+export async function accessible(page, where) {
+  await page.evaluate(axeSource);
+  const result = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  const bad = result.violations
+    .filter((v) => v.impact === "serious" || v.impact === "critical")
+    .map((v) => `${v.id}: ${v.help}\n  ${v.nodes.slice(0, 4).map((n) => `${n.html.slice(0, 200)} ${n.any.map((a) => a.message).join("; ").slice(0, 200)}`).join("\n  ")}`);
+  assert.deepEqual(bad, [], `axe on ${where}`);
+}
+
+/** api sends a request; a text or bytes go as they are, anything else as JSON. */
+export async function api(method, target, body, headers = {}) {
+  const init = { method, headers: { ...headers } };
+  if (process.env.UMBRA_TOKEN) init.headers.Authorization = `Bearer ${process.env.UMBRA_TOKEN}`;
+  if (typeof body === "string" || body instanceof Uint8Array) init.body = body;
+  else if (body !== undefined) {
+    init.body = JSON.stringify(body);
+    init.headers["Content-Type"] = "application/json";
+  }
+  const res = await fetch(server + target, init);
+  const text = await res.text();
+  assert.ok(res.ok, `${method} ${target}: ${res.status} ${text.slice(0, 400)}`);
+  return res.headers.get("content-type")?.startsWith("application/json") ? JSON.parse(text) : text;
+}
+
+export function put(task, file, content, headers = {}) {
+  return api("PUT", `/tasks/${task}/content?path=${encodeURIComponent(file)}`, content, { "X-Actor": "claude", ...headers });
+}
+
+/** figure reports a measurement to the test's log. */
+export function figure(name, value) {
+  console.log(`figure: ${name}: ${value}`);
+}
+
+/** nodes counts the page's elements. */
+export function nodes(page) {
+  return page.evaluate(() => document.querySelectorAll("*").length);
+}
+
+/** wide tells what sticks out to the right of the page. */
+export async function fits(page, where) {
+  const [inner, outer] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
+  assert.ok(inner <= outer, `${where} is ${inner} wide in ${outer}`);
+}
+
+/** main runs a scenario and ends the browser. */
+export async function main(scenario) {
+  const browser = await launch();
+  try {
+    await scenario(browser);
+  } finally {
+    await browser.close();
+  }
+}

@@ -1,0 +1,72 @@
+// Package ui drives the web UI with a real browser: Chromium as the machine has
+// it, steered by playwright-core. The scenarios are the .mjs files beside this
+// one; what they measure stands in the test's log, and what they saw in
+// bin/screenshots.
+package ui
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"umbra/internal/need"
+	"umbra/tests/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
+
+// patience is for a whole scenario on a busy machine.
+const patience = 4 * time.Minute
+
+// scenario runs one in a browser against a server, with an empty project folder.
+func scenario(t *testing.T, name string, s *harness.Server, env ...string) {
+	t.Helper()
+	node, chromium := need.Tool(t, "node"), need.Tool(t, "chromium")
+	if _, err := os.Stat("node_modules/playwright-core"); err != nil {
+		need.Missing(t, "playwright-core is not installed: make tools")
+	}
+	if s.Do("GET", "/", nil).Status != 200 {
+		need.Missing(t, "the program has no web UI: make embed")
+	}
+	shots, err := filepath.Abs("../../bin/screenshots")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, node, name)
+	cmd.Env = harness.Env(t, append([]string{"UMBRA_URL=" + s.URL, "UMBRA_DIR=" + filepath.Join(t.TempDir(), "shop"), "UMBRA_SHOTS=" + shots, "CHROMIUM=" + chromium}, env...)...)
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+	t.Logf("%s\n%s", name, out)
+}
+
+// The tour done by clicks on a real task: the timeline live, diffs, reverts
+// with their preview, the undo of the undo, a conflict; axe on every page.
+func TestTour(t *testing.T) {
+	scenario(t, "tour.mjs", harness.Start(t, harness.Options{}))
+}
+
+// Hostile names, contents, ids, messages, goals and actors: nothing runs.
+func TestNothingOfAFileRuns(t *testing.T) {
+	scenario(t, "hostile.mjs", harness.Start(t, harness.Options{}))
+}
+
+// Large tasks and diffs: the first paint, and how little stands in the document.
+func TestLarge(t *testing.T) {
+	scenario(t, "large.mjs", harness.Start(t, harness.Options{}))
+}
+
+// Where tokens are on the page asks for one, and sends it with everything.
+func TestToken(t *testing.T) {
+	config := fmt.Sprintf("auth: {tokens: [{name: person, scope: write, roots: ['/'], sha256: '%x'}]}\n", sha256.Sum256([]byte("open sesame")))
+	scenario(t, "token.mjs", harness.Start(t, harness.Options{Config: config, Token: "open sesame"}), "UMBRA_TOKEN=open sesame")
+}
