@@ -10,8 +10,8 @@ import (
 
 // mergeOpenAPI makes one document of the dialects' fragments; the first is the
 // frame's and has the document's head. A path or component that stands twice is
-// an error.
-func mergeOpenAPI(dialects []Dialect, version string) ([]byte, error) {
+// an error. What the frame itself answers on the routes is added.
+func mergeOpenAPI(dialects []Dialect, routes []*Route, version string) ([]byte, error) {
 	doc := map[string]any{}
 	for i, d := range dialects {
 		var part map[string]any
@@ -29,6 +29,7 @@ func mergeOpenAPI(dialects []Dialect, version string) ([]byte, error) {
 	if info, ok := doc["info"].(map[string]any); ok {
 		info["version"] = version
 	}
+	addOwnAnswers(doc, routes)
 	return json.Marshal(doc)
 }
 
