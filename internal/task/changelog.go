@@ -42,7 +42,13 @@ func (f *Filter) record(r *gitstore.Record) bool {
 
 // Changes gives up to limit entries of a task's changelog with ids after one,
 // oldest first, and the id to go on after, 0 if there are no more.
+//
+// It begins after the boundary; Gone "history_dropped" for a task that lies
+// wholly before it.
 func (s *Service) Changes(ctx context.Context, r *Ref, f Filter, after uint64, limit int) (entries []workspace.ChangeEntry, next uint64, err error) {
+	if err := r.InHistory(); err != nil {
+		return nil, 0, err
+	}
 	recs, err := r.Store().TaskRecords(ctx, r.Task.ID)
 	if err != nil {
 		return nil, 0, err
@@ -77,7 +83,8 @@ func entriesOf(ctx context.Context, w *workspace.Workspace, commit object.ID) ([
 	return w.EntriesOf(ctx, c)
 }
 
-// Change gives one entry of a task's changelog. NotFound "change_not_found".
+// Change gives one entry of a task's changelog. NotFound "change_not_found", Gone
+// "history_dropped".
 func (s *Service) Change(ctx context.Context, r *Ref, id uint64) (workspace.ChangeEntry, error) {
 	missing := errs.New(errs.NotFound, "change_not_found", "The task has no change %d.", id)
 	if id == 0 {
@@ -103,15 +110,32 @@ func (s *Service) Change(ctx context.Context, r *Ref, id uint64) (workspace.Chan
 }
 
 func recordOfChange(ctx context.Context, r *Ref, id uint64) (gitstore.Record, bool, error) {
+	if err := r.InHistory(); err != nil {
+		return gitstore.Record{}, false, err
+	}
 	recs, err := r.Store().TaskRecords(ctx, r.Task.ID)
 	if err != nil {
 		return gitstore.Record{}, false, err
+	}
+	// Ids are given without gaps, so one before the first that is left was.
+	if t, ok := r.Store().Task(r.Task.ID); ok && t.BaseDropped() && id <= t.Changes && id > 0 && (len(recs) == 0 || id < firstChange(recs)) {
+		return gitstore.Record{}, false, gitstore.ErrDropped()
 	}
 	i := sort.Search(len(recs), func(i int) bool { return recs[i].Change+uint64(recs[i].Entries) > id })
 	if i == len(recs) || recs[i].Change > id {
 		return gitstore.Record{}, false, nil
 	}
 	return recs[i], true, nil
+}
+
+// firstChange gives the id of the first change that records count.
+func firstChange(recs []gitstore.Record) uint64 {
+	for i := range recs {
+		if recs[i].Change > 0 {
+			return recs[i].Change
+		}
+	}
+	return 0
 }
 
 // Log gives up to limit entries of a workspace's history, newest first, that
@@ -123,9 +147,14 @@ func (s *Service) Log(ctx context.Context, w *workspace.Workspace, f Filter, pla
 		place = Place{Seq: tip, Entry: -1}
 	}
 	const chunk = 512
-	for to := place.Seq; to > 0; {
-		from := uint64(1)
-		if to > chunk {
+	// It ends where the history begins: what that commit changed is not known.
+	begin := uint64(1)
+	if b := w.Store().Boundary(); !b.Whole() {
+		begin = b.Seq + 1
+	}
+	for to := place.Seq; to >= begin; {
+		from := begin
+		if to-begin >= chunk {
 			from = to - chunk + 1
 		}
 		var recs []gitstore.Record

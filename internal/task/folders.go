@@ -79,6 +79,8 @@ type Folders struct {
 	fs  vfs.FS // rooted at <data-dir>/tasks/<id>
 	max int64  // bytes of one file
 	now func() time.Time
+	// room is asked before bytes are taken in; nil: there is always some.
+	room func(bytes int64) error
 
 	write sync.Mutex
 	users int // guarded by Service.mu

@@ -28,8 +28,13 @@ func (s *Staged) Discard() {
 	}
 }
 
-// Stage takes content in. TooLarge "file_too_large" above the limit.
+// Stage takes content in. TooLarge "file_too_large" above the limit; NoSpace.
 func (f *Folders) Stage(ctx context.Context, body io.Reader) (*Staged, error) {
+	if f.room != nil {
+		if err := f.room(1); err != nil {
+			return nil, err
+		}
+	}
 	temp := tempName()
 	h, err := f.fs.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

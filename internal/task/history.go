@@ -19,6 +19,9 @@ import (
 // task (the state right after it), or a commit's full id. Invalid
 // "invalid_parameter"; NotFound "commit_not_found", "change_not_found".
 func (s *Service) At(ctx context.Context, r *Ref, at string) (object.ID, error) {
+	if err := r.InHistory(); err != nil {
+		return object.Zero, err
+	}
 	t, ok := r.Store().Task(r.Task.ID)
 	if !ok {
 		return object.Zero, notFound(r.Task.ID)

@@ -32,6 +32,9 @@ type Record struct {
 	Parent string `json:"parent,omitempty"`
 	// KeyHash is the idempotency key of the request that made the task.
 	KeyHash string `json:"key_hash,omitempty"`
+	// Dropped is set once the history that the task stood in was, or is about
+	// to be, dropped. While the repository has the task it means nothing.
+	Dropped *Dropped `json:"dropped,omitempty"`
 }
 
 // bucket is the index in the state database. Losing it costs the time of
@@ -163,17 +166,37 @@ func (x *index) reserve(r Record) (bool, error) {
 
 // put sets a record, first where it is kept, then here.
 func (x *index) put(r Record) error {
-	if err := x.db.Put(bucket, r.ID, r); err != nil {
+	return x.putAll([]Record{r})
+}
+
+// putAll is put for several, all or none.
+func (x *index) putAll(recs []Record) error {
+	err := x.db.Update(func(tx *state.Tx) error {
+		for i := range recs {
+			if err := tx.Put(bucket, recs[i].ID, recs[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	for _, r := range recs {
+		x.set(r)
+	}
+	return nil
+}
+
+// set puts a record into the maps; mu is held.
+func (x *index) set(r Record) {
 	if p, ok := x.byID[r.ID]; ok && p.Created.Equal(r.Created) && p.Workspace == r.Workspace && p.KeyHash == r.KeyHash && p.Parent == r.Parent {
 		*p = r
-		return nil
+		return
 	}
 	x.add(r)
-	return nil
 }
 
 func (x *index) remove(id string) error {

@@ -278,6 +278,9 @@ func (s *Service) Patch(ctx context.Context, r *Ref, p Patch, requestID string) 
 
 func (s *Service) patch(ctx context.Context, r *Ref, p Patch, requestID string) error {
 	defer s.making.lock(r.ID())()
+	if err := r.InHistory(); err != nil {
+		return err
+	}
 	t, ok := r.Store().Task(r.Task.ID)
 	if !ok || extra(t.Info, extraDeleted) != "" {
 		return notFound(r.Task.ID)
@@ -343,6 +346,9 @@ func (s *Service) rewrite(ctx context.Context, r *Ref, info message.Info) (gitst
 // its id stays taken. Conflict "task_executing" while it may still write.
 func (s *Service) Delete(ctx context.Context, r *Ref, requestID string) error {
 	defer s.making.lock(r.ID())()
+	if r.Dropped {
+		return s.deleteDropped(r)
+	}
 	t, ok := r.Store().Task(r.Task.ID)
 	if !ok || extra(t.Info, extraDeleted) != "" {
 		return notFound(r.Task.ID)

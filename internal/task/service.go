@@ -26,6 +26,9 @@ type Options struct {
 	Now func() time.Time
 	// MaxFile bounds one file in scratch or artifacts, in bytes.
 	MaxFile int64
+	// Room is asked before bytes are written to the data directory outside of
+	// history; nil: there is always some.
+	Room func(bytes int64) error
 	// StreamLag is how many commits a stream that was up to date may fall
 	// behind before it is ended with "lagged".
 	StreamLag uint64
@@ -77,6 +80,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 			return nil, err
 		}
 	}
+	s.rejoin(ctx)
 	for _, r := range x.pending() {
 		if err := s.settle(ctx, r); err != nil {
 			o.Log.Warn("a task could not be settled", "task", r.ID, "error", err)
@@ -121,7 +125,7 @@ func (s *Service) rebuildOne(ctx context.Context, workspaceID string) error {
 // settle makes one record equal to what the repository says: a task that was
 // reserved and never made goes, a status that was set is taken over.
 func (s *Service) settle(ctx context.Context, r Record) error {
-	w, err := s.o.Workspaces.Get(ctx, r.Workspace)
+	w, err := s.o.Workspaces.Inspect(ctx, r.Workspace)
 	if errs.Is(err, errs.NotFound) {
 		return s.index.remove(r.ID)
 	}
@@ -130,6 +134,10 @@ func (s *Service) settle(ctx context.Context, r Record) error {
 	}
 	defer w.Release()
 	t, ok := w.Store().Task(r.ID)
+	if !ok && r.Dropped != nil {
+		r.Pending = false
+		return s.index.put(r)
+	}
 	if !ok {
 		return s.index.remove(r.ID)
 	}
@@ -146,6 +154,9 @@ func recordOf(t gitstore.Task, workspaceID string) Record {
 type Ref struct {
 	*workspace.Workspace
 	Task gitstore.Task
+	// Dropped says that the task's refs went with its part of the history: the
+	// record alone is left.
+	Dropped bool
 }
 
 // Sees tells whether the caller may know of a workspace with this root ("" for
@@ -176,6 +187,9 @@ func (s *Service) Get(ctx context.Context, id string, sees Sees) (*Ref, error) {
 		return nil, err
 	}
 	t, ok := w.Store().Task(id)
+	if !ok && rec.Dropped != nil {
+		return &Ref{Workspace: w, Task: rec.Dropped.task(id), Dropped: true}, nil
+	}
 	if !ok || extra(t.Info, extraDeleted) != "" {
 		w.Release()
 		return nil, notFound(id)
@@ -241,6 +255,9 @@ func (s *Service) Apply(ctx context.Context, r *Ref, req workspace.Request) (*wo
 // "task_ended", "task_paused".
 func (s *Service) MayWrite(r *Ref) error {
 	t, ok := r.Store().Task(r.Task.ID)
+	if !ok && r.Dropped {
+		t, ok = r.Task, true
+	}
 	if !ok || extra(t.Info, extraDeleted) != "" {
 		return notFound(r.Task.ID)
 	}

@@ -17,6 +17,7 @@ func (s *Service) Folders(id string) (f *Folders, release func(), err error) {
 		if f, err = openFolders(s.o.FS, id, s.o.MaxFile, s.o.Now); err != nil {
 			return nil, nil, err
 		}
+		f.room = s.o.Room
 		s.folders[id] = f
 	}
 	f.users++

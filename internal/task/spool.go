@@ -27,6 +27,11 @@ func (s *Spooled) Close() { _ = errors.Join(s.file.Close(), s.fs.Remove(s.name))
 // Spool reads a body to its end into the data directory. The file is not
 // synced: it does not outlive the request.
 func (s *Service) Spool(ctx context.Context, body io.Reader) (*Spooled, error) {
+	if s.o.Room != nil {
+		if err := s.o.Room(1); err != nil {
+			return nil, err
+		}
+	}
 	name := tempName()
 	f, err := s.o.FS.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -61,6 +61,8 @@ func (s *Service) TaskStream(r *Ref, after int64) *Stream {
 	// Looked at after subscribing: an end in between is not lost.
 	t, ok := r.Store().Task(r.Task.ID)
 	switch {
+	case !ok && r.Dropped:
+		s.hub.prime(st.sub, note{task: r.Task, seq: r.Store().Tip().Seq})
 	case !ok || extra(t.Info, extraDeleted) != "":
 		s.hub.prime(st.sub, note{gone: true})
 	case Status(t.Info.Status).Ended():
@@ -102,7 +104,8 @@ func (st *Stream) Next(ctx context.Context) (*Event, error) {
 			break
 		}
 		settled := st.w.Settled()
-		if lost || st.live && settled > st.cursor+st.svc.o.StreamLag {
+		dropped := st.ahead < settled && st.ahead < st.w.Store().Boundary().Seq
+		if lost || dropped || st.live && settled > st.cursor+st.svc.o.StreamLag {
 			st.ended = true
 			return &Event{Kind: EventLagged, After: st.cursor}, nil
 		}
@@ -118,7 +121,7 @@ func (st *Stream) Next(ctx context.Context) (*Event, error) {
 		case noted && n.gone:
 			st.ended = true
 		case noted && st.cursor >= n.seq:
-			v, err := st.svc.viewOf(ctx, st.w, n.task)
+			v, err := st.svc.noted(ctx, st.w, n.task)
 			if err != nil {
 				return nil, err
 			}
@@ -162,6 +165,10 @@ func (st *Stream) commit(ctx context.Context, upTo uint64) (*Event, error) {
 	}
 	rec := st.queue[0]
 	c, err := st.w.Store().ReadCommit(ctx, rec.Commit)
+	if errs.CodeOf(err) == "history_rewritten" && err != nil {
+		st.queue, st.ahead = nil, st.cursor // read ahead before a purge
+		return st.commit(ctx, upTo)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ type View struct {
 	Kind              string // "physical" or "virtual"
 	Status            Status
 	Pinned            bool
+	BaseDropped       bool // the part of history that the task began in was dropped
 	Metadata          json.RawMessage
 	Base, Head        object.ID // commits
 	GitDir            string    // host path
@@ -41,7 +42,7 @@ type Subtask struct {
 func (s *Service) View(ctx context.Context, r *Ref) (*View, error) {
 	t, ok := r.Store().Task(r.Task.ID)
 	if !ok {
-		return nil, notFound(r.Task.ID)
+		return s.droppedView(r.Workspace, r.Task.ID)
 	}
 	return s.viewOf(ctx, r.Workspace, t)
 }
@@ -51,10 +52,7 @@ func (s *Service) viewOf(ctx context.Context, w *workspace.Workspace, t gitstore
 	if !ok {
 		return nil, notFound(t.ID)
 	}
-	v := &View{ID: t.ID, Goal: t.Info.Goal, WorkspaceID: rec.ID, Root: rec.Root, Kind: rec.Kind, Status: Status(t.Info.Status),
-		Pinned: t.Info.Pinned, Metadata: t.Info.Metadata, Base: t.Base, Head: t.Head, GitDir: w.GitDir(),
-		Scratch: s.AreaDir(t.ID, Scratch), Artifacts: s.AreaDir(t.ID, Artifacts), Created: t.Info.Created, Updated: t.Info.Updated,
-		Changes: t.Changes, Warnings: w.Warnings()}
+	v := s.viewBase(w, rec, t)
 	sum, err := s.sums.of(ctx, w, t)
 	if err != nil {
 		return nil, err
@@ -66,9 +64,18 @@ func (s *Service) viewOf(ctx context.Context, w *workspace.Workspace, t gitstore
 	return v, nil
 }
 
+// viewBase is what the record alone tells.
+func (s *Service) viewBase(w *workspace.Workspace, rec workspace.Record, t gitstore.Task) *View {
+	return &View{ID: t.ID, Goal: t.Info.Goal, WorkspaceID: rec.ID, Root: rec.Root, Kind: rec.Kind, Status: Status(t.Info.Status),
+		Pinned: t.Info.Pinned, BaseDropped: t.BaseDropped(), Metadata: t.Info.Metadata, Base: t.Base, Head: t.Head, GitDir: w.GitDir(),
+		Scratch: s.AreaDir(t.ID, Scratch), Artifacts: s.AreaDir(t.ID, Artifacts), Created: t.Info.Created, Updated: t.Info.Updated,
+		Changes: t.Changes, Warnings: w.Warnings()}
+}
+
 // sum is what a view tells of a task's changes.
 type sum struct {
 	changes  uint64 // up to which change it goes
+	begin    uint64 // number of the commit at which the history began
 	subtasks []Subtask
 	last     time.Time // of the last change
 }
@@ -91,7 +98,8 @@ func (c *sumCache) of(ctx context.Context, w *workspace.Workspace, t gitstore.Ta
 	c.mu.Lock()
 	known, ok := c.byTask[key]
 	c.mu.Unlock()
-	if ok && known.changes == t.Changes {
+	begin := w.Store().Boundary().Seq
+	if ok && known.changes == t.Changes && known.begin == begin {
 		return known, nil
 	}
 	recs, err := w.Store().TaskRecords(ctx, t.ID)
@@ -102,7 +110,7 @@ func (c *sumCache) of(ctx context.Context, w *workspace.Workspace, t gitstore.Ta
 	for len(recs) > 0 && recs[len(recs)-1].Change > t.Changes {
 		recs = recs[:len(recs)-1]
 	}
-	made := sum{changes: t.Changes, subtasks: subtasks(recs)}
+	made := sum{changes: t.Changes, begin: begin, subtasks: subtasks(recs)}
 	if n := len(recs); n > 0 {
 		made.last = time.Unix(recs[n-1].WhenUnix, 0).UTC()
 	}

@@ -1,0 +1,234 @@
+package gitstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"slices"
+
+	"umbra/gitstore/object"
+	"umbra/gitstore/refs"
+	"umbra/internal/errs"
+	"umbra/internal/vfs"
+)
+
+// Boundary is where the history begins after older commits were dropped: a
+// commit whose tree is there and whose parents are not, which is git's shallow
+// boundary (gitrepository-layout(5), shallow). The zero value: nothing was
+// dropped.
+type Boundary struct {
+	Commit ID
+	Seq    uint64
+}
+
+// Whole reports whether the history goes back to its first commit.
+func (b Boundary) Whole() bool { return b.Seq == 0 }
+
+// boundaryName is the line of the note that holds the boundary. The file
+// `shallow` says the same to git; the note is ours alone, so that a person who
+// removes that file does not make every git command fail for good.
+const boundaryName = "refs/umbra/boundary"
+
+// isRef reports whether a name of the note is a ref's: two are only kept there.
+func isRef(name string) bool { return name != shownName && name != boundaryName }
+
+// Boundary gives where the history begins.
+func (s *Store) Boundary() Boundary {
+	if b := s.boundary.Load(); b != nil {
+		return *b
+	}
+	return Boundary{}
+}
+
+// ErrDropped is what asking for anything before the boundary gives: errs.Gone,
+// "history_dropped".
+func ErrDropped() error {
+	return errs.New(errs.Gone, "history_dropped", "That part of the history was dropped by retention.")
+}
+
+// graft takes the parents from the boundary's commit, as git does.
+func (s *Store) graft(c *Commit) *Commit {
+	if b := s.boundary.Load(); b != nil && c.ID == b.Commit {
+		c.Parent = ID{}
+	}
+	return c
+}
+
+// absent is the error for an object that is nowhere: dropped, where anything
+// was, since nobody who knows an object's id knows whether it was.
+func (s *Store) absent(id ID) error {
+	if s.boundary.Load() != nil {
+		return ErrDropped()
+	}
+	return missing(id)
+}
+
+// loadBoundary finds at a start where the history begins: the newest of what
+// the note says and what git's own file says. A crash may have left either
+// behind; both are made to say the same.
+func (s *Store) loadBoundary(ctx context.Context) error {
+	lines, err := s.refs.Shallow()
+	if err != nil {
+		return err
+	}
+	noted, _ := s.note.Get(boundaryName)
+	var newest Boundary
+	for _, id := range append([]ID{noted}, lines...) {
+		if id.IsZero() {
+			continue
+		}
+		c, err := s.ReadCommit(ctx, id)
+		if errs.Is(err, errs.NotFound) {
+			continue // another one's shallow commit, or an older boundary
+		}
+		if err != nil {
+			return err
+		}
+		if c.Seq > newest.Seq {
+			newest = Boundary{Commit: id, Seq: c.Seq}
+		}
+	}
+	if newest.Whole() {
+		return nil
+	}
+	s.boundary.Store(&newest)
+	if !slices.Contains(lines, newest.Commit) {
+		err := s.shallowAt(ctx, newest)
+		var locked *refs.LockedError
+		if errors.As(err, &locked) {
+			s.warn("%s is held by another process: git commands will fail where the history was dropped", locked.Name)
+		} else if err != nil {
+			return err
+		}
+	}
+	if noted != newest.Commit {
+		return s.note.Append([]refs.Update{{Name: boundaryName, New: newest.Commit}})
+	}
+	return nil
+}
+
+// shallowAt adds the boundary to git's file. Older boundaries stay in it
+// until their commits are gone: what a person's ref may still reach ends there.
+func (s *Store) shallowAt(ctx context.Context, b Boundary) error {
+	return s.refs.SetShallow(ctx, func(lines []ID) []ID {
+		if !slices.Contains(lines, b.Commit) {
+			lines = append(lines, b.Commit)
+		}
+		return lines
+	})
+}
+
+// sweepShallow takes those lines out of git's file whose commits are gone.
+func (s *Store) sweepShallow(ctx context.Context) error {
+	b := s.Boundary()
+	if b.Whole() {
+		return nil
+	}
+	return s.refs.SetShallow(ctx, func(lines []ID) []ID {
+		return slices.DeleteFunc(lines, func(id ID) bool { return id != b.Commit && !s.hasAny(id) })
+	})
+}
+
+// The ids of dropped commits are kept in the file `dropped`, so that one who
+// asks for such a commit is told that it was dropped, and not that it never was:
+// dropEntry bytes for each, by its number.
+const (
+	droppedFile = "dropped"
+	dropEntry   = 24 // the id and a CRC-32 over number and id
+)
+
+func encodeDropped(seq uint64, id ID) []byte {
+	b := make([]byte, dropEntry)
+	copy(b, id[:])
+	binary.BigEndian.PutUint32(b[20:], sumDropped(seq, id))
+	return b
+}
+
+func sumDropped(seq uint64, id ID) uint32 {
+	var head [8]byte
+	binary.BigEndian.PutUint64(head[:], seq)
+	return crc32.Update(crc32.ChecksumIEEE(head[:]), crc32.IEEETable, id[:])
+}
+
+// noteDropped writes down the ids of the commits before a number, durable when
+// it returns. What the file has already is left.
+func (s *Store) noteDropped(ctx context.Context, before uint64) error {
+	f, err := s.fs.OpenFile(droppedFile, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	const chunk = 4096
+	from := s.records.begin()
+	for from < before {
+		to := min(from+chunk, before) - 1
+		var buf []byte
+		for seq := from; seq <= to; seq++ {
+			rec, err := s.records.at(seq)
+			if err != nil {
+				return err
+			}
+			buf = append(buf, encodeDropped(seq, rec.Commit)...)
+		}
+		if _, err := f.WriteAt(buf, int64(from-1)*dropEntry); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		from = to + 1
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return s.fs.SyncDir(".")
+}
+
+// wasDropped reports whether an id is that of a commit that was dropped: a scan,
+// for who asked for something that is not there.
+func (s *Store) wasDropped(id ID) bool {
+	found := false
+	s.eachDropped(func(other ID) bool {
+		found = other == id
+		return !found
+	})
+	return found
+}
+
+// DroppedWith gives the dropped commits whose ids begin with digits, up to limit.
+func (s *Store) DroppedWith(digits string, limit int) (out []ID) {
+	s.eachDropped(func(id ID) bool {
+		if hex := id.String(); len(digits) <= len(hex) && hex[:len(digits)] == digits {
+			out = append(out, id)
+		}
+		return len(out) < limit
+	})
+	return out
+}
+
+func (s *Store) eachDropped(fn func(ID) bool) {
+	if s.Boundary().Whole() {
+		return
+	}
+	data, err := vfs.ReadFile(s.fs, droppedFile)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			s.log.Warn("the list of dropped commits is not read", "error", err)
+		}
+		return
+	}
+	for seq := uint64(1); len(data) >= dropEntry; seq++ {
+		var id object.ID
+		copy(id[:], data)
+		if binary.BigEndian.Uint32(data[20:]) == sumDropped(seq, id) && !fn(id) {
+			return
+		}
+		data = data[dropEntry:]
+	}
+}
+
+func (b Boundary) String() string { return fmt.Sprintf("number %d, %s", b.Seq, b.Commit) }

@@ -1,0 +1,310 @@
+package gitstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"slices"
+
+	"umbra/gitstore/object"
+	"umbra/gitstore/pack"
+	"umbra/internal/errs"
+)
+
+// CollectOptions say how Collect goes about it.
+type CollectOptions struct {
+	// Now removes superseded packs at once, not after their grace: a git command
+	// that runs there may fail.
+	Now bool
+	// Thorough takes every pack that holds anything unneeded; else only those of
+	// which it is worth it.
+	Thorough bool
+	// DryRun only tells what would be freed, as if history began at From.
+	DryRun bool
+	From   Boundary
+	Pace   *Pace // nil: no rests
+	// Tell, if not nil, is told how far it is: a step, and its parts.
+	Tell func(step string, done, all int64)
+}
+
+// CollectReport is what Collect did, in bytes on disk.
+type CollectReport struct {
+	Freed   int64 // is free now
+	Waiting int64 // goes when the grace of superseded packs ends
+}
+
+// worthwhile is the part of a pack, as a divisor, that has to be unneeded for it
+// to be written anew in passing.
+const worthwhile = 8
+
+// Collect writes the packs anew in which something stands that nothing reaches
+// any more: no commit from the boundary on, no ref, reflog or worktree of a
+// person. What it supersedes goes after the grace, or at once. Writers, readers
+// and git commands go on beside it; only what it takes for the last step holds a
+// commit up, for a few milliseconds. A crash at any moment leaves the packs of
+// before, or the new ones beside them, and the next run goes on.
+func (s *Store) Collect(ctx context.Context, opt CollectOptions) (CollectReport, error) {
+	s.cmu.Lock()
+	defer s.cmu.Unlock()
+	return s.collect(ctx, opt)
+}
+
+// collect is Collect with cmu held.
+func (s *Store) collect(ctx context.Context, opt CollectOptions) (CollectReport, error) {
+	ctx, cancel := s.untilClosed(ctx)
+	defer cancel()
+	if err := s.resumeCut(ctx); err != nil {
+		return CollectReport{}, err
+	}
+	c := &collector{s: s, ctx: ctx, opt: opt, begin: s.Boundary()}
+	if opt.DryRun && opt.From.Seq > c.begin.Seq {
+		c.begin = opt.From
+	}
+	err := c.run()
+	c.release()
+	if err == nil && !opt.DryRun {
+		s.swept.Store(&c.begin)
+	}
+	return c.CollectReport, errs.Wrap(err, "")
+}
+
+// Swept reports whether a collection has come to its end since the store was
+// opened, with the boundary where it is.
+func (s *Store) Swept() bool {
+	swept := s.swept.Load()
+	return swept != nil && *swept == s.Boundary()
+}
+
+// collector is one run of Collect.
+type collector struct {
+	CollectReport
+	s     *Store
+	ctx   context.Context
+	opt   CollectOptions
+	begin Boundary
+
+	used  []*packFile // in use when it began; those before them in the list are homes
+	old   []*packFile // superseded by then
+	tip   Tip         // through which all is marked
+	table *objectTable
+	m     *marker
+	their *theirObjects
+	from  []bool // of used: is written anew
+	logs  []string
+	made  []*packFile
+}
+
+func (c *collector) tell(step string, done, all int64) {
+	if c.opt.Tell != nil {
+		c.opt.Tell(step, done, all)
+	}
+}
+
+func (c *collector) run() (err error) {
+	if err := c.begun(); err != nil {
+		return err
+	}
+	if c.table, err = newTable(c.ctx, c.used, c.old, c.opt.Pace); err != nil {
+		return err
+	}
+	if c.their, err = c.s.openTheirs(); err != nil {
+		return err
+	}
+	if c.m, err = c.s.newMarker(c.ctx, c.table, c.their, c.opt.Pace); err != nil {
+		return err
+	}
+	if err := c.markAll(); err != nil {
+		return err
+	}
+	unneeded := c.choose()
+	if c.opt.DryRun {
+		c.Waiting = unneeded
+		return nil
+	}
+	if err := c.dropLogs(); err != nil {
+		return err
+	}
+	if err := c.write("writing", c.wanted); err != nil {
+		return err
+	}
+	if err := c.swap(); err != nil {
+		return err
+	}
+	return c.sweep()
+}
+
+// begun takes the packs, and after them the tip: whatever they hold that history
+// needs is reached from it.
+func (c *collector) begun() error {
+	s := c.s
+	s.rooting.Lock()
+	defer s.rooting.Unlock()
+	s.packs.mu.Lock()
+	defer s.packs.mu.Unlock()
+	for _, f := range s.packs.list {
+		f.users.Add(1)
+		if f.doomed.IsZero() {
+			if !c.opt.DryRun {
+				f.collected, f.revived = true, false
+			}
+			c.used = append(c.used, f)
+		} else {
+			c.old = append(c.old, f)
+		}
+	}
+	// The largest first: it is their home of most, and seldom written anew.
+	slices.SortStableFunc(c.used, func(a, b *packFile) int { return cmp.Compare(b.count, a.count) })
+	c.tip = s.Tip()
+	return nil
+}
+
+func (c *collector) release() {
+	c.s.packs.mu.Lock()
+	for _, f := range c.used {
+		f.collected = false
+	}
+	c.s.packs.mu.Unlock()
+	for _, f := range slices.Concat(c.used, c.old, c.made) {
+		f.release()
+	}
+	if c.their != nil {
+		c.their.close()
+	}
+}
+
+// markAll marks what is needed as of the tip.
+func (c *collector) markAll() error {
+	s := c.s
+	from := max(1, c.begin.Seq)
+	var before ID
+	var err error
+	for seq := from; seq <= c.tip.Seq; seq++ {
+		if before, err = c.m.commit(seq, before); err != nil {
+			return err
+		}
+		if seq%256 == 0 {
+			c.tell("reading", int64(seq-from), int64(c.tip.Seq-from+1))
+		}
+	}
+	if err := c.markTags(); err != nil {
+		return err
+	}
+	roots, err := s.personsRoots(c.ctx)
+	if err != nil {
+		return err
+	}
+	c.m.lenient = true
+	defer func() { c.m.lenient = false }()
+	return c.m.roots(roots)
+}
+
+// choose decides which packs are written anew, and gives the bytes of what is
+// not needed.
+func (c *collector) choose() (unneeded int64) {
+	live := make([]int64, len(c.used))
+	for i := range c.table.rows {
+		if r := &c.table.rows[i]; r.home >= 0 && c.table.isMarked(i) {
+			live[r.home] += r.size
+		}
+	}
+	c.from = make([]bool, len(c.used))
+	for i, f := range c.used {
+		size := f.p.PackBytes() - pack.HeaderSize - pack.TrailerSize
+		dead := size - live[i]
+		unneeded += dead
+		c.from[i] = dead > 0 && (c.opt.Thorough || c.opt.Now || dead >= size/worthwhile)
+	}
+	return unneeded
+}
+
+// wanted reports whether a row goes into the new pack.
+func (c *collector) wanted(row int) bool {
+	home := c.table.rows[row].home
+	return c.table.isMarked(row) && (home < 0 || c.from[home])
+}
+
+// write makes a pack of ours of the rows that are wanted, if there are any.
+func (c *collector) write(step string, wanted func(row int) bool) error {
+	var want, done int64
+	for i := range c.table.rows {
+		if wanted(i) {
+			want++
+		}
+	}
+	if want == 0 {
+		return nil
+	}
+	s := c.s
+	src := slices.Clone(c.old)
+	for i, f := range c.used {
+		if c.from[i] {
+			src = append(src, f)
+		}
+	}
+	// Oldest first, as in merging: a file's versions are deltas of older ones.
+	slices.SortStableFunc(src, func(a, b *packFile) int { return cmp.Compare(a.keep.through, b.keep.through) })
+	list := make([]*pack.Pack, len(src))
+	through := uint64(0)
+	for i, f := range src {
+		list[i] = f.p
+		through = max(through, f.keep.through)
+	}
+	var failed error
+	keep := func(id object.ID) bool {
+		if done++; done%512 == 0 {
+			c.tell(step, min(done, want), want)
+		}
+		if failed == nil {
+			failed = c.opt.Pace.step(c.ctx)
+		}
+		row, ok := c.table.find(id)
+		return ok && wanted(row)
+	}
+	var rnd [8]byte
+	rand.Read(rnd[:])
+	name := path.Join(journalDir, "large-"+hex.EncodeToString(rnd[:]))
+	defer s.removeLarge(name)
+	_, sum, err := s.writePack(name, func(w *pack.Writer) (ID, error) {
+		_, err := pack.Merge(c.ctx, w, list, pack.MergeOptions{Keep: keep})
+		return ID{}, cmp.Or(err, failed)
+	})
+	if err != nil {
+		return fmt.Errorf("collecting from %d packs: %w", len(src), err)
+	}
+	base, err := s.linkPack(name+largeSuffix, name+idxSuffix, sum, keepNote{through: through})
+	if err != nil {
+		return err
+	}
+	f := s.packs.named(base)
+	if f == nil {
+		return fmt.Errorf("%s is gone", base)
+	}
+	c.made = append(c.made, f)
+	return c.check(f, wanted)
+}
+
+// check looks whether the new pack has what it is to have, before anything is
+// superseded by it. The bytes were compared with their checksums on the way.
+func (c *collector) check(f *packFile, wanted func(row int) bool) error {
+	for i := range c.table.rows {
+		if !wanted(i) {
+			continue
+		}
+		ok, err := f.p.Has(c.table.rows[i].id)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("%s lacks %s", f.base, c.table.rows[i].id)
+		}
+		if i%1024 == 0 {
+			if err := c.opt.Pace.step(c.ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,319 @@
+package gitstore
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"umbra/gitstore/object"
+	"umbra/internal/vfs"
+)
+
+// manyBehind is how many commits the last look may have to catch up with while
+// no other can be made; lastLooks bounds the looks before it.
+const (
+	manyBehind = 16
+	lastLooks  = 8
+)
+
+// swap puts the new packs in the place of those they were made of. What was
+// committed since the marks were set may need an object that was not needed
+// then, a revert's blob above all: looks are taken until few commits are left,
+// and the last one while no commit is made.
+func (c *collector) swap() error {
+	s := c.s
+	gone := make(map[string]bool)
+	var src []*packFile
+	for i, f := range c.used {
+		if c.from[i] && !slices.Contains(c.made, f) {
+			gone[f.base] = true
+			src = append(src, f)
+		}
+	}
+	if len(src) == 0 {
+		return nil
+	}
+	for range lastLooks {
+		if s.Tip().Seq <= c.tip.Seq+manyBehind {
+			break
+		}
+		if err := c.catchUp(); err != nil {
+			return err
+		}
+	}
+	s.mmu.Lock()
+	defer s.mmu.Unlock()
+	// A multi-pack-index that names them goes first: it slows nobody down to do
+	// without it, and what reads through it would miss them later.
+	if err := s.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+		return err
+	}
+	when, err := c.supersede(src)
+	if err != nil {
+		return err
+	}
+	for _, f := range src {
+		note, revived := c.noteOf(f)
+		if revived {
+			continue
+		}
+		note.superseded = when.Unix()
+		if err := s.writeFile(path.Join(packDir, f.base+".keep"), []byte(note.String())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// supersede takes the last look, and makes the packs superseded ones, while no
+// commit is made.
+func (c *collector) supersede(src []*packFile) (when time.Time, err error) {
+	s := c.s
+	s.jmu.Lock()
+	defer s.jmu.Unlock()
+	if err := c.catchUp(); err != nil {
+		return when, err
+	}
+	// From here on a commit that relies upon an older object looks for it.
+	s.shed.Store(true)
+	s.packs.mu.Lock()
+	defer s.packs.mu.Unlock()
+	when = s.opt.Now()
+	for _, f := range src {
+		if !f.revived {
+			f.doomed = when
+		}
+	}
+	s.packs.sort()
+	s.packs.recent.Store(nil)
+	return when, nil
+}
+
+// noteOf gives a pack's note, and whether it was linked anew since the run began.
+func (c *collector) noteOf(f *packFile) (keepNote, bool) {
+	c.s.packs.mu.RLock()
+	defer c.s.packs.mu.RUnlock()
+	return f.keep, f.revived
+}
+
+// catchUp marks what came since, and writes once more what of it stands in no
+// new pack. No rests: writers may wait.
+func (c *collector) catchUp() error {
+	tip := c.s.Tip()
+	pace := c.m.pace
+	c.m.pace, c.m.noted, c.m.fresh = nil, true, nil
+	defer func() { c.m.pace, c.m.noted = pace, false }()
+	if err := c.m.history(c.tip.Seq+1, tip.Seq, c.tip.Tree); err != nil {
+		return err
+	}
+	c.tip = tip
+	late := make(map[int]bool)
+	for _, row := range c.m.fresh {
+		if c.wanted(row) && !slices.ContainsFunc(c.made, func(f *packFile) bool {
+			ok, err := f.p.Has(c.table.rows[row].id)
+			return ok && err == nil
+		}) {
+			late[row] = true
+		}
+	}
+	if len(late) == 0 {
+		return nil
+	}
+	return c.write("catching up", func(row int) bool { return late[row] })
+}
+
+// sweep removes superseded packs, at once if that was asked for.
+func (c *collector) sweep() error {
+	s := c.s
+	var made, superseded int64
+	for _, f := range c.made {
+		made += f.p.FileBytes()
+	}
+	s.mmu.Lock()
+	defer s.mmu.Unlock()
+	var due []*packFile
+	s.packs.mu.RLock()
+	for _, f := range s.packs.list {
+		if !f.doomed.IsZero() {
+			due = append(due, f)
+			superseded += f.p.FileBytes()
+		}
+	}
+	s.packs.mu.RUnlock()
+	copies, err := c.dropCopies()
+	if err != nil {
+		return err
+	}
+	c.Freed = copies
+	if !c.opt.Now {
+		c.Waiting = superseded
+		s.kickMaintainer()
+		return nil
+	}
+	if err := s.removeDoomed(due); err != nil {
+		return err
+	}
+	c.Freed += max(0, superseded-made)
+	return s.sweepShallow(c.ctx)
+}
+
+// dropCopies removes the packs of people that hold nothing but what stood in ours
+// when the run began, as `git repack -a` writes one: what is needed of it is in
+// ours still, and the rest would stay for its sake. Only while nobody is at work
+// there, and not before it is as old as a superseded pack has to be. mmu is held.
+func (c *collector) dropCopies() (freed int64, err error) {
+	s := c.s
+	var copies []*theirPack
+	gone := make(map[string]bool)
+	for _, f := range c.their.packs {
+		if f.kept || !c.opt.Now && s.opt.Now().Sub(f.since) < s.opt.MergeGrace {
+			continue
+		}
+		if ok, err := c.isCopy(f); err != nil {
+			return 0, err
+		} else if ok {
+			copies, gone[f.base] = append(copies, f), true
+		}
+	}
+	if len(copies) == 0 {
+		return 0, nil
+	}
+	if !c.opt.Now {
+		if busy, err := s.repoInUse(c.ctx); busy || err != nil {
+			return 0, err
+		}
+	}
+	if err := s.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+		return 0, err
+	}
+	for _, f := range copies {
+		// What git keeps beside a pack (gitformat-pack(5)), its index first.
+		for _, suffix := range []string{idxSuffix, ".bitmap", ".rev", ".mtimes", ".pack"} {
+			if err := s.removeAny(path.Join(packDir, f.base+suffix)); err != nil {
+				return freed, err
+			}
+		}
+		freed += f.p.FileBytes()
+	}
+	return freed, s.fs.SyncDir(packDir)
+}
+
+func (c *collector) isCopy(f *theirPack) (bool, error) {
+	for e, err := range f.p.Idx().All() {
+		if err != nil {
+			return false, err
+		}
+		if _, ok := c.table.find(e.ID); !ok {
+			return false, nil
+		}
+	}
+	return true, c.ctx.Err()
+}
+
+// markTags marks the tasks' records, and those before them that a reflog names or
+// is going to. A reflog that names a tag on a commit that is needed no more is
+// dropped, and so is that of a task that has no refs.
+func (c *collector) markTags() error {
+	s := c.s
+	// A tag that another one superseded is known to the task, then to a
+	// publication, then to the log's lines, then to its file. Looked at in this
+	// order, and with the two moves between them held up, none is missed.
+	s.infoLog.moving.Lock()
+	defer s.infoLog.moving.Unlock()
+	s.pub.mu.Lock()
+	known := make(map[string]bool)
+	for _, t := range s.Tasks() {
+		known[t.ID] = true
+		c.m.mark(t.InfoTag)
+		for _, id := range t.past {
+			c.m.mark(id)
+		}
+	}
+	waiting := s.infoLog.named()
+	s.pub.mu.Unlock()
+	for task, ids := range waiting {
+		if ok, err := c.stays(ids); err != nil {
+			return err
+		} else if !ok && !c.opt.DryRun {
+			s.infoLog.forget(task)
+		}
+	}
+	return c.markLogs(known)
+}
+
+// stays marks tags, if every one of them stands on a commit that is needed.
+func (c *collector) stays(tags []ID) (bool, error) {
+	for _, id := range tags {
+		kind, data, ok, err := c.their.meta(id)
+		if err != nil {
+			return false, err
+		}
+		if !ok || kind != object.Tag {
+			return false, nil
+		}
+		tag, err := object.ParseTag(data)
+		if err != nil {
+			return false, nil
+		}
+		row, ok := c.table.find(tag.Object)
+		if ok && !c.table.isMarked(row) {
+			return false, nil
+		}
+		if !ok { // newer than the packs that were taken, or gone
+			if _, _, ok, err = c.their.meta(tag.Object); err != nil || !ok {
+				return false, err
+			}
+		}
+	}
+	for _, id := range tags {
+		c.m.mark(id)
+	}
+	return true, nil
+}
+
+// markLogs is markTags for what stands in the reflogs' files.
+func (c *collector) markLogs(known map[string]bool) error {
+	s := c.s
+	dir := path.Join(repoDir, "logs", strings.TrimSuffix(tasksPrefix, "/"))
+	list, err := s.fs.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		data, err := vfs.ReadFile(s.fs, path.Join(dir, e.Name, "info"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		ok := false
+		if known[e.Name] {
+			if ok, err = c.stays(reflogIDs(data)); err != nil {
+				return err
+			}
+		}
+		if !ok {
+			c.logs = append(c.logs, e.Name)
+		}
+		if err := c.ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *collector) dropLogs() error {
+	for _, task := range c.logs {
+		if err := c.s.dropInfoLog(task); err != nil {
+			return err
+		}
+	}
+	return nil
+}

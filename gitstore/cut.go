@@ -1,0 +1,264 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"umbra/gitstore/object"
+	"umbra/gitstore/refs"
+	"umbra/internal/errs"
+	"umbra/internal/vfs"
+)
+
+// cut is one move of the boundary.
+//
+// Its steps, each durable before the next, so that a crash between any two
+// leaves a repository that git finds sound, and the next run goes on:
+//
+//  1. The ids of what is dropped are written down (`dropped`).
+//  2. One group of the journal holds new info tags, on the boundary's commit, of
+//     the tasks that lie across. With it the boundary moves in memory.
+//  3. Their refs move, and those of tasks wholly before it go; the note with them.
+//  4. git's file `shallow` names the boundary's commit, then the note does.
+//
+// Nothing is removed by any of them: that is Collect's, after the last.
+type cut struct {
+	to Boundary
+	// bounds are the tasks as they were when the boundary was chosen.
+	bounds map[string]taskBounds
+	// keep is told of the tasks that lie wholly before it; told are those.
+	keep func([]Task) error
+	told map[string]bool
+
+	gone   []Task  // lie wholly before
+	across []*Task // as they are after the move
+}
+
+// taskBounds are where a task's commits lie.
+type taskBounds struct {
+	base, head       ID
+	baseSeq, headSeq uint64
+}
+
+// drops reports whether a cut of this group takes a task's refs. A nil one takes
+// none.
+func (c *cut) drops(task string) bool {
+	return c != nil && slices.ContainsFunc(c.gone, func(t Task) bool { return t.ID == task })
+}
+
+// errPassed is given to a cut that a task has come in the way of.
+var errPassed = errors.New("a task's base lies before the new boundary")
+
+// withinHistory gives nil for a commit at or after the boundary.
+func (s *Store) withinHistory(id ID) error {
+	b := s.boundary.Load()
+	if b == nil || id == s.Tip().Commit {
+		return nil
+	}
+	c, err := s.ReadCommit(context.Background(), id)
+	if err == nil && c.Seq < b.Seq {
+		err = ErrDropped()
+	}
+	return err
+}
+
+// boundsOf gives where a task's commits lie. known saves reading them again;
+// what no journal has yet has the number newest, or one near it.
+func (s *Store) boundsOf(t *Task, known map[string]taskBounds, newest uint64) (taskBounds, error) {
+	was, out := known[t.ID], taskBounds{base: t.Base, head: t.Head}
+	seq := func(id, old ID, oldSeq uint64) (uint64, error) {
+		if id == old {
+			return oldSeq, nil
+		}
+		c, err := s.ReadCommit(context.Background(), id)
+		if errs.Is(err, errs.NotFound) || errs.Is(err, errs.Gone) {
+			return newest, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		return c.Seq, nil
+	}
+	var err error
+	if out.baseSeq, err = seq(t.Base, was.base, was.baseSeq); err != nil {
+		return out, err
+	}
+	out.headSeq, err = seq(t.Head, was.head, was.headSeq)
+	return out, err
+}
+
+// addCut judges the tasks as of this group, and appends the tags of those that
+// lie across.
+func (g *group) addCut(c *cut, track func(object.ID, loc)) (bool, error) {
+	s := g.s
+	all := make(map[string]*Task)
+	s.tmu.RLock()
+	maps.Copy(all, s.tasks)
+	s.tmu.RUnlock()
+	maps.Copy(all, g.tasks)
+	c.gone, c.across = nil, nil
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		t := *all[id]
+		b, err := s.boundsOf(&t, c.bounds, g.tip.Seq)
+		if err != nil {
+			return false, err
+		}
+		switch {
+		case b.baseSeq >= c.to.Seq:
+		case t.keepsHistory():
+			return false, errPassed
+		case b.headSeq < c.to.Seq:
+			if !c.told[id] {
+				return false, errPassed // its record has to be kept first
+			}
+			c.gone = append(c.gone, t)
+		default:
+			if t.Info.BaseWas == "" {
+				t.Info.BaseWas = t.Base.String()
+			}
+			// The tags before stand on what goes: nobody shall look for them.
+			t.Base, t.past = c.to.Commit, nil
+			if t.InfoTag, err = g.emitInfo(&t.Info, t.Base, track); err != nil {
+				return false, err
+			}
+			c.across = append(c.across, &t)
+		}
+	}
+	for _, t := range c.across {
+		g.tasks[t.ID] = t
+	}
+	g.cut = c
+	return true, nil
+}
+
+// acceptCut moves the boundary in memory: jmu is held, and the group is durable.
+func (s *Store) acceptCut(g *group) {
+	c := g.cut
+	if c == nil {
+		return
+	}
+	s.tmu.Lock()
+	for i := range c.gone {
+		delete(s.tasks, c.gone[i].ID)
+		delete(s.dirtyTasks, c.gone[i].ID)
+	}
+	s.tmu.Unlock()
+	s.boundary.Store(&c.to)
+	s.records.drop(c.to.Seq)
+}
+
+// finishCut does what is left to do of a cut whose group is durable. Doing it
+// again is safe.
+func (s *Store) finishCut(ctx context.Context, c *cut) error {
+	if err := s.dropRefs(ctx, c.gone); err != nil {
+		return err
+	}
+	for _, t := range c.across {
+		if err := s.dropInfoLog(t.ID); err != nil {
+			return err
+		}
+	}
+	if err := s.dropCommitGraph(); err != nil {
+		return err
+	}
+	if err := s.shallowAt(ctx, c.to); err != nil {
+		return lockedOut(err)
+	}
+	return errs.Wrap(s.note.Append([]refs.Update{{Name: boundaryName, New: c.to.Commit}}), "")
+}
+
+// dropRefs removes all refs of tasks, with their reflogs, once everything else
+// is shown. No publication runs meanwhile.
+func (s *Store) dropRefs(ctx context.Context, gone []Task) error {
+	ctx, cancel := context.WithTimeout(ctx, publishPatience)
+	defer cancel()
+	p := &s.pub
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.publishLocked(ctx); err != nil {
+		return err
+	}
+	var updates []refs.Update
+	for i := range gone {
+		for _, which := range []string{"base", "head", "info"} {
+			name := tasksPrefix + gone[i].ID + "/" + which
+			if noted, ok := s.note.Get(name); ok {
+				updates = append(updates, refs.Update{Name: name, Noted: noted})
+			}
+		}
+	}
+	foreign, err := s.refs.Update(ctx, updates)
+	s.reportForeign(foreign)
+	if err != nil {
+		return lockedOut(err)
+	}
+	if err := s.note.Append(updates); err != nil {
+		return errs.Wrap(err, "")
+	}
+	for i := range gone {
+		if err := s.dropInfoLog(gone[i].ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lockedOut names the lock that kept something from being done.
+func lockedOut(err error) error {
+	var locked *refs.LockedError
+	if !errors.As(err, &locked) {
+		return errs.Wrap(err, "")
+	}
+	return &errs.Error{Kind: errs.Unavailable, Code: "ref_locked", Err: err,
+		Detail: "Another process holds " + locked.Name + "; nothing is lost, and it is tried again."}
+}
+
+// dropInfoLog removes the reflog of a task's info, and what waits to be written
+// to it.
+func (s *Store) dropInfoLog(task string) error {
+	s.infoLog.moving.Lock()
+	defer s.infoLog.moving.Unlock()
+	s.infoLog.forget(task)
+	name := path.Join(repoDir, "logs", tasksPrefix, task, "info")
+	if err := s.removeAny(name); err != nil {
+		return err
+	}
+	// The folders above it go too, where nothing else stands in them.
+	for dir := path.Dir(name); strings.HasPrefix(dir, path.Join(repoDir, "logs", tasksPrefix)+"/"); dir = path.Dir(dir) {
+		if s.fs.Remove(dir) != nil {
+			break
+		}
+	}
+	return nil
+}
+
+// dropCommitGraph removes a person's commit-graph: it names commits that are
+// going to be gone. git makes none in a repository that has a shallow boundary,
+// but does not forget one.
+func (s *Store) dropCommitGraph() error {
+	const info = repoDir + "/objects/info"
+	if err := s.removeAny(info + "/commit-graph"); err != nil {
+		return err
+	}
+	const dir = info + "/commit-graphs"
+	names, err := s.fs.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// commit-graph-chain first: without it the layers are nothing.
+	slices.SortFunc(names, func(a, b vfs.DirEntry) int { return strings.Compare(a.Name, b.Name) })
+	for _, e := range names {
+		if err := s.removeAny(dir + "/" + e.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,323 @@
+package gitstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing/format/index"
+
+	"umbra/gitstore/object"
+	"umbra/gitstore/refs"
+	"umbra/internal/vfs"
+)
+
+// personsRoots gives the objects from which what people put into the repository
+// is reached, as git-gc(1) has it: refs that are not ours, HEAD where it does
+// not lead to our history, reflogs but for those of our tasks' records, and the
+// HEADs, refs, reflogs and indexes of worktrees. A ref of ours that somebody
+// moved counts for theirs.
+func (s *Store) personsRoots(ctx context.Context) ([]ID, error) {
+	p := &personsRoots{s: s, seen: make(map[ID]bool)}
+	for _, step := range []func() error{p.refs, p.logs, p.worktrees} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.index(repoDir + "/index"); err != nil {
+		return nil, err
+	}
+	return p.out, nil
+}
+
+type personsRoots struct {
+	s    *Store
+	seen map[ID]bool
+	out  []ID
+}
+
+func (p *personsRoots) add(ids ...ID) {
+	for _, id := range ids {
+		if !id.IsZero() && !p.seen[id] {
+			p.seen[id] = true
+			p.out = append(p.out, id)
+		}
+	}
+}
+
+func (p *personsRoots) refs() error {
+	list, err := p.s.refs.List("refs/")
+	if err != nil {
+		return err
+	}
+	for _, r := range list {
+		if noted, ok := p.s.note.Get(r.Name); !ok || noted != r.ID && p.s.wanted(r.Name) != r.ID {
+			p.add(r.ID) // zero for a symbolic one: what it leads to is in the list
+		}
+	}
+	id, symbolic, _, err := p.s.refs.Read(refs.HEAD)
+	if _, damaged := errors.AsType[*refs.DamagedError](err); err != nil && !damaged {
+		return err
+	}
+	if err == nil && symbolic == "" {
+		p.add(id)
+	}
+	return nil
+}
+
+func (p *personsRoots) logs() error {
+	return p.tree(repoDir+"/logs", func(name string, data []byte) {
+		rest, ours := strings.CutPrefix(name, repoDir+"/logs/"+tasksPrefix)
+		if ours && path.Base(rest) == "info" {
+			return
+		}
+		p.add(reflogIDs(data)...)
+	})
+}
+
+// worktrees reads what git keeps of each (gitrepository-layout(5)).
+func (p *personsRoots) worktrees() error {
+	list, err := p.s.fs.ReadDir(repoDir + "/worktrees")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range list {
+		dir := repoDir + "/worktrees/" + e.Name
+		if err != nil || !e.Type.IsDir() {
+			continue
+		}
+		names, lerr := p.s.fs.ReadDir(dir)
+		if lerr != nil && !errors.Is(lerr, fs.ErrNotExist) {
+			return lerr
+		}
+		for _, f := range names {
+			if strings.HasSuffix(f.Name, "HEAD") && f.Type.IsRegular() {
+				if data, err := vfs.ReadFile(p.s.fs, dir+"/"+f.Name); err == nil {
+					p.value(data)
+				}
+			}
+		}
+		if err = p.tree(dir+"/logs", func(_ string, data []byte) { p.add(reflogIDs(data)...) }); err == nil {
+			err = p.tree(dir+"/refs", func(_ string, data []byte) { p.value(data) })
+		}
+		if err == nil {
+			err = p.index(dir + "/index")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// value reads a loose ref's value; a symbolic one is no root.
+func (p *personsRoots) value(data []byte) {
+	data, _, _ = bytes.Cut(data, []byte("\n"))
+	if id, err := object.ParseID(string(bytes.TrimSpace(data))); err == nil {
+		p.add(id)
+	}
+}
+
+// tree reads every file below a folder.
+func (p *personsRoots) tree(dir string, fn func(name string, data []byte)) error {
+	list, err := p.s.fs.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		name := dir + "/" + e.Name
+		if e.Type.IsDir() {
+			if err := p.tree(name, fn); err != nil {
+				return err
+			}
+			continue
+		}
+		if !e.Type.IsRegular() || strings.HasSuffix(e.Name, ".lock") {
+			continue
+		}
+		data, err := vfs.ReadFile(p.s.fs, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		fn(name, data)
+	}
+	return nil
+}
+
+// index adds what a person has staged. One that does not read is passed over, as
+// git would not read it either.
+func (p *personsRoots) index(name string) error {
+	data, err := vfs.ReadFile(p.s.fs, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var x index.Index
+	if err := index.NewDecoder(bytes.NewReader(data)).Decode(&x); err != nil {
+		p.s.log.Warn("a worktree's index is not read", "index", name, "error", err)
+		return nil
+	}
+	for _, e := range x.Entries {
+		if uint32(e.Mode)&0o170000 != 0o160000 {
+			p.add(ID(e.Hash))
+		}
+	}
+	return nil
+}
+
+// personsLimit gives the number of the oldest commit of ours that must stay for
+// people: of each of their roots, the newest that it reaches. 0: none.
+func (s *Store) personsLimit(ctx context.Context, theirs *theirObjects) (uint64, error) {
+	roots, err := s.personsRoots(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var limit uint64
+	seen := make(map[ID]bool)
+	for len(roots) > 0 {
+		id := roots[len(roots)-1]
+		roots = roots[:len(roots)-1]
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		kind, data, ok, err := theirs.meta(id)
+		if err != nil {
+			return 0, err
+		}
+		switch {
+		case !ok:
+		case kind == object.Tag:
+			if tag, err := object.ParseTag(data); err == nil {
+				roots = append(roots, tag.Object)
+			}
+		case kind == object.Commit:
+			if c, err := parseCommit(id, data); err == nil && c.Seq > 0 {
+				if rec, err := s.records.at(c.Seq); err == nil && rec.Commit == id {
+					if limit == 0 || c.Seq < limit {
+						limit = c.Seq
+					}
+					continue
+				}
+			}
+			c, err := object.ParseCommit(data)
+			if err != nil {
+				continue
+			}
+			roots = append(roots, c.Parents...)
+		}
+	}
+	return limit, nil
+}
+
+// theirObjects reads objects of the repository whoever wrote them: ours, and
+// those of other people's packs and loose ones. For one goroutine; close frees
+// the packs.
+type theirObjects struct {
+	s     *Store
+	packs []*theirPack
+}
+
+type theirPack struct {
+	*packFile
+	kept  bool      // has a .keep, of the person's
+	since time.Time // when it was written
+}
+
+// openTheirs opens the packs that are not ours.
+func (s *Store) openTheirs() (*theirObjects, error) {
+	t := &theirObjects{s: s}
+	names, err := s.fs.ReadDir(packDir)
+	if err != nil {
+		return nil, err
+	}
+	there := make(map[string]bool)
+	for _, e := range names {
+		there[e.Name] = true
+	}
+	bases := make([]string, 0, len(names))
+	for name := range there {
+		if base, ok := strings.CutSuffix(name, idxSuffix); ok && there[base+".pack"] {
+			bases = append(bases, base)
+		}
+	}
+	slices.Sort(bases)
+	for _, base := range bases {
+		if s.packs.has(base) {
+			continue
+		}
+		if there[base+".keep"] {
+			text, err := vfs.ReadFile(s.fs, path.Join(packDir, base+".keep"))
+			if _, ours := parseKeep(string(text)); err == nil && ours {
+				continue // one that is being linked, or removed
+			}
+		}
+		info, err := s.fs.Lstat(path.Join(packDir, base+".pack"))
+		var f *packFile
+		if err == nil {
+			f, err = s.packs.open(base)
+		}
+		if err != nil {
+			continue // it is gone, or no git could read it
+		}
+		t.packs = append(t.packs, &theirPack{packFile: f, kept: there[base+".keep"], since: time.Unix(0, info.MtimeNs)})
+	}
+	return t, nil
+}
+
+func (t *theirObjects) close() {
+	for _, f := range t.packs {
+		f.release()
+	}
+}
+
+// holder gives the pack of theirs that has an object; nil if none has.
+func (t *theirObjects) holder(id ID) (*theirPack, error) {
+	for _, f := range t.packs {
+		if ok, err := f.p.Has(id); ok || err != nil {
+			return f, err
+		}
+	}
+	return nil, nil
+}
+
+// meta gives an object, the bytes of a blob excepted. ok is false for what is
+// nowhere.
+func (t *theirObjects) meta(id ID) (kind object.Kind, data []byte, ok bool, err error) {
+	if kind, data, err := t.s.readMeta(id); err == nil {
+		return kind, data, true, nil
+	} else if !isAbsentObject(err) {
+		return 0, nil, false, err
+	}
+	f, err := t.holder(id)
+	if err != nil {
+		return 0, nil, false, err
+	}
+	if f != nil {
+		kind, _, err := f.p.Info(id)
+		if err == nil && kind != object.Blob {
+			kind, data, err = f.p.Get(id)
+		}
+		return kind, data, err == nil, err
+	}
+	return t.s.looseMeta(id)
+}

@@ -1,0 +1,257 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"sort"
+	"time"
+
+	"umbra/internal/errs"
+)
+
+// RetainOptions say which part of the history may be dropped.
+type RetainOptions struct {
+	// Before lets go what was committed before it; the zero time lets nothing go
+	// for its age.
+	Before time.Time
+	// MaxBytes lets go as much of the oldest history as it takes for the rest to
+	// need no more bytes; 0 lets nothing go for its size.
+	MaxBytes int64
+	// Through is the newest commit that the history may begin with; 0: the tip.
+	Through uint64
+	// Keep is told of the tasks whose refs are to go, and keeps their records; its
+	// error stops the move.
+	Keep   func([]Task) error
+	DryRun bool // only tells what would be done
+	Pace   *Pace
+}
+
+// RetainReport is what Retain did. From equals To where nothing was dropped.
+type RetainReport struct {
+	From, To Boundary
+	// Commits is how many commits were dropped; Gone and Across are how many
+	// tasks lay wholly before the boundary, and across it.
+	Commits uint64
+	Gone    int
+	Across  int
+}
+
+// cutTries bounds how often a boundary is chosen anew because a task came in its
+// way meanwhile.
+const cutTries = 5
+
+// Retain moves the boundary of the history to the newest commit before which all
+// may go: none passes the base of a task that is executing, paused or pinned, nor
+// the newest commit of ours that a ref, worktree or reflog of a person reaches.
+// Sequence numbers and the ids of commits, changes and tasks stay. The objects
+// stay until Collect.
+func (s *Store) Retain(ctx context.Context, opt RetainOptions) (RetainReport, error) {
+	s.cmu.Lock()
+	defer s.cmu.Unlock()
+	ctx, cancel := s.untilClosed(ctx)
+	defer cancel()
+	rep := RetainReport{From: s.Boundary(), To: s.Boundary()}
+	if err := s.resumeCut(ctx); err != nil {
+		return rep, err
+	}
+	for try := 1; ; try++ {
+		c, err := s.planCut(ctx, &opt)
+		if err != nil || c == nil {
+			return rep, errs.Wrap(err, "")
+		}
+		if opt.DryRun {
+			err = s.foresee(c)
+		} else {
+			err = s.doCut(ctx, c)
+		}
+		if errors.Is(err, errPassed) && try < cutTries {
+			continue
+		}
+		if s.Boundary() == c.to || opt.DryRun && err == nil {
+			rep.To, rep.Gone, rep.Across = c.to, len(c.gone), len(c.across)
+			rep.Commits = c.to.Seq - max(1, rep.From.Seq)
+		}
+		return rep, errs.Wrap(err, "")
+	}
+}
+
+// planCut chooses the boundary; nil where it is to stay.
+func (s *Store) planCut(ctx context.Context, opt *RetainOptions) (*cut, error) {
+	now, tip := s.Boundary(), s.Tip()
+	limit := tip.Seq
+	if opt.Through > 0 {
+		limit = min(limit, opt.Through)
+	}
+	bounds := make(map[string]taskBounds)
+	for _, t := range s.Tasks() {
+		b, err := s.boundsOf(&t, s.bounds, tip.Seq)
+		if err != nil {
+			return nil, err
+		}
+		bounds[t.ID] = b
+		if t.keepsHistory() {
+			limit = min(limit, b.baseSeq)
+		}
+		if err := opt.Pace.step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s.bounds = bounds
+	if limit <= max(1, now.Seq) {
+		return nil, nil
+	}
+	want, err := s.oldestWanted(ctx, opt, limit)
+	if err != nil || want <= max(1, now.Seq) {
+		return nil, err
+	}
+	theirs, err := s.openTheirs()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.close()
+	persons, err := s.personsLimit(ctx, theirs)
+	if err != nil {
+		return nil, err
+	}
+	if persons > 0 {
+		want = min(want, persons)
+	}
+	if want <= max(1, now.Seq) {
+		return nil, nil
+	}
+	rec, err := s.records.at(want)
+	if err != nil {
+		return nil, err
+	}
+	return &cut{to: Boundary{Commit: rec.Commit, Seq: want}, bounds: bounds, keep: opt.Keep}, nil
+}
+
+// oldestWanted gives the newest commit up to a limit before which all may go, by
+// age or size; 0: nothing may.
+func (s *Store) oldestWanted(ctx context.Context, opt *RetainOptions, limit uint64) (uint64, error) {
+	want := uint64(0)
+	if !opt.Before.IsZero() {
+		begin, failed := s.records.begin(), error(nil)
+		// Times never fall. The newest of those that are old enough is where
+		// history begins: what it changed is not known any more.
+		n := sort.Search(int(limit-begin+1), func(i int) bool {
+			rec, err := s.records.at(begin + uint64(i))
+			failed = errors.Join(failed, err)
+			return rec.WhenUnix >= opt.Before.Unix()
+		})
+		if failed != nil {
+			return 0, failed
+		}
+		if n > 0 {
+			want = begin + uint64(n) - 1
+		}
+	}
+	if opt.MaxBytes > 0 && s.HistoryBytes() > opt.MaxBytes {
+		bySize, err := s.fits(ctx, opt, limit)
+		if err != nil {
+			return 0, err
+		}
+		want = max(want, bySize)
+	}
+	return want, nil
+}
+
+// fits gives the oldest commit from which on the history takes no more than
+// MaxBytes, but none after the limit.
+func (s *Store) fits(ctx context.Context, opt *RetainOptions, limit uint64) (uint64, error) {
+	if err := s.Publish(ctx); err != nil { // what stands in a journal has no size of its own
+		return 0, err
+	}
+	used := s.packs.inUse()
+	defer func() {
+		for _, f := range used {
+			f.release()
+		}
+	}()
+	table, err := newTable(ctx, used, nil, opt.Pace)
+	if err != nil {
+		return 0, err
+	}
+	theirs, err := s.openTheirs()
+	if err != nil {
+		return 0, err
+	}
+	defer theirs.close()
+	m, err := s.newMarker(ctx, table, theirs, opt.Pace)
+	if err != nil {
+		return 0, err
+	}
+	var beside ID
+	begin, tip := s.records.begin(), s.Tip().Seq
+	for seq := tip; seq >= begin; seq-- {
+		if beside, err = m.commit(seq, beside); err != nil {
+			return 0, err
+		}
+		if m.bytes > opt.MaxBytes {
+			return min(seq+1, limit, tip), nil
+		}
+	}
+	return 0, nil
+}
+
+// foresee counts what a cut would do, and does nothing.
+func (s *Store) foresee(c *cut) error {
+	for _, t := range s.Tasks() {
+		b, err := s.boundsOf(&t, c.bounds, s.Tip().Seq)
+		switch {
+		case err != nil:
+			return err
+		case b.baseSeq >= c.to.Seq:
+		case b.headSeq < c.to.Seq:
+			c.gone = append(c.gone, t)
+		default:
+			c.across = append(c.across, &t)
+		}
+	}
+	return nil
+}
+
+// doCut does all the steps of a cut.
+func (s *Store) doCut(ctx context.Context, c *cut) error {
+	// The boundary's commit must stand in a pack before the file shallow names it.
+	if err := s.Publish(ctx); err != nil {
+		return err
+	}
+	if err := s.noteDropped(ctx, c.to.Seq); err != nil {
+		return err
+	}
+	if err := s.foresee(c); err != nil {
+		return err
+	}
+	c.told = make(map[string]bool)
+	for i := range c.gone {
+		c.told[c.gone[i].ID] = true
+	}
+	if c.keep != nil && len(c.gone) > 0 {
+		if err := c.keep(c.gone); err != nil {
+			return err
+		}
+	}
+	p := newPending()
+	p.cut = c
+	if err := s.enqueue(ctx, p); err != nil {
+		return err
+	}
+	if p.err != nil {
+		return p.err
+	}
+	s.undone = c
+	return s.resumeCut(ctx)
+}
+
+// resumeCut does what an earlier run could not finish; cmu is held.
+func (s *Store) resumeCut(ctx context.Context) error {
+	if s.undone == nil {
+		return nil
+	}
+	if err := s.finishCut(ctx, s.undone); err != nil {
+		return err
+	}
+	s.undone = nil
+	return nil
+}

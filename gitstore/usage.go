@@ -1,0 +1,50 @@
+package gitstore
+
+import (
+	"context"
+
+	"umbra/internal/errs"
+)
+
+// Usage calls fn for every commit, oldest first, with the bytes that the objects
+// take in our packs that it brought into the history: those that no older commit
+// that is left reaches. The sum is what the history takes without what merging or
+// Collect would free.
+func (s *Store) Usage(ctx context.Context, fn func(rec Record, bytes int64)) error {
+	if err := s.Publish(ctx); err != nil {
+		return err // what stands in a journal has no size of its own yet
+	}
+	tip := s.Tip()
+	used := s.packs.inUse()
+	defer func() {
+		for _, f := range used {
+			f.release()
+		}
+	}()
+	table, err := newTable(ctx, used, nil, nil)
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	theirs, err := s.openTheirs()
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	defer theirs.close()
+	m, err := s.newMarker(ctx, table, theirs, nil)
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	var beside ID
+	for seq := s.records.begin(); seq <= tip.Seq; seq++ {
+		before := m.bytes
+		rec, err := s.records.at(seq)
+		if err != nil {
+			return errs.Wrap(err, "")
+		}
+		if beside, err = m.commit(seq, beside); err != nil {
+			return errs.Wrap(err, "")
+		}
+		fn(rec, m.bytes-before)
+	}
+	return nil
+}

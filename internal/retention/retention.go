@@ -1,0 +1,235 @@
+// Package retention drops old history and frees its room: in the background, by
+// the owner's settings, and for `umbra gc` (contracts/upkeep.md, Dropping). What
+// a workspace takes on disk is told here too.
+//
+// Which history may go, and how it goes, is gitstore's; that the records of tasks
+// outlive it, internal/task's. Invariants: nothing is dropped while neither an age
+// nor a size is set; the background takes a fifth of one core and of the disk at
+// most, one workspace at a time.
+package retention
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"umbra/gitstore"
+	"umbra/internal/errs"
+	"umbra/internal/task"
+	"umbra/internal/workspace"
+)
+
+// Options of a Service. Workspaces and Tasks are needed.
+type Options struct {
+	Workspaces *workspace.Manager
+	Tasks      *task.Service
+	// Age lets go what is older, Bytes what makes a workspace's history larger;
+	// 0: off.
+	Age      time.Duration
+	Bytes    int64
+	Interval time.Duration // between two looks; an hour
+	Log      *slog.Logger
+	Now      func() time.Time
+	// After is time.After, for tests.
+	After func(d time.Duration) <-chan time.Time
+}
+
+// Service drops history. Its methods may be called concurrently.
+type Service struct {
+	o Options
+
+	mu   sync.Mutex
+	seen map[string]time.Time // when a workspace that is not open was looked at last
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// rest is how many times as long as it works the background rests.
+const rest = 4
+
+// New makes the service, and starts its background where there is something for
+// it to do. Close ends it.
+func New(o Options) *Service {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.After == nil {
+		o.After = time.After
+	}
+	if o.Interval <= 0 {
+		o.Interval = time.Hour
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Service{o: o, seen: make(map[string]time.Time), stop: cancel}
+	if o.Age > 0 || o.Bytes > 0 {
+		s.done.Go(func() { s.run(ctx) })
+	}
+	return s
+}
+
+// Close ends the background, and waits for it.
+func (s *Service) Close() {
+	s.stop()
+	s.done.Wait()
+}
+
+// run looks at all workspaces, again and again.
+func (s *Service) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.o.After(s.o.Interval):
+		}
+		s.Look(ctx)
+	}
+}
+
+// Look drops, by the settings, what may go in each workspace, at the pace of the
+// background.
+func (s *Service) Look(ctx context.Context) {
+	for _, rec := range s.o.Workspaces.List() {
+		if ctx.Err() != nil {
+			return
+		}
+		if !s.due(rec) {
+			continue
+		}
+		got, err := s.one(ctx, rec.ID, Request{pace: &gitstore.Pace{Rest: rest}}, nil)
+		switch {
+		case ctx.Err() != nil, errs.Is(err, errs.NotFound): // forgotten meanwhile
+		case err != nil:
+			s.o.Log.Warn("old history was not dropped; tried again later", "workspace", rec.ID, "error", err)
+		case got.Commits > 0:
+			s.o.Log.Info("old history dropped", "workspace", rec.ID, "commits", got.Commits, "tasks", got.TasksDropped,
+				"freed", got.Freed, "waiting", got.Waiting)
+		}
+	}
+}
+
+// due tells whether a workspace is worth a look. Opening one that is put away
+// costs a scan of its folder: so it is looked at only as often as enough of its
+// history may have come of age.
+func (s *Service) due(rec workspace.Record) bool {
+	if s.o.Workspaces.IsOpen(rec.ID) {
+		return true
+	}
+	now := s.o.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, looked := s.seen[rec.ID]
+	if looked && !rec.LastUsed.After(last) && now.Sub(last) < max(s.o.Interval, s.o.Age/8) {
+		return false
+	}
+	s.seen[rec.ID] = now
+	return true
+}
+
+// Request says what a collection of garbage is to do.
+type Request struct {
+	Workspaces []string // ids; none: all
+	Now        bool     // free at once, beside git commands that may fail then
+	DryRun     bool
+	pace       *gitstore.Pace
+}
+
+// Result is what was done to one workspace, or would be.
+type Result struct {
+	Workspace    string
+	Root         string // empty: virtual
+	Commits      uint64 // dropped
+	TasksDropped int    // of which the record alone is left
+	TasksCut     int    // that begin at the boundary now
+	Begin        gitstore.Boundary
+	Freed        int64 // bytes
+	Waiting      int64 // bytes that go when the grace ends; of a dry run: that would go
+	DiskBytes    int64
+	Failed       error // why it could not be done
+}
+
+// Tell is told how far a long work is: what it does now, and its parts.
+type Tell func(step string, done, all int64)
+
+// Collect applies the settings to workspaces, writes their packs anew where
+// anything in them is needed no more, and frees the room. A workspace that fails
+// does not keep the others from it; NotFound for one that there is not.
+func (s *Service) Collect(ctx context.Context, req Request, tell Tell) ([]Result, error) {
+	ids := req.Workspaces
+	if len(ids) == 0 {
+		for _, rec := range s.o.Workspaces.List() {
+			ids = append(ids, rec.ID)
+		}
+	}
+	for _, id := range ids {
+		if _, ok := s.o.Workspaces.Record(id); !ok {
+			return nil, errs.New(errs.NotFound, "workspace_not_found", "There is no workspace %q.", id)
+		}
+	}
+	var out []Result
+	for _, id := range ids {
+		got, err := s.one(ctx, id, req, tell)
+		switch {
+		case ctx.Err() != nil:
+			return nil, errs.Wrap(context.Cause(ctx), "")
+		case errs.Is(err, errs.NotFound):
+			continue // forgotten meanwhile
+		case err != nil:
+			s.o.Log.Warn("garbage not collected", "workspace", id, "error", err)
+			got.Failed = err
+		}
+		out = append(out, got)
+	}
+	return out, nil
+}
+
+func (s *Service) one(ctx context.Context, id string, req Request, tell Tell) (Result, error) {
+	rec, ok := s.o.Workspaces.Record(id)
+	out := Result{Workspace: id, Root: rec.Root}
+	if !ok {
+		return out, errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.")
+	}
+	w, err := s.o.Workspaces.Get(ctx, id)
+	if err != nil {
+		return out, err
+	}
+	defer w.Release()
+	step := func(step string, done, all int64) {
+		if tell != nil {
+			tell(id+": "+step, done, all)
+		}
+	}
+	from := w.Store().Boundary()
+	if s.o.Age > 0 || s.o.Bytes > 0 {
+		step("looking for old history", 0, 0)
+		opt := gitstore.RetainOptions{MaxBytes: s.o.Bytes, DryRun: req.DryRun, Pace: req.pace,
+			Keep: func(tasks []gitstore.Task) error { return s.o.Tasks.KeepRecords(ctx, w, tasks) }}
+		if s.o.Age > 0 {
+			opt.Before = s.o.Now().Add(-s.o.Age)
+		}
+		rep, err := w.Retain(ctx, opt)
+		from, out.Commits, out.TasksDropped, out.TasksCut = rep.To, rep.Commits, rep.Gone, rep.Across
+		if err != nil {
+			return out, err
+		}
+	}
+	background := req.pace != nil
+	if !background || out.Commits > 0 || s.unswept(w) {
+		rep, cerr := w.Store().Collect(ctx, gitstore.CollectOptions{Now: req.Now, Thorough: !background, DryRun: req.DryRun, From: from, Pace: req.pace, Tell: step})
+		out.Freed, out.Waiting = rep.Freed, rep.Waiting
+		err = errors.Join(err, cerr)
+	}
+	out.Begin, out.DiskBytes = from, w.Store().DiskBytes()
+	return out, err
+}
+
+// unswept reports whether history was dropped of which nobody can say that its
+// objects went: once for each start of the server.
+func (s *Service) unswept(w *workspace.Workspace) bool {
+	return !w.Store().Boundary().Whole() && !w.Store().Swept()
+}

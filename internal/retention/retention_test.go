@@ -1,0 +1,211 @@
+package retention
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"umbra/gitstore"
+	"umbra/internal/errs"
+	"umbra/internal/state"
+	"umbra/internal/task"
+	"umbra/internal/vfs"
+	"umbra/internal/workspace"
+	"umbra/internal/workspace/wstest"
+	"umbra/internal/wspath"
+)
+
+// clock is one that the test moves.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) forward(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// rig is the service on a folder, with time standing still.
+type rig struct {
+	clock
+	tasks   *task.Service
+	manager *workspace.Manager
+	root    string
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	g := &rig{clock: clock{now: time.Unix(1_700_000_000, 0).UTC()}, root: t.TempDir()}
+	dir := t.TempDir()
+	db, err := state.Open(filepath.Join(dir, "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.manager, err = workspace.NewManager(workspace.Options{DataDir: dir, Records: &wstest.Records{}, Now: g.Now, Foreground: true}); err != nil {
+		t.Fatal(err)
+	}
+	areas := filepath.Join(dir, "tasks")
+	if err := os.MkdirAll(areas, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	files, err := vfs.OS(areas)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.tasks, err = task.New(t.Context(), task.Options{Workspaces: g.manager, State: db, FS: files, Dir: areas, Now: g.Now}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		g.tasks.Close()
+		if err := errors.Join(g.manager.Close(context.Background()), files.Close(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+// day makes a task, writes n files an hour apart, and ends it.
+func (g *rig) day(t *testing.T, n int) string {
+	t.Helper()
+	made, err := g.tasks.Create(t.Context(), task.CreateOptions{Goal: "a day's work", Root: g.root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer made.Release()
+	for i := range n {
+		g.forward(time.Hour)
+		_, err := g.tasks.Apply(t.Context(), made.Ref, workspace.Request{Ops: []workspace.Op{{Kind: workspace.OpWrite, Path: wspath.Path(fmt.Sprintf("f%d", i)),
+			Data: fmt.Appendf(nil, "%d at %s\n", i, g.Now())}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ended := task.Completed
+	if err := g.tasks.Patch(t.Context(), made.Ref, task.Patch{Status: &ended}, ""); err != nil {
+		t.Fatal(err)
+	}
+	return made.Task.ID
+}
+
+func (g *rig) store(t *testing.T) *gitstore.Store {
+	t.Helper()
+	w, err := g.manager.Get(t.Context(), g.manager.List()[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Release()
+	return w.Store()
+}
+
+// TestAge: the background looks once an interval, and drops what is older than
+// the age and no more.
+func TestAge(t *testing.T) {
+	g := newRig(t)
+	first := g.day(t, 5)
+	second := g.day(t, 5)
+	ticks, looked := make(chan time.Time), make(chan struct{})
+	s := New(Options{Workspaces: g.manager, Tasks: g.tasks, Age: 48 * time.Hour, Interval: time.Minute, Now: g.Now,
+		After: func(d time.Duration) <-chan time.Time {
+			if d != time.Minute {
+				t.Errorf("it waits for %v", d)
+			}
+			looked <- struct{}{}
+			return ticks
+		}})
+	tick := func() {
+		ticks <- time.Time{}
+		<-looked
+	}
+	<-looked
+	tick()
+	if b := g.store(t).Boundary(); !b.Whole() {
+		t.Fatalf("history begins at %v, and nothing is old", b)
+	}
+	g.forward(48*time.Hour - 4*time.Hour - time.Minute) // the first task, and one change of the second
+	tick()
+	if b := g.store(t).Boundary(); b.Seq != 6 {
+		t.Fatalf("history begins at %v", b)
+	}
+	g.forward(time.Hour)
+	tick()
+	if b := g.store(t).Boundary(); b.Seq != 7 {
+		t.Fatalf("an hour later history begins at %v", b)
+	}
+	go func() { // Close waits for who waits
+		for range looked {
+		}
+	}()
+	s.Close()
+	close(looked)
+
+	r, err := g.tasks.Get(t.Context(), first, nil)
+	if err != nil || !r.Dropped || r.Task.Info.Goal != "a day's work" || r.Task.Changes != 5 {
+		t.Fatalf("the first task: %+v, %v", r, err)
+	}
+	if v, err := g.tasks.View(t.Context(), r); err != nil || !v.BaseDropped || v.Status != task.Completed {
+		t.Errorf("its view: %+v, %v", v, err)
+	}
+	if _, _, err := g.tasks.Changes(t.Context(), r, task.Filter{}, 0, 10); errs.CodeOf(err) != "history_dropped" {
+		t.Errorf("its changelog: %v", err)
+	}
+	r.Release()
+	if r, err = g.tasks.Get(t.Context(), second, nil); err != nil || r.Dropped || !r.Task.BaseDropped() {
+		t.Fatalf("the second task: %+v, %v", r, err)
+	}
+	r.Release()
+}
+
+// TestOff: without an age or a size nothing runs, and a collection by hand drops
+// nothing.
+func TestOff(t *testing.T) {
+	g := newRig(t)
+	g.day(t, 3)
+	s := New(Options{Workspaces: g.manager, Tasks: g.tasks, Now: g.Now, After: func(time.Duration) <-chan time.Time {
+		t.Error("it waits for something")
+		return nil
+	}})
+	defer s.Close()
+	g.forward(10_000 * time.Hour)
+	list, err := s.Collect(t.Context(), Request{Now: true}, nil)
+	if err != nil || len(list) != 1 || list[0].Commits != 0 || !list[0].Begin.Whole() || list[0].Failed != nil {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if _, err := s.Collect(t.Context(), Request{Workspaces: []string{"none"}}, nil); !errs.Is(err, errs.NotFound) {
+		t.Errorf("of none: %v", err)
+	}
+}
+
+// TestDryRunDropsNothing and tells what it would.
+func TestDryRunDropsNothing(t *testing.T) {
+	g := newRig(t)
+	g.day(t, 4)
+	s := New(Options{Workspaces: g.manager, Tasks: g.tasks, Age: time.Hour, Interval: time.Hour, Now: g.Now,
+		After: func(time.Duration) <-chan time.Time { return nil }})
+	defer s.Close()
+	g.forward(10 * time.Hour)
+	// What is synced is where the history may begin.
+	if list, err := s.Collect(t.Context(), Request{DryRun: true}, nil); err != nil || len(list) != 1 || !g.store(t).Boundary().Whole() {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	list, err := s.Collect(t.Context(), Request{Now: true}, nil)
+	if err != nil || list[0].Commits != 4 || g.store(t).Boundary().Seq != 5 {
+		t.Errorf("%+v, %v; history begins at %v", list, err, g.store(t).Boundary())
+	}
+	left, err := s.Usage(t.Context(), nil, true)
+	if err != nil || len(left) != 1 || left[0].Begin.Seq != 5 || left[0].Other == 0 {
+		t.Errorf("%+v, %v", left, err)
+	}
+}

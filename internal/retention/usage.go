@@ -1,0 +1,99 @@
+package retention
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"umbra/gitstore"
+	"umbra/internal/errs"
+)
+
+// Usage is what a workspace takes on disk, in bytes.
+type Usage struct {
+	Workspace string
+	Root      string // empty: virtual
+	DiskBytes int64  // its repository and journals
+	TaskBytes int64  // scratch and artifacts of its tasks
+	Tasks     []TaskUsage
+	// Other is what commits of no task brought, the baseline among them, or what
+	// stands in the tree at which the history begins. With Tasks.
+	Other int64
+	Begin gitstore.Boundary
+}
+
+// TaskUsage is what a task takes on disk, in bytes.
+type TaskUsage struct {
+	Task      string
+	Bytes     int64 // of the objects that its commits brought first, compressed
+	Scratch   int64
+	Artifacts int64
+}
+
+// Usage tells what workspaces take on disk; none named: all. By task reads the
+// whole history.
+func (s *Service) Usage(ctx context.Context, ids []string, byTask bool) ([]Usage, error) {
+	if len(ids) == 0 {
+		for _, rec := range s.o.Workspaces.List() {
+			ids = append(ids, rec.ID)
+		}
+	}
+	out := make([]Usage, 0, len(ids))
+	for _, id := range ids {
+		u, err := s.usage(ctx, id, byTask)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, u)
+	}
+	return out, nil
+}
+
+func (s *Service) usage(ctx context.Context, id string, byTask bool) (Usage, error) {
+	rec, ok := s.o.Workspaces.Record(id)
+	if !ok {
+		return Usage{}, errs.New(errs.NotFound, "workspace_not_found", "There is no workspace %q.", id)
+	}
+	w, err := s.o.Workspaces.Get(ctx, id)
+	if err != nil {
+		return Usage{}, err
+	}
+	defer w.Release()
+	u := Usage{Workspace: id, Root: rec.Root, Begin: w.Store().Boundary()}
+	tasks := make(map[string]*TaskUsage)
+	of := func(task string) *TaskUsage {
+		if tasks[task] == nil {
+			tasks[task] = &TaskUsage{Task: task}
+		}
+		return tasks[task]
+	}
+	for _, task := range s.o.Tasks.On(id) {
+		areas, err := s.o.Tasks.AreaBytes(ctx, task)
+		if err != nil {
+			return Usage{}, err
+		}
+		t := of(task)
+		t.Scratch, t.Artifacts = areas["scratch"], areas["artifacts"]
+		u.TaskBytes += t.Scratch + t.Artifacts
+	}
+	if byTask {
+		err := w.Store().Usage(ctx, func(rec gitstore.Record, bytes int64) {
+			if rec.Task == "" || rec.Seq == u.Begin.Seq {
+				u.Other += bytes
+			} else {
+				of(rec.Task).Bytes += bytes
+			}
+		})
+		if err != nil {
+			return Usage{}, err
+		}
+		for _, t := range tasks {
+			u.Tasks = append(u.Tasks, *t)
+		}
+		slices.SortFunc(u.Tasks, func(a, b TaskUsage) int {
+			return cmp.Or(cmp.Compare(b.Bytes+b.Scratch+b.Artifacts, a.Bytes+a.Scratch+a.Artifacts), cmp.Compare(a.Task, b.Task))
+		})
+	}
+	u.DiskBytes = w.Store().DiskBytes()
+	return u, nil
+}

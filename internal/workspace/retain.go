@@ -1,0 +1,40 @@
+package workspace
+
+import (
+	"context"
+
+	"umbra/gitstore"
+)
+
+// Retain drops old history as gitstore.Store.Retain does. What a power cut may
+// still undo on disk keeps its history: recovery needs the versions since the
+// last checkpoint, so one is made first, and the history goes on from it.
+func (w *Workspace) Retain(ctx context.Context, opt gitstore.RetainOptions) (gitstore.RetainReport, error) {
+	if w.virtual == nil {
+		if !opt.DryRun && !w.missing.Load() {
+			if err := w.checkpoint(ctx, false); err != nil {
+				return gitstore.RetainReport{}, err
+			}
+		}
+		g := w.progress
+		g.ckmu.Lock()
+		through := g.last.Seq
+		g.ckmu.Unlock()
+		if through == 0 {
+			return gitstore.RetainReport{From: w.store.Boundary(), To: w.store.Boundary()}, nil
+		}
+		if opt.Through == 0 || through < opt.Through {
+			opt.Through = through
+		}
+	}
+	return w.store.Retain(ctx, opt)
+}
+
+// IsOpen reports whether a workspace is open now; Get would not have to recover
+// and scan it.
+func (m *Manager) IsOpen(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.open[id]
+	return h != nil && h.w != nil && h.closing == nil
+}
