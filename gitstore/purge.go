@@ -1,0 +1,265 @@
+package gitstore
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+)
+
+// PurgeOptions say what is to leave the history.
+type PurgeOptions struct {
+	Blobs []ID // contents
+	// Force drops people's refs, worktrees and reflogs that lead to them.
+	Force bool
+	// DryRun only tells.
+	DryRun bool
+	// Tell, if not nil, is told how far it is.
+	Tell func(step string, done, all int64)
+}
+
+// Purged tells what a purge did, or would do.
+type Purged struct {
+	Commits uint64   // whose id changed
+	Touched uint64   // of them, those whose tree held the bytes
+	First   uint64   // number of the first of them
+	Bytes   int64    // by which the repository is smaller
+	Dropped []Holder // people's own that went
+	Foreign []string // refs under refs/foreign that went
+	Holders []Holder // people's own that forbid it, unless Force is given
+
+	moves   map[ID]ID
+	needles [][]byte
+}
+
+// Names reports whether a text names a commit that has another id now, or holds
+// one of the contents: whoever kept it should not give it out again. Contents
+// above a megabyte are not looked for.
+func (p *Purged) Names(text []byte) bool {
+	for _, n := range p.needles {
+		if bytes.Contains(text, n) {
+			return true
+		}
+	}
+	run := 0
+	for i, c := range text {
+		if c >= '0' && c <= '9' || c >= 'a' && c <= 'f' {
+			run++
+		} else {
+			run = 0
+		}
+		if run < 40 {
+			continue
+		}
+		if id, err := object.ParseID(string(text[i-39 : i+1])); err == nil {
+			if _, moved := p.moves[id]; moved {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Purge is a purge under way: history is rewritten beside the writers as far as
+// it goes. One of Finish and Discard ends it. Maintenance waits for as long.
+//
+// The steps, and what a crash between two of them leaves:
+//
+//  1. The rewritten history goes into packs in the journal folder: a start
+//     removes them.
+//  2. With the committer paused the newest commits follow. The file `purge` names
+//     the new packs, then these get their names: a start takes both back.
+//  3. `purge` says that it is switched to them, which is the one moment that
+//     counts: a start finishes it.
+//  4. Map, note, refs, people's own, commit index; then the old packs and all
+//     else that may hold the bytes go, then `purge`.
+type Purge struct {
+	s     *Store
+	opt   PurgeOptions
+	r     *rewriter
+	begin Boundary
+	fresh *purgePack // what is new
+	kept  *purgePack // what stays of packs that had something of what goes
+	from  map[string]bool
+	ended bool
+
+	needles [][]byte
+}
+
+// BeginPurge rewrites the history of now. errs.NotFound "blob_not_found" where
+// no commit has one of the blobs.
+func (s *Store) BeginPurge(ctx context.Context, opt PurgeOptions) (*Purge, error) {
+	if opt.Tell == nil {
+		opt.Tell = func(string, int64, int64) {}
+	}
+	s.cmu.Lock()
+	s.mmu.Lock()
+	p := &Purge{s: s, opt: opt, from: make(map[string]bool)}
+	err := s.endPending(ctx)
+	if err == nil {
+		p.begin = s.Boundary()
+		err = p.prepare(ctx)
+	}
+	if err != nil {
+		p.Discard()
+		return nil, errs.Wrap(err, "")
+	}
+	return p, nil
+}
+
+// Discard gives the purge up; after Finish it does nothing.
+func (p *Purge) Discard() {
+	if p.ended {
+		return
+	}
+	p.ended = true
+	for _, x := range []*purgePack{p.fresh, p.kept} {
+		p.s.dropPurgePack(x)
+	}
+	p.s.mmu.Unlock()
+	p.s.cmu.Unlock()
+}
+
+// endPending ends what could not be ended before: another purge, a move of the
+// boundary.
+func (s *Store) endPending(ctx context.Context) error {
+	s.pub.mu.Lock()
+	lctx, cancel := context.WithTimeout(ctx, publishPatience)
+	err := s.pendingPurge(lctx)
+	cancel()
+	s.pub.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return s.resumeCut(ctx)
+}
+
+func (p *Purge) prepare(ctx context.Context) (err error) {
+	s := p.s
+	if broken := s.packs.broken(); len(broken) > 0 {
+		return errs.New(errs.Conflict, "repository_damaged", "The pack %s is damaged: nobody can tell what it holds. Run umbra verify --repair first.", broken[0])
+	}
+	blobs, sums := make(map[ID]bool), make(map[string]bool)
+	for _, id := range p.opt.Blobs {
+		sum, err := s.sumOf(ctx, id)
+		if errs.Is(err, errs.NotFound) || errs.Is(err, errs.Gone) {
+			return errs.New(errs.NotFound, "blob_not_found", "The history has no such content: %s.", id)
+		}
+		if err != nil {
+			return err
+		}
+		blobs[id], sums[sum] = true, true
+		p.needle(ctx, id)
+	}
+	if !p.opt.DryRun {
+		if p.fresh, err = s.createPurgePack(); err != nil {
+			return err
+		}
+	}
+	if p.r, err = newRewriter(s, blobs, sums, p.fresh.writer()); err != nil {
+		return err
+	}
+	if err := p.rewrite(ctx, "rewriting history"); err != nil {
+		return err
+	}
+	if p.opt.DryRun {
+		return nil
+	}
+	if err := p.records(); err != nil {
+		return err
+	}
+	if p.kept, err = s.createPurgePack(); err != nil {
+		return err
+	}
+	return p.keep(ctx, func(f *packFile) bool { return f.keep.through <= p.r.seq })
+}
+
+// Contents are looked for in texts up to this size, if they are longer than any
+// text may have by chance.
+const (
+	maxNeedle = 1 << 20
+	minNeedle = 6
+)
+
+// needle notes a content as it stands in a text: bare, and inside of JSON.
+func (p *Purge) needle(ctx context.Context, id ID) {
+	data, err := p.s.ReadBlob(ctx, id, maxNeedle)
+	if err != nil {
+		return
+	}
+	if data = bytes.TrimSpace(data); len(data) < minNeedle {
+		return
+	}
+	p.needles = append(p.needles, data)
+	if text, err := json.Marshal(string(data)); err == nil {
+		p.needles = append(p.needles, text[1:len(text)-1])
+	}
+}
+
+// sumOf gives the After-Hash of a blob's bytes.
+func (s *Store) sumOf(ctx context.Context, id ID) (string, error) {
+	r, _, err := s.OpenBlob(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, cancellable{ctx, r}); err != nil {
+		return "", err
+	}
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+func (p *Purge) rewrite(ctx context.Context, step string) error {
+	return p.r.through(ctx, p.s.Tip().Seq, func(done, all int64) { p.opt.Tell(step, done, all) })
+}
+
+// Plan tells what Finish would do. A dry run ends with it and Discard.
+func (p *Purge) Plan(ctx context.Context) (Purged, error) {
+	h, o, _, err := p.look(ctx)
+	if h != nil {
+		h.close()
+	}
+	if err != nil {
+		return Purged{}, errs.Wrap(err, "")
+	}
+	return p.told(o), nil
+}
+
+// OnTip reports whether the newest tree that was looked at has one of the blobs.
+func (p *Purge) OnTip() bool { return p.r.prev != p.r.tip.Tree }
+
+func (p *Purge) told(o *others) Purged {
+	out := Purged{moves: p.r.commits, needles: p.needles, Commits: uint64(len(p.r.commits)), Touched: p.r.touched, First: p.r.first, Foreign: o.foreign, Holders: o.holders}
+	if p.opt.Force {
+		out.Dropped, out.Holders = o.holders, nil
+	}
+	return out
+}
+
+// look finds what of people's own leads to what goes.
+func (p *Purge) look(ctx context.Context) (h *reach, o *others, unreadable []string, err error) {
+	h = &reach{s: p.s, r: p.r, memo: make(map[ID]bool)}
+	if unreadable, err = h.openForeign(); err != nil {
+		return h, nil, nil, err
+	}
+	if o, err = h.others(ctx); err != nil {
+		return h, nil, nil, err
+	}
+	for _, base := range unreadable {
+		if _, err := p.s.fs.Lstat(path.Join(packDir, base+idxSuffix)); err == nil {
+			o.hold("pack", base) // nobody can tell what it holds
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return h, nil, nil, err
+		}
+	}
+	return h, o, unreadable, nil
+}

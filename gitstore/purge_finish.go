@@ -1,0 +1,364 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"time"
+
+	"umbra/gitstore/object"
+	"umbra/gitstore/refs"
+	"umbra/internal/errs"
+)
+
+// errAgain is given where what the purge was begun on is no more so.
+var errAgain = errors.New("the history's beginning moved")
+
+// ErrHeld is answered where people's own leads to what goes.
+func ErrHeld(list []Holder) error {
+	return errs.New(errs.Conflict, "purge_held",
+		"Refs, worktrees or reflogs of people's own lead to these bytes. With force they are dropped.").With("held", list)
+}
+
+// Finish makes the rewritten history the history. The caller sees to it that
+// nothing of what goes is in the tip (OnTip after Finish began is an error,
+// errs.Conflict "purge_on_tip"). Commits wait; when it returns nil the bytes are
+// off the disk. On errs.Unavailable "ref_locked" history is rewritten, and what
+// is left is done once the lock is free.
+func (p *Purge) Finish(ctx context.Context) (Purged, error) {
+	defer p.Discard()
+	s := p.s
+	resume, err := s.pause(ctx)
+	if err != nil {
+		return Purged{}, err
+	}
+	defer resume()
+	s.pub.mu.Lock()
+	defer s.pub.mu.Unlock()
+	if err := p.quiet(ctx); err != nil {
+		return Purged{}, err
+	}
+	before, err := s.packBytes()
+	if err != nil {
+		return Purged{}, errs.Wrap(err, "")
+	}
+	in, told, err := p.gather(ctx)
+	if err != nil {
+		return Purged{}, errs.Wrap(err, "")
+	}
+	patience := publishPatience
+	if until, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(until))
+	}
+	ctx = context.WithoutCancel(ctx) // from here on it ends, one way or the other
+	if err := p.swap(ctx, in); err != nil {
+		return Purged{}, errs.Wrap(err, "")
+	}
+	p.opt.Tell("removing what is purged", 0, 0)
+	lctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := s.pendingPurge(lctx); err != nil {
+		s.pub.retry()
+		return told, err
+	}
+	p.lateForeign(ctx)
+	if err := s.writeInfoLog(ctx); err != nil {
+		s.log.Warn("reflogs of tasks' records not written", "error", err)
+	}
+	if after, err := s.packBytes(); err == nil {
+		told.Bytes = before - after
+	}
+	return told, nil
+}
+
+// lateForeign drops what somebody set in place of a ref of ours in the very
+// moment of the switch.
+func (p *Purge) lateForeign(ctx context.Context) {
+	list, err := p.s.refs.List(refs.ForeignPrefix)
+	var gone []refs.Update
+	for _, r := range list {
+		if p.r.changed(r.ID) {
+			gone = append(gone, refs.Update{Name: r.Name, Noted: r.ID})
+		}
+	}
+	if err == nil && len(gone) > 0 {
+		_, err = p.s.refs.Update(ctx, gone)
+	}
+	if err != nil {
+		p.s.log.Warn("refs under refs/foreign were not looked at once more", "error", err)
+	}
+}
+
+// quiet sees to it that all there is stands in finished packs.
+func (p *Purge) quiet(ctx context.Context) error {
+	s := p.s
+	if err := s.pendingPurge(ctx); err != nil {
+		return err
+	}
+	s.jmu.Lock()
+	err := s.salvageOpen()
+	s.jmu.Unlock()
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	lctx, cancel := context.WithTimeout(ctx, publishPatience)
+	defer cancel()
+	if err := s.pub.publishLocked(lctx); err != nil {
+		return err
+	}
+	s.jmu.Lock()
+	defer s.jmu.Unlock()
+	noted, _ := s.note.Get(shadowRef)
+	if s.open != nil && !s.open.empty() || len(s.closing) > 0 || noted != s.Tip().Commit {
+		return errs.New(errs.Unavailable, "busy", "Not everything could be published; try again.")
+	}
+	if p.begin != s.Boundary() {
+		return errs.Wrap(errAgain, "")
+	}
+	return nil
+}
+
+// gather writes the rest of what is new, and says what the switch has to do.
+func (p *Purge) gather(ctx context.Context) (*purgeIntent, Purged, error) {
+	s := p.s
+	if err := p.rewrite(ctx, "rewriting the newest commits"); err != nil {
+		return nil, Purged{}, err
+	}
+	if p.OnTip() {
+		return nil, Purged{}, errs.New(errs.Conflict, "purge_on_tip", "The newest tree still has these bytes.")
+	}
+	if p.r.first == 0 {
+		return nil, Purged{}, errs.New(errs.NotFound, "blob_not_found", "No commit of the history has that content.")
+	}
+	in := &purgeIntent{Step: purgePrepared, First: p.r.first, Tags: make(map[string]string)}
+	if err := p.records(); err != nil {
+		return nil, Purged{}, err
+	}
+	p.refs(in)
+	h, o, unreadable, err := p.look(ctx)
+	defer h.close()
+	if err != nil {
+		return nil, Purged{}, err
+	}
+	if len(o.holders) > 0 && !p.opt.Force {
+		return nil, Purged{}, ErrHeld(o.holders)
+	}
+	in.Others = o.othersIntent
+	if err := p.packs(ctx, in, h, unreadable); err != nil {
+		return nil, Purged{}, err
+	}
+	files, err := s.movedFiles()
+	if err != nil {
+		return nil, Purged{}, err
+	}
+	if in.Moved = 1; len(files) > 0 {
+		in.Moved = files[len(files)-1] + 1
+	}
+	return in, p.told(o), nil
+}
+
+// records rewrites the tags that hold tasks' records: the present ones, and
+// those before them, which reflogs name.
+func (p *Purge) records() error {
+	s := p.s
+	add := func(ids []ID) error {
+		for _, id := range ids {
+			if _, err := p.r.tag(id); err != nil && !errs.Is(err, errs.NotFound) && !errs.Is(err, errs.Gone) {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, t := range s.Tasks() {
+		if _, err := p.r.tag(t.InfoTag); err != nil {
+			return err
+		}
+		if err := add(t.past); err != nil {
+			return err
+		}
+	}
+	err := s.walkFiles(path.Clean(infoLogDir), func(name string) error {
+		text, err := readAll(s, name)
+		if err != nil {
+			return err
+		}
+		return add(reflogIDs(text))
+	})
+	if err != nil {
+		return err
+	}
+	for _, ids := range s.infoLog.named() {
+		if err := add(ids); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refs gives what our refs become: tasks' first, the history's last.
+func (p *Purge) refs(in *purgeIntent) {
+	set := func(name string, old, now ID) {
+		if old != now {
+			in.Refs = append(in.Refs, movedRef{Name: name, Old: old.String(), New: now.String()})
+		}
+	}
+	for _, t := range p.s.Tasks() {
+		info := t.InfoTag
+		if now, ok := p.r.tags[info]; ok {
+			info = now
+		}
+		set(tasksPrefix+t.ID+"/base", t.Base, p.r.is(t.Base))
+		set(tasksPrefix+t.ID+"/head", t.Head, p.r.is(t.Head))
+		set(tasksPrefix+t.ID+"/info", t.InfoTag, info)
+	}
+	set(shadowRef, p.s.Tip().Commit, p.r.tip.Commit)
+	if b := p.s.Boundary(); !b.Whole() && p.r.is(b.Commit) != b.Commit {
+		in.Boundary = movedRef{Old: b.Commit.String(), New: p.r.is(b.Commit).String()}
+	}
+	for old, now := range p.r.tags {
+		in.Tags[old.String()] = now.String()
+	}
+}
+
+// swap gives the new packs their names and makes the rewritten history the one
+// that counts, on disk and in memory. After an error all is as before.
+func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
+	s := p.s
+	var list []*purgePack
+	for _, x := range []*purgePack{p.fresh, p.kept} {
+		if x.w.Count() == 0 {
+			continue
+		}
+		if err := s.finishPurgePack(x); err != nil {
+			return err
+		}
+		list = append(list, x)
+		if base := "pack-" + object.ID(x.sum).String(); !s.packs.has(base) {
+			in.Packs = append(in.Packs, base)
+		}
+	}
+	err := s.fs.SyncDir(journalDir)
+	if err == nil {
+		err = s.writeIntent(in)
+	}
+	for _, x := range list {
+		if err == nil {
+			_, err = s.linkPack(x.name+".pack", x.name+idxSuffix, x.sum, keepNote{through: s.Tip().Seq})
+		}
+	}
+	if err == nil {
+		err = s.writeMoved(in.Moved, p.r.commits)
+	}
+	if err != nil {
+		return p.back(in, err)
+	}
+	next := *in
+	next.Step = purgeSwitching
+	if err := s.writeIntent(&next); err != nil {
+		return p.back(in, err)
+	}
+	p.adopt(&next)
+	return nil
+}
+
+func (s *Store) writeMoved(n int, moves map[ID]ID) error {
+	dir := path.Dir(purgeTemp(n))
+	if err := s.fs.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := s.writeFile(purgeTemp(n), encodeMoved(moves)); err != nil {
+		return err
+	}
+	if err := s.fs.SyncDir(dir); err != nil {
+		return err
+	}
+	return s.fs.SyncDir(".")
+}
+
+// back takes the switch back. Where the disk refuses that too, nobody can tell
+// what a start will find: nothing more is taken in until there is one.
+func (p *Purge) back(in *purgeIntent, cause error) error {
+	s := p.s
+	for _, f := range s.packs.take(setOf(in.Packs)) {
+		f.release()
+	}
+	err := s.writeIntent(in) // as it was: prepared
+	if err == nil {
+		if err = s.takeBack(in); err != nil {
+			s.log.Warn("a purge is taken back by the next start", "error", err)
+		}
+		return cause
+	}
+	if now, rerr := s.readIntent(); rerr == nil && (now == nil || now.Step == purgePrepared) && s.fs.SyncDir(".") == nil {
+		return cause // the next start takes the rest back
+	}
+	s.qmu.Lock()
+	s.stopped = true
+	s.qmu.Unlock()
+	s.warn("a purge could be neither finished nor taken back (%v): nothing is written until the server is started again", err)
+	return cause
+}
+
+func setOf(names []string) map[string]bool {
+	out := make(map[string]bool, len(names))
+	for _, n := range names {
+		out[n] = true
+	}
+	return out
+}
+
+// adopt makes the rewritten history the store's state.
+func (p *Purge) adopt(in *purgeIntent) {
+	s := p.s
+	gone := make(map[ID]bool, len(p.r.blobs))
+	if old := s.purged.Load(); old != nil {
+		for id := range *old {
+			gone[id] = true
+		}
+	}
+	for id := range p.r.blobs {
+		gone[id] = true
+	}
+	s.purged.Store(&gone)
+	s.trees.clear()
+	s.infoLog.rename(p.r.tags)
+	s.tmu.Lock()
+	for id, t := range s.tasks {
+		n := *t
+		n.Base, n.Head = p.r.is(t.Base), p.r.is(t.Head)
+		if tag, ok := p.r.tags[t.InfoTag]; ok {
+			n.InfoTag = tag
+		}
+		s.tasks[id] = &n
+	}
+	s.tmu.Unlock()
+	s.records.remap(p.r.first, p.r.is)
+	if b := s.Boundary(); !b.Whole() {
+		b.Commit = p.r.is(b.Commit)
+		s.boundary.Store(&b)
+	}
+	tip := p.r.tip
+	s.tip.Store(&tip)
+	s.purging = in
+	// Nothing may be taken for standing in them any more.
+	for _, f := range s.packs.take(setOf(in.Drop)) {
+		f.release()
+	}
+	// A reader that finds an object gone looks again from the tip on.
+	s.rewrites.Add(1)
+}
+
+// Rewrites counts the purges since the store was opened: what was read of
+// history under another number may name commits and bytes that are no more.
+func (s *Store) Rewrites() uint64 { return s.rewrites.Load() }
+
+// stillThere fails for content that a purge has taken away since a draft was
+// made that refers to it.
+func (s *Store) stillThere(id ID) error {
+	gone := s.purged.Load()
+	if gone == nil || !(*gone)[id] || s.HasBlob(id) {
+		return nil
+	}
+	return errs.New(errs.Unavailable, "history_rewritten", "A purge took that content away meanwhile; try again.")
+}

@@ -1,0 +1,388 @@
+package gitstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"umbra/gitstore/refs"
+	"umbra/internal/errs"
+	"umbra/internal/vfs"
+)
+
+// intentFile is there while a purge is at its switch: what it does is written
+// down first, so that a start finishes it, or takes it back.
+const intentFile = "purge"
+
+// The steps of a purge. Up to the second one it is taken back: the new packs go.
+// From then on it is finished: history is the rewritten one.
+const (
+	purgePrepared  = "prepared"
+	purgeSwitching = "switching"
+)
+
+// purgeIntent is what the file holds, as JSON. All of it can be done again.
+type purgeIntent struct {
+	Step  string            `json:"step"`
+	First uint64            `json:"first"` // number of the first changed commit
+	Packs []string          `json:"packs"` // new ones, in objects/pack
+	Drop  []string          `json:"drop"`  // packs whose every wanted object stands elsewhere
+	Moved int               `json:"moved"` // number of the map; it is in the journal folder until the switch
+	Refs  []movedRef        `json:"refs"`  // ours, tasks' first
+	Tags  map[string]string `json:"tags"`  // tasks' records, for their reflogs
+	// Boundary is where history begins; empty where that stays.
+	Boundary movedRef     `json:"boundary"`
+	Others   othersIntent `json:"others"`
+}
+
+// movedRef is a ref of ours and its values, in hexadecimal digits.
+type movedRef struct {
+	Name string `json:"name"`
+	Old  string `json:"old"`
+	New  string `json:"new"`
+}
+
+func (r movedRef) ids() (old, now ID, err error) {
+	if old, err = parseHex(r.Old); err == nil {
+		now, err = parseHex(r.New)
+	}
+	return old, now, err
+}
+
+func (s *Store) readIntent() (*purgeIntent, error) {
+	data, err := vfs.ReadFile(s.fs, intentFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	in := &purgeIntent{}
+	if err := json.Unmarshal(data, in); err != nil {
+		return nil, fmt.Errorf("%s: %w", intentFile, err)
+	}
+	return in, nil
+}
+
+// writeIntent puts the file there, durable with its name.
+func (s *Store) writeIntent(in *purgeIntent) error {
+	data, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	if err := s.writeFile(intentFile, append(data, '\n')); err != nil {
+		return err
+	}
+	return s.fs.SyncDir(".")
+}
+
+func (s *Store) removeIntent() error {
+	if err := s.removeAny(intentFile); err != nil {
+		return err
+	}
+	return s.fs.SyncDir(".")
+}
+
+// resumePurge finishes or takes back what a stop left of a purge. It runs before
+// packs and journals are looked at.
+func (s *Store) resumePurge(ctx context.Context) error {
+	in, err := s.readIntent()
+	if err != nil || in == nil {
+		return err
+	}
+	if in.Step != purgeSwitching {
+		s.log.Warn("a purge was cut off before its switch; taken back")
+		return s.takeBack(in)
+	}
+	s.log.Warn("a purge was cut off; it is finished")
+	s.recovery.Purged = true
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	err = s.finishPurge(ctx, in)
+	if _, locked := errors.AsType[*refs.LockedError](err); locked {
+		s.purging = in // the next publication meets it again
+		return nil
+	}
+	return err
+}
+
+// hidePurged takes the packs that an unfinished purge is going to remove out of
+// the set: nothing may be taken for standing in them.
+func (s *Store) hidePurged() {
+	if s.purging == nil {
+		return
+	}
+	for _, f := range s.packs.take(setOf(s.purging.Drop)) {
+		f.release()
+	}
+}
+
+// takeBack removes what a purge had written before its switch.
+func (s *Store) takeBack(in *purgeIntent) error {
+	gone := setOf(in.Packs)
+	if err := s.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+		return err
+	}
+	for _, f := range s.packs.take(gone) {
+		f.release()
+	}
+	for _, base := range in.Packs {
+		if err := s.removePack(base); err != nil {
+			return err
+		}
+	}
+	if err := s.removeAll(movedDir + ".new"); err != nil {
+		return err
+	}
+	return s.removeIntent()
+}
+
+// finishPurge does what is left after the switch; each step may have been done
+// already. Where it fails it is to be called again: a lock on a ref that
+// somebody holds is an error like others.
+func (s *Store) finishPurge(ctx context.Context, in *purgeIntent) error {
+	steps := []func(context.Context, *purgeIntent) error{s.placeMap, s.dropRecords, s.dropGraphs, s.widenShallow,
+		s.moveRewritten, s.dropOthers, s.narrowShallow, s.dropPurged, s.dropLeftovers}
+	for _, step := range steps {
+		if err := step(ctx, in); err != nil {
+			return err
+		}
+	}
+	return s.removeIntent()
+}
+
+// placeMap gives the map of ids its name.
+func (s *Store) placeMap(_ context.Context, in *purgeIntent) error {
+	if err := s.fs.Mkdir(movedDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	name := movedName(in.Moved)
+	if err := s.fs.Rename(purgeTemp(in.Moved), name); err != nil {
+		if _, there := s.fs.Lstat(name); there != nil {
+			return err
+		}
+	}
+	return errors.Join(s.fs.SyncDir(movedDir), s.fs.SyncDir("."))
+}
+
+// purgeTemp is where a map stands before the switch. A name that begins so is
+// kept by a start as long as the intent is there.
+func purgeTemp(n int) string { return path.Join(movedDir+".new", fmt.Sprintf("%08d", n)) }
+
+// dropGraphs removes what tells of commits that are no more: commit-graphs, and
+// a multi-pack-index over packs that go.
+func (s *Store) dropGraphs(_ context.Context, in *purgeIntent) error {
+	if err := s.dropCommitGraph(); err != nil {
+		return err
+	}
+	gone := setOf(in.Drop)
+	return s.dropMultiIndex(func(base string) bool { return gone[base] })
+}
+
+// widenShallow makes the old boundary and the new one hold at once, while refs
+// move from one to the other.
+func (s *Store) widenShallow(ctx context.Context, in *purgeIntent) error {
+	_, now, err := in.Boundary.ids()
+	if err != nil || now.IsZero() {
+		return err
+	}
+	return s.refs.SetShallow(ctx, func(lines []ID) []ID {
+		if !slices.Contains(lines, now) {
+			lines = append(lines, now)
+		}
+		return lines
+	})
+}
+
+func (s *Store) narrowShallow(ctx context.Context, in *purgeIntent) error {
+	old, now, err := in.Boundary.ids()
+	if err != nil || now.IsZero() {
+		return err
+	}
+	return s.refs.SetShallow(ctx, func(lines []ID) []ID {
+		return slices.DeleteFunc(lines, func(id ID) bool { return id == old })
+	})
+}
+
+// moveRewritten sets the note, which is where a start begins, then the refs.
+func (s *Store) moveRewritten(ctx context.Context, in *purgeIntent) error {
+	noted := make([]refs.Update, 0, len(in.Refs))
+	want := make([]refs.Update, 0, len(in.Refs))
+	for _, r := range in.Refs {
+		old, now, err := r.ids()
+		if err != nil {
+			return err
+		}
+		noted = append(noted, refs.Update{Name: r.Name, New: now})
+		want = append(want, refs.Update{Name: r.Name, New: now, Noted: old})
+	}
+	if _, begin, err := in.Boundary.ids(); err != nil {
+		return err
+	} else if !begin.IsZero() {
+		noted = append(noted, refs.Update{Name: boundaryName, New: begin})
+	}
+	if err := s.note.Append(noted); err != nil {
+		return err
+	}
+	foreign, err := s.refs.Update(ctx, want)
+	s.reportForeign(foreign)
+	return err
+}
+
+// dropRecords removes the commit index: it is read from history again. A
+// running store makes its own anew first.
+func (s *Store) dropRecords(_ context.Context, in *purgeIntent) error {
+	if s.records != nil {
+		return errors.Join(s.records.save(), s.fs.SyncDir("."))
+	}
+	for _, name := range []string{recordsFile, recordsNew, namesFile} {
+		if err := s.removeAny(name); err != nil {
+			return err
+		}
+	}
+	return s.fs.SyncDir(".")
+}
+
+// dropPurged removes the packs that hold what is purged, and nothing that is
+// wanted and stands nowhere else.
+func (s *Store) dropPurged(_ context.Context, in *purgeIntent) error {
+	gone := setOf(in.Drop)
+	for _, f := range s.packs.take(gone) {
+		f.release()
+	}
+	names, err := s.fs.ReadDir(packDir)
+	if err != nil {
+		return err
+	}
+	// An index first, a .keep last, as removePack does; between them whatever
+	// else git keeps beside a pack.
+	order := func(name string) int {
+		switch path.Ext(name) {
+		case idxSuffix:
+			return 0
+		case ".keep":
+			return 2
+		}
+		return 1
+	}
+	slices.SortFunc(names, func(a, b vfs.DirEntry) int { return order(a.Name) - order(b.Name) })
+	for _, e := range names {
+		base, _, _ := strings.Cut(e.Name, ".")
+		if !gone[base] {
+			continue
+		}
+		if err := s.removeAny(path.Join(packDir, e.Name)); err != nil {
+			return err
+		}
+	}
+	return s.fs.SyncDir(packDir)
+}
+
+// dropLeftovers removes what nothing reads and what may still hold the bytes:
+// journals that were put aside, damaged files, temporary ones of anybody's git.
+func (s *Store) dropLeftovers(_ context.Context, _ *purgeIntent) error {
+	if err := s.removeAll(damagedDir); err != nil {
+		return err
+	}
+	if err := s.removeAll(movedDir + ".new"); err != nil {
+		return err
+	}
+	if err := s.removeMatching(journalDir, s.leftover); err != nil {
+		return err
+	}
+	git := func(name string) bool { return strings.HasPrefix(name, "tmp_") || strings.HasPrefix(name, ".tmp-") }
+	if err := s.removeMatching(packDir, git); err != nil {
+		return err
+	}
+	objects, err := s.fs.ReadDir(repoDir + "/objects")
+	if err != nil {
+		return err
+	}
+	for _, e := range objects {
+		name := path.Join(repoDir, "objects", e.Name)
+		switch {
+		case e.Type.IsDir() && len(e.Name) == 2:
+			err = s.removeMatching(name, git)
+		case git(e.Name):
+			err = s.removeAll(name) // also a quarantine's folder
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leftover reports whether a file of the journal folder is one that a failure
+// left behind: a journal that stands in a pack, one that was put aside.
+func (s *Store) leftover(name string) bool {
+	noted, _ := s.note.Get(shownName)
+	n, isJournal := parseJournalName(name)
+	switch {
+	case strings.HasPrefix(name, "torn-"):
+		return true
+	case isJournal:
+		return n <= idNumber(noted)
+	}
+	return staleIdx(name, idNumber(noted))
+}
+
+// removeMatching removes the files of a folder for which match holds.
+func (s *Store) removeMatching(dir string, match func(name string) bool) error {
+	names, err := s.fs.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range names {
+		if err == nil && match(e.Name) {
+			err = s.removeAny(path.Join(dir, e.Name))
+		}
+	}
+	return err
+}
+
+// removeAll removes a file, or a folder with all that is in it; nothing there
+// is no error.
+func (s *Store) removeAll(name string) error {
+	info, err := s.fs.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		list, err := s.fs.ReadDir(name)
+		if err != nil {
+			return err
+		}
+		for _, e := range list {
+			if err := s.removeAll(path.Join(name, e.Name)); err != nil {
+				return err
+			}
+		}
+	}
+	return s.removeAny(name)
+}
+
+// pendingPurge goes on with a purge that could not be finished; pub.mu is held.
+func (s *Store) pendingPurge(ctx context.Context) error {
+	in := s.purging
+	if in == nil {
+		return nil
+	}
+	err := s.finishPurge(ctx, in)
+	if locked, ok := errors.AsType[*refs.LockedError](err); ok {
+		return &errs.Error{Kind: errs.Unavailable, Code: "ref_locked", Err: err,
+			Detail: "Another process holds " + locked.Name + "; the purge is not finished, and what it removes is still on disk."}
+	}
+	if err == nil {
+		s.purging = nil
+	}
+	return errs.Wrap(err, "")
+}

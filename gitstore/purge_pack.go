@@ -1,0 +1,216 @@
+package gitstore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+
+	"umbra/gitstore/pack"
+	"umbra/internal/vfs"
+)
+
+// purgePack is a pack being written in the journal folder.
+type purgePack struct {
+	name string // without suffix
+	f    vfs.File
+	w    *pack.Writer
+	sum  [20]byte
+}
+
+func (x *purgePack) writer() *pack.Writer {
+	if x == nil {
+		return nil
+	}
+	return x.w
+}
+
+func (s *Store) createPurgePack() (*purgePack, error) {
+	var rnd [8]byte
+	rand.Read(rnd[:])
+	x := &purgePack{name: path.Join(journalDir, "tmp-purge-"+hex.EncodeToString(rnd[:]))}
+	f, err := s.fs.OpenFile(x.name+".pack", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	x.f = f
+	if x.w, err = pack.Create(f, pack.WriterOptions{Level: journalLevel}); err != nil {
+		s.dropPurgePack(x)
+		return nil, err
+	}
+	return x, nil
+}
+
+// dropPurgePack removes it from the journal folder; what was linked stays.
+func (s *Store) dropPurgePack(x *purgePack) {
+	if x == nil {
+		return
+	}
+	x.f.Close()
+	for _, suffix := range []string{".pack", idxSuffix} {
+		if err := s.removeAny(x.name + suffix); err != nil {
+			s.log.Warn("prepared pack left behind until the next start", "name", x.name, "error", err)
+		}
+	}
+}
+
+// finish makes the pack and its index whole and durable.
+func (s *Store) finishPurgePack(x *purgePack) error {
+	sum, entries, err := x.w.Finish()
+	if err == nil {
+		err = x.f.Sync()
+	}
+	if err != nil {
+		return err
+	}
+	x.sum = sum
+	return s.writeFile(x.name+idxSuffix, pack.EncodeIdx(entries, sum))
+}
+
+// keep copies what stays of those of our packs that hold something of what
+// goes, as it is compressed there.
+func (p *Purge) keep(ctx context.Context, which func(*packFile) bool) error {
+	packs := p.s.packs.inUse()
+	defer func() {
+		for _, f := range packs {
+			f.release()
+		}
+	}()
+	slices.SortStableFunc(packs, func(a, b *packFile) int { return int(a.keep.through) - int(b.keep.through) })
+	for i, f := range packs {
+		p.opt.Tell("writing packs anew", int64(i), int64(len(packs)))
+		if p.from[f.base] || !which(f) {
+			continue
+		}
+		tainted, err := p.tainted(ctx, f.p.Idx())
+		if err != nil {
+			return err
+		}
+		if !tainted {
+			continue
+		}
+		_, err = pack.Merge(ctx, p.kept.w, []*pack.Pack{f.p}, pack.MergeOptions{Keep: func(id ID) bool { return !p.r.changed(id) && !p.fresh.w.Has(id) }})
+		if err != nil {
+			return fmt.Errorf("writing %s anew: %w", f.base, err)
+		}
+		p.from[f.base] = true
+	}
+	return nil
+}
+
+func (p *Purge) tainted(ctx context.Context, idx *pack.Idx) (bool, error) {
+	for e, err := range idx.All() {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil || p.r.changed(e.ID) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// packBytes gives the size of everything in objects/pack.
+func (s *Store) packBytes() (sum int64, err error) {
+	names, err := s.fs.ReadDir(packDir)
+	for _, e := range names {
+		info, err := s.fs.Lstat(path.Join(packDir, e.Name))
+		if err == nil {
+			sum += info.Size
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return 0, err
+		}
+	}
+	return sum, err
+}
+
+// packs settles which packs come and which go. Nothing has its name yet.
+func (p *Purge) packs(ctx context.Context, in *purgeIntent, h *reach, unreadable []string) error {
+	s := p.s
+	// What was kept before the newest commits were known must be none of what
+	// they change: a tree that came back, a record that was superseded.
+	late := false
+	for id, now := range p.r.trees {
+		late = late || id != now && p.kept.w.Has(id)
+	}
+	for id := range p.r.tags {
+		late = late || p.kept.w.Has(id)
+	}
+	if late {
+		s.dropPurgePack(p.kept)
+		clear(p.from)
+		var err error
+		if p.kept, err = s.createPurgePack(); err != nil {
+			return err
+		}
+	}
+	if err := p.keep(ctx, func(*packFile) bool { return true }); err != nil {
+		return err
+	}
+	for base := range p.from {
+		in.Drop = append(in.Drop, base)
+	}
+	for _, f := range s.packs.superseded() {
+		tainted, err := p.tainted(ctx, f.p.Idx())
+		if tainted {
+			in.Drop = append(in.Drop, f.base)
+		}
+		f.release()
+		if err != nil {
+			return err
+		}
+	}
+	in.Drop = append(in.Drop, unreadable...)
+	if err := p.foreignPacks(ctx, in, h); err != nil {
+		return err
+	}
+	slices.Sort(in.Drop)
+	return nil
+}
+
+// foreignPacks keeps what people's packs have beside what goes. It joins ours:
+// theirs would be a pack that nobody had asked for.
+func (p *Purge) foreignPacks(ctx context.Context, in *purgeIntent, h *reach) error {
+	for _, f := range h.packs {
+		gone := false
+		for e, err := range f.p.Idx().All() {
+			if err != nil {
+				return err
+			}
+			bad, err := h.from(ctx, e.ID)
+			if err != nil {
+				return err
+			}
+			if gone = bad; gone {
+				break
+			}
+		}
+		if !gone {
+			continue
+		}
+		in.Drop = append(in.Drop, f.base)
+		_, err := pack.Merge(ctx, p.kept.w, []*pack.Pack{f.p}, pack.MergeOptions{Keep: func(id ID) bool {
+			if h.memo[id] || p.fresh.w.Has(id) {
+				return false
+			}
+			bad, err := h.from(ctx, id)
+			if err != nil || bad {
+				return false
+			}
+			held, err := p.s.packs.holding(id)
+			if held != nil {
+				held.release()
+			}
+			return err == nil && held == nil
+		}})
+		if err != nil {
+			return fmt.Errorf("writing %s anew: %w", f.base, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package gitstore
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"umbra/gitstore/message"
+)
+
+// TestPurgeOfALongHistory measures how long a purge takes, and for how long of it
+// commits wait. UMBRA_PURGE_COMMITS says how many commits the history has.
+func TestPurgeOfALongHistory(t *testing.T) {
+	n := 2000
+	if v, err := strconv.Atoi(os.Getenv("UMBRA_PURGE_COMMITS")); err == nil {
+		n = v
+	}
+	dir := testDir(t)
+	s := openAt(t, dir, Options{})
+	defer closeStore(t, s)
+	files := make(map[string]string)
+	for i := range 400 {
+		files[fmt.Sprintf("d%d/s%d/f%d", i%20, i%5, i)] = fmt.Sprintf("file %d\n", i)
+	}
+	baselineOf(t, s, files)
+	if _, err := s.PutTask(t.Context(), message.Info{TaskID: "t", Goal: "g", Status: "executing"}, ID{}); err != nil {
+		t.Fatal(err)
+	}
+	mustPut(t, s, "t", "d0/secret", secret)
+	mustPut(t, s, "t", "d0/secret", "vault")
+	for i := range n {
+		mustPut(t, s, "t", fmt.Sprintf("d%d/s%d/f%d", i%20, i%5, i%400), fmt.Sprintf("change %d\n", i))
+	}
+	if err := s.Publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Maintain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before, err := s.packBytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	p, err := s.BeginPurge(t.Context(), PurgeOptions{Blobs: []ID{s.NewBlob([]byte(secret)).ID()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	prepared := time.Since(began)
+	held := time.Now()
+	told, err := p.Finish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	after, _ := s.packBytes()
+	t.Logf("%d commits: prepared in %v, commits held for %v; packs %d -> %d bytes; heap of the process %d MiB", told.Commits, prepared.Round(time.Millisecond),
+		time.Since(held).Round(time.Millisecond), before, after, mem.HeapSys>>20)
+	if after > 2*before {
+		t.Errorf("packs of %d bytes became %d: what is rewritten is not packed well", before, after)
+	}
+	fsck(t, dir)
+}

@@ -1,0 +1,115 @@
+package workspace
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"umbra/internal/vfs"
+)
+
+// clonesFile lists who took history away by the server's git URLs: who purges
+// something from it has to know. It is not synced, and holds the latest.
+const (
+	clonesFile = "clones"
+	maxClones  = 500
+	clonesFor  = time.Minute // the least time between two notes of the same one
+)
+
+// Clone is somebody who cloned or fetched, as far as a server can tell.
+type Clone struct {
+	Who   string    `json:"who"`  // the token's name; empty: none was asked for
+	From  string    `json:"from"` // address of the other end
+	What  string    `json:"what"` // "fetch", "bundle", "patches"
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
+	Count uint64    `json:"count"`
+}
+
+type cloneLog struct {
+	mu    sync.Mutex
+	list  []Clone
+	known bool // list was read
+}
+
+// NoteClone writes down that somebody took history away.
+func (w *Workspace) NoteClone(who, from, what string) {
+	l := &w.clones
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.read(w.files); err != nil {
+		w.log.Warn("the list of clones is not read", "error", err)
+		return
+	}
+	now := w.now().UTC().Truncate(time.Second)
+	i := slices.IndexFunc(l.list, func(c Clone) bool { return c.Who == who && c.From == from && c.What == what })
+	if i < 0 {
+		l.list = append(l.list, Clone{Who: who, From: from, What: what, First: now})
+		i = len(l.list) - 1
+	}
+	c := &l.list[i]
+	fresh := c.Count == 0 || now.Sub(c.Last) >= clonesFor
+	c.Last = now
+	c.Count++
+	if !fresh {
+		return
+	}
+	if len(l.list) > maxClones {
+		slices.SortFunc(l.list, newestClone)
+		l.list = l.list[:maxClones]
+	}
+	if err := l.write(w.files); err != nil {
+		w.log.Warn("the list of clones is not written", "error", err)
+	}
+}
+
+// Clones lists who took history away, the latest first.
+func (w *Workspace) Clones() ([]Clone, error) {
+	l := &w.clones
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.read(w.files); err != nil {
+		return nil, err
+	}
+	out := slices.Clone(l.list)
+	slices.SortFunc(out, newestClone)
+	return out, nil
+}
+
+func newestClone(a, b Clone) int { return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.From, b.From)) }
+
+func (l *cloneLog) read(files vfs.FS) error {
+	if l.known {
+		return nil
+	}
+	data, err := vfs.ReadFile(files, clonesFile)
+	if err != nil && !isAbsent(err) {
+		return err
+	}
+	if err == nil && json.Unmarshal(data, &l.list) != nil {
+		l.list = nil // torn by a power cut
+	}
+	l.known = true
+	return nil
+}
+
+func (l *cloneLog) write(files vfs.FS) error {
+	data, err := json.Marshal(l.list)
+	if err != nil {
+		return err
+	}
+	const temp = clonesFile + ".new"
+	f, err := files.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(data, '\n'))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return files.Rename(temp, clonesFile)
+}

@@ -1,0 +1,451 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"umbra/gitstore"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// PurgeRequest says what is to leave a workspace's history: a file's contents,
+// or one content.
+type PurgeRequest struct {
+	Path wspath.Path // every content that the path had but the one now on disk
+	Blob object.ID   // or, if not zero, this one
+	// Ignore takes files that hold such bytes out of the tip, and lists them in
+	// the workspace's exclude file. With it the content now on disk goes too.
+	Ignore bool
+	Force  bool // drop people's refs, worktrees and reflogs that lead to it
+	DryRun bool
+	Tell   func(step string, done, all int64)
+}
+
+// PurgeResult tells what a purge did, or would do.
+type PurgeResult struct {
+	gitstore.Purged
+	Blobs   []object.ID   // the contents
+	Names   []wspath.Path // that the path had
+	OnDisk  []wspath.Path // files that hold such bytes: with Ignore they are taken out of the tip
+	Refused bool          // a dry run that would have been refused
+}
+
+// purgeRounds bounds how often the beginning is made again because somebody
+// writes the very file meanwhile; the last one is made while writers wait.
+const purgeRounds = 3
+
+// checkpointPatience bounds how long writers wait for the disk to be synced.
+const checkpointPatience = 20 * time.Second
+
+// Purge takes contents out of all history: docs/ARCHITECTURE.md, Purge. Writers
+// wait while the newest commits are rewritten and the old objects removed.
+//
+// errs.NotFound "path_not_in_history", "blob_not_found"; errs.Invalid
+// "purge_empty"; errs.Conflict "purge_only_on_disk", "purge_on_disk" with the
+// field "files", "purge_held" with the field "held", workspace_missing;
+// errs.Unavailable ref_locked.
+func (w *Workspace) Purge(ctx context.Context, req PurgeRequest) (*PurgeResult, error) {
+	if err := w.enter(); err != nil {
+		return nil, err
+	}
+	defer w.leave()
+	if req.Tell == nil {
+		req.Tell = func(string, int64, int64) {}
+	}
+	for round := 1; ; round++ {
+		if err := w.checkFolder(); err != nil {
+			return nil, err
+		}
+		if !req.DryRun {
+			if _, err := w.scan(ctx, SyncOptions{Attribute: true}); err != nil {
+				return nil, err
+			}
+			w.settleLingers(ctx, false)
+		}
+		p := &purge{w: w, req: req, ctx: ctx}
+		again, err := p.run(round == purgeRounds)
+		if !again || err != nil {
+			if err == nil && !req.DryRun {
+				w.forgetPurged(p.blobs)
+				err = w.sweepDropped(ctx)
+			}
+			return p.result(), err
+		}
+	}
+}
+
+// purge is one round.
+type purge struct {
+	w     *Workspace
+	req   PurgeRequest
+	ctx   context.Context
+	line  *lineage // nil for one content
+	blobs map[object.ID]bool
+	files []wspath.Path
+	told  gitstore.Purged
+	no    bool
+}
+
+func (p *purge) result() *PurgeResult {
+	r := &PurgeResult{Purged: p.told, OnDisk: p.files, Refused: p.no}
+	for id := range p.blobs {
+		r.Blobs = append(r.Blobs, id)
+	}
+	slices.SortFunc(r.Blobs, func(a, b object.ID) int { return bytes.Compare(a[:], b[:]) })
+	if p.line != nil {
+		for n := range p.line.names {
+			r.Names = append(r.Names, wspath.Path(n))
+		}
+	}
+	slices.Sort(r.Names)
+	return r
+}
+
+// run does a round. hold makes all of it while writers wait; otherwise again
+// says that the file was written meanwhile.
+func (p *purge) run(hold bool) (again bool, err error) {
+	w := p.w
+	if hold && !p.req.DryRun {
+		lock, err := w.locks.acquire(p.ctx, []wspath.Path{wspath.Root})
+		if err != nil {
+			return false, errs.Wrap(err, "")
+		}
+		defer lock.release()
+	}
+	if err := p.contents(); err != nil {
+		return false, err
+	}
+	p.req.Tell("looking at the folder", 0, 0)
+	if p.files, err = w.holding(p.ctx, p.blobs); err != nil {
+		return false, err
+	}
+	if len(p.files) > 0 && !p.req.Ignore && !p.req.DryRun {
+		return false, errOnDisk(p.files)
+	}
+	ids := make([]object.ID, 0, len(p.blobs))
+	for id := range p.blobs {
+		ids = append(ids, id)
+	}
+	begun, err := w.store.BeginPurge(p.ctx, gitstore.PurgeOptions{Blobs: ids, Force: p.req.Force, DryRun: p.req.DryRun, Tell: p.req.Tell})
+	if err != nil {
+		return false, err
+	}
+	defer begun.Discard()
+	if p.told, err = begun.Plan(p.ctx); err != nil {
+		return false, err
+	}
+	if p.req.DryRun {
+		p.no = len(p.told.Holders) > 0 || len(p.files) > 0 && !p.req.Ignore
+		return false, nil
+	}
+	if len(p.told.Holders) > 0 {
+		return false, gitstore.ErrHeld(p.told.Holders)
+	}
+	if !hold {
+		if err := w.checkpoint(p.ctx, false); err != nil { // most of it, while nobody waits
+			return false, err
+		}
+		lock, err := w.locks.acquire(p.ctx, []wspath.Path{wspath.Root})
+		if err != nil {
+			return false, errs.Wrap(err, "")
+		}
+		defer lock.release()
+		if p.line != nil {
+			if again, err = p.line.grown(p.ctx); again || err != nil {
+				return again, err
+			}
+		}
+	}
+	if err := p.takeOut(); err != nil {
+		return false, err
+	}
+	// What the disk holds must survive a power cut from here on: an older content
+	// that comes back would be taken for a person's. A file whose sync fails would
+	// be written anew under a lock that is held here: that is not waited for.
+	soon, cancel := context.WithTimeout(p.ctx, checkpointPatience)
+	defer cancel()
+	if err := w.checkpoint(soon, false); err != nil {
+		return false, err
+	}
+	p.told, err = begun.Finish(p.ctx)
+	if errs.CodeOf(err) == "purge_on_tip" && !hold {
+		return true, nil // a file that came, or went and was not recorded yet
+	}
+	return false, err
+}
+
+// contents settles what is to go.
+func (p *purge) contents() error {
+	empty := object.Hash(object.Blob, nil)
+	if !p.req.Blob.IsZero() {
+		if p.req.Blob == empty || p.req.Blob == gitstore.PurgedBlob() {
+			return errs.New(errs.Invalid, "purge_empty", "There is nothing in that content to be purged.")
+		}
+		p.blobs = map[object.ID]bool{p.req.Blob: true}
+		return nil
+	}
+	var err error
+	p.line, err = p.w.lineageOf(p.ctx, p.req.Path, func(done, all int64) { p.req.Tell("looking for versions", done, all) })
+	if err != nil {
+		return err
+	}
+	p.blobs = p.line.blobs
+	delete(p.blobs, empty)
+	delete(p.blobs, gitstore.PurgedBlob())
+	if len(p.blobs) == 0 {
+		return &errs.Error{Kind: errs.NotFound, Code: "path_not_in_history", Path: string(p.req.Path),
+			Detail: "The history has no content of that path to be purged."}
+	}
+	if p.req.Ignore {
+		return nil
+	}
+	now, err := p.w.onDisk(p.ctx, p.req.Path)
+	if err != nil {
+		return err
+	}
+	if delete(p.blobs, now); len(p.blobs) == 0 {
+		return errs.New(errs.Conflict, "purge_only_on_disk",
+			"The only content that the path ever had is the one now on disk. Change the file first, or take it out with ignore.").
+			With("files", pathsJSON([]wspath.Path{p.req.Path}))
+	}
+	return nil
+}
+
+func errOnDisk(files []wspath.Path) error {
+	e := errs.New(errs.Conflict, "purge_on_disk", "Files on disk hold these bytes. Change or remove them first, or take them out with ignore.")
+	return e.With("files", pathsJSON(files))
+}
+
+// pathsJSON gives paths as the error's body has them.
+func pathsJSON(files []wspath.Path) []map[string]string {
+	out := make([]map[string]string, len(files))
+	for i, f := range files {
+		text, encoding := f.JSON()
+		out[i] = map[string]string{"path": text}
+		if encoding != "" {
+			out[i]["path_encoding"] = encoding
+		}
+	}
+	return out
+}
+
+// onDisk gives the blob that a path's file is; zero for none.
+func (w *Workspace) onDisk(ctx context.Context, p wspath.Path) (object.ID, error) {
+	if w.virtual != nil {
+		e, ok, err := w.store.Snapshot().Lookup(p)
+		if err != nil || !ok || e.Mode == object.Dir {
+			return object.ID{}, err
+		}
+		return e.ID, nil
+	}
+	s, err := w.lstatDirect(p)
+	if err != nil {
+		return object.ID{}, err
+	}
+	switch s.kind {
+	case KindSymlink:
+		target, err := w.fs.Readlink(string(p))
+		return object.Hash(object.Blob, []byte(target)), ignoreAbsent(err)
+	case KindFile:
+		id, _, err := w.hashFile(ctx, p)
+		return id, ignoreAbsent(err)
+	}
+	return object.ID{}, nil
+}
+
+// holding finds every file of the folder, ignored or not, that has one of the
+// contents. Of a virtual workspace the newest tree is looked at.
+func (w *Workspace) holding(ctx context.Context, blobs map[object.ID]bool) (out []wspath.Path, err error) {
+	if w.virtual != nil {
+		err := w.store.Snapshot().Walk(wspath.Root, func(e gitstore.Entry) error {
+			if blobs[e.ID] {
+				out = append(out, e.Path)
+			}
+			return ctx.Err()
+		})
+		return out, errs.Wrap(err, "")
+	}
+	sizes := make(map[int64]bool, len(blobs))
+	for id := range blobs {
+		n, err := w.store.BlobSize(ctx, id)
+		if errs.Is(err, errs.NotFound) || errs.Is(err, errs.Gone) {
+			continue // BeginPurge tells
+		}
+		if err != nil {
+			return nil, err
+		}
+		sizes[n] = true
+	}
+	err = w.eachFile(ctx, wspath.Root, func(p wspath.Path, e vfs.DirEntry) error {
+		info, err := w.fs.Lstat(string(p))
+		if err != nil || !sizes[info.Size] {
+			return ignoreAbsent(err)
+		}
+		id, err := w.onDisk(ctx, p)
+		if err == nil && blobs[id] {
+			out = append(out, p)
+		}
+		return err
+	})
+	slices.Sort(out)
+	return out, err
+}
+
+// eachFile visits every file and link below a folder, but for repositories and
+// folders of our own. What cannot be read is passed over: nobody can record it
+// either.
+func (w *Workspace) eachFile(ctx context.Context, dir wspath.Path, visit func(wspath.Path, vfs.DirEntry) error) error {
+	if err := ctx.Err(); err != nil {
+		return errs.Wrap(err, "")
+	}
+	list, err := w.fs.ReadDir(string(dir))
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return ignoreAbsent(err)
+	}
+	for _, e := range list {
+		p := dir.Join(e.Name)
+		if w.isOwn(p) {
+			continue
+		}
+		switch kindOf(e.Type) {
+		case KindDir:
+			if strings.EqualFold(e.Name, ".git") {
+				continue
+			}
+			err = w.eachFile(ctx, p, visit)
+		case KindFile, KindSymlink:
+			if err = visit(p, e); errors.Is(err, fs.ErrPermission) || errs.Is(err, errs.Forbidden) {
+				err = nil
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeOut lists the files in the exclude file, and takes those that history has
+// out of the tip. All paths are locked.
+func (p *purge) takeOut() error {
+	w := p.w
+	if len(p.files) == 0 {
+		return nil
+	}
+	if w.virtual == nil {
+		if err := w.exclude(p.files); err != nil {
+			return err
+		}
+	}
+	var list []external
+	tip := w.store.Snapshot()
+	for _, f := range p.files {
+		e, ok, err := tip.Lookup(f)
+		if err != nil {
+			return err
+		}
+		if ok && e.Mode != object.Dir {
+			list = append(list, external{path: f, old: e})
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	_, c, err := w.commitFound(p.ctx, list, "")
+	if err == nil && !c.NoChange {
+		w.progress.settle(c.Seq)
+	}
+	return err
+}
+
+// exclude adds paths to the workspace's own list of what is left out, durable
+// when it returns.
+func (w *Workspace) exclude(paths []wspath.Path) error {
+	old, err := vfs.ReadFile(w.files, excludeFile)
+	if err != nil && !isAbsent(err) {
+		return errs.Wrap(err, "")
+	}
+	text := string(old)
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	for _, p := range paths {
+		line := excludeRule(p) + "\n"
+		if text != line && !strings.Contains("\n"+text, "\n"+line) {
+			text += line
+		}
+	}
+	if text == string(old) {
+		return nil
+	}
+	const temp = excludeFile + ".new"
+	f, err := w.files.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	_, err = f.Write([]byte(text))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = w.files.Rename(temp, excludeFile)
+	}
+	if err == nil {
+		err = w.files.SyncDir(".")
+	}
+	return errs.Wrap(err, "")
+}
+
+// excludeRule gives the line of gitignore(5) that is one path. A line end cannot
+// stand in one: any character does there.
+func excludeRule(p wspath.Path) string {
+	var b strings.Builder
+	b.WriteByte('/')
+	for _, c := range []byte(p) {
+		switch c {
+		case '\\', '*', '?', '[', ']', ' ', '!', '#':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case '\n', '\r':
+			b.WriteByte('?')
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// sweepDropped removes the objects of commits that retention dropped and that
+// only wait for their grace to end: nobody looked for the bytes in them.
+func (w *Workspace) sweepDropped(ctx context.Context) error {
+	if w.store.Boundary().Whole() {
+		return nil
+	}
+	_, err := w.store.Collect(ctx, gitstore.CollectOptions{Now: true, Thorough: true})
+	return err
+}
+
+// forgetPurged takes contents out of what is kept in memory and beside the
+// repository.
+func (w *Workspace) forgetPurged(blobs map[object.ID]bool) {
+	w.sums.forget(blobs)
+	w.index.forget(blobs)
+	if err := w.saveIndex(); err != nil {
+		w.log.Warn("what is known of the files could not be kept; a start reads them anew", "error", err)
+	}
+	if err := w.DropCaches(); err != nil {
+		w.log.Warn("what is kept of tasks' changes could not be removed", "error", err)
+	}
+}
