@@ -52,6 +52,8 @@ type Answers struct {
 	pending map[[sha256.Size]byte]Answer
 	waiting int // bytes of what is pending
 
+	flushing sync.Mutex // one moves what is pending
+
 	stop chan struct{}
 	done chan struct{}
 }
@@ -146,8 +148,13 @@ func (a *Answers) append(key [sha256.Size]byte, ans Answer, rec []byte) bool {
 	return true
 }
 
-// flush moves what is pending into the store.
+// Flush moves what is pending into the store: what was answered before is there
+// when it returns.
+func (a *Answers) Flush() error { return a.flush() }
+
 func (a *Answers) flush() error {
+	a.flushing.Lock()
+	defer a.flushing.Unlock()
 	a.mu.Lock()
 	batch := make(map[[sha256.Size]byte]Answer, len(a.pending))
 	for k, v := range a.pending {
@@ -191,6 +198,36 @@ func (tx *Tx) putAnswer(key [sha256.Size]byte, ans Answer) error {
 		return err
 	}
 	return tx.Put(answersBucket, string(key[:]), ans)
+}
+
+// Forget drops the answers for which named holds, and tells how many. What they
+// held may stay in free pages of the file until these are used again.
+func (a *Answers) Forget(named func(*Answer) bool) (n int, err error) {
+	if err := a.flush(); err != nil {
+		return 0, err
+	}
+	err = a.db.Update(func(tx *Tx) error {
+		b := tx.bolt.Bucket([]byte(answersBucket))
+		if b == nil {
+			return nil
+		}
+		var gone [][]byte
+		cur := b.Cursor()
+		for k, raw := cur.First(); k != nil; k, raw = cur.Next() {
+			var ans Answer
+			if json.Unmarshal(raw, &ans) == nil && named(&ans) {
+				gone = append(gone, bytes.Clone(k))
+			}
+		}
+		n = len(gone)
+		for _, k := range gone {
+			if err := b.Delete(k); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return n, err
 }
 
 // prune drops what is older than a day.

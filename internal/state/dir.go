@@ -14,7 +14,10 @@ import (
 
 // Format is the version of the data directory's layout that this program
 // writes. It stands as one line in <data-dir>/format.
-const Format = 1
+const Format = 2
+
+// RestoringDir stands in a folder while a backup is restored into it.
+const RestoringDir = ".umbra-restoring"
 
 const (
 	formatFile = "format"
@@ -51,6 +54,15 @@ type FormatError struct {
 	Found string
 }
 
+// RestoringError says that a backup is being restored into a folder, or that a
+// restore was cut off.
+type RestoringError struct{ Dir string }
+
+// Error says what to do.
+func (e *RestoringError) Error() string {
+	return fmt.Sprintf("data directory %s is being restored, or a restore was cut off: run umbra restore again", e.Dir)
+}
+
 // Error names both versions.
 func (e *FormatError) Error() string {
 	return fmt.Sprintf("data directory %s has format %s, this program knows formats up to %d", e.Dir, e.Found, Format)
@@ -63,7 +75,8 @@ type Dir struct {
 }
 
 // Acquire makes the directory where it is missing (mode 0700), takes its lock
-// and looks at its format. Errors: *HeldError, *FormatError, or the system's.
+// and looks at its format; an older one is brought to this program's. Errors:
+// *HeldError, *FormatError, *RestoringError, or the system's.
 func Acquire(path string) (*Dir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -74,6 +87,9 @@ func Acquire(path string) (*Dir, error) {
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
+	}
+	if _, err := os.Lstat(filepath.Join(path, RestoringDir)); err == nil {
+		return nil, &RestoringError{Dir: path}
 	}
 	f, err := os.OpenFile(filepath.Join(path, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -145,10 +161,15 @@ func (d *Dir) checkFormat() error {
 		return err
 	}
 	found := strings.TrimSpace(string(raw))
-	if n, err := strconv.Atoi(found); err != nil || n < 1 || n > Format {
+	n, err := strconv.Atoi(found)
+	if err != nil || n < 1 || n > Format {
 		return &FormatError{Dir: d.Path, Found: strconv.QuoteToASCII(found[:min(len(found), 32)])}
 	}
-	return nil
+	if n == Format {
+		return nil
+	}
+	u := upgrader{dir: d.Path, steps: steps()}
+	return u.run(n)
 }
 
 // writeDurably makes a file that is there whole or not at all, also after a cut.
@@ -165,12 +186,7 @@ func writeDurably(name, text string) error {
 	if err := os.Rename(tmp.Name(), name); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
+	return syncDir(filepath.Dir(name))
 }
 
 // Join gives a path in the directory.

@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -45,6 +46,18 @@ func (db *DB) Update(fn func(tx *Tx) error) error {
 // View runs fn on one consistent state.
 func (db *DB) View(fn func(tx *Tx) error) error {
 	return db.bolt.View(func(tx *bbolt.Tx) error { return fn(&Tx{tx}) })
+}
+
+// Snapshot writes the whole store, as it is at one moment, and runs fn on the same
+// state first. Writers go on; the file grows until it ends.
+func (db *DB) Snapshot(w io.Writer, fn func(tx *Tx) error) error {
+	return db.bolt.View(func(tx *bbolt.Tx) error {
+		if err := fn(&Tx{tx}); err != nil {
+			return err
+		}
+		_, err := tx.WriteTo(w)
+		return err
+	})
 }
 
 // Get reads one record into v and tells whether it is there.

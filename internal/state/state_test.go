@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -89,7 +90,7 @@ func TestOneHolderADirectory(t *testing.T) {
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o700 {
 		t.Fatal(st.Mode(), err)
 	}
-	if raw, err := os.ReadFile(d.Join("format")); err != nil || string(raw) != "1\n" {
+	if raw, err := os.ReadFile(d.Join("format")); err != nil || string(raw) != strconv.Itoa(Format)+"\n" {
 		t.Fatalf("%q %v", raw, err)
 	}
 	if err := d.Announce("http://127.0.0.1:1"); err != nil {
@@ -119,13 +120,13 @@ func TestOneHolderADirectory(t *testing.T) {
 }
 
 func TestUnknownFormatsAreRefused(t *testing.T) {
-	for _, text := range []string{"2", "99\n", "", "x", "-1", "1\n2\n"} {
+	for _, text := range []string{"3", "0", "99\n", "", "x", "-1", "1\n2\n"} {
 		path := t.TempDir()
 		if err := os.WriteFile(filepath.Join(path, "format"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		_, err := Acquire(path)
-		if _, ok := errors.AsType[*FormatError](err); !ok || !strings.Contains(err.Error(), "formats up to 1") {
+		if _, ok := errors.AsType[*FormatError](err); !ok || !strings.Contains(err.Error(), "formats up to "+strconv.Itoa(Format)) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -1,0 +1,211 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"umbra/internal/errs"
+	"umbra/internal/vfs"
+)
+
+// Frozen is a store as it was at one moment: what a copy of it needs. Files are
+// whole; Packs are names, and the packs themselves are to be read after. A pack
+// never changes; one that is gone by then was merged into another, and Freeze is
+// to be called again.
+type Frozen struct {
+	Tip   Tip
+	Files []FrozenFile // below the store's folder
+	Packs []string     // names of packs and their indexes, below the same
+}
+
+// FrozenFile is a small file: the note, a journal, a ref, a reflog, a .keep, what a
+// purge is at that waits for a ref's lock.
+type FrozenFile struct {
+	Name string
+	Data []byte
+}
+
+// freezeTries bounds how often a moment is looked for in which no large blob
+// waits to be shown.
+const freezeTries = 20
+
+// Freeze gives a moment of the store in which everything stands that was answered
+// before the call. Writers go on meanwhile; only what lets stock git see their
+// commits waits for as long as the refs are read.
+func (s *Store) Freeze(ctx context.Context) (*Frozen, error) {
+	p := &s.pub
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for range freezeTries {
+		// The less the journals hold, the less is read into memory. A lock on a ref
+		// that somebody holds does not matter: the note and the journals tell all.
+		lctx, cancel := context.WithTimeout(ctx, lockPatience)
+		err := p.publishLocked(lctx)
+		cancel()
+		if ctx.Err() != nil {
+			return nil, errs.Wrap(context.Cause(ctx), "")
+		}
+		if err != nil {
+			s.log.Warn("freezing what is not published", "error", err)
+		}
+		f, again, err := s.freeze()
+		if err != nil || !again {
+			return f, errs.Wrap(err, "")
+		}
+	}
+	return nil, errs.New(errs.Unavailable, "busy", "Large files are being written without a pause; try again.")
+}
+
+// freeze takes one moment; again says that it is not a good one. pub.mu is held.
+func (s *Store) freeze() (f *Frozen, again bool, err error) {
+	f = &Frozen{}
+	s.jmu.Lock()
+	f.Tip = *s.tip.Load()
+	live := *s.live.Load()
+	ends := make([]int64, len(live))
+	for i, j := range live {
+		ends[i] = j.used()
+	}
+	again = s.large.waits()
+	// After the tip: what it needs is in one of them, or in a journal.
+	for _, g := range s.packs.inUse() {
+		f.Packs = append(f.Packs, path.Join(packDir, g.base+".pack"), path.Join(packDir, g.base+idxSuffix))
+		f.Files = append(f.Files, FrozenFile{path.Join(packDir, g.base+".keep"), []byte(g.keep.String())})
+		g.release()
+	}
+	s.jmu.Unlock()
+	if again {
+		return nil, true, nil
+	}
+	seen := map[string]bool{s.journals.nextName(): true}
+	for i, j := range live {
+		seen[j.name] = true
+		data, ok, err := j.head(ends[i])
+		if err != nil {
+			return nil, false, err
+		}
+		if !ok {
+			return nil, true, nil // a disk error had it replaced
+		}
+		if ends[i] > packHeaderLen {
+			f.Files = append(f.Files, FrozenFile{j.name, data})
+		}
+	}
+	if err := s.freezeClosed(f, seen); err != nil {
+		return nil, false, err
+	}
+	// An intent stands here only for a purge that waits for a ref's lock: a copy
+	// finishes it when it is opened.
+	for _, name := range []string{"refs", droppedFile, intentFile} {
+		if err := f.add(s.fs, name); err != nil {
+			return nil, false, err
+		}
+	}
+	// Loose refs before packed ones: one that goes over meanwhile is in both.
+	for _, dir := range []string{repoDir + "/refs", repoDir + "/logs"} {
+		if err := f.addTree(s.fs, dir); err != nil {
+			return nil, false, err
+		}
+	}
+	for _, name := range []string{"HEAD", "packed-refs", "shallow"} {
+		if err := f.add(s.fs, repoDir+"/"+name); err != nil {
+			return nil, false, err
+		}
+	}
+	return f, false, nil
+}
+
+// waits reports whether a blob that a commit needs is in no pack of objects/pack
+// yet.
+func (ls *largeSet) waits() bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.m {
+		if l.committed {
+			return true
+		}
+	}
+	return false
+}
+
+// nextName gives the name of the journal that is made ahead, if there is one.
+func (js *journalSet) nextName() string {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	if js.next == nil {
+		return ""
+	}
+	return js.next.name
+}
+
+// head gives the first n bytes; ok is false for one that is closed.
+func (j *journal) head(n int64) (data []byte, ok bool, err error) {
+	j.mu.RLock()
+	defer j.mu.RUnlock()
+	if j.closed {
+		return nil, false, nil
+	}
+	data = make([]byte, n)
+	_, err = j.f.ReadAt(data, 0)
+	return data, err == nil, err
+}
+
+// freezeClosed adds journals that are packs already, but that the note does not
+// tell of, since the refs could not be moved.
+func (s *Store) freezeClosed(f *Frozen, seen map[string]bool) error {
+	noted, _ := s.note.Get(shownName)
+	names, err := s.fs.ReadDir(journalDir)
+	if err != nil {
+		return err
+	}
+	for _, e := range names {
+		name := path.Join(journalDir, e.Name)
+		n, ok := parseJournalName(e.Name)
+		if !ok || n <= idNumber(noted) || seen[name] || n > s.pub.closed {
+			continue // shown, taken already, or not used before this moment
+		}
+		if err := f.add(s.fs, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add reads a file, if it is there.
+func (f *Frozen) add(fsys vfs.FS, name string) error {
+	data, err := vfs.ReadFile(fsys, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		f.Files = append(f.Files, FrozenFile{name, data})
+	}
+	return err
+}
+
+// addTree reads all files below a folder, but locks of git's.
+func (f *Frozen) addTree(fsys vfs.FS, dir string) error {
+	list, err := fsys.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		name := path.Join(dir, e.Name)
+		switch {
+		case e.Type.IsDir():
+			err = f.addTree(fsys, name)
+		case e.Type.IsRegular() && !strings.HasSuffix(e.Name, ".lock"):
+			err = f.add(fsys, name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

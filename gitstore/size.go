@@ -1,0 +1,101 @@
+package gitstore
+
+import "umbra/internal/errs"
+
+// DiskBytes gives how much room the store takes on disk, in bytes: our packs with
+// their indexes, superseded ones until they go, journals with the room that is
+// made ahead, prepared large blobs, and the commit index. It is known in memory,
+// and waits for no disk; what people put into the repository is not in it.
+func (s *Store) DiskBytes() int64 {
+	n := s.packs.bytes(true) + s.large.bytes() + s.records.bytes()
+	for _, j := range *s.live.Load() {
+		n += max(j.room, j.used())
+	}
+	return n
+}
+
+// HistoryBytes gives how large the history is, in bytes: DiskBytes without what
+// only waits to be removed or used. A merge makes it smaller, never larger for a
+// while.
+func (s *Store) HistoryBytes() int64 {
+	n := s.packs.bytes(false) + s.large.bytes()
+	for _, j := range *s.live.Load() {
+		n += j.used()
+	}
+	return n
+}
+
+// bytes gives the size of the packs, of those that are superseded only if asked
+// for.
+func (ps *packSet) bytes(superseded bool) (n int64) {
+	ps.mu.RLock()
+	defer ps.mu.RUnlock()
+	for _, f := range ps.list {
+		if superseded || f.doomed.IsZero() && !f.leaving && !f.collected {
+			n += f.p.FileBytes()
+		}
+	}
+	return n
+}
+
+// leave marks packs as on the way out: what supersedes them counts in their place.
+func (ps *packSet) leave(list []*packFile, leaving bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, f := range list {
+		f.leaving = leaving
+	}
+}
+
+// bytes gives the size of the large blobs' packs that objects/pack does not have
+// yet.
+func (ls *largeSet) bytes() (n int64) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.m {
+		n += l.f.p.FileBytes()
+	}
+	return n
+}
+
+// bytes gives the size of the index's files.
+func (r *recordIndex) bytes() int64 {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return int64(r.n)*recordSize + r.nameEnd
+}
+
+// Room tells whether so many bytes of new content may be committed now.
+//
+// errs.NoSpace quota_exceeded, or as Options.Room says.
+func (s *Store) Room(bytes int64) error {
+	if max := s.opt.MaxHistory; max > 0 && s.HistoryBytes()+bytes > max {
+		return errs.New(errs.NoSpace, "quota_exceeded", "The workspace's history has reached the size that it may have.")
+	}
+	if s.opt.Room != nil {
+		return s.opt.Room(bytes)
+	}
+	return nil
+}
+
+// newBytes gives how much content a draft brings that history does not have
+// already, packed, in bytes.
+func (d *Draft) newBytes() (n int64) {
+	for i := range d.Edits {
+		b := &d.Edits[i].Blob
+		n += int64(len(b.entry))
+		if b.large != nil {
+			n += b.large.f.p.FileBytes()
+		}
+	}
+	return n
+}
+
+// RoomToWrite tells whether a write of so many bytes, as they are before they are
+// packed, may begin.
+func (s *Store) RoomToWrite(bytes int64) error {
+	if err := s.Room(1); err != nil || s.opt.Room == nil {
+		return err
+	}
+	return s.opt.Room(bytes)
+}

@@ -1,0 +1,211 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+
+	"umbra/gitstore"
+	"umbra/internal/errs"
+	"umbra/internal/vfs"
+)
+
+// standsRestored reports whether a restored workspace's folder stands at its
+// place: the one that was there when the backup was made, or any that holds
+// something. An empty one may be where a disk is to be mounted.
+func (m *Manager) standsRestored(r Record, info vfs.Info) (bool, error) {
+	if !info.IsDir() {
+		return false, nil
+	}
+	if info.Dev == r.Dev && info.Ino == r.Ino {
+		return true, nil
+	}
+	f, err := m.opt.Host.Open(r.Root)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	list, err := f.ReadDir(".")
+	return len(list) > 0, err
+}
+
+// settleRestored takes the folder that stands at a restored workspace's place.
+// From then on it is like any other: differences are external changes of no task.
+// Where no folder stands, the record is left.
+func (m *Manager) settleRestored(r Record) Record {
+	if r.Kind != VirtualKind {
+		if there, err := m.stands(r); !there || err != nil {
+			return r
+		}
+	}
+	m.changeRecord(r.ID, func(k *Record) bool {
+		if k.Kind != VirtualKind {
+			if info, err := m.opt.Host.Stat(k.Root); err == nil {
+				k.Dev, k.Ino, k.Born = info.Dev, info.Ino, m.born(k.Root)
+			}
+		}
+		k.Restored = false
+		r = *k
+		return true
+	})
+	return r
+}
+
+// Inspect is Get, but a workspace that was restored, and not used since, is only
+// opened: nothing is recovered, scanned or recorded, so that it can be told what
+// differs in its folder. Until Release nobody else has it.
+func (m *Manager) Inspect(ctx context.Context, id string) (*Workspace, error) {
+	for {
+		rec, ok := m.Record(id)
+		if !ok || !rec.Restored {
+			return m.Get(ctx, id)
+		}
+		done, err := m.claim(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if done == nil {
+			continue // it is open, or was: no longer as it was restored
+		}
+		w, err := m.loadQuietly(ctx, rec)
+		if err != nil {
+			done()
+			return nil, err
+		}
+		w.release = func() {
+			if err := errors.Join(w.store.Close(context.WithoutCancel(ctx)), w.free()); err != nil {
+				w.log.Warn("workspace not closed cleanly", "error", err)
+			}
+			done()
+		}
+		return w, nil
+	}
+}
+
+// loadQuietly opens a workspace and leaves everything as it is.
+func (m *Manager) loadQuietly(ctx context.Context, r Record) (*Workspace, error) {
+	if r.Kind == VirtualKind {
+		return m.loadVirtual(ctx, r)
+	}
+	if there, err := m.stands(r); err == nil && there {
+		if info, err := m.opt.Host.Stat(r.Root); err == nil {
+			r.Dev, r.Ino = info.Dev, info.Ino
+		}
+	}
+	w, err := m.load(ctx, r)
+	if err == nil {
+		w.progress.begin(w.store.Tip().Seq)
+		w.suspect.Store(true)
+	}
+	return w, err
+}
+
+// claim keeps everybody else from opening a workspace that is not open, until
+// done is called; others wait. done is nil where somebody has it open.
+func (m *Manager) claim(ctx context.Context, id string) (done func(), err error) {
+	m.mu.Lock()
+	if m.stopped {
+		m.mu.Unlock()
+		return nil, errs.New(errs.Unavailable, "stopping", "The server is stopping.")
+	}
+	if h := m.open[id]; h != nil {
+		m.mu.Unlock()
+		if h.closing != nil {
+			return nil, await(ctx, h.closing)
+		}
+		return nil, await(ctx, h.ready)
+	}
+	h := &handle{ready: make(chan struct{}), closing: make(chan struct{})}
+	close(h.ready)
+	m.open[id] = h
+	m.mu.Unlock()
+	return func() {
+		m.mu.Lock()
+		delete(m.open, id)
+		m.mu.Unlock()
+		close(h.closing)
+	}, nil
+}
+
+// Freeze gives a moment of a workspace's history, for a copy of it. One that is
+// open stays in use by others; one that is not is opened as far as that needs.
+//
+// errs.NotFound workspace_not_found.
+func (m *Manager) Freeze(ctx context.Context, id string) (*gitstore.Frozen, error) {
+	for {
+		if _, ok := m.Record(id); !ok {
+			return nil, errUnknown()
+		}
+		if store, release := m.store(id); store != nil {
+			defer release()
+			return store.Freeze(ctx)
+		}
+		done, err := m.claim(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if done == nil {
+			continue
+		}
+		defer done()
+		if _, ok := m.Record(id); !ok {
+			return nil, errUnknown()
+		}
+		files, err := m.opt.Host.Open(m.dirOf(id))
+		if err != nil {
+			return nil, errs.Wrap(err, "")
+		}
+		so := gitstore.Options{FS: files, Log: m.opt.Log.With("workspace", id), Now: m.opt.Now, Foreground: true}
+		if m.opt.Store != nil {
+			m.opt.Store(&so)
+		}
+		so.Foreground = true
+		store, err := gitstore.Open(ctx, so)
+		if err != nil {
+			return nil, err
+		}
+		f, err := store.Freeze(ctx)
+		return f, errors.Join(err, store.Close(context.WithoutCancel(ctx)))
+	}
+}
+
+// store gives the history of a workspace that is open, which is no use of the
+// workspace; nil where it is not.
+func (m *Manager) store(id string) (*gitstore.Store, func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.open[id]
+	if h == nil || h.closing != nil || h.w == nil {
+		return nil, nil
+	}
+	h.refs++
+	return h.w.store, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		h.refs--
+	}
+}
+
+// ResumeRestored opens the workspaces that were restored, as Resume does those
+// that were watched: what differs in their folders is recorded. For a server; a
+// verb that only looks leaves them as they are.
+func (m *Manager) ResumeRestored() {
+	if m.opt.Foreground {
+		return
+	}
+	var ids []string
+	for _, r := range m.List() {
+		if r.Restored {
+			ids = append(ids, r.ID)
+		}
+	}
+	m.background.Go(func() {
+		for _, id := range ids {
+			if m.ctx.Err() != nil {
+				return
+			}
+			if err := m.revisit(id); err != nil && m.ctx.Err() == nil {
+				m.opt.Log.Warn("a workspace that was restored could not be opened", "workspace", id, "error", err)
+			}
+		}
+	})
+}

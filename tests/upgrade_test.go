@@ -1,0 +1,137 @@
+package tests
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"umbra/tests/harness"
+)
+
+// unpack puts the files of a testdata archive below a folder.
+func unpack(t *testing.T, archive, dir string) {
+	t.Helper()
+	f, err := os.Open(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(dir, filepath.FromSlash(h.Name))
+		switch h.Typeflag {
+		case tar.TypeDir:
+			err = os.MkdirAll(name, h.FileInfo().Mode().Perm())
+		case tar.TypeSymlink:
+			err = os.Symlink(h.Linkname, name)
+		case tar.TypeLink:
+			err = os.Link(filepath.Join(dir, h.Linkname), name)
+		case tar.TypeReg:
+			var data []byte
+			if data, err = io.ReadAll(r); err == nil {
+				err = os.WriteFile(name, data, h.FileInfo().Mode().Perm())
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestUpgradeFirstFormat opens a data directory that the first format's program
+// left when it was killed: two tasks on a folder, a session, a virtual store.
+func TestUpgradeFirstFormat(t *testing.T) {
+	dir := t.TempDir()
+	unpack(t, "testdata/format-1.tar.gz", dir)
+	data, folder := filepath.Join(dir, "data"), filepath.Join(dir, "project")
+	s := harness.Start(t, harness.Options{DataDir: data})
+	if raw, err := os.ReadFile(filepath.Join(data, "format")); err != nil || string(raw) != "2\n" {
+		t.Errorf("format: %q %v", raw, err)
+	}
+	if raw, err := os.ReadFile(filepath.Join(data, "upgrade-1", "format")); err != nil || string(raw) != "1\n" {
+		t.Errorf("what the upgrade changed: %q %v", raw, err)
+	}
+	var list struct {
+		Workspaces []struct {
+			ID, Kind, State string
+			Warnings        []string
+		} `json:"workspaces"`
+	}
+	s.Do("GET", "/workspaces", nil).Expect(200).JSON(&list)
+	if len(list.Workspaces) != 2 || list.Workspaces[0].Kind != "physical" || list.Workspaces[0].State != "missing" || list.Workspaces[1].Kind != "virtual" {
+		t.Fatalf("%+v", list)
+	}
+	p := &project{Server: s, dir: folder}
+	ws := list.Workspaces[0].ID
+	// The folder stands elsewhere than when the archive was made.
+	p.call(t, "PATCH", "/workspaces/"+ws, map[string]any{"root": folder}).want(t, 200)
+	k := &taskOf{p: p, At: map[string]any{"workspace_id": ws, "git_dir": filepath.Join(data, "workspaces", ws, "repo.git")}}
+	for _, o := range p.call(t, "GET", "/tasks", nil).want(t, 200).list(t, "tasks") {
+		if o["goal"] == "the first format" {
+			k.ID, _ = o["task_id"].(string)
+		}
+	}
+	if k.ID == "" {
+		t.Fatal("the task is gone")
+	}
+	if n := len(k.changes(t, "")); n != 6 && n != 7 {
+		t.Errorf("%d changes", n)
+	}
+	// What was acknowledged last, before the kill, is there.
+	if r := p.call(t, "GET", k.file("last.txt"), nil).want(t, 200); string(r.Body) != "last\n" {
+		t.Errorf("%q", r.Body)
+	}
+	if r := p.call(t, "GET", k.url("/scratch/notes.md"), nil).want(t, 200); string(r.Body) != "notes" {
+		t.Errorf("%q", r.Body)
+	}
+	// An answer that was kept is given again.
+	r := p.call(t, "PUT", k.file("last.txt"), []byte("last\n"), "Idempotency-Key", "k9").want(t, 201)
+	if r.head("Idempotent-Replay") != "true" {
+		t.Error("a kept answer was not given again")
+	}
+	k.put(t, "new.txt", "new\n").want(t, 201)
+	k.fsck(t)
+	p.post(t, k.url("/revert"), map[string]any{}).want(t, 200)
+	if got := p.read(t, "a.txt"); got != "one\ntwo\nthree\n" {
+		t.Errorf("the revert of the task gave %q", got)
+	}
+	p.restart()
+	p.Stop()
+	verify(t, 0, "--data-dir", data)
+	backup(t, data, filepath.Join(dir, "backup"))
+	verify(t, 0, "--data-dir", restore(t, filepath.Join(dir, "backup")))
+}
+
+// TestNewerFormat is refused, with both versions named, and nothing is touched.
+func TestNewerFormat(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "format"), []byte("77\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir}, {"verify", "--data-dir", dir}} {
+		status, out, errOut := harness.Run(t, nil, args...)
+		if status != 1 || out != "" || !strings.Contains(errOut, "77") || !strings.Contains(errOut, "up to 2") {
+			t.Errorf("%q: status %d, %q, %q", args, status, out, errOut)
+		}
+	}
+	if raw, err := os.ReadFile(filepath.Join(dir, "format")); err != nil || string(raw) != "77\n" {
+		t.Errorf("%q %v", raw, err)
+	}
+	if list, _ := filepath.Glob(filepath.Join(dir, "*")); len(list) > 2 { // format, lock
+		t.Errorf("made: %q", list)
+	}
+}
