@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"umbra/config"
+	"umbra/internal/client"
+	"umbra/internal/term"
+)
+
+func tokenCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Add, list and remove the tokens by which others get in",
+		Long: `Add, list and remove the tokens by which others than the owner get in. What is
+done holds at once, also for a server that runs.
+
+The first token turns tokens on: from then on every request needs one, but those
+of the owner's own verbs. They stay on when the last one is removed; nobody else
+gets in then. umbra token off turns them off again.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unknown command %q: it must be add, list, remove or off", args[0])}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return usageError{errors.Join(errors.New("a command is missing: add, list, remove or off"), cmd.Help())}
+		},
+	}
+	cmd.AddCommand(tokenAddCommand(), tokenListCommand(), tokenRemoveCommand(), tokenOffCommand())
+	return cmd
+}
+
+// accessToken is a token as the server tells it.
+type accessToken struct {
+	Name     string   `json:"name"`
+	Scope    string   `json:"scope"`
+	Roots    []string `json:"roots"`
+	Created  *string  `json:"created"`
+	Expires  *string  `json:"expires"`
+	Expired  bool     `json:"expired"`
+	Token    string   `json:"token"`
+	Warnings []string `json:"warnings"`
+}
+
+// oneName takes exactly one argument.
+func oneName(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usageError{errors.New("the NAME of one token is needed")}
+	}
+	return nil
+}
+
+func tokenAddCommand() *cobra.Command {
+	v := &verb{}
+	var scope string
+	var roots []string
+	var expires time.Duration
+	cmd := &cobra.Command{
+		Use:   "add NAME --scope read|write [--root DIR…] [--expires 720h]",
+		Short: "Add a token, and print it",
+		Long: `Add a token, and print it: this once, since only its SHA-256 is kept. NAME signs
+the commits that are made with it.
+
+A token of scope read may look at everything that it sees, sync, lint, dry-run,
+and open sessions on known workspaces. With --root it sees and opens only folders
+under DIR, and none of the server's own; without, it sees everything and opens
+nothing new. It is sent as "Authorization: Bearer TOKEN", and as git's password.`,
+		Example: `  umbra token add ci --scope read --expires 720h
+  umbra token add alice --scope write --root ~/projects`,
+		Args: oneName,
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&scope, "scope", "", "what it may do: `read|write`")
+	fs.StringArrayVar(&roots, "root", nil, "a folder `DIR` that it sees and opens; may be given several times")
+	fs.DurationVar(&expires, "expires", 0, "for how long it holds, such as `720h`; without, until it is removed")
+	v.connection.flags(fs)
+	v.outputFlags(fs)
+	add := v.action(func(ctx context.Context, args []string) error {
+		body := map[string]any{"name": args[0], "scope": scope, "roots": roots}
+		if expires != 0 {
+			body["expires"] = expires.String()
+		}
+		var made accessToken
+		raw, err := v.client.JSON(ctx, client.Request{Method: http.MethodPost, Path: "/upkeep/tokens", Body: body}, &made)
+		if err != nil {
+			return err
+		}
+		for _, w := range made.Warnings {
+			fmt.Fprintln(v.stderr, "umbra: warning:", term.Line(w))
+		}
+		if v.json {
+			return v.printJSON(raw)
+		}
+		return v.print(false, func(o *term.Output) error {
+			o.Printf("%s\n", made.Token)
+			return nil
+		})
+	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if scope != "read" && scope != "write" {
+			return usageError{errors.New("--scope must be read or write")}
+		}
+		if cmd.Flags().Changed("expires") && expires <= 0 {
+			return usageError{errors.New("--expires must be above 0")}
+		}
+		for i, dir := range roots {
+			abs, err := filepath.Abs(expandHome(dir))
+			if err != nil || dir == "" {
+				return usageError{fmt.Errorf("--root %q is no folder", dir)}
+			}
+			roots[i] = abs
+		}
+		// A server that others can reach does not start without one: this may be
+		// the first thing that is done with a data directory.
+		if v.server == "" {
+			cfg, err := config.Load(cmd.Flags())
+			if err != nil {
+				return usageError{err}
+			}
+			if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+				return err
+			}
+		}
+		return add(cmd, args)
+	}
+	return cmd
+}
+
+func tokenListCommand() *cobra.Command {
+	v := &verb{}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the tokens",
+		Long: `List the tokens: those of the settings (auth.tokens), and those that were added.
+
+With --json: {"on":…,"tokens":[…]}, as the server answers it.`,
+		Args: noArgs,
+	}
+	v.connection.flags(cmd.Flags())
+	v.outputFlags(cmd.Flags())
+	cmd.RunE = v.action(func(ctx context.Context, _ []string) error {
+		var list struct {
+			On     bool          `json:"on"`
+			Tokens []accessToken `json:"tokens"`
+		}
+		raw, err := v.client.JSON(ctx, client.Request{Path: "/upkeep/tokens"}, &list)
+		if err != nil {
+			return err
+		}
+		if v.json {
+			return v.printJSON(raw)
+		}
+		return v.print(false, func(o *term.Output) error {
+			switch {
+			case len(list.Tokens) > 0:
+				writeTokens(o, list.Tokens)
+			case list.On:
+				o.Printf("no tokens: nobody but the owner's own verbs gets in\n")
+			default:
+				o.Printf("no tokens: none is asked for\n")
+			}
+			return nil
+		})
+	})
+	return cmd
+}
+
+func writeTokens(o *term.Output, list []accessToken) {
+	rows := [][]string{{"NAME", "SCOPE", "ADDED", "EXPIRES", "ROOTS"}}
+	for _, t := range list {
+		added, expires, roots := "settings", "never", "(all)"
+		if t.Created != nil {
+			added = *t.Created
+		}
+		switch {
+		case t.Expired:
+			expires = "expired"
+		case t.Expires != nil:
+			expires = *t.Expires
+		}
+		if len(t.Roots) > 0 {
+			names := make([]string, len(t.Roots))
+			for i, r := range t.Roots {
+				names[i] = term.Name(r)
+			}
+			roots = strings.Join(names, " ")
+		}
+		rows = append(rows, []string{term.Line(t.Name), t.Scope, added, expires, roots})
+	}
+	o.Table(rows)
+}
+
+func tokenRemoveCommand() *cobra.Command {
+	v := &verb{}
+	cmd := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Remove a token",
+		Long: `Remove a token. It lets in no more at once, and what it listens to ends. One that
+stands in the settings (auth.tokens) is taken out there.`,
+		Args: oneName,
+	}
+	v.connection.flags(cmd.Flags())
+	v.outputFlags(cmd.Flags())
+	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
+		var gone struct {
+			Left int `json:"left"`
+		}
+		raw, err := v.client.JSON(ctx, client.Request{Method: http.MethodDelete, Path: client.Path("upkeep", "tokens", args[0])}, &gone)
+		if err != nil {
+			return err
+		}
+		if v.json {
+			return v.printJSON(raw)
+		}
+		return v.print(false, func(o *term.Output) error {
+			o.Printf("removed %s\n", term.Line(args[0]))
+			if gone.Left == 0 {
+				o.Printf("no token is left: nobody but the owner's own verbs gets in\n")
+			}
+			return nil
+		})
+	})
+	return cmd
+}
+
+func tokenOffCommand() *cobra.Command {
+	v := &verb{}
+	cmd := &cobra.Command{
+		Use:   "off",
+		Short: "Ask for no token any more, once all are removed",
+		Args:  noArgs,
+	}
+	v.connection.flags(cmd.Flags())
+	v.outputFlags(cmd.Flags())
+	cmd.RunE = v.action(func(ctx context.Context, _ []string) error {
+		raw, err := v.client.JSON(ctx, client.Request{Method: http.MethodDelete, Path: "/upkeep/tokens"}, nil)
+		if err != nil {
+			return err
+		}
+		if v.json {
+			return v.printJSON(raw)
+		}
+		return v.print(false, func(o *term.Output) error {
+			o.Printf("tokens are off\n")
+			return nil
+		})
+	})
+	return cmd
+}

@@ -1,0 +1,78 @@
+// Package metrics tells Prometheus how the server does: GET /metrics. What is
+// told is counted by the layers themselves, in internal/telemetry; this is the
+// one package that knows Prometheus.
+//
+// Invariants: the names and labels here are what dashboards and alerts rely upon
+// (docs/grafana.json, docs/alerts.yml). The values of labels come from the
+// program, never from a client, so that their number is bounded. A scrape opens
+// no workspace and waits for no disk.
+package metrics
+
+import (
+	_ "embed"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"umbra/httpapi"
+	"umbra/internal/telemetry"
+	"umbra/internal/workspace"
+	"umbra/watcher"
+)
+
+//go:embed openapi.yaml
+var document []byte
+
+// Sources are where the numbers come from. All but Requests may be missing.
+type Sources struct {
+	Version    string
+	Requests   *telemetry.Requests
+	Meter      *workspace.Meter
+	Workspaces func() workspace.Figures
+	Watches    func() watcher.Stats
+	WatchLimit func() int // watches that the system allows; 0: it does not tell
+	Sandboxes  []*telemetry.Sandbox
+	Room       func() (free, total int64, err error) // bytes of the data directory's file system
+}
+
+// Dialect is the one route.
+type Dialect struct {
+	registry *prometheus.Registry
+	handler  http.Handler
+}
+
+// New makes the dialect.
+func New(s Sources) (*Dialect, error) {
+	if s.Meter == nil {
+		s.Meter = &workspace.Meter{}
+	}
+	d := &Dialect{registry: prometheus.NewRegistry()}
+	for _, c := range []prometheus.Collector{
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		newCollector(s),
+	} {
+		if err := d.registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	// One part that cannot be told does not hide the others.
+	d.handler = promhttp.HandlerFor(d.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4})
+	return d, nil
+}
+
+// OpenAPI gives the dialect's part of the document.
+func (d *Dialect) OpenAPI() []byte { return document }
+
+// Register adds the route. It needs a token where tokens are on: it names routes
+// and tells how much is done.
+func (d *Dialect) Register(r *httpapi.Router) {
+	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/metrics", Handler: func(c *gin.Context) error {
+		c.Header("Cache-Control", "no-store")
+		d.handler.ServeHTTP(c.Writer, c.Request)
+		return nil
+	}})
+}
