@@ -3,12 +3,8 @@ package main
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
-	"path/filepath"
-	"strings"
 
 	"umbra/config"
 	"umbra/httpapi"
@@ -18,15 +14,22 @@ import (
 	"umbra/httpapi/sessions"
 	"umbra/httpapi/tasks"
 	"umbra/httpapi/toolsets"
+	"umbra/httpapi/ui"
+	"umbra/httpapi/upkeep"
 	"umbra/httpapi/workspaces"
+	"umbra/internal/access"
 	"umbra/internal/state"
+	"umbra/internal/workspace"
 )
 
 // deps is the wired server and what is to be closed after it.
 type deps struct {
-	server  *httpapi.Server
-	owner   string                        // lets the owner's own verbs in
-	closers []func(context.Context) error // the last made is closed first
+	server     *httpapi.Server
+	workspaces *workspace.Manager
+	tokens     *access.Book
+	meters     *meters
+	owner      string                        // lets the owner's own verbs in
+	closers    []func(context.Context) error // the last made is closed first
 }
 
 // close closes everything, whatever fails; ctx bounds how long a clean state is
@@ -59,15 +62,19 @@ func build(cfg config.Config, dir *state.Dir, log *slog.Logger) (d *deps, err er
 	}
 	d.closers = append(d.closers, func(context.Context) error { return answers.Close() })
 
-	opts, err := httpOptions(cfg, log)
-	if err != nil {
+	opts := httpOptions(cfg, log)
+	if opts.Tokens, err = openTokens(cfg, db, log); err != nil {
 		return nil, err
 	}
+	d.tokens = opts.Tokens
 	opts.Answers = answers
 	if d.owner, err = newOwner(dir); err != nil {
 		return nil, err
 	}
 	opts.Owner = sha256.Sum256([]byte(d.owner))
+	if d.meters, err = openMeters(cfg, &opts, log, d); err != nil {
+		return nil, err
+	}
 	s, err := openServices(cfg, dir, db, log, d)
 	if err != nil {
 		return nil, err
@@ -79,6 +86,7 @@ func build(cfg config.Config, dir *state.Dir, log *slog.Logger) (d *deps, err er
 	if err := s.openToolsets(cfg, db, runner, log); err != nil {
 		return nil, err
 	}
+	d.closers = append(d.closers, func(context.Context) error { s.toolsets.Close(); return nil })
 	protocol := mcp.New(mcp.Options{Toolsets: s.toolsets, Version: programVersion(), MaxBody: int64(cfg.Limits.WriteBytes)})
 	d.closers = append(d.closers, func(context.Context) error { protocol.Close(); return nil })
 	programs, pool, err := openPrograms(cfg, s, programOutputOf(output), log, d)
@@ -86,7 +94,27 @@ func build(cfg config.Config, dir *state.Dir, log *slog.Logger) (d *deps, err er
 		return nil, err
 	}
 	opts.Processes = pool.Active
-	d.server, err = httpapi.New(opts, append(dialects(cfg, s), protocol, programs, scripts.New(runner))...)
+	opts.Ready = newReadiness(cfg, dir, s.workspaces).ready
+	told, err := openMetrics(s, dir)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := ui.New()
+	if err != nil {
+		return nil, err
+	}
+	d.server, err = httpapi.New(opts, append(dialects(cfg, s),
+		&upkeep.GC{Service: retentionOf(cfg, s, log, d)},
+		pages,
+		told,
+		backups(cfg, dir, backupSource{db, answers, s.workspaces}),
+		&upkeep.Purge{Workspaces: s.workspaces, Forget: answers.Forget, Log: log},
+		&upkeep.Tokens{Book: opts.Tokens, Log: log, Needed: cfg.CheckReach() != nil},
+		protocol,
+		programs,
+		scripts.New(runner),
+		examiner(cfg, dir, s.workspaces, opts.Ready),
+	)...)
 	return d, err
 }
 
@@ -102,47 +130,27 @@ func dialects(cfg config.Config, s *services) []httpapi.Dialect {
 }
 
 // httpOptions translates the settings for the HTTP side.
-func httpOptions(cfg config.Config, log *slog.Logger) (httpapi.Options, error) {
-	tokens, err := tokensOf(cfg.Auth.Tokens)
+func httpOptions(cfg config.Config, log *slog.Logger) httpapi.Options {
 	return httpapi.Options{
 		Version:     programVersion(),
 		Log:         log,
 		Hosts:       cfg.HTTP.Hosts,
 		Origins:     cfg.HTTP.Origins,
 		SameUser:    cfg.Auth.Peer == config.PeerSameUser,
-		Tokens:      tokens,
 		Roots:       canonical(cfg.Workspaces.Roots),
+		Own:         ownFolders(cfg.WorkspaceDir, cfg.Output.Dir),
 		Hosted:      cfg.Hosted,
 		MaxJSON:     int64(cfg.Limits.JSONBytes),
 		PerMinute:   cfg.Limits.Rate.Global,
 		PerIPMinute: cfg.Limits.Rate.PerIP,
-	}, err
-}
-
-func tokensOf(list []config.Token) ([]httpapi.Token, error) {
-	var tokens []httpapi.Token
-	for _, t := range list {
-		token := httpapi.Token{Name: t.Name, Roots: canonical(t.Roots), Expires: t.Expires}
-		if n, err := hex.Decode(token.SHA256[:], []byte(strings.ToLower(t.SHA256))); err != nil || n != len(token.SHA256) {
-			return nil, fmt.Errorf("token %s: sha256 is malformed", t.Name)
-		}
-		if t.Scope == config.ScopeWrite {
-			token.Scope = httpapi.ScopeWrite
-		}
-		tokens = append(tokens, token)
 	}
-	return tokens, nil
 }
 
-// canonical resolves links in folders, as the workspaces' own roots are; what
-// is not there (yet) stays as it is written.
+// canonical gives the form in which folders are compared.
 func canonical(folders []string) []string {
 	list := make([]string, len(folders))
 	for i, f := range folders {
-		list[i] = filepath.Clean(f)
-		if real, err := filepath.EvalSymlinks(f); err == nil {
-			list[i] = real
-		}
+		list[i] = access.Canonical(f)
 	}
 	return list
 }

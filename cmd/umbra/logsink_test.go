@@ -14,7 +14,7 @@ import (
 func TestALogThatNobodyReadsHoldsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
-		log, flush := newLogger(config.Log{Level: "info", Format: config.FormatJSON}, w)
+		sink, log := newLogger(config.Log{Level: "info", Format: config.FormatJSON}, w)
 		long := strings.Repeat("x", 1000)
 		const lines = 3 * maxLogBacklog / 1000
 		for i := range lines {
@@ -30,7 +30,7 @@ func TestALogThatNobodyReadsHoldsNothing(t *testing.T) {
 		}()
 		synctest.Wait()
 		log.Info("last")
-		flush()
+		sink.Close(logPatience)
 		w.Close()
 		all := <-got
 		dropped := 0
@@ -51,11 +51,11 @@ func TestALogThatNobodyReadsHoldsNothing(t *testing.T) {
 func TestAFlushIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
-		log, flush := newLogger(config.Log{Level: "warn", Format: config.FormatText}, w)
+		sink, log := newLogger(config.Log{Level: "warn", Format: config.FormatText}, w)
 		log.Info("below the level")
 		log.Warn("never read")
 		start := time.Now()
-		flush()
+		sink.Close(logPatience)
 		if took := time.Since(start); took != logPatience {
 			t.Error(took)
 		}

@@ -57,16 +57,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			cmd.SetOut(stderr)
 			return usageError{errors.Join(errors.New("a command is missing"), cmd.Help())}
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.SetArgs(args)
-	root.SetOut(stderr)
+	root.SetOut(stdout) // of help that was asked for, and of completions
 	root.SetErr(stderr)
-	root.AddCommand(serveCommand(stdout, stderr), versionCommand(stdout), replayCommand(stdout, stderr))
+	root.AddCommand(serveCommand(stdout, stderr), demoCommand(stdout, stderr), versionCommand(stdout), replayCommand(stdout, stderr))
 	root.AddCommand(verbs(stdout, stderr)...)
+	root.AddCommand(completionCommand(root, stdout), manCommand(root))
+	completeIDs(root)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitDone

@@ -20,6 +20,7 @@ import (
 
 	"umbra/config"
 	"umbra/internal/client"
+	"umbra/internal/state"
 	"umbra/internal/stdio"
 )
 
@@ -120,10 +121,49 @@ func expandHome(dir string) string {
 	return dir
 }
 
+// mcpLease is how long the toolset outlives this process where that is killed,
+// and mcpSign how often the process shows that it lives.
+const (
+	mcpLease = 15 * time.Minute
+	mcpSign  = 2 * time.Minute
+)
+
+// stay keeps the toolset's lease while the client may have nothing to say. It
+// follows to another server that has the data directory, but makes none: that is
+// for the client's next message.
+func (k *mcpLink) stay(ctx context.Context, path string) {
+	tick := time.NewTicker(mcpSign)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		k.mu.Lock()
+		c := k.client
+		k.mu.Unlock()
+		res, err := c.Raw(ctx, http.MethodGet, path, nil, nil)
+		if err != nil && k.dataDir != "" && ctx.Err() == nil {
+			holder, held, ferr := state.FindHolder(k.dataDir)
+			if ferr != nil || !held || holder.Address == "" {
+				continue
+			}
+			if c, err = k.connect(ctx, c); err == nil {
+				res, err = c.Raw(ctx, http.MethodGet, path, nil, nil)
+			}
+		}
+		if err == nil {
+			res.Body.Close()
+		}
+	}
+}
+
 // mcpLink is the way to a server, which may end and be replaced by another.
 type mcpLink struct {
 	connection
-	cmd *cobra.Command
+	cmd     *cobra.Command
+	dataDir string // empty with --server
 
 	mu     sync.Mutex
 	client *client.Client
@@ -138,6 +178,7 @@ func (k *mcpLink) serve(ctx context.Context, cmd *cobra.Command, mounts []mcpMou
 		if err != nil {
 			return usageError{err}
 		}
+		k.dataDir = cfg.DataDir
 		if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 			return err
 		}
@@ -146,7 +187,7 @@ func (k *mcpLink) serve(ctx context.Context, cmd *cobra.Command, mounts []mcpMou
 		return err
 	}
 	defer func() { err = errors.Join(err, k.closer()) }()
-	body := map[string]any{"mounts": mounts}
+	body := map[string]any{"mounts": mounts, "idleSeconds": int(mcpLease / time.Second)}
 	if task != "" {
 		body["taskId"] = task
 	}
@@ -157,6 +198,10 @@ func (k *mcpLink) serve(ctx context.Context, cmd *cobra.Command, mounts []mcpMou
 		return err
 	}
 	path := client.Path("mcp", made.ID)
+	alive, died := context.WithCancel(ctx)
+	var staying sync.WaitGroup
+	staying.Go(func() { k.stay(alive, client.Path("toolsets", made.ID)) })
+	defer func() { died(); staying.Wait() }()
 	err = stdio.Run(ctx, cmd.InOrStdin(), cmd.OutOrStdout(), stdio.Options{MaxMessage: maxMessage,
 		Send: func(ctx context.Context, method string, h http.Header, body []byte) (*http.Response, error) {
 			return k.send(ctx, method, path, h, body)

@@ -25,7 +25,7 @@ func openPrograms(cfg config.Config, s *services, output codeapi.Output, log *sl
 	}
 	pool := js.NewPool(js.Options{
 		Files: workspaceFiles{programs}, Parallel: cfg.Execute.Parallel, Queue: cfg.Execute.Queue, Warm: cfg.Execute.Warm,
-		Memory: int64(cfg.Execute.MemoryBytes), Log: log,
+		Memory: int64(cfg.Execute.MemoryBytes), Log: log, Meter: s.meters.programs,
 	})
 	d.closers = append(d.closers, func(context.Context) error { pool.Close(); return nil })
 	var engine codeapi.Engine = pool

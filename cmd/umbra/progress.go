@@ -33,3 +33,25 @@ func showProgress(what string, stderr io.Writer) progress {
 		},
 	}
 }
+
+// counting tells how many there are so far, where nobody knows how many there
+// will be.
+type counting struct {
+	tell func(n int64) // nil where nobody looks
+	done func()        // takes it away
+}
+
+func showCount(what string, stderr io.Writer) counting {
+	if !term.IsTerminal(stderr) {
+		return counting{done: func() {}}
+	}
+	p := mpb.New(mpb.WithOutput(stderr), mpb.WithWidth(8))
+	bar := p.AddSpinner(0, mpb.PrependDecorators(decor.Name(what+" "), decor.CurrentNoUnit("%d files ")), mpb.BarRemoveOnComplete())
+	return counting{
+		tell: bar.SetCurrent,
+		done: func() {
+			bar.Abort(true)
+			p.Wait()
+		},
+	}
+}

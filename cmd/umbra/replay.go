@@ -72,7 +72,7 @@ status 1: a step differs, a conflict, or a command that failed.`,
 		rep, err := replay.Run(ctx, o)
 		bar.done()
 		if err != nil {
-			return err
+			return misused(err)
 		}
 		for _, name := range reports {
 			if err := writeReport(rep, name); err != nil {

@@ -16,7 +16,7 @@ import (
 // openScripts makes what runs scripts, and the output directory, which is nil
 // where nothing may be saved.
 func openScripts(cfg config.Config, s *services, dir *state.Dir, log *slog.Logger, d *deps) (*script.Service, *script.Output, error) {
-	opts := script.Options{Tasks: s.tasks, Log: log, Running: cfg.Scripts.Parallel, Waiting: cfg.Scripts.Queue}
+	opts := script.Options{Tasks: s.tasks, Log: log, Running: cfg.Scripts.Parallel, Waiting: cfg.Scripts.Queue, Meter: s.meters.scripts}
 	if cfg.Output.Enabled && !cfg.Hosted {
 		output, err := script.NewOutput(script.OutputOptions{
 			Dir: cfg.Output.Dir, MaxBytes: int64(cfg.Output.MaxBytes), Workspaces: s.workspaces, Tasks: s.tasks, Log: log,

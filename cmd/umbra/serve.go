@@ -27,28 +27,52 @@ const logPatience = 100 * time.Millisecond
 
 func serveCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "serve",
+		Use:   "serve [DIR]",
 		Short: "Start the server",
-		Args:  noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Long: `Start the server: tasks, sessions, toolsets and MCP, code, scripts, git and the web
+UI on one port. One line on standard output tells when it is ready and where;
+what is found there, and the log, go to standard error.
+
+With DIR, that folder is opened as a workspace at once: what is in it is recorded
+before the server is ready. SIGTERM or Ctrl-C ends it cleanly; what was accepted
+is finished, for ten seconds at most.
+
+Settings are flags, UMBRA_… variables and a file (--config), in this order;
+config.yaml in the sources lists them all.`,
+		Example: `  umbra serve
+  umbra serve ~/projects/app
+  umbra serve --listen 127.0.0.1:9000 --data-dir ~/umbra-data`,
+		Args: cobraArgs(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := config.Load(cmd.Flags())
 			if err != nil {
 				return usageError{err}
 			}
-			return serve(cmd.Context(), cfg, stdout, stderr)
+			folder, err := folderArgument(args)
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), cfg, serveOptions{folder: folder}, stdout, stderr)
 		},
 	}
 	config.Flags(cmd.Flags())
 	return cmd
 }
 
+// serveOptions are what is asked of one start beside the settings.
+type serveOptions struct {
+	folder  string        // to be opened as a workspace before the server is ready; empty: none
+	anyPort bool          // where the address is taken, another port will do
+	ready   func(welcome) // is told instead of the person at standard error; nil: nobody
+}
+
 // serve runs the server until a signal comes or ctx ends.
-func serve(ctx context.Context, cfg config.Config, stdout, stderr io.Writer) (err error) {
+func serve(ctx context.Context, cfg config.Config, o serveOptions, stdout, stderr io.Writer) (err error) {
 	// Before the ready line goes out: a signal sent on seeing it must find us.
 	ctx, stopSignals := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stopSignals()
-	log, flushLog := newLogger(cfg.Log, stderr)
-	defer flushLog()
+	sink, log := newLogger(cfg.Log, stderr)
+	defer sink.Close(logPatience)
 
 	dir, err := state.Acquire(cfg.DataDir)
 	if err != nil {
@@ -56,8 +80,14 @@ func serve(ctx context.Context, cfg config.Config, stdout, stderr io.Writer) (er
 	}
 	defer func() { err = errors.Join(err, dir.Release()) }()
 	warnOfMode(log, dir.Path)
+	if err := checkReach(cfg, dir, log); err != nil {
+		return err
+	}
 
 	l, address, err := httpapi.Listen(cfg.Listen)
+	if o.anyPort && errors.Is(err, syscall.EADDRINUSE) {
+		l, address, err = httpapi.Listen("127.0.0.1:0")
+	}
 	if err != nil {
 		return usageError{fmt.Errorf("listen: %w", err)}
 	}
@@ -67,14 +97,29 @@ func serve(ctx context.Context, cfg config.Config, stdout, stderr io.Writer) (er
 	if err != nil {
 		return err
 	}
+	hello := welcome{address: address, tokens: deps.tokens.On()}
+	if o.folder != "" {
+		if hello.id, hello.folder, err = openAtOnce(ctx, deps.workspaces, o.folder, stderr); err != nil {
+			return errors.Join(err, deps.close(context.Background()))
+		}
+	}
 	if err := dir.Announce(address); err != nil {
 		return errors.Join(err, deps.close(ctx))
 	}
+	deps.workspaces.ResumeRestored()
 
 	served := make(chan error, 1)
 	go func() { served <- deps.server.Serve(l) }()
 	if _, err := fmt.Fprintf(stdout, "umbra listening on %s\n", address); err != nil {
 		log.Warn("the ready line could not be written", "error", err)
+	}
+	switch {
+	case o.ready != nil:
+		o.ready(hello)
+	case cfg.Log.Format == config.FormatJSON:
+		hello.log(log)
+	default:
+		_, _ = sink.Write([]byte(hello.text())) // never fails
 	}
 	log.Info("listening", "address", address, "data_dir", dir.Path, "version", programVersion(), "pid", os.Getpid())
 
@@ -99,21 +144,22 @@ func serve(ctx context.Context, cfg config.Config, stdout, stderr io.Writer) (er
 	return err
 }
 
-// newLogger writes to standard error; standard output is for the ready line.
-// flush writes what still waits, and ends the logger.
-func newLogger(cfg config.Log, w io.Writer) (log *slog.Logger, flush func()) {
+// newLogger writes to standard error; standard output is for the ready line. The
+// sink is what it writes to: closing it writes what still waits, and ends the
+// logger.
+func newLogger(cfg config.Log, w io.Writer) (sink *logSink, log *slog.Logger) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
 		level = slog.LevelInfo // config has checked it
 	}
 	opts := &slog.HandlerOptions{Level: level}
-	sink := newLogSink(w, func(lines int) { log.Warn("the log was read too slowly", "lines_dropped", lines) })
+	sink = newLogSink(w, func(lines int) { log.Warn("the log was read too slowly", "lines_dropped", lines) })
 	if cfg.Format == config.FormatJSON {
 		log = slog.New(slog.NewJSONHandler(sink, opts))
 	} else {
 		log = slog.New(slog.NewTextHandler(sink, opts))
 	}
-	return log, func() { sink.Close(logPatience) }
+	return sink, log
 }
 
 // warnOfMode tells of a data directory that others may look into; one that the

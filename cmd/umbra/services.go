@@ -8,7 +8,9 @@ import (
 	"os"
 
 	"umbra/config"
+	"umbra/gitstore"
 	"umbra/internal/history"
+	"umbra/internal/room"
 	"umbra/internal/script"
 	"umbra/internal/session"
 	"umbra/internal/state"
@@ -25,11 +27,14 @@ type services struct {
 	sessions   *session.Service
 	toolsets   *toolset.Service
 	history    *history.Cache
+	watcher    workspace.Watcher
+	meters     *meters
 }
 
 // openServices opens them; each is put onto d to be closed.
 func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Logger, d *deps) (*services, error) {
 	folders := openWatcher(cfg, dir, log, d)
+	floor := room.New(dir.Path, int64(cfg.Limits.FreeBytes))
 	manager, err := workspace.NewManager(workspace.Options{
 		DataDir:    dir.Path,
 		Records:    workspaceRecords{db},
@@ -39,10 +44,17 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		OwnFolders: ownFolders(cfg.WorkspaceDir, cfg.Output.Dir),
 		Watcher:    folders,
 		WatchIdle:  cfg.Workspaces.WatchIdle,
+		Meter:      d.meters.workspace,
+		Store: func(o *gitstore.Options) {
+			o.Room, o.MaxHistory = floor.Take, int64(cfg.Limits.WorkspaceBytes)
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
+	d.workspaces = manager
+	cache := history.NewCache()
+	manager.SetKeeper(cache.Keep)
 	d.closers = append(d.closers, manager.Close)
 
 	tasksDir := dir.Join("tasks")
@@ -55,7 +67,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	}
 	d.closers = append(d.closers, func(context.Context) error { return files.Close() })
 	tasks, err := task.New(context.Background(), task.Options{
-		Workspaces: manager, State: db, FS: files, Dir: tasksDir, Log: log, MaxFile: int64(cfg.Limits.UploadBytes),
+		Workspaces: manager, State: db, FS: files, Dir: tasksDir, Log: log, MaxFile: int64(cfg.Limits.UploadBytes), Room: floor.Take,
 	})
 	if err != nil {
 		return nil, err
@@ -69,7 +81,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		return nil, err
 	}
 	d.closers = append(d.closers, func(context.Context) error { return sessions.Close() })
-	return &services{workspaces: manager, tasks: tasks, sessions: sessions, history: history.NewCache()}, nil
+	return &services{workspaces: manager, tasks: tasks, sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
 }
 
 // openToolsets opens the toolsets, once what their tools run on is there.

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"umbra/internal/client"
+	"umbra/internal/replay"
 	"umbra/internal/term"
 )
 
@@ -23,7 +24,7 @@ import (
 func verbs(stdout, stderr io.Writer) []*cobra.Command {
 	list := []*cobra.Command{
 		logCommand(), diffCommand(), showCommand(), summaryCommand(), revertCommand(),
-		tasksCommand(), workspacesCommand(), gitCommand(), verifyCommand(), exportCommand(), mcpCommand(),
+		tasksCommand(), workspacesCommand(), gitCommand(), verifyCommand(), exportCommand(), mcpCommand(), gcCommand(), duCommand(), tokenCommand(), doctorCommand(), purgeCommand(), backupCommand(), restoreCommand(),
 	}
 	for _, c := range list {
 		c.SetOut(stdout)
@@ -103,6 +104,9 @@ func (v *verb) action(do func(ctx context.Context, args []string) error) func(*c
 // misused tells wrong use from what did not work.
 func misused(err error) error {
 	if e, ok := errors.AsType[*client.Error](err); ok && (e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity) {
+		return usageError{err}
+	}
+	if _, ok := errors.AsType[*replay.Misuse](err); ok {
 		return usageError{err}
 	}
 	return err
