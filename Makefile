@@ -9,7 +9,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 30s
 
 .DEFAULT_GOAL := build
-.PHONY: help build embed run tools test bench soak lint fuzz clean FORCE
+.PHONY: help build embed run man tools test bench soak lint fuzz clean FORCE
 
 help: ## tell what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -17,14 +17,23 @@ help: ## tell what there is
 build: bin/umbra ## build bin/umbra
 
 LUAU := internal/sandbox/luau
+UI := httpapi/ui
 
 # The Luau interpreter comes from a pinned npm package; it is fetched once, and
 # patched and put where the program embeds it.
-embed: $(LUAU)/npm/node_modules/.package-lock.json ## put the Luau interpreter where the program embeds it
+embed: $(LUAU)/npm/node_modules/.package-lock.json $(UI)/dist/index.html ## put the Luau interpreter and the web UI where the program embeds them
 	@$(GO) run ./$(LUAU)/embed -package $(LUAU)/npm/node_modules/luau-web -out $(LUAU)/engine/luau.wasm
 
 $(LUAU)/npm/node_modules/.package-lock.json: $(LUAU)/npm/package-lock.json
 	cd $(LUAU)/npm && npm ci
+
+# The web UI is checked and bundled when a source of it is newer than the page.
+$(UI)/dist/index.html: $(UI)/web/node_modules/.package-lock.json $(shell find $(UI)/web/src $(UI)/build -type f) $(UI)/web/tsconfig.json
+	cd $(UI)/web && npm run --silent check
+	$(GO) run ./$(UI)/build -src $(UI)/web -out $(UI)/dist
+
+$(UI)/web/node_modules/.package-lock.json: $(UI)/web/package-lock.json
+	cd $(UI)/web && npm ci
 
 bin/umbra: embed FORCE
 	@mkdir -p bin
@@ -33,10 +42,15 @@ bin/umbra: embed FORCE
 run: build ## build and start the server (ARGS='--listen 127.0.0.1:9000')
 	./bin/umbra serve $(ARGS)
 
-lint: ## gofmt, go vet, and the layers
+man: build ## write the manual's pages to bin/man
+	@mkdir -p bin/man
+	./bin/umbra man bin/man
+
+lint: ## gofmt, go vet (for macOS too), and the layers
 	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
+	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
 	$(GO) test ./internal/archtest
 
 tools: ## install what the tests use beside Go (libgit2, isomorphic-git)
@@ -44,7 +58,7 @@ tools: ## install what the tests use beside Go (libgit2, isomorphic-git)
 
 # What -short leaves out: crashes and faults at every call, power cuts, models.
 # They run without the race detector, which makes them ten times as long.
-LONG := ./gitstore ./internal/vfs ./tests/interop ./tests/model ./tests/powercut
+LONG := ./gitstore ./internal/backup ./internal/vfs ./tests/interop ./tests/model ./tests/powercut
 
 # One package at a time: some set limits of the whole machine, and all that
 # start servers want the processors. They are compiled side by side before.
@@ -58,7 +72,7 @@ bench: build ## benchmarks, beside their peers (docs/BENCHMARKS.md; BENCH='-quic
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/bench ./tests/bench
 	UMBRA_BIN=$(CURDIR)/bin/umbra bin/bench -docs docs/BENCHMARKS.md $(BENCH)
 
-soak: tools build ## the long tests: power cuts, kills and faults by the hundred
+soak: tools build ## the long tests: power cuts, kills and faults by the hundred, an hour of mixed load
 	UMBRA_BIN=$(CURDIR)/bin/umbra UMBRA_SOAK=1 $(GO) test -timeout 240m -count 1 ./...
 
 fuzz: ## every fuzz target for FUZZTIME

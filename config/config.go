@@ -26,6 +26,7 @@ type Config struct {
 	Hosted       bool       `key:"hosted"`
 	Insecure     bool       `key:"insecure"`
 	Log          Log        `key:"log"`
+	Trace        Trace      `key:"trace"`
 	HTTP         HTTP       `key:"http"`
 	Auth         Auth       `key:"auth"`
 	Workspaces   Workspaces `key:"workspaces"`
@@ -35,6 +36,14 @@ type Config struct {
 	Lint         Lint       `key:"lint"`
 	Scripts      Scripts    `key:"scripts"`
 	Limits       Limits     `key:"limits"`
+	Retention    Retention  `key:"retention"`
+}
+
+// Retention says which history is dropped by itself; what is 0 drops nothing.
+type Retention struct {
+	Age      time.Duration `key:"age"`
+	Bytes    Size          `key:"bytes"`    // history of one workspace
+	Interval time.Duration `key:"interval"` // between two looks
 }
 
 // Output is where scripts save.
@@ -65,6 +74,13 @@ type API struct {
 type Log struct {
 	Level  string `key:"level"`  // debug, info, warn, error
 	Format string `key:"format"` // text, json
+}
+
+// Trace is where traces go.
+type Trace struct {
+	// Endpoint is an OpenTelemetry collector, http://HOST:4318; empty: what
+	// OTEL_EXPORTER_OTLP_ENDPOINT says, else nowhere.
+	Endpoint string `key:"endpoint"`
 }
 
 // HTTP is who may name us and which pages may call us, beside ourselves.
@@ -136,11 +152,13 @@ type Lint struct {
 
 // Limits are bounds on what a client may send and what is recorded.
 type Limits struct {
-	CaptureBytes Size `key:"capture_bytes"`
-	WriteBytes   Size `key:"write_bytes"`
-	UploadBytes  Size `key:"upload_bytes"`
-	JSONBytes    Size `key:"json_bytes"`
-	Rate         Rate `key:"rate"`
+	CaptureBytes   Size  `key:"capture_bytes"`
+	WorkspaceBytes Size  `key:"workspace_bytes"` // history of one workspace; 0: no limit
+	FreeBytes      Floor `key:"free_bytes"`      // of the data directory's file system, kept free
+	WriteBytes     Size  `key:"write_bytes"`
+	UploadBytes    Size  `key:"upload_bytes"`
+	JSONBytes      Size  `key:"json_bytes"`
+	Rate           Rate  `key:"rate"`
 }
 
 // Rate is requests a minute; 0 is off.
@@ -182,10 +200,12 @@ func Default() Config {
 		Scripts:      Scripts{MaxAPICalls: 100, APIMaxBytes: 50 << 20, Parallel: 16, Queue: 200},
 		Limits: Limits{
 			CaptureBytes: 256 << 20,
+			FreeBytes:    FloorAuto,
 			WriteBytes:   100 << 20,
 			UploadBytes:  10 << 30,
 			JSONBytes:    1 << 20,
 		},
+		Retention: Retention{Interval: time.Hour},
 	}
 }
 

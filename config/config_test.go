@@ -131,9 +131,10 @@ func TestRefused(t *testing.T) {
 		{"c.yaml", "listen: 127.0.0.1", "listen"},
 		{"c.yaml", "listen: 127.0.0.1:99999", "listen"},
 		{"c.yaml", "listen: 'unix:'", "listen"},
-		{"c.yaml", "listen: 0.0.0.0:8080", "0.0.0.0:8080 is not a loopback address"},
-		{"c.yaml", "listen: ':8080'", ":8080 is not a loopback address"},
 		{"c.yaml", "hosted: maybe", "hosted"},
+		{"c.yaml", "limits: {free_bytes: much}", "limits.free_bytes"},
+		{"c.yaml", "limits: {free_bytes: -1}", "limits.free_bytes"},
+		{"c.yaml", "limits: {workspace_bytes: auto}", "limits.workspace_bytes"},
 		{"c.yaml", "mcp: {mounts: [{prefix: a, scope: READ_ONLY, root: /a}]}", "mcp.mounts: item 1: prefix"},
 		{"c.yaml", "mcp: {mounts: [{prefix: /a/../b, scope: READ_ONLY, root: /a}]}", "mcp.mounts: item 1: prefix"},
 		{"c.yaml", "mcp: {mounts: [{prefix: /a, scope: READ_ONLY, root: /a}, {prefix: //a/, scope: READ_ONLY, root: /a}]}", "item 2: prefix: /a stands twice"},
@@ -143,6 +144,8 @@ func TestRefused(t *testing.T) {
 		{"c.yaml", "mcp: {mounts: [{prefix: /a, scope: READ_ONLY, root: /a, namespace: [b]}]}", "give either root or namespace"},
 		{"c.yaml", "mcp: {mounts: [{prefix: /a, scope: READ_ONLY, namespace: ['']}]}", "a segment is empty"},
 		{"c.yaml", "mcp: {mounts: [{prefix: /a, scope: READ_ONLY, dir: /a}]}", "unknown key dir"},
+		{"c.yaml", "trace: {endpoint: collector}", "trace.endpoint"},
+		{"c.yaml", "trace: {endpoint: 'ftp://collector'}", "trace.endpoint"},
 		{"c.yaml", "log: {level: loud}", `log.level: "loud" is none of`},
 		{"c.yaml", "http: {hosts: [a.example:80]}", "http.hosts"},
 		{"c.yaml", "http: {hosts: a b}", "http.hosts"},
@@ -183,10 +186,11 @@ func TestWhereOthersReachUs(t *testing.T) {
 		"127.0.0.1:0": true, "127.9.9.9:1": true, "[::1]:0": true, "localhost:0": true, "unix:/tmp/s": true, "[::ffff:127.0.0.1]:0": true,
 		"0.0.0.0:0": false, "[::]:0": false, ":0": false, "192.0.2.1:0": false,
 	} {
-		if _, err := load(t, "--listen", listen); (err == nil) != ok {
-			t.Errorf("%s: %v", listen, err)
+		cfg, err := load(t, "--listen", listen)
+		if reach := cfg.CheckReach(); err != nil || (reach == nil) != ok || !ok && !strings.Contains(reach.Error(), listen+" is not a loopback address") {
+			t.Errorf("%s: %v, %v", listen, err, reach)
 		}
-		if _, err := load(t, "--listen", listen, "--insecure"); err != nil {
+		if cfg, err := load(t, "--listen", listen, "--insecure"); err != nil || cfg.CheckReach() != nil {
 			t.Errorf("%s, insecure: %v", listen, err)
 		}
 	}
@@ -214,6 +218,18 @@ func TestEveryKeyIsWrittenInLowerCase(t *testing.T) {
 	for _, key := range keys {
 		if !regexp.MustCompile(`^[a-z_]+(\.[a-z_]+)*$`).MatchString(key) {
 			t.Errorf("key %q", key)
+		}
+	}
+}
+
+func TestFreeBytes(t *testing.T) {
+	if cfg, err := load(t); err != nil || cfg.Limits.FreeBytes != FloorAuto {
+		t.Error(cfg.Limits.FreeBytes, err)
+	}
+	for env, want := range map[string]Floor{"AUTO": FloorAuto, "0": 0, "1GiB": 1 << 30} {
+		t.Setenv("UMBRA_LIMITS_FREE_BYTES", env)
+		if cfg, err := load(t); err != nil || cfg.Limits.FreeBytes != want {
+			t.Errorf("%q: %d %v", env, cfg.Limits.FreeBytes, err)
 		}
 	}
 }

@@ -253,6 +253,15 @@ func assign(to reflect.Value, raw any) error {
 		}
 		to.SetInt(n)
 		return nil
+	case Floor:
+		var size Size
+		if isText && strings.EqualFold(strings.TrimSpace(text), "auto") {
+			size = Size(FloorAuto)
+		} else if err := assign(reflect.ValueOf(&size).Elem(), raw); err != nil {
+			return fmt.Errorf("%w, nor auto", err)
+		}
+		to.SetInt(int64(size))
+		return nil
 	case time.Duration:
 		d, err := time.ParseDuration(text)
 		if !isText || err != nil {

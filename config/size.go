@@ -16,6 +16,12 @@ var units = []struct {
 	bytes int64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}}
 
+// Floor is a number of bytes that is kept free, or FloorAuto.
+type Floor int64
+
+// FloorAuto, "auto" in a file, is a share of the file system.
+const FloorAuto Floor = -1
+
 // ParseSize reads a size.
 func ParseSize(s string) (Size, error) {
 	number, factor := strings.TrimSpace(s), int64(1)

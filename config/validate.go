@@ -34,6 +34,7 @@ func (c *Config) validate() error {
 		{"scripts.queue", between(c.Scripts.Queue, 200, 100_000)},
 		{"log.level", oneOf(c.Log.Level, "debug", "info", "warn", "error")},
 		{"log.format", oneOf(c.Log.Format, FormatText, FormatJSON)},
+		{"trace.endpoint", checkEndpoint(c.Trace.Endpoint)},
 		{"http.hosts", each(c.HTTP.Hosts, checkHostName)},
 		{"http.origins", each(c.HTTP.Origins, checkOrigin)},
 		{"auth.peer", oneOf(c.Auth.Peer, PeerSameUser, PeerAny)},
@@ -56,16 +57,26 @@ func (c *Config) validate() error {
 		{"limits.rate.per_ip", notNegative(c.Limits.Rate.PerIP)},
 		{"limits.rate.per_code_id", notNegative(c.Limits.Rate.PerCodeID)},
 		{"limits.rate.global", notNegative(c.Limits.Rate.Global)},
+		{"retention.age", notBelowZero(c.Retention.Age)},
+		{"retention.bytes", notNegative(int(c.Retention.Bytes))},
+		{"retention.interval", aboveZero(c.Retention.Interval)},
 	}
 	for _, check := range checks {
 		if check.err != nil {
 			return &Error{Key: check.key, Err: check.err}
 		}
 	}
-	if !c.Insecure && len(c.Auth.Tokens) == 0 && !loopback(c.Listen) {
-		return &Error{Key: "listen", Err: fmt.Errorf("%s is not a loopback address: set auth.tokens, or give --insecure", c.Listen)}
-	}
 	return nil
+}
+
+// CheckReach refuses an address that others can reach where the settings have no
+// token and do not say that this is meant. Tokens may also have been added; who
+// knows of some need not ask. The error is *Error.
+func (c *Config) CheckReach() error {
+	if c.Insecure || len(c.Auth.Tokens) > 0 || loopback(c.Listen) {
+		return nil
+	}
+	return &Error{Key: "listen", Err: fmt.Errorf("%s is not a loopback address: add a token (umbra token add), set auth.tokens, or give --insecure", c.Listen)}
 }
 
 // UnixSocket gives the path of a "unix:PATH" address.
@@ -133,6 +144,13 @@ func aboveZero(d time.Duration) error {
 	return nil
 }
 
+func notBelowZero(d time.Duration) error {
+	if d < 0 {
+		return fmt.Errorf("%v is below 0", d)
+	}
+	return nil
+}
+
 func notNegative(n int) error {
 	if n < 0 {
 		return fmt.Errorf("%d is below 0", n)
@@ -173,6 +191,18 @@ func checkOrigin(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || u.Path != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
 		return fmt.Errorf("%q is not an origin such as https://example.org", s)
+	}
+	return nil
+}
+
+// checkEndpoint takes a collector's URL, or nothing.
+func checkEndpoint(s string) error {
+	if s == "" {
+		return nil
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("%q is not a URL such as http://127.0.0.1:4318", s)
 	}
 	return nil
 }

@@ -37,6 +37,11 @@ func (s *Store) Baseline(ctx context.Context, m message.Message, fill func(add A
 // (Options.BaselinePart) they are made durable as a pack that a later attempt
 // finds.
 func (s *Store) BaselineOf(ctx context.Context, m message.Message, fill func(Fill) error) (Committed, error) {
+	if s.opt.Room != nil {
+		if err := s.opt.Room(1); err != nil {
+			return Committed{}, err
+		}
+	}
 	b := &baseline{ctx: ctx, s: s}
 	if err := b.begin(); err != nil {
 		return Committed{}, errs.Wrap(err, "")
@@ -52,6 +57,8 @@ func (s *Store) BaselineOf(ctx context.Context, m message.Message, fill func(Fil
 	b.parts.Wait()
 	last := b.current
 	b.current = nil
+	s.rooting.RLock()
+	defer s.rooting.RUnlock()
 	if err := errors.Join(b.failed, b.end(last)); err != nil {
 		return Committed{}, errs.Wrap(err, "")
 	}

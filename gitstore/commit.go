@@ -25,6 +25,9 @@ type Draft struct {
 	// Root, if not zero, is the whole new tree, of objects that the store
 	// holds durably already; Edits are not looked at.
 	Root ID
+	// Must commits whatever the room: for what takes a change back, or keeps bytes
+	// that are nowhere else.
+	Must bool
 	// Check, if set, is called by the committer just before the commit is
 	// made, with the tree that it will change. Its error fails this draft
 	// alone. It must not block.
@@ -44,6 +47,8 @@ type Committed struct {
 type pending struct {
 	draft *Draft
 	task  *taskPut
+	cut   *cut
+	hold  bool // nothing to commit: whoever waits for it holds the others up
 	done  chan struct{}
 	lead  chan struct{} // one place: it is this one's turn to commit for all
 	out   Committed
@@ -70,6 +75,11 @@ const (
 // failed draft leaves no trace. A cancelled ctx takes it back only while it is
 // queued. Any goroutine may call it.
 func (s *Store) Commit(ctx context.Context, d Draft) (Committed, error) {
+	if n := d.newBytes(); n > 0 && !d.Must {
+		if err := s.Room(n); err != nil {
+			return Committed{}, err
+		}
+	}
 	p := newPending()
 	p.draft = &d
 	if err := s.enqueue(ctx, p); err != nil {
@@ -104,7 +114,17 @@ func (s *Store) enqueue(ctx context.Context, p *pending) error {
 		return nil
 	case <-ctx.Done():
 	}
+	if s.withdraw(p) {
+		return errs.Wrap(context.Cause(ctx), "")
+	}
+	<-p.done
+	return nil
+}
+
+// withdraw takes a member back that is still queued.
+func (s *Store) withdraw(p *pending) bool {
 	s.qmu.Lock()
+	defer s.qmu.Unlock()
 	for i, q := range s.queue {
 		if q != p {
 			continue
@@ -115,12 +135,42 @@ func (s *Store) enqueue(ctx context.Context, p *pending) error {
 			s.passLead()
 		default:
 		}
+		return true
+	}
+	return false
+}
+
+// pause waits for what is being committed, and holds up whatever comes, until
+// resume is called.
+func (s *Store) pause(ctx context.Context) (resume func(), err error) {
+	p := newPending()
+	p.hold = true
+	s.qmu.Lock()
+	if s.stopped {
 		s.qmu.Unlock()
-		return errs.Wrap(context.Cause(ctx), "")
+		return nil, errs.New(errs.Unavailable, "stopping", "The workspace is being put away.")
+	}
+	lead := !s.led
+	if s.led = true; !lead {
+		s.queue = append(s.queue, p)
 	}
 	s.qmu.Unlock()
-	<-p.done
-	return nil
+	if !lead {
+		select {
+		case <-p.lead:
+			s.qmu.Lock()
+			s.queue = append(s.queue[:0], s.queue[1:]...) // it is the first
+			s.qmu.Unlock()
+		case <-ctx.Done():
+			s.withdraw(p)
+			return nil, errs.Wrap(context.Cause(ctx), "")
+		}
+	}
+	return func() {
+		s.qmu.Lock()
+		defer s.qmu.Unlock()
+		s.passLead()
+	}, nil
 }
 
 // leadGroup commits one group, the leader's own member first in it, and passes
@@ -150,7 +200,7 @@ func (s *Store) passLead() {
 // takeGroup cuts the next group off the queue; qmu is held.
 func (s *Store) takeGroup() []*pending {
 	n, bytes := 0, int64(0)
-	for n < len(s.queue) && n < maxGroup && (n == 0 || bytes < maxGroupBytes) {
+	for n < len(s.queue) && !s.queue[n].hold && n < maxGroup && (n == 0 || bytes < maxGroupBytes) {
 		if d := s.queue[n].draft; d != nil {
 			for i := range d.Edits {
 				bytes += int64(len(d.Edits[i].Blob.entry))
@@ -203,8 +253,10 @@ func (s *Store) commitLocked(batch []*pending) {
 		g.add(p)
 	}
 	if len(g.buf) == 0 {
+		s.acceptCut(g) // one that no task stands across writes nothing
 		return
 	}
+	began := time.Now()
 	if err := s.open.append(g.buf); err != nil {
 		s.open.unsound = true
 		for _, p := range g.members {
@@ -216,6 +268,7 @@ func (s *Store) commitLocked(batch []*pending) {
 		}
 		return
 	}
+	s.opt.Meter.durable(g, began)
 	s.accept(g)
 }
 
@@ -268,6 +321,7 @@ type group struct {
 	members []*pending
 	records []Record
 	blobs   []Blob // large ones that commits of the group need
+	cut     *cut   // a move of the boundary
 }
 
 func (s *Store) newGroup() *group {
@@ -298,9 +352,12 @@ func (g *group) add(p *pending) {
 		made = append(made, id)
 	}
 	keep, err := false, error(nil)
-	if p.task != nil {
+	switch {
+	case p.task != nil:
 		keep, err = g.addTask(p, track)
-	} else {
+	case p.cut != nil:
+		keep, err = g.addCut(p.cut, track)
+	default:
 		keep, err = g.addDraft(p, track)
 	}
 	p.err = err
@@ -379,6 +436,9 @@ func (g *group) addDraft(p *pending, track func(object.ID, loc)) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if err := g.heldBlobs(d, track); err != nil {
+		return false, err
+	}
 	root, err := g.rewrite(d, track)
 	if err != nil {
 		return false, err
@@ -409,7 +469,7 @@ func (g *group) addDraft(p *pending, track func(object.ID, loc)) (bool, error) {
 		}
 	}
 	g.records = append(g.records, Record{Seq: m.Seq, Commit: id, Task: m.TaskID, Subtask: m.SubtaskID, Change: m.Change,
-		Entries: uint32(entryCount(&m)), WhenUnix: g.when.Unix(), Source: m.Source, Reverts: reverts(&m), Key: keyPrefix(m.IdempotencyKey)})
+		Entries: uint32(entryCount(&m)), WhenUnix: g.when.Unix(), Source: m.Source, Reverts: reverts(&m), Renames: renames(&m), Key: keyPrefix(m.IdempotencyKey)})
 	return true, nil
 }
 
@@ -432,7 +492,13 @@ func (g *group) rewrite(d *Draft, track func(object.ID, loc)) (object.ID, error)
 		if err := o.apply(*e); err != nil {
 			return object.Zero, err
 		}
-		if e.MoveTo != "" || e.Mode == 0 || e.Blob.entry == nil {
+		if e.MoveTo != "" || e.Mode == 0 {
+			continue
+		}
+		if e.Blob.entry == nil {
+			if err := g.s.stillThere(e.Blob.id); err != nil {
+				return object.Zero, err
+			}
 			continue
 		}
 		if _, ok := g.has(e.Blob.id); !ok {
@@ -479,6 +545,7 @@ func (s *Store) accept(g *group) {
 		s.dirtyTasks[id] = true
 	}
 	s.tmu.Unlock()
+	s.acceptCut(g)
 	s.records.append(g.records)
 	s.moveTip(g.tip)
 	s.noteActivity()

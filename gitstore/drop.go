@@ -44,6 +44,14 @@ func (s *Store) dropDoomed(ctx context.Context) error {
 			return err // the next run looks again
 		}
 	}
+	if err := s.removeDoomed(due); err != nil {
+		return err
+	}
+	return s.sweepShallow(ctx)
+}
+
+// removeDoomed removes superseded packs. mmu is held.
+func (s *Store) removeDoomed(due []*packFile) error {
 	names := make(map[string]bool)
 	for _, f := range due {
 		names[f.base] = true

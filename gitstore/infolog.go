@@ -1,6 +1,7 @@
 package gitstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"sync"
 
 	"umbra/gitstore/message"
+	"umbra/gitstore/object"
 )
 
 // infoLog gathers lines for the reflogs of the tasks' info refs: the tags that
@@ -24,6 +26,10 @@ import (
 // again). So lines are written while no other process is at work in the
 // repository.
 type infoLog struct {
+	// moving is held while lines go from here to a file: who wants to know all
+	// of them holds it.
+	moving sync.Mutex
+
 	mu    sync.Mutex
 	lines map[string][]byte // by task
 	bytes int
@@ -71,13 +77,15 @@ func (s *Store) writeInfoLog(ctx context.Context) error {
 	if !l.waiting() {
 		return nil
 	}
+	l.moving.Lock()
+	defer l.moving.Unlock()
+	// Taken before it is looked whether anybody is there: of a tag that is
+	// published after that look, one who came after it may not know.
+	lines := l.take()
 	if busy, err := s.repoInUse(ctx); busy || err != nil {
+		l.putBack(lines)
 		return err
 	}
-	l.mu.Lock()
-	lines := l.lines
-	l.lines, l.bytes = nil, 0
-	l.mu.Unlock()
 	for task, text := range lines {
 		if err := s.appendLog(path.Join(repoDir, "logs", tasksPrefix, task, "info"), text); err != nil {
 			s.log.Warn("reflog of a task's record not written", "task", task, "error", err)
@@ -111,4 +119,71 @@ func (s *Store) mkdirAll(dir string) error {
 		return err
 	}
 	return nil
+}
+
+// take gives all lines that wait.
+func (l *infoLog) take() map[string][]byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := l.lines
+	l.lines, l.bytes = nil, 0
+	return lines
+}
+
+// putBack has lines wait again, before those that came since.
+func (l *infoLog) putBack(lines map[string][]byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lines == nil {
+		l.lines = make(map[string][]byte)
+	}
+	for task, text := range lines {
+		l.lines[task] = append(text, l.lines[task]...)
+		l.bytes += len(text)
+	}
+}
+
+// forget drops the lines of a task.
+func (l *infoLog) forget(task string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bytes -= len(l.lines[task])
+	delete(l.lines, task)
+}
+
+// named gives the ids that the waiting lines of each task name.
+func (l *infoLog) named() map[string][]ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make(map[string][]ID, len(l.lines))
+	for task, lines := range l.lines {
+		out[task] = reflogIDs(lines)
+	}
+	return out
+}
+
+// reflogIDs gives the ids that a reflog's lines name.
+func reflogIDs(lines []byte) (out []ID) {
+	for line := range bytes.Lines(lines) {
+		for _, word := range bytes.SplitN(line, []byte(" "), 3)[:min(2, bytes.Count(line, []byte(" "))+1)] {
+			if id, err := object.ParseID(string(word)); err == nil && !id.IsZero() {
+				out = append(out, id)
+			}
+		}
+	}
+	return out
+}
+
+// rename puts other ids in place of those that the waiting lines name.
+func (l *infoLog) rename(to map[ID]ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for task, lines := range l.lines {
+		for _, id := range reflogIDs(lines) {
+			if now, ok := to[id]; ok {
+				lines = bytes.ReplaceAll(lines, []byte(id.String()), []byte(now.String()))
+			}
+		}
+		l.lines[task] = lines
+	}
 }

@@ -27,34 +27,54 @@ func inUse(ctx context.Context, dirs, files []vfs.Info) (bool, error) {
 	for _, f := range files {
 		open[inode{f.Dev, f.Ino}] = true
 	}
-	procs, err := os.ReadDir("/proc")
-	if err != nil {
-		return false, nil // cannot tell
-	}
-	self := os.Getpid()
-	for _, p := range procs {
-		pid, err := strconv.Atoi(p.Name())
-		if err != nil || pid == self {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return false, err
-		}
-		dir := "/proc/" + p.Name()
-		if points(dir+"/cwd", at) || maps(dir+"/maps", open) {
-			return true, nil
-		}
-		fds, err := os.ReadDir(dir + "/fd")
+	// Again for those that began meanwhile, until nobody has: what comes after the
+	// last look finds the folder as it is then.
+	seen := map[int]bool{os.Getpid(): true}
+	for range manyLooks {
+		procs, err := os.ReadDir("/proc")
 		if err != nil {
-			continue // it has ended, or is another user's
+			return false, nil // cannot tell
 		}
-		for _, fd := range fds {
-			if points(dir+"/fd/"+fd.Name(), open) {
+		more := false
+		for _, p := range procs {
+			pid, err := strconv.Atoi(p.Name())
+			if err != nil || seen[pid] {
+				continue
+			}
+			seen[pid], more = true, true
+			if err := ctx.Err(); err != nil {
+				return false, err
+			}
+			if uses("/proc/"+p.Name(), at, open) {
 				return true, nil
 			}
 		}
+		if !more {
+			return false, nil
+		}
 	}
-	return false, nil
+	return true, nil // somebody always comes: it is not to be told
+}
+
+// manyLooks bounds how often it is looked for processes that began meanwhile.
+const manyLooks = 20
+
+// uses reports whether a process stands in one of the folders, or has one of the
+// files open or mapped.
+func uses(dir string, at, open map[inode]bool) bool {
+	if points(dir+"/cwd", at) || mapsOne(dir+"/maps", open) {
+		return true
+	}
+	fds, err := os.ReadDir(dir + "/fd")
+	if err != nil {
+		return false // it has ended, or is another user's
+	}
+	for _, fd := range fds {
+		if points(dir+"/fd/"+fd.Name(), open) {
+			return true
+		}
+	}
+	return false
 }
 
 // points reports whether a link of /proc leads to one of the files.
@@ -63,9 +83,9 @@ func points(link string, to map[inode]bool) bool {
 	return syscall.Stat(link, &st) == nil && to[inode{uint64(st.Dev), st.Ino}]
 }
 
-// maps reports whether one of the files is mapped: git closes an index once
+// mapsOne reports whether one of the files is mapped: git closes an index once
 // that is so. A line is "address perms offset major:minor inode path".
-func maps(name string, files map[inode]bool) bool {
+func mapsOne(name string, files map[inode]bool) bool {
 	f, err := os.Open(name)
 	if err != nil {
 		return false

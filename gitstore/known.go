@@ -1,6 +1,70 @@
 package gitstore
 
+import (
+	"context"
+
+	"umbra/gitstore/object"
+	"umbra/gitstore/pack"
+)
+
 // KnownBlob stands for a blob that history has, without reading it: for edits
 // that change a mode or bring back what stood there. Its size and hash are not
 // set; ExistingBlob has them.
 func KnownBlob(id ID) Blob { return Blob{id: id} }
+
+// heldBlobs sees to the blobs that a draft takes for known. Since the caller saw
+// one, the part of history that held it may have been dropped: what only waits to
+// be removed is written once more, what is gone fails the draft. It costs nothing
+// until something was dropped.
+func (g *group) heldBlobs(d *Draft, track func(object.ID, loc)) error {
+	if !g.s.shed.Load() {
+		return nil
+	}
+	for i := range d.Edits {
+		e := &d.Edits[i]
+		if e.MoveTo != "" || e.Mode == 0 || e.Blob.entry != nil || e.Blob.large != nil {
+			continue
+		}
+		if _, ok := g.has(e.Blob.id); ok {
+			continue
+		}
+		safe, err := g.s.isSafe(e.Blob.id)
+		if err != nil {
+			return err
+		}
+		if safe {
+			continue
+		}
+		data, err := g.s.ReadBlob(context.Background(), e.Blob.id, maxMeta)
+		if err != nil {
+			return err
+		}
+		g.emit(e.Blob.id, object.Blob, int64(len(data)), object.Zero, 0, pack.AppendEntry(nil, object.Blob, data, journalLevel), track)
+	}
+	return nil
+}
+
+// isSafe reports whether an object stands where it stays: in a journal, a
+// prepared blob, or a pack that is not superseded.
+func (s *Store) isSafe(id ID) (bool, error) {
+	for _, j := range *s.live.Load() {
+		if _, ok := j.find(id); ok {
+			return true, nil
+		}
+	}
+	if f := s.large.holding(id); f != nil {
+		f.release()
+		return true, nil
+	}
+	s.packs.mu.RLock()
+	defer s.packs.mu.RUnlock()
+	for _, f := range s.packs.list {
+		if !f.doomed.IsZero() {
+			continue
+		}
+		if ok, err := f.p.Has(id); ok || err != nil {
+			return ok, err
+		}
+	}
+	return false, nil
+}

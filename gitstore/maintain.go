@@ -12,6 +12,7 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/internal/errs"
 	"umbra/internal/wspath"
 )
 
@@ -98,6 +99,12 @@ func (s *Store) maintainTo(ctx context.Context, width int) error {
 	if err := s.checkMultiIndex(); err != nil {
 		return err
 	}
+	if !s.Boundary().Whole() {
+		// One that was begun before the boundary was there.
+		if err := s.dropCommitGraph(); err != nil {
+			return err
+		}
+	}
 	if err := s.dropDoomed(ctx); err != nil {
 		return err
 	}
@@ -123,7 +130,7 @@ func (s *Store) maintainTo(ctx context.Context, width int) error {
 
 // mergeOnce merges the smallest packs if there are enough of about one size.
 func (s *Store) mergeOnce(ctx context.Context, width int) (bool, error) {
-	packs := s.packs.inUse()
+	packs := s.packs.mergeable()
 	defer func() {
 		for _, f := range packs {
 			f.release()
@@ -185,6 +192,8 @@ func (s *Store) merge(ctx context.Context, src []*packFile) error {
 	if err != nil {
 		return fmt.Errorf("merging %d packs: %w", len(src), err)
 	}
+	s.packs.leave(src, true)
+	defer s.packs.leave(src, false)
 	base, err := s.linkPack(name+largeSuffix, name+idxSuffix, sum, keepNote{through: src[len(src)-1].keep.through})
 	if err != nil {
 		return err
@@ -209,6 +218,9 @@ func (s *Store) versions(ctx context.Context, src []*packFile) (map[ID]ID, error
 	var newer *Commit
 	for seq := min(through, s.Tip().Seq); seq > 0; seq-- {
 		rec, err := s.records.at(seq)
+		if errs.Is(err, errs.Gone) {
+			break
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -220,6 +232,9 @@ func (s *Store) versions(ctx context.Context, src []*packFile) (map[ID]ID, error
 			break
 		}
 		c, err := s.ReadCommit(ctx, rec.Commit)
+		if errs.Is(err, errs.Gone) {
+			break // dropped meanwhile
+		}
 		if err != nil {
 			return nil, err
 		}

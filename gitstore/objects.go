@@ -53,7 +53,7 @@ func (s *Store) readObject(id ID, max int64) (object.Kind, []byte, error) {
 			return f.p.Get(id)
 		}
 	}
-	return 0, nil, missing(id)
+	return 0, nil, s.absent(id)
 }
 
 // holder gives the pack that holds an object, a large blob's own one included.
@@ -97,16 +97,29 @@ type Commit struct {
 	Seq              uint64
 }
 
-// ReadCommit reads a commit; errs.NotFound for what is none of ours.
+// ReadCommit reads a commit; errs.NotFound for what is none of ours, errs.Gone
+// for what was dropped. The boundary's has no parent.
 func (s *Store) ReadCommit(ctx context.Context, id ID) (*Commit, error) {
 	kind, data, err := s.readObject(id, maxMeta)
-	if errs.Is(err, errs.NotFound) || (err == nil && kind != object.Commit) {
-		return nil, errs.New(errs.NotFound, "commit_not_found", "There is no such commit.")
+	gone := errs.Is(err, errs.Gone)
+	if gone && s.wasDropped(id) {
+		return nil, ErrDropped()
+	}
+	if gone || errs.Is(err, errs.NotFound) || (err == nil && kind != object.Commit) {
+		return nil, s.noCommit(id)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return parseCommit(id, data)
+	c, err := parseCommit(id, data)
+	if err != nil {
+		return nil, err
+	}
+	if c.Seq < s.Boundary().Seq && s.wasDropped(id) {
+		return nil, ErrDropped() // its objects only wait to be removed
+	}
+	s.memo.put(c, s.Boundary().Seq)
+	return s.graft(c), nil
 }
 
 func parseCommit(id ID, data []byte) (*Commit, error) {
@@ -156,7 +169,7 @@ func (s *Store) BlobSize(ctx context.Context, id ID) (int64, error) {
 			return size, err
 		}
 	}
-	return 0, missing(id)
+	return 0, s.absent(id)
 }
 
 // ReadBlob gives a blob's bytes: errs.TooLarge above max.
@@ -199,5 +212,5 @@ func (s *Store) OpenBlob(ctx context.Context, id ID) (io.ReadCloser, int64, erro
 		}
 		return &releasing{r, f}, size, nil
 	}
-	return nil, 0, missing(id)
+	return nil, 0, s.absent(id)
 }

@@ -24,6 +24,11 @@ type packFile struct {
 	count  int
 	keep   keepNote
 	doomed time.Time // when its grace began; zero: in use
+	// collected is set while Collect makes another pack of it: it is not merged
+	// meanwhile. revived, if it was linked anew since. Both by the set's mu.
+	collected, revived bool
+	// leaving is set while a merge gives its successor a name. By the set's mu.
+	leaving bool
 
 	users   atomic.Int32 // readers, plus one while the set holds it
 	closing sync.Once
@@ -148,6 +153,9 @@ func (ps *packSet) add(base string, note keepNote) error {
 	for _, g := range ps.list {
 		if g.base == base {
 			f.release()
+			// The same objects in the same order: what was to go is wanted again.
+			g.keep, g.doomed, g.revived = note, time.Time{}, true
+			ps.sort()
 			return nil
 		}
 	}
@@ -214,6 +222,33 @@ func (ps *packSet) forget(bases map[string]bool) {
 	ps.recent.Store(nil)
 }
 
+// take takes packs out of the set, to be released by the caller.
+func (ps *packSet) take(bases map[string]bool) (out []*packFile) {
+	ps.mu.Lock()
+	for _, f := range ps.list {
+		if bases[f.base] {
+			out = append(out, f)
+		}
+	}
+	ps.mu.Unlock()
+	ps.forget(bases)
+	return out
+}
+
+// superseded gives the packs whose grace has begun, each to be released by the
+// caller.
+func (ps *packSet) superseded() (out []*packFile) {
+	ps.mu.RLock()
+	defer ps.mu.RUnlock()
+	for _, f := range ps.list {
+		if !f.doomed.IsZero() {
+			f.users.Add(1)
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
 func (ps *packSet) close() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -247,6 +282,33 @@ func (ps *packSet) bySize() []*packFile {
 	}
 	slices.SortFunc(out, func(a, b *packFile) int { return a.count - b.count })
 	return out
+}
+
+// named gives a pack of the set, to be released by the caller; nil if it has
+// none of that name.
+func (ps *packSet) named(base string) *packFile {
+	ps.mu.RLock()
+	defer ps.mu.RUnlock()
+	for _, f := range ps.list {
+		if f.base == base {
+			f.users.Add(1)
+			return f
+		}
+	}
+	return nil
+}
+
+// mergeable is inUse without what Collect is at work on.
+func (ps *packSet) mergeable() []*packFile {
+	return slices.DeleteFunc(ps.inUse(), func(f *packFile) bool {
+		ps.mu.RLock()
+		busy := f.collected
+		ps.mu.RUnlock()
+		if busy {
+			f.release()
+		}
+		return busy
+	})
 }
 
 // removePack removes a pack, its index first: nobody who opens the folder from

@@ -38,8 +38,9 @@ type publisher struct {
 	// also are values of refs that a publication cut off before the note set:
 	// nobody else's. mu is held.
 	also   map[string]ID
-	closed uint64       // number of the newest journal in unlink, or before
-	loose  atomic.Int64 // refs written since loose ones were counted last
+	closed uint64        // number of the newest journal in unlink, or before
+	loose  atomic.Int64  // refs written since loose ones were counted last
+	shown  atomic.Uint64 // number of the newest commit that stock git sees
 }
 
 const (
@@ -177,7 +178,15 @@ func (s *Store) Publish(ctx context.Context) error {
 func (p *publisher) publish(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.publishLocked(ctx)
+}
+
+// publishLocked is publish for who holds mu.
+func (p *publisher) publishLocked(ctx context.Context) error {
 	s := p.s
+	if err := s.pendingPurge(ctx); err != nil {
+		return err
+	}
 	if used := s.journalsUsed(); used > 0 {
 		s.journals.ready(used)
 	}
@@ -199,6 +208,10 @@ func (p *publisher) publish(ctx context.Context) error {
 		}
 	}
 	p.unlink = nil
+	if todo.tip.Seq > 0 {
+		p.shown.Store(todo.tip.Seq)
+		s.opt.Meter.Publish.Since(began)
+	}
 	p.tmu.Lock()
 	defer p.tmu.Unlock()
 	p.last, p.block = time.Now(), ""

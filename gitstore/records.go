@@ -27,6 +27,7 @@ type Record struct {
 	WhenUnix int64 // seconds
 	Source   message.Source
 	Reverts  bool   // undoes entries of the changelog
+	Renames  bool   // gives a file or folder another name
 	Key      string // first 16 hex digits of the idempotency key's hash
 }
 
@@ -40,6 +41,14 @@ const (
 	namesFile   = "records.names"
 )
 
+// The bits of a record's flags. recordFlags stands in every record: one without
+// it was written when there was no more than flagReverts, and is read again.
+const (
+	flagReverts = 1
+	flagRenames = 2
+	recordFlags = 0x80
+)
+
 var recordSources = []message.Source{"", message.API, message.Script, message.External, message.Revert, message.Baseline, message.Rollback}
 
 // takeBacks stands among the tasks of byTask for the commits of no task that
@@ -51,18 +60,21 @@ type recordIndex struct {
 
 	mu      sync.RWMutex
 	f, nf   vfs.File
-	n       uint64 // records in the file
+	first   uint64 // number of the oldest record there is: 1, or the boundary's
+	n       uint64 // number of the newest record in the file
 	names   []string
 	nameNo  map[string]uint32
 	nameEnd int64
 	byTask  map[string][]uint32 // sequence numbers, ascending; nil until first asked for
 	keys    map[string][]uint32 // sequence numbers by Key, of the last day; nil until first asked for
 	broken  bool                // a write failed: records are read from history
+	stale   bool                // the file's records are no more true
 	tail    []Record            // records that the file could not take
 }
 
 func openRecords(s *Store) (*recordIndex, error) {
-	r := &recordIndex{s: s, nameNo: make(map[string]uint32)}
+	r := &recordIndex{s: s, nameNo: make(map[string]uint32), first: max(1, s.Boundary().Seq)}
+	r.n = r.first - 1
 	var err error
 	if r.f, err = s.fs.OpenFile(recordsFile, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, err
@@ -109,7 +121,7 @@ func (r *recordIndex) load() error {
 	}
 	total := uint64(info.Size) / recordSize
 	buf := make([]byte, 1024*recordSize)
-	for r.n < total {
+	for r.n < total { // what lies before the first may be a hole
 		chunk := buf[:min(uint64(len(buf)), (total-r.n)*recordSize)]
 		if _, err := r.f.ReadAt(chunk, int64(r.n)*recordSize); err != nil {
 			return err
@@ -168,8 +180,12 @@ func (r *recordIndex) encode(rec Record) ([]byte, error) {
 			b[48] = byte(i)
 		}
 	}
+	b[49] = recordFlags
 	if rec.Reverts {
-		b[49] = 1
+		b[49] |= flagReverts
+	}
+	if rec.Renames {
+		b[49] |= flagRenames
 	}
 	hex.Decode(b[52:60], []byte(rec.Key)) // shorter or none: zeros
 	binary.BigEndian.PutUint32(b[60:], checkRecord(rec.Seq, b, rec.Task, rec.Subtask))
@@ -188,14 +204,15 @@ func checkRecord(seq uint64, b []byte, task, sub string) uint32 {
 
 func (r *recordIndex) decode(seq uint64, b []byte) (Record, bool) {
 	task, sub, src := binary.BigEndian.Uint32(b[20:]), binary.BigEndian.Uint32(b[24:]), int(b[48])
-	if int(task) >= len(r.names) || int(sub) >= len(r.names) || src >= len(recordSources) {
+	if int(task) >= len(r.names) || int(sub) >= len(r.names) || src >= len(recordSources) || b[49]&recordFlags == 0 {
 		return Record{}, false
 	}
 	if binary.BigEndian.Uint32(b[60:]) != checkRecord(seq, b, r.names[task], r.names[sub]) {
 		return Record{}, false
 	}
 	rec := Record{Seq: seq, Task: r.names[task], Subtask: r.names[sub], Change: binary.BigEndian.Uint64(b[28:]),
-		Entries: binary.BigEndian.Uint32(b[36:]), WhenUnix: int64(binary.BigEndian.Uint64(b[40:])), Source: recordSources[src], Reverts: b[49] == 1}
+		Entries: binary.BigEndian.Uint32(b[36:]), WhenUnix: int64(binary.BigEndian.Uint64(b[40:])), Source: recordSources[src],
+		Reverts: b[49]&flagReverts != 0, Renames: b[49]&flagRenames != 0}
 	copy(rec.Commit[:], b)
 	if key := b[52:60]; !bytes.Equal(key, make([]byte, 8)) {
 		rec.Key = hex.EncodeToString(key)
@@ -249,6 +266,23 @@ func (r *recordIndex) append(recs []Record) {
 	r.tail = append(r.tail, recs...)
 }
 
+// begin gives the number of the oldest record.
+func (r *recordIndex) begin() uint64 {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.first
+}
+
+// drop forgets the records before a number. Their bytes stay in the file.
+func (r *recordIndex) drop(before uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if before <= r.first {
+		return
+	}
+	r.first, r.byTask, r.keys = before, nil, nil
+}
+
 // truncate drops the records after n.
 func (r *recordIndex) truncate(n uint64) {
 	r.mu.Lock()
@@ -270,6 +304,9 @@ func (r *recordIndex) at(seq uint64) (Record, error) {
 }
 
 func (r *recordIndex) atLocked(seq uint64) (Record, error) {
+	if seq > 0 && seq < r.first {
+		return Record{}, ErrDropped()
+	}
 	if seq == 0 || seq > r.n+uint64(len(r.tail)) {
 		return Record{}, errs.New(errs.NotFound, "commit_not_found", "There is no such commit.")
 	}
@@ -287,9 +324,9 @@ func (r *recordIndex) atLocked(seq uint64) (Record, error) {
 	return rec, nil
 }
 
-// each calls fn with the records from..to, ascending.
+// each calls fn with the records from..to, ascending, of those that there are.
 func (r *recordIndex) each(ctx context.Context, from, to uint64, fn func(Record) error) error {
-	from, to = max(from, 1), min(to, r.count())
+	from, to = max(from, r.begin()), min(to, r.count())
 	buf := make([]byte, 256*recordSize)
 	for from <= to {
 		if err := ctx.Err(); err != nil {
@@ -312,6 +349,10 @@ func (r *recordIndex) each(ctx context.Context, from, to uint64, fn func(Record)
 func (r *recordIndex) chunk(from, to uint64, buf []byte) ([]Record, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	return r.chunkLocked(from, to, buf)
+}
+
+func (r *recordIndex) chunkLocked(from, to uint64, buf []byte) ([]Record, error) {
 	if from > r.n {
 		return append([]Record(nil), r.tail[from-r.n-1:min(to-r.n, uint64(len(r.tail)))]...), nil
 	}
@@ -344,15 +385,25 @@ func (r *recordIndex) ofTask(ctx context.Context, task string) ([]uint32, error)
 	defer r.mu.Unlock()
 	if r.byTask == nil {
 		all := make(map[string][]uint32)
-		for seq := uint64(1); seq <= r.n+uint64(len(r.tail)); seq++ {
-			rec, err := r.atLocked(seq)
+		// What the boundary's own commit changed is not known any more: it is
+		// where the history begins, as a baseline is.
+		begin := r.first
+		if begin > 1 {
+			begin++
+		}
+		buf := make([]byte, 256*recordSize)
+		for last := r.n + uint64(len(r.tail)); begin <= last; {
+			recs, err := r.chunkLocked(begin, last, buf)
 			if err != nil {
 				return nil, err
 			}
-			all[rec.Task] = append(all[rec.Task], uint32(seq))
-			if rec.Task == "" && rec.Reverts {
-				all[takeBacks] = append(all[takeBacks], uint32(seq))
+			for _, rec := range recs {
+				all[rec.Task] = append(all[rec.Task], uint32(rec.Seq))
+				if rec.Task == "" && rec.Reverts {
+					all[takeBacks] = append(all[takeBacks], uint32(rec.Seq))
+				}
 			}
+			begin += uint64(len(recs))
 		}
 		r.byTask = all
 	}
@@ -367,7 +418,7 @@ func (r *recordIndex) fill(ctx context.Context, tip Tip) error {
 	}
 	var missing []Record
 	id := tip.Commit
-	for seq := tip.Seq; seq > 0; seq-- {
+	for seq := tip.Seq; seq >= r.first && seq > 0; seq-- {
 		if seq <= r.n {
 			if rec, err := r.at(seq); err == nil && rec.Commit == id {
 				break
@@ -391,7 +442,7 @@ func (r *recordIndex) fill(ctx context.Context, tip Tip) error {
 func recordOf(c *Commit) Record {
 	m := c.Message
 	return Record{Seq: c.Seq, Commit: c.ID, Task: m.TaskID, Subtask: m.SubtaskID, Change: m.Change,
-		Entries: uint32(entryCount(m)), WhenUnix: c.When.Unix(), Source: m.Source, Reverts: reverts(m), Key: keyPrefix(m.IdempotencyKey)}
+		Entries: uint32(entryCount(m)), WhenUnix: c.When.Unix(), Source: m.Source, Reverts: reverts(m), Renames: renames(m), Key: keyPrefix(m.IdempotencyKey)}
 }
 
 func reverts(m *message.Message) bool {
@@ -406,35 +457,72 @@ func reverts(m *message.Message) bool {
 	return false
 }
 
+func renames(m *message.Message) bool {
+	for i := range m.Entries {
+		if m.Entries[i].Operation == message.Rename {
+			return true
+		}
+	}
+	return false
+}
+
 // CommitAt gives the commit with a sequence number; errs.NotFound if there is
-// none.
+// none, errs.Gone if it was dropped.
 func (s *Store) CommitAt(ctx context.Context, seq uint64) (ID, error) {
 	rec, err := s.records.at(seq)
 	return rec.Commit, err
 }
 
 // Records calls fn with the index records from..to (sequence numbers,
-// inclusive; to beyond the tip is the tip), ascending.
+// inclusive; to beyond the tip is the tip), ascending. It begins with the
+// boundary's commit where older ones are asked for.
 func (s *Store) Records(ctx context.Context, from, to uint64, fn func(Record) error) error {
 	return s.records.each(ctx, from, to, fn)
 }
 
-// TaskRecords gives the records of a task's commits, oldest first; of no task
-// for the empty id.
+// TaskRecords gives the records of a task's commits after the boundary, oldest
+// first; of no task for the empty id.
 func (s *Store) TaskRecords(ctx context.Context, task string) ([]Record, error) {
+	recs, _, err := s.TaskRecordsFrom(ctx, task, 0)
+	return recs, err
+}
+
+// TaskRecordsFrom gives TaskRecords without the first skip of them, and how many
+// there are with those.
+func (s *Store) TaskRecordsFrom(ctx context.Context, task string, skip int) (recs []Record, all int, err error) {
 	seqs, err := s.records.ofTask(ctx, task)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	out := make([]Record, 0, len(seqs))
-	for _, seq := range seqs {
-		rec, err := s.records.at(uint64(seq))
-		if err != nil {
-			return nil, err
+	all = len(seqs)
+	seqs = seqs[min(skip, all):]
+	recs = make([]Record, 0, len(seqs))
+	for i := 0; i < len(seqs); {
+		n := 1 // numbers that follow each other are read at once
+		for i+n < len(seqs) && seqs[i+n] == seqs[i]+uint32(n) {
+			n++
 		}
-		out = append(out, rec)
+		if n == 1 {
+			rec, err := s.records.at(uint64(seqs[i]))
+			if err != nil {
+				return nil, 0, err
+			}
+			recs = append(recs, rec)
+			i++
+			continue
+		}
+		if err := s.records.each(ctx, uint64(seqs[i]), uint64(seqs[i+n-1]), func(rec Record) error {
+			recs = append(recs, rec)
+			return nil
+		}); err != nil {
+			return nil, 0, err
+		}
+		i += n
 	}
-	return out, nil
+	if len(recs) != len(seqs) { // the boundary moved meanwhile
+		return nil, 0, ErrDropped()
+	}
+	return recs, all, nil
 }
 
 // TakeBacks gives the records of commits of no task that undo entries of the
@@ -481,7 +569,7 @@ func (r *recordIndex) withKey(prefix string, since time.Time) ([]uint32, error) 
 	if r.keys == nil {
 		keys := make(map[string][]uint32)
 		var found []Record
-		for seq := r.n + uint64(len(r.tail)); seq > 0; seq-- {
+		for seq := r.n + uint64(len(r.tail)); seq >= r.first; seq-- {
 			rec, err := r.atLocked(seq)
 			if err != nil {
 				return nil, err

@@ -101,7 +101,7 @@ func (r *repairer) offline() error {
 	if err := r.s.fs.Mkdir(journalDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	for _, step := range []func() error{r.plainFiles, r.packFiles, r.salvageWounded, r.values, r.commitIndex} {
+	for _, step := range []func() error{r.plainFiles, r.unfinishedPurge, r.packFiles, r.salvageWounded, r.values, r.commitIndex} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -122,6 +122,22 @@ func (r *repairer) aside(name string) error {
 		return err
 	}
 	return errors.Join(r.s.fs.SyncDir(damagedDir), r.s.fs.SyncDir(path.Dir(name)))
+}
+
+// unfinishedPurge ends a purge that was cut off, before anything is salvaged
+// that it removes.
+func (r *repairer) unfinishedPurge() (err error) {
+	if r.s.note, err = refs.OpenNote(r.s.fs, "refs"); err != nil {
+		return err
+	}
+	defer r.s.note.Close()
+	if err := r.s.resumePurge(r.ctx); err != nil {
+		return err
+	}
+	if r.s.recovery.Purged {
+		r.out.done("A purge that was cut off was finished.")
+	}
+	return nil
 }
 
 // plainFiles sees to HEAD, config and packed-refs, and opens the refs.

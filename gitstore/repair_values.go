@@ -20,7 +20,7 @@ var errLost = errors.New("the object is lost")
 // get reads an object from a pack of ours, or from where it is found.
 func (r *repairer) get(id ID) (object.Kind, []byte, error) {
 	kind, data, err := r.s.readObject(id, maxMeta)
-	if !errs.Is(err, errs.NotFound) {
+	if !errs.Is(err, errs.NotFound) && !errs.Is(err, errs.Gone) {
 		return kind, data, err
 	}
 	kind, data, ok, err := r.find(id)
@@ -38,11 +38,16 @@ func (r *repairer) commit(id ID) (*Commit, error) {
 	if kind != object.Commit {
 		return nil, errLost
 	}
-	return parseCommit(id, data)
+	c, err := parseCommit(id, data)
+	if err != nil {
+		return nil, err
+	}
+	return r.s.graft(c), nil
 }
 
 // found is what the packs alone tell of the history.
 type found struct {
+	begin   uint64 // number of the commit at which the history begins, 0: the first
 	commits map[ID]*foundCommit
 	infos   map[string]*foundInfo // the newest of each task
 }
@@ -61,7 +66,7 @@ type foundInfo struct {
 
 // survey reads every commit and tag of our packs.
 func (r *repairer) survey() (*found, error) {
-	out := &found{commits: make(map[ID]*foundCommit), infos: make(map[string]*foundInfo)}
+	out := &found{begin: r.s.Boundary().Seq, commits: make(map[ID]*foundCommit), infos: make(map[string]*foundInfo)}
 	for _, f := range r.s.packs.list {
 		for e, err := range f.p.Idx().All() {
 			if err == nil {
@@ -82,7 +87,8 @@ func (r *repairer) survey() (*found, error) {
 				out.tag(e.ID, data)
 				continue
 			}
-			if c, err := parseCommit(e.ID, data); err == nil && c.Seq > 0 {
+			if c, err := parseCommit(e.ID, data); err == nil && c.Seq >= max(1, out.begin) {
+				r.s.graft(c)
 				known := out.commits[c.ID]
 				out.commits[c.ID] = &foundCommit{id: c.ID, parent: c.Parent, seq: c.Seq, task: c.Message.TaskID,
 					doomed: !f.doomed.IsZero() && (known == nil || known.doomed)}
@@ -128,7 +134,7 @@ func (o *found) tip(before ID) (ID, uint64) {
 	})
 	for _, c := range list {
 		at := c
-		for at != nil && at.id != before && at.seq > 1 {
+		for at != nil && at.id != before && at.seq > max(1, o.begin) {
 			next := o.commits[at.parent]
 			if next != nil && next.seq != at.seq-1 {
 				next = nil
@@ -148,13 +154,18 @@ func (r *repairer) values() (err error) {
 		return err
 	}
 	r.s.note = r.note
+	if err := r.s.loadBoundary(r.ctx); err != nil {
+		return err
+	}
 	values := r.note.All()
 	delete(values, shownName)
+	delete(values, boundaryName)
 	empty := len(values) == 0
 	// First of all what is noted, or else what git shows: packs that lost their
 	// .keep come back by it.
 	seeds := r.note.All()
 	delete(seeds, shownName)
+	delete(seeds, boundaryName)
 	if seeds[shadowRef].IsZero() {
 		if id, _, ok, err := r.s.refs.Read(shadowRef); err == nil && ok {
 			seeds[shadowRef] = id

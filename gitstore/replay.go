@@ -25,14 +25,21 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.openRepo(ctx); err != nil {
 		return err
 	}
+	if err := s.resumePurge(ctx); err != nil {
+		return err
+	}
 	if err := s.packs.load(); err != nil {
 		return err
 	}
+	s.hidePurged()
 	if err := s.large.load(); err != nil {
 		return err
 	}
 	found, err := s.findJournals()
 	if err != nil {
+		return err
+	}
+	if err := s.loadBoundary(ctx); err != nil {
 		return err
 	}
 	values, err := s.lastValues(ctx)
@@ -90,6 +97,7 @@ func (s *Store) openRepo(ctx context.Context) error {
 func (s *Store) lastValues(ctx context.Context) (map[string]ID, error) {
 	values := s.note.All()
 	delete(values, shownName)
+	delete(values, boundaryName)
 	if len(values) > 0 {
 		return values, nil
 	}
@@ -175,8 +183,10 @@ func (s *Store) settle(ctx context.Context, replayed bool) error {
 		}
 	}
 	s.tmu.Unlock()
-	if err := s.checkForeign(ctx); err != nil {
-		return err
+	if s.purging == nil { // else refs are still to be moved by it
+		if err := s.checkForeign(ctx); err != nil {
+			return err
+		}
 	}
 	noted, _ := s.note.Get(shadowRef)
 	if !replayed && noted == s.Tip().Commit {
@@ -212,7 +222,7 @@ func (s *Store) taskLags(id string) bool {
 func (s *Store) checkForeign(ctx context.Context) error {
 	var moved []refs.Update
 	for name, noted := range s.note.All() {
-		if name == shownName {
+		if !isRef(name) {
 			continue
 		}
 		now, _, found, err := s.refs.Read(name)
@@ -572,7 +582,11 @@ func (r *replay) tag(id ID, data []byte) error {
 		t = &Task{ID: info.TaskID, Base: tag.Object, Head: tag.Object}
 		r.s.tasks[info.TaskID] = t
 	}
-	if !t.InfoTag.IsZero() && id != t.InfoTag {
+	if info.BaseWas != "" && t.Base != tag.Object {
+		// The history before it was dropped, or is to be. The tags before this
+		// one stand on what goes.
+		t.Base, t.past = tag.Object, nil
+	} else if !t.InfoTag.IsZero() && id != t.InfoTag {
 		t.past = append(t.past, t.InfoTag)
 	}
 	t.InfoTag, t.Info = id, *info

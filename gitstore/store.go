@@ -46,6 +46,14 @@ type Options struct {
 	// InUse tells whether another process stands in one of the folders or has
 	// one of the files open. Nil looks into /proc where there is one.
 	InUse func(ctx context.Context, dirs, files []vfs.Info) (bool, error)
+	// Room, if set, is asked before new content is committed, with its bytes: its
+	// error fails the draft. It is called by every writer and must not block.
+	Room func(bytes int64) error
+	// MaxHistory bounds HistoryBytes: beyond it drafts with new content are
+	// errs.NoSpace, quota_exceeded. 0: no bound.
+	MaxHistory int64
+	// Meter counts what the store does; several may share one. Nil: nobody counts.
+	Meter *Meter
 	// Foreground leaves closing, merging and ref packing to explicit calls of
 	// Publish and Maintain, for tests that count file system calls.
 	Foreground bool
@@ -76,6 +84,9 @@ func (o *Options) setDefaults() {
 	if o.InUse == nil {
 		o.InUse = inUse
 	}
+	if o.Meter == nil {
+		o.Meter = &Meter{}
+	}
 }
 
 // Tip is the newest durable commit; Seq 0 means that there is none yet.
@@ -91,12 +102,15 @@ type Store struct {
 	fs  vfs.FS
 	log *slog.Logger
 
-	tip     atomic.Pointer[Tip]
-	waitMu  sync.Mutex
-	moved   chan struct{} // closed and renewed when the tip moves
-	trees   *treeCache
-	packs   packSet
-	records *recordIndex
+	tip atomic.Pointer[Tip]
+	// boundary is nil while nothing was ever dropped. It moves under jmu.
+	boundary atomic.Pointer[Boundary]
+	waitMu   sync.Mutex
+	moved    chan struct{} // closed and renewed when the tip moves
+	trees    *treeCache
+	memo     treeMemo
+	packs    packSet
+	records  *recordIndex
 
 	qmu     sync.Mutex
 	queue   []*pending
@@ -126,6 +140,18 @@ type Store struct {
 	wmu      sync.Mutex
 	warnings []string
 
+	cmu sync.Mutex // one move of the boundary, or collection, at a time; before mmu
+	// rooting is held for reading while a tree stands in a pack that no commit
+	// names yet.
+	rooting sync.RWMutex
+	// undone is a cut whose last steps are still to be done; cmu.
+	undone *cut
+	bounds map[string]taskBounds // as of the last look; cmu
+	// shed is set once a collection left objects out: from then on a commit that
+	// relies upon an older object looks whether it is still there.
+	shed  atomic.Bool
+	swept atomic.Pointer[Boundary] // as of the last collection
+
 	mmu      sync.Mutex    // one run of maintenance at a time
 	maintain chan struct{} // wakes the maintainer
 	// What maintenance knows of its last runs; mmu.
@@ -134,6 +160,13 @@ type Store struct {
 	infoLog   infoLog
 	dropped   atomic.Bool // packs went, and their names may turn up again
 
+	// What purges did: contents that are no more, since the store was opened;
+	// how many there were; the one that is not finished yet (pub.mu).
+	purged   atomic.Pointer[map[ID]bool]
+	rewrites atomic.Uint64
+	purging  *purgeIntent
+
+	running        context.Context // ends when the store is being closed
 	stopBackground context.CancelFunc
 	background     sync.WaitGroup
 }
@@ -143,6 +176,7 @@ type Recovery struct {
 	Commits int      // replayed from journals
 	Torn    []string // journals whose end was not clean, kept aside under these names
 	Foreign int      // refs of ours that somebody else had moved
+	Purged  bool     // a purge that was cut off was finished
 }
 
 // Recovery tells what the start found.
@@ -212,8 +246,9 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		s.closeFiles()
 		return nil, err
 	}
+	s.pub.shown.Store(s.Tip().Seq) // a start publishes what it finds
 	bg, cancel := context.WithCancel(context.Background())
-	s.stopBackground = cancel
+	s.running, s.stopBackground = bg, cancel
 	if !opt.Foreground {
 		s.background.Go(func() { s.pub.run(bg) })
 		s.background.Go(func() { s.maintainer(bg) })
@@ -233,6 +268,8 @@ func (s *Store) Close(ctx context.Context) error {
 	s.qmu.Unlock()
 	s.stopBackground()
 	s.background.Wait()
+	s.cmu.Lock() // what was at work has been told to stop
+	defer s.cmu.Unlock()
 	err := s.Publish(ctx)
 	s.closeFiles()
 	return err
@@ -260,4 +297,13 @@ func (s *Store) closeFiles() {
 		s.note.Close()
 	}
 	s.fs.Close()
+}
+
+// untilClosed gives a context that also ends when the store is closed.
+func (s *Store) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.running, func() {
+		cancel(errs.New(errs.Unavailable, "stopping", "The workspace is being put away."))
+	})
+	return ctx, func() { stop(); cancel(nil) }
 }

@@ -23,6 +23,15 @@ type Task struct {
 	past []ID
 }
 
+// BaseDropped reports whether the task's own base was dropped: Base is then the
+// commit at which the history begins, and its earlier changes are not there.
+func (t *Task) BaseDropped() bool { return t.Info.BaseWas != "" }
+
+// keepsHistory reports whether nothing after the task's base may be dropped.
+func (t *Task) keepsHistory() bool {
+	return t.Info.Pinned || t.Info.Status == "executing" || t.Info.Status == "paused"
+}
+
 type taskPut struct {
 	info message.Info
 	base ID
@@ -46,6 +55,9 @@ func (g *group) taskOf(id string) (*Task, error) {
 	if id == "" {
 		return nil, nil
 	}
+	if g.cut.drops(id) {
+		return nil, ErrDropped()
+	}
 	t, ok := g.tasks[id]
 	if !ok {
 		known, ok := g.s.Task(id)
@@ -65,6 +77,8 @@ func (g *group) addTask(p *pending, track func(object.ID, loc)) (bool, error) {
 		base := p.task.base
 		if base.IsZero() {
 			base = g.tip.Commit
+		} else if err := g.s.withinHistory(base); errs.Is(err, errs.Gone) {
+			return false, err
 		}
 		if base.IsZero() {
 			return false, errs.New(errs.Conflict, "no_base", "The workspace has no baseline yet.")
@@ -73,14 +87,11 @@ func (g *group) addTask(p *pending, track func(object.ID, loc)) (bool, error) {
 	} else if err != nil {
 		return false, err
 	}
-	name, email := message.Committer()
-	tag := object.TagData{Object: t.Base, Kind: object.Commit, Name: info.TagName(), Message: message.EncodeInfo(&info),
-		Tagger: object.Signature{Name: name, Email: email, When: g.when}}
-	data, err := tag.Encode()
+	info.BaseWas = t.Info.BaseWas // only a cut sets it
+	id, err := g.emitInfo(&info, t.Base, track)
 	if err != nil {
-		return false, &errs.Error{Kind: errs.Invalid, Code: "validation_failed", Detail: "The task's record cannot be written.", Err: err}
+		return false, err
 	}
-	id := g.emitWhole(object.Tag, data, track)
 	if !t.InfoTag.IsZero() && id != t.InfoTag {
 		t.past = append(t.past[:len(t.past):len(t.past)], t.InfoTag)
 	}
@@ -88,6 +99,18 @@ func (g *group) addTask(p *pending, track func(object.ID, loc)) (bool, error) {
 	g.tasks[t.ID] = t
 	p.put = *t
 	return true, nil
+}
+
+// emitInfo appends a task's info tag.
+func (g *group) emitInfo(info *message.Info, base ID, track func(object.ID, loc)) (ID, error) {
+	name, email := message.Committer()
+	tag := object.TagData{Object: base, Kind: object.Commit, Name: info.TagName(), Message: message.EncodeInfo(info),
+		Tagger: object.Signature{Name: name, Email: email, When: g.when}}
+	data, err := tag.Encode()
+	if err != nil {
+		return ID{}, &errs.Error{Kind: errs.Invalid, Code: "validation_failed", Detail: "The task's record cannot be written.", Err: err}
+	}
+	return g.emitWhole(object.Tag, data, track), nil
 }
 
 // Task gives a task's state as of the last durable commit.

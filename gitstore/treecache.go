@@ -58,3 +58,12 @@ func (c *treeCache) put(id object.ID, t *object.TreeData) {
 		c.size -= int64(it.tree.Size()) + treeOverhead
 	}
 }
+
+// clear forgets all of them.
+func (c *treeCache) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.order.Init()
+	clear(c.byID)
+	c.size = 0
+}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
@@ -43,7 +44,8 @@ func (s *Store) Verify(ctx context.Context, progress func(done, all uint64)) (Re
 	v := &verifier{ctx: ctx, s: s, seen: make(map[ID]bool), sums: make(map[ID]string)}
 	tip := s.Tip()
 	id, seq := tip.Commit, tip.Seq
-	for seq > 0 {
+	begin := s.Boundary()
+	for seq > 0 && seq >= begin.Seq {
 		if err := ctx.Err(); err != nil {
 			return v.Report, errs.Wrap(err, "")
 		}
@@ -64,6 +66,9 @@ func (s *Store) Verify(ctx context.Context, progress func(done, all uint64)) (Re
 		if progress != nil {
 			progress(tip.Seq-seq, tip.Seq)
 		}
+	}
+	if !begin.Whole() {
+		v.boundary(begin)
 	}
 	if seq == 0 && !id.IsZero() {
 		v.problem("the first commit has a parent, %s", id)
@@ -125,7 +130,7 @@ func (v *verifier) refs() error {
 	s.pub.mu.Lock()
 	defer s.pub.mu.Unlock()
 	for name, want := range s.note.All() {
-		if name == shownName {
+		if !isRef(name) {
 			continue
 		}
 		now, symbolic, found, err := s.refs.Read(name)
@@ -255,7 +260,7 @@ func (v *verifier) blob(id ID) error {
 func (v *verifier) afterHashes(c *Commit) error {
 	snap := Snapshot{s: v.s, src: v.s, tree: c.Tree}
 	for _, e := range c.Message.Entries {
-		if e.AfterHash == "" || e.AfterHash == message.Purged {
+		if e.AfterHash == "" {
 			continue
 		}
 		at, ok, err := snap.Lookup(wspath.Path(e.Path))
@@ -265,7 +270,9 @@ func (v *verifier) afterHashes(c *Commit) error {
 		switch {
 		case !ok:
 			v.problem("commit %s (number %d) tells of %q, which its tree has not", c.ID, c.Seq, e.Path)
-		case v.sums[at.ID] != "" && v.sums[at.ID] != e.AfterHash:
+		case e.AfterHash == message.Purged && at.ID != PurgedBlob():
+			v.problem("commit %s (number %d): the bytes of %q are told to be purged, and are others", c.ID, c.Seq, e.Path)
+		case e.AfterHash != message.Purged && v.sums[at.ID] != "" && v.sums[at.ID] != e.AfterHash:
 			v.problem("commit %s (number %d): the bytes of %q are not those of its After-Hash", c.ID, c.Seq, e.Path)
 		}
 		v.Hashes++
@@ -286,5 +293,16 @@ func (v *verifier) task(t Task) {
 	}
 	if _, ok, _ := v.object(t.InfoTag, object.Tag); !ok {
 		v.problem("task %s: its record is missing", t.ID)
+	}
+}
+
+// boundary checks that git ends the history where we do.
+func (v *verifier) boundary(b Boundary) {
+	lines, err := v.s.refs.Shallow()
+	if err != nil || !slices.Contains(lines, b.Commit) {
+		v.problem("the file shallow does not name the commit %s, at which the history begins", b.Commit)
+	}
+	if c, err := v.s.ReadCommit(v.ctx, b.Commit); err != nil || c.Seq != b.Seq {
+		v.problem("the commit %s, at which the history begins, is missing", b.Commit)
 	}
 }

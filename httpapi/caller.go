@@ -7,30 +7,26 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
+	"umbra/internal/access"
 	"umbra/internal/errs"
 )
 
 // Scope says what a token may do.
-type Scope uint8
+type Scope = access.Scope
+
+// Token is one that the server knows: never the secret, only its hash.
+type Token = access.Token
 
 // The scopes. A caller without a token, where there are none, has ScopeWrite.
 const (
-	ScopeRead Scope = iota
-	ScopeWrite
+	ScopeRead  = access.Read
+	ScopeWrite = access.Write
 )
-
-// Token is one that the server knows: never the secret, only its hash.
-type Token struct {
-	Name    string
-	SHA256  [sha256.Size]byte
-	Scope   Scope
-	Roots   []string  // canonical folders; none: sees everything, opens nothing new
-	Expires time.Time // zero: never
-}
 
 // Caller is who sent a request.
 type Caller struct {
@@ -40,35 +36,56 @@ type Caller struct {
 	Owner bool // one of the owner's own verbs, where tokens are on
 
 	policy *policy
+	denied *denied
 }
 
 // policy is what the configuration says about folders.
 type policy struct {
 	roots  []string // workspaces.roots, canonical
+	own    []string // the code workspace and the output directory, canonical
 	hosted bool
-	tokens bool
+}
+
+// denied is what a request's caller was kept from, for the audit log.
+type denied struct {
+	reason atomic.Pointer[string] // of a refusal
+	hidden atomic.Bool            // something was not told because it lies outside of the roots
 }
 
 // Sees reports whether the caller may know of the workspace with this canonical
 // root; "" stands for one without a folder. What it does not see is answered as
-// if it were not there.
+// if it were not there. A token with roots sees what lies under them, and never
+// the server's own workspaces.
 func (k Caller) Sees(root string) bool {
-	return len(k.Roots) == 0 || root != "" && under(root, k.Roots)
+	sees := len(k.Roots) == 0 || root != "" && under(root, k.Roots) && (k.policy == nil || !under(root, k.policy.own))
+	if !sees && k.denied != nil {
+		k.denied.hidden.Store(true)
+	}
+	return sees
 }
 
 // MayOpen tells whether the caller may make the folder with this canonical path
 // a workspace: nil, or a 403.
 func (k Caller) MayOpen(root string) error {
-	denied := errs.New(errs.Forbidden, "workspace_not_allowed", "The caller may not open this folder.")
+	const code = "workspace_not_allowed"
+	refused := false
 	if p := k.policy; p != nil {
-		if p.tokens && !under(root, k.Roots) {
-			return denied
-		}
-		if len(p.roots) > 0 && !under(root, p.roots) || len(p.roots) == 0 && p.hosted {
-			return denied
-		}
+		refused = k.Token != "" && !under(root, k.Roots) || k.Token != "" && under(root, p.own) ||
+			len(p.roots) > 0 && !under(root, p.roots) || len(p.roots) == 0 && p.hosted
 	}
-	return nil
+	if !refused {
+		return nil
+	}
+	k.Refused(code)
+	return errs.New(errs.Forbidden, code, "The caller may not open this folder.")
+}
+
+// Refused notes for the audit log that the caller is kept from something, where
+// no error of the frame's own tells it.
+func (k Caller) Refused(reason string) {
+	if k.denied != nil {
+		k.denied.reason.CompareAndSwap(nil, &reason)
+	}
 }
 
 // under reports whether a canonical path is one of the folders or lies in one.
@@ -79,11 +96,10 @@ func under(path string, folders []string) bool {
 	})
 }
 
-// authenticate finds who calls where tokens are on. Every token is compared, in
-// constant time.
+// authenticate finds who calls where tokens are on.
 func (s *Server) authenticate(c *gin.Context, f *facts) bool {
-	f.caller = Caller{Scope: ScopeWrite, policy: &s.policy}
-	if len(s.opts.Tokens) == 0 || f.route != nil && f.route.Access == AccessPublic {
+	f.caller = Caller{Scope: ScopeWrite, policy: &s.policy, denied: &f.denied}
+	if f.route != nil && f.route.Access == AccessPublic {
 		return true
 	}
 	secret, ok := bearer(c.Request.Header.Values("Authorization"))
@@ -94,34 +110,69 @@ func (s *Server) authenticate(c *gin.Context, f *facts) bool {
 			_, secret, ok = c.Request.BasicAuth()
 		}
 	}
-	sum := sha256.Sum256([]byte(secret))
-	if s.opts.Owner != ([sha256.Size]byte{}) && ok && subtle.ConstantTimeCompare(sum[:], s.opts.Owner[:]) == 1 {
+	refuse := func(name, reason string, p *Problem) bool {
+		f.caller.Token = name
+		s.deny(c, f, reason, p)
+		return false
+	}
+	var sum access.Sum
+	isOwner := false
+	if ok {
+		sum = sha256.Sum256([]byte(secret))
+		isOwner = s.opts.Owner != (access.Sum{}) && subtle.ConstantTimeCompare(sum[:], s.opts.Owner[:]) == 1
+	}
+	if !s.tokens.On() {
+		// Who gets in may do everything, but what drops history or opens doors: that
+		// is for the owner, where it is not known that only the owner gets in.
+		if f.route != nil && f.route.Access == AccessOwner && !isOwner && !s.ownUser(c.Request) {
+			return refuse("", "owner_only", ownerOnly())
+		}
+		return true
+	}
+	if isOwner {
 		f.caller = Caller{Scope: ScopeWrite, Owner: true} // no policy: the owner made it
 		return true
 	}
 	var found *Token
-	for i := range s.opts.Tokens {
-		t := &s.opts.Tokens[i]
-		if subtle.ConstantTimeCompare(sum[:], t.SHA256[:]) == 1 {
-			found = t
+	if ok {
+		found = s.tokens.Find(sum)
+	}
+	if found == nil || found.Expired(time.Now()) {
+		p := &Problem{Status: http.StatusUnauthorized, Kind: errs.Forbidden, Code: "unauthorized", Detail: "A valid bearer token is needed.",
+			Header: http.Header{"Www-Authenticate": {challenge}}}
+		switch {
+		case found != nil:
+			return refuse(found.Name, "token_expired", p)
+		case ok:
+			return refuse("", "token_unknown", p)
 		}
+		return refuse("", "token_missing", p)
 	}
-	if !ok || found == nil || !found.Expires.IsZero() && !time.Now().Before(found.Expires) {
-		s.deny(c, f, &Problem{Status: http.StatusUnauthorized, Kind: errs.Forbidden, Code: "unauthorized", Detail: "A valid bearer token is needed.",
-			Header: http.Header{"Www-Authenticate": {challenge}}})
-		return false
-	}
-	f.caller = Caller{Token: found.Name, Scope: found.Scope, Roots: found.Roots, policy: &s.policy}
+	f.token = found
+	f.caller.Token, f.caller.Scope, f.caller.Roots = found.Name, found.Scope, found.Roots
 	if f.route != nil && f.route.Access == AccessWrite && found.Scope != ScopeWrite {
-		s.deny(c, f, &Problem{Status: http.StatusForbidden, Kind: errs.Forbidden, Code: "forbidden", Detail: "The token may only read."})
-		return false
+		return refuse(found.Name, "read_only_token", &Problem{Status: http.StatusForbidden, Kind: errs.Forbidden, Code: "forbidden", Detail: "The token may only read."})
 	}
 	if f.route != nil && f.route.Access == AccessOwner {
-		s.deny(c, f, &Problem{Status: http.StatusForbidden, Kind: errs.Forbidden, Code: "owner_only",
-			Detail: "Only the owner's own verbs may do this, on the server's machine."})
-		return false
+		return refuse(found.Name, "owner_only", ownerOnly())
 	}
 	return true
+}
+
+func ownerOnly() *Problem {
+	return &Problem{Status: http.StatusForbidden, Kind: errs.Forbidden, Code: "owner_only",
+		Detail: "Only the owner's own verbs may do this, on the server's machine."}
+}
+
+// letIn reports whether the caller of a request that was let in would be now.
+func (s *Server) letIn(f *facts) bool {
+	switch {
+	case f.caller.Owner, f.route != nil && f.route.Access == AccessPublic:
+		return true
+	case f.token == nil:
+		return !s.tokens.On()
+	}
+	return s.tokens.Holds(f.token, time.Now())
 }
 
 // bearer takes the token out of the one Authorization header (RFC 6750).
@@ -140,5 +191,6 @@ func NeedWrite(c *gin.Context) error {
 	if CallerOf(c).Scope == ScopeWrite {
 		return nil
 	}
+	CallerOf(c).Refused("read_only_token")
 	return errs.New(errs.Forbidden, "forbidden", "The token may only read.")
 }

@@ -1,10 +1,12 @@
 package httpapi
 
 import (
+	"context"
 	"log/slog"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -19,7 +21,12 @@ type facts struct {
 	route     *Route // nil: no route takes it
 	fallback  Shape  // for requests without a route
 	requestID string
+	server    *Server
 	caller    Caller
+	denied    denied
+	token     *Token                  // the caller's, nil: it has none
+	end       context.CancelCauseFunc // ends the request's context
+	ending    sync.WaitGroup          // what waits for a reason to do so
 	tags      Tags
 	idem      *Idempotency
 	query     url.Values  // parsed at the first use
@@ -44,6 +51,22 @@ func (f *facts) shape() Shape {
 		return f.route.shape
 	}
 	return f.fallback
+}
+
+// where names the request's route, in words of which there are only so many.
+func (f *facts) where() (method, route string) {
+	if f.route == nil {
+		return "other", "other"
+	}
+	return f.route.Method, f.route.Pattern
+}
+
+// code is the error that was answered, empty for none.
+func (f *facts) code() string {
+	if f.problem == nil {
+		return ""
+	}
+	return f.problem.Code
 }
 
 func (f *facts) failed(p *Problem) {

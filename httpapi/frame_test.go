@@ -22,6 +22,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"go.uber.org/goleak"
 
+	"umbra/internal/access"
 	"umbra/internal/errs"
 	"umbra/internal/state"
 )
@@ -270,10 +271,10 @@ func TestTokens(t *testing.T) {
 	sum := func(s string) [32]byte { return sha256.Sum256([]byte(s)) }
 	var seen Caller
 	see := func(c *gin.Context) error { seen = CallerOf(c); c.String(200, TagsOf(c).Actor); return nil }
-	s := newServer(t, Options{Tokens: []Token{
+	s := newServer(t, Options{Tokens: access.Fixed([]Token{
 		{Name: "reader", SHA256: sum("r")}, {Name: "writer", SHA256: sum("w"), Scope: ScopeWrite, Roots: []string{"/srv/a"}},
 		{Name: "late", SHA256: sum("l"), Scope: ScopeWrite, Expires: time.Now().Add(-time.Second)},
-	}},
+	}...)},
 		Route{Method: "GET", Pattern: "/r", Handler: see}, Route{Method: "POST", Pattern: "/w", Handler: see, Access: AccessWrite, Changes: true},
 		Route{Method: "GET", Pattern: "/p", Handler: see, Access: AccessPublic})
 	for _, c := range []struct {

@@ -36,17 +36,29 @@ func (s *Server) middleware() []gin.HandlerFunc {
 // observe is around everything else.
 func (s *Server) observe(c *gin.Context) {
 	start := time.Now()
-	f := &facts{requestID: requestID(c.Request), stopping: s.streams.Done(), fallback: fallbackShape(c.Request.URL.Path)}
+	s.opts.Requests.Begin()
+	defer s.opts.Requests.End()
+	f := &facts{server: s, requestID: requestID(c.Request), stopping: s.streams.Done(), fallback: fallbackShape(c.Request.URL.Path)}
 	f.route = s.table.find(c, c.Request.Method)
 	f.log = s.opts.Log.With(slog.String("request_id", f.requestID))
 	c.Set(factsKey, f)
 	c.Header("X-Request-Id", f.requestID)
+	// Whatever bytes an answer holds, a browser takes them for no page and runs
+	// nothing of them. The few routes that are pages say so with their own policy.
+	c.Header("X-Content-Type-Options", "nosniff")
+	c.Header("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'")
 
-	ctx, cancel := context.WithCancelCause(c.Request.Context())
-	defer cancel(nil)
-	if f.route != nil && f.route.Stream {
-		defer context.AfterFunc(s.streams, func() { cancel(stoppingProblem()) })()
+	within := c.Request.Context()
+	if s.opts.Trace != nil {
+		method, route := f.where()
+		var end func(status int, code string)
+		within, end = s.opts.Trace(c.Request, method, route, f.requestID)
+		defer func() { end(c.Writer.Status(), f.code()) }()
 	}
+	ctx, cancel := context.WithCancelCause(within)
+	defer f.ending.Wait()
+	defer cancel(nil)
+	f.end = cancel
 	c.Request = c.Request.WithContext(ctx)
 	real := newPacedWriter(c.Writer)
 	c.Writer = real
@@ -96,8 +108,18 @@ func fallbackShape(path string) Shape {
 	return CommonShape()
 }
 
+// count tells the meters of a request that was answered.
+func (s *Server) count(c *gin.Context, f *facts, start time.Time) {
+	if f.route == nil {
+		s.opts.Requests.Other().Answered(c.Writer.Status(), start, false)
+		return
+	}
+	f.route.meter.Answered(c.Writer.Status(), start, f.route.Stream)
+}
+
 func (s *Server) logRequest(c *gin.Context, f *facts, start time.Time) {
 	level := slog.LevelInfo
+	s.count(c, f, start)
 	attrs := []slog.Attr{
 		slog.String("method", printable(c.Request.Method, 32)),
 		slog.String("path", printable(c.Request.URL.EscapedPath(), 1024)),
@@ -108,6 +130,7 @@ func (s *Server) logRequest(c *gin.Context, f *facts, start time.Time) {
 	if f.caller.Token != "" {
 		attrs = append(attrs, slog.String("token", f.caller.Token))
 	}
+	s.auditRefused(c, f)
 	if p := f.problem; p != nil {
 		attrs = append(attrs, slog.String("code", p.Code))
 		if p.Err != nil && p.Status >= 500 {
@@ -120,37 +143,22 @@ func (s *Server) logRequest(c *gin.Context, f *facts, start time.Time) {
 	f.log.LogAttrs(context.WithoutCancel(c.Request.Context()), level, "request", attrs...)
 }
 
-// deny refuses a caller, and says so in the log for who looks after them.
-func (s *Server) deny(c *gin.Context, f *facts, p *Problem) {
-	route := "none"
-	if f.route != nil {
-		route = f.route.Method + " " + f.route.Pattern
-	}
-	attrs := []slog.Attr{slog.Bool("audit", true), slog.String("token", f.caller.Token), slog.String("route", route),
-		slog.String("reason", p.Code), slog.String("remote", clientIP(c.Request))}
-	if p.Err != nil {
-		attrs = append(attrs, slog.String("error", p.Err.Error()))
-	}
-	f.log.LogAttrs(c.Request.Context(), slog.LevelWarn, "denied", attrs...)
-	Fail(c, p)
-}
-
 func (s *Server) admitHost(c *gin.Context) {
 	f := factsOf(c)
 	if f.route != nil && f.route.AnyHost {
 		return
 	}
 	if err := s.checkHost(c.Request); err != nil {
-		s.deny(c, f, problemOf(err, f.shape()))
+		s.denyError(c, f, err)
 		return
 	}
 	preflight, err := s.checkOrigin(c)
 	if err != nil {
-		s.deny(c, f, problemOf(err, f.shape()))
+		s.denyError(c, f, err)
 		return
 	}
 	if err := s.allowPeer(c.Request); err != nil {
-		s.deny(c, f, problemOf(err, f.shape()))
+		s.denyError(c, f, err)
 		return
 	}
 	if preflight {
@@ -173,6 +181,9 @@ func (s *Server) admitCaller(c *gin.Context) {
 	}
 	if !s.authenticate(c, f) {
 		return
+	}
+	if f.route != nil && f.route.Stream {
+		s.endInTime(c.Request.Context(), f)
 	}
 	if err := s.global.check(""); err != nil {
 		Fail(c, err)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"umbra/internal/access"
 )
 
 // The owner's secret opens everything where tokens are on, and is no token
@@ -16,7 +18,7 @@ func TestOwner(t *testing.T) {
 	var tags Tags
 	see := func(c *gin.Context) error { seen, tags = CallerOf(c), TagsOf(c); return nil }
 	route := Route{Method: "POST", Pattern: "/w", Handler: see, Access: AccessWrite, Changes: true}
-	tokens := []Token{{Name: "reader", SHA256: sum("r")}, {Name: "late", SHA256: sum("l"), Expires: time.Unix(1, 0)}}
+	tokens := access.Fixed([]Token{{Name: "reader", SHA256: sum("r")}, {Name: "late", SHA256: sum("l"), Expires: time.Unix(1, 0)}}...)
 
 	s := newServer(t, Options{Tokens: tokens, Owner: sum("o"), Hosted: true, Roots: []string{"/srv"}}, route)
 	if rec := s.ask("POST", "/w", "", "Authorization: Bearer o", "X-Actor: me"); rec.Code != 200 {

@@ -176,6 +176,12 @@ func JSON(c *gin.Context, status int, v any) {
 	writeJSON(c, status, body)
 }
 
+// EncodeJSON gives what JSON would answer, for who keeps it.
+func EncodeJSON(v any) ([]byte, error) { return encode(v) }
+
+// WriteJSON answers with what EncodeJSON gave.
+func WriteJSON(c *gin.Context, status int, body []byte) { writeJSON(c, status, body) }
+
 func encode(v any) ([]byte, error) {
 	var body bytes.Buffer
 	enc := json.NewEncoder(&body)

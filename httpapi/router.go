@@ -10,6 +10,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"umbra/internal/errs"
+	"umbra/internal/telemetry"
 )
 
 // Handler answers one request, or returns the error that the router renders in
@@ -25,7 +26,7 @@ const (
 	AccessRead   Access = iota // any token
 	AccessWrite                // a token of scope write
 	AccessPublic               // no token
-	AccessOwner                // where tokens are on: the owner's own verbs alone
+	AccessOwner                // the owner's own verbs alone; without tokens all processes of the owner's user
 )
 
 // BodyKind says what a route does with the request's body.
@@ -62,6 +63,7 @@ type Route struct {
 	params []string // names of the single-segment parameters
 	rest   string   // name of the "{x...}" parameter
 	suffix string   // what follows it: "/diff"
+	meter  *telemetry.Route
 }
 
 // Dialect is one HTTP surface.
@@ -81,12 +83,13 @@ type Router struct {
 // table holds all routes, by gin's own path and method.
 type table struct {
 	engine *gin.Engine
+	meter  *telemetry.Requests
 	routes map[string]map[string][]*Route // gin path → method → routes, longest suffix first
 	all    []*Route
 }
 
-func newTable(engine *gin.Engine) *table {
-	return &table{engine: engine, routes: map[string]map[string][]*Route{}}
+func newTable(engine *gin.Engine, meter *telemetry.Requests) *table {
+	return &table{engine: engine, meter: meter, routes: map[string]map[string][]*Route{}}
 }
 
 // With gives the same router with another error shape.
@@ -156,6 +159,7 @@ func (t *table) add(rt *Route) {
 		methods[m] = append(methods[m], rt)
 		slices.SortStableFunc(methods[m], func(a, b *Route) int { return len(b.suffix) - len(a.suffix) })
 	}
+	rt.meter = t.meter.Route(rt.Method, rt.Pattern)
 	t.all = append(t.all, rt)
 }
 

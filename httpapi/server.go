@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"umbra/internal/access"
+	"umbra/internal/telemetry"
 )
 
 // How a stop goes by, from its beginning: what still runs at stopPatience gets
@@ -35,19 +38,25 @@ type Options struct {
 	Version string
 	Log     *slog.Logger
 
-	Hosts, Origins []string // further Host names (no port), further origins
-	SameUser       bool     // only processes of our own user, or root; off where Tokens are
-	Tokens         []Token
+	Hosts, Origins []string     // further Host names (no port), further origins
+	SameUser       bool         // only processes of our own user, or root; off where Tokens are on
+	Tokens         *access.Book // nil: tokens are off
 	// Owner is the SHA-256 of the secret by which the owner's own verbs get in
 	// where tokens are on; zero: there is none.
 	Owner  [sha256.Size]byte
 	Roots  []string // canonical; where a client may open workspaces
+	Own    []string // canonical; workspaces of the server's own: code and output
 	Hosted bool
 
 	MaxJSON                int64 // bytes of a JSON body, where the route names no other limit
 	PerMinute, PerIPMinute int   // requests a minute, 0 is off
 
 	Answers AnswerStore
+	// Trace begins a request's span: it gives the context that the request goes on
+	// with, and is told the answer. Nil: nobody traces.
+	Trace func(r *http.Request, method, route, requestID string) (ctx context.Context, end func(status int, code string))
+	// Requests counts what is answered; nil: nobody counts.
+	Requests *telemetry.Requests
 	// Ready tells why the server cannot do its work now; nil func: always ready.
 	Ready func() error
 	// Processes counts the programs that run now; nil func: none ever.
@@ -57,6 +66,7 @@ type Options struct {
 // Server is the HTTP side of one umbra server.
 type Server struct {
 	opts      Options
+	tokens    *access.Book
 	policy    policy
 	checkPeer bool
 	engine    *gin.Engine
@@ -98,8 +108,9 @@ func New(opts Options, dialects ...Dialect) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		opts: opts, engine: engine, table: newTable(engine), started: time.Now(),
-		policy:  policy{roots: opts.Roots, hosted: opts.Hosted, tokens: len(opts.Tokens) > 0},
+		opts: opts, engine: engine, table: newTable(engine, opts.Requests), started: time.Now(),
+		tokens:  opts.Tokens,
+		policy:  policy{roots: opts.Roots, own: opts.Own, hosted: opts.Hosted},
 		perIP:   newLimiter(opts.PerIPMinute),
 		global:  newLimiter(opts.PerMinute),
 		flights: flights{now: map[[32]byte]*flight{}},
@@ -107,8 +118,11 @@ func New(opts Options, dialects ...Dialect) (*Server, error) {
 	}
 	s.streams, s.stopStreams = context.WithCancel(context.Background())
 	s.patience, s.stopPatience = context.WithCancelCause(context.Background())
-	if opts.SameUser && len(opts.Tokens) == 0 {
-		if s.checkPeer = peerKnowable(); !s.checkPeer {
+	if s.tokens == nil {
+		s.tokens = access.Fixed()
+	}
+	if opts.SameUser {
+		if s.checkPeer = peerKnowable(); !s.checkPeer && !s.tokens.On() {
 			opts.Log.Warn("this system does not tell whose a connection is: processes of other users are let in", "key", "auth.peer")
 		}
 	}
@@ -119,7 +133,7 @@ func New(opts Options, dialects ...Dialect) (*Server, error) {
 	for _, d := range all {
 		d.Register(root)
 	}
-	s.openapi = sync.OnceValues(func() ([]byte, error) { return mergeOpenAPI(all, opts.Version) })
+	s.openapi = sync.OnceValues(func() ([]byte, error) { return mergeOpenAPI(all, s.table.all, opts.Version) })
 	s.http = &http.Server{
 		Handler:           http.HandlerFunc(s.serveHTTP),
 		ReadHeaderTimeout: headTimeout,

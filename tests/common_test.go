@@ -6,9 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -149,32 +147,6 @@ func TestBearerTokens(t *testing.T) {
 	if log, ok := s.Log.Await(func(text string) bool { return strings.Contains(text, "audit=true") }, 10*time.Second); !ok || strings.Contains(log, "secret") {
 		t.Error(log)
 	}
-}
-
-// as dials as another user: the kernel's socket table has the user of the
-// thread that made a socket.
-func as(t *testing.T, uid int, address string) net.Conn {
-	t.Helper()
-	type result struct {
-		conn net.Conn
-		err  error
-	}
-	done := make(chan result)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its identity
-		if err := syscall.Setfsuid(uid); err != nil {
-			done <- result{nil, err}
-			return
-		}
-		conn, err := net.Dial("tcp", address)
-		done <- result{conn, err}
-	}()
-	r := <-done
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	t.Cleanup(func() { r.conn.Close() })
-	return r.conn
 }
 
 func TestOtherUsersAreKeptOut(t *testing.T) {

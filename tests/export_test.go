@@ -210,5 +210,8 @@ func TestExportWrongUse(t *testing.T) {
 	p := newProject(t, map[string]string{"a": "x"})
 	p.task(t)
 	export(t, 1, "unknown", "--data-dir", p.DataDir, "--repo", dir, "--branch", "b")
-	export(t, 1, p.dir, "--data-dir", p.DataDir, "--repo", t.TempDir(), "--branch", "b")
+	export(t, 2, p.dir, "--data-dir", p.DataDir, "--repo", t.TempDir(), "--branch", "b")
+	for _, name := range []string{"..bad", "-x", "a b", "x.lock"} {
+		export(t, 2, p.dir, "--data-dir", p.DataDir, "--repo", dir, "--branch="+name)
+	}
 }

@@ -90,6 +90,12 @@ func TestMCPStdioBeside(t *testing.T) {
 		if s.Do("GET", "/toolsets", nil).JSON(&list); len(list.Toolsets) != 2 {
 			t.Errorf("%v", list)
 		}
+		// Where a client is killed, its toolset goes by itself after a while.
+		for _, made := range list.Toolsets {
+			if idle, _ := made["idleSeconds"].(float64); idle < 60 || idle > 3600 {
+				t.Errorf("the toolset stays for %v seconds", made["idleSeconds"])
+			}
+		}
 		if n := s.Do("GET", "/tasks/"+task, nil).Field("changes"); n != 1.0 {
 			t.Errorf("%v changes", n)
 		}

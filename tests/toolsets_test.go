@@ -476,3 +476,20 @@ func TestToolsetIdempotency(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A toolset that is made for a time goes when nobody uses it, with its task.
+func TestToolsetLease(t *testing.T) {
+	s := harness.Start(t, harness.Options{})
+	dir := folder(t, map[string]string{"f": "x"})
+	body := mountsBody(physical("/p", "READ_WRITE", dir))
+	body["idleSeconds"] = 1
+	made := s.Do("POST", "/toolsets", body).Expect(201)
+	task := made.Text("taskId")
+	if n := made.Field("idleSeconds"); n != 1.0 {
+		t.Errorf("idleSeconds is %v", n)
+	}
+	eventually(t, func() bool { return s.Do("GET", "/tasks/"+task, nil).Expect(200).Text("status") == "completed" })
+	s.Do("GET", "/toolsets/"+made.Text("id"), nil).Expect(404)
+	body["idleSeconds"] = 0
+	s.Do("POST", "/toolsets", body).Expect(400)
+}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package tests
 
 import "golang.org/x/sys/unix"

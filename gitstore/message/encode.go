@@ -34,7 +34,7 @@ func isKnownKey(key string) bool {
 	for _, k := range [...]string{keyTask, keySubtask, keyFiles, keyOperation, keyPath, keyOldPath, keyAfterHash,
 		keyPermissions, keyRevEntry, keyReverts, keyActor, keySource, keyReason, keyRequest, keyIdempotency,
 		keyAuthor, keyDescription, keyChange, keySeq,
-		keyGoal, keyStatus, keyKind, keyPinned, keyMetadata, keyCreated, keyUpdated} {
+		keyGoal, keyStatus, keyKind, keyPinned, keyBaseWas, keyMetadata, keyCreated, keyUpdated} {
 		if len(k) == len(key) && strings.EqualFold(k, key) {
 			return true
 		}

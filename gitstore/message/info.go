@@ -16,6 +16,7 @@ const (
 	keyStatus   = "Status"
 	keyKind     = "Kind"
 	keyPinned   = "Pinned"
+	keyBaseWas  = "Base-Was"
 	keyMetadata = "Metadata"
 	keyCreated  = "Created"
 	keyUpdated  = "Updated"
@@ -33,10 +34,13 @@ type Info struct {
 	// written.
 	Created, Updated time.Time
 	Pinned           bool
-	Metadata         json.RawMessage // a JSON value, or empty
-	RequestID        string
-	IdempotencyKey   string // of the request that made the task
-	Extra            []Trailer
+	// BaseWas is the id of the task's base before the part of history that it
+	// stands in was dropped; empty while it stands where it always did.
+	BaseWas        string
+	Metadata       json.RawMessage // a JSON value, or empty
+	RequestID      string
+	IdempotencyKey string // of the request that made the task
+	Extra          []Trailer
 }
 
 // TagName is the name in the tag object: the ref without "refs/", so that
@@ -70,6 +74,7 @@ func EncodeInfo(in *Info) string {
 	if in.Pinned {
 		dst = text(dst, keyPinned, "true")
 	}
+	dst = text(dst, keyBaseWas, in.BaseWas)
 	// JSON stands bare: it begins and ends with no space, and a string's
 	// quotes are its own.
 	if len(meta) > 0 {
@@ -140,6 +145,8 @@ func (in *Info) set(k, raw string) error {
 		in.Updated, err = time.Parse(time.RFC3339Nano, v)
 	case keyPinned:
 		in.Pinned, err = strconv.ParseBool(v)
+	case keyBaseWas:
+		in.BaseWas = v
 	case keyRequest:
 		in.RequestID = v
 	case keyIdempotency:

@@ -114,6 +114,12 @@ func (p *Pack) Close() error {
 	return errors.Join(p.f.Close(), p.idx.Close())
 }
 
+// FileBytes gives the length of the pack and of its index, in bytes.
+func (p *Pack) FileBytes() int64 { return p.end + TrailerSize + p.idx.size }
+
+// PackBytes gives the length of the pack alone.
+func (p *Pack) PackBytes() int64 { return p.end + TrailerSize }
+
 // Idx gives the pack's index.
 func (p *Pack) Idx() *Idx { return p.idx }
 

@@ -30,7 +30,7 @@ var document []byte
 type Engine interface {
 	Run(ctx context.Context, job js.Job) (*js.Outcome, error)
 	// Check gives the faults of a text that make it no program.
-	Check(ctx context.Context, name, text string, timeout time.Duration) ([]js.Diagnostic, error)
+	Check(ctx context.Context, job js.Job) ([]js.Diagnostic, error)
 }
 
 // Options of the dialect. Output may be nil: programs have no file then.
@@ -216,3 +216,12 @@ type answer struct {
 }
 
 func sees(c *gin.Context) task.Sees { return httpapi.CallerOf(c).Sees }
+
+// theirs reports whether the caller may know of the code workspace and the output
+// directory: a token with roots knows of none of the server's own.
+func theirs(c *gin.Context) bool { return httpapi.CallerOf(c).Sees("") }
+
+// hidden answers who may not as if there were nothing.
+func hidden(id string) error {
+	return notFound(errs.New(errs.NotFound, "file_not_found", "Code file not found"), id)
+}

@@ -74,7 +74,7 @@ func (s saves) add(details map[string]any) {
 // saver begins what a run saves, nil where programs have no file. A tag's task
 // is judged here, before the program runs.
 func (d *Dialect) saver(c *gin.Context, p program) (Saver, error) {
-	if d.o.Output == nil {
+	if d.o.Output == nil || !theirs(c) {
 		return nil, nil
 	}
 	// A run may save often, under one idempotency key: the record of its answer

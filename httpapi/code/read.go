@@ -18,6 +18,10 @@ type listed struct {
 
 // list is GET /workspace.
 func (d *Dialect) list(c *gin.Context) error {
+	if !theirs(c) {
+		ok(c, map[string]any{"files": []listed{}})
+		return nil
+	}
 	all, err := d.o.Programs.List(c)
 	if err != nil {
 		return err
@@ -47,6 +51,9 @@ func (d *Dialect) read(c *gin.Context) error {
 	version, err := queryVersion(c)
 	if err != nil {
 		return err
+	}
+	if !theirs(c) {
+		return hidden(id)
 	}
 	got, err := d.o.Programs.Read(c, id, version)
 	if err != nil {
@@ -85,6 +92,9 @@ func (d *Dialect) versions(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
+	if !theirs(c) {
+		return hidden(id)
+	}
 	all, err := d.o.Programs.Versions(c, id)
 	if err != nil {
 		return notFound(err, id)
@@ -103,6 +113,9 @@ func (d *Dialect) remove(c *gin.Context) error {
 	id, err := pathID(c)
 	if err != nil {
 		return err
+	}
+	if !theirs(c) {
+		return hidden(id)
 	}
 	key, err := wire.KeyHash(c)
 	if err != nil {

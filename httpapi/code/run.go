@@ -97,6 +97,9 @@ func (d *Dialect) fetch(c *gin.Context, p *program) error {
 	if p.id == "" {
 		return nil
 	}
+	if !theirs(c) {
+		return hidden(p.id)
+	}
 	got, err := d.o.Programs.Read(c, p.id, 0)
 	if err != nil {
 		return notFound(err, p.id)
@@ -205,7 +208,7 @@ func (d *Dialect) execute(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	job := js.Job{Name: p.name, Timeout: p.timeout}
+	job := js.Job{Name: p.name, Timeout: p.timeout, NoFiles: !theirs(c)}
 	if job.Env, err = checkEnv(body.Env); err != nil {
 		return err
 	}
@@ -309,7 +312,7 @@ func (d *Dialect) lint(c *gin.Context) error {
 		return err
 	}
 	start := time.Now()
-	report, err := d.o.Linter.Lint(c, lint.Text{Name: p.name, Code: p.text}, p.timeout)
+	report, err := d.o.Linter.Lint(c, lint.Text{Name: p.name, Code: p.text, NoFiles: !theirs(c)}, p.timeout)
 	if errs.CodeOf(err) == "check_timeout" {
 		n := p.timeout.Milliseconds()
 		return &httpapi.Problem{Status: http.StatusRequestTimeout, Kind: errs.Unprocessable, Code: "timeout", Detail: fmt.Sprintf("Code check timed out after %dms", n),

@@ -172,7 +172,7 @@ func (d *Dialect) checkExtras(c *gin.Context, metadata, validate json.RawMessage
 		return meta, err
 	}
 	for i, f := range files {
-		found, err := d.o.Engine.Check(c, string(code.Path(f.ID)), f.Code, validateTime)
+		found, err := d.o.Engine.Check(c, js.Job{Name: string(code.Path(f.ID)), Code: f.Code, Timeout: validateTime, NoFiles: !theirs(c)})
 		if err != nil {
 			return meta, err
 		}
@@ -204,6 +204,10 @@ func faults(list []js.Diagnostic) []js.Diagnostic {
 
 // put saves, and tells failures of the file system as the API does.
 func (d *Dialect) put(c *gin.Context, files []code.File, meta code.Meta) (*code.Outcome, error) {
+	if !theirs(c) {
+		httpapi.CallerOf(c).Refused("outside_roots")
+		return nil, errs.New(errs.Forbidden, "workspace_not_allowed", "The token may not use the code workspace")
+	}
 	for _, f := range files {
 		if err := d.rate.Check(f.ID); err != nil {
 			return nil, err

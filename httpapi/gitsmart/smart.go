@@ -1,10 +1,13 @@
 package gitsmart
 
 import (
+	"bufio"
+	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os/exec"
 	"regexp"
@@ -93,7 +96,21 @@ func (d *Dialect) uploadPack(c *gin.Context) error {
 		return err
 	}
 	defer done()
-	return d.servePack(c, w, body)
+	asked := bufio.NewReader(body)
+	// gitprotocol-v2(5): what only lists refs takes no history away.
+	if head, _ := asked.Peek(len("0014command=ls-refs")); !bytes.HasSuffix(head, []byte("command=ls-refs")) {
+		noteClone(c, w, "fetch")
+	}
+	return d.servePack(c, w, asked)
+}
+
+// noteClone has the log of clones know who asks.
+func noteClone(c *gin.Context, w *workspace.Workspace, what string) {
+	from, _, err := net.SplitHostPort(c.Request.RemoteAddr)
+	if err != nil {
+		from = c.Request.RemoteAddr
+	}
+	w.NoteClone(httpapi.CallerOf(c).Token, from, what)
 }
 
 func (d *Dialect) servePack(c *gin.Context, w *workspace.Workspace, body io.Reader) error {

@@ -29,7 +29,11 @@ func (d *Dialect) openTask(c *gin.Context) (*task.Ref, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.Store().Publish(c); err != nil {
+	err = r.InHistory()
+	if err == nil {
+		err = r.Store().Publish(c)
+	}
+	if err != nil {
 		r.Release()
 		return nil, err
 	}
@@ -37,23 +41,32 @@ func (d *Dialect) openTask(c *gin.Context) (*task.Ref, error) {
 }
 
 // bundle answers with the history up to the task's head, and the task's refs
-// (git-bundle(1)).
+// (git-bundle(1)). Where older history was dropped, a bundle of all that is left
+// could not be cloned: it is what came after the task's base, for who has that.
 func (d *Dialect) bundle(c *gin.Context) error {
 	r, err := d.openTask(c)
 	if err != nil {
 		return err
 	}
 	defer r.Release()
+	if r.Task.BaseDropped() {
+		return gitstore.ErrDropped()
+	}
 	done, err := d.turn(c.Request.Context())
 	if err != nil {
 		return err
 	}
 	defer done()
 	base := "refs/umbra/tasks/" + r.Task.ID + "/"
-	cmd, err := gitcmd.Command(c.Request.Context(), r.GitDir(), "bundle", "create", "--quiet", "-", base+"base", base+"head", base+"info")
+	args := []string{"bundle", "create", "--quiet", "-", base + "base", base + "head", base + "info"}
+	if !r.Store().Boundary().Whole() {
+		args = append(args, "^"+r.Task.Base.String())
+	}
+	cmd, err := gitcmd.Command(c.Request.Context(), r.GitDir(), args...)
 	if err != nil {
 		return needGit(err)
 	}
+	noteClone(c, r.Workspace, "bundle")
 	head(c, "application/x-git-bundle")
 	c.Header("Content-Disposition", `attachment; filename="`+r.Task.ID+`.bundle"`)
 	cmd.Stdout = c.Writer
@@ -105,6 +118,7 @@ func (d *Dialect) patches(c *gin.Context) error {
 	if err != nil {
 		return needGit(err)
 	}
+	noteClone(c, r.Workspace, "patches")
 	head(c, "application/mbox")
 	cmd.Stdin, cmd.Stdout = strings.NewReader(list.String()), c.Writer
 	return started(c, gitcmd.Run(cmd))

@@ -138,19 +138,11 @@ func (d *Dialect) serve(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
+		if req.Header.Get("Mcp-Method") == "subscriptions/listen" {
+			httpapi.EndInTime(c) // a stream under another name
+		}
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
-		if req.Header.Get("Mcp-Method") == "subscriptions/listen" {
-			// A stream under another name: it ends when the server stops.
-			stopping := httpapi.Stopping(c)
-			go func() {
-				select {
-				case <-stopping:
-					cancel()
-				case <-ctx.Done():
-				}
-			}()
-		}
 		req = req.WithContext(ctx)
 		req.Body = io.NopCloser(bytes.NewReader(body))
 	}

@@ -188,6 +188,9 @@ func (e *endpoint) callTool(ctx context.Context, req *sdk.CallToolRequest) (*sdk
 	a, err := e.d.o.Toolsets.Call(ctx, e.id, c)
 	if err != nil {
 		if errs.Is(err, errs.Forbidden) {
+			if k != nil && c.ReadOnly {
+				k.who.Refused("read_only_token")
+			}
 			return message("Error: The token may only read.", true), nil
 		}
 		return nil, wireError(err)

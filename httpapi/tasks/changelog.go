@@ -93,7 +93,20 @@ func (d *Dialect) stream(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := reaches(r, after); err != nil {
+		r.Release()
+		return err
+	}
 	st := d.tasks.TaskStream(r, after)
 	defer st.Close()
 	return httpapi.ServeEvents(c, func(ctx context.Context) (httpapi.Event, error) { return wire.Next(ctx, st) })
+}
+
+// reaches refuses a stream from a place that was dropped; of a task whose record
+// alone is left, from any.
+func reaches(r *task.Ref, after int64) error {
+	if after >= 0 && r.Dropped {
+		return r.InHistory()
+	}
+	return task.Reaches(r.Workspace, after)
 }

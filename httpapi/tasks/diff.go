@@ -7,6 +7,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"umbra/gitstore"
 	"umbra/gitstore/diff"
 	"umbra/gitstore/object"
 	"umbra/httpapi"
@@ -121,15 +122,24 @@ func (d *Dialect) changedFiles(c *gin.Context, r *task.Ref, a ask) ([]changed, e
 	touched := false
 	st := r.Store()
 	if a.from == "" && a.to == "" {
+		if _, part, err := httpapi.Query(c, "subtask_id"); err != nil {
+			return nil, err
+		} else if a.path == "" && !part && r.Task.BaseDropped() {
+			return nil, gitstore.ErrDropped()
+		}
 		sum, err := d.summary(c, r)
 		if err != nil {
 			return nil, err
 		}
-		for i := range sum.Files {
-			f := &sum.Files[i]
-			if a.path != "" && f != sum.Find(a.path) {
-				continue
+		files := sum.Files
+		if a.path != "" {
+			files = nil
+			if f := sum.Find(a.path); f != nil {
+				files = []history.File{*f}
 			}
+		}
+		for i := range files {
+			f := &files[i]
 			list = append(list, changed{old: f.Before, now: f.After, mixed: f.Mixed,
 				sides: func() (diff.File, diff.File, error) { return f.Sides(c, st, maxDiffed) }})
 		}

@@ -62,36 +62,51 @@ func (d *Dialect) summary(c *gin.Context, r *task.Ref) (*history.Summary, error)
 
 func (d *Dialect) files(c *gin.Context) error {
 	return using(d.open, func(c *gin.Context, r *task.Ref) error {
-		sum, err := d.summary(c, r)
-		if err != nil {
+		encode := func(sum *history.Summary) ([]byte, error) { return httpapi.EncodeJSON(summaryOf(r.Task.ID, sum)) }
+		var body []byte
+		if _, given, err := httpapi.Query(c, "subtask_id"); err != nil {
+			return err
+		} else if given {
+			sum, err := d.summary(c, r)
+			if err != nil {
+				return err
+			}
+			if body, err = encode(sum); err != nil {
+				return err
+			}
+		} else if body, err = d.history.Told(c, r.Workspace, r.Task.ID, encode); err != nil {
 			return err
 		}
-		body := summaryBody{TaskID: r.Task.ID, Created: []string{}, Modified: []string{}, Deleted: []string{},
-			Renamed: []summaryRename{}, Files: make([]summaryFile, len(sum.Files))}
-		for i := range sum.Files {
-			f := &sum.Files[i]
-			w := &body.Files[i]
-			*w = summaryFile{Status: f.Status, Additions: f.Additions, Deletions: f.Deletions, Binary: f.Binary, Mixed: f.Mixed,
-				Before: wire.Snapshot(f.Before.ID), After: wire.Snapshot(f.After.ID), Subtasks: f.Subtasks}
-			if w.Subtasks == nil {
-				w.Subtasks = []string{}
-			}
-			w.Path, w.PathEncoding = wspath.EncodeJSON(f.Path)
-			switch f.Status {
-			case history.Created:
-				body.Created = append(body.Created, w.Path)
-			case history.Modified:
-				body.Modified = append(body.Modified, w.Path)
-			case history.Deleted:
-				body.Deleted = append(body.Deleted, w.Path)
-			case history.Renamed:
-				from, enc := wspath.EncodeJSON(f.From)
-				w.From, w.FromEncoding = &from, enc
-				body.Renamed = append(body.Renamed, summaryRename{From: from, FromEncoding: enc, To: w.Path, ToEncoding: w.PathEncoding,
-					Modified: !f.Before.Same(f.After)})
-			}
-		}
-		httpapi.JSON(c, http.StatusOK, body)
+		httpapi.WriteJSON(c, http.StatusOK, body)
 		return nil
 	})(c)
+}
+
+func summaryOf(id string, sum *history.Summary) summaryBody {
+	body := summaryBody{TaskID: id, Created: []string{}, Modified: []string{}, Deleted: []string{},
+		Renamed: []summaryRename{}, Files: make([]summaryFile, len(sum.Files))}
+	for i := range sum.Files {
+		f := &sum.Files[i]
+		w := &body.Files[i]
+		*w = summaryFile{Status: f.Status, Additions: f.Additions, Deletions: f.Deletions, Binary: f.Binary, Mixed: f.Mixed,
+			Before: wire.Snapshot(f.Before.ID), After: wire.Snapshot(f.After.ID), Subtasks: f.Subtasks}
+		if w.Subtasks == nil {
+			w.Subtasks = []string{}
+		}
+		w.Path, w.PathEncoding = wspath.EncodeJSON(f.Path)
+		switch f.Status {
+		case history.Created:
+			body.Created = append(body.Created, w.Path)
+		case history.Modified:
+			body.Modified = append(body.Modified, w.Path)
+		case history.Deleted:
+			body.Deleted = append(body.Deleted, w.Path)
+		case history.Renamed:
+			from, enc := wspath.EncodeJSON(f.From)
+			w.From, w.FromEncoding = &from, enc
+			body.Renamed = append(body.Renamed, summaryRename{From: from, FromEncoding: enc, To: w.Path, ToEncoding: w.PathEncoding,
+				Modified: !f.Before.Same(f.After)})
+		}
+	}
+	return body
 }

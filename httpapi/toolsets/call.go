@@ -8,6 +8,7 @@ import (
 
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
+	"umbra/internal/errs"
 	"umbra/internal/toolset"
 )
 
@@ -50,6 +51,9 @@ func (d *Dialect) call(c *gin.Context) error {
 	caller := httpapi.CallerOf(c)
 	a, err := d.toolsets.Call(c, id, toolset.Call{Name: *b.Name, Args: b.Arguments, TaskID: tags.TaskID, SubtaskID: tags.SubtaskID, Actor: tags.Actor,
 		RequestID: httpapi.RequestID(c), Key: key, ReadOnly: caller.Scope != httpapi.ScopeWrite, Sees: caller.Sees})
+	if errs.Is(err, errs.Forbidden) && caller.Scope != httpapi.ScopeWrite {
+		caller.Refused("read_only_token")
+	}
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	_ "embed"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -94,6 +95,7 @@ type mountBody struct {
 type createBody struct {
 	Mounts *[]mountBody `json:"mounts"`
 	TaskID *string      `json:"taskId"`
+	Idle   *int64       `json:"idleSeconds"`
 }
 
 // specs reads a body's mounts.
@@ -128,11 +130,16 @@ type body struct {
 	Tools  []string          `json:"tools"`
 	MCP    string            `json:"mcp"`
 	Time   string            `json:"createdAt"`
+	Idle   *int64            `json:"idleSeconds,omitempty"`
 }
 
 func bodyOf(t *toolset.Toolset) body {
 	out := body{ID: t.ID, TaskID: wire.Text(t.TaskID), Mounts: make([]mountBody, len(t.Mounts)), Tasks: t.Tasks, Tools: tool.Names(t.Tools),
 		MCP: "/mcp/" + t.ID, Time: wire.Stamp(t.Created)}
+	if t.Idle > 0 {
+		seconds := int64(t.Idle / time.Second)
+		out.Idle = &seconds
+	}
 	for i, m := range t.Mounts {
 		out.Mounts[i] = mountBody{Prefix: m.Prefix, Scope: string(m.Scope), Store: store{Type: string(m.Kind), Root: wire.Text(m.Root), Namespace: m.Namespace},
 			WorkspaceID: m.Workspace}
@@ -161,6 +168,12 @@ func (d *Dialect) create(c *gin.Context) error {
 	}
 	if o.IdempotencyKey, err = wire.KeyHash(c); err != nil {
 		return err
+	}
+	if b.Idle != nil {
+		if *b.Idle < 1 || *b.Idle > int64(toolset.MaxIdle/time.Second) {
+			return errs.New(errs.Invalid, "invalid_field", "idleSeconds must be 1 to 86400.").With("field", "idleSeconds")
+		}
+		o.Idle = time.Duration(*b.Idle) * time.Second
 	}
 	t, replayed, err := d.toolsets.Create(c, o)
 	if err != nil {

@@ -28,6 +28,7 @@ type Task struct {
 	Head        string          `json:"head"`
 	Status      task.Status     `json:"status"`
 	Pinned      bool            `json:"pinned"`
+	BaseDropped bool            `json:"base_dropped"`
 	Metadata    json.RawMessage `json:"metadata"`
 	Warnings    []string        `json:"warnings"`
 	Ref         string          `json:"ref"`
@@ -52,7 +53,7 @@ const ShadowRef = "refs/umbra/head"
 
 func TaskOf(v *task.View) Task {
 	o := Task{TaskID: v.ID, Goal: v.Goal, Kind: v.Kind, WorkspaceID: v.WorkspaceID, Base: v.Base.String(), Head: v.Head.String(),
-		Status: v.Status, Pinned: v.Pinned, Metadata: v.Metadata, Warnings: v.Warnings, Ref: ShadowRef, GitDir: v.GitDir,
+		Status: v.Status, Pinned: v.Pinned, BaseDropped: v.BaseDropped, Metadata: v.Metadata, Warnings: v.Warnings, Ref: ShadowRef, GitDir: v.GitDir,
 		Scratch: v.Scratch, Artifacts: v.Artifacts, Created: Stamp(v.Created), Updated: Stamp(v.Updated), Changes: v.Changes,
 		Subtasks: make([]Subtask, len(v.Subtasks))}
 	if v.Root != "" {

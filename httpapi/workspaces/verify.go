@@ -24,7 +24,7 @@ type verified struct {
 }
 
 func (d *Dialect) verify(c *gin.Context) error {
-	return d.using(c, func(w *workspace.Workspace) error {
+	return d.inspecting(c, func(w *workspace.Workspace) error {
 		v := verified{Workspace: w.ID(), Root: wire.Text(w.Root()), Problems: []string{}, Differs: []wire.Skip{}, Disk: "none"}
 		if tip := w.Store().Tip(); !tip.Commit.IsZero() {
 			v.Head = wire.Text(tip.Commit.String())
@@ -43,6 +43,21 @@ func (d *Dialect) verify(c *gin.Context) error {
 		httpapi.JSON(c, http.StatusOK, v)
 		return nil
 	})
+}
+
+// inspecting is using, for who changes nothing: a workspace that was just restored
+// stays as it was.
+func (d *Dialect) inspecting(c *gin.Context, h func(w *workspace.Workspace) error) error {
+	rec, err := d.id(c)
+	if err != nil {
+		return err
+	}
+	w, err := d.workspaces.Inspect(c, rec.ID)
+	if err != nil {
+		return err
+	}
+	defer w.Release()
+	return h(w)
 }
 
 // compare looks at the disk. Where history is broken there may be nothing to

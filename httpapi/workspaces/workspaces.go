@@ -103,6 +103,8 @@ type object struct {
 	Warnings []string `json:"warnings"`
 	Created  string   `json:"created"`
 	LastUsed string   `json:"last_used"`
+	// DiskBytes is what the repository and the journals take.
+	DiskBytes int64 `json:"disk_bytes"`
 }
 
 func (d *Dialect) describe(w *workspace.Workspace) (object, error) {
@@ -112,7 +114,8 @@ func (d *Dialect) describe(w *workspace.Workspace) (object, error) {
 	}
 	all, _ := d.tasks.Count(rec.ID)
 	o := object{ID: rec.ID, Root: wire.Text(rec.Root), Kind: rec.Kind, Ref: wire.ShadowRef, GitDir: w.GitDir(),
-		State: string(w.State()), Tasks: all, Warnings: w.Warnings(), Created: wire.Stamp(rec.Created), LastUsed: wire.Stamp(rec.LastUsed)}
+		State: string(w.State()), Tasks: all, Warnings: w.Warnings(), Created: wire.Stamp(rec.Created), LastUsed: wire.Stamp(rec.LastUsed),
+		DiskBytes: w.Store().DiskBytes()}
 	if tip := w.Store().Tip(); !tip.Commit.IsZero() {
 		o.Head = wire.Text(tip.Commit.String())
 	}
@@ -145,7 +148,7 @@ func (d *Dialect) list(c *gin.Context) error {
 		if !httpapi.CallerOf(c).Sees(rec.Root) {
 			continue
 		}
-		w, err := d.workspaces.Get(c, rec.ID)
+		w, err := d.workspaces.Inspect(c, rec.ID)
 		if errs.Is(err, errs.NotFound) {
 			continue // forgotten meanwhile
 		}
@@ -216,6 +219,7 @@ func (d *Dialect) sync(c *gin.Context) error {
 			return err
 		}
 		if body.Adopt && httpapi.CallerOf(c).Scope != httpapi.ScopeWrite {
+			httpapi.CallerOf(c).Refused("read_only_token")
 			return errs.New(errs.Forbidden, "scope_insufficient", "The token may not bind the workspace to another folder.")
 		}
 		res, err := w.Sync(c, workspace.SyncOptions{Adopt: body.Adopt, Attribute: true})
@@ -249,6 +253,10 @@ func (d *Dialect) stream(c *gin.Context) error {
 	}
 	w, err := d.open(c)
 	if err != nil {
+		return err
+	}
+	if err := task.Reaches(w, after); err != nil {
+		w.Release()
 		return err
 	}
 	st := d.tasks.WorkspaceStream(w, after)

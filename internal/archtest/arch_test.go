@@ -98,13 +98,14 @@ var leaves = map[string][]string{
 	"internal/strictjson": nil,
 	"internal/state":      nil,
 	"internal/need":       nil,
+	"internal/telemetry":  nil,
 	"internal/archtest":   nil,
 	"internal/wspath":     {"internal/errs"},
 	"config":              nil,
 }
 
 // belowGitstore is what of internal the engine may use.
-var belowGitstore = []string{"internal/wspath", "internal/errs", "internal/vfs"}
+var belowGitstore = []string{"internal/wspath", "internal/errs", "internal/vfs", "internal/telemetry"}
 
 // sharedByDialects is what a dialect may import of httpapi.
 var sharedByDialects = []string{"httpapi/wire"}
@@ -184,13 +185,16 @@ func mayTest(from, to string) bool {
 
 // owners are the packages that alone may use a library.
 var owners = map[string][]string{
-	"github.com/gin-gonic/gin":     {"httpapi"},
-	"github.com/spf13/viper":       {"config"},
-	"github.com/spf13/pflag":       {"config", "cmd"},
-	"github.com/spf13/cobra":       {"cmd"},
-	"github.com/fsnotify/fsnotify": {"watcher"},
-	"github.com/go-git/go-git":     {"gitstore", "httpapi/gitsmart"},
-	"go.etcd.io/bbolt":             {"internal/state"},
+	"github.com/gin-gonic/gin":               {"httpapi"},
+	"github.com/spf13/viper":                 {"config"},
+	"github.com/spf13/pflag":                 {"config", "cmd"},
+	"github.com/spf13/cobra":                 {"cmd"},
+	"github.com/fsnotify/fsnotify":           {"watcher"},
+	"github.com/go-git/go-git":               {"gitstore", "httpapi/gitsmart"},
+	"go.etcd.io/bbolt":                       {"internal/state"},
+	"github.com/modelcontextprotocol/go-sdk": {"httpapi/mcp"},
+	"github.com/prometheus":                  {"httpapi/metrics"},
+	"go.opentelemetry.io":                    {"httpapi/tracing"},
 }
 
 func TestLibrariesStayWhereTheyBelong(t *testing.T) {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -132,8 +133,9 @@ type Request struct {
 	Query  url.Values
 	Body   any    // as JSON; nil: none
 	Accept string // empty: application/json
-	// Subtask stands on what the request changes.
-	Subtask string
+	// Subtask stands on what the request changes; Actor too, instead of the
+	// client's own.
+	Subtask, Actor string
 }
 
 // How often, and how long at most, a request is sent again that the server
@@ -208,7 +210,7 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 		set("Authorization", "Bearer "+c.token)
 	}
 	if method != http.MethodGet {
-		set("X-Actor", c.actor)
+		set("X-Actor", cmp.Or(r.Actor, c.actor))
 		set("X-Subtask-Id", r.Subtask)
 	}
 	res, err := c.http.Do(req)

@@ -17,6 +17,8 @@ import (
 type Text struct {
 	Name string // the program's file, "hello.ts"
 	Code string
+	// NoFiles: nothing is told of the code workspace, not even what is there.
+	NoFiles bool
 }
 
 // Report is what a check found.
@@ -34,7 +36,7 @@ type Linter interface {
 
 // Checker is the compiler's part of the sandbox.
 type Checker interface {
-	Check(ctx context.Context, name, text string, timeout time.Duration) ([]js.Diagnostic, error)
+	Check(ctx context.Context, job js.Job) ([]js.Diagnostic, error)
 }
 
 // Embedded is the linter that needs nothing of the machine: syntax errors,
@@ -43,7 +45,7 @@ type Embedded struct{ Checker Checker }
 
 // Lint implements Linter.
 func (e Embedded) Lint(ctx context.Context, t Text, timeout time.Duration) (*Report, error) {
-	found, err := e.Checker.Check(ctx, t.Name, t.Code, timeout)
+	found, err := e.Checker.Check(ctx, js.Job{Name: t.Name, Code: t.Code, NoFiles: t.NoFiles, Timeout: timeout})
 	if err != nil {
 		return nil, err
 	}

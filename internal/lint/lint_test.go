@@ -13,7 +13,7 @@ import (
 
 type checker []js.Diagnostic
 
-func (c checker) Check(context.Context, string, string, time.Duration) ([]js.Diagnostic, error) {
+func (c checker) Check(context.Context, js.Job) ([]js.Diagnostic, error) {
 	return c, nil
 }
 

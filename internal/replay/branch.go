@@ -38,7 +38,7 @@ func newBranch(ctx context.Context, repo, from, name, temp string) (*branch, err
 		return nil, err
 	}
 	if err := gitcmd.Run(cmd); err != nil {
-		return nil, fmt.Errorf("%q cannot be a branch's name", name)
+		return nil, &Misuse{fmt.Errorf("%q cannot be a branch's name", name)}
 	}
 	b := &branch{repo: repo, ref: "refs/heads/" + name, from: from, last: make(map[string]file)}
 	if cmd, err = gitcmd.Command(ctx, repo, "rev-parse", "--verify", "-q", b.ref); err != nil {

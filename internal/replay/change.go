@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 )
@@ -151,6 +152,9 @@ func (s *source) told(before, after object.ID, e *message.Entry) (ch *change, er
 	}
 	if !ch.new.exists() {
 		return nil, fmt.Errorf("%s is told to be there afterwards, and the tree has it not", message.QuotePath(e.Path))
+	}
+	if e.AfterHash == message.Purged && ch.new.id != gitstore.PurgedBlob() {
+		return nil, fmt.Errorf("the bytes of %s are told to be purged, and are others", message.QuotePath(e.Path))
 	}
 	if e.AfterHash != "" && e.AfterHash != message.Purged {
 		data, err := s.get(ch.new.id, object.Blob)

@@ -57,7 +57,7 @@ func openTarget(ctx context.Context, onto string) (*target, error) {
 	switch info, err := os.Stat(git); {
 	case err != nil:
 		if rev != "HEAD" {
-			return nil, fmt.Errorf("%s is no repository", path)
+			return nil, &Misuse{fmt.Errorf("%s is no repository", path)}
 		}
 		return &target{dir: abs}, nil
 	case !info.IsDir(): // a linked working tree
@@ -85,7 +85,7 @@ func gitDirOf(ctx context.Context, dir string) (string, error) {
 	cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool { return strings.HasPrefix(e, "GIT_DIR=") })
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("%s is no repository", dir)
+		return "", &Misuse{fmt.Errorf("%s is no repository", dir)}
 	}
 	return strings.TrimSuffix(string(out), "\n"), nil
 }
@@ -230,5 +230,15 @@ func (t *target) copyFolder(ctx context.Context, s *state) error {
 		return s.put(p, f)
 	})
 }
+
+// Misuse is the error of who names what cannot be: a folder that is no
+// repository, a branch's name that git refuses.
+type Misuse struct{ Err error }
+
+// Error is the error's own.
+func (e *Misuse) Error() string { return e.Err.Error() }
+
+// Unwrap gives it.
+func (e *Misuse) Unwrap() error { return e.Err }
 
 var errBranch = errors.New("the branch exists already")

@@ -11,6 +11,7 @@ import (
 	"umbra/internal/sandbox/luau"
 	"umbra/internal/sdk"
 	"umbra/internal/task"
+	"umbra/internal/telemetry"
 )
 
 // The limits of an execution (contracts/scripts.md).
@@ -28,6 +29,7 @@ type Options struct {
 	Log    *slog.Logger
 	// Running bounds how many scripts run at once, Waiting how many wait.
 	Running, Waiting int
+	Meter            *telemetry.Sandbox // nil: nobody counts
 }
 
 // Service runs scripts. Its methods may be called concurrently.
@@ -74,13 +76,25 @@ type Result struct {
 // (Unavailable "queue_full", "engine_missing"), or ctx's cause; what was saved
 // by then stays.
 func (s *Service) Execute(ctx context.Context, req Request) (*Result, error) {
+	s.o.Meter.Begin()
+	res, err := s.execute(ctx, req)
+	if err != nil {
+		s.o.Meter.End(0, false, err)
+		return nil, err
+	}
+	s.o.Meter.End(res.Stats.Duration, res.Err != nil, nil)
+	return res, nil
+}
+
+func (s *Service) execute(ctx context.Context, req Request) (*Result, error) {
 	leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
 	var saver *Saver
-	if s.o.Output != nil {
+	// Who may not know of the output directory saves nothing there.
+	if sees := req.Owner.Sees; s.o.Output != nil && (sees == nil || sees("")) {
 		if req.Owner.Goal == "" {
 			req.Owner.Goal = "Run a script"
 		}

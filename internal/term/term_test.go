@@ -5,13 +5,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
-	"umbra/internal/need"
 	"umbra/internal/term"
 )
 
@@ -26,29 +22,6 @@ func TestParseColor(t *testing.T) {
 			t.Errorf("%q is taken", bad)
 		}
 	}
-}
-
-// pty opens a terminal: what is written to slave can be read from master.
-func pty(t *testing.T) (master, slave *os.File) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		need.Missing(t, "no pseudo-terminals: "+err.Error())
-	}
-	t.Cleanup(func() { master.Close() })
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		need.Missing(t, "no pseudo-terminals: "+err.Error())
-	}
-	t.Cleanup(func() { slave.Close() })
-	return master, slave
 }
 
 func TestColorWanted(t *testing.T) {

@@ -3,6 +3,7 @@ package toolset
 import (
 	"context"
 	"slices"
+	"time"
 
 	"umbra/internal/errs"
 	"umbra/internal/task"
@@ -13,6 +14,7 @@ type CreateOptions struct {
 	Mounts         []Spec
 	TaskID         string // empty: each workspace gets a task of its own
 	IdempotencyKey string
+	Idle           time.Duration // unused for so long it goes, at most MaxIdle; 0: it stays
 	Who            Who
 }
 
@@ -24,6 +26,9 @@ type CreateOptions struct {
 // field; NotFound "task_not_found"; Conflict "task_ended", "task_paused",
 // "workspace_overlaps"; what Allow says.
 func (s *Service) Create(ctx context.Context, o CreateOptions) (t Toolset, replayed bool, err error) {
+	if o.Idle < 0 || o.Idle > MaxIdle {
+		return Toolset{}, false, wrong("idleSeconds", "idleSeconds must be 1 to 86400.")
+	}
 	mounts, err := s.check(o.Mounts, o.Who)
 	if err != nil {
 		return Toolset{}, false, err
@@ -38,7 +43,7 @@ func (s *Service) Create(ctx context.Context, o CreateOptions) (t Toolset, repla
 			return Toolset{}, false, err
 		}
 	}
-	r := Record{ID: newID(), Task: o.TaskID, Created: s.o.Now().UTC(), KeyHash: o.IdempotencyKey, Hidden: true}
+	r := Record{ID: newID(), Task: o.TaskID, Created: s.o.Now().UTC(), KeyHash: o.IdempotencyKey, Idle: o.Idle, Hidden: true}
 	if r, err = s.change(ctx, r, mounts, o.Who); err != nil {
 		return Toolset{}, false, err
 	}
@@ -189,11 +194,21 @@ func (s *Service) complete(ctx context.Context, id, requestID string) error {
 // Delete drops a toolset and completes the tasks that it made. NotFound
 // "toolset_not_found"; Conflict "toolset_fixed".
 func (s *Service) Delete(ctx context.Context, id string, who Who) error {
+	return s.remove(ctx, id, who, func(*live) bool { return true })
+}
+
+// remove deletes a toolset if it is still to be.
+func (s *Service) remove(ctx context.Context, id string, who Who, still func(*live) bool) error {
 	s.making.Lock()
 	defer s.making.Unlock()
-	l, err := s.find(id, who.Sees)
-	if err != nil {
-		return err
+	s.mu.RLock()
+	l := s.byID[id]
+	s.mu.RUnlock()
+	if !s.visible(l, who.Sees) {
+		return notFound()
+	}
+	if !still(l) {
+		return nil
 	}
 	if l.rec.Fixed {
 		return errFixed()

@@ -24,6 +24,8 @@ type Record struct {
 	Own     map[string]bool   `json:"own,omitempty"`
 	Made    int               `json:"made,omitempty"` // own tasks so far, for their ids
 	Created time.Time         `json:"created"`
+	// Idle is the lease: unused for so long the toolset goes. 0: it stays.
+	Idle time.Duration `json:"idle,omitempty"`
 	// Fixed is the default toolset: the configuration says what it mounts.
 	Fixed bool `json:"fixed,omitempty"`
 	// KeyHash is the idempotency key of the request that made the toolset.

@@ -29,7 +29,7 @@ type Options struct {
 	// Extra are tools beside those of package tool.
 	Extra []Extra
 	Log   *slog.Logger
-	Now   func() time.Time
+	Now   func() time.Time // of leases and idempotency keys
 }
 
 // Extra is a tool that is carried out elsewhere.
@@ -60,6 +60,11 @@ type Service struct {
 	byKey    map[string]string // KeyHash to id
 	watchers map[int]func(id string)
 	watches  int
+
+	leases  sync.Once // the watch over leases
+	leasing sync.WaitGroup
+	ending  context.Context
+	end     context.CancelFunc
 }
 
 // live is a toolset as it is now; it is replaced, never changed.
@@ -67,9 +72,11 @@ type live struct {
 	rec   Record
 	table *mount.Table
 	tools []tool.Tool
+	used  atomic.Pointer[time.Time] // nil without a lease
 }
 
-// New reads the toolsets and settles what a stop left half done.
+// New reads the toolsets and settles what a stop left half done. The caller calls
+// Close.
 func New(ctx context.Context, o Options) (*Service, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -78,6 +85,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 		o.Now = time.Now
 	}
 	s := &Service{o: o, tools: tool.All(), byID: map[string]*live{}, byKey: map[string]string{}, watchers: map[int]func(string){}}
+	s.ending, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	for i := range o.Extra {
 		s.tools = append(s.tools, o.Extra[i].Tool)
 	}
@@ -106,7 +114,12 @@ func (s *Service) add(r Record) {
 		mounts[i] = mount.Mount{Prefix: m.Prefix, Scope: m.Scope, Kind: m.Kind}
 	}
 	table, _ := mount.NewTable(mounts) // it was checked when it was made
-	s.byID[r.ID] = &live{rec: r, table: table, tools: tool.For(table, s.tools)}
+	l := &live{rec: r, table: table, tools: tool.For(table, s.tools)}
+	s.byID[r.ID] = l
+	if r.Idle > 0 {
+		l.use(s.o.Now())
+		s.watchLeases()
+	}
 	if r.KeyHash != "" {
 		s.byKey[r.KeyHash] = r.ID
 	}
@@ -145,6 +158,7 @@ type Toolset struct {
 	Tools   []tool.Tool
 	Map     string // the file system map
 	Created time.Time
+	Idle    time.Duration // unused for so long it goes; 0: it stays
 }
 
 // tell gives the view of a toolset; false where a workspace of it is gone, or
@@ -154,7 +168,7 @@ func (s *Service) tell(l *live, sees task.Sees) (Toolset, bool) {
 		return Toolset{}, false
 	}
 	t := Toolset{ID: l.rec.ID, TaskID: l.rec.Task, Mounts: slices.Clone(l.rec.Mounts), Tasks: make(map[string]string, len(l.rec.Mounts)),
-		Tools: l.tools, Map: l.table.Map(), Created: l.rec.Created}
+		Tools: l.tools, Map: l.table.Map(), Created: l.rec.Created, Idle: l.rec.Idle}
 	for i := range t.Mounts {
 		m := &t.Mounts[i]
 		t.Tasks[m.Prefix] = l.rec.Tasks[m.Workspace]
@@ -189,6 +203,7 @@ func (s *Service) find(id string, sees task.Sees) (*live, error) {
 	if !s.visible(l, sees) {
 		return nil, notFound()
 	}
+	l.use(s.o.Now())
 	return l, nil
 }
 

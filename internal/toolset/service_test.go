@@ -96,6 +96,7 @@ func (g *rig) open() {
 }
 
 func (g *rig) shut() {
+	g.Service.Close()
 	g.tasks.Close()
 	if err := errors.Join(g.manager.Close(context.Background()), g.files.Close(), g.db.Close()); err != nil {
 		g.t.Error(err)

@@ -164,6 +164,8 @@ type ChangeEntry struct {
 	Actor       string
 	Reverts     []message.EntryRef
 	Source      message.Source
+	// Folders: the request moved folders as a whole (FolderMoves of its commit).
+	Folders bool
 }
 
 // Skip is a path that is not recorded, and why: "too_large", "unreadable",
@@ -228,6 +230,10 @@ type Record struct {
 	// Watched tells a start that changes made while the server was down are
 	// to be looked for.
 	Watched bool `json:"watched,omitempty"`
+	// Restored is set by a restore, until the workspace is opened: the folder at
+	// Root is another one, perhaps, but the workspace's, and it may be older or
+	// newer than the history.
+	Restored bool `json:"restored,omitempty"`
 	// Unfinished: its baseline has not been taken whole, so it is none yet.
 	Unfinished bool `json:"unfinished,omitempty"`
 }

@@ -42,6 +42,9 @@ func (w *Workspace) Apply(ctx context.Context, req Request) (*Result, error) {
 	if err := w.checkFolder(); err != nil {
 		return nil, err
 	}
+	if err := w.roomFor(&req); err != nil {
+		return nil, err
+	}
 	c := &contents{w: w}
 	defer c.release()
 	if err := c.prepare(ctx, req.Ops); err != nil {
@@ -96,6 +99,9 @@ func (w *Workspace) applyLocked(ctx context.Context, req *Request, lock *pathLoc
 	if res, err := w.replay(ctx, req); err != nil || res != nil {
 		return res, err
 	}
+	if err := c.current(req.Ops); err != nil {
+		return nil, err
+	}
 	a := &attempt{w: w, req: req, c: c}
 	defer func() { w.progress.settle(a.made...) }()
 	for range maxRounds {
@@ -141,10 +147,12 @@ func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again
 	}
 	var c gitstore.Committed
 	if len(entries) > 0 {
+		began := time.Now()
 		c, err = a.commit(ctx, p, entries)
 		if err != nil {
 			return nil, false, err
 		}
+		w.meter.step(ctx, "commit", began, c)
 	}
 	if w.virtual != nil {
 		w.virtual.written(entries, c.When)
@@ -153,7 +161,10 @@ func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again
 	// From here on there is no way back but a commit of its own.
 	ctx = context.WithoutCancel(ctx)
 	m := &materialiser{w: w, p: p}
+	began := time.Now()
 	err = m.run(ctx)
+	w.meter.Materialise.Since(began)
+	w.meter.step(ctx, "materialise", began, c)
 	w.progress.dirty(m.touched())
 	switch {
 	case err != nil:
@@ -373,7 +384,7 @@ func (a *attempt) recommit(ctx context.Context, p *plan, entries []netEntry) (gi
 	if err != nil {
 		return gitstore.Committed{}, err
 	}
-	c, err := a.w.store.Commit(ctx, gitstore.Draft{Edits: p.edits, Message: m, Entries: len(entries), AllowEmpty: true})
+	c, err := a.w.store.Commit(ctx, gitstore.Draft{Edits: p.edits, Message: m, Entries: len(entries), AllowEmpty: true, Must: true})
 	if err == nil {
 		a.made = append(a.made, c.Seq)
 	}

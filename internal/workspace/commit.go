@@ -81,7 +81,7 @@ func (p *plan) message(ctx context.Context, entries []netEntry) (message.Message
 			m.Whole = &message.Whole{Operation: message.Create, Path: string(did.To) + slash}
 		}
 	}
-	m.Extra = append(m.Extra[:len(m.Extra):len(m.Extra)], p.via(entries)...)
+	m.Extra = slices.Concat(m.Extra, folderTrailers(p.folders), p.via(entries))
 	var err error
 	m.Entries, err = p.w.messageEntries(ctx, entries)
 	return m, err
@@ -152,9 +152,9 @@ func (w *Workspace) commitExternal(ctx context.Context, list []external) ([]uint
 		if len(group.list) == 0 {
 			continue
 		}
-		c, err := w.commitExternals(ctx, group.list, message.Message{TaskID: group.task})
+		c, err := w.commitExternals(ctx, group.list, message.Message{TaskID: group.task}, false)
 		if group.task != "" && errs.CodeOf(err) == "task_not_found" && err != nil {
-			c, err = w.commitExternals(ctx, group.list, message.Message{})
+			c, err = w.commitExternals(ctx, group.list, message.Message{}, false)
 		}
 		if err != nil {
 			return seqs, err
@@ -166,8 +166,8 @@ func (w *Workspace) commitExternal(ctx context.Context, list []external) ([]uint
 	return seqs, nil
 }
 
-// commitExternals makes one commit of external changes.
-func (w *Workspace) commitExternals(ctx context.Context, list []external, m message.Message) (gitstore.Committed, error) {
+// commitExternals makes one commit of external changes; must, whatever the room.
+func (w *Workspace) commitExternals(ctx context.Context, list []external, m message.Message, must bool) (gitstore.Committed, error) {
 	entries := make([]netEntry, 0, len(list))
 	var edits, puts []gitstore.Edit
 	for i := range list {
@@ -186,7 +186,7 @@ func (w *Workspace) commitExternals(ctx context.Context, list []external, m mess
 	if m.Entries, err = w.messageEntries(ctx, entries); err != nil {
 		return gitstore.Committed{}, err
 	}
-	c, err := w.store.Commit(ctx, gitstore.Draft{Edits: edits, Message: m, Entries: len(entries)})
+	c, err := w.store.Commit(ctx, gitstore.Draft{Edits: edits, Message: m, Entries: len(entries), Must: must})
 	if err == nil && !c.NoChange {
 		paths := make([]wspath.Path, len(list))
 		for i := range list {
@@ -296,7 +296,7 @@ func (w *Workspace) commitBack(ctx context.Context, p *plan, c gitstore.Committe
 	if m.Entries, err = w.messageEntries(ctx, list); err != nil {
 		return gitstore.Committed{}, err
 	}
-	return w.store.Commit(ctx, gitstore.Draft{Edits: edits, Message: m, Entries: len(list), AllowEmpty: true})
+	return w.store.Commit(ctx, gitstore.Draft{Edits: edits, Message: m, Entries: len(list), AllowEmpty: true, Must: true})
 }
 
 // over changes the entry that takes a change back into one that leads to what a

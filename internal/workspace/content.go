@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
@@ -30,6 +31,8 @@ type contents struct {
 	w   *Workspace
 	all []*content
 	ops []*content // by operation, of those whose bytes do not depend on the disk
+
+	rewrites uint64 // of the history, when they were prepared
 }
 
 // release closes what was placed, and drops what was not. Blobs that were
@@ -44,7 +47,7 @@ func (c *contents) release() {
 // prepare takes in the bytes that come with the request. It holds no lock: a
 // client may be slow.
 func (c *contents) prepare(ctx context.Context, ops []Op) error {
-	c.ops = make([]*content, len(ops))
+	c.ops, c.rewrites = make([]*content, len(ops)), c.w.store.Rewrites()
 	for i := range ops {
 		op := &ops[i]
 		if op.Kind != OpWrite {
@@ -59,6 +62,15 @@ func (c *contents) prepare(ctx context.Context, ops []Op) error {
 	return nil
 }
 
+// current fails where bytes of history were prepared that a purge may have taken
+// out of it meanwhile.
+func (c *contents) current(ops []Op) error {
+	if c.rewrites == c.w.store.Rewrites() || !slices.ContainsFunc(ops, func(o Op) bool { return o.Blob != nil }) {
+		return nil
+	}
+	return errs.New(errs.Unavailable, "history_rewritten", "A purge rewrote the history meanwhile; try again.")
+}
+
 func (c *contents) fromOp(ctx context.Context, op *Op) (*content, error) {
 	switch {
 	case op.Body != nil:
@@ -69,6 +81,9 @@ func (c *contents) fromOp(ctx context.Context, op *Op) (*content, error) {
 			return nil, err
 		}
 		defer r.Close()
+		if c.w.store.Room(size) != nil {
+			return c.fromHistory(ctx, op.Path, *op.Blob, r, size)
+		}
 		return c.fromReader(ctx, op.Path, r, size, 0)
 	}
 	return c.fromBytes(op.Path, op.Data)

@@ -54,7 +54,7 @@ func (w *Workspace) EntriesOf(ctx context.Context, c *gitstore.Commit) ([]Change
 	if m.Source == message.Baseline {
 		return nil, nil
 	}
-	after, err := w.store.SnapshotOf(ctx, c.ID)
+	after, err := w.store.SnapshotOf(ctx, c.ID) // remembered, as the parent is where commits are read in order
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +79,10 @@ func (w *Workspace) EntriesOf(ctx context.Context, c *gitstore.Commit) ([]Change
 		}
 		out = append(out, rest...)
 	}
+	folders := len(FolderMoves(m)) > 0
 	for i := range out {
 		e := &out[i]
+		e.Folders = folders
 		e.Seq, e.When, e.Commit = c.Seq, c.When, c.ID
 		e.TaskID, e.SubtaskID, e.Actor, e.Source = m.TaskID, m.SubtaskID, m.Actor, m.Source
 		if m.Change > 0 {

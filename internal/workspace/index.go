@@ -175,3 +175,16 @@ func (x *index) moveTree(from, to wspath.Path) {
 		x.dirs[dir] = d
 	}
 }
+
+// forget takes out the files that are one of the blobs: they are read anew.
+func (x *index) forget(blobs map[object.ID]bool) {
+	x.changes.Add(1)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for dir, d := range x.dirs {
+		d.files = slices.DeleteFunc(d.files, func(f indexFile) bool { return blobs[f.id] })
+		if len(d.files) == 0 {
+			delete(x.dirs, dir)
+		}
+	}
+}

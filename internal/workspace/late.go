@@ -68,7 +68,7 @@ func (w *Workspace) recordBeside(ctx context.Context, p wspath.Path, out *rootfs
 	}
 	defer w.store.Discard(b)
 	x := external{path: p, old: tip, mode: s.mode, blob: b, hasBlob: true}
-	c, err := w.commitExternals(ctx, []external{x}, message.Message{Reason: reason})
+	c, err := w.commitExternals(ctx, []external{x}, message.Message{Reason: reason}, true)
 	if err != nil || c.NoChange {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (w *Workspace) recordBeside(ctx context.Context, p wspath.Path, out *rootfs
 	if m.Entries, err = w.messageEntries(ctx, []netEntry{e}); err != nil {
 		return seqs, err
 	}
-	back, err := w.store.Commit(ctx, gitstore.Draft{Edits: []gitstore.Edit{edit}, Message: m, Entries: 1, AllowEmpty: true})
+	back, err := w.store.Commit(ctx, gitstore.Draft{Edits: []gitstore.Edit{edit}, Message: m, Entries: 1, AllowEmpty: true, Must: true})
 	if err != nil {
 		w.suspect.Store(true)
 		return seqs, err

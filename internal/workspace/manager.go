@@ -51,6 +51,8 @@ type Options struct {
 	CheckpointEvery time.Duration
 	// Store adjusts the engine's options.
 	Store func(*gitstore.Options)
+	// Meter counts what all workspaces do; nil: nobody counts.
+	Meter *Meter
 	// Foreground leaves checkpoints and putting away to explicit calls, for
 	// tests.
 	Foreground bool
@@ -66,6 +68,9 @@ func (o *Options) setDefaults() {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Meter == nil {
+		o.Meter = &Meter{}
+	}
 	o.Limits.CaptureBytes = cmp.Or(o.Limits.CaptureBytes, 256<<20)
 	o.Limits.EditBytes = cmp.Or(o.Limits.EditBytes, 64<<20)
 	o.IdleAfter = cmp.Or(o.IdleAfter, 10*time.Minute)
@@ -80,6 +85,7 @@ type Manager struct {
 	opt       Options
 	attribute func(workspaceID string) string
 	busy      func(workspaceID string) (busy, executing bool)
+	keeper    Keeper
 
 	putting sync.Mutex // one record is written at a time
 	making  sync.Mutex // which workspaces there are is settled by one at a time

@@ -91,6 +91,9 @@ func (m *Manager) born(dir string) int64 {
 // stands reports whether the folder of a workspace stands at its place.
 func (m *Manager) stands(r Record) (bool, error) {
 	info, err := m.opt.Host.Stat(r.Root)
+	if err == nil && r.Restored {
+		return m.standsRestored(r, info)
+	}
 	if err != nil || info.Dev != r.Dev || info.Ino != r.Ino {
 		return false, err
 	}
@@ -204,7 +207,7 @@ func newID(root string) string {
 // load opens the store and the folder of a workspace; nothing is recovered yet.
 func (m *Manager) load(ctx context.Context, r Record) (*Workspace, error) {
 	host, dir := m.opt.Host, m.dirOf(r.ID)
-	w := &Workspace{id: r.ID, dir: r.Root, gitDir: filepath.Join(dir, "repo.git"), locks: newLockTable(), index: newIndex(), limits: m.opt.Limits,
+	w := &Workspace{id: r.ID, dir: r.Root, gitDir: filepath.Join(dir, "repo.git"), locks: newLockTable(), index: newIndex(), limits: m.opt.Limits, meter: m.opt.Meter,
 		log: m.opt.Log.With("workspace", r.ID), now: m.opt.Now, dev: r.Dev, ino: r.Ino, lingerWake: make(chan struct{}, 1), gone: make(chan struct{})}
 	w.idle = sync.NewCond(&w.opmu)
 	w.canWrite.Store(true)
@@ -235,7 +238,7 @@ func (m *Manager) load(ctx context.Context, r Record) (*Workspace, error) {
 	if err != nil {
 		return nil, errors.Join(errs.Wrap(err, ""), w.free())
 	}
-	so := gitstore.Options{FS: storeFS, Log: w.log, Now: m.opt.Now, Foreground: m.opt.Foreground}
+	so := gitstore.Options{FS: storeFS, Log: w.log, Now: m.opt.Now, Foreground: m.opt.Foreground, Meter: m.opt.Meter.Store}
 	if m.opt.Store != nil {
 		m.opt.Store(&so)
 	}
@@ -290,6 +293,9 @@ func (m *Manager) ownIn(root string) []wspath.Path {
 // openRecord opens a known workspace: what a stop left is settled, and what
 // changed while nobody looked is recorded, of no task.
 func (m *Manager) openRecord(ctx context.Context, r Record) (*Workspace, error) {
+	if r.Restored {
+		r = m.settleRestored(r)
+	}
 	if r.Kind == VirtualKind {
 		w, err := m.loadVirtual(ctx, r)
 		if err == nil {
@@ -307,6 +313,9 @@ func (m *Manager) openRecord(ctx context.Context, r Record) (*Workspace, error) 
 		}
 		if err = w.recover(ctx); err == nil {
 			w.found, err = w.scan(ctx, SyncOptions{})
+			if w.waits.Load() {
+				err = nil // what people changed is recorded when there is room
+			}
 		}
 	} else {
 		w.progress.begin(w.store.Tip().Seq)
@@ -325,6 +334,9 @@ func (m *Manager) startBackground(w *Workspace) {
 	}
 	bg, cancel := context.WithCancel(context.Background())
 	w.stopBackground = cancel
+	if m.keeper != nil {
+		w.keep = func(ctx context.Context, quiet bool) { m.keeper(ctx, w, quiet) }
+	}
 	w.background.Go(func() { w.run(bg, m.opt.CheckpointEvery) })
 	m.watchFolder(bg, w)
 }

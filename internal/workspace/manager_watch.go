@@ -26,7 +26,7 @@ func (m *Manager) Resume() {
 	var queue []due
 	for _, r := range m.List() {
 		busy, executing := m.busy(r.ID)
-		if r.Root != "" && (r.Watched || busy) {
+		if r.Root != "" && !r.Restored && (r.Watched || busy) {
 			queue = append(queue, due{r.ID, executing})
 		}
 	}

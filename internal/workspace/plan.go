@@ -29,6 +29,7 @@ type plan struct {
 	net        *netChanges
 	ops        []OpResult
 	unrecorded []Skip
+	folders    []FolderMove // in order
 	// bare is set where a step acts on what cannot be recorded, so that it has
 	// to be done although there is no entry.
 	bare bool

@@ -82,6 +82,9 @@ func (p *plan) rename(ctx context.Context, i int) error {
 		if inTree, err = p.moveRecorded(from, to, op); err != nil {
 			return err
 		}
+		if inTree {
+			p.folders = append(p.folders, FolderMove{From: from, To: to})
+		}
 	} else if n.kind == KindSpecial {
 		p.bare = true
 	}

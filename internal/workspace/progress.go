@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"umbra/internal/errs"
@@ -52,6 +53,8 @@ type progress struct {
 
 	ckmu sync.Mutex // one checkpoint at a time
 	last checkpoint
+
+	synced atomic.Uint64 // last.Seq, for who does not wait
 }
 
 // progressSize is the file's size: magic, epoch's hash, number, checksum.
@@ -197,6 +200,7 @@ func (g *progress) save(c checkpoint) error {
 	}
 	if err == nil {
 		g.last = c
+		g.synced.Store(c.Seq)
 	}
 	return errs.Wrap(err, "")
 }

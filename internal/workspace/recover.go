@@ -99,6 +99,7 @@ func (w *Workspace) recover(ctx context.Context) error {
 	}
 	w.progress.begin(w.store.Tip().Seq)
 	w.progress.last = ck
+	w.progress.synced.Store(ck.Seq)
 	return w.checkpoint(ctx, false)
 }
 

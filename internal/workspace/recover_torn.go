@@ -108,7 +108,7 @@ func (r *recovery) repair(ctx context.Context, p wspath.Path, want gitstore.Entr
 	}
 	defer w.store.Discard(b)
 	x := external{path: p, old: want, mode: have.mode, blob: b, hasBlob: true}
-	c, err := w.commitExternals(ctx, []external{x}, message.Message{Reason: unclean})
+	c, err := w.commitExternals(ctx, []external{x}, message.Message{Reason: unclean}, true)
 	if errs.Is(err, errs.Conflict) {
 		// History has a folder there, or a file above it. What is torn is a part
 		// of a version that it has, or zeros: nothing is lost with it.
@@ -128,7 +128,7 @@ func (r *recovery) repair(ctx context.Context, p wspath.Path, want gitstore.Entr
 		if m.Entries, err = w.messageEntries(ctx, []netEntry{e}); err != nil {
 			return err
 		}
-		if _, err := w.store.Commit(ctx, gitstore.Draft{Edits: []gitstore.Edit{edit}, Message: m, Entries: 1, AllowEmpty: true}); err != nil {
+		if _, err := w.store.Commit(ctx, gitstore.Draft{Edits: []gitstore.Edit{edit}, Message: m, Entries: 1, AllowEmpty: true, Must: true}); err != nil {
 			return err
 		}
 	}

@@ -37,3 +37,12 @@ func (c *sumCache) put(id object.ID, sum string) {
 	}
 	c.m[id] = sum
 }
+
+// forget takes blobs out.
+func (c *sumCache) forget(blobs map[object.ID]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id := range blobs {
+		delete(c.m, id)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"umbra/internal/errs"
 	"umbra/internal/wspath"
 )
 
@@ -38,7 +39,11 @@ func (w *Workspace) Reconcile(ctx context.Context, o SyncOptions, since time.Tim
 	}
 	defer w.leave()
 	o.since = since.UnixNano()
-	return w.look(ctx, o)
+	res, err := w.look(ctx, o)
+	if errs.Is(err, errs.NoSpace) && w.waits.Load() {
+		return SyncResult{Skipped: res.Skipped}, nil // what people changed waits; the caller goes on
+	}
+	return res, err
 }
 
 // look records what people have changed up to now: what the watcher told, if it
@@ -87,9 +92,11 @@ func (w *Workspace) lookAt(ctx context.Context, paths []wspath.Path, o SyncOptio
 		return SyncResult{}, err
 	}
 	if len(s.list) == 0 && len(s.skipped.list) == 0 && len(w.skipped) == 0 {
+		w.noteRoom(nil)
 		return SyncResult{}, nil
 	}
 	res, err := s.record(ctx, o)
+	w.noteRoom(err)
 	if err != nil {
 		return res, err
 	}
@@ -170,8 +177,9 @@ func (w *Workspace) scanLocked(ctx context.Context, o SyncOptions) (SyncResult, 
 	if err == nil {
 		res, err = s.record(ctx, o)
 	}
+	w.noteRoom(err)
 	if err != nil {
-		if suspect {
+		if suspect || w.waits.Load() {
 			w.suspect.Store(true)
 		}
 		return res, err
@@ -183,6 +191,7 @@ func (w *Workspace) scanLocked(ctx context.Context, o SyncOptions) (SyncResult, 
 	w.lastScan.Store(started.UnixNano())
 	w.knownAt.Store(started.UnixNano())
 	w.scanTook.Store(int64(w.now().Sub(started)))
+	w.meter.Scan.Observe(w.scanTook.Load())
 	w.skipped = sortedSkips(s.skipped.list)
 	return w.answer(res), nil
 }

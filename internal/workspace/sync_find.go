@@ -2,11 +2,13 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
@@ -312,7 +314,7 @@ func (s *scanner) unvisited(ctx context.Context) error {
 		// A folder that stands there again, or that is not known of, is left to
 		// the next look.
 		if now, err := s.w.lstat(dir); err != nil || now.kind == KindDir {
-			if real, rerr := s.w.realDir(dir); err != nil || rerr != nil || real {
+			if real, err := s.w.realDir(dir); err != nil || real {
 				continue
 			}
 		}
@@ -332,6 +334,9 @@ func (s *scanner) unvisited(ctx context.Context) error {
 func (w *Workspace) realDir(p wspath.Path) (bool, error) {
 	for at := p; !at.IsRoot(); at = at.Dir() {
 		now, err := w.lstat(at)
+		if errors.Is(err, syscall.ELOOP) {
+			return false, nil // a link in a circle is on the way
+		}
 		if err != nil || now.kind != KindDir {
 			return false, err
 		}

@@ -66,6 +66,9 @@ func (s *scanner) record(ctx context.Context, o SyncOptions) (SyncResult, error)
 	var res SyncResult
 	s.w.scanning.Add(1)
 	defer s.w.scanning.Add(-1)
+	if err := s.roomForFound(); err != nil {
+		return res, err
+	}
 	for len(s.list) > 0 {
 		n, err := s.capture(ctx)
 		if err == nil {

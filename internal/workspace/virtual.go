@@ -161,7 +161,7 @@ func (m *Manager) adoptNew(ctx context.Context, w *Workspace, r Record) (*Worksp
 // loadVirtual opens the store of a virtual workspace.
 func (m *Manager) loadVirtual(ctx context.Context, r Record) (*Workspace, error) {
 	host, dir := m.opt.Host, m.dirOf(r.ID)
-	w := &Workspace{id: r.ID, gitDir: filepath.Join(dir, "repo.git"), locks: newLockTable(), index: newIndex(), limits: m.opt.Limits,
+	w := &Workspace{id: r.ID, gitDir: filepath.Join(dir, "repo.git"), locks: newLockTable(), index: newIndex(), limits: m.opt.Limits, meter: m.opt.Meter,
 		log: m.opt.Log.With("workspace", r.ID), now: m.opt.Now, lingerWake: make(chan struct{}, 1), gone: make(chan struct{})}
 	w.idle = sync.NewCond(&w.opmu)
 	w.canWrite.Store(true)
@@ -187,7 +187,7 @@ func (m *Manager) loadVirtual(ctx context.Context, r Record) (*Workspace, error)
 	if err != nil {
 		return nil, errors.Join(errs.Wrap(err, ""), w.free())
 	}
-	so := gitstore.Options{FS: storeFS, Log: w.log, Now: m.opt.Now, Foreground: m.opt.Foreground}
+	so := gitstore.Options{FS: storeFS, Log: w.log, Now: m.opt.Now, Foreground: m.opt.Foreground, Meter: m.opt.Meter.Store}
 	if m.opt.Store != nil {
 		m.opt.Store(&so)
 	}

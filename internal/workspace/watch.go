@@ -264,7 +264,7 @@ func (t *watch) step(ctx context.Context) time.Duration {
 	}
 	began := time.Now()
 	err := t.reconcile(ctx)
-	if err != nil && ctx.Err() == nil && !t.w.missing.Load() {
+	if err != nil && ctx.Err() == nil && !t.w.missing.Load() && !t.w.waits.Load() {
 		t.w.log.Warn("changes on disk are not recorded yet; tried again", "error", err)
 	}
 	t.pause(ctx, min(pauseFactor*time.Since(began), maxPause), err != nil)
@@ -305,6 +305,11 @@ func (t *watch) reconcile(ctx context.Context) error {
 		return err
 	}
 	defer t.w.leave()
+	if t.w.waits.Load() {
+		if err := t.w.store.Room(1); err != nil {
+			return err // nothing is read anew until there is room
+		}
+	}
 	_, err := t.w.lookAtDirty(ctx, t, SyncOptions{Attribute: true, gentle: true})
 	return err
 }

@@ -34,6 +34,7 @@ type Workspace struct {
 	index  *index
 	sums   sumCache
 	limits Limits
+	meter  *Meter
 	log    *slog.Logger
 	now    func() time.Time
 
@@ -52,10 +53,12 @@ type Workspace struct {
 	gitRules  func() ([]byte, *ignore.Index, error) // of the project's own repository
 	gitKnown  gitKnown                              // the same, for listings
 	kept      keptListings
+	clones    cloneLog
 
 	missing  atomic.Bool // the folder is gone, or another stands there
 	suspect  atomic.Bool // disk and tip may differ by our doing: scan
 	scanning atomic.Int32
+	waits    atomic.Bool  // external changes wait for room
 	skipped  []Skip       // what the last scan left out; syncMu
 	syncMu   sync.Mutex   // one scan at a time
 	found    SyncResult   // by the scan when it was opened
@@ -80,6 +83,7 @@ type Workspace struct {
 
 	background     sync.WaitGroup
 	stopBackground context.CancelFunc
+	keep           func(ctx context.Context, quiet bool) // brings caches up to date; nil: nothing does
 	release        func()
 	adopt          func(ctx context.Context) (SyncResult, error)
 }
@@ -109,7 +113,7 @@ func (w *Workspace) State() State {
 	switch {
 	case w.missing.Load():
 		return Missing
-	case w.scanning.Load() > 0 || w.suspect.Load():
+	case w.scanning.Load() > 0 || w.suspect.Load() || w.waits.Load():
 		return Reconciling
 	}
 	return Clean
@@ -264,15 +268,7 @@ func (w *Workspace) Events(ctx context.Context, after uint64, fn func(Event) err
 			return err
 		}
 		for seq := after + 1; seq <= upTo; seq++ {
-			id, err := w.store.CommitAt(ctx, seq)
-			if err != nil {
-				return err
-			}
-			c, err := w.store.ReadCommit(ctx, id)
-			if err != nil {
-				return err
-			}
-			entries, err := w.EntriesOf(ctx, c)
+			c, entries, err := w.settledAt(ctx, seq)
 			if err != nil {
 				return err
 			}
@@ -280,6 +276,24 @@ func (w *Workspace) Events(ctx context.Context, after uint64, fn func(Event) err
 				return err
 			}
 			after = seq
+		}
+	}
+}
+
+// settledAt reads a commit by its number. One that a purge gives another id
+// meanwhile is read again.
+func (w *Workspace) settledAt(ctx context.Context, seq uint64) (c *gitstore.Commit, entries []ChangeEntry, err error) {
+	for {
+		rewrites := w.store.Rewrites()
+		var id gitstore.ID
+		if id, err = w.store.CommitAt(ctx, seq); err == nil {
+			c, err = w.store.ReadCommit(ctx, id)
+		}
+		if err == nil {
+			entries, err = w.EntriesOf(ctx, c)
+		}
+		if err == nil || rewrites == w.store.Rewrites() {
+			return c, entries, err
 		}
 	}
 }
@@ -292,6 +306,7 @@ func (w *Workspace) run(ctx context.Context, every time.Duration) {
 	save := time.NewTicker(statEvery)
 	defer save.Stop()
 	var linger <-chan time.Time
+	var q quiet
 	for {
 		select {
 		case <-ctx.Done():
@@ -302,6 +317,7 @@ func (w *Workspace) run(ctx context.Context, every time.Duration) {
 			}
 			w.gitKnown.forget(w.now())
 			w.kept.forget(w.now())
+			q.tick(ctx, w)
 		case <-save.C:
 			if err := w.saveIndex(); err != nil {
 				w.log.Warn("what is known of the files could not be kept; a start reads them anew", "error", err)
@@ -318,6 +334,9 @@ func (w *Workspace) run(ctx context.Context, every time.Duration) {
 		}
 	}
 }
+
+// keepPatience is what a stop gives the caches.
+const keepPatience = time.Second
 
 // lingerEvery is how often a displaced file that is open for writing is looked
 // at again.
@@ -339,6 +358,11 @@ func (w *Workspace) close(ctx context.Context, why error) error {
 	w.background.Wait()
 	left := w.settleLingers(ctx, true)
 	err := w.lastCheckpoint(ctx, left == 0 && !w.suspect.Load())
+	if w.keep != nil {
+		soon, cancel := context.WithTimeout(ctx, keepPatience)
+		w.keep(soon, false)
+		cancel()
+	}
 	// One that is not kept costs the next start time.
 	if err := w.saveIndex(); err != nil {
 		w.log.Warn("what is known of the files could not be kept; a start reads them anew", "error", err)

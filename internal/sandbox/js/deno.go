@@ -39,12 +39,16 @@ func FindDeno(pool *Pool, dir string) (*Deno, error) {
 }
 
 // Check is the embedded compiler's.
-func (d *Deno) Check(ctx context.Context, name, text string, timeout time.Duration) ([]Diagnostic, error) {
-	return d.pool.Check(ctx, name, text, timeout)
+func (d *Deno) Check(ctx context.Context, job Job) ([]Diagnostic, error) {
+	return d.pool.Check(ctx, job)
 }
 
 // Run implements what Pool.Run does.
 func (d *Deno) Run(ctx context.Context, job Job) (*Outcome, error) {
+	return d.o.counted(func() (*Outcome, error) { return d.run(ctx, job) })
+}
+
+func (d *Deno) run(ctx context.Context, job Job) (*Outcome, error) {
 	if err := d.pool.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -58,7 +62,7 @@ func (d *Deno) Run(ctx context.Context, job Job) (*Outcome, error) {
 	defer cancel()
 	cmd := exec.CommandContext(limited, d.path, d.arguments(job)...)
 	cmd.Dir = cache
-	if info, err := os.Stat(d.dir); err == nil && info.IsDir() {
+	if info, err := os.Stat(d.dir); err == nil && info.IsDir() && !job.NoFiles {
 		cmd.Dir = d.dir
 	}
 	cmd.Env = []string{"DENO_DIR=" + cache, "NO_COLOR=1", "DENO_NO_UPDATE_CHECK=1", "TZ=UTC"}
@@ -98,11 +102,14 @@ func (d *Deno) Run(ctx context.Context, job Job) (*Outcome, error) {
 // arguments are those of deno run: the program comes on standard input.
 func (d *Deno) arguments(job Job) []string {
 	args := []string{"run", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock", "--quiet", "--ext=ts",
-		fmt.Sprintf("--v8-flags=--max-old-space-size=%d", d.o.Memory>>20), "--allow-read=" + d.dir}
+		fmt.Sprintf("--v8-flags=--max-old-space-size=%d", d.o.Memory>>20)}
+	if !job.NoFiles {
+		args = append(args, "--allow-read="+d.dir)
+	}
 	if len(job.Env) > 0 {
 		args = append(args, "--allow-env="+strings.Join(slices.Sorted(maps.Keys(job.Env)), ","))
 	}
-	if file := filepath.Join(d.dir, importMapFile); exists(file) {
+	if file := filepath.Join(d.dir, importMapFile); !job.NoFiles && exists(file) {
 		args = append(args, "--import-map="+file)
 	}
 	return append(append(args, "-"), job.Args...)

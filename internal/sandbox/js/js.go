@@ -44,6 +44,7 @@ type Job struct {
 	Args    []string
 	Timeout time.Duration // from the start of running
 	Save    Saver         // nil: the program has no file
+	NoFiles bool          // the program may read nothing of the code workspace
 }
 
 // Failure says why a run did not end well.

@@ -233,7 +233,7 @@ func TestCheck(t *testing.T) {
 		{"const é = 1;\nif (x === NaN) {}", "main.ts:2:7"},
 		{"const a = 1; a = 2", "main.ts:1:14"},
 	} {
-		got, err := p.Check(context.Background(), "main.ts", x.code, 10*time.Second)
+		got, err := p.Check(context.Background(), Job{Name: "main.ts", Code: x.code, Timeout: 10 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"umbra/internal/errs"
+	"umbra/internal/telemetry"
 )
 
 // Options of a Pool. The zero value of a field means its default.
@@ -27,6 +28,7 @@ type Options struct {
 	// Output and error together, in bytes; 10 MiB.
 	Output int64
 	Log    *slog.Logger
+	Meter  *telemetry.Sandbox // counts runs, not checks; nil: nobody counts
 }
 
 func (o *Options) setDefaults() {
@@ -140,13 +142,33 @@ func (p *Pool) Run(ctx context.Context, job Job) (*Outcome, error) {
 	if t.Args == nil {
 		t.Args = []string{}
 	}
-	return p.do(ctx, &t, job.Save, job.Timeout)
+	return p.o.counted(func() (*Outcome, error) { return p.do(ctx, &t, p.o.readable(job), job.Save, job.Timeout) })
+}
+
+// readable gives the options with what a job may read.
+func (o Options) readable(job Job) Options {
+	if job.NoFiles {
+		o.Files = nil
+	}
+	return o
+}
+
+// counted counts a run.
+func (o *Options) counted(run func() (*Outcome, error)) (*Outcome, error) {
+	o.Meter.Begin()
+	out, err := run()
+	if err != nil {
+		o.Meter.End(0, false, err)
+		return nil, err
+	}
+	o.Meter.End(out.Took, out.Failure != "", nil)
+	return out, nil
 }
 
 // Check gives what is wrong with a text; imports are looked for, not read.
 // errs.Unavailable "check_timeout" when it takes too long.
-func (p *Pool) Check(ctx context.Context, name, text string, timeout time.Duration) ([]Diagnostic, error) {
-	out, err := p.do(ctx, &task{Check: true, Name: name, Code: text, Output: p.o.Output}, nil, timeout)
+func (p *Pool) Check(ctx context.Context, job Job) ([]Diagnostic, error) {
+	out, err := p.do(ctx, &task{Check: true, Name: job.Name, Code: job.Code, Output: p.o.Output}, p.o.readable(job), nil, job.Timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -157,10 +179,10 @@ func (p *Pool) Check(ctx context.Context, name, text string, timeout time.Durati
 		return nil, errs.New(errs.Unavailable, "check_timeout", "The check timed out")
 	}
 	return []Diagnostic{{Code: "syntax-error", Message: "The text is too deeply nested or too large to be parsed", Severity: SeverityError,
-		Range: Range{Start: Position{Line: 1}, End: Position{Line: 1}}, Filename: name}}, nil
+		Range: Range{Start: Position{Line: 1}, End: Position{Line: 1}}, Filename: job.Name}}, nil
 }
 
-func (p *Pool) do(ctx context.Context, t *task, save Saver, timeout time.Duration) (*Outcome, error) {
+func (p *Pool) do(ctx context.Context, t *task, o Options, save Saver, timeout time.Duration) (*Outcome, error) {
 	if err := p.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -171,7 +193,7 @@ func (p *Pool) do(ctx context.Context, t *task, save Saver, timeout time.Duratio
 	}
 	defer p.reap(child)
 	defer p.fill()
-	return child.do(ctx, t, p.o, save, timeout)
+	return child.do(ctx, t, o, save, timeout)
 }
 
 // take gives a child that is ready, or starts one.
