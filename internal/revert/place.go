@@ -96,7 +96,7 @@ func (p *plan) give(j *judge, way OnConflict, b blockers, entries []*history.Ent
 	var err error
 	// It may have come with the change that is undone, as another part of it.
 	c.By, err = j.changedBy(c.Path, entries[0].Seq-1, 0)
-	if is, lerr := at(p.snap, c.Path); err == nil && lerr == nil && c.By.Commit.IsZero() && (is.Exists() || b.ours) {
+	if is, lerr := at(p.snap, c.Path); err == nil && lerr == nil && c.By.Commit.IsZero() && is.Exists() {
 		// It has the bytes of what went, so that no tree tells: it came with it.
 		e := entries[0]
 		c.By = ChangedBy{Commit: e.Commit, Task: e.TaskID, Subtask: e.SubtaskID, Actor: e.Actor}

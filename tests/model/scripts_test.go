@@ -162,14 +162,6 @@ func TestScripts(t *testing.T) {
 			A/s2: mv "no end" bin
 			A: mv bin dir/x; put dir/x "x\n"
 			revert A sub s2`,
-		"two of one subtask's files want one place": `
-			A/s1: mv bin dir/sub/y
-			A: put A/dir/sub/y z
-			A: mv link A/tmp; mv A/dir/sub link
-			A: put A/crlf z
-			A/s1: line dir/sub/y 0 782
-			revert A change 15
-			revert A sub s1`,
 		"a link back in a circle": `
 			B: ln a a
 			A: rmdir link
