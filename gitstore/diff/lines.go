@@ -30,7 +30,7 @@ const MaxText = 1 << 30
 // maxInterned bounds the lines of all texts in one table, and so its memory and
 // time (about 30 bytes and 50 ns a line). Of a text beyond it only what is left
 // between the common ends is aligned, if that is small enough.
-const maxInterned = 4 << 20
+const maxInterned = 2 << 20
 
 // Range is a half-open range of line numbers, counted from 0.
 type Range struct{ Start, End int }
