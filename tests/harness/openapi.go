@@ -64,6 +64,10 @@ func (s *Server) load() (*document, error) {
 }
 
 func (d *document) parse(raw []byte) error {
+	raw, err := withTypes(raw)
+	if err != nil {
+		return err
+	}
 	doc, err := openapi3.NewLoader().LoadFromData(raw)
 	if err != nil {
 		return err
@@ -89,6 +93,36 @@ func (d *document) parse(raw []byte) error {
 	// The most literal first: /files/{path}/diff before /files/{path}.
 	slices.SortFunc(d.paths, func(a, b template) int { return literal(b.pattern) - literal(a.pattern) })
 	return nil
+}
+
+// withTypes names all types in properties whose schema says nothing but what they
+// are for: JSON Schema takes every value there, the validator all but null.
+func withTypes(raw []byte) ([]byte, error) {
+	var doc any
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		return nil, err
+	}
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, x := range v {
+				walk(x)
+			}
+		case map[string]any:
+			for key, x := range v {
+				properties, _ := x.(map[string]any)
+				for _, p := range properties {
+					if p, ok := p.(map[string]any); ok && key == "properties" && len(p) == 1 && p["description"] != nil {
+						p["type"] = []string{"array", "boolean", "null", "number", "object", "string"}
+					}
+				}
+				walk(x)
+			}
+		}
+	}
+	walk(doc)
+	return json.Marshal(doc)
 }
 
 // parameterForm: {path} holds slashes too, as the document's head says.
