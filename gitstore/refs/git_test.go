@@ -147,6 +147,10 @@ func TestBesideGit(t *testing.T) {
 		ids = append(ids, r.commit("c", ids[len(ids)-1]))
 	}
 	update(t, r.Store, Update{Name: ShadowRef, New: ids[0]})
+	// Without it gc prunes the commit that no ref is on for an instant.
+	if out, err := r.tryGit("update-ref", "refs/tags/all", ids[len(ids)-1].String()); err != nil {
+		t.Fatal(out, err)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	var gits, ours sync.WaitGroup
 	loop := func(args ...string) {
