@@ -9,7 +9,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 30s
 
 .DEFAULT_GOAL := build
-.PHONY: help build embed run man tools test bench soak lint fuzz clean FORCE
+.PHONY: help race build embed run man tools test bench soak lint fuzz clean FORCE
 
 help: ## tell what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -63,9 +63,15 @@ LONG := ./gitstore ./internal/backup ./internal/vfs ./tests/interop ./tests/mode
 # One package at a time: some set limits of the whole machine, and all that
 # start servers want the processors. They are compiled side by side before.
 test: tools lint build ## lint, then all tests: the short forms with the race detector, then the long ones
-	$(GO) test -race -short -run '^$$' ./... >/dev/null
-	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -race -short -p 1 -timeout 30m ./...
+	$(GO) test -race -short -run '^$$' $(RACED) >/dev/null
+	$(GO) test -run '^$$' $(LONG) >/dev/null
+	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -race -short -p 1 -timeout 30m $(RACED)
 	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -p 1 -timeout 30m $(LONG)
+
+race: tools embed ## the black boxes against a server built with the race detector
+	@mkdir -p bin/race
+	$(GO) build -race -o bin/race/umbra ./cmd/umbra
+	UMBRA_BIN=$(CURDIR)/bin/race/umbra $(GO) test -short -p 1 -timeout 60m ./tests
 
 # A program of its own, not go run: that would not pass a SIGTERM on.
 bench: build ## benchmarks, beside their peers (docs/BENCHMARKS.md; BENCH='-quick', '-run REGEXP', …)
