@@ -155,7 +155,11 @@ func parseBiome(data []byte, t Text) ([]js.Diagnostic, error) {
 	var r struct {
 		Diagnostics []struct {
 			Category, Severity, Description string
-			Location                        struct{ Span []int }
+			Message                         json.RawMessage // a text from version 2 on
+			Location                        struct {
+				Span       []int // offsets, before version 2
+				Start, End *struct{ Line, Column int }
+			}
 		}
 	}
 	// A first line may say that the form is not stable yet.
@@ -169,8 +173,14 @@ func parseBiome(data []byte, t Text) ([]js.Diagnostic, error) {
 	for _, d := range r.Diagnostics {
 		at := js.Diagnostic{Code: d.Category, Message: d.Description, Severity: severity(d.Severity), Filename: t.Name,
 			Range: js.Range{Start: js.Position{Line: 1}, End: js.Position{Line: 1}}}
+		var text string
+		if at.Message == "" && json.Unmarshal(d.Message, &text) == nil {
+			at.Message = text
+		}
 		if s := d.Location.Span; len(s) == 2 {
 			at.Range = js.Range{Start: place(t.Code, s[0]), End: place(t.Code, s[1])}
+		} else if from, to := d.Location.Start, d.Location.End; from != nil && to != nil {
+			at.Range = js.Range{Start: js.Position{Line: max(1, from.Line), Col: max(0, from.Column-1)}, End: js.Position{Line: max(1, to.Line), Col: max(0, to.Column-1)}}
 		}
 		out = append(out, at)
 	}

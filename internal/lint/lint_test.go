@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,10 +31,12 @@ func TestExternal(t *testing.T) {
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	const text = "let a = 1\nlet é = a, b = 2\n"
 	for kind, says := range map[string]string{
-		"deno":   `{"version":1,"diagnostics":[{"code":"no-unused-vars","message":"b is never used","hint":"drop it","range":{"start":{"line":2,"col":11},"end":{"line":2,"col":12}},"filename":"a.ts"}],"errors":[]}`,
-		"oxlint": `{"diagnostics":[{"code":"no-unused-vars","message":"b is never used","help":"drop it","severity":"error","labels":[{"span":{"offset":22,"length":1}}]}]}`,
-		"biome":  `note {"diagnostics":[{"category":"no-unused-vars","severity":"error","description":"b is never used","location":{"span":[22,23]}}]}`,
+		"deno":    `{"version":1,"diagnostics":[{"code":"no-unused-vars","message":"b is never used","hint":"drop it","range":{"start":{"line":2,"col":11},"end":{"line":2,"col":12}},"filename":"a.ts"}],"errors":[]}`,
+		"oxlint":  `{"diagnostics":[{"code":"no-unused-vars","message":"b is never used","help":"drop it","severity":"error","labels":[{"span":{"offset":22,"length":1}}]}]}`,
+		"biome":   `note {"diagnostics":[{"category":"no-unused-vars","severity":"error","description":"b is never used","location":{"span":[22,23]}}]}`,
+		"biome 2": `{"diagnostics":[{"severity":"error","message":"b is never used","category":"no-unused-vars","location":{"path":"a.ts","start":{"line":2,"column":12},"end":{"line":2,"column":13}},"advices":[]}],"command":"lint"}`,
 	} {
+		kind, _, _ := strings.Cut(kind, " ")
 		script := "#!/bin/sh\ncat <<'END'\n" + says + "\nEND\nexit 1\n"
 		if err := os.WriteFile(filepath.Join(bin, kind), []byte(script), 0o700); err != nil {
 			t.Fatal(err)
