@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"log/slog"
 	"os"
 
@@ -115,18 +113,7 @@ type workspaceRecords struct{ db *state.DB }
 const workspacesBucket = "workspaces"
 
 func (w workspaceRecords) All() ([]workspace.Record, error) {
-	var all []workspace.Record
-	err := w.db.View(func(tx *state.Tx) error {
-		return tx.ForEach(workspacesBucket, "", func(key string, raw []byte) (bool, error) {
-			var r workspace.Record
-			if err := json.Unmarshal(raw, &r); err != nil {
-				return false, fmt.Errorf("workspace record %q: %w", key, err)
-			}
-			all = append(all, r)
-			return true, nil
-		})
-	})
-	return all, err
+	return state.All[workspace.Record](w.db, workspacesBucket)
 }
 
 func (w workspaceRecords) Put(r workspace.Record) error { return w.db.Put(workspacesBucket, r.ID, r) }

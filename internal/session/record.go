@@ -2,12 +2,10 @@ package session
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"umbra/internal/errs"
-	"umbra/internal/state"
 )
 
 // Record is what is kept of a session.
@@ -31,21 +29,6 @@ type Record struct {
 
 // bucket holds the records in the state database, by id.
 const bucket = "sessions"
-
-func load(db *state.DB) ([]Record, error) {
-	var all []Record
-	err := db.View(func(tx *state.Tx) error {
-		return tx.ForEach(bucket, "", func(key string, raw []byte) (bool, error) {
-			var r Record
-			if err := json.Unmarshal(raw, &r); err != nil {
-				return false, fmt.Errorf("session: record %q: %w", key, err)
-			}
-			all = append(all, r)
-			return true, nil
-		})
-	})
-	return all, err
-}
 
 // newID makes a random UUID (RFC 9562, version 4).
 func newID() string {

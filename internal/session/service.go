@@ -63,7 +63,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 		o.Now = time.Now
 	}
 	s := &Service{o: o, byID: map[string]*entry{}, byKey: map[string]string{}}
-	all, err := load(o.State)
+	all, err := state.All[Record](o.State, bucket)
 	if err != nil {
 		return nil, err
 	}

@@ -137,7 +137,7 @@ func TestIdleEnds(t *testing.T) {
 	if got := w.status(ses.Task); got != task.Completed {
 		t.Errorf("the task is %s", got)
 	}
-	if all, err := load(w.db); err != nil || len(all) != 0 {
+	if all, err := state.All[Record](w.db, bucket); err != nil || len(all) != 0 {
 		t.Errorf("%v %v", all, err)
 	}
 }
@@ -195,7 +195,7 @@ func TestSettlesAtStart(t *testing.T) {
 	if got := w.status(ending.Task); got != task.Completed {
 		t.Errorf("the task of an ended session is %s", got)
 	}
-	all, err := load(w.db)
+	all, err := state.All[Record](w.db, bucket)
 	if err != nil || len(all) != 1 || all[0].ID != made.ID {
 		t.Errorf("%+v %v", all, err)
 	}
@@ -216,7 +216,7 @@ func TestCreateLeavesNothingBehind(t *testing.T) {
 			t.Errorf("%+v is taken", o)
 		}
 	}
-	if all, err := load(w.db); err != nil || len(all) != 0 {
+	if all, err := state.All[Record](w.db, bucket); err != nil || len(all) != 0 {
 		t.Errorf("%v %v", all, err)
 	}
 	if n := len(w.m.List()); n != 0 {

@@ -69,6 +69,23 @@ func (db *DB) Get(bucket, key string, v any) (found bool, err error) {
 	return found, err
 }
 
+// All reads every record of a bucket. One that is no T is an error that names
+// its key.
+func All[T any](db *DB, bucket string) ([]T, error) {
+	var all []T
+	err := db.View(func(tx *Tx) error {
+		return tx.ForEach(bucket, "", func(key string, raw []byte) (bool, error) {
+			var r T
+			if err := json.Unmarshal(raw, &r); err != nil {
+				return false, fmt.Errorf("%s: record %q: %w", bucket, key, err)
+			}
+			all = append(all, r)
+			return true, nil
+		})
+	})
+	return all, err
+}
+
 // Put writes one record.
 func (db *DB) Put(bucket, key string, v any) error {
 	return db.Update(func(tx *Tx) error { return tx.Put(bucket, key, v) })

@@ -3,12 +3,10 @@ package toolset
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"umbra/internal/errs"
-	"umbra/internal/state"
 	"umbra/internal/toolset/mount"
 )
 
@@ -48,21 +46,6 @@ type Mount struct {
 
 // bucket holds the records in the state database, by id.
 const bucket = "toolsets"
-
-func load(db *state.DB) ([]Record, error) {
-	var all []Record
-	err := db.View(func(tx *state.Tx) error {
-		return tx.ForEach(bucket, "", func(key string, raw []byte) (bool, error) {
-			var r Record
-			if err := json.Unmarshal(raw, &r); err != nil {
-				return false, fmt.Errorf("toolset: record %q: %w", key, err)
-			}
-			all = append(all, r)
-			return true, nil
-		})
-	})
-	return all, err
-}
 
 // newID makes a random id.
 func newID() string {

@@ -92,7 +92,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	if _, err := s.check(o.Default, Who{}); err != nil {
 		return nil, err
 	}
-	all, err := load(o.State)
+	all, err := state.All[Record](o.State, bucket)
 	if err != nil {
 		return nil, err
 	}
