@@ -37,14 +37,21 @@ import (
 // Root is a workspace's folder. All methods may be called concurrently, for
 // different paths.
 type Root struct {
-	fs    vfs.FS
-	umask fs.FileMode
+	fs      vfs.FS
+	umask   fs.FileMode
+	staging *Staging // or nil
 	// Learned once: what the file system cannot do.
 	noUnlinked, noExchange atomic.Bool
+	// apart: what is made in staging cannot come here, another mount is between.
+	apart atomic.Bool
 }
 
-// New works on a folder. umask is the process's (Umask).
-func New(f vfs.FS, umask fs.FileMode) *Root { return &Root{fs: f, umask: umask} }
+// New works on a folder. umask is the process's (Umask). Content is prepared in
+// staging where that is the same to a file, else in its target's folder; nil
+// means always there.
+func New(f vfs.FS, umask fs.FileMode, staging *Staging) *Root {
+	return &Root{fs: f, umask: umask, staging: staging}
+}
 
 // FS gives the file system below.
 func (r *Root) FS() vfs.FS { return r.fs }

@@ -15,12 +15,12 @@ import (
 // with a temporary name where the file system has no such thing, of mode 0600.
 // It is written once, then placed or discarded. Not for concurrent use.
 type Staged struct {
-	r    *Root
-	file vfs.File
-	dir  wspath.Path // the folder that it is in
-	name string      // its temporary name, empty while it has none
-	ino  uint64
-	size int64
+	r      *Root
+	file   vfs.File
+	shared bool   // it was made in staging
+	name   string // its temporary name, empty while it has none
+	ino    uint64
+	size   int64
 
 	mtime  int64 // of the finished content
 	placed bool
@@ -28,11 +28,15 @@ type Staged struct {
 	nameless bool
 }
 
-// Stage opens room for new content for a target: in the target's folder, or in
-// the nearest one above that exists.
+// Stage opens room for new content for a target: in the folder for staging, in
+// the target's own, or in the nearest one above that exists.
 func (r *Root) Stage(target wspath.Path) (*Staged, error) {
+	return r.stage(target, r.staging != nil && !r.apart.Load())
+}
+
+func (r *Root) stage(target wspath.Path, shared bool) (*Staged, error) {
 	for dir := target.Dir(); ; dir = dir.Dir() {
-		s, err := r.stageIn(dir)
+		s, err := r.stageFor(dir, shared)
 		// What is no folder, or a link in a circle, the caller finds out too.
 		if err == nil || dir.IsRoot() || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, syscall.ELOOP) {
 			return s, err
@@ -40,11 +44,32 @@ func (r *Root) Stage(target wspath.Path) (*Staged, error) {
 	}
 }
 
+// stageFor makes a file in staging if one made in the folder would be the same,
+// else in the folder.
+func (r *Root) stageFor(dir wspath.Path, shared bool) (*Staged, error) {
+	p, ok := r.fs.(plainer)
+	if !shared || !ok {
+		return r.stageIn(dir)
+	}
+	dev, plain, err := p.Plain(string(dir))
+	if errors.Is(err, fs.ErrPermission) || err == nil && (!plain || dev != r.staging.dev) {
+		return r.stageIn(dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := r.staging.create()
+	if err != nil {
+		return r.stageIn(dir)
+	}
+	return &Staged{r: r, file: f, shared: true}, nil
+}
+
 func (r *Root) stageIn(dir wspath.Path) (*Staged, error) {
 	if !r.noUnlinked.Load() {
 		f, err := r.fs.CreateUnlinked(string(dir), 0o600)
 		if err == nil {
-			return &Staged{r: r, file: f, dir: dir}, nil
+			return &Staged{r: r, file: f}, nil
 		}
 		if !errors.Is(err, errors.ErrUnsupported) {
 			return nil, err
@@ -56,7 +81,7 @@ func (r *Root) stageIn(dir wspath.Path) (*Staged, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Staged{r: r, file: f, dir: dir, name: making}
+	s := &Staged{r: r, file: f, name: making}
 	info, err := f.Stat()
 	if err == nil {
 		s.ino = info.Ino
@@ -136,7 +161,7 @@ func (s *Staged) Place(target wspath.Path, perm fs.FileMode) error {
 		s.name = ""
 	} else if s.nameless {
 		return &fs.PathError{Op: "place", Path: string(target), Err: syscall.ENOENT}
-	} else if err := s.r.fs.LinkFile(s.file, string(target)); err != nil {
+	} else if err := s.link(string(target)); err != nil {
 		return err
 	}
 	s.placed = true
@@ -155,7 +180,7 @@ func (s *Staged) Swap(target wspath.Path, perm fs.FileMode) (*Displaced, error) 
 	case s.nameless:
 		return nil, &fs.PathError{Op: "swap", Path: string(target), Err: syscall.ENOENT}
 	case s.name == "":
-		if err := s.r.fs.LinkFile(s.file, temp); err != nil {
+		if err := s.link(temp); err != nil {
 			return nil, err
 		}
 	case s.name != temp:
@@ -171,10 +196,24 @@ func (s *Staged) Swap(target wspath.Path, perm fs.FileMode) (*Displaced, error) 
 	return d, err
 }
 
+// link gives the file its first name. That a file of staging is not let in is
+// syscall.EXDEV, whatever the reason: what was prepared in the target's folder
+// may be.
+func (s *Staged) link(name string) error {
+	err := s.r.fs.LinkFile(s.file, name)
+	if !s.shared || !errors.Is(err, syscall.EXDEV) && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	if errors.Is(err, syscall.EXDEV) {
+		s.r.apart.Store(true)
+	}
+	return &fs.PathError{Op: "link", Path: name, Err: syscall.EXDEV}
+}
+
 // Copy makes the same content once more, for a target: in its own folder, and
 // with another inode.
 func (s *Staged) Copy(target wspath.Path) (*Staged, error) {
-	c, err := s.r.Stage(target)
+	c, err := s.r.stage(target, false)
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,20 @@ func (i *injectFS) OpenFile(name string, flag int, perm fs.FileMode) (File, erro
 	return i.file(f, name), nil
 }
 
+// Plain is osFS's, where the FS below has it.
+func (i *injectFS) Plain(dir string) (dev uint64, plain bool, err error) {
+	p, ok := i.in.(interface {
+		Plain(dir string) (uint64, bool, error)
+	})
+	if !ok {
+		return 0, false, nil
+	}
+	if _, err := i.h.before(OpStat, joinName(i.top, dir), true); err != nil {
+		return 0, false, err
+	}
+	return p.Plain(dir)
+}
+
 // CreateUnlinked's file goes by its directory's name until LinkFile names it.
 func (i *injectFS) CreateUnlinked(dir string, perm fs.FileMode) (File, error) {
 	if _, err := i.h.before(OpTmpfile, joinName(i.top, dir), false); err != nil {

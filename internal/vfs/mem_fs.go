@@ -67,6 +67,19 @@ func (m *Mem) openFile(name string, flag int, perm fs.FileMode) (File, error) {
 	return newMemFile(m.s, n, name, flag), nil
 }
 
+// Plain is osFS's: every folder is.
+func (m *Mem) Plain(dir string) (dev uint64, plain bool, err error) {
+	m.s.mu.RLock()
+	defer m.s.mu.RUnlock()
+	if err = checkName(dir); err == nil {
+		_, err = m.walkDir(dir)
+	}
+	if err != nil {
+		return 0, false, pathErr("stat", dir, err)
+	}
+	return memDev, true, nil
+}
+
 func (m *Mem) CreateUnlinked(dir string, perm fs.FileMode) (File, error) {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()

@@ -90,6 +90,7 @@ type Manager struct {
 	putting sync.Mutex // one record is written at a time
 	making  sync.Mutex // which workspaces there are is settled by one at a time
 	made    []*making  // those whose baseline is being taken; making
+	staging staging
 
 	mu         sync.Mutex
 	records    map[string]Record
@@ -335,7 +336,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		wg.Go(func() { errsOf[i] = m.putAway(ctx, id, nil, false) })
 	}
 	wg.Wait()
-	return errors.Join(errsOf...)
+	return errors.Join(append(errsOf, m.closeStaging())...)
 }
 
 // Forget drops a workspace: later calls find none, its waiters are told so. The

@@ -227,7 +227,7 @@ func (m *Manager) load(ctx context.Context, r Record) (*Workspace, error) {
 	if w.fs, w.standIn, err = m.openFolder(r); err != nil {
 		return nil, errs.Wrap(err, "")
 	}
-	w.root = rootfs.New(w.fs, rootfs.Umask())
+	w.root = rootfs.New(w.fs, rootfs.Umask(), m.stagingFolder())
 	if w.files, err = host.Open(dir); err != nil {
 		return nil, errors.Join(errs.Wrap(err, ""), w.fs.Close())
 	}

@@ -175,7 +175,7 @@ func (m *Manager) loadVirtual(ctx context.Context, r Record) (*Workspace, error)
 	tree := &treeFS{scratch: w.files}
 	w.virtual = &virtual{tree: tree, times: make(map[wspath.Path]changed)}
 	w.fs = tree
-	w.root = rootfs.New(tree, rootfs.Umask())
+	w.root = rootfs.New(tree, rootfs.Umask(), nil)
 	tree.perm = w.root.FilePerm
 	if err := sweepScratch(w.files); err != nil {
 		return nil, errors.Join(errs.Wrap(err, ""), w.files.Close())
