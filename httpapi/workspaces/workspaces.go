@@ -8,6 +8,7 @@ import (
 	_ "embed"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -60,8 +61,16 @@ func notFound() error {
 	return errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.")
 }
 
-// id gives the route's workspace, if the caller may know of it.
+// id gives the route's workspace, if the caller may know of it. One whose
+// baseline is being taken is waited for.
 func (d *Dialect) id(c *gin.Context) (workspace.Record, error) {
+	b, begun, err := d.begun(c)
+	if begun {
+		err = b.Wait(c)
+	}
+	if err != nil {
+		return workspace.Record{}, err
+	}
 	id, err := httpapi.Param(c, "ws")
 	if err != nil {
 		return workspace.Record{}, err
@@ -105,6 +114,8 @@ type object struct {
 	LastUsed string   `json:"last_used"`
 	// DiskBytes is what the repository and the journals take.
 	DiskBytes int64 `json:"disk_bytes"`
+	// Baseline is there while it is being taken.
+	Baseline *baselineObject `json:"baseline,omitempty"`
 }
 
 func (d *Dialect) describe(w *workspace.Workspace) (object, error) {
@@ -144,7 +155,9 @@ func (d *Dialect) damaged(rec workspace.Record) object {
 
 func (d *Dialect) list(c *gin.Context) error {
 	out := []object{}
-	for _, rec := range d.workspaces.List() {
+	begun := d.workspaces.Begun()
+	list := d.workspaces.List()
+	for _, rec := range list {
 		if !httpapi.CallerOf(c).Sees(rec.Root) {
 			continue
 		}
@@ -160,11 +173,25 @@ func (d *Dialect) list(c *gin.Context) error {
 		}
 		w.Release()
 	}
+	for _, b := range begun {
+		done := slices.ContainsFunc(list, func(rec workspace.Record) bool { return rec.ID == b.ID })
+		if !done && httpapi.CallerOf(c).Sees(b.Root) {
+			out = append(out, d.describeBegun(b))
+		}
+	}
 	httpapi.JSON(c, http.StatusOK, map[string]any{"workspaces": out})
 	return nil
 }
 
 func (d *Dialect) get(c *gin.Context) error {
+	b, begun, err := d.begun(c)
+	if err != nil {
+		return err
+	}
+	if begun {
+		httpapi.JSON(c, http.StatusOK, d.describeBegun(b))
+		return nil
+	}
 	return d.using(c, func(w *workspace.Workspace) error { return d.tell(c, w) })
 }
 
@@ -250,6 +277,13 @@ func (d *Dialect) stream(c *gin.Context) error {
 	after, err := wire.StreamStart(c)
 	if err != nil {
 		return err
+	}
+	b, begun, err := d.begun(c)
+	if err != nil {
+		return err
+	}
+	if begun {
+		return d.begunStream(c, b, after)
 	}
 	w, err := d.open(c)
 	if err != nil {

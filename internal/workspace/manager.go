@@ -95,6 +95,7 @@ type Manager struct {
 	mu         sync.Mutex
 	records    map[string]Record
 	unfinished map[string]Record // whose baseline was cut off
+	begun      map[string]Begun  // whose baseline is being taken
 	open       map[string]*handle
 	stopped    bool
 
@@ -116,7 +117,7 @@ type handle struct {
 // NewManager reads the records; it opens no workspace.
 func NewManager(opt Options) (*Manager, error) {
 	opt.setDefaults()
-	m := &Manager{opt: opt, records: make(map[string]Record), unfinished: make(map[string]Record), open: make(map[string]*handle), attribute: func(string) string { return "" },
+	m := &Manager{opt: opt, records: make(map[string]Record), unfinished: make(map[string]Record), begun: make(map[string]Begun), open: make(map[string]*handle), attribute: func(string) string { return "" },
 		busy: func(string) (bool, bool) { return false, false }}
 	all, err := opt.Records.All()
 	if err != nil {

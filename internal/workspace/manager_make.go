@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"umbra/internal/errs"
@@ -18,6 +19,7 @@ const unfinishedFor = 7 * 24 * time.Hour
 type making struct {
 	place place
 	done  chan struct{}
+	files atomic.Int64 // that the baseline has met
 }
 
 // Open finds the workspace of a folder, or makes one, whose baseline is durable
@@ -51,12 +53,13 @@ func (m *Manager) openPlace(ctx context.Context, p place, o OpenOptions) (*Works
 		}
 	}
 	defer func() {
+		m.noteEnded(mine)
 		m.making.Lock()
 		m.made = slices.DeleteFunc(m.made, func(x *making) bool { return x == mine })
 		m.making.Unlock()
 		close(mine.done)
 	}()
-	return m.make(ctx, p, o)
+	return m.make(ctx, mine, o)
 }
 
 // enlist gives the workspace of a folder, or makes the caller the one who makes
@@ -73,7 +76,7 @@ func (m *Manager) enlist(ctx context.Context, p place, mine **making) (r Record,
 	if err := m.overlaps(p, ""); err != nil {
 		return r, false, err
 	}
-	*mine = &making{p, make(chan struct{})}
+	*mine = &making{place: p, done: make(chan struct{})}
 	m.made = append(m.made, *mine)
 	return r, false, nil
 }
@@ -107,13 +110,15 @@ func (m *Manager) awaitOthers(ctx context.Context, p place) error {
 
 // make makes a workspace for a folder that is none yet, and leaves it open. One
 // whose baseline was cut off is gone on with.
-func (m *Manager) make(ctx context.Context, p place, o OpenOptions) (*Workspace, error) {
+func (m *Manager) make(ctx context.Context, mine *making, o OpenOptions) (*Workspace, error) {
+	p := mine.place
 	r, resumed := m.takeUnfinished(p)
 	now := m.opt.Now().UTC()
 	if !resumed {
 		r = Record{ID: newID(p.root), Root: p.root, Kind: PhysicalKind, Created: now, Dev: p.dev, Ino: p.ino, Born: p.born, Unfinished: true}
 	}
 	r.LastUsed = now
+	o.Progress = m.noteBegun(mine, r, o.Progress)
 	dir := m.dirOf(r.ID)
 	if err := m.opt.Host.MkdirAll(dir); err != nil {
 		return nil, errs.Wrap(err, "")

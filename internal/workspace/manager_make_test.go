@@ -78,6 +78,34 @@ func TestBaselineCutOffIsGoneOnWith(t *testing.T) {
 	}
 }
 
+// While a baseline is taken others see it, and can wait for its end.
+func TestBegunIsSeen(t *testing.T) {
+	_, _, manager := folders(t, 3, "ws")
+	m := manager()
+	seen := 0
+	w, _, err := m.Open(t.Context(), "/ws", OpenOptions{Progress: func(n int64) {
+		seen++
+		all := m.Begun()
+		if len(all) != 1 || all[0].Files() != n || all[0].Root != "/ws" || len(m.List()) != 0 {
+			t.Errorf("%d files: %+v", n, all)
+			return
+		}
+		if _, ok := m.BegunOf(all[0].ID); !ok {
+			t.Error("not found by its id")
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if all[0].Wait(ended) == nil {
+			t.Error("it is waited for no longer")
+		}
+	}})
+	must(t, err)
+	defer w.Release()
+	if seen == 0 || len(m.Begun()) != 0 || len(m.List()) != 1 {
+		t.Errorf("told %d times, then %v and %v", seen, m.Begun(), m.List())
+	}
+}
+
 // A folder that fails to become a workspace leaves nothing.
 func TestFailedBaselineLeavesNothing(t *testing.T) {
 	host, records, manager := folders(t, 3, "ws")
