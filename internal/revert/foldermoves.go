@@ -2,7 +2,6 @@ package revert
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"umbra/gitstore"
@@ -13,77 +12,16 @@ import (
 	"umbra/internal/wspath"
 )
 
-// folderMove is a folder that the selected changes moved as one, from where it
-// was before the first to where the last left it.
+// folderMove is a folder that a change moved as one, with what is in no history.
 type folderMove struct {
 	first, last string
 	told        bool // by the commits; else it is what the files' names come to
-}
-
-// follow gives where an empty folder was before, and is now, that moved along
-// with others: no entry of its own tells that.
-func (f *folder) follow(moves []movedIn) {
-	for _, m := range slices.Backward(moves) {
-		if m.seq < f.entries[0].Seq && f.first != "" && (f.first == m.last || under(f.first, m.last)) {
-			f.first = m.first + f.first[len(m.last):]
-		}
-	}
-	for _, m := range moves {
-		if m.seq > f.entries[len(f.entries)-1].Seq && f.last != "" && (f.last == m.first || under(f.last, m.first)) {
-			f.last = m.last + f.last[len(m.first):]
-		}
-	}
 }
 
 // movedIn is one folder's move in one commit.
 type movedIn struct {
 	folderMove
 	seq uint64
-}
-
-// folderMoves finds them, on the whole and one by one: the entries tell of the
-// files alone, and what is in no history went along.
-func folderMoves(ctx context.Context, st *gitstore.Store, entries []*history.Entry) (net []folderMove, each []movedIn, err error) {
-	for len(entries) > 0 {
-		n := 1
-		for n < len(entries) && entries[n].Commit == entries[0].Commit {
-			n++
-		}
-		moves, err := movesOf(ctx, st, entries[:n])
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, m := range moves {
-			each = append(each, movedIn{m, entries[0].Seq})
-			net = compose(net, m)
-		}
-		entries = entries[n:]
-	}
-	return net, each, nil
-}
-
-// compose adds a move to what the moves before it come to.
-func compose(net []folderMove, m folderMove) []folderMove {
-	again, above := false, -1
-	for i := range net {
-		switch o := &net[i]; {
-		case o.last == m.first:
-			o.last, o.told, again = m.last, o.told && m.told, true
-		case under(o.last, m.first):
-			o.last = m.last + o.last[len(m.first):]
-		case under(m.first, o.last) && (above < 0 || len(o.last) > len(net[above].last)):
-			above = i
-		}
-	}
-	switch {
-	case again:
-		return net
-	case above >= 0: // it had come along with the one above
-		m.first = net[above].first + m.first[len(net[above].last):]
-	case slices.ContainsFunc(net, func(o folderMove) bool { return o.first == m.first || under(m.first, o.first) }):
-		return net // the one that stood there has moved; this was made since
-	}
-	return append(net, m)
 }
 
 // movesOf gives the folders that one commit moved.

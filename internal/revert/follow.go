@@ -75,18 +75,3 @@ func (p *plan) findMoves(ctx context.Context, st *gitstore.Store) error {
 		return nil
 	})
 }
-
-// followOthers gives where an empty folder is by others' renames.
-func (f *folder) followOthers(moves []movedIn) {
-	newest := f.entries[len(f.entries)-1].Seq
-	for _, m := range moves {
-		if m.seq <= newest {
-			continue
-		}
-		for _, name := range []*string{&f.first, &f.last} {
-			if *name == m.first || under(*name, m.first) {
-				*name = m.last + (*name)[len(m.first):]
-			}
-		}
-	}
-}

@@ -86,8 +86,16 @@ func (j *judge) clash(t *target, r *history.Run, reason string) error {
 		// It came with the bytes that stood there: no tree tells, but at its old name.
 		by, err = j.changedBy(r.After.Path, newest.Seq, nextOf(t.chain, r))
 	}
+	if err == nil && by.Commit.IsZero() {
+		by = cameWith(newest) // as another part of it
+	}
 	t.conflict.By = by
 	return err
+}
+
+// cameWith names an entry's own commit.
+func cameWith(e *history.Entry) ChangedBy {
+	return ChangedBy{Commit: e.Commit, Task: e.TaskID, Subtask: e.SubtaskID, Actor: e.Actor}
 }
 
 func newestOf(r *history.Run) *history.Entry { return r.Entries[len(r.Entries)-1] }

@@ -281,14 +281,14 @@ func (o *operations) tellPrunes() {
 func (o *operations) makeFolders() {
 	// The outer ones first, each by an operation of its own.
 	list := slices.Clone(o.p.folders)
-	slices.SortStableFunc(list, func(a, b *folder) int { return deeper(b.first, a.first) })
+	slices.SortStableFunc(list, func(a, b *folder) int { return deeper(b.name, a.name) })
 	for _, f := range list {
 		if !f.stands() || o.p.isWhole(f) {
 			continue
 		}
 		refs := refsOf(o.p.task, f.entries)
 		if f.comes {
-			o.ops = append(o.ops, workspace.Op{Kind: workspace.OpMkdir, Path: wspath.Path(f.first), Recursive: true, Reverts: refs})
+			o.ops = append(o.ops, workspace.Op{Kind: workspace.OpMkdir, Path: wspath.Path(f.name), Recursive: true, Reverts: refs})
 		}
 		if !f.comes && !f.goes {
 			o.bare = append(o.bare, refs...)

@@ -56,10 +56,10 @@ func (p *plan) place(j *judge, way OnConflict) error {
 			t.skipped, again = way != Fail, true
 		}
 		for _, f := range p.folders {
-			if !f.stands() || f.first == "" || f.last == f.first {
+			if !f.makes() {
 				continue
 			}
-			blockers, err := s.findFolder(f.first)
+			blockers, err := s.findFolder(f.first())
 			if err != nil {
 				return err
 			}
@@ -98,8 +98,7 @@ func (p *plan) give(j *judge, way OnConflict, b blockers, entries []*history.Ent
 	c.By, err = j.changedBy(c.Path, entries[0].Seq-1, 0)
 	if is, lerr := at(p.snap, c.Path); err == nil && lerr == nil && c.By.Commit.IsZero() && is.Exists() {
 		// It has the bytes of what went, so that no tree tells: it came with it.
-		e := entries[0]
-		c.By = ChangedBy{Commit: e.Commit, Task: e.TaskID, Subtask: e.SubtaskID, Actor: e.Actor}
+		c.By = cameWith(entries[0])
 	}
 	return c, err
 }
@@ -247,18 +246,15 @@ func (x *whole) takes(t *target) bool {
 // leaves, and nothing else has come to where they were.
 func (p *plan) findWholes(left map[string]bool) error {
 	p.wholes = nil
-	for _, m := range p.moved {
-		p.wholes = append(p.wholes, &whole{from: m.last, to: m.first, told: m.told})
-	}
-	for _, f := range p.folders {
-		if !f.stands() || f.first == "" || f.last == "" || f.first == f.last {
-			continue
+	for _, f := range p.tracks {
+		if !f.moved || !f.makes() || f.last == "" {
+			continue // one that was made in the first place does not come back
 		}
-		if i := slices.IndexFunc(p.wholes, func(x *whole) bool { return x.from == f.last && x.to == f.first }); i < 0 {
-			p.wholes = append(p.wholes, &whole{from: f.last, to: f.first, folder: f, told: true})
-		} else if !slices.ContainsFunc(p.targets, p.wholes[i].takes) {
-			p.wholes[i].folder = f
+		x := &whole{from: f.last, to: f.first(), told: f.told}
+		if len(f.entries) > 0 && !slices.ContainsFunc(p.targets, x.takes) {
+			x.folder = f
 		}
+		p.wholes = append(p.wholes, x)
 	}
 	// One that stays keeps others from moving.
 	for again := true; again; {

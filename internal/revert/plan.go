@@ -7,13 +7,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 
 	"umbra/gitstore"
-	"umbra/gitstore/message"
-	"umbra/gitstore/object"
 	"umbra/internal/history"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
@@ -28,9 +25,9 @@ type plan struct {
 	seq     uint64 // of the commit that snap is of
 	ground  *ground
 	targets []*target
-	folders []*folder
-	moved   []folderMove
-	wholes  []*whole // folders that move back as one
+	tracks  []*folder // all folders that the selected entries made or moved
+	folders []*folder // those that are entries themselves
+	wholes  []*whole  // folders that move back as one
 	// What others gave another name since: files, and whole folders. Read only
 	// where something is not as it was left.
 	since        []history.Move
@@ -71,34 +68,25 @@ func makePlan(ctx context.Context, w *workspace.Workspace, t *history.Task, sel 
 		tg.skipped = tg.conflict != nil && way == Skip
 		p.targets = append(p.targets, tg)
 	}
-	p.folders = threadFolders(folders)
 	base, err := st.SnapshotOf(ctx, t.Base)
 	if err != nil {
 		return nil, err
 	}
-	moved, each, err := folderMoves(ctx, st, sel.entries)
-	if err != nil {
+	if p.tracks, err = trackFolders(ctx, st, base, sel.entries, p.sinceFolders); err != nil {
 		return nil, err
 	}
-	for _, f := range p.folders {
-		f.follow(each)
-		f.followOthers(p.sinceFolders)
-	}
-	for _, m := range moved {
-		// One that the task made in the first place does not come back.
-		if mine, err := p.isOwn(ctx, st, base, m.first, math.MaxUint64); err != nil {
-			return nil, err
-		} else if !mine {
-			p.moved = append(p.moved, m)
+	for _, f := range p.tracks {
+		if len(f.entries) > 0 {
+			p.folders = append(p.folders, f)
 		}
 	}
 	if err := p.place(j, way); err != nil {
 		return nil, err
 	}
-	if err := p.settleFolders(ctx, st, base); err != nil {
+	if err := p.settleFolders(); err != nil {
 		return nil, err
 	}
-	return p, p.findPrunable(ctx, st, base)
+	return p, p.findPrunable()
 }
 
 // stands reports whether a target is carried out.
@@ -119,105 +107,36 @@ func (t *target) newest() *history.Entry {
 	return list[len(list)-1]
 }
 
-// findPrunable finds the folders that go once they are empty: those that were
-// not there at the task's base and that one of the undone changes first filled.
-func (p *plan) findPrunable(ctx context.Context, st *gitstore.Store, base gitstore.Snapshot) error {
-	emptied := make(map[string]bool)
-	for _, tg := range p.targets {
-		if !tg.stands() {
-			continue
-		}
-		for _, e := range tg.entries { // wherever the file ever came to
-			for _, dir := range parents(lastName(e)) {
-				emptied[dir] = true
-			}
-		}
-	}
+// findPrunable finds the folders that go once they are empty: those that one of
+// the undone changes made, first filled, or brought to where they are.
+func (p *plan) findPrunable() error {
+	wanted := p.wanted()
 	for _, f := range p.folders {
-		if !f.stands() {
-			continue
-		}
-		for _, e := range f.entries {
-			for _, dir := range parents(trimSlash(lastName(e))) {
-				emptied[dir] = true
-			}
-		}
-	}
-	if len(emptied) == 0 {
-		return nil
-	}
-	for _, tg := range p.targets {
-		if tg.stands() && tg.want.Exists() {
-			for _, dir := range parents(tg.want.Path) {
-				delete(emptied, dir)
-			}
-		}
-	}
-	for _, f := range p.folders {
-		if f.comes || p.isWhole(f) {
-			for _, dir := range append(parents(f.first), f.first) {
-				delete(emptied, dir)
+		if f.stands() && !f.made {
+			for _, dir := range append(parents(f.name), f.name) {
+				wanted[dir] = true
 			}
 		}
 	}
 	left := p.left()
-	for dir := range emptied {
+	for _, f := range p.tracks {
+		if !f.removes() || wanted[p.after(f.last)] {
+			continue
+		}
 		kept := false
-		if err := p.snap.Walk(wspath.Path(dir), func(e gitstore.Entry) error {
+		if err := p.snap.Walk(wspath.Path(f.last), func(e gitstore.Entry) error {
 			kept = kept || !left[string(e.Path)]
 			return nil
 		}); err != nil {
 			return err
 		}
-		if kept {
-			continue
-		}
-		if mine, err := p.isOwn(ctx, st, base, dir, math.MaxUint64); err != nil {
-			return err
-		} else if mine {
-			p.prune = append(p.prune, dir)
+		if !kept {
+			p.prune = append(p.prune, f.last)
 		}
 	}
 	// Deepest first; among equals by name, so that a plan's token is stable.
 	slices.SortFunc(p.prune, func(a, b string) int { return cmp.Or(deeper(a, b), strings.Compare(a, b)) })
 	return nil
-}
-
-// isOwn reports whether a folder was not there at the task's base, and one of
-// the selected entries put the first file into it.
-// before bounds the sequence numbers of these.
-func (p *plan) isOwn(ctx context.Context, st *gitstore.Store, base gitstore.Snapshot, dir string, before uint64) (bool, error) {
-	was, err := at(base, dir)
-	if err != nil || was.Mode == object.Dir {
-		return false, err
-	}
-	return p.firstFilled(ctx, st, dir, before)
-}
-
-// firstFilled reports whether one of the selected entries put the first file
-// into a folder.
-func (p *plan) firstFilled(ctx context.Context, st *gitstore.Store, dir string, before uint64) (bool, error) {
-	for _, e := range p.sel.entries {
-		if e.Seq >= before || e.Operation == message.Rmdir || !under(trimSlash(lastName(e)), dir) {
-			continue
-		}
-		c, err := st.ReadCommit(ctx, e.Commit)
-		if err != nil {
-			return false, err
-		}
-		parent, err := st.SnapshotOf(ctx, c.Parent)
-		if err != nil {
-			return false, err
-		}
-		s, err := at(parent, dir)
-		if err != nil {
-			return false, err
-		}
-		if s.Mode != object.Dir {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // conflicts gives those that stand in the way, or were left out.
@@ -316,7 +235,7 @@ func (p *plan) fingerprint() string {
 		for _, e := range f.entries {
 			fmt.Fprintf(h, "%d ", e.ID)
 		}
-		fmt.Fprintf(h, "%q %q %t %t\n", f.first, f.last, f.skipped, f.conflict != nil)
+		fmt.Fprintf(h, "%q %q %t %t\n", f.first(), f.last, f.skipped, f.conflict != nil)
 	}
 	for _, x := range p.wholes {
 		fmt.Fprintf(h, "%q %q\n", x.from, x.to)

@@ -134,10 +134,10 @@ func settle(ctx context.Context, w *workspace.Workspace, cache *history.Cache, r
 					more = append(more, at)
 				}
 			}
-			if len(more) == 0 && (all || len(p.moved) == 0) {
+			if len(more) == 0 && (all || !p.movesFolders()) {
 				return p, nil
 			}
-			if len(p.moved) > 0 && !all { // what is in such a folder may go along
+			if p.movesFolders() && !all { // what is in such a folder may go along
 				all = true
 				if _, err := w.Reconcile(ctx, workspace.SyncOptions{Attribute: true}, time.Now()); err != nil {
 					return nil, err

@@ -81,7 +81,10 @@ func (p *plan) message(ctx context.Context, entries []netEntry) (message.Message
 			m.Whole = &message.Whole{Operation: message.Create, Path: string(did.To) + slash}
 		}
 	}
-	m.Extra = slices.Concat(m.Extra, folderTrailers(p.folders), p.via(entries))
+	if p.filled || p.net.filledFolder() { // else the entries tell
+		m.Extra = slices.Concat(m.Extra, folderTrailers(p.folders))
+	}
+	m.Extra = slices.Concat(m.Extra, p.via(entries))
 	var err error
 	m.Entries, err = p.w.messageEntries(ctx, entries)
 	return m, err

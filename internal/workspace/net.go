@@ -288,6 +288,14 @@ func (c *netChanges) dirEntry(d *netDir) (netEntry, bool) {
 	return e, true
 }
 
+// filledFolder reports whether files came into an empty folder that moved, so
+// that no entry tells of it.
+func (c *netChanges) filledFolder() bool {
+	return slices.ContainsFunc(c.dirs, func(d *netDir) bool {
+		return d.origin != "" && d.path != "" && d.origin != d.path && c.anyUnder(d.path)
+	})
+}
+
 func (c *netChanges) anyUnder(dir wspath.Path) bool {
 	for p := range c.now {
 		if p.IsUnder(dir) {

@@ -30,6 +30,7 @@ type plan struct {
 	ops        []OpResult
 	unrecorded []Skip
 	folders    []FolderMove // in order
+	filled     bool         // one of them had files in it
 	// bare is set where a step acts on what cannot be recorded, so that it has
 	// to be done although there is no entry.
 	bare bool

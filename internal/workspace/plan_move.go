@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"umbra/gitstore"
@@ -82,8 +83,10 @@ func (p *plan) rename(ctx context.Context, i int) error {
 		if inTree, err = p.moveRecorded(from, to, op); err != nil {
 			return err
 		}
-		if inTree {
+		// Not one that the request itself made: where its files come to says it all.
+		if n.origin != "" || slices.ContainsFunc(p.folders, func(m FolderMove) bool { return m.To.Within(from) }) {
 			p.folders = append(p.folders, FolderMove{From: from, To: to})
+			p.filled = p.filled || inTree
 		}
 	} else if n.kind == KindSpecial {
 		p.bare = true

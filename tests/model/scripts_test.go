@@ -166,6 +166,42 @@ func TestScripts(t *testing.T) {
 			B: ln a a
 			A: rmdir link
 			revert A`,
+		"an empty folder in the place of one that moved, and filled": `
+			A: mv dir tmp; mv empty dir
+			A: put dir/sub/y z
+			revert A`,
+		"an empty folder that moved along with another": `
+			A: mv dir/sub/y tmp; mv empty dir/sub/y; mv tmp empty
+			A: mv dir/sub tmp
+			revert A`,
+		"a place that the same change gave to another file": `
+			A/s1: mv bin dir/sub/y
+			A: put A/dir/sub/y z
+			A: mv link A/tmp; mv A/dir/sub link
+			A: put A/crlf z
+			A/s1: line dir/sub/y 0 782
+			revert A change 15
+			revert A sub s1`,
+		"a folder that was made, emptied and moved": `
+			A: put n/f z
+			A: del n/f
+			A: mv n m
+			revert A`,
+		"an empty folder moved and filled at once": `
+			A: mv empty x; put x/f z
+			revert A`,
+		"a folder made, filled and moved at once": `
+			A: put n/f z; mv n m
+			revert A`,
+		"folders moved into one that was made, and it moved": `
+			A: mkdir n; mv dir n/dir; mv n z
+			A: put n/dir/x q
+			revert A`,
+		"a folder of others in the place of one that moved": `
+			A: mv dir tmp
+			B: mkdir dir
+			B: mv dir q
+			revert A`,
 	}
 	if s := os.Getenv("UMBRA_SCRIPT"); s != "" {
 		scripts = map[string]string{"given": s}

@@ -1,0 +1,316 @@
+package revert
+
+import (
+	"context"
+	"slices"
+
+	"umbra/gitstore"
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/history"
+)
+
+// folder is one folder under all the names that it had. Which of two folders
+// that stood at one path is meant is told by how they came there, never by the
+// path. A folder that the selected entries neither made nor moved needs none:
+// it is where its name says.
+type folder struct {
+	// name is where it is without the selected entries; of one that they made,
+	// where it was made.
+	name string
+	last string // where it is now; empty: nowhere
+	made bool   // without the selected entries it is nowhere
+
+	moved  bool // as one: itself, not only with one around it
+	filled bool // with files in it, at least once
+	told   bool // by the commits; else the files' names come to it
+
+	entries     []*history.Entry // about it as an empty one, oldest first
+	conflict    *Conflict
+	skipped     bool
+	goes, comes bool // there is something to remove, to make
+
+	was string // where it was before the commit of the number seq
+	seq uint64
+}
+
+// first is where a folder comes back to; empty: nowhere.
+func (f *folder) first() string {
+	if f.made {
+		return ""
+	}
+	return f.name
+}
+
+// before is where a folder was before a commit.
+func (f *folder) before(seq uint64) string {
+	if f.seq == seq {
+		return f.was
+	}
+	return f.last
+}
+
+// tracker follows folders through commits, oldest first.
+type tracker struct {
+	ctx  context.Context
+	st   *gitstore.Store
+	base gitstore.Snapshot // what the task began with
+
+	all    []*folder
+	movers []*folder          // those that moved
+	at     map[string]*folder // by where they are
+	gone   map[string]*folder // by where they were removed
+	old    map[string]bool    // names of folders that others made first
+
+	seq     uint64 // of the commit
+	id      object.ID
+	changed []*folder
+	parent  *gitstore.Snapshot // the tree before the commit, once it was asked for
+}
+
+// trackFolders follows the folders that selected entries made, moved or
+// removed, through these and through what others gave other names (others,
+// ascending).
+func trackFolders(ctx context.Context, st *gitstore.Store, base gitstore.Snapshot, entries []*history.Entry, others []movedIn) ([]*folder, error) {
+	t := &tracker{ctx: ctx, st: st, base: base, at: make(map[string]*folder), gone: make(map[string]*folder), old: make(map[string]bool)}
+	for len(entries) > 0 {
+		n := 1
+		for n < len(entries) && entries[n].Commit == entries[0].Commit {
+			n++
+		}
+		for len(others) > 0 && others[0].seq < entries[0].Seq {
+			t.byOthers(others[0])
+			others = others[1:]
+		}
+		if err := t.commit(entries[:n]); err != nil {
+			return nil, err
+		}
+		entries = entries[n:]
+	}
+	for _, m := range others {
+		t.byOthers(m)
+	}
+	return t.all, nil
+}
+
+// commit follows what a commit's selected entries did. Entries tell what it came
+// to, from names before it to names after it; moves of whole folders stand in
+// the order in which they were done.
+func (t *tracker) commit(entries []*history.Entry) error {
+	t.seq, t.id, t.changed, t.parent = entries[0].Seq, entries[0].Commit, nil, nil
+	moves, err := movesOf(t.ctx, t.st, entries)
+	if err != nil {
+		return err
+	}
+	subjects := make([]*folder, len(entries)) // of those about empty folders
+	for i, e := range entries {
+		if e.IsFolder() && e.Operation != message.Mkdir {
+			subjects[i] = t.know(trimSlash(e.Path))
+		}
+	}
+	for _, m := range moves {
+		f := t.know(m.first)
+		t.moves(f, m.told)
+		f.filled = true
+		t.carry(m)
+	}
+	for i, e := range entries {
+		if f := subjects[i]; f != nil {
+			to := ""
+			if e.Operation == message.Rename {
+				to = trimSlash(e.NewPath)
+				t.moves(f, true)
+			} else {
+				t.gone[trimSlash(e.Path)] = f
+			}
+			t.put(f, to)
+			f.entries = append(f.entries, e)
+		}
+	}
+	for _, e := range entries {
+		if err := t.arrive(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// arrive follows the folders that an entry put something into.
+func (t *tracker) arrive(e *history.Entry) error {
+	switch e.Operation {
+	case message.Delete, message.Modify, message.Chmod, message.Rmdir:
+		return nil
+	}
+	path := trimSlash(lastName(e))
+	dirs := parents(path)
+	for _, dir := range slices.Backward(dirs) { // the outer ones first
+		if t.at[dir] != nil {
+			continue
+		}
+		name := t.without(dir)
+		made, err := t.isMade(dir, name)
+		if err != nil {
+			return err
+		}
+		if made || name != dir {
+			t.add(&folder{name: name, made: made}, dir)
+		}
+	}
+	if e.Operation != message.Mkdir {
+		return nil
+	}
+	f := t.gone[path]
+	if f == nil || f.last != "" {
+		f = t.add(&folder{name: t.without(path), made: true}, path)
+	} else {
+		t.put(f, path) // made again
+	}
+	f.entries = append(f.entries, e)
+	return nil
+}
+
+// know gives the folder at a path, which stood there before the commit.
+func (t *tracker) know(path string) *folder {
+	if f := t.at[path]; f != nil {
+		return f
+	}
+	f := t.add(&folder{name: t.without(path), made: t.isAway(path)}, path)
+	f.was = path
+	return f
+}
+
+func (t *tracker) add(f *folder, path string) *folder {
+	t.all = append(t.all, f)
+	t.put(f, path)
+	return f
+}
+
+// put notes where a folder is now. An empty one in its place is gone.
+func (t *tracker) put(f *folder, path string) {
+	if f.seq != t.seq {
+		f.was, f.seq = f.last, t.seq
+		t.changed = append(t.changed, f)
+	}
+	if t.at[f.last] == f {
+		delete(t.at, f.last)
+	}
+	if f.last = path; path == "" {
+		return
+	}
+	if o := t.at[path]; o != nil {
+		t.put(o, "")
+	}
+	t.at[path] = f
+}
+
+// moves notes that a folder moves as one.
+func (t *tracker) moves(f *folder, told bool) {
+	f.told = told && (f.told || !f.moved)
+	if !f.moved {
+		f.moved = true
+		t.movers = append(t.movers, f)
+	}
+}
+
+// carry moves all folders that are at or under a path.
+func (t *tracker) carry(m folderMove) {
+	var along []*folder
+	for _, f := range t.all {
+		if f.last == m.first || under(f.last, m.first) {
+			along = append(along, f)
+		}
+	}
+	for _, f := range along {
+		t.put(f, m.last+f.last[len(m.first):])
+	}
+}
+
+// around gives the innermost folder that is at a path or holds it.
+func (t *tracker) around(path string) *folder {
+	if f := t.at[path]; f != nil {
+		return f
+	}
+	for _, dir := range parents(path) {
+		if f := t.at[dir]; f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// without gives the name of what stands at a path as it is without the selected
+// entries.
+func (t *tracker) without(path string) string {
+	if f := t.around(path); f != nil {
+		return f.name + path[len(f.last):]
+	}
+	return path
+}
+
+// isAway reports whether the folder that had a path without the selected entries
+// is elsewhere now, so that what stands there came later.
+func (t *tracker) isAway(path string) bool {
+	if t.around(path) != nil {
+		return false
+	}
+	return slices.ContainsFunc(t.movers, func(f *folder) bool {
+		return f.last != f.name && (path == f.name || under(path, f.name))
+	})
+}
+
+// isMade reports whether a folder that the commit put something into was made by
+// it: it did not stand at the task's base, nor before the commit.
+func (t *tracker) isMade(path, name string) (bool, error) {
+	if t.isAway(path) {
+		return true, nil
+	}
+	if t.old[name] {
+		return false, nil
+	}
+	if was, err := at(t.base, name); err != nil {
+		return false, err
+	} else if was.Mode == object.Dir {
+		t.old[name] = true
+		return false, nil
+	}
+	was := path
+	if f := t.around(path); f != nil {
+		if f.before(t.seq) == "" {
+			return true, nil
+		}
+		was = f.before(t.seq) + path[len(f.last):]
+	} else if slices.ContainsFunc(t.changed, func(f *folder) bool { return f.was != "" && (path == f.was || under(path, f.was)) }) {
+		return true, nil
+	}
+	if t.parent == nil {
+		c, err := t.st.ReadCommit(t.ctx, t.id)
+		if err != nil {
+			return false, err
+		}
+		snap, err := t.st.SnapshotOf(t.ctx, c.Parent)
+		if err != nil {
+			return false, err
+		}
+		t.parent = &snap
+	}
+	stood, err := at(*t.parent, was)
+	if err == nil && stood.Mode == object.Dir {
+		t.old[name] = true
+	}
+	return stood.Mode != object.Dir, err
+}
+
+// byOthers follows a rename by somebody else. What it comes to without the
+// selected entries is the same rename of the names there.
+func (t *tracker) byOthers(m movedIn) {
+	t.seq, t.changed = m.seq, nil
+	away := t.isAway(m.first)
+	from, to := t.without(m.first), t.without(m.last)
+	for _, f := range t.all {
+		self := f.last == m.first
+		if !away && (f.name == from && !(self && f.name != f.last) || under(f.name, from)) {
+			f.name = to + f.name[len(from):]
+		}
+	}
+	t.carry(m.folderMove)
+}
