@@ -8,6 +8,7 @@ import (
 // dirLister is an FS that can look at a directory through one handle.
 type dirLister interface {
 	listDir(name string, fn func(entries []DirEntry, lstat func(base string) (Info, error)) error) error
+	lookIn(name string, fn func(lstat func(base string) (Info, error)) error) error
 }
 
 // ListDir lists a directory and lets fn look at its entries while it is held
@@ -23,10 +24,23 @@ func ListDir(f FS, name string, fn func(entries []DirEntry, lstat func(base stri
 	if err != nil {
 		return err
 	}
-	return fn(entries, func(base string) (Info, error) {
+	return fn(entries, eachByName(f, name))
+}
+
+// LookIn is ListDir for who knows the names: the directory is only opened.
+func LookIn(f FS, name string, fn func(lstat func(base string) (Info, error)) error) error {
+	if l, ok := f.(dirLister); ok {
+		return l.lookIn(name, fn)
+	}
+	return fn(eachByName(f, name))
+}
+
+// eachByName looks at a directory's entries by their whole names.
+func eachByName(f FS, dir string) func(base string) (Info, error) {
+	return func(base string) (Info, error) {
 		if checkEntry(base) != nil || strings.IndexByte(base, '/') >= 0 {
 			return Info{}, &fs.PathError{Op: "lstat", Path: base, Err: fs.ErrInvalid}
 		}
-		return f.Lstat(joinName(name, base))
-	})
+		return f.Lstat(joinName(dir, base))
+	}
 }

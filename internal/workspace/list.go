@@ -55,7 +55,10 @@ func (w *Workspace) List(ctx context.Context, p wspath.Path, o ListOptions) (par
 	if err := l.folder(q, p, nil, 0); err != nil {
 		return nil, 0, err
 	}
-	return l.out, l.n, nil
+	if part, err = l.page.look(ctx, w.fs); err != nil {
+		return nil, 0, err
+	}
+	return part, l.n - (l.page.entries - len(part)), nil
 }
 
 // lister reads folders as a listing shows them.
@@ -71,8 +74,7 @@ type lister struct {
 	recursive bool
 	from, to  int
 	n         int // entries met
-	gone      int // that went between the reading of the names and the look
-	out       []Listed
+	page      page
 }
 
 func (w *Workspace) lister(ctx context.Context, p wspath.Path, o ListOptions) (*lister, wspath.Path, error) {
@@ -108,69 +110,36 @@ func (w *Workspace) lister(ctx context.Context, p wspath.Path, o ListOptions) (*
 	return l, q, nil
 }
 
-// maxHeld is how many folders on the way down are held open at once; below,
-// each is closed before the next is opened.
-const maxHeld = 64
-
 // folder lists one folder: at is its place, shown the path that the listing
 // tells, above the rules of the folder it is in.
 func (l *lister) folder(at, shown wspath.Path, above *ignore.Dir, depth int) error {
 	if f := l.again(at, above); f != nil {
-		lstat, done := l.looks(at, depth, len(f.shown))
-		defer done()
-		return l.emit(at, shown, f.rules, depth, f.shown, lstat)
+		return l.emit(at, shown, f.rules, depth, f.shown)
 	}
 	f := l.before(at)
-	if depth < maxHeld {
-		return l.open(at, depth, func(entries []vfs.DirEntry, lstat func(string) (vfs.Info, error)) error {
-			return l.entries(at, shown, above, depth, f, entries, lstat)
-		})
-	}
-	var copied []vfs.DirEntry
-	err := l.open(at, depth, func(entries []vfs.DirEntry, _ func(string) (vfs.Info, error)) error {
-		copied = slices.Clone(entries)
-		return nil
-	})
+	all, err := l.names(at, depth)
 	if err != nil {
 		return err
 	}
-	lstat, done := l.looks(at, depth, 0)
-	defer done()
-	return l.entries(at, shown, above, depth, f, copied, lstat)
+	return l.entries(at, shown, above, depth, f, all)
 }
 
-// looks gives a way to look at entries of a folder that is not open: by a
-// handle of its own where many will be looked at.
-func (l *lister) looks(at wspath.Path, depth, entries int) (lstat func(string) (vfs.Info, error), done func()) {
-	const many = 8
-	if pos := l.n + l.gone; depth < maxHeld && min(l.to, pos+entries)-max(l.from, pos) > many {
-		if sub, err := l.w.fs.Sub(string(at)); err == nil {
-			return sub.Lstat, func() { _ = sub.Close() }
-		}
-	}
-	return func(base string) (vfs.Info, error) { return l.w.fs.Lstat(string(at.Join(base))) }, func() {}
-}
-
-// open reads a folder's names. One below the first that is gone or cannot be
+// names reads a folder's names. One below the first that is gone or cannot be
 // read is empty.
-func (l *lister) open(at wspath.Path, depth int, fn func([]vfs.DirEntry, func(string) (vfs.Info, error)) error) error {
+func (l *lister) names(at wspath.Path, depth int) ([]vfs.DirEntry, error) {
 	if err := l.ctx.Err(); err != nil {
-		return errs.Wrap(err, "")
+		return nil, errs.Wrap(err, "")
 	}
-	var failed error
-	err := vfs.ListDir(l.w.fs, string(at), func(entries []vfs.DirEntry, lstat func(string) (vfs.Info, error)) error {
-		failed = fn(entries, lstat)
-		return nil
-	})
+	all, err := l.w.fs.ReadDir(string(at))
 	switch {
 	case err == nil:
-		return failed
+		return all, nil
 	case depth > 0 && cannotList(err):
-		return nil
+		return nil, nil
 	case isAbsent(err), errors.Is(err, syscall.ELOOP), errors.Is(err, vfs.ErrEscapes):
-		return errNotFound(at) // replaced since it was looked at
+		return nil, errNotFound(at) // replaced since it was looked at
 	}
-	return errs.Wrap(err, string(at))
+	return nil, errs.Wrap(err, string(at))
 }
 
 // cannotList tells errors that are about one folder.
@@ -181,7 +150,7 @@ func cannotList(err error) bool {
 
 // entries tells of a folder whose names are read; f is where the reading is to
 // be kept, nil for nowhere.
-func (l *lister) entries(at, shown wspath.Path, above *ignore.Dir, depth int, f *keptFolder, all []vfs.DirEntry, lstat func(string) (vfs.Info, error)) error {
+func (l *lister) entries(at, shown wspath.Path, above *ignore.Dir, depth int, f *keptFolder, all []vfs.DirEntry) error {
 	rules, err := l.rulesOf(at, above, all)
 	if err != nil {
 		return err
@@ -195,7 +164,7 @@ func (l *lister) entries(at, shown wspath.Path, above *ignore.Dir, depth int, f 
 	if f != nil {
 		l.keep(f, at, above, rules, all, list)
 	}
-	return l.emit(at, shown, rules, depth, list, lstat)
+	return l.emit(at, shown, rules, depth, list)
 }
 
 func dirsFirst(a, b vfs.DirEntry) int {
@@ -208,28 +177,17 @@ func dirsFirst(a, b vfs.DirEntry) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// emit counts what a folder shows, and looks at what is on the page.
-func (l *lister) emit(at, shown wspath.Path, rules *ignore.Dir, depth int, list []vfs.DirEntry, lstat func(string) (vfs.Info, error)) error {
+// emit counts what a folder shows, and notes what of it is on the page.
+func (l *lister) emit(at, shown wspath.Path, rules *ignore.Dir, depth int, list []vfs.DirEntry) error {
 	if !l.recursive {
-		// All but the page is counted only.
 		first, last := min(max(l.from, 0), len(list)), min(max(l.to, 0), len(list))
-		for _, e := range list[first:last] {
-			if err := l.look(shown, e, lstat); err != nil {
-				return err
-			}
-		}
-		l.n = len(list) - l.gone
+		l.page.add(at, shown, list, first, last)
+		l.n = len(list)
 		return nil
 	}
-	for _, e := range list {
-		if pos := l.n + l.gone; pos >= l.from && pos < l.to {
-			gone := l.gone
-			if err := l.look(shown, e, lstat); err != nil {
-				return err
-			}
-			if l.gone > gone {
-				continue
-			}
+	for i, e := range list {
+		if l.n >= l.from && l.n < l.to {
+			l.page.add(at, shown, list, i, i+1)
 		}
 		l.n++
 		if !e.Type.IsDir() {
@@ -238,20 +196,6 @@ func (l *lister) emit(at, shown wspath.Path, rules *ignore.Dir, depth int, list 
 		if err := l.folder(at.Join(e.Name), shown.Join(e.Name), rules, depth+1); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// look takes an entry onto the page.
-func (l *lister) look(shown wspath.Path, e vfs.DirEntry, lstat func(string) (vfs.Info, error)) error {
-	info, err := lstat(e.Name)
-	switch {
-	case err == nil:
-		l.out = append(l.out, Listed{Path: shown.Join(e.Name), Info: typed(info, e.Type)})
-	case cannotList(err):
-		l.gone++
-	default:
-		return errs.Wrap(err, "")
 	}
 	return nil
 }

@@ -71,19 +71,19 @@ type pending struct {
 }
 
 func (l *lister) children(f pending, depth int) ([]pending, error) {
-	var out []pending
-	err := l.open(f.at, depth, func(entries []vfs.DirEntry, _ func(string) (vfs.Info, error)) error {
-		rules, err := l.rulesOf(f.at, f.above, entries)
-		if err != nil {
-			return err
-		}
-		shown := l.visible(f.at, rules, entries)
-		slices.SortFunc(shown, func(a, b vfs.DirEntry) int { return strings.Compare(a.Name, b.Name) })
-		out = make([]pending, len(shown))
-		for i, e := range shown {
-			out[i] = pending{node: &Node{Path: f.node.Path.Join(e.Name), Type: e.Type}, at: f.at.Join(e.Name), above: rules}
-		}
-		return nil
-	})
-	return out, err
+	entries, err := l.names(f.at, depth)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := l.rulesOf(f.at, f.above, entries)
+	if err != nil {
+		return nil, err
+	}
+	shown := l.visible(f.at, rules, entries)
+	slices.SortFunc(shown, func(a, b vfs.DirEntry) int { return strings.Compare(a.Name, b.Name) })
+	out := make([]pending, len(shown))
+	for i, e := range shown {
+		out[i] = pending{node: &Node{Path: f.node.Path.Join(e.Name), Type: e.Type}, at: f.at.Join(e.Name), above: rules}
+	}
+	return out, nil
 }
