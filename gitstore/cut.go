@@ -169,7 +169,11 @@ func (s *Store) finishCut(ctx context.Context, c *cut) error {
 	if err := s.shallowAt(ctx, c.to); err != nil {
 		return lockedOut(err)
 	}
-	return errs.Wrap(s.note.Append([]refs.Update{{Name: boundaryName, New: c.to.Commit}}), "")
+	if err := s.note.Append([]refs.Update{{Name: boundaryName, New: c.to.Commit}}); err != nil {
+		return errs.Wrap(err, "")
+	}
+	s.records.shrink()
+	return nil
 }
 
 // dropRefs removes all refs of tasks, with their reflogs, once everything else

@@ -240,7 +240,7 @@ func (s *Store) dropRecords(_ context.Context, in *purgeIntent) error {
 	if s.records != nil {
 		return errors.Join(s.records.save(), s.fs.SyncDir("."))
 	}
-	for _, name := range []string{recordsFile, recordsNew, namesFile} {
+	for _, name := range []string{recordsFile, recordsNew, namesFile, namesNew} {
 		if err := s.removeAny(name); err != nil {
 			return err
 		}

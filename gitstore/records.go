@@ -62,6 +62,7 @@ type recordIndex struct {
 	f, nf   vfs.File
 	first   uint64 // number of the oldest record there is: 1, or the boundary's
 	n       uint64 // number of the newest record in the file
+	hole    uint64 // up to this number the file has no bytes
 	names   []string
 	nameNo  map[string]uint32
 	nameEnd int64
@@ -273,7 +274,8 @@ func (r *recordIndex) begin() uint64 {
 	return r.first
 }
 
-// drop forgets the records before a number. Their bytes stay in the file.
+// drop forgets the records before a number. Their bytes stay in the file until
+// shrink.
 func (r *recordIndex) drop(before uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

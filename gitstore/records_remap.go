@@ -27,7 +27,7 @@ func (r *recordIndex) remap(from uint64, to func(ID) ID) {
 	f, err := r.rewriteFile(from, to)
 	if err == nil {
 		r.f.Close()
-		r.f = f
+		r.f, r.hole = f, r.first-1
 		return
 	}
 	r.s.log.Warn("commit index not written anew; kept in memory", "error", err)

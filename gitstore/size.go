@@ -58,11 +58,11 @@ func (ls *largeSet) bytes() (n int64) {
 	return n
 }
 
-// bytes gives the size of the index's files.
+// bytes gives the room that the index's files take: what was dropped is a hole.
 func (r *recordIndex) bytes() int64 {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return int64(r.n)*recordSize + r.nameEnd
+	return int64(r.n-r.hole)*recordSize + r.nameEnd
 }
 
 // Room tells whether so many bytes of new content may be committed now.

@@ -31,7 +31,7 @@ func immutable(name string) bool {
 // caches of a workspace's folder are made anew; the rest of these names is in
 // the moment that Freeze gives, or is of a running server.
 // What a purge is at belongs to a moment, and is in that.
-var notCopied = map[string]bool{"records": true, "records.names": true, "records.new": true, "stat": true, "progress": true, "checkpoint": true,
+var notCopied = map[string]bool{"records": true, "records.names": true, "records.new": true, "records.names.new": true, "stat": true, "progress": true, "checkpoint": true,
 	"checkpoint.new": true, "purge": true, "moved.new": true, "caches": true}
 
 // workspace copies one workspace as it is at a moment.
