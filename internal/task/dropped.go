@@ -39,6 +39,9 @@ func (d *Dropped) task(id string) gitstore.Task {
 func (s *Service) KeepRecords(ctx context.Context, w *workspace.Workspace, tasks []gitstore.Task) error {
 	recs := make([]Record, 0, len(tasks))
 	for _, t := range tasks {
+		if rec, ok := s.index.get(t.ID); ok && rec.Deleted {
+			continue // nothing tells of it; its id stays taken
+		}
 		sum, err := s.sums.of(ctx, w, t)
 		if err != nil {
 			return err
@@ -50,20 +53,33 @@ func (s *Service) KeepRecords(ctx context.Context, w *workspace.Workspace, tasks
 		rec.Dropped = &Dropped{Base: t.Base.String(), Head: t.Head.String(), Changes: t.Changes, Info: t.Info, Subtasks: sum.subtasks, Last: sum.last}
 		recs = append(recs, rec)
 	}
-	return errs.Wrap(s.index.putAll(recs), "")
+	if err := s.index.putAll(recs); err != nil {
+		return errs.Wrap(err, "")
+	}
+	for i := range recs {
+		s.dropEmptyFolders(recs[i].ID)
+	}
+	return nil
 }
 
 // droppedView is viewOf for a task without refs.
 func (s *Service) droppedView(w *workspace.Workspace, id string) (*View, error) {
 	rec, ok := s.index.get(id)
 	ws, known := s.o.Workspaces.Record(w.ID())
-	if !ok || !known || rec.Dropped == nil {
+	if !ok || !known || !rec.isDropped {
 		return nil, notFound(id)
 	}
-	v := s.viewBase(w, ws, rec.Dropped.task(id))
-	v.Subtasks, v.BaseDropped = rec.Dropped.Subtasks, true
-	if rec.Dropped.Last.After(v.Updated) {
-		v.Updated = rec.Dropped.Last
+	d, err := s.index.dropped(id)
+	if err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	if d == nil {
+		return nil, notFound(id)
+	}
+	v := s.viewBase(w, ws, d.task(id))
+	v.Subtasks, v.BaseDropped = d.Subtasks, true
+	if d.Last.After(v.Updated) {
+		v.Updated = d.Last
 	}
 	return v, nil
 }

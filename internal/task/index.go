@@ -33,15 +33,26 @@ type Record struct {
 	// KeyHash is the idempotency key of the request that made the task.
 	KeyHash string `json:"key_hash,omitempty"`
 	// Dropped is set once the history that the task stood in was, or is about
-	// to be, dropped. While the repository has the task it means nothing.
+	// to be, dropped. While the repository has the task it means nothing. In
+	// memory there is only isDropped; index.dropped reads it.
 	Dropped *Dropped `json:"dropped,omitempty"`
+
+	isDropped bool
+}
+
+// short gives the record as it stays in memory, where it has a fixed size.
+func (r Record) short() Record {
+	r.isDropped = r.isDropped || r.Dropped != nil
+	r.Dropped = nil
+	return r
 }
 
 // bucket is the index in the state database. Losing it costs the time of
 // Rebuild.
 const bucket = "tasks"
 
-// index holds every task's Record in memory: some 200 bytes each.
+// index holds every task's Record in memory, deleted ones too: some 300 bytes
+// each.
 type index struct {
 	db *state.DB
 
@@ -62,11 +73,19 @@ func loadIndex(db *state.DB) (*index, error) {
 			if err := json.Unmarshal(raw, &r); err != nil {
 				return false, fmt.Errorf("task: record %q: %w", key, err)
 			}
-			x.add(r)
+			x.add(r.short())
 			return true, nil
 		})
 	})
 	return x, err
+}
+
+// dropped gives what is kept of a task whose refs went; nil if there is none, or
+// nothing is kept.
+func (x *index) dropped(id string) (*Dropped, error) {
+	var r Record
+	_, err := x.db.Get(bucket, id, &r)
+	return r.Dropped, err
 }
 
 func order(a, b *Record) int {
@@ -164,7 +183,8 @@ func (x *index) reserve(r Record) (bool, error) {
 	return true, nil
 }
 
-// put sets a record, first where it is kept, then here.
+// put sets a record, first where it is kept, then here. What is kept of a task
+// whose refs went stays, until the task is deleted.
 func (x *index) put(r Record) error {
 	return x.putAll([]Record{r})
 }
@@ -173,7 +193,18 @@ func (x *index) put(r Record) error {
 func (x *index) putAll(recs []Record) error {
 	err := x.db.Update(func(tx *state.Tx) error {
 		for i := range recs {
-			if err := tx.Put(bucket, recs[i].ID, recs[i]); err != nil {
+			r := recs[i]
+			switch {
+			case r.Deleted:
+				r.Dropped = nil
+			case r.isDropped && r.Dropped == nil:
+				var kept Record
+				if _, err := tx.Get(bucket, r.ID, &kept); err != nil {
+					return err
+				}
+				r.Dropped = kept.Dropped
+			}
+			if err := tx.Put(bucket, r.ID, r); err != nil {
 				return err
 			}
 		}
@@ -185,7 +216,7 @@ func (x *index) putAll(recs []Record) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, r := range recs {
-		x.set(r)
+		x.set(r.short())
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -134,7 +135,7 @@ func (s *Service) settle(ctx context.Context, r Record) error {
 	}
 	defer w.Release()
 	t, ok := w.Store().Task(r.ID)
-	if !ok && r.Dropped != nil {
+	if !ok && (r.isDropped || r.Deleted) {
 		r.Pending = false
 		return s.index.put(r)
 	}
@@ -187,8 +188,13 @@ func (s *Service) Get(ctx context.Context, id string, sees Sees) (*Ref, error) {
 		return nil, err
 	}
 	t, ok := w.Store().Task(id)
-	if !ok && rec.Dropped != nil {
-		return &Ref{Workspace: w, Task: rec.Dropped.task(id), Dropped: true}, nil
+	if !ok && rec.isDropped {
+		d, err := s.index.dropped(id)
+		if err != nil || d == nil {
+			w.Release()
+			return nil, cmp.Or(errs.Wrap(err, ""), notFound(id))
+		}
+		return &Ref{Workspace: w, Task: d.task(id), Dropped: true}, nil
 	}
 	if !ok || extra(t.Info, extraDeleted) != "" {
 		w.Release()

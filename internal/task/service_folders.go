@@ -1,6 +1,7 @@
 package task
 
 import (
+	"path"
 	"path/filepath"
 
 	"umbra/internal/errs"
@@ -52,6 +53,20 @@ func (s *Service) dropFolders(id string) error {
 		return errs.Wrap(err, "")
 	}
 	return errs.Wrap(s.o.FS.SyncDir("."), "")
+}
+
+// dropEmptyFolders removes those of a task's folders in which nothing stands, if
+// nobody has them open; they are made again when they are asked for.
+func (s *Service) dropEmptyFolders(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.folders[id] != nil {
+		return
+	}
+	for _, a := range Areas() {
+		_ = s.o.FS.Remove(path.Join(id, string(a))) // one that is not empty stays
+	}
+	_ = s.o.FS.Remove(id)
 }
 
 // sweep removes what a stopped server left in the tasks folder: spooled
