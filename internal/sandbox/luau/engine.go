@@ -28,6 +28,8 @@ type Engine struct {
 	runtime wazero.Runtime
 	cache   wazero.CompilationCache
 	code    wazero.CompiledModule
+
+	prepared prepared
 }
 
 // New makes an engine; nothing is loaded yet.
@@ -164,7 +166,9 @@ func (e *Engine) Run(ctx context.Context, p Program) (Outcome, error) {
 	}
 	defer mod.Close(context.WithoutCancel(ctx))
 	s.mod = mod
-	err = s.run()
+	if err = s.begin(&e.prepared); err == nil {
+		err = s.run()
+	}
 	out, err := s.outcome(err)
 	out.Logs = s.logs
 	return out, err

@@ -71,7 +71,7 @@ func hostFunctions() []hostFunction {
 		{"env", "getJSProperty", types(i32, i32, i32, i32), one, noProperty},
 		{"env", "setJSProperty", types(i32, i32, i32, i32, i32), one, refuse},
 		{"env", "getJSIteratorNext", types(i32, i32, i32, i32, i32), one, refuse},
-		{"env", "prepareJSKeyList", types(i32, i32, i32), one, refuse},
+		{"env", "prepareJSKeyList", types(i32, i32, i32), one, format}, // see embed
 		{"env", "releaseJSKeyList", types(i32, i32), nil, refuse},
 		{"env", "__cxa_throw", types(i32, i32, i32), nil, throw},
 		{"env", "_abort_js", nil, nil, refuse},

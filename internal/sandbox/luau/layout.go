@@ -31,6 +31,7 @@ const (
 	bufferLen  = 4
 	bufferData = 8
 
+	stateTop    = 8  // behind the last argument
 	stateBase   = 12 // first argument of the C function that runs
 	stateGlobal = 16
 )

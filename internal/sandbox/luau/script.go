@@ -31,6 +31,7 @@ type script struct {
 	failed string   // what luaPcall told of a failure, JSON
 	passes []string // values that luaPcall hands to the function: type, text
 
+	main    string // number of the prelude's function that runs a script
 	box     uint32 // address of the prelude's box
 	pending []byte // what the prelude fetches next
 	boxed   bool
@@ -101,8 +102,8 @@ func (s *script) push(state uint64, kind, value string) error {
 	return err
 }
 
-// run starts the state, the prelude and the script.
-func (s *script) run() error {
+// start starts the state and the prelude.
+func (s *script) start() error {
 	for _, f := range []string{"emscripten_stack_init", "__wasm_call_ctors"} {
 		if _, err := s.do(f); err != nil {
 			return err
@@ -131,10 +132,15 @@ func (s *script) run() error {
 	if err := s.pcall(start); err != nil {
 		return err
 	}
-	run, ok := reference(s.failed)
-	if !ok {
+	var ok bool
+	if s.main, ok = reference(s.failed); !ok {
 		return errBroken
 	}
+	return nil
+}
+
+// run runs the script.
+func (s *script) run() error {
 	if i := strings.IndexByte(s.p.Source, 0); i >= 0 {
 		return &Error{Type: ParseError, Message: "the script contains a null byte", Line: 1 + strings.Count(s.p.Source[:i], "\n")}
 	}
@@ -143,7 +149,7 @@ func (s *script) run() error {
 		return err
 	}
 	s.failed = ""
-	if err := s.pcall(run, "lfunction", main); err != nil {
+	if err := s.pcall(s.main, "lfunction", main); err != nil {
 		return err
 	}
 	if !s.done {

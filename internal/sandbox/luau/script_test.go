@@ -75,6 +75,27 @@ func TestStatesAreFresh(t *testing.T) {
 	}
 }
 
+// TestStatesHaveTheirFunctions runs scripts with other functions in turn: what
+// one state begins with is not another's.
+func TestStatesHaveTheirFunctions(t *testing.T) {
+	e := engineFor(t)
+	named := func(library string) Function {
+		return Function{Path: []string{library, "name"}, Do: func(context.Context, Args) (Result, error) {
+			return Result{Text: []byte(library)}, nil
+		}}
+	}
+	const source = `return (a and a.name() or "-") .. (b and b.name() or "-")`
+	for range 2 {
+		for want, functions := range map[string][]Function{
+			`"--"`: nil, `"a-"`: {named("a")}, `"-b"`: {named("b")}, `"ab"`: {named("a"), named("b")},
+		} {
+			if out := run(t, e, source, functions...); string(out.Result) != want {
+				t.Errorf("%s, %v, want %s", out.Result, out.Err, want)
+			}
+		}
+	}
+}
+
 func TestFunctions(t *testing.T) {
 	e := engineFor(t)
 	var got [][]byte

@@ -7,21 +7,31 @@ import (
 
 // The codes that the package writes or must tell apart.
 const (
+	opUnreachable = 0x00
+	opNop         = 0x01
 	opBlock       = 0x02
 	opLoop        = 0x03
 	opIf          = 0x04
+	opElse        = 0x05
 	opEnd         = 0x0b
 	opBr          = 0x0c
 	opBrIf        = 0x0d
 	opBrTable     = 0x0e
+	opReturn      = 0x0f
 	opCall        = 0x10
 	opCallIndir   = 0x11
+	opDrop        = 0x1a
+	opSelect      = 0x1b
 	opSelectTyped = 0x1c
 	opLocalGet    = 0x20
+	opLocalSet    = 0x21
+	opLocalTee    = 0x22
 	opGlobalGet   = 0x23
 	opGlobalSet   = 0x24
+	opTableGet    = 0x25
 	opTableSet    = 0x26
 	opLoadFirst   = 0x28
+	opStoreFirst  = 0x36
 	opStoreLast   = 0x3e
 	opMemorySize  = 0x3f
 	opMemoryGrow  = 0x40
@@ -30,7 +40,16 @@ const (
 	opF32Const    = 0x43
 	opF64Const    = 0x44
 	opI32Eqz      = 0x45
+	opI32Eq       = 0x46
+	opI32Ne       = 0x47
+	opI32LtS      = 0x48
+	opF64Ge       = 0x66
+	opI32Add      = 0x6a
 	opI32Sub      = 0x6b
+	opI32Mul      = 0x6c
+	opI32And      = 0x71
+	opI32Or       = 0x72
+	opI32Rotr     = 0x78
 	opSignExtLast = 0xc4
 	opRefNull     = 0xd0
 	opRefIsNull   = 0xd1
@@ -39,6 +58,7 @@ const (
 
 	typeI32    = 0x7f
 	blockEmpty = 0x40
+	blockVoid  = -0x40 // the same, as a number
 )
 
 // instrument puts a countdown at the head of each loop of a function's body
@@ -103,7 +123,7 @@ func (r *reader) immediates(op byte) error {
 		r.byte()
 	case op == opPrefixFC:
 		return r.prefixed(r.u32())
-	case op <= 0x01, op == 0x05, op == opEnd, op == 0x0f, op == 0x1a, op == 0x1b, op >= opI32Eqz && op <= opSignExtLast, op == opRefIsNull:
+	case op <= opNop, op == opElse, op == opEnd, op == opReturn, op == opDrop, op == opSelect, op >= opI32Eqz && op <= opSignExtLast, op == opRefIsNull:
 	default:
 		return fmt.Errorf("unknown instruction %#x", op)
 	}
@@ -169,19 +189,29 @@ func (r *reader) u32() uint32 {
 	return 0
 }
 
-func (r *reader) leb(bytes int) {
-	for range bytes {
-		if r.byte() < 0x80 {
-			return
+// signed reads a signed LEB128 number of so many bytes at most.
+func (r *reader) signed(bytes int) int64 {
+	var n int64
+	for shift := 0; shift < 7*bytes; shift += 7 {
+		b := r.byte()
+		n |= int64(b&0x7f) << shift
+		if b < 0x80 {
+			if b&0x40 != 0 && shift+7 < 64 {
+				n |= -1 << (shift + 7)
+			}
+			return n
 		}
 	}
 	r.err = errTruncated
+	return 0
 }
 
-// s33 reads over a signed number of up to 33 bits, as block types are.
-func (r *reader) s33() { r.leb(5) }
+func (r *reader) s32() int32 { return int32(r.signed(5)) }
 
-func (r *reader) s64() { r.leb(10) }
+// s33 reads a block's type: an index, or below 0 none or one value.
+func (r *reader) s33() int64 { return r.signed(5) }
+
+func (r *reader) s64() int64 { return r.signed(10) }
 
 func (r *reader) limits() {
 	flags := r.byte()

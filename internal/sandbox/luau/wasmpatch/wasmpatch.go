@@ -26,16 +26,21 @@ type Options struct {
 	// loop calls once in Every rounds.
 	TickModule, TickName string
 	Every                int32
+	// Constant and Shortcut, if there are any, are put in.
+	Constant *Constant
+	Shortcut *Shortcut
 }
 
 // Sections of a module, by their ids.
 const (
-	sectionCustom = 0
-	sectionType   = 1
-	sectionImport = 2
-	sectionMemory = 5
-	sectionGlobal = 6
-	sectionCode   = 10
+	sectionCustom   = 0
+	sectionType     = 1
+	sectionImport   = 2
+	sectionFunction = 3
+	sectionMemory   = 5
+	sectionGlobal   = 6
+	sectionElement  = 9
+	sectionCode     = 10
 )
 
 var magic = []byte{0, 'a', 's', 'm', 1, 0, 0, 0}
@@ -50,7 +55,7 @@ func Patch(module []byte, o Options) ([]byte, error) {
 	if o.Every <= 0 || o.MinPages > o.MaxPages || o.MaxPages > 1<<16 {
 		return nil, errors.New("bad options")
 	}
-	p := &patcher{o: o, tick: -1}
+	p := &patcher{o: o, tick: -1, host: -1, forms: map[string]uint32{}}
 	out := bytes.NewBuffer(append([]byte(nil), magic...))
 	r := &reader{data: module, at: len(magic)}
 	for r.at < len(r.data) {
@@ -75,10 +80,15 @@ func Patch(module []byte, o Options) ([]byte, error) {
 
 type patcher struct {
 	o            Options
-	empty        []uint32 // types that are () -> ()
-	tick         int64    // function index of the host's function
-	globals      uint32   // how many are imported, then all
-	fuel         uint32   // index of the new global
+	empty        []uint32          // types that are () -> ()
+	forms        map[string]uint32 // types by their bytes
+	tick         int64             // function index of the host's function
+	host         int64             // that of the shortcut's
+	imported     int64             // functions
+	signatures   []signature       // of the types
+	functions    []uint32          // their types, imported ones first
+	globals      uint32            // how many are imported, then all
+	fuel         uint32            // index of the new global
 	memory, code bool
 }
 
@@ -88,12 +98,16 @@ func (p *patcher) section(id byte, body []byte) ([]byte, error) {
 		return body, p.types(body)
 	case sectionImport:
 		return body, p.imports(body)
+	case sectionFunction:
+		return p.declare(body)
+	case sectionElement:
+		return p.redirect(body)
 	case sectionMemory:
 		return p.memories(body)
 	case sectionGlobal:
 		return p.addGlobal(body)
 	case sectionCode:
-		return p.functions(body)
+		return p.bodies(body)
 	case sectionCustom:
 		return body, nil
 	}
@@ -106,11 +120,14 @@ func (p *patcher) types(body []byte) error {
 		if form := r.byte(); form != 0x60 && r.err == nil {
 			return fmt.Errorf("type %d has the form %#x", i, form)
 		}
+		from := r.at
 		params := r.take(int(r.u32()))
 		results := r.take(int(r.u32()))
 		if r.err != nil {
 			return r.err
 		}
+		p.forms[string(body[from:r.at])] = i
+		p.signatures = append(p.signatures, signature{len(params), len(results)})
 		if len(params) == 0 && len(results) == 0 {
 			p.empty = append(p.empty, i)
 		}
@@ -120,21 +137,29 @@ func (p *patcher) types(body []byte) error {
 
 func (p *patcher) imports(body []byte) error {
 	r := &reader{data: body}
-	function := int64(0)
 	for range r.u32() {
 		module := string(r.take(int(r.u32())))
 		name := string(r.take(int(r.u32())))
 		switch kind := r.byte(); kind {
 		case 0:
 			typ := r.u32()
+			if r.err == nil && int(typ) >= len(p.signatures) {
+				return errTruncated
+			}
 			if module == p.o.TickModule && name == p.o.TickName {
 				for _, e := range p.empty {
 					if e == typ {
-						p.tick = function
+						p.tick = p.imported
 					}
 				}
 			}
-			function++
+			if s := p.o.Shortcut; s != nil && module == s.HostModule && name == s.HostName {
+				if form, ok := p.forms[hostForm]; ok && form == typ {
+					p.host = p.imported
+				}
+			}
+			p.imported++
+			p.functions = append(p.functions, typ)
 		case 1:
 			r.byte()
 			r.limits()
@@ -184,7 +209,7 @@ func (p *patcher) addGlobal(body []byte) ([]byte, error) {
 	return append(out, opEnd), nil
 }
 
-func (p *patcher) functions(body []byte) ([]byte, error) {
+func (p *patcher) bodies(body []byte) ([]byte, error) {
 	if p.tick < 0 || p.fuel == 0 {
 		return nil, errors.New("code before imports or globals")
 	}
@@ -192,18 +217,35 @@ func (p *patcher) functions(body []byte) ([]byte, error) {
 	countdown := p.countdown()
 	r := &reader{data: body}
 	n := r.u32()
-	out := appendU32(nil, n)
+	if r.err == nil && p.imported+int64(n) != int64(len(p.functions)) {
+		return nil, errors.New("as many functions as types of functions there must be")
+	}
+	added := uint32(0)
+	if p.o.Shortcut != nil {
+		added = 1
+	}
+	out := appendU32(nil, n+added)
 	for i := range n {
 		f := r.take(int(r.u32()))
 		if r.err != nil {
 			return nil, r.err
 		}
-		f, err := instrument(f, countdown)
+		var err error
+		if p.o.Constant != nil {
+			if f, err = p.fold(f, p.signatures[p.functions[p.imported+int64(i)]].results); err != nil {
+				return nil, fmt.Errorf("function %d: %w", i, err)
+			}
+		}
+		f, err = instrument(f, countdown)
 		if err != nil {
 			return nil, fmt.Errorf("function %d: %w", i, err)
 		}
 		out = appendU32(out, uint32(len(f)))
 		out = append(out, f...)
+	}
+	if added > 0 {
+		f := p.shortcut()
+		out = append(appendU32(out, uint32(len(f))), f...)
 	}
 	return out, nil
 }
