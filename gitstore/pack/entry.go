@@ -231,6 +231,9 @@ func appendDeflated(dst, data []byte, level int) []byte {
 	if len(data) < storedBelow {
 		return appendStored(dst, data)
 	}
+	if level == zlib.BestSpeed && len(data) <= smallMax {
+		return appendSmall(dst, data)
+	}
 	d := getDeflater(level, nil)
 	defer putDeflater(d, level)
 	d.out.b = dst

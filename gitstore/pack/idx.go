@@ -251,22 +251,44 @@ func (x *Idx) lowerBound(buf *idxPage, id object.ID, lo, hi int) (int, bool, err
 func (x *Idx) Find(id object.ID) (offset uint64, crc uint32, ok bool, err error) {
 	buf := x.getPage()
 	defer x.pages.Put(buf)
-	lo, hi := x.bucket(id[0])
-	pos, ok, err := x.lowerBound(buf, id, lo, hi)
+	pos, ok, err := x.position(buf, id)
 	if !ok || err != nil {
 		return 0, 0, false, err
 	}
-	n := int64(x.Count())
-	b, err := x.view(buf, idsAt+20*n+4*int64(pos), 4)
+	b, err := x.view(buf, idsAt+20*int64(x.Count())+4*int64(pos), 4)
 	if err != nil {
 		return 0, 0, false, err
 	}
 	crc = binary.BigEndian.Uint32(b)
-	if b, err = x.view(buf, idsAt+24*n+4*int64(pos), 4); err != nil {
-		return 0, 0, false, err
-	}
-	offset, err = x.offset(binary.BigEndian.Uint32(b))
+	offset, err = x.offsetAt(buf, pos)
 	return offset, crc, err == nil, err
+}
+
+// Offset is Find without the checksum: one read less.
+func (x *Idx) Offset(id object.ID) (offset uint64, ok bool, err error) {
+	buf := x.getPage()
+	defer x.pages.Put(buf)
+	pos, ok, err := x.position(buf, id)
+	if !ok || err != nil {
+		return 0, false, err
+	}
+	offset, err = x.offsetAt(buf, pos)
+	return offset, err == nil, err
+}
+
+// position gives where an object stands among the ids.
+func (x *Idx) position(buf *idxPage, id object.ID) (int, bool, error) {
+	lo, hi := x.bucket(id[0])
+	return x.lowerBound(buf, id, lo, hi)
+}
+
+// offsetAt gives the offset of the object at a position.
+func (x *Idx) offsetAt(buf *idxPage, pos int) (uint64, error) {
+	b, err := x.view(buf, idsAt+24*int64(x.Count())+4*int64(pos), 4)
+	if err != nil {
+		return 0, err
+	}
+	return x.offset(binary.BigEndian.Uint32(b))
 }
 
 // offset resolves a 31-bit entry, which may point into the 63-bit table.

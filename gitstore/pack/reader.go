@@ -141,21 +141,27 @@ func (p *Pack) VerifyChecksum() error {
 
 // Has reports whether the pack holds an object.
 func (p *Pack) Has(id object.ID) (bool, error) {
-	_, _, ok, err := p.idx.Find(id)
+	buf := p.idx.getPage()
+	defer p.idx.pages.Put(buf)
+	_, ok, err := p.idx.position(buf, id)
 	return ok, err
 }
 
-func (p *Pack) find(id object.ID) (int64, error) {
-	off, _, ok, err := p.idx.Find(id)
-	switch {
-	case err != nil:
-		return 0, err
-	case !ok:
-		return 0, fmt.Errorf("%w: %v", ErrNotFound, id)
-	case off < HeaderSize || off >= uint64(p.end):
-		return 0, corrupt("index leads outside the pack for %v", id)
+// Locate gives where the entry of an object begins, if the pack holds it.
+func (p *Pack) Locate(id object.ID) (offset uint64, ok bool, err error) {
+	off, ok, err := p.idx.Offset(id)
+	if ok && (off < HeaderSize || off >= uint64(p.end)) {
+		return 0, false, corrupt("index leads outside the pack for %v", id)
 	}
-	return int64(off), nil
+	return off, ok, err
+}
+
+func (p *Pack) find(id object.ID) (int64, error) {
+	off, ok, err := p.Locate(id)
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: %v", ErrNotFound, id)
+	}
+	return int64(off), err
 }
 
 // header reads the header of the entry at off.
@@ -218,60 +224,140 @@ func (p *Pack) inflate(off int64) (EntryHeader, []byte, error) {
 
 // GetAt gives the object whose entry begins at offset.
 func (p *Pack) GetAt(offset uint64) (object.Kind, []byte, error) {
-	if offset < HeaderSize || offset >= uint64(p.end) {
-		return 0, nil, corrupt("no entry at %d", offset)
+	kind, data, _, err := p.getAt(offset, p.max)
+	return kind, data, err
+}
+
+// GetLocated gives the object that Locate found at offset. One of more than max
+// bytes is not read: ErrTooLarge, and its size.
+func (p *Pack) GetLocated(id object.ID, offset uint64, max int64) (object.Kind, []byte, int64, error) {
+	kind, data, size, err := p.getAt(offset, max)
+	if err == nil && p.check && object.Hash(kind, data) != id {
+		err = corrupt("object %v has other bytes", id)
 	}
-	// Down to an entry that is whole or cached; then back up, one delta in
+	if err != nil {
+		return 0, nil, size, err
+	}
+	return kind, data, size, nil
+}
+
+// link is a delta on the way down to a whole object.
+type link struct {
+	off   int64
+	delta []byte // nil: it is read on the way back
+}
+
+// maxHeld bounds the deltas that are kept on the way down, in bytes.
+const maxHeld = 256 << 10
+
+func (p *Pack) getAt(offset uint64, max int64) (kind object.Kind, data []byte, size int64, err error) {
+	if offset < HeaderSize || offset >= uint64(p.end) {
+		return 0, nil, 0, corrupt("no entry at %d", offset)
+	}
+	max = min(max, p.max)
+	// Down to an entry that is whole or cached; then back up. Small deltas are
+	// read on the way down, with their headers; of larger ones there is one in
 	// memory at a time.
-	var chain []int64
-	off := int64(offset)
-	var kind object.Kind
-	var data []byte
-	for {
+	var room [8]link
+	chain, held := room[:0], int64(0)
+	for off := int64(offset); ; {
 		var ok bool
 		if kind, data, ok = p.cache.get(baseKey{p, off}); ok {
 			break
 		}
-		h, err := p.header(off)
+		limit := p.max
+		if len(chain) == 0 {
+			limit = max
+		}
+		h, part, err := p.read(off, limit, maxHeld-held)
 		if err != nil {
-			return 0, nil, err
+			return 0, nil, h.Size, err
 		}
 		if h.Kind != OfsDelta && h.Kind != RefDelta {
-			kind = h.Kind
-			if _, data, err = p.inflate(off); err != nil {
-				return 0, nil, err
-			}
-			if len(chain) > 0 {
+			if kind, data = h.Kind, part; len(chain) > 0 {
 				p.cache.put(baseKey{p, off}, kind, data)
 			}
 			break
 		}
 		if len(chain) == maxChain {
-			return 0, nil, corrupt("more than %d deltas on each other", maxChain)
+			return 0, nil, 0, corrupt("more than %d deltas on each other", maxChain)
 		}
-		chain = append(chain, off)
+		if len(chain) == 0 {
+			if size, err = p.target(off, h, part); err != nil || size > max {
+				if err == nil {
+					err = fmt.Errorf("%w: %d bytes", ErrTooLarge, size)
+				}
+				return 0, nil, size, err
+			}
+		}
+		held += int64(len(part))
+		chain = append(chain, link{off, part})
 		if off, err = p.base(off, h); err != nil {
-			return 0, nil, err
+			return 0, nil, 0, err
 		}
+	}
+	if len(chain) == 0 {
+		if size = int64(len(data)); size > max {
+			return 0, nil, size, fmt.Errorf("%w: %d bytes", ErrTooLarge, size)
+		}
+		return kind, data, size, nil
 	}
 	for i := len(chain) - 1; i >= 0; i-- {
-		_, delta, err := p.inflate(chain[i])
-		if err != nil {
-			return 0, nil, err
+		delta := chain[i].delta
+		if delta == nil {
+			if _, delta, err = p.inflate(chain[i].off); err != nil {
+				return 0, nil, 0, err
+			}
 		}
 		if _, size, err := DeltaSizes(delta); err != nil {
-			return 0, nil, err
+			return 0, nil, 0, err
 		} else if size > p.max {
-			return 0, nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, size)
+			return 0, nil, size, fmt.Errorf("%w: %d bytes", ErrTooLarge, size)
 		}
 		if data, err = ApplyDelta(data, delta); err != nil {
-			return 0, nil, err
+			return 0, nil, 0, err
 		}
 		if i > 0 || len(chain) > 1 {
-			p.cache.put(baseKey{p, chain[i]}, kind, data)
+			p.cache.put(baseKey{p, chain[i].off}, kind, data)
 		}
 	}
-	return kind, data, nil
+	return kind, data, int64(len(data)), nil
+}
+
+// read reads an entry in one piece: a whole object of at most max bytes, or a
+// delta, whose bytes are nil where they are more than held.
+func (p *Pack) read(off, max, held int64) (EntryHeader, []byte, error) {
+	in := getInflater(&fileReader{r: p.f, off: off, end: p.end})
+	defer putInflater(in)
+	head, err := in.br.Peek(maxHeader)
+	if err != nil && err != io.EOF {
+		return EntryHeader{}, nil, err
+	}
+	h, err := p.parseHeader(head, off)
+	if err != nil {
+		return h, nil, err
+	}
+	if h.Kind == OfsDelta || h.Kind == RefDelta {
+		if h.Size > held {
+			return h, nil, nil
+		}
+	} else if h.Size > max {
+		return h, nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, h.Size)
+	}
+	if _, err := in.br.Discard(h.HeaderLen); err != nil {
+		return h, nil, err
+	}
+	data, err := in.readAll(in.br, h.Size)
+	return h, data, err
+}
+
+// target gives the size of what a delta makes.
+func (p *Pack) target(off int64, h EntryHeader, delta []byte) (int64, error) {
+	if delta == nil {
+		return p.deltaTarget(off, h)
+	}
+	_, size, err := DeltaSizes(delta)
+	return size, err
 }
 
 // Get gives an object: ErrNotFound, ErrTooLarge above MaxObject, ErrCorrupt.
@@ -280,14 +366,8 @@ func (p *Pack) Get(id object.ID) (object.Kind, []byte, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	kind, data, err := p.GetAt(uint64(off))
-	if err == nil && p.check && object.Hash(kind, data) != id {
-		err = corrupt("object %v has other bytes", id)
-	}
-	if err != nil {
-		return 0, nil, err
-	}
-	return kind, data, nil
+	kind, data, _, err := p.GetLocated(id, uint64(off), p.max)
+	return kind, data, err
 }
 
 // Info gives an object's kind and size; of a delta no more is inflated than its
