@@ -122,6 +122,13 @@ func (b *baseline) part() error {
 	if b.failed != nil || b.current.w.Size() < b.s.opt.BaselinePart {
 		return b.failed
 	}
+	// The floor of free room holds for a long baseline too: it ends, and what it
+	// wrote goes.
+	if room := b.s.opt.Room; room != nil {
+		if b.failed = room(1); b.failed != nil {
+			return b.failed
+		}
+	}
 	full := b.current
 	b.current = nil
 	end := func() error {
@@ -153,26 +160,77 @@ func (b *baseline) add(p wspath.Path, mode Mode, r io.Reader, size int64) (ID, e
 	if err := b.ctx.Err(); err != nil {
 		return ID{}, err
 	}
-	id, entry, err := b.encode(r, size)
-	if err != nil {
-		return id, err
+	if size <= b.s.opt.InlineBlob {
+		data := bytes.NewBuffer(make([]byte, 0, size+1))
+		n, err := io.Copy(data, io.LimitReader(r, size+1))
+		if err == nil && n != size {
+			err = pack.ErrLonger
+		}
+		if err != nil {
+			return ID{}, err
+		}
+		return (&Adder{b: b}).Bytes(p, mode, data.Bytes())
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.current == nil {
-		return id, b.failed // the next pack could not be begun
+		return ID{}, b.failed // the next pack could not be begun
 	}
-	switch {
-	case size > b.s.opt.InlineBlob:
-		id, err = b.current.w.AddStream(object.Blob, size, cancellable{b.ctx, r})
-	case entry != nil:
-		err = b.current.w.AddEncoded(id, entry)
-	}
+	id, err := b.current.w.AddStream(object.Blob, size, cancellable{b.ctx, r})
 	if err != nil {
 		return id, err
 	}
-	b.files = append(b.files, baselineFile{p, mode, id})
-	return id, b.part()
+	return id, b.added(baselineFile{p, mode, id})
+}
+
+// added notes a file whose content is in the current pack, or elsewhere. Called
+// with the lock.
+func (b *baseline) added(f baselineFile) error {
+	b.files = append(b.files, f)
+	return b.part()
+}
+
+// Adder records files that were read whole, for one goroutine: it compresses
+// into the same memory again and again.
+type Adder struct {
+	b     *baseline
+	entry []byte
+}
+
+// keptEntry is how much memory an Adder keeps, in bytes.
+const keptEntry = 1 << 20
+
+// Bytes is AddFile for what is in memory. It keeps nothing of data.
+func (a *Adder) Bytes(p wspath.Path, mode Mode, data []byte) (ID, error) {
+	b := a.b
+	if err := b.ctx.Err(); err != nil {
+		return ID{}, err
+	}
+	if int64(len(data)) > b.s.opt.InlineBlob {
+		return b.add(p, mode, bytes.NewReader(data), int64(len(data)))
+	}
+	id := object.Hash(object.Blob, data)
+	known, err := b.s.packs.hasObject(id)
+	if err != nil {
+		return id, err
+	}
+	if !known {
+		a.entry = pack.AppendEntry(a.entry[:0], object.Blob, data, journalLevel)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.current == nil {
+		return id, b.failed
+	}
+	if !known {
+		if err := b.current.w.AddEncoded(id, a.entry); err != nil {
+			return id, err
+		}
+	}
+	if cap(a.entry) > keptEntry {
+		a.entry = nil
+	}
+	return id, b.added(baselineFile{p, mode, id})
 }
 
 // known records a file whose content an earlier attempt has made durable.
@@ -184,27 +242,6 @@ func (b *baseline) known(p wspath.Path, mode Mode, id ID) (bool, error) {
 	defer b.mu.Unlock()
 	b.files = append(b.files, baselineFile{p, mode, id})
 	return true, nil
-}
-
-// encode hashes and compresses a file of moderate size; a larger one is left
-// to the writer, which streams it. No entry: the store has it.
-func (b *baseline) encode(r io.Reader, size int64) (ID, []byte, error) {
-	if size > b.s.opt.InlineBlob {
-		return ID{}, nil, nil
-	}
-	buf := bytes.NewBuffer(make([]byte, 0, size+1))
-	n, err := io.Copy(buf, io.LimitReader(r, size+1))
-	if err != nil {
-		return ID{}, nil, err
-	}
-	if n != size {
-		return ID{}, nil, pack.ErrLonger
-	}
-	id := object.Hash(object.Blob, buf.Bytes())
-	if ok, err := b.s.packs.hasObject(id); ok || err != nil {
-		return id, nil, err
-	}
-	return id, pack.AppendEntry(nil, object.Blob, buf.Bytes(), journalLevel), nil
 }
 
 // trees writes the folders, deepest first, and gives the root.

@@ -72,6 +72,9 @@ type Fill struct{ b *baseline }
 // Add gives the function that records a file from its bytes.
 func (f Fill) Add() AddFile { return f.b.add }
 
+// Adder gives what records files that are in memory, for one goroutine.
+func (f Fill) Adder() *Adder { return &Adder{b: f.b} }
+
 // Known records a file whose content an earlier attempt at this baseline has
 // brought. False where the store does not have it: it has to be added.
 func (f Fill) Known(p wspath.Path, mode Mode, id ID) (bool, error) { return f.b.known(p, mode, id) }

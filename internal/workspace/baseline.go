@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -69,7 +68,7 @@ func (w *Workspace) baseline(ctx context.Context, progress func(files int64)) er
 				w.log.Warn("what the baseline has read so far would be read again", "error", err)
 			}
 		})
-		b := &baseline{w: w, add: fill.Add(), skipped: &skipped, git: w.openCheckout(index)}
+		b := &baseline{w: w, fill: fill, skipped: &skipped, git: w.openCheckout(index)}
 		if resumed {
 			b.known = fill.Known
 		}
@@ -133,7 +132,7 @@ func (w *Workspace) tellBaseline(progress func(files int64)) func(files int64, d
 // what the walk finds.
 type baseline struct {
 	w       *Workspace
-	add     gitstore.AddFile
+	fill    gitstore.Fill
 	skipped *skips
 	git     *checkout // nil: every file is read
 	// known takes a file by what an earlier attempt has read; nil: there was none.
@@ -148,8 +147,9 @@ func (b *baseline) run(ctx context.Context, find func(visit func(scan.Found) err
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
+			r := &fileReader{baseline: b, adder: b.fill.Adder()}
 			for f := range work {
-				if err := b.file(ctx, f); err != nil {
+				if err := r.file(ctx, f); err != nil {
 					cancel(err)
 				}
 			}
@@ -178,7 +178,17 @@ func (b *baseline) run(ctx context.Context, find func(visit func(scan.Found) err
 	return errs.Wrap(err, "")
 }
 
-func (b *baseline) file(ctx context.Context, f scan.Found) error {
+// fileReader reads files for a baseline in one goroutine.
+type fileReader struct {
+	*baseline
+	adder *gitstore.Adder
+	buf   []byte
+}
+
+// keptBuffer is how much memory is kept from one file to the next, in bytes.
+const keptBuffer = 1 << 20
+
+func (b *fileReader) file(ctx context.Context, f scan.Found) error {
 	if ctx.Err() != nil {
 		return nil // only drained
 	}
@@ -187,7 +197,7 @@ func (b *baseline) file(ctx context.Context, f scan.Found) error {
 		if err != nil {
 			return b.refused(f.Path, err)
 		}
-		_, err = b.add(f.Path, object.Symlink, bytes.NewReader([]byte(target)), int64(len(target)))
+		_, err = b.adder.Bytes(f.Path, object.Symlink, []byte(target))
 		return err
 	}
 	if f.Info.Size > b.w.limits.CaptureBytes {
@@ -205,19 +215,45 @@ func (b *baseline) file(ctx context.Context, f scan.Found) error {
 		return b.large(f.Path)
 	}
 	at := b.w.now()
-	var data []byte
-	info, err := b.w.stable(ctx, f.Path, func(h vfs.File, size int64) (err error) {
-		data, err = readAll(h, size)
-		return err
-	})
-	if err != nil {
-		return b.refused(f.Path, err)
+	data, info := b.unchanged(f)
+	if data == nil {
+		at = b.w.now()
+		var err error
+		info, err = b.w.stable(ctx, f.Path, func(h vfs.File, size int64) (err error) {
+			data, err = readAll(h, size)
+			return err
+		})
+		if err != nil {
+			return b.refused(f.Path, err)
+		}
 	}
-	id, err := b.add(f.Path, gitMode(info), bytes.NewReader(data), int64(len(data)))
+	id, err := b.adder.Bytes(f.Path, gitMode(info), data)
 	if err == nil {
 		b.w.index.put(f.Path, info, id, gitMode(info), at)
 	}
 	return err
+}
+
+// unchanged reads a file that is still as the walk has met it, which saves to
+// look at it before it is read; nil for one that is not, or cannot be read.
+func (b *fileReader) unchanged(f scan.Found) ([]byte, vfs.Info) {
+	h, err := b.w.fs.Open(string(f.Path))
+	if err != nil {
+		return nil, vfs.Info{}
+	}
+	defer h.Close()
+	if int64(cap(b.buf)) < f.Info.Size || cap(b.buf) > keptBuffer || b.buf == nil {
+		b.buf = make([]byte, max(f.Info.Size, 16<<10))
+	}
+	data := b.buf[:f.Info.Size]
+	if n, err := h.ReadAt(data, 0); n < len(data) || err != nil && err != io.EOF {
+		return nil, vfs.Info{}
+	}
+	info, err := h.Stat()
+	if err != nil || !sameContent(f.Info, info) || f.Info.CtimeNs != info.CtimeNs {
+		return nil, vfs.Info{}
+	}
+	return data, info
 }
 
 // wholeFile is the size up to which a file is read before it is recorded, so
@@ -234,7 +270,7 @@ func (b *baseline) large(p wspath.Path) error {
 	}
 	defer h.Close()
 	src := &exactly{r: io.NewSectionReader(h, 0, info.Size), left: info.Size}
-	id, err := b.add(p, gitMode(info), src, info.Size)
+	id, err := b.fill.Add()(p, gitMode(info), src, info.Size)
 	if err != nil {
 		return err
 	}
