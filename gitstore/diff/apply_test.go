@@ -28,7 +28,7 @@ var absent diff.File
 func judge(t *testing.T, opts diff.Options, pairs []pair) []diff.Patch {
 	t.Helper()
 	old, new := difftest.Tree{"stays": regular("", "as it is\n")}, difftest.Tree{"stays": regular("", "as it is\n")}
-	var text []byte
+	var series diff.Series
 	var patches []diff.Patch
 	for _, p := range pairs {
 		if p.old.Mode != 0 {
@@ -45,8 +45,9 @@ func judge(t *testing.T, opts diff.Options, pairs []pair) []diff.Patch {
 			t.Errorf("%q: truncated", p.new.Path)
 		}
 		patches = append(patches, patch)
-		text = append(text, patch.Text...)
+		series.Add(patch)
 	}
+	text := series.Bytes()
 	dir := t.TempDir()
 	difftest.Import(t, dir, old, new)
 	if len(text) == 0 {
@@ -184,25 +185,29 @@ func TestApplyKinds(t *testing.T) {
 		"swapped":               {{regular("f", "1\n"), regular("g", "1\n")}, {regular("g", "2\n"), regular("f", "2\n")}},
 		"circle": {{regular("f", "1\n"), regular("g", "1\n")}, {regular("g", "2\n"), regular("h", "2\n3\n")},
 			{regular("h", "3\n"), regular("f", "3\n")}},
-		"chain":            {{regular("f", "1\n"), regular("g", "1\n")}, {regular("g", "2\n"), regular("h", "2\n")}},
-		"moved and remade": {{regular("f", "1\n"), regular("g", "1\n")}, {absent, regular("f", "2\n")}},
-		"folder moved":     {{regular("d/1", "1\n"), regular("e/1", "1\n")}, {regular("d/s/2", ""), regular("e/s/2", "")}},
-		"file to link":     {{regular("f", "1\n"), link("f", "target")}},
-		"link to file":     {{link("f", "target"), exec("f", "1\n")}},
-		"empty to link":    {{regular("f", ""), link("f", "target")}},
-		"binary to link":   {{regular("f", "\x00"), link("f", "target")}},
-		"link moved":       {{link("f", "one"), link("f", "two")}},
-		"link to renamed":  {{link("f", "one"), regular("g", "two")}},
-		"odd links":        {{absent, link("f", "a\nb")}, {absent, link("g", "/abs olute")}, {absent, link("h", "..\xff")}},
-		"file to folder":   {{regular("f", "1\n"), absent}, {absent, regular("f/x", "2\n")}},
-		"folder to file":   {{regular("f/x", "2\n"), absent}, {absent, regular("f", "1\n")}},
-		"file into folder": {{regular("f", "1\n"), regular("f/f", "1\n")}},
-		"exec created":     {{absent, exec("f", "#!/bin/sh\n")}},
-		"exec lost":        {{exec("f", ""), regular("f", "")}},
-		"mode and change":  {{exec("f", "a\n"), regular("f", "b\n")}},
-		"like a patch":     {{regular("f", "--- a/x\n+++ b/x\n@@ -1 +1 @@\n"), regular("f", "--- a/x\n-- b/x\n@@ -1 +1 @@\n\\ No newline\n")}},
-		"far apart":        {{regular("f", "a\n"+long+"b\n"+long+"c\n"), regular("f", "A\n"+long+long+"C\nd\n")}},
-		"many lines":       {{absent, regular("f", long+long)}, {regular("g", long), absent}},
+		"swapped, one a link":    {{regular("f", "1\n"), link("g", "t")}, {regular("g", "2\n"), regular("f", "2\n")}},
+		"swapped, one a link, 2": {{regular("g", "2\n"), regular("f", "2\n")}, {regular("f", "1\n"), link("g", "t")}},
+		"swapped, both links":    {{link("f", "1"), regular("g", "1\n")}, {regular("g", "2\n"), link("f", "2")}},
+		"to a link's place":      {{link("f", "1"), regular("h", "1\n")}, {regular("g", "2\n"), regular("f", "2\n")}, {absent, link("g", "3")}},
+		"chain":                  {{regular("f", "1\n"), regular("g", "1\n")}, {regular("g", "2\n"), regular("h", "2\n")}},
+		"moved and remade":       {{regular("f", "1\n"), regular("g", "1\n")}, {absent, regular("f", "2\n")}},
+		"folder moved":           {{regular("d/1", "1\n"), regular("e/1", "1\n")}, {regular("d/s/2", ""), regular("e/s/2", "")}},
+		"file to link":           {{regular("f", "1\n"), link("f", "target")}},
+		"link to file":           {{link("f", "target"), exec("f", "1\n")}},
+		"empty to link":          {{regular("f", ""), link("f", "target")}},
+		"binary to link":         {{regular("f", "\x00"), link("f", "target")}},
+		"link moved":             {{link("f", "one"), link("f", "two")}},
+		"link to renamed":        {{link("f", "one"), regular("g", "two")}},
+		"odd links":              {{absent, link("f", "a\nb")}, {absent, link("g", "/abs olute")}, {absent, link("h", "..\xff")}},
+		"file to folder":         {{regular("f", "1\n"), absent}, {absent, regular("f/x", "2\n")}},
+		"folder to file":         {{regular("f/x", "2\n"), absent}, {absent, regular("f", "1\n")}},
+		"file into folder":       {{regular("f", "1\n"), regular("f/f", "1\n")}},
+		"exec created":           {{absent, exec("f", "#!/bin/sh\n")}},
+		"exec lost":              {{exec("f", ""), regular("f", "")}},
+		"mode and change":        {{exec("f", "a\n"), regular("f", "b\n")}},
+		"like a patch":           {{regular("f", "--- a/x\n+++ b/x\n@@ -1 +1 @@\n"), regular("f", "--- a/x\n-- b/x\n@@ -1 +1 @@\n\\ No newline\n")}},
+		"far apart":              {{regular("f", "a\n"+long+"b\n"+long+"c\n"), regular("f", "A\n"+long+long+"C\nd\n")}},
+		"many lines":             {{absent, regular("f", long+long)}, {regular("g", long), absent}},
 	}
 	for _, context := range []int{0, diff.NoContext, 1, 1 << 30} {
 		t.Run(fmt.Sprint("context ", context), func(t *testing.T) {

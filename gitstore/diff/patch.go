@@ -3,6 +3,7 @@ package diff
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"umbra/gitstore/object"
@@ -47,13 +48,42 @@ type Patch struct {
 	Binary    bool
 	Truncated bool // binary content was left out by MaxBinary: git apply refuses this patch
 	Coarse    bool // the allowance of work was used up: right, but larger than need be
+	removal   int  // how much of Text removes a file that became another kind of thing under another name
+}
+
+// Series joins the patches of several files to one that `git apply` takes, also
+// with -R.
+type Series struct{ first, then, last []byte }
+
+// Add appends a patch. Of what became another kind of thing under another name,
+// the removal stands before all else and the creation after: its old name may be
+// another file's by now, its new one may have been, and where nothing is renamed
+// git goes by the order.
+func (s *Series) Add(p Patch) {
+	if p.removal == 0 {
+		s.then = append(s.then, p.Text...)
+		return
+	}
+	s.first = append(s.first, p.Text[:p.removal]...)
+	s.last = append(s.last, p.Text[p.removal:]...)
+}
+
+// Len is the size so far, in bytes.
+func (s *Series) Len() int { return len(s.first) + len(s.then) + len(s.last) }
+
+// Bytes gives the whole.
+func (s *Series) Bytes() []byte {
+	if len(s.first) == 0 {
+		return s.then
+	}
+	return slices.Concat(s.first, s.then, s.last)
 }
 
 // Format writes the patch that turns old into new, as `git diff` would:
 // creation and deletion where a side is absent, a rename where the paths
 // differ, deletion and creation where a file became a link or the other way
-// round. `git apply` takes the texts of several files concatenated, also when
-// they swap names, and with -R.
+// round. `git apply` takes the patches of several files joined (Series), also
+// when they swap names, and with -R.
 //
 // Errors: ErrMode.
 func Format(old, new File, opts Options) (Patch, error) {
@@ -91,7 +121,12 @@ func replaced(old, new File, opts Options) (Patch, error) {
 	if err != nil {
 		return Patch{}, err
 	}
+	removal := 0
+	if old.Path != new.Path {
+		removal = len(gone.Text)
+	}
 	return Patch{
+		removal:   removal,
 		Text:      append(gone.Text, made.Text...),
 		Additions: made.Additions,
 		Deletions: gone.Deletions,

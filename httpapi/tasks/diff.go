@@ -1,7 +1,6 @@
 package tasks
 
 import (
-	"bytes"
 	"errors"
 	"net/http"
 
@@ -40,7 +39,7 @@ type diffBody struct {
 	Before       *string    `json:"before"`
 	After        *string    `json:"after"`
 	Mixed        bool       `json:"mixed"`
-	Files        []diffBody `json:"files,omitempty"`
+	Files        []diffBody `json:"files,omitzero"` // of a whole diff
 }
 
 // changed is one file to be diffed, from wherever its versions come.
@@ -197,17 +196,17 @@ func (d *Dialect) untouched(c *gin.Context, r *task.Ref, path string) error {
 }
 
 func serveDiff(c *gin.Context, a ask, list []changed) error {
-	var text bytes.Buffer
+	var text diff.Series
 	body := diffBody{Files: []diffBody{}}
 	for _, f := range list {
 		one, p, err := f.diff(a)
 		if err != nil {
 			return err
 		}
-		if text.Len()+len(p) > maxDiff {
+		if text.Len()+len(p.Text) > maxDiff {
 			return errs.New(errs.TooLarge, "diff_too_large", "The diff is larger than %d bytes; ask for one file at a time.", int64(maxDiff))
 		}
-		text.Write(p)
+		text.Add(p)
 		body.Additions += one.Additions
 		body.Deletions += one.Deletions
 		body.Binary = body.Binary || one.Binary
@@ -220,7 +219,7 @@ func serveDiff(c *gin.Context, a ask, list []changed) error {
 		return nil
 	}
 	if a.path == "" {
-		body.Diff, body.DiffEncoding = wspath.EncodeJSON(text.String())
+		body.Diff, body.DiffEncoding = wspath.EncodeJSON(string(text.Bytes()))
 		httpapi.JSON(c, http.StatusOK, body)
 		return nil
 	}
@@ -235,7 +234,7 @@ func serveDiff(c *gin.Context, a ask, list []changed) error {
 	return nil
 }
 
-func (f *changed) diff(a ask) (diffBody, []byte, error) {
+func (f *changed) diff(a ask) (diffBody, diff.Patch, error) {
 	path := f.now.Path
 	if !f.now.Exists() {
 		path = f.old.Path
@@ -248,20 +247,20 @@ func (f *changed) diff(a ask) (diffBody, []byte, error) {
 	}
 	old, now, err := f.sides()
 	if errs.Is(err, errs.TooLarge) {
-		return out, nil, errs.New(errs.TooLarge, "diff_too_large", "A version of the file has more than %d bytes.", int64(maxDiffed))
+		return out, diff.Patch{}, errs.New(errs.TooLarge, "diff_too_large", "A version of the file has more than %d bytes.", int64(maxDiffed))
 	}
 	if err != nil {
-		return out, nil, err
+		return out, diff.Patch{}, err
 	}
 	p, err := diff.Format(old, now, diff.Options{Context: a.context, MaxBinary: 2 * maxDiffed})
 	if err != nil {
-		return out, nil, err
+		return out, diff.Patch{}, err
 	}
 	out.Additions, out.Deletions, out.Binary = p.Additions, p.Deletions, p.Binary
 	if a.json {
 		out.Diff, out.DiffEncoding = wspath.EncodeJSON(string(p.Text))
 	}
-	return out, p.Text, nil
+	return out, p, nil
 }
 
 // at resolves one end of a range; the parameter's own name stands in its error.

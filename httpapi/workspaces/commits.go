@@ -1,7 +1,6 @@
 package workspaces
 
 import (
-	"bytes"
 	"math"
 	"net/http"
 
@@ -110,7 +109,7 @@ func (d *Dialect) commitDiff(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		var text bytes.Buffer
+		var text diff.Series
 		total := diff.Patch{}
 		for _, pair := range history.PairsOf(entries) {
 			old, now, err := pair.Sides(c, w.Store(), maxDiffed)
@@ -127,7 +126,7 @@ func (d *Dialect) commitDiff(c *gin.Context) error {
 			if text.Len()+len(p.Text) > maxDiff {
 				return tooLarge()
 			}
-			text.Write(p.Text)
+			text.Add(p)
 			total.Additions += p.Additions
 			total.Deletions += p.Deletions
 			total.Binary = total.Binary || p.Binary
@@ -138,7 +137,7 @@ func (d *Dialect) commitDiff(c *gin.Context) error {
 			return nil
 		}
 		body := map[string]any{"commit": found.ID.String(), "additions": total.Additions, "deletions": total.Deletions, "binary": total.Binary}
-		patch, encoding := wspath.EncodeJSON(text.String())
+		patch, encoding := wspath.EncodeJSON(string(text.Bytes()))
 		body["diff"] = patch
 		if encoding != "" {
 			body["diff_encoding"] = encoding

@@ -305,21 +305,40 @@ func takenBack(ctx context.Context, st *gitstore.Store, recs []gitstore.Record, 
 // entry can only be undone by a later one. What a commit names beside its own
 // entries (files of which nothing was left to undo) holds as long as any of
 // these is in effect.
-func markUndone(entries []Entry, task string, bare map[object.ID][]message.EntryRef, undone map[uint64]bool) {
-	note := func(refs []message.EntryRef) {
+//
+// It counts. When a revert comes into effect again, because what had undone it
+// was undone, its entry may have been undone once more meanwhile: then that was
+// taken out of the files twice, and has to come back twice.
+func markUndone(entries []Entry, task string, bare map[object.ID][]message.EntryRef, gone map[uint64]bool) {
+	taken := make(map[uint64]int) // out of the files, by entries that are in them so often
+	said := make(map[uint64]bool) // by this commit
+	note := func(refs []message.EntryRef, times int) {
 		for _, ref := range refs {
-			if ref.Task == task {
-				undone[ref.ID] = true
+			if ref.Task == task && times != 0 && !said[ref.ID] {
+				said[ref.ID] = true
+				taken[ref.ID] += times
 			}
 		}
 	}
-	for i := len(entries) - 1; i >= 0; i-- {
-		e := &entries[i]
-		if undone[e.ID] {
-			e.Undone = true
-			continue
+	for end := len(entries); end > 0; {
+		begin := end - 1
+		for begin > 0 && entries[begin-1].Commit == entries[begin].Commit {
+			begin--
 		}
-		note(e.Reverts)
-		note(bare[e.Commit])
+		clear(said)
+		holds := false
+		for i := begin; i < end; i++ {
+			e, times := &entries[i], 0
+			if !gone[entries[i].ID] {
+				times = 1 - taken[e.ID]
+			}
+			e.Undone = times <= 0
+			holds = holds || times > 0
+			note(e.Reverts, times)
+		}
+		if holds {
+			note(bare[entries[begin].Commit], 1)
+		}
+		end = begin
 	}
 }

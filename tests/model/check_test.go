@@ -248,39 +248,57 @@ func (g *rig) checkEnd() error {
 	return nil
 }
 
-// checkUndone decides again, entry by entry, what is in effect. What a commit
-// names beside its entries is undone while any of them is in effect.
+// checkUndone decides again, entry by entry, what is in effect: how often each is
+// in the files, less how often what undoes it is. What a commit names beside its
+// entries is undone while any of them is in effect.
 func (g *rig) checkUndone(t *history.Task) error {
 	byCommit := make(map[object.ID][]*history.Entry)
 	for i := range t.Entries {
 		byCommit[t.Entries[i].Commit] = append(byCommit[t.Entries[i].Commit], &t.Entries[i])
 	}
-	by := make(map[uint64][][]*history.Entry) // any of each
+	by := make(map[uint64]map[object.ID][]*history.Entry) // in each commit, those that undo an entry
+	add := func(id uint64, commit object.ID, entries ...*history.Entry) {
+		if by[id] == nil {
+			by[id] = make(map[object.ID][]*history.Entry)
+		}
+		by[id][commit] = append(by[id][commit], entries...)
+	}
 	for id, entries := range byCommit {
 		c, err := g.w.Store().ReadCommit(background, id)
 		if err != nil {
 			return err
 		}
-		for _, r := range c.Message.RevertsEntries {
-			by[r.ID] = append(by[r.ID], entries)
-		}
 		for _, e := range entries {
 			for _, r := range e.Reverts {
-				by[r.ID] = append(by[r.ID], []*history.Entry{e})
+				add(r.ID, id, e)
+			}
+		}
+		for _, r := range c.Message.RevertsEntries {
+			if by[r.ID][id] == nil {
+				add(r.ID, id, entries...)
 			}
 		}
 	}
-	var inEffect func(e *history.Entry) bool
-	inEffect = func(e *history.Entry) bool {
-		for _, any := range by[e.ID] {
-			if slices.ContainsFunc(any, func(r *history.Entry) bool { return r.ID > e.ID && inEffect(r) }) {
-				return false
+	known := make(map[uint64]int)
+	var times func(e *history.Entry) int
+	times = func(e *history.Entry) int {
+		if n, ok := known[e.ID]; ok {
+			return n
+		}
+		n := 1
+		for _, of := range by[e.ID] {
+			for _, r := range of {
+				if r.ID > e.ID && times(r) != 0 {
+					n -= times(r)
+					break
+				}
 			}
 		}
-		return true
+		known[e.ID] = n
+		return n
 	}
 	for i := range t.Entries {
-		if e := &t.Entries[i]; e.Undone == inEffect(e) {
+		if e := &t.Entries[i]; e.Undone == (times(e) > 0) {
 			return broken("undone", "%s %d is taken for undone: %t", t.ID, e.ID, e.Undone)
 		}
 	}

@@ -158,7 +158,7 @@ func (g *rig) checkWhole(dir, id string, sum *history.Summary) error {
 			return err
 		}
 	}
-	var patch []byte
+	var series diff.Series
 	for i := range sum.Files {
 		old, now, err := sum.Files[i].Sides(background, g.w.Store(), 1<<30)
 		if err != nil {
@@ -168,8 +168,9 @@ func (g *rig) checkWhole(dir, id string, sum *history.Summary) error {
 		if err != nil {
 			return err
 		}
-		patch = append(patch, p.Text...)
+		series.Add(p)
 	}
+	patch := series.Bytes()
 	cmd := exec.Command("git", "apply", "--whitespace=nowarn", "-")
 	cmd.Dir, cmd.Stdin = filepath.Join(dir, "w"), bytes.NewReader(patch)
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -197,6 +197,18 @@ func TestScripts(t *testing.T) {
 			A: mkdir n; mv dir n/dir; mv n z
 			A: put n/dir/x q
 			revert A`,
+		"a revert that is in effect again, of what was undone once more meanwhile": `
+			A: line key 0 340
+			revert A
+			revert A change 25
+			A: mv "no end" void
+			unrevert A
+			revert A change 49
+			A: line bin 0 603
+			revert A
+			A: put out.log/f z
+			revert A change 44
+			revert A`,
 		"a folder of others in the place of one that moved": `
 			A: mv dir tmp
 			B: mkdir dir
