@@ -1,8 +1,11 @@
 package watcher
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/fsnotify/fsnotify"
 
@@ -35,10 +38,11 @@ func (w *Watcher) event(ev fsnotify.Event) {
 		return
 	}
 	// fsnotify keeps to itself that an event is of a folder.
-	isDir := false
+	isDir, closed := false, false
 	if ev.Has(fsnotify.Create | fsnotify.Chmod) {
 		info, err := os.Lstat(name)
 		isDir = err == nil && info.IsDir()
+		closed = isDir && ev.Has(fsnotify.Chmod) && isClosed(name)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +54,7 @@ func (w *Watcher) event(ev fsnotify.Event) {
 	// A folder may be in several workspaces, one in another.
 	for at := name; ; {
 		for _, s := range w.roots[at] {
-			w.changed(s, rel(at, name), ev.Op, isDir)
+			w.changed(s, rel(at, name), ev.Op, isDir, closed)
 		}
 		switch i := strings.LastIndexByte(at, '/'); {
 		case at == "/":
@@ -63,8 +67,16 @@ func (w *Watcher) event(ev fsnotify.Event) {
 	}
 }
 
-// changed notes an event of one workspace. Called with the lock.
-func (w *Watcher) changed(s *space, path wspath.Path, what fsnotify.Op, isDir bool) {
+// isClosed reports whether a folder cannot be listed, or what is in it not be
+// opened.
+func isClosed(dir string) bool {
+	const readAndSearch = 4 | 1 // access(2): R_OK, X_OK
+	return errors.Is(syscall.Access(dir, readAndSearch), fs.ErrPermission)
+}
+
+// changed notes an event of one workspace; closed says that it is of a folder
+// that cannot be read now. Called with the lock.
+func (w *Watcher) changed(s *space, path wspath.Path, what fsnotify.Op, isDir, closed bool) {
 	if path.IsRoot() {
 		if what.Has(fsnotify.Remove | fsnotify.Rename | fsnotify.Create) {
 			w.enqueue(s, op{kind: opLook, path: wspath.Root})
@@ -78,7 +90,13 @@ func (w *Watcher) changed(s *space, path wspath.Path, what fsnotify.Op, isDir bo
 	known := s.dirs[path] != nil
 	switch {
 	case known && !what.Has(moved):
-		return // a folder's own attributes are in no history
+		// A folder's own attributes are in no history, but what is in it may come
+		// to be hidden, or be seen again.
+		if s.closed[path] != closed && what.Has(fsnotify.Chmod) {
+			s.setClosed(path, closed)
+			w.note(s, func(p *pending) { p.mark(path, w.opts) })
+		}
+		return
 	case known, isDir && !wspath.IsGitName(base) && !s.pruned(path):
 		w.enqueue(s, op{kind: opLook, path: path})
 		return

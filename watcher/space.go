@@ -22,6 +22,7 @@ type space struct {
 
 	// Under Watcher.mu.
 	dirs     map[wspath.Path]*dir
+	closed   map[wspath.Path]bool // of them those that cannot be read any more
 	ops      []op
 	active   bool // somebody walks, or the space stands in Watcher.ready
 	removed  bool
@@ -56,6 +57,18 @@ func (s *space) abs(path wspath.Path) string {
 }
 
 func (s *space) pruned(path wspath.Path) bool { return s.opts.Prune != nil && s.opts.Prune(path) }
+
+// setClosed notes whether a watched folder can be read. Called with the lock.
+func (s *space) setClosed(path wspath.Path, closed bool) {
+	if !closed {
+		delete(s.closed, path)
+		return
+	}
+	if s.closed == nil {
+		s.closed = make(map[wspath.Path]bool)
+	}
+	s.closed[path] = true
+}
 
 // dir is a watched folder of one workspace.
 type dir struct {
@@ -110,6 +123,7 @@ func (s *space) attach(path wspath.Path, x *watch) *dir {
 // the last record. Called with the lock.
 func (w *Watcher) detach(s *space, d *dir) {
 	delete(s.dirs, d.path)
+	delete(s.closed, d.path)
 	if d.before != nil {
 		d.before.after = d.after
 	} else if d.up != nil {

@@ -126,7 +126,8 @@ func (p *plan) deleteDir(ctx context.Context, i int, q wspath.Path, n *vnode) er
 		}
 	}
 	kids, err := p.view.children(q, n)
-	if err != nil {
+	listed := !unreadable(err)
+	if err != nil && listed {
 		return err
 	}
 	if len(kids) > 0 && !op.Recursive {
@@ -136,7 +137,9 @@ func (p *plan) deleteDir(ctx context.Context, i int, q wspath.Path, n *vnode) er
 		return err
 	}
 	d := deletion{p: p, op: op, found: make(map[wspath.Path]bool)}
-	if err := d.folder(ctx, q, n, kids); err != nil {
+	if !listed {
+		d.skip(q, "unreadable")
+	} else if err := d.folder(ctx, q, n, kids); err != nil {
 		return err
 	}
 	if err := p.refuse(op, d.skipped); err != nil {

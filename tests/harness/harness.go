@@ -75,6 +75,9 @@ type Options struct {
 	Env     []string // more environment, "NAME=value"
 	Listen  string   // empty: 127.0.0.1:0
 	Token   string   // sent with every request
+	// User runs the server as another user, by its number; 0: as the test's own.
+	// It needs root.
+	User uint32
 }
 
 // Server is a running program.
@@ -159,6 +162,9 @@ func (s *Server) start() {
 		args = append(args, "--config", file)
 	}
 	s.cmd = Command(s.t, s.opts.Env, append(args, s.opts.Args...)...)
+	if s.opts.User != 0 {
+		s.becomeUser()
+	}
 	s.stdout, s.Log = NewOutput(), NewOutput()
 	s.cmd.Stdout, s.cmd.Stderr = s.stdout, s.Log
 	if err := s.cmd.Start(); err != nil {

@@ -1,0 +1,70 @@
+package harness
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// becomeUser makes the command run as Options.User, in folders that are that
+// user's. The program is copied to where the user can reach it.
+func (s *Server) becomeUser() {
+	s.t.Helper()
+	program := filepath.Join(s.t.TempDir(), "umbra")
+	if err := copyProgram(program, s.cmd.Path); err != nil {
+		s.t.Fatal(err)
+	}
+	s.cmd.Path = program
+	folders := []string{program, s.cmd.Dir}
+	for _, kv := range s.cmd.Env {
+		if name, dir, _ := strings.Cut(kv, "="); name == "HOME" || name == "TMPDIR" {
+			folders = append(folders, dir)
+		}
+	}
+	for i, arg := range s.cmd.Args {
+		if arg == "--config" {
+			folders = append(folders, s.cmd.Args[i+1])
+		}
+	}
+	for _, name := range append(folders, filepath.Dir(s.DataDir)) {
+		s.Give(name)
+	}
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: s.opts.User, Gid: s.opts.User, NoSetGroups: true}}
+}
+
+// Give makes a file or folder in a temporary folder of the test the server's
+// user's, and the way to it passable.
+func (s *Server) Give(name string) {
+	s.t.Helper()
+	if err := os.Lchown(name, int(s.opts.User), int(s.opts.User)); err != nil {
+		s.t.Fatal(err)
+	}
+	top := os.TempDir()
+	for dir := filepath.Dir(name); strings.HasPrefix(dir, top+string(filepath.Separator)); dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err == nil {
+			err = os.Chmod(dir, info.Mode().Perm()|0o011)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+		}
+	}
+}
+
+func copyProgram(to, from string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(dst, src); err != nil {
+		dst.Close()
+		return err
+	}
+	return dst.Close()
+}
