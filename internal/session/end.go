@@ -6,7 +6,6 @@ import (
 
 	"umbra/internal/errs"
 	"umbra/internal/state"
-	"umbra/internal/task"
 )
 
 // Delete ends a session, and completes its task if it made it.
@@ -40,29 +39,11 @@ func (s *Service) end(ctx context.Context, r Record, requestID string) error {
 
 func (s *Service) finish(ctx context.Context, r Record, requestID string) error {
 	if r.OwnTask {
-		if err := s.complete(ctx, r.Task, requestID); err != nil {
+		if err := s.o.Tasks.Complete(ctx, r.Task, requestID); err != nil {
 			return err
 		}
 	}
 	return s.remove(r)
-}
-
-// complete ends a task, unless somebody has.
-func (s *Service) complete(ctx context.Context, id, requestID string) error {
-	ref, err := s.o.Tasks.Get(ctx, id, nil)
-	if errs.Is(err, errs.NotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer ref.Release()
-	status := task.Completed
-	err = s.o.Tasks.Patch(ctx, ref, task.Patch{Status: &status}, requestID)
-	if errs.Is(err, errs.Conflict) || errs.Is(err, errs.NotFound) {
-		return nil
-	}
-	return err
 }
 
 // run ends what is idle, and keeps when sessions were used.

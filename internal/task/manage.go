@@ -261,6 +261,25 @@ func (p *Patch) validate() error {
 	return validMetadata(p.Metadata)
 }
 
+// Complete ends a task for what made it, unless somebody has, or it never came
+// to be.
+func (s *Service) Complete(ctx context.Context, id, requestID string) error {
+	ref, err := s.Get(ctx, id, nil)
+	if errs.Is(err, errs.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer ref.Release()
+	status := Completed
+	err = s.Patch(ctx, ref, Patch{Status: &status}, requestID)
+	if errs.Is(err, errs.Conflict) || errs.Is(err, errs.NotFound) {
+		return nil
+	}
+	return err
+}
+
 // Patch changes a task's record; durable when it returns, and r.Task is what
 // it is then. Conflict "task_ended" for a status after the last one.
 func (s *Service) Patch(ctx context.Context, r *Ref, p Patch, requestID string) error {

@@ -162,7 +162,7 @@ func (s *Service) settle(ctx context.Context, r Record, requestID string) error 
 		return nil
 	}
 	for _, id := range r.Loose {
-		if err := s.complete(ctx, id, requestID); err != nil {
+		if err := s.o.Tasks.Complete(ctx, id, requestID); err != nil {
 			return err
 		}
 	}
@@ -171,24 +171,6 @@ func (s *Service) settle(ctx context.Context, r Record, requestID string) error 
 	}
 	r.Loose = nil
 	return s.put(r)
-}
-
-// complete ends a task, unless somebody has, or it never came to be.
-func (s *Service) complete(ctx context.Context, id, requestID string) error {
-	ref, err := s.o.Tasks.Get(ctx, id, nil)
-	if errs.Is(err, errs.NotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer ref.Release()
-	status := task.Completed
-	err = s.o.Tasks.Patch(ctx, ref, task.Patch{Status: &status}, requestID)
-	if errs.Is(err, errs.Conflict) || errs.Is(err, errs.NotFound) {
-		return nil
-	}
-	return err
 }
 
 // Delete drops a toolset and completes the tasks that it made. NotFound
