@@ -143,7 +143,6 @@ func (c *copier) all() error {
 		if err := c.workspace(id); err != nil {
 			return err
 		}
-		c.rep.Workspaces++
 	}
 	if err := c.forgotten(known); err != nil {
 		return err
@@ -186,7 +185,7 @@ func (c *copier) forgotten(known []string) error {
 			continue
 		}
 		if _, err := c.o.Source.Freeze(c.ctx, e.Name); !errs.Is(err, errs.NotFound) {
-			continue // made since the records were copied
+			continue // made since the records were copied, or being made
 		}
 		if err := c.raw(e.Name); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/gitstore"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 )
@@ -319,4 +320,48 @@ func (s *leavingSource) State(ctx context.Context, w io.Writer) ([]string, error
 		ids = append(ids, "gone")
 	}
 	return ids, err
+}
+
+// TestUnfinished: a workspace whose baseline is being taken, or was cut off, keeps
+// no backup from being made, and none of its files is in it.
+func TestUnfinished(t *testing.T) {
+	r := newRig(t)
+	r.must(r.data.Mkdir("workspaces/u", 0o700))
+	r.file("workspaces/u/half", "half")
+	to := vfs.NewMem(vfs.MemOptions{})
+	for _, named := range []bool{true, false} { // in the records, or since
+		rep, err := Run(context.Background(), Options{Source: &makingSource{rig: r, named: named}, Data: r.data, To: to, Now: time.Now})
+		if err != nil || rep.Workspaces != 1 || len(rep.Warnings) > 0 {
+			t.Fatalf("%+v, %v", rep, err)
+		}
+		data := vfs.NewMem(vfs.MemOptions{})
+		_, err = Restore(context.Background(), RestoreOptions{From: to, To: data})
+		r.must(err)
+		if _, err := data.Lstat("workspaces/u"); err == nil {
+			t.Error("the half workspace was copied")
+		}
+	}
+}
+
+// makingSource has a workspace u whose baseline is being taken.
+type makingSource struct {
+	*rig
+	named bool
+}
+
+// State is Source's.
+func (s *makingSource) State(ctx context.Context, w io.Writer) ([]string, error) {
+	ids, err := s.rig.State(ctx, w)
+	if s.named {
+		ids = append(ids, "u")
+	}
+	return ids, err
+}
+
+// Freeze is Source's.
+func (s *makingSource) Freeze(ctx context.Context, id string) (*gitstore.Frozen, error) {
+	if id == "u" {
+		return nil, errs.New(errs.Conflict, "workspace_unfinished", "not whole")
+	}
+	return s.rig.Freeze(ctx, id)
 }

@@ -34,13 +34,18 @@ func immutable(name string) bool {
 var notCopied = map[string]bool{"records": true, "records.names": true, "records.new": true, "records.names.new": true, "stat": true, "progress": true, "checkpoint": true,
 	"checkpoint.new": true, "purge": true, "moved.new": true, "caches": true}
 
-// workspace copies one workspace as it is at a moment.
+// workspace copies one workspace as it is at a moment. One whose baseline is being
+// taken is none yet: its record alone is copied, and its folder is read anew.
 func (c *copier) workspace(id string) error {
 	dir := "workspaces/" + id
 	f, err := c.o.Source.Freeze(c.ctx, id)
 	if errs.Is(err, errs.NotFound) {
 		return errAnew // the records that were copied name it
 	}
+	if errs.CodeOf(err) == "workspace_unfinished" {
+		return nil
+	}
+	c.rep.Workspaces++
 	if err != nil && c.ctx.Err() == nil {
 		c.rep.Warnings = append(c.rep.Warnings, "the history of workspace "+id+" cannot be opened; its files are copied as they are")
 		return c.raw(id)

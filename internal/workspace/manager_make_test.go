@@ -54,6 +54,9 @@ func TestBaselineCutOffIsGoneOnWith(t *testing.T) {
 	}
 	// The next process goes on with it.
 	m = manager()
+	if _, err := m.Freeze(t.Context(), all[0].ID); code(err) != "workspace_unfinished" {
+		t.Errorf("a copy of it: %v", err)
+	}
 	w, _, err := m.Open(t.Context(), "/ws", OpenOptions{})
 	must(t, err)
 	defer w.Release()

@@ -129,10 +129,14 @@ func (m *Manager) claim(ctx context.Context, id string) (done func(), err error)
 // Freeze gives a moment of a workspace's history, for a copy of it. One that is
 // open stays in use by others; one that is not is opened as far as that needs.
 //
-// errs.NotFound workspace_not_found.
+// errs.NotFound workspace_not_found; errs.Conflict workspace_unfinished while its
+// baseline is being taken, or was cut off.
 func (m *Manager) Freeze(ctx context.Context, id string) (*gitstore.Frozen, error) {
 	for {
 		if _, ok := m.Record(id); !ok {
+			if m.isUnfinished(id) {
+				return nil, errs.New(errs.Conflict, "workspace_unfinished", "The workspace's baseline is not whole.")
+			}
 			return nil, errUnknown()
 		}
 		if store, release := m.store(id); store != nil {
@@ -166,6 +170,16 @@ func (m *Manager) Freeze(ctx context.Context, id string) (*gitstore.Frozen, erro
 		f, err := store.Freeze(ctx)
 		return f, errors.Join(err, store.Close(context.WithoutCancel(ctx)))
 	}
+}
+
+// isUnfinished reports whether a baseline of this id is being taken, or waits to
+// be gone on with.
+func (m *Manager) isUnfinished(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, begun := m.begun[id]
+	_, left := m.unfinished[id]
+	return begun || left
 }
 
 // store gives the history of a workspace that is open, which is no use of the
