@@ -389,7 +389,9 @@ func (s *scanner) identify(ctx context.Context) error {
 			s.list = append(s.list, c)
 		}
 	}
+	// What is gone may have been told itself, and with each folder above it.
 	slices.SortFunc(s.list, func(a, b candidate) int { return strings.Compare(string(a.path), string(b.path)) })
+	s.list = slices.CompactFunc(s.list, func(a, b candidate) bool { return a.path == b.path })
 	return nil
 }
 

@@ -44,3 +44,21 @@ func TestLockedFor(t *testing.T) {
 		}
 	}
 }
+
+// TestGoneAtAllLevels: a folder that is removed is told as itself, as the folders
+// in it, and as their files; each file is deleted once, in whatever order.
+func TestGoneAtAllLevels(t *testing.T) {
+	told := []wspath.Path{"a", "a/b", "a/b/0", "a/b/1", "a/c"}
+	for i := range told {
+		b := newBench(t, map[string]string{"a/b/0": "zero", "a/b/1": "one", "a/c": "c", "kept": "k"})
+		must(t, removeAll(b.mem, "ws/a"))
+		order := append(append([]wspath.Path(nil), told[i:]...), told[:i]...)
+		b.w.syncMu.Lock()
+		res, err := b.w.lookAt(t.Context(), order, SyncOptions{})
+		b.w.syncMu.Unlock()
+		if err != nil || res.Changed != 3 {
+			t.Errorf("told in the order %q: %d changes, %v", order, res.Changed, err)
+		}
+		b.same()
+	}
+}
