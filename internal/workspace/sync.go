@@ -11,8 +11,8 @@ import (
 )
 
 // Sync records what differs from history in the folder as one external change;
-// then stock git sees everything. It looks at what the watcher told, or at the
-// whole folder. Writers go on beside it: only the paths that differ are locked,
+// then stock git sees everything. It looks at what the watcher told, and at the
+// whole folder where that takes moments or nobody tells. Writers go on beside it: only the paths that differ are locked,
 // and looked at again under the lock.
 //
 // errs.Conflict workspace_missing; errs.Unavailable ref_locked.
@@ -24,12 +24,26 @@ func (w *Workspace) Sync(ctx context.Context, o SyncOptions) (SyncResult, error)
 		return SyncResult{}, err
 	}
 	defer w.leave()
+	began := w.now().UnixNano()
 	res, err := w.look(ctx, o)
+	if err == nil && time.Duration(w.scanTook.Load()) <= cheapScan {
+		o.since = began
+		more := res
+		if more, err = w.scan(ctx, o); more.Changed == 0 {
+			more.Commit = res.Commit
+		}
+		more.Changed += res.Changed
+		res = more
+	}
 	if err != nil {
 		return res, err
 	}
 	return res, w.store.Publish(ctx)
 }
+
+// cheapScan is what a scan may take for Sync to look at everything, although the
+// watcher has told of all that raised an event: a write through mmap raises none.
+const cheapScan = 25 * time.Millisecond
 
 // Reconcile is Sync without what stock git sees, for who needs history to hold
 // what the disk held at a time: a scan that began since then will do.
