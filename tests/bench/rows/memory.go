@@ -52,22 +52,8 @@ func idleMemory(ctx context.Context, env *measure.Env, r *report.Result) error {
 	if err != nil {
 		return err
 	}
-	env.Log("opening %d workspaces", env.Scale.Idle)
-	for range env.Scale.Idle {
-		folder, err := env.Dir("idle")
-		if err != nil {
-			return err
-		}
-		if err := corpus.Write(ctx, folder, idleFiles); err != nil {
-			return err
-		}
-		t, err := s.Open(ctx, folder)
-		if err != nil {
-			return err
-		}
-		if err := s.Changes(t).Change(ctx, 0, corpus.NewSequence(idleFiles, 0, 1, 4).Next()); err != nil {
-			return err
-		}
+	if err := openIdle(ctx, env, s); err != nil {
+		return err
 	}
 	open, err := settled(ctx, env, s)
 	if err != nil {
@@ -95,6 +81,28 @@ func idleMemory(ctx context.Context, env *measure.Env, r *report.Result) error {
 		report.AtMost(fmt.Sprintf("%d idle workspaces, still open: ≤ 40 MB", env.Scale.Idle), float64(open.Resident)/1e6, idleMayHold, "%.1f MB"),
 		report.AtMost(fmt.Sprintf("%d idle workspaces, put away: ≤ 40 MB", env.Scale.Idle), float64(away.Resident)/1e6, idleMayHold, "%.1f MB"))
 	r.Data = map[string]peers.Memory{"empty": empty, "open": open, "away": away}
+	return nil
+}
+
+// openIdle opens the idle workspaces, each with a task that has changed a file.
+func openIdle(ctx context.Context, env *measure.Env, s *peers.Server) error {
+	env.Log("opening %d workspaces", env.Scale.Idle)
+	for range env.Scale.Idle {
+		folder, err := env.Dir("idle")
+		if err != nil {
+			return err
+		}
+		if err := corpus.Write(ctx, folder, idleFiles); err != nil {
+			return err
+		}
+		t, err := s.Open(ctx, folder)
+		if err != nil {
+			return err
+		}
+		if err := s.Changes(t).Change(ctx, 0, corpus.NewSequence(idleFiles, 0, 1, 4).Next()); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -7,6 +7,7 @@
 //	syncs      fsyncs and bytes a change
 //	growth     with the workspace, with history
 //	baseline   a whole tree
+//	disk       writes in a storm, syncs with nothing changed, idle workspaces
 //	footprint  room on disk for one small edit
 //	memory     idle workspaces, a hot large one
 //	start      with many workspaces
@@ -44,7 +45,7 @@ type Row struct {
 // All lists the rows of a scale, in the order of the document.
 func All(s measure.Scale) []Row {
 	return slices.Concat(writeRows(s), pacedRows(s), sustainedRows(s), syncsRows(s), growthRows(s), baselineRows(s),
-		footprintRows(s), memoryRows(s), startRows(s), sessionRows(s), cloneRows(s), historyRows(s), runRows(s))
+		diskRows(s), footprintRows(s), memoryRows(s), startRows(s), sessionRows(s), cloneRows(s), historyRows(s), runRows(s))
 }
 
 // Order compares keys of results ("row on disk") by the order of the document:
