@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"umbra/gitstore"
-	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
@@ -58,7 +57,7 @@ func (s *Service) Changes(ctx context.Context, r *Ref, f Filter, after uint64, l
 		if !f.record(&recs[i]) {
 			continue
 		}
-		of, err := entriesOf(ctx, r.Workspace, recs[i].Commit)
+		of, err := r.Workspace.EntriesAt(ctx, recs[i].Commit)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -75,14 +74,6 @@ func (s *Service) Changes(ctx context.Context, r *Ref, f Filter, after uint64, l
 	return entries, 0, nil
 }
 
-func entriesOf(ctx context.Context, w *workspace.Workspace, commit object.ID) ([]workspace.ChangeEntry, error) {
-	c, err := w.Store().ReadCommit(ctx, commit)
-	if err != nil {
-		return nil, err
-	}
-	return w.EntriesOf(ctx, c)
-}
-
 // Change gives one entry of a task's changelog. NotFound "change_not_found", Gone
 // "history_dropped".
 func (s *Service) Change(ctx context.Context, r *Ref, id uint64) (workspace.ChangeEntry, error) {
@@ -97,7 +88,7 @@ func (s *Service) Change(ctx context.Context, r *Ref, id uint64) (workspace.Chan
 	if !ok {
 		return workspace.ChangeEntry{}, missing
 	}
-	of, err := entriesOf(ctx, r.Workspace, rec.Commit)
+	of, err := r.Workspace.EntriesAt(ctx, rec.Commit)
 	if err != nil {
 		return workspace.ChangeEntry{}, err
 	}
@@ -168,7 +159,7 @@ func (s *Service) Log(ctx context.Context, w *workspace.Workspace, f Filter, pla
 			return nil, Place{}, err
 		}
 		for i := len(recs) - 1; i >= 0; i-- {
-			of, err := entriesOf(ctx, w, recs[i].Commit)
+			of, err := w.EntriesAt(ctx, recs[i].Commit)
 			if err != nil {
 				return nil, Place{}, err
 			}

@@ -53,6 +53,7 @@ type Workspace struct {
 	gitRules  func() ([]byte, *ignore.Index, error) // of the project's own repository
 	gitKnown  gitKnown                              // the same, for listings
 	kept      keptListings
+	decoded   decoded
 	clones    cloneLog
 
 	missing  atomic.Bool // the folder is gone, or another stands there
@@ -356,6 +357,7 @@ func (w *Workspace) close(ctx context.Context, why error) error {
 		w.stopBackground()
 	}
 	w.background.Wait()
+	w.decoded.drop()
 	left := w.settleLingers(ctx, true)
 	err := w.lastCheckpoint(ctx, left == 0 && !w.suspect.Load())
 	if w.keep != nil {
