@@ -246,6 +246,31 @@ func (j *judge) text(t *target, cur, before, after object.ID) ([]byte, string, e
 	return res.Merged, "", nil
 }
 
+// disown settles which of two files it is that stands at a path where both are
+// believed to be: the one that is as it was left, else the one that came later.
+// The other is gone.
+func (p *plan) disown(j *judge) error {
+	holder := make(map[string]*target)
+	for _, t := range p.targets {
+		if !t.now.Exists() || t.now.Mode == object.Dir {
+			continue
+		}
+		path, gone := t.now.Path, holder[t.now.Path]
+		holder[path] = t
+		if gone == nil {
+			continue
+		}
+		if now, is, was := t.now, t.chain.Last(), gone.chain.Last(); was.Same(now) && !is.Same(now) ||
+			was.Same(now) == is.Same(now) && gone.newest().ID > t.newest().ID {
+			holder[path], gone = gone, t
+		}
+		if err := j.clash(gone, gone.chain.Runs[len(gone.chain.Runs)-1], "deleted"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // maxLooked bounds how many commits are looked through for who changed a file.
 const maxLooked = 20_000
 

@@ -3,11 +3,9 @@ package revert
 import (
 	"slices"
 
-	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/history"
 	"umbra/internal/workspace"
-	"umbra/internal/wspath"
 )
 
 // left gives the paths that files leave.
@@ -72,8 +70,15 @@ func (p *plan) place(j *judge, way OnConflict) error {
 		}
 	}
 	for _, x := range p.wholes {
-		if err := p.makeWay(x.to); err != nil {
+		if err := p.makeWay(x.to, x); err != nil {
 			return err
+		}
+	}
+	for _, t := range p.targets {
+		if t.stands() && t.want.Exists() && !slices.ContainsFunc(p.wholes, func(x *whole) bool { return x.takes(t) }) {
+			if err := p.makeWay(t.want.Path, nil); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -202,161 +207,4 @@ func (s *spots) file(path string) ([]string, error) {
 		}
 	}
 	return []string{path}, nil
-}
-
-// inFolder gives what stays in a folder on disk when all that leave have left,
-// and the folders that would have to go for it to make way.
-func (p *plan) inFolder(dir string, left map[string]bool) (stays, folders []string, err error) {
-	for _, x := range p.wholes {
-		if x.from == dir {
-			return nil, nil, nil // it moves away
-		}
-	}
-	folders, others, err := p.ground.under(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	moves := func(path string) bool {
-		return slices.ContainsFunc(p.wholes, func(x *whole) bool { return path == x.from || under(path, x.from) })
-	}
-	for _, o := range others {
-		if !left[o] && !moves(o) {
-			stays = append(stays, o)
-		}
-	}
-	folders = slices.DeleteFunc(append(folders, dir), moves)
-	return stays, folders, nil
-}
-
-// whole is a folder that goes back to where it was as one: what is in no
-// history goes along, as it did on the way there.
-type whole struct {
-	from, to string
-	told     bool      // folderMove
-	targets  []*target // files that go with it
-	folder   *folder   // set where it is an empty one, as far as history knows
-}
-
-// takes reports whether a file goes back when the folder does.
-func (x *whole) takes(t *target) bool {
-	return t.leaves() && t.want.Exists() && under(t.now.Path, x.from) && t.want.Path == x.to+t.now.Path[len(x.from):]
-}
-
-// findWholes finds the folders that can move back as one: everything in them
-// leaves, and nothing else has come to where they were.
-func (p *plan) findWholes(left map[string]bool) error {
-	p.wholes = nil
-	for _, f := range p.tracks {
-		if !f.moved || !f.makes() || f.last == "" {
-			continue // one that was made in the first place does not come back
-		}
-		x := &whole{from: f.last, to: f.first(), told: f.told}
-		if len(f.entries) > 0 && !slices.ContainsFunc(p.targets, x.takes) {
-			x.folder = f
-		}
-		p.wholes = append(p.wholes, x)
-	}
-	// One that stays keeps others from moving.
-	for again := true; again; {
-		n := len(p.wholes)
-		for i := 0; i < len(p.wholes); {
-			ok, err := p.canMove(p.wholes[i], left)
-			if err != nil {
-				return err
-			}
-			if ok {
-				i++
-			} else {
-				p.wholes = slices.Delete(p.wholes, i, i+1)
-			}
-		}
-		again = len(p.wholes) < n
-	}
-	for _, t := range p.targets {
-		// The innermost decides: what does not go where that goes is taken out
-		// of it first.
-		var in *whole
-		for _, x := range p.wholes {
-			if under(t.now.Path, x.from) && (in == nil || under(x.from, in.from)) {
-				in = x
-			}
-		}
-		if in != nil && in.takes(t) {
-			in.targets = append(in.targets, t)
-		}
-	}
-	return nil
-}
-
-func (p *plan) canMove(x *whole, left map[string]bool) (bool, error) {
-	if x.from == x.to || under(x.from, x.to) || under(x.to, x.from) {
-		return false, nil
-	}
-	for _, o := range p.wholes {
-		if o != x && (o.to == x.to || o.from == x.from) {
-			return false, nil
-		}
-	}
-	free := true
-	for _, dir := range []string{x.from, x.to} {
-		if err := p.snap.Walk(wspath.Path(dir), func(e gitstore.Entry) error {
-			free = free && left[string(e.Path)]
-			return nil
-		}); err != nil || !free {
-			return false, err
-		}
-	}
-	if bars, err := p.carriesBar(x, left); err != nil || bars {
-		return false, err
-	}
-	kind, err := p.ground.at(x.from)
-	if err != nil || kind != workspace.KindDir {
-		return false, err
-	}
-	switch kind, err = p.ground.at(x.to); {
-	case err != nil || kind == workspace.KindNone:
-		return err == nil, err
-	case kind != workspace.KindDir:
-		return left[x.to], nil
-	}
-	if !x.told && !slices.ContainsFunc(p.wholes, func(o *whole) bool { return o.from == x.to }) {
-		return false, nil // the files may have been moved out of a folder that stayed
-	}
-	stays, _, err := p.inFolder(x.to, left)
-	return len(stays) == 0, err
-}
-
-// carriesBar reports whether something in a folder, a person's link say, would
-// go along to where a file, or a folder above one, comes back by itself.
-func (p *plan) carriesBar(x *whole, left map[string]bool) (bool, error) {
-	for _, t := range p.targets {
-		if !t.stands() || !t.want.Exists() || !under(t.want.Path, x.to) || x.takes(t) {
-			continue
-		}
-		for _, at := range append(parents(t.want.Path), t.want.Path) {
-			if !under(at, x.to) {
-				continue
-			}
-			along := x.from + at[len(x.to):]
-			kind, err := p.ground.at(along)
-			if err != nil {
-				return false, err
-			}
-			if kind != workspace.KindNone && kind != workspace.KindDir && !left[along] {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
-}
-
-// makeWay has an empty folder go from where another one comes back.
-func (p *plan) makeWay(dir string) error {
-	kind, err := p.ground.at(dir)
-	if err != nil || kind != workspace.KindDir {
-		return err
-	}
-	_, folders, err := p.inFolder(dir, nil)
-	p.vacate = append(p.vacate, folders...)
-	return err
 }

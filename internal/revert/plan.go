@@ -62,17 +62,22 @@ func makePlan(ctx context.Context, w *workspace.Workspace, t *history.Task, sel 
 			return nil, err
 		}
 		tg.entries = c.work
+		p.targets = append(p.targets, tg)
+	}
+	if err := p.disown(j); err != nil {
+		return nil, err
+	}
+	for _, tg := range p.targets {
 		if tg.conflict != nil {
 			tg.conflict.Entry = tg.newest().ID
 		}
 		tg.skipped = tg.conflict != nil && way == Skip
-		p.targets = append(p.targets, tg)
 	}
 	base, err := st.SnapshotOf(ctx, t.Base)
 	if err != nil {
 		return nil, err
 	}
-	if p.tracks, err = trackFolders(ctx, st, base, sel.entries, p.sinceFolders); err != nil {
+	if p.tracks, err = trackFolders(ctx, st, base, t, &sel, p.sinceFolders); err != nil {
 		return nil, err
 	}
 	for _, f := range p.tracks {

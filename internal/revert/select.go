@@ -37,12 +37,7 @@ type part struct {
 func (sel *selection) chains(t *history.Task, moves []history.Move) (parts []part, folders []*history.Entry) {
 	rest := sel.entries
 	if sel.all {
-		var every []*history.Entry
-		for i := range t.Entries {
-			if e := &t.Entries[i]; e.Source != message.Rollback && !e.TakenBack {
-				every = append(every, e)
-			}
-		}
+		every := everyEntry(t)
 		wanted := make(map[*history.Entry]bool, len(sel.entries))
 		for _, e := range sel.entries {
 			wanted[e] = true
@@ -76,6 +71,16 @@ func (sel *selection) chains(t *history.Task, moves []history.Move) (parts []par
 		parts = append(parts, part{c, c.Entries()})
 	}
 	return parts, folders
+}
+
+// everyEntry gives all that a task did, its own reverts too.
+func everyEntry(t *history.Task) (out []*history.Entry) {
+	for i := range t.Entries {
+		if e := &t.Entries[i]; e.Source != message.Rollback && !e.TakenBack {
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // choose finds the entries of a scope that are in effect. NotFound for a

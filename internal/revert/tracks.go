@@ -57,10 +57,11 @@ type tracker struct {
 	base gitstore.Snapshot // what the task began with
 
 	all    []*folder
-	movers []*folder          // those that moved
-	at     map[string]*folder // by where they are
-	gone   map[string]*folder // by where they were removed
-	old    map[string]bool    // names of folders that others made first
+	movers []*folder               // those that moved
+	at     map[string]*folder      // by where they are
+	gone   map[string]*folder      // by where they were removed
+	old    map[string]bool         // names of folders that others made first
+	wanted map[*history.Entry]bool // those that are undone
 
 	seq     uint64 // of the commit
 	id      object.ID
@@ -70,9 +71,22 @@ type tracker struct {
 
 // trackFolders follows the folders that selected entries made, moved or
 // removed, through these and through what others gave other names (others,
-// ascending).
-func trackFolders(ctx context.Context, st *gitstore.Store, base gitstore.Snapshot, entries []*history.Entry, others []movedIn) ([]*folder, error) {
-	t := &tracker{ctx: ctx, st: st, base: base, at: make(map[string]*folder), gone: make(map[string]*folder), old: make(map[string]bool)}
+// ascending). Where all of a task is undone it follows the task's own reverts
+// too: they put back and made folders as its other changes do.
+func trackFolders(ctx context.Context, st *gitstore.Store, base gitstore.Snapshot, task *history.Task, sel *selection, others []movedIn) ([]*folder, error) {
+	t := &tracker{ctx: ctx, st: st, base: base, at: make(map[string]*folder), gone: make(map[string]*folder), old: make(map[string]bool), wanted: make(map[*history.Entry]bool)}
+	for _, e := range sel.entries {
+		t.wanted[e] = true
+	}
+	entries := sel.entries
+	if sel.all {
+		entries = everyEntry(task)
+		own := make(map[uint64]bool, len(entries))
+		for _, e := range entries {
+			own[e.Seq] = true
+		}
+		others = slices.DeleteFunc(slices.Clone(others), func(m movedIn) bool { return own[m.seq] })
+	}
 	for len(entries) > 0 {
 		n := 1
 		for n < len(entries) && entries[n].Commit == entries[0].Commit {
@@ -124,7 +138,7 @@ func (t *tracker) commit(entries []*history.Entry) error {
 				t.gone[trimSlash(e.Path)] = f
 			}
 			t.put(f, to)
-			f.entries = append(f.entries, e)
+			t.note(f, e)
 		}
 	}
 	for _, e := range entries {
@@ -165,8 +179,15 @@ func (t *tracker) arrive(e *history.Entry) error {
 	} else {
 		t.put(f, path) // made again
 	}
-	f.entries = append(f.entries, e)
+	t.note(f, e)
 	return nil
+}
+
+// note has an entry undone with a folder, if it is one of those.
+func (t *tracker) note(f *folder, e *history.Entry) {
+	if t.wanted[e] {
+		f.entries = append(f.entries, e)
+	}
 }
 
 // know gives the folder at a path, which stood there before the commit.

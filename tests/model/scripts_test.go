@@ -209,6 +209,47 @@ func TestScripts(t *testing.T) {
 			A: put out.log/f z
 			revert A change 44
 			revert A`,
+		"a folder that another one's way back would bring to where one comes back": `
+			A: mv link dir/sub/y
+			revert A
+			A: mv dir/sub m/n
+			unrevert A
+			A: mv run.sh tmp; mv dir run.sh
+			revert A`,
+		"the same, with another's file in it": `
+			A: mv dir/sub t
+			B: put dir/sub/theirs q
+			A: mv dir q
+			revert A`,
+		"a folder in a file's place, removed with what is undone already": `
+			A: del void
+			A/s1: mkdir void
+			A/s1: del link
+			A: del void
+			revert A sub s1
+			revert A`,
+		"a file that a forced revert replaced": `
+			C: line run.sh 0 128
+			C: mv void run.sh
+			revert C change 49 force
+			revert C noext`,
+		"a file where a person had removed the task's": `
+			A: put empty/f z
+			disk: del empty
+			A: mv skip.log empty/f
+			revert A force`,
+		"an empty folder in an ignored file's place, under a folder that moves": `
+			A: mv dir/skip.log tmp; mv tmp b
+			revert A
+			A: line dir/skip.log 0 486
+			A: mv empty tmp; mv dir/skip.log empty; mv tmp dir/skip.log
+			A: mv bin tmp
+			A: put out.log z
+			A: del key; put link z
+			A: mv void tmp; mv dir void; mv tmp dir
+			A: mv dir crlf
+			revert A
+			revert A change 25`,
 		"a folder of others in the place of one that moved": `
 			A: mv dir tmp
 			B: mkdir dir
