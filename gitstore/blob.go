@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"io/fs"
@@ -48,6 +49,15 @@ func (b Blob) AfterHash() string { return "sha256:" + hex.EncodeToString(b.sum[:
 func (s *Store) NewBlob(data []byte) Blob {
 	return Blob{id: object.Hash(object.Blob, data), size: int64(len(data)), sum: sha256.Sum256(data),
 		entry: pack.AppendEntry(nil, object.Blob, data, journalLevel)}
+}
+
+// HeldBlob takes a blob that history has and whose bytes are at hand: it is not
+// written once more. ErrCorrupt if they are not its bytes.
+func (s *Store) HeldBlob(id ID, data []byte) (Blob, error) {
+	if object.Hash(object.Blob, data) != id {
+		return Blob{}, errs.Wrap(fmt.Errorf("%w: object %v has other bytes", pack.ErrCorrupt, id), "")
+	}
+	return Blob{id: id, size: int64(len(data)), sum: sha256.Sum256(data)}, nil
 }
 
 // ExistingBlob takes a blob that history has; it is read once for its SHA-256.

@@ -9,6 +9,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/gitstore/pack"
 	"umbra/internal/errs"
 )
 
@@ -40,9 +41,7 @@ func (s *Store) readObject(id ID, max int64) (object.Kind, []byte, error) {
 				return kind, data, err
 			}
 		}
-		if f, err := s.holder(id); err != nil {
-			return 0, nil, err
-		} else if f != nil {
+		if f := s.large.holding(id); f != nil {
 			defer f.release()
 			if _, size, err := f.p.Info(id); err != nil || size > max {
 				if err == nil {
@@ -51,6 +50,16 @@ func (s *Store) readObject(id ID, max int64) (object.Kind, []byte, error) {
 				return 0, nil, err
 			}
 			return f.p.Get(id)
+		}
+		if f, off, err := s.packs.locate(id); err != nil {
+			return 0, nil, err
+		} else if f != nil {
+			defer f.release()
+			kind, data, size, err := f.p.GetLocated(id, off, max)
+			if size > max && errors.Is(err, pack.ErrTooLarge) {
+				err = tooLarge(size)
+			}
+			return kind, data, err
 		}
 	}
 	return 0, nil, s.absent(id)

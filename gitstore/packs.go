@@ -50,11 +50,18 @@ func (f *packFile) release() {
 	}
 }
 
+// baseCache is how much is kept inflated of objects that others are deltas of, in
+// bytes a store.
+const baseCache = 8 << 20
+
 // packSet is our finished packs. Those of other people are never read: what
 // they hold may be pruned at any time.
 type packSet struct {
 	s  *Store
 	mu sync.RWMutex
+	// cache is shared among them: there may be hundreds, which wait for the end of
+	// their grace.
+	cache *pack.BaseCache
 	// list holds the packs in use, newest first, then the doomed ones.
 	list []*packFile
 	// recent is where the last object was found: the next one is most often in
@@ -117,7 +124,7 @@ func (ps *packSet) load() error {
 
 func (ps *packSet) open(base string) (*packFile, error) {
 	name := path.Join(packDir, base)
-	p, err := pack.Open(ps.s.fs, name+".pack", name+idxSuffix, pack.Options{MaxObject: maxMeta})
+	p, err := pack.Open(ps.s.fs, name+".pack", name+idxSuffix, pack.Options{MaxObject: maxMeta, Cache: ps.cache})
 	if err != nil {
 		return nil, err
 	}
@@ -184,24 +191,32 @@ func (ps *packSet) broken() []string {
 
 // holding gives the pack that holds an object, to be released by the caller.
 func (ps *packSet) holding(id object.ID) (*packFile, error) {
+	f, _, err := ps.locate(id)
+	return f, err
+}
+
+// locate is holding, and where the object's entry begins.
+func (ps *packSet) locate(id object.ID) (*packFile, uint64, error) {
 	ps.mu.RLock()
 	defer ps.mu.RUnlock()
 	recent := ps.recent.Load()
 	if recent != nil {
-		if ok, err := recent.p.Has(id); ok || err != nil {
-			return recent.use(err)
+		if off, ok, err := recent.p.Locate(id); ok || err != nil {
+			f, err := recent.use(err)
+			return f, off, err
 		}
 	}
 	for _, f := range ps.list {
 		if f == recent {
 			continue
 		}
-		if ok, err := f.p.Has(id); ok || err != nil {
+		if off, ok, err := f.p.Locate(id); ok || err != nil {
 			ps.recent.Store(f)
-			return f.use(err)
+			f, err := f.use(err)
+			return f, off, err
 		}
 	}
-	return nil, nil
+	return nil, 0, nil
 }
 
 // hasObject reports whether a pack of the set holds an object.

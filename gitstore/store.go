@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"umbra/gitstore/object"
+	"umbra/gitstore/pack"
 	"umbra/gitstore/refs"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
@@ -240,6 +241,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	s.live.Store(new([]*journal))
 	s.journals.s, s.journals.prepare = s, minPrepared
 	s.packs.s, s.large.s, s.pub.s = s, s, s
+	s.packs.cache = pack.NewBaseCache(baseCache)
 	s.maintain = make(chan struct{}, 1)
 	s.pub.wake = make(chan struct{}, 1)
 	if err := s.start(ctx); err != nil {

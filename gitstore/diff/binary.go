@@ -34,11 +34,7 @@ func (w *writer) binary() error {
 func commonBytes(a, b []byte) int {
 	n := min(len(a), len(b))
 	head := commonPrefix(a, b)
-	tail := 0
-	for tail < n-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
-		tail++
-	}
-	return head + tail
+	return head + min(commonSuffix(a, b), n-head)
 }
 
 // binaryTo writes one direction: the bytes themselves or, where it is shorter,

@@ -1,5 +1,11 @@
 package diff
 
+import (
+	"encoding/binary"
+	"math/bits"
+	"sort"
+)
+
 // DefaultWork is the allowance of steps for one file: with it no input keeps a
 // processor for more than a few tenths of a second beyond reading it.
 const DefaultWork = 1 << 25
@@ -75,6 +81,9 @@ func compareMiddle(old, new Lines, ro, rn Range, w *Work) []Change {
 // commonEnds gives the number of lines that both begin and end with. The two
 // do not overlap.
 func commonEnds(a, b Lines) (head, tail int) {
+	if !a.numbered() || !b.numbered() {
+		return commonLines(a, b)
+	}
 	n := min(a.Len(), b.Len())
 	for head < n && a.Equal(head, b, head) {
 		head++
@@ -83,6 +92,45 @@ func commonEnds(a, b Lines) (head, tail int) {
 		tail++
 	}
 	return head, tail
+}
+
+// commonLines is commonEnds for texts of very many lines: what is common is
+// found by its bytes, whose lines are the same on both sides.
+func commonLines(a, b Lines) (head, tail int) {
+	n := min(a.Len(), b.Len())
+	if n == 0 {
+		return 0, 0
+	}
+	x, y := a.Bytes(0, a.Len()), b.Bytes(0, b.Len())
+	same := commonPrefix(x, y)
+	// Only the last line may end without a line feed: there the other text's line
+	// may go on.
+	head = sort.Search(n, func(i int) bool {
+		end := int(a.ends[i] - a.start(0))
+		return end > same || end != int(b.ends[i]-b.start(0))
+	})
+	same = commonSuffix(x, y)
+	tail = sort.Search(n-head, func(i int) bool {
+		rest := len(x) - int(a.start(a.Len()-1-i)-a.start(0))
+		return rest > same || rest != len(y)-int(b.start(b.Len()-1-i)-b.start(0))
+	})
+	return head, tail
+}
+
+// commonSuffix gives how many bytes both end with.
+func commonSuffix(a, b []byte) int {
+	n := min(len(a), len(b))
+	i := 0
+	for ; i+8 <= n; i += 8 {
+		x := binary.LittleEndian.Uint64(a[len(a)-i-8:]) ^ binary.LittleEndian.Uint64(b[len(b)-i-8:])
+		if x != 0 {
+			return i + bits.LeadingZeros64(x)/8
+		}
+	}
+	for i < n && a[len(a)-1-i] == b[len(b)-1-i] {
+		i++
+	}
+	return i
 }
 
 // side is one text during a comparison: the classes of its lines, and which of

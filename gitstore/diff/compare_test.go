@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -206,4 +207,41 @@ func undelta(from, d []byte) (out []byte, ok bool) {
 		out = append(out, from[at:at+n]...)
 	}
 	return out, source == len(from) && target == len(out)
+}
+
+// TestCommonLines holds the ends that are found by bytes against those found
+// line by line.
+func TestCommonLines(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(5, 5))
+	text := func(n int) []byte {
+		var out []byte
+		for range n {
+			out = append(out, "\n\nab"[r.IntN(4)])
+		}
+		return out
+	}
+	for range 20_000 {
+		head, tail := text(r.IntN(24)), text(r.IntN(24))
+		old := slices.Concat(head, text(r.IntN(6)), tail)
+		now := slices.Concat(head, text(r.IntN(6)), tail)
+		if r.IntN(4) == 0 {
+			now = now[:r.IntN(len(now)+1)]
+		}
+		var table Table
+		a, b := table.Cut(old), table.Cut(now)
+		wantHead, wantTail := commonEnds(a, b)
+		a.ids, b.ids = nil, nil
+		if gotHead, gotTail := commonLines(a, b); gotHead != wantHead || gotTail != wantTail {
+			t.Fatalf("%q and %q have %d and %d lines in common, not %d and %d", old, now, wantHead, wantTail, gotHead, gotTail)
+		}
+		if n := a.Len(); n > 2 {
+			x := a.Sub(1, n)
+			y := table.Cut(old).Sub(1, n)
+			y.ids = nil
+			if gotHead, gotTail := commonLines(x, y); gotHead != n-1 || gotTail != 0 {
+				t.Fatalf("a part of %q and itself have %d and %d lines in common", old, gotHead, gotTail)
+			}
+		}
+	}
 }

@@ -32,6 +32,10 @@ const MaxText = 1 << 30
 // between the common ends is aligned, if that is small enough.
 const maxInterned = 2 << 20
 
+// shortLine is the length of lines, in bytes, below which looking at each byte
+// is faster than a search for each line's end.
+const shortLine = 10
+
 // Range is a half-open range of line numbers, counted from 0.
 type Range struct{ Start, End int }
 
@@ -120,13 +124,24 @@ func (t *Table) Cut(data []byte) Lines {
 		n++
 	}
 	l := Lines{data: data, ends: make([]uint32, 0, n)}
-	for pos := 0; pos < len(data); {
-		if i := bytes.IndexByte(data[pos:], '\n'); i >= 0 {
-			pos += i + 1
-		} else {
-			pos = len(data)
+	if n > len(data)/shortLine {
+		for i, c := range data {
+			if c == '\n' {
+				l.ends = append(l.ends, uint32(i+1))
+			}
 		}
-		l.ends = append(l.ends, uint32(pos))
+		if len(l.ends) < n {
+			l.ends = append(l.ends, uint32(len(data)))
+		}
+	} else {
+		for pos := 0; pos < len(data); {
+			if i := bytes.IndexByte(data[pos:], '\n'); i >= 0 {
+				pos += i + 1
+			} else {
+				pos = len(data)
+			}
+			l.ends = append(l.ends, uint32(pos))
+		}
 	}
 	if t.lines += n; t.lines <= maxInterned {
 		t.intern(&l)

@@ -2,11 +2,13 @@ package pack_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -62,6 +64,9 @@ func TestReadsWhatGitPacked(t *testing.T) {
 			}
 			s.Close()
 		}
+		for _, o := range all {
+			located(t, p, o)
+		}
 		if _, _, err := p.Get(object.ID{1}); !errors.Is(err, pack.ErrNotFound) {
 			t.Errorf("Get of nothing: %v", err)
 		}
@@ -77,6 +82,62 @@ func TestReadsWhatGitPacked(t *testing.T) {
 	finish(t, fsys, "pack-m", w)
 	git(t, dir, nil, "index-pack", "--strict", "-o", "git.idx", "objects/pack/pack-m.pack")
 	getAll(t, open(t, fsys, "pack-m", pack.Options{Verify: true}), all)
+}
+
+// located reads an object at the place that is found for it, with room for it
+// and with a byte less.
+func located(t *testing.T, p *pack.Pack, o thing) {
+	t.Helper()
+	off, ok, err := p.Locate(o.id)
+	if err != nil || !ok {
+		t.Fatalf("Locate(%v): %v, %v", o.id, ok, err)
+	}
+	size := int64(len(o.data))
+	kind, data, told, err := p.GetLocated(o.id, off, size)
+	if err != nil || kind != o.kind || told != size || !bytes.Equal(data, o.data) {
+		t.Fatalf("GetLocated(%v) gives %d bytes, %d told, %v", o.id, len(data), told, err)
+	}
+	if size == 0 {
+		return
+	}
+	if _, _, told, err := p.GetLocated(o.id, off, size-1); !errors.Is(err, pack.ErrTooLarge) || told != size {
+		t.Fatalf("GetLocated(%v) with too little room: %d told, %v", o.id, told, err)
+	}
+}
+
+// TestLargeDeltas reads a chain of deltas that are more than what is kept of
+// them on the way down.
+func TestLargeDeltas(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 9))
+	fsys := osFS(t, t.TempDir())
+	w := newWriter(t, fsys, "a")
+	all := []thing{blob(text(r, 1000))}
+	if _, err := w.Add(object.Blob, all[0].data); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 6 {
+		from := all[n]
+		o := blob(slices.Concat(from.data[:500], text(r, 120<<10)))
+		// The first 500 bytes are copied, the rest is told.
+		delta := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(len(from.data))), uint64(len(o.data)))
+		delta = append(delta, 0x80|0x10|0x20, 500&0xff, 500>>8)
+		for rest := o.data[500:]; len(rest) > 0; {
+			m := min(len(rest), 127)
+			delta = append(append(delta, byte(m)), rest[:m]...)
+			rest = rest[m:]
+		}
+		if err := w.AddDelta(o.id, from.id, delta); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, o)
+	}
+	finish(t, fsys, "a", w)
+	for _, opt := range []pack.Options{{Verify: true}, {Verify: true, Cache: pack.NewBaseCache(0)}} {
+		p := open(t, fsys, "a", opt)
+		for i := len(all) - 1; i >= 0; i-- {
+			located(t, p, all[i])
+		}
+	}
 }
 
 func TestGetIsBounded(t *testing.T) {

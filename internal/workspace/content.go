@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
@@ -48,10 +51,37 @@ func (c *contents) release() {
 // client may be slow.
 func (c *contents) prepare(ctx context.Context, ops []Op) error {
 	c.ops, c.rewrites = make([]*content, len(ops)), c.w.store.Rewrites()
-	for i := range ops {
+	// Bodies come from the client one after the other.
+	workers := min(runtime.GOMAXPROCS(0), len(ops)/opsAWorker)
+	if workers < 2 || slices.ContainsFunc(ops, func(o Op) bool { return o.Body != nil }) {
+		return c.prepareRange(ctx, ops, 0, len(ops))
+	}
+	parts := make([]contents, workers)
+	group, gctx := errgroup.WithContext(ctx)
+	for k := range parts {
+		p := &parts[k]
+		p.w, p.ops, p.rewrites = c.w, c.ops, c.rewrites
+		group.Go(func() error { return p.prepareRange(gctx, ops, len(ops)*k/workers, len(ops)*(k+1)/workers) })
+	}
+	err := group.Wait()
+	for k := range parts {
+		c.all = append(c.all, parts[k].all...)
+	}
+	return err
+}
+
+// opsAWorker is from how many operations on it is worth a goroutine.
+const opsAWorker = 8
+
+// prepareRange prepares the operations [from,to).
+func (c *contents) prepareRange(ctx context.Context, ops []Op, from, to int) error {
+	for i := from; i < to; i++ {
 		op := &ops[i]
 		if op.Kind != OpWrite {
 			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return errs.Wrap(context.Cause(ctx), "")
 		}
 		x, err := c.fromOp(ctx, op)
 		if err != nil {
@@ -76,6 +106,13 @@ func (c *contents) fromOp(ctx context.Context, op *Op) (*content, error) {
 	case op.Body != nil:
 		return c.fromReader(ctx, op.Path, op.Body, op.Size, op.MaxSize)
 	case op.Blob != nil:
+		data, err := c.w.store.ReadBlob(ctx, *op.Blob, smallBody)
+		if err == nil {
+			return c.fromHeld(op.Path, *op.Blob, data)
+		}
+		if !errs.Is(err, errs.TooLarge) {
+			return nil, err
+		}
 		r, size, err := c.w.store.OpenBlob(ctx, *op.Blob)
 		if err != nil {
 			return nil, err
@@ -91,6 +128,24 @@ func (c *contents) fromOp(ctx context.Context, op *Op) (*content, error) {
 
 // fromBytes prepares small content.
 func (c *contents) fromBytes(p wspath.Path, data []byte) (*content, error) {
+	x, err := c.stage(p, data)
+	if err == nil {
+		x.blob = c.w.store.NewBlob(data)
+	}
+	return x, err
+}
+
+// fromHeld prepares small content that history has.
+func (c *contents) fromHeld(p wspath.Path, id object.ID, data []byte) (*content, error) {
+	x, err := c.stage(p, data)
+	if err == nil {
+		x.blob, err = c.w.store.HeldBlob(id, data)
+	}
+	return x, err
+}
+
+// stage puts small content onto the disk.
+func (c *contents) stage(p wspath.Path, data []byte) (*content, error) {
 	x := &content{}
 	c.all = append(c.all, x)
 	staged, err := c.w.root.Stage(p)
@@ -101,11 +156,7 @@ func (c *contents) fromBytes(p wspath.Path, data []byte) (*content, error) {
 	if _, err := staged.Write(data); err != nil {
 		return nil, errs.Wrap(err, string(p))
 	}
-	if err := staged.Finish(); err != nil {
-		return nil, errs.Wrap(err, string(p))
-	}
-	x.blob = c.w.store.NewBlob(data)
-	return x, nil
+	return x, errs.Wrap(staged.Finish(), string(p))
 }
 
 // fromReader prepares content of any size in constant memory. size may be -1;

@@ -27,8 +27,10 @@ const (
 	// warmReads is how often an answer is asked for that is known already;
 	// coldReads how often one is asked for after a start.
 	warmReads, coldReads = 200, 5
-	revertFiles          = 100
-	revertRounds         = 15
+	// inTurn is how often one subject is asked before the other one is.
+	inTurn       = 20
+	revertFiles  = 100
+	revertRounds = 15
 	// The targets.
 	mayWarm   = 2 * time.Millisecond
 	mayRevert = 5 * time.Millisecond
@@ -46,7 +48,7 @@ func historyRows(s measure.Scale) []Row {
 	}, {
 		Name:  "diff/" + of,
 		Title: fmt.Sprintf("Diff of one file after %s commits", report.Count(commits)),
-		About: "GET /tasks/{id}/diff?path= over HTTP, beside `git diff base head -- path` as a process.",
+		About: fmt.Sprintf("GET /tasks/{id}/diff?path= over HTTP, beside `git diff base head -- path` as a process, in turns of %d: right after a process has run the first request waits for the server to be woken.", inTurn),
 		Run:   diffOne,
 	}, {
 		Name:  fmt.Sprintf("revert/files=%d", revertFiles),
@@ -269,17 +271,23 @@ func diffOne(ctx context.Context, env *measure.Env, r *report.Result) error {
 	}
 	const ours, theirs = "umbra", "git diff, a process"
 	took := make(times)
-	for i := range warmReads {
-		d, _, err := p.ask(ctx, http.MethodGet, "/diff?path="+url.QueryEscape(p.file), nil)
-		if err != nil {
-			return err
+	if _, _, err := p.ask(ctx, http.MethodGet, "/diff?path="+url.QueryEscape(p.file), nil); err != nil {
+		return err // the first reads the history
+	}
+	for range warmReads / inTurn {
+		for range inTurn {
+			d, _, err := p.ask(ctx, http.MethodGet, "/diff?path="+url.QueryEscape(p.file), nil)
+			if err != nil {
+				return err
+			}
+			took[ours] = append(took[ours], d)
 		}
-		g, err := p.git(ctx, "diff", p.ref("base"), p.ref("head"), "--", p.file)
-		if err != nil {
-			return err
-		}
-		if i > 0 { // the first reads the history
-			took[ours], took[theirs] = append(took[ours], d), append(took[theirs], g)
+		for range inTurn {
+			g, err := p.git(ctx, "diff", p.ref("base"), p.ref("head"), "--", p.file)
+			if err != nil {
+				return err
+			}
+			took[theirs] = append(took[theirs], g)
 		}
 	}
 	r.Columns = timesColumns
