@@ -76,6 +76,7 @@ func (w *Workspace) baseline(ctx context.Context, progress func(files int64)) er
 		err := b.run(ctx, func(visit func(scan.Found) error) error {
 			stats, err := scan.Walk(ctx, w.fs, opts, visit)
 			told(stats.Files+stats.Links, err == nil)
+			w.scanSize.Store(stats.Files + stats.Links + stats.Dirs)
 			return err
 		})
 		if b.git == nil {

@@ -26,7 +26,7 @@ func (w *Workspace) Sync(ctx context.Context, o SyncOptions) (SyncResult, error)
 	defer w.leave()
 	began := w.now().UnixNano()
 	res, err := w.look(ctx, o)
-	if err == nil && time.Duration(w.scanTook.Load()) <= cheapScan {
+	if err == nil && w.scanSize.Load() <= cheapScan {
 		o.since = began
 		more := res
 		if more, err = w.scan(ctx, o); more.Changed == 0 {
@@ -41,9 +41,10 @@ func (w *Workspace) Sync(ctx context.Context, o SyncOptions) (SyncResult, error)
 	return res, w.store.Publish(ctx)
 }
 
-// cheapScan is what a scan may take for Sync to look at everything, although the
-// watcher has told of all that raised an event: a write through mmap raises none.
-const cheapScan = 25 * time.Millisecond
+// cheapScan is how many files and folders a workspace may have for Sync to look at
+// all of them, although the watcher has told of all that raised an event: a write
+// through mmap raises none.
+const cheapScan = 10_000
 
 // Reconcile is Sync without what stock git sees, for who needs history to hold
 // what the disk held at a time: a scan that began since then will do.
@@ -205,6 +206,7 @@ func (w *Workspace) scanLocked(ctx context.Context, o SyncOptions) (SyncResult, 
 	w.lastScan.Store(started.UnixNano())
 	w.knownAt.Store(started.UnixNano())
 	w.scanTook.Store(int64(w.now().Sub(started)))
+	w.scanSize.Store(s.stats.Files + s.stats.Links + s.stats.Dirs)
 	w.meter.Scan.Observe(w.scanTook.Load())
 	w.skipped = sortedSkips(s.skipped.list)
 	return w.answer(res), nil

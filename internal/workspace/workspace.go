@@ -66,6 +66,7 @@ type Workspace struct {
 	lastScan atomic.Int64 // when the last scan began, in nanoseconds since 1970
 	knownAt  atomic.Int64 // what was on disk then has been looked at, in the same
 	scanTook atomic.Int64 // how long the last scan took, in nanoseconds
+	scanSize atomic.Int64 // the files and folders that it met
 	watch    atomic.Pointer[watch]
 	wmu      sync.Mutex
 	warnings []string
