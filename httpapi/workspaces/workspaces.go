@@ -153,12 +153,30 @@ func (d *Dialect) damaged(rec workspace.Record) object {
 		Created: wire.Stamp(rec.Created), LastUsed: wire.Stamp(rec.LastUsed)}
 }
 
+// resting describes a workspace that is put away, without opening it.
+func (d *Dialect) resting(rec workspace.Record, rest workspace.Rest, state workspace.State) object {
+	all, _ := d.tasks.Count(rec.ID)
+	o := object{ID: rec.ID, Root: wire.Text(rec.Root), Kind: rec.Kind, Ref: wire.ShadowRef, GitDir: d.workspaces.GitDir(rec.ID),
+		State: string(state), Tasks: all, Warnings: rest.Warnings, Created: wire.Stamp(rec.Created), LastUsed: wire.Stamp(rec.LastUsed), DiskBytes: rest.DiskBytes}
+	if rest.Head != "" {
+		o.Head = wire.Text(rest.Head)
+	}
+	if o.Warnings == nil {
+		o.Warnings = []string{}
+	}
+	return o
+}
+
 func (d *Dialect) list(c *gin.Context) error {
 	out := []object{}
 	begun := d.workspaces.Begun()
 	list := d.workspaces.List()
 	for _, rec := range list {
 		if !httpapi.CallerOf(c).Sees(rec.Root) {
+			continue
+		}
+		if rest, state, ok := d.workspaces.Resting(rec.ID); ok {
+			out = append(out, d.resting(rec, rest, state))
 			continue
 		}
 		w, err := d.workspaces.Inspect(c, rec.ID)

@@ -236,6 +236,8 @@ type Record struct {
 	Restored bool `json:"restored,omitempty"`
 	// Unfinished: its baseline has not been taken whole, so it is none yet.
 	Unfinished bool `json:"unfinished,omitempty"`
+	// Rest is set while it is put away.
+	Rest *Rest `json:"rest,omitempty"`
 }
 
 // State is how a workspace stands to its folder.

@@ -201,6 +201,7 @@ func (m *Manager) Get(ctx context.Context, id string) (*Workspace, error) {
 		if first {
 			// Not with the caller's context: others wait for this, and a recovery
 			// that was begun is ended.
+			m.awake(rec.ID)
 			w, err := m.openRecord(context.WithoutCancel(ctx), rec)
 			m.opened(rec.ID, h, w, err)
 		} else if err := await(ctx, h.ready); err != nil {
@@ -304,8 +305,15 @@ func (m *Manager) putAway(ctx context.Context, id string, why error, idle bool) 
 	<-h.ready
 	var err error
 	if h.w != nil {
+		rest := Rest{DiskBytes: h.w.store.DiskBytes(), Warnings: h.w.Warnings()}
 		err = h.w.close(ctx, why)
+		if tip := h.w.store.Tip(); tip.Seq > 0 {
+			rest.Head = tip.Commit.String()
+		}
 		m.changeRecord(id, func(r *Record) bool {
+			if err == nil {
+				r.Rest = &rest
+			}
 			if r.LastUsed = m.opt.Now().UTC(); idle {
 				r.Watched = false
 				r.LastUsed = used.UTC()
