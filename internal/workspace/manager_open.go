@@ -94,11 +94,31 @@ func (m *Manager) stands(r Record) (bool, error) {
 	if err == nil && r.Restored {
 		return m.standsRestored(r, info)
 	}
-	if err != nil || info.Dev != r.Dev || info.Ino != r.Ino {
+	if err != nil || info.Ino != r.Ino {
 		return false, err
 	}
 	born := m.born(r.Root)
+	if info.Dev != r.Dev {
+		// A device may have another number after a start of the machine; the inode
+		// and the time at which it was made are then all there is to go by.
+		return r.Born != 0 && born == r.Born, nil
+	}
 	return r.Born == 0 || born == 0 || born == r.Born, nil
+}
+
+// renumbered gives a record with the number that its folder's device has now,
+// where that is another one.
+func (m *Manager) renumbered(r Record) Record {
+	info, err := m.opt.Host.Stat(r.Root)
+	if there, serr := m.stands(r); err != nil || serr != nil || !there || info.Dev == r.Dev {
+		return r
+	}
+	r.Dev = info.Dev
+	m.changeRecord(r.ID, func(kept *Record) bool {
+		kept.Dev = info.Dev
+		return true
+	})
+	return r
 }
 
 func (m *Manager) underRoots(canonical string) bool {
@@ -303,6 +323,7 @@ func (m *Manager) openRecord(ctx context.Context, r Record) (*Workspace, error) 
 		}
 		return w, err
 	}
+	r = m.renumbered(r)
 	w, err := m.load(ctx, r)
 	if err != nil {
 		return nil, err
