@@ -23,6 +23,11 @@ func (g *ground) at(path string) (workspace.Kind, error) {
 	if k, ok := g.kinds[path]; ok {
 		return k, nil
 	}
+	if up := parents(path); len(up) > 0 { // one look for all in a folder that is gone
+		if k, err := g.at(up[0]); err != nil || k == workspace.KindNone {
+			return k, err
+		}
+	}
 	k, err := g.w.Standing(wspath.Path(path))
 	if err == nil {
 		g.kinds[path] = k

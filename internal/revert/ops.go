@@ -102,21 +102,35 @@ func (o *operations) moves() error {
 	inside := func(dir string) bool {
 		return slices.ContainsFunc(wholes, func(m *mover) bool { return under(dir, m.from) })
 	}
-	o.clear(inside) // nor a folder that goes
-	slices.SortStableFunc(wholes, func(a, b *mover) int { return deeper(a.from, b.from) })
+	type leave struct {
+		path string
+		do   func()
+	}
+	var leaves []leave
+	for _, r := range o.removals(inside) { // nor a folder that goes
+		leaves = append(leaves, leave{r.path, func() { o.clear(r) }})
+	}
 	for _, m := range wholes {
-		if m.room != "" {
-			o.move(m, m.from, string(m.room))
-		} else {
-			o.move(m, m.from, m.to)
-		}
+		leaves = append(leaves, leave{m.from, func() {
+			if m.room != "" {
+				o.move(m, m.from, string(m.room))
+			} else {
+				o.move(m, m.from, m.to)
+			}
+		}})
+	}
+	slices.SortStableFunc(leaves, func(a, b leave) int { return deeper(a.path, b.path) })
+	for _, l := range leaves {
+		l.do()
 	}
 	for _, m := range files {
 		if m.room == "" {
 			o.move(m, m.from, m.to)
 		}
 	}
-	o.clear(func(dir string) bool { return !inside(dir) })
+	for _, r := range o.removals(func(dir string) bool { return !inside(dir) }) {
+		o.clear(r)
+	}
 	// In, the outer ones first.
 	slices.SortStableFunc(wholes, func(a, b *mover) int { return deeper(b.to, a.to) })
 	for _, m := range wholes {
@@ -231,15 +245,16 @@ func (o *operations) taken(path string, leaving map[string]bool) (bool, error) {
 	return s.Mode == object.Dir, err
 }
 
-// clear removes those of the folders that go which are asked for, those inside
-// first: each if it is empty by then.
-func (o *operations) clear(which func(dir string) bool) {
-	type removal struct {
-		path    string
-		reverts []message.EntryRef
-		tell    bool
-	}
-	var list []removal
+// removal is a folder that goes if it is empty by then.
+type removal struct {
+	path    string
+	reverts []message.EntryRef
+	tell    bool
+}
+
+// removals gives those of the folders that go which are asked for, those inside
+// first.
+func (o *operations) removals(which func(dir string) bool) (list []removal) {
 	told := make(map[string]bool)
 	for _, x := range o.p.wholes {
 		told[x.from] = true // that moves
@@ -257,9 +272,11 @@ func (o *operations) clear(which func(dir string) bool) {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b removal) int { return deeper(a.path, b.path) })
-	for _, r := range list {
-		o.ops = append(o.ops, workspace.Op{Kind: workspace.OpPrune, Path: wspath.Path(r.path), Tell: r.tell, Reverts: r.reverts})
-	}
+	return list
+}
+
+func (o *operations) clear(r removal) {
+	o.ops = append(o.ops, workspace.Op{Kind: workspace.OpPrune, Path: wspath.Path(r.path), Tell: r.tell, Reverts: r.reverts})
 }
 
 // tellPrunes makes folders that go an entry where nothing else happens: the

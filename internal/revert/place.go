@@ -101,11 +101,29 @@ func (p *plan) give(j *judge, way OnConflict, b blockers, entries []*history.Ent
 	var err error
 	// It may have come with the change that is undone, as another part of it.
 	c.By, err = j.changedBy(c.Path, entries[0].Seq-1, 0)
-	if is, lerr := at(p.snap, c.Path); err == nil && lerr == nil && c.By.Commit.IsZero() && is.Exists() {
-		// It has the bytes of what went, so that no tree tells: it came with it.
-		c.By = cameWith(entries[0])
+	if err == nil && c.By.Commit.IsZero() {
+		c.By, err = p.put(j, c.Path, entries[0])
 	}
 	return c, err
+}
+
+// put names who put what stands at a path there, where nobody changed it since
+// an entry.
+func (p *plan) put(j *judge, path string, since *history.Entry) (ChangedBy, error) {
+	is, err := at(p.snap, path)
+	if err != nil || !is.Exists() {
+		return ChangedBy{}, err // in no history yet, so nobody
+	}
+	if by, err := j.changedBy(path, p.sel.entries[0].Seq-1, 0); err != nil || !by.Commit.IsZero() {
+		return by, err
+	}
+	// It has the bytes of what went, so that no tree tells.
+	for i := range slices.Backward(p.history.Entries) {
+		if e := &p.history.Entries[i]; lastName(e) == path {
+			return cameWith(e), nil
+		}
+	}
+	return cameWith(since), nil
 }
 
 // isBack reports whether somebody has put a deleted file back already.

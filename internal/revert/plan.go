@@ -28,6 +28,7 @@ type plan struct {
 	tracks  []*folder // all folders that the selected entries made or moved
 	folders []*folder // those that are entries themselves
 	wholes  []*whole  // folders that move back as one
+	apart   bool      // none does
 	// What others gave another name since: files, and whole folders. Read only
 	// where something is not as it was left.
 	since        []history.Move
@@ -38,14 +39,14 @@ type plan struct {
 }
 
 // makePlan judges a selection on the newest tree.
-func makePlan(ctx context.Context, w *workspace.Workspace, t *history.Task, sel selection, way OnConflict) (*plan, error) {
+func makePlan(ctx context.Context, w *workspace.Workspace, t *history.Task, sel selection, way OnConflict, apart bool) (*plan, error) {
 	st := w.Store()
 	tip := st.Tip()
 	snap, err := st.SnapshotOf(ctx, tip.Commit)
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{task: t.ID, history: t, sel: sel, snap: snap, seq: tip.Seq, ground: newGround(ctx, w)}
+	p := &plan{task: t.ID, history: t, sel: sel, snap: snap, seq: tip.Seq, ground: newGround(ctx, w), apart: apart}
 	j := &judge{ctx: ctx, st: st, snap: p.snap, w: w, force: way == Force}
 	chains, folders := sel.chains(t, nil)
 	if again, err := p.mustFollow(chains, folders); err != nil {

@@ -32,8 +32,11 @@ func Do(ctx context.Context, w *workspace.Workspace, cache *history.Cache, req R
 			return nil, err
 		}
 	}
+	// A plan that fails twice, though nothing it knows of has changed, is made
+	// without moving folders as one: what it does not know of stays then.
+	apart, last := false, ""
 	for range maxTries {
-		p, err := settle(ctx, w, cache, &req)
+		p, err := settle(ctx, w, cache, &req, apart)
 		if err != nil {
 			return nil, err
 		}
@@ -47,6 +50,8 @@ func Do(ctx context.Context, w *workspace.Workspace, cache *history.Cache, req R
 		if want != "" {
 			return nil, errStale()
 		}
+		now := p.fingerprint()
+		apart, last = apart || now == last, now
 	}
 	return nil, errs.New(errs.Conflict, "file_changing", "The files keep being changed by somebody else.")
 }
@@ -99,7 +104,7 @@ func errStale() error {
 // settle makes the plan after what people changed on disk, where the plan would
 // touch it, is in history. What is recorded may belong to the task itself, and
 // change the plan.
-func settle(ctx context.Context, w *workspace.Workspace, cache *history.Cache, req *Request) (*plan, error) {
+func settle(ctx context.Context, w *workspace.Workspace, cache *history.Cache, req *Request, apart bool) (*plan, error) {
 	looked, all := make(map[wspath.Path]bool), false
 	for range maxTries {
 		t, err := cache.Task(ctx, w, req.Task)
@@ -120,7 +125,7 @@ func settle(ctx context.Context, w *workspace.Workspace, cache *history.Cache, r
 			}
 		}
 		if len(more) == 0 {
-			p, err := makePlan(ctx, w, t, sel, req.OnConflict)
+			p, err := makePlan(ctx, w, t, sel, req.OnConflict, apart)
 			if err != nil {
 				return nil, err
 			}

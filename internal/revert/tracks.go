@@ -60,6 +60,7 @@ type tracker struct {
 	movers []*folder               // those that moved
 	at     map[string]*folder      // by where they are
 	gone   map[string]*folder      // by where they were removed
+	of     map[uint64]*folder      // by an entry about it
 	old    map[string]bool         // names of folders that others made first
 	wanted map[*history.Entry]bool // those that are undone
 
@@ -74,7 +75,10 @@ type tracker struct {
 // ascending). Where all of a task is undone it follows the task's own reverts
 // too: they put back and made folders as its other changes do.
 func trackFolders(ctx context.Context, st *gitstore.Store, base gitstore.Snapshot, task *history.Task, sel *selection, others []movedIn) ([]*folder, error) {
-	t := &tracker{ctx: ctx, st: st, base: base, at: make(map[string]*folder), gone: make(map[string]*folder), old: make(map[string]bool), wanted: make(map[*history.Entry]bool)}
+	t := &tracker{ctx: ctx, st: st, base: base, at: make(map[string]*folder), gone: make(map[string]*folder), of: make(map[uint64]*folder), old: make(map[string]bool), wanted: make(map[*history.Entry]bool)}
+	if len(sel.entries) == 0 {
+		return nil, nil
+	}
 	for _, e := range sel.entries {
 		t.wanted[e] = true
 	}
@@ -174,6 +178,11 @@ func (t *tracker) arrive(e *history.Entry) error {
 		return nil
 	}
 	f := t.gone[path]
+	for _, r := range e.Reverts { // wherever it was removed
+		if of := t.of[r.ID]; of != nil && r.Task == e.TaskID {
+			f = of
+		}
+	}
 	if f == nil || f.last != "" {
 		f = t.add(&folder{name: t.without(path), made: true}, path)
 	} else {
@@ -185,6 +194,7 @@ func (t *tracker) arrive(e *history.Entry) error {
 
 // note has an entry undone with a folder, if it is one of those.
 func (t *tracker) note(f *folder, e *history.Entry) {
+	t.of[e.ID] = f
 	if t.wanted[e] {
 		f.entries = append(f.entries, e)
 	}

@@ -27,7 +27,7 @@ func (x *whole) takes(t *target) bool {
 func (p *plan) findWholes(left map[string]bool) error {
 	p.wholes = nil
 	for _, f := range p.tracks {
-		if !f.moved || !f.makes() || f.last == "" {
+		if p.apart || !f.moved || !f.makes() || f.last == "" {
 			continue // one that was made in the first place does not come back
 		}
 		x := &whole{from: f.last, to: f.first(), told: f.told}
@@ -91,6 +91,16 @@ func (p *plan) canMove(x *whole, left map[string]bool) (bool, error) {
 	}
 	if bars, err := p.bringsBar(x.to, x, left); err != nil || bars {
 		return false, err
+	}
+	for _, dir := range parents(x.to) {
+		kind, err := p.ground.at(dir)
+		if err != nil {
+			return false, err
+		}
+		if kind != workspace.KindNone && kind != workspace.KindDir && !left[dir] &&
+			!slices.ContainsFunc(p.wholes, func(o *whole) bool { return o != x && under(dir, o.from) }) {
+			return false, nil // something stays on the way
+		}
 	}
 	kind, err := p.ground.at(x.from)
 	if err != nil || kind != workspace.KindDir {

@@ -250,6 +250,30 @@ func TestScripts(t *testing.T) {
 			A: mv dir crlf
 			revert A
 			revert A change 25`,
+		"a folder that leaves one which goes": `
+			A: mv dir/sub empty/f
+			A: mv empty/f dir/sub/y
+			A: mv dir tmp
+			revert A`,
+		"what is in the way came before the change in its way": `
+			A: mv dir tmp; mv void dir; mv tmp void
+			A: put void/skip.log z
+			A: del void/sub/y
+			A: del void/sub
+			revert A`,
+		"a file on a folder's way back": `
+			A: mv dir/sub/y "no end"
+			A: mv dir/sub B
+			A: line run.sh 0 680; put dir/skip.log z
+			revert A change 57
+			A: mv dir tmp; mv b dir; mv tmp b
+			revert A
+			unrevert A`,
+		"an empty folder brought back from another name": `
+			A: mv empty tmp; mv "no end" empty; mv tmp "no end"
+			A: rmdir "no end"
+			revert A
+			revert A`,
 		"a folder of others in the place of one that moved": `
 			A: mv dir tmp
 			B: mkdir dir
