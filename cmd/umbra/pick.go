@@ -109,7 +109,10 @@ func (v *verb) findWorkspace(ctx context.Context, name string) (client.Workspace
 	if err != nil {
 		return client.Workspace{}, err
 	}
-	if w, ok := around(list, folder); ok {
+	// What is not there lies in none: a mistyped id is no folder of the one here.
+	// A root that is gone is one all the same.
+	_, gone := os.Lstat(folder)
+	if w, ok := around(list, folder); ok && (gone == nil || *w.Root == folder) {
 		return w, nil
 	}
 	return client.Workspace{}, fmt.Errorf("there is no workspace %s", term.Name(name))
