@@ -17,13 +17,13 @@ func TestBaselineIsToldWhileItIsTaken(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, map[string]string{"a": "1", "d/b": "2"})
 	// Holes cost no room, and time enough to be hashed and compressed.
-	const large = 12
+	const large = 10
 	for i := range large {
 		f, err := os.Create(filepath.Join(p.dir, fmt.Sprintf("large%d", i)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := f.Truncate(128<<20 + int64(i)); err != nil {
+		if err := f.Truncate(48<<20 + int64(i)); err != nil {
 			t.Fatal(err)
 		}
 		f.Close()

@@ -28,7 +28,7 @@ const (
 // What may grow, since it is kept by contract: of every task a record, of every
 // dropped commit its id, of every idempotency key the answer for a day.
 const (
-	memoryOfTask = 600 // bytes of the server's memory
+	memoryOfTask = 600     // bytes of the server's memory
 	keptOfTask   = 6 << 10 // with a file in its scratch
 	keptOfKey    = 2 << 10
 	keptOfCommit = 32
@@ -46,9 +46,12 @@ func TestSoak(t *testing.T) {
 	// moment they only grow.
 	length, packs, fill := soakShort, int64(600), int64(48<<20)
 	if how := os.Getenv("UMBRA_SOAK"); how != "" {
-		length, packs, fill = soakLong, 128, 8<<20
+		length, packs = soakLong, 128
 		if d, err := time.ParseDuration(how); err == nil { // as long as one likes
 			length = d
+		}
+		if length >= soakLong {
+			fill = 8 << 20
 		}
 	}
 	k := newSoak(t, min(length/10, 2*time.Minute))
