@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"syscall"
 
+	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/internal/errs"
 	"umbra/internal/wspath"
@@ -33,6 +34,17 @@ func (p *plan) prune(ctx context.Context, i int) error {
 	if n.kind != KindDir || len(kids) > 0 {
 		p.net.idle = append(p.net.idle, op.Reverts...)
 		return nil
+	}
+	// What history still has in it a person deleted: else nothing but a folder
+	// could stand there in the tree.
+	if err := p.view.recorded(q, func(_, then wspath.Path, e gitstore.Entry) error {
+		if !p.claimed[then] {
+			p.claimed[then] = true
+			p.external = append(p.external, external{path: then, old: e})
+		}
+		return nil
+	}); err != nil {
+		return err
 	}
 	p.steps = append(p.steps, step{kind: stepPrune, path: q})
 	if op.Tell {

@@ -279,6 +279,15 @@ func TestScripts(t *testing.T) {
 			B: mkdir dir
 			B: mv dir q
 			revert A`,
+		"a file back where a person put a folder and emptied it": `
+			disk: del dir/skip.log
+			C: put n/in z
+			revert C
+			disk: mv dir n/in
+			sync
+			disk: del n/in/x
+			C: mv n/in/sub/y e/x
+			unrevert C`,
 	}
 	if s := os.Getenv("UMBRA_SCRIPT"); s != "" {
 		scripts = map[string]string{"given": s}
