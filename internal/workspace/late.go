@@ -138,8 +138,11 @@ func (w *Workspace) lingerOn(l lingering) {
 
 // settleLingers records late bytes of the files that nobody writes to any more,
 // and tells how many are left. last takes those that are still open too, as
-// they are; their names are left for the next start.
+// they are; their names are left for the next start. One call waits for another
+// that runs. The caller holds no path.
 func (w *Workspace) settleLingers(ctx context.Context, last bool) int {
+	w.settling.Lock()
+	defer w.settling.Unlock()
 	w.lmu.Lock()
 	list := w.lingers
 	w.lingers = nil

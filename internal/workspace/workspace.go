@@ -72,6 +72,7 @@ type Workspace struct {
 	warnings []string
 	canWrite atomic.Bool
 
+	settling   sync.Mutex // who settles lingers, before lmu
 	lmu        sync.Mutex
 	lingers    []lingering
 	lingerWake chan struct{}

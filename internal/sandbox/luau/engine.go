@@ -7,7 +7,6 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
-	"github.com/tetratelabs/wazero/imports/emscripten"
 )
 
 // Options of an Engine.
@@ -64,11 +63,8 @@ func (e *Engine) load(ctx context.Context) (wazero.Runtime, wazero.CompiledModul
 	code, err := r.CompileModule(ctx, binary)
 	if err == nil {
 		env := r.NewHostModuleBuilder("env")
-		var invokes emscripten.FunctionExporter
-		if invokes, err = emscripten.NewFunctionExporterForModule(code); err == nil {
-			invokes.ExportFunctions(env)
-			err = export(ctx, r, env)
-		}
+		exportInvokes(code, env)
+		err = export(ctx, r, env)
 	}
 	if err != nil {
 		_ = r.Close(ctx)
