@@ -96,9 +96,11 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.mu.Lock() // the first with a lease has leases watched
 	for _, r := range all {
 		s.add(r)
 	}
+	s.mu.Unlock()
 	for _, r := range all {
 		if err := s.settle(ctx, r, ""); err != nil {
 			o.Log.Warn("a toolset could not be settled; it is tried again at the next start", "toolset", r.ID, "error", err)
@@ -107,7 +109,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	return s, nil
 }
 
-// add takes a record over; mu is held, or nobody else is there yet.
+// add takes a record over; mu is held.
 func (s *Service) add(r Record) {
 	mounts := make([]mount.Mount, len(r.Mounts))
 	for i, m := range r.Mounts {
