@@ -159,10 +159,13 @@ func (m *Manager) List() []Record {
 	for _, r := range m.records {
 		out = append(out, r)
 	}
-	slices.SortFunc(out, func(a, b Record) int {
-		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(out, byAge)
 	return out
+}
+
+// byAge orders the oldest first.
+func byAge(a, b Record) int {
+	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
 }
 
 func errUnknown() error {

@@ -1,10 +1,8 @@
 package workspace
 
 import (
-	"cmp"
 	"context"
 	"slices"
-	"strings"
 )
 
 // Begun is a workspace whose baseline is being taken: it is none before Done is
@@ -27,9 +25,7 @@ func (m *Manager) Begun() []Begun {
 	for _, b := range m.begun {
 		out = append(out, b)
 	}
-	slices.SortFunc(out, func(a, b Begun) int {
-		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(out, func(a, b Begun) int { return byAge(a.Record, b.Record) })
 	return out
 }
 

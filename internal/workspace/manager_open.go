@@ -110,7 +110,10 @@ func (m *Manager) stands(r Record) (bool, error) {
 // where that is another one.
 func (m *Manager) renumbered(r Record) Record {
 	info, err := m.opt.Host.Stat(r.Root)
-	if there, serr := m.stands(r); err != nil || serr != nil || !there || info.Dev == r.Dev {
+	if err != nil || info.Dev == r.Dev {
+		return r
+	}
+	if there, err := m.stands(r); err != nil || !there {
 		return r
 	}
 	r.Dev = info.Dev
