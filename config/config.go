@@ -153,6 +153,7 @@ type Lint struct {
 // Limits are bounds on what a client may send and what is recorded.
 type Limits struct {
 	CaptureBytes   Size  `key:"capture_bytes"`
+	CacheBytes     Size  `key:"cache_bytes"`     // of histories in memory, all workspaces together
 	WorkspaceBytes Size  `key:"workspace_bytes"` // history of one workspace; 0: no limit
 	FreeBytes      Floor `key:"free_bytes"`      // of the data directory's file system, kept free
 	WriteBytes     Size  `key:"write_bytes"`
@@ -200,6 +201,7 @@ func Default() Config {
 		Scripts:      Scripts{MaxAPICalls: 100, APIMaxBytes: 50 << 20, Parallel: 16, Queue: 200},
 		Limits: Limits{
 			CaptureBytes: 256 << 20,
+			CacheBytes:   64 << 20,
 			FreeBytes:    FloorAuto,
 			WriteBytes:   100 << 20,
 			UploadBytes:  10 << 30,

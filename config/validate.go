@@ -51,6 +51,7 @@ func (c *Config) validate() error {
 		{"execute.memory_bytes", between(int(c.Execute.MemoryBytes), 16<<20, 4<<30)},
 		{"lint.engine", oneOf(c.Lint.Engine, EngineEmbedded, EngineDeno, EngineOxlint, EngineBiome)},
 		{"limits.capture_bytes", positive(c.Limits.CaptureBytes)},
+		{"limits.cache_bytes", between(int(c.Limits.CacheBytes), 1<<20, 1<<40)},
 		{"limits.write_bytes", positive(c.Limits.WriteBytes)},
 		{"limits.upload_bytes", positive(c.Limits.UploadBytes)},
 		{"limits.json_bytes", positive(c.Limits.JSONBytes)},

@@ -37,10 +37,8 @@ func (s *Store) Baseline(ctx context.Context, m message.Message, fill func(add A
 // (Options.BaselinePart) they are made durable as a pack that a later attempt
 // finds.
 func (s *Store) BaselineOf(ctx context.Context, m message.Message, fill func(Fill) error) (Committed, error) {
-	if s.opt.Room != nil {
-		if err := s.opt.Room(1); err != nil {
-			return Committed{}, err
-		}
+	if err := s.opt.Room(1); err != nil {
+		return Committed{}, err
 	}
 	b := &baseline{ctx: ctx, s: s}
 	if err := b.begin(); err != nil {
@@ -122,13 +120,6 @@ func (b *baseline) part() error {
 	if b.failed != nil || b.current.w.Size() < b.s.opt.BaselinePart {
 		return b.failed
 	}
-	// The floor of free room holds for a long baseline too: it ends, and what it
-	// wrote goes.
-	if room := b.s.opt.Room; room != nil {
-		if b.failed = room(1); b.failed != nil {
-			return b.failed
-		}
-	}
 	full := b.current
 	b.current = nil
 	end := func() error {
@@ -170,6 +161,11 @@ func (b *baseline) add(p wspath.Path, mode Mode, r io.Reader, size int64) (ID, e
 			return ID{}, err
 		}
 		return (&Adder{b: b}).Bytes(p, mode, data.Bytes())
+	}
+	// The floor of free room holds for a long baseline too: it ends, and what it
+	// wrote goes.
+	if err := b.s.opt.Room(size); err != nil {
+		return ID{}, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -216,6 +212,9 @@ func (a *Adder) Bytes(p wspath.Path, mode Mode, data []byte) (ID, error) {
 	}
 	if !known {
 		a.entry = pack.AppendEntry(a.entry[:0], object.Blob, data, journalLevel)
+		if err := b.s.opt.Room(int64(len(a.entry))); err != nil {
+			return id, err
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -27,7 +27,8 @@ type Blob struct {
 	id    ID
 	size  int64
 	sum   [sha256.Size]byte
-	entry []byte     // its pack entry; nil where history has it, or large does
+	entry []byte     // its pack entry; nil where history has it, or large or later does
+	later []byte     // the bytes of one that is compressed when it is committed
 	large *largeBlob // a pack of its own
 }
 
@@ -49,6 +50,25 @@ func (b Blob) AfterHash() string { return "sha256:" + hex.EncodeToString(b.sum[:
 func (s *Store) NewBlob(data []byte) Blob {
 	return Blob{id: object.Hash(object.Blob, data), size: int64(len(data)), sum: sha256.Sum256(data),
 		entry: pack.AppendEntry(nil, object.Blob, data, journalLevel)}
+}
+
+// LaterBlob is NewBlob for content that often proves to be what the file holds
+// already: it is hashed now, and compressed by the Commit that needs it. The bytes
+// must stay as they are until then.
+func (s *Store) LaterBlob(data []byte) Blob {
+	if len(data) == 0 {
+		return s.NewBlob(data)
+	}
+	return Blob{id: object.Hash(object.Blob, data), size: int64(len(data)), sum: sha256.Sum256(data), later: data}
+}
+
+// pack compresses what is left to the commit, in the goroutine of who commits.
+func (d *Draft) pack() {
+	for i := range d.Edits {
+		if b := &d.Edits[i].Blob; b.later != nil {
+			b.entry, b.later = pack.AppendEntry(nil, object.Blob, b.later, journalLevel), nil
+		}
+	}
 }
 
 // HeldBlob takes a blob that history has and whose bytes are at hand: it is not

@@ -75,6 +75,7 @@ const (
 // failed draft leaves no trace. A cancelled ctx takes it back only while it is
 // queued. Any goroutine may call it.
 func (s *Store) Commit(ctx context.Context, d Draft) (Committed, error) {
+	d.pack()
 	if n := d.newBytes(); n > 0 && !d.Must {
 		if err := s.Room(n); err != nil {
 			return Committed{}, err

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"hash/crc32"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"umbra/gitstore/cache"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/internal/errs"
@@ -40,13 +42,13 @@ func OpenLender(f vfs.FS) (*Lender, error) {
 	if err != nil {
 		return nil, errors.Join(errs.Wrap(err, ""), f.Close())
 	}
-	cache := pack.NewBaseCache(lenderCache)
+	bases := cache.NewBudget(lenderCache)
 	for _, e := range names {
 		base, ok := strings.CutSuffix(e.Name, ".idx")
 		if !ok || len(l.packs) == maxLenders {
 			continue
 		}
-		p, err := pack.Open(f, "pack/"+base+".pack", "pack/"+e.Name, pack.Options{MaxObject: lentObject, Cache: cache})
+		p, err := pack.Open(f, "pack/"+base+".pack", "pack/"+e.Name, pack.Options{MaxObject: lentObject, Cache: bases})
 		if err == nil {
 			l.packs = append(l.packs, p)
 		}
@@ -91,9 +93,13 @@ type Loan struct {
 	Size int64 // of the file; a blob of another size is not taken
 }
 
-// Borrow records files by copying their blobs from l: each is inflated and
-// hashed first, and most are written as they are compressed there. It gives the
-// places in files of those that l does not have, or not whole. For one goroutine.
+// Borrow records files by copying their blobs from l, most of them as they are
+// compressed there. Such an entry is held against the CRC that the pack's index
+// has of it, which is there for that (gitformat-pack(5), "data copied directly
+// from pack to pack"); one of each hashEvery is inflated and hashed before
+// anything of a pack is taken, and so is what cannot be copied as it is. It gives
+// the places in files of those that l does not have, or not whole. For one
+// goroutine.
 func (f Fill) Borrow(ctx context.Context, l *Lender, files []Loan) (left []int, err error) {
 	first := make(map[ID]int32, len(files)) // the file that brings a blob
 	for i := range files {
@@ -110,6 +116,9 @@ func (f Fill) Borrow(ctx context.Context, l *Lender, files []Loan) (left []int, 
 			continue // a damaged pack: the files are read
 		}
 		b := &borrower{b: f.b, p: p, layout: layout, files: files, first: first}
+		if !b.sound() {
+			continue
+		}
 		if err := b.run(ctx); err != nil {
 			return nil, err
 		}
@@ -144,7 +153,6 @@ type loan struct {
 	base  ID     // of a delta that is copied as it is
 	size  int64
 	delta []byte
-	data  []byte // of a delta, should its base not come along
 }
 
 // span is how much of a pack is read at once, in bytes, and spans how many of
@@ -153,6 +161,55 @@ const (
 	span  = 256 << 10
 	spans = 16
 )
+
+// hashEvery is of how many wanted objects of a pack one is hashed beforehand:
+// should it be another one, the pack's index does not tell the truth.
+const hashEvery = 64
+
+// sound reports whether the wanted objects are what the index says: by the
+// index's own checksum, and a sample.
+func (b *borrower) sound() bool {
+	var sample []int
+	n := 0
+	for i := range b.layout {
+		if _, ok := b.first[b.layout[i].ID]; ok {
+			if n%hashEvery == 0 {
+				sample = append(sample, i)
+			}
+			n++
+		}
+	}
+	if len(sample) == 0 || b.p.Idx().Verify() != nil {
+		return false
+	}
+	var wrong atomic.Bool
+	atOnce(len(sample), func(i int) {
+		if wrong.Load() {
+			return
+		}
+		// What is damaged is left out when its turn comes.
+		_, data, err := b.p.GetAt(uint64(b.layout[sample[i]].Offset))
+		if err == nil && object.Hash(object.Blob, data) != b.layout[sample[i]].ID {
+			wrong.Store(true)
+		}
+	})
+	return !wrong.Load()
+}
+
+// atOnce calls fn with the numbers below n, by as many goroutines as there are
+// processors.
+func atOnce(n int, fn func(i int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), n) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				fn(i)
+			}
+		})
+	}
+	wg.Wait()
+}
 
 // run copies in the order of the pack, in which a base stands before its deltas.
 func (b *borrower) run(ctx context.Context) error {
@@ -163,6 +220,9 @@ func (b *borrower) run(ctx context.Context) error {
 			return errs.Wrap(err, "")
 		}
 		b.verify(groups)
+		if err := b.b.s.opt.Room(loanBytes(groups)); err != nil {
+			return errs.Wrap(err, "")
+		}
 		for _, g := range groups {
 			for i := range g {
 				if err := b.write(&g[i]); err != nil {
@@ -194,74 +254,64 @@ func (b *borrower) run(ctx context.Context) error {
 	return flush()
 }
 
+// loanBytes is about what verified groups take, in bytes.
+func loanBytes(groups [][]loan) (n int64) {
+	for _, g := range groups {
+		for i := range g {
+			n += int64(len(g[i].entry) + len(g[i].delta))
+		}
+	}
+	return n
+}
+
 // verify reads the groups, several at once.
 func (b *borrower) verify(groups [][]loan) {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(groups)) {
-		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(groups) {
-					return
-				}
-				g := groups[i]
-				raw, err := b.p.Span(g[0].Located, g[len(g)-1].Located)
-				if err != nil {
-					continue
-				}
-				near := make(map[int64][]byte, len(g))
-				for k := range g {
-					b.read(&g[k], near, raw[g[k].Offset-g[0].Offset:g[k].End-g[0].Offset])
-				}
-			}
-		})
-	}
-	wg.Wait()
+	atOnce(len(groups), func(i int) {
+		g := groups[i]
+		raw, err := b.p.Span(g[0].Located, g[len(g)-1].Located)
+		if err != nil {
+			return
+		}
+		for k := range g {
+			b.read(&g[k], raw[g[k].Offset-g[0].Offset:g[k].End-g[0].Offset])
+		}
+	})
 }
 
 // read verifies one object, whose entry is raw. What is wrong with it leaves it
-// out. near holds the objects before it by their offsets: most deltas stand on
-// one of them.
-func (b *borrower) read(l *loan, near map[int64][]byte, raw []byte) {
-	want := &b.files[l.file]
+// out.
+func (b *borrower) read(l *loan, raw []byte) {
+	if crc32.ChecksumIEEE(raw) != l.CRC {
+		return
+	}
 	h, err := pack.ParseHeader(raw)
 	if err != nil {
 		return
 	}
-	if h.Kind == object.Blob {
-		if h.Size != want.Size {
-			return
-		}
-		_, data, err := pack.InflateWhole(raw)
-		if err == nil && object.Hash(object.Blob, data) == want.ID {
-			l.entry = raw
-			near[l.Offset] = data
-		}
+	if size, err := pack.ResultSize(raw); err != nil || size != b.files[l.file].Size {
 		return
 	}
-	_, delta, err := pack.InflateWhole(raw)
-	if err != nil {
+	switch h.Kind {
+	case object.Blob:
+		l.entry = raw
 		return
-	}
-	kind, data := object.Blob, []byte(nil)
-	if base, ok := near[l.Offset-int64(h.BaseDistance)]; ok && h.Kind == pack.OfsDelta {
-		data, err = pack.ApplyDelta(base, delta)
-	} else {
-		kind, data, err = b.p.GetAt(uint64(l.Offset))
-	}
-	if err != nil || kind != object.Blob || int64(len(data)) != want.Size || object.Hash(object.Blob, data) != want.ID {
-		return
-	}
-	near[l.Offset] = data
-	if h.Kind == pack.OfsDelta {
+	case pack.OfsDelta:
+		// The base is a blob if it comes along.
 		base, ok := b.at(l.Offset - int64(h.BaseDistance))
 		if _, comes := b.first[base.ID]; ok && comes {
-			l.base, l.size, l.delta, l.data = base.ID, h.Size, raw[h.HeaderLen:], data
+			l.base, l.size, l.delta = base.ID, h.Size, raw[h.HeaderLen:]
 			return
 		}
 	}
-	l.entry = pack.AppendEntry(nil, object.Blob, data, journalLevel)
+	if data, ok := b.whole(l); ok {
+		l.entry = pack.AppendEntry(nil, object.Blob, data, journalLevel)
+	}
+}
+
+// whole gives a blob's bytes, hashed.
+func (b *borrower) whole(l *loan) (data []byte, ok bool) {
+	kind, data, err := b.p.GetAt(uint64(l.Offset))
+	return data, err == nil && kind == object.Blob && object.Hash(object.Blob, data) == l.ID
 }
 
 func (b *borrower) at(offset int64) (pack.Located, bool) {
@@ -279,9 +329,11 @@ func (b *borrower) write(l *loan) error {
 	switch {
 	case l.delta != nil && b.b.current.w.Has(l.base):
 		return b.b.current.w.AddEncodedDelta(l.ID, l.base, l.size, l.delta)
-	case l.delta != nil:
-		_, err := b.b.current.w.Add(object.Blob, l.data)
-		return err
+	case l.delta != nil: // its base was left out
+		if data, ok := b.whole(l); ok {
+			_, err := b.b.current.w.Add(object.Blob, data)
+			return err
+		}
 	case l.entry != nil:
 		return b.b.current.w.AddEncoded(l.ID, l.entry)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"umbra/gitstore/cache"
 	"umbra/gitstore/object"
 )
 
@@ -75,7 +76,7 @@ type marker struct {
 	fresh []int       // rows that were marked, if noted
 	noted bool
 	bytes int64 // of the rows that were marked
-	trees *treeCache
+	trees treeCache
 	ends  map[ID]bool // commits whose parents are not followed
 	their *theirObjects
 	// lenient passes over what is missing: a person's partial clone, or damage
@@ -88,7 +89,7 @@ func (s *Store) newMarker(ctx context.Context, table *objectTable, their *theirO
 	if err != nil {
 		return nil, err
 	}
-	m := &marker{s: s, ctx: ctx, pace: pace, table: table, extra: make(map[ID]bool), trees: newTreeCache(markTrees), their: their, ends: make(map[ID]bool)}
+	m := &marker{s: s, ctx: ctx, pace: pace, table: table, extra: make(map[ID]bool), trees: newTreeCache(cache.NewBudget(markTrees)), their: their, ends: make(map[ID]bool)}
 	for _, id := range lines {
 		m.ends[id] = true
 	}
@@ -156,7 +157,7 @@ func (m *marker) commit(seq uint64, beside ID) (ID, error) {
 
 // node gives a tree; the empty one need not be there.
 func (m *marker) node(id ID) (*object.TreeData, error) {
-	if t, ok := m.trees.get(id); ok {
+	if t, ok := m.trees.Get(id); ok {
 		return t, nil
 	}
 	kind, data, ok, err := m.their.meta(id)

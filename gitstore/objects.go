@@ -79,7 +79,7 @@ func tooLarge(size int64) error {
 
 // tree gives a tree by id, from the cache if it is there.
 func (s *Store) tree(id object.ID) (*object.TreeData, error) {
-	if t, ok := s.trees.get(id); ok {
+	if t, ok := s.trees.Get(id); ok {
 		return t, nil
 	}
 	kind, data, err := s.readObject(id, maxMeta)

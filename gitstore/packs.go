@@ -50,18 +50,11 @@ func (f *packFile) release() {
 	}
 }
 
-// baseCache is how much is kept inflated of objects that others are deltas of, in
-// bytes a store.
-const baseCache = 8 << 20
-
 // packSet is our finished packs. Those of other people are never read: what
 // they hold may be pruned at any time.
 type packSet struct {
 	s  *Store
 	mu sync.RWMutex
-	// cache is shared among them: there may be hundreds, which wait for the end of
-	// their grace.
-	cache *pack.BaseCache
 	// list holds the packs in use, newest first, then the doomed ones.
 	list []*packFile
 	// recent is where the last object was found: the next one is most often in
@@ -124,7 +117,7 @@ func (ps *packSet) load() error {
 
 func (ps *packSet) open(base string) (*packFile, error) {
 	name := path.Join(packDir, base)
-	p, err := pack.Open(ps.s.fs, name+".pack", name+idxSuffix, pack.Options{MaxObject: maxMeta, Cache: ps.cache})
+	p, err := pack.Open(ps.s.fs, name+".pack", name+idxSuffix, pack.Options{MaxObject: maxMeta, Cache: ps.s.opt.Caches.bases})
 	if err != nil {
 		return nil, err
 	}

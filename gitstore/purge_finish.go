@@ -321,7 +321,7 @@ func (p *Purge) adopt(in *purgeIntent) {
 		gone[id] = true
 	}
 	s.purged.Store(&gone)
-	s.trees.clear()
+	s.trees.Clear()
 	s.infoLog.rename(p.r.tags)
 	s.tmu.Lock()
 	for id, t := range s.tasks {

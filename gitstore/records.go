@@ -121,7 +121,7 @@ func (r *recordIndex) load() error {
 		return err
 	}
 	total := uint64(info.Size) / recordSize
-	buf := make([]byte, 1024*recordSize)
+	buf := make([]byte, min(total, 1024)*recordSize)
 	for r.n < total { // what lies before the first may be a hole
 		chunk := buf[:min(uint64(len(buf)), (total-r.n)*recordSize)]
 		if _, err := r.f.ReadAt(chunk, int64(r.n)*recordSize); err != nil {

@@ -432,7 +432,7 @@ func (r *replay) tree(id object.ID) (*object.TreeData, error) {
 	if !ok {
 		return r.s.tree(id)
 	}
-	if t, ok := r.s.trees.get(id); ok {
+	if t, ok := r.s.trees.Get(id); ok {
 		return t, nil
 	}
 	buf := make([]byte, l.end-l.off)

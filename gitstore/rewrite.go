@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"umbra/gitstore/cache"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
@@ -27,8 +28,8 @@ type rewriter struct {
 	trees   map[ID]ID // every tree that was looked at, and what it becomes
 	commits map[ID]ID // the changed ones
 	tags    map[ID]ID
-	old     *treeCache // trees as they are
-	made    *treeCache // trees as they become, for deltas
+	old     treeCache // trees as they are
+	made    treeCache // trees as they become, for deltas
 
 	seq     uint64 // the last one that was looked at
 	prev    ID     // its tree, as it was
@@ -42,7 +43,7 @@ const rewriteCache = 32 << 20
 
 func newRewriter(s *Store, blobs map[ID]bool, sums map[string]bool, w *pack.Writer) (*rewriter, error) {
 	r := &rewriter{s: s, blobs: blobs, sums: sums, by: PurgedBlob(), w: w, trees: make(map[ID]ID), commits: make(map[ID]ID), tags: make(map[ID]ID),
-		old: newTreeCache(rewriteCache), made: newTreeCache(rewriteCache)}
+		old: newTreeCache(cache.NewBudget(rewriteCache)), made: newTreeCache(cache.NewBudget(rewriteCache))}
 	if w == nil {
 		return r, nil
 	}
@@ -212,7 +213,7 @@ func (r *rewriter) add(kind object.Kind, data []byte) (ID, error) {
 
 // read gives a tree as it is.
 func (r *rewriter) read(id ID) (*object.TreeData, error) {
-	if t, ok := r.old.get(id); ok {
+	if t, ok := r.old.Get(id); ok {
 		return t, nil
 	}
 	kind, data, err := r.s.readObject(id, maxMeta)
@@ -310,7 +311,7 @@ func (r *rewriter) makeTree(t *object.TreeData, set []object.Entry, before ID) (
 		return id, nil
 	}
 	r.made.put(id, n)
-	if base, ok := r.made.get(before); ok && before != id {
+	if base, ok := r.made.Get(before); ok && before != id {
 		if d, in := r.w.Depth(before); in && d < maxDeltaDepth {
 			if delta := object.SpliceDelta(base.Bytes(), n.Bytes()); len(delta) < len(n.Bytes())/2 {
 				return id, r.w.AddDelta(id, before, delta)

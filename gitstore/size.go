@@ -72,10 +72,7 @@ func (s *Store) Room(bytes int64) error {
 	if max := s.opt.MaxHistory; max > 0 && s.HistoryBytes()+bytes > max {
 		return errs.New(errs.NoSpace, "quota_exceeded", "The workspace's history has reached the size that it may have.")
 	}
-	if s.opt.Room != nil {
-		return s.opt.Room(bytes)
-	}
-	return nil
+	return s.opt.Room(bytes)
 }
 
 // newBytes gives how much content a draft brings that history does not have
@@ -94,7 +91,7 @@ func (d *Draft) newBytes() (n int64) {
 // RoomToWrite tells whether a write of so many bytes, as they are before they are
 // packed, may begin.
 func (s *Store) RoomToWrite(bytes int64) error {
-	if err := s.Room(1); err != nil || s.opt.Room == nil {
+	if err := s.Room(1); err != nil {
 		return err
 	}
 	return s.opt.Room(bytes)

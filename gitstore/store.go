@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"umbra/gitstore/object"
-	"umbra/gitstore/pack"
 	"umbra/gitstore/refs"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
@@ -42,8 +41,10 @@ type Options struct {
 	MergeGrace   time.Duration    // how long a merged pack stays for readers that have it open; 10m
 	InlineBlob   int64            // bytes above which a blob gets a pack of its own; 4 MiB
 	BaselinePart int64            // bytes at which a pack of a baseline is closed; 64 MiB
-	TreeCache    int64            // bytes of encoded trees kept; 32 MiB
 	Identities   map[string]Identity
+	// Caches are what is kept of histories in memory, shared with other stores;
+	// nil: 40 MiB of its own.
+	Caches *Caches
 	// InUse tells whether another process stands in one of the folders or has
 	// one of the files open. Nil looks into /proc where there is one.
 	InUse func(ctx context.Context, dirs, files []vfs.Info) (bool, error)
@@ -79,8 +80,11 @@ func (o *Options) setDefaults() {
 	if o.InlineBlob == 0 {
 		o.InlineBlob = 4 << 20
 	}
-	if o.TreeCache == 0 {
-		o.TreeCache = 32 << 20
+	if o.Room == nil {
+		o.Room = func(int64) error { return nil }
+	}
+	if o.Caches == nil {
+		o.Caches = NewCaches(ownCaches)
 	}
 	if o.InUse == nil {
 		o.InUse = inUse
@@ -108,7 +112,7 @@ type Store struct {
 	boundary atomic.Pointer[Boundary]
 	waitMu   sync.Mutex
 	moved    chan struct{} // closed and renewed when the tip moves
-	trees    *treeCache
+	trees    treeCache
 	memo     treeMemo
 	packs    packSet
 	records  *recordIndex
@@ -233,7 +237,7 @@ func (s *Store) warn(format string, args ...any) {
 // sees to that.
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	opt.setDefaults()
-	s := &Store{opt: opt, fs: opt.FS, log: opt.Log, trees: newTreeCache(opt.TreeCache),
+	s := &Store{opt: opt, fs: opt.FS, log: opt.Log, trees: newTreeCache(opt.Caches.trees),
 		moved: make(chan struct{}),
 		tasks: make(map[string]*Task), dirtyTasks: make(map[string]bool)}
 	s.idle = sync.NewCond(&s.qmu)
@@ -241,7 +245,6 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	s.live.Store(new([]*journal))
 	s.journals.s, s.journals.prepare = s, minPrepared
 	s.packs.s, s.large.s, s.pub.s = s, s, s
-	s.packs.cache = pack.NewBaseCache(baseCache)
 	s.maintain = make(chan struct{}, 1)
 	s.pub.wake = make(chan struct{}, 1)
 	if err := s.start(ctx); err != nil {
@@ -292,6 +295,7 @@ func (s *Store) closeFiles() {
 	s.jmu.Unlock()
 	s.packs.close()
 	s.large.close()
+	s.trees.Close()
 	if s.records != nil {
 		s.records.close()
 	}

@@ -1,69 +1,38 @@
 package gitstore
 
 import (
-	"container/list"
-	"sync"
-
+	"umbra/gitstore/cache"
 	"umbra/gitstore/object"
 )
 
-// treeCache holds encoded trees by id, least recently used ones going first
-// when the bound in bytes is passed. Trees are immutable, so a hit is always
+// Caches bound what stores keep in memory of their histories: encoded trees, and
+// objects that others are stored as differences from. All stores of a process
+// should share one. Safe for concurrent use.
+type Caches struct {
+	trees, bases *cache.Budget
+}
+
+// ownCaches is what a store without shared ones keeps, in bytes.
+const ownCaches = 40 << 20
+
+// NewCaches makes caches of some bytes in all. A quarter is for the bases of
+// deltas: who reads a whole history once (a clone, a collection) fills that, and
+// leaves the trees that writers need.
+func NewCaches(bytes int64) *Caches {
+	return &Caches{trees: cache.NewBudget(bytes - bytes/4), bases: cache.NewBudget(bytes / 4)}
+}
+
+// Used gives the bytes that are kept now.
+func (c *Caches) Used() int64 { return c.trees.Used() + c.bases.Used() }
+
+// treeCache holds encoded trees by id. Trees are immutable, so a hit is always
 // right, whichever commit it was made for.
 type treeCache struct {
-	mu    sync.Mutex
-	max   int64
-	size  int64
-	order *list.List // front: used last
-	byID  map[object.ID]*list.Element
+	*cache.Cache[object.ID, *object.TreeData]
 }
 
-type treeCacheItem struct {
-	id   object.ID
-	tree *object.TreeData
+func newTreeCache(b *cache.Budget) treeCache {
+	return treeCache{cache.New[object.ID, *object.TreeData](b)}
 }
 
-// treeOverhead is what a cached tree costs beside its bytes: list element,
-// map entry, struct.
-const treeOverhead = 200
-
-func newTreeCache(max int64) *treeCache {
-	return &treeCache{max: max, order: list.New(), byID: make(map[object.ID]*list.Element)}
-}
-
-func (c *treeCache) get(id object.ID) (*object.TreeData, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e, ok := c.byID[id]
-	if !ok {
-		return nil, false
-	}
-	c.order.MoveToFront(e)
-	return e.Value.(treeCacheItem).tree, true
-}
-
-func (c *treeCache) put(id object.ID, t *object.TreeData) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e, ok := c.byID[id]; ok {
-		c.order.MoveToFront(e)
-		return
-	}
-	c.byID[id] = c.order.PushFront(treeCacheItem{id, t})
-	c.size += int64(t.Size()) + treeOverhead
-	for c.size > c.max && c.order.Len() > 1 {
-		last := c.order.Back()
-		it := c.order.Remove(last).(treeCacheItem)
-		delete(c.byID, it.id)
-		c.size -= int64(it.tree.Size()) + treeOverhead
-	}
-}
-
-// clear forgets all of them.
-func (c *treeCache) clear() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.order.Init()
-	clear(c.byID)
-	c.size = 0
-}
+func (c treeCache) put(id object.ID, t *object.TreeData) { c.Put(id, t, int64(t.Size())) }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -108,6 +109,9 @@ func serve(ctx context.Context, cfg config.Config, o serveOptions, stdout, stder
 	}
 	deps.workspaces.ResumeRestored()
 
+	var memory sync.WaitGroup
+	memory.Go(func() { giveMemoryBack(ctx) })
+	defer memory.Wait() // stopSignals ends it
 	served := make(chan error, 1)
 	go func() { served <- deps.server.Serve(l) }()
 	if _, err := fmt.Fprintf(stdout, "umbra listening on %s\n", address); err != nil {

@@ -37,7 +37,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		DataDir:    dir.Path,
 		Records:    workspaceRecords{db},
 		Log:        log,
-		Limits:     workspace.Limits{CaptureBytes: int64(cfg.Limits.CaptureBytes)},
+		Limits:     workspace.Limits{CaptureBytes: int64(cfg.Limits.CaptureBytes), CacheBytes: int64(cfg.Limits.CacheBytes)},
 		Roots:      canonical(cfg.Workspaces.Roots),
 		OwnFolders: ownFolders(cfg.WorkspaceDir, cfg.Output.Dir),
 		Watcher:    folders,

@@ -154,7 +154,7 @@ func OpenIdx(r io.ReaderAt, size int64, opt IdxOptions) (*Idx, error) {
 		x.r = bytes.NewReader(x.mem)
 	}
 	if opt.Verify {
-		if err := x.verify(); err != nil {
+		if err := x.Verify(); err != nil {
 			return nil, err
 		}
 	}
@@ -178,8 +178,8 @@ func (x *Idx) PackChecksum() (sum [20]byte, err error) {
 	return sum, readAt(x.r, sum[:], x.size-40)
 }
 
-// verify checks the file's own checksum and that the ids rise.
-func (x *Idx) verify() error {
+// Verify reads the whole index, and checks its own checksum and that the ids rise.
+func (x *Idx) Verify() error {
 	h := sha1.New()
 	if _, err := io.CopyBuffer(h, &fileReader{r: x.r, end: x.size - 20}, make([]byte, scanWindow)); err != nil {
 		return err

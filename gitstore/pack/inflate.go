@@ -2,10 +2,13 @@ package pack
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"sync"
 
+	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/zlib"
 )
 
@@ -16,32 +19,52 @@ const maxRatio = 1032
 // window is how much of a pack is read at a time, in bytes.
 const window = 8 << 10
 
-// inflater is a decompressor with its read buffer.
+// inflater is a decompressor with what it reads from.
 type inflater struct {
-	br *bufio.Reader
-	z  io.ReadCloser
+	br  *bufio.Reader // of a file; nil until it is needed
+	mem bytes.Reader  // of bytes at hand, which is faster than through a buffer
+	z   io.ReadCloser
 }
 
 // The pool holds idle decompressors, some ten KB each.
 var inflaters sync.Pool
 
+// getInflater gives one that reads from br, which reads from r.
 func getInflater(r io.Reader) *inflater {
-	in, ok := inflaters.Get().(*inflater)
-	if !ok {
-		return &inflater{br: bufio.NewReaderSize(r, window)}
+	in := pooledInflater()
+	if in.br == nil {
+		in.br = bufio.NewReaderSize(r, window)
+	} else {
+		in.br.Reset(r)
 	}
-	in.br.Reset(r)
 	return in
 }
 
+// getMemInflater gives one that reads from mem, which reads b.
+func getMemInflater(b []byte) *inflater {
+	in := pooledInflater()
+	in.mem.Reset(b)
+	return in
+}
+
+func pooledInflater() *inflater {
+	if in, ok := inflaters.Get().(*inflater); ok {
+		return in
+	}
+	return &inflater{}
+}
+
 func putInflater(in *inflater) {
-	in.br.Reset(nil)
+	if in.br != nil {
+		in.br.Reset(nil)
+	}
+	in.mem.Reset(nil)
 	inflaters.Put(in)
 }
 
 // begin starts on the zlib stream at br's position. It reads from br no byte
 // beyond the stream's end.
-func (in *inflater) begin(br *bufio.Reader) error {
+func (in *inflater) begin(br flate.Reader) error {
 	if in.z == nil {
 		z, err := zlib.NewReader(br)
 		if err != nil {
@@ -54,7 +77,7 @@ func (in *inflater) begin(br *bufio.Reader) error {
 }
 
 // readAll inflates a stream that must hold exactly size bytes.
-func (in *inflater) readAll(br *bufio.Reader, size int64) ([]byte, error) {
+func (in *inflater) readAll(br flate.Reader, size int64) ([]byte, error) {
 	if err := in.begin(br); err != nil {
 		return nil, err
 	}
@@ -63,6 +86,20 @@ func (in *inflater) readAll(br *bufio.Reader, size int64) ([]byte, error) {
 		return nil, inflateError(err)
 	}
 	return data, in.end()
+}
+
+// deltaTarget inflates the beginning of a delta of size bytes, and gives the size
+// of what it makes.
+func (in *inflater) deltaTarget(br flate.Reader, size int64) (int64, error) {
+	if err := in.begin(br); err != nil {
+		return 0, err
+	}
+	head := make([]byte, min(size, 2*binary.MaxVarintLen64))
+	if _, err := io.ReadFull(in.z, head); err != nil {
+		return 0, inflateError(err)
+	}
+	_, target, err := DeltaSizes(head)
+	return target, err
 }
 
 // end checks that the stream ends here, and its checksum.

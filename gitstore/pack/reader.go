@@ -3,21 +3,21 @@ package pack
 import (
 	"bytes"
 	"crypto/sha1"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
 
+	"umbra/gitstore/cache"
 	"umbra/gitstore/object"
 	"umbra/internal/vfs"
 )
 
 // Options says how a pack is read.
 type Options struct {
-	MaxObject int64      // largest object that Get takes into memory, bytes; 0: DefaultMaxObject
-	Verify    bool       // hash every object that Get and Stream give by id
-	Cache     *BaseCache // shared among packs; nil: one of its own, 4 MiB
+	MaxObject int64         // largest object that Get takes into memory, bytes; 0: DefaultMaxObject
+	Verify    bool          // hash every object that Get and Stream give by id
+	Cache     *cache.Budget // for bases of deltas, shared among packs; nil: one of its own, 4 MiB
 	Idx       IdxOptions
 }
 
@@ -34,7 +34,7 @@ type Pack struct {
 	idx   *Idx
 	max   int64
 	check bool
-	cache *BaseCache
+	bases bases
 }
 
 // Open opens a pack and its index and compares the number of objects and the
@@ -48,13 +48,14 @@ func Open(fsys vfs.FS, packName, idxName string, opt Options) (*Pack, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	p := &Pack{f: f, idx: x, max: opt.MaxObject, check: opt.Verify, cache: opt.Cache}
+	p := &Pack{f: f, idx: x, max: opt.MaxObject, check: opt.Verify}
 	if p.max <= 0 {
 		p.max = DefaultMaxObject
 	}
-	if p.cache == nil {
-		p.cache = NewBaseCache(ownCache)
+	if opt.Cache == nil {
+		opt.Cache = cache.NewBudget(ownCache)
 	}
+	p.bases = newBases(opt.Cache)
 	if err := p.compare(); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -110,7 +111,7 @@ func (p *Pack) compare() error {
 
 // Close closes both files. Readers that Stream gave fail from then on.
 func (p *Pack) Close() error {
-	p.cache.forget(p)
+	p.bases.Close()
 	return errors.Join(p.f.Close(), p.idx.Close())
 }
 
@@ -262,7 +263,7 @@ func (p *Pack) getAt(offset uint64, max int64) (kind object.Kind, data []byte, s
 	chain, held := room[:0], int64(0)
 	for off := int64(offset); ; {
 		var ok bool
-		if kind, data, ok = p.cache.get(baseKey{p, off}); ok {
+		if kind, data, ok = p.bases.get(off); ok {
 			break
 		}
 		limit := p.max
@@ -275,7 +276,7 @@ func (p *Pack) getAt(offset uint64, max int64) (kind object.Kind, data []byte, s
 		}
 		if h.Kind != OfsDelta && h.Kind != RefDelta {
 			if kind, data = h.Kind, part; len(chain) > 0 {
-				p.cache.put(baseKey{p, off}, kind, data)
+				p.bases.put(off, kind, data)
 			}
 			break
 		}
@@ -318,7 +319,7 @@ func (p *Pack) getAt(offset uint64, max int64) (kind object.Kind, data []byte, s
 			return 0, nil, 0, err
 		}
 		if i > 0 || len(chain) > 1 {
-			p.cache.put(baseKey{p, chain[i].off}, kind, data)
+			p.bases.put(chain[i].off, kind, data)
 		}
 	}
 	return kind, data, int64(len(data)), nil
@@ -391,7 +392,7 @@ func (p *Pack) Info(id object.ID) (object.Kind, int64, error) {
 		if h.Kind != OfsDelta && h.Kind != RefDelta {
 			return h.Kind, size, nil
 		}
-		if kind, _, ok := p.cache.get(baseKey{p, off}); ok {
+		if kind, _, ok := p.bases.get(off); ok {
 			return kind, size, nil
 		}
 		if off, err = p.base(off, h); err != nil {
@@ -408,15 +409,7 @@ func (p *Pack) Info(id object.ID) (object.Kind, int64, error) {
 func (p *Pack) deltaTarget(off int64, h EntryHeader) (int64, error) {
 	in := getInflater(&fileReader{r: p.f, off: off + int64(h.HeaderLen), end: p.end})
 	defer putInflater(in)
-	if err := in.begin(in.br); err != nil {
-		return 0, err
-	}
-	head := make([]byte, min(h.Size, 2*binary.MaxVarintLen64))
-	if _, err := io.ReadFull(in.z, head); err != nil {
-		return 0, inflateError(err)
-	}
-	_, size, err := DeltaSizes(head)
-	return size, err
+	return in.deltaTarget(in.br, h.Size)
 }
 
 // Stream gives an object as a stream, of any size where it is no delta; a delta

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"umbra/gitstore/cache"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/internal/vfs"
@@ -48,8 +49,8 @@ func TestReadsWhatGitPacked(t *testing.T) {
 	dir, fsys, name := repacked(t, all)
 	for what, opt := range map[string]pack.Options{
 		"plain":    {Verify: true},
-		"no cache": {Cache: pack.NewBaseCache(0), Idx: pack.IdxOptions{InMemoryMax: -1}},
-		"tiny":     {Cache: pack.NewBaseCache(40 << 10)},
+		"no cache": {Cache: cache.NewBudget(0), Idx: pack.IdxOptions{InMemoryMax: -1}},
+		"tiny":     {Cache: cache.NewBudget(40 << 10)},
 	} {
 		p := open(t, fsys, name, opt)
 		getAll(t, p, all)
@@ -82,6 +83,40 @@ func TestReadsWhatGitPacked(t *testing.T) {
 	finish(t, fsys, "pack-m", w)
 	git(t, dir, nil, "index-pack", "--strict", "-o", "git.idx", "objects/pack/pack-m.pack")
 	getAll(t, open(t, fsys, "pack-m", pack.Options{Verify: true}), all)
+}
+
+// TestClosedPackKeepsNothing reads deltas of two packs with one budget: what was
+// kept of their bases is free when they are closed.
+func TestClosedPackKeepsNothing(t *testing.T) {
+	all := history(t, rand.New(rand.NewPCG(23, 24)), 100)
+	_, fsys, name := repacked(t, all)
+	budget := cache.NewBudget(1 << 20)
+	first, err := pack.Open(fsys, name+".pack", name+".idx", pack.Options{Cache: budget})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := pack.Open(fsys, name+".pack", name+".idx", pack.Options{Cache: budget})
+	if err != nil {
+		t.Fatal(err)
+	}
+	getAll(t, first, all)
+	one := budget.Used()
+	getAll(t, second, all)
+	if both := budget.Used(); one == 0 || both != 2*one {
+		t.Errorf("%d bytes kept of one pack, %d of both", one, both)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	if left := budget.Used(); left != one {
+		t.Errorf("%d bytes kept after one was closed, not %d", left, one)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	if left := budget.Used(); left != 0 {
+		t.Errorf("%d bytes kept of closed packs", left)
+	}
 }
 
 // located reads an object at the place that is found for it, with room for it
@@ -132,7 +167,7 @@ func TestLargeDeltas(t *testing.T) {
 		all = append(all, o)
 	}
 	finish(t, fsys, "a", w)
-	for _, opt := range []pack.Options{{Verify: true}, {Verify: true, Cache: pack.NewBaseCache(0)}} {
+	for _, opt := range []pack.Options{{Verify: true}, {Verify: true, Cache: cache.NewBudget(0)}} {
 		p := open(t, fsys, "a", opt)
 		for i := len(all) - 1; i >= 0; i-- {
 			located(t, p, all[i])
@@ -169,7 +204,7 @@ func TestGetIsBounded(t *testing.T) {
 func TestConcurrentReads(t *testing.T) {
 	all := history(t, rand.New(rand.NewPCG(23, 24)), 60)
 	_, fsys, name := repacked(t, all)
-	p := open(t, fsys, name, pack.Options{Cache: pack.NewBaseCache(64 << 10), Verify: true})
+	p := open(t, fsys, name, pack.Options{Cache: cache.NewBudget(64 << 10), Verify: true})
 	var wg sync.WaitGroup
 	for n := range 4 {
 		wg.Go(func() {

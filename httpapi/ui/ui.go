@@ -39,10 +39,12 @@ var dist embed.FS
 const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; " +
 	"form-action 'none'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types umbra-worker"
 
-// asset is one embedded file.
+// asset is one embedded file. Its bytes stay in the program: who asks for it gets a
+// copy, and a server that nobody looks at keeps none.
 type asset struct {
-	data, packed []byte // packed: gzip, nil if there is none
-	kind, etag   string
+	name       string
+	packed     bool // there is one that gzip has packed, name + ".gz"
+	kind, etag string
 }
 
 // Dialect is the UI's routes.
@@ -62,14 +64,16 @@ func New() (*Dialect, error) {
 		if name == "README" || strings.HasSuffix(name, ".gz") {
 			continue
 		}
-		a := asset{kind: kindOf(name)}
-		if a.data, err = dist.ReadFile("dist/" + name); err != nil {
+		a := asset{name: name, kind: kindOf(name)}
+		data, err := dist.ReadFile("dist/" + name)
+		if err != nil {
 			return nil, err
 		}
-		if a.packed, err = dist.ReadFile("dist/" + name + ".gz"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		_, err = fs.Stat(dist, "dist/"+name+".gz")
+		if a.packed = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		sum := sha256.Sum256(a.data)
+		sum := sha256.Sum256(data)
 		a.etag = `"` + hex.EncodeToString(sum[:16]) + `"`
 		d.assets[name] = a
 	}
@@ -136,9 +140,9 @@ func serve(c *gin.Context, a asset) error {
 	h.Set("Content-Type", a.kind)
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Add("Vary", "Accept-Encoding")
-	data, etag := a.data, a.etag
-	if a.packed != nil && takesGzip(c.Request) {
-		data = a.packed
+	name, etag := a.name, a.etag
+	if a.packed && takesGzip(c.Request) {
+		name += ".gz"
 		etag = strings.TrimSuffix(etag, `"`) + `-gz"`
 		h.Set("Content-Encoding", "gzip")
 	}
@@ -153,6 +157,10 @@ func serve(c *gin.Context, a asset) error {
 		c.Status(http.StatusNotModified)
 		c.Writer.WriteHeaderNow()
 		return nil
+	}
+	data, err := dist.ReadFile("dist/" + name)
+	if err != nil {
+		return err
 	}
 	h.Set("Content-Length", strconv.Itoa(len(data)))
 	c.Status(http.StatusOK)

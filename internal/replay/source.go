@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"umbra/gitstore/cache"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
@@ -140,13 +141,13 @@ func (s *source) open() error {
 	if err != nil {
 		return err
 	}
-	cache := pack.NewBaseCache(64 << 20)
+	bases := cache.NewBudget(64 << 20)
 	for _, e := range names {
 		base, ok := strings.CutSuffix(e.Name, ".pack")
 		if !ok {
 			continue
 		}
-		p, err := pack.Open(s.fs, e.Name, base+".idx", pack.Options{Verify: true, Cache: cache})
+		p, err := pack.Open(s.fs, e.Name, base+".idx", pack.Options{Verify: true, Cache: bases})
 		if err != nil {
 			return err
 		}

@@ -19,8 +19,12 @@ type Requests struct {
 type Route struct {
 	Method, Pattern string
 	Took            *Histogram
-	statuses        [600]atomic.Uint64
+	statuses        [6]atomic.Pointer[hundred] // nil: no such status yet
 }
+
+// hundred counts the statuses that begin with one digit: there are more than a
+// hundred routes, and most answer with a few statuses.
+type hundred [100]atomic.Uint64
 
 // NewRequests makes it, with the route of what no route took: its method and
 // pattern are "other", so that strangers make no new names.
@@ -85,10 +89,14 @@ func (r *Route) Answered(status int, began time.Time, stream bool) {
 	if r == nil {
 		return
 	}
-	if status < 0 || status >= len(r.statuses) {
+	if status < 0 || status/100 >= len(r.statuses) {
 		status = http.StatusInternalServerError
 	}
-	r.statuses[status].Add(1)
+	p := &r.statuses[status/100]
+	if p.Load() == nil {
+		p.CompareAndSwap(nil, new(hundred))
+	}
+	p.Load()[status%100].Add(1)
 	if !stream {
 		r.Took.Since(began)
 	}
@@ -96,9 +104,15 @@ func (r *Route) Answered(status int, began time.Time, stream bool) {
 
 // Statuses gives how often each status was answered that ever was.
 func (r *Route) Statuses(each func(status int, n uint64)) {
-	for status := range r.statuses {
-		if n := r.statuses[status].Load(); n > 0 {
-			each(status, n)
+	for i := range r.statuses {
+		h := r.statuses[i].Load()
+		if h == nil {
+			continue
+		}
+		for k := range h {
+			if n := h[k].Load(); n > 0 {
+				each(100*i+k, n)
+			}
 		}
 	}
 }
