@@ -154,3 +154,61 @@ func TestDiskFull(t *testing.T) {
 	eventually(t, func() bool { return p.call(t, "GET", "/readyz", nil).Status == 200 })
 	k.fsck(t)
 }
+
+// TestBaselineAtTheFloor opens a folder that is larger than the room for it. That
+// ends with a plain error, before the floor is passed by more than one pack of the
+// baseline; what it had made durable by then goes too, and it goes well when there
+// is room.
+func TestBaselineAtTheFloor(t *testing.T) {
+	need.Root(t)
+	const (
+		floor = 48 << 20
+		files = 150 // more than two packs of a baseline
+		each  = 1 << 20
+	)
+	disk := smallDisk(t, "336m")
+	filler := filepath.Join(disk, "filler")
+	if err := os.WriteFile(filler, make([]byte, 176<<20), 0o600); err != nil { // 160 MiB are left
+		t.Fatal(err)
+	}
+	p := &project{dir: t.TempDir()}
+	p.Server = harness.Start(t, harness.Options{DataDir: filepath.Join(disk, "data"), Config: fmt.Sprintf("limits: {free_bytes: %d}\n", floor)})
+	for i := range files {
+		p.fill(t, map[string]string{fmt.Sprintf("d%d/f%d", i%7, i): noise(each, int64(i))})
+	}
+	free := func() int64 {
+		t.Helper()
+		n, err := freeOf(disk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := free()
+	p.post(t, "/tasks", map[string]any{"goal": "g", "workspace": p.dir}).fails(t, 507, "insufficient_storage")
+	for _, what := range []string{"workspaces", "tasks"} {
+		if list := p.call(t, "GET", "/"+what, nil).want(t, 200).obj(t)[what].([]any); len(list) != 0 {
+			t.Errorf("%s: %v", what, list)
+		}
+	}
+	if left, err := os.ReadDir(filepath.Join(p.DataDir, "workspaces")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if took := before - free(); took > 4<<20 {
+		t.Errorf("%d bytes are gone", took)
+	}
+	// What is smaller than the room is taken.
+	p.call(t, "GET", "/readyz", nil).want(t, 200)
+	other := &project{Server: p.Server, dir: t.TempDir()}
+	other.task(t).put(t, "a", "a").want(t, 201)
+
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	k := p.task(t)
+	if got := strings.Count(k.git(t, "ls-tree", "-r", "refs/umbra/head"), "blob"); got != files {
+		t.Errorf("%d files are recorded, not %d", got, files)
+	}
+	k.put(t, "d0/f0", "after").want(t, 200)
+	k.fsck(t)
+}

@@ -50,3 +50,10 @@ func smallDisk(t *testing.T, size string) string {
 	})
 	return disk
 }
+
+// freeOf gives how many bytes are free on a folder's file system.
+func freeOf(dir string) (int64, error) {
+	var st syscall.Statfs_t
+	err := syscall.Statfs(dir, &st)
+	return int64(st.Bavail) * st.Bsize, err
+}

@@ -21,7 +21,7 @@ const (
 )
 
 func (d *Dialect) changes(c *gin.Context) error {
-	return using(d.open, func(c *gin.Context, r *task.Ref) error {
+	return using(d.openToRead, func(c *gin.Context, r *task.Ref) error {
 		var f task.Filter
 		sub, given, err := httpapi.Query(c, "subtask_id")
 		if err != nil {

@@ -106,7 +106,11 @@ func (d *Dialect) diff(c *gin.Context, a ask) error {
 		return errs.New(errs.Invalid, "invalid_parameter", "A subtask's diff has the subtask's own range.").With("field", "subtask_id")
 	}
 	a.json = httpapi.WantsJSON(c)
-	return using(d.open, func(c *gin.Context, r *task.Ref) error {
+	open := d.open
+	if a.from == "" && a.to == "" && a.path == "" { // where nothing but the task's own changes counts
+		open = d.openToRead
+	}
+	return using(open, func(c *gin.Context, r *task.Ref) error {
 		list, err := d.changedFiles(c, r, a)
 		if err != nil {
 			return err

@@ -61,7 +61,7 @@ func (d *Dialect) summary(c *gin.Context, r *task.Ref) (*history.Summary, error)
 }
 
 func (d *Dialect) files(c *gin.Context) error {
-	return using(d.open, func(c *gin.Context, r *task.Ref) error {
+	return using(d.openToRead, func(c *gin.Context, r *task.Ref) error {
 		encode := func(sum *history.Summary) ([]byte, error) { return httpapi.EncodeJSON(summaryOf(r.Task.ID, sum)) }
 		var body []byte
 		if _, given, err := httpapi.Query(c, "subtask_id"); err != nil {

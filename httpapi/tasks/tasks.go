@@ -4,6 +4,7 @@
 package tasks
 
 import (
+	"context"
 	_ "embed"
 	"net/http"
 
@@ -99,7 +100,12 @@ func (d *Dialect) authorize(c *gin.Context) error {
 }
 
 // open gives the task that the route names. The caller releases it.
-func (d *Dialect) open(c *gin.Context) (*task.Ref, error) {
+func (d *Dialect) open(c *gin.Context) (*task.Ref, error) { return d.with(c, d.tasks.Get) }
+
+// openToRead is open for a route that tells what the task did, and nothing else.
+func (d *Dialect) openToRead(c *gin.Context) (*task.Ref, error) { return d.with(c, d.tasks.Read) }
+
+func (d *Dialect) with(c *gin.Context, open func(context.Context, string, task.Sees) (*task.Ref, error)) (*task.Ref, error) {
 	id, err := httpapi.Param(c, "id")
 	if err != nil {
 		return nil, err
@@ -107,7 +113,7 @@ func (d *Dialect) open(c *gin.Context) (*task.Ref, error) {
 	if !task.ValidID(id) {
 		return nil, errs.New(errs.NotFound, "task_not_found", "There is no such task.")
 	}
-	return d.tasks.Get(c, id, sees(c))
+	return open(c, id, sees(c))
 }
 
 // openForChange is open for a route that changes something: the route's task

@@ -215,7 +215,7 @@ func (s *Saver) ref(ctx context.Context, w *workspace.Workspace) (*task.Ref, err
 	if err != nil {
 		return nil, errs.Wrap(err, "")
 	}
-	made, err := tasks.Create(ctx, task.CreateOptions{Goal: s.owner.Goal, Root: s.output.o.Dir, Own: true, MadeBy: "script", Metadata: metadata,
+	made, err := tasks.CreateOn(ctx, w, task.CreateOptions{Goal: s.owner.Goal, MadeBy: "script", Metadata: metadata,
 		Actor: s.owner.By.Actor, RequestID: s.owner.By.RequestID})
 	if err != nil {
 		return nil, err

@@ -89,20 +89,12 @@ type Folders struct {
 // openFolders opens or makes the folders of a task below root (the data
 // directory's tasks folder). What a stopped server left half-done is removed.
 func openFolders(root vfs.FS, id string, max int64, now func() time.Time) (*Folders, error) {
-	made := false
-	for _, dir := range []string{id, id + "/" + string(Scratch), id + "/" + string(Artifacts)} {
-		err := root.Mkdir(dir, 0o700)
-		if err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, errs.Wrap(err, "")
-		}
-		made = made || err == nil
+	made, err := makeFolders(root, id)
+	if err == nil && made {
+		err = syncFolders(root, id)
 	}
-	if made {
-		for _, dir := range []string{id, "."} {
-			if err := root.SyncDir(dir); err != nil {
-				return nil, errs.Wrap(err, "")
-			}
-		}
+	if err != nil {
+		return nil, errs.Wrap(err, "")
 	}
 	sub, err := root.Sub(id)
 	if err != nil {
@@ -114,6 +106,29 @@ func openFolders(root vfs.FS, id string, max int64, now func() time.Time) (*Fold
 		return nil, err
 	}
 	return f, nil
+}
+
+// makeFolders makes those of a task's folders that are not there; made tells
+// whether there were any.
+func makeFolders(root vfs.FS, id string) (made bool, err error) {
+	for _, dir := range []string{id, id + "/" + string(Scratch), id + "/" + string(Artifacts)} {
+		err := root.Mkdir(dir, 0o700)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return made, err
+		}
+		made = made || err == nil
+	}
+	return made, nil
+}
+
+// syncFolders makes new folders durable.
+func syncFolders(root vfs.FS, id string) error {
+	for _, dir := range []string{id, "."} {
+		if err := root.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sweep removes temporary files; all of them stand at the top.

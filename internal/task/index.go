@@ -24,8 +24,9 @@ type Record struct {
 	Active bool `json:"active,omitempty"`
 	// Deleted keeps the id taken.
 	Deleted bool `json:"deleted,omitempty"`
-	// Pending is set while the repository may know more than the index: a
-	// crash in between is settled from the repository at the next use.
+	// Pending is a task that is being made. In the database it is what programs
+	// of before wrote while the repository might know more, and a start settles
+	// it from there.
 	Pending bool `json:"pending,omitempty"`
 	// Parent is the task that this one stands for on a workspace of the
 	// server's own (For).
@@ -38,6 +39,13 @@ type Record struct {
 	Dropped *Dropped `json:"dropped,omitempty"`
 
 	isDropped bool
+}
+
+// same reports whether two records say the same.
+func (r Record) same(o Record) bool {
+	created := r.Created.Equal(o.Created)
+	r.Created, o.Created = time.Time{}, time.Time{}
+	return created && r == o
 }
 
 // short gives the record as it stays in memory, where it has a fixed size.
@@ -63,10 +71,11 @@ type index struct {
 	byWS    map[string]map[string]struct{} // workspace to the ids on it
 	// byParent leads from a task to the ids of its children.
 	byParent map[string]map[string]struct{}
+	late     late
 }
 
 func loadIndex(db *state.DB) (*index, error) {
-	x := &index{db: db, byID: map[string]*Record{}, byKey: map[string]string{}, byWS: map[string]map[string]struct{}{}, byParent: map[string]map[string]struct{}{}}
+	x := &index{db: db, byID: map[string]*Record{}, byKey: map[string]string{}, byWS: map[string]map[string]struct{}{}, byParent: map[string]map[string]struct{}{}, late: newLate()}
 	err := db.View(func(tx *state.Tx) error {
 		return tx.ForEach(bucket, "", func(key string, raw []byte) (bool, error) {
 			var r Record
@@ -165,50 +174,48 @@ func (x *index) withKey(hash string) (Record, bool) {
 	return Record{}, false
 }
 
-// reserve takes an id that is not in the index yet; false if it is.
-func (x *index) reserve(r Record) (bool, error) {
+// reserve takes an id that is not in the index yet, between begin and end; false
+// if it is. What is reserved is in memory only.
+func (x *index) reserve(r Record) bool {
 	x.mu.Lock()
+	defer x.mu.Unlock()
 	if _, ok := x.byID[r.ID]; ok {
-		x.mu.Unlock()
-		return false, nil
+		return false
 	}
 	x.add(r)
-	x.mu.Unlock()
-	if err := x.db.Put(bucket, r.ID, r); err != nil {
-		x.mu.Lock()
-		x.drop(r.ID)
-		x.mu.Unlock()
-		return false, err
-	}
-	return true, nil
+	return true
 }
 
-// put sets a record, first where it is kept, then here. What is kept of a task
-// whose refs went stays, until the task is deleted.
+// release gives a reserved id back.
+func (x *index) release(id string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.drop(id)
+}
+
+// put sets a record, first where it is kept, then here.
 func (x *index) put(r Record) error {
 	return x.putAll([]Record{r})
 }
 
 // putAll is put for several, all or none.
 func (x *index) putAll(recs []Record) error {
-	err := x.db.Update(func(tx *state.Tx) error {
-		for i := range recs {
-			r := recs[i]
-			switch {
-			case r.Deleted:
-				r.Dropped = nil
-			case r.isDropped && r.Dropped == nil:
-				var kept Record
-				if _, err := tx.Get(bucket, r.ID, &kept); err != nil {
-					return err
-				}
-				r.Dropped = kept.Dropped
-			}
-			if err := tx.Put(bucket, r.ID, r); err != nil {
+	return x.write(recs, func(*state.Tx) error { return nil })
+}
+
+// write is putAll with more in the same transaction.
+func (x *index) write(recs []Record, more func(*state.Tx) error) error {
+	ids := make([]string, len(recs))
+	for i := range recs {
+		ids[i] = recs[i].ID
+	}
+	err := x.change(ids, func(tx *state.Tx) error {
+		for _, r := range recs {
+			if err := putRecord(tx, r); err != nil {
 				return err
 			}
 		}
-		return nil
+		return more(tx)
 	})
 	if err != nil {
 		return err
@@ -231,12 +238,10 @@ func (x *index) set(r Record) {
 }
 
 func (x *index) remove(id string) error {
-	if err := x.db.Delete(bucket, id); err != nil {
+	if err := x.change([]string{id}, func(tx *state.Tx) error { return tx.Delete(bucket, id) }); err != nil {
 		return err
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.drop(id)
+	x.release(id)
 	return nil
 }
 
@@ -303,7 +308,7 @@ func (x *index) executing(workspace string) string {
 	one := ""
 	for id := range x.byWS[workspace] {
 		p := x.byID[id]
-		if p.Status != Executing || p.Deleted || p.Auto && !p.Active {
+		if p.Status != Executing || p.Deleted || p.Pending || p.Auto && !p.Active {
 			continue
 		}
 		if one != "" {

@@ -129,6 +129,25 @@ func (s *Service) Create(ctx context.Context, o CreateOptions) (*Made, error) {
 	return made, nil
 }
 
+// CreateOn is Create on a physical workspace that the caller holds open. Root,
+// Virtual, Namespace, Force, Own, Allow and Sees play no part.
+func (s *Service) CreateOn(ctx context.Context, w *workspace.Workspace, o CreateOptions) (*Made, error) {
+	o.Root, o.Virtual, o.Namespace = w.Root(), false, nil
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	started := s.o.Now()
+	own, err := s.o.Workspaces.Get(ctx, w.ID())
+	if err != nil {
+		return nil, err
+	}
+	made, err := s.createOn(ctx, own, o, started)
+	if err != nil {
+		own.Release()
+	}
+	return made, err
+}
+
 // openFor opens the workspace that a task is to be made on. Who sees only some
 // folders opens no virtual one.
 func (s *Service) openFor(ctx context.Context, o CreateOptions) (*workspace.Workspace, []string, error) {
@@ -150,11 +169,11 @@ func (s *Service) createOn(ctx context.Context, w *workspace.Workspace, o Create
 			return &Made{Ref: &Ref{Workspace: w, Task: t}, Replayed: true}, nil
 		}
 	}
-	// The base is the folder as it is now, and what changed before is not the
-	// new task's.
-	if _, err := w.Reconcile(ctx, workspace.SyncOptions{Attribute: true}, started); err != nil {
-		return nil, err
+	end, err := s.index.begin(w.ID())
+	if err != nil {
+		return nil, errs.Wrap(err, "")
 	}
+	defer end()
 	rec := Record{ID: o.ID, Workspace: w.ID(), Created: now, Status: Executing, Auto: o.MadeBy != "", Pending: true, KeyHash: o.IdempotencyKey}
 	if err := s.reserve(ctx, w, &rec); err != nil {
 		return nil, err
@@ -168,7 +187,7 @@ func (s *Service) createOn(ctx context.Context, w *workspace.Workspace, o Create
 		rec.Parent = o.parent
 		info.Extra = append(info.Extra, message.Trailer{Key: extraParent, Value: o.parent})
 	}
-	t, err := s.putNew(ctx, w, rec, info)
+	t, err := s.putNew(ctx, w, rec, info, started)
 	if err != nil {
 		return nil, err
 	}
@@ -188,11 +207,7 @@ func (s *Service) reserve(ctx context.Context, w *workspace.Workspace, rec *Reco
 			return err
 		}
 		if !taken {
-			ok, err := s.index.reserve(*rec)
-			if err != nil {
-				return err
-			}
-			if ok {
+			if s.index.reserve(*rec) {
 				return nil
 			}
 		}
@@ -210,34 +225,32 @@ func inHistory(ctx context.Context, w *workspace.Workspace, id string) (bool, er
 	return len(recs) > 0, err
 }
 
-// putNew makes the folders and then the record in the repository; what fails
-// gives the id back.
-func (s *Service) putNew(ctx context.Context, w *workspace.Workspace, rec Record, info message.Info) (gitstore.Task, error) {
-	undo := func() {
-		if _, ok := w.Store().Task(rec.ID); ok {
+// putNew records what changed before in the folder, makes the task's own folders
+// beside that, and then the record in the repository; what fails gives the id
+// back.
+func (s *Service) putNew(ctx context.Context, w *workspace.Workspace, rec Record, info message.Info, started time.Time) (t gitstore.Task, err error) {
+	folders := s.beginFolders(rec.ID)
+	defer func() {
+		folders.wait()
+		if _, ok := w.Store().Task(rec.ID); err == nil || ok {
 			return
 		}
-		if err := s.index.remove(rec.ID); err != nil {
-			s.o.Log.Warn("an unused task id could not be given back", "task", rec.ID, "error", err)
-		}
+		s.index.release(rec.ID)
 		_ = s.dropFolders(rec.ID)
-	}
-	_, release, err := s.Folders(rec.ID)
-	if err != nil {
-		undo()
+	}()
+	// The base is the folder as it is now, and what changed before is not the
+	// new task's.
+	if _, err := w.Reconcile(ctx, workspace.SyncOptions{Attribute: true}, started); err != nil {
 		return gitstore.Task{}, err
 	}
-	release()
-	t, err := w.Store().PutTask(ctx, info, object.Zero)
-	if err != nil {
-		undo()
+	if err := <-folders.made; err != nil {
+		return gitstore.Task{}, err
+	}
+	if t, err = w.Store().PutTask(ctx, info, object.Zero); err != nil {
 		return gitstore.Task{}, err
 	}
 	rec.Pending = false
-	if err := s.index.put(rec); err != nil {
-		// The task is there; the index says that it is to be looked at.
-		s.o.Log.Warn("the index of tasks could not be written", "task", rec.ID, "error", err)
-	}
+	s.index.note(rec)
 	return t, nil
 }
 
@@ -334,30 +347,22 @@ func (s *Service) patch(ctx context.Context, r *Ref, p Patch, requestID string) 
 	return nil
 }
 
-// rewrite puts a task's new info into the repository and the index. The index
-// first says that it may be behind, so that no crash leaves it wrong.
+// rewrite puts a task's new info into the repository and the index.
 func (s *Service) rewrite(ctx context.Context, r *Ref, info message.Info) (gitstore.Task, error) {
-	rec, ok := s.index.get(r.Task.ID)
-	if !ok {
+	if _, ok := s.index.get(r.Task.ID); !ok {
 		return gitstore.Task{}, notFound(r.Task.ID)
 	}
-	before := rec
-	rec.Pending = true
-	if err := s.index.put(rec); err != nil {
+	end, err := s.index.begin(r.ID())
+	if err != nil {
 		return gitstore.Task{}, errs.Wrap(err, "")
 	}
+	defer end()
 	info.Updated = s.o.Now().UTC()
 	t, err := r.Store().PutTask(ctx, info, object.Zero)
 	if err != nil {
-		if perr := s.index.put(before); perr != nil {
-			s.o.Log.Warn("the index of tasks could not be written", "task", rec.ID, "error", perr)
-		}
 		return gitstore.Task{}, err
 	}
-	rec = recordOf(t, r.ID())
-	if err := s.index.put(rec); err != nil {
-		s.o.Log.Warn("the index of tasks could not be written", "task", rec.ID, "error", err)
-	}
+	s.index.note(recordOf(t, r.ID()))
 	return t, nil
 }
 

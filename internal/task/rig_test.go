@@ -102,6 +102,23 @@ func (g *rig) reopen(t *testing.T) {
 	g.open(t)
 }
 
+// kill reopens as after a kill: what the index has not written is lost.
+func (g *rig) kill(t *testing.T) {
+	t.Helper()
+	g.dropLate()
+	g.reopen(t)
+}
+
+// dropLate has the index write nothing more.
+func (g *rig) dropLate() {
+	x := g.index
+	x.mu.Lock()
+	x.late.closed = true
+	x.mu.Unlock()
+	close(x.late.stop)
+	x.late.writer.Wait()
+}
+
 func (g *rig) create(t *testing.T, change func(*CreateOptions)) *Made {
 	t.Helper()
 	o := CreateOptions{Goal: "goal", Root: g.root}

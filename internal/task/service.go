@@ -87,6 +87,9 @@ func New(ctx context.Context, o Options) (*Service, error) {
 			o.Log.Warn("a task could not be settled", "task", r.ID, "error", err)
 		}
 	}
+	if err := s.catchUp(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.sweep(); err != nil {
 		return nil, err
 	}
@@ -95,8 +98,14 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	return s, nil
 }
 
-// Close ends streams. The manager is not closed.
-func (s *Service) Close() { s.hub.close() }
+// Close ends streams, and writes what the index has not yet. The manager is not
+// closed.
+func (s *Service) Close() {
+	s.hub.close()
+	if err := s.index.close(); err != nil {
+		s.o.Log.Warn("the index of tasks could not be written; the next start reads them", "error", err)
+	}
+}
 
 // Rebuild makes the index anew from the repositories of all workspaces. A
 // workspace that cannot be opened is logged and left out.
@@ -110,7 +119,7 @@ func (s *Service) Rebuild(ctx context.Context) error {
 }
 
 func (s *Service) rebuildOne(ctx context.Context, workspaceID string) error {
-	w, err := s.o.Workspaces.Get(ctx, workspaceID)
+	w, err := s.o.Workspaces.Inspect(ctx, workspaceID)
 	if err != nil {
 		return err
 	}
@@ -145,6 +154,52 @@ func (s *Service) settle(ctx context.Context, r Record) error {
 	return s.index.put(recordOf(t, r.Workspace))
 }
 
+// catchUp takes over what repositories know more than the index, of workspaces
+// whose tasks were being changed when the last process ended. One that cannot be
+// opened is logged, and left to the next start.
+func (s *Service) catchUp(ctx context.Context) error {
+	behind, err := s.index.behind()
+	if err != nil {
+		return err
+	}
+	for _, id := range behind {
+		if err := s.catchUpOne(ctx, id); err != nil {
+			s.index.keepMark(id)
+			s.o.Log.Warn("the tasks of a workspace could not be read", "workspace", id, "error", err)
+		}
+	}
+	return nil
+}
+
+func (s *Service) catchUpOne(ctx context.Context, workspaceID string) error {
+	w, err := s.o.Workspaces.Inspect(ctx, workspaceID)
+	if errs.Is(err, errs.NotFound) {
+		return s.index.caughtUp(workspaceID, nil)
+	}
+	if err != nil {
+		return err
+	}
+	defer w.Release()
+	var news []Record
+	for _, t := range w.Store().Tasks() {
+		now := recordOf(t, workspaceID)
+		known, ok := s.index.get(t.ID)
+		now.isDropped = known.isDropped // while the repository has the task it means nothing
+		if ok && known.same(now) {
+			continue
+		}
+		news = append(news, now)
+		if !ok && !now.Deleted {
+			_, release, err := s.Folders(t.ID)
+			if err != nil {
+				return err
+			}
+			release()
+		}
+	}
+	return s.index.caughtUp(workspaceID, news)
+}
+
 func recordOf(t gitstore.Task, workspaceID string) Record {
 	auto := extra(t.Info, extraAuto) != ""
 	return Record{ID: t.ID, Workspace: workspaceID, Created: t.Info.Created, Status: Status(t.Info.Status),
@@ -173,6 +228,16 @@ func notFound(id string) error {
 // Get opens a task. NotFound "task_not_found" if there is none that the caller
 // sees. The caller releases it.
 func (s *Service) Get(ctx context.Context, id string, sees Sees) (*Ref, error) {
+	return s.with(ctx, id, sees, s.o.Workspaces.Get)
+}
+
+// Read is Get for who asks for nothing but what tasks did: it does not wait
+// until a workspace that is being opened is compared with its folder.
+func (s *Service) Read(ctx context.Context, id string, sees Sees) (*Ref, error) {
+	return s.with(ctx, id, sees, s.o.Workspaces.Read)
+}
+
+func (s *Service) with(ctx context.Context, id string, sees Sees, open func(context.Context, string) (*workspace.Workspace, error)) (*Ref, error) {
 	rec, ok := s.index.get(id)
 	if !ok || rec.Deleted {
 		return nil, notFound(id)
@@ -180,7 +245,7 @@ func (s *Service) Get(ctx context.Context, id string, sees Sees) (*Ref, error) {
 	if ws, ok := s.o.Workspaces.Record(rec.Workspace); !ok || !sees.see(ws.Root) {
 		return nil, notFound(id)
 	}
-	w, err := s.o.Workspaces.Get(ctx, rec.Workspace)
+	w, err := open(ctx, rec.Workspace)
 	if errs.Is(err, errs.NotFound) {
 		return nil, notFound(id)
 	}
@@ -280,9 +345,13 @@ func (s *Service) active(id string) {
 		return
 	}
 	rec.Active = true
-	if err := s.index.put(rec); err != nil {
+	end, err := s.index.begin(rec.Workspace)
+	if err != nil {
 		s.o.Log.Warn("a task's first change could not be noted", "task", id, "error", err)
+		return
 	}
+	s.index.note(rec)
+	end()
 }
 
 // Count gives how many tasks a workspace has, and how many of them are

@@ -3,6 +3,7 @@ package task
 import (
 	"path"
 	"path/filepath"
+	"sync"
 
 	"umbra/internal/errs"
 	"umbra/internal/wspath"
@@ -33,6 +34,34 @@ func (s *Service) Folders(id string) (f *Folders, release func(), err error) {
 		}
 		_ = f.fs.Close()
 	}, nil
+}
+
+// madeFolders are the folders of a task that is being made.
+type madeFolders struct {
+	made   chan error // gives once whether they are there
+	making sync.WaitGroup
+}
+
+// wait waits until they are durable too.
+func (n *madeFolders) wait() { n.making.Wait() }
+
+// beginFolders begins to make the folders of a task that nobody knows yet, beside
+// what else its making waits for. wait must be called.
+func (s *Service) beginFolders(id string) *madeFolders {
+	n := &madeFolders{made: make(chan error, 1)}
+	n.making.Go(func() {
+		_, err := makeFolders(s.o.FS, id)
+		n.made <- errs.Wrap(err, "")
+		if err != nil {
+			return
+		}
+		// The task may be there by now. It needs no empty folders: they are made
+		// again when they are asked for.
+		if err := syncFolders(s.o.FS, id); err != nil {
+			s.o.Log.Warn("a task's folders may not be there after a power cut", "task", id, "error", err)
+		}
+	})
+	return n
 }
 
 // AreaDir gives the host path of one of a task's folders.

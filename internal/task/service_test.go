@@ -101,6 +101,9 @@ func TestIndexIsRebuilt(t *testing.T) {
 			}
 		}
 	}
+	if err := g.index.flush(0); err != nil {
+		t.Fatal(err)
+	}
 	if err := g.db.Update(func(tx *state.Tx) error { return tx.DeleteBucket(bucket) }); err != nil {
 		t.Fatal(err)
 	}

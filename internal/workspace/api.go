@@ -254,4 +254,5 @@ const (
 type Limits struct {
 	CaptureBytes int64 // 256 MiB; a larger file found on disk is not recorded
 	EditBytes    int64 // 64 MiB; OpEdit
+	CacheBytes   int64 // 64 MiB; of histories in memory, all workspaces together
 }

@@ -2,6 +2,9 @@ package workspace
 
 import (
 	"context"
+	"crypto/sha1"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"os/exec"
@@ -199,6 +202,7 @@ func TestBaselineOfACheckout(t *testing.T) {
 			}
 			must(t, os.WriteFile(packs[0], data, 0o444))
 		}},
+		{name: "an index that leads to other objects", want: 0, after: func(r repo) { swapEntries(t, r) }},
 		{name: "no packs", want: 0, after: func(r repo) { must(t, os.RemoveAll(filepath.Join(r.dir, ".git/objects/pack"))) }},
 		{name: "a file called .git", want: 0, after: func(r repo) {
 			must(t, os.Rename(filepath.Join(r.dir, ".git"), r.dir+".git"))
@@ -233,6 +237,37 @@ func TestBaselineOfACheckout(t *testing.T) {
 			}
 		})
 	}
+}
+
+// swapEntries makes the index of a pack tell of each object where another of its
+// size lies, with the right CRC and checksum: only a hash shows that.
+func swapEntries(t *testing.T, r repo) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(r.dir, ".git/objects/pack/*.idx"))
+	must(t, err)
+	idx, err := os.ReadFile(names[0])
+	must(t, err)
+	n := int(binary.BigEndian.Uint32(idx[8+4*255:]))
+	const ids = 8 + 4*256
+	crcs, offsets := ids+20*n, ids+24*n
+	bySize := make(map[string][]int)
+	for i := range n {
+		id := hex.EncodeToString(idx[ids+20*i : ids+20*(i+1)])
+		kind := r.git("cat-file", "-t", id)
+		bySize[kind+r.git("cat-file", "-s", id)] = append(bySize[kind+r.git("cat-file", "-s", id)], i)
+	}
+	swapped := slices.Clone(idx)
+	for _, same := range bySize {
+		for k, i := range same {
+			j := same[(k+1)%len(same)]
+			copy(swapped[crcs+4*i:crcs+4*i+4], idx[crcs+4*j:])
+			copy(swapped[offsets+4*i:offsets+4*i+4], idx[offsets+4*j:])
+		}
+	}
+	sum := sha1.Sum(swapped[:len(swapped)-20])
+	copy(swapped[len(swapped)-20:], sum[:])
+	must(t, os.Chmod(names[0], 0o644))
+	must(t, os.WriteFile(names[0], swapped, 0o444))
 }
 
 // cpuSeconds is what the process, or its children, have used: on a busy machine

@@ -20,6 +20,11 @@ import (
 // is made on disk.
 const smallBody = 128 << 10
 
+// packLater is the size in bytes above which a lone file is compressed only once it
+// is known to differ from what stands there. Of several each is at once: they are
+// prepared beside each other, and committed by one.
+const packLater = 32 << 10
+
 // content is new bytes for one file: on the workspace's disk, without a name,
 // and as a blob. Or the target of a link.
 type content struct {
@@ -129,7 +134,11 @@ func (c *contents) fromOp(ctx context.Context, op *Op) (*content, error) {
 // fromBytes prepares small content.
 func (c *contents) fromBytes(p wspath.Path, data []byte) (*content, error) {
 	x, err := c.stage(p, data)
-	if err == nil {
+	switch {
+	case err != nil:
+	case len(c.ops) == 1 && len(data) > packLater:
+		x.blob = c.w.store.LaterBlob(data)
+	default:
 		x.blob = c.w.store.NewBlob(data)
 	}
 	return x, err

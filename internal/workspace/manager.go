@@ -73,6 +73,7 @@ func (o *Options) setDefaults() {
 	}
 	o.Limits.CaptureBytes = cmp.Or(o.Limits.CaptureBytes, 256<<20)
 	o.Limits.EditBytes = cmp.Or(o.Limits.EditBytes, 64<<20)
+	o.Limits.CacheBytes = cmp.Or(o.Limits.CacheBytes, 64<<20)
 	o.IdleAfter = cmp.Or(o.IdleAfter, 10*time.Minute)
 	o.WatchIdle = cmp.Or(o.WatchIdle, time.Hour)
 	o.CheckpointEvery = cmp.Or(o.CheckpointEvery, 5*time.Second)
@@ -91,6 +92,7 @@ type Manager struct {
 	making  sync.Mutex // which workspaces there are is settled by one at a time
 	made    []*making  // those whose baseline is being taken; making
 	staging staging
+	kept    *gitstore.Caches // of all stores
 
 	mu         sync.Mutex
 	records    map[string]Record
@@ -107,6 +109,8 @@ type Manager struct {
 // handle is one workspace that is open, being opened, or being put away.
 type handle struct {
 	ready   chan struct{} // closed when w or err is set
+	read    chan struct{} // closed when atOnce is set, or else with ready
+	atOnce  *Workspace    // for Read
 	w       *Workspace
 	err     error
 	refs    int
@@ -117,7 +121,7 @@ type handle struct {
 // NewManager reads the records; it opens no workspace.
 func NewManager(opt Options) (*Manager, error) {
 	opt.setDefaults()
-	m := &Manager{opt: opt, records: make(map[string]Record), unfinished: make(map[string]Record), begun: make(map[string]Begun), open: make(map[string]*handle), attribute: func(string) string { return "" },
+	m := &Manager{opt: opt, kept: gitstore.NewCaches(opt.Limits.CacheBytes), records: make(map[string]Record), unfinished: make(map[string]Record), begun: make(map[string]Begun), open: make(map[string]*handle), attribute: func(string) string { return "" },
 		busy: func(string) (bool, bool) { return false, false }}
 	all, err := opt.Records.All()
 	if err != nil {
@@ -174,6 +178,10 @@ func errUnknown() error {
 
 // Get gives a workspace, opening it if need be. The caller calls Release.
 func (m *Manager) Get(ctx context.Context, id string) (*Workspace, error) {
+	return m.get(ctx, id, false)
+}
+
+func (m *Manager) get(ctx context.Context, id string, toRead bool) (*Workspace, error) {
 	for {
 		m.mu.Lock()
 		if m.stopped {
@@ -196,17 +204,19 @@ func (m *Manager) Get(ctx context.Context, id string) (*Workspace, error) {
 		}
 		first := h == nil
 		if first {
-			h = &handle{ready: make(chan struct{})}
+			h = newHandle()
 			m.open[id] = h
 		}
 		h.refs++
+		if first && toRead {
+			m.background.Go(func() { m.bringUp(m.ctx, rec, h) }) // which outlives the caller's
+		}
 		m.mu.Unlock()
+		if toRead {
+			return m.early(ctx, h)
+		}
 		if first {
-			// Not with the caller's context: others wait for this, and a recovery
-			// that was begun is ended.
-			m.awake(rec.ID)
-			w, err := m.openRecord(context.WithoutCancel(ctx), rec)
-			m.opened(rec.ID, h, w, err)
+			m.bringUp(ctx, rec, h)
 		} else if err := await(ctx, h.ready); err != nil {
 			m.releaseHandle(h)
 			return nil, err
@@ -225,6 +235,14 @@ func (m *Manager) Get(ctx context.Context, id string) (*Workspace, error) {
 	}
 }
 
+// bringUp opens a workspace for all who wait for it: not with the caller's
+// context, and a recovery that was begun is ended.
+func (m *Manager) bringUp(ctx context.Context, rec Record, h *handle) {
+	m.awake(rec.ID)
+	w, err := m.openRecord(context.WithoutCancel(ctx), rec, h)
+	m.opened(rec.ID, h, w, err)
+}
+
 func await(ctx context.Context, ch <-chan struct{}) error {
 	select {
 	case <-ch:
@@ -241,11 +259,20 @@ func (m *Manager) opened(id string, h *handle, w *Workspace, err error) {
 	h.w, h.err = w, err
 	if err != nil {
 		delete(m.open, id)
-	} else {
-		w.release = func() { m.releaseHandle(h) }
-		w.adopt = func(ctx context.Context) (SyncResult, error) { return m.adopt(ctx, id) }
+	}
+	if h.atOnce == nil {
+		if err == nil {
+			m.own(w, h)
+		}
+		close(h.read)
 	}
 	close(h.ready)
+}
+
+// own makes a workspace one of the manager's.
+func (m *Manager) own(w *Workspace, h *handle) {
+	w.release = func() { m.releaseHandle(h) }
+	w.adopt = func(ctx context.Context) (SyncResult, error) { return m.adopt(ctx, w.id) }
 }
 
 func (m *Manager) releaseHandle(h *handle) {

@@ -261,7 +261,7 @@ func (m *Manager) load(ctx context.Context, r Record) (*Workspace, error) {
 	if err != nil {
 		return nil, errors.Join(errs.Wrap(err, ""), w.free())
 	}
-	so := gitstore.Options{FS: storeFS, Log: w.log, Now: m.opt.Now, Foreground: m.opt.Foreground, Meter: m.opt.Meter.Store}
+	so := gitstore.Options{FS: storeFS, Log: w.log, Now: m.opt.Now, Foreground: m.opt.Foreground, Meter: m.opt.Meter.Store, Caches: m.kept}
 	if m.opt.Store != nil {
 		m.opt.Store(&so)
 	}
@@ -314,8 +314,9 @@ func (m *Manager) ownIn(root string) []wspath.Path {
 }
 
 // openRecord opens a known workspace: what a stop left is settled, and what
-// changed while nobody looked is recorded, of no task.
-func (m *Manager) openRecord(ctx context.Context, r Record) (*Workspace, error) {
+// changed while nobody looked is recorded, of no task. Between the two it is
+// given to those who only read (Read).
+func (m *Manager) openRecord(ctx context.Context, r Record, h *handle) (*Workspace, error) {
 	if r.Restored {
 		r = m.settleRestored(r)
 	}
@@ -336,6 +337,7 @@ func (m *Manager) openRecord(ctx context.Context, r Record) (*Workspace, error) 
 			w.log.Warn("what was known of the files is not read; they are read anew", "error", err)
 		}
 		if err = w.recover(ctx); err == nil {
+			m.readable(w, h)
 			w.found, err = w.scan(ctx, SyncOptions{})
 			if w.waits.Load() {
 				err = nil // what people changed is recorded when there is room

@@ -114,7 +114,8 @@ func (m *Manager) claim(ctx context.Context, id string) (done func(), err error)
 		}
 		return nil, await(ctx, h.ready)
 	}
-	h := &handle{ready: make(chan struct{}), closing: make(chan struct{})}
+	h := newHandle()
+	h.closing = make(chan struct{})
 	close(h.ready)
 	m.open[id] = h
 	m.mu.Unlock()
@@ -158,7 +159,7 @@ func (m *Manager) Freeze(ctx context.Context, id string) (*gitstore.Frozen, erro
 		if err != nil {
 			return nil, errs.Wrap(err, "")
 		}
-		so := gitstore.Options{FS: files, Log: m.opt.Log.With("workspace", id), Now: m.opt.Now, Foreground: true}
+		so := gitstore.Options{FS: files, Log: m.opt.Log.With("workspace", id), Now: m.opt.Now, Foreground: true, Caches: m.kept}
 		if m.opt.Store != nil {
 			m.opt.Store(&so)
 		}

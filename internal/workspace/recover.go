@@ -149,7 +149,7 @@ func (r *recovery) run(ctx context.Context) error {
 		return err
 	}
 	for _, m := range r.moves {
-		if err := r.moveFolder(m); err != nil {
+		if err := r.moveFolder(ctx, m); err != nil {
 			return err
 		}
 	}
@@ -313,13 +313,14 @@ func wholeFolder(before, after gitstore.Snapshot, renames map[wspath.Path]wspath
 	return m, ok, nil
 }
 
-// allMoved reports whether a folder is gone and each of its files is where it
-// would be if the folder had another name.
+// allMoved reports whether a folder is gone, or a file has its place, and each of
+// its files is where it would be if the folder had another name, which was nobody's
+// or a file's.
 func allMoved(before, after gitstore.Snapshot, renames map[wspath.Path]wspath.Path, from, to wspath.Path) (bool, error) {
-	if _, left, err := after.Lookup(from); err != nil || left {
+	if is, left, err := after.Lookup(from); err != nil || left && is.Mode == object.Dir {
 		return false, err
 	}
-	if _, was, err := before.Lookup(to); err != nil || was {
+	if is, was, err := before.Lookup(to); err != nil || was && is.Mode == object.Dir {
 		return false, err
 	}
 	all := true
@@ -339,9 +340,9 @@ func allMoved(before, after gitstore.Snapshot, renames map[wspath.Path]wspath.Pa
 
 // moveFolder finishes a folder's move as the rename that it is, so that what is
 // in no history goes along.
-func (r *recovery) moveFolder(m folderMove) error {
+func (r *recovery) moveFolder(ctx context.Context, m folderMove) error {
 	to, err := r.w.lstat(m.to)
-	if err != nil || to.kind != KindNone {
+	if err != nil || to.kind == KindDir || to.kind == KindSpecial {
 		return err
 	}
 	for _, from := range append([]wspath.Path{m.from}, r.via...) {
@@ -364,6 +365,17 @@ func (r *recovery) moveFolder(m folderMove) error {
 	}
 	if at, err := r.w.lstat(m.from); err != nil || at.kind != KindDir {
 		return err
+	}
+	if to.kind != KindNone {
+		// A file that has to go: it was moved away before.
+		if v := r.paths[m.to]; v == nil {
+			return nil
+		} else if err := r.finish(ctx, m.to, v, true); err != nil {
+			return err
+		}
+		if to, err = r.w.lstat(m.to); err != nil || to.kind != KindNone {
+			return err
+		}
 	}
 	switch _, err := r.w.root.EnsureDir(m.to.Dir()); {
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):

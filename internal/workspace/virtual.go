@@ -142,7 +142,8 @@ func (m *Manager) makeVirtual(ctx context.Context, namespace []string) (*Workspa
 
 // adoptNew makes a workspace that was just made one of the open ones.
 func (m *Manager) adoptNew(ctx context.Context, w *Workspace, r Record) (*Workspace, error) {
-	h := &handle{ready: make(chan struct{}), refs: 1}
+	h := newHandle()
+	h.refs = 1
 	m.mu.Lock()
 	stopped := m.stopped
 	if !stopped {
@@ -187,7 +188,7 @@ func (m *Manager) loadVirtual(ctx context.Context, r Record) (*Workspace, error)
 	if err != nil {
 		return nil, errors.Join(errs.Wrap(err, ""), w.free())
 	}
-	so := gitstore.Options{FS: storeFS, Log: w.log, Now: m.opt.Now, Foreground: m.opt.Foreground, Meter: m.opt.Meter.Store}
+	so := gitstore.Options{FS: storeFS, Log: w.log, Now: m.opt.Now, Foreground: m.opt.Foreground, Meter: m.opt.Meter.Store, Caches: m.kept}
 	if m.opt.Store != nil {
 		m.opt.Store(&so)
 	}

@@ -1,0 +1,281 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/state"
+)
+
+// kept gives the records that the database has, and the workspaces that it says
+// it may be behind of.
+func kept(t *testing.T, db *state.DB) (map[string]Record, []string) {
+	t.Helper()
+	recs := map[string]Record{}
+	all, err := state.All[Record](db, bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		recs[r.ID] = r
+	}
+	behind, err := (&index{db: db}).behind()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recs, behind
+}
+
+// What the database was not told when the server was killed is read from the
+// repositories, and only of the workspaces where something happened.
+func TestKilledBeforeTheIndexIsWritten(t *testing.T) {
+	g := newRig(t)
+	early := g.create(t, func(o *CreateOptions) { o.ID = "early" })
+	if err := g.index.flush(0); err != nil {
+		t.Fatal(err)
+	}
+	if recs, behind := kept(t, g.db); len(recs) != 1 || len(behind) != 0 {
+		t.Fatalf("all is written, and the database has %v, behind of %v", recs, behind)
+	}
+	g.patch(t, early.Ref, Completed)
+	auto := g.create(t, func(o *CreateOptions) { o.ID, o.MadeBy = "auto", "script" })
+	if err := g.write(auto.Ref, "f", "one"); err != nil {
+		t.Fatal(err)
+	}
+	gone := g.create(t, func(o *CreateOptions) { o.ID = "gone" })
+	g.patch(t, gone.Ref, Failed)
+	if err := g.Delete(context.Background(), gone.Ref, ""); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]Record{}
+	for _, id := range []string{"early", "auto", "gone"} {
+		want[id], _ = g.index.get(id)
+	}
+	ws := early.ID()
+	for _, m := range []*Made{early, auto, gone} {
+		m.Release()
+	}
+	if recs, behind := kept(t, g.db); len(recs) != 1 || recs["early"].Status != Executing || !slices.Equal(behind, []string{ws}) {
+		t.Fatalf("nothing was written, and the database has %v, behind of %v", recs, behind)
+	}
+	// As a power cut may have it: empty folders are not there.
+	if err := os.RemoveAll(filepath.Join(g.dir, "tasks", "auto")); err != nil {
+		t.Fatal(err)
+	}
+	g.kill(t)
+	for id, w := range want {
+		if got, ok := g.index.get(id); !ok || got != w {
+			t.Errorf("%s is %+v, was %+v", id, got, w)
+		}
+	}
+	if !want["auto"].Active || want["early"].Status != Completed || !want["gone"].Deleted {
+		t.Errorf("the index had %+v", want)
+	}
+	if _, err := os.Stat(g.AreaDir("auto", Scratch)); err != nil {
+		t.Error(err)
+	}
+	recs, behind := kept(t, g.db)
+	if len(recs) != 3 || len(behind) != 0 {
+		t.Errorf("the database has %v, behind of %v", recs, behind)
+	}
+	if _, err := g.Create(context.Background(), CreateOptions{Goal: "g", Root: g.root, ID: "gone"}); errs.CodeOf(err) != "task_exists" {
+		t.Errorf("an id was given again: %v", err)
+	}
+}
+
+// A mark is there as long as a change is under way, whatever is written meanwhile.
+func TestMarkStaysWhileUsed(t *testing.T) {
+	db := openState(t, filepath.Join(t.TempDir(), "state.db"))
+	defer db.Close()
+	x, err := loadIndex(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := x.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	first, err := x.begin("w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := x.begin("w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.note(Record{ID: "a", Workspace: "w", Status: Executing})
+	first()
+	flush := func(quiet time.Duration) (map[string]Record, []string) {
+		t.Helper()
+		if err := x.flush(quiet); err != nil {
+			t.Fatal(err)
+		}
+		return kept(t, db)
+	}
+	if recs, behind := flush(0); len(recs) != 1 || len(behind) != 1 {
+		t.Errorf("beside a change: %v, behind of %v", recs, behind)
+	}
+	second()
+	if _, behind := flush(time.Hour); len(behind) != 1 {
+		t.Errorf("right after a change: behind of %v", behind)
+	}
+	if _, behind := flush(0); len(behind) != 0 {
+		t.Errorf("long after a change: behind of %v", behind)
+	}
+	again, err := x.begin("w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, behind := kept(t, db); len(behind) != 1 {
+		t.Errorf("at the next change: behind of %v", behind)
+	}
+	again()
+	x.keepMark("broken")
+	if _, behind := flush(0); len(behind) != 0 {
+		t.Errorf("behind of %v", behind)
+	}
+	if _, there := x.late.marks["broken"]; !there {
+		t.Error("the mark of a workspace that cannot be read went")
+	}
+}
+
+// What is written at once is not overwritten by what was noted before, nor does
+// what is removed come back; a transaction that fails loses nothing.
+func TestLateIsOverruled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	db := openState(t, path)
+	defer func() { db.Close() }()
+	x, err := loadIndex(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, err := x.begin("w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		x.note(Record{ID: id, Workspace: "w", Status: Executing})
+	}
+	if err := x.put(Record{ID: "a", Workspace: "w", Status: Failed}); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.remove("b"); err != nil {
+		t.Fatal(err)
+	}
+	// Who writes late meanwhile comes after the transaction, and before the index
+	// has the new record: it must not know the old one as late.
+	if err := x.change([]string{"c"}, func(*state.Tx) error {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if _, late := x.late.ids["c"]; late {
+			t.Error("a record that is being written is late still")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	x.note(Record{ID: "c", Workspace: "w", Status: Executing})
+	broken := errors.New("broken")
+	if err := x.write([]Record{{ID: "c", Workspace: "w", Status: Failed}}, func(*state.Tx) error { return broken }); !errors.Is(err, broken) {
+		t.Fatal(err)
+	}
+	end()
+	if err := x.close(); err != nil {
+		t.Fatal(err)
+	}
+	recs, behind := kept(t, db)
+	if len(recs) != 2 || recs["a"].Status != Failed || recs["c"].Status != Executing || len(behind) != 0 {
+		t.Errorf("%v, behind of %v", recs, behind)
+	}
+}
+
+// A change of the folder while a task is being made is not the task's.
+func TestBeingMadeIsNobodys(t *testing.T) {
+	g := newRig(t)
+	m := g.create(t, nil)
+	ws := m.ID()
+	g.patch(t, m.Ref, Completed)
+	if !g.index.reserve(Record{ID: "new", Workspace: ws, Status: Executing, Pending: true}) {
+		t.Fatal("taken")
+	}
+	if got := g.index.executing(ws); got != "" {
+		t.Errorf("a change would be of %q", got)
+	}
+	g.index.release("new")
+	m.Release()
+	if !g.index.reserve(Record{ID: "new", Workspace: ws}) {
+		t.Error("an id that was given back is taken")
+	}
+	g.index.release("new")
+}
+
+// A task whose status is set by its repository alone, as a crash between leaves
+// it, is what the repository says.
+func TestMarkedWorkspaceIsRead(t *testing.T) {
+	g := newRig(t)
+	m := g.create(t, func(o *CreateOptions) { o.ID = "a" })
+	end, err := g.index.begin(m.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := m.Task.Info
+	info.Status = string(Paused)
+	if _, err := m.Store().PutTask(context.Background(), info, object.Zero); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Store().PutTask(context.Background(), message.Info{TaskID: "b", Goal: "g", Status: "executing", Created: time.Now().UTC()}, object.Zero); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	m.Release()
+	g.kill(t)
+	a, _ := g.index.get("a")
+	if b, ok := g.index.get("b"); a.Status != Paused || !ok || b.Status != Executing {
+		t.Errorf("%+v, %+v", a, b)
+	}
+}
+
+// To read the tasks of a workspace that was restored records nothing in it: who
+// restored it is told first what differs in its folder.
+func TestTasksOfARestoredWorkspace(t *testing.T) {
+	for name, lose := range map[string]func(*state.Tx) error{
+		"an index that is behind": func(tx *state.Tx) error { return tx.Delete(bucket, "a") },
+		"an index that is lost":   func(tx *state.Tx) error { return errors.Join(tx.DeleteBucket(bucket), tx.DeleteBucket(marks)) },
+	} {
+		g := newRig(t)
+		m := g.create(t, func(o *CreateOptions) { o.ID = "a" })
+		ws := m.ID()
+		end, err := g.index.begin(ws)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer end()
+		m.Release()
+		if err := errors.Join(g.index.flush(0), g.db.Update(lose)); err != nil {
+			t.Fatal(err)
+		}
+		g.dropLate()
+		g.shut(t)
+		g.records.mu.Lock()
+		rec := g.records.all[ws]
+		rec.Restored = true
+		g.records.all[ws] = rec
+		g.records.mu.Unlock()
+		g.open(t)
+		if rec, ok := g.manager.Record(ws); !ok || !rec.Restored {
+			t.Errorf("%s: the workspace was opened", name)
+		}
+		if r, ok := g.index.get("a"); !ok || r.Status != Executing {
+			t.Errorf("%s: the task is %+v", name, r)
+		}
+	}
+}
