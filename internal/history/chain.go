@@ -103,7 +103,29 @@ func Chains(entries []*Entry) (chains []*Chain, folders []*Entry) {
 // are followed: the same file under another name stays one chain. Those that are
 // among the entries do not count.
 func ChainsAmong(entries []*Entry, moves []Move) (chains []*Chain, folders []*Entry) {
-	t := threader{at: make(map[string]*Chain), of: make(map[uint64]*Chain)}
+	return thread(entries, moves, nil)
+}
+
+// Chains is ChainsAmong for some of the task's entries, oldest first. Work that
+// was undone and brought back stands among them where it was done first. What
+// the task did meanwhile was done to other files, though they had its paths:
+// which these were is told by all that the task did.
+func (t *Task) Chains(entries []*Entry, moves []Move) (chains []*Chain, folders []*Entry) {
+	if !slices.ContainsFunc(t.Entries, func(e Entry) bool { return e.IsRevert() }) {
+		return thread(entries, moves, nil)
+	}
+	whole, _ := thread(t.Every(), moves, nil)
+	file := make(map[*Entry]*Chain, len(t.Entries))
+	for _, c := range whole {
+		for _, e := range c.Entries() {
+			file[e] = c
+		}
+	}
+	return thread(entries, moves, file)
+}
+
+func thread(entries []*Entry, moves []Move, file map[*Entry]*Chain) (chains []*Chain, folders []*Entry) {
+	t := threader{at: make(map[string]*Chain), of: make(map[uint64]place), file: file}
 	for len(entries) > 0 || len(moves) > 0 {
 		n, m := 0, 0
 		for n < len(entries) && entries[n].Commit == entries[0].Commit && (len(moves) == 0 || entries[n].Seq <= moves[0].Seq) {
@@ -120,9 +142,16 @@ func ChainsAmong(entries []*Entry, moves []Move) (chains []*Chain, folders []*En
 
 type threader struct {
 	at      map[string]*Chain // by the path where the chain ends now
-	of      map[uint64]*Chain // by an entry's number
+	of      map[uint64]place  // by an entry's number
+	file    map[*Entry]*Chain // whose file an entry is about, if that is known
 	chains  []*Chain
 	folders []*Entry
+}
+
+// place is where an entry found its file.
+type place struct {
+	chain *Chain
+	path  string
 }
 
 // commit threads the entries of one commit, which happen at once: two files
@@ -141,9 +170,16 @@ func (t *threader) commit(entries []*Entry, moves []Move) {
 		}
 		before := State{Path: from, Mode: e.BeforeMode, ID: e.Before}
 		c := t.at[from]
+		stays := c != nil && t.isOther(c, e)
+		if stays {
+			c = nil
+		}
 		if d := t.broughtBack(e, after); d != nil {
-			if c != nil {
+			if c != nil && c != d {
 				c.extend(e, before, State{Path: from}) // it had to make way
+			}
+			if last := d.Last().Path; t.at[last] == d {
+				delete(t.at, last)
 			}
 			c, before = d, State{Path: from}
 		}
@@ -151,16 +187,30 @@ func (t *threader) commit(entries []*Entry, moves []Move) {
 			c = &Chain{}
 			t.chains = append(t.chains, c)
 		}
-		t.of[e.ID] = c
+		t.of[e.ID] = place{c, from}
 		c.extend(e, before, State{Path: to, Mode: e.Mode, ID: e.After})
-		delete(t.at, from)
+		if !stays {
+			delete(t.at, from)
+		}
 		if after[to] == nil || c.Last().Exists() {
 			after[to] = c
 		}
 	}
 	for to, c := range after {
-		t.at[to] = c
+		if o := t.at[to]; o == nil || c.Last().Exists() || !o.Last().Exists() {
+			t.at[to] = c
+		}
 	}
+}
+
+// isOther reports whether an entry is known to be about another file than the
+// one whose chain ends at its path.
+func (t *threader) isOther(c *Chain, e *Entry) bool {
+	if t.file == nil {
+		return false
+	}
+	last := c.Runs[len(c.Runs)-1].Entries
+	return t.file[last[len(last)-1]] != t.file[e]
 }
 
 // follow takes the chains' files along with others' renames.
@@ -191,14 +241,16 @@ func (t *threader) follow(entries []*Entry, moves []Move, after map[string]*Chai
 }
 
 // broughtBack gives the deleted file that an entry makes anew by undoing its
-// deletion, also if another one has its place meanwhile.
+// deletion, also if another one has its place meanwhile, and under the name of
+// before if the renames that led to it are undone with it.
 func (t *threader) broughtBack(e *Entry, after map[string]*Chain) *Chain {
 	if e.NewPath != "" {
 		return nil
 	}
 	for _, r := range e.Reverts {
-		c := t.of[r.ID]
-		if r.Task != e.TaskID || c == nil || c.Last().Exists() || c.Last().Path != e.Path {
+		was := t.of[r.ID]
+		c := was.chain
+		if r.Task != e.TaskID || c == nil || c.Last().Exists() || was.path != e.Path {
 			continue
 		}
 		for _, other := range after {

@@ -57,6 +57,18 @@ func (t *Task) Work() []*Entry {
 	return out
 }
 
+// Every gives all that the task did, oldest first, its own reverts too, without
+// what never came to anything.
+func (t *Task) Every() []*Entry {
+	var out []*Entry
+	for i := range t.Entries {
+		if e := &t.Entries[i]; e.Source != message.Rollback && !e.TakenBack {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
 // Find gives the entry with an id, nil if there is none.
 func (t *Task) Find(id uint64) *Entry {
 	// Ids count from 1 without gaps, so the place is known; looking is for a

@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"slices"
 
 	"umbra/internal/errs"
 	"umbra/internal/workspace"
@@ -15,16 +16,9 @@ func (c *Cache) SubtaskSummary(ctx context.Context, w *workspace.Workspace, id, 
 	if err != nil {
 		return nil, err
 	}
-	known := false
-	only := &Task{ID: t.ID, Base: t.Base, Through: t.Through}
-	for i := range t.Entries {
-		if t.Entries[i].SubtaskID == subtask {
-			known = true
-			only.Entries = append(only.Entries, t.Entries[i])
-		}
-	}
-	if !known {
+	if !slices.ContainsFunc(t.Entries, func(e Entry) bool { return e.SubtaskID == subtask }) {
 		return nil, errs.New(errs.NotFound, "subtask_not_found", "The task has no subtask of that name.")
 	}
-	return summarise(ctx, w.Store(), only, nil)
+	chains, _ := t.Chains(slices.DeleteFunc(t.Work(), func(e *Entry) bool { return e.SubtaskID != subtask }), nil)
+	return summarise(ctx, w.Store(), chains, nil)
 }

@@ -71,7 +71,8 @@ func (s *cached) summary(ctx context.Context, w *workspace.Workspace, id string)
 		return nil, err
 	}
 	if s.sum == nil {
-		if s.sum, err = summarise(ctx, w.Store(), t, s.counts); err != nil {
+		chains, _ := t.Chains(t.Work(), nil)
+		if s.sum, err = summarise(ctx, w.Store(), chains, s.counts); err != nil {
 			return nil, err
 		}
 		s.counts, s.counted = s.sum.counts(), s.recs
@@ -80,10 +81,9 @@ func (s *cached) summary(ctx context.Context, w *workspace.Workspace, id string)
 	return s.sum, nil
 }
 
-// summarise gives what a task's work comes to. counts are of files whose lines
-// were counted before.
-func summarise(ctx context.Context, st *gitstore.Store, t *Task, counts map[pair]lines) (*Summary, error) {
-	chains, _ := Chains(t.Work())
+// summarise gives what work comes to. counts are of files whose lines were
+// counted before.
+func summarise(ctx context.Context, st *gitstore.Store, chains []*Chain, counts map[pair]lines) (*Summary, error) {
 	sum := &Summary{}
 	for _, c := range chains {
 		if f, ok := fileOf(c); ok {

@@ -24,6 +24,7 @@ type judge struct {
 	st    *gitstore.Store
 	snap  gitstore.Snapshot
 	w     *workspace.Workspace
+	past  *past
 	force bool
 }
 
@@ -81,11 +82,7 @@ func (j *judge) clash(t *target, r *history.Run, reason string) error {
 	}
 	newest := newestOf(r)
 	t.conflict = &Conflict{Path: path, Reason: reason, Entry: newest.ID}
-	by, err := j.changedBy(t.conflict.Path, newest.Seq, nextOf(t.chain, r))
-	if err == nil && by.Commit.IsZero() && path != r.After.Path {
-		// It came with the bytes that stood there: no tree tells, but at its old name.
-		by, err = j.changedBy(r.After.Path, newest.Seq, nextOf(t.chain, r))
-	}
+	by, err := j.changedBy(path, newest.Seq, nextOf(t.chain, r))
 	if err == nil && by.Commit.IsZero() {
 		by = cameWith(newest) // as another part of it
 	}
@@ -118,7 +115,7 @@ func (j *judge) permissions(t *target, r *history.Run) error {
 }
 
 func (j *judge) permissionsAt(t *target, r *history.Run, path string) error {
-	return j.changes(path, newestOf(r).Seq, nextOf(t.chain, r), func(c *gitstore.Commit, _, _ history.State) bool {
+	return j.past.changes(path, newestOf(r).Seq, nextOf(t.chain, r), func(c *gitstore.Commit, _, _ history.State) bool {
 		for i := range c.Message.Entries {
 			switch e := &c.Message.Entries[i]; {
 			case e.Path == path && e.Permissions != "":
@@ -271,14 +268,11 @@ func (p *plan) disown(j *judge) error {
 	return nil
 }
 
-// maxLooked bounds how many commits are looked through for who changed a file.
-const maxLooked = 20_000
-
 // replaced reports whether the file at a path was removed after one sequence
 // number, and before another if that is not 0, so that what stands there by now
 // is another file and must not take the old one's name.
 func (j *judge) replaced(path string, after, before uint64) (other bool, err error) {
-	err = j.changes(path, after, before, func(c *gitstore.Commit, was, is history.State) bool {
+	err = j.past.changes(path, after, before, func(c *gitstore.Commit, was, is history.State) bool {
 		other = !was.Exists() || !is.Exists()
 		for i := range c.Message.Entries {
 			e := &c.Message.Entries[i]
@@ -292,49 +286,9 @@ func (j *judge) replaced(path string, after, before uint64) (other bool, err err
 // changedBy finds the newest commit after one sequence number, and before
 // another if that is not 0, that changed what stands at a path.
 func (j *judge) changedBy(path string, after, before uint64) (by ChangedBy, err error) {
-	err = j.changes(path, after, before, func(c *gitstore.Commit, _, _ history.State) bool {
+	err = j.past.changes(path, after, before, func(c *gitstore.Commit, _, _ history.State) bool {
 		by = ChangedBy{Commit: c.ID, Task: c.Message.TaskID, Subtask: c.Message.SubtaskID, Actor: c.Message.Actor}
 		return false
 	})
 	return by, err
-}
-
-// changes gives the commits after one sequence number, and before another if
-// that is not 0, that changed what stands at a path, the newest first, with what
-// stood there before and after; fn ends it with false.
-func (j *judge) changes(path string, after, before uint64, fn func(c *gitstore.Commit, was, is history.State) bool) error {
-	last := j.st.Tip().Seq
-	if before != 0 {
-		last = before - 1
-	}
-	id, err := j.st.CommitAt(j.ctx, last)
-	if err != nil {
-		return err
-	}
-	snap, err := j.st.SnapshotOf(j.ctx, id)
-	if err != nil {
-		return err
-	}
-	is, err := at(snap, path)
-	if err != nil {
-		return err
-	}
-	for n := last; n > after && last-n < maxLooked; n-- {
-		c, err := j.st.ReadCommit(j.ctx, id)
-		if err != nil {
-			return err
-		}
-		if snap, err = j.st.SnapshotOf(j.ctx, c.Parent); err != nil {
-			return err
-		}
-		was, err := at(snap, path)
-		if err != nil {
-			return err
-		}
-		if !was.Same(is) && !fn(c, was, is) {
-			return nil
-		}
-		is, id = was, c.Parent
-	}
-	return nil
 }

@@ -47,7 +47,7 @@ func makePlan(ctx context.Context, w *workspace.Workspace, t *history.Task, sel 
 		return nil, err
 	}
 	p := &plan{task: t.ID, history: t, sel: sel, snap: snap, seq: tip.Seq, ground: newGround(ctx, w), apart: apart}
-	j := &judge{ctx: ctx, st: st, snap: p.snap, w: w, force: way == Force}
+	j := &judge{ctx: ctx, st: st, snap: p.snap, w: w, past: newPast(ctx, st, tip), force: way == Force}
 	chains, folders := sel.chains(t, nil)
 	if again, err := p.mustFollow(chains, folders); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package revert
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"umbra/gitstore"
+	"umbra/gitstore/message"
 )
 
 type gitEntry = gitstore.Entry
@@ -361,6 +363,44 @@ func TestOthersWork(t *testing.T) {
 			run: func(g *rig) { g.do("A", "mv b c"); g.do("B", "del c"); g.do("B", "put c/x B") },
 			req: Request{Task: "A", OnConflict: Force}, want: with(start, map[string]string{"c/x": "B"}),
 		},
+		"a file that came back from under another name, and later ones there": {
+			run: func(g *rig) {
+				g.do("A", "mv link e/x")
+				g.do("A", "mv a e/x")
+				g.mustRevert(Request{Task: "A"})
+				g.do("A one", "put e/x new")
+				g.do("A", "del e/x")
+				g.mustRevert(Request{Task: "A", Scope: Scope{Subtask: "one"}})
+			},
+			req: Request{Task: "A"}, want: start,
+		},
+		"two files that had one path, one brought back there after the other went": {
+			run: func(g *rig) {
+				g.do("A", "mv b dir/x")
+				g.mustRevert(Request{Task: "A"})
+				g.do("A", "del dir")
+				for _, change := range []uint64{4, 3} { // of the revert
+					g.mustRevert(Request{Task: "A", Scope: Scope{Change: change}})
+				}
+				g.want(with(start, map[string]string{"b": "-", "dir/x": "b\n", "dir/sub/y": "-", "dir/skip.log": "-"}))
+				g.mustRevert(Request{Task: "A", Scope: Scope{Path: "dir"}})
+			},
+			req: Request{Task: "A"}, want: start,
+		},
+		"a file that came back from under another's name, which came back too": {
+			run: func(g *rig) {
+				g.do("A", "del b")
+				g.mustRevert(Request{Task: "A"})
+				g.do("A", "mv b a")
+				g.mustRevert(Request{Task: "A", Scope: Scope{Change: 2}}) // the first revert's
+				g.mustRevert(Request{Task: "A"})
+				for _, change := range []uint64{7, 6} { // of the second
+					g.mustRevert(Request{Task: "A", Scope: Scope{Change: change}})
+				}
+				g.want(with(start, map[string]string{"a": "-", "b": "-"}))
+			},
+			req: Request{Task: "A"}, want: start,
+		},
 		"one change": {
 			run: func(g *rig) { g.do("A", "put b one"); g.do("A", "put a x") },
 			req: Request{Task: "A", Scope: Scope{Change: 1}}, want: with(start, map[string]string{"a": "x"}),
@@ -542,4 +582,58 @@ func TestLinksComeBack(t *testing.T) {
 	g.do("A", "del via")
 	g.mustRevert(Request{Task: "A"})
 	g.want(files)
+}
+
+// many gives operations on more files than a commit lists.
+func many(format string) (out []string) {
+	for i := range message.MaxListed + 1 {
+		out = append(out, fmt.Sprintf(format, i))
+	}
+	return out
+}
+
+// TestConflictNamesTheChange: a conflict names the newest commit that changed
+// what stands there, also where it put a file in the place of another of the
+// same bytes, so that the trees are equal.
+func TestConflictNamesTheChange(t *testing.T) {
+	for name, c := range map[string]struct {
+		mine, theirs, later []string
+		path                string
+	}{
+		"edited": {
+			mine: []string{"put n A"}, theirs: []string{"put n B"}, later: []string{"put b other"}, path: "n",
+		},
+		"renamed and emptied, over an empty file; then the folder that it came from moves": {
+			mine:   []string{"put in/n A"},
+			theirs: []string{"mv void t", "mv in/n void", "mv t in/n", "put void "},
+			later:  []string{"mv b t", "mv in b"},
+			path:   "void",
+		},
+		"removed": {
+			mine: []string{"put b A"}, theirs: []string{"del b"}, later: []string{"put n B"}, path: "b",
+		},
+		"edited with so many others that the commit does not list them": {
+			mine: []string{"put n A"}, theirs: append(many("put p/%d B"), "put n B"), later: []string{"del p/0"}, path: "n",
+		},
+		"its folder is a file now": {
+			mine: []string{"del dir/sub"}, theirs: []string{"del dir", "put dir B"}, later: []string{"del b"}, path: "dir",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, with(start, map[string]string{"void": ""}))
+			g.task("A")
+			g.task("B")
+			g.do("A", c.mine...)
+			g.do("B", c.theirs...)
+			at := g.w.Store().Tip().Commit
+			g.do("B", c.later...)
+			res, err := g.revert(Request{Task: "A"})
+			if codeOf(err) != "revert_conflict" || len(res.Conflicts) != 1 {
+				t.Fatalf("%v, %+v", err, res)
+			}
+			if x := res.Conflicts[0]; x.Path != c.path || x.By.Commit != at || x.By.Task != "B" {
+				t.Errorf("%+v, wanted %s by %s", x, c.path, at)
+			}
+		})
+	}
 }

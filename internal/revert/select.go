@@ -37,7 +37,7 @@ type part struct {
 func (sel *selection) chains(t *history.Task, moves []history.Move) (parts []part, folders []*history.Entry) {
 	rest := sel.entries
 	if sel.all {
-		every := everyEntry(t)
+		every := t.Every()
 		wanted := make(map[*history.Entry]bool, len(sel.entries))
 		for _, e := range sel.entries {
 			wanted[e] = true
@@ -66,21 +66,11 @@ func (sel *selection) chains(t *history.Task, moves []history.Move) (parts []par
 		}
 		rest = slices.DeleteFunc(slices.Clone(rest), func(e *history.Entry) bool { return !wanted[e] })
 	}
-	others, folders := history.ChainsAmong(rest, moves)
+	others, folders := t.Chains(rest, moves)
 	for _, c := range others {
 		parts = append(parts, part{c, c.Entries()})
 	}
 	return parts, folders
-}
-
-// everyEntry gives all that a task did, its own reverts too.
-func everyEntry(t *history.Task) (out []*history.Entry) {
-	for i := range t.Entries {
-		if e := &t.Entries[i]; e.Source != message.Rollback && !e.TakenBack {
-			out = append(out, e)
-		}
-	}
-	return out
 }
 
 // choose finds the entries of a scope that are in effect. NotFound for a
@@ -148,7 +138,7 @@ func choose(ctx context.Context, st *gitstore.Store, t *history.Task, req *Reque
 // ofPath gives the entries of the files that end at a path or under it; if
 // there are none, of those that once had that name.
 func ofPath(ctx context.Context, st *gitstore.Store, t *history.Task, path string) ([]*history.Entry, error) {
-	chains, folders := history.Chains(t.Work())
+	chains, folders := t.Chains(t.Work(), nil)
 	wanted := make(map[*history.Entry]bool)
 	for _, c := range chains {
 		if p := c.Last().Path; p == path || under(p, path) {

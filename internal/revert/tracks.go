@@ -84,7 +84,7 @@ func trackFolders(ctx context.Context, st *gitstore.Store, base gitstore.Snapsho
 	}
 	entries := sel.entries
 	if sel.all {
-		entries = everyEntry(task)
+		entries = task.Every()
 		own := make(map[uint64]bool, len(entries))
 		for _, e := range entries {
 			own[e.Seq] = true

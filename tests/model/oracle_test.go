@@ -311,10 +311,12 @@ func (g *rig) mayConflict(s step, res *revert.Result) error {
 		return nil
 	}
 	// After a part was taken back, a folder with ignored files may stand in two
-	// places at once.
-	hidden := slices.ContainsFunc(res.Conflicts, func(c revert.Conflict) bool { return ignored(c.Path) })
+	// places at once; and what a person put in the way may be in no history.
+	hidden := slices.ContainsFunc(res.Conflicts, func(c revert.Conflict) bool {
+		return ignored(c.Path) && (g.partial || g.hidden && c.By.Commit.IsZero())
+	})
 	_, _, alone, err := g.without(s.who)
-	if err == nil && alone && !(g.partial && hidden) {
+	if err == nil && alone && !hidden {
 		return broken("full revert", "nobody else was there: %+v", res.Conflicts)
 	}
 	return err

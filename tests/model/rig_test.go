@@ -68,6 +68,7 @@ type rig struct {
 	last    map[string]lastRevert // of each task
 	through map[string]bool       // folders that a request of several operations may have passed through
 	cut     bool                  // bits of files may be lost
+	hidden  bool                  // a person put a file that is ignored
 	partial bool                  // less than all of a task was taken back, or brought back
 	forced  bool                  // a revert took the state before, whatever stood there
 }
@@ -368,8 +369,12 @@ func (g *rig) person(s step) error {
 		if o.verb == "mv" {
 			g.pending = append(g.pending, o.arg)
 		}
+		before := g.disk
 		if err := g.look(); err != nil {
 			return err
+		}
+		for p, t := range g.disk {
+			g.hidden = g.hidden || ignored(p) && t.Mode != object.Dir && !t.Same(before[p])
 		}
 		want = folderOf(g.disk)
 	}

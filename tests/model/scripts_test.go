@@ -288,6 +288,45 @@ func TestScripts(t *testing.T) {
 			disk: del n/in/x
 			C: mv n/in/sub/y e/x
 			unrevert C`,
+		"a file that another put over one of the same bytes, before its old folder moved": `
+			C: put empty/f z
+			B: mv void tmp; mv empty/f void; mv tmp empty/f; put void ""
+			B: mv "no end" tmp; mv empty "no end"
+			revert C`,
+		"a file that came back from under another name, and later ones there": `
+			A: mv link e/x
+			A: mv crlf e/x
+			revert A
+			A/s2: put e/x z
+			A: del e/x
+			revert A sub s2
+			revert A`,
+		"two files that had one path, one brought back there after the other went": `
+			A: mv run.sh dir/skip.log
+			revert A
+			A: del dir
+			unrevert A
+			revert A path dir
+			revert A`,
+		"a folder moved and a file to its place, then a power cut before the next checkpoint": `
+			A: mv dir A/tmp; mv b dir
+			crash 610105`,
+		"a file and a folder that changed places, then a power cut before the next checkpoint": `
+			C: mv void tmp; mv dir void; mv tmp dir
+			crash 42615`,
+		"a file that came back from under another's name, which came back too": `
+			A: del "no end"
+			revert A
+			A: mv "no end" a
+			unrevert A
+			revert A
+			unrevert A
+			revert A`,
+		"a person's ignored file in the way": `
+			A: rmdir skip.log
+			disk: put skip.log/g/h z
+			sync
+			revert A`,
 	}
 	if s := os.Getenv("UMBRA_SCRIPT"); s != "" {
 		scripts = map[string]string{"given": s}
