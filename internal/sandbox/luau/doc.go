@@ -13,8 +13,9 @@
 // runs. The prelude (prelude.luau) is the script's side of it.
 //
 // What makes it fast: states begin with the memory that the prelude left once
-// (snapshot.go); string.format is made here (format.go); and the build's way to
-// be left in the middle of a call, which nobody uses, is taken out of its code.
+// (snapshot.go), the next one is made while a script runs (ahead.go);
+// string.format is made here (format.go); and the build's way to be left in the
+// middle of a call, which nobody uses, is taken out of its code.
 //
 // How it ends: each loop of the interpreter calls back once in some thousand
 // rounds (wasmpatch). There the deadline is looked at, and Go's scheduler gets

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/experimental"
 )
 
 // Options of an Engine.
@@ -18,7 +17,8 @@ type Options struct {
 
 // Engine runs scripts. The interpreter is compiled at the first one. Its
 // methods may be called concurrently; how many scripts run at once is the
-// caller's to bound, each may take 64 MiB.
+// caller's to bound, each may take 64 MiB. A few states that are made ahead or
+// are being given back come on top of them.
 type Engine struct {
 	o Options
 
@@ -29,6 +29,7 @@ type Engine struct {
 	code    wazero.CompiledModule
 
 	prepared prepared
+	ahead    ahead
 }
 
 // New makes an engine; nothing is loaded yet.
@@ -83,6 +84,7 @@ func (e *Engine) Prepare(ctx context.Context) error {
 
 // Close ends the engine. No script may run any more.
 func (e *Engine) Close(ctx context.Context) error {
+	e.ahead.close()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
@@ -142,27 +144,12 @@ const (
 // makes a Timeout; if ctx is cancelled, the error is its cause. An error that
 // is not the script's own comes beside what it printed until then.
 func (e *Engine) Run(ctx context.Context, p Program) (Outcome, error) {
-	r, code, err := e.load(ctx)
-	if err != nil {
+	s, err := e.begin(ctx, p)
+	if s == nil {
 		return Outcome{Result: null}, err
 	}
-	s := &script{p: p}
-	if s.p.MaxLog <= 0 {
-		s.p.MaxLog = maxLog
-	}
-	s.ctx = ctx
-	ictx := context.WithValue(ctx, scriptKey{}, s)
-	s.call = ictx
-	if a := allocator(); a != nil {
-		ictx = experimental.WithMemoryAllocator(ictx, a)
-	}
-	mod, err := r.InstantiateModule(ictx, code, wazero.NewModuleConfig().WithName("").WithStartFunctions())
-	if err != nil {
-		return Outcome{Result: null}, fmt.Errorf("luau: %w", err)
-	}
-	defer mod.Close(context.WithoutCancel(ctx))
-	s.mod = mod
-	if err = s.begin(&e.prepared); err == nil {
+	defer e.end(s)
+	if err == nil {
 		err = s.run()
 	}
 	out, err := s.outcome(err)

@@ -60,10 +60,7 @@ func (f *formatter) run(out []byte) ([]byte, bool) {
 	}
 	text := f.m.bytes(v)
 	for {
-		i := bytes.IndexByte(text, '%')
-		if i < 0 {
-			i = len(text)
-		}
+		i := literal(text)
 		if i > cap(out)-len(out) {
 			return nil, false
 		}
@@ -91,6 +88,23 @@ func (f *formatter) run(out []byte) ([]byte, bool) {
 			return nil, false
 		}
 	}
+}
+
+// literal gives how many bytes come before the next %. Mostly there are a few, or
+// none: to call bytes.IndexByte for them takes longer.
+func literal(text []byte) int {
+	const few = 16
+	for i, c := range text[:min(few, len(text))] {
+		if c == '%' {
+			return i
+		}
+	}
+	if len(text) > few {
+		if i := bytes.IndexByte(text[few:], '%'); i >= 0 {
+			return few + i
+		}
+	}
+	return len(text)
 }
 
 // directive is one % with what follows it.
@@ -225,7 +239,7 @@ func (f *formatter) item(out []byte, d directive, v value) ([]byte, bool) {
 		}
 		out = d.sign(out, math.Signbit(n))
 		digits := len(out)
-		out = strconv.AppendFloat(out, math.Abs(n), d.verb, precision, 64)
+		out = appendFloat(out, math.Abs(n), d.verb, precision)
 		return d.pad(out, from, digits), true
 	case 'c':
 		if n < 1 || n >= 256 || d.zero || d.plus || d.space || d.precision >= 0 {
@@ -234,6 +248,39 @@ func (f *formatter) item(out []byte, d directive, v value) ([]byte, bool) {
 		return d.pad(append(out, byte(n)), from, from), true
 	}
 	return nil, false
+}
+
+// appendFloat appends a number that is not negative.
+func appendFloat(out []byte, n float64, verb byte, precision int) []byte {
+	if verb == 'f' && precision < len(powers) {
+		// Most numbers that are told with few decimals are whole ones times a small
+		// power of two: multiplied by ten for each decimal they are still exact, and
+		// rounding that is rounding the number itself, a half to the even.
+		pow := powers[precision]
+		if scaled := n * float64(pow); scaled < 1<<53 && math.FMA(n, float64(pow), -scaled) == 0 {
+			return appendFixed(out, uint64(math.RoundToEven(scaled)), precision)
+		}
+	}
+	return strconv.AppendFloat(out, n, verb, precision, 64)
+}
+
+// powers are those of ten.
+var powers = [...]uint64{1, 10, 100, 1_000, 10_000, 100_000, 1_000_000}
+
+// appendFixed appends a number that is n divided by ten for each decimal.
+func appendFixed(out []byte, n uint64, decimals int) []byte {
+	if decimals == 0 {
+		return strconv.AppendUint(out, n, 10)
+	}
+	pow := powers[decimals]
+	out = strconv.AppendUint(out, n/pow, 10)
+	out = append(out, ".000000"[:1+decimals]...)
+	n %= pow
+	for at := len(out) - 1; n > 0; at-- {
+		out[at] = byte('0' + n%10)
+		n /= 10
+	}
+	return out
 }
 
 // any appends a value as tostring gives it.

@@ -2,6 +2,9 @@ package luau
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
 	"testing"
 )
 
@@ -109,5 +112,33 @@ func TestFormatErrors(t *testing.T) {
 		if out.Err == nil || out.Err.Message != c.want {
 			t.Errorf("%s\ngives %v, want %s", c.source, out.Err, c.want)
 		}
+	}
+}
+
+// TestAppendFloat holds the short way of a number with decimals against the long
+// one.
+func TestAppendFloat(t *testing.T) {
+	check := func(n float64, precision int) {
+		t.Helper()
+		got, want := string(appendFloat(nil, n, 'f', precision)), strconv.FormatFloat(n, 'f', precision, 64)
+		if got != want {
+			t.Errorf("%%.%df of %b is %s, not %s", precision, n, got, want)
+		}
+	}
+	// Numbers a bit below or above a half, whose product is one exactly.
+	near := []float64{0, 0.5, 1.5, 2.5, 2.675, 1.005, 0.285, 1.115, 9.995, 0.125, 0.375, 1e15, 1 << 53, 1<<53 - 1, 5e-324, math.MaxFloat64, 90071992547409.92, 4503599627370497.5}
+	for precision := range 9 {
+		for _, n := range near {
+			check(n, precision)
+			check(math.Nextafter(n, 0), precision)
+			check(math.Nextafter(n, math.Inf(1)), precision)
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 200_000 {
+		precision := rng.IntN(9)
+		check(float64(rng.IntN(1e9))/8, precision)
+		check(float64(rng.IntN(1e7))/1000, precision)
+		check(math.Ldexp(rng.Float64(), rng.IntN(120)-60), precision)
 	}
 }

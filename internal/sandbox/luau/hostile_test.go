@@ -103,11 +103,13 @@ func TestHostileLeavesNothing(t *testing.T) {
 	need.Soak(t, "a thousand hostile scripts")
 	e := engineFor(t)
 	hostile(t, e, 100*time.Millisecond)
+	e.ahead.working.Wait()
 	debug.FreeOSMemory()
 	before, goroutines := resident(t), runtime.NumGoroutine()
 	for n := 0; n < 1000; n += len(hostileCases) {
 		hostile(t, e, 100*time.Millisecond)
 	}
+	e.ahead.working.Wait()
 	debug.FreeOSMemory()
 	if after := resident(t); after > before+64<<20 {
 		t.Errorf("%d bytes resident before, %d after", before, after)

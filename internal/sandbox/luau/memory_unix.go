@@ -7,30 +7,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocator reserves a script's memory whole, so that it never moves, takes
+// room is a state's memory. It is reserved whole, so that it never moves, takes
 // pages only as they are used, and goes back to the system at its end.
-func allocator() experimental.MemoryAllocator {
+type room struct{ all []byte }
+
+// allocator gives the memory to the runtime, once.
+func (r *room) allocator() experimental.MemoryAllocator {
 	return experimental.MemoryAllocatorFunc(func(_, most uint64) experimental.LinearMemory {
 		b, err := unix.Mmap(-1, 0, int(most), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-		if err != nil {
-			return &mapped{}
+		if err == nil {
+			r.all = b
 		}
-		return &mapped{all: b}
+		return r
 	})
 }
 
-type mapped struct{ all []byte }
-
-func (m *mapped) Reallocate(size uint64) []byte {
-	if size > uint64(len(m.all)) {
+// Reallocate gives so many bytes, nil if there are not as many.
+func (r *room) Reallocate(size uint64) []byte {
+	if size > uint64(len(r.all)) {
 		return nil
 	}
-	return m.all[:size:len(m.all)]
+	return r.all[:size:len(r.all)]
 }
 
-func (m *mapped) Free() {
-	if m.all != nil {
-		_ = unix.Munmap(m.all) // of what Mmap gave
-		m.all = nil
+// Free gives the memory back.
+func (r *room) Free() {
+	if r.all != nil {
+		_ = unix.Munmap(r.all) // of what Mmap gave
+		r.all = nil
 	}
 }

@@ -23,13 +23,17 @@ type script struct {
 	ctx  context.Context // the caller's
 	call context.Context // for calls into the interpreter
 	mod  api.Module
+	room *room // its memory
 
-	state  uint32 // the interpreter's lua_State
-	chunk  string // what acceptStringTransaction gives next: source, then name
-	name   string
-	told   string   // the last value that getLuaValue gave, JSON
-	failed string   // what luaPcall told of a failure, JSON
-	passes []string // values that luaPcall hands to the function: type, text
+	began uint32 // how large the memory was before the program, in bytes
+
+	madeFor []byte // names of the functions that the state was made ahead for
+	state   uint32 // the interpreter's lua_State
+	chunk   string // what acceptStringTransaction gives next: source, then name
+	name    string
+	told    string   // the last value that getLuaValue gave, JSON
+	failed  string   // what luaPcall told of a failure, JSON
+	passes  []string // values that luaPcall hands to the function: type, text
 
 	main    string // number of the prelude's function that runs a script
 	box     uint32 // address of the prelude's box
@@ -337,7 +341,7 @@ func (s *script) serve(state uint32) {
 	case opFailed:
 		s.done, s.failure = true, runtimeError(utf8Text(m.bytes(a)), int(b.number()))
 	case opNames:
-		got, data = gotValue, s.names()
+		got, data = gotValue, namesOf(s.p.Functions)
 	case opSeed:
 		got, data = gotValue, binary.LittleEndian.AppendUint64([]byte{tagNumber}, math.Float64bits(float64(rand.Int32())))
 	case opReady:
@@ -389,10 +393,10 @@ func (s *script) finish(m memory, v value) {
 	s.result = result
 }
 
-// names lists the paths of the caller's functions.
-func (s *script) names() []byte {
-	out := binary.LittleEndian.AppendUint32([]byte{tagArray}, uint32(len(s.p.Functions)))
-	for _, f := range s.p.Functions {
+// namesOf lists the paths of the caller's functions, as the prelude reads them.
+func namesOf(functions []Function) []byte {
+	out := binary.LittleEndian.AppendUint32([]byte{tagArray}, uint32(len(functions)))
+	for _, f := range functions {
 		out = binary.LittleEndian.AppendUint32(append(out, tagArray), uint32(len(f.Path)))
 		for _, name := range f.Path {
 			out = binary.LittleEndian.AppendUint32(append(out, tagString), uint32(len(name)))

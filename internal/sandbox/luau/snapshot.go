@@ -94,9 +94,8 @@ func (s *script) restore(snap *snapshot) error {
 	return nil
 }
 
-// begin brings the interpreter to where a script can run.
-func (s *script) begin(known *prepared) error {
-	names := s.names()
+// ready brings the interpreter to where a script can run.
+func (s *script) ready(known *prepared, names []byte) error {
 	if snap := known.get(names); snap != nil {
 		return s.restore(snap)
 	}
