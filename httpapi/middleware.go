@@ -83,6 +83,12 @@ func (s *Server) observe(c *gin.Context) {
 		}
 		c.Writer.WriteHeaderNow()
 		real.extend()
+		s.count(c, f, start)
+		if f.problem == nil && c.Writer.Header().Get("Content-Length") != "" {
+			// The whole answer: it need not wait for its own log line. One that
+			// says why it failed does, so that who is told can look it up.
+			c.Writer.Flush()
+		}
 		ended := f.body == nil || f.body.finish(c.Writer.Flush, f.stopping)
 		s.logRequest(c, f, start)
 		if !ended && c.Writer.Header().Get("Connection") != "close" {
@@ -119,7 +125,6 @@ func (s *Server) count(c *gin.Context, f *facts, start time.Time) {
 
 func (s *Server) logRequest(c *gin.Context, f *facts, start time.Time) {
 	level := slog.LevelInfo
-	s.count(c, f, start)
 	attrs := []slog.Attr{
 		slog.String("method", printable(c.Request.Method, 32)),
 		slog.String("path", printable(c.Request.URL.EscapedPath(), 1024)),
