@@ -46,13 +46,19 @@ func repair(ctx context.Context, cmd *cobra.Command, k *connection, names []stri
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dir.Release()) }()
-	ids, err := recordedWorkspaces(dir, names)
+	db, err := state.Open(dir.Join("state.db"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	records, err := recordedWorkspaces(db, names)
 	if err != nil {
 		return nil, err
 	}
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelError}))
 	out = make(repaired)
-	for _, id := range ids {
+	for _, rec := range records {
+		id := rec.ID
 		files, err := vfs.OS(dir.Join("workspaces", id))
 		if errors.Is(err, fs.ErrNotExist) {
 			out[id] = &gitstore.Repaired{Done: []string{}, Cannot: []string{"The workspace's folder in the data directory is gone."}}
@@ -60,6 +66,13 @@ func repair(ctx context.Context, cmd *cobra.Command, k *connection, names []stri
 		}
 		if err != nil {
 			return out, err
+		}
+		if rec.Rest != nil {
+			// What was told of it when it was put away need not be so afterwards.
+			rec.Rest = nil
+			if err := (workspaceRecords{db}).Put(rec); err != nil {
+				return out, errors.Join(err, files.Close())
+			}
 		}
 		done, err := gitstore.Repair(ctx, gitstore.Options{FS: files, Log: log})
 		out[id] = &done
@@ -70,38 +83,27 @@ func repair(ctx context.Context, cmd *cobra.Command, k *connection, names []stri
 	return out, nil
 }
 
-// recordedWorkspaces gives the ids of those that are named by id or by a folder
-// in them.
-func recordedWorkspaces(dir *state.Dir, names []string) (ids []string, err error) {
-	db, err := state.Open(dir.Join("state.db"))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+// recordedWorkspaces gives those that are named by id or by a folder in them, all
+// without a name.
+func recordedWorkspaces(db *state.DB, names []string) (out []workspace.Record, err error) {
 	all, err := workspaceRecords{db}.All()
-	if err != nil {
-		return nil, err
-	}
-	if len(names) == 0 {
-		for _, rec := range all {
-			ids = append(ids, rec.ID)
-		}
-		return ids, nil
+	if err != nil || len(names) == 0 {
+		return all, err
 	}
 	for _, name := range names {
-		id, ok := recordedAs(all, name)
+		rec, ok := recordedAs(all, name)
 		if !ok {
 			return nil, fmt.Errorf("there is no workspace %s", term.Name(name))
 		}
-		ids = append(ids, id)
+		out = append(out, rec)
 	}
-	return ids, nil
+	return out, nil
 }
 
-func recordedAs(all []workspace.Record, name string) (string, bool) {
+func recordedAs(all []workspace.Record, name string) (workspace.Record, bool) {
 	folder, err := filepath.Abs(name)
 	if err != nil {
-		return "", false
+		return workspace.Record{}, false
 	}
 	folder = resolved(folder)
 	if real, err := filepath.EvalSymlinks(folder); err == nil {
@@ -109,7 +111,7 @@ func recordedAs(all []workspace.Record, name string) (string, bool) {
 	}
 	for _, rec := range all {
 		if rec.ID == name {
-			return rec.ID, true
+			return rec, true
 		}
 	}
 	for _, rec := range all {
@@ -117,10 +119,10 @@ func recordedAs(all []workspace.Record, name string) (string, bool) {
 			continue
 		}
 		if rel, err := filepath.Rel(rec.Root, folder); err == nil && filepath.IsLocal(rel) {
-			return rec.ID, true
+			return rec, true
 		}
 	}
-	return "", false
+	return workspace.Record{}, false
 }
 
 // with adds what was done to what the server found afterwards.
