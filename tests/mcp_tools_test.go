@@ -117,7 +117,7 @@ func TestMCPInspector(t *testing.T) {
 	dir := folder(t, map[string]string{"a.txt": "x\n"})
 	s := harness.Start(t, harness.Options{})
 	a := newAgent(t, s, physical("/project", "READ_WRITE", dir))
-	inspect := func(target []string, args ...string) string {
+	inspect := func(t *testing.T, target []string, args ...string) string {
 		t.Helper()
 		cmd := npmTool(t, "inspector", append(append([]string{"--cli"}, target...), args...)...)
 		var out, log bytes.Buffer
@@ -141,13 +141,13 @@ func TestMCPInspector(t *testing.T) {
 				target = []string{"--config", file, "--server", "umbra"}
 			}
 			var tools struct{ Tools []map[string]any }
-			if err := json.Unmarshal([]byte(inspect(target, "--method", "tools/list", "--strict")), &tools); err != nil || len(tools.Tools) != 13 {
+			if err := json.Unmarshal([]byte(inspect(t, target, "--method", "tools/list", "--strict")), &tools); err != nil || len(tools.Tools) != 13 {
 				t.Errorf("%d tools, %v", len(tools.Tools), err)
 			}
-			if out := inspect(target, "--method", "tools/call", "--tool-name", "read_file", "--tool-arg", "path=/project/a.txt"); !strings.Contains(out, `"x\n"`) {
+			if out := inspect(t, target, "--method", "tools/call", "--tool-name", "read_file", "--tool-arg", "path=/project/a.txt"); !strings.Contains(out, `"x\n"`) {
 				t.Errorf("%s", out)
 			}
-			if out := inspect(target, "--method", "resources/read", "--uri", "umbra://filesystem-map"); !strings.Contains(out, "/project [READ_WRITE] physical") {
+			if out := inspect(t, target, "--method", "resources/read", "--uri", "umbra://filesystem-map"); !strings.Contains(out, "/project [READ_WRITE] physical") {
 				t.Errorf("%s", out)
 			}
 		})

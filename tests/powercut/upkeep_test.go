@@ -38,21 +38,21 @@ const upkeepConfig = "retention: {age: 1s, interval: 50ms}\nlimits: {free_bytes:
 
 func cutUpkeep(t *testing.T, d *disk) {
 	need.Long(t, "power cuts")
-	def := 4
+	def := len(moments)
 	if os.Getenv("UMBRA_SOAK") != "" {
 		def = 100
 	}
 	if err := os.Mkdir(d.path("ws"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	u := &upkeep{world: world{t: t, d: d, files: make(map[string]*file)}, backup: d.path("backup")}
+	u := &upkeep{world: world{t: t, d: d, files: make(map[string]*file)}, backup: d.path("backup"), answered: make(chan string)}
 	for i := range env("UMBRA_POWER_CUTS", def) {
 		u.round(i)
 		if t.Failed() {
 			t.Fatalf("after cut %d", i+1)
 		}
 	}
-	t.Logf("%d purges were answered, %d not; %d backups; %d collections", u.purged, u.cutOff, u.backups, u.collected)
+	t.Logf("%d purges were answered, %d not; %d backups; %d collections; after %d of them the power went at once", u.purged, u.cutOff, u.backups, u.collected, u.atOnce)
 }
 
 // upkeep is a world whose history is also dropped, purged and copied.
@@ -64,8 +64,59 @@ type upkeep struct {
 	secrets []string // that were written, and whose purge was not answered
 	gone    []string // whose purge was
 	saved   bool     // a backup was answered
+	// answered gets the works that have just been, lossily: who cuts the power
+	// listens.
+	answered chan string
 
-	purged, cutOff, backups, collected int
+	purged, cutOff, backups, collected, atOnce int
+}
+
+// moments are when the power goes, a round each: some time after the start ("") or
+// with the answer to a purge, a collection or a backup, when what was answered has
+// to be there and what it left for later is not done yet.
+var moments = []string{"", "purge", "", "gc", "purge", "backup"}
+
+// late is how long a moment is waited for, and soon how long after it the power
+// goes at most.
+const (
+	late = 20 * time.Second
+	soon = 20 * time.Millisecond
+)
+
+// moment waits for when the power shall go.
+func (u *upkeep) moment(round int) {
+	what := moments[round%len(moments)]
+	if what == "" {
+		timer := time.After(time.Duration(100+rand.IntN(1500)) * time.Millisecond)
+		<-timer
+		return
+	}
+	for end := time.After(late); ; {
+		select {
+		case got := <-u.answered:
+			if got != what {
+				continue
+			}
+			u.mu.Lock()
+			u.atOnce++
+			u.mu.Unlock()
+			if rand.IntN(2) == 0 { // else at once
+				timer := time.After(rand.N(soon))
+				<-timer
+			}
+		case <-end:
+			u.t.Errorf("no %s was answered within %v", what, late)
+		}
+		return
+	}
+}
+
+// tell says that a work was answered.
+func (u *upkeep) tell(what string) {
+	select {
+	case u.answered <- what:
+	default:
+	}
 }
 
 // round looks at what the last cut left, works, and cuts the power.
@@ -98,8 +149,7 @@ func (u *upkeep) round(i int) {
 			}
 		})
 	}
-	timer := time.After(time.Duration(100+rand.IntN(1500)) * time.Millisecond)
-	<-timer
+	u.moment(i)
 	if !u.d.killOnly {
 		u.d.cut()
 		close(stop)
@@ -159,6 +209,9 @@ func (u *upkeep) secret(ctx context.Context, s *harness.Server, n int) {
 
 func (u *upkeep) purge(ctx context.Context) {
 	_, err := u.verb(ctx, "purge", u.ws, "key", "--data-dir", u.d.path("data"))
+	if err == nil {
+		defer u.tell("purge") // after the lock: what is gone is known before the power goes
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if err != nil {
@@ -175,6 +228,7 @@ func (u *upkeep) collect(ctx context.Context, _ *harness.Server, n int) {
 		args = append(args, "--now")
 	}
 	if _, err := u.verb(ctx, args...); err == nil {
+		defer u.tell("gc")
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.collected++
@@ -183,6 +237,7 @@ func (u *upkeep) collect(ctx context.Context, _ *harness.Server, n int) {
 
 func (u *upkeep) save(ctx context.Context, _ *harness.Server, _ int) {
 	if _, err := u.verb(ctx, "backup", u.backup, "--data-dir", u.d.path("data")); err == nil {
+		defer u.tell("backup")
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.saved = true
