@@ -13,11 +13,16 @@ import (
 type Displaced struct {
 	Temp string   // where it is now
 	Info vfs.Info // as it came out; its ctime is that of the exchange
+
+	aside bool // Temp is a name in the folder aside
 }
 
 // Follow tells that a folder was renamed: what was displaced in it is elsewhere
 // now.
 func (d *Displaced) Follow(from, to wspath.Path) {
+	if d.aside {
+		return
+	}
 	if rel, ok := wspath.Path(d.Temp).Rel(from); ok {
 		d.Temp = string(to.Join(string(rel)))
 	}
@@ -55,17 +60,20 @@ func (r *Root) exchange(temp string, target wspath.Path, ino uint64) (*Displaced
 
 func (r *Root) lookAt(temp string) (*Displaced, error) {
 	d := &Displaced{Temp: temp}
-	return d, d.Look(r.fs)
+	return d, r.Look(d)
 }
 
-// Look reads its stat data again.
-func (d *Displaced) Look(f vfs.FS) error {
-	info, err := f.Lstat(d.Temp)
+// Look reads what was displaced's stat data again.
+func (r *Root) Look(d *Displaced) error {
+	info, err := r.at(d.aside).Lstat(d.Temp)
 	if err == nil {
 		d.Info = info
 	}
 	return err
 }
+
+// Open opens what was displaced for reading, as FS.Open does.
+func (r *Root) Open(d *Displaced) (vfs.File, error) { return r.at(d.aside).Open(d.Temp) }
 
 // SwapLink puts a symbolic link in place of what stands at the target.
 func (r *Root) SwapLink(target wspath.Path, to string) (*Displaced, error) {
@@ -107,6 +115,9 @@ func (r *Root) Take(target wspath.Path) (*Displaced, error) {
 // MoveUp moves what was displaced into the folder above the one that it is in,
 // so that this one can go.
 func (r *Root) MoveUp(d *Displaced) error {
+	if d.aside {
+		return nil
+	}
 	dir := wspath.Path(d.Temp).Dir()
 	for try := range takenTries {
 		temp := tempIn(dir, takenDigits(string(dir)+"/"+wspath.Path(d.Temp).Base(), try))
@@ -125,17 +136,25 @@ func (r *Root) MoveUp(d *Displaced) error {
 // PutBack gives what was taken its name again; fs.ErrExist if something else
 // stands there by now.
 func (r *Root) PutBack(d *Displaced, target wspath.Path) error {
+	if d.aside {
+		return r.moveFromAside(d.Temp, string(target))
+	}
 	return r.fs.RenameNoReplace(d.Temp, string(target))
 }
 
 // SwapBack exchanges what was displaced with what stands at the target now, and
 // gives that.
 func (r *Root) SwapBack(d *Displaced, target wspath.Path) (*Displaced, error) {
+	if d.aside {
+		return r.exchangeAside(d.Temp, target)
+	}
 	return r.exchange(d.Temp, target, d.Info.Ino)
 }
 
 // Drop removes what was displaced: a file, a link, or a folder with all in it.
-func (r *Root) Drop(d *Displaced) error { return r.removeAll(d.Temp, d.Info.IsDir()) }
+func (r *Root) Drop(d *Displaced) error {
+	return removeAll(r.at(d.aside), d.Temp, d.Info.IsDir())
+}
 
 // RemoveTree removes a file, or a folder with all in it.
 func (r *Root) RemoveTree(name string) error {
@@ -146,16 +165,16 @@ func (r *Root) RemoveTree(name string) error {
 	if err != nil {
 		return err
 	}
-	return r.removeAll(name, info.IsDir())
+	return removeAll(r.fs, name, info.IsDir())
 }
 
-func (r *Root) removeAll(name string, dir bool) error {
+func removeAll(f vfs.FS, name string, dir bool) error {
 	if dir {
-		entries, err := r.fs.ReadDir(name)
+		entries, err := f.ReadDir(name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			// A folder without the right to list may still be empty.
-			if r.fs.Chmod(name, 0o700) == nil {
-				entries, err = r.fs.ReadDir(name)
+			if f.Chmod(name, 0o700) == nil {
+				entries, err = f.ReadDir(name)
 			}
 			if err != nil {
 				return err
@@ -163,7 +182,7 @@ func (r *Root) removeAll(name string, dir bool) error {
 		}
 		var first error
 		for _, e := range entries {
-			if err := r.removeAll(name+"/"+e.Name, e.Type.IsDir()); err != nil && first == nil {
+			if err := removeAll(f, name+"/"+e.Name, e.Type.IsDir()); err != nil && first == nil {
 				first = err
 			}
 		}
@@ -171,7 +190,7 @@ func (r *Root) removeAll(name string, dir bool) error {
 			return first
 		}
 	}
-	err := r.fs.Remove(name)
+	err := f.Remove(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

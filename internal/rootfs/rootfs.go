@@ -15,6 +15,9 @@
 //   - for what was taken away (a delete), a hash of the name that it had;
 //   - 0xffffffff and a random half, for the instant in which a file is made and
 //     its inode not yet known. Such a file holds nothing of anybody's.
+//
+// A file that was made in Staging has another name first, in a folder that nobody
+// watches: see SetAside.
 package rootfs
 
 import (
@@ -40,6 +43,7 @@ type Root struct {
 	fs      vfs.FS
 	umask   fs.FileMode
 	staging *Staging // or nil
+	aside   vfs.FS   // or nil
 	// Learned once: what the file system cannot do.
 	noUnlinked, noExchange atomic.Bool
 	// apart: what is made in staging cannot come here, another mount is between.

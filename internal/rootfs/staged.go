@@ -19,6 +19,7 @@ type Staged struct {
 	file   vfs.File
 	shared bool   // it was made in staging
 	name   string // its temporary name, empty while it has none
+	aside  bool   // which is one in the folder aside
 	ino    uint64
 	size   int64
 
@@ -140,8 +141,8 @@ func (s *Staged) Discard() {
 	_ = s.file.Close()
 	s.file = nil
 	if s.name != "" {
-		_ = s.r.fs.Remove(s.name)
-		s.name = ""
+		_ = s.r.at(s.aside).Remove(s.name)
+		s.name, s.aside = "", false
 	}
 }
 
@@ -154,18 +155,21 @@ func (s *Staged) Place(target wspath.Path, perm fs.FileMode) error {
 	if err := s.file.Chmod(perm); err != nil {
 		return err
 	}
-	if s.name != "" {
-		if err := s.r.fs.RenameNoReplace(s.name, string(target)); err != nil {
-			return err
-		}
-		s.name = ""
-	} else if s.nameless {
-		return &fs.PathError{Op: "place", Path: string(target), Err: syscall.ENOENT}
-	} else if err := s.link(string(target)); err != nil {
-		return err
+	var err error
+	switch {
+	case s.aside:
+		err = s.come(string(target))
+	case s.name != "":
+		err = s.r.fs.RenameNoReplace(s.name, string(target))
+	case s.nameless:
+		err = &fs.PathError{Op: "place", Path: string(target), Err: syscall.ENOENT}
+	default:
+		err = s.link(string(target))
 	}
-	s.placed = true
-	return nil
+	if err == nil {
+		s.name, s.placed = "", true
+	}
+	return err
 }
 
 // Swap puts the content in place of what stands at the target, with the
@@ -175,10 +179,18 @@ func (s *Staged) Swap(target wspath.Path, perm fs.FileMode) (*Displaced, error) 
 	if err := s.file.Chmod(perm); err != nil {
 		return nil, err
 	}
+	if s.nameless {
+		return nil, &fs.PathError{Op: "swap", Path: string(target), Err: syscall.ENOENT}
+	}
+	if d, err := s.swapAside(target); d != nil || err != nil {
+		return d, err
+	}
 	temp := tempIn(target, s.ino)
 	switch {
-	case s.nameless:
-		return nil, &fs.PathError{Op: "swap", Path: string(target), Err: syscall.ENOENT}
+	case s.aside:
+		if err := s.come(temp); err != nil {
+			return nil, err
+		}
 	case s.name == "":
 		if err := s.link(temp); err != nil {
 			return nil, err
@@ -200,7 +212,10 @@ func (s *Staged) Swap(target wspath.Path, perm fs.FileMode) (*Displaced, error) 
 // syscall.EXDEV, whatever the reason: what was prepared in the target's folder
 // may be.
 func (s *Staged) link(name string) error {
-	err := s.r.fs.LinkFile(s.file, name)
+	return s.letIn(name, s.r.fs.LinkFile(s.file, name))
+}
+
+func (s *Staged) letIn(name string, err error) error {
 	if !s.shared || !errors.Is(err, syscall.EXDEV) && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
@@ -248,9 +263,9 @@ func (s *Staged) TakeAttributes(from wspath.Path) {
 	a.CopyAttributes(f)
 }
 
-// Reclaim takes content back that was placed and has come out again under a
-// temporary name: it can be placed once more.
-func (s *Staged) Reclaim(temp string) { s.name, s.placed = temp, false }
+// Reclaim takes content back that was placed and has come out again: it can be
+// placed once more.
+func (s *Staged) Reclaim(out *Displaced) { s.name, s.aside, s.placed = out.Temp, out.aside, false }
 
 // Is reports whether a file on disk is this content, unchanged since it was
 // finished.
@@ -265,7 +280,7 @@ func (s *Staged) Placed() bool { return s.placed }
 // Follow tells that a folder was renamed: a temporary name in it is another one
 // now.
 func (s *Staged) Follow(from, to wspath.Path) {
-	if s == nil || s.name == "" {
+	if s == nil || s.name == "" || s.aside {
 		return
 	}
 	if rel, ok := wspath.Path(s.name).Rel(from); ok {
@@ -276,7 +291,7 @@ func (s *Staged) Follow(from, to wspath.Path) {
 // Leave removes the temporary name if it stands in a folder that is to go. The
 // bytes are still there, for Copy.
 func (s *Staged) Leave(dir wspath.Path) {
-	if s == nil || s.name == "" || wspath.Path(s.name).Dir() != dir {
+	if s == nil || s.name == "" || s.aside || wspath.Path(s.name).Dir() != dir {
 		return
 	}
 	if s.r.fs.Remove(s.name) == nil {
@@ -293,6 +308,6 @@ func (s *Staged) Lost() bool {
 	if s.name == "" {
 		return false
 	}
-	_, err := s.r.fs.Lstat(s.name)
+	_, err := s.r.at(s.aside).Lstat(s.name)
 	return errors.Is(err, fs.ErrNotExist)
 }

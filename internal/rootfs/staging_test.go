@@ -27,7 +27,7 @@ type ground struct {
 func newGround(t *testing.T, hook *vfs.Hook) *ground {
 	top := t.TempDir()
 	g := &ground{t: t, dir: filepath.Join(top, "project")}
-	for _, name := range []string{"project", "staging"} {
+	for _, name := range []string{"project", "staging", "aside"} {
 		if err := os.Mkdir(filepath.Join(top, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -48,6 +48,7 @@ func newGround(t *testing.T, hook *vfs.Hook) *ground {
 		t.Fatal(err)
 	}
 	g.root = New(open("project"), 0o022, g.staging)
+	g.root.SetAside(open("aside"))
 	return g
 }
 
@@ -92,7 +93,7 @@ func TestPreparedInStaging(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.want("b", "new")
-	g.want(out.Temp, "old")
+	g.want("../aside/"+out.Temp, "old")
 }
 
 // A file that would take something over from its folder is made there.

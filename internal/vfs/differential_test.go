@@ -193,8 +193,25 @@ func (p *pairOf) sub(name string) {
 		in.stat(drawName(p.t, "in"))
 		b := drawName(p.t, "b")
 		in.both("mkdir in sub "+b, func(f FS) error { return f.Mkdir(b, 0o755) })
+		p.across(d, m)
 	}
 	must(p.t, d.Close())
+}
+
+// across renames between the tree and a sub of it.
+func (p *pairOf) across(diskSub, memSub FS) {
+	here, there := drawName(p.t, "here"), drawName(p.t, "there")
+	do := func(f, sub Crosser) error { return f.ExchangeWith(here, sub.(FS), there) }
+	call := "exchange"
+	if rapid.Bool().Draw(p.t, "move") {
+		do = func(f, sub Crosser) error { return f.MoveFrom(sub.(FS), there, here) }
+		call = "move"
+	}
+	a, b := [2]Crosser{p.disk.(Crosser), p.mem.(Crosser)}, [2]Crosser{diskSub.(Crosser), memSub.(Crosser)}
+	if rapid.Bool().Draw(p.t, "from here") {
+		a, b = b, a
+	}
+	p.same(fmt.Sprintf("%s %q with %q of a sub", call, here, there), do(a[0], b[0]), do(a[1], b[1]))
 }
 
 // use makes a random call on an open file.

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"sync/atomic"
@@ -137,6 +138,36 @@ func (i *injectFS) RenameNoReplace(oldname, newname string) error {
 
 func (i *injectFS) Exchange(a, b string) error {
 	return i.change(OpExchange, b, func() error { return i.in.Exchange(a, b) })
+}
+
+// ExchangeWith is Crosser's, where the FS below has it.
+func (i *injectFS) ExchangeWith(name string, other FS, otherName string) error {
+	c, other, err := i.crosser("exchange", name, other, otherName)
+	if err != nil {
+		return err
+	}
+	return i.change(OpExchange, name, func() error { return c.ExchangeWith(name, other, otherName) })
+}
+
+// MoveFrom is Crosser's, where the FS below has it.
+func (i *injectFS) MoveFrom(other FS, otherName, name string) error {
+	c, other, err := i.crosser("rename-noreplace", name, other, otherName)
+	if err != nil {
+		return err
+	}
+	return i.change(OpRenameNoReplace, name, func() error { return c.MoveFrom(other, otherName, name) })
+}
+
+// crosser gives what is below both trees.
+func (i *injectFS) crosser(op, name string, other FS, otherName string) (Crosser, FS, error) {
+	c, ok := i.in.(Crosser)
+	if !ok {
+		return nil, nil, linkErr(op, otherName, name, errors.ErrUnsupported)
+	}
+	if o, ok := other.(*injectFS); ok {
+		other = o.in
+	}
+	return c, other, nil
 }
 
 func (i *injectFS) Remove(name string) error {

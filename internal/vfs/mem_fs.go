@@ -213,7 +213,7 @@ func (m *Mem) link(oldname, newname string) error {
 	if err := cmp.Or(checkEntry(oldname), checkEntry(newname)); err != nil {
 		return err
 	}
-	from, to, err := m.pair(oldname, newname)
+	from, to, err := m.pair(m, oldname, newname)
 	switch {
 	case err != nil:
 		return err
@@ -230,12 +230,13 @@ func (m *Mem) link(oldname, newname string) error {
 	return nil
 }
 
-// pair finds two entries; neither need be there.
-func (m *Mem) pair(a, b string) (from, to slot, err error) {
+// pair finds two entries, the first of another tree of the disk, or m itself;
+// neither need be there.
+func (m *Mem) pair(other *Mem, a, b string) (from, to slot, err error) {
 	if err := cmp.Or(checkEntry(a), checkEntry(b)); err != nil {
 		return from, to, err
 	}
-	if from, err = m.slot(a, checkEntry); err == nil {
+	if from, err = other.slot(a, checkEntry); err == nil {
 		to, err = m.slot(b, checkEntry)
 	}
 	return from, to, err
@@ -244,18 +245,39 @@ func (m *Mem) pair(a, b string) (from, to slot, err error) {
 func (m *Mem) Rename(oldname, newname string) error {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	return linkErr("rename", oldname, newname, m.rename(oldname, newname, true))
+	return linkErr("rename", oldname, newname, m.rename(m, oldname, newname, true))
 }
 
 func (m *Mem) RenameNoReplace(oldname, newname string) error {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	return linkErr("rename-noreplace", oldname, newname, m.rename(oldname, newname, false))
+	return linkErr("rename-noreplace", oldname, newname, m.rename(m, oldname, newname, false))
 }
 
-// rename checks in the kernel's order.
-func (m *Mem) rename(oldname, newname string, replace bool) error {
-	from, to, err := m.pair(oldname, newname)
+// MoveFrom is Crosser's.
+func (m *Mem) MoveFrom(other FS, otherName, name string) error {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	x, err := m.kin(other)
+	if err == nil {
+		err = m.rename(x, otherName, name, false)
+	}
+	return linkErr("rename-noreplace", otherName, name, err)
+}
+
+// kin gives another tree of the same disk.
+func (m *Mem) kin(other FS) (*Mem, error) {
+	x, ok := other.(*Mem)
+	if !ok || x.s != m.s {
+		return nil, syscall.EXDEV
+	}
+	return x, nil
+}
+
+// rename takes oldname from another tree of the disk, or m itself. It checks in
+// the kernel's order.
+func (m *Mem) rename(other *Mem, oldname, newname string, replace bool) error {
+	from, to, err := m.pair(other, oldname, newname)
 	switch {
 	case err != nil:
 		return err
@@ -288,11 +310,22 @@ func (m *Mem) rename(oldname, newname string, replace bool) error {
 func (m *Mem) Exchange(a, b string) error {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	return linkErr("exchange", a, b, m.exchange(a, b))
+	return linkErr("exchange", a, b, m.exchange(m, a, b))
 }
 
-func (m *Mem) exchange(a, b string) error {
-	x, y, err := m.pair(a, b)
+// ExchangeWith is Crosser's.
+func (m *Mem) ExchangeWith(name string, other FS, otherName string) error {
+	m.s.mu.Lock()
+	defer m.s.mu.Unlock()
+	x, err := m.kin(other)
+	if err == nil {
+		err = m.exchange(x, otherName, name)
+	}
+	return linkErr("exchange", otherName, name, err)
+}
+
+func (m *Mem) exchange(other *Mem, a, b string) error {
+	x, y, err := m.pair(other, a, b)
 	switch {
 	case err != nil:
 		return err

@@ -362,6 +362,33 @@ func (o *osFS) Exchange(x, y string) error {
 	}))
 }
 
+// ExchangeWith is Crosser's.
+func (o *osFS) ExchangeWith(name string, other FS, otherName string) error {
+	return linkErr("exchange", otherName, name, o.between(name, other, otherName, func(here, there parentDir) error {
+		return renameFlag(there, here, unix.RENAME_EXCHANGE)
+	}))
+}
+
+// MoveFrom is Crosser's.
+func (o *osFS) MoveFrom(other FS, otherName, name string) error {
+	return linkErr("rename-noreplace", otherName, name, o.between(name, other, otherName, func(here, there parentDir) error {
+		return renameFlag(there, here, unix.RENAME_NOREPLACE)
+	}))
+}
+
+// between is at2 for a name here and one of another tree.
+func (o *osFS) between(name string, other FS, otherName string, call func(here, there parentDir) error) error {
+	x, ok := other.(*osFS)
+	if !ok {
+		return syscall.EXDEV
+	}
+	return o.at(name, checkEntry, func(dir int, base string) error {
+		return x.at(otherName, checkEntry, func(otherDir int, otherBase string) error {
+			return call(parentDir{fd: dir, base: base}, parentDir{fd: otherDir, base: otherBase})
+		})
+	})
+}
+
 // renameFlag is renameat2. A file system that lacks the flag answers EINVAL, as
 // does a rename of a directory into itself, which is told apart.
 func renameFlag(a, b parentDir, flag uint) error {

@@ -77,6 +77,17 @@ type FS interface {
 	Close() error
 }
 
+// Crosser is what an FS offers that can rename between its own tree and another
+// of its kind on the same file system; another kind or file system is EXDEV.
+// Names are as FS has them, errors too.
+type Crosser interface {
+	// ExchangeWith swaps a name with one of another tree, as FS.Exchange does.
+	ExchangeWith(name string, other FS, otherName string) error
+	// MoveFrom gives what has a name in another tree one in this, which must be
+	// free, as FS.RenameNoReplace does.
+	MoveFrom(other FS, otherName, name string) error
+}
+
 // File is an open file or directory. ReadAt, WriteAt and what has no position may
 // be called concurrently, Close beside all of them; errors as FS's.
 type File interface {

@@ -145,6 +145,9 @@ func (s *scenario) failAt(t *testing.T, n int, errno syscall.Errno, reads bool) 
 		}
 	}
 	b.same()
+	if left := b.leftAside(); len(left) > 0 {
+		t.Fatalf("%s: left aside: %v", where, left)
+	}
 	if b.w.Settled() != b.w.store.Tip().Seq {
 		t.Fatalf("%s: settled %d of %d", where, b.w.Settled(), b.w.store.Tip().Seq)
 	}
@@ -212,6 +215,9 @@ func (s *scenario) crashAt(t *testing.T, n int, mode vfs.CrashMode, seed uint64)
 		if strings.Contains(name, ".umbra-") || strings.Contains(name, "umbra-recovered") {
 			t.Fatalf("%s: left behind: %s", where, name)
 		}
+	}
+	if left := c.leftAside(); len(left) > 0 {
+		t.Fatalf("%s: left aside: %v", where, left)
 	}
 	got := tree(t, c.w)
 	// A person's edits are not in old; they are wherever the change set is not.
@@ -331,6 +337,9 @@ func crashRandomly(t *testing.T, seed uint64) {
 	defer c.stop()
 	if d := c.differ(); d != "" {
 		t.Fatalf("seed %d, %v: disk and history differ:\n%s", seed, mode, d)
+	}
+	if left := c.leftAside(); len(left) > 0 {
+		t.Fatalf("seed %d, %v: left aside: %v", seed, mode, left)
 	}
 	got := tree(t, c.w)
 	for _, data := range blobs {

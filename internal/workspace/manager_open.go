@@ -257,6 +257,7 @@ func (m *Manager) load(ctx context.Context, r Record) (*Workspace, error) {
 	if w.progress, err = openProgress(w.files, host.Epoch(r.Root, dir)); err != nil {
 		return nil, errors.Join(err, w.files.Close(), w.fs.Close())
 	}
+	w.openAside()
 	storeFS, err := host.Open(dir)
 	if err != nil {
 		return nil, errors.Join(errs.Wrap(err, ""), w.free())

@@ -242,6 +242,11 @@ func (m *materialiser) inspect(ctx context.Context, expect *onDisk, p wspath.Pat
 		return err
 	}
 	d.open, d.foreign = open, !same
+	if open || !same {
+		if err := m.w.root.Home(d.out, p); err != nil {
+			return err
+		}
+	}
 	if !same {
 		m.foreign = append(m.foreign, foreign{path: p, out: d.out})
 	}
@@ -254,7 +259,7 @@ func (w *Workspace) isExpected(ctx context.Context, out *rootfs.Displaced, expec
 	if !out.Info.IsRegular() {
 		return expect != nil && sameContent(out.Info, expect.info), false, nil
 	}
-	f, err := w.fs.Open(out.Temp)
+	f, err := w.root.Open(out)
 	if err != nil {
 		// Not readable: then its stat data must do.
 		return expect != nil && sameContent(out.Info, expect.info) && !expect.racy, false, nil

@@ -13,6 +13,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
+	"umbra/internal/rootfs"
 	"umbra/internal/wspath"
 )
 
@@ -32,7 +33,8 @@ type recovery struct {
 	moves []folderMove
 	pairs map[folderMove]bool // folders that files moved between, keeping their names
 	dirs  []dirChange
-	via   []wspath.Path // folders that were only passed through
+	via   []wspath.Path               // folders that were only passed through
+	homes map[wspath.Path]wspath.Path // where a temporary file stood that was aside
 }
 
 // versions are the states of one path since the checkpoint, the oldest first.
@@ -78,7 +80,7 @@ func (w *Workspace) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := &recovery{w: w, tip: w.store.Tip(), paths: make(map[wspath.Path]*versions), pairs: make(map[folderMove]bool)}
+	r := &recovery{w: w, tip: w.store.Tip(), paths: make(map[wspath.Path]*versions), pairs: make(map[folderMove]bool), homes: make(map[wspath.Path]wspath.Path)}
 	r.from = r.tip.Seq
 	if found {
 		r.same = ck.Epoch == w.progress.epoch
@@ -87,8 +89,12 @@ func (w *Workspace) recover(ctx context.Context) error {
 			r.from = min(seq, r.tip.Seq)
 		}
 	}
-	if !ck.Clean || r.from < r.tip.Seq {
-		if err := r.run(ctx); err != nil {
+	left, err := w.root.Asides()
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	if !ck.Clean || r.from < r.tip.Seq || len(left) > 0 {
+		if err := r.run(ctx, left); err != nil {
 			return err
 		}
 	}
@@ -138,11 +144,14 @@ func (w *Workspace) unsynced(ctx context.Context, after, through uint64) error {
 	return err
 }
 
-func (r *recovery) run(ctx context.Context) error {
+func (r *recovery) run(ctx context.Context, aside []rootfs.Aside) error {
 	if err := r.history(ctx); err != nil {
 		return err
 	}
 	if err := r.alongside(); err != nil {
+		return err
+	}
+	if err := r.asides(ctx, aside); err != nil {
 		return err
 	}
 	if err := r.temps(ctx, wspath.Root); err != nil {

@@ -65,11 +65,23 @@ func (r *recovery) temp(ctx context.Context, dir, temp wspath.Path, digits uint6
 	if sameFile {
 		return errs.Wrap(w.root.Drop(out), string(temp)) // a second name of a file that stands there
 	}
+	if home := r.homes[temp]; home != "" {
+		owner = home
+	}
 	if owner == "" {
 		owner = r.takenFrom(dir, digits)
 	}
 	if owner == "" {
 		return r.nobodys(ctx, out)
+	}
+	if v := r.paths[owner]; v != nil && !r.same && info.IsRegular() {
+		// The version before, as the power cut left it.
+		if torn, err := r.torn(ctx, temp, &seen{kind: KindFile, info: info}, v); err != nil || torn {
+			if err == nil {
+				err = w.root.Drop(out)
+			}
+			return errs.Wrap(err, string(temp))
+		}
 	}
 	_, err = w.recordLate(ctx, owner, out, "")
 	if reason, fatal := skipReason(err); err != nil && !fatal {

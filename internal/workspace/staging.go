@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"sync"
 
@@ -38,6 +39,30 @@ func (m *Manager) stagingFolder() *rootfs.Staging {
 		}
 	})
 	return m.staging.dir
+}
+
+// asideDir is the folder, in a workspace's part of the data directory, to which
+// exchanges bring out what stood at their targets.
+const asideDir = "aside"
+
+// openAside opens the folder; what is displaced stays beside its target where
+// there can be none.
+func (w *Workspace) openAside() {
+	made := w.files.Mkdir(asideDir, 0o700)
+	if made == nil {
+		made = w.files.SyncDir(".")
+	}
+	if made != nil && !errors.Is(made, fs.ErrExist) {
+		w.log.Warn("no folder for displaced files; they are kept beside their targets", "error", made)
+		return
+	}
+	f, err := w.files.Sub(asideDir)
+	if err != nil {
+		w.log.Warn("no folder for displaced files; they are kept beside their targets", "error", err)
+		return
+	}
+	w.aside = f
+	w.root.SetAside(f)
 }
 
 // closeStaging gives the folder free once no workspace is open.

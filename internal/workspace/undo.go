@@ -24,7 +24,11 @@ func (m *materialiser) undo(ctx context.Context) (orphans []orphan, err error) {
 		d := &m.log[i]
 		left, uerr := m.undoOne(d)
 		if left != nil {
-			orphans = append(orphans, orphan{path: d.outPath(), out: left})
+			if herr := m.w.root.Home(left, d.outPath()); herr != nil {
+				m.w.log.Error("displaced file not recorded; it is at the next start", "name", left.Temp, "error", herr)
+			} else {
+				orphans = append(orphans, orphan{path: d.outPath(), out: left})
+			}
 		}
 		if uerr != nil && err == nil {
 			err = uerr
@@ -107,7 +111,7 @@ func (m *materialiser) undoOne(d *done) (left *rootfs.Displaced, err error) {
 func (m *materialiser) unplace(d *done) error {
 	out, err := m.w.root.Take(d.path)
 	if out != nil && err != nil {
-		err = out.Look(m.w.fs)
+		err = m.w.root.Look(out)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -130,7 +134,7 @@ func (m *materialiser) reclaim(d *done, out *rootfs.Displaced, notOurs func() er
 		return notOurs()
 	}
 	if d.staged.Is(out.Info) {
-		d.staged.Reclaim(out.Temp)
+		d.staged.Reclaim(out)
 		return nil
 	}
 	return notOurs()
@@ -140,7 +144,7 @@ func (m *materialiser) reclaim(d *done, out *rootfs.Displaced, notOurs func() er
 func (m *materialiser) unswap(d *done) (*rootfs.Displaced, error) {
 	out, err := m.w.root.SwapBack(d.out, d.path)
 	if out != nil && err != nil {
-		err = out.Look(m.w.fs)
+		err = m.w.root.Look(out)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return m.putBack(d.out, d.path)
@@ -178,7 +182,7 @@ func (m *materialiser) putBack(out *rootfs.Displaced, p wspath.Path) (*rootfs.Di
 		case !errors.Is(err, fs.ErrNotExist):
 			return out, err
 		}
-		if _, lerr := m.w.fs.Lstat(out.Temp); lerr != nil {
+		if m.w.root.Look(out) != nil {
 			return nil, err // gone by itself
 		}
 		if _, derr := m.w.root.EnsureDir(p.Dir()); derr != nil {

@@ -29,6 +29,7 @@ type Workspace struct {
 	fs     vfs.FS // the folder
 	root   *rootfs.Root
 	files  vfs.FS // the workspace's folder in the data directory
+	aside  vfs.FS // its part for what exchanges bring out; nil: there is none
 	store  *gitstore.Store
 	locks  *lockTable
 	index  *index
@@ -393,5 +394,9 @@ func (w *Workspace) lastCheckpoint(ctx context.Context, clean bool) error {
 
 // free closes what the workspace holds beside the store.
 func (w *Workspace) free() error {
-	return errors.Join(w.progress.file.Close(), w.files.Close(), w.fs.Close())
+	var err error
+	if w.aside != nil {
+		err = w.aside.Close()
+	}
+	return errors.Join(err, w.progress.file.Close(), w.files.Close(), w.fs.Close())
 }

@@ -1,0 +1,195 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"syscall"
+
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// What an exchange brings out goes aside: into a folder of the server's own,
+// where it waits to be looked at and removed. Nobody watches that folder, so a
+// write is told to watchers, ours and others', by the target's name alone, and
+// several writers in one folder do not wait for each other's temporary names.
+//
+// It is a place for moments. What is not removed at once, since it is not what
+// was expected or somebody still writes to it, is brought beside its target
+// (Home), where all else that is displaced stands.
+
+// SetAside gives a folder for what exchanges bring out, on the file system that
+// staging is on; what is displaced stands beside its target without. To be called
+// before anything else; Root closes nothing.
+func (r *Root) SetAside(f vfs.FS) {
+	if _, ok := r.fs.(vfs.Crosser); !ok || r.staging == nil {
+		return
+	}
+	if info, err := f.Lstat("."); err == nil && info.Dev == r.staging.dev {
+		r.aside = f
+	}
+}
+
+// at gives the tree in which a displaced file has its temporary name.
+func (r *Root) at(aside bool) vfs.FS {
+	if aside {
+		return r.aside
+	}
+	return r.fs
+}
+
+// swapAside is Swap by way of the folder aside. Without an error nothing was done
+// if nothing is given: the exchange has to be made beside the target.
+func (s *Staged) swapAside(target wspath.Path) (*Displaced, error) {
+	r := s.r
+	if r.aside == nil || r.noExchange.Load() || r.apart.Load() {
+		return nil, nil
+	}
+	switch {
+	case s.aside: // placed before, and come out again
+	case s.name == "" && s.shared:
+		temp := asideName(s.ino, target)
+		if r.aside.LinkFile(s.file, temp) != nil {
+			return nil, nil
+		}
+		s.name, s.aside = temp, true
+	default:
+		return nil, nil
+	}
+	d, err := r.exchangeAside(s.name, target)
+	switch {
+	case d != nil:
+		s.name, s.aside, s.placed = "", false, true
+	case errors.Is(err, errors.ErrUnsupported):
+		r.noExchange.Store(true)
+		return nil, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, nil // beside the target it fails too, and says why
+	}
+	return d, err
+}
+
+// exchangeAside swaps what stands under a name aside with a target.
+func (r *Root) exchangeAside(temp string, target wspath.Path) (*Displaced, error) {
+	c := r.fs.(vfs.Crosser)
+	if err := c.ExchangeWith(string(target), r.aside, temp); err != nil {
+		return nil, err
+	}
+	d := &Displaced{Temp: temp, aside: true}
+	return d, r.Look(d)
+}
+
+// moveFromAside gives what stands aside a name in the workspace, which must be
+// free.
+func (r *Root) moveFromAside(temp, name string) error {
+	return r.fs.(vfs.Crosser).MoveFrom(r.aside, temp, name)
+}
+
+// come is link for a file that has its temporary name aside.
+func (s *Staged) come(name string) error {
+	err := s.letIn(name, s.r.moveFromAside(s.name, name))
+	if err == nil {
+		s.aside = false
+	}
+	return err
+}
+
+// Home brings what stands aside into the folder of the path that it came from,
+// or the nearest one above that is there, under a name that tells a start where
+// it stood. What stands there already stays.
+func (r *Root) Home(d *Displaced, from wspath.Path) error {
+	if d == nil || !d.aside {
+		return nil
+	}
+	by, _, _ := parseAside(d.Temp)
+	for dir := from.Dir(); ; dir = dir.Dir() {
+		err := r.homeIn(d, dir.Join("x"), by, from.Base())
+		if err == nil || dir.IsRoot() || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return err
+		}
+	}
+}
+
+func (r *Root) homeIn(d *Displaced, in wspath.Path, by uint64, base string) error {
+	var err error
+	for try := range 1 + takenTries {
+		temp := tempIn(in, by)
+		if try > 0 {
+			temp = tempIn(in, takenDigits(base, try-1))
+		}
+		if err = r.moveFromAside(d.Temp, temp); err == nil {
+			d.Temp, d.aside = temp, false
+			return nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return err
+}
+
+// asideName is the temporary name aside of what is exchanged with a target: the
+// inode of the prepared file, and a hash of the target's path.
+func asideName(ino uint64, target wspath.Path) string {
+	return fmt.Sprintf("%016x-%016x", ino, hashPath(target))
+}
+
+func parseAside(name string) (ino, path uint64, ok bool) {
+	n, err := fmt.Sscanf(name, "%016x-%016x", &ino, &path)
+	return ino, path, err == nil && n == 2 && name == fmt.Sprintf("%016x-%016x", ino, path)
+}
+
+func hashPath(p wspath.Path) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(p))
+	return h.Sum64()
+}
+
+// Aside is what a stop left aside.
+type Aside struct {
+	*Displaced
+	by, path uint64
+}
+
+// Asides gives what a stop left aside.
+func (r *Root) Asides() ([]Aside, error) {
+	if r.aside == nil {
+		return nil, nil
+	}
+	entries, err := r.aside.ReadDir(".")
+	if err != nil {
+		return nil, err
+	}
+	var out []Aside
+	for _, e := range entries {
+		by, path, ok := parseAside(e.Name)
+		if !ok {
+			continue
+		}
+		a := Aside{&Displaced{Temp: e.Name, aside: true}, by, path}
+		if err := r.Look(a.Displaced); err != nil {
+			return nil, err
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// Prepared reports whether it was never exchanged.
+func (a Aside) Prepared() bool { return a.Info.Ino == a.by }
+
+// By reports whether a file of that inode displaced it.
+func (a Aside) By(ino uint64) bool { return a.by == ino }
+
+// From reports whether it was displaced at a path.
+func (a Aside) From(p wspath.Path) bool { return a.path == hashPath(p) }
+
+// SyncAside makes durable what was removed aside.
+func (r *Root) SyncAside() error {
+	if r.aside == nil {
+		return nil
+	}
+	return r.aside.SyncDir(".")
+}

@@ -1,0 +1,84 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+	"testing"
+
+	"umbra/gitstore/object"
+	"umbra/internal/vfs"
+)
+
+// leftAside lists what is in the folder aside.
+func (b *bench) leftAside() (names []string) {
+	b.t.Helper()
+	list, err := b.mem.ReadDir(path.Join(rel(b.m.dirOf(b.w.id)), asideDir))
+	must(b.t, err)
+	for _, e := range list {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+// A person saves in the instant before the exchange, and the server is killed at
+// any call after it: what the person saved is in history, at its path, and nothing
+// is left over.
+func TestKillWithAPersonAtTheExchange(t *testing.T) {
+	const saved = "saved at the last moment"
+	for _, name := range []string{"a", "d/sub/y"} {
+		for n := 0; ; n++ {
+			b := newBench(t, scenarioFiles())
+			must(t, b.w.checkpoint(context.Background(), false))
+			var clone *vfs.Mem
+			since, at := -1, ""
+			b.on(func(c vfs.Call) error {
+				if c.Op == vfs.OpExchange && since < 0 {
+					writeDisk(t, b.mem, "ws/"+name, saved)
+					since = 0
+				} else if since >= 0 {
+					if since++; since == n {
+						clone, at = b.mem.CrashClone(vfs.CrashOptions{Mode: vfs.CrashNothing}), c.Op+" "+c.Name
+					}
+				}
+				return nil
+			})
+			_, err := b.apply(write(name, "ours"))
+			must(t, err)
+			b.on(nil)
+			if since < 0 {
+				t.Fatal("nothing was exchanged")
+			}
+			if clone == nil && n > 0 {
+				b.stop()
+				break
+			}
+			if n == 0 {
+				b.stop()
+				continue
+			}
+			where := fmt.Sprintf("%s, call %d after the exchange began (%s)", name, n, at)
+			c := b.reboot(t, clone, "one")
+			if err := c.open(); err != nil {
+				t.Fatalf("%s: open: %v", where, err)
+			}
+			if d := c.differ(); d != "" {
+				t.Fatalf("%s: disk and history differ:\n%s", where, d)
+			}
+			if left := c.leftAside(); len(left) > 0 {
+				t.Fatalf("%s: left aside: %v", where, left)
+			}
+			if !c.w.store.HasBlob(object.Hash(object.Blob, []byte(saved))) {
+				t.Fatalf("%s: what the person saved is lost", where)
+			}
+			for name := range disk(t, c.mem, "ws") {
+				if strings.Contains(name, ".umbra-") || strings.Contains(name, "umbra-recovered") {
+					t.Fatalf("%s: left behind: %s", where, name)
+				}
+			}
+			c.stop()
+			b.stop()
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package workspace
+
+import (
+	"context"
+
+	"umbra/internal/errs"
+	"umbra/internal/rootfs"
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// asides settles what a stop left in the folder aside: what was prepared and never
+// exchanged is dropped, and so is what stands in the workspace or in history. What
+// is left is brought to where it was, and settled with the temporary files there.
+func (r *recovery) asides(ctx context.Context, left []rootfs.Aside) error {
+	left, err := r.drop(left, func(a rootfs.Aside) (bool, error) { return a.Prepared(), nil })
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	for p := range r.paths {
+		info, err := r.w.fs.Lstat(string(p))
+		if err != nil {
+			info = vfs.Info{}
+		}
+		if left, err = r.meet(left, p, info); err != nil {
+			return err
+		}
+	}
+	// The stop came before the change was in history. The whole workspace is looked
+	// through only for what is not in history either.
+	left, err = r.drop(left, func(a rootfs.Aside) (bool, error) { return r.inHistory(ctx, a) })
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	if left, err = r.search(ctx, wspath.Root, left); err != nil {
+		return err
+	}
+	for _, a := range left {
+		if err := r.bringHome(a, wspath.Root.Join("x")); err != nil { // nobody's: it is made visible there
+			return err
+		}
+	}
+	return nil
+}
+
+// drop removes those of which is says so, and gives the others.
+func (r *recovery) drop(left []rootfs.Aside, is func(rootfs.Aside) (bool, error)) (others []rootfs.Aside, err error) {
+	for _, a := range left {
+		ok, err := is(a)
+		switch {
+		case err != nil:
+			return nil, err
+		case !ok:
+			others = append(others, a)
+		default:
+			if err := r.w.root.Drop(a.Displaced); err != nil {
+				return nil, errs.Wrap(err, a.Temp)
+			}
+		}
+	}
+	return others, nil
+}
+
+// meet settles those that were displaced at a path, or by the file that stands
+// there, or are that file, and gives the others.
+func (r *recovery) meet(left []rootfs.Aside, p wspath.Path, at vfs.Info) (others []rootfs.Aside, err error) {
+	left, err = r.drop(left, func(a rootfs.Aside) (bool, error) { return at.Ino != 0 && a.Info.Ino == at.Ino, nil })
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range left {
+		if !a.From(p) && (at.Ino == 0 || !a.By(at.Ino)) {
+			others = append(others, a)
+			continue
+		}
+		if err := r.bringHome(a, p); err != nil {
+			return nil, err
+		}
+		r.homes[wspath.Path(a.Temp)] = p
+	}
+	return others, nil
+}
+
+// bringHome brings a file to where it was. One that cannot come there, since the
+// folder may not be written or is on another file system by now, stays for the
+// next start.
+func (r *recovery) bringHome(d rootfs.Aside, p wspath.Path) error {
+	err := r.w.root.Home(d.Displaced, p)
+	if _, fatal := skipReason(err); err != nil && !fatal {
+		r.w.log.Error("displaced file not recorded; it is at the next start", "name", d.Temp, "error", err)
+		return nil
+	}
+	return errs.Wrap(err, d.Temp)
+}
+
+// inHistory reports whether history has the bytes of a displaced file.
+func (r *recovery) inHistory(ctx context.Context, d rootfs.Aside) (bool, error) {
+	if !d.Info.IsRegular() {
+		return false, nil
+	}
+	f, err := r.w.root.Open(d.Displaced)
+	if err != nil {
+		if _, fatal := skipReason(err); fatal {
+			return false, errs.Wrap(err, d.Temp)
+		}
+		return false, nil
+	}
+	defer f.Close()
+	id, err := hashBlob(ctx, f, d.Info.Size)
+	if err != nil {
+		return false, errs.Wrap(err, d.Temp)
+	}
+	return r.w.store.HasBlob(id), nil
+}
+
+// search meets all that stands in a folder and below it.
+func (r *recovery) search(ctx context.Context, dir wspath.Path, left []rootfs.Aside) ([]rootfs.Aside, error) {
+	if err := ctxErr(ctx); err != nil {
+		return nil, err
+	}
+	entries, err := r.w.fs.ReadDir(string(dir))
+	if err != nil {
+		if unlistable(err) {
+			return left, nil
+		}
+		return nil, errs.Wrap(err, string(dir))
+	}
+	for _, e := range entries {
+		p := dir.Join(e.Name)
+		switch {
+		case len(left) == 0:
+			return nil, nil
+		case wspath.IsTemp(e.Name):
+			continue
+		case e.Type.IsDir():
+			if e.Name == ".git" || r.w.isOwn(p) {
+				continue
+			}
+			left, err = r.search(ctx, p, left)
+		default:
+			var info vfs.Info
+			if info, err = r.w.fs.Lstat(string(p)); isAbsent(err) {
+				continue
+			}
+			if err == nil {
+				left, err = r.meet(left, p, info)
+			}
+		}
+		if err != nil {
+			return nil, errs.Wrap(err, string(p))
+		}
+	}
+	return left, nil
+}
