@@ -22,7 +22,7 @@ import (
 
 // TestRetentionBesideWritersAndFsck drops and collects without a pause while 16
 // writers commit, some of them bringing back what may be dropped at that moment,
-// and git-fsck(1) and clones run in a loop: nothing fails.
+// and Verify, git-fsck(1) and clones run in a loop: nothing fails.
 func TestRetentionBesideWritersAndFsck(t *testing.T) {
 	lasts, enough := 30*time.Second, int64(4)
 	if testing.Short() {
@@ -43,7 +43,7 @@ func TestRetentionBesideWritersAndFsck(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), lasts)
 	defer cancel()
 	var wg sync.WaitGroup
-	var made, brought, refused, cuts, fscks atomic.Int64
+	var made, brought, refused, cuts, fscks, verified atomic.Int64
 	fail := func(format string, args ...any) {
 		if ctx.Err() == nil {
 			t.Errorf(format, args...)
@@ -136,6 +136,14 @@ func TestRetentionBesideWritersAndFsck(t *testing.T) {
 		return nil
 	}
 	wg.Go(func() {
+		for ctx.Err() == nil {
+			if rep, err := s.Verify(ctx, nil); err != nil || len(rep.Problems) > 0 {
+				fail("verify: %q %v", rep.Problems, err)
+			}
+			verified.Add(1)
+		}
+	})
+	wg.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
 			err := run("fsck", "--strict", "--full", "--no-dangling")
 			if err == nil && i%3 == 0 {
@@ -151,8 +159,8 @@ func TestRetentionBesideWritersAndFsck(t *testing.T) {
 		}
 	})
 	wg.Wait()
-	t.Logf("%d commits, %d brought something back, %d could not; %d cuts, history begins at %d of %d; %d fscks",
-		made.Load(), brought.Load(), refused.Load(), cuts.Load(), s.Boundary().Seq, s.Tip().Seq, fscks.Load())
+	t.Logf("%d commits, %d brought something back, %d could not; %d cuts, history begins at %d of %d; verified %d times, %d fscks",
+		made.Load(), brought.Load(), refused.Load(), cuts.Load(), s.Boundary().Seq, s.Tip().Seq, verified.Load(), fscks.Load())
 	if s.Boundary().Whole() {
 		t.Error("nothing was dropped")
 	}

@@ -38,48 +38,76 @@ func (r *Report) problem(format string, args ...any) {
 
 // Verify reads every object that the history reaches and compares: hashes,
 // that nothing is missing, that sequence numbers and parents are unbroken,
-// every After-Hash, the tasks' bounds, the packs' checksums, the refs on disk. It changes nothing; writers go on.
+// every After-Hash, the tasks' bounds, the packs' checksums, the refs on disk.
+// It changes nothing; writers go on, and so does retention: what it drops
+// meanwhile is not missed. After a purge meanwhile all is looked at anew.
 // progress, if not nil, is told the number of commits done, and of all.
 func (s *Store) Verify(ctx context.Context, progress func(done, all uint64)) (Report, error) {
-	v := &verifier{ctx: ctx, s: s, seen: make(map[ID]bool), sums: make(map[ID]string)}
-	tip := s.Tip()
-	id, seq := tip.Commit, tip.Seq
-	begin := s.Boundary()
-	for seq > 0 && seq >= begin.Seq {
-		if err := ctx.Err(); err != nil {
-			return v.Report, errs.Wrap(err, "")
+	for {
+		rewrites := s.Rewrites()
+		v := &verifier{ctx: ctx, s: s, seen: make(map[ID]bool), sums: make(map[ID]string)}
+		if err := v.all(progress); err != nil || s.Rewrites() == rewrites {
+			return v.Report, err
 		}
+	}
+}
+
+// all looks at everything, the refs last: that waits for a purge that is at its
+// switch, so that whoever missed what it took away finds it counted.
+func (v *verifier) all(progress func(done, all uint64)) error {
+	if err := v.history(progress); err != nil {
+		return err
+	}
+	if err := v.boundary(); err != nil {
+		return err
+	}
+	for _, t := range v.s.Tasks() {
+		v.task(t)
+	}
+	if err := v.packs(); err != nil {
+		return err
+	}
+	return v.refs()
+}
+
+// history walks the commits from the tip to where the history begins, which may
+// come nearer meanwhile.
+func (v *verifier) history(progress func(done, all uint64)) error {
+	s, tip := v.s, v.s.Tip()
+	id, seq := tip.Commit, tip.Seq
+	for seq > 0 && seq >= s.Boundary().Seq {
+		if err := v.ctx.Err(); err != nil {
+			return errs.Wrap(err, "")
+		}
+		told := len(v.Problems)
 		c, err := v.commit(id)
 		if err != nil {
-			return v.Report, err
+			return err
+		}
+		if c != nil {
+			if c.Seq != seq {
+				v.problem("commit %s says it is number %d; it is number %d", id, c.Seq, seq)
+			}
+			if rec, err := s.records.at(seq); err != nil || rec.Commit != id {
+				v.problem("the commit index names another commit than %s at %d", id, seq)
+			}
+		}
+		if seq < s.Boundary().Seq {
+			v.Problems = v.Problems[:told] // it was dropped while it was looked at
+			break
 		}
 		if c == nil {
 			break // what lies behind cannot be reached
-		}
-		if c.Seq != seq {
-			v.problem("commit %s says it is number %d; it is number %d", id, c.Seq, seq)
-		}
-		if rec, err := s.records.at(seq); err != nil || rec.Commit != id {
-			v.problem("the commit index names another commit than %s at %d", id, seq)
 		}
 		id, seq = c.Parent, seq-1
 		if progress != nil {
 			progress(tip.Seq-seq, tip.Seq)
 		}
 	}
-	if !begin.Whole() {
-		v.boundary(begin)
-	}
 	if seq == 0 && !id.IsZero() {
 		v.problem("the first commit has a parent, %s", id)
 	}
-	for _, t := range s.Tasks() {
-		v.task(t)
-	}
-	if err := v.packs(); err != nil {
-		return v.Report, err
-	}
-	return v.Report, v.refs()
+	return nil
 }
 
 // packs compares each pack's bytes with its trailer, and looks for what was
@@ -281,6 +309,22 @@ func (v *verifier) afterHashes(c *Commit) error {
 }
 
 func (v *verifier) task(t Task) {
+	told := len(v.Problems)
+	v.taskIs(t)
+	if len(v.Problems) == told {
+		return
+	}
+	// It may have gone on, or been dropped: as it is now it is looked at while no
+	// group is committed.
+	v.Problems = v.Problems[:told]
+	v.s.jmu.Lock()
+	defer v.s.jmu.Unlock()
+	if now, ok := v.s.Task(t.ID); ok {
+		v.taskIs(now)
+	}
+}
+
+func (v *verifier) taskIs(t Task) {
 	for which, id := range map[string]ID{"base": t.Base, "head": t.Head} {
 		c, err := v.s.ReadCommit(v.ctx, id)
 		if err != nil {
@@ -296,13 +340,25 @@ func (v *verifier) task(t Task) {
 	}
 }
 
-// boundary checks that git ends the history where we do.
-func (v *verifier) boundary(b Boundary) {
-	lines, err := v.s.refs.Shallow()
-	if err != nil || !slices.Contains(lines, b.Commit) {
-		v.problem("the file shallow does not name the commit %s, at which the history begins", b.Commit)
-	}
-	if c, err := v.s.ReadCommit(v.ctx, b.Commit); err != nil || c.Seq != b.Seq {
-		v.problem("the commit %s, at which the history begins, is missing", b.Commit)
+// boundary checks that git ends the history where we do. While the boundary
+// moves, git ends it where it was before: the note says so until all is done.
+func (v *verifier) boundary() error {
+	for {
+		b, told := v.s.Boundary(), len(v.Problems)
+		if b.Whole() {
+			return nil
+		}
+		noted, _ := v.s.note.Get(boundaryName)
+		lines, err := v.s.refs.Shallow()
+		if err != nil || !slices.Contains(lines, b.Commit) && (noted == b.Commit || !noted.IsZero() && !slices.Contains(lines, noted)) {
+			v.problem("the file shallow does not name the commit %s, at which the history begins", b.Commit)
+		}
+		if c, err := v.s.ReadCommit(v.ctx, b.Commit); err != nil || c.Seq != b.Seq {
+			v.problem("the commit %s, at which the history begins, is missing", b.Commit)
+		}
+		if v.s.Boundary() == b {
+			return v.ctx.Err()
+		}
+		v.Problems = v.Problems[:told] // it moved while it was looked at
 	}
 }
