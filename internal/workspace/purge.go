@@ -40,7 +40,8 @@ type PurgeResult struct {
 }
 
 // purgeRounds bounds how often the beginning is made again because somebody
-// writes the very file meanwhile; the last one is made while writers wait.
+// writes the very file meanwhile; the last one is made while writers wait. What
+// retention drops meanwhile makes a round more.
 const purgeRounds = 3
 
 // checkpointPatience bounds how long writers wait for the disk to be synced.
@@ -71,8 +72,11 @@ func (w *Workspace) Purge(ctx context.Context, req PurgeRequest) (*PurgeResult, 
 			}
 			w.settleLingers(ctx, false)
 		}
-		p := &purge{w: w, req: req, ctx: ctx}
-		again, err := p.run(round == purgeRounds)
+		p, begun := &purge{w: w, req: req, ctx: ctx}, w.historyNow()
+		again, err := p.run(round >= purgeRounds)
+		if (errs.Is(err, errs.Gone) || errs.CodeOf(err) == "blob_not_found") && w.historyNow() != begun {
+			continue // what was looked at went meanwhile: what is left has to be
+		}
 		if !again || err != nil {
 			if err == nil && !req.DryRun {
 				w.forgetPurged(p.blobs)
@@ -81,6 +85,17 @@ func (w *Workspace) Purge(ctx context.Context, req PurgeRequest) (*PurgeResult, 
 			return p.result(), err
 		}
 	}
+}
+
+// historyState tells whether anything was taken out of history: by retention, or
+// by a purge.
+type historyState struct {
+	begin    gitstore.Boundary
+	rewrites uint64
+}
+
+func (w *Workspace) historyNow() historyState {
+	return historyState{w.store.Boundary(), w.store.Rewrites()}
 }
 
 // purge is one round.

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/ignore"
@@ -88,6 +90,51 @@ func TestPurgeOfWhatIsWrittenMeanwhile(t *testing.T) {
 	b.same()
 	if diff, err := b.w.Compare(t.Context()); err != nil || len(diff) > 0 {
 		t.Errorf("compare: %v %v", diff, err)
+	}
+}
+
+// TestPurgeBesideRetention: history may be dropped while a purge looks at it. What
+// is left of the bytes is purged, and what was dropped goes with it.
+func TestPurgeBesideRetention(t *testing.T) {
+	texts := []string{"secret one", "secret two", "secret three"}
+	for _, at := range []string{"looking for versions", "looking at the folder"} {
+		for _, all := range []bool{false, true} {
+			b := newBench(t, map[string]string{"key": texts[0], "x": "x"})
+			b.ok(write("key", texts[1]))
+			b.ok(write("x", "x1"))
+			from := b.w.store.Tip().Seq
+			b.ok(write("x", "x2"))
+			b.ok(write("key", texts[2]))
+			b.ok(del("key"))
+			b.ok(write("x", "x3"))
+			if all {
+				from = b.w.store.Tip().Seq
+			}
+			dropped := false
+			_, err := b.w.Purge(t.Context(), PurgeRequest{Path: "key", Tell: func(step string, done, all int64) {
+				if step == at && done >= all/2 && !dropped { // from there on it looks forward
+					dropped = true
+					_, err := b.w.Retain(t.Context(), gitstore.RetainOptions{Before: time.Now().Add(time.Hour), Through: from})
+					must(t, err)
+				}
+			}})
+			if b.w.store.Boundary().Seq != from {
+				t.Fatalf("%s: history begins at %v, want %d", at, b.w.store.Boundary(), from)
+			}
+			if all {
+				if errs.CodeOf(err) != "path_not_in_history" {
+					t.Errorf("%s, and nothing is left: %v", at, err)
+				}
+				continue
+			}
+			must(t, err)
+			for _, text := range texts {
+				if b.w.store.HasBlob(object.Hash(object.Blob, []byte(text))) {
+					t.Errorf("%s: %q is still there", at, text)
+				}
+			}
+			b.same()
+		}
 	}
 }
 
