@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -129,7 +130,8 @@ func Run(t testing.TB, env []string, args ...string) (status int, stdout, stderr
 }
 
 // Start starts a server and waits until it is ready. It is stopped at the
-// test's end, and its log is shown if the test failed.
+// test's end, and the end of its log is shown if the test failed: before what
+// the test has to say, which go test holds back until then.
 func Start(t testing.TB, opts Options) *Server {
 	t.Helper()
 	if opts.DataDir == "" {
@@ -145,10 +147,29 @@ func Start(t testing.TB, opts Options) *Server {
 			s.Stop()
 		}
 		if t.Failed() {
-			t.Logf("log of %s:\n%s", s.Address, s.Log)
+			showLog(t, s)
 		}
 	})
 	return s
+}
+
+// logLines is how much of a server's log is shown.
+const logLines = 60
+
+// showLog writes the end of a server's log to standard error, and the whole log
+// to a file where go test -artifacts keeps them. Not with t.Log: a failed test
+// prints that after its message, and whoever sees the end of the output alone
+// would not see what failed.
+func showLog(t testing.TB, s *Server) {
+	where := ""
+	if f := flag.Lookup("test.artifacts"); f != nil && f.Value.String() == "true" {
+		name := filepath.Join(t.ArtifactDir(), fmt.Sprintf("server-%d.log", s.PID()))
+		if err := os.WriteFile(name, []byte(s.Log.String()), 0o600); err != nil {
+			t.Error(err)
+		}
+		where = " (whole in " + name + ")"
+	}
+	fmt.Fprintf(os.Stderr, "%s: log of %s%s:\n%s", t.Name(), s.Address, where, s.Log.Tail(logLines))
 }
 
 func (s *Server) start() {
@@ -181,7 +202,7 @@ func (s *Server) start() {
 	if !ok {
 		s.cmd.Process.Kill()
 		<-s.exited
-		s.t.Fatalf("no ready line, but %q\n%s", line, s.Log)
+		s.t.Fatalf("no ready line, but %q\n%s", line, s.Log.Tail(logLines))
 	}
 	address, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "umbra listening on ")
 	if !ok {
@@ -228,7 +249,7 @@ func (s *Server) Wait() int {
 	case <-time.After(11 * time.Second):
 		s.cmd.Process.Signal(syscall.SIGQUIT) // for the stacks in the log
 		<-s.exited
-		s.t.Errorf("the server did not end in time\n%s", s.Log)
+		s.t.Errorf("the server did not end in time: its goroutines are in its log")
 	}
 	return s.cmd.ProcessState.ExitCode()
 }
@@ -238,7 +259,7 @@ func (s *Server) Stop() {
 	s.t.Helper()
 	s.Signal(syscall.SIGTERM)
 	if status := s.Wait(); status != 0 {
-		s.t.Errorf("exit status %d after SIGTERM\n%s", status, s.Log)
+		s.t.Errorf("exit status %d after SIGTERM", status)
 	}
 }
 

@@ -2,6 +2,8 @@ package harness
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
@@ -40,6 +42,32 @@ func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
+}
+
+// Tail is the end of it: so many lines, each with its end. A Go program's last
+// words, a panic or the stacks that it was asked for, are kept whole.
+func (o *Output) Tail(lines int) string {
+	text := o.String()
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	from := len(text)
+	for range lines + 1 {
+		if from = strings.LastIndexByte(text[:max(from, 0)], '\n'); from < 0 {
+			return text
+		}
+	}
+	for _, words := range []string{"panic: ", "fatal error: ", "SIGQUIT: "} {
+		if strings.HasPrefix(text, words) {
+			from = -1
+		} else if at := strings.Index(text, "\n"+words); at >= 0 {
+			from = min(from, at)
+		}
+	}
+	if from < 0 {
+		return text
+	}
+	return fmt.Sprintf("(%d lines before)\n%s", strings.Count(text[:from+1], "\n"), text[from+1:])
 }
 
 // Await waits until what was written is as wanted; not for ever, and not beyond
