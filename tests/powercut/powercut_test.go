@@ -40,7 +40,7 @@ func cutOften(t *testing.T, kind string) {
 	for i := range env("UMBRA_POWER_CUTS", def) {
 		w.round(i)
 		if t.Failed() {
-			t.Fatalf("after cut %d", i+1)
+			t.Fatalf("%s failed in round %d", t.Name(), i+1)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func cutUpgrade(t *testing.T, d *disk) {
 			t.Fatal(err)
 		}
 		if t.Failed() {
-			t.Fatalf("after cut %d", i+1)
+			t.Fatalf("%s failed in round %d", t.Name(), i+1)
 		}
 	}
 	t.Logf("%d upgrades had begun", began)

@@ -45,11 +45,12 @@ func cutUpkeep(t *testing.T, d *disk) {
 	if err := os.Mkdir(d.path("ws"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	u := &upkeep{world: world{t: t, d: d, files: make(map[string]*file)}, backup: d.path("backup"), answered: make(chan string)}
+	u := &upkeep{world: world{t: t, d: d, files: make(map[string]*file)}, backup: d.path("backup"), answered: make(chan string),
+		refused: make(map[string]string)}
 	for i := range env("UMBRA_POWER_CUTS", def) {
 		u.round(i)
 		if t.Failed() {
-			t.Fatalf("after cut %d", i+1)
+			t.Fatalf("%s failed in round %d, whose cut comes %s", t.Name(), i+1, momentOf(i))
 		}
 	}
 	t.Logf("%d purges were answered, %d not; %d backups; %d collections; after %d of them the power went at once", u.purged, u.cutOff, u.backups, u.collected, u.atOnce)
@@ -61,9 +62,10 @@ type upkeep struct {
 	ws, backup string
 
 	mu      sync.Mutex
-	secrets []string // that were written, and whose purge was not answered
-	gone    []string // whose purge was
-	saved   bool     // a backup was answered
+	secrets []string          // that were written, and whose purge was not answered
+	gone    []string          // whose purge was
+	saved   bool              // a backup was answered
+	refused map[string]string // what each work was told when it failed last
 	// answered gets the works that have just been, lossily: who cuts the power
 	// listens.
 	answered chan string
@@ -76,10 +78,18 @@ type upkeep struct {
 // to be there and what it left for later is not done yet.
 var moments = []string{"", "purge", "", "gc", "purge", "backup"}
 
+func momentOf(round int) string {
+	if what := moments[round%len(moments)]; what != "" {
+		return "with the answer to a " + what
+	}
+	return "at any time"
+}
+
 // late is how long a moment is waited for, and soon how long after it the power
-// goes at most.
+// goes at most. The works are done over and over, each within a second or two
+// even where the machine is busy.
 const (
-	late = 20 * time.Second
+	late = time.Minute
 	soon = 20 * time.Millisecond
 )
 
@@ -105,10 +115,29 @@ func (u *upkeep) moment(round int) {
 				<-timer
 			}
 		case <-end:
-			u.t.Errorf("no %s was answered within %v", what, late)
+			u.mu.Lock()
+			u.t.Errorf("no %s was answered within %v; the last one that failed was told: %q", what, late, u.refused[what])
+			u.mu.Unlock()
 		}
 		return
 	}
+}
+
+// failed notes what a work was told.
+func (u *upkeep) failed(what, told string, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.refused[what] = fmt.Sprintf("%v: %s", err, few(told))
+}
+
+// few gives the first lines of what a verb told.
+func few(told string) string {
+	const most = 12
+	lines := strings.SplitAfter(told, "\n")
+	if len(lines) <= most {
+		return told
+	}
+	return fmt.Sprintf("%s… and %d lines more", strings.Join(lines[:most], ""), len(lines)-most)
 }
 
 // tell says that a work was answered.
@@ -208,9 +237,11 @@ func (u *upkeep) secret(ctx context.Context, s *harness.Server, n int) {
 }
 
 func (u *upkeep) purge(ctx context.Context) {
-	_, err := u.verb(ctx, "purge", u.ws, "key", "--data-dir", u.d.path("data"))
+	out, err := u.verb(ctx, "purge", u.ws, "key", "--data-dir", u.d.path("data"))
 	if err == nil {
 		defer u.tell("purge") // after the lock: what is gone is known before the power goes
+	} else {
+		u.failed("purge", out, err)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -227,21 +258,25 @@ func (u *upkeep) collect(ctx context.Context, _ *harness.Server, n int) {
 	if n%2 == 0 {
 		args = append(args, "--now")
 	}
-	if _, err := u.verb(ctx, args...); err == nil {
+	if out, err := u.verb(ctx, args...); err == nil {
 		defer u.tell("gc")
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.collected++
+	} else {
+		u.failed("gc", out, err)
 	}
 }
 
 func (u *upkeep) save(ctx context.Context, _ *harness.Server, _ int) {
-	if _, err := u.verb(ctx, "backup", u.backup, "--data-dir", u.d.path("data")); err == nil {
+	if out, err := u.verb(ctx, "backup", u.backup, "--data-dir", u.d.path("data")); err == nil {
 		defer u.tell("backup")
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.saved = true
 		u.backups++
+	} else {
+		u.failed("backup", out, err)
 	}
 }
 
@@ -255,13 +290,13 @@ func (u *upkeep) settle(s *harness.Server) {
 	run := func(args ...string) {
 		t.Helper()
 		if out, err := u.verb(ctx, append(args, "--data-dir", u.d.path("data"))...); err != nil {
-			t.Errorf("umbra %s: %v\n%s", strings.Join(args, " "), err, out)
+			t.Errorf("umbra %s: %v\n%s", strings.Join(args, " "), err, few(out))
 		}
 	}
 	// The file may stand there still, and the path may be in no history.
 	u.call(ctx, "DELETE", s.URL+"/tasks/"+u.task+"/content?path=key", "")
 	if out, err := u.verb(ctx, "purge", u.ws, "key", "--data-dir", u.d.path("data")); err != nil && !strings.Contains(out, "no content of that path") {
-		t.Errorf("umbra purge: %v\n%s", err, out)
+		t.Errorf("umbra purge: %v\n%s", err, few(out))
 	}
 	run("gc", "--now")
 	run("backup", u.backup)
