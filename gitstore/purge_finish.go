@@ -347,6 +347,7 @@ func (p *Purge) adopt(in *purgeIntent) {
 	}
 	// A reader that finds an object gone looks again from the tip on.
 	s.rewrites.Add(1)
+	s.computed.Clear()
 }
 
 // Rewrites counts the purges since the store was opened: what was read of

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"umbra/gitstore/cache"
 	"umbra/gitstore/object"
 	"umbra/gitstore/refs"
 	"umbra/internal/errs"
@@ -113,6 +114,7 @@ type Store struct {
 	waitMu   sync.Mutex
 	moved    chan struct{} // closed and renewed when the tip moves
 	trees    treeCache
+	computed *cache.Cache[computed, any]
 	memo     treeMemo
 	packs    packSet
 	records  *recordIndex
@@ -237,7 +239,7 @@ func (s *Store) warn(format string, args ...any) {
 // sees to that.
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	opt.setDefaults()
-	s := &Store{opt: opt, fs: opt.FS, log: opt.Log, trees: newTreeCache(opt.Caches.trees),
+	s := &Store{opt: opt, fs: opt.FS, log: opt.Log, trees: newTreeCache(opt.Caches.trees), computed: cache.New[computed, any](opt.Caches.bases),
 		moved: make(chan struct{}),
 		tasks: make(map[string]*Task), dirtyTasks: make(map[string]bool)}
 	s.idle = sync.NewCond(&s.qmu)
@@ -296,6 +298,7 @@ func (s *Store) closeFiles() {
 	s.packs.close()
 	s.large.close()
 	s.trees.Close()
+	s.computed.Close()
 	if s.records != nil {
 		s.records.close()
 	}

@@ -5,9 +5,9 @@ import (
 	"umbra/gitstore/object"
 )
 
-// Caches bound what stores keep in memory of their histories: encoded trees, and
-// objects that others are stored as differences from. All stores of a process
-// should share one. Safe for concurrent use.
+// Caches bound what stores keep in memory of their histories: encoded trees,
+// objects that others are stored as differences from, and what Compute made. All
+// stores of a process should share one. Safe for concurrent use.
 type Caches struct {
 	trees, bases *cache.Budget
 }
@@ -16,8 +16,8 @@ type Caches struct {
 const ownCaches = 40 << 20
 
 // NewCaches makes caches of some bytes in all. A quarter is for the bases of
-// deltas: who reads a whole history once (a clone, a collection) fills that, and
-// leaves the trees that writers need.
+// deltas and what Compute made: who reads a whole history once (a clone, a
+// collection) fills that, and leaves the trees that writers need.
 func NewCaches(bytes int64) *Caches {
 	return &Caches{trees: cache.NewBudget(bytes - bytes/4), bases: cache.NewBudget(bytes / 4)}
 }

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -46,7 +47,12 @@ type diffBody struct {
 type changed struct {
 	old, now history.State
 	mixed    bool
-	sides    func() (old, now diff.File, err error)
+	differs  differs
+}
+
+// differs is what two versions of a file are told by.
+type differs interface {
+	Patch(ctx context.Context, st *gitstore.Store, max int64, opts diff.Options) (diff.Patch, error)
 }
 
 // ask is what a diff's request asks for.
@@ -115,7 +121,7 @@ func (d *Dialect) diff(c *gin.Context, a ask) error {
 		if err != nil {
 			return err
 		}
-		return serveDiff(c, a, list)
+		return serveDiff(c, r.Store(), a, list)
 	})(c)
 }
 
@@ -123,7 +129,6 @@ func (d *Dialect) diff(c *gin.Context, a ask) error {
 func (d *Dialect) changedFiles(c *gin.Context, r *task.Ref, a ask) ([]changed, error) {
 	var list []changed
 	touched := false
-	st := r.Store()
 	if a.from == "" && a.to == "" {
 		if _, part, err := httpapi.Query(c, "subtask_id"); err != nil {
 			return nil, err
@@ -143,8 +148,7 @@ func (d *Dialect) changedFiles(c *gin.Context, r *task.Ref, a ask) ([]changed, e
 		}
 		for i := range files {
 			f := &files[i]
-			list = append(list, changed{old: f.Before, now: f.After, mixed: f.Mixed,
-				sides: func() (diff.File, diff.File, error) { return f.Sides(c, st, maxDiffed) }})
+			list = append(list, changed{old: f.Before, now: f.After, mixed: f.Mixed, differs: f})
 		}
 	} else {
 		from, to := a.from, a.to
@@ -168,8 +172,7 @@ func (d *Dialect) changedFiles(c *gin.Context, r *task.Ref, a ask) ([]changed, e
 		}
 		touched = ok
 		for _, p := range pairs {
-			list = append(list, changed{old: p.Old, now: p.New,
-				sides: func() (diff.File, diff.File, error) { return p.Sides(c, st, maxDiffed) }})
+			list = append(list, changed{old: p.Old, now: p.New, differs: p})
 		}
 	}
 	if a.path != "" && len(list) == 0 && !touched {
@@ -199,11 +202,11 @@ func (d *Dialect) untouched(c *gin.Context, r *task.Ref, path string) error {
 	return &errs.Error{Kind: errs.NotFound, Code: "file_not_found", Detail: "There is no such file.", Path: path, Err: err}
 }
 
-func serveDiff(c *gin.Context, a ask, list []changed) error {
+func serveDiff(c *gin.Context, st *gitstore.Store, a ask, list []changed) error {
 	var text diff.Series
 	body := diffBody{Files: []diffBody{}}
 	for _, f := range list {
-		one, p, err := f.diff(a)
+		one, p, err := f.diff(c, st, a)
 		if err != nil {
 			return err
 		}
@@ -238,7 +241,7 @@ func serveDiff(c *gin.Context, a ask, list []changed) error {
 	return nil
 }
 
-func (f *changed) diff(a ask) (diffBody, diff.Patch, error) {
+func (f *changed) diff(ctx context.Context, st *gitstore.Store, a ask) (diffBody, diff.Patch, error) {
 	path := f.now.Path
 	if !f.now.Exists() {
 		path = f.old.Path
@@ -249,14 +252,10 @@ func (f *changed) diff(a ask) (diffBody, diff.Patch, error) {
 		from, enc := wspath.EncodeJSON(f.old.Path)
 		out.From, out.FromEncoding = &from, enc
 	}
-	old, now, err := f.sides()
+	p, err := f.differs.Patch(ctx, st, maxDiffed, diff.Options{Context: a.context, MaxBinary: 2 * maxDiffed})
 	if errs.Is(err, errs.TooLarge) {
 		return out, diff.Patch{}, errs.New(errs.TooLarge, "diff_too_large", "A version of the file has more than %d bytes.", int64(maxDiffed))
 	}
-	if err != nil {
-		return out, diff.Patch{}, err
-	}
-	p, err := diff.Format(old, now, diff.Options{Context: a.context, MaxBinary: 2 * maxDiffed})
 	if err != nil {
 		return out, diff.Patch{}, err
 	}

@@ -2,6 +2,8 @@ package history
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"umbra/gitstore"
 	"umbra/gitstore/diff"
@@ -118,10 +120,9 @@ func (p Pair) Sides(ctx context.Context, st *gitstore.Store, max int64) (old, no
 // Find gives the line of the summary about a file, by its name now or any it
 // had in the task.
 func (s *Summary) Find(path string) *File {
-	for i := range s.Files {
-		if s.Files[i].Path == path {
-			return &s.Files[i]
-		}
+	i, found := slices.BinarySearchFunc(s.Files, path, func(f File, p string) int { return strings.Compare(f.Path, p) })
+	if found {
+		return &s.Files[i]
 	}
 	for i := range s.Files {
 		if s.Files[i].chain.Named(path) {

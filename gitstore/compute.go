@@ -1,0 +1,34 @@
+package gitstore
+
+// maxComputed bounds one value that Compute keeps, in bytes.
+const maxComputed = 64 << 10
+
+// computed names a value that was made of objects: by what it is of, and by the
+// history that it was read in. What is asked for under another beginning of the
+// history, or after a purge, is made again.
+type computed struct {
+	of             any
+	from, rewrites uint64
+}
+
+// Compute gives what fn makes of objects of the store, and keeps it where it is
+// small: for what takes longer to make than to look up. key tells all that the
+// value depends on, by a type of the caller's own; bytes is what the value takes.
+// All is kept within Options.Caches, goes with the store, and nothing that was
+// made of purged bytes stays. The value is shared: nobody may change it. Safe
+// for concurrent use; several who ask at once may each call fn.
+func (s *Store) Compute(key any, fn func() (value any, bytes int64, err error)) (any, error) {
+	k := computed{key, s.Boundary().Seq, s.Rewrites()}
+	if v, ok := s.computed.Get(k); ok {
+		return v, nil
+	}
+	v, bytes, err := fn()
+	if err != nil || bytes > maxComputed {
+		return v, err
+	}
+	s.computed.Put(k, v, bytes)
+	if s.Rewrites() != k.rewrites { // a purge that came meanwhile has cleared it before
+		s.computed.Clear()
+	}
+	return v, nil
+}
