@@ -9,7 +9,7 @@ import (
 
 const (
 	writeIdle  = 60 * time.Second // for a client to take one piece of an answer
-	writePiece = 64 << 10         // bytes of a piece
+	writePiece = 256 << 10        // bytes of a piece
 )
 
 // pacedWriter bounds how long an answer waits for a client that takes none of

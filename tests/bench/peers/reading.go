@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 
 	"umbra/tests/bench/corpus"
 )
@@ -17,6 +18,7 @@ const (
 	NameRead      = "umbra, sessions, read"
 	NameDownload  = "umbra, sessions, download"
 	NameGinStatic = "gin's static files"
+	NameBare      = "a bare handler, the same bytes"
 )
 
 // Reading is a subject that reads the file which others would change.
@@ -134,4 +136,19 @@ func GinStatic(p Params, root string) (*Reading, error) {
 	client := newHTTPClient(p.Clients)
 	p.Env.Defer("connections", func() error { client.CloseIdleConnections(); return nil })
 	return &Reading{name: NameGinStatic, client: client, url: func(path string) string { return address + "/files/" + path }}, nil
+}
+
+// Bare starts a program that answers with bytes and does nothing else, and gives
+// the URL that it does so at.
+func Bare(p Params, data []byte) (string, error) {
+	root, err := p.Env.Dir("bare")
+	if err != nil {
+		return "", err
+	}
+	const name = "bytes"
+	if err := os.WriteFile(filepath.Join(root, name), data, 0o644); err != nil {
+		return "", err
+	}
+	_, address, err := startServer(p.Ctx, p.Env, NameBare, p.Env.Self, SafeVerb, root)
+	return address + "/?path=" + name, err
 }

@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
+	"sync"
 	"syscall"
 
 	"github.com/gin-gonic/gin"
@@ -18,10 +20,16 @@ import (
 
 // SafeServer is the program of a peer: a server without history that writes a
 // file safely. PUT /?path=P puts the body there by temporary file, fsync,
-// rename and fsync of the directory, and answers when all that is done. It
-// prints where it listens, and ends at SIGTERM.
+// rename and fsync of the directory, and answers when all that is done. GET /?path=P
+// sends a file, from memory after the first time. It prints where it listens, and
+// ends at SIGTERM.
 func SafeServer(root string, withGin bool, stdout io.Writer) error {
+	var sent kept
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			sent.send(w, root, r)
+			return
+		}
 		status, answer := safePut(root, r)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
@@ -49,6 +57,31 @@ func SafeServer(root string, withGin bool, stdout io.Writer) error {
 		return err
 	}
 	return nil
+}
+
+// kept is what was sent, by path.
+type kept struct{ files sync.Map }
+
+// send answers with a file's bytes, as barely as net/http does it.
+func (k *kept) send(w http.ResponseWriter, root string, r *http.Request) {
+	path := r.URL.Query().Get("path")
+	data, ok := k.files.Load(path)
+	if !ok {
+		if !filepath.IsLocal(path) {
+			http.NotFound(w, r)
+			return
+		}
+		read, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			http.NotFound(w, r)
+			return
+		}
+		data, _ = k.files.LoadOrStore(path, read)
+	}
+	body := data.([]byte)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.Write(body)
 }
 
 type safeAnswer struct {

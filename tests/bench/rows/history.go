@@ -43,7 +43,7 @@ func historyRows(s measure.Scale) []Row {
 	return []Row{{
 		Name:  "summary/" + of,
 		Title: fmt.Sprintf("Changed-files summary of a task of %s commits", report.Count(commits)),
-		About: "GET /tasks/{id}/files over HTTP: once it is known, and as the first request after a start of the server that had been stopped in order, the workspace's opening included; with nothing kept from before too. Beside it `git diff --name-status` of the task's base and head, which counts no lines.",
+		About: fmt.Sprintf("GET /tasks/{id}/files over HTTP: once it is known, and as the first request after a start of the server that had been stopped in order, the workspace's opening included; with nothing kept from before too. Beside it `git diff --name-status` of the task's base and head, which counts no lines; and, in turns of %d, the same bytes sent by a bare net/http handler: what no server and its client can be faster than. The client reads into memory of the size that the answer's head tells.", inTurn),
 		Run:   summary,
 	}, {
 		Name:  "diff/" + of,
@@ -165,17 +165,34 @@ func (p *past) ask(ctx context.Context, method, route string, body any) (time.Du
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	return answered(req)
+}
+
+// answered makes a request and gives what it took and the answer, read to its end
+// into memory of the size that the server tells.
+func answered(req *http.Request) (time.Duration, []byte, error) {
 	begin := time.Now()
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, nil, err
 	}
 	defer res.Body.Close()
-	answer, err := io.ReadAll(res.Body)
+	answer, err := readSized(res)
 	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s %s: %s: %s", method, route, res.Status, answer)
+		err = fmt.Errorf("%s %s: %s: %s", req.Method, req.URL.Path, res.Status, answer)
 	}
 	return time.Since(begin), answer, err
+}
+
+// readSized is io.ReadAll without finding out by and by how much it is: of an
+// answer of megabytes that takes longer than all the rest.
+func readSized(res *http.Response) ([]byte, error) {
+	if res.ContentLength < 0 {
+		return io.ReadAll(res.Body)
+	}
+	answer := make([]byte, res.ContentLength)
+	_, err := io.ReadFull(res.Body, answer)
+	return answer, err
 }
 
 // git runs stock git on the task's repository and gives what the process took.
@@ -223,12 +240,30 @@ func summary(ctx context.Context, env *measure.Env, r *report.Result) error {
 	if err := p.Sync(ctx, p.task.Workspace); err != nil {
 		return err
 	}
-	if err := one("discarded"); err != nil {
+	_, answer, err := p.ask(ctx, http.MethodGet, "/files", nil) // the first reads the history
+	if err != nil {
 		return err
 	}
-	for range warmReads {
-		if err := one(lineWarm); err != nil {
-			return err
+	bare, err := peers.Bare(peers.Params{Ctx: ctx, Env: env}, answer)
+	if err != nil {
+		return err
+	}
+	for range warmReads / inTurn {
+		for range inTurn {
+			if err := one(lineWarm); err != nil {
+				return err
+			}
+		}
+		for range inTurn {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, bare, nil)
+			if err != nil {
+				return err
+			}
+			d, _, err := answered(req)
+			if err != nil {
+				return err
+			}
+			took[peers.NameBare] = append(took[peers.NameBare], d)
 		}
 	}
 	for range coldReads {
@@ -251,7 +286,9 @@ func summary(ctx context.Context, env *measure.Env, r *report.Result) error {
 		took[lineGit] = append(took[lineGit], d)
 	}
 	r.Columns = timesColumns
-	took.line(r, lineWarm, lineCold, lineBare, lineGit)
+	took.line(r, lineWarm, peers.NameBare, lineCold, lineBare, lineGit)
+	r.Note("The answer has %s bytes: known, it takes %.2f× of what a bare net/http handler in a process of its own takes to send them to the same client.",
+		report.Count(len(answer)), divided(stats.Of(took[lineWarm]).P50, stats.Of(took[peers.NameBare]).P50))
 	r.Checks = append(r.Checks,
 		report.AtMost("known: ≤ 2 ms", millis(took[lineWarm]), float64(mayWarm)/1e6, "%.2f ms"),
 		report.AtMost("first after a start: not slower than `git diff --name-status`", divided(stats.Of(took[lineCold]).P50, stats.Of(took[lineGit]).P50), 1, "%.2f×"))
