@@ -17,6 +17,9 @@ type Displaced struct {
 	aside bool // Temp is a name in the folder aside
 }
 
+// IsAside reports whether it stands in the folder aside, where nobody sees it.
+func (d *Displaced) IsAside() bool { return d.aside }
+
 // Follow tells that a folder was renamed: what was displaced in it is elsewhere
 // now.
 func (d *Displaced) Follow(from, to wspath.Path) {

@@ -22,6 +22,29 @@ func (b *bench) leftAside() (names []string) {
 	return names
 }
 
+// What was displaced goes beside what comes next: at the latest when so many wait,
+// before a checkpoint that covers it, and at a stop.
+func TestDroppedSoon(t *testing.T) {
+	b := newBench(t, scenarioFiles())
+	most := 0
+	for i := range maxToDrop + 10 {
+		b.ok(write("a", fmt.Sprint(i)))
+		most = max(most, len(b.leftAside()))
+	}
+	if most == 0 || most > maxToDrop {
+		t.Errorf("up to %d waited", most)
+	}
+	must(t, b.w.checkpoint(context.Background(), false))
+	if left := b.leftAside(); len(left) > 0 {
+		t.Errorf("left after a checkpoint: %v", left)
+	}
+	b.ok(write("a", "last"))
+	b.stop()
+	if left := b.leftAside(); len(left) > 0 {
+		t.Errorf("left after a stop: %v", left)
+	}
+}
+
 // A person saves in the instant before the exchange, and the server is killed at
 // any call after it: what the person saved is in history, at its path, and nothing
 // is left over.

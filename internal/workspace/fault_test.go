@@ -145,6 +145,7 @@ func (s *scenario) failAt(t *testing.T, n int, errno syscall.Errno, reads bool) 
 		}
 	}
 	b.same()
+	b.w.settleLingers(context.Background(), false)
 	if left := b.leftAside(); len(left) > 0 {
 		t.Fatalf("%s: left aside: %v", where, left)
 	}

@@ -136,11 +136,69 @@ func (w *Workspace) lingerOn(l lingering) {
 	}
 }
 
+// maxToDrop bounds how many files wait aside to be removed.
+const maxToDrop = 256
+
+// dropSoon removes a displaced file that stands aside, beside what comes next: a
+// start knows what to do with it. What waits is gone before a checkpoint that
+// covers its change.
+func (w *Workspace) dropSoon(l lingering) {
+	w.lmu.Lock()
+	w.toDrop = append(w.toDrop, l)
+	begin := !w.dropping && w.stopBackground != nil
+	w.dropping = w.dropping || begin
+	full := len(w.toDrop) >= maxToDrop
+	w.lmu.Unlock()
+	if begin {
+		w.background.Go(w.dropWhatComes)
+	}
+	if full {
+		w.dropNow()
+	}
+}
+
+// dropWhatComes removes what waits until nothing does.
+func (w *Workspace) dropWhatComes() {
+	for {
+		w.lmu.Lock()
+		if len(w.toDrop) == 0 {
+			w.dropping = false
+			w.lmu.Unlock()
+			return
+		}
+		w.lmu.Unlock()
+		w.dropNow()
+	}
+}
+
+// dropNow removes what waits, and ends when all that waited when it was called is
+// gone.
+func (w *Workspace) dropNow() {
+	w.dropMu.Lock()
+	defer w.dropMu.Unlock()
+	w.lmu.Lock()
+	list := w.toDrop
+	w.toDrop = nil
+	w.lmu.Unlock()
+	for _, l := range list {
+		w.drop(l)
+	}
+}
+
+// drop removes a displaced file.
+func (w *Workspace) drop(l lingering) {
+	if err := w.root.Drop(l.out); err != nil {
+		w.log.Warn("displaced file not removed; it is tried again", "name", l.out.Temp, "error", err)
+		w.lingerOn(l)
+	}
+}
+
 // settleLingers records late bytes of the files that nobody writes to any more,
 // and tells how many are left. last takes those that are still open too, as
 // they are; their names are left for the next start. One call waits for another
 // that runs. The caller holds no path.
 func (w *Workspace) settleLingers(ctx context.Context, last bool) int {
+	w.dropNow()
 	w.settling.Lock()
 	defer w.settling.Unlock()
 	w.lmu.Lock()

@@ -218,6 +218,7 @@ func (w *Workspace) checkpoint(ctx context.Context, clean bool) error {
 	if len(paths) == 0 && c == g.last {
 		return nil
 	}
+	w.dropNow()
 	err := w.syncPaths(ctx, paths)
 	if err == nil {
 		err = g.save(c)

@@ -80,6 +80,7 @@ func (w *Workspace) Purge(ctx context.Context, req PurgeRequest) (*PurgeResult, 
 		if !again || err != nil {
 			if err == nil && !req.DryRun {
 				w.forgetPurged(p.blobs)
+				w.dropNow()
 				err = w.sweepDropped(ctx)
 			}
 			return p.result(), err

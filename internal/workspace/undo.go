@@ -192,7 +192,8 @@ func (m *materialiser) putBack(out *rootfs.Displaced, p wspath.Path) (*rootfs.Di
 	return out, nil
 }
 
-// finish lets go of what was displaced, once all is done and recorded.
+// finish lets go of what was displaced, once all is done and recorded. What is
+// aside need not go before the answer.
 func (m *materialiser) finish() {
 	for i := range m.log {
 		d := &m.log[i]
@@ -203,9 +204,10 @@ func (m *materialiser) finish() {
 			m.w.linger(d.outPath(), d.out)
 			continue
 		}
-		if err := m.w.root.Drop(d.out); err != nil {
-			m.w.log.Warn("displaced file not removed; it is tried again", "name", d.out.Temp, "error", err)
-			m.w.lingerOn(lingering{path: d.outPath(), out: d.out})
+		if d.out.IsAside() {
+			m.w.dropSoon(lingering{path: d.outPath(), out: d.out})
+		} else {
+			m.w.drop(lingering{path: d.outPath(), out: d.out})
 		}
 	}
 }

@@ -74,8 +74,11 @@ type Workspace struct {
 	canWrite atomic.Bool
 
 	settling   sync.Mutex // who settles lingers, before lmu
+	dropMu     sync.Mutex // who removes what waits for it, before lmu
 	lmu        sync.Mutex
 	lingers    []lingering
+	toDrop     []lingering // aside
+	dropping   bool        // somebody will look at toDrop again
 	lingerWake chan struct{}
 
 	opmu    sync.Mutex
