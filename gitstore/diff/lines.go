@@ -32,6 +32,19 @@ const MaxText = 1 << 30
 // between the common ends is aligned, if that is small enough.
 const maxInterned = 2 << 20
 
+// maxLines bounds the lines of both sides of a patch: where each one ends takes
+// four bytes, and a line may be a single one. Beyond it a patch is binary, as
+// that of larger files is.
+const maxLines = 64 << 20
+
+// tooManyLines reports whether two texts have more than maxLines lines.
+func tooManyLines(a, b []byte) bool {
+	if len(a)+len(b) <= maxLines {
+		return false
+	}
+	return bytes.Count(a, []byte{'\n'})+bytes.Count(b, []byte{'\n'}) > maxLines
+}
+
 // shortLine is the length of lines, in bytes, below which looking at each byte
 // is faster than a search for each line's end.
 const shortLine = 10

@@ -52,7 +52,7 @@ type Patch struct {
 }
 
 // Series joins the patches of several files to one that `git apply` takes, also
-// with -R.
+// with -R. It may share their texts, which must not be changed.
 type Series struct{ first, then, last []byte }
 
 // Add appends a patch. Of what became another kind of thing under another name,
@@ -61,6 +61,10 @@ type Series struct{ first, then, last []byte }
 // git goes by the order.
 func (s *Series) Add(p Patch) {
 	if p.removal == 0 {
+		if s.then == nil {
+			s.then = slices.Clip(p.Text) // the only one mostly: it is not copied
+			return
+		}
 		s.then = append(s.then, p.Text...)
 		return
 	}
@@ -157,7 +161,7 @@ func (w *writer) write() error {
 	case same && old.Mode == new.Mode && old.Path == new.Path:
 	case same:
 		w.header(100)
-	case Binary(old.Data) || Binary(new.Data):
+	case Binary(old.Data) || Binary(new.Data) || tooManyLines(old.Data, new.Data):
 		w.patch.Binary = true
 		return w.binary()
 	default:
@@ -172,16 +176,18 @@ func (w *writer) text() {
 	a, b := t.Cut(w.old.Data), t.Cut(w.new.Data)
 	changes := t.Compare(a, b, &work)
 	w.patch.Coarse = work.Coarse
-	common, size := len(w.old.Data), len(w.new.Data)
+	gone, made := 0, 0 // bytes
 	for _, c := range changes {
 		w.patch.Deletions += c.Old.Len()
 		w.patch.Additions += c.New.Len()
-		common -= len(a.Bytes(c.Old.Start, c.Old.End))
-		size += len(b.Bytes(c.New.Start, c.New.End))
+		gone += len(a.Bytes(c.Old.Start, c.Old.End))
+		made += len(b.Bytes(c.New.Start, c.New.End))
 	}
-	// What is new, with a line's head each, and as much again for context.
-	w.patch.Text = make([]byte, 0, min(2*(size+len(w.old.Data)-common), size+len(w.old.Data))+1024)
-	w.header(similarity(common, w.old.Data, w.new.Data))
+	// What changed, each line with its head, and as much again for context; more
+	// than both sides it can hardly be.
+	heads := w.patch.Deletions + w.patch.Additions
+	w.patch.Text = make([]byte, 0, min(2*(gone+made+heads), len(w.old.Data)+len(w.new.Data)+heads)+1024)
+	w.header(similarity(len(w.old.Data)-gone, w.old.Data, w.new.Data))
 	if len(changes) == 0 {
 		return // an empty file made or deleted
 	}
