@@ -122,6 +122,7 @@ func (c *collector) addHistory() {
 	lag("scan_age_seconds", "Time since the last look at all of a folder, of the open workspace with the oldest.", func(f *workspace.Figures) float64 { return f.OldestScan.Seconds() })
 	lag("journal_bytes", "Bytes of the journals of the open workspaces.", func(f *workspace.Figures) float64 { return float64(f.JournalBytes) })
 	lag("pack_bytes", "Bytes of the packs of the open workspaces.", func(f *workspace.Figures) float64 { return float64(f.PackBytes) })
+	lag("cache_bytes", "Bytes kept in memory of histories, of limits.cache_bytes.", func(f *workspace.Figures) float64 { return float64(f.CacheBytes) })
 	lag("workspaces_known", "Workspaces that the server knows.", func(f *workspace.Figures) float64 { return float64(f.Known) })
 	lag("workspaces_open", "Workspaces that are open.", func(f *workspace.Figures) float64 { return float64(f.Open) })
 	lag("workspaces_missing", "Open workspaces whose folder is gone.", func(f *workspace.Figures) float64 { return float64(f.Missing) })

@@ -47,11 +47,12 @@ type Figures struct {
 	Unseen                            time.Duration // since the oldest commit that stock git does not see
 	OldestScan                        time.Duration // since the last look at all of a folder that is open
 	JournalBytes, PackBytes           int64         // of the open ones
+	CacheBytes                        int64         // that are kept of histories, of Limits.CacheBytes
 }
 
 // Figures gives them, without opening a workspace and without waiting for one.
 func (m *Manager) Figures() Figures {
-	var f Figures
+	f := Figures{CacheBytes: m.kept.Used()}
 	m.mu.Lock()
 	f.Known = len(m.records)
 	open := m.inUseLocked()
