@@ -2,9 +2,11 @@ package revert
 
 import (
 	"context"
+	"slices"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
+	"umbra/gitstore/object"
 	"umbra/internal/history"
 	"umbra/internal/workspace"
 )
@@ -31,7 +33,8 @@ func (p *plan) mustFollow(chains []part, folders []*history.Entry) (bool, error)
 }
 
 // findMoves reads what was renamed since the first of the selected entries by
-// any other.
+// any other. What never came to anything is left out: a commit that the disk
+// refused tells of folders that it moved, and the one that took it back does not.
 func (p *plan) findMoves(ctx context.Context, st *gitstore.Store) error {
 	if len(p.sel.entries) == 0 {
 		return nil
@@ -48,6 +51,7 @@ func (p *plan) findMoves(ctx context.Context, st *gitstore.Store) error {
 			own[rename{e.Seq, e.Path}] = true
 		}
 	}
+	seqs := make(map[object.ID]uint64) // of commits that are not selected
 	return st.Records(ctx, p.sel.entries[0].Seq, p.seq, func(r gitstore.Record) error {
 		if !r.Renames {
 			return nil
@@ -56,9 +60,20 @@ func (p *plan) findMoves(ctx context.Context, st *gitstore.Store) error {
 		if err != nil {
 			return err
 		}
+		var back map[renamed]bool
+		if s := c.Message.Source; s == message.Rollback || s == message.External {
+			for _, id := range c.Message.Reverts {
+				if seq, ok := seqs[id]; ok {
+					back = p.forget(seq)
+				}
+			}
+		}
+		if !mine[r.Seq] {
+			seqs[r.Commit] = r.Seq
+		}
 		for i := range c.Message.Entries {
 			e := &c.Message.Entries[i]
-			if e.Operation != message.Rename || own[rename{r.Seq, e.OldPath}] {
+			if e.Operation != message.Rename || own[rename{r.Seq, e.OldPath}] || back[renamed{trimSlash(e.Path), trimSlash(e.OldPath)}] {
 				continue
 			}
 			if e.Path != trimSlash(e.Path) {
@@ -74,4 +89,25 @@ func (p *plan) findMoves(ctx context.Context, st *gitstore.Store) error {
 		}
 		return nil
 	})
+}
+
+// renamed is a file's or a folder's rename.
+type renamed struct{ from, to string }
+
+// forget drops what a commit renamed, which was taken back, and gives it.
+func (p *plan) forget(seq uint64) map[renamed]bool {
+	gone := make(map[renamed]bool)
+	p.since = slices.DeleteFunc(p.since, func(m history.Move) bool {
+		if m.Seq == seq {
+			gone[renamed{m.From, m.To}] = true
+		}
+		return m.Seq == seq
+	})
+	p.sinceFolders = slices.DeleteFunc(p.sinceFolders, func(m movedIn) bool {
+		if m.seq == seq {
+			gone[renamed{m.first, m.last}] = true
+		}
+		return m.seq == seq
+	})
+	return gone
 }
