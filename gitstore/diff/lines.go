@@ -35,7 +35,7 @@ const maxInterned = 2 << 20
 // maxLines bounds the lines of both sides of a patch: where each one ends takes
 // four bytes, and a line may be a single one. Beyond it a patch is binary, as
 // that of larger files is.
-const maxLines = 64 << 20
+const maxLines = 32 << 20
 
 // tooManyLines reports whether two texts have more than maxLines lines.
 func tooManyLines(a, b []byte) bool {
