@@ -79,7 +79,7 @@ func TestSessionCounter(t *testing.T) {
 	for range clients {
 		wg.Go(func() {
 			for done := 0; done < total/clients; {
-				_, out, err := s.quick("GET", s.fs("read", "path", "counter"), nil)
+				res, out, err := s.quick("GET", s.fs("read", "path", "counter"), nil)
 				if err != nil {
 					t.Error(err)
 					return
@@ -91,10 +91,10 @@ func TestSessionCounter(t *testing.T) {
 				}
 				n, err := strconv.Atoi(file.Content)
 				if err != nil {
-					t.Error(err)
+					t.Errorf("read after %d writes: %v: %s %s", done, err, res.Status, out)
 					return
 				}
-				res, out, err := s.quick("POST", s.fs("write"), map[string]any{"path": "counter", "content": strconv.Itoa(n + 1), "ifMatchEtag": file.ETag})
+				res, out, err = s.quick("POST", s.fs("write"), map[string]any{"path": "counter", "content": strconv.Itoa(n + 1), "ifMatchEtag": file.ETag})
 				switch {
 				case err != nil:
 					t.Error(err)
