@@ -189,15 +189,40 @@ func (w *Workspace) commitExternals(ctx context.Context, list []external, m mess
 	if m.Entries, err = w.messageEntries(ctx, entries); err != nil {
 		return gitstore.Committed{}, err
 	}
+	before := w.store.Snapshot()
 	c, err := w.store.Commit(ctx, gitstore.Draft{Edits: edits, Message: m, Entries: len(entries), Must: must})
-	if err == nil && !c.NoChange {
-		paths := make([]wspath.Path, len(list))
-		for i := range list {
-			paths[i] = list[i].path
-		}
-		w.progress.dirty(paths)
+	if err != nil || c.NoChange {
+		return c, err
 	}
-	return c, err
+	paths := make([]wspath.Path, len(list))
+	for i := range list {
+		paths[i] = list[i].path
+	}
+	w.progress.dirty(append(paths, foldersThatCame(before, w.store.Snapshot(), paths)...))
+	return c, nil
+}
+
+// foldersThatCame gives the folders above paths that one tree has and another
+// has not: where a person made, moved or removed them, their names are as little
+// on stable storage as what is in them.
+func foldersThatCame(before, after gitstore.Snapshot, paths []wspath.Path) []wspath.Path {
+	var out []wspath.Path
+	seen := make(map[wspath.Path]bool)
+	for _, p := range paths {
+		for dir := range p.Ancestors() {
+			if dir.IsRoot() || seen[dir] {
+				break
+			}
+			seen[dir] = true
+			was, _, err := before.Lookup(dir)
+			is, _, aerr := after.Lookup(dir)
+			if err == nil && aerr == nil && was.Mode == object.Dir && is.Mode == object.Dir {
+				break // and so are those above
+			}
+			out = append(out, dir)
+		}
+	}
+	return out
 }
 
 // put is the edit that records the file.

@@ -2,12 +2,9 @@ package workspace
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"maps"
 	"slices"
 	"strings"
-	"syscall"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
@@ -30,10 +27,11 @@ type recovery struct {
 	tip  gitstore.Tip
 
 	paths map[wspath.Path]*versions
-	moves []folderMove
+	moves [][]folderMove      // in order; those of a group at once
 	pairs map[folderMove]bool // folders that files moved between, keeping their names
 	dirs  []dirChange
 	via   []wspath.Path               // folders that were only passed through
+	empty []wspath.Path               // folders that their files left
 	homes map[wspath.Path]wspath.Path // where a temporary file stood that was aside
 }
 
@@ -135,6 +133,11 @@ func (w *Workspace) unsynced(ctx context.Context, after, through uint64) error {
 				}
 			}
 		}
+		for _, x := range c.Message.Extra {
+			if x.Key == keyVia { // also what came back with the bytes of before, as another file
+				note(wspath.Path(strings.TrimSuffix(x.Value, "/")))
+			}
+		}
 		return w.store.DiffTrees(ctx, c.Parent, c.ID, wspath.Root, func(t gitstore.TreeChange) error {
 			note(t.Path)
 			return nil
@@ -157,10 +160,8 @@ func (r *recovery) run(ctx context.Context, aside []rootfs.Aside) error {
 	if err := r.temps(ctx, wspath.Root); err != nil {
 		return err
 	}
-	for _, m := range r.moves {
-		if err := r.moveFolder(ctx, m); err != nil {
-			return err
-		}
+	if err := r.moveFolders(ctx); err != nil {
+		return err
 	}
 	paths := make([]wspath.Path, 0, len(r.paths))
 	for p := range r.paths {
@@ -175,6 +176,11 @@ func (r *recovery) run(ctx context.Context, aside []rootfs.Aside) error {
 			}
 		}
 	}
+	slices.Sort(r.empty)
+	for _, dir := range slices.Backward(r.empty) {
+		r.w.rmdir(dir)
+	}
+	r.w.progress.dirty(r.empty)
 	return r.folders()
 }
 
@@ -202,15 +208,16 @@ func (r *recovery) history(ctx context.Context) error {
 			if x.Key != keyVia {
 				continue
 			}
-			if name, ok := strings.CutSuffix(x.Value, "/"); ok {
+			name, ok := strings.CutSuffix(x.Value, "/")
+			if ok {
 				dir := wspath.Path(name)
 				r.via = append(r.via, dir)
 				for p, v := range r.paths {
 					v.several = v.several || p.IsUnder(dir)
 				}
-				continue
 			}
-			touched = append(touched, r.path(wspath.Path(x.Value), gitstore.Entry{}))
+			// A file too may have stood for a moment where a folder did.
+			touched = append(touched, r.path(wspath.Path(name), gitstore.Entry{}))
 		}
 		if len(touched) > 1 {
 			for _, v := range touched {
@@ -236,10 +243,10 @@ func (r *recovery) alongside() error {
 			if r.paths[at] != nil {
 				continue
 			}
-			if _, there, err := r.w.store.Snapshot().Lookup(at); err != nil {
+			if is, there, err := r.w.store.Snapshot().Lookup(at); err != nil {
 				return err
-			} else if !there {
-				more[at] = &versions{list: v.list}
+			} else if !there || is.Mode == object.Dir {
+				more[at] = &versions{list: v.list, several: v.several}
 			}
 		}
 	}
@@ -277,6 +284,11 @@ func (r *recovery) entries(ctx context.Context, c *gitstore.Commit) error {
 		}
 	}
 	known := make(map[folderMove]bool)
+	var at []folderMove
+	told := FolderMoves(c.Message)
+	for _, m := range told {
+		r.moves = append(r.moves, []folderMove{{m.From, m.To}})
+	}
 	for i := range c.Message.Entries {
 		e := &c.Message.Entries[i]
 		path := wspath.Path(strings.TrimSuffix(e.Path, "/"))
@@ -286,12 +298,15 @@ func (r *recovery) entries(ctx context.Context, c *gitstore.Commit) error {
 		case e.Operation == message.Rmdir:
 			r.dirs = append(r.dirs, dirChange{path, false})
 		case e.OldPath != "" && strings.HasSuffix(e.Path, "/"):
-			r.moves = append(r.moves, folderMove{wspath.Path(strings.TrimSuffix(e.OldPath, "/")), path})
+			at = append(at, folderMove{wspath.Path(strings.TrimSuffix(e.OldPath, "/")), path})
 		case e.OldPath != "":
 			from, to := wspath.Path(e.OldPath), path
 			for from.Base() == to.Base() && !from.Dir().IsRoot() && !to.Dir().IsRoot() {
 				from, to = from.Dir(), to.Dir()
 				r.pairs[folderMove{from, to}] = true
+			}
+			if len(told) > 0 {
+				continue
 			}
 			m, ok, err := wholeFolder(before, after, renames, wspath.Path(e.OldPath), path)
 			if err != nil {
@@ -299,9 +314,12 @@ func (r *recovery) entries(ctx context.Context, c *gitstore.Commit) error {
 			}
 			if ok && !known[m] {
 				known[m] = true
-				r.moves = append(r.moves, m)
+				at = append(at, m)
 			}
 		}
+	}
+	if len(told) == 0 && len(at) > 0 {
+		r.moves = append(r.moves, at)
 	}
 	return nil
 }
@@ -347,59 +365,6 @@ func allMoved(before, after gitstore.Snapshot, renames map[wspath.Path]wspath.Pa
 	return err == nil, err
 }
 
-// moveFolder finishes a folder's move as the rename that it is, so that what is
-// in no history goes along.
-func (r *recovery) moveFolder(ctx context.Context, m folderMove) error {
-	to, err := r.w.lstat(m.to)
-	if err != nil || to.kind == KindDir || to.kind == KindSpecial {
-		return err
-	}
-	for _, from := range append([]wspath.Path{m.from}, r.via...) {
-		at, err := r.w.lstat(from)
-		if err != nil {
-			return err
-		}
-		if from != m.from {
-			if _, ok, err := r.w.store.Snapshot().Lookup(from); err != nil || ok {
-				continue // it stands there in its own right
-			}
-		}
-		if at.kind == KindDir {
-			m.from = from
-			break
-		}
-		if at.kind != KindNone && from == m.from {
-			return nil
-		}
-	}
-	if at, err := r.w.lstat(m.from); err != nil || at.kind != KindDir {
-		return err
-	}
-	if to.kind != KindNone {
-		// A file that has to go: it was moved away before.
-		if v := r.paths[m.to]; v == nil {
-			return nil
-		} else if err := r.finish(ctx, m.to, v, true); err != nil {
-			return err
-		}
-		if to, err = r.w.lstat(m.to); err != nil || to.kind != KindNone {
-			return err
-		}
-	}
-	switch _, err := r.w.root.EnsureDir(m.to.Dir()); {
-	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
-		return nil // a file stands where the folder above must be: it goes first, then file by file
-	case err != nil:
-		return errs.Wrap(err, string(m.to))
-	}
-	if err := r.w.fs.RenameNoReplace(string(m.from), string(m.to)); err != nil {
-		return errs.Wrap(err, string(m.to))
-	}
-	r.w.progress.dirty([]wspath.Path{m.from, m.to})
-	r.w.progress.follow(m.from, m.to)
-	return nil
-}
-
 // finish brings one path to the tip, if what stands there is one of the states
 // that it had since the checkpoint. Anything else is a person's, and the scan
 // that follows records it.
@@ -415,9 +380,17 @@ func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone 
 		return nil
 	}
 	want.Path = p
-	have, err := r.w.lstat(p)
+	have, err := r.w.lstatDirect(p)
 	if err != nil {
 		return err
+	}
+	if have.kind == KindNone && ok {
+		// A link that came in its way: what is written there is another path's.
+		for dir := range p.Ancestors() {
+			if s, err := r.w.lstatDirect(dir); err != nil || s.kind == KindSymlink {
+				return err
+			}
+		}
 	}
 	if have.kind == KindDir && ok && r.clear(p) {
 		have = seen{}
@@ -442,7 +415,13 @@ func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone 
 	if r.ours(v, now) {
 		return r.bring(ctx, p, want, &have)
 	}
-	if r.same || have.kind != KindFile {
+	if r.same {
+		return nil
+	}
+	if have.kind == KindNone { // what never got to the disk is as torn as what did half
+		return r.repair(ctx, p, want, &have)
+	}
+	if have.kind != KindFile {
 		return nil
 	}
 	torn, err := r.torn(ctx, p, &have, v)

@@ -136,6 +136,14 @@ func (r *recovery) nobodys(ctx context.Context, out *rootfs.Displaced) error {
 		if err == nil && w.store.HasBlob(s.id) {
 			return errs.Wrap(w.root.Drop(out), out.Temp)
 		}
+		if err == nil && s.kind == KindFile && !r.same {
+			if torn, err := r.tornOfAny(ctx, wspath.Path(out.Temp), &s); err != nil || torn {
+				if err == nil {
+					err = w.root.Drop(out)
+				}
+				return errs.Wrap(err, out.Temp)
+			}
+		}
 	}
 	return w.rescue(out)
 }
@@ -221,7 +229,7 @@ func (r *recovery) fileRecorded(ctx context.Context, at, was wspath.Path) (bool,
 	}
 	v := r.paths[was]
 	if v == nil {
-		v = &versions{}
+		return r.tornOfAny(ctx, at, &seen{kind: KindFile, info: info})
 	}
 	return r.torn(ctx, at, &seen{kind: KindFile, info: info}, v)
 }

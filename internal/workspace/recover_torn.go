@@ -25,10 +25,30 @@ func (r *recovery) torn(ctx context.Context, p wspath.Path, have *seen, v *versi
 		return ok, err
 	}
 	// What a change set moved there was a version of another of its paths.
+	return r.tornOfOthers(ctx, p, func(q wspath.Path, other *versions) bool { return q != p && other.several })
+}
+
+// tornOfAny is torn for a displaced file of which nothing tells where it stood.
+// What is a part of a version that history has, or zeros, is nobody's loss.
+func (r *recovery) tornOfAny(ctx context.Context, at wspath.Path, have *seen) (bool, error) {
+	if have.info.Size == 0 {
+		return true, nil
+	}
+	near := func(q wspath.Path, _ *versions) bool { return q.IsUnder(at.Dir()) }
+	if ok, err := r.tornOfOthers(ctx, at, near); ok || err != nil {
+		return ok, err
+	}
+	return r.tornOfOthers(ctx, at, func(q wspath.Path, v *versions) bool { return !near(q, v) })
+}
+
+func (r *recovery) tornOfOthers(ctx context.Context, p wspath.Path, which func(wspath.Path, *versions) bool) (bool, error) {
 	n := 0
 	for q, other := range r.paths {
-		if n++; n > maxTornPaths || q == p || !other.several {
+		if !which(q, other) {
 			continue
+		}
+		if n++; n > maxTornPaths {
+			break
 		}
 		if ok, err := r.tornOne(ctx, p, other); ok || err != nil {
 			return ok, err
@@ -99,15 +119,19 @@ func zeros(b []byte) bool {
 	return true
 }
 
-// repair records a torn file, and puts the tip's bytes in its place.
+// repair records a torn file, or that one is missing, and puts the tip's bytes in
+// its place.
 func (r *recovery) repair(ctx context.Context, p wspath.Path, want gitstore.Entry, have *seen) error {
 	w := r.w
-	b, err := w.capture(ctx, p, have)
-	if err != nil {
-		return err
+	x := external{path: p, old: want}
+	if have.kind != KindNone {
+		b, err := w.capture(ctx, p, have)
+		if err != nil {
+			return err
+		}
+		defer w.store.Discard(b)
+		x.mode, x.blob, x.hasBlob = have.mode, b, true
 	}
-	defer w.store.Discard(b)
-	x := external{path: p, old: want, mode: have.mode, blob: b, hasBlob: true}
 	c, err := w.commitExternals(ctx, []external{x}, message.Message{Reason: unclean}, true)
 	if errs.Is(err, errs.Conflict) {
 		// History has a folder there, or a file above it. What is torn is a part
@@ -132,7 +156,7 @@ func (r *recovery) repair(ctx context.Context, p wspath.Path, want gitstore.Entr
 			return err
 		}
 	}
-	w.warn("%q was torn by an unclean stop; the recorded bytes are put back", p)
+	w.warn("%q was torn or lost by an unclean stop; the recorded bytes are put back", p)
 	return r.bring(ctx, p, want, have)
 }
 

@@ -321,6 +321,7 @@ func (w *Workspace) commitFound(ctx context.Context, list []external, task strin
 	if m.Entries, err = w.messageEntries(ctx, entries); err != nil {
 		return 0, gitstore.Committed{}, err
 	}
+	before := w.store.Snapshot()
 	c, err := w.store.Commit(ctx, gitstore.Draft{Edits: edits, Message: m, Entries: len(entries)})
 	if err == nil && !c.NoChange {
 		paths := make([]wspath.Path, len(list))
@@ -330,7 +331,7 @@ func (w *Workspace) commitFound(ctx context.Context, list []external, task strin
 				w.index.dropFile(list[i].path)
 			}
 		}
-		w.progress.dirty(paths)
+		w.progress.dirty(append(paths, foldersThatCame(before, w.store.Snapshot(), paths)...))
 	}
 	return len(entries), c, err
 }

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"maps"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -198,7 +199,11 @@ func (g *rig) reverted(s step, req revert.Request, res *revert.Result, before ws
 	}
 	g.forced = g.forced || s.rev.mode == "force"
 	g.partial = g.partial || req.Scope != (revert.Scope{}) && !res.Commit.IsZero()
-	if len(g.pending) > 0 {
+	// What an ignored folder had in it is there for all to see where it comes back.
+	shown := slices.ContainsFunc(g.log, func(e *change) bool {
+		return !res.Commit.IsZero() && e.Commit == res.Commit && e.NewPath != "" && ignored(e.Path) && !ignored(e.NewPath)
+	})
+	if len(g.pending) > 0 || shown {
 		g.pending = append(g.pending, everything)
 	}
 	stands := make(map[string]bool)
@@ -364,6 +369,11 @@ func (g *rig) stale(req revert.Request, told *revert.Result) error {
 	if p != f.Path || f.Action == revert.Renamed {
 		return nil
 	}
+	for d := path.Dir(p); d != "."; d = path.Dir(d) {
+		if g.disk[d].Mode == object.Symlink {
+			return nil // what is written there comes to another path
+		}
+	}
 	data := fmt.Sprintf("stale %d", g.seen)
 	if slices.Contains(lineFiles, p) { // there B has a line of its own
 		data = setLine(g.disk[p].Data, lineOf(slices.Index(owners(), owner{"B", ""})), data)
@@ -417,6 +427,9 @@ func (g *rig) unrevert(task string) error {
 		}
 		if err != nil {
 			return broken("unrevert", "change %d: %v", id, err)
+		}
+		if len(g.pending) > 0 { // a folder's move takes along what history does not know
+			g.pending = append(g.pending, everything)
 		}
 		if err := g.check(); err != nil {
 			return err

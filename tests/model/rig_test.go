@@ -67,6 +67,8 @@ type rig struct {
 	solo    string                // the only task that ever changed anything; "-": there are several
 	last    map[string]lastRevert // of each task
 	through map[string]bool       // folders that a request of several operations may have passed through
+	theirs  map[string]bool       // paths that a person named since the last power cut
+	theirof map[string]bool       // bytes that a person put somewhere since then, or replaced, or removed
 	cut     bool                  // bits of files may be lost
 	hidden  bool                  // a person put a file that is ignored
 	partial bool                  // less than all of a task was taken back, or brought back
@@ -90,7 +92,8 @@ type lastRevert struct {
 var background = context.Background()
 
 func newRig(inMemory bool, files wstest.Folder) (*rig, error) {
-	g := &rig{recs: &wstest.Records{}, cache: history.NewCache(), first: make(map[string]folder), last: make(map[string]lastRevert), through: make(map[string]bool)}
+	g := &rig{recs: &wstest.Records{}, cache: history.NewCache(), first: make(map[string]folder), last: make(map[string]lastRevert), through: make(map[string]bool),
+		theirs: make(map[string]bool), theirof: make(map[string]bool)}
 	if inMemory {
 		g.mem = vfs.NewMem(vfs.MemOptions{Umask: 0o022})
 		g.top, g.host, g.dir = g.mem, &wstest.MemHost{Top: g.mem, Boot: "0"}, "/"
@@ -366,15 +369,28 @@ func (g *rig) person(s step) error {
 			return fmt.Errorf("disk: %v: %w", o, err)
 		}
 		g.pending = append(g.pending, o.path)
+		g.theirs[o.path] = true
 		if o.verb == "mv" {
 			g.pending = append(g.pending, o.arg)
+			g.theirs[o.arg] = true
 		}
 		before := g.disk
 		if err := g.look(); err != nil {
 			return err
 		}
 		for p, t := range g.disk {
-			g.hidden = g.hidden || ignored(p) && t.Mode != object.Dir && !t.Same(before[p])
+			if was, there := before[p]; t.Mode != object.Dir && !t.Same(was) {
+				g.hidden = g.hidden || ignored(p)
+				g.theirof[t.Data] = true
+				if there {
+					g.theirof[was.Data] = true
+				}
+			}
+		}
+		for p, t := range before {
+			if _, there := g.disk[p]; !there && t.Mode != object.Dir {
+				g.theirof[t.Data] = true
+			}
 		}
 		want = folderOf(g.disk)
 	}
@@ -466,6 +482,23 @@ func (g *rig) crash(seed uint64) error {
 	mode := modes[r.IntN(len(modes))]
 	mem := g.mem.CrashClone(vfs.CrashOptions{Mode: mode, Rand: r})
 	ignored := maps.Clone(g.disk)
+	unseen := make(map[string]bool, len(g.theirof)) // of what a person put somewhere, what is in no history
+	for data := range g.theirof {
+		unseen[data] = !g.w.Store().HasBlob(object.Hash(object.Blob, []byte(data)))
+	}
+	known := make(map[string]bool) // the bytes that tasks wrote or found
+	for _, e := range g.log {
+		for _, id := range []object.ID{e.Before, e.After} {
+			if id.IsZero() {
+				continue
+			}
+			data, err := g.w.Store().ReadBlob(background, id, 1<<30)
+			if err != nil {
+				return err
+			}
+			known[string(data)] = true
+		}
+	}
 	if err := g.shut(); err != nil {
 		return err
 	}
@@ -485,6 +518,16 @@ func (g *rig) crash(seed uint64) error {
 	if err != nil {
 		return err
 	}
+	if mode != vfs.CrashNothing {
+		for p, t := range before {
+			if !g.w.Store().HasBlob(object.Hash(object.Blob, []byte(t.Data))) {
+				return broken("crash", "%v: %q (%.60q) is in no history any more", mode, p, t.Data)
+			}
+		}
+		g.half(before, after, unseen, known)
+		clear(g.theirs)
+		clear(g.theirof)
+	}
 	if d := wstest.Differ("after", after, "before", before); d != "" {
 		return broken("crash", "%v: history is another:\n%s", mode, d)
 	}
@@ -495,6 +538,51 @@ func (g *rig) crash(seed uint64) error {
 		}
 	}
 	return nil
+}
+
+// half leaves out what a power cut left of a person's changes that nobody
+// synced: a file at a place that it only passed through, or bytes that stood
+// there before and that no scan ever saw. They stand on disk and were recorded
+// as the person's. All that was in history still is.
+func (g *rig) half(before, after wstest.Folder, unseen, known map[string]bool) {
+	named := func(p string) bool {
+		for q := range g.theirs {
+			if within(p, q) {
+				return true
+			}
+		}
+		return false
+	}
+	there := maps.Clone(after)
+	for p, t := range there {
+		was, ok := before[p]
+		if !named(p) || !g.disk[p].Same(t) || ok && was.Same(t) {
+			continue
+		}
+		// In a folder that a person moved also what a task had removed from it.
+		new, theirs := unseen[t.Data]
+		if theirs && new || !ok && (theirs || known[t.Data]) {
+			delete(after, p)
+			delete(before, p)
+		}
+	}
+	// What is gone went back to where the person had it from, or what no history
+	// has stands in its way.
+	for p, t := range before {
+		if _, ok := after[p]; ok || !named(p) {
+			continue
+		}
+		back, blocked := false, false
+		for q, is := range there {
+			back = back || is.Same(t) && !before[q].Same(t) && named(q)
+		}
+		for q, is := range g.disk {
+			blocked = blocked || is.Mode != object.Dir && (within(q, p) || within(p, q))
+		}
+		if back || blocked {
+			delete(before, p)
+		}
+	}
 }
 
 func (g *rig) tip() (wstest.Folder, error) {

@@ -322,6 +322,145 @@ func TestScripts(t *testing.T) {
 			revert A
 			unrevert A
 			revert A`,
+		"folder and file swapped through a third name, and back, then a power cut": `
+			crash 1043777
+			A: mv dir/sub tmp; mv bin dir/sub; mv tmp bin
+			revert A
+			crash 164312`,
+		"a power cut with a removed file that had to leave its folder": `
+			C: put C/void z
+			B: put B/dir/x "1\n2\n3\n4\n5\n6\n7\n8\n9\n726\n"
+			C: line C/void 0 866
+			C: ln C/void a
+			revert B
+			revert B change 39
+			crash 222054`,
+		"a power cut with a removed folder of which nothing tells where it stood": `
+			A: put dir/g/h z
+			A: put key z
+			revert A path dir
+			A: del dir
+			A: put "no end" z
+			revert A change 11
+			revert A
+			crash 221889`,
+		"a person's rename that nobody synced, and a power cut": `
+			A: put dir/sub/y "\x00718\xff"
+			A: put dir/sub/y z
+			C/s1: line t2 30 "Cs1 51"
+			disk: mv skip.log tmp; mv tmp "no end"
+			sync
+			crash 879206`,
+		"a person's edit that no scan saw, under a rename that nobody synced": `
+			disk: line crlf 0 861; mv run.sh crlf
+			cold
+			crash 322137`,
+		"a person's rename over an ignored file, changed, then a power cut": `
+			disk: mv key dir/skip.log
+			A: line dir/skip.log 0 740
+			sync
+			crash 398687`,
+		"a folder emptied and moved, then a power cut": `
+			C: del dir/sub/y
+			A: mv link tmp; mv dir/sub link
+			crash 1034436`,
+		"a file moved out of a folder and the folder elsewhere, then a power cut": `
+			A: mv dir/sub/y key
+			A: mv dir/sub tmp
+			crash 669524`,
+		"the bytes of before in a new file, a kill, and a power cut": `
+			A: put void "b\n"
+			crash 450838
+			revert A
+			A: mv void b
+			unrevert A
+			crash 348131
+			revert A
+			unrevert A
+			restart
+			revert A
+			crash 239412
+			restart
+			crash 973328`,
+		"a person's removal that nobody synced, and a power cut": `
+			C/s2: line t1 34 "Cs2 57"
+			disk: rmdir dir/skip.log; rmdir a; rmdir skip.log
+			A: put skip.log z
+			sync
+			crash 221640`,
+		"a person's folder and file swapped, then a power cut": `
+			disk: mv dir tmp; mv run.sh dir; mv tmp run.sh
+			A: rmdir run.sh/x
+			sync
+			crash 787098`,
+		"a person's folder moved there and back, then a power cut": `
+			disk: mv dir/sub tmp; mv tmp dir/sub
+			cold
+			crash 613528`,
+		"a person's folder moved into new ones, then a power cut": `
+			disk: mv dir/sub m/o/p
+			sync
+			cold
+			crash 629750`,
+		"a folder put in a file's place and moved, then a power cut": `
+			B: mv key void
+			B: mv dir/x tmp; mv dir/sub dir/x
+			B: mv dir m/n
+			crash 671556`,
+		"a write to where a person put a file that nobody synced, then a power cut": `
+			disk: mv void e/x
+			disk: put "no end" z
+			disk: mv a void
+			C: line void 0 798
+			sync
+			crash 204001`,
+		"a folder removed, and a power cut after another": `
+			A: del dir/sub; put b z
+			crash 777231
+			crash 611552`,
+		"folders and a link that changed places twice, back, then a power cut": `
+			A: mv dir/sub tmp; mv link dir/sub; mv tmp link
+			A: mv dir tmp; mv link dir; mv tmp link
+			crash 825788
+			revert A
+			crash 210577`,
+		"a person's move of a folder that a file was removed from, then a power cut": `
+			C: line t2 26 "C 30"
+			C: rmdir dir/sub/y
+			disk: mv dir m/o/p
+			C: mv m/o/p/x tmp
+			sync
+			crash 293146`,
+		"a file in the place of a folder, moved on at once, then a power cut": `
+			A: line skip.log 0 354
+			A: del dir; put dir z; del link; mv dir "no end"
+			crash 920637`,
+		"a person's file that moves along with a folder that is brought back": `
+			A: mv empty n/in
+			revert A
+			disk: put empty/f z
+			unrevert A`,
+		"a person's folder under an ignored name, brought back": `
+			disk: mv b tmp; mv dir b; mv tmp dir
+			C: mv b tmp; mv skip.log b; mv tmp skip.log
+			sync
+			revert C`,
+		"a link in a circle where a folder was, then a power cut": `
+			B: ln crlf dir
+			A: mv crlf tmp; mv dir crlf; mv tmp dir
+			crash 341969`,
+		"a file moved over another out of a folder that moves, then a power cut": `
+			C: mv dir/sub/y key
+			A: mv a tmp; mv dir a
+			disk: line run.sh 0 712
+			sync
+			crash 202998`,
+		"a plan about a file under a link": `
+			B: put m/n/g/h z
+			C: mv b dir/x
+			A: mv m/n/g B
+			B: del B; put m/n/f z; ln B b; line a 0 609
+			revert B change 31 force stale`,
 		"a person's ignored file in the way": `
 			A: rmdir skip.log
 			disk: put skip.log/g/h z
