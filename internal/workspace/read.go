@@ -107,10 +107,17 @@ func (w *Workspace) openOnce(ctx context.Context, q wspath.Path) (*Opened, bool,
 	}
 	id, err := hashBlob(ctx, f, info.Size)
 	after, serr := f.Stat()
-	if err == nil && serr == nil && sameContent(info, after) && info.CtimeNs == after.CtimeNs {
+	if err == nil && serr == nil && sameContent(info, after) {
 		o.Blob = id
-		w.index.put(q, info, id, o.Mode, at)
-		return o, true, nil
+		if info.CtimeNs == after.CtimeNs {
+			w.index.put(q, info, id, o.Mode, at)
+			return o, true, nil
+		}
+		// A write of ours gives the file that it replaces another name, and another
+		// ctime: where writes come fast, that is each time.
+		if now, lerr := w.fs.Lstat(string(q)); isAbsent(lerr) || lerr == nil && now.Ino != info.Ino {
+			return o, true, nil
+		}
 	}
 	f.Close()
 	if err != nil && after.Size == info.Size {
