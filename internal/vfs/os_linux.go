@@ -382,8 +382,11 @@ func (o *osFS) between(name string, other FS, otherName string, call func(here, 
 	if !ok {
 		return syscall.EXDEV
 	}
-	return o.at(name, checkEntry, func(dir int, base string) error {
-		return x.at(otherName, checkEntry, func(otherDir int, otherBase string) error {
+	if err := cmp.Or(checkEntry(otherName), checkEntry(name)); err != nil {
+		return err
+	}
+	return x.at(otherName, checkEntry, func(otherDir int, otherBase string) error {
+		return o.at(name, checkEntry, func(dir int, base string) error {
 			return call(parentDir{fd: dir, base: base}, parentDir{fd: otherDir, base: otherBase})
 		})
 	})
