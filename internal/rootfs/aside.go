@@ -185,11 +185,3 @@ func (a Aside) By(ino uint64) bool { return a.by == ino }
 
 // From reports whether it was displaced at a path.
 func (a Aside) From(p wspath.Path) bool { return a.path == hashPath(p) }
-
-// SyncAside makes durable what was removed aside.
-func (r *Root) SyncAside() error {
-	if r.aside == nil {
-		return nil
-	}
-	return r.aside.SyncDir(".")
-}

@@ -258,9 +258,7 @@ func (w *Workspace) syncPaths(ctx context.Context, paths map[wspath.Path]struct{
 			return errs.Wrap(err, string(dir))
 		}
 	}
-	// What was displaced before is gone for good: a start knows what stood there
-	// from the commits after the checkpoint alone.
-	return errs.Wrap(w.root.SyncAside(), asideDir)
+	return nil
 }
 
 // syncFile syncs one file. After a failed sync the kernel may have dropped the

@@ -26,6 +26,13 @@ func (r *recovery) asides(ctx context.Context, left []rootfs.Aside) error {
 			return err
 		}
 	}
+	// Of a change that the checkpoint covers it was removed before; a power cut can
+	// have undone that. (The folder is not synced with each checkpoint: all writers
+	// would wait for that.)
+	left, err = r.drop(left, func(a rootfs.Aside) (bool, error) { return a.Info.CtimeNs < r.checkpointed, nil })
+	if err != nil {
+		return err
+	}
 	// The stop came before the change was in history. The whole workspace is looked
 	// through only for what is not in history either.
 	left, err = r.drop(left, func(a rootfs.Aside) (bool, error) { return r.inHistory(ctx, a) })
