@@ -47,6 +47,13 @@ func (s *Staged) swapAside(target wspath.Path) (*Displaced, error) {
 	if r.aside == nil || r.noExchange.Load() || r.apart.Load() {
 		return nil, nil
 	}
+	// A rename between two folders holds a lock of the whole file system and that of
+	// aside, also while it waits for the disk: whoever comes meanwhile goes the other
+	// way, which holds the target's folder alone.
+	if !r.crossing.TryLock() {
+		return nil, nil
+	}
+	defer r.crossing.Unlock()
 	switch {
 	case s.aside: // placed before, and come out again
 	case s.name == "" && s.shared:

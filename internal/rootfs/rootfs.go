@@ -30,6 +30,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -44,6 +45,8 @@ type Root struct {
 	umask   fs.FileMode
 	staging *Staging // or nil
 	aside   vfs.FS   // or nil
+	// crossing: an exchange by way of aside is under way.
+	crossing sync.Mutex
 	// Learned once: what the file system cannot do.
 	noUnlinked, noExchange atomic.Bool
 	// apart: what is made in staging cannot come here, another mount is between.
