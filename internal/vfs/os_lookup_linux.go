@@ -24,6 +24,7 @@ const (
 	// A lookup through ".." is told to try again when something was renamed
 	// meanwhile; after so many times the component-wise walk decides.
 	maxAgain = 32
+	maxOut   = 8 // of them, that the name leads out
 )
 
 func newLookup(root *os.Root, walk bool) (*lookup, error) {
@@ -121,13 +122,20 @@ func openat2(dir int, name string, flags int, mode uint32) (fd int, err error) {
 	if flags&unix.O_PATH != 0 {
 		how.Flags &^= unix.O_LARGEFILE // refused beside O_PATH
 	}
+	out := 0
 	for range maxAgain {
 		fd, err = unix.Openat2(dir, name, &how)
 		switch err {
 		case nil:
 			return fd, nil
 		case unix.EXDEV:
-			return -1, ErrEscapes
+			// Also where a file was renamed out of the tree in the midst of its lookup,
+			// as what an exchange brings out is (complete_walk in fs/namei.c). A link that
+			// leads out does so each time.
+			if out++; out == maxOut {
+				return -1, ErrEscapes
+			}
+			err = ErrEscapes
 		case unix.EINTR, unix.EAGAIN:
 		default:
 			return -1, err
