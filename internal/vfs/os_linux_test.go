@@ -322,3 +322,38 @@ func BenchmarkCreateExchange(b *testing.B) {
 		})
 	}
 }
+
+// A file that is exchanged with one of another tree in the midst of its lookup is
+// found all the same: it leads nowhere out.
+func TestOpenWhileExchanged(t *testing.T) {
+	here, err := OS(t.TempDir())
+	must(t, err)
+	defer here.Close()
+	there, err := OS(t.TempDir())
+	must(t, err)
+	defer there.Close()
+	write(t, here, "f", "one")
+	write(t, there, "f", "two")
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				ended <- nil
+				return
+			default:
+			}
+			if err := here.(Crosser).ExchangeWith("f", there, "f"); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	for range 200_000 {
+		f, err := here.Open("f")
+		must(t, err)
+		must(t, f.Close())
+	}
+	close(stop)
+	must(t, <-ended)
+}
