@@ -20,13 +20,17 @@ import (
 // was expected or somebody still writes to it, is brought beside its target
 // (Home), where all else that is displaced stands.
 
-// SetAside gives a folder for what exchanges bring out, on the file system that
-// staging is on; what is displaced stands beside its target without. To be called
-// before anything else; Root closes nothing.
+// TakesAside reports whether a folder aside would be of use: where content is
+// prepared in staging, and can be exchanged from another folder.
+func (r *Root) TakesAside() bool {
+	_, ok := r.fs.(vfs.Crosser)
+	return ok && r.staging != nil
+}
+
+// SetAside gives a folder for what exchanges bring out, if TakesAside; what is
+// displaced stands beside its target without. To be called before anything else;
+// Root closes nothing. A folder on another file system than staging is of no use.
 func (r *Root) SetAside(f vfs.FS) {
-	if _, ok := r.fs.(vfs.Crosser); !ok || r.staging == nil {
-		return
-	}
 	if info, err := f.Lstat("."); err == nil && info.Dev == r.staging.dev {
 		r.aside = f
 	}

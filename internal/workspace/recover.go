@@ -24,11 +24,7 @@ type recovery struct {
 	w    *Workspace
 	same bool   // the same boot and mounts: what was written is there
 	from uint64 // everything up to here is on disk
-
-	// checkpointed is when the last checkpoint was written, in nanoseconds since
-	// 1970; 0: there is none.
-	checkpointed int64
-	tip          gitstore.Tip
+	tip  gitstore.Tip
 
 	paths map[wspath.Path]*versions
 	moves [][]folderMove      // in order; those of a group at once
@@ -85,11 +81,6 @@ func (w *Workspace) recover(ctx context.Context) error {
 	r := &recovery{w: w, tip: w.store.Tip(), paths: make(map[wspath.Path]*versions), pairs: make(map[folderMove]bool), homes: make(map[wspath.Path]wspath.Path)}
 	r.from = r.tip.Seq
 	if found {
-		info, err := w.files.Lstat(checkpointFile)
-		if err != nil {
-			return errs.Wrap(err, checkpointFile)
-		}
-		r.checkpointed = info.MtimeNs
 		r.same = ck.Epoch == w.progress.epoch
 		r.from = min(ck.Seq, r.tip.Seq)
 		if seq, ok := w.progress.read(); ok && r.same && seq > r.from {

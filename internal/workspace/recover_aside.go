@@ -29,7 +29,11 @@ func (r *recovery) asides(ctx context.Context, left []rootfs.Aside) error {
 	// Of a change that the checkpoint covers it was removed before; a power cut can
 	// have undone that. (The folder is not synced with each checkpoint: all writers
 	// would wait for that.)
-	left, err = r.drop(left, func(a rootfs.Aside) (bool, error) { return a.Info.CtimeNs < r.checkpointed, nil })
+	checkpoint, err := r.w.files.Lstat(checkpointFile)
+	if err != nil && !isAbsent(err) {
+		return errs.Wrap(err, checkpointFile)
+	}
+	left, err = r.drop(left, func(a rootfs.Aside) (bool, error) { return a.Info.CtimeNs < checkpoint.MtimeNs, nil })
 	if err != nil {
 		return err
 	}
@@ -39,7 +43,7 @@ func (r *recovery) asides(ctx context.Context, left []rootfs.Aside) error {
 	if err != nil || len(left) == 0 {
 		return err
 	}
-	if left, err = r.search(ctx, wspath.Root, left); err != nil {
+	if left, err = r.search(ctx, left); err != nil {
 		return err
 	}
 	for _, a := range left {
@@ -120,42 +124,23 @@ func (r *recovery) inHistory(ctx context.Context, d rootfs.Aside) (bool, error) 
 	return r.w.store.HasBlob(id), nil
 }
 
-// search meets all that stands in a folder and below it.
-func (r *recovery) search(ctx context.Context, dir wspath.Path, left []rootfs.Aside) ([]rootfs.Aside, error) {
-	if err := ctxErr(ctx); err != nil {
-		return nil, err
-	}
-	entries, err := r.w.fs.ReadDir(string(dir))
-	if err != nil {
-		if unlistable(err) {
-			return left, nil
+// search meets all files that stand in the workspace.
+func (r *recovery) search(ctx context.Context, left []rootfs.Aside) ([]rootfs.Aside, error) {
+	err := r.files(ctx, wspath.Root, func(p wspath.Path) error {
+		if len(left) == 0 {
+			return errStop
 		}
-		return nil, errs.Wrap(err, string(dir))
-	}
-	for _, e := range entries {
-		p := dir.Join(e.Name)
-		switch {
-		case len(left) == 0:
-			return nil, nil
-		case wspath.IsTemp(e.Name):
-			continue
-		case e.Type.IsDir():
-			if e.Name == ".git" || r.w.isOwn(p) {
-				continue
-			}
-			left, err = r.search(ctx, p, left)
-		default:
-			var info vfs.Info
-			if info, err = r.w.fs.Lstat(string(p)); isAbsent(err) {
-				continue
-			}
-			if err == nil {
-				left, err = r.meet(left, p, info)
-			}
+		info, err := r.w.fs.Lstat(string(p))
+		if isAbsent(err) {
+			return nil
 		}
-		if err != nil {
-			return nil, errs.Wrap(err, string(p))
+		if err == nil {
+			left, err = r.meet(left, p, info)
 		}
+		return err
+	})
+	if err == errStop {
+		err = nil
 	}
-	return left, nil
+	return left, err
 }

@@ -264,11 +264,11 @@ func (f *folderMoves) holds(ctx context.Context, dir wspath.Path) (map[wspath.Pa
 }
 
 // files walks the files and links in a folder.
-func (f *folderMoves) files(ctx context.Context, dir wspath.Path, fn func(wspath.Path) error) error {
+func (r *recovery) files(ctx context.Context, dir wspath.Path, fn func(wspath.Path) error) error {
 	if err := ctxErr(ctx); err != nil {
 		return err
 	}
-	entries, err := f.w.fs.ReadDir(string(dir))
+	entries, err := r.w.fs.ReadDir(string(dir))
 	if err != nil {
 		if unlistable(err) {
 			return nil
@@ -278,9 +278,9 @@ func (f *folderMoves) files(ctx context.Context, dir wspath.Path, fn func(wspath
 	for _, e := range entries {
 		p := dir.Join(e.Name)
 		switch {
-		case wspath.IsTemp(e.Name), e.Name == ".git", f.w.isOwn(p):
+		case wspath.IsTemp(e.Name), e.Name == ".git", r.w.isOwn(p):
 		case e.Type.IsDir():
-			err = f.files(ctx, p, fn)
+			err = r.files(ctx, p, fn)
 		case e.Type.IsRegular(), e.Type&fs.ModeSymlink != 0:
 			err = fn(p)
 		}

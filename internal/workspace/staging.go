@@ -48,15 +48,18 @@ const asideDir = "aside"
 // openAside opens the folder; what is displaced stays beside its target where
 // there can be none.
 func (w *Workspace) openAside() {
-	made := w.files.Mkdir(asideDir, 0o700)
-	if made == nil {
-		made = w.files.SyncDir(".")
-	}
-	if made != nil && !errors.Is(made, fs.ErrExist) {
-		w.log.Warn("no folder for displaced files; they are kept beside their targets", "error", made)
+	if !w.root.TakesAside() {
 		return
 	}
 	f, err := w.files.Sub(asideDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = w.files.Mkdir(asideDir, 0o700); err == nil {
+			err = w.files.SyncDir(".")
+		}
+		if err == nil {
+			f, err = w.files.Sub(asideDir)
+		}
+	}
 	if err != nil {
 		w.log.Warn("no folder for displaced files; they are kept beside their targets", "error", err)
 		return
