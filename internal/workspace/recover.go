@@ -27,8 +27,7 @@ type recovery struct {
 	tip  gitstore.Tip
 
 	paths map[wspath.Path]*versions
-	moves [][]folderMove      // in order; those of a group at once
-	pairs map[folderMove]bool // folders that files moved between, keeping their names
+	moves [][]folderMove // in order; those of a group at once
 	dirs  []dirChange
 	via   []wspath.Path               // folders that were only passed through
 	empty []wspath.Path               // folders that their files left
@@ -78,7 +77,7 @@ func (w *Workspace) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := &recovery{w: w, tip: w.store.Tip(), paths: make(map[wspath.Path]*versions), pairs: make(map[folderMove]bool), homes: make(map[wspath.Path]wspath.Path)}
+	r := &recovery{w: w, tip: w.store.Tip(), paths: make(map[wspath.Path]*versions), homes: make(map[wspath.Path]wspath.Path)}
 	r.from = r.tip.Seq
 	if found {
 		r.same = ck.Epoch == w.progress.epoch
@@ -149,9 +148,6 @@ func (w *Workspace) unsynced(ctx context.Context, after, through uint64) error {
 
 func (r *recovery) run(ctx context.Context, aside []rootfs.Aside) error {
 	if err := r.history(ctx); err != nil {
-		return err
-	}
-	if err := r.alongside(); err != nil {
 		return err
 	}
 	if err := r.asides(ctx, aside); err != nil {
@@ -228,32 +224,6 @@ func (r *recovery) history(ctx context.Context) error {
 	})
 }
 
-// alongside adds the places that a file may have come to with its folder: one
-// that a change set first moved out of it stands in it still, under the
-// folder's new name, if the cut lost just that.
-func (r *recovery) alongside() error {
-	more := make(map[wspath.Path]*versions)
-	for m := range r.pairs {
-		for p, v := range r.paths {
-			rel, ok := p.Rel(m.from)
-			if !ok || p == m.from {
-				continue
-			}
-			at := m.to.Join(string(rel))
-			if r.paths[at] != nil {
-				continue
-			}
-			if is, there, err := r.w.store.Snapshot().Lookup(at); err != nil {
-				return err
-			} else if !there || is.Mode == object.Dir {
-				more[at] = &versions{list: v.list, several: v.several}
-			}
-		}
-	}
-	maps.Copy(r.paths, more)
-	return nil
-}
-
 // path gives a path's states, the first of which is what stood there before.
 func (r *recovery) path(p wspath.Path, before gitstore.Entry) *versions {
 	v := r.paths[p]
@@ -300,11 +270,6 @@ func (r *recovery) entries(ctx context.Context, c *gitstore.Commit) error {
 		case e.OldPath != "" && strings.HasSuffix(e.Path, "/"):
 			at = append(at, folderMove{wspath.Path(strings.TrimSuffix(e.OldPath, "/")), path})
 		case e.OldPath != "":
-			from, to := wspath.Path(e.OldPath), path
-			for from.Base() == to.Base() && !from.Dir().IsRoot() && !to.Dir().IsRoot() {
-				from, to = from.Dir(), to.Dir()
-				r.pairs[folderMove{from, to}] = true
-			}
 			if len(told) > 0 {
 				continue
 			}
