@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
+	"math/rand/v2"
 	"syscall"
 
 	"umbra/internal/vfs"
@@ -125,11 +126,15 @@ func (r *Root) Home(d *Displaced, from wspath.Path) error {
 
 func (r *Root) homeIn(d *Displaced, in wspath.Path, by uint64, base string) error {
 	var err error
-	for try := range 1 + takenTries {
-		temp := tempIn(in, by)
-		if try > 0 {
-			temp = tempIn(in, takenDigits(base, try-1))
+	for try := range 1 + 2*takenTries {
+		digits := by
+		switch {
+		case try > takenTries: // many wait that somebody writes to: only its bytes tell of it then
+			digits = rand.Uint64() &^ (1 << 32) // never IsMaking
+		case try > 0:
+			digits = takenDigits(base, try-1)
 		}
+		temp := tempIn(in, digits)
 		if err = r.moveFromAside(d.Temp, temp); err == nil {
 			d.Temp, d.aside = temp, false
 			return nil

@@ -164,6 +164,26 @@ func TestHome(t *testing.T) {
 	g.want(out.Temp, "new")
 }
 
+// However many wait under the names that tell where they stood, another one comes
+// home.
+func TestHomeAmongMany(t *testing.T) {
+	g := newGround(t, nil)
+	g.write("a", "old")
+	_, out := g.swap("a")
+	by, _, _ := parseAside(out.Temp)
+	g.write(wspath.TempName(by), "waits")
+	for try := range takenTries {
+		g.write(wspath.TempName(takenDigits("a", try)), "waits")
+	}
+	if err := g.root.Home(out, "a"); err != nil {
+		t.Fatal(err)
+	}
+	g.want(out.Temp, "old")
+	if digits, ok := wspath.ParseTemp(out.Temp); !ok || IsMaking(digits) {
+		t.Errorf("home as %s", out.Temp)
+	}
+}
+
 // A start tells what was prepared from what was displaced, and where.
 func TestAsides(t *testing.T) {
 	g := newGround(t, nil)
