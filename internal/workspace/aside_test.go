@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"fmt"
+	"os"
 	"path"
 	"strings"
 	"testing"
@@ -42,6 +43,35 @@ func TestDroppedSoon(t *testing.T) {
 	b.stop()
 	if left := b.leftAside(); len(left) > 0 {
 		t.Errorf("left after a stop: %v", left)
+	}
+}
+
+// Who has the file open cuts it in the instant in which what came out is looked at:
+// that is a person's change as any other.
+func TestCutWhileItIsReplaced(t *testing.T) {
+	b := newBench(t, scenarioFiles())
+	defer b.stop()
+	f, err := b.mem.OpenFile("ws/a", os.O_RDWR, 0)
+	must(t, err)
+	cut := false
+	b.hook.Reads = true
+	b.on(func(c vfs.Call) error {
+		if c.Op == vfs.OpRead && !cut && strings.Contains(c.Name, "/"+asideDir+"/") {
+			cut = true
+			return f.Truncate(0)
+		}
+		return nil
+	})
+	_, err = b.apply(write("a", "ours"))
+	b.on(nil)
+	if err != nil || !cut {
+		t.Errorf("cut %t: %v", cut, err)
+	}
+	must(t, f.Close())
+	b.w.settleLingers(context.Background(), false)
+	b.same()
+	if got := tree(t, b.w)["a"]; got != "ours" {
+		t.Errorf("a holds %q", got)
 	}
 }
 

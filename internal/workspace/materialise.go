@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"syscall"
 
@@ -281,6 +282,9 @@ func (w *Workspace) isExpected(ctx context.Context, out *rootfs.Displaced, expec
 		return true, false, nil
 	}
 	id, err := hashBlob(ctx, f, out.Info.Size)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return false, open, nil // who has it open has cut it
+	}
 	if err != nil {
 		return false, open, err
 	}
