@@ -46,6 +46,35 @@ func TestDroppedSoon(t *testing.T) {
 	}
 }
 
+// Who was just opening a file when it was replaced, and got it after it was looked
+// at, may write to it: that is recorded.
+func TestOpenedAtTheLastMoment(t *testing.T) {
+	b := newBench(t, scenarioFiles())
+	defer b.stop()
+	const late = "written to what was replaced"
+	b.ok(write("a", "ours"))
+	waits := b.leftAside()
+	if len(waits) != 1 {
+		t.Fatalf("%v wait", waits)
+	}
+	f, err := b.mem.OpenFile(path.Join(rel(b.m.dirOf(b.w.id)), asideDir, waits[0]), os.O_RDWR, 0)
+	must(t, err)
+	must(t, b.w.checkpoint(context.Background(), false)) // before which it would go
+	_, err = f.WriteAt([]byte(late), 0)
+	must(t, err)
+	if b.w.settleLingers(context.Background(), false) != 1 {
+		t.Error("it is not waited for")
+	}
+	must(t, f.Close())
+	if n := b.w.settleLingers(context.Background(), false); n > 0 {
+		t.Errorf("%d are still waited for", n)
+	}
+	b.same()
+	if !b.w.store.HasBlob(object.Hash(object.Blob, []byte(late))) {
+		t.Error("it is lost")
+	}
+}
+
 // Who has the file open cuts it in the instant in which what came out is looked at:
 // that is a person's change as any other.
 func TestCutWhileItIsReplaced(t *testing.T) {

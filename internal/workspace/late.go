@@ -181,8 +181,32 @@ func (w *Workspace) dropNow() {
 	w.toDrop = nil
 	w.lmu.Unlock()
 	for _, l := range list {
-		w.drop(l)
+		if w.lateComer(l) {
+			w.linger(l.path, l.out)
+		} else {
+			w.drop(l)
+		}
 	}
+}
+
+// lateComer looks once more at a file that was as expected when it came out:
+// whoever was just opening it by its path may have got it since. Then it is brought
+// beside its target, to wait for what is written.
+func (w *Workspace) lateComer(l lingering) bool {
+	f, err := w.root.Open(l.out)
+	if err != nil {
+		return false
+	}
+	open := f.OpenForWriting()
+	info, err := f.Stat()
+	f.Close()
+	if err == nil && !open && sameContent(info, l.out.Info) {
+		return false
+	}
+	if err := w.root.Home(l.out, l.path); err != nil {
+		w.log.Error("displaced file not recorded; it is at the next start", "name", l.out.Temp, "error", err)
+	}
+	return true
 }
 
 // drop removes a displaced file.

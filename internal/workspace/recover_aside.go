@@ -26,23 +26,24 @@ func (r *recovery) asides(ctx context.Context, left []rootfs.Aside) error {
 			return err
 		}
 	}
-	// Of a change that the checkpoint covers it was removed before; a power cut can
-	// have undone that. (The folder is not synced with each checkpoint: all writers
-	// would wait for that.)
-	checkpoint, err := r.w.files.Lstat(checkpointFile)
-	if err != nil && !isAbsent(err) {
-		return errs.Wrap(err, checkpointFile)
-	}
-	left, err = r.drop(left, func(a rootfs.Aside) (bool, error) { return a.Info.CtimeNs < checkpoint.MtimeNs, nil })
-	if err != nil {
-		return err
-	}
-	// The stop came before the change was in history. The whole workspace is looked
-	// through only for what is not in history either.
 	left, err = r.drop(left, func(a rootfs.Aside) (bool, error) { return r.inHistory(ctx, a) })
 	if err != nil || len(left) == 0 {
 		return err
 	}
+	if !r.same {
+		// Of a change that the checkpoint covers it was removed before; the power cut
+		// has undone that, and may have torn it. (The folder is not synced with each
+		// checkpoint: all writers would wait for that.)
+		checkpoint, err := r.w.files.Lstat(checkpointFile)
+		if err != nil && !isAbsent(err) {
+			return errs.Wrap(err, checkpointFile)
+		}
+		if left, err = r.drop(left, func(a rootfs.Aside) (bool, error) { return a.Info.CtimeNs < checkpoint.MtimeNs, nil }); err != nil {
+			return err
+		}
+	}
+	// The stop came before the change was in history: the whole workspace is looked
+	// through.
 	if left, err = r.search(ctx, left); err != nil {
 		return err
 	}
