@@ -283,6 +283,8 @@ func TestScriptsQueue(t *testing.T) {
 	for range 2 {
 		go send(`while true do end`)
 	}
+	// They run before any other is sent: one that came late would be refused itself.
+	eventually(t, func() bool { return scrape(t, s.Server)[`umbra_sandbox_running{engine="luau"}`] == 2 })
 	began := time.Now()
 	for range n - 2 {
 		go send(`local n = 0 for i = 1, 1000 do n += i end return n`)
