@@ -512,8 +512,12 @@ func (g *group) rewrite(d *Draft, track func(object.ID, loc)) (object.ID, error)
 }
 
 func (g *group) emitCommit(m *message.Message, tree object.ID, track func(object.ID, loc)) (object.ID, error) {
-	name, email := message.Author(m.Actor)
-	if a, ok := g.s.opt.Identities[m.Actor]; ok {
+	actor := m.Actor
+	if actor == "" && m.Source == message.External {
+		actor = g.s.opt.Person
+	}
+	name, email := message.Author(actor)
+	if a, ok := g.s.opt.Identities[actor]; ok {
 		name, email = a.Name, a.Email
 	}
 	c := object.CommitData{Tree: tree, Message: m.Encode(), Author: object.Signature{Name: name, Email: email, When: g.when}}

@@ -43,6 +43,8 @@ type Options struct {
 	InlineBlob   int64            // bytes above which a blob gets a pack of its own; 4 MiB
 	BaselinePart int64            // bytes at which a pack of a baseline is closed; 64 MiB
 	Identities   map[string]Identity
+	// Person is the git author of changes found on disk; empty: the server.
+	Person string
 	// Caches are what is kept of histories in memory, shared with other stores;
 	// nil: 40 MiB of its own.
 	Caches *Caches

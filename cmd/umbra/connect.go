@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/user"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +16,7 @@ import (
 	"umbra/config"
 	"umbra/httpapi"
 	"umbra/internal/client"
+	"umbra/internal/person"
 	"umbra/internal/state"
 )
 
@@ -150,8 +150,8 @@ func inProcess(cfg config.Config, dir *state.Dir, actor string, log io.Writer, s
 // actorName is in whose name a verb changes something: the person's, if it may
 // stand in a commit.
 func actorName() string {
-	if u, err := user.Current(); err == nil && httpapi.ValidActor(u.Username) {
-		return u.Username
+	if name := person.Name(); httpapi.ValidActor(name) {
+		return name
 	}
 	return ""
 }

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -49,18 +50,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Short:         "A workspace server for AI agents that keeps every change in git",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		// A verb that is missing or unknown is wrong use.
+		Version:       programVersion(),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q", args[0])}
+				return usageError{unknownCommand(cmd, args[0])}
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cmd.SetOut(stderr)
-			return usageError{errors.Join(errors.New("a command is missing"), cmd.Help())}
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetVersionTemplate(versionLine())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.SetArgs(args)
@@ -82,6 +82,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// unknownCommand is the error for a verb that does not exist; it names the ones
+// that are spelled like it.
+func unknownCommand(root *cobra.Command, name string) error {
+	if near := root.SuggestionsFor(name); len(near) > 0 {
+		return fmt.Errorf("unknown command %q; did you mean %s?", name, strings.Join(near, " or "))
+	}
+	return fmt.Errorf("unknown command %q; 'umbra --help' lists the commands", name)
 }
 
 // noArgs refuses arguments that a verb does not take.

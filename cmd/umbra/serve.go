@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"sync"
@@ -90,7 +92,7 @@ func serve(ctx context.Context, cfg config.Config, o serveOptions, stdout, stder
 		l, address, err = httpapi.Listen("127.0.0.1:0")
 	}
 	if err != nil {
-		return usageError{fmt.Errorf("listen: %w", err)}
+		return usageError{cannotListen(cfg.Listen, err)}
 	}
 	defer l.Close()
 
@@ -146,6 +148,22 @@ func serve(ctx context.Context, cfg config.Config, o serveOptions, stdout, stder
 	err = errors.Join(err, deps.close(closing))
 	log.Info("stopped")
 	return err
+}
+
+// cannotListen says why an address could not be listened on, and what to do.
+func cannotListen(address string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%s is in use by another program; choose another address, as in --listen 127.0.0.1:0 (any free port)", address)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("%s is not an address of this machine (--listen)", address)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("no permission to listen on %s; ports below 1024 usually need root (--listen)", address)
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		err = e.Err
+	}
+	return fmt.Errorf("cannot listen on %s: %w", address, err)
 }
 
 // newLogger writes to standard error; standard output is for the ready line. The

@@ -8,6 +8,7 @@ import (
 	"umbra/config"
 	"umbra/gitstore"
 	"umbra/internal/history"
+	"umbra/internal/person"
 	"umbra/internal/room"
 	"umbra/internal/script"
 	"umbra/internal/session"
@@ -44,7 +45,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		WatchIdle:  cfg.Workspaces.WatchIdle,
 		Meter:      d.meters.workspace,
 		Store: func(o *gitstore.Options) {
-			o.Room, o.MaxHistory = floor.Take, int64(cfg.Limits.WorkspaceBytes)
+			o.Room, o.MaxHistory, o.Person = floor.Take, int64(cfg.Limits.WorkspaceBytes), person.Name()
 		},
 	})
 	if err != nil {

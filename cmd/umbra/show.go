@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -106,10 +107,27 @@ func (v *verb) pickChange(ctx context.Context, w place, args []string) (commit s
 			return "", nil, usageError{fmt.Errorf("%s is no number of a change", name)}
 		}
 		commit, err := v.commitOfChange(ctx, w, n)
+		if isNoChange(err) && len(name) >= shortestCommit {
+			return name, filter, nil // a commit whose abbreviation has digits alone
+		}
 		filter.Set("change_id", name)
 		return commit, filter, err
 	}
 	return name, filter, nil
+}
+
+// shortestCommit is the length from which digits alone may be a commit: what
+// 'umbra log' prints is longer.
+const shortestCommit = 7
+
+// noChange says that a task has no change of a number.
+type noChange struct{ text string }
+
+func (e noChange) Error() string { return e.text }
+
+func isNoChange(err error) bool {
+	_, ok := errors.AsType[noChange](err)
+	return ok
 }
 
 // commitOfChange gives the commit of a task's n-th change.
@@ -128,7 +146,7 @@ func (v *verb) commitOfChange(ctx context.Context, w place, n uint64) (string, e
 		}
 	}
 	if len(page.Entries) == 0 || page.Entries[0].ID == nil || *page.Entries[0].ID != n {
-		return "", fmt.Errorf("task %s has no change %d", task, n)
+		return "", noChange{fmt.Sprintf("task %s has no change %d", task, n)}
 	}
 	return page.Entries[0].Commit, nil
 }

@@ -18,10 +18,15 @@ func versionCommand(stdout io.Writer) *cobra.Command {
 		Short: "Print the program's version",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(stdout, "umbra %s %s %s/%s\n", programVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := io.WriteString(stdout, versionLine())
 			return err
 		},
 	}
+}
+
+// versionLine is what "umbra version" and "umbra --version" print.
+func versionLine() string {
+	return fmt.Sprintf("umbra %s %s %s/%s\n", programVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // programVersion is the linker's word, else that of the module.
