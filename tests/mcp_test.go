@@ -326,7 +326,7 @@ func TestMCPDefault(t *testing.T) {
 	s.Do("DELETE", "/toolsets/default", nil).ExpectError(409, "toolset_fixed")
 	s.Stop()
 	s.Restart()
-	if got, _ := connect(t, overHTTP(s, "", ""), before).call(t, "read_file", map[string]any{"path": "/n/f"}); got != "y" {
+	if got, _ := connect(t, overHTTP(s, "", ""), newest).call(t, "read_file", map[string]any{"path": "/n/f"}); got != "y" {
 		t.Errorf("%q", got)
 	}
 	if got := s.Do("GET", "/toolsets/default", nil).Expect(200).Text("tasks./n"); got != task {

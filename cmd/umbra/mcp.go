@@ -190,6 +190,8 @@ func (k *mcpLink) serve(ctx context.Context, cmd *cobra.Command, mounts []mcpMou
 	body := map[string]any{"mounts": mounts, "idleSeconds": int(mcpLease / time.Second)}
 	if task != "" {
 		body["taskId"] = task
+	} else {
+		body["lazyTasks"] = true // one is made at the client's first change
 	}
 	var made struct {
 		ID string `json:"id"`

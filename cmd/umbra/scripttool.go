@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"umbra/gitstore/message"
 	"umbra/httpapi/scripts"
 	"umbra/internal/script"
 	"umbra/internal/toolset"
@@ -45,7 +46,7 @@ func scriptTool(runner *script.Service) toolset.Extra {
 				return "Error: language must be luau", true, nil
 			}
 			res, err := runner.Execute(ctx, script.Request{Script: args.Str("script"), Timeout: time.Duration(ms) * time.Millisecond,
-				Owner: script.Owner{By: workspace.By{SubtaskID: c.SubtaskID, Actor: c.Actor, RequestID: c.RequestID}, Task: c.TaskID, Sees: c.Sees}})
+				Owner: script.Owner{By: workspace.By{SubtaskID: c.SubtaskID, Actor: c.Actor, RequestID: c.RequestID, Source: message.Script}, Task: c.TaskID, Sees: c.Sees}})
 			if err != nil {
 				return "", true, err
 			}

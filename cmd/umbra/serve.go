@@ -96,6 +96,9 @@ func serve(ctx context.Context, cfg config.Config, o serveOptions, stdout, stder
 	}
 	defer l.Close()
 
+	if o.folder != "" && len(cfg.MCP.Mounts) == 0 {
+		cfg.MCP.Mounts = ownMount(o.folder, log)
+	}
 	deps, err := build(cfg, dir, log)
 	if err != nil {
 		return err

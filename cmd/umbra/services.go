@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"umbra/config"
 	"umbra/gitstore"
@@ -15,6 +16,7 @@ import (
 	"umbra/internal/state"
 	"umbra/internal/task"
 	"umbra/internal/toolset"
+	"umbra/internal/toolset/mount"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
 )
@@ -94,6 +96,21 @@ func (s *services) openToolsets(cfg config.Config, db *state.DB, runner *script.
 		State: db, Tasks: s.tasks, Workspaces: s.workspaces, History: s.history, Default: defaultMounts(cfg.MCP.Mounts), Extra: extra, Log: log,
 	})
 	return err
+}
+
+// ownMount is the default toolset of 'umbra serve DIR' where the settings name
+// none: the directory, at its real path.
+func ownMount(dir string, log *slog.Logger) []config.MCPMount {
+	root, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil // opening it says why
+	}
+	prefix, err := mount.ParsePrefix(filepath.ToSlash(root))
+	if err != nil {
+		log.Warn("/mcp has no tools: the directory's path cannot be a mount's prefix", "reason", err)
+		return nil
+	}
+	return []config.MCPMount{{Prefix: prefix, Scope: string(mount.ReadWrite), Root: root}}
 }
 
 // defaultMounts translates the settings for the default toolset.

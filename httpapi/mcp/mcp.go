@@ -120,6 +120,7 @@ type caller struct {
 	tags      httpapi.Tags
 	requestID string
 	key       string
+	session   string // empty in revisions without sessions
 	idem      *httpapi.Idempotency
 }
 
@@ -158,6 +159,7 @@ func (d *Dialect) serve(c *gin.Context) error {
 	if req.Header.Get("Mcp-Protocol-Version") >= sessionless || req.Method == http.MethodPost && session != "" && !strings.HasPrefix(session, d.run) {
 		h = e.stateless
 	}
+	k.session = session
 	withCaller(h, k).ServeHTTP(c.Writer, req)
 	return nil
 }
@@ -192,7 +194,7 @@ func (d *Dialect) endpoint(id string) *endpoint {
 func (d *Dialect) changed(id string) {
 	d.mu.Lock()
 	e := d.endpoints[id]
-	t, err := d.o.Toolsets.Get(id, nil)
+	_, err := d.o.Toolsets.Get(id, nil)
 	if err != nil {
 		delete(d.endpoints, id)
 	}
@@ -202,7 +204,7 @@ func (d *Dialect) changed(id string) {
 	case err != nil:
 		go e.close() // closing waits for the sessions' calls
 	default:
-		go e.setTools(&t)
+		go e.refresh(true)
 	}
 }
 
@@ -215,14 +217,13 @@ type endpoint struct {
 
 	mu    sync.Mutex
 	named map[string]bool // tools that the server has
+	shown string          // the map that belongs to them
 }
 
 func (d *Dialect) newEndpoint(id string) *endpoint {
 	e := &endpoint{d: d, id: id, named: map[string]bool{}}
 	e.server = e.newServer()
-	if t, err := d.o.Toolsets.Get(id, nil); err == nil {
-		e.setTools(&t)
-	}
+	e.refresh(true)
 	server := func(*http.Request) *sdk.Server { return e.server }
 	e.stateful = sdk.NewStreamableHTTPHandler(server, &sdk.StreamableHTTPOptions{SessionTimeout: sessionIdle,
 		DisableLocalhostProtection: true, MaxRequestBodyBytes: -1}) // both are the frame's

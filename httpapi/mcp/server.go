@@ -48,10 +48,16 @@ func (e *endpoint) newServer() *sdk.Server {
 	return s
 }
 
-// setTools makes the server offer a toolset's tools, and tells who listens.
-func (e *endpoint) setTools(t *toolset.Toolset) {
+// refresh makes the server offer the toolset's tools of now, and tells who
+// listens; without always only where the mounts are others than it knows.
+func (e *endpoint) refresh(always bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	t, err := e.d.o.Toolsets.Get(e.id, nil)
+	if err != nil || !always && t.Map == e.shown {
+		return
+	}
+	e.shown = t.Map
 	gone := e.named
 	e.named = map[string]bool{}
 	for i := range t.Tools {
@@ -96,6 +102,8 @@ func (e *endpoint) middleware(next sdk.MethodHandler) sdk.MethodHandler {
 				ctx = context.WithValue(ctx, asked{}, r.Params.URI)
 				r.Params.URI = canonicalURI(r.Params.URI)
 			}
+		case method == "tools/list":
+			e.refresh(false) // a change of mounts may not have reached it yet
 		case strings.HasPrefix(method, "prompts/"):
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "there are no prompts"}
 		}
@@ -172,6 +180,10 @@ func (e *endpoint) callTool(ctx context.Context, req *sdk.CallToolRequest) (*sdk
 		c.TaskID, c.SubtaskID, c.Actor, c.RequestID, c.Key = k.tags.TaskID, k.tags.SubtaskID, k.tags.Actor, k.requestID, k.key
 		c.ReadOnly, c.Sees = k.who.Scope != httpapi.ScopeWrite, k.who.Sees
 	}
+	c.Client = clientOf(req, k)
+	if c.Actor == "" {
+		c.Actor = c.Client.Name
+	}
 	if sub, given := req.Params.Meta["subtaskId"]; given {
 		id, ok := sub.(string)
 		if !ok || !httpapi.ValidID(id) {
@@ -204,6 +216,19 @@ func (e *endpoint) callTool(ctx context.Context, req *sdk.CallToolRequest) (*sdk
 		}
 	}
 	return message(a.Text, a.Failed), nil
+}
+
+// clientOf says which client calls. What it calls itself is taken only where it
+// may be an actor.
+func clientOf(req *sdk.CallToolRequest, k *caller) toolset.Client {
+	var c toolset.Client
+	if info := req.ClientInfo(); info != nil && httpapi.ValidActor(info.Name) {
+		c.Name = info.Name
+	}
+	if k != nil {
+		c.Token, c.Session = k.who.Token, k.session
+	}
+	return c
 }
 
 func message(text string, failed bool) *sdk.CallToolResult {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"umbra/gitstore/message"
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
 	"umbra/internal/errs"
@@ -79,7 +80,9 @@ func (d *Dialect) execute(c *gin.Context) error {
 	}
 	// The frame's record answers a request sent twice: what one execution saves
 	// are many commits, so no single one carries the key.
-	req.Owner = script.Owner{By: wire.By(c, ""), Task: httpapi.TagsOf(c).TaskID, Sees: httpapi.CallerOf(c).Sees}
+	by := wire.By(c, "")
+	by.Source = message.Script
+	req.Owner = script.Owner{By: by, Task: httpapi.TagsOf(c).TaskID, Sees: httpapi.CallerOf(c).Sees}
 	ctx, done := untilStopped(c)
 	defer done()
 	res, err := d.scripts.Execute(ctx, req)

@@ -96,6 +96,7 @@ type createBody struct {
 	Mounts *[]mountBody `json:"mounts"`
 	TaskID *string      `json:"taskId"`
 	Idle   *int64       `json:"idleSeconds"`
+	Lazy   bool         `json:"lazyTasks"`
 }
 
 // specs reads a body's mounts.
@@ -156,7 +157,7 @@ func (d *Dialect) create(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	o := toolset.CreateOptions{Mounts: specs, TaskID: httpapi.TagsOf(c).TaskID, Who: who(c)}
+	o := toolset.CreateOptions{Mounts: specs, TaskID: httpapi.TagsOf(c).TaskID, Lazy: b.Lazy, Who: who(c)}
 	if b.TaskID != nil {
 		if !httpapi.ValidID(*b.TaskID) {
 			return malformed("taskId")

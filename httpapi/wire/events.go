@@ -18,6 +18,7 @@ type eventData struct {
 	TaskID    *string `json:"task_id"`
 	SubtaskID *string `json:"subtask_id"`
 	Source    string  `json:"source"`
+	RequestID *string `json:"request_id"`
 	Entries   []Entry `json:"entries"`
 }
 
@@ -47,7 +48,7 @@ func Next(ctx context.Context, st *task.Stream) (httpapi.Event, error) {
 		m := ev.Commit.Message
 		out.ID = strconv.FormatUint(ev.Commit.Seq, 10)
 		data = eventData{Seq: ev.Commit.Seq, Commit: ev.Commit.ID.String(), TaskID: Text(m.TaskID), SubtaskID: Text(m.SubtaskID),
-			Source: string(m.Source), Entries: EntriesOf(ev.Entries)}
+			Source: string(m.Source), RequestID: Text(m.RequestID), Entries: EntriesOf(ev.Entries)}
 	}
 	if out.Data, err = json.Marshal(data); err != nil {
 		return httpapi.Event{}, err

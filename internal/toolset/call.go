@@ -25,6 +25,8 @@ type Call struct {
 	TaskID    string // empty: the mount's own
 	SubtaskID string
 	Actor     string
+	// Client is who calls by MCP; the zero value elsewhere.
+	Client    Client
 	RequestID string
 	// Key is the idempotency key as it stands in history, empty without one.
 	Key string
@@ -54,6 +56,9 @@ func (s *Service) Call(ctx context.Context, id string, c Call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
+	if l.rec.Lazy {
+		s.useClient(id, c.Client.key())
+	}
 	r := &run{s: s, l: l, ctx: ctx, c: c}
 	defer r.release()
 	text, err := r.tool()
@@ -65,6 +70,9 @@ func (s *Service) Call(ctx context.Context, id string, c Call) (Answer, error) {
 	}
 	if m, ok := errors.AsType[mount.Message](err); ok {
 		return Answer{Text: "Error: " + string(m), Failed: true, Commit: r.commit}, nil
+	}
+	if text, ok := errors.AsType[failure](err); ok {
+		return Answer{Text: string(text), Failed: true, Commit: r.commit}, nil
 	}
 	if f, ok := errors.AsType[*refusal](err); ok {
 		return Answer{}, f.err
@@ -85,6 +93,7 @@ type run struct {
 	c   Call
 
 	opened   map[string]*workspace.Workspace
+	made     map[string]string // of a lazy toolset: the client's tasks, by workspace
 	commit   object.ID
 	replayed bool
 }
@@ -144,10 +153,15 @@ func (r *run) extra(name string, args tool.Args) (string, error) {
 	}
 	text, failed, err := r.s.o.Extra[i].Run(r.ctx, r.c, args)
 	if err == nil && failed {
-		err = mount.Message(text)
+		err = failure(text)
 	}
 	return text, err
 }
+
+// failure is the whole text of a tool that failed in its own words.
+type failure string
+
+func (f failure) Error() string { return string(f) }
 
 // place is where a call's path leads.
 type place struct {
@@ -155,9 +169,41 @@ type place struct {
 	rel wspath.Path
 }
 
+// clean gives the logical path that a model's path stands for: one of the host,
+// in a mounted directory, is the path below its mount. Errors are Messages.
+func (r *run) clean(p string) (string, error) {
+	clean, err := mount.Clean(p)
+	if err != nil {
+		return "", err
+	}
+	if i, _, ok := r.l.table.Lookup(clean); ok && r.l.rec.Mounts[i].Prefix != "/" || r.l.table.HasBelow(clean) && clean != "/" {
+		return clean, nil
+	}
+	best, at := "", ""
+	for i := range r.l.rec.Mounts {
+		m := &r.l.rec.Mounts[i]
+		if m.Kind != mount.Physical {
+			continue
+		}
+		ws, ok := r.s.o.Workspaces.Record(m.Workspace)
+		if !ok || ws.Root == "/" || len(ws.Root) <= len(best) || !mount.Within(clean, ws.Root) {
+			continue
+		}
+		best, at = ws.Root, mount.Join(m.Prefix, strings.TrimPrefix(clean[len(ws.Root):], "/"))
+	}
+	if best == "" {
+		return clean, nil
+	}
+	return at, nil
+}
+
 // resolve finds where a path leads; the operation is allowed there.
 func (r *run) resolve(p string, op mount.Op) (place, error) {
-	to, err := r.l.table.Resolve(p, op)
+	clean, err := r.clean(p)
+	if err != nil {
+		return place{}, err
+	}
+	to, err := r.l.table.Resolve(clean, op)
 	if err != nil {
 		return place{}, err
 	}
@@ -198,7 +244,17 @@ func (r *run) workspace(i int) (*workspace.Workspace, error) {
 func (r *run) taskOf(i int) (string, error) {
 	ws := r.l.rec.Mounts[i].Workspace
 	if r.c.TaskID == "" {
-		return r.l.rec.Tasks[ws], nil
+		if id := r.ownTask(ws); !r.l.rec.Lazy || id != "" && !r.s.ended(id, ws) {
+			return id, nil
+		}
+		id, err := r.s.makeClientTask(r.ctx, r.l.rec.ID, i, r.c)
+		if err == nil {
+			if r.made == nil {
+				r.made = make(map[string]string)
+			}
+			r.made[ws] = id
+		}
+		return id, err
 	}
 	err := r.s.o.Tasks.Writable(r.c.TaskID, ws)
 	if code := errs.CodeOf(err); err != nil && (code == "task_not_found" || code == "task_other_workspace") {

@@ -11,8 +11,10 @@ import (
 
 // CreateOptions say what toolset to make.
 type CreateOptions struct {
-	Mounts         []Spec
-	TaskID         string // empty: each workspace gets a task of its own
+	Mounts []Spec
+	TaskID string // empty: each workspace gets a task of its own
+	// Lazy makes no task now: each client's is made at its first change.
+	Lazy           bool
 	IdempotencyKey string
 	Idle           time.Duration // unused for so long it goes, at most MaxIdle; 0: it stays
 	Who            Who
@@ -43,7 +45,7 @@ func (s *Service) Create(ctx context.Context, o CreateOptions) (t Toolset, repla
 			return Toolset{}, false, err
 		}
 	}
-	r := Record{ID: newID(), Task: o.TaskID, Created: s.o.Now().UTC(), KeyHash: o.IdempotencyKey, Idle: o.Idle, Hidden: true}
+	r := Record{ID: newID(), Task: o.TaskID, Created: s.o.Now().UTC(), KeyHash: o.IdempotencyKey, Idle: o.Idle, Lazy: o.Lazy && o.TaskID == "", Hidden: true}
 	if r, err = s.change(ctx, r, mounts, o.Who); err != nil {
 		return Toolset{}, false, err
 	}
@@ -139,6 +141,14 @@ func (s *Service) change(ctx context.Context, before Record, mounts []Mount, who
 		}
 		return Record{}, err
 	}
+	for _, c := range before.Clients {
+		for ws, id := range c.Tasks {
+			if !r.mounts(ws) {
+				r.Loose = append(slices.Clip(r.Loose), id)
+				r.Clients = without(r.Clients, ws)
+			}
+		}
+	}
 	for _, id := range before.Tasks {
 		if before.Own[id] && !r.Own[id] {
 			r.Loose = append(slices.Clip(r.Loose), id)
@@ -200,6 +210,11 @@ func (s *Service) remove(ctx context.Context, id string, who Who, still func(*li
 	for task := range r.Own {
 		r.Loose = append(slices.Clip(r.Loose), task)
 	}
+	for _, c := range r.Clients {
+		for _, task := range c.Tasks {
+			r.Loose = append(slices.Clip(r.Loose), task)
+		}
+	}
 	if err := s.put(r); err != nil {
 		return err
 	}
@@ -239,10 +254,10 @@ func (s *Service) Default(ctx context.Context) (string, error) {
 			return DefaultID, nil
 		}
 	}
-	r := Record{ID: DefaultID, Created: s.o.Now().UTC(), Fixed: true, Hidden: true}
+	r := Record{ID: DefaultID, Created: s.o.Now().UTC(), Fixed: true, Lazy: true, Hidden: true}
 	if l != nil {
 		r = l.rec
-		r.Hidden = false
+		r.Hidden, r.Lazy = false, true
 	}
 	if _, err := s.change(ctx, r, mounts, Who{}); err != nil {
 		return "", err
@@ -257,6 +272,6 @@ func (s *Service) Default(ctx context.Context) (string, error) {
 func (s *Service) serves(l *live, mounts []Mount) bool {
 	return slices.EqualFunc(l.rec.Mounts, mounts, func(a, b Mount) bool {
 		return a.Prefix == b.Prefix && a.Scope == b.Scope && a.Kind == b.Kind && a.Workspace == b.Workspace &&
-			s.o.Tasks.Writable(l.rec.Tasks[a.Workspace], a.Workspace) == nil
+			(l.rec.Lazy || s.o.Tasks.Writable(l.rec.Tasks[a.Workspace], a.Workspace) == nil)
 	})
 }

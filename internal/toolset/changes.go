@@ -18,7 +18,7 @@ import (
 type own struct {
 	mount  int
 	prefix string
-	task   string
+	task   string // empty: a lazy toolset's client has changed nothing yet
 	ws     *workspace.Workspace
 }
 
@@ -48,7 +48,7 @@ func (r *run) own(i int) (own, error) {
 	if err != nil {
 		return own{}, err
 	}
-	id := r.l.rec.Tasks[m.Workspace]
+	id := r.ownTask(m.Workspace)
 	if r.c.TaskID != "" {
 		if err := r.s.o.Tasks.Writable(r.c.TaskID, m.Workspace); errs.CodeOf(err) != "task_other_workspace" || err == nil {
 			id = r.c.TaskID
@@ -76,6 +76,9 @@ func (r *run) taskChanges() (string, error) {
 	var b strings.Builder
 	for i := range list {
 		o := &list[i]
+		if o.task == "" {
+			continue
+		}
 		t, err := r.s.o.History.Task(r.ctx, o.ws, o.task)
 		if err != nil {
 			return "", err
@@ -186,6 +189,9 @@ func (d *differ) answer(none string) string {
 // diffOwn adds the files of one task: all, or those at and under a path by any
 // of their names.
 func (r *run) diffOwn(d *differ, o *own, rel string) error {
+	if o.task == "" {
+		return nil
+	}
 	sum, err := r.s.o.History.Summary(r.ctx, o.ws, o.task)
 	if err != nil {
 		return err

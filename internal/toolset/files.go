@@ -39,37 +39,86 @@ func (r *run) editFile(a tool.Args) (string, error) {
 	if at.rel.IsRoot() || r.l.table.HasBelow(at.Path) {
 		return "", mount.Message(p + " is a directory")
 	}
-	old, now, all := []byte(a.Str("old_string")), []byte(a.Str("new_string")), a.Bool("replace_all")
-	if bytes.Equal(old, now) {
-		return "", mount.Message("old_string and new_string are the same")
+	edits, err := editsOf(a, p)
+	if err != nil {
+		return "", err
 	}
 	n := 0
-	op := workspace.Op{Kind: workspace.OpEdit, Path: at.rel, Edit: func(data []byte) ([]byte, error) {
-		n = bytes.Count(data, old)
-		switch {
-		case n == 0:
-			return nil, mount.Message("old_string not found in " + p)
-		case n > 1 && !all:
-			return nil, mount.Message(fmt.Sprintf("old_string appears %d times in %s; give more context or set replace_all", n, p))
-		}
-		return bytes.ReplaceAll(data, old, now), nil
+	op := workspace.Op{Kind: workspace.OpEdit, Path: at.rel, Edit: func(data []byte) (out []byte, err error) {
+		out, n, err = edits.apply(data)
+		return out, err
 	}}
 	res, err := r.apply(at.Mount, op)
 	if err != nil {
 		return "", explain(err, at.Path)
 	}
 	if res.Replayed {
-		if n, err = r.replayedCount(at.Mount, res, old, all); err != nil {
+		if n, err = r.replayedCount(at.Mount, res, edits); err != nil {
 			return "", err
 		}
 	}
 	return fmt.Sprintf("Replaced %d occurrence(s) in %s", n, p), nil
 }
 
+// edit is one replacement; where names it in messages.
+type edit struct {
+	where    string
+	old, now []byte
+	all      bool
+}
+
+// edits are replacements that are made in their order, all or none.
+type edits []edit
+
+// editsOf reads the arguments of edit_file in either form. Errors are Messages.
+func editsOf(a tool.Args, p string) (edits, error) {
+	list := a.List("edits")
+	single := a.Has("old_string") || a.Has("new_string") || a.Has("replace_all")
+	switch {
+	case list != nil && single:
+		return nil, mount.Message("Invalid arguments: give either old_string and new_string or edits")
+	case list == nil && !a.Has("old_string"):
+		return nil, mount.Message("Invalid arguments: old_string is required")
+	case list == nil && !a.Has("new_string"):
+		return nil, mount.Message("Invalid arguments: new_string is required")
+	case list == nil:
+		list = []tool.Args{a}
+	}
+	out := make(edits, len(list))
+	for i, e := range list {
+		out[i] = edit{where: p, old: []byte(e.Str("old_string")), now: []byte(e.Str("new_string")), all: e.Bool("replace_all")}
+		prefix := ""
+		if !single {
+			prefix = fmt.Sprintf("edits[%d]: ", i)
+			out[i].where = fmt.Sprintf("%s (edits[%d])", p, i)
+		}
+		if bytes.Equal(out[i].old, out[i].now) {
+			return nil, mount.Message(prefix + "old_string and new_string are the same")
+		}
+	}
+	return out, nil
+}
+
+// apply makes the replacements, each in what the ones before left, and counts
+// them. Errors are Messages.
+func (list edits) apply(data []byte) (out []byte, n int, err error) {
+	for _, e := range list {
+		found := bytes.Count(data, e.old)
+		switch {
+		case found == 0:
+			return nil, 0, mount.Message("old_string not found in " + e.where)
+		case found > 1 && !e.all:
+			return nil, 0, mount.Message(fmt.Sprintf("old_string appears %d times in %s; give more context or set replace_all", found, e.where))
+		}
+		data, n = bytes.ReplaceAll(data, e.old, e.now), n+found
+	}
+	return data, n, nil
+}
+
 // replayedCount gives how often an edit that was made before has replaced: its
 // commit tells what the file was.
-func (r *run) replayedCount(i int, res *workspace.Result, old []byte, all bool) (int, error) {
-	if !all || len(res.Entries) != 1 || res.Entries[0].Before.IsZero() {
+func (r *run) replayedCount(i int, res *workspace.Result, list edits) (int, error) {
+	if len(res.Entries) != 1 || res.Entries[0].Before.IsZero() {
 		return 1, nil
 	}
 	w, err := r.workspace(i)
@@ -77,7 +126,11 @@ func (r *run) replayedCount(i int, res *workspace.Result, old []byte, all bool) 
 		return 0, err
 	}
 	data, err := w.Store().ReadBlob(r.ctx, res.Entries[0].Before, maxRead)
-	return bytes.Count(data, old), err
+	if err != nil {
+		return 0, err
+	}
+	_, n, err := list.apply(data)
+	return n, err
 }
 
 // maxRead bounds a file that is taken into memory as a whole, in bytes.
@@ -190,7 +243,7 @@ func (r *run) moveAcross(from, to place, over bool) error {
 const maxListed = 5000
 
 func (r *run) listDirectory(a tool.Args) (string, error) {
-	clean, err := mount.Clean(a.Str("path"))
+	clean, err := r.clean(a.Str("path"))
 	if err != nil {
 		return "", err
 	}
@@ -274,7 +327,7 @@ type stat struct {
 }
 
 func (r *run) statFile(a tool.Args) (string, error) {
-	clean, err := mount.Clean(a.Str("path"))
+	clean, err := r.clean(a.Str("path"))
 	if err != nil {
 		return "", err
 	}

@@ -62,6 +62,7 @@ func (s *Service) nextLook() time.Duration {
 
 // endLeases deletes the toolsets whose lease has run out.
 func (s *Service) endLeases(ctx context.Context) {
+	s.endClients(ctx)
 	var over []string
 	now := s.o.Now()
 	s.mu.RLock()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"unicode/utf8"
 
 	"umbra/internal/errs"
@@ -42,7 +43,26 @@ func (r *run) readFile(a tool.Args) (string, error) {
 	case isPast:
 		return "", mount.Message(fmt.Sprintf("offset %d is past the end of %s (%d lines)", win.offset, p, past.lines))
 	}
+	if err == nil && a.Bool("line_numbers") {
+		text = numbered(text, win.offset+1, win.ended)
+	}
 	return text, err
+}
+
+// numbered begins each line with its number and a tab. The last line of a text
+// that was cut is a remark and gets none.
+func numbered(text string, first int64, whole bool) string {
+	var b strings.Builder
+	n := first
+	for line := range strings.Lines(text) {
+		if !whole && !strings.HasSuffix(line, "\n") {
+			b.WriteString(line)
+			break
+		}
+		fmt.Fprintf(&b, "%d\t%s", n, line)
+		n++
+	}
+	return b.String()
 }
 
 // open opens a file for reading.
@@ -83,6 +103,7 @@ type window struct {
 	skip   int64 // bytes of that line to leave out
 	limit  int64 // lines
 	max    int   // bytes
+	ended  bool  // the text goes to the file's end: no remark was added
 }
 
 var errNoText = errors.New("toolset: no UTF-8 text")
@@ -126,6 +147,7 @@ func (w *window) read(src io.Reader) (string, error) {
 			if !check.done() {
 				return "", errNoText
 			}
+			w.ended = true
 			return out.String(), nil
 		case err != bufio.ErrBufferFull:
 			return "", err
@@ -174,6 +196,7 @@ func (w *window) forward(in *bufio.Reader, check *validator) error {
 // cut ends a text at the line limit, unless the file ends there too.
 func (w *window) cut(in *bufio.Reader, out *bytes.Buffer, line, begun int64) (string, error) {
 	if _, err := in.Peek(1); err == io.EOF {
+		w.ended = true
 		return out.String(), nil
 	} else if err != nil {
 		return "", err

@@ -24,6 +24,10 @@ type Record struct {
 	Created time.Time         `json:"created"`
 	// Idle is the lease: unused for so long the toolset goes. 0: it stays.
 	Idle time.Duration `json:"idle,omitempty"`
+	// Lazy: no task is made with the toolset; each client's is made at its first
+	// change. Clients are those that have changed something, by Client.key.
+	Lazy    bool              `json:"lazy,omitempty"`
+	Clients map[string]Served `json:"clients,omitempty"`
 	// Fixed is the default toolset: the configuration says what it mounts.
 	Fixed bool `json:"fixed,omitempty"`
 	// KeyHash is the idempotency key of the request that made the toolset.

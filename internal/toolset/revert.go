@@ -25,6 +25,12 @@ func (r *run) revertChanges(a tool.Args) (string, error) {
 	n, missing := 0, 0
 	for i := range where {
 		o := &where[i]
+		if o.task == "" {
+			if !a.Bool("all") {
+				missing++
+			}
+			continue
+		}
 		if !dry && r.c.TaskID != "" {
 			if _, err := r.taskOf(o.mount); err != nil {
 				return "", err

@@ -53,7 +53,7 @@ type walker struct {
 // walk gathers the files at and below a path, sorted by path bytewise. A mount
 // that stands below another hides what is there in the folder behind it.
 func (r *run) walk(path string, given bool) (*walker, error) {
-	clean, err := mount.Clean(path)
+	clean, err := r.clean(path)
 	if err != nil {
 		return nil, err
 	}

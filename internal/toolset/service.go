@@ -61,6 +61,8 @@ type Service struct {
 	watchers map[int]func(id string)
 	watches  int
 
+	clientUsed sync.Map // toolset and client to the time.Time of its last call
+
 	leases  sync.Once // the watch over leases
 	leasing sync.WaitGroup
 	ending  context.Context
@@ -120,6 +122,8 @@ func (s *Service) add(r Record) {
 	s.byID[r.ID] = l
 	if r.Idle > 0 {
 		l.use(s.o.Now())
+	}
+	if r.Idle > 0 || len(r.Clients) > 0 {
 		s.watchLeases()
 	}
 	if r.KeyHash != "" {
@@ -173,7 +177,9 @@ func (s *Service) tell(l *live, sees task.Sees) (Toolset, bool) {
 		Tools: l.tools, Map: l.table.Map(), Created: l.rec.Created, Idle: l.rec.Idle}
 	for i := range t.Mounts {
 		m := &t.Mounts[i]
-		t.Tasks[m.Prefix] = l.rec.Tasks[m.Workspace]
+		if id := l.rec.taskOn(m.Workspace); id != "" || !l.rec.Lazy {
+			t.Tasks[m.Prefix] = id
+		}
 		if t.TaskID == "" {
 			t.TaskID = t.Tasks[m.Prefix]
 		}

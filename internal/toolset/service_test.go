@@ -212,7 +212,7 @@ func TestExtra(t *testing.T) {
 	}
 	for args, want := range map[string]Answer{
 		`{"text":"hi"}`:   {Text: "hi by s"},
-		`{"text":"fail"}`: {Text: "Error: fail by s", Failed: true},
+		`{"text":"fail"}`: {Text: "fail by s", Failed: true},
 		`{}`:              {Text: "Error: Invalid arguments: text is required", Failed: true},
 	} {
 		if a, err := g.Call(t.Context(), made.ID, Call{Name: "echo", Args: json.RawMessage(args), SubtaskID: "s"}); err != nil || a != want {

@@ -154,6 +154,9 @@ func nested(a, b string) bool {
 // a new one with the next of the ids that were planned.
 func (s *Service) serve(ctx context.Context, r *Record, ids []string, before Record, who Who) error {
 	r.Tasks, r.Own = map[string]string{}, map[string]bool{}
+	if r.Lazy {
+		return s.openMounts(ctx, r)
+	}
 	for i := range r.Mounts {
 		m := &r.Mounts[i]
 		if m.Workspace != "" {

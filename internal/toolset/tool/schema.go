@@ -13,12 +13,17 @@ import (
 // Type is the type of an argument.
 type Type string
 
-// The types: scalars, each with a name that every model API knows.
+// The types, each with a name that every model API knows: scalars, and lists of
+// objects whose fields are scalars.
 const (
 	String  Type = "string"
 	Integer Type = "integer"
 	Boolean Type = "boolean"
+	List    Type = "array"
 )
+
+// maxItems bounds a List.
+const maxItems = 1000
 
 // Param is one argument.
 type Param struct {
@@ -26,8 +31,9 @@ type Param struct {
 	Type        Type
 	Description string
 	Required    bool
-	NotEmpty    bool  // of a String
-	Min, Max    int64 // of an Integer, both inclusive; Max 0: none
+	NotEmpty    bool    // of a String
+	Min, Max    int64   // of an Integer, both inclusive; Max 0: none
+	Fields      []Param // of a List's objects
 }
 
 // schema is a Param as JSON Schema (2020-12) has it.
@@ -37,6 +43,10 @@ type schema struct {
 	Minimum     *int64 `json:"minimum,omitempty"`
 	Maximum     *int64 `json:"maximum,omitempty"`
 	MinLength   int    `json:"minLength,omitempty"`
+	MinItems    int    `json:"minItems,omitempty"`
+	MaxItems    int    `json:"maxItems,omitempty"`
+
+	Items json.RawMessage `json:"items,omitempty"`
 }
 
 func (p *Param) schema() schema {
@@ -47,7 +57,9 @@ func (p *Param) schema() schema {
 			s.Maximum = &p.Max
 		}
 	}
-	if p.NotEmpty {
+	if p.Type == List {
+		s.MinItems, s.MaxItems, s.Items = 1, maxItems, object(p.Fields)
+	} else if p.NotEmpty {
 		s.MinLength = 1
 	}
 	return s
@@ -55,11 +67,14 @@ func (p *Param) schema() schema {
 
 // Schema is the arguments of a tool as JSON Schema, properties in the order of
 // the parameters.
-func (t *Tool) Schema() json.RawMessage {
+func (t *Tool) Schema() json.RawMessage { return object(t.Params) }
+
+// object is the schema of an object with these fields.
+func object(params []Param) json.RawMessage {
 	out := []byte(`{"type":"object","properties":{`)
 	required := []string{}
-	for i := range t.Params {
-		p := &t.Params[i]
+	for i := range params {
+		p := &params[i]
 		name, _ := json.Marshal(p.Name)
 		body, _ := json.Marshal(p.schema())
 		if i > 0 {
@@ -90,6 +105,9 @@ func (a Args) Str(name string) string { s, _ := a[name].(string); return s }
 // Bool gives a Boolean, false if it was not given.
 func (a Args) Bool(name string) bool { b, _ := a[name].(bool); return b }
 
+// List gives a List's objects, nil if it was not given.
+func (a Args) List(name string) []Args { l, _ := a[name].([]Args); return l }
+
 // Int gives an Integer, or what it is by default.
 func (a Args) Int(name string, byDefault int64) int64 {
 	if n, ok := a[name].(int64); ok {
@@ -111,23 +129,30 @@ func (t *Tool) Parse(raw json.RawMessage) (Args, error) {
 			return nil, invalid("they must be one JSON object")
 		}
 	}
+	return parse(t.Params, fields, "", " of "+t.Name)
+}
+
+// parse reads an object's fields; in is put before a field's name in messages.
+func parse(params []Param, fields map[string]json.RawMessage, in, of string) (Args, error) {
 	args := Args{}
-	for i := range t.Params {
-		p := &t.Params[i]
+	for i := range params {
+		p := params[i]
 		value, given := fields[p.Name]
 		delete(fields, p.Name)
 		// Models send null for what they leave out.
 		if !given || len(value) == 0 || string(value) == "null" {
 			if p.Required {
-				return nil, invalid("%s is required", p.Name)
+				return nil, invalid("%s is required", in+p.Name)
 			}
 			continue
 		}
+		name := p.Name
+		p.Name = in + name
 		v, err := p.parse(value)
 		if err != nil {
 			return nil, err
 		}
-		args[p.Name] = v
+		args[name] = v
 	}
 	if len(fields) > 0 {
 		names := make([]string, 0, len(fields))
@@ -135,7 +160,7 @@ func (t *Tool) Parse(raw json.RawMessage) (Args, error) {
 			names = append(names, name)
 		}
 		slices.Sort(names)
-		return nil, invalid("%s is no argument of %s", mount.Show(names[0]), t.Name)
+		return nil, invalid("%s is no argument%s", in+mount.Show(names[0]), of)
 	}
 	return args, nil
 }
@@ -157,6 +182,8 @@ func (p *Param) parse(raw json.RawMessage) (any, error) {
 			return nil, invalid("%s must be true or false", p.Name)
 		}
 		return b, nil
+	case List:
+		return p.parseList(raw)
 	}
 	n, ok := integer(raw)
 	switch {
@@ -168,6 +195,30 @@ func (p *Param) parse(raw json.RawMessage) (any, error) {
 		return nil, invalid("%s must be at most %d", p.Name, p.Max)
 	}
 	return n, nil
+}
+
+func (p *Param) parseList(raw json.RawMessage) (any, error) {
+	var items []json.RawMessage
+	if strictjson.Unmarshal(raw, &items) != nil || raw[0] != '[' {
+		return nil, invalid("%s must be a list", p.Name)
+	}
+	if len(items) == 0 || len(items) > maxItems {
+		return nil, invalid("%s must have 1 to %d elements", p.Name, maxItems)
+	}
+	out := make([]Args, len(items))
+	for i, item := range items {
+		at := fmt.Sprintf("%s[%d]", p.Name, i)
+		var fields map[string]json.RawMessage
+		if strictjson.Unmarshal(item, &fields) != nil || item[0] != '{' {
+			return nil, invalid("%s must be an object", at)
+		}
+		args, err := parse(p.Fields, fields, at+".", "")
+		if err != nil {
+			return nil, err
+		}
+		out[i] = args
+	}
+	return out, nil
 }
 
 // integer takes 3 and 3.0, which JSON Schema holds for the same.
