@@ -9,7 +9,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 30s
 
 .DEFAULT_GOAL := build
-.PHONY: help race build embed run man tools test bench soak lint fuzz clean FORCE
+.PHONY: help check race build embed run man tools test bench soak lint fuzz clean FORCE
 
 help: ## tell what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -46,12 +46,25 @@ man: build ## write the manual's pages to bin/man
 	@mkdir -p bin/man
 	./bin/umbra man bin/man
 
-lint: ## gofmt, go vet (for macOS too), and the layers
+# The checked packages: tests and benchmarks are not held to errcheck.
+CHECKED := ./cmd/... ./config ./gitstore/... ./httpapi/... ./internal/... ./watcher
+
+lint: ## gofmt, go vet (for macOS too), staticcheck, errcheck, misspell, and the layers
 	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	$(GO) tool errcheck -ignoretests -exclude .errcheck $(CHECKED)
+	$(GO) tool misspell -error -locale US -i cancelled,materialise,materialised,materialises \
+	  $$(git ls-files -co --exclude-standard '*.go' '*.md' '*.ts' '*.tsx' '*.yaml' | grep -v testdata)
 	$(GO) test ./internal/archtest
+
+# What a change needs before it is shown to others: what -short leaves in, with
+# what is cached, and one pass of the black boxes.
+check: build lint ## build, lint, unit tests and one black-box pass, in some minutes
+	$(GO) test -short $(RACED)
+	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -short -run 'TestScripts|TestReadme|TestMCP$$' ./tests
 
 tools: ## install what the tests use beside Go (libgit2, isomorphic-git)
 	tests/tools/setup

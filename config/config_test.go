@@ -157,7 +157,7 @@ func TestRefused(t *testing.T) {
 		{"c.yaml", token("a", sum, "admin", ""), "auth.tokens: item 1: scope"},
 		{"c.yaml", token("a", sum, "read", ", roots: [rel]"), "auth.tokens: item 1: roots"},
 		{"c.yaml", token("a", sum, "read", ", expires: soon"), "auth.tokens: item 1: expires"},
-		{"c.yaml", token("a", sum, "read", ", colour: red"), "auth.tokens: item 1: unknown key colour"},
+		{"c.yaml", token("a", sum, "read", ", color: red"), "auth.tokens: item 1: unknown key color"},
 		{"c.yaml", "workspaces: {roots: [relative]}", "workspaces.roots"},
 		{"c.yaml", "output_dir: a\noutput: {dir: b}", "output_dir"},
 		{"c.yaml", "a: [", "c.yaml"},

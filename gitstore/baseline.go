@@ -250,7 +250,7 @@ func (b *baseline) trees() (ID, error) {
 }
 
 // folder writes the tree of the files that begin with prefix; files under one
-// name are neighbours in byte order of their paths with "/" after the prefix,
+// name are neighbors in byte order of their paths with "/" after the prefix,
 // but "a-b" sorts between "a" and "a/c": they are gathered by name.
 func (b *baseline) folder(prefix string, files []baselineFile) (ID, error) {
 	var entries []object.Entry

@@ -22,7 +22,6 @@ import (
 type scenario struct {
 	acked  []ID                // by sequence number
 	files  []map[string]string // tree after each sequence number
-	tried  map[string]bool     // what a failed or unanswered step may have left
 	tasks  map[string]string
 	failed int
 }

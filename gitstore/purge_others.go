@@ -41,7 +41,6 @@ type others struct {
 	holders []Holder
 	foreign []string
 	gone    map[string]bool
-	loose   []string // objects' files
 }
 
 func (h *reach) others(ctx context.Context) (*others, error) {

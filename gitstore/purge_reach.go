@@ -24,11 +24,9 @@ type reach struct {
 
 // foreignPack is a pack in the repository that is none of ours.
 type foreignPack struct {
-	base  string
-	p     *pack.Pack
-	keep  []byte // its .keep, nil if it has none
-	gone  bool   // it holds what goes
-	wants bool   // and something that stays
+	base string
+	p    *pack.Pack
+	keep []byte // its .keep, nil if it has none
 }
 
 // openForeign opens everything in objects/pack that is none of ours. unreadable

@@ -188,7 +188,7 @@ func (r *recordIndex) encode(rec Record) ([]byte, error) {
 	if rec.Renames {
 		b[49] |= flagRenames
 	}
-	hex.Decode(b[52:60], []byte(rec.Key)) // shorter or none: zeros
+	_, _ = hex.Decode(b[52:60], []byte(rec.Key)) // shorter or none: zeros
 	binary.BigEndian.PutUint32(b[60:], checkRecord(rec.Seq, b, rec.Task, rec.Subtask))
 	return b, nil
 }

@@ -18,13 +18,12 @@ import (
 // cutting is a history whose older part is dropped, and collected, twice, with
 // commits before, between and after.
 type cutting struct {
-	now    time.Time
-	acked  []Committed // by number, from 1
-	last   map[string]string
-	begin  uint64 // the newest boundary that was answered
-	kept   map[string]bool
-	reach  int // calls before the first cut
-	failed error
+	now   time.Time
+	acked []Committed // by number, from 1
+	last  map[string]string
+	begin uint64 // the newest boundary that was answered
+	kept  map[string]bool
+	reach int // calls before the first cut
 }
 
 func (c *cutting) options(fs vfs.FS) Options {

@@ -243,7 +243,7 @@ func writeSized(h hash.Hash, s string) {
 	var n [8]byte
 	binary.BigEndian.PutUint64(n[:], uint64(len(s)))
 	h.Write(n[:])
-	io.WriteString(h, s)
+	_, _ = io.WriteString(h, s)
 }
 
 // heldWriter holds an answer back until its record is kept.

@@ -389,9 +389,7 @@ func (g *guarded) routes() []string {
 	for path, item := range doc.Paths {
 		for method := range item {
 			if m := strings.ToUpper(method); slices.Contains([]string{"GET", "PUT", "POST", "DELETE", "PATCH"}, m) {
-				if strings.Contains(path, "{path}") {
-					path = strings.Replace(path, "{path}", "{path...}", 1)
-				}
+				path = strings.Replace(path, "{path}", "{path...}", 1)
 				list = append(list, m+" "+path)
 			}
 		}

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"net"
@@ -155,7 +156,7 @@ func TestOtherUsersAreKeptOut(t *testing.T) {
 	const nobody = 65534
 	ask := func(s *harness.Server, uid int) (status int) {
 		conn := as(t, uid, strings.TrimPrefix(s.Address, "http://"))
-		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, Dial: func(string, string) (net.Conn, error) { return conn, nil }}}
+		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}}
 		res, err := client.Get(s.URL + "/health")
 		if err != nil {
 			t.Fatal(err)

@@ -129,7 +129,6 @@ type leaked struct {
 	k, other *taskOf
 	ws       string
 	olds     []string // ids of commits of before
-	blob     string
 }
 
 func newLeaked(t *testing.T) *leaked {

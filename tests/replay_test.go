@@ -122,10 +122,9 @@ func treeWith(t *testing.T, dir, tree, path, blob string) string {
 	// git mktree makes one level: the two that the path has.
 	var top, sub strings.Builder
 	for line := range strings.SplitSeq(strings.TrimSuffix(lines, "\x00"), "\x00") {
-		meta, name, _ := strings.Cut(line, "\t")
+		_, name, _ := strings.Cut(line, "\t")
 		if name == path {
-			meta = "100644 blob " + blob
-			sub.WriteString(meta + "\t" + filepath.Base(path) + "\x00")
+			sub.WriteString("100644 blob " + blob + "\t" + filepath.Base(path) + "\x00")
 		}
 	}
 	subTree := mktree(t, dir, sub.String())

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -92,7 +93,7 @@ func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	transport := &http.Transport{}
 	if socket, isUnix := strings.CutPrefix(address, "unix:"); isUnix {
-		transport.Dial = func(_, _ string) (net.Conn, error) { return net.Dial("unix", socket) }
+		transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", socket) }
 		ts.Setenv("SOCKET", address)
 		address = "http://localhost"
 	}

@@ -178,7 +178,7 @@ func TestScriptsOfATask(t *testing.T) {
 	s := startScripter(t, harness.Options{})
 	dir := t.TempDir()
 	var parent obj
-	s.Do("POST", "/tasks", obj{"goal": "analyse", "workspace": dir}).Expect(201).JSON(&parent)
+	s.Do("POST", "/tasks", obj{"goal": "analyze", "workspace": dir}).Expect(201).JSON(&parent)
 	id := parent["task_id"].(string)
 	out := s.value(t, `return 1`, `1`, "X-Task-Id: "+id)
 	if out.Task == nil || *out.Task != id {

@@ -125,13 +125,13 @@ func TestWrongUseIsStatus2(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, []string{"serve", "--config", write("a.yaml", "colour: red\n")}, "colour"},
+		{nil, []string{"serve", "--config", write("a.yaml", "color: red\n")}, "color"},
 		{nil, []string{"serve", "--config", write("b.toml", "[limits.rate]\nper_moon = 3\n")}, "limits.rate.per_moon"},
 		{nil, []string{"serve", "--config", write("c.yaml", "limits: {write_bytes: many}\n")}, "limits.write_bytes"},
 		{nil, []string{"serve", "--config", write("d.yaml", "a: [\n")}, "d.yaml"},
 		{nil, []string{"serve", "--config", filepath.Join(dir, "none.yaml")}, "none.yaml"},
 		{[]string{"UMBRA_LOG_LEVEL=loud"}, []string{"serve"}, "log.level"},
-		{[]string{"UMBRA_CONFIG=" + filepath.Join(dir, "a.yaml")}, []string{"serve"}, "colour"},
+		{[]string{"UMBRA_CONFIG=" + filepath.Join(dir, "a.yaml")}, []string{"serve"}, "color"},
 		{nil, []string{"serve", "--listen", "0.0.0.0:0"}, "0.0.0.0:0"},
 		{nil, []string{"serve", "--listen", ":0"}, "listen"},
 		{nil, []string{"serve", "--listen", "nonsense"}, "nonsense"},

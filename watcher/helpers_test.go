@@ -260,12 +260,6 @@ func (f *fake) Close() error {
 	return nil
 }
 
-func (f *fake) count() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.watched)
-}
-
 // startFake starts a watcher on a fake.
 func startFake(t *testing.T, f *fake, opts Options) *Watcher {
 	t.Helper()

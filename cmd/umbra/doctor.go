@@ -84,7 +84,7 @@ func (v *verb) examine(ctx context.Context, cmd *cobra.Command) (examined, error
 		if err != nil {
 			return examined{}, err
 		}
-		defer closer()
+		defer func() { _ = closer() }()
 		return askDoctor(ctx, c)
 	}
 	if v.token != "" {
@@ -133,7 +133,7 @@ func (v *verb) askHolder(ctx context.Context, held *state.HeldError) (examined, 
 	if err != nil {
 		return examined{}, err
 	}
-	defer closer()
+	defer func() { _ = closer() }()
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	return askDoctor(ctx, c)

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// golden holds what a verb prints, plain and coloured, against testdata.
+// golden holds what a verb prints, plain and colored, against testdata.
 func golden(t *testing.T, name string, write func(o *term.Output)) {
 	t.Helper()
 	local := time.Local

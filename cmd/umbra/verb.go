@@ -51,7 +51,7 @@ type verb struct {
 // outputFlags are those of verbs that print for people.
 func (v *verb) outputFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&v.json, "json", false, "print JSON, as the server answers it")
-	fs.StringVar(&v.color, "color", string(term.Auto), "colour the output: auto, always or never (`WHEN`)")
+	fs.StringVar(&v.color, "color", string(term.Auto), "color the output: auto, always or never (`WHEN`)")
 	fs.Lookup("color").NoOptDefVal = string(term.Always)
 }
 
@@ -112,7 +112,7 @@ func misused(err error) error {
 	return err
 }
 
-// print writes for people: coloured, paged if asked for.
+// print writes for people: colored, paged if asked for.
 func (v *verb) print(page bool, write func(o *term.Output) error) error {
 	o := term.Open(v.stdout, term.Options{Color: term.Color(v.color), Page: page && !v.noPager})
 	err := write(o)

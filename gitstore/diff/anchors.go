@@ -5,7 +5,7 @@ import "sort"
 // alignByAnchors marks the changed lines of a box in about linear time, for
 // when the search may not go on. Lines that occur just once on either side of
 // the box are paired, the longest run of pairs in the same order is kept (as in
-// patience diff), each pair is grown over its equal neighbours, and what lies
+// patience diff), each pair is grown over its equal neighbors, and what lies
 // between is changed. With no such lines all but the common ends is.
 func (t *Table) alignByAnchors(a, b *partaking, ra, rb Range) {
 	i, j := ra.Start, rb.Start

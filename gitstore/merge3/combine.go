@@ -137,7 +137,7 @@ func (m *merger) cutDown(parts []part) []part {
 // markers around so few lines are harder to read.
 const nearLines = 3
 
-// joinNear joins neighbouring conflicts that only a few lines, or only lines
+// joinNear joins neighboring conflicts that only a few lines, or only lines
 // without a letter or digit, keep apart.
 func (m *merger) joinNear(parts []part) []part {
 	out := parts[:0]

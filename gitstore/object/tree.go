@@ -120,7 +120,7 @@ func entryEnd(data []byte, pos int) (int, error) {
 }
 
 // checkOrder compares entry i, which ends at end, with those before it. A file
-// and a folder of one name need not be neighbours ("a", "a.b", "a/"), but
+// and a folder of one name need not be neighbors ("a", "a.b", "a/"), but
 // everything between them begins with that name.
 func (t *TreeData) checkOrder(i, end int) error {
 	prev, prevDir := t.nameAt(i-1, int(t.off[i]))
@@ -398,7 +398,7 @@ func (t *TreeData) edits(set []Entry, remove []string) ([]edit, error) {
 }
 
 // checkSetNames finds a name that is given both as a file and as a folder;
-// these two are no neighbours in git's order.
+// these two are no neighbors in git's order.
 func checkSetNames(set []Entry) error {
 	if len(set) < 2 {
 		return nil

@@ -77,7 +77,7 @@ type Store struct {
 	repo string
 	opt  Options
 
-	mu     sync.Mutex // serialises all that changes refs
+	mu     sync.Mutex // serializes all that changes refs
 	temps  uint64     // number of the last temporary file
 	marker FileID
 	// settled are the folders whose names, and entries as of the last Update,

@@ -151,7 +151,7 @@ func head(c *gin.Context, contentType string) {
 // git tells its client itself, and a client that hung up needs no answer.
 func started(c *gin.Context, err error) error {
 	if _, ok := errors.AsType[*exec.ExitError](err); (ok || c.Request.Context().Err() != nil) && c.Writer.Written() {
-		c.Error(err) // into the log
+		_ = c.Error(err) // into the log
 		return nil
 	}
 	return err

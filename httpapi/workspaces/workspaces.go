@@ -145,14 +145,6 @@ func (d *Dialect) tell(c *gin.Context, w *workspace.Workspace) error {
 	return nil
 }
 
-// damaged describes a workspace that cannot be opened.
-func (d *Dialect) damaged(rec workspace.Record) object {
-	all, _ := d.tasks.Count(rec.ID)
-	return object{ID: rec.ID, Root: wire.Text(rec.Root), Kind: rec.Kind, Ref: wire.ShadowRef, GitDir: d.workspaces.GitDir(rec.ID),
-		State: string(workspace.Missing), Tasks: all, Warnings: []string{"the workspace's history cannot be opened; the server's log tells why"},
-		Created: wire.Stamp(rec.Created), LastUsed: wire.Stamp(rec.LastUsed)}
-}
-
 // resting describes a workspace that is put away, without opening it.
 func (d *Dialect) resting(rec workspace.Record, rest workspace.Rest, state workspace.State) object {
 	all, _ := d.tasks.Count(rec.ID)

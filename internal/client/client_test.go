@@ -108,7 +108,7 @@ func TestErrors(t *testing.T) {
 			w.WriteHeader(409)
 			io.WriteString(w, `{"error":"revert_conflict","detail":"Something else changed it.","conflicts":[{}]}`)
 		case "/plain":
-			http.Error(w, "no", 502)
+			http.Error(w, "no", http.StatusBadGateway)
 		case "/elsewhere":
 			http.Redirect(w, r, "/shape", http.StatusFound)
 		case "/garbage":

@@ -34,7 +34,7 @@ type Task struct {
 }
 
 // Entry is one entry of a changelog. Names are as bytes, whatever encoding they
-// travelled in.
+// traveled in.
 type Entry struct {
 	ID        *uint64
 	Seq       uint64
@@ -75,7 +75,7 @@ func (e *Entry) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Bytes gives the bytes of a name, or of a patch, that travelled in an encoding
+// Bytes gives the bytes of a name, or of a patch, that traveled in an encoding
 // (contracts/README.md). A text that is not in its encoding is given as it is.
 func Bytes(text, encoding string) string {
 	if encoding == wspath.EncodingPercent {

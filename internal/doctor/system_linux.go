@@ -30,7 +30,7 @@ var magic = map[uint32]fsKind{
 	unix.NFS_SUPER_MAGIC: {name: "nfs", network: true}, unix.SMB_SUPER_MAGIC: {name: "smb", network: true}, unix.CIFS_SUPER_MAGIC: {name: "cifs", network: true},
 	unix.SMB2_SUPER_MAGIC: {name: "smb2", network: true}, unix.AFS_SUPER_MAGIC: {name: "afs", network: true}, unix.CEPH_SUPER_MAGIC: {name: "ceph", network: true},
 	unix.V9FS_MAGIC: {name: "9p", network: true}, unix.FUSE_SUPER_MAGIC: {name: "fuse", network: true}, unix.OCFS2_SUPER_MAGIC: {name: "ocfs2", network: true},
-	0x01161970: {name: "gfs2", network: true}, 0x0bd00bd0: {name: "lustre", network: true}, 0x786f4256: {name: "vboxsf", network: true}, 0xbacbacbc: {name: "vmhgfs", network: true},
+	0x01161970: {name: "gfs2", network: true}, 0x0bd00bd0: {name: "luster", network: true}, 0x786f4256: {name: "vboxsf", network: true}, 0xbacbacbc: {name: "vmhgfs", network: true},
 	unix.OVERLAYFS_SUPER_MAGIC: {name: "overlay", layered: true},
 }
 

@@ -20,5 +20,5 @@ func (c *Cache) SubtaskSummary(ctx context.Context, w *workspace.Workspace, id, 
 		return nil, errs.New(errs.NotFound, "subtask_not_found", "The task has no subtask of that name.")
 	}
 	chains, _ := t.Chains(slices.DeleteFunc(t.Work(), func(e *Entry) bool { return e.SubtaskID != subtask }), nil)
-	return summarise(ctx, w.Store(), chains, nil)
+	return summarize(ctx, w.Store(), chains, nil)
 }

@@ -72,7 +72,7 @@ func (s *cached) summary(ctx context.Context, w *workspace.Workspace, id string)
 	}
 	if s.sum == nil {
 		chains, _ := t.Chains(t.Work(), nil)
-		if s.sum, err = summarise(ctx, w.Store(), chains, s.counts); err != nil {
+		if s.sum, err = summarize(ctx, w.Store(), chains, s.counts); err != nil {
 			return nil, err
 		}
 		s.counts, s.counted = s.sum.counts(), s.recs
@@ -81,9 +81,9 @@ func (s *cached) summary(ctx context.Context, w *workspace.Workspace, id string)
 	return s.sum, nil
 }
 
-// summarise gives what work comes to. counts are of files whose lines were
+// summarize gives what work comes to. counts are of files whose lines were
 // counted before.
-func summarise(ctx context.Context, st *gitstore.Store, chains []*Chain, counts map[pair]lines) (*Summary, error) {
+func summarize(ctx context.Context, st *gitstore.Store, chains []*Chain, counts map[pair]lines) (*Summary, error) {
 	sum := &Summary{}
 	for _, c := range chains {
 		if f, ok := fileOf(c); ok {

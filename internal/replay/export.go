@@ -323,8 +323,8 @@ func searchTree(ctx context.Context, repo string, tree object.ID, revs ...string
 			commit = id
 		} else if lines.Text() == want {
 			cancel() // the rest need not be read
-			io.Copy(io.Discard, pipe)
-			cmd.Wait()
+			_, _ = io.Copy(io.Discard, pipe)
+			_ = cmd.Wait()
 			return commit, nil
 		}
 	}

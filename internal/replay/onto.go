@@ -185,8 +185,8 @@ func (r *blobReader) get(id object.ID) ([]byte, error) {
 
 func (r *blobReader) close() {
 	r.ask.Close()
-	io.Copy(io.Discard, r.out) // nothing is left but after an error
-	r.ended()
+	_, _ = io.Copy(io.Discard, r.out) // nothing is left but after an error
+	_ = r.ended()
 }
 
 func (t *target) copyFolder(ctx context.Context, s *state) error {

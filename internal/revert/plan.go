@@ -55,7 +55,7 @@ func makePlan(ctx context.Context, w *workspace.Workspace, t *history.Task, sel 
 		if err := p.findMoves(ctx, st); err != nil {
 			return nil, err
 		}
-		chains, folders = sel.chains(t, p.since)
+		chains, _ = sel.chains(t, p.since)
 	}
 	for _, c := range chains {
 		tg, err := j.chain(c.Chain)

@@ -5,9 +5,9 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -21,9 +21,13 @@ import (
 // sources, and gives their names.
 func copyProject(t testing.TB, to string, n int) []string {
 	t.Helper()
-	from := filepath.Join(runtime.GOROOT(), "src")
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := filepath.Join(strings.TrimSpace(string(root)), "src")
 	var names []string
-	err := filepath.WalkDir(from, func(full string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(from, func(full string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !d.Type().IsRegular() {
 			return err
 		}

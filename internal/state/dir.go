@@ -107,7 +107,7 @@ func Acquire(path string) (*Dir, error) {
 	}
 	d := &Dir{Path: path, lock: f}
 	if err := errors.Join(d.Announce(""), d.checkFormat()); err != nil {
-		d.Release()
+		_ = d.Release()
 		return nil, err
 	}
 	return d, nil

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // DB is the store. It is safe for concurrent use.
@@ -145,7 +146,7 @@ func (tx *Tx) Delete(bucket, key string) error {
 
 // DeleteBucket removes all records of a bucket.
 func (tx *Tx) DeleteBucket(bucket string) error {
-	if err := tx.bolt.DeleteBucket([]byte(bucket)); !errors.Is(err, bbolt.ErrBucketNotFound) {
+	if err := tx.bolt.DeleteBucket([]byte(bucket)); !errors.Is(err, bolterrors.ErrBucketNotFound) {
 		return err
 	}
 	return nil

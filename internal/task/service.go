@@ -51,7 +51,7 @@ type Service struct {
 	mu      sync.Mutex
 	folders map[string]*Folders // open ones, by task
 
-	// making serialises what must see and change the set of a workspace's
+	// making serializes what must see and change the set of a workspace's
 	// tasks in one step (create, delete, status, forget), by workspace.
 	making keyedMutex
 }

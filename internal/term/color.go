@@ -8,7 +8,7 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// Color says when to colour.
+// Color says when to color.
 type Color string
 
 // The values of --color.
@@ -45,10 +45,10 @@ func IsTerminal(w io.Writer) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// Style is a colour, as git names its slots.
+// Style is a color, as git names its slots.
 type Style string
 
-// The styles, in git's default colours.
+// The styles, in git's default colors.
 const (
 	Plain   Style = ""
 	Commit  Style = "\x1b[33m" // yellow
@@ -61,7 +61,7 @@ const (
 
 const reset = "\x1b[m"
 
-// Paint gives s in a style; without colour, s.
+// Paint gives s in a style; without color, s.
 func (o *Output) Paint(st Style, s string) string {
 	if !o.color || st == Plain || s == "" {
 		return s

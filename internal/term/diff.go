@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Diff copies a patch as git writes them, coloured. Lines of a hunk are told
+// Diff copies a patch as git writes them, colored. Lines of a hunk are told
 // from heads by counting, so that content which looks like a head is none.
 func (o *Output) Diff(r io.Reader) error {
 	if !o.color {
@@ -43,7 +43,7 @@ func (o *Output) line(st Style, line []byte) error {
 	switch {
 	case len(text) == 0:
 	case st == Plain:
-		o.Write(text)
+		_, _ = o.Write(text)
 	default:
 		o.Printf("%s%s%s", string(st), text, reset)
 	}

@@ -1,4 +1,4 @@
-// Package term is how the verbs write for people: colours when they are
+// Package term is how the verbs write for people: colors when they are
 // wanted, a pager when there is somebody to page, names and texts of strangers
 // made harmless for a terminal.
 //

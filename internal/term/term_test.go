@@ -66,7 +66,7 @@ func TestPagerCommand(t *testing.T) {
 	}
 }
 
-// On a terminal the output goes through the pager, coloured; elsewhere not.
+// On a terminal the output goes through the pager, colored; elsewhere not.
 func TestPager(t *testing.T) {
 	_, tty := pty(t)
 	t.Setenv("TERM", "xterm")
@@ -159,7 +159,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// Without its colours a coloured patch is the patch, whatever it is.
+// Without its colors a colored patch is the patch, whatever it is.
 func FuzzDiff(f *testing.F) {
 	f.Add("diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n--- not a head\n+++ nor this\n x\n\\ No newline at end of file\n")
 	f.Add("@@ -1 +1,999999999999999999999 @@\n+x")
@@ -167,7 +167,7 @@ func FuzzDiff(f *testing.F) {
 	f.Add("GIT binary patch\nliteral 3\n" + strings.Repeat("z", 200_000))
 	f.Fuzz(func(t *testing.T, patch string) {
 		if strings.Contains(patch, "\x1b") {
-			return // colours of its own
+			return // colors of its own
 		}
 		var got bytes.Buffer
 		o := term.Open(&got, term.Options{Color: term.Always})

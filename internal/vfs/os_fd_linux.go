@@ -29,7 +29,7 @@ func (s *sharedFD) acquire() (int, error) {
 
 func (s *sharedFD) release() {
 	if s.users.Add(-1) == fdClosed {
-		s.drop()
+		_ = s.drop()
 	}
 }
 

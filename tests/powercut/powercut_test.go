@@ -60,7 +60,6 @@ type world struct {
 
 	mu    sync.Mutex
 	files map[string]*file
-	seq   int
 }
 
 // round starts the server, checks what the last cut left, works for a moment

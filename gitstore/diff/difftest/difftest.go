@@ -169,7 +169,7 @@ func (g *generator) edit(lines []string) []string {
 		gone := min(g.IntN(4), len(lines)-at)
 		add := g.lines(g.IntN(4))
 		if g.IntN(6) == 0 && at > 0 {
-			add = append(add, lines[at-1]) // equal neighbours can slide
+			add = append(add, lines[at-1]) // equal neighbors can slide
 		}
 		lines = append(lines[:at], append(add, lines[at+gone:]...)...)
 	}

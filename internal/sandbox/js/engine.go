@@ -138,6 +138,7 @@ func (e *engine) load(_ *quickjs.VM, name string) (string, error) {
 	if name == bundleName {
 		return e.bundle, nil
 	}
+	//lint:ignore ST1005 the sentence is what the program sees, as its engine words it
 	return "", fmt.Errorf("Module %q is not available: the name of a module must stand in the import", name)
 }
 

@@ -14,9 +14,6 @@ import (
 // error, a number that is none, quoting, a long result) is left to it, so that
 // it needs no second description here.
 
-// formatRoom is how long a result may be that is made here, in bytes.
-const formatRoom = 1024
-
 // format answers the interpreter's shortcut (see embed): state, room and its
 // size give how many bytes were put there, or -1 if the interpreter must do it.
 func format(s *script, _ api.Module, stack []uint64) {

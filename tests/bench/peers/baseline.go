@@ -78,7 +78,7 @@ func emptyRepo(ctx context.Context, env *measure.Env, folder string) (*gitRepo, 
 	if err != nil {
 		return nil, err
 	}
-	g, err := initialised(ctx, filepath.Join(parent, "repo.git"))
+	g, err := initialized(ctx, filepath.Join(parent, "repo.git"))
 	if err != nil {
 		return nil, err
 	}

@@ -49,9 +49,9 @@ func (g *gitRepo) run(ctx context.Context, stdin []byte, args ...string) (string
 	return strings.TrimSuffix(out.String(), "\n"), nil
 }
 
-// initialised makes an empty repository. Its own maintenance is off, which
-// favours it: none of it falls into a measured change.
-func initialised(ctx context.Context, dir string) (*gitRepo, error) {
+// initialized makes an empty repository. Its own maintenance is off, which
+// favors it: none of it falls into a measured change.
+func initialized(ctx context.Context, dir string) (*gitRepo, error) {
 	if _, err := exec.LookPath("git"); err != nil {
 		return nil, fmt.Errorf("git: %w", ErrMissing)
 	}
@@ -104,7 +104,7 @@ func repository(p Params, name string) (*gitRepo, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := initialised(p.Ctx, filepath.Join(parent, "repo.git"))
+	g, err := initialized(p.Ctx, filepath.Join(parent, "repo.git"))
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func Trace(ctx context.Context, env *measure.Env, p *Process) (stop func() (map[
 		return nil, err
 	}
 	lines := bufio.NewReader(told)
-	first, err := lines.ReadString('\n')
+	first, _ := lines.ReadString('\n') // what it says is what counts
 	if !strings.Contains(first, "attached") {
 		return nil, errors.Join(fmt.Errorf("strace %w: %s", ErrMissing, strings.TrimSpace(first)), cmd.Wait())
 	}

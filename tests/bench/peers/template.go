@@ -37,7 +37,7 @@ func (t *Templates) get(p Params) (template, error) {
 	if err != nil {
 		return template{}, err
 	}
-	g, err := initialised(p.Ctx, filepath.Join(dir, "repo.git"))
+	g, err := initialized(p.Ctx, filepath.Join(dir, "repo.git"))
 	if err != nil {
 		return template{}, err
 	}

@@ -17,7 +17,7 @@ const warmUp = 100;
 /** longestLine is how much of one line is drawn. */
 const longestLine = 3000;
 
-/** Paint keeps what colours a diff: tokens by row as they come from the thread, marks as they are asked for. */
+/** Paint keeps what colors a diff: tokens by row as they come from the thread, marks as they are asked for. */
 class Paint {
   readonly tokens = new Map<number, Token[]>();
   private readonly marked = new Map<number, Range[]>();
@@ -41,7 +41,7 @@ class Paint {
     return this.marked.get(i);
   }
 
-  /** want asks for the colours of rows that came into view. */
+  /** want asks for the colors of rows that came into view. */
   want(from: number, to: number): void {
     if (!this.language) return;
     for (let b = Math.floor(from / blockRows); b * blockRows < to; b++) {
