@@ -271,7 +271,7 @@ func printableASCII(s string) bool {
 var (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
 	corsHeaders = "Authorization, Content-Type, If-Match, If-None-Match, Idempotency-Key, Last-Event-ID, Range, X-Request-Id, X-Task-Id, X-Subtask-Id, X-Actor, X-File-Mode"
-	corsExposed = "ETag, Location, Retry-After, X-Request-Id, Idempotent-Replay, Content-Disposition, Content-Range"
+	corsExposed = "ETag, Location, Retry-After, X-Request-Id, Idempotent-Replay, Content-Disposition, Content-Range, Umbra-Total-Lines, Umbra-Next-Offset"
 )
 
 // checkOrigin keeps other sites' pages out. A request without Origin is none

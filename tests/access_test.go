@@ -108,6 +108,25 @@ var reaches = map[string]reach{
 	"POST /tasks/{id}/batch": {kind: "write", fine: 200, ask: func(g *guarded) ask {
 		return ask{target: g.fill("/tasks/{task}/batch"), body: members("operations", []any{members("op", "write", "path", g.name(), "content", "x")})}
 	}},
+	"GET /tasks/{id}/list":   {kind: "read", ask: at("/tasks/{task}/list"), fine: 200},
+	"GET /tasks/{id}/stat":   {kind: "read", ask: at("/tasks/{task}/stat?path={file}"), fine: 200},
+	"GET /tasks/{id}/search": {kind: "read", ask: at("/tasks/{task}/search?pattern=x"), fine: 200},
+	"GET /tasks/{id}/glob":   {kind: "read", ask: at("/tasks/{task}/glob?pattern=*"), fine: 200},
+	"POST /tasks/{id}/edit": {kind: "write", fine: 200, ask: func(g *guarded) ask {
+		return ask{target: g.fill("/tasks/{task}/edit"), body: members("path", g.file(), "old_string", "old", "new_string", "old")}
+	}},
+	"POST /tasks/{id}/append": {kind: "write", fine: 201, ask: func(g *guarded) ask {
+		return ask{target: g.fill("/tasks/{task}/append?path=") + g.name(), body: []byte("x")}
+	}},
+	"POST /tasks/{id}/mkdir": {kind: "write", fine: 201, ask: func(g *guarded) ask {
+		return ask{target: g.fill("/tasks/{task}/mkdir"), body: members("path", g.name())}
+	}},
+	"POST /tasks/{id}/copy": {kind: "write", fine: 200, ask: func(g *guarded) ask {
+		return ask{target: g.fill("/tasks/{task}/copy"), body: members("from", g.file(), "to", g.name())}
+	}},
+	"POST /tasks/{id}/symlink": {kind: "write", fine: 201, ask: func(g *guarded) ask {
+		return ask{target: g.fill("/tasks/{task}/symlink"), body: members("path", g.name(), "target", g.file())}
+	}},
 	"GET /tasks/{id}/changes": {kind: "read", ask: at("/tasks/{task}/changes"), fine: 200},
 	"GET /tasks/{id}/changes/{n}/before": {kind: "read", fine: 200, ask: func(g *guarded) ask {
 		task, _, _ := g.newTask()
@@ -197,6 +216,7 @@ var reaches = map[string]reach{
 	}},
 	"GET /toolsets/{id}/tools":          {kind: "read", ask: at("/toolsets/{toolset}/tools"), fine: 200},
 	"GET /toolsets/{id}/filesystem-map": {kind: "read", ask: at("/toolsets/{toolset}/filesystem-map"), fine: 200},
+	"GET /toolsets/{id}/turn":           {kind: "read", ask: at("/toolsets/{toolset}/turn"), fine: 200},
 	"POST /toolsets/{id}/call":          {kind: "read", ask: send("/toolsets/{toolset}/call", members("name", "list_directory", "arguments", members("path", "/"))), fine: 200},
 
 	// The toolset that the settings mount: none, which everybody sees.

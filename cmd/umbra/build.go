@@ -8,6 +8,7 @@ import (
 
 	"umbra/config"
 	"umbra/httpapi"
+	"umbra/httpapi/files"
 	"umbra/httpapi/gitsmart"
 	"umbra/httpapi/mcp"
 	"umbra/httpapi/scripts"
@@ -122,6 +123,7 @@ func build(cfg config.Config, dir *state.Dir, log *slog.Logger) (d *deps, err er
 func dialects(cfg config.Config, s *services) []httpapi.Dialect {
 	return []httpapi.Dialect{
 		tasks.New(s.tasks, s.history, tasks.Limits{Write: int64(cfg.Limits.UploadBytes), Batch: int64(cfg.Limits.WriteBytes)}),
+		files.New(s.tasks, s.history, int64(cfg.Limits.WriteBytes)),
 		sessions.New(s.sessions, s.tasks, s.workspaces, sessions.Limits{Write: int64(cfg.Limits.WriteBytes), Upload: int64(cfg.Limits.UploadBytes)}),
 		workspaces.New(s.workspaces, s.tasks),
 		gitsmart.New(s.workspaces, s.tasks),

@@ -71,7 +71,7 @@ func (d *Dialect) serveArea(c *gin.Context, id string, p task.AreaPath) error {
 		return err
 	}
 	defer h.Close()
-	return httpapi.ServeContent(c, httpapi.Content{ETag: httpapi.ETag(f.Blob.String()), ModTime: f.Mtime, Size: f.Size, Body: h})
+	return serve(c, httpapi.Content{ETag: httpapi.ETag(f.Blob.String()), ModTime: f.Mtime, Size: f.Size, Body: h})
 }
 
 func (d *Dialect) writeArea(a task.Area) httpapi.Handler {

@@ -3,7 +3,9 @@ package tasks
 import (
 	"bytes"
 	"io"
+	"math"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -12,6 +14,7 @@ import (
 	"umbra/httpapi"
 	"umbra/internal/errs"
 	"umbra/internal/task"
+	"umbra/internal/taskfiles"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -37,6 +40,64 @@ func (d *Dialect) readContent(c *gin.Context) error {
 	})(c)
 }
 
+// serve answers with a file's content: whole, the asked range, or, where
+// offset or limit is given, its lines.
+func serve(c *gin.Context, content httpapi.Content) error {
+	_, offset, err := httpapi.Query(c, "offset")
+	if err != nil {
+		return err
+	}
+	_, limit, err := httpapi.Query(c, "limit")
+	if err != nil {
+		return err
+	}
+	if !offset && !limit {
+		return httpapi.ServeContent(c, content)
+	}
+	return serveLines(c, content)
+}
+
+// serveLines answers with some lines of a text. The ETag is that of the whole
+// file, so a Range does not apply.
+func serveLines(c *gin.Context, content httpapi.Content) error {
+	offset, err := httpapi.QueryInt(c, "offset", 0, 0, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	limit, err := httpapi.QueryInt(c, "limit", math.MaxInt64, 0, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	lines, err := taskfiles.FindLines(content.Body, offset, limit)
+	if err != nil {
+		return err
+	}
+	h := c.Writer.Header()
+	h.Set("Umbra-Total-Lines", strconv.FormatInt(lines.Total, 10))
+	if next := offset + lines.Count; offset <= lines.Total && next < lines.Total {
+		h.Set("Umbra-Next-Offset", strconv.FormatInt(next, 10))
+	}
+	content.Size = lines.To - lines.From
+	content.Body = io.NewSectionReader(readerAt{content.Body}, lines.From, content.Size)
+	content.Type = "text/plain; charset=utf-8"
+	c.Request.Header.Del("Range")
+	return httpapi.ServeContent(c, content)
+}
+
+// readerAt reads a file that one request has open at a position.
+type readerAt struct{ io.ReadSeeker }
+
+func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
+	if _, err := r.Seek(off, io.SeekStart); err != nil {
+		return 0, err
+	}
+	n, err := io.ReadFull(r, p)
+	if err == io.ErrUnexpectedEOF {
+		err = io.EOF
+	}
+	return n, err
+}
+
 // inMemory is up to what size a file is read whole before it is served, in
 // bytes: then its tag is of the very bytes that go out, also where a program
 // writes into the file meanwhile.
@@ -59,7 +120,7 @@ func serveDisk(c *gin.Context, w *workspace.Workspace, p wspath.Path) error {
 			content.Size, content.Body = int64(len(data)), bytes.NewReader(data)
 		}
 	}
-	return httpapi.ServeContent(c, content)
+	return serve(c, content)
 }
 
 func (d *Dialect) serveHistory(c *gin.Context, r *task.Ref, p wspath.Path, at string) error {
@@ -80,7 +141,7 @@ func serveBlob(c *gin.Context, w *workspace.Workspace, id object.ID) error {
 		return err
 	}
 	defer b.Close()
-	return httpapi.ServeContent(c, httpapi.Content{ETag: httpapi.ETag(id.String()), Size: b.Size, Body: b})
+	return serve(c, httpapi.Content{ETag: httpapi.ETag(id.String()), Size: b.Size, Body: b})
 }
 
 func (d *Dialect) writeContent(c *gin.Context) error {

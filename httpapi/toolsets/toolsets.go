@@ -50,6 +50,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("PUT", one+"/mounts", d.setMounts, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON})
 	add("GET", one+"/tools", d.tools, httpapi.Route{})
 	add("GET", one+"/filesystem-map", d.fileSystemMap, httpapi.Route{})
+	add("GET", one+"/turn", d.turn, httpapi.Route{})
 	// Some tools only read: the call asks for more where it changes something.
 	add("POST", one+"/call", d.call, httpapi.Route{Body: httpapi.BodyJSON, MaxBody: d.maxCall, Changes: true})
 }

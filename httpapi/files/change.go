@@ -1,0 +1,348 @@
+package files
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/httpapi"
+	"umbra/internal/errs"
+	"umbra/internal/task"
+	"umbra/internal/taskfiles"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+)
+
+type editBody struct {
+	Path         *string `json:"path"`
+	PathEncoding string  `json:"path_encoding"`
+	OldString    *string `json:"old_string"`
+	NewString    *string `json:"new_string"`
+	ReplaceAll   bool    `json:"replace_all"`
+}
+
+func (d *Dialect) edit(c *gin.Context, r *task.Ref) error {
+	var body editBody
+	if err := httpapi.DecodeJSON(c, &body); err != nil {
+		return err
+	}
+	t, err := bodyTarget("path", body.Path, body.PathEncoding)
+	if err != nil {
+		return err
+	}
+	if body.OldString == nil {
+		return required("old_string")
+	}
+	if body.NewString == nil {
+		return required("new_string")
+	}
+	e := &taskfiles.Edit{Old: *body.OldString, New: *body.NewString, All: body.ReplaceAll}
+	if err := e.Check(); err != nil {
+		return err
+	}
+	cond, err := condition(c)
+	if err != nil {
+		return err
+	}
+	if t.inArea() {
+		return d.editArea(c, r, t, cond, e.Apply, func(w *written) { w.Occurrences = &e.Occurrences })
+	}
+	res, err := d.apply(c, r, workspace.Op{Kind: workspace.OpEdit, Path: t.path, If: cond, Edit: e.Apply})
+	if err != nil {
+		return err
+	}
+	if res.Replayed {
+		if err := e.Recount(c.Request.Context(), r.Store(), res); err != nil {
+			return err
+		}
+	}
+	w := writtenOf(res)
+	w.Occurrences = &e.Occurrences
+	answer(c, http.StatusOK, w)
+	return nil
+}
+
+// editArea changes a file of the task's own directories by a function.
+func (d *Dialect) editArea(c *gin.Context, r *task.Ref, t target, cond workspace.Condition, change func([]byte) ([]byte, error), more func(*written)) error {
+	if err := d.tasks.MayWrite(r); err != nil {
+		return err
+	}
+	folders, release, err := d.tasks.Folders(r.Task.ID)
+	if err != nil {
+		return err
+	}
+	defer release()
+	ctx := c.Request.Context()
+	h, f, err := folders.Open(ctx, t.areaPath())
+	if err != nil {
+		return err
+	}
+	data, err := io.ReadAll(io.LimitReader(h, d.write+1))
+	h.Close()
+	switch {
+	case err != nil:
+		return errs.Wrap(err, "")
+	case int64(len(data)) > d.write:
+		return errs.New(errs.TooLarge, "file_too_large", "The file is too large to be edited.")
+	}
+	if data, err = change(data); err != nil {
+		return err
+	}
+	staged, err := folders.Stage(ctx, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	defer staged.Discard()
+	op := task.AreaOp{Kind: task.AreaWrite, Path: t.areaPath(), Content: staged, Match: []string{f.Blob.String()}}
+	if len(cond.Match) > 0 {
+		op.Match = cond.Match
+	}
+	results, err := folders.Apply(ctx, []task.AreaOp{op}, func() error { return d.tasks.MayWrite(r) })
+	if err != nil {
+		return err
+	}
+	w := areaWritten(results[0])
+	more(&w)
+	answer(c, http.StatusOK, w)
+	return nil
+}
+
+// append adds the body to the end of a file, which it makes if it does not
+// exist. Appending nothing changes nothing.
+func (d *Dialect) append(c *gin.Context, r *task.Ref) error {
+	t, _, err := queryTarget(c, true)
+	if err != nil {
+		return err
+	}
+	cond, err := condition(c)
+	if err != nil {
+		return err
+	}
+	data, err := io.ReadAll(httpapi.BodyReader(c))
+	if err != nil {
+		return err
+	}
+	add := func(old []byte) ([]byte, error) { return append(old[:len(old):len(old)], data...), nil }
+	if t.inArea() {
+		err := d.editArea(c, r, t, cond, add, func(*written) {})
+		if errs.CodeOf(err) != "file_not_found" || err == nil {
+			return err
+		}
+		return d.putArea(c, r, t, cond, data)
+	}
+	for {
+		res, err := d.apply(c, r, workspace.Op{Kind: workspace.OpEdit, Path: t.path, If: cond, Edit: add})
+		if err != nil && errs.CodeOf(err) == "file_not_found" {
+			if len(data) == 0 {
+				if err := d.tasks.MayWrite(r); err != nil {
+					return err
+				}
+				w := written{}
+				w.Path, w.PathEncoding = t.JSON()
+				answer(c, http.StatusOK, w)
+				return nil
+			}
+			res, err = d.apply(c, r, workspace.Op{Kind: workspace.OpWrite, Path: t.path, Data: data, If: workspace.Condition{NoneMatchAny: true}})
+			if err != nil && errs.Is(err, errs.Precondition) && !cond.NoneMatchAny {
+				continue // another request made the file
+			}
+		}
+		if err != nil {
+			return err
+		}
+		answer(c, statusOf(res.Ops[0].Created), writtenOf(res))
+		return nil
+	}
+}
+
+func (d *Dialect) putArea(c *gin.Context, r *task.Ref, t target, cond workspace.Condition, data []byte) error {
+	if len(cond.Match) > 0 {
+		return errs.New(errs.Precondition, "precondition_failed", "The file does not exist.")
+	}
+	folders, release, err := d.tasks.Folders(r.Task.ID)
+	if err != nil {
+		return err
+	}
+	defer release()
+	ctx := c.Request.Context()
+	staged, err := folders.Stage(ctx, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	defer staged.Discard()
+	results, err := folders.Apply(ctx, []task.AreaOp{{Kind: task.AreaWrite, Path: t.areaPath(), Content: staged, NewOnly: true}},
+		func() error { return d.tasks.MayWrite(r) })
+	if err != nil {
+		return err
+	}
+	answer(c, http.StatusCreated, areaWritten(results[0]))
+	return nil
+}
+
+type mkdirBody struct {
+	Path         *string `json:"path"`
+	PathEncoding string  `json:"path_encoding"`
+	Recursive    bool    `json:"recursive"`
+}
+
+func (d *Dialect) mkdir(c *gin.Context, r *task.Ref) error {
+	var body mkdirBody
+	if err := httpapi.DecodeJSON(c, &body); err != nil {
+		return err
+	}
+	t, err := bodyTarget("path", body.Path, body.PathEncoding, wspath.AllowRoot, wspath.AllowTrailingSlash)
+	if err != nil {
+		return err
+	}
+	if t.inArea() {
+		return d.mkdirArea(c, r, t, body.Recursive)
+	}
+	if err := d.tasks.MayWrite(r); err != nil {
+		return err
+	}
+	exists := func() error {
+		if !body.Recursive {
+			e := errs.New(errs.Conflict, "target_exists", "The target already exists.")
+			e.Path = string(t.path)
+			return e
+		}
+		no := false
+		w := written{Created: &no}
+		w.Path, w.PathEncoding = t.JSON()
+		answer(c, http.StatusOK, w)
+		return nil
+	}
+	if t.path.IsRoot() {
+		return exists()
+	}
+	op := workspace.Op{Kind: workspace.OpMkdir, Path: t.path, Recursive: body.Recursive}
+	if taskfiles.Virtual(r.Workspace) {
+		op, err = taskfiles.KeepOp(c.Request.Context(), r.Workspace, t.path, body.Recursive)
+	}
+	var res *workspace.Result
+	if err == nil {
+		res, err = d.apply(c, r, op)
+	}
+	if err != nil {
+		if code := errs.CodeOf(err); code == "target_exists" || code == "precondition_failed" {
+			if l, serr := r.Stat(c.Request.Context(), t.path); serr == nil && l.Kind == workspace.KindDir {
+				return exists()
+			}
+		}
+		return err
+	}
+	w := writtenOf(res)
+	created := res.Ops[0].Created
+	w.Created = &created
+	if op.Kind != workspace.OpMkdir {
+		w.Path, w.PathEncoding = t.JSON()
+		w.ETag = nil
+	}
+	answer(c, statusOf(created), w)
+	return nil
+}
+
+func (d *Dialect) mkdirArea(c *gin.Context, r *task.Ref, t target, recursive bool) error {
+	folders, release, err := d.tasks.Folders(r.Task.ID)
+	if err != nil {
+		return err
+	}
+	defer release()
+	created, err := folders.Mkdir(t.areaPath(), recursive, func() error { return d.tasks.MayWrite(r) })
+	if err != nil {
+		return err
+	}
+	w := written{Created: &created}
+	w.Path, w.PathEncoding = t.JSON()
+	answer(c, statusOf(created), w)
+	return nil
+}
+
+type copyBody struct {
+	From         *string `json:"from"`
+	To           *string `json:"to"`
+	PathEncoding string  `json:"path_encoding"`
+	Overwrite    bool    `json:"overwrite"`
+	Recursive    bool    `json:"recursive"`
+}
+
+func (d *Dialect) copy(c *gin.Context, r *task.Ref) error {
+	var body copyBody
+	if err := httpapi.DecodeJSON(c, &body); err != nil {
+		return err
+	}
+	from, err := bodyTarget("from", body.From, body.PathEncoding, wspath.AllowTrailingSlash)
+	if err != nil {
+		return err
+	}
+	to, err := bodyTarget("to", body.To, body.PathEncoding, wspath.AllowTrailingSlash)
+	if err != nil {
+		return err
+	}
+	for _, t := range []target{from, to} {
+		if err := workspaceOnly(t); err != nil {
+			return err
+		}
+	}
+	cond, err := condition(c)
+	if err != nil {
+		return err
+	}
+	op := workspace.Op{Kind: workspace.OpCopy, Path: from.path, To: to.path, Overwrite: body.Overwrite, MustBe: from.kind(), If: workspace.Condition{Match: cond.Match}}
+	if !body.Recursive {
+		// A link to a directory is copied as a link.
+		if e, err := taskfiles.Stat(c.Request.Context(), r.Workspace, from.path, false); err != nil {
+			return err
+		} else if e.Kind == workspace.KindDir {
+			e := errs.New(errs.Invalid, "is_a_directory", "The path is a directory; copying one needs recursive.")
+			e.Path = string(from.path)
+			return e
+		}
+	}
+	res, err := d.apply(c, r, op)
+	if err != nil {
+		return err
+	}
+	answer(c, http.StatusOK, writtenOf(res))
+	return nil
+}
+
+type linkBody struct {
+	Path         *string `json:"path"`
+	Target       *string `json:"target"`
+	PathEncoding string  `json:"path_encoding"`
+}
+
+func (d *Dialect) symlink(c *gin.Context, r *task.Ref) error {
+	var body linkBody
+	if err := httpapi.DecodeJSON(c, &body); err != nil {
+		return err
+	}
+	t, err := bodyTarget("path", body.Path, body.PathEncoding)
+	if err != nil {
+		return err
+	}
+	if body.Target == nil {
+		return required("target")
+	}
+	if err := workspaceOnly(t); err != nil {
+		return err
+	}
+	leads := *body.Target
+	if body.PathEncoding == wspath.EncodingPercent {
+		if leads, err = wspath.DecodePercent(leads); err != nil {
+			return err
+		}
+	}
+	res, err := d.apply(c, r, workspace.Op{Kind: workspace.OpSymlink, Path: t.path, Target: leads})
+	if err != nil {
+		return err
+	}
+	w := writtenOf(res)
+	text, enc := wspath.EncodeJSON(leads)
+	w.Target, w.TargetEncoding = &text, enc
+	answer(c, http.StatusCreated, w)
+	return nil
+}

@@ -1,0 +1,74 @@
+package workspace
+
+import (
+	"context"
+
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// Peeked is one path of a workspace as a listing shows it.
+type Peeked struct {
+	Kind   Kind
+	Info   vfs.Info    // links are not followed
+	Mode   object.Mode // Git's mode of a file or link; object.Dir for a directory
+	Target string      // of a symbolic link
+	// Blob is the ID of a file's bytes if the file is small or its ID is known
+	// without reading it; else zero.
+	Blob object.ID
+}
+
+// peekBytes is the size up to which Peek reads a file to identify it.
+const peekBytes = 1 << 20
+
+// Peek returns what is at a path without following a link in its last
+// component and without reading a large file. The path must have its directories'
+// links resolved, as paths of Tree below a resolved directory have.
+//
+// errs.NotFound file_not_found; errs.Conflict workspace_missing.
+func (w *Workspace) Peek(ctx context.Context, p wspath.Path) (Peeked, error) {
+	if err := w.enter(); err != nil {
+		return Peeked{}, err
+	}
+	defer w.leave()
+	s, err := w.lstat(p)
+	if err != nil {
+		return Peeked{}, err
+	}
+	out := Peeked{Kind: s.kind, Info: s.info, Mode: s.mode, Blob: s.id}
+	switch s.kind {
+	case KindNone:
+		return Peeked{}, errNotFound(p)
+	case KindDir:
+		out.Mode = object.Dir
+	case KindSymlink:
+		if out.Target, err = w.fs.Readlink(string(p)); err != nil {
+			if isAbsent(err) {
+				return Peeked{}, errNotFound(p)
+			}
+			return Peeked{}, errs.Wrap(err, string(p))
+		}
+	case KindFile:
+		if id, ok := w.knownBlob(p, s); ok {
+			out.Blob = id
+		} else if s.info.Size <= peekBytes && w.identify(ctx, p, &s) == nil {
+			// A file that cannot be read, or keeps changing, has no ID.
+			out.Blob, out.Info = s.id, s.info
+		}
+	}
+	if w.virtual != nil {
+		out.Info.MtimeNs = w.treeTime(p)
+	}
+	return out, nil
+}
+
+// knownBlob returns the ID of a file's bytes where no read is needed.
+func (w *Workspace) knownBlob(p wspath.Path, s seen) (object.ID, bool) {
+	if w.virtual != nil {
+		e, ok, err := w.store.Snapshot().Lookup(p)
+		return e.ID, ok && err == nil
+	}
+	return w.index.lookup(p, s.info)
+}
