@@ -85,7 +85,7 @@ func (d *Dialect) using(h func(*gin.Context, *task.Ref) error, changes bool) htt
 		if !task.ValidID(id) {
 			return errs.New(errs.NotFound, "task_not_found", "The task does not exist.")
 		}
-		r, err := d.tasks.Get(c, id, httpapi.CallerOf(c).Sees)
+		r, err := d.tasks.Get(c.Request.Context(), id, httpapi.CallerOf(c).Sees)
 		if err != nil {
 			return err
 		}
