@@ -3,6 +3,7 @@ package gitstore
 import (
 	"context"
 	"hash/crc32"
+	"slices"
 	"strings"
 	"time"
 
@@ -273,6 +274,10 @@ func (s *Store) commitLocked(batch []*pending) {
 	s.accept(g)
 }
 
+// maxClosing is how many full journals may wait to be shown before no more is
+// taken: what they hold is in history, but only this program can read it.
+const maxClosing = 32
+
 // ensureJournal sees to an open journal that is sound and has room.
 func (s *Store) ensureJournal(batch []*pending) error {
 	if err := s.salvageOpen(); err != nil {
@@ -293,6 +298,13 @@ func (s *Store) ensureJournal(batch []*pending) error {
 		return nil
 	case j != nil && j.empty():
 		return nil // too large for any journal made ahead: it grows
+	case j != nil && len(s.closing) >= maxClosing:
+		if slices.ContainsFunc(batch, func(p *pending) bool { return p.draft == nil || !p.draft.Must }) {
+			s.kickPublisher()
+			return &errs.Error{Kind: errs.Unavailable, Code: "publishing_blocked",
+				Detail: "History can no longer be shown to git, and too much of it waits; the server's log says why."}
+		}
+		return nil // it grows
 	case j != nil:
 		full = j.room
 		s.closing = append(s.closing, j)

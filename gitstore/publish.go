@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -35,9 +36,12 @@ type publisher struct {
 	// unlink are names in journal/ whose contents stand in objects/pack; they
 	// go once the note is durable. mu is held.
 	unlink []string
-	// also are values of refs that a publication cut off before the note set:
-	// nobody else's. mu is held.
-	also   map[string]ID
+	// also are values of refs that a publication set and did not note, since it
+	// was cut off or the note could not be written: nobody else's. mu is held.
+	also map[string][]ID
+	// kept is a publication that failed; it is shown before anything else is
+	// detached. mu is held.
+	kept   *publication
 	closed uint64        // number of the newest journal in unlink, or before
 	loose  atomic.Int64  // refs written since loose ones were counted last
 	shown  atomic.Uint64 // number of the newest commit that stock git sees
@@ -191,15 +195,35 @@ func (p *publisher) publishLocked(ctx context.Context) error {
 		s.journals.ready(used)
 	}
 	began := time.Now()
-	todo := s.detach()
-	for _, j := range todo.journals {
+	if p.kept != nil {
+		// What failed before is shown first: nothing else is detached until then, or
+		// each failure would add a journal to those that wait.
+		if err := p.show(ctx, *p.kept, began); err != nil {
+			return err
+		}
+		p.kept = nil
+	}
+	todo, err := s.detach()
+	if err != nil {
+		return errs.Wrap(fmt.Errorf("salvaging the open journal: %w", err), "")
+	}
+	if err := p.show(ctx, todo, began); err != nil {
+		p.kept = &todo
+		return err
+	}
+	return nil
+}
+
+// show closes a publication's journals, moves the refs, and removes what the
+// journals were. Doing it again after a failure is safe.
+func (p *publisher) show(ctx context.Context, todo publication, began time.Time) error {
+	s := p.s
+	for _, j := range s.waiting(todo.through) {
 		if err := s.closeJournal(j); err != nil {
-			s.reattach(todo)
 			return errs.Wrap(fmt.Errorf("closing journal %d: %w", j.number, err), "")
 		}
 	}
 	if err := p.moveRefs(ctx, todo); err != nil {
-		s.reattach(todo)
 		return err
 	}
 	for _, name := range p.unlink {
@@ -225,11 +249,24 @@ func (p *publisher) publishLocked(ctx context.Context) error {
 
 func (p *publisher) unlinkLater(names ...string) { p.unlink = append(p.unlink, names...) }
 
-// publication is what one publication shows: everything up to a tip.
+// publication is what one publication shows: everything that stands in the
+// journals up to one, with the tip and the records of tasks that they lead to.
 type publication struct {
-	journals []*journal
-	tip      Tip
-	tasks    []Task
+	through uint64 // the newest journal's number
+	tip     Tip
+	tasks   []Task
+}
+
+// waiting gives the journals up to a number that are to be closed, oldest first.
+func (s *Store) waiting(through uint64) (list []*journal) {
+	s.jmu.Lock()
+	defer s.jmu.Unlock()
+	for _, j := range s.closing {
+		if j.number <= through {
+			list = append(list, j)
+		}
+	}
+	return list
 }
 
 // journalsUsed gives how many bytes the journals hold that a publication would
@@ -247,14 +284,22 @@ func (s *Store) journalsUsed() (used int64) {
 }
 
 // detach takes the open journal from the committer, which goes on in the next.
-func (s *Store) detach() publication {
+// An unsound one is salvaged before: the tip may stand in it, and refs never
+// name what has no pack. Where that fails nothing is detached.
+func (s *Store) detach() (out publication, err error) {
 	s.jmu.Lock()
 	defer s.jmu.Unlock()
-	if s.open != nil && !s.open.unsound && !s.open.empty() {
+	if err := s.salvageOpen(); err != nil {
+		return out, err
+	}
+	if s.open != nil && !s.open.empty() {
 		s.closing = append(s.closing, s.open)
 		s.open = nil
 	}
-	out := publication{journals: append([]*journal(nil), s.closing...), tip: s.Tip()}
+	for _, j := range s.closing {
+		out.through = max(out.through, j.number)
+	}
+	out.tip = s.Tip()
 	s.tmu.Lock()
 	defer s.tmu.Unlock()
 	for id := range s.dirtyTasks {
@@ -265,24 +310,7 @@ func (s *Store) detach() publication {
 	}
 	clear(s.dirtyTasks)
 	sort.Slice(out.tasks, func(a, b int) bool { return out.tasks[a].ID < out.tasks[b].ID })
-	if s.open != nil && !s.open.empty() {
-		// The tip stands in a journal that cannot be closed yet: what the refs
-		// would name has no pack.
-		out.tip, out.tasks = Tip{}, nil
-	}
-	return out
-}
-
-// reattach notes again what a failed publication has not shown.
-func (s *Store) reattach(todo publication) {
-	s.tmu.Lock()
-	defer s.tmu.Unlock()
-	for _, t := range todo.tasks {
-		s.dirtyTasks[t.ID] = true
-		now := *s.tasks[t.ID]
-		now.past = append(t.past[:len(t.past):len(t.past)], now.past...)
-		s.tasks[t.ID] = &now
-	}
+	return out, nil
 }
 
 // closeJournal makes a journal a pack of objects/pack. Doing it again after a
@@ -334,9 +362,7 @@ func (p *publisher) moveRefs(ctx context.Context, todo publication) error {
 		noted, _ := s.note.Get(name)
 		if noted != id {
 			u := refs.Update{Name: name, New: id, Noted: noted}
-			if led, ok := p.also[name]; ok {
-				u.Also = []ID{led}
-			}
+			u.Also = p.also[name]
 			want = append(want, u)
 		}
 	}
@@ -353,6 +379,15 @@ func (p *publisher) moveRefs(ctx context.Context, todo publication) error {
 	if len(want) == 0 && shown == noted {
 		return nil
 	}
+	// From here on a ref may be what it shall be, noted or not.
+	if p.also == nil {
+		p.also = make(map[string][]ID)
+	}
+	for _, u := range want {
+		if !slices.Contains(p.also[u.Name], u.New) {
+			p.also[u.Name] = append(slices.Clip(p.also[u.Name]), u.New)
+		}
+	}
 	foreign, err := s.refs.Update(ctx, want)
 	s.reportForeign(foreign)
 	if err != nil {
@@ -367,8 +402,12 @@ func (p *publisher) moveRefs(ctx context.Context, todo publication) error {
 		return errs.Wrap(err, "")
 	}
 	p.loose.Add(int64(len(want)))
-	want = append(want, refs.Update{Name: shownName, New: shown})
+	// The lines of one write are not one unit to a power failure: that the
+	// journals are shown is noted once the refs' values surely are.
 	if err := s.note.Append(want); err != nil {
+		return errs.Wrap(err, "")
+	}
+	if err := s.note.Append([]refs.Update{{Name: shownName, New: shown}}); err != nil {
 		return errs.Wrap(err, "")
 	}
 	p.also = nil

@@ -234,9 +234,9 @@ func (s *Store) checkForeign(ctx context.Context) error {
 		}
 		if err == nil && found && s.wanted(name) != noted && s.leadsTo(name, now) {
 			if s.pub.also == nil {
-				s.pub.also = make(map[string]ID)
+				s.pub.also = make(map[string][]ID)
 			}
-			s.pub.also[name] = now
+			s.pub.also[name] = []ID{now}
 			continue
 		}
 		moved = append(moved, refs.Update{Name: name, New: noted, Noted: noted})

@@ -172,7 +172,7 @@ func (v *verifier) refs() error {
 			v.problem("%s is missing; it should be %s", name, want)
 		case symbolic != "":
 			v.problem("%s points at %s; it should be %s", name, symbolic, want)
-		case now != want && now != s.pub.also[name]:
+		case now != want && !slices.Contains(s.pub.also[name], now):
 			v.problem("%s is %s; it should be %s", name, now, want)
 		}
 	}

@@ -117,6 +117,9 @@ func (b *batch) clearWay(ctx context.Context, name string) error {
 // clearParents moves away refs whose names are folders of name's.
 func (b *batch) clearParents(ctx context.Context, name string) error {
 	for _, p := range parents(name) {
+		if !ValidName(p) {
+			continue // refs/x/a. is no ref to git, and refs/x/a./base is one
+		}
 		r, err := b.s.read(p)
 		if err != nil {
 			return err
