@@ -32,6 +32,7 @@ func (p *project) events(t *testing.T, path string, header ...string) *eventStre
 		lines = append(lines, header[i]+": "+header[i+1])
 	}
 	s := &eventStream{Stream: p.Stream(path, lines...), events: make(chan event, 4096)}
+	ended := make(chan struct{})
 	var done sync.WaitGroup
 	done.Go(func() {
 		defer close(s.events)
@@ -49,10 +50,14 @@ func (p *project) events(t *testing.T, path string, header ...string) *eventStre
 			if err := dec.Decode(&e.Data); err != nil {
 				e.Data = map[string]any{"malformed": raw.Data}
 			}
-			s.events <- e
+			select {
+			case s.events <- e:
+			case <-ended: // the test reads no more
+				return
+			}
 		}
 	})
-	t.Cleanup(func() { s.Close(); done.Wait() })
+	t.Cleanup(func() { close(ended); s.Close(); done.Wait() })
 	return s
 }
 
