@@ -189,11 +189,42 @@ func BodyReader(c *gin.Context) io.Reader {
 	return http.NoBody
 }
 
-// DecodeJSON reads the body into dst, strictly (package strictjson). A body that
-// is no good JSON is a 400 malformed_json, a value of the wrong type a 400
+// DecodeJSON reads the body into dst, strictly (package strictjson). Malformed
+// JSON is a 400 malformed_json, a field that dst does not have a 400
+// unknown_field with the nearest known name, a value of the wrong type a 400
 // invalid_field that names it. An empty body leaves dst as it is where the
 // route's body is optional.
-func DecodeJSON(c *gin.Context, dst any) error {
+func DecodeJSON(c *gin.Context, dst any) error { return decodeJSON(c, dst, strictjson.Strict) }
+
+// DecodeLenient is like DecodeJSON, but ignores unknown fields, as clients of
+// the code, sessions and scripts dialects expect. It is not for requests that
+// delete.
+func DecodeLenient(c *gin.Context, dst any) error { return decodeJSON(c, dst, strictjson.Unmarshal) }
+
+// UnknownField is the error for a field that a request's body does not take:
+// 400 unknown_field. known are the names that it does take; hint, if not empty,
+// is a sentence that says how to ask for what the field would mean.
+func UnknownField(field, hint string, known []string) error {
+	e := &strictjson.UnknownError{Field: field, Name: field, Near: strictjson.Nearest(field, known), Known: known}
+	return unknownField(e, hint)
+}
+
+func unknownField(e *strictjson.UnknownError, hint string) error {
+	text := e.Error()
+	if !strings.HasSuffix(text, "?") {
+		text += "."
+	}
+	if hint != "" {
+		text += " " + hint
+	}
+	out := errs.New(errs.Invalid, "unknown_field", "%s", strings.ToUpper(text[:1])+text[1:]).With("field", e.Field)
+	if e.Near != "" {
+		out = out.With("did_you_mean", e.Near)
+	}
+	return out.With("allowed", e.Known)
+}
+
+func decodeJSON(c *gin.Context, dst any, unmarshal func([]byte, any) error) error {
 	f := factsOf(c)
 	data, err := readAll(BodyReader(c), c.Request.ContentLength)
 	if err != nil {
@@ -202,9 +233,12 @@ func DecodeJSON(c *gin.Context, dst any) error {
 	if len(data) == 0 && f.route != nil && f.route.Body == BodyOptionalJSON {
 		return nil
 	}
-	err = strictjson.Unmarshal(data, dst)
+	err = unmarshal(data, dst)
 	if e, ok := errors.AsType[*strictjson.SyntaxError](err); ok {
 		return errs.New(errs.Invalid, "malformed_json", "The body is not valid JSON: %s.", e)
+	}
+	if e, ok := errors.AsType[*strictjson.UnknownError](err); ok {
+		return unknownField(e, "")
 	}
 	if e, ok := errors.AsType[*strictjson.TypeError](err); ok {
 		what := e.Field

@@ -18,6 +18,7 @@ func counting(runs *atomic.Int32) Handler {
 	return func(c *gin.Context) error {
 		var v struct {
 			Fail string `json:"fail"`
+			A    int    `json:"a"`
 		}
 		if err := DecodeJSON(c, &v); err != nil {
 			return err

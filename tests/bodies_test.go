@@ -54,7 +54,7 @@ func TestJSONBodies(t *testing.T) {
 		}
 	}
 	// A name in another case is another name.
-	if r := s.Do("POST", "/tasks", `{"Goal":"g","Workspace":"/"}`, asJSON); r.Status != 422 {
+	if r := s.Do("POST", "/tasks", `{"Goal":"g","Workspace":"/"}`, asJSON); r.Status != 400 || r.Text("error") != "unknown_field" {
 		t.Errorf("%d %s", r.Status, r.Body)
 	}
 	s.Do("POST", "/tasks", good, asJSON).Expect(201)

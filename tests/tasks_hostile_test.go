@@ -161,7 +161,7 @@ func TestHostileBodies(t *testing.T) {
 		"lone surrogate":    {`{"from":"f","to":"\ud800"}`, 400},
 		"bad UTF-8":         {"{\"from\":\"f\",\"to\":\"\xff\"}", 400},
 		"wrong type":        {`{"from":"f","to":["g"]}`, 400},
-		"another case":      {`{"From":"f","To":"g"}`, 422},
+		"another case":      {`{"From":"f","To":"g"}`, 400},
 		"empty":             {``, 400},
 		"null":              {`null`, 422},
 		"a list":            {`[]`, 400},

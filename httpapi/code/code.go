@@ -175,7 +175,7 @@ func typeOf(p *httpapi.Problem) string {
 // decode reads the body's object into dst, a struct of raw members: which of
 // them is wrong, and in which words, is for the handler to say.
 func decode(c *gin.Context, dst any) error {
-	err := httpapi.DecodeJSON(c, dst)
+	err := httpapi.DecodeLenient(c, dst)
 	if e, ok := err.(*errs.Error); ok && e.Kind == errs.Invalid {
 		return code.Fault("body", nil, "Invalid JSON in request body", e.Detail)
 	}

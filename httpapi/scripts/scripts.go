@@ -71,7 +71,7 @@ func (b *executeBody) request() (script.Request, error) {
 
 func (d *Dialect) execute(c *gin.Context) error {
 	var body executeBody
-	if err := httpapi.DecodeJSON(c, &body); err != nil {
+	if err := httpapi.DecodeLenient(c, &body); err != nil {
 		return err
 	}
 	req, err := body.request()

@@ -29,7 +29,7 @@ type made struct {
 
 func (d *Dialect) mkdir(c *gin.Context, ses session.Session) error {
 	var body mkdirBody
-	if err := httpapi.DecodeJSON(c, &body); err != nil {
+	if err := httpapi.DecodeLenient(c, &body); err != nil {
 		return err
 	}
 	t, err := bodyTarget("path", body.Path, body.PathEncoding, wspath.AllowRoot, wspath.AllowTrailingSlash)
@@ -119,7 +119,7 @@ func (d *Dialect) copy(c *gin.Context, ses session.Session) error {
 // relocate is a move or a copy.
 func (d *Dialect) relocate(c *gin.Context, ses session.Session, kind workspace.OpKind) error {
 	var body moveBody
-	if err := httpapi.DecodeJSON(c, &body); err != nil {
+	if err := httpapi.DecodeLenient(c, &body); err != nil {
 		return err
 	}
 	from, err := bodyTarget("from", body.From, body.PathEncoding, wspath.AllowTrailingSlash)
@@ -180,7 +180,7 @@ type linked struct {
 
 func (d *Dialect) symlink(c *gin.Context, ses session.Session) error {
 	var body linkBody
-	if err := httpapi.DecodeJSON(c, &body); err != nil {
+	if err := httpapi.DecodeLenient(c, &body); err != nil {
 		return err
 	}
 	t, err := bodyTarget("path", body.Path, body.PathEncoding)

@@ -39,7 +39,7 @@ func bodyOf(s session.Session) sessionBody {
 
 func (d *Dialect) create(c *gin.Context) error {
 	var body createBody
-	if err := httpapi.DecodeJSON(c, &body); err != nil {
+	if err := httpapi.DecodeLenient(c, &body); err != nil {
 		return err
 	}
 	id, err := namedTask(c, body.TaskID)

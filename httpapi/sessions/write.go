@@ -57,7 +57,7 @@ func (b *writeBody) bytes() ([]byte, error) {
 // write is POST …/write and POST …/upload.
 func (d *Dialect) write(c *gin.Context, ses session.Session) error {
 	var body writeBody
-	if err := httpapi.DecodeJSON(c, &body); err != nil {
+	if err := httpapi.DecodeLenient(c, &body); err != nil {
 		return err
 	}
 	t, err := bodyTarget("path", body.Path, body.PathEncoding)
@@ -214,7 +214,7 @@ func (e *edit) apply(data []byte) ([]byte, error) {
 
 func (d *Dialect) replace(c *gin.Context, ses session.Session) error {
 	var body replaceBody
-	if err := httpapi.DecodeJSON(c, &body); err != nil {
+	if err := httpapi.DecodeLenient(c, &body); err != nil {
 		return err
 	}
 	t, err := bodyTarget("path", body.Path, body.PathEncoding)

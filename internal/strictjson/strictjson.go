@@ -1,8 +1,9 @@
 // Package strictjson reads JSON from strangers (RFC 8259) where encoding/json
 // is too kind: it refuses duplicate names at any depth, bytes that are not
 // UTF-8, lone surrogates, anything after the value and nesting without end,
-// and takes a struct's field by its exact name only. Unknown names are
-// skipped, after their values were checked as strictly as the rest.
+// and takes a struct's field by its exact name only. Unmarshal skips unknown
+// names, after their values were checked as strictly as the rest; Strict
+// refuses them.
 //
 // A struct's fields are named by `json:"name"` tags. null leaves the target as
 // it is (a pointer, slice, map or interface becomes nil).
@@ -14,7 +15,9 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -50,12 +53,14 @@ func (e *TypeError) Error() string {
 // Unmarshal reads the one value in data into what dst points to. The whole
 // text is checked even where a type is wrong: a *SyntaxError wins over a
 // *TypeError. After an error dst may be partly filled.
-func Unmarshal(data []byte, dst any) error {
+func Unmarshal(data []byte, dst any) error { return unmarshal(data, dst, false) }
+
+func unmarshal(data []byte, dst any, strict bool) error {
 	target := reflect.ValueOf(dst)
 	if target.Kind() != reflect.Pointer || target.IsNil() {
 		return fmt.Errorf("strictjson: %T is no pointer to fill", dst)
 	}
-	d := decoder{data: data}
+	d := decoder{data: data, strict: strict}
 	d.space()
 	if err := d.value(target.Elem(), path{}); err != nil {
 		return err
@@ -63,6 +68,9 @@ func Unmarshal(data []byte, dst any) error {
 	d.space()
 	if d.pos < len(d.data) {
 		return d.syntax("unexpected text after the value")
+	}
+	if d.unknown != nil {
+		return d.unknown
 	}
 	if d.wrong != nil {
 		return d.wrong
@@ -75,6 +83,9 @@ type decoder struct {
 	pos   int
 	depth int
 	wrong *TypeError // the first wrong type
+
+	strict  bool
+	unknown *UnknownError // the first unknown name
 }
 
 // path is where a value stands, built into a string only for an error.
@@ -219,7 +230,7 @@ func (d *decoder) object(target reflect.Value, at path) error {
 	if err := d.enter(); err != nil {
 		return err
 	}
-	var fields map[string]int
+	var fields map[string][]int
 	var entries reflect.Value // the map to fill
 	var generic map[string]any
 	switch {
@@ -264,7 +275,9 @@ func (d *decoder) object(target reflect.Value, at path) error {
 		case fields != nil:
 			var field reflect.Value
 			if i, ok := fields[name]; ok {
-				field = target.Field(i)
+				field = target.FieldByIndex(i)
+			} else {
+				d.unknownName(&here, fields)
 			}
 			err = d.value(field, here)
 		case entries.IsValid():
@@ -376,23 +389,39 @@ func wants(v reflect.Value) string {
 	return "an object"
 }
 
-// fieldsOf maps the JSON names of a struct's fields to their indexes. Embedded
-// structs are not looked into.
-func fieldsOf(t reflect.Type) map[string]int {
-	m := make(map[string]int, t.NumField())
+// Names returns the JSON names of the fields of the struct that v is or points
+// to, sorted.
+func Names(v any) []string {
+	t := reflect.TypeOf(v)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return slices.Sorted(maps.Keys(fieldsOf(t)))
+}
+
+// fieldsOf maps the JSON names of a struct's fields to their indexes. The fields
+// of an embedded struct without a name of its own are the outer one's.
+func fieldsOf(t reflect.Type) map[string][]int {
+	m := make(map[string][]int, t.NumField())
 	for i := range t.NumField() {
 		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct {
+			for inner, at := range fieldsOf(f.Type) {
+				m[inner] = append([]int{i}, at...)
+			}
+			continue
+		}
 		if !f.IsExported() {
 			continue
 		}
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch name {
 		case "-":
 			continue
 		case "":
 			name = f.Name
 		}
-		m[name] = i
+		m[name] = []int{i}
 	}
 	return m
 }
