@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"hash/crc32"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ type Record struct {
 	WhenUnix int64 // seconds
 	Source   message.Source
 	Reverts  bool   // undoes entries of the changelog
+	Foreign  bool   // undoes entries of another task, or of none
 	Renames  bool   // gives a file or folder another name
 	Key      string // first 16 hex digits of the idempotency key's hash
 }
@@ -46,14 +48,19 @@ const (
 const (
 	flagReverts = 1
 	flagRenames = 2
+	flagForeign = 4 // no commit made before it existed has it
 	recordFlags = 0x80
 )
 
 var recordSources = []message.Source{"", message.API, message.Script, message.External, message.Revert, message.Baseline, message.Rollback}
 
-// takeBacks stands among the tasks of byTask for the commits of no task that
-// undo entries: where a person's save took a change back.
-const takeBacks = "\x00"
+// takeBacks is the key in byTask of the commits that undo entries of another
+// task: a user's save that took a change back, a revert of no task or across
+// tasks. undoes is the key of all commits that undo entries.
+const (
+	takeBacks = "\x00"
+	undoes    = "\x01"
+)
 
 type recordIndex struct {
 	s *Store
@@ -188,6 +195,9 @@ func (r *recordIndex) encode(rec Record) ([]byte, error) {
 	if rec.Renames {
 		b[49] |= flagRenames
 	}
+	if rec.Foreign {
+		b[49] |= flagForeign
+	}
 	_, _ = hex.Decode(b[52:60], []byte(rec.Key)) // shorter or none: zeros
 	binary.BigEndian.PutUint32(b[60:], checkRecord(rec.Seq, b, rec.Task, rec.Subtask))
 	return b, nil
@@ -213,7 +223,7 @@ func (r *recordIndex) decode(seq uint64, b []byte) (Record, bool) {
 	}
 	rec := Record{Seq: seq, Task: r.names[task], Subtask: r.names[sub], Change: binary.BigEndian.Uint64(b[28:]),
 		Entries: binary.BigEndian.Uint32(b[36:]), WhenUnix: int64(binary.BigEndian.Uint64(b[40:])), Source: recordSources[src],
-		Reverts: b[49]&flagReverts != 0, Renames: b[49]&flagRenames != 0}
+		Reverts: b[49]&flagReverts != 0, Renames: b[49]&flagRenames != 0, Foreign: b[49]&flagForeign != 0}
 	copy(rec.Commit[:], b)
 	if key := b[52:60]; !bytes.Equal(key, make([]byte, 8)) {
 		rec.Key = hex.EncodeToString(key)
@@ -232,8 +242,8 @@ func (r *recordIndex) append(recs []Record) {
 	if r.byTask != nil {
 		for _, rec := range recs {
 			r.byTask[rec.Task] = append(r.byTask[rec.Task], uint32(rec.Seq))
-			if rec.Task == "" && rec.Reverts {
-				r.byTask[takeBacks] = append(r.byTask[takeBacks], uint32(rec.Seq))
+			for _, key := range rec.undoKeys() {
+				r.byTask[key] = append(r.byTask[key], uint32(rec.Seq))
 			}
 		}
 	}
@@ -401,8 +411,8 @@ func (r *recordIndex) ofTask(ctx context.Context, task string) ([]uint32, error)
 			}
 			for _, rec := range recs {
 				all[rec.Task] = append(all[rec.Task], uint32(rec.Seq))
-				if rec.Task == "" && rec.Reverts {
-					all[takeBacks] = append(all[takeBacks], uint32(rec.Seq))
+				for _, key := range rec.undoKeys() {
+					all[key] = append(all[key], uint32(rec.Seq))
 				}
 			}
 			begin += uint64(len(recs))
@@ -444,7 +454,7 @@ func (r *recordIndex) fill(ctx context.Context, tip Tip) error {
 func recordOf(c *Commit) Record {
 	m := c.Message
 	return Record{Seq: c.Seq, Commit: c.ID, Task: m.TaskID, Subtask: m.SubtaskID, Change: m.Change,
-		Entries: uint32(entryCount(m)), WhenUnix: c.When.Unix(), Source: m.Source, Reverts: reverts(m), Renames: renames(m), Key: keyPrefix(m.IdempotencyKey)}
+		Entries: uint32(entryCount(m)), WhenUnix: c.When.Unix(), Source: m.Source, Reverts: reverts(m), Foreign: foreign(m), Renames: renames(m), Key: keyPrefix(m.IdempotencyKey)}
 }
 
 func reverts(m *message.Message) bool {
@@ -457,6 +467,25 @@ func reverts(m *message.Message) bool {
 		}
 	}
 	return false
+}
+
+// foreign reports whether a message undoes entries of another task than its own.
+func foreign(m *message.Message) bool {
+	other := func(r message.EntryRef) bool { return r.Task != m.TaskID }
+	return slices.ContainsFunc(m.RevertsEntries, other) ||
+		slices.ContainsFunc(m.Entries, func(e message.Entry) bool { return slices.ContainsFunc(e.Reverts, other) })
+}
+
+// undoKeys gives the keys of byTask under which a commit that undoes is listed
+// next to its task's.
+func (rec *Record) undoKeys() []string {
+	switch {
+	case !rec.Reverts:
+		return nil
+	case rec.Task == "" || rec.Foreign:
+		return []string{undoes, takeBacks}
+	}
+	return []string{undoes}
 }
 
 func renames(m *message.Message) bool {
@@ -527,10 +556,16 @@ func (s *Store) TaskRecordsFrom(ctx context.Context, task string, skip int) (rec
 	return recs, all, nil
 }
 
-// TakeBacks gives the records of commits of no task that undo entries of the
-// changelog, oldest first.
+// TakeBacks returns the records of commits that undo entries of another task
+// than their own, or that have none, oldest first.
 func (s *Store) TakeBacks(ctx context.Context) ([]Record, error) {
 	return s.TaskRecords(ctx, takeBacks)
+}
+
+// Undoes returns the records of all commits that undo entries of the changelog,
+// oldest first, without the first skip of them, and how many there are with those.
+func (s *Store) Undoes(ctx context.Context, skip int) (recs []Record, all int, err error) {
+	return s.TaskRecordsFrom(ctx, undoes, skip)
 }
 
 // FindKey gives the newest commit not older than since (at most a day ago)

@@ -74,7 +74,7 @@ func TestRevertGivesBack(t *testing.T) {
 			worked := lay(t, p.dir)
 			log := len(k.changes(t, ""))
 
-			dry := k.revert(t, "", map[string]any{"dry_run": true}).want(t, 200)
+			dry := k.revert(t, "", map[string]any{"dry_run": true, "include_external": true}).want(t, 200)
 			same(t, lay(t, p.dir), worked)
 			if n := len(k.changes(t, "")); n != log {
 				t.Errorf("a dry run made %d entries", n-log)
@@ -343,8 +343,8 @@ func TestRevertPlans(t *testing.T) {
 	}
 }
 
-// TestRevertExternal: a person's changes that belong to the task are undone
-// with it, or left.
+// TestRevertExternal: a user's changes that belong to the task are left, and
+// listed, unless the revert includes them.
 func TestRevertExternal(t *testing.T) {
 	t.Parallel()
 	p := newServer(t).on(t, undoFiles)
@@ -352,17 +352,33 @@ func TestRevertExternal(t *testing.T) {
 	k.step(t, "put b task")
 	k.step(t, "disk put a person")
 	k.step(t, "disk put new person")
-	dry := k.revert(t, "", map[string]any{"dry_run": true}).want(t, 200)
+	for _, body := range []map[string]any{{"dry_run": true}, {"dry_run": true, "include_external": false}} {
+		dry := k.revert(t, "", body).want(t, 200)
+		left := map[string]any{}
+		for _, x := range dry.list(t, "external") {
+			left[fmt.Sprint(x["path"])] = fmt.Sprint(x["entry"], " ", x["at"] != nil)
+		}
+		has(t, left, map[string]any{"a": "2 true", "new": "3 true"})
+		if n := len(dry.list(t, "files")); n != 1 {
+			t.Errorf("%d files, want 1: %s", n, dry.Body)
+		}
+	}
+	dry := k.revert(t, "", map[string]any{"dry_run": true, "include_external": true}).want(t, 200)
+	if n := len(dry.list(t, "external")); n != 0 {
+		t.Errorf("%d external changes left", n)
+	}
 	sources := map[string]any{}
 	for _, f := range dry.list(t, "files") {
 		sources[fmt.Sprint(f["path"])] = f["source"]
 	}
 	has(t, sources, map[string]any{"a": "external", "new": "external", "b": "api"})
-	k.revert(t, "", map[string]any{"include_external": false}).want(t, 200)
+	if done := k.revert(t, "", nil).want(t, 200); len(done.list(t, "external")) != 2 {
+		t.Errorf("external changes left: %s", done.Body)
+	}
 	if p.read(t, "a") != "person" || p.read(t, "new") != "person" || p.read(t, "b") != "b\n" {
 		t.Error("the person's were not left")
 	}
-	k.revert(t, "", nil).want(t, 200)
+	k.revert(t, "", map[string]any{"include_external": true}).want(t, 200)
 	if p.read(t, "a") != eightLines {
 		t.Error("the person's were not undone")
 	}
@@ -371,7 +387,8 @@ func TestRevertExternal(t *testing.T) {
 	// judged, and is in history.
 	k.step(t, "put b again")
 	p.byHand(t, "put b unseen")
-	k.revert(t, "", nil).want(t, 200)
+	k.revert(t, "", nil).fails(t, 409, "revert_conflict")
+	k.revert(t, "", map[string]any{"include_external": true}).want(t, 200)
 	if got := p.read(t, "b"); got != "b\n" {
 		t.Errorf("b is %q", got)
 	}
@@ -410,7 +427,7 @@ func TestRevertRefusals(t *testing.T) {
 		{k.url("/files/.git%2fconfig/revert"), `{}`, 400, "bad_path"},
 		{k.url("/revert"), `{"path":"no/such"}`, 404, "file_not_found"},
 		{k.url("/revert"), `{"path":"../x"}`, 400, "bad_path"},
-		{k.url("/files/a/revert"), `{"path":"a"}`, 400, "invalid_field"},
+		{k.url("/files/a/revert"), `{"path":"a"}`, 400, "unknown_field"},
 		{k.url("/revert"), `{"on_conflict":"maybe"}`, 400, "invalid_field"},
 		{k.url("/revert"), `{"on_conflict":7}`, 400, ""},
 		{k.url("/revert"), `{"dry_run":"yes"}`, 400, ""},

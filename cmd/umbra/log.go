@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -149,8 +150,11 @@ func writeEntry(o *term.Output, e *client.Entry) {
 	if len(e.Reverts) > 0 {
 		list := make([]string, len(e.Reverts))
 		for i, n := range e.Reverts {
-			list[i] = fmt.Sprintf("#%d", n)
+			if list[i] = "a change without a task"; n != 0 {
+				list[i] = fmt.Sprintf("#%d", n)
+			}
 		}
+		list = slices.Compact(list)
 		o.Printf("  %s", o.Paint(term.Dim, "undoes "+strings.Join(list, ", ")))
 	}
 	o.Printf("\n")

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,23 +21,30 @@ func revertCommand() *cobra.Command {
 	v := &verb{}
 	r := &revertFlags{}
 	cmd := &cobra.Command{
-		Use:   "revert --task T [--subtask S | --change N | PATH]",
-		Short: "Undo what a task did, and nothing else",
-		Long: `Undo a task's own changes, those of one subtask, of one file or folder, or one
-change. What others did to the same files since stays: text is merged, and where
-that does not come out clean nothing is changed and the conflicts are named, with
-who changed the file (exit status 1).
+		Use:   "revert COMMIT | --task T [--subtask S | --change N | PATH] | --actor A … [PATH…]",
+		Short: "Undo a commit, a task's work, or an actor's changes, and nothing else",
+		Long: `Undo one commit, a task's changes, those of one subtask, of one file or directory,
+one change, or the changes that an actor, a source or a time selects. Later changes
+to the same files stay: text is merged, and where that does not come out clean
+nothing is changed and the conflicts are listed, with who changed the file (exit
+status 1).
 
-A revert is a change like any other, and can itself be reverted (--change).
---dry-run tells what would happen, with a plan; --plan does just that, or nothing
-if something has changed since. With --json: the server's answer, also that of a
-conflict.`,
-		Example: `  umbra revert --task a1b2c3d4 --dry-run
+Changes that were made outside umbra are left and listed, since they may be yours;
+--include-external undoes them too. A COMMIT, --change and --source external name
+what they undo, and need no more.
+
+A revert is a commit like any other, and can itself be reverted (umbra revert
+COMMIT). --dry-run shows what would happen, with a plan; --plan does exactly that,
+or nothing if something has changed since. With --json: the server's answer, also
+that of a conflict.`,
+		Example: `  umbra revert 1f3a9c2
+  umbra revert --actor bob --since 1h --dry-run
+  umbra revert --source external --since 2026-01-31T12:00:00Z src/
+  umbra revert --task a1b2c3d4 --dry-run
   umbra revert --task a1b2c3d4 --subtask add-types
   umbra revert --task a1b2c3d4 src/app.ts
-  umbra revert --task a1b2c3d4 --change 4
-  umbra revert --task a1b2c3d4 --on-conflict skip --include-external=false`,
-		Args: cobraArgs(0, 1),
+  umbra revert --task a1b2c3d4 --on-conflict skip --include-external`,
+		Args: cobra.ArbitraryArgs,
 	}
 	v.connection.flags(cmd.Flags())
 	v.workspaceFlag(cmd.Flags())
@@ -44,7 +53,7 @@ conflict.`,
 	r.flags(cmd)
 	cmd.RunE = v.action(func(ctx context.Context, args []string) error { return v.revert(ctx, r, args) })
 	// What is wrong with the flags shows before a server is looked for.
-	cmd.PreRunE = func(cmd *cobra.Command, args []string) error { return r.check(v, len(args)) }
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error { return r.check(v, args) }
 	return cmd
 }
 
@@ -53,67 +62,166 @@ type revertFlags struct {
 	dryRun          bool
 	onConflict      string
 	includeExternal bool
+	includeShared   bool
 	plan            string
+
+	actor, agent, source, since, until string
 }
 
 func (r *revertFlags) flags(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.Uint64VarP(&r.change, "change", "c", 0, "only the change with the number `N`, which may be a revert")
-	fs.BoolVarP(&r.dryRun, "dry-run", "n", false, "tell what would happen, and change nothing")
-	fs.StringVar(&r.onConflict, "on-conflict", "fail", "fail: change nothing; skip: leave that file, do the rest; force: the state before the task (`HOW`)")
-	fs.BoolVar(&r.includeExternal, "include-external", true, "undo changes made on disk that belong to the task too")
-	fs.StringVar(&r.plan, "plan", "", "do just what the dry run of this `TOKEN` told")
+	fs.Uint64VarP(&r.change, "change", "c", 0, "only the task's change with the number `N`, which may be a revert")
+	fs.StringVar(&r.actor, "actor", "", "changes by the actor `A`, in whatever task")
+	fs.StringVar(&r.agent, "agent", "", "changes by the agent `A`, in whatever task")
+	fs.StringVar(&r.source, "source", "", "changes of the source `S`: api, script, external, revert …")
+	fs.StringVar(&r.since, "since", "", "changes from this `TIME` on: RFC 3339, or a duration before now (1h, 2d)")
+	fs.StringVar(&r.until, "until", "", "changes before this `TIME`: RFC 3339, or a duration before now")
+	fs.BoolVarP(&r.dryRun, "dry-run", "n", false, "show what would happen, and change nothing")
+	fs.StringVar(&r.onConflict, "on-conflict", "fail", "fail: change nothing; skip: leave that file, do the rest; force: the state before (`HOW`)")
+	fs.BoolVar(&r.includeExternal, "include-external", false, "undo changes made outside umbra too")
+	fs.BoolVar(&r.includeShared, "include-shared", false, "undo changes that several agents may have made too")
+	fs.StringVar(&r.plan, "plan", "", "do exactly what the dry run of this `TOKEN` showed")
 }
 
-func (r *revertFlags) check(v *verb, paths int) error {
-	chosen := paths
+// selects reports whether the flags select changes of the whole workspace.
+func (r *revertFlags) selects() bool {
+	return r.actor != "" || r.agent != "" || r.source != "" || r.since != "" || r.until != ""
+}
+
+func (r *revertFlags) check(v *verb, args []string) error {
+	chosen := len(args)
 	for _, given := range []bool{v.subtask != "", r.change != 0} {
 		if given {
 			chosen++
 		}
 	}
 	switch {
-	case v.task == "":
-		return usageError{errors.New("say which task's work is to be undone: --task")}
-	case chosen > 1:
+	case r.selects() && (v.task != "" || v.subtask != "" || r.change != 0):
+		return usageError{errors.New("--actor, --agent, --source, --since and --until select in the whole workspace: not with --task, --subtask or --change")}
+	case r.selects():
+	case v.task == "" && (v.subtask != "" || r.change != 0):
+		return usageError{errors.New("--subtask and --change need --task")}
+	case v.task == "" && len(args) == 0:
+		return usageError{errors.New("name what is to be undone: a COMMIT, --task, or --actor, --since …")}
+	case v.task == "" && len(args) > 1:
+		return usageError{errors.New("only one COMMIT can be reverted at a time")}
+	case v.task == "" && !commitForm.MatchString(args[0]):
+		return usageError{fmt.Errorf("%q is not a commit; a file is reverted with --task T or --actor A", args[0])}
+	case v.task != "" && chosen > 1:
 		return usageError{errors.New("--subtask, --change and PATH exclude each other")}
+	}
+	switch {
 	case r.onConflict != "fail" && r.onConflict != "skip" && r.onConflict != "force":
 		return usageError{fmt.Errorf("--on-conflict is fail, skip or force, not %q", r.onConflict)}
 	case r.plan != "" && r.dryRun:
 		return usageError{errors.New("--plan and --dry-run exclude each other")}
 	}
+	for name, at := range map[string]string{"--since": r.since, "--until": r.until} {
+		if _, err := parseTime(at, time.Now()); err != nil {
+			return usageError{fmt.Errorf("%s is a time as 2026-01-31T12:00:00Z, or a duration such as 90m, 1h or 2d, not %q", name, at)}
+		}
+	}
 	return nil
 }
 
-func (v *verb) revert(ctx context.Context, r *revertFlags, args []string) error {
-	body := map[string]any{"dry_run": r.dryRun, "on_conflict": r.onConflict, "include_external": r.includeExternal}
-	if r.plan != "" {
-		// The plan tells the rest.
-		body = map[string]any{"plan": r.plan}
+// parseTime reads a time in RFC 3339, or a duration before now; a number of days
+// is one, too. Empty is the zero time.
+func parseTime(s string, now time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
 	}
-	route := client.Path("tasks", v.task, "revert")
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return now.AddDate(0, 0, -int(n)), nil
+		}
+	}
+	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	return time.Parse(time.RFC3339, s)
+}
+
+// request gives the route and the body of what the flags ask for.
+func (v *verb) revertRequest(ctx context.Context, r *revertFlags, args []string) (route string, body map[string]any, err error) {
+	body = map[string]any{"dry_run": r.dryRun, "on_conflict": r.onConflict, "include_external": r.includeExternal, "include_shared": r.includeShared}
+	if r.plan != "" {
+		body = map[string]any{"plan": r.plan} // it holds the rest
+	}
 	switch {
 	case v.subtask != "":
-		route = client.Path("tasks", v.task, "subtasks", v.subtask, "revert")
+		return client.Path("tasks", v.task, "subtasks", v.subtask, "revert"), body, nil
 	case r.change != 0:
-		route = client.Path("tasks", v.task, "changes", strconv.FormatUint(r.change, 10), "revert")
-	case len(args) > 0:
-		w, err := v.pickWorkspace(ctx)
-		if err != nil {
-			return err
+		return client.Path("tasks", v.task, "changes", strconv.FormatUint(r.change, 10), "revert"), body, nil
+	case v.task != "" && len(args) == 0:
+		return client.Path("tasks", v.task, "revert"), body, nil
+	}
+	w, err := v.pickWorkspace(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	if v.task == "" && !r.selects() {
+		return client.Path("workspaces", w.id, "commits", args[0], "revert"), body, nil
+	}
+	paths, encoding, err := encodePaths(w, args)
+	if err != nil {
+		return "", nil, err
+	}
+	if encoding != "" {
+		body["path_encoding"] = encoding
+	}
+	if v.task != "" {
+		if len(paths) > 0 { // else the root: all of it
+			body["path"] = paths[0]
 		}
-		p, err := pathIn(w, args[0])
+		return client.Path("tasks", v.task, "revert"), body, nil
+	}
+	if len(paths) > 0 {
+		body["paths"] = paths
+	}
+	for name, value := range map[string]string{"actor": r.actor, "agent": r.agent, "source": r.source} {
+		if value != "" {
+			body[name] = value
+		}
+	}
+	for name, value := range map[string]string{"since": r.since, "until": r.until} {
+		if at, err := parseTime(value, time.Now()); err == nil && !at.IsZero() {
+			body[name] = at.UTC().Format(time.RFC3339Nano)
+		}
+	}
+	return client.Path("workspaces", w.id, "revert"), body, nil
+}
+
+// encodePaths gives the paths that arguments name as a JSON body has them, in
+// one encoding. The root itself is left out, and stands for all.
+func encodePaths(w place, args []string) (paths []string, encoding string, err error) {
+	raw := make([]string, 0, len(args))
+	for _, arg := range args {
+		p, err := pathIn(w, arg)
 		if err != nil {
-			return err
+			return nil, "", err
 		}
 		if p == "" {
-			break // the root: all of it
+			return nil, "", nil
 		}
-		text, encoding := wspath.EncodeJSON(p)
-		body["path"] = text
-		if encoding != "" {
-			body["path_encoding"] = encoding
+		raw = append(raw, p)
+		if _, enc := wspath.EncodeJSON(p); enc != "" {
+			encoding = enc
 		}
+	}
+	for _, p := range raw {
+		text, enc := wspath.EncodeJSON(p)
+		if enc != encoding {
+			text = strings.ReplaceAll(text, "%", "%25")
+		}
+		paths = append(paths, text)
+	}
+	return paths, encoding, nil
+}
+
+func (v *verb) revert(ctx context.Context, r *revertFlags, args []string) error {
+	route, body, err := v.revertRequest(ctx, r, args)
+	if err != nil {
+		return err
 	}
 	var done client.Reverted
 	raw, err := v.client.JSON(ctx, client.Request{Method: http.MethodPost, Path: route, Body: body}, &done)
@@ -150,7 +258,7 @@ func (v *verb) conflicted(e *client.Error) error {
 		writeConflicts(o, told.Conflicts)
 		return nil
 	})
-	fmt.Fprintln(v.stderr, "umbra: nothing was changed; --on-conflict skip does the rest, --on-conflict force takes the state before the task")
+	fmt.Fprintln(v.stderr, "umbra: nothing was changed; --on-conflict skip does the rest, --on-conflict force takes the state before")
 	return errors.Join(err, exitError{exitFailed})
 }
 
@@ -164,6 +272,8 @@ func writeReverted(o *term.Output, r *client.Reverted) {
 		o.Printf("\n")
 	}
 	writeConflicts(o, r.Conflicts)
+	writeLeft(o, r.External, "changed outside umbra; --include-external undoes it")
+	writeLeft(o, r.Shared, "several agents may have changed it; --include-shared undoes it")
 	switch {
 	case r.DryRun && r.Entries == 0 && len(r.Conflicts) == 0:
 		o.Printf("nothing to undo\n")
@@ -181,14 +291,27 @@ func writeReverted(o *term.Output, r *client.Reverted) {
 	}
 }
 
+// writeLeft lists what a revert leaves, a path once.
+func writeLeft(o *term.Output, list []client.Left, why string) {
+	seen := make(map[string]bool)
+	for _, x := range list {
+		if p := client.Bytes(x.Path, x.Encoding); !seen[p] {
+			seen[p] = true
+			o.Printf("%s %s: %s\n", o.Paint(term.Dim, fmt.Sprintf("%-9s", "left")), term.Name(p), why)
+		}
+	}
+}
+
 // writeConflicts names each file, and who changed it.
 func writeConflicts(o *term.Output, list []client.Conflict) {
 	for _, x := range list {
-		o.Printf("%s %s: %s since change #%d", o.Paint(term.Removed, fmt.Sprintf("%-9s", "conflict")),
-			term.Name(client.Bytes(x.Path, x.Encoding)), x.Reason, x.Entry)
+		o.Printf("%s %s: %s since", o.Paint(term.Removed, fmt.Sprintf("%-9s", "conflict")), term.Name(client.Bytes(x.Path, x.Encoding)), x.Reason)
+		if x.Entry != 0 {
+			o.Printf(" change #%d", x.Entry)
+		}
 		by := x.ChangedBy
 		if by.Commit != nil {
-			who := "somebody"
+			who := "an unknown actor"
 			if by.Actor != nil && *by.Actor != "" {
 				who = term.Line(*by.Actor)
 			}

@@ -148,11 +148,14 @@ func (e *Entry) append(dst []byte) []byte {
 }
 
 func appendRef(dst []byte, r EntryRef) []byte {
-	task := r.Task
-	if task == "" {
-		task = noTask
+	if r.Task != "" {
+		return text(dst, keyRevEntry, r.Task+" "+strconv.FormatUint(r.ID, 10))
 	}
-	return text(dst, keyRevEntry, task+" "+strconv.FormatUint(r.ID, 10))
+	name := noTask + " " + strconv.FormatUint(r.ID, 10)
+	if r.N != 0 {
+		name += "." + strconv.FormatUint(uint64(r.N), 10)
+	}
+	return text(dst, keyRevEntry, name)
 }
 
 // noTask stands in a Reverts-Entry for an EntryRef without a task. No id

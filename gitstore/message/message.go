@@ -76,10 +76,12 @@ func (s Source) Valid() bool {
 const Purged = "purged"
 
 // EntryRef names a changelog entry: the ID-th of a task. A change of no task
-// has no such number; it is named by an empty Task and its commit's Seq.
+// has no such number; it is named by an empty Task, its commit's Seq and its
+// place among the commit's entries, from 1; 0 is all of them.
 type EntryRef struct {
 	Task string
 	ID   uint64
+	N    uint32 // without a task only
 }
 
 // Entry is one path of a change set, one entry of the changelog.

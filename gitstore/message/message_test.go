@@ -41,7 +41,7 @@ Seq: 42
 func TestEncodeCallersMessage(t *testing.T) {
 	m := Message{Subject: "Add types\nbecause\r\n\r\n\r\nof this  ", Source: API, Seq: 2,
 		Entries: []Entry{{Operation: Rename, Path: "b", OldPath: "a", Permissions: "0600",
-			Reverts: []EntryRef{{"t1", 3}, {"", 9}}}}}
+			Reverts: []EntryRef{{Task: "t1", ID: 3}, {ID: 9}, {ID: 9, N: 2}}}}}
 	want := `Add types
 
 because
@@ -56,6 +56,7 @@ Old-Path: a
 Permissions: 0600
 Reverts-Entry: t1 3
 Reverts-Entry: - 9
+Reverts-Entry: - 9.2
 Source: api
 Seq: 2
 `
@@ -117,10 +118,10 @@ func TestCondensed(t *testing.T) {
 		t.Errorf("%d entries are not listed", MaxListed)
 	}
 	m.Entries = append(m.Entries,
-		Entry{Operation: Rename, Path: "n", OldPath: "o", AfterHash: hash, Reverts: []EntryRef{{"t", 1}}},
+		Entry{Operation: Rename, Path: "n", OldPath: "o", AfterHash: hash, Reverts: []EntryRef{{Task: "t", ID: 1}}},
 		Entry{Operation: Delete, Path: "s", Permissions: "0600"},
 		Entry{Operation: Rmdir, Path: "d/"})
-	m.Entries[7].Reverts = []EntryRef{{"t", 2}, {"t", 3}}
+	m.Entries[7].Reverts = []EntryRef{{Task: "t", ID: 2}, {Task: "t", ID: 3}}
 	p, err := Parse(m.Encode())
 	if err != nil {
 		t.Fatal(err)
@@ -283,7 +284,7 @@ func FuzzEncode(f *testing.F) {
 			Description: value, RequestID: value, IdempotencyKey: value, RevertWhat: value, Change: n, Seq: n,
 			Reverts: []object.ID{{1}}, Extra: []Trailer{{"Version", value}, {value, value}},
 			Entries: []Entry{{Operation: Rename, Path: path, OldPath: path, AfterHash: value, Permissions: value,
-				Reverts: []EntryRef{{"t", n}}}}}
+				Reverts: []EntryRef{{Task: "t", ID: n}, {ID: n, N: uint32(n)}}}}}
 		if n%2 == 1 {
 			m.Source = Revert
 		}

@@ -143,12 +143,23 @@ func (m *Message) setEntry(k, v string) error {
 
 func parseRef(v string) (EntryRef, bool) {
 	task, num, ok := strings.Cut(v, " ")
+	place := ""
+	if task == noTask {
+		var placed bool
+		if num, place, placed = strings.Cut(num, "."); placed && (place == "" || place[0] < '1' || place[0] > '9') {
+			return EntryRef{}, false
+		}
+	}
 	id, err := strconv.ParseUint(num, 10, 64)
 	if !ok || err != nil {
 		return EntryRef{}, false
 	}
 	if task == noTask {
-		return EntryRef{ID: id}, true
+		n := uint64(0)
+		if place != "" {
+			n, err = strconv.ParseUint(place, 10, 32)
+		}
+		return EntryRef{ID: id, N: uint32(n)}, err == nil
 	}
 	return EntryRef{Task: task, ID: id}, ValidTaskID(task)
 }

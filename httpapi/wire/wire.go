@@ -88,7 +88,7 @@ type Entry struct {
 	Mode           *string           `json:"mode"`
 	Commit         *string           `json:"commit"`
 	Actor          string            `json:"actor"`
-	Reverts        []uint64          `json:"reverts"`
+	Reverts        []*uint64         `json:"reverts"`
 	RevertsEntries []EntryRef        `json:"reverts_entries,omitempty"`
 	Source         message.Source    `json:"source"`
 }
@@ -113,7 +113,11 @@ func EntryOf(e *workspace.ChangeEntry) Entry {
 	out.Path, out.NewPath, out.PathEncoding = bothPaths(e.Path, e.NewPath)
 	foreign := false
 	for _, ref := range e.Reverts {
-		out.Reverts = append(out.Reverts, ref.ID)
+		if ref.Task == "" {
+			out.Reverts = append(out.Reverts, nil)
+		} else {
+			out.Reverts = append(out.Reverts, &ref.ID)
+		}
 		out.RevertsEntries = append(out.RevertsEntries, EntryRef{TaskID: Text(ref.Task), ID: ref.ID})
 		foreign = foreign || ref.Task != e.TaskID
 	}

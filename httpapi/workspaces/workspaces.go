@@ -51,6 +51,10 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("GET", "/workspaces/{ws}/log", d.log, httpapi.Route{})
 	add("GET", "/workspaces/{ws}/commits/{commit}", d.commit, httpapi.Route{})
 	add("GET", "/workspaces/{ws}/commits/{commit}/diff", d.commitDiff, httpapi.Route{})
+	// A dry run is reading; the handlers ask for more.
+	undo := httpapi.Route{Body: httpapi.BodyOptionalJSON, Changes: true}
+	add("POST", "/workspaces/{ws}/commits/{commit}/revert", d.revertCommit, undo)
+	add("POST", "/workspaces/{ws}/revert", d.revertWhere, undo)
 	// It changes nothing, but reads everything: not for who may only look.
 	add("POST", "/workspaces/{ws}/verify", d.verify, httpapi.Route{Access: httpapi.AccessWrite})
 	add("GET", "/workspaces/{ws}/coverage", d.coverage, httpapi.Route{})

@@ -130,6 +130,8 @@ type Reverted struct {
 	Entries   int            `json:"entries_reverted"`
 	Files     []RevertedFile `json:"files"`
 	Conflicts []Conflict     `json:"conflicts"`
+	External  []Left         `json:"external"`
+	Shared    []Left         `json:"shared"`
 	DryRun    bool           `json:"dry_run"`
 	Plan      *string        `json:"plan"`
 }
@@ -140,6 +142,14 @@ type RevertedFile struct {
 	Encoding string `json:"path_encoding"`
 	Action   string `json:"action"`
 	Source   string `json:"source"`
+}
+
+// Left is a change that a revert leaves, since it may be another's.
+type Left struct {
+	Path     string    `json:"path"`
+	Encoding string    `json:"path_encoding"`
+	Entry    uint64    `json:"entry"`
+	At       time.Time `json:"at"`
 }
 
 // Conflict is a file that cannot be undone cleanly, and who changed it.

@@ -24,7 +24,7 @@ import (
 // name beside; the counts. Numbers are varints. A text stands once, later its
 // number.
 const (
-	keptMagic = "UHIS\x01"
+	keptMagic = "UHIS\x02"
 	// keptFrom is how many commits must have been read anew for them to be
 	// kept.
 	keptFrom = 256
@@ -160,6 +160,7 @@ func (e *encoder) refs(refs []message.EntryRef) {
 	for _, r := range refs {
 		e.text(r.Task)
 		e.number(r.ID)
+		e.number(uint64(r.N))
 	}
 }
 
@@ -289,9 +290,9 @@ func (d *decoder) text() string {
 
 func (d *decoder) refs() []message.EntryRef {
 	var out []message.EntryRef
-	for range d.count(2) {
+	for range d.count(3) {
 		task := d.text()
-		out = append(out, message.EntryRef{Task: task, ID: d.number()})
+		out = append(out, message.EntryRef{Task: task, ID: d.number(), N: uint32(d.number())})
 	}
 	return out
 }

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -21,10 +20,17 @@ type Entry struct {
 	// TakenBack: it never came to anything. The disk refused it and it was
 	// rolled back, or a person's save came first and it was made once more.
 	TakenBack bool
+	// Elsewhere: an entry of another task, or of none, undid it.
+	Elsewhere bool
+	// Ref is the entry's name in history.
+	Ref message.EntryRef
+
+	n      uint32 // its place in its commit, from 0; set by a Picker
+	undoes bool   // it undoes entries that are not among the task's
 }
 
 // IsRevert reports whether the entry undoes others.
-func (e *Entry) IsRevert() bool { return e.Source == message.Revert || len(e.Reverts) > 0 }
+func (e *Entry) IsRevert() bool { return e.Source == message.Revert || len(e.Reverts) > 0 || e.undoes }
 
 // Counts reports whether the entry is part of what the task's work comes to:
 // in effect, and neither a revert nor a rollback.
@@ -58,11 +64,11 @@ func (t *Task) Work() []*Entry {
 }
 
 // Every gives all that the task did, oldest first, its own reverts too, without
-// what never came to anything.
+// what never came to anything, or was undone by another task.
 func (t *Task) Every() []*Entry {
 	var out []*Entry
 	for i := range t.Entries {
-		if e := &t.Entries[i]; e.Source != message.Rollback && !e.TakenBack {
+		if e := &t.Entries[i]; e.Source != message.Rollback && !e.TakenBack && !(e.Undone && e.Elsewhere) {
 			out = append(out, e)
 		}
 	}
@@ -174,15 +180,7 @@ func (s *cached) read(ctx context.Context, w *workspace.Workspace, id string) (*
 	if err != nil {
 		return nil, err
 	}
-	back, err := st.TakeBacks(ctx)
-	if err != nil {
-		return nil, err
-	}
 	if err := readCommits(ctx, w, recs, s.add); err != nil {
-		return nil, err
-	}
-	taken, err := takenBack(ctx, st, back, id)
-	if err != nil {
 		return nil, err
 	}
 	t, ok := st.Task(id)
@@ -197,19 +195,38 @@ func (s *cached) read(ctx context.Context, w *workspace.Workspace, id string) (*
 	}
 	for i := range s.raw {
 		task.Entries[i].ChangeEntry = s.raw[i]
+		task.Entries[i].Ref = message.EntryRef{Task: id, ID: s.raw[i].ID}
 	}
-	rolled := maps.Clone(taken)
+	others, err := readUndoing(ctx, w, id, task.Entries)
+	if err != nil {
+		return nil, err
+	}
+	rolled := maps.Clone(others.gone)
+	if rolled == nil {
+		rolled = make(map[message.EntryRef]bool)
+	}
+	entries := others.entries
 	for i := range task.Entries {
-		if e := &task.Entries[i]; e.Source == message.Rollback {
+		e := &task.Entries[i]
+		entries = append(entries, e)
+		if e.Source == message.Rollback {
 			for _, r := range slices.Concat(e.Reverts, s.bare[e.Commit]) {
-				rolled[r.ID] = true
+				rolled[r] = true
 			}
 		}
 	}
-	for i := range task.Entries {
-		task.Entries[i].TakenBack = rolled[task.Entries[i].ID]
+	if len(others.entries) > 0 {
+		slices.SortStableFunc(entries, order)
 	}
-	markUndone(task.Entries, id, s.bare, taken)
+	for i := range task.Entries {
+		task.Entries[i].TakenBack = rolled[task.Entries[i].Ref]
+	}
+	mark(entries, id, func(commit object.ID) []message.EntryRef {
+		if refs, ok := others.bare[commit]; ok {
+			return refs
+		}
+		return s.bare[commit]
+	}, others.gone)
 	s.task, s.sum = task, nil
 	return task, nil
 }
@@ -221,7 +238,12 @@ func (s *cached) add(c *gitstore.Commit, of []workspace.ChangeEntry) {
 			s.bare = make(map[object.ID][]message.EntryRef)
 		}
 		if c.Message.Condensed {
-			bare = s.match(of, bare, c.Message.TaskID)
+			bare = match(of, bare, func(r message.EntryRef) *Entry {
+				if i := s.place(r.ID); r.Task == c.Message.TaskID && i >= 0 {
+					return &Entry{ChangeEntry: s.raw[i], Ref: r}
+				}
+				return nil
+			})
 		}
 		s.bare[c.ID] = bare
 	}
@@ -235,48 +257,6 @@ func (s *cached) forget() {
 	s.raw, s.bare, s.recs, s.lastID, s.counts, s.counted, s.kept = nil, nil, 0, object.Zero, nil, 0, covered{}
 }
 
-// match finds out which of the undone entries that a condensed commit names
-// belongs to which of its own, by the files that they are about, and gives those
-// that belong to none.
-func (s *cached) match(of []workspace.ChangeEntry, refs []message.EntryRef, task string) (bare []message.EntryRef) {
-	byPath := make(map[string]*workspace.ChangeEntry, len(of))
-	for i := range of {
-		if e := &of[i]; len(e.Reverts) == 0 {
-			byPath[e.Path] = e
-		}
-	}
-	var undone []*Entry
-	for _, r := range refs {
-		if i := s.place(r.ID); r.Task == task && i >= 0 {
-			undone = append(undone, &Entry{ChangeEntry: s.raw[i]})
-		} else {
-			bare = append(bare, r)
-		}
-	}
-	slices.SortFunc(undone, func(a, b *Entry) int { return cmp.Compare(a.ID, b.ID) })
-	chains, folders := Chains(undone)
-	give := func(entries []*Entry, names ...string) {
-		for _, name := range names {
-			if e := byPath[name]; e != nil {
-				for _, u := range entries {
-					e.Reverts = append(e.Reverts, message.EntryRef{Task: task, ID: u.ID})
-				}
-				return
-			}
-		}
-		for _, u := range entries {
-			bare = append(bare, message.EntryRef{Task: task, ID: u.ID})
-		}
-	}
-	for _, c := range chains {
-		give(c.Entries(), c.Last().Path, c.First().Path)
-	}
-	for _, e := range folders {
-		give([]*Entry{e}, e.Path)
-	}
-	return bare
-}
-
 // place gives where the entry with an id stands, -1 where there is none: ids
 // count without gaps, from the first that the history has.
 func (s *cached) place(id uint64) int {
@@ -287,70 +267,4 @@ func (s *cached) place(id uint64) int {
 		return i
 	}
 	return -1
-}
-
-// takenBack gives the task's entries that commits of no task took back: a
-// person's save came in between, and the change was made once more after it.
-func takenBack(ctx context.Context, st *gitstore.Store, recs []gitstore.Record, task string) (map[uint64]bool, error) {
-	out := make(map[uint64]bool)
-	for _, r := range recs {
-		c, err := st.ReadCommit(ctx, r.Commit)
-		if err != nil {
-			return nil, err
-		}
-		note := func(refs []message.EntryRef) {
-			for _, ref := range refs {
-				if ref.Task == task {
-					out[ref.ID] = true
-				}
-			}
-		}
-		note(c.Message.RevertsEntries)
-		for i := range c.Message.Entries {
-			note(c.Message.Entries[i].Reverts)
-		}
-	}
-	return out, nil
-}
-
-// markUndone decides for every entry whether it is in effect, newest first: an
-// entry can only be undone by a later one. What a commit names beside its own
-// entries (files of which nothing was left to undo) holds as long as any of
-// these is in effect.
-//
-// It counts. When a revert comes into effect again, because what had undone it
-// was undone, its entry may have been undone once more meanwhile: then that was
-// taken out of the files twice, and has to come back twice.
-func markUndone(entries []Entry, task string, bare map[object.ID][]message.EntryRef, gone map[uint64]bool) {
-	taken := make(map[uint64]int) // out of the files, by entries that are in them so often
-	said := make(map[uint64]bool) // by this commit
-	note := func(refs []message.EntryRef, times int) {
-		for _, ref := range refs {
-			if ref.Task == task && times != 0 && !said[ref.ID] {
-				said[ref.ID] = true
-				taken[ref.ID] += times
-			}
-		}
-	}
-	for end := len(entries); end > 0; {
-		begin := end - 1
-		for begin > 0 && entries[begin-1].Commit == entries[begin].Commit {
-			begin--
-		}
-		clear(said)
-		holds := false
-		for i := begin; i < end; i++ {
-			e, times := &entries[i], 0
-			if !gone[entries[i].ID] {
-				times = 1 - taken[e.ID]
-			}
-			e.Undone = times <= 0
-			holds = holds || times > 0
-			note(e.Reverts, times)
-		}
-		if holds {
-			note(bare[entries[begin].Commit], 1)
-		}
-		end = begin
-	}
 }

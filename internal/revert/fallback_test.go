@@ -220,7 +220,7 @@ func TestFolderMovedByHand(t *testing.T) {
 			g.do("A", "put a other")
 			c.move(g)
 			g.sync()
-			g.mustRevert(Request{Task: "A"})
+			g.mustRevert(Request{Task: "A", IncludeExternal: true})
 			got := g.disk()
 			for _, dir := range []string{"moved/", "deep/", "one/", "two/"} {
 				delete(got, dir) // a person made it, and it is in no history

@@ -81,7 +81,7 @@ func (j *judge) clash(t *target, r *history.Run, reason string) error {
 		return j.permissions(t, r)
 	}
 	newest := newestOf(r)
-	t.conflict = &Conflict{Path: path, Reason: reason, Entry: newest.ID}
+	t.conflict = &Conflict{Path: path, Reason: reason, Entry: numberOf(newest)}
 	by, err := j.changedBy(path, newest.Seq, nextOf(t.chain, r))
 	if err == nil && by.Commit.IsZero() {
 		by = cameWith(newest) // as another part of it
@@ -92,7 +92,7 @@ func (j *judge) clash(t *target, r *history.Run, reason string) error {
 
 // cameWith names an entry's own commit.
 func cameWith(e *history.Entry) ChangedBy {
-	return ChangedBy{Commit: e.Commit, Task: e.TaskID, Subtask: e.SubtaskID, Actor: e.Actor}
+	return ChangedBy{Commit: e.Commit, Task: e.Ref.Task, Subtask: e.SubtaskID, Actor: e.Actor}
 }
 
 func newestOf(r *history.Run) *history.Entry { return r.Entries[len(r.Entries)-1] }

@@ -51,7 +51,7 @@ func (p *plan) operations(ctx context.Context, st *gitstore.Store) (*operations,
 	o.makeFolders()
 	for _, t := range p.targets {
 		if t.stands() && !o.told[t] {
-			o.bare = append(o.bare, refsOf(p.task, t.entries)...)
+			o.bare = append(o.bare, refsOf(t.entries)...)
 		}
 	}
 	o.tellPrunes()
@@ -62,10 +62,10 @@ func match(s history.State) workspace.Condition {
 	return workspace.Condition{Match: []string{s.ID.String()}}
 }
 
-func refsOf(task string, entries []*history.Entry) []message.EntryRef {
+func refsOf(entries []*history.Entry) []message.EntryRef {
 	out := make([]message.EntryRef, len(entries))
 	for i, e := range entries {
-		out[i] = message.EntryRef{Task: task, ID: e.ID}
+		out[i] = e.Ref
 	}
 	return out
 }
@@ -74,7 +74,7 @@ func refsOf(task string, entries []*history.Entry) []message.EntryRef {
 func (o *operations) add(t *target, op workspace.Op) {
 	if !o.told[t] {
 		o.told[t] = true
-		op.Reverts = refsOf(o.p.task, t.entries)
+		op.Reverts = refsOf(t.entries)
 	}
 	o.ops = append(o.ops, op)
 }
@@ -162,11 +162,11 @@ func (o *operations) move(m *mover, from, to string) {
 		op.RevertsOf = make(map[wspath.Path][]message.EntryRef)
 		for _, t := range m.whole.targets {
 			o.told[t] = true
-			op.RevertsOf[wspath.Path(t.want.Path)] = refsOf(o.p.task, t.entries)
+			op.RevertsOf[wspath.Path(t.want.Path)] = refsOf(t.entries)
 		}
 	}
 	if f := m.whole.folder; f != nil && from == m.from {
-		op.Reverts = refsOf(o.p.task, f.entries)
+		op.Reverts = refsOf(f.entries)
 	}
 	o.ops = append(o.ops, op)
 }
@@ -262,7 +262,7 @@ func (o *operations) removals(which func(dir string) bool) (list []removal) {
 	for _, f := range o.p.folders {
 		if f.goes && which(f.last) {
 			told[f.last] = true
-			list = append(list, removal{path: f.last, reverts: refsOf(o.p.task, f.entries), tell: true})
+			list = append(list, removal{path: f.last, reverts: refsOf(f.entries), tell: true})
 		}
 	}
 	for _, dir := range slices.Concat(o.p.prune, o.p.vacate) {
@@ -303,7 +303,7 @@ func (o *operations) makeFolders() {
 		if !f.stands() || o.p.isWhole(f) {
 			continue
 		}
-		refs := refsOf(o.p.task, f.entries)
+		refs := refsOf(f.entries)
 		if f.comes {
 			o.ops = append(o.ops, workspace.Op{Kind: workspace.OpMkdir, Path: wspath.Path(f.name), Recursive: true, Reverts: refs})
 		}

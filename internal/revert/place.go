@@ -97,7 +97,7 @@ func (p *plan) give(j *judge, way OnConflict, b blockers, entries []*history.Ent
 		p.vacate = append(p.vacate, b.vacate...)
 		return nil, nil
 	}
-	c := &Conflict{Path: b.paths[0], Reason: "occupied", Entry: entries[len(entries)-1].ID}
+	c := &Conflict{Path: b.paths[0], Reason: "occupied", Entry: numberOf(entries[len(entries)-1])}
 	var err error
 	// It may have come with the change that is undone, as another part of it.
 	c.By, err = j.changedBy(c.Path, entries[0].Seq-1, 0)

@@ -70,13 +70,15 @@ func makePlan(ctx context.Context, w *workspace.Workspace, t *history.Task, sel 
 	}
 	for _, tg := range p.targets {
 		if tg.conflict != nil {
-			tg.conflict.Entry = tg.newest().ID
+			tg.conflict.Entry = numberOf(tg.newest())
 		}
 		tg.skipped = tg.conflict != nil && way == Skip
 	}
-	base, err := st.SnapshotOf(ctx, t.Base)
-	if err != nil {
-		return nil, err
+	base := p.snap
+	if len(sel.entries) > 0 {
+		if base, err = st.SnapshotOf(ctx, t.Base); err != nil {
+			return nil, err
+		}
 	}
 	if p.tracks, err = trackFolders(ctx, st, base, t, &sel, p.sinceFolders); err != nil {
 		return nil, err

@@ -1,17 +1,21 @@
 package revert
 
 import (
+	"time"
+
 	"umbra/gitstore/object"
 	"umbra/internal/history"
 	"umbra/internal/workspace"
 )
 
-// Scope says which entries of a task are to be undone. Exactly one of the
-// fields is set; none means all of the task's work.
+// Scope says which entries are to be undone. At most one of the fields is set;
+// none means all of the task's work. Commit and Where need no task.
 type Scope struct {
 	Subtask string
-	Path    string // a file, by its name now or one before, or a folder
-	Change  uint64 // one entry, which may be a revert itself
+	Path    string  // a file, by its name now or one before, or a directory
+	Change  uint64  // one entry, which may be a revert itself
+	Commit  *Commit // all entries of one commit, of whatever source
+	Where   *Where  // what a condition selects in the whole workspace
 }
 
 // OnConflict says what happens where a file cannot be undone cleanly.
@@ -25,14 +29,21 @@ const (
 )
 
 // Request is a revert.
+//
+// Entries that may be another's work are left, and listed in the Result, unless
+// the request includes them or names them: a change, a commit, or their source.
 type Request struct {
 	By              workspace.By
-	Task            string
+	Task            string // whose work is undone, and whose the revert is; not with Commit and Where
 	Scope           Scope
 	OnConflict      OnConflict
-	ExcludeExternal bool   // leave external changes that belong to the task
-	DryRun          bool   // tell, and do nothing
+	IncludeExternal bool   // also what was changed outside the server
+	IncludeShared   bool   // also what several agents may have changed
+	DryRun          bool   // report, and change nothing
 	Plan            string // a dry run's token: do just that, or nothing
+	// May, if set, is called before anything is done and just before the commit;
+	// its error fails the request. It must not block.
+	May func() error
 }
 
 // Action is what happens to a file.
@@ -58,7 +69,7 @@ type File struct {
 type Conflict struct {
 	Path   string
 	Reason string // "modified", "deleted", "renamed", "occupied", "binary", "overlapping"
-	Entry  uint64 // the newest entry that was to be undone
+	Entry  uint64 // the newest entry that was to be undone; 0 if it has no task
 	By     ChangedBy
 }
 
@@ -68,6 +79,13 @@ type ChangedBy struct {
 	Task, Subtask, Actor string
 }
 
+// Left is an entry that a revert does not undo, since it may be another's work.
+type Left struct {
+	Path  string // the entry's path after it
+	Entry uint64 // 0 without a task
+	At    time.Time
+}
+
 // Result tells what a revert did, or would do.
 type Result struct {
 	Commit    object.ID // zero: nothing was changed
@@ -75,6 +93,8 @@ type Result struct {
 	Reverted  int // entries undone
 	Files     []File
 	Conflicts []Conflict
+	External  []Left // changes from outside the server that were left
+	Shared    []Left // changes that several agents may have made, left
 	Plan      string // token of a dry run
 	Replayed  bool
 }

@@ -25,6 +25,11 @@ func Do(ctx context.Context, w *workspace.Workspace, cache *history.Cache, req R
 	if res, err := replay(ctx, w, req.By.IdempotencyKey); err != nil || res != nil {
 		return res, err
 	}
+	if req.May != nil {
+		if err := req.May(); err != nil {
+			return nil, err
+		}
+	}
 	want := ""
 	if req.Plan != "" {
 		var err error
@@ -35,8 +40,9 @@ func Do(ctx context.Context, w *workspace.Workspace, cache *history.Cache, req R
 	// A plan that fails twice, though nothing it knows of has changed, is made
 	// without moving folders as one: what it does not know of stays then.
 	apart, last := false, ""
+	load := newLoader(w, cache, &req)
 	for range maxTries {
-		p, err := settle(ctx, w, cache, &req, apart)
+		p, err := settle(ctx, w, load, &req, apart)
 		if err != nil {
 			return nil, err
 		}
@@ -104,14 +110,10 @@ func errStale() error {
 // settle makes the plan after what people changed on disk, where the plan would
 // touch it, is in history. What is recorded may belong to the task itself, and
 // change the plan.
-func settle(ctx context.Context, w *workspace.Workspace, cache *history.Cache, req *Request, apart bool) (*plan, error) {
+func settle(ctx context.Context, w *workspace.Workspace, load loader, req *Request, apart bool) (*plan, error) {
 	looked, all := make(map[wspath.Path]bool), false
 	for range maxTries {
-		t, err := cache.Task(ctx, w, req.Task)
-		if err != nil {
-			return nil, err
-		}
-		sel, err := choose(ctx, w.Store(), t, req)
+		t, sel, err := load(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -160,7 +162,7 @@ func settle(ctx context.Context, w *workspace.Workspace, cache *history.Cache, r
 const codeMoved = "plan_moved"
 
 func carryOut(ctx context.Context, w *workspace.Workspace, p *plan, req *Request) (*Result, error) {
-	res := &Result{Files: p.files(), Conflicts: p.conflicts()}
+	res := &Result{Files: p.files(), Conflicts: p.conflicts(), External: p.sel.external, Shared: p.sel.shared}
 	if req.DryRun {
 		res.Reverted = len(p.undone())
 		res.Plan = req.seal(p)
@@ -179,9 +181,11 @@ func carryOut(ctx context.Context, w *workspace.Workspace, p *plan, req *Request
 	undone := p.undone()
 	by := req.By
 	by.Source = message.Revert
-	by.TaskID = req.Task
+	if req.Task != "" {
+		by.TaskID = req.Task
+	}
 	done, err := w.Apply(ctx, workspace.Request{By: by, Ops: o.ops, Reverts: commitsOf(undone), RevertsEntries: o.bare,
-		RevertWhat: p.sel.what, AllowRepoShape: true, Check: func() error { return p.holds(w) }})
+		RevertWhat: p.sel.what, AllowRepoShape: true, Check: func() error { return p.holds(w, req) }})
 	switch errs.CodeOf(err) {
 	case "precondition_failed", "file_not_found", "target_exists", "not_a_directory", "is_a_directory", "directory_not_empty":
 		if err != nil {
@@ -200,7 +204,12 @@ func carryOut(ctx context.Context, w *workspace.Workspace, p *plan, req *Request
 
 // holds checks, just before the commit, that the files are what the plan took
 // them for.
-func (p *plan) holds(w *workspace.Workspace) error {
+func (p *plan) holds(w *workspace.Workspace, req *Request) error {
+	if req.May != nil {
+		if err := req.May(); err != nil {
+			return err
+		}
+	}
 	if w.Store().Rewrites() != p.history.Rewrites {
 		return errs.New(errs.Conflict, codeMoved, "") // bytes that it brings back may be purged
 	}
@@ -258,8 +267,11 @@ func (r *Request) seal(p *plan) string {
 	case Skip:
 		opts = "s"
 	}
-	if r.ExcludeExternal {
-		opts += "x"
+	if r.IncludeExternal {
+		opts += "e"
+	}
+	if r.IncludeShared {
+		opts += "h"
 	}
 	return opts + "." + p.fingerprint()
 }
@@ -270,7 +282,8 @@ func (r *Request) open() (fingerprint string, err error) {
 	if !ok || len(fp) != 64 {
 		return "", errs.New(errs.Invalid, "invalid_plan", "That is no plan's token.").With("field", "plan")
 	}
-	opts, r.ExcludeExternal = strings.CutSuffix(opts, "x")
+	opts, r.IncludeShared = strings.CutSuffix(opts, "h")
+	opts, r.IncludeExternal = strings.CutSuffix(opts, "e")
 	switch opts {
 	case "n":
 		r.OnConflict = Fail

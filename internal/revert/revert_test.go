@@ -422,11 +422,11 @@ func TestOthersWork(t *testing.T) {
 		},
 		"an external change of the task": {
 			run: func(g *rig) { g.alone = "A"; g.do("A", "put a x"); g.edit("b", "shell\n"); g.sync() },
-			req: Request{Task: "A"}, want: start,
+			req: Request{Task: "A", IncludeExternal: true}, want: start,
 		},
 		"an external change is left": {
 			run: func(g *rig) { g.alone = "A"; g.do("A", "put a x"); g.edit("b", "shell\n"); g.sync() },
-			req: Request{Task: "A", ExcludeExternal: true}, want: with(start, map[string]string{"b": "shell\n"}),
+			req: Request{Task: "A"}, want: with(start, map[string]string{"b": "shell\n"}),
 		},
 		"unknown subtask": {run: func(g *rig) {}, req: Request{Task: "A", Scope: Scope{Subtask: "no"}}, want: start, code: "subtask_not_found"},
 		"unknown change":  {run: func(g *rig) {}, req: Request{Task: "A", Scope: Scope{Change: 7}}, want: start, code: "change_not_found"},

@@ -17,6 +17,8 @@ type selection struct {
 	what    string // "task", "subtask add-types", …
 	// all: everything of the task, so that its own reverts may be seen through.
 	all bool
+	// Entries that are left, oldest first.
+	external, shared []Left
 }
 
 // part is a chain with those of its entries that are to be undone. There are
@@ -122,17 +124,39 @@ func choose(ctx context.Context, st *gitstore.Store, t *history.Task, req *Reque
 		sel.what = "task"
 		sel.entries, sel.all = t.Work(), true
 	}
-	if req.ExcludeExternal {
-		sel.all = false
-		var kept []*history.Entry
-		for _, e := range sel.entries {
-			if e.Source != message.External {
-				kept = append(kept, e)
-			}
-		}
-		sel.entries = kept
+	if sc.Change == 0 { // that names the entry
+		sel.leave(req)
 	}
 	return sel, nil
+}
+
+// shared is the source of a change that several agents may have made.
+const shared message.Source = "shared"
+
+// leave takes out of the selection what the request does not include.
+func (sel *selection) leave(req *Request) {
+	kept := make([]*history.Entry, 0, len(sel.entries))
+	for _, e := range sel.entries {
+		left := Left{Path: lastName(e), Entry: numberOf(e), At: e.When}
+		switch {
+		case e.Source == message.External && !req.IncludeExternal:
+			sel.external = append(sel.external, left)
+		case e.Source == shared && !req.IncludeShared:
+			sel.shared = append(sel.shared, left)
+		default:
+			kept = append(kept, e)
+		}
+	}
+	sel.all = sel.all && len(kept) == len(sel.entries)
+	sel.entries = kept
+}
+
+// numberOf is an entry's number in its task, 0 without one.
+func numberOf(e *history.Entry) uint64 {
+	if e.Ref.Task == "" {
+		return 0
+	}
+	return e.Ref.ID
 }
 
 // ofPath gives the entries of the files that end at a path or under it; if

@@ -40,7 +40,7 @@ func (d *decoder) unknownName(at *path, fields map[string][]int) {
 	d.unknown = &UnknownError{Field: at.String(), Name: at.name, Near: Nearest(at.name, known), Known: known}
 }
 
-// Nearest returns the name of the list that is closest to a misspelt one:
+// Nearest returns the name of the list that is closest to a misspelled one:
 // another case or other separators (dryRun, dry-run), one that contains it or is
 // contained in it (force for on_force), or one of few edits. Empty if none is
 // close. Among equals it is the first of the list.

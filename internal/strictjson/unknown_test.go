@@ -24,7 +24,7 @@ func TestStrict(t *testing.T) {
 		`{"dryRun":true}`:                     {Field: "dryRun", Near: "dry_run"},
 		`{"list":[{"path":"a"},{"pth":"b"}]}`: {Field: "list[1].pth", Near: "path"},
 		`{"inner":{"x":1}}`:                   {Field: "inner.x"},
-		`{"goal":7,"gaol":"x"}`:               {Field: "gaol", Near: "goal"},
+		`{"goal":7,"goall":"x"}`:              {Field: "goall", Near: "goal"},
 		`{"wholly_different":1}`:              {Field: "wholly_different"},
 	} {
 		var b body

@@ -36,8 +36,7 @@ func (r *run) revertChanges(a tool.Args) (string, error) {
 				return "", err
 			}
 		}
-		res, err := revert.Do(r.ctx, o.ws, r.s.o.History, revert.Request{By: r.by(), Task: o.task, Scope: scope, DryRun: dry,
-			ExcludeExternal: !a.Has("change")}) // what a person saved meanwhile is not the model's to take back
+		res, err := revert.Do(r.ctx, o.ws, r.s.o.History, revert.Request{By: r.by(), Task: o.task, Scope: scope, DryRun: dry})
 		switch code := errs.CodeOf(err); {
 		case err == nil:
 		case code == "revert_conflict" && res != nil:

@@ -86,7 +86,7 @@ func (g *rig) without(task string) (tree wstest.Folder, touched map[string]*chan
 }
 
 func (g *rig) request(s step) (revert.Request, error) {
-	req := revert.Request{Task: s.who, By: workspace.By{TaskID: s.who, Actor: "by-" + s.who}, ExcludeExternal: s.rev.noext}
+	req := revert.Request{Task: s.who, By: workspace.By{TaskID: s.who, Actor: "by-" + s.who}, IncludeExternal: !s.rev.noext}
 	switch s.rev.scope {
 	case "sub":
 		req.Scope.Subtask = s.rev.arg

@@ -138,7 +138,7 @@ func look(ctx context.Context, client *api.ClientWithResponses, id, folder strin
 	}
 	seen["text"] = string(content.Body)
 
-	preview, err := client.RevertSubtaskWithResponse(ctx, id, "s1", nil, api.TaskRevertRequest{DryRun: to(true)})
+	preview, err := client.RevertSubtaskWithResponse(ctx, id, "s1", nil, api.TaskRevertPartRequest{DryRun: to(true)})
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func look(ctx context.Context, client *api.ClientWithResponses, id, folder strin
 		plan = append(plan, string(f.Action)+" "+f.Path)
 	}
 	seen["planned"] = plan
-	undo, err := client.RevertSubtaskWithResponse(ctx, id, "s1", nil, api.TaskRevertRequest{Plan: planned.Plan})
+	undo, err := client.RevertSubtaskWithResponse(ctx, id, "s1", nil, api.TaskRevertPartRequest{Plan: planned.Plan})
 	if err != nil {
 		return err
 	}
