@@ -337,11 +337,17 @@ type group struct {
 	cut     *cut   // a move of the boundary
 }
 
+// maxBehind is by how much a commit's date may be later than the clock, for the
+// sake of ascending dates.
+const maxBehind = time.Hour
+
 func (s *Store) newGroup() *group {
 	tip := *s.tip.Load()
 	when := s.opt.Now().UTC().Truncate(time.Second)
-	if when.Before(s.lastWhen) {
-		when = s.lastWhen // the clock stepped back; git wants ordered dates
+	// git likes ordered dates, so a clock that is corrected by little is followed
+	// late. One that was far ahead stamps no later commit: order is the number's.
+	if behind := s.lastWhen.Sub(when); behind > 0 && behind <= maxBehind {
+		when = s.lastWhen
 	}
 	return &group{s: s, j: s.open, objs: make(map[object.ID]loc), trees: make(map[object.ID]*object.TreeData),
 		tip: tip, when: when, tasks: make(map[string]*Task)}

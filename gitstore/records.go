@@ -75,6 +75,7 @@ type recordIndex struct {
 	nameEnd int64
 	byTask  map[string][]uint32 // sequence numbers, ascending; nil until first asked for
 	keys    map[string][]uint32 // sequence numbers by Key, of the last day; nil until first asked for
+	keyed   []keyedCommit       // what keys has, ascending; the oldest leave
 	broken  bool                // a write failed: records are read from history
 	stale   bool                // the file's records are no more true
 	tail    []Record            // records that the file could not take
@@ -249,9 +250,7 @@ func (r *recordIndex) append(recs []Record) {
 	}
 	if r.keys != nil {
 		for _, rec := range recs {
-			if rec.Key != "" {
-				r.keys[rec.Key] = append(r.keys[rec.Key], uint32(rec.Seq))
-			}
+			r.addKey(rec)
 		}
 	}
 	if !r.broken {
@@ -292,7 +291,7 @@ func (r *recordIndex) drop(before uint64) {
 	if before <= r.first {
 		return
 	}
-	r.first, r.byTask, r.keys = before, nil, nil
+	r.first, r.byTask, r.keys, r.keyed = before, nil, nil, nil
 }
 
 // truncate drops the records after n.
@@ -300,7 +299,7 @@ func (r *recordIndex) truncate(n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.n = min(r.n, n)
-	r.tail, r.byTask, r.keys = nil, nil, nil
+	r.tail, r.byTask, r.keys, r.keyed = nil, nil, nil, nil
 }
 
 func (r *recordIndex) count() uint64 {
@@ -585,7 +584,7 @@ func (s *Store) FindKey(ctx context.Context, key string, since time.Time) (Recor
 			return Record{}, false, err
 		}
 		if rec.WhenUnix < since.Unix() {
-			break
+			continue
 		}
 		c, err := s.ReadCommit(ctx, rec.Commit)
 		if err != nil {
@@ -598,31 +597,69 @@ func (s *Store) FindKey(ctx context.Context, key string, since time.Time) (Recor
 	return Record{}, false, nil
 }
 
-// withKey gives the commits of the last day with a key, ascending. The first
-// call reads the day's records; later ones look into a map.
+// keyedCommit is a commit with an idempotency key.
+type keyedCommit struct {
+	key  string
+	seq  uint32
+	when int64 // Unix seconds
+}
+
+// lookBack is how many commits in a row may be older than what is looked for
+// before it is given up: dates need not ascend, where a clock was wrong.
+const lookBack = 4096
+
+// addKey notes a commit's key, if it has one; mu is held.
+func (r *recordIndex) addKey(rec Record) {
+	if rec.Key == "" {
+		return
+	}
+	r.keys[rec.Key] = append(r.keys[rec.Key], uint32(rec.Seq))
+	r.keyed = append(r.keyed, keyedCommit{key: rec.Key, seq: uint32(rec.Seq), when: rec.WhenUnix})
+}
+
+// forgetKeys drops the oldest keys that are from before a time; mu is held.
+func (r *recordIndex) forgetKeys(before int64) {
+	n := 0
+	for n < len(r.keyed) && r.keyed[n].when < before {
+		k := r.keyed[n]
+		if left := r.keys[k.key][1:]; len(left) > 0 {
+			r.keys[k.key] = left
+		} else {
+			delete(r.keys, k.key)
+		}
+		n++
+	}
+	r.keyed = r.keyed[n:]
+}
+
+// withKey gives the commits since a time with a key, ascending. The first call
+// reads the records back to that time; later ones look into a map.
 func (r *recordIndex) withKey(prefix string, since time.Time) ([]uint32, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.keys == nil {
-		keys := make(map[string][]uint32)
 		var found []Record
-		for seq := r.n + uint64(len(r.tail)); seq >= r.first; seq-- {
+		older := 0
+		for seq := r.n + uint64(len(r.tail)); seq >= r.first && older < lookBack; seq-- {
 			rec, err := r.atLocked(seq)
 			if err != nil {
 				return nil, err
 			}
 			if rec.WhenUnix < since.Unix() {
-				break
+				older++
+				continue
 			}
+			older = 0
 			if rec.Key != "" {
 				found = append(found, rec)
 			}
 		}
+		r.keys = make(map[string][]uint32)
 		for i := len(found) - 1; i >= 0; i-- {
-			keys[found[i].Key] = append(keys[found[i].Key], uint32(found[i].Seq))
+			r.addKey(found[i])
 		}
-		r.keys = keys
 	}
+	r.forgetKeys(since.Unix())
 	seqs := r.keys[prefix]
 	return seqs[:len(seqs):len(seqs)], nil
 }

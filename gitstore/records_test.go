@@ -2,6 +2,8 @@ package gitstore
 
 import (
 	"bytes"
+	"context"
+	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -11,6 +13,8 @@ import (
 	"time"
 
 	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/vfs"
 )
 
 // indexOf gives all that the commit index tells.
@@ -142,5 +146,99 @@ func TestRecordsSurviveAKillWhileTheyAreRebuilt(t *testing.T) {
 	defer closeStore(t, s)
 	if got, _ := indexOf(t, s); !reflect.DeepEqual(got, want) {
 		t.Fatalf("the index tells %+v, not %+v", got, want)
+	}
+}
+
+// Idempotency keys are remembered for as long as they are asked for, no longer.
+func TestKeysAreForgotten(t *testing.T) {
+	ctx := t.Context()
+	now := time.Unix(1_700_000_000, 0)
+	s, err := Open(ctx, Options{FS: vfs.NewMem(vfs.MemOptions{}), Foreground: true, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(context.WithoutCancel(ctx))
+	baselineOf(t, s, map[string]string{"a": "1\n"})
+	key := func(i int) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(fmt.Append(nil, i))) }
+	keyed := func(i int) {
+		t.Helper()
+		b := s.NewBlob(fmt.Append(nil, i))
+		_, err := s.Commit(ctx, Draft{Edits: []Edit{{Path: "f", Mode: object.Regular, Blob: b}}, Entries: 1,
+			Message: message.Message{Source: message.API, IdempotencyKey: key(i), Entries: []message.Entry{{Operation: message.Modify, Path: "f", AfterHash: b.AfterHash()}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := func(i int) bool {
+		t.Helper()
+		_, ok, err := s.FindKey(ctx, key(i), now.Add(-24*time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok
+	}
+	keyed(0)
+	if !found(0) {
+		t.Fatal("a key is not found")
+	}
+	for day := range 10 {
+		now = now.Add(48 * time.Hour)
+		for i := range 100 {
+			keyed(day*100 + i + 1)
+		}
+		if !found(day*100+100) || !found(day*100+1) || found(day*100) {
+			t.Errorf("day %d: wrong keys are found", day)
+		}
+		if n := len(s.records.keys); n > 100 {
+			t.Errorf("day %d: %d keys are kept", day, n)
+		}
+	}
+	// Commits of a time when the clock was wrong do not hide older ones of the day.
+	wrong := now
+	now = now.Add(-30 * 24 * time.Hour)
+	keyed(5000)
+	now = wrong
+	s.records.keys, s.records.keyed = nil, nil // as after a start
+	if !found(1000) {
+		t.Error("a key is hidden by a commit whose date was wrong")
+	}
+}
+
+// A clock that was ahead once stamps no later commit.
+func TestClockOnceAhead(t *testing.T) {
+	ctx := t.Context()
+	start := time.Unix(1_700_000_000, 0)
+	now := start
+	mem := vfs.NewMem(vfs.MemOptions{})
+	opt := Options{FS: mem, Foreground: true, Now: func() time.Time { return now }}
+	s, err := Open(ctx, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	baselineOf(t, s, map[string]string{"a": "1\n"})
+	now = start.Add(10 * 365 * 24 * time.Hour)
+	mustPut(t, s, "", "f", "while the clock is wrong\n")
+	for _, restart := range []bool{false, true} {
+		now = start.Add(100 * time.Second)
+		if restart {
+			if err := s.Close(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if s, err = Open(ctx, opt); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c := mustPut(t, s, "", "f", fmt.Sprint("right again ", restart)); !c.When.Equal(now.UTC()) {
+			t.Errorf("restart %v: committed as of %v, not %v", restart, c.When, now.UTC())
+		}
+	}
+	// Corrected by little: dates ascend.
+	last := now
+	now = now.Add(-30 * time.Minute)
+	if c := mustPut(t, s, "", "f", "half an hour back"); !c.When.Equal(last.UTC()) {
+		t.Errorf("committed as of %v, not %v", c.When, last.UTC())
+	}
+	if err := s.Close(ctx); err != nil {
+		t.Fatal(err)
 	}
 }

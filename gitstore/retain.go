@@ -3,7 +3,6 @@ package gitstore
 import (
 	"context"
 	"errors"
-	"sort"
 	"time"
 
 	"umbra/internal/errs"
@@ -131,19 +130,17 @@ func (s *Store) planCut(ctx context.Context, opt *RetainOptions) (*cut, error) {
 func (s *Store) oldestWanted(ctx context.Context, opt *RetainOptions, limit uint64) (uint64, error) {
 	want := uint64(0)
 	if !opt.Before.IsZero() {
-		begin, failed := s.records.begin(), error(nil)
-		// Times never fall. The newest of those that are old enough is where
-		// history begins: what it changed is not known any more.
-		n := sort.Search(int(limit-begin+1), func(i int) bool {
-			rec, err := s.records.at(begin + uint64(i))
-			failed = errors.Join(failed, err)
-			return rec.WhenUnix >= opt.Before.Unix()
-		})
-		if failed != nil {
-			return 0, failed
-		}
-		if n > 0 {
-			want = begin + uint64(n) - 1
+		// Dates need not ascend: all that goes is old enough. The newest of it is
+		// where history begins: what it changed is not known any more.
+		for seq := s.records.begin(); seq <= limit; seq++ {
+			rec, err := s.records.at(seq)
+			if err != nil {
+				return 0, err
+			}
+			if rec.WhenUnix >= opt.Before.Unix() {
+				break
+			}
+			want = seq
 		}
 	}
 	if opt.MaxBytes > 0 && s.HistoryBytes() > opt.MaxBytes {

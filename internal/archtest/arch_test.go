@@ -105,7 +105,7 @@ var leaves = map[string][]string{
 }
 
 // belowGitstore is what of internal the engine may use.
-var belowGitstore = []string{"internal/wspath", "internal/errs", "internal/vfs", "internal/telemetry"}
+var belowGitstore = []string{"internal/wspath", "internal/errs", "internal/vfs", "internal/telemetry", "internal/clock"}
 
 // sharedByDialects is what a dialect may import of httpapi.
 var sharedByDialects = []string{"httpapi/wire"}

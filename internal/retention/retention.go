@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"umbra/gitstore"
+	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
@@ -32,6 +33,9 @@ type Options struct {
 	Interval time.Duration // between two looks; an hour
 	Log      *slog.Logger
 	Now      func() time.Time
+	// Boot is elapsed time that no one sets (clock.Boot), for tests that give Now.
+	// Where Now alone is given, wall time is trusted.
+	Boot func() time.Duration
 	// After is time.After, for tests.
 	After func(d time.Duration) <-chan time.Time
 }
@@ -39,6 +43,9 @@ type Options struct {
 // Service drops history. Its methods may be called concurrently.
 type Service struct {
 	o Options
+
+	clockMu sync.Mutex
+	clock   *clock.Watch // nil: wall time is trusted
 
 	mu   sync.Mutex
 	seen map[string]time.Time // when a workspace that is not open was looked at last
@@ -56,6 +63,10 @@ func New(o Options) *Service {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	var watch *clock.Watch
+	if o.Now == nil || o.Boot != nil {
+		watch = clock.NewWatch(o.Now, o.Boot)
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -66,7 +77,7 @@ func New(o Options) *Service {
 		o.Interval = time.Hour
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Service{o: o, seen: make(map[string]time.Time), stop: cancel}
+	s := &Service{o: o, clock: watch, seen: make(map[string]time.Time), stop: cancel}
 	if o.Age > 0 || o.Bytes > 0 {
 		s.done.Go(func() { s.run(ctx) })
 	}
@@ -209,7 +220,7 @@ func (s *Service) one(ctx context.Context, id string, req Request, tell Tell) (R
 		step("looking for old history", 0, 0)
 		opt := gitstore.RetainOptions{MaxBytes: s.o.Bytes, DryRun: req.DryRun, Pace: req.pace,
 			Keep: func(tasks []gitstore.Task) error { return s.o.Tasks.KeepRecords(ctx, w, tasks) }}
-		if s.o.Age > 0 {
+		if s.o.Age > 0 && s.ageCounts(req.pace != nil) {
 			opt.Before = s.o.Now().Add(-s.o.Age)
 		}
 		rep, err := w.Retain(ctx, opt)
@@ -226,6 +237,25 @@ func (s *Service) one(ctx context.Context, id string, req Request, tell Tell) (R
 	}
 	out.Begin, out.DiskBytes = from, w.Store().DiskBytes()
 	return out, err
+}
+
+// settling is how long after a start the background drops nothing by age: the
+// clock may be wrong then, as of a machine whose battery is empty.
+const settling = 24 * time.Hour
+
+// ageCounts reports whether history may be dropped by its age. It may not once
+// somebody has set the clock: what looks old may be new.
+func (s *Service) ageCounts(background bool) bool {
+	s.clockMu.Lock()
+	defer s.clockMu.Unlock()
+	if s.clock == nil {
+		return true
+	}
+	if step := s.clock.Step(); step != 0 {
+		s.o.Log.Warn("the clock was set: nothing is dropped by its age until the next start", "by", step.Round(time.Second).String())
+		return false
+	}
+	return !background || s.clock.Elapsed() >= min(settling, s.o.Age)
 }
 
 // unswept reports whether history was dropped of which nobody can say that its

@@ -20,19 +20,19 @@ import (
 	"umbra/internal/wspath"
 )
 
-// clock is one that the test moves.
-type clock struct {
+// fakeClock is one that the test moves.
+type fakeClock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-func (c *clock) Now() time.Time {
+func (c *fakeClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-func (c *clock) forward(d time.Duration) {
+func (c *fakeClock) forward(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
@@ -40,7 +40,7 @@ func (c *clock) forward(d time.Duration) {
 
 // rig is the service on a folder, with time standing still.
 type rig struct {
-	clock
+	fakeClock
 	tasks   *task.Service
 	manager *workspace.Manager
 	root    string
@@ -48,7 +48,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	g := &rig{clock: clock{now: time.Unix(1_700_000_000, 0).UTC()}, root: t.TempDir()}
+	g := &rig{fakeClock: fakeClock{now: time.Unix(1_700_000_000, 0).UTC()}, root: t.TempDir()}
 	dir := t.TempDir()
 	db, err := state.Open(filepath.Join(dir, "state.db"))
 	if err != nil {
@@ -207,5 +207,36 @@ func TestDryRunDropsNothing(t *testing.T) {
 	left, err := s.Usage(t.Context(), nil, true)
 	if err != nil || len(left) != 1 || left[0].Begin.Seq != 5 || left[0].Other == 0 {
 		t.Errorf("%+v, %v", left, err)
+	}
+}
+
+// TestClockWasSet: while the clock is wrong nothing is dropped by its age, nor in
+// the first day after a start.
+func TestClockWasSet(t *testing.T) {
+	g := newRig(t)
+	g.day(t, 5)
+	boot := time.Duration(0)
+	s := New(Options{Workspaces: g.manager, Tasks: g.tasks, Age: 48 * time.Hour, Interval: time.Hour, Now: g.Now, Boot: func() time.Duration { return boot },
+		After: func(time.Duration) <-chan time.Time { return nil }})
+	defer s.Close()
+	whole := func(when string) {
+		t.Helper()
+		s.Look(t.Context())
+		if b := g.store(t).Boundary(); !b.Whole() {
+			t.Fatalf("%s: history begins at %v", when, b)
+		}
+	}
+	g.forward(60 * time.Hour) // the machine was started with a clock that is ahead
+	boot += time.Minute
+	whole("the clock was set")
+	g.forward(-60 * time.Hour)
+	boot += 23 * time.Hour
+	g.forward(23 * time.Hour)
+	whole("it is right again")
+	boot += 60 * time.Hour
+	g.forward(60 * time.Hour)
+	s.Look(t.Context())
+	if b := g.store(t).Boundary(); b.Whole() {
+		t.Error("what is old and was seen growing old is kept")
 	}
 }

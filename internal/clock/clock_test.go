@@ -1,0 +1,44 @@
+package clock
+
+import (
+	"testing"
+	"time"
+)
+
+func TestWatch(t *testing.T) {
+	wall, boot := time.Unix(1_700_000_000, 0), time.Duration(0)
+	w := NewWatch(func() time.Time { return wall }, func() time.Duration { return boot })
+	pass := func(d time.Duration) { wall, boot = wall.Add(d), boot+d }
+	for _, c := range []struct {
+		name    string
+		elapsed time.Duration
+		set     time.Duration
+		step    time.Duration
+	}{
+		{"a day passes", 24 * time.Hour, 0, 0},
+		{"a slew", time.Hour, 4 * time.Minute, 0},
+		{"ten years ahead", time.Hour, 10 * 365 * 24 * time.Hour, 10*365*24*time.Hour + 4*time.Minute},
+		{"right again", time.Hour, -10 * 365 * 24 * time.Hour, 0},
+		{"an hour back", time.Hour, -time.Hour, -56 * time.Minute},
+	} {
+		pass(c.elapsed)
+		wall = wall.Add(c.set)
+		if got := w.Step(); got != c.step {
+			t.Errorf("%s: a step of %v, not %v", c.name, got, c.step)
+		}
+	}
+	if got := w.Elapsed(); got != 28*time.Hour {
+		t.Errorf("%v elapsed", got)
+	}
+}
+
+func TestBootGoesForward(t *testing.T) {
+	before := Boot()
+	for range 1000 {
+		now := Boot()
+		if now < before {
+			t.Fatalf("%v after %v", now, before)
+		}
+		before = now
+	}
+}
