@@ -140,7 +140,6 @@ func TestWrongUseIsStatus2(t *testing.T) {
 		{nil, []string{"serve", "--nonsense"}, "nonsense"},
 		{nil, []string{"serve", "more"}, "more"},
 		{nil, []string{"sing"}, "sing"},
-		{nil, nil, "command"},
 	} {
 		env := append([]string{"XDG_DATA_HOME=" + t.TempDir()}, c.env...)
 		status, stdout, stderr := harness.Run(t, env, c.args...)
