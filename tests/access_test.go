@@ -152,6 +152,15 @@ var reaches = map[string]reach{
 		task, _, _ := g.newTask()
 		return ask{target: "/tasks/" + task + "/changes/1/revert"}
 	}},
+	"POST /workspaces/{ws}/commits/{commit}/revert": {kind: "undo", fine: 200, ask: func(g *guarded) ask {
+		task, _, _ := g.newTask()
+		made := g.asOwner("PUT", "/tasks/"+task+"/content?path=undone", []byte("x")).Expect(201)
+		at := g.asOwner("GET", "/tasks/"+task, nil).Expect(200)
+		return ask{target: "/workspaces/" + at.Text("workspace_id") + "/commits/" + made.Text("commit") + "/revert"}
+	}},
+	"POST /workspaces/{ws}/revert": {kind: "undo", fine: 200, ask: func(g *guarded) ask {
+		return ask{target: g.fill("/workspaces/{ws}/revert"), body: members("actor", "nobody")}
+	}},
 	"GET /tasks/{id}/stream":                 {kind: "read", ask: at("/tasks/{task}/stream"), fine: 200},
 	"GET /tasks/{id}/scratch":                {kind: "read", ask: at("/tasks/{task}/scratch"), fine: 200},
 	"GET /tasks/{id}/scratch/{path...}":      {kind: "read", ask: at("/tasks/{task}/scratch/{marker}"), fine: 200},

@@ -23,6 +23,9 @@ func (d *Dialect) revertCommit(c *gin.Context) error {
 		wire.Revert
 		TaskID *string `json:"task_id"`
 	}
+	if _, err := d.id(c); err != nil { // before what the caller may do
+		return err
+	}
 	if err := wire.DecodeRevert(c, &body, &body.Revert); err != nil {
 		return err
 	}
@@ -52,6 +55,9 @@ func (d *Dialect) revertWhere(c *gin.Context) error {
 		Until        *string  `json:"until"`
 		Paths        []string `json:"paths"`
 		PathEncoding string   `json:"path_encoding"`
+	}
+	if _, err := d.id(c); err != nil { // before what the caller may do
+		return err
 	}
 	if err := wire.DecodeRevert(c, &body, &body.Revert); err != nil {
 		return err
