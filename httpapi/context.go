@@ -96,6 +96,19 @@ type Tags struct {
 	TaskID, SubtaskID string
 	// Actor is the token's name where tokens are on: nobody signs as another.
 	Actor string
+	// Message says why; empty if none is given.
+	Message string
+}
+
+// maxMessage is how long an X-Message may be, in characters.
+const maxMessage = 1000
+
+// ValidMessage reports whether s may be an X-Message: one line of text.
+func ValidMessage(s string) bool {
+	if s == "" || !utf8.ValidString(s) || utf8.RuneCountInString(s) > maxMessage {
+		return false
+	}
+	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)

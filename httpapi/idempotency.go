@@ -217,7 +217,7 @@ func requestHash(r *http.Request, caller Caller) [sha256.Size]byte {
 	parts := []string{caller.Token, r.Method, r.RequestURI}
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 		switch name {
-		case "X-File-Mode", "X-Task-Id", "X-Subtask-Id", "X-Actor":
+		case "X-File-Mode", "X-Task-Id", "X-Subtask-Id", "X-Actor", "X-Message":
 		default:
 			if !strings.HasPrefix(name, "If-") {
 				continue

@@ -226,7 +226,7 @@ func (s *Server) checkTags(c *gin.Context) {
 		name  string
 		to    *string
 		valid func(string) bool
-	}{{"X-Task-Id", &f.tags.TaskID, ValidID}, {"X-Subtask-Id", &f.tags.SubtaskID, ValidID}, {"X-Actor", &f.tags.Actor, ValidActor}} {
+	}{{"X-Task-Id", &f.tags.TaskID, ValidID}, {"X-Subtask-Id", &f.tags.SubtaskID, ValidID}, {"X-Actor", &f.tags.Actor, ValidActor}, {"X-Message", &f.tags.Message, ValidMessage}} {
 		values := c.Request.Header.Values(h.name)
 		if len(values) == 0 {
 			continue

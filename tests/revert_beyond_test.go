@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -210,4 +211,89 @@ func refused(t *testing.T, r *answer, status int, code string) {
 	if err := json.Unmarshal(r.Body, &o); err != nil || r.Status != status || o.Error != code {
 		t.Errorf("%s: %d %s, want %d %s", r.what, r.Status, r.Body, status, code)
 	}
+}
+
+// TestMoveNames: a move and a batch's rename take both pairs of names, and a
+// message is shown with the entry.
+func TestMoveNames(t *testing.T) {
+	t.Parallel()
+	p := newServer(t).on(t, map[string]string{"a": "a\n"})
+	k := p.task(t)
+	p.post(t, k.url("/move"), map[string]any{"path": "a", "new_path": "b"}, "X-Message", "why: because é").want(t, 200)
+	p.post(t, k.url("/move"), map[string]any{"from": "b", "to": "c"}).want(t, 200)
+	p.post(t, k.url("/batch"), map[string]any{"message": "two\nlines", "operations": []any{map[string]any{"op": "rename", "from": "c", "to": "d"}}}).want(t, 200)
+	p.post(t, k.url("/batch"), map[string]any{"operations": []any{map[string]any{"op": "rename", "path": "d", "new_path": "e"}}}).want(t, 200)
+	k.put(t, "e", "new\n", "X-Message", "new text").want(t, 200)
+	var messages []any
+	for _, e := range k.changes(t, "") {
+		messages = append(messages, e["message"])
+	}
+	if got := fmt.Sprintf("%q", fmt.Sprint(messages)); got != `"[why: because é <nil> two\n\nlines <nil> new text]"` {
+		t.Errorf("messages: %s", got)
+	}
+	before := lay(t, p.dir)
+	for _, body := range []map[string]any{{"from": "e"}, {"to": "x"}, {"from": "e", "path": "f", "to": "x"}, {"from": "e", "to": "x", "new_path": "y"}} {
+		o := p.post(t, k.url("/move"), body).fails(t, 422, "validation_failed")
+		if d := fmt.Sprint(o["detail"]); !strings.Contains(d, "path") {
+			t.Errorf("%v: %s", body, d)
+		}
+	}
+	for _, op := range []map[string]any{{"op": "rename", "from": "e"}, {"op": "write", "from": "e", "content": ""}, {"op": "delete", "to": "e"}, {"op": "copy", "path": "e"}} {
+		p.post(t, k.url("/batch"), map[string]any{"operations": []any{op}}).fails(t, 422, "validation_failed")
+	}
+	for _, bad := range []string{"", "a\tb", strings.Repeat("x", 1001)} {
+		k.put(t, "e", "no\n", "X-Message", bad).want(t, 400)
+	}
+	same(t, lay(t, p.dir), before)
+	if out := k.git(t, "log", "-1", "--format=%s", "refs/umbra/head"); strings.TrimSpace(out) != "new text" {
+		t.Errorf("the commit's subject is %q", out)
+	}
+}
+
+// TestRevertDiff: a dry run with diff shows each file as the revert would leave
+// it, merged with what others did since.
+func TestRevertDiff(t *testing.T) {
+	t.Parallel()
+	p := newServer(t).on(t, map[string]string{"a": eightLines, "gone": "gone\n"})
+	k, other := p.task(t), p.task(t)
+	line := func(n int, text, in string) string {
+		list := strings.SplitAfter(in, "\n")
+		list[n-1] = text + "\n"
+		return strings.Join(list, "")
+	}
+	mine := line(1, "mine", eightLines)
+	k.step(t, "put a "+mine)
+	k.step(t, "put made x\n")
+	k.step(t, "del gone")
+	other.step(t, "put a "+line(8, "theirs", mine))
+	k.revert(t, "", map[string]any{"diff": true}).fails(t, 400, "unknown_field")
+	o := k.revert(t, "", map[string]any{"dry_run": true, "diff": true}).want(t, 200)
+	var patch strings.Builder
+	for _, f := range o.list(t, "files") {
+		fmt.Fprintf(&patch, "%s", f["diff"])
+		if f["path"] == "a" && (f["action"] != "merged" || !strings.Contains(fmt.Sprint(f["diff"]), "-mine\n+1\n") || !strings.Contains(fmt.Sprint(f["diff"]), "additions") && fmt.Sprint(f["additions"]) != "1") {
+			t.Errorf("the merged file: %v", f)
+		}
+	}
+	before := lay(t, p.dir)
+	k.revert(t, "", map[string]any{"plan": o.obj(t)["plan"]}).want(t, 200)
+	after := lay(t, p.dir)
+	// The patch leads from the one to the other.
+	q := p.on(t, nil)
+	for name, what := range before {
+		_, data, _ := strings.Cut(what, " ")
+		q.lay(t, map[string]string{name: data})
+	}
+	if err := os.WriteFile(q.dir+"/.patch", []byte(patch.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	apply := exec.Command("git", "apply", ".patch")
+	apply.Dir = q.dir
+	if out, err := apply.CombinedOutput(); err != nil {
+		t.Fatalf("git apply: %v: %s\n%s", err, out, patch.String())
+	}
+	if err := os.Remove(q.dir + "/.patch"); err != nil {
+		t.Fatal(err)
+	}
+	same(t, lay(t, q.dir), after)
 }

@@ -30,6 +30,8 @@ type batchOp struct {
 	Path         *string `json:"path"`
 	PathEncoding string  `json:"path_encoding"`
 	NewPath      *string `json:"new_path"`
+	From         *string `json:"from"` // of a rename: another name of path
+	To           *string `json:"to"`   // of a rename: another name of new_path
 	Content      *string `json:"content"`
 	Encoding     string  `json:"encoding"`
 	Mode         *string `json:"mode"`
@@ -113,8 +115,19 @@ func planBatch(c *gin.Context, folders *task.Folders, ops []batchOp) (*planned, 
 }
 
 func (p *planned) add(c *gin.Context, folders *task.Folders, i int, o *batchOp) error {
+	if o.Op == "rename" {
+		var fault string
+		if o.Path, fault = either(o.Path, o.From, "path", "from"); fault == "" {
+			o.NewPath, fault = either(o.NewPath, o.To, "new_path", "to")
+		}
+		if fault != "" {
+			return opFault(i, "from", fault)
+		}
+	} else if o.From != nil || o.To != nil {
+		return opFault(i, "from", "from and to are for a rename; "+o.Op+" takes path.")
+	}
 	if o.Path == nil {
-		return opFault(i, "path", "A path is required.")
+		return opFault(i, "path", "path is required; a rename takes path and new_path, or from and to.")
 	}
 	var opts []wspath.Option
 	if o.Op == "delete" || o.Op == "rename" {
@@ -149,7 +162,7 @@ func (p *planned) add(c *gin.Context, folders *task.Folders, i int, o *batchOp) 
 		op.Kind, area.Kind = workspace.OpDelete, task.AreaDelete
 	case "rename":
 		if o.NewPath == nil {
-			return opFault(i, "new_path", "A rename needs a new_path.")
+			return opFault(i, "new_path", "A rename needs new_path, or to.")
 		}
 		to, err := parseTarget(*o.NewPath, o.PathEncoding, opts...)
 		if err != nil {
@@ -275,4 +288,16 @@ func areaEntry(r *task.Ref, req workspace.Request, op task.AreaOp, a task.AreaRe
 		e.Mode = &mode
 	}
 	return e
+}
+
+// either returns the one of two fields that is given; fault says that both are,
+// and differ.
+func either(a, b *string, nameA, nameB string) (value *string, fault string) {
+	switch {
+	case a == nil:
+		return b, ""
+	case b != nil && *a != *b:
+		return a, nameA + " and " + nameB + " name the same path; give one of them."
+	}
+	return a, ""
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -255,8 +256,31 @@ func missing(p wspath.Path) error {
 type moveBody struct {
 	From      *string `json:"from"`
 	To        *string `json:"to"`
+	Path      *string `json:"path"`     // another name of from
+	NewPath   *string `json:"new_path"` // another name of to
 	Overwrite bool    `json:"overwrite"`
 	Encoding  string  `json:"path_encoding"`
+}
+
+// ends settles the two paths of a move.
+func (b *moveBody) ends() (from, to string, err error) {
+	for _, x := range []struct {
+		given, other *string
+		name, alias  string
+		value        *string
+	}{{b.From, b.Path, "from", "path", &from}, {b.To, b.NewPath, "to", "new_path", &to}} {
+		v, fault := either(x.given, x.other, x.name, x.alias)
+		if v == nil {
+			fault = x.name + " is required; a move takes from and to, or path and new_path."
+		}
+		if fault != "" {
+			e := errs.New(errs.Unprocessable, "validation_failed", "")
+			e.Detail = strings.ToUpper(fault[:1]) + fault[1:]
+			return "", "", e.With("field", x.name)
+		}
+		*x.value = *v
+	}
+	return from, to, nil
 }
 
 func (d *Dialect) move(c *gin.Context) error {
@@ -265,18 +289,15 @@ func (d *Dialect) move(c *gin.Context) error {
 		if err := httpapi.DecodeJSON(c, &body); err != nil {
 			return err
 		}
-		if body.From == nil || body.To == nil {
-			field := "from"
-			if body.From != nil {
-				field = "to"
-			}
-			return errs.New(errs.Unprocessable, "validation_failed", "%s is required.", field).With("field", field)
-		}
-		from, err := parseTarget(*body.From, body.Encoding, wspath.AllowTrailingSlash)
+		fromPath, toPath, err := body.ends()
 		if err != nil {
 			return err
 		}
-		to, err := parseTarget(*body.To, body.Encoding, wspath.AllowTrailingSlash)
+		from, err := parseTarget(fromPath, body.Encoding, wspath.AllowTrailingSlash)
+		if err != nil {
+			return err
+		}
+		to, err := parseTarget(toPath, body.Encoding, wspath.AllowTrailingSlash)
 		if err != nil {
 			return err
 		}

@@ -67,7 +67,7 @@ func queryTarget(c *gin.Context, opts ...wspath.Option) (target, error) {
 // by says whose a request's change is.
 func by(c *gin.Context, key string) workspace.By {
 	tags := httpapi.TagsOf(c)
-	return workspace.By{SubtaskID: tags.SubtaskID, Actor: tags.Actor, Source: message.API, RequestID: httpapi.RequestID(c), IdempotencyKey: key}
+	return workspace.By{SubtaskID: tags.SubtaskID, Actor: tags.Actor, Message: tags.Message, Source: message.API, RequestID: httpapi.RequestID(c), IdempotencyKey: key}
 }
 
 // condition reads the request's preconditions.

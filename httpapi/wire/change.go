@@ -16,7 +16,7 @@ import (
 // By says whose a request's change is; the task is the caller's to fill in.
 func By(c *gin.Context, key string) workspace.By {
 	tags := httpapi.TagsOf(c)
-	return workspace.By{SubtaskID: tags.SubtaskID, Actor: tags.Actor, Source: message.API, RequestID: httpapi.RequestID(c), IdempotencyKey: key}
+	return workspace.By{SubtaskID: tags.SubtaskID, Actor: tags.Actor, Message: tags.Message, Source: message.API, RequestID: httpapi.RequestID(c), IdempotencyKey: key}
 }
 
 // KeyHash is what the request's idempotency key stands as in history, empty

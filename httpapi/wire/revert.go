@@ -20,6 +20,7 @@ type Revert struct {
 	IncludeExternal bool    `json:"include_external"`
 	IncludeShared   bool    `json:"include_shared"`
 	DryRun          bool    `json:"dry_run"`
+	Diff            bool    `json:"diff"`
 	Plan            *string `json:"plan"`
 }
 
@@ -50,6 +51,9 @@ func DecodeRevert(c *gin.Context, dst any, common *Revert) error {
 	if common.DryRun {
 		return nil
 	}
+	if common.Diff {
+		return httpapi.UnknownField("diff", "It is for a dry run: give \"dry_run\": true with it.", []string{"dry_run"})
+	}
 	return httpapi.NeedWrite(c)
 }
 
@@ -59,7 +63,7 @@ func (b *Revert) Request(c *gin.Context, scope revert.Scope) (*revert.Request, e
 	if err != nil {
 		return nil, err
 	}
-	req := &revert.Request{By: By(c, key), Scope: scope, DryRun: b.DryRun, IncludeExternal: b.IncludeExternal, IncludeShared: b.IncludeShared}
+	req := &revert.Request{By: By(c, key), Scope: scope, DryRun: b.DryRun, Diff: b.Diff, IncludeExternal: b.IncludeExternal, IncludeShared: b.IncludeShared}
 	if b.OnConflict != nil {
 		switch req.OnConflict = revert.OnConflict(*b.OnConflict); req.OnConflict {
 		case revert.Force, revert.Skip:
@@ -82,6 +86,14 @@ type revertFile struct {
 	PathEncoding string        `json:"path_encoding,omitempty"`
 	Action       revert.Action `json:"action"`
 	Source       string        `json:"source"`
+	// With diff: the patch from what the file is now to what it would be, empty
+	// where that is too large.
+	Diff         *string `json:"diff,omitempty"`
+	DiffEncoding string  `json:"diff_encoding,omitempty"`
+	Additions    *int    `json:"additions,omitempty"`
+	Deletions    *int    `json:"deletions,omitempty"`
+	Binary       *bool   `json:"binary,omitempty"`
+	TooLarge     bool    `json:"too_large,omitempty"`
 }
 
 type changedBy struct {
@@ -136,6 +148,11 @@ func AnswerRevert(c *gin.Context, req *revert.Request, res *revert.Result, err e
 	for i, f := range res.Files {
 		out.Files[i] = revertFile{Action: f.Action, Source: f.Source}
 		out.Files[i].Path, out.Files[i].PathEncoding = wspath.EncodeJSON(f.Path)
+		if p := f.Patch; p != nil {
+			x := &out.Files[i]
+			text, encoding := wspath.EncodeJSON(string(p.Text))
+			x.Diff, x.DiffEncoding, x.Additions, x.Deletions, x.Binary, x.TooLarge = &text, encoding, &p.Additions, &p.Deletions, &p.Binary, p.TooLarge
+		}
 	}
 	httpapi.JSON(c, http.StatusOK, out)
 	return nil

@@ -91,6 +91,7 @@ type Entry struct {
 	Reverts        []*uint64         `json:"reverts"`
 	RevertsEntries []EntryRef        `json:"reverts_entries,omitempty"`
 	Source         message.Source    `json:"source"`
+	Message        *string           `json:"message"`
 }
 
 // EntryRef names an entry that need not be of the same task.
@@ -102,7 +103,7 @@ type EntryRef struct {
 func EntryOf(e *workspace.ChangeEntry) Entry {
 	commit := e.Commit.String()
 	out := Entry{Seq: &e.Seq, TaskID: Text(e.TaskID), Timestamp: Stamp(e.When), SubtaskID: Text(e.SubtaskID), Operation: e.Operation,
-		BeforeSnapshot: Snapshot(e.Before), AfterHash: Text(e.AfterHash), Commit: &commit, Actor: e.Actor, Source: e.Source}
+		BeforeSnapshot: Snapshot(e.Before), AfterHash: Text(e.AfterHash), Commit: &commit, Actor: e.Actor, Source: e.Source, Message: Text(e.Message)}
 	if e.ID != 0 {
 		out.ID = &e.ID
 	}

@@ -24,7 +24,7 @@ import (
 // name beside; the counts. Numbers are varints. A text stands once, later its
 // number.
 const (
-	keptMagic = "UHIS\x02"
+	keptMagic = "UHIS\x03"
 	// keptFrom is how many commits must have been read anew for them to be
 	// kept.
 	keptFrom = 256
@@ -200,7 +200,7 @@ func (s *cached) encode() []byte {
 		e.number(c.Seq)
 		e.number(uint64(c.When.Unix()))
 		e.number(uint64(c.When.Nanosecond()))
-		for _, text := range []string{c.SubtaskID, string(c.Operation), c.Path, c.NewPath, c.Permissions, c.Actor, string(c.Source)} {
+		for _, text := range []string{c.SubtaskID, string(c.Operation), c.Path, c.NewPath, c.Permissions, c.Actor, string(c.Source), c.Message} {
 			e.text(text)
 		}
 		if c.Folders {
@@ -334,6 +334,7 @@ func (s *cached) decode(data []byte, task string) bool {
 		c.Operation = message.Operation(d.text())
 		c.Path, c.NewPath, c.Permissions, c.Actor = d.text(), d.text(), d.text(), d.text()
 		c.Source = message.Source(d.text())
+		c.Message = d.text()
 		c.Folders = d.number() == 1
 		c.BeforeMode, c.Mode = object.Mode(d.number()), object.Mode(d.number())
 		c.Before, c.After = d.id(), d.id()

@@ -40,6 +40,7 @@ type Request struct {
 	IncludeExternal bool   // also what was changed outside the server
 	IncludeShared   bool   // also what several agents may have changed
 	DryRun          bool   // report, and change nothing
+	Diff            bool   // report each file's patch; of a dry run
 	Plan            string // a dry run's token: do just that, or nothing
 	// May, if set, is called before anything is done and just before the commit;
 	// its error fails the request. It must not block.
@@ -63,6 +64,7 @@ type File struct {
 	Path   string // after the action
 	Action Action
 	Source string // of the undone entries: "api", …; the newest's
+	Patch  *Patch // of a dry run with Diff
 }
 
 // Conflict is a file that cannot be undone cleanly.

@@ -166,6 +166,9 @@ func carryOut(ctx context.Context, w *workspace.Workspace, p *plan, req *Request
 	if req.DryRun {
 		res.Reverted = len(p.undone())
 		res.Plan = req.seal(p)
+		if req.Diff {
+			return res, p.show(ctx, w.Store(), res.Files)
+		}
 		return res, nil
 	}
 	if len(res.Conflicts) > 0 && req.OnConflict == Fail {

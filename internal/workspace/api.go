@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"io"
 	"time"
 
@@ -15,6 +16,8 @@ type By struct {
 	Actor             string
 	Source            message.Source // API when empty
 	RequestID         string
+	// Message is the caller's, where the Request has none; may be empty.
+	Message string
 	// IdempotencyKey is "sha256:<hex>" of key and request, or empty. A commit
 	// made with it within the last 24 hours is answered again, not repeated.
 	IdempotencyKey string
@@ -115,6 +118,9 @@ type Request struct {
 	DryRun bool
 }
 
+// subject is the caller's message.
+func (r *Request) subject() string { return cmp.Or(r.Message, r.By.Message) }
+
 // Result tells what a request did.
 type Result struct {
 	Commit object.ID // zero: nothing changed
@@ -164,6 +170,7 @@ type ChangeEntry struct {
 	Actor       string
 	Reverts     []message.EntryRef
 	Source      message.Source
+	Message     string // the caller's; empty if none was given
 	// Folders: the request moved folders as a whole (FolderMoves of its commit).
 	Folders bool
 }

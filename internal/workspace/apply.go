@@ -409,10 +409,11 @@ func (p *plan) done(c gitstore.Committed, entries []netEntry) *Result {
 	if src == "" {
 		src = message.API
 	}
+	text := message.CleanText(p.req.subject())
 	for i, e := range orderEntries(entries) {
 		ce := changeEntry(e)
 		ce.Seq, ce.When, ce.Commit = c.Seq, c.When, c.Commit
-		ce.TaskID, ce.SubtaskID, ce.Actor, ce.Source = p.req.By.TaskID, p.req.By.SubtaskID, p.req.By.Actor, src
+		ce.TaskID, ce.SubtaskID, ce.Actor, ce.Source, ce.Message = p.req.By.TaskID, p.req.By.SubtaskID, p.req.By.Actor, src, text
 		if c.Change > 0 {
 			ce.ID = c.Change + uint64(i)
 		}

@@ -84,7 +84,7 @@ func (w *Workspace) EntriesOf(ctx context.Context, c *gitstore.Commit) ([]Change
 		e := &out[i]
 		e.Folders = folders
 		e.Seq, e.When, e.Commit = c.Seq, c.When, c.ID
-		e.TaskID, e.SubtaskID, e.Actor, e.Source = m.TaskID, m.SubtaskID, m.Actor, m.Source
+		e.TaskID, e.SubtaskID, e.Actor, e.Source, e.Message = m.TaskID, m.SubtaskID, m.Actor, m.Source, m.Subject
 		if m.Change > 0 {
 			e.ID = m.Change + uint64(i)
 		}

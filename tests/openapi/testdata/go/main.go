@@ -79,8 +79,8 @@ func run(ctx context.Context, url, folder string) (map[string]any, error) {
 	batch, err := client.BatchTaskContentWithResponse(ctx, task.TaskId, nil, api.BatchTaskContentJSONRequestBody{
 		SubtaskId: to("s2"),
 		Operations: []api.TaskBatchOperation{
-			{Op: "write", Path: "b.txt", Content: to("b\n")},
-			{Op: "rename", Path: "b.txt", NewPath: to("docs/b.txt")},
+			{Op: "write", Path: to("b.txt"), Content: to("b\n")},
+			{Op: "rename", Path: to("b.txt"), NewPath: to("docs/b.txt")},
 		},
 	})
 	if err != nil {
