@@ -20,11 +20,17 @@ type Staged struct {
 	shared bool   // it was made in staging
 	name   string // its temporary name, empty while it has none
 	aside  bool   // which is one in the folder aside
+	dev    uint64
 	ino    uint64
 	size   int64
 
 	mtime  int64 // of the finished content
 	placed bool
+	// parked is its name in staging while it is closed, empty otherwise. closes
+	// says that it is opened for one call at a time only.
+	parked string
+	closes bool
+	last   vfs.Info // as it was when it was last closed
 	// nameless: it had a name and lost it, so that it can only be copied.
 	nameless bool
 }
@@ -63,6 +69,7 @@ func (r *Root) stageFor(dir wspath.Path, shared bool) (*Staged, error) {
 	if err != nil {
 		return r.stageIn(dir)
 	}
+	r.staging.held.Add(1)
 	return &Staged{r: r, file: f, shared: true}, nil
 }
 
@@ -104,7 +111,14 @@ func (s *Staged) Write(p []byte) (int, error) {
 }
 
 // ReadAt reads what was written.
-func (s *Staged) ReadAt(p []byte, off int64) (int, error) { return s.file.ReadAt(p, off) }
+func (s *Staged) ReadAt(p []byte, off int64) (int, error) {
+	closeAgain, err := s.open()
+	if err != nil {
+		return 0, err
+	}
+	defer closeAgain()
+	return s.file.ReadAt(p, off)
+}
 
 // Size is the number of bytes written.
 func (s *Staged) Size() int64 { return s.size }
@@ -120,7 +134,7 @@ func (s *Staged) Finish() error {
 	if err != nil {
 		return err
 	}
-	s.ino = info.Ino
+	s.dev, s.ino = info.Dev, info.Ino
 	if info.Size != s.size {
 		if err := s.file.Truncate(s.size); err != nil {
 			return err
@@ -135,11 +149,11 @@ func (s *Staged) Finish() error {
 
 // Discard drops content that is not placed, and closes what is.
 func (s *Staged) Discard() {
-	if s == nil || s.file == nil {
+	if s == nil {
 		return
 	}
-	_ = s.file.Close()
-	s.file = nil
+	s.closeFile()
+	s.unpark()
 	if s.name != "" {
 		_ = s.r.at(s.aside).Remove(s.name)
 		s.name, s.aside = "", false
@@ -147,15 +161,27 @@ func (s *Staged) Discard() {
 }
 
 // Info looks at the file as it is now.
-func (s *Staged) Info() (vfs.Info, error) { return s.file.Stat() }
+func (s *Staged) Info() (vfs.Info, error) {
+	if s.file != nil {
+		return s.file.Stat()
+	}
+	if s.last.Ino == 0 {
+		return vfs.Info{}, &fs.PathError{Op: "stat", Path: "staged file", Err: syscall.ESTALE}
+	}
+	return s.last, nil
+}
 
 // Place gives the content its name, which must be free: fs.ErrExist if
 // something stands there. The bits are set before.
 func (s *Staged) Place(target wspath.Path, perm fs.FileMode) error {
+	closeAgain, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer closeAgain()
 	if err := s.file.Chmod(perm); err != nil {
 		return err
 	}
-	var err error
 	switch {
 	case s.aside:
 		err = s.come(string(target))
@@ -168,6 +194,7 @@ func (s *Staged) Place(target wspath.Path, perm fs.FileMode) error {
 	}
 	if err == nil {
 		s.name, s.placed = "", true
+		s.unpark()
 	}
 	return err
 }
@@ -176,9 +203,22 @@ func (s *Staged) Place(target wspath.Path, perm fs.FileMode) error {
 // permission bits perm, and gives what came out, also beside an error if it
 // could not be looked at. fs.ErrNotExist if nothing stands there any more.
 func (s *Staged) Swap(target wspath.Path, perm fs.FileMode) (*Displaced, error) {
+	closeAgain, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	defer closeAgain()
 	if err := s.file.Chmod(perm); err != nil {
 		return nil, err
 	}
+	d, err := s.swap(target)
+	if d != nil {
+		s.unpark()
+	}
+	return d, err
+}
+
+func (s *Staged) swap(target wspath.Path) (*Displaced, error) {
 	if s.nameless {
 		return nil, &fs.PathError{Op: "swap", Path: string(target), Err: syscall.ENOENT}
 	}
@@ -228,6 +268,11 @@ func (s *Staged) letIn(name string, err error) error {
 // Copy makes the same content once more, for a target: in its own folder, and
 // with another inode.
 func (s *Staged) Copy(target wspath.Path) (*Staged, error) {
+	closeAgain, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	defer closeAgain()
 	c, err := s.r.stage(target, false)
 	if err != nil {
 		return nil, err
@@ -251,6 +296,11 @@ type Attributes interface {
 // TakeAttributes copies owner, ACL and extended attributes of what stands at a
 // path, as far as the server may set them.
 func (s *Staged) TakeAttributes(from wspath.Path) {
+	closeAgain, err := s.open()
+	if err != nil {
+		return
+	}
+	defer closeAgain()
 	a, ok := s.file.(Attributes)
 	if !ok {
 		return
@@ -265,13 +315,23 @@ func (s *Staged) TakeAttributes(from wspath.Path) {
 
 // Reclaim takes content back that was placed and has come out again: it can be
 // placed once more.
-func (s *Staged) Reclaim(out *Displaced) { s.name, s.aside, s.placed = out.Temp, out.aside, false }
+func (s *Staged) Reclaim(out *Displaced) {
+	s.name, s.aside, s.placed = out.Temp, out.aside, false
+	if s.closes {
+		s.takeBack()
+	}
+}
 
 // Is reports whether a file on disk is this content, unchanged since it was
 // finished.
 func (s *Staged) Is(info vfs.Info) bool {
-	own, err := s.file.Stat()
-	return err == nil && own.Dev == info.Dev && own.Ino == info.Ino && own.Size == s.size && own.MtimeNs == s.mtime
+	if s.file != nil { // newer than info
+		own, err := s.file.Stat()
+		if err != nil || own.Size != s.size || own.MtimeNs != s.mtime {
+			return false
+		}
+	}
+	return info.Dev == s.dev && info.Ino == s.ino && info.Size == s.size && info.MtimeNs == s.mtime
 }
 
 // Placed reports whether the content has its name in the workspace.
@@ -293,6 +353,11 @@ func (s *Staged) Follow(from, to wspath.Path) {
 func (s *Staged) Leave(dir wspath.Path) {
 	if s == nil || s.name == "" || s.aside || wspath.Path(s.name).Dir() != dir {
 		return
+	}
+	if s.parked == "" {
+		if _, err := s.keepOpen(); err != nil {
+			return // closed, it has nothing but its name
+		}
 	}
 	if s.r.fs.Remove(s.name) == nil {
 		s.name, s.nameless = "", true

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"umbra/internal/vfs"
@@ -19,12 +20,17 @@ import (
 // fs/ext4/ialloc.c): where files are replaced often, making one costs hundreds
 // of microseconds. Staging goes on in another folder then, in another group.
 //
-// Nothing in it has a name: what is prepared is gone after a crash. All methods
+// Nothing in it has a name but files that are parked (Staged.Park), and those are
+// removed at the next start: what is prepared is gone after a crash. All methods
 // may be called concurrently.
 type Staging struct {
 	fs  vfs.FS
 	dev uint64
 	now func() time.Time
+
+	held    atomic.Int64  // prepared files that are open
+	maxHeld int64         // beyond it the next ones are parked
+	parked  atomic.Uint64 // number of the last file that got a name here
 
 	mu         sync.Mutex
 	dir        string // where files are made now
@@ -70,7 +76,7 @@ func OpenStaging(f vfs.FS) (*Staging, error) {
 	if s, ok := f.(spreader); ok {
 		_ = s.Spread(".") // else they are where the system puts them
 	}
-	return &Staging{fs: f, dev: info.Dev, now: time.Now, dir: "."}, nil
+	return &Staging{fs: f, dev: info.Dev, now: time.Now, dir: ".", maxHeld: descriptorShare()}, nil
 }
 
 // Close gives the folder free. Files that were made stay usable.

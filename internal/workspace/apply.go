@@ -45,7 +45,7 @@ func (w *Workspace) Apply(ctx context.Context, req Request) (*Result, error) {
 	if err := w.roomFor(&req); err != nil {
 		return nil, err
 	}
-	c := &contents{w: w}
+	c := newContents(w)
 	defer c.release()
 	if err := c.prepare(ctx, req.Ops); err != nil {
 		return nil, w.explain(err)
@@ -58,13 +58,12 @@ func (w *Workspace) Apply(ctx context.Context, req Request) (*Result, error) {
 		}
 	}
 	for {
-		lock, err := w.locks.acquire(ctx, paths)
-		if err != nil {
-			return nil, errs.Wrap(err, "")
-		}
-		res, err := w.applyLocked(ctx, &req, lock, c)
-		c.close()
-		lock.release()
+		var res *Result
+		err := w.locked(ctx, paths, func(lock *pathLock) (err error) {
+			defer c.close()
+			res, err = w.applyLocked(ctx, &req, lock, c)
+			return err
+		})
 		if more, ok := errors.AsType[*needLocks](err); ok {
 			paths = append(paths, more.paths...)
 			continue
@@ -103,7 +102,22 @@ func (w *Workspace) applyLocked(ctx context.Context, req *Request, lock *pathLoc
 		return nil, err
 	}
 	a := &attempt{w: w, req: req, c: c}
-	defer func() { w.progress.settle(a.made...) }()
+	returned := false
+	defer func() {
+		if !returned && len(a.made) > 0 {
+			// A panic after the commit: disk and tip may differ, and displaced files
+			// may be left.
+			w.suspect.Store(true)
+			w.unsettled.Store(true)
+		}
+		w.progress.settle(a.made...)
+	}()
+	res, err := a.rounds(ctx, lock)
+	returned = true
+	return res, err
+}
+
+func (a *attempt) rounds(ctx context.Context, lock *pathLock) (*Result, error) {
 	for range maxRounds {
 		res, again, err := a.round(ctx, lock)
 		if err != nil || !again {

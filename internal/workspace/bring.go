@@ -14,7 +14,7 @@ import (
 // have. What a person put there meanwhile stands: a scan records it. The path
 // is locked, or nobody else is there yet.
 func (w *Workspace) bring(ctx context.Context, path wspath.Path, want gitstore.Entry, have *seen) error {
-	c := &contents{w: w}
+	c := newContents(w)
 	defer c.release()
 	p := &plan{w: w, contents: c}
 	s := step{path: path, mode: want.Mode, result: &onDisk{}}

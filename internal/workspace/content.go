@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -41,6 +42,21 @@ type contents struct {
 	ops []*content // by operation, of those whose bytes do not depend on the disk
 
 	rewrites uint64 // of the history, when they were prepared
+
+	// open counts the prepared files that are open, of all parts of a request.
+	open *atomic.Int64
+}
+
+// maxOpen is how many prepared files a request holds open; the rest are parked.
+const maxOpen = 256
+
+func newContents(w *Workspace) *contents { return &contents{w: w, open: new(atomic.Int64)} }
+
+// finished notes a file that is written whole, and parks it if too many are open.
+func (c *contents) finished(x *content) {
+	if n := c.open.Add(1); x.staged.Park(int(n), maxOpen) {
+		c.open.Add(-1)
+	}
 }
 
 // release closes what was placed, and drops what was not. Blobs that were
@@ -65,7 +81,7 @@ func (c *contents) prepare(ctx context.Context, ops []Op) error {
 	group, gctx := errgroup.WithContext(ctx)
 	for k := range parts {
 		p := &parts[k]
-		p.w, p.ops, p.rewrites = c.w, c.ops, c.rewrites
+		p.w, p.ops, p.rewrites, p.open = c.w, c.ops, c.rewrites, c.open
 		group.Go(func() error { return p.prepareRange(gctx, ops, len(ops)*k/workers, len(ops)*(k+1)/workers) })
 	}
 	err := group.Wait()
@@ -165,7 +181,11 @@ func (c *contents) stage(p wspath.Path, data []byte) (*content, error) {
 	if _, err := staged.Write(data); err != nil {
 		return nil, errs.Wrap(err, string(p))
 	}
-	return x, errs.Wrap(staged.Finish(), string(p))
+	if err := staged.Finish(); err != nil {
+		return nil, errs.Wrap(err, string(p))
+	}
+	c.finished(x)
+	return x, nil
 }
 
 // fromReader prepares content of any size in constant memory. size may be -1;
@@ -215,8 +235,11 @@ func (c *contents) fromReader(ctx context.Context, p wspath.Path, body io.Reader
 	if err := staged.Finish(); err != nil {
 		return nil, errs.Wrap(err, string(p))
 	}
-	x.blob, err = c.w.store.StreamBlob(ctx, staged, staged.Size())
-	return x, errs.Wrap(err, string(p))
+	if x.blob, err = c.w.store.StreamBlob(ctx, staged, staged.Size()); err != nil {
+		return nil, errs.Wrap(err, string(p))
+	}
+	c.finished(x)
+	return x, nil
 }
 
 func incomplete(p wspath.Path) error {
@@ -239,6 +262,9 @@ func (c *contents) fromStore(ctx context.Context, p wspath.Path, r io.Reader, si
 	}
 	if err == nil {
 		err = staged.Finish()
+	}
+	if err == nil {
+		c.finished(x)
 	}
 	return x, errs.Wrap(err, string(p))
 }
@@ -316,5 +342,6 @@ func (c *contents) fromContent(x *content, to wspath.Path) (*content, error) {
 	}
 	y := &content{blob: x.blob, staged: staged}
 	c.all = append(c.all, y)
+	c.finished(y)
 	return y, nil
 }

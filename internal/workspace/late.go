@@ -260,12 +260,9 @@ func (w *Workspace) settleLingers(ctx context.Context, last bool) int {
 }
 
 func (w *Workspace) settleLinger(ctx context.Context, l lingering) error {
-	lock, err := w.locks.acquire(ctx, []wspath.Path{l.path})
-	if err != nil {
-		return errs.Wrap(err, "")
-	}
-	defer lock.release()
-	seqs, err := w.recordLate(ctx, l.path, l.out, "")
-	w.progress.settle(seqs...)
-	return err
+	return w.locked(ctx, []wspath.Path{l.path}, func(*pathLock) error {
+		seqs, err := w.recordLate(ctx, l.path, l.out, "")
+		w.progress.settle(seqs...)
+		return err
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"umbra/internal/errs"
 	"umbra/internal/wspath"
 )
 
@@ -105,6 +106,18 @@ func (l *pathLock) release() {
 		}
 	}
 	l.waiting = nil
+}
+
+// locked runs fn while the paths, each with everything under it, are locked. They
+// are released however fn ends, also by a panic. An error that is not fn's is the
+// context's, and then fn did not run.
+func (w *Workspace) locked(ctx context.Context, paths []wspath.Path, fn func(lock *pathLock) error) error {
+	lock, err := w.locks.acquire(ctx, paths)
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	defer lock.release()
+	return fn(lock)
 }
 
 func addAll(dst, src map[*pathLock]struct{}) {

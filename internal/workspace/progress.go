@@ -55,6 +55,7 @@ type progress struct {
 	last checkpoint
 
 	synced atomic.Uint64 // last.Seq, for who does not wait
+	warned atomic.Bool   // of a file that cannot be opened for a sync
 }
 
 // progressSize is the file's size: magic, epoch's hash, number, checksum.
@@ -219,8 +220,15 @@ func (w *Workspace) checkpoint(ctx context.Context, clean bool) error {
 		return nil
 	}
 	w.dropNow()
-	err := w.syncPaths(ctx, paths)
-	if err == nil {
+	held, err := w.syncPaths(ctx, paths)
+	if err == nil && len(held) > 0 {
+		// What could not be synced is not covered: the sequence number of before
+		// stays, and these files are tried again with the next checkpoint.
+		g.dirty(held)
+		w.warnUnsynced(held)
+		c.Seq, c.Clean = g.last.Seq, false
+	}
+	if err == nil && c != g.last {
 		err = g.save(c)
 	}
 	if err != nil {
@@ -231,42 +239,57 @@ func (w *Workspace) checkpoint(ctx context.Context, clean bool) error {
 	return err
 }
 
-// syncPaths makes files and the folders that name them durable.
-func (w *Workspace) syncPaths(ctx context.Context, paths map[wspath.Path]struct{}) error {
+// warnUnsynced warns of the first file that cannot be opened for a sync.
+func (w *Workspace) warnUnsynced(held []wspath.Path) {
+	if w.progress.warned.CompareAndSwap(false, true) {
+		w.warn("%q cannot be opened by the server, so its bytes cannot be synced; until it can, a start after a power failure compares more files with history", held[0])
+	}
+}
+
+// syncPaths makes files and the folders that name them durable. held are files
+// that could not be opened, so that they are not.
+func (w *Workspace) syncPaths(ctx context.Context, paths map[wspath.Path]struct{}) (held []wspath.Path, err error) {
 	dirs := make(map[wspath.Path]struct{})
 	for p := range paths {
 		if err := ctx.Err(); err != nil {
-			return errs.Wrap(err, "")
+			return nil, errs.Wrap(err, "")
 		}
 		dirs[p.Dir()] = struct{}{}
 		s, err := w.lstatDirect(p)
 		switch {
 		case err != nil:
-			return err
+			return nil, err
 		case s.kind == KindDir:
 			dirs[p] = struct{}{}
 			continue
 		case s.kind != KindFile:
 			continue // gone, or behind a link that came in its way
 		}
-		if err := w.syncFile(ctx, p); err != nil {
-			return err
+		switch err := w.syncFile(ctx, p); {
+		case errors.Is(err, fs.ErrPermission):
+			held = append(held, p)
+		case err != nil:
+			return nil, err
 		}
 	}
 	for dir := range dirs {
 		if err := w.fs.SyncDir(string(dir)); err != nil && !isAbsent(err) && !errors.Is(err, syscall.ELOOP) && !errors.Is(err, vfs.ErrEscapes) {
-			return errs.Wrap(err, string(dir))
+			return nil, errs.Wrap(err, string(dir))
 		}
 	}
-	return nil
+	return held, nil
 }
 
 // syncFile syncs one file. After a failed sync the kernel may have dropped the
-// pages: the file is written anew from history, and that is synced.
+// pages: the file is written anew from history, and that is synced. The error is
+// fs.ErrPermission, unwrapped, if the file may not be opened.
 func (w *Workspace) syncFile(ctx context.Context, p wspath.Path) error {
 	f, err := w.fs.Open(string(p))
-	if isAbsent(err) || errors.Is(err, fs.ErrPermission) {
-		return nil
+	if isAbsent(err) || errors.Is(err, syscall.ELOOP) {
+		return nil // the scan records what became of it
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return fs.ErrPermission
 	}
 	if err != nil {
 		return errs.Wrap(err, string(p))
@@ -282,14 +305,11 @@ func (w *Workspace) syncFile(ctx context.Context, p wspath.Path) error {
 
 // rewrite puts the tip's bytes of a file in place of what cannot be synced.
 func (w *Workspace) rewrite(ctx context.Context, p wspath.Path) error {
-	lock, err := w.locks.acquire(ctx, []wspath.Path{p})
-	if err != nil {
-		return errs.Wrap(err, "")
-	}
-	defer lock.release()
-	e, ok, err := w.store.Snapshot().Lookup(p)
-	if err != nil || !ok {
-		return err
-	}
-	return w.rewriteEntry(ctx, e)
+	return w.locked(ctx, []wspath.Path{p}, func(*pathLock) error {
+		e, ok, err := w.store.Snapshot().Lookup(p)
+		if err != nil || !ok {
+			return err
+		}
+		return w.rewriteEntry(ctx, e)
+	})
 }

@@ -59,7 +59,10 @@ type Workspace struct {
 
 	missing  atomic.Bool // the folder is gone, or another stands there
 	suspect  atomic.Bool // disk and tip may differ by our doing: scan
-	scanning atomic.Int32
+	// unsettled: a panic left a change set half done. The checkpoint of a stop is
+	// not clean then, so that the next start settles displaced files.
+	unsettled atomic.Bool
+	scanning  atomic.Int32
 	waits    atomic.Bool  // external changes wait for room
 	skipped  []Skip       // what the last scan left out; syncMu
 	syncMu   sync.Mutex   // one scan at a time
@@ -365,7 +368,7 @@ func (w *Workspace) close(ctx context.Context, why error) error {
 	w.background.Wait()
 	w.decoded.drop()
 	left := w.settleLingers(ctx, true)
-	err := w.lastCheckpoint(ctx, left == 0 && !w.suspect.Load())
+	err := w.lastCheckpoint(ctx, left == 0 && !w.suspect.Load() && !w.unsettled.Load())
 	if w.keep != nil {
 		soon, cancel := context.WithTimeout(ctx, keepPatience)
 		w.keep(soon, false)
