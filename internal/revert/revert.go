@@ -8,6 +8,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/history"
 	"umbra/internal/workspace"
@@ -146,7 +147,7 @@ func settle(ctx context.Context, w *workspace.Workspace, load loader, req *Reque
 			}
 			if p.movesFolders() && !all { // what is in such a folder may go along
 				all = true
-				if _, err := w.Reconcile(ctx, workspace.SyncOptions{Attribute: true}, time.Now()); err != nil {
+				if _, err := w.Reconcile(ctx, workspace.SyncOptions{Attribute: true}, clock.Boot()); err != nil {
 					return nil, err
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/workspace"
 )
@@ -45,7 +46,7 @@ func (s *Service) For(ctx context.Context, id string, w *workspace.Workspace, se
 		return nil, err
 	}
 	made, err := s.createOn(ctx, own, CreateOptions{Goal: parent.Task.Info.Goal, Metadata: metadata, Actor: parent.Task.Info.Actor,
-		RequestID: by.RequestID, parent: id}, s.o.Now())
+		RequestID: by.RequestID, parent: id}, clock.Boot())
 	if err != nil {
 		own.Release()
 		return nil, err

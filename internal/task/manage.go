@@ -11,6 +11,7 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/workspace"
 )
@@ -115,7 +116,7 @@ func (s *Service) Create(ctx context.Context, o CreateOptions) (*Made, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	started := s.o.Now()
+	started := clock.Boot()
 	w, warnings, err := s.openFor(ctx, o)
 	if err != nil {
 		return nil, err
@@ -136,7 +137,7 @@ func (s *Service) CreateOn(ctx context.Context, w *workspace.Workspace, o Create
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	started := s.o.Now()
+	started := clock.Boot()
 	own, err := s.o.Workspaces.Get(ctx, w.ID())
 	if err != nil {
 		return nil, err
@@ -161,7 +162,7 @@ func (s *Service) openFor(ctx context.Context, o CreateOptions) (*workspace.Work
 	return w, nil, err
 }
 
-func (s *Service) createOn(ctx context.Context, w *workspace.Workspace, o CreateOptions, started time.Time) (*Made, error) {
+func (s *Service) createOn(ctx context.Context, w *workspace.Workspace, o CreateOptions, started time.Duration) (*Made, error) {
 	defer s.making.lock(w.ID())()
 	now := s.o.Now().UTC()
 	if rec, ok := s.index.withKey(o.IdempotencyKey); ok && rec.Workspace == w.ID() && now.Sub(rec.Created) < keyLife {
@@ -228,7 +229,7 @@ func inHistory(ctx context.Context, w *workspace.Workspace, id string) (bool, er
 // putNew records what changed before in the folder, makes the task's own folders
 // beside that, and then the record in the repository; what fails gives the id
 // back.
-func (s *Service) putNew(ctx context.Context, w *workspace.Workspace, rec Record, info message.Info, started time.Time) (t gitstore.Task, err error) {
+func (s *Service) putNew(ctx context.Context, w *workspace.Workspace, rec Record, info message.Info, started time.Duration) (t gitstore.Task, err error) {
 	folders := s.beginFolders(rec.ID)
 	defer func() {
 		folders.wait()

@@ -202,8 +202,8 @@ type SyncOptions struct {
 	// false for what is found at a start or at a first use.
 	Attribute bool
 
-	since  int64 // a scan that began then or later will do; nanoseconds, 0: none will
-	gentle bool  // on one processor, beside requests
+	since  time.Duration // a scan that began then or later will do, by clock.Boot; 0: none will
+	gentle bool          // on one processor, beside requests
 }
 
 // SyncResult tells what a scan found.

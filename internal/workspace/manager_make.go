@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"umbra/internal/clock"
 	"umbra/internal/errs"
 )
 
@@ -152,7 +153,7 @@ func (m *Manager) begin(ctx context.Context, w *Workspace, r Record, o OpenOptio
 	if err := readable(w.fs); err != nil {
 		return err
 	}
-	started := w.now()
+	started, began := w.now(), clock.Boot()
 	if tip := w.store.Tip(); tip.Seq > 0 {
 		// Taken whole, but the record was not written any more.
 		w.progress.begin(tip.Seq)
@@ -160,7 +161,7 @@ func (m *Manager) begin(ctx context.Context, w *Workspace, r Record, o OpenOptio
 	} else if err := w.baseline(ctx, o.Progress); err != nil {
 		return err
 	}
-	w.lastScan.Store(started.UnixNano())
+	w.lastScan.Store(int64(began))
 	w.knownAt.Store(started.UnixNano())
 	// What changed while it was read, and large files that did.
 	if w.suspect.Load() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"umbra/gitstore"
+	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/telemetry"
 	"umbra/internal/vfs"
@@ -92,8 +93,8 @@ func (w *Workspace) addTo(f *Figures) {
 	}
 	f.DiskLag = max(f.DiskLag, st.Tip-min(w.Settled(), st.Tip))
 	f.CheckpointLag = max(f.CheckpointLag, st.Tip-min(w.progress.synced.Load(), st.Tip))
-	if at := w.lastScan.Load(); at > 0 {
-		f.OldestScan = max(f.OldestScan, w.now().Sub(time.Unix(0, at)))
+	if at := w.scannedAt(); at > 0 {
+		f.OldestScan = max(f.OldestScan, clock.Boot()-at)
 	}
 }
 

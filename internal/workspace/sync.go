@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/wspath"
 )
@@ -24,7 +25,7 @@ func (w *Workspace) Sync(ctx context.Context, o SyncOptions) (SyncResult, error)
 		return SyncResult{}, err
 	}
 	defer w.leave()
-	began := w.now().UnixNano()
+	began := clock.Boot()
 	res, err := w.look(ctx, o)
 	if err == nil && w.scanSize.Load() <= cheapScan {
 		o.since = began
@@ -47,13 +48,14 @@ func (w *Workspace) Sync(ctx context.Context, o SyncOptions) (SyncResult, error)
 const cheapScan = 10_000
 
 // Reconcile is Sync without what stock git sees, for who needs history to hold
-// what the disk held at a time: a scan that began since then will do.
-func (w *Workspace) Reconcile(ctx context.Context, o SyncOptions, since time.Time) (SyncResult, error) {
+// what the disk held at a time, a reading of clock.Boot: a scan that began since
+// then will do. (Wall time may have been set back since the last scan.)
+func (w *Workspace) Reconcile(ctx context.Context, o SyncOptions, since time.Duration) (SyncResult, error) {
 	if err := w.enter(); err != nil {
 		return SyncResult{}, err
 	}
 	defer w.leave()
-	o.since = since.UnixNano()
+	o.since = since
 	res, err := w.look(ctx, o)
 	if errs.Is(err, errs.NoSpace) && w.waits.Load() {
 		return SyncResult{Skipped: res.Skipped}, nil // what people changed waits; the caller goes on
@@ -120,7 +122,7 @@ func (w *Workspace) lookAt(ctx context.Context, paths []wspath.Path, o SyncOptio
 	}
 	w.skipped = mergeSkips(w.skipped, s.skipped.list, paths)
 	// What is told later than this was not there yet.
-	w.knownAt.Store(max(w.knownAt.Load(), started.Add(-toldWithin).UnixNano()))
+	w.knownUpTo(started.Add(-toldWithin))
 	return w.answer(res), nil
 }
 
@@ -174,7 +176,7 @@ func (w *Workspace) scan(ctx context.Context, o SyncOptions) (SyncResult, error)
 
 // scanLocked is scan for who holds syncMu.
 func (w *Workspace) scanLocked(ctx context.Context, o SyncOptions) (SyncResult, error) {
-	if last := w.lastScan.Load(); o.since != 0 && last >= o.since {
+	if last := w.scannedAt(); o.since != 0 && last >= o.since {
 		return SyncResult{Skipped: w.skipped}, w.checkFolder()
 	}
 	if !o.gentle {
@@ -184,7 +186,7 @@ func (w *Workspace) scanLocked(ctx context.Context, o SyncOptions) (SyncResult, 
 	if err := w.checkFolder(); err != nil {
 		return SyncResult{}, err
 	}
-	started := w.now()
+	started, began := w.now(), clock.Boot()
 	suspect := w.suspect.Swap(false)
 	s := w.newScanner(o.gentle)
 	err := s.find(ctx)
@@ -203,13 +205,25 @@ func (w *Workspace) scanLocked(ctx context.Context, o SyncOptions) (SyncResult, 
 	if err := w.checkFolder(); err != nil {
 		return res, err
 	}
-	w.lastScan.Store(started.UnixNano())
+	w.lastScan.Store(int64(began))
 	w.knownAt.Store(started.UnixNano())
-	w.scanTook.Store(int64(w.now().Sub(started)))
+	w.scanTook.Store(int64(clock.Boot() - began))
 	w.scanSize.Store(s.stats.Files + s.stats.Links + s.stats.Dirs)
 	w.meter.Scan.Observe(w.scanTook.Load())
 	w.skipped = sortedSkips(s.skipped.list)
 	return w.answer(res), nil
+}
+
+// scannedAt is when the last scan began, as a reading of clock.Boot; 0: there was
+// none.
+func (w *Workspace) scannedAt() time.Duration { return time.Duration(w.lastScan.Load()) }
+
+// knownUpTo notes that what was on disk at a wall time has been compared. The
+// time is compared with ctimes; it goes back only where the clock was set back.
+func (w *Workspace) knownUpTo(at time.Time) {
+	if known := w.knownAt.Load(); known < at.UnixNano() || known > w.now().UnixNano() {
+		w.knownAt.Store(at.UnixNano())
+	}
 }
 
 // Coverage tells what is recorded and what is not, by looking.

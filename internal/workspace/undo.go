@@ -195,6 +195,9 @@ func (m *materialiser) putBack(out *rootfs.Displaced, p wspath.Path) (*rootfs.Di
 // finish lets go of what was displaced, once all is done and recorded. What is
 // aside need not go before the answer.
 func (m *materialiser) finish() {
+	// A file that this change set wrote and displaced again is not open for writing
+	// by another process.
+	m.p.contents.close()
 	for i := range m.log {
 		d := &m.log[i]
 		if d.out == nil {

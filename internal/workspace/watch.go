@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"umbra/internal/clock"
 	"umbra/internal/ignore"
 	"umbra/internal/wspath"
 )
@@ -119,8 +120,7 @@ func (t *watch) take() (paths []wspath.Path, all bool) {
 	if all && !t.lost {
 		// Whatever stood there a moment ago was told when it came: what a scan
 		// finds beside that is there by a rule.
-		known := t.w.now().Add(-toldWithin).UnixNano()
-		t.w.knownAt.Store(max(t.w.knownAt.Load(), known))
+		t.w.knownUpTo(t.w.now().Add(-toldWithin))
 	}
 	clear(t.dirty)
 	t.all, t.lost = false, false
@@ -288,7 +288,7 @@ func (t *watch) pause(ctx context.Context, d time.Duration, failed bool) {
 }
 
 func (t *watch) sinceScan() time.Duration {
-	return t.w.now().Sub(time.Unix(0, t.w.lastScan.Load()))
+	return clock.Boot() - t.w.scannedAt()
 }
 
 // period is how long after a scan the next one is due.

@@ -57,24 +57,24 @@ type Workspace struct {
 	decoded   decoded
 	clones    cloneLog
 
-	missing  atomic.Bool // the folder is gone, or another stands there
-	suspect  atomic.Bool // disk and tip may differ by our doing: scan
+	missing atomic.Bool // the folder is gone, or another stands there
+	suspect atomic.Bool // disk and tip may differ by our doing: scan
 	// unsettled: a panic left a change set half done. The checkpoint of a stop is
 	// not clean then, so that the next start settles displaced files.
 	unsettled atomic.Bool
 	scanning  atomic.Int32
-	waits    atomic.Bool  // external changes wait for room
-	skipped  []Skip       // what the last scan left out; syncMu
-	syncMu   sync.Mutex   // one scan at a time
-	found    SyncResult   // by the scan when it was opened
-	lastScan atomic.Int64 // when the last scan began, in nanoseconds since 1970
-	knownAt  atomic.Int64 // what was on disk then has been looked at, in the same
-	scanTook atomic.Int64 // how long the last scan took, in nanoseconds
-	scanSize atomic.Int64 // the files and folders that it met
-	watch    atomic.Pointer[watch]
-	wmu      sync.Mutex
-	warnings []string
-	canWrite atomic.Bool
+	waits     atomic.Bool  // external changes wait for room
+	skipped   []Skip       // what the last scan left out; syncMu
+	syncMu    sync.Mutex   // one scan at a time
+	found     SyncResult   // by the scan when it was opened
+	lastScan  atomic.Int64 // when the last scan began, a reading of clock.Boot
+	knownAt   atomic.Int64 // what was on disk then has been compared, in nanoseconds since 1970
+	scanTook  atomic.Int64 // how long the last scan took, in nanoseconds
+	scanSize  atomic.Int64 // the files and folders that it met
+	watch     atomic.Pointer[watch]
+	wmu       sync.Mutex
+	warnings  []string
+	canWrite  atomic.Bool
 
 	settling   sync.Mutex // who settles lingers, before lmu
 	dropMu     sync.Mutex // who removes what waits for it, before lmu
