@@ -1,0 +1,240 @@
+import { UmbraError, errorOf } from "./errors.js";
+
+export type Query = Record<string, string | number | boolean | undefined | null>;
+
+/** Content is what a file can be written from. A function is called again for each attempt. */
+export type Content = string | Uint8Array | ArrayBuffer | Blob | ReadableStream<Uint8Array> | (() => ReadableStream<Uint8Array>);
+
+export interface RequestOptions {
+  query?: Query;
+  /** An object is sent as JSON. */
+  body?: unknown;
+  /** Raw bytes instead of a JSON body. */
+  content?: Content;
+  headers?: Record<string, string>;
+  signal?: AbortSignal;
+  /** Milliseconds of one attempt; 0: none. */
+  timeoutMs?: number;
+  /** The key of a write; made if not given. */
+  idempotencyKey?: string;
+}
+
+export interface UmbraOptions {
+  url?: string;
+  token?: string | (() => Promise<string>);
+  fetch?: typeof fetch;
+  actor?: string;
+  headers?: Record<string, string>;
+  timeoutMs?: number;
+  retries?: number;
+  followerReads?: boolean;
+}
+
+const retried = new Set([408, 429, 502, 503, 504]);
+const maxJSON = 256 << 20;
+const maxError = 1 << 20;
+
+/** Transport sends requests: keys, attempts, errors. It has no global state. */
+export class Transport {
+  readonly url: string;
+  readonly timeoutMs: number;
+  readonly retries: number;
+  readonly #options: UmbraOptions;
+  readonly #fetch: typeof fetch;
+  readonly #newest = new Map<string, bigint>();
+
+  constructor(options: UmbraOptions) {
+    this.#options = options;
+    this.url = (options.url ?? "http://127.0.0.1:8080").replace(/\/+$/, "");
+    this.timeoutMs = options.timeoutMs ?? 30_000;
+    this.retries = options.retries ?? 4;
+    // Not bound to this object: browsers refuse a fetch called as its method.
+    this.#fetch = options.fetch ?? ((input, init) => fetch(input, init));
+  }
+
+  /** send returns an answer of status 2xx or 304. Its body is not read yet. */
+  async send(method: string, path: string, o: RequestOptions = {}): Promise<Response> {
+    const target = this.url + path + queryOf(o.query);
+    const reads = method === "GET" || method === "HEAD";
+    const headers: Record<string, string> = { ...this.#options.headers, ...o.headers };
+    if (this.#options.actor !== undefined && headers["X-Actor"] === undefined) headers["X-Actor"] = this.#options.actor;
+    if (!reads && headers["Idempotency-Key"] === undefined) headers["Idempotency-Key"] = o.idempotencyKey ?? crypto.randomUUID();
+    const scope = path.split("/", 3).join("/");
+    if (reads && this.#options.followerReads) {
+      const seq = this.#newest.get(scope);
+      if (seq !== undefined) headers["Umbra-Min-Seq"] = String(seq);
+    }
+    let body: BodyInit | undefined;
+    const content = o.content;
+    if (content === undefined && o.body !== undefined) {
+      headers["Content-Type"] = "application/json";
+      body = JSON.stringify(o.body);
+    } else if (content !== undefined) {
+      headers["Content-Type"] ??= "application/octet-stream";
+    }
+    const once = typeof ReadableStream !== "undefined" && content instanceof ReadableStream;
+    let lost = false;
+    for (let attempt = 0; ; attempt++) {
+      o.signal?.throwIfAborted();
+      if (content !== undefined) body = (typeof content === "function" ? content() : content) as BodyInit;
+      const streams = once || typeof content === "function";
+      let failure: UmbraError;
+      try {
+        const token = this.#options.token;
+        if (token !== undefined) headers["Authorization"] = `Bearer ${typeof token === "function" ? await token() : token}`;
+        const res = await this.#attempt(target, { method, headers, body, redirect: "error", ...(streams ? { duplex: "half" } : {}) } as RequestInit, o);
+        this.#see(scope, res);
+        if (res.ok || res.status === 304) return res;
+        if (lost && method === "DELETE" && res.status === 404 && deletesOnce(path)) {
+          // The answer of an earlier attempt was lost.
+          await res.body?.cancel();
+          return new Response(null, { status: 204 });
+        }
+        failure = errorOf(path, res, await textOf(res, maxError, true, o.timeoutMs ?? this.timeoutMs));
+        if (!retried.has(res.status)) throw failure;
+      } catch (err) {
+        if (o.signal?.aborted) throw o.signal.reason;
+        if (err instanceof UmbraError && err.status !== 0) {
+          if (!retried.has(err.status)) throw err;
+          failure = err;
+        } else if (err instanceof UmbraError && err.code !== "network") {
+          throw err;
+        } else {
+          failure = err instanceof UmbraError ? err : network(err);
+          lost = true;
+        }
+      }
+      if (attempt >= this.retries || once) throw failure;
+      await sleep(delay(attempt, failure.retryAfter), o.signal);
+    }
+  }
+
+  /** json sends a request and parses its answer; undefined for 204. */
+  async json<T = any>(method: string, path: string, o: RequestOptions = {}): Promise<T> {
+    return (await this.jsonWith<T>(method, path, o)).value;
+  }
+
+  async jsonWith<T = any>(method: string, path: string, o: RequestOptions = {}): Promise<{ value: T; headers: Headers }> {
+    for (let attempt = 0; ; attempt++) {
+      // One key for all attempts, also those that lose the body of an answer.
+      const key = o.idempotencyKey ?? crypto.randomUUID();
+      o = { ...o, idempotencyKey: key };
+      const res = await this.send(method, path, o);
+      if (res.status === 204 || res.status === 304) return { value: undefined as T, headers: res.headers };
+      let text: string;
+      try {
+        text = await textOf(res, maxJSON, false, o.timeoutMs ?? this.timeoutMs);
+      } catch (err) {
+        if (o.signal?.aborted) throw o.signal.reason;
+        const failure = err instanceof UmbraError ? err : network(err);
+        if (failure.code !== "network" || attempt >= this.retries || typeof ReadableStream !== "undefined" && o.content instanceof ReadableStream) throw failure;
+        await sleep(delay(attempt), o.signal);
+        continue;
+      }
+      try {
+        return { value: JSON.parse(text) as T, headers: res.headers };
+      } catch {
+        throw new UmbraError({ code: "bad_response", status: res.status, detail: "The answer is not JSON.", requestId: res.headers.get("x-request-id") ?? "" });
+      }
+    }
+  }
+
+  /** #attempt covers one attempt up to the answer's head. */
+  async #attempt(target: string, init: RequestInit, o: RequestOptions): Promise<Response> {
+    const clock = new AbortController();
+    const ms = o.timeoutMs ?? this.timeoutMs;
+    const timer = ms > 0 ? setTimeout(() => clock.abort(), ms) : undefined;
+    try {
+      const signal = o.signal === undefined ? clock.signal : AbortSignal.any([o.signal, clock.signal]);
+      return await this.#fetch(target, { ...init, signal });
+    } catch (err) {
+      if (clock.signal.aborted) throw new UmbraError({ code: "network", status: 0, detail: `No answer within ${ms} ms.`, cause: err });
+      throw err;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #see(scope: string, res: Response): void {
+    const value = res.headers.get("umbra-seq");
+    if (value === null || !/^\d{1,20}$/.test(value)) return;
+    const seq = BigInt(value);
+    if (seq > (this.#newest.get(scope) ?? -1n)) this.#newest.set(scope, seq);
+  }
+}
+
+/** deletesOnce: routes that take no idempotency key, where a repeated DELETE finds nothing. */
+const deletesOnce = (path: string) => /^\/(tasks|toolsets|workspaces)\/[^/]+$|^\/api\/sessions\/[^/]+$/.test(path);
+
+export function network(err: unknown): UmbraError {
+  return new UmbraError({ code: "network", status: 0, detail: "The server did not answer.", cause: err });
+}
+
+export function queryOf(q?: Query): string {
+  const parts = Object.entries(q ?? {}).filter(([, v]) => v !== undefined && v !== null);
+  return parts.length === 0 ? "" : "?" + parts.map(([k, v]) => `${encodeURIComponent(k)}=${encodeURIComponent(String(v))}`).join("&");
+}
+
+/** segment is one path segment. */
+export const segment = (s: string) => encodeURIComponent(s).replace(/^\.+$/, (dots) => "%2E".repeat(dots.length));
+
+export const segments = (p: string) => p.split("/").filter((s) => s !== "" && s !== ".").map(segment).join("/");
+
+/** textOf reads an answer up to a number of bytes and milliseconds; over it an error, or what fits with cut. */
+export async function textOf(res: Response, max: number, cut: boolean, ms = 0): Promise<string> {
+  return new TextDecoder().decode(await bytesOf(res.body, max, cut, ms));
+}
+
+export async function bytesOf(body: ReadableStream<Uint8Array> | null, max: number, cut = false, ms = 0): Promise<Uint8Array> {
+  if (body === null) return new Uint8Array();
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  const reader = body.getReader();
+  let late = false;
+  const timer = ms > 0 ? setTimeout(() => { late = true; reader.cancel().catch(() => {}); }, ms) : undefined;
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (late) throw new UmbraError({ code: "network", status: 0, detail: `The answer was not complete within ${ms} ms.` });
+      if (done) break;
+      parts.push(value);
+      size += value.byteLength;
+      if (size > max) {
+        reader.cancel().catch(() => {});
+        if (cut) break;
+        throw new UmbraError({ code: "response_too_large", status: 0, detail: `The answer has more than ${max} bytes.` });
+      }
+    }
+  } finally {
+    clearTimeout(timer);
+  }
+  const out = new Uint8Array(size);
+  let at = 0;
+  for (const part of parts) {
+    out.set(part, at);
+    at += part.byteLength;
+  }
+  return out;
+}
+
+/** delay is full jitter from 100 ms to 5 s, unless the server said when. */
+export function delay(attempt: number, retryAfter?: number): number {
+  if (retryAfter !== undefined) return Math.min(retryAfter, 300) * 1000;
+  return 100 + Math.random() * (Math.min(5_000, 100 * 2 ** (attempt + 1)) - 100);
+}
+
+export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason);
+    const done = () => {
+      signal?.removeEventListener("abort", stop);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    const stop = () => {
+      clearTimeout(timer);
+      reject(signal!.reason);
+    };
+    signal?.addEventListener("abort", stop, { once: true });
+  });
+}

@@ -1,0 +1,237 @@
+import assert from "node:assert/strict";
+import * as http from "node:http";
+import { mkdtemp, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { Umbra, UmbraError } from "../dist/index.js";
+
+const url = process.env.UMBRA_TEST_URL;
+const umbra = new Umbra({ url });
+let root;
+before(async () => { root = await mkdtemp(join(process.env.UMBRA_TEST_DIR, "ws-")); });
+
+async function task(client = umbra) {
+  return client.tasks.create({ goal: "test", workspace: await mkdtemp(join(process.env.UMBRA_TEST_DIR, "ws-")) });
+}
+
+const text = (bytes) => new TextDecoder().decode(bytes);
+const collect = async (iterable) => { const out = []; for await (const x of iterable) out.push(x); return out; };
+
+/** serve starts a server for one test and stops it with it. */
+async function serve(t, handler) {
+  const server = http.createServer(handler);
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  t.after(() => { server.closeAllConnections(); server.close(); });
+  return `http://127.0.0.1:${server.address().port}`;
+}
+
+/** random is a fixed sequence, so that a failure comes again. */
+function random(seed) {
+  return () => { seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0; return seed / 2 ** 32; };
+}
+
+/** proxy forwards to the server, and drops or doubles some requests and answers. */
+async function proxy(t, mischief) {
+  return serve(t, async (req, res) => {
+    const chunks = [];
+    for await (const c of req) chunks.push(c);
+    const body = Buffer.concat(chunks);
+    const send = () => new Promise((done, fail) => {
+      const target = new URL(req.url, url);
+      const headers = { ...req.headers, host: target.host };
+      delete headers["transfer-encoding"];
+      const out = http.request(target, { method: req.method, headers: { ...headers, ...(body.length ? { "content-length": body.length } : {}) } }, (got) => {
+        const parts = [];
+        got.on("data", (c) => parts.push(c)).on("end", () => done({ got, body: Buffer.concat(parts) })).on("error", fail);
+      });
+      out.on("error", fail);
+      out.end(body);
+    });
+    const what = mischief(req);
+    try {
+      if (what === "drop request") return req.socket.destroy();
+      if (what === "double") await send();
+      const answer = await send();
+      if (what === "drop answer") return req.socket.destroy();
+      if (what === "busy") { res.writeHead(503, { "Retry-After": "0" }); return res.end("{}"); }
+      res.writeHead(answer.got.statusCode, answer.got.headers);
+      if (what === "cut answer") { res.write(answer.body.subarray(0, answer.body.length / 2)); return setImmediate(() => req.socket.destroy()); }
+      res.end(answer.body);
+    } catch {
+      req.socket.destroy();
+    }
+  });
+}
+
+test("files", async () => {
+  const k = await task();
+  const made = await k.files.write("d/a b.txt", "one\ntwo\n");
+  assert.equal(made.operation, "create");
+  assert.equal(text(await k.files.read("d/a b.txt")), "one\ntwo\n");
+  assert.deepEqual(await k.files.readText("d/a b.txt", { offset: 1, limit: 1 }), { text: "two\n", totalLines: 2, nextOffset: null, etag: made.etag });
+  assert.equal((await k.files.edit("d/a b.txt", "two", "2")).occurrences, 1);
+  await k.files.append("d/a b.txt", new TextEncoder().encode("three\n"));
+  await k.files.copy("d/a b.txt", "é%.txt");
+  await k.files.move("é%.txt", "b.txt");
+  await k.files.mkdir("empty");
+  await k.files.write("blob", new Blob(["blob"]));
+  await k.files.write("stream", () => new Blob(["stream"]).stream());
+  await k.files.write("once", new Blob(["once"]).stream());
+  assert.deepEqual((await collect(k.files.list("", { recursive: true, limit: 2 }))).map((e) => e.path), ["b.txt", "blob", "d", "d/a b.txt", "empty", "once", "stream"]);
+  assert.equal((await k.files.stat("b.txt")).type, "file");
+  assert.equal((await k.files.search("three", { literal: true })).matches.length, 2);
+  assert.deepEqual((await k.files.glob("**/*.txt")).entries.map((e) => e.path), ["b.txt", "d/a b.txt"]);
+  await k.files.batch([{ op: "delete", path: "blob" }, { op: "write", path: "c", content: "x" }]);
+  await assert.rejects(k.files.write("c", "y", { ifNoneMatch: "*" }), (e) => e instanceof UmbraError && e.code === "precondition_failed" && e.status === 412 && e.etag !== undefined);
+  await assert.rejects(k.files.read("none"), (e) => e.code === "file_not_found" && e.status === 404 && e.requestId !== "" && e.taskId === k.id);
+  await assert.rejects(k.files.read("d/a b.txt", { maxBytes: 3 }), (e) => e.code === "too_large");
+  await k.files.delete("c");
+});
+
+test("subtasks are values, and one is undone alone", async () => {
+  const k = await task();
+  const [a, b] = [k.subtask("a").as("ann"), k.subtask("b").as("bob")];
+  await Promise.all([a.files.write("a", "a"), b.files.write("b", "b")]);
+  const entries = await collect(k.changes());
+  assert.deepEqual(entries.map((e) => `${e.path} ${e.subtask_id} ${e.actor}`).sort(), ["a a ann", "b b bob"]);
+  const plan = await k.revert({ subtask: "a", dryRun: true });
+  const done = await k.revert({ subtask: "a", plan: plan.plan });
+  assert.equal(done.entries_reverted, 1);
+  assert.deepEqual((await k.summary()).created, ["b"]);
+  assert.match(await k.diff(), /\+b/);
+  assert.throws(() => k.revert({ subtask: "a", path: "b" }), TypeError);
+});
+
+test("a proxy that drops, doubles and cuts: no write lost, none done twice", async (t) => {
+  const rand = random(7);
+  const kinds = ["drop request", "drop answer", "double", "busy", "cut answer"];
+  const through = await proxy(t, () => (rand() < 0.3 ? kinds[Math.floor(rand() * kinds.length)] : "pass"));
+  const client = new Umbra({ url: through, retries: 12 });
+  const k = await task(client);
+  const n = 120;
+  let next = 0;
+  await Promise.all(Array.from({ length: 8 }, async (_, worker) => {
+    while (next < n) {
+      const i = next++;
+      await k.files.append(`log-${worker}`, `line ${i}\n`);
+    }
+  }));
+  const lines = [];
+  const direct = umbra.task(k.id);
+  for await (const e of direct.files.list()) lines.push(...text(await direct.files.read(e.path)).trimEnd().split("\n"));
+  assert.deepEqual(lines.sort(), Array.from({ length: n }, (_, i) => `line ${i}`).sort());
+  assert.equal((await collect(direct.changes())).length, n);
+});
+
+test("a download goes on where it was cut", async (t) => {
+  const k = await task();
+  const data = "0123456789".repeat(50_000);
+  await k.files.write("big", data);
+  let cuts = 0;
+  const through = await proxy(t, (req) => (req.url.includes("/content") && cuts++ < 3 ? "cut answer" : "pass"));
+  const far = new Umbra({ url: through }).task(k.id);
+  assert.equal(text(await far.files.read("big")), data);
+  assert.ok(cuts > 3);
+});
+
+test("events: no gap and no repeat over cut connections", async (t) => {
+  const k = await task();
+  let open = 0;
+  const through = await serve(t, (req, res) => {
+    const out = http.request(new URL(req.url, url), { headers: { ...req.headers, host: new URL(url).host } }, (got) => {
+      res.writeHead(got.statusCode, got.headers);
+      const limit = req.url.includes("/stream") && open++ < 4 ? 1500 : Infinity;
+      let size = 0;
+      got.on("data", (c) => { size += c.length; res.write(c); if (size > limit) { req.socket.destroy(); got.destroy(); } });
+      got.on("end", () => res.end()).on("error", () => res.destroy());
+    });
+    out.on("error", () => res.destroy());
+    res.on("close", () => out.destroy());
+    out.end();
+  });
+  const seen = collect(new Umbra({ url: through }).task(k.id).events({ after: 0 }));
+  for (let i = 0; i < 20; i++) await k.files.write("f" + i, "x");
+  await k.complete();
+  const events = (await seen).filter((e) => e.event === "change");
+  assert.deepEqual(events.map((e) => e.data.entries[0].path), Array.from({ length: 20 }, (_, i) => "f" + i));
+});
+
+test("events end with their signal, by its reason", async () => {
+  const k = await task();
+  const stop = new AbortController();
+  const reading = collect(k.events({ signal: stop.signal }));
+  const reason = new Error("enough");
+  stop.abort(reason);
+  await assert.rejects(reading, (e) => e === reason);
+  await assert.rejects(k.files.read("x", { signal: AbortSignal.abort(reason) }), (e) => e === reason);
+});
+
+test("what a hostile server answers ends in typed errors", async (t) => {
+  const answers = {
+    "/tasks/html": (res) => { res.writeHead(200); res.end("<html>"); },
+    "/tasks/error": (res) => { res.writeHead(418, { "Content-Type": "text/html" }); res.end("<html>"); },
+    "/tasks/odd": (res) => { res.writeHead(400); res.end('{"error":{"type":"ValidationError","message":"no"}}'); },
+    "/tasks/array": (res) => { res.writeHead(404); res.end("[1]"); },
+    "/tasks/elsewhere": (res) => { res.writeHead(302, { Location: "http://127.0.0.1:1/" }); res.end(); },
+    "/tasks/endless": (res) => { res.writeHead(500); const piece = Buffer.alloc(64 << 10, 120); const go = () => { while (!res.destroyed && res.write(piece)); if (!res.destroyed) res.once("drain", go); }; go(); },
+    "/tasks/silent": () => {},
+    "/tasks/trickle": (res) => { res.writeHead(200); res.write("{"); },
+    "/api/sessions/x": (res) => { res.writeHead(404); res.end('{"error":"Session not found"}'); },
+  };
+  const bad = await serve(t, (req, res) => answers[req.url](res));
+  const client = new Umbra({ url: bad, retries: 0, timeoutMs: 1000, token: "secret" });
+  const code = async (path, want) => assert.rejects(client.request("GET", path), (e) => {
+    assert.ok(e instanceof UmbraError, String(e));
+    assert.equal(e.code, want);
+    assert.ok(!String(e.message).includes("secret"));
+    return true;
+  });
+  await code("/tasks/html", "bad_response");
+  await code("/tasks/error", "bad_request");
+  await code("/tasks/odd", "validation_error");
+  await code("/tasks/array", "not_found");
+  await code("/tasks/elsewhere", "network");
+  await code("/tasks/endless", "internal_error");
+  await code("/tasks/silent", "network");
+  await code("/tasks/trickle", "network");
+  await code("/api/sessions/x", "not_found");
+  await assert.rejects(new Umbra({ url: "http://127.0.0.1:1", retries: 0 }).request("GET", "/health"), (e) => e.code === "network" && e.status === 0 && e.cause !== undefined);
+});
+
+test("a token by function, an actor, and retries by Retry-After", async (t) => {
+  const seen = [];
+  const server = await serve(t, (req, res) => {
+    seen.push([req.headers.authorization, req.headers["x-actor"], req.headers["idempotency-key"]]);
+    if (seen.length < 3) { res.writeHead(429, { "Retry-After": "0" }); return res.end('{"error":"rate_limited"}'); }
+    res.writeHead(200); res.end('{"ok":true}');
+  });
+  let n = 0;
+  const client = new Umbra({ url: server, token: async () => "t" + n++, actor: "me" });
+  assert.deepEqual(await client.request("POST", "/tasks", { body: {} }), { ok: true });
+  assert.deepEqual(seen.map((s) => s[0]), ["Bearer t0", "Bearer t1", "Bearer t2"]);
+  assert.equal(new Set(seen.map((s) => s[2])).size, 1);
+  assert.equal(seen[0][1], "me");
+  // A stream that was begun is not sent again.
+  const once = await serve(t, (req, res) => { res.writeHead(503); res.end(); });
+  let tries = 0;
+  const counting = new Umbra({ url: once, fetch: (...a) => { tries++; return fetch(...a); } });
+  await assert.rejects(counting.task("x").files.write("f", new Blob(["x"]).stream()), (e) => e.status === 503);
+  assert.equal(tries, 1);
+});
+
+test("toolsets and sessions", async () => {
+  const dir = await mkdtemp(join(process.env.UMBRA_TEST_DIR, "ws-"));
+  await writeFile(join(dir, "f"), "hello");
+  const set = await umbra.toolsets.create({ mounts: [{ prefix: "/p", scope: "READ_WRITE", store: { type: "physical", root: dir } }] });
+  const turn = await set.turn({ format: "langchain" });
+  assert.ok(turn.tools.some((x) => x.name === "read_file") && turn.map.includes("/p [READ_WRITE]"));
+  assert.equal((await set.call("read_file", { path: "/p/f" })).content, "hello");
+  const session = await umbra.sessions.create({ workspaceRoot: dir });
+  assert.equal((await session.fs("GET", "read", { query: { path: "f" } })).content, "hello");
+  await session.delete();
+  await set.delete();
+  assert.ok((await collect(umbra.workspaces.list())).length > 0);
+  assert.ok((await collect(umbra.tasks.list({ limit: 2 }))).length > 2);
+});
+
+after(() => {});
