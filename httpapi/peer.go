@@ -21,6 +21,9 @@ type peer struct {
 	once sync.Once
 	uid  int
 	err  error
+
+	asked sync.Once
+	other bool // remote
 }
 
 type peerKey struct{}
@@ -46,7 +49,31 @@ func (p *peer) owner() (int, error) {
 func (p *peer) remote() bool {
 	there, ok := p.conn.RemoteAddr().(*net.TCPAddr)
 	here, ok2 := p.conn.LocalAddr().(*net.TCPAddr)
-	return ok && ok2 && !there.IP.IsLoopback() && !there.IP.Equal(here.IP)
+	if !ok || !ok2 {
+		return false
+	}
+	p.asked.Do(func() { p.other = fromElsewhere(here.IP, there.IP, net.InterfaceAddrs) })
+	return p.other
+}
+
+// fromElsewhere reports whether a TCP connection's other end is on another
+// machine. What reaches loopback never is, whatever address it was bound to:
+// any local process may bind to any address of the machine. Where the machine's
+// addresses cannot be listed it is not either.
+func fromElsewhere(here, there net.IP, addresses func() ([]net.Addr, error)) bool {
+	if here.IsLoopback() || there.IsLoopback() || there.Equal(here) {
+		return false
+	}
+	list, err := addresses()
+	if err != nil {
+		return false
+	}
+	for _, a := range list {
+		if n, ok := a.(*net.IPNet); ok && n.IP.Equal(there) {
+			return false
+		}
+	}
+	return true
 }
 
 // allowPeer lets in the user that runs the server, and root.
