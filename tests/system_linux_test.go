@@ -51,6 +51,19 @@ func smallDisk(t *testing.T, size string) string {
 	return disk
 }
 
+// bind shows a directory at another one too, until the test's end.
+func bind(t *testing.T, from, at string) {
+	t.Helper()
+	if err := syscall.Mount(from, at, "", syscall.MS_BIND, ""); err != nil {
+		need.Missing(t, "no bind mounts: "+err.Error())
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(at, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // freeOf gives how many bytes are free on a folder's file system.
 func freeOf(dir string) (int64, error) {
 	var st syscall.Statfs_t

@@ -263,7 +263,7 @@ func (d *Dialect) sync(c *gin.Context) error {
 			httpapi.CallerOf(c).Refused("read_only_token")
 			return errs.New(errs.Forbidden, "scope_insufficient", "The token may not bind the workspace to another folder.")
 		}
-		res, err := w.Sync(c, workspace.SyncOptions{Adopt: body.Adopt, Attribute: true})
+		res, err := w.Sync(c, workspace.SyncOptions{Adopt: body.Adopt, Allow: httpapi.CallerOf(c).MayOpen, Attribute: true})
 		if err != nil {
 			return err
 		}

@@ -198,6 +198,8 @@ const (
 type SyncOptions struct {
 	// Adopt takes a folder that stands in place of the one that was opened.
 	Adopt bool
+	// Allow judges the folder that is adopted by its canonical path; nil: any.
+	Allow func(root string) error
 	// Attribute lets what is found belong to the one executing task; it is
 	// false for what is found at a start or at a first use.
 	Attribute bool

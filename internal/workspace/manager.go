@@ -272,7 +272,9 @@ func (m *Manager) opened(id string, h *handle, w *Workspace, err error) {
 // own makes a workspace one of the manager's.
 func (m *Manager) own(w *Workspace, h *handle) {
 	w.release = func() { m.releaseHandle(h) }
-	w.adopt = func(ctx context.Context) (SyncResult, error) { return m.adopt(ctx, w.id) }
+	w.adopt = func(ctx context.Context, allow func(root string) error) (SyncResult, error) {
+		return m.adopt(ctx, w.id, allow)
+	}
 }
 
 func (m *Manager) releaseHandle(h *handle) {

@@ -16,7 +16,6 @@ import (
 	"umbra/internal/ignore"
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
-	"umbra/internal/wspath"
 )
 
 // OpenOptions are about opening a folder.
@@ -66,6 +65,9 @@ func (m *Manager) look(root string, o OpenOptions) (place, error) {
 		if err := o.Allow(canonical); err != nil {
 			return place{}, err
 		}
+	}
+	if err := m.guard(canonical, identity{info.Dev, info.Ino}, o); err != nil {
+		return place{}, err
 	}
 	if len(m.opt.Roots) > 0 && !o.Own && !m.underRoots(canonical) {
 		return place{}, errs.New(errs.Forbidden, "workspace_not_allowed", "The folder does not lie under one that may be opened.")
@@ -297,23 +299,6 @@ func (m *Manager) ownFolder(root string) bool {
 	return false
 }
 
-// ownIn gives our own folders that lie inside a workspace, relative to it.
-func (m *Manager) ownIn(root string) []wspath.Path {
-	var out []wspath.Path
-	for _, dir := range append([]string{m.opt.DataDir}, m.opt.OwnFolders...) {
-		if dir == "" {
-			continue
-		}
-		if c, err := m.opt.Host.Canonical(dir); err == nil {
-			dir = c
-		}
-		if dir != root && within(dir, root) {
-			out = append(out, wspath.Path(strings.TrimPrefix(strings.TrimPrefix(dir, root), "/")))
-		}
-	}
-	return out
-}
-
 // openRecord opens a known workspace: what a stop left is settled, and what
 // changed while nobody looked is recorded, of no task. Between the two it is
 // given to those who only read (Read).
@@ -370,12 +355,14 @@ func (m *Manager) startBackground(w *Workspace) {
 
 // adopt takes the folder that stands at a workspace's path in place of the one
 // that it was opened on. Differences are external changes of no task.
-func (m *Manager) adopt(ctx context.Context, id string) (SyncResult, error) {
+func (m *Manager) adopt(ctx context.Context, id string, allow func(root string) error) (SyncResult, error) {
 	rec, ok := m.Record(id)
 	if !ok {
 		return SyncResult{}, errUnknown()
 	}
-	w, err := m.Rebind(ctx, id, rec.Root, OpenOptions{Force: true})
+	// Who opened it said how wide it may be, but not of what a link leads to now.
+	canonical, err := m.opt.Host.Canonical(rec.Root)
+	w, err := m.Rebind(ctx, id, rec.Root, OpenOptions{Force: err == nil && canonical == rec.Root, Own: m.ownFolder(rec.Root), Allow: allow})
 	if errs.Is(err, errs.Invalid) {
 		return SyncResult{}, errMissing()
 	}

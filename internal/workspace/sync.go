@@ -19,7 +19,7 @@ import (
 // errs.Conflict workspace_missing; errs.Unavailable ref_locked.
 func (w *Workspace) Sync(ctx context.Context, o SyncOptions) (SyncResult, error) {
 	if o.Adopt && w.adopt != nil && w.checkFolder() != nil {
-		return w.adopt(ctx)
+		return w.adopt(ctx, o.Allow)
 	}
 	if err := w.enter(); err != nil {
 		return SyncResult{}, err

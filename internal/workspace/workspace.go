@@ -95,7 +95,7 @@ type Workspace struct {
 	stopBackground context.CancelFunc
 	keep           func(ctx context.Context, quiet bool) // brings caches up to date; nil: nothing does
 	release        func()
-	adopt          func(ctx context.Context) (SyncResult, error)
+	adopt          func(ctx context.Context, allow func(root string) error) (SyncResult, error)
 }
 
 // ID is the workspace's id.
