@@ -264,7 +264,21 @@ func TestHostsAndOrigins(t *testing.T) {
 		t.Error(rec.Code, rec.Header())
 	}
 	expect(t, s.ask("OPTIONS", "/x", "", "Origin: https://evil.example", "Access-Control-Request-Method: PUT"), 403, "origin_not_allowed")
-	expect(t, s.ask("POST", "/x", "", "Sec-Fetch-Site: cross-site"), 403, "origin_not_allowed")
+	for _, site := range []string{"cross-site", "same-site"} {
+		expect(t, s.ask("POST", "/x", "", "Sec-Fetch-Site: "+site), 403, "origin_not_allowed")
+		expect(t, s.ask("GET", "/openapi.json", "", "Sec-Fetch-Site: "+site), 403, "origin_not_allowed")
+		expect(t, s.ask("GET", "/openapi.json", "", "Sec-Fetch-Site: "+site, "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"), 403, "origin_not_allowed")
+		expect(t, s.ask("GET", "/docs", "", "Sec-Fetch-Site: "+site, "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image"), 403, "origin_not_allowed")
+		if rec := s.ask("GET", "/docs", "", "Sec-Fetch-Site: "+site, "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"); rec.Code != 200 ||
+			rec.Header().Get("Cross-Origin-Resource-Policy") != "same-origin" || strings.Contains(rec.Header().Get("Content-Security-Policy"), "unsafe-inline") {
+			t.Error(rec.Code, rec.Header())
+		}
+	}
+	for _, site := range []string{"same-origin", "none", ""} {
+		if rec := s.ask("GET", "/openapi.json", "", "Sec-Fetch-Site: "+site); rec.Code != 200 {
+			t.Errorf("%q: %d", site, rec.Code)
+		}
+	}
 }
 
 func TestTokens(t *testing.T) {

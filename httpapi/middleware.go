@@ -46,6 +46,7 @@ func (s *Server) observe(c *gin.Context) {
 	// Whatever bytes an answer holds, a browser takes them for no page and runs
 	// nothing of them. The few routes that are pages say so with their own policy.
 	c.Header("X-Content-Type-Options", "nosniff")
+	c.Header("Cross-Origin-Resource-Policy", "same-origin")
 	c.Header("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'")
 
 	within := c.Request.Context()
@@ -274,16 +275,25 @@ var (
 	corsExposed = "ETag, Location, Retry-After, X-Request-Id, Idempotent-Replay, Content-Disposition, Content-Range, Umbra-Total-Lines, Umbra-Next-Offset"
 )
 
-// checkOrigin keeps other sites' pages out. A request without Origin is none
-// of a page's, or a plain GET, whose answer the page cannot read.
+// navigation reports whether a browser opens one of our pages, as by a link of
+// another site's (Fetch Metadata Request Headers, W3C).
+func navigation(r *http.Request) bool {
+	if r.Method != http.MethodGet || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document" {
+		return false
+	}
+	p := r.URL.Path
+	return p == "/" || p == "/docs" || p == "/ui" || strings.HasPrefix(p, "/ui/")
+}
+
+// checkOrigin keeps other sites' pages out, by the origin of a request, else by
+// what the browser says of the site that it comes from.
 func (s *Server) checkOrigin(c *gin.Context) (preflight bool, err error) {
 	r := c.Request
 	forbidden := errs.New(errs.Forbidden, "origin_not_allowed", "Pages of this origin may not call the server.")
 	c.Writer.Header().Add("Vary", "Origin")
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 {
-		unsafe := r.Method != http.MethodGet && r.Method != http.MethodHead
-		if site := r.Header.Get("Sec-Fetch-Site"); unsafe && (site == "cross-site" || site == "same-site") {
+		if site := r.Header.Get("Sec-Fetch-Site"); (site == "cross-site" || site == "same-site") && !navigation(r) {
 			return false, forbidden
 		}
 		return false, nil

@@ -69,6 +69,9 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	r = r.With(shape())
 	add := func(method, pattern string, h httpapi.Handler, rt httpapi.Route) {
 		rt.Method, rt.Pattern, rt.Handler = method, pattern, h
+		if pattern != "/lint" { // which touches no file
+			rt.Authorize = unrooted
+		}
 		r.Handle(rt)
 	}
 	save := httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, MaxBody: maxBody, Changes: true}
@@ -80,6 +83,17 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add(http.MethodDelete, "/workspace/{codeId}", d.remove, httpapi.Route{Access: httpapi.AccessWrite, Changes: true})
 	add(http.MethodPost, "/execute", d.execute, save)
 	add(http.MethodPost, "/lint", d.lint, httpapi.Route{Body: httpapi.BodyJSON, MaxBody: maxBody})
+}
+
+// unrooted keeps out tokens with roots: the code workspace is the server's own
+// and lies under none of them.
+func unrooted(c *gin.Context) error {
+	caller := httpapi.CallerOf(c)
+	if len(caller.Roots) == 0 {
+		return nil
+	}
+	caller.Refused("rooted_token")
+	return errs.New(errs.Forbidden, "forbidden", "The token is for its own directories alone; the code workspace is not one of them.")
 }
 
 // The types of errors.
