@@ -44,8 +44,12 @@ func (r *Root) Stage(target wspath.Path) (*Staged, error) {
 func (r *Root) stage(target wspath.Path, shared bool) (*Staged, error) {
 	for dir := target.Dir(); ; dir = dir.Dir() {
 		s, err := r.stageFor(dir, shared)
-		// What is no folder, or a link in a circle, the caller finds out too.
-		if err == nil || dir.IsRoot() || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, syscall.ELOOP) {
+		if err == nil || dir.IsRoot() {
+			return s, err
+		}
+		// Whether the target can be placed there is for the caller to judge: a
+		// directory that is missing, a file or a link now may be replaced before.
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, syscall.ELOOP) && !errors.Is(err, vfs.ErrEscapes) {
 			return s, err
 		}
 	}

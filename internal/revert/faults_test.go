@@ -1,0 +1,45 @@
+package revert
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestDirectoryReplacedByLink: a user replaced a directory of the task's work by a
+// link that leads out. The revert says what the dry run says.
+func TestDirectoryReplacedByLink(t *testing.T) {
+	for name, to := range map[string]string{"out": "..", "in": "other", "nowhere": "none"} {
+		for _, way := range []OnConflict{Fail, Skip, Force} {
+			for what, work := range map[string]string{"": "put dir/x changed", "deleted": "del dir/x", "all": "del dir", "moved": "mv dir/x moved"} {
+				t.Run(name+string(way)+what, func(t *testing.T) {
+					g := newRig(t, map[string]string{"dir/x": "x\n", "dir/y": "y\n", "other/x": "other\n", "a": "a\n"})
+					g.task("A")
+					g.do("A", work, "put a changed")
+					if err := os.RemoveAll(filepath.Join(g.root, "dir")); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.Symlink(to, filepath.Join(g.root, "dir")); err != nil {
+						t.Fatal(err)
+					}
+					dry, err := g.revert(Request{Task: "A", DryRun: true, OnConflict: way})
+					if err != nil {
+						t.Fatalf("dry run: %v", err)
+					}
+					res, err := g.revert(Request{Task: "A", OnConflict: way})
+					want := ""
+					if way == Fail && len(dry.Conflicts) > 0 {
+						want = "revert_conflict"
+					}
+					if codeOf(err) != want {
+						t.Fatalf("error %q (%v), want %q: dry run %+v", codeOf(err), err, want, dry)
+					}
+					t.Logf("%+v", res)
+					if is, err := os.ReadFile(filepath.Join(g.root, "other", "x")); err != nil || string(is) != "other\n" {
+						t.Errorf("what the link leads to: %q %v", is, err)
+					}
+				})
+			}
+		}
+	}
+}
