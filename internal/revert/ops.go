@@ -227,7 +227,7 @@ func (o *operations) movers() (files, wholes []*mover, err error) {
 
 // waitingRoom names a place for a file between two names.
 func waitingRoom(p *plan, i int) wspath.Path {
-	return wspath.Path(".umbra-revert-" + p.snap.Tree().String()[:16] + "-" + strconv.Itoa(i))
+	return wspath.Path(".umbra-revert-" + p.rooms + "-" + strconv.Itoa(i))
 }
 
 // taken reports whether a path, or a folder above it, is held by a file that

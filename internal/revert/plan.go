@@ -29,6 +29,7 @@ type plan struct {
 	folders []*folder // those that are entries themselves
 	wholes  []*whole  // folders that move back as one
 	apart   bool      // none does
+	rooms   string    // in the names of the places where files wait
 	// What others gave another name since: files, and whole folders. Read only
 	// where something is not as it was left.
 	since        []history.Move

@@ -2,6 +2,7 @@ package revert
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -38,29 +39,116 @@ func Do(ctx context.Context, w *workspace.Workspace, cache *history.Cache, req R
 			return nil, err
 		}
 	}
-	// A plan that fails twice, though nothing it knows of has changed, is made
-	// without moving folders as one: what it does not know of stays then.
-	apart, last := false, ""
-	load := newLoader(w, cache, &req)
-	for range maxTries {
-		p, err := settle(ctx, w, load, &req, apart)
-		if err != nil {
-			return nil, err
-		}
-		if want != "" && p.fingerprint() != want {
-			return nil, errStale()
-		}
-		res, err := carryOut(ctx, w, p, &req)
+	r := &run{w: w, req: &req, load: newLoader(w, cache, &req)}
+	for try := range maxTries {
+		res, err := r.try(ctx, try, want)
 		if errs.CodeOf(err) != codeMoved || err == nil {
 			return res, err
 		}
 		if want != "" {
 			return nil, errStale()
 		}
-		now := p.fingerprint()
-		apart, last = apart || now == last, now
 	}
-	return nil, errs.New(errs.Conflict, "file_changing", "The files keep being changed by somebody else.")
+	return nil, errs.New(errs.Conflict, "file_changing", "The files keep being changed by another process.")
+}
+
+// After so many tries a revert holds the paths of its plan, so that other writers
+// wait for it, and after so many the whole workspace.
+const (
+	freeTries = 2
+	heldTries = 5
+	// maxHeld bounds the paths of a hold; for more it is the whole workspace.
+	maxHeld = 4096
+)
+
+// run is one revert over its tries.
+type run struct {
+	w    *workspace.Workspace
+	req  *Request
+	load loader
+	// apart: a plan that fails twice, though nothing it has read has changed, is
+	// made without moving directories as one: what it has not read stays then.
+	apart bool
+	last  string
+	rooms string        // where files wait for their places; the same for all tries
+	names []wspath.Path // what a hold locks
+}
+
+// try makes a plan and carries it out; the code is codeMoved if the workspace
+// changed in between.
+func (r *run) try(ctx context.Context, n int, want string) (*Result, error) {
+	if n >= freeTries && !r.req.DryRun {
+		names := r.names
+		if n >= heldTries || len(names) == 0 || len(names) > maxHeld {
+			names = []wspath.Path{wspath.Root}
+		}
+		held, release, err := r.w.Hold(ctx, names)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		ctx = held
+	}
+	res, err := r.once(ctx, n >= freeTries && !r.req.DryRun, want)
+	if more, ok := errors.AsType[*workspace.NotHeld](err); ok {
+		r.names = append(r.names, more.Paths...)
+		return nil, errs.New(errs.Conflict, codeMoved, "")
+	}
+	return res, err
+}
+
+func (r *run) once(ctx context.Context, held bool, want string) (*Result, error) {
+	p, err := settle(ctx, r.w, r.load, r.req, r.apart, held)
+	if err != nil {
+		return nil, err
+	}
+	if r.rooms == "" {
+		r.rooms = p.snap.Tree().String()[:16]
+	}
+	p.rooms = r.rooms
+	if want != "" && p.fingerprint() != want {
+		return nil, errStale()
+	}
+	res, err := carryOut(ctx, r.w, p, r.req)
+	if errs.CodeOf(err) == codeMoved && err != nil {
+		r.names = p.names()
+		now := p.fingerprint()
+		r.apart, r.last = r.apart || now == r.last, now
+	}
+	return res, err
+}
+
+// names gives the paths that a plan reads and changes.
+func (p *plan) names() []wspath.Path {
+	seen := make(map[string]bool)
+	var out []wspath.Path
+	add := func(names ...string) {
+		for _, name := range names {
+			if name = trimSlash(name); name != "" && !seen[name] {
+				seen[name] = true
+				out = append(out, wspath.Path(name))
+			}
+		}
+	}
+	for _, e := range p.sel.entries {
+		add(e.Path, e.NewPath)
+	}
+	for _, t := range p.targets {
+		add(t.now.Path, t.want.Path, t.chain.Now)
+	}
+	for _, f := range p.tracks {
+		add(f.first(), f.last)
+	}
+	add(p.force...)
+	add(p.prune...)
+	add(p.vacate...)
+	for i := range p.targets { // there may be a waiting room for each
+		add(string(waitingRoom(p, i)))
+	}
+	for i := range p.wholes {
+		add(string(waitingRoom(p, len(p.targets)+i)))
+	}
+	return out
 }
 
 // keyLife is how long an idempotency key is remembered.
@@ -111,8 +199,9 @@ func errStale() error {
 // settle makes the plan after what people changed on disk, where the plan would
 // touch it, is in history. What is recorded may belong to the task itself, and
 // change the plan.
-func settle(ctx context.Context, w *workspace.Workspace, load loader, req *Request, apart bool) (*plan, error) {
-	looked, all := make(map[wspath.Path]bool), false
+func settle(ctx context.Context, w *workspace.Workspace, load loader, req *Request, apart, held bool) (*plan, error) {
+	// Under a hold the workspace is not scanned: a scan may wait for the hold.
+	looked, all := make(map[wspath.Path]bool), held
 	for range maxTries {
 		t, sel, err := load(ctx)
 		if err != nil {
@@ -156,7 +245,7 @@ func settle(ctx context.Context, w *workspace.Workspace, load loader, req *Reque
 			return nil, err
 		}
 	}
-	return nil, errs.New(errs.Conflict, "file_changing", "The files keep being changed by somebody else.")
+	return nil, errs.New(errs.Conflict, "file_changing", "The files keep being changed by another process.")
 }
 
 // codeMoved tells Do that the state under the plan is another by now.

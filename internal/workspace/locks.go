@@ -29,6 +29,7 @@ type pathLock struct {
 	blocked int         // earlier requests that overlap with this one
 	waiting []*pathLock // later ones that this one blocks
 	ready   chan struct{}
+	lent    bool // by a hold, which keeps it
 }
 
 func newLockTable() *lockTable {
@@ -38,9 +39,12 @@ func newLockTable() *lockTable {
 	}
 }
 
-// acquire waits for all paths; an error is the context's, and then nothing is
-// held.
+// acquire waits for all paths; an error is the context's, or *NotHeld, and then
+// nothing is held.
 func (t *lockTable) acquire(ctx context.Context, paths []wspath.Path) (*pathLock, error) {
+	if l, err := t.within(ctx, paths); l != nil || err != nil {
+		return l, err
+	}
 	l := &pathLock{table: t, paths: paths, ready: make(chan struct{})}
 	t.mu.Lock()
 	before := make(map[*pathLock]struct{})
@@ -91,6 +95,9 @@ func (l *pathLock) covers(p wspath.Path) bool {
 
 // release lets the next ones in. Also for a lock that is still waited for.
 func (l *pathLock) release() {
+	if l.lent {
+		return
+	}
 	t := l.table
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -98,11 +98,7 @@ func newRig(inMemory bool, files wstest.Folder) (*rig, error) {
 		g.mem = vfs.NewMem(vfs.MemOptions{Umask: 0o022})
 		g.top, g.host, g.dir = g.mem, &wstest.MemHost{Top: g.mem, Boot: "0"}, "/"
 	} else {
-		base := ""
-		if _, err := os.Stat("/dev/shm"); err == nil {
-			base = "/dev/shm"
-		}
-		dir, err := os.MkdirTemp(base, "model-")
+		dir, err := os.MkdirTemp("", "model-")
 		if err != nil {
 			return nil, err
 		}
