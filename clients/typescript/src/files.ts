@@ -146,15 +146,16 @@ export class Files {
   }
 
   /** readText returns lines of a text with their ends; `nextOffset` is null at the end. */
-  async readText(path: string, o: Signal & { offset?: number; limit?: number; at?: string } = {}): Promise<{ text: string; totalLines: number; nextOffset: number | null; etag: string }> {
+  async readText(path: string, o: Signal & { offset?: number; limit?: number; at?: string; maxBytes?: number } = {}): Promise<{ text: string; totalLines: number; nextOffset: number | null; etag: string }> {
     const res = await this.#s.http.send("GET", this.#s.path + "/content", {
       query: { path, offset: o.offset ?? 0, limit: o.limit, at: o.at }, headers: this.#s.headers, signal: o.signal,
     });
     let text: string;
     try {
-      text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(await bytesOf(res.body, Infinity, false, this.#s.http.timeoutMs));
+      text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(await bytesOf(res.body, o.maxBytes ?? Infinity, false, this.#s.http.timeoutMs));
     } catch (err) {
       if (o.signal?.aborted) throw o.signal.reason;
+      if (err instanceof UmbraError && err.code === "response_too_large") throw new UmbraError({ code: "too_large", status: 0, detail: `The text has more than ${o.maxBytes} bytes; read fewer lines.` });
       throw err instanceof UmbraError ? err : network(err);
     }
     const next = res.headers.get("umbra-next-offset");

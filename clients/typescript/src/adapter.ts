@@ -1,0 +1,158 @@
+import { UmbraError } from "./errors.js";
+import type { Signal } from "./files.js";
+import type { Content } from "./http.js";
+import type { Task } from "./index.js";
+import type { TaskWritten } from "./wire.js";
+
+/** legalSubtask makes a name a legal subtask id: `-` for what is not, cut at 128. */
+export function legalSubtask(name: string): string {
+  let id = name.replace(/[^A-Za-z0-9._-]/g, "-").replace(/\.{2,}/g, (dots) => "-".repeat(dots.length)).slice(0, 128);
+  if (!/^[A-Za-z0-9]/.test(id)) id = ("s" + id).slice(0, 128);
+  return id.replace(/\.lock$/, "-lock").replace(/\.$/, "-");
+}
+
+export type SubtaskOption<C> = "auto" | string | ((context: C) => string | null);
+
+export const defaultMaxReadBytes = 10 << 20;
+
+/** InvalidPath is a path that leaves the workspace, or cannot be one. */
+export class InvalidPath extends Error {
+  constructor(path: string) {
+    super(`Invalid path: ${path}`);
+    this.name = "InvalidPath";
+  }
+}
+
+/** resolvePath maps a framework's path, where `/` is the root, to one of the workspace. */
+export function resolvePath(path: string, root = ""): string {
+  const out: string[] = [];
+  for (const name of path.split("/")) {
+    if (name === "" || name === ".") continue;
+    if (name === "..") {
+      if (out.length === 0) throw new InvalidPath(path);
+      out.pop();
+    } else out.push(name);
+  }
+  if (path.includes("\0")) throw new InvalidPath(path);
+  const base = root.split("/").filter((s) => s !== "" && s !== ".");
+  return [...base, ...out].join("/");
+}
+
+/** metadataOf is what an adapter tells of a change, where its framework carries metadata. */
+export function metadataOf(task: Task, w: { commit?: string | null; change_id?: number | null }): { umbra: Record<string, unknown> } {
+  return { umbra: { commit: w.commit ?? null, change_id: w.change_id ?? null, task_id: task.id, subtask_id: task.subtaskId ?? null } };
+}
+
+/** StaleWrite is an overwrite of a file that was changed since it was read. */
+export class StaleWrite extends Error {
+  constructor(path: string, who: string) {
+    super(`'${path}' was changed by ${who} since you read it; nothing was written. Read it again, then write.`);
+    this.name = "StaleWrite";
+  }
+}
+
+/**
+ * Guard remembers which entity tag each subtask last read of a path, and sends
+ * it with the subtask's next overwrite.
+ */
+export class Guard {
+  readonly #tags = new Map<string, string>();
+  readonly #on: boolean;
+
+  constructor(on: boolean) {
+    this.#on = on;
+  }
+
+  #key(task: Task, path: string): string {
+    return `${task.subtaskId ?? ""}\0${path}`;
+  }
+
+  saw(task: Task, path: string, etag: string | null | undefined): void {
+    if (!this.#on || !etag) return;
+    const key = this.#key(task, path);
+    this.#tags.delete(key);
+    this.#tags.set(key, etag);
+    if (this.#tags.size > 10_000) this.#tags.delete(this.#tags.keys().next().value!);
+  }
+
+  forget(task: Task, path: string): void {
+    for (const key of [...this.#tags.keys()]) {
+      if (key === this.#key(task, path) || key.startsWith(this.#key(task, path) + "/")) this.#tags.delete(key);
+    }
+  }
+
+  tag(task: Task, path: string): string | undefined {
+    return this.#tags.get(this.#key(task, path));
+  }
+
+  async write(task: Task, path: string, content: Content, shown: string, o: Signal = {}): Promise<TaskWritten> {
+    const ifMatch = this.tag(task, path);
+    try {
+      const w = await task.files.write(path, content, { ...o, ifMatch });
+      this.saw(task, path, w.etag);
+      return w;
+    } catch (err) {
+      if (ifMatch !== undefined && err instanceof UmbraError && err.status === 412) throw new StaleWrite(shown, await who(task, path));
+      throw err;
+    }
+  }
+
+  async edit(task: Task, path: string, old: string, now: string, all: boolean, o: Signal = {}): Promise<TaskWritten & { occurrences: number }> {
+    const ifMatch = this.tag(task, path);
+    try {
+      const w = await task.files.edit(path, old, now, { ...o, replaceAll: all, ifMatch });
+      if (ifMatch !== undefined) this.saw(task, path, w.etag);
+      return w;
+    } catch (err) {
+      if (ifMatch === undefined || !(err instanceof UmbraError) || err.status !== 412) throw err;
+      // An edit matches by content. The tag stays old, so the next overwrite is refused.
+      return task.files.edit(path, old, now, { ...o, replaceAll: all });
+    }
+  }
+}
+
+/** who names the author of a file's newest change. */
+async function who(task: Task, path: string): Promise<string> {
+  try {
+    const { workspace_id } = await task.get();
+    const log = await task.umbra.request("GET", `/workspaces/${encodeURIComponent(workspace_id)}/log`, { query: { path, limit: 1 } });
+    const e = log.entries?.[0];
+    if (e === undefined) return "someone else";
+    if (e.source === "external") return "a person or program outside umbra";
+    if (e.subtask_id) return `subtask ${e.subtask_id}`;
+    return e.actor || "someone else";
+  } catch {
+    return "someone else";
+  }
+}
+
+const types: Record<string, string> = {
+  png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif", webp: "image/webp", svg: "image/svg+xml", pdf: "application/pdf",
+  mp3: "audio/mpeg", wav: "audio/wav", mp4: "video/mp4", webm: "video/webm", zip: "application/zip", gz: "application/gzip", json: "application/json",
+};
+
+export const mimeOf = (path: string) => types[path.slice(path.lastIndexOf(".") + 1).toLowerCase()] ?? "application/octet-stream";
+
+/** advice is an error as a model can use it. */
+export function advice(err: unknown, path: string): string {
+  if (err instanceof StaleWrite || err instanceof InvalidPath) return err.message;
+  if (!(err instanceof UmbraError)) return err instanceof Error ? err.message : String(err);
+  switch (err.code) {
+    case "file_not_found": return `File '${path}' not found`;
+    case "is_a_directory": return `'${path}' is a directory`;
+    case "not_directory": case "not_a_directory": return `'${path}' is not a directory`;
+    case "bad_path": return `Invalid path: ${path}`;
+    case "too_large": return `File '${path}' is too large: ${err.detail}`;
+    case "exec_disabled": return "Commands are turned off on this server; its owner can turn them on with exec.enabled: true";
+    case "task_ended": return "The task has ended; nothing can be changed any more";
+    case "task_paused": return "The task is paused; wait until it goes on";
+    case "network": return "The workspace server did not answer; try again";
+  }
+  return err.detail || err.code;
+}
+
+/** aborted rethrows what must never become an error text. */
+export function rethrowAbort(err: unknown, signal?: AbortSignal): void {
+  if (signal?.aborted) throw signal.reason;
+  if (err instanceof Error && err.name === "AbortError") throw err;
+}
