@@ -20,7 +20,7 @@ async function look(page, name) {
 /** applied clicks a dialog's own revert button and waits for its report. */
 async function apply(page) {
   const dialog = page.getByRole("dialog");
-  await dialog.getByRole("button", { name: /^Revert \d/ }).click();
+  await dialog.getByRole("button", { name: /^Undo \d/ }).click();
   await dialog.getByRole("heading", { name: "Reverted" }).waitFor();
   return dialog;
 }
@@ -159,7 +159,7 @@ await main(async (browser) => {
   await file.getByRole("button", { name: "Revert file …" }).click();
   await dialog.getByText("was changed since in the same lines").waitFor();
   await dialog.getByText("gpt, in task discounts, subtask sale").waitFor();
-  assert.ok(await dialog.getByRole("button", { name: "Revert", exact: false }).last().isDisabled());
+  assert.ok(await dialog.getByRole("button", { name: "Undo", exact: true }).or(dialog.getByRole("button", { name: /^Undo \d/ })).last().isDisabled());
   await dialog.getByRole("button", { name: "Compare three ways" }).click();
   await dialog.getByText("total(discount: number): number {").waitFor();
   await look(page, "conflict");
@@ -176,7 +176,7 @@ await main(async (browser) => {
   await page.getByRole("button", { name: "Revert task …" }).click();
   await dialog.getByText("This will happen:").waitFor();
   await put(id, "src/types.ts", "export type Currency = string;\n", { "X-Actor": "claude" });
-  await dialog.getByRole("button", { name: /^Revert \d/ }).click();
+  await dialog.getByRole("button", { name: /^Undo \d/ }).click();
   await dialog.getByText("Something changed meanwhile.").waitFor();
   assert.ok(there("src/types.ts"));
   await page.keyboard.press("Escape");
@@ -203,6 +203,13 @@ await main(async (browser) => {
   await page.getByRole("heading", { name: /external change/ }).waitFor();
   await page.getByText("by hand").first().waitFor();
   await look(page, "commit");
+  // A user's change, of no task or of one: what would be undone is said on the button.
+  await page.getByRole("button", { name: "Revert commit …" }).click();
+  await dialog.getByText("This will happen:").waitFor();
+  await dialog.getByRole("button", { name: /^Undo \d+ changes? of commit [0-9a-f]+$/ }).waitFor();
+  await look(page, "revert-commit");
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
   await page.getByRole("link", { name: "Search" }).click();
   await page.getByRole("searchbox", { name: "Path" }).fill("cart");
   await page.getByRole("searchbox", { name: "Actor" }).fill("gpt");

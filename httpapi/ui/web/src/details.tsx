@@ -60,10 +60,9 @@ export function ChangeDetail(p: { task: Task; id: number; log: Changelog; versio
   const e = loaded.data;
   const undone = p.log.undone.has(p.id);
   const isRevert = e?.source === "revert";
-  const siblings = isRevert ? p.log.items.filter((i) => i.commit === e.commit).map((i) => i.id) : [];
   const revert = () => {
     if (!e || undone) return;
-    p.onRevert(isRevert ? { kind: "changes", ids: siblings.length > 0 ? siblings : [p.id], undo: true } : { kind: "changes", ids: [p.id], undo: false });
+    p.onRevert(isRevert ? { kind: "commit", commit: e.commit, undo: true } : { kind: "change", id: p.id });
   };
   const path = e ? (e.new_path ?? e.path) : "";
   const historyOf = e ? to(["tasks", p.task.task_id, "history"], { path, enc: e.path_encoding, at: e.commit }) : "";

@@ -2,20 +2,22 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-import { ApiError, getJSON, postJSON, sentence } from "./api";
-import { announce, ErrorBox, Loading, OpBadge, PathName, useLoad } from "./bits";
+import { ApiError, postJSON, sentence } from "./api";
+import { announce, ErrorBox, Loading, OpBadge, PathName } from "./bits";
 import { Dialog } from "./dialog";
 import { count, short } from "./format";
 import { to } from "./route";
 import { ThreeWay } from "./threeway";
-import type { Commit, Conflict, PlannedFile, RevertAnswer, Task } from "./types";
+import type { Conflict, PlannedFile, RevertAnswer, Task } from "./types";
 import { VirtualList } from "./virtual";
 
 export type Scope =
   | { kind: "task" }
   | { kind: "subtask"; id: string }
   | { kind: "file"; path: string; encoding?: string | undefined }
-  | { kind: "changes"; ids: number[]; undo: boolean };
+  | { kind: "change"; id: number }
+  | { kind: "commit"; commit: string; undo: boolean }
+  | { kind: "actor"; actor: string };
 
 type OnConflict = "fail" | "skip" | "force";
 
@@ -24,18 +26,25 @@ interface Step {
   body: Record<string, unknown>;
 }
 
-/** steps are the requests that a scope takes; only the undoing of a revert takes more than one. */
-function steps(task: string, scope: Scope): Step[] {
-  const base = `/tasks/${encodeURIComponent(task)}`;
+/** step is the one request that a scope takes. */
+function step(workspace: string, task: Task | undefined, scope: Scope): Step {
+  const base = `/tasks/${encodeURIComponent(task?.task_id ?? "")}`;
+  const whole = `/workspaces/${encodeURIComponent(workspace)}`;
+  // Where the task still takes changes the revert is one of its own, so that its timeline shows it.
+  const own = task?.status === "executing" ? { task_id: task.task_id } : {};
   switch (scope.kind) {
     case "task":
-      return [{ url: `${base}/revert`, body: {} }];
+      return { url: `${base}/revert`, body: {} };
     case "subtask":
-      return [{ url: `${base}/subtasks/${encodeURIComponent(scope.id)}/revert`, body: {} }];
+      return { url: `${base}/subtasks/${encodeURIComponent(scope.id)}/revert`, body: {} };
     case "file":
-      return [{ url: `${base}/revert`, body: { path: scope.path, ...(scope.encoding ? { path_encoding: scope.encoding } : {}) } }];
-    case "changes":
-      return [...scope.ids].sort((a, b) => b - a).map((n) => ({ url: `${base}/changes/${n}/revert`, body: {} }));
+      return { url: `${base}/revert`, body: { path: scope.path, ...(scope.encoding ? { path_encoding: scope.encoding } : {}) } };
+    case "change":
+      return { url: `${base}/changes/${scope.id}/revert`, body: {} };
+    case "commit":
+      return { url: `${whole}/commits/${encodeURIComponent(scope.commit)}/revert`, body: own };
+    case "actor":
+      return { url: `${whole}/revert`, body: { actor: scope.actor } };
   }
 }
 
@@ -47,26 +56,31 @@ function title(scope: Scope): string {
       return `Revert subtask ${scope.id}`;
     case "file":
       return "Revert a file";
-    case "changes":
-      if (scope.undo) return "Undo the revert";
-      return scope.ids.length === 1 ? `Revert change ${scope.ids[0]}` : `Revert ${count(scope.ids.length, "change")}`;
+    case "change":
+      return `Revert change ${scope.id}`;
+    case "commit":
+      return scope.undo ? "Undo the revert" : `Revert commit ${short(scope.commit)}`;
+    case "actor":
+      return `Revert all changes by ${scope.actor}`;
   }
 }
 
-interface Plan {
-  files: PlannedFile[];
-  conflicts: Conflict[];
-  entries: number;
-  tokens: (string | null)[];
-}
-
-function sum(answers: RevertAnswer[]): Plan {
-  return {
-    files: answers.flatMap((a) => a.files),
-    conflicts: answers.flatMap((a) => a.conflicts),
-    entries: answers.reduce((n, a) => n + a.entries_reverted, 0),
-    tokens: answers.map((a) => a.plan),
-  };
+/** of names, for the button, what the undone changes belong to. */
+function of(scope: Scope): string {
+  switch (scope.kind) {
+    case "task":
+      return " of the task";
+    case "subtask":
+      return ` of subtask ${scope.id}`;
+    case "file":
+      return " of the file";
+    case "change":
+      return "";
+    case "commit":
+      return ` of commit ${short(scope.commit)}`;
+    case "actor":
+      return ` by ${scope.actor}`;
+  }
 }
 
 const actionWords: Record<PlannedFile["action"], string> = {
@@ -79,17 +93,28 @@ const actionWords: Record<PlannedFile["action"], string> = {
 
 const actionOps: Record<PlannedFile["action"], string> = { restored: "modify", deleted: "delete", renamed: "rename", merged: "modify", unchanged: "" };
 
-export function RevertDialog(p: { task: Task; scope: Scope; onClose: () => void; onUndo: (ids: number[]) => void }) {
+interface Props {
+  /** workspace is what the scope is in; task, where it is of one. */
+  workspace: string;
+  task?: Task;
+  scope: Scope;
+  /** actors is how many made the changes, 0 where that is not known. */
+  actors?: number;
+  onClose: () => void;
+  onUndo: (commit: string) => void;
+}
+
+export function RevertDialog(p: Props) {
   const [onConflict, setOnConflict] = useState<OnConflict>("fail");
-  const [external, setExternal] = useState(true);
-  const [plan, setPlan] = useState<Plan | null>(null);
+  const [external, setExternal] = useState(false);
+  const [plan, setPlan] = useState<RevertAnswer | null>(null);
   const [conflicts, setConflicts] = useState<Conflict[]>([]);
   const [round, again] = useState(0);
   const [error, setError] = useState("");
   const [stale, setStale] = useState(false);
   const [working, setWorking] = useState(false);
-  const [done, setDone] = useState<{ commits: string[]; plan: Plan } | null>(null);
-  const all = steps(p.task.task_id, p.scope);
+  const [done, setDone] = useState<{ commit: string | null; plan: RevertAnswer } | null>(null);
+  const { url, body } = step(p.workspace, p.task, p.scope);
 
   useEffect(() => {
     let current = true;
@@ -97,12 +122,8 @@ export function RevertDialog(p: { task: Task; scope: Scope; onClose: () => void;
     setError("");
     const options = { on_conflict: onConflict, include_external: external, dry_run: true };
     const ask = async () => {
-      const answers: RevertAnswer[] = [];
-      for (const s of all) {
-        answers.push(await postJSON<RevertAnswer>(s.url, { ...s.body, ...options }));
-        if (!current) return;
-      }
-      const made = sum(answers);
+      const made = await postJSON<RevertAnswer>(url, { ...body, ...options });
+      if (!current) return;
       setPlan(made);
       if (onConflict === "fail") setConflicts(made.conflicts);
       announce(`The plan: ${count(made.files.length, "file")}, ${count(made.conflicts.length, "conflict")}.`);
@@ -117,13 +138,9 @@ export function RevertDialog(p: { task: Task; scope: Scope; onClose: () => void;
     if (!plan) return;
     setWorking(true);
     setStale(false);
-    const commits: string[] = [];
     try {
-      for (const [i, s] of all.entries()) {
-        const res = await postJSON<RevertAnswer>(s.url, { ...s.body, plan: plan.tokens[i] });
-        if (res.commit) commits.push(res.commit);
-      }
-      setDone({ commits, plan });
+      const res = await postJSON<RevertAnswer>(url, { ...body, plan: plan.plan });
+      setDone({ commit: res.commit, plan });
       announce(`Done: ${count(plan.files.length, "file")}.`);
     } catch (e) {
       if (e instanceof ApiError && e.code === "plan_stale") {
@@ -139,6 +156,7 @@ export function RevertDialog(p: { task: Task; scope: Scope; onClose: () => void;
 
   if (done) return <Done {...p} done={done} />;
 
+  const by = p.actors && p.actors > 1 && p.scope.kind !== "actor" ? ` by ${p.actors} actors` : "";
   const blocked = onConflict === "fail" && (plan?.conflicts.length ?? 0) > 0;
   const nothing = plan !== null && plan.files.length === 0 && !blocked;
   return (
@@ -151,7 +169,7 @@ export function RevertDialog(p: { task: Task; scope: Scope; onClose: () => void;
             Cancel
           </button>
           <button type="button" class="primary" disabled={!plan || blocked || nothing || working} onClick={() => void apply()}>
-            {working ? "Reverting …" : plan && plan.files.length > 0 ? `Revert ${count(plan.files.length, "file")}` : "Revert"}
+            {working ? "Undoing …" : plan && plan.entries_reverted > 0 ? `Undo ${count(plan.entries_reverted, "change")}${of(p.scope)}${by}` : "Undo"}
           </button>
         </>
       }
@@ -180,13 +198,14 @@ export function RevertDialog(p: { task: Task; scope: Scope; onClose: () => void;
       {conflicts.length > 0 && (
         <ul class="conflicts" aria-label="Conflicts">
           {conflicts.slice(0, 200).map((c) => (
-            <ConflictItem key={`${c.path} ${c.entry}`} conflict={c} task={p.task} scope={p.scope} />
+            <ConflictItem key={`${c.path} ${c.entry}`} conflict={c} workspace={p.workspace} task={p.task} scope={p.scope} />
           ))}
         </ul>
       )}
-      {(!external || plan?.files.some((f) => f.source === "external")) && (
+      {(external || (plan?.external?.length ?? 0) > 0) && (
         <label class="check">
-          <input type="checkbox" checked={external} onChange={(e) => setExternal(e.currentTarget.checked)} /> Also undo changes made outside the server that belong to the task
+          <input type="checkbox" checked={external} onChange={(e) => setExternal(e.currentTarget.checked)} /> Also undo{" "}
+          {plan && !external ? count(plan.external.length, "change") : "changes"} made outside the server: they may be yours
         </label>
       )}
       {!plan && !error && <Loading what="the plan" />}
@@ -194,8 +213,7 @@ export function RevertDialog(p: { task: Task; scope: Scope; onClose: () => void;
       {plan && plan.files.length > 0 && (
         <>
           <p class="dim">
-            {blocked ? "Without the conflicts this would happen:" : "This will happen:"} {count(plan.entries, "change")} undone in {count(plan.files.length, "file")}, as one new commit
-            {all.length > 1 ? " for each" : ""}. It can be undone.
+            {blocked ? "Without the conflicts this would happen:" : "This will happen:"} {count(plan.entries_reverted, "change")} undone in {count(plan.files.length, "file")}, as one new commit. It can be undone.
           </p>
           <Files files={plan.files} />
         </>
@@ -237,48 +255,40 @@ const reasons: Record<string, string> = {
   overlapping: "was changed since in the same lines",
 };
 
-function ConflictItem(p: { conflict: Conflict; task: Task; scope: Scope }) {
+function ConflictItem(p: { conflict: Conflict; workspace: string; task: Task | undefined; scope: Scope }) {
   const [open, setOpen] = useState(false);
   const { conflict: c } = p;
   const by = c.changed_by;
-  const who = [by.actor ?? "somebody", by.task_id && by.task_id !== p.task.task_id ? `in task ${by.task_id}` : "", by.subtask_id ? `subtask ${by.subtask_id}` : ""].filter(Boolean).join(", ");
+  const who = [by.actor ?? "an unknown actor", by.task_id && by.task_id !== p.task?.task_id ? `in task ${by.task_id}` : "", by.subtask_id ? `subtask ${by.subtask_id}` : ""].filter(Boolean).join(", ");
   return (
     <li>
       <div class="conflict-head">
         <PathName path={c.path} encoding={c.path_encoding} />
         <span>
           {reasons[c.reason] ?? c.reason} by <b>{who}</b>{" "}
-          {by.commit && <a href={to(["workspaces", p.task.workspace_id, "commits", by.commit])}>{short(by.commit)}</a>}
+          {by.commit && <a href={to(["workspaces", p.workspace, "commits", by.commit])}>{short(by.commit)}</a>}
         </span>
-        <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
-          {open ? "Hide" : "Compare three ways"}
-        </button>
+        {p.task && c.entry !== null && p.scope.kind !== "commit" && (
+          <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
+            {open ? "Hide" : "Compare three ways"}
+          </button>
+        )}
       </div>
-      {open && <ThreeWay task={p.task} conflict={c} scope={p.scope} />}
+      {open && p.task && <ThreeWay task={p.task} conflict={c} scope={p.scope} />}
     </li>
   );
 }
 
-function Done(p: { done: { commits: string[]; plan: Plan }; task: Task; onClose: () => void; onUndo: (ids: number[]) => void }) {
-  const { commits, plan } = p.done;
-  // The revert's own entries: to undo it is to revert each of them.
-  const own = useLoad(async (signal) => {
-    const ids: number[] = [];
-    for (const id of commits) {
-      const c = await getJSON<Commit>(`/workspaces/${encodeURIComponent(p.task.workspace_id)}/commits/${id}`, signal);
-      for (const e of c.entries) if (e.id !== null && e.task_id === p.task.task_id) ids.push(e.id);
-    }
-    return ids;
-  }, commits);
-  const ids = own.data ?? [];
+function Done(p: Props & { done: { commit: string | null; plan: RevertAnswer } }) {
+  const { commit, plan } = p.done;
   return (
     <Dialog
-      title={commits.length > 0 ? "Reverted" : "Nothing was left to undo"}
+      title={commit ? "Reverted" : "Nothing was left to undo"}
       onClose={p.onClose}
       footer={
         <>
-          {commits.length > 0 && (
-            <button type="button" disabled={ids.length === 0} onClick={() => p.onUndo(ids)}>
+          {commit && (
+            <button type="button" onClick={() => p.onUndo(commit)}>
               Undo this …
             </button>
           )}
@@ -288,15 +298,9 @@ function Done(p: { done: { commits: string[]; plan: Plan }; task: Task; onClose:
         </>
       }
     >
-      {commits.length > 0 && (
+      {commit && (
         <p role="status">
-          {count(plan.entries, "change")} undone in {count(plan.files.length, "file")}
-          {commits.length === 1 && (
-            <>
-              , commit <a href={to(["workspaces", p.task.workspace_id, "commits", commits[0]!])}>{short(commits[0])}</a>
-            </>
-          )}
-          .
+          {count(plan.entries_reverted, "change")} undone in {count(plan.files.length, "file")}, commit <a href={to(["workspaces", p.workspace, "commits", commit])}>{short(commit)}</a>.
         </p>
       )}
       {plan.files.length > 0 && <Files files={plan.files} />}

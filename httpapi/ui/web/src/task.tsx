@@ -91,6 +91,17 @@ function useTask(id: string) {
   return { task, error, log, version, settled, connection, fresh: fresh.current, retry: () => again((n) => n + 1) };
 }
 
+/** actorsOf counts who made the changes of a scope, 0 while not all of them are loaded. */
+function actorsOf(log: Changelog, scope: Scope): number {
+  if (!log.complete) return 0;
+  const actors = new Set<string>();
+  for (const it of log.items) {
+    if (log.undone.has(it.id) || it.reverts || it.source === "external") continue;
+    if (scope.kind === "task" || (scope.kind === "subtask" && it.subtask === scope.id) || (scope.kind === "file" && (it.newPath ?? it.path) === scope.path)) actors.add(it.actor);
+  }
+  return actors.size;
+}
+
 const connectionWords: Record<Connection, string> = { live: "live", connecting: "connecting", paused: "paused", ended: "not live" };
 
 export function TaskPage(p: { id: string; route: Route }) {
@@ -190,10 +201,12 @@ export function TaskPage(p: { id: string; route: Route }) {
       {scope && (
         <RevertDialog
           key={JSON.stringify(scope)}
+          workspace={task.workspace_id}
           task={task}
           scope={scope}
+          actors={actorsOf(t.log, scope)}
           onClose={() => setScope(null)}
-          onUndo={(ids) => setScope({ kind: "changes", ids, undo: true })}
+          onUndo={(commit) => setScope({ kind: "commit", commit, undo: true })}
         />
       )}
     </div>

@@ -40,10 +40,10 @@ async function version(url: string, signal: AbortSignal): Promise<Version> {
 
 /** firstOf is the oldest entry of the scope on the path: what it found is what the revert brings back. */
 async function firstOf(task: Task, c: Conflict, scope: Scope, signal: AbortSignal): Promise<number> {
-  if (scope.kind === "changes") return c.entry;
+  if (scope.kind === "change") return scope.id;
   const sub = scope.kind === "subtask" ? `&subtask_id=${encodeURIComponent(scope.id)}` : "";
   const page = await getJSON<{ entries: Entry[] }>(`/tasks/${encodeURIComponent(task.task_id)}/changes?limit=1&path=${inURL(c.path, c.path_encoding)}${sub}`, signal);
-  return page.entries[0]?.id ?? c.entry;
+  return page.entries[0]?.id ?? c.entry ?? 0;
 }
 
 async function versions(task: Task, c: Conflict, scope: Scope, signal: AbortSignal): Promise<{ found: Version; left: Version; now: Version }> {

@@ -94,8 +94,16 @@ export interface Conflict {
   path: string;
   path_encoding?: string;
   reason: string;
-  entry: number;
+  entry: number | null;
   changed_by: { commit: string | null; task_id: string | null; subtask_id: string | null; actor: string | null };
+}
+
+/** LeftChange is a change that a revert leaves, since it may be another's. */
+export interface LeftChange {
+  path: string;
+  path_encoding?: string;
+  entry: number | null;
+  at: string;
 }
 
 export interface RevertAnswer {
@@ -103,6 +111,8 @@ export interface RevertAnswer {
   entries_reverted: number;
   files: PlannedFile[];
   conflicts: Conflict[];
+  external: LeftChange[];
+  shared: LeftChange[];
   dry_run: boolean;
   plan: string | null;
 }

@@ -6,6 +6,7 @@ import { getJSON, inURL, postJSON, sentence, text } from "./api";
 import { announce, ErrorBox, Field, Icon, Loading, OpBadge, PathName, StatusChip, Time, useKeys, useLoad, useNow } from "./bits";
 import { count, exact, short, visible, who } from "./format";
 import { LogList } from "./log";
+import { RevertDialog, type Scope } from "./revert";
 import { go, type Route, to } from "./route";
 import { follow } from "./stream";
 import type { Commit, StreamData, Task, Workspace } from "./types";
@@ -159,6 +160,7 @@ export function CommitPage(p: { workspace: string; commit: string; route: Route 
   const loaded = useLoad((signal) => getJSON<Commit>(base, signal), [p.workspace, p.commit]);
   const path = p.route.query.get("path") ?? "";
   const encoding = p.route.query.get("enc") ?? undefined;
+  const [scope, setScope] = useState<Scope | null>(null);
   useKeys({ u: () => go(to(["workspaces", p.workspace])) });
   const c = loaded.data;
   if (loaded.error) return <ErrorBox error={loaded.error} retry={loaded.reload} />;
@@ -186,7 +188,28 @@ export function CommitPage(p: { workspace: string; commit: string; route: Route 
             <span class={`tag ${c.source}`}>{c.source === "external" ? "made outside the server" : c.source}</span>
           </p>
         </div>
+        {c.source !== "baseline" && c.source !== "rollback" && (
+          <div class="acts">
+            {c.actor !== "" && c.source !== "external" && (
+              <button type="button" onClick={() => setScope({ kind: "actor", actor: c.actor })}>
+                Revert all by {visible(c.actor)} …
+              </button>
+            )}
+            <button type="button" class="danger" onClick={() => setScope({ kind: "commit", commit: c.commit, undo: c.source === "revert" })}>
+              Revert commit …
+            </button>
+          </div>
+        )}
       </header>
+      {scope && (
+        <RevertDialog
+          key={JSON.stringify(scope)}
+          workspace={p.workspace}
+          scope={scope}
+          onClose={() => setScope(null)}
+          onUndo={(commit) => setScope({ kind: "commit", commit, undo: true })}
+        />
+      )}
       {c.entries.length > 1 && (
         <ul class="entries" aria-label="Files of the commit" tabIndex={0}>
           {c.entries.slice(0, most).map((e) => (
