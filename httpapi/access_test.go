@@ -145,7 +145,7 @@ func TestRequestsAreTraced(t *testing.T) {
 	}}
 	var found any
 	s := newServer(t, opts, Route{Method: "GET", Pattern: "/a/{id}", Handler: func(c *gin.Context) error {
-		found = c.Value(key{})
+		found = c.Request.Context().Value(key{})
 		return errs.New(errs.Conflict, "no", "No.")
 	}})
 	s.ask("GET", "/a/b", "")

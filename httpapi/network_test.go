@@ -183,7 +183,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 		select {
 		case <-time.After(2 * bodyIdle): // the body's deadline must not be left behind
 			return nil
-		case <-c.Done():
+		case <-c.Request.Context().Done():
 			return c.Err()
 		}
 	}}), func(t *testing.T, s *setup, p *pipes) {
@@ -279,7 +279,7 @@ func TestAStopWaitsForNobodyTooLong(t *testing.T) {
 		{Method: "PUT", Pattern: "/trickle", Body: BodyRaw, Handler: func(c *gin.Context) error { begun <- struct{}{}; return swallow(c) }},
 		{Method: "GET", Pattern: "/program", Handler: func(c *gin.Context) error {
 			begun <- struct{}{}
-			<-c.Done()
+			<-c.Request.Context().Done()
 			return context.Cause(c.Request.Context())
 		}},
 		{Method: "GET", Pattern: "/endless", Handler: func(c *gin.Context) error {

@@ -159,7 +159,7 @@ func Fail(c *gin.Context, err error) {
 	body, err := encode(shape.Body(c, p))
 	if err != nil {
 		// What an error carries beside its sentence is no JSON: a bug, told without it.
-		f.log.LogAttrs(c, slog.LevelError, "error not rendered", slog.String("error", err.Error()))
+		f.log.LogAttrs(c.Request.Context(), slog.LevelError, "error not rendered", slog.String("error", err.Error()))
 		body, _ = encode(map[string]any{"error": p.Code, "detail": p.Detail, "request_id": f.requestID})
 	}
 	writeJSON(c, p.Status, body)

@@ -103,7 +103,7 @@ func New(opts Options, dialects ...Dialect) (*Server, error) {
 	engine.ForwardedByClientIP = false
 	engine.UseEscapedPath = true // the path as it was sent: Param decodes it, once
 	engine.UnescapePathValues = false
-	engine.ContextWithFallback = true
+	engine.ContextWithFallback = false // one handed on by mistake never ends: gin reuses them
 	if err := engine.SetTrustedProxies(nil); err != nil {
 		return nil, err
 	}

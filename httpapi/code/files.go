@@ -81,7 +81,7 @@ func (d *Dialect) saver(c *gin.Context, p program) (Saver, error) {
 	// alone stands for that.
 	by := wire.By(c, "")
 	by.Source = message.Script
-	return d.o.Output.Begin(c, Owner{By: by, Task: httpapi.TagsOf(c).TaskID, Sees: sees(c), Goal: "Run " + p.name})
+	return d.o.Output.Begin(c.Request.Context(), Owner{By: by, Task: httpapi.TagsOf(c).TaskID, Sees: sees(c), Goal: "Run " + p.name})
 }
 
 // saved ends it, and tells what there is.
@@ -89,7 +89,7 @@ func (d *Dialect) saved(c *gin.Context, s Saver, ok bool) saves {
 	if s == nil {
 		return saves{}
 	}
-	s.End(c, ok)
+	s.End(c.Request.Context(), ok)
 	out := saves{files: []writtenFile{}, task: s.Task()}
 	for _, f := range s.Files() {
 		w := writtenFile{Path: f.Path, Bytes: f.Bytes, Commit: commitText(f.Commit)}

@@ -22,7 +22,7 @@ func (d *Dialect) list(c *gin.Context) error {
 		ok(c, map[string]any{"files": []listed{}})
 		return nil
 	}
-	all, err := d.o.Programs.List(c)
+	all, err := d.o.Programs.List(c.Request.Context())
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (d *Dialect) read(c *gin.Context) error {
 	if !theirs(c) {
 		return hidden(id)
 	}
-	got, err := d.o.Programs.Read(c, id, version)
+	got, err := d.o.Programs.Read(c.Request.Context(), id, version)
 	if err != nil {
 		return notFound(err, id)
 	}
@@ -95,7 +95,7 @@ func (d *Dialect) versions(c *gin.Context) error {
 	if !theirs(c) {
 		return hidden(id)
 	}
-	all, err := d.o.Programs.Versions(c, id)
+	all, err := d.o.Programs.Versions(c.Request.Context(), id)
 	if err != nil {
 		return notFound(err, id)
 	}
@@ -121,7 +121,7 @@ func (d *Dialect) remove(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := d.o.Programs.Remove(c, id, wire.By(c, key), httpapi.TagsOf(c).TaskID, sees(c))
+	out, err := d.o.Programs.Remove(c.Request.Context(), id, wire.By(c, key), httpapi.TagsOf(c).TaskID, sees(c))
 	if err != nil {
 		return notFound(d.saveFailed(c, err, id), id)
 	}

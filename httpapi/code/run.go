@@ -100,7 +100,7 @@ func (d *Dialect) fetch(c *gin.Context, p *program) error {
 	if !theirs(c) {
 		return hidden(p.id)
 	}
-	got, err := d.o.Programs.Read(c, p.id, 0)
+	got, err := d.o.Programs.Read(c.Request.Context(), p.id, 0)
 	if err != nil {
 		return notFound(err, p.id)
 	}
@@ -226,12 +226,12 @@ func (d *Dialect) execute(c *gin.Context) error {
 	if saver != nil {
 		job.Save = saver.Save
 	}
-	out, err := d.o.Engine.Run(c, job)
+	out, err := d.o.Engine.Run(c.Request.Context(), job)
 	saved := d.saved(c, saver, err == nil && out.Failure == "")
 	if err != nil {
 		return err
 	}
-	d.o.Log.LogAttrs(c, slog.LevelInfo, "Code execution", slog.String("codeId", p.id), slog.Int("exitCode", out.ExitCode),
+	d.o.Log.LogAttrs(c.Request.Context(), slog.LevelInfo, "Code execution", slog.String("codeId", p.id), slog.Int("exitCode", out.ExitCode),
 		slog.String("failure", string(out.Failure)), slog.Int64("executionTime", ms(out.Took)), slog.String("request_id", httpapi.RequestID(c)))
 	if out.Failure != "" {
 		return failed(out, p, saved)
@@ -312,7 +312,7 @@ func (d *Dialect) lint(c *gin.Context) error {
 		return err
 	}
 	start := time.Now()
-	report, err := d.o.Linter.Lint(c, lint.Text{Name: p.name, Code: p.text, NoFiles: !theirs(c)}, p.timeout)
+	report, err := d.o.Linter.Lint(c.Request.Context(), lint.Text{Name: p.name, Code: p.text, NoFiles: !theirs(c)}, p.timeout)
 	if errs.CodeOf(err) == "check_timeout" {
 		n := p.timeout.Milliseconds()
 		return &httpapi.Problem{Status: http.StatusRequestTimeout, Kind: errs.Unprocessable, Code: "timeout", Detail: fmt.Sprintf("Code check timed out after %dms", n),

@@ -172,7 +172,7 @@ func (d *Dialect) checkExtras(c *gin.Context, metadata, validate json.RawMessage
 		return meta, err
 	}
 	for i, f := range files {
-		found, err := d.o.Engine.Check(c, js.Job{Name: string(code.Path(f.ID)), Code: f.Code, Timeout: validateTime, NoFiles: !theirs(c)})
+		found, err := d.o.Engine.Check(c.Request.Context(), js.Job{Name: string(code.Path(f.ID)), Code: f.Code, Timeout: validateTime, NoFiles: !theirs(c)})
 		if err != nil {
 			return meta, err
 		}
@@ -217,7 +217,7 @@ func (d *Dialect) put(c *gin.Context, files []code.File, meta code.Meta) (*code.
 	if err != nil {
 		return nil, err
 	}
-	out, err := d.o.Programs.Save(c, code.Save{Files: files, Meta: meta, By: wire.By(c, key), Task: httpapi.TagsOf(c).TaskID, Sees: sees(c)})
+	out, err := d.o.Programs.Save(c.Request.Context(), code.Save{Files: files, Meta: meta, By: wire.By(c, key), Task: httpapi.TagsOf(c).TaskID, Sees: sees(c)})
 	if err != nil {
 		return nil, d.saveFailed(c, err, files[0].ID)
 	}
@@ -243,7 +243,7 @@ func (d *Dialect) saveFailed(c *gin.Context, err error, id string) error {
 	if kind == errs.Internal || reason == "" {
 		reason = "The file system refused the write."
 	}
-	d.o.Log.LogAttrs(c, slog.LevelError, "Workspace save failed", slog.String("reason", e.Error()), slog.String("path", d.o.Programs.HostPath(id)),
+	d.o.Log.LogAttrs(c.Request.Context(), slog.LevelError, "Workspace save failed", slog.String("reason", e.Error()), slog.String("path", d.o.Programs.HostPath(id)),
 		slog.String("request_id", httpapi.RequestID(c)))
 	return &httpapi.Problem{Status: http.StatusInternalServerError, Kind: e.Kind, Code: "save_failed", Detail: "Failed to save file",
 		Fields: map[string]any{fieldType: typeInternal, "reason": reason}, Err: err}
@@ -260,7 +260,7 @@ func (d *Dialect) refused(c *gin.Context, err error) error {
 		if raw, isRaw := value.(json.RawMessage); isRaw {
 			value = string(raw)
 		}
-		d.o.Log.LogAttrs(context.WithoutCancel(c), slog.LevelError, "Workspace validation failed", slog.Any("reason", reason), slog.Any("value", value),
+		d.o.Log.LogAttrs(context.WithoutCancel(c.Request.Context()), slog.LevelError, "Workspace validation failed", slog.Any("reason", reason), slog.Any("value", value),
 			slog.String("request_id", httpapi.RequestID(c)))
 	}
 	return err

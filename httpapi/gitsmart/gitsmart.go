@@ -96,11 +96,11 @@ func (d *Dialect) open(c *gin.Context) (*workspace.Workspace, error) {
 	if !ok || !httpapi.CallerOf(c).Sees(rec.Root) {
 		return nil, errs.New(errs.NotFound, "repository_not_found", "There is no such repository.")
 	}
-	w, err := d.workspaces.Get(c, id)
+	w, err := d.workspaces.Get(c.Request.Context(), id)
 	if err != nil {
 		return nil, err
 	}
-	if err := w.Store().Publish(c); err != nil {
+	if err := w.Store().Publish(c.Request.Context()); err != nil {
 		w.Release()
 		return nil, err
 	}

@@ -25,13 +25,13 @@ func (d *Dialect) openTask(c *gin.Context) (*task.Ref, error) {
 	if !task.ValidID(id) {
 		return nil, errs.New(errs.NotFound, "task_not_found", "There is no such task.")
 	}
-	r, err := d.tasks.Get(c, id, httpapi.CallerOf(c).Sees)
+	r, err := d.tasks.Get(c.Request.Context(), id, httpapi.CallerOf(c).Sees)
 	if err != nil {
 		return nil, err
 	}
 	err = r.InHistory()
 	if err == nil {
-		err = r.Store().Publish(c)
+		err = r.Store().Publish(c.Request.Context())
 	}
 	if err != nil {
 		r.Release()
@@ -89,7 +89,7 @@ func (d *Dialect) patches(c *gin.Context) error {
 	}
 	defer r.Release()
 	st := r.Store()
-	recs, err := st.TaskRecords(c, r.Task.ID)
+	recs, err := st.TaskRecords(c.Request.Context(), r.Task.ID)
 	if err != nil {
 		return err
 	}
@@ -125,10 +125,10 @@ func (d *Dialect) patches(c *gin.Context) error {
 }
 
 func changesTree(c *gin.Context, st *gitstore.Store, id gitstore.ID) (bool, error) {
-	commit, err := st.ReadCommit(c, id)
+	commit, err := st.ReadCommit(c.Request.Context(), id)
 	if err != nil {
 		return false, err
 	}
-	before, err := st.SnapshotOf(c, commit.Parent)
+	before, err := st.SnapshotOf(c.Request.Context(), commit.Parent)
 	return before.Tree() != commit.Tree, err
 }

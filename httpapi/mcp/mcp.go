@@ -104,7 +104,7 @@ func (d *Dialect) authorize(c *gin.Context) error {
 // find gives the id of the toolset that the route names, or of the default one.
 func (d *Dialect) find(c *gin.Context) (id string, err error) {
 	if c.FullPath() == "/mcp" {
-		if id, err = d.o.Toolsets.Default(c); err != nil {
+		if id, err = d.o.Toolsets.Default(c.Request.Context()); err != nil {
 			return "", err
 		}
 	} else if id, err = httpapi.Param(c, "id"); err != nil {

@@ -27,7 +27,7 @@ type area struct {
 
 // area opens them. Theirs is the session's task, whatever the header says.
 func (d *Dialect) area(c *gin.Context, ses session.Session) (*area, error) {
-	ref, err := d.tasks.Get(c, ses.Task, sees(c))
+	ref, err := d.tasks.Get(c.Request.Context(), ses.Task, sees(c))
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (d *Dialect) areaForChange(c *gin.Context, ses session.Session) (*area, err
 
 // apply does operations in the folders, all or none.
 func (d *Dialect) applyArea(c *gin.Context, a *area, ops ...task.AreaOp) ([]task.AreaResult, error) {
-	return a.folders.Apply(c, ops, func() error { return d.tasks.MayWrite(a.ref) })
+	return a.folders.Apply(c.Request.Context(), ops, func() error { return d.tasks.MayWrite(a.ref) })
 }
 
 func (d *Dialect) areaSource(c *gin.Context, ses session.Session, t target) (*source, error) {
@@ -74,7 +74,7 @@ func (d *Dialect) areaSource(c *gin.Context, ses session.Session, t target) (*so
 	if err != nil {
 		return nil, err
 	}
-	h, f, err := a.folders.Open(c, t.areaPath())
+	h, f, err := a.folders.Open(c.Request.Context(), t.areaPath())
 	if err != nil {
 		a.release()
 		return nil, noFile(err)
@@ -106,7 +106,7 @@ func (d *Dialect) statArea(c *gin.Context, ses session.Session, t target) error 
 	body := statBody{IsDir: info.IsDir(), Mode: uint32(info.Mode.Perm()), Mtime: stampNs(info.MtimeNs)}
 	body.Path, body.PathEncoding = t.JSON()
 	if info.IsRegular() {
-		h, f, err := a.folders.Open(c, t.areaPath())
+		h, f, err := a.folders.Open(c.Request.Context(), t.areaPath())
 		if err != nil {
 			return noFile(err)
 		}
@@ -119,7 +119,7 @@ func (d *Dialect) statArea(c *gin.Context, ses session.Session, t target) error 
 
 // sorted lists a folder of an area; dirsFirst as List does, else by name.
 func (a *area) sorted(c *gin.Context, t target, dirsFirst bool) ([]task.AreaEntry, error) {
-	entries, err := a.folders.Entries(c, t.areaPath())
+	entries, err := a.folders.Entries(c.Request.Context(), t.areaPath())
 	if err != nil {
 		return nil, noFile(err)
 	}
@@ -244,7 +244,7 @@ func (d *Dialect) putArea(c *gin.Context, ses session.Session, t target, op work
 }
 
 func (d *Dialect) writeArea(c *gin.Context, a *area, t target, body io.Reader, op workspace.Op) (task.AreaResult, error) {
-	staged, err := a.folders.Stage(c, body)
+	staged, err := a.folders.Stage(c.Request.Context(), body)
 	if err != nil {
 		return task.AreaResult{}, err
 	}
@@ -285,7 +285,7 @@ func (d *Dialect) replaceArea(c *gin.Context, ses session.Session, t target, e *
 }
 
 func (d *Dialect) editArea(c *gin.Context, a *area, t target, e *edit, cond workspace.Condition) (task.AreaResult, error) {
-	h, f, err := a.folders.Open(c, t.areaPath())
+	h, f, err := a.folders.Open(c.Request.Context(), t.areaPath())
 	if err != nil {
 		if errs.Is(err, errs.NotFound) && len(cond.Match) > 0 {
 			err = unmet("")
@@ -382,7 +382,7 @@ func (d *Dialect) relocateArea(c *gin.Context, ses session.Session, from, to tar
 	}
 	defer a.release()
 	if info, err := a.folders.Stat(to.areaPath()); err == nil && info.IsDir() && op.Overwrite {
-		entries, err := a.folders.Entries(c, to.areaPath())
+		entries, err := a.folders.Entries(c.Request.Context(), to.areaPath())
 		if err != nil {
 			return err
 		}

@@ -64,7 +64,7 @@ func (d *Dialect) mkdir(c *gin.Context, ses session.Session) error {
 	return d.change(c, ses, op, func(ref *task.Ref, res *workspace.Result, err error) error {
 		if body.Recursive && errs.CodeOf(err) == "target_exists" {
 			// A link to a folder is one.
-			if l, serr := ref.Stat(c, t.path); serr == nil && l.Info.IsDir() {
+			if l, serr := ref.Stat(c.Request.Context(), t.path); serr == nil && l.Info.IsDir() {
 				tellMade(c, t, false, nil)
 				return nil
 			}
@@ -151,7 +151,7 @@ func (d *Dialect) relocate(c *gin.Context, ses session.Session, kind workspace.O
 // from a file or folder that stands at the target, a conflict.
 func refusedMove(c *gin.Context, ref *task.Ref, to target, err error) error {
 	if errs.CodeOf(err) == "not_a_directory" {
-		if _, serr := ref.Stat(c, to.path); serr == nil {
+		if _, serr := ref.Stat(c.Request.Context(), to.path); serr == nil {
 			return err
 		}
 	}

@@ -50,7 +50,7 @@ func (d *Dialect) create(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	ses, replayed, err := d.sessions.Create(c, session.CreateOptions{
+	ses, replayed, err := d.sessions.Create(c.Request.Context(), session.CreateOptions{
 		Root: body.WorkspaceRoot, TaskID: id, AuthType: body.AuthType, Model: body.Model, Org: body.Org,
 		Actor: httpapi.TagsOf(c).Actor, RequestID: httpapi.RequestID(c), IdempotencyKey: key, Sees: sees(c),
 		Allow: func(root string, known bool) error { return mayUse(c, root, known) },
@@ -119,7 +119,7 @@ func (d *Dialect) remove(c *gin.Context) error {
 		return err
 	}
 	done()
-	if err := d.sessions.Delete(c, id, httpapi.RequestID(c)); err != nil {
+	if err := d.sessions.Delete(c.Request.Context(), id, httpapi.RequestID(c)); err != nil {
 		return err
 	}
 	c.Status(http.StatusNoContent)

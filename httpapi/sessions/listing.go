@@ -75,7 +75,7 @@ func (d *Dialect) listFolder(c *gin.Context, ses session.Session) error {
 		return err
 	}
 	defer w.Release()
-	part, total, err := w.List(c, t.path, o)
+	part, total, err := w.List(c.Request.Context(), t.path, o)
 	if err != nil {
 		return noFile(err)
 	}
@@ -132,7 +132,7 @@ func (d *Dialect) tree(c *gin.Context, ses session.Session) error {
 		return err
 	}
 	defer w.Release()
-	root, truncated, err := w.Tree(c, t.path, int(depth), maxNodes, o)
+	root, truncated, err := w.Tree(c.Request.Context(), t.path, int(depth), maxNodes, o)
 	if err != nil {
 		return noFile(err)
 	}

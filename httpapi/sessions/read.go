@@ -45,7 +45,7 @@ func (d *Dialect) source(c *gin.Context, ses session.Session, t target) (*source
 	if err != nil {
 		return nil, err
 	}
-	f, err := w.OpenFile(c, t.path)
+	f, err := w.OpenFile(c.Request.Context(), t.path)
 	if err != nil {
 		w.Release()
 		return nil, noFile(err)
@@ -272,7 +272,7 @@ func (d *Dialect) stat(c *gin.Context, ses session.Session) error {
 		return err
 	}
 	defer w.Release()
-	l, err := w.Stat(c, t.path)
+	l, err := w.Stat(c.Request.Context(), t.path)
 	if err != nil {
 		return noFile(err)
 	}

@@ -135,7 +135,7 @@ func (d *Dialect) using(h handler) httpapi.Handler {
 
 // open opens the session's workspace, for reading. The caller releases it.
 func (d *Dialect) open(c *gin.Context, ses session.Session) (*workspace.Workspace, error) {
-	return d.workspaces.Get(c, ses.Workspace)
+	return d.workspaces.Get(c.Request.Context(), ses.Workspace)
 }
 
 // taskOf opens the task that a change is to belong to: the one that the header
@@ -145,7 +145,7 @@ func (d *Dialect) taskOf(c *gin.Context, ses session.Session) (*task.Ref, error)
 	if id == "" {
 		id = ses.Task
 	}
-	ref, err := d.tasks.Get(c, id, sees(c))
+	ref, err := d.tasks.Get(c.Request.Context(), id, sees(c))
 	if err != nil {
 		return nil, err
 	}

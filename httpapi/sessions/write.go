@@ -103,7 +103,7 @@ func (d *Dialect) upload(c *gin.Context, ses session.Session) error {
 	op.Body, op.Size = httpapi.BodyReader(c), c.Request.ContentLength
 	if httpapi.IdempotencyOf(c) != nil {
 		// The key covers the body: it is taken in before anything is decided.
-		body, err := d.tasks.Spool(c, op.Body)
+		body, err := d.tasks.Spool(c.Request.Context(), op.Body)
 		if err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (d *Dialect) change(c *gin.Context, ses session.Session, op workspace.Op, t
 	if err != nil {
 		return err
 	}
-	res, err := d.tasks.Apply(c, ref, workspace.Request{By: wire.By(c, key), Ops: []workspace.Op{op}})
+	res, err := d.tasks.Apply(c.Request.Context(), ref, workspace.Request{By: wire.By(c, key), Ops: []workspace.Op{op}})
 	if err == nil {
 		wire.SettleKey(c, res.Replayed, !res.Commit.IsZero())
 	}
@@ -272,7 +272,7 @@ func (e *edit) recount(c *gin.Context, ref *task.Ref, res *workspace.Result) err
 	if before.IsZero() {
 		return nil
 	}
-	r, size, err := ref.Store().OpenBlob(c, before)
+	r, size, err := ref.Store().OpenBlob(c.Request.Context(), before)
 	if err != nil {
 		return err
 	}

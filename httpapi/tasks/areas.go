@@ -27,7 +27,7 @@ func (d *Dialect) listArea(a task.Area) httpapi.Handler {
 			return err
 		}
 		defer release()
-		files, err := folders.List(c, a)
+		files, err := folders.List(c.Request.Context(), a)
 		if err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (d *Dialect) serveArea(c *gin.Context, id string, p task.AreaPath) error {
 		return err
 	}
 	defer release()
-	h, f, err := folders.Open(c, p)
+	h, f, err := folders.Open(c.Request.Context(), p)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (d *Dialect) putArea(c *gin.Context, r *task.Ref, p task.AreaPath) error {
 		return err
 	}
 	defer release()
-	staged, err := folders.Stage(c, httpapi.BodyReader(c))
+	staged, err := folders.Stage(c.Request.Context(), httpapi.BodyReader(c))
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (d *Dialect) putArea(c *gin.Context, r *task.Ref, p task.AreaPath) error {
 // applyArea does one operation in a task's own folders, and answers.
 func (d *Dialect) applyArea(c *gin.Context, r *task.Ref, folders *task.Folders, op task.AreaOp, cond workspace.Condition) error {
 	op.Match, op.NewOnly = cond.Match, cond.NoneMatchAny
-	results, err := folders.Apply(c, []task.AreaOp{op}, func() error { return d.tasks.MayWrite(r) })
+	results, err := folders.Apply(c.Request.Context(), []task.AreaOp{op}, func() error { return d.tasks.MayWrite(r) })
 	if err != nil {
 		return err
 	}

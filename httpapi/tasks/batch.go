@@ -186,7 +186,7 @@ func (p *planned) add(c *gin.Context, folders *task.Folders, i int, o *batchOp) 
 		return nil
 	}
 	if area.Kind == task.AreaWrite {
-		if area.Content, err = folders.Stage(c, bytes.NewReader(op.Data)); err != nil {
+		if area.Content, err = folders.Stage(c.Request.Context(), bytes.NewReader(op.Data)); err != nil {
 			return err
 		}
 	}
@@ -240,7 +240,7 @@ func (d *Dialect) runBatch(c *gin.Context, r *task.Ref, folders *task.Folders, p
 		}
 		return tellBatch(c, r, plan, req, res, nil)
 	}
-	areas, err := folders.Apply(c, plan.areas, commit)
+	areas, err := folders.Apply(c.Request.Context(), plan.areas, commit)
 	if err != nil {
 		return err
 	}

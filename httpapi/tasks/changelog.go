@@ -50,7 +50,7 @@ func (d *Dialect) changes(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		entries, next, err := d.tasks.Changes(c, r, f, uint64(after), int(limit))
+		entries, next, err := d.tasks.Changes(c.Request.Context(), r, f, uint64(after), int(limit))
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (d *Dialect) before(c *gin.Context) error {
 		if err != nil {
 			return errs.New(errs.NotFound, "change_not_found", "The task has no such change.")
 		}
-		e, err := d.tasks.Change(c, r, n)
+		e, err := d.tasks.Change(c.Request.Context(), r, n)
 		if err != nil {
 			return err
 		}

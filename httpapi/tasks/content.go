@@ -105,7 +105,7 @@ func (r readerAt) ReadAt(p []byte, off int64) (int, error) {
 const inMemory = 4 << 20
 
 func serveDisk(c *gin.Context, w *workspace.Workspace, p wspath.Path) error {
-	f, err := w.OpenFile(c, p)
+	f, err := w.OpenFile(c.Request.Context(), p)
 	if err != nil {
 		return err
 	}
@@ -125,11 +125,11 @@ func serveDisk(c *gin.Context, w *workspace.Workspace, p wspath.Path) error {
 }
 
 func (d *Dialect) serveHistory(c *gin.Context, r *task.Ref, p wspath.Path, at string) error {
-	commit, err := d.tasks.At(c, r, at)
+	commit, err := d.tasks.At(c.Request.Context(), r, at)
 	if err != nil {
 		return err
 	}
-	e, err := task.FileAt(c, r.Store(), commit, p)
+	e, err := task.FileAt(c.Request.Context(), r.Store(), commit, p)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (d *Dialect) serveHistory(c *gin.Context, r *task.Ref, p wspath.Path, at st
 }
 
 func serveBlob(c *gin.Context, w *workspace.Workspace, id object.ID) error {
-	b, err := task.OpenBlob(c, w.Store(), id)
+	b, err := task.OpenBlob(c.Request.Context(), w.Store(), id)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (d *Dialect) writeContent(c *gin.Context) error {
 		var key string
 		if httpapi.IdempotencyOf(c) != nil {
 			// The key covers the body: it is taken in before anything is decided.
-			body, err := d.tasks.Spool(c, op.Body)
+			body, err := d.tasks.Spool(c.Request.Context(), op.Body)
 			if err != nil {
 				return err
 			}
@@ -199,7 +199,7 @@ func answer(c *gin.Context, status int, w written) {
 
 // apply does a request for a task, and settles its key.
 func (d *Dialect) apply(c *gin.Context, r *task.Ref, req workspace.Request) (*workspace.Result, error) {
-	res, err := d.tasks.Apply(c, r, req)
+	res, err := d.tasks.Apply(c.Request.Context(), r, req)
 	if err != nil {
 		return nil, err
 	}

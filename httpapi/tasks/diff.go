@@ -166,7 +166,7 @@ func (d *Dialect) changedFiles(c *gin.Context, r *task.Ref, a ask) ([]changed, e
 		if err != nil {
 			return nil, err
 		}
-		pairs, ok, err := d.history.Between(c, r.Workspace, r.Task.ID, x, y, a.path)
+		pairs, ok, err := d.history.Between(c.Request.Context(), r.Workspace, r.Task.ID, x, y, a.path)
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +184,7 @@ func (d *Dialect) changedFiles(c *gin.Context, r *task.Ref, a ask) ([]changed, e
 // untouched tells a file that the task did nothing to from one that is not
 // there.
 func (d *Dialect) untouched(c *gin.Context, r *task.Ref, path string) error {
-	t, err := d.history.Task(c, r.Workspace, r.Task.ID)
+	t, err := d.history.Task(c.Request.Context(), r.Workspace, r.Task.ID)
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (d *Dialect) untouched(c *gin.Context, r *task.Ref, path string) error {
 	if _, ok, err := r.Store().Snapshot().Lookup(wspath.Path(path)); err != nil || ok {
 		return err
 	}
-	f, err := r.OpenFile(c, wspath.Path(path))
+	f, err := r.OpenFile(c.Request.Context(), wspath.Path(path))
 	if err == nil {
 		f.Close() // on disk, but in no history: ignored
 		return nil
@@ -206,7 +206,7 @@ func serveDiff(c *gin.Context, st *gitstore.Store, a ask, list []changed) error 
 	var text diff.Series
 	body := diffBody{Files: []diffBody{}}
 	for _, f := range list {
-		one, p, err := f.diff(c, st, a)
+		one, p, err := f.diff(c.Request.Context(), st, a)
 		if err != nil {
 			return err
 		}
@@ -268,7 +268,7 @@ func (f *changed) diff(ctx context.Context, st *gitstore.Store, a ask) (diffBody
 
 // at resolves one end of a range; the parameter's own name stands in its error.
 func (d *Dialect) at(c *gin.Context, r *task.Ref, value, field string) (object.ID, error) {
-	id, err := d.tasks.At(c, r, value)
+	id, err := d.tasks.At(c.Request.Context(), r, value)
 	if e, ok := errors.AsType[*errs.Error](err); ok && e.Kind == errs.Invalid {
 		return id, errs.New(errs.Invalid, "invalid_parameter",
 			"%s must be \"base\", \"head\", a change id or a commit's full id.", field).With("field", field)

@@ -53,11 +53,11 @@ func (d *Dialect) summary(c *gin.Context, r *task.Ref) (*history.Summary, error)
 	case err != nil:
 		return nil, err
 	case !given:
-		return d.history.Summary(c, r.Workspace, r.Task.ID)
+		return d.history.Summary(c.Request.Context(), r.Workspace, r.Task.ID)
 	case !task.ValidID(sub):
 		return nil, invalidID("subtask_id")
 	}
-	return d.history.SubtaskSummary(c, r.Workspace, r.Task.ID, sub)
+	return d.history.SubtaskSummary(c.Request.Context(), r.Workspace, r.Task.ID, sub)
 }
 
 func (d *Dialect) files(c *gin.Context) error {
@@ -74,7 +74,7 @@ func (d *Dialect) files(c *gin.Context) error {
 			if body, err = encode(sum); err != nil {
 				return err
 			}
-		} else if body, err = d.history.Told(c, r.Workspace, r.Task.ID, encode); err != nil {
+		} else if body, err = d.history.Told(c.Request.Context(), r.Workspace, r.Task.ID, encode); err != nil {
 			return err
 		}
 		httpapi.WriteJSON(c, http.StatusOK, body)

@@ -45,13 +45,13 @@ func (d *Dialect) create(c *gin.Context) error {
 	if o.IdempotencyKey, err = keyHash(c); err != nil {
 		return err
 	}
-	made, err := d.tasks.Create(c, o)
+	made, err := d.tasks.Create(c.Request.Context(), o)
 	if err != nil {
 		return err
 	}
 	defer made.Release()
 	settleKey(c, made.Replayed, true)
-	v, err := d.tasks.View(c, made.Ref)
+	v, err := d.tasks.View(c.Request.Context(), made.Ref)
 	if err != nil {
 		return err
 	}
@@ -139,14 +139,14 @@ func (d *Dialect) list(c *gin.Context) error {
 		return err
 	}
 	q.Limit = int(limit)
-	page, err := d.tasks.List(c, q)
+	page, err := d.tasks.List(c.Request.Context(), q)
 	if err != nil {
 		return err
 	}
 	defer page.Release()
 	out := make([]wire.Task, 0, len(page.Tasks))
 	for _, r := range page.Tasks {
-		v, err := d.tasks.View(c, r)
+		v, err := d.tasks.View(c.Request.Context(), r)
 		if err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (d *Dialect) get(c *gin.Context) error {
 }
 
 func (d *Dialect) tell(c *gin.Context, r *task.Ref) error {
-	v, err := d.tasks.View(c, r)
+	v, err := d.tasks.View(c.Request.Context(), r)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (d *Dialect) patch(c *gin.Context) error {
 			}
 			p.Status = &st
 		}
-		if err := d.tasks.Patch(c, r, p, httpapi.RequestID(c)); err != nil {
+		if err := d.tasks.Patch(c.Request.Context(), r, p, httpapi.RequestID(c)); err != nil {
 			return err
 		}
 		return d.tell(c, r)
@@ -199,7 +199,7 @@ func (d *Dialect) patch(c *gin.Context) error {
 
 func (d *Dialect) remove(c *gin.Context) error {
 	return using(d.open, func(c *gin.Context, r *task.Ref) error {
-		if err := d.tasks.Delete(c, r, httpapi.RequestID(c)); err != nil {
+		if err := d.tasks.Delete(c.Request.Context(), r, httpapi.RequestID(c)); err != nil {
 			return err
 		}
 		noContent(c)

@@ -113,7 +113,7 @@ func (d *Dialect) with(c *gin.Context, open func(context.Context, string, task.S
 	if !task.ValidID(id) {
 		return nil, errs.New(errs.NotFound, "task_not_found", "There is no such task.")
 	}
-	return open(c, id, sees(c))
+	return open(c.Request.Context(), id, sees(c))
 }
 
 // openForChange is open for a route that changes something: the route's task

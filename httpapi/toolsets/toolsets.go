@@ -177,7 +177,7 @@ func (d *Dialect) create(c *gin.Context) error {
 		}
 		o.Idle = time.Duration(*b.Idle) * time.Second
 	}
-	t, replayed, err := d.toolsets.Create(c, o)
+	t, replayed, err := d.toolsets.Create(c.Request.Context(), o)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (d *Dialect) remove(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.toolsets.Delete(c, id, who(c)); err != nil {
+	if err := d.toolsets.Delete(c.Request.Context(), id, who(c)); err != nil {
 		return err
 	}
 	c.Status(http.StatusNoContent)
@@ -241,7 +241,7 @@ func (d *Dialect) setMounts(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	t, err := d.toolsets.SetMounts(c, id, specs, who(c))
+	t, err := d.toolsets.SetMounts(c.Request.Context(), id, specs, who(c))
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,7 @@ func (d *GC) usage(c *gin.Context) error {
 	if given {
 		ids = []string{only}
 	}
-	list, err := d.Service.Usage(c, ids, by == "task")
+	list, err := d.Service.Usage(c.Request.Context(), ids, by == "task")
 	if err != nil {
 		return err
 	}

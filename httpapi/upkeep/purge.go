@@ -119,7 +119,7 @@ func (d *Purge) purge(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	w, err := d.Workspaces.Get(c, id)
+	w, err := d.Workspaces.Get(c.Request.Context(), id)
 	if err != nil {
 		return err
 	}
@@ -153,9 +153,9 @@ func (d *Purge) forget(c *gin.Context, w *workspace.Workspace, done *workspace.P
 		return false
 	})
 	if err != nil {
-		d.Log.LogAttrs(c, slog.LevelError, "kept answers are not looked through after a purge", slog.String("error", err.Error()))
+		d.Log.LogAttrs(c.Request.Context(), slog.LevelError, "kept answers are not looked through after a purge", slog.String("error", err.Error()))
 	}
-	d.Log.LogAttrs(c, slog.LevelInfo, "history purged", slog.Bool("audit", true), slog.String("workspace", w.ID()), slog.Uint64("commits", done.Commits),
+	d.Log.LogAttrs(c.Request.Context(), slog.LevelInfo, "history purged", slog.Bool("audit", true), slog.String("workspace", w.ID()), slog.Uint64("commits", done.Commits),
 		slog.Int("blobs", len(done.Blobs)), slog.Int("answers", n), slog.String("request_id", httpapi.RequestID(c)))
 }
 

@@ -127,7 +127,7 @@ func (d *Tokens) add(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	d.Log.LogAttrs(c, slog.LevelInfo, "token added", slog.Bool("audit", true), slog.String("token", t.Name), slog.String("scope", t.Scope.String()),
+	d.Log.LogAttrs(c.Request.Context(), slog.LevelInfo, "token added", slog.Bool("audit", true), slog.String("token", t.Name), slog.String("scope", t.Scope.String()),
 		slog.Any("roots", t.Roots), slog.String("request_id", httpapi.RequestID(c)))
 	o := tokenOf(&t)
 	o.Token, o.Warnings = secret, warnings
@@ -144,7 +144,7 @@ func (d *Tokens) remove(c *gin.Context) error {
 	if err := d.Book.Remove(name); err != nil {
 		return err
 	}
-	d.Log.LogAttrs(c, slog.LevelInfo, "token removed", slog.Bool("audit", true), slog.String("token", name), slog.String("request_id", httpapi.RequestID(c)))
+	d.Log.LogAttrs(c.Request.Context(), slog.LevelInfo, "token removed", slog.Bool("audit", true), slog.String("token", name), slog.String("request_id", httpapi.RequestID(c)))
 	httpapi.JSON(c, http.StatusOK, map[string]any{"name": name, "left": len(d.Book.List())})
 	return nil
 }
@@ -156,7 +156,7 @@ func (d *Tokens) off(c *gin.Context) error {
 	if err := d.Book.Off(); err != nil {
 		return err
 	}
-	d.Log.LogAttrs(c, slog.LevelInfo, "tokens turned off", slog.Bool("audit", true), slog.String("request_id", httpapi.RequestID(c)))
+	d.Log.LogAttrs(c.Request.Context(), slog.LevelInfo, "tokens turned off", slog.Bool("audit", true), slog.String("request_id", httpapi.RequestID(c)))
 	httpapi.JSON(c, http.StatusOK, map[string]any{"on": d.Book.On()})
 	return nil
 }

@@ -78,11 +78,11 @@ func commitOf(c *gin.Context, w *workspace.Workspace) (*gitstore.Commit, []works
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err := history.Find(c, w.Store(), name)
+	found, err := history.Find(c.Request.Context(), w.Store(), name)
 	if err != nil {
 		return nil, nil, err
 	}
-	all, err := w.EntriesOf(c, found)
+	all, err := w.EntriesOf(c.Request.Context(), found)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -112,7 +112,7 @@ func (d *Dialect) commitDiff(c *gin.Context) error {
 		var text diff.Series
 		total := diff.Patch{}
 		for _, pair := range history.PairsOf(entries) {
-			old, now, err := pair.Sides(c, w.Store(), maxDiffed)
+			old, now, err := pair.Sides(c.Request.Context(), w.Store(), maxDiffed)
 			if errs.Is(err, errs.TooLarge) {
 				return tooLarge()
 			}

@@ -39,7 +39,7 @@ func (d *Dialect) log(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		entries, next, err := d.tasks.Log(c, w, f, place, int(limit))
+		entries, next, err := d.tasks.Log(c.Request.Context(), w, f, place, int(limit))
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ func (d *Dialect) verify(c *gin.Context) error {
 		if tip := w.Store().Tip(); !tip.Commit.IsZero() {
 			v.Head = wire.Text(tip.Commit.String())
 		}
-		report, err := w.Store().Verify(c, nil)
+		report, err := w.Store().Verify(c.Request.Context(), nil)
 		if err != nil {
 			return err
 		}
@@ -52,7 +52,7 @@ func (d *Dialect) inspecting(c *gin.Context, h func(w *workspace.Workspace) erro
 	if err != nil {
 		return err
 	}
-	w, err := d.workspaces.Inspect(c, rec.ID)
+	w, err := d.workspaces.Inspect(c.Request.Context(), rec.ID)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (d *Dialect) inspecting(c *gin.Context, h func(w *workspace.Workspace) erro
 // compare looks at the disk. Where history is broken there may be nothing to
 // compare with: what is wrong is told already.
 func (v *verified) compare(c *gin.Context, w *workspace.Workspace) error {
-	differs, err := w.Compare(c)
+	differs, err := w.Compare(c.Request.Context())
 	switch {
 	case errs.CodeOf(err) == "workspace_missing" && err != nil:
 		v.Disk = "missing"

@@ -70,7 +70,7 @@ func notFound() error {
 func (d *Dialect) id(c *gin.Context) (workspace.Record, error) {
 	b, begun, err := d.begun(c)
 	if begun {
-		err = b.Wait(c)
+		err = b.Wait(c.Request.Context())
 	}
 	if err != nil {
 		return workspace.Record{}, err
@@ -92,7 +92,7 @@ func (d *Dialect) open(c *gin.Context) (*workspace.Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.workspaces.Get(c, rec.ID)
+	return d.workspaces.Get(c.Request.Context(), rec.ID)
 }
 
 func (d *Dialect) using(c *gin.Context, h func(w *workspace.Workspace) error) error {
@@ -175,7 +175,7 @@ func (d *Dialect) list(c *gin.Context) error {
 			out = append(out, d.resting(rec, rest, state))
 			continue
 		}
-		w, err := d.workspaces.Inspect(c, rec.ID)
+		w, err := d.workspaces.Inspect(c.Request.Context(), rec.ID)
 		if errs.Is(err, errs.NotFound) {
 			continue // forgotten meanwhile
 		}
@@ -223,7 +223,7 @@ func (d *Dialect) rebind(c *gin.Context) error {
 	if body.Root == nil || !filepath.IsAbs(*body.Root) || strings.IndexByte(*body.Root, 0) >= 0 {
 		return errs.New(errs.Unprocessable, "validation_failed", "root must be the absolute path of a folder.").With("field", "root")
 	}
-	w, err := d.workspaces.Rebind(c, rec.ID, *body.Root, workspace.OpenOptions{Allow: httpapi.CallerOf(c).MayOpen})
+	w, err := d.workspaces.Rebind(c.Request.Context(), rec.ID, *body.Root, workspace.OpenOptions{Allow: httpapi.CallerOf(c).MayOpen})
 	if err != nil {
 		return err
 	}
@@ -243,7 +243,7 @@ func (d *Dialect) forget(c *gin.Context) error {
 	if given && history != "delete" && history != "keep" {
 		return errs.New(errs.Invalid, "invalid_parameter", "history must be keep or delete.").With("field", "history")
 	}
-	if err := d.tasks.Forget(c, rec.ID, history == "delete"); err != nil {
+	if err := d.tasks.Forget(c.Request.Context(), rec.ID, history == "delete"); err != nil {
 		return err
 	}
 	c.Status(http.StatusNoContent)
@@ -263,7 +263,7 @@ func (d *Dialect) sync(c *gin.Context) error {
 			httpapi.CallerOf(c).Refused("read_only_token")
 			return errs.New(errs.Forbidden, "scope_insufficient", "The token may not bind the workspace to another folder.")
 		}
-		res, err := w.Sync(c, workspace.SyncOptions{Adopt: body.Adopt, Allow: httpapi.CallerOf(c).MayOpen, Attribute: true})
+		res, err := w.Sync(c.Request.Context(), workspace.SyncOptions{Adopt: body.Adopt, Allow: httpapi.CallerOf(c).MayOpen, Attribute: true})
 		if err != nil {
 			return err
 		}
@@ -278,7 +278,7 @@ func (d *Dialect) sync(c *gin.Context) error {
 
 func (d *Dialect) coverage(c *gin.Context) error {
 	return d.using(c, func(w *workspace.Workspace) error {
-		cov, err := w.Coverage(c)
+		cov, err := w.Coverage(c.Request.Context())
 		if err != nil {
 			return err
 		}

@@ -270,6 +270,11 @@ func TestHabits(t *testing.T) {
 			if !ok {
 				return true
 			}
+			if _, service := sel.X.(*ast.SelectorExpr); service && in(s.dir, "httpapi") && s.dir != "httpapi" && s.dir != "httpapi/metrics" && len(call.Args) > 0 {
+				if arg, ok := call.Args[0].(*ast.Ident); ok && arg.Name == "c" {
+					t.Errorf("%s: a service gets the request's context (c.Request.Context()), not gin's, which is reused", s.fset.Position(call.Pos()))
+				}
+			}
 			owner, _ := sel.X.(*ast.Ident)
 			if owner == nil {
 				return true
