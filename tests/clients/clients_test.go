@@ -56,3 +56,16 @@ func TestTypeScript(t *testing.T) {
 	}
 	run(t, dir, []string{"UMBRA_TEST_URL=" + s.URL, "UMBRA_TEST_DIR=" + t.TempDir()}, "node", append([]string{"--test", "--test-concurrency=1", "--test-timeout=120000"}, tests...)...)
 }
+
+// TestPython runs the Python client's own tests against a server.
+func TestPython(t *testing.T) {
+	need.Tool(t, "python3")
+	dir, err := filepath.Abs("../../clients/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := harness.Start(t, harness.Options{})
+	for _, name := range []string{"tests/test_client.py", "tests/test_deepagents.py"} {
+		run(t, dir, []string{"UMBRA_TEST_URL=" + s.URL, "UMBRA_TEST_DIR=" + t.TempDir(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=" + dir}, "python3", "-m", "unittest", name)
+	}
+}

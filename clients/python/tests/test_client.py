@@ -1,0 +1,228 @@
+"""Tests against the server at UMBRA_TEST_URL."""
+
+import asyncio
+import http.server
+import os
+import random
+import tempfile
+import threading
+import unittest
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import umbra
+
+URL = os.environ["UMBRA_TEST_URL"]
+client = umbra.Client(URL)
+
+
+def new_task(c=client):
+    return c.tasks.create("test", tempfile.mkdtemp(dir=os.environ["UMBRA_TEST_DIR"]))
+
+
+class Quiet(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+
+def serve(test, handler):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    test.addCleanup(server.server_close)
+    test.addCleanup(server.shutdown)
+    return f"http://127.0.0.1:{server.server_address[1]}"
+
+
+def proxy(test, mischief):
+    class Proxy(Quiet):
+        def go(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            what = mischief(self)
+            if what == "drop request":
+                return self.drop()
+            for _ in range(2 if what == "double" else 1):
+                head = {k: v for k, v in self.headers.items() if k.lower() not in ("host", "connection", "content-length")}
+                req = urllib.request.Request(URL + self.path, data=body or None, headers=head, method=self.command)
+                try:
+                    res = urllib.request.urlopen(req)
+                except urllib.error.HTTPError as err:
+                    res = err
+                data, status, headers = res.read(), res.status, res.headers
+            if what == "drop answer":
+                return self.drop()
+            if what == "busy":
+                status, headers, data = 503, {"Retry-After": "0"}, b"{}"
+            self.send_response(status)
+            for k, v in headers.items():
+                if k.lower() not in ("content-length", "connection", "transfer-encoding"):
+                    self.send_header(k, v)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            if what == "cut answer":
+                self.wfile.write(data[: len(data) // 2])
+                return self.drop()
+            self.wfile.write(data)
+
+        def drop(self):
+            self.close_connection = True
+            self.connection.close()
+
+        do_GET = do_PUT = do_POST = do_DELETE = do_PATCH = go
+
+    return serve(test, Proxy)
+
+
+class Files(unittest.TestCase):
+    def test_files(self):
+        k = new_task()
+        made = k.files.write("d/a b.txt", "one\ntwo\n")
+        self.assertEqual(made.operation, "create")
+        self.assertEqual(k.files.read("d/a b.txt"), b"one\ntwo\n")
+        self.assertEqual(k.files.read_text("d/a b.txt", offset=1), {"text": "two\n", "total_lines": 2, "next_offset": None, "etag": made.etag})
+        self.assertEqual(k.files.edit("d/a b.txt", "two", "2").extra["occurrences"], 1)
+        k.files.append("d/a b.txt", b"three\n")
+        k.files.copy("d/a b.txt", "é%.txt")
+        k.files.move("é%.txt", "b.txt")
+        k.files.mkdir("empty")
+        self.assertEqual([e.path for e in k.files.list(recursive=True, limit=2)], ["b.txt", "d", "d/a b.txt", "empty"])
+        self.assertEqual(k.files.stat("b.txt").type, "file")
+        self.assertEqual(len(k.files.search("three", literal=True)[0]), 2)
+        self.assertEqual([e.path for e in k.files.glob("**/*.txt")[0]], ["b.txt", "d/a b.txt"])
+        with self.assertRaises(umbra.UmbraError) as e:
+            k.files.write("b.txt", "x", if_none_match="*")
+        self.assertEqual((e.exception.code, e.exception.status), ("precondition_failed", 412))
+        with self.assertRaises(umbra.UmbraError) as e:
+            k.files.read("none")
+        self.assertEqual((e.exception.code, e.exception.task_id), ("file_not_found", k.id))
+        self.assertTrue(e.exception.request_id)
+        with self.assertRaises(umbra.UmbraError) as e:
+            k.files.read("b.txt", max_bytes=2)
+        self.assertEqual(e.exception.code, "too_large")
+        k.files.write("empty-file", b"")
+        self.assertEqual(k.files.read("empty-file"), b"")
+
+    def test_undo_one_subtask(self):
+        k = new_task()
+        k.subtask("a").as_actor("ann").files.write("a", "a")
+        k.subtask("b").files.write("b", "b")
+        plan = k.revert(subtask="a", dry_run=True)
+        self.assertEqual(k.revert(subtask="a", plan=plan["plan"])["entries_reverted"], 1)
+        self.assertEqual(k.summary().created, ["b"])
+        self.assertIn("+b", k.diff())
+        self.assertEqual([e.actor for e in k.changes(subtask_id="a")], ["ann"])
+
+    def test_nothing_lost_nothing_twice(self):
+        rand = random.Random(7)
+        kinds = ["drop request", "drop answer", "double", "busy", "cut answer"]
+        lock = threading.Lock()
+
+        def mischief(_):
+            with lock:
+                return rand.choice(kinds) if rand.random() < 0.3 else "pass"
+
+        k = new_task(umbra.Client(proxy(self, mischief), retries=12))
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda i: k.files.append(f"log-{i % 4}", f"line {i}\n"), range(80)))
+        direct = client.task(k.id)
+        lines = []
+        for e in direct.files.list():
+            lines += direct.files.read(e.path).decode().splitlines()
+        self.assertEqual(sorted(lines), sorted(f"line {i}" for i in range(80)))
+        self.assertEqual(len(list(direct.changes())), 80)
+
+    def test_a_download_goes_on(self):
+        k = new_task()
+        data = b"0123456789" * 50_000
+        k.files.write("big", data)
+        cuts = iter(range(3))
+
+        def mischief(request):
+            return "cut answer" if "/content" in request.path and next(cuts, None) is not None else "pass"
+
+        self.assertEqual(umbra.Client(proxy(self, mischief)).task(k.id).files.read("big"), data)
+
+    def test_events(self):
+        k = new_task()
+        seen = []
+        reader = threading.Thread(target=lambda: seen.extend(k.events(after=0)))
+        reader.start()
+        for i in range(10):
+            k.files.write(f"f{i}", "x")
+        k.complete()
+        reader.join(60)
+        self.assertFalse(reader.is_alive())
+        self.assertEqual([e["data"]["entries"][0]["path"] for e in seen if e["event"] == "change"], [f"f{i}" for i in range(10)])
+
+    def test_toolset_and_session(self):
+        root = tempfile.mkdtemp(dir=os.environ["UMBRA_TEST_DIR"])
+        tools = client.toolsets.create([{"prefix": "/p", "scope": "READ_WRITE", "store": {"type": "physical", "root": root}}])
+        self.assertEqual(tools.call("write_file", {"path": "/p/f", "content": "x"})["status"], "success")
+        self.assertIn("/p [READ_WRITE]", tools.turn()["map"])
+        session = client.sessions.create(root)
+        self.assertEqual(session.fs("GET", "read", query={"path": "f"})["content"], "x")
+        session.delete()
+        tools.delete()
+
+
+class Hostile(unittest.TestCase):
+    def test_answers(self):
+        class Bad(Quiet):
+            def do_GET(self):
+                status, body = {"/tasks/html": (200, b"<html>"), "/tasks/error": (418, b"<html>"), "/tasks/odd": (400, b'{"error":{"type":"ValidationError","message":"no"}}'),
+                                "/tasks/array": (404, b"[1]"), "/api/sessions/x": (404, b'{"error":"Session not found"}')}[self.path]
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        bad = umbra.Client(serve(self, Bad), retries=0, token="secret")
+        for path, code in (("/tasks/html", "bad_response"), ("/tasks/error", "bad_request"), ("/tasks/odd", "validation_error"), ("/tasks/array", "not_found"), ("/api/sessions/x", "not_found")):
+            with self.assertRaises(umbra.UmbraError) as e:
+                bad.request("GET", path)
+            self.assertEqual(e.exception.code, code)
+            self.assertNotIn("secret", str(e.exception))
+        with self.assertRaises(umbra.UmbraError) as e:
+            umbra.Client("http://127.0.0.1:1", retries=0).request("GET", "/health")
+        self.assertEqual((e.exception.code, e.exception.status), ("network", 0))
+
+
+class Async(unittest.TestCase):
+    def test_same_objects(self):
+        async def main():
+            async with umbra.AsyncClient(URL) as c:
+                k = await c.tasks.create("test", kind="virtual")
+                await asyncio.gather(*(k.subtask(f"s{i}").files.write(f"f{i}", "x") for i in range(8)))
+                self.assertEqual([e.path async for e in k.files.list()], [f"f{i}" for i in range(8)])
+                with self.assertRaises(umbra.UmbraError):
+                    await k.files.read("none")
+
+        asyncio.run(main())
+
+    def test_a_cancelled_call_closes_its_connection(self):
+        arrived, closed = threading.Event(), threading.Event()
+
+        class Slow(Quiet):
+            def do_GET(self):
+                arrived.set()
+                if self.connection.recv(1) == b"":
+                    closed.set()
+                self.close_connection = True
+
+        url = serve(self, Slow)
+
+        async def main():
+            call = asyncio.ensure_future(umbra.AsyncClient(url).request("GET", "/health"))
+            await asyncio.get_running_loop().run_in_executor(None, arrived.wait, 30)
+            call.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await call
+
+        asyncio.run(main())
+        self.assertTrue(closed.wait(30))
+
+
+if __name__ == "__main__":
+    unittest.main()
