@@ -32,14 +32,14 @@ func Do(ctx context.Context, w *workspace.Workspace, cache *history.Cache, req R
 			return nil, err
 		}
 	}
-	want := ""
+	want, apart := "", false
 	if req.Plan != "" {
 		var err error
-		if want, err = req.open(); err != nil {
+		if want, apart, err = req.open(); err != nil {
 			return nil, err
 		}
 	}
-	r := &run{w: w, req: &req, load: newLoader(w, cache, &req)}
+	r := &run{w: w, req: &req, load: newLoader(w, cache, &req), apart: apart}
 	for try := range maxTries {
 		res, err := r.try(ctx, try, want)
 		if errs.CodeOf(err) != codeMoved || err == nil {
@@ -253,7 +253,19 @@ const codeMoved = "plan_moved"
 
 func carryOut(ctx context.Context, w *workspace.Workspace, p *plan, req *Request) (*Result, error) {
 	res := &Result{Files: p.files(), Conflicts: p.conflicts(), External: p.sel.external, Shared: p.sel.shared}
+	blocked := len(res.Conflicts) > 0 && req.OnConflict == Fail
 	if req.DryRun {
+		// Whether directories can go back as one depends on what is in no history:
+		// what the revert would meet is tried, so that both have one plan.
+		if len(p.wholes) > 0 && !blocked {
+			o, err := p.operations(ctx, w.Store())
+			if err != nil {
+				return nil, err
+			}
+			if _, err := w.Apply(ctx, workspace.Request{By: req.By, Ops: o.ops, AllowRepoShape: true, DryRun: true}); hasMoved(err) {
+				return nil, errs.New(errs.Conflict, codeMoved, "")
+			}
+		}
 		res.Reverted = len(p.undone())
 		res.Plan = req.seal(p)
 		if req.Diff {
@@ -261,7 +273,7 @@ func carryOut(ctx context.Context, w *workspace.Workspace, p *plan, req *Request
 		}
 		return res, nil
 	}
-	if len(res.Conflicts) > 0 && req.OnConflict == Fail {
+	if blocked {
 		return res, errs.New(errs.Conflict, "revert_conflict", "Something else changed the same places since; nothing was changed.")
 	}
 	o, err := p.operations(ctx, w.Store())
@@ -279,11 +291,8 @@ func carryOut(ctx context.Context, w *workspace.Workspace, p *plan, req *Request
 	}
 	done, err := w.Apply(ctx, workspace.Request{By: by, Ops: o.ops, Reverts: commitsOf(undone), RevertsEntries: o.bare,
 		RevertWhat: p.sel.what, AllowRepoShape: true, Check: func() error { return p.holds(w, req) }})
-	switch errs.CodeOf(err) {
-	case "precondition_failed", "file_not_found", "target_exists", "not_a_directory", "is_a_directory", "directory_not_empty":
-		if err != nil {
-			return nil, errs.New(errs.Conflict, codeMoved, "")
-		}
+	if hasMoved(err) {
+		return nil, errs.New(errs.Conflict, codeMoved, "")
 	}
 	if err != nil {
 		return nil, err
@@ -293,6 +302,19 @@ func carryOut(ctx context.Context, w *workspace.Workspace, p *plan, req *Request
 		res.Reverted = len(undone)
 	}
 	return res, nil
+}
+
+// hasMoved reports whether an error of Apply says that something is not as the
+// plan has it.
+func hasMoved(err error) bool {
+	if err == nil {
+		return false
+	}
+	switch errs.CodeOf(err) {
+	case "precondition_failed", "file_not_found", "target_exists", "not_a_directory", "is_a_directory", "directory_not_empty":
+		return true
+	}
+	return false
 }
 
 // holds checks, just before the commit, that the files are what the plan took
@@ -366,15 +388,19 @@ func (r *Request) seal(p *plan) string {
 	if r.IncludeShared {
 		opts += "h"
 	}
+	if p.apart {
+		opts += "a"
+	}
 	return opts + "." + p.fingerprint()
 }
 
 // open takes the options out of the token. errs.Invalid for what is none.
-func (r *Request) open() (fingerprint string, err error) {
+func (r *Request) open() (fingerprint string, apart bool, err error) {
 	opts, fp, ok := strings.Cut(r.Plan, ".")
 	if !ok || len(fp) != 64 {
-		return "", errs.New(errs.Invalid, "invalid_plan", "That is no plan's token.").With("field", "plan")
+		return "", false, errs.New(errs.Invalid, "invalid_plan", "That is no plan's token.").With("field", "plan")
 	}
+	opts, apart = strings.CutSuffix(opts, "a")
 	opts, r.IncludeShared = strings.CutSuffix(opts, "h")
 	opts, r.IncludeExternal = strings.CutSuffix(opts, "e")
 	switch opts {
@@ -385,7 +411,7 @@ func (r *Request) open() (fingerprint string, err error) {
 	case "s":
 		r.OnConflict = Skip
 	default:
-		return "", errs.New(errs.Invalid, "invalid_plan", "That is no plan's token.").With("field", "plan")
+		return "", false, errs.New(errs.Invalid, "invalid_plan", "That is no plan's token.").With("field", "plan")
 	}
-	return fp, nil
+	return fp, apart, nil
 }

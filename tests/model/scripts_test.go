@@ -461,6 +461,11 @@ func TestScripts(t *testing.T) {
 			A: mv m/n/g B
 			B: del B; put m/n/f z; ln B b; line a 0 609
 			revert B change 31 force stale`,
+		"a directory that cannot move back as one, told by the dry run too": `
+			B: mv dir/sub empty; +x a
+			C: mv a tmp; mv dir a; mv tmp dir
+			disk: mv dir a/skip.log
+			revert B force`,
 		"a person's ignored file in the way": `
 			A: rmdir skip.log
 			disk: put skip.log/g/h z
