@@ -158,6 +158,9 @@ var reaches = map[string]reach{
 		at := g.asOwner("GET", "/tasks/"+task, nil).Expect(200)
 		return ask{target: "/workspaces/" + at.Text("workspace_id") + "/commits/" + made.Text("commit") + "/revert"}
 	}},
+	"POST /workspaces/{ws}/restore": {kind: "undo", fine: 200, ask: func(g *guarded) ask {
+		return ask{target: g.fill("/workspaces/{ws}/restore"), body: members("to", "head", "paths", []string{g.file()})}
+	}},
 	"POST /workspaces/{ws}/revert": {kind: "undo", fine: 200, ask: func(g *guarded) ask {
 		return ask{target: g.fill("/workspaces/{ws}/revert"), body: members("actor", "nobody")}
 	}},

@@ -26,9 +26,13 @@ import (
 func restoreCommand() *cobra.Command {
 	v := &verb{}
 	cmd := &cobra.Command{
-		Use:   "restore DIR",
-		Short: "Make a data directory of a backup",
-		Long: `Restore the backup in the folder DIR into --data-dir, a new or an empty folder.
+		Use:   "restore PATH@COMMIT | DIR",
+		Short: "Bring back a file's version, or make a data directory of a backup",
+		Long: `With PATH@COMMIT, bring a file, or a directory with all in it, back to its state at
+that commit, by one new commit. Whoever changed it since is not asked; what is
+replaced stays in history.
+
+With DIR, restore the backup in the folder DIR into --data-dir, a new or an empty folder.
 Every byte is compared with what the backup says; after a failure nothing is left.
 No server is needed, and none runs there.
 
@@ -38,23 +42,31 @@ not as the backup has it; once a server or a verb uses the workspace, difference
 are recorded as external changes.
 
 With --json: {"workspaces","files","bytes",…}, as umbra backup.`,
-		Example: `  umbra restore /mnt/backup/umbra --data-dir ~/umbra-restored
+		Example: `  umbra restore src/app.ts@1f3a9c2
+  umbra restore src@1f3a9c2 --dry-run
+  umbra restore /mnt/backup/umbra --data-dir ~/umbra-restored
   umbra verify --data-dir ~/umbra-restored`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError{errors.New("restore wants the folder of one backup")}
+				return usageError{errors.New("restore takes one PATH@COMMIT, or the directory of one backup")}
 			}
 			return nil
 		},
 	}
 	all := cmd.Flags()
 	v.connection.flags(all)
-	all.Lookup("data-dir").Usage = "the data directory `DIR` to be made"
-	for _, name := range []string{"server", "token"} {
-		_ = all.MarkHidden(name) // they have no meaning here
-	}
+	all.Lookup("data-dir").Usage = "the data directory `DIR`; of a backup: the one to be made"
+	v.workspaceFlag(all)
 	v.outputFlags(all)
+	dryRun := false
+	all.BoolVarP(&dryRun, "dry-run", "n", false, "of PATH@COMMIT: show what would happen, and change nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if path, commit, ok := pathAtCommit(args[0]); ok {
+			return v.action(func(ctx context.Context, _ []string) error { return v.restorePath(ctx, path, commit, dryRun) })(cmd, args)
+		}
+		if dryRun || v.workspace != "" {
+			return usageError{fmt.Errorf("%s is not PATH@COMMIT; --dry-run and --workspace are for that", term.Name(args[0]))}
+		}
 		if v.server != "" || v.token != "" {
 			return usageError{errors.New("restore works on folders, not over --server")}
 		}

@@ -116,30 +116,42 @@ func (d *Dialect) revert(c *gin.Context, w *workspace.Workspace, scope revert.Sc
 	if err != nil {
 		return err
 	}
-	id := httpapi.TagsOf(c).TaskID
-	if taskID != nil {
-		if !task.ValidID(*taskID) {
-			return errs.New(errs.Invalid, "invalid_task_id", "task_id is not a valid task id.").With("field", "task_id")
-		}
-		if id != "" && id != *taskID {
-			return errs.New(errs.Invalid, "task_id_mismatch", "X-Task-Id names another task than task_id.").With("field", "task_id")
-		}
-		id = *taskID
+	may, release, err := d.tagged(c, w, taskID, &req.By)
+	if err != nil {
+		return err
 	}
-	if id != "" {
-		ref, err := d.tasks.Get(c.Request.Context(), id, httpapi.CallerOf(c).Sees)
-		if err != nil {
-			return err
-		}
-		defer ref.Release()
-		if ref.ID() != w.ID() {
-			return errs.New(errs.Conflict, "task_other_workspace", "The task is on another workspace.").With("task_id", id)
-		}
-		req.By.TaskID = id
-		if !req.DryRun {
-			req.May = func() error { return d.tasks.MayWrite(ref) }
-		}
+	defer release()
+	if !req.DryRun {
+		req.May = may
 	}
 	res, err := revert.Do(c.Request.Context(), w, nil, *req)
 	return wire.AnswerRevert(c, req, res, err)
+}
+
+// tagged settles which task a change of the workspace belongs to: that of the
+// body or the header, else none. may reports whether it takes changes.
+func (d *Dialect) tagged(c *gin.Context, w *workspace.Workspace, taskID *string, by *workspace.By) (may func() error, release func(), err error) {
+	id := httpapi.TagsOf(c).TaskID
+	if taskID != nil {
+		if !task.ValidID(*taskID) {
+			return nil, nil, errs.New(errs.Invalid, "invalid_task_id", "task_id is not a valid task id.").With("field", "task_id")
+		}
+		if id != "" && id != *taskID {
+			return nil, nil, errs.New(errs.Invalid, "task_id_mismatch", "X-Task-Id names another task than task_id.").With("field", "task_id")
+		}
+		id = *taskID
+	}
+	if id == "" {
+		return nil, func() {}, nil
+	}
+	ref, err := d.tasks.Get(c.Request.Context(), id, httpapi.CallerOf(c).Sees)
+	if err != nil {
+		return nil, nil, err
+	}
+	if ref.ID() != w.ID() {
+		ref.Release()
+		return nil, nil, errs.New(errs.Conflict, "task_other_workspace", "The task is on another workspace.").With("task_id", id)
+	}
+	by.TaskID = id
+	return func() error { return d.tasks.MayWrite(ref) }, ref.Release, nil
 }

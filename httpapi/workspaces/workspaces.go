@@ -55,6 +55,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	undo := httpapi.Route{Body: httpapi.BodyOptionalJSON, Changes: true}
 	add("POST", "/workspaces/{ws}/commits/{commit}/revert", d.revertCommit, undo)
 	add("POST", "/workspaces/{ws}/revert", d.revertWhere, undo)
+	add("POST", "/workspaces/{ws}/restore", d.restorePaths, httpapi.Route{Body: httpapi.BodyJSON, Changes: true})
 	// It changes nothing, but reads everything: not for who may only look.
 	add("POST", "/workspaces/{ws}/verify", d.verify, httpapi.Route{Access: httpapi.AccessWrite})
 	add("GET", "/workspaces/{ws}/coverage", d.coverage, httpapi.Route{})
