@@ -108,6 +108,18 @@ func configFile(fs *pflag.FlagSet) string {
 	return os.Getenv(envName("config"))
 }
 
+// Variables lists the names of the variables of the environment that Load and the
+// verbs read, sorted.
+func Variables() []string {
+	cfg := Default()
+	out := []string{envName("config"), "UMBRA_PAGER", "UMBRA_SERVER", "UMBRA_TOKEN"}
+	for key := range leavesOf(reflect.ValueOf(&cfg).Elem(), "") {
+		out = append(out, envName(key))
+	}
+	slices.Sort(out)
+	return out
+}
+
 func envName(key string) string {
 	return "UMBRA_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }

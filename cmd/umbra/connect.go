@@ -25,6 +25,9 @@ type connection struct {
 	server, token string
 	// share lets others in who find the data directory held by this process.
 	share bool
+	// private: the server is in this process, and no one else can call it. It is
+	// set by open.
+	private bool
 }
 
 func (k *connection) flags(fs *pflag.FlagSet) {
@@ -75,6 +78,7 @@ func (k *connection) open(ctx context.Context, cmd *cobra.Command, stderr io.Wri
 		held, isHeld := errors.AsType[*state.HeldError](err)
 		switch {
 		case err == nil:
+			k.private = !k.share
 			return inProcess(cfg, dir, actor, stderr, k.share)
 		case !isHeld:
 			return nil, nil, err

@@ -10,6 +10,8 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"umbra/config"
 	"umbra/httpapi"
 	"umbra/internal/state"
+	"umbra/internal/strictjson"
 )
 
 // closePatience is what is left of a stop's ten seconds for what lies below the
@@ -83,6 +86,7 @@ func serve(ctx context.Context, cfg config.Config, o serveOptions, stdout, stder
 	}
 	defer func() { err = errors.Join(err, dir.Release()) }()
 	warnOfMode(log, dir.Path)
+	warnOfVariables(log, os.Environ())
 	if err := checkReach(cfg, dir, log); err != nil {
 		return err
 	}
@@ -185,6 +189,26 @@ func newLogger(cfg config.Log, w io.Writer) (sink *logSink, log *slog.Logger) {
 		log = slog.New(slog.NewTextHandler(sink, opts))
 	}
 	return sink, log
+}
+
+// warnOfVariables names the variables that look like misspelled settings: one
+// that is not known is otherwise silently without effect.
+func warnOfVariables(log *slog.Logger, environ []string) {
+	const prefix = "UMBRA_"
+	known := config.Variables()
+	for i := range known {
+		known[i] = strings.TrimPrefix(known[i], prefix)
+	}
+	for _, entry := range environ {
+		full, _, _ := strings.Cut(entry, "=")
+		name, ours := strings.CutPrefix(full, prefix)
+		if !ours || slices.Contains(known, name) {
+			continue
+		}
+		if near := strictjson.Nearest(name, known); near != "" {
+			log.Warn("a variable of the environment is no setting", "variable", full, "did_you_mean", prefix+near)
+		}
+	}
 }
 
 // warnOfMode tells of a data directory that others may look into; one that the

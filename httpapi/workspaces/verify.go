@@ -1,6 +1,7 @@
 package workspaces
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -24,7 +25,16 @@ type verified struct {
 }
 
 func (d *Dialect) verify(c *gin.Context) error {
-	return d.inspecting(c, func(w *workspace.Workspace) error {
+	open := d.workspaces.Inspect
+	switch record, given, err := httpapi.Query(c, "record"); {
+	case err != nil:
+		return err
+	case record == "false":
+		open = d.workspaces.Examine
+	case given && record != "true":
+		return errs.New(errs.Invalid, "invalid_parameter", "record must be true or false.").With("field", "record")
+	}
+	return d.with(c, open, func(w *workspace.Workspace) error {
 		v := verified{Workspace: w.ID(), Root: wire.Text(w.Root()), Problems: []string{}, Differs: []wire.Skip{}, Disk: "none"}
 		if tip := w.Store().Tip(); !tip.Commit.IsZero() {
 			v.Head = wire.Text(tip.Commit.String())
@@ -45,14 +55,13 @@ func (d *Dialect) verify(c *gin.Context) error {
 	})
 }
 
-// inspecting is using, for who changes nothing: a workspace that was just restored
-// stays as it was.
-func (d *Dialect) inspecting(c *gin.Context, h func(w *workspace.Workspace) error) error {
+// with is using, for who has another way to open the workspace.
+func (d *Dialect) with(c *gin.Context, open func(context.Context, string) (*workspace.Workspace, error), h func(w *workspace.Workspace) error) error {
 	rec, err := d.id(c)
 	if err != nil {
 		return err
 	}
-	w, err := d.workspaces.Inspect(c.Request.Context(), rec.ID)
+	w, err := open(c.Request.Context(), rec.ID)
 	if err != nil {
 		return err
 	}

@@ -54,9 +54,23 @@ func (m *Manager) settleRestored(r Record) Record {
 // opened: nothing is recovered, scanned or recorded, so that it can be told what
 // differs in its folder. Until Release nobody else has it.
 func (m *Manager) Inspect(ctx context.Context, id string) (*Workspace, error) {
+	return m.inspect(ctx, id, func(r Record) bool { return r.Restored })
+}
+
+// Examine is Inspect for every workspace that is not open: what changed in its
+// folder stays unrecorded. Until Release nobody else has it.
+func (m *Manager) Examine(ctx context.Context, id string) (*Workspace, error) {
+	return m.inspect(ctx, id, func(Record) bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.open[id] == nil
+	})
+}
+
+func (m *Manager) inspect(ctx context.Context, id string, quietly func(Record) bool) (*Workspace, error) {
 	for {
 		rec, ok := m.Record(id)
-		if !ok || !rec.Restored {
+		if !ok || !quietly(rec) {
 			return m.Get(ctx, id)
 		}
 		done, err := m.claim(ctx, id)
