@@ -278,5 +278,8 @@ func (b *baseline) folder(prefix string, files []baselineFile) (ID, error) {
 	if err != nil {
 		return ID{}, err
 	}
+	if err := checkTree(t); err != nil {
+		return ID{}, err
+	}
 	return b.current.w.Add(object.Tree, t.Bytes())
 }

@@ -426,6 +426,9 @@ func (g *group) emitTree(t, base *object.TreeData, baseID object.ID, track func(
 		g.trees[id] = t
 		return id, nil
 	}
+	if err := checkTree(t); err != nil {
+		return object.Zero, err
+	}
 	data := t.Bytes()
 	if base != nil {
 		if bl, ok := g.has(baseID); ok && bl.depth < maxDeltaDepth {

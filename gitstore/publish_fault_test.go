@@ -11,8 +11,10 @@ import (
 	"testing"
 
 	"umbra/gitstore/message"
+	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
+	"umbra/internal/wspath"
 )
 
 // faulty is a store whose calls a test fails at will.
@@ -254,5 +256,52 @@ func TestNoteAtAPowerFailure(t *testing.T) {
 	}
 	if lost > 0 || cuts == 0 {
 		t.Errorf("%d commits and tasks lost in %d power failures", lost, cuts)
+	}
+}
+
+// A directory that history could not read again is refused, and only it.
+func TestDirectoryTooLarge(t *testing.T) {
+	before := maxTree
+	maxTree = 4 << 10
+	defer func() { maxTree = before }()
+	ctx := t.Context()
+	f := newFaulty(t)
+	defer f.Close(context.WithoutCancel(ctx))
+	refused := false
+	for i := range 200 {
+		_, err := put(ctx, f.Store, "", fmt.Sprintf("d/%060d", i), "x")
+		if errs.CodeOf(err) == "directory_too_large" && errs.Is(err, errs.TooLarge) {
+			refused = true
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !refused {
+		t.Fatal("the directory grew beyond the limit")
+	}
+	tip := f.Tip().Seq
+	if c := mustPut(t, f.Store, "", "elsewhere", "x"); c.Seq != tip+1 {
+		t.Errorf("the next commit is %d after %d", c.Seq, tip)
+	}
+	if err := f.Publish(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(ctx, Options{FS: vfs.NewMem(vfs.MemOptions{}), Foreground: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(context.WithoutCancel(ctx))
+	_, err = s.Baseline(ctx, message.Message{Source: message.Baseline}, func(add AddFile) error {
+		for i := range 200 {
+			if _, err := add(wspath.Path(fmt.Sprintf("d/%060d", i)), object.Regular, strings.NewReader("x"), 1); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if errs.CodeOf(err) != "directory_too_large" {
+		t.Errorf("a baseline: %v", err)
 	}
 }

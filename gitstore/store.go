@@ -30,6 +30,19 @@ const (
 	maxMeta = 256 << 20
 )
 
+// maxTree bounds a tree that is written, in bytes: what is larger could not be
+// read again. Tests set it.
+var maxTree = int64(maxMeta)
+
+// checkTree refuses a tree that would be larger than what is read.
+func checkTree(t *object.TreeData) error {
+	if n := int64(len(t.Bytes())); n > maxTree {
+		return &errs.Error{Kind: errs.TooLarge, Code: "directory_too_large",
+			Detail: "A directory would have more entries than history can hold: their names may take 256 MiB together."}
+	}
+	return nil
+}
+
 // Identity overrides the name and address of an actor in commits.
 type Identity struct{ Name, Email string }
 
