@@ -32,7 +32,9 @@ func (r *Root) TakesAside() bool {
 // displaced stands beside its target without. To be called before anything else;
 // Root closes nothing. A folder on another file system than staging is of no use.
 func (r *Root) SetAside(f vfs.FS) {
-	if info, err := f.Lstat("."); err == nil && info.Dev == r.staging.dev {
+	if f == nil {
+		r.aside = nil
+	} else if info, err := f.Lstat("."); err == nil && info.Dev == r.staging.dev {
 		r.aside = f
 	}
 }
@@ -136,6 +138,7 @@ func (r *Root) homeIn(d *Displaced, in wspath.Path, by uint64, base string) erro
 		}
 		temp := tempIn(in, digits)
 		if err = r.moveFromAside(d.Temp, temp); err == nil {
+			r.forget(d)
 			d.Temp, d.aside = temp, false
 			return nil
 		}
@@ -182,6 +185,9 @@ func (r *Root) Asides() ([]Aside, error) {
 	for _, e := range entries {
 		by, path, ok := parseAside(e.Name)
 		if !ok {
+			continue
+		}
+		if _, waits := readNote(r.aside, e.Name+noteSuffix); waits {
 			continue
 		}
 		a := Aside{&Displaced{Temp: e.Name, aside: true}, by, path}

@@ -15,6 +15,7 @@ type Displaced struct {
 	Info vfs.Info // as it came out; its ctime is that of the exchange
 
 	aside bool // Temp is a name in the folder aside
+	noted bool // it waits, and a note names its path
 }
 
 // IsAside reports whether it stands in the folder aside, where nobody sees it.
@@ -139,24 +140,47 @@ func (r *Root) MoveUp(d *Displaced) error {
 // PutBack gives what was taken its name again; fs.ErrExist if something else
 // stands there by now.
 func (r *Root) PutBack(d *Displaced, target wspath.Path) error {
+	was := *d
+	var err error
 	if d.aside {
-		return r.moveFromAside(d.Temp, string(target))
+		err = r.moveFromAside(d.Temp, string(target))
+	} else {
+		err = r.fs.RenameNoReplace(d.Temp, string(target))
 	}
-	return r.fs.RenameNoReplace(d.Temp, string(target))
+	if err == nil {
+		r.forget(&was)
+		d.noted = false
+	}
+	return err
 }
 
 // SwapBack exchanges what was displaced with what stands at the target now, and
 // gives that.
 func (r *Root) SwapBack(d *Displaced, target wspath.Path) (*Displaced, error) {
+	was := *d
+	var out *Displaced
+	var err error
 	if d.aside {
-		return r.exchangeAside(d.Temp, target)
+		out, err = r.exchangeAside(d.Temp, target)
+	} else {
+		out, err = r.exchange(d.Temp, target, d.Info.Ino)
 	}
-	return r.exchange(d.Temp, target, d.Info.Ino)
+	if out != nil { // the name is now that of another file, which does not wait
+		if d.noted {
+			_ = r.at(was.aside).Remove(was.noteName())
+		}
+		d.noted = false
+	}
+	return out, err
 }
 
 // Drop removes what was displaced: a file, a link, or a folder with all in it.
 func (r *Root) Drop(d *Displaced) error {
-	return removeAll(r.at(d.aside), d.Temp, d.Info.IsDir())
+	err := removeAll(r.at(d.aside), d.Temp, d.Info.IsDir())
+	if err == nil {
+		r.forget(d)
+	}
+	return err
 }
 
 // RemoveTree removes a file, or a folder with all in it.

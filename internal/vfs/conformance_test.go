@@ -410,7 +410,7 @@ func TestSub(t *testing.T) {
 	})
 }
 
-func TestOpenForWriting(t *testing.T) {
+func TestWriters(t *testing.T) {
 	eachFS(t, func(t *testing.T, f FS) {
 		write(t, f, "f", "x")
 		reader, err := f.Open("f")
@@ -419,16 +419,16 @@ func TestOpenForWriting(t *testing.T) {
 		other, err := f.Open("f")
 		must(t, err)
 		defer other.Close()
-		if reader.OpenForWriting() {
+		if reader.Writers() != No {
 			t.Fatal("nobody writes")
 		}
 		writer, err := f.OpenFile("f", os.O_WRONLY, 0)
 		must(t, err)
-		if !reader.OpenForWriting() || !other.OpenForWriting() || !writer.OpenForWriting() {
+		if reader.Writers() != Yes || other.Writers() != Yes || writer.Writers() != Yes {
 			t.Fatal("a writer is not seen")
 		}
 		must(t, writer.Close())
-		if reader.OpenForWriting() {
+		if reader.Writers() != No {
 			t.Fatal("the writer is gone")
 		}
 	})

@@ -264,7 +264,7 @@ func (p *pairOf) use(h filePair) {
 	case "chmod":
 		p.same(op, h.disk.Chmod(0o640), h.mem.Chmod(0o640))
 	case "lease":
-		if d, m := h.disk.OpenForWriting(), h.mem.OpenForWriting(); d != m {
+		if d, m := h.disk.Writers(), h.mem.Writers(); d != m {
 			t.Fatalf("open for writing: disk %v, mem %v", d, m)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -58,6 +59,8 @@ type Hook struct {
 	OnCall func(Call) error
 	// Reads has calls that only look counted and asked about as well.
 	Reads bool
+	// NoLeases has no file say whether it is open for writing.
+	NoLeases atomic.Bool
 
 	mu      sync.Mutex
 	n       int

@@ -295,5 +295,11 @@ func (f *injectFile) Stat() (Info, error) {
 }
 
 func (f *injectFile) Seek(offset int64, whence int) (int64, error) { return f.in.Seek(offset, whence) }
-func (f *injectFile) OpenForWriting() bool                         { return f.in.OpenForWriting() }
 func (f *injectFile) Close() error                                 { return f.in.Close() }
+
+func (f *injectFile) Writers() Writers {
+	if f.h.NoLeases.Load() {
+		return Unknown
+	}
+	return f.in.Writers()
+}

@@ -256,8 +256,14 @@ func (f *memFile) StartWriteout() error {
 	return f.read("writeout", func() error { return nil })
 }
 
-func (f *memFile) OpenForWriting() bool {
+func (f *memFile) Writers() Writers {
 	f.s.mu.RLock()
 	defer f.s.mu.RUnlock()
-	return !f.closed && f.n.writers > 0
+	switch {
+	case f.closed || !f.n.mode.IsRegular():
+		return Unknown
+	case f.n.writers > 0:
+		return Yes
+	}
+	return No
 }

@@ -173,25 +173,27 @@ func (f *osFile) StartWriteout() error {
 	return pathErr("writeout", f.name, err)
 }
 
-// OpenForWriting takes a read lease and gives it back at once. Whoever opens
-// the file for writing in between waits for the blink; nobody is killed by the
-// SIGIO of a broken lease, which the Go runtime ignores.
-func (f *osFile) OpenForWriting() bool {
-	refused := false
-	// An error of another sort (not the owner, no leases here) tells nothing.
+// Writers takes a read lease and gives it back at once. A process that opens the
+// file for writing in between waits for that moment; none is killed by the SIGIO
+// of a broken lease, which the Go runtime ignores.
+func (f *osFile) Writers() Writers {
+	answer := Unknown
 	_ = f.with(func(fd int) error {
 		if f.flag&(os.O_WRONLY|os.O_RDWR) != 0 {
-			refused = true // by this handle itself
+			answer = Yes // this handle itself
 			return nil
 		}
 		_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)
-		if err == nil {
+		switch err {
+		case nil:
+			answer = No
 			_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK)
+		case unix.EAGAIN:
+			answer = Yes
 		}
-		refused = err == unix.EAGAIN
 		return err
 	})
-	return refused
+	return answer
 }
 
 func infoOf(st *unix.Stat_t) Info {

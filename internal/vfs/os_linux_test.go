@@ -169,13 +169,13 @@ func TestLeaseAndWriters(t *testing.T) {
 	cmd.Dir = dir
 	must(t, cmd.Start())
 	for range 3000 {
-		h.OpenForWriting()
+		h.Writers()
 	}
 	must(t, cmd.Wait())
 	if n := strings.Count(read(t, f, "f"), "\n"); n != 300 {
 		t.Fatal(n)
 	}
-	if h.OpenForWriting() {
+	if h.Writers() != No {
 		t.Fatal("nobody has it open")
 	}
 	// Mapped for writing, its descriptor closed.
@@ -184,7 +184,7 @@ func TestLeaseAndWriters(t *testing.T) {
 	mem, err := unix.Mmap(fd, 0, 10, unix.PROT_WRITE, unix.MAP_SHARED)
 	must(t, err)
 	must(t, unix.Close(fd))
-	if !h.OpenForWriting() {
+	if h.Writers() != Yes {
 		t.Fatal("a writable mapping is not seen")
 	}
 	must(t, unix.Munmap(mem))

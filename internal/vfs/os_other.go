@@ -220,7 +220,14 @@ func (f *osFile) Allocate(size int64) error {
 
 func (f *osFile) Datasync() error      { return f.Sync() }
 func (f *osFile) StartWriteout() error { return nil }
-func (f *osFile) OpenForWriting() bool { return f.flag&(os.O_WRONLY|os.O_RDWR) != 0 }
+
+// Writers is Unknown: there are no leases.
+func (f *osFile) Writers() Writers {
+	if f.flag&(os.O_WRONLY|os.O_RDWR) != 0 {
+		return Yes
+	}
+	return Unknown
+}
 
 // infoOfFile has what every system tells, and numbers where they are known.
 func infoOfFile(fi fs.FileInfo) Info {

@@ -110,12 +110,24 @@ type File interface {
 	// StartWriteout begins writing dirty pages and does not wait
 	// (sync_file_range SYNC_FILE_RANGE_WRITE). It promises nothing.
 	StartWriteout() error
-	// OpenForWriting reports whether anyone has the file open or mapped for
-	// writing (a read lease is refused, F_SETLEASE). A handle that can write is
-	// somebody itself: ask one from Open. False where the system cannot tell:
-	// another owner's file without CAP_LEASE, a network file system.
-	OpenForWriting() bool
+	// Writers reports whether any process has the file open or mapped for
+	// writing (a read lease is refused, fcntl(2) F_SETLEASE). A handle that can
+	// write counts itself: ask one from Open. Unknown where the system does not
+	// say: another owner's file without CAP_LEASE, a network file system, another
+	// system than Linux.
+	Writers() Writers
 }
+
+// Writers is an answer to whether a file may still be written. Unknown is never
+// No.
+type Writers uint8
+
+// The answers.
+const (
+	Unknown Writers = iota
+	No
+	Yes
+)
 
 // Info is what lstat tells.
 type Info struct {

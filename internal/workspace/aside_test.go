@@ -62,8 +62,8 @@ func TestOpenedAtTheLastMoment(t *testing.T) {
 	must(t, b.w.checkpoint(context.Background(), false)) // before which it would go
 	_, err = f.WriteAt([]byte(late), 0)
 	must(t, err)
-	if b.w.settleLingers(context.Background(), false) != 1 {
-		t.Error("it is not waited for")
+	if n := b.w.settleLingers(context.Background(), false); n != 1 {
+		t.Errorf("%d are waited for: %v", n, b.leftAside())
 	}
 	must(t, f.Close())
 	if n := b.w.settleLingers(context.Background(), false); n > 0 {

@@ -42,19 +42,25 @@ func (w *Workspace) recordLate(ctx context.Context, p wspath.Path, out *rootfs.D
 	}
 	w.index.dropFile(wspath.Path(out.Temp))
 	if w.store.HasBlob(s.id) {
-		return nil, errs.Wrap(w.root.Drop(out), out.Temp)
+		return nil, w.retire(p, out)
 	}
-	seqs, err = w.recordBeside(ctx, p, out, &s, reason)
+	b, err := w.captureAside(ctx, out, &s)
+	if err != nil {
+		return nil, err
+	}
+	defer w.store.Discard(b)
+	seqs, err = w.recordBeside(ctx, p, s.mode, b, reason)
 	if errs.Is(err, errs.Conflict) || errs.Is(err, errs.BadPath) {
 		return seqs, w.rescue(out) // a folder stands there now, or a file above it
 	}
 	if err != nil {
 		return seqs, err
 	}
-	return seqs, errs.Wrap(w.root.Drop(out), out.Temp)
+	return seqs, w.retire(p, out)
 }
 
-func (w *Workspace) recordBeside(ctx context.Context, p wspath.Path, out *rootfs.Displaced, s *seen, reason string) (seqs []uint64, err error) {
+// recordBeside records bytes as an older version of a path.
+func (w *Workspace) recordBeside(ctx context.Context, p wspath.Path, mode object.Mode, b gitstore.Blob, reason string) (seqs []uint64, err error) {
 	tip, inTip, err := w.store.Snapshot().Lookup(p)
 	if err != nil {
 		return nil, err
@@ -62,12 +68,7 @@ func (w *Workspace) recordBeside(ctx context.Context, p wspath.Path, out *rootfs
 	if inTip && tip.Mode == object.Dir {
 		return nil, &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "A folder stands there.", Path: string(p)}
 	}
-	b, err := w.captureAside(ctx, out, s)
-	if err != nil {
-		return nil, err
-	}
-	defer w.store.Discard(b)
-	x := external{path: p, old: tip, mode: s.mode, blob: b, hasBlob: true}
+	x := external{path: p, old: tip, mode: mode, blob: b, hasBlob: true}
 	c, err := w.commitExternals(ctx, []external{x}, message.Message{Reason: reason}, true)
 	if err != nil || c.NoChange {
 		return nil, err
@@ -95,6 +96,9 @@ func (w *Workspace) recordBeside(ctx context.Context, p wspath.Path, out *rootfs
 // name that people see; the next scan records it.
 func (w *Workspace) rescue(out *rootfs.Displaced) error {
 	dir := wspath.Path(out.Temp).Dir()
+	if string(dir) == rootfs.KeptDir {
+		dir = wspath.Root
+	}
 	for i := range 100 {
 		name := dir.Join(fmt.Sprintf("umbra-recovered-%d-%d", out.Info.Ino, i))
 		err := w.fs.RenameNoReplace(out.Temp, string(name))
@@ -107,23 +111,6 @@ func (w *Workspace) rescue(out *rootfs.Displaced) error {
 		}
 	}
 	return errs.New(errs.Unavailable, "not_rescued", "A displaced file could not be kept under a visible name.")
-}
-
-// lingering is a displaced file that somebody has still open for writing.
-type lingering struct {
-	path wspath.Path
-	out  *rootfs.Displaced
-	file vfs.File // for asking; nil: only its name is left to be removed
-}
-
-// linger keeps a displaced file until nobody writes to it any more.
-func (w *Workspace) linger(p wspath.Path, out *rootfs.Displaced) {
-	f, err := w.fs.Open(out.Temp)
-	if err != nil {
-		w.log.Warn("displaced file not watched; it is settled at the next start", "name", out.Temp, "error", err)
-		return
-	}
-	w.lingerOn(lingering{path: p, out: out, file: f})
 }
 
 func (w *Workspace) lingerOn(l lingering) {
@@ -181,88 +168,31 @@ func (w *Workspace) dropNow() {
 	w.toDrop = nil
 	w.lmu.Unlock()
 	for _, l := range list {
-		if w.lateComer(l) {
-			w.linger(l.path, l.out)
-		} else {
+		if !w.lateComer(l) {
 			w.drop(l)
 		}
 	}
 }
 
-// lateComer looks once more at a file that was as expected when it came out:
-// whoever was just opening it by its path may have got it since. Then it is brought
-// beside its target, to wait for what is written.
+// lateComer reports whether a process opened a displaced file, or wrote to it,
+// after it was compared. Then it waits.
 func (w *Workspace) lateComer(l lingering) bool {
-	f, err := w.root.Open(l.out)
-	if err != nil {
+	if !l.out.Info.IsRegular() {
 		return false
 	}
-	open := f.OpenForWriting()
-	info, err := f.Stat()
-	f.Close()
-	if err == nil && !open && sameContent(info, l.out.Info) {
+	open, info := w.ask(l.out)
+	if open == vfs.No && sameContent(info, l.out.Info) {
 		return false
 	}
-	if err := w.root.Home(l.out, l.path); err != nil {
-		w.log.Error("displaced file not recorded; it is at the next start", "name", l.out.Temp, "error", err)
-	}
+	w.wait(l.path, l.out, open)
 	return true
 }
 
 // drop removes a displaced file.
 func (w *Workspace) drop(l lingering) {
-	if err := w.root.Drop(l.out); err != nil {
+	if err := w.root.Drop(l.out); err != nil && !isAbsent(err) {
 		w.log.Warn("displaced file not removed; it is tried again", "name", l.out.Temp, "error", err)
+		l.done = true
 		w.lingerOn(l)
 	}
-}
-
-// settleLingers records late bytes of the files that nobody writes to any more,
-// and tells how many are left. last takes those that are still open too, as
-// they are; their names are left for the next start. One call waits for another
-// that runs. The caller holds no path.
-func (w *Workspace) settleLingers(ctx context.Context, last bool) int {
-	w.dropNow()
-	w.settling.Lock()
-	defer w.settling.Unlock()
-	w.lmu.Lock()
-	list := w.lingers
-	w.lingers = nil
-	w.lmu.Unlock()
-	var left []lingering
-	for _, l := range list {
-		if l.file == nil {
-			if err := w.root.Drop(l.out); err != nil {
-				left = append(left, l)
-			}
-			continue
-		}
-		if l.file.OpenForWriting() {
-			if !last {
-				left = append(left, l)
-				continue
-			}
-			l.file.Close()
-			left = append(left, l)
-			continue
-		}
-		l.file.Close()
-		if err := w.settleLinger(ctx, l); err != nil {
-			w.log.Warn("late bytes of a displaced file not recorded; they are at the next start", "path", string(l.path), "error", err)
-		}
-	}
-	if !last {
-		w.lmu.Lock()
-		w.lingers = append(w.lingers, left...)
-		w.lmu.Unlock()
-	}
-	return len(left)
-}
-
-func (w *Workspace) settleLinger(ctx context.Context, l lingering) error {
-	return w.locked(ctx, []wspath.Path{l.path}, func(*pathLock) error {
-		seqs, err := w.recordLate(ctx, l.path, l.out, "")
-		w.progress.settle(seqs...)
-		return err
-	})
 }

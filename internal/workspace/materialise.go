@@ -10,6 +10,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/rootfs"
+	"umbra/internal/vfs"
 	"umbra/internal/wspath"
 )
 
@@ -33,8 +34,8 @@ type done struct {
 	out      *rootfs.Displaced
 	staged   *rootfs.Staged
 	perm     fs.FileMode
-	open     bool // out is still open for writing
-	foreign  bool // out is not what was expected
+	open     vfs.Writers // whether a process may still write to out
+	foreign  bool        // out is not what was expected
 	dir      bool
 }
 
@@ -243,9 +244,13 @@ func (m *materialiser) inspect(ctx context.Context, expect *onDisk, p wspath.Pat
 		return err
 	}
 	d.open, d.foreign = open, !same
-	if open || !same {
+	if !same {
 		if err := m.w.root.Home(d.out, p); err != nil {
 			return err
+		}
+	} else if open != vfs.No {
+		if err := m.w.root.Away(d.out, p, open == vfs.Yes); err != nil {
+			return errInUse(p, err)
 		}
 	}
 	if !same {
@@ -255,20 +260,20 @@ func (m *materialiser) inspect(ctx context.Context, expect *onDisk, p wspath.Pat
 }
 
 // isExpected reports whether what came out is what was looked at under the
-// lock, and whether somebody has it open for writing.
-func (w *Workspace) isExpected(ctx context.Context, out *rootfs.Displaced, expect *onDisk) (same, open bool, err error) {
+// lock, and whether another process has it open for writing.
+func (w *Workspace) isExpected(ctx context.Context, out *rootfs.Displaced, expect *onDisk) (same bool, open vfs.Writers, err error) {
 	if !out.Info.IsRegular() {
-		return expect != nil && sameContent(out.Info, expect.info), false, nil
+		return expect != nil && sameContent(out.Info, expect.info), vfs.No, nil
 	}
 	f, err := w.root.Open(out)
 	if err != nil {
 		// Not readable: then its stat data must do.
-		return expect != nil && sameContent(out.Info, expect.info) && !expect.racy, false, nil
+		return expect != nil && sameContent(out.Info, expect.info) && !expect.racy, vfs.Unknown, nil
 	}
 	defer f.Close()
 	// Asked first: what nobody has open for writing, under a name that nobody
 	// else knows, changes no more.
-	open = f.OpenForWriting()
+	open = f.Writers()
 	if out.Info, err = f.Stat(); err != nil {
 		return false, open, err
 	}
@@ -276,10 +281,10 @@ func (w *Workspace) isExpected(ctx context.Context, out *rootfs.Displaced, expec
 		return false, open, nil
 	}
 	if expect.own {
-		open = false // by this change set itself
+		open = vfs.No // but for this change set itself
 	}
-	if !expect.racy && !open {
-		return true, false, nil
+	if !expect.racy && open == vfs.No {
+		return true, open, nil
 	}
 	id, err := hashBlob(ctx, f, out.Info.Size)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
@@ -293,6 +298,11 @@ func (w *Workspace) isExpected(ctx context.Context, out *rootfs.Displaced, expec
 
 // take renames away what stands at a path.
 func (m *materialiser) take(ctx context.Context, s *step) error {
+	if s.dir {
+		if err := m.leave(s.path); err != nil {
+			return err
+		}
+	}
 	out, err := m.w.root.Take(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if s.expect != nil || s.dir {
@@ -319,6 +329,26 @@ func (m *materialiser) take(ctx context.Context, s *step) error {
 	}
 	m.w.index.dropFile(s.path)
 	return m.inspect(ctx, s.expect, s.path)
+}
+
+// leave moves what this change set displaced out of a directory that is deleted.
+func (m *materialiser) leave(dir wspath.Path) error {
+	for i := range m.log {
+		d := &m.log[i]
+		if d.out == nil || d.out.IsAside() || !d.out.Info.IsRegular() || !wspath.Path(d.out.Temp).IsUnder(dir) {
+			continue
+		}
+		if err := m.w.root.Away(d.out, d.outPath(), d.open == vfs.Yes); err != nil && (d.open != vfs.No || d.foreign) {
+			return errInUse(d.outPath(), err)
+		}
+	}
+	return nil
+}
+
+// errInUse is answered where a file that another process may write to cannot be
+// kept.
+func errInUse(p wspath.Path, err error) error {
+	return &errs.Error{Kind: errs.Conflict, Code: "file_in_use", Detail: "Another process has the file open, and it cannot be kept.", Path: string(p), Err: err}
 }
 
 // move renames a file or folder.

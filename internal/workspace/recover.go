@@ -86,6 +86,17 @@ func (w *Workspace) recover(ctx context.Context) error {
 			r.from = min(seq, r.tip.Seq)
 		}
 	}
+	kept, err := w.root.Kept()
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	for _, k := range kept {
+		if k.From != "" {
+			w.linger(k.From, k.Displaced)
+		} else if err := r.nobodys(ctx, k.Displaced); err != nil {
+			return err
+		}
+	}
 	left, err := w.root.Asides()
 	if err != nil {
 		return errs.Wrap(err, "")

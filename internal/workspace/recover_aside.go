@@ -59,6 +59,10 @@ func (r *recovery) asides(ctx context.Context, left []rootfs.Aside) error {
 func (r *recovery) drop(left []rootfs.Aside, is func(rootfs.Aside) (bool, error)) (others []rootfs.Aside, err error) {
 	for _, a := range left {
 		ok, err := is(a)
+		if ok && err == nil && r.same && !a.Prepared() && a.Info.IsRegular() {
+			open, _ := r.w.ask(a.Displaced)
+			ok = open != vfs.Yes // then it waits, once its path is known
+		}
 		switch {
 		case err != nil:
 			return nil, err

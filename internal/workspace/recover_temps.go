@@ -26,6 +26,9 @@ func (r *recovery) temps(ctx context.Context, dir wspath.Path) error {
 	}
 	for _, e := range entries {
 		path := dir.Join(e.Name)
+		if string(path) == rootfs.KeptDir {
+			continue // its files wait
+		}
 		if digits, ok := wspath.ParseTemp(e.Name); ok {
 			if err := r.temp(ctx, dir, path, digits, entries); err != nil {
 				return err
@@ -134,6 +137,9 @@ func (r *recovery) nobodys(ctx context.Context, out *rootfs.Displaced) error {
 		err := w.identify(ctx, wspath.Path(out.Temp), &s)
 		w.index.dropFile(wspath.Path(out.Temp))
 		if err == nil && w.store.HasBlob(s.id) {
+			if open, _ := w.ask(out); s.kind == KindFile && open == vfs.Yes {
+				return w.rescue(out)
+			}
 			return errs.Wrap(w.root.Drop(out), out.Temp)
 		}
 		if err == nil && s.kind == KindFile && !r.same {
@@ -151,7 +157,8 @@ func (r *recovery) nobodys(ctx context.Context, out *rootfs.Displaced) error {
 // tempDir settles a folder that was taken away: it goes if all that is in it is
 // in history, else it is kept under a visible name.
 func (r *recovery) tempDir(ctx context.Context, out *rootfs.Displaced, digits uint64) error {
-	ok, err := r.dirRecorded(ctx, out.Temp, r.folderTakenFrom(wspath.Path(out.Temp).Dir(), digits))
+	was := r.folderTakenFrom(wspath.Path(out.Temp).Dir(), digits)
+	ok, err := r.dirRecorded(ctx, out.Temp, was)
 	if err != nil {
 		if _, fatal := skipReason(err); fatal {
 			return err
@@ -160,6 +167,10 @@ func (r *recovery) tempDir(ctx context.Context, out *rootfs.Displaced, digits ui
 	}
 	if !ok {
 		return r.w.rescue(out)
+	}
+	if was != "" {
+		r.w.retireTree(out, was, nil)
+		return nil
 	}
 	return errs.Wrap(r.w.root.Drop(out), out.Temp)
 }

@@ -25,7 +25,7 @@ func (w *Workspace) dirRecorded(ctx context.Context, temp string, was wspath.Pat
 	}
 	for _, e := range entries {
 		at, was := temp+"/"+e.Name, was.Join(e.Name)
-		if forced[string(was)] || wspath.IsTemp(e.Name) {
+		if forced[string(was)] || w.prepared(at, e.Name) {
 			continue
 		}
 		ok := true

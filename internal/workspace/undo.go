@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"umbra/internal/rootfs"
+	"umbra/internal/vfs"
 	"umbra/internal/wspath"
 )
 
@@ -203,14 +204,18 @@ func (m *materialiser) finish() {
 		if d.out == nil {
 			continue
 		}
-		if d.open {
-			m.w.linger(d.outPath(), d.out)
+		if d.out.Info.IsRegular() && d.open != vfs.No {
+			m.w.wait(d.outPath(), d.out, d.open)
+			continue
+		}
+		if d.out.Info.IsDir() {
+			m.w.retireTree(d.out, d.path, m.p.unrecorded)
 			continue
 		}
 		if d.out.IsAside() {
 			m.w.dropSoon(lingering{path: d.outPath(), out: d.out})
-		} else {
-			m.w.drop(lingering{path: d.outPath(), out: d.out})
+		} else if l := (lingering{path: d.outPath(), out: d.out}); !m.w.lateComer(l) {
+			m.w.drop(l)
 		}
 	}
 }

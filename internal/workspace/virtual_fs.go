@@ -352,4 +352,4 @@ func (f *treeFile) Allocate(int64) error               { return pathError("alloc
 func (f *treeFile) Sync() error                        { return nil }
 func (f *treeFile) Datasync() error                    { return nil }
 func (f *treeFile) StartWriteout() error               { return nil }
-func (f *treeFile) OpenForWriting() bool               { return false }
+func (f *treeFile) Writers() vfs.Writers               { return vfs.No }
