@@ -23,6 +23,8 @@ type lingering struct {
 	out  *rootfs.Displaced
 	file vfs.File // to ask for writers; nil: the system does not say
 	wait displaced.Waiting
+	// known is what it was like when its bytes were last known to be in history.
+	known vfs.Info
 	next time.Duration // when to look again, a reading of clock.Boot
 	done bool          // only its name is left to be removed
 	// forced is set for a deleted directory that could not be removed yet.
@@ -59,7 +61,7 @@ func (w *Workspace) wait(p wspath.Path, out *rootfs.Displaced, open vfs.Writers)
 
 // linger looks at a file again until it can be removed.
 func (w *Workspace) linger(p wspath.Path, out *rootfs.Displaced) {
-	l := lingering{path: p, out: out, wait: displaced.Begin(clock.Boot())}
+	l := lingering{path: p, out: out, known: out.Info, wait: displaced.Begin(clock.Boot())}
 	if f, err := w.root.Open(out); err == nil {
 		if f.Writers() == vfs.Unknown {
 			f.Close()
@@ -96,7 +98,7 @@ func (w *Workspace) settleLingers(ctx context.Context, last bool) int {
 	w.lmu.Unlock()
 	var left []lingering
 	for _, l := range list {
-		if !w.settleOne(ctx, &l) {
+		if !w.settleOne(ctx, &l, last) {
 			left = append(left, l)
 		}
 	}
@@ -115,13 +117,13 @@ func (w *Workspace) settleLingers(ctx context.Context, last bool) int {
 }
 
 // settleOne does what is due with one file, and reports whether it is gone.
-func (w *Workspace) settleOne(ctx context.Context, l *lingering) (gone bool) {
+func (w *Workspace) settleOne(ctx context.Context, l *lingering, last bool) (gone bool) {
 	if l.done {
 		err := w.root.Drop(l.out)
 		return err == nil || isAbsent(err)
 	}
 	now := clock.Boot()
-	if now < l.next {
+	if now < l.next && !last {
 		return false
 	}
 	if l.forced != nil {
@@ -139,17 +141,19 @@ func (w *Workspace) settleOne(ctx context.Context, l *lingering) (gone bool) {
 	} else {
 		l.next = now + displaced.LookEvery
 	}
-	was := l.out.Info
 	if err := w.root.Look(l.out); isAbsent(err) {
 		l.close()
 		return true
 	}
 	action := l.wait.Next(open, l.out.Info, now)
+	if action == displaced.Wait && last && !sameContent(l.known, l.out.Info) && l.out.Info.Size <= maxAtStop {
+		action = displaced.Record // it waits for the next start, but its bytes need not
+	}
 	if action == displaced.Wait {
 		return false
 	}
 	err := w.locked(ctx, []wspath.Path{l.path}, func(*pathLock) error {
-		seqs, err := w.recordKept(ctx, l, was, action == displaced.Retire)
+		seqs, err := w.recordKept(ctx, l, action == displaced.Retire)
 		w.progress.settle(seqs...)
 		return err
 	})
@@ -162,8 +166,13 @@ func (w *Workspace) settleOne(ctx context.Context, l *lingering) (gone bool) {
 		l.close()
 		return true
 	}
+	l.known = l.out.Info
 	return false
 }
+
+// maxAtStop is the size in bytes up to which a stop records a file that is still
+// open.
+const maxAtStop = 64 << 20
 
 func (l *lingering) close() {
 	if l.file != nil {
@@ -173,9 +182,8 @@ func (l *lingering) close() {
 }
 
 // recordKept brings the bytes of a file that waits into history, if it lacks
-// them, and removes it if drop. The path is locked. was is what it was like when
-// its bytes were last known.
-func (w *Workspace) recordKept(ctx context.Context, l *lingering, was vfs.Info, drop bool) ([]uint64, error) {
+// them, and removes it if drop. The path is locked.
+func (w *Workspace) recordKept(ctx context.Context, l *lingering, drop bool) ([]uint64, error) {
 	f, err := w.root.Open(l.out)
 	if isAbsent(err) {
 		return nil, nil
@@ -184,7 +192,7 @@ func (w *Workspace) recordKept(ctx context.Context, l *lingering, was vfs.Info, 
 		switch {
 		case !drop:
 			return nil, nil
-		case sameContent(was, l.out.Info):
+		case sameContent(l.known, l.out.Info):
 			return nil, errs.Wrap(w.root.Drop(l.out), l.out.Temp)
 		}
 		return nil, w.rescueKept(l)
