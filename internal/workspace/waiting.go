@@ -25,8 +25,8 @@ type lingering struct {
 	wait displaced.Waiting
 	// known is what it was like when its bytes were last known to be in history.
 	known vfs.Info
-	next time.Duration // when to look again, a reading of clock.Boot
-	done bool          // only its name is left to be removed
+	next  time.Duration // when to look again, a reading of clock.Boot
+	done  bool          // only its name is left to be removed
 	// forced is set for a deleted directory that could not be removed yet.
 	forced map[string]bool
 }
