@@ -43,3 +43,33 @@ func TestDirectoryReplacedByLink(t *testing.T) {
 		}
 	}
 }
+
+// TestEmptyDirectoryStays: a directory that existed, empty, before the task wrote
+// into it is not the task's, and stays.
+func TestEmptyDirectoryStays(t *testing.T) {
+	start := map[string]string{"a": "a\n", "empty/": "", "outer/inner/": "", "logs/x.log": "ignored", ".gitignore": "*.log\n"}
+	for name, steps := range map[string][]string{
+		"written into":        {"put empty/x new"},
+		"deeper":              {"put empty/deep/er/x new"},
+		"nested":              {"put outer/inner/x new", "put outer/y new"},
+		"moved into":          {"mv a empty/a"},
+		"written and deleted": {"put empty/x new", "del empty/x"},
+		"twice":               {"put empty/x new", "put empty/y new"},
+		"with ignored files":  {"put logs/y new"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, start)
+			g.task("A")
+			before := g.disk()
+			for _, s := range steps {
+				g.do("A", s)
+			}
+			dry, err := g.revert(Request{Task: "A", DryRun: true})
+			if err != nil || len(dry.Conflicts) > 0 {
+				t.Fatalf("%+v %v", dry, err)
+			}
+			g.mustRevert(Request{Task: "A"})
+			g.want(before)
+		})
+	}
+}

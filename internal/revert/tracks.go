@@ -8,6 +8,8 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/history"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
 )
 
 // folder is one folder under all the names that it had. Which of two folders
@@ -68,6 +70,7 @@ type tracker struct {
 	id      object.ID
 	changed []*folder
 	parent  *gitstore.Snapshot // the tree before the commit, once it was asked for
+	filled  []wspath.Path      // directories that existed before it, next to those of parent
 }
 
 // trackFolders follows the folders that selected entries made, moved or
@@ -322,13 +325,14 @@ func (t *tracker) isMade(path, name string) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		t.parent = &snap
+		t.parent, t.filled = &snap, workspace.Filled(c.Message)
 	}
 	stood, err := at(*t.parent, was)
-	if err == nil && stood.Mode == object.Dir {
+	existed := stood.Mode == object.Dir || slices.Contains(t.filled, wspath.Path(was))
+	if err == nil && existed {
 		t.old[name] = true
 	}
-	return stood.Mode != object.Dir, err
+	return !existed, err
 }
 
 // byOthers follows a rename by somebody else. What it comes to without the

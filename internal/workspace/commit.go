@@ -84,7 +84,7 @@ func (p *plan) message(ctx context.Context, entries []netEntry) (message.Message
 	if p.filled || p.net.filledFolder() { // else the entries tell
 		m.Extra = slices.Concat(m.Extra, folderTrailers(p.folders))
 	}
-	m.Extra = slices.Concat(m.Extra, p.via(entries))
+	m.Extra = slices.Concat(m.Extra, p.via(entries), filledTrailers(p.view.filled, entries))
 	var err error
 	m.Entries, err = p.w.messageEntries(ctx, entries)
 	return m, err

@@ -1,6 +1,9 @@
 package workspace
 
 import (
+	"maps"
+	"slices"
+
 	"umbra/gitstore/message"
 	"umbra/internal/wspath"
 )
@@ -38,6 +41,33 @@ func FolderMoves(m *message.Message) []FolderMove {
 				out = append(out, FolderMove{From: wspath.Path(from), To: wspath.Path(t.Value)})
 			}
 			known = false
+		}
+	}
+	return out
+}
+
+// keyFilled is the trailer that names a directory which existed on disk, in no
+// history since it held nothing that is recorded, when the change set put
+// something into it: it is not the change set's, and stays when that is undone.
+const keyFilled = "Filled"
+
+func filledTrailers(filled map[wspath.Path]bool, entries []netEntry) []message.Trailer {
+	var out []message.Trailer
+	for _, dir := range slices.Sorted(maps.Keys(filled)) {
+		if filled[dir] && slices.ContainsFunc(entries, func(e netEntry) bool { return e.after.Mode != 0 && e.after.Path.IsUnder(dir) }) {
+			out = append(out, message.Trailer{Key: keyFilled, Value: string(dir)})
+		}
+	}
+	return out
+}
+
+// Filled returns the directories that existed before a commit's request put
+// something into them, though the tree before it does not have them.
+func Filled(m *message.Message) []wspath.Path {
+	var out []wspath.Path
+	for _, t := range m.Extra {
+		if t.Key == keyFilled {
+			out = append(out, wspath.Path(t.Value))
 		}
 	}
 	return out

@@ -50,10 +50,13 @@ type view struct {
 
 	disk  map[wspath.Path]*vnode // looks at the disk, so that each path is looked at once
 	nodes map[wspath.Path]*vnode // what the change set did, by path afterwards
+	// filled are directories that exist on disk, that history does not have, and
+	// that the change set puts something into; false: one that it does have.
+	filled map[wspath.Path]bool
 }
 
 func newView(w *Workspace, tip gitstore.Snapshot, lock *pathLock) *view {
-	return &view{w: w, tip: tip, lock: lock, disk: make(map[wspath.Path]*vnode), nodes: make(map[wspath.Path]*vnode)}
+	return &view{w: w, tip: tip, lock: lock, disk: make(map[wspath.Path]*vnode), nodes: make(map[wspath.Path]*vnode), filled: make(map[wspath.Path]bool)}
 }
 
 // needLocks says that a request has to be planned again with more paths
@@ -148,6 +151,28 @@ func (v *view) set(p wspath.Path, n *vnode) error {
 		return err
 	}
 	v.nodes[p] = n
+	return v.noteFilled(p.Dir())
+}
+
+// noteFilled notes which directories from dir up stood empty on disk.
+func (v *view) noteFilled(dir wspath.Path) error {
+	for ; !dir.IsRoot() && v.w != nil && v.w.virtual == nil; dir = dir.Dir() {
+		if _, known := v.filled[dir]; known {
+			return nil
+		}
+		n, err := v.at(dir)
+		if err != nil {
+			return err
+		}
+		_, tracked, err := v.tip.Lookup(dir)
+		if err != nil {
+			return err
+		}
+		v.filled[dir] = !tracked && n.kind == KindDir && n.origin == dir
+		if tracked {
+			return nil
+		}
+	}
 	return nil
 }
 
