@@ -1,6 +1,7 @@
 import { getConfig } from "@langchain/langgraph";
 import type { BackendProtocolV2, DeleteResult, EditResult, ExecuteResponse, FileDownloadResponse, FileOperationError, FileUploadResponse, GlobResult, GrepResult, LsResult, ReadRawResult, ReadResult, SandboxBackendProtocolV2, WriteResult } from "deepagents";
 import { Guard, InvalidPath, SubtaskOption, advice, defaultMaxReadBytes, legalSubtask, metadataOf, mimeOf, resolvePath, rethrowAbort } from "./adapter.js";
+import { base64 } from "./bytes.js";
 import { UmbraError } from "./errors.js";
 import type { Task, Umbra } from "./index.js";
 import { subagentOf } from "./subagent.js";
@@ -252,12 +253,6 @@ function operationError(err: unknown): FileOperationError {
   }
   if (err.status === 404) return "file_not_found";
   return "permission_denied";
-}
-
-export function base64(bytes: Uint8Array): string {
-  let text = "";
-  for (let i = 0; i < bytes.length; i += 0x8000) text += String.fromCharCode(...bytes.subarray(i, i + 0x8000));
-  return btoa(text);
 }
 
 export interface UmbraSandboxOptions {

@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { mkdtemp } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { BetaLocalFilesystemMemoryTool, betaMemoryTool } from "@anthropic-ai/sdk/tools/memory/node";
+import { applyPatchTool } from "@openai/agents-core";
+import { Bash, InMemoryFs } from "just-bash";
+import { umbraMemory } from "../dist/anthropic-memory.js";
+import { Umbra } from "../dist/index.js";
+import { UmbraFs } from "../dist/just-bash.js";
+import { UmbraEditor } from "../dist/openai-agents.js";
+
+const umbra = new Umbra({ url: process.env.UMBRA_TEST_URL });
+const text = (bytes) => new TextDecoder().decode(bytes);
+const virtual = () => umbra.tasks.create({ goal: "test", kind: "virtual" });
+
+test("OpenAI Agents: an editor for applyPatchTool", async () => {
+  const task = await virtual();
+  const editor = new UmbraEditor({ task, subtask: "patcher" });
+  assert.equal(applyPatchTool({ editor }).type, "apply_patch");
+  assert.equal((await editor.createFile({ type: "create_file", path: "a.txt", diff: "+one\n+two\n" })).status, "completed");
+  assert.match((await editor.createFile({ type: "create_file", path: "a.txt", diff: "+x\n" })).output, /already exists/);
+  assert.equal((await editor.updateFile({ type: "update_file", path: "/a.txt", diff: "@@\n one\n-two\n+2\n" })).status, "completed");
+  assert.equal(text(await task.files.read("a.txt")).trimEnd(), "one\n2");
+  const changes = async () => { const out = []; for await (const e of task.changes()) out.push(e); return out; };
+  const before = (await changes()).length;
+  assert.equal((await editor.updateFile({ type: "update_file", path: "a.txt", diff: "@@\n-one\n+1\n 2\n", moveTo: "b/c.txt" })).status, "completed");
+  assert.equal(new Set((await changes()).slice(before).map((e) => e.commit)).size, 1);
+  assert.equal(text(await task.files.read("b/c.txt")).trimEnd(), "1\n2");
+  assert.equal((await editor.updateFile({ type: "update_file", path: "b/c.txt", diff: "@@\n-nothing\n+1\n" })).status, "failed");
+  assert.match((await editor.updateFile({ type: "update_file", path: "none", diff: "@@\n-a\n+b\n" })).output, /not found/);
+  assert.equal((await editor.deleteFile({ type: "delete_file", path: "b/c.txt" })).status, "completed");
+  assert.equal((await editor.deleteFile({ type: "delete_file", path: "b/c.txt" })).status, "failed");
+  assert.ok((await changes()).every((e) => e.subtask_id === "patcher"));
+});
+
+test("Anthropic: every text and error as the SDK's own memory tool", async () => {
+  const theirs = await BetaLocalFilesystemMemoryTool.init(await mkdtemp(join(process.env.UMBRA_TEST_DIR, "memory-")));
+  const ours = await umbraMemory({ task: await virtual() });
+  assert.equal(betaMemoryTool(ours).name, "memory");
+  const commands = [
+    { command: "view", path: "/memories" },
+    { command: "create", path: "/memories/a.txt", file_text: "one\ntwo\nthree\nfour\nfive\nsix\n" },
+    { command: "create", path: "/memories/a.txt", file_text: "x" },
+    { command: "create", path: "/memories/d/e/f.md", file_text: "deep" },
+    { command: "create", path: "/memories/.hidden", file_text: "h" },
+    { command: "create", path: "/memories/node_modules/x", file_text: "h" },
+    { command: "view", path: "/memories/a.txt" },
+    { command: "view", path: "/memories/a.txt", view_range: [2, 3] },
+    { command: "view", path: "/memories/a.txt", view_range: [5, -1] },
+    { command: "view", path: "/memories/none" },
+    { command: "view", path: "/elsewhere" },
+    { command: "view", path: "/memories/../x" },
+    { command: "str_replace", path: "/memories/a.txt", old_str: "three", new_str: "$& 3" },
+    { command: "str_replace", path: "/memories/a.txt", old_str: "nothing", new_str: "3" },
+    { command: "str_replace", path: "/memories/a.txt", old_str: "o", new_str: "3" },
+    { command: "str_replace", path: "/memories/d", old_str: "o", new_str: "3" },
+    { command: "str_replace", path: "/memories/none", old_str: "o", new_str: "3" },
+    { command: "insert", path: "/memories/a.txt", insert_line: 0, insert_text: "zero\n" },
+    { command: "insert", path: "/memories/a.txt", insert_line: 99, insert_text: "zero" },
+    { command: "insert", path: "/memories/none", insert_line: 0, insert_text: "zero" },
+    { command: "view", path: "/memories/a.txt" },
+    { command: "rename", old_path: "/memories/a.txt", new_path: "/memories/n/b.txt" },
+    { command: "rename", old_path: "/memories/a.txt", new_path: "/memories/c.txt" },
+    { command: "rename", old_path: "/memories/d", new_path: "/memories/n/b.txt" },
+    { command: "rename", old_path: "/memories", new_path: "/memories/x" },
+    { command: "delete", path: "/memories/d" },
+    { command: "delete", path: "/memories/d" },
+    { command: "delete", path: "/memories" },
+  ];
+  for (const c of commands) {
+    const run = async (tool) => { try { return await tool[c.command](c); } catch (err) { return `throws ${err.message}`; } };
+    assert.equal(await run(ours), await run(theirs), JSON.stringify(c));
+  }
+  const view = async (tool) => (await tool.view({ command: "view", path: "/memories" })).split("\n").map((line) => line.replace(/^[0-9.]+[BKMG]\t(.*\/|\/memories)$/, "dir\t$1"));
+  assert.deepEqual(await view(ours), await view(theirs));
+});
+
+test("just-bash: the same output and tree as InMemoryFs", async () => {
+  const task = await virtual();
+  const [ours, theirs] = [await UmbraFs.create({ task }), new InMemoryFs()];
+  const bash = [new Bash({ fs: ours, cwd: "/" }), new Bash({ fs: theirs, cwd: "/" })];
+  const lines = [
+    "mkdir -p w/a/b && cd w && echo one > a/1 && printf 'x\\ny\\n' > a/b/2 && cat a/1 a/b/2", "cd w && ls", "cd w && ls a a/b", "cat w/none", "cat w/a", "mkdir w", "mkdir w/x/y", "rmdir w/a",
+    "cd w && cp a/1 a/3 && cat a/3", "cd w && cp -r a c && find c | sort", "cd w && mv c e && ls e", "cd w && echo more >> a/1 && wc -l a/1", "cd w && grep -rn x a | sort", "cd w && rm a/3 && ls a",
+    "rm w/none", "rm -f w/none; echo $?", "rm w/a", "cd w && rm -r e && ls", "cd w && sed -i s/one/two/ a/1 && cat a/1", "cd w && ln -s a/1 l && cat l && readlink l", "cd w && test -L l; echo $?",
+    "cd w && chmod +x a/1 && test -x a/1; echo $?", "cd w && touch t && test -f t; echo $?", "cd w && echo '' > t; wc -c < w/t", "cd w && for i in 1 2 3; do echo $i > n$i; done; cat n*", "cd w && ls -a",
+    "cd w && echo a b c | tr ' ' '\\n' | sort -r > s && cat s", "cd w && head -1 s && tail -1 s", "cd w && find . -name 'n*' | sort", "cd w && mkdir -p z && mv n1 z && ls z", "cd w && rm -rf z n2 n3 && ls", "echo ü > 'w/ü b'; cat 'w/ü b'",
+    "cd w && cat < none", "cd w && echo x > a", "ls w/none", "cd w && cp a q", "cd w && test -d a && echo dir", "cd w && du -a a > /dev/null; echo $?", "cd w && diff s s && echo same", "cd w && awk '{print $1}' s",
+  ];
+  for (const line of lines) {
+    const [mine, other] = [await bash[0].exec(line), await bash[1].exec(line)];
+    assert.deepEqual({ line, out: mine.stdout, err: mine.stderr, code: mine.exitCode }, { line, out: other.stdout, err: other.stderr, code: other.exitCode });
+  }
+  const tree = (b) => b.exec("cd w && find . | sort && cat a/1 s t").then((r) => r.stdout);
+  assert.equal(await tree(bash[0]), await tree(bash[1]));
+  assert.deepEqual(ours.getAllPaths().filter((p) => p.startsWith("/w")), (await UmbraFs.create({ task })).getAllPaths().filter((p) => p.startsWith("/w")));
+});
