@@ -113,3 +113,19 @@ func objects(r *harness.Response, name string) []map[string]any {
 	}
 	return out
 }
+
+// A method that does not exist is a JSON-RPC error in every revision.
+func TestMCPUnknownMethod(t *testing.T) {
+	s := harness.Start(t, harness.Options{})
+	for _, revision := range []string{newest, before} {
+		r := s.Do("POST", "/mcp", map[string]any{"jsonrpc": "2.0", "id": 7, "method": "no/such", "params": map[string]any{"_meta": map[string]any{
+			"io.modelcontextprotocol/protocolVersion": revision, "io.modelcontextprotocol/clientInfo": map[string]any{"name": "t", "version": "1"},
+			"io.modelcontextprotocol/clientCapabilities": map[string]any{}}}},
+			"Accept: application/json, text/event-stream", "Mcp-Protocol-Version: "+revision, "Mcp-Method: no/such")
+		if r.Field("error.code") != -32601.0 || r.Field("id") != 7.0 || r.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s: %d %s", revision, r.Status, r.Body)
+		}
+	}
+	// What is no request at all stays a 400.
+	s.Do("POST", "/mcp", []byte("nonsense"), "Content-Type: application/json", "Accept: application/json, text/event-stream").Expect(400)
+}

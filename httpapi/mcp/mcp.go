@@ -16,6 +16,7 @@ import (
 	"context"
 	"crypto/rand"
 	_ "embed"
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -133,6 +134,7 @@ func (d *Dialect) serve(c *gin.Context) error {
 		return err
 	}
 	req := c.Request
+	var asked json.RawMessage
 	if req.Method == http.MethodPost {
 		// Read here: what breaks a body is told in the server's own words.
 		body, err := io.ReadAll(httpapi.BodyReader(c))
@@ -146,6 +148,7 @@ func (d *Dialect) serve(c *gin.Context) error {
 		defer cancel()
 		req = req.WithContext(ctx)
 		req.Body = io.NopCloser(bytes.NewReader(body))
+		asked = idOf(body)
 	}
 	k := &caller{who: httpapi.CallerOf(c), tags: httpapi.TagsOf(c), requestID: httpapi.RequestID(c), idem: httpapi.IdempotencyOf(c)}
 	if k.idem != nil {
@@ -160,7 +163,9 @@ func (d *Dialect) serve(c *gin.Context) error {
 		h = e.stateless
 	}
 	k.session = session
-	withCaller(h, k).ServeHTTP(c.Writer, req)
+	w := &jsonErrors{ResponseWriter: c.Writer, id: asked}
+	withCaller(h, k).ServeHTTP(w, req)
+	w.end()
 	return nil
 }
 
