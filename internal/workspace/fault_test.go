@@ -178,6 +178,7 @@ func TestCrashAtEveryCall(t *testing.T) {
 
 func (s *scenario) crashAt(t *testing.T, n int, mode vfs.CrashMode, seed uint64) {
 	b := s.bench(t)
+	b.hook.NoLeases.Store((uint64(n)+seed)%2 == 0)
 	defer b.stop()
 	must(t, b.w.checkpoint(context.Background(), false))
 	old := tree(t, b.w)
@@ -209,6 +210,7 @@ func (s *scenario) crashAt(t *testing.T, n int, mode vfs.CrashMode, seed uint64)
 		t.Fatalf("%s: open: %v", where, err)
 	}
 	defer c.stop()
+	c.settle() // what waited when it crashed
 	if d := c.differ(); d != "" {
 		t.Fatalf("%s: disk and history differ:\n%s", where, d)
 	}
