@@ -56,6 +56,7 @@ func TestBindMountsOfTheDataDirectory(t *testing.T) {
 	need.Root(t)
 	s := harness.Start(t, harness.Options{})
 	dir := folder(t, map[string]string{"a": "x", "inner/keep": "", "deep/keep": "", "up/keep": ""})
+	s.Do("POST", "/tasks", map[string]any{"goal": "g", "workspace": folder(t, map[string]string{"b": "y"})}).Expect(201)
 	elsewhere := t.TempDir()
 	bind(t, s.DataDir, elsewhere)
 	bind(t, s.DataDir, filepath.Join(dir, "inner"))
