@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
@@ -33,7 +34,7 @@ func Command(ctx context.Context, gitDir string, args ...string) (*exec.Cmd, err
 	// The command line is protected configuration: it may say that the
 	// repository is ours, whoever owns the files.
 	base := []string{"-c", "safe.directory=*", "-c", "core.attributesFile=" + os.DevNull, "-c", "core.hooksPath=" + os.DevNull,
-		"-c", "diff.external=", "-c", "protocol.allow=never"}
+		"-c", "diff.external=", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never"}
 	cmd := exec.CommandContext(ctx, path, append(base, args...)...)
 	cmd.Env = append(environment(), "GIT_DIR="+gitDir)
 	cmd.Dir = gitDir
@@ -42,10 +43,19 @@ func Command(ctx context.Context, gitDir string, args ...string) (*exec.Cmd, err
 }
 
 // environment is the least that git needs: no variable of the server's leads
-// it anywhere.
+// it anywhere. GIT_ALLOW_PROTOCOL overrides a protocol.<name>.allow of the
+// repository, which would override protocol.allow: a lazy fetch of a missing
+// object runs no program that the repository's config names.
 func environment() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.DevNull, "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_SYSTEM=" + os.DevNull,
-		"GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_ATTR_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0"}
+		"GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_ATTR_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0",
+		"GIT_ALLOW_PROTOCOL=none"}
+}
+
+// AllowTransports lifts the ban of the environment for a command whose job is
+// to fetch. The caller names what is allowed by -c protocol.allow.
+func AllowTransports(cmd *exec.Cmd) {
+	cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool { return strings.HasPrefix(e, "GIT_ALLOW_PROTOCOL=") })
 }
 
 // maxComplaint bounds what is kept of a failed command's error output.

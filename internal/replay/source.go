@@ -48,6 +48,7 @@ func fetch(ctx context.Context, o origin, temp string) (*source, error) {
 		if err != nil {
 			return err
 		}
+		gitcmd.AllowTransports(cmd) // the repository is ours, and so is its config
 		return gitcmd.Run(cmd)
 	}
 	if err := git("init", "-q", "--bare", "."); err != nil {
