@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,8 +84,31 @@ func gitEnvironment(env []string, gitDir string) []string {
 			out = append(out, e)
 		}
 	}
+	if os.Getenv("GIT_PAGER") == "" {
+		// Before any pager that the repository's configuration names.
+		out = append(out, "GIT_PAGER="+cmp.Or(os.Getenv("PAGER"), "less"))
+	}
 	return append(out, "GIT_DIR="+gitDir, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_SYSTEM="+os.DevNull, "GIT_CONFIG_GLOBAL="+os.DevNull,
 		"GIT_ATTR_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0")
+}
+
+// ownConfig is what the repository's configuration does not decide: no program
+// that it names runs. The user's own attributes would be read whatever the
+// configuration is.
+var ownConfig = []string{"-c", "core.attributesFile=" + os.DevNull, "-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false",
+	"-c", "diff.external=", "-c", "protocol.ext.allow=never"}
+
+// noAlias refuses a command that is an alias of the repository's configuration.
+func noAlias(path string, env, args []string) error {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return nil
+	}
+	cmd := exec.Command(path, "config", "--get", "alias."+args[0])
+	cmd.Env = env
+	if out, err := cmd.Output(); err == nil && len(out) > 0 {
+		return usageError{fmt.Errorf("%s is an alias of the repository's configuration, which is not run", term.Name(args[0]))}
+	}
+	return nil // git knows it, or says that it does not
 }
 
 func (v *verb) git(gitDir string, args []string) error {
@@ -95,9 +119,12 @@ func (v *verb) git(gitDir string, args []string) error {
 	if err != nil {
 		return errors.New("git is not installed")
 	}
-	// The user's own attributes would be read whatever the configuration is.
-	cmd := exec.Command(path, append([]string{"-c", "core.attributesFile=" + os.DevNull}, args...)...)
-	cmd.Env = gitEnvironment(os.Environ(), gitDir)
+	env := gitEnvironment(os.Environ(), gitDir)
+	if err := noAlias(path, env, args); err != nil {
+		return err
+	}
+	cmd := exec.Command(path, append(slices.Clone(ownConfig), args...)...)
+	cmd.Env = env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, v.stdout, v.stderr
 	// An interrupt from the terminal goes to git too, which knows what to do; we
 	// go on waiting for it.

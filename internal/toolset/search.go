@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"time"
@@ -205,11 +206,62 @@ func (r *run) searchFiles(a tool.Args) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
-func (r *run) grepFiles(a tool.Args) (string, error) {
-	re, err := regexp.Compile(a.Str("pattern"))
-	if err != nil {
-		return "", mount.Message("Invalid arguments: pattern: " + strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+// What one search costs at most: a line takes time by its length and by the steps
+// of the pattern's program.
+const (
+	maxPattern  = 4 << 10  // bytes
+	maxSteps    = 2000     // instructions
+	maxSearched = 64 << 10 // bytes of one line
+	maxSearches = 2        // at once
+)
+
+// compilePattern compiles a regular expression of a bounded cost. Errors are
+// Messages.
+func compilePattern(pattern string) (*regexp.Regexp, error) {
+	tooLarge := mount.Message("Invalid arguments: pattern: it is too large; search for less at once")
+	if len(pattern) > maxPattern {
+		return nil, tooLarge
 	}
+	tree, err := syntax.Parse(pattern, syntax.Perl)
+	if err == nil {
+		var prog *syntax.Prog
+		if prog, err = syntax.Compile(tree.Simplify()); err == nil && len(prog.Inst) > maxSteps {
+			return nil, tooLarge
+		}
+	}
+	var re *regexp.Regexp
+	if err == nil {
+		re, err = regexp.Compile(pattern)
+	}
+	if err != nil {
+		return nil, mount.Message("Invalid arguments: pattern: " + strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	}
+	return re, nil
+}
+
+// slots bounds how many run at once; the others wait. The zero value is of no use.
+type slots chan struct{}
+
+// take waits for a slot, until ctx ends.
+func (s slots) take(ctx context.Context) (release func(), err error) {
+	select {
+	case s <- struct{}{}:
+		return func() { <-s }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (r *run) grepFiles(a tool.Args) (string, error) {
+	re, err := compilePattern(a.Str("pattern"))
+	if err != nil {
+		return "", err
+	}
+	release, err := r.s.searching.take(r.ctx)
+	if err != nil {
+		return "", err
+	}
+	defer release()
 	match := func(*found) bool { return true }
 	if a.Has("glob") {
 		if match, err = matcher("glob", a.Str("glob")); err != nil {
@@ -264,6 +316,7 @@ type grep struct {
 	large   int
 	full    bool
 	late    bool
+	long    bool // of some line only the beginning was searched
 }
 
 // file searches one file; what cannot be read, or is no text, is passed over.
@@ -292,6 +345,9 @@ func (g *grep) file(f *found) error {
 		return nil
 	}
 	for n := 1; len(data) > 0; n++ {
+		if err := g.ctx.Err(); err != nil {
+			return err
+		}
 		line := data
 		if i := bytes.IndexByte(data, '\n'); i >= 0 {
 			line, data = data[:i], data[i+1:]
@@ -299,6 +355,13 @@ func (g *grep) file(f *found) error {
 			data = nil
 		}
 		line = bytes.TrimSuffix(line, []byte{'\r'})
+		if len(line) > maxSearched {
+			cut := maxSearched
+			for cut > 0 && !utf8.RuneStart(line[cut]) {
+				cut--
+			}
+			line, g.long = line[:cut], true
+		}
 		at := g.re.FindIndex(line)
 		if at == nil || !utf8.Valid(line) {
 			continue
@@ -355,6 +418,9 @@ func (g *grep) text(cut bool) string {
 		g.out.WriteString("[cut: the search took too long; search below a folder, or with glob]\n")
 	case cut:
 		g.out.WriteString("[cut: there are too many files; search below a folder]\n")
+	}
+	if g.long {
+		fmt.Fprintf(&g.out, "[lines over %d KiB were searched in their first %d KiB]\n", maxSearched>>10, maxSearched>>10)
 	}
 	if g.large > 0 {
 		fmt.Fprintf(&g.out, "[files over %d MiB were left out: %d]\n", maxGrepped>>20, g.large)
