@@ -62,7 +62,7 @@ var reaches = map[string]reach{
 	"GET /docs":         {kind: "public", ask: at("/docs"), fine: 200},
 	"GET /openapi.json": {kind: "public", ask: at("/openapi.json"), fine: 200},
 	"GET /health":       {kind: "free", ask: at("/health"), fine: 200},
-	"GET /metrics":      {kind: "free", ask: at("/metrics"), fine: 200},
+	"GET /metrics":      {kind: "whole", ask: at("/metrics"), fine: 200},
 
 	"GET /workspaces":      {kind: "list", ask: at("/workspaces"), fine: 200},
 	"GET /workspaces/{ws}": {kind: "read", ask: at("/workspaces/{ws}"), fine: 200},
@@ -368,7 +368,7 @@ func TestAccessToEveryRoute(t *testing.T) {
 				refuse(403, "workspace_not_allowed")
 			case r.kind == "open" && !(who.rooted && who.here) && who.name != "owner", r.kind == "openRead" && !who.here:
 				refuse(403, "workspace_not_allowed")
-			case slices.Contains([]string{"code", "codeList", "codeWrite", "codeRun"}, r.kind) && who.rooted:
+			case slices.Contains([]string{"code", "codeList", "codeWrite", "codeRun", "whole"}, r.kind) && who.rooted:
 				refuse(403, "rooted_token")
 			}
 			if expect != 0 && status != expect || expect == 0 && slices.Contains([]int{401, 403, 404}, status) || status >= 500 {

@@ -94,10 +94,16 @@ func TestMetrics(t *testing.T) {
 
 func TestMetricsNeedAToken(t *testing.T) {
 	s := harness.Start(t, harness.Options{})
-	secret := mustToken(t, s.DataDir, "add", "prometheus", "--scope", "read", "--root", t.TempDir())
+	secret := mustToken(t, s.DataDir, "add", "prometheus", "--scope", "read")
 	s.Do("GET", "/metrics", nil).Expect(401)
 	if got := scrape(t, s, "Authorization: Bearer "+secret); got[`umbra_http_requests_total{code="401",method="GET",route="/metrics"}`] != 1 {
 		t.Error("the refused one is not counted")
+	}
+	// The figures are the whole server's, and no business of who sees a part of it.
+	rooted := mustToken(t, s.DataDir, "add", "rooted", "--scope", "write", "--root", t.TempDir())
+	s.Do("GET", "/metrics", nil, "Authorization: Bearer "+rooted).ExpectError(403, "forbidden")
+	if h := s.Do("GET", "/health", nil, "Authorization: Bearer "+rooted).Expect(200); h.Field("memoryUsage") != nil || h.Field("activeProcesses") != nil {
+		t.Errorf("%s", h.Body)
 	}
 	s.Do("GET", "/healthz", nil).Expect(200)
 	s.Do("GET", "/readyz", nil).Expect(200)

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"umbra/httpapi"
+	"umbra/internal/errs"
 	"umbra/internal/telemetry"
 	"umbra/internal/workspace"
 	"umbra/watcher"
@@ -67,10 +68,20 @@ func New(s Sources) (*Dialect, error) {
 // OpenAPI gives the dialect's part of the document.
 func (d *Dialect) OpenAPI() []byte { return document }
 
+// unrooted keeps out tokens with roots: the figures are the whole server's.
+func unrooted(c *gin.Context) error {
+	caller := httpapi.CallerOf(c)
+	if len(caller.Roots) == 0 {
+		return nil
+	}
+	caller.Refused("rooted_token")
+	return errs.New(errs.Forbidden, "forbidden", "The token is for its own directories alone; these figures are the whole server's.")
+}
+
 // Register adds the route. It needs a token where tokens are on: it names routes
 // and tells how much is done.
 func (d *Dialect) Register(r *httpapi.Router) {
-	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/metrics", Handler: func(c *gin.Context) error {
+	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/metrics", Authorize: unrooted, Handler: func(c *gin.Context) error {
 		c.Header("Cache-Control", "no-store")
 		d.handler.ServeHTTP(c.Writer, c.Request)
 		return nil
