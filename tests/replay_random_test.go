@@ -1,9 +1,11 @@
 package tests
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -68,8 +70,10 @@ func TestReplayProvesRandomHistories(t *testing.T) {
 	}
 }
 
-// TestReplayOfOneWrongByte changes one byte of a repository's pack, anywhere:
-// the replay fails, and says which object, pack or commit it is.
+// TestReplayOfOneWrongByte changes one bit of a repository's pack, anywhere: the
+// replay fails, and says which object, pack or commit it is, unless git reads
+// the same objects as before. The bits that fill up a deflate stream's last byte
+// mean nothing (RFC 1951, 3.1.1).
 func TestReplayOfOneWrongByte(t *testing.T) {
 	k := randomWork(t, 1, 40)[0]
 	top := t.TempDir()
@@ -89,6 +93,12 @@ func TestReplayOfOneWrongByte(t *testing.T) {
 	if err := os.Chmod(packs[0], 0o644); err != nil {
 		t.Fatal(err)
 	}
+	objects := func() string {
+		cmd := exec.Command("git", "--git-dir", dir, "cat-file", "--batch", "--batch-all-objects")
+		out, err := cmd.Output()
+		return fmt.Sprintf("%x %v", sha256.Sum256(out), err)
+	}
+	sound := objects()
 	where := regexp.MustCompile(`[0-9a-f]{40}|offset|packfile`)
 	rnd := rand.New(rand.NewPCG(7, 7))
 	flips := 30
@@ -103,6 +113,9 @@ func TestReplayOfOneWrongByte(t *testing.T) {
 			t.Fatal(err)
 		}
 		status, out, errOut := harness.Run(t, nil, "replay", "--from", dir, "--task", k.ID)
+		if status == 0 && objects() == sound {
+			continue
+		}
 		if status != 1 || !where.MatchString(out+errOut) {
 			t.Errorf("byte %d of %d, bit %#x: status %d, says %q %q", at, len(whole), bit, status, out, errOut)
 		}
