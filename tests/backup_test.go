@@ -457,3 +457,28 @@ func TestBackupCutHistory(t *testing.T) {
 		t.Error("the purge changed no id")
 	}
 }
+
+// What a backup has in open journals is seen by stock git once it is restored.
+func TestRestorePublishes(t *testing.T) {
+	s := harness.Start(t, harness.Options{})
+	dir := folder(t, map[string]string{"a": "x"})
+	made := s.Do("POST", "/tasks", map[string]any{"goal": "g", "workspace": dir}).Expect(201)
+	repo := filepath.Join(s.DataDir, "workspaces", made.Text("workspace_id"), "repo.git")
+	s.Do("POST", "/workspaces/"+made.Text("workspace_id")+"/sync", map[string]any{}).Expect(200)
+	// Somebody holds the ref's lock: the newest stays in the journal.
+	lock := filepath.Join(repo, "refs", "heads", "shadow.lock")
+	if err := os.WriteFile(lock, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	newest := s.Do("PUT", "/tasks/"+made.Text("task_id")+"/content?path=b", []byte("newest")).Expect(201).Text("commit")
+	to := filepath.Join(t.TempDir(), "backup")
+	backup(t, s.DataDir, to)
+	if err := os.Remove(lock); err != nil {
+		t.Fatal(err)
+	}
+	restored := restore(t, to)
+	if got := strings.TrimSpace(harness.Git(t, filepath.Join(restored, "workspaces", made.Text("workspace_id"), "repo.git"), "rev-parse", "refs/umbra/head")); got != newest {
+		t.Errorf("stock git sees %s, and the newest is %s", got, newest)
+	}
+	harness.Git(t, filepath.Join(restored, "workspaces", made.Text("workspace_id"), "repo.git"), "fsck", "--strict", "--full")
+}

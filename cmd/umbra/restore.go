@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"umbra/config"
+	"umbra/gitstore"
 	"umbra/internal/backup"
 	"umbra/internal/errs"
 	"umbra/internal/state"
@@ -163,7 +164,34 @@ func restore(ctx context.Context, from, to string, stderr io.Writer) (rep backup
 	if err != nil {
 		return rep, fmt.Errorf("%s: %w", to, said(err))
 	}
-	return rep, os.Chmod(to, 0o700)
+	if err := os.Chmod(to, 0o700); err != nil {
+		return rep, err
+	}
+	if head.Format == strconv.Itoa(state.Format) { // an older one is upgraded at the first start
+		publishRestored(ctx, to, stderr)
+	}
+	return rep, nil
+}
+
+// publishRestored lets stock git see what the backup has in open journals. What
+// cannot be opened is said, and stays for a server or verify to look at.
+func publishRestored(ctx context.Context, dir string, stderr io.Writer) {
+	list, err := os.ReadDir(filepath.Join(dir, "workspaces"))
+	if err != nil {
+		return // a backup of no workspaces
+	}
+	for _, e := range list {
+		files, err := vfs.OS(filepath.Join(dir, "workspaces", e.Name()))
+		if err == nil {
+			var s *gitstore.Store
+			if s, err = gitstore.Open(ctx, gitstore.Options{FS: files, Foreground: true}); err == nil {
+				err = s.Close(ctx)
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			fmt.Fprintf(stderr, "umbra: stock git does not see the newest of workspace %s yet: %s\n", term.Name(e.Name()), said(err))
+		}
+	}
 }
 
 // makeFolder makes a folder with those above it; unmake removes what it made.
