@@ -79,7 +79,8 @@ var hostiles = []hostile{
 	{"loop", "while (true) {}", FailedTime, 0},
 	{"never", "await new Promise(() => {})", FailedTime, 0},
 	{"interval", "setInterval(() => {}, 1)", FailedTime, 0},
-	{"microtasks", "const f = () => Promise.resolve().then(f); f()", FailedTime, 0},
+	// Each promise waits for the next: memory or time, whichever ends first.
+	{"microtasks", "const f = () => Promise.resolve().then(f); f()", "", 0},
 	{"regex", "/^(a+)+$/.test('a'.repeat(40) + 'b')", "", 0},
 	{"caught loop", "for (;;) { try { for (;;) {} } catch {} finally { continue } }", FailedTime, 0},
 	{"recursion", "function f() { return f() + 1 } f()", FailedExit, 1},
