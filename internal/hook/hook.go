@@ -1,6 +1,9 @@
-// Package hook reads the JSON that coding agents pass to their hooks and maps
-// it to the begin or the end of a call. It imports nothing outside the
-// standard library, since an agent waits for the process that runs it.
+// Package hook reads the JSON that coding agents pass to their hooks and turns
+// it into calls on a server: Parse maps one event, Run begins and ends calls.
+//
+// An agent waits for the process that runs this. So the package imports only
+// parts of the standard library that initialize early and cheaply: not net, not
+// net/http (see package early).
 package hook
 
 import (
@@ -12,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -31,12 +35,18 @@ type Kind int
 
 // Kinds of events.
 const (
-	Ignored      Kind = iota // no meaning for calls
-	Begin                    // a tool is about to start
-	End                      // a tool has ended
-	Turn                     // the user gave a prompt
-	SubagentStop             // a sub-agent ended: its open calls end
-	SessionStop              // the turn or the session ended: its open calls end
+	Ignored       Kind = iota // no meaning for calls
+	Begin                     // a tool is about to start
+	End                       // a tool has ended
+	Turn                      // the user gave a prompt
+	Request                   // the main agent asks its model: its tools have ended
+	Batch                     // all tools of one answer of the model have ended
+	Edited                    // a file was edited by the tool that is running (Cursor)
+	SubagentStart             // a sub-agent starts
+	SubagentStop              // a sub-agent ended: its open calls end
+	Stop                      // the agent's turn ended: its open calls end
+	SessionStart              // a session starts or is resumed: no call can be open
+	SessionEnd                // the session ended: all its open calls end
 )
 
 // Path is a file that an editing tool is about to change.
@@ -48,23 +58,31 @@ type Path struct {
 // Event is one hook event.
 type Event struct {
 	Kind     Kind
+	Name     string // as the agent calls the event
 	Agent    string
 	Session  string
+	Parent   string // of a sub-agent's session, where it has one of its own (Cursor)
 	Cwd      string
 	Model    string
 	Tool     string
 	Turn     string // turn or prompt ID; empty if the agent has none
+	At       string // the event's time as the agent writes it; may be empty
 	Subagent string // sub-agent ID; empty outside a sub-agent
-	// CallID is unique across agents, sessions and sub-agents. It is empty
-	// if the agent sends no call ID; Pair is then equal for the begin and the
-	// end of one call, and for repeated calls with equal input.
-	CallID string
-	Pair   string
-	Failed bool // the tool reported a failure (End only)
+	// ToolUseID is the agent's own call ID, and CallID the one for the server,
+	// unique across agents, sessions and sub-agents. Both are empty if the agent
+	// sends no call ID; Pair is then equal for the begin and the end of one call,
+	// and for repeated calls with equal input.
+	ToolUseID string
+	CallID    string
+	Pair      string
+	Failed    bool // the tool reported a failure (End only)
+	Denied    bool // the tool was not run, or was interrupted (End only)
 	// Paths are the files that an editing tool declares. OnlyPaths is true
 	// if the tool changes no other file.
 	Paths     []Path
 	OnlyPaths bool
+	// CommandSHA256 is the digest of a shell tool's command, lower-case hex.
+	CommandSHA256 string
 }
 
 // Subtask returns the sub-agent of the event, or else its turn. It may be empty.
@@ -75,27 +93,62 @@ func (e *Event) Subtask() string {
 	return e.Turn
 }
 
+// text is a JSON string; a value of another type reads as empty, since agents
+// use some field names for several things.
+type text string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *text) UnmarshalJSON(raw []byte) error {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		*t = text(s)
+	}
+	return nil
+}
+
 // payload has the fields of all agents that are used here.
 type payload struct {
 	Event     string          `json:"hook_event_name"`
 	Session   string          `json:"session_id"`
-	Cwd       string          `json:"cwd"`
-	Model     string          `json:"model"`
-	TurnID    string          `json:"turn_id"`
-	PromptID  string          `json:"prompt_id"`
-	AgentID   string          `json:"agent_id"`
-	Prompt    string          `json:"prompt"`
+	Cwd       text            `json:"cwd"`
+	Model     text            `json:"model"`
+	TurnID    text            `json:"turn_id"`
+	PromptID  text            `json:"prompt_id"`
+	AgentID   text            `json:"agent_id"`
+	Prompt    json.RawMessage `json:"prompt"`
 	Tool      string          `json:"tool_name"`
-	ToolUseID string          `json:"tool_use_id"`
+	ToolUseID text            `json:"tool_use_id"`
 	Input     json.RawMessage `json:"tool_input"`
+	Time      json.RawMessage `json:"timestamp"`
+	Source    text            `json:"source"`
+	Interrupt json.RawMessage `json:"is_interrupt"`
+
+	cursorPayload
+	copilotPayload
 }
 
-// toolInput has the fields of the tools that change files.
-type toolInput struct {
-	Command  string  `json:"command"`
-	File     string  `json:"file_path"`
-	Notebook string  `json:"notebook_path"`
-	Content  *string `json:"content"`
+// cursorPayload has Cursor's own fields.
+type cursorPayload struct {
+	Conversation text            `json:"conversation_id"`
+	Generation   text            `json:"generation_id"`
+	Roots        json.RawMessage `json:"workspace_roots"`
+	Command      text            `json:"command"`
+	File         text            `json:"file_path"`
+	SubagentID   text            `json:"subagent_id"`
+	ParentID     text            `json:"parent_conversation_id"`
+	Failure      text            `json:"failure_type"`
+}
+
+// copilotPayload has the fields of Copilot CLI's camelCase form.
+type copilotPayload struct {
+	EventName   text            `json:"hookEventName"`
+	SessionID   text            `json:"sessionId"`
+	ToolName    text            `json:"toolName"`
+	ToolArgs    json.RawMessage `json:"toolArgs"`
+	ToolResult  json.RawMessage `json:"toolResult"`
+	SnakeResult json.RawMessage `json:"tool_result"`
+	Error       json.RawMessage `json:"error"`
+	Reason      text            `json:"reason"`
 }
 
 // kinds maps the event names of each agent.
@@ -105,18 +158,54 @@ var kinds = map[string]map[string]Kind{
 	"qwen-code":   claudeKinds,
 	"gemini-cli": {
 		"BeforeTool": Begin, "AfterTool": End, "BeforeAgent": Turn,
-		"AfterAgent": SessionStop, "SessionEnd": SessionStop,
+		"AfterAgent": Stop, "SessionStart": SessionStart, "SessionEnd": SessionEnd,
 	},
+	"cursor": {
+		"preToolUse": Begin, "postToolUse": End, "postToolUseFailure": End,
+		"beforeShellExecution": Begin, "afterShellExecution": End, "afterFileEdit": Edited,
+		"beforeSubmitPrompt": Turn, "stop": Stop, "sessionStart": SessionStart, "sessionEnd": SessionEnd,
+		"subagentStart": SubagentStart, "subagentStop": SubagentStop,
+	},
+	"copilot": copilotKinds,
 }
 
 var claudeKinds = map[string]Kind{
-	"PreToolUse": Begin, "PostToolUse": End, "PostToolUseFailure": End,
-	"UserPromptSubmit": Turn, "SubagentStop": SubagentStop,
-	"Stop": SessionStop, "SessionEnd": SessionStop,
+	"PreToolUse": Begin, "PostToolUse": End, "PostToolUseFailure": End, "PermissionDenied": End,
+	"PostToolBatch": Batch, "UserPromptSubmit": Turn, "SubagentStart": SubagentStart, "SubagentStop": SubagentStop,
+	"Stop": Stop, "StopFailure": Stop, "SessionStart": SessionStart, "SessionEnd": SessionEnd,
+}
+
+// copilotKinds has both spellings: the host decides which a hook gets.
+var copilotKinds = map[string]Kind{
+	"preToolUse": Begin, "postToolUse": End, "postToolUseFailure": End, "userPromptSubmitted": Turn,
+	"agentStop": Stop, "sessionStart": SessionStart, "sessionEnd": SessionEnd,
+	"PreToolUse": Begin, "PostToolUse": End, "PostToolUseFailure": End, "UserPromptSubmit": Turn, "UserPromptSubmitted": Turn,
+	"Stop": Stop, "AgentStop": Stop, "SessionStart": SessionStart, "SessionEnd": SessionEnd,
+	"SubagentStart": SubagentStart, "SubagentStop": SubagentStop,
+}
+
+// Agents returns the names that Parse and Run accept, sorted; Generic is one of
+// them, and only for Run.
+func Agents() []string {
+	list := []string{Generic}
+	for name := range kinds {
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return list
 }
 
 // Read reads one event of agent from r. It reads at most MaxInput bytes and one more.
 func Read(agent string, r io.Reader) (*Event, error) {
+	text, err := ReadInput(r)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(agent, text)
+}
+
+// ReadInput reads what an agent sends, and at most MaxInput bytes and one more.
+func ReadInput(r io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxInput+1))
 	if err != nil {
 		return nil, err
@@ -124,26 +213,32 @@ func Read(agent string, r io.Reader) (*Event, error) {
 	if len(text) > MaxInput {
 		return nil, ErrTooLarge
 	}
-	return Parse(agent, text)
+	return text, nil
 }
 
 // Parse maps one event of agent. Unknown events are Ignored and unknown fields
 // are skipped. Errors wrap ErrAgent or ErrInput; they never quote the input.
-func Parse(agent string, text []byte) (*Event, error) {
+func Parse(agent string, input []byte) (*Event, error) {
 	names, ok := kinds[agent]
 	if !ok {
 		return nil, ErrAgent
 	}
 	var p payload
-	if err := json.Unmarshal(text, &p); err != nil {
+	if err := json.Unmarshal(input, &p); err != nil {
 		return nil, ErrInput
 	}
+	switch agent {
+	case "cursor":
+		p.fromCursor()
+	case "copilot":
+		p.fromCopilot()
+	}
 	e := &Event{
-		Kind: names[p.Event], Agent: agent, Session: p.Session, Cwd: p.Cwd,
-		Model: p.Model, Tool: p.Tool, Turn: p.TurnID, Subagent: p.AgentID,
+		Kind: names[p.Event], Name: p.Event, Agent: agent, Session: p.Session, Cwd: string(p.Cwd),
+		Model: string(p.Model), Tool: p.Tool, Turn: string(p.TurnID), Subagent: string(p.AgentID), At: scalar(p.Time),
 	}
 	if e.Turn == "" {
-		e.Turn = p.PromptID
+		e.Turn = string(p.PromptID)
 	}
 	if e.Kind == Ignored {
 		return e, nil
@@ -154,24 +249,53 @@ func Parse(agent string, text []byte) (*Event, error) {
 	switch e.Kind {
 	case Turn:
 		// Qwen Code sends the event before each request, and only the first has the prompt.
-		if agent == "qwen-code" && p.Prompt == "" {
-			e.Kind = Ignored
+		if agent == "qwen-code" && scalar(p.Prompt) == "" {
+			e.Kind = Request
 		}
 	case Begin, End:
-		if e.Tool == "" {
-			return nil, fmt.Errorf("%w: tool_name is missing", ErrInput)
+		return e, e.tool(&p)
+	case Edited:
+		e.add(string(p.File), nil)
+	case SubagentStart, SubagentStop:
+		if e.Subagent == "" {
+			e.Subagent = string(p.SubagentID)
 		}
-		e.Failed = p.Event == "PostToolUseFailure"
-		e.identify(&p)
-		e.declare(p.Input)
+		e.Parent = string(p.ParentID)
+	case SessionStart:
+		if p.Source == "compact" { // within a turn
+			e.Kind = Ignored
+		}
 	}
 	return e, nil
 }
 
-// identify sets CallID or Pair.
+// tool reads what a tool's begin and end have.
+func (e *Event) tool(p *payload) error {
+	if e.Tool == "" {
+		return fmt.Errorf("%w: tool_name is missing", ErrInput)
+	}
+	if harmless(e.Tool, p.Input) {
+		e.Kind = Ignored
+		return nil
+	}
+	e.Failed = strings.EqualFold(e.Name, "PostToolUseFailure")
+	e.Denied = e.Name == "PermissionDenied" || string(p.Interrupt) == "true" || p.Failure == "permission_denied"
+	switch result(p) {
+	case "failure", "error":
+		e.Failed = true
+	case "denied":
+		e.Denied = true
+	}
+	e.identify(p)
+	e.declare(p.Input)
+	return nil
+}
+
+// identify sets the IDs or Pair.
 func (e *Event) identify(p *payload) {
 	if p.ToolUseID != "" {
-		e.CallID = e.Agent + "-" + digest(e.Session, e.Subagent, p.ToolUseID)
+		e.ToolUseID = string(p.ToolUseID)
+		e.CallID = CallID(e.Agent, e.ToolUseID, e.Session, e.Turn, e.Subagent)
 		return
 	}
 	// An agent may order the keys of the same input differently in its two events.
@@ -187,6 +311,35 @@ func (e *Event) identify(p *payload) {
 	e.Pair = digest(e.Session, e.Subagent, e.Tool, input)
 }
 
+// CallID returns the server's call ID for an agent's own: it holds the agent, a
+// digest of the session (and of what else scopes the ID) and the ID.
+func CallID(agent, id string, scope ...string) string {
+	head := agent + "-" + digest(scope...)[:12] + "-"
+	if len(head)+len(id) > maxID || !legalID("x"+id) {
+		id = digest(id)
+	}
+	return head + id
+}
+
+// maxID is the length of the longest ID of a task, subtask or call.
+const maxID = 128
+
+// legalID reports whether s has the form of a task's ID.
+func legalID(s string) bool {
+	if s == "" || len(s) > maxID || strings.Contains(s, "..") || strings.HasSuffix(s, ".lock") {
+		return false
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		case i > 0 && (c == '.' || c == '_' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return true
+}
+
 // digest returns 32 hex digits for a list of strings.
 func digest(parts ...string) string {
 	h := sha256.New()
@@ -196,26 +349,94 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// declare sets the paths of an editing tool. A tool with an input of another
-// shape declares nothing, so that its changes are judged as those of a shell.
-func (e *Event) declare(raw json.RawMessage) {
-	var in toolInput
-	if json.Unmarshal(raw, &in) != nil {
-		return
+// scalar returns a JSON string's or number's text, else "".
+func scalar(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
 	}
-	switch e.Tool {
-	case "apply_patch":
-		for _, name := range patchPaths(in.Command) {
-			e.add(name, nil)
+	var n json.Number
+	if json.Unmarshal(raw, &n) == nil {
+		return n.String()
+	}
+	return ""
+}
+
+// fromCursor gives Cursor's fields the names of the others.
+func (p *payload) fromCursor() {
+	if p.Conversation != "" {
+		p.Session = string(p.Conversation)
+	}
+	p.TurnID = p.Generation
+	if p.Cwd == "" {
+		var roots []string
+		if json.Unmarshal(p.Roots, &roots) == nil && len(roots) > 0 {
+			p.Cwd = text(roots[0])
 		}
-	case "Write", "write_file":
-		e.add(in.File, in.Content)
-	case "Edit", "MultiEdit", "edit", "replace":
-		e.add(in.File, nil)
-	case "NotebookEdit":
-		e.add(in.Notebook, nil)
 	}
-	e.OnlyPaths = len(e.Paths) > 0
+	switch p.Event {
+	case "beforeShellExecution", "afterShellExecution":
+		// These have no call ID: the command pairs them.
+		p.Tool, p.ToolUseID = cursorShell, ""
+		p.Input, _ = json.Marshal(map[string]string{"command": string(p.Command)})
+	}
+}
+
+// cursorShell is the name of Cursor's shell tool in preToolUse.
+const cursorShell = "Shell"
+
+// fromCopilot gives the camelCase form of Copilot CLI the names of the others.
+func (p *payload) fromCopilot() {
+	if p.Event == "" {
+		p.Event = string(p.EventName)
+	}
+	if p.Session == "" {
+		p.Session = string(p.SessionID)
+	}
+	if p.Session == "" && p.Cwd != "" {
+		// Early versions send no session: there is one for each directory.
+		p.Session = "directory-" + digest(string(p.Cwd))[:12]
+	}
+	if p.Tool == "" {
+		p.Tool = string(p.ToolName)
+	}
+	if p.Input == nil {
+		p.Input = p.ToolArgs
+	}
+	// The arguments may be a JSON document in a string.
+	var inner string
+	if json.Unmarshal(p.Input, &inner) == nil && json.Valid([]byte(inner)) {
+		p.Input = json.RawMessage(inner)
+	}
+	if p.Event == "" { // the camelCase form does not name its event
+		switch {
+		case p.Tool != "" && p.ToolResult != nil:
+			p.Event = "postToolUse"
+		case p.Tool != "" && p.Error != nil:
+			p.Event = "postToolUseFailure"
+		case p.Tool != "":
+			p.Event = "preToolUse"
+		case p.Prompt != nil:
+			p.Event = "userPromptSubmitted"
+		case p.Reason != "":
+			p.Event = "sessionEnd"
+		}
+	}
+}
+
+// result returns how Copilot says that a tool ended.
+func result(p *payload) string {
+	var camel struct {
+		Type text `json:"resultType"`
+	}
+	var snake struct {
+		Type text `json:"result_type"`
+	}
+	if json.Unmarshal(p.ToolResult, &camel) == nil && camel.Type != "" {
+		return string(camel.Type)
+	}
+	_ = json.Unmarshal(p.SnakeResult, &snake)
+	return string(snake.Type)
 }
 
 func (e *Event) add(name string, content *string) {
@@ -230,22 +451,11 @@ func (e *Event) add(name string, content *string) {
 		sum := sha256.Sum256([]byte(*content))
 		p.SHA256 = hex.EncodeToString(sum[:])
 	}
-	e.Paths = append(e.Paths, p)
-}
-
-// patchPaths returns the files that a Codex patch names, each once, in order.
-func patchPaths(patch string) []string {
-	var list []string
-	seen := map[string]bool{}
-	for line := range strings.Lines(patch) {
-		line = strings.TrimRight(line, "\r\n")
-		for _, head := range []string{"*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "} {
-			name, ok := strings.CutPrefix(line, head)
-			if ok && name != "" && !seen[name] {
-				seen[name] = true
-				list = append(list, name)
-			}
+	for i, had := range e.Paths {
+		if had.Path == name { // a path named twice: what it holds at the end is not in the input
+			e.Paths[i].SHA256 = ""
+			return
 		}
 	}
-	return list
+	e.Paths = append(e.Paths, p)
 }

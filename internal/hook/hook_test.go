@@ -2,8 +2,11 @@ package hook
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -34,10 +37,10 @@ func TestRecordedRuns(t *testing.T) {
 		agent, file              string
 		begins, unended, editing int
 	}{
-		{"codex", "codex.jsonl", 5, 1, 3}, // a patch that did not apply has no end
-		{"codex", "codex-subagents.jsonl", 5, 0, 1},
+		{"codex", "codex.jsonl", 5, 1, 3},           // a patch that did not apply has no end
+		{"codex", "codex-subagents.jsonl", 3, 0, 1}, // spawn_agent needs no call
 		{"gemini-cli", "gemini.jsonl", 4, 0, 2},
-		{"qwen-code", "qwen.jsonl", 8, 0, 3},
+		{"qwen-code", "qwen.jsonl", 6, 0, 3},
 	} {
 		open, begins, editing := map[string]int{}, 0, 0
 		for _, e := range recorded(t, c.agent, c.file) {
@@ -96,14 +99,22 @@ func TestQwenTurnNeedsPrompt(t *testing.T) {
 }
 
 func TestPatchPathsAndContent(t *testing.T) {
-	got := strings.Join(patchPaths("*** Begin Patch\r\n*** Update File: a b\r\n*** Move to: c\r\n@@\n+*** Add File: no\n*** Delete File: d\n*** Update File: c\n*** End Patch"), "|")
-	if got != "a b|c|d" {
-		t.Errorf("paths %q", got)
+	p := &Event{}
+	p.patch("*** Begin Patch\r\n*** Update File: a b\r\n*** Move to: c\r\n@@\n+*** Add File: no\n*** Delete File: d\n*** Update File: c\n*** Add File: e\n+one\n+two\n*** Add File: f\n*** End Patch")
+	const empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	want := []Path{{Path: "a b"}, {Path: "c"}, {Path: "d"}, {Path: "e", SHA256: sum("one\ntwo\n")}, {Path: "f", SHA256: empty}}
+	if !slices.Equal(p.Paths, want) {
+		t.Errorf("paths %+v, want %+v", p.Paths, want)
 	}
 	e, err := Parse("claude-code", []byte(`{"session_id":"s","cwd":"/w","hook_event_name":"PreToolUse","tool_name":"Write","tool_use_id":"1","tool_input":{"file_path":"x","content":""}}`))
 	if err != nil || len(e.Paths) != 1 || e.Paths[0] != (Path{"/w/x", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}) {
 		t.Errorf("%+v, %v", e, err)
 	}
+}
+
+func sum(s string) string {
+	b := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(b[:])
 }
 
 func TestEqualIDsOfTwoSessionsDiffer(t *testing.T) {
@@ -144,8 +155,13 @@ func FuzzParse(f *testing.F) {
 		if (e == nil) == (err == nil) {
 			t.Fatal("an event and an error, or neither")
 		}
-		if err == nil && (e.Kind == Begin || e.Kind == End) && (e.CallID == "") == (e.Pair == "") {
-			t.Fatal("exactly one of CallID and Pair must be set")
+		if err == nil && (e.Kind == Begin || e.Kind == End) {
+			if (e.CallID == "") == (e.Pair == "") {
+				t.Fatal("exactly one of CallID and Pair must be set")
+			}
+			if e.CallID != "" && !legalID(e.CallID) {
+				t.Fatalf("call ID %q", e.CallID)
+			}
 		}
 	})
 }

@@ -1,0 +1,125 @@
+package hook
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// change is an item of others and overwrote in the server's answers.
+type change struct {
+	Path      string  `json:"path"`
+	Operation string  `json:"operation,omitempty"`
+	Task      *string `json:"task_id,omitempty"`
+	Subtask   *string `json:"subtask_id,omitempty"`
+	Actor     *string `json:"actor,omitempty"`
+	Source    string  `json:"source,omitempty"`
+	Lines     *string `json:"lines,omitempty"`
+}
+
+// maxOthers is how many changes of others are passed to the model at once.
+const maxOthers = 20
+
+// merge puts newer changes in front, one a path.
+func merge(newer, older []change) []change {
+	var out []change
+	seen := map[string]bool{}
+	for _, list := range [][]change{newer, older} {
+		for _, c := range list {
+			if !seen[c.Path] && len(out) < maxOthers {
+				seen[c.Path] = true
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
+// advice is what the model reads: what others changed, and what its call
+// overwrote. It is empty if there is neither.
+func advice(others, overwrote []change, undo string) string {
+	var b strings.Builder
+	if len(others) > 0 {
+		b.WriteString("umbra: others changed these files since your last tool call; read them again before you edit them:\n")
+		for _, c := range others {
+			b.WriteString("- " + plain(c.Path))
+			if c.Lines != nil && *c.Lines != "" {
+				b.WriteString(" lines " + plain(*c.Lines))
+			}
+			fmt.Fprintf(&b, " (%s by %s)\n", plain(orElse(c.Operation, "changed")), c.by())
+		}
+	}
+	if len(overwrote) > 0 {
+		b.WriteString("umbra: your last tool call deleted or replaced content of others that no commit of the project has:\n")
+		for _, c := range overwrote {
+			fmt.Fprintf(&b, "- %s (last written by %s)\n", plain(c.Path), c.by())
+		}
+		if undo != "" {
+			b.WriteString("If that was not intended, run: " + plain(undo) + "\n")
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+func (c *change) by() string {
+	switch {
+	case c.Task != nil && *c.Task != "":
+		return "task " + plain(*c.Task)
+	case c.Actor != nil && *c.Actor != "":
+		return plain(*c.Actor)
+	case c.Source == "external" || c.Source == "":
+		return "the user or another program"
+	}
+	return plain(c.Source)
+}
+
+// plain quotes a text that could be read as more than a name: a file's name is
+// not an instruction.
+func plain(s string) string {
+	odd := func(r rune) bool { return !unicode.IsPrint(r) || r == '"' }
+	if utf8.ValidString(s) && strings.IndexFunc(s, odd) < 0 {
+		return s
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+// answer is the agent's own form for context that goes to the model; nil if the
+// agent has none for this event.
+func (e *Event) answer(context string) []byte {
+	if context == "" {
+		return nil
+	}
+	var v any
+	switch {
+	case e.Kind != End:
+		return nil
+	case e.Agent == "cursor":
+		if e.Name != "postToolUse" {
+			return nil
+		}
+		v = map[string]any{"additional_context": context}
+	case e.Agent == "copilot" && strings.HasPrefix(e.Name, "post"):
+		return nil // the camelCase form has no field for it
+	case e.Name == "PermissionDenied":
+		return nil
+	default:
+		v = map[string]any{"hookSpecificOutput": map[string]any{"hookEventName": e.Name, "additionalContext": context}}
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(v) != nil {
+		return nil
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,537 @@
+package hook
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ErrUnreachable is wrapped by errors of a Send that reached no server: the
+// request was not sent.
+var ErrUnreachable = errors.New("no server")
+
+// Runner handles the events of one agent. Its fields are set once; Run may be
+// called by several processes at once for the same session.
+type Runner struct {
+	Agent string
+	// Event names the event where the agent's input does not; may be empty.
+	Event string
+	// State is the directory where open calls are kept between processes.
+	State string
+	// Context is whether the model is given what others changed.
+	Context bool
+	// Send sends a JSON body and returns the answer's status and body. Errors:
+	// ErrUnreachable, or another one if the server may have got the request.
+	Send func(method, path string, body []byte) (status int, answer []byte, err error)
+	Now  func() time.Time
+}
+
+// ServerError is an answer that is not a success.
+type ServerError struct {
+	Status int
+	Code   string
+	Detail string
+}
+
+// Error returns the server's sentence.
+func (e *ServerError) Error() string {
+	if e.Code == "" {
+		return "the server answered " + strconv.Itoa(e.Status)
+	}
+	return fmt.Sprintf("the server answered %d %s: %s", e.Status, e.Code, e.Detail)
+}
+
+// Run handles one event. out is what the agent reads on standard output; it is
+// empty if there is an error. The error may be joined from several.
+func (r *Runner) Run(input []byte) (out []byte, err error) {
+	if r.Agent == Generic {
+		return r.generic(input)
+	}
+	e, err := r.parse(input)
+	if err != nil || e.Session == "" {
+		return nil, err
+	}
+	if e.Kind == Ignored && e.Agent != "codex" { // see orphans
+		return nil, nil
+	}
+	p := &step{r: r, e: e}
+	p.file = sessionName(e.Agent, e.Session)
+	// Without state, agents with call IDs still work.
+	stateErr := p.plan()
+	if stateErr != nil && p.begin != nil && e.CallID == "" {
+		return nil, stateErr // this call could never be ended
+	}
+	return p.send()
+}
+
+// parse reads the event. A name that was given as a flag takes the place of one
+// that the input does not have.
+func (r *Runner) parse(input []byte) (*Event, error) {
+	e, err := Parse(r.Agent, input)
+	if r.Event == "" || err != nil || e.Name != "" && e.Session != "" {
+		return e, err
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(input, &fields) != nil {
+		return nil, ErrInput
+	}
+	if _, named := fields["hook_event_name"]; named {
+		return e, nil
+	}
+	name, err := json.Marshal(r.Event)
+	if err != nil {
+		return nil, err
+	}
+	fields["hook_event_name"] = name
+	if input, err = json.Marshal(fields); err != nil {
+		return nil, err
+	}
+	return Parse(r.Agent, input)
+}
+
+// step is the work of one event: first the session's state is brought up to date
+// (plan), then the server is called (send).
+type step struct {
+	r      *Runner
+	e      *Event
+	file   string
+	ends   []openCall // Done is set
+	main   int        // index in ends of the call that the event itself ended; -1: none
+	begin  *openCall
+	others []change // to be passed to the model
+	over   bool     // the session ended
+}
+
+// plan updates the state and decides what to send.
+func (p *step) plan() error {
+	r, e := p.r, p.e
+	p.main = -1
+	if err := p.adopt(); err != nil {
+		return err
+	}
+	done := false
+	err := update(r.State, p.file, func(s *sessionState) {
+		done = true
+		p.apply(s)
+	})
+	if !done { // no state can be kept
+		p.apply(new(sessionState))
+	}
+	if e.Kind == SessionStart {
+		sweep(r.State, r.Now())
+	}
+	return err
+}
+
+// adopt maps a sub-agent that has a session of its own to its parent.
+func (p *step) adopt() error {
+	r, e := p.r, p.e
+	if e.Agent != "cursor" {
+		return nil
+	}
+	if e.Kind == SubagentStart && e.Subagent != "" && e.Subagent != e.Session {
+		parent := orElse(e.Parent, e.Session)
+		return update(r.State, sessionName(r.Agent, e.Subagent), func(s *sessionState) { s.Parent = parent })
+	}
+	parent := ""
+	err := update(r.State, p.file, func(s *sessionState) { parent = s.Parent })
+	if parent != "" {
+		e.Subagent, e.Session = e.Session, parent
+		p.file = sessionName(r.Agent, parent)
+	}
+	return err
+}
+
+func (p *step) apply(s *sessionState) {
+	e := p.e
+	p.fill(s)
+	for _, c := range s.take(func(c *openCall) bool { return c.Done != "" }) {
+		p.ends = append(p.ends, c)
+	}
+	p.orphans(s)
+	// mine reports whether a call is of the agent that the event is about.
+	mine := func(c *openCall) bool {
+		if e.Subagent != "" {
+			return c.Subagent == e.Subagent
+		}
+		return c.Subagent == "" || !slices.Contains(s.Subagents, c.Subagent)
+	}
+	switch e.Kind {
+	case Begin:
+		p.applyBegin(s)
+	case End:
+		p.applyEnd(s)
+	case Edited:
+		p.applyEdited(s)
+	case Turn, Stop:
+		p.end("cancelled", s.take(mine)...)
+	case Request:
+		p.end("cancelled", s.take(func(c *openCall) bool { return c.Subagent == "" })...)
+	case Batch:
+		p.end("cancelled", s.take(func(c *openCall) bool { return c.Subagent == e.Subagent })...)
+	case SubagentStart:
+		if e.Subagent != "" && !slices.Contains(s.Subagents, e.Subagent) {
+			s.Subagents = append(s.Subagents, e.Subagent)
+		}
+	case SubagentStop:
+		if e.Subagent != "" {
+			s.Subagents = slices.DeleteFunc(s.Subagents, func(id string) bool { return id == e.Subagent })
+			p.end("cancelled", s.take(func(c *openCall) bool { return c.Subagent == e.Subagent })...)
+		}
+	case SessionStart, SessionEnd:
+		p.over = e.Kind == SessionEnd
+		s.Subagents, s.Others = nil, nil
+		p.end("cancelled", s.take(func(*openCall) bool { return true })...)
+	}
+}
+
+// fill completes the event with what earlier ones said.
+func (p *step) fill(s *sessionState) {
+	e := p.e
+	switch {
+	case e.Kind == Turn && e.Turn == "":
+		at := e.At
+		if at == "" {
+			at = strconv.FormatInt(p.r.Now().UnixMilli(), 10)
+		}
+		s.Turn = "turn-" + legalized(at)
+		e.Turn = s.Turn
+	case e.Turn == "":
+		e.Turn = s.Turn
+	}
+	if e.Kind == SessionStart && e.Model != "" {
+		s.Model = e.Model
+	}
+	if e.Model == "" {
+		e.Model = s.Model
+	}
+	// Qwen Code does not say which sub-agent uses a tool.
+	if e.Agent == "qwen-code" && e.Kind == Begin && e.Subagent == "" && len(s.Subagents) == 1 {
+		e.Subagent = s.Subagents[0]
+	}
+}
+
+// orphans ends Codex's patches that did not apply: they have no event after
+// PreToolUse, and no other tool of the same agent runs next to a patch.
+func (p *step) orphans(s *sessionState) {
+	e := p.e
+	if e.Agent != "codex" {
+		return
+	}
+	p.end("failed", s.take(func(c *openCall) bool {
+		return c.Tool == "apply_patch" && c.Subagent == e.Subagent && (e.Kind != End || c.ToolUseID != e.ToolUseID)
+	})...)
+}
+
+func (p *step) applyBegin(s *sessionState) {
+	e := p.e
+	if e.Agent == "cursor" && e.Tool == cursorShell {
+		// Cursor has two events for the begin of one shell.
+		for i := range s.Calls {
+			c := &s.Calls[i]
+			if c.Command == e.CommandSHA256 && (c.ToolUseID == "") != (e.ToolUseID == "") && c.Subagent == e.Subagent {
+				if c.ToolUseID == "" {
+					c.ToolUseID = e.ToolUseID
+				}
+				return
+			}
+		}
+	}
+	c := openCall{ID: e.CallID, ToolUseID: e.ToolUseID, Pair: e.Pair, Tool: e.Tool, Subagent: e.Subagent, Command: e.CommandSHA256}
+	if c.ID == "" {
+		c.ID = p.r.newID(e.Session)
+	}
+	s.take(func(had *openCall) bool { return had.ID == c.ID })
+	s.Calls = append(s.Calls, c)
+	p.begin = &c
+}
+
+// newID makes an ID for a call of an agent that has none.
+func (r *Runner) newID(session string) string {
+	return CallID(r.Agent, unique(r.Now()), session)
+}
+
+// unique differs between processes and times.
+func unique(now time.Time) string {
+	return "t" + strconv.FormatInt(now.UnixNano(), 36) + "-" + strconv.Itoa(os.Getpid())
+}
+
+func (p *step) applyEnd(s *sessionState) {
+	e := p.e
+	status := "ok"
+	switch {
+	case e.Denied:
+		status = "cancelled"
+	case e.Failed:
+		status = "failed"
+	}
+	c, found := s.first(func(c *openCall) bool {
+		if e.ToolUseID != "" {
+			return c.ToolUseID == e.ToolUseID && (e.Subagent == "" || c.Subagent == e.Subagent)
+		}
+		return c.ToolUseID == "" && c.Pair == e.Pair
+	})
+	switch {
+	case found:
+	case e.CallID != "":
+		c = openCall{ID: e.CallID, Tool: e.Tool} // its begin left no state
+	default:
+		return
+	}
+	p.main = len(p.ends)
+	p.end(status, c)
+	p.others, s.Others = s.Others, nil
+}
+
+// applyEdited notes a file for the end of the editing tool that is running.
+func (p *step) applyEdited(s *sessionState) {
+	var only *openCall
+	for i := range s.Calls {
+		c := &s.Calls[i]
+		if c.Command == "" && c.Subagent == p.e.Subagent {
+			if only != nil {
+				return // which one edited it is not known
+			}
+			only = c
+		}
+	}
+	if only == nil {
+		return
+	}
+	for _, path := range p.e.Paths {
+		if !slices.Contains(only.Paths, path) {
+			only.Paths = append(only.Paths, path)
+		}
+	}
+}
+
+func (p *step) end(status string, calls ...openCall) {
+	for _, c := range calls {
+		c.Done = status
+		p.ends = append(p.ends, c)
+	}
+}
+
+// ended is what the server answers to an end.
+type ended struct {
+	Overwrote []change `json:"overwrote"`
+	Undo      string   `json:"undo"`
+	Context   *bool    `json:"hooks_context"`
+}
+
+// send calls the server, and brings the state in line with what it answered.
+func (p *step) send() (out []byte, err error) {
+	var failed []openCall
+	var errs []error
+	var main ended
+	for i, c := range p.ends {
+		if len(failed) > 0 {
+			failed = append(failed, c)
+			continue
+		}
+		answer, err := p.r.endCall(c)
+		var refused *ServerError
+		switch {
+		case errors.As(err, &refused):
+			if refused.Status != 404 { // its begin did not reach the server
+				errs = append(errs, err)
+			}
+		case err != nil:
+			errs = append(errs, err)
+			failed = append(failed, c)
+		case i == p.main:
+			_ = json.Unmarshal(answer, &main)
+		}
+	}
+	keep := p.sendBegin(&errs, len(failed) > 0)
+	if err := p.settle(failed, keep); err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) > 0 || p.main < 0 || !p.r.Context || main.Context != nil && !*main.Context {
+		return nil, errors.Join(errs...)
+	}
+	return p.e.answer(advice(p.others, main.Overwrote, main.Undo)), nil
+}
+
+// settle writes what send learned: ends to be sent again, a begun call that is
+// not open, what others changed.
+func (p *step) settle(failed []openCall, b begun) error {
+	if len(failed) == 0 && !b.drop && b.id == "" && len(b.others) == 0 && !p.over {
+		return nil
+	}
+	err := update(p.r.State, p.file, func(s *sessionState) {
+		s.Calls = append(failed, s.Calls...)
+		for i := range s.Calls {
+			if p.begin != nil && s.Calls[i].ID == p.begin.ID && b.id != "" {
+				s.Calls[i].ID = b.id
+			}
+		}
+		if b.drop {
+			s.take(func(c *openCall) bool { return c.ID == p.begin.ID && c.Done == "" })
+		}
+		s.Others = merge(b.others, s.Others)
+	})
+	if err == nil && p.over {
+		err = drop(p.r.State, p.file)
+	}
+	return err
+}
+
+// begun is what came of a begin.
+type begun struct {
+	drop   bool   // it is not open
+	id     string // its ID, if another than was planned
+	others []change
+}
+
+// sendBegin begins the call, unless the server was found silent.
+func (p *step) sendBegin(errs *[]error, silent bool) (b begun) {
+	if p.begin == nil {
+		return b
+	}
+	if silent {
+		return begun{drop: true}
+	}
+	id := p.begin.ID
+	answer, err := p.r.beginCall(p.e, id)
+	var refused *ServerError
+	if errors.As(err, &refused) && refused.Code == "call_exists" {
+		// The agent used the same ID again.
+		id = CallID(p.r.Agent, unique(p.r.Now()), p.e.Session)
+		answer, err = p.r.beginCall(p.e, id)
+	}
+	if err != nil {
+		*errs = append(*errs, err)
+		// Without an answer it may be open all the same: its end is sent then.
+		b.drop = errors.As(err, &refused) || errors.Is(err, ErrUnreachable)
+		return b
+	}
+	var ok struct {
+		ID     string   `json:"call_id"`
+		Others []change `json:"others"`
+	}
+	_ = json.Unmarshal(answer, &ok)
+	if ok.ID != "" {
+		id = ok.ID
+	}
+	if id != p.begin.ID {
+		b.id = id
+	}
+	if p.r.Context {
+		b.others = ok.Others
+	}
+	return b
+}
+
+// beginBody is the body of POST /calls.
+type beginBody struct {
+	Agent         string `json:"agent"`
+	Session       string `json:"agent_session"`
+	Cwd           string `json:"cwd"`
+	CallID        string `json:"call_id"`
+	Subtask       string `json:"subtask_id,omitempty"`
+	Tool          string `json:"tool,omitempty"`
+	Model         string `json:"model,omitempty"`
+	Prompt        string `json:"prompt_id,omitempty"`
+	CommandSHA256 string `json:"command_sha256,omitempty"`
+	Paths         []Path `json:"paths,omitempty"`
+	OnlyPaths     bool   `json:"only_paths,omitempty"`
+}
+
+func (r *Runner) beginCall(e *Event, id string) ([]byte, error) {
+	cwd := e.Cwd
+	if cwd == "" {
+		// A hook runs in its agent's directory.
+		var err error
+		if cwd, err = os.Getwd(); err != nil {
+			return nil, err
+		}
+	}
+	session := e.Session
+	if label(session) != session {
+		session = digest(session)
+	}
+	return r.call("/calls", beginBody{
+		Agent: e.Agent, Session: session, Cwd: cwd, CallID: id, Subtask: legalized(e.Subagent),
+		Tool: label(e.Tool), Model: label(e.Model), Prompt: label(e.Turn),
+		CommandSHA256: e.CommandSHA256, Paths: e.Paths, OnlyPaths: e.OnlyPaths,
+	})
+}
+
+func (r *Runner) endCall(c openCall) ([]byte, error) {
+	return r.call("/calls/"+c.ID+"/end", struct {
+		Status string `json:"status"`
+		Paths  []Path `json:"paths,omitempty"`
+	}{c.Done, c.Paths})
+}
+
+// call sends a POST request; an answer that is not a success is a *ServerError.
+func (r *Runner) call(path string, body any) ([]byte, error) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	status, answer, err := r.Send("POST", path, raw)
+	if err != nil {
+		return nil, err
+	}
+	if status < 200 || status > 299 {
+		e := &ServerError{Status: status}
+		var shape struct {
+			Error  text `json:"error"`
+			Detail text `json:"detail"`
+		}
+		if json.Unmarshal(answer, &shape) == nil {
+			e.Code, e.Detail = string(shape.Error), string(shape.Detail)
+		}
+		return nil, e
+	}
+	return answer, nil
+}
+
+// label makes a text fit for a name: 1 to 256 characters without control
+// characters.
+func label(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, ""))
+	n := 0
+	for i := range s {
+		if n == 256 {
+			return s[:i]
+		}
+		n++
+	}
+	return s
+}
+
+// legalized makes a text an ID as the server makes a prompt's: "-" for what an ID
+// cannot have, cut at 128. Empty stays empty.
+func legalized(s string) string {
+	if s == "" || legalID(s) {
+		return s
+	}
+	b := []byte(s)
+	for i := range b {
+		if !legalID("x" + string(b[i])) {
+			b[i] = '-'
+		}
+	}
+	s = strings.ReplaceAll(string(b), "..", "--")
+	if !legalID(s[:1]) {
+		s = "x" + s
+	}
+	s = s[:min(len(s), maxID)]
+	if strings.HasSuffix(s, ".lock") {
+		s = strings.TrimSuffix(s, ".lock") + "-lock"
+	}
+	return s
+}

@@ -1,0 +1,167 @@
+package hook
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// openCall is a call that was begun and whose end has not been sent.
+type openCall struct {
+	ID        string `json:"id"`
+	ToolUseID string `json:"tool_use_id,omitempty"`
+	Pair      string `json:"pair,omitempty"`
+	Tool      string `json:"tool,omitempty"`
+	Subagent  string `json:"subagent,omitempty"`
+	Command   string `json:"command,omitempty"` // SHA-256 of a shell's command
+	Paths     []Path `json:"paths,omitempty"`   // to be declared at the end
+	// Done is the status of an end that the server did not answer; it is sent
+	// again with the session's next event.
+	Done string `json:"done,omitempty"`
+}
+
+// sessionState is what is kept of one session between the processes of its hooks.
+type sessionState struct {
+	Parent    string     `json:"parent,omitempty"` // the session is a sub-agent of this one
+	Turn      string     `json:"turn,omitempty"`   // of an agent that has no turn IDs
+	Model     string     `json:"model,omitempty"`
+	Subagents []string   `json:"subagents,omitempty"` // running
+	Calls     []openCall `json:"calls,omitempty"`     // in the order of their begin
+	Others    []change   `json:"others,omitempty"`    // not yet passed to the model
+}
+
+// maxKept is the largest session file that is read, and maxIdle how long one is
+// kept that no hook has changed.
+const (
+	maxKept = 4 << 20
+	maxIdle = 30 * 24 * time.Hour
+)
+
+// sessionName is the file of one session in the state directory.
+func sessionName(agent, id string) string { return agent + "-" + digest(id) + ".json" }
+
+// update runs fn on the session's state under an exclusive lock and writes it
+// back if fn changed it. A file that cannot be read as state is empty state.
+func update(dir, name string, fn func(*sessionState)) error {
+	if dir == "" {
+		return errors.New("the hooks' state has no directory")
+	}
+	f, err := lockFile(filepath.Join(dir, name))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxKept))
+	if err != nil {
+		return err
+	}
+	var s sessionState
+	if json.Unmarshal(raw, &s) != nil {
+		s = sessionState{}
+	}
+	fn(&s)
+	text, err := json.Marshal(&s)
+	if err != nil || string(text) == string(raw) || len(raw) == 0 && string(text) == "{}" {
+		return err
+	}
+	if _, err := f.WriteAt(text, 0); err != nil {
+		return err
+	}
+	return f.Truncate(int64(len(text)))
+}
+
+// lockFile opens a file and takes its lock, which ends with the process.
+func lockFile(path string) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if errors.Is(err, os.ErrNotExist) {
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				return nil, err
+			}
+			f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for {
+			err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+			if !errors.Is(err, syscall.EINTR) {
+				break
+			}
+		}
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
+		// The file may have been removed while this process waited for the lock.
+		mine, err1 := f.Stat()
+		there, err2 := os.Stat(path)
+		if err1 == nil && err2 == nil && os.SameFile(mine, there) {
+			return f, nil
+		}
+		f.Close()
+		if err1 != nil {
+			return nil, err1
+		}
+	}
+}
+
+// drop removes the file of a session in which nothing is open.
+func drop(dir, name string) error {
+	f, err := lockFile(filepath.Join(dir, name))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxKept))
+	var s sessionState
+	if err != nil || json.Unmarshal(raw, &s) == nil && len(s.Calls) > 0 {
+		return err
+	}
+	return os.Remove(f.Name())
+}
+
+// sweep removes the files of sessions that no hook has changed for maxIdle.
+func sweep(dir string, now time.Time) {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, entry := range list {
+		if filepath.Ext(entry.Name()) != ".json" {
+			continue
+		}
+		if info, err := entry.Info(); err == nil && now.Sub(info.ModTime()) > maxIdle {
+			_ = os.Remove(filepath.Join(dir, entry.Name()))
+		}
+	}
+}
+
+// take removes the calls that match and returns them.
+func (s *sessionState) take(match func(*openCall) bool) []openCall {
+	var out []openCall
+	s.Calls = slices.DeleteFunc(s.Calls, func(c openCall) bool {
+		if match(&c) {
+			out = append(out, c)
+			return true
+		}
+		return false
+	})
+	return out
+}
+
+// first removes the oldest call that matches.
+func (s *sessionState) first(match func(*openCall) bool) (openCall, bool) {
+	i := slices.IndexFunc(s.Calls, func(c openCall) bool { return match(&c) })
+	if i < 0 {
+		return openCall{}, false
+	}
+	c := s.Calls[i]
+	s.Calls = slices.Delete(s.Calls, i, i+1)
+	return c, true
+}
