@@ -31,6 +31,7 @@ type Config struct {
 	Auth         Auth       `key:"auth"`
 	Workspaces   Workspaces `key:"workspaces"`
 	Sessions     Sessions   `key:"sessions"`
+	Calls        Calls      `key:"calls"`
 	MCP          MCP        `key:"mcp"`
 	Execute      Execute    `key:"execute"`
 	Lint         Lint       `key:"lint"`
@@ -121,6 +122,15 @@ type Sessions struct {
 	Idle time.Duration `key:"idle"`
 }
 
+// Calls are the times in which agents' tools work.
+type Calls struct {
+	// TTL is after how long a call is lost that nobody ends or touches.
+	TTL time.Duration `key:"ttl"`
+	// RecordCommands says what of a shell command stands in history: nothing
+	// ("off"), or its SHA-256 where the agent's hook tells it ("hash").
+	RecordCommands string `key:"record_commands"`
+}
+
 // MCP is what /mcp serves where the address names no toolset.
 type MCP struct {
 	Mounts        []MCPMount `key:"mounts"`
@@ -184,6 +194,12 @@ const (
 	EngineBiome    = "biome"
 )
 
+// What of a shell command stands in history (Calls.RecordCommands).
+const (
+	RecordOff  = "off"
+	RecordHash = "hash"
+)
+
 // Default gives what holds where nothing is set.
 func Default() Config {
 	return Config{
@@ -195,6 +211,7 @@ func Default() Config {
 		Auth:         Auth{Peer: PeerSameUser},
 		Workspaces:   Workspaces{WatchIdle: time.Hour},
 		Sessions:     Sessions{Idle: 2 * time.Hour},
+		Calls:        Calls{TTL: 30 * time.Minute, RecordCommands: RecordOff},
 		Execute:      Execute{Engine: EngineEmbedded, Parallel: 8, Queue: 200, Warm: 4, MemoryBytes: 256 << 20},
 		Lint:         Lint{Engine: EngineEmbedded},
 		MCP:          MCP{ExecuteScript: true},

@@ -43,6 +43,8 @@ func (c *Config) validate() error {
 		{"workspaces.watch_idle", aboveZero(c.Workspaces.WatchIdle)},
 		{"workspaces.max_watches", notNegative(c.Workspaces.MaxWatches)},
 		{"sessions.idle", aboveZero(c.Sessions.Idle)},
+		{"calls.ttl", between(int(c.Calls.TTL/time.Second), 60, 86_400)},
+		{"calls.record_commands", oneOf(c.Calls.RecordCommands, RecordOff, RecordHash)},
 		{"mcp.mounts", checkMounts(c.MCP.Mounts)},
 		{"execute.engine", oneOf(c.Execute.Engine, EngineEmbedded, EngineDeno)},
 		{"execute.parallel", between(c.Execute.Parallel, 1, 1024)},

@@ -490,8 +490,7 @@ func (g *group) addDraft(p *pending, track func(object.ID, loc)) (bool, error) {
 			g.blobs = append(g.blobs, d.Edits[i].Blob)
 		}
 	}
-	g.records = append(g.records, Record{Seq: m.Seq, Commit: id, Task: m.TaskID, Subtask: m.SubtaskID, Change: m.Change,
-		Entries: uint32(entryCount(&m)), WhenUnix: g.when.Unix(), Source: m.Source, Reverts: reverts(&m), Renames: renames(&m), Key: keyPrefix(m.IdempotencyKey)})
+	g.records = append(g.records, recordOf(&Commit{ID: id, Seq: m.Seq, When: g.when, Message: &m}))
 	return true, nil
 }
 

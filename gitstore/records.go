@@ -30,6 +30,7 @@ type Record struct {
 	Reverts  bool   // undoes entries of the changelog
 	Foreign  bool   // undoes entries of another task, or of none
 	Renames  bool   // gives a file or folder another name
+	Claims   bool   // entries of a shared commit become its task's
 	Key      string // first 16 hex digits of the idempotency key's hash
 }
 
@@ -49,17 +50,20 @@ const (
 	flagReverts = 1
 	flagRenames = 2
 	flagForeign = 4 // no commit made before it existed has it
+	flagClaims  = 8 // nor this
 	recordFlags = 0x80
 )
 
-var recordSources = []message.Source{"", message.API, message.Script, message.External, message.Revert, message.Baseline, message.Rollback}
+var recordSources = []message.Source{"", message.API, message.Script, message.External, message.Revert, message.Baseline, message.Rollback, message.Call, message.Shared}
 
 // takeBacks is the key in byTask of the commits that undo entries of another
 // task: a user's save that took a change back, a revert of no task or across
-// tasks. undoes is the key of all commits that undo entries.
+// tasks. undoes is the key of all commits that undo entries, claimed of those
+// that several tasks may have made, and of those that settle whose they are.
 const (
 	takeBacks = "\x00"
 	undoes    = "\x01"
+	claimed   = "\x02"
 )
 
 type recordIndex struct {
@@ -199,6 +203,9 @@ func (r *recordIndex) encode(rec Record) ([]byte, error) {
 	if rec.Foreign {
 		b[49] |= flagForeign
 	}
+	if rec.Claims {
+		b[49] |= flagClaims
+	}
 	_, _ = hex.Decode(b[52:60], []byte(rec.Key)) // shorter or none: zeros
 	binary.BigEndian.PutUint32(b[60:], checkRecord(rec.Seq, b, rec.Task, rec.Subtask))
 	return b, nil
@@ -224,7 +231,7 @@ func (r *recordIndex) decode(seq uint64, b []byte) (Record, bool) {
 	}
 	rec := Record{Seq: seq, Task: r.names[task], Subtask: r.names[sub], Change: binary.BigEndian.Uint64(b[28:]),
 		Entries: binary.BigEndian.Uint32(b[36:]), WhenUnix: int64(binary.BigEndian.Uint64(b[40:])), Source: recordSources[src],
-		Reverts: b[49]&flagReverts != 0, Renames: b[49]&flagRenames != 0, Foreign: b[49]&flagForeign != 0}
+		Reverts: b[49]&flagReverts != 0, Renames: b[49]&flagRenames != 0, Foreign: b[49]&flagForeign != 0, Claims: b[49]&flagClaims != 0}
 	copy(rec.Commit[:], b)
 	if key := b[52:60]; !bytes.Equal(key, make([]byte, 8)) {
 		rec.Key = hex.EncodeToString(key)
@@ -453,7 +460,7 @@ func (r *recordIndex) fill(ctx context.Context, tip Tip) error {
 func recordOf(c *Commit) Record {
 	m := c.Message
 	return Record{Seq: c.Seq, Commit: c.ID, Task: m.TaskID, Subtask: m.SubtaskID, Change: m.Change,
-		Entries: uint32(entryCount(m)), WhenUnix: c.When.Unix(), Source: m.Source, Reverts: reverts(m), Foreign: foreign(m), Renames: renames(m), Key: keyPrefix(m.IdempotencyKey)}
+		Entries: uint32(entryCount(m)), WhenUnix: c.When.Unix(), Source: m.Source, Reverts: reverts(m), Foreign: foreign(m), Renames: renames(m), Claims: m.Trailer(message.KeyClaims) != "", Key: keyPrefix(m.IdempotencyKey)}
 }
 
 func reverts(m *message.Message) bool {
@@ -479,6 +486,8 @@ func foreign(m *message.Message) bool {
 // next to its task's.
 func (rec *Record) undoKeys() []string {
 	switch {
+	case rec.Source == message.Shared || rec.Claims:
+		return []string{claimed}
 	case !rec.Reverts:
 		return nil
 	case rec.Task == "" || rec.Foreign:
@@ -559,6 +568,13 @@ func (s *Store) TaskRecordsFrom(ctx context.Context, task string, skip int) (rec
 // than their own, or that have none, oldest first.
 func (s *Store) TakeBacks(ctx context.Context) ([]Record, error) {
 	return s.TaskRecords(ctx, takeBacks)
+}
+
+// Claimed returns the records of commits that several tasks may have made, and of
+// those that settle whose such changes are, oldest first, without the first skip
+// of them, and how many there are with those.
+func (s *Store) Claimed(ctx context.Context, skip int) (recs []Record, all int, err error) {
+	return s.TaskRecordsFrom(ctx, claimed, skip)
 }
 
 // Undoes returns the records of all commits that undo entries of the changelog,

@@ -170,6 +170,10 @@ func (r *rewriter) rewriteText(data []byte, tree, newTree ID) []byte {
 			if id, err := object.ParseID(string(value)); err == nil {
 				line = []byte("Reverts: " + r.is(id).String() + "\n")
 			}
+		case message.KeyClaims:
+			if id, err := object.ParseID(string(value)); err == nil {
+				line = []byte(message.KeyClaims + ": " + r.is(id).String() + "\n")
+			}
 		}
 		out = append(out, line...)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"umbra/config"
 	"umbra/httpapi"
+	callroutes "umbra/httpapi/calls"
 	"umbra/httpapi/files"
 	"umbra/httpapi/gitsmart"
 	"umbra/httpapi/mcp"
@@ -126,6 +127,7 @@ func dialects(cfg config.Config, s *services) []httpapi.Dialect {
 		files.New(s.tasks, s.history, int64(cfg.Limits.WriteBytes)),
 		sessions.New(s.sessions, s.tasks, s.workspaces, sessions.Limits{Write: int64(cfg.Limits.WriteBytes), Upload: int64(cfg.Limits.UploadBytes)}),
 		workspaces.New(s.workspaces, s.tasks),
+		callroutes.New(s.calls, s.tasks, s.workspaces, s.history),
 		gitsmart.New(s.workspaces, s.tasks),
 		toolsets.New(s.toolsets, int64(cfg.Limits.WriteBytes)),
 	}

@@ -8,6 +8,7 @@ import (
 
 	"umbra/config"
 	"umbra/gitstore"
+	"umbra/internal/calls"
 	"umbra/internal/history"
 	"umbra/internal/person"
 	"umbra/internal/room"
@@ -25,6 +26,7 @@ import (
 type services struct {
 	workspaces *workspace.Manager
 	tasks      *task.Service
+	calls      *calls.Service
 	sessions   *session.Service
 	toolsets   *toolset.Service
 	history    *history.Cache
@@ -58,6 +60,21 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	manager.SetKeeper(cache.Keep)
 	d.closers = append(d.closers, manager.Close)
 
+	callsDir := dir.Join("calls")
+	if err := os.MkdirAll(callsDir, 0o700); err != nil {
+		return nil, err
+	}
+	callFiles, err := vfs.OS(callsDir)
+	if err != nil {
+		return nil, err
+	}
+	d.closers = append(d.closers, func(context.Context) error { return callFiles.Close() })
+	called, err := calls.New(calls.Options{Workspaces: manager, State: db, FS: callFiles, Log: log, TTL: cfg.Calls.TTL,
+		RecordCommands: cfg.Calls.RecordCommands == config.RecordHash})
+	if err != nil {
+		return nil, err
+	}
+	d.closers = append(d.closers, func(context.Context) error { return called.Close() })
 	tasksDir := dir.Join("tasks")
 	if err := os.MkdirAll(tasksDir, 0o700); err != nil {
 		return nil, err
@@ -74,6 +91,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		return nil, err
 	}
 	d.closers = append(d.closers, func(context.Context) error { tasks.Close(); return nil })
+	called.Attach(tasks)
 	manager.Resume()
 	sessions, err := session.New(context.Background(), session.Options{
 		State: db, Tasks: tasks, Workspaces: manager, Idle: cfg.Sessions.Idle, Log: log,
@@ -82,7 +100,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		return nil, err
 	}
 	d.closers = append(d.closers, func(context.Context) error { return sessions.Close() })
-	return &services{workspaces: manager, tasks: tasks, sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
+	return &services{workspaces: manager, tasks: tasks, calls: called, sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
 }
 
 // openToolsets opens the toolsets, once what their tools run on is there.

@@ -61,12 +61,14 @@ const (
 	Revert   Source = "revert"
 	Baseline Source = "baseline"
 	Rollback Source = "rollback"
+	Call     Source = "call"   // an agent's tool changed the disk
+	Shared   Source = "shared" // one of several agents' tools did
 )
 
 // Valid reports whether it is one of the sources above.
 func (s Source) Valid() bool {
 	switch s {
-	case API, Script, External, Revert, Baseline, Rollback:
+	case API, Script, External, Revert, Baseline, Rollback, Call, Shared:
 		return true
 	}
 	return false

@@ -8,6 +8,8 @@ func (m *Message) summary() string {
 	switch m.Source {
 	case External:
 		return "external change " + m.files()
+	case Shared:
+		return "shared change " + m.files()
 	case Baseline:
 		return "baseline " + m.files()
 	case Revert:

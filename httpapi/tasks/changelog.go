@@ -1,9 +1,11 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/gin-gonic/gin"
@@ -12,6 +14,7 @@ import (
 	"umbra/httpapi/wire"
 	"umbra/internal/errs"
 	"umbra/internal/task"
+	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
 
@@ -54,6 +57,9 @@ func (d *Dialect) changes(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
+		if entries, err = d.withShared(c.Request.Context(), r, f, uint64(after), entries, next == 0); err != nil {
+			return err
+		}
 		body := map[string]any{"task_id": r.Task.ID, "workspace": wire.Text(r.Root()), "entries": wire.EntriesOf(entries), "next": nil}
 		if next != 0 {
 			body["next"] = next
@@ -61,6 +67,36 @@ func (d *Dialect) changes(c *gin.Context) error {
 		httpapi.JSON(c, http.StatusOK, body)
 		return nil
 	})(c)
+}
+
+// withShared puts the changes that the task and others may have made among a
+// page of its own. They have no number: they stand after the one before them,
+// beyond limit.
+func (d *Dialect) withShared(ctx context.Context, r *task.Ref, f task.Filter, after uint64, page []workspace.ChangeEntry, last bool) ([]workspace.ChangeEntry, error) {
+	list, err := d.history.SharedEntries(ctx, r.Workspace, r.Task.ID, f.Subtask)
+	if err != nil || len(list) == 0 {
+		return page, err
+	}
+	from, to := uint64(0), uint64(math.MaxUint64)
+	if after > 0 {
+		switch e, err := d.tasks.Change(ctx, r, after); {
+		case err == nil:
+			from = e.Seq
+		case !errs.Is(err, errs.NotFound) && !errs.Is(err, errs.Gone):
+			return nil, err
+		}
+	}
+	if !last && len(page) > 0 {
+		to = page[len(page)-1].Seq
+	}
+	f.Subtask = ""
+	for _, e := range list {
+		if e.Seq > from && e.Seq <= to && f.Wants(&e) {
+			page = append(page, e)
+		}
+	}
+	slices.SortStableFunc(page, func(a, b workspace.ChangeEntry) int { return cmp.Compare(a.Seq, b.Seq) })
+	return page, nil
 }
 
 func (d *Dialect) before(c *gin.Context) error {

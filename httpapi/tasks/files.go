@@ -25,6 +25,7 @@ type summaryFile struct {
 	Before       *string        `json:"before"`
 	After        *string        `json:"after"`
 	Mixed        bool           `json:"mixed"`
+	Shared       bool           `json:"shared"`
 	Subtasks     []string       `json:"subtasks"`
 }
 
@@ -88,7 +89,7 @@ func summaryOf(id string, sum *history.Summary) summaryBody {
 	for i := range sum.Files {
 		f := &sum.Files[i]
 		w := &body.Files[i]
-		*w = summaryFile{Status: f.Status, Additions: f.Additions, Deletions: f.Deletions, Binary: f.Binary, Mixed: f.Mixed,
+		*w = summaryFile{Status: f.Status, Additions: f.Additions, Deletions: f.Deletions, Binary: f.Binary, Mixed: f.Mixed, Shared: f.Shared,
 			Before: wire.Snapshot(f.Before.ID), After: wire.Snapshot(f.After.ID), Subtasks: f.Subtasks}
 		if w.Subtasks == nil {
 			w.Subtasks = []string{}

@@ -10,6 +10,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/claims"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
@@ -92,6 +93,13 @@ type Entry struct {
 	RevertsEntries []EntryRef        `json:"reverts_entries,omitempty"`
 	Source         message.Source    `json:"source"`
 	Message        *string           `json:"message"`
+	// Of a change that a call made (contracts/calls.md).
+	CallID    *string           `json:"call_id"`
+	Tool      *string           `json:"tool"`
+	Model     *string           `json:"model,omitempty"`
+	PromptID  *string           `json:"prompt_id,omitempty"`
+	Certainty *claims.Certainty `json:"certainty"`
+	Claimants []string          `json:"claimants"`
 }
 
 // EntryRef names an entry that need not be of the same task.
@@ -112,6 +120,13 @@ func EntryOf(e *workspace.ChangeEntry) Entry {
 		out.Mode = &mode
 	}
 	out.Path, out.NewPath, out.PathEncoding = bothPaths(e.Path, e.NewPath)
+	out.CallID, out.Tool, out.Model, out.PromptID = Text(e.CallID), Text(e.Tool), Text(e.Model), Text(e.Prompt)
+	if e.Certainty != "" {
+		out.Certainty = &e.Certainty
+	}
+	if out.Claimants = e.Claimants; out.Claimants == nil {
+		out.Claimants = []string{}
+	}
 	foreign := false
 	for _, ref := range e.Reverts {
 		if ref.Task == "" {

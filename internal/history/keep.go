@@ -11,6 +11,7 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/claims"
 	"umbra/internal/workspace"
 )
 
@@ -24,7 +25,7 @@ import (
 // name beside; the counts. Numbers are varints. A text stands once, later its
 // number.
 const (
-	keptMagic = "UHIS\x03"
+	keptMagic = "UHIS\x04"
 	// keptFrom is how many commits must have been read anew for them to be
 	// kept.
 	keptFrom = 256
@@ -214,6 +215,16 @@ func (s *cached) encode() []byte {
 		e.id(c.After)
 		e.hash(c.AfterHash)
 		e.refs(c.Reverts)
+		if c.CallID == "" {
+			e.number(0)
+			continue
+		}
+		e.number(1)
+		for _, text := range []string{c.CallID, c.Tool, c.Model, c.Prompt, string(c.Certainty)} {
+			e.text(text)
+		}
+		e.id(c.Claims)
+		e.number(c.ClaimsSeq)
 	}
 	e.number(uint64(len(s.bare)))
 	for id, refs := range s.bare {
@@ -340,6 +351,11 @@ func (s *cached) decode(data []byte, task string) bool {
 		c.Before, c.After = d.id(), d.id()
 		c.AfterHash = d.hash()
 		c.Reverts = d.refs()
+		if d.number() == 1 {
+			c.CallID, c.Tool, c.Model, c.Prompt = d.text(), d.text(), d.text(), d.text()
+			c.Certainty = claims.Certainty(d.text())
+			c.Claims, c.ClaimsSeq = d.id(), d.number()
+		}
 	}
 	if n := d.count(21); n > 0 {
 		s.bare = make(map[object.ID][]message.EntryRef, n)

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -36,7 +37,20 @@ func (e *Entry) IsRevert() bool { return e.Source == message.Revert || len(e.Rev
 // in effect, and neither a revert nor a rollback.
 func (e *Entry) Counts() bool { return !e.Undone && !e.IsRevert() && e.Source != message.Rollback }
 
-// Task is a task's entries, oldest first, as of a sequence number.
+// Shared reports whether several tasks may have made the change, this one among
+// them.
+func (e *Entry) Shared() bool { return e.Source == message.Shared }
+
+// at is the number of the commit in which the change was recorded.
+func (e *Entry) at() uint64 {
+	if e.ClaimsSeq != 0 {
+		return e.ClaimsSeq
+	}
+	return e.Seq
+}
+
+// Task is a task's entries as of a sequence number: its own, oldest first, then
+// those of shared changes that it may have made.
 type Task struct {
 	ID      string
 	Base    object.ID
@@ -60,7 +74,16 @@ func (t *Task) Work() []*Entry {
 			out = append(out, &t.Entries[i])
 		}
 	}
-	return out
+	return inOrder(out)
+}
+
+// inOrder sorts entries by when their changes were made: shared ones stand after
+// the others, and those that became the task's later after later ones.
+func inOrder(list []*Entry) []*Entry {
+	if slices.ContainsFunc(list, func(e *Entry) bool { return e.Shared() || e.ClaimsSeq != 0 }) {
+		slices.SortStableFunc(list, func(a, b *Entry) int { return cmp.Compare(a.at(), b.at()) })
+	}
+	return list
 }
 
 // Every gives all that the task did, oldest first, its own reverts too, without
@@ -72,7 +95,7 @@ func (t *Task) Every() []*Entry {
 			out = append(out, e)
 		}
 	}
-	return out
+	return inOrder(out)
 }
 
 // Find gives the entry with an id, nil if there is none.
@@ -107,6 +130,7 @@ type key struct{ workspace, task string }
 type cached struct {
 	mu       sync.Mutex
 	raw      []workspace.ChangeEntry
+	shared   shared                           // changes that others may have made too
 	bare     map[object.ID][]message.EntryRef // undone entries that a commit names beside its own, by commit
 	recs     int                              // records of the task that raw covers
 	lastID   object.ID                        // of the last of these
@@ -201,6 +225,10 @@ func (s *cached) read(ctx context.Context, w *workspace.Workspace, id string) (*
 	if err != nil {
 		return nil, err
 	}
+	if err := s.shared.read(ctx, w, id); err != nil {
+		return nil, err
+	}
+	task.Entries = append(task.Entries, s.shared.entries()...)
 	rolled := maps.Clone(others.gone)
 	if rolled == nil {
 		rolled = make(map[message.EntryRef]bool)
@@ -215,7 +243,7 @@ func (s *cached) read(ctx context.Context, w *workspace.Workspace, id string) (*
 			}
 		}
 	}
-	if len(others.entries) > 0 {
+	if len(others.entries) > 0 || len(task.Entries) > len(s.raw) {
 		slices.SortStableFunc(entries, order)
 	}
 	for i := range task.Entries {
@@ -255,6 +283,7 @@ func (s *cached) add(c *gitstore.Commit, of []workspace.ChangeEntry) {
 // forget drops what was read.
 func (s *cached) forget() {
 	s.raw, s.bare, s.recs, s.lastID, s.counts, s.counted, s.kept = nil, nil, 0, object.Zero, nil, 0, covered{}
+	s.shared = shared{}
 }
 
 // place gives where the entry with an id stands, -1 where there is none: ids

@@ -149,7 +149,7 @@ func match(of []workspace.ChangeEntry, refs []message.EntryRef, find func(messag
 
 // order sorts entries by when they were made.
 func order(a, b *Entry) int {
-	return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Ref.ID, b.Ref.ID), cmp.Compare(a.Ref.N, b.Ref.N))
+	return cmp.Or(cmp.Compare(a.at(), b.at()), cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Ref.ID, b.Ref.ID), cmp.Compare(a.Ref.N, b.Ref.N))
 }
 
 // mark decides for every entry whether it is in effect, newest first: an entry

@@ -35,6 +35,7 @@ type File struct {
 	Deletions     int
 	Binary        bool
 	Mixed         bool     // others' changes lie between
+	Shared        bool     // others may have made some of it
 	Subtasks      []string // sorted, without those of no subtask
 	chain         *Chain
 }
@@ -153,6 +154,7 @@ func fileOf(c *Chain) (File, bool) {
 	}
 	seen := make(map[string]bool)
 	for _, e := range c.Entries() {
+		f.Shared = f.Shared || e.Shared()
 		if s := e.SubtaskID; s != "" && !seen[s] {
 			seen[s] = true
 			f.Subtasks = append(f.Subtasks, s)

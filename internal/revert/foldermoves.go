@@ -33,7 +33,7 @@ func movesOf(ctx context.Context, st *gitstore.Store, entries []*history.Entry) 
 			renames[e.Path] = e.NewPath
 		}
 	}
-	if !told && (len(renames) == 0 || entries[0].Source != message.External) {
+	if !told && (len(renames) == 0 || !found(entries[0].Source)) {
 		return nil, nil
 	}
 	c, err := st.ReadCommit(ctx, entries[0].Commit)
@@ -115,4 +115,10 @@ func folderPair(now, want string) (from, to string) {
 		return "", ""
 	}
 	return strings.Join(a[:len(a)-n], "/"), strings.Join(b[:len(b)-n], "/")
+}
+
+// found reports whether changes of a source were found on disk, so that no
+// request told of the folders that moved.
+func found(s message.Source) bool {
+	return s == message.External || s == message.Call || s == message.Shared
 }

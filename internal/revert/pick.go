@@ -9,6 +9,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
+	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/history"
 	"umbra/internal/workspace"
@@ -19,6 +20,46 @@ type Commit struct {
 	ID     string // abbreviated, for the revert's summary line
 	Seq    uint64
 	Source message.Source
+}
+
+// Call names what one call of an agent did.
+type Call struct {
+	ID   string
+	From uint64 // number of the commit at which it began
+}
+
+// picks gives what the call did, and what became any call's later: a shared
+// change that another one has claimed is not this one's.
+func (x *Call) picks() history.Picks {
+	return history.Picks{
+		From: x.From,
+		Record: func(r *gitstore.Record) bool {
+			return r.Source == message.Call || r.Source == message.Shared || r.Claims
+		},
+		Entry: func(e *workspace.ChangeEntry) bool { return x.made(e) || !e.Claims.IsZero() },
+	}
+}
+
+// made reports whether an entry is the call's, or may be.
+func (x *Call) made(e *workspace.ChangeEntry) bool {
+	return e.CallID == x.ID || slices.Contains(e.Claimants, x.ID)
+}
+
+// own leaves what the call made, or may have made and nobody has claimed.
+func (x *Call) own(entries []*history.Entry) []*history.Entry {
+	type change struct {
+		commit object.ID
+		path   string
+	}
+	claimed := make(map[change]bool)
+	for _, e := range entries {
+		if !e.Claims.IsZero() {
+			claimed[change{e.Claims, e.Path}] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(entries), func(e *history.Entry) bool {
+		return !x.made(&e.ChangeEntry) || e.Shared() && claimed[change{e.Commit, e.Path}]
+	})
 }
 
 // Where selects entries of a workspace. All conditions that are set must hold;
@@ -42,6 +83,8 @@ func newLoader(w *workspace.Workspace, cache *history.Cache, req *Request) loade
 		picks.Only = sc.Commit.Seq
 	case sc.Where != nil:
 		picks = sc.Where.picks(w.Store())
+	case sc.Call != nil:
+		picks = sc.Call.picks()
 	default:
 		return func(ctx context.Context) (*history.Task, selection, error) {
 			t, err := cache.Task(ctx, w, req.Task)
@@ -63,13 +106,16 @@ func newLoader(w *workspace.Workspace, cache *history.Cache, req *Request) loade
 		}
 		sel := selection{what: req.Scope.what()}
 		where := req.Scope.Where
+		if call := req.Scope.Call; call != nil {
+			chosen = call.own(chosen)
+		}
 		for _, e := range chosen {
 			if e.Undone || e.Source == message.Rollback || where != nil && e.IsRevert() != (where.Source == message.Revert) {
 				continue
 			}
 			sel.entries = append(sel.entries, e)
 		}
-		if where != nil && where.Source == "" { // a source names its entries
+		if req.Scope.Call != nil || where != nil && where.Source == "" { // a source names its entries
 			sel.leave(req)
 		}
 		return t, sel, nil
@@ -98,6 +144,9 @@ func notRevertible(sc Scope) error {
 func (sc Scope) what() string {
 	if sc.Commit != nil {
 		return "commit " + sc.Commit.ID
+	}
+	if sc.Call != nil {
+		return "call " + sc.Call.ID
 	}
 	x := sc.Where
 	words := []string{"changes"}

@@ -9,13 +9,14 @@ import (
 )
 
 // Scope says which entries are to be undone. At most one of the fields is set;
-// none means all of the task's work. Commit and Where need no task.
+// none means all of the task's work. Commit, Where and Call need no task.
 type Scope struct {
 	Subtask string
 	Path    string  // a file, by its name now or one before, or a directory
 	Change  uint64  // one entry, which may be a revert itself
 	Commit  *Commit // all entries of one commit, of whatever source
 	Where   *Where  // what a condition selects in the whole workspace
+	Call    *Call   // what one call of an agent did; needs no task
 }
 
 // OnConflict says what happens where a file cannot be undone cleanly.

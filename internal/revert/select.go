@@ -130,9 +130,6 @@ func choose(ctx context.Context, st *gitstore.Store, t *history.Task, req *Reque
 	return sel, nil
 }
 
-// shared is the source of a change that several agents may have made.
-const shared message.Source = "shared"
-
 // leave takes out of the selection what the request does not include.
 func (sel *selection) leave(req *Request) {
 	kept := make([]*history.Entry, 0, len(sel.entries))
@@ -141,7 +138,7 @@ func (sel *selection) leave(req *Request) {
 		switch {
 		case e.Source == message.External && !req.IncludeExternal:
 			sel.external = append(sel.external, left)
-		case e.Source == shared && !req.IncludeShared:
+		case e.Source == message.Shared && !req.IncludeShared:
 			sel.shared = append(sel.shared, left)
 		default:
 			kept = append(kept, e)

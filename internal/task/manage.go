@@ -149,6 +149,27 @@ func (s *Service) CreateOn(ctx context.Context, w *workspace.Workspace, o Create
 	return made, err
 }
 
+// CreateIn is CreateOn on a workspace of any kind.
+func (s *Service) CreateIn(ctx context.Context, w *workspace.Workspace, o CreateOptions) (*Made, error) {
+	if w.Root() != "" {
+		return s.CreateOn(ctx, w, o)
+	}
+	o.Root, o.Virtual, o.Namespace = "", true, nil
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	started := clock.Boot()
+	own, err := s.o.Workspaces.Get(ctx, w.ID())
+	if err != nil {
+		return nil, err
+	}
+	made, err := s.createOn(ctx, own, o, started)
+	if err != nil {
+		own.Release()
+	}
+	return made, err
+}
+
 // openFor opens the workspace that a task is to be made on. Who sees only some
 // folders opens no virtual one.
 func (s *Service) openFor(ctx context.Context, o CreateOptions) (*workspace.Workspace, []string, error) {
@@ -299,6 +320,9 @@ func (s *Service) Complete(ctx context.Context, id, requestID string) error {
 func (s *Service) Patch(ctx context.Context, r *Ref, p Patch, requestID string) error {
 	if err := p.validate(); err != nil {
 		return err
+	}
+	if s.ending != nil && p.Status != nil && p.Status.Ended() && Status(r.Task.Info.Status).next(*p.Status) == nil {
+		s.ending(ctx, r.Task.ID)
 	}
 	if err := s.patch(ctx, r, p, requestID); err != nil {
 		return err

@@ -50,6 +50,7 @@ type Service struct {
 
 	mu      sync.Mutex
 	folders map[string]*Folders // open ones, by task
+	ending  func(ctx context.Context, id string)
 
 	// making serializes what must see and change the set of a workspace's
 	// tasks in one step (create, delete, status, forget), by workspace.
@@ -96,6 +97,22 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	o.Workspaces.SetAttribute(x.executing)
 	o.Workspaces.SetBusy(x.busy)
 	return s, nil
+}
+
+// SetEnding sets what is called before a task ends. To be called before the first
+// request.
+func (s *Service) SetEnding(fn func(ctx context.Context, id string)) { s.ending = fn }
+
+// Unused reports whether no task has, or had, an id.
+func (s *Service) Unused(id string) bool {
+	_, ok := s.index.get(id)
+	return !ok
+}
+
+// FreeFor reports whether no task of another workspace has, or had, an id.
+func (s *Service) FreeFor(id, workspaceID string) bool {
+	rec, ok := s.index.get(id)
+	return !ok || rec.Workspace == workspaceID
 }
 
 // Close ends streams, and writes what the index has not yet. The manager is not

@@ -3,6 +3,8 @@ package task
 import (
 	"context"
 	"io"
+	"slices"
+	"strings"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
@@ -146,7 +148,7 @@ func (st *Stream) commit(ctx context.Context, upTo uint64) (*Event, error) {
 	for len(st.queue) == 0 && st.ahead < upTo {
 		to := min(upTo, st.ahead+chunk)
 		err := st.w.Store().Records(ctx, st.ahead+1, to, func(r gitstore.Record) error {
-			if st.task == "" || r.Task == st.task {
+			if st.task == "" || r.Task == st.task || r.Source == message.Shared {
 				st.queue = append(st.queue, r)
 			}
 			return nil
@@ -181,11 +183,22 @@ func (st *Stream) commit(ctx context.Context, upTo uint64) (*Event, error) {
 	if len(st.queue) == 0 {
 		st.cursor = st.ahead
 	}
+	if st.task != "" && c.Message.TaskID != st.task && !claimedBy(c.Message, st.task) {
+		return st.commit(ctx, upTo)
+	}
 	ev := &Event{Kind: EventChange, Commit: c, Entries: entries}
 	if c.Message.Source == message.Revert {
 		ev.Kind = EventRevert
 	}
 	return ev, nil
+}
+
+// claimedBy reports whether a shared change may be a task's.
+func claimedBy(m *message.Message, task string) bool {
+	return slices.ContainsFunc(m.Trailers(message.KeyClaimantTask), func(v string) bool {
+		id, _, _ := strings.Cut(v, " ")
+		return id == task
+	})
 }
 
 // wait blocks until more is settled than a number, or a note came.

@@ -7,6 +7,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/claims"
 	"umbra/internal/wspath"
 )
 
@@ -173,6 +174,23 @@ type ChangeEntry struct {
 	Message     string // the caller's; empty if none was given
 	// Folders: the request moved folders as a whole (FolderMoves of its commit).
 	Folders bool
+	Attribution
+}
+
+// Attribution tells which call made a change (contracts/calls.md); all is empty
+// for a change without one.
+type Attribution struct {
+	// The call, its tool, model and prompt where they are known, and how its owner
+	// is.
+	CallID, Tool, Model, Prompt string
+	Certainty                   claims.Certainty
+	// Claimants are the calls that may have made a shared change, ClaimantTasks
+	// the tasks of those, with a subtask after a space.
+	Claimants, ClaimantTasks []string
+	// Claims is the shared commit that the change was recorded in, where it became
+	// this task's later; zero otherwise. ClaimsSeq is its number.
+	Claims    object.ID
+	ClaimsSeq uint64
 }
 
 // Skip is a path that is not recorded, and why: "too_large", "unreadable",
@@ -206,6 +224,9 @@ type SyncOptions struct {
 
 	since  time.Duration // a scan that began then or later will do, by clock.Boot; 0: none will
 	gentle bool          // on one processor, beside requests
+	// periodic is set for a scan that nothing asked for: what it finds and its
+	// watcher has not told of may be as old as the scan before.
+	periodic *watch
 }
 
 // SyncResult tells what a scan found.

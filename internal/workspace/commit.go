@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -8,7 +9,6 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
-	"umbra/internal/errs"
 	"umbra/internal/wspath"
 )
 
@@ -134,39 +134,21 @@ func coversFolder(entries []netEntry, dir wspath.Path) bool {
 }
 
 // commitExternal records what the disk holds otherwise than history, before
-// anything replaces it. What history did not track belongs to no task; what a
-// person changed of tracked files belongs to the task that is executing, if it
-// is the only one.
+// anything replaces it. What history did not track belongs to nobody; what was
+// changed of tracked files belongs to the call that made it, or to the only
+// executing task.
 func (w *Workspace) commitExternal(ctx context.Context, list []external) ([]uint64, error) {
-	var mine, nobodys []external
-	task := w.attribute()
+	var groups ownerGroups
 	for _, x := range list {
-		if x.old.Mode != 0 && task != "" {
-			mine = append(mine, x)
-		} else {
-			nobodys = append(nobodys, x)
+		o := nobody
+		if x.old.Mode != 0 {
+			o = w.judge(&x, false, true)
 		}
+		groups.add(o, x)
 	}
-	var seqs []uint64
-	for _, group := range []struct {
-		list []external
-		task string
-	}{{mine, task}, {nobodys, ""}} {
-		if len(group.list) == 0 {
-			continue
-		}
-		c, err := w.commitExternals(ctx, group.list, message.Message{TaskID: group.task}, false)
-		if group.task != "" && errs.CodeOf(err) == "task_not_found" && err != nil {
-			c, err = w.commitExternals(ctx, group.list, message.Message{}, false)
-		}
-		if err != nil {
-			return seqs, err
-		}
-		if !c.NoChange {
-			seqs = append(seqs, c.Seq)
-		}
-	}
-	return seqs, nil
+	return w.commitOwned(ctx, groups, func(list []external, o *Owner) (gitstore.Committed, error) {
+		return w.commitExternals(ctx, list, o.Message, false)
+	})
 }
 
 // commitExternals makes one commit of external changes; must, whatever the room.
@@ -184,7 +166,8 @@ func (w *Workspace) commitExternals(ctx context.Context, list []external, m mess
 	}
 	// What is gone goes first: a file may stand where a folder was.
 	edits = append(edits, puts...)
-	m.Source = message.External
+	m.Source = cmp.Or(m.Source, message.External)
+	m.Extra = slices.Concat(m.Extra, certaintyTrailers(entries))
 	var err error
 	if m.Entries, err = w.messageEntries(ctx, entries); err != nil {
 		return gitstore.Committed{}, err
@@ -236,7 +219,7 @@ func (x *external) put() gitstore.Edit {
 
 // entry is the changelog entry of an external change.
 func (x *external) entry() netEntry {
-	e := netEntry{before: x.old}
+	e := netEntry{before: x.old, certainty: x.certainty}
 	e.Path = string(x.path)
 	if x.mode != 0 {
 		id := x.old.ID

@@ -54,6 +54,9 @@ func (w *Workspace) EntriesOf(ctx context.Context, c *gitstore.Commit) ([]Change
 	if m.Source == message.Baseline {
 		return nil, nil
 	}
+	if claimed := m.Trailer(message.KeyClaims); claimed != "" {
+		return w.claimedEntries(ctx, c, claimed)
+	}
 	after, err := w.store.SnapshotOf(ctx, c.ID) // remembered, as the parent is where commits are read in order
 	if err != nil {
 		return nil, err
@@ -79,6 +82,7 @@ func (w *Workspace) EntriesOf(ctx context.Context, c *gitstore.Commit) ([]Change
 		}
 		out = append(out, rest...)
 	}
+	tellCall(out, m)
 	folders := len(FolderMoves(m)) > 0
 	for i := range out {
 		e := &out[i]

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"umbra/gitstore"
@@ -85,6 +86,7 @@ func (o *Options) setDefaults() {
 type Manager struct {
 	opt       Options
 	attribute func(workspaceID string) string
+	owners    atomic.Pointer[func(workspaceID string) Owners]
 	busy      func(workspaceID string) (busy, executing bool)
 	keeper    Keeper
 

@@ -237,7 +237,7 @@ func (m *Manager) load(ctx context.Context, r Record) (*Workspace, error) {
 	w.idle = sync.NewCond(&w.opmu)
 	w.canWrite.Store(true)
 	w.host = host
-	w.attribute = func() string { return m.attribute(r.ID) }
+	w.owners = ownership{lateOwners{m, r.ID}, func() string { return m.attribute(r.ID) }}
 	w.identity = func() (uint64, uint64, error) {
 		info, err := host.Stat(r.Root)
 		return info.Dev, info.Ino, err

@@ -10,6 +10,7 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/claims"
 	"umbra/internal/wspath"
 )
 
@@ -152,6 +153,7 @@ type netEntry struct {
 	message.Entry
 	before, after gitstore.Entry
 	content       *content
+	certainty     claims.Certainty // of an external change that a call made
 }
 
 // entries gives the change set's entries: what is gone first where its name was

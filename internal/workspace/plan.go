@@ -7,6 +7,7 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/claims"
 	"umbra/internal/errs"
 	"umbra/internal/wspath"
 )
@@ -69,6 +70,8 @@ type external struct {
 	mode    object.Mode    // on disk; 0: not there
 	blob    gitstore.Blob
 	hasBlob bool // blob is new; else the content is old's
+	// certainty says how its owner is known; "" without a call.
+	certainty claims.Certainty
 }
 
 // makePlan plays the request's operations.

@@ -379,7 +379,7 @@ func (p *purge) takeOut() error {
 	if len(list) == 0 {
 		return nil
 	}
-	_, c, err := w.commitFound(p.ctx, list, "")
+	_, c, err := w.commitFound(p.ctx, list, nobody)
 	if err == nil && !c.NoChange {
 		w.progress.settle(c.Seq)
 	}

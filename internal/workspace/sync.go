@@ -77,6 +77,11 @@ func (w *Workspace) look(ctx context.Context, o SyncOptions) (SyncResult, error)
 func (w *Workspace) lookAtDirty(ctx context.Context, t *watch, o SyncOptions) (SyncResult, error) {
 	w.syncMu.Lock()
 	defer w.syncMu.Unlock()
+	return w.lookAtDirtyLocked(ctx, t, o)
+}
+
+// lookAtDirtyLocked is lookAtDirty for who holds syncMu.
+func (w *Workspace) lookAtDirtyLocked(ctx context.Context, t *watch, o SyncOptions) (SyncResult, error) {
 	paths, all := t.take()
 	if all || w.suspect.Load() {
 		res, err := w.scanLocked(ctx, o)
@@ -187,9 +192,12 @@ func (w *Workspace) scanLocked(ctx context.Context, o SyncOptions) (SyncResult, 
 		return SyncResult{}, err
 	}
 	started, began := w.now(), clock.Boot()
-	suspect := w.suspect.Swap(false)
+	suspect, mark := w.suspect.Swap(false), w.owners.Scanning()
 	s := w.newScanner(o.gentle)
 	err := s.find(ctx)
+	if o.periodic != nil {
+		s.untold = o.periodic.untold(ctx)
+	}
 	var res SyncResult
 	if err == nil {
 		res, err = s.record(ctx, o)
@@ -205,6 +213,7 @@ func (w *Workspace) scanLocked(ctx context.Context, o SyncOptions) (SyncResult, 
 	if err := w.checkFolder(); err != nil {
 		return res, err
 	}
+	w.owners.Scanned(mark)
 	w.lastScan.Store(int64(began))
 	w.knownAt.Store(started.UnixNano())
 	w.scanTook.Store(int64(clock.Boot() - began))

@@ -40,6 +40,8 @@ type scanner struct {
 	skipped skips
 	tracked atomic.Int64
 	known   int64 // what stood on disk then was looked at; 0: nothing was
+	// untold tells of what no event told; nil: of nothing.
+	untold func(wspath.Path) bool
 
 	mu sync.Mutex
 	// expected are the folders of the tree that the walk should come to, visited

@@ -8,6 +8,7 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/claims"
 	"umbra/internal/errs"
 	"umbra/internal/wspath"
 )
@@ -133,11 +134,7 @@ func (s *scanner) commit(ctx context.Context, list []candidate, o SyncOptions, r
 		return errs.Wrap(err, "")
 	}
 	defer lock.release()
-	task := ""
-	if o.Attribute {
-		task = s.w.attribute()
-	}
-	b := &scanBatch{w: s.w, task: task, known: s.known, skipped: &s.skipped, tip: s.w.store.Snapshot(), real: make(map[wspath.Path]bool)}
+	b := &scanBatch{w: s.w, attribute: o.Attribute, untold: s.untold, known: s.known, skipped: &s.skipped, tip: s.w.store.Snapshot(), real: make(map[wspath.Path]bool)}
 	defer b.discard()
 	for i := range list {
 		if err := b.add(ctx, &list[i]); err != nil {
@@ -147,16 +144,17 @@ func (s *scanner) commit(ctx context.Context, list []candidate, o SyncOptions, r
 	return b.commit(ctx, res)
 }
 
-// scanBatch is what goes into one commit (two, where a part is of no task).
+// scanBatch is what goes into one commit, or one of each owner's where there are
+// several.
 type scanBatch struct {
-	w       *Workspace
-	tip     gitstore.Snapshot
-	task    string
-	known   int64
-	skipped *skips
-	real    map[wspath.Path]bool // folders that no link leads to
-	mine    []external
-	nobodys []external
+	w         *Workspace
+	tip       gitstore.Snapshot
+	attribute bool
+	untold    func(wspath.Path) bool
+	known     int64
+	skipped   *skips
+	real      map[wspath.Path]bool // folders that no link leads to
+	groups    ownerGroups
 }
 
 // lstat looks at a path; what lies behind a link is not there.
@@ -202,11 +200,11 @@ func (b *scanBatch) add(ctx context.Context, c *candidate) error {
 	} else if tip.Mode == 0 {
 		return nil
 	}
-	if b.task != "" && !b.old(c) {
-		b.mine = append(b.mine, x)
-	} else {
-		b.nobodys = append(b.nobodys, x)
+	o := nobody
+	if !b.old(c) {
+		o = b.w.judge(&x, b.untold != nil && b.untold(c.path), b.attribute)
 	}
+	b.groups.add(o, x)
 	return nil
 }
 
@@ -271,41 +269,30 @@ func (b *scanBatch) file(ctx context.Context, c *candidate, now *seen, x *extern
 }
 
 func (b *scanBatch) discard() {
-	for _, list := range [][]external{b.mine, b.nobodys} {
-		for i := range list {
-			b.w.store.Discard(list[i].blob)
+	for _, g := range b.groups {
+		for i := range g.list {
+			b.w.store.Discard(g.list[i].blob)
 		}
 	}
-	b.mine, b.nobodys = nil, nil
+	b.groups = nil
 }
 
 // commit records what was gathered.
 func (b *scanBatch) commit(ctx context.Context, res *SyncResult) error {
 	defer b.discard()
-	for _, g := range []struct {
-		list []external
-		task string
-	}{{b.mine, b.task}, {b.nobodys, ""}} {
-		if len(g.list) == 0 {
-			continue
-		}
-		n, c, err := b.w.commitFound(ctx, g.list, g.task)
-		if g.task != "" && err != nil && errs.CodeOf(err) == "task_not_found" {
-			n, c, err = b.w.commitFound(ctx, g.list, "")
-		}
-		if err != nil {
-			return err
-		}
-		if !c.NoChange {
+	_, err := b.w.commitOwned(ctx, b.groups, func(list []external, o *Owner) (gitstore.Committed, error) {
+		n, c, err := b.w.commitFound(ctx, list, o)
+		if err == nil && !c.NoChange {
 			b.w.progress.settle(c.Seq)
 			res.Changed += n
 		}
-	}
-	return nil
+		return c, err
+	})
+	return err
 }
 
 // commitFound makes one commit of what a scan found, exact renames as renames.
-func (w *Workspace) commitFound(ctx context.Context, list []external, task string) (int, gitstore.Committed, error) {
+func (w *Workspace) commitFound(ctx context.Context, list []external, o *Owner) (int, gitstore.Committed, error) {
 	var edits, puts []gitstore.Edit
 	for i := range list {
 		if list[i].mode == 0 {
@@ -316,7 +303,8 @@ func (w *Workspace) commitFound(ctx context.Context, list []external, task strin
 	}
 	edits = append(edits, puts...)
 	entries := pairRenames(list)
-	m := message.Message{Source: message.External, TaskID: task}
+	m := o.Message
+	m.Extra = slices.Concat(m.Extra, certaintyTrailers(entries))
 	var err error
 	if m.Entries, err = w.messageEntries(ctx, entries); err != nil {
 		return 0, gitstore.Committed{}, err
@@ -390,6 +378,7 @@ func pairRenames(list []external) []netEntry {
 		e := list[i].entry()
 		if j, ok := from[i]; ok {
 			e.Operation, e.OldPath, e.before = message.Rename, string(list[j].path), list[j].old
+			e.certainty = claims.Weaker(e.certainty, list[j].certainty)
 		}
 		out = append(out, e)
 	}

@@ -166,7 +166,7 @@ func (m *Manager) loadVirtual(ctx context.Context, r Record) (*Workspace, error)
 		log: m.opt.Log.With("workspace", r.ID), now: m.opt.Now, lingerWake: make(chan struct{}, 1), gone: make(chan struct{})}
 	w.idle = sync.NewCond(&w.opmu)
 	w.canWrite.Store(true)
-	w.attribute = func() string { return "" }
+	w.owners = ownership{noOwners{}, func() string { return "" }}
 	w.identity = func() (uint64, uint64, error) { return 0, 0, nil }
 	w.gitRules = func() ([]byte, *ignore.Index, error) { return nil, nil, nil }
 	var err error

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -67,6 +68,7 @@ type watch struct {
 	all   bool // only a scan will do
 	lost  bool // and not only because rules changed
 	gone  bool
+	due   bool // a periodic scan is
 
 	wake chan struct{}
 }
@@ -138,7 +140,7 @@ func (t *watch) scanned(err error) {
 func (t *watch) waits() (work, gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.all || len(t.dirty) > 0, t.gone
+	return t.all || t.due || len(t.dirty) > 0, t.gone
 }
 
 // told makes sure that all that changed before the call waits to be looked at;
@@ -256,7 +258,7 @@ func (t *watch) step(ctx context.Context) time.Duration {
 		if !watching {
 			t.again(ctx)
 		}
-		t.tell(func() { t.everything(true) })
+		t.tell(func() { t.due = true })
 		work = true
 	}
 	if !work {
@@ -310,6 +312,46 @@ func (t *watch) reconcile(ctx context.Context) error {
 			return err // nothing is read anew until there is room
 		}
 	}
-	_, err := t.w.lookAtDirty(ctx, t, SyncOptions{Attribute: true, gentle: true})
+	o, before := SyncOptions{Attribute: true, gentle: true}, t.w.scannedAt()
+	if _, err := t.w.lookAtDirty(ctx, t, o); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	due := t.due
+	t.due = false
+	t.mu.Unlock()
+	if !due {
+		return nil
+	}
+	o.periodic, o.since = t, before+1
+	_, err := t.w.scan(ctx, o)
+	if err != nil {
+		t.tell(func() { t.due = true })
+	}
 	return err
+}
+
+// untold returns what tells of the paths that no event has told of.
+func (t *watch) untold(ctx context.Context) func(wspath.Path) bool {
+	if !t.told(ctx) {
+		return func(wspath.Path) bool { return true }
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	told := maps.Clone(t.dirty)
+	all := t.all
+	return func(p wspath.Path) bool {
+		if all {
+			return false
+		}
+		if _, ok := told[p]; ok {
+			return false
+		}
+		for dir := range p.Ancestors() {
+			if _, ok := told[dir]; ok {
+				return false
+			}
+		}
+		return true
+	}
 }

@@ -43,19 +43,19 @@ type Workspace struct {
 	// tree.
 	virtual *virtual
 
-	progress  *progress
-	attribute func() string
-	host      Host
-	identity  func() (dev, ino uint64, err error)   // of what stands at dir now
-	dev, ino  uint64                                // of the folder that was opened
-	standIn   bool                                  // it was gone then, and fs is none of a person's
-	back      func() bool                           // whether it stands at its place, as far as can be known
-	own       []wspath.Path                         // our own folders inside of it
-	gitRules  func() ([]byte, *ignore.Index, error) // of the project's own repository
-	gitKnown  gitKnown                              // the same, for listings
-	kept      keptListings
-	decoded   decoded
-	clones    cloneLog
+	progress *progress
+	owners   ownership
+	host     Host
+	identity func() (dev, ino uint64, err error)   // of what stands at dir now
+	dev, ino uint64                                // of the folder that was opened
+	standIn  bool                                  // it was gone then, and fs is none of a person's
+	back     func() bool                           // whether it stands at its place, as far as can be known
+	own      []wspath.Path                         // our own folders inside of it
+	gitRules func() ([]byte, *ignore.Index, error) // of the project's own repository
+	gitKnown gitKnown                              // the same, for listings
+	kept     keptListings
+	decoded  decoded
+	clones   cloneLog
 
 	missing atomic.Bool // the folder is gone, or another stands there
 	suspect atomic.Bool // disk and tip may differ by our doing: scan

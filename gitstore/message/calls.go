@@ -1,0 +1,38 @@
+package message
+
+// The trailers of commits that record what agents did with tools of their own.
+// They are in Message.Extra.
+const (
+	KeyCall         = "Call-Id"
+	KeyTool         = "Tool"
+	KeyModel        = "Model"
+	KeyPrompt       = "Prompt-Id"
+	KeyCommandHash  = "Command-Hash"
+	KeyCertainty    = "Certainty"       // of all entries that no Certainty-Entry names
+	KeyCertaintyOf  = "Certainty-Entry" // "<place from 1> <certainty>": of one entry
+	KeyClaimant     = "Claimant"        // a call that may have made the change; several
+	KeyClaimantTask = "Claimant-Task"   // "<task>" or "<task> <subtask>" of a Claimant; several
+	KeyClaims       = "Claims"          // the shared commit of which the listed entries are this task's
+)
+
+// Trailer returns the value of the first further trailer with a key, "" if
+// there is none.
+func (m *Message) Trailer(key string) string {
+	for _, t := range m.Extra {
+		if t.Key == key {
+			return t.Value
+		}
+	}
+	return ""
+}
+
+// Trailers returns the values of all further trailers with a key.
+func (m *Message) Trailers(key string) []string {
+	var out []string
+	for _, t := range m.Extra {
+		if t.Key == key {
+			out = append(out, t.Value)
+		}
+	}
+	return out
+}

@@ -1,0 +1,311 @@
+package calls
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"umbra/internal/state"
+	"umbra/internal/vfs"
+)
+
+// The buckets of the state database. Records of calls are found by their ids;
+// order leads from the time of their begin, the newest first, to these.
+const (
+	bucket         = "calls"
+	bucketOrder    = "calls_order"
+	bucketOpen     = "calls_open"
+	bucketSessions = "calls_sessions"
+	bucketSeen     = "calls_seen" // when a workspace had its last call
+)
+
+// session is what is known of an agent's session on a workspace.
+type session struct {
+	Task    string `json:"task"`    // its newest
+	Through uint64 `json:"through"` // number of the last commit when its last call ended; 0: none has
+}
+
+// keeper keeps records: at once in a log, a moment later in the database, which
+// takes long to sync.
+type keeper struct {
+	db   *state.DB
+	fs   vfs.FS
+	name string
+	warn func(err error)
+
+	mu       sync.Mutex
+	log      vfs.File
+	size     int64
+	fresh    map[string]Record // not in the database yet
+	sessions map[string]session
+	seen     map[string]time.Time
+	timer    *time.Timer
+	closed   bool
+	flushing sync.Mutex
+}
+
+// line is one line of the log: one thing that is new.
+type line struct {
+	Call    *Record    `json:"call,omitempty"`
+	Key     string     `json:"key,omitempty"` // of a session
+	Session *session   `json:"session,omitempty"`
+	Seen    string     `json:"seen,omitempty"` // a workspace
+	At      *time.Time `json:"at,omitempty"`
+}
+
+// openKeeper takes up what the log still has. A line that was cut off ends it.
+func openKeeper(db *state.DB, files vfs.FS, name string, warn func(error)) (*keeper, error) {
+	k := &keeper{db: db, fs: files, name: name, warn: warn, fresh: map[string]Record{}, sessions: map[string]session{}, seen: map[string]time.Time{}}
+	if err := k.load(); err != nil {
+		return nil, err
+	}
+	var err error
+	if k.log, err = files.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return nil, err
+	}
+	if err := k.flush(); err != nil {
+		k.log.Close()
+		return nil, err
+	}
+	return k, nil
+}
+
+func (k *keeper) load() error {
+	f, err := k.fs.OpenFile(k.name, os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r := bufio.NewReader(f)
+	for {
+		text, err := r.ReadString('\n')
+		if err != nil {
+			return nil // the end, or a line that was cut off
+		}
+		sum, body, _ := strings.Cut(strings.TrimSuffix(text, "\n"), " ")
+		if want, err := strconv.ParseUint(sum, 16, 32); err != nil || uint32(want) != crc32.ChecksumIEEE([]byte(body)) {
+			return nil
+		}
+		var l line
+		if json.Unmarshal([]byte(body), &l) != nil {
+			return nil
+		}
+		k.take(l)
+	}
+}
+
+// take notes what a line tells. mu is held, or nobody else is there yet.
+func (k *keeper) take(l line) {
+	switch {
+	case l.Call != nil:
+		k.fresh[l.Call.ID] = *l.Call
+	case l.Session != nil:
+		k.sessions[l.Key] = *l.Session
+	case l.At != nil:
+		k.seen[l.Seen] = *l.At
+	}
+}
+
+// put keeps what is new. It does not wait for a disk.
+func (k *keeper) put(lines ...line) error {
+	var b []byte
+	for i := range lines {
+		body, err := json.Marshal(&lines[i])
+		if err != nil {
+			return err
+		}
+		b = fmt.Appendf(b, "%08x %s\n", crc32.ChecksumIEEE(body), body)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return errors.New("calls: closed")
+	}
+	if _, err := k.log.WriteAt(b, k.size); err != nil {
+		return err
+	}
+	k.size += int64(len(b))
+	for _, l := range lines {
+		k.take(l)
+	}
+	if k.timer == nil {
+		k.timer = time.AfterFunc(flushAfter, func() {
+			if err := k.flush(); err != nil {
+				k.warn(err)
+			}
+		})
+	}
+	return nil
+}
+
+// flushAfter is how long records stand in the log alone.
+const flushAfter = time.Second
+
+// flush moves what is fresh into the database, and empties the log if nothing
+// came meanwhile.
+func (k *keeper) flush() error {
+	k.flushing.Lock()
+	defer k.flushing.Unlock()
+	k.mu.Lock()
+	if k.timer != nil {
+		k.timer.Stop()
+		k.timer = nil
+	}
+	size := k.size
+	fresh, sessions, seen := clone(k.fresh), clone(k.sessions), clone(k.seen)
+	k.mu.Unlock()
+	if len(fresh)+len(sessions)+len(seen) > 0 {
+		if err := k.db.Update(func(tx *state.Tx) error { return write(tx, fresh, sessions, seen) }); err != nil {
+			return err
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.size != size {
+		return nil // the next one takes all again
+	}
+	if err := k.log.Truncate(0); err != nil {
+		return err
+	}
+	k.size = 0
+	clear(k.fresh)
+	clear(k.sessions)
+	clear(k.seen)
+	return nil
+}
+
+func clone[K comparable, V any](m map[K]V) map[K]V {
+	out := make(map[K]V, len(m))
+	for key, v := range m {
+		out[key] = v
+	}
+	return out
+}
+
+func write(tx *state.Tx, fresh map[string]Record, sessions map[string]session, seen map[string]time.Time) error {
+	for id, r := range fresh {
+		if err := tx.Put(bucket, id, r); err != nil {
+			return err
+		}
+		if err := tx.Put(bucketOrder, orderKey(&r), id); err != nil {
+			return err
+		}
+		var err error
+		if r.Status == Open {
+			err = tx.Put(bucketOpen, id, true)
+		} else {
+			err = tx.Delete(bucketOpen, id)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for key, s := range sessions {
+		if err := tx.Put(bucketSessions, key, s); err != nil {
+			return err
+		}
+	}
+	for ws, at := range seen {
+		if err := tx.Put(bucketSeen, ws, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// orderKey sorts the newest first.
+func orderKey(r *Record) string {
+	return fmt.Sprintf("%016x %s", uint64(math.MaxInt64-r.Begun.UnixNano()), r.ID)
+}
+
+// get returns a call's record.
+func (k *keeper) get(id string) (r Record, ok bool, err error) {
+	k.mu.Lock()
+	r, ok = k.fresh[id]
+	k.mu.Unlock()
+	if ok {
+		return r, true, nil
+	}
+	ok, err = k.db.Get(bucket, id, &r)
+	return r, ok, err
+}
+
+// open returns the records of all open calls.
+func (k *keeper) open() (out []Record, err error) {
+	err = k.db.View(func(tx *state.Tx) error {
+		return tx.ForEach(bucketOpen, "", func(id string, _ []byte) (bool, error) {
+			var r Record
+			ok, err := tx.Get(bucket, id, &r)
+			if ok {
+				out = append(out, r)
+			}
+			return err == nil, err
+		})
+	})
+	return out, err
+}
+
+func (k *keeper) session(key string) (s session, err error) {
+	k.mu.Lock()
+	s, ok := k.sessions[key]
+	k.mu.Unlock()
+	if !ok {
+		_, err = k.db.Get(bucketSessions, key, &s)
+	}
+	return s, err
+}
+
+func (k *keeper) lastSeen(ws string) (at time.Time, err error) {
+	k.mu.Lock()
+	at, ok := k.seen[ws]
+	k.mu.Unlock()
+	if !ok {
+		_, err = k.db.Get(bucketSeen, ws, &at)
+	}
+	return at, err
+}
+
+// list calls fn with the records of calls whose key is above after, the newest
+// first, until it returns false.
+func (k *keeper) list(after string, fn func(key string, r *Record) bool) error {
+	if err := k.flush(); err != nil {
+		return err
+	}
+	return k.db.View(func(tx *state.Tx) error {
+		return tx.ForEach(bucketOrder, after, func(key string, raw []byte) (bool, error) {
+			var id string
+			if err := json.Unmarshal(raw, &id); err != nil {
+				return false, err
+			}
+			var r Record
+			ok, err := tx.Get(bucket, id, &r)
+			if err != nil || !ok {
+				return ok || err == nil, err
+			}
+			return fn(key, &r), nil
+		})
+	})
+}
+
+func (k *keeper) close() error {
+	err := k.flush()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+	k.closed = true
+	return errors.Join(err, k.log.Close())
+}

@@ -1,0 +1,99 @@
+package calls
+
+import (
+	"time"
+
+	"umbra/internal/claims"
+)
+
+// Status is how a call stands.
+type Status string
+
+// The statuses. A call is lost when its time has passed, or its task was ended.
+const (
+	Open      Status = "open"
+	OK        Status = "ok"
+	Failed    Status = "failed"
+	Cancelled Status = "cancelled"
+	Lost      Status = "lost"
+)
+
+// Path is one that a call declared.
+type Path struct {
+	Path string `json:"path"`
+	// Sum is "sha256:<hex>" of the content that the tool is about to write; empty
+	// where the call did not tell.
+	Sum string `json:"sum,omitempty"`
+}
+
+// Record is what is kept of a call.
+type Record struct {
+	ID        string `json:"id"`
+	Hash      string `json:"hash"` // of the request that began it
+	Workspace string `json:"workspace"`
+	Task      string `json:"task"`
+	Subtask   string `json:"subtask,omitempty"`
+	By
+	Paths     []Path `json:"paths,omitempty"`
+	EndPaths  []Path `json:"end_paths,omitempty"`
+	OnlyPaths bool   `json:"only_paths,omitempty"`
+	Layer     bool   `json:"layer,omitempty"`
+	Status    Status `json:"status"`
+	ExitCode  *int   `json:"exit_code,omitempty"`
+
+	TTL     time.Duration `json:"ttl"`
+	Begun   time.Time     `json:"begun"`
+	Touched time.Time     `json:"touched"`
+	Ended   time.Time     `json:"ended,omitzero"`
+	// Since is the number of the last commit before the session's call before this
+	// one ended; 0 for a session's first call. From is the number of the last
+	// commit before the call began, Through of the last one when it ended.
+	Since   uint64 `json:"since,omitempty"`
+	From    uint64 `json:"from"`
+	Through uint64 `json:"through,omitempty"`
+	// Commits are the numbers of its commits, Shared of those that others may have
+	// made too.
+	Commits   []uint64      `json:"commits,omitempty"`
+	Shared    []uint64      `json:"shared,omitempty"`
+	Overwrote []Overwritten `json:"overwrote,omitempty"`
+}
+
+// By says whose a call is, and what it runs.
+type By struct {
+	Agent   string `json:"agent,omitempty"`
+	Session string `json:"session,omitempty"`
+	Actor   string `json:"actor,omitempty"`
+	Tool    string `json:"tool,omitempty"`
+	Model   string `json:"model,omitempty"`
+	Prompt  string `json:"prompt,omitempty"`
+	Command string `json:"command,omitempty"` // SHA-256 of the command, where it is recorded
+}
+
+// Overwritten is a path whose content a call deleted or replaced as a whole, and
+// whose it was. No commit of the project's own git has that content.
+type Overwritten struct {
+	Path   string    `json:"path"`
+	Task   string    `json:"task,omitempty"`
+	Actor  string    `json:"actor,omitempty"`
+	Source string    `json:"source"`
+	At     time.Time `json:"at"`
+}
+
+// claim is the call as package claims judges it.
+func (r *Record) claim() *claims.Call {
+	c := &claims.Call{ID: r.ID, OnlyPaths: r.OnlyPaths, Layer: r.Layer, Paths: make(map[string]string, len(r.Paths))}
+	for _, p := range r.Paths {
+		c.Paths[p.Path] = p.Sum
+	}
+	return c
+}
+
+// declaredAtEnd reports whether the call declared a path when it ended.
+func (r *Record) declaredAtEnd(path string) bool {
+	for _, p := range r.EndPaths {
+		if p.Path == path {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,401 @@
+package tests
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"umbra/tests/harness"
+)
+
+// callEntry is an entry of a changelog, as far as these tests look.
+type callEntry struct {
+	ID        *uint64  `json:"id"`
+	TaskID    *string  `json:"task_id"`
+	SubtaskID *string  `json:"subtask_id"`
+	Operation string   `json:"operation"`
+	Path      string   `json:"path"`
+	NewPath   *string  `json:"new_path"`
+	Source    string   `json:"source"`
+	CallID    *string  `json:"call_id"`
+	Tool      *string  `json:"tool"`
+	Certainty *string  `json:"certainty"`
+	Claimants []string `json:"claimants"`
+}
+
+// tell gives an entry as "path operation certainty".
+func (e callEntry) tell() string {
+	certainty := "-"
+	if e.Certainty != nil {
+		certainty = *e.Certainty
+	}
+	return e.Path + " " + e.Operation + " " + certainty
+}
+
+// into reads the answer's body.
+func (a *answer) into(t *testing.T, v any) {
+	t.Helper()
+	if err := json.Unmarshal(a.Body, v); err != nil {
+		t.Fatalf("%s: %v: %.300s", a.what, err, a.Body)
+	}
+}
+
+type callBegun struct {
+	CallID      string  `json:"call_id"`
+	TaskID      string  `json:"task_id"`
+	SubtaskID   *string `json:"subtask_id"`
+	WorkspaceID string  `json:"workspace_id"`
+	Workspace   string  `json:"workspace"`
+	At          string  `json:"at"`
+	Others      []struct {
+		Path      string
+		Operation string
+		Source    string
+		Lines     *string
+	} `json:"others"`
+}
+
+type callEnded struct {
+	Commits []string    `json:"commits"`
+	Entries []callEntry `json:"entries"`
+	Status  string      `json:"status"`
+	Shared  []struct {
+		Path      string
+		Claimants []string
+	} `json:"shared"`
+	Overwrote []struct {
+		Path   string
+		TaskID *string `json:"task_id"`
+		Source string
+	} `json:"overwrote"`
+	Undo string `json:"undo"`
+}
+
+func (e callEnded) tell() string {
+	var out []string
+	for _, x := range e.Entries {
+		out = append(out, x.tell())
+	}
+	return strings.Join(out, ", ")
+}
+
+// begin begins a call of a session; more is added to the body.
+func (p *project) begin(t *testing.T, session string, more map[string]any) callBegun {
+	t.Helper()
+	body := map[string]any{"agent": "codex", "agent_session": session, "cwd": p.dir}
+	for k, v := range more {
+		body[k] = v
+	}
+	var out callBegun
+	p.post(t, "/calls", body).want(t, 201).into(t, &out)
+	return out
+}
+
+func (p *project) end(t *testing.T, c callBegun, body map[string]any) callEnded {
+	t.Helper()
+	if body == nil {
+		body = map[string]any{}
+	}
+	var out callEnded
+	p.post(t, "/calls/"+c.CallID+"/end", body).want(t, 200).into(t, &out)
+	return out
+}
+
+// shell runs a command in the project, as an agent's shell does.
+func (p *project) shell(t *testing.T, command string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", command)
+	cmd.Dir = p.dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+}
+
+func (p *project) log(t *testing.T, ws string) []callEntry {
+	t.Helper()
+	var log struct{ Entries []callEntry }
+	p.call(t, "GET", "/workspaces/"+ws+"/log", nil).want(t, 200).into(t, &log)
+	return log.Entries
+}
+
+// What a call's shell does is the call's; what is changed between calls is
+// nobody's; and undoing the call leaves the rest.
+func TestCallOfAShell(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n1\n2\n3\n4\n", "b": "two\n", "d/e": "three\n"})
+	c := p.begin(t, "s", map[string]any{"tool": "Bash", "prompt_id": "turn 1", "model": "m"})
+	if c.SubtaskID == nil || *c.SubtaskID != "turn-1" || c.Workspace != p.dir || len(c.Others) != 0 {
+		t.Fatalf("%+v", c)
+	}
+	p.shell(t, "echo more >> a; rm b; mv d/e d/f; echo new > g")
+	e := p.end(t, c, map[string]any{"exit_code": 0})
+	if got := e.tell(); got != "a modify window, b delete window, d/e rename window, g create window" || len(e.Commits) != 1 {
+		t.Fatalf("%s in %v", got, e.Commits)
+	}
+	if again := p.end(t, c, map[string]any{"status": "failed"}); again.tell() != e.tell() || again.Status != "ok" {
+		t.Errorf("ended again: %s %s", again.Status, again.tell())
+	}
+	p.shell(t, "sed -i 1s/one/person/ a; echo person > h")
+	c2 := p.begin(t, "s", nil)
+	if c2.TaskID != c.TaskID || len(c2.Others) != 2 || c2.Others[0].Source != "external" {
+		t.Errorf("%+v", c2)
+	}
+	p.end(t, c2, nil)
+	for _, x := range p.log(t, c.WorkspaceID)[:2] {
+		if x.TaskID != nil || x.Source != "external" || x.CallID != nil {
+			t.Errorf("%+v", x)
+		}
+	}
+	var undone struct{ Conflicts []any }
+	p.post(t, "/calls/"+c.CallID+"/revert", map[string]any{}).want(t, 200).into(t, &undone)
+	if a, b := p.read(t, "a"), p.read(t, "b"); a != "person\n1\n2\n3\n4\n" || b != "two\n" || p.read(t, "d/e") != "three\n" || p.read(t, "h") != "person\n" {
+		t.Errorf("%q %q", a, b)
+	}
+	p.absent(t, "g")
+}
+
+// Two calls at once: what either may have made is shared, what one declared is
+// its own, and what neither of them could make is nobody's.
+func TestCallsAtOnce(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n"})
+	sum := sha256.Sum256([]byte("hey"))
+	shell1, shell2 := p.begin(t, "s1", nil), p.begin(t, "s2", nil)
+	edit := p.begin(t, "s3", map[string]any{"only_paths": true, "paths": []any{filepath.Join(p.dir, "x"),
+		map[string]any{"path": "y", "sha256": hex.EncodeToString(sum[:])}, "/outside"}})
+	p.shell(t, "echo 1 > a; echo 2 > x; printf hey > y")
+	if got := p.end(t, edit, nil).tell(); got != "x create declared, y create exact" {
+		t.Errorf("the edit: %s", got)
+	}
+	e1, e2 := p.end(t, shell1, nil), p.end(t, shell2, nil)
+	want := []string{shell1.CallID, shell2.CallID}
+	for _, e := range []callEnded{e1, e2} {
+		if len(e.Entries) != 0 || len(e.Shared) != 1 || e.Shared[0].Path != "a" || !slices.Equal(e.Shared[0].Claimants, want) {
+			t.Errorf("a shell: %+v", e)
+		}
+	}
+	for _, c := range []callBegun{shell1, shell2} {
+		var log struct{ Entries []callEntry }
+		p.call(t, "GET", "/tasks/"+c.TaskID+"/changes", nil).want(t, 200).into(t, &log)
+		if len(log.Entries) != 1 || log.Entries[0].ID != nil || log.Entries[0].TaskID != nil || log.Entries[0].Source != "shared" {
+			t.Errorf("changelog: %+v", log.Entries)
+		}
+		var sum struct {
+			Files []struct {
+				Path   string
+				Shared bool
+			}
+		}
+		p.call(t, "GET", "/tasks/"+c.TaskID+"/files", nil).want(t, 200).into(t, &sum)
+		if len(sum.Files) != 1 || !sum.Files[0].Shared {
+			t.Errorf("summary: %+v", sum.Files)
+		}
+	}
+	var left struct{ Shared []struct{ Path string } }
+	p.post(t, "/tasks/"+shell1.TaskID+"/revert", map[string]any{}).want(t, 200).into(t, &left)
+	if len(left.Shared) != 1 || p.read(t, "a") != "1\n" {
+		t.Errorf("%+v %q", left, p.read(t, "a"))
+	}
+	p.post(t, "/tasks/"+shell1.TaskID+"/revert", map[string]any{"include_shared": true}).want(t, 200)
+	if p.read(t, "a") != "one\n" {
+		t.Errorf("%q", p.read(t, "a"))
+	}
+}
+
+// A shared change becomes the one claimant's that declared it when it ended.
+func TestCallClaimsLate(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n"})
+	c1, c2 := p.begin(t, "s1", nil), p.begin(t, "s2", nil)
+	p.shell(t, "echo 1 > a; echo 2 > b")
+	p.post(t, "/workspaces/"+c1.WorkspaceID+"/sync", map[string]any{}).want(t, 200) // seen by a look that is nobody's end
+	if e := p.end(t, c1, map[string]any{"paths": []string{"a"}}); len(e.Shared) != 2 {
+		t.Errorf("before the other's end: %+v", e)
+	}
+	p.end(t, c2, nil)
+	if e := p.end(t, c1, nil); e.tell() != "a modify declared" || len(e.Shared) != 1 || e.Shared[0].Path != "b" {
+		t.Errorf("after: %s, %+v", e.tell(), e.Shared)
+	}
+	var log struct{ Entries []callEntry }
+	p.call(t, "GET", "/tasks/"+c1.TaskID+"/changes", nil).want(t, 200).into(t, &log)
+	var told []string
+	for _, e := range log.Entries {
+		told = append(told, e.tell())
+	}
+	slices.Sort(told)
+	if strings.Join(told, ", ") != "a modify declared, b create shared" {
+		t.Errorf("%v", told)
+	}
+	p.post(t, "/tasks/"+c1.TaskID+"/revert", map[string]any{}).want(t, 200)
+	if p.read(t, "a") != "one\n" || p.read(t, "b") != "2\n" {
+		t.Errorf("%q %q", p.read(t, "a"), p.read(t, "b"))
+	}
+	harness.Git(t, gitDirOf(t, p, c1.WorkspaceID), "fsck", "--strict")
+}
+
+func gitDirOf(t *testing.T, p *project, ws string) string {
+	t.Helper()
+	var out struct {
+		GitDir string `json:"git_dir"`
+	}
+	p.call(t, "GET", "/workspaces/"+ws, nil).want(t, 200).into(t, &out)
+	return out.GitDir
+}
+
+// What a call destroys that is in no commit of the project is told.
+func TestCallOverwrote(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n", "b": "two\n", "c": "three\n"})
+	p.shell(t, "git init -q; git add -A; git -c user.name=x -c user.email=x@invalid commit -qm base; echo unsaved >> b")
+	c := p.begin(t, "s", nil)
+	p.shell(t, "git checkout -q b; rm a; echo four >> c")
+	e := p.end(t, c, nil)
+	if len(e.Overwrote) != 1 || e.Overwrote[0].Path != "b" || e.Overwrote[0].Source != "baseline" {
+		t.Errorf("%+v", e.Overwrote)
+	}
+	p.shell(t, "echo mine > a")
+	c2 := p.begin(t, "t", nil)
+	p.shell(t, "rm a; git stash -q")
+	e = p.end(t, c2, nil)
+	told := map[string]string{}
+	for _, o := range e.Overwrote {
+		told[o.Path] = o.Source
+	}
+	if told["a"] != "external" || told["c"] != "call" {
+		t.Errorf("%+v", e.Overwrote)
+	}
+}
+
+// Open calls survive a kill, and what is found at the next start is theirs.
+func TestCallsOverAKill(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n"})
+	c := p.begin(t, "s", nil)
+	p.shell(t, "echo two > a")
+	p.Kill()
+	p.shell(t, "echo three > b")
+	p.Restart()
+	var open struct {
+		Calls []struct {
+			CallID string `json:"call_id"`
+		}
+	}
+	p.call(t, "GET", "/calls?open=true", nil).want(t, 200).into(t, &open)
+	if len(open.Calls) != 1 || open.Calls[0].CallID != c.CallID {
+		t.Fatalf("%+v", open)
+	}
+	if e := p.end(t, c, nil); e.tell() != "a modify window, b create window" {
+		t.Errorf("%s", e.tell())
+	}
+	p.call(t, "GET", "/calls?open=true", nil).want(t, 200).into(t, &open)
+	if len(open.Calls) != 0 {
+		t.Errorf("%+v", open)
+	}
+}
+
+func TestCallsOfSessions(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n", "deep/er/b": "two\n"})
+	body := map[string]any{"agent": "codex", "agent_session": "s", "cwd": filepath.Join(p.dir, "deep/er"), "call_id": "c1"}
+	p.shell(t, "git init -q")
+	var first, again callBegun
+	p.post(t, "/calls", body).want(t, 201).into(t, &first)
+	if first.Workspace != p.dir {
+		t.Errorf("the top of the work tree: %s", first.Workspace)
+	}
+	p.post(t, "/calls", body).want(t, 200).into(t, &again)
+	body["tool"] = "Bash"
+	if r := p.post(t, "/calls", body); r.Status != 409 || !strings.Contains(string(r.Body), "call_exists") {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	hash := sha256.Sum256([]byte("s"))
+	if want := "codex-" + hex.EncodeToString(hash[:6]); first.TaskID != want || again.TaskID != want {
+		t.Errorf("%s, %s, want %s", first.TaskID, again.TaskID, want)
+	}
+	// Its task ends, and so does the call.
+	p.call(t, "PATCH", "/tasks/"+first.TaskID, map[string]any{"status": "completed"}).want(t, 200)
+	var call struct{ Status string }
+	p.call(t, "GET", "/calls/c1", nil).want(t, 200).into(t, &call)
+	if call.Status != "lost" {
+		t.Errorf("%s", call.Status)
+	}
+	if r := p.post(t, "/calls/c1/touch", nil); r.Status != 409 || !strings.Contains(string(r.Body), "call_ended") {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	next := p.begin(t, "s", nil)
+	if next.TaskID != first.TaskID+"-2" {
+		t.Errorf("%s", next.TaskID)
+	}
+	var tk struct{ Metadata map[string]string }
+	p.call(t, "GET", "/tasks/"+next.TaskID, nil).want(t, 200).into(t, &tk)
+	if tk.Metadata["continues"] != first.TaskID || tk.Metadata["agent"] != "codex" || tk.Metadata["agent_session"] != "s" {
+		t.Errorf("%v", tk.Metadata)
+	}
+	other := newProjectBeside(t, p)
+	there := other.begin(t, "s", nil)
+	if !strings.HasPrefix(there.TaskID, first.TaskID+"-w") || len(there.TaskID) != len(first.TaskID)+8 {
+		t.Errorf("%s", there.TaskID)
+	}
+}
+
+// newProjectBeside is another directory of the same server.
+func newProjectBeside(t *testing.T, p *project) *project {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "x"), []byte("x\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return &project{Server: p.Server, dir: dir}
+}
+
+func TestCallsRefuse(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n"})
+	ok := map[string]any{"agent": "codex", "agent_session": "s", "cwd": p.dir}
+	for i, x := range []struct {
+		change map[string]any
+		status int
+		code   string
+	}{
+		{map[string]any{"cwd": nil}, 400, "invalid_field"},
+		{map[string]any{"workspace_id": "w"}, 400, "invalid_field"},
+		{map[string]any{"agent": nil}, 400, "invalid_field"},
+		{map[string]any{"agent": "a b"}, 400, "invalid_field"},
+		{map[string]any{"agent_session": ""}, 400, "invalid_field"},
+		{map[string]any{"agent_session": strings.Repeat("x", 257)}, 400, "invalid_field"},
+		{map[string]any{"tool": "a\x01"}, 400, "invalid_field"},
+		{map[string]any{"cwd": "rel"}, 400, "invalid_field"},
+		{map[string]any{"ttl_s": 59}, 400, "invalid_field"},
+		{map[string]any{"call_id": "../x"}, 400, "invalid_field"},
+		{map[string]any{"paths": []any{1}}, 400, "invalid_field"},
+		{map[string]any{"paths": []any{map[string]any{"path": "a", "sha256": "zz"}}}, 400, "invalid_field"},
+		{map[string]any{"command_sha256": "zz"}, 400, "invalid_field"},
+		{map[string]any{"agnet": "x"}, 400, "unknown_field"},
+		{map[string]any{"open": false}, 404, "workspace_not_found"},
+		{map[string]any{"task_id": "nope"}, 404, "task_not_found"},
+	} {
+		body := map[string]any{}
+		for k, v := range ok {
+			body[k] = v
+		}
+		for k, v := range x.change {
+			if body[k] = v; v == nil {
+				delete(body, k)
+			}
+		}
+		r := p.post(t, "/calls", body)
+		if r.Status != x.status || !strings.Contains(string(r.Body), `"`+x.code+`"`) {
+			t.Errorf("%d %v: %d %s", i, x.change, r.Status, r.Body)
+		}
+	}
+	for _, path := range []string{"/calls/nope/end", "/calls/nope/touch", "/calls/nope/revert"} {
+		if r := p.post(t, path, map[string]any{}); r.Status != 404 || !strings.Contains(string(r.Body), "call_not_found") {
+			t.Errorf("%s: %d %s", path, r.Status, r.Body)
+		}
+	}
+	var list struct{ Calls []any }
+	p.call(t, "GET", "/calls", nil).want(t, 200).into(t, &list)
+	if len(list.Calls) != 0 {
+		t.Error(fmt.Sprint(list))
+	}
+}
