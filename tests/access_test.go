@@ -53,6 +53,15 @@ func members(pairs ...any) map[string]any {
 
 const taskFile = "/tasks/{task}/content?path="
 
+// onCall asks of a call that is open.
+func onCall(rest string) func(*guarded) ask {
+	return func(g *guarded) ask {
+		_, ws, _ := g.newTask()
+		id := g.asOwner("POST", "/calls", members("agent", "a", "agent_session", "s", "workspace_id", ws)).Expect(201).Text("call_id")
+		return ask{target: "/calls/" + id + rest}
+	}
+}
+
 // reaches is every route of the server, and who may what there.
 var reaches = map[string]reach{
 	"GET /":             {kind: "public", ask: at("/"), fine: 200},
@@ -164,6 +173,17 @@ var reaches = map[string]reach{
 	"POST /workspaces/{ws}/revert": {kind: "undo", fine: 200, ask: func(g *guarded) ask {
 		return ask{target: g.fill("/workspaces/{ws}/revert"), body: members("actor", "nobody")}
 	}},
+	"POST /calls": {kind: "open", fine: 201, ask: func(g *guarded) ask {
+		return ask{target: "/calls", body: members("agent", "a", "agent_session", "s", "cwd", g.newFolder())}
+	}},
+	"GET /calls": {kind: "list", fine: 200, ask: func(g *guarded) ask {
+		g.asOwner("POST", "/calls", members("agent", "a", "agent_session", "s", "workspace_id", g.ws, "tool", marker)).Expect(201)
+		return ask{target: "/calls"}
+	}},
+	"GET /calls/{call}":                      {kind: "read", fine: 200, ask: onCall("")},
+	"POST /calls/{call}/end":                 {kind: "write", fine: 200, ask: onCall("/end")},
+	"POST /calls/{call}/touch":               {kind: "write", fine: 200, ask: onCall("/touch")},
+	"POST /calls/{call}/revert":              {kind: "undo", fine: 200, ask: onCall("/revert")},
 	"GET /tasks/{id}/stream":                 {kind: "read", ask: at("/tasks/{task}/stream"), fine: 200},
 	"GET /tasks/{id}/scratch":                {kind: "read", ask: at("/tasks/{task}/scratch"), fine: 200},
 	"GET /tasks/{id}/scratch/{path...}":      {kind: "read", ask: at("/tasks/{task}/scratch/{marker}"), fine: 200},

@@ -431,12 +431,12 @@ func (d *Dialect) revert(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	var body struct{ wire.Revert }
-	if err := wire.DecodeRevert(c, &body, &body.Revert); err != nil {
+	rec, err := d.calls.Get(id, httpapi.CallerOf(c).Sees)
+	if err != nil { // before what the caller may do
 		return err
 	}
-	rec, err := d.calls.Get(id, httpapi.CallerOf(c).Sees)
-	if err != nil {
+	var body struct{ wire.Revert }
+	if err := wire.DecodeRevert(c, &body, &body.Revert); err != nil {
 		return err
 	}
 	req, err := body.Request(c, revert.Scope{Call: &revert.Call{ID: rec.ID, From: rec.From}})
