@@ -150,9 +150,7 @@ func (p *step) adopt() error {
 func (p *step) apply(s *sessionState) {
 	e := p.e
 	p.fill(s)
-	for _, c := range s.take(func(c *openCall) bool { return c.Done != "" }) {
-		p.ends = append(p.ends, c)
-	}
+	p.ends = append(p.ends, s.take(func(c *openCall) bool { return c.Done != "" })...)
 	p.orphans(s)
 	// mine reports whether a call is of the agent that the event is about.
 	mine := func(c *openCall) bool {

@@ -60,7 +60,6 @@ type target struct {
 	family int
 	addr   unix.Sockaddr
 	host   string // for the Host header
-	prefix string // of the path
 }
 
 var errAddress = errors.New("not an address of a loopback server")
