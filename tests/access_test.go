@@ -89,6 +89,7 @@ var reaches = map[string]reach{
 	"GET /workspaces/{ws}/commits/{commit}":      {kind: "read", ask: at("/workspaces/{ws}/commits/{commit}"), fine: 200},
 	"GET /workspaces/{ws}/commits/{commit}/diff": {kind: "read", ask: at("/workspaces/{ws}/commits/{commit}/diff"), fine: 200},
 	"POST /workspaces/{ws}/verify":               {kind: "write", ask: at("/workspaces/{ws}/verify"), fine: 200},
+	"GET /workspaces/{ws}/blame":                 {kind: "read", ask: at("/workspaces/{ws}/blame?path={file}"), fine: 200},
 	"GET /workspaces/{ws}/coverage":              {kind: "read", ask: at("/workspaces/{ws}/coverage"), fine: 200},
 	"GET /workspaces/{ws}/stream":                {kind: "read", ask: at("/workspaces/{ws}/stream"), fine: 200},
 

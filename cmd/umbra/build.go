@@ -8,6 +8,7 @@ import (
 
 	"umbra/config"
 	"umbra/httpapi"
+	blameroutes "umbra/httpapi/blame"
 	callroutes "umbra/httpapi/calls"
 	"umbra/httpapi/files"
 	"umbra/httpapi/gitsmart"
@@ -20,6 +21,7 @@ import (
 	"umbra/httpapi/upkeep"
 	"umbra/httpapi/workspaces"
 	"umbra/internal/access"
+	"umbra/internal/blame"
 	"umbra/internal/state"
 	"umbra/internal/workspace"
 )
@@ -127,6 +129,7 @@ func dialects(cfg config.Config, s *services) []httpapi.Dialect {
 		files.New(s.tasks, s.history, int64(cfg.Limits.WriteBytes)),
 		sessions.New(s.sessions, s.tasks, s.workspaces, sessions.Limits{Write: int64(cfg.Limits.WriteBytes), Upload: int64(cfg.Limits.UploadBytes)}),
 		workspaces.New(s.workspaces, s.tasks),
+		blameroutes.New(s.workspaces, blame.NewCache()),
 		callroutes.New(s.calls, s.tasks, s.workspaces, s.history),
 		gitsmart.New(s.workspaces, s.tasks),
 		toolsets.New(s.toolsets, int64(cfg.Limits.WriteBytes)),

@@ -15,6 +15,9 @@ const DefaultWork = 1 << 25
 type Work struct {
 	Limit int64 // 0: DefaultWork
 	Spent int64
+	// Plain leaves out how lines are indented when a change may stand at several
+	// places, as git does in merges.
+	Plain bool
 	// Coarse is set when the limit, or the size of a text, made some part of
 	// an alignment coarser than the algorithm would have found it.
 	Coarse bool
@@ -55,6 +58,9 @@ func (t *Table) Compare(old, new Lines, w *Work) []Change {
 		b.mark(head, n2)
 	} else {
 		t.align(a, b, Range{head, n1}, Range{head, n2}, w)
+	}
+	if !w.Plain {
+		a.text, b.text = &old, &new
 	}
 	slide(a, b)
 	slide(b, a)
@@ -138,6 +144,7 @@ func commonSuffix(a, b []byte) int {
 type side struct {
 	ids   []int32
 	flags []bool // of line i at i+1; both ends are guards that stay false
+	text  *Lines // nil: how lines are indented plays no part
 }
 
 func newSide(ids []int32) *side {

@@ -37,7 +37,7 @@ func TestSameTextAsGit(t *testing.T) {
 			difftest.Import(t, dir, old, new)
 			arg := fmt.Sprintf("-U%d", max(context, 0))
 			out := difftest.MustGit(t, dir, nil, "diff-tree", "-r", "-p", "--full-index", "--no-renames",
-				"--no-indent-heuristic", arg, "t0", "t1")
+				"--indent-heuristic", arg, "t0", "t1")
 			want := map[string]string{}
 			for _, text := range strings.SplitAfter("\n"+string(out), "\ndiff --git ") {
 				text = strings.TrimSuffix(text, "diff --git ")

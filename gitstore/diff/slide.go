@@ -4,7 +4,7 @@ package diff
 // last line, the block one line further up is as right. It goes where
 // git puts it: as far down as it can, or, where it can stand beside a block of
 // the other side, at the lowest such place, so that a deletion and an addition
-// become one change. Blocks that touch while moving become one. This changes
+// become one change; else where it reads best (indent.go). Blocks that touch while moving become one. This changes
 // which lines are called changed, never how many.
 
 // block is a run of changed lines, perhaps an empty one between two unchanged
@@ -124,10 +124,16 @@ func settle(b, o *block, left int) int {
 		if size != b.end-b.start && moves < left {
 			continue // it took in another block, and may now move further
 		}
-		if b.end != top && beside != -1 {
+		switch {
+		case b.end == top:
+		case beside != -1:
 			for o.empty() && b.up() {
 				o.prev()
 				moves++
+			}
+		case b.s.text != nil:
+			for best := bestEnd(*b.s.text, b.end-b.start, top, b.end); b.end > best && b.up(); moves++ {
+				o.prev()
 			}
 		}
 		return moves

@@ -79,7 +79,7 @@ func Merge(base, ours, theirs []byte, opts Options) (Result, error) {
 		}
 	}
 	var t diff.Table
-	w := diff.Work{Limit: opts.Work}
+	w := diff.Work{Limit: opts.Work, Plain: true}
 	if w.Limit == 0 {
 		w.Limit = DefaultWork
 	}

@@ -9,6 +9,7 @@ import (
 	"umbra/gitstore/diff"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/project"
 	"umbra/internal/workspace"
 )
 
@@ -175,14 +176,18 @@ func writtenAt(ctx context.Context, st *gitstore.Store, path string, content obj
 // nothingLeft keeps the candidates of which nothing is left, and whose content no
 // commit of the project's git has.
 func (s *Service) nothingLeft(ctx context.Context, w *workspace.Workspace, list []candidate) ([]Overwritten, error) {
-	project := openProject(w.Root())
-	held := project.holds(ctx, list)
+	repo := project.Open(w.Root())
+	asked := make([]project.Version, len(list))
+	for i := range list {
+		asked[i] = project.Version{Path: list[i].Path, Blob: list[i].before}
+	}
+	held := repo.Holds(ctx, asked)
 	var out []Overwritten
 	for i := range list {
 		if held[i] {
 			continue
 		}
-		gone, err := isGone(ctx, w.Store(), project, &list[i])
+		gone, err := isGone(ctx, w.Store(), repo, &list[i])
 		if err != nil {
 			return nil, err
 		}
@@ -195,7 +200,7 @@ func (s *Service) nothingLeft(ctx context.Context, w *workspace.Workspace, list 
 
 // isGone reports whether nothing of what a version's writer brought is in what the
 // call left.
-func isGone(ctx context.Context, st *gitstore.Store, project *project, x *candidate) (bool, error) {
+func isGone(ctx context.Context, st *gitstore.Store, repo *project.Repo, x *candidate) (bool, error) {
 	if x.after.IsZero() {
 		return true, nil
 	}
@@ -218,7 +223,7 @@ func isGone(ctx context.Context, st *gitstore.Store, project *project, x *candid
 		return false, err
 	}
 	if x.baseline {
-		previous = project.content(ctx, x.Path)
+		previous = repo.Content(ctx, x.Path, maxCompared)
 	}
 	if diff.Binary(was) || diff.Binary(now) {
 		return true, nil

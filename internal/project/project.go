@@ -1,0 +1,174 @@
+// Package project asks the git repository that a directory lies in what its
+// commits hold. It runs git with nobody's settings, changes nothing, and gives up
+// after two seconds: what git does not say is not known.
+package project
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"umbra/gitstore/object"
+	"umbra/internal/gitcmd"
+)
+
+// Repo is a project's repository, as seen from a workspace. A nil Repo holds
+// nothing. Its methods may be called from any goroutine.
+type Repo struct {
+	dir    string // of the repository
+	prefix string // of the workspace in the work tree, with a slash behind; or empty
+}
+
+// gitPatience bounds one question to the project's git.
+const gitPatience = 2 * time.Second
+
+// Open finds the repository that a directory lies in; nil where there is none.
+func Open(root string) *Repo {
+	for dir := root; ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			prefix, err := filepath.Rel(dir, root)
+			if err != nil {
+				return nil
+			}
+			if prefix = filepath.ToSlash(prefix) + "/"; prefix == "./" {
+				prefix = ""
+			}
+			if info, err := os.Stat(filepath.Join(dir, ".git")); err == nil && info.IsDir() {
+				return &Repo{dir: filepath.Join(dir, ".git"), prefix: prefix}
+			}
+			return gitFile(dir, prefix)
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
+}
+
+// gitFile follows a .git that is a file (gitrepository-layout(5)): of a worktree
+// or a submodule.
+func gitFile(dir, prefix string) *Repo {
+	text, err := os.ReadFile(filepath.Join(dir, ".git"))
+	to, ok := strings.CutPrefix(strings.TrimSpace(string(text)), "gitdir: ")
+	if err != nil || !ok {
+		return nil
+	}
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(dir, to)
+	}
+	return &Repo{dir: to, prefix: prefix}
+}
+
+// ask runs git on the repository and returns what it writes.
+func (p *Repo) ask(ctx context.Context, in io.Reader, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, gitPatience)
+	defer cancel()
+	cmd, err := gitcmd.Command(ctx, p.dir, args...)
+	if err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	cmd.Stdin, cmd.Stdout = in, &out
+	err = gitcmd.Run(cmd)
+	return out.String(), err
+}
+
+// maxSearched bounds for how many versions Holds searches the project's history,
+// which takes long: those that git has, but not at the newest commit.
+const maxSearched = 64
+
+// Version is a version of a file.
+type Version struct {
+	Path string // in the workspace
+	Blob object.ID
+}
+
+// Holds reports of each version whether a commit of the project's, other than a
+// stash, has it. Where git does not say in time it is taken to have none.
+func (p *Repo) Holds(ctx context.Context, list []Version) []bool {
+	out := make([]bool, len(list))
+	if p == nil || len(list) == 0 {
+		return out
+	}
+	var ask bytes.Buffer
+	for i := range list {
+		// A name with a line feed cannot be asked for: it is searched for.
+		ask.WriteString("HEAD:" + p.prefix + strings.ReplaceAll(list[i].Path, "\n", "?") + "\n" + list[i].Blob.String() + "\n")
+	}
+	text, err := p.ask(ctx, &ask, "cat-file", "--batch-check=%(objectname)")
+	lines := strings.Split(text, "\n")
+	if err != nil || len(lines) < 2*len(list) {
+		return out
+	}
+	searched := 0
+	for i := range list {
+		id := list[i].Blob.String()
+		if lines[2*i] == id {
+			out[i] = true
+		} else if lines[2*i+1] == id && searched < maxSearched {
+			searched++
+			found, err := p.ask(ctx, nil, "log", "--no-ext-diff", "--exclude=refs/stash", "--all", "-1", "--format=%H", "--find-object="+id)
+			out[i] = err == nil && strings.TrimSpace(found) != ""
+		}
+	}
+	return out
+}
+
+// Content is what the project's newest commit has at a path of the workspace;
+// empty where it has nothing, or more than max bytes.
+func (p *Repo) Content(ctx context.Context, path string, max int) []byte {
+	if p == nil {
+		return nil
+	}
+	out, err := p.ask(ctx, nil, "cat-file", "blob", "HEAD:"+p.prefix+path)
+	if err != nil || len(out) > max {
+		return nil
+	}
+	return []byte(out)
+}
+
+// Line is whose a line of a file is in the project's own history.
+type Line struct {
+	Commit string
+	Author string
+	When   time.Time
+}
+
+// Blame tells whose the lines of a file are in the project's newest commit, if
+// that has just this version of it; nil otherwise.
+func (p *Repo) Blame(ctx context.Context, v Version) []Line {
+	if p == nil {
+		return nil
+	}
+	at, err := p.ask(ctx, nil, "rev-parse", "--verify", "--quiet", "HEAD:"+p.prefix+v.Path)
+	if err != nil || strings.TrimSpace(at) != v.Blob.String() {
+		return nil
+	}
+	text, err := p.ask(ctx, nil, "blame", "--line-porcelain", "HEAD", "--", p.prefix+v.Path)
+	if err != nil {
+		return nil
+	}
+	var out []Line
+	var l Line
+	for row := range strings.SplitSeq(text, "\n") {
+		name, value, _ := strings.Cut(row, " ")
+		switch {
+		case strings.HasPrefix(row, "\t"):
+			out = append(out, l)
+			l = Line{}
+		case l.Commit == "" && len(name) >= 40:
+			l.Commit = strings.TrimPrefix(name, "^")
+		case name == "author":
+			l.Author = value
+		case name == "author-time":
+			if sec, err := strconv.ParseInt(value, 10, 64); err == nil {
+				l.When = time.Unix(sec, 0).UTC()
+			}
+		}
+	}
+	return out
+}
