@@ -89,9 +89,18 @@ var reaches = map[string]reach{
 	"GET /workspaces/{ws}/commits/{commit}":      {kind: "read", ask: at("/workspaces/{ws}/commits/{commit}"), fine: 200},
 	"GET /workspaces/{ws}/commits/{commit}/diff": {kind: "read", ask: at("/workspaces/{ws}/commits/{commit}/diff"), fine: 200},
 	"POST /workspaces/{ws}/verify":               {kind: "write", ask: at("/workspaces/{ws}/verify"), fine: 200},
-	"GET /workspaces/{ws}/blame":                 {kind: "read", ask: at("/workspaces/{ws}/blame?path={file}"), fine: 200},
-	"GET /workspaces/{ws}/coverage":              {kind: "read", ask: at("/workspaces/{ws}/coverage"), fine: 200},
-	"GET /workspaces/{ws}/stream":                {kind: "read", ask: at("/workspaces/{ws}/stream"), fine: 200},
+	"GET /workspaces/{ws}/checkpoints":           {kind: "read", ask: at("/workspaces/{ws}/checkpoints"), fine: 200},
+	"POST /workspaces/{ws}/checkpoints": {kind: "write", fine: 201, ask: func(g *guarded) ask {
+		return ask{target: g.fill("/workspaces/{ws}/checkpoints"), body: members("name", "c"+strings.Trim(g.name(), "/."))}
+	}},
+	"DELETE /workspaces/{ws}/checkpoints/{name}": {kind: "write", fine: 204, ask: func(g *guarded) ask {
+		_, ws, _ := g.newTask()
+		g.asOwner("POST", "/workspaces/"+ws+"/checkpoints", members("name", "gone")).Expect(201)
+		return ask{target: "/workspaces/" + ws + "/checkpoints/gone"}
+	}},
+	"GET /workspaces/{ws}/blame":    {kind: "read", ask: at("/workspaces/{ws}/blame?path={file}"), fine: 200},
+	"GET /workspaces/{ws}/coverage": {kind: "read", ask: at("/workspaces/{ws}/coverage"), fine: 200},
+	"GET /workspaces/{ws}/stream":   {kind: "read", ask: at("/workspaces/{ws}/stream"), fine: 200},
 
 	"POST /tasks": {kind: "open", fine: 201, ask: func(g *guarded) ask {
 		return ask{target: "/tasks", body: members("goal", "g", "workspace", g.newFolder())}

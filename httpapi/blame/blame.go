@@ -14,6 +14,7 @@ import (
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
 	"umbra/internal/blame"
+	"umbra/internal/checkpoint"
 	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/history"
@@ -140,7 +141,7 @@ func (d *Dialect) blame(c *gin.Context) error {
 // what is on disk is recorded.
 func (d *Dialect) at(c *gin.Context, w *workspace.Workspace, name string) (*gitstore.Commit, error) {
 	if name != "" {
-		return history.Find(c.Request.Context(), w.Store(), name)
+		return checkpoint.Resolve(c.Request.Context(), w, name)
 	}
 	_, err := w.Reconcile(c.Request.Context(), workspace.SyncOptions{Attribute: true}, clock.Boot())
 	if err != nil && errs.CodeOf(err) != "workspace_missing" {

@@ -10,6 +10,7 @@ import (
 	"umbra/gitstore/diff"
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
+	"umbra/internal/checkpoint"
 	"umbra/internal/errs"
 	"umbra/internal/history"
 	"umbra/internal/workspace"
@@ -78,7 +79,7 @@ func commitOf(c *gin.Context, w *workspace.Workspace) (*gitstore.Commit, []works
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err := history.Find(c.Request.Context(), w.Store(), name)
+	found, err := checkpoint.Resolve(c.Request.Context(), w, name)
 	if err != nil {
 		return nil, nil, err
 	}

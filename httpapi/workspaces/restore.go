@@ -7,8 +7,8 @@ import (
 
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
+	"umbra/internal/checkpoint"
 	"umbra/internal/errs"
-	"umbra/internal/history"
 	"umbra/internal/restore"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
@@ -44,8 +44,10 @@ func (d *Dialect) restorePaths(c *gin.Context) error {
 	switch {
 	case body.To == nil:
 		return errs.New(errs.Unprocessable, "validation_failed", "to is required: a commit's id, which may be abbreviated.").With("field", "to")
-	case len(body.Paths) == 0 || len(body.Paths) > maxSelected:
+	case body.Paths != nil && len(body.Paths) == 0 || len(body.Paths) > maxSelected:
 		return errs.New(errs.Unprocessable, "validation_failed", "paths must have 1 to %d members.", maxSelected).With("field", "paths")
+	case body.Paths == nil && !body.DryRun && body.Plan == nil:
+		return errs.New(errs.Conflict, "plan_required", "To restore everything, ask with dry_run first, and give the plan that it answers.").With("field", "plan")
 	}
 	key, err := wire.KeyHash(c)
 	if err != nil {
@@ -64,10 +66,13 @@ func (d *Dialect) restorePaths(c *gin.Context) error {
 		}
 		req.Paths = append(req.Paths, p)
 	}
+	if body.Paths == nil {
+		req.Paths = []wspath.Path{wspath.Root}
+	}
 	return d.using(c, func(w *workspace.Workspace) error {
 		ctx := c.Request.Context()
 		var err error
-		if req.Commit, err = history.Find(ctx, w.Store(), *body.To); err != nil {
+		if req.Commit, err = checkpoint.Resolve(ctx, w, *body.To); err != nil {
 			return err
 		}
 		may, release, err := d.tagged(c, w, body.TaskID, &req.By)
@@ -91,6 +96,9 @@ func (d *Dialect) restorePaths(c *gin.Context) error {
 		out := map[string]any{"commit": nil, "files": files, "dry_run": req.DryRun, "plan": wire.Text(res.Plan)}
 		if !res.Commit.IsZero() {
 			out["commit"] = res.Commit.String()
+		}
+		if req.DryRun {
+			out["others"], out["others_more"] = wire.EntriesOf(res.Others), res.More
 		}
 		httpapi.JSON(c, http.StatusOK, out)
 		return nil

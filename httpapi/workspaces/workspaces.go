@@ -56,6 +56,9 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("POST", "/workspaces/{ws}/commits/{commit}/revert", d.revertCommit, undo)
 	add("POST", "/workspaces/{ws}/revert", d.revertWhere, undo)
 	add("POST", "/workspaces/{ws}/restore", d.restorePaths, httpapi.Route{Body: httpapi.BodyJSON, Changes: true})
+	add("GET", "/workspaces/{ws}/checkpoints", d.listCheckpoints, httpapi.Route{})
+	add("POST", "/workspaces/{ws}/checkpoints", d.makeCheckpoint, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true})
+	add("DELETE", "/workspaces/{ws}/checkpoints/{name}", d.deleteCheckpoint, httpapi.Route{Access: httpapi.AccessWrite})
 	// It changes nothing, but reads everything: not for who may only look.
 	add("POST", "/workspaces/{ws}/verify", d.verify, httpapi.Route{Access: httpapi.AccessWrite})
 	add("GET", "/workspaces/{ws}/coverage", d.coverage, httpapi.Route{})

@@ -15,6 +15,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
+	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
@@ -24,7 +25,7 @@ import (
 type Request struct {
 	By     workspace.By
 	Commit *gitstore.Commit // whose state comes back
-	Paths  []wspath.Path    // files, or directories with all in them; not empty
+	Paths  []wspath.Path    // files, or directories with all in them; the root is everything
 	DryRun bool             // report, and change nothing
 	Plan   string           // a dry run's token: do exactly that, or nothing
 	// May, if set, is called before anything is done and just before the commit;
@@ -50,10 +51,54 @@ type File struct {
 // Result reports what a restore did, or would do. Files that are as they were
 // are not listed.
 type Result struct {
-	Commit   object.ID // zero: nothing was changed
-	Files    []File
-	Plan     string // token of a dry run
+	Commit object.ID // zero: nothing was changed
+	Files  []File
+	Plan   string // token of a dry run
+	// Others is what was done since to the files, of a dry run: the last change of
+	// each, the newest first; More counts those beyond maxOthers.
+	Others   []workspace.ChangeEntry
+	More     int
 	Replayed bool
+}
+
+// maxOthers bounds the files whose last change a dry run tells.
+const maxOthers = 1000
+
+// others reads the last changes of paths since a commit.
+func others(ctx context.Context, w *workspace.Workspace, since uint64, paths map[wspath.Path]bool) (out []workspace.ChangeEntry, more int, err error) {
+	var recs []gitstore.Record
+	if err := w.Store().Records(ctx, since+1, w.Store().Tip().Seq, func(r gitstore.Record) error {
+		if r.Seq > since && r.Entries > 0 {
+			recs = append(recs, r)
+		}
+		return nil
+	}); err != nil {
+		return nil, 0, err
+	}
+	seen := make(map[wspath.Path]bool)
+	for i := len(recs) - 1; i >= 0 && len(seen) < len(paths); i-- {
+		of, err := w.EntriesAt(ctx, recs[i].Commit)
+		if err != nil {
+			return nil, 0, err
+		}
+		for j := len(of) - 1; j >= 0; j-- {
+			e := of[j]
+			told := false
+			for _, name := range []string{e.Path, e.NewPath} {
+				if q := wspath.Path(name); paths[q] && !seen[q] {
+					seen[q], told = true, true
+				}
+			}
+			switch {
+			case !told:
+			case len(out) < maxOthers:
+				out = append(out, e)
+			default:
+				more++
+			}
+		}
+	}
+	return out, more, nil
 }
 
 // maxTries bounds how often a plan is made again because another writer was
@@ -118,6 +163,14 @@ func attempt(ctx context.Context, w *workspace.Workspace, req *Request, hold boo
 			}
 		}
 	}
+	if slices.Contains(req.Paths, wspath.Root) {
+		clear(names)
+		if !hold { // a scan may wait for the hold
+			if _, err := w.Reconcile(ctx, workspace.SyncOptions{Attribute: true}, clock.Boot()); err != nil {
+				return nil, err
+			}
+		}
+	}
 	all := make([]wspath.Path, 0, len(names))
 	for p := range names {
 		all = append(all, p)
@@ -137,7 +190,8 @@ func attempt(ctx context.Context, w *workspace.Workspace, req *Request, hold boo
 	switch {
 	case req.DryRun:
 		res.Plan = token
-		return res, nil
+		res.Others, res.More, err = others(ctx, w, req.Commit.Seq, p.seen)
+		return res, err
 	case req.Plan != "" && req.Plan != token:
 		return nil, errStale()
 	case len(p.files) == 0:
