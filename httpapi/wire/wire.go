@@ -99,7 +99,18 @@ type Entry struct {
 	Model     *string           `json:"model,omitempty"`
 	PromptID  *string           `json:"prompt_id,omitempty"`
 	Certainty *claims.Certainty `json:"certainty"`
-	Claimants []string          `json:"claimants"`
+	Claimants Names             `json:"claimants"`
+}
+
+// Names is a list that is never null.
+type Names []string
+
+// MarshalJSON writes the list.
+func (n Names) MarshalJSON() ([]byte, error) {
+	if n == nil {
+		return []byte("[]"), nil
+	}
+	return json.Marshal([]string(n))
 }
 
 // EntryRef names an entry that need not be of the same task.
@@ -124,9 +135,7 @@ func EntryOf(e *workspace.ChangeEntry) Entry {
 	if e.Certainty != "" {
 		out.Certainty = &e.Certainty
 	}
-	if out.Claimants = e.Claimants; out.Claimants == nil {
-		out.Claimants = []string{}
-	}
+	out.Claimants = e.Claimants
 	foreign := false
 	for _, ref := range e.Reverts {
 		if ref.Task == "" {
