@@ -26,6 +26,7 @@ import (
 type Blob struct {
 	id    ID
 	size  int64
+	bad   bool // part of a SHA-1 collision; never committed
 	sum   [sha256.Size]byte
 	entry []byte     // its pack entry; nil where history has it, or large or later does
 	later []byte     // the bytes of one that is compressed when it is committed
@@ -38,6 +39,25 @@ func (b Blob) ID() ID { return b.id }
 // Size gives its length in bytes.
 func (b Blob) Size() int64 { return b.size }
 
+// Err returns an error with the code "sha1_collision" for content that must not
+// be committed, nil for any other.
+func (b Blob) Err() error {
+	if !b.bad {
+		return nil
+	}
+	return collision(object.ErrCollision)
+}
+
+// collision gives object.ErrCollision its code. Other errors are returned as
+// they are.
+func collision(err error) error {
+	if !errors.Is(err, object.ErrCollision) {
+		return err
+	}
+	return &errs.Error{Kind: errs.Unprocessable, Code: "sha1_collision",
+		Detail: "The content is part of a SHA-1 collision, so git could not tell it from other content.", Err: err}
+}
+
 // SHA256 gives the hash that stands in After-Hash.
 func (b Blob) SHA256() [sha256.Size]byte { return b.sum }
 
@@ -46,9 +66,10 @@ func (b Blob) AfterHash() string { return "sha256:" + hex.EncodeToString(b.sum[:
 
 // NewBlob hashes and compresses bytes; no I/O, so that callers do it beside
 // each other. The whole entry is kept in memory until the commit: larger
-// content goes through StreamBlob.
+// content goes through StreamBlob. Callers check Err.
 func (s *Store) NewBlob(data []byte) Blob {
-	return Blob{id: object.Hash(object.Blob, data), size: int64(len(data)), sum: sha256.Sum256(data),
+	id, err := object.HashChecked(object.Blob, data)
+	return Blob{id: id, bad: err != nil, size: int64(len(data)), sum: sha256.Sum256(data),
 		entry: pack.AppendEntry(nil, object.Blob, data, journalLevel)}
 }
 
@@ -59,7 +80,8 @@ func (s *Store) LaterBlob(data []byte) Blob {
 	if len(data) == 0 {
 		return s.NewBlob(data)
 	}
-	return Blob{id: object.Hash(object.Blob, data), size: int64(len(data)), sum: sha256.Sum256(data), later: data}
+	id, err := object.HashChecked(object.Blob, data)
+	return Blob{id: id, bad: err != nil, size: int64(len(data)), sum: sha256.Sum256(data), later: data}
 }
 
 // pack compresses what is left to the commit, in the goroutine of who commits.
@@ -108,7 +130,8 @@ func (s *Store) StreamBlob(ctx context.Context, r io.ReaderAt, size int64) (Blob
 			}
 			return Blob{}, errs.Wrap(err, "")
 		}
-		return s.NewBlob(data), nil
+		b := s.NewBlob(data)
+		return b, b.Err()
 	}
 	return s.large.write(ctx, r, size)
 }
@@ -164,7 +187,7 @@ func (ls *largeSet) write(ctx context.Context, r io.ReaderAt, size int64) (Blob,
 	id, sum, err := ls.s.writePack(name, func(w *pack.Writer) (ID, error) { return w.AddStream(object.Blob, size, src) })
 	if err != nil {
 		ls.s.removeLarge(name)
-		return Blob{}, errs.Wrap(err, "")
+		return Blob{}, errs.Wrap(collision(err), "")
 	}
 	b := Blob{id: id, size: size}
 	sha.Sum(b.sum[:0])

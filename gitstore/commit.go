@@ -76,6 +76,11 @@ const (
 // failed draft leaves no trace. A cancelled ctx takes it back only while it is
 // queued. Any goroutine may call it.
 func (s *Store) Commit(ctx context.Context, d Draft) (Committed, error) {
+	for i := range d.Edits {
+		if err := d.Edits[i].Blob.Err(); err != nil {
+			return Committed{}, err
+		}
+	}
 	d.pack()
 	if n := d.newBytes(); n > 0 && !d.Must {
 		if err := s.Room(n); err != nil {

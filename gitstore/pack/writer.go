@@ -2,7 +2,6 @@ package pack
 
 import (
 	"bytes"
-	"crypto/sha1"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -81,6 +80,16 @@ func (w *Writer) Size() int64 { return w.flushed + int64(len(w.buf)) }
 func (w *Writer) Has(id object.ID) bool {
 	_, ok := w.byID[id]
 	return ok
+}
+
+// Holds returns what Has would return for each object added so far. Unlike Has it
+// may be used after Finish, then by several goroutines at once.
+func (w *Writer) Holds() func(object.ID) bool {
+	ids := w.byID
+	return func(id object.ID) bool {
+		_, ok := ids[id]
+		return ok
+	}
 }
 
 // Depth gives how many deltas an object stands on; 0 for a whole one. False
@@ -214,15 +223,16 @@ func (w *Writer) stream(h EntryHeader, depth int32, fill func(io.Writer) (object
 }
 
 // AddStream writes a whole object of size bytes from r, which must give exactly
-// that many, in bounded memory.
+// that many, in bounded memory. It fails with object.ErrCollision, and the pack
+// is as before.
 func (w *Writer) AddStream(kind object.Kind, size int64, r io.Reader) (object.ID, error) {
 	if kind < object.Commit || kind > object.Tag || size < 0 {
 		return object.Zero, corrupt("object of kind %d, %d bytes", kind, size)
 	}
 	return w.stream(EntryHeader{Kind: kind, Size: size}, 0, func(out io.Writer) (object.ID, error) {
 		var id object.ID
-		sum := sha1.New()
-		sum.Write(object.Header(kind, size))
+		sum := object.NewChecked()
+		_, _ = sum.Write(object.Header(kind, size))
 		d := getDeflater(w.level, out)
 		defer putDeflater(d, w.level)
 		n, err := io.CopyBuffer(io.MultiWriter(sum, d.z), io.LimitReader(plainReader{r}, size), make([]byte, 64<<10))
@@ -235,7 +245,9 @@ func (w *Writer) AddStream(kind object.Kind, size int64, r io.Reader) (object.ID
 		if err == nil {
 			err = d.z.Close()
 		}
-		sum.Sum(id[:0])
+		if err == nil {
+			id, err = sum.ID()
+		}
 		return id, err
 	})
 }

@@ -194,7 +194,8 @@ type Attribution struct {
 }
 
 // Skip is a path that is not recorded, and why: "too_large", "unreadable",
-// "special", "name_refused", "nested_git", "changing", "own_folder".
+// "special", "name_refused", "nested_git", "changing", "own_folder",
+// "sha1_collision".
 type Skip struct {
 	Path   string
 	Reason string

@@ -199,6 +199,9 @@ func (b *fileReader) file(ctx context.Context, f scan.Found) error {
 			return b.refused(f.Path, err)
 		}
 		_, err = b.adder.Bytes(f.Path, object.Symlink, []byte(target))
+		if errs.CodeOf(err) == "sha1_collision" {
+			return b.refused(f.Path, err)
+		}
 		return err
 	}
 	if f.Info.Size > b.w.limits.CaptureBytes {
@@ -229,6 +232,9 @@ func (b *fileReader) file(ctx context.Context, f scan.Found) error {
 		}
 	}
 	id, err := b.adder.Bytes(f.Path, gitMode(info), data)
+	if errs.CodeOf(err) == "sha1_collision" {
+		return b.refused(f.Path, err)
+	}
 	if err == nil {
 		b.w.index.put(f.Path, info, id, gitMode(info), at)
 	}
@@ -272,6 +278,9 @@ func (b *baseline) large(p wspath.Path) error {
 	defer h.Close()
 	src := &exactly{r: io.NewSectionReader(h, 0, info.Size), left: info.Size}
 	id, err := b.fill.Add()(p, gitMode(info), src, info.Size)
+	if errs.CodeOf(err) == "sha1_collision" {
+		return b.refused(p, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -334,6 +343,8 @@ func skipReason(err error) (reason string, fatal bool) {
 		return "changing", false
 	case code == "special_file":
 		return "special", false
+	case code == "sha1_collision":
+		return code, false
 	case errs.Is(err, errs.Forbidden), code == "io_error":
 		return "unreadable", false
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errs.Is(err, errs.Canceled), code == "out_of_descriptors", errs.Is(err, errs.NoSpace):

@@ -157,6 +157,9 @@ func (c *contents) fromBytes(p wspath.Path, data []byte) (*content, error) {
 	default:
 		x.blob = c.w.store.NewBlob(data)
 	}
+	if err == nil {
+		err = errs.Wrap(x.blob.Err(), string(p))
+	}
 	return x, err
 }
 

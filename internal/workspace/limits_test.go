@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/errs"
 	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
@@ -165,5 +166,13 @@ func TestDescriptorsOfARequest(t *testing.T) {
 		if strings.HasPrefix(e.Name(), "parked-") {
 			t.Errorf("%s is left in staging", e.Name())
 		}
+	}
+}
+
+// A scan leaves colliding content out and says why; it does not end.
+func TestCollisionIsSkipped(t *testing.T) {
+	err := errs.New(errs.Unprocessable, "sha1_collision", "")
+	if reason, fatal := skipReason(err); reason != "sha1_collision" || fatal {
+		t.Errorf("%q, fatal %v", reason, fatal)
 	}
 }

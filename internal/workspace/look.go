@@ -227,6 +227,9 @@ func (w *Workspace) capture(ctx context.Context, p wspath.Path, s *seen) (gitsto
 			return gitstore.Blob{}, errs.Wrap(err, string(p))
 		}
 		b := w.store.NewBlob([]byte(target))
+		if err := b.Err(); err != nil {
+			return b, err
+		}
 		s.target, s.id, s.known = target, b.ID(), true
 		return b, nil
 	}

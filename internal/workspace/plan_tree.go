@@ -243,6 +243,9 @@ func (d *deletion) file(ctx context.Context, at wspath.Path, n *vnode) error {
 	case unreadable(err):
 		d.skip(at, "unreadable")
 		return nil
+	case errs.CodeOf(err) == "sha1_collision":
+		d.skip(at, "sha1_collision")
+		return nil
 	case errs.CodeOf(err) == "file_changing" && err != nil:
 		d.skip(at, "changing")
 		return nil
