@@ -28,6 +28,7 @@ type Config struct {
 	Log          Log        `key:"log"`
 	Trace        Trace      `key:"trace"`
 	HTTP         HTTP       `key:"http"`
+	TLS          TLS        `key:"tls"`
 	Auth         Auth       `key:"auth"`
 	Workspaces   Workspaces `key:"workspaces"`
 	Sessions     Sessions   `key:"sessions"`
@@ -88,6 +89,13 @@ type Trace struct {
 type HTTP struct {
 	Hosts   []string `key:"hosts"`   // names without a port
 	Origins []string `key:"origins"` // scheme://host[:port]
+}
+
+// TLS is the certificate with which a TCP address is served by HTTPS; both are
+// empty for plain HTTP.
+type TLS struct {
+	Cert string `key:"cert"` // a PEM file, with the chain
+	Key  string `key:"key"`  // a PEM file
 }
 
 // Auth is who may call.

@@ -37,6 +37,8 @@ func (c *Config) validate() error {
 		{"trace.endpoint", checkEndpoint(c.Trace.Endpoint)},
 		{"http.hosts", each(c.HTTP.Hosts, checkHostName)},
 		{"http.origins", each(c.HTTP.Origins, checkOrigin)},
+		{"tls.cert", together(c.TLS.Cert, c.TLS.Key, "tls.key")},
+		{"tls.key", together(c.TLS.Key, c.TLS.Cert, "tls.cert")},
 		{"auth.peer", oneOf(c.Auth.Peer, PeerSameUser, PeerAny)},
 		{"auth.tokens", checkTokens(c.Auth.Tokens)},
 		{"workspaces.roots", each(c.Workspaces.Roots, checkRoot)},
@@ -68,6 +70,14 @@ func (c *Config) validate() error {
 		if check.err != nil {
 			return &Error{Key: check.key, Err: check.err}
 		}
+	}
+	return nil
+}
+
+// together refuses an empty value where the other, named key has one.
+func together(value, other, key string) error {
+	if value == "" && other != "" {
+		return fmt.Errorf("is empty, but %s is set", key)
 	}
 	return nil
 }

@@ -34,6 +34,7 @@ type bodyReader struct {
 	src    io.ReadCloser
 	rc     *http.ResponseController
 	limit  int64 // bytes
+	multi  bool  // other requests share the connection (HTTP/2)
 	hash   hash.Hash
 	detach func() bool // stops watching for the server's end
 
@@ -47,7 +48,7 @@ type bodyReader struct {
 // newBody wraps the body of a request. When done ends (the server can wait no
 // longer) a blocked Read returns.
 func newBody(done context.Context, r *http.Request, rc *http.ResponseController, limit int64) *bodyReader {
-	b := &bodyReader{src: r.Body, rc: rc, limit: limit}
+	b := &bodyReader{src: r.Body, rc: rc, limit: limit, multi: r.ProtoMajor >= 2}
 	b.detach = context.AfterFunc(done, func() {
 		b.mu.Lock()
 		b.stopped = true
@@ -166,7 +167,7 @@ func (b *bodyReader) finish(flush func(), stop <-chan struct{}) (ended bool) {
 	}
 	// The server itself would read on for a while, without a deadline.
 	_ = b.rc.SetReadDeadline(time.Unix(1, 0))
-	return false
+	return b.multi // HTTP/2 resets the stream alone
 }
 
 func tooLarge(limit int64) *Problem {

@@ -36,11 +36,15 @@ func (s *Server) ownOrigin(origin string, r *http.Request) bool {
 	if slices.Contains(s.opts.Hosts, name) {
 		return true
 	}
-	if u.Scheme != "http" || !loopbackName(name) {
+	scheme, standard := "http", "80"
+	if r.TLS != nil {
+		scheme, standard = "https", "443"
+	}
+	if u.Scheme != scheme || !loopbackName(name) {
 		return false
 	}
 	if port == "" {
-		port = "80"
+		port = standard
 	}
 	if here, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
 		return port == strconv.Itoa(here.Port)

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -30,6 +31,9 @@ type peerKey struct{}
 
 // withPeer is an http.Server's ConnContext.
 func withPeer(ctx context.Context, conn net.Conn) context.Context {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
 	return context.WithValue(ctx, peerKey{}, &peer{conn: conn})
 }
 

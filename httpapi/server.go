@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -177,6 +178,16 @@ func (s *Server) Routes() []string {
 // works.
 func (s *Server) Serve(l net.Listener) error {
 	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// ServeTLS is like Serve, by HTTPS. It may be called once, and not together with
+// Serve.
+func (s *Server) ServeTLS(l net.Listener, secure *tls.Config) error {
+	s.http.TLSConfig = secure
+	if err := s.http.ServeTLS(l, "", ""); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

@@ -31,7 +31,7 @@ type welcome struct {
 // base is the URL that a program on this machine calls; empty for a socket.
 func (g welcome) base() string {
 	u, err := url.Parse(g.address)
-	if err != nil || u.Scheme != "http" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
 		return ""
 	}
 	if ip := net.ParseIP(u.Hostname()); ip != nil && ip.IsUnspecified() {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 	"umbra/httpapi"
 	"umbra/internal/state"
 	"umbra/internal/strictjson"
+	"umbra/internal/tlscert"
 )
 
 // closePatience is what is left of a stop's ten seconds for what lies below the
@@ -103,6 +105,13 @@ func serve(ctx context.Context, cfg config.Config, o serveOptions, stdout, stder
 	if o.folder != "" && len(cfg.MCP.Mounts) == 0 {
 		cfg.MCP.Mounts = ownMount(o.folder, log)
 	}
+	secure, err := openTLS(cfg, log)
+	if err != nil {
+		return err
+	}
+	if secure != nil {
+		address = "https://" + strings.TrimPrefix(address, "http://")
+	}
 	deps, err := build(cfg, dir, log)
 	if err != nil {
 		return err
@@ -122,7 +131,13 @@ func serve(ctx context.Context, cfg config.Config, o serveOptions, stdout, stder
 	memory.Go(func() { giveMemoryBack(ctx) })
 	defer memory.Wait() // stopSignals ends it
 	served := make(chan error, 1)
-	go func() { served <- deps.server.Serve(l) }()
+	go func() {
+		if secure != nil {
+			served <- deps.server.ServeTLS(l, secure)
+		} else {
+			served <- deps.server.Serve(l)
+		}
+	}()
 	if _, err := fmt.Fprintf(stdout, "umbra listening on %s\n", address); err != nil {
 		log.Warn("the ready line could not be written", "error", err)
 	}
@@ -155,6 +170,18 @@ func serve(ctx context.Context, cfg config.Config, o serveOptions, stdout, stder
 	err = errors.Join(err, deps.close(closing))
 	log.Info("stopped")
 	return err
+}
+
+// openTLS returns what HTTPS needs, nil where the address is served by plain HTTP.
+func openTLS(cfg config.Config, log *slog.Logger) (*tls.Config, error) {
+	if _, isUnix := config.UnixSocket(cfg.Listen); isUnix || cfg.TLS.Cert == "" {
+		return nil, nil
+	}
+	source, err := tlscert.Open(cfg.TLS.Cert, cfg.TLS.Key, log)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("tls: %w", err)}
+	}
+	return source.Config(), nil
 }
 
 // cannotListen says why an address could not be listened on, and what to do.

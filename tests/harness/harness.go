@@ -286,7 +286,7 @@ func (s *Server) Stdout() string { return s.stdout.String() }
 // Dial opens a bare connection to the server.
 func (s *Server) Dial() net.Conn {
 	s.t.Helper()
-	network, address := "tcp", strings.TrimPrefix(s.Address, "http://")
+	network, address := "tcp", strings.TrimPrefix(strings.TrimPrefix(s.Address, "http://"), "https://")
 	if path, isUnix := strings.CutPrefix(s.Address, "unix:"); isUnix {
 		network, address = "unix", path
 	}
