@@ -77,6 +77,8 @@ func (c *change) by() string {
 		return "task " + plain(*c.Task)
 	case c.Actor != nil && *c.Actor != "":
 		return plain(*c.Actor)
+	case c.Source == "baseline":
+		return "the user, before umbra"
 	case c.Source == "external" || c.Source == "":
 		return "the user or another program"
 	}

@@ -1,0 +1,415 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"umbra/internal/client"
+	"umbra/internal/term"
+	"umbra/internal/turns"
+)
+
+// undoFlags are those of umbra undo and redo.
+type undoFlags struct {
+	count         int
+	agent         string
+	session       string
+	call          string
+	includeShared bool
+	yes, dryRun   bool
+}
+
+func turnsCommand() *cobra.Command {
+	v := &verb{}
+	cmd := &cobra.Command{
+		Use:   "turns",
+		Short: "List what agents did, prompt by prompt",
+		Long: `List the turns of agents in the workspace of this directory, newest first: agent,
+session, prompt, when, files, and how surely the files are the agent's (exact,
+declared, window or shared).`,
+		Example: `  umbra turns
+  umbra turns --json`,
+		Args: noArgs,
+	}
+	v.connection.flags(cmd.Flags())
+	v.workspaceFlag(cmd.Flags())
+	v.outputFlags(cmd.Flags())
+	v.pagerFlag(cmd.Flags())
+	cmd.RunE = v.action(func(ctx context.Context, _ []string) error {
+		w, err := v.hereWorkspace(ctx)
+		if err != nil {
+			return err
+		}
+		h, err := turns.Load(ctx, v.client, w.id)
+		if err != nil {
+			return err
+		}
+		if v.json {
+			if h.Turns == nil {
+				h.Turns = []*turns.Turn{}
+			}
+			raw, err := json.Marshal(h.Turns)
+			if err != nil {
+				return err
+			}
+			return v.printJSON(raw)
+		}
+		return v.print(true, func(o *term.Output) error {
+			writeTurns(o, h.Turns)
+			return nil
+		})
+	})
+	return cmd
+}
+
+// hereWorkspace is the workspace of --workspace, else the one around the working
+// directory. Unlike pickWorkspace it takes no other one.
+func (v *verb) hereWorkspace(ctx context.Context) (place, error) {
+	if v.workspace != "" {
+		return v.pickWorkspace(ctx)
+	}
+	list, _, err := v.client.Workspaces(ctx)
+	if err != nil {
+		return place{}, err
+	}
+	here, err := workingDir()
+	if err != nil {
+		return place{}, err
+	}
+	if w, ok := around(list, here); ok {
+		return placeOf(w), nil
+	}
+	return place{}, errors.New("this directory is in no workspace; name one with --workspace")
+}
+
+func text(s *string) string {
+	if s == nil || *s == "" {
+		return "-"
+	}
+	return term.Line(*s)
+}
+
+func writeTurns(o *term.Output, list []*turns.Turn) {
+	if len(list) == 0 {
+		o.Printf("no agent has worked here\n")
+		return
+	}
+	rows := [][]string{{"WHEN", "AGENT", "SESSION", "PROMPT", "FILES", "CERTAINTY", ""}}
+	for _, t := range list {
+		state := ""
+		switch {
+		case t.Undone:
+			state = "undone"
+		case t.Ended == nil:
+			state = "open"
+		}
+		prompt := t.Prompt
+		if prompt == nil {
+			prompt = t.Subtask
+		}
+		rows = append(rows, []string{t.Began.Local().Format("2006-01-02 15:04:05"), text(t.Agent), text(t.Session), text(prompt), fmt.Sprint(len(t.Files)), text(t.Certainty), state})
+	}
+	o.Table(rows)
+}
+
+func undoCommand() *cobra.Command {
+	v, u := &verb{}, &undoFlags{}
+	cmd := &cobra.Command{
+		Use:   "undo",
+		Short: "Take back an agent's last turn",
+		Long: `Take back the last turn of an agent in the workspace of this directory that is not
+undone yet, after a preview and a question. Later work of others stays: what cannot
+be merged is listed as a conflict, nothing of that turn is changed, and the exit
+status is 1. Without a terminal, --yes is needed (else exit status 2).
+
+What several agents may have changed is left unless --include-shared is given.
+umbra redo undoes an undo.`,
+		Example: `  umbra undo
+  umbra undo --agent codex --turns 3 --yes
+  umbra undo --call codex-45dd74768ed9-call_4 --dry-run`,
+		Args: noArgs,
+	}
+	v.connection.flags(cmd.Flags())
+	v.workspaceFlag(cmd.Flags())
+	v.outputFlags(cmd.Flags())
+	f := cmd.Flags()
+	f.IntVar(&u.count, "turns", 1, "take back the last `N` turns")
+	f.StringVar(&u.agent, "agent", "", "only turns of the agent `A`")
+	f.StringVar(&u.session, "session", "", "only turns of the agent's session `X`")
+	f.StringVar(&u.call, "call", "", "take back one call, by its `ID`")
+	f.BoolVar(&u.includeShared, "include-shared", false, "also take back what several agents may have changed")
+	u.flags(cmd)
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		switch {
+		case u.count < 1:
+			return usageError{errors.New("--turns is at least 1")}
+		case u.call != "" && (u.agent != "" || u.session != "" || u.count != 1):
+			return usageError{errors.New("--call excludes --turns, --agent and --session")}
+		}
+		return nil
+	}
+	cmd.RunE = v.action(func(ctx context.Context, _ []string) error { return v.undo(ctx, u, cmd.InOrStdin()) })
+	return cmd
+}
+
+func redoCommand() *cobra.Command {
+	v, u := &verb{}, &undoFlags{}
+	cmd := &cobra.Command{
+		Use:   "redo",
+		Short: "Undo the last umbra undo",
+		Long: `Undo the last umbra undo in the workspace of this directory that was not redone
+yet. Later work of others stays, as in every revert.`,
+		Example: `  umbra redo
+  umbra redo --dry-run`,
+		Args: noArgs,
+	}
+	v.connection.flags(cmd.Flags())
+	v.workspaceFlag(cmd.Flags())
+	v.outputFlags(cmd.Flags())
+	u.flags(cmd)
+	cmd.RunE = v.action(func(ctx context.Context, _ []string) error { return v.redo(ctx, u) })
+	return cmd
+}
+
+func (u *undoFlags) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&u.yes, "yes", "y", false, "do it without a question")
+	cmd.Flags().BoolVar(&u.dryRun, "dry-run", false, "only show what would happen")
+}
+
+// undoStep is one turn or call that is taken back, or one undo that is redone.
+type undoStep struct {
+	Turn   *turns.Turn     `json:"turn,omitempty"`
+	Call   string          `json:"call_id,omitempty"`
+	Undo   string          `json:"undo,omitempty"`
+	Result json.RawMessage `json:"result"` // the server's answer to the last request
+
+	routes  []string
+	reverts []client.Reverted
+	failed  bool // there are conflicts, and nothing was changed
+}
+
+// name describes a step to the user.
+func (s *undoStep) name() string {
+	switch {
+	case s.Call != "":
+		return "call " + s.Call
+	case s.Turn == nil:
+		return "the undo of " + undoTime(s.Undo)
+	}
+	name := "turn of " + text(s.Turn.Agent)
+	if s.Turn.Prompt != nil {
+		name += ", prompt " + text(s.Turn.Prompt)
+	}
+	return name + ", " + s.Turn.Began.Local().Format("2006-01-02 15:04:05")
+}
+
+// undoTime is when an undo was made.
+func undoTime(name string) string {
+	if at, ok := turns.UndoneAt(name); ok {
+		return at.Local().Format("2006-01-02 15:04:05")
+	}
+	return term.Line(name)
+}
+
+// run sends the step's requests, in order; it stops at the first that conflicts.
+func (s *undoStep) run(ctx context.Context, v *verb, u *undoFlags, dryRun bool, mark string) error {
+	s.reverts, s.failed = nil, false
+	for _, route := range s.routes {
+		body := map[string]any{"dry_run": dryRun}
+		if u.includeShared {
+			body["include_shared"] = true
+		}
+		var done client.Reverted
+		raw, err := v.client.JSON(ctx, client.Request{Method: http.MethodPost, Path: route, Body: body, Subtask: mark}, &done)
+		if e, ok := errors.AsType[*client.Error](err); ok && e.Code == "revert_conflict" {
+			s.failed = true
+			raw = e.Body
+			err = json.Unmarshal(e.Body, &done)
+		}
+		if err != nil {
+			return err
+		}
+		s.Result = raw
+		s.reverts = append(s.reverts, done)
+		s.failed = s.failed || len(done.Conflicts) > 0
+		if s.failed {
+			break
+		}
+	}
+	return nil
+}
+
+// empty reports whether the step has nothing to take back.
+func (s *undoStep) empty() bool {
+	for _, r := range s.reverts {
+		if r.Entries > 0 || len(r.Conflicts) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *undoStep) write(o *term.Output) {
+	o.Printf("%s\n", o.Paint(term.Meta, s.name()))
+	for i := range s.reverts {
+		writeReverted(o, &s.reverts[i])
+	}
+}
+
+// undoable finds what is to be undone and tries it without doing it. Turns
+// without a change to take back are passed over.
+func (v *verb) undoable(ctx context.Context, u *undoFlags) ([]*undoStep, error) {
+	if u.call != "" {
+		s := &undoStep{Call: u.call, routes: []string{client.Path("calls", u.call, "revert")}}
+		if err := s.run(ctx, v, u, true, ""); err != nil || s.empty() {
+			return nil, err
+		}
+		return []*undoStep{s}, nil
+	}
+	w, err := v.hereWorkspace(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h, err := turns.Load(ctx, v.client, w.id)
+	if err != nil {
+		return nil, err
+	}
+	var steps []*undoStep
+	for _, t := range h.Candidates(turns.Filter{Agent: u.agent, Session: u.session}) {
+		s := &undoStep{Turn: t, routes: t.Routes()}
+		if err := s.run(ctx, v, u, true, ""); err != nil {
+			return nil, err
+		}
+		if s.empty() {
+			continue
+		}
+		if steps = append(steps, s); len(steps) == u.count {
+			break
+		}
+	}
+	return steps, nil
+}
+
+func (v *verb) undo(ctx context.Context, u *undoFlags, stdin io.Reader) error {
+	steps, err := v.undoable(ctx, u)
+	if err != nil {
+		return err
+	}
+	if len(steps) == 0 {
+		return v.undone(nil, u.dryRun, "nothing to undo")
+	}
+	if u.dryRun {
+		return v.undone(steps, true, "")
+	}
+	if !u.yes {
+		if f, ok := stdin.(*os.File); !ok || !term.IsTerminal(f) || !term.IsTerminal(v.stderr) {
+			return usageError{errors.New("nothing was undone: without a terminal, --yes is needed")}
+		}
+		o := term.Open(v.stderr, term.Options{Color: term.Color(v.color)})
+		for _, s := range steps {
+			s.write(o)
+		}
+		if err := o.Flush(); err != nil {
+			return err
+		}
+		if !confirmed(stdin, v.stderr, "Undo this? [y/N] ") {
+			return v.undone(nil, false, "nothing was undone")
+		}
+	}
+	return v.perform(ctx, u, steps, turns.NewUndo(time.Now()))
+}
+
+// confirmed asks a question; anything but yes is no.
+func confirmed(in io.Reader, out io.Writer, question string) bool {
+	fmt.Fprint(out, question)
+	line, _ := bufio.NewReader(in).ReadString('\n')
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return answer == "y" || answer == "yes"
+}
+
+func (v *verb) redo(ctx context.Context, u *undoFlags) error {
+	w, err := v.hereWorkspace(ctx)
+	if err != nil {
+		return err
+	}
+	h, err := turns.Load(ctx, v.client, w.id)
+	if err != nil {
+		return err
+	}
+	if len(h.Undos) == 0 {
+		return v.undone(nil, u.dryRun, "nothing to redo")
+	}
+	last := h.Undos[0]
+	s := &undoStep{Undo: last.Name}
+	for _, commit := range last.Commits {
+		s.routes = append(s.routes, client.Path("workspaces", w.id, "commits", commit, "revert"))
+	}
+	u.includeShared = true // the undo's commits are meant, whatever they took back
+	if u.dryRun {
+		if err := s.run(ctx, v, u, true, ""); err != nil {
+			return err
+		}
+		return v.undone([]*undoStep{s}, true, "")
+	}
+	return v.perform(ctx, u, []*undoStep{s}, "")
+}
+
+// perform does the steps, each after the one before; a conflict ends it.
+func (v *verb) perform(ctx context.Context, u *undoFlags, steps []*undoStep, mark string) error {
+	for i, s := range steps {
+		if err := s.run(ctx, v, u, false, mark); err != nil {
+			return err
+		}
+		if s.failed {
+			steps = steps[:i+1]
+			break
+		}
+	}
+	return v.undone(steps, false, "")
+}
+
+// undone prints the steps, or a line where there are none.
+func (v *verb) undone(steps []*undoStep, dryRun bool, line string) error {
+	failed := false
+	for _, s := range steps {
+		failed = failed || s.failed
+	}
+	var err error
+	if v.json {
+		if steps == nil {
+			steps = []*undoStep{}
+		}
+		raw, marshalErr := json.Marshal(map[string]any{"steps": steps, "dry_run": dryRun})
+		if marshalErr != nil {
+			return marshalErr
+		}
+		err = v.printJSON(raw)
+	} else {
+		err = v.print(false, func(o *term.Output) error {
+			if line != "" {
+				o.Printf("%s\n", line)
+			}
+			for _, s := range steps {
+				s.write(o)
+			}
+			return nil
+		})
+	}
+	if failed {
+		if !v.json && !dryRun {
+			fmt.Fprintln(v.stderr, "umbra: a turn with conflicts was not undone; umbra revert has --on-conflict")
+		}
+		return errors.Join(err, exitError{exitFailed})
+	}
+	return err
+}

@@ -1,0 +1,317 @@
+// Package turns groups the calls of a workspace to agents' turns, and says from
+// history which of them are undone, and which undo can be redone. It reads GET
+// /calls and the workspace's log, and keeps nothing itself: an undo is a revert
+// whose subtask has the prefix UndoPrefix.
+package turns
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"umbra/internal/client"
+)
+
+// UndoPrefix begins the subtask of each commit that an undo made. All commits of
+// one undo have the same subtask.
+const UndoPrefix = "umbra-undo-"
+
+// NewUndo returns the subtask of an undo that begins now.
+func NewUndo(now time.Time) string { return UndoPrefix + strconv.FormatInt(now.UnixNano(), 36) }
+
+// Call is one of GET /calls.
+type Call struct {
+	ID        string     `json:"call_id"`
+	Task      string     `json:"task_id"`
+	Subtask   *string    `json:"subtask_id"`
+	Workspace string     `json:"workspace_id"`
+	Agent     *string    `json:"agent"`
+	Session   *string    `json:"agent_session"`
+	Prompt    *string    `json:"prompt_id"`
+	Status    string     `json:"status"`
+	Begun     time.Time  `json:"begun"`
+	Ended     *time.Time `json:"ended"`
+}
+
+// Entry is an entry of the workspace's log, as far as turns need it.
+type Entry struct {
+	ID        *uint64   `json:"id"`
+	Seq       uint64    `json:"seq"`
+	Task      *string   `json:"task_id"`
+	Subtask   *string   `json:"subtask_id"`
+	When      time.Time `json:"timestamp"`
+	Operation string    `json:"operation"`
+	Path      string    `json:"path"`
+	Encoding  string    `json:"path_encoding"`
+	NewPath   *string   `json:"new_path"`
+	Commit    string    `json:"commit"`
+	Source    string    `json:"source"`
+	Reverts   []*uint64 `json:"reverts"`
+	Refs      []struct {
+		Task *string `json:"task_id"`
+		ID   uint64  `json:"id"`
+	} `json:"reverts_entries"`
+	Call      *string  `json:"call_id"`
+	Certainty *string  `json:"certainty"`
+	Claimants []string `json:"claimants"`
+}
+
+// ref names an entry: by its task and ID, or without a task by its Seq.
+type ref struct {
+	task string
+	id   uint64
+}
+
+func (e *Entry) ref() ref {
+	if e.Task == nil || e.ID == nil {
+		return ref{id: e.Seq}
+	}
+	return ref{*e.Task, *e.ID}
+}
+
+// undoes lists the entries that e undoes.
+func (e *Entry) undoes() []ref {
+	var list []ref
+	if len(e.Refs) > 0 {
+		for _, r := range e.Refs {
+			list = append(list, ref{deref(r.Task), r.ID})
+		}
+		return list
+	}
+	for _, id := range e.Reverts {
+		if id != nil {
+			list = append(list, ref{deref(e.Task), *id})
+		}
+	}
+	return list
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// File is a file that a turn changed.
+type File struct {
+	Path      string `json:"path"`
+	Encoding  string `json:"path_encoding,omitempty"`
+	Operation string `json:"operation"` // of the turn's last change to it
+	Certainty string `json:"certainty"`
+}
+
+// Turn is what one agent did for one prompt; of a sub-agent, all that it did.
+type Turn struct {
+	Agent     *string    `json:"agent"`
+	Session   *string    `json:"agent_session"`
+	Task      string     `json:"task_id"`
+	Subtask   *string    `json:"subtask_id"`
+	Prompt    *string    `json:"prompt_id"`
+	Began     time.Time  `json:"began"`
+	Ended     *time.Time `json:"ended"` // nil while a call is open
+	Files     []File     `json:"files"`
+	Certainty *string    `json:"certainty"` // the weakest of its files'; nil without files
+	Undone    bool       `json:"undone"`
+	Calls     []string   `json:"calls"` // newest first
+
+	last   time.Time       // begin of the newest call
+	effect map[string]bool // calls with changes that are in effect
+}
+
+// InEffect lists the turn's calls with changes that are not undone, newest first.
+func (t *Turn) InEffect() []string {
+	return slices.DeleteFunc(slices.Clone(t.Calls), func(id string) bool { return !t.effect[id] })
+}
+
+// Undo is one undo that is in effect.
+type Undo struct {
+	Name    string   `json:"undo"`    // its subtask
+	Commits []string `json:"commits"` // in effect, newest first
+}
+
+// weakest orders certainties.
+var weakest = []string{"shared", "window", "declared", "exact"}
+
+// History is the turns and undos of a workspace.
+type History struct {
+	Turns []*Turn // newest first
+	Undos []Undo  // newest first; what was redone is left out
+}
+
+// Load reads the history of a workspace. It reads the log back to the begin of
+// the oldest call.
+func Load(ctx context.Context, c *client.Client, workspace string) (*History, error) {
+	var calls []Call
+	query := url.Values{"workspace_id": {workspace}}
+	for item, err := range client.Pages[Call](ctx, c, "/calls", "calls", query, 1000) {
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, item.Value)
+	}
+	if len(calls) == 0 {
+		return &History{}, nil
+	}
+	oldest := slices.MinFunc(calls, func(a, b Call) int { return a.Begun.Compare(b.Begun) }).Begun
+	var entries []Entry
+	for item, err := range client.Pages[Entry](ctx, c, client.Path("workspaces", workspace, "log"), "entries", nil, 1000) {
+		if err != nil {
+			return nil, err
+		}
+		// The log's times are in seconds.
+		if item.Value.When.Before(oldest.Add(-2 * time.Second)) {
+			break
+		}
+		entries = append(entries, item.Value)
+	}
+	return build(calls, entries), nil
+}
+
+// build makes the history of calls and log entries, both newest first.
+func build(calls []Call, entries []Entry) *History {
+	h := &History{}
+	byCall := map[string]*Turn{}
+	type key struct{ task, subtask, session string }
+	turns := map[key]*Turn{}
+	for _, c := range calls {
+		k := key{c.Task, deref(c.Subtask), deref(c.Session)}
+		t := turns[k]
+		if t == nil {
+			t = &Turn{Agent: c.Agent, Session: c.Session, Task: c.Task, Subtask: c.Subtask, Prompt: c.Prompt, Began: c.Begun, Ended: c.Ended,
+				Files: []File{}, last: c.Begun, effect: map[string]bool{}}
+			turns[k] = t
+			h.Turns = append(h.Turns, t)
+		}
+		t.Calls = append(t.Calls, c.ID)
+		if c.Begun.Before(t.Began) {
+			t.Began = c.Begun
+		}
+		if c.Ended == nil || t.Ended == nil {
+			t.Ended = nil
+		} else if c.Ended.After(*t.Ended) {
+			t.Ended = c.Ended
+		}
+		byCall[c.ID] = t
+	}
+	slices.SortStableFunc(h.Turns, func(a, b *Turn) int { return b.last.Compare(a.last) })
+	undone := map[ref]bool{}
+	undos := map[string]int{}
+	// The entries of each turn that are in effect, and all, its own and shared ones.
+	type counts struct{ own, ownAll, shared int }
+	count := map[*Turn]counts{}
+	for i := range entries {
+		e := &entries[i]
+		inEffect := !undone[e.ref()]
+		if inEffect {
+			for _, r := range e.undoes() {
+				undone[r] = true
+			}
+		}
+		if name := deref(e.Subtask); e.Source == "revert" && strings.HasPrefix(name, UndoPrefix) && inEffect {
+			n, ok := undos[name]
+			if !ok {
+				n = len(h.Undos)
+				undos[name] = n
+				h.Undos = append(h.Undos, Undo{Name: name})
+			}
+			if u := &h.Undos[n]; !slices.Contains(u.Commits, e.Commit) {
+				u.Commits = append(u.Commits, e.Commit)
+			}
+		}
+		ids := e.Claimants
+		if e.Call != nil {
+			ids = []string{*e.Call}
+		}
+		for n, id := range ids {
+			t := byCall[id]
+			if t == nil || slices.ContainsFunc(ids[:n], func(had string) bool { return byCall[had] == t }) {
+				continue
+			}
+			t.add(e)
+			k := count[t]
+			if e.Call != nil {
+				k.ownAll++
+			}
+			if inEffect {
+				t.effect[id] = true
+				if e.Call != nil {
+					k.own++
+				} else {
+					k.shared++
+				}
+			}
+			count[t] = k
+		}
+	}
+	for _, t := range h.Turns {
+		// What is shared is left by an undo that does not ask for it.
+		k := count[t]
+		t.Undone = len(t.Files) > 0 && k.own == 0 && (k.ownAll > 0 || k.shared == 0)
+		slices.SortFunc(t.Files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+	}
+	return h
+}
+
+// add notes an entry; entries come newest first.
+func (t *Turn) add(e *Entry) {
+	certainty := deref(e.Certainty)
+	if e.Call == nil {
+		certainty = "shared"
+	}
+	if t.Certainty == nil || slices.Index(weakest, certainty) < slices.Index(weakest, *t.Certainty) {
+		t.Certainty = &certainty
+	}
+	path := e.Path
+	if e.NewPath != nil && *e.NewPath != "" {
+		path = *e.NewPath
+	}
+	for i := range t.Files {
+		if f := &t.Files[i]; f.Path == path && f.Encoding == e.Encoding {
+			if slices.Index(weakest, certainty) < slices.Index(weakest, f.Certainty) {
+				f.Certainty = certainty
+			}
+			return
+		}
+	}
+	t.Files = append(t.Files, File{Path: path, Encoding: e.Encoding, Operation: e.Operation, Certainty: certainty})
+}
+
+// Filter selects turns; empty fields select all.
+type Filter struct {
+	Agent, Session string
+}
+
+// Candidates lists the turns that an undo may take back, newest first.
+func (h *History) Candidates(f Filter) []*Turn {
+	var out []*Turn
+	for _, t := range h.Turns {
+		if len(t.effect) > 0 && !t.Undone && (f.Agent == "" || deref(t.Agent) == f.Agent) && (f.Session == "" || deref(t.Session) == f.Session) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// Routes lists the revert routes that take back a turn, to be called in order.
+func (t *Turn) Routes() []string {
+	if t.Subtask != nil && *t.Subtask != "" {
+		return []string{client.Path("tasks", t.Task, "subtasks", *t.Subtask, "revert")}
+	}
+	var out []string
+	for _, id := range t.InEffect() {
+		out = append(out, client.Path("calls", id, "revert"))
+	}
+	return out
+}
+
+// UndoneAt returns when an undo of this name was made.
+func UndoneAt(name string) (time.Time, bool) {
+	digits, ok := strings.CutPrefix(name, UndoPrefix)
+	n, err := strconv.ParseInt(digits, 36, 64)
+	return time.Unix(0, n), ok && err == nil
+}
