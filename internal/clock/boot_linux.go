@@ -15,3 +15,15 @@ func Boot() time.Duration {
 	}
 	return time.Duration(t.Nano())
 }
+
+// FileLag is by how much the times that the kernel gives to files are behind the
+// wall clock now: they are those of the last tick (CLOCK_REALTIME_COARSE). A file
+// that changes from now on has a ctime of time.Now less FileLag at the earliest.
+func FileLag() time.Duration {
+	var coarse, fine unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &coarse) != nil || unix.ClockGettime(unix.CLOCK_REALTIME, &fine) != nil {
+		return maxFileLag
+	}
+	// Not more, if the clock was set between the two readings.
+	return min(max(time.Duration(fine.Nano()-coarse.Nano()), 0), maxFileLag)
+}

@@ -44,3 +44,6 @@ func (w *Watch) Step() time.Duration {
 	}
 	return step
 }
+
+// maxFileLag is the longest tick of a kernel (100 a second), and some more.
+const maxFileLag = 20 * time.Millisecond

@@ -1,6 +1,9 @@
 package clock
 
 import (
+	"os"
+	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -40,5 +43,24 @@ func TestBootGoesForward(t *testing.T) {
 			t.Fatalf("%v after %v", now, before)
 		}
 		before = now
+	}
+}
+
+// A file that was made after a moment is not older than that moment less FileLag.
+func TestFileLag(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 50 {
+		from := time.Now().Add(-FileLag())
+		name := filepath.Join(dir, strconv.Itoa(i))
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.ModTime().Before(from) {
+			t.Fatalf("the file's time %v is before %v", info.ModTime(), from)
+		}
 	}
 }

@@ -153,7 +153,7 @@ func (m *Manager) begin(ctx context.Context, w *Workspace, r Record, o OpenOptio
 	if err := readable(w.fs); err != nil {
 		return err
 	}
-	started, began := w.now(), clock.Boot()
+	started, began := w.now().Add(-clock.FileLag()), clock.Boot()
 	if tip := w.store.Tip(); tip.Seq > 0 {
 		// Taken whole, but the record was not written any more.
 		w.progress.begin(tip.Seq)

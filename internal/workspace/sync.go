@@ -191,7 +191,8 @@ func (w *Workspace) scanLocked(ctx context.Context, o SyncOptions) (SyncResult, 
 	if err := w.checkFolder(); err != nil {
 		return SyncResult{}, err
 	}
-	started, began := w.now(), clock.Boot()
+	// A file that is written while this scan runs must not look older than it.
+	started, began := w.now().Add(-clock.FileLag()), clock.Boot()
 	suspect, mark := w.suspect.Swap(false), w.owners.Scanning()
 	s := w.newScanner(o.gentle)
 	err := s.find(ctx)
