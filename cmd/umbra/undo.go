@@ -331,7 +331,7 @@ func (v *verb) undo(ctx context.Context, u *undoFlags, stdin io.Reader) error {
 
 // confirmed asks a question; anything but yes is no.
 func confirmed(in io.Reader, out io.Writer, question string) bool {
-	fmt.Fprint(out, question)
+	_, _ = io.WriteString(out, question)
 	line, _ := bufio.NewReader(in).ReadString('\n')
 	answer := strings.ToLower(strings.TrimSpace(line))
 	return answer == "y" || answer == "yes"
