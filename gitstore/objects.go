@@ -102,6 +102,7 @@ type Commit struct {
 	ID, Parent, Tree ID
 	When             time.Time
 	AuthorName       string
+	AuthorEmail      string
 	Message          *message.Message
 	Seq              uint64
 }
@@ -140,7 +141,7 @@ func parseCommit(id ID, data []byte) (*Commit, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Commit{ID: id, Tree: c.Tree, When: c.Committer.When, AuthorName: c.Author.Name, Message: m, Seq: m.Seq}
+	out := &Commit{ID: id, Tree: c.Tree, When: c.Committer.When, AuthorName: c.Author.Name, AuthorEmail: c.Author.Email, Message: m, Seq: m.Seq}
 	if len(c.Parents) > 0 {
 		out.Parent = c.Parents[0]
 	}

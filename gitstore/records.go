@@ -32,6 +32,8 @@ type Record struct {
 	Renames  bool   // gives a file or folder another name
 	Claims   bool   // entries of a shared commit become its task's
 	Key      string // first 16 hex digits of the idempotency key's hash
+
+	paths uint16 // which paths the commit touched; see pathFilter
 }
 
 // The index is a cache: `records`, 64 bytes a commit at (seq-1)*64, and
@@ -206,7 +208,8 @@ func (r *recordIndex) encode(rec Record) ([]byte, error) {
 	if rec.Claims {
 		b[49] |= flagClaims
 	}
-	_, _ = hex.Decode(b[52:60], []byte(rec.Key)) // shorter or none: zeros
+	binary.BigEndian.PutUint16(b[50:], rec.paths) // 0 in records that are older than the filter
+	_, _ = hex.Decode(b[52:60], []byte(rec.Key))  // shorter or none: zeros
 	binary.BigEndian.PutUint32(b[60:], checkRecord(rec.Seq, b, rec.Task, rec.Subtask))
 	return b, nil
 }
@@ -231,7 +234,7 @@ func (r *recordIndex) decode(seq uint64, b []byte) (Record, bool) {
 	}
 	rec := Record{Seq: seq, Task: r.names[task], Subtask: r.names[sub], Change: binary.BigEndian.Uint64(b[28:]),
 		Entries: binary.BigEndian.Uint32(b[36:]), WhenUnix: int64(binary.BigEndian.Uint64(b[40:])), Source: recordSources[src],
-		Reverts: b[49]&flagReverts != 0, Renames: b[49]&flagRenames != 0, Foreign: b[49]&flagForeign != 0, Claims: b[49]&flagClaims != 0}
+		Reverts: b[49]&flagReverts != 0, Renames: b[49]&flagRenames != 0, Foreign: b[49]&flagForeign != 0, Claims: b[49]&flagClaims != 0, paths: binary.BigEndian.Uint16(b[50:])}
 	copy(rec.Commit[:], b)
 	if key := b[52:60]; !bytes.Equal(key, make([]byte, 8)) {
 		rec.Key = hex.EncodeToString(key)
@@ -460,7 +463,7 @@ func (r *recordIndex) fill(ctx context.Context, tip Tip) error {
 func recordOf(c *Commit) Record {
 	m := c.Message
 	return Record{Seq: c.Seq, Commit: c.ID, Task: m.TaskID, Subtask: m.SubtaskID, Change: m.Change,
-		Entries: uint32(entryCount(m)), WhenUnix: c.When.Unix(), Source: m.Source, Reverts: reverts(m), Foreign: foreign(m), Renames: renames(m), Claims: m.Trailer(message.KeyClaims) != "", Key: keyPrefix(m.IdempotencyKey)}
+		Entries: uint32(entryCount(m)), WhenUnix: c.When.Unix(), Source: m.Source, Reverts: reverts(m), Foreign: foreign(m), Renames: renames(m), Claims: m.Trailer(message.KeyClaims) != "", Key: keyPrefix(m.IdempotencyKey), paths: pathFilter(m)}
 }
 
 func reverts(m *message.Message) bool {

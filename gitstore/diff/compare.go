@@ -44,6 +44,12 @@ type Change struct{ Old, New Range }
 // one common line between two of them. Both were cut by t. Work is charged to
 // w; the lines themselves are read a small constant number of times besides.
 func (t *Table) Compare(old, new Lines, w *Work) []Change {
+	return t.CompareAs(old, new, old, new, w)
+}
+
+// CompareAs is like Compare, and takes the lines' indentation from other texts
+// with as many lines: those of which only a part is compared.
+func (t *Table) CompareAs(old, new, oldText, newText Lines, w *Work) []Change {
 	head, tail := commonEnds(old, new)
 	n1, n2 := old.Len()-tail, new.Len()-tail
 	if head == n1 && head == n2 {
@@ -60,7 +66,7 @@ func (t *Table) Compare(old, new Lines, w *Work) []Change {
 		t.align(a, b, Range{head, n1}, Range{head, n2}, w)
 	}
 	if !w.Plain {
-		a.text, b.text = &old, &new
+		a.text, b.text = &oldText, &newText
 	}
 	slide(a, b)
 	slide(b, a)

@@ -1,24 +1,24 @@
-// Package blame is the HTTP surface of blame: whose a line is, and in which turn
-// it was written (contracts/review.md).
+// Package blame is the HTTP surface of blame: which commit, task and agent wrote
+// each line of a file (contracts/review.md).
 package blame
 
 import (
+	"bytes"
+	"context"
 	_ "embed"
+	"encoding/base64"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/gin-gonic/gin"
 
-	"umbra/gitstore"
+	"umbra/gitstore/object"
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
 	"umbra/internal/blame"
 	"umbra/internal/checkpoint"
-	"umbra/internal/clock"
 	"umbra/internal/errs"
-	"umbra/internal/history"
-	"umbra/internal/project"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -26,23 +26,42 @@ import (
 //go:embed openapi.yaml
 var document []byte
 
-// Dialect is the route of blame.
+// Dialect is the routes of blame.
 type Dialect struct {
 	workspaces *workspace.Manager
-	cache      *blame.Cache
+	blame      *blame.Cache
 }
 
 // New makes the dialect.
-func New(m *workspace.Manager, cache *blame.Cache) *Dialect {
-	return &Dialect{workspaces: m, cache: cache}
-}
+func New(m *workspace.Manager, s *blame.Cache) *Dialect { return &Dialect{workspaces: m, blame: s} }
 
 // OpenAPI returns the dialect's part of the document.
 func (d *Dialect) OpenAPI() []byte { return document }
 
 // Register adds the dialect's routes.
 func (d *Dialect) Register(r *httpapi.Router) {
-	r.With(wire.WithFields(httpapi.TaskShape())).Handle(httpapi.Route{Method: "GET", Pattern: "/workspaces/{ws}/blame", Handler: d.blame})
+	r = r.With(wire.WithFields(httpapi.TaskShape()))
+	r.Handle(httpapi.Route{Method: "GET", Pattern: "/workspaces/{ws}/blame", Handler: d.get})
+}
+
+// open opens the route's workspace, if the caller may see it. The caller releases
+// it.
+func (d *Dialect) open(c *gin.Context) (*workspace.Workspace, error) {
+	id, err := httpapi.Param(c, "ws")
+	if err != nil {
+		return nil, err
+	}
+	ctx, caller := c.Request.Context(), httpapi.CallerOf(c)
+	if b, begun := d.workspaces.BegunOf(id); begun && caller.Sees(b.Root) {
+		if err := b.Wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+	rec, ok := d.workspaces.Record(id)
+	if !ok || !caller.Sees(rec.Root) {
+		return nil, errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.")
+	}
+	return d.workspaces.Get(ctx, rec.ID)
 }
 
 const (
@@ -50,7 +69,170 @@ const (
 	limitMax     = 10_000
 )
 
-type body struct {
+// query is what a request asks for.
+type query struct {
+	blame.Request
+	porcelain bool
+}
+
+func (d *Dialect) get(c *gin.Context) error {
+	w, err := d.open(c)
+	if err != nil {
+		return err
+	}
+	defer w.Release()
+	q, at, err := parse(c)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request.Context()
+	if q.At.IsZero() {
+		if q.At, err = commitOf(ctx, w, at); err != nil {
+			return err
+		}
+	}
+	a, err := d.blame.Lines(ctx, w, q.Request)
+	if err != nil {
+		return err
+	}
+	if q.porcelain {
+		var out bytes.Buffer
+		if err := a.Porcelain(ctx, w, &out, q.From, q.To); err != nil {
+			return err
+		}
+		c.Data(http.StatusOK, "text/plain; charset=utf-8", out.Bytes())
+		return nil
+	}
+	httpapi.JSON(c, http.StatusOK, answerOf(a))
+	return nil
+}
+
+// commitOf returns the commit that is asked for. For the newest one what is on
+// disk is recorded first.
+func commitOf(ctx context.Context, w *workspace.Workspace, at string) (object.ID, error) {
+	if at == "" {
+		err := w.RecordThen(ctx, func() {})
+		if err != nil && errs.CodeOf(err) != "workspace_missing" {
+			return object.Zero, err
+		}
+		at = "head"
+	}
+	c, err := checkpoint.Resolve(ctx, w, at)
+	if err != nil {
+		return object.Zero, err
+	}
+	return c.ID, nil
+}
+
+func invalid(field, format string, args ...any) error {
+	return errs.New(errs.Invalid, "invalid_parameter", format, args...).With("field", field)
+}
+
+// parse reads the query; at is the commit's name where the request is not for the
+// next page of an answer.
+func parse(c *gin.Context) (q query, at string, err error) {
+	path, given, err := httpapi.Query(c, "path")
+	if err != nil {
+		return q, "", err
+	}
+	if !given {
+		return q, "", errs.New(errs.Invalid, "missing_parameter", "path is missing.").With("field", "path")
+	}
+	if q.Path, err = wspath.Parse(path, wspath.AllowRoot, wspath.AllowTrailingSlash); err != nil {
+		return q, "", err
+	}
+	if at, given, err = httpapi.Query(c, "at"); err != nil {
+		return q, "", err
+	}
+	if given && at == "" {
+		return q, "", invalid("at", "at must not be empty.")
+	}
+	lines, given, err := httpapi.Query(c, "lines")
+	if err != nil {
+		return q, "", err
+	}
+	if given {
+		var ok bool
+		if q.From, q.To, ok = parseLines(lines); !ok {
+			return q, "", invalid("lines", "lines must be a range such as 10-30, counted from 1.")
+		}
+	}
+	if q.Whitespace, err = httpapi.QueryBool(c, "ignore_whitespace", false); err != nil {
+		return q, "", err
+	}
+	if q.Project, err = httpapi.QueryBool(c, "project", true); err != nil {
+		return q, "", err
+	}
+	limit, err := httpapi.QueryInt(c, "limit", limitDefault, 1, limitMax)
+	if err != nil {
+		return q, "", err
+	}
+	q.Limit = int(limit)
+	format, given, err := httpapi.Query(c, "format")
+	if err != nil {
+		return q, "", err
+	}
+	if given && format != "json" && format != "porcelain" {
+		return q, "", invalid("format", "format must be json or porcelain.")
+	}
+	if q.porcelain = format == "porcelain"; q.porcelain {
+		q.Project, q.Limit = false, 1
+	}
+	after, given, err := httpapi.Query(c, "after")
+	if err != nil || !given {
+		return q, at, err
+	}
+	id, line, ok := parseCursor(after)
+	if !ok || q.porcelain || line < q.From || q.To > 0 && line > q.To {
+		return q, "", invalid("after", "invalid 'after' cursor; use `next` of the previous page")
+	}
+	q.At, q.From = id, line
+	return q, "", nil
+}
+
+// parseLines reads "10-30", "10", "10-" or "10,30".
+func parseLines(s string) (from, to int, ok bool) {
+	first, last, two := strings.Cut(strings.Replace(s, ",", "-", 1), "-")
+	number := func(s string) (int, bool) {
+		n, err := strconv.ParseUint(s, 10, 31)
+		return int(n), err == nil && n > 0
+	}
+	if from, ok = number(first); !ok {
+		return 0, 0, false
+	}
+	switch {
+	case !two:
+		return from, from, true
+	case last == "":
+		return from, 0, true
+	}
+	to, ok = number(last)
+	return from, to, ok && to >= from
+}
+
+// A cursor is the commit and the line at which the next page begins.
+func cursor(at object.ID, line int) string {
+	if line == 0 {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(at.String() + "." + strconv.Itoa(line)))
+}
+
+func parseCursor(s string) (at object.ID, line int, ok bool) {
+	raw, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil {
+		return at, 0, false
+	}
+	id, number, ok := strings.Cut(string(raw), ".")
+	n, err := strconv.ParseUint(number, 10, 31)
+	if !ok || err != nil || n == 0 {
+		return at, 0, false
+	}
+	at, err = object.ParseID(id)
+	return at, int(n), err == nil
+}
+
+type answerBody struct {
 	Path         string      `json:"path"`
 	PathEncoding string      `json:"path_encoding,omitempty"`
 	At           string      `json:"at"`
@@ -66,17 +248,29 @@ type rangeBody struct {
 	OriginPath     string       `json:"origin_path"`
 	OriginEncoding string       `json:"origin_path_encoding,omitempty"`
 	OriginLine     int          `json:"origin_line"`
+	Origins        []originBody `json:"origins,omitempty"`
 	TaskID         *string      `json:"task_id"`
 	SubtaskID      *string      `json:"subtask_id"`
 	Actor          *string      `json:"actor"`
 	Agent          *string      `json:"agent"`
 	Model          *string      `json:"model"`
 	CallID         *string      `json:"call_id"`
+	Tool           *string      `json:"tool"`
+	PromptID       *string      `json:"prompt_id"`
 	Certainty      *string      `json:"certainty"`
+	Claimants      []string     `json:"claimants,omitempty"`
 	Source         string       `json:"source"`
 	At             string       `json:"at"`
 	Via            *string      `json:"via,omitempty"`
+	ClaimedBy      *string      `json:"claimed_by,omitempty"`
+	Boundary       bool         `json:"boundary,omitempty"`
 	Project        *projectBody `json:"project,omitempty"`
+}
+
+type originBody struct {
+	Start      int `json:"start"`
+	OriginLine int `json:"origin_line"`
+	Lines      int `json:"lines"`
 }
 
 type projectBody struct {
@@ -85,157 +279,31 @@ type projectBody struct {
 	At     string `json:"at"`
 }
 
-func (d *Dialect) blame(c *gin.Context) error {
-	id, err := httpapi.Param(c, "ws")
-	if err != nil {
-		return err
+func answerOf(a *blame.Answer) answerBody {
+	out := answerBody{At: a.At.String(), Lines: a.Lines, Ranges: make([]rangeBody, len(a.Ranges)), Next: wire.Text(cursor(a.At, a.Next))}
+	out.Path, out.PathEncoding = wspath.EncodeJSON(a.Path)
+	for i := range a.Ranges {
+		out.Ranges[i] = rangeOf(&a.Ranges[i])
 	}
-	rec, ok := d.workspaces.Record(id)
-	if !ok || !httpapi.CallerOf(c).Sees(rec.Root) {
-		return errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.")
-	}
-	q, err := queryOf(c)
-	if err != nil {
-		return err
-	}
-	ctx := c.Request.Context()
-	w, err := d.workspaces.Get(ctx, rec.ID)
-	if err != nil {
-		return err
-	}
-	defer w.Release()
-	at, err := d.at(c, w, q.at)
-	if err != nil {
-		return err
-	}
-	f, err := d.cache.Of(ctx, w, at, q.path, blame.Options{IgnoreWhitespace: q.ignore})
-	if err != nil {
-		return err
-	}
-	first, last, err := q.within(len(f.Lines))
-	if err != nil {
-		return err
-	}
-	out := body{At: f.At.String(), Lines: len(f.Lines), Ranges: []rangeBody{}}
-	out.Path, out.PathEncoding = wspath.EncodeJSON(f.Path)
-	var repo *project.Repo
-	if q.project && w.Root() != "" {
-		repo = project.Open(w.Root())
-	}
-	ranges, err := f.Ranges(ctx, w, first, last, repo)
-	if err != nil {
-		return err
-	}
-	if len(ranges) > q.limit {
-		ranges = ranges[:q.limit]
-		out.Next = wire.Text(strconv.Itoa(ranges[q.limit-1].End + 1))
-	}
-	for i := range ranges {
-		out.Ranges = append(out.Ranges, rangeOf(&ranges[i]))
-	}
-	httpapi.JSON(c, http.StatusOK, out)
-	return nil
-}
-
-// at is the commit that is asked about: one that is named, or the newest, once
-// what is on disk is recorded.
-func (d *Dialect) at(c *gin.Context, w *workspace.Workspace, name string) (*gitstore.Commit, error) {
-	if name != "" {
-		return checkpoint.Resolve(c.Request.Context(), w, name)
-	}
-	_, err := w.Reconcile(c.Request.Context(), workspace.SyncOptions{Attribute: true}, clock.Boot())
-	if err != nil && errs.CodeOf(err) != "workspace_missing" {
-		return nil, err
-	}
-	return history.Find(c.Request.Context(), w.Store(), "head")
+	return out
 }
 
 func rangeOf(r *blame.Range) rangeBody {
-	out := rangeBody{Start: r.Start, End: r.End, Commit: r.Origin.Commit.String(), OriginLine: r.OriginLine, TaskID: wire.Text(r.Who.Task),
-		SubtaskID: wire.Text(r.Who.Subtask), Actor: wire.Text(r.Who.Actor), Agent: wire.Text(r.Who.Agent), Model: wire.Text(r.Who.Model),
-		CallID: wire.Text(r.Who.Call), Certainty: wire.Text(r.Who.Certainty), Source: r.Who.Source, At: wire.Stamp(r.Who.At)}
-	out.OriginPath, out.OriginEncoding = wspath.EncodeJSON(r.Origin.Path)
-	if r.Via != nil {
-		out.Via = wire.Text(r.Via.Commit.String())
+	out := rangeBody{Start: r.Start, End: r.End, Commit: r.Commit.String(), OriginLine: r.OriginLine, TaskID: wire.Text(r.Task), SubtaskID: wire.Text(r.Subtask),
+		Actor: wire.Text(r.Actor), Agent: wire.Text(r.Agent), Model: wire.Text(r.Model), CallID: wire.Text(r.Call), Tool: wire.Text(r.Tool),
+		PromptID: wire.Text(r.Prompt), Certainty: wire.Text(r.Certainty), Claimants: r.Claimants, Source: r.Source, At: wire.Stamp(r.At), Boundary: r.Boundary}
+	out.OriginPath, out.OriginEncoding = wspath.EncodeJSON(r.OriginPath)
+	for _, o := range r.Origins {
+		out.Origins = append(out.Origins, originBody{Start: o.Start, OriginLine: o.Line, Lines: o.Lines})
+	}
+	if !r.Via.IsZero() {
+		out.Via = wire.Text(r.Via.String())
+	}
+	if !r.ClaimedBy.IsZero() {
+		out.ClaimedBy = wire.Text(r.ClaimedBy.String())
 	}
 	if p := r.Project; p != nil {
 		out.Project = &projectBody{Commit: p.Commit, Author: p.Author, At: wire.Stamp(p.When)}
 	}
 	return out
-}
-
-// query is what a request asks for.
-type query struct {
-	path        wspath.Path
-	at          string
-	first, last int // 0: not given
-	after       int
-	limit       int
-	ignore      bool
-	project     bool
-}
-
-func queryOf(c *gin.Context) (q query, err error) {
-	raw, given, err := httpapi.Query(c, "path")
-	if err != nil {
-		return q, err
-	}
-	if !given {
-		return q, errs.New(errs.Invalid, "missing_parameter", "path is required.").With("field", "path")
-	}
-	if q.path, err = wspath.Parse(raw, wspath.AllowRoot, wspath.AllowTrailingSlash); err != nil {
-		return q, err
-	}
-	if q.at, _, err = httpapi.Query(c, "at"); err != nil {
-		return q, err
-	}
-	lines, given, err := httpapi.Query(c, "lines")
-	if err != nil {
-		return q, err
-	}
-	if given {
-		if q.first, q.last, err = parseLines(lines); err != nil {
-			return q, err
-		}
-	}
-	after, err := httpapi.QueryInt(c, "after", 0, 1, 1<<31)
-	if err != nil {
-		return q, err
-	}
-	limit, err := httpapi.QueryInt(c, "limit", limitDefault, 1, limitMax)
-	if err != nil {
-		return q, err
-	}
-	q.after, q.limit = int(after), int(limit)
-	if q.ignore, err = httpapi.QueryBool(c, "ignore_whitespace", false); err != nil {
-		return q, err
-	}
-	q.project, err = httpapi.QueryBool(c, "project", true)
-	return q, err
-}
-
-// parseLines reads "10-30" or "10".
-func parseLines(s string) (first, last int, err error) {
-	from, to, several := strings.Cut(s, "-")
-	first, err = strconv.Atoi(from)
-	last = first
-	if err == nil && several {
-		last, err = strconv.Atoi(to)
-	}
-	if err != nil || first < 1 || last < first {
-		return 0, 0, errs.New(errs.Invalid, "invalid_parameter", "lines must be a range such as 10-30, from 1.").With("field", "lines")
-	}
-	return first, last, nil
-}
-
-// within gives the lines to tell of a file that has so many.
-func (q *query) within(n int) (first, last int, err error) {
-	first, last = 1, n
-	if q.first > 0 {
-		if q.first > n {
-			return 0, 0, errs.New(errs.Invalid, "invalid_parameter", "The file has %d lines.", n).With("field", "lines")
-		}
-		first, last = q.first, min(q.last, n)
-	}
-	return max(first, q.after), last, nil
 }

@@ -1,13 +1,14 @@
-// Package blame tells for each line of a file which commit brought it.
+// Package blame finds the commit that wrote each line of a file.
 //
-// A file's versions are followed back through history by the recorded
-// operations, a rename to where the file was, and played forward: what a version
-// has in common with the one before keeps its owners, by the comparison that git
-// itself makes, so that the answer is that of git-blame(1) where nothing was
-// renamed or reverted. Lines that a revert brought back belong to the commit that
-// first wrote them.
+// It follows a file backward through the recorded operations (renames as they
+// were recorded, never by likeness) and then carries the lines forward from
+// version to version. A version's lines are a list of segments, so that a next
+// write costs its own difference only. Lines that a revert brought back keep
+// the commit that first wrote them.
 //
-// Which commits touched a path is read once and kept in memory, and so are the
-// last files asked for: after another write an answer costs that write's
-// comparison.
+// Without renames and reverts the result equals that of `git blame`
+// (git-blame(1)) on the shadow ref.
+//
+// It imports gitstore, gitstore/{diff,message,object}, internal/{errs,project,
+// workspace,wspath}; never HTTP.
 package blame

@@ -138,17 +138,18 @@ type Line struct {
 	When   time.Time
 }
 
-// Blame tells whose the lines of a file are in the project's newest commit, if
-// that has just this version of it; nil otherwise.
+// Blame returns who wrote the lines of a version in the project's own history: as
+// of its newest commit, or of another one in its history that has the version; nil
+// where there is none.
 func (p *Repo) Blame(ctx context.Context, v Version) []Line {
 	if p == nil {
 		return nil
 	}
-	at, err := p.ask(ctx, nil, "rev-parse", "--verify", "--quiet", "HEAD:"+p.prefix+v.Path)
-	if err != nil || strings.TrimSpace(at) != v.Blob.String() {
+	at := p.commitWith(ctx, v)
+	if at == "" {
 		return nil
 	}
-	text, err := p.ask(ctx, nil, "blame", "--line-porcelain", "HEAD", "--", p.prefix+v.Path)
+	text, err := p.ask(ctx, nil, "blame", "--line-porcelain", at, "--", p.prefix+v.Path)
 	if err != nil {
 		return nil
 	}
@@ -171,4 +172,28 @@ func (p *Repo) Blame(ctx context.Context, v Version) []Line {
 		}
 	}
 	return out
+}
+
+// commitWith finds a commit in the history of the newest one that has a version at
+// its path.
+func (p *Repo) commitWith(ctx context.Context, v Version) string {
+	name, id := p.prefix+v.Path, v.Blob.String()
+	has := func(commit string) bool {
+		out, err := p.ask(ctx, nil, "rev-parse", "--verify", "--quiet", commit+":"+name)
+		return err == nil && strings.TrimSpace(out) == id
+	}
+	if has("HEAD") {
+		return "HEAD"
+	}
+	// Of the commits that brought the version or replaced it, and their parents.
+	out, err := p.ask(ctx, nil, "--literal-pathspecs", "log", "-4", "--no-ext-diff", "--format=%H %P", "--find-object="+id, "HEAD", "--", name)
+	if err != nil {
+		return ""
+	}
+	for _, commit := range strings.Fields(out) {
+		if has(commit) {
+			return commit
+		}
+	}
+	return ""
 }

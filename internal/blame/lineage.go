@@ -1,0 +1,429 @@
+package blame
+
+import (
+	"context"
+	"slices"
+
+	"umbra/gitstore"
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/wspath"
+)
+
+// version is a file as one commit left it.
+type version struct {
+	seq    uint64
+	commit object.ID
+	parent object.ID // zero where the history begins
+	path   string
+	mode   object.Mode // 0: the commit removed the file
+	blob   object.ID
+	// before is the path at which the commit found the file; empty where it made it.
+	before string
+	// undone are the commits that this one takes back.
+	undone []object.ID
+	// segments are its lines; nil where they are not kept.
+	segments []segment
+	lines    int
+}
+
+func (v *version) exists() bool { return v.mode != 0 }
+
+// walk follows a file backward from a commit down to number from, exclusive, and
+// returns its versions, newest first, and the path at which the file was after
+// commit from. done reports that the file begins among the versions.
+func walk(ctx context.Context, st *gitstore.Store, at, from uint64, path string) (list []version, was string, done bool, err error) {
+	begin := max(1, st.Boundary().Seq)
+	present := true
+	t := newTouches(st, max(from+1, begin), at)
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, "", false, errs.Wrap(err, "")
+		}
+		seq, ok, err := t.before(ctx, path)
+		if err != nil {
+			return nil, "", false, err
+		}
+		if !ok {
+			if from+1 > begin { // it is as it was at from
+				return list, path, false, nil
+			}
+			return list, path, true, nil
+		}
+		v, old, changed, err := step(ctx, st, seq, path, present)
+		if err != nil {
+			return nil, "", false, err
+		}
+		switch {
+		case !changed:
+			continue
+		case seq == begin:
+			if present {
+				list = append(list, v)
+			}
+			return list, path, true, nil
+		case present:
+			list = append(list, v)
+			if old == "" { // made here
+				if len(v.undone) == 0 {
+					return list, path, true, nil
+				}
+				present = false
+				continue
+			}
+			path = old
+		default: // the commit took away what a revert brought back later
+			v.mode, v.blob = 0, object.Zero
+			list = append(list, v)
+			present = true
+		}
+	}
+}
+
+// step returns what a commit made of the file at a path, and the path at which it
+// found it; empty: it made it. Where present is false it is the commit that took
+// the file away from the path which counts.
+func step(ctx context.Context, st *gitstore.Store, seq uint64, path string, present bool) (v version, old string, changed bool, err error) {
+	id, err := st.CommitAt(ctx, seq)
+	if err != nil {
+		return v, "", false, err
+	}
+	c, err := st.ReadCommit(ctx, id)
+	if err != nil {
+		return v, "", false, err
+	}
+	v = version{seq: seq, commit: id, parent: c.Parent, path: path}
+	if c.Message.Source == message.Revert || c.Message.Source == message.Rollback || len(c.Message.Reverts) > 0 {
+		v.undone = c.Message.Reverts
+	}
+	now, err := lookup(ctx, st, id, path)
+	if err != nil {
+		return v, "", false, err
+	}
+	v.mode, v.blob = now.Mode, now.ID
+	if c.Parent.IsZero() {
+		return v, "", now.Mode != 0, nil
+	}
+	if present && now.Mode != 0 && modifies(c.Message, path) {
+		v.before = path
+		return v, path, true, nil // the parent's tree says no more
+	}
+	was, err := lookup(ctx, st, c.Parent, path)
+	if err != nil {
+		return v, "", false, err
+	}
+	if !present {
+		return v, path, was.Mode != 0, nil
+	}
+	moved := false // what was at the path before
+	for i := range c.Message.Entries {
+		e := &c.Message.Entries[i]
+		if e.OldPath == "" {
+			continue
+		}
+		if e.Path == path {
+			v.before = e.OldPath
+			return v, e.OldPath, true, nil
+		}
+		moved = moved || e.OldPath == path
+	}
+	if was.Mode == 0 || moved {
+		return v, "", true, nil
+	}
+	v.before = path
+	return v, path, was.ID != now.ID || was.Mode != now.Mode, nil
+}
+
+// modifies reports whether a message says that a file which was at a path before
+// changed there, and nothing else about that path.
+func modifies(m *message.Message, path string) bool {
+	found := false
+	for i := range m.Entries {
+		e := &m.Entries[i]
+		if e.OldPath == path {
+			return false
+		}
+		if e.Path == path {
+			if found || e.Operation != message.Modify && e.Operation != message.Chmod {
+				return false
+			}
+			found = true
+		}
+	}
+	return found
+}
+
+// lookup returns the file or link at a path of a commit; its mode is 0 where there
+// is none.
+func lookup(ctx context.Context, st *gitstore.Store, commit object.ID, path string) (gitstore.Entry, error) {
+	snap, err := st.SnapshotOf(ctx, commit)
+	if err != nil {
+		return gitstore.Entry{}, err
+	}
+	e, ok, err := snap.Lookup(wspath.Path(path))
+	if err != nil || !ok || e.Mode == object.Dir {
+		return gitstore.Entry{}, err
+	}
+	return e, nil
+}
+
+// lineage is a file's versions, oldest first. Not safe for concurrent use.
+type lineage struct {
+	whitespace bool
+	versions   []version
+	bytes      int64 // memory of kept segments
+	place      map[object.ID]int
+	placed     int // how many versions place has
+}
+
+// checkpointEvery is how far apart the versions are whose lines stay in memory,
+// for reverts to come.
+const checkpointEvery = 64
+
+// maxCheckpoints bounds the memory of these, in bytes, for one file.
+const maxCheckpoints = 4 << 20
+
+// maxContent bounds the content of which lines are known, in bytes.
+const maxContent = 64 << 20
+
+// content reads a version; nil where there is none that has lines.
+func content(ctx context.Context, st *gitstore.Store, v *version) ([]byte, error) {
+	if !v.exists() {
+		return nil, nil
+	}
+	data, err := st.ReadBlob(ctx, v.blob, maxContent)
+	if errs.Is(err, errs.TooLarge) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// extend computes the lines of the versions from one on, the first of which that
+// were not.
+func (l *lineage) extend(ctx context.Context, st *gitstore.Store, from int) error {
+	if from >= len(l.versions) {
+		return nil
+	}
+	var before []segment
+	var old []byte
+	if from > 0 {
+		var err error
+		if before, err = l.at(ctx, st, from-1); err != nil {
+			return err
+		}
+		if old, err = content(ctx, st, &l.versions[from-1]); err != nil {
+			return err
+		}
+	}
+	needed := l.needed(from)
+	ahead := newPrefetch(ctx, st, l.versions[from:])
+	defer ahead.close()
+	for i := from; i < len(l.versions); i++ {
+		v := &l.versions[i]
+		now, err := ahead.next()
+		if err != nil {
+			return err
+		}
+		v.lines = count(now)
+		before = carry(before, v.lines, compare(old, now, l.whitespace), int32(i))
+		if len(v.undone) > 0 && v.exists() {
+			if before, err = l.bringBack(ctx, st, i, before, now); err != nil {
+				return err
+			}
+		}
+		if needed[i] || i == len(l.versions)-1 || i%checkpointEvery == 0 {
+			l.keep(i, before)
+		}
+		old = now
+	}
+	// Of what was the newest before and is no checkpoint nothing stays.
+	if k := from - 1; k >= 0 && k%checkpointEvery != 0 {
+		l.drop(k)
+	}
+	for i := range needed {
+		if i%checkpointEvery != 0 && i != len(l.versions)-1 {
+			l.drop(i)
+		}
+	}
+	for i := 0; i < len(l.versions)-1 && l.bytes > maxCheckpoints; i++ {
+		l.drop(i)
+	}
+	return nil
+}
+
+func (l *lineage) keep(i int, list []segment) {
+	if l.versions[i].segments == nil {
+		l.versions[i].segments = slices.Clip(slices.Clone(list))
+		if list == nil {
+			l.versions[i].segments = []segment{}
+		}
+		l.bytes += int64(len(list)) * segmentSize
+	}
+}
+
+func (l *lineage) drop(i int) {
+	l.bytes -= int64(len(l.versions[i].segments)) * segmentSize
+	l.versions[i].segments = nil
+}
+
+// needed are the versions from one on whose lines a later revert asks for.
+func (l *lineage) needed(from int) map[int]bool {
+	out := make(map[int]bool)
+	for i := from; i < len(l.versions); i++ {
+		for _, k := range l.runs(i) {
+			if k >= from {
+				out[k] = true
+			}
+		}
+	}
+	return out
+}
+
+// runs are the versions that a revert goes back to, oldest first: the one before
+// each run of commits that it takes back.
+func (l *lineage) runs(i int) (out []int) {
+	v := &l.versions[i]
+	if len(v.undone) == 0 {
+		return nil
+	}
+	if l.place == nil {
+		l.place = make(map[object.ID]int)
+	}
+	for ; l.placed < len(l.versions); l.placed++ {
+		l.place[l.versions[l.placed].commit] = l.placed
+	}
+	undone := make(map[int]bool, len(v.undone))
+	for _, id := range v.undone {
+		if k, ok := l.place[id]; ok && k > 0 && k < i {
+			undone[k] = true
+		}
+	}
+	for k := range undone {
+		if !undone[k-1] {
+			out = append(out, k-1)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// at returns the lines of a version.
+func (l *lineage) at(ctx context.Context, st *gitstore.Store, i int) ([]segment, error) {
+	if s := l.versions[i].segments; s != nil {
+		return s, nil
+	}
+	k := i
+	for k > 0 && l.versions[k].segments == nil {
+		k--
+	}
+	var list []segment
+	var old []byte
+	var err error
+	if s := l.versions[k].segments; s != nil {
+		list = s
+		if old, err = content(ctx, st, &l.versions[k]); err != nil {
+			return nil, err
+		}
+		k++
+	}
+	for ; k <= i; k++ {
+		if err := ctx.Err(); err != nil {
+			return nil, errs.Wrap(err, "")
+		}
+		v := &l.versions[k]
+		now, err := content(ctx, st, v)
+		if err != nil {
+			return nil, err
+		}
+		list = carry(list, count(now), compare(old, now, l.whitespace), int32(k))
+		if len(v.undone) > 0 && v.exists() {
+			if list, err = l.bringBack(ctx, st, k, list, now); err != nil {
+				return nil, err
+			}
+		}
+		old = now
+	}
+	return list, nil
+}
+
+// bringBack gives the lines of a revert that earlier versions had to those who
+// wrote them.
+func (l *lineage) bringBack(ctx context.Context, st *gitstore.Store, i int, list []segment, now []byte) ([]segment, error) {
+	for _, k := range l.runs(i) {
+		own := 0
+		for _, s := range list {
+			if s.from == int32(i) {
+				own += int(s.n)
+			}
+		}
+		if own == 0 {
+			break
+		}
+		if !l.versions[k].exists() {
+			continue
+		}
+		older, err := l.at(ctx, st, k)
+		if err != nil {
+			return nil, err
+		}
+		old, err := content(ctx, st, &l.versions[k])
+		if err != nil {
+			return nil, err
+		}
+		list, _ = restore(list, older, count(now), compare(old, now, l.whitespace), int32(i))
+	}
+	return list, nil
+}
+
+// prefetch reads versions ahead of their use.
+type prefetch struct {
+	cancel context.CancelFunc
+	out    chan chan loaded
+}
+
+type loaded struct {
+	data []byte
+	err  error
+}
+
+// prefetched is how many versions are read at most before they are used.
+const prefetched = 3
+
+func newPrefetch(ctx context.Context, st *gitstore.Store, list []version) *prefetch {
+	ctx, cancel := context.WithCancel(ctx)
+	p := &prefetch{cancel: cancel, out: make(chan chan loaded, prefetched)}
+	go func() {
+		defer close(p.out)
+		for i := range list {
+			one := make(chan loaded, 1)
+			select {
+			case p.out <- one:
+			case <-ctx.Done():
+				return
+			}
+			v := list[i]
+			read := func() {
+				data, err := content(ctx, st, &v)
+				one <- loaded{data, err}
+			}
+			if i%2 == 0 && len(list) > 1 {
+				go read()
+			} else {
+				read()
+			}
+		}
+	}()
+	return p
+}
+
+func (p *prefetch) next() (data []byte, err error) {
+	one, ok := <-p.out
+	if !ok {
+		return nil, errs.Wrap(context.Canceled, "")
+	}
+	l := <-one
+	return l.data, l.err
+}
+
+func (p *prefetch) close() { p.cancel() }
