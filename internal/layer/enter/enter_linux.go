@@ -1,0 +1,118 @@
+package enter
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// statusFD is where the child reports to its parent. It is closed by execve(2).
+const statusFD = 3
+
+func init() {
+	if len(os.Args) < 6 || os.Args[0] != Name {
+		return
+	}
+	unix.CloseOnExec(statusFD)
+	a := Args{Root: os.Args[1], Upper: os.Args[2], Work: os.Args[3], Dir: os.Args[4], Command: os.Args[5:]}
+	status, text := run(&a)
+	_, _ = unix.Write(statusFD, []byte(strconv.Itoa(status)+" "+text))
+	os.Exit(status & 0xff)
+}
+
+// run does not return unless something failed.
+func run(a *Args) (status int, text string) {
+	if a.Root != "" {
+		if err := mount(a); err != nil {
+			return NoLayer, err.Error()
+		}
+	}
+	if err := unix.Chdir(a.Dir); err != nil {
+		return NotRunnable, "change to the directory: " + err.Error()
+	}
+	// The parent's capabilities in the user namespace are not the command's.
+	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+	return execute(a.Command, os.Environ())
+}
+
+// mount covers the root by an overlay (Documentation/filesystems/overlayfs.rst).
+// Paths are passed as descriptors: no character in them has a meaning then.
+//
+// userxattr keeps the overlay's attributes where every user may read them; it
+// rules out redirects and metadata-only copies. volatile: a layer is read in the
+// same boot that wrote it, or not at all.
+func mount(a *Args) error {
+	// Mounts made outside later appear here too, but none of ours does there.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return errors.New("make the mounts private: " + err.Error())
+	}
+	var fds [3]int
+	for i, path := range []string{a.Root, a.Upper, a.Work} {
+		fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return errors.New("open the layer: " + err.Error())
+		}
+		fds[i] = fd
+	}
+	name := func(i int) string { return "/proc/self/fd/" + strconv.Itoa(fds[i]) }
+	options := "lowerdir=" + name(0) + ",upperdir=" + name(1) + ",workdir=" + name(2) + ",userxattr,index=off,volatile"
+	if err := unix.Mount("overlay", name(0), "overlay", 0, options); err != nil {
+		return errors.New("mount an overlay: " + err.Error())
+	}
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+	return nil
+}
+
+// execute is execvp(3), with the exit statuses of a shell.
+func execute(command, env []string) (status int, text string) {
+	name := command[0]
+	if strings.Contains(name, "/") {
+		return replace(name, command, env)
+	}
+	status, text = NotFound, name+": not found"
+	path, ok := os.LookupEnv("PATH")
+	if !ok {
+		path = "/bin:/usr/bin"
+	}
+	for dir := range strings.SplitSeq(path, ":") {
+		if dir == "" {
+			dir = "."
+		}
+		file := dir + "/" + name
+		if name == "" || !regular(file) {
+			continue
+		}
+		s, t := replace(file, command, env)
+		if s != NotFound {
+			status, text = s, t
+		}
+		if s == NotRunnable && !strings.HasSuffix(t, syscall.EACCES.Error()) {
+			return s, t
+		}
+	}
+	return status, text
+}
+
+func regular(file string) bool {
+	var st unix.Stat_t
+	return unix.Stat(file, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
+}
+
+func replace(file string, command, env []string) (status int, text string) {
+	err := unix.Exec(file, command, env)
+	if err == unix.ENOEXEC { // a script without an interpreter, as execvp(3) does
+		err = unix.Exec("/bin/sh", append([]string{"sh", file}, command[1:]...), env)
+	}
+	switch err {
+	case unix.ENOENT, unix.ENOTDIR:
+		return NotFound, command[0] + ": not found"
+	default:
+		return NotRunnable, command[0] + ": " + err.Error()
+	}
+}

@@ -1,0 +1,97 @@
+//go:build !linux
+
+package layer
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Grace is the time between SIGTERM and SIGKILL for what a command leaves running.
+const Grace = 2 * time.Second
+
+// Command is a command to be run; only Linux has layers (run_linux.go).
+type Command struct {
+	Root, Upper, Work string
+	Dir               string
+	Args              []string
+	Env               []string
+	Files             [3]*os.File
+	Linger            bool
+	Stop              <-chan struct{}
+	Group             bool
+}
+
+// Read returns ErrUnsupported.
+func Read(context.Context, string, func(Entry) (bool, error)) error { return ErrUnsupported }
+
+// Strip does nothing: there is no overlay whose attributes could be left.
+func Strip(string) error { return nil }
+
+// Remove removes a layer's directory.
+func Remove(dir string) error { return os.RemoveAll(dir) }
+
+// Covers returns ErrUnsupported.
+func Covers(string) error { return ErrUnsupported }
+
+// Run runs a command without a layer; with one it returns ErrUnsupported. What
+// the command leaves running is left alone, but Stop ends its process group.
+func Run(c Command) (Exit, error) {
+	if c.Root != "" {
+		return Exit{}, ErrUnsupported
+	}
+	path, err := find(&c)
+	if err != nil {
+		return Exit{Status: 127, Failure: c.Args[0] + ": not found"}, nil
+	}
+	p, err := os.StartProcess(path, c.Args, &os.ProcAttr{Dir: c.Dir, Env: c.Env, Files: c.Files[:], Sys: &syscall.SysProcAttr{Setpgid: c.Group}})
+	if err != nil {
+		return Exit{Status: 126, Failure: c.Args[0] + ": " + err.Error()}, nil
+	}
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
+	defer signal.Stop(signals)
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		for stop := c.Stop; ; {
+			select {
+			case s := <-signals:
+				if s != syscall.SIGINT || c.Group {
+					_ = p.Signal(s)
+				}
+			case <-stop:
+				stop = nil
+				_ = syscall.Kill(-p.Pid, syscall.SIGTERM)
+				time.AfterFunc(Grace, func() { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) })
+			case <-done:
+				return
+			}
+		}
+	}()
+	state, err := p.Wait()
+	if err != nil {
+		return Exit{}, err
+	}
+	if w, ok := state.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return Exit{Status: 128 + int(w.Signal())}, nil
+	}
+	return Exit{Status: state.ExitCode()}, nil
+}
+
+// find looks a command up as the directory where it runs has it.
+func find(c *Command) (string, error) {
+	if strings.Contains(c.Args[0], "/") {
+		if filepath.IsAbs(c.Args[0]) {
+			return c.Args[0], nil
+		}
+		return filepath.Join(c.Dir, c.Args[0]), nil
+	}
+	return exec.LookPath(c.Args[0])
+}

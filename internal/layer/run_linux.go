@@ -1,0 +1,348 @@
+package layer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"umbra/internal/layer/enter"
+)
+
+// Grace is the time between SIGTERM and SIGKILL for what a command leaves running.
+const Grace = 2 * time.Second
+
+// Command is a command to be run in a layer.
+type Command struct {
+	// Root is the directory that the overlay covers, Upper and Work two empty
+	// directories on one file system. An empty Root: no layer.
+	Root, Upper, Work string
+	Dir               string // where it runs, as the command sees it
+	Args              []string
+	Env               []string
+	Files             [3]*os.File // standard streams
+	// Linger leaves processes in the background alone when the command has ended.
+	Linger bool
+	// Stop, when closed, ends all processes of the command; may be nil.
+	Stop <-chan struct{}
+	// Group gives the command a session of its own, so that no terminal's signal
+	// reaches it.
+	Group bool
+}
+
+// capabilities of the child in its user namespace: those that overlayfs uses as
+// the mounter's. The command itself has none of them.
+var capabilities = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_MKNOD, unix.CAP_SYS_ADMIN}
+
+// Run runs a command until it has ended, and what it left running too. Signals
+// that this process gets are passed on. It makes this process the parent of
+// orphans and waits for all children, so nothing else in it may start any
+// meanwhile; it must be called once at a time.
+//
+// An error that is ErrUnsupported: the system gives no layer, and the command did
+// not run.
+func Run(c Command) (Exit, error) {
+	// A child's death signal is tied to the thread that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil && !c.Linger {
+		return Exit{}, fmt.Errorf("%w: collect orphans: %w", ErrUnsupported, err)
+	}
+	signals := forwarded()
+	defer signal.Stop(signals)
+	pid, err := c.start()
+	if err != nil {
+		return Exit{}, err
+	}
+	if pid.exit != nil {
+		return *pid.exit, nil
+	}
+	return c.wait(pid.id, signals)
+}
+
+// started is a child: its id, or how it ended already.
+type started struct {
+	id   int
+	exit *Exit
+}
+
+// start starts the command, in namespaces of its own where it has a layer.
+func (c *Command) start() (started, error) {
+	if c.Root == "" {
+		return c.try(0)
+	}
+	if err := Covers(c.Root); err != nil {
+		return started{}, err
+	}
+	if os.Geteuid() == 0 {
+		s, err := c.try(syscall.CLONE_NEWNS)
+		if !errors.Is(err, ErrUnsupported) {
+			return s, err
+		}
+	}
+	return c.try(syscall.CLONE_NEWNS | syscall.CLONE_NEWUSER)
+}
+
+func (c *Command) try(namespaces uintptr) (started, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return started{}, err
+	}
+	defer r.Close()
+	args := enter.Args{Root: c.Root, Upper: c.Upper, Work: c.Work, Dir: c.Dir, Command: c.Args}
+	attr := &syscall.SysProcAttr{Cloneflags: namespaces, Setsid: c.Group}
+	if !c.Linger {
+		attr.Pdeathsig = syscall.SIGKILL
+	}
+	if namespaces&syscall.CLONE_NEWUSER != 0 {
+		uid, gid := os.Geteuid(), os.Getegid()
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+		attr.AmbientCaps = capabilities
+	}
+	p, err := os.StartProcess("/proc/self/exe", args.List(), &os.ProcAttr{Env: c.Env, Sys: attr, Files: append(c.Files[:], w)})
+	w.Close()
+	if err != nil {
+		if namespaces != 0 {
+			err = fmt.Errorf("%w: start in a namespace: %w", ErrUnsupported, err)
+		}
+		return started{}, err
+	}
+	id := p.Pid
+	_ = p.Release() // wait collects it
+	report, err := io.ReadAll(io.LimitReader(r, 4096))
+	if err != nil {
+		return started{}, err
+	}
+	if len(report) == 0 {
+		return started{id: id}, nil // execve(2) closed the pipe
+	}
+	reap(id)
+	code, text, _ := bytes.Cut(report, []byte(" "))
+	status, err := strconv.Atoi(string(code))
+	if err != nil || status == enter.NoLayer {
+		return started{}, fmt.Errorf("%w: %s", ErrUnsupported, text)
+	}
+	return started{exit: &Exit{Status: status, Failure: string(text)}}, nil
+}
+
+// reap waits for one child.
+func reap(pid int) {
+	for {
+		if _, err := unix.Wait4(pid, nil, 0, nil); err != unix.EINTR {
+			return
+		}
+	}
+}
+
+// ended is a child that was collected.
+type ended struct {
+	pid    int
+	status unix.WaitStatus
+}
+
+// wait collects children until the command and its descendants have ended.
+func (c *Command) wait(pid int, signals <-chan os.Signal) (Exit, error) {
+	children := make(chan ended)
+	none := make(chan struct{})
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		defer close(none)
+		for {
+			var e ended
+			var err error
+			e.pid, err = unix.Wait4(-1, &e.status, 0, nil)
+			if err == unix.EINTR {
+				continue
+			}
+			if err != nil {
+				return // ECHILD
+			}
+			select {
+			case children <- e:
+			case <-done:
+				return
+			}
+		}
+	}()
+	var exit *Exit
+	var kill <-chan time.Time
+	stop, hard := c.Stop, false
+	end := func() {
+		if kill == nil {
+			signalAll(unix.SIGTERM)
+			kill = time.After(Grace)
+		}
+	}
+	for {
+		select {
+		case e := <-children:
+			if e.pid == pid {
+				exit = &Exit{Status: e.status.ExitStatus()}
+				if e.status.Signaled() {
+					exit.Status = 128 + int(e.status.Signal())
+				}
+				if c.Linger {
+					return *exit, nil
+				}
+				kill = nil // the command has had its own grace
+				if unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) != unix.ECHILD {
+					end()
+				}
+			} else if hard {
+				signalAll(unix.SIGKILL)
+			}
+		case <-none:
+			if exit == nil {
+				return Exit{}, errors.New("the command's process was lost")
+			}
+			return *exit, nil
+		case s := <-signals:
+			if n, ok := s.(syscall.Signal); ok && exit == nil {
+				_ = unix.Kill(pid, n)
+			}
+		case <-stop:
+			stop = nil
+			end()
+		case <-kill:
+			hard = true
+			signalAll(unix.SIGKILL)
+			kill = time.After(50 * time.Millisecond) // what was started meanwhile
+		}
+	}
+}
+
+// forwarded returns the signals that go to the command. One that this process was
+// started to ignore is the command's to ignore too. The terminal sends its own to
+// the command as well.
+func forwarded() chan os.Signal {
+	list := []os.Signal{unix.SIGHUP, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGINT, unix.SIGQUIT, unix.SIGALRM, unix.SIGCONT, unix.SIGWINCH}
+	list = slices.DeleteFunc(list, signal.Ignored)
+	out := make(chan os.Signal, 16)
+	if !foreground() {
+		signal.Notify(out, list...)
+		return out
+	}
+	keyboard := []os.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGWINCH, unix.SIGCONT}
+	var own []os.Signal
+	for _, s := range list {
+		if slices.Contains(keyboard, s) {
+			own = append(own, s)
+		} else {
+			signal.Notify(out, s)
+		}
+	}
+	if len(own) > 0 {
+		signal.Notify(make(chan os.Signal, 1), own...) // kept from ending this process
+	}
+	return out
+}
+
+// foreground reports whether a terminal's signals reach this process, and so its
+// children.
+func foreground() bool {
+	fd, err := unix.Open("/dev/tty", unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// signalAll sends a signal to all descendants. Orphans are children of this
+// process, so none is missed but one that is being started.
+func signalAll(n syscall.Signal) {
+	for _, pid := range descendants(os.Getpid()) {
+		_ = unix.Kill(pid, n)
+		_ = unix.Kill(pid, unix.SIGCONT) // a stopped process handles nothing
+	}
+}
+
+// descendants returns the ids of all processes below one, the nearest first.
+func descendants(of int) []int {
+	list, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	children := map[int][]int{}
+	for _, e := range list {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if parent, ok := parentOf(pid); ok {
+			children[parent] = append(children[parent], pid)
+		}
+	}
+	var out []int
+	for next := children[of]; len(next) > 0; {
+		pid := next[0]
+		next = append(next[1:], children[pid]...)
+		out = append(out, pid)
+	}
+	return out
+}
+
+// parentOf reads the fourth field of /proc/PID/stat (proc(5)), after the name,
+// which is in parentheses and may hold anything.
+func parentOf(pid int) (int, bool) {
+	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, false
+	}
+	text := string(raw)
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) < 2 || fields[0] == "Z" {
+		return 0, false
+	}
+	parent, err := strconv.Atoi(fields[1])
+	return parent, err == nil
+}
+
+// Covers reports whether an overlay shows all of a directory: ErrUnsupported
+// where another file system is mounted below it, which would look empty.
+func Covers(root string) error {
+	raw, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	prefix := strings.TrimSuffix(root, "/") + "/"
+	for line := range strings.SplitSeq(string(raw), "\n") {
+		fields := strings.Fields(line)
+		if len(fields) > 4 && strings.HasPrefix(unescape(fields[4]), prefix) {
+			return fmt.Errorf("%w: another file system is mounted below the directory", ErrUnsupported)
+		}
+	}
+	return nil
+}
+
+// unescape reads the octal escapes of mountinfo (proc(5)).
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
