@@ -154,7 +154,12 @@ var reaches = map[string]reach{
 	}},
 	"GET /tasks/{id}/files":                {kind: "read", ask: at("/tasks/{task}/files"), fine: 200},
 	"GET /tasks/{id}/files/{path...}/diff": {kind: "read", ask: at("/tasks/{task}/files/{file}/diff"), fine: 200},
-	"GET /tasks/{id}/diff":                 {kind: "read", ask: at("/tasks/{task}/diff"), fine: 200},
+	"GET /tasks/{id}/hunks":                {kind: "read", ask: at("/tasks/{task}/hunks"), fine: 200},
+	"POST /tasks/{id}/review": {kind: "undo", fine: 200, ask: func(g *guarded) ask {
+		task, _, _ := g.newTask()
+		return ask{target: "/tasks/" + task + "/review", body: members("accept_rest", true)}
+	}},
+	"GET /tasks/{id}/diff": {kind: "read", ask: at("/tasks/{task}/diff"), fine: 200},
 	"POST /tasks/{id}/files/{path...}/revert": {kind: "undo", fine: 200, ask: func(g *guarded) ask {
 		task, _, _ := g.newTask()
 		return ask{target: "/tasks/" + task + "/files/f/revert"}

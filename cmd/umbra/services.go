@@ -11,6 +11,7 @@ import (
 	"umbra/internal/calls"
 	"umbra/internal/history"
 	"umbra/internal/person"
+	"umbra/internal/review"
 	"umbra/internal/room"
 	"umbra/internal/script"
 	"umbra/internal/session"
@@ -70,7 +71,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	}
 	d.closers = append(d.closers, func(context.Context) error { return callFiles.Close() })
 	called, err := calls.New(calls.Options{Workspaces: manager, State: db, FS: callFiles, Log: log, TTL: cfg.Calls.TTL,
-		RecordCommands: cfg.Calls.RecordCommands == config.RecordHash})
+		RecordCommands: cfg.Calls.RecordCommands == config.RecordHash, Rejected: rejected})
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +102,16 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	}
 	d.closers = append(d.closers, func(context.Context) error { return sessions.Close() })
 	return &services{workspaces: manager, tasks: tasks, calls: called, sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
+}
+
+// rejected tells a call's begin what a reviewer took back of its task.
+func rejected(ctx context.Context, w *workspace.Workspace, task string, since uint64) ([]calls.Other, error) {
+	list, err := review.Rejections(ctx, w, task, since)
+	out := make([]calls.Other, len(list))
+	for i, x := range list {
+		out[i] = calls.Other{Path: x.Path, Operation: string(review.Rejected), Task: task, Actor: x.Actor, Source: string(x.Commit.Message.Source), Message: x.Message, At: x.Commit.When}
+	}
+	return out, err
 }
 
 // openToolsets opens the toolsets, once what their tools run on is there.

@@ -15,6 +15,13 @@ const (
 	KeyClaims       = "Claims"          // the shared commit of which the listed entries are this task's
 )
 
+// The trailers of commits by which a reviewer takes or leaves hunks of a task, with
+// the hunk's id; several.
+const (
+	KeyAccepts = "Accepts-Hunk"
+	KeyRejects = "Rejects-Hunk"
+)
+
 // Trailer returns the value of the first further trailer with a key, "" if
 // there is none.
 func (m *Message) Trailer(key string) string {

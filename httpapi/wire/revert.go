@@ -103,7 +103,8 @@ type changedBy struct {
 	Actor     *string `json:"actor"`
 }
 
-type conflict struct {
+// Conflict is a file that a revert cannot undo cleanly.
+type Conflict struct {
 	Path         string    `json:"path"`
 	PathEncoding string    `json:"path_encoding,omitempty"`
 	Reason       string    `json:"reason"`
@@ -122,7 +123,7 @@ type revertAnswer struct {
 	Commit    *string      `json:"commit"`
 	Reverted  int          `json:"entries_reverted"`
 	Files     []revertFile `json:"files"`
-	Conflicts []conflict   `json:"conflicts"`
+	Conflicts []Conflict   `json:"conflicts"`
 	External  []revertLeft `json:"external"`
 	Shared    []revertLeft `json:"shared"`
 	DryRun    bool         `json:"dry_run"`
@@ -133,13 +134,13 @@ type revertAnswer struct {
 func AnswerRevert(c *gin.Context, req *revert.Request, res *revert.Result, err error) error {
 	if errs.CodeOf(err) == "revert_conflict" && res != nil {
 		e := errs.New(errs.Conflict, "revert_conflict", "Something else changed the same places since; nothing was changed. on_conflict \"skip\" undoes the rest, \"force\" takes the state before.")
-		return e.With("conflicts", conflictsOf(res.Conflicts)).With("external", leftOf(res.External)).With("shared", leftOf(res.Shared))
+		return e.With("conflicts", ConflictsOf(res.Conflicts)).With("external", leftOf(res.External)).With("shared", leftOf(res.Shared))
 	}
 	if err != nil {
 		return err
 	}
 	SettleKey(c, res.Replayed, !res.Commit.IsZero())
-	out := revertAnswer{Reverted: res.Reverted, Files: make([]revertFile, len(res.Files)), Conflicts: conflictsOf(res.Conflicts),
+	out := revertAnswer{Reverted: res.Reverted, Files: make([]revertFile, len(res.Files)), Conflicts: ConflictsOf(res.Conflicts),
 		External: leftOf(res.External), Shared: leftOf(res.Shared), DryRun: req.DryRun, Plan: Text(res.Plan)}
 	if !res.Commit.IsZero() {
 		id := res.Commit.String()
@@ -167,10 +168,11 @@ func leftOf(list []revert.Left) []revertLeft {
 	return out
 }
 
-func conflictsOf(list []revert.Conflict) []conflict {
-	out := make([]conflict, len(list))
+// ConflictsOf gives conflicts their wire form, never null.
+func ConflictsOf(list []revert.Conflict) []Conflict {
+	out := make([]Conflict, len(list))
 	for i, x := range list {
-		out[i] = conflict{Reason: x.Reason, Entry: number(x.Entry)}
+		out[i] = Conflict{Reason: x.Reason, Entry: number(x.Entry)}
 		out[i].Path, out[i].PathEncoding = wspath.EncodeJSON(x.Path)
 		if !x.By.Commit.IsZero() {
 			id := x.By.Commit.String()

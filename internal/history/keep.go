@@ -204,11 +204,14 @@ func (s *cached) encode() []byte {
 		for _, text := range []string{c.SubtaskID, string(c.Operation), c.Path, c.NewPath, c.Permissions, c.Actor, string(c.Source), c.Message} {
 			e.text(text)
 		}
+		flags := uint64(0)
 		if c.Folders {
-			e.number(1)
-		} else {
-			e.number(0)
+			flags |= 1
 		}
+		if c.Rejects {
+			flags |= 2
+		}
+		e.number(flags)
 		e.number(uint64(c.BeforeMode))
 		e.number(uint64(c.Mode))
 		e.id(c.Before)
@@ -346,7 +349,8 @@ func (s *cached) decode(data []byte, task string) bool {
 		c.Path, c.NewPath, c.Permissions, c.Actor = d.text(), d.text(), d.text(), d.text()
 		c.Source = message.Source(d.text())
 		c.Message = d.text()
-		c.Folders = d.number() == 1
+		flags := d.number()
+		c.Folders, c.Rejects = flags&1 != 0, flags&2 != 0
 		c.BeforeMode, c.Mode = object.Mode(d.number()), object.Mode(d.number())
 		c.Before, c.After = d.id(), d.id()
 		c.AfterHash = d.hash()

@@ -34,8 +34,11 @@ type Entry struct {
 func (e *Entry) IsRevert() bool { return e.Source == message.Revert || len(e.Reverts) > 0 || e.undoes }
 
 // Counts reports whether the entry is part of what the task's work comes to:
-// in effect, and neither a revert nor a rollback.
-func (e *Entry) Counts() bool { return !e.Undone && !e.IsRevert() && e.Source != message.Rollback }
+// in effect, and neither a revert nor a rollback. That a reviewer took some of it
+// back is part of it.
+func (e *Entry) Counts() bool {
+	return !e.Undone && (!e.IsRevert() || e.Rejects) && e.Source != message.Rollback
+}
 
 // Shared reports whether several tasks may have made the change, this one among
 // them.

@@ -174,6 +174,8 @@ type ChangeEntry struct {
 	Message     string // the caller's; empty if none was given
 	// Folders: the request moved folders as a whole (FolderMoves of its commit).
 	Folders bool
+	// Rejects: a reviewer took back hunks of the entry's task (package review).
+	Rejects bool
 	Attribution
 }
 

@@ -83,10 +83,10 @@ func (w *Workspace) EntriesOf(ctx context.Context, c *gitstore.Commit) ([]Change
 		out = append(out, rest...)
 	}
 	tellCall(out, m)
-	folders := len(FolderMoves(m)) > 0
+	folders, rejects := len(FolderMoves(m)) > 0, m.Trailer(message.KeyRejects) != ""
 	for i := range out {
 		e := &out[i]
-		e.Folders = folders
+		e.Folders, e.Rejects = folders, rejects
 		e.Seq, e.When, e.Commit = c.Seq, c.When, c.ID
 		e.TaskID, e.SubtaskID, e.Actor, e.Source, e.Message = m.TaskID, m.SubtaskID, m.Actor, m.Source, m.Subject
 		if m.Change > 0 {

@@ -76,6 +76,25 @@ func (w *Workspace) claimedEntries(ctx context.Context, c *gitstore.Commit, clai
 	return out, nil
 }
 
+// Note records what a message says by a commit that changes no file. check, if not
+// nil, is asked by the committer just before; its error fails it.
+func (w *Workspace) Note(ctx context.Context, m message.Message, check func() error) (object.ID, error) {
+	if err := w.enter(); err != nil {
+		return object.Zero, err
+	}
+	defer w.leave()
+	d := gitstore.Draft{Message: m, AllowEmpty: true}
+	if check != nil {
+		d.Check = func(gitstore.Snapshot) error { return check() }
+	}
+	c, err := w.store.Commit(ctx, d)
+	if err != nil {
+		return object.Zero, err
+	}
+	w.progress.settle(c.Seq)
+	return c.Commit, nil
+}
+
 // Claim records that entries of a shared commit are one call's: by an empty
 // commit of its owner that names the commit. It changes no file.
 func (w *Workspace) Claim(ctx context.Context, shared *gitstore.Commit, entries []ChangeEntry, o *Owner) error {

@@ -1,0 +1,338 @@
+package review
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"umbra/gitstore"
+	"umbra/gitstore/diff"
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/history"
+	"umbra/internal/revert"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+)
+
+// Decision says which hunks are taken and which are not.
+type Decision struct {
+	By             workspace.By
+	Task           string
+	Accept, Reject []string // ids
+	AcceptRest     bool     // all that are open and not rejected
+	RejectRest     bool     // all that are open and not accepted
+	Plan           string   // of a Review: decide on just that, or nothing
+	DryRun         bool
+	May            func() error // called before anything is done and at the commit
+}
+
+// Decided tells what a decision did, or would do.
+type Decided struct {
+	Commit   object.ID // zero: nothing was to be done, or a dry run
+	Accepted []string
+	Rejected []string
+	Files    []string // that rejected hunks changed
+	Replayed bool
+}
+
+// maxTries bounds how often a decision is made again because another writer was
+// faster.
+const maxTries = 8
+
+// Decide carries a decision out: one commit, all or nothing.
+//
+// Conflict "hunk_changed" with "hunks" where one is no longer what it was, or was
+// decided otherwise by a plan; Conflict "revert_conflict" for a rejected hunk that
+// cannot be told from others' work; Invalid "invalid_field".
+func (r *Reader) Decide(ctx context.Context, w *workspace.Workspace, d Decision) (*Decided, error) {
+	if d.AcceptRest && d.RejectRest {
+		return nil, errs.New(errs.Invalid, "invalid_field", "Only one of accept_rest and reject_rest can be given.").With("field", "reject_rest")
+	}
+	for _, id := range d.Accept {
+		if slices.Contains(d.Reject, id) {
+			return nil, errs.New(errs.Invalid, "invalid_field", "A hunk cannot be accepted and rejected at once.").With("field", "reject")
+		}
+	}
+	if d.May != nil && !d.DryRun {
+		if err := d.May(); err != nil {
+			return nil, err
+		}
+	}
+	for range maxTries {
+		out, err := r.decide(ctx, w, &d)
+		switch errs.CodeOf(err) {
+		case "precondition_failed", "file_not_found", "target_exists", "not_a_directory", "is_a_directory":
+			if err != nil {
+				continue
+			}
+		}
+		return out, err
+	}
+	return nil, errs.New(errs.Conflict, "file_changing", "The files keep being changed by another process.")
+}
+
+func (r *Reader) decide(ctx context.Context, w *workspace.Workspace, d *Decision) (*Decided, error) {
+	v, err := r.Read(ctx, w, d.Task)
+	if err != nil {
+		return nil, err
+	}
+	if d.Plan != "" && d.Plan != v.Plan {
+		return nil, errs.New(errs.Conflict, "hunk_changed", "The task's hunks are not those of the plan; ask again.").With("hunks", []string{})
+	}
+	byID := make(map[string]*Hunk, len(v.Hunks))
+	for i := range v.Hunks {
+		byID[v.Hunks[i].ID] = &v.Hunks[i]
+	}
+	var accept, reject []*Hunk
+	var changed []string
+	pick := func(ids []string, to *[]*Hunk) {
+		for _, id := range ids {
+			if h := byID[id]; h == nil {
+				changed = append(changed, id)
+			} else if !slices.Contains(*to, h) {
+				*to = append(*to, h)
+			}
+		}
+	}
+	pick(d.Accept, &accept)
+	pick(d.Reject, &reject)
+	if len(changed) > 0 {
+		return nil, errs.New(errs.Conflict, "hunk_changed", "Some hunks are no longer what they were; nothing was done.").With("hunks", changed)
+	}
+	for i := range v.Hunks {
+		h := &v.Hunks[i]
+		if h.Status != Open || slices.Contains(accept, h) || slices.Contains(reject, h) {
+			continue
+		}
+		if d.AcceptRest {
+			accept = append(accept, h)
+		} else if d.RejectRest {
+			reject = append(reject, h)
+		}
+	}
+	accept = slices.DeleteFunc(accept, func(h *Hunk) bool { return h.Status == Accepted })
+	return r.carryOut(ctx, w, d, accept, reject)
+}
+
+func (r *Reader) carryOut(ctx context.Context, w *workspace.Workspace, d *Decision, accept, reject []*Hunk) (*Decided, error) {
+	out := &Decided{}
+	var conflicts []revert.Conflict
+	for _, h := range reject {
+		if h.Mixed {
+			conflicts = append(conflicts, *h.file.net.Conflict)
+		}
+	}
+	if len(conflicts) > 0 {
+		return nil, &Conflicts{List: conflicts}
+	}
+	ops, err := operations(reject)
+	if err != nil {
+		return nil, err
+	}
+	by := d.By
+	by.TaskID, by.Source = d.Task, message.Revert
+	var extra []message.Trailer
+	for _, h := range reject {
+		out.Rejected = append(out.Rejected, h.ID)
+		extra = append(extra, message.Trailer{Key: message.KeyRejects, Value: h.ID})
+		if !slices.Contains(out.Files, h.Path) {
+			out.Files = append(out.Files, h.Path)
+		}
+	}
+	for _, h := range accept {
+		out.Accepted = append(out.Accepted, h.ID)
+		extra = append(extra, message.Trailer{Key: message.KeyAccepts, Value: h.ID})
+	}
+	if d.DryRun || len(extra) == 0 {
+		return out, nil
+	}
+	if len(ops) == 0 {
+		out.Commit, err = w.Note(ctx, message.Message{TaskID: by.TaskID, SubtaskID: by.SubtaskID, Actor: by.Actor, Source: message.API, Subject: by.Message,
+			RequestID: by.RequestID, IdempotencyKey: by.IdempotencyKey, Summary: fmt.Sprintf("accept %d hunks", len(accept)), Extra: extra}, d.May)
+		return out, err
+	}
+	done, err := w.Apply(ctx, workspace.Request{By: by, Ops: ops, RevertWhat: "hunks", Extra: extra, AllowRepoShape: true, Check: d.May})
+	if err != nil {
+		return nil, err
+	}
+	out.Commit, out.Replayed = done.Commit, done.Replayed
+	return out, nil
+}
+
+// Conflicts is the error of a rejected hunk that cannot be told from others' work:
+// errs.Conflict "revert_conflict".
+type Conflicts struct{ List []revert.Conflict }
+
+// Error gives the error's text.
+func (c *Conflicts) Error() string {
+	return "revert_conflict: others changed the same places since"
+}
+
+// operations gives what takes rejected hunks back: contents first, then names.
+func operations(reject []*Hunk) ([]workspace.Op, error) {
+	byFile := make(map[*file][]*Hunk)
+	var files []*file
+	for _, h := range reject {
+		if byFile[h.file] == nil {
+			files = append(files, h.file)
+		}
+		byFile[h.file] = append(byFile[h.file], h)
+	}
+	var gone, ops, names []workspace.Op
+	for _, f := range files {
+		n := &f.net
+		now, was := wspath.Path(n.Now.Path), wspath.Path(n.Without.Path)
+		same := workspace.Condition{Match: []string{n.Now.ID.String()}}
+		var changes []diff.Change
+		modeToo := false
+		for _, h := range byFile[f] {
+			switch h.kind {
+			case text:
+				changes = append(changes, h.changes...)
+			case mode:
+				modeToo = true
+			case renamed:
+				names = append(names, workspace.Op{Kind: workspace.OpRename, Path: now, To: was})
+			case whole:
+				switch {
+				case !n.Without.Exists():
+					gone = append(gone, workspace.Op{Kind: workspace.OpDelete, Path: now, If: same})
+				case !n.Now.Exists():
+					ops = append(ops, f.bring(was, workspace.Condition{NoneMatchAny: true})...)
+				default:
+					ops = append(ops, f.bring(now, same)...)
+				}
+			}
+		}
+		if len(changes) > 0 {
+			op := workspace.Op{Kind: workspace.OpWrite, Path: now, Data: f.without(changes), Size: -1, If: same, NoFollow: true}
+			if modeToo {
+				op.Mode = &n.Without.Mode
+			}
+			ops = append(ops, op)
+		} else if modeToo {
+			ops = append(ops, workspace.Op{Kind: workspace.OpChmod, Path: now, Mode: &n.Without.Mode, If: same})
+		}
+	}
+	return slices.Concat(gone, ops, names), nil
+}
+
+// bring writes the version without the task to a path.
+func (f *file) bring(at wspath.Path, cond workspace.Condition) []workspace.Op {
+	n := &f.net
+	if n.Without.Mode == object.Symlink {
+		return []workspace.Op{{Kind: workspace.OpSymlink, Path: at, Target: string(f.old), Overwrite: n.Now.Exists(), If: cond}}
+	}
+	op := workspace.Op{Kind: workspace.OpWrite, Path: at, Blob: &n.Without.ID, Mode: &n.Without.Mode, If: cond, NoFollow: true}
+	if n.Data != nil {
+		op.Blob, op.Data = nil, n.Data
+	}
+	return []workspace.Op{op}
+}
+
+// without gives the file as it is now, with the lines put back that some changes
+// replaced.
+func (f *file) without(changes []diff.Change) []byte {
+	slices.SortFunc(changes, func(x, y diff.Change) int {
+		return cmp.Or(cmp.Compare(x.New.Start, y.New.Start), cmp.Compare(x.New.End, y.New.End), cmp.Compare(x.Old.Start, y.Old.Start))
+	})
+	out := make([]byte, 0, len(f.now))
+	at := 0
+	put := func(b []byte) {
+		// A last line without a line feed may have come to stand elsewhere.
+		if len(out) > 0 && len(b) > 0 && out[len(out)-1] != '\n' {
+			out = append(out, '\n')
+		}
+		out = append(out, b...)
+	}
+	for _, c := range changes {
+		put(f.b.Bytes(at, c.New.Start))
+		put(f.a.Bytes(c.Old.Start, c.Old.End))
+		at = c.New.End
+	}
+	put(f.b.Bytes(at, f.b.Len()))
+	return out
+}
+
+// Rejection is what a reviewer took back of one file.
+type Rejection struct {
+	Path    string
+	Message string
+	Actor   string
+	Commit  *gitstore.Commit
+}
+
+// Rejections gives what was rejected of a task after a commit's number, the newest
+// first.
+func Rejections(ctx context.Context, w *workspace.Workspace, task string, after uint64) (out []Rejection, err error) {
+	err = eachReview(ctx, w, task, after, func(c *gitstore.Commit) error {
+		if c.Message.Trailer(message.KeyRejects) == "" {
+			return nil
+		}
+		of, err := w.EntriesAt(ctx, c.ID)
+		for i := range of {
+			out = append(out, Rejection{Path: of[i].Path, Message: c.Message.Subject, Actor: c.Message.Actor, Commit: c})
+		}
+		return err
+	})
+	slices.Reverse(out)
+	return out, err
+}
+
+// RejectedOf gives the hunks that were rejected of a task and that nobody has brought
+// back since, the oldest first.
+func RejectedOf(ctx context.Context, w *workspace.Workspace, task string) ([]Hunk, error) {
+	back, err := broughtBack(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	var out []Hunk
+	err = eachReview(ctx, w, task, 0, func(c *gitstore.Commit) error {
+		if c.Message.Trailer(message.KeyRejects) == "" || back[c.ID] {
+			return nil
+		}
+		of, err := w.EntriesAt(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		cut := &cutter{ctx: ctx, w: w, seen: make(map[string]int)}
+		for i := range of {
+			e := &of[i]
+			n := revert.Net{Now: history.State{Path: e.Path, Mode: e.BeforeMode, ID: e.Before}, Without: history.State{Path: e.Path, Mode: e.Mode, ID: e.After}}
+			if e.NewPath != "" {
+				n.Without.Path = e.NewPath
+			}
+			if err := cut.file(&n); err != nil {
+				return err
+			}
+		}
+		for _, h := range cut.hunks {
+			h.Status = Rejected
+			out = append(out, h)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// broughtBack gives the commits that a later one has reverted.
+func broughtBack(ctx context.Context, w *workspace.Workspace) (map[object.ID]bool, error) {
+	recs, _, err := w.Store().Undoes(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[object.ID]bool)
+	for _, rec := range recs {
+		c, err := w.Store().ReadCommit(ctx, rec.Commit)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range c.Message.Reverts {
+			out[id] = true
+		}
+	}
+	return out, nil
+}
