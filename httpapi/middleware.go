@@ -14,6 +14,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"umbra/internal/audit"
 	"umbra/internal/errs"
 )
 
@@ -188,6 +189,7 @@ func (s *Server) admitCaller(c *gin.Context) {
 	if !s.authenticate(c, f) {
 		return
 	}
+	c.Request = c.Request.WithContext(audit.Into(c.Request.Context(), f.log, f.caller.Token))
 	if f.route != nil && f.route.Stream {
 		s.endInTime(c.Request.Context(), f)
 	}

@@ -115,7 +115,7 @@ func build(cfg config.Config, dir *state.Dir, log *slog.Logger) (d *deps, err er
 		told,
 		backups(cfg, dir, backupSource{db, answers, s.workspaces}),
 		&upkeep.Purge{Workspaces: s.workspaces, Forget: answers.Forget, Log: log},
-		&upkeep.Tokens{Book: opts.Tokens, Log: log, Needed: cfg.CheckReach() != nil},
+		&upkeep.Tokens{Book: opts.Tokens, Needed: cfg.CheckReach() != nil},
 		protocol,
 		programs,
 		scripts.New(runner),

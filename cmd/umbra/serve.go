@@ -21,6 +21,7 @@ import (
 
 	"umbra/config"
 	"umbra/httpapi"
+	"umbra/internal/audit"
 	"umbra/internal/state"
 	"umbra/internal/strictjson"
 	"umbra/internal/tlscert"
@@ -118,7 +119,7 @@ func serve(ctx context.Context, cfg config.Config, o serveOptions, stdout, stder
 	}
 	hello := welcome{address: address, tokens: deps.tokens.On()}
 	if o.folder != "" {
-		if hello.id, hello.folder, err = openAtOnce(ctx, deps.workspaces, o.folder, stderr); err != nil {
+		if hello.id, hello.folder, err = openAtOnce(audit.Into(ctx, log, ""), deps.workspaces, o.folder, stderr); err != nil {
 			return errors.Join(err, deps.close(context.Background()))
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
+	"umbra/internal/audit"
 	"umbra/internal/code"
 	"umbra/internal/errs"
 	"umbra/internal/lint"
@@ -226,6 +227,7 @@ func (d *Dialect) execute(c *gin.Context) error {
 	if saver != nil {
 		job.Save = saver.Save
 	}
+	audit.Allowed(c.Request.Context(), audit.Exec, "", slog.String("language", "typescript"))
 	out, err := d.o.Engine.Run(c.Request.Context(), job)
 	saved := d.saved(c, saver, err == nil && out.Failure == "")
 	if err != nil {

@@ -3,11 +3,13 @@ package upkeep
 import (
 	"context"
 	_ "embed"
+	"log/slog"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
 
 	"umbra/httpapi"
+	"umbra/internal/audit"
 	"umbra/internal/backup"
 )
 
@@ -35,8 +37,12 @@ func (d *Backup) make(c *gin.Context) error {
 		return err
 	}
 	return httpapi.ServeWork(c, func(ctx context.Context, tell func(httpapi.Progress)) (any, error) {
-		return d.Service.Backup(ctx, body.Dir, func(r backup.Report) {
+		done, err := d.Service.Backup(ctx, body.Dir, func(r backup.Report) {
 			tell(httpapi.Progress{Step: r.Step, Done: int64(r.Files)})
 		})
+		if err == nil {
+			audit.Allowed(c.Request.Context(), audit.Backup, "", slog.String("dir", body.Dir))
+		}
+		return done, err
 	})
 }

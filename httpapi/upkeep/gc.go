@@ -3,6 +3,7 @@ package upkeep
 import (
 	"context"
 	_ "embed"
+	"log/slog"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -10,6 +11,7 @@ import (
 	"umbra/gitstore"
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
+	"umbra/internal/audit"
 	"umbra/internal/errs"
 	"umbra/internal/retention"
 )
@@ -80,6 +82,9 @@ func (d *GC) collect(c *gin.Context) error {
 		out := collectedAll{Workspaces: []collected{}, DryRun: body.DryRun}
 		for i := range list {
 			r := &list[i]
+			if !body.DryRun && r.Failed == nil {
+				audit.Allowed(c.Request.Context(), audit.Retention, r.Workspace, slog.Uint64("commits", r.Commits), slog.Int("tasks", r.TasksDropped))
+			}
 			one := collected{Workspace: r.Workspace, Root: wire.Text(r.Root), Commits: r.Commits, TasksDropped: r.TasksDropped, TasksCut: r.TasksCut,
 				Boundary: boundaryOf(r.Begin), Freed: r.Freed, Waiting: r.Waiting, DiskBytes: r.DiskBytes}
 			if r.Failed != nil {

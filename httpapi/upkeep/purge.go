@@ -12,6 +12,7 @@ import (
 	gitobject "umbra/gitstore/object"
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
+	"umbra/internal/audit"
 	"umbra/internal/errs"
 	"umbra/internal/state"
 	"umbra/internal/workspace"
@@ -155,8 +156,7 @@ func (d *Purge) forget(c *gin.Context, w *workspace.Workspace, done *workspace.P
 	if err != nil {
 		d.Log.LogAttrs(c.Request.Context(), slog.LevelError, "kept answers are not looked through after a purge", slog.String("error", err.Error()))
 	}
-	d.Log.LogAttrs(c.Request.Context(), slog.LevelInfo, "history purged", slog.Bool("audit", true), slog.String("workspace", w.ID()), slog.Uint64("commits", done.Commits),
-		slog.Int("blobs", len(done.Blobs)), slog.Int("answers", n), slog.String("request_id", httpapi.RequestID(c)))
+	audit.Allowed(c.Request.Context(), audit.Purge, w.ID(), slog.Uint64("commits", done.Commits), slog.Int("blobs", len(done.Blobs)), slog.Int("answers", n))
 }
 
 func (d *Purge) tell(w *workspace.Workspace, req workspace.PurgeRequest, done *workspace.PurgeResult) (any, error) {

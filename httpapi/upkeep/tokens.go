@@ -13,6 +13,7 @@ import (
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
 	"umbra/internal/access"
+	"umbra/internal/audit"
 	"umbra/internal/errs"
 )
 
@@ -23,7 +24,6 @@ var tokensDocument []byte
 // while the server runs.
 type Tokens struct {
 	Book *access.Book
-	Log  *slog.Logger
 	// Needed says that the server listens where others reach it, so that tokens
 	// are not turned off.
 	Needed bool
@@ -127,8 +127,7 @@ func (d *Tokens) add(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	d.Log.LogAttrs(c.Request.Context(), slog.LevelInfo, "token added", slog.Bool("audit", true), slog.String("token", t.Name), slog.String("scope", t.Scope.String()),
-		slog.Any("roots", t.Roots), slog.String("request_id", httpapi.RequestID(c)))
+	audit.Allowed(c.Request.Context(), audit.Tokens, "", slog.String("added", t.Name), slog.String("scope", t.Scope.String()), slog.Any("roots", t.Roots))
 	o := tokenOf(&t)
 	o.Token, o.Warnings = secret, warnings
 	c.Header("Cache-Control", "no-store")
@@ -144,7 +143,7 @@ func (d *Tokens) remove(c *gin.Context) error {
 	if err := d.Book.Remove(name); err != nil {
 		return err
 	}
-	d.Log.LogAttrs(c.Request.Context(), slog.LevelInfo, "token removed", slog.Bool("audit", true), slog.String("token", name), slog.String("request_id", httpapi.RequestID(c)))
+	audit.Allowed(c.Request.Context(), audit.Tokens, "", slog.String("removed", name))
 	httpapi.JSON(c, http.StatusOK, map[string]any{"name": name, "left": len(d.Book.List())})
 	return nil
 }
@@ -156,7 +155,7 @@ func (d *Tokens) off(c *gin.Context) error {
 	if err := d.Book.Off(); err != nil {
 		return err
 	}
-	d.Log.LogAttrs(c.Request.Context(), slog.LevelInfo, "tokens turned off", slog.Bool("audit", true), slog.String("request_id", httpapi.RequestID(c)))
+	audit.Allowed(c.Request.Context(), audit.Tokens, "", slog.Bool("off", true))
 	httpapi.JSON(c, http.StatusOK, map[string]any{"on": d.Book.On()})
 	return nil
 }

@@ -6,6 +6,7 @@ package workspaces
 import (
 	"context"
 	_ "embed"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
+	"umbra/internal/audit"
 	"umbra/internal/errs"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
@@ -232,6 +234,7 @@ func (d *Dialect) rebind(c *gin.Context) error {
 		return err
 	}
 	defer w.Release()
+	audit.Allowed(c.Request.Context(), audit.Rebind, rec.ID, slog.String("root", *body.Root))
 	return d.tell(c, w)
 }
 

@@ -10,11 +10,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
+	"umbra/internal/audit"
 	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/workspace"
@@ -127,6 +129,9 @@ func Do(ctx context.Context, w *workspace.Workspace, req Request) (*Result, erro
 			if err != nil {
 				return nil, errStale()
 			}
+		}
+		if err == nil && !req.DryRun && !res.Replayed && !res.Commit.IsZero() {
+			audit.Allowed(ctx, audit.Restore, w.ID(), slog.String("commit", res.Commit.String()))
 		}
 		return res, err
 	}

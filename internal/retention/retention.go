@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"umbra/gitstore"
+	"umbra/internal/audit"
 	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/task"
@@ -118,7 +119,7 @@ func (s *Service) Look(ctx context.Context) {
 		case err != nil:
 			s.o.Log.Warn("old history was not dropped; tried again later", "workspace", rec.ID, "error", err)
 		case got.Commits > 0:
-			s.o.Log.Info("old history dropped", "workspace", rec.ID, "commits", got.Commits, "tasks", got.TasksDropped,
+			s.o.Log.Info("old history dropped", "audit", true, "act", audit.Retention, "token", "", "workspace", rec.ID, "commits", got.Commits, "tasks", got.TasksDropped,
 				"freed", got.Freed, "waiting", got.Waiting)
 		}
 	}

@@ -3,12 +3,14 @@ package revert
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/audit"
 	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/history"
@@ -43,6 +45,9 @@ func Do(ctx context.Context, w *workspace.Workspace, cache *history.Cache, req R
 	for try := range maxTries {
 		res, err := r.try(ctx, try, want)
 		if errs.CodeOf(err) != codeMoved || err == nil {
+			if err == nil && !req.DryRun && !res.Commit.IsZero() {
+				audit.Allowed(ctx, audit.Revert, w.ID(), slog.String("commit", res.Commit.String()))
+			}
 			return res, err
 		}
 		if want != "" {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"umbra/internal/audit"
 	"umbra/internal/errs"
 	"umbra/internal/sandbox/luau"
 	"umbra/internal/sdk"
@@ -77,6 +78,7 @@ type Result struct {
 // by then stays.
 func (s *Service) Execute(ctx context.Context, req Request) (*Result, error) {
 	s.o.Meter.Begin()
+	audit.Allowed(ctx, audit.Exec, "", slog.String("language", "luau"))
 	res, err := s.execute(ctx, req)
 	if err != nil {
 		s.o.Meter.End(0, false, err)

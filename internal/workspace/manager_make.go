@@ -3,10 +3,12 @@ package workspace
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"umbra/internal/audit"
 	"umbra/internal/clock"
 	"umbra/internal/errs"
 )
@@ -144,7 +146,11 @@ func (m *Manager) make(ctx context.Context, mine *making, o OpenOptions) (*Works
 	if err != nil {
 		return nil, errors.Join(err, m.dropUnfinished(r))
 	}
-	return m.adoptNew(ctx, w, r)
+	w, err = m.adoptNew(ctx, w, r)
+	if err == nil {
+		audit.Allowed(ctx, audit.Open, r.ID, slog.String("root", r.Root))
+	}
+	return w, err
 }
 
 // begin takes a new workspace's baseline and writes its record: from then on it

@@ -6,12 +6,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 
 	"umbra/gitstore"
+	"umbra/internal/audit"
 	"umbra/internal/errs"
 	"umbra/internal/ignore"
 	"umbra/internal/rootfs"
@@ -370,6 +372,7 @@ func (m *Manager) adopt(ctx context.Context, id string, allow func(root string) 
 		return SyncResult{}, err
 	}
 	defer w.Release()
+	audit.Allowed(ctx, audit.Adopt, id, slog.String("root", rec.Root))
 	res, err := w.Sync(ctx, SyncOptions{})
 	if err == nil && w.found.Changed > 0 {
 		// What was found when the folder was bound counts too.
