@@ -69,3 +69,14 @@ func TestPython(t *testing.T) {
 		run(t, dir, []string{"UMBRA_TEST_URL=" + s.URL, "UMBRA_TEST_DIR=" + t.TempDir(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=" + dir}, "python3", "-m", "unittest", name)
 	}
 }
+
+// TestOpencode calls the opencode plugin's hooks as opencode does.
+func TestOpencode(t *testing.T) {
+	need.Tool(t, "node")
+	dir, err := filepath.Abs("../../clients/opencode")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := harness.Start(t, harness.Options{})
+	run(t, dir, []string{"UMBRA_TEST_URL=" + s.URL, "UMBRA_TEST_DIR=" + t.TempDir()}, "node", "--test", "--test-timeout=120000", "test/umbra.test.mjs")
+}

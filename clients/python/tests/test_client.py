@@ -224,5 +224,31 @@ class Async(unittest.TestCase):
         self.assertTrue(closed.wait(30))
 
 
+class CallsTest(unittest.TestCase):
+    def test_a_call_brackets_what_is_done_on_disk(self):
+        root = tempfile.mkdtemp(dir=os.environ["UMBRA_TEST_DIR"])
+        task = client.tasks.create("calls", root)
+        with task.subtask("s1").call(tool="codegen") as call:
+            with open(os.path.join(root, "made.txt"), "w") as f:
+                f.write("made\n")
+        self.assertEqual(client.calls.get(call["call_id"])["status"], "ok")
+        entry = next(iter(task.changes()))
+        self.assertEqual((entry.path, entry.subtask_id, entry.source, entry.call_id), ("made.txt", "s1", "call", call["call_id"]))
+        with self.assertRaisesRegex(ValueError, "mine"):
+            with task.call(paths=["x.txt"]) as failed:
+                raise ValueError("mine")
+        self.assertEqual(client.calls.get(failed["call_id"])["status"], "failed")
+        self.assertEqual(len(list(client.calls.list(task_id=task.id))), 2)
+        begun = client.calls.create(agent="x", agent_session="y", workspace_id=task.get().workspace_id)
+        client.calls.touch(begun["call_id"])
+        self.assertEqual([c["call_id"] for c in client.calls.list(workspace_id=task.get().workspace_id, open=True)], [begun["call_id"]])
+        self.assertEqual(client.calls.end(begun["call_id"])["task_id"], begun["task_id"])
+        with self.assertRaises(umbra.UmbraError) as caught:
+            client.calls.touch(begun["call_id"])
+        self.assertEqual((caught.exception.code, caught.exception.status), ("call_ended", 409))
+        self.assertEqual(task.revert(call=call["call_id"])["entries_reverted"], 1)
+        self.assertFalse(os.path.exists(os.path.join(root, "made.txt")))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -10,13 +10,19 @@ class TaskEntry:
     actor: str | None = None
     after_hash: str | None = None
     before_snapshot: str | None = None
+    call_id: str | None = None
+    certainty: str | None = None
+    claimants: list[str] | None = None
     commit: str | None = None
     id: int | None = None
+    message: str | None = None
     mode: str | None = None
+    model: str | None = None
     new_path: str | None = None
     operation: str | None = None
     path: str | None = None
     path_encoding: str | None = None
+    prompt_id: str | None = None
     reverts: list[int | None] | None = None
     reverts_entries: list[dict[str, Any]] | None = None
     seq: int | None = None
@@ -24,6 +30,7 @@ class TaskEntry:
     subtask_id: str | None = None
     task_id: str | None = None
     timestamp: str | None = None
+    tool: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
 

@@ -6,20 +6,27 @@ export interface TaskEntry {
   actor: string;
   after_hash: string | null;
   before_snapshot: string | null;
+  call_id?: string | null;
+  certainty?: "exact" | "declared" | "window" | "shared" | null;
+  claimants?: (string)[];
   commit: TaskCommitId;
   id: number | null;
+  message?: string | null;
   mode: "100644" | "100755" | "120000" | "040000" | null;
+  model?: string;
   new_path: string | null;
   operation: "create" | "modify" | "delete" | "rename" | "chmod" | "mkdir" | "rmdir" | "symlink";
   path: string;
   path_encoding?: TaskPathEncoding;
+  prompt_id?: string;
   reverts: (number | null)[] | null;
   reverts_entries?: ({ id: number; task_id: string | null })[];
   seq: number | null;
-  source: "api" | "script" | "external" | "revert" | "baseline" | "rollback";
+  source: "api" | "script" | "external" | "revert" | "baseline" | "rollback" | "call" | "shared";
   subtask_id: string | null;
   task_id: string | null;
   timestamp: string;
+  tool?: string | null;
 }
 
 export interface TaskFileEntry {
@@ -88,7 +95,7 @@ export type TaskStatus = "executing" | "paused" | "completed" | "failed" | "canc
 export interface TaskSummary {
   created: (string)[];
   deleted: (string)[];
-  files: ({ additions: number; after: string | null; before: string | null; binary: boolean; deletions: number; from?: string; from_encoding?: TaskPathEncoding; mixed: boolean; path: string; path_encoding?: TaskPathEncoding; status: "created" | "modified" | "deleted" | "renamed"; subtasks: (string)[] })[];
+  files: ({ additions: number; after: string | null; before: string | null; binary: boolean; deletions: number; from?: string; from_encoding?: TaskPathEncoding; mixed: boolean; path: string; path_encoding?: TaskPathEncoding; shared?: boolean; status: "created" | "modified" | "deleted" | "renamed"; subtasks: (string)[] })[];
   modified: (string)[];
   renamed: ({ from: string; from_encoding?: TaskPathEncoding; modified: boolean; to: string; to_encoding?: TaskPathEncoding })[];
   task_id: string;

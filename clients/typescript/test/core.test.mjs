@@ -235,3 +235,34 @@ test("toolsets and sessions", async () => {
 });
 
 after(() => {});
+
+test("a call brackets what is done on disk, and is undone alone", async () => {
+  const dir = await mkdtemp(join(process.env.UMBRA_TEST_DIR, "ws-"));
+  const owner = await umbra.tasks.create({ goal: "calls", workspace: dir });
+  let id;
+  const value = await owner.subtask("s1").call({ tool: "codegen" }, async (call) => {
+    id = call.call_id;
+    await writeFile(join(dir, "made.txt"), "made\n");
+    return 7;
+  });
+  assert.equal(value, 7);
+  const call = await umbra.calls.get(id);
+  assert.equal(call.status, "ok");
+  assert.equal(call.subtask_id, "s1");
+  const [entry] = await collect(owner.changes());
+  assert.deepEqual([entry.path, entry.subtask_id, entry.source, entry.call_id], ["made.txt", "s1", "call", id]);
+  await assert.rejects(owner.call({ paths: ["x.txt"] }, async (c) => { id = c.call_id; throw new Error("mine"); }), /mine/);
+  assert.equal((await umbra.calls.get(id)).status, "failed");
+  const stop = new AbortController();
+  await assert.rejects(owner.call({ signal: stop.signal }, async (c) => { id = c.call_id; stop.abort(new Error("stopped")); throw stop.signal.reason; }), /stopped/);
+  assert.equal((await umbra.calls.get(id)).status, "cancelled");
+  assert.equal((await collect(umbra.calls.list({ task_id: owner.id }))).length, 3);
+  const begun = await umbra.calls.create({ agent: "x", agent_session: "y", workspace_id: call.workspace_id });
+  await umbra.calls.touch(begun.call_id);
+  assert.deepEqual((await collect(umbra.calls.list({ workspace_id: call.workspace_id, open: true }))).map((c) => c.call_id), [begun.call_id]);
+  assert.equal((await umbra.calls.end(begun.call_id)).task_id, begun.task_id);
+  await assert.rejects(umbra.calls.touch(begun.call_id), { code: "call_ended", status: 409 });
+  assert.equal((await owner.revert({ call: call.call_id, dryRun: true })).entries_reverted, 1);
+  assert.equal((await owner.revert({ call: call.call_id })).entries_reverted, 1);
+  await assert.rejects(owner.files.read("made.txt"), { status: 404 });
+});

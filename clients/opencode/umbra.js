@@ -1,0 +1,341 @@
+// The opencode plugin of umbra: each tool that may change files is bracketed by
+// a call, so that what a session or a sub-agent changes is recorded as its own
+// and can be undone alone. It has no dependency, and without a server opencode
+// works as it does without the plugin.
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import * as http from "node:http";
+import * as https from "node:https";
+import { homedir } from "node:os";
+import { isAbsolute, join, resolve } from "node:path";
+
+// Tools that change no file, or that start agents whose own tools have hooks.
+const readers = new Set(["read", "glob", "grep", "list", "webfetch", "websearch", "todowrite", "todoread", "task", "question", "skill", "lsp",
+  "umbra_undo", "umbra_changes"]);
+
+const BEGIN_MS = 2_000; // a tool waits no longer for its call's begin
+const END_MS = 10_000;
+const UNDO_MS = 60_000;
+const AGAIN_MS = 10_000; // after a server that could not be reached
+const KEPT_ENDS = 100; // ends that the server did not get and that are sent again
+const MAX_ANSWER = 8 << 20;
+
+const sha256 = (text) => createHash("sha256").update(text).digest("hex");
+const wait = (ms) => new Promise((_, reject) => setTimeout(reject, ms, new Error("timed out")).unref?.());
+
+// plain returns a name without control characters, so that it cannot add lines
+// to what the model reads.
+const plain = (text) => String(text).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => "\\u" + c.codePointAt(0).toString(16).padStart(4, "0"));
+
+function alive(pid) {
+  if (typeof pid !== "number") return false;
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (err) {
+    return err.code === "EPERM";
+  }
+}
+
+// server returns the address as `umbra hook` finds it.
+async function server() {
+  if (process.env.UMBRA_SERVER) return process.env.UMBRA_SERVER;
+  const data = process.env.UMBRA_DATA_DIR || join(process.env.XDG_DATA_HOME || join(homedir(), ".local", "share"), "umbra");
+  try {
+    const holder = JSON.parse(await readFile(join(data, "lock"), "utf8"));
+    if (typeof holder.address === "string" && holder.address !== "" && alive(holder.pid)) return holder.address;
+  } catch {
+    // No server has used the data directory.
+  }
+  return "http://127.0.0.1:8080";
+}
+
+// send returns the answer's status and JSON. It rejects where no answer came.
+function send(address, method, path, body, ms, headers = {}) {
+  return new Promise((done, fail) => {
+    const socket = address.startsWith("unix:") ? address.slice("unix:".length) : undefined;
+    const url = new URL(path, socket !== undefined ? "http://localhost" : /^https?:/.test(address) ? address : "http://" + address);
+    const data = body === undefined ? undefined : Buffer.from(JSON.stringify(body));
+    const all = { ...headers };
+    if (data !== undefined) {
+      all["Content-Type"] = "application/json";
+      all["Content-Length"] = data.length;
+    }
+    if (process.env.UMBRA_TOKEN) all.Authorization = "Bearer " + process.env.UMBRA_TOKEN;
+    const req = (url.protocol === "https:" ? https : http).request(url, { method, headers: all, agent: false, ...(socket === undefined ? {} : { socketPath: socket }) });
+    const late = setTimeout(() => req.destroy(new Error("no answer in time")), ms);
+    req.on("error", (err) => { clearTimeout(late); fail(err); });
+    req.on("response", (res) => {
+      const chunks = [];
+      let size = 0;
+      res.on("data", (c) => { if ((size += c.length) > MAX_ANSWER) req.destroy(new Error("the answer is too large")); else chunks.push(c); });
+      res.on("error", (err) => { clearTimeout(late); fail(err); });
+      res.on("end", () => {
+        clearTimeout(late);
+        let json = null;
+        try {
+          json = JSON.parse(Buffer.concat(chunks).toString("utf8"));
+        } catch {
+          // The status says enough.
+        }
+        done({ status: res.statusCode, json });
+      });
+    });
+    req.end(data);
+  });
+}
+
+// declared returns the paths of an editing tool; undefined: any file may change.
+function declared(tool, args, directory) {
+  const at = (p) => (isAbsolute(p) ? p : resolve(directory, p));
+  switch (tool) {
+    case "write":
+      if (typeof args?.filePath !== "string") return undefined;
+      return [typeof args.content === "string" ? { path: at(args.filePath), sha256: sha256(args.content) } : at(args.filePath)];
+    case "edit":
+    case "multiedit":
+      return typeof args?.filePath === "string" ? [at(args.filePath)] : undefined;
+    case "patch":
+    case "apply_patch": {
+      const text = [args?.patchText, args?.patch, args?.input].find((v) => typeof v === "string");
+      if (text === undefined) return undefined;
+      const found = [...text.matchAll(/^\*\*\* (?:Add File|Update File|Delete File|Move to): (.*?)\r?$/gm)].map((m) => at(m[1].trim()));
+      return found.length > 0 ? [...new Set(found)] : undefined;
+    }
+  }
+  return undefined;
+}
+
+function who(c) {
+  if (c.task_id) return "task " + plain(c.task_id) + (c.subtask_id ? ", subtask " + plain(c.subtask_id) : "");
+  return plain(c.actor || (c.source === "external" ? "a change outside umbra" : c.source || "unknown"));
+}
+
+// advice is what the model reads behind a tool's output; empty: nothing.
+function advice(others, overwrote, undo) {
+  const lines = [];
+  if (others?.length > 0) {
+    lines.push("umbra: others changed these files since your last tool call; read them again before you edit them:");
+    for (const c of others) lines.push(`- ${plain(c.path)}${c.lines ? " lines " + plain(c.lines) : ""} (${plain(c.operation || "changed")} by ${who(c)})`);
+  }
+  if (overwrote?.length > 0) {
+    lines.push("umbra: your last tool call deleted or replaced content of others that no commit of the project has:");
+    for (const c of overwrote) lines.push(`- ${plain(c.path)} (last written by ${who(c)})`);
+    if (undo) lines.push("If that was not intended, run: " + plain(undo));
+  }
+  return lines.join("\n");
+}
+
+export const Umbra = async ({ client, directory }) => {
+  const parents = new Map(); // session → its parent's, or null
+  const turns = new Map(); // session → the user's message
+  const models = new Map(); // session → model
+  const tasks = new Map(); // topmost session → task
+  const open = new Map(); // session, call → the call that was begun
+  const unsent = []; // ends that the server did not get
+  let downUntil = 0;
+
+  const key = (session, call) => session + "\0" + call;
+
+  const log = (message) => {
+    // The plugin's work does not wait for opencode's log.
+    Promise.resolve(client?.app?.log?.({ body: { service: "umbra", level: "warn", message } })).catch(() => {});
+  };
+
+  // request returns the JSON of a success, null otherwise; it never throws.
+  async function request(method, path, body, ms, o = {}) {
+    const address = await server();
+    try {
+      const { status, json } = await send(address, method, path, body, ms, o.headers);
+      if (status < 300) return json ?? {};
+      if (o.refused) return o.refused(status, json);
+      log(`${method} ${path.split("?")[0]}: ${status} ${json?.error ?? ""} ${json?.detail ?? ""}`.trim());
+      return null;
+    } catch (err) {
+      if (Date.now() >= downUntil) log(`no server at ${address} (${err.code ?? err.message}); next attempt in 10 s`);
+      downUntil = Date.now() + AGAIN_MS;
+      o.lost?.();
+      return null;
+    }
+  }
+
+  // parentOf asks opencode for a session that was made before this process.
+  async function parentOf(session) {
+    if (!parents.has(session)) {
+      let parent = null;
+      try {
+        const found = await Promise.race([client.session.get({ path: { id: session } }), wait(1_000)]);
+        parent = found?.data?.parentID ?? null;
+      } catch {
+        // It counts as a session of its own.
+      }
+      if (!parents.has(session)) parents.set(session, parent);
+    }
+    return parents.get(session);
+  }
+
+  async function topmost(session) {
+    for (let depth = 0; depth < 32; depth++) {
+      const parent = await parentOf(session);
+      if (!parent) break;
+      session = parent;
+    }
+    return session;
+  }
+
+  async function flush() {
+    while (unsent.length > 0 && Date.now() >= downUntil) {
+      const end = unsent.shift();
+      let lost = false;
+      await request("POST", `/calls/${end.id}/end`, { status: end.status }, BEGIN_MS, { lost: () => { lost = true; }, refused: () => null });
+      if (lost) {
+        unsent.unshift(end);
+        return;
+      }
+    }
+  }
+
+  async function begin(tool, session, callID, args) {
+    if (Date.now() < downUntil) return;
+    await flush();
+    if (Date.now() < downUntil) return;
+    const root = await topmost(session);
+    const call = { id: "opencode-" + sha256(root + "\0" + session + "\0" + callID).slice(0, 32), session, root };
+    const body = { agent: "opencode", agent_session: root, cwd: directory, call_id: call.id, tool: plain(tool).slice(0, 256) };
+    if (root !== session) body.subtask_id = session;
+    else if (turns.has(session)) body.prompt_id = turns.get(session);
+    if (models.has(session)) body.model = models.get(session);
+    const paths = declared(tool, args, directory);
+    if (paths !== undefined) Object.assign(body, { paths, only_paths: true });
+    if (tool === "bash" && typeof args?.command === "string") body.command_sha256 = sha256(args.command);
+    // A request without an answer may have begun the call all the same.
+    let lost = false;
+    const made = await request("POST", "/calls", body, BEGIN_MS, { lost: () => { lost = true; } });
+    if (lost) {
+      keep({ id: call.id, status: "cancelled" });
+      return;
+    }
+    if (made === null) return;
+    call.task = made.task_id;
+    call.subtask = made.subtask_id;
+    call.others = made.others;
+    tasks.set(root, made.task_id);
+    open.set(key(session, callID), call);
+  }
+
+  function keep(end) {
+    unsent.push(end);
+    if (unsent.length > KEPT_ENDS) unsent.shift();
+  }
+
+  async function end(k, status) {
+    const call = open.get(k);
+    if (call === undefined) return "";
+    open.delete(k);
+    const ended = await request("POST", `/calls/${call.id}/end`, { status }, END_MS, { lost: () => keep({ id: call.id, status }) });
+    return advice(call.others, ended?.overwrote, ended?.undo);
+  }
+
+  const endAll = (status, session) =>
+    Promise.all([...open].filter(([, c]) => session === undefined || c.session === session).map(([k]) => end(k, status)));
+
+  // undo takes back the newest turn of the session that has something to take back.
+  async function undo(session) {
+    const task = tasks.get(await topmost(session));
+    if (task === undefined) return "umbra: nothing of this session is recorded.";
+    const page = await request("GET", `/calls?task_id=${encodeURIComponent(task)}`, undefined, UNDO_MS);
+    if (page === null) return "umbra: the server could not be asked; nothing was undone.";
+    const mark = { "X-Subtask-Id": "umbra-undo-" + (BigInt(Date.now()) * 1_000_000n).toString(36) };
+    const conflict = (status, json) => (json?.error === "revert_conflict" ? json : null);
+    const seen = new Set();
+    for (const c of page.calls ?? []) {
+      if (!c.subtask_id || seen.has(c.subtask_id)) continue;
+      seen.add(c.subtask_id);
+      const path = `/tasks/${encodeURIComponent(task)}/subtasks/${encodeURIComponent(c.subtask_id)}/revert`;
+      const look = await request("POST", path, { dry_run: true }, UNDO_MS, { headers: mark, refused: conflict });
+      if (look === null) return "umbra: the undo could not be prepared; nothing was undone.";
+      if (!look.entries_reverted && !look.conflicts?.length) continue;
+      const done = await request("POST", path, {}, UNDO_MS, { headers: mark, refused: conflict });
+      if (done === null) return "umbra: the undo failed; ask the user to run: umbra turns";
+      if (done.conflicts?.length > 0) {
+        return ["umbra: nothing was undone; later changes of others depend on it:", ...done.conflicts.map((x) => "- " + plain(x.path))].join("\n");
+      }
+      const files = (done.files ?? []).map((f) => `- ${plain(f.path)} (${plain(f.action ?? "reverted")})`);
+      return [`umbra: undid turn ${plain(c.subtask_id)}; umbra redo brings it back:`, ...files].join("\n");
+    }
+    return "umbra: there is nothing to undo.";
+  }
+
+  async function changes(session) {
+    const task = tasks.get(await topmost(session));
+    if (task === undefined) return "umbra: nothing of this session is recorded.";
+    const summary = await request("GET", `/tasks/${encodeURIComponent(task)}/files`, undefined, UNDO_MS);
+    if (summary === null) return "umbra: the server could not be asked.";
+    const files = summary.files ?? [];
+    if (files.length === 0) return "umbra: this session changed no file.";
+    return [`umbra: files that this session changed (task ${plain(task)}):`, ...files.map((f) => `- ${plain(f.path)} (${plain(f.status ?? f.operation ?? "changed")}${f.shared ? ", shared" : ""})`)].join("\n");
+  }
+
+  return {
+    "chat.message": async (input, output) => {
+      const id = output?.message?.id ?? input.messageID;
+      if (typeof id === "string") turns.set(input.sessionID, id);
+      const model = input.model?.modelID;
+      if (typeof model === "string" && model !== "") models.set(input.sessionID, plain(model).slice(0, 256));
+    },
+    "tool.execute.before": async (input, output) => {
+      if (readers.has(input.tool)) return;
+      try {
+        await begin(input.tool, input.sessionID, input.callID, output?.args);
+      } catch (err) {
+        log("call not begun: " + err.message);
+      }
+    },
+    "tool.execute.after": async (input, output) => {
+      const text = await end(key(input.sessionID, input.callID), "ok");
+      if (text !== "" && output) output.output = (output.output ?? "") + "\n\n" + text;
+    },
+    "shell.env": async (input, output) => {
+      const call = open.get(key(input.sessionID, input.callID));
+      if (call === undefined) return;
+      output.env.UMBRA_CALL = call.id;
+      output.env.UMBRA_TASK = call.task;
+      if (call.subtask) output.env.UMBRA_SUBTASK = call.subtask;
+      output.env.UMBRA_SERVER = await server();
+    },
+    event: async ({ event }) => {
+      const p = event.properties ?? {};
+      switch (event.type) {
+        case "session.created":
+          if (p.info?.id) parents.set(p.info.id, p.info.parentID ?? null);
+          break;
+        case "message.part.updated":
+          // A tool that failed has no tool.execute.after.
+          if (p.part?.type === "tool" && p.part.state?.status === "error") await end(key(p.part.sessionID, p.part.callID), "failed");
+          break;
+        case "session.idle":
+          await endAll("cancelled", p.sessionID);
+          break;
+        case "session.deleted":
+          if (p.info?.id) for (const m of [parents, turns, models, tasks]) m.delete(p.info.id);
+          break;
+      }
+    },
+    dispose: async () => {
+      await endAll("cancelled");
+      await flush();
+    },
+    tool: {
+      umbra_undo: {
+        description: "Take back the file changes of this session's last turn that changed files. Later changes of others stay. Use it only when the user asks for an undo.",
+        args: {},
+        execute: async (_, context) => undo(context.sessionID),
+      },
+      umbra_changes: {
+        description: "List the files that this session has changed.",
+        args: {},
+        execute: async (_, context) => changes(context.sessionID),
+      },
+    },
+  };
+};
