@@ -85,8 +85,8 @@ export async function* follow(http: Transport, source: Source, o: EventsOptions)
   }
 }
 
-/** parse reads server-sent events (WHATWG HTML, section 9.2). */
-async function* parse(res: Response, connection: AbortController): AsyncGenerator<UmbraEvent, void, void> {
+/** parse reads server-sent events (WHATWG HTML, section 9.2). Without a byte for quietMs the connection counts as broken; 0: never. */
+export async function* parse(res: Response, connection: AbortController, quietMs = silence): AsyncGenerator<UmbraEvent, void, void> {
   if (!(res.headers.get("content-type") ?? "").startsWith("text/event-stream") || res.body === null) {
     throw new UmbraError({ code: "bad_response", status: res.status, detail: "The answer is not an event stream." });
   }
@@ -100,7 +100,7 @@ async function* parse(res: Response, connection: AbortController): AsyncGenerato
     for (;;) {
       let timer: ReturnType<typeof setTimeout> | undefined;
       const quiet = new Promise<never>((_, reject) => {
-        timer = setTimeout(() => reject(network(new Error("silence"))), silence);
+        if (quietMs > 0) timer = setTimeout(() => reject(network(new Error("silence"))), quietMs);
       });
       let piece: ReadableStreamReadResult<Uint8Array>;
       try {
