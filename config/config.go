@@ -177,6 +177,7 @@ type Limits struct {
 	WriteBytes     Size  `key:"write_bytes"`
 	UploadBytes    Size  `key:"upload_bytes"`
 	JSONBytes      Size  `key:"json_bytes"`
+	BodiesBytes    Size  `key:"bodies_bytes"` // of all bodies in memory; 0: no limit
 	Rate           Rate  `key:"rate"`
 }
 
@@ -231,6 +232,7 @@ func Default() Config {
 			WriteBytes:   100 << 20,
 			UploadBytes:  10 << 30,
 			JSONBytes:    1 << 20,
+			BodiesBytes:  512 << 20,
 		},
 		Retention: Retention{Interval: time.Hour},
 	}

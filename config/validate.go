@@ -58,6 +58,7 @@ func (c *Config) validate() error {
 		{"limits.cache_bytes", between(int(c.Limits.CacheBytes), 1<<20, 1<<40)},
 		{"limits.write_bytes", positive(c.Limits.WriteBytes)},
 		{"limits.upload_bytes", positive(c.Limits.UploadBytes)},
+		{"limits.bodies_bytes", notNegative(int(c.Limits.BodiesBytes))},
 		{"limits.json_bytes", positive(c.Limits.JSONBytes)},
 		{"limits.rate.per_ip", notNegative(c.Limits.Rate.PerIP)},
 		{"limits.rate.per_code_id", notNegative(c.Limits.Rate.PerCodeID)},

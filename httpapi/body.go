@@ -140,7 +140,7 @@ func (b *bodyReader) finish(flush func(), stop <-chan struct{}) (ended bool) {
 	}
 	flush()
 	b.mu.Lock()
-	broken := b.cause != nil && b.cause.Status != http.StatusRequestEntityTooLarge
+	broken := b.cause != nil && b.cause.Status != http.StatusRequestEntityTooLarge && b.cause.Code != codeBusy
 	b.mu.Unlock()
 	end := time.Now().Add(lingerTotal)
 	var buf []byte
@@ -227,7 +227,7 @@ func unknownField(e *strictjson.UnknownError, hint string) error {
 
 func decodeJSON(c *gin.Context, dst any, unmarshal func([]byte, any) error) error {
 	f := factsOf(c)
-	data, err := readAll(BodyReader(c), c.Request.ContentLength)
+	data, err := ReadBody(c)
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
@@ -255,14 +255,18 @@ func decodeJSON(c *gin.Context, dst any, unmarshal func([]byte, any) error) erro
 }
 
 // readAll is io.ReadAll with the size that the client told as a first guess,
-// not believed beyond 1 MiB.
-func readAll(r io.Reader, told int64) ([]byte, error) {
+// not believed beyond 1 MiB. grow is told the size so far, and ends the reading
+// by its error.
+func readAll(r io.Reader, told int64, grow func(size int64) error) ([]byte, error) {
 	buf := make([]byte, 0, min(max(told, 512), 1<<20)+1)
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		if err == io.EOF {
 			return buf, nil
+		}
+		if err == nil {
+			err = grow(int64(len(buf)))
 		}
 		if err != nil {
 			return nil, err

@@ -31,6 +31,7 @@ type facts struct {
 	idem      *Idempotency
 	query     url.Values  // parsed at the first use
 	body      *bodyReader // nil: no body
+	held      int64       // of the server's budget for bodies, in bytes
 	problem   *Problem    // what Fail told
 	log       *slog.Logger
 	stopping  <-chan struct{}

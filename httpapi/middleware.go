@@ -59,6 +59,7 @@ func (s *Server) observe(c *gin.Context) {
 	}
 	ctx, cancel := context.WithCancelCause(within)
 	defer f.ending.Wait()
+	defer s.bodies.release(&f.held)
 	defer cancel(nil)
 	f.end = cancel
 	c.Request = c.Request.WithContext(ctx)

@@ -50,6 +50,7 @@ type Options struct {
 	Hosted bool
 
 	MaxJSON                int64 // bytes of a JSON body, where the route names no other limit
+	MaxBodies              int64 // bytes that all bodies hold in memory; 0 is off
 	PerMinute, PerIPMinute int   // requests a minute, 0 is off
 
 	Answers AnswerStore
@@ -74,6 +75,7 @@ type Server struct {
 	table     *table
 	perIP     *limiter
 	global    *limiter
+	bodies    budget
 	flights   flights
 	openapi   func() ([]byte, error)
 	started   time.Time
@@ -114,6 +116,7 @@ func New(opts Options, dialects ...Dialect) (*Server, error) {
 		policy:  policy{roots: opts.Roots, own: opts.Own, hosted: opts.Hosted},
 		perIP:   newLimiter(opts.PerIPMinute),
 		global:  newLimiter(opts.PerMinute),
+		bodies:  budget{max: opts.MaxBodies},
 		flights: flights{now: map[[32]byte]*flight{}},
 		fresh:   map[net.Conn]struct{}{},
 	}

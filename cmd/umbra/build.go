@@ -152,6 +152,7 @@ func httpOptions(cfg config.Config, log *slog.Logger) httpapi.Options {
 		Own:         ownFolders(cfg.WorkspaceDir, cfg.Output.Dir),
 		Hosted:      cfg.Hosted,
 		MaxJSON:     int64(cfg.Limits.JSONBytes),
+		MaxBodies:   int64(cfg.Limits.BodiesBytes),
 		PerMinute:   cfg.Limits.Rate.Global,
 		PerIPMinute: cfg.Limits.Rate.PerIP,
 	}

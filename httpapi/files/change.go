@@ -120,7 +120,7 @@ func (d *Dialect) append(c *gin.Context, r *task.Ref) error {
 	if err != nil {
 		return err
 	}
-	data, err := io.ReadAll(httpapi.BodyReader(c))
+	data, err := httpapi.ReadBody(c)
 	if err != nil {
 		return err
 	}

@@ -137,7 +137,7 @@ func (d *Dialect) serve(c *gin.Context) error {
 	var asked json.RawMessage
 	if req.Method == http.MethodPost {
 		// Read here: what breaks a body is told in the server's own words.
-		body, err := io.ReadAll(httpapi.BodyReader(c))
+		body, err := httpapi.ReadBody(c)
 		if err != nil {
 			return err
 		}

@@ -20,10 +20,17 @@ import (
 )
 
 type batchBody struct {
-	SubtaskID  *string   `json:"subtask_id"`
-	Message    string    `json:"message"`
-	Operations []batchOp `json:"operations"`
+	SubtaskID  *string  `json:"subtask_id"`
+	Message    string   `json:"message"`
+	Operations batchOps `json:"operations"`
 }
+
+// batchOps are a batch's operations. No more are decoded than show that there are
+// too many.
+type batchOps []batchOp
+
+// MaxItems implements strictjson.Bounded.
+func (batchOps) MaxItems() int { return maxOperations }
 
 type batchOp struct {
 	Op           string  `json:"op"`

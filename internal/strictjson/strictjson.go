@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -317,15 +318,23 @@ func (d *decoder) object(target reflect.Value, at path) error {
 	return nil
 }
 
+// Bounded is implemented by slice types of which one element more than MaxItems is
+// decoded; elements after that are checked and dropped.
+type Bounded interface{ MaxItems() int }
+
 func (d *decoder) array(target reflect.Value, at path) error {
 	if err := d.enter(); err != nil {
 		return err
 	}
 	var list reflect.Value // the slice to fill
+	most := math.MaxInt
 	switch {
 	case !target.IsValid():
 	case target.Kind() == reflect.Slice:
 		list = reflect.MakeSlice(target.Type(), 0, 0)
+		if b, ok := list.Interface().(Bounded); ok {
+			most = b.MaxItems()
+		}
 	case isAny(target):
 		list = reflect.ValueOf([]any{})
 	default:
@@ -339,13 +348,14 @@ func (d *decoder) array(target reflect.Value, at path) error {
 		}
 		here := path{parent: &at, index: i}
 		var item reflect.Value
-		if list.IsValid() {
+		keep := list.IsValid() && i <= most
+		if keep {
 			item = reflect.New(list.Type().Elem()).Elem()
 		}
 		if err := d.value(item, here); err != nil {
 			return err
 		}
-		if list.IsValid() {
+		if keep {
 			list = reflect.Append(list, item)
 		}
 		d.space()

@@ -1,0 +1,56 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"umbra/tests/harness"
+)
+
+// Large bodies that are in memory at once are bounded: one more is told to come
+// again, small ones are not held up, and the room comes back.
+func TestBodiesBudget(t *testing.T) {
+	s := harness.Start(t, harness.Options{Config: "limits: {bodies_bytes: 1MiB}\n"})
+	id := s.Do("POST", "/tasks", map[string]any{"goal": "g", "kind": "virtual"}).Expect(201).Text("task_id")
+	batch := func(size int) map[string]any {
+		return map[string]any{"operations": []any{map[string]any{"op": "write", "path": "f", "content": strings.Repeat("x", size)}}}
+	}
+	// Alone even a body over the bound is taken.
+	s.Do("POST", "/tasks/"+id+"/batch", batch(2<<20)).Expect(200)
+
+	whole, err := json.Marshal(batch(800 << 10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := s.Dial()
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /tasks/%s/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", id, len(whole))
+	if _, err := conn.Write(whole[:len(whole)-1]); err != nil {
+		t.Fatal(err)
+	}
+	await := func(what string, done func(*harness.Response) bool) {
+		t.Helper()
+		for end := time.Now().Add(30 * time.Second); ; {
+			if r := s.Do("POST", "/tasks/"+id+"/batch", batch(300<<10)); done(r) {
+				return
+			} else if time.Now().After(end) {
+				t.Fatalf("%s: still %d %.200s", what, r.Status, r.Body)
+			}
+		}
+	}
+	await("while another body is in memory", func(r *harness.Response) bool {
+		if r.Status != 503 {
+			return false
+		}
+		if r.ExpectError(503, "busy"); r.Header.Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+		return true
+	})
+	s.Do("POST", "/tasks/"+id+"/batch", batch(1000)).Expect(200)
+	conn.Close()
+	await("when the other one is gone", func(r *harness.Response) bool { return r.Status == 200 })
+}
