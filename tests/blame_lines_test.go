@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"umbra/internal/need"
+	"umbra/tests/harness"
 )
 
 type blameRange struct {
@@ -164,4 +165,53 @@ func TestBlameProject(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	k.blame(t, "path=sub/a.txt&project=false").is(t, "1-2 baseline sub/a.txt:1, 3-3 s1 sub/a.txt:3")
+}
+
+// The verbs: a table, git's own format, and one line's story.
+func TestBlameVerbs(t *testing.T) {
+	need.Tool(t, "git")
+	p := newProject(t, map[string]string{"a.txt": "one\ntwo\nthree\n"})
+	k := p.task(t, "goal", "make it two", "metadata", map[string]any{"agent": "codex"})
+	k.put(t, "a.txt", "one\nTWO\nthree\n", "X-Subtask-Id", "s1").want(t, 200)
+	run := func(want int, args ...string) string {
+		t.Helper()
+		status, out, text := p.verb(t, args...)
+		if status != want {
+			t.Fatalf("umbra %v: status %d\n%s%s", args, status, out, text)
+		}
+		return out
+	}
+	table := strings.Split(strings.TrimSpace(run(0, "blame", "a.txt")), "\n")
+	head := k.git(t, "rev-parse", "refs/heads/shadow")
+	if len(table) != 3 || !strings.HasPrefix(table[1], head[:12]) || !strings.Contains(table[1], "codex/s1") || !strings.HasSuffix(table[1], "  TWO") {
+		t.Errorf("%q", table)
+	}
+	if got := run(0, "blame", "-L", "2,3", "a.txt"); strings.Count(got, "\n") != 2 {
+		t.Errorf("%q", got)
+	}
+	k.sync(t)
+	want := harness.Git(t, k.gitDir(), "blame", "--porcelain", "refs/heads/shadow", "--", "a.txt")
+	if got := run(0, "blame", "--porcelain", "a.txt"); strings.TrimSpace(got) != strings.TrimSpace(want) {
+		t.Errorf("git prints\n%s\nnot\n%s", want, got)
+	}
+	if got := run(0, "blame", "--json", "-L", "2,2", "a.txt"); !strings.Contains(got, `"subtask_id":`) || !strings.Contains(got, head) {
+		t.Error(got)
+	}
+	why := run(0, "why", "a.txt:2")
+	for _, text := range []string{head, "codex", "make it two", "+TWO", "umbra revert " + head[:12]} {
+		if !strings.Contains(why, text) {
+			t.Errorf("%q is not in\n%s", text, why)
+		}
+	}
+	if got := run(0, "why", "--json", "a.txt:2"); !strings.Contains(got, `"undo"`) || !strings.Contains(got, "make it two") {
+		t.Error(got)
+	}
+	if got := run(0, "why", "a.txt:1"); !strings.Contains(got, "baseline") {
+		t.Error(got)
+	}
+	run(2, "why", "a.txt")
+	run(2, "why", "a.txt:0")
+	run(2, "blame", "-L", "x", "a.txt")
+	run(2, "why", "a.txt:9")
+	run(1, "blame", "none.txt")
 }

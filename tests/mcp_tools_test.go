@@ -141,7 +141,7 @@ func TestMCPInspector(t *testing.T) {
 				target = []string{"--config", file, "--server", "umbra"}
 			}
 			var tools struct{ Tools []map[string]any }
-			if err := json.Unmarshal([]byte(inspect(t, target, "--method", "tools/list", "--strict")), &tools); err != nil || len(tools.Tools) != 13 {
+			if err := json.Unmarshal([]byte(inspect(t, target, "--method", "tools/list", "--strict")), &tools); err != nil || len(tools.Tools) != 14 {
 				t.Errorf("%d tools, %v", len(tools.Tools), err)
 			}
 			if out := inspect(t, target, "--method", "tools/call", "--tool-name", "read_file", "--tool-arg", "path=/project/a.txt"); !strings.Contains(out, `"x\n"`) {

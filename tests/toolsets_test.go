@@ -182,7 +182,7 @@ func TestToolsetTools(t *testing.T) {
 	}
 	a.fails("Tool 'read_file' is not available", "read_file", "path", "/x")
 	a.setMounts(physical("/ro", "READ_ONLY", ro)).Expect(200)
-	if got := a.toolNames(); got != "read_file list_directory stat_file search_files grep_files task_changes task_diff" {
+	if got := a.toolNames(); got != "read_file list_directory stat_file search_files grep_files task_changes task_diff explain_line" {
 		t.Errorf("read only: %s", got)
 	}
 	a.fails("Tool 'write_file' is not available", "write_file", "path", "/ro/x", "content", "")
@@ -192,7 +192,7 @@ func TestToolsetTools(t *testing.T) {
 	}
 	a.setMounts(physical("/rw", "READ_WRITE", ro)).Expect(200)
 	for _, format := range []string{"mcp", "openai", "anthropic", "langchain"} {
-		if n := len(a.tools(format)); n != 13 {
+		if n := len(a.tools(format)); n != 14 {
 			t.Errorf("%s: %d tools", format, n)
 		}
 	}
@@ -382,6 +382,7 @@ func TestToolsetWriteOnly(t *testing.T) {
 	note("task_changes")
 	note("task_diff")
 	note("task_diff", "path", "/box/box/report.txt")
+	note("explain_line", "path", "/box/box/report.txt", "line", 1)
 	note("revert_changes", "all", true, "dry_run", true)
 	got := note("revert_changes", "path", "/box/box/report.txt")
 	if got != "Restored /box/box/report.txt\n1 change(s) taken back" {
@@ -492,4 +493,26 @@ func TestToolsetLease(t *testing.T) {
 	s.Do("GET", "/toolsets/"+made.Text("id"), nil).Expect(404)
 	body["idleSeconds"] = 0
 	s.Do("POST", "/toolsets", body).Expect(400)
+}
+
+// explain_line shows the change that wrote a line.
+func TestToolsetExplainLine(t *testing.T) {
+	s := harness.Start(t, harness.Options{})
+	dir := folder(t, map[string]string{"a.txt": "one\ntwo\n"})
+	a := newAgent(t, s, physical("/p", "READ_WRITE", dir))
+	a.gives("edit_file", "path", "/p/a.txt", "old_string", "two", "new_string", "TWO")
+	got := a.gives("explain_line", "path", "/p/a.txt", "line", 2)
+	for _, text := range []string{"/p/a.txt:2 is from commit ", "Task: ", "+TWO", "-two"} {
+		if !strings.Contains(got, text) {
+			t.Errorf("%q is not in %s", text, got)
+		}
+	}
+	if got := a.gives("explain_line", "path", "/p/a.txt", "line", 1); !strings.Contains(got, "Source: baseline") {
+		t.Error(got)
+	}
+	for path, line := range map[string]int{"/p/a.txt": 3, "/p/none": 1, "/p": 1} {
+		if status, text := a.call("explain_line", "path", path, "line", line); status != "error" || text == "" {
+			t.Errorf("%s: %s %s", path, status, text)
+		}
+	}
 }

@@ -22,7 +22,6 @@ import (
 	"umbra/httpapi/upkeep"
 	"umbra/httpapi/workspaces"
 	"umbra/internal/access"
-	"umbra/internal/blame"
 	"umbra/internal/review"
 	"umbra/internal/state"
 	"umbra/internal/workspace"
@@ -126,14 +125,13 @@ func build(cfg config.Config, dir *state.Dir, log *slog.Logger) (d *deps, err er
 
 // dialects lists the HTTP surfaces beside the frame's own.
 func dialects(cfg config.Config, s *services) []httpapi.Dialect {
-	lines := blame.NewCache()
 	return []httpapi.Dialect{
 		tasks.New(s.tasks, s.history, tasks.Limits{Write: int64(cfg.Limits.UploadBytes), Batch: int64(cfg.Limits.WriteBytes)}),
 		files.New(s.tasks, s.history, int64(cfg.Limits.WriteBytes)),
 		sessions.New(s.sessions, s.tasks, s.workspaces, sessions.Limits{Write: int64(cfg.Limits.WriteBytes), Upload: int64(cfg.Limits.UploadBytes)}),
 		workspaces.New(s.workspaces, s.tasks),
-		blameroutes.New(s.workspaces, lines),
-		reviewroutes.New(s.tasks, &review.Reader{History: s.history, Blame: lines}),
+		blameroutes.New(s.workspaces, s.blame),
+		reviewroutes.New(s.tasks, &review.Reader{History: s.history, Blame: s.blame}),
 		callroutes.New(s.calls, s.tasks, s.workspaces, s.history),
 		gitsmart.New(s.workspaces, s.tasks),
 		toolsets.New(s.toolsets, int64(cfg.Limits.WriteBytes)),

@@ -8,6 +8,7 @@ import (
 
 	"umbra/config"
 	"umbra/gitstore"
+	"umbra/internal/blame"
 	"umbra/internal/calls"
 	"umbra/internal/history"
 	"umbra/internal/person"
@@ -28,6 +29,7 @@ type services struct {
 	workspaces *workspace.Manager
 	tasks      *task.Service
 	calls      *calls.Service
+	blame      *blame.Cache
 	sessions   *session.Service
 	toolsets   *toolset.Service
 	history    *history.Cache
@@ -101,7 +103,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		return nil, err
 	}
 	d.closers = append(d.closers, func(context.Context) error { return sessions.Close() })
-	return &services{workspaces: manager, tasks: tasks, calls: called, sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
+	return &services{workspaces: manager, tasks: tasks, calls: called, blame: blame.NewCache(), sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
 }
 
 // rejected tells a call's begin what a reviewer took back of its task.
@@ -122,7 +124,7 @@ func (s *services) openToolsets(cfg config.Config, db *state.DB, runner *script.
 	}
 	var err error
 	s.toolsets, err = toolset.New(context.Background(), toolset.Options{
-		State: db, Tasks: s.tasks, Workspaces: s.workspaces, History: s.history, Default: defaultMounts(cfg.MCP.Mounts), Extra: extra, Log: log,
+		State: db, Tasks: s.tasks, Workspaces: s.workspaces, History: s.history, Blame: s.blame, Default: defaultMounts(cfg.MCP.Mounts), Extra: extra, Log: log,
 	})
 	return err
 }

@@ -23,7 +23,7 @@ import (
 // process, over HTTP alike.
 func verbs(stdout, stderr io.Writer) []*cobra.Command {
 	list := []*cobra.Command{
-		logCommand(), diffCommand(), showCommand(), summaryCommand(), revertCommand(),
+		logCommand(), diffCommand(), showCommand(), blameCommand(), whyCommand(), summaryCommand(), revertCommand(),
 		tasksCommand(), taskCommand(), workspacesCommand(), gitCommand(), verifyCommand(), exportCommand(), mcpCommand(), gcCommand(), duCommand(), tokenCommand(), doctorCommand(), hookCommand(), turnsCommand(), undoCommand(), redoCommand(), purgeCommand(), backupCommand(), restoreCommand(),
 	}
 	for _, c := range list {

@@ -141,6 +141,8 @@ func (r *run) tool() (string, error) {
 		return r.taskDiff(args)
 	case tool.RevertChanges:
 		return r.revertChanges(args)
+	case tool.ExplainLine:
+		return r.explainLine(args)
 	}
 	return r.extra(t.Name, args)
 }

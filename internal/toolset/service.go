@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"umbra/internal/blame"
 	"umbra/internal/errs"
 	"umbra/internal/history"
 	"umbra/internal/state"
@@ -24,6 +25,7 @@ type Options struct {
 	Tasks      *task.Service
 	Workspaces *workspace.Manager
 	History    *history.Cache
+	Blame      *blame.Cache
 	// Default is what the default toolset mounts; none: it is empty.
 	Default []Spec
 	// Extra are tools beside those of package tool.

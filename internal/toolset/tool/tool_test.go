@@ -24,10 +24,10 @@ func TestFor(t *testing.T) {
 		want   string
 	}{
 		{nil, ""},
-		{[]mount.Scope{mount.ReadOnly}, "read_file list_directory stat_file search_files grep_files task_changes task_diff"},
+		{[]mount.Scope{mount.ReadOnly}, "read_file list_directory stat_file search_files grep_files task_changes task_diff explain_line"},
 		{[]mount.Scope{mount.WriteOnly}, "write_file edit_file delete_file revert_changes"},
-		{[]mount.Scope{mount.ReadWrite}, "read_file list_directory write_file edit_file stat_file search_files grep_files move_file delete_file task_changes task_diff revert_changes"},
-		{[]mount.Scope{mount.ReadOnly, mount.WriteOnly}, "read_file list_directory write_file edit_file stat_file search_files grep_files delete_file task_changes task_diff revert_changes"},
+		{[]mount.Scope{mount.ReadWrite}, "read_file list_directory write_file edit_file stat_file search_files grep_files move_file delete_file task_changes task_diff revert_changes explain_line"},
+		{[]mount.Scope{mount.ReadOnly, mount.WriteOnly}, "read_file list_directory write_file edit_file stat_file search_files grep_files delete_file task_changes task_diff revert_changes explain_line"},
 	} {
 		if got := strings.Join(Names(For(of(c.scopes...), All())), " "); got != c.want {
 			t.Errorf("%v: %s", c.scopes, got)

@@ -20,6 +20,7 @@ const (
 	TaskChanges   = "task_changes"
 	TaskDiff      = "task_diff"
 	RevertChanges = "revert_changes"
+	ExplainLine   = "explain_line"
 )
 
 // Hints tell a client how careful to be (the annotations of MCP).
@@ -122,6 +123,10 @@ func All() []Tool {
 				optional("all", Boolean, "Take back everything."),
 				optional("mount", String, "With subtask, change or all: only in the workspace mounted there."),
 				optional("dry_run", Boolean, "Only tell what would be done.")}},
+		{Name: ExplainLine, Title: "Explain a line", Scopes: readers, Hints: reads,
+			Description: "Show which change wrote a line of a file: its agent, task and goal, when it was made, and its diff of that file.",
+			Params: []Param{path("Absolute path of the file."),
+				{Name: "line", Type: Integer, Required: true, Min: 1, Description: "Number of the line, counted from 1."}}},
 	}
 }
 
