@@ -37,7 +37,7 @@ func (k *connection) flags(fs *pflag.FlagSet) {
 		fs.AddFlag(all.Lookup(name))
 	}
 	fs.Lookup("data-dir").Usage = "the server is the one of this data directory `DIR`; where none runs, work on it directly"
-	fs.StringVar(&k.server, "server", "", "talk to the server at `URL` (http://HOST:PORT or unix:PATH)")
+	fs.StringVar(&k.server, "server", "", "talk to the server at `URL` (http://HOST:PORT or unix:PATH); UMBRA_SERVER without it and without --data-dir")
 	fs.StringVar(&k.token, "token", "", "with --server: the bearer `TOKEN` (or UMBRA_TOKEN, which other users do not see)")
 }
 
@@ -48,6 +48,9 @@ const startPatience = 10 * time.Second
 // open gives a client, and what gives up what it stands on.
 func (k *connection) open(ctx context.Context, cmd *cobra.Command, stderr io.Writer) (c *client.Client, closer func() error, err error) {
 	actor := actorName()
+	if k.server == "" && !cmd.Flags().Changed("data-dir") && !cmd.Flags().Changed("config") {
+		k.server = os.Getenv("UMBRA_SERVER")
+	}
 	if k.server != "" {
 		if cmd.Flags().Changed("data-dir") {
 			return nil, nil, usageError{errors.New("--server and --data-dir exclude each other")}
