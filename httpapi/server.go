@@ -247,6 +247,7 @@ func (s *Server) Stop() (clean bool) {
 type inflight struct {
 	mu    sync.Mutex
 	n     int
+	last  time.Time     // when the last one ended
 	empty chan struct{} // closed at n == 0, once somebody waits
 }
 
@@ -259,10 +260,24 @@ func (i *inflight) begin() {
 func (i *inflight) end() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.last = time.Now()
 	if i.n--; i.n == 0 && i.empty != nil {
 		close(i.empty)
 		i.empty = nil
 	}
+}
+
+// Quiet returns for how long the server has had no request; 0 while one runs.
+func (s *Server) Quiet() time.Duration {
+	s.running.mu.Lock()
+	defer s.running.mu.Unlock()
+	switch {
+	case s.running.n > 0:
+		return 0
+	case s.running.last.IsZero():
+		return time.Since(s.started)
+	}
+	return time.Since(s.running.last)
 }
 
 // idle gives a channel that is closed when none runs.

@@ -58,6 +58,9 @@ The exit status is 1 if something hurts. With --json: {"hurts":â€¦,"findings":[â
 		if err != nil {
 			return err
 		}
+		if v.server == "" { // else the agents of this machine are not that server's
+			found.Findings = append(found.Findings, agentFindings(cmd)...)
+		}
 		if v.json {
 			raw, err := json.Marshal(found)
 			if err == nil {

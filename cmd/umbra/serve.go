@@ -35,6 +35,7 @@ const closePatience = 900 * time.Millisecond
 const logPatience = 100 * time.Millisecond
 
 func serveCommand(stdout, stderr io.Writer) *cobra.Command {
+	var idle time.Duration
 	cmd := &cobra.Command{
 		Use:   "serve [DIR]",
 		Short: "Start the server",
@@ -61,16 +62,21 @@ config.yaml in the sources lists them all.`,
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), cfg, serveOptions{folder: folder}, stdout, stderr)
+			if idle < 0 {
+				return usageError{errors.New("--idle-exit must not be negative")}
+			}
+			return serve(cmd.Context(), cfg, serveOptions{folder: folder, idle: idle, anyPort: idle > 0}, stdout, stderr)
 		},
 	}
 	config.Flags(cmd.Flags())
+	cmd.Flags().DurationVar(&idle, "idle-exit", 0, "end after `DURATION` without a request, and take another port if the address is in use")
 	return cmd
 }
 
 // serveOptions are what is asked of one start beside the settings.
 type serveOptions struct {
 	folder  string        // to be opened as a workspace before the server is ready; empty: none
+	idle    time.Duration // without a request after which it ends; 0: never
 	anyPort bool          // where the address is taken, another port will do
 	ready   func(welcome) // is told instead of the person at standard error; nil: nobody
 }
@@ -152,9 +158,13 @@ func serve(ctx context.Context, cfg config.Config, o serveOptions, stdout, stder
 	}
 	log.Info("listening", "address", address, "data_dir", dir.Path, "version", programVersion(), "pid", os.Getpid())
 
+	quiet, stopQuiet := context.WithCancel(ctx)
+	defer stopQuiet()
 	select {
 	case <-ctx.Done():
 		log.Info("stopping")
+	case <-idleFor(quiet, o.idle, deps.server.Quiet):
+		log.Info("stopping: no request came", "idle_exit", o.idle)
 	case err = <-served:
 		log.Error("the listener failed", "error", err)
 	}
@@ -245,4 +255,28 @@ func warnOfMode(log *slog.Logger, path string) {
 	if st, err := os.Stat(path); err == nil && st.Mode().Perm()&0o077 != 0 {
 		log.Warn("others may look into the data directory", "data_dir", path, "mode", fmt.Sprintf("%#o", st.Mode().Perm()))
 	}
+}
+
+// idleFor returns a channel that is closed once quiet reports at least limit; nil
+// if limit is 0.
+func idleFor(ctx context.Context, limit time.Duration, quiet func() time.Duration) <-chan struct{} {
+	if limit == 0 {
+		return nil
+	}
+	over := make(chan struct{})
+	go func() {
+		for {
+			left := limit - quiet()
+			if left <= 0 {
+				close(over)
+				return
+			}
+			select {
+			case <-time.After(left):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return over
 }

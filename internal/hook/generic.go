@@ -25,6 +25,7 @@ func (r *Runner) generic(input []byte) ([]byte, error) {
 	field := func(name string) string { return scalar(body[name]) }
 	phase, agent, session, id := field("phase"), field("agent"), field("agent_session"), field("call_id")
 	delete(body, "phase")
+	r.heard(agent)
 	switch phase {
 	case "begin":
 		return r.genericBegin(body, agent, session, id)

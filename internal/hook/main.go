@@ -37,6 +37,10 @@ func ParseArgs(args []string) (v Invocation, ok bool) {
 	v.Context = true
 	for i := 0; i < len(args); i++ {
 		name, value, has := strings.Cut(args[i], "=")
+		if name == "--autostart" && !has {
+			v.Autostart = true
+			continue
+		}
 		if !strings.HasPrefix(name, "-") && v.Agent == "" {
 			v.Agent = args[i]
 			continue
@@ -276,11 +280,7 @@ func (v *Invocation) await(s Server, deadline time.Time) (Server, error) {
 // home is the directory for the log and the open calls: the data directory,
 // else ~/.local/state/umbra where that cannot be written; empty if neither can.
 func (v *Invocation) home() string {
-	candidates := []string{v.DataDir}
-	if home := os.Getenv("HOME"); home != "" {
-		candidates = append(candidates, filepath.Join(home, ".local", "state", "umbra"))
-	}
-	for _, dir := range candidates {
+	for _, dir := range []string{v.DataDir, v.fallback()} {
 		if !filepath.IsAbs(dir) {
 			if dir == "" {
 				continue
@@ -295,6 +295,16 @@ func (v *Invocation) home() string {
 		}
 	}
 	return ""
+}
+
+// fallback is where the log is if the data directory cannot be written; empty
+// without a home.
+func (v *Invocation) fallback() string {
+	home := os.Getenv("HOME")
+	if home == "" {
+		return ""
+	}
+	return filepath.Join(home, ".local", "state", "umbra")
 }
 
 // writable reports whether files can be made in dir; it is made if absent.

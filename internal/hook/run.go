@@ -56,6 +56,7 @@ func (r *Runner) Run(input []byte) (out []byte, err error) {
 	if err != nil || e.Session == "" {
 		return nil, err
 	}
+	r.heard(r.Agent)
 	if e.Kind == Ignored && e.Agent != "codex" { // see orphans
 		return nil, nil
 	}

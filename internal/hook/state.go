@@ -165,3 +165,35 @@ func (s *sessionState) first(match func(*openCall) bool) (openCall, bool) {
 	s.Calls = slices.Delete(s.Calls, i, i+1)
 	return c, true
 }
+
+// heardName is the file whose time is when an agent's hook last ran.
+func heardName(agent string) string { return "heard-" + legalized(agent) }
+
+// heard notes that an agent's hook runs.
+func (r *Runner) heard(agent string) {
+	if r.State == "" || agent == "" {
+		return
+	}
+	name, now := filepath.Join(r.State, heardName(agent)), r.Now()
+	if os.Chtimes(name, now, now) == nil {
+		return
+	}
+	if os.MkdirAll(r.State, 0o700) == nil {
+		_ = os.WriteFile(name, nil, 0o600)
+	}
+}
+
+// LastHeard returns when an agent's hook last ran with a data directory; ok is
+// false if it never did.
+func LastHeard(dataDir, agent string) (at time.Time, ok bool) {
+	v := Invocation{DataDir: dataDir}
+	for _, dir := range []string{dataDir, v.fallback()} {
+		if dir == "" {
+			continue
+		}
+		if info, err := os.Stat(filepath.Join(dir, "hooks", heardName(agent))); err == nil && info.ModTime().After(at) {
+			at, ok = info.ModTime(), true
+		}
+	}
+	return at, ok
+}

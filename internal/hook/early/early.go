@@ -35,7 +35,7 @@ func init() {
 	if !ok || !Handles(&v) {
 		return
 	}
-	os.Exit(v.Main(os.Stdin, os.Stdout, os.Stderr, started, Sender, nil))
+	os.Exit(v.Main(os.Stdin, os.Stdout, os.Stderr, started, Sender, hook.StartServer))
 }
 
 // Handles reports whether Sender can reach the invocation's server.
