@@ -21,28 +21,24 @@ func StartServer(dataDir string) error {
 		return err
 	}
 	// The lock is held until this process ends: the server has taken the data
-	// directory by then, or failed.
-	lock, err := os.OpenFile(filepath.Join(dataDir, "start.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	// directory by then, or failed. So its descriptor is not that of an os.File,
+	// which would be closed once it is not used.
+	lock, err := syscall.Open(filepath.Join(dataDir, "start.lock"), syscall.O_RDWR|syscall.O_CREAT|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		lock.Close()
+	if err := syscall.Flock(lock, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = syscall.Close(lock)
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil
 		}
 		return err
 	}
 	if _, alive := holder(dataDir); alive {
-		lock.Close()
-		return nil
+		return syscall.Close(lock)
 	}
-	held = lock
 	return spawn(dataDir)
 }
-
-// held keeps the lock's descriptor open.
-var held *os.File
 
 func spawn(dataDir string) error {
 	program, err := os.Executable()
