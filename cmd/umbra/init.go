@@ -172,8 +172,7 @@ func (v *verb) wire(cmd *cobra.Command, e *agentconf.Env, s *agentconf.Store, f 
 	}
 	if todo && !f.dryRun && !f.yes && term.IsTerminal(v.stderr) && term.IsTerminal(os.Stdin) {
 		o := term.Open(v.stderr, term.Options{Color: term.Color(v.color)})
-		writeWired(o, list, false)
-		if err := o.Flush(); err != nil {
+		if err := errors.Join(writeWired(o, list, false), o.Flush()); err != nil {
 			return err
 		}
 		if !confirmed(cmd.InOrStdin(), v.stderr, "Change these files? [y/N] ") {
