@@ -230,6 +230,13 @@ func TestCallClaimsLate(t *testing.T) {
 	if strings.Join(told, ", ") != "a modify declared, b create shared" {
 		t.Errorf("%v", told)
 	}
+	p.post(t, "/workspaces/"+c1.WorkspaceID+"/sync", map[string]any{}).want(t, 200)
+	for _, more := range [][]string{nil, {"--only"}} { // a replay has what was claimed late
+		args := append([]string{"replay", "--from", gitDirOf(t, p, c1.WorkspaceID), "--task", c1.TaskID}, more...)
+		if status, out, errOut := harness.Run(t, nil, args...); status != 0 {
+			t.Errorf("%v: %d %s %s", args, status, out, errOut)
+		}
+	}
 	p.post(t, "/tasks/"+c1.TaskID+"/revert", map[string]any{}).want(t, 200)
 	if p.read(t, "a") != "one\n" || p.read(t, "b") != "2\n" {
 		t.Errorf("%q %q", p.read(t, "a"), p.read(t, "b"))

@@ -91,6 +91,9 @@ func (s *source) diffDirs(prefix string, a, b object.ID, out map[string][2]file)
 // tells: every changed file is told, every told file changed so, and the bytes
 // are those of After-Hash.
 func (s *source) changes(before object.ID, c *commit) ([]change, error) {
+	if claimed := c.msg.Trailer(message.KeyClaims); claimed != "" {
+		return s.claimed(claimed, c)
+	}
 	diff, err := s.diff(before, c.tree)
 	if err != nil {
 		return nil, err
@@ -125,6 +128,33 @@ func (s *source) changes(before object.ID, c *commit) ([]change, error) {
 	for p := range left {
 		d := diff[p]
 		out = append(out, change{oldPath: p, path: p, old: d[0], new: d[1]})
+	}
+	slices.SortFunc(out, func(a, b change) int { return strings.Compare(a.path, b.path) })
+	return out, nil
+}
+
+// claimed gives what a commit makes its task's: changes that a commit before it
+// recorded, whose they were not known to be then.
+func (s *source) claimed(name string, c *commit) ([]change, error) {
+	id, err := object.ParseID(name)
+	if err != nil {
+		return nil, err
+	}
+	from, err := s.commit(id)
+	if err != nil {
+		return nil, err
+	}
+	before, err := s.commit(from.parent)
+	if err != nil {
+		return nil, err
+	}
+	var out []change
+	for i := range c.msg.Entries {
+		ch, err := s.told(before.tree, from.tree, &c.msg.Entries[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, *ch)
 	}
 	slices.SortFunc(out, func(a, b change) int { return strings.Compare(a.path, b.path) })
 	return out, nil
