@@ -10,6 +10,7 @@ import (
 	"umbra/httpapi"
 	blameroutes "umbra/httpapi/blame"
 	callroutes "umbra/httpapi/calls"
+	execroutes "umbra/httpapi/exec"
 	"umbra/httpapi/files"
 	"umbra/httpapi/gitsmart"
 	"umbra/httpapi/mcp"
@@ -133,6 +134,7 @@ func dialects(cfg config.Config, s *services) []httpapi.Dialect {
 		blameroutes.New(s.workspaces, s.blame),
 		reviewroutes.New(s.tasks, &review.Reader{History: s.history, Blame: s.blame}),
 		callroutes.New(s.calls, s.tasks, s.workspaces, s.history),
+		execroutes.New(s.layers),
 		gitsmart.New(s.workspaces, s.tasks),
 		toolsets.New(s.toolsets, int64(cfg.Limits.WriteBytes)),
 	}

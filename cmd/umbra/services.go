@@ -10,6 +10,7 @@ import (
 	"umbra/gitstore"
 	"umbra/internal/blame"
 	"umbra/internal/calls"
+	"umbra/internal/exec"
 	"umbra/internal/history"
 	"umbra/internal/person"
 	"umbra/internal/review"
@@ -29,6 +30,7 @@ type services struct {
 	workspaces *workspace.Manager
 	tasks      *task.Service
 	calls      *calls.Service
+	layers     *exec.Service
 	blame      *blame.Cache
 	sessions   *session.Service
 	toolsets   *toolset.Service
@@ -96,6 +98,11 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	d.closers = append(d.closers, func(context.Context) error { tasks.Close(); return nil })
 	called.Attach(tasks)
 	manager.Resume()
+	layers, err := exec.New(exec.Options{Dir: dir.Join("layers"), Workspaces: manager, Calls: called, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	layers.Resume(context.Background())
 	sessions, err := session.New(context.Background(), session.Options{
 		State: db, Tasks: tasks, Workspaces: manager, Idle: cfg.Sessions.Idle, Log: log,
 	})
@@ -103,7 +110,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		return nil, err
 	}
 	d.closers = append(d.closers, func(context.Context) error { return sessions.Close() })
-	return &services{workspaces: manager, tasks: tasks, calls: called, blame: blame.NewCache(), sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
+	return &services{workspaces: manager, tasks: tasks, calls: called, layers: layers, blame: blame.NewCache(), sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
 }
 
 // rejected tells a call's begin what a reviewer took back of its task.

@@ -228,6 +228,14 @@ func (l *live) owner() *workspace.Owner {
 	})
 }
 
+// Message returns what the commits of a call say of it, with a certainty of exact:
+// for changes that come out of its layer.
+func (r *Record) Message() message.Message {
+	m := ownerOf(r, nil).Message
+	m.Extra = append(m.Extra, message.Trailer{Key: message.KeyCertainty, Value: string(claims.Exact)})
+	return m
+}
+
 func ownerOf(r *Record, recorded func(seq uint64)) *workspace.Owner {
 	m := message.Message{Source: message.Call, TaskID: r.Task, SubtaskID: r.Subtask, Actor: r.Actor}
 	for _, t := range []message.Trailer{{Key: message.KeyCall, Value: r.ID}, {Key: message.KeyTool, Value: r.Tool}, {Key: message.KeyModel, Value: r.Model},

@@ -37,6 +37,9 @@ func Strip(string) error { return nil }
 // Remove removes a layer's directory.
 func Remove(dir string) error { return os.RemoveAll(dir) }
 
+// Supported returns ErrUnsupported.
+func Supported() error { return ErrUnsupported }
+
 // Covers returns ErrUnsupported.
 func Covers(string) error { return ErrUnsupported }
 

@@ -311,6 +311,21 @@ func parentOf(pid int) (int, bool) {
 	return parent, err == nil
 }
 
+// Supported returns ErrUnsupported where the kernel is too old: the option
+// userxattr came with 5.11.
+func Supported() error {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	var major, minor int
+	release := unix.ByteSliceToString(u.Release[:])
+	if n, _ := fmt.Sscanf(release, "%d.%d", &major, &minor); n == 2 && (major < 5 || major == 5 && minor < 11) {
+		return fmt.Errorf("%w: Linux %s is older than 5.11", ErrUnsupported, release)
+	}
+	return nil
+}
+
 // Covers reports whether an overlay shows all of a directory: ErrUnsupported
 // where another file system is mounted below it, which would look empty.
 func Covers(root string) error {

@@ -20,16 +20,33 @@ import (
 
 // rules reads what is left out of the workspace.
 func (w *Workspace) rules() (*ignore.Dir, *ignore.Index, error) {
-	exclude, index, err := w.projectRules()
+	s, err := w.IgnoreOptions()
 	if err != nil {
 		return nil, nil, err
 	}
+	rules, err := ignore.NewRoot(s.Options)
+	return rules, s.Index, errs.Wrap(err, "")
+}
+
+// IgnoreSources are what decides which paths are not recorded: files of rules,
+// and the index of the project's own git, whose files are never left out by its
+// rules.
+type IgnoreSources struct {
+	Options ignore.Options
+	Index   *ignore.Index
+}
+
+// IgnoreOptions reads the sources of the rules, for package ignore.
+func (w *Workspace) IgnoreOptions() (IgnoreSources, error) {
+	exclude, index, err := w.projectRules()
+	if err != nil {
+		return IgnoreSources{}, err
+	}
 	own, err := vfs.ReadFile(w.files, excludeFile)
 	if err != nil && !isAbsent(err) {
-		return nil, nil, errs.Wrap(err, "")
+		return IgnoreSources{}, errs.Wrap(err, "")
 	}
-	rules, err := ignore.NewRoot(ignore.Options{ReadFile: scan.RuleReader(w.fs), InfoExclude: exclude, UmbraExclude: own})
-	return rules, index, errs.Wrap(err, "")
+	return IgnoreSources{ignore.Options{ReadFile: scan.RuleReader(w.fs), InfoExclude: exclude, UmbraExclude: own}, index}, nil
 }
 
 // excludeFile is the workspace's own list of what is left out, beside its

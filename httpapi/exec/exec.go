@@ -1,0 +1,210 @@
+// Package exec is the HTTP surface of layers: what umbra exec begins, applies and
+// drops (contracts/calls.md).
+package exec
+
+import (
+	_ "embed"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/httpapi"
+	"umbra/httpapi/wire"
+	"umbra/internal/audit"
+	"umbra/internal/calls"
+	"umbra/internal/errs"
+	"umbra/internal/exec"
+	"umbra/internal/wspath"
+)
+
+//go:embed openapi.yaml
+var document []byte
+
+// Dialect is the routes of layers.
+type Dialect struct{ layers *exec.Service }
+
+// New makes the dialect.
+func New(s *exec.Service) *Dialect { return &Dialect{s} }
+
+// OpenAPI returns the dialect's part of the document.
+func (d *Dialect) OpenAPI() []byte { return document }
+
+// Register adds the dialect's routes.
+func (d *Dialect) Register(r *httpapi.Router) {
+	r = r.With(wire.WithFields(httpapi.TaskShape()))
+	add := func(method, pattern string, h httpapi.Handler, rt httpapi.Route) {
+		rt.Method, rt.Pattern, rt.Handler = method, pattern, h
+		r.Handle(rt)
+	}
+	add("POST", "/layers", d.begin, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true})
+	add("GET", "/layers", d.list, httpapi.Route{})
+	add("POST", "/layers/{layer}/apply", d.apply, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyOptionalJSON, Changes: true})
+	add("DELETE", "/layers/{layer}", d.drop, httpapi.Route{Access: httpapi.AccessWrite})
+}
+
+type beginBody struct {
+	Agent        string `json:"agent"`
+	AgentSession string `json:"agent_session"`
+	Cwd          string `json:"cwd"`
+	TaskID       string `json:"task_id"`
+	SubtaskID    string `json:"subtask_id"`
+	Actor        string `json:"actor"`
+	CallID       string `json:"call_id"`
+	Tool         string `json:"tool"`
+	Model        string `json:"model"`
+	PromptID     string `json:"prompt_id"`
+	Goal         string `json:"goal"`
+	Command      string `json:"command_sha256"`
+}
+
+func (d *Dialect) begin(c *gin.Context) error {
+	var b beginBody
+	if err := httpapi.DecodeJSON(c, &b); err != nil {
+		return err
+	}
+	if !local(c.Request.RemoteAddr) {
+		return errs.New(errs.Forbidden, "local_only", "A layer is for a command on the server's own machine.")
+	}
+	if b.Cwd == "" {
+		return errs.New(errs.Invalid, "invalid_field", "cwd is required.").With("field", "cwd")
+	}
+	if b.Actor != "" && !httpapi.ValidActor(b.Actor) {
+		return errs.New(errs.Invalid, "invalid_field", "actor must be 1 to 128 printable characters without < and >.").With("field", "actor")
+	}
+	caller, tags := httpapi.CallerOf(c), httpapi.TagsOf(c)
+	if b.Actor == "" || caller.Token != "" {
+		b.Actor = tags.Actor
+	}
+	if b.SubtaskID == "" {
+		b.SubtaskID = tags.SubtaskID
+	}
+	if b.TaskID == "" {
+		b.TaskID = tags.TaskID
+	}
+	res, err := d.layers.Begin(c.Request.Context(), calls.Begin{Agent: b.Agent, Session: b.AgentSession, Cwd: b.Cwd, Task: b.TaskID, Subtask: b.SubtaskID, Actor: b.Actor, ID: b.CallID,
+		Tool: b.Tool, Model: b.Model, Prompt: b.PromptID, Goal: b.Goal, Command: b.Command, RequestID: httpapi.RequestID(c), Allow: caller.MayOpen, Sees: caller.Sees})
+	if errs.CodeOf(err) == "too_many_calls" && err != nil {
+		return &httpapi.Problem{Status: http.StatusTooManyRequests, Kind: errs.Unavailable, Code: "too_many_calls",
+			Detail: "Too many calls are open; end some of them first.", Header: http.Header{"Retry-After": {"10"}}}
+	}
+	if err != nil {
+		return err
+	}
+	audit.Allowed(c.Request.Context(), audit.Exec, res.Workspace)
+	httpapi.JSON(c, http.StatusCreated, map[string]any{"call_id": res.ID, "task_id": res.Task, "subtask_id": wire.Text(res.Subtask), "workspace_id": res.Workspace,
+		"workspace": res.Root, "layer": res.ID, "dir": res.Dir})
+	return nil
+}
+
+// local reports whether an address is this machine's. What is no IP address is a
+// socket.
+func local(remote string) bool {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		return true
+	}
+	ip := net.ParseIP(strings.SplitN(host, "%", 2)[0])
+	return ip == nil || ip.IsLoopback()
+}
+
+type layerBody struct {
+	Layer       string `json:"layer"`
+	CallID      string `json:"call_id"`
+	TaskID      string `json:"task_id"`
+	WorkspaceID string `json:"workspace_id"`
+	Workspace   string `json:"workspace"`
+	Begun       string `json:"begun"`
+	Running     bool   `json:"running"`
+}
+
+func (d *Dialect) list(c *gin.Context) error {
+	list, err := d.layers.List(httpapi.CallerOf(c).Sees)
+	if err != nil {
+		return err
+	}
+	out := make([]layerBody, len(list))
+	for i, l := range list {
+		out[i] = layerBody{l.ID, l.ID, l.Task, l.Workspace, l.Root, wire.Stamp(l.Begun), l.Running}
+	}
+	httpapi.JSON(c, http.StatusOK, map[string]any{"layers": out})
+	return nil
+}
+
+type conflictBody struct {
+	Path         string  `json:"path"`
+	PathEncoding string  `json:"path_encoding,omitempty"`
+	Reason       string  `json:"reason"`
+	Blob         *string `json:"blob"` // the layer's version; null where it has deleted the path
+}
+
+type skippedBody struct {
+	Path         string `json:"path"`
+	PathEncoding string `json:"path_encoding,omitempty"`
+	Reason       string `json:"reason"`
+}
+
+type appliedBody struct {
+	CallID      string         `json:"call_id"`
+	TaskID      string         `json:"task_id"`
+	Commit      *string        `json:"commit"`
+	Entries     []wire.Entry   `json:"entries"`
+	Conflicts   []conflictBody `json:"conflicts"`
+	ConflictRef *string        `json:"conflicts_ref"`
+	NotApplied  []skippedBody  `json:"not_applied"`
+	Moved       int            `json:"moved"`
+	Patch       *string        `json:"patch,omitempty"`
+}
+
+func (d *Dialect) apply(c *gin.Context) error {
+	id, err := httpapi.Param(c, "layer")
+	if err != nil {
+		return err
+	}
+	var body struct {
+		ExitCode *int `json:"exit_code"`
+		DryRun   bool `json:"dry_run"`
+	}
+	if err := httpapi.DecodeJSON(c, &body); err != nil {
+		return err
+	}
+	res, err := d.layers.Apply(c.Request.Context(), id, exec.Apply{ExitCode: body.ExitCode, DryRun: body.DryRun, Patch: body.DryRun, RequestID: httpapi.RequestID(c), Sees: httpapi.CallerOf(c).Sees})
+	if err != nil {
+		return err
+	}
+	out := appliedBody{CallID: res.ID, TaskID: res.Task, Entries: wire.EntriesOf(res.Entries), Conflicts: make([]conflictBody, len(res.Conflicts)),
+		ConflictRef: wire.Text(res.Ref), NotApplied: make([]skippedBody, len(res.Skipped)), Moved: res.Moved}
+	if !res.Commit.IsZero() {
+		out.Commit = wire.Text(res.Commit.String())
+	}
+	for i, x := range res.Conflicts {
+		out.Conflicts[i].Reason = x.Reason
+		out.Conflicts[i].Path, out.Conflicts[i].PathEncoding = wspath.EncodeJSON(x.Path)
+		if x.Theirs.Mode != 0 {
+			out.Conflicts[i].Blob = wire.Text(x.Theirs.ID.String())
+		}
+	}
+	for i, x := range res.Skipped {
+		out.NotApplied[i].Reason = x.Reason
+		out.NotApplied[i].Path, out.NotApplied[i].PathEncoding = wspath.EncodeJSON(x.Path)
+	}
+	if body.DryRun {
+		text := strings.ToValidUTF8(string(res.Patch), "\uFFFD")
+		out.Patch = &text
+	}
+	httpapi.JSON(c, http.StatusOK, out)
+	return nil
+}
+
+func (d *Dialect) drop(c *gin.Context) error {
+	id, err := httpapi.Param(c, "layer")
+	if err != nil {
+		return err
+	}
+	if err := d.layers.Drop(c.Request.Context(), id, httpapi.CallerOf(c).Sees); err != nil {
+		return err
+	}
+	c.Status(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,344 @@
+package exec
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"time"
+
+	"umbra/gitstore/diff"
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/calls"
+	"umbra/internal/errs"
+	"umbra/internal/ignore"
+	"umbra/internal/task"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+)
+
+// maxRounds bounds how often a layer is judged again because others change the
+// same files.
+const maxRounds = 8
+
+// Apply says how a layer is applied.
+type Apply struct {
+	ExitCode *int // of the command
+	// DryRun judges the layer and changes nothing; the layer stays.
+	DryRun bool
+	// Patch has the differences of a dry run returned.
+	Patch bool
+
+	RequestID string
+	Sees      task.Sees
+}
+
+// Applied is what became of a layer.
+type Applied struct {
+	Layer
+	Commit    object.ID // zero: nothing was recorded
+	Entries   []workspace.ChangeEntry
+	Conflicts []Conflict
+	Ref       string // of the conflicts' versions; empty without any
+	// Skipped are paths that are not applied, and why.
+	Skipped []Skip
+	// Moved counts the paths, or whole directories, that were moved over without
+	// being recorded.
+	Moved int
+	Patch []byte
+}
+
+// Apply brings a layer onto its workspace as one change set, ends its call, and
+// removes it. A layer that a stop left in the middle is finished.
+//
+// Besides the errors of workspace.Apply: NotFound "layer_not_found"; Conflict
+// "layer_in_use", "layer_incomplete", and why the task takes no changes. The layer
+// stays then, and nothing is changed.
+func (s *Service) Apply(ctx context.Context, id string, a Apply) (*Applied, error) {
+	l, release, err := s.take(id, a.Sees)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	w, err := s.o.Workspaces.Get(ctx, l.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Release()
+	rec, err := s.o.Calls.Get(id, a.Sees)
+	if err != nil {
+		return nil, err
+	}
+	out := &Applied{Layer: *l}
+	decided, err := s.decided(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	if !decided {
+		if l.Boot != bootID() {
+			return nil, errs.New(errs.Conflict, "layer_incomplete", "The system was restarted since the layer was written, so it may be incomplete; it can only be dropped.")
+		}
+		if err := s.commit(ctx, w, l, &rec, a, out); err != nil || a.DryRun {
+			return out, err
+		}
+	} else if a.DryRun {
+		return nil, errs.New(errs.Conflict, "layer_decided", "The layer is applied in part; apply it to finish that.")
+	}
+	ctx = context.WithoutCancel(ctx) // there is no way back
+	if err := s.finish(ctx, w, l, out); err != nil {
+		return nil, err
+	}
+	status := calls.OK
+	if a.ExitCode != nil && *a.ExitCode != 0 {
+		status = calls.Failed
+	}
+	if _, err := s.o.Calls.End(ctx, id, calls.End{Status: status, ExitCode: a.ExitCode}); err != nil {
+		return nil, err
+	}
+	return out, s.remove(id)
+}
+
+// commit judges a layer and makes its commit; it is decided then.
+func (s *Service) commit(ctx context.Context, w *workspace.Workspace, l *Layer, rec *calls.Record, a Apply, out *Applied) error {
+	var last error
+	for range maxRounds {
+		n := &planner{ctx: ctx, w: w, upper: s.path(l.ID, "upper"), rules: map[string]*ignore.Dir{}, touched: map[string]version{}, perms: map[string]uint32{}}
+		if err := n.plan(l.From, !a.DryRun); err != nil {
+			return err
+		}
+		out.Conflicts, out.Skipped, out.Moved = n.p.conflicts, n.p.skipped, 0
+		for _, m := range n.p.moves {
+			if m.Op == opPut {
+				out.Moved++
+			}
+		}
+		if a.DryRun && a.Patch {
+			if err := n.diffs(n.p.ops); err != nil {
+				return err
+			}
+			if err := out.format(n.p.patches); err != nil {
+				return err
+			}
+		}
+		if len(n.p.ops)+len(n.p.moves)+len(n.p.conflicts) == 0 {
+			return nil
+		}
+		if !a.DryRun {
+			if err := s.prepare(w, l, n, out); err != nil {
+				return err
+			}
+		}
+		if len(n.p.ops) > 0 {
+			m := rec.Message()
+			res, err := w.Apply(ctx, workspace.Request{
+				By:  workspace.By{TaskID: m.TaskID, SubtaskID: m.SubtaskID, Actor: m.Actor, Source: message.Call, RequestID: a.RequestID, IdempotencyKey: key(l.ID)},
+				Ops: n.p.ops, Extra: m.Extra, AllowRepoShape: true, DryRun: a.DryRun,
+			})
+			if errs.Is(err, errs.Precondition) || errs.Is(err, errs.NotFound) && errs.CodeOf(err) == "file_not_found" {
+				last = err
+				continue // somebody was faster
+			}
+			if err != nil {
+				return err
+			}
+			out.Commit, out.Entries = res.Commit, res.Entries
+			if !res.Commit.IsZero() { // with what the commit says of the call
+				if out.Entries, err = w.EntriesAt(ctx, res.Commit); err != nil {
+					return err
+				}
+			}
+		}
+		if a.DryRun {
+			return nil
+		}
+		return s.promote(l.ID)
+	}
+	return last
+}
+
+// plan judges the layer against the workspace as it is now. With record, what the
+// disk holds otherwise than history is recorded first.
+func (n *planner) plan(from uint64, record bool) error {
+	commit, err := n.w.Store().CommitAt(n.ctx, from)
+	if err != nil {
+		return err
+	}
+	if n.base, err = n.w.Store().SnapshotOf(n.ctx, commit); err != nil {
+		return err
+	}
+	n.tip = n.w.Store().Snapshot()
+	if err := n.read(); err != nil {
+		return err
+	}
+	if record && len(n.touched) > 0 {
+		paths := make([]wspath.Path, 0, len(n.touched))
+		for _, p := range sortedKeys(n.touched) {
+			paths = append(paths, wspath.Path(p))
+		}
+		if err := n.w.RecordPaths(n.ctx, paths); err != nil {
+			return err
+		}
+		n.tip = n.w.Store().Snapshot()
+	}
+	return n.decide()
+}
+
+// prepare writes down what is done after the commit, and keeps what conflicts.
+func (s *Service) prepare(w *workspace.Workspace, l *Layer, n *planner, out *Applied) error {
+	if err := s.note(l.ID, draftFile, n.p.moves); err != nil {
+		return err
+	}
+	out.Ref = ""
+	if !slices.ContainsFunc(n.p.conflicts, func(c Conflict) bool { return c.Theirs.Mode != 0 }) {
+		return nil
+	}
+	out.Ref = conflictsPrefix + l.ID
+	return keepConflicts(w.GitDir(), out.Ref, l, n.upper, n.p.conflicts)
+}
+
+// note writes moves durably.
+func (s *Service) note(id, name string, list []move) error {
+	raw, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	return errs.Wrap(writeDurably(s.path(id), name, raw), "")
+}
+
+func writeDurably(dir, name string, data []byte) error {
+	temp := path.Join(dir, name+".new")
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, path.Join(dir, name)); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// promote makes the draft of the moves the moves: the layer is decided.
+func (s *Service) promote(id string) error {
+	if err := os.Rename(s.path(id, draftFile), s.path(id, movesFile)); err != nil {
+		return errs.Wrap(err, "")
+	}
+	return errs.Wrap(syncDir(s.path(id)), "")
+}
+
+// finish does what is left of a decided layer. It may be done again at any point.
+func (s *Service) finish(ctx context.Context, w *workspace.Workspace, l *Layer, out *Applied) error {
+	if _, err := os.Lstat(s.path(l.ID, movesFile)); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(s.path(l.ID, draftFile)); errors.Is(err, fs.ErrNotExist) {
+			return nil // there is nothing in it
+		}
+		if err := s.promote(l.ID); err != nil { // the commit was the last thing done
+			return err
+		}
+	}
+	raw, err := os.ReadFile(s.path(l.ID, movesFile))
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	var list []move
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return errs.Wrap(err, "")
+	}
+	if out.Commit.IsZero() {
+		if c, ok, err := s.commitOf(ctx, w, l); err != nil {
+			return err
+		} else if ok {
+			out.Commit = c
+			if out.Entries, err = w.EntriesAt(ctx, c); err != nil {
+				return err
+			}
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	root, err := os.OpenRoot(w.Root())
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	defer root.Close()
+	n := &planner{ctx: ctx, w: w, rules: map[string]*ignore.Dir{}}
+	sources, err := w.IgnoreOptions()
+	if err != nil {
+		return err
+	}
+	if n.rules[""], err = ignore.NewRoot(sources.Options); err != nil {
+		return errs.Wrap(err, "")
+	}
+	m := &mover{root: root, upper: s.path(l.ID, "upper"), tip: w.Store().Snapshot(), rules: n.ruleDir}
+	if err := m.move(list, opClear); err != nil {
+		return err
+	}
+	// What is put now must not be cleared when this is done again.
+	list = slices.DeleteFunc(list, func(x move) bool { return x.Op == opClear })
+	if err := s.note(l.ID, movesFile, list); err != nil {
+		return err
+	}
+	for _, op := range []string{opPut, opChmod} {
+		if err := m.move(list, op); err != nil {
+			return err
+		}
+	}
+	out.Skipped = append(out.Skipped, m.left...)
+	return nil
+}
+
+// commitOf finds the commit that applied a layer.
+func (s *Service) commitOf(ctx context.Context, w *workspace.Workspace, l *Layer) (object.ID, bool, error) {
+	r, ok, err := w.Store().FindKey(ctx, key(l.ID), l.Begun.Add(-time.Hour))
+	return r.Commit, ok && r.Source == message.Call, err
+}
+
+// format renders a dry run's differences.
+func (o *Applied) format(list []patch) error {
+	var all diff.Series
+	for _, x := range list {
+		p, err := diff.Format(x.old, x.new, diff.Options{})
+		if err != nil {
+			return err
+		}
+		all.Add(p)
+	}
+	o.Patch = all.Bytes()
+	return nil
+}
+
+// gitPath reports whether a path has a component that no history records.
+func gitPath(p string) bool {
+	for p != "." && p != "/" {
+		if wspath.CheckName(path.Base(p)) != nil {
+			return true
+		}
+		p = path.Dir(p)
+	}
+	return false
+}
+
+// tempName names a file next to p that scans leave out.
+func tempName(p string) string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return path.Join(path.Dir(p), ".umbra-"+hex.EncodeToString(b[:])+".tmp")
+}

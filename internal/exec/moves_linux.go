@@ -1,0 +1,330 @@
+package exec
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"umbra/gitstore"
+	"umbra/internal/errs"
+	"umbra/internal/ignore"
+	"umbra/internal/layer"
+)
+
+// mover does moves. All paths of the workspace are resolved below its root by
+// os.Root; those of the layer have no links in them but at their end.
+type mover struct {
+	root  *os.Root
+	upper string
+	tip   gitstore.Snapshot
+	rules func(dir string) (*ignore.Dir, error)
+	left  []Skip
+}
+
+// clear removes what no history has at and below a path: what is ignored, and
+// directories that are empty then and that the layer does not have.
+func (m *mover) clear(p string) error {
+	info, err := m.root.Lstat(p)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		ours, err := m.ignored(p)
+		if err != nil || !ours {
+			return err
+		}
+		if !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0 {
+			m.left = append(m.left, Skip{p, "special"})
+			return nil
+		}
+		return gone(m.root.Remove(p))
+	}
+	d, err := m.root.Open(p)
+	if err != nil {
+		return err
+	}
+	names, err := d.Readdirnames(-1)
+	d.Close()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := m.clear(p + "/" + name); err != nil {
+			return err
+		}
+	}
+	if info, err := os.Lstat(filepath.Join(m.upper, p)); err == nil && info.IsDir() {
+		return nil
+	}
+	err = gone(m.root.Remove(p))
+	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EBUSY) {
+		err = nil
+	}
+	return err
+}
+
+func gone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// ignored reports whether a file is not recorded, now and later.
+func (m *mover) ignored(p string) (bool, error) {
+	if gitPath(p) {
+		return true, nil
+	}
+	if v, err := at(m.tip, p); err != nil || v.Mode != 0 {
+		return false, err
+	}
+	dir := path.Dir(p)
+	if dir == "." {
+		dir = ""
+	}
+	d, err := m.rules(dir)
+	if err != nil {
+		return false, err
+	}
+	return d.Match(path.Base(p), false).Ignored(), nil
+}
+
+// put moves a path of the layer to its place. What is there already, if it is not
+// recorded, is replaced; directories are merged. It may be done again.
+func (m *mover) put(p string) error {
+	from := filepath.Join(m.upper, p)
+	info, err := os.Lstat(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // done
+	}
+	if err != nil {
+		return err
+	}
+	if dir := path.Dir(p); dir != "." {
+		if err := m.root.MkdirAll(dir, 0o777); err != nil {
+			return err
+		}
+	}
+	if info.IsDir() {
+		return m.putDir(p, from, info)
+	}
+	kind, whiteout := info.Mode().Type(), false
+	if kind&fs.ModeCharDevice != 0 {
+		var st unix.Stat_t
+		if err := unix.Lstat(from, &st); err != nil {
+			return err
+		}
+		whiteout = st.Rdev == 0
+	}
+	switch {
+	case whiteout:
+		if err := m.clear(p); err != nil {
+			return err
+		}
+		return gone(os.Remove(from))
+	case kind != 0 && kind != fs.ModeSymlink:
+		return nil // reported with the plan
+	}
+	if here, err := m.root.Lstat(p); err == nil && here.IsDir() {
+		if err := m.clear(p); err != nil {
+			return err
+		}
+	}
+	if err := layer.Strip(from); err != nil {
+		return err
+	}
+	return m.rename(from, p, 0)
+}
+
+// putDir moves a directory as a whole where nothing is in its place and nothing in
+// it needs a look; else what is in it, one by one.
+func (m *mover) putDir(p, from string, info fs.FileInfo) error {
+	here, err := m.root.Lstat(p)
+	if err == nil && !here.IsDir() {
+		ours, err := m.ignored(p)
+		if err != nil {
+			return err
+		}
+		if !ours {
+			m.left = append(m.left, Skip{p, "occupied"})
+			return nil
+		}
+		if err := gone(m.root.Remove(p)); err != nil {
+			return err
+		}
+	}
+	if (err != nil || !here.IsDir()) && plain(from) {
+		if err := layer.Strip(from); err != nil {
+			return err
+		}
+		switch err := m.rename(from, p, unix.RENAME_NOREPLACE); {
+		case err == nil:
+			return nil
+		case !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.EXDEV):
+			return err
+		}
+	}
+	if err := m.root.MkdirAll(p, 0o777); err != nil {
+		return err
+	}
+	list, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if err := m.put(p + "/" + e.Name()); err != nil {
+			return err
+		}
+	}
+	if err := m.root.Chmod(p, info.Mode().Perm()); err != nil {
+		return err
+	}
+	_ = os.Remove(from) // not if something was left in it
+	return nil
+}
+
+// plain reports whether a tree has files, links and directories alone.
+func plain(dir string) bool {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	for _, e := range list {
+		switch {
+		case e.IsDir():
+			if !plain(filepath.Join(dir, e.Name())) {
+				return false
+			}
+		case e.Type() != 0 && e.Type() != fs.ModeSymlink:
+			return false
+		}
+	}
+	return true
+}
+
+// rename moves a path of the layer into the workspace; on another file system it
+// is copied next to its place first.
+func (m *mover) rename(from, p string, flags uint) error {
+	parent, err := m.root.Open(path.Dir(p))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	err = unix.Renameat2(unix.AT_FDCWD, from, int(parent.Fd()), path.Base(p), flags)
+	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENOTEMPTY) {
+		m.left = append(m.left, Skip{p, "occupied"})
+		return nil
+	}
+	info, failed := os.Lstat(from)
+	if !errors.Is(err, unix.EXDEV) || failed != nil || info.IsDir() {
+		return err
+	}
+	name := tempName(p)
+	if info.Mode()&fs.ModeSymlink != 0 {
+		target, err := os.Readlink(from)
+		if err != nil {
+			return err
+		}
+		if err := m.root.Symlink(target, name); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	} else if err := m.copy(from, name, info); err != nil {
+		return errors.Join(err, gone(m.root.Remove(name)))
+	}
+	if err := m.root.Rename(name, p); err != nil {
+		return errors.Join(err, gone(m.root.Remove(name)))
+	}
+	return os.Remove(from)
+}
+
+func (m *mover) copy(from, to string, info fs.FileInfo) error {
+	src, err := openOwn(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	_ = m.root.Remove(to)
+	dst, err := m.root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, src)
+	return errors.Join(err, dst.Chmod(info.Mode().Perm()), dst.Close(), m.root.Chtimes(to, info.ModTime(), info.ModTime()))
+}
+
+// chmod sets the bits of a file or directory of the workspace.
+func (m *mover) chmod(p string, perm uint32) error {
+	info, err := m.root.Lstat(p)
+	if err != nil || info.Mode()&fs.ModeSymlink != 0 || !info.IsDir() && !info.Mode().IsRegular() || info.Mode().Perm() == fs.FileMode(perm).Perm() {
+		return gone(err)
+	}
+	err = m.root.Chmod(p, fs.FileMode(perm).Perm())
+	if errors.Is(err, fs.ErrPermission) {
+		m.left = append(m.left, Skip{p, "permission_denied"})
+		return nil
+	}
+	return gone(err)
+}
+
+// move does the moves of one kind.
+func (m *mover) move(list []move, op string) error {
+	for _, x := range list {
+		if x.Op != op {
+			continue
+		}
+		var err error
+		switch op {
+		case opClear:
+			err = m.clear(x.Path)
+		case opPut:
+			err = m.put(x.Path)
+		case opChmod:
+			err = m.chmod(x.Path, x.Perm)
+		}
+		if err != nil {
+			return errs.Wrap(err, x.Path)
+		}
+	}
+	return nil
+}
+
+// locked reports whether another open file holds a lock (flock(2)).
+func locked(name string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil
+}
+
+// Hold locks a layer for the client that runs a command in it, until it ends or
+// release is called.
+func Hold(dir string) (release func(), err error) {
+	f, err := os.Open(filepath.Join(dir, lockFile))
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}
+
+// bootID returns the kernel's name of this boot.
+func bootID() string {
+	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return string(raw)
+}

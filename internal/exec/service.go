@@ -1,0 +1,291 @@
+// Package exec applies what commands changed in layers (package layer) to their
+// workspaces.
+//
+// The command runs in the client's process. The server makes the layer's
+// directories, in its own data directory, and reads only them: a request names a
+// layer by its id, never by a path.
+//
+// An apply is one change set of the write service. Its commit is what decides: a
+// layer whose commit is in history is applied, and what is in no history (ignored
+// files, permission bits) is moved over after it, at the next start if need be.
+// Where nothing is to be recorded, the note "moves" decides.
+package exec
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"umbra/internal/calls"
+	"umbra/internal/errs"
+	"umbra/internal/layer"
+	"umbra/internal/task"
+	"umbra/internal/workspace"
+)
+
+// Options of a Service; all are needed.
+type Options struct {
+	Dir        string // the layers' directory; made where it is missing
+	Workspaces *workspace.Manager
+	Calls      *calls.Service
+	Log        *slog.Logger
+}
+
+// Service is all layers of a data directory. Its methods may be called from any
+// goroutine.
+type Service struct {
+	o  Options
+	mu sync.Mutex
+	// busy are the layers that are being applied or dropped.
+	busy map[string]bool
+}
+
+// Layer is what is kept of one.
+type Layer struct {
+	ID        string    `json:"id"` // the call's
+	Workspace string    `json:"workspace"`
+	Root      string    `json:"root"`
+	Task      string    `json:"task"`
+	From      uint64    `json:"from"` // the number of the last commit before the command
+	Boot      string    `json:"boot"`
+	Begun     time.Time `json:"begun"`
+
+	// Running is set while the client that began it is alive and not done.
+	Running bool `json:"-"`
+}
+
+// Files of a layer.
+const (
+	metaFile  = "layer.json"
+	lockFile  = "lock"  // locked by the client while the command runs
+	movesFile = "moves" // what is to be moved over, once it is decided
+	draftFile = "moves.draft"
+	doneFile  = "applied"
+)
+
+// New opens the service, and finishes or leaves what a stop interrupted.
+func New(o Options) (*Service, error) {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	return &Service{o: o, busy: map[string]bool{}}, nil
+}
+
+func (s *Service) path(id string, names ...string) string {
+	return filepath.Join(append([]string{s.o.Dir, id}, names...)...)
+}
+
+// Begun is a call with a layer.
+type Begun struct {
+	*calls.Begun
+	Dir string // of the layer
+}
+
+// Begin begins a call whose changes come out of a layer. Conflict "no_layer" for
+// a virtual workspace; otherwise the errors of calls.Service.Begin.
+func (s *Service) Begin(ctx context.Context, b calls.Begin) (*Begun, error) {
+	b.Layer = true
+	begun, err := s.o.Calls.Begin(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	if begun.Again {
+		return nil, errs.New(errs.Conflict, "call_exists", "The call_id is taken by another call; it must be new.").With("call_id", b.ID)
+	}
+	l := Layer{ID: begun.ID, Workspace: begun.Workspace, Root: begun.Root, Task: begun.Task, From: begun.From, Boot: bootID(), Begun: begun.Record.Begun}
+	err = s.make(&l)
+	if err != nil {
+		_, _ = s.o.Calls.End(context.WithoutCancel(ctx), begun.ID, calls.End{Status: calls.Failed})
+		return nil, err
+	}
+	return &Begun{begun, s.path(l.ID)}, nil
+}
+
+func (s *Service) make(l *Layer) error {
+	if l.Root == "" {
+		return errs.New(errs.Conflict, "no_layer", "A virtual workspace has no directory for a layer.")
+	}
+	raw, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	dir := s.path(l.ID)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return errs.Wrap(err, "")
+	}
+	// The upper directory's bits are what the command sees of the root's.
+	perm := fs.FileMode(0o755)
+	if info, err := os.Stat(l.Root); err == nil {
+		perm = info.Mode().Perm()
+	}
+	err = errors.Join(os.Mkdir(filepath.Join(dir, "upper"), 0o700), os.Chmod(filepath.Join(dir, "upper"), perm|0o700),
+		os.Mkdir(filepath.Join(dir, "work"), 0o700), os.WriteFile(filepath.Join(dir, lockFile), nil, 0o600), os.WriteFile(filepath.Join(dir, metaFile), raw, 0o600))
+	if err != nil {
+		_ = layer.Remove(dir)
+		return errs.Wrap(err, "")
+	}
+	return nil
+}
+
+// load reads one layer. NotFound "layer_not_found".
+func (s *Service) load(id string, sees task.Sees) (*Layer, error) {
+	unknown := errs.New(errs.NotFound, "layer_not_found", "There is no such layer.")
+	if !task.ValidID(id) {
+		return nil, unknown
+	}
+	raw, err := os.ReadFile(s.path(id, metaFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, unknown
+	}
+	if err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	var l Layer
+	if err := json.Unmarshal(raw, &l); err != nil || l.ID != id {
+		return nil, unknown
+	}
+	if _, err := os.Lstat(s.path(id, doneFile)); err == nil || sees != nil && !sees(l.Root) {
+		return nil, unknown
+	}
+	l.Running = locked(s.path(id, lockFile))
+	return &l, nil
+}
+
+// List returns the layers that were not applied, newest first.
+func (s *Service) List(sees task.Sees) ([]Layer, error) {
+	names, err := os.ReadDir(s.o.Dir)
+	if err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	var out []Layer
+	for _, n := range names {
+		l, err := s.load(n.Name(), sees)
+		if errs.Is(err, errs.NotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, *l)
+	}
+	slices.SortFunc(out, func(a, b Layer) int { return b.Begun.Compare(a.Begun) })
+	return out, nil
+}
+
+// take reads a layer and keeps others from it until release. Conflict
+// "layer_in_use".
+func (s *Service) take(id string, sees task.Sees) (l *Layer, release func(), err error) {
+	s.mu.Lock()
+	if s.busy[id] {
+		s.mu.Unlock()
+		return nil, nil, inUse()
+	}
+	s.busy[id] = true
+	s.mu.Unlock()
+	release = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.busy, id)
+	}
+	if l, err = s.load(id, sees); err == nil && l.Running {
+		err = inUse()
+	}
+	if err != nil {
+		release()
+	}
+	return l, release, err
+}
+
+func inUse() error {
+	return errs.New(errs.Conflict, "layer_in_use", "The layer's command still runs, or the layer is being applied.")
+}
+
+// Drop removes a layer that is not applied, and ends its call. Conflict
+// "layer_in_use", or "layer_decided" where its apply was interrupted and has only
+// to be finished.
+func (s *Service) Drop(ctx context.Context, id string, sees task.Sees) error {
+	l, release, err := s.take(id, sees)
+	if err != nil {
+		return err
+	}
+	defer release()
+	decided, err := s.decided(ctx, l)
+	if err != nil {
+		return err
+	}
+	if decided {
+		return errs.New(errs.Conflict, "layer_decided", "The layer is applied in part; apply it to finish that.")
+	}
+	if err := s.remove(id); err != nil {
+		return err
+	}
+	_, err = s.o.Calls.End(ctx, id, calls.End{Status: calls.Cancelled})
+	return err
+}
+
+// remove removes a layer's directory. What a stop leaves of it is no layer.
+func (s *Service) remove(id string) error {
+	if err := os.WriteFile(s.path(id, doneFile), nil, 0o600); err != nil {
+		return errs.Wrap(err, "")
+	}
+	return errs.Wrap(layer.Remove(s.path(id)), "")
+}
+
+// decided reports whether an apply of the layer was interrupted after it had been
+// decided.
+func (s *Service) decided(ctx context.Context, l *Layer) (bool, error) {
+	if _, err := os.Lstat(s.path(l.ID, movesFile)); err == nil {
+		return true, nil
+	}
+	if _, err := os.Lstat(s.path(l.ID, draftFile)); err != nil {
+		return false, nil
+	}
+	w, err := s.o.Workspaces.Get(ctx, l.Workspace)
+	if err != nil {
+		return false, err
+	}
+	defer w.Release()
+	_, found, err := s.commitOf(ctx, w, l)
+	return found, err
+}
+
+// key is the idempotency key of a layer's commit.
+func key(id string) string {
+	sum := sha256.Sum256([]byte("layer " + id))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Resume finishes the applies that a stop interrupted after they were decided, and
+// removes what is left of those that are done. It is called once, before requests.
+func (s *Service) Resume(ctx context.Context) {
+	names, err := os.ReadDir(s.o.Dir)
+	if err != nil {
+		s.o.Log.Warn("layers could not be listed", "error", err)
+		return
+	}
+	for _, n := range names {
+		id := n.Name()
+		if _, err := os.Lstat(s.path(id, doneFile)); err == nil {
+			_ = layer.Remove(s.path(id))
+			continue
+		}
+		l, err := s.load(id, nil)
+		if err != nil {
+			continue // nothing began in it
+		}
+		if decided, err := s.decided(ctx, l); err == nil && decided {
+			if _, err := s.Apply(ctx, id, Apply{}); err != nil {
+				s.o.Log.Warn("a layer's apply could not be finished; try again with umbra exec --apply", "layer", id, "error", err)
+			}
+		}
+	}
+}
