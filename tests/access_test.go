@@ -159,7 +159,8 @@ var reaches = map[string]reach{
 		task, _, _ := g.newTask()
 		return ask{target: "/tasks/" + task + "/review", body: members("accept_rest", true)}
 	}},
-	"GET /tasks/{id}/diff": {kind: "read", ask: at("/tasks/{task}/diff"), fine: 200},
+	"GET /tasks/{id}/trace": {kind: "read", ask: at("/tasks/{task}/trace"), fine: 200},
+	"GET /tasks/{id}/diff":  {kind: "read", ask: at("/tasks/{task}/diff"), fine: 200},
 	"POST /tasks/{id}/files/{path...}/revert": {kind: "undo", fine: 200, ask: func(g *guarded) ask {
 		task, _, _ := g.newTask()
 		return ask{target: "/tasks/" + task + "/files/f/revert"}

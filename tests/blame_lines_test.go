@@ -215,3 +215,20 @@ func TestBlameVerbs(t *testing.T) {
 	run(2, "why", "a.txt:9")
 	run(1, "blame", "none.txt")
 }
+
+// The record names the task's own lines.
+func TestTaskTrace(t *testing.T) {
+	p := newProject(t, map[string]string{"a.txt": "one\ntwo\n"})
+	k := p.task(t, "metadata", map[string]any{"agent": "codex"})
+	k.put(t, "a.txt", "one\nTWO\nthree\n").want(t, 200)
+	k.put(t, "gone.txt", "x\n").want(t, 201)
+	p.call(t, "DELETE", k.file("gone.txt"), nil).want(t, 200)
+	r := p.call(t, "GET", k.url("/trace"), nil).want(t, 200)
+	if ct := r.head("Content-Type"); ct != "application/vnd.agent-trace.record+json" {
+		t.Error(ct)
+	}
+	if want := `"files":[{"path":"a.txt","conversations":[{"contributor":{"type":"ai"},"ranges":[{"start_line":2,"end_line":3}]}]}]`; !strings.Contains(string(r.Body), want) {
+		t.Errorf("%s", r.Body)
+	}
+	p.call(t, "GET", "/tasks/none/trace", nil).fails(t, 404, "task_not_found")
+}

@@ -131,7 +131,7 @@ func dialects(cfg config.Config, s *services) []httpapi.Dialect {
 		files.New(s.tasks, s.history, int64(cfg.Limits.WriteBytes)),
 		sessions.New(s.sessions, s.tasks, s.workspaces, sessions.Limits{Write: int64(cfg.Limits.WriteBytes), Upload: int64(cfg.Limits.UploadBytes)}),
 		workspaces.New(s.workspaces, s.tasks),
-		blameroutes.New(s.workspaces, s.blame),
+		blameroutes.New(s.workspaces, s.blame, s.tasks, s.history),
 		reviewroutes.New(s.tasks, &review.Reader{History: s.history, Blame: s.blame}),
 		callroutes.New(s.calls, s.tasks, s.workspaces, s.history),
 		execroutes.New(s.layers),

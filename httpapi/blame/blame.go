@@ -19,6 +19,8 @@ import (
 	"umbra/internal/blame"
 	"umbra/internal/checkpoint"
 	"umbra/internal/errs"
+	"umbra/internal/history"
+	"umbra/internal/task"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -30,10 +32,14 @@ var document []byte
 type Dialect struct {
 	workspaces *workspace.Manager
 	blame      *blame.Cache
+	tasks      *task.Service
+	history    *history.Cache
 }
 
 // New makes the dialect.
-func New(m *workspace.Manager, s *blame.Cache) *Dialect { return &Dialect{workspaces: m, blame: s} }
+func New(m *workspace.Manager, s *blame.Cache, tasks *task.Service, cache *history.Cache) *Dialect {
+	return &Dialect{workspaces: m, blame: s, tasks: tasks, history: cache}
+}
 
 // OpenAPI returns the dialect's part of the document.
 func (d *Dialect) OpenAPI() []byte { return document }
@@ -42,6 +48,7 @@ func (d *Dialect) OpenAPI() []byte { return document }
 func (d *Dialect) Register(r *httpapi.Router) {
 	r = r.With(wire.WithFields(httpapi.TaskShape()))
 	r.Handle(httpapi.Route{Method: "GET", Pattern: "/workspaces/{ws}/blame", Handler: d.get})
+	r.Handle(httpapi.Route{Method: "GET", Pattern: "/tasks/{id}/trace", Handler: d.trace})
 }
 
 // open opens the route's workspace, if the caller may see it. The caller releases
