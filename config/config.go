@@ -33,6 +33,7 @@ type Config struct {
 	Workspaces   Workspaces `key:"workspaces"`
 	Sessions     Sessions   `key:"sessions"`
 	Calls        Calls      `key:"calls"`
+	Hooks        Hooks      `key:"hooks"`
 	MCP          MCP        `key:"mcp"`
 	Execute      Execute    `key:"execute"`
 	Lint         Lint       `key:"lint"`
@@ -139,6 +140,19 @@ type Calls struct {
 	RecordCommands string `key:"record_commands"`
 }
 
+// Hooks are what umbra hook does for the agents of this server.
+type Hooks struct {
+	// Context says whether the model is given what others changed and what its
+	// call overwrote: "on" or "off".
+	Context string `key:"context"`
+}
+
+// Values of Hooks.Context.
+const (
+	ContextOn  = "on"
+	ContextOff = "off"
+)
+
 // MCP is what /mcp serves where the address names no toolset.
 type MCP struct {
 	Mounts        []MCPMount `key:"mounts"`
@@ -221,6 +235,7 @@ func Default() Config {
 		Workspaces:   Workspaces{WatchIdle: time.Hour},
 		Sessions:     Sessions{Idle: 2 * time.Hour},
 		Calls:        Calls{TTL: 30 * time.Minute, RecordCommands: RecordOff},
+		Hooks:        Hooks{Context: ContextOn},
 		Execute:      Execute{Engine: EngineEmbedded, Parallel: 8, Queue: 200, Warm: 4, MemoryBytes: 256 << 20},
 		Lint:         Lint{Engine: EngineEmbedded},
 		MCP:          MCP{ExecuteScript: true},

@@ -112,7 +112,7 @@ func configFile(fs *pflag.FlagSet) string {
 // verbs read, sorted.
 func Variables() []string {
 	cfg := Default()
-	out := []string{envName("config"), "UMBRA_CALL", "UMBRA_HOOKS_CONTEXT", "UMBRA_PAGER", "UMBRA_SERVER", "UMBRA_SUBTASK", "UMBRA_TASK", "UMBRA_TOKEN"}
+	out := []string{envName("config"), "UMBRA_CALL", "UMBRA_PAGER", "UMBRA_SERVER", "UMBRA_SUBTASK", "UMBRA_TASK", "UMBRA_TOKEN"}
 	for key := range leavesOf(reflect.ValueOf(&cfg).Elem(), "") {
 		out = append(out, envName(key))
 	}

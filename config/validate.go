@@ -47,6 +47,7 @@ func (c *Config) validate() error {
 		{"sessions.idle", aboveZero(c.Sessions.Idle)},
 		{"calls.ttl", between(int(c.Calls.TTL/time.Second), 60, 86_400)},
 		{"calls.record_commands", oneOf(c.Calls.RecordCommands, RecordOff, RecordHash)},
+		{"hooks.context", oneOf(c.Hooks.Context, ContextOn, ContextOff)},
 		{"mcp.mounts", checkMounts(c.MCP.Mounts)},
 		{"execute.engine", oneOf(c.Execute.Engine, EngineEmbedded, EngineDeno)},
 		{"execute.parallel", between(c.Execute.Parallel, 1, 1024)},

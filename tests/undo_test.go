@@ -158,3 +158,12 @@ func TestUndoTurns(t *testing.T) {
 		}
 	}
 }
+
+func TestHooksContextOff(t *testing.T) {
+	p := &project{Server: harness.Start(t, harness.Options{Config: "hooks:\n  context: \"off\"\n"}), dir: t.TempDir()}
+	p.fill(t, map[string]string{"mine": "precious\n"})
+	a := &agentOn{p: p, session: "s1"}
+	if out := a.tool(t, "p1", func() { p.put(t, "mine", "other\n") }); out != "" {
+		t.Errorf("with hooks.context off the model was given %s", out)
+	}
+}

@@ -133,7 +133,7 @@ func dialects(cfg config.Config, s *services) []httpapi.Dialect {
 		workspaces.New(s.workspaces, s.tasks),
 		blameroutes.New(s.workspaces, s.blame, s.tasks, s.history),
 		reviewroutes.New(s.tasks, &review.Reader{History: s.history, Blame: s.blame}),
-		callroutes.New(s.calls, s.tasks, s.workspaces, s.history),
+		callDialect(cfg, s),
 		execroutes.New(s.layers),
 		gitsmart.New(s.workspaces, s.tasks),
 		toolsets.New(s.toolsets, int64(cfg.Limits.WriteBytes)),
@@ -165,4 +165,10 @@ func canonical(folders []string) []string {
 		list[i] = access.Canonical(f)
 	}
 	return list
+}
+
+func callDialect(cfg config.Config, s *services) *callroutes.Dialect {
+	d := callroutes.New(s.calls, s.tasks, s.workspaces, s.history)
+	d.NoContext = cfg.Hooks.Context == config.ContextOff
+	return d
 }

@@ -31,6 +31,9 @@ type Dialect struct {
 	tasks      *task.Service
 	workspaces *workspace.Manager
 	history    *history.Cache
+
+	// NoContext has hooks give no context to the model.
+	NoContext bool
 }
 
 // New makes the dialect.
@@ -363,6 +366,8 @@ type endedBody struct {
 	Shared    []sharedBody    `json:"shared"`
 	Overwrote []overwroteBody `json:"overwrote"`
 	Undo      string          `json:"undo"`
+	// HooksContext is false if the model is not to be given the above.
+	HooksContext *bool `json:"hooks_context,omitempty"`
 }
 
 type sharedBody struct {
@@ -409,6 +414,9 @@ func (d *Dialect) end(c *gin.Context) error {
 	out := endedBody{CallID: res.ID, TaskID: res.Task, SubtaskID: wire.Text(res.Subtask), Status: res.Status, Commits: make([]string, len(res.Commits)),
 		Entries: wire.EntriesOf(res.Entries), Shared: make([]sharedBody, len(res.Shared)), Overwrote: make([]overwroteBody, len(res.Overwrote)),
 		Undo: "umbra undo --call " + res.ID}
+	if d.NoContext {
+		out.HooksContext = new(bool)
+	}
 	for i, id := range res.Commits {
 		out.Commits[i] = id.String()
 	}
