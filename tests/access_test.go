@@ -62,6 +62,14 @@ func onCall(rest string) func(*guarded) ask {
 	}
 }
 
+// onLayer asks of a layer that nothing was written to.
+func onLayer(rest string) func(*guarded) ask {
+	return func(g *guarded) ask {
+		id := g.asOwner("POST", "/layers", members("agent", "a", "agent_session", "s", "cwd", g.folder)).Expect(201).Text("layer")
+		return ask{target: "/layers/" + id + rest}
+	}
+}
+
 // reaches is every route of the server, and who may what there.
 var reaches = map[string]reach{
 	"GET /":             {kind: "public", ask: at("/"), fine: 200},
@@ -192,6 +200,15 @@ var reaches = map[string]reach{
 	"POST /calls": {kind: "open", fine: 201, ask: func(g *guarded) ask {
 		return ask{target: "/calls", body: members("agent", "a", "agent_session", "s", "cwd", g.newFolder())}
 	}},
+	"POST /layers": {kind: "open", fine: 201, ask: func(g *guarded) ask {
+		return ask{target: "/layers", body: members("agent", "a", "agent_session", "s", "cwd", g.newFolder())}
+	}},
+	"GET /layers": {kind: "list", fine: 200, ask: func(g *guarded) ask {
+		g.asOwner("POST", "/layers", members("agent", "a", "agent_session", "s", "cwd", g.folder)).Expect(201)
+		return ask{target: "/layers"}
+	}},
+	"POST /layers/{layer}/apply": {kind: "write", fine: 200, ask: onLayer("/apply")},
+	"DELETE /layers/{layer}":     {kind: "write", fine: 204, ask: onLayer("")},
 	"GET /calls": {kind: "list", fine: 200, ask: func(g *guarded) ask {
 		g.asOwner("POST", "/calls", members("agent", "a", "agent_session", "s", "workspace_id", g.ws, "tool", marker)).Expect(201)
 		return ask{target: "/calls"}
