@@ -59,8 +59,13 @@ func (h *reach) others(ctx context.Context) (*others, error) {
 
 func (o *others) hold(kind, name string) { o.holders = append(o.holders, Holder{kind, name}) }
 
+// conflictsPrefix is of the refs to what a command's layer had and could not be
+// merged. Nothing depends on them, so a purge drops them as it does what stood at
+// our own refs.
+const conflictsPrefix = "refs/umbra/conflicts/"
+
 func isOurs(ref string) bool {
-	return ref == shadowRef || strings.HasPrefix(ref, "refs/umbra/")
+	return ref == shadowRef || strings.HasPrefix(ref, "refs/umbra/") && !strings.HasPrefix(ref, conflictsPrefix)
 }
 
 func (h *reach) refs(ctx context.Context, o *others) error {
@@ -72,7 +77,7 @@ func (h *reach) refs(ctx context.Context, o *others) error {
 	drop := func(r refs.Ref) {
 		dropped[r.Name] = true
 		o.Refs = append(o.Refs, movedRef{Name: r.Name, Old: r.ID.String()})
-		if strings.HasPrefix(r.Name, refs.ForeignPrefix) {
+		if strings.HasPrefix(r.Name, refs.ForeignPrefix) || strings.HasPrefix(r.Name, conflictsPrefix) {
 			o.foreign = append(o.foreign, r.Name)
 		} else {
 			o.hold("ref", r.Name)

@@ -262,6 +262,8 @@ func TestPurgeWhatPeopleHave(t *testing.T) {
 	git(t, dir, "update-ref", "refs/heads/mine", loose)
 	bad := strings.TrimSpace(git(t, dir, "commit-tree", "-m", "theirs", "-p", id(3), id(3)+"^{tree}"))
 	git(t, dir, "update-ref", "refs/heads/theirs", bad)
+	kept := strings.TrimSpace(git(t, dir, "commit-tree", "-m", "a layer's", id(3)+"^{tree}"))
+	git(t, dir, "update-ref", "refs/umbra/conflicts/c1", kept)
 	git(t, dir, "repack", "-a") // theirs in a pack, with what they share
 	git(t, dir, "-c", "core.logAllRefUpdates=always", "update-ref", "-m", "x", "refs/heads/logged", id(2))
 	git(t, dir, "-c", "core.logAllRefUpdates=always", "update-ref", "-m", "x", "refs/heads/logged", id(5))
@@ -289,7 +291,7 @@ func TestPurgeWhatPeopleHave(t *testing.T) {
 			t.Errorf("%s is not named in %s", want, held)
 		}
 	}
-	if strings.Contains(held, "harmless") || strings.Contains(held, "mine") || strings.Contains(held, "foreign") {
+	if strings.Contains(held, "harmless") || strings.Contains(held, "mine") || strings.Contains(held, "foreign") || strings.Contains(held, "conflicts") {
 		t.Errorf("harmless ones are named in %s", held)
 	}
 	fsck(t, dir, "--no-dangling")
@@ -297,7 +299,7 @@ func TestPurgeWhatPeopleHave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(told.Foreign) != 1 || len(told.Dropped) < 3 {
+	if len(told.Foreign) != 2 || len(told.Dropped) < 3 {
 		t.Errorf("told %+v", told)
 	}
 	checkPurged(t, s, blob, commits)
@@ -308,7 +310,7 @@ func TestPurgeWhatPeopleHave(t *testing.T) {
 	if out := git(t, dir, "rev-parse", "refs/heads/mine", "refs/heads/harmless", "refs/heads/logged"); out != loose+"\n"+id(2)+"\n"+id(1)+"\n" {
 		t.Errorf("people's own refs: %s", out)
 	}
-	if out := git(t, dir, "for-each-ref", "refs/foreign", "refs/heads/theirs"); out != "" {
+	if out := git(t, dir, "for-each-ref", "refs/foreign", "refs/umbra/conflicts", "refs/heads/theirs"); out != "" {
 		t.Errorf("not dropped: %s", out)
 	}
 	closeStore(t, s)
