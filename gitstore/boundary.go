@@ -214,6 +214,10 @@ func (s *Store) eachDropped(fn func(ID) bool) {
 	if s.Boundary().Whole() {
 		return
 	}
+	if s.base != nil {
+		s.base.eachDropped(fn)
+		return
+	}
 	data, err := vfs.ReadFile(s.fs, droppedFile)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {

@@ -45,8 +45,12 @@ const worthwhile = 8
 // person. What it supersedes goes after the grace, or at once. Writers, readers
 // and git commands go on beside it; only what it takes for the last step holds a
 // commit up, for a few milliseconds. A crash at any moment leaves the packs of
-// before, or the new ones beside them, and the next run goes on.
+// before, or the new ones beside them, and the next run goes on. A fork's history
+// is never shortened, so there is nothing to collect in it.
 func (s *Store) Collect(ctx context.Context, opt CollectOptions) (CollectReport, error) {
+	if s.base != nil {
+		return CollectReport{}, nil
+	}
 	s.cmu.Lock()
 	defer s.cmu.Unlock()
 	return s.collect(ctx, opt)

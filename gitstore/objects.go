@@ -62,6 +62,9 @@ func (s *Store) readObject(id ID, max int64) (object.Kind, []byte, error) {
 			return kind, data, err
 		}
 	}
+	if s.base != nil {
+		return s.base.readObject(id, max)
+	}
 	return 0, nil, s.absent(id)
 }
 
@@ -150,17 +153,8 @@ func parseCommit(id ID, data []byte) (*Commit, error) {
 
 // HasBlob reports whether a journal or a pack of ours holds the blob.
 func (s *Store) HasBlob(id ID) bool {
-	for _, j := range *s.live.Load() {
-		if _, ok := j.find(id); ok {
-			return true
-		}
-	}
-	f, err := s.holder(id)
-	if err != nil || f == nil {
-		return false
-	}
-	f.release()
-	return true
+	ok, err := s.hasObject(id)
+	return ok && err == nil
 }
 
 // BlobSize gives a blob's size in bytes.
@@ -178,6 +172,9 @@ func (s *Store) BlobSize(ctx context.Context, id ID) (int64, error) {
 			_, size, err := f.p.Info(id)
 			return size, err
 		}
+	}
+	if s.base != nil {
+		return s.base.BlobSize(ctx, id)
 	}
 	return 0, s.absent(id)
 }
@@ -221,6 +218,9 @@ func (s *Store) OpenBlob(ctx context.Context, id ID) (io.ReadCloser, int64, erro
 			return nil, 0, err
 		}
 		return &releasing{r, f}, size, nil
+	}
+	if s.base != nil {
+		return s.base.OpenBlob(ctx, id)
 	}
 	return nil, 0, s.absent(id)
 }

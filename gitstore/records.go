@@ -69,7 +69,8 @@ const (
 )
 
 type recordIndex struct {
-	s *Store
+	s    *Store
+	base *forkPoint // has the records before first; nil but for a fork
 
 	mu      sync.RWMutex
 	f, nf   vfs.File
@@ -89,6 +90,9 @@ type recordIndex struct {
 
 func openRecords(s *Store) (*recordIndex, error) {
 	r := &recordIndex{s: s, nameNo: make(map[string]uint32), first: max(1, s.Boundary().Seq)}
+	if s.base != nil {
+		r.base, r.first, r.hole = s.base, s.base.seq+1, s.base.seq
+	}
 	r.n = r.first - 1
 	var err error
 	if r.f, err = s.fs.OpenFile(recordsFile, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
@@ -288,6 +292,9 @@ func (r *recordIndex) append(recs []Record) {
 
 // begin gives the number of the oldest record.
 func (r *recordIndex) begin() uint64 {
+	if r.base != nil {
+		return r.base.records.begin()
+	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.first
@@ -325,6 +332,9 @@ func (r *recordIndex) at(seq uint64) (Record, error) {
 }
 
 func (r *recordIndex) atLocked(seq uint64) (Record, error) {
+	if seq > 0 && seq < r.first && r.base != nil {
+		return r.base.records.at(seq)
+	}
 	if seq > 0 && seq < r.first {
 		return Record{}, ErrDropped()
 	}
@@ -347,6 +357,12 @@ func (r *recordIndex) atLocked(seq uint64) (Record, error) {
 
 // each calls fn with the records from..to, ascending, of those that there are.
 func (r *recordIndex) each(ctx context.Context, from, to uint64, fn func(Record) error) error {
+	if r.base != nil && from < r.first { // which no drop moves
+		if err := r.base.records.each(ctx, from, min(to, r.base.seq), fn); err != nil {
+			return err
+		}
+		from = r.first
+	}
 	from, to = max(from, r.begin()), min(to, r.count())
 	buf := make([]byte, 256*recordSize)
 	for from <= to {
@@ -391,45 +407,6 @@ func (r *recordIndex) chunkLocked(from, to uint64, buf []byte) ([]Record, error)
 		out = append(out, rec)
 	}
 	return out, nil
-}
-
-// ofTask gives a task's sequence numbers, ascending.
-func (r *recordIndex) ofTask(ctx context.Context, task string) ([]uint32, error) {
-	r.mu.RLock()
-	seqs, loaded := r.byTask[task], r.byTask != nil
-	seqs = seqs[:len(seqs):len(seqs)]
-	r.mu.RUnlock()
-	if loaded {
-		return seqs, nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.byTask == nil {
-		all := make(map[string][]uint32)
-		// What the boundary's own commit changed is not known any more: it is
-		// where the history begins, as a baseline is.
-		begin := r.first
-		if begin > 1 {
-			begin++
-		}
-		buf := make([]byte, 256*recordSize)
-		for last := r.n + uint64(len(r.tail)); begin <= last; {
-			recs, err := r.chunkLocked(begin, last, buf)
-			if err != nil {
-				return nil, err
-			}
-			for _, rec := range recs {
-				all[rec.Task] = append(all[rec.Task], uint32(rec.Seq))
-				for _, key := range rec.undoKeys() {
-					all[key] = append(all[key], uint32(rec.Seq))
-				}
-			}
-			begin += uint64(len(recs))
-		}
-		r.byTask = all
-	}
-	seqs = r.byTask[task]
-	return seqs[:len(seqs):len(seqs)], nil
 }
 
 // fill reads from history what the index lacks up to the tip.

@@ -35,6 +35,9 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.large.load(); err != nil {
 		return err
 	}
+	if err := s.openBase(ctx); err != nil {
+		return err
+	}
 	found, err := s.findJournals()
 	if err != nil {
 		return err
@@ -48,6 +51,10 @@ func (s *Store) start(ctx context.Context) error {
 	}
 	if id, ok := values[shadowRef]; ok {
 		if err := s.startFrom(ctx, id); err != nil {
+			return err
+		}
+	} else if s.base != nil {
+		if err := s.startFromBase(ctx); err != nil {
 			return err
 		}
 	}
@@ -561,11 +568,14 @@ func (r *replay) held(id ID) error {
 	if err != nil {
 		return err
 	}
-	if f == nil {
-		return errNotNext
+	if f != nil {
+		f.release()
+		return nil
 	}
-	f.release()
-	return nil
+	if ok, err := r.s.hasBaseObject(id); err != nil || ok {
+		return err
+	}
+	return errNotNext
 }
 
 func (r *replay) tag(id ID, data []byte) error {

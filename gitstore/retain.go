@@ -44,7 +44,11 @@ const cutTries = 5
 // the newest commit of ours that a ref, worktree or reflog of a person reaches.
 // Sequence numbers and the ids of commits, changes and tasks stay. The objects
 // stay until Collect.
+// A fork keeps all.
 func (s *Store) Retain(ctx context.Context, opt RetainOptions) (RetainReport, error) {
+	if s.base != nil {
+		return RetainReport{From: s.Boundary(), To: s.Boundary()}, nil
+	}
 	s.cmu.Lock()
 	defer s.cmu.Unlock()
 	ctx, cancel := s.untilClosed(ctx)

@@ -49,6 +49,7 @@ type Identity struct{ Name, Email string }
 // Options of a store. The zero value of a field means its default.
 type Options struct {
 	FS           vfs.FS           // the workspace's folder in the data directory; the store closes it
+	Base         *Base            // the history that a fork continues; nil for any other
 	Log          *slog.Logger     // default: discarded
 	Now          func() time.Time // default: time.Now
 	VisibleAfter time.Duration    // how long a durable commit may stay unseen by stock git; 700ms
@@ -119,9 +120,10 @@ type Tip struct {
 // Store is the commit engine of one workspace. All exported methods may be
 // called from any goroutine.
 type Store struct {
-	opt Options
-	fs  vfs.FS
-	log *slog.Logger
+	opt  Options
+	fs   vfs.FS
+	log  *slog.Logger
+	base *forkPoint // nil but for a fork
 
 	tip atomic.Pointer[Tip]
 	// boundary is nil while nothing was ever dropped. It moves under jmu.

@@ -75,7 +75,7 @@ func (v *verifier) all(progress func(done, all uint64)) error {
 func (v *verifier) history(progress func(done, all uint64)) error {
 	s, tip := v.s, v.s.Tip()
 	id, seq := tip.Commit, tip.Seq
-	for seq > 0 && seq >= s.Boundary().Seq {
+	for seq > s.ForkedAt() && seq >= s.Boundary().Seq { // a fork's base is looked at by itself
 		if err := v.ctx.Err(); err != nil {
 			return errs.Wrap(err, "")
 		}
@@ -103,6 +103,9 @@ func (v *verifier) history(progress func(done, all uint64)) error {
 		if progress != nil {
 			progress(tip.Seq-seq, tip.Seq)
 		}
+	}
+	if s.base != nil && seq == s.base.seq && id != s.opt.Base.At {
+		v.problem("the fork's first commit is based on %s, not on %s", id, s.opt.Base.At)
 	}
 	if seq == 0 && !id.IsZero() {
 		v.problem("the first commit has a parent, %s", id)

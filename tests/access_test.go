@@ -98,6 +98,10 @@ var reaches = map[string]reach{
 	"GET /workspaces/{ws}/commits/{commit}/diff": {kind: "read", ask: at("/workspaces/{ws}/commits/{commit}/diff"), fine: 200},
 	"POST /workspaces/{ws}/verify":               {kind: "write", ask: at("/workspaces/{ws}/verify"), fine: 200},
 	"GET /workspaces/{ws}/checkpoints":           {kind: "read", ask: at("/workspaces/{ws}/checkpoints"), fine: 200},
+	"GET /workspaces/{ws}/forks":                 {kind: "read", ask: at("/workspaces/{ws}/forks"), fine: 200},
+	"POST /workspaces/{ws}/forks": {kind: "write", fine: 201, ask: func(g *guarded) ask {
+		return ask{target: g.fill("/workspaces/{ws}/forks"), body: members("kind", "virtual")}
+	}},
 	"POST /workspaces/{ws}/checkpoints": {kind: "write", fine: 201, ask: func(g *guarded) ask {
 		return ask{target: g.fill("/workspaces/{ws}/checkpoints"), body: members("name", "c"+strings.Trim(g.name(), "/."))}
 	}},

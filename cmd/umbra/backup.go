@@ -135,6 +135,7 @@ func (s backupSource) State(_ context.Context, w io.Writer) ([]string, error) {
 			return true, nil
 		})
 	})
+	s.workspaces.ForksFirst(ids)
 	return ids, err
 }
 

@@ -74,6 +74,11 @@ func repair(ctx context.Context, cmd *cobra.Command, k *connection, names []stri
 				return out, errors.Join(err, files.Close())
 			}
 		}
+		if rec.Fork != nil && rec.Fork.Linked {
+			out[id] = &gitstore.Repaired{Done: []string{}, Cannot: []string{"A fork cannot be repaired by itself; what it shares with its parent is repaired there."}}
+			files.Close()
+			continue
+		}
 		done, err := gitstore.Repair(ctx, gitstore.Options{FS: files, Log: log})
 		out[id] = &done
 		if err != nil {

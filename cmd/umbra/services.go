@@ -11,6 +11,7 @@ import (
 	"umbra/internal/blame"
 	"umbra/internal/calls"
 	"umbra/internal/exec"
+	"umbra/internal/fork"
 	"umbra/internal/history"
 	"umbra/internal/person"
 	"umbra/internal/review"
@@ -31,6 +32,7 @@ type services struct {
 	tasks      *task.Service
 	calls      *calls.Service
 	layers     *exec.Service
+	forks      *fork.Service
 	blame      *blame.Cache
 	sessions   *session.Service
 	toolsets   *toolset.Service
@@ -110,7 +112,9 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		return nil, err
 	}
 	d.closers = append(d.closers, func(context.Context) error { return sessions.Close() })
-	return &services{workspaces: manager, tasks: tasks, calls: called, layers: layers, blame: blame.NewCache(), sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
+	forks := fork.New(fork.Options{Workspaces: manager, Tasks: tasks, Log: log})
+	d.closers = append(d.closers, func(context.Context) error { forks.Close(); return nil })
+	return &services{workspaces: manager, tasks: tasks, calls: called, layers: layers, forks: forks, blame: blame.NewCache(), sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
 }
 
 // rejected tells a call's begin what a reviewer took back of its task.

@@ -76,7 +76,7 @@ func (d *Dialect) index(c *gin.Context) error {
 		scheme = "https"
 	}
 	for _, rec := range d.workspaces.List() {
-		if httpapi.CallerOf(c).Sees(rec.Root) {
+		if httpapi.CallerOf(c).Sees(rec.Place()) {
 			list = append(list, repository{ID: rec.ID, URL: scheme + "://" + c.Request.Host + "/git/" + rec.ID + ".git", Head: "refs/heads/shadow"})
 		}
 	}
@@ -93,7 +93,7 @@ func (d *Dialect) open(c *gin.Context) (*workspace.Workspace, error) {
 	}
 	id := strings.TrimSuffix(name, ".git")
 	rec, ok := d.workspaces.Record(id)
-	if !ok || !httpapi.CallerOf(c).Sees(rec.Root) {
+	if !ok || !httpapi.CallerOf(c).Sees(rec.Place()) {
 		return nil, errs.New(errs.NotFound, "repository_not_found", "There is no such repository.")
 	}
 	w, err := d.workspaces.Get(c.Request.Context(), id)

@@ -15,13 +15,15 @@ import (
 )
 
 type createBody struct {
-	Goal      string          `json:"goal"`
-	Workspace string          `json:"workspace"`
-	TaskID    *string         `json:"task_id"`
-	Kind      *string         `json:"kind"`
-	Namespace []string        `json:"namespace"`
-	Metadata  json.RawMessage `json:"metadata"`
-	Force     bool            `json:"force"`
+	Goal      string `json:"goal"`
+	Workspace string `json:"workspace"`
+	// WorkspaceID names a known workspace of any kind, in place of workspace.
+	WorkspaceID *string         `json:"workspace_id"`
+	TaskID      *string         `json:"task_id"`
+	Kind        *string         `json:"kind"`
+	Namespace   []string        `json:"namespace"`
+	Metadata    json.RawMessage `json:"metadata"`
+	Force       bool            `json:"force"`
 }
 
 func (d *Dialect) create(c *gin.Context) error {
@@ -45,7 +47,7 @@ func (d *Dialect) create(c *gin.Context) error {
 	if o.IdempotencyKey, err = keyHash(c); err != nil {
 		return err
 	}
-	made, err := d.tasks.Create(c.Request.Context(), o)
+	made, err := d.createAs(c, &body, o)
 	if err != nil {
 		return err
 	}
@@ -59,6 +61,30 @@ func (d *Dialect) create(c *gin.Context) error {
 	c.Header("Location", "/tasks/"+v.ID)
 	httpapi.JSON(c, http.StatusCreated, wire.TaskOf(v))
 	return nil
+}
+
+// createAs starts a task on a directory, a namespace, or the workspace of an id,
+// which may also stand in place of the directory.
+func (d *Dialect) createAs(c *gin.Context, body *createBody, o task.CreateOptions) (*task.Made, error) {
+	id := ""
+	if body.WorkspaceID != nil {
+		if id = *body.WorkspaceID; body.Workspace != "" || body.Namespace != nil {
+			return nil, errs.New(errs.Unprocessable, "validation_failed", "workspace_id stands alone: without workspace and namespace.").With("field", "workspace_id")
+		}
+	} else if _, known := d.tasks.Workspace(body.Workspace, o.Sees); known {
+		id = body.Workspace
+	}
+	if id == "" && body.WorkspaceID == nil {
+		return d.tasks.Create(c.Request.Context(), o)
+	}
+	rec, known := d.tasks.Workspace(id, o.Sees)
+	if !known {
+		return nil, errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.").With("field", "workspace_id")
+	}
+	if body.Kind != nil && *body.Kind != rec.Kind {
+		return nil, errs.New(errs.Unprocessable, "validation_failed", "kind is not that of the workspace.").With("field", "kind")
+	}
+	return d.tasks.CreateOf(c.Request.Context(), rec.ID, o)
 }
 
 // union adds to a list what it does not have yet.

@@ -18,6 +18,7 @@ import (
 	"umbra/httpapi/wire"
 	"umbra/internal/audit"
 	"umbra/internal/errs"
+	"umbra/internal/fork"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
 )
@@ -29,16 +30,20 @@ var document []byte
 type Dialect struct {
 	workspaces *workspace.Manager
 	tasks      *task.Service
+	forks      *fork.Service
 }
 
 // New makes the dialect.
-func New(m *workspace.Manager, s *task.Service) *Dialect { return &Dialect{workspaces: m, tasks: s} }
+func New(m *workspace.Manager, s *task.Service, f *fork.Service) *Dialect {
+	return &Dialect{workspaces: m, tasks: s, forks: f}
+}
 
 // OpenAPI gives the dialect's part of the document.
 func (d *Dialect) OpenAPI() []byte { return document }
 
 // Register adds the dialect's routes.
 func (d *Dialect) Register(r *httpapi.Router) {
+	d.registerForks(r.With(wire.WithFields(httpapi.TaskShape())))
 	r = r.With(wire.WithFields(httpapi.CommonShape()))
 	add := func(method, pattern string, h httpapi.Handler, rt httpapi.Route) {
 		rt.Method, rt.Pattern, rt.Handler = method, pattern, h
@@ -86,7 +91,7 @@ func (d *Dialect) id(c *gin.Context) (workspace.Record, error) {
 		return workspace.Record{}, err
 	}
 	rec, ok := d.workspaces.Record(id)
-	if !ok || !httpapi.CallerOf(c).Sees(rec.Root) {
+	if !ok || !httpapi.CallerOf(c).Sees(rec.Place()) {
 		return workspace.Record{}, notFound()
 	}
 	return rec, nil
@@ -122,6 +127,7 @@ type object struct {
 	Warnings []string `json:"warnings"`
 	Created  string   `json:"created"`
 	LastUsed string   `json:"last_used"`
+	forkObject
 	// DiskBytes is what the repository and the journals take.
 	DiskBytes int64 `json:"disk_bytes"`
 	// Baseline is there while it is being taken.
@@ -134,7 +140,7 @@ func (d *Dialect) describe(w *workspace.Workspace) (object, error) {
 		return object{}, notFound()
 	}
 	all, _ := d.tasks.Count(rec.ID)
-	o := object{ID: rec.ID, Root: wire.Text(rec.Root), Kind: rec.Kind, Ref: wire.ShadowRef, GitDir: w.GitDir(),
+	o := object{ID: rec.ID, Root: wire.Text(rec.Root), Kind: rec.ShownKind(), forkObject: forkOf(rec), Ref: wire.ShadowRef, GitDir: w.GitDir(),
 		State: string(w.State()), Tasks: all, Warnings: w.Warnings(), Created: wire.Stamp(rec.Created), LastUsed: wire.Stamp(rec.LastUsed),
 		DiskBytes: w.Store().DiskBytes()}
 	if tip := w.Store().Tip(); !tip.Commit.IsZero() {
@@ -158,7 +164,7 @@ func (d *Dialect) tell(c *gin.Context, w *workspace.Workspace) error {
 // resting describes a workspace that is put away, without opening it.
 func (d *Dialect) resting(rec workspace.Record, rest workspace.Rest, state workspace.State) object {
 	all, _ := d.tasks.Count(rec.ID)
-	o := object{ID: rec.ID, Root: wire.Text(rec.Root), Kind: rec.Kind, Ref: wire.ShadowRef, GitDir: d.workspaces.GitDir(rec.ID),
+	o := object{ID: rec.ID, Root: wire.Text(rec.Root), Kind: rec.ShownKind(), forkObject: forkOf(rec), Ref: wire.ShadowRef, GitDir: d.workspaces.GitDir(rec.ID),
 		State: string(state), Tasks: all, Warnings: rest.Warnings, Created: wire.Stamp(rec.Created), LastUsed: wire.Stamp(rec.LastUsed), DiskBytes: rest.DiskBytes}
 	if rest.Head != "" {
 		o.Head = wire.Text(rest.Head)
@@ -174,24 +180,17 @@ func (d *Dialect) list(c *gin.Context) error {
 	begun := d.workspaces.Begun()
 	list := d.workspaces.List()
 	for _, rec := range list {
-		if !httpapi.CallerOf(c).Sees(rec.Root) {
+		if !httpapi.CallerOf(c).Sees(rec.Place()) {
 			continue
 		}
-		if rest, state, ok := d.workspaces.Resting(rec.ID); ok {
-			out = append(out, d.resting(rec, rest, state))
-			continue
-		}
-		w, err := d.workspaces.Inspect(c.Request.Context(), rec.ID)
+		o, err := d.describeRecord(c, rec)
 		if errs.Is(err, errs.NotFound) {
 			continue // forgotten meanwhile
 		}
 		if err != nil {
 			return err
 		}
-		if o, err := d.describe(w); err == nil {
-			out = append(out, o)
-		}
-		w.Release()
+		out = append(out, o)
 	}
 	for _, b := range begun {
 		done := slices.ContainsFunc(list, func(rec workspace.Record) bool { return rec.ID == b.ID })
@@ -250,7 +249,11 @@ func (d *Dialect) forget(c *gin.Context) error {
 	if given && history != "delete" && history != "keep" {
 		return errs.New(errs.Invalid, "invalid_parameter", "history must be keep or delete.").With("field", "history")
 	}
-	if err := d.tasks.Forget(c.Request.Context(), rec.ID, history == "delete"); err != nil {
+	force, err := httpapi.QueryBool(c, "force", false)
+	if err != nil {
+		return err
+	}
+	if err := d.forks.Delete(c.Request.Context(), rec.ID, force, history == "delete"); err != nil {
 		return err
 	}
 	c.Status(http.StatusNoContent)

@@ -243,7 +243,7 @@ func (s *Service) again(ctx context.Context, b *Begin) (*Begun, error) {
 		return nil, err
 	}
 	ws, known := s.o.Workspaces.Record(r.Workspace)
-	if r.Hash != b.hash() || !known || b.Sees != nil && !b.Sees(ws.Root) {
+	if r.Hash != b.hash() || !known || b.Sees != nil && !b.Sees(ws.Place()) {
 		return nil, errs.New(errs.Conflict, "call_exists", "The call_id is taken by another call; it must be new.").With("call_id", b.ID)
 	}
 	w, err := s.o.Workspaces.Get(ctx, r.Workspace)
@@ -325,7 +325,7 @@ func (s *Service) workspaceOf(ctx context.Context, b *Begin) (*workspace.Workspa
 	unknown := errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.")
 	if b.Workspace != "" {
 		rec, ok := s.o.Workspaces.Record(b.Workspace)
-		if !ok || b.Sees != nil && !b.Sees(rec.Root) {
+		if !ok || b.Sees != nil && !b.Sees(rec.Place()) {
 			return nil, unknown
 		}
 		return s.o.Workspaces.Get(ctx, rec.ID)

@@ -490,7 +490,7 @@ func (s *Service) List(f Filter, after string, limit int) (out []Record, next st
 		ws, known := s.o.Workspaces.Record(r.Workspace)
 		switch {
 		case f.Workspace != "" && r.Workspace != f.Workspace, f.Task != "" && r.Task != f.Task, f.Open != nil && *f.Open != (r.Status == Open),
-			!known, f.Sees != nil && !f.Sees(ws.Root):
+			!known, f.Sees != nil && !f.Sees(ws.Place()):
 			return true
 		case len(out) == limit:
 			next = last

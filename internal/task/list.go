@@ -52,7 +52,7 @@ func (s *Service) List(ctx context.Context, q Query) (*Page, error) {
 			return false
 		}
 		ws, ok := s.o.Workspaces.Record(r.Workspace)
-		return ok && q.Sees.see(ws.Root)
+		return ok && q.Sees.see(ws.Place())
 	}
 	recs := s.index.page(place, q.Limit+1, want)
 	page := &Page{}

@@ -170,6 +170,22 @@ func (s *Service) CreateIn(ctx context.Context, w *workspace.Workspace, o Create
 	return made, err
 }
 
+// CreateOf is CreateIn on the workspace of an id.
+func (s *Service) CreateOf(ctx context.Context, id string, o CreateOptions) (*Made, error) {
+	w, err := s.o.Workspaces.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Release()
+	return s.CreateIn(ctx, w, o)
+}
+
+// Workspace gives the record of a workspace that the caller may know of.
+func (s *Service) Workspace(id string, sees Sees) (workspace.Record, bool) {
+	rec, ok := s.o.Workspaces.Record(id)
+	return rec, ok && sees.see(rec.Place())
+}
+
 // openFor opens the workspace that a task is to be made on. Who sees only some
 // folders opens no virtual one.
 func (s *Service) openFor(ctx context.Context, o CreateOptions) (*workspace.Workspace, []string, error) {

@@ -259,7 +259,7 @@ func (s *Service) with(ctx context.Context, id string, sees Sees, open func(cont
 	if !ok || rec.Deleted {
 		return nil, notFound(id)
 	}
-	if ws, ok := s.o.Workspaces.Record(rec.Workspace); !ok || !sees.see(ws.Root) {
+	if ws, ok := s.o.Workspaces.Record(rec.Workspace); !ok || !sees.see(ws.Place()) {
 		return nil, notFound(id)
 	}
 	w, err := open(ctx, rec.Workspace)
@@ -292,7 +292,7 @@ func (s *Service) Visible(id string, sees Sees) error {
 	if !ok {
 		return nil
 	}
-	if ws, ok := s.o.Workspaces.Record(rec.Workspace); rec.Deleted || !ok || !sees.see(ws.Root) {
+	if ws, ok := s.o.Workspaces.Record(rec.Workspace); rec.Deleted || !ok || !sees.see(ws.Place()) {
 		return notFound(id)
 	}
 	return nil

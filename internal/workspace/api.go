@@ -269,6 +269,8 @@ type Record struct {
 	Restored bool `json:"restored,omitempty"`
 	// Unfinished: its baseline has not been taken whole, so it is none yet.
 	Unfinished bool `json:"unfinished,omitempty"`
+	// Fork is set for a fork.
+	Fork *Fork `json:"fork,omitempty"`
 	// Rest is set while it is put away.
 	Rest *Rest `json:"rest,omitempty"`
 }

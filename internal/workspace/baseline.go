@@ -89,7 +89,7 @@ func (w *Workspace) baseline(ctx context.Context, progress func(files int64)) er
 		if resumed {
 			b.known = fill.Known
 		}
-		opts := scan.Options{Rules: rules, Index: index, Prune: w.isOwn, Progress: func(s scan.Stats) { told(s.Files+s.Links, false) }}
+		opts := scan.Options{Rules: rules, Index: index, Prune: w.IsOwn, Progress: func(s scan.Stats) { told(s.Files+s.Links, false) }}
 		err := b.run(ctx, func(visit func(scan.Found) error) error {
 			stats, err := scan.Walk(ctx, w.fs, opts, visit)
 			told(stats.Files+stats.Links, err == nil)

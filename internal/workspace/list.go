@@ -233,7 +233,7 @@ func (l *lister) visible(at wspath.Path, rules *ignore.Dir, all []vfs.DirEntry) 
 		if !isDir && !e.Type.IsRegular() && e.Type != fs.ModeSymlink || wspath.IsGitName(e.Name) || wspath.IsTemp(e.Name) {
 			continue
 		}
-		if len(at)+1+len(e.Name) > wspath.MaxPath || len(l.w.own) > 0 && l.w.isOwn(at.Join(e.Name)) {
+		if len(at)+1+len(e.Name) > wspath.MaxPath || len(l.w.own) > 0 && l.w.IsOwn(at.Join(e.Name)) {
 			continue
 		}
 		if rules != nil && l.hidden(at, rules, e.Name, isDir) {

@@ -322,7 +322,11 @@ func (m *Manager) PutAway(ctx context.Context, since time.Time) {
 // putAway closes one workspace, if it is open; idle: only if nobody uses it.
 // why is what those are told who still use it.
 func (m *Manager) putAway(ctx context.Context, id string, why error, idle bool) error {
-	m.mu.Lock()
+	if idle {
+		m.mu.Lock() // an open fork uses it
+	} else {
+		m.putAwayForks(ctx, id, why)
+	}
 	h := m.open[id]
 	if h == nil || (idle && h.refs > 0) {
 		m.mu.Unlock()
@@ -387,11 +391,12 @@ func (m *Manager) Close(ctx context.Context) error {
 func (m *Manager) Forget(ctx context.Context, id string, deleteHistory bool) error {
 	m.making.Lock()
 	defer m.making.Unlock()
-	m.mu.Lock()
-	rec, ok := m.records[id]
-	m.mu.Unlock()
+	rec, ok := m.Record(id)
 	if !ok {
 		return errUnknown()
+	}
+	if err := m.CheckUnforked(id); err != nil {
+		return err
 	}
 	if err := m.dropRecord(id); err != nil {
 		return err

@@ -48,6 +48,9 @@ func (m *Manager) openPlace(ctx context.Context, p place, o OpenOptions) (*Works
 		if err != nil {
 			return nil, err
 		}
+		if known && o.fork != nil {
+			return nil, errs.New(errs.Conflict, "workspace_exists", "The directory is a workspace already.")
+		}
 		if known {
 			w, err := m.Get(ctx, r.ID)
 			if _, still := m.Record(r.ID); err == nil || still {
@@ -118,7 +121,7 @@ func (m *Manager) make(ctx context.Context, mine *making, o OpenOptions) (*Works
 	r, resumed := m.takeUnfinished(p)
 	now := m.opt.Now().UTC()
 	if !resumed {
-		r = Record{ID: newID(p.root), Root: p.root, Kind: PhysicalKind, Created: now, Dev: p.dev, Ino: p.ino, Born: p.born, Unfinished: true}
+		r = Record{ID: newID(p.root), Root: p.root, Kind: PhysicalKind, Created: now, Dev: p.dev, Ino: p.ino, Born: p.born, Unfinished: true, Fork: o.fork}
 	}
 	r.LastUsed = now
 	o.Progress = m.noteBegun(mine, r, o.Progress)

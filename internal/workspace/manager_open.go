@@ -12,7 +12,6 @@ import (
 	"sync"
 	"syscall"
 
-	"umbra/gitstore"
 	"umbra/internal/audit"
 	"umbra/internal/errs"
 	"umbra/internal/ignore"
@@ -32,6 +31,8 @@ type OpenOptions struct {
 	Allow func(root string) error
 	// Progress is told how many files the baseline has met.
 	Progress func(files int64)
+
+	fork *Fork // what a copied directory is a fork of
 }
 
 // place is a folder that was looked at.
@@ -266,11 +267,7 @@ func (m *Manager) load(ctx context.Context, r Record) (*Workspace, error) {
 	if err != nil {
 		return nil, errors.Join(errs.Wrap(err, ""), w.free())
 	}
-	so := gitstore.Options{FS: storeFS, Log: w.log, Now: m.opt.Now, Foreground: m.opt.Foreground, Meter: m.opt.Meter.Store, Caches: m.kept}
-	if m.opt.Store != nil {
-		m.opt.Store(&so)
-	}
-	if w.store, err = gitstore.Open(ctx, so); err != nil {
+	if err := m.openStore(ctx, w, r, storeFS); err != nil {
 		return nil, errors.Join(err, w.free())
 	}
 	return w, nil

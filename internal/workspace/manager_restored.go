@@ -166,18 +166,20 @@ func (m *Manager) Freeze(ctx context.Context, id string) (*gitstore.Frozen, erro
 			continue
 		}
 		defer done()
-		if _, ok := m.Record(id); !ok {
+		rec, ok := m.Record(id)
+		if !ok {
 			return nil, errUnknown()
 		}
 		files, err := m.opt.Host.Open(m.dirOf(id))
 		if err != nil {
 			return nil, errs.Wrap(err, "")
 		}
-		so := gitstore.Options{FS: files, Log: m.opt.Log.With("workspace", id), Now: m.opt.Now, Foreground: true, Caches: m.kept}
-		if m.opt.Store != nil {
-			m.opt.Store(&so)
+		so, release, err := m.storeOptions(ctx, rec, files)
+		if err != nil {
+			return nil, errors.Join(err, files.Close())
 		}
-		so.Foreground = true
+		defer release()
+		so.Foreground, so.Meter = true, nil
 		store, err := gitstore.Open(ctx, so)
 		if err != nil {
 			return nil, err

@@ -121,7 +121,7 @@ func (p *plan) resolve(path wspath.Path, follow bool) (wspath.Path, error) {
 	if err != nil {
 		return "", err
 	}
-	if p.w.isOwn(q) {
+	if p.w.IsOwn(q) {
 		return "", &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "The path lies in a folder of the server's own.", Path: string(path)}
 	}
 	return q, p.view.covered(q)

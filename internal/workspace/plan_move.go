@@ -290,7 +290,7 @@ func (p *plan) copyDir(ctx context.Context, i int, from wspath.Path, n *vnode, t
 	if err := ctx.Err(); err != nil {
 		return errs.Wrap(err, string(from))
 	}
-	if p.w.isOwn(from) {
+	if p.w.IsOwn(from) {
 		return nil
 	}
 	kids, err := p.view.children(from, n)

@@ -189,7 +189,7 @@ func (d *deletion) folder(ctx context.Context, q wspath.Path, n *vnode, kids []c
 	if err := ctx.Err(); err != nil {
 		return errs.Wrap(err, string(q))
 	}
-	if d.p.w.isOwn(q) {
+	if d.p.w.IsOwn(q) {
 		d.skip(q, "own_folder")
 		return nil
 	}

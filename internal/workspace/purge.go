@@ -53,12 +53,15 @@ const checkpointPatience = 20 * time.Second
 // errs.NotFound "path_not_in_history", "blob_not_found"; errs.Invalid
 // "purge_empty"; errs.Conflict "purge_only_on_disk", "purge_on_disk" with the
 // field "files", "purge_held" with the field "held", workspace_missing;
-// errs.Unavailable ref_locked.
+// errs.Unavailable ref_locked; errs.Conflict has_forks.
 func (w *Workspace) Purge(ctx context.Context, req PurgeRequest) (*PurgeResult, error) {
 	if err := w.enter(); err != nil {
 		return nil, err
 	}
 	defer w.leave()
+	if err := w.wholly(); err != nil {
+		return nil, err
+	}
 	if req.Tell == nil {
 		req.Tell = func(string, int64, int64) {}
 	}
@@ -332,7 +335,7 @@ func (w *Workspace) eachFile(ctx context.Context, dir wspath.Path, visit func(ws
 	}
 	for _, e := range list {
 		p := dir.Join(e.Name)
-		if w.isOwn(p) {
+		if w.IsOwn(p) {
 			continue
 		}
 		switch kindOf(e.Type) {

@@ -40,7 +40,7 @@ func (w *Workspace) OpenFile(ctx context.Context, p wspath.Path) (*Opened, error
 	if err != nil {
 		return nil, err
 	}
-	if w.isOwn(q) {
+	if w.IsOwn(q) {
 		return nil, &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "The path lies in a folder of the server's own.", Path: string(p)}
 	}
 	s, err := w.lstat(q)

@@ -25,7 +25,7 @@ func (w *Workspace) RecordPaths(ctx context.Context, paths []wspath.Path) error 
 	}
 	s := w.newScanner(false)
 	for _, p := range paths {
-		if p.IsRoot() || w.isOwn(p) {
+		if p.IsRoot() || w.IsOwn(p) {
 			continue
 		}
 		tip, tracked, err := s.tip.Lookup(p)

@@ -278,7 +278,7 @@ func (r *recovery) files(ctx context.Context, dir wspath.Path, fn func(wspath.Pa
 	for _, e := range entries {
 		p := dir.Join(e.Name)
 		switch {
-		case wspath.IsTemp(e.Name), e.Name == ".git", r.w.isOwn(p):
+		case wspath.IsTemp(e.Name), e.Name == ".git", r.w.IsOwn(p):
 		case e.Type.IsDir():
 			err = r.files(ctx, p, fn)
 		case e.Type.IsRegular(), e.Type&fs.ModeSymlink != 0:

@@ -35,7 +35,7 @@ func (r *recovery) temps(ctx context.Context, dir wspath.Path) error {
 			}
 			continue
 		}
-		if e.Type.IsDir() && e.Name != ".git" && !r.w.isOwn(path) {
+		if e.Type.IsDir() && e.Name != ".git" && !r.w.IsOwn(path) {
 			if err := r.temps(ctx, path); err != nil {
 				return err
 			}

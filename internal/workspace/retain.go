@@ -9,7 +9,12 @@ import (
 // Retain drops old history as gitstore.Store.Retain does. What a power cut may
 // still undo on disk keeps its history: recovery needs the versions since the
 // last checkpoint, so one is made first, and the history goes on from it.
+//
+// A history that forks continue, or that continues another's, stays whole.
 func (w *Workspace) Retain(ctx context.Context, opt gitstore.RetainOptions) (gitstore.RetainReport, error) {
+	if w.wholly() != nil {
+		return gitstore.RetainReport{From: w.store.Boundary(), To: w.store.Boundary()}, nil
+	}
 	if w.virtual == nil {
 		if !opt.DryRun && !w.missing.Load() {
 			if err := w.checkpoint(ctx, false); err != nil {

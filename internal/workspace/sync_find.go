@@ -118,7 +118,7 @@ func (s *scanner) glance(p wspath.Path) (done bool, err error) {
 	if p.IsRoot() {
 		return false, nil
 	}
-	if s.w.isOwn(p) || wspath.IsTemp(p.Base()) {
+	if s.w.IsOwn(p) || wspath.IsTemp(p.Base()) {
 		return true, nil
 	}
 	tip, tracked, err := s.tip.Lookup(p)
@@ -153,7 +153,7 @@ func (s *scanner) walk(do func(scan.Options) (scan.Stats, error)) error {
 		}
 		return e.Mode
 	}
-	s.stats, err = do(scan.Options{Rules: rules, Index: index, Prune: s.w.isOwn, Workers: s.workers, Folder: s.folder,
+	s.stats, err = do(scan.Options{Rules: rules, Index: index, Prune: s.w.IsOwn, Workers: s.workers, Folder: s.folder,
 		Tracked:      func(p wspath.Path) bool { m := kind(p); return m != 0 && m != object.Dir },
 		TrackedUnder: func(p wspath.Path) bool { return kind(p) == object.Dir },
 	})
@@ -213,7 +213,7 @@ func (s *scanner) compare(p wspath.Path, info vfs.Info, tip object.Entry, id obj
 
 // gone notes a tracked file that the walk did not meet.
 func (s *scanner) gone(p wspath.Path) {
-	if s.w.isOwn(p) {
+	if s.w.IsOwn(p) {
 		return
 	}
 	now, err := s.w.lstat(p)
@@ -310,7 +310,7 @@ func (s *scanner) unvisited(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return errs.Wrap(err, "")
 		}
-		if s.visited[dir] || s.unread[dir] || s.w.isOwn(dir) {
+		if s.visited[dir] || s.unread[dir] || s.w.IsOwn(dir) {
 			continue
 		}
 		// A folder that stands there again, or that is not known of, is left to

@@ -397,7 +397,7 @@ func (v *view) check(p wspath.Path) (wspath.Path, error) {
 	if err != nil {
 		return "", err
 	}
-	if v.w.isOwn(q) {
+	if v.w.IsOwn(q) {
 		return "", &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "The path lies in a folder of the server's own.", Path: string(p)}
 	}
 	return q, nil

@@ -188,11 +188,7 @@ func (m *Manager) loadVirtual(ctx context.Context, r Record) (*Workspace, error)
 	if err != nil {
 		return nil, errors.Join(errs.Wrap(err, ""), w.free())
 	}
-	so := gitstore.Options{FS: storeFS, Log: w.log, Now: m.opt.Now, Foreground: m.opt.Foreground, Meter: m.opt.Meter.Store, Caches: m.kept}
-	if m.opt.Store != nil {
-		m.opt.Store(&so)
-	}
-	if w.store, err = gitstore.Open(ctx, so); err != nil {
+	if err := m.openStore(ctx, w, r, storeFS); err != nil {
 		return nil, errors.Join(err, w.free())
 	}
 	tree.store = w.store

@@ -161,7 +161,7 @@ func (t *watch) add(ctx context.Context) error {
 			tree, err := w.store.Snapshot().Folder(dir)
 			return err != nil || tree.Len() > 0
 		},
-		Prune:        w.isOwn,
+		Prune:        w.IsOwn,
 		Dirty:        t.mark,
 		RulesChanged: func() { t.tell(func() { t.everything(false) }) },
 		Lost:         func() { t.tell(func() { t.everything(true) }) },

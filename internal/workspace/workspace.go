@@ -31,6 +31,7 @@ type Workspace struct {
 	files  vfs.FS // the workspace's folder in the data directory
 	aside  vfs.FS // its part for what exchanges bring out; nil: there is none
 	store  *gitstore.Store
+	forks  forkLinks
 	locks  *lockTable
 	index  *index
 	sums   sumCache
@@ -222,8 +223,8 @@ func (w *Workspace) readOnly() bool {
 	return no
 }
 
-// isOwn reports whether a path is, or lies in, a folder of the server's own.
-func (w *Workspace) isOwn(p wspath.Path) bool {
+// IsOwn reports whether a path is, or lies in, a folder of the server's own.
+func (w *Workspace) IsOwn(p wspath.Path) bool {
 	for _, dir := range w.own {
 		if p.Within(dir) {
 			return true
@@ -403,6 +404,9 @@ func (w *Workspace) free() error {
 	var err error
 	if w.aside != nil {
 		err = w.aside.Close()
+	}
+	if w.forks.held != nil { // its store is closed
+		w.forks.held()
 	}
 	return errors.Join(err, w.progress.file.Close(), w.files.Close(), w.fs.Close())
 }

@@ -1,0 +1,228 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"umbra/internal/vfs"
+)
+
+// Base is the history of another store that a store continues: a fork's. The
+// fork's own commits follow the one at At with the same numbers as they would
+// have there. Objects of the base are read through its store, and by git through
+// objects/info/alternates (gitrepository-layout(5)); nothing is copied.
+//
+// The store stays open for as long as the one that is based on it. Its history
+// keeps its beginning and its ids meanwhile: no Retain, no Purge.
+type Base struct {
+	Store *Store
+	At    ID // a commit of it
+	// Alternate is the line of objects/info/alternates: the path of the base's
+	// objects directory, relative to that of the store.
+	Alternate string
+}
+
+// alternatesFile names the object directories that git reads too.
+const alternatesFile = repoDir + "/objects/info/alternates"
+
+// forkPoint is where a store's own history begins that continues another's.
+type forkPoint struct {
+	*Store // of the base
+	seq    uint64
+}
+
+// openBase looks the base's commit up and tells git of the base's objects.
+func (s *Store) openBase(ctx context.Context) error {
+	b := s.opt.Base
+	if b == nil {
+		return nil
+	}
+	c, err := b.Store.ReadCommit(ctx, b.At)
+	if err != nil {
+		return fmt.Errorf("the commit that the fork begins at: %w", err)
+	}
+	s.base = &forkPoint{b.Store, c.Seq}
+	return s.writeAlternates(b.Alternate + "\n")
+}
+
+// writeAlternates gives objects/info/alternates this content, durably; it is left
+// alone where it has it.
+func (s *Store) writeAlternates(text string) error {
+	now, err := vfs.ReadFile(s.fs, alternatesFile)
+	if err == nil && string(now) == text || errors.Is(err, fs.ErrNotExist) && text == "" {
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	dir := path.Dir(alternatesFile)
+	if err := s.fs.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if text == "" {
+		err = s.fs.Remove(alternatesFile)
+	} else {
+		err = s.writeFile(alternatesFile, []byte(text))
+	}
+	if err != nil {
+		return err
+	}
+	return s.fs.SyncDir(dir)
+}
+
+// startFromBase begins a history that has no commit of its own yet.
+func (s *Store) startFromBase(ctx context.Context) error {
+	if err := s.startFrom(ctx, s.opt.Base.At); err != nil {
+		return err
+	}
+	b := s.base.Boundary()
+	if b.Whole() || s.boundary.Load() != nil {
+		return nil
+	}
+	s.boundary.Store(&b) // what the base dropped is not the fork's either
+	return s.shallowAt(ctx, b)
+}
+
+// ForkedAt gives the number of the commit at which a store's own history begins
+// that continues another's; 0 for any other.
+func (s *Store) ForkedAt() uint64 {
+	if s.base == nil {
+		return 0
+	}
+	return s.base.seq
+}
+
+// Depth counts the histories that this one continues, one through the other.
+func (s *Store) Depth() int {
+	if s.base == nil {
+		return 0
+	}
+	return 1 + s.base.Depth()
+}
+
+// Detach makes the fork in a directory a store of its own: it gets copies of all
+// packs of the store that it continues. The
+// fork's store must not be open. A run that was cut off is repeated.
+func (s *Store) Detach(ctx context.Context, fork vfs.FS) error {
+	if err := s.Publish(ctx); err != nil {
+		return err
+	}
+	for at := s; at != nil; at = at.under() {
+		if err := at.lendPacks(fork); err != nil {
+			return err
+		}
+	}
+	if err := fork.SyncDir(packDir); err != nil {
+		return err
+	}
+	for _, name := range []string{recordsFile, namesFile} { // they begin at the fork
+		if err := fork.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := fork.Remove(alternatesFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fork.SyncDir(path.Dir(alternatesFile))
+}
+
+// under gives the store that this one continues.
+func (s *Store) under() *Store {
+	if s.base == nil {
+		return nil
+	}
+	return s.base.Store
+}
+
+// lendPacks copies the store's packs into another's directory.
+func (s *Store) lendPacks(to vfs.FS) error {
+	used := s.packs.inUse()
+	defer func() {
+		for _, f := range used {
+			f.release()
+		}
+	}()
+	for _, f := range used {
+		name := path.Join(packDir, f.base)
+		if _, err := to.Lstat(name + idxSuffix); err == nil {
+			continue
+		}
+		if err := copyFile(to, name+".keep", strings.NewReader(f.keep.String())); err != nil {
+			return err
+		}
+		for _, suffix := range []string{".pack", idxSuffix} { // the index last: with it the pack counts
+			from, err := s.fs.Open(name + suffix)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(copyFile(to, name+suffix, from), from.Close()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// copyFile writes a durable file in one step, in place of one that is there.
+func copyFile(to vfs.FS, name string, from io.Reader) error {
+	temp := path.Join(journalDir, "tmp-"+path.Base(name))
+	f, err := to.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o444)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, from)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return to.Rename(temp, name)
+}
+
+// hasBaseObject reports whether the base has an object.
+func (s *Store) hasBaseObject(id ID) (bool, error) {
+	if s.base == nil {
+		return false, nil
+	}
+	return s.base.hasObject(id)
+}
+
+// hasObject reports whether a journal, a prepared blob or a pack of ours, or of
+// the store that this one continues, holds an object.
+func (s *Store) hasObject(id ID) (bool, error) {
+	for _, j := range *s.live.Load() {
+		if _, ok := j.find(id); ok {
+			return true, nil
+		}
+	}
+	f, err := s.holder(id)
+	if err != nil {
+		return false, err
+	}
+	if f != nil {
+		f.release()
+		return true, nil
+	}
+	return s.hasBaseObject(id)
+}
+
+// before puts a task's numbers up to where the fork begins before its own.
+func (p *forkPoint) before(ctx context.Context, task string, own []uint32) ([]uint32, error) {
+	theirs, err := p.records.ofTask(ctx, task)
+	if err != nil {
+		return nil, err
+	}
+	n, _ := slices.BinarySearch(theirs, uint32(p.seq)+1)
+	if n == 0 {
+		return own, nil
+	}
+	return append(slices.Clone(theirs[:n]), own...), nil
+}

@@ -1,0 +1,146 @@
+package workspaces
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/httpapi"
+	"umbra/httpapi/wire"
+	"umbra/internal/errs"
+	"umbra/internal/fork"
+	"umbra/internal/workspace"
+)
+
+// maxLife bounds how long after it was made a fork may expire.
+const maxLife = 10 * 365 * 24 * time.Hour
+
+// lifetime is a duration in JSON: a number of seconds, or a text such as "36h".
+type lifetime time.Duration
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *lifetime) UnmarshalJSON(raw []byte) error {
+	bad := errs.New(errs.Invalid, "invalid_expires_in", "expires_in must be a number of seconds, or a text such as \"36h\".").With("field", "expires_in")
+	var text string
+	var seconds float64
+	if json.Unmarshal(raw, &seconds) == nil {
+		if !(seconds > 0) || seconds > maxLife.Seconds() || math.IsNaN(seconds) {
+			return bad
+		}
+		*l = lifetime(seconds * float64(time.Second))
+		return nil
+	}
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return bad
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 || d > maxLife {
+		return bad
+	}
+	*l = lifetime(d)
+	return nil
+}
+
+func (d *Dialect) registerForks(r *httpapi.Router) {
+	r.Handle(httpapi.Route{Method: "GET", Pattern: "/workspaces/{ws}/forks", Handler: d.listForks})
+	r.Handle(httpapi.Route{Method: "POST", Pattern: "/workspaces/{ws}/forks", Handler: d.makeForks, Access: httpapi.AccessWrite, Body: httpapi.BodyOptionalJSON, Changes: true})
+}
+
+// makeForks makes forks of a workspace.
+func (d *Dialect) makeForks(c *gin.Context) error {
+	if _, err := d.id(c); err != nil { // before what the caller may do
+		return err
+	}
+	var body struct {
+		Name      string    `json:"name"`
+		Kind      string    `json:"kind"`
+		At        string    `json:"at"`
+		Path      string    `json:"path"`
+		Ignored   string    `json:"ignored"`
+		Count     *int      `json:"count"`
+		ExpiresIn *lifetime `json:"expires_in"`
+	}
+	if err := httpapi.DecodeJSON(c, &body); err != nil {
+		return err
+	}
+	f := fork.Make{Name: body.Name, Kind: body.Kind, At: body.At, Path: body.Path, Ignored: body.Ignored, Allow: httpapi.CallerOf(c).MayOpen}
+	if body.Count != nil {
+		if f.Count = *body.Count; f.Count == 0 {
+			f.Count = -1 // none is no default
+		}
+	}
+	if body.ExpiresIn != nil {
+		f.ExpiresIn = time.Duration(*body.ExpiresIn)
+	}
+	return d.using(c, func(w *workspace.Workspace) error {
+		made, err := d.forks.Make(c.Request.Context(), w, f)
+		if err != nil {
+			return err
+		}
+		return d.tellForks(c, http.StatusCreated, made)
+	})
+}
+
+// listForks lists the forks of a workspace, the oldest first.
+func (d *Dialect) listForks(c *gin.Context) error {
+	rec, err := d.id(c)
+	if err != nil {
+		return err
+	}
+	return d.tellForks(c, http.StatusOK, d.workspaces.Forks(rec.ID))
+}
+
+func (d *Dialect) tellForks(c *gin.Context, status int, list []workspace.Record) error {
+	out := []object{}
+	for _, rec := range list {
+		if !httpapi.CallerOf(c).Sees(rec.Place()) {
+			continue
+		}
+		o, err := d.describeRecord(c, rec)
+		if errs.Is(err, errs.NotFound) {
+			continue // forgotten meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		out = append(out, o)
+	}
+	httpapi.JSON(c, status, map[string]any{"forks": out})
+	return nil
+}
+
+// describeRecord describes a workspace, without opening it if it is put away.
+func (d *Dialect) describeRecord(c *gin.Context, rec workspace.Record) (object, error) {
+	if rest, state, ok := d.workspaces.Resting(rec.ID); ok {
+		return d.resting(rec, rest, state), nil
+	}
+	w, err := d.workspaces.Inspect(c.Request.Context(), rec.ID)
+	if err != nil {
+		return object{}, err
+	}
+	defer w.Release()
+	return d.describe(w)
+}
+
+// forkObject is what a workspace's description says of a fork.
+type forkObject struct {
+	Of      string  `json:"fork_of,omitempty"`
+	At      string  `json:"fork_at,omitempty"`
+	Name    string  `json:"name,omitempty"`
+	Expires *string `json:"expires_at,omitempty"`
+}
+
+func forkOf(rec workspace.Record) forkObject {
+	f := rec.Fork
+	if f == nil {
+		return forkObject{}
+	}
+	o := forkObject{Of: f.Of, At: f.At, Name: f.Name}
+	if !f.Expires.IsZero() {
+		o.Expires = wire.Text(wire.Stamp(f.Expires))
+	}
+	return o
+}

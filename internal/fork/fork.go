@@ -1,0 +1,358 @@
+// Package fork makes forks of workspaces and takes them away: workspaces that begin
+// as another one is at a commit, and share its history (contracts/forks.md).
+package fork
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"umbra/gitstore"
+	"umbra/gitstore/object"
+	"umbra/internal/checkpoint"
+	"umbra/internal/errs"
+	"umbra/internal/task"
+	"umbra/internal/workspace"
+)
+
+// Options of a service.
+type Options struct {
+	Workspaces *workspace.Manager
+	Tasks      *task.Service
+	Log        *slog.Logger
+	Now        func() time.Time
+}
+
+// Service makes, lists and deletes forks. Its methods may be called from any
+// goroutine.
+type Service struct {
+	o    Options
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// New makes a service, which removes forks that expire until Close.
+func New(o Options) *Service {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Service{o: o, stop: cancel, done: make(chan struct{})}
+	go s.run(ctx)
+	return s
+}
+
+// Close ends the service's own work.
+func (s *Service) Close() {
+	s.stop()
+	<-s.done
+}
+
+// expireEvery is how often forks are looked for that have expired.
+const expireEvery = 5 * time.Second
+
+func (s *Service) run(ctx context.Context) {
+	defer close(s.done)
+	tick := time.NewTicker(expireEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.Expire(ctx)
+		}
+	}
+}
+
+// Expire removes the forks whose time is over, unmerged or not. One with a task at
+// work, or with forks of its own, waits for those.
+func (s *Service) Expire(ctx context.Context) {
+	now := s.o.Now()
+	for _, rec := range s.o.Workspaces.List() {
+		f := rec.Fork
+		if f == nil || f.Expires.IsZero() || f.Expires.After(now) || ctx.Err() != nil {
+			continue
+		}
+		err := s.remove(ctx, rec)
+		switch errs.CodeOf(err) {
+		case "workspace_busy", "has_forks":
+			continue
+		}
+		if err != nil {
+			s.o.Log.Warn("a fork that expired could not be removed", "workspace", rec.ID, "error", err)
+			continue
+		}
+		s.o.Log.Info("a fork expired and was removed", "workspace", rec.ID, "parent", f.Of)
+	}
+}
+
+// What becomes of the files that no history has.
+const (
+	ShareIgnored = "share"
+	CopyIgnored  = "copy"
+	NoIgnored    = "none"
+)
+
+// MaxCount is how many forks one request makes at most.
+const MaxCount = 1000
+
+// Make says which forks to make. Empty fields have the defaults of the contract.
+type Make struct {
+	Name      string
+	Kind      string
+	At        string // a commit, a checkpoint or a time; empty: now
+	Path      string // absolute; of a copy
+	Ignored   string
+	Count     int
+	ExpiresIn time.Duration
+	Allow     func(root string) error // may the caller open this directory
+}
+
+func invalid(field, format string, args ...any) error {
+	return errs.New(errs.Invalid, "invalid_"+field, format, args...).With("field", field)
+}
+
+// check fills in the defaults for a parent and refuses what does not fit it.
+func (f *Make) check(parent workspace.Record) error {
+	if f.Kind == "" {
+		if f.Kind = workspace.VirtualKind; parent.Kind == workspace.PhysicalKind {
+			f.Kind = workspace.CopyKind
+		}
+	}
+	if f.Count == 0 {
+		f.Count = 1
+	}
+	switch {
+	case f.Kind == "layer":
+		return errs.New(errs.Unprocessable, "kind_unavailable", "This server makes forks of the kinds virtual and copy.").With("field", "kind")
+	case f.Kind != workspace.VirtualKind && f.Kind != workspace.CopyKind:
+		return invalid("kind", "kind must be virtual, layer or copy.")
+	case f.Count < 1 || f.Count > MaxCount:
+		return invalid("count", "count must be from 1 to %d.", MaxCount)
+	case f.Name != "" && !task.ValidID(f.Name):
+		return invalid("name", "name must be formed as a task id.")
+	case f.ExpiresIn < 0:
+		return invalid("expires_in", "expires_in must be positive.")
+	}
+	if f.Kind == workspace.VirtualKind {
+		if f.Path != "" {
+			return invalid("path", "A virtual fork has no directory; path is for a copy.")
+		}
+		if f.Ignored != "" && f.Ignored != NoIgnored {
+			return invalid("ignored", "A virtual fork has no ignored files; ignored is for a copy.")
+		}
+		return nil
+	}
+	switch f.Ignored {
+	case "":
+		f.Ignored = CopyIgnored
+	case CopyIgnored, NoIgnored:
+	case ShareIgnored:
+		return invalid("ignored", "A copy cannot share ignored files; ignored must be copy or none.")
+	default:
+		return invalid("ignored", "ignored must be share, copy or none.")
+	}
+	switch {
+	case f.Path != "" && f.Count > 1:
+		return invalid("path", "path names one directory, so count must be 1.")
+	case f.Path != "" && !filepath.IsAbs(f.Path):
+		return invalid("path", "path must be absolute.")
+	case f.Path == "" && parent.Root == "":
+		return invalid("path", "path is required: the absolute path of a new directory.")
+	}
+	return nil
+}
+
+// Make makes forks of a workspace, all or none. What is on its disk is recorded
+// first.
+//
+// Invalid "invalid_…" with the field; Unprocessable "kind_unavailable"; Conflict
+// "path_exists", "fork_too_deep"; the errors of opening a directory.
+func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]workspace.Record, error) {
+	parent, ok := s.o.Workspaces.Record(w.ID())
+	if !ok {
+		return nil, errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.")
+	}
+	if err := f.check(parent); err != nil {
+		return nil, err
+	}
+	if _, err := w.Sync(ctx, workspace.SyncOptions{Attribute: true}); err != nil {
+		return nil, err
+	}
+	spec := workspace.ForkSpec{At: w.Store().Tip().Commit}
+	if f.At != "" {
+		c, err := checkpoint.Resolve(ctx, w, f.At)
+		if err != nil {
+			return nil, err
+		}
+		spec.At = c.ID
+	}
+	if f.ExpiresIn > 0 {
+		spec.Expires = s.o.Now().Add(f.ExpiresIn).UTC()
+	}
+	made := make([]workspace.Record, 0, f.Count)
+	for i := range f.Count {
+		if spec.Name = f.Name; f.Name != "" && f.Count > 1 {
+			spec.Name += "-" + strconv.Itoa(i+1)
+		}
+		rec, err := s.one(ctx, w, f, spec)
+		if err != nil {
+			for _, r := range made {
+				if derr := s.remove(context.WithoutCancel(ctx), r); derr != nil {
+					s.o.Log.Warn("a fork of a request that failed could not be removed", "workspace", r.ID, "error", derr)
+				}
+			}
+			return nil, err
+		}
+		made = append(made, rec)
+	}
+	return made, nil
+}
+
+func (s *Service) one(ctx context.Context, w *workspace.Workspace, f Make, spec workspace.ForkSpec) (rec workspace.Record, err error) {
+	var fork *workspace.Workspace
+	if f.Kind == workspace.VirtualKind {
+		fork, err = s.o.Workspaces.ForkVirtual(ctx, w, spec)
+	} else {
+		fork, err = s.copied(ctx, w, f, spec)
+	}
+	if err != nil {
+		return rec, err
+	}
+	defer fork.Release()
+	rec, _ = s.o.Workspaces.Record(fork.ID())
+	return rec, nil
+}
+
+// copied makes a directory with the parent's files, and a fork of it.
+func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, spec workspace.ForkSpec) (fork *workspace.Workspace, err error) {
+	dir := f.Path
+	if dir == "" {
+		dir = w.Root() + "-" + workspace.NewID(orElse(spec.Name, "fork"))
+	}
+	dir = filepath.Clean(dir)
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		switch {
+		case errors.Is(err, fs.ErrExist):
+			return nil, errs.New(errs.Conflict, "path_exists", "path is there already; it must name a new directory.").With("field", "path")
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, invalid("path", "The directory that path would be made in does not exist.")
+		}
+		return nil, errs.Wrap(err, "")
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
+	o := workspace.OpenOptions{Allow: f.Allow}
+	if err := s.o.Workspaces.Vacant(dir, o); err != nil {
+		return nil, err
+	}
+	snap, err := w.Store().SnapshotOf(ctx, spec.At)
+	if err != nil {
+		return nil, err
+	}
+	c := &copier{ctx: ctx, w: w, to: dir}
+	if err := c.tracked(snap); err != nil {
+		return nil, err
+	}
+	if f.Ignored == CopyIgnored && w.Root() != "" {
+		if err := c.ignored(snap); err != nil {
+			return nil, err
+		}
+	}
+	return s.o.Workspaces.ForkCopy(ctx, w, dir, o, spec)
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// Delete forgets a workspace that is a fork, or has some: a fork goes with its
+// history, and a copy with its directory. The forks of a workspace that is deleted
+// by force get the history that they need first.
+//
+// Conflict "unmerged" for a fork with changes of its own, and "has_forks", both
+// unless force is set; "workspace_busy".
+func (s *Service) Delete(ctx context.Context, id string, force, deleteHistory bool) error {
+	rec, ok := s.o.Workspaces.Record(id)
+	if !ok {
+		return errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.")
+	}
+	if rec.Fork != nil && !force {
+		if err := s.checkMerged(ctx, rec); err != nil {
+			return err
+		}
+	}
+	if err := s.o.Workspaces.CheckUnforked(id); err != nil {
+		if !force {
+			return err
+		}
+		if _, busy := s.o.Tasks.Count(id); busy == 0 { // else nothing is deleted
+			if err := s.o.Workspaces.Detach(ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.o.Tasks.Forget(ctx, id, deleteHistory || rec.Fork != nil); err != nil {
+		return err
+	}
+	return s.clear(rec)
+}
+
+// clear removes a copy's directory, if it is still the one that was made.
+func (s *Service) clear(rec workspace.Record) error {
+	if rec.Fork == nil || rec.Fork.Kind != workspace.CopyKind || !s.o.Workspaces.Stands(rec) {
+		return nil
+	}
+	return errs.Wrap(os.RemoveAll(rec.Root), "")
+}
+
+func (s *Service) remove(ctx context.Context, rec workspace.Record) error {
+	if err := s.o.Tasks.Forget(ctx, rec.ID, true); err != nil {
+		return err
+	}
+	return s.clear(rec)
+}
+
+// checkMerged fails where a fork has changes that its parent does not have.
+func (s *Service) checkMerged(ctx context.Context, rec workspace.Record) error {
+	w, err := s.o.Workspaces.Get(ctx, rec.ID)
+	if err != nil {
+		return err
+	}
+	defer w.Release()
+	if w.Root() != "" {
+		if _, err := w.Sync(ctx, workspace.SyncOptions{Attribute: true}); err != nil && errs.CodeOf(err) != "workspace_missing" {
+			return err
+		}
+	}
+	same, err := unchanged(ctx, w.Store(), rec.Fork)
+	if err != nil || same {
+		return err
+	}
+	return errs.New(errs.Conflict, "unmerged", "The fork has changes that were never merged; delete it with force to lose them.")
+}
+
+// unchanged reports whether a fork's files are as they were when it was made.
+func unchanged(ctx context.Context, st *gitstore.Store, f *workspace.Fork) (bool, error) {
+	at, err := object.ParseID(f.At)
+	if err != nil {
+		return false, err
+	}
+	snap, err := st.SnapshotOf(ctx, at)
+	if err != nil {
+		return false, err
+	}
+	return snap.Tree() == st.Tip().Tree, nil
+}

@@ -1,0 +1,341 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"umbra/gitstore"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/vfs"
+)
+
+// Fork says what a fork was made from. It is part of a Record.
+type Fork struct {
+	Of   string `json:"of"`   // id of the parent
+	At   string `json:"at"`   // the parent's commit at which the fork begins
+	Kind string `json:"kind"` // "virtual" or "copy"
+	Name string `json:"name,omitempty"`
+	// Origin is the root of the directory that the fork comes from, through all
+	// forks; empty where that is virtual. Who may not know of it may not know of
+	// the fork.
+	Origin string `json:"origin,omitempty"`
+	// Expires is when the fork is removed by itself; zero: never.
+	Expires time.Time `json:"expires,omitzero"`
+	// Linked is set while the fork's history continues the parent's store.
+	Linked bool `json:"linked"`
+}
+
+// forkLinks ties a workspace to what it is a fork of, and to its own forks.
+type forkLinks struct {
+	held func()       // gives the parent back, if not nil
+	has  func() error // has_forks, if a fork continues the history
+}
+
+// wholly fails where the history is shared with a fork, and so keeps its ids.
+func (w *Workspace) wholly() error {
+	if w.forks.has == nil {
+		return nil
+	}
+	if w.store.ForkedAt() > 0 {
+		return errHasForks("The workspace is a fork and shares its history with its parent.", []string{w.id})
+	}
+	return w.forks.has()
+}
+
+// CopyKind is the kind of a fork that is a directory of its own (Fork.Kind).
+const CopyKind = "copy"
+
+// maxForkDepth is how many forks deep a fork may be: git follows five alternates
+// (git's object-file.c, link_alt_odb_entries).
+const maxForkDepth = 5
+
+// Place gives the root by which it is judged who may know of a workspace: its own,
+// or for a virtual fork that of the directory that it comes from.
+func (r Record) Place() string {
+	if r.Root == "" && r.Fork != nil {
+		return r.Fork.Origin
+	}
+	return r.Root
+}
+
+// ShownKind gives the kind as the contracts have it: a fork's own where it is one.
+func (r Record) ShownKind() string {
+	if r.Fork != nil {
+		return r.Fork.Kind
+	}
+	return r.Kind
+}
+
+// Forks gives the forks of a workspace, the oldest first.
+func (m *Manager) Forks(id string) []Record {
+	return slices.DeleteFunc(m.List(), func(r Record) bool { return r.Fork == nil || r.Fork.Of != id })
+}
+
+// ForksFirst orders ids so that a fork comes before what it is a fork of: a parent's
+// history holds what its forks refer to, but not of an earlier moment.
+func (m *Manager) ForksFirst(ids []string) {
+	depth := func(id string) (n int) {
+		for r, ok := m.Record(id); ok && r.Fork != nil && r.Fork.Linked; n++ {
+			r, ok = m.Record(r.Fork.Of)
+		}
+		return n
+	}
+	slices.SortStableFunc(ids, func(a, b string) int { return depth(b) - depth(a) })
+}
+
+// linkedForks gives the forks whose history continues a workspace's store.
+func (m *Manager) linkedForks(id string) []Record {
+	return slices.DeleteFunc(m.Forks(id), func(r Record) bool { return !r.Fork.Linked })
+}
+
+// storeOptions gives the options with which a workspace's history is opened. A
+// fork's base is held open until release.
+func (m *Manager) storeOptions(ctx context.Context, r Record, files vfs.FS) (so gitstore.Options, release func(), err error) {
+	so = gitstore.Options{FS: files, Log: m.opt.Log.With("workspace", r.ID), Now: m.opt.Now, Foreground: m.opt.Foreground, Meter: m.opt.Meter.Store, Caches: m.kept}
+	if m.opt.Store != nil {
+		m.opt.Store(&so)
+	}
+	release = func() {}
+	if r.Fork == nil || !r.Fork.Linked {
+		return so, release, nil
+	}
+	at, err := object.ParseID(r.Fork.At)
+	if err != nil {
+		return so, release, errs.New(errs.Internal, "", "the record of fork %s is damaged", r.ID)
+	}
+	base, err := m.Get(ctx, r.Fork.Of)
+	if err != nil {
+		return so, release, err
+	}
+	so.Base = &gitstore.Base{Store: base.store, At: at, Alternate: path.Join("../../..", r.Fork.Of, "repo.git/objects")}
+	return so, base.release, nil
+}
+
+// openStore opens a workspace's history, and for a fork what it continues.
+func (m *Manager) openStore(ctx context.Context, w *Workspace, r Record, files vfs.FS) error {
+	so, release, err := m.storeOptions(ctx, r, files)
+	if err != nil {
+		return errors.Join(err, files.Close())
+	}
+	if w.store, err = gitstore.Open(ctx, so); err != nil {
+		release()
+		return err
+	}
+	w.forks = forkLinks{held: release, has: func() error { return m.CheckUnforked(r.ID) }}
+	return nil
+}
+
+// putAwayForks closes the open forks of a workspace that is to be closed, so that
+// nothing reads its store. It returns with m.mu held, at a moment in which none is
+// open.
+func (m *Manager) putAwayForks(ctx context.Context, id string, why error) {
+	for {
+		var open []string
+		forks := m.linkedForks(id)
+		m.mu.Lock()
+		for _, r := range forks {
+			if m.open[r.ID] != nil {
+				open = append(open, r.ID)
+			}
+		}
+		if len(open) == 0 {
+			return
+		}
+		m.mu.Unlock()
+		for _, fork := range open {
+			if err := m.putAway(ctx, fork, why, false); err != nil {
+				m.opt.Log.Warn("workspace not put away cleanly", "workspace", fork, "error", err)
+			}
+		}
+	}
+}
+
+// ForkSpec says what a fork is to be.
+type ForkSpec struct {
+	At      object.ID // zero: the parent's newest commit
+	Name    string
+	Expires time.Time // zero: never
+}
+
+// ForkVirtual makes a virtual fork. What stands on the parent's disk is to be
+// recorded before. The caller calls Release.
+//
+// errs.Conflict fork_too_deep.
+func (m *Manager) ForkVirtual(ctx context.Context, parent *Workspace, spec ForkSpec) (*Workspace, error) {
+	f, err := m.newFork(ctx, parent, spec)
+	if err != nil {
+		return nil, err
+	}
+	f.Kind = VirtualKind
+	now := m.opt.Now().UTC()
+	r := Record{ID: newID(f.slug(parent.id)), Kind: VirtualKind, Created: now, LastUsed: now, Fork: f}
+	dir := m.dirOf(r.ID)
+	if err := m.opt.Host.MkdirAll(dir); err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	w, err := m.loadVirtual(ctx, r)
+	if err == nil {
+		if err = m.putRecord(r); err != nil {
+			err = errors.Join(err, w.close(ctx, nil))
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.opt.Host.RemoveAll(dir))
+	}
+	return m.adoptNew(ctx, w, r)
+}
+
+// Vacant tells whether a directory may become a workspace: errors as of Open.
+func (m *Manager) Vacant(root string, o OpenOptions) error {
+	p, err := m.look(root, o)
+	if err != nil {
+		return err
+	}
+	m.making.Lock()
+	defer m.making.Unlock()
+	if _, known := m.find(p); known {
+		return errs.New(errs.Conflict, "workspace_exists", "The directory is a workspace already.")
+	}
+	return m.overlaps(p, "")
+}
+
+// ForkCopy makes a fork of a directory that was filled with the parent's files;
+// what differs in it becomes an external change. The caller calls Release.
+func (m *Manager) ForkCopy(ctx context.Context, parent *Workspace, root string, o OpenOptions, spec ForkSpec) (*Workspace, error) {
+	f, err := m.newFork(ctx, parent, spec)
+	if err != nil {
+		return nil, err
+	}
+	f.Kind, o.fork = CopyKind, f
+	p, err := m.look(root, o)
+	if err != nil {
+		return nil, err
+	}
+	return m.openPlace(ctx, p, o)
+}
+
+func (m *Manager) newFork(ctx context.Context, parent *Workspace, spec ForkSpec) (*Fork, error) {
+	rec, ok := m.Record(parent.id)
+	if !ok {
+		return nil, errUnknown()
+	}
+	if parent.store.Depth() >= maxForkDepth {
+		return nil, errs.New(errs.Conflict, "fork_too_deep", "A fork may be %d forks deep at most; fork one of its parents.", maxForkDepth)
+	}
+	at := spec.At
+	if at.IsZero() {
+		at = parent.store.Tip().Commit
+	}
+	// Stock git reads the fork's history from the parent's packs.
+	if err := parent.store.Publish(ctx); err != nil {
+		return nil, err
+	}
+	return &Fork{Of: parent.id, At: at.String(), Name: spec.Name, Origin: rec.Place(), Expires: spec.Expires, Linked: true}, nil
+}
+
+// slug is what the fork's id begins with.
+func (f *Fork) slug(parent string) string {
+	if f.Name != "" {
+		return f.Name
+	}
+	if i := strings.LastIndexByte(parent, '-'); i > 0 {
+		parent = parent[:i]
+	}
+	return strings.TrimSuffix(parent, "-fork") + "-fork"
+}
+
+func (m *Manager) putRecord(r Record) error {
+	m.putting.Lock()
+	defer m.putting.Unlock()
+	return m.opt.Records.Put(r)
+}
+
+// Stands reports whether the directory of a record is at its place.
+func (m *Manager) Stands(r Record) bool {
+	there, err := m.stands(r)
+	return there && err == nil
+}
+
+// NewID makes an id that begins with a name.
+func NewID(name string) string { return newID(name) }
+
+// SetForkExpiry changes when a fork is removed by itself.
+func (m *Manager) SetForkExpiry(id string, at time.Time) {
+	m.changeRecord(id, func(r *Record) bool {
+		if r.Fork == nil {
+			return false
+		}
+		f := *r.Fork
+		f.Expires, r.Fork = at, &f
+		return true
+	})
+}
+
+// Detach makes stores of their own of a workspace's forks, so that it can be
+// forgotten. What was done before an error is kept.
+func (m *Manager) Detach(ctx context.Context, id string) error {
+	w, err := m.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer w.Release()
+	for _, r := range m.linkedForks(id) {
+		if err := m.detach(ctx, w, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Manager) detach(ctx context.Context, parent *Workspace, r Record) error {
+	var done func()
+	for done == nil {
+		if err := m.putAway(ctx, r.ID, nil, false); err != nil {
+			return err
+		}
+		var err error
+		if done, err = m.claim(ctx, r.ID); err != nil {
+			return err
+		}
+	}
+	defer done()
+	files, err := m.opt.Host.Open(m.dirOf(r.ID))
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	defer files.Close()
+	if err := parent.store.Detach(ctx, files); err != nil {
+		return errs.Wrap(err, "")
+	}
+	m.changeRecord(r.ID, func(r *Record) bool {
+		f := *r.Fork
+		f.Linked, r.Fork = false, &f
+		return true
+	})
+	return nil
+}
+
+// errHasForks is answered for what would change or drop a history that forks
+// continue, or a fork's own that continues another's.
+func errHasForks(detail string, ids []string) error {
+	return errs.New(errs.Conflict, "has_forks", "%s", detail).With("forks", ids)
+}
+
+// CheckUnforked fails with errs.Conflict has_forks where forks continue a
+// workspace's history.
+func (m *Manager) CheckUnforked(id string) error {
+	forks := m.linkedForks(id)
+	if len(forks) == 0 {
+		return nil
+	}
+	ids := make([]string, len(forks))
+	for i := range forks {
+		ids[i] = forks[i].ID
+	}
+	return errHasForks("Forks continue the history of this workspace.", ids)
+}
