@@ -60,6 +60,11 @@ func TestNothingOfAFileRuns(t *testing.T) {
 	scenario(t, "hostile.mjs", harness.Start(t, harness.Options{}))
 }
 
+// Agents' turns and calls: the timeline, undo and redo of a call and of a turn.
+func TestCalls(t *testing.T) {
+	scenario(t, "calls.mjs", harness.Start(t, harness.Options{}))
+}
+
 // Large tasks and diffs: the first paint, and how little stands in the document.
 func TestLarge(t *testing.T) {
 	scenario(t, "large.mjs", harness.Start(t, harness.Options{}))

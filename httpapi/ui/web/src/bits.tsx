@@ -75,6 +75,21 @@ export function Time(p: { at: string; now: number }) {
   );
 }
 
+/** agentColors is how many colors agents have; style.css names them agent-0 and on. */
+const agentColors = 8;
+
+/** agentColor is an agent's or actor's color: the same name has the same one on every page. */
+export function agentColor(name: string): string {
+  let h = 2166136261;
+  for (let i = 0; i < name.length; i++) h = Math.imul(h ^ name.charCodeAt(i), 16777619);
+  return `agent-${(h >>> 8) % agentColors}`;
+}
+
+/** Agent is an agent's name, with its color next to it. */
+export function Agent(p: { name: string }) {
+  return <span class={`agent ${agentColor(p.name)}`}>{visible(p.name)}</span>;
+}
+
 const statusWords: Record<Status, string> = { executing: "executing", paused: "paused", completed: "completed", failed: "failed", cancelled: "cancelled" };
 
 export function StatusChip(p: { status: Status }) {

@@ -2,10 +2,11 @@
 // it, and what the stream tells.
 
 import { aborted, getJSON, sentence } from "./api";
-import type { Entry, StreamData } from "./types";
+import type { Call, Entry, StreamData } from "./types";
 
 /** Item is what the timeline keeps of an entry; a hundred thousand must fit. */
 export interface Item {
+  /** id is 0 for a change that several agents may have made: it has no number. */
   id: number;
   seq: number;
   operation: string;
@@ -18,10 +19,21 @@ export interface Item {
   source: string;
   commit: string;
   reverts: number[] | null;
+  call: string;
+  tool: string;
+  certainty: string;
+  claimants: string[] | null;
+}
+
+/** keyOf is an item's key in lists: its number, or its place in history. */
+export function keyOf(it: Item): string | number {
+  return it.id || `${it.seq} ${it.path}`;
 }
 
 const firstPage = 200;
 const nextPages = 5000;
+/** mostCalls is how many of a task's calls a page keeps. */
+const mostCalls = 20_000;
 /** mostItems bounds what a page keeps; older ones are asked for by hand. */
 const mostItems = 300_000;
 
@@ -31,6 +43,9 @@ export class Changelog {
   /** items are in the order of their ids, without a gap up to the newest. */
   items: Item[] = [];
   undone: Set<number> = new Set();
+  /** undoneBy names, for each undone change, the commit that undid it. */
+  undoneBy: Map<number, string> = new Map();
+  calls: Map<string, Call> = new Map();
   /** oldest is the id before which nothing is loaded yet. */
   oldest = 0;
   complete = false;
@@ -57,6 +72,36 @@ export class Changelog {
   close(): void {
     this.abort.abort();
     this.listeners.clear();
+  }
+
+  /** loadCalls reads the task's calls; again, only the newest. */
+  async loadCalls(again = false): Promise<void> {
+    let after: string | null = null;
+    do {
+      const limit = again ? 100 : 1000;
+      const url: string = `/calls?task_id=${encodeURIComponent(this.task)}&limit=${limit}${after ? `&after=${encodeURIComponent(after)}` : ""}`;
+      const page: { calls: Call[]; next: string | null } = await getJSON(url, this.abort.signal);
+      if (page.calls.length === 0) return;
+      for (const c of page.calls) this.calls.set(c.call_id, c);
+      this.settle();
+      after = again ? null : page.next;
+    } while (after && this.calls.size < mostCalls);
+  }
+
+  /** turnOf is the subtask of an item; of a shared one, that of a call of this task which may have made it. */
+  turnOf(it: Item): string {
+    if (it.subtask || !it.claimants) return it.subtask;
+    for (const id of it.claimants) {
+      const c = this.calls.get(id);
+      if (c) return c.subtask_id ?? "";
+    }
+    return "";
+  }
+
+  /** callOf is the call that an item is shown under. */
+  callOf(it: Item): string {
+    if (it.call || !it.claimants) return it.call;
+    return it.claimants.find((id) => this.calls.has(id)) ?? "";
   }
 
   /** open loads the newest entries of a task that has had so many; the rest follows by itself. */
@@ -111,10 +156,11 @@ export class Changelog {
 
   /** add takes what the stream tells. What is here already is dropped. */
   add(data: StreamData): Item[] {
-    const newest = this.items.at(-1)?.id ?? 0;
+    const newest = this.items.findLast((i) => i.id > 0)?.id ?? 0;
     const added: Item[] = [];
     for (const e of data.entries as RawEntry[]) {
       if (e.task_id === this.task && e.id !== null && e.id > newest) added.push(this.item(e));
+      else if (e.source === "shared" && e.seq > this.lastSeq) added.push(this.item(e));
     }
     this.lastSeq = Math.max(this.lastSeq, data.seq);
     if (added.length > 0) {
@@ -122,24 +168,6 @@ export class Changelog {
       this.settle();
     }
     return added;
-  }
-
-  find(id: number): Item | undefined {
-    const i = this.indexOf(id);
-    return i < 0 ? undefined : this.items[i];
-  }
-
-  private indexOf(id: number): number {
-    let lo = 0;
-    let hi = this.items.length - 1;
-    while (lo <= hi) {
-      const mid = (lo + hi) >> 1;
-      const at = this.items[mid]!.id;
-      if (at === id) return mid;
-      if (at < id) lo = mid + 1;
-      else hi = mid - 1;
-    }
-    return -1;
   }
 
   private item(e: RawEntry): Item {
@@ -158,6 +186,10 @@ export class Changelog {
       source: this.word(e.source),
       commit: this.word(e.commit),
       reverts: reverts && reverts.length > 0 ? reverts : null,
+      call: this.word(e.call_id ?? ""),
+      tool: this.word(e.tool ?? ""),
+      certainty: this.word(e.certainty ?? ""),
+      claimants: e.claimants && e.claimants.length > 0 ? e.claimants : null,
     };
   }
 
@@ -181,11 +213,18 @@ export class Changelog {
     this.lastSeq = Math.max(this.lastSeq, this.items.at(-1)?.seq ?? 0);
     // Later entries decide first: an undone revert undoes nothing.
     const undone = new Set<number>();
+    const by = new Map<number, string>();
     for (let i = this.items.length - 1; i >= 0; i--) {
       const it = this.items[i]!;
-      if (it.reverts && !undone.has(it.id)) for (const id of it.reverts) undone.add(id);
+      if (it.reverts && !undone.has(it.id)) {
+        for (const id of it.reverts) {
+          undone.add(id);
+          if (!by.has(id)) by.set(id, it.commit);
+        }
+      }
     }
     this.undone = undone;
+    this.undoneBy = by;
     this.version++;
     if (this.scheduled) return;
     this.scheduled = true;

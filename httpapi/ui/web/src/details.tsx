@@ -86,7 +86,15 @@ export function ChangeDetail(p: { task: Task; id: number; log: Changelog; versio
                   in <b>{e.subtask_id}</b>
                 </>
               )}
-              {e.source !== "api" && <span class={`tag ${e.source}`}>{e.source === "external" ? "made outside the server" : e.source}</span>}
+              {e.tool && (
+                <>
+                  {" "}
+                  with <b>{e.tool}</b>
+                </>
+              )}
+              {e.model && <> ({e.model})</>}
+              {e.certainty && <span class="tag call">{e.certainty}</span>}
+              {e.source !== "api" && e.source !== "call" && <span class={`tag ${e.source}`}>{e.source === "external" ? "made outside the server" : e.source}</span>}
               {undone && <span class="tag">undone</span>}
               {e.reverts && e.reverts.length > 0 && <span> undoes {e.reverts.length > 8 ? count(e.reverts.length, "change") : e.reverts.map((n) => `#${n}`).join(", ")}</span>} · commit{" "}
               <a href={to(["workspaces", p.task.workspace_id, "commits", e.commit])}>{short(e.commit)}</a>
@@ -110,6 +118,11 @@ export function ChangeDetail(p: { task: Task; id: number; log: Changelog; versio
                   <a class="button" href={historyOf}>
                     History
                   </a>
+                  {e.call_id && !undone && (
+                    <button type="button" onClick={() => p.onRevert({ kind: "call", id: e.call_id!, tool: e.tool ?? "" })}>
+                      Undo the call …
+                    </button>
+                  )}
                   <RevertButton undone={undone} isRevert={isRevert} onClick={revert} />
                 </>
               }

@@ -83,5 +83,5 @@ export const statusKinds: Record<string, { letter: string; kind: string }> = {
 
 /** who is an entry's actor; changes found on disk have none. */
 export function who(e: { actor: string; source: string }): string {
-  return e.actor || (e.source === "external" ? "somebody on disk" : "the server");
+  return e.actor || (e.source === "external" ? "a user on disk" : e.source === "shared" ? "several agents" : "the server");
 }

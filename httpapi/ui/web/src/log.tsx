@@ -123,7 +123,8 @@ export function LogList(p: { sources: Source[]; query: LogQuery; now: number; la
                     {who(e)} · <Time at={e.timestamp} now={p.now} /> · {e.task_id ? `${e.task_id} #${e.id}` : "no task"}
                     {e.subtask_id && `, ${e.subtask_id}`}
                     {p.sources.length > 1 && ` · ${p.sources.find((s) => s.workspace === e.workspace)?.name ?? ""}`}
-                    {e.source !== "api" && <span class={`tag ${e.source}`}>{e.source === "external" ? "outside" : e.source}</span>}
+                    {e.tool && ` · ${e.tool}`}
+                    {e.source !== "api" && e.source !== "call" && <span class={`tag ${e.source}`}>{e.source === "external" ? "outside" : e.source}</span>}
                   </span>
                 </span>
               </a>

@@ -2,10 +2,10 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-import { ApiError, postJSON, sentence } from "./api";
+import { ApiError, postJSON, sentence, text } from "./api";
 import { announce, ErrorBox, Loading, OpBadge, PathName } from "./bits";
 import { Dialog } from "./dialog";
-import { count, short } from "./format";
+import { count, short, split, visible } from "./format";
 import { to } from "./route";
 import { ThreeWay } from "./threeway";
 import type { Conflict, PlannedFile, RevertAnswer, Task } from "./types";
@@ -13,7 +13,8 @@ import { VirtualList } from "./virtual";
 
 export type Scope =
   | { kind: "task" }
-  | { kind: "subtask"; id: string }
+  | { kind: "subtask"; id: string; turn?: boolean }
+  | { kind: "call"; id: string; tool: string }
   | { kind: "file"; path: string; encoding?: string | undefined }
   | { kind: "change"; id: number }
   | { kind: "commit"; commit: string; undo: boolean }
@@ -37,6 +38,8 @@ function step(workspace: string, task: Task | undefined, scope: Scope): Step {
       return { url: `${base}/revert`, body: {} };
     case "subtask":
       return { url: `${base}/subtasks/${encodeURIComponent(scope.id)}/revert`, body: {} };
+    case "call":
+      return { url: `/calls/${encodeURIComponent(scope.id)}/revert`, body: {} };
     case "file":
       return { url: `${base}/revert`, body: { path: scope.path, ...(scope.encoding ? { path_encoding: scope.encoding } : {}) } };
     case "change":
@@ -53,7 +56,9 @@ function title(scope: Scope): string {
     case "task":
       return "Revert the task";
     case "subtask":
-      return `Revert subtask ${scope.id}`;
+      return scope.turn ? `Undo turn ${scope.id}` : `Revert subtask ${scope.id}`;
+    case "call":
+      return `Undo call ${scope.tool || scope.id}`;
     case "file":
       return "Revert a file";
     case "change":
@@ -71,9 +76,11 @@ function of(scope: Scope): string {
     case "task":
       return " of the task";
     case "subtask":
-      return ` of subtask ${scope.id}`;
+      return ` of ${scope.turn ? "turn" : "subtask"} ${scope.id}`;
+    case "call":
+      return ` of call ${scope.tool || scope.id}`;
     case "file":
-      return " of the file";
+      return ` of ${split(visible(text(scope.path, scope.encoding)))[1]}`;
     case "change":
       return "";
     case "commit":
@@ -107,6 +114,7 @@ interface Props {
 export function RevertDialog(p: Props) {
   const [onConflict, setOnConflict] = useState<OnConflict>("fail");
   const [external, setExternal] = useState(false);
+  const [shared, setShared] = useState(false);
   const [plan, setPlan] = useState<RevertAnswer | null>(null);
   const [conflicts, setConflicts] = useState<Conflict[]>([]);
   const [round, again] = useState(0);
@@ -120,7 +128,7 @@ export function RevertDialog(p: Props) {
     let current = true;
     setPlan(null);
     setError("");
-    const options = { on_conflict: onConflict, include_external: external, dry_run: true };
+    const options = { on_conflict: onConflict, include_external: external, include_shared: shared, diff: true, dry_run: true };
     const ask = async () => {
       const made = await postJSON<RevertAnswer>(url, { ...body, ...options });
       if (!current) return;
@@ -132,7 +140,7 @@ export function RevertDialog(p: Props) {
     return () => {
       current = false;
     };
-  }, [onConflict, external, round]);
+  }, [onConflict, external, shared, round]);
 
   const apply = async () => {
     if (!plan) return;
@@ -156,7 +164,7 @@ export function RevertDialog(p: Props) {
 
   if (done) return <Done {...p} done={done} />;
 
-  const by = p.actors && p.actors > 1 && p.scope.kind !== "actor" ? ` by ${p.actors} actors` : "";
+  const by = p.actors && p.actors > 1 && p.scope.kind !== "actor" ? ` by ${p.actors} agents` : "";
   const blocked = onConflict === "fail" && (plan?.conflicts.length ?? 0) > 0;
   const nothing = plan !== null && plan.files.length === 0 && !blocked;
   return (
@@ -183,7 +191,7 @@ export function RevertDialog(p: Props) {
       {error && <ErrorBox error={error} retry={() => again((n) => n + 1)} />}
       {conflicts.length > 0 && (
         <fieldset class="choice">
-          <legend>{count(conflicts.length, "file")} changed since by somebody else, in the same place</legend>
+          <legend>{count(conflicts.length, "file")} changed since by another actor, in the same lines</legend>
           <label>
             <input type="radio" name="on_conflict" checked={onConflict === "fail"} onChange={() => setOnConflict("fail")} /> Decide later: nothing is changed
           </label>
@@ -208,6 +216,12 @@ export function RevertDialog(p: Props) {
           {plan && !external ? count(plan.external.length, "change") : "changes"} made outside the server: they may be yours
         </label>
       )}
+      {(shared || (plan?.shared?.length ?? 0) > 0) && (
+        <label class="check">
+          <input type="checkbox" checked={shared} onChange={(e) => setShared(e.currentTarget.checked)} /> Also undo {plan && !shared ? count(plan.shared.length, "shared change") : "shared changes"}: another agent may have
+          made them
+        </label>
+      )}
       {!plan && !error && <Loading what="the plan" />}
       {nothing && <p class="notice">Nothing is left to undo.</p>}
       {plan && plan.files.length > 0 && (
@@ -222,10 +236,19 @@ export function RevertDialog(p: Props) {
   );
 }
 
+/** mostLines is how much of one file's diff a plan shows. */
+const mostLines = 400;
+
 function Files(p: { files: PlannedFile[] }) {
+  const [open, setOpen] = useState<Set<number>>(new Set());
+  const toggle = (i: number) => {
+    const next = new Set(open);
+    if (!next.delete(i)) next.add(i);
+    setOpen(next);
+  };
   return (
     <VirtualList
-      class={`planned ${p.files.length > 6 ? "many" : ""}`}
+      class={`planned ${p.files.length > 6 || open.size > 0 ? "many" : ""}`}
       label="Files of the plan"
       data={p.files}
       count={p.files.length}
@@ -233,17 +256,43 @@ function Files(p: { files: PlannedFile[] }) {
       row={(i) => {
         const f = p.files[i]!;
         return (
-          <div class="planned-file" role="listitem" key={i} aria-setsize={p.files.length} aria-posinset={i + 1}>
-            <OpBadge operation={actionOps[f.action]} />
-            <PathName path={f.path} encoding={f.path_encoding} />
-            <span class="dim">
-              {actionWords[f.action] ?? f.action}
-              {f.source === "external" && <span class="tag external">outside</span>}
-            </span>
+          <div class="planned-item" role="listitem" key={i} aria-setsize={p.files.length} aria-posinset={i + 1}>
+            <div class="planned-file">
+              <OpBadge operation={actionOps[f.action]} />
+              <PathName path={f.path} encoding={f.path_encoding} />
+              <span class="dim">
+                {actionWords[f.action] ?? f.action}
+                {f.source === "external" && <span class="tag external">outside</span>}
+                {f.source === "shared" && <span class="tag shared">shared</span>}
+              </span>
+              {f.diff && (
+                <button type="button" class="small" aria-expanded={open.has(i)} onClick={() => toggle(i)} aria-label={`${open.has(i) ? "Hide" : "Show"} the result in ${visible(text(f.path, f.path_encoding))}`}>
+                  {open.has(i) ? "Hide" : "Show"}
+                </button>
+              )}
+            </div>
+            {f.diff && open.has(i) && <Result diff={text(f.diff, f.diff_encoding)} />}
           </div>
         );
       }}
     />
+  );
+}
+
+/** Result is what a planned revert makes of a file, as a diff from what it is now. */
+function Result(p: { diff: string }) {
+  const lines = p.diff.split("\n");
+  const first = lines.findIndex((l) => l.startsWith("@@"));
+  const shown = lines.slice(Math.max(0, first), Math.max(0, first) + mostLines);
+  return (
+    <div class="diff result">
+      {shown.map((l, i) => (
+        <div key={i} class={`line ${l[0] === "+" ? "add" : l[0] === "-" ? "del" : l.startsWith("@@") ? "hunk" : ""}`}>
+          <span class="code">{l}</span>
+        </div>
+      ))}
+      {lines.length > first + mostLines && <p class="dim">The diff goes on.</p>}
+    </div>
   );
 }
 

@@ -41,6 +41,7 @@ function useTask(id: string) {
       timer ??= setTimeout(async () => {
         timer = undefined;
         setSettled((n) => n + 1);
+        log.loadCalls(true).catch(() => {});
         if (news > 0) {
           const last = log.items.at(-1);
           announce(`${count(news, "new change")}${last ? `, the last: ${operation(last.operation).word} ${last.newPath ?? last.path}` : ""}.`);
@@ -55,6 +56,9 @@ function useTask(id: string) {
       const t = await getJSON<Task>(`/tasks/${encodeURIComponent(id)}`);
       if (gone) return;
       setTask(t);
+      // The calls are more than the timeline needs to begin with.
+      const calls = log.loadCalls();
+      calls.catch(() => {});
       await log.open(t.changes);
       if (gone) return;
       stop = follow({
@@ -74,7 +78,7 @@ function useTask(id: string) {
           const added = log.add(JSON.parse(e.data) as StreamData);
           if (added.length === 0) return;
           news += added.length;
-          for (const it of added) fresh.current.add(it.id);
+          for (const it of added) if (it.id) fresh.current.add(it.id);
           later();
         },
       });
@@ -96,8 +100,8 @@ function actorsOf(log: Changelog, scope: Scope): number {
   if (!log.complete) return 0;
   const actors = new Set<string>();
   for (const it of log.items) {
-    if (log.undone.has(it.id) || it.reverts || it.source === "external") continue;
-    if (scope.kind === "task" || (scope.kind === "subtask" && it.subtask === scope.id) || (scope.kind === "file" && (it.newPath ?? it.path) === scope.path)) actors.add(it.actor);
+    if (log.undone.has(it.id) || it.reverts || it.source === "external" || it.source === "shared") continue;
+    if (scope.kind === "task" || (scope.kind === "subtask" && it.subtask === scope.id) || (scope.kind === "call" && it.call === scope.id) || (scope.kind === "file" && ((it.newPath ?? it.path) === scope.path || (it.newPath ?? it.path).startsWith(`${scope.path}/`)))) actors.add(it.actor);
   }
   return actors.size;
 }

@@ -1,27 +1,33 @@
-// A task's changes, newest first, grouped by subtask or in order of time.
+// A task's changes, newest first, grouped by turn or subtask and call, or in order of time.
 
 import { useMemo, useRef, useState } from "preact/hooks";
 
-import type { Changelog, Item } from "./changelog";
+import { type Changelog, type Item, keyOf } from "./changelog";
 import { text } from "./api";
-import { Icon, OpBadge, PathName, Time, useKeys } from "./bits";
+import { Agent, Icon, OpBadge, PathName, Time, useKeys } from "./bits";
 import { clock, count, num, who } from "./format";
 import { go, to } from "./route";
 import type { Scope } from "./revert";
-import type { Task } from "./types";
+import type { Call, Task } from "./types";
 import { type ListHandle, VirtualList } from "./virtual";
 
-interface Group {
+/** Head is a row above changes: a subtask, which is a turn where an agent's calls made it, or one call. */
+interface Head {
+  kind: "subtask" | "call";
   subtask: string;
+  /** call is the call's id, empty for a subtask. */
+  call: string;
   /** items are indexes into the changelog, oldest first. */
   items: number[];
 }
 
-/** A row is an item's index, or -1 - k for group k. */
+/** A row is an item's index, or -1 - k for head k. */
 interface Rows {
   rows: number[];
-  groups: Group[];
+  heads: Head[];
   matching: number;
+  /** hits are the items that the filter selects, oldest first. */
+  hits: number[];
 }
 
 interface Filter {
@@ -29,10 +35,12 @@ interface Filter {
   source: string;
 }
 
-function matches(i: Item, words: string[], source: string): boolean {
-  if (source && (source === "own" ? i.source === "external" || i.source === "revert" : i.source !== source)) return false;
+const outside = new Set(["external", "revert", "shared"]);
+
+function matches(log: Changelog, i: Item, words: string[], source: string): boolean {
+  if (source && (source === "own" ? outside.has(i.source) : i.source !== source)) return false;
   if (words.length === 0) return true;
-  const hay = `${text(i.path, i.encoding)} ${i.newPath ? text(i.newPath, i.encoding) : ""} ${i.actor} ${i.subtask} #${i.id}`.toLowerCase();
+  const hay = `${text(i.path, i.encoding)} ${i.newPath ? text(i.newPath, i.encoding) : ""} ${i.actor} ${log.turnOf(i)} ${i.tool} ${i.certainty} ${i.call} #${i.id}`.toLowerCase();
   return words.every((w) => hay.includes(w));
 }
 
@@ -40,23 +48,79 @@ function arrange(log: Changelog, grouped: boolean, filter: Filter, closed: Set<s
   const words = filter.text.toLowerCase().split(/\s+/).filter(Boolean);
   const hits: number[] = [];
   log.items.forEach((it, i) => {
-    if (matches(it, words, filter.source)) hits.push(i);
+    if (matches(log, it, words, filter.source)) hits.push(i);
   });
-  if (!grouped) return { rows: hits.reverse(), groups: [], matching: hits.length };
-  const byName = new Map<string, Group>();
+  if (!grouped) return { rows: [...hits].reverse(), heads: [], matching: hits.length, hits };
+  const byName = new Map<string, Head>();
   for (const i of hits) {
-    const name = log.items[i]!.subtask;
-    const group = byName.get(name);
-    if (group) group.items.push(i);
-    else byName.set(name, { subtask: name, items: [i] });
+    const name = log.turnOf(log.items[i]!);
+    const head = byName.get(name);
+    if (head) head.items.push(i);
+    else byName.set(name, { kind: "subtask", subtask: name, call: "", items: [i] });
   }
-  const groups = [...byName.values()].sort((a, b) => b.items.at(-1)! - a.items.at(-1)!);
+  const heads: Head[] = [];
   const rows: number[] = [];
-  groups.forEach((g, k) => {
-    rows.push(-1 - k);
-    if (!closed.has(g.subtask)) for (let i = g.items.length - 1; i >= 0; i--) rows.push(g.items[i]!);
-  });
-  return { rows, groups, matching: hits.length };
+  for (const turn of [...byName.values()].sort((a, b) => b.items.at(-1)! - a.items.at(-1)!)) {
+    heads.push(turn);
+    rows.push(-heads.length);
+    if (closed.has(turn.subtask)) continue;
+    // Newest first; the changes of one call together, where its newest is.
+    const calls = new Map<string, Head>();
+    for (let k = turn.items.length - 1; k >= 0; k--) {
+      const i = turn.items[k]!;
+      const call = log.callOf(log.items[i]!);
+      const known = call ? calls.get(call) : undefined;
+      if (known) {
+        known.items.push(i);
+        continue;
+      }
+      if (!call) {
+        calls.set(`item ${i}`, { kind: "call", subtask: turn.subtask, call: "", items: [i] });
+        continue;
+      }
+      calls.set(call, { kind: "call", subtask: turn.subtask, call, items: [i] });
+    }
+    for (const head of calls.values()) {
+      if (head.call) {
+        heads.push(head);
+        rows.push(-heads.length);
+      }
+      for (const i of head.items) rows.push(i);
+      head.items.reverse();
+    }
+  }
+  return { rows, heads, matching: hits.length, hits };
+}
+
+/** undoable are the items that a revert without more options would take back. */
+function undoable(log: Changelog, items: Item[]): Item[] {
+  return items.filter((it) => it.id > 0 && !outside.has(it.source) && !log.undone.has(it.id));
+}
+
+/** scopeOf is one revert that takes back just the selected changes, if there is one. */
+function scopeOf(log: Changelog, hits: number[]): { scope: Scope; items: Item[] } | null {
+  const items = undoable(log, hits.map((i) => log.items[i]!));
+  const first = items[0];
+  if (!first || !log.complete) return null;
+  if (items.length === 1) return { scope: { kind: "change", id: first.id }, items };
+  const all = undoable(log, log.items);
+  const same = (of: (it: Item) => boolean) => all.filter(of).length === items.length && items.every(of);
+  if (all.length === items.length) return { scope: { kind: "task" }, items };
+  if (first.call && same((it) => it.call === first.call)) return { scope: { kind: "call", id: first.call, tool: first.tool }, items };
+  if (first.subtask && same((it) => it.subtask === first.subtask)) return { scope: { kind: "subtask", id: first.subtask, turn: first.call !== "" }, items };
+  // A file, or the deepest directory that holds all of them.
+  const now = (it: Item) => it.newPath ?? it.path;
+  let path = now(first);
+  if (items.some((it) => it.newPath || it.encoding)) return null;
+  if (!items.every((it) => now(it) === path)) {
+    do {
+      const cut = path.lastIndexOf("/");
+      if (cut < 0) return null;
+      path = path.slice(0, cut);
+    } while (!items.every((it) => now(it).startsWith(`${path}/`)));
+  }
+  const inside = (it: Item) => now(it) === path || it.path === path || now(it).startsWith(`${path}/`) || it.path.startsWith(`${path}/`);
+  return same(inside) ? { scope: { kind: "file", path }, items } : null;
 }
 
 const groupedKey = "umbra.grouped";
@@ -68,18 +132,20 @@ export function Timeline(p: { task: Task; log: Changelog; version: number; selec
   const handle = useRef<ListHandle | null>(null);
   const { log } = p;
   const arranged = useMemo(() => arrange(log, grouped, filter, closed), [log, p.version, grouped, filter, closed]);
-  const { rows, groups } = arranged;
-  const address = (id: number) => to(["tasks", p.task.task_id, "changes", id]);
+  const filtered = filter.text.trim() !== "" || filter.source !== "";
+  const selection = useMemo(() => (filtered ? scopeOf(log, arranged.hits) : null), [arranged]);
+  const { rows, heads } = arranged;
+  const addressOf = (it: Item) => (it.id ? to(["tasks", p.task.task_id, "changes", it.id]) : to(["workspaces", p.task.workspace_id, "commits", it.commit], { path: it.newPath ?? it.path, enc: it.encoding }));
 
   const group = (on: boolean) => {
     localStorage.setItem(groupedKey, on ? "yes" : "no");
     setGrouped(on);
   };
   const step = (by: number) => {
-    const at = rows.findIndex((r) => r >= 0 && log.items[r]!.id === p.selected);
+    const at = rows.findIndex((r) => r >= 0 && log.items[r]!.id > 0 && log.items[r]!.id === p.selected);
     for (let i = at < 0 ? 0 : at + by; i >= 0 && i < rows.length; i += by) {
-      if (rows[i]! < 0) continue;
-      go(address(log.items[rows[i]!]!.id), at >= 0);
+      if (rows[i]! < 0 || log.items[rows[i]!]!.id === 0) continue;
+      go(addressOf(log.items[rows[i]!]!), at >= 0);
       handle.current?.scrollTo(i);
       return;
     }
@@ -99,7 +165,7 @@ export function Timeline(p: { task: Task; log: Changelog; version: number; selec
           type="search"
           class="filter"
           data-search
-          aria-label="Filter the timeline by path, actor, subtask or number"
+          aria-label="Filter the timeline by path, actor, tool, subtask or number"
           placeholder="Filter by path, actor, #number"
           value={filter.text}
           onInput={(e) => setFilter({ ...filter, text: e.currentTarget.value })}
@@ -107,20 +173,27 @@ export function Timeline(p: { task: Task; log: Changelog; version: number; selec
         <select aria-label="Which changes" value={filter.source} onChange={(e) => setFilter({ ...filter, source: e.currentTarget.value })}>
           <option value="">all</option>
           <option value="own">the task's own</option>
+          <option value="call">by tools (calls)</option>
+          <option value="shared">shared</option>
           <option value="external">made outside</option>
           <option value="revert">reverts</option>
         </select>
-        <button type="button" aria-pressed={grouped} onClick={() => group(!grouped)} title="Group by subtask (g)">
+        <button type="button" aria-pressed={grouped} onClick={() => group(!grouped)} title="Group by turn or subtask (g)">
           Group
         </button>
       </div>
       <p class="state dim">
-        {filter.text || filter.source ? `${num(arranged.matching)} of ${num(log.items.length)}` : count(Math.max(log.items.length, p.task.changes), "change")}
+        {filtered ? `${num(arranged.matching)} of ${num(log.items.length)}` : count(Math.max(log.items.length, p.task.changes), "change")}
         {log.loading && log.oldest > 0 && `, loading ${num(log.items.length)} …`}
         {log.error && `, ${log.error}`}
         {!log.loading && !log.complete && !log.error && (
           <button type="button" class="link" onClick={() => log.more()}>
             load older ones
+          </button>
+        )}
+        {selection && (
+          <button type="button" class="link" onClick={() => p.onRevert(selection.scope)}>
+            Undo the {count(selection.items.length, "change")} shown …
           </button>
         )}
       </p>
@@ -129,47 +202,120 @@ export function Timeline(p: { task: Task; log: Changelog; version: number; selec
         label="Changes"
         data={arranged}
         count={rows.length}
-        estimate={(i) => (rows[i]! < 0 ? 44 : 52)}
-        keyOf={(i) => (rows[i]! < 0 ? `group ${groups[-1 - rows[i]!]!.subtask}` : log.items[rows[i]!]!.id)}
-        empty={log.loading ? "Loading …" : filter.text || filter.source ? "No change fits." : "No change yet. What comes stands here at once."}
+        estimate={(i) => (rows[i]! < 0 ? (heads[-1 - rows[i]!]!.kind === "call" ? 36 : 44) : 52)}
+        keyOf={(i) => (rows[i]! < 0 ? nameOf(heads[-1 - rows[i]!]!) : keyOf(log.items[rows[i]!]!))}
+        empty={log.loading ? "Loading …" : filtered ? "No change fits." : "No changes yet. New ones appear here."}
         row={(i) => {
           const r = rows[i]!;
           if (r < 0) {
-            const g = groups[-1 - r]!;
+            const h = heads[-1 - r]!;
+            if (h.kind === "call") return <CallRow key={nameOf(h)} head={h} log={log} onRevert={p.onRevert} total={rows.length} at={i} />;
             return (
-              <GroupRow key={`g ${g.subtask}`} group={g} log={log} closed={closed.has(g.subtask)} onToggle={() => toggle(g.subtask)} onRevert={p.onRevert} total={rows.length} at={i} loaded={log.complete && !filter.text && !filter.source} />
+              <GroupRow key={nameOf(h)} group={h} log={log} closed={closed.has(h.subtask)} onToggle={() => toggle(h.subtask)} onRevert={p.onRevert} total={rows.length} at={i} loaded={log.complete && !filtered} />
             );
           }
           const it = log.items[r]!;
-          return <Row key={it.id} item={it} undone={log.undone.has(it.id)} selected={it.id === p.selected} href={address(it.id)} now={p.now} total={rows.length} at={i} indent={grouped} fresh={p.fresh.has(it.id)} />;
+          return <Row key={keyOf(it)} item={it} undone={it.id > 0 && log.undone.has(it.id)} selected={it.id > 0 && it.id === p.selected} href={addressOf(it)} now={p.now} total={rows.length} at={i} indent={grouped} fresh={it.id > 0 && p.fresh.has(it.id)} />;
         }}
       />
     </section>
   );
 }
 
-function GroupRow(p: { group: Group; log: Changelog; closed: boolean; onToggle: () => void; onRevert: (scope: Scope) => void; total: number; at: number; loaded: boolean }) {
+function nameOf(h: Head): string {
+  return h.kind === "call" ? `call ${h.subtask} ${h.call}` : `group ${h.subtask}`;
+}
+
+/** redoOf is the newest commit that undid all changes of a head which are undone, where none is left to undo. */
+function redoOf(log: Changelog, own: Item[]): string {
+  if (own.length === 0 || !log.complete) return "";
+  let newest: Item | undefined;
+  for (const it of own) {
+    const by = log.undoneBy.get(it.id);
+    if (!by) return "";
+    const revert = log.items.findLast((r) => r.commit === by);
+    if (revert && (!newest || revert.seq > newest.seq)) newest = revert;
+  }
+  return newest?.commit ?? "";
+}
+
+/** Undo is the button of a head: undo, or redo where all of it is undone. */
+function Undo(p: { what: string; own: Item[]; log: Changelog; scope: Scope; verb: string; onRevert: (scope: Scope) => void }) {
+  const redo = redoOf(p.log, p.own);
+  if (redo)
+    return (
+      <button type="button" class="small" onClick={() => p.onRevert({ kind: "commit", commit: redo, undo: true })} aria-label={`Redo ${p.what}`}>
+        Redo …
+      </button>
+    );
+  return (
+    <button type="button" class="small" onClick={() => p.onRevert(p.scope)} aria-label={`${p.verb} ${p.what}`}>
+      {p.verb} …
+    </button>
+  );
+}
+
+/** ownOf are the changes below a head that its undo is about, whether undone or not. */
+function ownOf(log: Changelog, head: Head): Item[] {
+  // A filter hides some, but the undo of a turn or a call is of all.
+  return log.items.filter((it) => it.id > 0 && !outside.has(it.source) && (head.kind === "call" ? it.call === head.call : it.subtask === head.subtask));
+}
+
+function GroupRow(p: { group: Head; log: Changelog; closed: boolean; onToggle: () => void; onRevert: (scope: Scope) => void; total: number; at: number; loaded: boolean }) {
   const { items, subtask } = p.group;
-  const first = p.log.items[items[0]!]!;
-  const last = p.log.items[items.at(-1)!]!;
+  const { log } = p;
+  const first = log.items[items[0]!]!;
+  const last = log.items[items.at(-1)!]!;
+  const own = useMemo(() => ownOf(log, p.group), [p.group, log.version]);
+  const turn = items.some((i) => log.callOf(log.items[i]!) !== "");
+  const call = turn ? log.calls.get(log.callOf(log.items[items.find((i) => log.callOf(log.items[i]!) !== "")!]!)) : undefined;
   return (
     <div class="group" role="listitem" aria-setsize={p.total} aria-posinset={p.at + 1}>
       <button type="button" class="plain toggle" aria-expanded={!p.closed} onClick={p.onToggle}>
         <Icon name="right" />
-        <span class="name">{subtask || "no subtask"}</span>
+        <span class="name">
+          {turn && <span class="dim">turn </span>}
+          {subtask || (turn ? "without a prompt" : "no subtask")}
+        </span>
         <span class="dim">
-          {num(items.length)}
+          {call?.agent && <Agent name={call.agent} />} {num(items.length)}
           {p.loaded && <span class="when">, {clock(first.time)}{first.time.slice(0, 19) === last.time.slice(0, 19) ? "" : ` – ${clock(last.time)}`}</span>}
         </span>
       </button>
-      {subtask && (
-        <button type="button" class="small" onClick={() => p.onRevert({ kind: "subtask", id: subtask })} aria-label={`Revert subtask ${subtask}`}>
-          Revert …
-        </button>
-      )}
+      {subtask && <Undo what={turn ? `turn ${subtask}` : `subtask ${subtask}`} verb={turn ? "Undo" : "Revert"} own={own} log={log} scope={{ kind: "subtask", id: subtask, turn }} onRevert={p.onRevert} />}
     </div>
   );
 }
+
+const statusWords: Record<Call["status"], string> = { open: "at work", ok: "", failed: "failed", cancelled: "canceled", lost: "lost" };
+
+function CallRow(p: { head: Head; log: Changelog; onRevert: (scope: Scope) => void; total: number; at: number }) {
+  const { log, head } = p;
+  const call = log.calls.get(head.call);
+  const first = log.items[head.items[0]!]!;
+  const tool = call?.tool ?? first.tool;
+  const own = useMemo(() => ownOf(log, head), [head, log.version]);
+  const status = call ? statusWords[call.status] : "";
+  return (
+    <div class="group call" role="listitem" aria-setsize={p.total} aria-posinset={p.at + 1}>
+      <span class="toggle">
+        <span class="name">{tool || "call"}</span>{" "}
+        <span class="dim">
+          {count(head.items.length, "change")}
+          {status && <span class="tag">{status}</span>}
+        </span>
+      </span>
+      {own.length > 0 && <Undo what={`call ${tool || head.call}`} verb="Undo" own={own} log={log} scope={{ kind: "call", id: head.call, tool }} onRevert={p.onRevert} />}
+    </div>
+  );
+}
+
+const certaintyWords: Record<string, string> = {
+  exact: "Exact: the content is known to come from this call.",
+  declared: "Declared: this call alone named the path.",
+  window: "Window: this call alone was open when the file changed.",
+  shared: "Shared: several calls were open, any of them may have made it.",
+};
 
 function Row(p: { item: Item; undone: boolean; selected: boolean; href: string; now: number; total: number; at: number; indent: boolean; fresh: boolean }) {
   const { item: it } = p;
@@ -180,9 +326,20 @@ function Row(p: { item: Item; undone: boolean; selected: boolean; href: string; 
         <span class="what">
           <PathName path={it.path} encoding={it.encoding} to={it.newPath} />
           <span class="meta">
-            #{it.id} · {who(it)} · <Time at={it.time} now={p.now} />
+            {it.id > 0 && <>#{it.id} · </>}
+            {who(it)} · <Time at={it.time} now={p.now} />
             {!p.indent && it.subtask && <> · {it.subtask}</>}
-            {it.source !== "api" && <span class={`tag ${it.source}`}>{it.source === "external" ? "outside" : it.source}</span>}
+            {!p.indent && it.tool && <> · {it.tool}</>}
+            {it.certainty && it.source !== "shared" && (
+              <span class="tag call" title={certaintyWords[it.certainty]}>
+                {it.certainty}
+              </span>
+            )}
+            {it.source !== "api" && it.source !== "call" && (
+              <span class={`tag ${it.source}`} title={it.claimants ? `${certaintyWords.shared} ${it.claimants.join(", ")}` : undefined}>
+                {it.source === "external" ? "outside" : it.source === "shared" && it.claimants ? `shared by ${it.claimants.length}` : it.source}
+              </span>
+            )}
             {p.undone && <span class="tag">undone</span>}
           </span>
         </span>

@@ -54,6 +54,31 @@ export interface Entry {
   actor: string;
   reverts: number[] | null;
   source: string;
+  call_id?: string | null;
+  tool?: string | null;
+  certainty?: Certainty | null;
+  claimants?: string[];
+  model?: string;
+  prompt_id?: string;
+}
+
+/** Certainty is how it is known whose a change on disk is. */
+export type Certainty = "exact" | "declared" | "window" | "shared";
+
+/** Call is the time in which one tool of one agent worked. */
+export interface Call {
+  call_id: string;
+  task_id: string;
+  subtask_id: string | null;
+  workspace_id: string;
+  agent: string | null;
+  agent_session: string | null;
+  tool: string | null;
+  model: string | null;
+  prompt_id: string | null;
+  status: "open" | "ok" | "failed" | "cancelled" | "lost";
+  begun: string;
+  ended: string | null;
 }
 
 export interface FileChange {
@@ -88,6 +113,9 @@ export interface PlannedFile {
   path_encoding?: string;
   action: "restored" | "deleted" | "renamed" | "merged" | "unchanged";
   source: string;
+  /** diff, of a dry run that asks for it, is from what the file is now to what it will be. */
+  diff?: string;
+  diff_encoding?: string;
 }
 
 export interface Conflict {
