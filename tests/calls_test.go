@@ -207,6 +207,37 @@ func TestCallsAtOnce(t *testing.T) {
 	}
 }
 
+// A shared change may be any of a task's sub-agents': each has it in its subtask.
+func TestCallsSharedBySubtasks(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "0\n"})
+	one := p.begin(t, "s", map[string]any{"tool": "Bash", "subtask_id": "main"})
+	two := p.begin(t, "s", map[string]any{"tool": "Bash", "subtask_id": "helper"})
+	p.shell(t, "echo 1 > a")
+	p.end(t, two, nil)
+	p.end(t, one, nil)
+	for _, subtask := range []string{"main", "helper"} {
+		var sum struct {
+			Files []struct {
+				Shared   bool
+				Subtasks []string
+			}
+		}
+		p.call(t, "GET", "/tasks/"+one.TaskID+"/files?subtask_id="+subtask, nil).want(t, 200).into(t, &sum)
+		if len(sum.Files) != 1 || !sum.Files[0].Shared || !slices.Equal(sum.Files[0].Subtasks, []string{"helper", "main"}) {
+			t.Errorf("%s: %+v", subtask, sum)
+		}
+		var left struct{ Shared []struct{ Path string } }
+		p.post(t, "/tasks/"+one.TaskID+"/subtasks/"+subtask+"/revert", map[string]any{}).want(t, 200).into(t, &left)
+		if len(left.Shared) != 1 || p.read(t, "a") != "1\n" {
+			t.Errorf("%s: left %+v, a is %q", subtask, left, p.read(t, "a"))
+		}
+	}
+	p.post(t, "/tasks/"+one.TaskID+"/subtasks/helper/revert", map[string]any{"include_shared": true}).want(t, 200)
+	if got := p.read(t, "a"); got != "0\n" {
+		t.Errorf("a is %q", got)
+	}
+}
+
 // A shared change becomes the one claimant's that declared it when it ended.
 func TestCallClaimsLate(t *testing.T) {
 	p := newProject(t, map[string]string{"a": "one\n"})

@@ -26,8 +26,17 @@ type Entry struct {
 	// Ref is the entry's name in history.
 	Ref message.EntryRef
 
+	// subtasks are the task's subtasks that may have made a shared change; the first
+	// of them is SubtaskID.
+	subtasks []string
+
 	n      uint32 // its place in its commit, from 0; set by a Picker
 	undoes bool   // it undoes entries that are not among the task's
+}
+
+// Of reports whether a subtask made the change, or may have made it.
+func (e *Entry) Of(subtask string) bool {
+	return e.SubtaskID == subtask || slices.Contains(e.subtasks, subtask)
 }
 
 // IsRevert reports whether the entry undoes others.

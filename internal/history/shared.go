@@ -54,17 +54,19 @@ func (s *shared) add(c *gitstore.Commit, of []workspace.ChangeEntry, task string
 		}
 		return
 	}
+	var subtasks []string // a task's sub-agents may be claimants side by side
 	for _, claimant := range c.Message.Trailers(message.KeyClaimantTask) {
-		id, subtask, _ := strings.Cut(claimant, " ")
-		if id != task {
-			continue
+		if id, subtask, _ := strings.Cut(claimant, " "); id == task {
+			subtasks = append(subtasks, subtask)
 		}
-		for i := range of {
-			e := newEntry(&of[i], i)
-			e.ID, e.SubtaskID = idOf(e.Seq, e.n), subtask
-			s.list = append(s.list, *e)
-		}
+	}
+	if subtasks == nil {
 		return
+	}
+	for i := range of {
+		e := newEntry(&of[i], i)
+		e.ID, e.SubtaskID, e.subtasks = idOf(e.Seq, e.n), subtasks[0], subtasks
+		s.list = append(s.list, *e)
 	}
 }
 
@@ -91,7 +93,7 @@ func (c *Cache) SharedEntries(ctx context.Context, w *workspace.Workspace, task,
 	}
 	var out []workspace.ChangeEntry
 	for _, e := range s.shared.entries() {
-		if subtask != "" && e.SubtaskID != subtask {
+		if subtask != "" && !e.Of(subtask) {
 			continue
 		}
 		e.ID, e.SubtaskID = 0, ""

@@ -16,9 +16,9 @@ func (c *Cache) SubtaskSummary(ctx context.Context, w *workspace.Workspace, id, 
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(t.Entries, func(e Entry) bool { return e.SubtaskID == subtask }) {
+	if !slices.ContainsFunc(t.Entries, func(e Entry) bool { return e.Of(subtask) }) {
 		return nil, errs.New(errs.NotFound, "subtask_not_found", "The task has no subtask of that name.")
 	}
-	chains, _ := t.Chains(slices.DeleteFunc(t.Work(), func(e *Entry) bool { return e.SubtaskID != subtask }), nil)
+	chains, _ := t.Chains(slices.DeleteFunc(t.Work(), func(e *Entry) bool { return !e.Of(subtask) }), nil)
 	return summarize(ctx, w.Store(), chains, nil)
 }

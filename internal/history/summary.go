@@ -155,9 +155,11 @@ func fileOf(c *Chain) (File, bool) {
 	seen := make(map[string]bool)
 	for _, e := range c.Entries() {
 		f.Shared = f.Shared || e.Shared()
-		if s := e.SubtaskID; s != "" && !seen[s] {
-			seen[s] = true
-			f.Subtasks = append(f.Subtasks, s)
+		for _, s := range append([]string{e.SubtaskID}, e.subtasks...) {
+			if s != "" && !seen[s] {
+				seen[s] = true
+				f.Subtasks = append(f.Subtasks, s)
+			}
 		}
 	}
 	slices.Sort(f.Subtasks)

@@ -97,7 +97,7 @@ func choose(ctx context.Context, st *gitstore.Store, t *history.Task, req *Reque
 		sel.what = "subtask " + sc.Subtask
 		known := false
 		for i := range t.Entries {
-			known = known || t.Entries[i].SubtaskID == sc.Subtask
+			known = known || t.Entries[i].Of(sc.Subtask)
 		}
 		if !known && t.Dropped > 0 {
 			return sel, gitstore.ErrDropped()
@@ -106,7 +106,7 @@ func choose(ctx context.Context, st *gitstore.Store, t *history.Task, req *Reque
 			return sel, errs.New(errs.NotFound, "subtask_not_found", "The task has no subtask of that name.")
 		}
 		for _, e := range t.Work() {
-			if e.SubtaskID == sc.Subtask {
+			if e.Of(sc.Subtask) {
 				sel.entries = append(sel.entries, e)
 			}
 		}
