@@ -65,6 +65,11 @@ func TestCalls(t *testing.T) {
 	scenario(t, "calls.mjs", harness.Start(t, harness.Options{}))
 }
 
+// The review: 300 files by keys alone, 10,000 hunks, what is rejected taken back.
+func TestReview(t *testing.T) {
+	scenario(t, "review.mjs", harness.Start(t, harness.Options{}))
+}
+
 // Large tasks and diffs: the first paint, and how little stands in the document.
 func TestLarge(t *testing.T) {
 	scenario(t, "large.mjs", harness.Start(t, harness.Options{}))

@@ -8,6 +8,7 @@ import { Changelog } from "./changelog";
 import { ChangeDetail, FileDetail, HistoryDetail, Overview } from "./details";
 import { FileList } from "./files";
 import { count, operation } from "./format";
+import { Review } from "./review";
 import { RevertDialog, type Scope } from "./revert";
 import { go, type Route, to } from "./route";
 import { type Connection, follow } from "./stream";
@@ -129,7 +130,7 @@ export function TaskPage(p: { id: string; route: Route }) {
   }, [t.settled]);
 
   const base = ["tasks", p.id];
-  useKeys({ t: () => go(to(base)), f: () => go(to([...base, "files"])), o: () => go(to([...base, "overview"])), r: () => setScope((s) => s ?? { kind: "task" }), u: () => go(to([])) });
+  useKeys({ t: () => go(to(base)), f: () => go(to([...base, "files"])), e: () => go(to([...base, "review"])), o: () => go(to([...base, "overview"])), r: () => setScope((s) => s ?? { kind: "task" }), u: () => go(to([])) });
   const revert = useCallback((s: Scope) => setScope(s), []);
 
   useEffect(() => {
@@ -140,10 +141,27 @@ export function TaskPage(p: { id: string; route: Route }) {
   if (!t.task) return <Loading what="the task" />;
   const task = t.task;
   const left = section === "files" || section === "history" ? "files" : "timeline";
-  const chosen = section === "changes" || section === "overview" || (path !== "" && (section === "files" || section === "history"));
+  const reviewing = section === "review";
+  const chosen = reviewing || section === "changes" || section === "overview" || (path !== "" && (section === "files" || section === "history"));
   const list = kept.current;
   const fileOf = list?.find((f) => f.path === path);
 
+  const tabs = (
+    <nav class="tabs" aria-label="Parts of the task">
+      <a href={to(base)} aria-current={left === "timeline" && section !== "overview" && !reviewing ? "page" : undefined}>
+        Timeline
+      </a>
+      <a href={to([...base, "files"])} aria-current={left === "files" ? "page" : undefined}>
+        Files{list ? ` ${list.length}` : ""}
+      </a>
+      <a href={to([...base, "review"])} aria-current={reviewing ? "page" : undefined}>
+        Review
+      </a>
+      <a class="only-narrow" href={to([...base, "overview"])} aria-current={section === "overview" ? "page" : undefined}>
+        Overview
+      </a>
+    </nav>
+  );
   return (
     <div class={`task ${chosen ? "chosen" : ""}`}>
       <header class="task-head">
@@ -167,18 +185,12 @@ export function TaskPage(p: { id: string; route: Route }) {
         </p>
       ))}
       <div class="panes">
-        <div class="left">
-          <nav class="tabs" aria-label="Parts of the task">
-            <a href={to(base)} aria-current={left === "timeline" && section !== "overview" ? "page" : undefined}>
-              Timeline
-            </a>
-            <a href={to([...base, "files"])} aria-current={left === "files" ? "page" : undefined}>
-              Files{list ? ` ${list.length}` : ""}
-            </a>
-            <a class="only-narrow" href={to([...base, "overview"])} aria-current={section === "overview" ? "page" : undefined}>
-              Overview
-            </a>
-          </nav>
+        {reviewing ? (
+          <Review task={task} log={t.log} version={t.version} settled={t.settled} tabs={tabs} onUndo={(commit) => setScope({ kind: "commit", commit, undo: true })} />
+        ) : (
+          <>
+            <div class="left">
+          {tabs}
           {left === "timeline" ? (
             <Timeline task={task} log={t.log} version={t.version} selected={section === "changes" ? Number(arg) : 0} now={now} onRevert={revert} fresh={t.fresh} />
           ) : (
@@ -201,6 +213,8 @@ export function TaskPage(p: { id: string; route: Route }) {
             </>
           )}
         </div>
+          </>
+        )}
       </div>
       {scope && (
         <RevertDialog

@@ -62,6 +62,26 @@ export interface Entry {
   prompt_id?: string;
 }
 
+/** Hunk is one piece of a task's net difference, which is accepted or rejected as a whole. */
+export interface Hunk {
+  id: string;
+  path: string;
+  path_encoding?: string;
+  old_path?: string;
+  old_start: number;
+  old_lines: number;
+  new_start: number;
+  new_lines: number;
+  subtasks: string[];
+  calls: string[];
+  entries: number[];
+  certainty: Certainty | null;
+  mixed: boolean;
+  status: "open" | "accepted" | "rejected";
+  text: string;
+  text_encoding?: string;
+}
+
 /** Certainty is how it is known whose a change on disk is. */
 export type Certainty = "exact" | "declared" | "window" | "shared";
 

@@ -106,7 +106,7 @@ function names(both: string): string {
 }
 
 /** pair lays rows side by side: deletions beside the additions that follow them. */
-function pair(rows: Row[]): Pair[] {
+export function pair(rows: Row[]): Pair[] {
   const pairs: Pair[] = [];
   for (let i = 0; i < rows.length; ) {
     const kind = rows[i]!.kind;

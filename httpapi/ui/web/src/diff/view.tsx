@@ -18,14 +18,14 @@ const warmUp = 100;
 const longestLine = 3000;
 
 /** Paint keeps what colors a diff: tokens by row as they come from the thread, marks as they are asked for. */
-class Paint {
+export class Paint {
   readonly tokens = new Map<number, Token[]>();
   private readonly marked = new Map<number, Range[]>();
   private readonly asked = new Set<number>();
 
   constructor(
     private readonly rows: Row[],
-    private readonly language: string,
+    private readonly language: (row: number) => string,
     private readonly changed: () => void,
   ) {}
 
@@ -43,7 +43,6 @@ class Paint {
 
   /** want asks for the colors of rows that came into view. */
   want(from: number, to: number): void {
-    if (!this.language) return;
     for (let b = Math.floor(from / blockRows); b * blockRows < to; b++) {
       if (this.asked.has(b)) continue;
       this.asked.add(b);
@@ -62,7 +61,9 @@ class Paint {
   }
 
   private paint(from: number, to: number): void {
-    // Lines above tell the grammar whether it stands in a comment or a string.
+    const language = this.language(from);
+    if (!language) return;
+    // The grammar needs lines above to know whether it begins in a comment or a string.
     let start = from;
     while (start > 0 && from - start < warmUp && this.rows[start - 1]!.kind !== "hunk" && this.rows[start - 1]!.kind !== "file") start--;
     for (const side of ["add", "del"] as const) {
@@ -76,7 +77,7 @@ class Paint {
       }
       if (!own) continue;
       const text = lines.map((i) => this.rows[i]!.text.slice(0, longestLine)).join("\n");
-      void highlight(this.language, text).then((tokens) => {
+      void highlight(language, text).then((tokens) => {
         tokens.forEach((t, k) => {
           const i = lines[k];
           if (i !== undefined && i >= from && (this.rows[i]!.kind === side || side === "add")) this.tokens.set(i, t);
@@ -85,6 +86,25 @@ class Paint {
       });
     }
   }
+}
+
+/** languages names each row's language: that of path, or of the file whose row is above it. */
+function languages(rows: Row[], path: string): (row: number) => string {
+  const one = languageOf(path);
+  if (!rows.some((r) => r.kind === "file")) return () => one;
+  const starts: number[] = [];
+  rows.forEach((r, i) => {
+    if (r.kind === "file") starts.push(i);
+  });
+  return (row) => {
+    const at = starts.findLast((s) => s <= row);
+    return at === undefined ? one : languageOf(rows[at]!.text);
+  };
+}
+
+/** heightOf estimates the height of a row of the inline form, in pixels. */
+export function heightOf(row: Row, width: number): number {
+  return fixed(row) ?? Math.max(1, Math.ceil(Math.min(row.text.length, longestLine) / Math.max(8, Math.floor((width - 110) / charWidth)))) * lineHeight;
 }
 
 function code(row: Row): boolean {
@@ -97,7 +117,7 @@ export function DiffView(p: { parsed: Parsed; path: string; mode: Mode; label: s
   const handle = useRef<ListHandle | null>(null);
   const paint = useMemo(
     () =>
-      new Paint(p.parsed.rows, languageOf(p.path), () => {
+      new Paint(p.parsed.rows, languages(p.parsed.rows, p.path), () => {
         frame.current ||= requestAnimationFrame(() => {
           frame.current = 0;
           redraw(0);
@@ -189,7 +209,7 @@ function Across(p: { i: number; row: Row }) {
   );
 }
 
-function InlineRow(p: { i: number; rows: Row[]; paint: Paint; plain: boolean }) {
+export function InlineRow(p: { i: number; rows: Row[]; paint: Paint; plain: boolean }) {
   const row = p.rows[p.i]!;
   if (!code(row)) return <Across i={p.i} row={row} />;
   return (
