@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,7 @@ func exportCommand() *cobra.Command {
 	v := &verb{}
 	var o replay.ExportOptions
 	var squash string
+	var formats []string
 	cmd := &cobra.Command{
 		Use:   "export WS|TASK --repo DIR --branch NAME",
 		Short: "Write a task's work as commits on a new branch of your own repository",
@@ -37,11 +39,18 @@ and the exit status is 1.
 task), subtask one for each run of commits of one subtask, none one for each. The
 trailers stay; of what is squashed they are a list.
 
+--notes annotates each exported commit with the lines that agents wrote in it:
+git-ai writes an authorship log (authorship/3.0.0) to refs/notes/ai, agent-trace a
+record (Agent Trace 0.1.0) to refs/notes/agent-trace. They name tasks, sessions and
+models, and no text of a prompt. A commit that has a note already keeps it. Read
+one with git notes --ref ai show BRANCH; git push pushes notes only by name.
+
 WS is a workspace's id or folder; a task whose id is a workspace's too is not
 found. With --json: {"ok","branch","base","same_base","squash","changes","commits",
-"commit","conflicts"}.`,
+"commit","conflicts","notes"}.`,
 		Example: `  umbra export t1 --repo ~/project --branch agent/t1 --squash subtask
-  umbra export . --repo . --branch history`,
+  umbra export . --repo . --branch history
+  umbra export t1 --repo . --branch agent/t1 --notes git-ai`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{errors.New("it is umbra export WS|TASK --repo DIR --branch NAME")}
@@ -55,6 +64,7 @@ found. With --json: {"ok","branch","base","same_base","squash","changes","commit
 	fs.StringVar(&o.Repo, "repo", "", "your repository: a folder `DIR` of it")
 	fs.StringVar(&o.Branch, "branch", "", "the new branch's `NAME`")
 	fs.StringVar(&squash, "squash", string(replay.SquashNone), "what becomes one commit: task, subtask or none (`WHAT`)")
+	fs.StringSliceVar(&formats, "notes", nil, "annotate the commits: git-ai, agent-trace (`FORMAT`; may be given twice)")
 	do := v.action(func(ctx context.Context, args []string) error {
 		if err := v.exportFrom(ctx, args[0], &o); err != nil {
 			return err
@@ -85,7 +95,7 @@ found. With --json: {"ok","branch","base","same_base","squash","changes","commit
 		return err
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkExport(&o, squash); err != nil {
+		if err := checkExport(&o, squash, formats); err != nil {
 			return usageError{err}
 		}
 		return do(cmd, args)
@@ -93,7 +103,16 @@ found. With --json: {"ok","branch","base","same_base","squash","changes","commit
 	return cmd
 }
 
-func checkExport(o *replay.ExportOptions, squash string) error {
+func checkExport(o *replay.ExportOptions, squash string, formats []string) error {
+	for _, f := range formats {
+		n := replay.Notes(f)
+		if n != replay.NotesGitAI && n != replay.NotesAgentTrace {
+			return fmt.Errorf("--notes is git-ai or agent-trace, not %q", f)
+		}
+		if !slices.Contains(o.Notes, n) {
+			o.Notes = append(o.Notes, n)
+		}
+	}
 	switch o.Squash = replay.Squash(squash); {
 	case o.Repo == "":
 		return errors.New("--repo is missing")
@@ -178,4 +197,11 @@ func tellExport(w *term.Output, out *replay.Exported) {
 	}
 	w.Printf("branch %s is at %.10s: %s from %s, on %s\n", out.Branch, out.Commit, count(out.Commits, "commit", "commits"),
 		count(out.Changes, "change", "changes"), base)
+	for _, n := range out.Notes {
+		kept := ""
+		if n.Kept > 0 {
+			kept = fmt.Sprintf(", %d kept", n.Kept)
+		}
+		w.Printf("%s: %s%s\n", n.Ref, count(n.Written, "note", "notes"), kept)
+	}
 }

@@ -1,8 +1,6 @@
 package blame
 
 import (
-	"crypto/sha256"
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -10,53 +8,12 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/httpapi"
-	"umbra/httpapi/wire"
 	"umbra/internal/blame"
 	"umbra/internal/errs"
+	"umbra/internal/notes"
 	"umbra/internal/task"
 	"umbra/internal/wspath"
 )
-
-// traceType is the media type of an Agent Trace record (agent-trace.dev, 0.1.0).
-const (
-	traceType    = "application/vnd.agent-trace.record+json"
-	traceVersion = "0.1.0"
-)
-
-type traceRecord struct {
-	Version   string            `json:"version"`
-	ID        string            `json:"id"`
-	Timestamp string            `json:"timestamp"`
-	VCS       traceVCS          `json:"vcs"`
-	Tool      map[string]string `json:"tool"`
-	Files     []traceFile       `json:"files"`
-	Metadata  map[string]string `json:"metadata"`
-}
-
-type traceVCS struct {
-	Type     string `json:"type"`
-	Revision string `json:"revision"`
-}
-
-type traceFile struct {
-	Path          string              `json:"path"`
-	Conversations []traceConversation `json:"conversations"`
-}
-
-type traceConversation struct {
-	Contributor traceContributor `json:"contributor"`
-	Ranges      []traceRange     `json:"ranges"`
-}
-
-type traceContributor struct {
-	Type  string `json:"type"`
-	Model string `json:"model_id,omitempty"`
-}
-
-type traceRange struct {
-	Start int `json:"start_line"`
-	End   int `json:"end_line"`
-}
 
 // trace answers which lines of the files at a task's last commit are the task's.
 func (d *Dialect) trace(c *gin.Context) error {
@@ -82,9 +39,8 @@ func (d *Dialect) trace(c *gin.Context) error {
 		return err
 	}
 	agent := blame.Agent(r.Store(), id)
-	sum := sha256.Sum256([]byte(id + " " + head.ID.String()))
-	out := traceRecord{Version: traceVersion, ID: uuidOf(sum), Timestamp: wire.Stamp(head.When), VCS: traceVCS{"git", head.ID.String()},
-		Tool: map[string]string{"name": "umbra"}, Files: []traceFile{}, Metadata: map[string]string{"task_id": id}}
+	out := notes.NewTrace(id+" "+head.ID.String(), head.ID.String(), head.When)
+	out.Metadata["task_id"] = id
 	if agent != "" {
 		out.Metadata["agent"] = agent
 	}
@@ -111,13 +67,13 @@ func (d *Dialect) trace(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Data(http.StatusOK, traceType, body)
+	c.Data(http.StatusOK, notes.TraceType, body)
 	return nil
 }
 
 // traceFile returns the task's lines of one file, by model; none where the file is
 // gone or not text.
-func (d *Dialect) traceFile(c *gin.Context, r *task.Ref, at object.ID, path, agent string) (out traceFile, err error) {
+func (d *Dialect) traceFile(c *gin.Context, r *task.Ref, at object.ID, path, agent string) (out notes.TraceFile, err error) {
 	out.Path, _ = wspath.EncodeJSON(path)
 	p, err := wspath.Parse(path)
 	if err != nil {
@@ -135,23 +91,7 @@ func (d *Dialect) traceFile(c *gin.Context, r *task.Ref, at object.ID, path, age
 		if x.Task != r.Task.ID {
 			continue
 		}
-		who := traceContributor{Type: "unknown", Model: x.Model}
-		if agent != "" || x.Call != "" || x.Model != "" {
-			who.Type = "ai"
-		}
-		k := slices.IndexFunc(out.Conversations, func(v traceConversation) bool { return v.Contributor == who })
-		if k < 0 {
-			k = len(out.Conversations)
-			out.Conversations = append(out.Conversations, traceConversation{Contributor: who})
-		}
-		out.Conversations[k].Ranges = append(out.Conversations[k].Ranges, traceRange{x.Start, x.End})
+		out.Add(agent != "" || x.Call != "" || x.Model != "", x.Model, x.Start, x.End)
 	}
 	return out, nil
-}
-
-// uuidOf makes a UUID of version 8 (RFC 9562) of a hash: the same record has the
-// same id.
-func uuidOf(sum [sha256.Size]byte) string {
-	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }

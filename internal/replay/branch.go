@@ -26,6 +26,7 @@ type branch struct {
 	from string // the commit that it begins at; empty: at none
 	last map[string]file
 	n    int
+	temp string // a directory for git's own files
 
 	spool *os.File // what git will read
 	w     *bufio.Writer
@@ -40,7 +41,7 @@ func newBranch(ctx context.Context, repo, from, name, temp string) (*branch, err
 	if err := gitcmd.Run(cmd); err != nil {
 		return nil, &Misuse{fmt.Errorf("%q cannot be a branch's name", name)}
 	}
-	b := &branch{repo: repo, ref: "refs/heads/" + name, from: from, last: make(map[string]file)}
+	b := &branch{repo: repo, ref: "refs/heads/" + name, from: from, temp: temp, last: make(map[string]file)}
 	if cmd, err = gitcmd.Command(ctx, repo, "rev-parse", "--verify", "-q", b.ref); err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func (b *branch) add(s *state, c written) error {
 	slices.Sort(gone)
 	b.n++
 	name, email := message.Committer()
-	fmt.Fprintf(b.w, "commit %s\nauthor %s <%s> %d +0000\ncommitter %s <%s> %d +0000\ndata %d\n%s\n", b.ref,
+	fmt.Fprintf(b.w, "commit %s\nmark :%d\nauthor %s <%s> %d +0000\ncommitter %s <%s> %d +0000\ndata %d\n%s\n", b.ref, b.n,
 		c.author.Name, c.author.Email, c.author.When.Unix(), name, email, c.when.Unix(), len(c.text), c.text)
 	if b.n == 1 && b.from != "" {
 		fmt.Fprintf(b.w, "from %s\n", b.from)
@@ -136,7 +137,7 @@ func (b *branch) write(ctx context.Context) (object.ID, error) {
 	if _, err := b.spool.Seek(0, io.SeekStart); err != nil {
 		return object.Zero, err
 	}
-	cmd, err := gitcmd.Command(ctx, b.repo, "fast-import", "--quiet", "--done")
+	cmd, err := gitcmd.Command(ctx, b.repo, "fast-import", "--quiet", "--done", "--export-marks="+b.marks())
 	if err != nil {
 		return object.Zero, err
 	}
@@ -152,6 +153,39 @@ func (b *branch) write(ctx context.Context) (object.ID, error) {
 		return object.Zero, err
 	}
 	return object.ParseID(strings.TrimSpace(string(out)))
+}
+
+// marks is the file in which git writes the ids of the commits.
+func (b *branch) marks() string { return filepath.Join(b.temp, "marks") }
+
+// ids returns the commits that were written, oldest first.
+func (b *branch) ids() ([]string, error) {
+	if b.n == 0 {
+		return nil, nil
+	}
+	data, err := os.ReadFile(b.marks())
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, b.n)
+	for line := range strings.Lines(string(data)) {
+		mark, id, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.Atoi(strings.TrimPrefix(mark, ":"))
+		if err != nil || n < 1 || n > b.n {
+			return nil, fmt.Errorf("git wrote the mark %q", line)
+		}
+		out[n-1] = id
+	}
+	return out, nil
+}
+
+// remove takes the branch back, if it is still at a commit.
+func (b *branch) remove(ctx context.Context, at object.ID) error {
+	cmd, err := gitcmd.Command(ctx, b.repo, "update-ref", "-d", b.ref, at.String())
+	if err != nil {
+		return err
+	}
+	return gitcmd.Run(cmd)
 }
 
 // quote is git-fast-import(1)'s form of a path, which is always quoted here.

@@ -3,6 +3,7 @@ package replay
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -31,6 +32,7 @@ type ExportOptions struct {
 	Repo   string // a folder of the user's own repository
 	Branch string // new
 	Squash Squash
+	Notes  []Notes // formats in which the commits are annotated
 	// Progress, if not nil, is told the commits done and all.
 	Progress func(done, all int)
 }
@@ -58,6 +60,7 @@ type Exported struct {
 	Commits   int              `json:"commits"` // written
 	Commit    string           `json:"commit,omitempty"`
 	Conflicts []ExportConflict `json:"conflicts,omitempty"`
+	Notes     []NotesWritten   `json:"notes,omitempty"`
 }
 
 // Export writes a task's, or a whole workspace's, history as ordinary commits
@@ -75,7 +78,7 @@ func Export(ctx context.Context, o ExportOptions) (*Exported, error) {
 	}
 	e := &export{ctx: ctx, o: o, out: &Exported{Task: o.Task, Branch: o.Branch, Squash: o.Squash}}
 	defer func() { e.onto.close(); e.branch.close() }()
-	if e.src, err = fetch(ctx, origin{from: o.From, task: o.Task, token: o.Token}, temp); err != nil {
+	if e.src, err = fetch(ctx, origin{from: o.From, task: o.Task, token: o.Token, infos: len(o.Notes) > 0}, temp); err != nil {
 		return nil, err
 	}
 	defer e.src.close()
@@ -92,6 +95,11 @@ func Export(ctx context.Context, o ExportOptions) (*Exported, error) {
 	if err != nil {
 		return nil, err
 	}
+	if e.notes != nil {
+		if err := e.notes.write(ctx, temp); err != nil {
+			return nil, errors.Join(err, e.branch.remove(ctx, id))
+		}
+	}
 	e.out.OK, e.out.Commits = true, e.branch.n
 	if !id.IsZero() {
 		e.out.Commit = id.String()
@@ -107,8 +115,9 @@ type export struct {
 	onto   *target
 	state  *state
 	branch *branch
-	goal   string // of the task
-	exact  bool   // the files are those that were recorded
+	goal   string     // of the task
+	notes  *annotator // nil: no notes are wanted
+	exact  bool       // the files are those that were recorded
 	out    *Exported
 }
 
@@ -173,6 +182,11 @@ func (e *export) all() error {
 	if err != nil {
 		return err
 	}
+	if len(e.o.Notes) > 0 {
+		if e.notes, err = newAnnotator(e, list); err != nil {
+			return err
+		}
+	}
 	tree := before.tree
 	var group []*commit
 	flush := func() error {
@@ -181,7 +195,7 @@ func (e *export) all() error {
 		}
 		c := e.squashed(group)
 		group = group[:0]
-		return e.branch.add(e.state, c)
+		return e.add(c)
 	}
 	for i, c := range list {
 		if err := e.ctx.Err(); err != nil {
@@ -208,6 +222,20 @@ func (e *export) all() error {
 	return flush()
 }
 
+// add writes what was applied as a commit.
+func (e *export) add(c written) error {
+	if e.notes == nil {
+		return e.branch.add(e.state, c)
+	}
+	if err := e.notes.collect(); err != nil {
+		return err
+	}
+	n := e.branch.n
+	err := e.branch.add(e.state, c)
+	e.notes.added(e.branch.n > n, c.when)
+	return err
+}
+
 // together reports whether two commits become one.
 func (e *export) together(a, b *commit) bool {
 	switch e.o.Squash {
@@ -226,6 +254,7 @@ func (e *export) step(before object.ID, c *commit) error {
 	if err != nil {
 		return fmt.Errorf("commit %s is not what its message tells: %w", c.id, err)
 	}
+	found := e.notes.before(changes)
 	conflicts, err := e.state.apply(changes)
 	if err != nil {
 		return err
@@ -234,6 +263,11 @@ func (e *export) step(before object.ID, c *commit) error {
 		e.out.Conflicts = append(e.out.Conflicts, ExportConflict{Commit: c.id.String(), Title: title(c), Conflict: x})
 	}
 	e.out.Changes++
+	if len(e.out.Conflicts) == 0 {
+		if err := e.notes.step(c, changes, found); err != nil {
+			return err
+		}
+	}
 	if !e.exact {
 		return nil
 	}
@@ -258,23 +292,28 @@ func (s *source) goal(ctx context.Context, task string) string {
 	if err != nil {
 		return ""
 	}
-	id, err := object.ParseID(strings.TrimSpace(string(out)))
-	if err != nil {
-		return ""
-	}
-	data, err := s.get(id, object.Tag)
-	if err != nil {
-		return ""
-	}
-	tag, err := object.ParseTag(data)
-	if err != nil {
-		return ""
-	}
-	info, err := message.ParseInfo(tag.Message)
+	info, err := s.info(strings.TrimSpace(string(out)))
 	if err != nil {
 		return ""
 	}
 	return message.CleanText(info.Goal)
+}
+
+// info reads the record of a task, a tag.
+func (s *source) info(name string) (*message.Info, error) {
+	id, err := object.ParseID(name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := s.get(id, object.Tag)
+	if err != nil {
+		return nil, err
+	}
+	tag, err := object.ParseTag(data)
+	if err != nil {
+		return nil, err
+	}
+	return message.ParseInfo(tag.Message)
 }
 
 // headOf gives a repository's checked out commit, empty before the first.

@@ -35,6 +35,7 @@ type origin struct {
 	from  string // URL, repository or bundle
 	task  string // empty: the whole workspace's history
 	token string // for a URL: sent as password
+	infos bool   // the records of all tasks, too
 }
 
 // fetch copies a history into a repository of ours in temp.
@@ -72,9 +73,14 @@ func fetch(ctx context.Context, o origin, temp string) (*source, error) {
 	if o.task == "" {
 		spec = "+" + shadowRef + ":" + shadowRef
 	}
+	specs := []string{spec}
+	if o.task == "" && o.infos {
+		specs = append(specs, "+refs/umbra/tasks/*/info:refs/umbra/tasks/*/info")
+	}
 	// Every pack stays one, and every object is checked on the way in.
 	opts := []string{"-c", "protocol.allow=always", "-c", "fetch.unpackLimit=1", "-c", "transfer.unpackLimit=1", "-c", "fetch.fsckObjects=true"}
-	err := git(append(opts, "fetch", "-q", "--no-tags", "--update-shallow", "--no-write-fetch-head", from, spec)...)
+	opts = append(opts, "fetch", "-q", "--no-tags", "--update-shallow", "--no-write-fetch-head", from)
+	err := git(append(opts, specs...)...)
 	if err != nil {
 		return nil, fmt.Errorf("the history cannot be fetched: %w", err)
 	}
