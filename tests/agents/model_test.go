@@ -15,8 +15,10 @@ import (
 // of tools, or, if it has none, the text that ends the turn.
 type step struct {
 	calls []toolCall
-	// shell says that a call is a shell, which may change any file.
-	shell bool
+	// shell says that a call is a shell, which may change any file, and common
+	// that a call edits the file that all share. meet is a shell in which both
+	// agents are at the same time.
+	shell, common, meet bool
 }
 
 // toolCall is one call of a tool. input is the text of a free-form tool
