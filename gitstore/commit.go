@@ -19,6 +19,8 @@ type Draft struct {
 	Edits []Edit
 	// Message is all but Change and Seq, which the committer fills in.
 	Message message.Message
+	// Authored is git's author date; zero: the time of the commit.
+	Authored time.Time
 	// Entries is how many changelog entries the commit counts in its task.
 	Entries int
 	// AllowEmpty makes the commit even if the tree stays as it is.
@@ -479,7 +481,7 @@ func (g *group) addDraft(p *pending, track func(object.ID, loc)) (bool, error) {
 	if task != nil && d.Entries > 0 {
 		m.Change = task.Changes + 1
 	}
-	id, err := g.emitCommit(&m, root, track)
+	id, err := g.emitCommit(&m, d.Authored, root, track)
 	if err != nil {
 		return false, err
 	}
@@ -536,7 +538,7 @@ func (g *group) rewrite(d *Draft, track func(object.ID, loc)) (object.ID, error)
 	})
 }
 
-func (g *group) emitCommit(m *message.Message, tree object.ID, track func(object.ID, loc)) (object.ID, error) {
+func (g *group) emitCommit(m *message.Message, authored time.Time, tree object.ID, track func(object.ID, loc)) (object.ID, error) {
 	actor := m.Actor
 	if actor == "" && m.Source == message.External {
 		actor = g.s.opt.Person
@@ -545,7 +547,10 @@ func (g *group) emitCommit(m *message.Message, tree object.ID, track func(object
 	if a, ok := g.s.opt.Identities[actor]; ok {
 		name, email = a.Name, a.Email
 	}
-	c := object.CommitData{Tree: tree, Message: m.Encode(), Author: object.Signature{Name: name, Email: email, When: g.when}}
+	if authored.IsZero() {
+		authored = g.when
+	}
+	c := object.CommitData{Tree: tree, Message: m.Encode(), Author: object.Signature{Name: name, Email: email, When: authored.UTC()}}
 	cn, ce := message.Committer()
 	c.Committer = object.Signature{Name: cn, Email: ce, When: g.when}
 	if g.tip.Seq > 0 {

@@ -56,7 +56,7 @@ const (
 	recordFlags = 0x80
 )
 
-var recordSources = []message.Source{"", message.API, message.Script, message.External, message.Revert, message.Baseline, message.Rollback, message.Call, message.Shared}
+var recordSources = []message.Source{"", message.API, message.Script, message.External, message.Revert, message.Baseline, message.Rollback, message.Call, message.Shared, message.Merge}
 
 // takeBacks is the key in byTask of the commits that undo entries of another
 // task: a user's save that took a change back, a revert of no task or across

@@ -98,7 +98,14 @@ var reaches = map[string]reach{
 	"GET /workspaces/{ws}/commits/{commit}/diff": {kind: "read", ask: at("/workspaces/{ws}/commits/{commit}/diff"), fine: 200},
 	"POST /workspaces/{ws}/verify":               {kind: "write", ask: at("/workspaces/{ws}/verify"), fine: 200},
 	"GET /workspaces/{ws}/checkpoints":           {kind: "read", ask: at("/workspaces/{ws}/checkpoints"), fine: 200},
-	"GET /workspaces/{ws}/forks":                 {kind: "read", ask: at("/workspaces/{ws}/forks"), fine: 200},
+	"GET /workspaces/{ws}/compare":               {kind: "read", ask: at("/workspaces/{ws}/compare?with=head"), fine: 200},
+	"POST /workspaces/{ws}/merge": {kind: "undo", fine: 422, ask: func(g *guarded) ask {
+		return ask{target: g.fill("/workspaces/{ws}/merge")}
+	}},
+	"POST /workspaces/{ws}/rebase": {kind: "undo", fine: 422, ask: func(g *guarded) ask {
+		return ask{target: g.fill("/workspaces/{ws}/rebase")}
+	}},
+	"GET /workspaces/{ws}/forks": {kind: "read", ask: at("/workspaces/{ws}/forks"), fine: 200},
 	"POST /workspaces/{ws}/forks": {kind: "write", fine: 201, ask: func(g *guarded) ask {
 		return ask{target: g.fill("/workspaces/{ws}/forks"), body: members("kind", "virtual")}
 	}},

@@ -118,8 +118,9 @@ func TestForkCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := "/workspaces/" + made["id"].(string)
-	if n := p.post(t, id+"/sync", map[string]any{}).want(t, 200).obj(t)["changed"]; fmt.Sprint(n) != "1" {
-		t.Errorf("%v changed", n)
+	p.post(t, id+"/sync", map[string]any{}).want(t, 200)
+	if diff := p.call(t, "GET", id+"/compare", nil).want(t, 200).obj(t); !strings.Contains(diff["diff"].(string), "-one\n+fork\n") {
+		t.Errorf("%v", diff)
 	}
 	if p.read(t, "a") != "one\n" {
 		t.Error("the parent changed")
@@ -168,4 +169,158 @@ func TestForkUpkeep(t *testing.T) {
 	}
 	again.Do("POST", "/workspaces/"+deep["id"].(string)+"/sync", map[string]any{}).Expect(200)
 	harness.Git(t, filepath.Join(data, "workspaces", deep["id"].(string), "repo.git"), "fsck", "--strict", "--no-dangling")
+}
+
+type mergeAnswer struct {
+	Commits   []string
+	Merged    int
+	Skipped   []struct{ Path string }
+	Conflicts []struct {
+		Path, Reason string
+		Ours, Theirs *struct{ Task_ID, Subtask_ID, Actor, Source string }
+	}
+	Files   []struct{ Path, Action string }
+	Plan    string
+	Task_ID string
+}
+
+func (p *project) merge(t *testing.T, fork string, body map[string]any) (m mergeAnswer) {
+	t.Helper()
+	p.post(t, "/workspaces/"+fork+"/merge", body).want(t, 200).into(t, &m)
+	return m
+}
+
+// A merge brings a fork's commits into the parent with their authors, and what it
+// brought is taken back as a whole or by subtask.
+func TestForkMerge(t *testing.T) {
+	lines := "1\n2\n3\n4\n5\n6\n7\n8\n9\n"
+	p := newProject(t, map[string]string{"a": lines, "d/b": "two\n", "gone": "x\n", "run": "#!\n"})
+	task := p.task(t)
+	ws := "/workspaces/" + task.str("workspace_id")
+	fork := p.forks(t, ws, map[string]any{"kind": "virtual"})[0]["id"].(string)
+	p.post(t, "/tasks", map[string]any{"task_id": "f", "workspace": fork, "goal": "try"}).want(t, 201)
+	in := func(method, rest string, body any, header ...string) { // a request in the fork
+		t.Helper()
+		if a := p.call(t, method, "/tasks/f/"+rest, body, header...); a.Status/100 != 2 {
+			t.Fatalf("%s %s: %d %s", method, rest, a.Status, a.Body)
+		}
+	}
+	in("PUT", "content?path=a", []byte(strings.Replace(lines, "2\n", "two\n", 1)), "X-Subtask-Id", "s1", "X-Actor", "ann")
+	in("PUT", "content?path=n/new", []byte("new\n"), "X-Subtask-Id", "s2", "X-Actor", "bob")
+	in("DELETE", "content?path=gone", nil, "X-Subtask-Id", "s2", "X-Actor", "bob")
+	in("POST", "move", map[string]any{"from": "d/b", "to": "e/c"}, "X-Subtask-Id", "s1", "X-Actor", "ann")
+
+	// The parent goes on in the same file, and in the one that the fork moved.
+	task.put(t, "a", strings.Replace(lines, "8\n", "eight\n", 1))
+	p.shell(t, "printf 'two\\nthree\\n' > d/b; chmod +x run")
+	dry := p.merge(t, fork, map[string]any{"dry_run": true})
+	if dry.Merged != 4 || len(dry.Commits) != 0 || len(dry.Conflicts) != 0 || len(dry.Files) != 5 {
+		t.Fatalf("%+v", dry)
+	}
+	p.post(t, "/workspaces/"+fork+"/merge", map[string]any{"plan": "another"}).fails(t, 409, "plan_stale")
+
+	// By subtask, then what is left.
+	first := p.merge(t, fork, map[string]any{"subtasks": []string{"s2"}, "task_id": task.ID})
+	if len(first.Commits) != 2 || p.read(t, "n/new") != "new\n" || first.Task_ID != task.ID {
+		t.Fatalf("%+v", first)
+	}
+	p.absent(t, "gone")
+	if p.read(t, "a") != strings.Replace(lines, "8\n", "eight\n", 1) {
+		t.Error("a was merged too")
+	}
+	p.call(t, "DELETE", "/workspaces/"+fork, nil).fails(t, 409, "unmerged")
+	rest := p.merge(t, fork, map[string]any{})
+	if len(rest.Commits) != 2 || rest.Task_ID == "" {
+		t.Fatalf("%+v", rest)
+	}
+	if got := p.read(t, "a"); got != "1\ntwo\n3\n4\n5\n6\n7\neight\n9\n" {
+		t.Errorf("a has %q", got)
+	}
+	if got := p.read(t, "e/c"); got != "two\nthree\n" {
+		t.Errorf("e/c has %q", got)
+	}
+	p.absent(t, "d/b")
+	if again := p.merge(t, fork, map[string]any{}); len(again.Commits) != 0 || again.Merged != 0 {
+		t.Errorf("%+v", again)
+	}
+	log := p.log(t, task.str("workspace_id"))
+	if len(log) < 4 || log[0].SubtaskID == nil || *log[0].SubtaskID != "s1" || log[0].Source != "merge" {
+		t.Errorf("%+v", log)
+	}
+	p.post(t, ws+"/sync", map[string]any{}).want(t, 200)
+	body := harness.Git(t, task.gitDir(), "log", "-4", "--format=%an|%(trailers:key=Merged-From,valueonly,separator=;)|%(trailers:key=Merged-Task,valueonly,separator=;)", "refs/heads/shadow")
+	if n := strings.Count(body, "|"+fork+" "); n != 4 || strings.Count(body, "|f") != 4 {
+		t.Errorf("git sees %s", body)
+	}
+	task.fsck(t)
+
+	// One revert takes a subtask of the merge back, one the rest.
+	p.post(t, "/tasks/"+task.ID+"/revert", map[string]any{"subtask_id": "s2"})
+	if again := p.call(t, "POST", "/tasks/"+rest.Task_ID+"/revert", map[string]any{}); again.Status != 200 {
+		t.Fatalf("%d %s", again.Status, again.Body)
+	}
+	if got := p.read(t, "a"); got != strings.Replace(lines, "8\n", "eight\n", 1) {
+		t.Errorf("a has %q", got)
+	}
+	if got := p.read(t, "d/b"); got != "two\nthree\n" {
+		t.Errorf("d/b has %q", got)
+	}
+	p.call(t, "PATCH", "/tasks/f", map[string]any{"status": "completed"}).want(t, 200)
+}
+
+// A conflict changes nothing, is told with who made both sides, and may be skipped;
+// a rebase brings the parent's news.
+func TestForkConflict(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "1\n", "b": "1\n"})
+	task := p.task(t)
+	ws := "/workspaces/" + task.str("workspace_id")
+	fork := p.forks(t, ws, map[string]any{"kind": "virtual"})[0]["id"].(string)
+	p.post(t, "/tasks", map[string]any{"task_id": "f", "workspace": fork, "goal": "try"}).want(t, 201)
+	for _, v := range []string{"x\n", "y\n", "theirs\n"} {
+		p.call(t, "PUT", "/tasks/f/content?path=a", []byte(v), "X-Actor", "ann", "X-Subtask-Id", "s1").want(t, 200)
+	}
+	p.call(t, "PUT", "/tasks/f/content?path=b", []byte("2\n"), "X-Actor", "ann").want(t, 200)
+	task.put(t, "a", "ours\n", "X-Actor", "bob")
+	head := p.call(t, "GET", ws, nil).want(t, 200).obj(t)["head"]
+	refused := p.post(t, "/workspaces/"+fork+"/merge", map[string]any{"task_id": task.ID}).want(t, 409)
+	var m mergeAnswer
+	refused.into(t, &m)
+	if len(m.Conflicts) != 1 || m.Conflicts[0].Path != "a" || m.Conflicts[0].Ours.Actor != "bob" || m.Conflicts[0].Theirs.Actor != "ann" || m.Conflicts[0].Theirs.Subtask_ID != "s1" {
+		t.Fatalf("%s", refused.Body)
+	}
+	if now := p.call(t, "GET", ws, nil).want(t, 200).obj(t)["head"]; now != head {
+		t.Error("a merge that was refused made a commit")
+	}
+	if p.read(t, "b") != "1\n" {
+		t.Error("b was merged")
+	}
+	some := p.merge(t, fork, map[string]any{"task_id": task.ID, "on_conflict": "skip"})
+	if len(some.Skipped) != 1 || p.read(t, "b") != "2\n" || p.read(t, "a") != "ours\n" {
+		t.Fatalf("%+v", some)
+	}
+	// The fork takes the parent's line, and then there is nothing left to merge.
+	p.call(t, "PUT", "/tasks/f/content?path=a", []byte("ours\n")).want(t, 200)
+	if all := p.merge(t, fork, map[string]any{}); len(all.Conflicts) != 0 || len(all.Files) != 0 {
+		t.Errorf("%+v", all)
+	}
+	task.put(t, "c", "news\n", "X-Actor", "bob")
+	var rebased mergeAnswer
+	p.post(t, "/workspaces/"+fork+"/rebase", map[string]any{}).want(t, 200).into(t, &rebased)
+	if got := string(p.call(t, "GET", "/tasks/f/content?path=c", nil).want(t, 200).Body); got != "news\n" {
+		t.Errorf("c has %q: %+v", got, rebased)
+	}
+	if all := p.merge(t, fork, map[string]any{}); len(all.Commits) != 0 {
+		t.Errorf("the parent's own work came back: %+v", all)
+	}
+	p.call(t, "PUT", "/tasks/f/content?path=c", []byte("more\n")).want(t, 200)
+	diff := p.call(t, "GET", "/workspaces/"+fork+"/compare", nil).want(t, 200).obj(t)
+	if !strings.Contains(diff["diff"].(string), "-news\n+more\n") || fmt.Sprint(diff["summary"]) != "map[additions:1 deletions:1 files:1]" {
+		t.Errorf("%v", diff)
+	}
+	all := p.merge(t, fork, map[string]any{"as": "squash"})
+	if len(all.Commits) != 1 || p.read(t, "c") != "more\n" {
+		t.Errorf("%+v", all)
+	}
+	p.call(t, "PATCH", "/tasks/f", map[string]any{"status": "completed"}).want(t, 200)
+	p.call(t, "DELETE", "/workspaces/"+fork, nil).want(t, 204)
 }

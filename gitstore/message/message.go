@@ -62,13 +62,14 @@ const (
 	Baseline Source = "baseline"
 	Rollback Source = "rollback"
 	Call     Source = "call"   // an agent's tool changed the disk
+	Merge    Source = "merge"  // a commit of a fork, or of its parent, made again
 	Shared   Source = "shared" // one of several agents' tools did
 )
 
 // Valid reports whether it is one of the sources above.
 func (s Source) Valid() bool {
 	switch s {
-	case API, Script, External, Revert, Baseline, Rollback, Call, Shared:
+	case API, Script, External, Revert, Baseline, Rollback, Call, Merge, Shared:
 		return true
 	}
 	return false

@@ -16,6 +16,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/checkpoint"
 	"umbra/internal/errs"
+	"umbra/internal/merge"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
 )
@@ -337,10 +338,25 @@ func (s *Service) checkMerged(ctx context.Context, rec workspace.Record) error {
 			return err
 		}
 	}
-	same, err := unchanged(ctx, w.Store(), rec.Fork)
-	if err != nil || same {
+	into, err := s.o.Workspaces.Get(ctx, rec.Fork.Of)
+	if errs.Is(err, errs.NotFound) { // it was deleted: nobody has them
+		if same, err := unchanged(ctx, w.Store(), rec.Fork); err != nil || same {
+			return err
+		}
+		return errUnmerged()
+	}
+	if err != nil {
 		return err
 	}
+	defer into.Release()
+	res, err := merge.Do(ctx, merge.Side{W: w, Lineage: s.lineage(w.ID())}, merge.Side{W: into, Lineage: s.lineage(into.ID())}, merge.Request{DryRun: true})
+	if err != nil || len(res.Files) == 0 && len(res.Conflicts) == 0 {
+		return err
+	}
+	return errUnmerged()
+}
+
+func errUnmerged() error {
 	return errs.New(errs.Conflict, "unmerged", "The fork has changes that were never merged; delete it with force to lose them.")
 }
 

@@ -107,6 +107,8 @@ type Request struct {
 	RevertWhat          string
 	Author, Description string
 	Extra               []message.Trailer
+	// Authored is git's author date of the commit; zero: when it is made.
+	Authored time.Time
 	// AllowRepoShape lets a revert bring back a folder of bare-repository shape,
 	// and a link that leads out: both stood there before.
 	AllowRepoShape bool

@@ -219,7 +219,7 @@ func (a *attempt) commit(ctx context.Context, p *plan, entries []netEntry) (gits
 	if err != nil {
 		return gitstore.Committed{}, err
 	}
-	d := gitstore.Draft{Edits: p.edits, Message: m, Entries: len(entries), AllowEmpty: true}
+	d := gitstore.Draft{Edits: p.edits, Message: m, Authored: a.req.Authored, Entries: len(entries), AllowEmpty: true}
 	if check := a.req.Check; check != nil {
 		d.Check = func(gitstore.Snapshot) error { return check() }
 	}

@@ -18,6 +18,7 @@ import (
 type Fork struct {
 	Of   string `json:"of"`   // id of the parent
 	At   string `json:"at"`   // the parent's commit at which the fork begins
+	Seq  uint64 `json:"seq"`  // its number
 	Kind string `json:"kind"` // "virtual" or "copy"
 	Name string `json:"name,omitempty"`
 	// Origin is the root of the directory that the fork comes from, through all
@@ -231,11 +232,15 @@ func (m *Manager) newFork(ctx context.Context, parent *Workspace, spec ForkSpec)
 	if at.IsZero() {
 		at = parent.store.Tip().Commit
 	}
+	c, err := parent.store.ReadCommit(ctx, at)
+	if err != nil {
+		return nil, err
+	}
 	// Stock git reads the fork's history from the parent's packs.
 	if err := parent.store.Publish(ctx); err != nil {
 		return nil, err
 	}
-	return &Fork{Of: parent.id, At: at.String(), Name: spec.Name, Origin: rec.Place(), Expires: spec.Expires, Linked: true}, nil
+	return &Fork{Of: parent.id, At: at.String(), Seq: c.Seq, Name: spec.Name, Origin: rec.Place(), Expires: spec.Expires, Linked: true}, nil
 }
 
 // slug is what the fork's id begins with.

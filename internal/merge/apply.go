@@ -1,0 +1,252 @@
+package merge
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"umbra/gitstore"
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+)
+
+// kept are the trailers of a call that go along with its changes.
+var kept = []string{message.KeyCall, message.KeyTool, message.KeyModel, message.KeyPrompt, message.KeyCertainty}
+
+// carryOut makes the commits. Where one of them fails the ones before it are taken
+// back by another.
+func (m *merger) carryOut(res *Result) error {
+	before := m.tip
+	var reqs []workspace.Request
+	if m.req.As == Squash {
+		if r, err := m.squash(); err != nil {
+			return err
+		} else if len(r.Ops) > 0 {
+			reqs = append(reqs, r)
+		}
+	} else {
+		for _, s := range m.steps {
+			if len(s.todo) == 0 {
+				continue
+			}
+			ops, err := m.ops(s.todo, s.after)
+			if err != nil {
+				return err
+			}
+			c := s.commit
+			by := m.req.By
+			by.SubtaskID, by.Actor, by.Source, by.Message = c.Message.SubtaskID, c.Message.Actor, message.Merge, c.Message.Subject
+			extra := m.trailers(s)
+			for _, t := range c.Message.Extra {
+				if slices.Contains(kept, t.Key) {
+					extra = append(extra, t)
+				}
+			}
+			reqs = append(reqs, workspace.Request{By: by, Ops: ops, Extra: extra, Authored: c.When, AllowRepoShape: true, Check: m.req.May})
+		}
+	}
+	for _, r := range reqs {
+		done, err := m.into.Apply(m.ctx, r)
+		if err != nil {
+			if len(res.Commits) > 0 {
+				err = errors.Join(err, m.takeBack(before))
+			}
+			return err
+		}
+		if !done.Commit.IsZero() {
+			res.Commits = append(res.Commits, done.Commit)
+		}
+	}
+	return nil
+}
+
+// trailers name the commit that a step is made from.
+func (m *merger) trailers(s *step) []message.Trailer {
+	id := s.commit.ID.String()
+	out := []message.Trailer{{Key: KeyFrom, Value: m.from.ID() + " " + id}}
+	if t := s.commit.Message.TaskID; t != "" {
+		out = append(out, message.Trailer{Key: KeyTask, Value: t})
+	}
+	if s.partial || slices.ContainsFunc(s.changes, func(c change) bool { return m.skipped[c.path] }) {
+		for _, c := range s.changes {
+			if !m.skipped[c.path] {
+				out = append(out, message.Trailer{Key: KeyPart, Value: id + " " + strconv.QuoteToASCII(c.path)})
+			}
+		}
+	}
+	return out
+}
+
+// squash makes one request of all steps.
+func (m *merger) squash() (workspace.Request, error) {
+	var all []outcome
+	var extra []message.Trailer
+	place := map[string]int{}
+	moves := false
+	for _, s := range m.steps {
+		if !m.left(s) {
+			extra = append(extra, m.trailers(s)...)
+		}
+		for _, o := range s.todo {
+			moves = moves || o.from != ""
+		}
+	}
+	var after gitstore.Snapshot
+	for _, s := range m.steps {
+		after = s.after
+		for _, o := range s.todo {
+			if i, ok := place[o.path]; ok && !moves {
+				all[i].want, all[i].data = o.want, o.data
+				continue
+			}
+			place[o.path] = len(all)
+			all = append(all, o)
+		}
+	}
+	all = slices.DeleteFunc(all, func(o outcome) bool { return o.from == "" && o.was == o.want })
+	ops, err := m.ops(all, after)
+	by := m.req.By
+	by.Source = message.Merge
+	if by.Message == "" {
+		by.Message = "merge " + m.from.ID()
+	}
+	return workspace.Request{By: by, Ops: ops, Extra: extra, AllowRepoShape: true, Check: m.req.May}, err
+}
+
+// ops makes the operations of outcomes: moves and deletions first, then what is
+// written, then directories that the source does not have any more.
+func (m *merger) ops(list []outcome, after gitstore.Snapshot) ([]workspace.Op, error) {
+	var ops []workspace.Op
+	prune := map[wspath.Path]bool{}
+	for _, o := range list {
+		was := o.was
+		gone := o.path
+		switch {
+		case o.from != "":
+			gone = o.from
+			ops = append(ops, workspace.Op{Kind: workspace.OpRename, Path: wspath.Path(o.from), To: wspath.Path(o.path), If: match(was)})
+			if was != o.want {
+				op, err := m.write(o, was)
+				if err != nil {
+					return nil, err
+				}
+				ops = append(ops, op)
+			}
+		case o.want.Mode == 0:
+			ops = append(ops, workspace.Op{Kind: workspace.OpDelete, Path: wspath.Path(o.path), If: match(was)})
+		default:
+			op, err := m.write(o, was)
+			if err != nil {
+				return nil, err
+			}
+			ops = append(ops, op)
+			continue
+		}
+		for dir := range wspath.Path(gone).Ancestors() {
+			if e, ok, err := after.Lookup(dir); err != nil {
+				return nil, err
+			} else if !dir.IsRoot() && (!ok || e.Mode != object.Dir) {
+				prune[dir] = true
+			}
+		}
+	}
+	dirs := make([]wspath.Path, 0, len(prune))
+	for dir := range prune {
+		dirs = append(dirs, dir)
+	}
+	slices.SortFunc(dirs, func(a, b wspath.Path) int {
+		if n := strings.Count(string(b), "/") - strings.Count(string(a), "/"); n != 0 {
+			return n
+		}
+		return strings.Compare(string(a), string(b))
+	})
+	for _, dir := range dirs {
+		ops = append(ops, workspace.Op{Kind: workspace.OpPrune, Path: dir})
+	}
+	return ops, nil
+}
+
+// match is the condition that a path has a version.
+func match(v version) workspace.Condition {
+	if v.Mode == 0 {
+		return workspace.Condition{NoneMatchAny: true}
+	}
+	return workspace.Condition{Match: []string{v.ID.String()}}
+}
+
+// write is the operation that gives a path its content.
+func (m *merger) write(o outcome, was version) (workspace.Op, error) {
+	path := wspath.Path(o.path)
+	if o.want.Mode == object.Symlink {
+		target, err := m.ownerOf(o.want.ID).Store().ReadBlob(m.ctx, o.want.ID, wspath.MaxTarget)
+		return workspace.Op{Kind: workspace.OpSymlink, Path: path, Target: string(target), Overwrite: true, If: match(was)}, err
+	}
+	op := workspace.Op{Kind: workspace.OpWrite, Path: path, Mode: &o.want.Mode, NoFollow: true, If: match(was)}
+	switch {
+	case o.data != nil:
+		op.Data = o.data
+	case m.into.Store().HasBlob(o.want.ID):
+		op.Blob = &o.want.ID
+	default:
+		size, err := m.from.Store().BlobSize(m.ctx, o.want.ID)
+		if err != nil {
+			return op, err
+		}
+		op.Body, op.Size = &blob{m: m, id: o.want.ID}, size
+	}
+	return op, nil
+}
+
+// blob reads a version of the source, which is opened at the first read.
+type blob struct {
+	m  *merger
+	id object.ID
+	r  io.ReadCloser
+}
+
+func (b *blob) Read(p []byte) (int, error) {
+	if b.r == nil {
+		var err error
+		if b.r, _, err = b.m.from.Store().OpenBlob(b.m.ctx, b.id); err != nil {
+			return 0, err
+		}
+	}
+	n, err := b.r.Read(p)
+	if err != nil {
+		b.r.Close()
+	}
+	return n, err
+}
+
+// takeBack brings the target's files back to a tree.
+func (m *merger) takeBack(then gitstore.Snapshot) error {
+	var list []outcome
+	err := gitstore.Diff(m.ctx, m.into.Store().Snapshot(), then, wspath.Root, func(d gitstore.TreeChange) error {
+		list = append(list, outcome{path: string(d.Path), was: version{d.Old.Mode, d.Old.ID}, want: version{d.New.Mode, d.New.ID}})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(list, func(a, b outcome) int { return kindOf(a) - kindOf(b) })
+	ops, err := m.ops(list, then)
+	if err != nil {
+		return err
+	}
+	by := m.req.By
+	by.Source, by.Message = message.Rollback, "a merge that failed is taken back"
+	_, err = m.into.Apply(m.ctx, workspace.Request{By: by, Ops: ops, AllowRepoShape: true})
+	return err
+}
+
+// kindOf orders what goes before what comes.
+func kindOf(o outcome) int {
+	if o.want.Mode == 0 {
+		return 0
+	}
+	return 1
+}

@@ -1,0 +1,462 @@
+// Package merge brings the changes of one workspace into another that shares its
+// history: a fork's into its parent, and the parent's news into a fork
+// (contracts/forks.md).
+package merge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"umbra/gitstore"
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+)
+
+// How commits are made again.
+const (
+	Replay = "replay" // one by one, each with its author
+	Squash = "squash" // as one commit
+)
+
+// What a conflict does.
+const (
+	Refuse = "refuse" // nothing is merged
+	Skip   = "skip"   // its path is left as it is
+)
+
+// Request says what to merge. Empty lists choose everything.
+type Request struct {
+	Tasks, Subtasks []string
+	Paths           []wspath.Path
+	As, OnConflict  string
+	DryRun          bool
+	Plan            string // of a dry run: exactly that is done, or nothing
+	By              workspace.By
+	May             func() error // may the task of By change now
+}
+
+// Who made a change.
+type Who struct {
+	Commit    object.ID
+	TaskID    string
+	SubtaskID string
+	Actor     string
+	Source    message.Source
+	At        time.Time
+}
+
+// Conflict is a path whose two versions cannot be merged.
+type Conflict struct {
+	Path         string
+	Reason       string // "content", "deleted_here", "deleted_there", "occupied", "mode"
+	Ours, Theirs Who
+}
+
+// File is a path that a merge changes, and how.
+type File struct{ Path, Action string } // "created", "modified", "deleted"
+
+// Result tells what a merge did, or would do.
+type Result struct {
+	Commits   []object.ID // that were made
+	Merged    int         // commits of the source that are now in the target
+	Skipped   []string    // paths that conflicts left out
+	Conflicts []Conflict
+	Files     []File
+	Plan      string
+}
+
+// The trailers of a commit that a merge made: the workspace and commit that it was
+// made from, one for each, and for one of which only some paths were merged those.
+const (
+	KeyFrom = "Merged-From"
+	KeyTask = "Merged-Task"
+	KeyPart = "Merged-Part"
+)
+
+func errStale() error {
+	return errs.New(errs.Conflict, "plan_stale", "Something that the plan touches has changed since; ask for a new one.")
+}
+
+// Side is a workspace that takes part, and its ancestors: itself first, each with
+// the number of its commit at which the one before begins.
+type Side struct {
+	W       *workspace.Workspace
+	Lineage []Ancestor
+}
+
+// Ancestor is a workspace that another is a fork of, directly or not.
+type Ancestor struct {
+	ID  string
+	Seq uint64 // the newest commit of it that the other shares
+}
+
+// base gives the number of the newest commit that both sides share.
+func base(a, b Side) (uint64, bool) {
+	for _, x := range a.Lineage {
+		for _, y := range b.Lineage {
+			if x.ID == y.ID {
+				return min(x.Seq, y.Seq), true
+			}
+		}
+	}
+	return 0, false
+}
+
+// Do merges what from has and into lacks. Writers of into wait meanwhile; what its
+// disk holds otherwise than history is to be recorded before.
+//
+// Unprocessable "unrelated"; Conflict "merge_conflict" with the field "conflicts",
+// "plan_stale"; the errors of workspace.Apply.
+func Do(ctx context.Context, from, into Side, req Request) (*Result, error) {
+	since, ok := base(from, into)
+	if !ok {
+		return nil, errs.New(errs.Unprocessable, "unrelated", "The workspaces share no history.").With("field", "into")
+	}
+	if !req.DryRun {
+		held, release, err := into.W.Hold(ctx, []wspath.Path{wspath.Root})
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		ctx = held
+	}
+	m := &merger{ctx: ctx, from: from.W, into: into.W, since: since, req: &req}
+	if err := m.choose(); err != nil {
+		return nil, err
+	}
+	if !req.DryRun {
+		if err := into.W.RecordPaths(ctx, m.touched()); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.plan(); err != nil {
+		return nil, err
+	}
+	res := m.result()
+	switch {
+	case req.DryRun:
+		return res, nil
+	case req.Plan != "" && req.Plan != res.Plan:
+		return nil, errStale()
+	case len(m.conflicts) > 0 && req.OnConflict != Skip:
+		return res, errs.New(errs.Conflict, "merge_conflict", "%d of the paths cannot be merged; nothing was changed.", len(m.conflicts))
+	}
+	return res, m.carryOut(res)
+}
+
+// step is one commit of the source.
+type step struct {
+	commit  *gitstore.Commit
+	before  gitstore.Snapshot
+	after   gitstore.Snapshot
+	changes []change
+	partial bool // some of its paths are left out
+	todo    []outcome
+}
+
+// change is a path that a commit changed.
+type change struct {
+	path     string
+	from     string // the former name, where the commit renamed it
+	old, now version
+}
+
+// version is a file or link; the zero value is none.
+type version struct {
+	Mode object.Mode
+	ID   object.ID
+}
+
+func (v version) file() bool { return v.Mode == object.Regular || v.Mode == object.Executable }
+
+// outcome is what a step does to a path of the target.
+type outcome struct {
+	path, from string // from: its former name, where it is moved
+	source     string // the path's name in the source
+	was, want  version
+	data       []byte // of a merge of texts
+}
+
+type merger struct {
+	ctx        context.Context
+	from, into *workspace.Workspace
+	since      uint64
+	req        *Request
+
+	steps     []*step
+	tip       gitstore.Snapshot   // of into
+	over      map[string]cell     // what is planned for paths of into
+	moves     []move              // that into made since
+	deferred  map[string]bool     // paths of the source that are merged as a whole
+	excluded  map[string]Conflict // paths that are left out of all commits
+	conflicts []Conflict
+	skipped   map[string]bool
+}
+
+// cell is the planned content of a path.
+type cell struct {
+	version
+	data []byte // of a merge that no history has yet
+}
+
+type move struct{ from, to string }
+
+// merged reads which commits of the source the target has: whole, or some paths.
+func (m *merger) merged() (whole map[object.ID]bool, parts map[object.ID]map[string]bool, err error) {
+	whole, parts = map[object.ID]bool{}, map[object.ID]map[string]bool{}
+	st := m.into.Store()
+	err = st.Records(m.ctx, m.since+1, st.Tip().Seq, func(r gitstore.Record) error {
+		if r.Seq <= m.since || r.Source != message.Merge {
+			return nil
+		}
+		c, err := st.ReadCommit(m.ctx, r.Commit)
+		if err != nil {
+			return err
+		}
+		some := map[object.ID]bool{}
+		for _, v := range c.Message.Trailers(KeyPart) {
+			hex, quoted, _ := strings.Cut(v, " ")
+			id, err := object.ParseID(hex)
+			path, uerr := strconv.Unquote(quoted)
+			if err != nil || uerr != nil {
+				continue
+			}
+			if some[id] = true; parts[id] == nil {
+				parts[id] = map[string]bool{}
+			}
+			parts[id][path] = true
+		}
+		for _, v := range c.Message.Trailers(KeyFrom) {
+			_, hex, _ := strings.Cut(v, " ")
+			if id, err := object.ParseID(hex); err == nil && !some[id] {
+				whole[id] = true
+			}
+		}
+		return nil
+	})
+	return whole, parts, err
+}
+
+// choose lists the commits of the source that are asked for and not merged yet.
+func (m *merger) choose() error {
+	whole, parts, err := m.merged()
+	if err != nil {
+		return err
+	}
+	st := m.from.Store()
+	var ids []object.ID
+	err = st.Records(m.ctx, m.since+1, st.Tip().Seq, func(r gitstore.Record) error {
+		if r.Seq > m.since && r.Entries > 0 && !whole[r.Commit] && m.wants(r) {
+			ids = append(ids, r.Commit)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		s, err := m.step(id, parts[id])
+		if err != nil {
+			return err
+		}
+		if s != nil {
+			m.steps = append(m.steps, s)
+		}
+	}
+	return nil
+}
+
+func (m *merger) wants(r gitstore.Record) bool {
+	return (len(m.req.Tasks) == 0 || slices.Contains(m.req.Tasks, r.Task)) && (len(m.req.Subtasks) == 0 || slices.Contains(m.req.Subtasks, r.Subtask))
+}
+
+// step reads what a commit changed; nil where nothing of it is wanted.
+func (m *merger) step(id object.ID, done map[string]bool) (*step, error) {
+	st := m.from.Store()
+	c, err := st.ReadCommit(m.ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range c.Message.Trailers(KeyFrom) {
+		if ws, _, _ := strings.Cut(v, " "); ws == m.into.ID() {
+			return nil, nil // the target's own work, which came here by a merge
+		}
+	}
+	s := &step{commit: c}
+	if s.before, err = st.SnapshotOf(m.ctx, c.Parent); err != nil {
+		return nil, err
+	}
+	if s.after, err = st.SnapshotOf(m.ctx, id); err != nil {
+		return nil, err
+	}
+	entries, err := m.from.EntriesOf(m.ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	renamed := renames(entries)
+	gone := map[string]bool{}
+	var all []change
+	err = gitstore.Diff(m.ctx, s.before, s.after, wspath.Root, func(d gitstore.TreeChange) error {
+		all = append(all, change{path: string(d.Path), old: version{d.Old.Mode, d.Old.ID}, now: version{d.New.Mode, d.New.ID}})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		x := &all[i]
+		if from := former(renamed, x.path); from != "" && x.old.Mode == 0 {
+			e, ok, err := s.before.Lookup(wspath.Path(from))
+			if err != nil {
+				return nil, err
+			}
+			if ok && e.Mode != object.Dir {
+				x.from, x.old = from, version{e.Mode, e.ID}
+				gone[from] = true
+			}
+		}
+	}
+	for _, x := range all {
+		switch {
+		case x.now.Mode == 0 && gone[x.path]: // it moved
+		case done[x.path] || !m.within(x.path) && (x.from == "" || !m.within(x.from)):
+			s.partial = true
+		default:
+			s.changes = append(s.changes, x)
+		}
+	}
+	if len(s.changes) == 0 {
+		return nil, nil
+	}
+	return s, nil
+}
+
+func (m *merger) within(path string) bool {
+	return len(m.req.Paths) == 0 || slices.ContainsFunc(m.req.Paths, func(p wspath.Path) bool {
+		return p.IsRoot() || wspath.Path(path) == p || wspath.Path(path).IsUnder(p)
+	})
+}
+
+// renames lists the recorded renames of files and directories.
+func renames(entries []workspace.ChangeEntry) (out []move) {
+	for i := range entries {
+		if e := &entries[i]; e.Operation == message.Rename && e.NewPath != "" {
+			out = append(out, move{strings.TrimSuffix(e.Path, "/"), strings.TrimSuffix(e.NewPath, "/")})
+		}
+	}
+	return out
+}
+
+// former gives the name that a path had before renames; empty: the same.
+func former(list []move, path string) string {
+	for _, r := range list {
+		if path == r.to {
+			return r.from
+		}
+		if rest, ok := strings.CutPrefix(path, r.to+"/"); ok {
+			return r.from + "/" + rest
+		}
+	}
+	return ""
+}
+
+// follow gives the name that a path of the common history has in the target now.
+func (m *merger) follow(path string) (string, error) {
+	if v, err := m.at(path); err != nil || v.Mode != 0 {
+		return path, err
+	}
+	now := path
+	for _, r := range m.moves {
+		if now == r.from {
+			now = r.to
+		} else if rest, ok := strings.CutPrefix(now, r.from+"/"); ok {
+			now = r.to + "/" + rest
+		}
+	}
+	return now, nil
+}
+
+// touched lists the paths that the target may be changed at.
+func (m *merger) touched() []wspath.Path {
+	seen := map[string]bool{}
+	for _, s := range m.steps {
+		for _, c := range s.changes {
+			seen[c.path] = true
+			if c.from != "" {
+				seen[c.from] = true
+			}
+		}
+	}
+	out := make([]wspath.Path, 0, len(seen))
+	for p := range seen {
+		out = append(out, wspath.Path(p))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// result tells what the plan does.
+func (m *merger) result() *Result {
+	res := &Result{Commits: []object.ID{}, Conflicts: m.conflicts, Files: []File{}, Skipped: []string{}}
+	h := sha256.New()
+	fmt.Fprintf(h, "%s %s %q %q\n", m.from.ID(), m.into.ID(), m.req.As, m.req.OnConflict)
+	first := map[string]version{}
+	last := map[string]version{}
+	for _, s := range m.steps {
+		fmt.Fprintf(h, "%s\n", s.commit.ID)
+		if len(s.todo) > 0 || !m.left(s) {
+			res.Merged++
+		}
+		for _, o := range s.todo {
+			fmt.Fprintf(h, "%q %q %o %s %o %s\n", o.from, o.path, o.was.Mode, o.was.ID, o.want.Mode, o.want.ID)
+			if o.from != "" {
+				note(first, last, o.from, o.was, version{})
+				note(first, last, o.path, version{}, o.want)
+			} else {
+				note(first, last, o.path, o.was, o.want)
+			}
+		}
+	}
+	for _, c := range m.conflicts {
+		fmt.Fprintf(h, "conflict %q %s\n", c.Path, c.Reason)
+		if m.req.OnConflict == Skip {
+			res.Skipped = append(res.Skipped, c.Path)
+		}
+	}
+	for p, was := range first {
+		now := last[p]
+		switch {
+		case was == now:
+		case was.Mode == 0:
+			res.Files = append(res.Files, File{p, "created"})
+		case now.Mode == 0:
+			res.Files = append(res.Files, File{p, "deleted"})
+		default:
+			res.Files = append(res.Files, File{p, "modified"})
+		}
+	}
+	slices.SortFunc(res.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	res.Plan = hex.EncodeToString(h.Sum(nil))
+	return res
+}
+
+// left reports whether all of a step is left out by conflicts.
+func (m *merger) left(s *step) bool {
+	return !slices.ContainsFunc(s.changes, func(c change) bool { return !m.skipped[c.path] })
+}
+
+func note(first, last map[string]version, p string, was, want version) {
+	if _, ok := first[p]; !ok {
+		first[p] = was
+	}
+	last[p] = want
+}
