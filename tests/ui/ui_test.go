@@ -70,6 +70,11 @@ func TestReview(t *testing.T) {
 	scenario(t, "review.mjs", harness.Start(t, harness.Options{}))
 }
 
+// Blame, images, two points compared, checkpoints, and a server out of reach.
+func TestViews(t *testing.T) {
+	scenario(t, "views.mjs", harness.Start(t, harness.Options{}))
+}
+
 // Large tasks and diffs: the first paint, and how little stands in the document.
 func TestLarge(t *testing.T) {
 	scenario(t, "large.mjs", harness.Start(t, harness.Options{}))

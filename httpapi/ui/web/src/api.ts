@@ -1,5 +1,7 @@
 // Requests to the server: the token, errors, paths in URLs, downloads.
 
+import { answered, failed } from "./reach";
+
 const tokenKey = "umbra.token";
 /** actor is whose the page's own changes are, where no token has a name. */
 const actor = "web UI";
@@ -41,7 +43,14 @@ export async function request(path: string, init: RequestInit = {}): Promise<Res
     const used = token();
     const headers = new Headers(init.headers);
     if (used) headers.set("Authorization", `Bearer ${used}`);
-    const res = await fetch(path, { ...init, headers, credentials: "omit" });
+    let res: Response;
+    try {
+      res = await fetch(path, { ...init, headers, credentials: "omit" });
+    } catch (e) {
+      if (e instanceof TypeError) failed();
+      throw e;
+    }
+    answered();
     if (res.status === 401 && ask) {
       if (token() !== used) continue;
       asking ??= ask(used !== null).finally(() => (asking = null));

@@ -5,6 +5,7 @@ import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 
 import { aborted, sentence, text } from "./api";
 import { ago, exact, operation, split, visible } from "./format";
+import { onReach } from "./reach";
 import type { Status } from "./types";
 
 /** useLoad loads something when its key changes; what was there stays until the new one has come. */
@@ -25,6 +26,9 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, key: unkno
   }, [name, round]);
   const reload = useCallback(() => again((n) => n + 1), []);
   const current = state.key === name;
+  // What failed without an answer is loaded again once the server is back.
+  const failed = state.error !== "";
+  useEffect(() => (failed ? onReach((ok) => ok && reload()) : undefined), [failed]);
   return { data: current ? state.data : undefined, error: current ? state.error : "", loading: !current || state.loading, reload };
 }
 

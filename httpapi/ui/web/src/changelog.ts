@@ -19,6 +19,7 @@ export interface Item {
   source: string;
   commit: string;
   reverts: number[] | null;
+  message: string;
   call: string;
   tool: string;
   certainty: string;
@@ -186,6 +187,7 @@ export class Changelog {
       source: this.word(e.source),
       commit: this.word(e.commit),
       reverts: reverts && reverts.length > 0 ? reverts : null,
+      message: e.message ?? "",
       call: this.word(e.call_id ?? ""),
       tool: this.word(e.tool ?? ""),
       certainty: this.word(e.certainty ?? ""),

@@ -113,6 +113,10 @@ export function ChangeDetail(p: { task: Task; id: number; log: Changelog; versio
               url={`/workspaces/${encodeURIComponent(p.task.workspace_id)}/commits/${e.commit}/diff?task_id=${encodeURIComponent(p.task.task_id)}&change_id=${p.id}`}
               path={text(path, e.path_encoding)}
               label={`Diff of change ${p.id}`}
+              images={{
+                before: e.before_snapshot ? taskURL(p.task, `/changes/${p.id}/before`) : null,
+                after: e.after_hash ? taskURL(p.task, `/content?path=${inURL(path, e.path_encoding)}&at=${e.commit}`) : null,
+              }}
               tools={
                 <>
                   <a class="button" href={historyOf}>
@@ -168,13 +172,22 @@ export function FileDetail(p: { task: Task; path: string; encoding: string | und
         path={text(p.path, p.encoding)}
         label={`Diff of ${name}`}
         version={p.version}
-        empty="The task's work on this file comes to nothing."
+        empty="No net change to this file."
+        images={{
+          before: p.file?.before ? taskURL(p.task, `/content?path=${inURL(p.file.from ?? p.path, p.encoding)}&at=base`) : null,
+          after: p.file?.after ? taskURL(p.task, `/content?path=${query}`) : null,
+        }}
         tools={
           <>
             {p.file?.after && (
               <Save url={taskURL(p.task, `/content?path=${query}`)} name={name}>
                 Download
               </Save>
+            )}
+            {p.file?.after && (
+              <a class="button" href={`${historyOf}&view=file`}>
+                Whole file
+              </a>
             )}
             <a class="button" href={historyOf}>
               History
@@ -259,6 +272,7 @@ export function HistoryDetail(p: { task: Task; path: string; encoding: string | 
               url={version}
               path={text(p.path, p.encoding)}
               label={`${name} at ${short(at)}`}
+              blame={{ workspace: p.task.workspace_id, path: p.path, encoding: p.encoding, at }}
               tools={
                 <Save url={version} name={name}>
                   Download this version
@@ -358,6 +372,11 @@ export function Overview(p: { task: Task; files: FileChange[] | undefined; now: 
           </ul>
         </>
       )}
+      <p class="downloads">
+        <a class="button" href={to(["tasks", task.task_id, "compare"])}>
+          Compare two points
+        </a>
+      </p>
       <h3>Take it along</h3>
       <p class="downloads">
         <Save url={taskURL(task, "/patches")} name={`${task.task_id}.mbox`}>

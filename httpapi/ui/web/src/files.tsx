@@ -47,7 +47,7 @@ export function FileList(p: { task: Task; files: FileChange[] | undefined; error
         data={shown}
         count={shown.length}
         estimate={() => 38}
-        empty={filter ? "No file fits." : "The task's work comes to nothing: no file differs."}
+        empty={filter ? "No file fits." : "No net change: no file differs."}
         row={(i) => {
           const f = shown[i]!;
           const kind = statusKinds[f.status];

@@ -15,6 +15,7 @@ const keys: [string[], string][] = [
   [["c"], "review: apply the decisions, after a preview"],
   [["s"], "side by side or inline"],
   [["g"], "group by subtask, or in order of time"],
+  [["b"], "who wrote each line of a whole file"],
   [["h"], "history of the shown file"],
   [["r"], "revert what is shown: its plan comes first"],
   [["/"], "search, or filter what is shown"],

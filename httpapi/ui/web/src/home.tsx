@@ -172,9 +172,17 @@ export function Home() {
                 "No task fits."
               ) : (
                 <div class="welcome">
-                  <p>No task yet. An agent begins one like this:</p>
-                  <pre tabIndex={0}>
-                    <code>{`curl -s ${location.origin}/tasks -H 'Content-Type: application/json' \\\n  -d '{"goal":"add types","workspace":"/path/to/project"}'`}</code>
+                  <p>No task yet. Wire the agents on this machine, then work with them as before:</p>
+                  <pre tabIndex={0} aria-label="Wire the agents" role="region">
+                    <code>umbra init</code>
+                  </pre>
+                  <p>Or see two scripted agents at work:</p>
+                  <pre tabIndex={0} aria-label="See two agents at work" role="region">
+                    <code>umbra demo</code>
+                  </pre>
+                  <p>Or give an agent this server's tools over MCP:</p>
+                  <pre tabIndex={0} aria-label="Add the tools to an agent" role="region">
+                    <code>{`claude mcp add --transport http umbra ${location.origin}/mcp`}</code>
                   </pre>
                   <p>
                     Every route: <a href="/docs">the API</a>.

@@ -3,6 +3,7 @@
 import { render } from "preact";
 import { useCallback, useEffect, useState } from "preact/hooks";
 
+import { Gone } from "./gone";
 import { ErrorBox, Icon, useKeys } from "./bits";
 import { Help } from "./help";
 import { Home } from "./home";
@@ -26,7 +27,7 @@ function Page() {
   if (first === "workspaces" && second && third === "commits" && fourth) return <CommitPage key={fourth} workspace={second} commit={fourth} route={route} />;
   if (first === "workspaces" && second) return <WorkspacePage key={second} id={second} />;
   if (first === "search") return <SearchPage route={route} />;
-  return <ErrorBox error="There is no such page." />;
+  return <ErrorBox error="Page not found." />;
 }
 
 function App() {
@@ -80,6 +81,7 @@ function App() {
           <b aria-hidden="true">?</b>
         </button>
       </header>
+      <Gone />
       <main id="main" tabIndex={-1}>
         <Page />
       </main>

@@ -1,6 +1,7 @@
 // Server-sent events by fetch: unlike EventSource it can send the token, and a
 // hidden page gives its connection back.
 
+import { onReach } from "./reach";
 import { aborted, ApiError, request } from "./api";
 
 export interface StreamEvent {
@@ -35,6 +36,7 @@ export function follow(o: StreamOptions): () => void {
     else current?.abort();
   };
   document.addEventListener("visibilitychange", change);
+  const unlisten = onReach((ok) => ok && wake?.());
 
   const pause = (ms: number) =>
     new Promise<void>((resolve) => {
@@ -86,6 +88,7 @@ export function follow(o: StreamOptions): () => void {
   void run();
   return () => {
     stopped = true;
+    unlisten();
     document.removeEventListener("visibilitychange", change);
     current?.abort();
     wake?.();

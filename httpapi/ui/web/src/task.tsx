@@ -2,14 +2,16 @@
 
 import { useCallback, useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 
-import { getJSON } from "./api";
+import { getJSON, sentence } from "./api";
 import { announce, ErrorBox, Icon, Loading, StatusChip, Time, useKeys, useLoad, useNow } from "./bits";
 import { Changelog } from "./changelog";
 import { ChangeDetail, FileDetail, HistoryDetail, Overview } from "./details";
 import { FileList } from "./files";
 import { count, operation } from "./format";
+import { Compare } from "./compare";
 import { Review } from "./review";
 import { RevertDialog, type Scope } from "./revert";
+import { onReach } from "./reach";
 import { go, type Route, to } from "./route";
 import { type Connection, follow } from "./stream";
 import { Timeline } from "./timeline";
@@ -84,9 +86,15 @@ function useTask(id: string) {
         },
       });
     };
-    begin().catch((e) => !gone && setError(e instanceof Error ? e.message : String(e)));
+    let unreach = () => {};
+    begin().catch((e) => {
+      if (gone) return;
+      setError(sentence(e));
+      unreach = onReach((ok) => ok && again((n) => n + 1));
+    });
     return () => {
       gone = true;
+      unreach();
       clearTimeout(timer);
       unlisten();
       stop();
@@ -142,7 +150,7 @@ export function TaskPage(p: { id: string; route: Route }) {
   const task = t.task;
   const left = section === "files" || section === "history" ? "files" : "timeline";
   const reviewing = section === "review";
-  const chosen = reviewing || section === "changes" || section === "overview" || (path !== "" && (section === "files" || section === "history"));
+  const chosen = reviewing || section === "compare" || section === "changes" || section === "overview" || (path !== "" && (section === "files" || section === "history"));
   const list = kept.current;
   const fileOf = list?.find((f) => f.path === path);
 
@@ -198,7 +206,9 @@ export function TaskPage(p: { id: string; route: Route }) {
           )}
         </div>
         <div class="right">
-          {section === "changes" ? (
+          {section === "compare" ? (
+            <Compare task={task} log={t.log} version={t.version} route={p.route} />
+          ) : section === "changes" ? (
             <ChangeDetail key={arg} task={task} id={Number(arg)} log={t.log} version={t.version} now={now} onRevert={revert} />
           ) : section === "files" && path ? (
             <FileDetail key={path} task={task} path={path} encoding={encoding} file={fileOf} version={t.settled} onRevert={revert} />

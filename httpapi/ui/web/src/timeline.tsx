@@ -5,7 +5,7 @@ import { useMemo, useRef, useState } from "preact/hooks";
 import { type Changelog, type Item, keyOf } from "./changelog";
 import { text } from "./api";
 import { Agent, Icon, OpBadge, PathName, Time, useKeys } from "./bits";
-import { clock, count, num, who } from "./format";
+import { clock, count, num, visible, who } from "./format";
 import { go, to } from "./route";
 import type { Scope } from "./revert";
 import type { Call, Task } from "./types";
@@ -40,7 +40,7 @@ const outside = new Set(["external", "revert", "shared"]);
 function matches(log: Changelog, i: Item, words: string[], source: string): boolean {
   if (source && (source === "own" ? outside.has(i.source) : i.source !== source)) return false;
   if (words.length === 0) return true;
-  const hay = `${text(i.path, i.encoding)} ${i.newPath ? text(i.newPath, i.encoding) : ""} ${i.actor} ${log.turnOf(i)} ${i.tool} ${i.certainty} ${i.call} #${i.id}`.toLowerCase();
+  const hay = `${text(i.path, i.encoding)} ${i.newPath ? text(i.newPath, i.encoding) : ""} ${i.actor} ${log.turnOf(i)} ${i.tool} ${i.certainty} ${i.call} ${i.message} #${i.id}`.toLowerCase();
   return words.every((w) => hay.includes(w));
 }
 
@@ -342,6 +342,7 @@ function Row(p: { item: Item; undone: boolean; selected: boolean; href: string; 
             )}
             {p.undone && <span class="tag">undone</span>}
           </span>
+          {it.message && <span class="message">{visible(it.message)}</span>}
         </span>
       </a>
     </div>

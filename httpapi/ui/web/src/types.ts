@@ -54,6 +54,7 @@ export interface Entry {
   actor: string;
   reverts: number[] | null;
   source: string;
+  message?: string | null;
   call_id?: string | null;
   tool?: string | null;
   certainty?: Certainty | null;
@@ -80,6 +81,33 @@ export interface Hunk {
   status: "open" | "accepted" | "rejected";
   text: string;
   text_encoding?: string;
+}
+
+/** BlameRange is adjacent lines of a file that one commit wrote. */
+export interface BlameRange {
+  start: number;
+  end: number;
+  commit: string;
+  origin_path: string;
+  origin_path_encoding?: string;
+  task_id: string | null;
+  subtask_id: string | null;
+  actor: string | null;
+  agent: string | null;
+  tool: string | null;
+  certainty: Certainty | null;
+  source: string;
+  at: string;
+  project?: { commit: string; author: string; at: string };
+}
+
+/** Checkpoint is a named moment of a workspace's history. */
+export interface Checkpoint {
+  name: string;
+  message: string;
+  actor: string | null;
+  commit: string;
+  at: string;
 }
 
 /** Certainty is how it is known whose a change on disk is. */

@@ -4,12 +4,15 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 
 import { aborted, getJSON, request, sentence, text } from "./api";
+import { readBlame } from "./blame";
 import { Counts, ErrorBox, Loading, useKeys, useLoad } from "./bits";
 import { type Parsed, parse, plain } from "./diff/parse";
 import { DiffView, type Mode } from "./diff/view";
+import { Images, isImage } from "./images";
 import { bytes } from "./format";
 import type { Diff } from "./types";
 
+const blameKey = "umbra.blame";
 const modeKey = "umbra.diff";
 /** largest is up to which size a diff or file is shown, in characters. */
 const largest = 48 << 20;
@@ -29,7 +32,7 @@ export function useMode(): [Mode, (m: Mode) => void] {
   return [mode, choose];
 }
 
-export function DiffPane(p: { url: string; path: string; label: string; files?: boolean; version?: unknown; tools?: ComponentChildren; context?: boolean; empty?: string }) {
+export function DiffPane(p: { url: string; path: string; label: string; files?: boolean; version?: unknown; tools?: ComponentChildren; context?: boolean; empty?: string; images?: { before: string | null; after: string | null } }) {
   const [mode, setMode] = useMode();
   const [context, setContext] = useState(3);
   const url = context === 3 ? p.url : `${p.url}${p.url.includes("?") ? "&" : "?"}context=${context}`;
@@ -76,6 +79,8 @@ export function DiffPane(p: { url: string; path: string; label: string; files?: 
         <ErrorBox error={loaded.error || failed} retry={loaded.reload} />
       ) : d && d.diff.length > largest ? (
         <p class="notice">The diff has {bytes(d.diff.length)}: too much for a page. Download it instead.</p>
+      ) : d?.binary && p.images && isImage(p.path) ? (
+        <Images before={p.images.before} after={p.images.after} name={p.path} />
       ) : ready ? (
         <DiffView parsed={ready} path={p.path} mode={mode} label={p.label} {...(p.empty ? { empty: p.empty } : {})} />
       ) : (
@@ -99,20 +104,35 @@ async function readVersion(url: string, signal: AbortSignal): Promise<Shown> {
   return { parsed: plain(new TextDecoder().decode(data)) };
 }
 
-export function VersionPane(p: { url: string; path: string; label: string; tools?: ComponentChildren }) {
+export function VersionPane(p: { url: string; path: string; label: string; tools?: ComponentChildren; blame?: { workspace: string; path: string; encoding: string | undefined; at: string } }) {
   const loaded = useLoad((signal) => readVersion(p.url, signal), [p.url]);
   const shown = loaded.data;
+  const [blaming, setBlaming] = useState(localStorage.getItem(blameKey) !== "no");
+  const { blame: of } = p;
+  const toggle = () => {
+    localStorage.setItem(blameKey, blaming ? "no" : "yes");
+    setBlaming(!blaming);
+  };
+  useKeys(of ? { b: toggle } : {});
+  const wanted = of !== undefined && blaming && shown !== undefined && "parsed" in shown;
+  const blamed = useLoad(async (signal) => (wanted ? readBlame(of.workspace, of.path, of.encoding, of.at, signal) : null), [wanted, of?.workspace, of?.path, of?.at]);
   const parsed = useMemo(() => (shown && "parsed" in shown ? shown.parsed : null), [shown]);
   return (
     <div class="viewer">
       <div class="tools">
+        {of && (
+          <button type="button" aria-pressed={blaming} onClick={toggle} title="Who wrote each line (b)">
+            Blame
+          </button>
+        )}
+        {blamed.error && <span class="dim">{blamed.error}</span>}
         <span class="space" />
         {p.tools}
       </div>
       {loaded.error ? (
         <ErrorBox error={loaded.error} retry={loaded.reload} />
       ) : parsed ? (
-        <DiffView parsed={parsed} path={p.path} mode="plain" label={p.label} empty="The file is empty." />
+        <DiffView parsed={parsed} path={p.path} mode="plain" label={p.label} gutter={(wanted && blamed.data) || undefined} empty="The file is empty." />
       ) : shown && "note" in shown ? (
         <p class="notice">{shown.note}</p>
       ) : (

@@ -3,6 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 
 import { getJSON, inURL, postJSON, sentence, text } from "./api";
+import { Checkpoints } from "./checkpoints";
 import { announce, ErrorBox, Field, Icon, Loading, OpBadge, PathName, StatusChip, Time, useKeys, useLoad, useNow } from "./bits";
 import { count, exact, short, visible, who } from "./format";
 import { LogList } from "./log";
@@ -31,6 +32,7 @@ export function WorkspacePage(p: { id: string }) {
   const [news, setNews] = useState(0);
   const [version, setVersion] = useState(0);
   const [syncing, setSyncing] = useState("");
+  const [scope, setScope] = useState<Scope | null>(null);
   useKeys({ u: () => go(to([])) });
 
   useEffect(() => {
@@ -53,7 +55,7 @@ export function WorkspacePage(p: { id: string }) {
   if (loaded.error) return <ErrorBox error={loaded.error} retry={loaded.reload} />;
   if (!w) return <Loading what="the workspace" />;
   const sync = () => {
-    setSyncing("Looking at the disk …");
+    setSyncing("Reading the disk …");
     postJSON<{ changed: number }>(`${base}/sync`, {}).then(
       (r) => {
         setSyncing(r.changed > 0 ? `${count(r.changed, "change")} found.` : "Nothing had changed.");
@@ -75,7 +77,7 @@ export function WorkspacePage(p: { id: string }) {
         </div>
         {w.root && (
           <button type="button" onClick={sync}>
-            Look at the disk
+            Sync with the disk
           </button>
         )}
       </header>
@@ -105,6 +107,16 @@ export function WorkspacePage(p: { id: string }) {
             ))}
           </ul>
           {tasks.data?.length === 0 && <p class="dim">No task.</p>}
+          <Checkpoints
+            workspace={w.id}
+            now={now}
+            onRestored={() => {
+              setVersion((n) => n + 1);
+              setNews(0);
+            }}
+            onUndo={(commit) => setScope({ kind: "commit", commit, undo: true })}
+          />
+          {scope && <RevertDialog key={JSON.stringify(scope)} workspace={w.id} scope={scope} onClose={() => setScope(null)} onUndo={(commit) => setScope({ kind: "commit", commit, undo: true })} />}
           <h2>Recorded</h2>
           {coverage.data ? (
             <>

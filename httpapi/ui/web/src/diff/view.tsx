@@ -2,6 +2,7 @@
 
 import { useEffect, useMemo, useReducer, useRef } from "preact/hooks";
 
+import type { Gutter } from "../blame";
 import { visible } from "../format";
 import { type ListHandle, VirtualList } from "../virtual";
 import { highlight, languageOf } from "./highlight";
@@ -111,7 +112,7 @@ function code(row: Row): boolean {
   return row.kind === "context" || row.kind === "add" || row.kind === "del";
 }
 
-export function DiffView(p: { parsed: Parsed; path: string; mode: Mode; label: string; empty?: string }) {
+export function DiffView(p: { parsed: Parsed; path: string; mode: Mode; label: string; empty?: string; gutter?: ((line: number) => Gutter | undefined) | undefined }) {
   const [, redraw] = useReducer((n: number) => n + 1, 0);
   const frame = useRef(0);
   const handle = useRef<ListHandle | null>(null);
@@ -150,7 +151,7 @@ export function DiffView(p: { parsed: Parsed; path: string; mode: Mode; label: s
     <>
       {p.parsed.clipped && <p class="notice">The diff is too long for a page: its beginning is shown. Download it to see all.</p>}
       <VirtualList
-        class={`diff ${p.mode}`}
+        class={`diff ${p.mode} ${p.gutter ? "blamed" : ""}`}
         role="table"
         label={p.label}
         data={list}
@@ -159,7 +160,7 @@ export function DiffView(p: { parsed: Parsed; path: string; mode: Mode; label: s
         seen={seen}
         handle={handle}
         empty={p.empty ?? "No line differs."}
-        row={(i) => (split ? <SplitRow key={i} i={i} left={pairs[i]!.left} right={pairs[i]!.right} rows={rows} paint={paint} /> : <InlineRow key={i} i={i} rows={rows} paint={paint} plain={p.mode === "plain"} />)}
+        row={(i) => (split ? <SplitRow key={i} i={i} left={pairs[i]!.left} right={pairs[i]!.right} rows={rows} paint={paint} /> : <InlineRow key={i} i={i} rows={rows} paint={paint} plain={p.mode === "plain"} gutter={p.gutter} />)}
       />
     </>
   );
@@ -209,11 +210,23 @@ function Across(p: { i: number; row: Row }) {
   );
 }
 
-export function InlineRow(p: { i: number; rows: Row[]; paint: Paint; plain: boolean }) {
+/** Blame is a line's cell of the gutter: whose it is, by color, and by name where a range begins. */
+function Blame(p: { of: Gutter | undefined }) {
+  const { of } = p;
+  if (!of) return <span class="blame" role="cell" />;
+  return (
+    <span class={`blame ${of.class}`} role="cell" title={of.title}>
+      {of.label && <a href={of.href}>{of.label}</a>}
+    </span>
+  );
+}
+
+export function InlineRow(p: { i: number; rows: Row[]; paint: Paint; plain: boolean; gutter?: ((line: number) => Gutter | undefined) | undefined }) {
   const row = p.rows[p.i]!;
   if (!code(row)) return <Across i={p.i} row={row} />;
   return (
     <div class={`line ${row.kind}`} role="row" aria-rowindex={p.i + 1}>
+      {p.gutter && <Blame of={p.gutter(row.now)} />}
       {!p.plain && <span class="num" role="cell">{row.old || ""}</span>}
       <span class="num" role="cell">{row.now || ""}</span>
       {!p.plain && <span class="sign" role="cell">{signs[row.kind]}</span>}
