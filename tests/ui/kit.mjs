@@ -40,7 +40,7 @@ export async function open(browser, options = {}) {
     const url = new URL(r.url());
     if (url.origin !== new URL(server).origin && url.protocol !== "data:" && url.protocol !== "blob:") page.faults.push(`request: ${r.url()}`);
   });
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(30_000);
   return page;
 }
 
