@@ -2,12 +2,17 @@
 // a call, so that what a session or a sub-agent changes is recorded as its own
 // and can be undone alone. It has no dependency, and without a server opencode
 // works as it does without the plugin.
+import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import * as http from "node:http";
 import * as https from "node:https";
 import { homedir } from "node:os";
 import { isAbsolute, join, resolve } from "node:path";
+
+// What begins and ends calls; null: the plugin itself, over HTTP. `umbra init`
+// writes its command here, which can also start a server.
+const command = null;
 
 // Tools that change no file, or that start agents whose own tools have hooks.
 const readers = new Set(["read", "glob", "grep", "list", "webfetch", "websearch", "todowrite", "todoread", "task", "question", "skill", "lsp",
@@ -37,21 +42,49 @@ function alive(pid) {
   }
 }
 
-// server returns the address as `umbra hook` finds it.
-async function server() {
-  if (process.env.UMBRA_SERVER) return process.env.UMBRA_SERVER;
-  const data = process.env.UMBRA_DATA_DIR || join(process.env.XDG_DATA_HOME || join(homedir(), ".local", "share"), "umbra");
+// find returns the server's address and token as `umbra hook` finds them.
+async function find() {
+  const token = process.env.UMBRA_TOKEN ?? "";
+  if (process.env.UMBRA_SERVER) return { address: process.env.UMBRA_SERVER, token };
+  const flag = command?.find((word) => word.startsWith("--data-dir="))?.slice("--data-dir=".length);
+  const data = flag || process.env.UMBRA_DATA_DIR || join(process.env.XDG_DATA_HOME || join(homedir(), ".local", "share"), "umbra");
   try {
     const holder = JSON.parse(await readFile(join(data, "lock"), "utf8"));
-    if (typeof holder.address === "string" && holder.address !== "" && alive(holder.pid)) return holder.address;
+    if (typeof holder.address === "string" && holder.address !== "" && alive(holder.pid)) {
+      const own = await readFile(join(data, "owner"), "utf8").catch(() => token);
+      return { address: holder.address, token: own.trim() };
+    }
   } catch {
     // No server has used the data directory.
   }
-  return "http://127.0.0.1:8080";
+  return { address: "http://127.0.0.1:8080", token };
 }
 
+// hook runs the command with one document. It answers within 2 s, and with null
+// if there is no server.
+const hook = (body) =>
+  new Promise((done) => {
+    try {
+      const child = spawn(command[0], command.slice(1), { stdio: ["pipe", "pipe", "ignore"] });
+      let out = "";
+      child.stdout.on("data", (data) => { out += data; });
+      child.on("error", () => done(null));
+      child.on("close", () => {
+        try {
+          done(JSON.parse(out));
+        } catch {
+          done(null);
+        }
+      });
+      child.stdin.on("error", () => {});
+      child.stdin.end(JSON.stringify(body));
+    } catch {
+      done(null);
+    }
+  });
+
 // send returns the answer's status and JSON. It rejects where no answer came.
-function send(address, method, path, body, ms, headers = {}) {
+function send({ address, token }, method, path, body, ms, headers = {}) {
   return new Promise((done, fail) => {
     const socket = address.startsWith("unix:") ? address.slice("unix:".length) : undefined;
     const url = new URL(path, socket !== undefined ? "http://localhost" : /^https?:/.test(address) ? address : "http://" + address);
@@ -61,7 +94,7 @@ function send(address, method, path, body, ms, headers = {}) {
       all["Content-Type"] = "application/json";
       all["Content-Length"] = data.length;
     }
-    if (process.env.UMBRA_TOKEN) all.Authorization = "Bearer " + process.env.UMBRA_TOKEN;
+    if (token) all.Authorization = "Bearer " + token;
     const req = (url.protocol === "https:" ? https : http).request(url, { method, headers: all, agent: false, ...(socket === undefined ? {} : { socketPath: socket }) });
     const late = setTimeout(() => req.destroy(new Error("no answer in time")), ms);
     req.on("error", (err) => { clearTimeout(late); fail(err); });
@@ -113,6 +146,7 @@ function who(c) {
 
 // advice is what the model reads behind a tool's output; empty: nothing.
 function advice(others, overwrote, undo) {
+  if (process.env.UMBRA_HOOKS_CONTEXT === "off") return "";
   const lines = [];
   if (others?.length > 0) {
     lines.push("umbra: others changed these files since your last tool call; read them again before you edit them:");
@@ -144,15 +178,15 @@ export const Umbra = async ({ client, directory }) => {
 
   // request returns the JSON of a success, null otherwise; it never throws.
   async function request(method, path, body, ms, o = {}) {
-    const address = await server();
+    const found = await find();
     try {
-      const { status, json } = await send(address, method, path, body, ms, o.headers);
+      const { status, json } = await send(found, method, path, body, ms, o.headers);
       if (status < 300) return json ?? {};
       if (o.refused) return o.refused(status, json);
       log(`${method} ${path.split("?")[0]}: ${status} ${json?.error ?? ""} ${json?.detail ?? ""}`.trim());
       return null;
     } catch (err) {
-      if (Date.now() >= downUntil) log(`no server at ${address} (${err.code ?? err.message}); next attempt in 10 s`);
+      if (Date.now() >= downUntil) log(`no server at ${found.address} (${err.code ?? err.message}); next attempt in 10 s`);
       downUntil = Date.now() + AGAIN_MS;
       o.lost?.();
       return null;
@@ -187,7 +221,8 @@ export const Umbra = async ({ client, directory }) => {
     while (unsent.length > 0 && Date.now() >= downUntil) {
       const end = unsent.shift();
       let lost = false;
-      await request("POST", `/calls/${end.id}/end`, { status: end.status }, BEGIN_MS, { lost: () => { lost = true; }, refused: () => null });
+      if (command !== null) lost = (await hookEnd(end)) === null && (end.tries = (end.tries ?? 0) + 1) < 3;
+      else await request("POST", `/calls/${end.id}/end`, { status: end.status }, BEGIN_MS, { lost: () => { lost = true; }, refused: () => null });
       if (lost) {
         unsent.unshift(end);
         return;
@@ -195,12 +230,15 @@ export const Umbra = async ({ client, directory }) => {
     }
   }
 
+  const hookEnd = (end) => hook({ phase: "end", agent: "opencode", agent_session: end.root, call_id: end.own, status: end.status });
+
   async function begin(tool, session, callID, args) {
     if (Date.now() < downUntil) return;
     await flush();
     if (Date.now() < downUntil) return;
     const root = await topmost(session);
-    const call = { id: "opencode-" + sha256(root + "\0" + session + "\0" + callID).slice(0, 32), session, root };
+    const own = "opencode-" + sha256(root + "\0" + session + "\0" + callID).slice(0, 32);
+    const call = { id: own, own, session, root };
     const body = { agent: "opencode", agent_session: root, cwd: directory, call_id: call.id, tool: plain(tool).slice(0, 256) };
     if (root !== session) body.subtask_id = session;
     else if (turns.has(session)) body.prompt_id = turns.get(session);
@@ -210,12 +248,14 @@ export const Umbra = async ({ client, directory }) => {
     if (tool === "bash" && typeof args?.command === "string") body.command_sha256 = sha256(args.command);
     // A request without an answer may have begun the call all the same.
     let lost = false;
-    const made = await request("POST", "/calls", body, BEGIN_MS, { lost: () => { lost = true; } });
+    const made = command !== null ? await hook({ phase: "begin", ...body })
+      : await request("POST", "/calls", body, BEGIN_MS, { lost: () => { lost = true; } });
     if (lost) {
-      keep({ id: call.id, status: "cancelled" });
+      keep({ ...call, status: "cancelled" });
       return;
     }
     if (made === null) return;
+    call.id = made.call_id ?? own; // the command makes the ID unique
     call.task = made.task_id;
     call.subtask = made.subtask_id;
     call.others = made.others;
@@ -232,7 +272,9 @@ export const Umbra = async ({ client, directory }) => {
     const call = open.get(k);
     if (call === undefined) return "";
     open.delete(k);
-    const ended = await request("POST", `/calls/${call.id}/end`, { status }, END_MS, { lost: () => keep({ id: call.id, status }) });
+    let ended;
+    if (command === null) ended = await request("POST", `/calls/${call.id}/end`, { status }, END_MS, { lost: () => keep({ ...call, status }) });
+    else if ((ended = await hookEnd({ ...call, status })) === null) keep({ ...call, status });
     return advice(call.others, ended?.overwrote, ended?.undo);
   }
 
@@ -282,6 +324,7 @@ export const Umbra = async ({ client, directory }) => {
       if (typeof id === "string") turns.set(input.sessionID, id);
       const model = input.model?.modelID;
       if (typeof model === "string" && model !== "") models.set(input.sessionID, plain(model).slice(0, 256));
+      await endAll("cancelled", input.sessionID); // tools of an earlier turn that were interrupted
     },
     "tool.execute.before": async (input, output) => {
       if (readers.has(input.tool)) return;
@@ -301,7 +344,7 @@ export const Umbra = async ({ client, directory }) => {
       output.env.UMBRA_CALL = call.id;
       output.env.UMBRA_TASK = call.task;
       if (call.subtask) output.env.UMBRA_SUBTASK = call.subtask;
-      output.env.UMBRA_SERVER = await server();
+      output.env.UMBRA_SERVER = (await find()).address;
     },
     event: async ({ event }) => {
       const p = event.properties ?? {};

@@ -4,12 +4,13 @@
 package agentconf
 
 import (
-	_ "embed"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"umbra/clients/opencode"
 )
 
 // Env is where agents are looked for, and how they call umbra.
@@ -263,9 +264,6 @@ func opencodeConfig(dir string) string {
 	return plain
 }
 
-//go:embed opencode.js
-var opencodePlugin string
-
 // plugin is opencode's plugin, with the command that it runs.
 func (e *Env) plugin() string {
 	words := append([]string{e.Program, "hook", "generic"}, e.HookFlags...)
@@ -273,7 +271,7 @@ func (e *Env) plugin() string {
 	if err != nil { // a list of strings
 		return ""
 	}
-	return strings.Replace(opencodePlugin, `["umbra", "hook", "generic"]`, string(raw), 1)
+	return "// Made by `umbra init`; `umbra init --remove` takes it out.\n" + strings.Replace(opencode.Plugin, opencode.Command, "const command = "+string(raw)+";", 1)
 }
 
 // Names lists the agents, in the order in which they are wired.

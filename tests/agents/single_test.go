@@ -45,7 +45,7 @@ func TestAgents(t *testing.T) {
 				codexShell("until [ -s alice.txt ] && [ -s bob.txt ]; do sleep 0.05; done"),
 			}, "alice": {codexShell("echo alice > alice.txt")}, "bob": {patch("*** Add File: bob.txt\n+bob\n")}},
 			"opencode": {"main": {
-				shell("bash", "command", command),
+				shell("bash", "command", command+`; echo "$UMBRA_CALL $UMBRA_TASK" > environment.txt`),
 				tool("write", map[string]any{"filePath": dir + "/written.txt", "content": "two\n"}),
 				tool("edit", map[string]any{"filePath": dir + "/written.txt", "oldString": "not there", "newString": "x"}),
 				shell("bash", "command", failing),
@@ -102,6 +102,12 @@ func TestAgents(t *testing.T) {
 			subtasks := map[string]bool{}
 			if agent == "codex" {
 				want["written.txt"], want["moved.txt"] = "declared", "declared"
+			}
+			if agent == "opencode" {
+				want["environment.txt"] = "window"
+				if id, task, _ := strings.Cut(strings.TrimSpace(after["environment.txt"]), " "); calls[id].TaskID != task || task == "" {
+					t.Errorf("a shell's environment names the call %q of task %q", id, task)
+				}
 			}
 			if agent != "gemini-cli" { // it has no sub-agents here
 				want["alice.txt"], want["bob.txt"] = "window", "exact"

@@ -70,7 +70,8 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// TestOpencode calls the opencode plugin's hooks as opencode does.
+// TestOpencode calls the opencode plugin's hooks as opencode does: of the plugin
+// as it is in clients/opencode, and as umbra init writes it.
 func TestOpencode(t *testing.T) {
 	need.Tool(t, "node")
 	dir, err := filepath.Abs("../../clients/opencode")
@@ -78,5 +79,20 @@ func TestOpencode(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := harness.Start(t, harness.Options{})
-	run(t, dir, []string{"UMBRA_TEST_URL=" + s.URL, "UMBRA_TEST_DIR=" + t.TempDir()}, "node", "--test", "--test-timeout=120000", "test/umbra.test.mjs")
+	env := []string{"UMBRA_TEST_URL=" + s.URL, "UMBRA_TEST_DIR=" + t.TempDir(), "UMBRA_DATA_DIR=" + t.TempDir()}
+	run(t, dir, env, "node", "--test", "--test-timeout=120000", "test/umbra.test.mjs")
+	home := t.TempDir()
+	program, err := filepath.Abs(harness.Binary(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, home, []string{"HOME=" + home, "XDG_CONFIG_HOME=", "UMBRA_DATA_DIR=" + filepath.Join(home, "data")}, program, "init", "--user", "--yes", "--agent", "opencode", home)
+	plugin := filepath.Join(home, ".config", "opencode", "plugins", "umbra.mjs")
+	if err := os.Rename(filepath.Join(filepath.Dir(plugin), "umbra.js"), plugin); err != nil {
+		t.Fatal(err)
+	}
+	// Another server: the session names are the same.
+	s = harness.Start(t, harness.Options{})
+	env = []string{"UMBRA_TEST_URL=" + s.URL, "UMBRA_TEST_DIR=" + t.TempDir(), "UMBRA_DATA_DIR=" + t.TempDir(), "UMBRA_TEST_PLUGIN=" + plugin}
+	run(t, dir, env, "node", "--test", "--test-timeout=120000", "test/umbra.test.mjs")
 }
