@@ -66,7 +66,7 @@ func TestLargeHistory(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	git := time.Since(began)
+	git, gitCPU := time.Since(began), cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()
 	s := blame.NewCache()
 	ask := func() (time.Duration, int) {
 		began := time.Now()
@@ -90,5 +90,5 @@ func TestLargeHistory(t *testing.T) {
 	lines[8] = "other"
 	commit("src/hot.txt", text())()
 	again, _ := ask()
-	t.Logf("git %v, first %v, next %v, %v (%d ranges)", git, first, next, again, n)
+	t.Logf("git %v (%v of a core), first %v, %.2f of it, next %v, %v (%d ranges)", git, gitCPU, first, first.Seconds()/git.Seconds(), next, again, n)
 }

@@ -203,9 +203,11 @@ func (s *Cache) lines(ctx context.Context, w *workspace.Workspace, req Request, 
 		<-f.sem
 		s.settle(k, f)
 	}()
+	f.lineage.size = len(data)
 	segments, err := f.at(ctx, st, k, at.Seq)
 	if err == nil && segments == nil { // older than what is kept, and not in it
 		use = newFile(req.Whitespace)
+		use.lineage.size = len(data)
 		segments, err = use.at(ctx, st, k, at.Seq)
 	}
 	if err != nil {
@@ -358,7 +360,7 @@ func (f *file) at(ctx context.Context, st *gitstore.Store, k key, seq uint64) ([
 }
 
 func (f *file) reset() {
-	f.lineage = lineage{whitespace: f.lineage.whitespace}
+	f.lineage = lineage{whitespace: f.lineage.whitespace, size: f.lineage.size}
 	f.through, f.metas, f.project = 0, make(map[int32]*meta), nil
 }
 

@@ -36,12 +36,15 @@ func (v *version) exists() bool { return v.mode != 0 }
 func walk(ctx context.Context, st *gitstore.Store, at, from uint64, path string) (list []version, was string, done bool, err error) {
 	begin := max(1, st.Boundary().Seq)
 	present := true
-	t := newTouches(st, max(from+1, begin), at)
+	ctx, cancel := context.WithCancel(ctx)
+	all := newSteps(st, max(from+1, begin), at, path)
+	defer all.wait()
+	defer cancel()
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, "", false, errs.Wrap(err, "")
 		}
-		seq, ok, err := t.before(ctx, path)
+		s, ok, err := all.next(ctx)
 		if err != nil {
 			return nil, "", false, err
 		}
@@ -51,70 +54,68 @@ func walk(ctx context.Context, st *gitstore.Store, at, from uint64, path string)
 			}
 			return list, path, true, nil
 		}
-		v, old, changed, err := step(ctx, st, seq, path, present)
-		if err != nil {
-			return nil, "", false, err
-		}
+		v := s.v
 		switch {
-		case !changed:
+		case !s.changed:
 			continue
-		case seq == begin:
+		case v.seq == begin:
 			if present {
 				list = append(list, v)
 			}
 			return list, path, true, nil
 		case present:
 			list = append(list, v)
-			if old == "" { // made here
+			if s.old == "" { // made here
 				if len(v.undone) == 0 {
 					return list, path, true, nil
 				}
 				present = false
-				continue
+			} else {
+				path = s.old
 			}
-			path = old
 		default: // the commit took away what a revert brought back later
 			v.mode, v.blob = 0, object.Zero
 			list = append(list, v)
 			present = true
 		}
+		all.turn(v.seq, path, present)
 	}
 }
 
-// step returns what a commit made of the file at a path, and the path at which it
-// found it; empty: it made it. Where present is false it is the commit that took
-// the file away from the path which counts.
-func step(ctx context.Context, st *gitstore.Store, seq uint64, path string, present bool) (v version, old string, changed bool, err error) {
-	id, err := st.CommitAt(ctx, seq)
-	if err != nil {
-		return v, "", false, err
+// step returns what the commit of a record made of the file at a path, and the
+// path at which it found it; empty: it made it. Where present is false it is the
+// commit that took the file away from the path which counts.
+func step(ctx context.Context, st *gitstore.Store, rec *gitstore.Record, path string, present bool) (out stepped) {
+	fail := func(err error) stepped { return stepped{err: err} }
+	if err := ctx.Err(); err != nil {
+		return fail(errs.Wrap(err, ""))
 	}
-	c, err := st.ReadCommit(ctx, id)
+	c, err := st.ReadCommit(ctx, rec.Commit)
 	if err != nil {
-		return v, "", false, err
+		return fail(err)
 	}
-	v = version{seq: seq, commit: id, parent: c.Parent, path: path}
+	v := version{seq: rec.Seq, commit: rec.Commit, parent: c.Parent, path: path}
 	if c.Message.Source == message.Revert || c.Message.Source == message.Rollback || len(c.Message.Reverts) > 0 {
 		v.undone = c.Message.Reverts
 	}
-	now, err := lookup(ctx, st, id, path)
+	now, err := lookup(ctx, st, rec.Commit, path)
 	if err != nil {
-		return v, "", false, err
+		return fail(err)
 	}
 	v.mode, v.blob = now.Mode, now.ID
 	if c.Parent.IsZero() {
-		return v, "", now.Mode != 0, nil
+		return stepped{v, "", now.Mode != 0, nil}
 	}
 	if present && now.Mode != 0 && modifies(c.Message, path) {
 		v.before = path
-		return v, path, true, nil // the parent's tree says no more
+		return stepped{v, path, true, nil} // the parent's tree says no more
 	}
 	was, err := lookup(ctx, st, c.Parent, path)
 	if err != nil {
-		return v, "", false, err
+		return fail(err)
 	}
 	if !present {
-		return v, path, was.Mode != 0, nil
+		return stepped{v, path, was.Mode != 0, nil}
 	}
 	moved := false // what was at the path before
 	for i := range c.Message.Entries {
@@ -124,15 +125,15 @@ func step(ctx context.Context, st *gitstore.Store, seq uint64, path string, pres
 		}
 		if e.Path == path {
 			v.before = e.OldPath
-			return v, e.OldPath, true, nil
+			return stepped{v, e.OldPath, true, nil}
 		}
 		moved = moved || e.OldPath == path
 	}
 	if was.Mode == 0 || moved {
-		return v, "", true, nil
+		return stepped{v, "", true, nil}
 	}
 	v.before = path
-	return v, path, was.ID != now.ID || was.Mode != now.Mode, nil
+	return stepped{v, path, was.ID != now.ID || was.Mode != now.Mode, nil}
 }
 
 // modifies reports whether a message says that a file which was at a path before
@@ -171,6 +172,7 @@ func lookup(ctx context.Context, st *gitstore.Store, commit object.ID, path stri
 // lineage is a file's versions, oldest first. Not safe for concurrent use.
 type lineage struct {
 	whitespace bool
+	size       int // of the newest version, in bytes
 	versions   []version
 	bytes      int64 // memory of kept segments
 	place      map[object.ID]int
@@ -206,28 +208,28 @@ func (l *lineage) extend(ctx context.Context, st *gitstore.Store, from int) erro
 		return nil
 	}
 	var before []segment
-	var old []byte
 	if from > 0 {
 		var err error
 		if before, err = l.at(ctx, st, from-1); err != nil {
 			return err
 		}
-		if old, err = content(ctx, st, &l.versions[from-1]); err != nil {
-			return err
-		}
 	}
 	needed := l.needed(from)
-	ahead := newPrefetch(ctx, st, l.versions[from:])
+	ahead := newScripts(ctx, st, l.versions, from, l.whitespace, l.size > largeFile)
 	defer ahead.close()
 	for i := from; i < len(l.versions); i++ {
 		v := &l.versions[i]
-		now, err := ahead.next()
+		d, err := ahead.next(ctx)
 		if err != nil {
 			return err
 		}
-		v.lines = count(now)
-		before = carry(before, v.lines, compare(old, now, l.whitespace), int32(i))
+		v.lines = d.lines
+		before = carry(before, d.lines, d.changes, int32(i))
 		if len(v.undone) > 0 && v.exists() {
+			now, err := content(ctx, st, v)
+			if err != nil {
+				return err
+			}
 			if before, err = l.bringBack(ctx, st, i, before, now); err != nil {
 				return err
 			}
@@ -235,7 +237,6 @@ func (l *lineage) extend(ctx context.Context, st *gitstore.Store, from int) erro
 		if needed[i] || i == len(l.versions)-1 || i%checkpointEvery == 0 {
 			l.keep(i, before)
 		}
-		old = now
 	}
 	// Of what was the newest before and is no checkpoint nothing stays.
 	if k := from - 1; k >= 0 && k%checkpointEvery != 0 {
@@ -375,55 +376,3 @@ func (l *lineage) bringBack(ctx context.Context, st *gitstore.Store, i int, list
 	}
 	return list, nil
 }
-
-// prefetch reads versions ahead of their use.
-type prefetch struct {
-	cancel context.CancelFunc
-	out    chan chan loaded
-}
-
-type loaded struct {
-	data []byte
-	err  error
-}
-
-// prefetched is how many versions are read at most before they are used.
-const prefetched = 3
-
-func newPrefetch(ctx context.Context, st *gitstore.Store, list []version) *prefetch {
-	ctx, cancel := context.WithCancel(ctx)
-	p := &prefetch{cancel: cancel, out: make(chan chan loaded, prefetched)}
-	go func() {
-		defer close(p.out)
-		for i := range list {
-			one := make(chan loaded, 1)
-			select {
-			case p.out <- one:
-			case <-ctx.Done():
-				return
-			}
-			v := list[i]
-			read := func() {
-				data, err := content(ctx, st, &v)
-				one <- loaded{data, err}
-			}
-			if i%2 == 0 && len(list) > 1 {
-				go read()
-			} else {
-				read()
-			}
-		}
-	}()
-	return p
-}
-
-func (p *prefetch) next() (data []byte, err error) {
-	one, ok := <-p.out
-	if !ok {
-		return nil, errs.Wrap(context.Canceled, "")
-	}
-	l := <-one
-	return l.data, l.err
-}
-
-func (p *prefetch) close() { p.cancel() }
