@@ -24,7 +24,7 @@ import (
 func verbs(stdout, stderr io.Writer) []*cobra.Command {
 	list := []*cobra.Command{
 		logCommand(), diffCommand(), showCommand(), blameCommand(), whyCommand(), summaryCommand(), revertCommand(),
-		tasksCommand(), taskCommand(), workspacesCommand(), gitCommand(), verifyCommand(), exportCommand(), mcpCommand(), gcCommand(), duCommand(), tokenCommand(), doctorCommand(), hookCommand(), execCommand(), initCommand(), turnsCommand(), undoCommand(), redoCommand(), purgeCommand(), backupCommand(), restoreCommand(),
+		tasksCommand(), taskCommand(), workspacesCommand(), gitCommand(), verifyCommand(), exportCommand(), mcpCommand(), gcCommand(), duCommand(), tokenCommand(), doctorCommand(), hookCommand(), execCommand(), forkCommand(), forksCommand(), inCommand(), mergeCommand(), raceCommand(), initCommand(), turnsCommand(), undoCommand(), redoCommand(), purgeCommand(), backupCommand(), restoreCommand(),
 	}
 	for _, c := range list {
 		c.SetOut(stdout)

@@ -1,0 +1,452 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"umbra/internal/client"
+	"umbra/internal/race"
+	"umbra/internal/term"
+)
+
+// forkInfo is a fork as the server describes it.
+type forkInfo struct {
+	client.Workspace
+	ForkOf  string  `json:"fork_of"`
+	ForkAt  string  `json:"fork_at"`
+	Name    string  `json:"name"`
+	Expires *string `json:"expires_at"`
+}
+
+type forkList struct {
+	Forks []forkInfo `json:"forks"`
+}
+
+func writeForks(o *term.Output, list []forkInfo) {
+	if len(list) == 0 {
+		o.Printf("there are no forks\n")
+		return
+	}
+	rows := [][]string{{"FORK", "KIND", "NAME", "DIRECTORY", "EXPIRES"}}
+	for _, f := range list {
+		rows = append(rows, []string{f.ID, f.Kind, text(&f.Name), text(f.Root), text(f.Expires)})
+	}
+	o.Table(rows)
+}
+
+func (v *verb) tellForks(ctx context.Context, r client.Request) error {
+	var list forkList
+	raw, err := v.client.JSON(ctx, r, &list)
+	if err != nil {
+		return err
+	}
+	if v.json {
+		return v.printJSON(raw)
+	}
+	return v.print(false, func(o *term.Output) error {
+		writeForks(o, list.Forks)
+		return nil
+	})
+}
+
+func forkCommand() *cobra.Command {
+	v := &verb{}
+	var name, kind, at, ignored, expires string
+	var count int
+	cmd := &cobra.Command{
+		Use:   "fork [DIR]",
+		Short: "Make a fork of the workspace: a copy that can be merged back",
+		Long: `Make a fork of the workspace of this directory: a workspace that begins as this one is
+and shares its history. A copy is a directory of its own, DIR or one beside the
+workspace's; a virtual fork exists only in git.`,
+		Example: `  umbra fork
+  umbra fork ../attempt --ignored none
+  umbra fork --kind virtual --count 3 --name attempt`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	v.connection.flags(cmd.Flags())
+	v.workspaceFlag(cmd.Flags())
+	v.outputFlags(cmd.Flags())
+	f := cmd.Flags()
+	f.StringVar(&name, "name", "", "the fork's name `NAME`")
+	f.StringVar(&kind, "kind", "", "virtual or copy (`KIND`)")
+	f.StringVar(&at, "at", "", "begin at the checkpoint, commit or time `AT`")
+	f.StringVar(&ignored, "ignored", "", "whether a copy has the ignored files: copy or none (`HOW`)")
+	f.StringVar(&expires, "expires-in", "", "remove it by itself after `TIME`, such as 36h")
+	f.IntVar(&count, "count", 0, "how many (`N`)")
+	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
+		w, err := v.hereWorkspace(ctx)
+		if err != nil {
+			return err
+		}
+		body := map[string]any{}
+		for field, value := range map[string]string{"name": name, "kind": kind, "at": at, "ignored": ignored, "expires_in": expires} {
+			if value != "" {
+				body[field] = value
+			}
+		}
+		if cmd.Flags().Changed("count") {
+			body["count"] = count
+		}
+		if len(args) > 0 {
+			dir, err := filepath.Abs(args[0])
+			if err != nil {
+				return err
+			}
+			body["path"] = dir
+		}
+		return v.tellForks(ctx, client.Request{Method: "POST", Path: client.Path("workspaces", w.id, "forks"), Body: body})
+	})
+	return cmd
+}
+
+func forksCommand() *cobra.Command {
+	v := &verb{}
+	cmd := &cobra.Command{
+		Use:   "forks",
+		Short: "List the forks of the workspace",
+		Args:  noArgs,
+	}
+	v.connection.flags(cmd.Flags())
+	v.workspaceFlag(cmd.Flags())
+	v.outputFlags(cmd.Flags())
+	cmd.RunE = v.action(func(ctx context.Context, _ []string) error {
+		w, err := v.hereWorkspace(ctx)
+		if err != nil {
+			return err
+		}
+		return v.tellForks(ctx, client.Request{Path: client.Path("workspaces", w.id, "forks")})
+	})
+	return cmd
+}
+
+func inCommand() *cobra.Command {
+	v := &verb{}
+	cmd := &cobra.Command{
+		Use:   "in FORK [-- CMD [ARG…]]",
+		Short: "Run a command, or a shell, in a fork's directory",
+		Long: `Run a command in the directory of a fork, named by its id; a shell if there is none.
+The exit status is the command's.`,
+		Example: `  umbra in attempt-1-5a2f -- make test`,
+		Args:    cobra.MinimumNArgs(1),
+	}
+	v.connection.flags(cmd.Flags())
+	cmd.Flags().SetInterspersed(false)
+	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
+		var f forkInfo
+		if _, err := v.client.JSON(ctx, client.Request{Path: client.Path("workspaces", args[0])}, &f); err != nil {
+			return err
+		}
+		if f.Root == nil {
+			return usageError{fmt.Errorf("%s is virtual: it has no directory to run a command in", term.Name(args[0]))}
+		}
+		argv := args[1:]
+		if len(argv) > 0 && argv[0] == "--" {
+			argv = argv[1:]
+		}
+		if len(argv) == 0 {
+			shell := os.Getenv("SHELL")
+			if shell == "" {
+				shell = "/bin/sh"
+			}
+			argv = []string{shell}
+		}
+		_ = v.hangUp()
+		run := exec.CommandContext(ctx, argv[0], argv[1:]...)
+		run.Dir, run.Stdin, run.Stdout, run.Stderr = *f.Root, os.Stdin, v.stdout, v.stderr
+		run.Env = append(os.Environ(), "UMBRA_WORKSPACE="+f.ID)
+		run.Cancel = func() error { return run.Process.Signal(syscall.SIGTERM) }
+		err := run.Run()
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			status := exit.ExitCode()
+			if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+				status = 128 + int(ws.Signal())
+			}
+			return exitError{status}
+		}
+		if errors.Is(err, exec.ErrNotFound) {
+			fmt.Fprintf(v.stderr, "umbra: %s: not found\n", term.Name(argv[0]))
+			return exitError{127}
+		}
+		return err
+	})
+	return cmd
+}
+
+// mergeTold is the server's answer to a merge, as far as it is shown.
+type mergeTold struct {
+	Commits   []string `json:"commits"`
+	Merged    int      `json:"merged"`
+	TaskID    *string  `json:"task_id"`
+	Conflicts []struct {
+		Path, Reason string
+		Ours, Theirs *struct {
+			TaskID    *string `json:"task_id"`
+			SubtaskID *string `json:"subtask_id"`
+			Actor     *string `json:"actor"`
+		}
+	} `json:"conflicts"`
+	Files []struct{ Path, Action string } `json:"files"`
+}
+
+func (m *mergeTold) write(o *term.Output, dry bool) {
+	for _, f := range m.Files {
+		o.Printf("%-9s %s\n", f.Action, term.Name(f.Path))
+	}
+	for _, c := range m.Conflicts {
+		o.Printf("conflict  %s (%s)", term.Name(c.Path), c.Reason)
+		for side, who := range map[string]*struct {
+			TaskID    *string `json:"task_id"`
+			SubtaskID *string `json:"subtask_id"`
+			Actor     *string `json:"actor"`
+		}{"here": c.Ours, "there": c.Theirs} {
+			if who != nil {
+				o.Printf("; %s: %s, task %s, subtask %s", side, text(who.Actor), text(who.TaskID), text(who.SubtaskID))
+			}
+		}
+		o.Printf("\n")
+	}
+	switch {
+	case dry:
+		o.Printf("%d commits would be merged\n", m.Merged)
+	case len(m.Commits) == 0:
+		o.Printf("nothing to merge\n")
+	default:
+		o.Printf("merged %d commits into %d; undo with umbra revert --task %s\n", m.Merged, len(m.Commits), text(m.TaskID))
+	}
+}
+
+func mergeCommand() *cobra.Command {
+	v := &verb{}
+	var into, as, conflict, plan string
+	var tasks, subtasks, paths []string
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "merge FORK",
+		Short: "Merge a fork back, whole or in parts",
+		Long: `Merge a fork into the workspace that it was made from: what that lacks, each commit
+with its author. A conflict changes nothing and is listed with who made both sides
+(exit status 1); --on-conflict skip leaves such paths out. One revert takes the merge
+back.`,
+		Example: `  umbra merge attempt-1-5a2f --dry-run
+  umbra merge attempt-1-5a2f --subtask tests`,
+		Args: cobra.ExactArgs(1),
+	}
+	v.connection.flags(cmd.Flags())
+	v.outputFlags(cmd.Flags())
+	f := cmd.Flags()
+	f.StringVar(&into, "into", "", "merge into the workspace `WS` instead of the parent")
+	f.StringSliceVar(&tasks, "of-task", nil, "only commits of the task `T` (repeats)")
+	f.StringSliceVar(&subtasks, "subtask", nil, "only commits of the subtask `S` (repeats)")
+	f.StringArrayVar(&paths, "path", nil, "only the file or directory `PATH` (repeats)")
+	f.StringVar(&as, "as", "", "replay or squash (`HOW`)")
+	f.StringVarP(&v.task, "task", "t", "", "the task `T` of the target that the merge belongs to; else a new one")
+	f.StringVar(&conflict, "on-conflict", "", "refuse or skip (`WAY`)")
+	f.StringVar(&plan, "plan", "", "do exactly what the dry run with this `PLAN` told, or nothing")
+	f.BoolVar(&dry, "dry-run", false, "tell what would be done, and change nothing")
+	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
+		body := map[string]any{"dry_run": dry}
+		for field, value := range map[string]string{"into": into, "as": as, "task_id": v.task, "on_conflict": conflict, "plan": plan} {
+			if value != "" {
+				body[field] = value
+			}
+		}
+		for field, list := range map[string][]string{"tasks": tasks, "subtasks": subtasks, "paths": paths} {
+			if len(list) > 0 {
+				body[field] = list
+			}
+		}
+		var m mergeTold
+		raw, err := v.client.JSON(ctx, client.Request{Method: "POST", Path: client.Path("workspaces", args[0], "merge"), Body: body}, &m)
+		if e, ok := errors.AsType[*client.Error](err); ok && e.Code == "merge_conflict" {
+			if jerr := json.Unmarshal(e.Body, &m); jerr != nil {
+				return err
+			}
+			if v.json {
+				if perr := v.printJSON(e.Body); perr != nil {
+					return perr
+				}
+				return exitError{1}
+			}
+			perr := v.print(false, func(o *term.Output) error {
+				m.write(o, true)
+				o.Printf("nothing was changed\n")
+				return nil
+			})
+			return errors.Join(perr, exitError{1})
+		}
+		if err != nil {
+			return err
+		}
+		if v.json {
+			return v.printJSON(raw)
+		}
+		return v.print(false, func(o *term.Output) error {
+			m.write(o, dry)
+			return nil
+		})
+	})
+	return cmd
+}
+
+type raceTold struct {
+	Forks  []*race.Attempt `json:"forks"`
+	Best   *int            `json:"best"`
+	Merged *int            `json:"merged"`
+	Merge  json.RawMessage `json:"merge,omitempty"`
+	Kept   bool            `json:"kept"`
+}
+
+func raceCommand() *cobra.Command {
+	v := &verb{}
+	var o race.Options
+	var keep bool
+	var merge string
+	cmd := &cobra.Command{
+		Use:   "race N [flags] -- CMD [ARG…]",
+		Short: "Run a command in N forks side by side, and keep the best",
+		Long: `Run a command in N forks of the workspace at once; {n} in it and $UMBRA_FORK are the
+fork's number. Then the judge runs in each: exit status 0 passes, and a number on its
+last line ranks, higher first; else the smaller difference does. On a terminal it asks
+which fork to merge; --merge best merges without asking. The other forks are deleted
+once one is merged, unless --keep is given. Ctrl-C ends all and deletes them.
+
+The exit status is 0 if a fork passed, 1 if none did.`,
+		Example: `  umbra race 4 --judge 'make test' --merge best -- agent --seed {n} "fix the tests"`,
+		Args:    cobra.MinimumNArgs(1),
+	}
+	v.connection.flags(cmd.Flags())
+	v.workspaceFlag(cmd.Flags())
+	v.outputFlags(cmd.Flags())
+	f := cmd.Flags()
+	f.StringVar(&o.Judge, "judge", "", "the shell command `CMD` that judges each fork")
+	f.DurationVar(&o.Timeout, "timeout", 0, "end a fork's command after `TIME`, such as 10m")
+	f.StringVar(&o.Session, "agent-session", "", "note the agent's session `X` with each fork's task")
+	f.StringVar(&merge, "merge", "", "merge `WHICH`: best, none, or a fork's number")
+	f.BoolVar(&keep, "keep", false, "keep all forks")
+	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
+		n, err := strconv.Atoi(args[0])
+		if err != nil || n < 1 || n > 64 {
+			return usageError{fmt.Errorf("N must be a number from 1 to 64")}
+		}
+		if o.Command = args[1:]; len(o.Command) == 0 {
+			return usageError{errors.New("which command? Say: umbra race N -- CMD")}
+		}
+		if m, err := strconv.Atoi(merge); merge != "" && merge != "best" && merge != "none" && (err != nil || m < 1 || m > n) {
+			return usageError{errors.New("--merge must be best, none, or a fork's number")}
+		}
+		w, err := v.hereWorkspace(ctx)
+		if err != nil {
+			return err
+		}
+		o.Client, o.Workspace, o.N, o.Output = v.client, w.id, n, v.stderr
+		return v.race(ctx, o, merge, keep)
+	})
+	return cmd
+}
+
+// race runs one to its end.
+func (v *verb) race(ctx context.Context, o race.Options, merge string, keep bool) error {
+	r, err := race.Begin(ctx, o)
+	if err != nil {
+		return err
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	if err := r.Run(ctx); err != nil {
+		if !keep {
+			err = errors.Join(err, r.Drop(ending))
+		}
+		return err
+	}
+	told := raceTold{Forks: r.Attempts, Kept: true}
+	best := r.Best()
+	if best != nil {
+		told.Best = &best.N
+	}
+	if !v.json {
+		if err := v.print(false, func(o *term.Output) error {
+			writeRace(o, r.Attempts, best)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	if merge == "" && !v.json && term.IsTerminal(os.Stdin) && term.IsTerminal(v.stdout) {
+		fmt.Fprintf(v.stderr, "Merge which fork? [1-%d, best, none] ", o.N)
+		line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+		merge = strings.TrimSpace(line)
+	}
+	chosen := best
+	if k, err := strconv.Atoi(merge); err == nil && k >= 1 && k <= len(r.Attempts) {
+		chosen = r.Attempts[k-1]
+	} else if merge != "best" {
+		chosen = nil
+	}
+	if chosen != nil {
+		if told.Merge, err = r.Merge(ctx, chosen); err != nil {
+			return err // the forks stay
+		}
+		if told.Merged = &chosen.N; !keep {
+			if err := r.Drop(ending); err != nil {
+				return err
+			}
+			told.Kept = false
+		}
+	}
+	if v.json {
+		raw, err := json.Marshal(told)
+		if err != nil {
+			return err
+		}
+		err = v.printJSON(raw)
+		if err == nil && best == nil {
+			err = exitError{1}
+		}
+		return err
+	}
+	switch {
+	case chosen != nil:
+		fmt.Fprintf(v.stderr, "merged fork %d\n", chosen.N)
+	default:
+		fmt.Fprintf(v.stderr, "nothing was merged; the forks stay: umbra forks, umbra merge FORK\n")
+	}
+	if best == nil {
+		return exitError{1}
+	}
+	return nil
+}
+
+func writeRace(o *term.Output, list []*race.Attempt, best *race.Attempt) {
+	rows := [][]string{{"N", "FORK", "EXIT", "JUDGE", "SCORE", "FILES", "LINES", "TIME", ""}}
+	for _, a := range list {
+		exit, judge, points, mark := strconv.Itoa(a.ExitCode), "-", "-", ""
+		if a.TimedOut {
+			exit = "timeout"
+		}
+		if a.Judge != nil {
+			judge = strconv.Itoa(*a.Judge)
+		}
+		if a.Score != nil {
+			points = strconv.FormatFloat(*a.Score, 'g', -1, 64)
+		}
+		if a == best {
+			mark = "best"
+		}
+		rows = append(rows, []string{strconv.Itoa(a.N), a.Fork, exit, judge, points, strconv.Itoa(a.Files), fmt.Sprintf("+%d -%d", a.Additions, a.Deletions),
+			(time.Duration(a.Seconds * float64(time.Second))).Round(10 * time.Millisecond).String(), mark})
+	}
+	o.Table(rows)
+}

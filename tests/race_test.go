@@ -1,0 +1,93 @@
+package tests
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Four attempts at once, of which the judge likes the second most; one merge brings
+// it, and all forks go.
+func TestRace(t *testing.T) {
+	p := newProject(t, map[string]string{"sum": "0\n", "notes": "x\n"})
+	p.task(t)
+	script := `case {n} in 1) echo 1 > sum;; 2) echo 4 > sum; echo more >> notes;; 3) echo bad > sum; exit 3;; 4) sleep 100;; esac; echo done $UMBRA_FORK`
+	status, out, said := p.verb(t, "race", "4", "--json", "--timeout", "12s", "--judge", `grep -q '^[1-9]' sum && cat sum`, "--merge", "best", "--", "sh", "-c", script)
+	if status != 0 {
+		t.Fatalf("%d %s %s", status, out, said)
+	}
+	var told struct {
+		Forks []struct {
+			N, Files        int
+			Root            string
+			Exit_Code       int
+			Timed_Out       bool
+			Passed          bool
+			Score           *float64
+			Judge_Exit_Code *int
+		}
+		Best, Merged *int
+		Kept         bool
+	}
+	if err := json.Unmarshal([]byte(out), &told); err != nil {
+		t.Fatal(err)
+	}
+	f := told.Forks
+	if len(f) != 4 || told.Best == nil || *told.Best != 2 || told.Merged == nil || *told.Merged != 2 || told.Kept {
+		t.Fatalf("%s", out)
+	}
+	if !f[0].Passed || *f[0].Score != 1 || f[1].Files != 2 || *f[1].Score != 4 || f[2].Exit_Code != 3 || f[2].Passed || !f[3].Timed_Out || f[3].Passed {
+		t.Errorf("%s", out)
+	}
+	if !strings.Contains(said, "[2] done 2\n") {
+		t.Errorf("said %q", said)
+	}
+	if p.read(t, "sum") != "4\n" || p.read(t, "notes") != "x\nmore\n" {
+		t.Errorf("the best was not merged: %q", p.read(t, "sum"))
+	}
+	for _, a := range f {
+		if _, err := os.Stat(a.Root); err == nil {
+			t.Errorf("%s is still there", a.Root)
+		}
+	}
+	if status, out, _ := p.verb(t, "forks"); status != 0 || !strings.Contains(out, "no forks") {
+		t.Errorf("%d %s", status, out)
+	}
+	if status, _, _ := p.verb(t, "race", "2", "--", "false"); status != 1 {
+		t.Errorf("a race that nobody won ends with %d", status)
+	}
+	if status, _, _ := p.verb(t, "race", "none", "--", "true"); status != 2 {
+		t.Errorf("wrong use ends with %d", status)
+	}
+}
+
+// The single steps: a fork, a command in it, and a merge with a conflict.
+func TestForkVerbs(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n", "b": "one\n"})
+	p.task(t)
+	dir := filepath.Join(t.TempDir(), "attempt")
+	status, out, said := p.verb(t, "fork", dir, "--json")
+	if status != 0 {
+		t.Fatalf("%d %s %s", status, out, said)
+	}
+	var made struct{ Forks []struct{ ID string } }
+	if err := json.Unmarshal([]byte(out), &made); err != nil {
+		t.Fatal(err)
+	}
+	id := made.Forks[0].ID
+	if status, out, said := p.verb(t, "in", id, "--", "sh", "-c", "echo fork > a; echo fork > b; pwd; exit 7"); status != 7 || strings.TrimSpace(out) != dir {
+		t.Fatalf("%d %q %s", status, out, said)
+	}
+	p.put(t, "a", "parent\n")
+	if status, out, _ := p.verb(t, "merge", id); status != 1 || !strings.Contains(out, "conflict  a (content)") || p.read(t, "b") != "one\n" {
+		t.Fatalf("%d %s", status, out)
+	}
+	if status, out, said := p.verb(t, "merge", id, "--on-conflict", "skip"); status != 0 || p.read(t, "b") != "fork\n" || p.read(t, "a") != "parent\n" {
+		t.Fatalf("%d %s %s", status, out, said)
+	}
+	if status, out, _ := p.verb(t, "forks"); status != 0 || !strings.Contains(out, dir) {
+		t.Errorf("%d %s", status, out)
+	}
+}
