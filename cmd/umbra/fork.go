@@ -339,7 +339,7 @@ The exit status is 0 if a fork passed, 1 if none did.`,
 	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
 		n, err := strconv.Atoi(args[0])
 		if err != nil || n < 1 || n > 64 {
-			return usageError{fmt.Errorf("N must be a number from 1 to 64")}
+			return usageError{errors.New("the number of forks must be from 1 to 64")}
 		}
 		if o.Command = args[1:]; len(o.Command) == 0 {
 			return usageError{errors.New("which command? Say: umbra race N -- CMD")}
