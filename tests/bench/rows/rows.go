@@ -14,6 +14,7 @@
 //	clone      clones over HTTP and replays of a long task
 //	sessions   small files read, large folders listed
 //	run        programs and scripts
+//	hooks      what an agent waits for before and after a tool
 //	history    summary, diff and revert of a task; the first answer after a start
 //
 // A group is a file here and its call in All.
@@ -45,7 +46,7 @@ type Row struct {
 // All lists the rows of a scale, in the order of the document.
 func All(s measure.Scale) []Row {
 	return slices.Concat(writeRows(s), pacedRows(s), sustainedRows(s), syncsRows(s), growthRows(s), baselineRows(s),
-		diskRows(s), footprintRows(s), memoryRows(s), startRows(s), sessionRows(s), cloneRows(s), historyRows(s), runRows(s))
+		diskRows(s), footprintRows(s), memoryRows(s), startRows(s), sessionRows(s), cloneRows(s), historyRows(s), runRows(s), hookRows(s))
 }
 
 // Order compares keys of results ("row on disk") by the order of the document:
