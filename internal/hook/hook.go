@@ -68,6 +68,8 @@ type Event struct {
 	Turn     string // turn or prompt ID; empty if the agent has none
 	At       string // the event's time as the agent writes it; may be empty
 	Subagent string // sub-agent ID; empty outside a sub-agent
+	// Transcript is the file in which the agent keeps the session; may be empty.
+	Transcript string
 	// ToolUseID is the agent's own call ID, and CallID the one for the server,
 	// unique across agents, sessions and sub-agents. Both are empty if the agent
 	// sends no call ID; Pair is then equal for the begin and the end of one call,
@@ -121,7 +123,9 @@ type payload struct {
 	Input     json.RawMessage `json:"tool_input"`
 	Time      json.RawMessage `json:"timestamp"`
 	Source    text            `json:"source"`
-	Interrupt json.RawMessage `json:"is_interrupt"`
+	// Transcript may be null.
+	Transcript text            `json:"transcript_path"`
+	Interrupt  json.RawMessage `json:"is_interrupt"`
 
 	cursorPayload
 	copilotPayload
@@ -236,6 +240,7 @@ func Parse(agent string, input []byte) (*Event, error) {
 	e := &Event{
 		Kind: names[p.Event], Name: p.Event, Agent: agent, Session: p.Session, Cwd: string(p.Cwd),
 		Model: string(p.Model), Tool: p.Tool, Turn: string(p.TurnID), Subagent: string(p.AgentID), At: scalar(p.Time),
+		Transcript: string(p.Transcript),
 	}
 	if e.Turn == "" {
 		e.Turn = string(p.PromptID)

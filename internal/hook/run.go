@@ -215,8 +215,10 @@ func (p *step) fill(s *sessionState) {
 	}
 }
 
-// orphans ends Codex's patches that did not apply: they have no event after
-// PreToolUse, and no other tool of the same agent runs next to a patch.
+// orphans ends Codex's calls that have no event after PreToolUse. Those are
+// patches that did not apply: no other tool of the same agent runs next to a
+// patch. And shells that Codex refused to run: several shells may be open at
+// once, but one whose result is in the transcript has ended.
 func (p *step) orphans(s *sessionState) {
 	e := p.e
 	if e.Agent != "codex" {
@@ -225,6 +227,17 @@ func (p *step) orphans(s *sessionState) {
 	p.end("failed", s.take(func(c *openCall) bool {
 		return c.Tool == "apply_patch" && c.Subagent == e.Subagent && (e.Kind != End || c.ToolUseID != e.ToolUseID)
 	})...)
+	var shells []string
+	for _, c := range s.Calls {
+		if c.Command != "" && c.ToolUseID != "" && c.Subagent == e.Subagent && (e.Kind != End || c.ToolUseID != e.ToolUseID) {
+			shells = append(shells, c.ToolUseID)
+		}
+	}
+	if done := answered(e.Transcript, shells); done != nil {
+		p.end("cancelled", s.take(func(c *openCall) bool {
+			return c.Command != "" && c.Subagent == e.Subagent && done[c.ToolUseID]
+		})...)
+	}
 }
 
 func (p *step) applyBegin(s *sessionState) {
