@@ -25,7 +25,7 @@ func backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup DIR",
 		Short: "Copy the data directory while the server runs",
-		Long: `Make a backup in the folder DIR, or bring the one that is there up to date: all
+		Long: `Make a backup in the directory DIR, or bring the one that is there up to date: all
 histories, what was just written included, the records, and the files of tasks.
 Writers go on meanwhile. What was answered before the backup began is in it.
 
@@ -44,7 +44,7 @@ copied as it should be.`,
   umbra restore /mnt/backup/umbra --data-dir ~/umbra-restored`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError{errors.New("backup wants one folder")}
+				return usageError{errors.New("backup needs one directory")}
 			}
 			return nil
 		},
@@ -54,7 +54,7 @@ copied as it should be.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		dir := args[0]
 		if v.server != "" && !filepath.IsAbs(dir) {
-			return usageError{fmt.Errorf("--server: %q must be an absolute path: the folder is one of the server's machine", dir)}
+			return usageError{fmt.Errorf("--server: %q must be an absolute path of the server's machine", dir)}
 		}
 		dir, err := filepath.Abs(dir)
 		if err != nil {

@@ -73,7 +73,7 @@ func (k *connection) open(ctx context.Context, cmd *cobra.Command, stderr io.Wri
 		return nil, nil, usageError{err}
 	}
 	if _, err := os.Stat(cfg.DataDir); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, usageError{fmt.Errorf("there is no data directory %s", cfg.DataDir)}
+		return nil, nil, usageError{fmt.Errorf("data directory %s does not exist", cfg.DataDir)}
 	}
 	deadline := time.Now().Add(startPatience)
 	for {

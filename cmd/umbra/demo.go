@@ -44,8 +44,8 @@ func demoCommand(stdout, stderr io.Writer) *cobra.Command {
 	d := &demo{}
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Play a small agent's task, to have something to look at",
-		Long: `Play a small agent's task on a project that is made for it in a temporary folder:
+		Short: "Play two scripted agents on a small project",
+		Long: `Play a small agent's task on a project that is made for it in a temporary directory:
 two agents work on it, one renames a file, one has an idea that fails, you edit a
 file on disk in between, and the idea is undone, with a preview first. Then tell
 how to look at it.

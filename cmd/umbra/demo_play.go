@@ -91,7 +91,7 @@ func (p *play) run(ctx context.Context, root string) error {
 		p.writes("bob", demoCache, "keeps totals in a cache, src/cache.ts and src/cart.ts", "cache/src/cache.ts", "cache/src/cart.ts"),
 		p.edits("cache/src/cart.ts", "edited/src/cart.ts"),
 		p.undoes,
-		p.writes("ada", demoTax, "tells about it in README.md", "docs/README.md"),
+		p.writes("ada", demoTax, "describes it in README.md", "docs/README.md"),
 	}
 	for i, step := range steps {
 		if i > 0 && p.pace > 0 {

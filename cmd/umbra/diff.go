@@ -30,7 +30,7 @@ With --from and --to it is the task's files as they stand in two states, whoever
 changed them: base, head, the number of a change, or a commit's full id.
 
 Without --task it is the workspace's only task. With --json: the server's diff,
-for a folder {"files":[…]} of them.`,
+for a directory {"files":[…]} of them.`,
 		Example: `  umbra diff --task a1b2c3d4
   umbra diff --task a1b2c3d4 src/app.ts
   umbra diff --task a1b2c3d4 | git apply -R

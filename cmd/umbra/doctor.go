@@ -32,7 +32,7 @@ func doctorCommand() *cobra.Command {
 	v := &verb{}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look at the machine, and say what hurts and what to do",
+		Short: "Check the machine and report problems and fixes",
 		Long: `Look at the machine: git's version; watches against what the workspaces need; the
 file systems of the data directory and of the workspaces, and whether they can be
 written, synced and exchange two names; rights; the clock; free room. Where a server
@@ -101,7 +101,7 @@ func (v *verb) examine(ctx context.Context, cmd *cobra.Command) (examined, error
 	server := doctor.Finding{Check: "server", Level: doctor.OK, Detail: "no server runs on this data directory"}
 	switch {
 	case err != nil:
-		server = doctor.Finding{Check: "server", Level: doctor.Note, Detail: "whether a server runs cannot be told: " + err.Error(), Do: "run this as the user that runs the server"}
+		server = doctor.Finding{Check: "server", Level: doctor.Note, Detail: "cannot determine whether a server runs: " + err.Error(), Do: "run this as the user that runs the server"}
 	case held && holder.Address != "":
 		found, err := v.askHolder(ctx, &state.HeldError{Dir: cfg.DataDir, Holder: holder})
 		if err == nil {

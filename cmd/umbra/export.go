@@ -61,7 +61,7 @@ found. With --json: {"ok","branch","base","same_base","squash","changes","commit
 	fs := cmd.Flags()
 	v.connection.flags(fs)
 	v.outputFlags(fs)
-	fs.StringVar(&o.Repo, "repo", "", "your repository: a folder `DIR` of it")
+	fs.StringVar(&o.Repo, "repo", "", "your repository: a directory `DIR` in it")
 	fs.StringVar(&o.Branch, "branch", "", "the new branch's `NAME`")
 	fs.StringVar(&squash, "squash", string(replay.SquashNone), "what becomes one commit: task, subtask or none (`WHAT`)")
 	fs.StringSliceVar(&formats, "notes", nil, "annotate the commits: git-ai, agent-trace (`FORMAT`; may be given twice)")
@@ -122,7 +122,7 @@ func checkExport(o *replay.ExportOptions, squash string, formats []string) error
 		return fmt.Errorf("--squash is task, subtask or none, not %q", squash)
 	}
 	if info, err := os.Stat(o.Repo); err != nil || !info.IsDir() {
-		return fmt.Errorf("--repo: %s is no folder", term.Name(o.Repo))
+		return fmt.Errorf("--repo: %s is not a directory", term.Name(o.Repo))
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func (v *verb) workspaceOrTask(ctx context.Context, name string, task *string) (
 	}
 	w, err := v.findWorkspace(ctx, name)
 	if err != nil {
-		return w, fmt.Errorf("there is no workspace and no task %s", term.Name(name))
+		return w, fmt.Errorf("no workspace or task %s", term.Name(name))
 	}
 	return w, nil
 }

@@ -19,7 +19,7 @@ func gcCommand() *cobra.Command {
 	var now, dry bool
 	cmd := &cobra.Command{
 		Use:   "gc [WS…]",
-		Short: "Drop old history by the settings, and free its room",
+		Short: "Truncate old history by the settings, and free its space",
 		Long: `Apply retention.age and retention.bytes to the workspaces (all, or those named by
 id or folder), write packs anew in which anything stands that is needed no more,
 and free the room: when the grace of superseded packs ends (ten minutes), or with
@@ -31,12 +31,12 @@ which is executing, paused or pinned, nor any newer than a commit that a ref,
 worktree or reflog of a person stands on.
 
 With --json: {"workspaces":[…],"freed_bytes","waiting_bytes","dry_run"}, as the
-server tells each. The exit status is 1 if a workspace could not be done.`,
+server reports each. The exit status is 1 if a workspace could not be done.`,
 		Example: `  umbra gc --dry-run
   umbra gc . --now`,
 	}
-	cmd.Flags().BoolVar(&now, "now", false, "free the room at once, beside git commands that may fail then")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only tell what would go")
+	cmd.Flags().BoolVar(&now, "now", false, "free the space at once; concurrent git commands may fail")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only report what would be removed")
 	v.connection.flags(cmd.Flags())
 	v.outputFlags(cmd.Flags())
 	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
@@ -141,8 +141,8 @@ func duCommand() *cobra.Command {
 	var by string
 	cmd := &cobra.Command{
 		Use:   "du [WS]",
-		Short: "Tell what workspaces and tasks take on disk",
-		Long: `Tell how many bytes the workspaces (all, or the one named by id or folder) take in
+		Short: "Show disk usage by workspace and task",
+		Long: `Show how many bytes the workspaces (all, or the one named by id or directory) take in
 the data directory: their repositories and journals, and their tasks' scratch and
 artifacts.
 
@@ -155,7 +155,7 @@ With --json: as the server answers it.`,
   umbra du . --by task`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	cmd.Flags().StringVar(&by, "by", "", "tell it by `task` too")
+	cmd.Flags().StringVar(&by, "by", "", "show it by `task` too")
 	v.connection.flags(cmd.Flags())
 	v.outputFlags(cmd.Flags())
 	cmd.RunE = v.action(func(ctx context.Context, args []string) error {

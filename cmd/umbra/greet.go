@@ -137,11 +137,11 @@ func folderArgument(args []string) (string, error) {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return "", usageError{fmt.Errorf("there is no folder %s", term.Name(args[0]))}
+		return "", usageError{fmt.Errorf("%s does not exist", term.Name(args[0]))}
 	case err != nil:
 		return "", usageError{err}
 	case !info.IsDir():
-		return "", usageError{fmt.Errorf("%s is no folder", term.Name(args[0]))}
+		return "", usageError{fmt.Errorf("%s is not a directory", term.Name(args[0]))}
 	}
 	return dir, nil
 }

@@ -15,14 +15,14 @@ import (
 func manCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "man DIR",
-		Short:   "Write the manual's pages into a folder",
+		Short:   "Write the manual pages into a directory",
 		Hidden:  true,
 		Example: `  umbra man /usr/local/share/man/man1`,
 		Args:    cobraArgs(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			info, err := os.Stat(args[0])
 			if err != nil || !info.IsDir() {
-				return usageError{fmt.Errorf("%s is no folder", args[0])}
+				return usageError{fmt.Errorf("%s is not a directory", args[0])}
 			}
 			forEverybody(root)
 			root.DisableAutoGenTag = true

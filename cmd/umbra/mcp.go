@@ -30,8 +30,8 @@ func mcpCommand() *cobra.Command {
 	var task string
 	cmd := &cobra.Command{
 		Use:   "mcp --mount PREFIX=DIR[:SCOPE]",
-		Short: "Serve folders to an MCP client over standard input and output",
-		Long: `Serve folders to an MCP client over standard input and output.
+		Short: "Serve directories to an MCP client over standard input and output",
+		Long: `Serve directories to an MCP client over standard input and output.
 
 Each mount shows a folder under a prefix. SCOPE is READ_ONLY, READ_WRITE (the
 default) or WRITE_ONLY. PREFIX=virtual:SEGMENT/SEGMENT[:SCOPE] mounts the virtual
@@ -102,7 +102,7 @@ func parseMounts(list []string) ([]mcpMount, error) {
 		} else {
 			root, err := filepath.Abs(expandHome(place))
 			if err != nil || place == "" {
-				return nil, fmt.Errorf("--mount %s: %q is no folder", s, place)
+				return nil, fmt.Errorf("--mount %s: %q is not a directory", s, place)
 			}
 			m.Store = mcpStore{Type: "physical", Root: root}
 		}

@@ -67,7 +67,7 @@ func (v *verb) pickWorkspace(ctx context.Context) (place, error) {
 	}
 	switch len(list) {
 	case 0:
-		return place{}, errors.New("there is no workspace yet")
+		return place{}, errors.New("no workspace exists yet")
 	case 1:
 		return placeOf(list[0]), nil
 	}
@@ -115,7 +115,7 @@ func (v *verb) findWorkspace(ctx context.Context, name string) (client.Workspace
 	if w, ok := around(list, folder); ok && (gone == nil || *w.Root == folder) {
 		return w, nil
 	}
-	return client.Workspace{}, fmt.Errorf("there is no workspace %s", term.Name(name))
+	return client.Workspace{}, fmt.Errorf("workspace %s not found", term.Name(name))
 }
 
 // around gives the workspace that a folder lies in.
@@ -155,7 +155,7 @@ func (v *verb) pickTask(ctx context.Context, w place) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", fmt.Errorf("there is no task on workspace %s yet", w.id)
+		return "", fmt.Errorf("workspace %s has no task yet", w.id)
 	case 1:
 		return found[0].ID, nil
 	}

@@ -56,7 +56,7 @@ func purgeCommand() *cobra.Command {
 	var ignore, force, dry bool
 	cmd := &cobra.Command{
 		Use:   "purge WS PATH | WS --blob ID",
-		Short: "Take a secret out of a workspace's whole history",
+		Short: "Remove a secret from a workspace's whole history",
 		Long: `Take out of all history every content that PATH had, by all names that recorded
 renames gave the file, but the one now on disk; or the one content whose blob ID is.
 In every commit the bytes become the blob "purged"; all later commits get other
@@ -89,7 +89,7 @@ The exit status is 1 if it refuses, or if the path or blob never was.`,
 	f.StringVar(&blob, "blob", "", "the full `ID` of one content, in place of a path")
 	f.BoolVar(&ignore, "ignore", false, "take files on disk that hold such bytes out of the newest state, and never capture them again")
 	f.BoolVar(&force, "force", false, "drop refs, worktrees and reflogs of people's own that lead to them")
-	f.BoolVar(&dry, "dry-run", false, "only tell what would be done")
+	f.BoolVar(&dry, "dry-run", false, "only report what would be done")
 	v.connection.flags(f)
 	v.outputFlags(f)
 	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
@@ -203,7 +203,7 @@ func writePurged(o *term.Output, p *purged) {
 	}
 	o.Printf("Not reached: scratch, artifacts, earlier backups, clones.\n")
 	for _, c := range p.Clones {
-		who := "somebody"
+		who := "unknown"
 		if c.Who != nil {
 			who = *c.Who
 		}

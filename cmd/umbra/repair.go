@@ -36,11 +36,11 @@ func repair(ctx context.Context, cmd *cobra.Command, k *connection, names []stri
 		return nil, usageError{err}
 	}
 	if _, err := os.Stat(cfg.DataDir); errors.Is(err, fs.ErrNotExist) {
-		return nil, usageError{fmt.Errorf("there is no data directory %s", cfg.DataDir)}
+		return nil, usageError{fmt.Errorf("data directory %s does not exist", cfg.DataDir)}
 	}
 	dir, err := state.Acquire(cfg.DataDir)
 	if held, ok := errors.AsType[*state.HeldError](err); ok {
-		return nil, fmt.Errorf("repair works on files that nobody else has open; stop the server first: %w", held)
+		return nil, fmt.Errorf("repair needs the data directory to itself; stop the server first: %w", held)
 	}
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func repair(ctx context.Context, cmd *cobra.Command, k *connection, names []stri
 		id := rec.ID
 		files, err := vfs.OS(dir.Join("workspaces", id))
 		if errors.Is(err, fs.ErrNotExist) {
-			out[id] = &gitstore.Repaired{Done: []string{}, Cannot: []string{"The workspace's folder in the data directory is gone."}}
+			out[id] = &gitstore.Repaired{Done: []string{}, Cannot: []string{"The workspace's directory in the data directory does not exist."}}
 			continue
 		}
 		if err != nil {
@@ -98,7 +98,7 @@ func recordedWorkspaces(db *state.DB, names []string) (out []workspace.Record, e
 	for _, name := range names {
 		rec, ok := recordedAs(all, name)
 		if !ok {
-			return nil, fmt.Errorf("there is no workspace %s", term.Name(name))
+			return nil, fmt.Errorf("workspace %s not found", term.Name(name))
 		}
 		out = append(out, rec)
 	}

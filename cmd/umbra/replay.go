@@ -24,7 +24,7 @@ func replayCommand(stdout, stderr io.Writer) *cobra.Command {
 	var reports []string
 	cmd := &cobra.Command{
 		Use:   "replay --from URL|REPO|BUNDLE --task T",
-		Short: "Apply a task's commits again, one by one, and prove each",
+		Short: "Apply a task's commits again, one by one, and verify each",
 		Long: `Apply a task's recorded commits one at a time, in order, onto a fresh checkout
 of its base, and prove after every step that the tree is the recorded one, hash
 for hash. Commits of others in between are applied too, and proven, but are no
@@ -102,7 +102,7 @@ func checkReplay(o *replay.Options, reports []string) error {
 	case o.Task == "":
 		return errors.New("--task is missing")
 	case !message.ValidTaskID(o.Task):
-		return fmt.Errorf("--task: %q is no task's id", o.Task)
+		return fmt.Errorf("--task: %q is not a task ID", o.Task)
 	case o.Branch != "" && o.Onto == "":
 		return errors.New("--commit needs --onto with a repository")
 	}

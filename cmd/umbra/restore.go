@@ -28,7 +28,7 @@ func restoreCommand() *cobra.Command {
 	v := &verb{}
 	cmd := &cobra.Command{
 		Use:   "restore PATH@COMMIT | DIR",
-		Short: "Bring back a file's version, or make a data directory of a backup",
+		Short: "Restore a version of a file, or a data directory from a backup",
 		Long: `With PATH@COMMIT, bring a file, or a directory with all in it, back to its state at
 that commit, by one new commit. Whoever changed it since is not asked; what is
 replaced stays in history.
@@ -69,7 +69,7 @@ With --json: {"workspaces","files","bytes",…}, as umbra backup.`,
 			return usageError{fmt.Errorf("%s is not PATH@COMMIT; --dry-run and --workspace are for that", term.Name(args[0]))}
 		}
 		if v.server != "" || v.token != "" {
-			return usageError{errors.New("restore works on folders, not over --server")}
+			return usageError{errors.New("restore works on directories, not over --server")}
 		}
 		if v.color != "" {
 			if _, err := term.ParseColor(v.color); err != nil {

@@ -22,7 +22,7 @@ func revertCommand() *cobra.Command {
 	r := &revertFlags{}
 	cmd := &cobra.Command{
 		Use:   "revert COMMIT | --task T [--subtask S | --change N | PATH] | --actor A … [PATH…]",
-		Short: "Undo a commit, a task's work, or an actor's changes, and nothing else",
+		Short: "Undo a commit, a task's work, or an actor's changes, and only that",
 		Long: `Undo one commit, a task's changes, those of one subtask, of one file or directory,
 one change, or the changes that an actor, a source or a time selects. Later changes
 to the same files stay: text is merged, and where that does not come out clean

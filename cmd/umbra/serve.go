@@ -244,7 +244,7 @@ func warnOfVariables(log *slog.Logger, environ []string) {
 			continue
 		}
 		if near := strictjson.Nearest(name, known); near != "" {
-			log.Warn("a variable of the environment is no setting", "variable", full, "did_you_mean", prefix+near)
+			log.Warn("an environment variable is not a known setting", "variable", full, "did_you_mean", prefix+near)
 		}
 	}
 }

@@ -100,11 +100,11 @@ func (v *verb) pickChange(ctx context.Context, w place, args []string) (commit s
 		for item, err := range v.entries(ctx, w, p, 1) {
 			return item.Value.Commit, filter, err
 		}
-		return "", nil, fmt.Errorf("there is no such change on workspace %s", w.id)
+		return "", nil, fmt.Errorf("change not found on workspace %s", w.id)
 	case numberForm.MatchString(name):
 		n, err := strconv.ParseUint(name, 10, 63)
 		if err != nil {
-			return "", nil, usageError{fmt.Errorf("%s is no number of a change", name)}
+			return "", nil, usageError{fmt.Errorf("%s is not a change number", name)}
 		}
 		commit, err := v.commitOfChange(ctx, w, n)
 		if isNoChange(err) && len(name) >= shortestCommit {

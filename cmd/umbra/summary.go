@@ -17,7 +17,7 @@ func summaryCommand() *cobra.Command {
 	v := &verb{}
 	cmd := &cobra.Command{
 		Use:   "summary [PATH]",
-		Short: "Show which files a task changed, on the whole",
+		Short: "Show the net changes of a task, by file",
 		Long: `Show what a task's work comes to, file by file: A added, M modified, D deleted,
 R renamed, with the lines added and removed. A file that is as it was before is
 not listed; "mixed" marks one that others changed in between.

@@ -22,7 +22,7 @@ func tasksCommand() *cobra.Command {
 		Short: "List tasks, newest first",
 		Long: `List the tasks of all workspaces, or of one, newest first.
 
-With --json: {"tasks":[…]}, as the server tells a task.`,
+With --json: {"tasks":[…]}, as the server returns a task.`,
 		Example: `  umbra tasks
   umbra tasks --workspace . --status executing
   umbra tasks -n 10 --json`,
@@ -30,7 +30,7 @@ With --json: {"tasks":[…]}, as the server tells a task.`,
 	}
 	v.connection.flags(cmd.Flags())
 	v.outputFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&v.workspace, "workspace", "w", "", "only those of the workspace `WS`: its id or its folder")
+	cmd.Flags().StringVarP(&v.workspace, "workspace", "w", "", "only those of the workspace `WS`: its id or its directory")
 	cmd.Flags().StringVar(&status, "status", "", "only those that are `STATUS`: executing, paused, completed, failed or cancelled")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "at most `N` tasks")
 	cmd.RunE = v.action(func(ctx context.Context, _ []string) error {

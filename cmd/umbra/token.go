@@ -20,8 +20,8 @@ import (
 func tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Add, list and remove the tokens by which others get in",
-		Long: `Add, list and remove the tokens by which others than the owner get in. What is
+		Short: "Add, list and remove access tokens",
+		Long: `Add, list and remove the access tokens of users other than the owner. What is
 done holds at once, also for a server that runs.
 
 The first token turns tokens on: from then on every request needs one, but those
@@ -82,7 +82,7 @@ nothing new. It is sent as "Authorization: Bearer TOKEN", and as git's password.
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&scope, "scope", "", "what it may do: `read|write`")
-	fs.StringArrayVar(&roots, "root", nil, "a folder `DIR` that it sees and opens; may be given several times")
+	fs.StringArrayVar(&roots, "root", nil, "a directory `DIR` that it may read and open; may be given several times")
 	fs.DurationVar(&expires, "expires", 0, "for how long it holds, such as `720h`; without, until it is removed")
 	v.connection.flags(fs)
 	v.outputFlags(fs)
@@ -117,7 +117,7 @@ nothing new. It is sent as "Authorization: Bearer TOKEN", and as git's password.
 		for i, dir := range roots {
 			abs, err := filepath.Abs(expandHome(dir))
 			if err != nil || dir == "" {
-				return usageError{fmt.Errorf("--root %q is no folder", dir)}
+				return usageError{fmt.Errorf("--root %q is not a directory", dir)}
 			}
 			roots[i] = abs
 		}
@@ -166,7 +166,7 @@ With --json: {"on":…,"tokens":[…]}, as the server answers it.`,
 			case len(list.Tokens) > 0:
 				writeTokens(o, list.Tokens)
 			case list.On:
-				o.Printf("no tokens: nobody but the owner's own verbs gets in\n")
+				o.Printf("no tokens: only the owner's own verbs have access\n")
 			default:
 				o.Printf("no tokens: none is asked for\n")
 			}
@@ -226,7 +226,7 @@ stands in the settings (auth.tokens) is taken out there.`,
 		return v.print(false, func(o *term.Output) error {
 			o.Printf("removed %s\n", term.Line(args[0]))
 			if gone.Left == 0 {
-				o.Printf("no token is left: nobody but the owner's own verbs gets in\n")
+				o.Printf("no token is left: only the owner's own verbs have access\n")
 			}
 			return nil
 		})

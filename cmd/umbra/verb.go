@@ -60,7 +60,7 @@ func (v *verb) pagerFlag(fs *pflag.FlagSet) {
 }
 
 func (v *verb) workspaceFlag(fs *pflag.FlagSet) {
-	fs.StringVarP(&v.workspace, "workspace", "w", "", "the workspace `WS`: its id or its folder; else the one that this folder lies in, else the only one")
+	fs.StringVarP(&v.workspace, "workspace", "w", "", "the workspace `WS`: its id or its directory; else the one around the current directory, else the only one")
 }
 
 func (v *verb) taskFlags(fs *pflag.FlagSet) {

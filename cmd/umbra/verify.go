@@ -23,7 +23,7 @@ func verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [WS…]",
 		Short: "Check every object, every hash, and the disk against history",
-		Long: `Read the whole history of the workspaces (all, or those named by id or folder):
+		Long: `Read the whole history of the workspaces (all, or those named by id or directory):
 every object is read and its id computed, every pack compared with its checksum,
 every After-Hash with the bytes, every ref with what it was set to; every task's
 bounds are looked for, and the folder is compared with the head. Nothing is changed.
@@ -35,7 +35,7 @@ in a journal). What is replaced is kept in the workspace's damaged/ folder. What
 cannot be repaired is told as lost. The server must not run meanwhile.
 
 The exit status is 1 if anything is not as it should be (with --repair: at the
-end). With --json: {"workspaces":[…]}, as the server tells each, with --repair
+end). With --json: {"workspaces":[…]}, as the server reports each, with --repair
 with "repaired":{"done":[…],"cannot":[…]}.`,
 		Example: `  umbra verify
   umbra verify . --json
@@ -112,7 +112,7 @@ with "repaired":{"done":[…],"cannot":[…]}.`,
 // damaged tells of a workspace that could not even be opened, or read to its
 // end; why stands in the server's log.
 func damaged(w client.Workspace) (client.Verified, []byte, error) {
-	found := client.Verified{Workspace: w.ID, Root: w.Root, Problems: []string{"its history cannot be read; the server's log tells why"}, Disk: "none"}
+	found := client.Verified{Workspace: w.ID, Root: w.Root, Problems: []string{"its history cannot be read; see the server's log"}, Disk: "none"}
 	raw, err := json.Marshal(map[string]any{"workspace": w.ID, "root": w.Root, "head": nil, "objects": 0, "commits": 0, "hashes": 0,
 		"problems": found.Problems, "disk": found.Disk, "differs": []string{}})
 	return found, raw, err
@@ -153,7 +153,7 @@ func writeVerified(o *term.Output, v *client.Verified) {
 	case "same":
 		o.Printf("; the disk is as the head")
 	case "missing":
-		o.Printf("; the folder is missing")
+		o.Printf("; the directory is missing")
 	case "differs":
 		o.Printf("; the disk differs from the head in %s", count(len(v.Differs), "path", "paths"))
 	}

@@ -19,7 +19,7 @@ type folderWatcher struct{ *watcher.Watcher }
 func openWatcher(cfg config.Config, dir *state.Dir, log *slog.Logger, d *deps) workspace.Watcher {
 	w, err := watcher.New(watcher.Options{Log: log, MaxWatches: cfg.Workspaces.MaxWatches, CookieDir: dir.Join("watch")})
 	if err != nil {
-		log.Warn("folders cannot be watched; they are scanned every minute", "error", err)
+		log.Warn("directories cannot be watched; they are scanned every minute", "error", err)
 		return unwatched{}
 	}
 	d.closers = append(d.closers, func(context.Context) error { return w.Close() })

@@ -15,7 +15,7 @@ func workspacesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "workspaces",
 		Short: "List the workspaces",
-		Long: `List the workspaces: folders whose every change is recorded. state is clean,
+		Long: `List the workspaces: directories whose every change is recorded. state is clean,
 reconciling (what is on disk is being recorded) or missing (the folder is gone).
 
 With --json: {"workspaces":[…]}, as the server answers it.`,

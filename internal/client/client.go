@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -220,9 +221,18 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 	}
 	res, err := c.http.Do(req)
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = fmt.Errorf("the server at %s cannot be reached: %w", c.base.Host, e.Err)
+		err = unreached(c.base.Host, e.Err)
 	}
 	return res, err
+}
+
+// unreached is the error for a server that gave no answer. That nothing listens
+// is what most users see, so it comes with what to do.
+func unreached(host string, err error) error {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("no server listens at %s; start one with umbra serve", host)
+	}
+	return fmt.Errorf("the server at %s cannot be reached: %w", host, err)
 }
 
 // maxError bounds what is read of an error's body: a revert's conflicts stand

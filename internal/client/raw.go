@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 )
@@ -31,7 +30,7 @@ func (c *Client) Raw(ctx context.Context, method, path string, header http.Heade
 	}
 	res, err := c.http.Do(req)
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = fmt.Errorf("the server at %s cannot be reached: %w", c.base.Host, e.Err)
+		err = unreached(c.base.Host, e.Err)
 	}
 	return res, err
 }
