@@ -124,7 +124,7 @@ func (d *Dialect) file(c *gin.Context) error {
 	}
 	a, ok := d.assets[name]
 	if !ok || name == "index.html" {
-		return errs.New(errs.NotFound, "not_found", "There is no such file.")
+		return errs.New(errs.NotFound, "not_found", "The file does not exist.")
 	}
 	h := c.Writer.Header()
 	if strings.HasPrefix(name, "worker-") {

@@ -6,7 +6,7 @@ const tokenKey = "umbra.token";
 /** actor is whose the page's own changes are, where no token has a name. */
 const actor = "web UI";
 
-/** ApiError is an answer that is no success, with the server's own sentence. */
+/** ApiError is an unsuccessful answer, with the server's own sentence. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -23,12 +23,12 @@ type Ask = (refused: boolean) => Promise<string | null>;
 let ask: Ask | null = null;
 let asking: Promise<string | null> | null = null;
 
-/** onUnauthorized says who asks the person for a token. */
+/** onUnauthorized sets the function that asks the user for a token. */
 export function onUnauthorized(fn: Ask): void {
   ask = fn;
 }
 
-/** token is what the person gave in this browser session. */
+/** token is the one that the user gave in this browser session. */
 export function token(): string | null {
   return sessionStorage.getItem(tokenKey);
 }
@@ -37,7 +37,7 @@ export function forgetToken(): void {
   sessionStorage.removeItem(tokenKey);
 }
 
-/** request sends one, with the token if there is one; a 401 asks the person, once for all that wait. */
+/** request sends one, with the token if there is one; a 401 asks the user, once for all waiting requests. */
 export async function request(path: string, init: RequestInit = {}): Promise<Response> {
   for (;;) {
     const used = token();
@@ -91,7 +91,7 @@ export async function postJSON<T>(path: string, body: unknown): Promise<T> {
   return (await res.json()) as T;
 }
 
-/** sentence is what a person is told of an error. */
+/** sentence is an error's text for the user. */
 export function sentence(e: unknown): string {
   if (e instanceof ApiError) return e.message;
   if (e instanceof TypeError) return "The server cannot be reached.";
@@ -111,7 +111,7 @@ export function inURL(path: string, encoding?: string): string {
   return encoding === "percent" ? once.replace(/%25([0-9A-Fa-f]{2})/g, "%$1") : once;
 }
 
-/** text decodes a text that stands percent-encoded because it is not UTF-8. */
+/** text decodes a text that is percent-encoded because it is not UTF-8. */
 export function text(value: string, encoding?: string): string {
   if (encoding !== "percent") return value;
   const bytes = new TextEncoder().encode(value);

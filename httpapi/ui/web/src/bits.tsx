@@ -42,7 +42,7 @@ export function useNow(): number {
   return now;
 }
 
-/** useKeys listens to keys that no field takes. What is inner comes before the page around it. */
+/** useKeys listens to keys outside of fields. With inner, it comes before the page's own keys. */
 export function useKeys(keys: Record<string, (e: KeyboardEvent) => void>, inner = false): void {
   const current = useRef(keys);
   current.current = keys;
@@ -65,7 +65,7 @@ export function useKeys(keys: Record<string, (e: KeyboardEvent) => void>, inner 
   }, []);
 }
 
-/** announce tells a screen reader something, once it has time. */
+/** announce has a screen reader read a text, once it is idle. */
 export function announce(what: string): void {
   const region = document.getElementById("live");
   if (region) region.textContent = what;

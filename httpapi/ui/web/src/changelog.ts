@@ -1,5 +1,5 @@
 // A task's changelog in the page: the newest page first, the older ones behind
-// it, and what the stream tells.
+// it, and new ones from the stream.
 
 import { aborted, getJSON, sentence } from "./api";
 import type { Call, Entry, StreamData } from "./types";
@@ -52,7 +52,7 @@ export class Changelog {
   complete = false;
   loading = false;
   error = "";
-  /** ready tells that the newest entries are here. */
+  /** ready reports that the newest entries are here. */
   ready = false;
   lastSeq = 0;
   version = 0;
@@ -114,7 +114,7 @@ export class Changelog {
       this.items = page;
       this.ready = true;
       this.settle();
-      // What is asked for must be seen before anything else is worked on.
+      // The requested entries are drawn before anything else is loaded.
       requestAnimationFrame(() => setTimeout(() => void this.older(), 50));
     } catch (e) {
       this.fail(e);
@@ -155,7 +155,7 @@ export class Changelog {
     return body.entries.map((e) => this.item(e));
   }
 
-  /** add takes what the stream tells. What is here already is dropped. */
+  /** add takes an event of the stream. Entries that are known already are dropped. */
   add(data: StreamData): Item[] {
     const newest = this.items.findLast((i) => i.id > 0)?.id ?? 0;
     const added: Item[] = [];

@@ -175,7 +175,7 @@ function Restore(p: { workspace: string; checkpoint: Checkpoint; onClose: () => 
       {others.length > 0 && !done && (
         <>
           <p class="notice">
-            Work since then would be replaced, whoever did it: {num(others.length + (plan?.others_more ?? 0))} {others.length === 1 ? "file" : "files"}.
+            Work since then would be replaced, also that of others: {num(others.length + (plan?.others_more ?? 0))} {others.length === 1 ? "file" : "files"}.
           </p>
           <ul class="entries" aria-label="Work since the checkpoint" tabIndex={0}>
             {others.slice(0, 200).map((e) => (

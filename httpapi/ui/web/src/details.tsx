@@ -106,7 +106,7 @@ export function ChangeDetail(p: { task: Task; id: number; log: Changelog; versio
                 <span class="space" />
                 <RevertButton undone={undone} isRevert={isRevert} onClick={revert} />
               </div>
-              <p class="notice">An empty folder: there are no lines to show.</p>
+              <p class="notice">An empty folder has no lines.</p>
             </div>
           ) : (
             <DiffPane

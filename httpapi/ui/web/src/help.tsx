@@ -17,7 +17,7 @@ const keys: [string[], string][] = [
   [["g"], "group by subtask, or in order of time"],
   [["b"], "who wrote each line of a whole file"],
   [["h"], "history of the shown file"],
-  [["r"], "revert what is shown: its plan comes first"],
+  [["r"], "revert the shown change or file, after a preview"],
   [["/"], "search, or filter what is shown"],
   [["u"], "back to the list above"],
   [["d"], "dark or light"],

@@ -13,7 +13,7 @@ const statuses: Status[] = ["executing", "paused", "completed", "failed", "cance
 const refresh = 5000;
 const page = 200;
 
-/** useTasks keeps the list as the server has it, as long as somebody looks. */
+/** useTasks keeps the list as the server has it, as long as the page is visible. */
 function useTasks(status: string, workspace: string) {
   const [tasks, setTasks] = useState<Task[] | null>(null);
   const [next, setNext] = useState<string | null>(null);
@@ -63,7 +63,7 @@ function useTasks(status: string, workspace: string) {
   };
 }
 
-/** Actor is who made a task's last change, asked for when its row is looked at. */
+/** Actor is who made a task's last change, requested when its row is visible. */
 const actors = new Map<string, Promise<string>>();
 
 function Actor(p: { task: Task }) {

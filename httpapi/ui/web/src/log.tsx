@@ -1,4 +1,4 @@
-// A workspace's log: everybody's changes. Read page by page as it is scrolled;
+// A workspace's log: all changes. Read page by page as it is scrolled;
 // searched by path and actor in the page, since the server knows paths only.
 
 import { useEffect, useRef, useState } from "preact/hooks";

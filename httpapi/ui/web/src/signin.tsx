@@ -1,4 +1,4 @@
-// Asks for a token when the server wants one.
+// Asks for a token when the server requires one.
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -31,7 +31,7 @@ export function SignIn() {
           if (value.trim()) finish(value.trim());
         }}
       >
-        <p>{asked.refused ? "The server does not take this token." : "This server wants a token."} It is kept until the tab is closed.</p>
+        <p>{asked.refused ? "The server does not accept this token." : "This server requires a token."} It is kept until the tab is closed.</p>
         <Field label="Token">
           <input type="password" autofocus autocomplete="off" spellcheck={false} value={value} onInput={(e) => setValue(e.currentTarget.value)} />
         </Field>

@@ -19,7 +19,7 @@ export interface StreamOptions {
   after: number | null;
   event: (e: StreamEvent) => void;
   state: (s: Connection) => void;
-  /** more tells, after the server has ended the stream, whether to connect again. */
+  /** more reports, after the server has ended the stream, whether to connect again. */
   more: () => boolean;
 }
 

@@ -51,7 +51,7 @@ function useTask(id: string) {
         }
         news = 0;
         const t = await getJSON<Task>(`/tasks/${encodeURIComponent(id)}`).catch(() => null);
-        // What the stream told meanwhile is newer than this answer.
+        // The stream's state is newer than this answer.
         if (t && !gone) setTask((now) => (now && Date.parse(now.updated) > Date.parse(t.updated) ? now : t));
       }, 400);
     };
@@ -65,7 +65,7 @@ function useTask(id: string) {
       await log.open(t.changes);
       if (gone) return;
       stop = follow({
-        // An ended task's own stream is over; reverts of it stand in the workspace's.
+        // An ended task's own stream is over; its reverts are in the workspace's.
         path: () => (ended.has(current.current?.status ?? t.status) ? `/workspaces/${encodeURIComponent(t.workspace_id)}/stream` : `/tasks/${encodeURIComponent(id)}/stream`),
         // Nothing known and nothing to come but reverts: not all of the workspace's past.
         after: log.lastSeq > 0 || !ended.has(t.status) ? log.lastSeq : null,
@@ -125,7 +125,7 @@ export function TaskPage(p: { id: string; route: Route }) {
   const q = p.route.query;
   const path = q.get("path") ?? "";
   const encoding = q.get("enc") ?? undefined;
-  // The summary of a large task takes a while: where it is not what is looked at, the timeline comes first.
+  // The summary of a large task takes a while: where it is not shown, the timeline is loaded first.
   const wanted = section === "files" || t.log.ready;
   const files = useLoad<FileChange[]>(async (signal) => {
     if (!wanted) return new Promise<FileChange[]>(() => {});

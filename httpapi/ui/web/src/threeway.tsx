@@ -58,7 +58,7 @@ async function versions(task: Task, c: Conflict, scope: Scope, signal: AbortSign
   return { found, left, now };
 }
 
-/** slots lays one version's lines beside the base's: what stands before each line, and in its place. */
+/** slots aligns one version's lines with the base's: those before each line, and those in its place. */
 function slots(base: string[], other: string[]): { before: string[][]; same: boolean[]; line: (string | null)[] } {
   const before: string[][] = Array.from({ length: base.length + 1 }, () => []);
   const line: (string | null)[] = base.map(() => null);
@@ -76,7 +76,7 @@ function slots(base: string[], other: string[]): { before: string[][]; same: boo
       continue;
     }
     if (part.added) {
-      // What stands in a line's place stands beside it.
+      // A line's replacement is next to it.
       part.value.forEach((value, k) => {
         if (k < removed) line[b - removed + k] = value;
         else before[b]!.push(value);

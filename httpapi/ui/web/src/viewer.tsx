@@ -17,7 +17,7 @@ const modeKey = "umbra.diff";
 /** largest is up to which size a diff or file is shown, in characters. */
 const largest = 48 << 20;
 
-/** narrow: there is no room for two sides. */
+/** narrow reports whether the window is too narrow for two sides. */
 function narrow(): boolean {
   return matchMedia("(max-width: 900px)").matches;
 }
@@ -74,7 +74,7 @@ export function DiffPane(p: { url: string; path: string; label: string; files?: 
         <span class="space" />
         {p.tools}
       </div>
-      {d?.mixed && <p class="notice">Others changed this file between the task's changes. What is shown may hold some of theirs.</p>}
+      {d?.mixed && <p class="notice">Others changed this file between the task's changes. Some of the shown lines may be theirs.</p>}
       {loaded.error || failed ? (
         <ErrorBox error={loaded.error || failed} retry={loaded.reload} />
       ) : d && d.diff.length > largest ? (

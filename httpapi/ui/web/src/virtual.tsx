@@ -43,7 +43,7 @@ class Sums {
     return change;
   }
 
-  /** at is the row that stands at y. */
+  /** at is the row at y. */
   at(y: number): number {
     let k = 0;
     for (let step = this.top; step > 0; step >>= 1) {

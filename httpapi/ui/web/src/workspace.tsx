@@ -72,7 +72,7 @@ export function WorkspacePage(p: { id: string }) {
         <div class="title">
           <h1>{nameOf(w)}</h1>
           <p class="meta">
-            <span class={`chip ${w.state}`}>{w.state}</span> <span>{w.root ?? "virtual: it has no folder"}</span> · <span class="id">{w.id}</span>
+            <span class={`chip ${w.state}`}>{w.state}</span> <span>{w.root ?? "virtual, without a folder"}</span> · <span class="id">{w.id}</span>
           </p>
         </div>
         {w.root && (

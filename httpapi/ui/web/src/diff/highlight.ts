@@ -59,7 +59,7 @@ function give(): void {
 
 function next(): void {
   if (busy) return;
-  // What came last is what is being looked at.
+  // The newest request is for the visible rows.
   const item = waiting.pop();
   if (!item) return;
   worker ??= start();

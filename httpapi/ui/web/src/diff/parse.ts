@@ -21,7 +21,7 @@ export interface Pair {
 export interface Parsed {
   rows: Row[];
   pairs: Pair[];
-  /** clipped tells that the diff has more rows than are shown. */
+  /** clipped reports that the diff has more rows than are shown. */
   clipped: boolean;
 }
 
@@ -31,7 +31,7 @@ const breath = 20_000;
 
 /**
  * parse reads a unified diff, and lets the page breathe meanwhile. With files a
- * row tells where each file begins.
+ * row marks where each file begins.
  */
 export async function parse(diff: string, files: boolean, signal?: AbortSignal): Promise<Parsed> {
   const rows: Row[] = [];
@@ -105,7 +105,7 @@ function names(both: string): string {
   return old.slice(2) === now.slice(2) ? now.slice(2) : both.replace(/^a\//, "").replace(" b/", " \u2192 ");
 }
 
-/** pair lays rows side by side: deletions beside the additions that follow them. */
+/** pair puts rows side by side: deletions next to the additions that follow them. */
 export function pair(rows: Row[]): Pair[] {
   const pairs: Pair[] = [];
   for (let i = 0; i < rows.length; ) {

@@ -1,4 +1,4 @@
-// A diff, or one version of a file, as a table that is drawn where it is looked at.
+// A diff, or one version of a file, as a table of which only the visible rows are drawn.
 
 import { useEffect, useMemo, useReducer, useRef } from "preact/hooks";
 
