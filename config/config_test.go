@@ -137,7 +137,7 @@ func TestRefused(t *testing.T) {
 		{"c.yaml", "limits: {workspace_bytes: auto}", "limits.workspace_bytes"},
 		{"c.yaml", "mcp: {mounts: [{prefix: a, scope: READ_ONLY, root: /a}]}", "mcp.mounts: item 1: prefix"},
 		{"c.yaml", "mcp: {mounts: [{prefix: /a/../b, scope: READ_ONLY, root: /a}]}", "mcp.mounts: item 1: prefix"},
-		{"c.yaml", "mcp: {mounts: [{prefix: /a, scope: READ_ONLY, root: /a}, {prefix: //a/, scope: READ_ONLY, root: /a}]}", "item 2: prefix: /a stands twice"},
+		{"c.yaml", "mcp: {mounts: [{prefix: /a, scope: READ_ONLY, root: /a}, {prefix: //a/, scope: READ_ONLY, root: /a}]}", "item 2: prefix: /a occurs twice"},
 		{"c.yaml", "mcp: {mounts: [{prefix: /a, scope: ALL, root: /a}]}", "scope: \"ALL\" is none of"},
 		{"c.yaml", "mcp: {mounts: [{prefix: /a, scope: READ_ONLY, root: a}]}", "root: \"a\" is not an absolute path"},
 		{"c.yaml", "mcp: {mounts: [{prefix: /a, scope: READ_ONLY}]}", "give either root or namespace"},

@@ -33,7 +33,7 @@ func ParseSize(s string) (Size, error) {
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 0 || n > math.MaxInt64/factor {
-		return 0, fmt.Errorf("%q is no size such as 1048576, 100MB or 256MiB", s)
+		return 0, fmt.Errorf("%q is not a size such as 1048576, 100MB or 256MiB", s)
 	}
 	return Size(n * factor), nil
 }

@@ -239,7 +239,7 @@ func checkMounts(mounts []MCPMount) error {
 			strings.ContainsFunc(m.Prefix, func(r rune) bool { return r == '\\' || unicode.IsControl(r) }):
 			return fail(fmt.Errorf("prefix: %q is not an absolute path with slashes", m.Prefix))
 		case seen[prefix]:
-			return fail(fmt.Errorf("prefix: %s stands twice", prefix))
+			return fail(fmt.Errorf("prefix: %s occurs twice", prefix))
 		case (m.Root == "") == (len(m.Namespace) == 0):
 			return fail(errors.New("give either root or namespace"))
 		case slices.Contains(m.Namespace, ""):
@@ -269,7 +269,7 @@ func checkAPIs(apis []API) error {
 		}) || a.Name[0] >= '0' && a.Name[0] <= '9':
 			return fail(fmt.Errorf("name: %q is not letters, digits and _", a.Name))
 		case seen[a.Name]:
-			return fail(fmt.Errorf("name: %s stands twice", a.Name))
+			return fail(fmt.Errorf("name: %s occurs twice", a.Name))
 		case notEmpty(a.Spec) != nil:
 			return fail(fmt.Errorf("spec: %w", notEmpty(a.Spec)))
 		}
@@ -288,7 +288,7 @@ func checkTokens(tokens []Token) error {
 			return fail(fmt.Errorf("name: %q is not 1 to 128 printable characters without < and >", t.Name))
 		}
 		if seen[t.Name] {
-			return fail(fmt.Errorf("name: %q stands twice", t.Name))
+			return fail(fmt.Errorf("name: %q occurs twice", t.Name))
 		}
 		seen[t.Name] = true
 		if sum, err := hex.DecodeString(t.SHA256); err != nil || len(sum) != 32 {

@@ -55,7 +55,7 @@ func collision(err error) error {
 		return err
 	}
 	return &errs.Error{Kind: errs.Unprocessable, Code: "sha1_collision",
-		Detail: "The content is part of a SHA-1 collision, so git could not tell it from other content.", Err: err}
+		Detail: "The content is part of a SHA-1 collision: git could not distinguish it from other content.", Err: err}
 }
 
 // SHA256 gives the hash that stands in After-Hash.

@@ -105,7 +105,7 @@ func (s *Store) enqueue(ctx context.Context, p *pending) error {
 	s.qmu.Lock()
 	if s.stopped {
 		s.qmu.Unlock()
-		return errs.New(errs.Unavailable, "stopping", "The workspace is being put away.")
+		return errs.New(errs.Unavailable, "stopping", "The workspace is being unloaded.")
 	}
 	s.queue = append(s.queue, p)
 	lead := !s.led
@@ -157,7 +157,7 @@ func (s *Store) pause(ctx context.Context) (resume func(), err error) {
 	s.qmu.Lock()
 	if s.stopped {
 		s.qmu.Unlock()
-		return nil, errs.New(errs.Unavailable, "stopping", "The workspace is being put away.")
+		return nil, errs.New(errs.Unavailable, "stopping", "The workspace is being unloaded.")
 	}
 	lead := !s.led
 	if s.led = true; !lead {
@@ -559,7 +559,7 @@ func (g *group) emitCommit(m *message.Message, authored time.Time, tree object.I
 	data, err := c.Encode()
 	if err != nil {
 		return object.Zero, &errs.Error{Kind: errs.Invalid, Code: "validation_failed",
-			Detail: "The actor cannot stand in a commit.", Err: err}
+			Detail: "The actor is not valid in a commit.", Err: err}
 	}
 	return g.emitWhole(object.Commit, data, track), nil
 }

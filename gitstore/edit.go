@@ -129,7 +129,7 @@ func (o *overlay) open(n *node, name string, make bool, full wspath.Path) (*node
 }
 
 func notInTree(p wspath.Path) error {
-	return &errs.Error{Kind: errs.NotFound, Code: "file_not_found", Detail: "There is no such file.", Path: string(p)}
+	return &errs.Error{Kind: errs.NotFound, Code: "file_not_found", Detail: "The file does not exist.", Path: string(p)}
 }
 
 // parent opens the folder that holds p.
@@ -178,7 +178,7 @@ func (o *overlay) apply(e Edit) error {
 			empty = kid.isEmpty()
 		}
 		if (kid != nil || old.Mode == object.Dir) && !empty {
-			return &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "A folder stands there.", Path: string(e.Path)}
+			return &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "The path is a directory.", Path: string(e.Path)}
 		}
 	}
 	n.put(object.Entry{Name: name, Mode: e.Mode, ID: e.Blob.id})
@@ -187,7 +187,7 @@ func (o *overlay) apply(e Edit) error {
 
 func (o *overlay) move(from, to wspath.Path) error {
 	if to == from || strings.HasPrefix(string(to), string(from)+"/") {
-		return &errs.Error{Kind: errs.Invalid, Code: "move_into_itself", Detail: "A folder cannot be moved into itself.", Path: string(from)}
+		return &errs.Error{Kind: errs.Invalid, Code: "move_into_itself", Detail: "A directory cannot be moved into itself.", Path: string(from)}
 	}
 	src, name, err := o.parent(from, false)
 	if err != nil {

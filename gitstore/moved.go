@@ -150,7 +150,7 @@ func (s *Store) noCommit(id ID) error {
 	if _, now, ok, err := s.Moved(id.String()); err == nil && ok {
 		return errRewritten(now)
 	}
-	return errs.New(errs.NotFound, "commit_not_found", "There is no such commit.")
+	return errs.New(errs.NotFound, "commit_not_found", "The commit does not exist.")
 }
 
 // PurgedBlob is the id of what stands in place of purged bytes.

@@ -23,7 +23,7 @@ func (s *Store) setLive() {
 }
 
 func missing(id ID) error {
-	return &errs.Error{Kind: errs.NotFound, Code: "object_not_found", Detail: "There is no such object.",
+	return &errs.Error{Kind: errs.NotFound, Code: "object_not_found", Detail: "The object does not exist.",
 		Err: errors.New(id.String())}
 }
 
@@ -90,7 +90,7 @@ func (s *Store) tree(id object.ID) (*object.TreeData, error) {
 		return nil, err
 	}
 	if kind != object.Tree {
-		return nil, errs.New(errs.NotFound, "object_not_found", "The object is no tree.")
+		return nil, errs.New(errs.NotFound, "object_not_found", "The object is not a tree.")
 	}
 	t, err := object.NewTree(data)
 	if err != nil {

@@ -145,7 +145,7 @@ func (s *Store) endPending(ctx context.Context) error {
 func (p *Purge) prepare(ctx context.Context) (err error) {
 	s := p.s
 	if broken := s.packs.broken(); len(broken) > 0 {
-		return errs.New(errs.Conflict, "repository_damaged", "The pack %s is damaged: nobody can tell what it holds. Run umbra verify --repair first.", broken[0])
+		return errs.New(errs.Conflict, "repository_damaged", "The pack %s is damaged and cannot be read. Run umbra verify --repair first.", broken[0])
 	}
 	blobs, sums := make(map[ID]bool), make(map[string]bool)
 	for _, id := range p.opt.Blobs {

@@ -339,7 +339,7 @@ func (r *recordIndex) atLocked(seq uint64) (Record, error) {
 		return Record{}, ErrDropped()
 	}
 	if seq == 0 || seq > r.n+uint64(len(r.tail)) {
-		return Record{}, errs.New(errs.NotFound, "commit_not_found", "There is no such commit.")
+		return Record{}, errs.New(errs.NotFound, "commit_not_found", "The commit does not exist.")
 	}
 	if seq > r.n {
 		return r.tail[seq-r.n-1], nil

@@ -329,7 +329,7 @@ func (s *Store) closeFiles() {
 func (s *Store) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.running, func() {
-		cancel(errs.New(errs.Unavailable, "stopping", "The workspace is being put away."))
+		cancel(errs.New(errs.Unavailable, "stopping", "The workspace is being unloaded."))
 	})
 	return ctx, func() { stop(); cancel(nil) }
 }

@@ -62,7 +62,7 @@ func (g *group) taskOf(id string) (*Task, error) {
 	if !ok {
 		known, ok := g.s.Task(id)
 		if !ok {
-			return nil, errs.New(errs.NotFound, "task_not_found", "There is no such task.")
+			return nil, errs.New(errs.NotFound, "task_not_found", "The task does not exist.")
 		}
 		t = &known
 	}

@@ -105,7 +105,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	tokens := access.Fixed(Token{Name: "reader", SHA256: sumOf("r"), Roots: []string{"/srv/a"}}, Token{Name: "late", SHA256: sumOf("l"), Expires: time.Unix(1, 0)})
 	hidden := func(c *gin.Context) error {
 		CallerOf(c).Sees("/srv/b")
-		return errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.")
+		return errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 	}
 	s := newServer(t, Options{Tokens: tokens, Own: []string{"/srv/a/code"}},
 		Route{Method: "GET", Pattern: "/hidden/{id}", Handler: hidden},

@@ -77,7 +77,7 @@ func (k Caller) MayOpen(root string) error {
 		return nil
 	}
 	k.Refused(code)
-	return errs.New(errs.Forbidden, code, "The caller may not open this folder.")
+	return errs.New(errs.Forbidden, code, "The caller may not open this directory.")
 }
 
 // Refused notes for the audit log that the caller is kept from something, where

@@ -62,7 +62,7 @@ func addNames(to map[string]any, from any) error {
 	names, _ := from.(map[string]any)
 	for name := range names {
 		if _, twice := to[name]; twice {
-			return fmt.Errorf("%s stands twice", name)
+			return fmt.Errorf("%s occurs twice", name)
 		}
 	}
 	maps.Copy(to, names)

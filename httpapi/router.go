@@ -145,7 +145,7 @@ func (t *table) add(rt *Route) {
 	}
 	for _, other := range methods[rt.Method] {
 		if other.suffix == rt.suffix {
-			panic("httpapi: route stands twice: " + rt.Method + " " + rt.Pattern)
+			panic("httpapi: route occurs twice: " + rt.Method + " " + rt.Pattern)
 		}
 	}
 	names := []string{rt.Method}
@@ -251,7 +251,7 @@ func cutSegment(p string) (segment, rest string) {
 func (t *table) noRoute(c *gin.Context) {
 	allow := t.allowed(c)
 	if len(allow) == 0 {
-		Fail(c, &Problem{Status: http.StatusNotFound, Code: "not_found", Detail: "There is no such route."})
+		Fail(c, &Problem{Status: http.StatusNotFound, Code: "not_found", Detail: "The route does not exist."})
 		return
 	}
 	value := strings.Join(allow, ", ")

@@ -96,7 +96,7 @@ func TestTokenVerbActsAtOnce(t *testing.T) {
 	if status != 1 {
 		t.Errorf("off with a token left: %d %s", status, errOut)
 	}
-	if out := mustToken(t, s.DataDir, "remove", "first"); !strings.Contains(out, "nobody but the owner") {
+	if out := mustToken(t, s.DataDir, "remove", "first"); !strings.Contains(out, "only the owner") {
 		t.Errorf("removing the last says %q", out)
 	}
 	if status, _, _ := tokenVerb(t, s.DataDir, "remove", "first"); status != 1 {
@@ -144,7 +144,7 @@ func TestTokenVerbWithoutAServer(t *testing.T) {
 		t.Error(got)
 	}
 	s.Stop()
-	if got := mustToken(t, dir, "list"); !strings.Contains(got, "nobody but the owner") {
+	if got := mustToken(t, dir, "list"); !strings.Contains(got, "only the owner") {
 		t.Error(got)
 	}
 	mustToken(t, dir, "off")

@@ -156,8 +156,8 @@ func TestServeFolderRefused(t *testing.T) {
 	}
 	home := t.TempDir()
 	for folder, want := range map[string]string{
-		filepath.Join(home, "none"): "there is no folder",
-		file:                        "is no folder",
+		filepath.Join(home, "none"): "does not exist",
+		file:                        "is not a directory",
 		"/":                         "workspace_too_wide",
 	} {
 		data := filepath.Join(t.TempDir(), "data")

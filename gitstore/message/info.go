@@ -101,7 +101,7 @@ func ParseInfo(s string) (*Info, error) {
 	for k, v := range trailers(block) {
 		if isKnownKey(k) {
 			if seen[k] {
-				return nil, fmt.Errorf("%w: %s stands twice", ErrMalformed, k)
+				return nil, fmt.Errorf("%w: %s occurs twice", ErrMalformed, k)
 			}
 			seen[k] = true
 		}

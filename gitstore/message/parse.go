@@ -29,7 +29,7 @@ func Parse(s string) (*Message, error) {
 	for k, v := range trailers(block) {
 		if !repeats(k) && isKnownKey(k) {
 			if seen[k] {
-				return nil, fmt.Errorf("%w: %s stands twice", ErrMalformed, k)
+				return nil, fmt.Errorf("%w: %s occurs twice", ErrMalformed, k)
 			}
 			seen[k] = true
 		}
@@ -135,7 +135,7 @@ func (m *Message) setEntry(k, v string) error {
 		field = &e.Permissions
 	}
 	if *field != "" {
-		return fmt.Errorf("%w: %s stands twice in an entry", ErrMalformed, k)
+		return fmt.Errorf("%w: %s occurs twice in an entry", ErrMalformed, k)
 	}
 	*field = v
 	return nil

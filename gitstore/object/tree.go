@@ -133,7 +133,7 @@ func (t *TreeData) checkOrder(i, end int) error {
 	}
 	before := TreeData{data: t.data, off: t.off}
 	if _, found := before.search(name, false); found {
-		return fmt.Errorf("%w: %q stands twice", ErrBadTree, name)
+		return fmt.Errorf("%w: %q occurs twice", ErrBadTree, name)
 	}
 	return nil
 }

@@ -140,7 +140,7 @@ func (n *Note) Append(updates []Update) error {
 	var lines []byte
 	for _, u := range updates {
 		if !ValidName(u.Name) {
-			return fmt.Errorf("refs: %q is no ref's name", u.Name)
+			return fmt.Errorf("refs: %q is not a ref name", u.Name)
 		}
 		// A name may stand twice: once there is a line, all that follow it are
 		// written.

@@ -55,7 +55,7 @@ func (s *Store) Resolve(name string) (id object.ID, found bool, err error) {
 
 func (s *Store) read(name string) (Ref, error) {
 	if !ValidName(name) {
-		return Ref{}, fmt.Errorf("refs: %q is no ref's name", name)
+		return Ref{}, fmt.Errorf("refs: %q is not a ref name", name)
 	}
 	r, ok, err := s.readLoose(name)
 	if err != nil || ok {

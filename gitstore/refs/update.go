@@ -73,7 +73,7 @@ const maxBatch = 128
 func (s *Store) Update(ctx context.Context, updates []Update) ([]Foreign, error) {
 	for i := range updates {
 		if u := &updates[i]; !ValidName(u.Name) || u.Symbolic != "" && !ValidName(u.Symbolic) {
-			return nil, fmt.Errorf("refs: %q is no ref's name", u.Name)
+			return nil, fmt.Errorf("refs: %q is not a ref name", u.Name)
 		}
 	}
 	s.mu.Lock()

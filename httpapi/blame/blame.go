@@ -66,7 +66,7 @@ func (d *Dialect) open(c *gin.Context) (*workspace.Workspace, error) {
 	}
 	rec, ok := d.workspaces.Record(id)
 	if !ok || !caller.Sees(rec.Place()) {
-		return nil, errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.")
+		return nil, errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 	}
 	return d.workspaces.Get(ctx, rec.ID)
 }

@@ -22,7 +22,7 @@ func (d *Dialect) trace(c *gin.Context) error {
 		return err
 	}
 	if !task.ValidID(id) {
-		return errs.New(errs.NotFound, "task_not_found", "There is no such task.")
+		return errs.New(errs.NotFound, "task_not_found", "The task does not exist.")
 	}
 	ctx := c.Request.Context()
 	r, err := d.tasks.Read(ctx, id, httpapi.CallerOf(c).Sees)

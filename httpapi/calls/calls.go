@@ -315,7 +315,7 @@ func (d *Dialect) list(c *gin.Context) error {
 func (d *Dialect) id(c *gin.Context) (string, error) {
 	id, err := httpapi.Param(c, "call")
 	if err == nil && !task.ValidID(id) {
-		err = errs.New(errs.NotFound, "call_not_found", "There is no such call.")
+		err = errs.New(errs.NotFound, "call_not_found", "The call does not exist.")
 	}
 	return id, err
 }

@@ -94,7 +94,7 @@ func (d *Dialect) open(c *gin.Context) (*workspace.Workspace, error) {
 	id := strings.TrimSuffix(name, ".git")
 	rec, ok := d.workspaces.Record(id)
 	if !ok || !httpapi.CallerOf(c).Sees(rec.Place()) {
-		return nil, errs.New(errs.NotFound, "repository_not_found", "There is no such repository.")
+		return nil, errs.New(errs.NotFound, "repository_not_found", "The repository does not exist.")
 	}
 	w, err := d.workspaces.Get(c.Request.Context(), id)
 	if err != nil {

@@ -52,7 +52,7 @@ func plainPack(c *gin.Context, gitDir string, body io.Reader) error {
 	defer s.Close()
 	req := packp.NewUploadPackRequest()
 	if err := req.Decode(body); err != nil {
-		return errs.New(errs.Invalid, "malformed_body", "That is no request of git's that can be served without git on this machine.")
+		return errs.New(errs.Invalid, "malformed_body", "This request requires git on the server; install git.")
 	}
 	res, err := s.UploadPack(c.Request.Context(), req)
 	if err != nil {

@@ -23,7 +23,7 @@ func (d *Dialect) openTask(c *gin.Context) (*task.Ref, error) {
 		return nil, err
 	}
 	if !task.ValidID(id) {
-		return nil, errs.New(errs.NotFound, "task_not_found", "There is no such task.")
+		return nil, errs.New(errs.NotFound, "task_not_found", "The task does not exist.")
 	}
 	r, err := d.tasks.Get(c.Request.Context(), id, httpapi.CallerOf(c).Sees)
 	if err != nil {

@@ -159,7 +159,7 @@ func TestDashboard(t *testing.T) {
 	found := 0
 	for _, p := range board.Panels {
 		if ids[p.ID] {
-			t.Errorf("panel %d stands twice", p.ID)
+			t.Errorf("panel %d occurs twice", p.ID)
 		}
 		ids[p.ID] = true
 		for _, target := range p.Targets {

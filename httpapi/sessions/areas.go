@@ -350,7 +350,7 @@ func (d *Dialect) deleteArea(c *gin.Context, ses session.Session, t target, op w
 	out.Path, out.PathEncoding = t.JSON()
 	do := task.AreaOp{Kind: task.AreaDelete, Path: t.areaPath(), Recursive: op.Recursive, Match: op.If.Match}
 	if info, err := a.folders.Stat(t.areaPath()); err == nil && info.IsDir() && op.MustBe != workspace.KindDir {
-		return wrong("path", "That is a folder.")
+		return wrong("path", "The path is a directory.")
 	}
 	do.Folder = op.MustBe == workspace.KindDir
 	_, err = d.applyArea(c, a, do)
@@ -387,7 +387,7 @@ func (d *Dialect) relocateArea(c *gin.Context, ses session.Session, from, to tar
 			return err
 		}
 		if len(entries) > 0 {
-			return errs.New(errs.Conflict, "directory_not_empty", "The folder at the target is not empty.")
+			return errs.New(errs.Conflict, "directory_not_empty", "The directory at the target is not empty.")
 		}
 	}
 	_, err = d.applyArea(c, a, task.AreaOp{Kind: task.AreaRename, Path: from.areaPath(), To: to.areaPath(), Folder: from.folder, Overwrite: op.Overwrite, Match: op.If.Match})

@@ -78,7 +78,7 @@ func (d *Dialect) mkdir(c *gin.Context, ses session.Session) error {
 }
 
 func exists() error {
-	return errs.New(errs.Conflict, "target_exists", "Something stands there already.")
+	return errs.New(errs.Conflict, "target_exists", "The target already exists.")
 }
 
 func tellMade(c *gin.Context, t target, created bool, res *workspace.Result) {

@@ -59,7 +59,7 @@ func parseTarget(path, encoding string, opts ...wspath.Option) (target, error) {
 	p, err := wspath.FromJSON(rest, encoding, opts...)
 	if err != nil {
 		if errs.Is(err, errs.BadPath) && leavesRoot(rest) {
-			return target{}, errs.New(errs.NotFound, "file_not_found", "There is no such file.")
+			return target{}, errs.New(errs.NotFound, "file_not_found", "The file does not exist.")
 		}
 		return target{}, err
 	}

@@ -248,7 +248,7 @@ func (d *Dialect) deleteContent(c *gin.Context) error {
 }
 
 func missing(p wspath.Path) error {
-	e := errs.New(errs.NotFound, "file_not_found", "There is no such file.")
+	e := errs.New(errs.NotFound, "file_not_found", "The file does not exist.")
 	e.Path = string(p)
 	return e
 }

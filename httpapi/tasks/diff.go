@@ -199,7 +199,7 @@ func (d *Dialect) untouched(c *gin.Context, r *task.Ref, path string) error {
 		f.Close() // on disk, but in no history: ignored
 		return nil
 	}
-	return &errs.Error{Kind: errs.NotFound, Code: "file_not_found", Detail: "There is no such file.", Path: path, Err: err}
+	return &errs.Error{Kind: errs.NotFound, Code: "file_not_found", Detail: "The file does not exist.", Path: path, Err: err}
 }
 
 func serveDiff(c *gin.Context, st *gitstore.Store, a ask, list []changed) error {

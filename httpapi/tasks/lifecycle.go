@@ -69,7 +69,7 @@ func (d *Dialect) createAs(c *gin.Context, body *createBody, o task.CreateOption
 	id := ""
 	if body.WorkspaceID != nil {
 		if id = *body.WorkspaceID; body.Workspace != "" || body.Namespace != nil {
-			return nil, errs.New(errs.Unprocessable, "validation_failed", "workspace_id stands alone: without workspace and namespace.").With("field", "workspace_id")
+			return nil, errs.New(errs.Unprocessable, "validation_failed", "workspace_id excludes workspace and namespace.").With("field", "workspace_id")
 		}
 	} else if _, known := d.tasks.Workspace(body.Workspace, o.Sees); known {
 		id = body.Workspace
@@ -79,7 +79,7 @@ func (d *Dialect) createAs(c *gin.Context, body *createBody, o task.CreateOption
 	}
 	rec, known := d.tasks.Workspace(id, o.Sees)
 	if !known {
-		return nil, errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.").With("field", "workspace_id")
+		return nil, errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.").With("field", "workspace_id")
 	}
 	if body.Kind != nil && *body.Kind != rec.Kind {
 		return nil, errs.New(errs.Unprocessable, "validation_failed", "kind is not that of the workspace.").With("field", "kind")

@@ -111,7 +111,7 @@ func (d *Dialect) with(c *gin.Context, open func(context.Context, string, task.S
 		return nil, err
 	}
 	if !task.ValidID(id) {
-		return nil, errs.New(errs.NotFound, "task_not_found", "There is no such task.")
+		return nil, errs.New(errs.NotFound, "task_not_found", "The task does not exist.")
 	}
 	return open(c.Request.Context(), id, sees(c))
 }

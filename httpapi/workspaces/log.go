@@ -54,7 +54,7 @@ func logFilter(c *gin.Context) (f task.Filter, err error) {
 		return f, err
 	}
 	if given && !task.ValidID(id) {
-		return f, errs.New(errs.Invalid, "invalid_task_id", "task_id is no task's id.").With("field", "task_id")
+		return f, errs.New(errs.Invalid, "invalid_task_id", "task_id is not a valid task ID.").With("field", "task_id")
 	}
 	f.Task = id
 	path, given, err := httpapi.Query(c, "path")
@@ -77,7 +77,7 @@ func parsePlace(s string) (task.Place, error) {
 	if s == "" {
 		return task.Place{}, nil
 	}
-	bad := errs.New(errs.Invalid, "invalid_parameter", "The after parameter is no cursor of this log.").With("field", "after")
+	bad := errs.New(errs.Invalid, "invalid_parameter", "Invalid 'after' cursor; use next of the previous page.").With("field", "after")
 	raw, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil {
 		return task.Place{}, bad

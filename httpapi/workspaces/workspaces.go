@@ -73,7 +73,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 }
 
 func notFound() error {
-	return errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.")
+	return errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 }
 
 // id gives the route's workspace, if the caller may know of it. One whose
@@ -226,7 +226,7 @@ func (d *Dialect) rebind(c *gin.Context) error {
 		return err
 	}
 	if body.Root == nil || !filepath.IsAbs(*body.Root) || strings.IndexByte(*body.Root, 0) >= 0 {
-		return errs.New(errs.Unprocessable, "validation_failed", "root must be the absolute path of a folder.").With("field", "root")
+		return errs.New(errs.Unprocessable, "validation_failed", "root must be the absolute path of a directory.").With("field", "root")
 	}
 	w, err := d.workspaces.Rebind(c.Request.Context(), rec.ID, *body.Root, workspace.OpenOptions{Allow: httpapi.CallerOf(c).MayOpen})
 	if err != nil {
@@ -271,7 +271,7 @@ func (d *Dialect) sync(c *gin.Context) error {
 		}
 		if body.Adopt && httpapi.CallerOf(c).Scope != httpapi.ScopeWrite {
 			httpapi.CallerOf(c).Refused("read_only_token")
-			return errs.New(errs.Forbidden, "scope_insufficient", "The token may not bind the workspace to another folder.")
+			return errs.New(errs.Forbidden, "scope_insufficient", "The token may not bind the workspace to another directory.")
 		}
 		res, err := w.Sync(c.Request.Context(), workspace.SyncOptions{Adopt: body.Adopt, Allow: httpapi.CallerOf(c).MayOpen, Attribute: true})
 		if err != nil {

@@ -198,9 +198,9 @@ func (b *Book) Remove(name string) error {
 	i := slices.IndexFunc(old.stored, func(t Token) bool { return t.Name == name })
 	switch {
 	case i < 0 && b.isFixed(name):
-		return errs.New(errs.Conflict, "token_in_settings", "The token %q stands in auth.tokens of the settings: take it out there.", name)
+		return errs.New(errs.Conflict, "token_in_settings", "The token %q is set in auth.tokens; remove it there.", name)
 	case i < 0:
-		return errs.New(errs.NotFound, "token_not_found", "There is no token %q.", name)
+		return errs.New(errs.NotFound, "token_not_found", "The token %q does not exist.", name)
 	}
 	if err := b.db.Delete(tokensBucket, name); err != nil {
 		return errs.Wrap(err, "")

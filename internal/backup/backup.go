@@ -65,7 +65,7 @@ func Run(ctx context.Context, o Options) (rep Report, err error) {
 		return rep, err
 	}
 	if !is && !empty {
-		return rep, errs.New(errs.Conflict, "not_a_backup", "The folder is not empty, and no backup.")
+		return rep, errs.New(errs.Conflict, "not_a_backup", "The directory is not empty, and not a backup.")
 	}
 	old, _, err := readManifest(o.To)
 	if err != nil {

@@ -54,7 +54,7 @@ func openBackup(from vfs.FS) (*manifest, error) {
 		return nil, err
 	}
 	if !is || !found {
-		return nil, errs.New(errs.NotFound, "no_backup", "There is no complete backup in the folder.")
+		return nil, errs.New(errs.NotFound, "no_backup", "The directory has no complete backup.")
 	}
 	return m, nil
 }
@@ -79,7 +79,7 @@ func Restore(ctx context.Context, o RestoreOptions) (rep Report, err error) {
 		return rep, errs.Wrap(err, "")
 	}
 	if len(list) > 0 {
-		return rep, errs.New(errs.Conflict, "not_empty", "The folder is not empty.")
+		return rep, errs.New(errs.Conflict, "not_empty", "The directory is not empty.")
 	}
 	r := &restorer{ctx: ctx, o: &o, rep: &rep, dirs: map[string]fs.FileMode{".": 0o700}}
 	if err := r.run(m, names); err != nil {

@@ -48,7 +48,7 @@ func (s *Service) Backup(ctx context.Context, dir string, tell func(Report)) (Re
 	}
 	if err := os.MkdirAll(at, 0o700); err != nil {
 		if errors.Is(err, syscall.ENOTDIR) {
-			return Report{}, errs.New(errs.Invalid, "validation_failed", "dir leads to no folder.")
+			return Report{}, errs.New(errs.Invalid, "validation_failed", "dir is not a directory.")
 		}
 		return Report{}, errs.Wrap(err, "")
 	}
@@ -98,7 +98,7 @@ func Lock(dir string) (unlock func(), err error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, errs.New(errs.Conflict, "backup_in_use", "Another process backs up to the folder, or restores from it.")
+			return nil, errs.New(errs.Conflict, "backup_in_use", "Another process backs up to the directory, or restores from it.")
 		}
 		return nil, errs.Wrap(&fs.PathError{Op: "flock", Path: dir, Err: err}, "")
 	}

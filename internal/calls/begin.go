@@ -322,7 +322,7 @@ func (s *Service) tell(ctx context.Context, w *workspace.Workspace, out *Begun) 
 
 // workspaceOf finds or opens the workspace of a begin. The caller releases it.
 func (s *Service) workspaceOf(ctx context.Context, b *Begin) (*workspace.Workspace, error) {
-	unknown := errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.")
+	unknown := errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 	if b.Workspace != "" {
 		rec, ok := s.o.Workspaces.Record(b.Workspace)
 		if !ok || b.Sees != nil && !b.Sees(rec.Place()) {

@@ -383,5 +383,5 @@ func (s *Service) OpenOf(taskID string) int {
 }
 
 func notFound() error {
-	return errs.New(errs.NotFound, "call_not_found", "There is no such call.")
+	return errs.New(errs.NotFound, "call_not_found", "The call does not exist.")
 }

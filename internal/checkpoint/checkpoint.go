@@ -141,7 +141,7 @@ func Delete(ctx context.Context, w *workspace.Workspace, name string) error {
 }
 
 func find(ctx context.Context, w *workspace.Workspace, name string) (object.ID, error) {
-	missing := errs.New(errs.NotFound, "checkpoint_not_found", "There is no such checkpoint.")
+	missing := errs.New(errs.NotFound, "checkpoint_not_found", "The checkpoint does not exist.")
 	if !ValidName(name) {
 		return object.Zero, missing
 	}

@@ -361,7 +361,7 @@ func (s *Service) root(ctx context.Context) (*os.Root, error) {
 	if w != nil {
 		defer w.Release()
 		if w.State() == workspace.Missing {
-			return nil, errs.New(errs.Conflict, "workspace_missing", "The workspace's folder is not there.")
+			return nil, errs.New(errs.Conflict, "workspace_missing", "The workspace's directory does not exist.")
 		}
 	}
 	root, err := os.OpenRoot(s.o.Dir)
@@ -424,7 +424,7 @@ func (s *Service) ReadFile(ctx context.Context, name string) ([]byte, error) {
 	case err != nil:
 		return nil, errs.Wrap(err, "")
 	case info.IsDir():
-		return nil, errs.New(errs.Conflict, "is_a_directory", "That is a folder.")
+		return nil, errs.New(errs.Conflict, "is_a_directory", "The path is a directory.")
 	case !info.Mode().IsRegular():
 		return nil, notThere(fs.ErrNotExist, strings.TrimSuffix(name, extension))
 	}

@@ -26,7 +26,7 @@ func (r *report) data(ctx context.Context, o Options) {
 		r.add(check, Hurts, o.DataDir, "run this as the user that runs the server", "the data directory cannot be looked at: %v", reason(err))
 		return
 	case !st.IsDir():
-		r.add(check, Hurts, o.DataDir, "give another --data-dir", "the data directory is no folder")
+		r.add(check, Hurts, o.DataDir, "give another --data-dir", "the data directory is not a directory")
 		return
 	}
 	healthy := true
@@ -182,7 +182,7 @@ func (r *report) workspace(dir string) {
 		return
 	}
 	if !st.IsDir() {
-		r.add(check, Hurts, dir, "bring the folder back, or forget the workspace (DELETE /workspaces/{ws})", "it is no folder")
+		r.add(check, Hurts, dir, "restore the directory, or forget the workspace (DELETE /workspaces/{ws})", "it is not a directory")
 		return
 	}
 	healthy := true

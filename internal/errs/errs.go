@@ -133,11 +133,11 @@ func classify(err error) (Kind, string, string) {
 	case errors.Is(err, syscall.ENOTDIR):
 		return Conflict, "not_a_directory", "A part of the path is a file."
 	case errors.Is(err, syscall.EISDIR):
-		return Conflict, "is_a_directory", "That is a folder."
+		return Conflict, "is_a_directory", "The path is a directory."
 	case errors.Is(err, syscall.ENOTEMPTY): // is fs.ErrExist too
-		return Conflict, "directory_not_empty", "The folder is not empty."
+		return Conflict, "directory_not_empty", "The directory is not empty."
 	case errors.Is(err, fs.ErrExist):
-		return Conflict, "target_exists", "Something stands there already."
+		return Conflict, "target_exists", "The target already exists."
 	case errors.Is(err, syscall.ELOOP):
 		return Conflict, "file_changing", "A link was put in the path while it was used."
 	case errors.Is(err, syscall.EXDEV):

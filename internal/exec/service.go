@@ -138,7 +138,7 @@ func (s *Service) make(l *Layer) error {
 
 // load reads one layer. NotFound "layer_not_found".
 func (s *Service) load(id string, sees task.Sees) (*Layer, error) {
-	unknown := errs.New(errs.NotFound, "layer_not_found", "There is no such layer.")
+	unknown := errs.New(errs.NotFound, "layer_not_found", "The layer does not exist.")
 	if !task.ValidID(id) {
 		return nil, unknown
 	}

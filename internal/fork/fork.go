@@ -178,7 +178,7 @@ func (f *Make) check(parent workspace.Record) error {
 func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]workspace.Record, error) {
 	parent, ok := s.o.Workspaces.Record(w.ID())
 	if !ok {
-		return nil, errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.")
+		return nil, errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 	}
 	if err := f.check(parent); err != nil {
 		return nil, err
@@ -288,7 +288,7 @@ func orElse(s, other string) string {
 func (s *Service) Delete(ctx context.Context, id string, force, deleteHistory bool) error {
 	rec, ok := s.o.Workspaces.Record(id)
 	if !ok {
-		return errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.")
+		return errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 	}
 	if rec.Fork != nil && !force {
 		if err := s.checkMerged(ctx, rec); err != nil {

@@ -25,7 +25,7 @@ func (s *Service) Merge(ctx context.Context, from *workspace.Workspace, into str
 	rec, _ := s.o.Workspaces.Record(from.ID())
 	if into == "" {
 		if rec.Fork == nil {
-			return nil, "", errs.New(errs.Unprocessable, "no_parent", "The workspace is no fork; name the workspace to merge into.").With("field", "into")
+			return nil, "", errs.New(errs.Unprocessable, "no_parent", "The workspace is not a fork; name the workspace to merge into.").With("field", "into")
 		}
 		into = rec.Fork.Of
 	}
@@ -33,7 +33,7 @@ func (s *Service) Merge(ctx context.Context, from *workspace.Workspace, into str
 		return nil, "", errs.New(errs.Unprocessable, "unrelated", "A workspace is not merged into itself.").With("field", "into")
 	}
 	if _, ok := s.o.Tasks.Workspace(into, sees); !ok {
-		return nil, "", errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.").With("field", "into")
+		return nil, "", errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.").With("field", "into")
 	}
 	w, err := s.o.Workspaces.Get(ctx, into)
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Service) Merge(ctx context.Context, from *workspace.Workspace, into str
 func (s *Service) Rebase(ctx context.Context, fork *workspace.Workspace, sees task.Sees, req merge.Request) (*merge.Result, string, error) {
 	rec, _ := s.o.Workspaces.Record(fork.ID())
 	if rec.Fork == nil {
-		return nil, "", errs.New(errs.Unprocessable, "no_parent", "The workspace is no fork.")
+		return nil, "", errs.New(errs.Unprocessable, "no_parent", "The workspace is not a fork.")
 	}
 	parent, err := s.o.Workspaces.Get(ctx, rec.Fork.Of)
 	if err != nil {

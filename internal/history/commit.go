@@ -23,7 +23,7 @@ func Find(ctx context.Context, st *gitstore.Store, name string) (*gitstore.Commi
 	if name == "head" {
 		tip := st.Tip()
 		if tip.Commit.IsZero() {
-			return nil, errs.New(errs.NotFound, "commit_not_found", "There is no commit yet.")
+			return nil, errs.New(errs.NotFound, "commit_not_found", "No commit exists yet.")
 		}
 		return st.ReadCommit(ctx, tip.Commit)
 	}

@@ -15,7 +15,7 @@ const IdleExit = "8h"
 // others return at once. It does not wait for the server to be ready.
 func StartServer(dataDir string) error {
 	if dataDir == "" {
-		return errors.New("there is no data directory")
+		return errors.New("the data directory does not exist")
 	}
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
 		return err

@@ -180,7 +180,7 @@ func (s *Service) Collect(ctx context.Context, req Request, tell Tell) ([]Result
 	}
 	for _, id := range ids {
 		if _, ok := s.o.Workspaces.Record(id); !ok {
-			return nil, errs.New(errs.NotFound, "workspace_not_found", "There is no workspace %q.", id)
+			return nil, errs.New(errs.NotFound, "workspace_not_found", "The workspace %q does not exist.", id)
 		}
 	}
 	var out []Result
@@ -204,7 +204,7 @@ func (s *Service) one(ctx context.Context, id string, req Request, tell Tell) (R
 	rec, ok := s.o.Workspaces.Record(id)
 	out := Result{Workspace: id, Root: rec.Root}
 	if !ok {
-		return out, errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.")
+		return out, errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 	}
 	w, err := s.o.Workspaces.Get(ctx, id)
 	if err != nil {

@@ -52,7 +52,7 @@ func (s *Service) Usage(ctx context.Context, ids []string, byTask bool) ([]Usage
 func (s *Service) usage(ctx context.Context, id string, byTask bool) (Usage, error) {
 	rec, ok := s.o.Workspaces.Record(id)
 	if !ok {
-		return Usage{}, errs.New(errs.NotFound, "workspace_not_found", "There is no workspace %q.", id)
+		return Usage{}, errs.New(errs.NotFound, "workspace_not_found", "The workspace %q does not exist.", id)
 	}
 	w, err := s.o.Workspaces.Get(ctx, id)
 	if err != nil {

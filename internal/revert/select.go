@@ -206,5 +206,5 @@ func untouched(ctx context.Context, st *gitstore.Store, t *history.Task, path st
 	if err != nil || ok {
 		return err
 	}
-	return &errs.Error{Kind: errs.NotFound, Code: "file_not_found", Detail: "There is no such file.", Path: path}
+	return &errs.Error{Kind: errs.NotFound, Code: "file_not_found", Detail: "The file does not exist.", Path: path}
 }

@@ -262,7 +262,7 @@ func (d *decoder) object(target reflect.Value, at path) error {
 		}
 		if _, dup := seen[name]; dup {
 			d.pos = nameAt
-			return d.syntax("the name %q stands twice", name)
+			return d.syntax("the name %q occurs twice", name)
 		}
 		seen[name] = struct{}{}
 		d.space()

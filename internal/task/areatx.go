@@ -188,7 +188,7 @@ func (t *areaTx) move(op *AreaOp) (AreaResult, error) {
 		return AreaResult{}, nil
 	}
 	if strings.HasPrefix(to, from+"/") {
-		return AreaResult{}, withPath(errs.New(errs.Invalid, "move_into_itself", "A folder cannot be moved into itself."), op.Path)
+		return AreaResult{}, withPath(errs.New(errs.Invalid, "move_into_itself", "A directory cannot be moved into itself."), op.Path)
 	}
 	switch there, err := f.fs.Lstat(to); {
 	case errors.Is(err, fs.ErrNotExist):

@@ -364,7 +364,7 @@ func withPath(e *errs.Error, p AreaPath) *errs.Error {
 }
 
 func isDirectory(p AreaPath) error {
-	return withPath(errs.New(errs.Conflict, "is_a_directory", "That is a folder."), p)
+	return withPath(errs.New(errs.Conflict, "is_a_directory", "The path is a directory."), p)
 }
 
 // areaError says what a system error means for a path in an area.
@@ -379,15 +379,15 @@ func areaError(err error, p AreaPath) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return e(errs.NotFound, "file_not_found", "There is no such file.")
+		return e(errs.NotFound, "file_not_found", "The file does not exist.")
 	case errors.Is(err, syscall.ENOTDIR):
 		return e(errs.Conflict, "not_a_directory", "A part of the path is a file.")
 	case errors.Is(err, syscall.EISDIR):
-		return e(errs.Conflict, "is_a_directory", "That is a folder.")
+		return e(errs.Conflict, "is_a_directory", "The path is a directory.")
 	case errors.Is(err, syscall.ENOTEMPTY):
 		return e(errs.Conflict, "directory_not_empty", "The folder is not empty; delete it with recursive=true.")
 	case errors.Is(err, os.ErrExist):
-		return e(errs.Conflict, "target_exists", "Something stands there already.")
+		return e(errs.Conflict, "target_exists", "The target already exists.")
 	case errors.Is(err, syscall.ELOOP):
 		return e(errs.BadPath, "bad_path", "The path goes in circles through links.")
 	}

@@ -112,7 +112,7 @@ func FileAt(ctx context.Context, st *gitstore.Store, commit object.ID, p wspath.
 }
 
 func dirAt(p wspath.Path) error {
-	e := errs.New(errs.Conflict, "is_a_directory", "That is a folder.")
+	e := errs.New(errs.Conflict, "is_a_directory", "The path is a directory.")
 	e.Path, _ = p.JSON()
 	return e
 }

@@ -94,7 +94,7 @@ func parseCursor(c string) (Record, error) {
 	if c == "" {
 		return Record{}, nil
 	}
-	bad := errs.New(errs.Invalid, "invalid_parameter", "The after parameter is no cursor of this list.").With("field", "after")
+	bad := errs.New(errs.Invalid, "invalid_parameter", "Invalid 'after' cursor; use next of the previous page.").With("field", "after")
 	raw, err := base64.RawURLEncoding.DecodeString(c)
 	if err != nil {
 		return Record{}, bad

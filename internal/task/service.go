@@ -239,7 +239,7 @@ type Sees func(root string) bool
 func (f Sees) see(root string) bool { return f == nil || f(root) }
 
 func notFound(id string) error {
-	return errs.New(errs.NotFound, "task_not_found", "There is no such task.").With("task_id", id)
+	return errs.New(errs.NotFound, "task_not_found", "The task does not exist.").With("task_id", id)
 }
 
 // Get opens a task. NotFound "task_not_found" if there is none that the caller

@@ -65,5 +65,5 @@ func (r *Record) newTask() string {
 }
 
 func notFound() error {
-	return errs.New(errs.NotFound, "toolset_not_found", "There is no such toolset.")
+	return errs.New(errs.NotFound, "toolset_not_found", "The toolset does not exist.")
 }

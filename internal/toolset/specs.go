@@ -73,7 +73,7 @@ func (s *Service) check(specs []Spec, _ Who) ([]Mount, error) {
 				return nil, wrong(at("store.namespace"), "A namespace is for virtual stores.")
 			}
 			if strings.IndexByte(sp.Root, 0) >= 0 || !filepath.IsAbs(sp.Root) {
-				return nil, wrong(at("store.root"), "The root must be the absolute path of a folder.")
+				return nil, wrong(at("store.root"), "The root must be the absolute path of a directory.")
 			}
 			out[i].Root = sp.Root
 		case mount.Virtual:

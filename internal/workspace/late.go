@@ -66,7 +66,7 @@ func (w *Workspace) recordBeside(ctx context.Context, p wspath.Path, mode object
 		return nil, err
 	}
 	if inTip && tip.Mode == object.Dir {
-		return nil, &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "A folder stands there.", Path: string(p)}
+		return nil, &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "The path is a directory.", Path: string(p)}
 	}
 	x := external{path: p, old: tip, mode: mode, blob: b, hasBlob: true}
 	c, err := w.commitExternals(ctx, []external{x}, message.Message{Reason: reason}, true)

@@ -175,7 +175,7 @@ func byAge(a, b Record) int {
 }
 
 func errUnknown() error {
-	return errs.New(errs.NotFound, "workspace_not_found", "There is no such workspace.")
+	return errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 }
 
 // Get gives a workspace, opening it if need be. The caller calls Release.

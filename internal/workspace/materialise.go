@@ -473,7 +473,7 @@ func (m *materialiser) mkdir(s *step) error {
 				return nil
 			}
 			if err == nil {
-				return &errs.Error{Kind: errs.Conflict, Code: "target_exists", Detail: "Something stands there already.", Path: string(s.path)}
+				return &errs.Error{Kind: errs.Conflict, Code: "target_exists", Detail: "The target already exists.", Path: string(s.path)}
 			}
 		case errors.Is(err, fs.ErrNotExist):
 			if err := m.dirs(s.path); err != nil {

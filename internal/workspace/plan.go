@@ -109,7 +109,7 @@ func (p *plan) play(ctx context.Context, i int) error {
 	case OpPrune:
 		return p.prune(ctx, i)
 	}
-	return errs.New(errs.Invalid, "invalid_operation", "There is no such operation.")
+	return errs.New(errs.Invalid, "invalid_operation", "The operation does not exist.")
 }
 
 // resolve gives the path that an operation acts on, locked.
@@ -146,7 +146,7 @@ func (p *plan) target(op *Op, follow bool) (wspath.Path, *vnode, error) {
 		case op.MustBe == KindDir && n.kind != KindDir:
 			return "", nil, &errs.Error{Kind: errs.Invalid, Code: "not_a_directory", Detail: "That is no folder.", Path: string(q)}
 		case op.MustBe != KindDir && n.kind == KindDir:
-			return "", nil, &errs.Error{Kind: errs.Invalid, Code: "is_a_directory", Detail: "That is a folder.", Path: string(q)}
+			return "", nil, &errs.Error{Kind: errs.Invalid, Code: "is_a_directory", Detail: "The path is a directory.", Path: string(q)}
 		}
 	}
 	return q, n, nil

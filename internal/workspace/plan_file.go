@@ -30,7 +30,7 @@ func (p *plan) replace(ctx context.Context, i int, q wspath.Path, n *vnode, x *c
 	p.ops[i].Path = q
 	switch n.kind {
 	case KindDir:
-		return &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "A folder stands there.", Path: string(q)}
+		return &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "The path is a directory.", Path: string(q)}
 	case KindSpecial:
 		return errSpecial(q)
 	}
@@ -119,7 +119,7 @@ func (p *plan) edit(ctx context.Context, i int) error {
 		}
 		return errNotFound(q)
 	case KindDir:
-		return &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "A folder stands there.", Path: string(q)}
+		return &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "The path is a directory.", Path: string(q)}
 	case KindSpecial:
 		return errSpecial(q)
 	}
@@ -215,7 +215,7 @@ func (p *plan) chmod(ctx context.Context, i int) error {
 		}
 		return errNotFound(q)
 	case KindDir:
-		return &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "A folder stands there.", Path: string(q)}
+		return &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "The path is a directory.", Path: string(q)}
 	case KindSpecial:
 		return errSpecial(q)
 	case KindSymlink:
@@ -256,11 +256,11 @@ func (p *plan) symlink(ctx context.Context, i int) error {
 	}
 	switch {
 	case n.kind == KindDir:
-		return &errs.Error{Kind: errs.Conflict, Code: "target_exists", Detail: "A folder stands there.", Path: string(q)}
+		return &errs.Error{Kind: errs.Conflict, Code: "target_exists", Detail: "The path is a directory.", Path: string(q)}
 	case n.kind == KindSpecial:
 		return errSpecial(q)
 	case n.kind != KindNone && !op.Overwrite:
-		return &errs.Error{Kind: errs.Conflict, Code: "target_exists", Detail: "Something stands there already.", Path: string(q)}
+		return &errs.Error{Kind: errs.Conflict, Code: "target_exists", Detail: "The target already exists.", Path: string(q)}
 	}
 	if err := p.touch(ctx, q, n); err != nil {
 		return err

@@ -139,7 +139,7 @@ func (p *plan) toPlace(from wspath.Path, n *vnode, to wspath.Path, overwrite boo
 			return nil, err
 		}
 		if len(kids) > 0 {
-			return nil, exists("directory_not_empty", "The folder at the target is not empty.")
+			return nil, exists("directory_not_empty", "The directory at the target is not empty.")
 		}
 	}
 	return old, nil

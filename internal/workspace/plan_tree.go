@@ -22,7 +22,7 @@ func (p *plan) mkdir(ctx context.Context, i int) error {
 		return nil
 	}
 	if n.kind != KindNone {
-		return &errs.Error{Kind: errs.Conflict, Code: "target_exists", Detail: "Something stands there already.", Path: string(q)}
+		return &errs.Error{Kind: errs.Conflict, Code: "target_exists", Detail: "The target already exists.", Path: string(q)}
 	}
 	if err := p.checkShape(q); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (p *plan) deleteDir(ctx context.Context, i int, q wspath.Path, n *vnode) er
 		return err
 	}
 	if len(kids) > 0 && !op.Recursive {
-		return &errs.Error{Kind: errs.Conflict, Code: "directory_not_empty", Detail: "The folder is not empty.", Path: string(q)}
+		return &errs.Error{Kind: errs.Conflict, Code: "directory_not_empty", Detail: "The directory is not empty.", Path: string(q)}
 	}
 	if err := p.claim(ctx, q, n); err != nil {
 		return err

@@ -51,7 +51,7 @@ func (w *Workspace) OpenFile(ctx context.Context, p wspath.Path) (*Opened, error
 	case KindNone, KindSymlink:
 		return nil, errNotFound(p)
 	case KindDir:
-		return nil, &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "That is a folder.", Path: string(q)}
+		return nil, &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "The path is a directory.", Path: string(q)}
 	case KindSpecial:
 		return nil, errSpecial(q)
 	}

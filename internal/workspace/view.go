@@ -317,7 +317,7 @@ const maxLinks = 40
 
 // errNotFound is answered for what is not there, or out of the root.
 func errNotFound(p wspath.Path) error {
-	return &errs.Error{Kind: errs.NotFound, Code: "file_not_found", Detail: "There is no such file.", Path: string(p)}
+	return &errs.Error{Kind: errs.NotFound, Code: "file_not_found", Detail: "The file does not exist.", Path: string(p)}
 }
 
 func errNotDir(p wspath.Path) error {

@@ -166,7 +166,7 @@ func (w *Workspace) enter() error {
 		if w.goneErr != nil {
 			return w.goneErr
 		}
-		return errs.New(errs.Unavailable, "stopping", "The workspace is being put away.")
+		return errs.New(errs.Unavailable, "stopping", "The workspace is being unloaded.")
 	}
 	w.ops++
 	return nil
@@ -256,7 +256,7 @@ func (w *Workspace) WaitSettled(ctx context.Context, after uint64) (uint64, erro
 			if w.goneErr != nil {
 				return 0, w.goneErr
 			}
-			return 0, errs.New(errs.Unavailable, "stopping", "The workspace is being put away.")
+			return 0, errs.New(errs.Unavailable, "stopping", "The workspace is being unloaded.")
 		case <-ctx.Done():
 			return 0, errs.Wrap(context.Cause(ctx), "")
 		}

@@ -25,7 +25,7 @@ func table(t testing.TB, specs ...string) *Table {
 	}
 	tab, dup := NewTable(mounts)
 	if dup >= 0 {
-		t.Fatalf("%s stands twice", specs[dup])
+		t.Fatalf("%s occurs twice", specs[dup])
 	}
 	return tab
 }

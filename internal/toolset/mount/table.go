@@ -59,7 +59,7 @@ type Table struct {
 }
 
 // NewTable makes a table. The prefixes are canonical; dup is the place of the
-// first that stands twice, -1 if none does.
+// first that occurs twice, -1 if none does.
 func NewTable(mounts []Mount) (t *Table, dup int) {
 	t = &Table{mounts: slices.Clone(mounts), byPath: make(map[string]int, len(mounts))}
 	for i, m := range mounts {
