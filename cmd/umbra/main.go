@@ -16,10 +16,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
+	"umbra/internal/flagtext"
 	"umbra/internal/sandbox/js"
-	"umbra/internal/strictjson"
 )
 
 const (
@@ -64,7 +63,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SuggestionsMinimumDistance = 2
 	root.SetVersionTemplate(versionLine())
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{flagError(cmd, err)} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{flagtext.Error(cmd.Flags(), err)} })
 	root.SetArgs(args)
 	root.SetOut(stdout) // of help that was asked for, and of completions
 	root.SetErr(stderr)
@@ -95,31 +94,6 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	}
 	return fmt.Errorf("unknown command %q; '%s --help' lists the commands", name, cmd.CommandPath())
 }
-
-// flagError words pflag's error for a user: a flag that does not exist comes with
-// the nearest one, a wrong value without the text of Go's parser.
-func flagError(cmd *cobra.Command, err error) error {
-	if e, ok := errors.AsType[*pflag.NotExistError](err); ok && len(e.GetSpecifiedName()) > 1 {
-		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if near := strictjson.Nearest(e.GetSpecifiedName(), names); near != "" {
-			return fmt.Errorf("unknown flag --%s; did you mean --%s?", e.GetSpecifiedName(), near)
-		}
-		return err
-	}
-	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		reason := "it must be " + kinds[e.GetFlag().Value.Type()]
-		if kinds[e.GetFlag().Value.Type()] == "" {
-			reason = e.Unwrap().Error()
-		}
-		return fmt.Errorf("--%s %q: %s", e.GetFlag().Name, e.GetValue(), reason)
-	}
-	return err
-}
-
-// kinds are what a flag's value must be, by pflag's type, where Go's parser reports errors.
-var kinds = map[string]string{"int": "a whole number", "int64": "a whole number", "uint": "a whole number from 0", "uint64": "a whole number from 0",
-	"float64": "a number", "bool": "true or false", "duration": "a duration such as 90s or 36h"}
 
 // noArgs refuses arguments that a verb does not take.
 func noArgs(_ *cobra.Command, args []string) error {

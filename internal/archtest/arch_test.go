@@ -190,7 +190,7 @@ func mayTest(from, to string) bool {
 var owners = map[string][]string{
 	"github.com/gin-gonic/gin":               {"httpapi"},
 	"github.com/spf13/viper":                 {"config"},
-	"github.com/spf13/pflag":                 {"config", "cmd"},
+	"github.com/spf13/pflag":                 {"config", "cmd", "internal/flagtext"},
 	"github.com/spf13/cobra":                 {"cmd"},
 	"github.com/fsnotify/fsnotify":           {"watcher"},
 	"github.com/go-git/go-git":               {"gitstore", "httpapi/gitsmart", "internal/person"},
