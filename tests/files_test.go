@@ -311,6 +311,9 @@ func TestFilesCopyAndLink(t *testing.T) {
 		wantNames(t, "copied", namesIn(t, k.ask(t, "/list?path=e"), "entries", "path"), []string{"e/f"})
 		cp("none", "x").fails(t, 404, "file_not_found")
 		cp("d/f", "d/f").fails(t, 400, "same_path")
+		// path and new_path are other names of both, as in a move.
+		k.send(t, "/copy", map[string]any{"path": "d/f", "new_path": "named"}).want(t, 200)
+		cp("d/f", "twice", "path", "d/f").fails(t, 422, "validation_failed")
 
 		l := k.send(t, "/symlink", map[string]any{"path": "l", "target": "d"}).want(t, 201).obj(t)
 		has(t, l, map[string]any{"path": "l", "target": "d"})

@@ -263,14 +263,36 @@ func (d *Dialect) mkdirArea(c *gin.Context, r *task.Ref, t target, recursive boo
 type copyBody struct {
 	From         *string `json:"from"`
 	To           *string `json:"to"`
+	Path         *string `json:"path"`     // another name of from
+	NewPath      *string `json:"new_path"` // another name of to
 	PathEncoding string  `json:"path_encoding"`
 	Overwrite    bool    `json:"overwrite"`
 	Recursive    bool    `json:"recursive"`
 }
 
+// named settles the two names of each end.
+func (b *copyBody) named() error {
+	for _, x := range []struct {
+		value       **string
+		other       *string
+		name, alias string
+	}{{&b.From, b.Path, "from", "path"}, {&b.To, b.NewPath, "to", "new_path"}} {
+		switch {
+		case *x.value != nil && x.other != nil:
+			return errs.New(errs.Unprocessable, "validation_failed", "%s and %s are two names of one field; give one of them.", x.name, x.alias).With("field", x.name)
+		case x.other != nil:
+			*x.value = x.other
+		}
+	}
+	return nil
+}
+
 func (d *Dialect) copy(c *gin.Context, r *task.Ref) error {
 	var body copyBody
 	if err := httpapi.DecodeJSON(c, &body); err != nil {
+		return err
+	}
+	if err := body.named(); err != nil {
 		return err
 	}
 	from, err := bodyTarget("from", body.From, body.PathEncoding, wspath.AllowTrailingSlash)

@@ -26,6 +26,14 @@ await main(async (browser) => {
   await page.getByText(`claude mcp add --transport http umbra ${server.replace(/\/$/, "")}/mcp`).waitFor();
   await look(page, "empty");
 
+  // The API's page: a search over all routes.
+  await page.goto(`${server}/docs`);
+  await page.getByRole("searchbox", { name: "Search" }).fill("checkpoint name");
+  await page.locator("#found", { hasText: /^\d+ of \d+ routes$/ }).waitFor();
+  await page.locator("summary", { hasText: "/workspaces/{ws}/checkpoints" }).first().waitFor();
+  assert.equal(await page.locator("summary:visible", { hasText: "/calls/{call}/touch" }).count(), 0);
+  await look(page, "docs");
+
   mkdirSync(dir, { recursive: true });
   writeFileSync(path.join(dir, "a.ts"), "export const one = 1;\nexport const two = 2;\nexport const three = 3;\n");
   writeFileSync(path.join(dir, "dot.png"), red);
