@@ -14,12 +14,12 @@ await main(async (browser) => {
   const page = await open(browser, { allow: [/401 \(Unauthorized\)/] });
   await page.goto(`${server}/#/tasks/${id}`);
   const dialog = page.getByRole("dialog");
-  await dialog.getByText("This server wants a token.").waitFor();
+  await dialog.getByText("This server requires a token.").waitFor();
   await shot(page, "token");
   await accessible(page, "the question for the token");
   await dialog.getByRole("textbox", { name: "Token" }).fill("wrong");
   await dialog.getByRole("button", { name: "Sign in" }).click();
-  await dialog.getByText("The server does not take this token.").waitFor();
+  await dialog.getByText("The server does not accept this token.").waitFor();
   await dialog.getByRole("textbox", { name: "Token" }).fill("open sesame");
   await page.keyboard.press("Enter");
   await dialog.waitFor({ state: "detached" });
@@ -35,6 +35,6 @@ await main(async (browser) => {
   await page.getByText("late.ts").first().waitFor();
   const other = await page.context().newPage();
   await other.goto(`${server}/#/tasks/${id}`);
-  await other.getByText("This server wants a token.").waitFor();
+  await other.getByText("This server requires a token.").waitFor();
   quiet(page);
 });
