@@ -34,6 +34,7 @@ type Config struct {
 	Sessions     Sessions   `key:"sessions"`
 	Calls        Calls      `key:"calls"`
 	Hooks        Hooks      `key:"hooks"`
+	Exec         Exec       `key:"exec"`
 	MCP          MCP        `key:"mcp"`
 	Execute      Execute    `key:"execute"`
 	Lint         Lint       `key:"lint"`
@@ -153,6 +154,14 @@ const (
 	ContextOff = "off"
 )
 
+// Exec is about POST /tasks/{id}/exec.
+type Exec struct {
+	Enabled     bool          `key:"enabled"`
+	Concurrency int           `key:"concurrency"`  // commands at once
+	OutputBytes Size          `key:"output_bytes"` // of each stream, in an answer
+	Timeout     time.Duration `key:"timeout"`      // of a command
+}
+
 // MCP is what /mcp serves where the address names no toolset.
 type MCP struct {
 	Mounts        []MCPMount `key:"mounts"`
@@ -208,6 +217,7 @@ const (
 	PeerAny      = "any"
 	ScopeRead    = "read"
 	ScopeWrite   = "write"
+	ScopeExec    = "exec" // write, and run commands
 	FormatText   = "text"
 	FormatJSON   = "json"
 
@@ -238,6 +248,7 @@ func Default() Config {
 		Hooks:        Hooks{Context: ContextOn},
 		Execute:      Execute{Engine: EngineEmbedded, Parallel: 8, Queue: 200, Warm: 4, MemoryBytes: 256 << 20},
 		Lint:         Lint{Engine: EngineEmbedded},
+		Exec:         Exec{Concurrency: 4, OutputBytes: 1 << 20, Timeout: 10 * time.Minute},
 		MCP:          MCP{ExecuteScript: true},
 		Scripts:      Scripts{MaxAPICalls: 100, APIMaxBytes: 50 << 20, Parallel: 16, Queue: 200},
 		Limits: Limits{

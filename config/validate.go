@@ -47,6 +47,9 @@ func (c *Config) validate() error {
 		{"sessions.idle", aboveZero(c.Sessions.Idle)},
 		{"calls.ttl", between(int(c.Calls.TTL/time.Second), 60, 86_400)},
 		{"calls.record_commands", oneOf(c.Calls.RecordCommands, RecordOff, RecordHash)},
+		{"exec.concurrency", between(c.Exec.Concurrency, 1, 1024)},
+		{"exec.output_bytes", between(int(c.Exec.OutputBytes), 1<<10, 1<<30)},
+		{"exec.timeout", between(int(c.Exec.Timeout/time.Second), 1, 86_340)},
 		{"hooks.context", oneOf(c.Hooks.Context, ContextOn, ContextOff)},
 		{"mcp.mounts", checkMounts(c.MCP.Mounts)},
 		{"execute.engine", oneOf(c.Execute.Engine, EngineEmbedded, EngineDeno)},
@@ -294,7 +297,7 @@ func checkTokens(tokens []Token) error {
 		if sum, err := hex.DecodeString(t.SHA256); err != nil || len(sum) != 32 {
 			return fail(errors.New("sha256: must be 64 hexadecimal digits"))
 		}
-		if err := oneOf(t.Scope, ScopeRead, ScopeWrite); err != nil {
+		if err := oneOf(t.Scope, ScopeRead, ScopeWrite, ScopeExec); err != nil {
 			return fail(fmt.Errorf("scope: %w", err))
 		}
 		if err := each(t.Roots, checkRoot); err != nil {

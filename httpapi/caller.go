@@ -26,6 +26,7 @@ type Token = access.Token
 const (
 	ScopeRead  = access.Read
 	ScopeWrite = access.Write
+	ScopeExec  = access.Exec
 )
 
 // Caller is who sent a request.
@@ -150,7 +151,7 @@ func (s *Server) authenticate(c *gin.Context, f *facts) bool {
 	}
 	f.token = found
 	f.caller.Token, f.caller.Scope, f.caller.Roots = found.Name, found.Scope, found.Roots
-	if f.route != nil && f.route.Access == AccessWrite && found.Scope != ScopeWrite {
+	if f.route != nil && f.route.Access == AccessWrite && found.Scope < ScopeWrite {
 		return refuse(found.Name, "read_only_token", &Problem{Status: http.StatusForbidden, Kind: errs.Forbidden, Code: "forbidden", Detail: "The token may only read."})
 	}
 	if f.route != nil && f.route.Access == AccessOwner {
@@ -188,9 +189,20 @@ func bearer(headers []string) (string, bool) {
 // NeedWrite refuses a caller whose token may only read, on a route where what
 // is asked for decides: a dry run is reading.
 func NeedWrite(c *gin.Context) error {
-	if CallerOf(c).Scope == ScopeWrite {
+	if CallerOf(c).Scope >= ScopeWrite {
 		return nil
 	}
 	CallerOf(c).Refused("read_only_token")
 	return errs.New(errs.Forbidden, "forbidden", "The token may only read.")
+}
+
+// NeedExec refuses a caller whose token may not run commands. Without tokens, and
+// for the owner, the settings decide.
+func NeedExec(c *gin.Context) error {
+	k := CallerOf(c)
+	if k.Token == "" || k.Scope >= ScopeExec {
+		return nil
+	}
+	k.Refused("scope_insufficient")
+	return errs.New(errs.Forbidden, "scope_insufficient", "Running commands needs a token with the scope exec.")
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"umbra/tests/harness"
 )
@@ -101,6 +102,17 @@ func TestForkCopy(t *testing.T) {
 	p.absent(t, "inside")
 	p.post(t, ws+"/forks", map[string]any{"path": "relative"}).fails(t, 400, "invalid_path")
 	p.post(t, ws+"/forks", map[string]any{"kind": "virtual", "count": 0}).fails(t, 400, "invalid_count")
+	for _, life := range []any{"36h", 3600} {
+		f := p.forks(t, ws, map[string]any{"kind": "virtual", "expires_in": life})[0]
+		if at, err := time.Parse(time.RFC3339, fmt.Sprint(f["expires_at"])); err != nil || time.Until(at) < time.Minute {
+			t.Errorf("%v", f)
+		}
+	}
+	for _, life := range []any{"soon", -1, 0, 1e12, []int{1}} {
+		p.post(t, ws+"/forks", map[string]any{"kind": "virtual", "expires_in": life}).fails(t, 400, "invalid_expires_in")
+	}
+	short := p.forks(t, ws, map[string]any{"kind": "virtual", "expires_in": 0.01})[0]["id"].(string)
+	eventually(t, func() bool { return p.call(t, "GET", "/workspaces/"+short, nil).Status == 404 })
 	p.post(t, ws+"/forks", map[string]any{"kinds": "virtual"}).fails(t, 400, "unknown_field")
 	made := p.forks(t, ws, map[string]any{"path": dir})[0]
 	if made["kind"] != "copy" || made["root"] != dir || made["head"] != made["fork_at"] {

@@ -38,9 +38,7 @@ func tokensOf(list []config.Token) ([]access.Token, error) {
 		if n, err := hex.Decode(token.SHA256[:], []byte(strings.ToLower(t.SHA256))); err != nil || n != len(token.SHA256) {
 			return nil, fmt.Errorf("token %s: sha256 is malformed", t.Name)
 		}
-		if t.Scope == config.ScopeWrite {
-			token.Scope = access.Write
-		}
+		token.Scope, _ = access.ParseScope(t.Scope)
 		tokens = append(tokens, token)
 	}
 	return tokens, nil

@@ -23,6 +23,7 @@ import (
 	"umbra/httpapi/upkeep"
 	"umbra/httpapi/workspaces"
 	"umbra/internal/access"
+	execserve "umbra/internal/exec/serve"
 	"umbra/internal/review"
 	"umbra/internal/state"
 	"umbra/internal/workspace"
@@ -134,7 +135,7 @@ func dialects(cfg config.Config, s *services) []httpapi.Dialect {
 		blameroutes.New(s.workspaces, s.blame, s.tasks, s.history),
 		reviewroutes.New(s.tasks, &review.Reader{History: s.history, Blame: s.blame}),
 		callDialect(cfg, s),
-		execroutes.New(s.layers),
+		commandDialect(cfg, s),
 		gitsmart.New(s.workspaces, s.tasks),
 		toolsets.New(s.toolsets, int64(cfg.Limits.WriteBytes)),
 	}
@@ -165,6 +166,11 @@ func canonical(folders []string) []string {
 		list[i] = access.Canonical(f)
 	}
 	return list
+}
+
+func commandDialect(cfg config.Config, s *services) *execroutes.Dialect {
+	return execroutes.New(s.layers, execserve.New(execserve.Options{Enabled: cfg.Exec.Enabled, Concurrency: cfg.Exec.Concurrency, OutputBytes: int64(cfg.Exec.OutputBytes),
+		Timeout: cfg.Exec.Timeout, Server: cfg.Listen, Layers: s.layers, Calls: s.calls, Tasks: s.tasks}), s.tasks)
 }
 
 func callDialect(cfg config.Config, s *services) *callroutes.Dialect {

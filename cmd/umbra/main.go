@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	execserve "umbra/internal/exec/serve"
 	"umbra/internal/flagtext"
 	"umbra/internal/sandbox/js"
 )
@@ -45,6 +46,9 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 1 && args[0] == js.Verb {
 		return js.Main(os.Stdin, os.Stdout)
+	}
+	if len(args) == 1 && args[0] == execserve.Verb {
+		return execserve.Main()
 	}
 	root := &cobra.Command{
 		Use:           "umbra",

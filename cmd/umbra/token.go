@@ -67,13 +67,14 @@ func tokenAddCommand() *cobra.Command {
 	var roots []string
 	var expires time.Duration
 	cmd := &cobra.Command{
-		Use:   "add NAME --scope read|write [--root DIR…] [--expires 720h]",
+		Use:   "add NAME --scope read|write|exec [--root DIR…] [--expires 720h]",
 		Short: "Add a token, and print it",
 		Long: `Add a token, and print it: this once, since only its SHA-256 is kept. NAME signs
 the commits that are made with it.
 
 A token of scope read may look at everything that it sees, sync, lint, dry-run,
-and open sessions on known workspaces. With --root it sees and opens only folders
+and open sessions on known workspaces. One of scope exec may also run commands as
+the server's user, where exec.enabled is set. With --root it sees and opens only folders
 under DIR, and none of the server's own; without, it sees everything and opens
 nothing new. It is sent as "Authorization: Bearer TOKEN", and as git's password.`,
 		Example: `  umbra token add ci --scope read --expires 720h
@@ -81,7 +82,7 @@ nothing new. It is sent as "Authorization: Bearer TOKEN", and as git's password.
 		Args: oneName,
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&scope, "scope", "", "what it may do: `read|write`")
+	fs.StringVar(&scope, "scope", "", "what it may do: `read|write|exec`")
 	fs.StringArrayVar(&roots, "root", nil, "a directory `DIR` that it may read and open; may be given several times")
 	fs.DurationVar(&expires, "expires", 0, "for how long it holds, such as `720h`; without, until it is removed")
 	v.connection.flags(fs)
@@ -108,8 +109,8 @@ nothing new. It is sent as "Authorization: Bearer TOKEN", and as git's password.
 		})
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if scope != "read" && scope != "write" {
-			return usageError{errors.New("--scope must be read or write")}
+		if scope != "read" && scope != "write" && scope != "exec" {
+			return usageError{errors.New("--scope must be read, write or exec")}
 		}
 		if cmd.Flags().Changed("expires") && expires <= 0 {
 			return usageError{errors.New("--expires must be above 0")}

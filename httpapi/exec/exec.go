@@ -16,17 +16,25 @@ import (
 	"umbra/internal/calls"
 	"umbra/internal/errs"
 	"umbra/internal/exec"
+	"umbra/internal/exec/serve"
+	"umbra/internal/task"
 	"umbra/internal/wspath"
 )
 
 //go:embed openapi.yaml
 var document []byte
 
-// Dialect is the routes of layers.
-type Dialect struct{ layers *exec.Service }
+// Dialect is the routes of layers, and of a task's commands.
+type Dialect struct {
+	layers   *exec.Service
+	commands *serve.Service
+	tasks    *task.Service
+}
 
 // New makes the dialect.
-func New(s *exec.Service) *Dialect { return &Dialect{s} }
+func New(s *exec.Service, commands *serve.Service, tasks *task.Service) *Dialect {
+	return &Dialect{s, commands, tasks}
+}
 
 // OpenAPI returns the dialect's part of the document.
 func (d *Dialect) OpenAPI() []byte { return document }
@@ -42,6 +50,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("GET", "/layers", d.list, httpapi.Route{})
 	add("POST", "/layers/{layer}/apply", d.apply, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyOptionalJSON, Changes: true})
 	add("DELETE", "/layers/{layer}", d.drop, httpapi.Route{Access: httpapi.AccessWrite})
+	add("POST", "/tasks/{id}/exec", d.command, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true, Authorize: d.authorize})
 }
 
 type beginBody struct {
@@ -173,21 +182,10 @@ func (d *Dialect) apply(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	out := appliedBody{CallID: res.ID, TaskID: res.Task, Entries: wire.EntriesOf(res.Entries), Conflicts: make([]conflictBody, len(res.Conflicts)),
-		ConflictRef: wire.Text(res.Ref), NotApplied: make([]skippedBody, len(res.Skipped)), Moved: res.Moved}
+	out := appliedBody{CallID: res.ID, TaskID: res.Task, Entries: wire.EntriesOf(res.Entries), Conflicts: conflictsOf(res.Conflicts),
+		ConflictRef: wire.Text(res.Ref), NotApplied: skippedOf(res.Skipped), Moved: res.Moved}
 	if !res.Commit.IsZero() {
 		out.Commit = wire.Text(res.Commit.String())
-	}
-	for i, x := range res.Conflicts {
-		out.Conflicts[i].Reason = x.Reason
-		out.Conflicts[i].Path, out.Conflicts[i].PathEncoding = wspath.EncodeJSON(x.Path)
-		if x.Theirs.Mode != 0 {
-			out.Conflicts[i].Blob = wire.Text(x.Theirs.ID.String())
-		}
-	}
-	for i, x := range res.Skipped {
-		out.NotApplied[i].Reason = x.Reason
-		out.NotApplied[i].Path, out.NotApplied[i].PathEncoding = wspath.EncodeJSON(x.Path)
 	}
 	if body.DryRun {
 		text := strings.ToValidUTF8(string(res.Patch), "\uFFFD")
@@ -195,6 +193,27 @@ func (d *Dialect) apply(c *gin.Context) error {
 	}
 	httpapi.JSON(c, http.StatusOK, out)
 	return nil
+}
+
+func conflictsOf(list []exec.Conflict) []conflictBody {
+	out := make([]conflictBody, len(list))
+	for i, x := range list {
+		out[i].Reason = x.Reason
+		out[i].Path, out[i].PathEncoding = wspath.EncodeJSON(x.Path)
+		if x.Theirs.Mode != 0 {
+			out[i].Blob = wire.Text(x.Theirs.ID.String())
+		}
+	}
+	return out
+}
+
+func skippedOf(list []exec.Skip) []skippedBody {
+	out := make([]skippedBody, len(list))
+	for i, x := range list {
+		out[i].Reason = x.Reason
+		out[i].Path, out[i].PathEncoding = wspath.EncodeJSON(x.Path)
+	}
+	return out
 }
 
 func (d *Dialect) drop(c *gin.Context) error {

@@ -178,7 +178,7 @@ func (e *endpoint) callTool(ctx context.Context, req *sdk.CallToolRequest) (*sdk
 	k := callerOf(req)
 	if k != nil {
 		c.TaskID, c.SubtaskID, c.Actor, c.RequestID, c.Key = k.tags.TaskID, k.tags.SubtaskID, k.tags.Actor, k.requestID, k.key
-		c.ReadOnly, c.Sees = k.who.Scope != httpapi.ScopeWrite, k.who.Sees
+		c.ReadOnly, c.Sees = k.who.Scope < httpapi.ScopeWrite, k.who.Sees
 	}
 	c.Client = clientOf(req, k)
 	if c.Actor == "" {

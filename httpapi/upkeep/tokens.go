@@ -103,7 +103,7 @@ func (d *Tokens) add(c *gin.Context) error {
 	t := access.Token{Name: body.Name}
 	var ok bool
 	if t.Scope, ok = access.ParseScope(body.Scope); !ok {
-		return wrong("scope", "scope must be read or write.")
+		return wrong("scope", "scope must be read, write or exec.")
 	}
 	if body.Expires != nil {
 		life, err := time.ParseDuration(*body.Expires)

@@ -2,7 +2,6 @@ package workspaces
 
 import (
 	"encoding/json"
-	"math"
 	"net/http"
 	"time"
 
@@ -18,30 +17,25 @@ import (
 // maxLife bounds how long after it was made a fork may expire.
 const maxLife = 10 * 365 * 24 * time.Hour
 
-// lifetime is a duration in JSON: a number of seconds, or a text such as "36h".
-type lifetime time.Duration
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (l *lifetime) UnmarshalJSON(raw []byte) error {
-	bad := errs.New(errs.Invalid, "invalid_expires_in", "expires_in must be a number of seconds, or a text such as \"36h\".").With("field", "expires_in")
+// lifetime reads a duration: a number of seconds, or a text such as "36h"; 0 for
+// none.
+func lifetime(raw json.RawMessage) (time.Duration, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return 0, nil
+	}
 	var text string
 	var seconds float64
-	if json.Unmarshal(raw, &seconds) == nil {
-		if !(seconds > 0) || seconds > maxLife.Seconds() || math.IsNaN(seconds) {
-			return bad
-		}
-		*l = lifetime(seconds * float64(time.Second))
-		return nil
+	var d time.Duration
+	switch {
+	case json.Unmarshal(raw, &seconds) == nil && seconds <= maxLife.Seconds():
+		d = time.Duration(seconds * float64(time.Second))
+	case json.Unmarshal(raw, &text) == nil:
+		d, _ = time.ParseDuration(text)
 	}
-	if err := json.Unmarshal(raw, &text); err != nil {
-		return bad
+	if d <= 0 || d > maxLife {
+		return 0, errs.New(errs.Invalid, "invalid_expires_in", "expires_in must be a number of seconds, or a text such as \"36h\".").With("field", "expires_in")
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 || d > maxLife {
-		return bad
-	}
-	*l = lifetime(d)
-	return nil
+	return d, nil
 }
 
 func (d *Dialect) registerForks(r *httpapi.Router) {
@@ -62,13 +56,13 @@ func (d *Dialect) makeForks(c *gin.Context) error {
 		return err
 	}
 	var body struct {
-		Name      string    `json:"name"`
-		Kind      string    `json:"kind"`
-		At        string    `json:"at"`
-		Path      string    `json:"path"`
-		Ignored   string    `json:"ignored"`
-		Count     *int      `json:"count"`
-		ExpiresIn *lifetime `json:"expires_in"`
+		Name      string          `json:"name"`
+		Kind      string          `json:"kind"`
+		At        string          `json:"at"`
+		Path      string          `json:"path"`
+		Ignored   string          `json:"ignored"`
+		Count     *int            `json:"count"`
+		ExpiresIn json.RawMessage `json:"expires_in"`
 	}
 	if err := httpapi.DecodeJSON(c, &body); err != nil {
 		return err
@@ -79,8 +73,9 @@ func (d *Dialect) makeForks(c *gin.Context) error {
 			f.Count = -1 // none is no default
 		}
 	}
-	if body.ExpiresIn != nil {
-		f.ExpiresIn = time.Duration(*body.ExpiresIn)
+	var err error
+	if f.ExpiresIn, err = lifetime(body.ExpiresIn); err != nil {
+		return err
 	}
 	return d.using(c, func(w *workspace.Workspace) error {
 		made, err := d.forks.Make(c.Request.Context(), w, f)

@@ -269,7 +269,7 @@ func (d *Dialect) sync(c *gin.Context) error {
 		if err := httpapi.DecodeJSON(c, &body); err != nil {
 			return err
 		}
-		if body.Adopt && httpapi.CallerOf(c).Scope != httpapi.ScopeWrite {
+		if body.Adopt && httpapi.CallerOf(c).Scope < httpapi.ScopeWrite {
 			httpapi.CallerOf(c).Refused("read_only_token")
 			return errs.New(errs.Forbidden, "scope_insufficient", "The token may not bind the workspace to another directory.")
 		}

@@ -23,15 +23,19 @@ import (
 // Scope says what a token may do.
 type Scope uint8
 
-// The scopes.
+// The scopes, each with all that the ones before it may do.
 const (
 	Read Scope = iota
 	Write
+	Exec // runs commands as the server's user
 )
 
 // String gives the scope's word in settings and answers.
 func (s Scope) String() string {
-	if s == Write {
+	switch s {
+	case Exec:
+		return "exec"
+	case Write:
 		return "write"
 	}
 	return "read"
@@ -44,6 +48,8 @@ func ParseScope(word string) (s Scope, ok bool) {
 		return Read, true
 	case "write":
 		return Write, true
+	case "exec":
+		return Exec, true
 	}
 	return Read, false
 }

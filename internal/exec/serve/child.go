@@ -1,0 +1,127 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	osexec "os/exec"
+	"syscall"
+	"time"
+
+	"umbra/internal/errs"
+	"umbra/internal/layer"
+)
+
+// Verb is the program's argument that makes it the parent of one command: a process
+// of its own, since it becomes the parent of all that the command leaves behind.
+const Verb = "__exec"
+
+// spec is what the parent process is told, one line of JSON on descriptor 3; that
+// descriptor's end stops the command.
+type spec struct {
+	Root, Upper, Work, Dir string
+	Args, Env              []string
+}
+
+// told is what it answers on descriptor 4.
+type told struct {
+	Exit    layer.Exit
+	NoLayer string // why there is none; the command did not run
+	Error   string
+}
+
+// Main is the parent process.
+func Main() int {
+	in, out := os.NewFile(3, "spec"), os.NewFile(4, "told")
+	if in == nil || out == nil {
+		return 2
+	}
+	syscall.CloseOnExec(3)
+	syscall.CloseOnExec(4)
+	d := json.NewDecoder(in)
+	var s spec
+	if err := d.Decode(&s); err != nil {
+		return 2
+	}
+	stop := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		close(stop)
+	}()
+	exit, err := layer.Run(layer.Command{Root: s.Root, Upper: s.Upper, Work: s.Work, Dir: s.Dir, Args: s.Args, Env: s.Env,
+		Files: [3]*os.File{os.Stdin, os.Stdout, os.Stderr}, Stop: stop, Group: true})
+	answer := told{Exit: exit}
+	switch {
+	case errors.Is(err, layer.ErrUnsupported):
+		answer.NoLayer = err.Error()
+	case err != nil:
+		answer.Error = err.Error()
+	}
+	if json.NewEncoder(out).Encode(answer) != nil {
+		return 2
+	}
+	return 0
+}
+
+// errNoLayer says why a command could not run in a layer.
+type errNoLayer struct{ reason string }
+
+func (e *errNoLayer) Error() string { return e.reason }
+
+// run runs a command, and ends it with ctx. The error is *errNoLayer where it did
+// not run.
+func run(ctx context.Context, s spec, stdin io.Reader, stdout, stderr io.Writer) (exit layer.Exit, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return exit, errs.Wrap(err, "")
+	}
+	specR, specW, err := os.Pipe()
+	if err != nil {
+		return exit, errs.Wrap(err, "")
+	}
+	defer specW.Close()
+	toldR, toldW, err := os.Pipe()
+	if err != nil {
+		return exit, errors.Join(errs.Wrap(err, ""), specR.Close())
+	}
+	defer toldR.Close()
+	cmd := osexec.Command(self, Verb)
+	cmd.Env = []string{}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+	cmd.ExtraFiles = []*os.File{specR, toldW}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.WaitDelay = layer.Grace // for output that something which got away holds open
+	err = cmd.Start()
+	specR.Close()
+	toldW.Close()
+	if err != nil {
+		return exit, errs.Wrap(err, "")
+	}
+	if err := json.NewEncoder(specW).Encode(s); err != nil {
+		specW.Close()
+		return exit, errors.Join(errs.Wrap(err, ""), cmd.Wait())
+	}
+	ended := context.AfterFunc(ctx, func() { specW.Close() })
+	defer ended()
+	// What heeds neither SIGTERM nor SIGKILL within that time is left to the system.
+	hard := context.AfterFunc(ctx, func() {
+		time.AfterFunc(5*layer.Grace, func() { _ = cmd.Process.Kill() })
+	})
+	defer hard()
+	raw, _ := io.ReadAll(io.LimitReader(toldR, 1<<16))
+	waited := cmd.Wait()
+	var a told
+	if err := json.Unmarshal(raw, &a); err != nil {
+		return exit, errs.New(errs.Internal, "", "the command's parent process was lost: %v", waited)
+	}
+	switch {
+	case a.NoLayer != "":
+		return exit, &errNoLayer{a.NoLayer}
+	case a.Error != "":
+		return exit, fmt.Errorf("run a command: %s", a.Error)
+	}
+	return a.Exit, nil
+}

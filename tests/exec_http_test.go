@@ -1,0 +1,150 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"umbra/tests/harness"
+)
+
+type commandAnswer struct {
+	ExitCode       *int `json:"exit_code"`
+	Stdout, Stderr string
+	Truncated      bool
+	TimedOut       bool `json:"timed_out"`
+	Commit         *string
+	Entries        []callEntry
+	Conflicts      []struct{ Path string }
+	CallID         *string `json:"call_id"`
+	Isolated       bool
+	Patch          *string
+}
+
+func (k *taskOf) run(t *testing.T, body map[string]any, header ...string) (a commandAnswer) {
+	t.Helper()
+	k.p.post(t, k.url("/exec"), body, header...).want(t, 200).into(t, &a)
+	return a
+}
+
+// TestExecOverHTTP runs commands on a directory and on a virtual workspace.
+func TestExecOverHTTP(t *testing.T) {
+	off := newProject(t, map[string]string{"a": "1\n"})
+	k := off.task(t)
+	off.post(t, k.url("/exec"), map[string]any{"command": "true"}).fails(t, 403, "exec_disabled")
+
+	p := &project{Server: harness.Start(t, harness.Options{Config: "exec:\n  enabled: true\n  output_bytes: 4KiB\n  concurrency: 2\n"}), dir: t.TempDir()}
+	p.fill(t, map[string]string{"a": "1\n", "d/b": "2\n", "gone": "x\n", ".gitignore": "out/\n"})
+	k = p.task(t)
+	a := k.run(t, map[string]any{"command": "cat; echo err >&2; echo $X $UMBRA_TASK; echo 2 > a; rm gone; mkdir -p out; echo y > out/y; exit 3",
+		"stdin": "in\n", "env": map[string]string{"X": "x"}, "subtask_id": "s1"}, "X-Actor", "ann")
+	if a.ExitCode == nil || *a.ExitCode != 3 || a.Stdout != "in\nx "+k.ID+"\n" || a.Stderr != "err\n" || a.Commit == nil || len(a.Entries) != 2 || a.CallID == nil {
+		t.Errorf("%+v", a)
+	}
+	if e := a.Entries[0]; e.SubtaskID == nil || *e.SubtaskID != "s1" || e.Source != "call" || *e.TaskID != k.ID {
+		t.Errorf("%+v", e)
+	}
+	if p.read(t, "a") != "2\n" || p.read(t, "out/y") != "y\n" {
+		t.Error("not applied")
+	}
+	p.absent(t, "gone")
+	if a := k.run(t, map[string]any{"command": []string{"pwd"}, "cwd": "d"}); a.Stdout != filepath.Join(p.dir, "d")+"\n" || a.Commit != nil {
+		t.Errorf("%+v", a)
+	}
+	if a := k.run(t, map[string]any{"command": []string{"no-such-program"}}); a.ExitCode == nil || *a.ExitCode != 127 {
+		t.Errorf("%+v", a)
+	}
+	if a := k.run(t, map[string]any{"command": "yes | head -c 100000"}); !a.Truncated || len(a.Stdout) != 4096 {
+		t.Errorf("%d bytes", len(a.Stdout))
+	}
+	if a := k.run(t, map[string]any{"command": "echo early > early; sleep 100", "timeout_ms": 1500}); !a.TimedOut || a.ExitCode != nil || p.read(t, "early") != "early\n" {
+		t.Errorf("%+v", a)
+	}
+	if dry := k.run(t, map[string]any{"command": "echo 3 > a", "dry_run": true}); dry.Isolated && (dry.Patch == nil || !strings.Contains(*dry.Patch, "+3\n") || p.read(t, "a") != "2\n") {
+		t.Errorf("%+v", dry)
+	}
+	for field, body := range map[string]map[string]any{
+		"command":    {},
+		"cwd":        {"command": "true", "cwd": "nowhere"},
+		"timeout_ms": {"command": "true", "timeout_ms": 0},
+		"isolate":    {"command": "true", "isolate": "yes"},
+		"env":        {"command": "true", "env": map[string]string{"A=B": "x"}},
+	} {
+		if got := p.post(t, k.url("/exec"), body).fails(t, 400, "invalid_field"); got["field"] != field {
+			t.Errorf("%s: %v", field, got)
+		}
+	}
+	p.post(t, k.url("/exec"), map[string]any{"command": "true", "cwd": "../x"}).want(t, 400)
+
+	p.post(t, "/tasks", map[string]any{"task_id": "v", "goal": "try", "kind": "virtual", "workspace": ""}).want(t, 201)
+	v := &taskOf{p: p, ID: "v"}
+	p.call(t, "PUT", "/tasks/v/content?path=s/run", []byte("#!/bin/sh\necho hi\n"), "X-File-Mode", "100755").want(t, 201)
+	a = v.run(t, map[string]any{"command": "./s/run > out; ln -s out link; mv s/run moved; cat out"})
+	if a.Stdout != "hi\n" || a.Commit == nil || len(a.Entries) < 3 {
+		t.Errorf("%+v", a)
+	}
+	if got := string(p.call(t, "GET", "/tasks/v/content?path=link", nil).want(t, 200).Body); got != "hi\n" {
+		t.Errorf("link has %q", got)
+	}
+	p.call(t, "GET", "/tasks/v/content?path=s/run", nil).want(t, 404)
+}
+
+// TestExecEvents reads a command's output as it comes, and ends one by leaving.
+func TestExecEvents(t *testing.T) {
+	p := &project{Server: harness.Start(t, harness.Options{Config: "exec:\n  enabled: true\n"}), dir: t.TempDir()}
+	p.fill(t, map[string]string{"a": "1\n"})
+	k := p.task(t)
+	ask := func(ctx context.Context, command string) *http.Response {
+		t.Helper()
+		body, _ := json.Marshal(map[string]any{"command": command})
+		r, err := http.NewRequestWithContext(ctx, "POST", p.URL+k.url("/exec"), bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "text/event-stream")
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	res := ask(t.Context(), "echo one; echo two >&2; echo x > a")
+	all, err := io.ReadAll(res.Body)
+	res.Body.Close()
+	text := string(all)
+	if err != nil || !strings.Contains(text, "event: stdout\ndata: {\"text\":\"one\\n\"}") || !strings.Contains(text, "event: stderr\ndata: {\"text\":\"two\\n\"}") ||
+		!strings.Contains(text, "event: end\ndata: {\"exit_code\":0,") {
+		t.Errorf("%v %s", err, text)
+	}
+	mark := filepath.Join(t.TempDir(), "pid")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	res = ask(ctx, "echo $$ > "+mark+"; echo begun; sleep 1000")
+	if _, err := res.Body.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	pid, err := os.ReadFile(mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	res.Body.Close()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		if _, err := os.Stat("/proc/" + strings.TrimSpace(string(pid))); err != nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the command outlives its request")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
