@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"umbra/tests/harness"
 )
@@ -137,14 +136,8 @@ func TestExecEvents(t *testing.T) {
 	}
 	cancel()
 	res.Body.Close()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		if _, err := os.Stat("/proc/" + strings.TrimSpace(string(pid))); err != nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the command outlives its request")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	eventually(t, func() bool {
+		_, err := os.Stat("/proc/" + strings.TrimSpace(string(pid)))
+		return err != nil
+	})
 }
