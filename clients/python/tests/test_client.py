@@ -224,6 +224,21 @@ class Async(unittest.TestCase):
         self.assertTrue(closed.wait(30))
 
 
+class ForksTest(unittest.TestCase):
+    def test_forks_are_made_listed_compared_and_deleted(self):
+        owner = client.tasks.create("forks", kind="virtual", namespace=["forks-py"])
+        owner.files.write("a.txt", "a")
+        parent = owner.get().workspace_id
+        fork = client.forks.create(parent, name="try")["forks"][0]
+        self.assertEqual([f["id"] for f in client.forks.list(parent)], [fork["id"]])
+        self.assertEqual(client.forks.get(fork["id"])["fork_of"], parent)
+        self.assertIsInstance(client.forks.compare(fork["id"]), dict)
+        client.forks.delete(fork["id"])
+        with self.assertRaises(umbra.UmbraError) as gone:
+            client.forks.get(fork["id"])
+        self.assertEqual(gone.exception.status, 404)
+
+
 class CallsTest(unittest.TestCase):
     def test_a_call_brackets_what_is_done_on_disk(self):
         root = tempfile.mkdtemp(dir=os.environ["UMBRA_TEST_DIR"])

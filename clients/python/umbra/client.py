@@ -577,6 +577,13 @@ class Forks:
     def list(self, workspace_id: str) -> Iterator[dict[str, Any]]:
         return _pages(self._c.http, f"/workspaces/{segment(workspace_id)}/forks", "forks", {})
 
+    def get(self, fork: str) -> dict[str, Any]:
+        return self._c.http.json("GET", f"/workspaces/{segment(fork)}")
+
+    def compare(self, fork: str, other: str | None = None) -> dict[str, Any]:
+        """The summary and the diff of a fork and another workspace; default: its parent."""
+        return self._c.http.json("GET", f"/workspaces/{segment(fork)}/compare", query={"with": other})
+
     def merge(self, fork: str, **body: Any) -> dict[str, Any]:
         return self._c.http.json("POST", f"/workspaces/{segment(fork)}/merge", body=body)
 

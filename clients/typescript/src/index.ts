@@ -166,15 +166,16 @@ export class Task {
       body: { agent: "umbra-client", workspace_id, task_id: this.id, ...(this.subtaskId === undefined ? {} : { subtask_id: this.subtaskId }), ...fields }, signal, headers: this.#s.headers,
     });
     const end = (status: string) => this.#s.http.json("POST", `/calls/${segment(call.call_id)}/end`, { body: { status }, headers: this.#s.headers });
+    let value: T;
     try {
-      const value = await fn(call);
-      await end(signal?.aborted ? "cancelled" : "ok");
-      return value;
+      value = await fn(call);
     } catch (err) {
       // The function's error is the one to report.
       await end(signal?.aborted ? "cancelled" : "failed").catch(() => {});
       throw err;
     }
+    await end(signal?.aborted ? "cancelled" : "ok");
+    return value;
   }
 }
 

@@ -266,3 +266,30 @@ test("a call brackets what is done on disk, and is undone alone", async () => {
   assert.equal((await owner.revert({ call: call.call_id })).entries_reverted, 1);
   await assert.rejects(owner.files.read("made.txt"), { status: 404 });
 });
+
+test("a call whose end is refused is not reported as failed", async (t) => {
+  const ends = [];
+  const base = await serve(t, async (req, res) => {
+    const chunks = [];
+    for await (const c of req) chunks.push(c);
+    const json = (status, body) => { res.writeHead(status, { "Content-Type": "application/json" }); res.end(JSON.stringify(body)); };
+    if (req.url !== "/calls/c1/end") return json(201, { call_id: "c1" });
+    ends.push(JSON.parse(Buffer.concat(chunks).toString()).status);
+    json(409, { error: "call_ended", detail: "the call has ended" });
+  });
+  const run = new Umbra({ url: base }).task("t").call({ workspace_id: "w" }, async () => 1);
+  await assert.rejects(run, { code: "call_ended", status: 409 });
+  assert.deepEqual(ends, ["ok"]);
+});
+
+test("forks are made, listed, compared and deleted", async () => {
+  const owner = await umbra.tasks.create({ goal: "forks", kind: "virtual", namespace: ["forks-ts"] });
+  await owner.files.write("a.txt", "a");
+  const parent = (await owner.get()).workspace_id;
+  const { forks: [fork] } = await umbra.forks.create(parent, { name: "try" });
+  assert.deepEqual((await collect(umbra.forks.list(parent))).map((f) => f.id), [fork.id]);
+  assert.equal((await umbra.forks.get(fork.id)).fork_of, parent);
+  assert.equal(typeof await umbra.forks.compare(fork.id), "object");
+  await umbra.forks.delete(fork.id);
+  await assert.rejects(umbra.forks.get(fork.id), { status: 404 });
+});
