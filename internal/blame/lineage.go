@@ -32,7 +32,8 @@ func (v *version) exists() bool { return v.mode != 0 }
 
 // walk follows a file backward from a commit down to number from, exclusive, and
 // returns its versions, newest first, and the path at which the file was after
-// commit from. done reports that the file begins among the versions.
+// commit from; empty where that is not known. done reports that the file begins
+// among the versions.
 func walk(ctx context.Context, st *gitstore.Store, at, from uint64, path string) (list []version, was string, done bool, err error) {
 	begin := max(1, st.Boundary().Seq)
 	present := true
@@ -55,6 +56,7 @@ func walk(ctx context.Context, st *gitstore.Store, at, from uint64, path string)
 			return list, path, true, nil
 		}
 		v := s.v
+		below := v.seq
 		switch {
 		case !s.changed:
 			continue
@@ -70,6 +72,15 @@ func walk(ctx context.Context, st *gitstore.Store, at, from uint64, path string)
 					return list, path, true, nil
 				}
 				present = false
+				gone, err := takenAway(ctx, st, &v)
+				switch {
+				case err != nil:
+					return nil, "", false, err
+				case gone > 0 && gone <= from:
+					return list, "", false, nil // what is kept is another file
+				case gone > 0:
+					below = gone + 1
+				}
 			} else {
 				path = s.old
 			}
@@ -78,8 +89,41 @@ func walk(ctx context.Context, st *gitstore.Store, at, from uint64, path string)
 			list = append(list, v)
 			present = true
 		}
-		all.turn(v.seq, path, present)
+		all.turn(below, path, present)
 	}
+}
+
+// takenAway returns the number of the newest commit that took away the file which a
+// revert made again, of those that it undoes; 0: none of them did. Other files may
+// have been at the path since then.
+func takenAway(ctx context.Context, st *gitstore.Store, v *version) (newest uint64, err error) {
+	for _, id := range v.undone {
+		if err := ctx.Err(); err != nil {
+			return 0, errs.Wrap(err, "")
+		}
+		c, err := st.ReadCommit(ctx, id)
+		if errs.Is(err, errs.Gone) || errs.Is(err, errs.NotFound) {
+			continue // dropped since
+		}
+		if err != nil {
+			return 0, err
+		}
+		if c.Seq <= newest || c.Seq >= v.seq || c.Parent.IsZero() {
+			continue
+		}
+		now, err := lookup(ctx, st, id, v.path)
+		if err != nil {
+			return 0, err
+		}
+		was, err := lookup(ctx, st, c.Parent, v.path)
+		if err != nil {
+			return 0, err
+		}
+		if was.Mode != 0 && now.Mode == 0 {
+			newest = c.Seq
+		}
+	}
+	return newest, nil
 }
 
 // step returns what the commit of a record made of the file at a path, and the
