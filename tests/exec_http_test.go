@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -140,4 +142,66 @@ func TestExecEvents(t *testing.T) {
 		_, err := os.Stat("/proc/" + strings.TrimSpace(string(pid)))
 		return err != nil
 	})
+}
+
+// TestExecServerKilled kills the server while a command runs: nothing of it is in the
+// workspace, its layer is listed, and is applied as a whole once the command has ended.
+func TestExecServerKilled(t *testing.T) {
+	p := &project{Server: harness.Start(t, harness.Options{Config: "exec:\n  enabled: true\n"}), dir: t.TempDir()}
+	p.fill(t, map[string]string{"a": "1\n", "d/b": "2\n"})
+	outside := t.TempDir()
+	if err := os.Symlink(outside, filepath.Join(p.dir, "out")); err != nil {
+		t.Fatal(err)
+	}
+	k := p.task(t)
+	p.post(t, k.url("/exec"), map[string]any{"command": "true", "cwd": "out"}).fails(t, 400, "invalid_field")
+	if a := k.run(t, map[string]any{"command": "true"}); !a.Isolated {
+		need.System(t, "no layer")
+	}
+	mark := filepath.Join(outside, "pid")
+	body, err := json.Marshal(map[string]any{"command": "echo 3 > a; rm d/b; echo $$ > " + mark + ".new; mv " + mark + ".new " + mark + "; exec sleep 1000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, "POST", p.URL+k.url("/exec"), bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "text/event-stream")
+	res, err := http.DefaultClient.Do(r) // the head comes before any output
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	eventually(t, func() bool { _, err := os.Stat(mark); return err == nil })
+	p.Kill()
+	p.Restart()
+	if p.read(t, "a") != "1\n" || p.read(t, "d/b") != "2\n" {
+		t.Error("a part of the command's changes is in the workspace")
+	}
+	var list struct {
+		Layers []struct {
+			Layer   string
+			Running bool
+		}
+	}
+	eventually(t, func() bool {
+		p.call(t, "GET", "/layers", nil).want(t, 200).into(t, &list)
+		return len(list.Layers) == 1 && !list.Layers[0].Running
+	})
+	pid, err := os.ReadFile(mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("/proc/" + strings.TrimSpace(string(pid))); err == nil {
+		t.Error("the layer is free, and its command still runs")
+	}
+	p.post(t, "/layers/"+list.Layers[0].Layer+"/apply", map[string]any{}).want(t, 200)
+	if p.read(t, "a") != "3\n" {
+		t.Error("not applied")
+	}
+	p.absent(t, "d/b")
 }

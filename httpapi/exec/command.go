@@ -207,14 +207,16 @@ func (d *Dialect) commandEvents(c *gin.Context, ref *task.Ref, req serve.Request
 		err error
 	}
 	begun, done := make(chan struct{}), make(chan outcome, 1)
-	first := false
+	first := false // the command runs; set before begun is closed
+	req.Started = func() {
+		if !first {
+			first = true
+			close(begun)
+		}
+	}
 	go func() {
 		defer close(events)
 		a, err := d.commands.Do(ctx, ref, req, func(stream string, text []byte) {
-			if !first {
-				first = true
-				close(begun)
-			}
 			send(stream, map[string]string{"text": strings.ToValidUTF8(string(text), "\uFFFD")})
 		})
 		done <- outcome{a, err}

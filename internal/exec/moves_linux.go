@@ -309,6 +309,16 @@ func locked(name string) bool {
 // Hold locks a layer for the client that runs a command in it, until it ends or
 // release is called.
 func Hold(dir string) (release func(), err error) {
+	f, err := HoldFile(dir)
+	if err != nil {
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}
+
+// HoldFile is like Hold. The lock is held until the file is closed in every process
+// that inherited it.
+func HoldFile(dir string) (*os.File, error) {
 	f, err := os.Open(filepath.Join(dir, lockFile))
 	if err != nil {
 		return nil, err
@@ -317,7 +327,7 @@ func Hold(dir string) (release func(), err error) {
 		f.Close()
 		return nil, err
 	}
-	return func() { f.Close() }, nil
+	return f, nil
 }
 
 // bootID returns the kernel's name of this boot.

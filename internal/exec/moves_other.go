@@ -26,4 +26,7 @@ func locked(string) bool { return false }
 // Hold returns ErrUnsupported.
 func Hold(string) (release func(), err error) { return nil, layer.ErrUnsupported }
 
+// HoldFile returns ErrUnsupported.
+func HoldFile(string) (*os.File, error) { return nil, layer.ErrUnsupported }
+
 func bootID() string { return "" }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	osexec "os/exec"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -41,6 +42,7 @@ func Main() int {
 	}
 	syscall.CloseOnExec(3)
 	syscall.CloseOnExec(4)
+	syscall.CloseOnExec(5) // the layer's lock, where there is a layer
 	d := json.NewDecoder(in)
 	var s spec
 	if err := d.Decode(&s); err != nil {
@@ -71,9 +73,14 @@ type errNoLayer struct{ reason string }
 
 func (e *errNoLayer) Error() string { return e.reason }
 
-// run runs a command, and ends it with ctx. The error is *errNoLayer where it did
+// drain is how long the output is awaited after the command and all that it left
+// behind have ended: a slow reader must not lose any.
+const drain = time.Minute
+
+// run runs a command, and ends it with ctx. The parent process keeps lock, which may
+// be nil, open until it ends, also after the server was killed. The error is *errNoLayer where it did
 // not run.
-func run(ctx context.Context, s spec, stdin io.Reader, stdout, stderr io.Writer) (exit layer.Exit, err error) {
+func run(ctx context.Context, s spec, stdin io.Reader, stdout, stderr io.Writer, lock *os.File) (exit layer.Exit, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return exit, errs.Wrap(err, "")
@@ -92,8 +99,13 @@ func run(ctx context.Context, s spec, stdin io.Reader, stdout, stderr io.Writer)
 	cmd.Env = []string{}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
 	cmd.ExtraFiles = []*os.File{specR, toldW}
+	if lock != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, lock)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.WaitDelay = layer.Grace // for output that something which got away holds open
+	if cmd.WaitDelay = drain; runtime.GOOS != "linux" {
+		cmd.WaitDelay = layer.Grace // what stays in the background there holds the output open
+	}
 	err = cmd.Start()
 	specR.Close()
 	toldW.Close()

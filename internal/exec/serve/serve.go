@@ -61,6 +61,9 @@ type Request struct {
 	DryRun    bool
 	RequestID string
 	Sees      task.Sees
+	// Started, if not nil, is called when nothing that can be checked first speaks
+	// against the command, before it runs; once more where it runs live instead.
+	Started func()
 }
 
 // Answer tells how a command ended, and what it changed.
@@ -153,12 +156,9 @@ type command struct {
 
 // physical runs in a layer, or live.
 func (c *command) physical(ctx context.Context) error {
-	dir := filepath.Join(c.ref.Root(), filepath.FromSlash(string(c.r.Cwd)))
-	if c.r.Cwd.IsRoot() {
-		dir = c.ref.Root()
-	}
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return errs.New(errs.Invalid, "invalid_field", "cwd is no directory of the workspace.").With("field", "cwd")
+	dir, err := directory(c.ref.Root(), c.r.Cwd)
+	if err != nil {
+		return err
 	}
 	sum := sha256.Sum256([]byte(strings.Join(c.r.Args, "\x00")))
 	b := calls.Begin{Workspace: c.ref.ID(), Task: c.ref.Task.ID, Subtask: c.r.Subtask, Actor: c.r.Actor, Tool: "exec", Command: hex.EncodeToString(sum[:]),
@@ -175,7 +175,7 @@ func (c *command) physical(ctx context.Context) error {
 		return err
 	}
 	c.a.CallID = begun.ID
-	exit, err := c.run(ctx, spec{Dir: dir, Args: c.r.Args, Env: c.env(begun.ID)})
+	exit, err := c.run(ctx, nil, spec{Dir: dir, Args: c.r.Args, Env: c.env(begun.ID)})
 	end := calls.End{Status: calls.OK}
 	if err != nil || exit.Status != 0 || c.a.TimedOut {
 		end.Status = calls.Failed
@@ -194,6 +194,23 @@ func (c *command) physical(ctx context.Context) error {
 	return nil
 }
 
+// directory returns the host's path of a directory below root. A link out of the
+// root is none.
+func directory(root string, p wspath.Path) (string, error) {
+	if p.IsRoot() {
+		return root, nil
+	}
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return "", errs.Wrap(err, "")
+	}
+	defer r.Close()
+	if info, err := r.Stat(string(p)); err != nil || !info.IsDir() {
+		return "", errs.New(errs.Invalid, "invalid_field", "cwd is not a directory of the workspace.").With("field", "cwd")
+	}
+	return filepath.Join(root, filepath.FromSlash(string(p))), nil
+}
+
 // layered runs in a layer; done is false where there is none, and none is required.
 func (c *command) layered(ctx context.Context, b calls.Begin, dir string) (done bool, err error) {
 	none := func(reason string) (bool, error) {
@@ -210,13 +227,12 @@ func (c *command) layered(ctx context.Context, b calls.Begin, dir string) (done 
 		return true, err
 	}
 	ending := context.WithoutCancel(ctx)
-	release, err := exec.Hold(begun.Dir)
+	lock, err := exec.HoldFile(begun.Dir)
 	if err != nil {
 		return true, errors.Join(errs.Wrap(err, ""), c.s.o.Layers.Drop(ending, begun.ID, nil))
 	}
-	defer release()
-	exit, err := c.run(ctx, spec{Root: c.ref.Root(), Upper: filepath.Join(begun.Dir, "upper"), Work: filepath.Join(begun.Dir, "work"), Dir: dir, Args: c.r.Args, Env: c.env(begun.ID)})
-	release()
+	exit, err := c.run(ctx, lock, spec{Root: c.ref.Root(), Upper: filepath.Join(begun.Dir, "upper"), Work: filepath.Join(begun.Dir, "work"), Dir: dir, Args: c.r.Args, Env: c.env(begun.ID)})
+	lock.Close()
 	if e, ok := errors.AsType[*errNoLayer](err); ok {
 		if err := c.s.o.Layers.Drop(ending, begun.ID, nil); err != nil {
 			return true, err
@@ -246,10 +262,13 @@ func (c *command) layered(ctx context.Context, b calls.Begin, dir string) (done 
 
 // run runs the command to its end or its time's. An error is the server's, or
 // *errNoLayer.
-func (c *command) run(ctx context.Context, s spec) (layer.Exit, error) {
+func (c *command) run(ctx context.Context, lock *os.File, s spec) (layer.Exit, error) {
+	if c.r.Started != nil {
+		c.r.Started()
+	}
 	limited, cancel := context.WithTimeout(ctx, c.r.Timeout)
 	defer cancel()
-	exit, err := run(limited, s, strings.NewReader(c.r.Stdin), c.out, c.err)
+	exit, err := run(limited, s, strings.NewReader(c.r.Stdin), c.out, c.err, lock)
 	if err != nil {
 		return exit, err
 	}

@@ -39,14 +39,11 @@ func (c *command) virtual(ctx context.Context) error {
 	if err := lay(ctx, c.ref.Store(), base, root); err != nil {
 		return err
 	}
-	dir := root
-	if !c.r.Cwd.IsRoot() {
-		dir = filepath.Join(root, filepath.FromSlash(string(c.r.Cwd)))
+	dir, err := directory(root, c.r.Cwd)
+	if err != nil {
+		return err
 	}
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return errs.New(errs.Invalid, "invalid_field", "cwd is no directory of the workspace.").With("field", "cwd")
-	}
-	if _, err := c.run(ctx, spec{Dir: dir, Args: c.r.Args, Env: c.env("")}); err != nil {
+	if _, err := c.run(ctx, nil, spec{Dir: dir, Args: c.r.Args, Env: c.env("")}); err != nil {
 		return err
 	}
 	found, err := read(ctx, root, &c.a)
