@@ -35,6 +35,7 @@ type Config struct {
 	Calls        Calls      `key:"calls"`
 	Hooks        Hooks      `key:"hooks"`
 	Exec         Exec       `key:"exec"`
+	Policy       Policy     `key:"policy"`
 	MCP          MCP        `key:"mcp"`
 	Execute      Execute    `key:"execute"`
 	Lint         Lint       `key:"lint"`
@@ -153,6 +154,12 @@ const (
 	ContextOn  = "on"
 	ContextOff = "off"
 )
+
+// Policy is what requests may not change.
+type Policy struct {
+	Protected    []string `key:"protected"`      // patterns as in .gitignore
+	MaxFileBytes Size     `key:"max_file_bytes"` // of one file; 0: no bound
+}
 
 // Exec is about POST /tasks/{id}/exec.
 type Exec struct {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"umbra/internal/fork"
 	"umbra/internal/history"
 	"umbra/internal/person"
+	"umbra/internal/policy"
 	"umbra/internal/review"
 	"umbra/internal/room"
 	"umbra/internal/script"
@@ -45,7 +47,12 @@ type services struct {
 func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Logger, d *deps) (*services, error) {
 	folders := openWatcher(cfg, dir, log, d)
 	floor := room.New(dir.Path, int64(cfg.Limits.FreeBytes))
+	rules, err := policy.New(policy.Settings{Protected: cfg.Policy.Protected, MaxFileBytes: int64(cfg.Policy.MaxFileBytes)})
+	if err != nil {
+		return nil, fmt.Errorf("policy.protected: %w", err)
+	}
 	manager, err := workspace.NewManager(workspace.Options{
+		Policy:     rules,
 		DataDir:    dir.Path,
 		Records:    workspaceRecords{db},
 		Log:        log,

@@ -18,12 +18,15 @@ type createBody struct {
 	Goal      string `json:"goal"`
 	Workspace string `json:"workspace"`
 	// WorkspaceID names a known workspace of any kind, in place of workspace.
-	WorkspaceID *string         `json:"workspace_id"`
-	TaskID      *string         `json:"task_id"`
-	Kind        *string         `json:"kind"`
-	Namespace   []string        `json:"namespace"`
-	Metadata    json.RawMessage `json:"metadata"`
-	Force       bool            `json:"force"`
+	WorkspaceID *string `json:"workspace_id"`
+	TaskID      *string `json:"task_id"`
+	// Only and Allow are patterns as in .gitignore.
+	Only      []string        `json:"only"`
+	Allow     []string        `json:"allow"`
+	Kind      *string         `json:"kind"`
+	Namespace []string        `json:"namespace"`
+	Metadata  json.RawMessage `json:"metadata"`
+	Force     bool            `json:"force"`
 }
 
 func (d *Dialect) create(c *gin.Context) error {
@@ -34,7 +37,7 @@ func (d *Dialect) create(c *gin.Context) error {
 	if body.Kind != nil && *body.Kind != workspace.PhysicalKind && *body.Kind != workspace.VirtualKind {
 		return errs.New(errs.Unprocessable, "validation_failed", "kind must be \"physical\" or \"virtual\".").With("field", "kind")
 	}
-	o := task.CreateOptions{Goal: body.Goal, Root: body.Workspace, Metadata: notNull(body.Metadata), Force: body.Force, Namespace: body.Namespace,
+	o := task.CreateOptions{Goal: body.Goal, Root: body.Workspace, Metadata: notNull(body.Metadata), Force: body.Force, Namespace: body.Namespace, Only: body.Only, AllowPaths: body.Allow,
 		Virtual: body.Kind != nil && *body.Kind == workspace.VirtualKind, Sees: sees(c),
 		Actor: httpapi.TagsOf(c).Actor, RequestID: httpapi.RequestID(c), Allow: httpapi.CallerOf(c).MayOpen}
 	if body.TaskID != nil {

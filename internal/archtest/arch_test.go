@@ -193,7 +193,7 @@ var owners = map[string][]string{
 	"github.com/spf13/pflag":                 {"config", "cmd", "internal/flagtext"},
 	"github.com/spf13/cobra":                 {"cmd"},
 	"github.com/fsnotify/fsnotify":           {"watcher"},
-	"github.com/go-git/go-git":               {"gitstore", "httpapi/gitsmart", "internal/person"},
+	"github.com/go-git/go-git":               {"gitstore", "httpapi/gitsmart", "internal/person", "internal/policy"},
 	"go.etcd.io/bbolt":                       {"internal/state"},
 	"github.com/modelcontextprotocol/go-sdk": {"httpapi/mcp"},
 	"github.com/prometheus":                  {"httpapi/metrics"},

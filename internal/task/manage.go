@@ -13,6 +13,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/clock"
 	"umbra/internal/errs"
+	"umbra/internal/policy"
 	"umbra/internal/workspace"
 )
 
@@ -57,6 +58,9 @@ type CreateOptions struct {
 	RequestID, IdempotencyKey string
 	// parent is the task whose child this one is.
 	parent string
+	// Only and AllowPaths are the task's own rules (package policy): the only paths
+	// that it may change, and protected ones that it may.
+	Only, AllowPaths []string
 	// Allow judges the folder by its canonical path before it is opened.
 	Allow func(root string) error
 	Sees  Sees
@@ -81,6 +85,16 @@ func (o *CreateOptions) validate() error {
 		return invalid("workspace", "The workspace must be an absolute path.")
 	case o.ID != "" && !ValidID(o.ID):
 		return badID("task_id", "task_id")
+	}
+	for field, list := range map[string][]string{"only": o.Only, "allow": o.AllowPaths} {
+		if len(list) > policy.MaxRules {
+			return invalid(field, "The list has more rules than a task may have.")
+		}
+		for _, rule := range list {
+			if err := policy.Valid(rule); err != nil {
+				return invalid(field, "A rule must be a pattern as in .gitignore, without negation.")
+			}
+		}
 	}
 	return validMetadata(o.Metadata)
 }
@@ -220,6 +234,12 @@ func (s *Service) createOn(ctx context.Context, w *workspace.Workspace, o Create
 		Metadata: o.Metadata, RequestID: o.RequestID, IdempotencyKey: o.IdempotencyKey}
 	if o.MadeBy != "" {
 		info.Extra = append(info.Extra, message.Trailer{Key: extraAuto, Value: o.MadeBy})
+	}
+	for _, rule := range o.Only {
+		info.Extra = append(info.Extra, message.Trailer{Key: policy.KeyOnly, Value: rule})
+	}
+	for _, rule := range o.AllowPaths {
+		info.Extra = append(info.Extra, message.Trailer{Key: policy.KeyAllow, Value: rule})
 	}
 	if o.parent != "" {
 		rec.Parent = o.parent

@@ -8,6 +8,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
+	"umbra/internal/policy"
 	"umbra/internal/workspace"
 )
 
@@ -29,6 +30,7 @@ type View struct {
 	Changes           uint64    // changelog entries
 	Subtasks          []Subtask
 	Warnings          []string
+	Only, Allow       []string // its own rules
 }
 
 // Subtask sums up the changes of one subtask.
@@ -66,7 +68,8 @@ func (s *Service) viewOf(ctx context.Context, w *workspace.Workspace, t gitstore
 
 // viewBase is what the record alone tells.
 func (s *Service) viewBase(w *workspace.Workspace, rec workspace.Record, t gitstore.Task) *View {
-	return &View{ID: t.ID, Goal: t.Info.Goal, WorkspaceID: rec.ID, Root: rec.Root, Kind: rec.Kind, Status: Status(t.Info.Status),
+	only, allow := policy.TaskOf(t.Info.Extra).Texts()
+	return &View{Only: only, Allow: allow, ID: t.ID, Goal: t.Info.Goal, WorkspaceID: rec.ID, Root: rec.Root, Kind: rec.Kind, Status: Status(t.Info.Status),
 		Pinned: t.Info.Pinned, BaseDropped: t.BaseDropped(), Metadata: t.Info.Metadata, Base: t.Base, Head: t.Head, GitDir: w.GitDir(),
 		Scratch: s.AreaDir(t.ID, Scratch), Artifacts: s.AreaDir(t.ID, Artifacts), Created: t.Info.Created, Updated: t.Info.Updated,
 		Changes: t.Changes, Warnings: w.Warnings()}

@@ -143,7 +143,8 @@ func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again
 		p.forgetFolders()
 	}
 	if a.req.DryRun {
-		return p.preview(), false, nil
+		res := p.preview()
+		return res, false, w.previewObeys(a.req, res.Entries)
 	}
 	if len(p.external) > 0 {
 		seqs, err := w.commitExternal(ctx, p.external)
@@ -153,6 +154,9 @@ func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again
 		}
 	}
 	entries := p.entries()
+	if err := w.obeys(a.req, entries); err != nil {
+		return nil, false, err
+	}
 	if len(entries) == 0 && !p.bare {
 		if a.req.Check != nil {
 			err = a.req.Check()

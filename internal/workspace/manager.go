@@ -14,6 +14,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/internal/errs"
+	"umbra/internal/policy"
 )
 
 // Records is where a manager keeps what it knows of its workspaces. The calls
@@ -52,6 +53,8 @@ type Options struct {
 	CheckpointEvery time.Duration
 	// Store adjusts the engine's options.
 	Store func(*gitstore.Options)
+	// Policy judges what requests may change; nil: only tasks' own rules do.
+	Policy *policy.Rules
 	// Meter counts what all workspaces do; nil: nobody counts.
 	Meter *Meter
 	// Foreground leaves checkpoints and putting away to explicit calls, for

@@ -15,6 +15,7 @@ import (
 	"umbra/gitstore"
 	"umbra/internal/errs"
 	"umbra/internal/ignore"
+	"umbra/internal/policy"
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
@@ -32,6 +33,7 @@ type Workspace struct {
 	aside  vfs.FS // its part for what exchanges bring out; nil: there is none
 	store  *gitstore.Store
 	forks  forkLinks
+	policy *policy.Rules
 	locks  *lockTable
 	index  *index
 	sums   sumCache
