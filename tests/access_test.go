@@ -212,7 +212,7 @@ var reaches = map[string]reach{
 		return ask{target: "/calls", body: members("agent", "a", "agent_session", "s", "cwd", g.newFolder())}
 	}},
 	"POST /tasks/{id}/exec": {kind: "write", fine: 403, ask: func(g *guarded) ask {
-		return ask{target: g.fill("/tasks/{id}/exec"), body: members("command", "true")} // off in this server
+		return ask{target: g.fill("/tasks/{task}/exec"), body: members("command", "true")} // off in this server
 	}},
 	"POST /layers": {kind: "open", fine: 201, ask: func(g *guarded) ask {
 		return ask{target: "/layers", body: members("agent", "a", "agent_session", "s", "cwd", g.newFolder())}
