@@ -142,6 +142,16 @@ func TestForkCopy(t *testing.T) {
 	if _, err := os.Stat(dir); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("the directory is there: %v", err)
 	}
+	// A directory that the fork was bound to later is not its own.
+	bound := p.forks(t, ws, map[string]any{"path": dir})[0]["id"].(string)
+	other := t.TempDir()
+	p.call(t, "PATCH", "/workspaces/"+bound, map[string]any{"root": other}).want(t, 200)
+	p.call(t, "DELETE", "/workspaces/"+bound+"?force=true", nil).want(t, 204)
+	for _, kept := range []string{other, dir} {
+		if _, err := os.Stat(kept); err != nil {
+			t.Errorf("a directory went with the fork: %v", err)
+		}
+	}
 	none := filepath.Join(t.TempDir(), "none")
 	made = p.forks(t, ws, map[string]any{"path": none, "ignored": "none", "kind": "copy"})[0]
 	if _, err := os.Stat(filepath.Join(none, "out")); err == nil {

@@ -313,7 +313,7 @@ func (s *Service) Delete(ctx context.Context, id string, force, deleteHistory bo
 
 // clear removes a copy's directory, if it is still the one that was made.
 func (s *Service) clear(rec workspace.Record) error {
-	if rec.Fork == nil || rec.Fork.Kind != workspace.CopyKind || !s.o.Workspaces.Stands(rec) {
+	if !s.o.Workspaces.MadeFor(rec) {
 		return nil
 	}
 	return errs.Wrap(os.RemoveAll(rec.Root), "")

@@ -27,6 +27,10 @@ type Fork struct {
 	Origin string `json:"origin,omitempty"`
 	// Expires is when the fork is removed by itself; zero: never.
 	Expires time.Time `json:"expires,omitzero"`
+	// Dir and Ino are the directory that was made for a copy. It goes with the fork;
+	// another one that the workspace was bound to since does not.
+	Dir string `json:"dir,omitempty"`
+	Ino uint64 `json:"ino,omitempty"`
 	// Linked is set while the fork's history continues the parent's store.
 	Linked bool `json:"linked"`
 }
@@ -217,6 +221,7 @@ func (m *Manager) ForkCopy(ctx context.Context, parent *Workspace, root string, 
 	if err != nil {
 		return nil, err
 	}
+	f.Dir, f.Ino = p.root, p.ino
 	return m.openPlace(ctx, p, o)
 }
 
@@ -260,8 +265,12 @@ func (m *Manager) putRecord(r Record) error {
 	return m.opt.Records.Put(r)
 }
 
-// Stands reports whether the directory of a record is at its place.
-func (m *Manager) Stands(r Record) bool {
+// MadeFor reports whether the directory of a copy is the one that was made for it,
+// and is at its place.
+func (m *Manager) MadeFor(r Record) bool {
+	if r.Fork == nil || r.Fork.Kind != CopyKind || r.Fork.Dir == "" || r.Root != r.Fork.Dir || r.Ino != r.Fork.Ino {
+		return false
+	}
 	there, err := m.stands(r)
 	return there && err == nil
 }
