@@ -23,9 +23,15 @@ func openPrograms(cfg config.Config, s *services, output codeapi.Output, log *sl
 	if err != nil {
 		return nil, nil, err
 	}
+	if missing := js.MissingWalls(); len(missing) > 0 {
+		if cfg.Sandbox.Require {
+			return nil, nil, fmt.Errorf("sandbox.require: this kernel lacks %s", strings.Join(missing, ", "))
+		}
+		log.Warn("programs run without a wall that this kernel lacks", "missing", strings.Join(missing, ","))
+	}
 	pool := js.NewPool(js.Options{
 		Files: workspaceFiles{programs}, Parallel: cfg.Execute.Parallel, Queue: cfg.Execute.Queue, Warm: cfg.Execute.Warm,
-		Memory: int64(cfg.Execute.MemoryBytes), Log: log, Meter: s.meters.programs,
+		Memory: int64(cfg.Execute.MemoryBytes), Log: log, Meter: s.meters.programs, RequireWalls: cfg.Sandbox.Require,
 	})
 	d.closers = append(d.closers, func(context.Context) error { pool.Close(); return nil })
 	var engine codeapi.Engine = pool

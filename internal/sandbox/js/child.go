@@ -3,13 +3,24 @@ package js
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"sync"
 )
 
 // Verb is the hidden argument by which the binary is started as a child.
 const Verb = "__run"
+
+// The environment by which the server bounds a child: the program's memory in
+// bytes, and whether a child must refuse to run without all of its walls.
+const (
+	memoryVariable  = "PROGRAM_MEMORY"
+	requireVariable = "PROGRAM_WALLS"
+)
 
 // maxStack bounds a goroutine's stack in the child, so that a program whose
 // text is nested beyond measure ends its parser, not the machine's memory.
@@ -28,7 +39,11 @@ func Main(in io.Reader, out io.Writer) int {
 	if err != nil {
 		return 1
 	}
-	harden()
+	memory, _ := strconv.ParseInt(os.Getenv(memoryVariable), 10, 64) // none: 0, no bound
+	if missing := harden(memory); len(missing) > 0 && os.Getenv(requireVariable) != "" {
+		fmt.Fprintln(os.Stderr, "walls that the kernel refused:", strings.Join(missing, ", "))
+		return 1
+	}
 	if c.wire.write(frameReady) != nil {
 		return 1
 	}

@@ -3,30 +3,60 @@
 package js
 
 import (
+	"os"
 	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// harden gives the process's rights away, each as far as the kernel lets it: a
-// wall that is not there is no error, the others still stand.
-func harden() {
-	limits()
-	// No thread may gain rights any more; seccomp and Landlock ask for it.
-	_, _, _ = syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
-	landlock()
-	seccomp()
+// harden gives the process's rights away and bounds its memory. It returns the
+// names of the walls that the kernel refused; the others hold all the same.
+func harden(memory int64) (missing []string) {
+	limits(memory)
+	// No thread may gain rights any more; seccomp and Landlock require it.
+	_, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
+	if errno != 0 {
+		missing = append(missing, "no_new_privs")
+	}
+	if !landlock() {
+		missing = append(missing, "landlock")
+	}
+	if !seccomp() {
+		missing = append(missing, "seccomp")
+	}
+	return missing
 }
 
-// The process's memory beyond the program's own: the Go runtime, the compiler
-// with the program's text, and what is on its way to the server.
-const spareMemory = 1 << 30
+// MissingWalls returns the names of the walls around a program that this kernel,
+// or this build of the server, does not have. It changes nothing.
+func MissingWalls() (missing []string) {
+	// A build with cgo cannot act on all threads of a process.
+	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_GETPID, 0, 0, 0); errno != 0 {
+		return []string{"no_new_privs", "landlock"}
+	}
+	if _, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); errno != 0 {
+		missing = append(missing, "landlock")
+	}
+	action := uint32(unix.SECCOMP_RET_ERRNO)
+	if _, _, errno := syscall.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action))); errno != 0 {
+		missing = append(missing, "seccomp")
+	}
+	return missing
+}
 
-// limits are the resource limits (setrlimit(2)) that hold for any program. The
-// engine counts the program's memory; this is for what it does not count.
-func limits() {
+// overhead is the process's memory beyond the program's own: what the engine may
+// still allocate to report that memory is used up, and stacks.
+const overhead = 128 << 20
+
+// limits are the resource limits (setrlimit(2)) that hold for any program. memory,
+// in bytes, is for the program as a whole, the compiler's work on its text
+// included; the engine counts what the program itself allocates.
+func limits(memory int64) {
 	set := func(resource int, n uint64) {
 		_ = unix.Setrlimit(resource, &unix.Rlimit{Cur: n, Max: n})
 	}
@@ -34,15 +64,39 @@ func limits() {
 	set(unix.RLIMIT_FSIZE, 0)
 	set(unix.RLIMIT_NOFILE, 16)
 	set(unix.RLIMIT_MEMLOCK, 0)
-	set(unix.RLIMIT_DATA, spareMemory)
+	if memory > 0 {
+		// The compiler's garbage is collected early rather than counted.
+		debug.SetMemoryLimit(memory / 2)
+		set(unix.RLIMIT_DATA, dataBytes()+uint64(memory)+overhead)
+	}
+}
+
+// dataBytes returns what the kernel counts against RLIMIT_DATA so far: the
+// private writable mappings, most of them address space that the Go runtime
+// reserved (proc_pid_statm(5), field "data").
+func dataBytes() uint64 {
+	const unknown = 256 << 20
+	raw, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return unknown
+	}
+	fields := strings.Fields(string(raw))
+	if len(fields) < 6 {
+		return unknown
+	}
+	pages, err := strconv.ParseUint(fields[5], 10, 64)
+	if err != nil {
+		return unknown
+	}
+	return pages * uint64(os.Getpagesize())
 }
 
 // landlock takes all of the file system away (landlock(7)), and TCP where the
-// kernel knows that.
-func landlock() {
+// kernel knows that. It returns whether it did.
+func landlock() bool {
 	version, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
-		return
+		return false
 	}
 	const filesV1 = 1<<13 - 1
 	// struct landlock_ruleset_attr: handled_access_fs, handled_access_net.
@@ -60,11 +114,12 @@ func landlock() {
 	}
 	fd, _, errno := syscall.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
 	if errno != 0 {
-		return
+		return false
 	}
 	// No rule is added: nothing is allowed. Each thread gives up for itself.
-	_, _, _ = syscall.AllThreadsSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0)
+	_, _, errno = syscall.AllThreadsSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0)
 	_ = unix.Close(int(fd))
+	return errno == 0
 }
 
 // allowed are the system calls that the Go runtime and pipes need; any other
@@ -81,8 +136,9 @@ var allowed = []uintptr{
 	unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ, unix.SYS_MEMBARRIER, unix.SYS_PRCTL,
 }
 
-// seccomp leaves the process allowed, and threads of its own (seccomp(2)).
-func seccomp() {
+// seccomp leaves the process allowed, and threads of its own (seccomp(2)). It
+// returns whether it did.
+func seccomp() bool {
 	const (
 		offsetNumber = 0
 		offsetArch   = 4
@@ -117,6 +173,7 @@ func seccomp() {
 	}
 	prog = append(prog, stmt(unix.BPF_RET|unix.BPF_K, deny))
 	fprog := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
-	_, _, _ = syscall.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&fprog)))
+	thread, _, errno := syscall.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&fprog)))
 	runtime.KeepAlive(prog)
+	return errno == 0 && thread == 0 // else the thread that could not be filtered
 }

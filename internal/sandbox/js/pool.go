@@ -23,8 +23,10 @@ type Options struct {
 	// for IdleAfter; 1 minute.
 	Warm      int
 	IdleAfter time.Duration
-	// Memory of a program, in bytes; 256 MiB.
+	// Memory of a program, in bytes, the compiler's work on its text included; 256 MiB.
 	Memory int64
+	// RequireWalls lets no child run where the kernel refuses one of its walls.
+	RequireWalls bool
 	// Output and error together, in bytes; 10 MiB.
 	Output int64
 	Log    *slog.Logger
@@ -219,7 +221,7 @@ func (p *Pool) start() (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return startProcess(p.o.Command, prelude)
+	return startProcess(p.o.Command, prelude, p.o.Memory, p.o.RequireWalls)
 }
 
 // fill starts children until enough wait, in one goroutine.

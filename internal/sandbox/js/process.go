@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -26,12 +27,16 @@ type process struct {
 // startPatience bounds how long a child may take to be ready.
 const startPatience = 30 * time.Second
 
-// startProcess starts a child and waits until it is ready.
-func startProcess(command []string, prelude []byte) (*process, error) {
+// startProcess starts a child and waits until it is ready. memory, in bytes, is
+// what its program may take; with walls it does not start where one is missing.
+func startProcess(command []string, prelude []byte, memory int64, walls bool) (*process, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = "/"
 	// Nothing of the server's own environment is any of a program's business.
-	cmd.Env = []string{"TZ=UTC", "LC_ALL=C", "GOMAXPROCS=2", "GOGC=200", "GOTRACEBACK=none"}
+	cmd.Env = []string{"TZ=UTC", "LC_ALL=C", "GOMAXPROCS=2", "GOGC=200", "GOTRACEBACK=none", memoryVariable + "=" + strconv.FormatInt(memory, 10)}
+	if walls {
+		cmd.Env = append(cmd.Env, requireVariable+"=1")
+	}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
