@@ -38,6 +38,7 @@ type Config struct {
 	Policy       Policy     `key:"policy"`
 	MCP          MCP        `key:"mcp"`
 	Execute      Execute    `key:"execute"`
+	Sandbox      Sandbox    `key:"sandbox"`
 	Lint         Lint       `key:"lint"`
 	Scripts      Scripts    `key:"scripts"`
 	Limits       Limits     `key:"limits"`
@@ -193,6 +194,11 @@ type Execute struct {
 	MemoryBytes Size   `key:"memory_bytes"`
 }
 
+// Sandbox is what surrounds programs.
+type Sandbox struct {
+	Require bool `key:"require"` // no start where the kernel lacks one of the walls
+}
+
 // Lint is how programs are checked.
 type Lint struct {
 	Engine string `key:"engine"` // embedded, deno, oxlint, biome
@@ -208,6 +214,8 @@ type Limits struct {
 	UploadBytes    Size  `key:"upload_bytes"`
 	JSONBytes      Size  `key:"json_bytes"`
 	BodiesBytes    Size  `key:"bodies_bytes"` // of all bodies in memory; 0: no limit
+	Connections    int   `key:"connections"`  // open at once; 0: no limit
+	Streams        int   `key:"streams"`      // event streams open at once; 0: no limit
 	Rate           Rate  `key:"rate"`
 }
 
@@ -266,6 +274,8 @@ func Default() Config {
 			UploadBytes:  10 << 30,
 			JSONBytes:    1 << 20,
 			BodiesBytes:  512 << 20,
+			Connections:  4096,
+			Streams:      1024,
 		},
 		Retention: Retention{Interval: time.Hour},
 	}

@@ -63,6 +63,8 @@ func (c *Config) validate() error {
 		{"limits.write_bytes", positive(c.Limits.WriteBytes)},
 		{"limits.upload_bytes", positive(c.Limits.UploadBytes)},
 		{"limits.bodies_bytes", notNegative(int(c.Limits.BodiesBytes))},
+		{"limits.connections", notNegative(c.Limits.Connections)},
+		{"limits.streams", notNegative(c.Limits.Streams)},
 		{"limits.json_bytes", positive(c.Limits.JSONBytes)},
 		{"limits.rate.per_ip", notNegative(c.Limits.Rate.PerIP)},
 		{"limits.rate.per_code_id", notNegative(c.Limits.Rate.PerCodeID)},

@@ -51,13 +51,15 @@ type Options struct {
 
 	MaxJSON                int64 // bytes of a JSON body, where the route names no other limit
 	MaxBodies              int64 // bytes that all bodies hold in memory; 0 is off
+	MaxConnections         int   // open at once; 0 is off
+	MaxStreams             int   // event streams open at once; 0 is off
 	PerMinute, PerIPMinute int   // requests a minute, 0 is off
 
 	Answers AnswerStore
 	// Trace begins a request's span: it gives the context that the request goes on
 	// with, and is told the answer. Nil: nobody traces.
 	Trace func(r *http.Request, method, route, requestID string) (ctx context.Context, end func(status int, code string))
-	// Requests counts what is answered; nil: nobody counts.
+	// Requests counts what is answered, and what is open.
 	Requests *telemetry.Requests
 	// Ready tells why the server cannot do its work now; nil func: always ready.
 	Ready func() error
@@ -95,6 +97,9 @@ type Server struct {
 func New(opts Options, dialects ...Dialect) (*Server, error) {
 	if opts.Log == nil || opts.Answers == nil || opts.MaxJSON <= 0 {
 		return nil, errors.New("httpapi: Log, Answers and MaxJSON are needed")
+	}
+	if opts.Requests == nil {
+		opts.Requests = telemetry.NewRequests()
 	}
 	opts.Hosts = lowered(opts.Hosts)
 	opts.Origins = lowered(opts.Origins)
@@ -180,7 +185,7 @@ func (s *Server) Routes() []string {
 // Serve answers on l until Stop; then it returns nil at once, while Stop still
 // works.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(boundedListener{l, s}); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -190,22 +195,10 @@ func (s *Server) Serve(l net.Listener) error {
 // Serve.
 func (s *Server) ServeTLS(l net.Listener, secure *tls.Config) error {
 	s.http.TLSConfig = secure
-	if err := s.http.ServeTLS(l, "", ""); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.ServeTLS(boundedListener{l, s}, "", ""); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
-}
-
-// connState keeps the connections that were only made, as browsers do ahead of
-// need: they hold no request, and do not hold a stop back.
-func (s *Server) connState(conn net.Conn, state http.ConnState) {
-	s.connMu.Lock()
-	defer s.connMu.Unlock()
-	if state == http.StateNew {
-		s.fresh[conn] = struct{}{}
-		return
-	}
-	delete(s.fresh, conn)
 }
 
 func (s *Server) closeFresh() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -41,12 +42,30 @@ func LastEventID(c *gin.Context) (after int64, ok bool, err error) {
 	return after, true, nil
 }
 
-// ServeEvents sends what next gives as text/event-stream until next returns
+// ServeEvents is StreamEvents for a subscription, which may last as long as the
+// server: at most Options.MaxStreams of them are open at once. Beyond that it
+// returns 503 too_many_streams and has sent nothing.
+func ServeEvents(c *gin.Context, next func(ctx context.Context) (Event, error)) error {
+	s := factsOf(c).server
+	if s == nil {
+		return StreamEvents(c, next)
+	}
+	open := &s.opts.Requests.Streams
+	defer open.Add(-1)
+	if n := open.Add(1); s.opts.MaxStreams > 0 && n > int64(s.opts.MaxStreams) {
+		return &Problem{Status: http.StatusServiceUnavailable, Kind: errs.Unavailable, Code: "too_many_streams",
+			Detail: fmt.Sprintf("%d event streams are open, as many as limits.streams allows; close one or try again.", s.opts.MaxStreams),
+			Header: http.Header{"Retry-After": {"5"}}}
+	}
+	return StreamEvents(c, next)
+}
+
+// StreamEvents sends what next gives as text/event-stream until next returns
 // io.EOF, the client goes away or is stuck, or the server stops. next blocks for
 // the next event and ends with its context; it is never called twice at a time,
-// and has returned when ServeEvents returns. The answer's head is sent at once:
+// and has returned when StreamEvents returns. The answer's head is sent at once:
 // errors that a client should see as a status come before.
-func ServeEvents(c *gin.Context, next func(ctx context.Context) (Event, error)) error {
+func StreamEvents(c *gin.Context, next func(ctx context.Context) (Event, error)) error {
 	h := c.Writer.Header()
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-store")

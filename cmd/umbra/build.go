@@ -144,18 +144,20 @@ func dialects(cfg config.Config, s *services) []httpapi.Dialect {
 // httpOptions translates the settings for the HTTP side.
 func httpOptions(cfg config.Config, log *slog.Logger) httpapi.Options {
 	return httpapi.Options{
-		Version:     programVersion(),
-		Log:         log,
-		Hosts:       cfg.HTTP.Hosts,
-		Origins:     cfg.HTTP.Origins,
-		SameUser:    cfg.Auth.Peer == config.PeerSameUser,
-		Roots:       canonical(cfg.Workspaces.Roots),
-		Own:         ownFolders(cfg.WorkspaceDir, cfg.Output.Dir),
-		Hosted:      cfg.Hosted,
-		MaxJSON:     int64(cfg.Limits.JSONBytes),
-		MaxBodies:   int64(cfg.Limits.BodiesBytes),
-		PerMinute:   cfg.Limits.Rate.Global,
-		PerIPMinute: cfg.Limits.Rate.PerIP,
+		Version:        programVersion(),
+		Log:            log,
+		Hosts:          cfg.HTTP.Hosts,
+		Origins:        cfg.HTTP.Origins,
+		SameUser:       cfg.Auth.Peer == config.PeerSameUser,
+		Roots:          canonical(cfg.Workspaces.Roots),
+		Own:            ownFolders(cfg.WorkspaceDir, cfg.Output.Dir),
+		Hosted:         cfg.Hosted,
+		MaxJSON:        int64(cfg.Limits.JSONBytes),
+		MaxBodies:      int64(cfg.Limits.BodiesBytes),
+		MaxConnections: cfg.Limits.Connections,
+		MaxStreams:     cfg.Limits.Streams,
+		PerMinute:      cfg.Limits.Rate.Global,
+		PerIPMinute:    cfg.Limits.Rate.PerIP,
 	}
 }
 

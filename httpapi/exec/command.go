@@ -248,7 +248,7 @@ func (d *Dialect) commandEvents(c *gin.Context, ref *task.Ref, req serve.Request
 		}
 	default:
 	}
-	err := httpapi.ServeEvents(c, func(waiting context.Context) (httpapi.Event, error) {
+	err := httpapi.StreamEvents(c, func(waiting context.Context) (httpapi.Event, error) {
 		select {
 		case e, ok := <-events:
 			if !ok {

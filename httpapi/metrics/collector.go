@@ -99,6 +99,9 @@ func (c *collector) addRequests() {
 		}
 	}, "method", "route")
 	c.add("http_requests_running", "Requests that are being answered, streams among them.", func(v *view, to emit) { to.gauge(float64(v.Requests.Running())) })
+	c.add("http_connections", "Connections that are open.", func(v *view, to emit) { to.gauge(float64(v.Requests.Connections.Load())) })
+	c.add("http_connections_refused_total", "Connections that were refused because limits.connections were open.", func(v *view, to emit) { to.counter(float64(v.Requests.RefusedConnections.Load())) })
+	c.add("http_streams", "Event streams that are open.", func(v *view, to emit) { to.gauge(float64(v.Requests.Streams.Load())) })
 	c.add("http_denied_total", "Calls that were refused for who called; each is a line of the log with audit=true.", func(v *view, to emit) { to.counter(float64(v.Requests.Denied())) })
 }
 

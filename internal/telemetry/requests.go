@@ -9,6 +9,11 @@ import (
 // Requests counts an HTTP server's requests by route and status. Routes are added
 // before the first request; all else may be called from any goroutine.
 type Requests struct {
+	// Connections and event streams that are open, and connections that were
+	// refused since too many were.
+	Connections, Streams Gauge
+	RefusedConnections   Counter
+
 	running Gauge
 	denied  Counter
 	routes  []*Route

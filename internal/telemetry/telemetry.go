@@ -35,11 +35,12 @@ func (c *Counter) Load() uint64 {
 // Gauge goes up and down.
 type Gauge struct{ n atomic.Int64 }
 
-// Add changes it.
-func (g *Gauge) Add(n int64) {
-	if g != nil {
-		g.n.Add(n)
+// Add changes it by n and returns what it is then.
+func (g *Gauge) Add(n int64) int64 {
+	if g == nil {
+		return 0
 	}
+	return g.n.Add(n)
 }
 
 // Load gives its value.
