@@ -23,11 +23,8 @@ func openPrograms(cfg config.Config, s *services, output codeapi.Output, log *sl
 	if err != nil {
 		return nil, nil, err
 	}
-	if missing := js.MissingWalls(); len(missing) > 0 {
-		if cfg.Sandbox.Require {
-			return nil, nil, fmt.Errorf("sandbox.require: this kernel lacks %s", strings.Join(missing, ", "))
-		}
-		log.Warn("programs run without a wall that this kernel lacks", "missing", strings.Join(missing, ","))
+	if err := js.CheckWalls(cfg.Sandbox.Require, log); err != nil {
+		return nil, nil, err
 	}
 	pool := js.NewPool(js.Options{
 		Files: workspaceFiles{programs}, Parallel: cfg.Execute.Parallel, Queue: cfg.Execute.Queue, Warm: cfg.Execute.Warm,

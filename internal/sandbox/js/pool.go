@@ -2,7 +2,9 @@ package js
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,6 +59,20 @@ func (o *Options) setDefaults() {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+}
+
+// CheckWalls warns once, at the start of a server, of the walls around programs
+// that this kernel or build lacks; with require a missing one is an error.
+func CheckWalls(require bool, log *slog.Logger) error {
+	missing := strings.Join(MissingWalls(), ", ")
+	if missing == "" {
+		return nil
+	}
+	if require {
+		return errors.New("sandbox.require: this system lacks " + missing)
+	}
+	log.Warn("programs run without a wall that this system lacks", "missing", missing)
+	return nil
 }
 
 // Pool runs programs. Its methods may be called concurrently.
