@@ -288,6 +288,10 @@ func TestFilesMkdir(t *testing.T) {
 		wantNames(t, "after a delete", namesIn(t, k.ask(t, "/glob?pattern=**"), "entries", "path"), []string{"a", "f", "x", "x/y"})
 		k.p.call(t, "DELETE", k.file("a")+"&recursive=true", nil).want(t, 200)
 		k.ask(t, "/stat?path=a").fails(t, 404, "file_not_found")
+		// An empty one is deleted alone; one with a directory in it is not.
+		k.p.call(t, "DELETE", k.file("x"), nil).fails(t, 409, "directory_not_empty")
+		has(t, k.p.call(t, "DELETE", k.file("x/y"), nil).want(t, 200).obj(t), map[string]any{"path": "x/y"})
+		k.ask(t, "/stat?path=x/y").fails(t, 404, "file_not_found")
 	})
 }
 

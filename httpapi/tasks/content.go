@@ -232,8 +232,15 @@ func (d *Dialect) deleteContent(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		res, err := d.apply(c, r, workspace.Request{By: by(c, key), Ops: []workspace.Op{{Kind: workspace.OpDelete, Path: t.path,
-			Recursive: recursive, Force: force, MustBe: t.kind(), If: cond}}})
+		op := workspace.Op{Kind: workspace.OpDelete, Path: t.path, Recursive: recursive, Force: force, MustBe: t.kind(), If: cond}
+		res, err := d.apply(c, r, workspace.Request{By: by(c, key), Ops: []workspace.Op{op}})
+		if errs.CodeOf(err) == "directory_not_empty" {
+			if op, ok, uerr := taskfiles.UnkeepOp(c.Request.Context(), r.Workspace, t.path); uerr != nil {
+				return uerr
+			} else if ok {
+				res, err = d.apply(c, r, workspace.Request{By: by(c, key), Ops: []workspace.Op{op}})
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -242,7 +249,11 @@ func (d *Dialect) deleteContent(c *gin.Context) error {
 			// missing file a deleted one.
 			return missing(t.path)
 		}
-		answer(c, http.StatusOK, writtenOf(res))
+		w := writtenOf(res)
+		if res.Ops[0].Path.Base() == taskfiles.KeepName && res.Ops[0].Path.Dir() == t.path {
+			w.Path, w.PathEncoding = t.path.JSON()
+		}
+		answer(c, http.StatusOK, w)
 		return nil
 	})(c)
 }

@@ -32,3 +32,17 @@ func KeepOp(ctx context.Context, w *workspace.Workspace, p wspath.Path, recursiv
 	}
 	return workspace.Op{Kind: workspace.OpWrite, Path: p.Join(KeepName), If: workspace.Condition{NoneMatchAny: true}}, nil
 }
+
+// UnkeepOp returns the operation that removes a directory of a virtual workspace
+// that a client sees as empty: the removal of the file that keeps it. ok is
+// false where the directory has another entry, or is not one that is kept so.
+func UnkeepOp(ctx context.Context, w *workspace.Workspace, p wspath.Path) (op workspace.Op, ok bool, err error) {
+	if !Virtual(w) {
+		return workspace.Op{}, false, nil
+	}
+	entries, _, err := List(ctx, w, p, ListOptions{Limit: 1})
+	if err != nil || len(entries) > 0 {
+		return workspace.Op{}, false, err
+	}
+	return workspace.Op{Kind: workspace.OpDelete, Path: p.Join(KeepName)}, true, nil
+}
