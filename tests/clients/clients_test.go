@@ -8,6 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,31 +33,81 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) {
 	}
 }
 
-// built compiles the TypeScript client.
-func built(t *testing.T) string {
+// abs returns a path from this directory as an absolute one.
+func abs(t *testing.T, path string) string {
 	t.Helper()
-	need.Tool(t, "node")
-	dir, err := filepath.Abs("../../clients/typescript")
+	path, err := filepath.Abs(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tsc := filepath.Join(dir, "node_modules", "typescript", "bin", "tsc")
-	if _, err := os.Stat(tsc); err != nil {
-		need.Missing(t, "the packages of clients/typescript are not installed (tests/tools/setup)")
+	return path
+}
+
+// installed returns a file of what tests/tools/setup installs.
+func installed(t *testing.T, path string) string {
+	t.Helper()
+	path = abs(t, path)
+	if _, err := os.Stat(path); err != nil {
+		need.Missing(t, path+" is not installed (tests/tools/setup)")
 	}
-	run(t, dir, nil, "node", tsc, "-p", "tsconfig.json")
+	return path
+}
+
+var compiled sync.Once
+
+// built compiles the TypeScript client and returns its directory.
+func built(t *testing.T) string {
+	t.Helper()
+	need.Tool(t, "node")
+	dir := abs(t, "../../clients/typescript")
+	tsc := installed(t, filepath.Join(dir, "node_modules/typescript/bin/tsc"))
+	compiled.Do(func() { run(t, dir, nil, "node", tsc, "-p", "tsconfig.json") })
+	if _, err := os.Stat(filepath.Join(dir, "dist/index.js")); err != nil {
+		t.Fatal("the client is not compiled")
+	}
 	return dir
 }
 
-// TestTypeScript runs the client's own tests against a server.
-func TestTypeScript(t *testing.T) {
-	dir := built(t)
-	s := harness.Start(t, harness.Options{})
-	tests, err := filepath.Glob(filepath.Join(dir, "test", "*.test.mjs"))
-	if err != nil || len(tests) == 0 {
-		t.Fatal("no tests", err)
+// modern returns a Node of version 22 or newer, which the AI SDK and Mastra
+// require: the machine's, else that of the npm package node.
+func modern(t *testing.T) string {
+	t.Helper()
+	if path, err := exec.LookPath("node"); err == nil {
+		out, err := exec.Command(path, "--version").Output()
+		major, _, _ := strings.Cut(strings.TrimPrefix(string(out), "v"), ".")
+		if n, nerr := strconv.Atoi(major); err == nil && nerr == nil && n > 22 {
+			return path
+		}
 	}
-	run(t, dir, []string{"UMBRA_TEST_URL=" + s.URL, "UMBRA_TEST_DIR=" + t.TempDir()}, "node", append([]string{"--test", "--test-concurrency=1", "--test-timeout=120000"}, tests...)...)
+	return installed(t, "../mcp/node_modules/.bin/node")
+}
+
+// commands is the configuration of a server that runs commands.
+const commands = "exec:\n  enabled: true\n"
+
+// suite runs test files of the TypeScript client against a server.
+func suite(t *testing.T, s *harness.Server, node string, files ...string) {
+	t.Helper()
+	args := []string{"--test", "--test-concurrency=1", "--test-timeout=120000"}
+	for _, f := range files {
+		args = append(args, "test/"+f+".test.mjs")
+	}
+	run(t, built(t), []string{"UMBRA_TEST_URL=" + s.URL, "UMBRA_TEST_DIR=" + t.TempDir()}, node, args...)
+}
+
+// TestTypeScript runs the tests of the client's core on the machine's Node.
+func TestTypeScript(t *testing.T) {
+	suite(t, harness.Start(t, harness.Options{Config: commands}), need.Tool(t, "node"), "core")
+}
+
+// TestFrameworks runs the adapters' tests, with the real frameworks.
+func TestFrameworks(t *testing.T) {
+	built(t)
+	node := modern(t)
+	s := harness.Start(t, harness.Options{Config: commands})
+	for _, name := range []string{"deepagents", "langchain", "ai-sdk", "mastra", "others"} {
+		t.Run(name, func(t *testing.T) { suite(t, s, node, name) })
+	}
 }
 
 // TestPython runs the Python client's own tests against a server.
