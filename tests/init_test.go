@@ -74,6 +74,14 @@ func TestInitAgents(t *testing.T) {
 	if !strings.Contains(out, "wired; never heard") || status > 1 {
 		t.Errorf("doctor does not report the agents: %s", out)
 	}
+	run(0, "--isolate")
+	if now := files(t, home); strings.Count(now, " --isolate\\\"") != strings.Count(wired, " hook ") || strings.Count(now, "hook codex") != strings.Count(wired, "hook codex") {
+		t.Errorf("--isolate: %s", now)
+	}
+	run(0)
+	if now := files(t, home); now != wired {
+		t.Errorf("without --isolate again:\n%s\n%s", wired, now)
+	}
 	run(0, "--remove")
 	if now := files(t, home); now != before {
 		t.Errorf("not as it was:\n%s\n%s", before, now)

@@ -4,6 +4,7 @@
 // works as it does without the plugin.
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import * as http from "node:http";
 import * as https from "node:https";
@@ -116,6 +117,18 @@ function send({ address, token }, method, path, body, ms, headers = {}) {
     });
     req.end(data);
   });
+}
+
+// layered returns a shell's command in the layer of its call, so that what it
+// changes is known exactly; `umbra init --isolate` writes the flag. A command of
+// umbra itself is left alone. The shell that runs it is asked for its name.
+function layered(line, call) {
+  if (!command?.includes("--isolate") || /^\s*(\S*\/)?umbra(\s|$)|umbra exec /.test(line)) return line;
+  const quoted = (word) => (/^[\w/.\-:,@%+=]+$/.test(word) ? word : "'" + word.replaceAll("'", "'\\''") + "'");
+  const flags = command.filter((word) => /^--(data-dir|server)=/.test(word));
+  // A login shell may have another PATH than this process.
+  const program = (process.env.PATH ?? "").split(":").map((dir) => join(dir, command[0])).find((name) => !command[0].includes("/") && existsSync(name)) ?? command[0];
+  return [program, "exec", ...flags, "--call=" + call, "--"].map(quoted).join(" ") + ' "${BASH:-${ZSH_NAME:-sh}}" -c ' + "'" + line.replaceAll("'", "'\\''") + "'";
 }
 
 // declared returns the paths of an editing tool; undefined: any file may change.
@@ -330,6 +343,8 @@ export const Umbra = async ({ client, directory }) => {
       if (readers.has(input.tool)) return;
       try {
         await begin(input.tool, input.sessionID, input.callID, output?.args);
+        const call = open.get(key(input.sessionID, input.callID));
+        if (call !== undefined && input.tool === "bash" && typeof output?.args?.command === "string") output.args.command = layered(output.args.command, call.id);
       } catch (err) {
         log("call not begun: " + err.message);
       }

@@ -42,6 +42,7 @@ then. Without --task, the task is $UMBRA_TASK, or that of --agent and --session.
 	f.StringVarP(&o.Subtask, "subtask", "s", "", "the subtask `S`")
 	f.StringVar(&o.Agent, "agent", "", "the agent `A`; with --session, instead of a task")
 	f.StringVar(&o.Session, "session", "", "the agent's session `X`")
+	f.StringVar(&o.Call, "call", "", "the open call `ID` of a hook that this command is a part of; without a server it runs plainly")
 	f.StringVar(&o.Dir, "cwd", "", "run in the directory `DIR`")
 	f.BoolVar(&o.DryRun, "dry-run", false, "show the differences, and change nothing")
 	f.BoolVar(&o.Live, "live", false, "run without a layer, as an ordinary call")
@@ -66,6 +67,8 @@ then. Without --task, the task is $UMBRA_TASK, or that of --agent and --session.
 			return usageError{errors.New("a command is required after --")}
 		case o.Live && (o.DryRun || isolate == "require"):
 			return usageError{errors.New("--live has no layer; it excludes --dry-run and --isolate=require")}
+		case o.Call != "" && (modes > 0 || o.DryRun || o.Live || isolate == "require" || o.Task != "" || o.Subtask != "" || o.Agent != "" || o.Session != ""):
+			return usageError{errors.New("--call says whose the command is; of the other flags it allows --cwd and --json")}
 		case (o.Agent == "") != (o.Session == ""):
 			return usageError{errors.New("--agent and --session go together")}
 		}
@@ -101,12 +104,12 @@ then. Without --task, the task is $UMBRA_TASK, or that of --agent and --session.
 
 // execDefaults fills in whose the command is, and where it runs.
 func execDefaults(o *execrun.Options) error {
-	if o.Task == "" && o.Agent == "" {
+	if o.Task == "" && o.Agent == "" && o.Call == "" {
 		if o.Task = os.Getenv("UMBRA_TASK"); o.Task != "" && o.Subtask == "" {
 			o.Subtask = os.Getenv("UMBRA_SUBTASK")
 		}
 	}
-	if o.Task == "" && o.Agent == "" {
+	if o.Task == "" && o.Agent == "" && o.Call == "" {
 		o.Agent, o.Session = "exec", "shell"
 		if name := actorName(); name != "" {
 			o.Session = name

@@ -47,6 +47,7 @@ nothing is printed, and hooks.log in the data directory gets a line.`,
 	f.StringVar(&onFailure, "on-failure", onFailure, "what to do if the call cannot be recorded: ignore, or block the tool with exit status 2 (`ACT`)")
 	f.StringVar(&contextFlag, "context", contextFlag, "pass to the model what others changed and what its call overwrote: `on|off`")
 	f.BoolVar(&v.Autostart, "autostart", false, "start a server in the background if none runs; it ends after 8 h without a request")
+	f.BoolVar(&v.Isolate, "isolate", false, "have shell commands run by umbra exec, where the agent lets its hook rewrite them")
 	f.StringVar(&v.Event, "event", "", "the event's `NAME`, where the agent's input does not have it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		v.Agent, v.Server = args[0], connection.server

@@ -26,6 +26,7 @@ type initFlags struct {
 	agents                 []string
 	project, user          bool
 	autostart, noAutostart bool
+	isolate                bool
 	dryRun, remove, yes    bool
 }
 
@@ -58,6 +59,7 @@ gives a file back byte for byte if it was not changed since.`,
 	fs.BoolVar(&f.user, "user", false, "write the user's files (the default)")
 	fs.BoolVar(&f.autostart, "autostart", false, "hooks start a server in the background if none runs; it ends after 8 h without a request")
 	fs.BoolVar(&f.noAutostart, "no-autostart", false, "hooks start no server (the default)")
+	fs.BoolVar(&f.isolate, "isolate", false, "run the agents' shell commands by umbra exec, where an agent lets a hook rewrite them")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "print the changes as diffs, and do nothing")
 	fs.BoolVar(&f.remove, "remove", false, "take out what init added")
 	fs.BoolVarP(&f.yes, "yes", "y", false, "do it without a question")
@@ -133,6 +135,9 @@ func (v *verb) init(cmd *cobra.Command, f *initFlags, args []string) error {
 	}
 	if f.autostart {
 		e.HookFlags = append(e.HookFlags, "--autostart")
+	}
+	if f.isolate {
+		e.HookFlags = append(e.HookFlags, "--isolate")
 	}
 	return v.wire(cmd, e, &agentconf.Store{Path: filepath.Join(cfg.DataDir, "agents.json")}, f)
 }

@@ -66,6 +66,7 @@ type beginBody struct {
 	PromptID     string `json:"prompt_id"`
 	Goal         string `json:"goal"`
 	Command      string `json:"command_sha256"`
+	Begun        bool   `json:"begun"`
 }
 
 func (d *Dialect) begin(c *gin.Context) error {
@@ -75,6 +76,9 @@ func (d *Dialect) begin(c *gin.Context) error {
 	}
 	if !local(c.Request.RemoteAddr) {
 		return errs.New(errs.Forbidden, "local_only", "A layer is for a command on the server's own machine.")
+	}
+	if b.Begun {
+		return d.attach(c, b)
 	}
 	if b.Cwd == "" {
 		return errs.New(errs.Invalid, "invalid_field", "cwd is required.").With("field", "cwd")
@@ -101,6 +105,26 @@ func (d *Dialect) begin(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
+	return made(c, res)
+}
+
+// attach makes the layer of a call that is open.
+func (d *Dialect) attach(c *gin.Context, b beginBody) error {
+	id := b.CallID
+	if b.CallID, b.Begun = "", false; b != (beginBody{}) {
+		return errs.New(errs.Invalid, "invalid_field", "With begun only call_id is allowed: the call says the rest.").With("field", "begun")
+	}
+	if !task.ValidID(id) {
+		return errs.New(errs.Invalid, "invalid_field", "With begun, call_id must be the id of an open call.").With("field", "call_id")
+	}
+	res, err := d.layers.Attach(c.Request.Context(), id, httpapi.CallerOf(c).Sees)
+	if err != nil {
+		return err
+	}
+	return made(c, res)
+}
+
+func made(c *gin.Context, res *exec.Begun) error {
 	audit.Allowed(c.Request.Context(), audit.Exec, res.Workspace)
 	httpapi.JSON(c, http.StatusCreated, map[string]any{"call_id": res.ID, "task_id": res.Task, "subtask_id": wire.Text(res.Subtask), "workspace_id": res.Workspace,
 		"workspace": res.Root, "layer": res.ID, "dir": res.Dir})

@@ -308,6 +308,84 @@ func (s *Service) enter(ctx context.Context, w *workspace.Workspace, rec *Record
 	return err
 }
 
+// Layer records what is on disk, and has the changes of an open call come out of a
+// layer from then on. prepare makes the layer; it is called with the call, the
+// workspace's root and the number of the last commit, and its error ends the attempt.
+//
+// NotFound "call_not_found"; Conflict "call_ended", "call_exists" if the call has a
+// layer, "no_layer" on a virtual workspace.
+func (s *Service) Layer(ctx context.Context, id string, sees task.Sees, prepare func(r Record, root string, from uint64) error) (*Begun, error) {
+	if _, err := s.Get(id, sees); err != nil {
+		return nil, err
+	}
+	defer s.exclusive("call " + id)()
+	s.mu.Lock()
+	l := s.open[id]
+	s.mu.Unlock()
+	if l == nil {
+		return nil, errs.New(errs.Conflict, "call_ended", "The call has ended.").With("call_id", id)
+	}
+	rec := l.snapshot()
+	if rec.Layer {
+		return nil, errs.New(errs.Conflict, "call_exists", "The call has a layer already.").With("call_id", id)
+	}
+	w, err := s.o.Workspaces.Get(ctx, rec.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Release()
+	if w.Root() == "" {
+		return nil, errs.New(errs.Conflict, "no_layer", "A virtual workspace has no directory for a layer.")
+	}
+	var failed error
+	err = w.RecordThen(ctx, func() {
+		if failed = prepare(rec, w.Root(), w.Store().Tip().Seq); failed != nil {
+			return
+		}
+		s.book(rec.Workspace).Layer(id, true)
+		l.mu.Lock()
+		l.rec.Layer = true
+		l.mu.Unlock()
+		rec = l.snapshot()
+		failed = s.keep.put(line{Call: &rec})
+	})
+	if err == nil {
+		err = errs.Wrap(failed, "")
+	}
+	return &Begun{Record: rec, Root: w.Root()}, err
+}
+
+// Unlayer ends what Layer began: the call's changes are found on disk again. It does
+// nothing to a call that has ended.
+func (s *Service) Unlayer(ctx context.Context, id string) error {
+	defer s.exclusive("call " + id)()
+	s.mu.Lock()
+	l := s.open[id]
+	s.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	rec := l.snapshot()
+	w, err := s.o.Workspaces.Get(ctx, rec.Workspace)
+	if err != nil {
+		return err
+	}
+	defer w.Release()
+	var failed error
+	err = w.RecordThen(ctx, func() {
+		s.book(rec.Workspace).Layer(id, false)
+		l.mu.Lock()
+		l.rec.Layer = false
+		l.mu.Unlock()
+		rec = l.snapshot()
+		failed = s.keep.put(line{Call: &rec})
+	})
+	if err == nil {
+		err = errs.Wrap(failed, "")
+	}
+	return err
+}
+
 // tell fills in what a begin answers beside the call.
 func (s *Service) tell(ctx context.Context, w *workspace.Workspace, out *Begun) error {
 	var err error

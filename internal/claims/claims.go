@@ -137,6 +137,23 @@ func (b *Book) End(id string) {
 	b.past = append(b.past, &c)
 }
 
+// Layer has the changes of an open call come out of a layer from now on, or no longer:
+// with one it makes none on disk.
+func (b *Book) Layer(id string, on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := slices.IndexFunc(b.open, func(c *Call) bool { return c.ID == id })
+	if at < 0 {
+		return
+	}
+	b.mark++
+	before, after := *b.open[at], *b.open[at]
+	before.ended = b.mark
+	after.began, after.Layer = b.mark, on
+	b.open[at] = &after
+	b.past = append(b.past, &before)
+}
+
 // Open returns how many calls are open.
 func (b *Book) Open() int {
 	b.mu.Lock()

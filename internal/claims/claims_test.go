@@ -88,6 +88,34 @@ func TestUntold(t *testing.T) {
 	}
 }
 
+// A call whose command goes into a layer is a candidate for what it may have made
+// before, and for nothing after.
+func TestLayerOfAnOpenCall(t *testing.T) {
+	b := &Book{}
+	b.Begin(&Call{ID: "a"})
+	b.Scanned(b.Scanning())
+	b.Layer("a", true)
+	b.Begin(&Call{ID: "b"})
+	if v := b.Judge(Found{Path: "f"}); ids(v) != "b" {
+		t.Errorf("told: %q", ids(v))
+	}
+	if v := b.Judge(Found{Path: "f", Untold: true}); ids(v) != "a+b" {
+		t.Errorf("as old as the scan: %q", ids(v))
+	}
+	b.Scanned(b.Scanning())
+	if v := b.Judge(Found{Path: "f", Untold: true}); ids(v) != "b" {
+		t.Errorf("after another scan: %q", ids(v))
+	}
+	b.End("b")
+	b.Layer("a", false)
+	if v := b.Judge(Found{Path: "f"}); ids(v) != "a" {
+		t.Errorf("without the layer again: %q", ids(v))
+	}
+	if v := b.Judge(Found{Path: "f", Untold: true}); v.Call != nil {
+		t.Errorf("as old as the layer: %q", ids(v))
+	}
+}
+
 func TestDeclareAtTheEnd(t *testing.T) {
 	b := &Book{}
 	b.Begin(&Call{ID: "a", Paths: map[string]string{"x": ""}})

@@ -51,13 +51,15 @@ type Service struct {
 
 // Layer is what is kept of one.
 type Layer struct {
-	ID        string    `json:"id"` // the call's
-	Workspace string    `json:"workspace"`
-	Root      string    `json:"root"`
-	Task      string    `json:"task"`
-	From      uint64    `json:"from"` // the number of the last commit before the command
-	Boot      string    `json:"boot"`
-	Begun     time.Time `json:"begun"`
+	ID        string `json:"id"` // the call's
+	Workspace string `json:"workspace"`
+	Root      string `json:"root"`
+	Task      string `json:"task"`
+	From      uint64 `json:"from"` // the number of the last commit before the command
+	// Attached is set where the call was open before the layer.
+	Attached bool      `json:"attached,omitempty"`
+	Boot     string    `json:"boot"`
+	Begun    time.Time `json:"begun"`
 
 	// Running is set while the client that began it is alive and not done.
 	Running bool `json:"-"`
@@ -108,6 +110,18 @@ func (s *Service) Begin(ctx context.Context, b calls.Begin) (*Begun, error) {
 		return nil, err
 	}
 	return &Begun{begun, s.path(l.ID)}, nil
+}
+
+// Attach makes a layer for a call that is open: what it changes from now on comes out
+// of it. The errors of calls.Service.Layer.
+func (s *Service) Attach(ctx context.Context, id string, sees task.Sees) (*Begun, error) {
+	begun, err := s.o.Calls.Layer(ctx, id, sees, func(r calls.Record, root string, from uint64) error {
+		return s.make(&Layer{ID: r.ID, Workspace: r.Workspace, Root: root, Task: r.Task, From: from, Attached: true, Boot: bootID(), Begun: r.Begun})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Begun{begun, s.path(id)}, nil
 }
 
 func (s *Service) make(l *Layer) error {
@@ -209,7 +223,8 @@ func inUse() error {
 	return errs.New(errs.Conflict, "layer_in_use", "The layer's command still runs, or the layer is being applied.")
 }
 
-// Drop removes a layer that is not applied, and ends its call. Conflict
+// Drop removes a layer that is not applied, and ends its call; one that was open
+// before it got the layer stays open. Conflict
 // "layer_in_use", or "layer_decided" where its apply was interrupted and has only
 // to be finished.
 func (s *Service) Drop(ctx context.Context, id string, sees task.Sees) error {
@@ -227,6 +242,9 @@ func (s *Service) Drop(ctx context.Context, id string, sees task.Sees) error {
 	}
 	if err := s.remove(id); err != nil {
 		return err
+	}
+	if l.Attached {
+		return s.o.Calls.Unlayer(ctx, id)
 	}
 	_, err = s.o.Calls.End(ctx, id, calls.End{Status: calls.Cancelled})
 	return err

@@ -85,6 +85,9 @@ type Event struct {
 	OnlyPaths bool
 	// CommandSHA256 is the digest of a shell tool's command, lower-case hex.
 	CommandSHA256 string
+	// shell and input are set for a shell whose command may be replaced.
+	shell string
+	input map[string]json.RawMessage
 }
 
 // Subtask returns the sub-agent of the event, or else its turn. It may be empty.
@@ -291,29 +294,35 @@ func (e *Event) tool(p *payload) error {
 	case "denied":
 		e.Denied = true
 	}
-	e.identify(p)
+	e.identify(p.Input, string(p.ToolUseID))
 	e.declare(p.Input)
+	e.isolate(p.Input)
 	return nil
 }
 
 // identify sets the IDs or Pair.
-func (e *Event) identify(p *payload) {
-	if p.ToolUseID != "" {
-		e.ToolUseID = string(p.ToolUseID)
+func (e *Event) identify(raw json.RawMessage, id string) {
+	if id != "" {
+		e.ToolUseID = id
 		e.CallID = CallID(e.Agent, e.ToolUseID, e.Session, e.Turn, e.Subagent)
 		return
 	}
+	e.Pair = e.pair(raw)
+}
+
+// pair is equal for the begin and the end of one call without an ID.
+func (e *Event) pair(raw json.RawMessage) string {
 	// An agent may order the keys of the same input differently in its two events.
-	input := string(p.Input)
+	input := string(raw)
 	var v any
-	d := json.NewDecoder(bytes.NewReader(p.Input))
+	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	if d.Decode(&v) == nil {
 		if sorted, err := json.Marshal(v); err == nil {
 			input = string(sorted)
 		}
 	}
-	e.Pair = digest(e.Session, e.Subagent, e.Tool, input)
+	return digest(e.Session, e.Subagent, e.Tool, input)
 }
 
 // CallID returns the server's call ID for an agent's own: it holds the agent, a

@@ -28,6 +28,11 @@ type Invocation struct {
 	Context bool   // --context=on
 	// Autostart is whether a server is started where none runs.
 	Autostart bool
+	// Isolate has shells run in layers, where the agent lets a hook rewrite their
+	// commands.
+	Isolate bool
+
+	serverFlag, dataDirFlag string // as given, before Complete
 }
 
 // ParseArgs reads the arguments of `umbra hook`, without the verb. ok is false
@@ -39,6 +44,10 @@ func ParseArgs(args []string) (v Invocation, ok bool) {
 		name, value, has := strings.Cut(args[i], "=")
 		if name == "--autostart" && !has {
 			v.Autostart = true
+			continue
+		}
+		if name == "--isolate" && !has {
+			v.Isolate = true
 			continue
 		}
 		if !strings.HasPrefix(name, "-") && v.Agent == "" {
@@ -61,6 +70,7 @@ func ParseArgs(args []string) (v Invocation, ok bool) {
 // Complete fills from the environment what is not set. ok is false if the agent
 // is unknown.
 func (v Invocation) Complete() (_ Invocation, ok bool) {
+	v.serverFlag, v.dataDirFlag = v.Server, v.DataDir
 	v.environment()
 	return v, v.Agent == Generic || kinds[v.Agent] != nil
 }
@@ -217,6 +227,9 @@ func (v *Invocation) run(stdin io.Reader, dir string, deadline time.Time, sender
 	r := &Runner{Agent: v.Agent, Event: v.Event, Context: v.Context, Now: time.Now}
 	if dir != "" {
 		r.State = filepath.Join(dir, "hooks")
+	}
+	if v.Isolate {
+		r.Exec = v.execCommand()
 	}
 	var send func(method, path string, body []byte) (int, []byte, error)
 	r.Send = func(method, path string, body []byte) (int, []byte, error) {

@@ -25,6 +25,9 @@ type Runner struct {
 	State string
 	// Context is whether the model is given what others changed.
 	Context bool
+	// Exec is how a shell's command calls umbra exec, so that it runs in a layer; nil:
+	// shells run as they are.
+	Exec []string
 	// Send sends a JSON body and returns the answer's status and body. Errors:
 	// ErrUnreachable, or another one if the server may have got the request.
 	Send func(method, path string, body []byte) (status int, answer []byte, err error)
@@ -286,7 +289,7 @@ func (p *step) applyEnd(s *sessionState) {
 		if e.ToolUseID != "" {
 			return c.ToolUseID == e.ToolUseID && (e.Subagent == "" || c.Subagent == e.Subagent)
 		}
-		return c.ToolUseID == "" && c.Pair == e.Pair
+		return c.ToolUseID == "" && (c.Pair == e.Pair || c.Layered != "" && c.Layered == e.Pair)
 	})
 	switch {
 	case found:
@@ -364,6 +367,9 @@ func (p *step) send() (out []byte, err error) {
 	if err := p.settle(failed, keep); err != nil {
 		errs = append(errs, err)
 	}
+	if keep.input != nil {
+		return p.e.rewrite(keep.input), errors.Join(errs...)
+	}
 	if len(errs) > 0 || p.main < 0 || !p.r.Context || main.Context != nil && !*main.Context {
 		return nil, errors.Join(errs...)
 	}
@@ -373,7 +379,7 @@ func (p *step) send() (out []byte, err error) {
 // settle writes what send learned: ends to be sent again, a begun call that is
 // not open, what others changed.
 func (p *step) settle(failed []openCall, b begun) error {
-	if len(failed) == 0 && !b.drop && b.id == "" && len(b.others) == 0 && !p.over {
+	if len(failed) == 0 && !b.drop && b.id == "" && len(b.others) == 0 && !p.over && b.layered == "" {
 		return nil
 	}
 	err := update(p.r.State, p.file, func(s *sessionState) {
@@ -381,6 +387,9 @@ func (p *step) settle(failed []openCall, b begun) error {
 		for i := range s.Calls {
 			if p.begin != nil && s.Calls[i].ID == p.begin.ID && b.id != "" {
 				s.Calls[i].ID = b.id
+			}
+			if p.begin != nil && b.layered != "" && (s.Calls[i].ID == p.begin.ID || s.Calls[i].ID == b.id) {
+				s.Calls[i].Layered = b.layered
 			}
 		}
 		if b.drop {
@@ -399,6 +408,9 @@ type begun struct {
 	drop   bool   // it is not open
 	id     string // its ID, if another than was planned
 	others []change
+	// input is what the tool is to run instead, and layered the call's Layered.
+	input   json.RawMessage
+	layered string
 }
 
 // sendBegin begins the call, unless the server was found silent.
@@ -436,6 +448,11 @@ func (p *step) sendBegin(errs *[]error, silent bool) (b begun) {
 	}
 	if p.r.Context {
 		b.others = ok.Others
+	}
+	if p.r.Exec != nil {
+		if b.input = p.e.layered(p.r.Exec, id); b.input != nil && p.e.Pair != "" {
+			b.layered = p.e.pair(b.input)
+		}
 	}
 	return b
 }

@@ -16,10 +16,12 @@ type openCall struct {
 	ID        string `json:"id"`
 	ToolUseID string `json:"tool_use_id,omitempty"`
 	Pair      string `json:"pair,omitempty"`
-	Tool      string `json:"tool,omitempty"`
-	Subagent  string `json:"subagent,omitempty"`
-	Command   string `json:"command,omitempty"` // SHA-256 of a shell's command
-	Paths     []Path `json:"paths,omitempty"`   // to be declared at the end
+	// Layered is Pair with the input that the hook gave the tool instead.
+	Layered  string `json:"layered,omitempty"`
+	Tool     string `json:"tool,omitempty"`
+	Subagent string `json:"subagent,omitempty"`
+	Command  string `json:"command,omitempty"` // SHA-256 of a shell's command
+	Paths    []Path `json:"paths,omitempty"`   // to be declared at the end
 	// Done is the status of an end that the server did not answer; it is sent
 	// again with the session's next event.
 	Done string `json:"done,omitempty"`

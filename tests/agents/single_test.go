@@ -3,6 +3,8 @@ package agents
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -139,4 +141,72 @@ func tell(files map[string]string) string {
 		fmt.Fprintf(&b, "%s=%q ", name, files[name])
 	}
 	return b.String()
+}
+
+// TestIsolatedShells: with `umbra init --isolate` a shell command runs in a layer of
+// its call where the agent lets its hook rewrite it: what it changes is exact, also
+// beside a person who writes meanwhile, and the agent reads its output and status.
+func TestIsolatedShells(t *testing.T) {
+	const command = `printf 'it'"'"'s\n' > shell.txt; sed -i s/old/new/ base.txt; echo "$0" > "$SYNC/shell"; : > "$SYNC/begun"; until [ -e "$SYNC/person" ]; do sleep 0.05; done`
+	for _, agent := range []string{"codex", "opencode", "gemini-cli", "qwen-code"} {
+		t.Run(agent, func(t *testing.T) {
+			s := newScene(t, map[string]string{"base.txt": "old\n", "person.txt": "old\n"}, agent)
+			var sync string
+			for _, v := range s.env {
+				if dir, ok := strings.CutPrefix(v, "SYNC="); ok {
+					sync = dir
+				}
+			}
+			script := map[string][]step{
+				"codex":      {{calls: []toolCall{{name: "exec_command", args: map[string]any{"cmd": command}}}}},
+				"opencode":   {shell("bash", "command", command)},
+				"gemini-cli": {shell("run_shell_command", "command", command)},
+				"qwen-code":  {shell("run_shell_command", "command", command)},
+			}[agent]
+			m := newModel(t, map[string]map[string][]step{agent: {"main": script}}, nil)
+			s.settings(t, m)
+			s.run(t, "umbra", "init", "--user", "--yes", "--no-autostart", "--isolate", "--agent", agent, s.dir)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for range 2000 {
+					if _, err := os.Stat(filepath.Join(sync, "begun")); err == nil {
+						break
+					}
+					<-time.After(20 * time.Millisecond)
+				}
+				s.put(t, "person.txt", "new\n")
+				if err := os.WriteFile(filepath.Join(sync, "person"), nil, 0o644); err != nil {
+					t.Error(err)
+				}
+			}()
+			status, out := s.start(t, m, agent, 2*time.Minute)
+			<-done
+			if status != 0 {
+				t.Fatalf("status %d:\n%s", status, out)
+			}
+			files := s.files(t)
+			if files["base.txt"] != "new\n" || files["shell.txt"] != "it's\n" || files["person.txt"] != "new\n" {
+				t.Errorf("%s\n%s", tell(files), out)
+			}
+			for id, c := range s.calls(t) {
+				if c.Status != "ok" {
+					t.Errorf("%s %s is %s", c.Tool, id, c.Status)
+				}
+			}
+			had := map[string]entry{}
+			for _, e := range s.log(t) {
+				had[e.Path] = e
+			}
+			exact := map[string]string{"base.txt": "exact", "shell.txt": "exact", "person.txt": ""}
+			if agent == "qwen-code" { // this version runs what the model wrote
+				exact = map[string]string{"base.txt": "window", "shell.txt": "window", "person.txt": "window"}
+			}
+			for path, certainty := range exact {
+				if e := had[path]; e.certainty() != certainty {
+					t.Errorf("%s is %q of source %s, want %q", path, e.certainty(), e.Source, certainty)
+				}
+			}
+		})
+	}
 }

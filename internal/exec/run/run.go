@@ -29,11 +29,15 @@ const (
 type Options struct {
 	Task, Subtask  string
 	Agent, Session string
-	Dir            string
-	DryRun, Live   bool
-	Require        bool // --isolate=require
-	JSON           bool
-	Command        []string
+	// Call is an open call that the command is a part of: its layer is that call's, and
+	// whoever began the call ends it. Where none can be had the command runs without,
+	// also if no server runs: a hook must not hold an agent up.
+	Call         string
+	Dir          string
+	DryRun, Live bool
+	Require      bool // --isolate=require
+	JSON         bool
+	Command      []string
 
 	Server         string // for UMBRA_SERVER
 	Client         *client.Client
@@ -89,6 +93,9 @@ func Run(ctx context.Context, o Options) int {
 }
 
 func (o *Options) run(ctx context.Context, r *result) int {
+	if o.Call != "" {
+		return o.part(ctx, r)
+	}
 	if !o.Live {
 		status, done := o.layered(ctx, r)
 		if done {
@@ -117,7 +124,7 @@ func (o *Options) layered(ctx context.Context, r *result) (status int, done bool
 	}
 	var b begun
 	if err := o.begin(ctx, "/layers", &b); err != nil {
-		if client.CodeOf(err) == "no_layer" {
+		if client.CodeOf(err) == "no_layer" || o.Call != "" {
 			return no(err)
 		}
 		o.tell("%v", err)
@@ -143,6 +150,23 @@ func (o *Options) layered(ctx context.Context, r *result) (status int, done bool
 	}
 	r.CallID, r.Layer = "", nil
 	return no(err)
+}
+
+// part runs the command as a part of the call Call.
+func (o *Options) part(ctx context.Context, r *result) int {
+	if status, done := o.layered(ctx, r); done {
+		return status
+	}
+	r.CallID = o.Call
+	exit, err := layer.Run(layer.Command{Dir: o.Dir, Args: o.Command, Env: os.Environ(), Files: [3]*os.File{os.Stdin, os.Stdout, os.Stderr}, Linger: true})
+	if err != nil {
+		o.tell("%v", err)
+		return Unavailable
+	}
+	if exit.Failure != "" {
+		o.tell("%s", exit.Failure)
+	}
+	return exit.Status
 }
 
 // finish applies the layer, or shows it.
@@ -248,6 +272,9 @@ func (o *Options) live(ctx context.Context, r *result) int {
 func (o *Options) begin(ctx context.Context, path string, b *begun) error {
 	sum := sha256.Sum256([]byte(strings.Join(o.Command, "\x00")))
 	body := map[string]any{"cwd": o.Dir, "tool": "exec", "command_sha256": hex.EncodeToString(sum[:])}
+	if o.Call != "" {
+		body = map[string]any{"call_id": o.Call, "begun": true}
+	}
 	for name, value := range map[string]string{"task_id": o.Task, "subtask_id": o.Subtask, "agent": o.Agent, "agent_session": o.Session} {
 		if value != "" {
 			body[name] = value
