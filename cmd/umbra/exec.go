@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -52,27 +51,9 @@ then. Without --task, the task is $UMBRA_TASK, or that of --agent and --session.
 	f.StringVar(&apply, "apply", "", "apply the layer `ID`")
 	f.StringVar(&drop, "drop", "", "drop the layer `ID`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		modes := 0
-		for _, given := range []bool{list, apply != "", drop != ""} {
-			if given {
-				modes++
-			}
+		if err := execrun.Usage(&o, isolate, list, apply, drop, args); err != nil {
+			return usageError{err}
 		}
-		switch {
-		case isolate != "try" && isolate != "require":
-			return usageError{fmt.Errorf("--isolate is try or require, not %q", isolate)}
-		case modes > 1 || modes == 1 && len(args) > 0:
-			return usageError{errors.New("--layers, --apply and --drop exclude each other and a command")}
-		case modes == 0 && len(args) == 0:
-			return usageError{errors.New("a command is required after --")}
-		case o.Live && (o.DryRun || isolate == "require"):
-			return usageError{errors.New("--live has no layer; it excludes --dry-run and --isolate=require")}
-		case o.Call != "" && (modes > 0 || o.DryRun || o.Live || isolate == "require" || o.Task != "" || o.Subtask != "" || o.Agent != "" || o.Session != ""):
-			return usageError{errors.New("--call says whose the command is; of the other flags it allows --cwd and --json")}
-		case (o.Agent == "") != (o.Session == ""):
-			return usageError{errors.New("--agent and --session go together")}
-		}
-		o.Require, o.Command = isolate == "require", args
 		o.Stdout, o.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 		if err := execDefaults(&o); err != nil {
 			return err
