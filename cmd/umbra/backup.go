@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -130,8 +131,14 @@ func (s backupSource) State(_ context.Context, w io.Writer) ([]string, error) {
 	}
 	var ids []string
 	err := s.db.Snapshot(w, func(tx *state.Tx) error {
-		return tx.ForEach(workspacesBucket, "", func(key string, _ []byte) (bool, error) {
-			ids = append(ids, key)
+		return tx.ForEach(workspacesBucket, "", func(key string, raw []byte) (bool, error) {
+			var r workspace.Record
+			if err := json.Unmarshal(raw, &r); err != nil {
+				return false, err
+			}
+			if r.Fork == nil || !r.Fork.Unmade { // which has no history of its own
+				ids = append(ids, key)
+			}
 			return true, nil
 		})
 	})

@@ -378,7 +378,7 @@ func (v *verb) race(ctx context.Context, o race.Options, merge string, keep bool
 	}
 	if !v.json {
 		if err := v.print(false, func(o *term.Output) error {
-			writeRace(o, r.Attempts, best)
+			race.Table(o, r.Attempts, best)
 			return nil
 		}); err != nil {
 			return err
@@ -427,26 +427,4 @@ func (v *verb) race(ctx context.Context, o race.Options, merge string, keep bool
 		return exitError{1}
 	}
 	return nil
-}
-
-func writeRace(o *term.Output, list []*race.Attempt, best *race.Attempt) {
-	rows := [][]string{{"N", "FORK", "EXIT", "JUDGE", "SCORE", "FILES", "LINES", "TIME", ""}}
-	for _, a := range list {
-		exit, judge, points, mark := strconv.Itoa(a.ExitCode), "-", "-", ""
-		if a.TimedOut {
-			exit = "timeout"
-		}
-		if a.Judge != nil {
-			judge = strconv.Itoa(*a.Judge)
-		}
-		if a.Score != nil {
-			points = strconv.FormatFloat(*a.Score, 'g', -1, 64)
-		}
-		if a == best {
-			mark = "best"
-		}
-		rows = append(rows, []string{strconv.Itoa(a.N), a.Fork, exit, judge, points, strconv.Itoa(a.Files), fmt.Sprintf("+%d -%d", a.Additions, a.Deletions),
-			(time.Duration(a.Seconds * float64(time.Second))).Round(10 * time.Millisecond).String(), mark})
-	}
-	o.Table(rows)
 }

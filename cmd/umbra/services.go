@@ -183,6 +183,8 @@ func (w workspaceRecords) All() ([]workspace.Record, error) {
 	return state.All[workspace.Record](w.db, workspacesBucket)
 }
 
-func (w workspaceRecords) Put(r workspace.Record) error { return w.db.Put(workspacesBucket, r.ID, r) }
+func (w workspaceRecords) Put(list ...workspace.Record) error {
+	return state.PutAll(w.db, workspacesBucket, list, func(r workspace.Record) string { return r.ID })
+}
 
 func (w workspaceRecords) Delete(id string) error { return w.db.Delete(workspacesBucket, id) }

@@ -64,7 +64,7 @@ func server(t testing.TB) *httptest.Server {
 type records struct{}
 
 func (records) All() ([]workspace.Record, error) { return nil, nil }
-func (records) Put(workspace.Record) error       { return nil }
+func (records) Put(...workspace.Record) error    { return nil }
 func (records) Delete(string) error              { return nil }
 
 func openSession(t testing.TB, srv *httptest.Server, dir string) string {

@@ -197,11 +197,18 @@ func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]w
 	if f.ExpiresIn > 0 {
 		spec.Expires = s.o.Now().Add(f.ExpiresIn).UTC()
 	}
-	made := make([]workspace.Record, 0, f.Count)
-	for i := range f.Count {
-		if spec.Name = f.Name; f.Name != "" && f.Count > 1 {
-			spec.Name += "-" + strconv.Itoa(i+1)
+	names := make([]string, f.Count)
+	for i := range names {
+		if names[i] = f.Name; f.Name != "" && f.Count > 1 {
+			names[i] += "-" + strconv.Itoa(i+1)
 		}
+	}
+	if f.Kind == workspace.VirtualKind {
+		return s.o.Workspaces.ForkVirtual(ctx, w, spec, names)
+	}
+	made := make([]workspace.Record, 0, f.Count)
+	for _, name := range names {
+		spec.Name = name
 		rec, err := s.one(ctx, w, f, spec)
 		if err != nil {
 			for _, r := range made {
@@ -217,12 +224,7 @@ func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]w
 }
 
 func (s *Service) one(ctx context.Context, w *workspace.Workspace, f Make, spec workspace.ForkSpec) (rec workspace.Record, err error) {
-	var fork *workspace.Workspace
-	if f.Kind == workspace.VirtualKind {
-		fork, err = s.o.Workspaces.ForkVirtual(ctx, w, spec)
-	} else {
-		fork, err = s.copied(ctx, w, f, spec)
-	}
+	fork, err := s.copied(ctx, w, f, spec)
 	if err != nil {
 		return rec, err
 	}

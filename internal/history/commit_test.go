@@ -18,7 +18,7 @@ import (
 type noRecords struct{}
 
 func (noRecords) All() ([]workspace.Record, error) { return nil, nil }
-func (noRecords) Put(workspace.Record) error       { return nil }
+func (noRecords) Put(...workspace.Record) error    { return nil }
 func (noRecords) Delete(string) error              { return nil }
 
 // newWorkspace opens one with a task t and a file a.

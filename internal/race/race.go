@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"umbra/internal/client"
+	"umbra/internal/term"
 )
 
 // Options of a race.
@@ -281,4 +282,27 @@ func (p *prefixed) flush() {
 		p.line(append(p.rest, '\n'))
 		p.rest = nil
 	}
+}
+
+// Table writes the outcome of each fork.
+func Table(o *term.Output, list []*Attempt, best *Attempt) {
+	rows := [][]string{{"N", "FORK", "EXIT", "JUDGE", "SCORE", "FILES", "LINES", "TIME", ""}}
+	for _, a := range list {
+		exit, judge, points, mark := strconv.Itoa(a.ExitCode), "-", "-", ""
+		if a.TimedOut {
+			exit = "timeout"
+		}
+		if a.Judge != nil {
+			judge = strconv.Itoa(*a.Judge)
+		}
+		if a.Score != nil {
+			points = strconv.FormatFloat(*a.Score, 'g', -1, 64)
+		}
+		if a == best {
+			mark = "best"
+		}
+		rows = append(rows, []string{strconv.Itoa(a.N), a.Fork, exit, judge, points, strconv.Itoa(a.Files), fmt.Sprintf("+%d -%d", a.Additions, a.Deletions),
+			(time.Duration(a.Seconds * float64(time.Second))).Round(10 * time.Millisecond).String(), mark})
+	}
+	o.Table(rows)
 }

@@ -129,6 +129,9 @@ func (s *Service) Look(ctx context.Context) {
 // costs a scan of its folder: so it is looked at only as often as enough of its
 // history may have come of age.
 func (s *Service) due(rec workspace.Record) bool {
+	if rec.Fork != nil && rec.Fork.Unmade {
+		return false // it has nothing of its own
+	}
 	if s.o.Workspaces.IsOpen(rec.ID) {
 		return true
 	}
@@ -175,7 +178,9 @@ func (s *Service) Collect(ctx context.Context, req Request, tell Tell) ([]Result
 	ids := req.Workspaces
 	if len(ids) == 0 {
 		for _, rec := range s.o.Workspaces.List() {
-			ids = append(ids, rec.ID)
+			if rec.Fork == nil || !rec.Fork.Unmade {
+				ids = append(ids, rec.ID)
+			}
 		}
 	}
 	for _, id := range ids {

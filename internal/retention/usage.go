@@ -54,6 +54,9 @@ func (s *Service) usage(ctx context.Context, id string, byTask bool) (Usage, err
 	if !ok {
 		return Usage{}, errs.New(errs.NotFound, "workspace_not_found", "The workspace %q does not exist.", id)
 	}
+	if rec.Fork != nil && rec.Fork.Unmade {
+		return Usage{Workspace: id}, nil
+	}
 	w, err := s.o.Workspaces.Get(ctx, id)
 	if err != nil {
 		return Usage{}, err

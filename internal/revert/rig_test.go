@@ -32,10 +32,12 @@ func (r *records) All() ([]workspace.Record, error) {
 	return slices.Collect(maps.Values(r.all)), nil
 }
 
-func (r *records) Put(rec workspace.Record) error {
+func (r *records) Put(list ...workspace.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.all[rec.ID] = rec
+	for _, rec := range list {
+		r.all[rec.ID] = rec
+	}
 	return nil
 }
 

@@ -34,8 +34,13 @@ func (r records) All() (out []workspace.Record, err error) {
 	}
 	return out, nil
 }
-func (r records) Put(rec workspace.Record) error { r.all[rec.ID] = rec; return nil }
-func (r records) Delete(id string) error         { delete(r.all, id); return nil }
+func (r records) Put(list ...workspace.Record) error {
+	for _, rec := range list {
+		r.all[rec.ID] = rec
+	}
+	return nil
+}
+func (r records) Delete(id string) error { delete(r.all, id); return nil }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()

@@ -92,6 +92,18 @@ func (db *DB) Put(bucket, key string, v any) error {
 	return db.Update(func(tx *Tx) error { return tx.Put(bucket, key, v) })
 }
 
+// PutAll writes records, all or none.
+func PutAll[T any](db *DB, bucket string, list []T, key func(T) string) error {
+	return db.Update(func(tx *Tx) error {
+		for _, v := range list {
+			if err := tx.Put(bucket, key(v), v); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // Delete removes one record; one that is not there is no error.
 func (db *DB) Delete(bucket, key string) error {
 	return db.Update(func(tx *Tx) error { return tx.Delete(bucket, key) })

@@ -31,10 +31,12 @@ func (r *memRecords) All() ([]workspace.Record, error) {
 	return out, nil
 }
 
-func (r *memRecords) Put(rec workspace.Record) error {
+func (r *memRecords) Put(list ...workspace.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.all[rec.ID] = rec
+	for _, rec := range list {
+		r.all[rec.ID] = rec
+	}
 	return nil
 }
 

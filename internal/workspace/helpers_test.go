@@ -102,13 +102,15 @@ func (r *memRecords) All() ([]Record, error) {
 	}
 	return out, nil
 }
-func (r *memRecords) Put(x Record) error {
+func (r *memRecords) Put(list ...Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.m == nil {
 		r.m = make(map[string]Record)
 	}
-	r.m[x.ID] = x
+	for _, x := range list {
+		r.m[x.ID] = x
+	}
 	return nil
 }
 func (r *memRecords) Delete(id string) error {

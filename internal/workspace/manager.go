@@ -21,7 +21,7 @@ import (
 // are made one at a time.
 type Records interface {
 	All() ([]Record, error)
-	Put(Record) error // durable when it returns
+	Put(...Record) error // all or none; durable when it returns
 	Delete(id string) error
 }
 
@@ -140,6 +140,9 @@ func NewManager(opt Options) (*Manager, error) {
 		}
 	}
 	m.dropStale()
+	if err := m.renewStubs(); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	m.ctx, m.stop = ctx, cancel
 	if !opt.Foreground {
@@ -406,7 +409,7 @@ func (m *Manager) Forget(ctx context.Context, id string, deleteHistory bool) err
 	}
 	err := m.putAway(ctx, id, errUnknown(), false)
 	if deleteHistory {
-		err = errors.Join(err, m.opt.Host.RemoveAll(m.dirOf(rec.ID)))
+		err = errors.Join(err, m.dropStub(rec), m.opt.Host.RemoveAll(m.dirOf(rec.ID)))
 	}
 	return errs.Wrap(err, "")
 }

@@ -11,6 +11,7 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
+	"umbra/internal/forkstub"
 	"umbra/internal/vfs"
 )
 
@@ -33,6 +34,8 @@ type Fork struct {
 	Ino uint64 `json:"ino,omitempty"`
 	// Linked is set while the fork's history continues the parent's store.
 	Linked bool `json:"linked"`
+	// Unmade is set while a virtual fork was never opened: it has no repository yet.
+	Unmade bool `json:"unmade,omitempty"`
 }
 
 // forkLinks ties a workspace to what it is a fork of, and to its own forks.
@@ -167,32 +170,112 @@ type ForkSpec struct {
 	Expires time.Time // zero: never
 }
 
-// ForkVirtual makes a virtual fork. What stands on the parent's disk is to be
-// recorded before. The caller calls Release.
+// ForkVirtual makes virtual forks, one for each name, all or none. What is on the
+// parent's disk is to be recorded before. They get repositories when they are opened.
 //
 // errs.Conflict fork_too_deep.
-func (m *Manager) ForkVirtual(ctx context.Context, parent *Workspace, spec ForkSpec) (*Workspace, error) {
+func (m *Manager) ForkVirtual(ctx context.Context, parent *Workspace, spec ForkSpec, names []string) ([]Record, error) {
 	f, err := m.newFork(ctx, parent, spec)
 	if err != nil {
 		return nil, err
 	}
-	f.Kind = VirtualKind
+	f.Kind, f.Unmade = VirtualKind, true
+	m.making.Lock() // the parent cannot be forgotten meanwhile
+	defer m.making.Unlock()
+	if _, ok := m.Record(parent.id); !ok {
+		return nil, errUnknown()
+	}
 	now := m.opt.Now().UTC()
-	r := Record{ID: newID(f.slug(parent.id)), Kind: VirtualKind, Created: now, LastUsed: now, Fork: f}
-	dir := m.dirOf(r.ID)
-	if err := m.opt.Host.MkdirAll(dir); err != nil {
+	var made []Record
+	var stubs []forkstub.Fork
+	for i, name := range names {
+		own := *f
+		own.Name = name
+		// The list is in the order of the names.
+		r := Record{ID: newID(own.slug(parent.id)), Kind: VirtualKind, Created: now.Add(time.Duration(i)), LastUsed: now, Fork: &own, Rest: &Rest{Head: own.At}}
+		made, stubs = append(made, r), append(stubs, own.stub(r.ID))
+	}
+	if err := m.stubs(func(dir vfs.FS) error { return forkstub.Put(dir, stubs, false) }); err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	m.putting.Lock()
+	defer m.putting.Unlock()
+	if err := m.opt.Records.Put(made...); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range made {
+		m.records[r.ID] = r
+	}
+	return made, nil
+}
+
+func (f *Fork) stub(id string) forkstub.Fork { return forkstub.Fork{ID: id, Parent: f.Of, At: f.At} }
+
+func (m *Manager) stubs(do func(dir vfs.FS) error) error {
+	dir, err := m.opt.Host.Open(m.dirOf("."))
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(dir), dir.Close())
+}
+
+// renewStubs makes the stubs of forks that have no repository again.
+func (m *Manager) renewStubs() error {
+	var list []forkstub.Fork
+	for _, r := range m.records {
+		if r.Fork != nil && r.Fork.Unmade {
+			list = append(list, r.Fork.stub(r.ID))
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return m.stubs(func(dir vfs.FS) error { return forkstub.Put(dir, list, true) })
+}
+
+// dropStub makes way for the repository of a fork that had none.
+func (m *Manager) dropStub(r Record) error {
+	if r.Fork == nil || !r.Fork.Unmade {
+		return nil
+	}
+	last := func() bool {
+		return !slices.ContainsFunc(m.Forks(r.Fork.Of), func(x Record) bool { return x.ID != r.ID && x.Fork.Unmade && x.Fork.At == r.Fork.At })
+	}
+	return m.stubs(func(dir vfs.FS) error { return forkstub.Drop(dir, r.Fork.stub(r.ID), last) })
+}
+
+// makeFork opens a fork that has no repository yet, and makes that. A start after a
+// crash makes it again, or uses what it finds.
+func (m *Manager) makeFork(ctx context.Context, r Record) (*Workspace, error) {
+	if err := m.dropStub(r); err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	if err := m.opt.Host.MkdirAll(m.dirOf(r.ID)); err != nil {
 		return nil, errs.Wrap(err, "")
 	}
 	w, err := m.loadVirtual(ctx, r)
-	if err == nil {
-		if err = m.putRecord(r); err != nil {
-			err = errors.Join(err, w.close(ctx, nil))
-		}
-	}
 	if err != nil {
-		return nil, errors.Join(err, m.opt.Host.RemoveAll(dir))
+		return nil, err
 	}
-	return m.adoptNew(ctx, w, r)
+	m.putting.Lock()
+	defer m.putting.Unlock()
+	m.mu.Lock()
+	r, ok := m.records[r.ID]
+	m.mu.Unlock()
+	if !ok {
+		return nil, errors.Join(errUnknown(), w.close(ctx, nil))
+	}
+	f := *r.Fork
+	f.Unmade, r.Fork = false, &f
+	if err := m.opt.Records.Put(r); err != nil {
+		return nil, errors.Join(err, w.close(ctx, nil))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.records[r.ID] = r
+	return w, nil
 }
 
 // Vacant tells whether a directory may become a workspace: errors as of Open.
@@ -259,12 +342,6 @@ func (f *Fork) slug(parent string) string {
 	return strings.TrimSuffix(parent, "-fork") + "-fork"
 }
 
-func (m *Manager) putRecord(r Record) error {
-	m.putting.Lock()
-	defer m.putting.Unlock()
-	return m.opt.Records.Put(r)
-}
-
 // MadeFor reports whether the directory of a copy is the one that was made for it,
 // and is at its place.
 func (m *Manager) MadeFor(r Record) bool {
@@ -307,6 +384,13 @@ func (m *Manager) Detach(ctx context.Context, id string) error {
 }
 
 func (m *Manager) detach(ctx context.Context, parent *Workspace, r Record) error {
+	if r.Fork.Unmade {
+		w, err := m.Get(ctx, r.ID)
+		if err != nil {
+			return err
+		}
+		w.Release()
+	}
 	var done func()
 	for done == nil {
 		if err := m.putAway(ctx, r.ID, nil, false); err != nil {

@@ -306,7 +306,11 @@ func (m *Manager) openRecord(ctx context.Context, r Record, h *handle) (*Workspa
 		r = m.settleRestored(r)
 	}
 	if r.Kind == VirtualKind {
-		w, err := m.loadVirtual(ctx, r)
+		open := m.loadVirtual
+		if r.Fork != nil && r.Fork.Unmade {
+			open = m.makeFork
+		}
+		w, err := open(ctx, r)
 		if err == nil {
 			m.startBackground(w)
 		}

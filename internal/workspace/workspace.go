@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"umbra/gitstore"
+	"umbra/internal/clones"
 	"umbra/internal/errs"
 	"umbra/internal/ignore"
 	"umbra/internal/policy"
@@ -58,7 +59,7 @@ type Workspace struct {
 	gitKnown gitKnown                              // the same, for listings
 	kept     keptListings
 	decoded  decoded
-	clones   cloneLog
+	clones   clones.Log
 
 	missing atomic.Bool // the folder is gone, or another stands there
 	suspect atomic.Bool // disk and tip may differ by our doing: scan
@@ -109,6 +110,16 @@ func (w *Workspace) Root() string { return w.dir }
 
 // GitDir is the host path of the repository.
 func (w *Workspace) GitDir() string { return w.gitDir }
+
+// NoteClone records that a client took history.
+func (w *Workspace) NoteClone(who, from, what string) {
+	if err := w.clones.Note(w.files, who, from, what, w.now()); err != nil {
+		w.log.Warn("a clone could not be recorded", "error", err)
+	}
+}
+
+// Clones lists the clients that took history, the latest first.
+func (w *Workspace) Clones() ([]clones.Clone, error) { return w.clones.List(w.files) }
 
 // Store is the workspace's history, for reading.
 func (w *Workspace) Store() *gitstore.Store { return w.store }

@@ -25,13 +25,15 @@ func (r *Records) All() ([]workspace.Record, error) {
 }
 
 // Put is workspace.Records'.
-func (r *Records) Put(rec workspace.Record) error {
+func (r *Records) Put(recs ...workspace.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.all == nil {
 		r.all = make(map[string]workspace.Record)
 	}
-	r.all[rec.ID] = rec
+	for _, rec := range recs {
+		r.all[rec.ID] = rec
+	}
 	return nil
 }
 

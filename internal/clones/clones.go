@@ -1,9 +1,12 @@
-package workspace
+// Package clones lists the clients that took a workspace's history by the server's git
+// URLs, for an owner who purges something from it.
+package clones
 
 import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"slices"
 	"sync"
@@ -12,15 +15,14 @@ import (
 	"umbra/internal/vfs"
 )
 
-// clonesFile lists who took history away by the server's git URLs: who purges
-// something from it has to know. It is not synced, and holds the latest.
+// clonesFile is the file of the list, which is not synced and holds the latest.
 const (
 	clonesFile = "clones"
 	maxClones  = 500
 	clonesFor  = time.Minute // the least time between two notes of the same one
 )
 
-// Clone is somebody who cloned or fetched, as far as a server can tell.
+// Clone is a client that cloned or fetched.
 type Clone struct {
 	Who   string    `json:"who"`  // the token's name; empty: none was asked for
 	From  string    `json:"from"` // address of the other end
@@ -30,22 +32,21 @@ type Clone struct {
 	Count uint64    `json:"count"`
 }
 
-type cloneLog struct {
+// Log is the list of one workspace. The zero value is not read yet.
+type Log struct {
 	mu    sync.Mutex
 	list  []Clone
 	known bool // list was read
 }
 
-// NoteClone writes down that somebody took history away.
-func (w *Workspace) NoteClone(who, from, what string) {
-	l := &w.clones
+// Note records that a client took history, at a time.
+func (l *Log) Note(files vfs.FS, who, from, what string, now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.read(w.files); err != nil {
-		w.log.Warn("the list of clones is not read", "error", err)
-		return
+	if err := l.read(files); err != nil {
+		return err
 	}
-	now := w.now().UTC().Truncate(time.Second)
+	now = now.UTC().Truncate(time.Second)
 	i := slices.IndexFunc(l.list, func(c Clone) bool { return c.Who == who && c.From == from && c.What == what })
 	if i < 0 {
 		l.list = append(l.list, Clone{Who: who, From: from, What: what, First: now})
@@ -56,23 +57,20 @@ func (w *Workspace) NoteClone(who, from, what string) {
 	c.Last = now
 	c.Count++
 	if !fresh {
-		return
+		return nil
 	}
 	if len(l.list) > maxClones {
 		slices.SortFunc(l.list, newestClone)
 		l.list = l.list[:maxClones]
 	}
-	if err := l.write(w.files); err != nil {
-		w.log.Warn("the list of clones is not written", "error", err)
-	}
+	return l.write(files)
 }
 
-// Clones lists who took history away, the latest first.
-func (w *Workspace) Clones() ([]Clone, error) {
-	l := &w.clones
+// List returns who took history, the latest first.
+func (l *Log) List(files vfs.FS) ([]Clone, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.read(w.files); err != nil {
+	if err := l.read(files); err != nil {
 		return nil, err
 	}
 	out := slices.Clone(l.list)
@@ -82,12 +80,12 @@ func (w *Workspace) Clones() ([]Clone, error) {
 
 func newestClone(a, b Clone) int { return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.From, b.From)) }
 
-func (l *cloneLog) read(files vfs.FS) error {
+func (l *Log) read(files vfs.FS) error {
 	if l.known {
 		return nil
 	}
 	data, err := vfs.ReadFile(files, clonesFile)
-	if err != nil && !isAbsent(err) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err == nil && json.Unmarshal(data, &l.list) != nil {
@@ -97,7 +95,7 @@ func (l *cloneLog) read(files vfs.FS) error {
 	return nil
 }
 
-func (l *cloneLog) write(files vfs.FS) error {
+func (l *Log) write(files vfs.FS) error {
 	data, err := json.Marshal(l.list)
 	if err != nil {
 		return err
