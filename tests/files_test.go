@@ -1,13 +1,16 @@
 package tests
 
 import (
+	"context"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"umbra/tests/harness"
 )
@@ -401,4 +404,26 @@ func TestToolsetTurn(t *testing.T) {
 	}
 	p.call(t, "GET", "/toolsets/"+id+"/turn?format=none", nil).fails(t, 400, "invalid_parameter")
 	p.call(t, "GET", "/toolsets/none/turn", nil).fails(t, 404, "toolset_not_found")
+}
+
+// A search whose pattern and line take minutes ends with its client.
+func TestSearchEndsWithItsClient(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, harness.Options{})
+	s.Do("POST", "/tasks", obj{"goal": "x", "kind": "virtual", "task_id": "slow"}).Expect(201)
+	s.Do("PUT", "/tasks/slow/content?path=line", strings.Repeat("a", 5<<20), "Content-Type: application/octet-stream").Expect(201)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/tasks/slow/search?pattern="+url.QueryEscape(strings.Repeat("(a*)*", 100)+"b"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := http.DefaultClient.Do(req); err == nil {
+		res.Body.Close()
+		t.Fatal("it was answered:", res.Status)
+	}
+	eventually(t, func() bool {
+		return strings.Contains(string(s.Do("GET", "/metrics", nil).Expect(200).Body), "\numbra_http_requests_running 1\n")
+	})
+	s.Do("GET", "/tasks/slow/search?pattern="+url.QueryEscape(strings.Repeat("(a*)*", 1000)), nil).Expect(400)
 }

@@ -17,6 +17,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/history"
 	"umbra/internal/task"
+	"umbra/internal/textsearch"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -29,11 +30,13 @@ type Dialect struct {
 	tasks   *task.Service
 	history *history.Cache
 	write   int64
+
+	searching textsearch.Slots
 }
 
 // New makes the dialect; the body of an edit or append may have write bytes.
 func New(s *task.Service, cache *history.Cache, write int64) *Dialect {
-	return &Dialect{tasks: s, history: cache, write: write}
+	return &Dialect{tasks: s, history: cache, write: write, searching: textsearch.NewSlots()}
 }
 
 // OpenAPI returns the dialect's part of the document.

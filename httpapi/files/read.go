@@ -320,6 +320,11 @@ func (d *Dialect) search(c *gin.Context, r *task.Ref) error {
 			return err
 		}
 	}
+	release, err := d.searching.Take(c.Request.Context())
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	defer release()
 	found, truncated, err := taskfiles.Search(c.Request.Context(), r.Workspace, o)
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 
 	"umbra/internal/errs"
 	"umbra/internal/taskfiles/pattern"
+	"umbra/internal/textsearch"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -96,16 +97,17 @@ func (s *search) compile() error {
 	}
 	if o.Literal && !o.IgnoreCase {
 		s.plain = []byte(text)
-	}
-	if o.Literal {
-		text = regexp.QuoteMeta(text)
-	}
-	if o.IgnoreCase {
-		text = "(?i)" + text
-	}
-	var err error
-	if s.re, err = regexp.Compile(text); err != nil {
-		return badPattern("pattern", errors.New(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
+	} else {
+		if o.Literal {
+			text = regexp.QuoteMeta(text)
+		}
+		if o.IgnoreCase {
+			text = "(?i)" + text
+		}
+		var err error
+		if s.re, err = textsearch.Compile(text); err != nil {
+			return badPattern("pattern", err)
+		}
 	}
 	s.glob = func(wspath.Path) bool { return true }
 	if o.Glob == "" {
@@ -211,17 +213,18 @@ func (s *search) lines(shown wspath.Path, data []byte) error {
 	all := splitLines(data)
 	inFile := 0
 	for i, line := range all {
-		column := -1
-		if s.plain != nil {
-			column = bytes.Index(line, s.plain)
-		} else if m := s.re.FindIndex(line); m != nil {
-			column = m[0]
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
+		column := bytes.Index(line, s.plain)
+		if s.plain == nil {
+			var err error
+			if column, err = textsearch.Find(s.ctx, s.re, line); err != nil {
+				return err
+			}
 		}
 		if column < 0 {
 			continue
-		}
-		if i%1024 == 0 && s.ctx.Err() != nil {
-			return s.ctx.Err()
 		}
 		if s.o.MaxPerFile > 0 && inFile == s.o.MaxPerFile {
 			s.cut = true

@@ -8,13 +8,13 @@ import (
 	"io"
 	"io/fs"
 	"regexp"
-	"regexp/syntax"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"umbra/internal/errs"
+	"umbra/internal/textsearch"
 	"umbra/internal/toolset/glob"
 	"umbra/internal/toolset/mount"
 	"umbra/internal/toolset/tool"
@@ -206,50 +206,13 @@ func (r *run) searchFiles(a tool.Args) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
-// What one search costs at most: a line takes time by its length and by the steps
-// of the pattern's program.
-const (
-	maxPattern  = 4 << 10  // bytes
-	maxSteps    = 2000     // instructions
-	maxSearched = 64 << 10 // bytes of one line
-	maxSearches = 2        // at once
-)
-
-// compilePattern compiles a regular expression of a bounded cost. Errors are
-// Messages.
+// compilePattern is textsearch.Compile for a model: its errors are Messages.
 func compilePattern(pattern string) (*regexp.Regexp, error) {
-	tooLarge := mount.Message("Invalid arguments: pattern: it is too large; search for less at once")
-	if len(pattern) > maxPattern {
-		return nil, tooLarge
-	}
-	tree, err := syntax.Parse(pattern, syntax.Perl)
-	if err == nil {
-		var prog *syntax.Prog
-		if prog, err = syntax.Compile(tree.Simplify()); err == nil && len(prog.Inst) > maxSteps {
-			return nil, tooLarge
-		}
-	}
-	var re *regexp.Regexp
-	if err == nil {
-		re, err = regexp.Compile(pattern)
-	}
+	re, err := textsearch.Compile(pattern)
 	if err != nil {
-		return nil, mount.Message("Invalid arguments: pattern: " + strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		return nil, mount.Message("Invalid arguments: pattern: " + err.Error())
 	}
 	return re, nil
-}
-
-// slots bounds how many run at once; the others wait. The zero value is of no use.
-type slots chan struct{}
-
-// take waits for a slot, until ctx ends.
-func (s slots) take(ctx context.Context) (release func(), err error) {
-	select {
-	case s <- struct{}{}:
-		return func() { <-s }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 func (r *run) grepFiles(a tool.Args) (string, error) {
@@ -257,7 +220,7 @@ func (r *run) grepFiles(a tool.Args) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	release, err := r.s.searching.take(r.ctx)
+	release, err := r.s.searching.Take(r.ctx)
 	if err != nil {
 		return "", err
 	}
@@ -355,8 +318,8 @@ func (g *grep) file(f *found) error {
 			data = nil
 		}
 		line = bytes.TrimSuffix(line, []byte{'\r'})
-		if len(line) > maxSearched {
-			cut := maxSearched
+		if len(line) > textsearch.MaxLine {
+			cut := textsearch.MaxLine
 			for cut > 0 && !utf8.RuneStart(line[cut]) {
 				cut--
 			}
@@ -420,7 +383,7 @@ func (g *grep) text(cut bool) string {
 		g.out.WriteString("[cut: there are too many files; search below a folder]\n")
 	}
 	if g.long {
-		fmt.Fprintf(&g.out, "[lines over %d KiB were searched in their first %d KiB]\n", maxSearched>>10, maxSearched>>10)
+		fmt.Fprintf(&g.out, "[lines over %d KiB were searched in their first %d KiB]\n", textsearch.MaxLine>>10, textsearch.MaxLine>>10)
 	}
 	if g.large > 0 {
 		fmt.Fprintf(&g.out, "[files over %d MiB were left out: %d]\n", maxGrepped>>20, g.large)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"umbra/internal/textsearch"
 )
 
 // A pattern or a line costs a bounded time, and a caller who has left costs none.
@@ -23,7 +25,7 @@ func TestGrepIsBounded(t *testing.T) {
 	if a, err := call(t.Context(), "write_file", map[string]any{"path": "/p/long", "content": strings.Repeat("a", 5<<20) + "needle\nneedle two\n"}); err != nil || a.Failed {
 		t.Fatal(a, err)
 	}
-	for name, pattern := range map[string]string{"many steps": strings.Repeat("(a*)*", 1000), "many bytes": strings.Repeat("x", maxPattern+1), "repeated": strings.Repeat("[a-f]{300}x", 10)} {
+	for name, pattern := range map[string]string{"many steps": strings.Repeat("(a*)*", 1000), "many bytes": strings.Repeat("x", textsearch.MaxPattern+1), "repeated": strings.Repeat("[a-f]{300}x", 10)} {
 		a, err := call(t.Context(), "grep_files", map[string]any{"pattern": pattern})
 		if err != nil || !a.Failed || !strings.Contains(a.Text, "too large") {
 			t.Errorf("%s: %.80q, %v", name, a.Text, err)
@@ -34,8 +36,8 @@ func TestGrepIsBounded(t *testing.T) {
 		t.Errorf("%.200q, %v", a.Text, err)
 	}
 	// With all slots taken a search waits, and leaves with its caller.
-	for range maxSearches {
-		release, err := g.searching.take(t.Context())
+	for range cap(g.searching) {
+		release, err := g.searching.Take(t.Context())
 		g.check(err)
 		defer release()
 	}

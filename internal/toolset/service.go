@@ -14,6 +14,7 @@ import (
 	"umbra/internal/history"
 	"umbra/internal/state"
 	"umbra/internal/task"
+	"umbra/internal/textsearch"
 	"umbra/internal/toolset/mount"
 	"umbra/internal/toolset/tool"
 	"umbra/internal/workspace"
@@ -63,8 +64,8 @@ type Service struct {
 	watchers map[int]func(id string)
 	watches  int
 
-	searching  slots    // searches in files at once
-	clientUsed sync.Map // toolset and client to the time.Time of its last call
+	searching  textsearch.Slots // searches in files at once
+	clientUsed sync.Map         // toolset and client to the time.Time of its last call
 
 	leases  sync.Once // the watch over leases
 	leasing sync.WaitGroup
@@ -89,7 +90,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Service{o: o, tools: tool.All(), byID: map[string]*live{}, byKey: map[string]string{}, searching: make(slots, maxSearches), watchers: map[int]func(string){}}
+	s := &Service{o: o, tools: tool.All(), byID: map[string]*live{}, byKey: map[string]string{}, searching: textsearch.NewSlots(), watchers: map[int]func(string){}}
 	s.ending, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	for i := range o.Extra {
 		s.tools = append(s.tools, o.Extra[i].Tool)
