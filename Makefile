@@ -4,7 +4,7 @@ GO      ?= go
 ARGS    ?=
 BENCH   ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+LDFLAGS := -s -w -X umbra/internal/buildinfo.version=$(VERSION)
 # Every fuzz target gets this long in make fuzz.
 FUZZTIME ?= 30s
 

@@ -14,7 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"umbra/internal/cli"
 	"umbra/internal/client"
+	"umbra/internal/exitcode"
+	"umbra/internal/render"
 	"umbra/internal/term"
 )
 
@@ -73,23 +76,23 @@ With --json: {"path","at","lines","ranges"}. --porcelain prints what 'git blame
 --porcelain' prints.`,
 		Example: `  umbra blame src/app.ts
   umbra blame -L 10,30 src/app.ts`,
-		Args: cobraArgs(1, 1),
+		Args: cli.Args(1, 1),
 	}
 	fs := cmd.Flags()
-	v.connection.flags(fs)
-	v.workspaceFlag(fs)
-	v.outputFlags(fs)
-	v.pagerFlag(fs)
+	v.Connection.Flags(fs)
+	v.WorkspaceFlag(fs)
+	v.OutputFlags(fs)
+	v.PagerFlag(fs)
 	fs.StringVarP(&lines, "lines", "L", "", "only lines `FROM,TO`, counted from 1")
 	fs.StringVar(&at, "at", "", "the file as of this `COMMIT`")
 	fs.BoolVar(&porcelain, "porcelain", false, "print the porcelain format of git blame")
 	fs.BoolVar(&whitespace, "ignore-whitespace", false, "look through changes of white space")
-	do := v.action(func(ctx context.Context, args []string) error {
-		w, err := v.pickWorkspace(ctx)
+	do := v.Action(func(ctx context.Context, args []string) error {
+		w, err := v.PickWorkspace(ctx)
 		if err != nil {
 			return err
 		}
-		p, err := onePath(w, args)
+		p, err := cli.OnePath(w, args)
 		if err != nil {
 			return err
 		}
@@ -103,15 +106,15 @@ With --json: {"path","at","lines","ranges"}. --porcelain prints what 'git blame
 		if whitespace {
 			q.Set("ignore_whitespace", "true")
 		}
-		route := client.Path("workspaces", w.id, "blame")
-		if v.json && !porcelain {
+		route := client.Path("workspaces", w.ID, "blame")
+		if v.JSON && !porcelain {
 			raw, _, _, err := v.blamed(ctx, route, q)
 			if err != nil {
 				return err
 			}
-			return v.printJSON(raw)
+			return v.PrintJSON(raw)
 		}
-		return v.print(true, func(o *term.Output) error {
+		return v.Print(true, func(o *term.Output) error {
 			if porcelain {
 				return v.porcelain(ctx, o, route, q)
 			}
@@ -120,7 +123,7 @@ With --json: {"path","at","lines","ranges"}. --porcelain prints what 'git blame
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if lines != "" && !linesForm.MatchString(lines) {
-			return usageError{fmt.Errorf("-L is FROM,TO, not %q", lines)}
+			return exitcode.Usage(fmt.Errorf("-L is FROM,TO, not %q", lines))
 		}
 		return do(cmd, args)
 	}
@@ -145,7 +148,7 @@ func (v *verb) blamed(ctx context.Context, route string, q url.Values) (raw []by
 			page[k] = list
 		}
 		out.Next = ""
-		if _, err := v.client.JSON(ctx, client.Request{Path: route, Query: page}, &out); err != nil {
+		if _, err := v.Client.JSON(ctx, client.Request{Path: route, Query: page}, &out); err != nil {
 			return nil, nil, "", err
 		}
 		all = append(all, out.Ranges...)
@@ -168,7 +171,7 @@ func (v *verb) blamed(ctx context.Context, route string, q url.Values) (raw []by
 
 func (v *verb) porcelain(ctx context.Context, o *term.Output, route string, q url.Values) error {
 	q.Set("format", "porcelain")
-	res, err := v.client.Do(ctx, client.Request{Path: route, Query: q, Accept: "text/plain"})
+	res, err := v.Client.Do(ctx, client.Request{Path: route, Query: q, Accept: "text/plain"})
 	if err != nil {
 		return err
 	}
@@ -204,8 +207,8 @@ func (v *verb) blameTable(ctx context.Context, o *term.Output, route string, q u
 			mark = "<" // a revert brought it back
 		}
 		for n := r.Start; n <= r.End && n-ranges[0].Start < len(text); n++ {
-			o.Printf("%s%s %-*s %s %*d  %s\n", o.Paint(term.Commit, short(commit)), mark, width, term.Cut(term.Line(r.who()), maxWho),
-				o.Paint(term.Dim, stamp(when)), digits, n, term.Line(text[n-ranges[0].Start]))
+			o.Printf("%s%s %-*s %s %*d  %s\n", o.Paint(term.Commit, render.Short(commit)), mark, width, term.Cut(term.Line(r.who()), maxWho),
+				o.Paint(term.Dim, render.Stamp(when)), digits, n, term.Line(text[n-ranges[0].Start]))
 		}
 	}
 	return o.Err()
@@ -217,7 +220,7 @@ const maxWho = 24
 // blamedText reads the text of the lines that ranges are about.
 func (v *verb) blamedText(ctx context.Context, route string, path []string, at string, ranges []blamedRange) ([]string, error) {
 	only := url.Values{"path": path, "at": {at}, "format": {"porcelain"}, "lines": {fmt.Sprintf("%d-%d", ranges[0].Start, ranges[len(ranges)-1].End)}}
-	res, err := v.client.Do(ctx, client.Request{Path: route, Query: only, Accept: "text/plain"})
+	res, err := v.Client.Do(ctx, client.Request{Path: route, Query: only, Accept: "text/plain"})
 	if err != nil {
 		return nil, err
 	}
@@ -245,23 +248,23 @@ the task's goal, and the command that undoes it.
 
 With --json: {"range","task","diff","undo"}.`,
 		Example: `  umbra why src/app.ts:42`,
-		Args:    cobraArgs(1, 1),
+		Args:    cli.Args(1, 1),
 	}
-	v.connection.flags(cmd.Flags())
-	v.workspaceFlag(cmd.Flags())
-	v.outputFlags(cmd.Flags())
-	v.pagerFlag(cmd.Flags())
+	v.Connection.Flags(cmd.Flags())
+	v.WorkspaceFlag(cmd.Flags())
+	v.OutputFlags(cmd.Flags())
+	v.PagerFlag(cmd.Flags())
 	var file, line string
-	do := v.action(func(ctx context.Context, _ []string) error {
-		w, err := v.pickWorkspace(ctx)
+	do := v.Action(func(ctx context.Context, _ []string) error {
+		w, err := v.PickWorkspace(ctx)
 		if err != nil {
 			return err
 		}
-		p, err := onePath(w, []string{file})
+		p, err := cli.OnePath(w, []string{file})
 		if err != nil {
 			return err
 		}
-		raw, ranges, _, err := v.blamed(ctx, client.Path("workspaces", w.id, "blame"), url.Values{"path": {p}, "lines": {line}})
+		raw, ranges, _, err := v.blamed(ctx, client.Path("workspaces", w.ID, "blame"), url.Values{"path": {p}, "lines": {line}})
 		if err != nil {
 			return err
 		}
@@ -273,7 +276,7 @@ With --json: {"range","task","diff","undo"}.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		i := strings.LastIndexByte(args[0], ':')
 		if i <= 0 || !numberForm.MatchString(args[0][i+1:]) || strings.TrimLeft(args[0][i+1:], "0") == "" {
-			return usageError{errors.New("it is umbra why FILE:LINE")}
+			return exitcode.Usage(errors.New("it is umbra why FILE:LINE"))
 		}
 		file, line = args[0][:i], strings.TrimLeft(args[0][i+1:], "0")
 		return do(cmd, args)
@@ -289,14 +292,14 @@ func (r *blamedRange) undoOf() string {
 	case r.CallID != "" && r.TaskID != "":
 		return "umbra undo --call " + r.CallID
 	}
-	return "umbra revert " + short(r.Commit)
+	return "umbra revert " + render.Short(r.Commit)
 }
 
 // why prints what is known of one line.
-func (v *verb) why(ctx context.Context, w place, raw []byte, r *blamedRange) error {
+func (v *verb) why(ctx context.Context, w cli.Place, raw []byte, r *blamedRange) error {
 	var task *client.Task
 	if r.TaskID != "" {
-		t, err := v.client.Task(ctx, r.TaskID)
+		t, err := v.Client.Task(ctx, r.TaskID)
 		switch code := client.CodeOf(err); {
 		case err == nil:
 			task = &t
@@ -304,11 +307,11 @@ func (v *verb) why(ctx context.Context, w place, raw []byte, r *blamedRange) err
 			return err
 		}
 	}
-	route := client.Path("workspaces", w.id, "commits", r.Commit)
-	if v.json {
+	route := client.Path("workspaces", w.ID, "commits", r.Commit)
+	if v.JSON {
 		return v.whyJSON(ctx, route, raw, r)
 	}
-	return v.print(true, func(o *term.Output) error {
+	return v.Print(true, func(o *term.Output) error {
 		o.Printf("%s\n", o.Paint(term.Commit, "commit "+r.Commit))
 		field := func(name, value string) {
 			if value != "" {
@@ -326,12 +329,12 @@ func (v *verb) why(ctx context.Context, w place, raw []byte, r *blamedRange) err
 		field("Actor", r.Actor)
 		field("Source", r.Source)
 		field("Certainty", r.Certainty)
-		field("Date", stamp(r.At)+r.At.Local().Format(" -0700"))
+		field("Date", render.Stamp(r.At)+r.At.Local().Format(" -0700"))
 		if r.Via != "" {
-			field("Via", "the revert "+short(r.Via)+" brought it back")
+			field("Via", "the revert "+render.Short(r.Via)+" brought it back")
 		}
 		if p := r.Project; p != nil {
-			field("Project", short(p.Commit)+" "+p.Author+" "+stamp(p.At))
+			field("Project", render.Short(p.Commit)+" "+p.Author+" "+render.Stamp(p.At))
 		}
 		field("Undo", r.undoOf())
 		if r.Source == "baseline" {
@@ -352,7 +355,7 @@ func (v *verb) whyJSON(ctx context.Context, route string, raw []byte, r *blamedR
 	out := map[string]any{"range": answer.Ranges[0], "task": nil, "diff": nil, "undo": nil}
 	if r.TaskID != "" {
 		var task json.RawMessage
-		if _, err := v.client.JSON(ctx, client.Request{Path: client.Path("tasks", r.TaskID)}, &task); err == nil {
+		if _, err := v.Client.JSON(ctx, client.Request{Path: client.Path("tasks", r.TaskID)}, &task); err == nil {
 			out["task"] = task
 		}
 	}
@@ -360,7 +363,7 @@ func (v *verb) whyJSON(ctx context.Context, route string, raw []byte, r *blamedR
 		var patch struct {
 			Diff string `json:"diff"`
 		}
-		if _, err := v.client.JSON(ctx, client.Request{Path: route + "/diff", Query: withPath(url.Values{}, r.OriginPath)}, &patch); err != nil {
+		if _, err := v.Client.JSON(ctx, client.Request{Path: route + "/diff", Query: withPath(url.Values{}, r.OriginPath)}, &patch); err != nil {
 			return err
 		}
 		out["diff"], out["undo"] = patch.Diff, r.undoOf()
@@ -369,5 +372,5 @@ func (v *verb) whyJSON(ctx context.Context, route string, raw []byte, r *blamedR
 	if err != nil {
 		return err
 	}
-	return v.printJSON(text)
+	return v.PrintJSON(text)
 }

@@ -10,7 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"umbra/internal/cli"
 	"umbra/internal/client"
+	"umbra/internal/exitcode"
+	"umbra/internal/render"
 	"umbra/internal/term"
 )
 
@@ -35,19 +38,19 @@ for a directory {"files":[…]} of them.`,
   umbra diff --task a1b2c3d4 src/app.ts
   umbra diff --task a1b2c3d4 | git apply -R
   umbra diff --task a1b2c3d4 --from 4 --to head`,
-		Args: cobraArgs(0, 1),
+		Args: cli.Args(0, 1),
 	}
-	v.connection.flags(cmd.Flags())
-	v.workspaceFlag(cmd.Flags())
-	v.taskFlags(cmd.Flags())
-	v.outputFlags(cmd.Flags())
-	v.pagerFlag(cmd.Flags())
+	v.Connection.Flags(cmd.Flags())
+	v.WorkspaceFlag(cmd.Flags())
+	v.TaskFlags(cmd.Flags())
+	v.OutputFlags(cmd.Flags())
+	v.PagerFlag(cmd.Flags())
 	d.flags(cmd)
-	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
-		if v.subtask != "" && (d.from != "" || d.to != "") {
-			return usageError{errors.New("--subtask has a range of its own: not with --from or --to")}
+	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
+		if v.Subtask != "" && (d.from != "" || d.to != "") {
+			return exitcode.Usage(errors.New("--subtask has a range of its own: not with --from or --to"))
 		}
-		_, task, p, err := v.pickFiles(ctx, args)
+		_, task, p, err := v.PickFiles(ctx, args)
 		if err != nil {
 			return err
 		}
@@ -55,18 +58,18 @@ for a directory {"files":[…]} of them.`,
 		if err != nil {
 			return err
 		}
-		if v.subtask != "" {
-			q.Set("subtask_id", v.subtask)
+		if v.Subtask != "" {
+			q.Set("subtask_id", v.Subtask)
 		}
 		paths, err := v.diffed(ctx, task, p, d)
 		if err != nil {
 			return err
 		}
 		route := client.Path("tasks", task, "diff")
-		if v.json {
+		if v.JSON {
 			return v.diffJSON(ctx, route, q, p, paths)
 		}
-		return v.print(true, func(o *term.Output) error {
+		return v.Print(true, func(o *term.Output) error {
 			for _, p := range paths {
 				if err := v.patch(ctx, o, route, q, p); err != nil {
 					return err
@@ -106,7 +109,7 @@ func (d *diffRange) query() (url.Values, error) {
 	if d.context >= 0 {
 		q.Set("context", strconv.Itoa(d.context))
 	} else if d.context != -1 {
-		return nil, usageError{fmt.Errorf("--unified is %d", d.context)}
+		return nil, exitcode.Usage(fmt.Errorf("--unified is %d", d.context))
 	}
 	return q, nil
 }
@@ -126,7 +129,7 @@ func (v *verb) diffed(ctx context.Context, task, p string, d *diffRange) ([]stri
 		if f.Path == p {
 			return []string{p}, nil
 		}
-		if within(f.Path, p) || f.From != "" && within(f.From, p) {
+		if render.Within(f.Path, p) || f.From != "" && render.Within(f.From, p) {
 			paths = append(paths, f.Path)
 		}
 	}
@@ -149,7 +152,7 @@ func withPath(q url.Values, p string) url.Values {
 
 // patch copies one patch.
 func (v *verb) patch(ctx context.Context, o *term.Output, route string, q url.Values, p string) error {
-	res, err := v.client.Do(ctx, client.Request{Path: route, Query: withPath(q, p), Accept: patchType})
+	res, err := v.Client.Do(ctx, client.Request{Path: route, Query: withPath(q, p), Accept: patchType})
 	if err != nil {
 		return err
 	}
@@ -159,15 +162,15 @@ func (v *verb) patch(ctx context.Context, o *term.Output, route string, q url.Va
 
 func (v *verb) diffJSON(ctx context.Context, route string, q url.Values, asked string, paths []string) error {
 	if len(paths) == 1 && paths[0] == asked {
-		raw, err := v.client.JSON(ctx, client.Request{Path: route, Query: withPath(q, asked)}, nil)
+		raw, err := v.Client.JSON(ctx, client.Request{Path: route, Query: withPath(q, asked)}, nil)
 		if err != nil {
 			return err
 		}
-		return v.printJSON(raw)
+		return v.PrintJSON(raw)
 	}
-	return v.printList("files", func(yield func(json.RawMessage, error) bool) {
+	return v.PrintList("files", func(yield func(json.RawMessage, error) bool) {
 		for _, p := range paths {
-			raw, err := v.client.JSON(ctx, client.Request{Path: route, Query: withPath(q, p)}, nil)
+			raw, err := v.Client.JSON(ctx, client.Request{Path: route, Query: withPath(q, p)}, nil)
 			if !yield(raw, err) || err != nil {
 				return
 			}

@@ -9,15 +9,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"umbra/config"
+	"umbra/internal/cli"
 	"umbra/internal/client"
 	execrun "umbra/internal/exec/run"
+	"umbra/internal/exitcode"
 	"umbra/internal/hook"
 )
 
 // execCommand is umbra exec. Its flags end at the command.
 func execCommand() *cobra.Command {
 	var o execrun.Options
-	var connection connection
+	var connection cli.Connection
 	isolate, list, apply, drop := "try", false, "", ""
 	cmd := &cobra.Command{
 		Use:   "exec [flags] -- CMD [ARG…]",
@@ -34,7 +36,7 @@ then. Without --task, the task is $UMBRA_TASK, or that of --agent and --session.
   umbra exec --dry-run -- sed -i s/old/new/ main.go
   umbra exec --layers`,
 	}
-	connection.flags(cmd.Flags())
+	connection.Flags(cmd.Flags())
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	f.StringVarP(&o.Task, "task", "t", "", "the task `T`")
@@ -52,7 +54,7 @@ then. Without --task, the task is $UMBRA_TASK, or that of --agent and --session.
 	f.StringVar(&drop, "drop", "", "drop the layer `ID`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := execrun.Usage(&o, isolate, list, apply, drop, args); err != nil {
-			return usageError{err}
+			return exitcode.Usage(err)
 		}
 		o.Stdout, o.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 		if err := execDefaults(&o); err != nil {
@@ -76,7 +78,7 @@ then. Without --task, the task is $UMBRA_TASK, or that of --agent and --session.
 			status = execrun.Run(ctx, o)
 		}
 		if err == nil && status != 0 {
-			err = exitError{status}
+			err = exitcode.With(status)
 		}
 		return err
 	}
@@ -92,7 +94,7 @@ func execDefaults(o *execrun.Options) error {
 	}
 	if o.Task == "" && o.Agent == "" && o.Call == "" {
 		o.Agent, o.Session = "exec", "shell"
-		if name := actorName(); name != "" {
+		if name := cli.ActorName(); name != "" {
 			o.Session = name
 		}
 	}
@@ -101,10 +103,10 @@ func execDefaults(o *execrun.Options) error {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
 	if err != nil {
-		return usageError{fmt.Errorf("--cwd: %w", err)}
+		return exitcode.Usage(fmt.Errorf("--cwd: %w", err))
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return usageError{fmt.Errorf("--cwd: %s is not a directory", dir)}
+		return exitcode.Usage(fmt.Errorf("--cwd: %s is not a directory", dir))
 	}
 	o.Dir = dir
 	return nil
@@ -112,22 +114,22 @@ func execDefaults(o *execrun.Options) error {
 
 // execServer connects to the server that runs: the command's changes must be
 // recorded while it runs, so there is none in this process.
-func execServer(cmd *cobra.Command, k *connection, o *execrun.Options) error {
+func execServer(cmd *cobra.Command, k *cli.Connection, o *execrun.Options) error {
 	cfg, err := config.Load(cmd.Flags())
 	if err != nil {
-		return usageError{err}
+		return exitcode.Usage(err)
 	}
-	v := hook.Invocation{Agent: hook.Generic, Server: k.server, DataDir: cfg.DataDir}
+	v := hook.Invocation{Agent: hook.Generic, Server: k.Server, DataDir: cfg.DataDir}
 	if v.Server == "" && !cmd.Flags().Changed("data-dir") {
 		v.Server = os.Getenv("UMBRA_SERVER")
 	}
 	s := v.Find()
-	if k.token != "" {
-		s.Token = k.token
+	if k.Token != "" {
+		s.Token = k.Token
 	}
-	c, err := client.New(client.Options{Address: s.Address, Token: s.Token, Actor: actorName(), Own: s.Own})
+	c, err := client.New(client.Options{Address: s.Address, Token: s.Token, Actor: cli.ActorName(), Own: s.Own})
 	if err != nil {
-		return usageError{fmt.Errorf("--server: %w", err)}
+		return exitcode.Usage(fmt.Errorf("--server: %w", err))
 	}
 	o.Client, o.Server = c, s.Address
 	return nil

@@ -13,6 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"umbra/internal/client"
+	"umbra/internal/exitcode"
+	"umbra/internal/progress"
+	"umbra/internal/render"
 	"umbra/internal/replay"
 	"umbra/internal/term"
 )
@@ -53,50 +56,50 @@ found. With --json: {"ok","branch","base","same_base","squash","changes","commit
   umbra export t1 --repo . --branch agent/t1 --notes git-ai`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError{errors.New("it is umbra export WS|TASK --repo DIR --branch NAME")}
+				return exitcode.Usage(errors.New("it is umbra export WS|TASK --repo DIR --branch NAME"))
 			}
 			return nil
 		},
 	}
 	fs := cmd.Flags()
-	v.connection.flags(fs)
-	v.outputFlags(fs)
+	v.Connection.Flags(fs)
+	v.OutputFlags(fs)
 	fs.StringVar(&o.Repo, "repo", "", "your repository: a directory `DIR` in it")
 	fs.StringVar(&o.Branch, "branch", "", "the new branch's `NAME`")
 	fs.StringVar(&squash, "squash", string(replay.SquashNone), "what becomes one commit: task, subtask or none (`WHAT`)")
 	fs.StringSliceVar(&formats, "notes", nil, "annotate the commits: git-ai, agent-trace (`FORMAT`; may be given twice)")
-	do := v.action(func(ctx context.Context, args []string) error {
+	do := v.Action(func(ctx context.Context, args []string) error {
 		if err := v.exportFrom(ctx, args[0], &o); err != nil {
 			return err
 		}
 		// The history is copied before it is worked on, but git may take long for
 		// both: the data directory is for others meanwhile.
-		if err := v.hangUp(); err != nil {
+		if err := v.HangUp(); err != nil {
 			return err
 		}
-		bar := showProgress("export", v.stderr)
-		o.Progress = bar.tell
+		bar := progress.Show("export", v.Stderr)
+		o.Progress = bar.Tell
 		out, err := replay.Export(ctx, o)
-		bar.done()
+		bar.Done()
 		if err != nil {
 			return err
 		}
-		if v.json {
+		if v.JSON {
 			var raw []byte
 			if raw, err = json.Marshal(out); err == nil {
-				err = v.printJSON(raw)
+				err = v.PrintJSON(raw)
 			}
 		} else {
-			err = v.print(false, func(w *term.Output) error { tellExport(w, out); return nil })
+			err = v.Print(false, func(w *term.Output) error { render.Export(w, out); return nil })
 		}
 		if err == nil && !out.OK {
-			return exitError{exitFailed}
+			return exitcode.With(exitcode.Failed)
 		}
 		return err
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkExport(&o, squash, formats); err != nil {
-			return usageError{err}
+			return exitcode.Usage(err)
 		}
 		return do(cmd, args)
 	}
@@ -135,9 +138,9 @@ func (v *verb) exportFrom(ctx context.Context, name string, o *replay.ExportOpti
 	if err != nil {
 		return err
 	}
-	if strings.Contains(v.server, "://") {
-		o.From = strings.TrimSuffix(v.server, "/") + "/git/" + w.ID + ".git"
-		if o.Token = v.token; o.Token == "" {
+	if strings.Contains(v.Server, "://") {
+		o.From = strings.TrimSuffix(v.Server, "/") + "/git/" + w.ID + ".git"
+		if o.Token = v.Token; o.Token == "" {
 			o.Token = os.Getenv("UMBRA_TOKEN")
 		}
 		return nil
@@ -160,48 +163,22 @@ func (v *verb) workspaceOrTask(ctx context.Context, name string, task *string) (
 		return ok && (e.Status == http.StatusNotFound || e.Status == http.StatusBadRequest)
 	}
 	if !strings.ContainsRune(name, '/') && name != "." && name != ".." {
-		if _, err := v.client.JSON(ctx, client.Request{Path: client.Path("workspaces", name)}, &w); !notFound(err) {
+		if _, err := v.Client.JSON(ctx, client.Request{Path: client.Path("workspaces", name)}, &w); !notFound(err) {
 			return w, err
 		}
-		t, err := v.client.Task(ctx, name)
+		t, err := v.Client.Task(ctx, name)
 		if err == nil {
 			*task = t.ID
-			_, err = v.client.JSON(ctx, client.Request{Path: client.Path("workspaces", t.WorkspaceID)}, &w)
+			_, err = v.Client.JSON(ctx, client.Request{Path: client.Path("workspaces", t.WorkspaceID)}, &w)
 			return w, err
 		}
 		if !notFound(err) {
 			return w, err
 		}
 	}
-	w, err := v.findWorkspace(ctx, name)
+	w, err := v.FindWorkspace(ctx, name)
 	if err != nil {
 		return w, fmt.Errorf("no workspace or task %s", term.Name(name))
 	}
 	return w, nil
-}
-
-func tellExport(w *term.Output, out *replay.Exported) {
-	if !out.OK {
-		for _, c := range out.Conflicts {
-			w.Printf("conflict in %s: %s (%.10s %s)\n", term.Name(c.Path), c.Reason, c.Commit, term.Line(c.Title))
-		}
-		w.Printf("%s: nothing was written\n", count(len(out.Conflicts), "conflict", "conflicts"))
-		return
-	}
-	base := "a branch of its own"
-	switch {
-	case out.Base != "" && out.SameBase:
-		base = fmt.Sprintf("%.10s, where the work began", out.Base)
-	case out.Base != "":
-		base = fmt.Sprintf("%.10s, merged", out.Base)
-	}
-	w.Printf("branch %s is at %.10s: %s from %s, on %s\n", out.Branch, out.Commit, count(out.Commits, "commit", "commits"),
-		count(out.Changes, "change", "changes"), base)
-	for _, n := range out.Notes {
-		kept := ""
-		if n.Kept > 0 {
-			kept = fmt.Sprintf(", %d kept", n.Kept)
-		}
-		w.Printf("%s: %s%s\n", n.Ref, count(n.Written, "note", "notes"), kept)
-	}
 }

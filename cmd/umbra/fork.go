@@ -16,47 +16,29 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"umbra/internal/cli"
 	"umbra/internal/client"
+	"umbra/internal/exitcode"
 	"umbra/internal/race"
+	"umbra/internal/render"
 	"umbra/internal/term"
 )
 
-// forkInfo is a fork as the server describes it.
-type forkInfo struct {
-	client.Workspace
-	ForkOf  string  `json:"fork_of"`
-	ForkAt  string  `json:"fork_at"`
-	Name    string  `json:"name"`
-	Expires *string `json:"expires_at"`
-}
-
 type forkList struct {
-	Forks []forkInfo `json:"forks"`
-}
-
-func writeForks(o *term.Output, list []forkInfo) {
-	if len(list) == 0 {
-		o.Printf("there are no forks\n")
-		return
-	}
-	rows := [][]string{{"FORK", "KIND", "NAME", "DIRECTORY", "EXPIRES"}}
-	for _, f := range list {
-		rows = append(rows, []string{f.ID, f.Kind, text(&f.Name), text(f.Root), text(f.Expires)})
-	}
-	o.Table(rows)
+	Forks []render.Fork `json:"forks"`
 }
 
 func (v *verb) tellForks(ctx context.Context, r client.Request) error {
 	var list forkList
-	raw, err := v.client.JSON(ctx, r, &list)
+	raw, err := v.Client.JSON(ctx, r, &list)
 	if err != nil {
 		return err
 	}
-	if v.json {
-		return v.printJSON(raw)
+	if v.JSON {
+		return v.PrintJSON(raw)
 	}
-	return v.print(false, func(o *term.Output) error {
-		writeForks(o, list.Forks)
+	return v.Print(false, func(o *term.Output) error {
+		render.Forks(o, list.Forks)
 		return nil
 	})
 }
@@ -76,9 +58,9 @@ workspace's; a virtual fork exists only in git.`,
   umbra fork --kind virtual --count 3 --name attempt`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	v.connection.flags(cmd.Flags())
-	v.workspaceFlag(cmd.Flags())
-	v.outputFlags(cmd.Flags())
+	v.Connection.Flags(cmd.Flags())
+	v.WorkspaceFlag(cmd.Flags())
+	v.OutputFlags(cmd.Flags())
 	f := cmd.Flags()
 	f.StringVar(&name, "name", "", "the fork's name `NAME`")
 	f.StringVar(&kind, "kind", "", "virtual or copy (`KIND`)")
@@ -86,8 +68,8 @@ workspace's; a virtual fork exists only in git.`,
 	f.StringVar(&ignored, "ignored", "", "whether a copy has the ignored files: copy or none (`HOW`)")
 	f.StringVar(&expires, "expires-in", "", "remove it by itself after `TIME`, such as 36h")
 	f.IntVar(&count, "count", 0, "how many (`N`)")
-	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
-		w, err := v.hereWorkspace(ctx)
+	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
+		w, err := v.HereWorkspace(ctx)
 		if err != nil {
 			return err
 		}
@@ -107,7 +89,7 @@ workspace's; a virtual fork exists only in git.`,
 			}
 			body["path"] = dir
 		}
-		return v.tellForks(ctx, client.Request{Method: "POST", Path: client.Path("workspaces", w.id, "forks"), Body: body})
+		return v.tellForks(ctx, client.Request{Method: "POST", Path: client.Path("workspaces", w.ID, "forks"), Body: body})
 	})
 	return cmd
 }
@@ -117,17 +99,17 @@ func forksCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forks",
 		Short: "List the forks of the workspace",
-		Args:  noArgs,
+		Args:  cli.NoArgs,
 	}
-	v.connection.flags(cmd.Flags())
-	v.workspaceFlag(cmd.Flags())
-	v.outputFlags(cmd.Flags())
-	cmd.RunE = v.action(func(ctx context.Context, _ []string) error {
-		w, err := v.hereWorkspace(ctx)
+	v.Connection.Flags(cmd.Flags())
+	v.WorkspaceFlag(cmd.Flags())
+	v.OutputFlags(cmd.Flags())
+	cmd.RunE = v.Action(func(ctx context.Context, _ []string) error {
+		w, err := v.HereWorkspace(ctx)
 		if err != nil {
 			return err
 		}
-		return v.tellForks(ctx, client.Request{Path: client.Path("workspaces", w.id, "forks")})
+		return v.tellForks(ctx, client.Request{Path: client.Path("workspaces", w.ID, "forks")})
 	})
 	return cmd
 }
@@ -142,15 +124,15 @@ The exit status is the command's.`,
 		Example: `  umbra in attempt-1-5a2f -- make test`,
 		Args:    cobra.MinimumNArgs(1),
 	}
-	v.connection.flags(cmd.Flags())
+	v.Connection.Flags(cmd.Flags())
 	cmd.Flags().SetInterspersed(false)
-	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
-		var f forkInfo
-		if _, err := v.client.JSON(ctx, client.Request{Path: client.Path("workspaces", args[0])}, &f); err != nil {
+	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
+		var f render.Fork
+		if _, err := v.Client.JSON(ctx, client.Request{Path: client.Path("workspaces", args[0])}, &f); err != nil {
 			return err
 		}
 		if f.Root == nil {
-			return usageError{fmt.Errorf("%s is virtual: it has no directory to run a command in", term.Name(args[0]))}
+			return exitcode.Usage(fmt.Errorf("%s is virtual: it has no directory to run a command in", term.Name(args[0])))
 		}
 		argv := args[1:]
 		if len(argv) > 0 && argv[0] == "--" {
@@ -163,9 +145,9 @@ The exit status is the command's.`,
 			}
 			argv = []string{shell}
 		}
-		_ = v.hangUp()
+		_ = v.HangUp()
 		run := exec.CommandContext(ctx, argv[0], argv[1:]...)
-		run.Dir, run.Stdin, run.Stdout, run.Stderr = *f.Root, os.Stdin, v.stdout, v.stderr
+		run.Dir, run.Stdin, run.Stdout, run.Stderr = *f.Root, os.Stdin, v.Stdout, v.Stderr
 		run.Env = append(os.Environ(), "UMBRA_WORKSPACE="+f.ID)
 		run.Cancel = func() error { return run.Process.Signal(syscall.SIGTERM) }
 		err := run.Run()
@@ -174,58 +156,15 @@ The exit status is the command's.`,
 			if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 				status = 128 + int(ws.Signal())
 			}
-			return exitError{status}
+			return exitcode.With(status)
 		}
 		if errors.Is(err, exec.ErrNotFound) {
-			fmt.Fprintf(v.stderr, "umbra: %s: not found\n", term.Name(argv[0]))
-			return exitError{127}
+			fmt.Fprintf(v.Stderr, "umbra: %s: not found\n", term.Name(argv[0]))
+			return exitcode.With(127)
 		}
 		return err
 	})
 	return cmd
-}
-
-// mergeTold is the server's answer to a merge, as far as it is shown.
-type mergeTold struct {
-	Commits   []string `json:"commits"`
-	Merged    int      `json:"merged"`
-	TaskID    *string  `json:"task_id"`
-	Conflicts []struct {
-		Path, Reason string
-		Ours, Theirs *struct {
-			TaskID    *string `json:"task_id"`
-			SubtaskID *string `json:"subtask_id"`
-			Actor     *string `json:"actor"`
-		}
-	} `json:"conflicts"`
-	Files []struct{ Path, Action string } `json:"files"`
-}
-
-func (m *mergeTold) write(o *term.Output, dry bool) {
-	for _, f := range m.Files {
-		o.Printf("%-9s %s\n", f.Action, term.Name(f.Path))
-	}
-	for _, c := range m.Conflicts {
-		o.Printf("conflict  %s (%s)", term.Name(c.Path), c.Reason)
-		for side, who := range map[string]*struct {
-			TaskID    *string `json:"task_id"`
-			SubtaskID *string `json:"subtask_id"`
-			Actor     *string `json:"actor"`
-		}{"here": c.Ours, "there": c.Theirs} {
-			if who != nil {
-				o.Printf("; %s: %s, task %s, subtask %s", side, text(who.Actor), text(who.TaskID), text(who.SubtaskID))
-			}
-		}
-		o.Printf("\n")
-	}
-	switch {
-	case dry:
-		o.Printf("%d commits would be merged\n", m.Merged)
-	case len(m.Commits) == 0:
-		o.Printf("nothing to merge\n")
-	default:
-		o.Printf("merged %d commits into %d; undo with umbra revert --task %s\n", m.Merged, len(m.Commits), text(m.TaskID))
-	}
 }
 
 func mergeCommand() *cobra.Command {
@@ -244,21 +183,21 @@ back.`,
   umbra merge attempt-1-5a2f --subtask tests`,
 		Args: cobra.ExactArgs(1),
 	}
-	v.connection.flags(cmd.Flags())
-	v.outputFlags(cmd.Flags())
+	v.Connection.Flags(cmd.Flags())
+	v.OutputFlags(cmd.Flags())
 	f := cmd.Flags()
 	f.StringVar(&into, "into", "", "merge into the workspace `WS` instead of the parent")
 	f.StringSliceVar(&tasks, "of-task", nil, "only commits of the task `T` (repeats)")
 	f.StringSliceVar(&subtasks, "subtask", nil, "only commits of the subtask `S` (repeats)")
 	f.StringArrayVar(&paths, "path", nil, "only the file or directory `PATH` (repeats)")
 	f.StringVar(&as, "as", "", "replay or squash (`HOW`)")
-	f.StringVarP(&v.task, "task", "t", "", "the task `T` of the target that the merge belongs to; else a new one")
+	f.StringVarP(&v.Task, "task", "t", "", "the task `T` of the target that the merge belongs to; else a new one")
 	f.StringVar(&conflict, "on-conflict", "", "refuse or skip (`WAY`)")
 	f.StringVar(&plan, "plan", "", "do exactly what the dry run with this `PLAN` told, or nothing")
 	f.BoolVar(&dry, "dry-run", false, "tell what would be done, and change nothing")
-	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
+	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
 		body := map[string]any{"dry_run": dry}
-		for field, value := range map[string]string{"into": into, "as": as, "task_id": v.task, "on_conflict": conflict, "plan": plan} {
+		for field, value := range map[string]string{"into": into, "as": as, "task_id": v.Task, "on_conflict": conflict, "plan": plan} {
 			if value != "" {
 				body[field] = value
 			}
@@ -268,33 +207,33 @@ back.`,
 				body[field] = list
 			}
 		}
-		var m mergeTold
-		raw, err := v.client.JSON(ctx, client.Request{Method: "POST", Path: client.Path("workspaces", args[0], "merge"), Body: body}, &m)
+		var m render.Merge
+		raw, err := v.Client.JSON(ctx, client.Request{Method: "POST", Path: client.Path("workspaces", args[0], "merge"), Body: body}, &m)
 		if e, ok := errors.AsType[*client.Error](err); ok && e.Code == "merge_conflict" {
 			if jerr := json.Unmarshal(e.Body, &m); jerr != nil {
 				return err
 			}
-			if v.json {
-				if perr := v.printJSON(e.Body); perr != nil {
+			if v.JSON {
+				if perr := v.PrintJSON(e.Body); perr != nil {
 					return perr
 				}
-				return exitError{1}
+				return exitcode.With(1)
 			}
-			perr := v.print(false, func(o *term.Output) error {
-				m.write(o, true)
+			perr := v.Print(false, func(o *term.Output) error {
+				m.Write(o, true)
 				o.Printf("nothing was changed\n")
 				return nil
 			})
-			return errors.Join(perr, exitError{1})
+			return errors.Join(perr, exitcode.With(1))
 		}
 		if err != nil {
 			return err
 		}
-		if v.json {
-			return v.printJSON(raw)
+		if v.JSON {
+			return v.PrintJSON(raw)
 		}
-		return v.print(false, func(o *term.Output) error {
-			m.write(o, dry)
+		return v.Print(false, func(o *term.Output) error {
+			m.Write(o, dry)
 			return nil
 		})
 	})
@@ -327,31 +266,31 @@ The exit status is 0 if a fork passed, 1 if none did.`,
 		Example: `  umbra race 4 --judge 'make test' --merge best -- agent --seed {n} "fix the tests"`,
 		Args:    cobra.MinimumNArgs(1),
 	}
-	v.connection.flags(cmd.Flags())
-	v.workspaceFlag(cmd.Flags())
-	v.outputFlags(cmd.Flags())
+	v.Connection.Flags(cmd.Flags())
+	v.WorkspaceFlag(cmd.Flags())
+	v.OutputFlags(cmd.Flags())
 	f := cmd.Flags()
 	f.StringVar(&o.Judge, "judge", "", "the shell command `CMD` that judges each fork")
 	f.DurationVar(&o.Timeout, "timeout", 0, "end a fork's command after `TIME`, such as 10m")
 	f.StringVar(&o.Session, "agent-session", "", "note the agent's session `X` with each fork's task")
 	f.StringVar(&merge, "merge", "", "merge `WHICH`: best, none, or a fork's number")
 	f.BoolVar(&keep, "keep", false, "keep all forks")
-	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
+	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
 		n, err := strconv.Atoi(args[0])
 		if err != nil || n < 1 || n > 64 {
-			return usageError{errors.New("the number of forks must be from 1 to 64")}
+			return exitcode.Usage(errors.New("the number of forks must be from 1 to 64"))
 		}
 		if o.Command = args[1:]; len(o.Command) == 0 {
-			return usageError{errors.New("which command? Say: umbra race N -- CMD")}
+			return exitcode.Usage(errors.New("which command? Say: umbra race N -- CMD"))
 		}
 		if m, err := strconv.Atoi(merge); merge != "" && merge != "best" && merge != "none" && (err != nil || m < 1 || m > n) {
-			return usageError{errors.New("--merge must be best, none, or a fork's number")}
+			return exitcode.Usage(errors.New("--merge must be best, none, or a fork's number"))
 		}
-		w, err := v.hereWorkspace(ctx)
+		w, err := v.HereWorkspace(ctx)
 		if err != nil {
 			return err
 		}
-		o.Client, o.Workspace, o.N, o.Output = v.client, w.id, n, v.stderr
+		o.Client, o.Workspace, o.N, o.Output = v.Client, w.ID, n, v.Stderr
 		return v.race(ctx, o, merge, keep)
 	})
 	return cmd
@@ -376,16 +315,16 @@ func (v *verb) race(ctx context.Context, o race.Options, merge string, keep bool
 	if best != nil {
 		told.Best = &best.N
 	}
-	if !v.json {
-		if err := v.print(false, func(o *term.Output) error {
+	if !v.JSON {
+		if err := v.Print(false, func(o *term.Output) error {
 			race.Table(o, r.Attempts, best)
 			return nil
 		}); err != nil {
 			return err
 		}
 	}
-	if merge == "" && !v.json && term.IsTerminal(os.Stdin) && term.IsTerminal(v.stdout) {
-		fmt.Fprintf(v.stderr, "Merge which fork? [1-%d, best, none] ", o.N)
+	if merge == "" && !v.JSON && term.IsTerminal(os.Stdin) && term.IsTerminal(v.Stdout) {
+		fmt.Fprintf(v.Stderr, "Merge which fork? [1-%d, best, none] ", o.N)
 		line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 		merge = strings.TrimSpace(line)
 	}
@@ -406,25 +345,25 @@ func (v *verb) race(ctx context.Context, o race.Options, merge string, keep bool
 			told.Kept = false
 		}
 	}
-	if v.json {
+	if v.JSON {
 		raw, err := json.Marshal(told)
 		if err != nil {
 			return err
 		}
-		err = v.printJSON(raw)
+		err = v.PrintJSON(raw)
 		if err == nil && best == nil {
-			err = exitError{1}
+			err = exitcode.With(1)
 		}
 		return err
 	}
 	switch {
 	case chosen != nil:
-		fmt.Fprintf(v.stderr, "merged fork %d\n", chosen.N)
+		fmt.Fprintf(v.Stderr, "merged fork %d\n", chosen.N)
 	default:
-		fmt.Fprintf(v.stderr, "nothing was merged; the forks stay: umbra forks, umbra merge FORK\n")
+		fmt.Fprintf(v.Stderr, "nothing was merged; the forks stay: umbra forks, umbra merge FORK\n")
 	}
 	if best == nil {
-		return exitError{1}
+		return exitcode.With(1)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"umbra/internal/client"
+	"umbra/internal/exitcode"
 	"umbra/internal/term"
 )
 
@@ -33,14 +34,14 @@ The exit status is git's.`,
   umbra git . -- fsck --strict`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if at := cmd.ArgsLenAtDash(); len(args) < 1 || at == 0 || at > 1 {
-				return usageError{errors.New("it is umbra git WS -- ARGS…")}
+				return exitcode.Usage(errors.New("it is umbra git WS -- ARGS…"))
 			}
 			return nil
 		},
 	}
-	v.connection.flags(cmd.Flags())
-	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
-		w, err := v.findWorkspace(ctx, args[0])
+	v.Connection.Flags(cmd.Flags())
+	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
+		w, err := v.FindWorkspace(ctx, args[0])
 		if err != nil {
 			return err
 		}
@@ -48,7 +49,7 @@ The exit status is git's.`,
 			return err
 		}
 		// Git may run for long: the data directory is for others meanwhile.
-		if err := v.hangUp(); err != nil {
+		if err := v.HangUp(); err != nil {
 			return err
 		}
 		return v.git(w.GitDir, args[1:])
@@ -59,10 +60,10 @@ The exit status is git's.`,
 // publish lets stock git see everything. What keeps it from seeing the newest
 // is told, and no reason not to look at the rest.
 func (v *verb) publish(ctx context.Context, w client.Workspace) error {
-	_, err := v.client.JSON(ctx, client.Request{Method: http.MethodPost, Path: client.Path("workspaces", w.ID, "sync")}, nil)
+	_, err := v.Client.JSON(ctx, client.Request{Method: http.MethodPost, Path: client.Path("workspaces", w.ID, "sync")}, nil)
 	switch client.CodeOf(err) {
 	case "workspace_missing", "ref_locked", "forbidden":
-		fmt.Fprintln(v.stderr, "umbra: the newest changes may not be seen:", err)
+		fmt.Fprintln(v.Stderr, "umbra: the newest changes may not be seen:", err)
 		return nil
 	}
 	return err
@@ -106,7 +107,7 @@ func noAlias(path string, env, args []string) error {
 	cmd := exec.Command(path, "config", "--get", "alias."+args[0])
 	cmd.Env = env
 	if out, err := cmd.Output(); err == nil && len(out) > 0 {
-		return usageError{fmt.Errorf("%s is an alias of the repository's configuration, which is not run", term.Name(args[0]))}
+		return exitcode.Usage(fmt.Errorf("%s is an alias of the repository's configuration, which is not run", term.Name(args[0])))
 	}
 	return nil // git knows it, or says that it does not
 }
@@ -125,15 +126,15 @@ func (v *verb) git(gitDir string, args []string) error {
 	}
 	cmd := exec.Command(path, append(slices.Clone(ownConfig), args...)...)
 	cmd.Env = env
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, v.stdout, v.stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, v.Stdout, v.Stderr
 	// An interrupt from the terminal goes to git too, which knows what to do; we
 	// go on waiting for it.
 	err = cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-			return exitError{128 + int(status.Signal())}
+			return exitcode.With(128 + int(status.Signal()))
 		}
-		return exitError{exit.ExitCode()}
+		return exitcode.With(exit.ExitCode())
 	}
 	return err
 }

@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"umbra/config"
+	"umbra/internal/cli"
 	"umbra/internal/client"
+	"umbra/internal/exitcode"
 	"umbra/internal/hook"
 	// It runs the verb before this program initializes, where it can.
 	_ "umbra/internal/hook/early"
@@ -22,7 +24,7 @@ func hookCommand() *cobra.Command {
 	started := time.Now()
 	v := hook.Invocation{}
 	onFailure, contextFlag := "ignore", "on"
-	var connection connection
+	var connection cli.Connection
 	cmd := &cobra.Command{
 		Use:   "hook AGENT",
 		Short: "Begin and end calls for a coding agent; run by the agent's hooks",
@@ -37,12 +39,12 @@ nothing is printed, and hooks.log in the data directory gets a line.`,
   umbra hook codex --on-failure=block < event.json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError{errors.New("name one agent: " + strings.Join(hook.Agents(), ", "))}
+				return exitcode.Usage(errors.New("name one agent: " + strings.Join(hook.Agents(), ", ")))
 			}
 			return nil
 		},
 	}
-	connection.flags(cmd.Flags())
+	connection.Flags(cmd.Flags())
 	f := cmd.Flags()
 	f.StringVar(&onFailure, "on-failure", onFailure, "what to do if the call cannot be recorded: ignore, or block the tool with exit status 2 (`ACT`)")
 	f.StringVar(&contextFlag, "context", contextFlag, "pass to the model what others changed and what its call overwrote: `on|off`")
@@ -50,25 +52,25 @@ nothing is printed, and hooks.log in the data directory gets a line.`,
 	f.BoolVar(&v.Isolate, "isolate", false, "have shell commands run by umbra exec, where the agent lets its hook rewrite them")
 	f.StringVar(&v.Event, "event", "", "the event's `NAME`, where the agent's input does not have it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		v.Agent, v.Server = args[0], connection.server
+		v.Agent, v.Server = args[0], connection.Server
 		switch {
 		case onFailure != "ignore" && onFailure != "block":
-			return usageError{fmt.Errorf("--on-failure is ignore or block, not %q", onFailure)}
+			return exitcode.Usage(fmt.Errorf("--on-failure is ignore or block, not %q", onFailure))
 		case contextFlag != "on" && contextFlag != "off":
-			return usageError{fmt.Errorf("--context is on or off, not %q", contextFlag)}
+			return exitcode.Usage(fmt.Errorf("--context is on or off, not %q", contextFlag))
 		}
 		v.Block, v.Context = onFailure == "block", contextFlag == "on"
 		cfg, err := config.Load(cmd.Flags())
 		if err != nil {
-			return usageError{err}
+			return exitcode.Usage(err)
 		}
 		v.DataDir = cfg.DataDir
 		v, ok := v.Complete()
 		if !ok {
-			return usageError{fmt.Errorf("unknown agent %q; it is one of %s", v.Agent, strings.Join(hook.Agents(), ", "))}
+			return exitcode.Usage(fmt.Errorf("unknown agent %q; it is one of %s", v.Agent, strings.Join(hook.Agents(), ", ")))
 		}
 		if status := v.Main(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), started, sendHook, hook.StartServer); status != 0 {
-			return exitError{status}
+			return exitcode.With(status)
 		}
 		return nil
 	}

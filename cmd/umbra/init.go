@@ -16,7 +16,9 @@ import (
 	"umbra/gitstore/diff"
 	"umbra/gitstore/object"
 	"umbra/internal/agentconf"
+	"umbra/internal/cli"
 	"umbra/internal/doctor"
+	"umbra/internal/exitcode"
 	"umbra/internal/hook"
 	"umbra/internal/term"
 )
@@ -46,14 +48,14 @@ gives a file back byte for byte if it was not changed since.`,
   umbra init --agent codex --project .
   umbra init --dry-run
   umbra init --remove`,
-		Args: cobraArgs(0, 1),
+		Args: cli.Args(0, 1),
 	}
 	fs := cmd.Flags()
 	config.Flags(fs)
 	for _, name := range []string{"listen", "workspace-dir", "output-dir", "hosted", "insecure"} {
 		fs.Lookup(name).Hidden = true
 	}
-	v.outputFlags(fs)
+	v.OutputFlags(fs)
 	fs.StringArrayVar(&f.agents, "agent", nil, "wire the agent `NAME`, found or not; may be given several times")
 	fs.BoolVar(&f.project, "project", false, "write the project's files")
 	fs.BoolVar(&f.user, "user", false, "write the user's files (the default)")
@@ -64,7 +66,7 @@ gives a file back byte for byte if it was not changed since.`,
 	fs.BoolVar(&f.remove, "remove", false, "take out what init added")
 	fs.BoolVarP(&f.yes, "yes", "y", false, "do it without a question")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		v.stdout, v.stderr, v.hangUp = cmd.OutOrStdout(), cmd.ErrOrStderr(), func() error { return nil }
+		v.Stdout, v.Stderr, v.HangUp = cmd.OutOrStdout(), cmd.ErrOrStderr(), func() error { return nil }
 		return v.init(cmd, f, args)
 	}
 	return cmd
@@ -96,25 +98,25 @@ type wiredAgent struct {
 func (v *verb) init(cmd *cobra.Command, f *initFlags, args []string) error {
 	for _, name := range f.agents {
 		if !slices.Contains(agentconf.Names(), name) {
-			return usageError{fmt.Errorf("unknown agent %q; it is one of %s", name, strings.Join(agentconf.Names(), ", "))}
+			return exitcode.Usage(fmt.Errorf("unknown agent %q; it is one of %s", name, strings.Join(agentconf.Names(), ", ")))
 		}
 	}
 	switch {
 	case f.project && f.user:
-		return usageError{errors.New("--project and --user exclude each other")}
+		return exitcode.Usage(errors.New("--project and --user exclude each other"))
 	case f.autostart && f.noAutostart:
-		return usageError{errors.New("--autostart and --no-autostart exclude each other")}
+		return exitcode.Usage(errors.New("--autostart and --no-autostart exclude each other"))
 	}
 	if len(args) == 0 {
 		args = []string{"."}
 	}
-	dir, err := folderArgument(args)
+	dir, err := cli.FolderArgument(args)
 	if err != nil {
 		return err
 	}
 	cfg, err := config.Load(cmd.Flags())
 	if err != nil {
-		return usageError{err}
+		return exitcode.Usage(err)
 	}
 	e, err := agentEnv(dir)
 	if err != nil {
@@ -175,12 +177,12 @@ func (v *verb) wire(cmd *cobra.Command, e *agentconf.Env, s *agentconf.Store, f 
 		}
 		list = append(list, wiredAgent{name, found, changes})
 	}
-	if todo && !f.dryRun && !f.yes && term.IsTerminal(v.stderr) && term.IsTerminal(os.Stdin) {
-		o := term.Open(v.stderr, term.Options{Color: term.Color(v.color)})
+	if todo && !f.dryRun && !f.yes && term.IsTerminal(v.Stderr) && term.IsTerminal(os.Stdin) {
+		o := term.Open(v.Stderr, term.Options{Color: term.Color(v.Color)})
 		if err := errors.Join(writeWired(o, list, false), o.Flush()); err != nil {
 			return err
 		}
-		if !confirmed(cmd.InOrStdin(), v.stderr, "Change these files? [y/N] ") {
+		if !cli.Confirmed(cmd.InOrStdin(), v.Stderr, "Change these files? [y/N] ") {
 			return v.undone(nil, false, "nothing was changed")
 		}
 	}
@@ -197,7 +199,7 @@ func (v *verb) wire(cmd *cobra.Command, e *agentconf.Env, s *agentconf.Store, f 
 		}
 	}
 	var err error
-	if v.json {
+	if v.JSON {
 		if list == nil {
 			list = []wiredAgent{}
 		}
@@ -205,12 +207,12 @@ func (v *verb) wire(cmd *cobra.Command, e *agentconf.Env, s *agentconf.Store, f 
 		if marshalErr != nil {
 			return marshalErr
 		}
-		err = v.printJSON(raw)
+		err = v.PrintJSON(raw)
 	} else {
-		err = v.print(false, func(o *term.Output) error { return writeWired(o, list, f.dryRun) })
+		err = v.Print(false, func(o *term.Output) error { return writeWired(o, list, f.dryRun) })
 	}
 	if failed {
-		return errors.Join(err, exitError{exitFailed})
+		return errors.Join(err, exitcode.With(exitcode.Failed))
 	}
 	return err
 }
@@ -255,7 +257,7 @@ func agentFindings(cmd *cobra.Command) []doctor.Finding {
 	if err != nil {
 		return nil // reported already
 	}
-	dir, err := workingDir()
+	dir, err := cli.WorkingDir()
 	if err != nil {
 		return nil
 	}

@@ -8,6 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"umbra/internal/buildinfo"
+	"umbra/internal/cli"
+	"umbra/internal/exitcode"
 )
 
 // manCommand writes the manual's pages, one a verb. It is for those who package
@@ -18,11 +22,11 @@ func manCommand(root *cobra.Command) *cobra.Command {
 		Short:   "Write the manual pages into a directory",
 		Hidden:  true,
 		Example: `  umbra man /usr/local/share/man/man1`,
-		Args:    cobraArgs(1, 1),
+		Args:    cli.Args(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			info, err := os.Stat(args[0])
 			if err != nil || !info.IsDir() {
-				return usageError{fmt.Errorf("%s is not a directory", args[0])}
+				return exitcode.Usage(fmt.Errorf("%s is not a directory", args[0]))
 			}
 			forEverybody(root)
 			root.DisableAutoGenTag = true
@@ -35,7 +39,7 @@ func manCommand(root *cobra.Command) *cobra.Command {
 // same program makes the same pages. Where that is not known it is
 // $SOURCE_DATE_EPOCH, else today.
 func manHeader() *doc.GenManHeader {
-	h := &doc.GenManHeader{Section: "1", Source: "umbra " + programVersion(), Manual: "umbra"}
+	h := &doc.GenManHeader{Section: "1", Source: "umbra " + buildinfo.Version(), Manual: "umbra"}
 	info, _ := debug.ReadBuildInfo()
 	if info == nil {
 		return h

@@ -10,45 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"umbra/internal/cli"
 	"umbra/internal/client"
+	"umbra/internal/exitcode"
+	"umbra/internal/progress"
+	"umbra/internal/render"
 	"umbra/internal/term"
 	"umbra/internal/wspath"
 )
-
-// purged is what a purge did, as the server tells it.
-type purged struct {
-	Workspace string        `json:"workspace"`
-	DryRun    bool          `json:"dry_run"`
-	Refused   bool          `json:"refused"`
-	Blobs     []string      `json:"blobs"`
-	Names     []purgedFile  `json:"names"`
-	Commits   uint64        `json:"commits"`
-	Touched   uint64        `json:"touched"`
-	First     uint64        `json:"first"`
-	Bytes     int64         `json:"bytes"`
-	Files     []purgedFile  `json:"files"`
-	Held      []purgeHolder `json:"held"`
-	Dropped   []purgeHolder `json:"dropped"`
-	Foreign   []string      `json:"foreign"`
-	Clones    []struct {
-		Who  *string `json:"who"`
-		From string  `json:"from"`
-		What string  `json:"what"`
-		Last string  `json:"last"`
-	} `json:"clones"`
-}
-
-type purgedFile struct {
-	Path     string `json:"path"`
-	Encoding string `json:"path_encoding"`
-}
-
-func (f purgedFile) name() string { return term.Name(client.Bytes(f.Path, f.Encoding)) }
-
-type purgeHolder struct {
-	Kind string `json:"kind"`
-	Name string `json:"name"`
-}
 
 func purgeCommand() *cobra.Command {
 	v := &verb{}
@@ -78,9 +47,9 @@ The exit status is 1 if it refuses, or if the path or blob never was.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case blob == "" && len(args) != 2:
-				return usageError{errors.New("a workspace WS and a PATH in it are needed, or WS and --blob ID")}
+				return exitcode.Usage(errors.New("a workspace WS and a PATH in it are needed, or WS and --blob ID"))
 			case blob != "" && len(args) != 1:
-				return usageError{errors.New("with --blob only the workspace WS is named")}
+				return exitcode.Usage(errors.New("with --blob only the workspace WS is named"))
 			}
 			return nil
 		},
@@ -90,10 +59,10 @@ The exit status is 1 if it refuses, or if the path or blob never was.`,
 	f.BoolVar(&ignore, "ignore", false, "take files on disk that hold such bytes out of the newest state, and never capture them again")
 	f.BoolVar(&force, "force", false, "drop refs, worktrees and reflogs of people's own that lead to them")
 	f.BoolVar(&dry, "dry-run", false, "only report what would be done")
-	v.connection.flags(f)
-	v.outputFlags(f)
-	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
-		w, err := v.findWorkspace(ctx, args[0])
+	v.Connection.Flags(f)
+	v.OutputFlags(f)
+	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
+		w, err := v.FindWorkspace(ctx, args[0])
 		if err != nil {
 			return err
 		}
@@ -103,27 +72,27 @@ The exit status is 1 if it refuses, or if the path or blob never was.`,
 		} else if err := purgePath(body, w, args[1]); err != nil {
 			return err
 		}
-		bar := showProgress("purging", v.stderr)
-		var done purged
-		answer, err := v.client.Work(ctx, client.Request{Method: http.MethodPost, Path: "/upkeep/purge", Body: body}, func(p client.Progress) {
-			if bar.tell != nil {
-				bar.tell(int(p.Done), int(p.All))
+		bar := progress.Show("purging", v.Stderr)
+		var done render.Purged
+		answer, err := v.Client.Work(ctx, client.Request{Method: http.MethodPost, Path: "/upkeep/purge", Body: body}, func(p client.Progress) {
+			if bar.Tell != nil {
+				bar.Tell(int(p.Done), int(p.All))
 			}
 		}, &done)
-		bar.done()
+		bar.Done()
 		if err != nil {
 			return refusedPurge(err)
 		}
-		if v.json {
-			err = v.printJSON(answer)
+		if v.JSON {
+			err = v.PrintJSON(answer)
 		} else {
-			err = v.print(false, func(o *term.Output) error {
-				writePurged(o, &done)
+			err = v.Print(false, func(o *term.Output) error {
+				render.Purge(o, &done)
 				return nil
 			})
 		}
 		if err == nil && done.Refused {
-			return exitError{exitFailed}
+			return exitcode.With(exitcode.Failed)
 		}
 		return err
 	})
@@ -131,12 +100,12 @@ The exit status is 1 if it refuses, or if the path or blob never was.`,
 }
 
 func purgePath(body map[string]any, w client.Workspace, arg string) error {
-	p, err := pathIn(placeOf(w), arg)
+	p, err := cli.PathIn(cli.PlaceOf(w), arg)
 	if err != nil {
 		return err
 	}
 	if p == "" {
-		return usageError{errors.New("PATH must be a file in the workspace")}
+		return exitcode.Usage(errors.New("PATH must be a file in the workspace"))
 	}
 	text, encoding := wspath.EncodeJSON(p)
 	body["path"] = text
@@ -153,60 +122,18 @@ func refusedPurge(err error) error {
 		return err
 	}
 	var held struct {
-		Files []purgedFile  `json:"files"`
-		Held  []purgeHolder `json:"held"`
+		Files []render.PurgedFile  `json:"files"`
+		Held  []render.PurgeHolder `json:"held"`
 	}
 	if json.Unmarshal(e.Body, &held) != nil || len(held.Files)+len(held.Held) == 0 {
 		return err
 	}
 	var b strings.Builder
 	for _, f := range held.Files {
-		fmt.Fprintf(&b, "\n  file      %s", f.name())
+		fmt.Fprintf(&b, "\n  file      %s", f.Name())
 	}
 	for _, h := range held.Held {
 		fmt.Fprintf(&b, "\n  %-8s  %s", h.Kind, term.Name(h.Name))
 	}
 	return fmt.Errorf("%w:%s", err, b.String())
-}
-
-func writePurged(o *term.Output, p *purged) {
-	verb := "purged"
-	if p.DryRun {
-		verb = "would be purged"
-	}
-	o.Printf("%s %s: %s had such bytes, %s from number %d on %s another id\n", count(len(p.Blobs), "content", "contents"), verb,
-		count(int(p.Touched), "commit", "commits"), count(int(p.Commits), "commit", "commits"), p.First, map[bool]string{true: "would get", false: "got"}[p.DryRun])
-	for _, n := range p.Names {
-		o.Printf("  name      %s\n", n.name())
-	}
-	for _, b := range p.Blobs {
-		o.Printf("  content   %s\n", b)
-	}
-	for _, f := range p.Files {
-		word := "ignored"
-		if p.Refused {
-			word = "on disk"
-		}
-		o.Printf("  %-8s  %s\n", word, f.name())
-	}
-	for _, h := range p.Held {
-		o.Printf("  %s  %s %s\n", o.Paint(term.Removed, "in the way"), h.Kind, term.Name(h.Name))
-	}
-	for _, h := range p.Dropped {
-		o.Printf("  dropped   %s %s\n", h.Kind, term.Name(h.Name))
-	}
-	for _, f := range p.Foreign {
-		o.Printf("  dropped   %s\n", term.Name(f))
-	}
-	if p.Refused {
-		o.Printf("It would be refused: see --ignore and --force.\n")
-	}
-	o.Printf("Not reached: scratch, artifacts, earlier backups, clones.\n")
-	for _, c := range p.Clones {
-		who := "unknown"
-		if c.Who != nil {
-			who = *c.Who
-		}
-		o.Printf("  %-8s  %s from %s, last %s\n", c.What, term.Line(who), term.Line(c.From), c.Last)
-	}
 }

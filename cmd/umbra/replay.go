@@ -14,8 +14,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"umbra/gitstore/message"
+	"umbra/internal/cli"
+	"umbra/internal/exitcode"
+	"umbra/internal/progress"
+	"umbra/internal/render"
 	"umbra/internal/replay"
-	"umbra/internal/term"
 )
 
 func replayCommand(stdout, stderr io.Writer) *cobra.Command {
@@ -47,7 +50,7 @@ No server is needed, and where the history comes from is never written to. Exit
 status 1: a step differs, a conflict, or a command that failed.`,
 		Example: `  umbra replay --from http://127.0.0.1:8080/git/app-1a2b3c4d.git --task t1 --exec 'make test' --report out.xml
   umbra replay --from t1.bundle --task t1 --onto ~/project@main --commit agent/t1`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&o.From, "from", "", "where the history is: a URL, a repository or a bundle")
@@ -63,16 +66,16 @@ status 1: a step differs, a conflict, or a command that failed.`,
 	fs.BoolVar(&asJSON, "json", false, "print the report as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkReplay(&o, reports); err != nil {
-			return usageError{err}
+			return exitcode.Usage(err)
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
 		defer stop()
-		bar := showProgress("replay", stderr)
-		o.Progress = bar.tell
+		bar := progress.Show("replay", stderr)
+		o.Progress = bar.Tell
 		rep, err := replay.Run(ctx, o)
-		bar.done()
+		bar.Done()
 		if err != nil {
-			return misused(err)
+			return cli.Misused(err)
 		}
 		for _, name := range reports {
 			if err := writeReport(rep, name); err != nil {
@@ -85,10 +88,10 @@ status 1: a step differs, a conflict, or a command that failed.`,
 			e.SetEscapeHTML(false)
 			err = e.Encode(rep)
 		} else {
-			err = tellReplay(rep, stdout)
+			err = render.Replay(rep, stdout)
 		}
 		if err == nil && !rep.OK {
-			err = exitError{exitFailed}
+			err = exitcode.With(exitcode.Failed)
 		}
 		return err
 	}
@@ -129,47 +132,4 @@ func writeReport(rep *replay.Report, name string) error {
 		err = e.Encode(rep)
 	}
 	return errors.Join(err, f.Close())
-}
-
-// tellReplay tells people how it went.
-func tellReplay(rep *replay.Report, w io.Writer) error {
-	var b strings.Builder
-	for i := range rep.Steps {
-		s := &rep.Steps[i]
-		switch s.Outcome {
-		case replay.OK, replay.Skipped:
-			continue
-		}
-		fmt.Fprintf(&b, "step %d  %.10s  %s\n", s.Number, s.Commit, term.Name(s.Title))
-		if s.Outcome == replay.Conflicted {
-			for _, c := range s.Conflicts {
-				fmt.Fprintf(&b, "  conflict in %s: %s\n", term.Name(c.Path), c.Reason)
-			}
-			continue
-		}
-		fmt.Fprintf(&b, "  %s: %s\n", s.Outcome, s.Problem())
-		if s.Exec != nil {
-			for line := range strings.Lines(s.Exec.Output) {
-				fmt.Fprintf(&b, "  | %s\n", term.Line(strings.TrimRight(line, "\n")))
-			}
-		}
-	}
-	if rep.Detail != "" {
-		fmt.Fprintln(&b, rep.Detail)
-	}
-	verdict := "ok"
-	switch {
-	case rep.OK && rep.Proven:
-		verdict = "ok, every tree proven"
-	case rep.Broken > 0:
-		verdict = fmt.Sprintf("first broken at step %d", rep.Broken)
-	case !rep.OK:
-		verdict = "not as recorded"
-	}
-	fmt.Fprintf(&b, "task %s: %d steps, %d commits of others between: %s\n", rep.Task, len(rep.Steps), rep.Context, verdict)
-	if rep.Commit != "" {
-		fmt.Fprintf(&b, "branch %s is at %s\n", rep.Branch, rep.Commit)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }

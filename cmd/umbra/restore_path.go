@@ -7,7 +7,10 @@ import (
 	"os"
 	"strings"
 
+	"umbra/internal/cli"
 	"umbra/internal/client"
+	"umbra/internal/exitcode"
+	"umbra/internal/render"
 	"umbra/internal/term"
 )
 
@@ -26,31 +29,31 @@ func pathAtCommit(arg string) (path, commit string, ok bool) {
 
 // restorePath brings a file or directory back to its state at a commit.
 func (v *verb) restorePath(ctx context.Context, path, commit string, dryRun bool) error {
-	w, err := v.pickWorkspace(ctx)
+	w, err := v.PickWorkspace(ctx)
 	if err != nil {
 		return err
 	}
 	body := map[string]any{"to": commit, "dry_run": dryRun}
-	paths, encoding, err := encodePaths(w, []string{path})
+	paths, encoding, err := cli.EncodePaths(w, []string{path})
 	if err != nil {
 		return err
 	}
 	if len(paths) == 0 {
-		return usageError{errors.New("name a file or directory in the workspace, not its root")}
+		return exitcode.Usage(errors.New("name a file or directory in the workspace, not its root"))
 	}
 	body["paths"] = paths
 	if encoding != "" {
 		body["path_encoding"] = encoding
 	}
 	var done client.Reverted
-	raw, err := v.client.JSON(ctx, client.Request{Method: http.MethodPost, Path: client.Path("workspaces", w.id, "restore"), Body: body}, &done)
+	raw, err := v.Client.JSON(ctx, client.Request{Method: http.MethodPost, Path: client.Path("workspaces", w.ID, "restore"), Body: body}, &done)
 	if err != nil {
 		return err
 	}
-	if v.json {
-		return v.printJSON(raw)
+	if v.JSON {
+		return v.PrintJSON(raw)
 	}
-	return v.print(false, func(o *term.Output) error {
+	return v.Print(false, func(o *term.Output) error {
 		for _, f := range done.Files {
 			o.Printf("%-9s %s\n", f.Action, term.Name(client.Bytes(f.Path, f.Encoding)))
 		}
@@ -58,9 +61,9 @@ func (v *verb) restorePath(ctx context.Context, path, commit string, dryRun bool
 		case len(done.Files) == 0:
 			o.Printf("nothing to restore\n")
 		case dryRun:
-			o.Printf("would restore %s\n", count(len(done.Files), "file", "files"))
+			o.Printf("would restore %s\n", render.Count(len(done.Files), "file", "files"))
 		case done.Commit != nil:
-			o.Printf("%s restored in %s\n", count(len(done.Files), "file", "files"), o.Paint(term.Commit, "commit "+short(*done.Commit)))
+			o.Printf("%s restored in %s\n", render.Count(len(done.Files), "file", "files"), o.Paint(term.Commit, "commit "+render.Short(*done.Commit)))
 		}
 		return nil
 	})

@@ -12,9 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"umbra/internal/cli"
 	"umbra/internal/client"
+	"umbra/internal/exitcode"
+	"umbra/internal/render"
 	"umbra/internal/term"
-	"umbra/internal/wspath"
 )
 
 func revertCommand() *cobra.Command {
@@ -46,12 +48,12 @@ that of a conflict.`,
   umbra revert --task a1b2c3d4 --on-conflict skip --include-external`,
 		Args: cobra.ArbitraryArgs,
 	}
-	v.connection.flags(cmd.Flags())
-	v.workspaceFlag(cmd.Flags())
-	v.taskFlags(cmd.Flags())
-	v.outputFlags(cmd.Flags())
+	v.Connection.Flags(cmd.Flags())
+	v.WorkspaceFlag(cmd.Flags())
+	v.TaskFlags(cmd.Flags())
+	v.OutputFlags(cmd.Flags())
 	r.flags(cmd)
-	cmd.RunE = v.action(func(ctx context.Context, args []string) error { return v.revert(ctx, r, args) })
+	cmd.RunE = v.Action(func(ctx context.Context, args []string) error { return v.revert(ctx, r, args) })
 	// What is wrong with the flags shows before a server is looked for.
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error { return r.check(v, args) }
 	return cmd
@@ -90,35 +92,35 @@ func (r *revertFlags) selects() bool {
 
 func (r *revertFlags) check(v *verb, args []string) error {
 	chosen := len(args)
-	for _, given := range []bool{v.subtask != "", r.change != 0} {
+	for _, given := range []bool{v.Subtask != "", r.change != 0} {
 		if given {
 			chosen++
 		}
 	}
 	switch {
-	case r.selects() && (v.task != "" || v.subtask != "" || r.change != 0):
-		return usageError{errors.New("--actor, --agent, --source, --since and --until select in the whole workspace: not with --task, --subtask or --change")}
+	case r.selects() && (v.Task != "" || v.Subtask != "" || r.change != 0):
+		return exitcode.Usage(errors.New("--actor, --agent, --source, --since and --until select in the whole workspace: not with --task, --subtask or --change"))
 	case r.selects():
-	case v.task == "" && (v.subtask != "" || r.change != 0):
-		return usageError{errors.New("--subtask and --change need --task")}
-	case v.task == "" && len(args) == 0:
-		return usageError{errors.New("name what is to be undone: a COMMIT, --task, or --actor, --since …")}
-	case v.task == "" && len(args) > 1:
-		return usageError{errors.New("only one COMMIT can be reverted at a time")}
-	case v.task == "" && !commitForm.MatchString(args[0]):
-		return usageError{fmt.Errorf("%q is not a commit; a file is reverted with --task T or --actor A", args[0])}
-	case v.task != "" && chosen > 1:
-		return usageError{errors.New("--subtask, --change and PATH exclude each other")}
+	case v.Task == "" && (v.Subtask != "" || r.change != 0):
+		return exitcode.Usage(errors.New("--subtask and --change need --task"))
+	case v.Task == "" && len(args) == 0:
+		return exitcode.Usage(errors.New("name what is to be undone: a COMMIT, --task, or --actor, --since …"))
+	case v.Task == "" && len(args) > 1:
+		return exitcode.Usage(errors.New("only one COMMIT can be reverted at a time"))
+	case v.Task == "" && !commitForm.MatchString(args[0]):
+		return exitcode.Usage(fmt.Errorf("%q is not a commit; a file is reverted with --task T or --actor A", args[0]))
+	case v.Task != "" && chosen > 1:
+		return exitcode.Usage(errors.New("--subtask, --change and PATH exclude each other"))
 	}
 	switch {
 	case r.onConflict != "fail" && r.onConflict != "skip" && r.onConflict != "force":
-		return usageError{fmt.Errorf("--on-conflict is fail, skip or force, not %q", r.onConflict)}
+		return exitcode.Usage(fmt.Errorf("--on-conflict is fail, skip or force, not %q", r.onConflict))
 	case r.plan != "" && r.dryRun:
-		return usageError{errors.New("--plan and --dry-run exclude each other")}
+		return exitcode.Usage(errors.New("--plan and --dry-run exclude each other"))
 	}
 	for name, at := range map[string]string{"--since": r.since, "--until": r.until} {
 		if _, err := parseTime(at, time.Now()); err != nil {
-			return usageError{fmt.Errorf("%s is a time as 2026-01-31T12:00:00Z, or a duration such as 90m, 1h or 2d, not %q", name, at)}
+			return exitcode.Usage(fmt.Errorf("%s is a time as 2026-01-31T12:00:00Z, or a duration such as 90m, 1h or 2d, not %q", name, at))
 		}
 	}
 	return nil
@@ -148,32 +150,32 @@ func (v *verb) revertRequest(ctx context.Context, r *revertFlags, args []string)
 		body = map[string]any{"plan": r.plan} // it holds the rest
 	}
 	switch {
-	case v.subtask != "":
-		return client.Path("tasks", v.task, "subtasks", v.subtask, "revert"), body, nil
+	case v.Subtask != "":
+		return client.Path("tasks", v.Task, "subtasks", v.Subtask, "revert"), body, nil
 	case r.change != 0:
-		return client.Path("tasks", v.task, "changes", strconv.FormatUint(r.change, 10), "revert"), body, nil
-	case v.task != "" && len(args) == 0:
-		return client.Path("tasks", v.task, "revert"), body, nil
+		return client.Path("tasks", v.Task, "changes", strconv.FormatUint(r.change, 10), "revert"), body, nil
+	case v.Task != "" && len(args) == 0:
+		return client.Path("tasks", v.Task, "revert"), body, nil
 	}
-	w, err := v.pickWorkspace(ctx)
+	w, err := v.PickWorkspace(ctx)
 	if err != nil {
 		return "", nil, err
 	}
-	if v.task == "" && !r.selects() {
-		return client.Path("workspaces", w.id, "commits", args[0], "revert"), body, nil
+	if v.Task == "" && !r.selects() {
+		return client.Path("workspaces", w.ID, "commits", args[0], "revert"), body, nil
 	}
-	paths, encoding, err := encodePaths(w, args)
+	paths, encoding, err := cli.EncodePaths(w, args)
 	if err != nil {
 		return "", nil, err
 	}
 	if encoding != "" {
 		body["path_encoding"] = encoding
 	}
-	if v.task != "" {
+	if v.Task != "" {
 		if len(paths) > 0 { // else the root: all of it
 			body["path"] = paths[0]
 		}
-		return client.Path("tasks", v.task, "revert"), body, nil
+		return client.Path("tasks", v.Task, "revert"), body, nil
 	}
 	if len(paths) > 0 {
 		body["paths"] = paths
@@ -188,34 +190,7 @@ func (v *verb) revertRequest(ctx context.Context, r *revertFlags, args []string)
 			body[name] = at.UTC().Format(time.RFC3339Nano)
 		}
 	}
-	return client.Path("workspaces", w.id, "revert"), body, nil
-}
-
-// encodePaths gives the paths that arguments name as a JSON body has them, in
-// one encoding. The root itself is left out, and stands for all.
-func encodePaths(w place, args []string) (paths []string, encoding string, err error) {
-	raw := make([]string, 0, len(args))
-	for _, arg := range args {
-		p, err := pathIn(w, arg)
-		if err != nil {
-			return nil, "", err
-		}
-		if p == "" {
-			return nil, "", nil
-		}
-		raw = append(raw, p)
-		if _, enc := wspath.EncodeJSON(p); enc != "" {
-			encoding = enc
-		}
-	}
-	for _, p := range raw {
-		text, enc := wspath.EncodeJSON(p)
-		if enc != encoding {
-			text = strings.ReplaceAll(text, "%", "%25")
-		}
-		paths = append(paths, text)
-	}
-	return paths, encoding, nil
+	return client.Path("workspaces", w.ID, "revert"), body, nil
 }
 
 func (v *verb) revert(ctx context.Context, r *revertFlags, args []string) error {
@@ -224,106 +199,40 @@ func (v *verb) revert(ctx context.Context, r *revertFlags, args []string) error 
 		return err
 	}
 	var done client.Reverted
-	raw, err := v.client.JSON(ctx, client.Request{Method: http.MethodPost, Path: route, Body: body}, &done)
+	raw, err := v.Client.JSON(ctx, client.Request{Method: http.MethodPost, Path: route, Body: body}, &done)
 	if e, ok := errors.AsType[*client.Error](err); ok && e.Code == "revert_conflict" {
 		return v.conflicted(e)
 	}
 	if err != nil {
 		return err
 	}
-	if v.json {
-		err = v.printJSON(raw)
+	if v.JSON {
+		err = v.PrintJSON(raw)
 	} else {
-		err = v.print(false, func(o *term.Output) error {
-			writeReverted(o, &done)
+		err = v.Print(false, func(o *term.Output) error {
+			render.Reverted(o, &done)
 			return nil
 		})
 	}
 	if err == nil && len(done.Conflicts) > 0 {
-		return exitError{exitFailed}
+		return exitcode.With(exitcode.Failed)
 	}
 	return err
 }
 
 // conflicted tells why nothing was changed.
 func (v *verb) conflicted(e *client.Error) error {
-	if v.json {
-		return errors.Join(v.printJSON(e.Body), exitError{exitFailed})
+	if v.JSON {
+		return errors.Join(v.PrintJSON(e.Body), exitcode.With(exitcode.Failed))
 	}
 	var told client.Reverted
 	if err := json.Unmarshal(e.Body, &told); err != nil {
 		return e
 	}
-	err := v.print(false, func(o *term.Output) error {
-		writeConflicts(o, told.Conflicts)
+	err := v.Print(false, func(o *term.Output) error {
+		render.WriteConflicts(o, told.Conflicts)
 		return nil
 	})
-	fmt.Fprintln(v.stderr, "umbra: nothing was changed; --on-conflict skip does the rest, --on-conflict force takes the state before")
-	return errors.Join(err, exitError{exitFailed})
-}
-
-func writeReverted(o *term.Output, r *client.Reverted) {
-	for _, f := range r.Files {
-		st := map[string]term.Style{"deleted": term.Removed, "restored": term.Added, "merged": term.Frag, "unchanged": term.Dim}[f.Action]
-		o.Printf("%s %s", o.Paint(st, fmt.Sprintf("%-9s", f.Action)), term.Name(client.Bytes(f.Path, f.Encoding)))
-		if f.Source == "external" {
-			o.Printf("  (changed on disk)")
-		}
-		o.Printf("\n")
-	}
-	writeConflicts(o, r.Conflicts)
-	writeLeft(o, r.External, "changed outside umbra; --include-external undoes it")
-	writeLeft(o, r.Shared, "several agents may have changed it; --include-shared undoes it")
-	switch {
-	case r.DryRun && r.Entries == 0 && len(r.Conflicts) == 0:
-		o.Printf("nothing to undo\n")
-	case r.DryRun:
-		o.Printf("would undo %s\n", count(r.Entries, "change", "changes"))
-		if r.Plan != nil {
-			o.Printf("plan: %s\n", *r.Plan)
-		}
-	case r.Commit == nil && len(r.Conflicts) > 0:
-		o.Printf("nothing else to undo\n")
-	case r.Commit == nil:
-		o.Printf("nothing to undo\n")
-	default:
-		o.Printf("%s undone in %s\n", count(r.Entries, "change", "changes"), o.Paint(term.Commit, "commit "+short(*r.Commit)))
-	}
-}
-
-// writeLeft lists what a revert leaves, a path once.
-func writeLeft(o *term.Output, list []client.Left, why string) {
-	seen := make(map[string]bool)
-	for _, x := range list {
-		if p := client.Bytes(x.Path, x.Encoding); !seen[p] {
-			seen[p] = true
-			o.Printf("%s %s: %s\n", o.Paint(term.Dim, fmt.Sprintf("%-9s", "left")), term.Name(p), why)
-		}
-	}
-}
-
-// writeConflicts names each file, and who changed it.
-func writeConflicts(o *term.Output, list []client.Conflict) {
-	for _, x := range list {
-		o.Printf("%s %s: %s since", o.Paint(term.Removed, fmt.Sprintf("%-9s", "conflict")), term.Name(client.Bytes(x.Path, x.Encoding)), x.Reason)
-		if x.Entry != 0 {
-			o.Printf(" change #%d", x.Entry)
-		}
-		by := x.ChangedBy
-		if by.Commit != nil {
-			who := "an unknown actor"
-			if by.Actor != nil && *by.Actor != "" {
-				who = term.Line(*by.Actor)
-			}
-			o.Printf(", by %s", who)
-			if by.Task != nil {
-				o.Printf(" for task %s", *by.Task)
-				if by.Subtask != nil {
-					o.Printf("/%s", *by.Subtask)
-				}
-			}
-			o.Printf(" in %s", o.Paint(term.Commit, "commit "+short(*by.Commit)))
-		}
-		o.Printf("\n")
-	}
+	fmt.Fprintln(v.Stderr, "umbra: nothing was changed; --on-conflict skip does the rest, --on-conflict force takes the state before")
+	return errors.Join(err, exitcode.With(exitcode.Failed))
 }

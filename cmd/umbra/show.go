@@ -11,7 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"umbra/internal/cli"
 	"umbra/internal/client"
+	"umbra/internal/exitcode"
+	"umbra/internal/render"
 	"umbra/internal/term"
 )
 
@@ -31,20 +34,20 @@ With --json: the commit with its entries, and the patch as "diff".`,
 		Example: `  umbra show --task a1b2c3d4 4
   umbra show 0a1b2c3d4e5f
   umbra show --task a1b2c3d4 --subtask add-types src/app.ts`,
-		Args: cobraArgs(0, 2),
+		Args: cli.Args(0, 2),
 	}
-	v.connection.flags(cmd.Flags())
-	v.workspaceFlag(cmd.Flags())
-	v.taskFlags(cmd.Flags())
-	v.outputFlags(cmd.Flags())
-	v.pagerFlag(cmd.Flags())
+	v.Connection.Flags(cmd.Flags())
+	v.WorkspaceFlag(cmd.Flags())
+	v.TaskFlags(cmd.Flags())
+	v.OutputFlags(cmd.Flags())
+	v.PagerFlag(cmd.Flags())
 	d.contextFlag(cmd)
-	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
+	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
 		q, err := d.query()
 		if err != nil {
 			return err
 		}
-		w, err := v.pickWorkspace(ctx)
+		w, err := v.PickWorkspace(ctx)
 		if err != nil {
 			return err
 		}
@@ -52,20 +55,20 @@ With --json: the commit with its entries, and the patch as "diff".`,
 		if err != nil {
 			return err
 		}
-		route := client.Path("workspaces", w.id, "commits", commit)
+		route := client.Path("workspaces", w.ID, "commits", commit)
 		var c client.Commit
-		raw, err := v.client.JSON(ctx, client.Request{Path: route, Query: filter}, &c)
+		raw, err := v.Client.JSON(ctx, client.Request{Path: route, Query: filter}, &c)
 		if err != nil {
 			return err
 		}
 		for k, list := range filter {
 			q[k] = list
 		}
-		if v.json {
+		if v.JSON {
 			return v.showJSON(ctx, route+"/diff", q, raw)
 		}
-		return v.print(true, func(o *term.Output) error {
-			writeCommit(o, &c)
+		return v.Print(true, func(o *term.Output) error {
+			render.Commit(o, &c)
 			return v.patch(ctx, o, route+"/diff", q, "")
 		})
 	})
@@ -79,15 +82,15 @@ var (
 
 // pickChange finds the commit that the arguments name, and what of it is
 // wanted.
-func (v *verb) pickChange(ctx context.Context, w place, args []string) (commit string, filter url.Values, err error) {
+func (v *verb) pickChange(ctx context.Context, w cli.Place, args []string) (commit string, filter url.Values, err error) {
 	name := ""
 	if len(args) > 0 && (numberForm.MatchString(args[0]) || commitForm.MatchString(args[0])) {
 		name, args = args[0], args[1:]
 	}
 	if len(args) > 1 {
-		return "", nil, usageError{fmt.Errorf("%q is neither the number of a change nor a commit", args[0])}
+		return "", nil, exitcode.Usage(fmt.Errorf("%q is neither the number of a change nor a commit", args[0]))
 	}
-	p, err := onePath(w, args)
+	p, err := cli.OnePath(w, args)
 	if err != nil {
 		return "", nil, err
 	}
@@ -100,11 +103,11 @@ func (v *verb) pickChange(ctx context.Context, w place, args []string) (commit s
 		for item, err := range v.entries(ctx, w, p, 1) {
 			return item.Value.Commit, filter, err
 		}
-		return "", nil, fmt.Errorf("change not found on workspace %s", w.id)
+		return "", nil, fmt.Errorf("change not found on workspace %s", w.ID)
 	case numberForm.MatchString(name):
 		n, err := strconv.ParseUint(name, 10, 63)
 		if err != nil {
-			return "", nil, usageError{fmt.Errorf("%s is not a change number", name)}
+			return "", nil, exitcode.Usage(fmt.Errorf("%s is not a change number", name))
 		}
 		commit, err := v.commitOfChange(ctx, w, n)
 		if isNoChange(err) && len(name) >= shortestCommit {
@@ -131,8 +134,8 @@ func isNoChange(err error) bool {
 }
 
 // commitOfChange gives the commit of a task's n-th change.
-func (v *verb) commitOfChange(ctx context.Context, w place, n uint64) (string, error) {
-	task, err := v.pickTask(ctx, w)
+func (v *verb) commitOfChange(ctx context.Context, w cli.Place, n uint64) (string, error) {
+	task, err := v.PickTask(ctx, w)
 	if err != nil {
 		return "", err
 	}
@@ -141,7 +144,7 @@ func (v *verb) commitOfChange(ctx context.Context, w place, n uint64) (string, e
 	}
 	if n > 0 {
 		q := url.Values{"after": {strconv.FormatUint(n-1, 10)}, "limit": {"1"}}
-		if _, err := v.client.JSON(ctx, client.Request{Path: client.Path("tasks", task, "changes"), Query: q}, &page); err != nil {
+		if _, err := v.Client.JSON(ctx, client.Request{Path: client.Path("tasks", task, "changes"), Query: q}, &page); err != nil {
 			return "", err
 		}
 	}
@@ -157,7 +160,7 @@ func (v *verb) showJSON(ctx context.Context, route string, q url.Values, commit 
 	if err := json.Unmarshal(commit, &all); err != nil {
 		return err
 	}
-	if _, err := v.client.JSON(ctx, client.Request{Path: route, Query: q}, &patch); err != nil {
+	if _, err := v.Client.JSON(ctx, client.Request{Path: route, Query: q}, &patch); err != nil {
 		return err
 	}
 	for k, value := range patch {
@@ -167,32 +170,5 @@ func (v *verb) showJSON(ctx context.Context, route string, q url.Values, commit 
 	if err != nil {
 		return err
 	}
-	return v.printJSON(raw)
-}
-
-func writeCommit(o *term.Output, c *client.Commit) {
-	o.Printf("%s\n", o.Paint(term.Commit, "commit "+c.ID))
-	field := func(name string, value *string) {
-		if value != nil && *value != "" {
-			o.Printf("%-9s%s\n", name+":", term.Line(*value))
-		}
-	}
-	field("Task", c.TaskID)
-	field("Subtask", c.SubtaskID)
-	field("Actor", &c.Actor)
-	field("Source", &c.Source)
-	field("Request", c.RequestID)
-	date := stamp(c.When) + c.When.Local().Format(" -0700")
-	field("Date", &date)
-	o.Printf("\n    %s\n", term.Line(c.Subject))
-	for _, id := range c.Reverts {
-		o.Printf("    %s\n", o.Paint(term.Dim, "undoes "+short(id)))
-	}
-	o.Printf("\n")
-	for i := range c.Entries {
-		writeEntry(o, &c.Entries[i])
-	}
-	if len(c.Entries) > 0 {
-		o.Printf("\n")
-	}
+	return v.PrintJSON(raw)
 }

@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"umbra/internal/cli"
 	"umbra/internal/client"
+	"umbra/internal/exitcode"
 	"umbra/internal/term"
 )
 
@@ -21,7 +23,7 @@ func taskCommand() *cobra.Command {
 together. 'umbra tasks' lists them.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{unknownCommand(cmd, args[0])}
+				return exitcode.Usage(cli.UnknownCommand(cmd, args[0]))
 			}
 			return nil
 		},
@@ -43,21 +45,21 @@ func taskStartCommand() *cobra.Command {
 quotes. With --json: the task, as the server answers it.`,
 		Example: `  umbra task start add a login page
   umbra task start --workspace ~/projects/app --id login "add a login page"`,
-		Args: cobraArgs(1, 1000),
+		Args: cli.Args(1, 1000),
 	}
-	v.connection.flags(cmd.Flags())
-	v.workspaceFlag(cmd.Flags())
-	v.outputFlags(cmd.Flags())
+	v.Connection.Flags(cmd.Flags())
+	v.WorkspaceFlag(cmd.Flags())
+	v.OutputFlags(cmd.Flags())
 	cmd.Flags().StringVar(&id, "id", "", "the task's `ID`; else one is made")
-	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
-		w, err := v.pickWorkspace(ctx)
+	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
+		w, err := v.PickWorkspace(ctx)
 		if err != nil {
 			return err
 		}
-		if w.root == "" {
-			return usageError{errors.New("the workspace " + w.id + " is virtual; its tasks are made by the programs that use it")}
+		if w.Root == "" {
+			return exitcode.Usage(errors.New("the workspace " + w.ID + " is virtual; its tasks are made by the programs that use it"))
 		}
-		body := map[string]any{"goal": strings.Join(args, " "), "workspace": w.root}
+		body := map[string]any{"goal": strings.Join(args, " "), "workspace": w.Root}
 		if id != "" {
 			body["task_id"] = id
 		}
@@ -79,18 +81,18 @@ func taskEndCommand() *cobra.Command {
 taken under its name. With --json: the task, as the server answers it.`,
 		Example: `  umbra task end a1b2c3d4
   umbra task end a1b2c3d4 --status failed`,
-		Args: cobraArgs(1, 1),
+		Args: cli.Args(1, 1),
 	}
-	v.connection.flags(cmd.Flags())
-	v.outputFlags(cmd.Flags())
+	v.Connection.Flags(cmd.Flags())
+	v.OutputFlags(cmd.Flags())
 	cmd.Flags().StringVar(&status, "status", ends[0], "how it ended: completed, failed or cancelled (`STATUS`)")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if !slices.Contains(ends, status) {
-			return usageError{errors.New("--status is completed, failed or cancelled, not " + term.Name(status))}
+			return exitcode.Usage(errors.New("--status is completed, failed or cancelled, not " + term.Name(status)))
 		}
 		return nil
 	}
-	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
+	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
 		return v.changeTask(ctx, client.Request{Method: http.MethodPatch, Path: client.Path("tasks", args[0]), Body: map[string]any{"status": status}})
 	})
 	return cmd
@@ -99,14 +101,14 @@ taken under its name. With --json: the task, as the server answers it.`,
 // changeTask sends a request that answers with a task, and prints its id.
 func (v *verb) changeTask(ctx context.Context, r client.Request) error {
 	var t client.Task
-	raw, err := v.client.JSON(ctx, r, &t)
+	raw, err := v.Client.JSON(ctx, r, &t)
 	if err != nil {
 		return err
 	}
-	if v.json {
-		return v.printJSON(raw)
+	if v.JSON {
+		return v.PrintJSON(raw)
 	}
-	return v.print(false, func(o *term.Output) error {
+	return v.Print(false, func(o *term.Output) error {
 		o.Printf("%s\n", t.ID)
 		return nil
 	})

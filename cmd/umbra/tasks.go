@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"iter"
 	"net/url"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"umbra/internal/cli"
 	"umbra/internal/client"
+	"umbra/internal/exitcode"
+	"umbra/internal/render"
 	"umbra/internal/term"
 )
 
@@ -26,31 +28,31 @@ With --json: {"tasks":[…]}, as the server returns a task.`,
 		Example: `  umbra tasks
   umbra tasks --workspace . --status executing
   umbra tasks -n 10 --json`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
-	v.connection.flags(cmd.Flags())
-	v.outputFlags(cmd.Flags())
-	cmd.Flags().StringVarP(&v.workspace, "workspace", "w", "", "only those of the workspace `WS`: its id or its directory")
+	v.Connection.Flags(cmd.Flags())
+	v.OutputFlags(cmd.Flags())
+	cmd.Flags().StringVarP(&v.Workspace, "workspace", "w", "", "only those of the workspace `WS`: its id or its directory")
 	cmd.Flags().StringVar(&status, "status", "", "only those that are `STATUS`: executing, paused, completed, failed or cancelled")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "at most `N` tasks")
-	cmd.RunE = v.action(func(ctx context.Context, _ []string) error {
+	cmd.RunE = v.Action(func(ctx context.Context, _ []string) error {
 		if limit < 0 {
-			return usageError{fmt.Errorf("--limit is %d", limit)}
+			return exitcode.Usage(fmt.Errorf("--limit is %d", limit))
 		}
 		q := url.Values{}
 		if status != "" {
 			q.Set("status", status)
 		}
-		if v.workspace != "" {
-			w, err := v.findWorkspace(ctx, v.workspace)
+		if v.Workspace != "" {
+			w, err := v.FindWorkspace(ctx, v.Workspace)
 			if err != nil {
 				return err
 			}
 			q.Set("workspace", w.ID)
 		}
-		items := firstOf(client.Pages[client.Task](ctx, v.client, "/tasks", "tasks", q, taskPage(limit)), limit)
-		if v.json {
-			return v.printList("tasks", func(yield func(json.RawMessage, error) bool) {
+		items := firstOf(client.Pages[client.Task](ctx, v.Client, "/tasks", "tasks", q, taskPage(limit)), limit)
+		if v.JSON {
+			return v.PrintList("tasks", func(yield func(json.RawMessage, error) bool) {
 				for item, err := range items {
 					if !yield(item.Raw, err) {
 						return
@@ -65,8 +67,8 @@ With --json: {"tasks":[…]}, as the server returns a task.`,
 			}
 			list = append(list, item.Value)
 		}
-		return v.print(false, func(o *term.Output) error {
-			writeTasks(o, list)
+		return v.Print(false, func(o *term.Output) error {
+			render.Tasks(o, list)
 			return nil
 		})
 	})
@@ -91,20 +93,4 @@ func firstOf[T any](seq iter.Seq2[T, error], limit int) iter.Seq2[T, error] {
 			}
 		}
 	}
-}
-
-// maxGoal is how much of a goal stands in a table.
-const maxGoal = 72
-
-func writeTasks(o *term.Output, list []client.Task) {
-	if len(list) == 0 {
-		o.Printf("no tasks\n")
-		return
-	}
-	rows := [][]string{{"TASK", "STATUS", "CHANGES", "UPDATED", "WORKSPACE", "GOAL"}}
-	for _, t := range list {
-		rows = append(rows, []string{t.ID, t.Status, strconv.FormatUint(t.Changes, 10), stamp(t.Updated), t.WorkspaceID,
-			term.Cut(term.Line(t.Goal), maxGoal)})
-	}
-	o.Table(rows)
 }

@@ -7,13 +7,15 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"umbra/config"
+	"umbra/internal/cli"
 	"umbra/internal/client"
+	"umbra/internal/exitcode"
+	"umbra/internal/render"
 	"umbra/internal/term"
 )
 
@@ -29,34 +31,22 @@ of the owner's own verbs. They stay on when the last one is removed; nobody else
 gets in then. umbra token off turns them off again.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown command %q: it must be add, list, remove or off", args[0])}
+				return exitcode.Usage(fmt.Errorf("unknown command %q: it must be add, list, remove or off", args[0]))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usageError{errors.Join(errors.New("a command is missing: add, list, remove or off"), cmd.Help())}
+			return exitcode.Usage(errors.Join(errors.New("a command is missing: add, list, remove or off"), cmd.Help()))
 		},
 	}
 	cmd.AddCommand(tokenAddCommand(), tokenListCommand(), tokenRemoveCommand(), tokenOffCommand())
 	return cmd
 }
 
-// accessToken is a token as the server tells it.
-type accessToken struct {
-	Name     string   `json:"name"`
-	Scope    string   `json:"scope"`
-	Roots    []string `json:"roots"`
-	Created  *string  `json:"created"`
-	Expires  *string  `json:"expires"`
-	Expired  bool     `json:"expired"`
-	Token    string   `json:"token"`
-	Warnings []string `json:"warnings"`
-}
-
 // oneName takes exactly one argument.
 func oneName(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usageError{errors.New("the NAME of one token is needed")}
+		return exitcode.Usage(errors.New("the NAME of one token is needed"))
 	}
 	return nil
 }
@@ -85,49 +75,49 @@ nothing new. It is sent as "Authorization: Bearer TOKEN", and as git's password.
 	fs.StringVar(&scope, "scope", "", "what it may do: `read|write|exec`")
 	fs.StringArrayVar(&roots, "root", nil, "a directory `DIR` that it may read and open; may be given several times")
 	fs.DurationVar(&expires, "expires", 0, "for how long it holds, such as `720h`; without, until it is removed")
-	v.connection.flags(fs)
-	v.outputFlags(fs)
-	add := v.action(func(ctx context.Context, args []string) error {
+	v.Connection.Flags(fs)
+	v.OutputFlags(fs)
+	add := v.Action(func(ctx context.Context, args []string) error {
 		body := map[string]any{"name": args[0], "scope": scope, "roots": roots}
 		if expires != 0 {
 			body["expires"] = expires.String()
 		}
-		var made accessToken
-		raw, err := v.client.JSON(ctx, client.Request{Method: http.MethodPost, Path: "/upkeep/tokens", Body: body}, &made)
+		var made render.Token
+		raw, err := v.Client.JSON(ctx, client.Request{Method: http.MethodPost, Path: "/upkeep/tokens", Body: body}, &made)
 		if err != nil {
 			return err
 		}
 		for _, w := range made.Warnings {
-			fmt.Fprintln(v.stderr, "umbra: warning:", term.Line(w))
+			fmt.Fprintln(v.Stderr, "umbra: warning:", term.Line(w))
 		}
-		if v.json {
-			return v.printJSON(raw)
+		if v.JSON {
+			return v.PrintJSON(raw)
 		}
-		return v.print(false, func(o *term.Output) error {
+		return v.Print(false, func(o *term.Output) error {
 			o.Printf("%s\n", made.Token)
 			return nil
 		})
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if scope != "read" && scope != "write" && scope != "exec" {
-			return usageError{errors.New("--scope must be read, write or exec")}
+			return exitcode.Usage(errors.New("--scope must be read, write or exec"))
 		}
 		if cmd.Flags().Changed("expires") && expires <= 0 {
-			return usageError{errors.New("--expires must be above 0")}
+			return exitcode.Usage(errors.New("--expires must be above 0"))
 		}
 		for i, dir := range roots {
-			abs, err := filepath.Abs(expandHome(dir))
+			abs, err := filepath.Abs(cli.ExpandHome(dir))
 			if err != nil || dir == "" {
-				return usageError{fmt.Errorf("--root %q is not a directory", dir)}
+				return exitcode.Usage(fmt.Errorf("--root %q is not a directory", dir))
 			}
 			roots[i] = abs
 		}
 		// A server that others can reach does not start without one: this may be
 		// the first thing that is done with a data directory.
-		if v.server == "" {
+		if v.Server == "" {
 			cfg, err := config.Load(cmd.Flags())
 			if err != nil {
-				return usageError{err}
+				return exitcode.Usage(err)
 			}
 			if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 				return err
@@ -146,26 +136,26 @@ func tokenListCommand() *cobra.Command {
 		Long: `List the tokens: those of the settings (auth.tokens), and those that were added.
 
 With --json: {"on":…,"tokens":[…]}, as the server answers it.`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
-	v.connection.flags(cmd.Flags())
-	v.outputFlags(cmd.Flags())
-	cmd.RunE = v.action(func(ctx context.Context, _ []string) error {
+	v.Connection.Flags(cmd.Flags())
+	v.OutputFlags(cmd.Flags())
+	cmd.RunE = v.Action(func(ctx context.Context, _ []string) error {
 		var list struct {
-			On     bool          `json:"on"`
-			Tokens []accessToken `json:"tokens"`
+			On     bool           `json:"on"`
+			Tokens []render.Token `json:"tokens"`
 		}
-		raw, err := v.client.JSON(ctx, client.Request{Path: "/upkeep/tokens"}, &list)
+		raw, err := v.Client.JSON(ctx, client.Request{Path: "/upkeep/tokens"}, &list)
 		if err != nil {
 			return err
 		}
-		if v.json {
-			return v.printJSON(raw)
+		if v.JSON {
+			return v.PrintJSON(raw)
 		}
-		return v.print(false, func(o *term.Output) error {
+		return v.Print(false, func(o *term.Output) error {
 			switch {
 			case len(list.Tokens) > 0:
-				writeTokens(o, list.Tokens)
+				render.Tokens(o, list.Tokens)
 			case list.On:
 				o.Printf("no tokens: only the owner's own verbs have access\n")
 			default:
@@ -177,31 +167,6 @@ With --json: {"on":…,"tokens":[…]}, as the server answers it.`,
 	return cmd
 }
 
-func writeTokens(o *term.Output, list []accessToken) {
-	rows := [][]string{{"NAME", "SCOPE", "ADDED", "EXPIRES", "ROOTS"}}
-	for _, t := range list {
-		added, expires, roots := "settings", "never", "(all)"
-		if t.Created != nil {
-			added = *t.Created
-		}
-		switch {
-		case t.Expired:
-			expires = "expired"
-		case t.Expires != nil:
-			expires = *t.Expires
-		}
-		if len(t.Roots) > 0 {
-			names := make([]string, len(t.Roots))
-			for i, r := range t.Roots {
-				names[i] = term.Name(r)
-			}
-			roots = strings.Join(names, " ")
-		}
-		rows = append(rows, []string{term.Line(t.Name), t.Scope, added, expires, roots})
-	}
-	o.Table(rows)
-}
-
 func tokenRemoveCommand() *cobra.Command {
 	v := &verb{}
 	cmd := &cobra.Command{
@@ -211,20 +176,20 @@ func tokenRemoveCommand() *cobra.Command {
 stands in the settings (auth.tokens) is taken out there.`,
 		Args: oneName,
 	}
-	v.connection.flags(cmd.Flags())
-	v.outputFlags(cmd.Flags())
-	cmd.RunE = v.action(func(ctx context.Context, args []string) error {
+	v.Connection.Flags(cmd.Flags())
+	v.OutputFlags(cmd.Flags())
+	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
 		var gone struct {
 			Left int `json:"left"`
 		}
-		raw, err := v.client.JSON(ctx, client.Request{Method: http.MethodDelete, Path: client.Path("upkeep", "tokens", args[0])}, &gone)
+		raw, err := v.Client.JSON(ctx, client.Request{Method: http.MethodDelete, Path: client.Path("upkeep", "tokens", args[0])}, &gone)
 		if err != nil {
 			return err
 		}
-		if v.json {
-			return v.printJSON(raw)
+		if v.JSON {
+			return v.PrintJSON(raw)
 		}
-		return v.print(false, func(o *term.Output) error {
+		return v.Print(false, func(o *term.Output) error {
 			o.Printf("removed %s\n", term.Line(args[0]))
 			if gone.Left == 0 {
 				o.Printf("no token is left: only the owner's own verbs have access\n")
@@ -240,19 +205,19 @@ func tokenOffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "off",
 		Short: "Ask for no token any more, once all are removed",
-		Args:  noArgs,
+		Args:  cli.NoArgs,
 	}
-	v.connection.flags(cmd.Flags())
-	v.outputFlags(cmd.Flags())
-	cmd.RunE = v.action(func(ctx context.Context, _ []string) error {
-		raw, err := v.client.JSON(ctx, client.Request{Method: http.MethodDelete, Path: "/upkeep/tokens"}, nil)
+	v.Connection.Flags(cmd.Flags())
+	v.OutputFlags(cmd.Flags())
+	cmd.RunE = v.Action(func(ctx context.Context, _ []string) error {
+		raw, err := v.Client.JSON(ctx, client.Request{Method: http.MethodDelete, Path: "/upkeep/tokens"}, nil)
 		if err != nil {
 			return err
 		}
-		if v.json {
-			return v.printJSON(raw)
+		if v.JSON {
+			return v.PrintJSON(raw)
 		}
-		return v.print(false, func(o *term.Output) error {
+		return v.Print(false, func(o *term.Output) error {
 			o.Printf("tokens are off\n")
 			return nil
 		})

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,12 +8,14 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"umbra/internal/cli"
 	"umbra/internal/client"
+	"umbra/internal/exitcode"
+	"umbra/internal/render"
 	"umbra/internal/term"
 	"umbra/internal/turns"
 )
@@ -39,22 +40,22 @@ session, prompt, when, files, and how surely the files are the agent's (exact,
 declared, window or shared).`,
 		Example: `  umbra turns
   umbra turns --json`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
-	v.connection.flags(cmd.Flags())
-	v.workspaceFlag(cmd.Flags())
-	v.outputFlags(cmd.Flags())
-	v.pagerFlag(cmd.Flags())
-	cmd.RunE = v.action(func(ctx context.Context, _ []string) error {
-		w, err := v.hereWorkspace(ctx)
+	v.Connection.Flags(cmd.Flags())
+	v.WorkspaceFlag(cmd.Flags())
+	v.OutputFlags(cmd.Flags())
+	v.PagerFlag(cmd.Flags())
+	cmd.RunE = v.Action(func(ctx context.Context, _ []string) error {
+		w, err := v.HereWorkspace(ctx)
 		if err != nil {
 			return err
 		}
-		h, err := turns.Load(ctx, v.client, w.id)
+		h, err := turns.Load(ctx, v.Client, w.ID)
 		if err != nil {
 			return err
 		}
-		if v.json {
+		if v.JSON {
 			if h.Turns == nil {
 				h.Turns = []*turns.Turn{}
 			}
@@ -62,64 +63,14 @@ declared, window or shared).`,
 			if err != nil {
 				return err
 			}
-			return v.printJSON(raw)
+			return v.PrintJSON(raw)
 		}
-		return v.print(true, func(o *term.Output) error {
-			writeTurns(o, h.Turns)
+		return v.Print(true, func(o *term.Output) error {
+			render.Turns(o, h.Turns)
 			return nil
 		})
 	})
 	return cmd
-}
-
-// hereWorkspace is the workspace of --workspace, else the one around the working
-// directory. Unlike pickWorkspace it takes no other one.
-func (v *verb) hereWorkspace(ctx context.Context) (place, error) {
-	if v.workspace != "" {
-		return v.pickWorkspace(ctx)
-	}
-	list, _, err := v.client.Workspaces(ctx)
-	if err != nil {
-		return place{}, err
-	}
-	here, err := workingDir()
-	if err != nil {
-		return place{}, err
-	}
-	if w, ok := around(list, here); ok {
-		return placeOf(w), nil
-	}
-	return place{}, errors.New("this directory is in no workspace; name one with --workspace")
-}
-
-func text(s *string) string {
-	if s == nil || *s == "" {
-		return "-"
-	}
-	return term.Line(*s)
-}
-
-func writeTurns(o *term.Output, list []*turns.Turn) {
-	if len(list) == 0 {
-		o.Printf("no agent has worked here\n")
-		return
-	}
-	rows := [][]string{{"WHEN", "AGENT", "SESSION", "PROMPT", "FILES", "CERTAINTY", ""}}
-	for _, t := range list {
-		state := ""
-		switch {
-		case t.Undone:
-			state = "undone"
-		case t.Ended == nil:
-			state = "open"
-		}
-		prompt := t.Prompt
-		if prompt == nil {
-			prompt = t.Subtask
-		}
-		rows = append(rows, []string{t.Began.Local().Format("2006-01-02 15:04:05"), text(t.Agent), text(t.Session), text(prompt), fmt.Sprint(len(t.Files)), text(t.Certainty), state})
-	}
-	o.Table(rows)
 }
 
 func undoCommand() *cobra.Command {
@@ -137,11 +88,11 @@ umbra redo undoes an undo.`,
 		Example: `  umbra undo
   umbra undo --agent codex --turns 3 --yes
   umbra undo --call codex-45dd74768ed9-call_4 --dry-run`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
-	v.connection.flags(cmd.Flags())
-	v.workspaceFlag(cmd.Flags())
-	v.outputFlags(cmd.Flags())
+	v.Connection.Flags(cmd.Flags())
+	v.WorkspaceFlag(cmd.Flags())
+	v.OutputFlags(cmd.Flags())
 	f := cmd.Flags()
 	f.IntVar(&u.count, "turns", 1, "take back the last `N` turns")
 	f.StringVar(&u.agent, "agent", "", "only turns of the agent `A`")
@@ -152,13 +103,13 @@ umbra redo undoes an undo.`,
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		switch {
 		case u.count < 1:
-			return usageError{errors.New("--turns is at least 1")}
+			return exitcode.Usage(errors.New("--turns is at least 1"))
 		case u.call != "" && (u.agent != "" || u.session != "" || u.count != 1):
-			return usageError{errors.New("--call excludes --turns, --agent and --session")}
+			return exitcode.Usage(errors.New("--call excludes --turns, --agent and --session"))
 		}
 		return nil
 	}
-	cmd.RunE = v.action(func(ctx context.Context, _ []string) error { return v.undo(ctx, u, cmd.InOrStdin()) })
+	cmd.RunE = v.Action(func(ctx context.Context, _ []string) error { return v.undo(ctx, u, cmd.InOrStdin()) })
 	return cmd
 }
 
@@ -171,13 +122,13 @@ func redoCommand() *cobra.Command {
 yet. Later work of others stays, as in every revert.`,
 		Example: `  umbra redo
   umbra redo --dry-run`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
-	v.connection.flags(cmd.Flags())
-	v.workspaceFlag(cmd.Flags())
-	v.outputFlags(cmd.Flags())
+	v.Connection.Flags(cmd.Flags())
+	v.WorkspaceFlag(cmd.Flags())
+	v.OutputFlags(cmd.Flags())
 	u.flags(cmd)
-	cmd.RunE = v.action(func(ctx context.Context, _ []string) error { return v.redo(ctx, u) })
+	cmd.RunE = v.Action(func(ctx context.Context, _ []string) error { return v.redo(ctx, u) })
 	return cmd
 }
 
@@ -206,9 +157,9 @@ func (s *undoStep) name() string {
 	case s.Turn == nil:
 		return "the undo of " + undoTime(s.Undo)
 	}
-	name := "turn of " + text(s.Turn.Agent)
+	name := "turn of " + render.Text(s.Turn.Agent)
 	if s.Turn.Prompt != nil {
-		name += ", prompt " + text(s.Turn.Prompt)
+		name += ", prompt " + render.Text(s.Turn.Prompt)
 	}
 	return name + ", " + s.Turn.Began.Local().Format("2006-01-02 15:04:05")
 }
@@ -230,7 +181,7 @@ func (s *undoStep) run(ctx context.Context, v *verb, u *undoFlags, dryRun bool, 
 			body["include_shared"] = true
 		}
 		var done client.Reverted
-		raw, err := v.client.JSON(ctx, client.Request{Method: http.MethodPost, Path: route, Body: body, Subtask: mark}, &done)
+		raw, err := v.Client.JSON(ctx, client.Request{Method: http.MethodPost, Path: route, Body: body, Subtask: mark}, &done)
 		if e, ok := errors.AsType[*client.Error](err); ok && e.Code == "revert_conflict" {
 			s.failed = true
 			raw = e.Body
@@ -262,7 +213,7 @@ func (s *undoStep) empty() bool {
 func (s *undoStep) write(o *term.Output) {
 	o.Printf("%s\n", o.Paint(term.Meta, s.name()))
 	for i := range s.reverts {
-		writeReverted(o, &s.reverts[i])
+		render.Reverted(o, &s.reverts[i])
 	}
 }
 
@@ -276,11 +227,11 @@ func (v *verb) undoable(ctx context.Context, u *undoFlags) ([]*undoStep, error) 
 		}
 		return []*undoStep{s}, nil
 	}
-	w, err := v.hereWorkspace(ctx)
+	w, err := v.HereWorkspace(ctx)
 	if err != nil {
 		return nil, err
 	}
-	h, err := turns.Load(ctx, v.client, w.id)
+	h, err := turns.Load(ctx, v.Client, w.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -312,37 +263,29 @@ func (v *verb) undo(ctx context.Context, u *undoFlags, stdin io.Reader) error {
 		return v.undone(steps, true, "")
 	}
 	if !u.yes {
-		if f, ok := stdin.(*os.File); !ok || !term.IsTerminal(f) || !term.IsTerminal(v.stderr) {
-			return usageError{errors.New("nothing was undone: without a terminal, --yes is needed")}
+		if f, ok := stdin.(*os.File); !ok || !term.IsTerminal(f) || !term.IsTerminal(v.Stderr) {
+			return exitcode.Usage(errors.New("nothing was undone: without a terminal, --yes is needed"))
 		}
-		o := term.Open(v.stderr, term.Options{Color: term.Color(v.color)})
+		o := term.Open(v.Stderr, term.Options{Color: term.Color(v.Color)})
 		for _, s := range steps {
 			s.write(o)
 		}
 		if err := o.Flush(); err != nil {
 			return err
 		}
-		if !confirmed(stdin, v.stderr, "Undo this? [y/N] ") {
+		if !cli.Confirmed(stdin, v.Stderr, "Undo this? [y/N] ") {
 			return v.undone(nil, false, "nothing was undone")
 		}
 	}
 	return v.perform(ctx, u, steps, turns.NewUndo(time.Now()))
 }
 
-// confirmed asks a question; anything but yes is no.
-func confirmed(in io.Reader, out io.Writer, question string) bool {
-	_, _ = io.WriteString(out, question)
-	line, _ := bufio.NewReader(in).ReadString('\n')
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return answer == "y" || answer == "yes"
-}
-
 func (v *verb) redo(ctx context.Context, u *undoFlags) error {
-	w, err := v.hereWorkspace(ctx)
+	w, err := v.HereWorkspace(ctx)
 	if err != nil {
 		return err
 	}
-	h, err := turns.Load(ctx, v.client, w.id)
+	h, err := turns.Load(ctx, v.Client, w.ID)
 	if err != nil {
 		return err
 	}
@@ -352,7 +295,7 @@ func (v *verb) redo(ctx context.Context, u *undoFlags) error {
 	last := h.Undos[0]
 	s := &undoStep{Undo: last.Name}
 	for _, commit := range last.Commits {
-		s.routes = append(s.routes, client.Path("workspaces", w.id, "commits", commit, "revert"))
+		s.routes = append(s.routes, client.Path("workspaces", w.ID, "commits", commit, "revert"))
 	}
 	u.includeShared = true // the undo's commits are meant, whatever they took back
 	if u.dryRun {
@@ -385,7 +328,7 @@ func (v *verb) undone(steps []*undoStep, dryRun bool, line string) error {
 		failed = failed || s.failed
 	}
 	var err error
-	if v.json {
+	if v.JSON {
 		if steps == nil {
 			steps = []*undoStep{}
 		}
@@ -393,9 +336,9 @@ func (v *verb) undone(steps []*undoStep, dryRun bool, line string) error {
 		if marshalErr != nil {
 			return marshalErr
 		}
-		err = v.printJSON(raw)
+		err = v.PrintJSON(raw)
 	} else {
-		err = v.print(false, func(o *term.Output) error {
+		err = v.Print(false, func(o *term.Output) error {
 			if line != "" {
 				o.Printf("%s\n", line)
 			}
@@ -406,10 +349,10 @@ func (v *verb) undone(steps []*undoStep, dryRun bool, line string) error {
 		})
 	}
 	if failed {
-		if !v.json && !dryRun {
-			fmt.Fprintln(v.stderr, "umbra: a turn with conflicts was not undone; umbra revert has --on-conflict")
+		if !v.JSON && !dryRun {
+			fmt.Fprintln(v.Stderr, "umbra: a turn with conflicts was not undone; umbra revert has --on-conflict")
 		}
-		return errors.Join(err, exitError{exitFailed})
+		return errors.Join(err, exitcode.With(exitcode.Failed))
 	}
 	return err
 }

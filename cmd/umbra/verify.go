@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -12,14 +15,36 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"umbra/config"
+	"umbra/internal/cli"
 	"umbra/internal/client"
+	"umbra/internal/datadir"
+	"umbra/internal/exitcode"
+	"umbra/internal/render"
 	"umbra/internal/term"
 )
+
+// repairHere checks the flags of verify --repair, and repairs.
+func repairHere(cmd *cobra.Command, k *cli.Connection, names []string) (datadir.Repaired, error) {
+	if k.Server != "" {
+		return nil, exitcode.Usage(errors.New("--repair works on the files of a data directory (--data-dir), not over --server"))
+	}
+	cfg, err := config.Load(cmd.Flags())
+	if err != nil {
+		return nil, exitcode.Usage(err)
+	}
+	if _, err := os.Stat(cfg.DataDir); errors.Is(err, fs.ErrNotExist) {
+		return nil, exitcode.Usage(fmt.Errorf("data directory %s does not exist", cfg.DataDir))
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	return datadir.Repair(ctx, cfg.DataDir, names, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelError})))
+}
 
 func verifyCommand() *cobra.Command {
 	v := &verb{}
 	var mend bool
-	var mended repaired
+	var mended datadir.Repaired
 	cmd := &cobra.Command{
 		Use:   "verify [WS…]",
 		Short: "Check every object, every hash, and the disk against history",
@@ -42,31 +67,31 @@ with "repaired":{"done":[…],"cannot":[…]}.`,
   umbra verify --repair --data-dir ~/.local/share/umbra`,
 	}
 	cmd.Flags().BoolVar(&mend, "repair", false, "put right what can be first; the server must be stopped")
-	v.connection.flags(cmd.Flags())
-	v.outputFlags(cmd.Flags())
-	verify := v.action(func(ctx context.Context, args []string) error {
-		list, err := v.named(ctx, args)
+	v.Connection.Flags(cmd.Flags())
+	v.OutputFlags(cmd.Flags())
+	verify := v.Action(func(ctx context.Context, args []string) error {
+		list, err := v.Named(ctx, args)
 		if err != nil {
 			return err
 		}
 		bad := false
 		check := func(w client.Workspace) (found client.Verified, raw []byte, err error) {
 			q := url.Values{}
-			if v.private {
+			if v.Private {
 				q.Set("record", "false") // as no one else does, nor does verify
 			}
-			raw, err = v.client.JSON(ctx, client.Request{Method: http.MethodPost, Path: client.Path("workspaces", w.ID, "verify"), Query: q}, &found)
+			raw, err = v.Client.JSON(ctx, client.Request{Method: http.MethodPost, Path: client.Path("workspaces", w.ID, "verify"), Query: q}, &found)
 			if e, ok := errors.AsType[*client.Error](err); ok && e.Status == http.StatusInternalServerError {
 				found, raw, err = damaged(w)
 			}
-			bad = bad || !sound(&found)
+			bad = bad || !render.Sound(&found)
 			if err == nil {
-				raw, err = mended.with(w, raw)
+				raw, err = mended.With(w.ID, raw)
 			}
 			return found, raw, err
 		}
-		if v.json {
-			err = v.printList("workspaces", func(yield func(json.RawMessage, error) bool) {
+		if v.JSON {
+			err = v.PrintList("workspaces", func(yield func(json.RawMessage, error) bool) {
 				for _, w := range list {
 					_, raw, err := check(w)
 					if !yield(raw, err) || err != nil {
@@ -75,14 +100,14 @@ with "repaired":{"done":[…],"cannot":[…]}.`,
 				}
 			})
 		} else {
-			err = v.print(false, func(o *term.Output) error {
+			err = v.Print(false, func(o *term.Output) error {
 				for _, w := range list {
 					found, _, err := check(w)
 					if err != nil {
 						return err
 					}
-					mended.write(o, w)
-					writeVerified(o, &found)
+					mended.Write(o, w.ID)
+					render.Verified(o, &found)
 					if err := o.Flush(); err != nil {
 						return err
 					}
@@ -91,16 +116,13 @@ with "repaired":{"done":[…],"cannot":[…]}.`,
 			})
 		}
 		if err == nil && bad {
-			return exitError{exitFailed}
+			return exitcode.With(exitcode.Failed)
 		}
 		return err
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if mend {
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
-			mended, err = repair(ctx, cmd, &v.connection, args)
-			stop()
-			if err != nil {
+			if mended, err = repairHere(cmd, &v.Connection, args); err != nil {
 				return err
 			}
 		}
@@ -116,56 +138,4 @@ func damaged(w client.Workspace) (client.Verified, []byte, error) {
 	raw, err := json.Marshal(map[string]any{"workspace": w.ID, "root": w.Root, "head": nil, "objects": 0, "commits": 0, "hashes": 0,
 		"problems": found.Problems, "disk": found.Disk, "differs": []string{}})
 	return found, raw, err
-}
-
-// named gives the workspaces that the arguments name; without any, all.
-func (v *verb) named(ctx context.Context, args []string) ([]client.Workspace, error) {
-	if len(args) == 0 {
-		list, _, err := v.client.Workspaces(ctx)
-		return list, err
-	}
-	var list []client.Workspace
-	for _, arg := range args {
-		w, err := v.findWorkspace(ctx, arg)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, w)
-	}
-	return list, nil
-}
-
-// sound reports whether nothing was found.
-func sound(v *client.Verified) bool {
-	return len(v.Problems) == 0 && (v.Disk == "same" || v.Disk == "none")
-}
-
-// maxListed is how many differing paths are named.
-const maxListed = 100
-
-func writeVerified(o *term.Output, v *client.Verified) {
-	word := o.Paint(term.Added, "ok ")
-	if !sound(v) {
-		word = o.Paint(term.Removed, "bad")
-	}
-	o.Printf("%s  %s  %s, %s and %s checked", word, v.Workspace, count(v.Commits, "commit", "commits"), count(v.Objects, "object", "objects"), count(v.Hashes, "hash", "hashes"))
-	switch v.Disk {
-	case "same":
-		o.Printf("; the disk is as the head")
-	case "missing":
-		o.Printf("; the directory is missing")
-	case "differs":
-		o.Printf("; the disk differs from the head in %s", count(len(v.Differs), "path", "paths"))
-	}
-	o.Printf("\n")
-	for _, p := range v.Problems {
-		o.Printf("     %s\n", term.Line(p))
-	}
-	for i, d := range v.Differs {
-		if i == maxListed {
-			o.Printf("     … and %d more\n", len(v.Differs)-i)
-			break
-		}
-		o.Printf("     %-10s %s\n", d.Reason, term.Name(client.Bytes(d.Path, d.Encoding)))
-	}
 }

@@ -108,6 +108,10 @@ var leaves = map[string][]string{
 // belowGitstore is what of internal the engine may use.
 var belowGitstore = []string{"internal/wspath", "internal/errs", "internal/vfs", "internal/telemetry", "internal/clock"}
 
+// assembly are the packages that put the layers together; only they and the
+// program import them.
+var assembly = []string{"internal/server", "internal/cli", "internal/demo", "internal/mcplink"}
+
 // sharedByDialects is what a dialect may import of httpapi.
 var sharedByDialects = []string{"httpapi/wire"}
 
@@ -122,8 +126,12 @@ func mayImport(from, to string) (ok bool, why string) {
 		return true, ""
 	case in(to, "cmd"), in(to, "tests"):
 		return false, "nothing imports cmd or tests"
+	case in(from, assembly...):
+		return true, ""
+	case in(to, assembly...):
+		return false, "the assembly is for cmd alone"
 	case in(to, "config"):
-		return false, "only cmd imports config"
+		return false, "only cmd and the assembly import config"
 	case in(from, "gitstore"):
 		return in(to, append(belowGitstore, "gitstore")...), "gitstore uses only itself and what is below it"
 	case from == "internal/agentconf" && to == "clients/opencode":
@@ -190,8 +198,8 @@ func mayTest(from, to string) bool {
 var owners = map[string][]string{
 	"github.com/gin-gonic/gin":               {"httpapi"},
 	"github.com/spf13/viper":                 {"config"},
-	"github.com/spf13/pflag":                 {"config", "cmd", "internal/flagtext"},
-	"github.com/spf13/cobra":                 {"cmd"},
+	"github.com/spf13/pflag":                 {"config", "cmd", "internal/cli", "internal/flagtext"},
+	"github.com/spf13/cobra":                 {"cmd", "internal/cli", "internal/demo", "internal/mcplink"},
 	"github.com/fsnotify/fsnotify":           {"watcher"},
 	"github.com/go-git/go-git":               {"gitstore", "httpapi/gitsmart", "internal/person", "internal/policy"},
 	"go.etcd.io/bbolt":                       {"internal/state"},

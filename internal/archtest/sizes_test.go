@@ -16,7 +16,6 @@ const (
 var largePackages = map[string]int{
 	"internal/workspace": 16985,
 	"gitstore":           13990,
-	"cmd/umbra":          8700,
 }
 
 var largeStructs = map[string]int{

@@ -1,0 +1,60 @@
+// Package progress shows on a terminal how far a long piece of work is.
+package progress
+
+import (
+	"io"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"umbra/internal/term"
+)
+
+// Bar is a bar on a terminal, and nothing elsewhere.
+type Bar struct {
+	Tell func(done, all int) // nil where there is no bar
+	Done func()              // takes it away
+}
+
+// Show starts a bar on stderr; the caller must call Done.
+func Show(what string, stderr io.Writer) Bar {
+	if !term.IsTerminal(stderr) {
+		return Bar{Done: func() {}}
+	}
+	p := mpb.New(mpb.WithOutput(stderr), mpb.WithWidth(48))
+	bar := p.AddBar(0, mpb.PrependDecorators(decor.Name(what+" "), decor.CountersNoUnit("%d / %d")), mpb.AppendDecorators(decor.Percentage()),
+		mpb.BarRemoveOnComplete())
+	return Bar{
+		Tell: func(done, all int) {
+			bar.SetTotal(int64(all), false)
+			bar.SetCurrent(int64(done))
+		},
+		Done: func() {
+			bar.Abort(true)
+			p.Wait()
+		},
+	}
+}
+
+// Counter tells how many there are so far, where nobody knows how many there
+// will be.
+type Counter struct {
+	Tell func(n int64) // nil where nobody looks
+	Done func()        // takes it away
+}
+
+// ShowCount starts a counter on stderr; the caller must call Done.
+func ShowCount(what string, stderr io.Writer) Counter {
+	if !term.IsTerminal(stderr) {
+		return Counter{Done: func() {}}
+	}
+	p := mpb.New(mpb.WithOutput(stderr), mpb.WithWidth(8))
+	bar := p.AddSpinner(0, mpb.PrependDecorators(decor.Name(what+" "), decor.CurrentNoUnit("%d files ")), mpb.BarRemoveOnComplete())
+	return Counter{
+		Tell: bar.SetCurrent,
+		Done: func() {
+			bar.Abort(true)
+			p.Wait()
+		},
+	}
+}

@@ -1,0 +1,49 @@
+package render
+
+import (
+	"umbra/internal/term"
+)
+
+// Merge is the server's answer to a merge, as far as it is shown.
+type Merge struct {
+	Commits   []string `json:"commits"`
+	Merged    int      `json:"merged"`
+	TaskID    *string  `json:"task_id"`
+	Conflicts []struct {
+		Path, Reason string
+		Ours, Theirs *struct {
+			TaskID    *string `json:"task_id"`
+			SubtaskID *string `json:"subtask_id"`
+			Actor     *string `json:"actor"`
+		}
+	} `json:"conflicts"`
+	Files []struct{ Path, Action string } `json:"files"`
+}
+
+// Write prints the merge; dry says that it was a dry run.
+func (m *Merge) Write(o *term.Output, dry bool) {
+	for _, f := range m.Files {
+		o.Printf("%-9s %s\n", f.Action, term.Name(f.Path))
+	}
+	for _, c := range m.Conflicts {
+		o.Printf("conflict  %s (%s)", term.Name(c.Path), c.Reason)
+		for side, who := range map[string]*struct {
+			TaskID    *string `json:"task_id"`
+			SubtaskID *string `json:"subtask_id"`
+			Actor     *string `json:"actor"`
+		}{"here": c.Ours, "there": c.Theirs} {
+			if who != nil {
+				o.Printf("; %s: %s, task %s, subtask %s", side, Text(who.Actor), Text(who.TaskID), Text(who.SubtaskID))
+			}
+		}
+		o.Printf("\n")
+	}
+	switch {
+	case dry:
+		o.Printf("%d commits would be merged\n", m.Merged)
+	case len(m.Commits) == 0:
+		o.Printf("nothing to merge\n")
+	default:
+		o.Printf("merged %d commits into %d; undo with umbra revert --task %s\n", m.Merged, len(m.Commits), Text(m.TaskID))
+	}
+}

@@ -1,0 +1,69 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"umbra/config"
+	"umbra/internal/state"
+)
+
+// TestEveryRouteIsInTheDocument holds the router of the whole server and its
+// OpenAPI document against each other, both ways.
+func TestEveryRouteIsInTheDocument(t *testing.T) {
+	root := t.TempDir()
+	cfg := config.Default()
+	cfg.DataDir, cfg.WorkspaceDir, cfg.Output.Dir = filepath.Join(root, "data"), filepath.Join(root, "code"), filepath.Join(root, "output")
+	cfg.Auth.Peer = config.PeerAny
+	dir, err := state.Acquire(cfg.DataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deps, err := Build(cfg, dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		deps.Server.Stop()
+		if err := deps.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := dir.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+	rec := httptest.NewRecorder()
+	deps.Server.ServeHTTP(rec, httptest.NewRequest("GET", "http://127.0.0.1/openapi.json", nil))
+	var doc struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+	}
+	if err := json.Unmarshal(rec.Body.Bytes(), &doc); err != nil {
+		t.Fatalf("%v\n%s", err, rec.Body)
+	}
+	var told []string
+	for path, item := range doc.Paths {
+		for method := range item {
+			if method != "parameters" {
+				told = append(told, strings.ToUpper(method)+" "+path)
+			}
+		}
+	}
+	routes := deps.Server.Routes()
+	for i, rt := range routes {
+		routes[i] = strings.ReplaceAll(rt, "...}", "}")
+		if !slices.Contains(told, routes[i]) {
+			t.Errorf("%s is not in the document", rt)
+		}
+	}
+	for _, op := range told {
+		if !slices.Contains(routes, op) {
+			t.Errorf("%s is no route", op)
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"umbra/config"
+	"umbra/httpapi"
+	"umbra/internal/audit"
+	"umbra/internal/buildinfo"
+	"umbra/internal/exitcode"
+	"umbra/internal/state"
+	"umbra/internal/strictjson"
+	"umbra/internal/tlscert"
+)
+
+// closePatience is what is left of a stop's ten seconds for what lies below the
+// server, after httpapi.Server.Stop.
+const closePatience = 900 * time.Millisecond
+
+// logPatience is for a log whose reader has stopped reading.
+const logPatience = 100 * time.Millisecond
+
+// Options are what is asked of one start beside the settings.
+type Options struct {
+	Folder  string        // to be opened as a workspace before the server is ready; empty: none
+	Idle    time.Duration // without a request after which it ends; 0: never
+	AnyPort bool          // where the address is taken, another port will do
+	Ready   func(Welcome) // is told instead of the person at standard error; nil: nobody
+}
+
+// Serve runs the server until a signal comes or ctx ends.
+func Serve(ctx context.Context, cfg config.Config, o Options, stdout, stderr io.Writer) (err error) {
+	// Before the ready line goes out: a signal sent on seeing it must find us.
+	ctx, stopSignals := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stopSignals()
+	sink, log := newLogger(cfg.Log, stderr)
+	defer sink.Close(logPatience)
+
+	dir, err := state.Acquire(cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Release()) }()
+	warnOfMode(log, dir.Path)
+	warnOfVariables(log, os.Environ())
+	if err := checkReach(cfg, dir, log); err != nil {
+		return err
+	}
+
+	l, address, err := httpapi.Listen(cfg.Listen)
+	if o.AnyPort && errors.Is(err, syscall.EADDRINUSE) {
+		l, address, err = httpapi.Listen("127.0.0.1:0")
+	}
+	if err != nil {
+		return exitcode.Usage(cannotListen(cfg.Listen, err))
+	}
+	defer l.Close()
+
+	if o.Folder != "" && len(cfg.MCP.Mounts) == 0 {
+		cfg.MCP.Mounts = ownMount(o.Folder, log)
+	}
+	secure, err := openTLS(cfg, log)
+	if err != nil {
+		return err
+	}
+	if secure != nil {
+		address = "https://" + strings.TrimPrefix(address, "http://")
+	}
+	deps, err := Build(cfg, dir, log)
+	if err != nil {
+		return err
+	}
+	hello := Welcome{Address: address, tokens: deps.tokens.On()}
+	if o.Folder != "" {
+		if hello.id, hello.folder, err = openAtOnce(audit.Into(ctx, log, ""), deps.workspaces, o.Folder, stderr); err != nil {
+			return errors.Join(err, deps.Close(context.Background()))
+		}
+	}
+	if err := dir.Announce(address); err != nil {
+		return errors.Join(err, deps.Close(ctx))
+	}
+	deps.workspaces.ResumeRestored()
+
+	var memory sync.WaitGroup
+	memory.Go(func() { giveMemoryBack(ctx) })
+	defer memory.Wait() // stopSignals ends it
+	served := make(chan error, 1)
+	go func() {
+		if secure != nil {
+			served <- deps.Server.ServeTLS(l, secure)
+		} else {
+			served <- deps.Server.Serve(l)
+		}
+	}()
+	if _, err := fmt.Fprintf(stdout, "umbra listening on %s\n", address); err != nil {
+		log.Warn("the ready line could not be written", "error", err)
+	}
+	switch {
+	case o.Ready != nil:
+		o.Ready(hello)
+	case cfg.Log.Format == config.FormatJSON:
+		hello.log(log)
+	default:
+		_, _ = sink.Write([]byte(hello.text())) // never fails
+	}
+	log.Info("listening", "address", address, "data_dir", dir.Path, "version", buildinfo.Version(), "pid", os.Getpid())
+
+	quiet, stopQuiet := context.WithCancel(ctx)
+	defer stopQuiet()
+	select {
+	case <-ctx.Done():
+		log.Info("stopping")
+	case <-idleFor(quiet, o.Idle, deps.Server.Quiet):
+		log.Info("stopping: no request came", "idle_exit", o.Idle)
+	case err = <-served:
+		log.Error("the listener failed", "error", err)
+	}
+	// A second signal ends the program at once, as the system does it.
+	stopSignals()
+	if err := dir.Announce(""); err != nil {
+		log.Warn("the lock file could not be written", "error", err)
+	}
+	if !deps.Server.Stop() {
+		log.Warn("some requests did not end in time")
+	}
+	closing, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	err = errors.Join(err, deps.Close(closing))
+	log.Info("stopped")
+	return err
+}
+
+// openTLS returns what HTTPS needs, nil where the address is served by plain HTTP.
+func openTLS(cfg config.Config, log *slog.Logger) (*tls.Config, error) {
+	if _, isUnix := config.UnixSocket(cfg.Listen); isUnix || cfg.TLS.Cert == "" {
+		return nil, nil
+	}
+	source, err := tlscert.Open(cfg.TLS.Cert, cfg.TLS.Key, log)
+	if err != nil {
+		return nil, exitcode.Usage(fmt.Errorf("tls: %w", err))
+	}
+	return source.Config(), nil
+}
+
+// cannotListen says why an address could not be listened on, and what to do.
+func cannotListen(address string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%s is in use by another program; choose another address, as in --listen 127.0.0.1:0 (any free port)", address)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("%s is not an address of this machine (--listen)", address)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("no permission to listen on %s; ports below 1024 usually need root (--listen)", address)
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		err = e.Err
+	}
+	return fmt.Errorf("cannot listen on %s: %w", address, err)
+}
+
+// newLogger writes to standard error; standard output is for the ready line. The
+// sink is what it writes to: closing it writes what still waits, and ends the
+// logger.
+func newLogger(cfg config.Log, w io.Writer) (sink *logSink, log *slog.Logger) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
+		level = slog.LevelInfo // config has checked it
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	sink = newLogSink(w, func(lines int) { log.Warn("the log was read too slowly", "lines_dropped", lines) })
+	if cfg.Format == config.FormatJSON {
+		log = slog.New(slog.NewJSONHandler(sink, opts))
+	} else {
+		log = slog.New(slog.NewTextHandler(sink, opts))
+	}
+	return sink, log
+}
+
+// warnOfVariables names the variables that look like misspelled settings: one
+// that is not known is otherwise silently without effect.
+func warnOfVariables(log *slog.Logger, environ []string) {
+	const prefix = "UMBRA_"
+	known := config.Variables()
+	for i := range known {
+		known[i] = strings.TrimPrefix(known[i], prefix)
+	}
+	for _, entry := range environ {
+		full, _, _ := strings.Cut(entry, "=")
+		name, ours := strings.CutPrefix(full, prefix)
+		if !ours || slices.Contains(known, name) {
+			continue
+		}
+		if near := strictjson.Nearest(name, known); near != "" {
+			log.Warn("an environment variable is not a known setting", "variable", full, "did_you_mean", prefix+near)
+		}
+	}
+}
+
+// warnOfMode tells of a data directory that others may look into; one that the
+// server makes is 0700.
+func warnOfMode(log *slog.Logger, path string) {
+	if st, err := os.Stat(path); err == nil && st.Mode().Perm()&0o077 != 0 {
+		log.Warn("others may look into the data directory", "data_dir", path, "mode", fmt.Sprintf("%#o", st.Mode().Perm()))
+	}
+}
+
+// idleFor returns a channel that is closed once quiet reports at least limit; nil
+// if limit is 0.
+func idleFor(ctx context.Context, limit time.Duration, quiet func() time.Duration) <-chan struct{} {
+	if limit == 0 {
+		return nil
+	}
+	over := make(chan struct{})
+	go func() {
+		for {
+			left := limit - quiet()
+			if left <= 0 {
+				close(over)
+				return
+			}
+			select {
+			case <-time.After(left):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return over
+}

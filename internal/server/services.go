@@ -1,0 +1,176 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"umbra/config"
+	"umbra/gitstore"
+	"umbra/internal/blame"
+	"umbra/internal/calls"
+	"umbra/internal/datadir"
+	"umbra/internal/exec"
+	"umbra/internal/fork"
+	"umbra/internal/history"
+	"umbra/internal/person"
+	"umbra/internal/policy"
+	"umbra/internal/review"
+	"umbra/internal/room"
+	"umbra/internal/script"
+	"umbra/internal/session"
+	"umbra/internal/state"
+	"umbra/internal/task"
+	"umbra/internal/toolset"
+	"umbra/internal/toolset/mount"
+	"umbra/internal/vfs"
+	"umbra/internal/workspace"
+)
+
+// services are what the dialects stand on.
+type services struct {
+	workspaces *workspace.Manager
+	tasks      *task.Service
+	calls      *calls.Service
+	layers     *exec.Service
+	forks      *fork.Service
+	blame      *blame.Cache
+	sessions   *session.Service
+	toolsets   *toolset.Service
+	history    *history.Cache
+	watcher    workspace.Watcher
+	meters     *meters
+}
+
+// openServices opens them; each is put onto d to be closed.
+func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Logger, d *deps) (*services, error) {
+	folders := openWatcher(cfg, dir, log, d)
+	floor := room.New(dir.Path, int64(cfg.Limits.FreeBytes))
+	rules, err := policy.New(policy.Settings{Protected: cfg.Policy.Protected, MaxFileBytes: int64(cfg.Policy.MaxFileBytes)})
+	if err != nil {
+		return nil, fmt.Errorf("policy.protected: %w", err)
+	}
+	manager, err := workspace.NewManager(workspace.Options{
+		Policy:     rules,
+		DataDir:    dir.Path,
+		Records:    datadir.Records{DB: db},
+		Log:        log,
+		Limits:     workspace.Limits{CaptureBytes: int64(cfg.Limits.CaptureBytes), CacheBytes: int64(cfg.Limits.CacheBytes)},
+		Roots:      canonical(cfg.Workspaces.Roots),
+		OwnFolders: ownFolders(cfg.WorkspaceDir, cfg.Output.Dir),
+		Watcher:    folders,
+		WatchIdle:  cfg.Workspaces.WatchIdle,
+		Meter:      d.meters.workspace,
+		Store: func(o *gitstore.Options) {
+			o.Room, o.MaxHistory, o.Person = floor.Take, int64(cfg.Limits.WorkspaceBytes), person.Name()
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.workspaces = manager
+	cache := history.NewCache()
+	manager.SetKeeper(cache.Keep)
+	d.closers = append(d.closers, manager.Close)
+
+	callsDir := dir.Join("calls")
+	if err := os.MkdirAll(callsDir, 0o700); err != nil {
+		return nil, err
+	}
+	callFiles, err := vfs.OS(callsDir)
+	if err != nil {
+		return nil, err
+	}
+	d.closers = append(d.closers, func(context.Context) error { return callFiles.Close() })
+	called, err := calls.New(calls.Options{Workspaces: manager, State: db, FS: callFiles, Log: log, TTL: cfg.Calls.TTL,
+		RecordCommands: cfg.Calls.RecordCommands == config.RecordHash, Rejected: rejected})
+	if err != nil {
+		return nil, err
+	}
+	d.closers = append(d.closers, func(context.Context) error { return called.Close() })
+	tasksDir := dir.Join("tasks")
+	if err := os.MkdirAll(tasksDir, 0o700); err != nil {
+		return nil, err
+	}
+	files, err := vfs.OS(tasksDir)
+	if err != nil {
+		return nil, err
+	}
+	d.closers = append(d.closers, func(context.Context) error { return files.Close() })
+	tasks, err := task.New(context.Background(), task.Options{
+		Workspaces: manager, State: db, FS: files, Dir: tasksDir, Log: log, MaxFile: int64(cfg.Limits.UploadBytes), Room: floor.Take,
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.closers = append(d.closers, func(context.Context) error { tasks.Close(); return nil })
+	called.Attach(tasks)
+	manager.Resume()
+	layers, err := exec.New(exec.Options{Dir: dir.Join("layers"), Workspaces: manager, Calls: called, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	layers.Resume(context.Background())
+	sessions, err := session.New(context.Background(), session.Options{
+		State: db, Tasks: tasks, Workspaces: manager, Idle: cfg.Sessions.Idle, Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.closers = append(d.closers, func(context.Context) error { return sessions.Close() })
+	forks := fork.New(fork.Options{Workspaces: manager, Tasks: tasks, Log: log})
+	d.closers = append(d.closers, func(context.Context) error { forks.Close(); return nil })
+	return &services{workspaces: manager, tasks: tasks, calls: called, layers: layers, forks: forks, blame: blame.NewCache(), sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
+}
+
+// rejected tells a call's begin what a reviewer took back of its task.
+func rejected(ctx context.Context, w *workspace.Workspace, task string, since uint64) ([]calls.Other, error) {
+	list, err := review.Rejections(ctx, w, task, since)
+	out := make([]calls.Other, len(list))
+	for i, x := range list {
+		out[i] = calls.Other{Path: x.Path, Operation: string(review.Rejected), Task: task, Actor: x.Actor, Source: string(x.Commit.Message.Source), Message: x.Message, At: x.Commit.When}
+	}
+	return out, err
+}
+
+// openToolsets opens the toolsets, once what their tools run on is there.
+func (s *services) openToolsets(cfg config.Config, db *state.DB, runner *script.Service, log *slog.Logger) error {
+	var extra []toolset.Extra
+	if cfg.MCP.ExecuteScript {
+		extra = append(extra, scriptTool(runner))
+	}
+	var err error
+	s.toolsets, err = toolset.New(context.Background(), toolset.Options{
+		State: db, Tasks: s.tasks, Workspaces: s.workspaces, History: s.history, Blame: s.blame, Default: defaultMounts(cfg.MCP.Mounts), Extra: extra, Log: log,
+	})
+	return err
+}
+
+// ownMount is the default toolset of 'umbra serve DIR' where the settings name
+// none: the directory, at its real path.
+func ownMount(dir string, log *slog.Logger) []config.MCPMount {
+	root, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil // opening it says why
+	}
+	prefix, err := mount.ParsePrefix(filepath.ToSlash(root))
+	if err != nil {
+		log.Warn("/mcp has no tools: the directory's path cannot be a mount's prefix", "reason", err)
+		return nil
+	}
+	return []config.MCPMount{{Prefix: prefix, Scope: string(mount.ReadWrite), Root: root}}
+}
+
+// defaultMounts translates the settings for the default toolset.
+func defaultMounts(list []config.MCPMount) []toolset.Spec {
+	out := make([]toolset.Spec, len(list))
+	for i, m := range list {
+		out[i] = toolset.Spec{Prefix: m.Prefix, Scope: m.Scope, Type: "physical", Root: m.Root, Namespace: m.Namespace}
+		if len(m.Namespace) > 0 {
+			out[i].Type = "virtual"
+		}
+	}
+	return out
+}

@@ -1,0 +1,117 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"umbra/config"
+	"umbra/httpapi"
+	"umbra/httpapi/metrics"
+	"umbra/httpapi/tracing"
+	"umbra/internal/buildinfo"
+	"umbra/internal/room"
+	"umbra/internal/state"
+	"umbra/internal/telemetry"
+	"umbra/internal/workspace"
+	"umbra/watcher"
+)
+
+// meters are what the layers count with.
+type meters struct {
+	requests  *telemetry.Requests
+	workspace *workspace.Meter
+	programs  *telemetry.Sandbox
+	scripts   *telemetry.Sandbox
+}
+
+// openMeters makes them, and turns traces on where the settings or the environment
+// ask for them.
+func openMeters(cfg config.Config, opts *httpapi.Options, log *slog.Logger, d *deps) (*meters, error) {
+	m := &meters{requests: telemetry.NewRequests(), workspace: workspace.NewMeter(),
+		programs: telemetry.NewSandbox("js"), scripts: telemetry.NewSandbox("luau")}
+	opts.Requests = m.requests
+	if cfg.Trace.Endpoint == "" && !tracing.Wanted() {
+		return m, nil
+	}
+	t, err := tracing.New(context.Background(), tracing.Options{Endpoint: cfg.Trace.Endpoint, Version: buildinfo.Version(), Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("trace.endpoint: %w", err)
+	}
+	d.closers = append(d.closers, t.Close)
+	opts.Trace, m.workspace.Trace = t.Request, t.Step
+	return m, nil
+}
+
+// openMetrics makes GET /metrics of all that is counted.
+func openMetrics(s *services, dir *state.Dir) (*metrics.Dialect, error) {
+	m := s.meters
+	sources := metrics.Sources{
+		Version: buildinfo.Version(), Requests: m.requests, Meter: m.workspace, Workspaces: s.workspaces.Figures,
+		Sandboxes: []*telemetry.Sandbox{m.programs, m.scripts}, WatchLimit: watchLimit,
+		Room: func() (free, total int64, err error) { return room.Free(dir.Path) },
+	}
+	if w, ok := s.watcher.(interface{ Stats() watcher.Stats }); ok {
+		sources.Watches = w.Stats
+	}
+	return metrics.New(sources)
+}
+
+// watchLimit is how many watches the system allows one user (inotify(7)); 0:
+// it does not tell.
+func watchLimit() int { return systemNumber("/proc/sys/fs/inotify/max_user_watches") }
+
+// systemNumber reads a file of /proc that holds a number; 0: there is none.
+func systemNumber(file string) int {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// readiness tells whether the server can do its work: there is room, and the
+// workspaces that tasks execute on can be written. It is asked by probes of any
+// number and from anywhere: what was found holds for a second.
+type readiness struct {
+	floor      *room.Floor
+	workspaces *workspace.Manager
+
+	mu  sync.Mutex
+	at  time.Time
+	err error
+}
+
+const (
+	readyHolds    = time.Second
+	readyPatience = 5 * time.Second // for a disk that does not answer
+)
+
+func newReadiness(cfg config.Config, dir *state.Dir, m *workspace.Manager) *readiness {
+	return &readiness{floor: room.New(dir.Path, int64(cfg.Limits.FreeBytes)), workspaces: m}
+}
+
+// ready gives nil, or why not.
+func (r *readiness) ready() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.at) < readyHolds {
+		return r.err
+	}
+	if r.err = r.floor.Check(); r.err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), readyPatience)
+		r.err = r.workspaces.Writable(ctx)
+		cancel()
+	}
+	r.at = time.Now()
+	return r.err
+}

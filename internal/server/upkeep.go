@@ -1,0 +1,85 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+
+	"umbra/config"
+	"umbra/gitstore"
+	"umbra/httpapi/upkeep"
+	"umbra/internal/backup"
+	"umbra/internal/buildinfo"
+	"umbra/internal/datadir"
+	"umbra/internal/doctor"
+	"umbra/internal/retention"
+	"umbra/internal/state"
+	"umbra/internal/workspace"
+)
+
+// backupSource is this process for a backup: it holds the data directory.
+type backupSource struct {
+	db         *state.DB
+	answers    *state.Answers
+	workspaces *workspace.Manager
+}
+
+// State is backup.Source's.
+func (s backupSource) State(_ context.Context, w io.Writer) ([]string, error) {
+	if err := s.answers.Flush(); err != nil { // then the log holds nothing that the store lacks
+		return nil, err
+	}
+	var ids []string
+	err := s.db.Snapshot(w, func(tx *state.Tx) error {
+		return tx.ForEach(datadir.WorkspacesBucket, "", func(key string, raw []byte) (bool, error) {
+			var r workspace.Record
+			if err := json.Unmarshal(raw, &r); err != nil {
+				return false, err
+			}
+			if r.Fork == nil || !r.Fork.Unmade { // which has no history of its own
+				ids = append(ids, key)
+			}
+			return true, nil
+		})
+	})
+	s.workspaces.ForksFirst(ids)
+	return ids, err
+}
+
+// Freeze is backup.Source's.
+func (s backupSource) Freeze(ctx context.Context, id string) (*gitstore.Frozen, error) {
+	return s.workspaces.Freeze(ctx, id)
+}
+
+// backups makes the dialect of umbra backup.
+func backups(cfg config.Config, dir *state.Dir, source backupSource) *upkeep.Backup {
+	folders := func() []string {
+		list := ownFolders(cfg.WorkspaceDir, cfg.Output.Dir)
+		for _, r := range source.workspaces.List() {
+			if r.Root != "" {
+				list = append(list, r.Root)
+			}
+		}
+		return list
+	}
+	return &upkeep.Backup{Service: &backup.Service{DataDir: dir.Path, Source: source, Folders: folders, Program: buildinfo.Version()}}
+}
+
+// DoctorOptions returns what umbra doctor checks by the settings.
+func DoctorOptions(cfg config.Config, dataDir string) doctor.Options {
+	return doctor.Options{DataDir: dataDir, FreeFloor: int64(cfg.Limits.FreeBytes), MaxWatches: cfg.Workspaces.MaxWatches}
+}
+
+// examiner is the server's side of it.
+func examiner(cfg config.Config, dir *state.Dir, m *workspace.Manager, ready func() error) *upkeep.Doctor {
+	return &upkeep.Doctor{Workspaces: m, Options: DoctorOptions(cfg, dir.Path), Ready: ready}
+}
+
+// retentionOf starts what drops old history.
+func retentionOf(cfg config.Config, s *services, log *slog.Logger, d *deps) *retention.Service {
+	kept := retention.New(retention.Options{Workspaces: s.workspaces, Tasks: s.tasks, Age: cfg.Retention.Age, Bytes: int64(cfg.Retention.Bytes),
+		Interval: cfg.Retention.Interval, Log: log})
+	d.closers = append(d.closers, func(context.Context) error { kept.Close(); return nil })
+	return kept
+}
