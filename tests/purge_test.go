@@ -69,7 +69,10 @@ func leaksOf(t *testing.T, dir, what string) (found []string) {
 type purgeReport struct {
 	Refused bool     `json:"refused"`
 	Blobs   []string `json:"blobs"`
-	Names   []struct {
+	Kept    []struct {
+		Path string
+	}
+	Names []struct {
 		Path string `json:"path"`
 	} `json:"names"`
 	Commits int                           `json:"commits"`
@@ -168,7 +171,7 @@ func TestPurgeTakesASecretOutOfHistory(t *testing.T) {
 	heads := harness.Git(t, l.k.gitDir(), "for-each-ref")
 
 	told, _ := l.purge(t, 0, l.ws, "env/live.env", "--dry-run")
-	if len(told.Blobs) != 2 || told.Refused || len(told.Names) != 4 {
+	if len(told.Blobs) != 2 || told.Refused || len(told.Names) != 4 || len(told.Kept) != 1 || told.Kept[0].Path != "env/live.env" {
 		t.Errorf("dry run: %+v", told)
 	}
 	if now := harness.Git(t, l.k.gitDir(), "for-each-ref"); now != heads {

@@ -79,6 +79,7 @@ type purgeResult struct {
 	Refused   bool              `json:"refused"` // of a dry run: without it, it would be
 	Blobs     []string          `json:"blobs"`
 	Names     []purgeFile       `json:"names"`
+	Kept      []purgeFile       `json:"kept"` // whose content on disk stays in history
 	Commits   uint64            `json:"commits"`
 	Touched   uint64            `json:"touched"`
 	First     uint64            `json:"first"`
@@ -160,7 +161,7 @@ func (d *Purge) forget(c *gin.Context, w *workspace.Workspace, done *workspace.P
 }
 
 func (d *Purge) tell(w *workspace.Workspace, req workspace.PurgeRequest, done *workspace.PurgeResult) (any, error) {
-	out := purgeResult{Workspace: w.ID(), DryRun: req.DryRun, Refused: done.Refused, Blobs: make([]string, len(done.Blobs)), Names: purgeFiles(done.Names),
+	out := purgeResult{Workspace: w.ID(), DryRun: req.DryRun, Refused: done.Refused, Blobs: make([]string, len(done.Blobs)), Names: purgeFiles(done.Names), Kept: purgeFiles(done.Kept),
 		Commits: done.Commits, Touched: done.Touched, First: done.First, Bytes: done.Bytes, Files: purgeFiles(done.OnDisk),
 		Held: some(done.Holders), Dropped: some(done.Dropped), Foreign: some(done.Foreign), Clones: []purgeClone{},
 		NotReached: []string{"scratch", "artifacts", "backups", "clones"}}

@@ -12,6 +12,7 @@ type Purged struct {
 	Refused   bool          `json:"refused"`
 	Blobs     []string      `json:"blobs"`
 	Names     []PurgedFile  `json:"names"`
+	Kept      []PurgedFile  `json:"kept"`
 	Commits   uint64        `json:"commits"`
 	Touched   uint64        `json:"touched"`
 	First     uint64        `json:"first"`
@@ -53,6 +54,9 @@ func Purge(o *term.Output, p *Purged) {
 		Count(int(p.Touched), "commit", "commits"), Count(int(p.Commits), "commit", "commits"), p.First, map[bool]string{true: "would get", false: "got"}[p.DryRun])
 	for _, n := range p.Names {
 		o.Printf("  name      %s\n", n.Name())
+	}
+	for _, f := range p.Kept {
+		o.Printf("  kept      %s: its content on disk stays in history too\n", f.Name())
 	}
 	for _, b := range p.Blobs {
 		o.Printf("  content   %s\n", b)

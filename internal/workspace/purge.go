@@ -35,6 +35,7 @@ type PurgeResult struct {
 	gitstore.Purged
 	Blobs   []object.ID   // the contents
 	Names   []wspath.Path // that the path had
+	Kept    []wspath.Path // names whose content on disk stays in history too
 	OnDisk  []wspath.Path // files that hold such bytes: with Ignore they are taken out of the tip
 	Refused bool          // a dry run that would have been refused
 }
@@ -110,12 +111,13 @@ type purge struct {
 	line  *lineage // nil for one content
 	blobs map[object.ID]bool
 	files []wspath.Path
+	kept  []wspath.Path
 	told  gitstore.Purged
 	no    bool
 }
 
 func (p *purge) result() *PurgeResult {
-	r := &PurgeResult{Purged: p.told, OnDisk: p.files, Refused: p.no}
+	r := &PurgeResult{Purged: p.told, Kept: p.kept, OnDisk: p.files, Refused: p.no}
 	for id := range p.blobs {
 		r.Blobs = append(r.Blobs, id)
 	}
@@ -231,7 +233,11 @@ func (p *purge) contents() error {
 	if err != nil {
 		return err
 	}
-	if delete(p.blobs, now); len(p.blobs) == 0 {
+	if p.blobs[now] {
+		delete(p.blobs, now)
+		p.kept = []wspath.Path{p.req.Path}
+	}
+	if len(p.blobs) == 0 {
 		return errs.New(errs.Conflict, "purge_only_on_disk",
 			"The only content that the path ever had is the one now on disk. Change the file first, or take it out with ignore.").
 			With("files", pathsJSON([]wspath.Path{p.req.Path}))
