@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -19,9 +18,7 @@ func (p *project) part(t *testing.T, call, line string) (status int, out, errOut
 	var o, e bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &o, &e
 	_ = cmd.Run()
-	if strings.Contains(e.String(), "umbra: exec: no layer") {
-		need.System(t, e.String())
-	}
+	execSkip(t, e.String())
 	return cmd.ProcessState.ExitCode(), o.String(), e.String()
 }
 

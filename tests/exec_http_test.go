@@ -87,9 +87,9 @@ func TestExecOverHTTP(t *testing.T) {
 	p.post(t, "/tasks", map[string]any{"task_id": "v", "goal": "try", "kind": "virtual", "workspace": ""}).want(t, 201)
 	v := &taskOf{p: p, ID: "v"}
 	p.call(t, "PUT", "/tasks/v/content?path=s/run", []byte("#!/bin/sh\necho hi\n"), "X-File-Mode", "100755").want(t, 201)
-	a = v.run(t, map[string]any{"command": "./s/run > out; ln -s out link; mv s/run moved; cat out"})
-	if a.Stdout != "hi\n" || a.Commit == nil || len(a.Entries) < 3 {
-		t.Errorf("%+v", a)
+	a = v.run(t, map[string]any{"command": "./s/run > out; ln -s out link; mv s/run moved; cat out; echo $UMBRA_CALL > /dev/null"})
+	if got := (callEnded{Entries: a.Entries}).tell(); a.Stdout != "hi\n" || a.Commit == nil || a.CallID == nil || got != "s/run rename exact, link symlink exact, out create exact" {
+		t.Errorf("%s %+v", got, a)
 	}
 	if got := string(p.call(t, "GET", "/tasks/v/content?path=link", nil).want(t, 200).Body); got != "hi\n" {
 		t.Errorf("link has %q", got)
@@ -204,4 +204,69 @@ func TestExecServerKilled(t *testing.T) {
 		t.Error("not applied")
 	}
 	p.absent(t, "d/b")
+}
+
+// TestExecOnVirtualBesideWriters: what others change meanwhile is merged, and what
+// cannot be is kept; a dry run changes nothing.
+func TestExecOnVirtualBesideWriters(t *testing.T) {
+	p := &project{Server: harness.Start(t, harness.Options{Config: "exec:\n  enabled: true\n"}), dir: t.TempDir()}
+	p.post(t, "/tasks", map[string]any{"task_id": "v", "goal": "try", "kind": "virtual", "workspace": ""}).want(t, 201)
+	v := &taskOf{p: p, ID: "v"}
+	put := func(name, text string) { p.call(t, "PUT", "/tasks/v/content?path="+name, []byte(text)) }
+	get := func(name string) string {
+		a := p.call(t, "GET", "/tasks/v/content?path="+name, nil)
+		if a.Status == 404 {
+			return "-"
+		}
+		return string(a.Body)
+	}
+	for name, text := range map[string]string{"merged": "1\n2\n3\n4\n5\n6\n", "both": "old\n", "gone": "old\n", "mine": "old\n"} {
+		put(name, text)
+	}
+	if dry := v.run(t, map[string]any{"command": "echo 3 > mine", "dry_run": true}); dry.Patch == nil || !strings.Contains(*dry.Patch, "+3\n") || dry.Commit != nil || get("mine") != "old\n" {
+		t.Errorf("%+v", dry)
+	}
+	meet := t.TempDir()
+	ready, goOn := filepath.Join(meet, "ready"), filepath.Join(meet, "go")
+	done := make(chan error, 1)
+	go func() {
+		for range 3000 {
+			if _, err := os.Stat(ready); err == nil {
+				break
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+		put("merged", "1\n2\n3\n4\n5\nsix\n")
+		put("both", "theirs\n")
+		put("new", "theirs\n")
+		p.call(t, "DELETE", "/tasks/v/content?path=gone", nil)
+		done <- os.WriteFile(goOn, nil, 0o644)
+	}()
+	a := v.run(t, map[string]any{"command": "sed -i s/1/one/ merged; for f in both gone new mine; do echo mine > $f; done; : > " + ready + "; until [ -e " + goOn + " ]; do sleep 0.05; done"})
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Conflicts) != 3 || a.CallID == nil {
+		t.Fatalf("%+v", a)
+	}
+	for name, want := range map[string]string{"merged": "one\n2\n3\n4\n5\nsix\n", "both": "theirs\n", "new": "theirs\n", "gone": "-", "mine": "mine\n"} {
+		if got := get(name); got != want {
+			t.Errorf("%s has %q, want %q", name, got, want)
+		}
+	}
+	var task struct {
+		Workspace string `json:"workspace_id"`
+	}
+	p.call(t, "GET", "/tasks/v", nil).want(t, 200).into(t, &task)
+	var ws struct {
+		GitDir string `json:"git_dir"`
+	}
+	p.call(t, "GET", "/workspaces/"+task.Workspace, nil).want(t, 200).into(t, &ws)
+	if got := harness.Git(t, ws.GitDir, "ls-tree", "-r", "--name-only", "refs/umbra/conflicts/"+*a.CallID); strings.TrimSpace(got) != "both\ngone\nnew" {
+		t.Errorf("kept: %q", got)
+	}
+	p.post(t, "/calls/"+*a.CallID+"/revert", map[string]any{}).want(t, 200)
+	if get("mine") != "old\n" || get("merged") != "1\n2\n3\n4\n5\nsix\n" {
+		t.Errorf("undone: %q %q", get("mine"), get("merged"))
+	}
 }

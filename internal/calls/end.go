@@ -130,6 +130,35 @@ func (s *Service) end(ctx context.Context, id string, status Status, exit *int, 
 	return rec, nil
 }
 
+// Writable reports why the task of a call takes no changes; nil if it does.
+func (s *Service) Writable(r *Record) error { return s.tasks.Writable(r.Task, r.Workspace) }
+
+// Applied notes the commit of a layer that was applied after its call had ended; it
+// does nothing if the call has it.
+func (s *Service) Applied(ctx context.Context, w *workspace.Workspace, id string, commit object.ID) error {
+	if commit.IsZero() {
+		return nil
+	}
+	defer s.exclusive("call " + id)()
+	rec, ok, err := s.record(id)
+	if err != nil || !ok || rec.Status == Open {
+		return err
+	}
+	c, err := w.Store().ReadCommit(ctx, commit)
+	if err != nil || slices.Contains(rec.Commits, c.Seq) {
+		return err
+	}
+	rec.Commits = append(rec.Commits, c.Seq)
+	own, err := s.entries(ctx, w, rec.Commits)
+	if err != nil {
+		return err
+	}
+	if rec.Overwrote, err = s.overwrote(ctx, w, &rec, own); err != nil {
+		return err
+	}
+	return s.keep.put(line{Call: &rec})
+}
+
 // forget ends a call whose workspace is gone.
 func (s *Service) forget(l *live) (Record, error) {
 	l.mu.Lock()
@@ -442,7 +471,7 @@ func (s *Service) Get(id string, sees task.Sees) (Record, error) {
 		return r, err
 	}
 	ws, known := s.o.Workspaces.Record(r.Workspace)
-	if !ok || !known || sees != nil && !sees(ws.Root) {
+	if !ok || !known || sees != nil && !sees(ws.Place()) {
 		return r, notFound()
 	}
 	return r, nil

@@ -101,6 +101,9 @@ func (s *Service) Apply(ctx context.Context, id string, a Apply) (*Applied, erro
 	if _, err := s.o.Calls.End(ctx, id, calls.End{Status: status, ExitCode: a.ExitCode}); err != nil {
 		return nil, err
 	}
+	if err := s.o.Calls.Applied(ctx, w, id, out.Commit); err != nil {
+		return nil, err
+	}
 	return out, s.remove(id)
 }
 
@@ -108,7 +111,7 @@ func (s *Service) Apply(ctx context.Context, id string, a Apply) (*Applied, erro
 func (s *Service) commit(ctx context.Context, w *workspace.Workspace, l *Layer, rec *calls.Record, a Apply, out *Applied) error {
 	var last error
 	for range maxRounds {
-		n := &planner{ctx: ctx, w: w, upper: s.path(l.ID, "upper"), rules: map[string]*ignore.Dir{}, touched: map[string]version{}, perms: map[string]uint32{}}
+		n := &planner{ctx: ctx, w: w, upper: s.path(l.ID, "upper"), rules: map[string]*ignore.Dir{}, touched: map[string]Version{}, perms: map[string]uint32{}}
 		if err := n.plan(l.From, !a.DryRun); err != nil {
 			return err
 		}
@@ -135,23 +138,12 @@ func (s *Service) commit(ctx context.Context, w *workspace.Workspace, l *Layer, 
 			}
 		}
 		if len(n.p.ops) > 0 {
-			m := rec.Message()
-			res, err := w.Apply(ctx, workspace.Request{
-				By:  workspace.By{TaskID: m.TaskID, SubtaskID: m.SubtaskID, Actor: m.Actor, Source: message.Call, RequestID: a.RequestID, IdempotencyKey: key(l.ID)},
-				Ops: n.p.ops, Extra: m.Extra, AllowRepoShape: true, DryRun: a.DryRun,
-			})
-			if errs.Is(err, errs.Precondition) || errs.Is(err, errs.NotFound) && errs.CodeOf(err) == "file_not_found" {
+			req := workspace.Request{By: workspace.By{RequestID: a.RequestID, IdempotencyKey: key(l.ID)}, DryRun: a.DryRun}
+			if err := s.record(ctx, w, n, rec, req, out); fasterWriter(err) {
 				last = err
-				continue // somebody was faster
-			}
-			if err != nil {
+				continue
+			} else if err != nil {
 				return err
-			}
-			out.Commit, out.Entries = res.Commit, res.Entries
-			if !res.Commit.IsZero() { // with what the commit says of the call
-				if out.Entries, err = w.EntriesAt(ctx, res.Commit); err != nil {
-					return err
-				}
 			}
 		}
 		if a.DryRun {
@@ -191,9 +183,23 @@ func (n *planner) plan(from uint64, record bool) error {
 
 // prepare writes down what is done after the commit, and keeps what conflicts.
 func (s *Service) prepare(w *workspace.Workspace, l *Layer, n *planner, out *Applied) error {
+	for _, x := range n.p.moves {
+		if x.Op == opPut && path.Base(x.Path) == ".git" {
+			kept, err := keepGit(w.Root(), n.upper, x.Path, changedAt(s.path(l.ID, metaFile)))
+			if err != nil {
+				return errs.Wrap(err, "")
+			}
+			n.p.moves = append(n.p.moves, kept...)
+		}
+	}
 	if err := s.note(l.ID, draftFile, n.p.moves); err != nil {
 		return err
 	}
+	return keep(w, l, n, out)
+}
+
+// keep keeps the versions that could not be merged.
+func keep(w *workspace.Workspace, l *Layer, n *planner, out *Applied) error {
 	out.Ref = ""
 	if !slices.ContainsFunc(n.p.conflicts, func(c Conflict) bool { return c.Theirs.Mode != 0 }) {
 		return nil
@@ -287,7 +293,12 @@ func (s *Service) finish(ctx context.Context, w *workspace.Workspace, l *Layer, 
 	if n.rules[""], err = ignore.NewRoot(sources.Options); err != nil {
 		return errs.Wrap(err, "")
 	}
-	m := &mover{root: root, upper: s.path(l.ID, "upper"), tip: w.Store().Snapshot(), rules: n.ruleDir}
+	m := &mover{since: changedAt(s.path(l.ID, metaFile)), kept: map[string]bool{}, root: root, upper: s.path(l.ID, "upper"), tip: w.Store().Snapshot(), rules: n.ruleDir}
+	for _, x := range list {
+		if x.Op == opKeep {
+			m.kept[x.Path] = true
+		}
+	}
 	if err := m.move(list, opClear); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func keepConflicts(gitDir, ref string, l *Layer, upper string, list []Conflict) 
 		if c.Theirs.Mode == 0 {
 			continue
 		}
-		if err := k.version(filepath.Join(upper, c.Path), c.Theirs); err != nil {
+		if err := k.blob(filepath.Join(upper, c.Path), c.Theirs); err != nil {
 			return errs.Wrap(err, c.Path)
 		}
 		dir := root
@@ -72,7 +72,7 @@ func (k looseWriter) tree(n node) (object.ID, error) {
 	for name, x := range n {
 		e := object.Entry{Name: name}
 		switch x := x.(type) {
-		case version:
+		case Version:
 			e.Mode, e.ID = x.Mode, x.ID
 		case node:
 			id, err := k.tree(x)
@@ -95,8 +95,8 @@ func (k looseWriter) object(kind object.Kind, data []byte) (object.ID, error) {
 	return id, k.write(kind, id, int64(len(data)), bytes.NewReader(data))
 }
 
-// version writes a file or link of the layer.
-func (k looseWriter) version(file string, v version) error {
+// blob writes a file or link of the layer.
+func (k looseWriter) blob(file string, v Version) error {
 	if v.Mode == object.Symlink {
 		target, err := os.Readlink(file)
 		if err != nil {

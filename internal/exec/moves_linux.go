@@ -7,6 +7,9 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +22,9 @@ import (
 // mover does moves. All paths of the workspace are resolved below its root by
 // os.Root; those of the layer have no links in them but at their end.
 type mover struct {
+	// since is when the layer was made; kept are paths that stay as they are.
+	since time.Time
+	kept  map[string]bool
 	root  *os.Root
 	upper string
 	tip   gitstore.Snapshot
@@ -43,6 +49,9 @@ func (m *mover) clear(p string) error {
 		}
 		if !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0 {
 			m.left = append(m.left, Skip{p, "special"})
+			return nil
+		}
+		if m.changed(p, info) {
 			return nil
 		}
 		return gone(m.root.Remove(p))
@@ -97,6 +106,79 @@ func (m *mover) ignored(p string) (bool, error) {
 	return d.Match(path.Base(p), false).Ignored(), nil
 }
 
+// changed reports whether a file that no history has was changed by others since the
+// layer was made, and notes it: their content is nowhere else, so it stays.
+func (m *mover) changed(p string, info fs.FileInfo) bool {
+	if gitPath(p) && !m.kept[p] || !gitPath(p) && !ctime(info).After(m.since) {
+		return false
+	}
+	m.left = append(m.left, Skip{p, "changed_here"})
+	return true
+}
+
+// ctime returns when a file was last changed in any way: with its name, its bits, or
+// by a time that was set back.
+func ctime(info fs.FileInfo) time.Time {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return time.Time{}
+	}
+	return time.Unix(st.Ctim.Unix())
+}
+
+// changedAt returns the ctime of a file, zero if it cannot be read.
+func changedAt(name string) time.Time {
+	info, err := os.Lstat(name)
+	if err != nil {
+		return time.Time{}
+	}
+	return ctime(info)
+}
+
+// keepGit returns what stays as it is of a repository of the project's own git that
+// both the layer and others changed since the layer was made. A ref, its log, HEAD or
+// a setting of others stays, and the index with them. If only the index is others',
+// it stays unless the layer moved refs: an index of before them would show the
+// layer's commits as taken back.
+func keepGit(root, upper, dir string, since time.Time) (list []move, err error) {
+	moved, lost, index := false, false, false
+	err = filepath.WalkDir(filepath.Join(upper, dir), func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(upper, name)
+		if err != nil {
+			return err
+		}
+		in := strings.TrimPrefix(rel, dir+"/")
+		if d.IsDir() {
+			if in == "objects" { // named by their content
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		ref := in == "HEAD" || in == "packed-refs" || strings.HasPrefix(in, "refs/")
+		moved = moved || ref
+		info, err := os.Lstat(filepath.Join(root, rel))
+		if err != nil || !ctime(info).After(since) {
+			return nil
+		}
+		switch {
+		case in == "index":
+			index = true
+		case in == "COMMIT_EDITMSG", in == "FETCH_HEAD", in == "ORIG_HEAD", in == "gc.log":
+		default:
+			lost = lost || ref
+			list = append(list, move{Op: opKeep, Path: rel})
+		}
+		return nil
+	})
+	if index && (lost || !moved) {
+		list = append(list, move{Op: opKeep, Path: dir + "/index"})
+	}
+	return list, err
+}
+
 // put moves a path of the layer to its place. What is there already, if it is not
 // recorded, is replaced; directories are merged. It may be done again.
 func (m *mover) put(p string) error {
@@ -137,6 +219,8 @@ func (m *mover) put(p string) error {
 		if err := m.clear(p); err != nil {
 			return err
 		}
+	} else if err == nil && m.changed(p, here) {
+		return nil
 	}
 	if err := layer.Strip(from); err != nil {
 		return err

@@ -4,6 +4,7 @@ package exec
 
 import (
 	"os"
+	"time"
 
 	"umbra/gitstore"
 	"umbra/internal/ignore"
@@ -12,6 +13,8 @@ import (
 
 // mover has nothing to do where the system gives no layer.
 type mover struct {
+	since time.Time
+	kept  map[string]bool
 	root  *os.Root
 	upper string
 	tip   gitstore.Snapshot
@@ -20,6 +23,10 @@ type mover struct {
 }
 
 func (m *mover) move([]move, string) error { return layer.ErrUnsupported }
+
+func changedAt(string) time.Time { return time.Time{} }
+
+func keepGit(string, string, string, time.Time) ([]move, error) { return nil, nil }
 
 func locked(string) bool { return false }
 

@@ -27,19 +27,19 @@ import (
 // maxMerged is the size up to which texts are merged, as in a revert.
 const maxMerged = 16 << 20
 
-// version is a file or link; the zero value is none.
-type version struct {
+// Version is a file or link; the zero value is none.
+type Version struct {
 	Mode object.Mode
 	ID   object.ID
 }
 
-func (v version) file() bool { return v.Mode == object.Regular || v.Mode == object.Executable }
+func (v Version) file() bool { return v.Mode == object.Regular || v.Mode == object.Executable }
 
 // Conflict is a path whose version in the layer could not be merged.
 type Conflict struct {
 	Path   string
 	Reason string // "content", "deleted_here", "changed_here", "occupied"
-	Theirs version
+	Theirs Version
 }
 
 // Skip is a path of the layer that is not applied, and why.
@@ -54,11 +54,12 @@ type move struct {
 
 // The moves, in the order in which they are done. Clear removes what is ignored at
 // and below a path, and directories that are empty then; put moves a path of the
-// layer to its place.
+// layer to its place; keep names a path that stays as it is.
 const (
 	opClear = "clear"
 	opPut   = "put"
 	opChmod = "chmod"
+	opKeep  = "keep"
 )
 
 // plan is what becomes of a layer.
@@ -82,7 +83,7 @@ type planner struct {
 	base, tip gitstore.Snapshot
 	index     *ignore.Index
 	rules     map[string]*ignore.Dir // by directory
-	touched   map[string]version     // what the layer has of recorded paths; zero: deleted
+	touched   map[string]Version     // what the layer has of recorded paths; zero: deleted
 	perms     map[string]uint32
 	folders   []string // that the base does not have
 	gone      []string // directories of the base that the layer does not have
@@ -90,12 +91,12 @@ type planner struct {
 	p         plan
 }
 
-func at(snap gitstore.Snapshot, p string) (version, error) {
+func at(snap gitstore.Snapshot, p string) (Version, error) {
 	e, ok, err := snap.Lookup(wspath.Path(p))
 	if err != nil || !ok {
-		return version{}, err
+		return Version{}, err
 	}
-	return version{e.Mode, e.ID}, nil
+	return Version{e.Mode, e.ID}, nil
 }
 
 // read walks the layer and sorts its paths.
@@ -191,7 +192,7 @@ func (n *planner) entry(e layer.Entry) (enter bool, err error) {
 	if base.Mode == object.Dir && (e.Kind != layer.Dir || e.Opaque) {
 		n.gone = append(n.gone, e.Path)
 		err := n.base.Walk(wspath.Path(e.Path), func(f gitstore.Entry) error {
-			n.touched[string(f.Path)] = version{}
+			n.touched[string(f.Path)] = Version{}
 			return nil
 		})
 		if err != nil {
@@ -204,7 +205,7 @@ func (n *planner) entry(e layer.Entry) (enter bool, err error) {
 	switch {
 	case e.Kind == layer.Whiteout:
 		if base.Mode != 0 && base.Mode != object.Dir {
-			n.touched[e.Path] = version{}
+			n.touched[e.Path] = Version{}
 		}
 		return false, nil
 	case !recorded:
@@ -213,19 +214,19 @@ func (n *planner) entry(e layer.Entry) (enter bool, err error) {
 		return true, nil
 	case e.Kind == layer.Dir:
 		if base.Mode != 0 && base.Mode != object.Dir {
-			n.touched[e.Path] = version{}
+			n.touched[e.Path] = Version{}
 		}
 		n.folders = append(n.folders, e.Path)
 		n.perms[e.Path] = e.Perm
 		return true, nil
 	case e.Kind == layer.Symlink:
-		n.touched[e.Path] = version{object.Symlink, object.Hash(object.Blob, []byte(e.Target))}
+		n.touched[e.Path] = Version{object.Symlink, object.Hash(object.Blob, []byte(e.Target))}
 	default:
 		id, err := hashFile(filepath.Join(n.upper, e.Path), e.Size)
 		if err != nil {
 			return false, err
 		}
-		v := version{object.Regular, id}
+		v := Version{object.Regular, id}
 		if e.Perm&0o100 != 0 {
 			v.Mode = object.Executable
 		}
@@ -296,8 +297,8 @@ func (l *lazyFile) Read(b []byte) (int, error) {
 // outcome is what a path becomes.
 type outcome struct {
 	path      string
-	base, now version
-	want      version
+	base, now Version
+	want      Version
 	data      []byte // of a merge
 }
 
@@ -344,7 +345,7 @@ func (n *planner) decide() error {
 	return nil
 }
 
-func match(v version) workspace.Condition {
+func match(v Version) workspace.Condition {
 	if v.Mode == 0 {
 		return workspace.Condition{NoneMatchAny: true}
 	}
@@ -362,7 +363,7 @@ func (n *planner) judge(p string) (*outcome, error) {
 		return nil, err
 	}
 	if o.base.Mode == object.Dir {
-		o.base = version{}
+		o.base = Version{}
 	}
 	mine := o.want
 	conflict := func(reason string) (*outcome, error) {
@@ -377,7 +378,7 @@ func (n *planner) judge(p string) (*outcome, error) {
 		if !free {
 			return conflict("occupied")
 		}
-		o.now = version{}
+		o.now = Version{}
 	}
 	switch {
 	case mine == o.base, mine == o.now:
@@ -432,7 +433,7 @@ func (n *planner) emptied(dir string) (bool, error) {
 	err := n.tip.Walk(wspath.Path(dir), func(f gitstore.Entry) error {
 		v, ok := n.touched[string(f.Path)]
 		base, err := at(n.base, string(f.Path))
-		free = free && ok && v.Mode == 0 && base == version{f.Mode, f.ID}
+		free = free && ok && v.Mode == 0 && base == Version{f.Mode, f.ID}
 		return err
 	})
 	return free, err
@@ -486,7 +487,7 @@ func (n *planner) merge(p string, base, now object.ID) (merged []byte, ok bool, 
 // renames finds files that have another name and are otherwise as they were, and
 // takes them out of what is removed.
 func (n *planner) renames(removed *[]outcome, written []outcome) map[string]outcome {
-	count := map[version]int{}
+	count := map[Version]int{}
 	for _, o := range *removed {
 		count[o.now]++
 	}
@@ -497,7 +498,7 @@ func (n *planner) renames(removed *[]outcome, written []outcome) map[string]outc
 	}
 	const once = 1<<20 + 1
 	empty := object.EmptyBlob
-	to := map[version]string{}
+	to := map[Version]string{}
 	for _, o := range written {
 		if count[o.want] == once && o.now.Mode == 0 && o.base.Mode == 0 && o.want.ID != empty {
 			to[o.want] = o.path

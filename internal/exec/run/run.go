@@ -334,7 +334,15 @@ func (o *Options) drop(ctx context.Context, id string) error {
 }
 
 // Drop drops a layer.
-func (o *Options) Drop(ctx context.Context, id string) error { return o.drop(ctx, id) }
+func (o *Options) Drop(ctx context.Context, id string) error {
+	if err := o.drop(ctx, id); err != nil || !o.JSON {
+		return err
+	}
+	return json.NewEncoder(o.Stdout).Encode(struct {
+		Layer   string `json:"layer"`
+		Dropped bool   `json:"dropped"`
+	}{id, true})
+}
 
 // Apply applies a layer that was left.
 func (o *Options) Apply(ctx context.Context, id string) (status int, err error) {

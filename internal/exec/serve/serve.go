@@ -160,9 +160,7 @@ func (c *command) physical(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256([]byte(strings.Join(c.r.Args, "\x00")))
-	b := calls.Begin{Workspace: c.ref.ID(), Task: c.ref.Task.ID, Subtask: c.r.Subtask, Actor: c.r.Actor, Tool: "exec", Command: hex.EncodeToString(sum[:]),
-		TTL: max(time.Minute, c.r.Timeout+time.Minute), RequestID: c.r.RequestID, Sees: c.r.Sees}
+	b := c.call(false)
 	done, err := c.layered(ctx, b, dir)
 	if done || err != nil {
 		return err
@@ -192,6 +190,13 @@ func (c *command) physical(ctx context.Context) error {
 		c.a.Commit = told.Commits[n-1]
 	}
 	return nil
+}
+
+// call is the call that the command is.
+func (c *command) call(layer bool) calls.Begin {
+	sum := sha256.Sum256([]byte(strings.Join(c.r.Args, "\x00")))
+	return calls.Begin{Workspace: c.ref.ID(), Task: c.ref.Task.ID, Subtask: c.r.Subtask, Actor: c.r.Actor, Tool: "exec", Command: hex.EncodeToString(sum[:]),
+		TTL: min(24*time.Hour, c.r.Timeout+time.Minute), Layer: layer, RequestID: c.r.RequestID, Sees: c.r.Sees}
 }
 
 // directory returns the host's path of a directory below root. A link out of the
@@ -240,7 +245,9 @@ func (c *command) layered(ctx context.Context, b calls.Begin, dir string) (done 
 		return none(e.reason)
 	}
 	if err != nil {
-		return true, err // the layer stays, and may be applied or dropped
+		// The layer stays, and may be applied or dropped.
+		_, ended := c.s.o.Calls.End(ending, begun.ID, calls.End{Status: calls.Cancelled})
+		return true, errors.Join(err, ended)
 	}
 	apply := exec.Apply{DryRun: c.r.DryRun, Patch: c.r.DryRun, RequestID: c.r.RequestID}
 	if !c.a.TimedOut {

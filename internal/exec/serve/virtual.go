@@ -3,20 +3,18 @@ package serve
 import (
 	"context"
 	"crypto/sha1"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"umbra/gitstore"
-	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/calls"
 	"umbra/internal/errs"
 	"umbra/internal/exec"
-	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
 
@@ -35,6 +33,29 @@ func (c *command) virtual(ctx context.Context) error {
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return errs.Wrap(err, "")
 	}
+	begun, err := c.s.o.Calls.Begin(ctx, c.call(true))
+	if err != nil {
+		return err
+	}
+	c.a.CallID = begun.ID
+	err = c.inDirectory(ctx, &begun.Record, root)
+	end := calls.End{Status: calls.OK}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		end.Status = calls.Cancelled
+	case err != nil || c.a.ExitCode != 0 || c.a.TimedOut:
+		end.Status = calls.Failed
+	}
+	if err == nil && !c.a.TimedOut {
+		end.ExitCode = &c.a.ExitCode
+	}
+	_, ended := c.s.o.Calls.End(context.WithoutCancel(ctx), begun.ID, end)
+	return errors.Join(err, ended)
+}
+
+// inDirectory runs the command in a directory that it fills with the workspace's
+// files.
+func (c *command) inDirectory(ctx context.Context, rec *calls.Record, root string) error {
 	base := c.ref.Store().Snapshot()
 	if err := lay(ctx, c.ref.Store(), base, root); err != nil {
 		return err
@@ -43,34 +64,32 @@ func (c *command) virtual(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.run(ctx, nil, spec{Dir: dir, Args: c.r.Args, Env: c.env("")}); err != nil {
+	if _, err := c.run(ctx, nil, spec{Dir: dir, Args: c.r.Args, Env: c.env(rec.ID)}); err != nil {
 		return err
 	}
-	found, err := read(ctx, root, &c.a)
+	changed, err := read(ctx, root, &c.a)
 	if err != nil {
 		return err
 	}
-	ctx = context.WithoutCancel(ctx)
-	for range 8 {
-		ops, err := c.changes(base, found, root)
-		if err != nil {
-			return err
+	err = base.Walk(wspath.Root, func(e gitstore.Entry) error {
+		switch now, ok := changed[string(e.Path)]; {
+		case !ok:
+			changed[string(e.Path)] = exec.Version{}
+		case now.Mode == e.Mode && now.ID == e.ID:
+			delete(changed, string(e.Path))
 		}
-		if len(ops) == 0 {
-			return nil
-		}
-		res, err := c.ref.Apply(ctx, workspace.Request{By: workspace.By{TaskID: c.ref.Task.ID, SubtaskID: c.r.Subtask, Actor: c.r.Actor, Source: message.Call, RequestID: c.r.RequestID},
-			Ops: ops, Extra: []message.Trailer{{Key: message.KeyTool, Value: "exec"}}, DryRun: c.r.DryRun, Check: func() error { return c.s.o.Tasks.MayWrite(c.ref) }})
-		if errs.Is(err, errs.Precondition) || errs.CodeOf(err) == "file_not_found" {
-			continue // somebody was faster
-		}
-		if err != nil {
-			return err
-		}
-		c.a.Commit, c.a.Entries = res.Commit, res.Entries
 		return nil
+	})
+	if err != nil {
+		return err
 	}
-	return errs.New(errs.Conflict, "file_changing", "The files keep being changed by others.")
+	res, err := c.s.o.Layers.Bring(context.WithoutCancel(ctx), c.ref.Workspace, exec.Directory{Call: rec, Base: base, Root: root, Changed: changed,
+		DryRun: c.r.DryRun, RequestID: c.r.RequestID})
+	if err != nil {
+		return err
+	}
+	c.a.Commit, c.a.Entries, c.a.Conflicts, c.a.Patch = res.Commit, res.Entries, res.Conflicts, res.Patch
+	return nil
 }
 
 // lay writes the files of a tree into an empty directory.
@@ -108,16 +127,9 @@ func lay(ctx context.Context, st *gitstore.Store, snap gitstore.Snapshot, root s
 	})
 }
 
-// version is a file or link of the directory.
-type version struct {
-	Mode object.Mode
-	ID   object.ID
-	size int64
-}
-
 // read lists what a directory holds. What no history can have is left out and told.
-func read(ctx context.Context, root string, a *Answer) (map[string]version, error) {
-	out := map[string]version{}
+func read(ctx context.Context, root string, a *Answer) (map[string]exec.Version, error) {
+	out := map[string]exec.Version{}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -144,7 +156,7 @@ func read(ctx context.Context, root string, a *Answer) (map[string]version, erro
 			if err != nil {
 				return err
 			}
-			out[p] = version{Mode: object.Symlink, ID: object.Hash(object.Blob, []byte(target))}
+			out[p] = exec.Version{Mode: object.Symlink, ID: object.Hash(object.Blob, []byte(target))}
 		case d.Type().IsRegular():
 			v, err := hash(name)
 			if err != nil {
@@ -159,7 +171,7 @@ func read(ctx context.Context, root string, a *Answer) (map[string]version, erro
 	return out, errs.Wrap(err, "")
 }
 
-func hash(name string) (v version, err error) {
+func hash(name string) (v exec.Version, err error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return v, err
@@ -171,7 +183,7 @@ func hash(name string) (v version, err error) {
 	}
 	h := sha1.New()
 	fmt.Fprintf(h, "blob %d\x00", info.Size())
-	if v.size, err = io.Copy(h, f); err != nil {
+	if _, err = io.Copy(h, f); err != nil {
 		return v, err
 	}
 	v.Mode = object.Regular
@@ -180,106 +192,4 @@ func hash(name string) (v version, err error) {
 	}
 	copy(v.ID[:], h.Sum(nil))
 	return v, nil
-}
-
-// changes makes the operations for what differs from the tree that the command
-// began with. A path that somebody else changed meanwhile is a conflict, unless to
-// the same.
-func (c *command) changes(base gitstore.Snapshot, found map[string]version, root string) ([]workspace.Op, error) {
-	tip := c.ref.Store().Snapshot()
-	c.a.Conflicts = nil
-	var ops []workspace.Op
-	stands := func(p string) (version, error) {
-		e, ok, err := tip.Lookup(wspath.Path(p))
-		if err != nil || !ok {
-			return version{}, err
-		}
-		return version{Mode: e.Mode, ID: e.ID}, nil
-	}
-	clash := func(p, reason string, theirs version) {
-		x := exec.Conflict{Path: p, Reason: reason}
-		x.Theirs.Mode, x.Theirs.ID = theirs.Mode, theirs.ID
-		c.a.Conflicts = append(c.a.Conflicts, x)
-	}
-	was := map[string]version{}
-	err := base.Walk(wspath.Root, func(e gitstore.Entry) error {
-		p := string(e.Path)
-		was[p] = version{Mode: e.Mode, ID: e.ID}
-		if _, there := found[p]; there {
-			return nil
-		}
-		now, err := stands(p)
-		switch {
-		case err != nil:
-			return err
-		case now.Mode == 0:
-		case now != was[p]:
-			clash(p, "changed_here", version{})
-		default:
-			ops = append(ops, workspace.Op{Kind: workspace.OpDelete, Path: e.Path, If: workspace.Condition{Match: []string{now.ID.String()}}})
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	paths := make([]string, 0, len(found))
-	for p := range found {
-		paths = append(paths, p)
-	}
-	slices.SortFunc(paths, strings.Compare)
-	for _, p := range paths {
-		v := found[p]
-		before := was[p]
-		if v.Mode == before.Mode && v.ID == before.ID {
-			continue
-		}
-		now, err := stands(p)
-		if err != nil {
-			return nil, err
-		}
-		if now.Mode == v.Mode && now.ID == v.ID {
-			continue
-		}
-		if now.Mode != before.Mode || now.ID != before.ID {
-			clash(p, "content", v)
-			continue
-		}
-		cond := workspace.Condition{NoneMatchAny: true}
-		if now.Mode != 0 {
-			cond = workspace.Condition{Match: []string{now.ID.String()}}
-		}
-		name := filepath.Join(root, filepath.FromSlash(p))
-		if v.Mode == object.Symlink {
-			target, err := os.Readlink(name)
-			if err != nil {
-				return nil, errs.Wrap(err, "")
-			}
-			ops = append(ops, workspace.Op{Kind: workspace.OpSymlink, Path: wspath.Path(p), Target: target, Overwrite: true, If: cond})
-			continue
-		}
-		mode := v.Mode
-		ops = append(ops, workspace.Op{Kind: workspace.OpWrite, Path: wspath.Path(p), Body: &lazy{name: name}, Size: v.size, Mode: &mode, NoFollow: true, If: cond})
-	}
-	return ops, nil
-}
-
-// lazy opens a file at its first read and closes it at its end.
-type lazy struct {
-	name string
-	f    *os.File
-}
-
-func (l *lazy) Read(b []byte) (int, error) {
-	if l.f == nil {
-		var err error
-		if l.f, err = os.Open(l.name); err != nil {
-			return 0, err
-		}
-	}
-	n, err := l.f.Read(b)
-	if err != nil {
-		l.f.Close()
-	}
-	return n, err
 }

@@ -1,0 +1,217 @@
+package tests
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"umbra/tests/harness"
+)
+
+// execBeside runs a command in a layer, and meanwhile, when its first part is done,
+// another in the workspace.
+func (p *project) execBeside(t *testing.T, first, beside, last string) (r execResult, stdout, stderr string) {
+	t.Helper()
+	meet := t.TempDir()
+	ready, goOn := filepath.Join(meet, "ready"), filepath.Join(meet, "go")
+	if out, err := exec.Command("mkfifo", ready, goOn).CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	cmd := p.execCmd(t, "--isolate=require", "--json", "--agent=a", "--session=s", "--", "sh", "-ec", first+"\n: > "+ready+"; : < "+goOn+"\n"+last)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	met := make(chan error, 1)
+	go func() {
+		_, err := os.ReadFile(ready)
+		met <- err
+	}()
+	select {
+	case err := <-met:
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.shell(t, beside)
+		if err := os.WriteFile(goOn, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		<-ended
+	case <-ended:
+	}
+	return execAnswer(t, cmd, out.String(), errOut.String())
+}
+
+// TestExecKeepsIgnoredFilesOfOthers: what no history has and others changed while the
+// command ran stays, and is reported; the rest is moved over.
+func TestExecKeepsIgnoredFilesOfOthers(t *testing.T) {
+	p := newProject(t, map[string]string{".gitignore": "out/\n.env\n*.o\n", ".env": "A=1\n", "a.o": "old", "b.o": "old", "out/old": "old", "out/d/old": "old"})
+	r, _, errOut := p.execBeside(t, "echo A=layer > .env; echo layer > a.o; rm b.o; rm -rf out; mkdir out; echo layer > out/new",
+		"echo A=person > .env; echo person > b.o; echo person > out/d/person", "true")
+	if r.ExitCode != 0 || r.Commit != nil {
+		t.Fatalf("%+v", r)
+	}
+	for name, want := range map[string]string{".env": "A=person\n", "a.o": "layer\n", "b.o": "person\n", "out/new": "layer\n", "out/d/person": "person\n"} {
+		if got := p.read(t, name); got != want {
+			t.Errorf("%s has %q, want %q", name, got, want)
+		}
+	}
+	p.absent(t, "out/old")
+	p.absent(t, "out/d/old")
+	for _, name := range []string{".env", "b.o", "out/d/person"} {
+		if !strings.Contains(errOut, `not applied: "`+name+`" (changed_here)`) {
+			t.Errorf("%s is not reported: %s", name, errOut)
+		}
+	}
+}
+
+// TestExecCommits: a commit with the project's own git in a layer. One that others
+// made meanwhile stays; an index that others only refreshed does not.
+func TestExecCommits(t *testing.T) {
+	const git = "git -c user.name=x -c user.email=x@localhost -c gc.auto=0 "
+	start := func(t *testing.T) *project {
+		p := newProject(t, map[string]string{"a": "one\n", "b": "one\n"})
+		p.shell(t, "git init -q -b main && git add . && "+git+"commit -qm start && git branch other")
+		return p
+	}
+	state := func(p *project) string {
+		out, err := exec.Command("git", "-C", p.dir, "status", "--porcelain").CombinedOutput()
+		log, err2 := exec.Command("git", "-C", p.dir, "log", "--format=%s", "main").CombinedOutput()
+		fsck, err3 := exec.Command("git", "-C", p.dir, "fsck", "--strict", "--no-dangling").CombinedOutput()
+		if err := errors.Join(err, err2, err3); err != nil {
+			t.Error(err, string(fsck))
+		}
+		return strings.Join(strings.Fields(string(log)), " ") + "|" + string(out)
+	}
+	t.Run("alone", func(t *testing.T) {
+		p := start(t)
+		r, _, errOut := p.exec(t, "echo two > a; "+git+"commit -qam layer")
+		if got := state(p); got != "layer start|" || r.ExitCode != 0 {
+			t.Errorf("%q %s", got, errOut)
+		}
+	})
+	t.Run("an index that was refreshed", func(t *testing.T) {
+		p := start(t)
+		_, _, errOut := p.execBeside(t, "echo two > a; "+git+"commit -qam layer", "touch b; git status --porcelain > /dev/null; git update-index --refresh > /dev/null", "true")
+		if got := state(p); got != "layer start|" {
+			t.Errorf("%q %s", got, errOut)
+		}
+	})
+	t.Run("both commit", func(t *testing.T) {
+		p := start(t)
+		_, _, errOut := p.execBeside(t, "echo two > a; "+git+"commit -qam layer; git tag of-the-layer", "echo two > b; "+git+"commit -qam person", "true")
+		if got := state(p); got != "person start| M a\n" || p.read(t, "a") != "two\n" || p.read(t, "b") != "two\n" {
+			t.Errorf("%q %s", got, errOut)
+		}
+		if !strings.Contains(errOut, `not applied: ".git/refs/heads/main" (changed_here)`) || !strings.Contains(errOut, `not applied: ".git/index" (changed_here)`) {
+			t.Errorf("not reported: %s", errOut)
+		}
+		if got := strings.TrimSpace(harness.Git(t, filepath.Join(p.dir, ".git"), "log", "-1", "--format=%s", "of-the-layer")); got != "layer" {
+			t.Errorf("the layer's commit is %q", got)
+		}
+	})
+	t.Run("a person stages", func(t *testing.T) {
+		p := start(t)
+		p.execBeside(t, "git status --porcelain > /dev/null; echo layer > n; git add n", "echo two > b; git add b", "true")
+		if got := state(p); got != "start|M  b\n?? n\n" {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// TestExecAppliedLater: a layer whose command was killed, or whose call is over, is
+// listed, and applied or dropped later; its commit is its call's.
+func TestExecAppliedLater(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n", "b": "one\n"})
+	kill := func() string {
+		cmd := p.execCmd(t, "--isolate=require", "--agent=a", "--session=s", "--", "sh", "-c", "echo two > a; rm b; echo; exec sleep 600")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var errOut bytes.Buffer
+		cmd.Stderr = &errOut
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = out.Read(make([]byte, 1))
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		err = cmd.Wait()
+		execSkip(t, errOut.String())
+		var list struct {
+			Layers []struct {
+				Layer   string
+				Running bool
+			}
+		}
+		eventually(t, func() bool {
+			p.call(t, "GET", "/layers", nil).want(t, 200).into(t, &list)
+			return len(list.Layers) == 1 && !list.Layers[0].Running
+		})
+		if p.read(t, "a") != "one\n" || p.read(t, "b") != "one\n" {
+			t.Fatal("a part of the layer is applied", err)
+		}
+		return list.Layers[0].Layer
+	}
+	verb := func(want int, args ...string) (string, string) {
+		t.Helper()
+		status, out, errOut := harness.Run(t, nil, append([]string{"exec", "--server", p.URL}, args...)...)
+		if status != want {
+			t.Errorf("%q: status %d: %s%s", args, status, out, errOut)
+		}
+		return out, errOut
+	}
+	id := kill()
+	if out, _ := verb(0, "--layers"); !strings.HasPrefix(out, id+"\tleft\t") {
+		t.Errorf("--layers: %s", out)
+	}
+	if out, _ := verb(0, "--layers", "--json"); !strings.Contains(out, `"layer":"`+id+`"`) || !strings.HasPrefix(out, `{"layers":[`) {
+		t.Errorf("--layers --json: %s", out)
+	}
+	if out, _ := verb(0, "--drop", id, "--json"); strings.TrimSpace(out) != `{"layer":"`+id+`","dropped":true}` {
+		t.Errorf("--drop --json: %q", out)
+	}
+	verb(1, "--drop", id)
+	if out, _ := verb(0, "--layers"); out != "" {
+		t.Errorf("--layers: %s", out)
+	}
+	id = kill()
+	p.post(t, "/calls/"+id+"/end", map[string]any{"status": "failed"}).want(t, 200) // its time has passed
+	_, errOut := verb(0, "--apply", id, "--json")
+	if !strings.Contains(errOut, `"exit_code":0,"call_id":"`+id+`","commit":"`) || p.read(t, "a") != "two\n" {
+		t.Errorf("--apply --json: %s", errOut)
+	}
+	p.absent(t, "b")
+	verb(1, "--apply", id)
+	verb(1, "--apply", "../../etc")
+	var call struct{ Commits []string }
+	p.call(t, "GET", "/calls/"+id, nil).want(t, 200).into(t, &call)
+	if len(call.Commits) != 1 {
+		t.Errorf("the call has the commits %v", call.Commits)
+	}
+	p.post(t, "/calls/"+id+"/revert", map[string]any{}).want(t, 200)
+	if p.read(t, "a") != "one\n" || p.read(t, "b") != "one\n" {
+		t.Error("the call cannot be undone")
+	}
+	// A completed task takes no changes: its layer stays.
+	id = kill()
+	var c struct {
+		TaskID string `json:"task_id"`
+	}
+	p.call(t, "GET", "/calls/"+id, nil).want(t, 200).into(t, &c)
+	p.call(t, "PATCH", "/tasks/"+c.TaskID, map[string]any{"status": "completed"}).want(t, 200)
+	p.post(t, "/layers/"+id+"/apply", map[string]any{}).fails(t, 409, "task_ended")
+	if out, _ := verb(0, "--layers"); !strings.HasPrefix(out, id+"\tleft\t") || p.read(t, "a") != "one\n" {
+		t.Errorf("--layers: %s", out)
+	}
+	verb(0, "--drop", id)
+}
