@@ -28,14 +28,6 @@ type Boundary struct {
 // Whole reports whether the history goes back to its first commit.
 func (b Boundary) Whole() bool { return b.Seq == 0 }
 
-// boundaryName is the line of the note that holds the boundary. The file
-// `shallow` says the same to git; the note is ours alone, so that a person who
-// removes that file does not make every git command fail for good.
-const boundaryName = "refs/umbra/boundary"
-
-// isRef reports whether a name of the note is a ref's: two are only kept there.
-func isRef(name string) bool { return name != shownName && name != boundaryName }
-
 // Boundary gives where the history begins.
 func (s *Store) Boundary() Boundary {
 	if b := s.boundary.Load(); b != nil {
@@ -75,7 +67,7 @@ func (s *Store) loadBoundary(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	noted, _ := s.note.Get(boundaryName)
+	noted, _ := s.note.Get(refs.Boundary)
 	var newest Boundary
 	for _, id := range append([]ID{noted}, lines...) {
 		if id.IsZero() {
@@ -106,9 +98,16 @@ func (s *Store) loadBoundary(ctx context.Context) error {
 		}
 	}
 	if noted != newest.Commit {
-		return s.note.Append([]refs.Update{{Name: boundaryName, New: newest.Commit}})
+		return s.noteBoundary(newest.Commit)
 	}
 	return nil
+}
+
+// noteBoundary puts the boundary's commit into the ref log. The file `shallow` says
+// the same to git; the log is ours alone, so that a user who removes that file does
+// not make every git command fail for good.
+func (s *Store) noteBoundary(id ID) error {
+	return s.note.Append(0, refs.Value{Name: refs.Boundary, ID: id})
 }
 
 // shallowAt adds the boundary to git's file. Older boundaries stay in it

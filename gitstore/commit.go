@@ -3,6 +3,7 @@ package gitstore
 import (
 	"context"
 	"hash/crc32"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -566,7 +567,7 @@ func (g *group) emitCommit(m *message.Message, authored time.Time, tree object.I
 
 // accept makes a durable group the store's state.
 func (s *Store) accept(g *group) {
-	g.j.accept(len(g.buf), g.objs, g.tip.Seq)
+	g.j.accept(len(g.buf), g.objs, g.tip, g.tasks)
 	for id, t := range g.trees {
 		s.trees.put(id, t)
 	}
@@ -575,10 +576,7 @@ func (s *Store) accept(g *group) {
 	}
 	s.lastWhen = g.when
 	s.tmu.Lock()
-	for id, t := range g.tasks {
-		s.tasks[id] = t
-		s.dirtyTasks[id] = true
-	}
+	maps.Copy(s.tasks, g.tasks)
 	s.tmu.Unlock()
 	s.acceptCut(g)
 	s.records.append(g.records)

@@ -296,3 +296,32 @@ func TestErrorAtEveryCall(t *testing.T) {
 	}
 	t.Logf("%d errors injected at %d calls", injected, total)
 }
+
+// TestTwoErrors samples pairs of faults: a salvage, a retry or a second try of a
+// publication fails as well, or everything fails from one call to another.
+func TestTwoErrors(t *testing.T) {
+	total := calls(t)
+	rnd := rand.New(rand.NewPCG(7, 9))
+	pairs := 500
+	if testing.Short() {
+		pairs = 60
+	}
+	for i := range pairs {
+		first := 1 + rnd.IntN(total)
+		second := first + 1 + rnd.IntN(40) // near enough to meet what the first led to
+		span, errno := i%4 == 0, []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EMFILE}[i%3]
+		h := &vfs.Hook{OnCall: func(c vfs.Call) error {
+			if c.N == first || c.N == second || span && c.N > first && c.N < second {
+				return vfs.Partial(errno)
+			}
+			return nil
+		}}
+		mem := vfs.NewMem(vfs.MemOptions{})
+		var sc scenario
+		sc.play(vfs.Inject(mem, h))
+		clone := mem.CrashClone(vfs.CrashOptions{Mode: vfs.CrashSyncedOnly})
+		if !t.Run(fmt.Sprintf("%v at calls %d and %d, all between: %v", errno, first, second, span), func(t *testing.T) { sc.check(t, clone, i%97 == 0) }) {
+			t.FailNow()
+		}
+	}
+}

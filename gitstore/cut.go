@@ -23,8 +23,9 @@ import (
 //  1. The ids of what is dropped are written down (`dropped`).
 //  2. One group of the journal holds new info tags, on the boundary's commit, of
 //     the tasks that lie across. With it the boundary moves in memory.
-//  3. Their refs move, and those of tasks wholly before it go; the note with them.
-//  4. git's file `shallow` names the boundary's commit, then the note does.
+//  3. The ref log, and then git's refs, have them, and no more those of tasks
+//     wholly before it.
+//  4. git's file `shallow` names the boundary's commit, then the ref log does.
 //
 // Nothing is removed by any of them: that is Collect's, after the last.
 type cut struct {
@@ -145,7 +146,6 @@ func (s *Store) acceptCut(g *group) {
 	s.tmu.Lock()
 	for i := range c.gone {
 		delete(s.tasks, c.gone[i].ID)
-		delete(s.dirtyTasks, c.gone[i].ID)
 	}
 	s.tmu.Unlock()
 	s.boundary.Store(&c.to)
@@ -169,7 +169,7 @@ func (s *Store) finishCut(ctx context.Context, c *cut) error {
 	if err := s.shallowAt(ctx, c.to); err != nil {
 		return lockedOut(err)
 	}
-	if err := s.note.Append([]refs.Update{{Name: boundaryName, New: c.to.Commit}}); err != nil {
+	if err := s.noteBoundary(c.to.Commit); err != nil {
 		return errs.Wrap(err, "")
 	}
 	s.records.shrink()
@@ -184,25 +184,23 @@ func (s *Store) dropRefs(ctx context.Context, gone []Task) error {
 	p := &s.pub
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.publishLocked(ctx); err != nil {
+	if _, err := p.publishLocked(ctx); err != nil {
 		return err
 	}
-	var updates []refs.Update
+	var values []refs.Value
+	dropped := make(map[string]bool)
 	for i := range gone {
 		for _, which := range []string{"base", "head", "info"} {
 			name := tasksPrefix + gone[i].ID + "/" + which
-			if noted, ok := s.note.Get(name); ok {
-				updates = append(updates, refs.Update{Name: name, Noted: noted})
-			}
+			values, dropped[name] = append(values, refs.Value{Name: name}), true
 		}
 	}
-	foreign, err := s.refs.Update(ctx, updates)
-	s.reportForeign(foreign)
-	if err != nil {
-		return lockedOut(err)
-	}
-	if err := s.note.Append(updates); err != nil {
+	if err := s.note.Append(0, values...); err != nil {
 		return errs.Wrap(err, "")
+	}
+	failed := slices.DeleteFunc(p.project(ctx), func(f refs.Failed) bool { return !dropped[f.Name] })
+	if err := refs.Join(failed); err != nil {
+		return lockedOut(err)
 	}
 	for i := range gone {
 		if err := s.dropInfoLog(gone[i].ID); err != nil {

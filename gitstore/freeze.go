@@ -43,7 +43,7 @@ func (s *Store) Freeze(ctx context.Context) (*Frozen, error) {
 		// The less the journals hold, the less is read into memory. A lock on a ref
 		// that somebody holds does not matter: the note and the journals tell all.
 		lctx, cancel := context.WithTimeout(ctx, lockPatience)
-		err := p.publishLocked(lctx)
+		_, err := p.publishLocked(lctx)
 		cancel()
 		if ctx.Err() != nil {
 			return nil, errs.Wrap(context.Cause(ctx), "")
@@ -153,10 +153,9 @@ func (j *journal) head(n int64) (data []byte, ok bool, err error) {
 	return data, err == nil, err
 }
 
-// freezeClosed adds journals that are packs already, but that the note does not
-// tell of, since the refs could not be moved.
+// freezeClosed adds journals that are packs already, but that the ref log does not
+// include, since it could not be written.
 func (s *Store) freezeClosed(f *Frozen, seen map[string]bool) error {
-	noted, _ := s.note.Get(shownName)
 	names, err := s.fs.ReadDir(journalDir)
 	if err != nil {
 		return err
@@ -164,7 +163,7 @@ func (s *Store) freezeClosed(f *Frozen, seen map[string]bool) error {
 	for _, e := range names {
 		name := path.Join(journalDir, e.Name)
 		n, ok := parseJournalName(e.Name)
-		if !ok || n <= idNumber(noted) || seen[name] || n > s.pub.closed {
+		if !ok || n <= s.note.Shown() || seen[name] || n > s.pub.closed {
 			continue // shown, taken already, or not used before this moment
 		}
 		if err := f.add(s.fs, name); err != nil {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"sync"
 
 	"umbra/gitstore/message"
@@ -38,12 +39,13 @@ type infoLog struct {
 // maxInfoLog bounds the bytes that wait where processes are always at work.
 const maxInfoLog = 1 << 20
 
-// logInfo has a task's superseded info tags, which stock git sees by now,
-// written to the reflog soon.
+// logInfo has a published record's superseded info tags written to the reflog
+// soon. The task remembers only those that came since.
 func (s *Store) logInfo(t *Task) {
 	if len(t.past) == 0 {
 		return
 	}
+	defer s.dropPast(t)
 	name, email := message.Committer()
 	when := s.opt.Now().Unix()
 	var lines []byte
@@ -63,6 +65,19 @@ func (s *Store) logInfo(t *Task) {
 	}
 	l.lines[t.ID] = append(l.lines[t.ID], lines...)
 	l.bytes += len(lines)
+}
+
+func (s *Store) dropPast(t *Task) {
+	s.tmu.Lock()
+	defer s.tmu.Unlock()
+	if now := s.tasks[t.ID]; now != nil {
+		c := *now
+		c.past = nil
+		if i := slices.Index(now.past, t.InfoTag); i >= 0 {
+			c.past = now.past[i:]
+		}
+		s.tasks[t.ID] = &c
+	}
 }
 
 func (l *infoLog) waiting() bool {

@@ -2,6 +2,7 @@ package gitstore
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"sort"
@@ -48,10 +49,12 @@ type journal struct {
 	f      vfs.File
 	room   int64 // zeroed up to here
 
-	mu     sync.RWMutex
-	at     map[object.ID]loc
-	end    int64  // acknowledged bytes
-	last   uint64 // number of the newest commit in it, or before it
+	mu  sync.RWMutex
+	at  map[object.ID]loc
+	end int64 // acknowledged bytes
+	tip Tip   // as of its end
+	// tasks are the newest records of those tasks that it changed, as of its end.
+	tasks  map[string]*Task
 	closed bool
 
 	// unsound is set once a write or sync of the file failed: its bytes past
@@ -80,7 +83,7 @@ func (s *Store) createJournal(number uint64, room int64) (*journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &journal{number: number, name: name, f: f, room: room, end: packHeaderLen, at: make(map[object.ID]loc)}
+	j := &journal{number: number, name: name, f: f, room: room, end: packHeaderLen, at: make(map[object.ID]loc), tasks: make(map[string]*Task)}
 	if err := j.format(s.fs); err != nil {
 		f.Close()
 		s.fs.Remove(name) // best effort: an empty journal is dropped at a start
@@ -179,15 +182,16 @@ func (j *journal) append(buf []byte) error {
 	return j.f.Datasync()
 }
 
-// accept makes the objects of an appended group findable; last is the number
-// of its newest commit.
-func (j *journal) accept(n int, objs map[object.ID]loc, last uint64) {
+// accept makes the objects of an appended group findable. tip is the newest commit
+// after it, tasks are the records that it changed.
+func (j *journal) accept(n int, objs map[object.ID]loc, tip Tip, tasks map[string]*Task) {
 	j.mu.Lock()
 	for id, l := range objs {
 		j.at[id] = l
 	}
 	j.end += int64(n)
-	j.last = last
+	j.tip = tip
+	maps.Copy(j.tasks, tasks)
 	j.mu.Unlock()
 }
 

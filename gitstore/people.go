@@ -59,7 +59,7 @@ func (p *personsRoots) refs() error {
 		return err
 	}
 	for _, r := range list {
-		if noted, ok := p.s.note.Get(r.Name); !ok || noted != r.ID && p.s.wanted(r.Name) != r.ID {
+		if noted, ok := p.s.note.Get(r.Name); !ok || noted != r.ID {
 			p.add(r.ID) // zero for a symbolic one: what it leads to is in the list
 		}
 	}

@@ -2,18 +2,17 @@ package gitstore
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
-	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/gitstore/refs"
 	"umbra/internal/errs"
@@ -31,20 +30,20 @@ type publisher struct {
 	oldest   time.Time // when the oldest commit that stock git does not see was made
 	activity time.Time // of the newest commit
 	last     time.Time // end of the last publication
-	block    string    // what keeps stock git from seeing all
+	behind   []string  // refs that could not be moved, and why
 
-	// unlink are names in journal/ whose contents stand in objects/pack; they
-	// go once the note is durable. mu is held.
+	// unlink are names in journal/ whose contents are in objects/pack; they are
+	// removed once the ref log is durable. mu is held.
 	unlink []string
-	// also are values of refs that a publication set and did not note, since it
-	// was cut off or the note could not be written: nobody else's. mu is held.
-	also map[string][]ID
-	// kept is a publication that failed; it is shown before anything else is
-	// detached. mu is held.
+	// kept is a publication that is not in the ref log yet; nothing else is
+	// detached until it is. mu is held.
 	kept   *publication
+	noted  uint64        // number of the newest commit in the ref log; mu
 	closed uint64        // number of the newest journal in unlink, or before
 	loose  atomic.Int64  // refs written since loose ones were counted last
 	shown  atomic.Uint64 // number of the newest commit that stock git sees
+	// foreign counts the refs of ours that another process had moved.
+	foreign atomic.Int64
 }
 
 const (
@@ -80,10 +79,11 @@ func (s *Store) kickPublisher() {
 	}
 }
 
-func (p *publisher) blocked() string {
+// pending lists the refs that could not be moved, and why.
+func (p *publisher) pending() []string {
 	p.tmu.Lock()
 	defer p.tmu.Unlock()
-	return p.block
+	return p.behind
 }
 
 // due tells when the next publication is: once it has been quiet for a moment,
@@ -135,10 +135,10 @@ func (p *publisher) run(ctx context.Context) {
 		}
 		if due := p.due(); !due.IsZero() && !time.Now().Before(due) {
 			lctx, cancel := context.WithTimeout(ctx, lockPatience)
-			err := p.publish(lctx)
+			_, err := p.publish(lctx)
 			cancel()
 			if err != nil && ctx.Err() == nil {
-				p.s.log.Warn("publishing failed; tried again", "error", err)
+				p.s.log.Warn("publishing failed; it is retried", "error", err)
 				p.retry()
 			}
 			p.s.kickMaintainer()
@@ -165,13 +165,21 @@ func (p *publisher) retry() {
 	p.last = time.Now()
 }
 
-// Publish lets stock git see all that is durable. Where somebody holds a lock
-// on a ref for more than ten seconds it gives errs.Unavailable, ref_locked.
+// Publish lets stock git see all that is durable. It fails if the newest commit is
+// not visible then, or another process holds the lock of a ref for more than ten
+// seconds: errs.Unavailable, ref_locked. Any other ref that cannot be moved is
+// retried later, and is in Warnings.
 func (s *Store) Publish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, publishPatience)
 	defer cancel()
-	if err := s.pub.publish(ctx); err != nil {
+	failed, err := s.pub.publish(ctx)
+	if err != nil {
 		return err
+	}
+	for _, f := range failed {
+		if _, locked := errors.AsType[*refs.LockedError](f.Err); locked || f.Name == shadowRef {
+			return lockedOut(f.Err)
+		}
 	}
 	if err := s.writeInfoLog(ctx); err != nil {
 		s.log.Warn("reflogs of tasks' records not written", "error", err)
@@ -179,82 +187,149 @@ func (s *Store) Publish(ctx context.Context) error {
 	return nil
 }
 
-func (p *publisher) publish(ctx context.Context) error {
+// publish fails unless all that is durable is in the ref log, and returns the refs
+// that have not followed.
+func (p *publisher) publish(ctx context.Context) ([]refs.Failed, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.publishLocked(ctx)
 }
 
-// publishLocked is publish for who holds mu.
-func (p *publisher) publishLocked(ctx context.Context) error {
+// publishLocked is like publish; the caller must hold mu.
+func (p *publisher) publishLocked(ctx context.Context) ([]refs.Failed, error) {
 	s := p.s
 	if err := s.pendingPurge(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	if used := s.journalsUsed(); used > 0 {
 		s.journals.ready(used)
 	}
 	began := time.Now()
 	if p.kept != nil {
-		// What failed before is shown first: nothing else is detached until then, or
-		// each failure would add a journal to those that wait.
-		if err := p.show(ctx, *p.kept, began); err != nil {
-			return err
+		if err := p.record(*p.kept); err != nil {
+			return nil, err
 		}
 		p.kept = nil
 	}
-	todo, err := s.detach()
-	if err != nil {
-		return errs.Wrap(fmt.Errorf("salvaging the open journal: %w", err), "")
-	}
-	if err := p.show(ctx, todo, began); err != nil {
+	todo, unsound := s.detach()
+	if err := p.record(todo); err != nil {
 		p.kept = &todo
-		return err
+		return nil, err
 	}
-	return nil
-}
-
-// show closes a publication's journals, moves the refs, and removes what the
-// journals were. Doing it again after a failure is safe.
-func (p *publisher) show(ctx context.Context, todo publication, began time.Time) error {
-	s := p.s
-	for _, j := range s.waiting(todo.through) {
-		if err := s.closeJournal(j); err != nil {
-			return errs.Wrap(fmt.Errorf("closing journal %d: %w", j.number, err), "")
-		}
-	}
-	if err := p.moveRefs(ctx, todo); err != nil {
-		return err
-	}
+	failed := p.project(ctx)
 	for _, name := range p.unlink {
 		if err := s.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.log.Warn("journal left behind until the next start", "name", name, "error", err)
 		}
 	}
 	p.unlink = nil
+	if unsound != nil {
+		return failed, errs.Wrap(fmt.Errorf("salvaging the open journal: %w", unsound), "")
+	}
 	if todo.tip.Seq > 0 {
-		p.shown.Store(todo.tip.Seq)
 		s.opt.Meter.Publish.Since(began)
 	}
 	p.tmu.Lock()
 	defer p.tmu.Unlock()
-	p.last, p.block = time.Now(), ""
-	if !p.oldest.After(began) && !p.activity.After(began) {
+	p.last = time.Now()
+	switch {
+	case len(failed) > 0:
+		p.oldest = time.Now().Add(retryAfter - s.opt.VisibleAfter)
+	case !p.oldest.After(began) && !p.activity.After(began):
 		p.oldest = time.Time{}
-	} else if p.oldest.Before(began) {
+	case p.oldest.Before(began):
 		p.oldest = began // what came since is younger than that
+	}
+	return failed, nil
+}
+
+// record closes a publication's journals, then adds what they lead to to the ref
+// log: from then on that is a fact, whatever becomes of the journals and of git's
+// refs. Doing it again after a failure is safe.
+func (p *publisher) record(todo publication) error {
+	s := p.s
+	for _, j := range s.waiting(todo.through) {
+		if err := s.closeJournal(j); err != nil {
+			return errs.Wrap(fmt.Errorf("closing journal %d: %w", j.number, err), "")
+		}
+	}
+	var values []refs.Value
+	for _, id := range slices.Sorted(maps.Keys(todo.tasks)) {
+		t := todo.tasks[id]
+		values = append(values, refs.Value{Name: tasksPrefix + t.ID + "/base", ID: t.Base},
+			refs.Value{Name: tasksPrefix + t.ID + "/head", ID: t.Head}, refs.Value{Name: tasksPrefix + t.ID + "/info", ID: t.InfoTag})
+	}
+	if todo.tip.Seq > 0 {
+		values = append(values, refs.Value{Name: shadowRef, ID: todo.tip.Commit})
+	}
+	if err := s.note.Append(todo.through, values...); err != nil {
+		return errs.Wrap(err, "")
+	}
+	for _, t := range todo.tasks {
+		s.logInfo(t)
+	}
+	if todo.tip.Seq > 0 {
+		p.noted = todo.tip.Seq
 	}
 	return nil
 }
 
+// project moves git's refs to what the ref log says, and returns those that could
+// not be moved: they stay pending. pub.mu is held.
+func (p *publisher) project(ctx context.Context) []refs.Failed {
+	s := p.s
+	todo := s.note.Pending()
+	foreign, failed := s.refs.Update(ctx, todo)
+	s.reportForeign(foreign)
+	bad := make(map[string]bool, len(failed))
+	behind := make([]string, 0, len(failed))
+	for _, f := range failed {
+		bad[f.Name] = true
+		behind = append(behind, whyBehind(f))
+	}
+	for _, u := range todo {
+		if !bad[u.Name] {
+			s.note.Moved(u.Name)
+			p.loose.Add(1)
+		}
+	}
+	if !bad[shadowRef] {
+		p.shown.Store(p.noted)
+	}
+	if len(failed) > 0 {
+		s.log.Warn("git's refs are behind; they are retried", "error", refs.Join(failed))
+	}
+	p.tmu.Lock()
+	defer p.tmu.Unlock()
+	p.behind = behind
+	return failed
+}
+
+// whyBehind is what an owner reads of a ref that could not be moved.
+func whyBehind(f refs.Failed) string {
+	why := "it could not be moved"
+	if locked, ok := errors.AsType[*refs.LockedError](f.Err); ok {
+		why = "another process holds the lock " + locked.Name
+	} else if errno, ok := errors.AsType[syscall.Errno](f.Err); ok {
+		why += ": " + errno.Error()
+	}
+	return f.Name + " is behind history, stock git does not see the newest commits: " + why
+}
+
 func (p *publisher) unlinkLater(names ...string) { p.unlink = append(p.unlink, names...) }
 
-// publication is what one publication shows: everything that stands in the
-// journals up to one, with the tip and the records of tasks that they lead to.
+// publication is a prefix of the closed journals, with the tip and the records of
+// tasks that they lead to.
 type publication struct {
 	through uint64 // the newest journal's number
 	tip     Tip
-	tasks   []Task
+	tasks   map[string]*Task
+}
+
+// add folds a journal in.
+func (o *publication) add(j *journal) {
+	o.through, o.tip = max(o.through, j.number), j.tip
+	maps.Copy(o.tasks, j.tasks)
 }
 
 // waiting gives the journals up to a number that are to be closed, oldest first.
@@ -283,34 +358,21 @@ func (s *Store) journalsUsed() (used int64) {
 	return used
 }
 
-// detach takes the open journal from the committer, which goes on in the next.
-// An unsound one is salvaged before: the tip may stand in it, and refs never
-// name what has no pack. Where that fails nothing is detached.
-func (s *Store) detach() (out publication, err error) {
+// detach takes the open journal from the committer, which goes on in the next, and
+// returns what all closed ones lead to. An unsound one is salvaged before. If that
+// fails it is left, with the error, and the publication is of those before it.
+func (s *Store) detach() (out publication, unsound error) {
 	s.jmu.Lock()
 	defer s.jmu.Unlock()
-	if err := s.salvageOpen(); err != nil {
-		return out, err
-	}
-	if s.open != nil && !s.open.empty() {
+	if unsound = s.salvageOpen(); unsound == nil && s.open != nil && !s.open.empty() {
 		s.closing = append(s.closing, s.open)
 		s.open = nil
 	}
+	out.tasks = make(map[string]*Task)
 	for _, j := range s.closing {
-		out.through = max(out.through, j.number)
+		out.add(j)
 	}
-	out.tip = s.Tip()
-	s.tmu.Lock()
-	defer s.tmu.Unlock()
-	for id := range s.dirtyTasks {
-		t := *s.tasks[id]
-		out.tasks = append(out.tasks, t)
-		t.past = nil
-		s.tasks[id] = &t
-	}
-	clear(s.dirtyTasks)
-	sort.Slice(out.tasks, func(a, b int) bool { return out.tasks[a].ID < out.tasks[b].ID })
-	return out, nil
+	return out, unsound
 }
 
 // closeJournal makes a journal a pack of objects/pack. Doing it again after a
@@ -336,7 +398,7 @@ func (s *Store) closeJournal(j *journal) error {
 	if err := s.writeFile(idx, pack.EncodeIdx(entries, sum)); err != nil {
 		return err
 	}
-	if _, err := s.linkPack(j.name, idx, sum, keepNote{through: j.last}); err != nil {
+	if _, err := s.linkPack(j.name, idx, sum, keepNote{through: j.tip.Seq}); err != nil {
 		return err
 	}
 	s.jmu.Lock()
@@ -354,83 +416,8 @@ func (s *Store) closeJournal(j *journal) error {
 	return nil
 }
 
-// moveRefs sets the refs of a publication, tasks' first, then notes them.
-func (p *publisher) moveRefs(ctx context.Context, todo publication) error {
-	s := p.s
-	var want []refs.Update
-	set := func(name string, id object.ID) {
-		noted, _ := s.note.Get(name)
-		if noted != id {
-			u := refs.Update{Name: name, New: id, Noted: noted}
-			u.Also = p.also[name]
-			want = append(want, u)
-		}
-	}
-	for _, t := range todo.tasks {
-		set(tasksPrefix+t.ID+"/base", t.Base)
-		set(tasksPrefix+t.ID+"/head", t.Head)
-		set(tasksPrefix+t.ID+"/info", t.InfoTag)
-	}
-	if todo.tip.Seq > 0 {
-		set(shadowRef, todo.tip.Commit)
-	}
-	noted, _ := s.note.Get(shownName)
-	shown := numberID(max(p.closed, idNumber(noted)))
-	if len(want) == 0 && shown == noted {
-		return nil
-	}
-	// From here on a ref may be what it shall be, noted or not.
-	if p.also == nil {
-		p.also = make(map[string][]ID)
-	}
-	for _, u := range want {
-		if !slices.Contains(p.also[u.Name], u.New) {
-			p.also[u.Name] = append(slices.Clip(p.also[u.Name]), u.New)
-		}
-	}
-	foreign, err := s.refs.Update(ctx, want)
-	s.reportForeign(foreign)
-	if err != nil {
-		var locked *refs.LockedError
-		if errors.As(err, &locked) {
-			p.tmu.Lock()
-			p.block = "the lock " + locked.Name + " is held by another process: stock git does not see the newest commits"
-			p.tmu.Unlock()
-			return &errs.Error{Kind: errs.Unavailable, Code: "ref_locked", Err: err,
-				Detail: "Another process holds " + locked.Name + "; nothing is lost, but stock git does not see the newest commits yet."}
-		}
-		return errs.Wrap(err, "")
-	}
-	p.loose.Add(int64(len(want)))
-	// The lines of one write are not one unit to a power failure: that the
-	// journals are shown is noted once the refs' values surely are.
-	if err := s.note.Append(want); err != nil {
-		return errs.Wrap(err, "")
-	}
-	if err := s.note.Append([]refs.Update{{Name: shownName, New: shown}}); err != nil {
-		return errs.Wrap(err, "")
-	}
-	p.also = nil
-	for i := range todo.tasks {
-		s.logInfo(&todo.tasks[i])
-	}
-	return nil
-}
-
-// shownName is the line of the note that holds, in place of an object id, the
-// number of the newest journal of which all is shown. One found at a start
-// that is no newer was only not removed; replaying it would bring old records
-// of tasks back.
-const shownName = "refs/umbra/shown"
-
-func numberID(n uint64) (id ID) {
-	binary.BigEndian.PutUint64(id[len(id)-8:], n)
-	return id
-}
-
-func idNumber(id ID) uint64 { return binary.BigEndian.Uint64(id[len(id)-8:]) }
-
 func (s *Store) reportForeign(foreign []refs.Foreign) {
+	s.pub.foreign.Add(int64(len(foreign)))
 	for _, f := range foreign {
 		switch {
 		case f.KeptAs != "":

@@ -118,9 +118,8 @@ func TestPublishWithUnsoundJournal(t *testing.T) {
 	}
 }
 
-// The refs move before they are noted. Where the note cannot be written they are
-// still ours.
-func TestRefsMovedButNotNoted(t *testing.T) {
+// While the ref log cannot be written no ref is moved; then each is known for ours.
+func TestRefLogNotWritten(t *testing.T) {
 	ctx := t.Context()
 	f := newFaulty(t)
 	defer f.Close(context.WithoutCancel(ctx))
@@ -133,7 +132,7 @@ func TestRefsMovedButNotNoted(t *testing.T) {
 	}
 	for range 2 {
 		if err := f.Publish(ctx); err == nil {
-			t.Fatal("the note was written")
+			t.Fatal("the ref log was written")
 		}
 	}
 	f.fail = nil

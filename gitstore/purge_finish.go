@@ -79,11 +79,12 @@ func (p *Purge) lateForeign(ctx context.Context) {
 	var gone []refs.Update
 	for _, r := range list {
 		if p.r.changed(r.ID) {
-			gone = append(gone, refs.Update{Name: r.Name, Noted: r.ID})
+			gone = append(gone, refs.Update{Name: r.Name, Before: []ID{r.ID}})
 		}
 	}
-	if err == nil && len(gone) > 0 {
-		_, err = p.s.refs.Update(ctx, gone)
+	if err == nil {
+		_, failed := p.s.refs.Update(ctx, gone)
+		err = refs.Join(failed)
 	}
 	if err != nil {
 		p.s.log.Warn("refs under refs/foreign were not looked at once more", "error", err)
@@ -104,8 +105,12 @@ func (p *Purge) quiet(ctx context.Context) error {
 	}
 	lctx, cancel := context.WithTimeout(ctx, publishPatience)
 	defer cancel()
-	if err := s.pub.publishLocked(lctx); err != nil {
-		return err
+	failed, err := s.pub.publishLocked(lctx)
+	if err == nil {
+		err = refs.Join(failed)
+	}
+	if err != nil {
+		return lockedOut(err)
 	}
 	s.jmu.Lock()
 	defer s.jmu.Unlock()

@@ -146,7 +146,7 @@ func (s *Store) takeBack(in *purgeIntent) error {
 // already. Where it fails it is to be called again: a lock on a ref that
 // somebody holds is an error like others.
 func (s *Store) finishPurge(ctx context.Context, in *purgeIntent) error {
-	steps := []func(context.Context, *purgeIntent) error{s.placeMap, s.dropRecords, s.dropGraphs, s.widenShallow,
+	steps := []func(context.Context, *purgeIntent) error{s.placeMap, s.dropRecords, s.dropGraphs, s.noteRewritten, s.widenShallow,
 		s.moveRewritten, s.dropOthers, s.narrowShallow, s.dropPurged, s.dropLeftovers}
 	for _, step := range steps {
 		if err := step(ctx, in); err != nil {
@@ -209,29 +209,29 @@ func (s *Store) narrowShallow(ctx context.Context, in *purgeIntent) error {
 	})
 }
 
-// moveRewritten sets the note, which is where a start begins, then the refs.
-func (s *Store) moveRewritten(ctx context.Context, in *purgeIntent) error {
-	noted := make([]refs.Update, 0, len(in.Refs))
-	want := make([]refs.Update, 0, len(in.Refs))
+// noteRewritten sets the ref log: a start begins there.
+func (s *Store) noteRewritten(_ context.Context, in *purgeIntent) error {
+	var values []refs.Value
 	for _, r := range in.Refs {
 		old, now, err := r.ids()
 		if err != nil {
 			return err
 		}
-		noted = append(noted, refs.Update{Name: r.Name, New: now})
-		want = append(want, refs.Update{Name: r.Name, New: now, Noted: old})
+		if noted, _ := s.note.Get(r.Name); noted == now {
+			s.note.Expect(r.Name, old) // an earlier try may have been cut off here
+		}
+		values = append(values, refs.Value{Name: r.Name, ID: now})
 	}
 	if _, begin, err := in.Boundary.ids(); err != nil {
 		return err
 	} else if !begin.IsZero() {
-		noted = append(noted, refs.Update{Name: boundaryName, New: begin})
+		values = append(values, refs.Value{Name: refs.Boundary, ID: begin})
 	}
-	if err := s.note.Append(noted); err != nil {
-		return err
-	}
-	foreign, err := s.refs.Update(ctx, want)
-	s.reportForeign(foreign)
-	return err
+	return s.note.Append(0, values...)
+}
+
+func (s *Store) moveRewritten(ctx context.Context, _ *purgeIntent) error {
+	return refs.Join(s.pub.project(ctx))
 }
 
 // dropRecords removes the commit index: it is read from history again. A
@@ -321,15 +321,14 @@ func (s *Store) dropLeftovers(_ context.Context, _ *purgeIntent) error {
 // leftover reports whether a file of the journal folder is one that a failure
 // left behind: a journal that stands in a pack, one that was put aside.
 func (s *Store) leftover(name string) bool {
-	noted, _ := s.note.Get(shownName)
 	n, isJournal := parseJournalName(name)
 	switch {
 	case strings.HasPrefix(name, "torn-"):
 		return true
 	case isJournal:
-		return n <= idNumber(noted)
+		return n <= s.note.Shown()
 	}
-	return staleIdx(name, idNumber(noted))
+	return staleIdx(name, s.note.Shown())
 }
 
 // removeMatching removes the files of a folder for which match holds.

@@ -356,16 +356,16 @@ func (s *Store) dropOthers(ctx context.Context, in *purgeIntent) error {
 		if err != nil {
 			return err
 		}
-		gone = append(gone, refs.Update{Name: r.Name, Noted: old})
+		gone = append(gone, refs.Update{Name: r.Name, Before: []ID{old}})
 	}
 	if o.Head {
 		if err := s.writeFile(path.Join(repoDir, refs.HEAD), []byte("ref: "+shadowRef+"\n")); err != nil {
 			return err
 		}
 	}
-	foreign, err := s.refs.Update(ctx, gone)
+	foreign, failed := s.refs.Update(ctx, gone)
 	s.reportForeign(foreign)
-	if err != nil {
+	if err := refs.Join(failed); err != nil {
 		return err
 	}
 	for _, name := range o.Worktrees {

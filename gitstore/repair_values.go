@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -158,14 +159,12 @@ func (r *repairer) values() (err error) {
 		return err
 	}
 	values := r.note.All()
-	delete(values, shownName)
-	delete(values, boundaryName)
+	delete(values, refs.Boundary)
 	empty := len(values) == 0
 	// First of all what is noted, or else what git shows: packs that lost their
 	// .keep come back by it.
 	seeds := r.note.All()
-	delete(seeds, shownName)
-	delete(seeds, boundaryName)
+	delete(seeds, refs.Boundary)
 	if seeds[shadowRef].IsZero() {
 		if id, _, ok, err := r.s.refs.Read(shadowRef); err == nil && ok {
 			seeds[shadowRef] = id
@@ -181,11 +180,10 @@ func (r *repairer) values() (err error) {
 	if err != nil {
 		return err
 	}
-	var set []refs.Update
+	set := make(map[string]ID)
 	change := func(name string, id ID) {
 		if values[name] != id {
-			set = append(set, refs.Update{Name: name, New: id})
-			values[name] = id
+			set[name], values[name] = id, id
 		}
 	}
 	r.tipValue(all, values, change)
@@ -198,7 +196,11 @@ func (r *repairer) values() (err error) {
 		r.taskValues(all, values, change)
 	}
 	if len(set) > 0 {
-		if err := r.note.Append(set); err != nil {
+		var changed []refs.Value
+		for _, name := range slices.Sorted(maps.Keys(set)) {
+			changed = append(changed, refs.Value{Name: name, ID: set[name]})
+		}
+		if err := r.note.Append(0, changed...); err != nil {
 			return err
 		}
 		if err := r.reach(values); err != nil {

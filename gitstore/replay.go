@@ -75,7 +75,7 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.records.fill(ctx, s.Tip()); err != nil {
 		return err
 	}
-	return s.settle(ctx, len(found) > 0)
+	return s.settle(ctx)
 }
 
 func (s *Store) openRepo(ctx context.Context) error {
@@ -103,8 +103,7 @@ func (s *Store) openRepo(ctx context.Context) error {
 // was copied alone) what stands in the refs is taken.
 func (s *Store) lastValues(ctx context.Context) (map[string]ID, error) {
 	values := s.note.All()
-	delete(values, shownName)
-	delete(values, boundaryName)
+	delete(values, refs.Boundary)
 	if len(values) > 0 {
 		return values, nil
 	}
@@ -142,8 +141,7 @@ func (s *Store) findJournals() ([]*journal, error) {
 		return nil, err
 	}
 	var out []*journal
-	noted, _ := s.note.Get(shownName)
-	shown := idNumber(noted)
+	shown := s.note.Shown()
 	s.journals.number = shown
 	for _, e := range names {
 		name := path.Join(journalDir, e.Name)
@@ -157,7 +155,7 @@ func (s *Store) findJournals() ([]*journal, error) {
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, &journal{number: n, name: name, f: f, at: make(map[object.ID]loc), end: packHeaderLen})
+			out = append(out, &journal{number: n, name: name, f: f, at: make(map[object.ID]loc), end: packHeaderLen, tasks: make(map[string]*Task)})
 			s.journals.number = max(s.journals.number, n)
 		case strings.HasPrefix(e.Name, "tmp-"), strings.HasSuffix(e.Name, ".new"), staleIdx(e.Name, shown):
 			if err := s.fs.Remove(name); err != nil {
@@ -180,35 +178,46 @@ func staleIdx(base string, shown uint64) bool {
 	return ok && strings.HasSuffix(base, idxSuffix) && n <= shown
 }
 
-// settle closes the journals that the start found, so that their files are
-// never appended to, and puts back refs that somebody moved.
-func (s *Store) settle(ctx context.Context, replayed bool) error {
+// settle closes the journals that the start found, so that their files are never
+// appended to, and moves the refs that are not what the ref log says. One that
+// another process moved is kept under refs/foreign.
+func (s *Store) settle(ctx context.Context) error {
+	p := &s.pub
+	todo, err := s.detach()
+	if err != nil {
+		return err
+	}
+	todo.tip = s.Tip()
 	s.tmu.Lock()
-	for id := range s.tasks {
+	for id, t := range s.tasks {
 		if s.taskLags(id) {
-			s.dirtyTasks[id] = true
+			c := *t
+			todo.tasks[id] = &c
 		}
 	}
 	s.tmu.Unlock()
-	if s.purging == nil { // else refs are still to be moved by it
-		if err := s.checkForeign(ctx); err != nil {
-			return err
-		}
+	if s.note.Damage() {
+		s.warn("the file refs was damaged: refs may have older values than they had; umbra verify --repair looks for newer ones")
+	}
+	p.noted = s.Tip().Seq
+	if err := s.expect(); err != nil {
+		return err
 	}
 	noted, _ := s.note.Get(shadowRef)
-	if !replayed && noted == s.Tip().Commit {
+	p.kept = &todo
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	failed, err := p.publish(ctx)
+	if errs.CodeOf(err) == "ref_locked" { // a purge that cannot end: it is tried again
+		p.retry()
 		return nil
 	}
-	err := s.Publish(ctx)
-	if err == nil {
-		var foreign []refs.Foreign
-		foreign, err = s.refs.EnsureLinks(ctx)
-		s.reportForeign(foreign)
+	s.recovery.Foreign = int(p.foreign.Load())
+	if err != nil || len(failed) > 0 || todo.through == 0 && noted == todo.tip.Commit {
+		return err
 	}
-	if errs.CodeOf(err) == "ref_locked" {
-		s.pub.retry() // nothing is lost by it: stock git sees it later
-		return nil
-	}
+	foreign, err := s.refs.EnsureLinks(ctx)
+	s.reportForeign(foreign)
 	return err
 }
 
@@ -223,77 +232,21 @@ func (s *Store) taskLags(id string) bool {
 	return false
 }
 
-// checkForeign compares every ref of ours with what it was set to last. One
-// that equals neither the note nor what the journals lead to was moved by
-// somebody: theirs is kept under refs/foreign, ours put back.
-func (s *Store) checkForeign(ctx context.Context) error {
-	var moved []refs.Update
+// expect finds the refs that are not what the ref log says.
+func (s *Store) expect() error {
 	for name, noted := range s.note.All() {
-		if !isRef(name) {
+		if name == refs.Boundary {
 			continue
 		}
 		now, _, found, err := s.refs.Read(name)
 		if _, damaged := errors.AsType[*refs.DamagedError](err); err != nil && !damaged {
 			return err
 		}
-		if err == nil && found && now == noted {
-			continue
-		}
-		if err == nil && found && s.wanted(name) != noted && s.leadsTo(name, now) {
-			if s.pub.also == nil {
-				s.pub.also = make(map[string][]ID)
-			}
-			s.pub.also[name] = []ID{now}
-			continue
-		}
-		moved = append(moved, refs.Update{Name: name, New: noted, Noted: noted})
-	}
-	if len(moved) == 0 {
-		return nil
-	}
-	foreign, err := s.refs.Update(ctx, moved)
-	s.recovery.Foreign = len(foreign)
-	s.reportForeign(foreign)
-	var locked *refs.LockedError
-	if errors.As(err, &locked) {
-		return nil // the next publication meets it again
-	}
-	return err
-}
-
-// wanted gives what a ref of ours is to be once all is shown.
-func (s *Store) wanted(name string) ID {
-	if name == shadowRef {
-		return s.Tip().Commit
-	}
-	task, which, _ := strings.Cut(strings.TrimPrefix(name, tasksPrefix), "/")
-	t, ok := s.Task(task)
-	switch {
-	case !ok:
-		return ID{}
-	case which == "base":
-		return t.Base
-	case which == "head":
-		return t.Head
-	}
-	return t.InfoTag
-}
-
-// leadsTo reports whether a ref's value is one that replay passed: a
-// publication that was cut off between the refs and the note.
-func (s *Store) leadsTo(name string, id ID) bool {
-	for _, j := range *s.live.Load() {
-		if _, ok := j.find(id); ok {
-			return true
+		if err != nil || !found || now != noted {
+			s.note.Expect(name)
 		}
 	}
-	rest, ok := strings.CutPrefix(name, tasksPrefix)
-	if !ok {
-		return false
-	}
-	task, _, _ := strings.Cut(rest, "/")
-	t, ok := s.Task(task)
-	return ok && (t.Base == id || t.Head == id || t.InfoTag == id)
+	return nil
 }
 
 // replay brings the tip forward through one journal after the other.
@@ -427,7 +380,7 @@ func (r *replay) find(id object.ID) (loc, bool) {
 }
 
 func (r *replay) accept(end int64) {
-	r.j.accept(int(end-r.good), r.pending, r.s.Tip().Seq)
+	r.j.accept(int(end-r.good), r.pending, r.s.Tip(), nil)
 	r.good = end
 	clear(r.pending)
 }

@@ -48,7 +48,7 @@ func (s *Store) salvage(old *journal) (*journal, error) {
 func (j *journal) copyFrom(old *journal) error {
 	old.mu.RLock()
 	defer old.mu.RUnlock()
-	j.last = old.last
+	j.tip, j.tasks = old.tip, old.tasks
 	j.end, j.room = old.end, max(2*old.end, minPrepared)
 	head := pack.Header(0)
 	if _, err := j.f.WriteAt(head[:], 0); err != nil {

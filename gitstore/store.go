@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -150,9 +151,8 @@ type Store struct {
 	lastWhen time.Time
 	live     atomic.Pointer[[]*journal] // all that hold objects, for readers
 
-	tmu        sync.RWMutex
-	tasks      map[string]*Task
-	dirtyTasks map[string]bool // whose refs lag behind
+	tmu   sync.RWMutex
+	tasks map[string]*Task
 
 	large largeSet
 
@@ -231,11 +231,7 @@ func (s *Store) Wait(ctx context.Context, after uint64) error {
 func (s *Store) Warnings() []string {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
-	out := append([]string(nil), s.warnings...)
-	if w := s.pub.blocked(); w != "" {
-		out = append(out, w)
-	}
-	return out
+	return slices.Concat(s.warnings, s.pub.pending())
 }
 
 // maxWarnings bounds what a store that meets trouble without end remembers.
@@ -258,7 +254,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	opt.setDefaults()
 	s := &Store{opt: opt, fs: opt.FS, log: opt.Log, trees: newTreeCache(opt.Caches.trees), computed: cache.New[computed, any](opt.Caches.bases),
 		moved: make(chan struct{}),
-		tasks: make(map[string]*Task), dirtyTasks: make(map[string]bool)}
+		tasks: make(map[string]*Task)}
 	s.idle = sync.NewCond(&s.qmu)
 	s.tip.Store(&Tip{})
 	s.live.Store(new([]*journal))
@@ -270,7 +266,6 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		s.closeFiles()
 		return nil, err
 	}
-	s.pub.shown.Store(s.Tip().Seq) // a start publishes what it finds
 	bg, cancel := context.WithCancel(context.Background())
 	s.running, s.stopBackground = bg, cancel
 	if !opt.Foreground {
@@ -294,7 +289,15 @@ func (s *Store) Close(ctx context.Context) error {
 	s.background.Wait()
 	s.cmu.Lock() // what was at work has been told to stop
 	defer s.cmu.Unlock()
-	err := s.Publish(ctx)
+	// A ref that is held costs nothing: the ref log says what it is to be.
+	lctx, cancel := context.WithTimeout(ctx, lockPatience)
+	failed, err := s.pub.publish(lctx)
+	if len(failed) == 0 && err == nil {
+		if err := s.writeInfoLog(lctx); err != nil {
+			s.log.Warn("reflogs of tasks' records not written", "error", err)
+		}
+	}
+	cancel()
 	s.closeFiles()
 	return err
 }

@@ -160,10 +160,12 @@ func (v *verifier) refs() error {
 	s := v.s
 	s.pub.mu.Lock()
 	defer s.pub.mu.Unlock()
-	for name, want := range s.note.All() {
-		if !isRef(name) {
-			continue
-		}
+	values := s.note.All()
+	delete(values, refs.Boundary)
+	for _, u := range s.note.Pending() {
+		delete(values, u.Name) // Warnings say so
+	}
+	for name, want := range values {
 		now, symbolic, found, err := s.refs.Read(name)
 		_, damaged := errors.AsType[*refs.DamagedError](err)
 		switch {
@@ -175,7 +177,7 @@ func (v *verifier) refs() error {
 			v.problem("%s is missing; it should be %s", name, want)
 		case symbolic != "":
 			v.problem("%s points at %s; it should be %s", name, symbolic, want)
-		case now != want && !slices.Contains(s.pub.also[name], now):
+		case now != want:
 			v.problem("%s is %s; it should be %s", name, now, want)
 		}
 	}
@@ -351,7 +353,7 @@ func (v *verifier) boundary() error {
 		if b.Whole() {
 			return nil
 		}
-		noted, _ := v.s.note.Get(boundaryName)
+		noted, _ := v.s.note.Get(refs.Boundary)
 		lines, err := v.s.refs.Shallow()
 		if err != nil || !slices.Contains(lines, b.Commit) && (noted == b.Commit || !noted.IsZero() && !slices.Contains(lines, noted)) {
 			v.problem("the file shallow does not name the commit %s, at which the history begins", b.Commit)

@@ -30,21 +30,27 @@ func BenchmarkUpdate(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer note.Close()
-			updates := make([]Update, tasks+1)
+			updates, values := make([]Update, tasks+1), make([]Value, tasks+1)
 			for i := range tasks {
 				updates[i].Name = fmt.Sprintf("%st%d/head", TasksPrefix, i)
 			}
 			updates[tasks].Name = ShadowRef
 			for n := 1; b.Loop(); n++ {
 				for i := range updates {
-					updates[i].Noted, updates[i].New = updates[i].New, object.ID{byte(n), byte(n >> 8), byte(n >> 16), 1}
+					updates[i].Before, updates[i].New = was(updates[i].New), object.ID{byte(n), byte(n >> 8), byte(n >> 16), 1}
 				}
-				foreign, err := s.Update(b.Context(), updates)
-				if err != nil || len(foreign) > 0 {
-					b.Fatal(err, foreign)
+				for i := range updates {
+					values[i] = Value{updates[i].Name, updates[i].New}
 				}
-				if err := note.Append(updates); err != nil {
+				if err := note.Append(uint64(n), values...); err != nil {
 					b.Fatal(err)
+				}
+				foreign, failed := s.Update(b.Context(), updates)
+				if len(failed)+len(foreign) > 0 {
+					b.Fatal(failed, foreign)
+				}
+				for i := range updates {
+					note.Moved(updates[i].Name)
 				}
 			}
 		})

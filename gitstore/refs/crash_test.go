@@ -22,8 +22,8 @@ func acts() []act {
 	v := func(n byte) object.ID { return object.ID{n} }
 	updates := func(us ...Update) func(context.Context, *Store) error {
 		return func(ctx context.Context, s *Store) error {
-			_, err := s.Update(ctx, us)
-			return err
+			_, failed := s.Update(ctx, us)
+			return Join(failed)
 		}
 	}
 	pack := func(ctx context.Context, s *Store) error { return s.Pack(ctx) }
@@ -32,11 +32,11 @@ func acts() []act {
 		{"create", updates(Update{Name: a, New: v(1)}, Update{Name: b, New: v(2)}, Update{Name: ShadowRef, New: v(3)}),
 			map[string]object.ID{a: v(1), b: v(2), ShadowRef: v(3)}},
 		{"pack", pack, nil},
-		{"move", updates(Update{Name: a, New: v(4), Noted: v(1)}, Update{Name: ShadowRef, New: v(5), Noted: v(3)}),
+		{"move", updates(Update{Name: a, New: v(4), Before: was(v(1))}, Update{Name: ShadowRef, New: v(5), Before: was(v(3))}),
 			map[string]object.ID{a: v(4), ShadowRef: v(5)}},
-		{"put back", updates(Update{Name: a, New: v(6), Noted: v(9)}), map[string]object.ID{a: v(6), ForeignPrefix + "1": v(4)}},
+		{"put back", updates(Update{Name: a, New: v(6), Before: was(v(9))}), map[string]object.ID{a: v(6), ForeignPrefix + "1": v(4)}},
 		{"pack again", pack, nil},
-		{"delete", updates(Update{Name: a, Noted: v(6)}, Update{Name: b, Noted: v(2)}), map[string]object.ID{a: {}, b: {}}},
+		{"delete", updates(Update{Name: a, Before: was(v(6))}, Update{Name: b, Before: was(v(2))}), map[string]object.ID{a: {}, b: {}}},
 	}
 }
 

@@ -9,44 +9,51 @@ import (
 // delete removes refs: all their locks are taken, then packed-refs is written
 // once without them, then the loose files go, so that no older value shows in
 // between.
-func (b *batch) delete(ctx context.Context, updates []Update) (err error) {
-	var unlocks []func() error
+func (b *batch) delete(ctx context.Context, updates []Update) {
+	unlocks := make(map[string]func() error)
 	defer func() {
-		for _, unlock := range unlocks {
-			if uerr := unlock(); err == nil {
-				err = uerr
-			}
+		for name, unlock := range unlocks {
+			b.fail(name, unlock())
 		}
 		// Only now: a folder with a lock in it does not go.
 		for i := range updates {
 			b.removeEmpty(updates[i].Name)
 		}
 	}()
-	var names []string
-	for i := range updates {
-		u := &updates[i]
+	one := func(u *Update) error {
 		// No folder is made only to find that there is nothing to delete.
 		if r, err := b.s.read(u.Name); err == nil && u.reached(r) {
 			b.reached(u.Name)
-			continue
+			return nil
 		}
 		unlock, err := b.lockRef(ctx, u.Name)
 		if err != nil {
 			return err
 		}
-		unlocks = append(unlocks, unlock)
+		unlocks[u.Name] = unlock
 		cur, err := b.s.read(u.Name)
-		if err != nil {
-			return err
+		if err == nil && !u.ours(cur) {
+			err = b.keep(ctx, cur)
 		}
-		if !u.ours(cur) {
-			if err := b.keep(ctx, cur); err != nil {
-				return err
-			}
-		}
-		names = append(names, u.Name)
+		return err
 	}
-	return b.remove(ctx, names)
+	var names []string
+	for i := range updates {
+		name := updates[i].Name
+		if b.failed[name] == nil {
+			b.fail(name, one(&updates[i]))
+		}
+		if b.failed[name] == nil && unlocks[name] != nil {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	err := b.remove(ctx, names)
+	for _, name := range names {
+		b.fail(name, err)
+	}
 }
 
 // remove takes refs out of packed-refs and removes their files. Their locks

@@ -3,6 +3,7 @@ package refs
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,7 +29,9 @@ func (b *batch) keep(ctx context.Context, r Ref) error {
 		}
 		f.KeptAs = name
 	}
-	b.foreign = append(b.foreign, f)
+	if !slices.Contains(b.foreign, f) { // it may be met again behind a lock
+		b.foreign = append(b.foreign, f)
+	}
 	return nil
 }
 
@@ -117,10 +120,7 @@ func (b *batch) clearWay(ctx context.Context, name string) error {
 // clearParents moves away refs whose names are folders of name's.
 func (b *batch) clearParents(ctx context.Context, name string) error {
 	for _, p := range parents(name) {
-		if !ValidName(p) {
-			continue // refs/x/a. is no ref to git, and refs/x/a./base is one
-		}
-		r, err := b.s.read(p)
+		r, err := b.s.readAny(p) // refs/x/a. is not a ref to git, but a file of that name is in its way
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (b *batch) moveAway(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	cur, err := b.s.read(name)
+	cur, err := b.s.readAny(name)
 	if err == nil && (cur.found() || cur.Damaged) {
 		if err = b.keep(ctx, cur); err == nil {
 			err = b.remove(ctx, []string{name})

@@ -47,9 +47,11 @@ func FuzzLoose(f *testing.F) {
 
 func FuzzNote(f *testing.F) {
 	f.Add([]byte(noteHeader))
-	f.Add(appendNoteLine([]byte(noteHeader), "refs/a", object.ID{1}))
+	g := noteGroup{shown: 3, values: []Value{{"refs/a", object.ID{1}}, {"refs/a", object.ID{2}}, {"refs/b", object.ID{}}}}
+	f.Add(g.encode([]byte(noteHeader)))
+	f.Add([]byte(noteHeader1 + "00000000 " + (object.ID{1}).String() + " refs/a\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		n := &Note{values: map[string]object.ID{}}
+		n := &Note{values: map[string]object.ID{}, before: map[string][]object.ID{}}
 		n.parse(data)
 		for name, id := range n.values {
 			if !ValidName(name) || id.IsZero() {

@@ -125,9 +125,9 @@ func TestPackAsGit(t *testing.T) {
 
 	// Packed refs move, and go.
 	d := r.commit("d", c)
-	if f := update(t, r.Store, Update{Name: TasksPrefix + "t1/head", New: d, Noted: c},
-		Update{Name: TasksPrefix + "t2/base", Noted: c}, Update{Name: TasksPrefix + "t2/head", Noted: c},
-		Update{Name: TasksPrefix + "t2/info", Noted: updates[5].New}); len(f) > 0 {
+	if f := update(t, r.Store, Update{Name: TasksPrefix + "t1/head", New: d, Before: was(c)},
+		Update{Name: TasksPrefix + "t2/base", Before: was(c)}, Update{Name: TasksPrefix + "t2/head", Before: was(c)},
+		Update{Name: TasksPrefix + "t2/info", Before: was(updates[5].New)}); len(f) > 0 {
 		t.Errorf("foreign: %v", f)
 	}
 	if got := r.git("for-each-ref", "--format=%(refname:lstrip=3) %(objectname)", "refs/umbra/tasks/t1/head", "refs/umbra/tasks/t2"); got != "t1/head "+d.String() && got != "tasks/t1/head "+d.String() {
@@ -179,10 +179,10 @@ func TestBesideGit(t *testing.T) {
 			head := object.Zero
 			for i := range rounds {
 				next := ids[(g+i)%len(ids)]
-				f, err := r.Update(t.Context(), []Update{{Name: TasksPrefix + task + "/head", New: next, Noted: head},
-					{Name: TasksPrefix + task + "/base", New: ids[0], Noted: ids[0], Also: []object.ID{{}}}})
-				if err != nil || len(f) > 0 {
-					t.Errorf("%v, foreign: %v", err, f)
+				f, failed := r.Update(t.Context(), []Update{{Name: TasksPrefix + task + "/head", New: next, Before: was(head)},
+					{Name: TasksPrefix + task + "/base", New: ids[0], Before: was(ids[0], object.Zero)}})
+				if len(failed)+len(f) > 0 {
+					t.Errorf("%v, foreign: %v", failed, f)
 					return
 				}
 				head = next
@@ -223,7 +223,7 @@ func TestWorktreeMovesShadow(t *testing.T) {
 	}
 	theirs := parseID(t, r.git("rev-parse", ShadowRef))
 	d := r.commit("d", c)
-	f := update(t, r.Store, Update{Name: ShadowRef, New: d, Noted: c})
+	f := update(t, r.Store, Update{Name: ShadowRef, New: d, Before: was(c)})
 	want := Foreign{Ref: ShadowRef, ID: theirs, KeptAs: ForeignPrefix + "1"}
 	if len(f) != 1 || f[0] != want {
 		t.Fatalf("got %v, want %v", f, want)

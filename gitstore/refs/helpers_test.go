@@ -130,9 +130,9 @@ func parseID(t *testing.T, s string) object.ID {
 // update wants no error, and gives what was foreign.
 func update(t *testing.T, s *Store, updates ...Update) []Foreign {
 	t.Helper()
-	foreign, err := s.Update(t.Context(), updates)
-	if err != nil {
-		t.Fatal(err)
+	foreign, failed := s.Update(t.Context(), updates)
+	if len(failed) > 0 {
+		t.Fatal(failed)
 	}
 	return foreign
 }
@@ -162,3 +162,6 @@ func noTrash(t *testing.T, f vfs.FS) {
 		}
 	}
 }
+
+// was are the values that a ref may have before an update.
+func was(ids ...object.ID) []object.ID { return ids }

@@ -52,16 +52,14 @@ func TestWaitsForALock(t *testing.T) {
 			defer cancel()
 			updates := []Update{{Name: TasksPrefix + "t/head", New: object.ID{1}}, {Name: ShadowRef, New: object.ID{1}}}
 			if lock == packedName {
-				if _, err := s.Update(ctx, updates); err != nil {
-					t.Fatal(err)
-				}
+				update(t, s, updates...)
 			}
 			move := func(ctx context.Context) error {
 				if lock == packedName {
 					return s.Pack(ctx)
 				}
-				_, err := s.Update(ctx, updates)
-				return err
+				_, failed := s.Update(ctx, updates)
+				return Join(failed)
 			}
 			create(t, f, "repo.git/"+lock+lockSuffix)
 			start := time.Now()
@@ -120,7 +118,7 @@ func TestMarkerIsMadeAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	update(t, s, Update{Name: ShadowRef, New: object.ID{2}, Noted: object.ID{1}})
+	update(t, s, Update{Name: ShadowRef, New: object.ID{2}, Before: was(object.ID{1})})
 	if links != 1 || value(t, s, ShadowRef) != (object.ID{2}) {
 		t.Errorf("%d links, at %s", links, value(t, s, ShadowRef))
 	}

@@ -2,10 +2,13 @@ package refs
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -41,15 +44,18 @@ func TestNote(t *testing.T) {
 	if len(n.All()) != 0 {
 		t.Error("a new note is not empty")
 	}
-	for _, us := range [][]Update{
-		{{Name: "refs/a", New: object.ID{1}}, {Name: HeadRef, Symbolic: ShadowRef}},
-		{{Name: "refs/b", New: object.ID{2}}, {Name: "refs/a", New: object.ID{3}}, {Name: "refs/a", New: object.ID{1}}},
-		{{Name: "refs/b"}},
-		{{Name: "refs/a", New: object.ID{1}}},
+	for _, vs := range [][]Value{
+		{{"refs/a", object.ID{1}}},
+		{{"refs/b", object.ID{2}}, {"refs/a", object.ID{3}}},
+		{{"refs/b", object.Zero}},
+		{{"refs/a", object.ID{1}}},
 	} {
-		if err := n.Append(us); err != nil {
+		if err := n.Append(n.Shown()+1, vs...); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if n.Shown() != 4 {
+		t.Errorf("shown is %d", n.Shown())
 	}
 	want := map[string]object.ID{"refs/a": {1}}
 	if !maps.Equal(n.All(), want) {
@@ -59,7 +65,7 @@ func TestNote(t *testing.T) {
 	if id, ok := n.Get("refs/a"); !ok || id != (object.ID{1}) {
 		t.Errorf("Get: %s, %v", id, ok)
 	}
-	if err := n.Append([]Update{{Name: "refs/a\n", New: object.ID{1}}}); err == nil {
+	if err := n.Append(5, Value{"refs/a\n", object.ID{1}}); err == nil {
 		t.Error("a bad name was noted")
 	}
 }
@@ -71,7 +77,7 @@ func TestNoteDamaged(t *testing.T) {
 	var states []map[string]object.ID
 	var sizes []int
 	for i := range 3 {
-		if err := n.Append([]Update{{Name: fmt.Sprintf("refs/r%d", i), New: object.ID{byte(i + 1)}}}); err != nil {
+		if err := n.Append(uint64(i+1), Value{fmt.Sprintf("refs/r%d", i), object.ID{byte(i + 1)}}); err != nil {
 			t.Fatal(err)
 		}
 		states, sizes = append(states, n.All()), append(sizes, int(n.end))
@@ -108,7 +114,7 @@ func TestNoteDamaged(t *testing.T) {
 			n := openNote(t, m)
 			after := n.All()
 			after["refs/new"] = object.ID{9}
-			if err := n.Append([]Update{{Name: "refs/new", New: object.ID{9}}}); err != nil {
+			if err := n.Append(0, Value{"refs/new", object.ID{9}}); err != nil {
 				t.Fatal(err)
 			}
 			wantNote(t, m.CrashClone(vfs.CrashOptions{Mode: vfs.CrashSyncedOnly}), after)
@@ -126,7 +132,114 @@ func TestNoteDamaged(t *testing.T) {
 		if len(n.All()) < 1 {
 			t.Errorf("byte %d: all is lost", i)
 		}
+		// Only what is before a good group is damage; a torn append is at the end.
+		// Without the line end between the last two neither is good.
+		if i != sizes[1]-1 && n.Damage() != (i < sizes[1]) {
+			t.Errorf("byte %d: damage is %v", i, n.Damage())
+		}
 	}
+}
+
+// TestNoteBefore follows the values that a ref may have, while it is not moved and
+// after, through starts and a rewritten file.
+func TestNoteBefore(t *testing.T) {
+	f := vfs.NewMem(vfs.MemOptions{})
+	v := func(i byte) object.ID { return object.ID{i} }
+	n := openNote(t, f)
+	pending := func(when string, want ...Update) {
+		t.Helper()
+		again := openNote(t, f.CrashClone(vfs.CrashOptions{Mode: vfs.CrashSyncedOnly}))
+		if got := n.Pending(); !slices.EqualFunc(got, want, sameUpdate) {
+			t.Errorf("%s: pending %v, want %v", when, got, want)
+		}
+		if got := again.Pending(); !slices.EqualFunc(got, want, sameUpdate) {
+			t.Errorf("%s, after a start: pending %v, want %v", when, got, want)
+		}
+		if !maps.Equal(n.All(), again.All()) || n.Shown() != again.Shown() {
+			t.Errorf("%s, after a start: %v", when, again.All())
+		}
+	}
+	add := func(shown uint64, values ...Value) {
+		t.Helper()
+		if err := n.Append(shown, values...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(1, Value{ShadowRef, v(1)}, Value{"refs/a", v(1)})
+	pending("new", Update{Name: "refs/a", New: v(1), Before: was(v(0))}, Update{Name: ShadowRef, New: v(1), Before: was(v(0))})
+	n.Moved(ShadowRef)
+	add(2, Value{ShadowRef, v(2)}, Value{"refs/a", v(2)})
+	pending("one was moved", Update{Name: "refs/a", New: v(2), Before: was(v(0), v(1))}, Update{Name: ShadowRef, New: v(2), Before: was(v(1))})
+	n.Moved(ShadowRef)
+	add(3, Value{"refs/a", v(0)}, Value{ShadowRef, v(3)})
+	if err := n.rewrite(nil); err != nil {
+		t.Fatal(err)
+	}
+	pending("rewritten", Update{Name: "refs/a", Before: was(v(0), v(1), v(2))}, Update{Name: ShadowRef, New: v(3), Before: was(v(2))})
+	for i := range byte(20) {
+		add(4, Value{"refs/a", v(100 + i)})
+	}
+	if p := n.Pending(); len(p[0].Before) != maxBefore || p[0].Before[0] != v(0) || p[0].Before[maxBefore-1] != v(118) {
+		t.Errorf("after many moves: %v", p[0])
+	}
+	n.Moved("refs/a")
+	n.Moved(ShadowRef)
+	if err := n.rewrite(nil); err != nil {
+		t.Fatal(err)
+	}
+	pending("all moved")
+	add(5, Value{"refs/a", v(120)})
+	add(6) // a journal that changes no value
+	pending("nothing new", Update{Name: "refs/a", New: v(120), Before: was(v(119))})
+	n.Moved("refs/a")
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n = openNote(t, f)
+	if p := n.Pending(); len(p) > 0 || n.Shown() != 6 {
+		t.Errorf("after a clean stop: pending %v", p)
+	}
+	n.Expect("refs/a")
+	if p := n.Pending(); len(p) != 1 || !slices.Equal(p[0].Before, was(v(120))) {
+		t.Errorf("a ref of unknown value: %v", p)
+	}
+}
+
+func sameUpdate(a, b Update) bool {
+	return a.Name == b.Name && a.New == b.New && slices.Equal(a.Before, b.Before)
+}
+
+// TestNoteVersion1 reads a file of the version before, and rewrites it at the
+// first append.
+func TestNoteVersion1(t *testing.T) {
+	f := vfs.NewMem(vfs.MemOptions{})
+	h, err := f.OpenFile("refs", os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := noteHeader1
+	for _, body := range []string{(object.ID{1}).String() + " refs/a", object.ID{19: 7}.String() + " " + shownInNote1, object.ID{2}.String() + " refs/a", object.ID{3}.String() + " refs/b", object.Zero.String() + " refs/b"} {
+		text += fmt.Sprintf("%08x %s\n", crc32.Checksum([]byte(body), crc32.MakeTable(crc32.Castagnoli)), body)
+	}
+	if _, err := h.Write([]byte(text + "torn")); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(h.Sync(), h.Close()); err != nil {
+		t.Fatal(err)
+	}
+	n := openNote(t, f)
+	if n.Shown() != 7 || len(n.Pending()) > 0 || n.Damage() {
+		t.Errorf("shown %d, pending %v", n.Shown(), n.Pending())
+	}
+	wantNote(t, f, map[string]object.ID{"refs/a": {2}})
+	if err := n.Append(8, Value{"refs/c", object.ID{4}}); err != nil {
+		t.Fatal(err)
+	}
+	data, err := vfs.ReadFile(f, "refs")
+	if err != nil || !bytes.HasPrefix(data, []byte(noteHeader)) {
+		t.Errorf("rewritten as %q, %v", data, err)
+	}
+	wantNote(t, f, map[string]object.ID{"refs/a": {2}, "refs/c": {4}})
 }
 
 // TestNoteCrashAndErrors cuts the power before, and fails, every call of many
@@ -158,14 +271,14 @@ func TestNoteCrashAndErrors(t *testing.T) {
 			}
 			return nil
 		}
-		err := n.Append([]Update{{Name: name, New: next[name]}})
+		err := n.Append(uint64(i), Value{name, next[name]})
 		if err != nil {
 			failed++
 			hook.OnCall = nil
 			if !maps.Equal(n.All(), held) {
 				t.Fatal("what failed is noted")
 			}
-			if err := n.Append([]Update{{Name: name, New: next[name]}}); err != nil {
+			if err := n.Append(uint64(i), Value{name, next[name]}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -184,21 +297,22 @@ func TestNoteCost(t *testing.T) {
 		mem := vfs.NewMem(vfs.MemOptions{})
 		hook := &vfs.Hook{}
 		n := openNote(t, vfs.Inject(mem, hook))
-		var all []Update
+		var all []Value
 		for i := range refs {
-			all = append(all, Update{Name: fmt.Sprintf("refs/umbra/tasks/t%d/head", i), New: object.ID{1}})
+			all = append(all, Value{fmt.Sprintf("refs/umbra/tasks/t%d/head", i), object.ID{1}})
 		}
-		if err := n.Append(all); err != nil {
+		if err := n.Append(1, all...); err != nil {
 			t.Fatal(err)
 		}
 		const appends = 20000
 		var bytesWritten int64
 		for i := range appends {
 			end := n.end
-			all[i%refs].New = object.ID{byte(i), byte(i >> 8), 2}
-			if err := n.Append(all[i%refs : i%refs+1]); err != nil {
+			all[i%refs].ID = object.ID{byte(i), byte(i >> 8), 2}
+			if err := n.Append(1, all[i%refs]); err != nil {
 				t.Fatal(err)
 			}
+			n.Moved(all[i%refs].Name)
 			if n.end > end {
 				bytesWritten += n.end - end
 			} else {

@@ -58,7 +58,7 @@ func (s *Store) Pack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b := &batch{s: s, dirs: make(map[string]bool)}
+	b := &batch{s: s, dirs: make(map[string]bool), unsynced: make(map[string]error)}
 	for _, r := range packed {
 		if err := b.prune(ctx, r); err != nil {
 			return errors.Join(err, b.sync())

@@ -57,6 +57,11 @@ func (s *Store) read(name string) (Ref, error) {
 	if !ValidName(name) {
 		return Ref{}, fmt.Errorf("refs: %q is not a ref name", name)
 	}
+	return s.readAny(name)
+}
+
+// readAny is like read, for the file of any name below refs/.
+func (s *Store) readAny(name string) (Ref, error) {
 	r, ok, err := s.readLoose(name)
 	if err != nil || ok {
 		return r, err

@@ -39,6 +39,9 @@ const (
 	HeadRef       = "refs/umbra/head"   // symbolic to ShadowRef
 	TasksPrefix   = "refs/umbra/tasks/" // <task>/{base,head,info}
 	ForeignPrefix = "refs/foreign/"     // <n>: what others set in place of ours
+	// Boundary is a name of the ref log that is not a ref: the commit at which
+	// history begins.
+	Boundary = "refs/umbra/boundary"
 )
 
 const (

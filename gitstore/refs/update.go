@@ -8,7 +8,9 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"syscall"
+	"time"
 
 	"umbra/gitstore/object"
 	"umbra/internal/vfs"
@@ -20,11 +22,9 @@ type Update struct {
 	New  object.ID // zero: the ref shall not be
 	// Symbolic is set instead of New for a ref that shall point at another.
 	Symbolic string
-	// Noted is the value last noted, zero if there was none (or the ref is
-	// symbolic). It and New may stand there, and any of Also, what the
-	// journals lead to; anything else was set by somebody else.
-	Noted object.ID
-	Also  []object.ID
+	// Before are the values besides New that the ref may have, zero: it may be
+	// absent. Any other was set by another process. Nil: it may be absent.
+	Before []object.ID
 }
 
 func (u *Update) deletes() bool { return u.New.IsZero() && u.Symbolic == "" }
@@ -34,15 +34,12 @@ func (u *Update) reached(r Ref) bool {
 	return !r.Damaged && r.ID == u.New && r.Symbolic == u.Symbolic
 }
 
-// ours reports whether what stands there is what we may have set.
+// ours reports whether the ref has a value that we may have set.
 func (u *Update) ours(r Ref) bool {
 	if r.Damaged {
 		return false
 	}
-	if u.reached(r) || r.Symbolic == "" && r.ID == u.Noted {
-		return true
-	}
-	return r.Symbolic == "" && slices.Contains(u.Also, r.ID)
+	return u.reached(r) || r.Symbolic == "" && (slices.Contains(u.Before, r.ID) || u.Before == nil && r.ID.IsZero())
 }
 
 func (u *Update) content() string {
@@ -61,33 +58,60 @@ type Foreign struct {
 	KeptAs   string // "refs/foreign/<n>", empty where there is nothing to keep
 }
 
+// Failed is a ref that could not be moved, or not durably; the same update can be
+// given again.
+type Failed struct {
+	Name string
+	Err  error // *LockedError: another process held a lock until the deadline
+}
+
+// Join returns the errors of all refs that failed, nil for none.
+func Join(failed []Failed) error {
+	list := make([]error, len(failed))
+	for i, f := range failed {
+		list[i] = fmt.Errorf("%s: %w", f.Name, f.Err)
+	}
+	return errors.Join(list...)
+}
+
 // maxBatch bounds how many temporary files and locks one Update has at a time.
 const maxBatch = 128
 
-// Update moves refs, in the given order, and returns once that is durable. At
-// the first error it stops: what stands before it in the order may have been
-// moved, and the same updates can be given again. A *LockedError tells of a
-// lock that was held until ctx's deadline (10 s where it has none). The values
-// that others had set are returned in any case. When ShadowRef is set, HeadRef
-// is made to point at it.
-func (s *Store) Update(ctx context.Context, updates []Update) ([]Foreign, error) {
-	for i := range updates {
-		if u := &updates[i]; !ValidName(u.Name) || u.Symbolic != "" && !ValidName(u.Symbolic) {
-			return nil, fmt.Errorf("refs: %q is not a ref name", u.Name)
-		}
-	}
+// Update moves refs, in the given order, and returns once that is durable. A ref
+// that fails does not stop the others. One whose lock is held is tried again after
+// them, until ctx's deadline (10 s if it has none). The values that others had set
+// are returned in any case. When ShadowRef is set, HeadRef is made to point at it.
+func (s *Store) Update(ctx context.Context, updates []Update) ([]Foreign, []Failed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := &batch{s: s, dirs: make(map[string]bool)}
-	for chunk := range slices.Chunk(updates, maxBatch) {
-		if slices.ContainsFunc(chunk, func(u Update) bool { return u.Name == ShadowRef && !u.deletes() }) {
-			chunk = append(slices.Clip(chunk), Update{Name: HeadRef, Symbolic: ShadowRef})
-		}
-		if err := b.run(ctx, chunk); err != nil {
-			return b.foreign, err
+	b := &batch{s: s, dirs: make(map[string]bool), unsynced: make(map[string]error), failed: make(map[string]error)}
+	at := func(when time.Time, list []Update) {
+		ctx, cancel := context.WithDeadline(ctx, when)
+		defer cancel()
+		for chunk := range slices.Chunk(list, maxBatch) {
+			b.run(ctx, chunk)
 		}
 	}
-	return b.foreign, nil
+	at(time.Unix(0, 0), updates) // each lock is tried once
+	var again []Update
+	for _, u := range updates {
+		if _, locked := errors.AsType[*LockedError](b.failed[u.Name]); locked {
+			again = append(again, u)
+			delete(b.failed, u.Name)
+		}
+	}
+	until, ok := ctx.Deadline()
+	if !ok {
+		until = time.Now().Add(defaultWait)
+	}
+	at(until, again)
+	var failed []Failed
+	for _, u := range updates {
+		if err := b.failed[u.Name]; err != nil {
+			failed = append(failed, Failed{u.Name, err})
+		}
+	}
+	return b.foreign, failed
 }
 
 // EnsureLinks puts the symbolic refs right: HEAD where it is missing or
@@ -109,18 +133,33 @@ func (s *Store) EnsureLinks(ctx context.Context) ([]Foreign, error) {
 	if shadow.found() {
 		updates = append(updates, Update{Name: HeadRef, Symbolic: ShadowRef})
 	}
-	return s.Update(ctx, updates)
+	foreign, failed := s.Update(ctx, updates)
+	return foreign, Join(failed)
 }
 
-// batch is one chunk of an Update at work, s.mu held.
+// batch is an Update at work, s.mu held.
 type batch struct {
-	s       *Store
-	dirs    map[string]bool // of the repository, to be synced
-	foreign []Foreign
+	s        *Store
+	dirs     map[string]bool  // of the repository, to be synced
+	unsynced map[string]error // directories of the chunk that could not be
+	failed   map[string]error // by ref
+	foreign  []Foreign
 }
 
-func (b *batch) run(ctx context.Context, updates []Update) (err error) {
-	temps, err := b.write(updates)
+// fail records that a ref could not be moved.
+func (b *batch) fail(name string, err error) {
+	if err != nil && b.failed[name] == nil {
+		b.failed[name] = err
+	}
+}
+
+// run moves a chunk of refs.
+func (b *batch) run(ctx context.Context, updates []Update) {
+	withHead := slices.ContainsFunc(updates, func(u Update) bool { return u.Name == ShadowRef && !u.deletes() })
+	if withHead {
+		updates = append(slices.Clip(updates), Update{Name: HeadRef, Symbolic: ShadowRef})
+	}
+	temps := b.write(updates)
 	defer func() {
 		for _, t := range temps {
 			if t != "" {
@@ -128,9 +167,11 @@ func (b *batch) run(ctx context.Context, updates []Update) (err error) {
 			}
 		}
 	}()
-	for i := 0; err == nil && i < len(updates); {
-		if !updates[i].deletes() {
-			err = b.set(ctx, &updates[i], &temps[i])
+	for i := 0; i < len(updates); {
+		if u := &updates[i]; !u.deletes() {
+			if b.failed[u.Name] == nil {
+				b.fail(u.Name, b.set(ctx, u, &temps[i]))
+			}
 			i++
 			continue
 		}
@@ -138,42 +179,59 @@ func (b *batch) run(ctx context.Context, updates []Update) (err error) {
 		for i+n < len(updates) && updates[i+n].deletes() {
 			n++
 		}
-		err = b.delete(ctx, updates[i:i+n])
+		b.delete(ctx, updates[i:i+n])
 		i += n
 	}
 	// What was renamed before an error is made durable all the same.
-	return errors.Join(err, b.sync())
+	_ = b.sync() // what failed is in b.unsynced
+	for dir, err := range b.unsynced {
+		for i := range updates {
+			if name := updates[i].Name; name == dir || dir == "." || strings.HasPrefix(name, dir+"/") {
+				b.fail(name, err)
+			}
+		}
+	}
+	clear(b.unsynced)
+	if withHead {
+		b.fail(ShadowRef, b.failed[HeadRef]) // the caller knows only of that one
+		delete(b.failed, HeadRef)
+	}
 }
 
 // write puts the new values into temporary files, on disk when it returns:
 // all are begun before the first is waited for. A ref that is already what it
 // shall be gets none.
-func (b *batch) write(updates []Update) (temps []string, err error) {
+func (b *batch) write(updates []Update) (temps []string) {
 	temps = make([]string, len(updates))
-	files := make([]vfs.File, 0, len(updates))
+	files := make([]vfs.File, len(updates))
 	for i := range updates {
 		u := &updates[i]
+		if !ValidName(u.Name) || u.Symbolic != "" && !ValidName(u.Symbolic) {
+			b.fail(u.Name, fmt.Errorf("refs: %q is not a ref name", u.Name))
+			continue
+		}
 		if u.deletes() {
 			continue
 		}
 		if r, err := b.s.read(u.Name); err == nil && u.reached(r) {
 			continue
 		}
-		var f vfs.File
-		if f, err = b.s.createTemp(&temps[i], []byte(u.content())); err != nil {
-			break
+		var err error
+		if files[i], err = b.s.createTemp(&temps[i], []byte(u.content())); err != nil {
+			b.fail(u.Name, err)
 		}
-		files = append(files, f)
 	}
-	for _, f := range files {
-		if err == nil {
-			err = f.Sync()
+	for i, f := range files {
+		if f == nil {
+			continue
 		}
+		err := f.Sync()
 		if cerr := f.Close(); err == nil {
 			err = cerr
 		}
+		b.fail(updates[i].Name, err)
 	}
-	return temps, err
+	return temps
 }
 
 // createTemp makes a temporary file whose write-out has begun.
@@ -332,7 +390,7 @@ func (b *batch) sync() error {
 	var failed error
 	for dir := range b.dirs {
 		if err := b.s.syncDir(dir); err != nil {
-			failed = err
+			failed, b.unsynced[dir] = err, err
 		}
 	}
 	clear(b.dirs)

@@ -31,22 +31,22 @@ func TestForeignValues(t *testing.T) {
 		want []Foreign
 	}{
 		{"new", func() {}, Update{New: a}, nil},
-		{"again", func() {}, Update{New: a, Noted: b}, nil},
-		{"as noted", set(b), Update{New: c, Noted: b}, nil},
-		{"as the journals say", set(b), Update{New: c, Noted: a, Also: []object.ID{x, b}}, nil},
-		{"moved", set(x), Update{New: a, Noted: c}, []Foreign{{Ref: ref, ID: x, KeptAs: "refs/foreign/1"}}},
-		{"moved there again", set(x), Update{New: b, Noted: a}, []Foreign{{Ref: ref, ID: x, KeptAs: "refs/foreign/1"}}},
-		{"moved elsewhere", set(other), Update{New: c, Noted: b}, []Foreign{{Ref: ref, ID: other, KeptAs: "refs/foreign/2"}}},
-		{"moved and packed", func() { set(a)(); r.git("pack-refs", "--all") }, Update{New: b, Noted: c}, []Foreign{{Ref: ref, ID: a, KeptAs: "refs/foreign/3"}}},
-		{"removed", func() { r.git("update-ref", "-d", ref) }, Update{New: c, Noted: b}, []Foreign{{Ref: ref}}},
-		{"made symbolic", func() { r.git("symbolic-ref", ref, "refs/heads/other") }, Update{New: c, Noted: c},
+		{"again", func() {}, Update{New: a, Before: was(b)}, nil},
+		{"as noted", set(b), Update{New: c, Before: was(b)}, nil},
+		{"as the journals say", set(b), Update{New: c, Before: was(a, x, b)}, nil},
+		{"moved", set(x), Update{New: a, Before: was(c)}, []Foreign{{Ref: ref, ID: x, KeptAs: "refs/foreign/1"}}},
+		{"moved there again", set(x), Update{New: b, Before: was(a)}, []Foreign{{Ref: ref, ID: x, KeptAs: "refs/foreign/1"}}},
+		{"moved elsewhere", set(other), Update{New: c, Before: was(b)}, []Foreign{{Ref: ref, ID: other, KeptAs: "refs/foreign/2"}}},
+		{"moved and packed", func() { set(a)(); r.git("pack-refs", "--all") }, Update{New: b, Before: was(c)}, []Foreign{{Ref: ref, ID: a, KeptAs: "refs/foreign/3"}}},
+		{"removed", func() { r.git("update-ref", "-d", ref) }, Update{New: c, Before: was(b)}, []Foreign{{Ref: ref}}},
+		{"made symbolic", func() { r.git("symbolic-ref", ref, "refs/heads/other") }, Update{New: c, Before: was(c)},
 			[]Foreign{{Ref: ref, ID: other, Symbolic: "refs/heads/other", KeptAs: "refs/foreign/2"}}},
-		{"emptied", write(""), Update{New: a, Noted: c}, []Foreign{{Ref: ref, Damaged: true}}},
-		{"torn", write(a.String()[:20]), Update{New: b, Noted: a}, []Foreign{{Ref: ref, Damaged: true}}},
-		{"deleted by us", func() {}, Update{Noted: b}, nil},
-		{"deleted twice", func() {}, Update{Noted: b}, nil},
+		{"emptied", write(""), Update{New: a, Before: was(c)}, []Foreign{{Ref: ref, Damaged: true}}},
+		{"torn", write(a.String()[:20]), Update{New: b, Before: was(a)}, []Foreign{{Ref: ref, Damaged: true}}},
+		{"deleted by us", func() {}, Update{Before: was(b)}, nil},
+		{"deleted twice", func() {}, Update{Before: was(b)}, nil},
 		{"made by them", set(x), Update{New: a}, []Foreign{{Ref: ref, ID: x, KeptAs: "refs/foreign/1"}}},
-		{"moved, then deleted", set(b), Update{Noted: a}, []Foreign{{Ref: ref, ID: b, KeptAs: "refs/foreign/4"}}},
+		{"moved, then deleted", set(b), Update{Before: was(a)}, []Foreign{{Ref: ref, ID: b, KeptAs: "refs/foreign/4"}}},
 	} {
 		tc.do()
 		tc.u.Name = ref
@@ -72,7 +72,7 @@ func TestUnreadableForeignIsNotKept(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(r.dir, ShadowRef), []byte(gone.String()+"\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	f := update(t, r.Store, Update{Name: ShadowRef, New: a, Noted: a})
+	f := update(t, r.Store, Update{Name: ShadowRef, New: a, Before: was(a)})
 	if want := []Foreign{{Ref: ShadowRef, ID: gone}}; !slices.Equal(f, want) {
 		t.Errorf("got %v, want %v", f, want)
 	}
@@ -120,7 +120,7 @@ func TestLeftoverFolderOfAPackedRef(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(r.dir, ref, "x/y"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if f := update(t, r.Store, Update{Name: ref, New: b, Noted: a}); len(f) > 0 || value(t, r.Store, ref) != b {
+	if f := update(t, r.Store, Update{Name: ref, New: b, Before: was(a)}); len(f) > 0 || value(t, r.Store, ref) != b {
 		t.Errorf("foreign %v, it is %s", f, value(t, r.Store, ref))
 	}
 }
@@ -162,7 +162,7 @@ func TestManyAtOnce(t *testing.T) {
 		t.Errorf("%d refs, %v", len(refs), err)
 	}
 	for i := range updates {
-		updates[i].Noted, updates[i].New = a, object.Zero
+		updates[i].Before, updates[i].New = was(a), object.Zero
 	}
 	update(t, r.Store, updates...)
 	if refs, err := r.List(TasksPrefix); err != nil || len(refs) != 0 {
@@ -179,7 +179,7 @@ func TestReadErrorIsNoOldValue(t *testing.T) {
 	a, b := r.commit("a"), r.commit("b")
 	update(t, r.Store, Update{Name: "refs/heads/x", New: a})
 	r.git("pack-refs", "--all")
-	update(t, r.Store, Update{Name: "refs/heads/x", New: b, Noted: a})
+	update(t, r.Store, Update{Name: "refs/heads/x", New: b, Before: was(a)})
 	if err := os.WriteFile(filepath.Join(r.dir, "refs/heads/x"), nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestReadErrorIsNoOldValue(t *testing.T) {
 		if _, _, _, err := r.Read(bad); err == nil {
 			t.Errorf("%q was read", bad)
 		}
-		if _, err := r.Update(t.Context(), []Update{{Name: bad}}); err == nil {
+		if _, failed := r.Update(t.Context(), []Update{{Name: bad}}); len(failed) != 1 {
 			t.Errorf("%q was updated", bad)
 		}
 	}
