@@ -158,8 +158,21 @@ const (
 
 // Policy is what requests may not change.
 type Policy struct {
-	Protected    []string `key:"protected"`      // patterns as in .gitignore
-	MaxFileBytes Size     `key:"max_file_bytes"` // of one file; 0: no bound
+	Protected    []string      `key:"protected"`      // patterns as in .gitignore
+	MaxFileBytes Size          `key:"max_file_bytes"` // of one file; 0: no bound
+	Secrets      string        `key:"secrets"`        // off, warn, refuse
+	After        string        `key:"after"`          // keep, revert
+	Places       []PolicyPlace `key:"places"`
+}
+
+// PolicyPlace is policy of some workspaces, in addition.
+type PolicyPlace struct {
+	Root         string   `key:"root"`      // workspaces at or below it; or
+	Workspace    string   `key:"workspace"` // one, by its id
+	Protected    []string `key:"protected"`
+	MaxFileBytes Size     `key:"max_file_bytes"` // 0: as for all
+	Secrets      string   `key:"secrets"`        // empty: as for all
+	After        string   `key:"after"`          // empty: as for all
 }
 
 // Exec is about POST /tasks/{id}/exec.
@@ -263,6 +276,7 @@ func Default() Config {
 		Hooks:        Hooks{Context: ContextOn},
 		Execute:      Execute{Engine: EngineEmbedded, Parallel: 8, Queue: 200, Warm: 4, MemoryBytes: 256 << 20},
 		Lint:         Lint{Engine: EngineEmbedded},
+		Policy:       Policy{Secrets: "off", After: "keep"},
 		Exec:         Exec{Concurrency: 4, OutputBytes: 1 << 20, Timeout: 10 * time.Minute},
 		MCP:          MCP{ExecuteScript: true},
 		Scripts:      Scripts{MaxAPICalls: 100, APIMaxBytes: 50 << 20, Parallel: 16, Queue: 200},

@@ -60,10 +60,11 @@ func TestSampleIsTheDefault(t *testing.T) {
 	full = strings.Replace(full, "tokens: []", "tokens:", 1)
 	full = strings.Replace(full, "mounts: []", "mounts:", 1)
 	full = strings.Replace(full, "apis: []", "apis:", 1)
+	full = strings.Replace(full, "places: []", "places:", 1)
 	got, err = load(t, "--config", file(t, "full.yaml", full))
 	if err != nil || got.DataDir != "/var/lib/umbra" || len(got.Auth.Tokens) != 1 || got.Auth.Tokens[0].Expires.IsZero() || len(got.Auth.Tokens[0].Roots) != 1 ||
 		len(got.MCP.Mounts) != 2 || got.MCP.Mounts[0].Root == "" || len(got.MCP.Mounts[1].Namespace) != 2 ||
-		len(got.Scripts.APIs) != 1 || len(got.Scripts.APIs[0].Headers) != 1 {
+		len(got.Policy.Places) != 2 || got.Policy.Places[0].Secrets != "refuse" || len(got.Scripts.APIs) != 1 || len(got.Scripts.APIs[0].Headers) != 1 {
 		t.Fatalf("%+v, %v\n%s", got, err, full)
 	}
 }

@@ -1,6 +1,7 @@
 package gitstore
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha1"
@@ -56,6 +57,19 @@ func collision(err error) error {
 	}
 	return &errs.Error{Kind: errs.Unprocessable, Code: "sha1_collision",
 		Detail: "The content is part of a SHA-1 collision: git could not distinguish it from other content.", Err: err}
+}
+
+// Open reads the bytes of a blob that was prepared and is not committed yet.
+func (b Blob) Open() (io.ReadCloser, error) {
+	if b.large != nil {
+		_, _, r, err := b.large.f.p.Stream(b.id)
+		return r, err
+	}
+	data, err := b.later, error(nil)
+	if b.entry != nil {
+		_, data, err = pack.InflateWhole(b.entry)
+	}
+	return io.NopCloser(bytes.NewReader(data)), err
 }
 
 // SHA256 gives the hash that stands in After-Hash.

@@ -1,5 +1,7 @@
 package message
 
+import "strings"
+
 // The trailers of commits that record what agents did with tools of their own.
 // They are in Message.Extra.
 const (
@@ -21,6 +23,32 @@ const (
 	KeyAccepts = "Accepts-Hunk"
 	KeyRejects = "Rejects-Hunk"
 )
+
+// KeyPolicy is the trailer of an entry that is against the owner's policy:
+// "<rule> <path>", several.
+const KeyPolicy = "Policy"
+
+// PolicyTrailer names a rule that the entry of a path is against.
+func PolicyTrailer(rule, path string) Trailer {
+	return Trailer{Key: KeyPolicy, Value: rule + " " + QuotePath(path)}
+}
+
+// Policy returns the rules that entries are against, by their paths; nil for none.
+func (m *Message) Policy() map[string][]string {
+	var out map[string][]string
+	for _, v := range m.Trailers(KeyPolicy) {
+		rule, quoted, _ := strings.Cut(v, " ")
+		path, ok := Unquote(quoted)
+		if !ok || rule == "" {
+			continue
+		}
+		if out == nil {
+			out = make(map[string][]string)
+		}
+		out[path] = append(out[path], rule)
+	}
+	return out
+}
 
 // Trailer returns the value of the first further trailer with a key, "" if
 // there is none.

@@ -365,7 +365,11 @@ type endedBody struct {
 	Entries   []wire.Entry    `json:"entries"`
 	Shared    []sharedBody    `json:"shared"`
 	Overwrote []overwroteBody `json:"overwrote"`
-	Undo      string          `json:"undo"`
+	Policy    []againstBody   `json:"policy"`
+	// TakenBack is the commit that took back what is against the policy, where the
+	// settings say so.
+	TakenBack *string `json:"taken_back,omitempty"`
+	Undo      string  `json:"undo"`
 	// HooksContext is false if the model is not to be given the above.
 	HooksContext *bool `json:"hooks_context,omitempty"`
 }
@@ -374,6 +378,12 @@ type sharedBody struct {
 	Path         string   `json:"path"`
 	PathEncoding string   `json:"path_encoding,omitempty"`
 	Claimants    []string `json:"claimants"`
+}
+
+type againstBody struct {
+	Path         string   `json:"path"`
+	PathEncoding string   `json:"path_encoding,omitempty"`
+	Rules        []string `json:"rules"`
 }
 
 type overwroteBody struct {
@@ -413,7 +423,11 @@ func (d *Dialect) end(c *gin.Context) error {
 	}
 	out := endedBody{CallID: res.ID, TaskID: res.Task, SubtaskID: wire.Text(res.Subtask), Status: res.Status, Commits: make([]string, len(res.Commits)),
 		Entries: wire.EntriesOf(res.Entries), Shared: make([]sharedBody, len(res.Shared)), Overwrote: make([]overwroteBody, len(res.Overwrote)),
-		Undo: "umbra undo --call " + res.ID}
+		Policy: make([]againstBody, len(res.Policy)), TakenBack: wire.Text(res.TakenBack), Undo: "umbra undo --call " + res.ID}
+	for i, x := range res.Policy {
+		out.Policy[i].Rules = x.Rules
+		out.Policy[i].Path, out.Policy[i].PathEncoding = wspath.EncodeJSON(x.Path)
+	}
 	if d.NoContext {
 		out.HooksContext = new(bool)
 	}

@@ -102,6 +102,7 @@ type Entry struct {
 	PromptID  *string           `json:"prompt_id,omitempty"`
 	Certainty *claims.Certainty `json:"certainty"`
 	Claimants Names             `json:"claimants"`
+	Policy    []string          `json:"policy,omitempty"` // the rules that it is against
 }
 
 // Names is a list that is never null.
@@ -137,7 +138,7 @@ func EntryOf(e *workspace.ChangeEntry) Entry {
 	if e.Certainty != "" {
 		out.Certainty = &e.Certainty
 	}
-	out.Claimants = e.Claimants
+	out.Claimants, out.Policy = e.Claimants, e.Policy
 	foreign := false
 	for _, ref := range e.Reverts {
 		if ref.Task == "" {

@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -27,6 +28,43 @@ type Ended struct {
 	Commits []object.ID
 	Entries []workspace.ChangeEntry
 	Shared  []SharedPath
+	Policy  []AgainstPolicy
+}
+
+// AgainstPolicy is a path that a call changed against the owner's policy.
+type AgainstPolicy struct {
+	Path  string
+	Rules []string
+}
+
+// against returns what of some entries is against the policy, one item a path.
+func against(entries []workspace.ChangeEntry) (out []AgainstPolicy) {
+	for i := range entries {
+		e := &entries[i]
+		path := cmp.Or(e.NewPath, e.Path)
+		if len(e.Policy) > 0 && !slices.ContainsFunc(out, func(x AgainstPolicy) bool { return x.Path == path }) {
+			out = append(out, AgainstPolicy{path, e.Policy})
+		}
+	}
+	return out
+}
+
+// takeBack takes back what a call did against the policy, where the owner wants
+// that. The call has ended, whether it works or not.
+func (s *Service) takeBack(ctx context.Context, w *workspace.Workspace, rec *Record, own []workspace.ChangeEntry) {
+	if s.o.TakeBack == nil || rec.TakenBack != "" || !w.Policy().TakesBack() || len(against(own)) == 0 {
+		return
+	}
+	task := rec.Task
+	if s.tasks.Writable(task, w.ID()) != nil {
+		task = ""
+	}
+	id, err := s.o.TakeBack(ctx, w, task, rec.ID, rec.From)
+	if err != nil {
+		s.o.Log.Warn("what a call did against the policy could not be taken back", "call", rec.ID, "error", err)
+	} else if !id.IsZero() {
+		rec.TakenBack = id.String()
+	}
 }
 
 // SharedPath is a path that several calls may have changed.
@@ -185,8 +223,9 @@ func (s *Service) complete(ctx context.Context, w *workspace.Workspace, l *live,
 	if rec.Overwrote, err = s.overwrote(ctx, w, rec, own); err != nil {
 		return err
 	}
+	s.takeBack(ctx, w, rec, own)
 	l.mu.Lock()
-	l.rec.Commits, l.rec.Shared, l.rec.Overwrote = rec.Commits, rec.Shared, rec.Overwrote
+	l.rec.Commits, l.rec.Shared, l.rec.Overwrote, l.rec.TakenBack = rec.Commits, rec.Shared, rec.Overwrote, rec.TakenBack
 	l.mu.Unlock()
 	if err := s.keep.put(line{Call: rec}); err != nil {
 		s.o.Log.Warn("what a call did could not be written", "call", rec.ID, "error", err)
@@ -384,10 +423,18 @@ func (s *Service) answer(ctx context.Context, r Record) (*Ended, error) {
 	if out.Entries, err = s.entries(ctx, w, r.Commits); err != nil {
 		return nil, err
 	}
+	if out.TakenBack == "" { // the server may have been stopped before it could
+		if s.takeBack(ctx, w, &out.Record, out.Entries); out.TakenBack != "" {
+			if err := s.keep.put(line{Call: &out.Record}); err != nil {
+				return nil, err
+			}
+		}
+	}
 	shared, err := s.entries(ctx, w, r.Shared)
 	if err != nil {
 		return nil, err
 	}
+	out.Policy = against(slices.Concat(out.Entries, shared))
 	claimed := make(map[string]bool) // by commit and path
 	for _, seq := range r.Shared {
 		mine, err := s.claimedOf(ctx, w, seq)

@@ -56,6 +56,8 @@ type Record struct {
 	Commits   []uint64      `json:"commits,omitempty"`
 	Shared    []uint64      `json:"shared,omitempty"`
 	Overwrote []Overwritten `json:"overwrote,omitempty"`
+	// TakenBack is the commit that took back what the call did against the policy.
+	TakenBack string `json:"taken_back,omitempty"`
 }
 
 // By says whose a call is, and what it runs.

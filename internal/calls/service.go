@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"umbra/gitstore/message"
+	"umbra/gitstore/object"
 	"umbra/internal/claims"
 	"umbra/internal/errs"
 	"umbra/internal/state"
@@ -31,6 +32,9 @@ type Options struct {
 	// Rejected tells what a reviewer took back of a task since a time; nil:
 	// nothing does.
 	Rejected func(ctx context.Context, w *workspace.Workspace, task string, since uint64) ([]Other, error)
+	// TakeBack takes back what a call did against the policy, and returns the commit,
+	// zero where there was nothing to do; nil: nothing does.
+	TakeBack func(ctx context.Context, w *workspace.Workspace, task, call string, from uint64) (object.ID, error)
 }
 
 // Defaults of the Options.

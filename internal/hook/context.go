@@ -4,20 +4,23 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// change is an item of others and overwrote in the server's answers.
+// change is an item of others, overwrote and policy in the server's answers.
 type change struct {
-	Path      string  `json:"path"`
-	Operation string  `json:"operation,omitempty"`
-	Task      *string `json:"task_id,omitempty"`
-	Subtask   *string `json:"subtask_id,omitempty"`
-	Actor     *string `json:"actor,omitempty"`
-	Source    string  `json:"source,omitempty"`
-	Lines     *string `json:"lines,omitempty"`
+	Path      string   `json:"path"`
+	Message   *string  `json:"message,omitempty"`
+	Rules     []string `json:"rules,omitempty"`
+	Operation string   `json:"operation,omitempty"`
+	Task      *string  `json:"task_id,omitempty"`
+	Subtask   *string  `json:"subtask_id,omitempty"`
+	Actor     *string  `json:"actor,omitempty"`
+	Source    string   `json:"source,omitempty"`
+	Lines     *string  `json:"lines,omitempty"`
 }
 
 // maxOthers is how many changes of others are passed to the model at once.
@@ -38,10 +41,31 @@ func merge(newer, older []change) []change {
 	return out
 }
 
-// advice is what the model reads: what others changed, and what its call
-// overwrote. It is empty if there is neither.
-func advice(others, overwrote []change, undo string) string {
+// rejected reports whether a reviewer took back what the agent had done.
+func (c *change) rejected() bool { return c.Operation == "rejected" }
+
+// advice is what the model reads: what others changed, what a reviewer rejected, what
+// its call overwrote, and what it did against the policy. It is empty if there is
+// nothing.
+func advice(others []change, e *ended) string {
 	var b strings.Builder
+	var rejected []change
+	others = slices.DeleteFunc(slices.Clone(others), func(c change) bool {
+		if c.rejected() {
+			rejected = append(rejected, c)
+		}
+		return c.rejected()
+	})
+	if len(rejected) > 0 {
+		b.WriteString("umbra: a reviewer rejected changes of yours in these files and took them back; do not make them again, and read the files before you edit them:\n")
+		for _, c := range rejected {
+			b.WriteString("- " + plain(c.Path))
+			if c.Message != nil && *c.Message != "" {
+				fmt.Fprintf(&b, " (the reviewer says: %q)", *c.Message)
+			}
+			b.WriteByte('\n')
+		}
+	}
 	if len(others) > 0 {
 		b.WriteString("umbra: others changed these files since your last tool call; read them again before you edit them:\n")
 		for _, c := range others {
@@ -52,16 +76,32 @@ func advice(others, overwrote []change, undo string) string {
 			fmt.Fprintf(&b, " (%s by %s)\n", plain(orElse(c.Operation, "changed")), c.by())
 		}
 	}
-	if len(overwrote) > 0 {
+	if len(e.Overwrote) > 0 {
 		b.WriteString("umbra: your last tool call deleted or replaced content of others that no commit of the project has:\n")
-		for _, c := range overwrote {
+		for _, c := range e.Overwrote {
 			fmt.Fprintf(&b, "- %s (last written by %s)\n", plain(c.Path), c.by())
 		}
-		if undo != "" {
-			b.WriteString("If that was not intended, run: " + plain(undo) + "\n")
+		e.undo(&b, "If that was not intended, run: ")
+	}
+	if len(e.Policy) > 0 {
+		b.WriteString("umbra: your last tool call changed what the policy of this workspace forbids:\n")
+		for _, c := range e.Policy {
+			fmt.Fprintf(&b, "- %s (%s)\n", plain(c.Path), plain(strings.Join(c.Rules, ", ")))
+		}
+		if e.TakenBack != nil {
+			b.WriteString("It was taken back; read these files again, and do not change them.\n")
+		} else {
+			e.undo(&b, "Take it back: ")
 		}
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// undo writes the command that undoes the call.
+func (e *ended) undo(b *strings.Builder, intro string) {
+	if e.Undo != "" {
+		b.WriteString(intro + plain(e.Undo) + "\n")
+	}
 }
 
 func orElse(s, other string) string {

@@ -335,6 +335,8 @@ func (p *step) end(status string, calls ...openCall) {
 // ended is what the server answers to an end.
 type ended struct {
 	Overwrote []change `json:"overwrote"`
+	Policy    []change `json:"policy"`
+	TakenBack *string  `json:"taken_back"`
 	Undo      string   `json:"undo"`
 	Context   *bool    `json:"hooks_context"`
 }
@@ -373,7 +375,7 @@ func (p *step) send() (out []byte, err error) {
 	if len(errs) > 0 || p.main < 0 || !p.r.Context || main.Context != nil && !*main.Context {
 		return nil, errors.Join(errs...)
 	}
-	return p.e.answer(advice(p.others, main.Overwrote, main.Undo)), nil
+	return p.e.answer(advice(p.others, &main)), nil
 }
 
 // settle writes what send learned: ends to be sent again, a begun call that is

@@ -5,13 +5,16 @@ package policy
 
 import (
 	"fmt"
+	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 
 	"umbra/gitstore/message"
 	"umbra/internal/errs"
+	"umbra/internal/policy/secrets"
 )
 
 // The trailers of a task's record that hold its own rules, one each.
@@ -26,10 +29,51 @@ const MaxRules = 1000
 // maxRule bounds one rule, in bytes.
 const maxRule = 1024
 
+// Level is what happens to a change that brings a secret.
+type Level string
+
+// The levels; "" is Off.
+const (
+	Off    Level = "off"
+	Warn   Level = "warn"   // the entry names it
+	Refuse Level = "refuse" // as any other rule does
+)
+
+// After is what happens to what an agent's own tool did against the rules; "" is
+// Keep.
+type After string
+
+// The ways.
+const (
+	Keep   After = "keep"   // the entry names the rules
+	Revert After = "revert" // it is taken back when the call ends
+)
+
+// Names of rules, in refusals and in entries.
+const (
+	RuleOnly      = "only"
+	RuleProtected = "protected"
+	RuleMaxBytes  = "max_file_bytes"
+	RuleSecrets   = "secrets"
+)
+
 // Settings are the owner's.
 type Settings struct {
 	Protected    []string // refused unless the task has an allow rule for the path
 	MaxFileBytes int64    // of what a file may become; 0: no bound
+	Secrets      Level
+	After        After
+	// Places are settings for some workspaces: their Protected are in addition to
+	// those above, the others replace them where they are not the zero value.
+	Places []Place
+}
+
+// Place is settings for the workspaces at or below a directory, or for one
+// workspace; and for the forks of these.
+type Place struct {
+	Root      string // a clean absolute path; or
+	Workspace string // an id
+	Settings         // without Places
 }
 
 // Rules are settings that were read. They may be used from any goroutine; nil has
@@ -37,6 +81,16 @@ type Settings struct {
 type Rules struct {
 	protected []rule
 	maxBytes  int64
+	level     Level
+	after     After
+	detector  *secrets.Detector // nil: secrets are not looked for
+}
+
+// Book is the rules of all workspaces. It may be used from any goroutine; nil has
+// none.
+type Book struct {
+	general Settings
+	rules   *Rules
 }
 
 type rule struct {
@@ -44,17 +98,89 @@ type rule struct {
 	pattern gitignore.Pattern
 }
 
-// New reads settings. The error names the rule that is malformed.
-func New(s Settings) (*Rules, error) {
-	list, err := parse(s.Protected)
-	if err != nil {
+// New reads settings. The error names the setting that is malformed.
+func New(s Settings) (*Book, error) {
+	b := &Book{general: s}
+	var err error
+	if b.rules, err = read(s); err != nil {
 		return nil, err
 	}
-	if len(list) == 0 && s.MaxFileBytes <= 0 {
+	for i := range s.Places {
+		p := &s.Places[i]
+		if (p.Root == "") == (p.Workspace == "") {
+			return nil, fmt.Errorf("places: one of root and workspace is required")
+		}
+		if p.Root != "" && !path.IsAbs(p.Root) {
+			return nil, fmt.Errorf("places: the root %q is not an absolute path", p.Root)
+		}
+		if _, err := read(p.Settings); err != nil {
+			return nil, fmt.Errorf("places: %w", err)
+		}
+	}
+	return b, nil
+}
+
+// Of returns the rules of a workspace: by the directories ("" for none) and ids of
+// itself and of the workspaces that it is a fork of.
+func (b *Book) Of(dirs, ids []string) *Rules {
+	if b == nil {
+		return nil
+	}
+	s, found := b.general, false
+	for _, p := range b.general.Places {
+		in := p.Workspace != "" && slices.Contains(ids, p.Workspace) ||
+			p.Root != "" && slices.ContainsFunc(dirs, func(dir string) bool {
+				return dir == p.Root || strings.HasPrefix(dir, strings.TrimSuffix(p.Root, "/")+"/")
+			})
+		if !in {
+			continue
+		}
+		found = true
+		s.Protected = slices.Concat(s.Protected, p.Protected)
+		if p.MaxFileBytes > 0 {
+			s.MaxFileBytes = p.MaxFileBytes
+		}
+		if p.Secrets != "" {
+			s.Secrets = p.Secrets
+		}
+		if p.After != "" {
+			s.After = p.After
+		}
+	}
+	if !found {
+		return b.rules
+	}
+	r, _ := read(s) // each part was read by New
+	return r
+}
+
+func read(s Settings) (*Rules, error) {
+	list, err := parse(s.Protected)
+	if err != nil {
+		return nil, fmt.Errorf("protected: %w", err)
+	}
+	r := &Rules{protected: list, maxBytes: s.MaxFileBytes, level: s.Secrets, after: s.After}
+	switch s.Secrets {
+	case "", Off:
+	case Warn, Refuse:
+		if r.detector, err = secrets.Default(); err != nil {
+			return nil, fmt.Errorf("secrets: %w", err)
+		}
+	default:
+		return nil, fmt.Errorf("secrets: %q is none of %s, %s, %s", s.Secrets, Off, Warn, Refuse)
+	}
+	if s.After != "" && s.After != Keep && s.After != Revert {
+		return nil, fmt.Errorf("after: %q is none of %s, %s", s.After, Keep, Revert)
+	}
+	if len(list) == 0 && s.MaxFileBytes <= 0 && r.detector == nil && s.After != Revert {
 		return nil, nil
 	}
-	return &Rules{protected: list, maxBytes: s.MaxFileBytes}, nil
+	return r, nil
 }
+
+// TakesBack reports whether what a tool did against the rules is taken back when
+// its call ends.
+func (r *Rules) TakesBack() bool { return r != nil && r.after == Revert }
 
 func parse(texts []string) ([]rule, error) {
 	var out []rule
@@ -130,40 +256,130 @@ func (t Task) Texts() (only, allow []string) {
 	return only, allow
 }
 
-// None reports whether nothing is ever refused.
-func (r *Rules) None(t Task) bool { return r == nil && len(t.only) == 0 }
+// None reports whether no change is ever judged.
+func (r *Rules) None(t Task) bool {
+	return len(t.only) == 0 && (r == nil || len(r.protected) == 0 && r.maxBytes <= 0 && r.detector == nil)
+}
+
+// Change is what a request makes of one path.
+type Change struct {
+	Path string
+	From string // of a rename: the path before
+	Size int64  // of the file afterwards; 0 for one that is deleted
+	// Content opens the file as it will be, nil where it is deleted or no file;
+	// Before the file as it was, nil where there was none. Same says that they do
+	// not differ.
+	Content, Before func() (io.ReadCloser, error)
+	Same            bool
+}
 
 // Refusal is why a change is not allowed.
-type Refusal struct{ Rule, Path, Detail string }
+type Refusal struct {
+	Rule, Path, Detail string
+	Secret             string // of RuleSecrets: gitleaks' name for what it is
+	Line               int    // of RuleSecrets; 0: the whole file
+}
 
 // Err gives the refusal as errs.Forbidden "policy_refused", with the field "rule".
 func (x *Refusal) Err() error {
 	e := errs.New(errs.Forbidden, "policy_refused", "%s", x.Detail).With("rule", x.Rule)
+	if x.Secret != "" {
+		e = e.With("secret", x.Secret).With("line", x.Line)
+	}
 	e.Path = x.Path
 	return e
 }
 
-// Judge says whether a path may be changed, to a file of a size (0 for one that is
-// deleted); nil if it may.
-func (r *Rules) Judge(t Task, name string, size int64) *Refusal {
-	if len(t.only) > 0 {
-		if _, ok := match(t.only, name); !ok {
-			texts, _ := t.Texts()
-			return &Refusal{"only", name, fmt.Sprintf("The task may only change paths that match %s; do the change in another task, or leave it out.", quoted(texts))}
+// Judge says which rules forbid a change, the first first; none if it is allowed.
+// The error is that of reading contents.
+func (r *Rules) Judge(t Task, c Change) ([]*Refusal, error) {
+	var out []*Refusal
+	for _, name := range []string{c.Path, c.From} {
+		if name == "" {
+			continue
+		}
+		if x := onlyRefuses(t, name); x != nil {
+			out = append(out, x)
+			break
 		}
 	}
 	if r == nil {
-		return nil
+		return out, nil
 	}
-	if text, ok := match(r.protected, name); ok {
-		if _, allowed := match(t.allow, name); !allowed {
-			return &Refusal{"protected", name, fmt.Sprintf("The path is protected by the rule %q of this server; only a task that was made with allow for it may change it.", text)}
+	for _, name := range []string{c.Path, c.From} {
+		if name == "" {
+			continue
+		}
+		if text, ok := match(r.protected, name); ok {
+			if _, allowed := match(t.allow, name); !allowed {
+				out = append(out, &Refusal{Rule: RuleProtected, Path: name, Detail: fmt.Sprintf("The path is protected by the rule %q of this server; leave it as it is. Only a task that was made with allow for it may change it.", text)})
+				break
+			}
 		}
 	}
-	if r.maxBytes > 0 && size > r.maxBytes {
-		return &Refusal{"max_file_bytes", name, fmt.Sprintf("The file would have %d bytes; the policy of this server allows %d. Split it, or keep it out of the workspace.", size, r.maxBytes)}
+	if r.maxBytes > 0 && c.Size > r.maxBytes {
+		out = append(out, &Refusal{Rule: RuleMaxBytes, Path: c.Path, Detail: fmt.Sprintf("The file would have %d bytes; the policy of this server allows %d. Split it, or keep it out of the workspace.", c.Size, r.maxBytes)})
 	}
-	return nil
+	x, err := r.secret(&c)
+	if x != nil {
+		out = append(out, x)
+	}
+	return out, err
+}
+
+// Only says whether a refusal alone is to be named in the entry, and the change
+// allowed.
+func (r *Rules) Only(x *Refusal) bool { return x.Rule == RuleSecrets && r.level == Warn }
+
+func onlyRefuses(t Task, name string) *Refusal {
+	if len(t.only) == 0 {
+		return nil
+	}
+	if _, ok := match(t.only, name); ok {
+		return nil
+	}
+	texts, _ := t.Texts()
+	return &Refusal{Rule: RuleOnly, Path: name, Detail: fmt.Sprintf("The task may only change paths that match %s; do the change in another task, or leave it out.", quoted(texts))}
+}
+
+// secret looks for secrets that a change brings: those in the file that were not in
+// it before.
+func (r *Rules) secret(c *Change) (*Refusal, error) {
+	if r.detector == nil || c.Content == nil || c.Same && (c.From == "" || !r.detector.Differ(c.From, c.Path)) {
+		return nil, nil
+	}
+	scan := func(name string, open func() (io.ReadCloser, error)) ([]secrets.Finding, error) {
+		f, err := open()
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return r.detector.ScanReader(name, f)
+	}
+	found, err := scan(c.Path, c.Content)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	if c.Before != nil {
+		name := c.Path
+		if c.From != "" {
+			name = c.From
+		}
+		before, err := scan(name, c.Before)
+		if err != nil {
+			return nil, err
+		}
+		if found = secrets.New(found, before); len(found) == 0 {
+			return nil, nil
+		}
+	}
+	f := found[0]
+	where := ""
+	if f.Line > 0 {
+		where = fmt.Sprintf(" in line %d", f.Line)
+	}
+	return &Refusal{Rule: RuleSecrets, Path: c.Path, Secret: f.Rule, Line: f.Line,
+		Detail: fmt.Sprintf("The file would hold a secret%s (%s), which the policy of this server keeps out of history. Take it out, and let the program read it from the environment or a secret store.", where, f.Rule)}, nil
 }
 
 // maxQuoted bounds the rules that a text names.

@@ -26,6 +26,8 @@ type Commit struct {
 type Call struct {
 	ID   string
 	From uint64 // number of the commit at which it began
+	// Against chooses only what is against the owner's policy.
+	Against bool
 }
 
 // picks gives what the call did, and what became any call's later: a shared
@@ -58,7 +60,7 @@ func (x *Call) own(entries []*history.Entry) []*history.Entry {
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(entries), func(e *history.Entry) bool {
-		return !x.made(&e.ChangeEntry) || e.Shared() && claimed[change{e.Commit, e.Path}]
+		return !x.made(&e.ChangeEntry) || x.Against && len(e.Policy) == 0 || e.Shared() && claimed[change{e.Commit, e.Path}]
 	})
 }
 

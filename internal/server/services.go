@@ -9,14 +9,17 @@ import (
 
 	"umbra/config"
 	"umbra/gitstore"
+	"umbra/internal/access"
 	"umbra/internal/blame"
 	"umbra/internal/calls"
 	"umbra/internal/datadir"
 	"umbra/internal/exec"
+	"umbra/internal/exitcode"
 	"umbra/internal/fork"
 	"umbra/internal/history"
 	"umbra/internal/person"
 	"umbra/internal/policy"
+	"umbra/internal/revert"
 	"umbra/internal/review"
 	"umbra/internal/room"
 	"umbra/internal/script"
@@ -48,9 +51,9 @@ type services struct {
 func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Logger, d *deps) (*services, error) {
 	folders := openWatcher(cfg, dir, log, d)
 	floor := room.New(dir.Path, int64(cfg.Limits.FreeBytes))
-	rules, err := policy.New(policy.Settings{Protected: cfg.Policy.Protected, MaxFileBytes: int64(cfg.Policy.MaxFileBytes)})
+	rules, err := policyOf(cfg.Policy)
 	if err != nil {
-		return nil, fmt.Errorf("policy.protected: %w", err)
+		return nil, exitcode.Usage(fmt.Errorf("policy.%w", err))
 	}
 	manager, err := workspace.NewManager(workspace.Options{
 		Policy:     rules,
@@ -85,7 +88,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	}
 	d.closers = append(d.closers, func(context.Context) error { return callFiles.Close() })
 	called, err := calls.New(calls.Options{Workspaces: manager, State: db, FS: callFiles, Log: log, TTL: cfg.Calls.TTL,
-		RecordCommands: cfg.Calls.RecordCommands == config.RecordHash, Rejected: rejected})
+		RecordCommands: cfg.Calls.RecordCommands == config.RecordHash, Rejected: review.Others, TakeBack: revert.Against(cache)})
 	if err != nil {
 		return nil, err
 	}
@@ -125,14 +128,17 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	return &services{workspaces: manager, tasks: tasks, calls: called, layers: layers, forks: forks, blame: blame.NewCache(), sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
 }
 
-// rejected tells a call's begin what a reviewer took back of its task.
-func rejected(ctx context.Context, w *workspace.Workspace, task string, since uint64) ([]calls.Other, error) {
-	list, err := review.Rejections(ctx, w, task, since)
-	out := make([]calls.Other, len(list))
-	for i, x := range list {
-		out[i] = calls.Other{Path: x.Path, Operation: string(review.Rejected), Task: task, Actor: x.Actor, Source: string(x.Commit.Message.Source), Message: x.Message, At: x.Commit.When}
+// policyOf reads the rules of the settings.
+func policyOf(c config.Policy) (*policy.Book, error) {
+	s := policy.Settings{Protected: c.Protected, MaxFileBytes: int64(c.MaxFileBytes), Secrets: policy.Level(c.Secrets), After: policy.After(c.After)}
+	for _, p := range c.Places {
+		x := policy.Place{Workspace: p.Workspace, Settings: policy.Settings{Protected: p.Protected, MaxFileBytes: int64(p.MaxFileBytes), Secrets: policy.Level(p.Secrets), After: policy.After(p.After)}}
+		if p.Root != "" {
+			x.Root = access.Canonical(p.Root)
+		}
+		s.Places = append(s.Places, x)
 	}
-	return out, err
+	return policy.New(s)
 }
 
 // openToolsets opens the toolsets, once what their tools run on is there.

@@ -178,6 +178,8 @@ type ChangeEntry struct {
 	Folders bool
 	// Rejects: a reviewer took back hunks of the entry's task (package review).
 	Rejects bool
+	// Policy names the rules that the change is against.
+	Policy []string
 	Attribution
 }
 

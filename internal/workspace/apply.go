@@ -143,8 +143,8 @@ func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again
 		p.forgetFolders()
 	}
 	if a.req.DryRun {
-		res := p.preview()
-		return res, false, w.previewObeys(a.req, res.Entries)
+		_, err := w.obeys(ctx, a.req.By.Source, a.req.By.TaskID, p.entries(), false)
+		return p.preview(), false, err
 	}
 	if len(p.external) > 0 {
 		seqs, err := w.commitExternal(ctx, p.external)
@@ -154,7 +154,7 @@ func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again
 		}
 	}
 	entries := p.entries()
-	if err := w.obeys(a.req, entries); err != nil {
+	if p.named, err = w.obeys(ctx, a.req.By.Source, a.req.By.TaskID, entries, false); err != nil {
 		return nil, false, err
 	}
 	if len(entries) == 0 && !p.bare {
@@ -427,10 +427,10 @@ func (p *plan) done(c gitstore.Committed, entries []netEntry) *Result {
 	if src == "" {
 		src = message.API
 	}
-	text := message.CleanText(p.req.subject())
+	text, against := message.CleanText(p.req.subject()), (&message.Message{Extra: p.named}).Policy()
 	for i, e := range orderEntries(entries) {
 		ce := changeEntry(e)
-		ce.Seq, ce.When, ce.Commit = c.Seq, c.When, c.Commit
+		ce.Seq, ce.When, ce.Commit, ce.Policy = c.Seq, c.When, c.Commit, against[e.Path]
 		ce.TaskID, ce.SubtaskID, ce.Actor, ce.Source, ce.Message = p.req.By.TaskID, p.req.By.SubtaskID, p.req.By.Actor, src, text
 		if c.Change > 0 {
 			ce.ID = c.Change + uint64(i)

@@ -84,7 +84,7 @@ func (p *plan) message(ctx context.Context, entries []netEntry) (message.Message
 	if p.filled || p.net.filledFolder() { // else the entries tell
 		m.Extra = slices.Concat(m.Extra, folderTrailers(p.folders))
 	}
-	m.Extra = slices.Concat(m.Extra, p.via(entries), filledTrailers(p.view.filled, entries))
+	m.Extra = slices.Concat(m.Extra, p.via(entries), filledTrailers(p.view.filled, entries), p.named)
 	var err error
 	m.Entries, err = p.w.messageEntries(ctx, entries)
 	return m, err
@@ -167,8 +167,11 @@ func (w *Workspace) commitExternals(ctx context.Context, list []external, m mess
 	// What is gone goes first: a file may stand where a folder was.
 	edits = append(edits, puts...)
 	m.Source = cmp.Or(m.Source, message.External)
-	m.Extra = slices.Concat(m.Extra, certaintyTrailers(entries))
-	var err error
+	named, err := w.obeys(ctx, m.Source, m.TaskID, entries, true)
+	if err != nil {
+		return gitstore.Committed{}, err
+	}
+	m.Extra = slices.Concat(m.Extra, certaintyTrailers(entries), named)
 	if m.Entries, err = w.messageEntries(ctx, entries); err != nil {
 		return gitstore.Committed{}, err
 	}
@@ -220,6 +223,9 @@ func (x *external) put() gitstore.Edit {
 // entry is the changelog entry of an external change.
 func (x *external) entry() netEntry {
 	e := netEntry{before: x.old, certainty: x.certainty}
+	if x.hasBlob {
+		e.blob = &x.blob
+	}
 	e.Path = string(x.path)
 	if x.mode != 0 {
 		id := x.old.ID

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -83,10 +84,10 @@ func (w *Workspace) EntriesOf(ctx context.Context, c *gitstore.Commit) ([]Change
 		out = append(out, rest...)
 	}
 	tellCall(out, m)
-	folders, rejects := len(FolderMoves(m)) > 0, m.Trailer(message.KeyRejects) != ""
+	folders, rejects, against := len(FolderMoves(m)) > 0, m.Trailer(message.KeyRejects) != "", m.Policy()
 	for i := range out {
 		e := &out[i]
-		e.Folders, e.Rejects = folders, rejects
+		e.Folders, e.Rejects, e.Policy = folders, rejects, against[cmp.Or(e.NewPath, e.Path)]
 		e.Seq, e.When, e.Commit = c.Seq, c.When, c.ID
 		e.TaskID, e.SubtaskID, e.Actor, e.Source, e.Message = m.TaskID, m.SubtaskID, m.Actor, m.Source, m.Subject
 		if m.Change > 0 {

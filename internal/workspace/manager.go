@@ -54,7 +54,7 @@ type Options struct {
 	// Store adjusts the engine's options.
 	Store func(*gitstore.Options)
 	// Policy judges what requests may change; nil: only tasks' own rules do.
-	Policy *policy.Rules
+	Policy *policy.Book
 	// Meter counts what all workspaces do; nil: nobody counts.
 	Meter *Meter
 	// Foreground leaves checkpoints and putting away to explicit calls, for

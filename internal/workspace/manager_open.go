@@ -235,7 +235,7 @@ func newID(root string) string {
 // load opens the store and the folder of a workspace; nothing is recovered yet.
 func (m *Manager) load(ctx context.Context, r Record) (*Workspace, error) {
 	host, dir := m.opt.Host, m.dirOf(r.ID)
-	w := &Workspace{id: r.ID, dir: r.Root, gitDir: filepath.Join(dir, "repo.git"), locks: newLockTable(), index: newIndex(), policy: m.opt.Policy, limits: m.opt.Limits, meter: m.opt.Meter,
+	w := &Workspace{id: r.ID, dir: r.Root, gitDir: filepath.Join(dir, "repo.git"), locks: newLockTable(), index: newIndex(), policy: m.rules(r), limits: m.opt.Limits, meter: m.opt.Meter,
 		log: m.opt.Log.With("workspace", r.ID), now: m.opt.Now, dev: r.Dev, ino: r.Ino, lingerWake: make(chan struct{}, 1), gone: make(chan struct{})}
 	w.idle = sync.NewCond(&w.opmu)
 	w.canWrite.Store(true)

@@ -153,6 +153,7 @@ type netEntry struct {
 	message.Entry
 	before, after gitstore.Entry
 	content       *content
+	blob          *gitstore.Blob   // of an external change
 	certainty     claims.Certainty // of an external change that a call made
 }
 

@@ -30,8 +30,9 @@ type plan struct {
 	net        *netChanges
 	ops        []OpResult
 	unrecorded []Skip
-	folders    []FolderMove // in order
-	filled     bool         // one of them had files in it
+	named      []message.Trailer // what the policy names of the change set
+	folders    []FolderMove      // in order
+	filled     bool              // one of them had files in it
 	// bare is set where a step acts on what cannot be recorded, so that it has
 	// to be done although there is no entry.
 	bare bool

@@ -2,81 +2,81 @@ package workspace
 
 import (
 	"context"
+	"io"
 	"strings"
 
 	"umbra/gitstore/message"
+	"umbra/gitstore/object"
 	"umbra/internal/policy"
 )
 
-// rulesFor gives the rules for a request; ok is false where nothing is refused. What
-// takes a change back is not judged: it was there before.
-func (w *Workspace) rulesFor(req *Request) (own policy.Task, ok bool) {
-	switch req.By.Source {
-	case message.Revert, message.Rollback, message.Baseline, message.External:
-		return own, false
-	}
-	if t, known := w.store.Task(req.By.TaskID); known {
-		own = policy.TaskOf(t.Info.Extra)
-	}
-	return own, !w.policy.None(own)
-}
-
 // obeys refuses a change set that the policy forbids: errs.Forbidden
-// "policy_refused".
-func (w *Workspace) obeys(req *Request, entries []netEntry) error {
-	own, ok := w.rulesFor(req)
-	if !ok {
-		return nil
+// "policy_refused". What is only to be named is returned as trailers; of a recorded
+// change that is all. What takes a change back is not judged: it was there before.
+func (w *Workspace) obeys(ctx context.Context, source message.Source, taskID string, entries []netEntry, recorded bool) (named []message.Trailer, err error) {
+	switch source {
+	case message.Revert, message.Rollback, message.Baseline, message.External:
+		return nil, nil
 	}
-	for i := range entries {
-		e := &entries[i]
-		var size int64
-		switch {
-		case e.after.Mode == 0:
-		case e.content != nil:
-			size = e.content.blob.Size()
-		}
-		if size == 0 && !e.after.ID.IsZero() && e.Operation != message.Mkdir {
-			size, _ = w.store.BlobSize(context.Background(), e.after.ID) // one that is new has its content
-		}
-		if err := w.entryObeys(own, e.Path, e.OldPath, size); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// previewObeys is obeys for a preview.
-func (w *Workspace) previewObeys(req *Request, entries []ChangeEntry) error {
-	own, ok := w.rulesFor(req)
-	if !ok {
-		return nil
-	}
-	for i := range entries {
-		if err := w.entryObeys(own, entries[i].Path, entries[i].NewPath, 0); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (w *Workspace) entryObeys(own policy.Task, path, to string, size int64) error {
-	for _, name := range []string{path, to} {
-		if name == "" {
-			continue
-		}
-		if x := w.policy.Judge(own, strings.TrimSuffix(name, "/"), size); x != nil {
-			return x.Err()
-		}
-	}
-	return nil
-}
-
-// Refused says why a task may not change a path of the workspace, nil if it may.
-func (w *Workspace) Refused(taskID, path string, size int64) *policy.Refusal {
 	var own policy.Task
 	if t, known := w.store.Task(taskID); known {
 		own = policy.TaskOf(t.Info.Extra)
 	}
-	return w.policy.Judge(own, path, size)
+	if w.policy.None(own) {
+		return nil, nil
+	}
+	for i := range entries {
+		found, err := w.policy.Judge(own, w.changeOf(ctx, &entries[i]))
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range found {
+			if !recorded && !w.policy.Only(x) {
+				return nil, x.Err()
+			}
+			named = append(named, message.PolicyTrailer(x.Rule, entries[i].Path))
+		}
+	}
+	return named, nil
+}
+
+// changeOf describes an entry as the policy judges it.
+func (w *Workspace) changeOf(ctx context.Context, e *netEntry) policy.Change {
+	c := policy.Change{Path: strings.TrimSuffix(e.Path, "/"), From: strings.TrimSuffix(e.OldPath, "/"), Same: e.after.ID == e.before.ID}
+	stored := func(id object.ID) func() (io.ReadCloser, error) {
+		return func() (io.ReadCloser, error) {
+			r, _, err := w.store.OpenBlob(ctx, id)
+			return r, err
+		}
+	}
+	if e.before.Mode != 0 {
+		c.Before = stored(e.before.ID)
+	}
+	switch {
+	case e.after.Mode == 0:
+	case e.content != nil:
+		c.Size, c.Content = e.content.blob.Size(), e.content.blob.Open
+		if x := e.content.staged; x != nil {
+			c.Content = func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(x, 0, x.Size())), nil }
+		}
+	case e.blob != nil:
+		c.Size, c.Content = e.blob.Size(), e.blob.Open
+	default:
+		c.Size, _ = w.store.BlobSize(ctx, e.after.ID)
+		c.Content = stored(e.after.ID)
+	}
+	return c
+}
+
+// Policy returns the owner's rules for the workspace; nil for none.
+func (w *Workspace) Policy() *policy.Rules { return w.policy }
+
+// rules are those of a workspace, and of what it is a fork of.
+func (m *Manager) rules(r Record) *policy.Rules {
+	dirs, ids := []string{r.Place()}, []string{r.ID}
+	for f := r.Fork; f != nil; {
+		of, _ := m.Record(f.Of)
+		dirs, ids, f = append(dirs, of.Place()), append(ids, f.Of), of.Fork
+	}
+	return m.opt.Policy.Of(dirs, ids)
 }

@@ -304,8 +304,11 @@ func (w *Workspace) commitFound(ctx context.Context, list []external, o *Owner) 
 	edits = append(edits, puts...)
 	entries := pairRenames(list)
 	m := o.Message
-	m.Extra = slices.Concat(m.Extra, certaintyTrailers(entries))
-	var err error
+	named, err := w.obeys(ctx, m.Source, m.TaskID, entries, true)
+	if err != nil {
+		return 0, gitstore.Committed{}, err
+	}
+	m.Extra = slices.Concat(m.Extra, certaintyTrailers(entries), named)
 	if m.Entries, err = w.messageEntries(ctx, entries); err != nil {
 		return 0, gitstore.Committed{}, err
 	}

@@ -162,7 +162,7 @@ func (m *Manager) adoptNew(ctx context.Context, w *Workspace, r Record) (*Worksp
 // loadVirtual opens the store of a virtual workspace.
 func (m *Manager) loadVirtual(ctx context.Context, r Record) (*Workspace, error) {
 	host, dir := m.opt.Host, m.dirOf(r.ID)
-	w := &Workspace{id: r.ID, gitDir: filepath.Join(dir, "repo.git"), locks: newLockTable(), index: newIndex(), policy: m.opt.Policy, limits: m.opt.Limits, meter: m.opt.Meter,
+	w := &Workspace{id: r.ID, gitDir: filepath.Join(dir, "repo.git"), locks: newLockTable(), index: newIndex(), policy: m.rules(r), limits: m.opt.Limits, meter: m.opt.Meter,
 		log: m.opt.Log.With("workspace", r.ID), now: m.opt.Now, lingerWake: make(chan struct{}, 1), gone: make(chan struct{})}
 	w.idle = sync.NewCond(&w.opmu)
 	w.canWrite.Store(true)
