@@ -168,7 +168,7 @@ func (s *Server) runOnce(c *gin.Context, f *facts, i *Idempotency, mine *flight)
 	if i.replayed {
 		held.header.Set("Idempotent-Replay", "true")
 	}
-	if held.status >= 200 && held.status < 300 {
+	if held.status >= 200 && held.status < 300 && !held.cut {
 		s.keep(f, i, held)
 	}
 	held.release()
@@ -246,21 +246,49 @@ func writeSized(h hash.Hash, s string) {
 	_, _ = io.WriteString(h, s)
 }
 
-// heldWriter holds an answer back until its record is kept.
+// maxStreamKept is how much of an event stream is recorded. A request whose
+// stream is longer runs again when it is repeated.
+const maxStreamKept = 4 << 20
+
+// heldWriter holds an answer back until its record is kept. An event stream is
+// sent as it comes, and recorded too.
 type heldWriter struct {
 	gin.ResponseWriter
 	header  http.Header
 	status  int
 	written bool
 	body    bytes.Buffer
+	stream  bool // the head was sent
+	cut     bool // body lacks what came after maxStreamKept
 }
 
 func (w *heldWriter) Header() http.Header { return w.header }
 func (w *heldWriter) Status() int         { return w.status }
 func (w *heldWriter) Size() int           { return w.body.Len() }
 func (w *heldWriter) Written() bool       { return w.written }
-func (w *heldWriter) WriteHeaderNow()     { w.written = true }
-func (w *heldWriter) Flush()              {}
+func (w *heldWriter) Flush()              { _ = w.FlushError() }
+
+func (w *heldWriter) FlushError() error {
+	if !w.stream {
+		return nil
+	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+func (w *heldWriter) WriteHeaderNow() {
+	if !w.written && strings.HasPrefix(w.header.Get("Content-Type"), "text/event-stream") {
+		w.send()
+		w.stream = true
+	}
+	w.written = true
+}
+
+// send sends the head.
+func (w *heldWriter) send() {
+	maps.Copy(w.ResponseWriter.Header(), w.header)
+	w.ResponseWriter.WriteHeader(w.status)
+	w.ResponseWriter.WriteHeaderNow()
+}
 
 func (w *heldWriter) WriteHeader(code int) {
 	if code > 0 && !w.written {
@@ -269,18 +297,22 @@ func (w *heldWriter) WriteHeader(code int) {
 }
 
 func (w *heldWriter) Write(p []byte) (int, error) {
-	w.written = true
-	return w.body.Write(p)
+	w.WriteHeaderNow()
+	if !w.stream {
+		return w.body.Write(p)
+	}
+	if w.cut = w.cut || w.body.Len()+len(p) > maxStreamKept; !w.cut {
+		w.body.Write(p)
+	}
+	return w.ResponseWriter.Write(p)
 }
 
-func (w *heldWriter) WriteString(s string) (int, error) {
-	w.written = true
-	return w.body.WriteString(s)
-}
+func (w *heldWriter) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
 
 func (w *heldWriter) release() {
-	maps.Copy(w.ResponseWriter.Header(), w.header)
-	w.ResponseWriter.WriteHeader(w.status)
-	w.ResponseWriter.WriteHeaderNow()
+	if w.stream {
+		return
+	}
+	w.send()
 	_, _ = w.ResponseWriter.Write(w.body.Bytes()) // a client that is gone may ask again
 }

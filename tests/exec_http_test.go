@@ -102,7 +102,7 @@ func TestExecEvents(t *testing.T) {
 	p := &project{Server: harness.Start(t, harness.Options{Config: "exec:\n  enabled: true\n"}), dir: t.TempDir()}
 	p.fill(t, map[string]string{"a": "1\n"})
 	k := p.task(t)
-	ask := func(ctx context.Context, command string) *http.Response {
+	ask := func(ctx context.Context, key, command string) *http.Response {
 		t.Helper()
 		body, _ := json.Marshal(map[string]any{"command": command})
 		r, err := http.NewRequestWithContext(ctx, "POST", p.URL+k.url("/exec"), bytes.NewReader(body))
@@ -111,13 +111,15 @@ func TestExecEvents(t *testing.T) {
 		}
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Accept", "text/event-stream")
+		r.Header.Set("Idempotency-Key", key)
 		res, err := http.DefaultClient.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return res
 	}
-	res := ask(t.Context(), "echo one; echo two >&2; echo x > a")
+	const first = "echo one; echo two >&2; echo x >> a"
+	res := ask(t.Context(), "first", first)
 	all, err := io.ReadAll(res.Body)
 	res.Body.Close()
 	text := string(all)
@@ -125,10 +127,17 @@ func TestExecEvents(t *testing.T) {
 		!strings.Contains(text, "event: end\ndata: {\"exit_code\":0,") {
 		t.Errorf("%v %s", err, text)
 	}
+	// A repeated request is answered from the record.
+	res = ask(t.Context(), "first", first)
+	again, err := io.ReadAll(res.Body)
+	res.Body.Close()
+	if err != nil || string(again) != text || res.Header.Get("Idempotent-Replay") != "true" || p.read(t, "a") != "1\nx\n" {
+		t.Errorf("%v %s %q", err, again, p.read(t, "a"))
+	}
 	mark := filepath.Join(t.TempDir(), "pid")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	res = ask(ctx, "echo $$ > "+mark+"; echo begun; sleep 1000")
+	res = ask(ctx, "second", "echo $$ > "+mark+"; echo begun; sleep 1000")
 	if _, err := res.Body.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
