@@ -88,7 +88,7 @@ const commands = "exec:\n  enabled: true\n"
 // suite runs test files of the TypeScript client against a server.
 func suite(t *testing.T, s *harness.Server, node string, files ...string) {
 	t.Helper()
-	args := []string{"--test", "--test-concurrency=1", "--test-timeout=120000"}
+	args := []string{"--expose-gc", "--test", "--test-concurrency=1", "--test-timeout=120000"}
 	for _, f := range files {
 		args = append(args, "test/"+f+".test.mjs")
 	}
@@ -117,7 +117,7 @@ func TestPython(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := harness.Start(t, harness.Options{})
+	s := harness.Start(t, harness.Options{Config: commands})
 	for _, name := range []string{"tests/test_client.py", "tests/test_deepagents.py"} {
 		run(t, dir, []string{"UMBRA_TEST_URL=" + s.URL, "UMBRA_TEST_DIR=" + t.TempDir(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=" + dir}, "python3", "-m", "unittest", name)
 	}

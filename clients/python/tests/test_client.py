@@ -6,6 +6,7 @@ import os
 import random
 import tempfile
 import threading
+import time
 import unittest
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -222,6 +223,40 @@ class Async(unittest.TestCase):
 
         asyncio.run(main())
         self.assertTrue(closed.wait(30))
+
+
+class Commands(unittest.TestCase):
+    def test_a_command(self):
+        k = new_task()
+        done = k.subtask("sh").exec("cat; echo x > made; exit 4", stdin="in")
+        self.assertEqual((done["exit_code"], done["stdout"], [e["path"] for e in done["entries"]]), (4, "in", ["made"]))
+        events = list(k.exec_stream(["sh", "-c", "echo out; echo err >&2"]))
+        self.assertEqual(sorted((e["event"], e.get("text")) for e in events[:-1]), [("stderr", "err\n"), ("stdout", "out\n")])
+        self.assertEqual((events[-1]["event"], events[-1]["result"]["exit_code"]), ("end", 0))
+
+    def test_a_cancelled_command_ends(self):
+        mark = os.path.join(tempfile.mkdtemp(dir=os.environ["UMBRA_TEST_DIR"]), "pid")
+
+        async def main():
+            async with umbra.AsyncClient(URL) as c:
+                k = await c.tasks.create("test", kind="virtual")
+
+                async def run():
+                    async for e in k.exec_stream(f"echo $$ > {mark}.new; mv {mark}.new {mark}; exec sleep 7301.5"):
+                        pass
+
+                call = asyncio.ensure_future(run())
+                while not os.path.exists(mark):
+                    await asyncio.sleep(0.02)
+                call.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await call
+
+        asyncio.run(main())
+        with open(mark, encoding="utf-8") as f:
+            pid = int(f.read())
+        while os.path.exists(f"/proc/{pid}"):
+            time.sleep(0.02)
 
 
 class ForksTest(unittest.TestCase):

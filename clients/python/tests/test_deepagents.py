@@ -69,6 +69,21 @@ class Backend(unittest.TestCase):
         self.assertFalse(s.is_running)
         self.assertEqual(client.task(task).get().status, "completed")
 
+    def test_commands(self):
+        root = os.path.realpath(tempfile.mkdtemp(dir=os.environ["UMBRA_TEST_DIR"]))
+        for top, options in ((root, {"workspace": root}), ("", {"virtual": True})):
+            s = UmbraSandbox.create(client, subtask="sh", **options)
+            s.write(top + "/a.txt", "one\n")
+            done = s.execute("cat a.txt; echo err >&2; echo two > a.txt; exit 3")
+            self.assertEqual((sorted(done.output.split()), done.exit_code, done.truncated), (["err", "one"], 3, False))
+            self.assertEqual([(e.operation, e.subtask_id) for e in s.task.changes()], [("create", "sh"), ("modify", "sh")])
+            self.assertIsNone(s.write(top + "/a.txt", "three\n").error)
+            self.assertIsNone(s.execute("sleep 60", timeout=1).exit_code)
+            much = s.execute("yes | head -c 3000000")
+            self.assertEqual((len(much.output), much.truncated), (1 << 20, True))
+            self.assertEqual(asyncio.run(s.aexecute("true")).exit_code, 0)
+            s.close()
+
     def test_whose_a_call_is(self):
         config = {"configurable": {"ls_agent_type": "subagent", "checkpoint_ns": "tools:0123ABCD-ef01|model:ffffffff"}, "metadata": {"lc_agent_name": "a b"}}
         self.assertEqual(subagent_of(config), "a-b.0123abcd")

@@ -324,6 +324,30 @@ class Task:
         """Run a command; what it changes is this subtask's."""
         return self._json("POST", "/exec", body={"command": command, **fields}, timeout=86400.0)
 
+    def exec_stream(self, command: str | list[str], **fields: Any) -> Iterator[dict[str, Any]]:
+        """Run a command and yield its output in the order of arrival: {"event": "stdout" or "stderr", "text"}, then {"event": "end", "result"}.
+
+        The command ends with the iteration.
+        """
+        answer = self.client.http.send("POST", self._path + "/exec", body={"command": command, **fields}, headers={**self._headers, "Accept": "text/event-stream"}, timeout=86400.0)
+        try:
+            if not (answer.headers.get("Content-Type") or "").startswith("text/event-stream"):
+                raise UmbraError("bad_response", answer.status, "The answer is not an event stream.")
+            for e in _parse(answer.response):
+                data = e["data"] if isinstance(e["data"], dict) else {}
+                if e["event"] == "error":
+                    raise UmbraError(str(data.get("error")), 0, str(data.get("detail")))
+                if e["event"] in ("stdout", "stderr"):
+                    yield {"event": e["event"], "text": str(data.get("text", ""))}
+                elif e["event"] == "end":
+                    yield {"event": "end", "result": data}
+                    return
+            raise network("The stream ended before the command.")
+        except (OSError, http.client.HTTPException) as err:
+            raise network() from err
+        finally:
+            answer.close()
+
     def events(self, *, after: int | None = None) -> Iterator[dict[str, Any]]:
         """The task's events, without a gap or a repeat, until it has ended."""
         return follow(self.client.http, self._path + "/stream", self._headers, after, lambda: _newest(self.client.http, self.get().workspace_id or ""),

@@ -414,13 +414,29 @@ class UmbraSandbox(_Files, _Sandbox):  # type: ignore[misc, valid-type]
         return _resolve(path, self._root)
 
     def execute(self, command: str, *, timeout: int | None = None) -> Any:
+        """Run a command; output is both streams in the order of arrival, at most what the server answers of them."""
+        task = self._now()
+        fields = {} if timeout is None else {"timeout_ms": timeout * 1000}
+        parts: list[str] = []
+        size, cut = 0, False
         try:
-            fields = {} if timeout is None else {"timeout_ms": timeout * 1000}
-            done = self._now().exec(command, **fields)
+            for e in task.exec_stream(command, **fields):
+                if e["event"] != "end":
+                    cut = cut or size > self._max
+                    if not cut:
+                        parts.append(e["text"])
+                        size += len(e["text"])
+                    continue
+                done, output = e["result"], "".join(parts)
+                for entry in done.get("entries") or []:
+                    for path in (entry.get("path"), entry.get("new_path")):
+                        if path:
+                            self._forget(task, path)  # its own command is no stranger
+                if done.get("truncated"):
+                    output = output[: len(done.get("stdout") or "") + len(done.get("stderr") or "")]
+                return _make(ExecuteResponse, output=output, exit_code=None if done.get("timed_out") else done.get("exit_code"), truncated=bool(done.get("truncated")) or cut)
         except UmbraError as err:
             return _make(ExecuteResponse, output="Error: " + _advice(err, ""), exit_code=1, truncated=False)
-        return _make(ExecuteResponse, output=(done.get("stdout") or "") + (done.get("stderr") or ""), exit_code=None if done.get("timed_out") else done.get("exit_code"),
-                     truncated=bool(done.get("truncated")))
 
     aexecute = _twin("execute")
 

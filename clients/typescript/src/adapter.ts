@@ -23,6 +23,13 @@ export class InvalidPath extends Error {
   }
 }
 
+/** belowHost returns a path of the machine below a directory as one from that directory's root. */
+export function belowHost(path: string, host: string): string {
+  if (!path.startsWith("/")) return path;
+  if (path !== host && !path.startsWith(host + "/")) throw new InvalidPath(path);
+  return path.slice(host.length) || "/";
+}
+
 /** resolvePath maps a framework's path, where `/` is the root, to one of the workspace. */
 export function resolvePath(path: string, root = ""): string {
   const out: string[] = [];
@@ -79,6 +86,11 @@ export class Guard {
     for (const key of [...this.#tags.keys()]) {
       if (key === this.#key(task, path) || key.startsWith(this.#key(task, path) + "/")) this.#tags.delete(key);
     }
+  }
+
+  /** ran forgets what a command of the subtask itself changed. */
+  ran(task: Task, done: { entries?: { path: string; new_path?: string | null }[] }): void {
+    for (const e of done.entries ?? []) for (const path of [e.path, e.new_path]) if (path) this.forget(task, path);
   }
 
   tag(task: Task, path: string): string | undefined {
@@ -149,6 +161,17 @@ export function advice(err: unknown, path: string): string {
     case "network": return "The workspace server did not answer; try again";
   }
   return err.detail || err.code;
+}
+
+/** either returns a signal that aborts with the first of others, and a function that ends this. */
+export function either(...signals: (AbortSignal | undefined)[]): { signal: AbortSignal; done: () => void } {
+  const out = new AbortController();
+  const stops = signals.map((s) => () => out.abort(s!.reason));
+  for (const [i, s] of signals.entries()) {
+    if (s?.aborted) stops[i]!();
+    s?.addEventListener("abort", stops[i]!, { once: true });
+  }
+  return { signal: out.signal, done: () => signals.forEach((s, i) => s?.removeEventListener("abort", stops[i]!)) };
 }
 
 /** aborted rethrows what must never become an error text. */

@@ -1,10 +1,9 @@
 import { jsonSchema, tool } from "ai";
 import type { Experimental_SandboxSession as SandboxSession, ToolSet } from "ai";
-import { Guard, InvalidPath, advice, defaultMaxReadBytes, legalSubtask, resolvePath, rethrowAbort } from "./adapter.js";
+import { Guard, InvalidPath, advice, belowHost, defaultMaxReadBytes, either, legalSubtask, resolvePath, rethrowAbort } from "./adapter.js";
 import { UmbraError } from "./errors.js";
-import { parse } from "./events.js";
 import type { Content } from "./http.js";
-import type { Task, Toolset } from "./index.js";
+import type { ExecResult, Task, Toolset, Umbra } from "./index.js";
 
 export interface SandboxOptions {
   task: Task;
@@ -41,10 +40,20 @@ export function umbraSandbox(o: SandboxOptions): UmbraSandboxSession {
   return session(o, o.subtask === undefined ? o.task : o.task.subtask(legalSubtask(o.subtask)), new Guard(o.guard !== "none"));
 }
 
-function session(o: SandboxOptions, task: Task, guard: Guard): UmbraSandboxSession {
-  const base = o.workingDirectory ?? "/";
+/** Infra is what a provider's session has more: the machine's path of the workspace, and the end of its commands. */
+interface Infra {
+  host: string;
+  stopped: AbortSignal;
+}
+
+function session(o: SandboxOptions, task: Task, guard: Guard, infra?: Infra): UmbraSandboxSession {
+  const host = infra?.host ?? "";
+  const base = o.workingDirectory ?? (host || "/");
   const maxBytes = o.maxReadBytes ?? defaultMaxReadBytes;
-  const at = (path: string) => resolvePath(path.startsWith("/") ? path : `${base}/${path}`);
+  const at = (path: string) => {
+    const full = path.startsWith("/") ? path : `${base}/${path}`;
+    return resolvePath(host === "" ? full : belowHost(full, host));
+  };
 
   /** doing runs fn on a path; a failure is an Error with a text for a model. */
   async function doing<T>(path: string, signal: AbortSignal | undefined, fn: (p: string) => Promise<T>): Promise<T> {
@@ -77,13 +86,17 @@ function session(o: SandboxOptions, task: Task, guard: Guard): UmbraSandboxSessi
       await guard.write(task, p, content, path, { signal });
     });
 
-  /** cwd is where a command starts, relative to the workspace's root. */
-  const cwd = (path: string | undefined) => at(path ?? "") || ".";
+  /** A command, the fields of its request, and what ends it. It starts relative to the workspace's root. */
+  const command = ({ command, workingDirectory, env, abortSignal }: any) => ({
+    command: command as string,
+    o: { cwd: at(workingDirectory ?? "") || ".", ...(env === undefined ? {} : { env }) },
+    signals: [abortSignal as AbortSignal | undefined, infra?.stopped],
+  });
 
   const self = {
     task,
     description: o.description ?? `A workspace whose files are kept by umbra: each change is recorded and can be undone. The working directory is ${base}; / is the workspace's root.`,
-    subtask: (id: string) => session(o, task.subtask(legalSubtask(id)), guard),
+    subtask: (id: string) => session(o, task.subtask(legalSubtask(id)), guard, infra),
     readFile: ({ path, abortSignal }: any) => orNull(path, abortSignal, (p) => task.files.stream(p, { signal: abortSignal })),
     readBinaryFile: ({ path, abortSignal }: any) => readBytes(path, abortSignal),
     readTextFile: async ({ path, encoding, startLine, endLine, abortSignal }: any) => {
@@ -113,16 +126,20 @@ function session(o: SandboxOptions, task: Task, guard: Guard): UmbraSandboxSessi
         guard.forget(task, p);
         return true;
       })) ?? false,
-    run: ({ command, workingDirectory, env, abortSignal }: any) =>
-      doing(workingDirectory ?? base, abortSignal, async () => {
-        const done = await task.exec(command, { cwd: cwd(workingDirectory), ...(env === undefined ? {} : { env }), signal: abortSignal });
+    run: (options: any) =>
+      doing(options.workingDirectory ?? base, options.abortSignal, async () => {
+        const c = command(options);
+        const { signal, done: over } = either(...c.signals);
+        const done = await task.exec(c.command, { ...c.o, signal }).finally(over);
+        guard.ran(task, done);
         // -1: ended by the server's time limit.
-        return { exitCode: done.exit_code ?? -1, stdout: done.stdout as string, stderr: done.stderr as string };
+        return { exitCode: done.exit_code ?? -1, stdout: done.stdout, stderr: done.stderr };
       }),
-    spawn: ({ command, workingDirectory, env, abortSignal, stdin }: any) =>
-      doing(workingDirectory ?? base, abortSignal, async () => {
-        if (stdin === true) throw new Error("A writable stdin is not supported; pass the input in a file.");
-        return spawn(task, { command, cwd: cwd(workingDirectory), ...(env === undefined ? {} : { env }) }, abortSignal);
+    spawn: (options: any) =>
+      doing(options.workingDirectory ?? base, options.abortSignal, async () => {
+        if (options.stdin === true) throw new Error("A writable stdin is not supported; pass the input in a file.");
+        const c = command(options);
+        return spawn(task, c.command, c.o, (done) => guard.ran(task, done), c.signals);
       }),
   };
   return self as unknown as UmbraSandboxSession;
@@ -148,46 +165,37 @@ function encode(text: string, encoding = "utf-8"): Uint8Array {
 }
 
 /** spawn starts a command and returns once the server has accepted it. Its end is the connection's. */
-async function spawn(task: Task, body: Record<string, unknown>, signal?: AbortSignal) {
-  const connection = new AbortController();
-  const stop = () => connection.abort(signal?.reason);
-  signal?.addEventListener("abort", stop, { once: true });
-  let killed = false;
-  const headers: Record<string, string> = { Accept: "text/event-stream" };
-  if (task.subtaskId !== undefined) headers["X-Subtask-Id"] = task.subtaskId;
-  if (task.actor !== undefined) headers["X-Actor"] = task.actor;
-  let res: Response;
-  try {
-    res = await task.umbra.http.send("POST", `/tasks/${encodeURIComponent(task.id)}/exec`, { body, headers, signal: connection.signal, timeoutMs: 0 });
-  } catch (err) {
-    signal?.removeEventListener("abort", stop);
+async function spawn(task: Task, command: string, o: Record<string, any>, ran: (done: ExecResult) => void, signals: (AbortSignal | undefined)[]) {
+  const killed = new AbortController();
+  const { signal, done } = either(...signals, killed.signal);
+  const events = await task.execStream(command, { ...o, signal }).catch((err) => {
+    done();
     throw err;
-  }
-  const pipes: Record<string, ReadableStreamDefaultController<Uint8Array>> = {};
+  });
+  const pipes: { [name: string]: ReadableStreamDefaultController<Uint8Array> } = {};
   const pipe = (name: string) => new ReadableStream<Uint8Array>({ start: (c) => { pipes[name] = c; }, cancel: () => { delete pipes[name]; } });
-  const stdout = pipe("stdout");
-  const stderr = pipe("stderr");
+  const [stdout, stderr] = [pipe("stdout"), pipe("stderr")];
   const encoder = new TextEncoder();
+  const close = (exitCode: number) => {
+    for (const p of Object.values(pipes)) p.close();
+    return { exitCode };
+  };
   const ended = (async () => {
     try {
-      for await (const e of parse(res, connection, 0)) {
+      for await (const e of events) {
         if (e.event === "end") {
-          for (const p of Object.values(pipes)) p.close();
-          return { exitCode: (e.data.exit_code ?? -1) as number };
+          ran(e.result);
+          return close(e.result.exit_code ?? -1);
         }
-        if (e.event === "stdout" || e.event === "stderr") pipes[e.event]?.enqueue(encoder.encode(String(e.data?.text ?? "")));
+        pipes[e.event]?.enqueue(encoder.encode(e.text));
       }
       throw new Error("The connection to the server ended before the command.");
     } catch (err) {
-      const why = signal?.aborted ? signal.reason : err;
-      if (killed && !signal?.aborted) {
-        for (const p of Object.values(pipes)) p.close();
-        return { exitCode: 143 }; // 128 and SIGTERM
-      }
-      for (const p of Object.values(pipes)) p.error(why);
-      throw why;
+      if (killed.signal.aborted && !signals.some((s) => s?.aborted)) return close(143); // 128 and SIGTERM
+      for (const p of Object.values(pipes)) p.error(err);
+      throw err;
     } finally {
-      signal?.removeEventListener("abort", stop);
+      done();
     }
   })();
   ended.catch(() => {}); // reported by wait and the streams
@@ -196,9 +204,97 @@ async function spawn(task: Task, body: Record<string, unknown>, signal?: AbortSi
     stderr,
     wait: () => ended,
     async kill() {
-      killed = true;
-      connection.abort();
+      killed.abort();
       await ended.catch(() => {});
+    },
+  };
+}
+
+export interface SandboxProviderOptions extends Omit<SandboxOptions, "task"> {
+  umbra: Umbra;
+  /** An absolute path of a directory on the server's machine; its absolute paths are the session's. */
+  workspace?: string;
+  /** A workspace without a directory; a list is its namespace. */
+  virtual?: boolean | string[];
+  goal?: string;
+  /** Ports at which commands listen; they are reached at the server's host. */
+  ports?: number[];
+}
+
+/** A session of `umbraSandboxProvider`: a HarnessV1NetworkSandboxSession of `@ai-sdk/harness`. */
+export type UmbraNetworkSandboxSession = UmbraSandboxSession & {
+  /** The task's id. */
+  readonly id: string;
+  readonly defaultWorkingDirectory: string;
+  readonly ports: readonly number[];
+  getPortEndpoint(o: { port: number; protocol?: "http" | "https" | "ws" }): Promise<{ url: string }>;
+  getPortUrl(o: { port: number; protocol?: "http" | "https" | "ws" }): Promise<string>;
+  /** stop ends the session's commands and pauses its task; resumeSession goes on with it. */
+  stop(): Promise<void>;
+  /** destroy also completes the task. Its changes stay and can be undone. */
+  destroy(): Promise<void>;
+  restricted(): UmbraSandboxSession;
+};
+
+/** A HarnessV1SandboxProvider of `@ai-sdk/harness`. */
+export interface UmbraSandboxProvider {
+  readonly specificationVersion: "harness-sandbox-v1";
+  readonly providerId: string;
+  createSession(o?: {
+    sessionId?: string; abortSignal?: AbortSignal; identity?: string;
+    onFirstCreate?: (session: SandboxSession, o: { abortSignal?: AbortSignal }) => Promise<void>;
+  }): Promise<UmbraNetworkSandboxSession>;
+  resumeSession(o: { sessionId: string; abortSignal?: AbortSignal }): Promise<UmbraNetworkSandboxSession>;
+}
+
+/** umbraSandboxProvider returns a provider whose sessions are tasks: a session's id is its task's. */
+export function umbraSandboxProvider(o: SandboxProviderOptions): UmbraSandboxProvider {
+  if (o?.umbra === undefined) throw new TypeError("umbraSandboxProvider needs umbra");
+  if ((o.workspace === undefined) === (o.virtual === undefined)) throw new TypeError("umbraSandboxProvider needs one of workspace and virtual");
+
+  async function open(task: Task, host: string): Promise<UmbraNetworkSandboxSession> {
+    const stopped = new AbortController();
+    const base = session(o as unknown as SandboxOptions, o.subtask === undefined ? task : task.subtask(legalSubtask(o.subtask)), new Guard(o.guard !== "none"), { host, stopped: stopped.signal });
+    const settle = async (status: "paused" | "completed") => {
+      stopped.abort(new Error("The sandbox was stopped."));
+      await task.update({ status }).catch((err) => {
+        if (!(err instanceof UmbraError) || err.code !== "task_ended") throw err;
+      });
+    };
+    const ports = o.ports ?? [];
+    const getPortUrl = async ({ port, protocol = "http" }: { port: number; protocol?: string }) => {
+      if (!ports.includes(port)) throw new Error(`The sandbox does not expose port ${port}; name it in ports.`);
+      const url = new URL(o.umbra.http.url);
+      return `${protocol}://${url.hostname}:${port}`;
+    };
+    return {
+      ...base, id: task.id, defaultWorkingDirectory: o.workingDirectory ?? (host || "/"), ports, getPortUrl,
+      getPortEndpoint: async (e) => ({ url: await getPortUrl(e) }),
+      stop: () => settle("paused"),
+      destroy: () => settle("completed"),
+      restricted: () => base,
+    };
+  }
+  const hostOf = (folder: string | null) => (o.workspace === undefined ? "" : (folder ?? "").replace(/\/+$/, ""));
+
+  return {
+    specificationVersion: "harness-sandbox-v1",
+    providerId: "umbra",
+    async createSession(options = {}) {
+      const signal = options.abortSignal;
+      const task = await o.umbra.tasks.create({
+        goal: o.goal ?? "sandbox session", ...(options.sessionId === undefined ? {} : { task_id: options.sessionId }),
+        ...(o.workspace !== undefined ? { workspace: o.workspace } : { kind: "virtual" as const, ...(Array.isArray(o.virtual) ? { namespace: o.virtual } : {}) }),
+      }, { signal });
+      const made = await open(task, hostOf((await task.get({ signal })).workspace));
+      await options.onFirstCreate?.(made.restricted(), { abortSignal: signal });
+      return made;
+    },
+    async resumeSession({ sessionId, abortSignal: signal }) {
+      const task = await o.umbra.tasks.get(sessionId, { signal });
+      const { status, workspace } = await task.get({ signal });
+      if (status === "paused") await task.update({ status: "executing" }, { signal });
+      return open(task, hostOf(workspace));
     },
   };
 }

@@ -1,6 +1,6 @@
 import { getConfig } from "@langchain/langgraph";
 import type { BackendProtocolV2, DeleteResult, EditResult, ExecuteResponse, FileDownloadResponse, FileOperationError, FileUploadResponse, GlobResult, GrepResult, LsResult, ReadRawResult, ReadResult, SandboxBackendProtocolV2, WriteResult } from "deepagents";
-import { Guard, InvalidPath, SubtaskOption, advice, defaultMaxReadBytes, legalSubtask, metadataOf, mimeOf, resolvePath, rethrowAbort } from "./adapter.js";
+import { Guard, InvalidPath, SubtaskOption, advice, belowHost, defaultMaxReadBytes, legalSubtask, metadataOf, mimeOf, resolvePath, rethrowAbort } from "./adapter.js";
 import { base64 } from "./bytes.js";
 import { UmbraError } from "./errors.js";
 import type { Task, Umbra } from "./index.js";
@@ -30,16 +30,16 @@ export class UmbraBackend implements BackendProtocolV2 {
   protected base: Task | undefined;
   protected readonly root: string;
   readonly #subtask: SubtaskOption<any>;
-  readonly #guard: Guard;
-  readonly #max: number;
+  protected readonly guard: Guard;
+  protected readonly max: number;
 
   constructor(o: UmbraBackendOptions) {
     if (o?.task === undefined) throw new TypeError("UmbraBackend needs a task");
     this.base = o.task;
     this.root = o.root ?? "";
     this.#subtask = o.subtask ?? "auto";
-    this.#guard = new Guard(o.guard !== "none");
-    this.#max = o.maxReadBytes ?? defaultMaxReadBytes;
+    this.guard = new Guard(o.guard !== "none");
+    this.max = o.maxReadBytes ?? defaultMaxReadBytes;
   }
 
   protected now(): { task: Task; signal?: AbortSignal } {
@@ -89,8 +89,8 @@ export class UmbraBackend implements BackendProtocolV2 {
       const at = this.path(path);
       const from = Math.max(0, Math.floor(offset));
       try {
-        const got = await task.files.readText(at, { offset: from, limit: Math.max(0, Math.floor(limit)), signal, maxBytes: this.#max });
-        this.#guard.saw(task, at, got.etag);
+        const got = await task.files.readText(at, { offset: from, limit: Math.max(0, Math.floor(limit)), signal, maxBytes: this.max });
+        this.guard.saw(task, at, got.etag);
         const lines = got.text === "" ? 0 : got.text.split("\n").length - (got.text.endsWith("\n") ? 1 : 0);
         const out: ReadResult = { content: got.text, mimeType: "text/plain", totalLines: got.totalLines };
         if (lines > 0) {
@@ -102,8 +102,8 @@ export class UmbraBackend implements BackendProtocolV2 {
       } catch (err) {
         if (!(err instanceof UmbraError) || err.code !== "not_text") throw err;
       }
-      const { data, etag } = await task.files.readWith(at, { signal, maxBytes: this.#max });
-      this.#guard.saw(task, at, etag);
+      const { data, etag } = await task.files.readWith(at, { signal, maxBytes: this.max });
+      this.guard.saw(task, at, etag);
       return { content: data, mimeType: mimeOf(path) };
     });
   }
@@ -111,8 +111,8 @@ export class UmbraBackend implements BackendProtocolV2 {
   readRaw(path: string): Promise<ReadRawResult> {
     return this.#try<ReadRawResult>(path, async (task, signal) => {
       const at = this.path(path);
-      const [stat, { data, etag }] = await Promise.all([task.files.stat(at, { signal }), task.files.readWith(at, { signal, maxBytes: this.#max })]);
-      this.#guard.saw(task, at, etag);
+      const [stat, { data, etag }] = await Promise.all([task.files.stat(at, { signal }), task.files.readWith(at, { signal, maxBytes: this.max })]);
+      this.guard.saw(task, at, etag);
       let content: string | Uint8Array = data;
       let mimeType = mimeOf(path);
       try {
@@ -127,14 +127,14 @@ export class UmbraBackend implements BackendProtocolV2 {
 
   write(path: string, content: string): Promise<WriteResult> {
     return this.#try<WriteResult>(path, async (task, signal) => {
-      const w = await this.#guard.write(task, this.path(path), content, path, { signal });
+      const w = await this.guard.write(task, this.path(path), content, path, { signal });
       return { path, filesUpdate: null, metadata: metadataOf(task, w) };
     });
   }
 
   edit(path: string, oldString: string, newString: string, replaceAll = false): Promise<EditResult> {
     return this.#try<EditResult>(path, async (task, signal) => {
-      const w = await this.#guard.edit(task, this.path(path), oldString, newString, replaceAll, { signal });
+      const w = await this.guard.edit(task, this.path(path), oldString, newString, replaceAll, { signal });
       return { path, filesUpdate: null, occurrences: w.occurrences, metadata: metadataOf(task, w) };
     }, (err) => {
       switch (err.code) {
@@ -183,7 +183,7 @@ export class UmbraBackend implements BackendProtocolV2 {
     return this.#try<DeleteResult>(path, async (task, signal) => {
       const at = this.path(path);
       const w = await task.files.delete(at, { recursive: true, signal });
-      this.#guard.forget(task, at);
+      this.guard.forget(task, at);
       return { path, filesUpdate: null, metadata: metadataOf(task, w) };
     });
   }
@@ -207,7 +207,7 @@ export class UmbraBackend implements BackendProtocolV2 {
       try {
         const done = await task.files.batch(left.map((i) => ({ op: "write", path: at[i]!, content: base64(files[i]![1]), encoding: "base64" })), { signal });
         void done;
-        for (const i of left) this.#guard.forget(task, at[i]!);
+        for (const i of left) this.guard.forget(task, at[i]!);
         return out;
       } catch (err) {
         rethrowAbort(err, signal);
@@ -230,8 +230,8 @@ export class UmbraBackend implements BackendProtocolV2 {
         const path = paths[i]!;
         try {
           const at = this.path(path);
-          const { data, etag } = await task.files.readWith(at, { signal, maxBytes: this.#max });
-          this.#guard.saw(task, at, etag);
+          const { data, etag } = await task.files.readWith(at, { signal, maxBytes: this.max });
+          this.guard.saw(task, at, etag);
           out[i] = { path, content: data, error: null };
         } catch (err) {
           rethrowAbort(err, signal);
@@ -319,11 +319,7 @@ export class UmbraSandbox extends UmbraBackend implements SandboxBackendProtocol
   }
 
   protected override path(path: string): string {
-    if (this.#host !== "" && path.startsWith("/")) {
-      if (path !== this.#host && !path.startsWith(this.#host + "/")) throw new InvalidPath(path);
-      return resolvePath(path.slice(this.#host.length), this.root);
-    }
-    return resolvePath(path, this.root);
+    return resolvePath(this.#host === "" ? path : belowHost(path, this.#host), this.root);
   }
 
   override grep(pattern: string, path?: string | null, glob?: string | null, maxCount?: number | null): Promise<GrepResult> {
@@ -334,13 +330,26 @@ export class UmbraSandbox extends UmbraBackend implements SandboxBackendProtocol
     return super.glob(pattern, path ?? (this.#host || "/"));
   }
 
+  /** execute runs a command; output is both streams in the order of arrival, at most what the server answers of them. */
   async execute(command: string): Promise<ExecuteResponse> {
     let signal: AbortSignal | undefined;
     try {
       const now = this.now();
       signal = now.signal;
-      const done = await now.task.exec(command, { signal });
-      return { output: `${done.stdout ?? ""}${done.stderr ?? ""}`, exitCode: done.timed_out ? null : done.exit_code ?? null, truncated: done.truncated ?? false };
+      let output = "";
+      let cut = false;
+      for await (const e of await now.task.execStream(command, { signal })) {
+        if (e.event !== "end") {
+          cut ||= output.length > this.max;
+          if (!cut) output += e.text;
+          continue;
+        }
+        const { result } = e;
+        this.guard.ran(now.task, result);
+        if (result.truncated) output = output.slice(0, result.stdout.length + result.stderr.length);
+        return { output, exitCode: result.timed_out ? null : result.exit_code, truncated: result.truncated || cut };
+      }
+      throw new Error("The command's end is not known.");
     } catch (err) {
       rethrowAbort(err, signal);
       return { output: `Error: ${advice(err, "")}`, exitCode: 1, truncated: false };

@@ -1,5 +1,5 @@
 import { UmbraError } from "./errors.js";
-import { Transport, delay, network, sleep } from "./http.js";
+import { Transport, delay, network, next, sleep } from "./http.js";
 
 /** UmbraEvent is one event of a stream: contracts/tasks.md, Events. */
 export interface UmbraEvent {
@@ -98,16 +98,7 @@ export async function* parse(res: Response, connection: AbortController, quietMs
   let data: string[] = [];
   try {
     for (;;) {
-      let timer: ReturnType<typeof setTimeout> | undefined;
-      const quiet = new Promise<never>((_, reject) => {
-        if (quietMs > 0) timer = setTimeout(() => reject(network(new Error("silence"))), quietMs);
-      });
-      let piece: ReadableStreamReadResult<Uint8Array>;
-      try {
-        piece = await Promise.race([reader.read(), quiet]);
-      } finally {
-        clearTimeout(timer);
-      }
+      const piece = await next(reader, quietMs, connection.signal);
       if (piece.done) return;
       text += decoder.decode(piece.value, { stream: true });
       if (text.length > maxEvent) throw new UmbraError({ code: "response_too_large", status: res.status, detail: "An event is too large." });

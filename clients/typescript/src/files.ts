@@ -1,5 +1,5 @@
 import { UmbraError } from "./errors.js";
-import { Content, Transport, bytesOf, delay, network, sleep } from "./http.js";
+import { Content, Transport, bytesOf, delay, network, next, sleep } from "./http.js";
 import type { TaskFileEntry, TaskMatch, TaskWritten } from "./wire.js";
 
 export interface Signal {
@@ -106,14 +106,14 @@ export class Files {
         for (;;) {
           try {
             if (reader === undefined) {
-              const next = await get({ Range: `bytes=${at}-`, "If-Match": etag });
-              if (next.status !== 206) {
-                await next.body?.cancel();
-                throw new UmbraError({ code: "bad_response", status: next.status, detail: "The server did not resume the download." });
+              const rest = await get({ Range: `bytes=${at}-`, "If-Match": etag });
+              if (rest.status !== 206) {
+                await rest.body?.cancel();
+                throw new UmbraError({ code: "bad_response", status: rest.status, detail: "The server did not resume the download." });
               }
-              reader = next.body?.getReader();
+              reader = rest.body?.getReader();
             }
-            const piece = await reader?.read();
+            const piece = reader === undefined ? undefined : await next(reader, http.timeoutMs, o.signal);
             if (piece !== undefined && !piece.done) {
               at += piece.value.byteLength;
               failures = 0;
@@ -152,14 +152,14 @@ export class Files {
     });
     let text: string;
     try {
-      text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(await bytesOf(res.body, o.maxBytes ?? Infinity, false, this.#s.http.timeoutMs));
+      text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(await bytesOf(res.body, o.maxBytes ?? Infinity, false, this.#s.http.timeoutMs, o.signal));
     } catch (err) {
       if (o.signal?.aborted) throw o.signal.reason;
       if (err instanceof UmbraError && err.code === "response_too_large") throw new UmbraError({ code: "too_large", status: 0, detail: `The text has more than ${o.maxBytes} bytes; read fewer lines.` });
       throw err instanceof UmbraError ? err : network(err);
     }
-    const next = res.headers.get("umbra-next-offset");
-    return { text, totalLines: Number(res.headers.get("umbra-total-lines") ?? 0), nextOffset: next === null ? null : Number(next), etag: res.headers.get("etag") ?? "" };
+    const more = res.headers.get("umbra-next-offset");
+    return { text, totalLines: Number(res.headers.get("umbra-total-lines") ?? 0), nextOffset: more === null ? null : Number(more), etag: res.headers.get("etag") ?? "" };
   }
 
   write(path: string, content: Content, o: WriteOptions = {}): Promise<TaskWritten> {

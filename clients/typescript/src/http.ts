@@ -90,7 +90,7 @@ export class Transport {
           await res.body?.cancel();
           return new Response(null, { status: 204 });
         }
-        failure = errorOf(path, res, await textOf(res, maxError, true, o.timeoutMs ?? this.timeoutMs));
+        failure = errorOf(path, res, await textOf(res, maxError, true, o.timeoutMs ?? this.timeoutMs, o.signal));
         if (!retried.has(res.status)) throw failure;
       } catch (err) {
         if (o.signal?.aborted) throw o.signal.reason;
@@ -123,7 +123,7 @@ export class Transport {
       if (res.status === 204 || res.status === 304) return { value: undefined as T, headers: res.headers };
       let text: string;
       try {
-        text = await textOf(res, maxJSON, false, o.timeoutMs ?? this.timeoutMs);
+        text = await textOf(res, maxJSON, false, o.timeoutMs ?? this.timeoutMs, o.signal);
       } catch (err) {
         if (o.signal?.aborted) throw o.signal.reason;
         const failure = err instanceof UmbraError ? err : network(err);
@@ -139,19 +139,25 @@ export class Transport {
     }
   }
 
-  /** #attempt covers one attempt up to the answer's head. */
+  /**
+   * #attempt covers one attempt up to the answer's head; who reads the body heeds
+   * the signal itself. (AbortSignal.any would cover both, but Node may collect
+   * such a signal while the request still needs it.)
+   */
   async #attempt(target: string, init: RequestInit, o: RequestOptions): Promise<Response> {
     const clock = new AbortController();
     const ms = o.timeoutMs ?? this.timeoutMs;
     const timer = ms > 0 ? setTimeout(() => clock.abort(), ms) : undefined;
+    const stop = () => clock.abort(o.signal!.reason);
+    o.signal?.addEventListener("abort", stop, { once: true });
     try {
-      const signal = o.signal === undefined ? clock.signal : AbortSignal.any([o.signal, clock.signal]);
-      return await this.#fetch(target, { ...init, signal });
+      return await this.#fetch(target, { ...init, signal: clock.signal });
     } catch (err) {
-      if (clock.signal.aborted) throw new UmbraError({ code: "network", status: 0, detail: `No answer within ${ms} ms.`, cause: err });
+      if (clock.signal.aborted && !o.signal?.aborted) throw new UmbraError({ code: "network", status: 0, detail: `No answer within ${ms} ms.`, cause: err });
       throw err;
     } finally {
       clearTimeout(timer);
+      o.signal?.removeEventListener("abort", stop);
     }
   }
 
@@ -180,33 +186,47 @@ export const segment = (s: string) => encodeURIComponent(s).replace(/^\.+$/, (do
 
 export const segments = (p: string) => p.split("/").filter((s) => s !== "" && s !== ".").map(segment).join("/");
 
-/** textOf reads an answer up to a number of bytes and milliseconds; over it an error, or what fits with cut. */
-export async function textOf(res: Response, max: number, cut: boolean, ms = 0): Promise<string> {
-  return new TextDecoder().decode(await bytesOf(res.body, max, cut, ms));
+/** next reads a piece. If the signal aborts, or after ms without one (0: never), it rejects and the body is canceled. */
+export async function next<T>(reader: ReadableStreamDefaultReader<T>, ms: number, signal?: AbortSignal): Promise<ReadableStreamReadResult<T>> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let stop = () => {};
+  try {
+    signal?.throwIfAborted();
+    return await Promise.race([reader.read(), new Promise<never>((_, reject) => {
+      if (ms > 0) timer = setTimeout(() => reject(network(new Error(`no data within ${ms} ms`))), ms);
+      stop = () => reject(signal!.reason);
+      signal?.addEventListener("abort", stop, { once: true });
+    })]);
+  } catch (err) {
+    reader.cancel().catch(() => {});
+    throw err;
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", stop);
+  }
 }
 
-export async function bytesOf(body: ReadableStream<Uint8Array> | null, max: number, cut = false, ms = 0): Promise<Uint8Array> {
+/** textOf reads an answer up to a number of bytes and milliseconds; over it an error, or what fits with cut. */
+export async function textOf(res: Response, max: number, cut: boolean, ms = 0, signal?: AbortSignal): Promise<string> {
+  return new TextDecoder().decode(await bytesOf(res.body, max, cut, ms, signal));
+}
+
+export async function bytesOf(body: ReadableStream<Uint8Array> | null, max: number, cut = false, ms = 0, signal?: AbortSignal): Promise<Uint8Array> {
   if (body === null) return new Uint8Array();
   const parts: Uint8Array[] = [];
   let size = 0;
   const reader = body.getReader();
-  let late = false;
-  const timer = ms > 0 ? setTimeout(() => { late = true; reader.cancel().catch(() => {}); }, ms) : undefined;
-  try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (late) throw new UmbraError({ code: "network", status: 0, detail: `The answer was not complete within ${ms} ms.` });
-      if (done) break;
-      parts.push(value);
-      size += value.byteLength;
-      if (size > max) {
-        reader.cancel().catch(() => {});
-        if (cut) break;
-        throw new UmbraError({ code: "response_too_large", status: 0, detail: `The answer has more than ${max} bytes.` });
-      }
+  const deadline = Date.now() + ms;
+  for (;;) {
+    const { done, value } = await next(reader, ms > 0 ? Math.max(1, deadline - Date.now()) : 0, signal);
+    if (done) break;
+    parts.push(value);
+    size += value.byteLength;
+    if (size > max) {
+      reader.cancel().catch(() => {});
+      if (cut) break;
+      throw new UmbraError({ code: "response_too_large", status: 0, detail: `The answer has more than ${max} bytes.` });
     }
-  } finally {
-    clearTimeout(timer);
   }
   const out = new Uint8Array(size);
   let at = 0;

@@ -1,7 +1,7 @@
 import { UmbraError } from "./errors.js";
-import { EventsOptions, UmbraEvent, follow } from "./events.js";
+import { EventsOptions, UmbraEvent, follow, parse } from "./events.js";
 import { Files, Scope, Signal } from "./files.js";
-import { RequestOptions, Transport, UmbraOptions, segment } from "./http.js";
+import { RequestOptions, Transport, UmbraOptions, network, segment } from "./http.js";
 import type { TaskEntry, TaskObject, TaskSummary } from "./wire.js";
 
 export { UmbraError } from "./errors.js";
@@ -34,9 +34,31 @@ export interface RevertResult {
   [more: string]: any;
 }
 
+/** ExecOptions are the fields of the request's body. */
 export interface ExecOptions extends Signal {
-  [field: string]: any;
+  cwd?: string;
+  env?: Record<string, string>;
+  stdin?: string;
+  timeout_ms?: number;
+  isolate?: "require" | "try";
+  dry_run?: boolean;
 }
+
+/** ExecResult is the end of a command: `exit_code` is null where its time ended it. */
+export interface ExecResult {
+  exit_code: number | null;
+  stdout: string;
+  stderr: string;
+  truncated: boolean;
+  timed_out: boolean;
+  commit: string | null;
+  entries: TaskEntry[];
+  conflicts: any[];
+  [more: string]: any;
+}
+
+/** ExecEvent is a piece of a command's output, or its end. */
+export type ExecEvent = { event: "stdout" | "stderr"; text: string } | { event: "end"; result: ExecResult };
 
 async function* pages<T>(http: Transport, path: string, member: string, o: Signal & Record<string, any>, headers: Record<string, string> = {}): AsyncGenerator<T, void, void> {
   const { signal, ...query } = o;
@@ -140,9 +162,48 @@ export class Task {
   }
 
   /** exec runs a command; what it changes is this subtask's. */
-  exec(command: string | string[], o: ExecOptions = {}): Promise<any> {
+  exec(command: string | string[], o: ExecOptions = {}): Promise<ExecResult> {
     const { signal, ...fields } = o;
     return this.#json("POST", "/exec", { body: { command, ...fields }, signal, timeoutMs: 0 });
+  }
+
+  /**
+   * execStream runs a command and returns once the server has accepted it. The
+   * events are its output in the order of arrival, and its end. The command ends
+   * with the iteration.
+   */
+  async execStream(command: string | string[], o: ExecOptions = {}): Promise<AsyncGenerator<ExecEvent, void, void>> {
+    const { signal, ...fields } = o;
+    const connection = new AbortController();
+    const stop = () => connection.abort(signal?.reason);
+    signal?.addEventListener("abort", stop, { once: true });
+    const over = () => signal?.removeEventListener("abort", stop);
+    let res: Response;
+    try {
+      signal?.throwIfAborted();
+      res = await this.#s.http.send("POST", this.#s.path + "/exec", { body: { command, ...fields }, headers: { ...this.#s.headers, Accept: "text/event-stream" }, signal: connection.signal, timeoutMs: 0 });
+    } catch (err) {
+      over();
+      throw err;
+    }
+    return (async function* () {
+      try {
+        for await (const { event, data } of parse(res, connection, 0)) {
+          if (event === "error") throw new UmbraError({ code: String(data?.error), status: 0, detail: String(data?.detail) });
+          if (event === "stdout" || event === "stderr") yield { event, text: String(data?.text ?? "") };
+          if (event !== "end") continue;
+          yield { event, result: data };
+          return;
+        }
+        throw network(new Error("the stream ended before the command"));
+      } catch (err) {
+        if (signal?.aborted) throw signal.reason;
+        throw err instanceof UmbraError ? err : network(err);
+      } finally {
+        over();
+        connection.abort();
+      }
+    })();
   }
 
   events(o: EventsOptions = {}): AsyncGenerator<UmbraEvent, void, void> {

@@ -1,36 +1,19 @@
 import assert from "node:assert/strict";
-import * as http from "node:http";
+import { mkdtemp, readFile, realpath, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { test } from "node:test";
 import { generateText, isStepCount, jsonSchema, stepCountIs, streamText, tool } from "ai";
-import { MockLanguageModelV4, convertArrayToReadableStream } from "ai/test";
-import { umbraSandbox, umbraTools } from "../dist/ai-sdk.js";
+import { convertArrayToReadableStream } from "ai/test";
+import { umbraSandbox, umbraSandboxProvider, umbraTools } from "../dist/ai-sdk.js";
 import { Umbra } from "../dist/index.js";
+import { scripted as model } from "./models.mjs";
+import { running } from "./machine.mjs";
 
 const umbra = new Umbra({ url: process.env.UMBRA_TEST_URL });
 const virtual = () => umbra.tasks.create({ goal: "test", kind: "virtual" });
 const steps = isStepCount ?? stepCountIs;
 const text = (bytes) => new TextDecoder().decode(bytes);
 const collect = async (iterable) => { const out = []; for await (const x of iterable) out.push(x); return out; };
-const usage = { inputTokens: { total: 1, noCache: 1 }, outputTokens: { total: 1, text: 1 } };
-
-/** model plays a script: an array of tool calls a turn, or a text. */
-function model(script) {
-  let turn = 0;
-  const next = () => {
-    const said = script[Math.min(turn++, script.length - 1)];
-    if (typeof said === "string") return { content: [{ type: "text", text: said }], finishReason: { unified: "stop" }, usage, warnings: [] };
-    return { content: said.map(([toolName, input], i) => ({ type: "tool-call", toolCallId: `c${turn}-${i}`, toolName, input: JSON.stringify(input) })), finishReason: { unified: "tool-calls" }, usage, warnings: [] };
-  };
-  return new MockLanguageModelV4({
-    doGenerate: async () => next(),
-    doStream: async () => {
-      const { content, finishReason } = next();
-      const parts = content.flatMap((c, i) => (c.type === "text" ? [{ type: "text-start", id: `${i}` }, { type: "text-delta", id: `${i}`, delta: c.text }, { type: "text-end", id: `${i}` }] : [c]));
-      return { stream: convertArrayToReadableStream([{ type: "stream-start", warnings: [] }, ...parts, { type: "finish", finishReason, usage }]) };
-    },
-  });
-}
-
 const put = tool({
   inputSchema: jsonSchema({ type: "object", properties: { path: { type: "string" }, content: { type: "string" } } }),
   execute: async ({ path, content }, { experimental_sandbox }) => {
@@ -115,52 +98,115 @@ test("AI SDK: a toolset's tools, whose errors are results", async () => {
   await toolset.delete();
 });
 
-test("AI SDK: commands", async (t) => {
-  const bodies = [];
-  let closed;
-  const gone = new Promise((done) => { closed = done; });
-  const server = http.createServer(async (req, res) => {
-    let raw = "";
-    for await (const c of req) raw += c;
-    const body = JSON.parse(raw);
-    bodies.push([body, req.headers["x-subtask-id"]]);
-    if (body.command === "off") {
-      res.writeHead(403, { "Content-Type": "application/json" });
-      return res.end(JSON.stringify({ error: "exec_disabled", detail: "off", request_id: "r" }));
-    }
-    if (req.headers.accept !== "text/event-stream") {
-      res.writeHead(200, { "Content-Type": "application/json" });
-      return res.end(JSON.stringify({ exit_code: 3, stdout: "out", stderr: "err", truncated: false, timed_out: false, commit: null, entries: [], conflicts: [] }));
-    }
-    res.writeHead(200, { "Content-Type": "text/event-stream" });
-    const send = (event, data) => res.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
-    send("stdout", { text: "one\n" });
-    if (body.command === "forever") return res.on("close", closed);
-    send("stderr", { text: "oops" });
-    send("end", { exit_code: 0 });
-    res.end();
+const folder = async () => realpath(await mkdtemp(join(process.env.UMBRA_TEST_DIR, "ws-")));
+const onDisk = async () => umbra.tasks.create({ goal: "test", workspace: await folder() });
+
+for (const [kind, make] of [["a virtual workspace", virtual], ["a directory", onDisk]]) {
+  test(`AI SDK: commands on ${kind}`, async () => {
+    const task = await make();
+    const s = umbraSandbox({ task, workingDirectory: "/w" });
+    const sh = s.subtask("sh");
+    await sh.writeTextFile({ path: "a.txt", content: "one\n" });
+    assert.deepEqual(await sh.run({ command: 'cat a.txt; echo "$A" >&2; sed -i s/one/two/ a.txt; echo new > b.txt; exit 3', env: { A: "from env" } }), { exitCode: 3, stdout: "one\n", stderr: "from env\n" });
+    assert.equal(await sh.readTextFile({ path: "a.txt" }), "two\n");
+    const by = async (path) => (await collect(task.changes({ path }))).map((e) => `${e.operation} ${e.subtask_id}`);
+    assert.deepEqual([await by("w/a.txt"), await by("w/b.txt")], [["create sh", "modify sh"], ["create sh"]]);
+    // What an agent's own command changed does not make its next write a stale one.
+    await sh.run({ command: "echo three > a.txt" });
+    await sh.writeTextFile({ path: "a.txt", content: "four\n" });
+    assert.equal((await s.run({ command: "pwd; ls", workingDirectory: "/" })).stdout.split("\n").slice(1).join(), "w,");
+    const p = await s.subtask("spawned").spawn({ command: "echo out; echo err >&2; echo s > s.txt; exit 7" });
+    assert.deepEqual(await p.wait(), { exitCode: 7 });
+    assert.deepEqual([text(Buffer.concat(await collect(p.stdout))), text(Buffer.concat(await collect(p.stderr)))], ["out\n", "err\n"]);
+    assert.deepEqual(await by("w/s.txt"), ["create spawned"]);
+    await assert.rejects(async () => s.spawn({ command: "touch never", stdin: true }), /stdin/);
+    await assert.rejects(async () => s.run({ command: "touch never", workingDirectory: "/../.." }), /Invalid path/);
+    assert.equal(await s.stat({ path: "never" }), null);
+    await task.revert({ subtask: "sh" });
+    assert.deepEqual((await s.listDirectory({ path: "/w" })).map((e) => e.name), ["s.txt"]);
   });
-  await new Promise((done) => server.listen(0, "127.0.0.1", done));
-  t.after(() => { server.closeAllConnections(); server.close(); });
-  const s = umbraSandbox({ task: new Umbra({ url: `http://127.0.0.1:${server.address().port}` }).task("t"), workingDirectory: "/w", subtask: "sh" });
-  assert.deepEqual(await s.run({ command: "x", env: { A: "1" } }), { exitCode: 3, stdout: "out", stderr: "err" });
-  assert.deepEqual(bodies[0], [{ command: "x", cwd: "w", env: { A: "1" } }, "sh"]);
-  await assert.rejects(async () => s.run({ command: "off" }), /exec\.enabled/);
-  const before = bodies.length;
-  await assert.rejects(async () => s.spawn({ command: "x", stdin: true }), /stdin/);
-  await assert.rejects(async () => s.run({ command: "x", workingDirectory: "/../.." }), /Invalid path/);
-  assert.equal(bodies.length, before);
-  const p = await s.spawn({ command: "x" });
-  assert.deepEqual(await p.wait(), { exitCode: 0 });
-  assert.equal(text(Buffer.concat(await collect(p.stdout))), "one\n");
-  assert.equal(text(Buffer.concat(await collect(p.stderr))), "oops");
-  const forever = await s.spawn({ command: "forever" });
-  await forever.stdout.getReader().read();
-  await forever.kill();
-  assert.deepEqual(await forever.wait(), { exitCode: 143 });
-  await gone;
+}
+
+test("AI SDK: an abort ends the command and what it started", async () => {
+  const s = umbraSandbox({ task: await onDisk() });
   const stop = new AbortController();
-  const aborted = await s.spawn({ command: "forever", abortSignal: stop.signal });
+  const run = s.run({ command: "sleep 7101.5 & sleep 7101.5", abortSignal: stop.signal });
+  await running("7101.5", true);
   stop.abort(new Error("enough"));
-  await assert.rejects(async () => aborted.wait(), /enough/);
+  await assert.rejects(async () => run, /enough/);
+  await running("7101.5", false);
+  const p = await s.spawn({ command: "echo begun; sleep 7102.5 & sleep 7102.5" });
+  assert.equal(text((await p.stdout.getReader().read()).value), "begun\n");
+  await p.kill();
+  await p.kill();
+  assert.deepEqual(await p.wait(), { exitCode: 143 });
+  await running("7102.5", false);
+  const aborted = new AbortController();
+  const q = await s.spawn({ command: "sleep 7103.5", abortSignal: aborted.signal });
+  aborted.abort(new Error("enough"));
+  await assert.rejects(async () => q.wait(), /enough/);
+  await running("7103.5", false);
+});
+
+test("AI SDK: commands that are off", async () => {
+  const off = new Umbra({ url: "http://stand-in", fetch: async () => Response.json({ error: "exec_disabled", detail: "off" }, { status: 403 }) });
+  const s = umbraSandbox({ task: off.task("t") });
+  await assert.rejects(async () => s.run({ command: "x" }), /exec\.enabled/);
+  await assert.rejects(async () => s.spawn({ command: "x" }), /exec\.enabled/);
+});
+
+test("AI SDK: sessions of a provider are tasks", async () => {
+  const dir = await folder();
+  await writeFile(join(dir, "given.txt"), "given\n");
+  const provider = umbraSandboxProvider({ umbra, workspace: dir, ports: [4100] });
+  assert.equal(provider.specificationVersion, "harness-sandbox-v1");
+  const first = [];
+  const id = `session-${process.pid}`;
+  const s = await provider.createSession({ sessionId: id, onFirstCreate: async (session) => { first.push(await session.readTextFile({ path: "given.txt" })); } });
+  assert.deepEqual([s.id, s.defaultWorkingDirectory, first], [id, dir, ["given\n"]]);
+  await s.run({ command: `mkdir -p ${dir}/work && pwd > ${dir}/work/pwd && echo x > rel` });
+  assert.equal(await s.readTextFile({ path: `${dir}/work/pwd` }), dir + "\n");
+  await s.restricted().writeTextFile({ path: join(dir, "work/by-path"), content: "x" });
+  assert.equal(await readFile(join(dir, "work/by-path"), "utf8"), "x");
+  await assert.rejects(async () => s.readTextFile({ path: "/etc/passwd" }), /Invalid path/);
+  assert.deepEqual(await s.getPortEndpoint({ port: 4100, protocol: "ws" }), { url: `ws://${new URL(process.env.UMBRA_TEST_URL).hostname}:4100` });
+  await assert.rejects(async () => s.getPortUrl({ port: 1 }), /does not expose port 1/);
+  assert.equal(s.restricted().stop, undefined);
+  const p = await s.spawn({ command: "sleep 7104.5" });
+  await running("7104.5", true);
+  await s.stop();
+  await s.stop();
+  await assert.rejects(async () => p.wait(), /stopped/);
+  await running("7104.5", false);
+  await assert.rejects(async () => s.run({ command: "true" }), /stopped/);
+  assert.equal((await umbra.task(id).get()).status, "paused");
+  const again = await provider.resumeSession({ sessionId: id });
+  assert.equal(await again.readTextFile({ path: "rel" }), "x\n");
+  assert.deepEqual(await again.run({ command: "cat rel" }), { exitCode: 0, stdout: "x\n", stderr: "" });
+  await again.destroy();
+  await again.destroy();
+  assert.equal((await umbra.task(id).get()).status, "completed");
+  await assert.rejects(async () => provider.createSession({ sessionId: id }), (e) => e.status === 409);
+  await assert.rejects(async () => provider.resumeSession({ sessionId: "never-made" }), (e) => e.status === 404);
+  assert.throws(() => umbraSandboxProvider({ umbra }), TypeError);
+  const v = await umbraSandboxProvider({ umbra, virtual: true }).createSession();
+  assert.equal(v.defaultWorkingDirectory, "/");
+  await v.writeTextFile({ path: "f", content: "1" });
+  assert.equal((await v.run({ command: "cat f" })).stdout, "1");
+  await v.destroy();
+});
+
+test("AI SDK: an abort ends the tool's work, and nothing is written after it", async () => {
+  const task = await virtual();
+  const stop = new AbortController();
+  const wait = tool({
+    inputSchema: jsonSchema({ type: "object", properties: {} }),
+    execute: async (_, { experimental_sandbox, abortSignal }) => {
+      stop.abort(new Error("enough"));
+      await experimental_sandbox.writeTextFile({ path: "late", content: "x", abortSignal });
+      return "written";
+    },
+  });
+  await assert.rejects(generateText({ model: model([[["wait", {}]], "done"]), prompt: "x", tools: { wait }, stopWhen: steps(3), experimental_sandbox: umbraSandbox({ task }), abortSignal: stop.signal }));
+  assert.deepEqual(await collect(task.changes()), []);
 });

@@ -234,7 +234,27 @@ test("toolsets and sessions", async () => {
   assert.ok((await collect(umbra.tasks.list({ limit: 2 }))).length > 2);
 });
 
-after(() => {});
+test("an abort is heeded while an answer is read, also after a garbage collection", async (t) => {
+  let closed = 0;
+  const slow = await serve(t, (req, res) => {
+    res.writeHead(200, { "Content-Type": req.url.includes("/stream") ? "text/event-stream" : "application/json", ETag: '"x"' });
+    res.write(req.url.includes("/content") ? "begun" : ": begun\n");
+    res.on("close", () => closed++);
+  });
+  const client = new Umbra({ url: slow, timeoutMs: 60_000 });
+  const reads = [(signal) => client.request("GET", "/tasks/x", { signal }), (signal) => client.task("x").files.read("f", { signal }), (signal) => collect(client.task("x").events({ after: 0, signal }))];
+  for (const [i, read] of reads.entries()) {
+    const stop = new AbortController();
+    const going = read(stop.signal);
+    going.catch(() => {});
+    await new Promise((done) => setTimeout(done, 50));
+    globalThis.gc?.();
+    const reason = new Error("enough");
+    stop.abort(reason);
+    await assert.rejects(going, (e) => e === reason);
+    while (closed <= i) await new Promise((done) => setTimeout(done, 10));
+  }
+});
 
 test("a call brackets what is done on disk, and is undone alone", async () => {
   const dir = await mkdtemp(join(process.env.UMBRA_TEST_DIR, "ws-"));

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtemp, readFile } from "node:fs/promises";
+import { mkdtemp, readFile, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { AIMessage } from "@langchain/core/messages";
@@ -7,6 +7,7 @@ import { fakeModel } from "@langchain/core/testing";
 import { createDeepAgent } from "deepagents";
 import { UmbraBackend, UmbraSandbox, subagentOf } from "../dist/deepagents.js";
 import { Umbra } from "../dist/index.js";
+import { running } from "./machine.mjs";
 
 const umbra = new Umbra({ url: process.env.UMBRA_TEST_URL });
 const folder = () => mkdtemp(join(process.env.UMBRA_TEST_DIR, "ws-"));
@@ -143,19 +144,64 @@ test("a sandbox makes its task, and completes it", async () => {
   assert.equal((await umbra.task(id).get()).status, "completed");
 });
 
-test("execute, as the contract has it", async () => {
+for (const kind of ["a directory", "a virtual workspace"]) {
+  test(`commands of a sandbox on ${kind}`, async () => {
+    const dir = await folder();
+    const s = await UmbraSandbox.create({ umbra, ...(kind === "a directory" ? { workspace: dir } : { virtual: true }) });
+    const top = kind === "a directory" ? await realpath(dir) : "";
+    await s.write(`${top}/a.txt`, "one\n");
+    const done = await s.execute("cat a.txt; echo err >&2; pwd; echo two > a.txt; echo b > b.txt; exit 3");
+    const lines = done.output.trimEnd().split("\n");
+    assert.deepEqual([done.exitCode, done.truncated, lines.length, lines[0]], [3, false, 3, "one"]);
+    assert.ok(lines.includes("err"));
+    if (top !== "") assert.ok(lines.includes(top));
+    assert.equal((await s.read(`${top}/b.txt`)).content, "b\n");
+    assert.equal((await s.write(`${top}/a.txt`, "three\n")).error, undefined); // its own command is no stranger
+    const both = (await s.execute("for i in 1 2 3; do echo out$i; echo err$i >&2; done")).output.trimEnd().split("\n");
+    for (const stream of ["out", "err"]) assert.deepEqual(both.filter((l) => l.startsWith(stream)), [1, 2, 3].map((n) => `${stream}${n}`));
+    const much = await s.execute("yes | head -c 3000000");
+    assert.deepEqual([much.truncated, much.output.length], [true, 1 << 20]);
+    assert.equal((await s.execute("ls none-such")).exitCode, 2);
+    await s.task.revert();
+    assert.deepEqual((await s.ls(top || "/")).files, []);
+    await s.close();
+  });
+}
+
+test("a time-out has no exit code, and a server may have commands turned off", async () => {
   const requests = [];
   const fake = new Umbra({ url: "http://stand-in", retries: 0, fetch: async (input, init) => {
     requests.push([init.method, new URL(input).pathname, init.body && JSON.parse(init.body)]);
     if (init.method === "POST" && String(input).endsWith("/tasks")) return Response.json({ task_id: "t" }, { status: 201 });
-    if (requests.length > 3) return Response.json({ error: "exec_disabled", detail: "off" }, { status: 403 });
-    return Response.json({ exit_code: 3, stdout: "out\n", stderr: "err\n", truncated: false, timed_out: requests.length > 2 });
+    if (requests.length > 2) return Response.json({ error: "exec_disabled", detail: "off" }, { status: 403 });
+    const end = { exit_code: null, stdout: "out\n", stderr: "", truncated: false, timed_out: true };
+    return new Response(`event: stdout\ndata: {"text":"out\\n"}\n\nevent: end\ndata: ${JSON.stringify(end)}\n\n`, { headers: { "Content-Type": "text/event-stream" } });
   } });
   const s = await UmbraSandbox.create({ umbra: fake, virtual: true });
-  assert.deepEqual(await s.execute("make"), { output: "out\nerr\n", exitCode: 3, truncated: false });
-  assert.equal((await s.execute("sleep")).exitCode, null);
+  assert.deepEqual(await s.execute("make"), { output: "out\n", exitCode: null, truncated: false });
   assert.match((await s.execute("x")).output, /exec\.enabled: true/);
   assert.deepEqual(requests[1], ["POST", "/tasks/t/exec", { command: "make" }]);
+});
+
+test("an agent's commands are its subtask's, and an abort ends them", async () => {
+  const s = await UmbraSandbox.create({ umbra, workspace: await folder() });
+  const run = (command) => ({ name: "execute", args: { command } });
+  const agent = createDeepAgent({
+    model: scripted({ main: [[run("echo main > main.txt")], [{ name: "task", args: { description: "sub", subagent_type: "worker" } }]], sub: [[run("echo sub > sub.txt; echo more >> main.txt")]] }),
+    backend: s,
+    subagents: [{ name: "worker", description: "works", systemPrompt: "work" }],
+  });
+  await agent.invoke({ messages: [{ role: "user", content: "main" }] });
+  const by = (await collect(s.task.changes())).map((e) => `${e.path} ${(e.subtask_id ?? "").replace(/\.[0-9a-f]{8}$/, "")}`).sort();
+  assert.deepEqual(by, ["main.txt ", "main.txt worker", "sub.txt worker"]);
+  const slow = createDeepAgent({ model: scripted({ main: [[run("sleep 7201.5")]] }), backend: s });
+  const stop = new AbortController();
+  const going = slow.invoke({ messages: [{ role: "user", content: "main" }] }, { signal: stop.signal });
+  await running("7201.5", true);
+  stop.abort();
+  await assert.rejects(going);
+  await running("7201.5", false);
+  await s.close();
 });
 
 test("whose a call is", () => {
