@@ -13,6 +13,7 @@ import (
 	"umbra/internal/ignore"
 	"umbra/internal/scan"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/host"
 	"umbra/internal/wspath"
 )
 
@@ -42,7 +43,7 @@ const attributesFile = ".gitattributes"
 // openCheckout gives the project's repository, nil where it cannot be trusted
 // or there is none.
 func (w *Workspace) openCheckout(index *ignore.Index) *checkout {
-	host, ok := w.host.(checkoutHost)
+	checkouts, ok := w.host.(host.Checkouts)
 	if !ok || index == nil || len(index.Entries) == 0 || index.Mtime == (ignore.Timestamp{}) {
 		return nil
 	}
@@ -53,11 +54,11 @@ func (w *Workspace) openCheckout(index *ignore.Index) *checkout {
 			continue
 		}
 		text, err := read(wspath.Path(name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) || !harmlessAttributes(string(text)) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) || !host.HarmlessAttributes(string(text)) {
 			return nil
 		}
 	}
-	objects, ok := host.Objects(w.dir)
+	objects, ok := checkouts.Objects(w.dir)
 	if !ok {
 		return nil
 	}

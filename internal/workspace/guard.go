@@ -6,22 +6,15 @@ import (
 
 	"umbra/internal/errs"
 	"umbra/internal/mounts"
+	"umbra/internal/workspace/host"
 	"umbra/internal/wspath"
 )
 
 // systemDirs are never workspaces: what is in them is no one's files.
 var systemDirs = []string{"/proc", "/sys", "/dev"}
 
-// mountHost is a Host that knows its bind mounts.
-type mountHost interface {
-	Mounts() (mounts.Table, error)
-}
-
-// Mounts is the system's table.
-func (OSHost) Mounts() (mounts.Table, error) { return mounts.Read() }
-
 func (m *Manager) mountTable() mounts.Table {
-	h, ok := m.opt.Host.(mountHost)
+	h, ok := m.opt.Host.(host.Mounts)
 	if !ok {
 		return nil
 	}

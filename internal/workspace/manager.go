@@ -15,6 +15,7 @@ import (
 	"umbra/gitstore"
 	"umbra/internal/errs"
 	"umbra/internal/policy"
+	"umbra/internal/workspace/host"
 )
 
 // Records is where a manager keeps what it knows of its workspaces. The calls
@@ -27,8 +28,8 @@ type Records interface {
 
 // Options of a manager. The zero value of a field means its default.
 type Options struct {
-	DataDir string // host path; workspaces live in <DataDir>/workspaces/<id>
-	Host    Host   // default: OSHost
+	DataDir string    // host path; workspaces live in <DataDir>/workspaces/<id>
+	Host    host.Host // default: host.OS
 	Records Records
 	Log     *slog.Logger     // default: discarded
 	Now     func() time.Time // default: time.Now
@@ -64,7 +65,7 @@ type Options struct {
 
 func (o *Options) setDefaults() {
 	if o.Host == nil {
-		o.Host = OSHost{}
+		o.Host = host.OS{}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

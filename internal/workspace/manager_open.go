@@ -17,6 +17,7 @@ import (
 	"umbra/internal/ignore"
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/host"
 )
 
 // OpenOptions are about opening a folder.
@@ -81,13 +82,8 @@ func (m *Manager) look(root string, o OpenOptions) (place, error) {
 	return place{root: canonical, dev: info.Dev, ino: info.Ino, born: m.born(canonical)}, nil
 }
 
-// bornHost is a Host that knows when a folder was made.
-type bornHost interface {
-	Born(dir string) int64 // nanoseconds since 1970; 0: not known
-}
-
 func (m *Manager) born(dir string) int64 {
-	if h, ok := m.opt.Host.(bornHost); ok {
+	if h, ok := m.opt.Host.(host.Births); ok {
 		return h.Born(dir)
 	}
 	return 0

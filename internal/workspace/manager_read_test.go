@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"umbra/internal/ignore"
+	"umbra/internal/workspace/host"
 )
 
 // heldHost lets a look at a whole folder begin when it is told to, or fail.
 type heldHost struct {
-	Host
+	host.Host
 	begin chan error
 }
 
@@ -30,7 +31,7 @@ func TestReadBeforeTheFolderIsLookedAt(t *testing.T) {
 	must(t, os.Mkdir(root, 0o755))
 	must(t, os.WriteFile(filepath.Join(root, "a"), []byte("first"), 0o644))
 	start := func(begin chan error) *Manager {
-		m, err := NewManager(Options{DataDir: filepath.Join(dir, "data"), Records: recs, Host: heldHost{OSHost{}, begin}})
+		m, err := NewManager(Options{DataDir: filepath.Join(dir, "data"), Records: recs, Host: heldHost{host.OS{}, begin}})
 		must(t, err)
 		return m
 	}

@@ -19,6 +19,7 @@ import (
 	"umbra/internal/policy"
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/host"
 	"umbra/internal/wspath"
 )
 
@@ -49,7 +50,7 @@ type Workspace struct {
 
 	progress *progress
 	owners   ownership
-	host     Host
+	host     host.Host
 	identity func() (dev, ino uint64, err error)   // of what stands at dir now
 	dev, ino uint64                                // of the folder that was opened
 	standIn  bool                                  // it was gone then, and fs is none of a person's

@@ -20,6 +20,7 @@ import (
 	"umbra/internal/history"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
+	"umbra/internal/workspace/host"
 	"umbra/internal/workspace/wstest"
 	"umbra/internal/wspath"
 )
@@ -49,7 +50,7 @@ var tasks = []string{"A", "B", "C"}
 type rig struct {
 	mem  *vfs.Mem // nil: on a real folder
 	top  vfs.FS
-	host workspace.Host
+	host host.Host
 	dir  string // host path of top
 
 	recs  *wstest.Records
@@ -102,7 +103,7 @@ func newRig(inMemory bool, files wstest.Folder) (*rig, error) {
 		if err != nil {
 			return nil, err
 		}
-		g.dir, g.host = dir, workspace.OSHost{}
+		g.dir, g.host = dir, host.OS{}
 		if g.top, err = vfs.OS(dir); err != nil {
 			return nil, err
 		}

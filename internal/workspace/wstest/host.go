@@ -8,7 +8,7 @@ import (
 
 	"umbra/internal/ignore"
 	"umbra/internal/vfs"
-	"umbra/internal/workspace"
+	"umbra/internal/workspace/host"
 )
 
 // MemHost is a machine whose disk is a file system in memory: the host path
@@ -20,7 +20,7 @@ type MemHost struct {
 	Boot string
 }
 
-var _ workspace.Host = (*MemHost)(nil)
+var _ host.Host = (*MemHost)(nil)
 
 func (h *MemHost) name(dir string) string {
 	if dir = strings.Trim(path.Clean("/"+dir), "/"); dir == "" {

@@ -1,4 +1,9 @@
-package workspace
+// Package host is the machine around the workspaces: what a path leads to, what a
+// mount is, and what git's own repository of a project says of its files.
+//
+// OS is the real machine; tests implement Host with directories in memory. Nothing
+// here changes a workspace or runs a program.
+package host
 
 import (
 	"bytes"
@@ -11,41 +16,51 @@ import (
 
 	"umbra/internal/errs"
 	"umbra/internal/ignore"
+	"umbra/internal/mounts"
 	"umbra/internal/vfs"
 )
 
-// Host is the machine around the workspaces: it opens folders by their host
-// paths and knows what a path and a mount are. Tests put one in its place whose
-// folders are in memory.
+// Host opens directories by their host paths and reports what a path and a mount
+// are.
 type Host interface {
-	// Canonical gives the absolute path without links of a folder that exists.
+	// Canonical returns the absolute path without links of a directory that exists.
 	Canonical(dir string) (string, error)
-	// Open gives a folder as a file system.
+	// Open returns a directory as a file system.
 	Open(dir string) (vfs.FS, error)
-	// MkdirAll makes a folder of the data directory, mode 0700, and makes its
+	// MkdirAll makes a directory of the data directory, mode 0700, and makes its
 	// name durable.
 	MkdirAll(dir string) error
-	// RemoveAll removes a folder of the data directory.
+	// RemoveAll removes a directory of the data directory.
 	RemoveAll(dir string) error
-	// Stat looks at what stands at a path, following links.
+	// Stat returns what is at a path, following links.
 	Stat(dir string) (vfs.Info, error)
-	// Epoch names the boot and the mounts that folders are on: while it is the
+	// Epoch names the boot and the mounts that directories are on: while it is the
 	// same, what was written to them is there, synced or not.
 	Epoch(dirs ...string) string
-	// Homes gives the home directories that are too wide for a workspace.
+	// Homes returns the home directories, which are too wide for a workspace.
 	Homes() []string
-	// GitRules gives the exclude file and the index of the project's own
+	// GitRules returns the exclude file and the index of the project's own
 	// repository, if it has one.
 	GitRules(dir string) (exclude []byte, index *ignore.Index, err error)
+}
+
+// Births is a Host that knows when a directory was made.
+type Births interface {
+	Born(dir string) int64 // nanoseconds since 1970; 0: not known
+}
+
+// Mounts is a Host that knows its bind mounts.
+type Mounts interface {
+	Mounts() (mounts.Table, error)
 }
 
 const modeDir = fs.ModeDir
 
 // OSHost is the real machine.
-type OSHost struct{}
+type OS struct{}
 
 // Canonical is Host's.
-func (OSHost) Canonical(dir string) (string, error) {
+func (OS) Canonical(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
@@ -54,10 +69,10 @@ func (OSHost) Canonical(dir string) (string, error) {
 }
 
 // Open is Host's.
-func (OSHost) Open(dir string) (vfs.FS, error) { return vfs.OS(dir) }
+func (OS) Open(dir string) (vfs.FS, error) { return vfs.OS(dir) }
 
 // MkdirAll is Host's.
-func (OSHost) MkdirAll(dir string) error {
+func (OS) MkdirAll(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -69,13 +84,14 @@ func (OSHost) MkdirAll(dir string) error {
 }
 
 // RemoveAll is Host's.
-func (OSHost) RemoveAll(dir string) error { return os.RemoveAll(dir) }
+func (OS) RemoveAll(dir string) error { return os.RemoveAll(dir) }
 
 // Stat is Host's.
-func (OSHost) Stat(dir string) (vfs.Info, error) { return statHost(dir) }
+func (OS) Stat(dir string) (vfs.Info, error) { return statHost(dir) }
 
-// Epoch is Host's. Where the system does not tell, no two are the same.
-func (OSHost) Epoch(dirs ...string) string {
+// Epoch is Host's. Where the system does not report boot and mounts, no two are
+// the same.
+func (OS) Epoch(dirs ...string) string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return unknownEpoch()
@@ -98,7 +114,7 @@ func unknownEpoch() string {
 }
 
 // Homes is Host's.
-func (OSHost) Homes() []string {
+func (OS) Homes() []string {
 	var out []string
 	if home, err := os.UserHomeDir(); err == nil {
 		out = append(out, home)
@@ -107,7 +123,7 @@ func (OSHost) Homes() []string {
 }
 
 // GitRules is Host's.
-func (OSHost) GitRules(dir string) ([]byte, *ignore.Index, error) {
+func (OS) GitRules(dir string) ([]byte, *ignore.Index, error) {
 	g, err := ignore.FindGitDir(dir)
 	if err != nil {
 		return nil, nil, errs.Wrap(err, "")
@@ -118,7 +134,10 @@ func (OSHost) GitRules(dir string) ([]byte, *ignore.Index, error) {
 	}
 	index, err := g.ReadIndex()
 	if errors.Is(err, ignore.ErrUnsupported) || errors.Is(err, ignore.ErrCorrupt) {
-		return exclude, nil, nil // what it tracks is then not known, and may be ignored
+		return exclude, nil, nil // tracked files are then not known, and may be ignored
 	}
 	return exclude, index, errs.Wrap(err, "")
 }
+
+// Mounts returns the system's mount table.
+func (OS) Mounts() (mounts.Table, error) { return mounts.Read() }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package workspace
+package host
 
 import (
 	"os"
@@ -9,7 +9,7 @@ import (
 	"umbra/internal/vfs"
 )
 
-// statHost looks at what stands at a host path.
+// statHost returns what is at a host path.
 func statHost(dir string) (vfs.Info, error) {
 	f, err := vfs.OS(dir)
 	if err == nil {
@@ -22,7 +22,7 @@ func statHost(dir string) (vfs.Info, error) {
 	return vfs.Info{}, err
 }
 
-// mountID cannot be told here: every start is taken for one after a power cut.
+// mountID is not supported here: every start counts as one after a power failure.
 func mountID(string) (string, error) {
 	return "", errs.New(errs.Internal, "", "no unique mount id")
 }

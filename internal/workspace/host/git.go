@@ -1,4 +1,4 @@
-package workspace
+package host
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 )
 
 // checkoutHost is a Host that knows the project's own objects.
-type checkoutHost interface {
+type Checkouts interface {
 	// Objects gives the "objects" folder of the repository that a folder is the
 	// checkout of; ok is false where anything outside of the folder's tree might
 	// make a file's bytes other than its blob's.
@@ -24,8 +24,8 @@ type checkoutHost interface {
 // line ends change a file's size, which is compared, and are no doubt.
 var doubts = [...]string{"[include", "[extensions", "attributesfile", "encoding"}
 
-// Objects is checkoutHost's. It reads, and runs nothing.
-func (OSHost) Objects(dir string) (vfs.FS, bool) {
+// Objects is Checkouts'. It only reads files.
+func (OS) Objects(dir string) (vfs.FS, bool) {
 	g, err := ignore.FindGitDir(dir)
 	if err != nil || g.Dir == "" || g.Linked || g.Common != g.Dir {
 		return nil, false
@@ -56,7 +56,7 @@ func (OSHost) Objects(dir string) (vfs.FS, bool) {
 		}
 	}
 	for _, name := range attributes {
-		if text, ok := readSmall(name); !ok || !harmlessAttributes(text) {
+		if text, ok := readSmall(name); !ok || !HarmlessAttributes(text) {
 			return nil, false
 		}
 	}
@@ -64,8 +64,8 @@ func (OSHost) Objects(dir string) (vfs.FS, bool) {
 	return f, err == nil
 }
 
-// readSmall reads a file of settings; none is an empty one. What is larger than
-// any such file, or cannot be read, is not ok.
+// readSmall reads a file of settings; a missing one is empty. One that is larger
+// than any such file, or cannot be read, is not ok.
 func readSmall(name string) (text string, ok bool) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,9 +78,9 @@ func readSmall(name string) (text string, ok bool) {
 	return string(data), err == nil
 }
 
-// harmlessAttributes reports whether a file of gitattributes(5) names nothing
+// HarmlessAttributes reports whether a file of gitattributes(5) names nothing
 // that turns a file's bytes into others of the same number.
-func harmlessAttributes(text string) bool {
+func HarmlessAttributes(text string) bool {
 	text = strings.ToLower(text)
 	for _, word := range [...]string{"filter", "encoding", "ident"} {
 		if strings.Contains(text, word) {

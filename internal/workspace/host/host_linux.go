@@ -1,4 +1,4 @@
-package workspace
+package host
 
 import (
 	"strconv"
@@ -9,7 +9,7 @@ import (
 	"umbra/internal/vfs"
 )
 
-// statHost looks at what stands at a host path.
+// statHost returns what is at a host path.
 func statHost(dir string) (vfs.Info, error) {
 	var st unix.Stat_t
 	for {
@@ -28,8 +28,8 @@ func statHost(dir string) (vfs.Info, error) {
 	}
 }
 
-// Born is bornHost's.
-func (OSHost) Born(dir string) int64 {
+// Born is Births'.
+func (OS) Born(dir string) int64 {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_BTIME, &st); err != nil || st.Mask&unix.STATX_BTIME == 0 {
 		return 0
@@ -37,9 +37,9 @@ func (OSHost) Born(dir string) int64 {
 	return st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
 }
 
-// mountID gives the number of the mount that a folder is on. Since Linux 6.8
-// there is one that is never used again; the older sort may be that of a mount
-// after a power cut, and so is no answer.
+// mountID returns the number of the mount that a directory is on. Since Linux 6.8
+// there is one that is never used again; the older kind may be reused after a
+// power failure, so it does not identify a mount.
 func mountID(dir string) (string, error) {
 	const unique = 0x4000 // STATX_MNT_ID_UNIQUE
 	var st unix.Statx_t
