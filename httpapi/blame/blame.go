@@ -22,6 +22,7 @@ import (
 	"umbra/internal/history"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
 )
 
@@ -30,14 +31,14 @@ var document []byte
 
 // Dialect is the routes of blame.
 type Dialect struct {
-	workspaces *workspace.Manager
+	workspaces *workspaces.Manager
 	blame      *blame.Cache
 	tasks      *task.Service
 	history    *history.Cache
 }
 
 // New makes the dialect.
-func New(m *workspace.Manager, s *blame.Cache, tasks *task.Service, cache *history.Cache) *Dialect {
+func New(m *workspaces.Manager, s *blame.Cache, tasks *task.Service, cache *history.Cache) *Dialect {
 	return &Dialect{workspaces: m, blame: s, tasks: tasks, history: cache}
 }
 

@@ -18,7 +18,7 @@ import (
 	"umbra/internal/revert"
 	"umbra/internal/strictjson"
 	"umbra/internal/task"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
 )
 
@@ -29,7 +29,7 @@ var document []byte
 type Dialect struct {
 	calls      *calls.Service
 	tasks      *task.Service
-	workspaces *workspace.Manager
+	workspaces *workspaces.Manager
 	history    *history.Cache
 
 	// NoContext has hooks give no context to the model.
@@ -37,7 +37,7 @@ type Dialect struct {
 }
 
 // New makes the dialect.
-func New(s *calls.Service, tasks *task.Service, m *workspace.Manager, cache *history.Cache) *Dialect {
+func New(s *calls.Service, tasks *task.Service, m *workspaces.Manager, cache *history.Cache) *Dialect {
 	return &Dialect{calls: s, tasks: tasks, workspaces: m, history: cache}
 }
 

@@ -19,6 +19,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 //go:embed openapi.yaml
@@ -29,13 +30,13 @@ const maxServing = 8
 
 // Dialect is git's routes.
 type Dialect struct {
-	workspaces *workspace.Manager
+	workspaces *workspaces.Manager
 	tasks      *task.Service
 	serving    chan struct{}
 }
 
 // New makes the dialect.
-func New(m *workspace.Manager, s *task.Service) *Dialect {
+func New(m *workspaces.Manager, s *task.Service) *Dialect {
 	return &Dialect{workspaces: m, tasks: s, serving: make(chan struct{}, maxServing)}
 }
 

@@ -22,7 +22,7 @@ import (
 	"umbra/internal/state"
 	"umbra/internal/task"
 	"umbra/internal/vfs"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // server is the whole HTTP side on a data directory of its own, in process.
@@ -39,7 +39,7 @@ func server(t testing.TB) *httptest.Server {
 	must(err)
 	answers, err := state.OpenAnswers(db, filepath.Join(data, "answers.log"))
 	must(err)
-	m, err := workspace.NewManager(workspace.Options{DataDir: data, Records: records{}})
+	m, err := workspaces.NewManager(workspaces.Options{DataDir: data, Records: records{}})
 	must(err)
 	must(os.Mkdir(filepath.Join(data, "tasks"), 0o700))
 	files, err := vfs.OS(filepath.Join(data, "tasks"))
@@ -63,9 +63,9 @@ func server(t testing.TB) *httptest.Server {
 
 type records struct{}
 
-func (records) All() ([]workspace.Record, error) { return nil, nil }
-func (records) Put(...workspace.Record) error    { return nil }
-func (records) Delete(string) error              { return nil }
+func (records) All() ([]workspaces.Record, error) { return nil, nil }
+func (records) Put(...workspaces.Record) error    { return nil }
+func (records) Delete(string) error               { return nil }
 
 func openSession(t testing.TB, srv *httptest.Server, dir string) string {
 	t.Helper()

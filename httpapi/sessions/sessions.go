@@ -15,6 +15,7 @@ import (
 	"umbra/internal/session"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 //go:embed openapi.yaml
@@ -30,12 +31,12 @@ type Limits struct {
 type Dialect struct {
 	sessions   *session.Service
 	tasks      *task.Service
-	workspaces *workspace.Manager
+	workspaces *workspaces.Manager
 	limits     Limits
 }
 
 // New makes the dialect.
-func New(s *session.Service, t *task.Service, m *workspace.Manager, limits Limits) *Dialect {
+func New(s *session.Service, t *task.Service, m *workspaces.Manager, limits Limits) *Dialect {
 	return &Dialect{sessions: s, tasks: t, workspaces: m, limits: limits}
 }
 

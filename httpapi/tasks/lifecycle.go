@@ -11,7 +11,7 @@ import (
 	"umbra/httpapi/wire"
 	"umbra/internal/errs"
 	"umbra/internal/task"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 type createBody struct {
@@ -34,11 +34,11 @@ func (d *Dialect) create(c *gin.Context) error {
 	if err := httpapi.DecodeJSON(c, &body); err != nil {
 		return err
 	}
-	if body.Kind != nil && *body.Kind != workspace.PhysicalKind && *body.Kind != workspace.VirtualKind {
+	if body.Kind != nil && *body.Kind != workspaces.PhysicalKind && *body.Kind != workspaces.VirtualKind {
 		return errs.New(errs.Unprocessable, "validation_failed", "kind must be \"physical\" or \"virtual\".").With("field", "kind")
 	}
 	o := task.CreateOptions{Goal: body.Goal, Root: body.Workspace, Metadata: notNull(body.Metadata), Force: body.Force, Namespace: body.Namespace, Only: body.Only, AllowPaths: body.Allow,
-		Virtual: body.Kind != nil && *body.Kind == workspace.VirtualKind, Sees: sees(c),
+		Virtual: body.Kind != nil && *body.Kind == workspaces.VirtualKind, Sees: sees(c),
 		Actor: httpapi.TagsOf(c).Actor, RequestID: httpapi.RequestID(c), Allow: httpapi.CallerOf(c).MayOpen}
 	if body.TaskID != nil {
 		if !task.ValidID(*body.TaskID) {

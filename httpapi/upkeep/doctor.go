@@ -8,7 +8,7 @@ import (
 
 	"umbra/httpapi"
 	"umbra/internal/doctor"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 //go:embed doctor.yaml
@@ -17,7 +17,7 @@ var doctorDocument []byte
 // Doctor is the dialect of umbra doctor: the server looks at its own machine,
 // with its own rights.
 type Doctor struct {
-	Workspaces *workspace.Manager
+	Workspaces *workspaces.Manager
 	// Options are all but the workspaces.
 	Options doctor.Options
 	// Ready tells why the server cannot do its work now.

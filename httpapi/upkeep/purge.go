@@ -16,6 +16,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/state"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
 )
 
@@ -25,7 +26,7 @@ var purgeDocument []byte
 // Purge is the dialect of umbra purge: contents are taken out of a workspace's
 // whole history.
 type Purge struct {
-	Workspaces *workspace.Manager
+	Workspaces *workspaces.Manager
 	// Forget drops the kept answers for which named holds: they tell of commits
 	// that have other ids now.
 	Forget func(named func(*state.Answer) bool) (int, error)

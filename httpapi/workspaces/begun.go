@@ -12,6 +12,7 @@ import (
 	"umbra/httpapi/wire"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // tellEvery is how often a stream tells how far a baseline has come.
@@ -24,17 +25,17 @@ type baselineObject struct {
 
 // begun gives the route's workspace if its baseline is being taken just now and
 // the caller may know of it.
-func (d *Dialect) begun(c *gin.Context) (workspace.Begun, bool, error) {
+func (d *Dialect) begun(c *gin.Context) (workspaces.Begun, bool, error) {
 	id, err := httpapi.Param(c, "ws")
 	if err != nil {
-		return workspace.Begun{}, false, err
+		return workspaces.Begun{}, false, err
 	}
 	b, ok := d.workspaces.BegunOf(id)
 	return b, ok && httpapi.CallerOf(c).Sees(b.Root), nil
 }
 
 // describeBegun describes a workspace that is none yet: no task, no history.
-func (d *Dialect) describeBegun(b workspace.Begun) object {
+func (d *Dialect) describeBegun(b workspaces.Begun) object {
 	return object{ID: b.ID, Root: wire.Text(b.Root), Kind: b.Kind, Ref: wire.ShadowRef, GitDir: d.workspaces.GitDir(b.ID),
 		State: string(workspace.Reconciling), Warnings: []string{}, Created: wire.Stamp(b.Created), LastUsed: wire.Stamp(b.LastUsed),
 		Baseline: &baselineObject{Files: b.Files()}}
@@ -43,7 +44,7 @@ func (d *Dialect) describeBegun(b workspace.Begun) object {
 // begunStream tells of a baseline while it is taken, and goes on as the
 // workspace's stream from its beginning, or from where the client asks for. It
 // ends where the baseline fails.
-func (d *Dialect) begunStream(c *gin.Context, b workspace.Begun, after int64) error {
+func (d *Dialect) begunStream(c *gin.Context, b workspaces.Begun, after int64) error {
 	var st *task.Stream
 	defer func() {
 		if st != nil {
@@ -84,7 +85,7 @@ func (d *Dialect) begunStream(c *gin.Context, b workspace.Begun, after int64) er
 	})
 }
 
-func progressEvent(b workspace.Begun, files int64) (httpapi.Event, error) {
+func progressEvent(b workspaces.Begun, files int64) (httpapi.Event, error) {
 	data, err := json.Marshal(struct {
 		WorkspaceID string         `json:"workspace_id"`
 		Baseline    baselineObject `json:"baseline"`

@@ -12,6 +12,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/fork"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // maxLife bounds how long after it was made a fork may expire.
@@ -95,7 +96,7 @@ func (d *Dialect) listForks(c *gin.Context) error {
 	return d.tellForks(c, http.StatusOK, d.workspaces.Forks(rec.ID))
 }
 
-func (d *Dialect) tellForks(c *gin.Context, status int, list []workspace.Record) error {
+func (d *Dialect) tellForks(c *gin.Context, status int, list []workspaces.Record) error {
 	out := []object{}
 	for _, rec := range list {
 		if !httpapi.CallerOf(c).Sees(rec.Place()) {
@@ -115,7 +116,7 @@ func (d *Dialect) tellForks(c *gin.Context, status int, list []workspace.Record)
 }
 
 // describeRecord describes a workspace, without opening it if it is put away.
-func (d *Dialect) describeRecord(c *gin.Context, rec workspace.Record) (object, error) {
+func (d *Dialect) describeRecord(c *gin.Context, rec workspaces.Record) (object, error) {
 	if rest, state, ok := d.workspaces.Resting(rec.ID); ok {
 		return d.resting(rec, rest, state), nil
 	}
@@ -135,7 +136,7 @@ type forkObject struct {
 	Expires *string `json:"expires_at,omitempty"`
 }
 
-func forkOf(rec workspace.Record) forkObject {
+func forkOf(rec workspaces.Record) forkObject {
 	f := rec.Fork
 	if f == nil {
 		return forkObject{}

@@ -21,6 +21,7 @@ import (
 	"umbra/internal/fork"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 //go:embed openapi.yaml
@@ -28,13 +29,13 @@ var document []byte
 
 // Dialect is the workspaces' routes.
 type Dialect struct {
-	workspaces *workspace.Manager
+	workspaces *workspaces.Manager
 	tasks      *task.Service
 	forks      *fork.Service
 }
 
 // New makes the dialect.
-func New(m *workspace.Manager, s *task.Service, f *fork.Service) *Dialect {
+func New(m *workspaces.Manager, s *task.Service, f *fork.Service) *Dialect {
 	return &Dialect{workspaces: m, tasks: s, forks: f}
 }
 
@@ -78,21 +79,21 @@ func notFound() error {
 
 // id gives the route's workspace, if the caller may know of it. One whose
 // baseline is being taken is waited for.
-func (d *Dialect) id(c *gin.Context) (workspace.Record, error) {
+func (d *Dialect) id(c *gin.Context) (workspaces.Record, error) {
 	b, begun, err := d.begun(c)
 	if begun {
 		err = b.Wait(c.Request.Context())
 	}
 	if err != nil {
-		return workspace.Record{}, err
+		return workspaces.Record{}, err
 	}
 	id, err := httpapi.Param(c, "ws")
 	if err != nil {
-		return workspace.Record{}, err
+		return workspaces.Record{}, err
 	}
 	rec, ok := d.workspaces.Record(id)
 	if !ok || !httpapi.CallerOf(c).Sees(rec.Place()) {
-		return workspace.Record{}, notFound()
+		return workspaces.Record{}, notFound()
 	}
 	return rec, nil
 }
@@ -162,7 +163,7 @@ func (d *Dialect) tell(c *gin.Context, w *workspace.Workspace) error {
 }
 
 // resting describes a workspace that is put away, without opening it.
-func (d *Dialect) resting(rec workspace.Record, rest workspace.Rest, state workspace.State) object {
+func (d *Dialect) resting(rec workspaces.Record, rest workspaces.Rest, state workspace.State) object {
 	all, _ := d.tasks.Count(rec.ID)
 	o := object{ID: rec.ID, Root: wire.Text(rec.Root), Kind: rec.ShownKind(), forkObject: forkOf(rec), Ref: wire.ShadowRef, GitDir: d.workspaces.GitDir(rec.ID),
 		State: string(state), Tasks: all, Warnings: rest.Warnings, Created: wire.Stamp(rec.Created), LastUsed: wire.Stamp(rec.LastUsed), DiskBytes: rest.DiskBytes}
@@ -193,7 +194,7 @@ func (d *Dialect) list(c *gin.Context) error {
 		out = append(out, o)
 	}
 	for _, b := range begun {
-		done := slices.ContainsFunc(list, func(rec workspace.Record) bool { return rec.ID == b.ID })
+		done := slices.ContainsFunc(list, func(rec workspaces.Record) bool { return rec.ID == b.ID })
 		if !done && httpapi.CallerOf(c).Sees(b.Root) {
 			out = append(out, d.describeBegun(b))
 		}
@@ -228,7 +229,7 @@ func (d *Dialect) rebind(c *gin.Context) error {
 	if body.Root == nil || !filepath.IsAbs(*body.Root) || strings.IndexByte(*body.Root, 0) >= 0 {
 		return errs.New(errs.Unprocessable, "validation_failed", "root must be the absolute path of a directory.").With("field", "root")
 	}
-	w, err := d.workspaces.Rebind(c.Request.Context(), rec.ID, *body.Root, workspace.OpenOptions{Allow: httpapi.CallerOf(c).MayOpen})
+	w, err := d.workspaces.Rebind(c.Request.Context(), rec.ID, *body.Root, workspaces.OpenOptions{Allow: httpapi.CallerOf(c).MayOpen})
 	if err != nil {
 		return err
 	}

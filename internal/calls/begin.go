@@ -14,6 +14,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
 )
 
@@ -415,7 +416,7 @@ func (s *Service) workspaceOf(ctx context.Context, b *Begin) (*workspace.Workspa
 	case b.NoOpen:
 		return nil, unknown
 	}
-	w, _, err := s.o.Workspaces.Open(ctx, top, workspace.OpenOptions{Allow: b.Allow})
+	w, _, err := s.o.Workspaces.Open(ctx, top, workspaces.OpenOptions{Allow: b.Allow})
 	return w, err
 }
 

@@ -16,11 +16,12 @@ import (
 	"umbra/internal/task"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // Options of a Service. All but Log, Now and the bounds are needed.
 type Options struct {
-	Workspaces *workspace.Manager
+	Workspaces *workspaces.Manager
 	State      *state.DB
 	FS         vfs.FS // where the log stands
 	Log        *slog.Logger

@@ -29,6 +29,7 @@ import (
 	"umbra/internal/task"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
 )
 
@@ -36,7 +37,7 @@ import (
 type Options struct {
 	// Dir is the host path of the code workspace; it need not be there.
 	Dir        string
-	Workspaces *workspace.Manager
+	Workspaces *workspaces.Manager
 	Tasks      *task.Service
 	Log        *slog.Logger
 }
@@ -347,7 +348,7 @@ func (s *Service) open(ctx context.Context, create bool) (*workspace.Workspace, 
 	if err := os.MkdirAll(s.o.Dir, 0o777); err != nil {
 		return nil, errs.Wrap(err, "")
 	}
-	w, _, err := s.o.Workspaces.Open(ctx, s.o.Dir, workspace.OpenOptions{Force: true, Own: true})
+	w, _, err := s.o.Workspaces.Open(ctx, s.o.Dir, workspaces.OpenOptions{Force: true, Own: true})
 	return w, err
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"umbra/internal/doctor"
 	"umbra/internal/state"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // KnownFolders reads the workspaces' folders from the records, which nobody
@@ -56,15 +56,15 @@ type Records struct{ DB *state.DB }
 // WorkspacesBucket is the bucket of the state database that holds the records.
 const WorkspacesBucket = "workspaces"
 
-// All implements workspace.Records.
-func (w Records) All() ([]workspace.Record, error) {
-	return state.All[workspace.Record](w.DB, WorkspacesBucket)
+// All implements workspaces.Records.
+func (w Records) All() ([]workspaces.Record, error) {
+	return state.All[workspaces.Record](w.DB, WorkspacesBucket)
 }
 
-// Put implements workspace.Records.
-func (w Records) Put(list ...workspace.Record) error {
-	return state.PutAll(w.DB, WorkspacesBucket, list, func(r workspace.Record) string { return r.ID })
+// Put implements workspaces.Records.
+func (w Records) Put(list ...workspaces.Record) error {
+	return state.PutAll(w.DB, WorkspacesBucket, list, func(r workspaces.Record) string { return r.ID })
 }
 
-// Delete implements workspace.Records.
+// Delete implements workspaces.Records.
 func (w Records) Delete(id string) error { return w.DB.Delete(WorkspacesBucket, id) }

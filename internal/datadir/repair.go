@@ -13,7 +13,7 @@ import (
 	"umbra/internal/state"
 	"umbra/internal/term"
 	"umbra/internal/vfs"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // Repaired is what was done to workspaces, by id.
@@ -74,7 +74,7 @@ func Repair(ctx context.Context, dataDir string, names []string, log *slog.Logge
 
 // recordedWorkspaces gives those that are named by id or by a folder in them, all
 // without a name.
-func recordedWorkspaces(db *state.DB, names []string) (out []workspace.Record, err error) {
+func recordedWorkspaces(db *state.DB, names []string) (out []workspaces.Record, err error) {
 	all, err := Records{db}.All()
 	if err != nil || len(names) == 0 {
 		return all, err
@@ -89,10 +89,10 @@ func recordedWorkspaces(db *state.DB, names []string) (out []workspace.Record, e
 	return out, nil
 }
 
-func recordedAs(all []workspace.Record, name string) (workspace.Record, bool) {
+func recordedAs(all []workspaces.Record, name string) (workspaces.Record, bool) {
 	folder, err := filepath.Abs(name)
 	if err != nil {
-		return workspace.Record{}, false
+		return workspaces.Record{}, false
 	}
 	folder = Resolved(folder)
 	if real, err := filepath.EvalSymlinks(folder); err == nil {
@@ -111,7 +111,7 @@ func recordedAs(all []workspace.Record, name string) (workspace.Record, bool) {
 			return rec, true
 		}
 	}
-	return workspace.Record{}, false
+	return workspaces.Record{}, false
 }
 
 // With adds what was done to what the server found afterwards.

@@ -9,7 +9,7 @@ import (
 	"umbra/gitstore"
 	"umbra/internal/state"
 	"umbra/internal/vfs"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // TestRepairForgetsWhatWasTold: a repair may move the head and free room, so what
@@ -33,7 +33,7 @@ func TestRepairForgetsWhatWasTold(t *testing.T) {
 		must(db.Close())
 		must(dir.Release())
 	}
-	rest := workspace.Rest{Head: "0123456789012345678901234567890123456789", DiskBytes: 7, Warnings: []string{"pack x is damaged"}}
+	rest := workspaces.Rest{Head: "0123456789012345678901234567890123456789", DiskBytes: 7, Warnings: []string{"pack x is damaged"}}
 	records(func(r Records) {
 		for _, id := range []string{"one-00000001", "two-00000002"} {
 			must(os.MkdirAll(filepath.Join(path, "workspaces", id), 0o700))
@@ -42,7 +42,7 @@ func TestRepairForgetsWhatWasTold(t *testing.T) {
 			s, err := gitstore.Open(t.Context(), gitstore.Options{FS: files})
 			must(err)
 			must(s.Close(t.Context()))
-			must(r.Put(workspace.Record{ID: id, Root: "/nowhere/" + id, Rest: &rest}))
+			must(r.Put(workspaces.Record{ID: id, Root: "/nowhere/" + id, Rest: &rest}))
 		}
 	})
 	done, err := Repair(t.Context(), path, []string{"two-00000002"}, slog.New(slog.DiscardHandler))

@@ -29,13 +29,13 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/layer"
 	"umbra/internal/task"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // Options of a Service; all are needed.
 type Options struct {
 	Dir        string // the layers' directory; made where it is missing
-	Workspaces *workspace.Manager
+	Workspaces *workspaces.Manager
 	Calls      *calls.Service
 	Log        *slog.Logger
 }

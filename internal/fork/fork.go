@@ -19,11 +19,12 @@ import (
 	"umbra/internal/merge"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // Options of a service.
 type Options struct {
-	Workspaces *workspace.Manager
+	Workspaces *workspaces.Manager
 	Tasks      *task.Service
 	Log        *slog.Logger
 	Now        func() time.Time
@@ -120,10 +121,10 @@ func invalid(field, format string, args ...any) error {
 }
 
 // check fills in the defaults for a parent and refuses what does not fit it.
-func (f *Make) check(parent workspace.Record) error {
+func (f *Make) check(parent workspaces.Record) error {
 	if f.Kind == "" {
-		if f.Kind = workspace.VirtualKind; parent.Kind == workspace.PhysicalKind {
-			f.Kind = workspace.CopyKind
+		if f.Kind = workspaces.VirtualKind; parent.Kind == workspaces.PhysicalKind {
+			f.Kind = workspaces.CopyKind
 		}
 	}
 	if f.Count == 0 {
@@ -132,7 +133,7 @@ func (f *Make) check(parent workspace.Record) error {
 	switch {
 	case f.Kind == "layer":
 		return errs.New(errs.Unprocessable, "kind_unavailable", "This server makes forks of the kinds virtual and copy.").With("field", "kind")
-	case f.Kind != workspace.VirtualKind && f.Kind != workspace.CopyKind:
+	case f.Kind != workspaces.VirtualKind && f.Kind != workspaces.CopyKind:
 		return invalid("kind", "kind must be virtual, layer or copy.")
 	case f.Count < 1 || f.Count > MaxCount:
 		return invalid("count", "count must be from 1 to %d.", MaxCount)
@@ -141,7 +142,7 @@ func (f *Make) check(parent workspace.Record) error {
 	case f.ExpiresIn < 0:
 		return invalid("expires_in", "expires_in must be positive.")
 	}
-	if f.Kind == workspace.VirtualKind {
+	if f.Kind == workspaces.VirtualKind {
 		if f.Path != "" {
 			return invalid("path", "A virtual fork has no directory; path is for a copy.")
 		}
@@ -175,7 +176,7 @@ func (f *Make) check(parent workspace.Record) error {
 //
 // Invalid "invalid_…" with the field; Unprocessable "kind_unavailable"; Conflict
 // "path_exists", "fork_too_deep"; the errors of opening a directory.
-func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]workspace.Record, error) {
+func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]workspaces.Record, error) {
 	parent, ok := s.o.Workspaces.Record(w.ID())
 	if !ok {
 		return nil, errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
@@ -186,7 +187,7 @@ func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]w
 	if _, err := w.Sync(ctx, workspace.SyncOptions{Attribute: true}); err != nil {
 		return nil, err
 	}
-	spec := workspace.ForkSpec{At: w.Store().Tip().Commit}
+	spec := workspaces.ForkSpec{At: w.Store().Tip().Commit}
 	if f.At != "" {
 		c, err := checkpoint.Resolve(ctx, w, f.At)
 		if err != nil {
@@ -203,10 +204,10 @@ func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]w
 			names[i] += "-" + strconv.Itoa(i+1)
 		}
 	}
-	if f.Kind == workspace.VirtualKind {
+	if f.Kind == workspaces.VirtualKind {
 		return s.o.Workspaces.ForkVirtual(ctx, w, spec, names)
 	}
-	made := make([]workspace.Record, 0, f.Count)
+	made := make([]workspaces.Record, 0, f.Count)
 	for _, name := range names {
 		spec.Name = name
 		rec, err := s.one(ctx, w, f, spec)
@@ -223,7 +224,7 @@ func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]w
 	return made, nil
 }
 
-func (s *Service) one(ctx context.Context, w *workspace.Workspace, f Make, spec workspace.ForkSpec) (rec workspace.Record, err error) {
+func (s *Service) one(ctx context.Context, w *workspace.Workspace, f Make, spec workspaces.ForkSpec) (rec workspaces.Record, err error) {
 	fork, err := s.copied(ctx, w, f, spec)
 	if err != nil {
 		return rec, err
@@ -234,10 +235,10 @@ func (s *Service) one(ctx context.Context, w *workspace.Workspace, f Make, spec 
 }
 
 // copied makes a directory with the parent's files, and a fork of it.
-func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, spec workspace.ForkSpec) (fork *workspace.Workspace, err error) {
+func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, spec workspaces.ForkSpec) (fork *workspace.Workspace, err error) {
 	dir := f.Path
 	if dir == "" {
-		dir = w.Root() + "-" + workspace.NewID(orElse(spec.Name, "fork"))
+		dir = w.Root() + "-" + workspaces.NewID(orElse(spec.Name, "fork"))
 	}
 	dir = filepath.Clean(dir)
 	if err := os.Mkdir(dir, 0o777); err != nil {
@@ -254,7 +255,7 @@ func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, sp
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
-	o := workspace.OpenOptions{Allow: f.Allow}
+	o := workspaces.OpenOptions{Allow: f.Allow}
 	if err := s.o.Workspaces.Vacant(dir, o); err != nil {
 		return nil, err
 	}
@@ -314,14 +315,14 @@ func (s *Service) Delete(ctx context.Context, id string, force, deleteHistory bo
 }
 
 // clear removes a copy's directory, if it is still the one that was made.
-func (s *Service) clear(rec workspace.Record) error {
+func (s *Service) clear(rec workspaces.Record) error {
 	if !s.o.Workspaces.MadeFor(rec) {
 		return nil
 	}
 	return errs.Wrap(os.RemoveAll(rec.Root), "")
 }
 
-func (s *Service) remove(ctx context.Context, rec workspace.Record) error {
+func (s *Service) remove(ctx context.Context, rec workspaces.Record) error {
 	if err := s.o.Tasks.Forget(ctx, rec.ID, true); err != nil {
 		return err
 	}
@@ -329,7 +330,7 @@ func (s *Service) remove(ctx context.Context, rec workspace.Record) error {
 }
 
 // checkMerged fails where a fork has changes that its parent does not have.
-func (s *Service) checkMerged(ctx context.Context, rec workspace.Record) error {
+func (s *Service) checkMerged(ctx context.Context, rec workspaces.Record) error {
 	w, err := s.o.Workspaces.Get(ctx, rec.ID)
 	if err != nil {
 		return err
@@ -363,7 +364,7 @@ func errUnmerged() error {
 }
 
 // unchanged reports whether a fork's files are as they were when it was made.
-func unchanged(ctx context.Context, st *gitstore.Store, f *workspace.Fork) (bool, error) {
+func unchanged(ctx context.Context, st *gitstore.Store, f *workspaces.Fork) (bool, error) {
 	at, err := object.ParseID(f.At)
 	if err != nil {
 		return false, err

@@ -12,14 +12,15 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/history"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
 )
 
 type noRecords struct{}
 
-func (noRecords) All() ([]workspace.Record, error) { return nil, nil }
-func (noRecords) Put(...workspace.Record) error    { return nil }
-func (noRecords) Delete(string) error              { return nil }
+func (noRecords) All() ([]workspaces.Record, error) { return nil, nil }
+func (noRecords) Put(...workspaces.Record) error    { return nil }
+func (noRecords) Delete(string) error               { return nil }
 
 // newWorkspace opens one with a task t and a file a.
 func newWorkspace(t *testing.T) *workspace.Workspace {
@@ -32,11 +33,11 @@ func newWorkspace(t *testing.T) *workspace.Workspace {
 	if err := os.WriteFile(filepath.Join(root, "a"), []byte("1\n2\n3\n4\n5\n6\n7\n8\n9\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	m, err := workspace.NewManager(workspace.Options{DataDir: filepath.Join(top, "data"), Records: noRecords{}})
+	m, err := workspaces.NewManager(workspaces.Options{DataDir: filepath.Join(top, "data"), Records: noRecords{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, _, err := m.Open(t.Context(), root, workspace.OpenOptions{})
+	w, _, err := m.Open(t.Context(), root, workspaces.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/workspace"
 	"umbra/internal/workspace/wstest"
+	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
 )
 
@@ -24,11 +25,11 @@ func longTask(t *testing.T) *workspace.Workspace {
 	if err := os.Mkdir(root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	m, err := workspace.NewManager(workspace.Options{DataDir: filepath.Join(top, "data"), Records: &wstest.Records{}})
+	m, err := workspaces.NewManager(workspaces.Options{DataDir: filepath.Join(top, "data"), Records: &wstest.Records{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, _, err := m.Open(t.Context(), root, workspace.OpenOptions{})
+	w, _, err := m.Open(t.Context(), root, workspaces.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,11 +21,12 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // Options of a Service. Workspaces and Tasks are needed.
 type Options struct {
-	Workspaces *workspace.Manager
+	Workspaces *workspaces.Manager
 	Tasks      *task.Service
 	// Age lets go what is older, Bytes what makes a workspace's history larger;
 	// 0: off.
@@ -128,7 +129,7 @@ func (s *Service) Look(ctx context.Context) {
 // due tells whether a workspace is worth a look. Opening one that is put away
 // costs a scan of its folder: so it is looked at only as often as enough of its
 // history may have come of age.
-func (s *Service) due(rec workspace.Record) bool {
+func (s *Service) due(rec workspaces.Record) bool {
 	if rec.Fork != nil && rec.Fork.Unmade {
 		return false // it has nothing of its own
 	}

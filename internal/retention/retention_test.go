@@ -17,6 +17,7 @@ import (
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
 	"umbra/internal/workspace/wstest"
+	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
 )
 
@@ -42,7 +43,7 @@ func (c *fakeClock) forward(d time.Duration) {
 type rig struct {
 	fakeClock
 	tasks   *task.Service
-	manager *workspace.Manager
+	manager *workspaces.Manager
 	root    string
 }
 
@@ -54,7 +55,7 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g.manager, err = workspace.NewManager(workspace.Options{DataDir: dir, Records: &wstest.Records{}, Now: g.Now, Foreground: true}); err != nil {
+	if g.manager, err = workspaces.NewManager(workspaces.Options{DataDir: dir, Records: &wstest.Records{}, Now: g.Now, Foreground: true}); err != nil {
 		t.Fatal(err)
 	}
 	areas := filepath.Join(dir, "tasks")

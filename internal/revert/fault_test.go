@@ -18,6 +18,7 @@ import (
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
 	"umbra/internal/workspace/wstest"
+	"umbra/internal/workspaces"
 )
 
 // soak asks for all points instead of a part of them.
@@ -30,7 +31,7 @@ type machine struct {
 	mem  *vfs.Mem
 	hook *vfs.Hook
 	recs *wstest.Records
-	m    *workspace.Manager
+	m    *workspaces.Manager
 	w    *workspace.Workspace
 
 	littered bool // a file that was displaced could not be removed
@@ -52,7 +53,7 @@ func newMachine(t testing.TB) *machine {
 	}
 	p := &machine{t: t, recs: &wstest.Records{}}
 	check(t, p.start(mem, "one"))
-	w, _, err := p.m.Open(context.Background(), "/ws", workspace.OpenOptions{})
+	w, _, err := p.m.Open(context.Background(), "/ws", workspaces.OpenOptions{})
 	check(t, err)
 	p.w = w
 	g := &rig{t: t, w: w}
@@ -82,7 +83,7 @@ func check(t testing.TB, err error) {
 
 func (p *machine) start(mem *vfs.Mem, boot string) error {
 	p.mem, p.hook = mem, &vfs.Hook{}
-	m, err := workspace.NewManager(workspace.Options{DataDir: "/data", Host: &wstest.MemHost{Top: vfs.Inject(mem, p.hook), Boot: boot}, Records: p.recs,
+	m, err := workspaces.NewManager(workspaces.Options{DataDir: "/data", Host: &wstest.MemHost{Top: vfs.Inject(mem, p.hook), Boot: boot}, Records: p.recs,
 		Foreground: true, Store: func(o *gitstore.Options) { o.Foreground = true }})
 	p.m = m
 	return err
@@ -102,7 +103,7 @@ func (p *machine) reboot(mem *vfs.Mem, boot string) (*machine, error) {
 	if err := n.start(mem, boot); err != nil {
 		return nil, err
 	}
-	w, _, err := n.m.Open(context.Background(), "/ws", workspace.OpenOptions{})
+	w, _, err := n.m.Open(context.Background(), "/ws", workspaces.OpenOptions{})
 	n.w = w
 	return n, err
 }

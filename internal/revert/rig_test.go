@@ -17,22 +17,23 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/history"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
 )
 
 // records keeps a manager's records over a reopening.
 type records struct {
 	mu  sync.Mutex
-	all map[string]workspace.Record
+	all map[string]workspaces.Record
 }
 
-func (r *records) All() ([]workspace.Record, error) {
+func (r *records) All() ([]workspaces.Record, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Values(r.all)), nil
 }
 
-func (r *records) Put(list ...workspace.Record) error {
+func (r *records) Put(list ...workspaces.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, rec := range list {
@@ -54,7 +55,7 @@ type rig struct {
 	top   string
 	root  string
 	recs  *records
-	m     *workspace.Manager
+	m     *workspaces.Manager
 	w     *workspace.Workspace
 	cache *history.Cache
 	alone string // the task that external changes belong to
@@ -68,7 +69,7 @@ func newRig(t testing.TB, files map[string]string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &rig{t: t, top: top, root: filepath.Join(top, "ws"), recs: &records{all: make(map[string]workspace.Record)}, cache: history.NewCache()}
+	g := &rig{t: t, top: top, root: filepath.Join(top, "ws"), recs: &records{all: make(map[string]workspaces.Record)}, cache: history.NewCache()}
 	if err := os.Mkdir(g.root, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -85,13 +86,13 @@ func newRig(t testing.TB, files map[string]string) *rig {
 
 func (g *rig) open() {
 	g.t.Helper()
-	m, err := workspace.NewManager(workspace.Options{DataDir: filepath.Join(g.top, "data"), Records: g.recs})
+	m, err := workspaces.NewManager(workspaces.Options{DataDir: filepath.Join(g.top, "data"), Records: g.recs})
 	if err != nil {
 		g.t.Fatal(err)
 	}
 	m.SetAttribute(func(string) string { return g.alone })
 	g.m = m
-	if g.w, _, err = m.Open(context.Background(), g.root, workspace.OpenOptions{}); err != nil {
+	if g.w, _, err = m.Open(context.Background(), g.root, workspaces.OpenOptions{}); err != nil {
 		g.t.Fatal(err)
 	}
 }

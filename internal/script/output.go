@@ -15,6 +15,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
 )
 
@@ -22,7 +23,7 @@ import (
 type OutputOptions struct {
 	Dir        string // host path; it need not be there
 	MaxBytes   int64  // of all that one execution writes
-	Workspaces *workspace.Manager
+	Workspaces *workspaces.Manager
 	Tasks      *task.Service
 	Log        *slog.Logger
 }
@@ -57,7 +58,7 @@ func (o *Output) open(ctx context.Context) (*workspace.Workspace, error) {
 	if err := os.MkdirAll(o.o.Dir, 0o777); err != nil {
 		return nil, errs.Wrap(err, "")
 	}
-	w, _, err := o.o.Workspaces.Open(ctx, o.o.Dir, workspace.OpenOptions{Force: true, Own: true})
+	w, _, err := o.o.Workspaces.Open(ctx, o.o.Dir, workspaces.OpenOptions{Force: true, Own: true})
 	return w, err
 }
 

@@ -21,20 +21,20 @@ import (
 	"umbra/httpapi/toolsets"
 	"umbra/httpapi/ui"
 	"umbra/httpapi/upkeep"
-	"umbra/httpapi/workspaces"
+	workspaceroutes "umbra/httpapi/workspaces"
 	"umbra/internal/access"
 	"umbra/internal/buildinfo"
 	"umbra/internal/datadir"
 	execserve "umbra/internal/exec/serve"
 	"umbra/internal/review"
 	"umbra/internal/state"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // deps is the wired server and what is to be closed after it.
 type deps struct {
 	Server     *httpapi.Server
-	workspaces *workspace.Manager
+	workspaces *workspaces.Manager
 	tokens     *access.Book
 	meters     *meters
 	Owner      string                        // lets the owner's own verbs in
@@ -133,7 +133,7 @@ func dialects(cfg config.Config, s *services) []httpapi.Dialect {
 		tasks.New(s.tasks, s.history, tasks.Limits{Write: int64(cfg.Limits.UploadBytes), Batch: int64(cfg.Limits.WriteBytes)}),
 		files.New(s.tasks, s.history, int64(cfg.Limits.WriteBytes)),
 		sessions.New(s.sessions, s.tasks, s.workspaces, sessions.Limits{Write: int64(cfg.Limits.WriteBytes), Upload: int64(cfg.Limits.UploadBytes)}),
-		workspaces.New(s.workspaces, s.tasks, s.forks),
+		workspaceroutes.New(s.workspaces, s.tasks, s.forks),
 		blameroutes.New(s.workspaces, s.blame, s.tasks, s.history),
 		reviewroutes.New(s.tasks, &review.Reader{History: s.history, Blame: s.blame}),
 		callDialect(cfg, s),

@@ -16,7 +16,7 @@ import (
 	"umbra/internal/exitcode"
 	"umbra/internal/progress"
 	"umbra/internal/term"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // Welcome is what a person is told once the server is ready. It goes to standard
@@ -115,10 +115,10 @@ func (g Welcome) log(log *slog.Logger) {
 
 // openAtOnce makes a folder a workspace, or opens the one that it is: what is in
 // it is recorded first, with a count on a terminal.
-func openAtOnce(ctx context.Context, m *workspace.Manager, folder string, stderr io.Writer) (id, root string, err error) {
+func openAtOnce(ctx context.Context, m *workspaces.Manager, folder string, stderr io.Writer) (id, root string, err error) {
 	bar := progress.ShowCount("recording "+term.Name(folder), stderr)
 	// By the owner's own hand: the roots are about clients.
-	w, warnings, err := m.Open(ctx, folder, workspace.OpenOptions{Own: true, Progress: bar.Tell})
+	w, warnings, err := m.Open(ctx, folder, workspaces.OpenOptions{Own: true, Progress: bar.Tell})
 	bar.Done()
 	if err != nil {
 		e, ok := errors.AsType[*errs.Error](err)

@@ -30,11 +30,12 @@ import (
 	"umbra/internal/toolset/mount"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // services are what the dialects stand on.
 type services struct {
-	workspaces *workspace.Manager
+	workspaces *workspaces.Manager
 	tasks      *task.Service
 	calls      *calls.Service
 	layers     *exec.Service
@@ -55,7 +56,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	if err != nil {
 		return nil, exitcode.Usage(fmt.Errorf("policy.%w", err))
 	}
-	manager, err := workspace.NewManager(workspace.Options{
+	manager, err := workspaces.NewManager(workspaces.Options{
 		Policy:     rules,
 		DataDir:    dir.Path,
 		Records:    datadir.Records{DB: db},

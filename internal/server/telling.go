@@ -19,6 +19,7 @@ import (
 	"umbra/internal/state"
 	"umbra/internal/telemetry"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 	"umbra/watcher"
 )
 
@@ -84,7 +85,7 @@ func systemNumber(file string) int {
 // number and from anywhere: what was found holds for a second.
 type readiness struct {
 	floor      *room.Floor
-	workspaces *workspace.Manager
+	workspaces *workspaces.Manager
 
 	mu  sync.Mutex
 	at  time.Time
@@ -96,7 +97,7 @@ const (
 	readyPatience = 5 * time.Second // for a disk that does not answer
 )
 
-func newReadiness(cfg config.Config, dir *state.Dir, m *workspace.Manager) *readiness {
+func newReadiness(cfg config.Config, dir *state.Dir, m *workspaces.Manager) *readiness {
 	return &readiness{floor: room.New(dir.Path, int64(cfg.Limits.FreeBytes)), workspaces: m}
 }
 

@@ -15,14 +15,14 @@ import (
 	"umbra/internal/doctor"
 	"umbra/internal/retention"
 	"umbra/internal/state"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // backupSource is this process for a backup: it holds the data directory.
 type backupSource struct {
 	db         *state.DB
 	answers    *state.Answers
-	workspaces *workspace.Manager
+	workspaces *workspaces.Manager
 }
 
 // State is backup.Source's.
@@ -33,7 +33,7 @@ func (s backupSource) State(_ context.Context, w io.Writer) ([]string, error) {
 	var ids []string
 	err := s.db.Snapshot(w, func(tx *state.Tx) error {
 		return tx.ForEach(datadir.WorkspacesBucket, "", func(key string, raw []byte) (bool, error) {
-			var r workspace.Record
+			var r workspaces.Record
 			if err := json.Unmarshal(raw, &r); err != nil {
 				return false, err
 			}
@@ -72,7 +72,7 @@ func DoctorOptions(cfg config.Config, dataDir string) doctor.Options {
 }
 
 // examiner is the server's side of it.
-func examiner(cfg config.Config, dir *state.Dir, m *workspace.Manager, ready func() error) *upkeep.Doctor {
+func examiner(cfg config.Config, dir *state.Dir, m *workspaces.Manager, ready func() error) *upkeep.Doctor {
 	return &upkeep.Doctor{Workspaces: m, Options: DoctorOptions(cfg, dir.Path), Ready: ready}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"umbra/internal/errs"
 	"umbra/internal/task"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // CreateOptions say what session to make.
@@ -93,7 +93,7 @@ func (s *Service) withKey(hash string) (Session, bool) {
 // withOwnTask makes the session with a task of its own. The record comes
 // first, so that no crash leaves a task that nobody ever completes.
 func (s *Service) withOwnTask(ctx context.Context, o CreateOptions, r *Record) error {
-	if _, err := s.o.Workspaces.Look(o.Root, workspace.OpenOptions{}, o.Allow); err != nil {
+	if _, err := s.o.Workspaces.Look(o.Root, workspaces.OpenOptions{}, o.Allow); err != nil {
 		return err
 	}
 	r.Task, r.Pending = "session-"+r.ID[:8]+r.ID[9:13], true
@@ -125,7 +125,7 @@ func (s *Service) withTask(ctx context.Context, o CreateOptions, r *Record) erro
 		return err
 	}
 	defer ref.Release()
-	place, err := s.o.Workspaces.Look(o.Root, workspace.OpenOptions{}, o.Allow)
+	place, err := s.o.Workspaces.Look(o.Root, workspaces.OpenOptions{}, o.Allow)
 	if err != nil {
 		return err
 	}

@@ -11,14 +11,14 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/state"
 	"umbra/internal/task"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // Options of a Service.
 type Options struct {
 	State      *state.DB
 	Tasks      *task.Service
-	Workspaces *workspace.Manager
+	Workspaces *workspaces.Manager
 	Idle       time.Duration // a session that nobody used for so long ends; 0: 2 h
 	Log        *slog.Logger
 	Now        func() time.Time

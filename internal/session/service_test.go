@@ -13,7 +13,7 @@ import (
 	"umbra/internal/state"
 	"umbra/internal/task"
 	"umbra/internal/vfs"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // world is the services below a Service, which outlive it.
@@ -21,20 +21,20 @@ type world struct {
 	t     *testing.T
 	dir   string
 	db    *state.DB
-	m     *workspace.Manager
+	m     *workspaces.Manager
 	tasks *task.Service
 	at    atomic.Int64 // nanoseconds since 1970: what the clock shows
 }
 
-type records struct{ all map[string]workspace.Record }
+type records struct{ all map[string]workspaces.Record }
 
-func (r records) All() (out []workspace.Record, err error) {
+func (r records) All() (out []workspaces.Record, err error) {
 	for _, rec := range r.all {
 		out = append(out, rec)
 	}
 	return out, nil
 }
-func (r records) Put(list ...workspace.Record) error {
+func (r records) Put(list ...workspaces.Record) error {
 	for _, rec := range list {
 		r.all[rec.ID] = rec
 	}
@@ -51,7 +51,7 @@ func newWorld(t *testing.T) *world {
 	if w.db, err = state.Open(filepath.Join(data, "state.db")); err != nil {
 		t.Fatal(err)
 	}
-	if w.m, err = workspace.NewManager(workspace.Options{DataDir: data, Records: records{map[string]workspace.Record{}}}); err != nil {
+	if w.m, err = workspaces.NewManager(workspaces.Options{DataDir: data, Records: records{map[string]workspaces.Record{}}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(filepath.Join(data, "tasks"), 0o700); err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"umbra/internal/errs"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // Query says which tasks to list.
@@ -75,12 +75,12 @@ func (s *Service) List(ctx context.Context, q Query) (*Page, error) {
 }
 
 // findWorkspace finds a known workspace by its id or its folder.
-func (s *Service) findWorkspace(ctx context.Context, name string) (workspace.Record, bool) {
+func (s *Service) findWorkspace(ctx context.Context, name string) (workspaces.Record, bool) {
 	if rec, ok := s.o.Workspaces.Record(name); ok {
 		return rec, true
 	}
 	if !filepath.IsAbs(name) {
-		return workspace.Record{}, false
+		return workspaces.Record{}, false
 	}
 	return s.o.Workspaces.Find(ctx, name)
 }

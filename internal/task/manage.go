@@ -15,6 +15,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/policy"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // The keys of the info tag's further trailers.
@@ -76,7 +77,7 @@ func (o *CreateOptions) validate() error {
 		return invalid("workspace", "A virtual workspace has no folder.")
 	case !o.Virtual && o.Namespace != nil:
 		return invalid("namespace", "A namespace is for virtual workspaces.")
-	case o.Virtual && workspace.CheckNamespace(o.Namespace) != nil:
+	case o.Virtual && workspaces.CheckNamespace(o.Namespace) != nil:
 		return invalid("namespace", "The namespace must be a list of 1 to 64 texts that are not empty, 4096 bytes in all.")
 	case o.Virtual:
 	case o.Root == "":
@@ -195,7 +196,7 @@ func (s *Service) CreateOf(ctx context.Context, id string, o CreateOptions) (*Ma
 }
 
 // Workspace gives the record of a workspace that the caller may know of.
-func (s *Service) Workspace(id string, sees Sees) (workspace.Record, bool) {
+func (s *Service) Workspace(id string, sees Sees) (workspaces.Record, bool) {
 	rec, ok := s.o.Workspaces.Record(id)
 	return rec, ok && sees.see(rec.Place())
 }
@@ -204,7 +205,7 @@ func (s *Service) Workspace(id string, sees Sees) (workspace.Record, bool) {
 // folders opens no virtual one.
 func (s *Service) openFor(ctx context.Context, o CreateOptions) (*workspace.Workspace, []string, error) {
 	if !o.Virtual {
-		return s.o.Workspaces.Open(ctx, o.Root, workspace.OpenOptions{Force: o.Force || o.Own, Own: o.Own, Allow: o.Allow})
+		return s.o.Workspaces.Open(ctx, o.Root, workspaces.OpenOptions{Force: o.Force || o.Own, Own: o.Own, Allow: o.Allow})
 	}
 	if !o.Sees.see("") {
 		return nil, nil, errs.New(errs.Forbidden, "workspace_not_allowed", "The caller may not open virtual workspaces.")

@@ -11,6 +11,7 @@ import (
 	"umbra/internal/state"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
 )
 
@@ -18,20 +19,20 @@ import (
 // does.
 type memRecords struct {
 	mu  sync.Mutex
-	all map[string]workspace.Record
+	all map[string]workspaces.Record
 }
 
-func (r *memRecords) All() ([]workspace.Record, error) {
+func (r *memRecords) All() ([]workspaces.Record, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var out []workspace.Record
+	var out []workspaces.Record
 	for _, rec := range r.all {
 		out = append(out, rec)
 	}
 	return out, nil
 }
 
-func (r *memRecords) Put(list ...workspace.Record) error {
+func (r *memRecords) Put(list ...workspaces.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, rec := range list {
@@ -53,14 +54,14 @@ type rig struct {
 	dir, root string
 	records   *memRecords
 	db        *state.DB
-	manager   *workspace.Manager
+	manager   *workspaces.Manager
 	files     vfs.FS
 	lag       uint64
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	g := &rig{dir: t.TempDir(), root: t.TempDir(), records: &memRecords{all: map[string]workspace.Record{}}}
+	g := &rig{dir: t.TempDir(), root: t.TempDir(), records: &memRecords{all: map[string]workspaces.Record{}}}
 	if err := os.WriteFile(filepath.Join(g.root, "f"), []byte("zero"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func (g *rig) open(t *testing.T) {
 	var err error
 	g.db, err = state.Open(filepath.Join(g.dir, "state.db"))
 	check(err)
-	g.manager, err = workspace.NewManager(workspace.Options{DataDir: g.dir, Records: g.records})
+	g.manager, err = workspaces.NewManager(workspaces.Options{DataDir: g.dir, Records: g.records})
 	check(err)
 	dir := filepath.Join(g.dir, "tasks")
 	check(os.MkdirAll(dir, 0o700))

@@ -13,11 +13,12 @@ import (
 	"umbra/internal/state"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // Options of a Service. All but Log, Now and the limits are needed.
 type Options struct {
-	Workspaces *workspace.Manager
+	Workspaces *workspaces.Manager
 	State      *state.DB
 	// FS is the data directory's tasks folder, Dir its path on the host (told
 	// to clients, so that an agent on this machine can use the files).

@@ -10,6 +10,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/policy"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // View is a task as it is told: what its record says and what follows from
@@ -67,7 +68,7 @@ func (s *Service) viewOf(ctx context.Context, w *workspace.Workspace, t gitstore
 }
 
 // viewBase is what the record alone tells.
-func (s *Service) viewBase(w *workspace.Workspace, rec workspace.Record, t gitstore.Task) *View {
+func (s *Service) viewBase(w *workspace.Workspace, rec workspaces.Record, t gitstore.Task) *View {
 	only, allow := policy.TaskOf(t.Info.Extra).Texts()
 	return &View{Only: only, Allow: allow, ID: t.ID, Goal: t.Info.Goal, WorkspaceID: rec.ID, Root: rec.Root, Kind: rec.Kind, Status: Status(t.Info.Status),
 		Pinned: t.Info.Pinned, BaseDropped: t.BaseDropped(), Metadata: t.Info.Metadata, Base: t.Base, Head: t.Head, GitDir: w.GitDir(),

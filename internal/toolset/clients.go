@@ -14,6 +14,7 @@ import (
 	"umbra/internal/task"
 	"umbra/internal/toolset/mount"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // Client is who calls by MCP. Two clients never share a task of a lazy toolset.
@@ -87,7 +88,7 @@ func (s *Service) openMounts(ctx context.Context, r *Record) error {
 		if m.Kind == mount.Virtual {
 			w, err = s.o.Workspaces.OpenVirtual(ctx, m.Namespace)
 		} else {
-			w, _, err = s.o.Workspaces.Open(ctx, m.Root, workspace.OpenOptions{})
+			w, _, err = s.o.Workspaces.Open(ctx, m.Root, workspaces.OpenOptions{})
 		}
 		if err != nil {
 			return withField(err, fmt.Sprintf("mounts[%d].store", i))

@@ -17,14 +17,14 @@ import (
 	"umbra/internal/textsearch"
 	"umbra/internal/toolset/mount"
 	"umbra/internal/toolset/tool"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // Options of a Service. State, Tasks, Workspaces and History are needed.
 type Options struct {
 	State      *state.DB
 	Tasks      *task.Service
-	Workspaces *workspace.Manager
+	Workspaces *workspaces.Manager
 	History    *history.Cache
 	Blame      *blame.Cache
 	// Default is what the default toolset mounts; none: it is empty.

@@ -18,16 +18,16 @@ import (
 	"umbra/internal/toolset/mount"
 	"umbra/internal/toolset/tool"
 	"umbra/internal/vfs"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // memRecords keeps a manager's records over a reopening.
 type memRecords struct {
 	mu  sync.Mutex
-	all map[string]workspace.Record
+	all map[string]workspaces.Record
 }
 
-func (r *memRecords) All() (out []workspace.Record, err error) {
+func (r *memRecords) All() (out []workspaces.Record, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, rec := range r.all {
@@ -36,7 +36,7 @@ func (r *memRecords) All() (out []workspace.Record, err error) {
 	return out, nil
 }
 
-func (r *memRecords) Put(list ...workspace.Record) error {
+func (r *memRecords) Put(list ...workspaces.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, rec := range list {
@@ -59,7 +59,7 @@ type rig struct {
 	dir     string
 	records *memRecords
 	db      *state.DB
-	manager *workspace.Manager
+	manager *workspaces.Manager
 	files   vfs.FS
 	tasks   *task.Service
 	extra   []Extra
@@ -67,7 +67,7 @@ type rig struct {
 
 func newRig(t *testing.T, extra ...Extra) *rig {
 	t.Helper()
-	g := &rig{t: t, dir: t.TempDir(), records: &memRecords{all: map[string]workspace.Record{}}, extra: extra}
+	g := &rig{t: t, dir: t.TempDir(), records: &memRecords{all: map[string]workspaces.Record{}}, extra: extra}
 	g.open()
 	t.Cleanup(g.shut)
 	return g
@@ -85,7 +85,7 @@ func (g *rig) open() {
 	var err error
 	g.db, err = state.Open(filepath.Join(g.dir, "state.db"))
 	g.check(err)
-	g.manager, err = workspace.NewManager(workspace.Options{DataDir: g.dir, Records: g.records})
+	g.manager, err = workspaces.NewManager(workspaces.Options{DataDir: g.dir, Records: g.records})
 	g.check(err)
 	dir := filepath.Join(g.dir, "tasks")
 	g.check(os.MkdirAll(dir, 0o700))

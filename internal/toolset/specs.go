@@ -11,7 +11,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/task"
 	"umbra/internal/toolset/mount"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // Spec is a mount as it is asked for.
@@ -80,7 +80,7 @@ func (s *Service) check(specs []Spec, _ Who) ([]Mount, error) {
 			if sp.Root != "" {
 				return nil, wrong(at("store.root"), "A virtual store has no root.")
 			}
-			if len(sp.Namespace) == 0 || workspace.CheckNamespace(sp.Namespace) != nil {
+			if len(sp.Namespace) == 0 || workspaces.CheckNamespace(sp.Namespace) != nil {
 				return nil, wrong(at("store.namespace"), "The namespace must be a list of 1 to 64 texts that are not empty, 4096 bytes in all.")
 			}
 			out[i].Namespace = sp.Namespace
@@ -110,7 +110,7 @@ func (s *Service) look(mounts []Mount, who Who) error {
 			}
 			continue
 		}
-		place, err := s.o.Workspaces.Look(m.Root, workspace.OpenOptions{}, who.Allow)
+		place, err := s.o.Workspaces.Look(m.Root, workspaces.OpenOptions{}, who.Allow)
 		if errs.Is(err, errs.Invalid) {
 			return withField(err, fmt.Sprintf("mounts[%d].store.root", i))
 		}

@@ -78,7 +78,7 @@ func (w *Workspace) explain(err error) error {
 	if e, ok := errors.AsType[*errs.Error](err); ok && errors.Is(err, vfs.ErrEscapes) {
 		return errNotFound(wspath.Path(e.Path))
 	}
-	if e, ok := errors.AsType[*errs.Error](err); ok && (e.Code == "read_only" || e.Code == "permission_denied") && w.readOnly() {
+	if e, ok := errors.AsType[*errs.Error](err); ok && (e.Code == "read_only" || e.Code == "permission_denied") && w.ReadOnly() {
 		return &errs.Error{Kind: errs.Forbidden, Code: "workspace_read_only", Detail: "The workspace's folder cannot be written.", Path: e.Path, Err: err}
 	}
 	return err

@@ -4,35 +4,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"umbra/internal/workspace/host"
 	"umbra/internal/wspath"
 )
-
-// Around finds the deepest workspace that a host path lies in, of those that the
-// caller sees. Where there is none, top is what to open for it: the top of the
-// git work tree around the path, else the path itself.
-func (m *Manager) Around(path string, sees func(root string) bool) (rec Record, top string, ok bool) {
-	host := m.opt.Host
-	at, err := host.Canonical(path)
-	if err != nil {
-		return Record{}, path, false
-	}
-	for _, r := range m.List() {
-		if r.Root != "" && within(at, r.Root) && len(r.Root) > len(rec.Root) && (sees == nil || sees(r.Root)) {
-			rec, ok = r, true
-		}
-	}
-	if ok {
-		return rec, rec.Root, true
-	}
-	for dir := at; ; dir = filepath.Dir(dir) {
-		if _, err := host.Stat(filepath.Join(dir, ".git")); err == nil {
-			return Record{}, dir, false
-		}
-		if dir == filepath.Dir(dir) {
-			return Record{}, at, false
-		}
-	}
-}
 
 // Within gives the paths in the workspace that a host path, or one relative to
 // the root, stands for: as it is spelled, and where its links lead. None where it
@@ -52,7 +26,7 @@ func (w *Workspace) Within(path string) []wspath.Path {
 		path = w.dir + "/" + path
 	}
 	for _, abs := range []string{filepath.Clean(path), resolved(filepath.Clean(path))} {
-		if abs != w.dir && within(abs, w.dir) {
+		if abs != w.dir && host.Within(abs, w.dir) {
 			add(strings.TrimPrefix(strings.TrimPrefix(abs, w.dir), "/"))
 		}
 	}

@@ -73,9 +73,8 @@ func clone(t testing.TB, args ...string) repo {
 func lentTo(t testing.TB, dir string) int {
 	t.Helper()
 	var log strings.Builder
-	m, err := NewManager(Options{DataDir: filepath.Join(t.TempDir(), "data"), Records: &memRecords{}, Foreground: true, Log: debugLog(&log)})
-	must(t, err)
-	w, _, err := m.Open(context.Background(), dir, OpenOptions{})
+	m := &opener{DataDir: filepath.Join(t.TempDir(), "data"), Records: &memRecords{}, Foreground: true, Log: debugLog(&log)}
+	w, err := m.Open(context.Background(), dir)
 	must(t, err)
 	want := make(map[string]object.ID)
 	must(t, filepath.WalkDir(dir, func(name string, e os.DirEntry, err error) error {
@@ -303,11 +302,10 @@ func BenchmarkBaselineBesideGit(b *testing.B) {
 		if what == "plain" {
 			must(b, os.RemoveAll(filepath.Join(origin.dir, ".git")))
 		}
-		m, err := NewManager(Options{DataDir: filepath.Join(b.TempDir(), "data"), Records: &memRecords{}, Foreground: true})
-		must(b, err)
+		m := &opener{DataDir: filepath.Join(b.TempDir(), "data"), Records: &memRecords{}, Foreground: true}
 		runtime.GC()
 		start, cpu := time.Now(), cpuSeconds(syscall.RUSAGE_SELF)
-		w, _, err := m.Open(context.Background(), origin.dir, OpenOptions{})
+		w, err := m.Open(context.Background(), origin.dir)
 		must(b, err)
 		took := time.Since(start).Seconds()
 		b.ReportMetric(cpuSeconds(syscall.RUSAGE_SELF)-cpu, "cpu-s/"+what)

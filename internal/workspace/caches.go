@@ -22,14 +22,6 @@ const (
 	farBehind = 16_384
 )
 
-// Keeper brings the caches of a workspace up to date. It is called when one has
-// been written to and is quiet since, when it has been written to very much, and
-// when it is put away.
-type Keeper func(ctx context.Context, w *Workspace, quiet bool)
-
-// SetKeeper must be called before the first workspace opens.
-func (m *Manager) SetKeeper(fn Keeper) { m.keeper = fn }
-
 // ReadCache gives what was kept under a name; nil if there is none.
 func (w *Workspace) ReadCache(name string) ([]byte, error) {
 	data, err := vfs.ReadFile(w.files, cachesDir+"/"+name)

@@ -15,10 +15,9 @@ func TestClockSetBack(t *testing.T) {
 	root := t.TempDir()
 	now := time.Now()
 	must(t, os.WriteFile(filepath.Join(root, "a"), []byte("1\n"), 0o644))
-	m, err := NewManager(Options{DataDir: t.TempDir(), Records: &memRecords{}, Foreground: true, Now: func() time.Time { return now }})
-	must(t, err)
+	m := &opener{DataDir: t.TempDir(), Records: &memRecords{}, Foreground: true, Now: func() time.Time { return now }}
 	defer m.Close(t.Context())
-	w, _, err := m.Open(t.Context(), root, OpenOptions{})
+	w, err := m.Open(t.Context(), root)
 	must(t, err)
 	defer w.Release()
 	_, err = w.Sync(t.Context(), SyncOptions{})

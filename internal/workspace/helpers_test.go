@@ -1,23 +1,29 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/ignore"
+	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/host"
 	"umbra/internal/wspath"
 )
 
@@ -87,37 +93,134 @@ func removeAll(f vfs.FS, name string) error {
 	return f.Remove(name)
 }
 
-// memRecords keeps records in memory.
+// memRecords keeps what an opener knows of its workspaces.
 type memRecords struct {
-	mu sync.Mutex
-	m  map[string]Record
+	mu  sync.Mutex
+	all []Config
 }
 
-func (r *memRecords) All() ([]Record, error) {
+func (r *memRecords) of(root string) (Config, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var out []Record
-	for _, x := range r.m {
-		out = append(out, x)
+	for _, c := range r.all {
+		if c.Root == root || c.ID == root {
+			return c, true
+		}
 	}
-	return out, nil
+	return Config{}, false
 }
-func (r *memRecords) Put(list ...Record) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.m == nil {
-		r.m = make(map[string]Record)
-	}
-	for _, x := range list {
-		r.m[x.ID] = x
-	}
-	return nil
+
+// opener opens workspaces as a manager does. The zero value of a field means its
+// default.
+type opener struct {
+	DataDir         string
+	Host            host.Host
+	Records         *memRecords
+	Foreground      bool
+	Log             *slog.Logger
+	Now             func() time.Time
+	CheckpointEvery time.Duration
+	Store           func(*gitstore.Options)
+
+	mu      sync.Mutex
+	open    []*Workspace
+	staging *rootfs.Staging
 }
-func (r *memRecords) Delete(id string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.m, id)
-	return nil
+
+// Open opens the workspace of a directory, and makes it if there is none.
+func (o *opener) Open(ctx context.Context, root string) (*Workspace, error) {
+	h := o.host()
+	info, err := h.Stat(root)
+	if err != nil {
+		return nil, err
+	}
+	r, known := o.Records.of(root)
+	if !known {
+		r = Config{ID: "ws-" + strconv.Itoa(len(o.Records.all)+1), Root: root, Dev: info.Dev, Ino: info.Ino}
+		r.Dir = o.dirOf(r.ID)
+		if err := h.MkdirAll(r.Dir); err != nil {
+			return nil, err
+		}
+	}
+	w, err := o.load(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if known {
+		err = w.Resume(ctx, func() {})
+	} else if err = w.Baseline(ctx, nil); err == nil {
+		o.Records.mu.Lock()
+		o.Records.all = append(o.Records.all, r)
+		o.Records.mu.Unlock()
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.Close(ctx, nil))
+	}
+	if !o.Foreground {
+		w.Start(Background{CheckpointEvery: cmp.Or(o.CheckpointEvery, 5*time.Second)})
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.open = append(o.open, w)
+	return w, nil
+}
+
+func (o *opener) load(ctx context.Context, c Config) (*Workspace, error) {
+	c.Host, c.Log, c.Now, c.Owners, c.OnlyTask, c.Meter = o.host(), o.Log, o.Now, NoOwners{}, func() string { return "" }, &Meter{}
+	c.Back = func() bool { return false }
+	c.Limits = Limits{CaptureBytes: 256 << 20, EditBytes: 64 << 20, CacheBytes: 64 << 20}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.Log = c.Log.With("workspace", c.ID)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if o.staging == nil {
+		dir := path.Join(o.DataDir, "staging")
+		if c.Host.MkdirAll(dir) == nil {
+			if f, err := c.Host.Open(dir); err == nil {
+				if o.staging, err = rootfs.OpenStaging(f); err != nil {
+					f.Close()
+				}
+			}
+		}
+	}
+	c.Staging = o.staging
+	files, err := c.Host.Open(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	c.Store = gitstore.Options{FS: files, Log: c.Log, Now: c.Now, Foreground: o.Foreground}
+	if o.Store != nil {
+		o.Store(&c.Store)
+	}
+	return Open(ctx, c)
+}
+
+func (o *opener) host() host.Host {
+	if o.Host == nil {
+		return host.OS{}
+	}
+	return o.Host
+}
+
+func (o *opener) dirOf(id string) string { return path.Join(o.DataDir, "workspaces", id) }
+
+// Close closes what was opened.
+func (o *opener) Close(ctx context.Context) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var err error
+	for _, w := range o.open {
+		err = errors.Join(err, w.Close(ctx, nil))
+	}
+	o.open = nil
+	if o.staging != nil {
+		err = errors.Join(err, o.staging.Close())
+		o.staging = nil
+	}
+	return err
 }
 
 // bench is a machine with one workspace at /ws and the data directory at /data.
@@ -127,7 +230,7 @@ type bench struct {
 	hook *vfs.Hook
 	host *memHost
 	recs *memRecords
-	m    *Manager
+	m    *opener
 	w    *Workspace
 	deny []string // operations that the file system has not
 }
@@ -166,7 +269,7 @@ func newBench(t testing.TB, files map[string]string, deny ...string) *bench {
 	b.on(nil)
 	b.host = &memHost{top: vfs.Inject(mem, b.hook), epoch: "one"}
 	b.start()
-	w, _, err := b.m.Open(t.Context(), "/ws", OpenOptions{})
+	w, err := b.m.Open(t.Context(), "/ws")
 	must(t, err)
 	b.w = w
 	return b
@@ -174,10 +277,7 @@ func newBench(t testing.TB, files map[string]string, deny ...string) *bench {
 
 func (b *bench) start() {
 	b.t.Helper()
-	m, err := NewManager(Options{DataDir: "/data", Host: b.host, Records: b.recs, Foreground: true,
-		Store: func(o *gitstore.Options) { o.Foreground = true }})
-	must(b.t, err)
-	b.m = m
+	b.m = &opener{DataDir: "/data", Host: b.host, Records: b.recs, Foreground: true}
 }
 
 func (b *bench) stop() {
@@ -197,8 +297,8 @@ func (b *bench) reboot(t testing.TB, mem *vfs.Mem, epoch string) *bench {
 }
 
 func (b *bench) open() error {
-	for _, r := range b.m.List() {
-		w, err := b.m.Get(context.Background(), r.ID)
+	for _, r := range b.recs.all {
+		w, err := b.m.Open(context.Background(), r.Root)
 		if err != nil {
 			return err
 		}

@@ -56,7 +56,7 @@ func (s *scenario) panicAt(t *testing.T, n int) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if _, err := b.w.Apply(ctx, Request{Ops: []Op{write("a", "after"), write("d/x", "after")}}); err != nil && code(err) != "not_a_directory" {
+	if _, err := b.w.Apply(ctx, Request{Ops: []Op{write("a", "after"), write("d/x", "after")}}); err != nil && errs.CodeOf(err) != "not_a_directory" {
 		t.Fatalf("panic at call %d (%s), then a write: %v", n, at, err)
 	}
 	if _, err := b.w.Sync(ctx, SyncOptions{}); err != nil {
@@ -160,7 +160,7 @@ func TestDescriptorsOfARequest(t *testing.T) {
 	}})
 	must(t, err)
 	b.realSame()
-	left, err := os.ReadDir(b.m.opt.DataDir + "/" + stagingDir)
+	left, err := os.ReadDir(b.m.DataDir + "/staging")
 	must(t, err)
 	for _, e := range left {
 		if strings.HasPrefix(e.Name(), "parked-") {

@@ -19,9 +19,8 @@ import (
 func ahead(t *testing.T) (*Workspace, string) {
 	t.Helper()
 	dir := t.TempDir()
-	m, err := NewManager(Options{DataDir: t.TempDir(), Records: &memRecords{}, Now: func() time.Time { return time.Now().Add(time.Hour) }})
-	must(t, err)
-	w, _, err := m.Open(context.Background(), dir, OpenOptions{})
+	m := &opener{DataDir: t.TempDir(), Records: &memRecords{}, Now: func() time.Time { return time.Now().Add(time.Hour) }}
+	w, err := m.Open(context.Background(), dir)
 	must(t, err)
 	t.Cleanup(func() {
 		w.Release()

@@ -7,7 +7,6 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"syscall"
 	"time"
 
 	"umbra/gitstore"
@@ -69,9 +68,7 @@ func (w *Workspace) lstat(p wspath.Path) (seen, error) {
 }
 
 // isAbsent reports whether an error says that nothing stands there.
-func isAbsent(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
-}
+func isAbsent(err error) bool { return vfs.IsAbsent(err) }
 
 // identify finds out which blob a file or link is, reading it if its stat data
 // does not tell.

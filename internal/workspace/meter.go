@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"strconv"
-	"sync"
 	"time"
 
 	"umbra/gitstore"
@@ -51,32 +50,8 @@ type Figures struct {
 	CacheBytes                        int64         // that are kept of histories, of Limits.CacheBytes
 }
 
-// Figures gives them, without opening a workspace and without waiting for one.
-func (m *Manager) Figures() Figures {
-	f := Figures{CacheBytes: m.kept.Used()}
-	m.mu.Lock()
-	f.Known = len(m.records)
-	open := m.inUseLocked()
-	m.mu.Unlock()
-	f.Open = len(open)
-	for _, w := range open {
-		w.addTo(&f)
-	}
-	return f
-}
-
-// inUseLocked gives the workspaces that are open and stay so; mu is held.
-func (m *Manager) inUseLocked() []*Workspace {
-	open := make([]*Workspace, 0, len(m.open))
-	for _, h := range m.open {
-		if h.w != nil && h.closing == nil {
-			open = append(open, h.w)
-		}
-	}
-	return open
-}
-
-func (w *Workspace) addTo(f *Figures) {
+// AddTo adds the figures of one workspace.
+func (w *Workspace) AddTo(f *Figures) {
 	switch {
 	case w.missing.Load():
 		f.Missing++
@@ -98,36 +73,13 @@ func (w *Workspace) addTo(f *Figures) {
 	}
 }
 
-// Writable tells whether the workspaces that a task executes on can be written,
-// by trying: their folder is there and takes a few bytes. It tries the open ones,
-// beside each other.
-//
-// errs.Unavailable workspace_not_writable, naming no folder.
-func (m *Manager) Writable(ctx context.Context) error {
-	m.mu.Lock()
-	open := m.inUseLocked()
-	m.mu.Unlock()
-	results := make([]error, len(open))
-	var all sync.WaitGroup
-	for i, w := range open {
-		if _, executing := m.busy(w.id); executing && w.virtual == nil {
-			all.Go(func() { results[i] = w.tryWrite() })
-		}
-	}
-	done := make(chan struct{})
-	go func() { all.Wait(); close(done) }()
-	if err := await(ctx, done); err != nil {
-		// A disk that does not answer cannot be written.
-		return errs.New(errs.Unavailable, "workspace_not_writable", "A workspace's disk does not answer.")
-	}
-	return errors.Join(results...)
-}
-
 // probe is what a try writes, in bytes: a block of most file systems.
 const probe = 4096
 
-// tryWrite writes a file without a name, or one of our own for a moment.
-func (w *Workspace) tryWrite() error {
+// TryWrite writes a file without a name, or with a temporary one.
+//
+// errs.Unavailable workspace_not_writable.
+func (w *Workspace) TryWrite() error {
 	if w.enter() != nil {
 		return nil // it is being put away
 	}
@@ -144,7 +96,7 @@ func (w *Workspace) tryWrite() error {
 }
 
 func (w *Workspace) writeProbe() error {
-	if w.readOnly() {
+	if w.ReadOnly() {
 		return errs.New(errs.Forbidden, "workspace_read_only", "The workspace's folder cannot be written.")
 	}
 	var f vfs.File

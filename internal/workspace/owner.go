@@ -44,36 +44,20 @@ type ownership struct {
 	only func() string
 }
 
-// noOwners is for a workspace on which nobody knows of calls.
-type noOwners struct{}
+// NoOwners is for a workspace of which no calls are known.
+type NoOwners struct{}
 
-func (noOwners) Judge(claims.Found) (*Owner, claims.Certainty) { return nil, "" }
-func (noOwners) Called() bool                                  { return false }
-func (noOwners) Scanning() uint64                              { return 0 }
-func (noOwners) Scanned(uint64)                                {}
+// Judge is Owners'.
+func (NoOwners) Judge(claims.Found) (*Owner, claims.Certainty) { return nil, "" }
 
-// SetOwners sets who knows whose external changes are. To be called before the
-// first request.
-func (m *Manager) SetOwners(fn func(workspaceID string) Owners) { m.owners.Store(&fn) }
+// Called is Owners'.
+func (NoOwners) Called() bool { return false }
 
-// lateOwners asks whom SetOwners has set, which may be after the workspace was
-// opened.
-type lateOwners struct {
-	m  *Manager
-	id string
-}
+// Scanning is Owners'.
+func (NoOwners) Scanning() uint64 { return 0 }
 
-func (l lateOwners) now() Owners {
-	if fn := l.m.owners.Load(); fn != nil {
-		return (*fn)(l.id)
-	}
-	return noOwners{}
-}
-
-func (l lateOwners) Judge(f claims.Found) (*Owner, claims.Certainty) { return l.now().Judge(f) }
-func (l lateOwners) Called() bool                                    { return l.now().Called() }
-func (l lateOwners) Scanning() uint64                                { return l.now().Scanning() }
-func (l lateOwners) Scanned(mark uint64)                             { l.now().Scanned(mark) }
+// Scanned is Owners'.
+func (NoOwners) Scanned(uint64) {}
 
 // nobody owns what a person changed, and what nothing is known of.
 var nobody = &Owner{Message: message.Message{Source: message.External}}

@@ -70,13 +70,3 @@ func (w *Workspace) changeOf(ctx context.Context, e *netEntry) policy.Change {
 
 // Policy returns the owner's rules for the workspace; nil for none.
 func (w *Workspace) Policy() *policy.Rules { return w.policy }
-
-// rules are those of a workspace, and of what it is a fork of.
-func (m *Manager) rules(r Record) *policy.Rules {
-	dirs, ids := []string{r.Place()}, []string{r.ID}
-	for f := r.Fork; f != nil; {
-		of, _ := m.Record(f.Of)
-		dirs, ids, f = append(dirs, of.Place()), append(ids, f.Of), of.Fork
-	}
-	return m.opt.Policy.Of(dirs, ids)
-}

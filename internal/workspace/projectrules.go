@@ -31,14 +31,14 @@ func (w *Workspace) projectRules() ([]byte, *ignore.Index, error) {
 	}
 	stamp := gitStamp(w.dir, w.now())
 	if stamp == "" {
-		return w.gitRules()
+		return w.host.GitRules(w.dir)
 	}
 	k := &w.gitKnown
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.used = w.now()
 	if k.stamp != stamp {
-		exclude, index, err := w.gitRules()
+		exclude, index, err := w.host.GitRules(w.dir)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -34,10 +34,9 @@ func real(t testing.TB, files map[string]string) *bench {
 		must(t, os.WriteFile(full, []byte(content), 0o644))
 	}
 	b := &bench{t: t, recs: &memRecords{}}
-	m, err := NewManager(Options{DataDir: data, Records: b.recs, CheckpointEvery: 50 * time.Millisecond})
-	must(t, err)
+	m := &opener{DataDir: data, Records: b.recs, CheckpointEvery: 50 * time.Millisecond}
 	b.m = m
-	w, _, err := m.Open(context.Background(), ws, OpenOptions{})
+	w, err := m.Open(context.Background(), ws)
 	must(t, err)
 	b.w = w
 	t.Cleanup(func() { b.stop() })

@@ -34,12 +34,3 @@ func (w *Workspace) Retain(ctx context.Context, opt gitstore.RetainOptions) (git
 	}
 	return w.store.Retain(ctx, opt)
 }
-
-// IsOpen reports whether a workspace is open now; Get would not have to recover
-// and scan it.
-func (m *Manager) IsOpen(id string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h := m.open[id]
-	return h != nil && h.w != nil && h.closing == nil
-}

@@ -23,10 +23,9 @@ func BenchmarkBaseline(b *testing.B) {
 	benchTree(b, ws, n)
 	b.ResetTimer()
 	for i := range b.N {
-		m, err := NewManager(Options{DataDir: filepath.Join(dir, fmt.Sprint("data", i)), Records: &memRecords{}, Foreground: true})
-		must(b, err)
+		m := &opener{DataDir: filepath.Join(dir, fmt.Sprint("data", i)), Records: &memRecords{}, Foreground: true}
 		start := time.Now()
-		w, _, err := m.Open(context.Background(), ws, OpenOptions{})
+		w, err := m.Open(context.Background(), ws)
 		must(b, err)
 		b.ReportMetric(time.Since(start).Seconds(), "s/open")
 		runtime.GC()

@@ -26,9 +26,8 @@ func TestStatCache(t *testing.T) {
 	recs := &memRecords{}
 	var id string
 	open := func() *Workspace {
-		m, err := NewManager(Options{DataDir: data, Records: recs, Foreground: true})
-		must(t, err)
-		w, _, err := m.Open(t.Context(), dir, OpenOptions{})
+		m := &opener{DataDir: data, Records: recs, Foreground: true}
+		w, err := m.Open(t.Context(), dir)
 		must(t, err)
 		id = w.ID()
 		w.Release()

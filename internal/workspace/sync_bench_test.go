@@ -80,10 +80,8 @@ func BenchmarkUnchanged(b *testing.B) {
 	ws := filepath.Join(dir, "ws")
 	benchTree(b, ws, n)
 	recs := &memRecords{}
-	opt := Options{DataDir: filepath.Join(dir, "data"), Records: recs, Foreground: true, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
-	m, err := NewManager(opt)
-	must(b, err)
-	w, _, err := m.Open(context.Background(), ws, OpenOptions{})
+	m := &opener{DataDir: filepath.Join(dir, "data"), Records: recs, Foreground: true, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	w, err := m.Open(context.Background(), ws)
 	must(b, err)
 	var scans, walks []float64
 	for range max(b.N, 9) {
@@ -112,10 +110,8 @@ func BenchmarkUnchanged(b *testing.B) {
 		if what == "s/cold-start" {
 			must(b, os.Remove(filepath.Join(dir, "data", "workspaces", id, statFile)))
 		}
-		m, err := NewManager(opt)
-		must(b, err)
 		start := time.Now()
-		w, err := m.Get(context.Background(), id)
+		w, err := m.Open(context.Background(), ws)
 		must(b, err)
 		b.ReportMetric(time.Since(start).Seconds(), what)
 		w.Release()

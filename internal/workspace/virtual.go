@@ -2,27 +2,13 @@ package workspace
 
 import (
 	"context"
-	"errors"
-	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"umbra/gitstore"
-	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
-	"umbra/internal/ignore"
-	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
-)
-
-// The kinds of workspaces (Record.Kind).
-const (
-	PhysicalKind = "physical"
-	VirtualKind  = "virtual"
 )
 
 // virtual is what a workspace without a folder has beside its repository. Its
@@ -49,152 +35,6 @@ const (
 	// that is older is told as old as that.
 	maxTimeWalk = 2000
 )
-
-// OpenVirtual finds the virtual workspace of a namespace, or makes it. A nil
-// namespace makes a new one that no namespace leads to. The caller calls
-// Release. Two namespaces are the same store only if they are equal, segment by
-// segment.
-//
-// errs.Invalid "invalid_namespace".
-func (m *Manager) OpenVirtual(ctx context.Context, namespace []string) (*Workspace, error) {
-	if err := CheckNamespace(namespace); err != nil {
-		return nil, err
-	}
-	m.making.Lock()
-	defer m.making.Unlock()
-	if namespace != nil {
-		for _, r := range m.List() {
-			if r.Kind == VirtualKind && r.Namespace != nil && slices.Equal(r.Namespace, namespace) {
-				return m.Get(ctx, r.ID)
-			}
-		}
-	}
-	return m.makeVirtual(ctx, namespace)
-}
-
-// FindVirtual gives the virtual workspace of a namespace, if there is one.
-func (m *Manager) FindVirtual(namespace []string) (Record, bool) {
-	for _, r := range m.List() {
-		if r.Kind == VirtualKind && r.Namespace != nil && slices.Equal(r.Namespace, namespace) {
-			return r, true
-		}
-	}
-	return Record{}, false
-}
-
-// Bounds of a namespace.
-const (
-	maxSegments  = 64
-	maxNamespace = 4096 // bytes in all
-)
-
-// CheckNamespace judges a namespace: a list of segments that are not empty. nil
-// is none.
-func CheckNamespace(namespace []string) error {
-	if namespace == nil {
-		return nil
-	}
-	fail := func(why string) error { return errs.New(errs.Invalid, "invalid_namespace", why) }
-	size := 0
-	for _, s := range namespace {
-		if s == "" {
-			return fail("A segment of the namespace is empty.")
-		}
-		size += len(s)
-	}
-	switch {
-	case len(namespace) == 0:
-		return fail("The namespace is empty.")
-	case len(namespace) > maxSegments || size > maxNamespace:
-		return fail("The namespace is too long.")
-	}
-	return nil
-}
-
-func (m *Manager) makeVirtual(ctx context.Context, namespace []string) (*Workspace, error) {
-	now := m.opt.Now().UTC()
-	name := "virtual"
-	if len(namespace) > 0 {
-		name = strings.Join(namespace, "-")
-	}
-	r := Record{ID: newID(strings.ReplaceAll(name, "/", "-")), Kind: VirtualKind, Namespace: slices.Clone(namespace), Created: now, LastUsed: now}
-	dir := m.dirOf(r.ID)
-	if err := m.opt.Host.MkdirAll(dir); err != nil {
-		return nil, errs.Wrap(err, "")
-	}
-	w, err := m.loadVirtual(ctx, r)
-	if err == nil {
-		var c gitstore.Committed
-		c, err = w.store.Baseline(ctx, message.Message{Source: message.Baseline}, func(gitstore.AddFile) error { return nil })
-		if err == nil {
-			w.progress.begin(c.Seq)
-			err = m.opt.Records.Put(r)
-		}
-		if err != nil {
-			err = errors.Join(err, w.close(ctx, nil))
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(err, m.opt.Host.RemoveAll(dir))
-	}
-	return m.adoptNew(ctx, w, r)
-}
-
-// adoptNew makes a workspace that was just made one of the open ones.
-func (m *Manager) adoptNew(ctx context.Context, w *Workspace, r Record) (*Workspace, error) {
-	h := newHandle()
-	h.refs = 1
-	m.mu.Lock()
-	stopped := m.stopped
-	if !stopped {
-		m.records[r.ID], m.open[r.ID] = r, h
-	}
-	m.mu.Unlock()
-	if stopped {
-		// The record is there: the next start has the workspace.
-		return nil, errors.Join(errs.New(errs.Unavailable, "stopping", "The server is stopping."), w.close(ctx, nil))
-	}
-	m.startBackground(w)
-	m.opened(r.ID, h, w, nil)
-	return w, nil
-}
-
-// loadVirtual opens the store of a virtual workspace.
-func (m *Manager) loadVirtual(ctx context.Context, r Record) (*Workspace, error) {
-	host, dir := m.opt.Host, m.dirOf(r.ID)
-	w := &Workspace{id: r.ID, gitDir: filepath.Join(dir, "repo.git"), locks: newLockTable(), index: newIndex(), policy: m.rules(r), limits: m.opt.Limits, meter: m.opt.Meter,
-		log: m.opt.Log.With("workspace", r.ID), now: m.opt.Now, lingerWake: make(chan struct{}, 1), gone: make(chan struct{})}
-	w.idle = sync.NewCond(&w.opmu)
-	w.canWrite.Store(true)
-	w.owners = ownership{noOwners{}, func() string { return "" }}
-	w.identity = func() (uint64, uint64, error) { return 0, 0, nil }
-	w.gitRules = func() ([]byte, *ignore.Index, error) { return nil, nil, nil }
-	var err error
-	if w.files, err = host.Open(dir); err != nil {
-		return nil, errs.Wrap(err, "")
-	}
-	tree := &treeFS{scratch: w.files}
-	w.virtual = &virtual{tree: tree, times: make(map[wspath.Path]changed)}
-	w.fs = tree
-	w.root = rootfs.New(tree, rootfs.Umask(), nil)
-	tree.perm = w.root.FilePerm
-	if err := sweepScratch(w.files); err != nil {
-		return nil, errors.Join(errs.Wrap(err, ""), w.files.Close())
-	}
-	if w.progress, err = openProgress(w.files, host.Epoch(dir)); err != nil {
-		return nil, errors.Join(err, w.files.Close())
-	}
-	storeFS, err := host.Open(dir)
-	if err != nil {
-		return nil, errors.Join(errs.Wrap(err, ""), w.free())
-	}
-	if err := m.openStore(ctx, w, r, storeFS); err != nil {
-		return nil, errors.Join(err, w.free())
-	}
-	tree.store = w.store
-	w.progress.begin(w.store.Tip().Seq)
-	return w, nil
-}
 
 // sweepScratch drops new content that a kill left, where it had a name.
 func sweepScratch(files vfs.FS) error {
@@ -287,6 +127,6 @@ func (w *Workspace) treeTime(p wspath.Path) int64 {
 }
 
 // errVirtual is answered for what only a folder can be asked.
-func errVirtual() error {
+func ErrVirtual() error {
 	return errs.New(errs.Conflict, "workspace_virtual", "The workspace is virtual: it has no folder.")
 }

@@ -243,7 +243,7 @@ func (t *watch) again(ctx context.Context) {
 func (t *watch) step(ctx context.Context) time.Duration {
 	work, gone := t.waits()
 	if gone || t.w.missing.Load() {
-		if t.w.folderIsBack() {
+		if t.w.FolderIsBack() {
 			t.reopen() // and ends this
 			return goneEvery
 		}

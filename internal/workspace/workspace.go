@@ -15,7 +15,6 @@ import (
 	"umbra/gitstore"
 	"umbra/internal/clones"
 	"umbra/internal/errs"
-	"umbra/internal/ignore"
 	"umbra/internal/policy"
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
@@ -51,13 +50,11 @@ type Workspace struct {
 	progress *progress
 	owners   ownership
 	host     host.Host
-	identity func() (dev, ino uint64, err error)   // of what stands at dir now
-	dev, ino uint64                                // of the folder that was opened
-	standIn  bool                                  // it was gone then, and fs is none of a person's
-	back     func() bool                           // whether it stands at its place, as far as can be known
-	own      []wspath.Path                         // our own folders inside of it
-	gitRules func() ([]byte, *ignore.Index, error) // of the project's own repository
-	gitKnown gitKnown                              // the same, for listings
+	dev, ino uint64        // of the directory that was opened
+	standIn  bool          // it was missing then, and fs is an empty one in memory
+	back     func() bool   // whether it is at its place again, as far as can be known
+	own      []wspath.Path // the server's own directories inside of it
+	gitKnown gitKnown      // rules of the project's own repository, for listings
 	kept     keptListings
 	decoded  decoded
 	clones   clones.Log
@@ -195,15 +192,18 @@ func (w *Workspace) leave() {
 }
 
 // errMissing is answered while the folder is gone.
-func errMissing() error {
+func ErrMissing() error {
 	return errs.New(errs.Conflict, "workspace_missing", "The workspace's folder is gone, or another stands in its place.")
 }
 
 // checkFolder sees to it that the folder that was opened still stands at its
 // path.
 func (w *Workspace) checkFolder() error {
-	dev, ino, err := w.identity()
-	if err == nil && dev == w.dev && ino == w.ino && !w.standIn {
+	if w.virtual != nil {
+		return nil
+	}
+	info, err := w.host.Stat(w.dir)
+	if err == nil && info.Dev == w.dev && info.Ino == w.ino && !w.standIn {
 		w.missing.Store(false)
 		return nil
 	}
@@ -211,17 +211,17 @@ func (w *Workspace) checkFolder() error {
 		return errs.Wrap(err, "")
 	}
 	w.missing.Store(true)
-	return errMissing()
+	return ErrMissing()
 }
 
-// folderIsBack reports whether the folder was gone when the workspace was
-// opened, and is there now: it has to be opened anew.
-func (w *Workspace) folderIsBack() bool {
+// FolderIsBack reports whether the directory was missing when the workspace was
+// opened and exists now: the workspace has to be opened again.
+func (w *Workspace) FolderIsBack() bool {
 	return w.standIn && w.back()
 }
 
-// readOnly reports whether the folder cannot be written, by trying.
-func (w *Workspace) readOnly() bool {
+// ReadOnly reports whether the directory cannot be written, by trying.
+func (w *Workspace) ReadOnly() bool {
 	f, err := w.fs.CreateUnlinked(".", 0o600)
 	if err == nil {
 		f.Close()
@@ -367,9 +367,9 @@ const keepPatience = time.Second
 // at again.
 const lingerEvery = 250 * time.Millisecond
 
-// close waits for the requests inside, leaves a clean state, and frees all.
-// why, if not nil, is what waiters and later callers are told.
-func (w *Workspace) close(ctx context.Context, why error) error {
+// Close waits for the requests inside, leaves a clean state, and frees all.
+// why, if not nil, is the error that waiters and later callers get.
+func (w *Workspace) Close(ctx context.Context, why error) error {
 	w.opmu.Lock()
 	w.closing, w.goneErr = true, why
 	close(w.gone)

@@ -22,6 +22,7 @@ import (
 	"umbra/internal/workspace"
 	"umbra/internal/workspace/host"
 	"umbra/internal/workspace/wstest"
+	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
 )
 
@@ -54,7 +55,7 @@ type rig struct {
 	dir  string // host path of top
 
 	recs  *wstest.Records
-	m     *workspace.Manager
+	m     *workspaces.Manager
 	w     *workspace.Workspace
 	cache *history.Cache
 	alone string
@@ -145,13 +146,13 @@ func (g *rig) makePrivate(name string) error {
 }
 
 func (g *rig) open() error {
-	m, err := workspace.NewManager(workspace.Options{DataDir: filepath.Join(g.dir, "data"), Host: g.host, Records: g.recs, Foreground: g.mem != nil})
+	m, err := workspaces.NewManager(workspaces.Options{DataDir: filepath.Join(g.dir, "data"), Host: g.host, Records: g.recs, Foreground: g.mem != nil})
 	if err != nil {
 		return err
 	}
 	m.SetAttribute(func(string) string { return g.alone })
 	g.m = m
-	g.w, _, err = m.Open(background, filepath.Join(g.dir, "ws"), workspace.OpenOptions{})
+	g.w, _, err = m.Open(background, filepath.Join(g.dir, "ws"), workspaces.OpenOptions{})
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"umbra/internal/errs"
 	"umbra/internal/ignore"
@@ -141,3 +142,8 @@ func (OS) GitRules(dir string) ([]byte, *ignore.Index, error) {
 
 // Mounts returns the system's mount table.
 func (OS) Mounts() (mounts.Table, error) { return mounts.Read() }
+
+// Within reports whether a host path is a directory or is in it. Both are clean.
+func Within(p, dir string) bool {
+	return p == dir || dir == "/" || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}

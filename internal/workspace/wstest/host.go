@@ -29,7 +29,7 @@ func (h *MemHost) name(dir string) string {
 	return dir
 }
 
-// Canonical is workspace.Host's.
+// Canonical is host.Host's.
 func (h *MemHost) Canonical(dir string) (string, error) {
 	if _, err := h.Top.Lstat(h.name(dir)); err != nil {
 		return "", err
@@ -37,10 +37,10 @@ func (h *MemHost) Canonical(dir string) (string, error) {
 	return path.Clean("/" + dir), nil
 }
 
-// Open is workspace.Host's.
+// Open is host.Host's.
 func (h *MemHost) Open(dir string) (vfs.FS, error) { return h.Top.Sub(h.name(dir)) }
 
-// MkdirAll is workspace.Host's.
+// MkdirAll is host.Host's.
 func (h *MemHost) MkdirAll(dir string) error {
 	at := "."
 	for _, name := range strings.Split(h.name(dir), "/") {
@@ -58,19 +58,19 @@ func (h *MemHost) MkdirAll(dir string) error {
 	return nil
 }
 
-// RemoveAll is workspace.Host's.
+// RemoveAll is host.Host's.
 func (h *MemHost) RemoveAll(dir string) error { return RemoveAll(h.Top, h.name(dir)) }
 
-// Stat is workspace.Host's.
+// Stat is host.Host's.
 func (h *MemHost) Stat(dir string) (vfs.Info, error) { return h.Top.Stat(h.name(dir)) }
 
-// Epoch is workspace.Host's.
+// Epoch is host.Host's.
 func (h *MemHost) Epoch(...string) string { return h.Boot }
 
-// Homes is workspace.Host's.
+// Homes is host.Host's.
 func (h *MemHost) Homes() []string { return []string{"/home/me"} }
 
-// GitRules is workspace.Host's.
+// GitRules is host.Host's.
 func (h *MemHost) GitRules(string) ([]byte, *ignore.Index, error) { return nil, nil, nil }
 
 // RemoveAll removes what stands at a name with all in it; nothing is no error.

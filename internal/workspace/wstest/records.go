@@ -5,31 +5,31 @@ import (
 	"slices"
 	"sync"
 
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // Records keeps a manager's records over its reopening. The zero value is
 // empty. Safe for concurrent use.
 type Records struct {
 	mu  sync.Mutex
-	all map[string]workspace.Record
+	all map[string]workspaces.Record
 }
 
-var _ workspace.Records = (*Records)(nil)
+var _ workspaces.Records = (*Records)(nil)
 
-// All is workspace.Records'.
-func (r *Records) All() ([]workspace.Record, error) {
+// All is workspaces.Records'.
+func (r *Records) All() ([]workspaces.Record, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Values(r.all)), nil
 }
 
-// Put is workspace.Records'.
-func (r *Records) Put(recs ...workspace.Record) error {
+// Put is workspaces.Records'.
+func (r *Records) Put(recs ...workspaces.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.all == nil {
-		r.all = make(map[string]workspace.Record)
+		r.all = make(map[string]workspaces.Record)
 	}
 	for _, rec := range recs {
 		r.all[rec.ID] = rec
@@ -37,7 +37,7 @@ func (r *Records) Put(recs ...workspace.Record) error {
 	return nil
 }
 
-// Delete is workspace.Records'.
+// Delete is workspaces.Records'.
 func (r *Records) Delete(id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
 	"umbra/tests/bench/corpus"
 	"umbra/tests/bench/measure"
@@ -30,7 +31,7 @@ func Apply(p Params) (measure.Subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, _, err := m.Open(p.Ctx, root, workspace.OpenOptions{Force: true})
+	w, _, err := m.Open(p.Ctx, root, workspaces.OpenOptions{Force: true})
 	if err != nil {
 		return nil, err
 	}
@@ -40,12 +41,12 @@ func Apply(p Params) (measure.Subject, error) {
 }
 
 // NewManager makes a write service on a data directory of its own.
-func NewManager(p Params) (*workspace.Manager, error) {
+func NewManager(p Params) (*workspaces.Manager, error) {
 	data, err := p.Env.Dir("manager")
 	if err != nil {
 		return nil, err
 	}
-	m, err := workspace.NewManager(workspace.Options{DataDir: data, Records: &records{byID: make(map[string]workspace.Record)}})
+	m, err := workspaces.NewManager(workspaces.Options{DataDir: data, Records: &records{byID: make(map[string]workspaces.Record)}})
 	if err != nil {
 		return nil, err
 	}
@@ -70,16 +71,16 @@ func (a *apply) Change(ctx context.Context, _ int, c corpus.Change) error {
 // records keeps the manager's records for as long as the process lives.
 type records struct {
 	mu   sync.Mutex
-	byID map[string]workspace.Record
+	byID map[string]workspaces.Record
 }
 
-func (r *records) All() ([]workspace.Record, error) {
+func (r *records) All() ([]workspaces.Record, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Values(r.byID)), nil
 }
 
-func (r *records) Put(list ...workspace.Record) error {
+func (r *records) Put(list ...workspaces.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, rec := range list {

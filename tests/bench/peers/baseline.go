@@ -16,7 +16,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 	"golang.org/x/sync/errgroup"
 
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 	"umbra/tests/bench/measure"
 )
 
@@ -64,7 +64,7 @@ func takeManager(ctx context.Context, env *measure.Env, folder string) (time.Dur
 		return 0, err
 	}
 	start := time.Now()
-	w, _, err := m.Open(ctx, folder, workspace.OpenOptions{Force: true})
+	w, _, err := m.Open(ctx, folder, workspaces.OpenOptions{Force: true})
 	if err != nil {
 		return 0, err
 	}

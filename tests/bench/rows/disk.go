@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 	"umbra/tests/bench/corpus"
 	"umbra/tests/bench/measure"
 	"umbra/tests/bench/peers"
@@ -95,7 +96,7 @@ func unchanged(ctx context.Context, env *measure.Env, r *report.Result) error {
 	if err != nil {
 		return err
 	}
-	w, _, err := m.Open(ctx, folder, workspace.OpenOptions{Force: true})
+	w, _, err := m.Open(ctx, folder, workspaces.OpenOptions{Force: true})
 	if err != nil {
 		return err
 	}

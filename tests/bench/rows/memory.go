@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 	"umbra/tests/bench/corpus"
 	"umbra/tests/bench/measure"
 	"umbra/tests/bench/peers"
@@ -152,7 +153,7 @@ func hotHeap(ctx context.Context, env *measure.Env, folder string, files int) (i
 	if err != nil {
 		return 0, err
 	}
-	w, _, err := m.Open(ctx, folder, workspace.OpenOptions{Force: true})
+	w, _, err := m.Open(ctx, folder, workspaces.OpenOptions{Force: true})
 	if err != nil {
 		return 0, err
 	}

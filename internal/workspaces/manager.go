@@ -1,4 +1,4 @@
-package workspace
+package workspaces
 
 import (
 	"cmp"
@@ -15,6 +15,7 @@ import (
 	"umbra/gitstore"
 	"umbra/internal/errs"
 	"umbra/internal/policy"
+	"umbra/internal/workspace"
 	"umbra/internal/workspace/host"
 )
 
@@ -33,18 +34,18 @@ type Options struct {
 	Records Records
 	Log     *slog.Logger     // default: discarded
 	Now     func() time.Time // default: time.Now
-	Limits  Limits
+	Limits  workspace.Limits
 	// Roots are the folders under which a workspace may be opened; empty:
 	// anywhere.
 	Roots []string
 	// OwnFolders are the server's own (data directory, code workspace, output):
 	// where one lies inside a workspace it is left out of it.
 	OwnFolders []string
-	// IdleAfter is how long a workspace that nobody uses stays open if it is not
-	// watched; 10 minutes.
+	// IdleAfter is how long an unused workspace stays open if it is not watched; 10
+	// minutes.
 	IdleAfter time.Duration
-	// Watcher tells what changes on disk; nil: only scans do.
-	Watcher Watcher
+	// Watcher reports what changes on disk; nil: only scans find it.
+	Watcher workspace.Watcher
 	// WatchIdle is how long after its last use a workspace is watched; an hour.
 	// While a task is executing or paused it always is.
 	WatchIdle time.Duration
@@ -56,8 +57,8 @@ type Options struct {
 	Store func(*gitstore.Options)
 	// Policy judges what requests may change; nil: only tasks' own rules do.
 	Policy *policy.Book
-	// Meter counts what all workspaces do; nil: nobody counts.
-	Meter *Meter
+	// Meter counts what all workspaces do; nil: nothing is counted.
+	Meter *workspace.Meter
 	// Foreground leaves checkpoints and putting away to explicit calls, for
 	// tests.
 	Foreground bool
@@ -74,7 +75,7 @@ func (o *Options) setDefaults() {
 		o.Now = time.Now
 	}
 	if o.Meter == nil {
-		o.Meter = &Meter{}
+		o.Meter = &workspace.Meter{}
 	}
 	o.Limits.CaptureBytes = cmp.Or(o.Limits.CaptureBytes, 256<<20)
 	o.Limits.EditBytes = cmp.Or(o.Limits.EditBytes, 64<<20)
@@ -85,12 +86,12 @@ func (o *Options) setDefaults() {
 }
 
 // Manager knows all workspaces of a data directory. They are opened when they
-// are asked for, and put away when nobody has used them for a while. All
+// are asked for, and unloaded when they were not used for a while. All
 // methods may be called from any goroutine.
 type Manager struct {
 	opt       Options
 	attribute func(workspaceID string) string
-	owners    atomic.Pointer[func(workspaceID string) Owners]
+	owners    atomic.Pointer[func(workspaceID string) workspace.Owners]
 	busy      func(workspaceID string) (busy, executing bool)
 	keeper    Keeper
 
@@ -107,21 +108,21 @@ type Manager struct {
 	open       map[string]*handle
 	stopped    bool
 
-	ctx        context.Context // of what runs beside requests
+	ctx        context.Context // of background work
 	stop       context.CancelFunc
 	background sync.WaitGroup
 }
 
-// handle is one workspace that is open, being opened, or being put away.
+// handle is one workspace that is open, being opened, or being unloaded.
 type handle struct {
-	ready   chan struct{} // closed when w or err is set
-	read    chan struct{} // closed when atOnce is set, or else with ready
-	atOnce  *Workspace    // for Read
-	w       *Workspace
+	ready   chan struct{}        // closed when w or err is set
+	read    chan struct{}        // closed when atOnce is set, or else with ready
+	atOnce  *workspace.Workspace // for Read
+	w       *workspace.Workspace
 	err     error
 	refs    int
 	used    time.Time
-	closing chan struct{} // set while it is put away; closed after
+	closing chan struct{} // set while it is unloaded; closed after
 }
 
 // NewManager reads the records; it opens no workspace.
@@ -152,8 +153,9 @@ func NewManager(opt Options) (*Manager, error) {
 	return m, nil
 }
 
-// SetAttribute sets who tells to which task external changes of a workspace
-// belong: its only executing one, or "". To be called before the first request.
+// SetAttribute sets fn, which returns the task to which external changes of a
+// workspace belong: its only executing one, or "". To be called before the first
+// request.
 func (m *Manager) SetAttribute(fn func(workspaceID string) string) { m.attribute = fn }
 
 // Record gives what is known of a workspace, without opening it.
@@ -186,11 +188,11 @@ func errUnknown() error {
 }
 
 // Get gives a workspace, opening it if need be. The caller calls Release.
-func (m *Manager) Get(ctx context.Context, id string) (*Workspace, error) {
+func (m *Manager) Get(ctx context.Context, id string) (*workspace.Workspace, error) {
 	return m.get(ctx, id, false)
 }
 
-func (m *Manager) get(ctx context.Context, id string, toRead bool) (*Workspace, error) {
+func (m *Manager) get(ctx context.Context, id string, toRead bool) (*workspace.Workspace, error) {
 	for {
 		m.mu.Lock()
 		if m.stopped {
@@ -233,10 +235,10 @@ func (m *Manager) get(ctx context.Context, id string, toRead bool) (*Workspace, 
 		if h.err != nil {
 			return nil, h.err
 		}
-		if h.w.folderIsBack() {
+		if h.w.FolderIsBack() {
 			m.releaseHandle(h)
 			if err := m.putAway(ctx, id, nil, false); err != nil {
-				m.opt.Log.Warn("workspace not put away cleanly", "workspace", id, "error", err)
+				m.opt.Log.Warn("workspace not unloaded cleanly", "workspace", id, "error", err)
 			}
 			continue
 		}
@@ -261,8 +263,8 @@ func await(ctx context.Context, ch <-chan struct{}) error {
 	}
 }
 
-// opened makes an opened workspace, or the error, known to who waits for it.
-func (m *Manager) opened(id string, h *handle, w *Workspace, err error) {
+// opened publishes an opened workspace, or the error, to those that wait for it.
+func (m *Manager) opened(id string, h *handle, w *workspace.Workspace, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.w, h.err = w, err
@@ -279,11 +281,11 @@ func (m *Manager) opened(id string, h *handle, w *Workspace, err error) {
 }
 
 // own makes a workspace one of the manager's.
-func (m *Manager) own(w *Workspace, h *handle) {
-	w.release = func() { m.releaseHandle(h) }
-	w.adopt = func(ctx context.Context, allow func(root string) error) (SyncResult, error) {
-		return m.adopt(ctx, w.id, allow)
-	}
+func (m *Manager) own(w *workspace.Workspace, h *handle) {
+	w.OnRelease(func() { m.releaseHandle(h) })
+	w.OnAdopt(func(ctx context.Context, allow func(root string) error) (workspace.SyncResult, error) {
+		return m.adopt(ctx, w.ID(), allow)
+	})
 }
 
 func (m *Manager) releaseHandle(h *handle) {
@@ -293,7 +295,7 @@ func (m *Manager) releaseHandle(h *handle) {
 	h.used = m.opt.Now()
 }
 
-// putAwayIdle closes what nobody uses.
+// putAwayIdle unloads idle workspaces until ctx ends.
 func (m *Manager) putAwayIdle(ctx context.Context) {
 	tick := time.NewTicker(max(m.opt.IdleAfter/4, time.Millisecond))
 	defer tick.Stop()
@@ -308,8 +310,8 @@ func (m *Manager) putAwayIdle(ctx context.Context) {
 	}
 }
 
-// PutAway closes the workspaces that nobody has used since a time and that need
-// not be watched.
+// PutAway unloads the workspaces that were not used since a time and need not be
+// watched.
 func (m *Manager) PutAway(ctx context.Context, since time.Time) {
 	m.mu.Lock()
 	var ids []string
@@ -321,13 +323,13 @@ func (m *Manager) PutAway(ctx context.Context, since time.Time) {
 	m.mu.Unlock()
 	for _, id := range ids {
 		if err := m.putAway(ctx, id, nil, true); err != nil {
-			m.opt.Log.Warn("workspace not put away cleanly", "workspace", id, "error", err)
+			m.opt.Log.Warn("workspace not unloaded cleanly", "workspace", id, "error", err)
 		}
 	}
 }
 
-// putAway closes one workspace, if it is open; idle: only if nobody uses it.
-// why is what those are told who still use it.
+// putAway unloads one workspace, if it is open; idle: only if it has no users.
+// why is the error that its users get.
 func (m *Manager) putAway(ctx context.Context, id string, why error, idle bool) error {
 	if idle {
 		m.mu.Lock() // an open fork uses it
@@ -350,9 +352,9 @@ func (m *Manager) putAway(ctx context.Context, id string, why error, idle bool) 
 	<-h.ready
 	var err error
 	if h.w != nil {
-		rest := Rest{DiskBytes: h.w.store.DiskBytes(), Warnings: h.w.Warnings()}
-		err = h.w.close(ctx, why)
-		if tip := h.w.store.Tip(); tip.Seq > 0 {
+		rest := Rest{DiskBytes: h.w.Store().DiskBytes(), Warnings: h.w.Warnings()}
+		err = h.w.Close(ctx, why)
+		if tip := h.w.Store().Tip(); tip.Seq > 0 {
 			rest.Head = tip.Commit.String()
 		}
 		m.changeRecord(id, func(r *Record) bool {
@@ -393,7 +395,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	return errors.Join(append(errsOf, m.closeStaging())...)
 }
 
-// Forget drops a workspace: later calls find none, its waiters are told so. The
+// Forget drops a workspace: later calls and its waiters get an error. The
 // folder is untouched; the repository stays unless its deletion is asked for.
 func (m *Manager) Forget(ctx context.Context, id string, deleteHistory bool) error {
 	m.making.Lock()

@@ -1,7 +1,8 @@
-package workspace
+package workspaces
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,13 +12,14 @@ import (
 
 	"umbra/internal/errs"
 	"umbra/internal/need"
+	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
 
 // fakeWatcher tells what a test has it tell.
 type fakeWatcher struct {
 	mu      sync.Mutex
-	spaces  map[string]WatchSpace
+	spaces  map[string]workspace.WatchSpace
 	order   []string // of Add
 	covered []wspath.Path
 	blind   bool
@@ -25,10 +27,10 @@ type fakeWatcher struct {
 }
 
 func newFakeWatcher() *fakeWatcher {
-	return &fakeWatcher{spaces: make(map[string]WatchSpace), added: make(chan string, 64)}
+	return &fakeWatcher{spaces: make(map[string]workspace.WatchSpace), added: make(chan string, 64)}
 }
 
-func (f *fakeWatcher) Add(_ context.Context, id, _ string, to WatchSpace) error {
+func (f *fakeWatcher) Add(_ context.Context, id, _ string, to workspace.WatchSpace) error {
 	f.mu.Lock()
 	f.spaces[id] = to
 	f.order = append(f.order, id)
@@ -63,7 +65,7 @@ func (f *fakeWatcher) Cover(_ string, p wspath.Path) {
 	f.covered = append(f.covered, p)
 }
 
-func (f *fakeWatcher) space(id string) WatchSpace {
+func (f *fakeWatcher) space(id string) workspace.WatchSpace {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.spaces[id]
@@ -77,7 +79,7 @@ type watchBench struct {
 	recs *memRecords
 	f    *fakeWatcher
 	m    *Manager
-	w    *Workspace
+	w    *workspace.Workspace
 	busy map[string]bool
 }
 
@@ -110,7 +112,7 @@ func (b *watchBench) start() {
 func (b *watchBench) begun() {
 	b.t.Helper()
 	<-b.f.added
-	_, err := b.w.Sync(b.t.Context(), SyncOptions{})
+	_, err := b.w.Sync(b.t.Context(), workspace.SyncOptions{})
 	must(b.t, err)
 }
 
@@ -126,7 +128,7 @@ func (b *watchBench) tell(paths ...wspath.Path) { b.f.space(b.w.ID()).Dirty(path
 func (b *watchBench) found(want int) {
 	b.t.Helper()
 	before := b.w.Store().Tip().Commit
-	_, err := b.w.Sync(b.t.Context(), SyncOptions{Attribute: true})
+	_, err := b.w.Sync(b.t.Context(), workspace.SyncOptions{Attribute: true})
 	must(b.t, err)
 	// The reconciler may have been there first.
 	n := 0
@@ -145,11 +147,14 @@ func (b *watchBench) found(want int) {
 }
 
 func TestSyncLooksAtWhatWasTold(t *testing.T) {
-	b := newWatchBench(t, "a", "b", "d/c")
+	files := []string{"a", "b", "d/c"}
+	for i := range 10_001 { // with fewer Sync looks at everything
+		files = append(files, fmt.Sprintf("many/%d", i))
+	}
+	b := newWatchBench(t, files...)
 	b.write("a", "second")
 	b.write("b", "second")
-	b.w.scanSize.Store(cheapScan + 1) // else Sync looks at everything
-	b.found(0)                        // nobody told
+	b.found(0) // nobody told
 	before := b.w.Store().Tip().Seq
 	b.tell("a", "nothing/there")
 	for b.w.Store().Tip().Seq == before {
@@ -173,7 +178,7 @@ func TestSyncLooksAtWhatWasTold(t *testing.T) {
 func TestOwnWritesAreKnownByContent(t *testing.T) {
 	b := newWatchBench(t, "a")
 	for range 20 {
-		_, err := b.w.Apply(t.Context(), Request{Ops: []Op{write("x/y", time.Now().String())}})
+		_, err := b.w.Apply(t.Context(), workspace.Request{Ops: []workspace.Op{write("x/y", time.Now().String())}})
 		must(t, err)
 		b.tell("x/y", "x", "x/.umbra-0123456789abcdef.tmp")
 	}
@@ -249,7 +254,7 @@ func TestAFolderThatComesBack(t *testing.T) {
 	aside := b.dir + "-aside"
 	must(t, os.Rename(b.dir, aside))
 	b.f.space(id).Gone()
-	if b.w.State() != Missing {
+	if b.w.State() != workspace.Missing {
 		t.Error(b.w.State())
 	}
 	b.w.Release()
@@ -257,7 +262,7 @@ func TestAFolderThatComesBack(t *testing.T) {
 	b.start()
 	w, err := b.m.Get(t.Context(), id)
 	must(t, err)
-	if w.State() != Missing {
+	if w.State() != workspace.Missing {
 		t.Error(w.State())
 	}
 	w.Release()
@@ -265,7 +270,7 @@ func TestAFolderThatComesBack(t *testing.T) {
 	w, err = b.m.Get(t.Context(), id)
 	must(t, err)
 	defer w.Release()
-	if got := tree(t, w); w.State() == Missing || len(got) != 2 {
+	if got := tree(t, w); w.State() == workspace.Missing || len(got) != 2 {
 		t.Errorf("%s, history: %v", w.State(), got)
 	}
 }
@@ -287,10 +292,10 @@ func TestAnotherFolderOfTheSameNumber(t *testing.T) {
 	w, err := b.m.Get(t.Context(), id)
 	must(t, err)
 	defer w.Release()
-	if got := tree(t, w); w.State() != Missing || got["a"] != "first of a" {
+	if got := tree(t, w); w.State() != workspace.Missing || got["a"] != "first of a" {
 		t.Errorf("%s, history: %v", w.State(), got)
 	}
-	if _, err := w.Sync(t.Context(), SyncOptions{}); errs.CodeOf(err) != "workspace_missing" {
+	if _, err := w.Sync(t.Context(), workspace.SyncOptions{}); errs.CodeOf(err) != "workspace_missing" {
 		t.Error(err)
 	}
 }

@@ -1,17 +1,16 @@
-package workspace
+package workspaces
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"time"
 )
 
-// SetBusy sets who tells whether a task of a workspace is executing or paused
-// (busy), and whether one is executing. To be called before Resume.
+// SetBusy sets fn, which reports whether a task of a workspace is executing or
+// paused (busy), and whether one is executing. To be called before Resume.
 func (m *Manager) SetBusy(fn func(workspaceID string) (busy, executing bool)) { m.busy = fn }
 
-// Resume opens, one after the other and beside requests, the workspaces that
+// Resume opens, one after the other and next to requests, the workspaces that
 // were watched when the server stopped, those with executing tasks first: what
 // changed meanwhile is recorded, of no task. To be called once, before the
 // first request.
@@ -68,7 +67,7 @@ func (m *Manager) revisit(id string) error {
 	return nil
 }
 
-// reopen has a workspace opened anew whose folder was gone when it was opened
+// reopen opens a workspace again whose directory was missing when it was opened
 // and is back.
 func (m *Manager) reopen(id string) {
 	m.mu.Lock()
@@ -83,27 +82,9 @@ func (m *Manager) reopen(id string) {
 	})
 }
 
-// watchFolder starts the reconciler of a workspace.
-func (m *Manager) watchFolder(bg context.Context, w *Workspace) {
-	if m.opt.Watcher == nil || w.virtual != nil {
-		return
-	}
-	t := newWatch(w, m.opt.Watcher, m.opt.ScanEvery)
-	t.reopen = func() { m.reopen(w.id) }
-	w.watch.Store(t)
-	w.background.Go(func() {
-		m.changeRecord(w.id, func(r *Record) bool {
-			change := !r.Watched
-			r.Watched = true
-			return change
-		})
-		t.run(bg)
-	})
-}
-
-// stays reports whether a workspace that nobody uses is watched on.
+// stays reports whether an unused workspace is watched on.
 func (m *Manager) stays(id string, h *handle) bool {
-	if m.opt.Watcher == nil || h.w.virtual != nil {
+	if m.opt.Watcher == nil || h.w.Virtual() {
 		return false
 	}
 	if h.used.After(m.opt.Now().Add(-m.opt.WatchIdle)) {

@@ -1,4 +1,4 @@
-package workspace
+package workspaces
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"umbra/internal/vfs"
+	"umbra/internal/workspace"
 )
 
 // TestResting: a workspace that was put away is told of without opening it, one
@@ -20,7 +21,7 @@ func TestResting(t *testing.T) {
 	b.w.Release()
 	b.m.PutAway(t.Context(), time.Now().Add(time.Hour))
 	rest, state, ok := b.m.Resting(id)
-	if !ok || state != Clean || rest.Head != head || rest.DiskBytes <= 0 {
+	if !ok || state != workspace.Clean || rest.Head != head || rest.DiskBytes <= 0 {
 		t.Errorf("put away: %+v, %s, %v", rest, state, ok)
 	}
 	must(t, b.m.Close(context.Background()))
@@ -33,7 +34,7 @@ func TestResting(t *testing.T) {
 		t.Error("asking opened it")
 	}
 	must(t, b.mem.Rename("ws", "elsewhere"))
-	if _, state, ok := b.m.Resting(id); !ok || state != Missing {
+	if _, state, ok := b.m.Resting(id); !ok || state != workspace.Missing {
 		t.Errorf("without its folder: %s, %v", state, ok)
 	}
 	must(t, b.mem.Rename("elsewhere", "ws"))
@@ -73,7 +74,7 @@ func TestDeviceRenumbered(t *testing.T) {
 	b := newBench(t, map[string]string{"a": "a"})
 	must(t, b.m.Close(context.Background()))
 	host := &renumberedHost{memHost: b.host, born: 17}
-	open := func() (State, *Manager) {
+	open := func() (workspace.State, *Manager) {
 		t.Helper()
 		m, err := NewManager(Options{DataDir: "/data", Host: host, Records: b.recs, Foreground: true})
 		must(t, err)
@@ -94,8 +95,8 @@ func TestDeviceRenumbered(t *testing.T) {
 	for _, step := range []struct {
 		more uint64
 		born int64
-		want State
-	}{{0, 17, Clean}, {5, 17, Clean}, {5, 17, Clean}, {9, 18, Missing}, {0, 17, Clean}} {
+		want workspace.State
+	}{{0, 17, workspace.Clean}, {5, 17, workspace.Clean}, {5, 17, workspace.Clean}, {9, 18, workspace.Missing}, {0, 17, workspace.Clean}} {
 		host.more, host.born = step.more, step.born
 		state, m := open()
 		if state != step.want {

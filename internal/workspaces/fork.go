@@ -1,4 +1,4 @@
-package workspace
+package workspaces
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/forkstub"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace"
 )
 
 // Fork says what a fork was made from. It is part of a Record.
@@ -36,23 +37,6 @@ type Fork struct {
 	Linked bool `json:"linked"`
 	// Unmade is set while a virtual fork was never opened: it has no repository yet.
 	Unmade bool `json:"unmade,omitempty"`
-}
-
-// forkLinks ties a workspace to what it is a fork of, and to its own forks.
-type forkLinks struct {
-	held func()       // gives the parent back, if not nil
-	has  func() error // has_forks, if a fork continues the history
-}
-
-// wholly fails where the history is shared with a fork, and so keeps its ids.
-func (w *Workspace) wholly() error {
-	if w.forks.has == nil {
-		return nil
-	}
-	if w.store.ForkedAt() > 0 {
-		return errHasForks("The workspace is a fork and shares its history with its parent.", []string{w.id})
-	}
-	return w.forks.has()
 }
 
 // CopyKind is the kind of a fork that is a directory of its own (Fork.Kind).
@@ -101,9 +85,18 @@ func (m *Manager) linkedForks(id string) []Record {
 	return slices.DeleteFunc(m.Forks(id), func(r Record) bool { return !r.Fork.Linked })
 }
 
-// storeOptions gives the options with which a workspace's history is opened. A
+// storeOptions returns the options with which a workspace's history is opened. A
 // fork's base is held open until release.
-func (m *Manager) storeOptions(ctx context.Context, r Record, files vfs.FS) (so gitstore.Options, release func(), err error) {
+func (m *Manager) storeOptions(ctx context.Context, r Record) (so gitstore.Options, release func(), err error) {
+	files, err := m.opt.Host.Open(m.dirOf(r.ID))
+	if err != nil {
+		return so, nil, errs.Wrap(err, "")
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, files.Close())
+		}
+	}()
 	so = gitstore.Options{FS: files, Log: m.opt.Log.With("workspace", r.ID), Now: m.opt.Now, Foreground: m.opt.Foreground, Meter: m.opt.Meter.Store, Caches: m.kept}
 	if m.opt.Store != nil {
 		m.opt.Store(&so)
@@ -120,22 +113,8 @@ func (m *Manager) storeOptions(ctx context.Context, r Record, files vfs.FS) (so 
 	if err != nil {
 		return so, release, err
 	}
-	so.Base = &gitstore.Base{Store: base.store, At: at, Alternate: path.Join("../../..", r.Fork.Of, "repo.git/objects")}
-	return so, base.release, nil
-}
-
-// openStore opens a workspace's history, and for a fork what it continues.
-func (m *Manager) openStore(ctx context.Context, w *Workspace, r Record, files vfs.FS) error {
-	so, release, err := m.storeOptions(ctx, r, files)
-	if err != nil {
-		return errors.Join(err, files.Close())
-	}
-	if w.store, err = gitstore.Open(ctx, so); err != nil {
-		release()
-		return err
-	}
-	w.forks = forkLinks{held: release, has: func() error { return m.CheckUnforked(r.ID) }}
-	return nil
+	so.Base = &gitstore.Base{Store: base.Store(), At: at, Alternate: path.Join("../../..", r.Fork.Of, "repo.git/objects")}
+	return so, base.Release, nil
 }
 
 // putAwayForks closes the open forks of a workspace that is to be closed, so that
@@ -157,7 +136,7 @@ func (m *Manager) putAwayForks(ctx context.Context, id string, why error) {
 		m.mu.Unlock()
 		for _, fork := range open {
 			if err := m.putAway(ctx, fork, why, false); err != nil {
-				m.opt.Log.Warn("workspace not put away cleanly", "workspace", fork, "error", err)
+				m.opt.Log.Warn("workspace not unloaded cleanly", "workspace", fork, "error", err)
 			}
 		}
 	}
@@ -174,7 +153,7 @@ type ForkSpec struct {
 // parent's disk is to be recorded before. They get repositories when they are opened.
 //
 // errs.Conflict fork_too_deep.
-func (m *Manager) ForkVirtual(ctx context.Context, parent *Workspace, spec ForkSpec, names []string) ([]Record, error) {
+func (m *Manager) ForkVirtual(ctx context.Context, parent *workspace.Workspace, spec ForkSpec, names []string) ([]Record, error) {
 	f, err := m.newFork(ctx, parent, spec)
 	if err != nil {
 		return nil, err
@@ -182,7 +161,7 @@ func (m *Manager) ForkVirtual(ctx context.Context, parent *Workspace, spec ForkS
 	f.Kind, f.Unmade = VirtualKind, true
 	m.making.Lock() // the parent cannot be forgotten meanwhile
 	defer m.making.Unlock()
-	if _, ok := m.Record(parent.id); !ok {
+	if _, ok := m.Record(parent.ID()); !ok {
 		return nil, errUnknown()
 	}
 	now := m.opt.Now().UTC()
@@ -192,7 +171,7 @@ func (m *Manager) ForkVirtual(ctx context.Context, parent *Workspace, spec ForkS
 		own := *f
 		own.Name = name
 		// The list is in the order of the names.
-		r := Record{ID: newID(own.slug(parent.id)), Kind: VirtualKind, Created: now.Add(time.Duration(i)), LastUsed: now, Fork: &own, Rest: &Rest{Head: own.At}}
+		r := Record{ID: newID(own.slug(parent.ID())), Kind: VirtualKind, Created: now.Add(time.Duration(i)), LastUsed: now, Fork: &own, Rest: &Rest{Head: own.At}}
 		made, stubs = append(made, r), append(stubs, own.stub(r.ID))
 	}
 	if err := m.stubs(func(dir vfs.FS) error { return forkstub.Put(dir, stubs, false) }); err != nil {
@@ -248,14 +227,14 @@ func (m *Manager) dropStub(r Record) error {
 
 // makeFork opens a fork that has no repository yet, and makes that. A start after a
 // crash makes it again, or uses what it finds.
-func (m *Manager) makeFork(ctx context.Context, r Record) (*Workspace, error) {
+func (m *Manager) makeFork(ctx context.Context, r Record) (*workspace.Workspace, error) {
 	if err := m.dropStub(r); err != nil {
 		return nil, errs.Wrap(err, "")
 	}
 	if err := m.opt.Host.MkdirAll(m.dirOf(r.ID)); err != nil {
 		return nil, errs.Wrap(err, "")
 	}
-	w, err := m.loadVirtual(ctx, r)
+	w, err := m.load(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -265,12 +244,12 @@ func (m *Manager) makeFork(ctx context.Context, r Record) (*Workspace, error) {
 	r, ok := m.records[r.ID]
 	m.mu.Unlock()
 	if !ok {
-		return nil, errors.Join(errUnknown(), w.close(ctx, nil))
+		return nil, errors.Join(errUnknown(), w.Close(ctx, nil))
 	}
 	f := *r.Fork
 	f.Unmade, r.Fork = false, &f
 	if err := m.opt.Records.Put(r); err != nil {
-		return nil, errors.Join(err, w.close(ctx, nil))
+		return nil, errors.Join(err, w.Close(ctx, nil))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -278,7 +257,7 @@ func (m *Manager) makeFork(ctx context.Context, r Record) (*Workspace, error) {
 	return w, nil
 }
 
-// Vacant tells whether a directory may become a workspace: errors as of Open.
+// Vacant fails where a directory may not become a workspace: errors as of Open.
 func (m *Manager) Vacant(root string, o OpenOptions) error {
 	p, err := m.look(root, o)
 	if err != nil {
@@ -294,7 +273,7 @@ func (m *Manager) Vacant(root string, o OpenOptions) error {
 
 // ForkCopy makes a fork of a directory that was filled with the parent's files;
 // what differs in it becomes an external change. The caller calls Release.
-func (m *Manager) ForkCopy(ctx context.Context, parent *Workspace, root string, o OpenOptions, spec ForkSpec) (*Workspace, error) {
+func (m *Manager) ForkCopy(ctx context.Context, parent *workspace.Workspace, root string, o OpenOptions, spec ForkSpec) (*workspace.Workspace, error) {
 	f, err := m.newFork(ctx, parent, spec)
 	if err != nil {
 		return nil, err
@@ -308,27 +287,27 @@ func (m *Manager) ForkCopy(ctx context.Context, parent *Workspace, root string, 
 	return m.openPlace(ctx, p, o)
 }
 
-func (m *Manager) newFork(ctx context.Context, parent *Workspace, spec ForkSpec) (*Fork, error) {
-	rec, ok := m.Record(parent.id)
+func (m *Manager) newFork(ctx context.Context, parent *workspace.Workspace, spec ForkSpec) (*Fork, error) {
+	rec, ok := m.Record(parent.ID())
 	if !ok {
 		return nil, errUnknown()
 	}
-	if parent.store.Depth() >= maxForkDepth {
+	if parent.Store().Depth() >= maxForkDepth {
 		return nil, errs.New(errs.Conflict, "fork_too_deep", "A fork may be %d forks deep at most; fork one of its parents.", maxForkDepth)
 	}
 	at := spec.At
 	if at.IsZero() {
-		at = parent.store.Tip().Commit
+		at = parent.Store().Tip().Commit
 	}
-	c, err := parent.store.ReadCommit(ctx, at)
+	c, err := parent.Store().ReadCommit(ctx, at)
 	if err != nil {
 		return nil, err
 	}
 	// Stock git reads the fork's history from the parent's packs.
-	if err := parent.store.Publish(ctx); err != nil {
+	if err := parent.Store().Publish(ctx); err != nil {
 		return nil, err
 	}
-	return &Fork{Of: parent.id, At: at.String(), Seq: c.Seq, Name: spec.Name, Origin: rec.Place(), Expires: spec.Expires, Linked: true}, nil
+	return &Fork{Of: parent.ID(), At: at.String(), Seq: c.Seq, Name: spec.Name, Origin: rec.Place(), Expires: spec.Expires, Linked: true}, nil
 }
 
 // slug is what the fork's id begins with.
@@ -348,7 +327,7 @@ func (m *Manager) MadeFor(r Record) bool {
 	if r.Fork == nil || r.Fork.Kind != CopyKind || r.Fork.Dir == "" || r.Root != r.Fork.Dir || r.Ino != r.Fork.Ino {
 		return false
 	}
-	there, err := m.stands(r)
+	there, err := m.inPlace(r)
 	return there && err == nil
 }
 
@@ -368,7 +347,7 @@ func (m *Manager) SetForkExpiry(id string, at time.Time) {
 }
 
 // Detach makes stores of their own of a workspace's forks, so that it can be
-// forgotten. What was done before an error is kept.
+// forgotten. Forks that were detached before an error stay so.
 func (m *Manager) Detach(ctx context.Context, id string) error {
 	w, err := m.Get(ctx, id)
 	if err != nil {
@@ -383,7 +362,7 @@ func (m *Manager) Detach(ctx context.Context, id string) error {
 	return nil
 }
 
-func (m *Manager) detach(ctx context.Context, parent *Workspace, r Record) error {
+func (m *Manager) detach(ctx context.Context, parent *workspace.Workspace, r Record) error {
 	if r.Fork.Unmade {
 		w, err := m.Get(ctx, r.ID)
 		if err != nil {
@@ -407,7 +386,7 @@ func (m *Manager) detach(ctx context.Context, parent *Workspace, r Record) error
 		return errs.Wrap(err, "")
 	}
 	defer files.Close()
-	if err := parent.store.Detach(ctx, files); err != nil {
+	if err := parent.Store().Detach(ctx, files); err != nil {
 		return errs.Wrap(err, "")
 	}
 	m.changeRecord(r.ID, func(r *Record) bool {
@@ -416,12 +395,6 @@ func (m *Manager) detach(ctx context.Context, parent *Workspace, r Record) error
 		return true
 	})
 	return nil
-}
-
-// errHasForks is answered for what would change or drop a history that forks
-// continue, or a fork's own that continues another's.
-func errHasForks(detail string, ids []string) error {
-	return errs.New(errs.Conflict, "has_forks", "%s", detail).With("forks", ids)
 }
 
 // CheckUnforked fails with errs.Conflict has_forks where forks continue a
@@ -435,5 +408,5 @@ func (m *Manager) CheckUnforked(id string) error {
 	for i := range forks {
 		ids[i] = forks[i].ID
 	}
-	return errHasForks("Forks continue the history of this workspace.", ids)
+	return workspace.ErrHasForks("Forks continue the history of this workspace.", ids)
 }

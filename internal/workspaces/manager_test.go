@@ -1,4 +1,4 @@
-package workspace
+package workspaces
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/internal/errs"
+	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
 
@@ -53,7 +54,7 @@ func TestOpenFolders(t *testing.T) {
 		t.Error(r, ok)
 	}
 	// The baseline: no entries, seq 1.
-	c, err := b.w.store.ReadCommit(t.Context(), b.w.store.Tip().Commit)
+	c, err := b.w.Store().ReadCommit(t.Context(), b.w.Store().Tip().Commit)
 	must(t, err)
 	if entries, err := b.w.EntriesOf(t.Context(), c); err != nil || entries != nil || c.Seq != 1 || c.Message.Source != message.Baseline {
 		t.Error(entries, err, c.Seq)
@@ -64,8 +65,8 @@ func TestOpenFolders(t *testing.T) {
 func TestSpellingsAndLinks(t *testing.T) {
 	b := real(t, map[string]string{"a": "A"})
 	link := filepath.Join(t.TempDir(), "link")
-	must(t, os.Symlink(b.w.dir, link))
-	for _, root := range []string{link, b.w.dir + "/.", b.w.dir + "//"} {
+	must(t, os.Symlink(b.w.Root(), link))
+	for _, root := range []string{link, b.w.Root() + "/.", b.w.Root() + "//"} {
 		w, _, err := b.m.Open(t.Context(), root, OpenOptions{})
 		must(t, err)
 		if w.ID() != b.w.ID() {
@@ -79,13 +80,13 @@ func TestMissingAndAdopt(t *testing.T) {
 	b := newBench(t, map[string]string{"a": "A", "b": "B"})
 	defer func() { must(t, b.m.Close(context.Background())) }()
 	must(t, b.mem.Rename("ws", "away"))
-	if b.w.State() != Missing {
+	if b.w.State() != workspace.Missing {
 		t.Error(b.w.State())
 	}
 	if _, err := b.apply(write("a", "1")); code(err) != "workspace_missing" {
 		t.Error(err)
 	}
-	if _, err := b.w.Sync(t.Context(), SyncOptions{}); code(err) != "workspace_missing" {
+	if _, err := b.w.Sync(t.Context(), workspace.SyncOptions{}); code(err) != "workspace_missing" {
 		t.Error(err)
 	}
 	if _, err := b.w.OpenFile(t.Context(), "a"); code(err) != "workspace_missing" {
@@ -97,7 +98,7 @@ func TestMissingAndAdopt(t *testing.T) {
 	if _, err := b.apply(write("a", "1")); code(err) != "workspace_missing" {
 		t.Error(err)
 	}
-	res, err := b.w.Sync(t.Context(), SyncOptions{Adopt: true})
+	res, err := b.w.Sync(t.Context(), workspace.SyncOptions{Adopt: true})
 	must(t, err)
 	if res.Changed != 2 {
 		t.Errorf("%+v", res)
@@ -170,7 +171,7 @@ func TestSync(t *testing.T) {
 	if _, ok := tree(t, b.w)["old.log"]; ok {
 		t.Fatal("an ignored file is in the baseline")
 	}
-	res, err := b.w.Sync(t.Context(), SyncOptions{})
+	res, err := b.w.Sync(t.Context(), workspace.SyncOptions{})
 	must(t, err)
 	if res.Changed != 0 || !res.Commit.IsZero() {
 		t.Errorf("%+v", res)
@@ -182,9 +183,9 @@ func TestSync(t *testing.T) {
 	writeDisk(t, b.mem, "ws/x.log", "ignored")
 	writeDisk(t, b.mem, "ws/link", "->a")
 	must(t, b.mem.Chmod("ws/d/x", 0o755))
-	res, err = b.w.Sync(t.Context(), SyncOptions{})
+	res, err = b.w.Sync(t.Context(), workspace.SyncOptions{})
 	must(t, err)
-	c, err := b.w.store.ReadCommit(t.Context(), res.Commit)
+	c, err := b.w.Store().ReadCommit(t.Context(), res.Commit)
 	must(t, err)
 	entries, err := b.w.EntriesOf(t.Context(), c)
 	must(t, err)
@@ -195,7 +196,7 @@ func TestSync(t *testing.T) {
 	// An ignored file that comes through us is tracked from then on.
 	b.ok(write("x.log", "ours"))
 	writeDisk(t, b.mem, "ws/x.log", "theirs")
-	res, err = b.w.Sync(t.Context(), SyncOptions{})
+	res, err = b.w.Sync(t.Context(), workspace.SyncOptions{})
 	must(t, err)
 	if res.Changed != 1 {
 		t.Errorf("%+v", res)
@@ -210,12 +211,12 @@ func TestSync(t *testing.T) {
 func TestSyncLimits(t *testing.T) {
 	b := newBench(t, map[string]string{"a": "A"})
 	defer b.stop()
-	b.w.limits.CaptureBytes = 10
+	b.again(func(o *Options) { o.Limits.CaptureBytes = 10 })
 	writeDisk(t, b.mem, "ws/big", strings.Repeat("x", 11))
 	writeDisk(t, b.mem, "ws/a", strings.Repeat("y", 11)) // tracked: stays so
-	res, err := b.w.Sync(t.Context(), SyncOptions{})
+	res, err := b.w.Sync(t.Context(), workspace.SyncOptions{})
 	must(t, err)
-	if res.Changed != 1 || len(res.Skipped) != 1 || res.Skipped[0] != (Skip{"big", "too_large"}) {
+	if res.Changed != 1 || len(res.Skipped) != 1 || res.Skipped[0] != (workspace.Skip{Path: "big", Reason: "too_large"}) {
 		t.Errorf("%+v", res)
 	}
 	cov, err := b.w.Coverage(t.Context())
@@ -229,7 +230,7 @@ func TestSyncLimits(t *testing.T) {
 		t.Error(err)
 	}
 	b.ok(del("big"))
-	if !b.w.store.HasBlob(b.w.store.NewBlob([]byte(strings.Repeat("x", 11))).ID()) {
+	if !b.w.Store().HasBlob(b.w.Store().NewBlob([]byte(strings.Repeat("x", 11))).ID()) {
 		t.Error("the deleted file is in no history")
 	}
 }
@@ -237,17 +238,17 @@ func TestSyncLimits(t *testing.T) {
 func TestAttribution(t *testing.T) {
 	b := newBench(t, map[string]string{"a": "A", "b": "B"})
 	defer b.stop()
-	_, err := b.w.store.PutTask(t.Context(), message.Info{TaskID: "t1", Status: "executing", Goal: "g"}, b.w.store.Tip().Commit)
+	_, err := b.w.Store().PutTask(t.Context(), message.Info{TaskID: "t1", Status: "executing", Goal: "g"}, b.w.Store().Tip().Commit)
 	must(t, err)
 	b.m.SetAttribute(func(string) string { return "t1" })
 	writeDisk(t, b.mem, "ws/a", "by a person")
 	writeDisk(t, b.mem, "ws/new", "untracked")
 	b.ok(write("a", "ours"), write("new", "ours"))
 	var got []string
-	for seq := uint64(2); seq <= b.w.store.Tip().Seq; seq++ {
-		id, err := b.w.store.CommitAt(t.Context(), seq)
+	for seq := uint64(2); seq <= b.w.Store().Tip().Seq; seq++ {
+		id, err := b.w.Store().CommitAt(t.Context(), seq)
 		must(t, err)
-		c, err := b.w.store.ReadCommit(t.Context(), id)
+		c, err := b.w.Store().ReadCommit(t.Context(), id)
 		must(t, err)
 		entries, err := b.w.EntriesOf(t.Context(), c)
 		must(t, err)
@@ -258,9 +259,9 @@ func TestAttribution(t *testing.T) {
 		t.Errorf("%s\nwant %s", s, want)
 	}
 	writeDisk(t, b.mem, "ws/b", "by a person")
-	_, err = b.w.Sync(t.Context(), SyncOptions{Attribute: true})
+	_, err = b.w.Sync(t.Context(), workspace.SyncOptions{Attribute: true})
 	must(t, err)
-	c, err := b.w.store.ReadCommit(t.Context(), b.w.store.Tip().Commit)
+	c, err := b.w.Store().ReadCommit(t.Context(), b.w.Store().Tip().Commit)
 	must(t, err)
 	if c.Message.TaskID != "t1" {
 		t.Errorf("%q", c.Message.TaskID)
@@ -269,7 +270,7 @@ func TestAttribution(t *testing.T) {
 
 func TestIdempotency(t *testing.T) {
 	b := newBench(t, map[string]string{"a": "A"})
-	req := Request{By: By{IdempotencyKey: "sha256:" + strings.Repeat("ab", 32)}, Ops: []Op{write("a", "B"), rename("a", "c")}}
+	req := workspace.Request{By: workspace.By{IdempotencyKey: "sha256:" + strings.Repeat("ab", 32)}, Ops: []workspace.Op{write("a", "B"), rename("a", "c")}}
 	first, err := b.w.Apply(t.Context(), req)
 	must(t, err)
 	b.ok(write("c", "later"))
@@ -298,7 +299,7 @@ func TestEvents(t *testing.T) {
 	var seqs []uint64
 	got := make(chan error)
 	go func() {
-		got <- b.w.Events(context.Background(), 0, func(e Event) error {
+		got <- b.w.Events(context.Background(), 0, func(e workspace.Event) error {
 			seqs = append(seqs, e.Commit.Seq)
 			if len(seqs) == 4 {
 				return stop
@@ -318,7 +319,7 @@ func TestEvents(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := b.w.Events(ctx, b.w.Settled(), func(Event) error { return nil }); !errs.Is(err, errs.Canceled) {
+	if err := b.w.Events(ctx, b.w.Settled(), func(workspace.Event) error { return nil }); !errs.Is(err, errs.Canceled) {
 		t.Error(err)
 	}
 }
@@ -346,14 +347,14 @@ func TestReadOnlyAndChecks(t *testing.T) {
 	b := newBench(t, map[string]string{"a": "A"})
 	defer b.stop()
 	no := errs.New(errs.Conflict, "task_paused", "paused")
-	for _, op := range []Op{write("a", "B"), write("a", "A")} {
-		_, err := b.w.Apply(t.Context(), Request{Ops: []Op{op}, Check: func() error { return no }})
+	for _, op := range []workspace.Op{write("a", "B"), write("a", "A")} {
+		_, err := b.w.Apply(t.Context(), workspace.Request{Ops: []workspace.Op{op}, Check: func() error { return no }})
 		if code(err) != "task_paused" {
 			t.Error(err)
 		}
 	}
 	b.same()
-	res, err := b.w.Apply(t.Context(), Request{Ops: []Op{del("a"), write("b", "1")}, DryRun: true})
+	res, err := b.w.Apply(t.Context(), workspace.Request{Ops: []workspace.Op{del("a"), write("b", "1")}, DryRun: true})
 	must(t, err)
 	if brief(res.Entries) != "delete a, create b" || !res.Commit.IsZero() {
 		t.Errorf("%+v", res)

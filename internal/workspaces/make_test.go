@@ -1,4 +1,4 @@
-package workspace
+package workspaces
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
 
@@ -144,7 +145,7 @@ func TestFoldersDoNotWaitForEachOther(t *testing.T) {
 	entered, goOn := make(chan struct{}), make(chan struct{})
 	once := false
 	type opened struct {
-		w   *Workspace
+		w   *workspace.Workspace
 		err error
 	}
 	first, second := make(chan opened, 1), make(chan opened, 1)

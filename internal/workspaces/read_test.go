@@ -1,4 +1,4 @@
-package workspace
+package workspaces
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"umbra/internal/ignore"
+	"umbra/internal/workspace"
 	"umbra/internal/workspace/host"
 )
 
@@ -69,7 +70,7 @@ func TestReadBeforeTheFolderIsLookedAt(t *testing.T) {
 	}
 	again, err := m.Read(t.Context(), id)
 	must(t, err)
-	for _, w := range []*Workspace{early, w, again} {
+	for _, w := range []*workspace.Workspace{early, w, again} {
 		w.Release()
 	}
 	m.mu.Lock()

@@ -1,4 +1,4 @@
-package workspace
+package workspaces
 
 import (
 	"path/filepath"
@@ -32,7 +32,7 @@ func (m *Manager) mountTable() mounts.Table {
 func (m *Manager) guard(canonical string, info identity, o OpenOptions) error {
 	refused := errs.New(errs.Forbidden, "workspace_not_allowed", "The directory is the system's or the server's own and cannot be a workspace.")
 	for _, dir := range systemDirs {
-		if within(canonical, dir) {
+		if host.Within(canonical, dir) {
 			return refused
 		}
 	}
@@ -43,10 +43,10 @@ func (m *Manager) guard(canonical string, info identity, o OpenOptions) error {
 	if err != nil {
 		data = filepath.Clean(m.opt.DataDir)
 	}
-	if within(canonical, data) {
+	if host.Within(canonical, data) {
 		return refused
 	}
-	// By identity, for what the table does not tell.
+	// By identity, for mounts that are not in the table.
 	if st, err := m.opt.Host.Stat(data); err == nil {
 		own := identity{st.Dev, st.Ino}
 		for at := canonical; ; at = filepath.Dir(at) {
@@ -79,7 +79,7 @@ type identity struct{ dev, ino uint64 }
 func (m *Manager) ownIn(root string) []wspath.Path {
 	var out []wspath.Path
 	add := func(dir string) {
-		if dir != root && within(dir, root) {
+		if dir != root && host.Within(dir, root) {
 			out = append(out, wspath.Path(strings.TrimPrefix(strings.TrimPrefix(dir, root), "/")))
 		}
 	}

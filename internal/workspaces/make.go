@@ -1,4 +1,4 @@
-package workspace
+package workspaces
 
 import (
 	"context"
@@ -8,8 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"umbra/internal/workspace"
+	"umbra/internal/workspace/host"
+
 	"umbra/internal/audit"
-	"umbra/internal/clock"
 	"umbra/internal/errs"
 )
 
@@ -28,7 +30,7 @@ type making struct {
 // Open finds the workspace of a folder, or makes one, whose baseline is durable
 // when this returns. The warnings are for the caller's answer. The caller calls
 // Release.
-func (m *Manager) Open(ctx context.Context, root string, o OpenOptions) (*Workspace, []string, error) {
+func (m *Manager) Open(ctx context.Context, root string, o OpenOptions) (*workspace.Workspace, []string, error) {
 	p, err := m.look(root, o)
 	if err != nil {
 		return nil, nil, err
@@ -37,11 +39,11 @@ func (m *Manager) Open(ctx context.Context, root string, o OpenOptions) (*Worksp
 	if err != nil {
 		return nil, nil, err
 	}
-	w.readOnly()
+	w.ReadOnly()
 	return w, w.Warnings(), nil
 }
 
-func (m *Manager) openPlace(ctx context.Context, p place, o OpenOptions) (*Workspace, error) {
+func (m *Manager) openPlace(ctx context.Context, p place, o OpenOptions) (*workspace.Workspace, error) {
 	var mine *making
 	for mine == nil {
 		r, known, err := m.enlist(ctx, p, &mine)
@@ -94,7 +96,7 @@ func (m *Manager) awaitOthers(ctx context.Context, p place) error {
 	for {
 		i := slices.IndexFunc(m.made, func(x *making) bool {
 			q := x.place
-			return p.root == q.root || p.dev == q.dev && p.ino == q.ino || within(p.root, q.root) || within(q.root, p.root)
+			return p.root == q.root || p.dev == q.dev && p.ino == q.ino || host.Within(p.root, q.root) || host.Within(q.root, p.root)
 		})
 		if i < 0 {
 			return nil
@@ -116,7 +118,7 @@ func (m *Manager) awaitOthers(ctx context.Context, p place) error {
 
 // make makes a workspace for a folder that is none yet, and leaves it open. One
 // whose baseline was cut off is gone on with.
-func (m *Manager) make(ctx context.Context, mine *making, o OpenOptions) (*Workspace, error) {
+func (m *Manager) make(ctx context.Context, mine *making, o OpenOptions) (*workspace.Workspace, error) {
 	p := mine.place
 	r, resumed := m.takeUnfinished(p)
 	now := m.opt.Now().UTC()
@@ -129,8 +131,8 @@ func (m *Manager) make(ctx context.Context, mine *making, o OpenOptions) (*Works
 	if err := m.opt.Host.MkdirAll(dir); err != nil {
 		return nil, errs.Wrap(err, "")
 	}
-	err := m.putUnfinished(r)
-	var w *Workspace
+	err := m.putRecord(r) // what a kill leaves is found by it
+	var w *workspace.Workspace
 	if err == nil {
 		w, err = m.load(ctx, r)
 	}
@@ -138,7 +140,7 @@ func (m *Manager) make(ctx context.Context, mine *making, o OpenOptions) (*Works
 		r.Unfinished = false
 		err = m.begin(ctx, w, r, o)
 		if err != nil {
-			err = errors.Join(err, w.close(ctx, nil))
+			err = errors.Join(err, w.Close(ctx, nil))
 		}
 	}
 	if err != nil && (ctx.Err() != nil || errs.Is(err, errs.Canceled)) {
@@ -158,40 +160,11 @@ func (m *Manager) make(ctx context.Context, mine *making, o OpenOptions) (*Works
 
 // begin takes a new workspace's baseline and writes its record: from then on it
 // is one.
-func (m *Manager) begin(ctx context.Context, w *Workspace, r Record, o OpenOptions) error {
-	if err := readable(w.fs); err != nil {
+func (m *Manager) begin(ctx context.Context, w *workspace.Workspace, r Record, o OpenOptions) error {
+	if err := w.Baseline(ctx, o.Progress); err != nil {
 		return err
 	}
-	started, began := w.now().Add(-clock.FileLag()), clock.Boot()
-	if tip := w.store.Tip(); tip.Seq > 0 {
-		// Taken whole, but the record was not written any more.
-		w.progress.begin(tip.Seq)
-		w.suspect.Store(true)
-	} else if err := w.baseline(ctx, o.Progress); err != nil {
-		return err
-	}
-	w.lastScan.Store(int64(began))
-	w.knownAt.Store(started.UnixNano())
-	// What changed while it was read, and large files that did.
-	if w.suspect.Load() {
-		if _, err := w.scan(ctx, SyncOptions{}); err != nil {
-			return err
-		}
-	}
-	if err := w.checkpoint(ctx, false); err != nil {
-		return err
-	}
-	m.putting.Lock()
-	defer m.putting.Unlock()
-	return m.opt.Records.Put(r)
-}
-
-// putUnfinished writes the record of a workspace that is being made: what a kill
-// leaves is found by it.
-func (m *Manager) putUnfinished(r Record) error {
-	m.putting.Lock()
-	defer m.putting.Unlock()
-	return m.opt.Records.Put(r)
+	return m.putRecord(r)
 }
 
 // keepUnfinished remembers a baseline that was cut off.
@@ -225,8 +198,7 @@ func (m *Manager) dropUnfinished(r Record) error {
 	return m.opt.Records.Delete(r.ID)
 }
 
-// dropStale removes baselines that were cut off and that nobody has gone on
-// with for long.
+// dropStale removes baselines that were interrupted and not continued for long.
 func (m *Manager) dropStale() {
 	limit := m.opt.Now().Add(-unfinishedFor)
 	m.mu.Lock()

@@ -1,4 +1,4 @@
-package workspace
+package workspaces
 
 // Place is what a host path leads to.
 type Place struct {

@@ -1,4 +1,4 @@
-package workspace
+package workspaces
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"umbra/internal/vfs"
+	"umbra/internal/workspace"
 )
 
 // What lags and what there is can be told without waiting for anybody.
@@ -19,11 +20,11 @@ func TestFigures(t *testing.T) {
 	if f.Known != 1 || f.Open != 1 || f.Missing != 0 || f.DiskLag != 0 || f.JournalBytes == 0 || f.PackBytes < 0 {
 		t.Errorf("%+v", f)
 	}
-	if tip := b.w.store.Tip().Seq; f.RefLag > tip || f.CheckpointLag > tip || f.CheckpointLag < 2 {
+	if tip := b.w.Store().Tip().Seq; f.RefLag > tip || f.CheckpointLag > tip || f.CheckpointLag < 2 {
 		t.Errorf("%+v at %d", f, tip)
 	}
-	must(t, b.w.store.Publish(t.Context()))
-	must(t, b.w.checkpoint(t.Context(), false))
+	must(t, b.w.Store().Publish(t.Context()))
+	b.again(func(*Options) {}) // which syncs
 	if f = b.m.Figures(); f.RefLag != 0 || f.Unseen != 0 || f.CheckpointLag != 0 || f.PackBytes == 0 {
 		t.Errorf("published and synced: %+v", f)
 	}
@@ -76,13 +77,14 @@ func TestStepsAreTraced(t *testing.T) {
 	b := newBench(t, nil)
 	defer b.stop()
 	var steps []string
-	b.w.meter = &Meter{Trace: func(ctx context.Context, name string, began time.Time, attrs ...string) {
-		if ctx.Value(key{}) != "r" || time.Since(began) < 0 || len(attrs) != 4 || attrs[1] != b.w.store.Tip().Commit.String() {
+	meter := &workspace.Meter{Trace: func(ctx context.Context, name string, began time.Time, attrs ...string) {
+		if ctx.Value(key{}) != "r" || time.Since(began) < 0 || len(attrs) != 4 || attrs[1] != b.w.Store().Tip().Commit.String() {
 			t.Errorf("%s: %v", name, attrs)
 		}
 		steps = append(steps, name)
 	}}
-	_, err := b.w.Apply(context.WithValue(t.Context(), key{}, "r"), Request{Ops: []Op{write("x", "X")}})
+	b.again(func(o *Options) { o.Meter = meter })
+	_, err := b.w.Apply(context.WithValue(t.Context(), key{}, "r"), workspace.Request{Ops: []workspace.Op{write("x", "X")}})
 	must(t, err)
 	if len(steps) != 2 || steps[0] != "commit" || steps[1] != "materialise" {
 		t.Errorf("%v", steps)

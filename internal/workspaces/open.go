@@ -1,4 +1,4 @@
-package workspace
+package workspaces
 
 import (
 	"context"
@@ -9,14 +9,12 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 
 	"umbra/internal/audit"
 	"umbra/internal/errs"
-	"umbra/internal/ignore"
-	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace"
 	"umbra/internal/workspace/host"
 )
 
@@ -30,13 +28,13 @@ type OpenOptions struct {
 	// Allow, if set, is asked about the canonical path before anything is made
 	// or read; its error is answered as it is.
 	Allow func(root string) error
-	// Progress is told how many files the baseline has met.
+	// Progress is called with the number of files that the baseline has met.
 	Progress func(files int64)
 
 	fork *Fork // what a copied directory is a fork of
 }
 
-// place is a folder that was looked at.
+// place is a directory that was checked.
 type place struct {
 	root     string
 	dev, ino uint64
@@ -47,12 +45,12 @@ type place struct {
 // workspace_not_found, workspace_not_directory, workspace_not_readable,
 // workspace_too_wide; errs.Forbidden workspace_not_allowed.
 func (m *Manager) look(root string, o OpenOptions) (place, error) {
-	host := m.opt.Host
+	on := m.opt.Host
 	refuse := func(code, why string) error { return errs.New(errs.Invalid, code, why) }
-	canonical, err := host.Canonical(root)
+	canonical, err := on.Canonical(root)
 	var info vfs.Info
 	if err == nil {
-		info, err = host.Stat(canonical)
+		info, err = on.Stat(canonical)
 	}
 	switch {
 	case err == nil && info.IsDir():
@@ -89,11 +87,11 @@ func (m *Manager) born(dir string) int64 {
 	return 0
 }
 
-// stands reports whether the folder of a workspace stands at its place.
-func (m *Manager) stands(r Record) (bool, error) {
+// inPlace reports whether the directory of a workspace is at its path.
+func (m *Manager) inPlace(r Record) (bool, error) {
 	info, err := m.opt.Host.Stat(r.Root)
 	if err == nil && r.Restored {
-		return m.standsRestored(r, info)
+		return m.inPlaceRestored(r, info)
 	}
 	if err != nil || info.Ino != r.Ino {
 		return false, err
@@ -114,7 +112,7 @@ func (m *Manager) renumbered(r Record) Record {
 	if err != nil || info.Dev == r.Dev {
 		return r
 	}
-	if there, err := m.stands(r); err != nil || !there {
+	if there, err := m.inPlace(r); err != nil || !there {
 		return r
 	}
 	r.Dev = info.Dev
@@ -130,16 +128,11 @@ func (m *Manager) underRoots(canonical string) bool {
 		if c, err := m.opt.Host.Canonical(r); err == nil {
 			r = c
 		}
-		if within(canonical, r) {
+		if host.Within(canonical, r) {
 			return true
 		}
 	}
 	return false
-}
-
-// within reports whether a host path is a folder or lies in it.
-func within(p, dir string) bool {
-	return p == dir || dir == "/" || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
 func (m *Manager) tooWide(canonical string) bool {
@@ -187,8 +180,8 @@ func (m *Manager) Find(_ context.Context, root string) (Record, bool) {
 // folders may: what is around it leaves it out.
 func (m *Manager) overlaps(p place, except string) error {
 	for _, r := range m.List() {
-		inside := within(p.root, r.Root) && !(p.root != r.Root && m.ownFolder(p.root))
-		around := within(r.Root, p.root) && !(p.root != r.Root && m.ownFolder(r.Root))
+		inside := host.Within(p.root, r.Root) && !(p.root != r.Root && m.ownFolder(p.root))
+		around := host.Within(r.Root, p.root) && !(p.root != r.Root && m.ownFolder(r.Root))
 		if r.ID != except && r.Root != "" && (inside || around) {
 			return errs.New(errs.Conflict, "workspace_overlaps", "The folder lies inside another workspace, or another one inside of it.")
 		}
@@ -196,16 +189,7 @@ func (m *Manager) overlaps(p place, except string) error {
 	return nil
 }
 
-// readable tells a folder that cannot be listed.
-func readable(f vfs.FS) error {
-	_, err := f.ReadDir(".")
-	if errors.Is(err, fs.ErrPermission) {
-		return errs.New(errs.Invalid, "workspace_not_readable", "The workspace cannot be read.")
-	}
-	return errs.Wrap(err, "")
-}
-
-// newID makes an id that tells people which folder it is of.
+// newID makes an id that begins with the directory's name.
 func newID(root string) string {
 	var b strings.Builder
 	for _, c := range strings.ToLower(filepath.Base(root)) {
@@ -228,60 +212,35 @@ func newID(root string) string {
 	return slug + "-" + hex.EncodeToString(rnd[:])
 }
 
-// load opens the store and the folder of a workspace; nothing is recovered yet.
-func (m *Manager) load(ctx context.Context, r Record) (*Workspace, error) {
-	host, dir := m.opt.Host, m.dirOf(r.ID)
-	w := &Workspace{id: r.ID, dir: r.Root, gitDir: filepath.Join(dir, "repo.git"), locks: newLockTable(), index: newIndex(), policy: m.rules(r), limits: m.opt.Limits, meter: m.opt.Meter,
-		log: m.opt.Log.With("workspace", r.ID), now: m.opt.Now, dev: r.Dev, ino: r.Ino, lingerWake: make(chan struct{}, 1), gone: make(chan struct{})}
-	w.idle = sync.NewCond(&w.opmu)
-	w.canWrite.Store(true)
-	w.host = host
-	w.owners = ownership{lateOwners{m, r.ID}, func() string { return m.attribute(r.ID) }}
-	w.identity = func() (uint64, uint64, error) {
-		info, err := host.Stat(r.Root)
-		return info.Dev, info.Ino, err
+// load opens the store and the directory of a workspace; nothing is recovered yet.
+func (m *Manager) load(ctx context.Context, r Record) (*workspace.Workspace, error) {
+	c := workspace.Config{ID: r.ID, Root: r.Root, Dir: m.dirOf(r.ID), Host: m.opt.Host, Dev: r.Dev, Ino: r.Ino,
+		Owners: workspace.NoOwners{}, OnlyTask: func() string { return "" }, Unforked: func() error { return m.CheckUnforked(r.ID) },
+		Policy: m.rules(r), Limits: m.opt.Limits, Meter: m.opt.Meter, Log: m.opt.Log.With("workspace", r.ID), Now: m.opt.Now}
+	if r.Kind != VirtualKind {
+		there, err := m.inPlace(r)
+		if !there && err != nil && !vfs.IsAbsent(err) && !errors.Is(err, fs.ErrPermission) {
+			return nil, errs.Wrap(err, "")
+		}
+		c.Absent = !there
+		c.Back = func() bool {
+			there, _ := m.inPlace(r)
+			return there
+		}
+		c.Own = m.ownIn(r.Root)
+		c.Staging = m.stagingFolder()
+		c.Owners, c.OnlyTask = lateOwners{m, r.ID}, func() string { return m.attribute(r.ID) }
 	}
-	w.back = func() bool {
-		there, _ := m.stands(r)
-		return there
-	}
-	w.gitRules = func() ([]byte, *ignore.Index, error) { return host.GitRules(r.Root) }
-	w.own = m.ownIn(r.Root)
-	var err error
-	if w.fs, w.standIn, err = m.openFolder(r); err != nil {
-		return nil, errs.Wrap(err, "")
-	}
-	w.root = rootfs.New(w.fs, rootfs.Umask(), m.stagingFolder())
-	if w.files, err = host.Open(dir); err != nil {
-		return nil, errors.Join(errs.Wrap(err, ""), w.fs.Close())
-	}
-	if w.progress, err = openProgress(w.files, host.Epoch(r.Root, dir)); err != nil {
-		return nil, errors.Join(err, w.files.Close(), w.fs.Close())
-	}
-	w.openAside()
-	storeFS, err := host.Open(dir)
+	so, release, err := m.storeOptions(ctx, r)
 	if err != nil {
-		return nil, errors.Join(errs.Wrap(err, ""), w.free())
+		return nil, err
 	}
-	if err := m.openStore(ctx, w, r, storeFS); err != nil {
-		return nil, errors.Join(err, w.free())
+	c.Store, c.Base = so, release
+	w, err := workspace.Open(ctx, c)
+	if err != nil {
+		release()
 	}
-	return w, nil
-}
-
-// openFolder opens a workspace's folder; one that is gone is stood for by an
-// empty one in memory, which nothing reads: every request looks first whether
-// the folder is there.
-func (m *Manager) openFolder(r Record) (folder vfs.FS, standIn bool, err error) {
-	there, err := m.stands(r)
-	if there {
-		folder, err = m.opt.Host.Open(r.Root)
-		return folder, false, err
-	}
-	if err != nil && !isAbsent(err) && !errors.Is(err, fs.ErrPermission) {
-		return nil, false, err
-	}
-	return vfs.NewMem(vfs.MemOptions{}), true, nil
+	return w, err
 }
 
 // ownFolder reports whether a canonical path is one of our own folders.
@@ -295,92 +254,78 @@ func (m *Manager) ownFolder(root string) bool {
 }
 
 // openRecord opens a known workspace: what a stop left is settled, and what
-// changed while nobody looked is recorded, of no task. Between the two it is
-// given to those who only read (Read).
-func (m *Manager) openRecord(ctx context.Context, r Record, h *handle) (*Workspace, error) {
+// changed while it was closed is recorded, of no task. Between the two it is given
+// to readers (Read).
+func (m *Manager) openRecord(ctx context.Context, r Record, h *handle) (*workspace.Workspace, error) {
 	if r.Restored {
 		r = m.settleRestored(r)
 	}
-	if r.Kind == VirtualKind {
-		open := m.loadVirtual
-		if r.Fork != nil && r.Fork.Unmade {
-			open = m.makeFork
-		}
-		w, err := open(ctx, r)
-		if err == nil {
-			m.startBackground(w)
-		}
-		return w, err
+	open := m.load
+	if r.Kind != VirtualKind {
+		r = m.renumbered(r)
+	} else if r.Fork != nil && r.Fork.Unmade {
+		open = m.makeFork
 	}
-	r = m.renumbered(r)
-	w, err := m.load(ctx, r)
+	w, err := open(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	if w.checkFolder() == nil {
-		if err := w.loadIndex(); err != nil {
-			w.log.Warn("what was known of the files is not read; they are read anew", "error", err)
-		}
-		if err = w.recover(ctx); err == nil {
-			m.readable(w, h)
-			w.found, err = w.scan(ctx, SyncOptions{})
-			if w.waits.Load() {
-				err = nil // what people changed is recorded when there is room
-			}
-		}
-	} else {
-		w.progress.begin(w.store.Tip().Seq)
-	}
-	if err != nil && errs.CodeOf(err) != "workspace_missing" {
-		return nil, errors.Join(err, w.close(ctx, nil))
+	if err := w.Resume(ctx, func() { m.readable(w, h) }); err != nil {
+		return nil, errors.Join(err, w.Close(ctx, nil))
 	}
 	m.startBackground(w)
 	return w, nil
 }
 
-// startBackground starts a workspace's own work beside requests.
-func (m *Manager) startBackground(w *Workspace) {
+// startBackground starts a workspace's own work.
+func (m *Manager) startBackground(w *workspace.Workspace) {
 	if m.opt.Foreground {
 		return
 	}
-	bg, cancel := context.WithCancel(context.Background())
-	w.stopBackground = cancel
+	b := workspace.Background{CheckpointEvery: m.opt.CheckpointEvery, Watcher: m.opt.Watcher, ScanEvery: m.opt.ScanEvery,
+		Reopen: func() { m.reopen(w.ID()) },
+		Watched: func() {
+			m.changeRecord(w.ID(), func(r *Record) bool {
+				change := !r.Watched
+				r.Watched = true
+				return change
+			})
+		}}
 	if m.keeper != nil {
-		w.keep = func(ctx context.Context, quiet bool) { m.keeper(ctx, w, quiet) }
+		b.Keep = func(ctx context.Context, quiet bool) { m.keeper(ctx, w, quiet) }
 	}
-	w.background.Go(func() { w.run(bg, m.opt.CheckpointEvery) })
-	m.watchFolder(bg, w)
+	w.Start(b)
 }
 
-// adopt takes the folder that stands at a workspace's path in place of the one
-// that it was opened on. Differences are external changes of no task.
-func (m *Manager) adopt(ctx context.Context, id string, allow func(root string) error) (SyncResult, error) {
+// adopt takes the directory that is at a workspace's path in place of the one that
+// it was opened on. Differences are external changes of no task.
+func (m *Manager) adopt(ctx context.Context, id string, allow func(root string) error) (workspace.SyncResult, error) {
 	rec, ok := m.Record(id)
 	if !ok {
-		return SyncResult{}, errUnknown()
+		return workspace.SyncResult{}, errUnknown()
 	}
 	// Who opened it said how wide it may be, but not of what a link leads to now.
 	canonical, err := m.opt.Host.Canonical(rec.Root)
 	w, err := m.Rebind(ctx, id, rec.Root, OpenOptions{Force: err == nil && canonical == rec.Root, Own: m.ownFolder(rec.Root), Allow: allow})
 	if errs.Is(err, errs.Invalid) {
-		return SyncResult{}, errMissing()
+		return workspace.SyncResult{}, workspace.ErrMissing()
 	}
 	if err != nil {
-		return SyncResult{}, err
+		return workspace.SyncResult{}, err
 	}
 	defer w.Release()
 	audit.Allowed(ctx, audit.Adopt, id, slog.String("root", rec.Root))
-	res, err := w.Sync(ctx, SyncOptions{})
-	if err == nil && w.found.Changed > 0 {
-		// What was found when the folder was bound counts too.
-		res.Commit, res.Changed = w.store.Tip().Commit, res.Changed+w.found.Changed
+	res, err := w.Sync(ctx, workspace.SyncOptions{})
+	if found := w.Found(); err == nil && found.Changed > 0 {
+		// Changes that were found when the directory was bound count too.
+		res.Commit, res.Changed = w.Store().Tip().Commit, res.Changed+found.Changed
 	}
 	return res, err
 }
 
 // Rebind binds a workspace to its folder's new place. Differences are external
 // changes of no task. The caller calls Release.
-func (m *Manager) Rebind(ctx context.Context, id, root string, o OpenOptions) (*Workspace, error) {
+func (m *Manager) Rebind(ctx context.Context, id, root string, o OpenOptions) (*workspace.Workspace, error) {
 	m.making.Lock()
 	defer m.making.Unlock()
 	rec, ok := m.Record(id)
@@ -388,7 +333,7 @@ func (m *Manager) Rebind(ctx context.Context, id, root string, o OpenOptions) (*
 		return nil, errUnknown()
 	}
 	if rec.Kind == VirtualKind {
-		return nil, errVirtual()
+		return nil, workspace.ErrVirtual()
 	}
 	p, err := m.look(root, o)
 	if err != nil {
@@ -401,7 +346,7 @@ func (m *Manager) Rebind(ctx context.Context, id, root string, o OpenOptions) (*
 		return nil, err
 	}
 	if err := m.putAway(ctx, id, nil, false); err != nil {
-		m.opt.Log.Warn("workspace not put away cleanly", "workspace", id, "error", err)
+		m.opt.Log.Warn("workspace not unloaded cleanly", "workspace", id, "error", err)
 	}
 	m.putting.Lock()
 	rec.Root, rec.Dev, rec.Ino, rec.Born = p.root, p.dev, p.ino, p.born

@@ -1,4 +1,4 @@
-package workspace
+package workspaces
 
 import (
 	"context"
@@ -17,7 +17,7 @@ type Begun struct {
 func (b Begun) Files() int64 { return b.made.files.Load() }
 
 // Begun gives the workspaces whose baselines are being taken, the oldest first.
-// Who wants all workspaces asks for these first, and drops what List has too.
+// To list all workspaces call this first, and drop what List has too.
 func (m *Manager) Begun() []Begun {
 	m.mu.Lock()
 	defer m.mu.Unlock()

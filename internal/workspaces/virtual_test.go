@@ -1,4 +1,4 @@
-package workspace
+package workspaces
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
 
@@ -29,7 +30,7 @@ func virtualBench(t testing.TB, namespace ...string) *bench {
 	return b
 }
 
-func read(t testing.TB, w *Workspace, p string) string {
+func read(t testing.TB, w *workspace.Workspace, p string) string {
 	t.Helper()
 	f, err := w.OpenFile(context.Background(), wspath.Path(p))
 	must(t, err)
@@ -41,7 +42,7 @@ func read(t testing.TB, w *Workspace, p string) string {
 
 func TestVirtualFiles(t *testing.T) {
 	b := virtualBench(t, "workspaces", "agent-1")
-	if r, _ := b.m.Record(b.w.ID()); r.Kind != VirtualKind || r.Root != "" || b.w.Root() != "" || b.w.State() != Clean {
+	if r, _ := b.m.Record(b.w.ID()); r.Kind != VirtualKind || r.Root != "" || b.w.Root() != "" || b.w.State() != workspace.Clean {
 		t.Errorf("%+v %s", r, b.w.State())
 	}
 	before := time.Now()
@@ -56,11 +57,11 @@ func TestVirtualFiles(t *testing.T) {
 	}
 	l, err := b.w.Stat(t.Context(), "a/b.txt")
 	must(t, err)
-	if at := time.Unix(0, l.Info.MtimeNs); l.Kind != KindFile || l.Info.Size != 3 || at.Before(before.Truncate(time.Second)) || l.Blob != object.Hash(object.Blob, []byte("one")) {
+	if at := time.Unix(0, l.Info.MtimeNs); l.Kind != workspace.KindFile || l.Info.Size != 3 || at.Before(before.Truncate(time.Second)) || l.Blob != object.Hash(object.Blob, []byte("one")) {
 		t.Errorf("%+v %v", l, at)
 	}
 	big := strings.Repeat("0123456789abcdef", 1<<17) // 2 MiB: a stream
-	b.ok(Op{Kind: OpWrite, Path: "big", Body: strings.NewReader(big), Size: -1})
+	b.ok(workspace.Op{Kind: workspace.OpWrite, Path: "big", Body: strings.NewReader(big), Size: -1})
 	f, err := b.w.OpenFile(t.Context(), "big")
 	must(t, err)
 	tail := make([]byte, 16)
@@ -84,11 +85,11 @@ func TestVirtualFiles(t *testing.T) {
 	if _, err := b.w.Stat(t.Context(), "a"); errs.CodeOf(err) != "file_not_found" {
 		t.Errorf("the empty folder is still there: %v", err)
 	}
-	list, n, err := b.w.List(t.Context(), wspath.Root, ListOptions{Count: 10, GitIgnore: true})
+	list, n, err := b.w.List(t.Context(), wspath.Root, workspace.ListOptions{Count: 10, GitIgnore: true})
 	if err != nil || n != 1 || list[0].Path != "big" {
 		t.Errorf("%v, %d, %v", list, n, err)
 	}
-	if _, err := b.w.Sync(t.Context(), SyncOptions{}); err != nil {
+	if _, err := b.w.Sync(t.Context(), workspace.SyncOptions{}); err != nil {
 		t.Error(err)
 	}
 	if cov, err := b.w.Coverage(t.Context()); err != nil || cov.Tracked != 1 || len(cov.Skipped) != 0 {
@@ -127,7 +128,7 @@ func TestVirtualNamespaces(t *testing.T) {
 			t.Errorf("%q collides", ns)
 		}
 		ids[w.ID()] = true
-		_, err = w.Apply(t.Context(), Request{Ops: []Op{write("who", fmt.Sprintf("%q", ns))}})
+		_, err = w.Apply(t.Context(), workspace.Request{Ops: []workspace.Op{write("who", fmt.Sprintf("%q", ns))}})
 		must(t, err)
 		w.Release()
 	}
@@ -176,7 +177,7 @@ func TestVirtualLikePhysical(t *testing.T) {
 	names := []string{"a", "b", "a/x", "a/y", "b/x", "a/d/z", "c", "d/e/f", "l"}
 	pick := func() string { return names[rnd.IntN(len(names))] }
 	for i := range steps {
-		var ops []Op
+		var ops []workspace.Op
 		for range 1 + rnd.IntN(3) {
 			switch p := pick(); rnd.IntN(12) {
 			case 0, 1, 2:
@@ -186,11 +187,11 @@ func TestVirtualLikePhysical(t *testing.T) {
 				o.If.NoneMatchAny = true
 				ops = append(ops, o)
 			case 4:
-				ops = append(ops, Op{Kind: OpEdit, Path: wspath.Path(p), Edit: func(old []byte) ([]byte, error) { return append(bytes.Clone(old), '+'), nil }})
+				ops = append(ops, workspace.Op{Kind: workspace.OpEdit, Path: wspath.Path(p), Edit: func(old []byte) ([]byte, error) { return append(bytes.Clone(old), '+'), nil }})
 			case 5:
 				ops = append(ops, del(p))
 			case 6:
-				ops = append(ops, Op{Kind: OpDelete, Path: wspath.Path(p)})
+				ops = append(ops, workspace.Op{Kind: workspace.OpDelete, Path: wspath.Path(p)})
 			case 7, 8:
 				ops = append(ops, rename(p, pick()))
 			case 9:
@@ -203,11 +204,11 @@ func TestVirtualLikePhysical(t *testing.T) {
 		}
 		dry := rnd.IntN(8) == 0
 		told := func(b *bench) string {
-			res, err := b.w.Apply(t.Context(), Request{Ops: ops, DryRun: dry})
+			res, err := b.w.Apply(t.Context(), workspace.Request{Ops: ops, DryRun: dry})
 			if err != nil {
 				return errs.CodeOf(err)
 			}
-			s := brief(slices.DeleteFunc(res.Entries, func(e ChangeEntry) bool { return strings.HasSuffix(e.Path, "/") }))
+			s := brief(slices.DeleteFunc(res.Entries, func(e workspace.ChangeEntry) bool { return strings.HasSuffix(e.Path, "/") }))
 			for _, o := range res.Ops {
 				s += fmt.Sprintf(" | %s %s %s %s %v %d", o.Path, o.To, o.Operation, o.Blob, o.Mode, o.Size)
 			}
@@ -230,7 +231,7 @@ func TestVirtualLikePhysical(t *testing.T) {
 	virt.stop()
 }
 
-func describe(ops []Op) string {
+func describe(ops []workspace.Op) string {
 	var out []string
 	for _, o := range ops {
 		out = append(out, fmt.Sprintf("%d %s %s %s %s", o.Kind, o.Path, o.To, o.Target, o.Data))

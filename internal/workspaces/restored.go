@@ -1,4 +1,4 @@
-package workspace
+package workspaces
 
 import (
 	"context"
@@ -7,12 +7,13 @@ import (
 	"umbra/gitstore"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace"
 )
 
-// standsRestored reports whether a restored workspace's folder stands at its
-// place: the one that was there when the backup was made, or any that holds
+// inPlaceRestored reports whether a restored workspace's directory is at its
+// path: the one that was there when the backup was made, or any that holds
 // something. An empty one may be where a disk is to be mounted.
-func (m *Manager) standsRestored(r Record, info vfs.Info) (bool, error) {
+func (m *Manager) inPlaceRestored(r Record, info vfs.Info) (bool, error) {
 	if !info.IsDir() {
 		return false, nil
 	}
@@ -28,12 +29,12 @@ func (m *Manager) standsRestored(r Record, info vfs.Info) (bool, error) {
 	return len(list) > 0, err
 }
 
-// settleRestored takes the folder that stands at a restored workspace's place.
+// settleRestored takes the directory that is at a restored workspace's path.
 // From then on it is like any other: differences are external changes of no task.
-// Where no folder stands, the record is left.
+// Where there is none, the record is left.
 func (m *Manager) settleRestored(r Record) Record {
 	if r.Kind != VirtualKind {
-		if there, err := m.stands(r); !there || err != nil {
+		if there, err := m.inPlace(r); !there || err != nil {
 			return r
 		}
 	}
@@ -51,15 +52,15 @@ func (m *Manager) settleRestored(r Record) Record {
 }
 
 // Inspect is Get, but a workspace that was restored, and not used since, is only
-// opened: nothing is recovered, scanned or recorded, so that it can be told what
-// differs in its folder. Until Release nobody else has it.
-func (m *Manager) Inspect(ctx context.Context, id string) (*Workspace, error) {
+// opened: nothing is recovered, scanned or recorded, so that what differs in its
+// directory can be reported. Until Release the caller alone has it.
+func (m *Manager) Inspect(ctx context.Context, id string) (*workspace.Workspace, error) {
 	return m.inspect(ctx, id, func(r Record) bool { return r.Restored })
 }
 
 // Examine is Inspect for every workspace that is not open: what changed in its
-// folder stays unrecorded. Until Release nobody else has it.
-func (m *Manager) Examine(ctx context.Context, id string) (*Workspace, error) {
+// directory stays unrecorded. Until Release the caller alone has it.
+func (m *Manager) Examine(ctx context.Context, id string) (*workspace.Workspace, error) {
 	return m.inspect(ctx, id, func(Record) bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -67,7 +68,7 @@ func (m *Manager) Examine(ctx context.Context, id string) (*Workspace, error) {
 	})
 }
 
-func (m *Manager) inspect(ctx context.Context, id string, quietly func(Record) bool) (*Workspace, error) {
+func (m *Manager) inspect(ctx context.Context, id string, quietly func(Record) bool) (*workspace.Workspace, error) {
 	for {
 		rec, ok := m.Record(id)
 		if !ok || !quietly(rec) {
@@ -85,36 +86,34 @@ func (m *Manager) inspect(ctx context.Context, id string, quietly func(Record) b
 			done()
 			return nil, err
 		}
-		w.release = func() {
-			if err := errors.Join(w.store.Close(context.WithoutCancel(ctx)), w.free()); err != nil {
-				w.log.Warn("workspace not closed cleanly", "error", err)
+		w.OnRelease(func() {
+			if err := w.Abandon(context.WithoutCancel(ctx)); err != nil {
+				m.opt.Log.Warn("workspace not closed cleanly", "workspace", id, "error", err)
 			}
 			done()
-		}
+		})
 		return w, nil
 	}
 }
 
 // loadQuietly opens a workspace and leaves everything as it is.
-func (m *Manager) loadQuietly(ctx context.Context, r Record) (*Workspace, error) {
-	if r.Kind == VirtualKind {
-		return m.loadVirtual(ctx, r)
-	}
-	if there, err := m.stands(r); err == nil && there {
-		if info, err := m.opt.Host.Stat(r.Root); err == nil {
-			r.Dev, r.Ino = info.Dev, info.Ino
+func (m *Manager) loadQuietly(ctx context.Context, r Record) (*workspace.Workspace, error) {
+	if r.Kind != VirtualKind {
+		if there, err := m.inPlace(r); err == nil && there {
+			if info, err := m.opt.Host.Stat(r.Root); err == nil {
+				r.Dev, r.Ino = info.Dev, info.Ino
+			}
 		}
 	}
 	w, err := m.load(ctx, r)
 	if err == nil {
-		w.progress.begin(w.store.Tip().Seq)
-		w.suspect.Store(true)
+		w.Quiet()
 	}
 	return w, err
 }
 
-// claim keeps everybody else from opening a workspace that is not open, until
-// done is called; others wait. done is nil where somebody has it open.
+// claim keeps all others from opening a workspace that is not open, until
+// done is called; others wait. done is nil where it is open.
 func (m *Manager) claim(ctx context.Context, id string) (done func(), err error) {
 	m.mu.Lock()
 	if m.stopped {
@@ -170,13 +169,9 @@ func (m *Manager) Freeze(ctx context.Context, id string) (*gitstore.Frozen, erro
 		if !ok {
 			return nil, errUnknown()
 		}
-		files, err := m.opt.Host.Open(m.dirOf(id))
+		so, release, err := m.storeOptions(ctx, rec)
 		if err != nil {
-			return nil, errs.Wrap(err, "")
-		}
-		so, release, err := m.storeOptions(ctx, rec, files)
-		if err != nil {
-			return nil, errors.Join(err, files.Close())
+			return nil, err
 		}
 		defer release()
 		so.Foreground, so.Meter = true, nil
@@ -209,7 +204,7 @@ func (m *Manager) store(id string) (*gitstore.Store, func()) {
 		return nil, nil
 	}
 	h.refs++
-	return h.w.store, func() {
+	return h.w.Store(), func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		h.refs--

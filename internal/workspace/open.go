@@ -1,0 +1,252 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"umbra/gitstore"
+	"umbra/gitstore/message"
+	"umbra/internal/clock"
+	"umbra/internal/errs"
+	"umbra/internal/policy"
+	"umbra/internal/rootfs"
+	"umbra/internal/vfs"
+	"umbra/internal/workspace/host"
+	"umbra/internal/wspath"
+)
+
+// Config is what a workspace is opened with. All fields without a comment that
+// says otherwise are required.
+type Config struct {
+	ID   string
+	Root string // canonical host path of the directory; empty: the workspace is virtual
+	Dir  string // host path of its part of the data directory
+	Host host.Host
+	// Dev and Ino are those of the directory that the workspace was bound to.
+	Dev, Ino uint64
+	// Absent is set where that directory is not at Root. The workspace has an empty
+	// one in memory then, which nothing reads: every request checks first.
+	Absent bool
+	// Back reports whether it is at Root again.
+	Back func() bool
+	// Own are the server's own directories inside of it.
+	Own []wspath.Path
+	// Staging is where new content is prepared; nil: in its target's directory.
+	Staging *rootfs.Staging
+
+	Store gitstore.Options // its FS is closed also where Open fails
+	// Base releases the workspace that this one is a fork of; nil: it is none. It
+	// is called when the workspace is closed, not where Open fails.
+	Base func()
+	// Unforked fails with has_forks if a fork continues the history.
+	Unforked func() error
+
+	Owners Owners
+	// OnlyTask returns the only executing task, or "".
+	OnlyTask func() string
+	Policy   *policy.Rules // may be nil
+	Limits   Limits
+	Meter    *Meter
+	Log      *slog.Logger
+	Now      func() time.Time
+}
+
+// Open opens the store and the directory of a workspace. Nothing is recovered or
+// recorded yet: Resume does that for a physical one that has a baseline, and
+// Baseline takes it. The caller calls Close or Abandon.
+func Open(ctx context.Context, c Config) (*Workspace, error) {
+	w := &Workspace{id: c.ID, dir: c.Root, gitDir: filepath.Join(c.Dir, "repo.git"), locks: newLockTable(), index: newIndex(), policy: c.Policy, limits: c.Limits, meter: c.Meter,
+		log: c.Log, now: c.Now, dev: c.Dev, ino: c.Ino, host: c.Host, own: c.Own, standIn: c.Absent, back: c.Back,
+		owners: ownership{c.Owners, c.OnlyTask}, lingerWake: make(chan struct{}, 1), gone: make(chan struct{})}
+	w.idle = sync.NewCond(&w.opmu)
+	w.canWrite.Store(true)
+	var err error
+	if w.files, err = c.Host.Open(c.Dir); err != nil {
+		return nil, errors.Join(errs.Wrap(err, ""), c.Store.FS.Close())
+	}
+	on := []string{c.Dir}
+	if c.Root == "" {
+		err = w.openTree()
+	} else {
+		err = w.openFolder(c.Staging)
+		on = []string{c.Root, c.Dir}
+	}
+	if err != nil {
+		return nil, errors.Join(errs.Wrap(err, ""), w.files.Close(), c.Store.FS.Close())
+	}
+	if w.progress, err = openProgress(w.files, c.Host.Epoch(on...)); err != nil {
+		return nil, errors.Join(err, w.files.Close(), w.fs.Close(), c.Store.FS.Close())
+	}
+	if w.virtual == nil {
+		w.openAside()
+	}
+	if w.store, err = gitstore.Open(ctx, c.Store); err != nil {
+		return nil, errors.Join(err, w.free())
+	}
+	w.forks = forkLinks{held: c.Base, has: c.Unforked}
+	if w.virtual != nil {
+		w.virtual.tree.store = w.store
+		w.progress.begin(w.store.Tip().Seq)
+	}
+	return w, nil
+}
+
+// openFolder opens the directory.
+func (w *Workspace) openFolder(staging *rootfs.Staging) (err error) {
+	if w.standIn {
+		w.fs = vfs.NewMem(vfs.MemOptions{})
+	} else if w.fs, err = w.host.Open(w.dir); err != nil {
+		return err
+	}
+	w.root = rootfs.New(w.fs, rootfs.Umask(), staging)
+	return nil
+}
+
+// openTree has the newest tree in place of a directory.
+func (w *Workspace) openTree() error {
+	tree := &treeFS{scratch: w.files}
+	w.virtual = &virtual{tree: tree, times: make(map[wspath.Path]changed)}
+	w.fs = tree
+	w.root = rootfs.New(tree, rootfs.Umask(), nil)
+	tree.perm = w.root.FilePerm
+	return sweepScratch(w.files)
+}
+
+// Virtual reports whether the workspace has no directory.
+func (w *Workspace) Virtual() bool { return w.virtual != nil }
+
+// OnRelease sets what Release calls, before the workspace has users.
+func (w *Workspace) OnRelease(fn func()) { w.release = fn }
+
+// OnAdopt sets what Sync calls with Adopt set, before the workspace has users.
+func (w *Workspace) OnAdopt(fn func(ctx context.Context, allow func(root string) error) (SyncResult, error)) {
+	w.adopt = fn
+}
+
+// Resume settles what a stop left and records what changed in the directory while
+// the workspace was closed, of no task. Between the two it calls readable: from
+// then on the history can be read. Changes that there is no room for wait.
+//
+// It does nothing to a virtual workspace, and to one whose directory is missing
+// no more than let its history be read.
+func (w *Workspace) Resume(ctx context.Context, readable func()) error {
+	if w.virtual != nil {
+		return nil
+	}
+	if w.checkFolder() != nil {
+		w.progress.begin(w.store.Tip().Seq)
+		return nil
+	}
+	if err := w.loadIndex(); err != nil {
+		w.log.Warn("what was known of the files is not read; they are read again", "error", err)
+	}
+	err := w.recover(ctx)
+	if err == nil {
+		readable()
+		if w.found, err = w.scan(ctx, SyncOptions{}); w.waits.Load() {
+			err = nil // user edits are recorded when there is room
+		}
+	}
+	if errs.CodeOf(err) == "workspace_missing" {
+		return nil
+	}
+	return err
+}
+
+// Found returns what Resume recorded.
+func (w *Workspace) Found() SyncResult { return w.found }
+
+// Quiet makes a workspace that nothing is done to but read: nothing is recovered
+// or recorded.
+func (w *Workspace) Quiet() {
+	if w.virtual == nil {
+		w.progress.begin(w.store.Tip().Seq)
+		w.suspect.Store(true)
+	}
+}
+
+// Baseline records the whole directory as the first commit and makes a checkpoint.
+// progress, if not nil, is called with the number of files so far. One that was
+// interrupted continues.
+//
+// errs.Invalid workspace_not_readable.
+func (w *Workspace) Baseline(ctx context.Context, progress func(files int64)) error {
+	if w.virtual != nil {
+		c, err := w.store.Baseline(ctx, message.Message{Source: message.Baseline}, func(gitstore.AddFile) error { return nil })
+		if err == nil {
+			w.progress.begin(c.Seq)
+		}
+		return err
+	}
+	if err := readable(w.fs); err != nil {
+		return err
+	}
+	started, began := w.now().Add(-clock.FileLag()), clock.Boot()
+	if tip := w.store.Tip(); tip.Seq > 0 {
+		// Taken whole, but the record was not written any more.
+		w.progress.begin(tip.Seq)
+		w.suspect.Store(true)
+	} else if err := w.baseline(ctx, progress); err != nil {
+		return err
+	}
+	w.lastScan.Store(int64(began))
+	w.knownAt.Store(started.UnixNano())
+	// What changed while it was read, and large files that did.
+	if w.suspect.Load() {
+		if _, err := w.scan(ctx, SyncOptions{}); err != nil {
+			return err
+		}
+	}
+	return w.checkpoint(ctx, false)
+}
+
+// Background is a workspace's own work next to requests.
+type Background struct {
+	// CheckpointEvery is how often what was materialized is synced.
+	CheckpointEvery time.Duration
+	// Keep brings caches up to date; nil: there are none.
+	Keep func(ctx context.Context, quiet bool)
+
+	Watcher   Watcher       // nil: changes on disk are found by scans only
+	ScanEvery time.Duration // the shortest period of scans
+	// Reopen is called when the directory, which was missing at Open, is back.
+	Reopen func()
+	// Watched is called once when watching begins.
+	Watched func()
+}
+
+// Start starts the workspace's own work; Close ends it.
+func (w *Workspace) Start(b Background) {
+	bg, cancel := context.WithCancel(context.Background())
+	w.stopBackground, w.keep = cancel, b.Keep
+	w.background.Go(func() { w.run(bg, b.CheckpointEvery) })
+	if b.Watcher == nil || w.virtual != nil {
+		return
+	}
+	t := newWatch(w, b.Watcher, b.ScanEvery)
+	t.reopen = b.Reopen
+	w.watch.Store(t)
+	w.background.Go(func() {
+		b.Watched()
+		t.run(bg)
+	})
+}
+
+// Abandon closes a workspace that nothing was done to.
+func (w *Workspace) Abandon(ctx context.Context) error {
+	return errors.Join(w.store.Close(ctx), w.free())
+}
+
+// readable fails for a directory that cannot be listed.
+func readable(f vfs.FS) error {
+	_, err := f.ReadDir(".")
+	if errors.Is(err, fs.ErrPermission) {
+		return errs.New(errs.Invalid, "workspace_not_readable", "The workspace cannot be read.")
+	}
+	return errs.Wrap(err, "")
+}

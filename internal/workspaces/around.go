@@ -1,0 +1,53 @@
+package workspaces
+
+import (
+	"context"
+	"path/filepath"
+
+	"umbra/internal/workspace"
+	"umbra/internal/workspace/host"
+)
+
+// Around finds the deepest workspace that a host path lies in, of those that the
+// caller sees. Where there is none, top is what to open for it: the top of the
+// git work tree around the path, else the path itself.
+func (m *Manager) Around(path string, sees func(root string) bool) (rec Record, top string, ok bool) {
+	on := m.opt.Host
+	at, err := on.Canonical(path)
+	if err != nil {
+		return Record{}, path, false
+	}
+	for _, r := range m.List() {
+		if r.Root != "" && host.Within(at, r.Root) && len(r.Root) > len(rec.Root) && (sees == nil || sees(r.Root)) {
+			rec, ok = r, true
+		}
+	}
+	if ok {
+		return rec, rec.Root, true
+	}
+	for dir := at; ; dir = filepath.Dir(dir) {
+		if _, err := on.Stat(filepath.Join(dir, ".git")); err == nil {
+			return Record{}, dir, false
+		}
+		if dir == filepath.Dir(dir) {
+			return Record{}, at, false
+		}
+	}
+}
+
+// IsOpen reports whether a workspace is open now; Get would not have to recover
+// and scan it.
+func (m *Manager) IsOpen(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.open[id]
+	return h != nil && h.w != nil && h.closing == nil
+}
+
+// Keeper brings the caches of a workspace up to date. It is called when one has
+// been written to and is quiet since, when it has been written to very much, and
+// when it is unloaded.
+type Keeper func(ctx context.Context, w *workspace.Workspace, quiet bool)
+
+// SetKeeper must be called before the first workspace opens.
+func (m *Manager) SetKeeper(fn Keeper) { m.keeper = fn }

@@ -1,0 +1,427 @@
+package workspaces
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"umbra/gitstore"
+	"umbra/gitstore/object"
+	"umbra/internal/ignore"
+	"umbra/internal/vfs"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// memHost is a machine in memory.
+type memHost struct {
+	top   vfs.FS
+	epoch string
+}
+
+func rel(dir string) string {
+	if dir = strings.Trim(path.Clean("/"+dir), "/"); dir == "" {
+		return "."
+	}
+	return dir
+}
+
+func (h *memHost) Canonical(dir string) (string, error) {
+	if _, err := h.top.Lstat(rel(dir)); err != nil {
+		return "", err
+	}
+	return path.Clean("/" + dir), nil
+}
+func (h *memHost) Open(dir string) (vfs.FS, error) { return h.top.Sub(rel(dir)) }
+func (h *memHost) MkdirAll(dir string) error {
+	at := "."
+	for _, name := range strings.Split(rel(dir), "/") {
+		above := at
+		at = path.Join(at, name)
+		if err := h.top.Mkdir(at, 0o700); errors.Is(err, fs.ErrExist) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		if err := h.top.SyncDir(above); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+func (h *memHost) RemoveAll(dir string) error                     { return removeAll(h.top, rel(dir)) }
+func (h *memHost) Stat(dir string) (vfs.Info, error)              { return h.top.Stat(rel(dir)) }
+func (h *memHost) Epoch(...string) string                         { return h.epoch }
+func (h *memHost) Homes() []string                                { return []string{"/home/me"} }
+func (h *memHost) GitRules(string) ([]byte, *ignore.Index, error) { return nil, nil, nil }
+
+func removeAll(f vfs.FS, name string) error {
+	info, err := f.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		list, err := f.ReadDir(name)
+		if err != nil {
+			return err
+		}
+		for _, e := range list {
+			if err := removeAll(f, name+"/"+e.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return f.Remove(name)
+}
+
+// memRecords keeps records in memory.
+type memRecords struct {
+	mu sync.Mutex
+	m  map[string]Record
+}
+
+func (r *memRecords) All() ([]Record, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []Record
+	for _, x := range r.m {
+		out = append(out, x)
+	}
+	return out, nil
+}
+func (r *memRecords) Put(list ...Record) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.m == nil {
+		r.m = make(map[string]Record)
+	}
+	for _, x := range list {
+		r.m[x.ID] = x
+	}
+	return nil
+}
+func (r *memRecords) Delete(id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.m, id)
+	return nil
+}
+
+// bench is a machine with one workspace at /ws and the data directory at /data.
+type bench struct {
+	t    testing.TB
+	mem  *vfs.Mem
+	hook *vfs.Hook
+	host *memHost
+	recs *memRecords
+	m    *Manager
+	w    *workspace.Workspace
+	deny []string // operations that the file system has not
+}
+
+// on sets what happens at each call, beside what is denied.
+func (b *bench) on(fn func(vfs.Call) error) {
+	b.hook.OnCall = func(c vfs.Call) error {
+		if slices.Contains(b.deny, c.Op) {
+			return errors.ErrUnsupported
+		}
+		if fn != nil {
+			return fn(c)
+		}
+		return nil
+	}
+}
+
+// newBench makes the files (a name that ends in "/" is a folder, a value that
+// begins with "->" a link) and opens the workspace on them.
+func newBench(t testing.TB, files map[string]string, deny ...string) *bench {
+	t.Helper()
+	mem := vfs.NewMem(vfs.MemOptions{})
+	for _, dir := range []string{"ws", "data"} {
+		must(t, mem.Mkdir(dir, 0o755))
+	}
+	names := make([]string, 0, len(files))
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		writeDisk(t, mem, "ws/"+name, files[name])
+	}
+	must(t, mem.SyncDir("."))
+	b := &bench{t: t, mem: mem, hook: &vfs.Hook{}, recs: &memRecords{}, deny: deny}
+	b.on(nil)
+	b.host = &memHost{top: vfs.Inject(mem, b.hook), epoch: "one"}
+	b.start()
+	w, _, err := b.m.Open(t.Context(), "/ws", OpenOptions{})
+	must(t, err)
+	b.w = w
+	return b
+}
+
+func (b *bench) start() {
+	b.t.Helper()
+	m, err := NewManager(Options{DataDir: "/data", Host: b.host, Records: b.recs, Foreground: true,
+		Store: func(o *gitstore.Options) { o.Foreground = true }})
+	must(b.t, err)
+	b.m = m
+}
+
+// again closes the workspace and opens it with other options.
+func (b *bench) again(change func(*Options)) {
+	b.t.Helper()
+	b.w.Release()
+	must(b.t, b.m.putAway(context.Background(), b.w.ID(), nil, false))
+	change(&b.m.opt)
+	must(b.t, b.open())
+}
+
+func (b *bench) stop() {
+	b.t.Helper()
+	b.w.Release()
+	must(b.t, b.m.Close(context.Background()))
+}
+
+// reboot gives a bench on what a crash leaves.
+func (b *bench) reboot(t testing.TB, mem *vfs.Mem, epoch string) *bench {
+	t.Helper()
+	n := &bench{t: t, mem: mem, hook: &vfs.Hook{}, recs: b.recs, deny: b.deny}
+	n.on(nil)
+	n.host = &memHost{top: vfs.Inject(mem, n.hook), epoch: epoch}
+	n.start()
+	return n
+}
+
+func (b *bench) open() error {
+	for _, r := range b.m.List() {
+		w, err := b.m.Get(context.Background(), r.ID)
+		if err != nil {
+			return err
+		}
+		b.w = w
+	}
+	return nil
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeDisk(t testing.TB, f vfs.FS, name, data string) {
+	t.Helper()
+	mkdirs(t, f, path.Dir(strings.TrimSuffix(name, "/")))
+	switch {
+	case strings.HasSuffix(name, "/"):
+		mkdirs(t, f, strings.TrimSuffix(name, "/"))
+		return
+	case strings.HasPrefix(data, "->"):
+		must(t, f.Symlink(data[2:], name))
+		return
+	}
+	h, err := f.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	must(t, err)
+	_, err = h.Write([]byte(data))
+	must(t, err)
+	must(t, h.Sync())
+	must(t, h.Close())
+	must(t, f.SyncDir(path.Dir(name)))
+}
+
+func mkdirs(t testing.TB, f vfs.FS, dir string) {
+	t.Helper()
+	if dir == "." {
+		return
+	}
+	mkdirs(t, f, path.Dir(dir))
+	if err := f.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		t.Fatal(err)
+	}
+	must(t, f.SyncDir(path.Dir(dir)))
+}
+
+// disk gives what a folder holds: bytes of files, "->" and the target of links,
+// "/" for empty folders. Temporary files and .git show as they are.
+func disk(t testing.TB, f vfs.FS, dir string) map[string]string {
+	t.Helper()
+	out := make(map[string]string)
+	diskInto(t, f, dir, "", out)
+	return out
+}
+
+func diskInto(t testing.TB, f vfs.FS, at, name string, out map[string]string) {
+	list, err := f.ReadDir(at)
+	must(t, err)
+	if len(list) == 0 && name != "" {
+		out[name+"/"] = "/"
+	}
+	for _, e := range list {
+		full, p := at+"/"+e.Name, path.Join(name, e.Name)
+		switch {
+		case e.Type.IsDir():
+			diskInto(t, f, full, p, out)
+		case e.Type&fs.ModeSymlink != 0:
+			target, err := f.Readlink(full)
+			must(t, err)
+			out[p] = "->" + target
+		case e.Type.IsRegular():
+			info, err := f.Lstat(full)
+			must(t, err)
+			data, err := vfs.ReadFile(f, full)
+			must(t, err)
+			if info.Mode&0o100 != 0 {
+				p += "*"
+			}
+			out[p] = string(data)
+		default:
+			out[p] = "special"
+		}
+	}
+}
+
+// tree gives what history holds, in the same form.
+func tree(t testing.TB, w *workspace.Workspace) map[string]string {
+	t.Helper()
+	out := make(map[string]string)
+	must(t, w.Store().Snapshot().Walk(wspath.Root, func(e gitstore.Entry) error {
+		data, err := w.Store().ReadBlob(context.Background(), e.ID, 1<<30)
+		must(t, err)
+		p, s := string(e.Path), string(data)
+		switch e.Mode {
+		case object.Symlink:
+			s = "->" + s
+		case object.Executable:
+			p += "*"
+		}
+		out[p] = s
+		return nil
+	}))
+	return out
+}
+
+// same fails if the disk is not the tip (empty folders apart).
+func (b *bench) same() {
+	b.t.Helper()
+	if d := b.differ(); d != "" {
+		b.t.Fatal(d)
+	}
+}
+
+func (b *bench) differ() string {
+	return diffMaps(files(disk(b.t, b.mem, "ws")), tree(b.t, b.w))
+}
+
+func files(m map[string]string) map[string]string {
+	out := make(map[string]string)
+	for k, v := range m {
+		if !strings.HasSuffix(k, "/") {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+func diffMaps(disk, tree map[string]string) string {
+	var s strings.Builder
+	for k, v := range disk {
+		if got, ok := tree[k]; !ok {
+			fmt.Fprintf(&s, "%q (%.40q) is on disk only\n", k, v)
+		} else if got != v {
+			fmt.Fprintf(&s, "%q is %.40q on disk, %.40q in history\n", k, v, got)
+		}
+	}
+	for k, v := range tree {
+		if _, ok := disk[k]; !ok {
+			fmt.Fprintf(&s, "%q (%.40q) is in history only\n", k, v)
+		}
+	}
+	return s.String()
+}
+
+func (b *bench) apply(ops ...workspace.Op) (*workspace.Result, error) {
+	return b.w.Apply(context.Background(), workspace.Request{Ops: ops})
+}
+
+func (b *bench) ok(ops ...workspace.Op) *workspace.Result {
+	b.t.Helper()
+	res, err := b.apply(ops...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return res
+}
+
+func write(p, data string) workspace.Op {
+	return workspace.Op{Kind: workspace.OpWrite, Path: wspath.Path(p), Data: []byte(data)}
+}
+func del(p string) workspace.Op {
+	return workspace.Op{Kind: workspace.OpDelete, Path: wspath.Path(p), Recursive: true}
+}
+func rename(a, c string) workspace.Op {
+	return workspace.Op{Kind: workspace.OpRename, Path: wspath.Path(a), To: wspath.Path(c), Overwrite: true}
+}
+func mkdir(p string) workspace.Op {
+	return workspace.Op{Kind: workspace.OpMkdir, Path: wspath.Path(p), Recursive: true}
+}
+func symlink(p, to string) workspace.Op {
+	return workspace.Op{Kind: workspace.OpSymlink, Path: wspath.Path(p), Target: to}
+}
+func chmod(p string, m object.Mode) workspace.Op {
+	return workspace.Op{Kind: workspace.OpChmod, Path: wspath.Path(p), Mode: &m}
+}
+func copyOp(a, c string) workspace.Op {
+	return workspace.Op{Kind: workspace.OpCopy, Path: wspath.Path(a), To: wspath.Path(c), Overwrite: true}
+}
+
+// brief gives entries in short: "modify a", "rename a -> b".
+func brief(entries []workspace.ChangeEntry) string {
+	var out []string
+	for _, e := range entries {
+		s := string(e.Operation) + " " + e.Path
+		if e.NewPath != "" {
+			s += " -> " + e.NewPath
+		}
+		out = append(out, s)
+	}
+	return strings.Join(out, ", ")
+}
+
+// real is a workspace on a real directory.
+func real(t testing.TB, files map[string]string) *bench {
+	t.Helper()
+	top := t.TempDir()
+	ws, data := filepath.Join(top, "ws"), filepath.Join(top, "data")
+	must(t, os.MkdirAll(ws, 0o755))
+	for name, content := range files {
+		full := filepath.Join(ws, name)
+		must(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		must(t, os.WriteFile(full, []byte(content), 0o644))
+	}
+	b := &bench{t: t, recs: &memRecords{}}
+	m, err := NewManager(Options{DataDir: data, Records: b.recs, CheckpointEvery: 50 * time.Millisecond})
+	must(t, err)
+	b.m = m
+	w, _, err := m.Open(context.Background(), ws, OpenOptions{})
+	must(t, err)
+	b.w = w
+	t.Cleanup(func() { b.stop() })
+	return b
+}

@@ -1,0 +1,46 @@
+package workspaces
+
+import (
+	"umbra/internal/vfs"
+	"umbra/internal/workspace"
+)
+
+// Rest is what is listed of a workspace that was unloaded, so that listing it does
+// not open it. It is in the record from then until it is opened.
+type Rest struct {
+	Head      string   `json:"head,omitempty"` // the newest commit; empty: there is none
+	DiskBytes int64    `json:"disk_bytes"`
+	Warnings  []string `json:"warnings,omitempty"`
+}
+
+// Resting returns what is known of a workspace that is unloaded, and its state as
+// far as that is seen without a scan; false for one that has to be opened for it:
+// it is open, was not unloaded cleanly, or was restored.
+func (m *Manager) Resting(id string) (Rest, workspace.State, bool) {
+	m.mu.Lock()
+	r, ok := m.records[id]
+	ok = ok && m.open[id] == nil && r.Rest != nil && !r.Restored
+	m.mu.Unlock()
+	if !ok {
+		return Rest{}, "", false
+	}
+	state := workspace.Clean
+	if r.Kind != VirtualKind {
+		if there, err := m.inPlace(r); err != nil && !vfs.IsAbsent(err) {
+			return Rest{}, "", false // opening it reports why
+		} else if !there {
+			state = workspace.Missing
+		}
+	}
+	return *r.Rest, state, true
+}
+
+// awake drops what is recorded of a workspace while it is unloaded, before it is
+// opened: a record that a kill leaves must not name an older head.
+func (m *Manager) awake(id string) {
+	m.changeRecord(id, func(r *Record) bool {
+		was := r.Rest != nil
+		r.Rest = nil
+		return was
+	})
+}

@@ -1,0 +1,123 @@
+package workspaces
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"umbra/internal/errs"
+	"umbra/internal/workspace"
+)
+
+// The kinds of workspaces (Record.Kind).
+const (
+	PhysicalKind = "physical"
+	VirtualKind  = "virtual"
+)
+
+// OpenVirtual finds the virtual workspace of a namespace, or makes it. A nil
+// namespace makes a new one that no namespace leads to. The caller calls
+// Release. Two namespaces are the same store only if they are equal, segment by
+// segment.
+//
+// errs.Invalid "invalid_namespace".
+func (m *Manager) OpenVirtual(ctx context.Context, namespace []string) (*workspace.Workspace, error) {
+	if err := CheckNamespace(namespace); err != nil {
+		return nil, err
+	}
+	m.making.Lock()
+	defer m.making.Unlock()
+	if namespace != nil {
+		for _, r := range m.List() {
+			if r.Kind == VirtualKind && r.Namespace != nil && slices.Equal(r.Namespace, namespace) {
+				return m.Get(ctx, r.ID)
+			}
+		}
+	}
+	return m.makeVirtual(ctx, namespace)
+}
+
+// FindVirtual gives the virtual workspace of a namespace, if there is one.
+func (m *Manager) FindVirtual(namespace []string) (Record, bool) {
+	for _, r := range m.List() {
+		if r.Kind == VirtualKind && r.Namespace != nil && slices.Equal(r.Namespace, namespace) {
+			return r, true
+		}
+	}
+	return Record{}, false
+}
+
+// Bounds of a namespace.
+const (
+	maxSegments  = 64
+	maxNamespace = 4096 // bytes in all
+)
+
+// CheckNamespace judges a namespace: a list of segments that are not empty. nil
+// is none.
+func CheckNamespace(namespace []string) error {
+	if namespace == nil {
+		return nil
+	}
+	fail := func(why string) error { return errs.New(errs.Invalid, "invalid_namespace", why) }
+	size := 0
+	for _, s := range namespace {
+		if s == "" {
+			return fail("A segment of the namespace is empty.")
+		}
+		size += len(s)
+	}
+	switch {
+	case len(namespace) == 0:
+		return fail("The namespace is empty.")
+	case len(namespace) > maxSegments || size > maxNamespace:
+		return fail("The namespace is too long.")
+	}
+	return nil
+}
+
+func (m *Manager) makeVirtual(ctx context.Context, namespace []string) (*workspace.Workspace, error) {
+	now := m.opt.Now().UTC()
+	name := "virtual"
+	if len(namespace) > 0 {
+		name = strings.Join(namespace, "-")
+	}
+	r := Record{ID: newID(strings.ReplaceAll(name, "/", "-")), Kind: VirtualKind, Namespace: slices.Clone(namespace), Created: now, LastUsed: now}
+	dir := m.dirOf(r.ID)
+	if err := m.opt.Host.MkdirAll(dir); err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	w, err := m.load(ctx, r)
+	if err == nil {
+		if err = w.Baseline(ctx, nil); err == nil {
+			err = m.putRecord(r)
+		}
+		if err != nil {
+			err = errors.Join(err, w.Close(ctx, nil))
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.opt.Host.RemoveAll(dir))
+	}
+	return m.adoptNew(ctx, w, r)
+}
+
+// adoptNew makes a workspace that was just made one of the open ones.
+func (m *Manager) adoptNew(ctx context.Context, w *workspace.Workspace, r Record) (*workspace.Workspace, error) {
+	h := newHandle()
+	h.refs = 1
+	m.mu.Lock()
+	stopped := m.stopped
+	if !stopped {
+		m.records[r.ID], m.open[r.ID] = r, h
+	}
+	m.mu.Unlock()
+	if stopped {
+		// The record is there: the next start has the workspace.
+		return nil, errors.Join(errs.New(errs.Unavailable, "stopping", "The server is stopping."), w.Close(ctx, nil))
+	}
+	m.startBackground(w)
+	m.opened(r.ID, h, w, nil)
+	return w, nil
+}
