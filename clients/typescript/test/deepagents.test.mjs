@@ -152,8 +152,8 @@ for (const kind of ["a directory", "a virtual workspace"]) {
     await s.write(`${top}/a.txt`, "one\n");
     const done = await s.execute("cat a.txt; echo err >&2; pwd; echo two > a.txt; echo b > b.txt; exit 3");
     const lines = done.output.trimEnd().split("\n");
-    assert.deepEqual([done.exitCode, done.truncated, lines.length, lines[0]], [3, false, 3, "one"]);
-    assert.ok(lines.includes("err"));
+    assert.deepEqual([done.exitCode, done.truncated, lines.length], [3, false, 3]);
+    assert.ok(lines.includes("one") && lines.includes("err"));
     if (top !== "") assert.ok(lines.includes(top));
     assert.equal((await s.read(`${top}/b.txt`)).content, "b\n");
     assert.equal((await s.write(`${top}/a.txt`, "three\n")).error, undefined); // its own command is no stranger
