@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"umbra/tests/harness"
@@ -214,4 +215,58 @@ func TestExecAppliedLater(t *testing.T) {
 		t.Errorf("--layers: %s", out)
 	}
 	verb(0, "--drop", id)
+}
+
+// TestExecShapes: shapes of a layer that others have applied wrongly.
+func TestExecShapes(t *testing.T) {
+	p := newProject(t, map[string]string{".gitignore": "*.img\n", "d/a": "a\n", "d/b": "b\n", "d/e/c": "c\n", "o/old": "old\n", "o/same": "same\n",
+		"target": "target\n", "over": "over\n", "linked": "linked\n", "mode": "mode\n", "run": "#!/bin/sh\n", "open": "open\n", "dir-to-file/x": "x\n", "file-to-dir": "f\n"})
+	p.shell(t, "ln -s target link; ln -s target link2; ln linked linked2; mkdir -p empty/in; ln -s d to-d")
+	before := execTree(t, p.dir)
+	r, _, errOut := p.exec(t, `mv d moved                                    # a directory that was there: EXDEV, so mv copies
+rm -rf o; mkdir o; echo same > o/same                    # opaque
+mv over link                                             # a file over a link
+echo through >> link2                                    # a write through a link
+ln linked hard; echo more >> hard                        # a new name of a file
+echo one-name >> linked2                                 # a file that had two names
+chmod 600 mode; chmod +x run; : >> open                  # copied up: its mode, its bits, nothing
+rm -r dir-to-file; echo now > dir-to-file
+rm file-to-dir; mkdir file-to-dir; echo x > file-to-dir/x
+rm to-d; mkdir to-d; echo y > to-d/y                     # a directory for a link
+truncate -s 64M sparse.img; rm -r empty`)
+	if r.ExitCode != 0 || len(r.Conflicts) != 0 {
+		t.Fatalf("%+v %s", r, errOut)
+	}
+	for name, want := range map[string]string{"moved/a": "a\n", "moved/b": "b\n", "moved/e/c": "c\n", "o/same": "same\n", "link": "over\n", "target": "target\nthrough\n",
+		"hard": "linked\nmore\n", "linked": "linked\nmore\n", "linked2": "linked\none-name\n", "dir-to-file": "now\n", "file-to-dir/x": "x\n", "to-d/y": "y\n", "open": "open\n"} {
+		if got := p.read(t, name); got != want {
+			t.Errorf("%s has %q, want %q", name, got, want)
+		}
+	}
+	for _, name := range []string{"d", "o/old", "over", "empty"} {
+		p.absent(t, name)
+	}
+	for name, want := range map[string]os.FileMode{"link": 0o644, "mode": 0o600, "run": 0o755, "to-d": os.ModeDir | 0o755} {
+		if info, err := os.Lstat(filepath.Join(p.dir, name)); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v %v", name, info, err)
+		}
+	}
+	var st syscall.Stat_t
+	if err := syscall.Lstat(filepath.Join(p.dir, "sparse.img"), &st); err != nil || st.Size != 64<<20 || st.Blocks > 2048 {
+		t.Errorf("the sparse file has %d bytes in %d blocks, %v", st.Size, st.Blocks, err)
+	}
+	for _, e := range r.Entries {
+		if e.Path == "open" || e.Path == "o/same" || e.Path == "mode" {
+			t.Errorf("%s is unchanged, and recorded", e.tell())
+		}
+	}
+	if !strings.Contains(r.tell(), "d/a rename exact") || !strings.Contains(r.tell(), "d/e/c rename exact") {
+		t.Errorf("the moved directory's files: %s", r.tell())
+	}
+	// All but what no history has comes back.
+	p.post(t, "/calls/"+r.CallID+"/revert", map[string]any{}).want(t, 200)
+	p.shell(t, "rm sparse.img; mkdir -p empty/in; chmod 644 mode")
+	if now := execTree(t, p.dir); now != before {
+		t.Errorf("undone:\n%s\nbefore\n%s", now, before)
+	}
 }

@@ -279,3 +279,53 @@ func TestExecOnVirtualBesideWriters(t *testing.T) {
 		t.Errorf("undone: %q %q", get("mine"), get("merged"))
 	}
 }
+
+// TestExecLimits: the settings' time, and how many commands run at once.
+func TestExecLimits(t *testing.T) {
+	p := &project{Server: harness.Start(t, harness.Options{Config: "exec:\n  enabled: true\n  timeout: 2s\n  concurrency: 1\n"}), dir: t.TempDir()}
+	p.fill(t, map[string]string{"a": "1\n"})
+	k := p.task(t)
+	began := time.Now()
+	if a := k.run(t, map[string]any{"command": "sleep 600", "timeout_ms": 600_000}); !a.TimedOut || time.Since(began) > time.Minute {
+		t.Errorf("exec.timeout: %+v", a)
+	}
+}
+
+// TestExecConcurrency: a command waits for another's end, and not for longer than 10 s.
+func TestExecConcurrency(t *testing.T) {
+	p := &project{Server: harness.Start(t, harness.Options{Config: "exec:\n  enabled: true\n  concurrency: 1\n"}), dir: t.TempDir()}
+	p.fill(t, map[string]string{"a": "1\n"})
+	k := p.task(t)
+	// The command leaves one that ignores SIGTERM; all end with it.
+	mark := filepath.Join(t.TempDir(), "pid")
+	if a := k.run(t, map[string]any{"command": "setsid sh -c \"trap '' TERM; echo \\$\\$ > " + mark + "; while :; do sleep 1; done\" & until [ -s " + mark + " ]; do sleep 0.05; done"}); a.ExitCode == nil || *a.ExitCode != 0 {
+		t.Errorf("%+v", a)
+	}
+	pid, err := os.ReadFile(mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("/proc/" + strings.TrimSpace(string(pid))); err == nil {
+		t.Error("a process that the command left is alive")
+	}
+	dir := t.TempDir()
+	first := make(chan *harness.Response, 1)
+	go func() {
+		first <- p.Do("POST", k.url("/exec"), map[string]any{"command": "until [ -e " + dir + "/go ]; do : > " + dir + "/begun; sleep 0.05; done"})
+	}()
+	eventually(t, func() bool { _, err := os.Stat(filepath.Join(dir, "begun")); return err == nil })
+	began := time.Now()
+	a := p.post(t, k.url("/exec"), map[string]any{"command": "true"})
+	a.fails(t, 429, "too_many_commands")
+	if took := time.Since(began); took < 9*time.Second {
+		t.Errorf("refused after %v", took)
+	}
+	second := make(chan *harness.Response, 1)
+	go func() { second <- p.Do("POST", k.url("/exec"), map[string]any{"command": "echo second > a"}) }()
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := <-first, <-second; a.Status != 200 || b.Status != 200 || p.read(t, "a") != "second\n" {
+		t.Errorf("%d %s, %d %s", a.Status, a.Body, b.Status, b.Body)
+	}
+}

@@ -105,6 +105,20 @@ func TestExec(t *testing.T) {
 	if r.ExitCode != 0 || r.Commit != nil || len(r.Entries) != 1 || !strings.Contains(out, "+three\n") || p.read(t, "a") != "one\ntwo\n" {
 		t.Errorf("dry run: %+v %s", r, out)
 	}
+	// What no history can have is reported, whether it is made or removed.
+	p.shell(t, "mkfifo old-pipe")
+	r, _, errOut := p.exec(t, "mkfifo pipe; rm old-pipe; mkdir p; mkfifo p/q; echo f > p/f")
+	for _, want := range []string{`not applied: "pipe" (fifo)`, `not applied: "p/q" (fifo)`, `not applied: "old-pipe" (special)`} {
+		if !strings.Contains(errOut, want) {
+			t.Errorf("%s: %s", want, errOut)
+		}
+	}
+	if info, err := os.Lstat(filepath.Join(p.dir, "old-pipe")); err != nil || info.Mode()&fs.ModeNamedPipe == 0 || r.tell() != "p/f create exact" {
+		t.Errorf("%v %v %s", info, err, r.tell())
+	}
+	p.absent(t, "pipe")
+	p.absent(t, "p/q")
+	p.shell(t, "rm old-pipe")
 	if r, _, _ := p.exec(t, "true", "--task=none"); r.ExitCode != 69 {
 		t.Errorf("an unknown task: %+v", r)
 	}
@@ -194,24 +208,52 @@ func execLine(r *rand.Rand) string {
 	return "umask 022; { " + strings.Join(lines, "; ") + "; } 2>/dev/null; true"
 }
 
-// TestExecModel runs random commands by umbra exec and in a plain copy.
+// TestExecModel runs random commands by umbra exec and in a plain copy, while a
+// person and a client of the API write files of their own.
 func TestExecModel(t *testing.T) {
 	p := newProject(t, map[string]string{"a": "a\n", "d/a": "da\n", "out/a": "oa\n", ".gitignore": "out/\n*.o\n"})
 	plain := t.TempDir()
 	if out, err := exec.Command("cp", "-a", p.dir+"/.", plain).CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
 	}
-	rounds := 30
+	rounds, seed := 30, uint64(2)
 	if os.Getenv("UMBRA_SOAK") != "" {
-		rounds = 10_000
+		rounds, seed = 10_000, uint64(time.Now().UnixNano())
 	}
-	r := rand.New(rand.NewPCG(19, 2))
+	k := p.task(t)
+	stop, person, client := make(chan struct{}), make(chan string, 1), make(chan string, 1)
+	writer := func(done chan<- string, write func(text string) error) {
+		text := ""
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				done <- text
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+			if err := write(fmt.Sprint(n)); err != nil {
+				t.Error(err)
+			}
+			text = fmt.Sprint(n)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(p.dir, "w"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	go writer(person, func(text string) error { return os.WriteFile(filepath.Join(p.dir, "w", "person"), []byte(text), 0o644) })
+	go writer(client, func(text string) error {
+		if res := p.Do("PUT", k.url("/content?path=w/client"), []byte(text)); res.Status != 200 && res.Status != 201 {
+			return fmt.Errorf("PUT: %d %s", res.Status, res.Body)
+		}
+		return nil
+	})
+	r := rand.New(rand.NewPCG(19, seed))
 	for i := range rounds {
 		line := execLine(r)
 		before := execTree(t, p.dir)
 		res, _, errOut := p.exec(t, line)
 		if res.ExitCode != 0 {
-			t.Fatalf("round %d: %s: %+v %s\nin\n%s", i, line, res, errOut, before)
+			t.Fatalf("seed %d round %d: %s: %+v %s\nin\n%s", seed, i, line, res, errOut, before)
 		}
 		cmd := exec.Command("sh", "-c", line)
 		cmd.Dir = plain
@@ -219,11 +261,24 @@ func TestExecModel(t *testing.T) {
 			t.Fatal(err, string(out))
 		}
 		if got, want := execTree(t, p.dir), execTree(t, plain); got != want {
-			t.Fatalf("round %d: %s\nin\n%s\ngot\n%s\nwant\n%s", i, line, before, got, want)
+			t.Fatalf("seed %d round %d: %s\nin\n%s\ngot\n%s\nwant\n%s", seed, i, line, before, got, want)
+		}
+	}
+	close(stop)
+	for name, last := range map[string]string{"w/person": <-person, "w/client": <-client} {
+		if got := p.read(t, name); got != last || last == "" {
+			t.Errorf("%s has %q, its writer wrote %q last", name, got, last)
+		}
+	}
+	ws := p.workspace(t)
+	p.post(t, "/workspaces/"+ws+"/sync", map[string]any{}).want(t, 200)
+	for _, e := range p.log(t, ws) {
+		if own := strings.HasPrefix(e.Path, "w/"); own == (e.Source == "call") && e.Source != "baseline" {
+			t.Errorf("%s is of source %s", e.Path, e.Source)
 		}
 	}
 	var synced struct{ Changed int }
-	p.post(t, "/workspaces/"+p.workspace(t)+"/sync", map[string]any{}).want(t, 200).into(t, &synced)
+	p.post(t, "/workspaces/"+ws+"/sync", map[string]any{}).want(t, 200).into(t, &synced)
 	if synced.Changed != 0 {
 		t.Errorf("%d changes were not recorded", synced.Changed)
 	}
@@ -235,6 +290,9 @@ func execTree(t *testing.T, root string) string {
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == root {
 			return err
+		}
+		if filepath.Dir(path) == root && d.Name() == "w" { // other writers'
+			return filepath.SkipDir
 		}
 		info, err := d.Info()
 		if err != nil {

@@ -94,11 +94,17 @@ func (s *Service) Apply(ctx context.Context, id string, a Apply) (*Applied, erro
 	if err := s.finish(ctx, w, l, out); err != nil {
 		return nil, err
 	}
+	if err := s.stepped(); err != nil {
+		return nil, err
+	}
 	status := calls.OK
 	if a.ExitCode != nil && *a.ExitCode != 0 {
 		status = calls.Failed
 	}
 	if _, err := s.o.Calls.End(ctx, id, calls.End{Status: status, ExitCode: a.ExitCode}); err != nil {
+		return nil, err
+	}
+	if err := s.stepped(); err != nil {
 		return nil, err
 	}
 	if err := s.o.Calls.Applied(ctx, w, id, out.Commit); err != nil {
@@ -136,6 +142,9 @@ func (s *Service) commit(ctx context.Context, w *workspace.Workspace, l *Layer, 
 			if err := s.prepare(w, l, n, out); err != nil {
 				return err
 			}
+		}
+		if err := s.stepped(); err != nil {
+			return err
 		}
 		if len(n.p.ops) > 0 {
 			req := workspace.Request{By: workspace.By{RequestID: a.RequestID, IdempotencyKey: key(l.ID)}, DryRun: a.DryRun}
@@ -192,7 +201,16 @@ func (s *Service) prepare(w *workspace.Workspace, l *Layer, n *planner, out *App
 			n.p.moves = append(n.p.moves, kept...)
 		}
 	}
+	if out.Moved > 0 {
+		// What is moved over must be whole after a power failure, as the commit is.
+		if err := syncFiles(n.upper); err != nil {
+			return errs.Wrap(err, "")
+		}
+	}
 	if err := s.note(l.ID, draftFile, n.p.moves); err != nil {
+		return err
+	}
+	if err := s.stepped(); err != nil {
 		return err
 	}
 	return keep(w, l, n, out)
@@ -210,6 +228,9 @@ func keep(w *workspace.Workspace, l *Layer, n *planner, out *Applied) error {
 
 // note writes moves durably.
 func (s *Service) note(id, name string, list []move) error {
+	if err := s.stepped(); err != nil {
+		return err
+	}
 	raw, err := json.Marshal(list)
 	if err != nil {
 		return err
@@ -243,6 +264,9 @@ func syncDir(dir string) error {
 
 // promote makes the draft of the moves the moves: the layer is decided.
 func (s *Service) promote(id string) error {
+	if err := s.stepped(); err != nil {
+		return err
+	}
 	if err := os.Rename(s.path(id, draftFile), s.path(id, movesFile)); err != nil {
 		return errs.Wrap(err, "")
 	}
@@ -293,7 +317,7 @@ func (s *Service) finish(ctx context.Context, w *workspace.Workspace, l *Layer, 
 	if n.rules[""], err = ignore.NewRoot(sources.Options); err != nil {
 		return errs.Wrap(err, "")
 	}
-	m := &mover{since: changedAt(s.path(l.ID, metaFile)), kept: map[string]bool{}, root: root, upper: s.path(l.ID, "upper"), tip: w.Store().Snapshot(), rules: n.ruleDir}
+	m := &mover{step: s.stepped, since: changedAt(s.path(l.ID, metaFile)), kept: map[string]bool{}, root: root, upper: s.path(l.ID, "upper"), tip: w.Store().Snapshot(), rules: n.ruleDir}
 	for _, x := range list {
 		if x.Op == opKeep {
 			m.kept[x.Path] = true

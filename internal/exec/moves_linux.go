@@ -22,6 +22,7 @@ import (
 // mover does moves. All paths of the workspace are resolved below its root by
 // os.Root; those of the layer have no links in them but at their end.
 type mover struct {
+	step func() error
 	// since is when the layer was made; kept are paths that stay as they are.
 	since time.Time
 	kept  map[string]bool
@@ -43,13 +44,13 @@ func (m *mover) clear(p string) error {
 		return err
 	}
 	if !info.IsDir() {
-		ours, err := m.ignored(p)
-		if err != nil || !ours {
-			return err
-		}
 		if !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0 {
 			m.left = append(m.left, Skip{p, "special"})
 			return nil
+		}
+		ours, err := m.ignored(p)
+		if err != nil || !ours {
+			return err
 		}
 		if m.changed(p, info) {
 			return nil
@@ -340,8 +341,29 @@ func (m *mover) copy(from, to string, info fs.FileInfo) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(dst, src)
+	err = copyData(dst, src, info.Size())
 	return errors.Join(err, dst.Chmod(info.Mode().Perm()), dst.Close(), m.root.Chtimes(to, info.ModTime(), info.ModTime()))
+}
+
+// copyData copies what a file has between its holes (lseek(2), SEEK_DATA).
+func copyData(dst, src *os.File, size int64) error {
+	for at := int64(0); at < size; {
+		from, err := src.Seek(at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			break // a hole to the end
+		}
+		to := size
+		if err != nil {
+			from = at // the file system does not know of holes
+		} else if to, err = src.Seek(from, unix.SEEK_HOLE); err != nil {
+			return err
+		}
+		if _, err := io.Copy(io.NewOffsetWriter(dst, from), io.NewSectionReader(src, from, to-from)); err != nil {
+			return err
+		}
+		at = to
+	}
+	return dst.Truncate(size)
 }
 
 // chmod sets the bits of a file or directory of the workspace.
@@ -364,7 +386,10 @@ func (m *mover) move(list []move, op string) error {
 		if x.Op != op {
 			continue
 		}
-		var err error
+		err := m.step()
+		if err != nil {
+			return err
+		}
 		switch op {
 		case opClear:
 			err = m.clear(x.Path)
@@ -378,6 +403,15 @@ func (m *mover) move(list []move, op string) error {
 		}
 	}
 	return nil
+}
+
+// syncFiles writes out the file system that a directory is on (syncfs(2)).
+func syncFiles(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(d.Fd())), d.Close())
 }
 
 // locked reports whether another open file holds a lock (flock(2)).

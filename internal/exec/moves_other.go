@@ -13,6 +13,7 @@ import (
 
 // mover has nothing to do where the system gives no layer.
 type mover struct {
+	step  func() error
 	since time.Time
 	kept  map[string]bool
 	root  *os.Root
@@ -27,6 +28,8 @@ func (m *mover) move([]move, string) error { return layer.ErrUnsupported }
 func changedAt(string) time.Time { return time.Time{} }
 
 func keepGit(string, string, string, time.Time) ([]move, error) { return nil, nil }
+
+func syncFiles(string) error { return nil }
 
 func locked(string) bool { return false }
 

@@ -47,6 +47,16 @@ type Service struct {
 	mu sync.Mutex
 	// busy are the layers that are being applied or dropped.
 	busy map[string]bool
+	// step, if not nil, is called before each thing that an apply does to a disk; its
+	// error ends the apply there, as a kill would. For tests.
+	step func() error
+}
+
+func (s *Service) stepped() error {
+	if s.step == nil {
+		return nil
+	}
+	return s.step()
 }
 
 // Layer is what is kept of one.
@@ -252,8 +262,14 @@ func (s *Service) Drop(ctx context.Context, id string, sees task.Sees) error {
 
 // remove removes a layer's directory. What a stop leaves of it is no layer.
 func (s *Service) remove(id string) error {
+	if err := s.stepped(); err != nil {
+		return err
+	}
 	if err := os.WriteFile(s.path(id, doneFile), nil, 0o600); err != nil {
 		return errs.Wrap(err, "")
+	}
+	if err := s.stepped(); err != nil {
+		return err
 	}
 	return errs.Wrap(layer.Remove(s.path(id)), "")
 }

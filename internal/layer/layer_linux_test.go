@@ -11,8 +11,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"umbra/internal/layer"
 	"umbra/internal/need"
@@ -354,5 +357,53 @@ func TestOthersChange(t *testing.T) {
 	}
 	if out != "old\nmine\nnew\n" {
 		t.Errorf("the command saw %q", out)
+	}
+}
+
+// TestMapped: what is written through mmap(2) is in the layer.
+func TestMapped(t *testing.T) {
+	if name := os.Getenv("UMBRA_TEST_MAPPED"); name != "" {
+		f, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := syscall.Mmap(int(f.Fd()), 0, 4, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(m, "new!")
+		return // without msync(2) and munmap(2)
+	}
+	r := newRig(t)
+	if err := os.WriteFile(filepath.Join(r.root, "f"), []byte("old, and more"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	exit, out := r.run(t, "env", "UMBRA_TEST_MAPPED="+filepath.Join(r.root, "f"), os.Args[0], "-test.run=^TestMapped$")
+	if exit.Status != 0 {
+		t.Fatal(exit, out)
+	}
+	if raw, err := os.ReadFile(filepath.Join(r.upper, "f")); err != nil || string(raw) != "new! and more" {
+		t.Errorf("%q %v", raw, err)
+	}
+	if raw, err := os.ReadFile(filepath.Join(r.root, "f")); err != nil || string(raw) != "old, and more" {
+		t.Errorf("%q %v", raw, err)
+	}
+}
+
+// TestRedirectIsRefused: an entry whose content is elsewhere is not read as empty.
+func TestRedirectIsRefused(t *testing.T) {
+	for _, attr := range []string{"user.overlay.redirect", "user.overlay.metacopy"} {
+		r := newRig(t)
+		name := filepath.Join(r.upper, "x")
+		if err := os.Mkdir(name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Setxattr(name, attr, []byte("/elsewhere"), 0); err != nil {
+			need.System(t, "no user attributes: "+err.Error())
+		}
+		err := layer.Read(context.Background(), r.upper, func(layer.Entry) (bool, error) { return true, nil })
+		if _, refused := errors.AsType[*layer.UnsupportedError](err); !refused {
+			t.Errorf("%s: %v", attr, err)
+		}
 	}
 }

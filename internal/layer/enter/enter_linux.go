@@ -44,7 +44,8 @@ func run(a *Args) (status int, text string) {
 //
 // userxattr keeps the overlay's attributes where every user may read them; it
 // rules out redirects and metadata-only copies. volatile: a layer is read in the
-// same boot that wrote it, or not at all.
+// same boot that wrote it, or not at all. index and xino need file handles, which an
+// ordinary user has not: the kernel would log that each time.
 func mount(a *Args) error {
 	// Mounts made outside later appear here too, but none of ours does there.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
@@ -59,7 +60,7 @@ func mount(a *Args) error {
 		fds[i] = fd
 	}
 	name := func(i int) string { return "/proc/self/fd/" + strconv.Itoa(fds[i]) }
-	options := "lowerdir=" + name(0) + ",upperdir=" + name(1) + ",workdir=" + name(2) + ",userxattr,index=off,volatile"
+	options := "lowerdir=" + name(0) + ",upperdir=" + name(1) + ",workdir=" + name(2) + ",userxattr,index=off,xino=off,volatile"
 	if err := unix.Mount("overlay", name(0), "overlay", 0, options); err != nil {
 		return errors.New("mount an overlay: " + err.Error())
 	}

@@ -1,0 +1,55 @@
+package exec
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// A file that is copied, since the layer is on another file system, keeps its holes.
+func TestCopyKeepsHoles(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	m := &mover{root: root}
+	for name, at := range map[string][]int64{"holes": {0, 40 << 20, 99 << 20}, "hole": nil, "end": {100<<20 - 4}} {
+		from := filepath.Join(t.TempDir(), name)
+		f, err := os.OpenFile(from, os.O_RDWR|os.O_CREATE, 0o640)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Truncate(100 << 20); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range at {
+			if _, err := f.WriteAt([]byte("data"), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.Close()
+		info, err := os.Lstat(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.copy(from, name, info); err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: %d bytes, %v", name, len(got), err)
+		}
+		now, err := os.Lstat(filepath.Join(dir, name))
+		if err != nil || now.Mode() != info.Mode() || now.Sys().(*syscall.Stat_t).Blocks > info.Sys().(*syscall.Stat_t).Blocks+1024 {
+			t.Errorf("%s: %v %v", name, now, err)
+		}
+	}
+}

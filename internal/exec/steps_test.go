@@ -1,0 +1,239 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"umbra/internal/calls"
+	"umbra/internal/layer"
+	"umbra/internal/need"
+	"umbra/internal/state"
+	"umbra/internal/task"
+	"umbra/internal/vfs"
+	"umbra/internal/workspace"
+)
+
+// world is a data directory with the services that layers need, and a workspace. It
+// can be closed and opened again.
+type world struct {
+	t          *testing.T
+	data, root string
+	records    records
+	db         *state.DB
+	m          *workspace.Manager
+	files      []vfs.FS
+	calls      *calls.Service
+	tasks      *task.Service
+	layers     *Service
+}
+
+type records struct{ all map[string]workspace.Record }
+
+func (r records) All() (out []workspace.Record, err error) {
+	for _, rec := range r.all {
+		out = append(out, rec)
+	}
+	return out, nil
+}
+
+func (r records) Put(list ...workspace.Record) error {
+	for _, rec := range list {
+		r.all[rec.ID] = rec
+	}
+	return nil
+}
+
+func (r records) Delete(id string) error { delete(r.all, id); return nil }
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, data: t.TempDir(), root: filepath.Join(t.TempDir(), "ws"), records: records{map[string]workspace.Record{}}}
+	if err := os.Mkdir(w.root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.close() })
+	return w
+}
+
+func (w *world) ok(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) open() {
+	w.t.Helper()
+	var err error
+	w.db, err = state.Open(filepath.Join(w.data, "state.db"))
+	w.ok(err)
+	w.m, err = workspace.NewManager(workspace.Options{DataDir: w.data, Records: w.records})
+	w.ok(err)
+	dir := func(name string) vfs.FS {
+		w.ok(os.MkdirAll(filepath.Join(w.data, name), 0o700))
+		f, err := vfs.OS(filepath.Join(w.data, name))
+		w.ok(err)
+		w.files = append(w.files, f)
+		return f
+	}
+	w.calls, err = calls.New(calls.Options{Workspaces: w.m, State: w.db, FS: dir("calls")})
+	w.ok(err)
+	w.tasks, err = task.New(context.Background(), task.Options{Workspaces: w.m, State: w.db, FS: dir("tasks"), Dir: filepath.Join(w.data, "tasks"), Log: slog.New(slog.DiscardHandler)})
+	w.ok(err)
+	w.calls.Attach(w.tasks)
+	w.m.Resume()
+	w.layers, err = New(Options{Dir: filepath.Join(w.data, "layers"), Workspaces: w.m, Calls: w.calls, Log: slog.New(slog.DiscardHandler)})
+	w.ok(err)
+	w.layers.Resume(context.Background())
+}
+
+func (w *world) close() {
+	if w.db == nil {
+		return
+	}
+	w.tasks.Close()
+	err := errors.Join(w.calls.Close(), w.m.Close(context.Background()))
+	for _, f := range w.files {
+		err = errors.Join(err, f.Close())
+	}
+	w.ok(errors.Join(err, w.db.Close()))
+	w.db, w.files = nil, nil
+}
+
+// run runs a shell command in a new layer, which is not applied.
+func (w *world) run(line string) string {
+	w.t.Helper()
+	b, err := w.layers.Begin(context.Background(), calls.Begin{Agent: "a", Session: "s", Cwd: w.root})
+	w.ok(err)
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	w.ok(err)
+	defer null.Close()
+	exit, err := layer.Run(layer.Command{Root: w.root, Upper: filepath.Join(b.Dir, "upper"), Work: filepath.Join(b.Dir, "work"), Dir: w.root,
+		Args: []string{"sh", "-ec", line}, Env: os.Environ(), Files: [3]*os.File{null, null, null}})
+	if errors.Is(err, layer.ErrUnsupported) {
+		need.System(w.t, err.Error())
+	}
+	w.ok(err)
+	if exit.Status != 0 {
+		w.t.Fatal(exit)
+	}
+	return b.ID
+}
+
+// tree describes the workspace's files.
+func (w *world) tree() string {
+	w.t.Helper()
+	var b strings.Builder
+	w.ok(filepath.WalkDir(w.root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(w.root, name)
+		text, _ := os.ReadFile(name)
+		fmt.Fprintf(&b, "%s %v %q\n", rel, info.Mode(), text)
+		return nil
+	}))
+	return b.String()
+}
+
+var errStopped = errors.New("stopped")
+
+// TestStoppedAtEachStep stops an apply before each thing that it does to a disk, as a
+// kill would, and opens the data directory again: the layer is applied as a whole, or
+// not at all and kept.
+func TestStoppedAtEachStep(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		need.System(t, "layers need Linux")
+	}
+	fill := map[string]string{".gitignore": "out/\n*.o\n", "a": "one\n", "d/gone": "x\n", "d/moved": "moved\n", "both": "base\n",
+		"out/old": "old\n", "out/keep/f": "f\n", "k.o": "k\n", "big.o": "big\n"}
+	commands := map[string]string{
+		"both":     "echo two > a; rm d/gone; mv d/moved moved; mkdir n; echo n > n/f; chmod 750 n; echo layer > both; rm -rf out; mkdir -p out/new; echo o > out/new/o; rm k.o; echo more >> big.o; ln -s a l",
+		"ignored":  "rm -rf out; mkdir -p out/new; echo o > out/new/o; echo more >> big.o; rm k.o; chmod 700 out",
+		"recorded": "echo two > a; rm -r d; echo n > n",
+	}
+	for name, line := range commands {
+		t.Run(name, func(t *testing.T) {
+			results := map[string]int{}
+			want := ""
+			for stop := 0; ; stop++ {
+				w := newWorld(t)
+				for path, text := range fill {
+					w.ok(os.MkdirAll(filepath.Join(w.root, filepath.Dir(path)), 0o755))
+					w.ok(os.WriteFile(filepath.Join(w.root, path), []byte(text), 0o644))
+				}
+				w.open()
+				id := w.run(line)
+				if name == "both" { // a conflict is kept
+					w.ok(os.WriteFile(filepath.Join(w.root, "both"), []byte("person\n"), 0o644))
+				}
+				before := w.tree()
+				n := 0
+				w.layers.step = func() error {
+					if n++; n > stop && stop > 0 {
+						return errStopped
+					}
+					return nil
+				}
+				_, err := w.layers.Apply(context.Background(), id, Apply{})
+				if stop == 0 {
+					w.ok(err)
+					want = w.tree()
+					if want == before {
+						t.Fatal("the layer changes nothing")
+					}
+					continue
+				}
+				done := err == nil
+				if !done && !errors.Is(err, errStopped) {
+					t.Fatalf("stop %d: %v", stop, err)
+				}
+				w.close()
+				w.open()
+				list, err := w.layers.List(nil)
+				w.ok(err)
+				switch now := w.tree(); {
+				case len(list) == 0 && now == want:
+					results["applied"]++
+				case len(list) == 1 && list[0].ID == id && now == before:
+					results["kept"]++
+					_, err := w.layers.Apply(context.Background(), id, Apply{})
+					w.ok(err)
+					if now := w.tree(); now != want {
+						t.Fatalf("stop %d: applied later:\n%s\nwant\n%s", stop, now, want)
+					}
+				default:
+					t.Fatalf("stop %d: %d layers are left, and there is\n%s\nbefore\n%s\nwant\n%s", stop, len(list), now, before, want)
+				}
+				r, err := w.calls.Get(id, nil)
+				w.ok(err)
+				if r.Status != calls.OK || name != "ignored" && len(r.Commits) != 1 {
+					t.Fatalf("stop %d: the call is %s with %d commits", stop, r.Status, len(r.Commits))
+				}
+				if left, err := os.ReadDir(filepath.Join(w.data, "layers")); err != nil || len(left) != 0 {
+					t.Fatalf("stop %d: %v is left, %v", stop, left, err)
+				}
+				w.close()
+				if done {
+					break
+				}
+			}
+			t.Log(results)
+			if results["kept"] == 0 || results["applied"] < 3 {
+				t.Errorf("%v", results)
+			}
+		})
+	}
+}
