@@ -18,7 +18,7 @@ import (
 	"umbra/internal/state"
 	"umbra/internal/task"
 	"umbra/internal/vfs"
-	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 )
 
 // world is a data directory with the services that layers need, and a workspace. It
@@ -28,23 +28,23 @@ type world struct {
 	data, root string
 	records    records
 	db         *state.DB
-	m          *workspace.Manager
+	m          *workspaces.Manager
 	files      []vfs.FS
 	calls      *calls.Service
 	tasks      *task.Service
 	layers     *Service
 }
 
-type records struct{ all map[string]workspace.Record }
+type records struct{ all map[string]workspaces.Record }
 
-func (r records) All() (out []workspace.Record, err error) {
+func (r records) All() (out []workspaces.Record, err error) {
 	for _, rec := range r.all {
 		out = append(out, rec)
 	}
 	return out, nil
 }
 
-func (r records) Put(list ...workspace.Record) error {
+func (r records) Put(list ...workspaces.Record) error {
 	for _, rec := range list {
 		r.all[rec.ID] = rec
 	}
@@ -55,7 +55,7 @@ func (r records) Delete(id string) error { delete(r.all, id); return nil }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, data: t.TempDir(), root: filepath.Join(t.TempDir(), "ws"), records: records{map[string]workspace.Record{}}}
+	w := &world{t: t, data: t.TempDir(), root: filepath.Join(t.TempDir(), "ws"), records: records{map[string]workspaces.Record{}}}
 	if err := os.Mkdir(w.root, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func (w *world) open() {
 	var err error
 	w.db, err = state.Open(filepath.Join(w.data, "state.db"))
 	w.ok(err)
-	w.m, err = workspace.NewManager(workspace.Options{DataDir: w.data, Records: w.records})
+	w.m, err = workspaces.NewManager(workspaces.Options{DataDir: w.data, Records: w.records})
 	w.ok(err)
 	dir := func(name string) vfs.FS {
 		w.ok(os.MkdirAll(filepath.Join(w.data, name), 0o700))
