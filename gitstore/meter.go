@@ -38,12 +38,13 @@ type Figures struct {
 	Unseen  time.Duration // how long the oldest has waited that it does not see; 0: there is none
 	Journal int64         // bytes of the journals, with the room made ahead
 	Packs   int64         // bytes of our packs and their indexes
+	Behind  int           // refs that could not be moved yet
 }
 
 // Figures gives them, from memory.
 func (s *Store) Figures() Figures {
 	f := Figures{Shown: s.pub.shown.Load(), Packs: s.packs.bytes(true) + s.large.bytes()}
-	f.Tip = max(s.Tip().Seq, f.Shown)
+	f.Tip, f.Behind = max(s.Tip().Seq, f.Shown), len(s.pub.pending())
 	s.pub.tmu.Lock()
 	if since := s.pub.oldest; !since.IsZero() && f.Tip > f.Shown {
 		f.Unseen = max(time.Since(since), 0)

@@ -470,12 +470,17 @@ func TestRates(t *testing.T) {
 
 func TestHealth(t *testing.T) {
 	notReady := error(nil)
-	s := newServer(t, Options{Version: "v1", Ready: func() error { return notReady }, Processes: func() int { return 3 }})
+	behind := 0
+	s := newServer(t, Options{Version: "v1", Ready: func() error { return notReady }, RefsBehind: func() int { return behind }, Processes: func() int { return 3 }})
 	rec := s.ask("GET", "/health", "")
 	if rec.Code != 200 || field(t, rec, "status") != "ok" || field(t, rec, "version") != "v1" || field(t, rec, "activeProcesses") != 3.0 {
 		t.Error(rec.Body)
 	}
-	if rec := s.ask("GET", "/readyz", ""); rec.Code != 200 {
+	if rec := s.ask("GET", "/readyz", ""); rec.Code != 200 || rec.Body.String() != "ready\n" {
+		t.Error(rec.Body)
+	}
+	behind = 2
+	if rec := s.ask("GET", "/readyz", ""); rec.Code != 200 || rec.Body.String() != "ready\nwarning: refs_behind 2\n" {
 		t.Error(rec.Body)
 	}
 	notReady = errs.New(errs.NoSpace, "low_disk", "x")

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"os"
 	"runtime"
@@ -93,7 +94,13 @@ func (s *frame) readyz(c *gin.Context) error {
 		plain(c, http.StatusServiceUnavailable, "not ready: "+errs.CodeOf(err)+"\n")
 		return nil
 	}
-	plain(c, http.StatusOK, "ready\n")
+	text := "ready\n"
+	if s.opts.RefsBehind != nil {
+		if n := s.opts.RefsBehind(); n > 0 { // without their names, which not everybody may see
+			text += fmt.Sprintf("warning: refs_behind %d\n", n)
+		}
+	}
+	plain(c, http.StatusOK, text)
 	return nil
 }
 

@@ -63,6 +63,8 @@ type Options struct {
 	Requests *telemetry.Requests
 	// Ready tells why the server cannot do its work now; nil func: always ready.
 	Ready func() error
+	// RefsBehind counts the refs of which git sees older values; nil func: none ever.
+	RefsBehind func() int
 	// Processes counts the programs that run now; nil func: none ever.
 	Processes func() int
 }

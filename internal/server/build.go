@@ -104,6 +104,7 @@ func Build(cfg config.Config, dir *state.Dir, log *slog.Logger) (d *deps, err er
 	}
 	opts.Processes = pool.Active
 	opts.Ready = newReadiness(cfg, dir, s.workspaces).ready
+	opts.RefsBehind = func() int { return s.workspaces.Figures().RefsBehind }
 	told, err := openMetrics(s, dir)
 	if err != nil {
 		return nil, err

@@ -48,6 +48,7 @@ type Figures struct {
 	OldestScan                        time.Duration // since the last look at all of a folder that is open
 	JournalBytes, PackBytes           int64         // of the open ones
 	CacheBytes                        int64         // that are kept of histories, of Limits.CacheBytes
+	RefsBehind                        int           // refs that could not be moved yet, so that stock git sees older values
 }
 
 // AddTo adds the figures of one workspace.
@@ -63,6 +64,7 @@ func (w *Workspace) AddTo(f *Figures) {
 	f.Unseen = max(f.Unseen, st.Unseen)
 	f.JournalBytes += st.Journal
 	f.PackBytes += st.Packs
+	f.RefsBehind += st.Behind
 	if w.virtual != nil {
 		return // nothing is put onto a disk there
 	}
