@@ -489,7 +489,7 @@ func (x *index) size() int {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	n := 0
-	for _, d := range x.dirs {
+	for _, d := range x.dirs.All() {
 		n += len(d.files)
 	}
 	return n

@@ -21,10 +21,11 @@ import (
 // entry is marked, and the file read again until its times are old
 // (Documentation/technical/racy-git.txt).
 //
-// Memory: one slice a folder, about 80 bytes and the name for each file.
+// Memory: one slice and one name a directory, about 80 bytes and the name for each
+// file.
 type index struct {
 	mu   sync.RWMutex
-	dirs map[wspath.Path]*indexDir
+	dirs wspath.Dirs[*indexDir]
 
 	changes, saved atomic.Int64 // how many there were, in all and when it was written
 }
@@ -48,7 +49,7 @@ const (
 	racyWindowCoarse = 2 * time.Second
 )
 
-func newIndex() *index { return &index{dirs: make(map[wspath.Path]*indexDir)} }
+func newIndex() *index { return &index{} }
 
 // isRacy reports whether a write right after the stat, taken at a time, could
 // have left it the same.
@@ -65,7 +66,7 @@ func isRacy(info vfs.Info, at time.Time) bool {
 func (x *index) empty() bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return len(x.dirs) == 0
+	return x.dirs.Len() == 0
 }
 
 func find(d *indexDir, name string) (int, bool) {
@@ -77,7 +78,7 @@ func find(d *indexDir, name string) (int, bool) {
 func (x *index) lookup(p wspath.Path, info vfs.Info) (id object.ID, known bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	d := x.dirs[p.Dir()]
+	d := x.dirs.Get(p.Dir())
 	if d == nil {
 		return id, false
 	}
@@ -99,7 +100,7 @@ func (f *indexFile) holds(info vfs.Info) bool {
 func (x *index) files(dir wspath.Path) []indexFile {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	if d := x.dirs[dir]; d != nil {
+	if d := x.dirs.Get(dir); d != nil {
 		return slices.Clone(d.files)
 	}
 	return nil
@@ -112,10 +113,10 @@ func (x *index) put(p wspath.Path, info vfs.Info, id object.ID, mode object.Mode
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	dir := p.Dir()
-	d := x.dirs[dir]
+	d := x.dirs.Get(dir)
 	if d == nil {
 		d = &indexDir{}
-		x.dirs[wspath.Path(strings.Clone(string(dir)))] = d
+		x.dirs.Put(wspath.Path(strings.Clone(string(dir))), d)
 	}
 	i, ok := find(d, f.name)
 	if ok {
@@ -133,29 +134,25 @@ func (x *index) dropFile(p wspath.Path) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	dir := p.Dir()
-	d := x.dirs[dir]
+	d := x.dirs.Get(dir)
 	if d == nil {
 		return
 	}
 	if i, ok := find(d, p.Base()); ok {
 		d.files = slices.Delete(d.files, i, i+1)
 		if len(d.files) == 0 {
-			delete(x.dirs, dir)
+			x.dirs.Delete(dir)
 		}
 	}
 }
 
-// dropTree forgets a path and everything under it; it looks at each folder.
+// dropTree forgets a path and everything under it.
 func (x *index) dropTree(p wspath.Path) {
 	x.dropFile(p)
 	x.changes.Add(1)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for dir := range x.dirs {
-		if dir.Within(p) {
-			delete(x.dirs, dir)
-		}
-	}
+	x.dirs.Cut(p)
 }
 
 // moveTree follows a folder's rename, which changes no stat of what is in it.
@@ -164,15 +161,9 @@ func (x *index) moveTree(from, to wspath.Path) {
 	x.changes.Add(1)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	moved := make(map[wspath.Path]*indexDir)
-	for dir, d := range x.dirs {
-		if rel, ok := dir.Rel(from); ok {
-			delete(x.dirs, dir)
-			moved[to.Join(string(rel))] = d
-		}
-	}
-	for dir, d := range moved {
-		x.dirs[dir] = d
+	for dir, d := range x.dirs.Cut(from) {
+		rel, _ := dir.Rel(from)
+		x.dirs.Put(to.Join(string(rel)), d)
 	}
 }
 
@@ -181,10 +172,10 @@ func (x *index) forget(blobs map[object.ID]bool) {
 	x.changes.Add(1)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for dir, d := range x.dirs {
+	for dir, d := range x.dirs.All() {
 		d.files = slices.DeleteFunc(d.files, func(f indexFile) bool { return blobs[f.id] })
 		if len(d.files) == 0 {
-			delete(x.dirs, dir)
+			x.dirs.Delete(dir)
 		}
 	}
 }

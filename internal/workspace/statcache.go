@@ -74,8 +74,8 @@ func (w *Workspace) saveIndex() error {
 // write puts the index into its file's form; errors are the writer's to keep.
 func (x *index) write(out *bufio.Writer) {
 	x.mu.RLock()
-	dirs := make([]wspath.Path, 0, len(x.dirs))
-	for dir := range x.dirs {
+	dirs := make([]wspath.Path, 0, x.dirs.Len())
+	for dir := range x.dirs.All() {
 		dirs = append(dirs, dir)
 	}
 	x.mu.RUnlock()
@@ -170,7 +170,7 @@ func (x *index) read(body []byte) {
 			}
 			d.files = append(d.files, f)
 		}
-		x.dirs[wspath.Path(dir)] = d
+		x.dirs.Put(wspath.Path(dir), d)
 	}
 }
 

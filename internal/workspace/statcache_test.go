@@ -42,18 +42,18 @@ func TestStatCache(t *testing.T) {
 	}
 	w := open()
 	// Made a moment ago: their change times prove nothing yet.
-	for _, d := range w.index.dirs {
+	for _, d := range w.index.dirs.All() {
 		for i := range d.files {
 			d.files[i].racy = false
 		}
 	}
-	w.index.dirs["d1"].files[0].racy = true
+	w.index.dirs.Get("d1").files[0].racy = true
 	must(t, w.saveIndex())
 	before := w.index
 	if n := reload(w); n != 49 {
 		t.Fatalf("%d files are known, want all but the racy one", n)
 	}
-	for dir, d := range w.index.dirs {
+	for dir, d := range w.index.dirs.All() {
 		for _, f := range d.files {
 			info, err := w.fs.Lstat(string(dir.Join(f.name)))
 			must(t, err)
@@ -103,7 +103,7 @@ func TestStatCache(t *testing.T) {
 
 func FuzzStatCache(f *testing.F) {
 	x := newIndex()
-	x.dirs["d"] = &indexDir{files: []indexFile{{name: "a", ino: 1, size: -1, mtime: 5, ctime: 6}, {name: "b"}}}
+	x.dirs.Put("d", &indexDir{files: []indexFile{{name: "a", ino: 1, size: -1, mtime: 5, ctime: 6}, {name: "b"}}})
 	var b bytes.Buffer
 	out := bufio.NewWriter(&b)
 	x.write(out)
@@ -115,7 +115,7 @@ func FuzzStatCache(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		x := newIndex()
 		x.read(b)
-		for dir, d := range x.dirs {
+		for dir, d := range x.dirs.All() {
 			if len(d.files) > len(b) || len(dir) > wspath.MaxPath {
 				t.Errorf("%q has %d files of %d bytes", dir, len(d.files), len(b))
 			}
