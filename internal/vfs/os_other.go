@@ -10,8 +10,8 @@ import (
 )
 
 // osFS is a real directory where there is no Linux: os.Root does all of it.
-// What other systems have no call for (files without a name, exchange) is
-// errors.ErrUnsupported, and the callers' fallbacks take over.
+// What a system has no call for (files without a name; exchange, except on
+// macOS) is errors.ErrUnsupported, and the callers use their fallbacks.
 type osFS struct {
 	root *os.Root
 }
@@ -158,14 +158,6 @@ func (o *osFS) Rename(oldname, newname string) error {
 	return o.entry("rename", newname, func() error {
 		return o.entry("rename", oldname, func() error { return o.root.Rename(oldname, newname) })
 	})
-}
-
-func (o *osFS) RenameNoReplace(_, newname string) error {
-	return pathErr("rename-noreplace", newname, errors.ErrUnsupported)
-}
-
-func (o *osFS) Exchange(a, _ string) error {
-	return pathErr("exchange", a, errors.ErrUnsupported)
 }
 
 func (o *osFS) Remove(name string) error {
