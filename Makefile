@@ -2,6 +2,7 @@
 
 GO      ?= go
 ARGS    ?=
+DIST    ?=
 BENCH   ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X umbra/internal/buildinfo.version=$(VERSION)
@@ -9,7 +10,7 @@ LDFLAGS := -s -w -X umbra/internal/buildinfo.version=$(VERSION)
 FUZZTIME ?= 30s
 
 .DEFAULT_GOAL := build
-.PHONY: help check race build embed run man tools test bench soak lint fuzz clean FORCE
+.PHONY: help check race build embed run man dist licenses tools test bench soak lint fuzz clean FORCE
 
 help: ## tell what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -46,6 +47,13 @@ man: build ## write the manual's pages to bin/man
 	@mkdir -p bin/man
 	./bin/umbra man bin/man
 
+# Built by a module of its own, so that its libraries are not the program's.
+dist: build ## archives, .deb, container image, SBOMs and checksums in bin/dist
+	cd tools/dist && $(GO) run . -root ../.. -version '$(VERSION)' -out ../../bin/dist -umbra ../../bin/umbra $(DIST)
+
+licenses: embed ## write the license texts that 'umbra licenses' prints
+	cd tools/dist && $(GO) run . -root ../.. licenses
+
 # The checked packages: tests and benchmarks are not held to errcheck.
 CHECKED := ./cmd/... ./config ./gitstore/... ./httpapi/... ./internal/... ./watcher
 
@@ -54,6 +62,7 @@ lint: ## gofmt, go vet (for macOS too), staticcheck, errcheck, misspell, and the
 	if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
+	cd tools/dist && $(GO) vet ./...
 	$(GO) tool staticcheck ./...
 	$(GO) tool errcheck -ignoretests -exclude .errcheck $(CHECKED)
 	$(GO) tool misspell -error -locale US -i cancelled,materialise,materialised,materialises \
@@ -82,6 +91,7 @@ test: tools lint build ## lint, then all tests: the short forms with the race de
 	$(GO) test -run '^$$' $(LONG) >/dev/null
 	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -race -short -p 1 -timeout 30m $(RACED)
 	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -p 1 -timeout 30m $(LONG)
+	cd tools/dist && UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test ./...
 
 race: tools embed ## the black boxes against a server built with the race detector
 	@mkdir -p bin/race

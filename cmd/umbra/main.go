@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout) // of help that was asked for, and of completions
 	root.SetErr(stderr)
-	root.AddCommand(serveCommand(stdout, stderr), demoCommand(stdout, stderr), versionCommand(stdout), replayCommand(stdout, stderr))
+	root.AddCommand(serveCommand(stdout, stderr), demoCommand(stdout, stderr), versionCommand(stdout), licensesCommand(stdout), replayCommand(stdout, stderr))
 	root.AddCommand(verbs(stdout, stderr)...)
 	root.AddCommand(completionCommand(root, stdout), manCommand(root))
 	cli.CompleteIDs(root)
