@@ -32,7 +32,7 @@ func immutable(name string) bool {
 // the moment that Freeze gives, or is of a running server.
 // What a purge is at belongs to a moment, and is in that.
 var notCopied = map[string]bool{"records": true, "records.names": true, "records.new": true, "records.names.new": true, "stat": true, "progress": true, "checkpoint": true,
-	"checkpoint.new": true, "purge": true, "moved.new": true, "caches": true, "aside": true}
+	"checkpoint.new": true, "purge": true, "moved.new": true, "caches": true, "aside": true, "moves": true}
 
 // workspace copies one workspace as it is at a moment. One whose baseline is being
 // taken is none yet: its record alone is copied, and its folder is read anew.

@@ -3,6 +3,7 @@ package rootfs
 import (
 	"errors"
 	"io/fs"
+	"math/rand/v2"
 	"syscall"
 
 	"umbra/internal/vfs"
@@ -114,6 +115,20 @@ func (r *Root) Take(target wspath.Path) (*Displaced, error) {
 		}
 	}
 	return nil, &fs.PathError{Op: "take", Path: string(target), Err: syscall.EBUSY}
+}
+
+// Exchange swaps two names of files or directories that are both wanted.
+func (r *Root) Exchange(a, b wspath.Path) error {
+	err := r.fs.Exchange(string(a), string(b))
+	if errors.Is(err, errors.ErrUnsupported) {
+		r.noExchange.Store(true)
+	}
+	return err
+}
+
+// TempIn returns a temporary name in a directory that is not in use.
+func (r *Root) TempIn(dir wspath.Path) wspath.Path {
+	return wspath.Path(tempIn(dir.Join("x"), rand.Uint64()&^(1<<32))) // never IsMaking
 }
 
 // MoveUp moves what was displaced into the folder above the one that it is in,

@@ -151,17 +151,21 @@ func (s *Staged) Finish() error {
 	return s.file.StartWriteout()
 }
 
-// Discard drops content that is not placed, and closes what is.
-func (s *Staged) Discard() {
+// Discard drops content that is not placed, and closes what is. It returns the
+// name that could not be removed, nil otherwise.
+func (s *Staged) Discard() (left *Displaced) {
 	if s == nil {
-		return
+		return nil
 	}
 	s.closeFile()
 	s.unpark()
 	if s.name != "" {
-		_ = s.r.at(s.aside).Remove(s.name)
+		if err := s.r.at(s.aside).Remove(s.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			left = &Displaced{Temp: s.name, aside: s.aside}
+		}
 		s.name, s.aside = "", false
 	}
+	return left
 }
 
 // Info looks at the file as it is now.

@@ -64,7 +64,7 @@ func (g *ground) stage(target string) *Staged {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	g.t.Cleanup(s.Discard)
+	g.t.Cleanup(func() { s.Discard() })
 	return s
 }
 
@@ -148,7 +148,7 @@ func TestStagingApart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(again.Discard)
+		t.Cleanup(func() { again.Discard() })
 		if again.shared {
 			t.Fatalf("%v: prepared in staging once more", refusal)
 		}

@@ -163,6 +163,11 @@ func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again
 		}
 		return &Result{Ops: p.ops}, false, err
 	}
+	if w.virtual == nil {
+		if err := p.arrange(); err != nil {
+			return nil, false, err
+		}
+	}
 	var c gitstore.Committed
 	if len(entries) > 0 {
 		began := time.Now()
@@ -180,7 +185,9 @@ func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again
 	ctx = context.WithoutCancel(ctx)
 	m := &materialiser{w: w, p: p}
 	began := time.Now()
-	err = m.run(ctx)
+	if err = m.recordMoves(c.Seq); err == nil {
+		err = m.run(ctx)
+	}
 	w.meter.Materialise.Since(began)
 	w.meter.step(ctx, "materialise", began, c)
 	w.progress.dirty(m.touched())

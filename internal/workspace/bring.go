@@ -41,7 +41,7 @@ func (w *Workspace) bring(ctx context.Context, path wspath.Path, want gitstore.E
 		defer r.Close()
 		s.kind, s.perm = stepPut, w.root.FilePerm(exec)
 		if have.kind == KindFile {
-			s.perm, s.attrs = rootfs.ExecBits(have.info.Mode.Perm(), exec), true
+			s.perm, s.attrs = rootfs.ExecBits(have.info.Mode.Perm(), exec), path
 		}
 		if s.content, err = c.fromStore(ctx, path, r, size); err != nil {
 			return err

@@ -84,46 +84,10 @@ func (p *plan) message(ctx context.Context, entries []netEntry) (message.Message
 	if p.filled || p.net.filledFolder() { // else the entries tell
 		m.Extra = slices.Concat(m.Extra, folderTrailers(p.folders))
 	}
-	m.Extra = slices.Concat(m.Extra, p.via(entries), filledTrailers(p.view.filled, entries), p.named)
+	m.Extra = slices.Concat(m.Extra, filledTrailers(p.view.filled, entries), p.named)
 	var err error
 	m.Entries, err = p.w.messageEntries(ctx, entries)
 	return m, err
-}
-
-// keyVia is the trailer that names a path which the change set only passed
-// through (a swap's third name), or touched more than once: where it is cut off
-// between, the path holds what no tree tells, and a start has to know that this
-// is nobody's edit. A folder's ends in "/".
-const keyVia = "Via"
-
-func (p *plan) via(entries []netEntry) []message.Trailer {
-	if len(p.steps) < 2 {
-		return nil
-	}
-	known := make(map[wspath.Path]bool, 2*len(entries))
-	for _, e := range entries {
-		for _, name := range []string{e.Path, e.OldPath} {
-			known[wspath.Path(strings.TrimSuffix(name, "/"))] = true
-		}
-	}
-	var out []message.Trailer
-	touched := make(map[wspath.Path]int)
-	add := func(q wspath.Path, dir bool) {
-		if touched[q]++; q == "" || touched[q] > 2 || (touched[q] == 1) == known[q] {
-			return
-		}
-		v := string(q)
-		if dir {
-			v += "/"
-		}
-		out = append(out, message.Trailer{Key: keyVia, Value: v})
-	}
-	for i := range p.steps {
-		s := &p.steps[i]
-		add(s.path, s.dir || s.kind == stepMkdir)
-		add(s.to, s.dir)
-	}
-	return out
 }
 
 // coversFolder reports whether entries are of files in a folder: one file that

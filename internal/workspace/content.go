@@ -63,7 +63,9 @@ func (c *contents) finished(x *content) {
 // committed are not hurt.
 func (c *contents) release() {
 	for _, x := range c.all {
-		x.staged.Discard()
+		if left := x.staged.Discard(); left != nil {
+			c.w.lingerOn(lingering{out: left, done: true})
+		}
 		c.w.store.Discard(x.blob)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
+	"umbra/internal/moves"
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
@@ -18,13 +19,14 @@ import (
 type act uint8
 
 const (
-	actPlaced  act = iota + 1 // content stands where nothing stood
-	actSwapped                // content stands in place of out
-	actTaken                  // out was renamed away
-	actMoved                  // path is at to; out stood there, if not nil
-	actMade                   // a folder
-	actPruned                 // an empty folder was removed
-	actChmod                  // permission bits; perm were there before
+	actPlaced    act = iota + 1 // content stands where nothing stood
+	actSwapped                  // content stands in place of out
+	actTaken                    // out was renamed away
+	actMoved                    // path is at to; out stood there, if not nil
+	actExchanged                // path and to took each other's places
+	actMade                     // a folder
+	actPruned                   // an empty folder was removed
+	actChmod                    // permission bits; perm were there before
 )
 
 // done is one action on disk, and what is needed to undo it.
@@ -37,6 +39,7 @@ type done struct {
 	open     vfs.Writers // whether a process may still write to out
 	foreign  bool        // out is not what was expected
 	dir      bool
+	skipped  []Skip // of a directory that was taken: what is not recorded
 }
 
 // foreign is what a step met that nobody expected: a person was there between
@@ -52,10 +55,17 @@ type materialiser struct {
 	p       *plan
 	log     []done
 	foreign []foreign
+	moves   []moves.Step // the renames of directories among the steps
 }
 
 // run does the steps in order. After an error the log tells what was done.
 func (m *materialiser) run(ctx context.Context) error {
+	for i := range m.p.steps {
+		// A step before may remove the file that has the attributes.
+		if s := &m.p.steps[i]; s.early && s.content.staged != nil {
+			s.content.staged.TakeAttributes(s.attrs)
+		}
+	}
 	for i := range m.p.steps {
 		s := &m.p.steps[i]
 		var err error
@@ -66,6 +76,8 @@ func (m *materialiser) run(ctx context.Context) error {
 			err = m.take(ctx, s)
 		case stepMove:
 			err = m.move(ctx, s)
+		case stepSwap:
+			err = m.swap(ctx, s)
 		case stepMkdir:
 			err = m.mkdir(s)
 		case stepChmod:
@@ -77,7 +89,7 @@ func (m *materialiser) run(ctx context.Context) error {
 			return errs.Wrap(err, string(s.path))
 		}
 	}
-	return nil
+	return m.syncMoves()
 }
 
 // dirs makes the folder of a path and notes those that it made.
@@ -94,8 +106,8 @@ func (m *materialiser) put(ctx context.Context, s *step) error {
 	if s.content.staged == nil {
 		return m.putLink(ctx, s)
 	}
-	if s.attrs {
-		s.content.staged.TakeAttributes(s.path)
+	if s.attrs != "" && !s.early {
+		s.content.staged.TakeAttributes(s.attrs)
 	}
 	exists := s.expect != nil
 	var last error
@@ -181,7 +193,7 @@ func (m *materialiser) placed(s *step) error {
 	if err != nil {
 		return err
 	}
-	*s.result = onDisk{info: info, id: s.content.blob.ID(), mode: s.mode, racy: true, own: true}
+	*s.result = onDisk{info: info, id: s.content.blob.ID(), mode: s.mode, racy: true}
 	m.w.remember(s.path, info, s.content.blob.ID(), s.mode, at)
 	return nil
 }
@@ -280,9 +292,6 @@ func (w *Workspace) isExpected(ctx context.Context, out *rootfs.Displaced, expec
 	if expect == nil || !sameContent(out.Info, expect.info) {
 		return false, open, nil
 	}
-	if expect.own {
-		open = vfs.No // but for this change set itself
-	}
 	if !expect.racy && open == vfs.No {
 		return true, open, nil
 	}
@@ -311,13 +320,13 @@ func (m *materialiser) take(ctx context.Context, s *step) error {
 		return nil
 	}
 	if out != nil {
-		m.log = append(m.log, done{act: actTaken, path: s.path, out: out, dir: s.dir})
+		m.log = append(m.log, done{act: actTaken, path: s.path, out: out, dir: s.dir, skipped: s.skipped})
 	}
 	if err != nil {
 		return err
 	}
 	if s.dir && out.Info.IsDir() {
-		ok, err := m.w.treeRecorded(ctx, out.Temp, s.path, m.p.unrecorded)
+		ok, err := m.w.treeRecorded(ctx, out.Temp, s.path, s.skipped)
 		if err != nil {
 			return err
 		}
@@ -414,6 +423,70 @@ func (m *materialiser) move(ctx context.Context, s *step) error {
 	return m.keep(s.to, d.out, errChanging(s.to))
 }
 
+// swap exchanges two files or directories.
+func (m *materialiser) swap(ctx context.Context, s *step) error {
+	err := m.w.root.Exchange(s.path, s.to)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		temp := m.w.root.TempIn(s.path.Dir())
+		for _, x := range []step{{path: s.path, to: temp, expect: s.expect, result: s.expect}, {path: s.to, to: s.path, expect: s.target, result: s.target},
+			{path: temp, to: s.to, expect: s.expect, result: s.expect}} {
+			x.dir = s.dir
+			if err := m.move(ctx, &x); err != nil || len(m.foreign) > 0 {
+				return err
+			}
+		}
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		m.foreign = append(m.foreign, foreign{path: s.path}, foreign{path: s.to})
+		return nil
+	case err != nil:
+		return err
+	}
+	m.log = append(m.log, done{act: actExchanged, path: s.path, to: s.to, dir: s.dir})
+	m.exchanged(s.path, s.to, s.dir)
+	for _, x := range []struct {
+		now    wspath.Path
+		expect *onDisk
+	}{{s.to, s.expect}, {s.path, s.target}} {
+		info, err := m.w.fs.Lstat(string(x.now))
+		if err != nil {
+			return err
+		}
+		if info.IsDir() != x.expect.info.IsDir() || !info.IsDir() && !sameContent(info, x.expect.info) {
+			m.foreign = append(m.foreign, foreign{path: s.path}, foreign{path: s.to})
+			return nil
+		}
+		m.carried(x.now, info, x.expect)
+	}
+	return nil
+}
+
+// carried notes that a file has another name, if info is that of one. Its bytes
+// are those of before.
+func (m *materialiser) carried(p wspath.Path, info vfs.Info, is *onDisk) {
+	if is.info = info; info.IsRegular() && !is.racy {
+		m.w.remember(p, info, is.id, is.mode, m.w.now())
+	} else if !info.IsDir() {
+		m.w.index.dropFile(p)
+	}
+}
+
+// exchanged keeps what is known by path true when two names are exchanged.
+func (m *materialiser) exchanged(a, b wspath.Path, dir bool) {
+	m.w.index.dropFile(a)
+	m.w.index.dropFile(b)
+	if !dir {
+		return
+	}
+	between := wspath.Path(wspath.TempName(0)) // no file's
+	for _, x := range [][2]wspath.Path{{a, between}, {b, a}, {between, b}} {
+		m.w.index.moveTree(x[0], x[1])
+		m.followed(x[0], x[1])
+		m.w.progress.follow(x[0], x[1])
+	}
+}
+
 func (m *materialiser) takeTarget(to wspath.Path) (*rootfs.Displaced, error) {
 	out, err := m.w.root.Take(to)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -439,7 +512,6 @@ func (m *materialiser) moved(ctx context.Context, s *step) error {
 		return nil
 	}
 	m.w.index.dropFile(s.path)
-	at := m.w.now()
 	info, err := m.w.fs.Lstat(string(s.to))
 	if err != nil {
 		return err
@@ -450,12 +522,7 @@ func (m *materialiser) moved(ctx context.Context, s *step) error {
 		return nil
 	}
 	if s.result != nil {
-		s.result.info = info
-		if info.IsRegular() && !s.expect.racy {
-			m.w.remember(s.to, info, s.expect.id, s.expect.mode, at)
-		} else {
-			m.w.index.dropFile(s.to)
-		}
+		m.carried(s.to, info, s.result)
 	}
 	return nil
 }

@@ -25,7 +25,8 @@ type plan struct {
 	external []external
 	claimed  map[wspath.Path]bool
 
-	steps      []step
+	steps      []step // of the materialiser, from the view and removed
+	removed    []removal
 	edits      []gitstore.Edit
 	net        *netChanges
 	ops        []OpResult
@@ -45,6 +46,7 @@ const (
 	stepPut   stepKind = iota + 1 // content at path, in place of what is expected there
 	stepTake                      // what stands at path goes, a folder with all in it
 	stepMove                      // path goes to to, in place of the file expected there
+	stepSwap                      // path and to take each other's places
 	stepMkdir                     // a folder
 	stepChmod                     // permission bits
 	stepPrune                     // a folder goes if it is empty
@@ -58,10 +60,15 @@ type step struct {
 	perm     fs.FileMode
 	mode     object.Mode
 	expect   *onDisk // what stands at path; nil: nothing
-	target   *onDisk // stepMove: what stands at to; nil: nothing
+	target   *onDisk // stepMove, stepSwap: what is at to; nil: nothing
 	result   *onDisk // what the step makes or leaves of a file; filled in by it
-	dir      bool    // stepTake, stepMove: a folder
-	attrs    bool    // stepPut: take over owner, ACL and extended attributes
+	dir      bool    // stepTake, stepMove: a directory; stepSwap: one of them at least is
+	// attrs is where the file is whose owner, ACL and extended attributes the
+	// content of a stepPut takes over; empty: of none. early: that is where it is
+	// before all steps.
+	attrs   wspath.Path
+	early   bool
+	skipped []Skip // stepTake: what is removed unrecorded, by the paths on disk
 }
 
 // external is a path that the disk holds otherwise than history.

@@ -71,37 +71,20 @@ func (p *plan) replace(ctx context.Context, i int, q wspath.Path, n *vnode, x *c
 		perm: p.view.permFor(n, mode, op.Permissions)}, op.Reverts)
 }
 
-// put is the step, edit and record of new content at a path.
+// put is the edit and record of new content at a path.
 func (p *plan) put(q wspath.Path, old, n *vnode, reverts []message.EntryRef) error {
 	n.disk = &onDisk{}
-	if s := p.lastPut(q, old); s != nil {
-		s.content, s.perm, s.mode, s.result = n.content, n.perm, n.mode, n.disk
-	} else {
-		p.steps = append(p.steps, step{kind: stepPut, path: q, content: n.content, perm: n.perm, mode: n.mode, expect: old.disk, result: n.disk,
-			attrs: old.kind == KindFile && n.kind == KindFile})
+	if old.content != nil {
+		n.attrs = old.attrs
+	} else if p.remove(q, old); old.kind == KindFile {
+		n.attrs = old.origin
+	}
+	if n.kind != KindFile {
+		n.attrs = ""
 	}
 	p.edits = append(p.edits, gitstore.Edit{Path: q, Mode: n.mode, Blob: n.content.blob})
 	p.net.write(q, n.mode, n.id, n.content, reverts)
 	return p.view.set(q, n)
-}
-
-// lastPut gives the step that put a file of this change set where it still
-// stands, if no step since has to do with the path: new content can take the
-// place of the old one before either is on disk.
-func (p *plan) lastPut(q wspath.Path, old *vnode) *step {
-	if old.content == nil {
-		return nil
-	}
-	for i := len(p.steps) - 1; i >= 0; i-- {
-		s := &p.steps[i]
-		if s.kind == stepPut && s.path == q && s.result == old.disk {
-			return s
-		}
-		if q.Within(s.path) || s.path.IsUnder(q) || s.to != "" && (q.Within(s.to) || s.to.IsUnder(q)) {
-			return nil
-		}
-	}
-	return nil
 }
 
 // edit plays OpEdit: the bytes on disk, changed by the caller.
@@ -183,10 +166,9 @@ func readAll(r io.ReaderAt, size int64) ([]byte, error) {
 	return data, nil
 }
 
-// setMode is the step, edit and record of a change of mode alone.
+// setMode is the edit and record of a change of mode alone.
 func (p *plan) setMode(q wspath.Path, n *vnode, mode object.Mode, op *Op) {
 	perm := rootfs.ExecBits(n.perm, mode == object.Executable)
-	p.steps = append(p.steps, step{kind: stepChmod, path: q, perm: perm, mode: mode, expect: n.disk, result: n.disk})
 	e := gitstore.Edit{Path: q, Mode: mode}
 	if n.content != nil {
 		e.Blob = n.content.blob
@@ -196,7 +178,7 @@ func (p *plan) setMode(q wspath.Path, n *vnode, mode object.Mode, op *Op) {
 	p.edits = append(p.edits, e)
 	p.net.write(q, mode, n.id, n.content, op.Reverts)
 	m := *n
-	m.mode, m.perm = mode, perm
+	m.mode, m.perm, m.chmod = mode, perm, true
 	p.view.nodes[q] = &m
 }
 

@@ -100,7 +100,6 @@ func (p *plan) rename(ctx context.Context, i int) error {
 		p.net.moveDir(from, to, op.Reverts)
 	}
 	m := *n
-	p.steps = append(p.steps, step{kind: stepMove, path: from, to: to, expect: n.disk, target: old.disk, dir: n.kind == KindDir, result: m.disk})
 	p.ops[i].Operation = message.Rename
 	p.ops[i].Created = old.kind == KindNone
 	p.result(i, message.Rename, to, n)
@@ -163,11 +162,12 @@ func (p *plan) vacate(ctx context.Context, to wspath.Path, old *vnode) error {
 		if err != nil {
 			return err
 		}
-		p.steps = append(p.steps, step{kind: stepTake, path: to, dir: true})
+		p.remove(to, old)
 		p.net.rmdir(to, nil)
 		old.disk = nil
 		old.kind = KindNone
 	case KindFile, KindSymlink:
+		p.remove(to, old)
 		p.net.remove(to, nil)
 	}
 	return nil
@@ -281,7 +281,11 @@ func (p *plan) copyContent(ctx context.Context, from wspath.Path, n *vnode, to w
 		}
 		return p.contents.fromLink(target), object.Symlink, nil
 	}
-	return p.contents.fromDisk(ctx, n.origin, to)
+	x, mode, err := p.contents.fromDisk(ctx, n.origin, to)
+	if n.chmod {
+		mode = n.mode
+	}
+	return x, mode, err
 }
 
 // copyDir copies a folder with what is on disk under it: no git folder, no
@@ -301,7 +305,6 @@ func (p *plan) copyDir(ctx context.Context, i int, from wspath.Path, n *vnode, t
 		if err := p.checkShape(to); err != nil {
 			return err
 		}
-		p.steps = append(p.steps, step{kind: stepMkdir, path: to})
 		p.net.mkdir(to, p.req.Ops[i].Reverts)
 		if err := p.view.set(to, &vnode{kind: KindDir}); err != nil {
 			return err

@@ -46,7 +46,7 @@ func (p *plan) prune(ctx context.Context, i int) error {
 	}); err != nil {
 		return err
 	}
-	p.steps = append(p.steps, step{kind: stepPrune, path: q})
+	p.removed = append(p.removed, removal{node: n, at: q, prune: true})
 	if op.Tell {
 		p.net.rmdir(q, op.Reverts)
 		p.ops[i].Operation = message.Rmdir

@@ -46,7 +46,6 @@ func (p *plan) mkdir(ctx context.Context, i int) error {
 		return err
 	}
 	for j := len(missing) - 1; j >= 0; j-- {
-		p.steps = append(p.steps, step{kind: stepMkdir, path: missing[j]})
 		p.net.mkdir(missing[j], op.Reverts)
 	}
 	p.ops[i].Operation, p.ops[i].Created = message.Mkdir, true
@@ -95,7 +94,7 @@ func (p *plan) delete(ctx context.Context, i int) error {
 		p.net.remove(q, op.Reverts)
 	}
 	p.ops[i].Operation, p.ops[i].Existed = message.Delete, true
-	p.steps = append(p.steps, step{kind: stepTake, path: q, expect: n.disk})
+	p.remove(q, n)
 	p.view.remove(q)
 	return nil
 }
@@ -165,7 +164,7 @@ func (p *plan) deleteDir(ctx context.Context, i int, q wspath.Path, n *vnode) er
 	if len(d.files) == 0 {
 		p.ops[i].Operation = message.Rmdir
 	}
-	p.steps = append(p.steps, step{kind: stepTake, path: q, dir: true})
+	p.removeTree(q, n)
 	p.view.remove(q)
 	return nil
 }

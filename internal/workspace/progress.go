@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"umbra/internal/errs"
+	"umbra/internal/moves"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
 )
@@ -32,6 +33,7 @@ type checkpoint struct {
 	Seq   uint64 `json:"seq"`
 	Epoch string `json:"epoch"`
 	Clean bool   `json:"clean"`
+	Moves bool   `json:"moves,omitempty"` // since then, renames of directories are recorded (package moves)
 }
 
 // progress is the watermark of settled commits. Commits of different paths
@@ -56,6 +58,8 @@ type progress struct {
 
 	synced atomic.Uint64 // last.Seq, for who does not wait
 	warned atomic.Bool   // of a file that cannot be opened for a sync
+
+	renames atomic.Bool // records of package moves may exist that the checkpoint covers
 }
 
 // progressSize is the file's size: magic, epoch's hash, number, checksum.
@@ -66,8 +70,9 @@ func openProgress(files vfs.FS, epoch string) (*progress, error) {
 	if err != nil {
 		return nil, errs.Wrap(err, "")
 	}
-	return &progress{files: files, epoch: epoch, file: f, ahead: make(map[uint64]bool), paths: make(map[wspath.Path]struct{}),
-		moved: make(chan struct{})}, nil
+	g := &progress{files: files, epoch: epoch, file: f, ahead: make(map[uint64]bool), paths: make(map[wspath.Path]struct{}), moved: make(chan struct{})}
+	g.renames.Store(true)
+	return g, nil
 }
 
 // read gives the number in the file, if it was written in this epoch.
@@ -212,7 +217,7 @@ func (w *Workspace) checkpoint(ctx context.Context, clean bool) error {
 	g.ckmu.Lock()
 	defer g.ckmu.Unlock()
 	g.mu.Lock()
-	c := checkpoint{Seq: g.settled, Epoch: g.epoch, Clean: clean}
+	c := checkpoint{Seq: g.settled, Epoch: g.epoch, Clean: clean, Moves: true}
 	paths := g.paths
 	g.paths = make(map[wspath.Path]struct{})
 	g.mu.Unlock()
@@ -229,7 +234,9 @@ func (w *Workspace) checkpoint(ctx context.Context, clean bool) error {
 		c.Seq, c.Clean = g.last.Seq, false
 	}
 	if err == nil && c != g.last {
-		err = g.save(c)
+		if err = g.save(c); err == nil && g.renames.Swap(false) {
+			moves.Drop(w.files, c.Seq)
+		}
 	}
 	if err != nil {
 		g.mu.Lock()

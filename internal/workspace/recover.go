@@ -10,40 +10,47 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
+	"umbra/internal/moves"
 	"umbra/internal/rootfs"
 	"umbra/internal/wspath"
 )
+
+// keyVia is the trailer by which servers before named a path that a change set
+// only passed through, or touched more than once; a directory's ends in "/".
+const keyVia = "Via"
 
 // unclean is the Reason of what a start found torn.
 const unclean = "unclean-stop"
 
 // recovery brings the disk up to the tip after a stop that was not clean: what
-// was durable in history and not yet on disk is finished, what a cut left half
-// is recorded and written again, and what was displaced is recorded.
+// was durable in history and not yet on disk is finished, what a power failure
+// left half is recorded and written again, and what was displaced is recorded.
 type recovery struct {
-	w    *Workspace
-	same bool   // the same boot and mounts: what was written is there
-	from uint64 // everything up to here is on disk
-	tip  gitstore.Tip
+	w        *Workspace
+	same     bool   // the same boot and mounts: what was written is there
+	recorded bool   // renames of directories are recorded since the checkpoint
+	from     uint64 // everything up to here is on disk
+	tip      gitstore.Tip
 
-	paths map[wspath.Path]*versions
-	moves [][]folderMove // in order; those of a group at once
-	dirs  []dirChange
-	via   []wspath.Path               // folders that were only passed through
-	empty []wspath.Path               // folders that their files left
-	homes map[wspath.Path]wspath.Path // where a temporary file stood that was aside
+	paths   map[wspath.Path]*versions
+	renamed []renamed
+	undone  map[uint64]bool // commits that a later one takes back
+	dirs    []dirChange
+	homes   map[wspath.Path]wspath.Path // where a temporary file was displaced that was aside
 }
 
 // versions are the states of one path since the checkpoint, the oldest first.
 type versions struct {
 	list []gitstore.Entry // Mode 0: not there
-	// several says that a change set of several steps touched the path: one that
-	// was cut off may have left nothing there, or whatever else it moved about or
-	// wrote for a moment. All of that is in history.
-	several bool
+	// moved says that a change set which renames touched the path: between two of
+	// its steps nothing may be there.
+	moved bool
+	// via says that a server before this one passed through the path: any content
+	// that history has may be there.
+	via bool
 }
 
-// state is what stands at a path; the zero value is nothing.
+// state is what is at a path; the zero value is nothing.
 type state struct {
 	mode object.Mode
 	id   object.ID
@@ -59,13 +66,10 @@ func (r *recovery) ours(v *versions, now state) bool {
 			return true
 		}
 	}
-	return v.several && (now.mode == 0 || r.w.store.HasBlob(now.id))
+	return now.mode == 0 && (r.same || v.moved) || v.via && (now.mode == 0 || r.w.store.HasBlob(now.id))
 }
 
-// folderMove is a folder that a commit moved whole.
-type folderMove struct{ from, to wspath.Path }
-
-// dirChange is an empty folder that a commit made or removed.
+// dirChange is an empty directory that a commit made or removed.
 type dirChange struct {
 	path wspath.Path
 	made bool
@@ -77,7 +81,7 @@ func (w *Workspace) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := &recovery{w: w, tip: w.store.Tip(), paths: make(map[wspath.Path]*versions), homes: make(map[wspath.Path]wspath.Path)}
+	r := &recovery{w: w, tip: w.store.Tip(), paths: make(map[wspath.Path]*versions), undone: make(map[uint64]bool), recorded: ck.Moves, homes: make(map[wspath.Path]wspath.Path)}
 	r.from = r.tip.Seq
 	if found {
 		r.same = ck.Epoch == w.progress.epoch
@@ -161,13 +165,13 @@ func (r *recovery) run(ctx context.Context, aside []rootfs.Aside) error {
 	if err := r.history(ctx); err != nil {
 		return err
 	}
+	if err := r.moveDirs(ctx); err != nil {
+		return err
+	}
 	if err := r.asides(ctx, aside); err != nil {
 		return err
 	}
 	if err := r.temps(ctx, wspath.Root); err != nil {
-		return err
-	}
-	if err := r.moveFolders(ctx); err != nil {
 		return err
 	}
 	paths := make([]wspath.Path, 0, len(r.paths))
@@ -183,59 +187,101 @@ func (r *recovery) run(ctx context.Context, aside []rootfs.Aside) error {
 			}
 		}
 	}
-	slices.Sort(r.empty)
-	for _, dir := range slices.Backward(r.empty) {
-		r.w.rmdir(dir)
-	}
-	r.w.progress.dirty(r.empty)
 	return r.folders()
 }
 
 // history reads what was committed since.
 func (r *recovery) history(ctx context.Context) error {
+	seqs := make(map[object.ID]uint64)
 	return r.w.store.Records(ctx, r.from+1, r.tip.Seq, func(rec gitstore.Record) error {
 		if r.from >= r.tip.Seq {
 			return nil
 		}
 		c, err := r.w.store.ReadCommit(ctx, rec.Commit)
-		if err != nil {
+		if err != nil || c.Parent.IsZero() {
 			return err
 		}
-		var touched []*versions
+		seqs[c.ID] = rec.Seq
+		if m := c.Message; m.Source == message.Rollback || m.Source == message.External {
+			for _, id := range m.Reverts {
+				r.undone[seqs[id]] = true
+			}
+		}
+		net := netMoves(c.Message)
+		if len(net) > 0 {
+			r.renamed = append(r.renamed, renamed{rec.Seq, net})
+			r.follow(net)
+		}
+		moves := slices.ContainsFunc(c.Message.Entries, func(e message.Entry) bool { return e.OldPath != "" })
 		err = r.w.store.DiffTrees(ctx, c.Parent, c.ID, wspath.Root, func(t gitstore.TreeChange) error {
 			v := r.path(t.Path, t.Old)
 			v.list = append(v.list, t.New)
-			touched = append(touched, v)
+			v.moved = v.moved || moves
+			if at := movedTo(net, t.Path); at != "" {
+				v := r.path(at, t.Old) // it moved along first
+				v.list = append(v.list, t.Old)
+				v.moved = true
+			}
 			return nil
 		})
-		if err != nil {
-			return err
-		}
-		for _, x := range c.Message.Extra {
-			if x.Key != keyVia {
-				continue
-			}
-			name, ok := strings.CutSuffix(x.Value, "/")
-			if ok {
-				dir := wspath.Path(name)
-				r.via = append(r.via, dir)
-				for p, v := range r.paths {
-					v.several = v.several || p.IsUnder(dir)
+		for i := range c.Message.Entries {
+			// What a rename replaces is at its old name for a moment.
+			if e := &c.Message.Entries[i]; e.OldPath != "" {
+				from, to := r.paths[wspath.Path(e.OldPath)], r.paths[wspath.Path(e.Path)]
+				if from != nil && to != nil {
+					from.list = append(from.list, to.list[:len(to.list)-1]...)
 				}
 			}
-			// A file too may have stood for a moment where a folder did.
-			touched = append(touched, r.path(wspath.Path(name), gitstore.Entry{}))
 		}
-		if len(touched) > 1 {
-			for _, v := range touched {
-				v.several = true
+		for _, x := range c.Message.Extra {
+			if x.Key == keyVia {
+				r.path(wspath.Path(strings.TrimSuffix(x.Value, "/")), gitstore.Entry{}).via = true
 			}
 		}
-		return r.entries(ctx, c)
+		for i := range c.Message.Entries {
+			e := &c.Message.Entries[i]
+			if dir, ok := dirEntry(e.Path); ok && e.OldPath == "" {
+				r.dirs = append(r.dirs, dirChange{dir, e.Operation == message.Mkdir})
+			}
+		}
+		return err
 	})
 }
 
-// path gives a path's states, the first of which is what stood there before.
+// dirEntry gives the directory that an entry's path names.
+func dirEntry(name string) (wspath.Path, bool) {
+	dir, ok := strings.CutSuffix(name, "/")
+	return wspath.Path(dir), ok
+}
+
+// movedTo gives where a path came to with the directories above it; empty: it
+// stayed.
+func movedTo(net []moves.Renamed, p wspath.Path) (at wspath.Path) {
+	var nearest wspath.Path
+	for _, x := range net {
+		if rel, ok := p.Rel(x.From); ok && len(x.From) > len(nearest) {
+			nearest, at = x.From, x.To.Join(string(rel))
+		}
+	}
+	return at
+}
+
+// follow gives the paths in renamed directories the states that they had before.
+func (r *recovery) follow(net []moves.Renamed) {
+	more := make(map[wspath.Path]*versions)
+	for p, v := range r.paths {
+		if at := movedTo(net, p); at != "" {
+			more[at] = v
+		}
+	}
+	for at, was := range more {
+		v := r.path(at, gitstore.Entry{})
+		v.list = append(v.list, was.list...)
+		v.moved, v.via = true, v.via || was.via
+	}
+}
+
+// path gives a path's states, the first of which is what was there before.
 func (r *recovery) path(p wspath.Path, before gitstore.Entry) *versions {
 	v := r.paths[p]
 	if v == nil {
@@ -243,102 +289,6 @@ func (r *recovery) path(p wspath.Path, before gitstore.Entry) *versions {
 		r.paths[p] = v
 	}
 	return v
-}
-
-// entries reads what a commit's trees do not tell.
-func (r *recovery) entries(ctx context.Context, c *gitstore.Commit) error {
-	if c.Parent.IsZero() {
-		return nil
-	}
-	before, err := r.w.store.SnapshotOf(ctx, c.Parent)
-	if err != nil {
-		return err
-	}
-	after, err := r.w.store.SnapshotOf(ctx, c.ID)
-	if err != nil {
-		return err
-	}
-	renames := make(map[wspath.Path]wspath.Path)
-	for i := range c.Message.Entries {
-		if e := &c.Message.Entries[i]; e.OldPath != "" {
-			renames[wspath.Path(e.OldPath)] = wspath.Path(e.Path)
-		}
-	}
-	known := make(map[folderMove]bool)
-	var at []folderMove
-	told := FolderMoves(c.Message)
-	for _, m := range told {
-		r.moves = append(r.moves, []folderMove{{m.From, m.To}})
-	}
-	for i := range c.Message.Entries {
-		e := &c.Message.Entries[i]
-		path := wspath.Path(strings.TrimSuffix(e.Path, "/"))
-		switch {
-		case e.Operation == message.Mkdir:
-			r.dirs = append(r.dirs, dirChange{path, true})
-		case e.Operation == message.Rmdir:
-			r.dirs = append(r.dirs, dirChange{path, false})
-		case e.OldPath != "" && strings.HasSuffix(e.Path, "/"):
-			at = append(at, folderMove{wspath.Path(strings.TrimSuffix(e.OldPath, "/")), path})
-		case e.OldPath != "":
-			if len(told) > 0 {
-				continue
-			}
-			m, ok, err := wholeFolder(before, after, renames, wspath.Path(e.OldPath), path)
-			if err != nil {
-				return err
-			}
-			if ok && !known[m] {
-				known[m] = true
-				at = append(at, m)
-			}
-		}
-	}
-	if len(told) == 0 && len(at) > 0 {
-		r.moves = append(r.moves, at)
-	}
-	return nil
-}
-
-// wholeFolder finds the highest folder that moved with all that history had in
-// it when a file in it got another name.
-func wholeFolder(before, after gitstore.Snapshot, renames map[wspath.Path]wspath.Path, from, to wspath.Path) (m folderMove, ok bool, err error) {
-	for from.Base() == to.Base() {
-		if from, to = from.Dir(), to.Dir(); from.IsRoot() || to.IsRoot() || from == to {
-			break
-		}
-		moved, err := allMoved(before, after, renames, from, to)
-		if err != nil || !moved {
-			return m, ok, err
-		}
-		m, ok = folderMove{from, to}, true
-	}
-	return m, ok, nil
-}
-
-// allMoved reports whether a folder is gone, or a file has its place, and each of
-// its files is where it would be if the folder had another name, which was nobody's
-// or a file's.
-func allMoved(before, after gitstore.Snapshot, renames map[wspath.Path]wspath.Path, from, to wspath.Path) (bool, error) {
-	if is, left, err := after.Lookup(from); err != nil || left && is.Mode == object.Dir {
-		return false, err
-	}
-	if is, was, err := before.Lookup(to); err != nil || was && is.Mode == object.Dir {
-		return false, err
-	}
-	all := true
-	err := before.Walk(from, func(e gitstore.Entry) error {
-		rel, _ := e.Path.Rel(from)
-		if renames[e.Path] != to.Join(string(rel)) {
-			all = false
-			return errStop
-		}
-		return nil
-	})
-	if !all {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // finish brings one path to the tip, if what stands there is one of the states

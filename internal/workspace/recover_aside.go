@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"io/fs"
 
 	"umbra/internal/errs"
 	"umbra/internal/rootfs"
@@ -127,6 +128,34 @@ func (r *recovery) inHistory(ctx context.Context, d rootfs.Aside) (bool, error) 
 		return false, errs.Wrap(err, d.Temp)
 	}
 	return r.w.store.HasBlob(id), nil
+}
+
+// files walks the files and links in a directory.
+func (r *recovery) files(ctx context.Context, dir wspath.Path, fn func(wspath.Path) error) error {
+	if err := ctxErr(ctx); err != nil {
+		return err
+	}
+	entries, err := r.w.fs.ReadDir(string(dir))
+	if err != nil {
+		if unlistable(err) {
+			return nil
+		}
+		return errs.Wrap(err, string(dir))
+	}
+	for _, e := range entries {
+		p := dir.Join(e.Name)
+		switch {
+		case wspath.IsTemp(e.Name), e.Name == ".git", r.w.IsOwn(p):
+		case e.Type.IsDir():
+			err = r.files(ctx, p, fn)
+		case e.Type.IsRegular(), e.Type&fs.ModeSymlink != 0:
+			err = fn(p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // search meets all files that stand in the workspace.

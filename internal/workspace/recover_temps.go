@@ -168,7 +168,7 @@ func (r *recovery) tempDir(ctx context.Context, out *rootfs.Displaced, digits ui
 	if !ok {
 		return r.w.rescue(out)
 	}
-	if was != "" {
+	if was != "" && r.same { // a process may have files in it open
 		r.w.retireTree(out, was, nil)
 		return nil
 	}

@@ -21,11 +21,7 @@ func (r *recovery) torn(ctx context.Context, p wspath.Path, have *seen, v *versi
 	if have.info.Size == 0 {
 		return true, nil
 	}
-	if ok, err := r.tornOne(ctx, p, v); ok || err != nil || !v.several {
-		return ok, err
-	}
-	// What a change set moved there was a version of another of its paths.
-	return r.tornOfOthers(ctx, p, func(q wspath.Path, other *versions) bool { return q != p && other.several })
+	return r.tornOne(ctx, p, v)
 }
 
 // tornOfAny is torn for a displaced file of which nothing tells where it stood.

@@ -35,6 +35,9 @@ func (m *materialiser) undo(ctx context.Context) (orphans []orphan, err error) {
 			err = uerr
 		}
 	}
+	if serr := m.syncMoves(); err == nil {
+		err = serr
+	}
 	m.log, m.foreign = nil, nil
 	return orphans, err
 }
@@ -87,6 +90,15 @@ func (m *materialiser) undoOne(d *done) (left *rootfs.Displaced, err error) {
 			return nil, nil
 		}
 		return m.putBack(d.out, d.to)
+	case actExchanged:
+		err := m.w.fs.Exchange(string(d.to), string(d.path))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil // removed meanwhile by another process
+		}
+		if err == nil {
+			m.exchanged(d.to, d.path, d.dir)
+		}
+		return nil, err
 	case actMade:
 		// What a person, or another request, put into it keeps it.
 		for _, x := range m.p.contents.all {
@@ -209,7 +221,7 @@ func (m *materialiser) finish() {
 			continue
 		}
 		if d.out.Info.IsDir() {
-			m.w.retireTree(d.out, d.path, m.p.unrecorded)
+			m.w.retireTree(d.out, d.path, d.skipped)
 			continue
 		}
 		if d.out.IsAside() {

@@ -25,7 +25,6 @@ type onDisk struct {
 	id   object.ID
 	mode object.Mode
 	racy bool // the stat alone does not prove that the content is still the same
-	own  bool // put there by this change set, which still has it open
 }
 
 // vnode is what stands at a path of the view.
@@ -39,6 +38,8 @@ type vnode struct {
 	content *content    // set where this change set wrote it
 	origin  wspath.Path // where it stood on disk before the change set; empty for what is new
 	seen    *seen       // of a node that comes from the disk
+	attrs   wspath.Path // of new content: origin of the file that it replaced; empty: none
+	chmod   bool        // the permission bits were changed, of a file from the disk
 }
 
 // view is the workspace as the operations of a change set see it: the disk,
