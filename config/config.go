@@ -36,6 +36,7 @@ type Config struct {
 	Hooks        Hooks      `key:"hooks"`
 	Exec         Exec       `key:"exec"`
 	Policy       Policy     `key:"policy"`
+	Review       Review     `key:"review"`
 	MCP          MCP        `key:"mcp"`
 	Execute      Execute    `key:"execute"`
 	Sandbox      Sandbox    `key:"sandbox"`
@@ -155,6 +156,11 @@ const (
 	ContextOn  = "on"
 	ContextOff = "off"
 )
+
+// Review is how people take and leave agents' hunks.
+type Review struct {
+	Hold bool `key:"hold"` // rejections wait until no call of the task is open
+}
 
 // Policy is what requests may not change.
 type Policy struct {

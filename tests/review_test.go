@@ -20,6 +20,7 @@ type hunk struct {
 	Calls    []string
 	Entries  []uint64
 	Mixed    bool
+	Held     bool
 	Status   string
 	Text     string
 }

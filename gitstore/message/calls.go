@@ -1,6 +1,9 @@
 package message
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // The trailers of commits that record what agents did with tools of their own.
 // They are in Message.Extra.
@@ -23,6 +26,14 @@ const (
 	KeyAccepts = "Accepts-Hunk"
 	KeyRejects = "Rejects-Hunk"
 )
+
+// KeyHold is the trailer of a task whose rejections wait until no call of it is open.
+const KeyHold = "Hold-Review"
+
+// Holds reports whether a task's further trailers have KeyHold.
+func Holds(extra []Trailer) bool {
+	return slices.ContainsFunc(extra, func(t Trailer) bool { return t.Key == KeyHold })
+}
 
 // KeyPolicy is the trailer of an entry that is against the owner's policy:
 // "<rule> <path>", several.

@@ -26,11 +26,12 @@ var document []byte
 type Dialect struct {
 	tasks  *task.Service
 	reader *review.Reader
+	holder *review.Holder
 }
 
 // New makes the dialect.
-func New(tasks *task.Service, reader *review.Reader) *Dialect {
-	return &Dialect{tasks: tasks, reader: reader}
+func New(tasks *task.Service, reader *review.Reader, holder *review.Holder) *Dialect {
+	return &Dialect{tasks: tasks, reader: reader, holder: holder}
 }
 
 // OpenAPI returns the dialect's part of the document.
@@ -89,6 +90,7 @@ type hunkBody struct {
 	Entries      []uint64      `json:"entries"`
 	Certainty    *string       `json:"certainty"`
 	Mixed        bool          `json:"mixed"`
+	Held         bool          `json:"held,omitempty"` // its rejection waits
 	Status       review.Status `json:"status"`
 	Text         string        `json:"text"`
 	TextEncoding string        `json:"text_encoding,omitempty"`
@@ -137,6 +139,10 @@ func (d *Dialect) hunks(c *gin.Context, r *task.Ref) error {
 			return err
 		}
 	}
+	held, err := d.holder.Held(r.Task.ID)
+	if err != nil {
+		return err
+	}
 	out := []hunkBody{}
 	next := ""
 	for i := range list {
@@ -150,6 +156,7 @@ func (d *Dialect) hunks(c *gin.Context, r *task.Ref) error {
 			break
 		}
 		out = append(out, hunkOf(h))
+		out[len(out)-1].Held = h.Status != review.Rejected && held[h.ID]
 	}
 	httpapi.JSON(c, http.StatusOK, map[string]any{"plan": v.Plan, "hunks": out, "next": wire.Text(next)})
 	return nil
@@ -210,7 +217,7 @@ func (d *Dialect) review(c *gin.Context, r *task.Ref) error {
 		}
 		req.By.Message = *body.Message
 	}
-	res, err := d.reader.Decide(c.Request.Context(), r.Workspace, req)
+	res, n, err := d.holder.Decide(c.Request.Context(), r.Workspace, req)
 	if found, ok := errors.AsType[*review.Conflicts](err); ok {
 		return errs.New(errs.Conflict, "revert_conflict", "Others changed the same places since; nothing was changed.").With("conflicts", wire.ConflictsOf(found.List))
 	}
@@ -222,7 +229,11 @@ func (d *Dialect) review(c *gin.Context, r *task.Ref) error {
 	if !res.Commit.IsZero() {
 		out["commit"] = res.Commit.String()
 	}
-	httpapi.JSON(c, http.StatusOK, out)
+	status := http.StatusOK
+	if n > 0 {
+		status, out["held"] = http.StatusAccepted, n
+	}
+	httpapi.JSON(c, status, out)
 	return nil
 }
 

@@ -23,6 +23,7 @@ type createBody struct {
 	// Only and Allow are patterns as in .gitignore.
 	Only      []string        `json:"only"`
 	Allow     []string        `json:"allow"`
+	Hold      bool            `json:"hold"`
 	Kind      *string         `json:"kind"`
 	Namespace []string        `json:"namespace"`
 	Metadata  json.RawMessage `json:"metadata"`
@@ -37,7 +38,7 @@ func (d *Dialect) create(c *gin.Context) error {
 	if body.Kind != nil && *body.Kind != workspaces.PhysicalKind && *body.Kind != workspaces.VirtualKind {
 		return errs.New(errs.Unprocessable, "validation_failed", "kind must be \"physical\" or \"virtual\".").With("field", "kind")
 	}
-	o := task.CreateOptions{Goal: body.Goal, Root: body.Workspace, Metadata: notNull(body.Metadata), Force: body.Force, Namespace: body.Namespace, Only: body.Only, AllowPaths: body.Allow,
+	o := task.CreateOptions{Goal: body.Goal, Root: body.Workspace, Metadata: notNull(body.Metadata), Force: body.Force, Namespace: body.Namespace, Only: body.Only, AllowPaths: body.Allow, Hold: body.Hold,
 		Virtual: body.Kind != nil && *body.Kind == workspaces.VirtualKind, Sees: sees(c),
 		Actor: httpapi.TagsOf(c).Actor, RequestID: httpapi.RequestID(c), Allow: httpapi.CallerOf(c).MayOpen}
 	if body.TaskID != nil {

@@ -33,6 +33,7 @@ type Task struct {
 	Metadata    json.RawMessage `json:"metadata"`
 	Only        []string        `json:"only,omitempty"`
 	Allow       []string        `json:"allow,omitempty"`
+	Hold        bool            `json:"hold,omitempty"`
 	Warnings    []string        `json:"warnings"`
 	Ref         string          `json:"ref"`
 	GitDir      string          `json:"git_dir"`
@@ -56,7 +57,7 @@ const ShadowRef = "refs/umbra/head"
 
 func TaskOf(v *task.View) Task {
 	o := Task{TaskID: v.ID, Goal: v.Goal, Kind: v.Kind, WorkspaceID: v.WorkspaceID, Base: v.Base.String(), Head: v.Head.String(),
-		Status: v.Status, Pinned: v.Pinned, BaseDropped: v.BaseDropped, Metadata: v.Metadata, Only: v.Only, Allow: v.Allow, Warnings: v.Warnings, Ref: ShadowRef, GitDir: v.GitDir,
+		Status: v.Status, Pinned: v.Pinned, BaseDropped: v.BaseDropped, Metadata: v.Metadata, Only: v.Only, Allow: v.Allow, Hold: v.Hold, Warnings: v.Warnings, Ref: ShadowRef, GitDir: v.GitDir,
 		Scratch: v.Scratch, Artifacts: v.Artifacts, Created: Stamp(v.Created), Updated: Stamp(v.Updated), Changes: v.Changes,
 		Subtasks: make([]Subtask, len(v.Subtasks))}
 	if v.Root != "" {

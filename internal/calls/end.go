@@ -165,6 +165,9 @@ func (s *Service) end(ctx context.Context, id string, status Status, exit *int, 
 	delete(s.open, id)
 	s.mu.Unlock()
 	s.schedule()
+	if s.idle != nil && s.OpenOf(rec.Task) == 0 {
+		s.idle(ctx, rec.Task)
+	}
 	return rec, nil
 }
 

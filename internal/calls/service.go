@@ -62,6 +62,7 @@ type Service struct {
 	stop  context.CancelFunc
 	ctx   context.Context
 	lost  sync.WaitGroup // who ends calls whose time has passed
+	idle  func(ctx context.Context, task string)
 }
 
 // live is an open call.
@@ -125,6 +126,10 @@ func (s *Service) Attach(tasks *task.Service) {
 	tasks.SetEnding(s.endTask)
 	s.schedule()
 }
+
+// SetIdle has a function called when the last open call of a task has ended, before
+// the end is answered. To be called before the first request.
+func (s *Service) SetIdle(fn func(ctx context.Context, task string)) { s.idle = fn }
 
 // Close writes what is not in the database yet. Open calls stay open.
 func (s *Service) Close() error {

@@ -27,6 +27,8 @@ type Decision struct {
 	Plan           string   // of a Review: decide on just that, or nothing
 	DryRun         bool
 	May            func() error // called before anything is done and at the commit
+
+	loose bool // leave out what is no longer as it was, and what conflicts
 }
 
 // Decided tells what a decision did, or would do.
@@ -90,8 +92,10 @@ func (r *Reader) decide(ctx context.Context, w *workspace.Workspace, d *Decision
 	var changed []string
 	pick := func(ids []string, to *[]*Hunk) {
 		for _, id := range ids {
-			if h := byID[id]; h == nil {
-				changed = append(changed, id)
+			if h := byID[id]; h == nil || d.loose && h.Mixed {
+				if !d.loose {
+					changed = append(changed, id)
+				}
 			} else if !slices.Contains(*to, h) {
 				*to = append(*to, h)
 			}

@@ -41,6 +41,7 @@ type services struct {
 	layers     *exec.Service
 	forks      *fork.Service
 	blame      *blame.Cache
+	review     *review.Holder
 	sessions   *session.Service
 	toolsets   *toolset.Service
 	history    *history.Cache
@@ -117,6 +118,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		return nil, err
 	}
 	layers.Resume(context.Background())
+	lines := blame.NewCache()
 	sessions, err := session.New(context.Background(), session.Options{
 		State: db, Tasks: tasks, Workspaces: manager, Idle: cfg.Sessions.Idle, Log: log,
 	})
@@ -124,9 +126,16 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		return nil, err
 	}
 	d.closers = append(d.closers, func(context.Context) error { return sessions.Close() })
+	held := review.NewHolder(review.HolderOptions{Reader: &review.Reader{History: cache, Blame: lines}, Workspaces: manager, State: db, Open: called.OpenOf,
+		Always: cfg.Review.Hold, Log: log})
+	d.closers = append(d.closers, func(context.Context) error { held.Close(); return nil })
+	called.SetIdle(held.Idle)
+	if err := held.Start(); err != nil {
+		return nil, err
+	}
 	forks := fork.New(fork.Options{Workspaces: manager, Tasks: tasks, Log: log})
 	d.closers = append(d.closers, func(context.Context) error { forks.Close(); return nil })
-	return &services{workspaces: manager, tasks: tasks, calls: called, layers: layers, forks: forks, blame: blame.NewCache(), sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
+	return &services{workspaces: manager, tasks: tasks, calls: called, layers: layers, forks: forks, blame: lines, review: held, sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
 }
 
 // policyOf reads the rules of the settings.

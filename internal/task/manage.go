@@ -62,6 +62,8 @@ type CreateOptions struct {
 	// Only and AllowPaths are the task's own rules (package policy): the only paths
 	// that it may change, and protected ones that it may.
 	Only, AllowPaths []string
+	// Hold has rejections of the task's hunks wait until no call of it is open.
+	Hold bool
 	// Allow judges the folder by its canonical path before it is opened.
 	Allow func(root string) error
 	Sees  Sees
@@ -241,6 +243,9 @@ func (s *Service) createOn(ctx context.Context, w *workspace.Workspace, o Create
 	}
 	for _, rule := range o.AllowPaths {
 		info.Extra = append(info.Extra, message.Trailer{Key: policy.KeyAllow, Value: rule})
+	}
+	if o.Hold {
+		info.Extra = append(info.Extra, message.Trailer{Key: message.KeyHold, Value: "true"})
 	}
 	if o.parent != "" {
 		rec.Parent = o.parent

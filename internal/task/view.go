@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"umbra/gitstore"
+	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/policy"
 	"umbra/internal/workspace"
@@ -32,6 +33,7 @@ type View struct {
 	Subtasks          []Subtask
 	Warnings          []string
 	Only, Allow       []string // its own rules
+	Hold              bool     // rejections wait until no call is open
 }
 
 // Subtask sums up the changes of one subtask.
@@ -70,7 +72,7 @@ func (s *Service) viewOf(ctx context.Context, w *workspace.Workspace, t gitstore
 // viewBase is what the record alone tells.
 func (s *Service) viewBase(w *workspace.Workspace, rec workspaces.Record, t gitstore.Task) *View {
 	only, allow := policy.TaskOf(t.Info.Extra).Texts()
-	return &View{Only: only, Allow: allow, ID: t.ID, Goal: t.Info.Goal, WorkspaceID: rec.ID, Root: rec.Root, Kind: rec.Kind, Status: Status(t.Info.Status),
+	return &View{Only: only, Allow: allow, Hold: message.Holds(t.Info.Extra), ID: t.ID, Goal: t.Info.Goal, WorkspaceID: rec.ID, Root: rec.Root, Kind: rec.Kind, Status: Status(t.Info.Status),
 		Pinned: t.Info.Pinned, BaseDropped: t.BaseDropped(), Metadata: t.Info.Metadata, Base: t.Base, Head: t.Head, GitDir: w.GitDir(),
 		Scratch: s.AreaDir(t.ID, Scratch), Artifacts: s.AreaDir(t.ID, Artifacts), Created: t.Info.Created, Updated: t.Info.Updated,
 		Changes: t.Changes, Warnings: w.Warnings()}
