@@ -118,7 +118,7 @@ func (d *Dialect) tellForks(c *gin.Context, status int, list []workspaces.Record
 // describeRecord describes a workspace, without opening it if it is put away.
 func (d *Dialect) describeRecord(c *gin.Context, rec workspaces.Record) (object, error) {
 	if rest, state, ok := d.workspaces.Resting(rec.ID); ok {
-		return d.resting(rec, rest, state), nil
+		return d.resting(rec, rest, state)
 	}
 	w, err := d.workspaces.Inspect(c.Request.Context(), rec.ID)
 	if err != nil {

@@ -140,7 +140,10 @@ func (d *Dialect) describe(w *workspace.Workspace) (object, error) {
 	if !ok {
 		return object{}, notFound()
 	}
-	all, _ := d.tasks.Count(rec.ID)
+	all, err := d.tasks.Count(rec.ID)
+	if err != nil {
+		return object{}, err
+	}
 	o := object{ID: rec.ID, Root: wire.Text(rec.Root), Kind: rec.ShownKind(), forkObject: forkOf(rec), Ref: wire.ShadowRef, GitDir: w.GitDir(),
 		State: string(w.State()), Tasks: all, Warnings: w.Warnings(), Created: wire.Stamp(rec.Created), LastUsed: wire.Stamp(rec.LastUsed),
 		DiskBytes: w.Store().DiskBytes()}
@@ -163,8 +166,11 @@ func (d *Dialect) tell(c *gin.Context, w *workspace.Workspace) error {
 }
 
 // resting describes a workspace that is put away, without opening it.
-func (d *Dialect) resting(rec workspaces.Record, rest workspaces.Rest, state workspace.State) object {
-	all, _ := d.tasks.Count(rec.ID)
+func (d *Dialect) resting(rec workspaces.Record, rest workspaces.Rest, state workspace.State) (object, error) {
+	all, err := d.tasks.Count(rec.ID)
+	if err != nil {
+		return object{}, err
+	}
 	o := object{ID: rec.ID, Root: wire.Text(rec.Root), Kind: rec.ShownKind(), forkObject: forkOf(rec), Ref: wire.ShadowRef, GitDir: d.workspaces.GitDir(rec.ID),
 		State: string(state), Tasks: all, Warnings: rest.Warnings, Created: wire.Stamp(rec.Created), LastUsed: wire.Stamp(rec.LastUsed), DiskBytes: rest.DiskBytes}
 	if rest.Head != "" {
@@ -173,7 +179,7 @@ func (d *Dialect) resting(rec workspaces.Record, rest workspaces.Rest, state wor
 	if o.Warnings == nil {
 		o.Warnings = []string{}
 	}
-	return o
+	return o, nil
 }
 
 func (d *Dialect) list(c *gin.Context) error {

@@ -302,7 +302,7 @@ func (s *Service) Delete(ctx context.Context, id string, force, deleteHistory bo
 		if !force {
 			return err
 		}
-		if _, busy := s.o.Tasks.Count(id); busy == 0 { // else nothing is deleted
+		if s.o.Tasks.Live(id) == 0 { // else nothing is deleted
 			if err := s.o.Workspaces.Detach(ctx, id); err != nil {
 				return err
 			}

@@ -70,7 +70,11 @@ func (s *Service) usage(ctx context.Context, id string, byTask bool) (Usage, err
 		}
 		return tasks[task]
 	}
-	for _, task := range s.o.Tasks.On(id) {
+	known, err := s.o.Tasks.On(id)
+	if err != nil {
+		return Usage{}, err
+	}
+	for _, task := range known {
 		areas, err := s.o.Tasks.AreaBytes(ctx, task)
 		if err != nil {
 			return Usage{}, err

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -35,8 +36,17 @@ func Open(path string) (*DB, error) {
 	return &DB{bolt: b}, nil
 }
 
-// Close waits for running transactions and closes the file.
-func (db *DB) Close() error { return db.bolt.Close() }
+// Close waits for running transactions and closes the file. The list of free pages
+// is written now and not with each commit, which it would make longer: only after
+// a crash the next Open finds them by reading every page.
+func (db *DB) Close() error {
+	db.bolt.NoFreelistSync = false
+	err := db.bolt.Update(func(*bbolt.Tx) error { return nil })
+	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
+		err = nil // closed before
+	}
+	return errors.Join(err, db.bolt.Close())
+}
 
 // Update runs fn in the one write transaction; nil makes all of it durable,
 // an error undoes all of it.
@@ -185,4 +195,41 @@ func (tx *Tx) ForEach(bucket, after string, fn func(key string, raw []byte) (mor
 		}
 	}
 	return nil
+}
+
+// Descend gives each record of a bucket whose key begins with prefix and is below
+// before ("": all), from the last to the first, until fn returns false. raw is as
+// in ForEach.
+func (tx *Tx) Descend(bucket, prefix, before string, fn func(key string, raw []byte) (more bool, err error)) error {
+	b := tx.bolt.Bucket([]byte(bucket))
+	if b == nil {
+		return nil
+	}
+	cur := b.Cursor()
+	end := before
+	if end == "" {
+		end = prefix + "\xff\xff\xff\xff\xff\xff\xff\xff\xff" // above every key of ours with the prefix
+	}
+	k, v := cur.Seek([]byte(end))
+	if k == nil {
+		k, v = cur.Last()
+	} else {
+		k, v = cur.Prev()
+	}
+	for ; k != nil && strings.HasPrefix(string(k), prefix); k, v = cur.Prev() {
+		if more, err := fn(string(k), v); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// Empty reports whether a bucket has no record.
+func (tx *Tx) Empty(bucket string) bool {
+	b := tx.bolt.Bucket([]byte(bucket))
+	if b == nil {
+		return true
+	}
+	k, _ := b.Cursor().First()
+	return k == nil
 }

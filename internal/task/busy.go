@@ -1,5 +1,20 @@
 package task
 
+// Live returns how many tasks of a workspace are executing or paused.
+func (s *Service) Live(workspaceID string) int { return s.index.live(workspaceID) }
+
+// live is Live.
+func (x *index) live(workspace string) (n int) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for id := range x.byWS[workspace] {
+		if p := x.byID[id]; !p.Deleted && !p.Status.Ended() {
+			n++
+		}
+	}
+	return n
+}
+
 // busy tells a workspace's manager whether the workspace has a task that is
 // executing or paused, so that it is watched on, and whether one is executing.
 func (x *index) busy(workspace string) (busy, executing bool) {

@@ -69,7 +69,11 @@ func (s *Service) mayWriteFor(ctx context.Context, parent, child *Ref, by worksp
 
 // child opens a task's child on a workspace, nil if it has none there.
 func (s *Service) child(ctx context.Context, parent, workspaceID string) (*Ref, error) {
-	for _, rec := range s.index.children(parent) {
+	children, err := s.index.children(parent)
+	if err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	for _, rec := range children {
 		if rec.Workspace == workspaceID {
 			return s.Get(ctx, rec.ID, nil)
 		}
@@ -82,7 +86,11 @@ func (s *Service) child(ctx context.Context, parent, workspaceID string) (*Ref, 
 // for the child is refused by the parent's status all the same.
 func (s *Service) endChildren(ctx context.Context, parent string, status Status, requestID string) {
 	defer s.making.lock("children of " + parent)()
-	for _, rec := range s.index.children(parent) {
+	children, err := s.index.children(parent)
+	if err != nil {
+		s.o.Log.Warn("the children of a task could not be read", "parent", parent, "error", err)
+	}
+	for _, rec := range children {
 		if rec.Status.Ended() {
 			continue
 		}

@@ -39,14 +39,17 @@ func (d *Dropped) task(id string) gitstore.Task {
 func (s *Service) KeepRecords(ctx context.Context, w *workspace.Workspace, tasks []gitstore.Task) error {
 	recs := make([]Record, 0, len(tasks))
 	for _, t := range tasks {
-		if rec, ok := s.index.get(t.ID); ok && rec.Deleted {
-			continue // nothing tells of it; its id stays taken
+		rec, ok, err := s.index.get(t.ID)
+		if err != nil {
+			return errs.Wrap(err, "")
+		}
+		if ok && rec.Deleted {
+			continue // its id stays taken, and that is all
 		}
 		sum, err := s.sums.of(ctx, w, t)
 		if err != nil {
 			return err
 		}
-		rec, ok := s.index.get(t.ID)
 		if !ok {
 			rec = recordOf(t, w.ID())
 		}
@@ -64,7 +67,10 @@ func (s *Service) KeepRecords(ctx context.Context, w *workspace.Workspace, tasks
 
 // droppedView is viewOf for a task without refs.
 func (s *Service) droppedView(w *workspace.Workspace, id string) (*View, error) {
-	rec, ok := s.index.get(id)
+	rec, ok, err := s.index.get(id)
+	if err != nil {
+		return nil, errs.Wrap(err, "")
+	}
 	ws, known := s.o.Workspaces.Record(w.ID())
 	if !ok || !known || !rec.isDropped {
 		return nil, notFound(id)
@@ -112,7 +118,10 @@ func Reaches(w *workspace.Workspace, after int64) error {
 
 // deleteDropped is Delete for a task without refs.
 func (s *Service) deleteDropped(r *Ref) error {
-	rec, ok := s.index.get(r.Task.ID)
+	rec, ok, err := s.index.get(r.Task.ID)
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
 	if !ok || rec.Deleted {
 		return notFound(r.Task.ID)
 	}

@@ -3,8 +3,8 @@ package task
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -55,38 +55,64 @@ func (r Record) short() Record {
 	return r
 }
 
-// bucket is the index in the state database. Losing it costs the time of
-// Rebuild.
-const bucket = "tasks"
-
-// index holds every task's Record in memory, deleted ones too: some 300 bytes
-// each.
+// index finds tasks' Records: in the state database, by key, and before that in
+// memory, where are those of live tasks and those that the database has not yet.
+// So what a server takes does not grow with the tasks that have ended. Losing the
+// database's part costs the time of Rebuild.
+//
+// No transaction of the database's is begun to read while mu is wanted inside it.
 type index struct {
 	db *state.DB
 
-	mu      sync.RWMutex
-	byID    map[string]*Record
-	byKey   map[string]string              // KeyHash to id
-	ordered []*Record                      // oldest first, by Created, then id
-	byWS    map[string]map[string]struct{} // workspace to the ids on it
+	// writing is held for writing from before a transaction that changes records
+	// until memory agrees with it.
+	writing sync.RWMutex
+
+	mu    sync.RWMutex
+	byID  map[string]*entry
+	byKey map[string]string              // KeyHash to id
+	byWS  map[string]map[string]struct{} // workspace to the ids on it
 	// byParent leads from a task to the ids of its children.
 	byParent map[string]map[string]struct{}
 	late     late
 }
 
+// entry is a Record in memory.
+type entry struct {
+	Record
+	counted bool // the database has it, and counts it as not deleted
+}
+
 func loadIndex(db *state.DB) (*index, error) {
-	x := &index{db: db, byID: map[string]*Record{}, byKey: map[string]string{}, byWS: map[string]map[string]struct{}{}, byParent: map[string]map[string]struct{}{}, late: newLate()}
+	x := &index{db: db, byID: map[string]*entry{}, byKey: map[string]string{}, byWS: map[string]map[string]struct{}{}, byParent: map[string]map[string]struct{}{}, late: newLate()}
+	if err := makeIndex(db); err != nil {
+		return nil, err
+	}
 	err := db.View(func(tx *state.Tx) error {
-		return tx.ForEach(bucket, "", func(key string, raw []byte) (bool, error) {
-			var r Record
-			if err := json.Unmarshal(raw, &r); err != nil {
-				return false, fmt.Errorf("task: record %q: %w", key, err)
+		return tx.ForEach(liveTasks, "", func(id string, _ []byte) (bool, error) {
+			r, found, err := stored(tx, id)
+			if err == nil && found {
+				x.set(r)
+				x.byID[id].counted = !r.Deleted
 			}
-			x.add(r.short())
-			return true, nil
+			return true, err
 		})
 	})
 	return x, err
+}
+
+// empty reports whether the index knows no task.
+func (x *index) empty() (none bool, err error) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if len(x.byID) > 0 {
+		return false, nil
+	}
+	err = x.db.View(func(tx *state.Tx) error {
+		none = tx.Empty(bucket)
+		return nil
+	})
+	return none, err
 }
 
 // dropped gives what is kept of a task whose refs went; nil if there is none, or
@@ -97,29 +123,12 @@ func (x *index) dropped(id string) (*Dropped, error) {
 	return r.Dropped, err
 }
 
-func order(a, b *Record) int {
-	if c := a.Created.Compare(b.Created); c != 0 {
+// newestFirst orders records as lists show them.
+func newestFirst(a, b Record) int {
+	if c := b.Created.Compare(a.Created); c != 0 {
 		return c
 	}
-	return cmp.Compare(a.ID, b.ID)
-}
-
-// add puts a record into the maps; mu is held, or nobody else is there yet.
-func (x *index) add(r Record) {
-	if _, ok := x.byID[r.ID]; ok {
-		x.drop(r.ID)
-	}
-	p := &r
-	x.byID[r.ID] = p
-	if r.KeyHash != "" {
-		x.byKey[r.KeyHash] = r.ID
-	}
-	at, _ := slices.BinarySearchFunc(x.ordered, p, order)
-	x.ordered = slices.Insert(x.ordered, at, p)
-	join(x.byWS, r.Workspace, r.ID)
-	if r.Parent != "" {
-		join(x.byParent, r.Parent, r.ID)
-	}
+	return cmp.Compare(b.ID, a.ID)
 }
 
 // join adds an id to a set of a map of sets.
@@ -138,7 +147,24 @@ func leave(sets map[string]map[string]struct{}, key, id string) {
 	}
 }
 
-// drop takes a record out of the maps; mu is held.
+// set puts a record into memory; mu is held, or nobody else is there yet.
+func (x *index) set(r Record) {
+	e := &entry{Record: r.short()}
+	if old, ok := x.byID[r.ID]; ok {
+		e.counted = old.counted
+		x.drop(r.ID)
+	}
+	x.byID[r.ID] = e
+	if r.KeyHash != "" {
+		x.byKey[r.KeyHash] = r.ID
+	}
+	join(x.byWS, r.Workspace, r.ID)
+	if r.Parent != "" {
+		join(x.byParent, r.Parent, r.ID)
+	}
+}
+
+// drop takes a record out of memory; mu is held.
 func (x *index) drop(id string) {
 	p, ok := x.byID[id]
 	if !ok {
@@ -148,42 +174,72 @@ func (x *index) drop(id string) {
 	if p.KeyHash != "" && x.byKey[p.KeyHash] == id {
 		delete(x.byKey, p.KeyHash)
 	}
-	if at, found := slices.BinarySearchFunc(x.ordered, p, order); found {
-		x.ordered = slices.Delete(x.ordered, at, at+1)
-	}
 	leave(x.byWS, p.Workspace, id)
 	leave(x.byParent, p.Parent, id)
 }
 
-// get gives a copy.
-func (x *index) get(id string) (Record, bool) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	if p, ok := x.byID[id]; ok {
-		return *p, true
+// follow is called after a record became durable: what is not live leaves memory,
+// unless a newer form of it is late. mu is held.
+func (x *index) follow(r Record) {
+	if _, newer := x.late.ids[r.ID]; !newer {
+		if r.live() {
+			x.set(r)
+		} else {
+			x.drop(r.ID)
+		}
 	}
-	return Record{}, false
+	if e, ok := x.byID[r.ID]; ok {
+		e.counted = !r.Deleted
+	}
 }
 
-func (x *index) withKey(hash string) (Record, bool) {
+// get returns a copy of a task's record. ok is false where there is none, and with
+// an error.
+func (x *index) get(id string) (r Record, ok bool, err error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	if p, ok := x.byID[x.byKey[hash]]; ok && hash != "" {
-		return *p, true
+	return x.find(id)
+}
+
+// find is like get; the caller must hold mu, for reading at least.
+func (x *index) find(id string) (r Record, ok bool, err error) {
+	if e, ok := x.byID[id]; ok {
+		return e.Record, true, nil
 	}
-	return Record{}, false
+	err = x.db.View(func(tx *state.Tx) error {
+		r, ok, err = stored(tx, id)
+		return err
+	})
+	return r, ok && err == nil, err
+}
+
+// withKey returns the record of the task that a request with an idempotency key
+// made.
+func (x *index) withKey(hash string) (r Record, ok bool, err error) {
+	if hash == "" {
+		return Record{}, false, nil
+	}
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	id := x.byKey[hash]
+	if id == "" {
+		if _, err := x.db.Get(byKey, hash, &id); err != nil || id == "" {
+			return Record{}, false, err
+		}
+	}
+	return x.find(id)
 }
 
 // reserve takes an id that is not in the index yet, between begin and end; false
 // if it is. What is reserved is in memory only.
-func (x *index) reserve(r Record) bool {
+func (x *index) reserve(r Record) (bool, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if _, ok := x.byID[r.ID]; ok {
-		return false
+	if _, taken, err := x.find(r.ID); taken || err != nil {
+		return false, err
 	}
-	x.add(r)
-	return true
+	x.set(r)
+	return true, nil
 }
 
 // release gives a reserved id back.
@@ -209,6 +265,8 @@ func (x *index) write(recs []Record, more func(*state.Tx) error) error {
 	for i := range recs {
 		ids[i] = recs[i].ID
 	}
+	x.writing.Lock()
+	defer x.writing.Unlock()
 	err := x.change(ids, func(tx *state.Tx) error {
 		for _, r := range recs {
 			if err := putRecord(tx, r); err != nil {
@@ -223,81 +281,152 @@ func (x *index) write(recs []Record, more func(*state.Tx) error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, r := range recs {
-		x.set(r.short())
+		x.follow(r.short())
 	}
 	return nil
 }
 
-// set puts a record into the maps; mu is held.
-func (x *index) set(r Record) {
-	if p, ok := x.byID[r.ID]; ok && p.Created.Equal(r.Created) && p.Workspace == r.Workspace && p.KeyHash == r.KeyHash && p.Parent == r.Parent {
-		*p = r
-		return
-	}
-	x.add(r)
-}
-
 func (x *index) remove(id string) error {
-	if err := x.change([]string{id}, func(tx *state.Tx) error { return tx.Delete(bucket, id) }); err != nil {
+	x.writing.Lock()
+	defer x.writing.Unlock()
+	if err := x.change([]string{id}, func(tx *state.Tx) error { return deleteRecord(tx, id) }); err != nil {
 		return err
 	}
 	x.release(id)
 	return nil
 }
 
-// on gives copies of a workspace's records, in no order.
-func (x *index) on(workspace string) []Record {
+// gather returns copies of the records whose ids are in memory, and then of those
+// to which the keys of a bucket lead that begin with prefix; id gets a key's rest.
+func (x *index) gather(set func() map[string]struct{}, in, prefix string, id func(rest string) string) ([]Record, error) {
 	x.mu.RLock()
-	defer x.mu.RUnlock()
-	out := make([]Record, 0, len(x.byWS[workspace]))
-	for id := range x.byWS[workspace] {
-		out = append(out, *x.byID[id])
+	ids := set()
+	out := make([]Record, 0, len(ids))
+	seen := make(map[string]bool, len(ids))
+	for id := range ids {
+		out = append(out, x.byID[id].Record)
+		seen[id] = true
 	}
-	return out
+	x.mu.RUnlock()
+	err := x.db.View(func(tx *state.Tx) error {
+		return within(tx, in, prefix, func(rest string, _ []byte) error {
+			id := id(rest)
+			if seen[id] {
+				return nil
+			}
+			r, found, err := stored(tx, id)
+			if found && err == nil {
+				out = append(out, r)
+			}
+			return err
+		})
+	})
+	return out, err
 }
 
-// children gives copies of the records of a task's children that are there.
-func (x *index) children(parent string) []Record {
+// on returns copies of a workspace's records, in no order.
+func (x *index) on(workspace string) ([]Record, error) {
+	return x.gather(func() map[string]struct{} { return x.byWS[workspace] }, byWorkspace, workspace+"\x00", func(rest string) string { return rest[timeBytes:] })
+}
+
+// children returns copies of the records of a task's children that are not deleted.
+func (x *index) children(parent string) ([]Record, error) {
+	all, err := x.gather(func() map[string]struct{} { return x.byParent[parent] }, byParent, parent+"\x00", func(rest string) string { return rest })
+	return slices.DeleteFunc(all, func(r Record) bool { return r.Deleted }), err
+}
+
+// count returns how many tasks a workspace has that are not deleted.
+func (x *index) count(workspace string) (n int, err error) {
+	x.writing.RLock()
+	defer x.writing.RUnlock()
+	if _, err := x.db.Get(counts, workspace, &n); err != nil {
+		return 0, err
+	}
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	var out []Record
-	for id := range x.byParent[parent] {
-		if p := x.byID[id]; !p.Deleted {
-			out = append(out, *p)
+	for id := range x.byWS[workspace] {
+		switch e := x.byID[id]; {
+		case e.counted && e.Deleted:
+			n--
+		case !e.counted && !e.Deleted:
+			n++
 		}
 	}
-	return out
+	return n, nil
 }
 
-// pending gives copies of the records that are to be settled.
+// pending returns copies of the records that are to be settled.
 func (x *index) pending() []Record {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	var out []Record
-	for _, p := range x.ordered {
+	for _, p := range x.byID {
 		if p.Pending {
-			out = append(out, *p)
+			out = append(out, p.Record)
 		}
 	}
+	slices.SortFunc(out, func(a, b Record) int { return newestFirst(b, a) })
 	return out
 }
 
-// page gives up to n records that come before a place in the list, newest
-// first, of those that want accepts. A zero place is the list's beginning.
-func (x *index) page(before Record, n int, want func(*Record) bool) []Record {
+// filter says which records a list has.
+type filter struct {
+	status    Status // empty: all
+	workspace string // its id; empty: all
+	sees      func(workspace string) bool
+}
+
+func (f *filter) want(r Record) bool {
+	return !r.Deleted && (f.status == "" || r.Status == f.status) && (f.workspace == "" || r.Workspace == f.workspace) && f.sees(r.Workspace)
+}
+
+// page returns up to n records that come before a place in the list, newest
+// first. A zero place is the list's beginning.
+func (x *index) page(before Record, n int, f filter) ([]Record, error) {
 	x.mu.RLock()
-	defer x.mu.RUnlock()
-	at := len(x.ordered)
-	if before.ID != "" {
-		at, _ = slices.BinarySearchFunc(x.ordered, &before, order)
-	}
 	var out []Record
-	for i := at - 1; i >= 0 && len(out) < n; i-- {
-		if p := x.ordered[i]; !p.Deleted && want(p) {
-			out = append(out, *p)
+	seen := make(map[string]bool, len(x.byID))
+	for id, e := range x.byID {
+		seen[id] = true
+		if f.want(e.Record) && (before.ID == "" || newestFirst(before, e.Record) < 0) {
+			out = append(out, e.Record)
 		}
 	}
-	return out
+	x.mu.RUnlock()
+	in, prefix := byTime, ""
+	switch {
+	case f.workspace != "":
+		in, prefix = byWorkspace, f.workspace+"\x00"
+	case f.status != "":
+		in, prefix = byStatus, string(f.status)+"\x00"
+	}
+	end := ""
+	if before.ID != "" {
+		end = prefix + place(before)
+	}
+	found := 0
+	err := x.db.View(func(tx *state.Tx) error {
+		return tx.Descend(in, prefix, end, func(key string, raw []byte) (bool, error) {
+			id := strings.TrimPrefix(key, prefix)[timeBytes:]
+			if seen[id] {
+				return true, nil
+			}
+			var workspace string
+			if in != byWorkspace {
+				if err := json.Unmarshal(raw, &workspace); err != nil || !f.sees(workspace) {
+					return true, err
+				}
+			}
+			r, ok, err := stored(tx, id)
+			if err == nil && ok && f.want(r) {
+				out = append(out, r)
+				found++
+			}
+			return found < n, err
+		})
+	})
+	slices.SortFunc(out, newestFirst)
+	return out[:min(n, len(out))], err
 }
 
 // executing gives the one task that external changes of a workspace belong

@@ -80,7 +80,13 @@ func (x *index) begin(workspace string) (end func(), err error) {
 func (x *index) note(r Record) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.set(r.short())
+	counted := false
+	if _, ok := x.byID[r.ID]; !ok { // one that has ended and left memory
+		old, found, err := x.find(r.ID)
+		counted = found && err == nil && !old.Deleted
+	}
+	x.set(r)
+	x.byID[r.ID].counted = x.byID[r.ID].counted || counted
 	x.late.ids[r.ID] = struct{}{}
 }
 
@@ -174,16 +180,18 @@ func (x *index) flush(quiet time.Duration) error {
 	if idle {
 		return nil
 	}
+	x.writing.Lock()
+	defer x.writing.Unlock()
 	var wrote []string
+	var recs []Record
 	err := x.db.Update(func(tx *state.Tx) error {
 		// Within the transaction: who marks a workspace or writes a record from
 		// here on does so after it.
 		x.mu.Lock()
-		recs := make([]Record, 0, len(x.late.ids))
 		for id := range x.late.ids {
 			wrote = append(wrote, id)
 			if p, ok := x.byID[id]; ok {
-				recs = append(recs, *p)
+				recs = append(recs, p.Record)
 			}
 		}
 		clear(x.late.ids)
@@ -204,12 +212,15 @@ func (x *index) flush(quiet time.Duration) error {
 		}
 		return nil
 	})
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if err == nil {
+		for _, r := range recs {
+			x.follow(r)
+		}
 		return nil
 	}
 	// A mark that went here and stays there costs a start some reading.
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	for _, id := range wrote {
 		x.late.ids[id] = struct{}{}
 	}
@@ -252,20 +263,4 @@ func (x *index) keepMark(workspace string) {
 // away.
 func (x *index) caughtUp(workspace string, recs []Record) error {
 	return x.write(recs, func(tx *state.Tx) error { return tx.Delete(marks, workspace) })
-}
-
-// putRecord writes a record. What is kept of a task whose refs went stays, until
-// the task is deleted.
-func putRecord(tx *state.Tx, r Record) error {
-	switch {
-	case r.Deleted:
-		r.Dropped = nil
-	case r.isDropped && r.Dropped == nil:
-		var kept Record
-		if _, err := tx.Get(bucket, r.ID, &kept); err != nil {
-			return err
-		}
-		r.Dropped = kept.Dropped
-	}
-	return tx.Put(bucket, r.ID, r)
 }

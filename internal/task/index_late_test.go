@@ -57,7 +57,7 @@ func TestKilledBeforeTheIndexIsWritten(t *testing.T) {
 	}
 	want := map[string]Record{}
 	for _, id := range []string{"early", "auto", "gone"} {
-		want[id], _ = g.index.get(id)
+		want[id], _ = known(t, g.index, id)
 	}
 	ws := early.ID()
 	for _, m := range []*Made{early, auto, gone} {
@@ -72,7 +72,7 @@ func TestKilledBeforeTheIndexIsWritten(t *testing.T) {
 	}
 	g.kill(t)
 	for id, w := range want {
-		if got, ok := g.index.get(id); !ok || got != w {
+		if got, ok := known(t, g.index, id); !ok || got != w {
 			t.Errorf("%s is %+v, was %+v", id, got, w)
 		}
 	}
@@ -204,7 +204,7 @@ func TestBeingMadeIsNobodys(t *testing.T) {
 	m := g.create(t, nil)
 	ws := m.ID()
 	g.patch(t, m.Ref, Completed)
-	if !g.index.reserve(Record{ID: "new", Workspace: ws, Status: Executing, Pending: true}) {
+	if !reserved(t, g.index, Record{ID: "new", Workspace: ws, Status: Executing, Pending: true}) {
 		t.Fatal("taken")
 	}
 	if got := g.index.executing(ws); got != "" {
@@ -212,7 +212,7 @@ func TestBeingMadeIsNobodys(t *testing.T) {
 	}
 	g.index.release("new")
 	m.Release()
-	if !g.index.reserve(Record{ID: "new", Workspace: ws}) {
+	if !reserved(t, g.index, Record{ID: "new", Workspace: ws}) {
 		t.Error("an id that was given back is taken")
 	}
 	g.index.release("new")
@@ -238,8 +238,8 @@ func TestMarkedWorkspaceIsRead(t *testing.T) {
 	end()
 	m.Release()
 	g.kill(t)
-	a, _ := g.index.get("a")
-	if b, ok := g.index.get("b"); a.Status != Paused || !ok || b.Status != Executing {
+	a, _ := known(t, g.index, "a")
+	if b, ok := known(t, g.index, "b"); a.Status != Paused || !ok || b.Status != Executing {
 		t.Errorf("%+v, %+v", a, b)
 	}
 }
@@ -248,7 +248,7 @@ func TestMarkedWorkspaceIsRead(t *testing.T) {
 // restored it is told first what differs in its folder.
 func TestTasksOfARestoredWorkspace(t *testing.T) {
 	for name, lose := range map[string]func(*state.Tx) error{
-		"an index that is behind": func(tx *state.Tx) error { return tx.Delete(bucket, "a") },
+		"an index that is behind": func(tx *state.Tx) error { return deleteRecord(tx, "a") },
 		"an index that is lost":   func(tx *state.Tx) error { return errors.Join(tx.DeleteBucket(bucket), tx.DeleteBucket(marks)) },
 	} {
 		g := newRig(t)
@@ -274,7 +274,7 @@ func TestTasksOfARestoredWorkspace(t *testing.T) {
 		if rec, ok := g.manager.Record(ws); !ok || !rec.Restored {
 			t.Errorf("%s: the workspace was opened", name)
 		}
-		if r, ok := g.index.get("a"); !ok || r.Status != Executing {
+		if r, ok := known(t, g.index, "a"); !ok || r.Status != Executing {
 			t.Errorf("%s: the task is %+v", name, r)
 		}
 	}

@@ -26,6 +26,35 @@ func ids(recs []Record) []string {
 	return out
 }
 
+func known(t *testing.T, x *index, id string) (Record, bool) {
+	t.Helper()
+	r, ok, err := x.get(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, ok
+}
+
+func reserved(t *testing.T, x *index, r Record) bool {
+	t.Helper()
+	ok, err := x.reserve(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok
+}
+
+func byKeyOf(t *testing.T, x *index, key string) (Record, bool) {
+	t.Helper()
+	r, ok, err := x.withKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, ok
+}
+
+func anyWorkspace(string) bool { return true }
+
 func TestIndexKeepsAndPages(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	db := openState(t, path)
@@ -38,14 +67,14 @@ func TestIndexKeepsAndPages(t *testing.T) {
 	for i, id := range []string{"b", "a", "d", "c", "e"} {
 		at := start.Add(time.Duration([]int{1, 1, 3, 2, 4}[i]) * time.Second)
 		r := Record{ID: id, Workspace: "w" + id[:1], Created: at, Status: Executing, KeyHash: "k" + id}
-		if !x.reserve(r) {
+		if !reserved(t, x, r) {
 			t.Fatal(id, "is taken")
 		}
 		if err := x.put(r); err != nil {
 			t.Fatal(id, err)
 		}
 	}
-	if x.reserve(Record{ID: "a"}) {
+	if reserved(t, x, Record{ID: "a"}) {
 		t.Error("an id was given twice")
 	}
 	if err := x.put(Record{ID: "d", Workspace: "wd", Created: start.Add(3 * time.Second), Status: Failed, Deleted: true, KeyHash: "kd"}); err != nil {
@@ -57,11 +86,13 @@ func TestIndexKeepsAndPages(t *testing.T) {
 	if x, err = loadIndex(db); err != nil {
 		t.Fatal(err)
 	}
-	all := func(*Record) bool { return true }
 	var got []string
 	place := Record{}
 	for {
-		page := x.page(place, 2, all)
+		page, err := x.page(place, 2, filter{sees: anyWorkspace})
+		if err != nil {
+			t.Fatal(err)
+		}
 		if len(page) == 0 {
 			break
 		}
@@ -74,16 +105,16 @@ func TestIndexKeepsAndPages(t *testing.T) {
 	if want := []string{"e", "c", "b", "a"}; !slices.Equal(got, want) {
 		t.Errorf("pages give %v, want %v", got, want)
 	}
-	if r, ok := x.withKey("kc"); !ok || r.ID != "c" {
+	if r, ok := byKeyOf(t, x, "kc"); !ok || r.ID != "c" {
 		t.Errorf("by key: %+v", r)
 	}
-	if _, ok := x.withKey(""); ok {
+	if _, ok := byKeyOf(t, x, ""); ok {
 		t.Error("no key finds a task")
 	}
 	if err := x.remove("c"); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := x.withKey("kc"); ok {
+	if _, ok := byKeyOf(t, x, "kc"); ok {
 		t.Error("a removed task is found by its key")
 	}
 	for _, c := range []string{"!", "bm9wZQ", "MS8uLg", "eC9h"} {

@@ -41,21 +41,22 @@ func (s *Service) List(ctx context.Context, q Query) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	on := map[string]bool{}
-	if q.Workspace != "" {
-		if rec, ok := s.findWorkspace(ctx, q.Workspace); ok {
-			on[rec.ID] = true
-		}
-	}
-	want := func(r *Record) bool {
-		if q.Status != "" && r.Status != q.Status || q.Workspace != "" && !on[r.Workspace] {
-			return false
-		}
-		ws, ok := s.o.Workspaces.Record(r.Workspace)
+	f := filter{status: q.Status, sees: func(id string) bool {
+		ws, ok := s.o.Workspaces.Record(id)
 		return ok && q.Sees.see(ws.Place())
-	}
-	recs := s.index.page(place, q.Limit+1, want)
+	}}
 	page := &Page{}
+	if q.Workspace != "" {
+		rec, ok := s.findWorkspace(ctx, q.Workspace)
+		if !ok {
+			return page, nil
+		}
+		f.workspace = rec.ID
+	}
+	recs, err := s.index.page(place, q.Limit+1, f)
+	if err != nil {
+		return nil, errs.Wrap(err, "")
+	}
 	if len(recs) > q.Limit {
 		recs = recs[:q.Limit]
 		page.Next = cursor(recs[len(recs)-1])

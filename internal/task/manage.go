@@ -2,6 +2,7 @@ package task
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"path/filepath"
@@ -219,7 +220,11 @@ func (s *Service) openFor(ctx context.Context, o CreateOptions) (*workspace.Work
 func (s *Service) createOn(ctx context.Context, w *workspace.Workspace, o CreateOptions, started time.Duration) (*Made, error) {
 	defer s.making.lock(w.ID())()
 	now := s.o.Now().UTC()
-	if rec, ok := s.index.withKey(o.IdempotencyKey); ok && rec.Workspace == w.ID() && now.Sub(rec.Created) < keyLife {
+	rec, ok, err := s.index.withKey(o.IdempotencyKey)
+	if err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	if ok && rec.Workspace == w.ID() && now.Sub(rec.Created) < keyLife {
 		if t, ok := w.Store().Task(rec.ID); ok {
 			return &Made{Ref: &Ref{Workspace: w, Task: t}, Replayed: true}, nil
 		}
@@ -229,7 +234,7 @@ func (s *Service) createOn(ctx context.Context, w *workspace.Workspace, o Create
 		return nil, errs.Wrap(err, "")
 	}
 	defer end()
-	rec := Record{ID: o.ID, Workspace: w.ID(), Created: now, Status: Executing, Auto: o.MadeBy != "", Pending: true, KeyHash: o.IdempotencyKey}
+	rec = Record{ID: o.ID, Workspace: w.ID(), Created: now, Status: Executing, Auto: o.MadeBy != "", Pending: true, KeyHash: o.IdempotencyKey}
 	if err := s.reserve(ctx, w, &rec); err != nil {
 		return nil, err
 	}
@@ -271,8 +276,9 @@ func (s *Service) reserve(ctx context.Context, w *workspace.Workspace, rec *Reco
 			return err
 		}
 		if !taken {
-			if s.index.reserve(*rec) {
-				return nil
+			reserved, err := s.index.reserve(*rec)
+			if reserved || err != nil {
+				return errs.Wrap(err, "")
 			}
 		}
 		if given {
@@ -416,8 +422,8 @@ func (s *Service) patch(ctx context.Context, r *Ref, p Patch, requestID string) 
 
 // rewrite puts a task's new info into the repository and the index.
 func (s *Service) rewrite(ctx context.Context, r *Ref, info message.Info) (gitstore.Task, error) {
-	if _, ok := s.index.get(r.Task.ID); !ok {
-		return gitstore.Task{}, notFound(r.Task.ID)
+	if _, ok, err := s.index.get(r.Task.ID); !ok || err != nil {
+		return gitstore.Task{}, cmp.Or(errs.Wrap(err, ""), notFound(r.Task.ID))
 	}
 	end, err := s.index.begin(r.ID())
 	if err != nil {

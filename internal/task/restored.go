@@ -24,8 +24,10 @@ func (s *Service) rejoinOne(ctx context.Context, workspaceID string) error {
 	defer w.Release()
 	for _, t := range w.Store().Tasks() {
 		now := recordOf(t, workspaceID)
-		known, ok := s.index.get(t.ID)
+		known, ok, err := s.index.get(t.ID)
 		switch {
+		case err != nil:
+			return err
 		case !ok:
 			known = now
 		case known.Deleted || known.Status == now.Status:

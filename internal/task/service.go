@@ -78,7 +78,11 @@ func New(ctx context.Context, o Options) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{o: o, index: x, folders: map[string]*Folders{}}
-	if len(x.byID) == 0 {
+	none, err := x.empty()
+	if err != nil {
+		return nil, err
+	}
+	if none {
 		if err := s.Rebuild(ctx); err != nil {
 			return nil, err
 		}
@@ -104,16 +108,17 @@ func New(ctx context.Context, o Options) (*Service, error) {
 // request.
 func (s *Service) SetEnding(fn func(ctx context.Context, id string)) { s.ending = fn }
 
-// Unused reports whether no task has, or had, an id.
+// Unused reports whether no task has, or had, an id; false if that cannot be read.
 func (s *Service) Unused(id string) bool {
-	_, ok := s.index.get(id)
-	return !ok
+	_, ok, err := s.index.get(id)
+	return !ok && err == nil
 }
 
-// FreeFor reports whether no task of another workspace has, or had, an id.
+// FreeFor reports whether no task of another workspace has, or had, an id; false
+// if that cannot be read.
 func (s *Service) FreeFor(id, workspaceID string) bool {
-	rec, ok := s.index.get(id)
-	return !ok || rec.Workspace == workspaceID
+	rec, ok, err := s.index.get(id)
+	return err == nil && (!ok || rec.Workspace == workspaceID)
 }
 
 // Close ends streams, and writes what the index has not yet. The manager is not
@@ -201,7 +206,10 @@ func (s *Service) catchUpOne(ctx context.Context, workspaceID string) error {
 	var news []Record
 	for _, t := range w.Store().Tasks() {
 		now := recordOf(t, workspaceID)
-		known, ok := s.index.get(t.ID)
+		known, ok, err := s.index.get(t.ID)
+		if err != nil {
+			return err
+		}
 		now.isDropped = known.isDropped // while the repository has the task it means nothing
 		if ok && known.same(now) {
 			continue
@@ -256,7 +264,10 @@ func (s *Service) Read(ctx context.Context, id string, sees Sees) (*Ref, error) 
 }
 
 func (s *Service) with(ctx context.Context, id string, sees Sees, open func(context.Context, string) (*workspace.Workspace, error)) (*Ref, error) {
-	rec, ok := s.index.get(id)
+	rec, ok, err := s.index.get(id)
+	if err != nil {
+		return nil, errs.Wrap(err, "")
+	}
 	if !ok || rec.Deleted {
 		return nil, notFound(id)
 	}
@@ -286,12 +297,12 @@ func (s *Service) with(ctx context.Context, id string, sees Sees, open func(cont
 	return &Ref{Workspace: w, Task: t}, nil
 }
 
-// Visible gives nil if the caller may know of the task or if there is none;
-// it does no I/O.
+// Visible returns nil if the caller may know of the task or if it does not exist.
+// It opens no workspace.
 func (s *Service) Visible(id string, sees Sees) error {
-	rec, ok := s.index.get(id)
-	if !ok {
-		return nil
+	rec, ok, err := s.index.get(id)
+	if !ok || err != nil {
+		return errs.Wrap(err, "")
 	}
 	if ws, ok := s.o.Workspaces.Record(rec.Workspace); rec.Deleted || !ok || !sees.see(ws.Place()) {
 		return notFound(id)
@@ -303,7 +314,10 @@ func (s *Service) Visible(id string, sees Sees) error {
 // dialects' X-Task-Id. NotFound "task_not_found"; Conflict "task_ended",
 // "task_paused", "task_other_workspace".
 func (s *Service) Writable(id, workspaceID string) error {
-	rec, ok := s.index.get(id)
+	rec, ok, err := s.index.get(id)
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
 	if !ok || rec.Deleted {
 		return notFound(id)
 	}
@@ -358,7 +372,10 @@ const keyLife = 24 * time.Hour
 
 // active notes the first change of a task that a session or toolset made.
 func (s *Service) active(id string) {
-	rec, ok := s.index.get(id)
+	rec, ok, err := s.index.get(id)
+	if err != nil {
+		s.o.Log.Warn("a task's first change could not be noted", "task", id, "error", err)
+	}
 	if !ok || !rec.Auto || rec.Active {
 		return
 	}
@@ -372,19 +389,10 @@ func (s *Service) active(id string) {
 	end()
 }
 
-// Count gives how many tasks a workspace has, and how many of them are
-// executing or paused.
-func (s *Service) Count(workspaceID string) (all, busy int) {
-	for _, r := range s.index.on(workspaceID) {
-		if r.Deleted {
-			continue
-		}
-		all++
-		if !r.Status.Ended() {
-			busy++
-		}
-	}
-	return all, busy
+// Count returns how many tasks a workspace has.
+func (s *Service) Count(workspaceID string) (int, error) {
+	n, err := s.index.count(workspaceID)
+	return n, errs.Wrap(err, "")
 }
 
 // Forget drops a workspace and its tasks: Conflict "workspace_busy" while one
@@ -392,13 +400,17 @@ func (s *Service) Count(workspaceID string) (all, busy int) {
 // to be deleted.
 func (s *Service) Forget(ctx context.Context, workspaceID string, deleteHistory bool) error {
 	defer s.making.lock(workspaceID)()
-	if _, busy := s.Count(workspaceID); busy > 0 {
+	if busy := s.index.live(workspaceID); busy > 0 {
 		return errs.New(errs.Conflict, "workspace_busy", "%s executing or paused on the workspace.", plural(busy, "task is", "tasks are"))
+	}
+	recs, err := s.index.on(workspaceID)
+	if err != nil {
+		return errs.Wrap(err, "")
 	}
 	if err := s.o.Workspaces.Forget(ctx, workspaceID, deleteHistory); err != nil {
 		return err
 	}
-	for _, r := range s.index.on(workspaceID) {
+	for _, r := range recs {
 		if err := s.index.remove(r.ID); err != nil {
 			return err
 		}

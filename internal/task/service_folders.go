@@ -106,7 +106,10 @@ func (s *Service) sweep() error {
 		return errs.Wrap(err, "")
 	}
 	for _, e := range entries {
-		rec, ok := s.index.get(e.Name)
+		rec, ok, err := s.index.get(e.Name)
+		if err != nil {
+			return err
+		}
 		if !wspath.IsTemp(e.Name) && (!ok || !rec.Deleted) {
 			continue
 		}

@@ -84,7 +84,7 @@ func TestIndexIsRebuilt(t *testing.T) {
 	}
 	want := map[string]Record{}
 	for _, id := range []string{"a", "b", "c"} {
-		want[id], _ = g.index.get(id)
+		want[id], _ = known(t, g.index, id)
 	}
 	if !want["a"].Active || !want["a"].Auto || !want["c"].Deleted {
 		t.Fatalf("the index has %+v", want)
@@ -96,7 +96,7 @@ func TestIndexIsRebuilt(t *testing.T) {
 	same := func(when string) {
 		t.Helper()
 		for id, w := range want {
-			if got, ok := g.index.get(id); !ok || got != w {
+			if got, ok := known(t, g.index, id); !ok || got != w {
 				t.Errorf("%s: %s is %+v, was %+v", when, id, got, w)
 			}
 		}
@@ -121,7 +121,7 @@ func TestIndexIsRebuilt(t *testing.T) {
 	}
 	g.reopen(t)
 	same("settled")
-	if _, ok := g.index.get("never"); ok {
+	if _, ok := known(t, g.index, "never"); ok {
 		t.Error("a task that never was is still in the index")
 	}
 }

@@ -57,13 +57,17 @@ func treeBytes(ctx context.Context, f vfs.FS, dir string) (sum int64, err error)
 	return sum, nil
 }
 
-// On gives the ids of a workspace's tasks, deleted ones left out, in no order.
-func (s *Service) On(workspaceID string) []string {
+// On returns the ids of a workspace's tasks, deleted ones left out, in no order.
+func (s *Service) On(workspaceID string) ([]string, error) {
+	recs, err := s.index.on(workspaceID)
+	if err != nil {
+		return nil, errs.Wrap(err, "")
+	}
 	var out []string
-	for _, r := range s.index.on(workspaceID) {
+	for _, r := range recs {
 		if !r.Deleted {
 			out = append(out, r.ID)
 		}
 	}
-	return out
+	return out, nil
 }
