@@ -3,9 +3,11 @@ package tests
 import (
 	"archive/tar"
 	"compress/gzip"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,7 +61,7 @@ func TestUpgradeFirstFormat(t *testing.T) {
 	unpack(t, "testdata/format-1.tar.gz", dir)
 	data, folder := filepath.Join(dir, "data"), filepath.Join(dir, "project")
 	s := harness.Start(t, harness.Options{DataDir: data})
-	if raw, err := os.ReadFile(filepath.Join(data, "format")); err != nil || string(raw) != "2\n" {
+	if raw, err := os.ReadFile(filepath.Join(data, "format")); err != nil || string(raw) != "3\n" {
 		t.Errorf("format: %q %v", raw, err)
 	}
 	if raw, err := os.ReadFile(filepath.Join(data, "upgrade-1", "format")); err != nil || string(raw) != "1\n" {
@@ -135,4 +137,47 @@ func TestNewerFormat(t *testing.T) {
 	if list, _ := filepath.Glob(filepath.Join(dir, "*")); len(list) > 2 { // format, lock
 		t.Errorf("made: %q", list)
 	}
+}
+
+// TestUpgradeSecondFormat opens a data directory that a program of format 2 left
+// when it was killed: an ended, a deleted and an executing task, the last one with
+// a commit that no ref had yet.
+func TestUpgradeSecondFormat(t *testing.T) {
+	dir := t.TempDir()
+	unpack(t, "testdata/format-2.tar.gz", dir)
+	data, folder := filepath.Join(dir, "data"), filepath.Join(dir, "project")
+	s := harness.Start(t, harness.Options{DataDir: data})
+	if raw, err := os.ReadFile(filepath.Join(data, "upgrade-2", "format")); err != nil || string(raw) != "2\n" {
+		t.Errorf("what the upgrade changed: %q %v", raw, err)
+	}
+	p := &project{Server: s, dir: folder}
+	list := p.call(t, "GET", "/workspaces", nil).want(t, 200).list(t, "workspaces")
+	if len(list) != 1 || fmt.Sprint(list[0]["tasks"]) != "2" {
+		t.Fatalf("%v", list)
+	}
+	ws := fmt.Sprint(list[0]["id"])
+	p.call(t, "PATCH", "/workspaces/"+ws, map[string]any{"root": folder}).want(t, 200)
+	for query, want := range map[string][]string{"": {"works", "ended"}, "?status=completed": {"ended"}, "?status=failed": nil, "?workspace=" + ws + "&limit=1": {"works"}} {
+		var got []string
+		for _, o := range p.call(t, "GET", "/tasks"+query, nil).want(t, 200).list(t, "tasks") {
+			got = append(got, fmt.Sprint(o["task_id"]))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("/tasks%s lists %v, want %v", query, got, want)
+		}
+	}
+	p.call(t, "POST", "/tasks", map[string]any{"goal": "g", "workspace": folder, "task_id": "deleted"}).fails(t, 409, "task_exists")
+	if r := p.call(t, "GET", "/tasks/works/content?path=b.txt", nil).want(t, 200); string(r.Body) != "three\n" {
+		t.Errorf("%q", r.Body)
+	}
+	p.call(t, "PUT", "/tasks/works/content?path=b.txt", []byte("four\n")).want(t, 200)
+	p.call(t, "POST", "/workspaces/"+ws+"/sync", nil).want(t, 200)
+	k := &taskOf{p: p, ID: "works", At: map[string]any{"workspace_id": ws, "git_dir": filepath.Join(data, "workspaces", ws, "repo.git")}}
+	k.fsck(t)
+	p.post(t, "/tasks/ended/revert", map[string]any{}).want(t, 200)
+	if got := p.read(t, "a.txt"); got != "one\n" {
+		t.Errorf("%q", got)
+	}
+	p.restart()
+	p.call(t, "GET", "/tasks/ended", nil).want(t, 200)
 }
