@@ -228,6 +228,7 @@ type callBody struct {
 	Begun        string         `json:"begun"`
 	Ended        *string        `json:"ended"`
 	Commits      []string       `json:"commits"`
+	FromSeq      uint64         `json:"from_seq"`
 }
 
 type declaredBody struct {
@@ -243,7 +244,7 @@ func (d *Dialect) callOf(c *gin.Context, r *calls.Record) (callBody, error) {
 	}
 	out := callBody{CallID: r.ID, TaskID: r.Task, SubtaskID: wire.Text(r.Subtask), WorkspaceID: r.Workspace, Agent: wire.Text(r.Agent),
 		AgentSession: wire.Text(r.Session), Tool: wire.Text(r.Tool), Model: wire.Text(r.Model), PromptID: wire.Text(r.Prompt), OnlyPaths: r.OnlyPaths,
-		Status: r.Status, ExitCode: r.ExitCode, Begun: wire.Stamp(r.Begun), Paths: []declaredBody{}, Commits: make([]string, len(ids))}
+		Status: r.Status, ExitCode: r.ExitCode, Begun: wire.Stamp(r.Begun), Paths: []declaredBody{}, Commits: make([]string, len(ids)), FromSeq: r.From}
 	if !r.Ended.IsZero() {
 		out.Ended = wire.Text(wire.Stamp(r.Ended))
 	}

@@ -286,8 +286,9 @@ func sessionKey(ws, agent, id string) string { return ws + "\x00" + agent + "\x0
 func (s *Service) enter(ctx context.Context, w *workspace.Workspace, rec *Record) error {
 	var failed error
 	err := w.RecordThen(ctx, func() {
-		now := s.o.Now().UTC()
-		rec.Begun, rec.Touched, rec.From = now, now, w.Store().Tip().Seq
+		now := s.o.Now()
+		rec.touch(now)
+		rec.Begun, rec.Order, rec.From = rec.Touched, s.next(now), w.Store().Tip().Seq
 		lines := []line{{Call: rec}, {Seen: w.ID(), At: &now}}
 		if failed = s.keep.put(lines...); failed != nil {
 			return

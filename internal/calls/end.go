@@ -133,9 +133,9 @@ func (s *Service) end(ctx context.Context, id string, status Status, exit *int, 
 	var failed error
 	err = w.RecordThen(ctx, func() {
 		b.leave(id)
-		now := s.o.Now().UTC()
+		now := s.o.Now()
 		l.mu.Lock()
-		l.rec.EndPaths, l.rec.Status, l.rec.ExitCode, l.rec.Ended, l.rec.Through = more, status, exit, now, w.Store().Tip().Seq
+		l.rec.EndPaths, l.rec.Status, l.rec.ExitCode, l.rec.Ended, l.rec.Through = more, status, exit, now.UTC(), w.Store().Tip().Seq
 		l.mu.Unlock()
 		b.note(now)
 		rec = l.snapshot()
@@ -538,9 +538,10 @@ func (s *Service) Touch(id string, sees task.Sees) (Record, error) {
 	if l == nil {
 		return Record{}, errs.New(errs.Conflict, "call_ended", "The call has ended.").With("call_id", id)
 	}
-	now := s.o.Now().UTC()
+	now := s.o.Now()
 	l.mu.Lock()
-	l.rec.Touched, l.deadline = now, now.Add(l.rec.TTL)
+	l.rec.touch(now)
+	l.deadline = now.Add(l.rec.TTL)
 	l.mu.Unlock()
 	s.schedule()
 	r := l.snapshot()

@@ -227,7 +227,21 @@ func write(tx *state.Tx, fresh map[string]Record, sessions map[string]session, s
 
 // orderKey sorts the newest first.
 func orderKey(r *Record) string {
-	return fmt.Sprintf("%016x %s", uint64(math.MaxInt64-r.Begun.UnixNano()), r.ID)
+	return fmt.Sprintf("%016x %s", math.MaxInt64-r.order(), r.ID)
+}
+
+// newest returns the order of the newest call.
+func (k *keeper) newest() (order uint64, err error) {
+	err = k.db.View(func(tx *state.Tx) error {
+		return tx.ForEach(bucketOrder, "", func(key string, _ []byte) (bool, error) {
+			n, err := strconv.ParseUint(key[:min(len(key), 16)], 16, 64)
+			if err == nil {
+				order = math.MaxInt64 - n
+			}
+			return false, err
+		})
+	})
+	return order, err
 }
 
 // get returns a call's record.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"umbra/internal/claims"
+	"umbra/internal/clock"
 )
 
 // Status is how a call stands.
@@ -44,7 +45,14 @@ type Record struct {
 	TTL     time.Duration `json:"ttl"`
 	Begun   time.Time     `json:"begun"`
 	Touched time.Time     `json:"touched"`
-	Ended   time.Time     `json:"ended,omitzero"`
+	// Since the wall clock may be set, how long ago Touched is follows from the time
+	// since the system's start Boot, as long as that is the same.
+	Boot      string        `json:"boot,omitempty"`
+	TouchedAt time.Duration `json:"touched_at,omitempty"`
+	// Order is above that of all calls that began before; 0 in records of old, whose
+	// order is that of Begun.
+	Order uint64    `json:"order,omitempty"`
+	Ended time.Time `json:"ended,omitzero"`
 	// Since is the number of the last commit before the session's call before this
 	// one ended; 0 for a session's first call. From is the number of the last
 	// commit before the call began, Through of the last one when it ended.
@@ -79,6 +87,28 @@ type Overwritten struct {
 	Actor  string    `json:"actor,omitempty"`
 	Source string    `json:"source"`
 	At     time.Time `json:"at"`
+}
+
+// touch notes that the call's time starts now.
+func (r *Record) touch(now time.Time) {
+	r.Touched, r.Boot, r.TouchedAt = now.UTC(), clock.BootID(), clock.Boot()
+}
+
+// left is how much of the call's time is left, at least a second.
+func (r *Record) left(now time.Time) time.Duration {
+	past := now.Sub(r.Touched)
+	if r.Boot != "" && r.Boot == clock.BootID() {
+		past = clock.Boot() - r.TouchedAt
+	}
+	return max(time.Second, r.TTL-max(0, past))
+}
+
+// order is the call's place among all.
+func (r *Record) order() uint64 {
+	if r.Order == 0 {
+		return uint64(r.Begun.UnixNano())
+	}
+	return r.Order
 }
 
 // claim is the call as package claims judges it.

@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -55,6 +56,7 @@ type Service struct {
 	keep  *keeper
 
 	mu    sync.Mutex
+	last  uint64            // the newest call's order
 	books map[string]*book  // by workspace
 	open  map[string]*live  // by id
 	busy  map[string]*mutex // ids and sessions that are being worked on
@@ -67,9 +69,18 @@ type Service struct {
 
 // live is an open call.
 type live struct {
-	mu       sync.Mutex
-	rec      Record
+	mu  sync.Mutex
+	rec Record
+	// deadline has a monotonic reading, so that a clock that is set ends no call.
 	deadline time.Time
+}
+
+// next gives a call its place behind all others, also where the clock was set back.
+func (s *Service) next(now time.Time) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = max(s.last+1, uint64(max(0, now.UnixNano())))
+	return s.last
 }
 
 // snapshot returns the record as it is now.
@@ -109,10 +120,13 @@ func New(o Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(list, func(a, b Record) int { return a.Begun.Compare(b.Begun) })
+	slices.SortFunc(list, func(a, b Record) int { return cmp.Compare(a.order(), b.order()) })
+	if s.last, err = k.newest(); err != nil {
+		return nil, err
+	}
 	for _, r := range list {
-		left := max(time.Second, r.TTL-max(0, o.Now().Sub(r.Touched)))
-		l := &live{rec: r, deadline: o.Now().Add(left)}
+		now := o.Now()
+		l := &live{rec: r, deadline: now.Add(r.left(now))}
 		s.open[r.ID] = l
 		s.book(r.Workspace).enter(l)
 	}

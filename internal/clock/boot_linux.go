@@ -1,6 +1,7 @@
 package clock
 
 import (
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +15,15 @@ func Boot() time.Duration {
 		return time.Since(start)
 	}
 	return time.Duration(t.Nano())
+}
+
+// BootID names this start of the system; empty if it is not known.
+func BootID() string {
+	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return string(raw)
 }
 
 // FileLag is by how much the times that the kernel gives to files are behind the

@@ -16,6 +16,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/calls"
+	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/ignore"
 	"umbra/internal/task"
@@ -81,7 +82,7 @@ func (s *Service) Apply(ctx context.Context, id string, a Apply) (*Applied, erro
 		return nil, err
 	}
 	if !decided {
-		if l.Boot != bootID() {
+		if l.Boot != clock.BootID() {
 			return nil, errs.New(errs.Conflict, "layer_incomplete", "The system was restarted since the layer was written, so it may be incomplete; it can only be dropped.")
 		}
 		if err := s.commit(ctx, w, l, &rec, a, out); err != nil || a.DryRun {

@@ -447,12 +447,3 @@ func HoldFile(dir string) (*os.File, error) {
 	}
 	return f, nil
 }
-
-// bootID returns the kernel's name of this boot.
-func bootID() string {
-	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return string(raw)
-}

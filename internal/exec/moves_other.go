@@ -38,5 +38,3 @@ func Hold(string) (release func(), err error) { return nil, layer.ErrUnsupported
 
 // HoldFile returns ErrUnsupported.
 func HoldFile(string) (*os.File, error) { return nil, layer.ErrUnsupported }
-
-func bootID() string { return "" }

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"umbra/internal/calls"
+	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/layer"
 	"umbra/internal/task"
@@ -113,7 +114,7 @@ func (s *Service) Begin(ctx context.Context, b calls.Begin) (*Begun, error) {
 	if begun.Again {
 		return nil, errs.New(errs.Conflict, "call_exists", "The call_id is taken by another call; it must be new.").With("call_id", b.ID)
 	}
-	l := Layer{ID: begun.ID, Workspace: begun.Workspace, Root: begun.Root, Task: begun.Task, From: begun.From, Boot: bootID(), Begun: begun.Record.Begun}
+	l := Layer{ID: begun.ID, Workspace: begun.Workspace, Root: begun.Root, Task: begun.Task, From: begun.From, Boot: clock.BootID(), Begun: begun.Record.Begun}
 	err = s.make(&l)
 	if err != nil {
 		_, _ = s.o.Calls.End(context.WithoutCancel(ctx), begun.ID, calls.End{Status: calls.Failed})
@@ -126,7 +127,7 @@ func (s *Service) Begin(ctx context.Context, b calls.Begin) (*Begun, error) {
 // of it. The errors of calls.Service.Layer.
 func (s *Service) Attach(ctx context.Context, id string, sees task.Sees) (*Begun, error) {
 	begun, err := s.o.Calls.Layer(ctx, id, sees, func(r calls.Record, root string, from uint64) error {
-		return s.make(&Layer{ID: r.ID, Workspace: r.Workspace, Root: root, Task: r.Task, From: from, Attached: true, Boot: bootID(), Begun: r.Begun})
+		return s.make(&Layer{ID: r.ID, Workspace: r.Workspace, Root: root, Task: r.Task, From: from, Attached: true, Boot: clock.BootID(), Begun: r.Begun})
 	})
 	if err != nil {
 		return nil, err

@@ -165,6 +165,9 @@ func TestStoppedAtEachStep(t *testing.T) {
 		"recorded": "echo two > a; rm -r d; echo n > n",
 	}
 	for name, line := range commands {
+		if testing.Short() && name != "both" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			results := map[string]int{}
 			want := ""

@@ -33,6 +33,7 @@ type Call struct {
 	Session   *string    `json:"agent_session"`
 	Prompt    *string    `json:"prompt_id"`
 	Status    string     `json:"status"`
+	From      uint64     `json:"from_seq"`
 	Begun     time.Time  `json:"begun"`
 	Ended     *time.Time `json:"ended"`
 }
@@ -43,7 +44,6 @@ type Entry struct {
 	Seq       uint64    `json:"seq"`
 	Task      *string   `json:"task_id"`
 	Subtask   *string   `json:"subtask_id"`
-	When      time.Time `json:"timestamp"`
 	Operation string    `json:"operation"`
 	Path      string    `json:"path"`
 	Encoding  string    `json:"path_encoding"`
@@ -119,7 +119,6 @@ type Turn struct {
 	Undone    bool       `json:"undone"`
 	Calls     []string   `json:"calls"` // newest first
 
-	last   time.Time       // begin of the newest call
 	effect map[string]bool // calls with changes that are in effect
 }
 
@@ -157,14 +156,13 @@ func Load(ctx context.Context, c *client.Client, workspace string) (*History, er
 	if len(calls) == 0 {
 		return &History{}, nil
 	}
-	oldest := slices.MinFunc(calls, func(a, b Call) int { return a.Begun.Compare(b.Begun) }).Begun
+	oldest := slices.MinFunc(calls, func(a, b Call) int { return cmp.Compare(a.From, b.From) }).From
 	var entries []Entry
 	for item, err := range client.Pages[Entry](ctx, c, client.Path("workspaces", workspace, "log"), "entries", nil, 1000) {
 		if err != nil {
 			return nil, err
 		}
-		// The log's times are in seconds.
-		if item.Value.When.Before(oldest.Add(-2 * time.Second)) {
+		if item.Value.Seq <= oldest {
 			break
 		}
 		entries = append(entries, item.Value)
@@ -172,7 +170,8 @@ func Load(ctx context.Context, c *client.Client, workspace string) (*History, er
 	return build(calls, entries), nil
 }
 
-// build makes the history of calls and log entries, both newest first.
+// build makes the history of calls and log entries, both newest first. Their times
+// decide nothing: the clock may have been set.
 func build(calls []Call, entries []Entry) *History {
 	h := &History{}
 	byCall := map[string]*Turn{}
@@ -183,7 +182,7 @@ func build(calls []Call, entries []Entry) *History {
 		t := turns[k]
 		if t == nil {
 			t = &Turn{Agent: c.Agent, Session: c.Session, Task: c.Task, Subtask: c.Subtask, Prompt: c.Prompt, Began: c.Begun, Ended: c.Ended,
-				Files: []File{}, last: c.Begun, effect: map[string]bool{}}
+				Files: []File{}, effect: map[string]bool{}}
 			turns[k] = t
 			h.Turns = append(h.Turns, t)
 		}
@@ -198,7 +197,6 @@ func build(calls []Call, entries []Entry) *History {
 		}
 		byCall[c.ID] = t
 	}
-	slices.SortStableFunc(h.Turns, func(a, b *Turn) int { return b.last.Compare(a.last) })
 	undone := map[ref]bool{}
 	undos := map[string]int{}
 	// The entries of each turn that are in effect, and all, its own and shared ones.
