@@ -45,13 +45,7 @@ type Record struct {
 	TTL     time.Duration `json:"ttl"`
 	Begun   time.Time     `json:"begun"`
 	Touched time.Time     `json:"touched"`
-	// Since the wall clock may be set, how long ago Touched is follows from the time
-	// since the system's start Boot, as long as that is the same.
-	Boot      string        `json:"boot,omitempty"`
-	TouchedAt time.Duration `json:"touched_at,omitempty"`
-	// Order is above that of all calls that began before; 0 in records of old, whose
-	// order is that of Begun.
-	Order uint64    `json:"order,omitempty"`
+	clocks
 	Ended time.Time `json:"ended,omitzero"`
 	// Since is the number of the last commit before the session's call before this
 	// one ended; 0 for a session's first call. From is the number of the last
@@ -66,6 +60,17 @@ type Record struct {
 	Overwrote []Overwritten `json:"overwrote,omitempty"`
 	// TakenBack is the commit that took back what the call did against the policy.
 	TakenBack string `json:"taken_back,omitempty"`
+}
+
+// clocks is what does not change when the wall clock is set.
+type clocks struct {
+	// How long ago Touched is follows from the time since the system's start Boot, as
+	// long as that is the same.
+	Boot      string        `json:"boot,omitempty"`
+	TouchedAt time.Duration `json:"touched_at,omitempty"`
+	// Order is above that of all calls that began before; 0 in records of old, whose
+	// order is that of Begun.
+	Order uint64 `json:"order,omitempty"`
 }
 
 // By says whose a call is, and what it runs.
