@@ -198,7 +198,7 @@ func (s *Store) hasBaseObject(id ID) (bool, error) {
 // hasObject reports whether a journal, a prepared blob or a pack of ours, or of
 // the store that this one continues, holds an object.
 func (s *Store) hasObject(id ID) (bool, error) {
-	for _, j := range *s.live.Load() {
+	for _, j := range *s.logs.live.Load() {
 		if _, ok := j.find(id); ok {
 			return true, nil
 		}

@@ -55,8 +55,8 @@ func (s *Store) BaselineOf(ctx context.Context, m message.Message, fill func(Fil
 	b.parts.Wait()
 	last := b.current
 	b.current = nil
-	s.rooting.RLock()
-	defer s.rooting.RUnlock()
+	s.upkeep.rooting.RLock()
+	defer s.upkeep.rooting.RUnlock()
 	if err := errors.Join(b.failed, b.end(last)); err != nil {
 		return Committed{}, errs.Wrap(err, "")
 	}

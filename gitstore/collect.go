@@ -51,8 +51,8 @@ func (s *Store) Collect(ctx context.Context, opt CollectOptions) (CollectReport,
 	if s.base != nil {
 		return CollectReport{}, nil
 	}
-	s.cmu.Lock()
-	defer s.cmu.Unlock()
+	s.upkeep.cmu.Lock()
+	defer s.upkeep.cmu.Unlock()
 	return s.collect(ctx, opt)
 }
 
@@ -70,7 +70,7 @@ func (s *Store) collect(ctx context.Context, opt CollectOptions) (CollectReport,
 	err := c.run()
 	c.release()
 	if err == nil && !opt.DryRun {
-		s.swept.Store(&c.begin)
+		s.upkeep.swept.Store(&c.begin)
 	}
 	return c.CollectReport, errs.Wrap(err, "")
 }
@@ -78,7 +78,7 @@ func (s *Store) collect(ctx context.Context, opt CollectOptions) (CollectReport,
 // Swept reports whether a collection has come to its end since the store was
 // opened, with the boundary where it is.
 func (s *Store) Swept() bool {
-	swept := s.swept.Load()
+	swept := s.upkeep.swept.Load()
 	return swept != nil && *swept == s.Boundary()
 }
 
@@ -144,8 +144,8 @@ func (c *collector) run() (err error) {
 // needs is reached from it.
 func (c *collector) begun() error {
 	s := c.s
-	s.rooting.Lock()
-	defer s.rooting.Unlock()
+	s.upkeep.rooting.Lock()
+	defer s.upkeep.rooting.Unlock()
 	s.packs.mu.Lock()
 	defer s.packs.mu.Unlock()
 	for _, f := range s.packs.list {

@@ -44,8 +44,8 @@ func (c *collector) swap() error {
 			return err
 		}
 	}
-	s.mmu.Lock()
-	defer s.mmu.Unlock()
+	s.upkeep.mmu.Lock()
+	defer s.upkeep.mmu.Unlock()
 	// A multi-pack-index that names them goes first: it slows nobody down to do
 	// without it, and what reads through it would miss them later.
 	if err := s.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
@@ -72,13 +72,13 @@ func (c *collector) swap() error {
 // commit is made.
 func (c *collector) supersede(src []*packFile) (when time.Time, err error) {
 	s := c.s
-	s.jmu.Lock()
-	defer s.jmu.Unlock()
+	s.logs.mu.Lock()
+	defer s.logs.mu.Unlock()
 	if err := c.catchUp(); err != nil {
 		return when, err
 	}
 	// From here on a commit that relies upon an older object looks for it.
-	s.shed.Store(true)
+	s.upkeep.shed.Store(true)
 	s.packs.mu.Lock()
 	defer s.packs.mu.Unlock()
 	when = s.opt.Now()
@@ -132,8 +132,8 @@ func (c *collector) sweep() error {
 	for _, f := range c.made {
 		made += f.p.FileBytes()
 	}
-	s.mmu.Lock()
-	defer s.mmu.Unlock()
+	s.upkeep.mmu.Lock()
+	defer s.upkeep.mmu.Unlock()
 	var due []*packFile
 	s.packs.mu.RLock()
 	for _, f := range s.packs.list {

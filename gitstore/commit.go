@@ -103,15 +103,15 @@ func (s *Store) Commit(ctx context.Context, d Draft) (Committed, error) {
 // a lone writer two changes of goroutine, and hands the lead to the first of
 // those who came meanwhile.
 func (s *Store) enqueue(ctx context.Context, p *pending) error {
-	s.qmu.Lock()
-	if s.stopped {
-		s.qmu.Unlock()
+	s.queue.mu.Lock()
+	if s.queue.stopped {
+		s.queue.mu.Unlock()
 		return errs.New(errs.Unavailable, "stopping", "The workspace is being unloaded.")
 	}
-	s.queue = append(s.queue, p)
-	lead := !s.led
-	s.led = true
-	s.qmu.Unlock()
+	s.queue.list = append(s.queue.list, p)
+	lead := !s.queue.led
+	s.queue.led = true
+	s.queue.mu.Unlock()
 	if lead {
 		s.leadGroup()
 		return nil
@@ -133,13 +133,13 @@ func (s *Store) enqueue(ctx context.Context, p *pending) error {
 
 // withdraw takes a member back that is still queued.
 func (s *Store) withdraw(p *pending) bool {
-	s.qmu.Lock()
-	defer s.qmu.Unlock()
-	for i, q := range s.queue {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	for i, q := range s.queue.list {
 		if q != p {
 			continue
 		}
-		s.queue = append(s.queue[:i], s.queue[i+1:]...)
+		s.queue.list = append(s.queue.list[:i], s.queue.list[i+1:]...)
 		select {
 		case <-p.lead:
 			s.passLead()
@@ -155,30 +155,30 @@ func (s *Store) withdraw(p *pending) bool {
 func (s *Store) pause(ctx context.Context) (resume func(), err error) {
 	p := newPending()
 	p.hold = true
-	s.qmu.Lock()
-	if s.stopped {
-		s.qmu.Unlock()
+	s.queue.mu.Lock()
+	if s.queue.stopped {
+		s.queue.mu.Unlock()
 		return nil, errs.New(errs.Unavailable, "stopping", "The workspace is being unloaded.")
 	}
-	lead := !s.led
-	if s.led = true; !lead {
-		s.queue = append(s.queue, p)
+	lead := !s.queue.led
+	if s.queue.led = true; !lead {
+		s.queue.list = append(s.queue.list, p)
 	}
-	s.qmu.Unlock()
+	s.queue.mu.Unlock()
 	if !lead {
 		select {
 		case <-p.lead:
-			s.qmu.Lock()
-			s.queue = append(s.queue[:0], s.queue[1:]...) // it is the first
-			s.qmu.Unlock()
+			s.queue.mu.Lock()
+			s.queue.list = append(s.queue.list[:0], s.queue.list[1:]...) // it is the first
+			s.queue.mu.Unlock()
 		case <-ctx.Done():
 			s.withdraw(p)
 			return nil, errs.Wrap(context.Cause(ctx), "")
 		}
 	}
 	return func() {
-		s.qmu.Lock()
-		defer s.qmu.Unlock()
+		s.queue.mu.Lock()
+		defer s.queue.mu.Unlock()
 		s.passLead()
 	}, nil
 }
@@ -186,58 +186,58 @@ func (s *Store) pause(ctx context.Context) (resume func(), err error) {
 // leadGroup commits one group, the leader's own member first in it, and passes
 // the lead on.
 func (s *Store) leadGroup() {
-	s.qmu.Lock()
+	s.queue.mu.Lock()
 	batch := s.takeGroup()
-	s.qmu.Unlock()
+	s.queue.mu.Unlock()
 	defer func() {
-		s.qmu.Lock()
+		s.queue.mu.Lock()
 		s.passLead()
-		s.qmu.Unlock()
+		s.queue.mu.Unlock()
 	}()
 	s.commitGroup(batch)
 }
 
-// passLead gives the lead to the first who waits; qmu is held.
+// passLead gives the lead to the first who waits; queue.mu is held.
 func (s *Store) passLead() {
-	if len(s.queue) > 0 {
-		s.queue[0].lead <- struct{}{}
+	if len(s.queue.list) > 0 {
+		s.queue.list[0].lead <- struct{}{}
 		return
 	}
-	s.led = false
-	s.idle.Broadcast()
+	s.queue.led = false
+	s.queue.idle.Broadcast()
 }
 
-// takeGroup cuts the next group off the queue; qmu is held.
+// takeGroup cuts the next group off the queue; queue.mu is held.
 func (s *Store) takeGroup() []*pending {
 	n, bytes := 0, int64(0)
-	for n < len(s.queue) && !s.queue[n].hold && n < maxGroup && (n == 0 || bytes < maxGroupBytes) {
-		if d := s.queue[n].draft; d != nil {
+	for n < len(s.queue.list) && !s.queue.list[n].hold && n < maxGroup && (n == 0 || bytes < maxGroupBytes) {
+		if d := s.queue.list[n].draft; d != nil {
 			for i := range d.Edits {
 				bytes += int64(len(d.Edits[i].Blob.entry))
 			}
 		}
 		n++
 	}
-	batch := append([]*pending(nil), s.queue[:n]...)
-	rest := copy(s.queue, s.queue[n:])
-	clear(s.queue[rest:])
-	s.queue = s.queue[:rest]
+	batch := append([]*pending(nil), s.queue.list[:n]...)
+	rest := copy(s.queue.list, s.queue.list[n:])
+	clear(s.queue.list[rest:])
+	s.queue.list = s.queue.list[:rest]
 	return batch
 }
 
 func (s *Store) commitGroup(batch []*pending) {
-	s.jmu.Lock()
+	s.logs.mu.Lock()
 	whole := false
 	defer func() {
 		if !whole { // a panic: what the journal holds past its end means nothing
 			for _, p := range batch {
 				p.err, p.out, p.put = errs.New(errs.Internal, "internal_error", "Something went wrong inside the server."), Committed{}, Task{}
 			}
-			if s.open != nil {
-				s.open.unsound = true
+			if s.logs.open != nil {
+				s.logs.open.unsound = true
 			}
 		}
-		s.jmu.Unlock()
+		s.logs.mu.Unlock()
 		for _, p := range batch {
 			close(p.done)
 		}
@@ -246,7 +246,7 @@ func (s *Store) commitGroup(batch []*pending) {
 	whole = true
 }
 
-// commitLocked is commitGroup with jmu held; every member has its answer after
+// commitLocked is commitGroup with logs.mu held; every member has its answer after
 // it.
 func (s *Store) commitLocked(batch []*pending) {
 	fail := func(err error) {
@@ -267,12 +267,12 @@ func (s *Store) commitLocked(batch []*pending) {
 		return
 	}
 	began := time.Now()
-	if err := s.open.append(g.buf); err != nil {
-		s.open.unsound = true
+	if err := s.logs.open.append(g.buf); err != nil {
+		s.logs.open.unsound = true
 		for _, p := range g.members {
 			p.err, p.out, p.put = errs.Wrap(err, ""), Committed{}, Task{}
 		}
-		s.log.Error("append to journal failed", "journal", s.open.number, "error", err)
+		s.log.Error("append to journal failed", "journal", s.logs.open.number, "error", err)
 		if err := s.salvageOpen(); err != nil {
 			s.log.Error("journal not salvaged; tried again at the next write", "error", err)
 		}
@@ -301,12 +301,12 @@ func (s *Store) ensureJournal(batch []*pending) error {
 		}
 	}
 	full := int64(0)
-	switch j := s.open; {
+	switch j := s.logs.open; {
 	case j != nil && j.used()+want <= j.room:
 		return nil
 	case j != nil && j.empty():
 		return nil // too large for any journal made ahead: it grows
-	case j != nil && len(s.closing) >= maxClosing:
+	case j != nil && len(s.logs.closing) >= maxClosing:
 		if slices.ContainsFunc(batch, func(p *pending) bool { return p.draft == nil || !p.draft.Must }) {
 			s.kickPublisher()
 			return &errs.Error{Kind: errs.Unavailable, Code: "publishing_blocked",
@@ -315,16 +315,16 @@ func (s *Store) ensureJournal(batch []*pending) error {
 		return nil // it grows
 	case j != nil:
 		full = j.room
-		s.closing = append(s.closing, j)
-		s.open = nil
+		s.logs.closing = append(s.logs.closing, j)
+		s.logs.open = nil
 		s.setLive()
 		s.kickPublisher()
 	}
-	j, err := s.journals.rotate(full)
+	j, err := s.logs.set.rotate(full)
 	if err != nil {
 		return err
 	}
-	s.open = j
+	s.logs.open = j
 	s.setLive()
 	return nil
 }
@@ -354,10 +354,10 @@ func (s *Store) newGroup() *group {
 	when := s.opt.Now().UTC().Truncate(time.Second)
 	// git likes ordered dates, so a clock that is corrected by little is followed
 	// late. One that was far ahead stamps no later commit: order is the number's.
-	if behind := s.lastWhen.Sub(when); behind > 0 && behind <= maxBehind {
-		when = s.lastWhen
+	if behind := s.logs.lastWhen.Sub(when); behind > 0 && behind <= maxBehind {
+		when = s.logs.lastWhen
 	}
-	return &group{s: s, j: s.open, objs: make(map[object.ID]loc), trees: make(map[object.ID]*object.TreeData),
+	return &group{s: s, j: s.logs.open, objs: make(map[object.ID]loc), trees: make(map[object.ID]*object.TreeData),
 		tip: tip, when: when, tasks: make(map[string]*Task)}
 }
 
@@ -569,20 +569,20 @@ func (g *group) emitCommit(m *message.Message, authored time.Time, tree object.I
 func (s *Store) accept(g *group) {
 	g.j.accept(len(g.buf), g.objs, g.tip, g.tasks)
 	for id, t := range g.trees {
-		s.trees.put(id, t)
+		s.cached.trees.put(id, t)
 	}
 	for _, b := range g.blobs {
 		b.large.commit()
 	}
-	s.lastWhen = g.when
-	s.tmu.Lock()
-	maps.Copy(s.tasks, g.tasks)
-	s.tmu.Unlock()
+	s.logs.lastWhen = g.when
+	s.tasks.mu.Lock()
+	maps.Copy(s.tasks.byID, g.tasks)
+	s.tasks.mu.Unlock()
 	s.acceptCut(g)
 	s.records.append(g.records)
 	s.moveTip(g.tip)
 	s.noteActivity()
-	if g.j.halfFull() && !s.journals.isReady() {
+	if g.j.halfFull() && !s.logs.set.isReady() {
 		s.kickPublisher()
 	}
 }
@@ -590,10 +590,10 @@ func (s *Store) accept(g *group) {
 // moveTip publishes a new durable tip to readers.
 func (s *Store) moveTip(t Tip) {
 	s.tip.Store(&t)
-	s.waitMu.Lock()
-	close(s.moved)
-	s.moved = make(chan struct{})
-	s.waitMu.Unlock()
+	s.tip.mu.Lock()
+	close(s.tip.moved)
+	s.tip.moved = make(chan struct{})
+	s.tip.mu.Unlock()
 }
 
 // keyPrefix gives the first eight bytes' hex digits of a key's hash, which the

@@ -19,16 +19,16 @@ type computed struct {
 // for concurrent use; several who ask at once may each call fn.
 func (s *Store) Compute(key any, fn func() (value any, bytes int64, err error)) (any, error) {
 	k := computed{key, s.Boundary().Seq, s.Rewrites()}
-	if v, ok := s.computed.Get(k); ok {
+	if v, ok := s.cached.computed.Get(k); ok {
 		return v, nil
 	}
 	v, bytes, err := fn()
 	if err != nil || bytes > maxComputed {
 		return v, err
 	}
-	s.computed.Put(k, v, bytes)
+	s.cached.computed.Put(k, v, bytes)
 	if s.Rewrites() != k.rewrites { // a purge that came meanwhile has cleared it before
-		s.computed.Clear()
+		s.cached.computed.Clear()
 	}
 	return v, nil
 }

@@ -65,7 +65,7 @@ func TestComputeForgetsPurged(t *testing.T) {
 	one := func() (any, int64, error) { return secret, 1000, nil }
 	before := s.Rewrites()
 	kept := func() bool {
-		_, ok := s.computed.Get(computed{"a", s.Boundary().Seq, before})
+		_, ok := s.cached.computed.Get(computed{"a", s.Boundary().Seq, before})
 		return ok
 	}
 	if _, err := s.Compute("a", one); err != nil || !kept() {

@@ -98,9 +98,9 @@ func (s *Store) boundsOf(t *Task, known map[string]taskBounds, newest uint64) (t
 func (g *group) addCut(c *cut, track func(object.ID, loc)) (bool, error) {
 	s := g.s
 	all := make(map[string]*Task)
-	s.tmu.RLock()
-	maps.Copy(all, s.tasks)
-	s.tmu.RUnlock()
+	s.tasks.mu.RLock()
+	maps.Copy(all, s.tasks.byID)
+	s.tasks.mu.RUnlock()
 	maps.Copy(all, g.tasks)
 	c.gone, c.across = nil, nil
 	for _, id := range slices.Sorted(maps.Keys(all)) {
@@ -137,17 +137,17 @@ func (g *group) addCut(c *cut, track func(object.ID, loc)) (bool, error) {
 	return true, nil
 }
 
-// acceptCut moves the boundary in memory: jmu is held, and the group is durable.
+// acceptCut moves the boundary in memory: logs.mu is held, and the group is durable.
 func (s *Store) acceptCut(g *group) {
 	c := g.cut
 	if c == nil {
 		return
 	}
-	s.tmu.Lock()
+	s.tasks.mu.Lock()
 	for i := range c.gone {
-		delete(s.tasks, c.gone[i].ID)
+		delete(s.tasks.byID, c.gone[i].ID)
 	}
-	s.tmu.Unlock()
+	s.tasks.mu.Unlock()
 	s.boundary.Store(&c.to)
 	s.records.drop(c.to.Seq)
 }

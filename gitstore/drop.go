@@ -31,11 +31,11 @@ const (
 func (s *Store) dropDoomed(ctx context.Context) error {
 	due, forced := s.duePacks()
 	if len(due) == 0 {
-		s.dropped.Store(false)
+		s.upkeep.dropped.Store(false)
 		return nil
 	}
 	if !forced {
-		since := s.opt.Now().Sub(s.lastDrop)
+		since := s.opt.Now().Sub(s.upkeep.lastDrop)
 		if since >= 0 && since < min(dropEvery, s.opt.MergeGrace) {
 			return nil
 		}
@@ -60,8 +60,8 @@ func (s *Store) removeDoomed(due []*packFile) error {
 	if err := s.dropMultiIndex(func(base string) bool { return names[base] }); err != nil {
 		return err
 	}
-	s.lastDrop = s.opt.Now()
-	s.dropped.Store(true)
+	s.upkeep.lastDrop = s.opt.Now()
+	s.upkeep.dropped.Store(true)
 	s.packs.forget(names)
 	for _, f := range due {
 		f.release()

@@ -62,9 +62,9 @@ func (s *Store) Freeze(ctx context.Context) (*Frozen, error) {
 // freeze takes one moment; again says that it is not a good one. pub.mu is held.
 func (s *Store) freeze() (f *Frozen, again bool, err error) {
 	f = &Frozen{}
-	s.jmu.Lock()
+	s.logs.mu.Lock()
 	f.Tip = *s.tip.Load()
-	live := *s.live.Load()
+	live := *s.logs.live.Load()
 	ends := make([]int64, len(live))
 	for i, j := range live {
 		ends[i] = j.used()
@@ -76,11 +76,11 @@ func (s *Store) freeze() (f *Frozen, again bool, err error) {
 		f.Files = append(f.Files, FrozenFile{path.Join(packDir, g.base+".keep"), []byte(g.keep.String())})
 		g.release()
 	}
-	s.jmu.Unlock()
+	s.logs.mu.Unlock()
 	if again {
 		return nil, true, nil
 	}
-	seen := map[string]bool{s.journals.nextName(): true}
+	seen := map[string]bool{s.logs.set.nextName(): true}
 	for i, j := range live {
 		seen[j.name] = true
 		data, ok, err := j.head(ends[i])

@@ -68,15 +68,15 @@ func (s *Store) logInfo(t *Task) {
 }
 
 func (s *Store) dropPast(t *Task) {
-	s.tmu.Lock()
-	defer s.tmu.Unlock()
-	if now := s.tasks[t.ID]; now != nil {
+	s.tasks.mu.Lock()
+	defer s.tasks.mu.Unlock()
+	if now := s.tasks.byID[t.ID]; now != nil {
 		c := *now
 		c.past = nil
 		if i := slices.Index(now.past, t.InfoTag); i >= 0 {
 			c.past = now.past[i:]
 		}
-		s.tasks[t.ID] = &c
+		s.tasks.byID[t.ID] = &c
 	}
 }
 

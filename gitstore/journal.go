@@ -58,7 +58,7 @@ type journal struct {
 	closed bool
 
 	// unsound is set once a write or sync of the file failed: its bytes past
-	// end, and any later sync of it, mean nothing. jmu, or pub.mu when closing.
+	// end, and any later sync of it, mean nothing. logs.mu, or pub.mu when closing.
 	unsound bool
 }
 

@@ -17,7 +17,7 @@ func KnownBlob(id ID) Blob { return Blob{id: id} }
 // be removed is written once more, what is gone fails the draft. It costs nothing
 // until something was dropped.
 func (g *group) heldBlobs(d *Draft, track func(object.ID, loc)) error {
-	if !g.s.shed.Load() {
+	if !g.s.upkeep.shed.Load() {
 		return nil
 	}
 	for i := range d.Edits {
@@ -47,7 +47,7 @@ func (g *group) heldBlobs(d *Draft, track func(object.ID, loc)) error {
 // isSafe reports whether an object stands where it stays: in a journal, a
 // prepared blob, or a pack that is not superseded.
 func (s *Store) isSafe(id ID) (bool, error) {
-	for _, j := range *s.live.Load() {
+	for _, j := range *s.logs.live.Load() {
 		if _, ok := j.find(id); ok {
 			return true, nil
 		}

@@ -21,7 +21,7 @@ func isAbsentObject(err error) bool { return errs.Is(err, errs.NotFound) || errs
 // readMeta gives an object of ours, the bytes of a blob excepted.
 func (s *Store) readMeta(id ID) (object.Kind, []byte, error) {
 	for range 2 {
-		for _, j := range *s.live.Load() {
+		for _, j := range *s.logs.live.Load() {
 			if l, ok := j.find(id); ok && l.kind == object.Blob {
 				return object.Blob, nil, nil
 			}

@@ -47,7 +47,7 @@ func (s *Store) maintenanceDue() time.Duration {
 	if s.infoLog.waiting() {
 		return time.Minute
 	}
-	if s.dropped.Load() {
+	if s.upkeep.dropped.Load() {
 		return time.Minute // a multi-pack-index may appear that names what went
 	}
 	return time.Hour
@@ -63,7 +63,7 @@ func (s *Store) maintainer(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.maintain:
+		case <-s.upkeep.wake:
 		case <-timer.C:
 		}
 		width := mergeWidth
@@ -79,7 +79,7 @@ func (s *Store) maintainer(ctx context.Context) {
 
 func (s *Store) kickMaintainer() {
 	select {
-	case s.maintain <- struct{}{}:
+	case s.upkeep.wake <- struct{}{}:
 	default:
 	}
 }
@@ -91,8 +91,8 @@ func (s *Store) Maintain(ctx context.Context) error { return s.maintainTo(ctx, m
 
 // maintainTo merges where at least width packs have gathered.
 func (s *Store) maintainTo(ctx context.Context, width int) error {
-	s.mmu.Lock()
-	defer s.mmu.Unlock()
+	s.upkeep.mmu.Lock()
+	defer s.upkeep.mmu.Unlock()
 	if err := s.writeInfoLog(ctx); err != nil {
 		return err
 	}

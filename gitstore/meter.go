@@ -50,7 +50,7 @@ func (s *Store) Figures() Figures {
 		f.Unseen = max(time.Since(since), 0)
 	}
 	s.pub.tmu.Unlock()
-	for _, j := range *s.live.Load() {
+	for _, j := range *s.logs.live.Load() {
 		f.Journal += max(j.room, j.used())
 	}
 	return f

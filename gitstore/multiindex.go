@@ -62,7 +62,7 @@ func (s *Store) checkMultiIndex() error {
 		info.CtimeNs, info.Nlink = 0, 0
 		now[i] = info
 	}
-	if now == s.multiSeen {
+	if now == s.upkeep.multiSeen {
 		return nil
 	}
 	names, err := s.fs.ReadDir(packDir)
@@ -78,7 +78,7 @@ func (s *Store) checkMultiIndex() error {
 	if err := s.dropMultiIndex(func(base string) bool { return !there[base] }); err != nil {
 		return err
 	}
-	s.multiSeen = now
+	s.upkeep.multiSeen = now
 	return nil
 }
 

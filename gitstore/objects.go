@@ -13,13 +13,13 @@ import (
 	"umbra/internal/errs"
 )
 
-// setLive tells readers which journals hold objects now; jmu is held.
+// setLive tells readers which journals hold objects now; logs.mu is held.
 func (s *Store) setLive() {
-	list := append([]*journal(nil), s.closing...)
-	if s.open != nil {
-		list = append(list, s.open)
+	list := append([]*journal(nil), s.logs.closing...)
+	if s.logs.open != nil {
+		list = append(list, s.logs.open)
 	}
-	s.live.Store(&list)
+	s.logs.live.Store(&list)
 }
 
 func missing(id ID) error {
@@ -32,7 +32,7 @@ func missing(id ID) error {
 func (s *Store) readObject(id ID, max int64) (object.Kind, []byte, error) {
 	// Twice: what leaves a journal meanwhile stands in a pack.
 	for range 2 {
-		live := *s.live.Load()
+		live := *s.logs.live.Load()
 		for i := len(live) - 1; i >= 0; i-- {
 			if l, ok := live[i].find(id); ok && l.size > max {
 				return 0, nil, tooLarge(l.size)
@@ -82,7 +82,7 @@ func tooLarge(size int64) error {
 
 // tree gives a tree by id, from the cache if it is there.
 func (s *Store) tree(id object.ID) (*object.TreeData, error) {
-	if t, ok := s.trees.Get(id); ok {
+	if t, ok := s.cached.trees.Get(id); ok {
 		return t, nil
 	}
 	kind, data, err := s.readObject(id, maxMeta)
@@ -96,7 +96,7 @@ func (s *Store) tree(id object.ID) (*object.TreeData, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.trees.put(id, t)
+	s.cached.trees.put(id, t)
 	return t, nil
 }
 
@@ -131,7 +131,7 @@ func (s *Store) ReadCommit(ctx context.Context, id ID) (*Commit, error) {
 	if c.Seq < s.Boundary().Seq && s.wasDropped(id) {
 		return nil, ErrDropped() // its objects only wait to be removed
 	}
-	s.memo.put(c, s.Boundary().Seq)
+	s.cached.memo.put(c, s.Boundary().Seq)
 	return s.graft(c), nil
 }
 
@@ -160,7 +160,7 @@ func (s *Store) HasBlob(id ID) bool {
 // BlobSize gives a blob's size in bytes.
 func (s *Store) BlobSize(ctx context.Context, id ID) (int64, error) {
 	for range 2 {
-		for _, j := range *s.live.Load() {
+		for _, j := range *s.logs.live.Load() {
 			if l, ok := j.find(id); ok {
 				return l.size, nil
 			}
@@ -192,7 +192,7 @@ func (s *Store) ReadBlob(ctx context.Context, id ID, max int64) ([]byte, error) 
 // checked against the id at the end, in place of io.EOF.
 func (s *Store) OpenBlob(ctx context.Context, id ID) (io.ReadCloser, int64, error) {
 	for range 2 {
-		live := *s.live.Load()
+		live := *s.logs.live.Load()
 		for i := len(live) - 1; i >= 0; i-- {
 			if kind, data, ok, err := live[i].get(id); ok {
 				if err == nil && kind != object.Blob {

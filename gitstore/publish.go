@@ -149,11 +149,11 @@ func (p *publisher) run(ctx context.Context) {
 // prepareAhead makes the next journal when the open one fills up, so that no
 // writer waits for it.
 func (s *Store) prepareAhead() {
-	s.jmu.Lock()
-	j := s.open
-	s.jmu.Unlock()
+	s.logs.mu.Lock()
+	j := s.logs.open
+	s.logs.mu.Unlock()
 	if j != nil && j.halfFull() {
-		s.journals.ready(j.used())
+		s.logs.set.ready(j.used())
 	}
 }
 
@@ -202,7 +202,7 @@ func (p *publisher) publishLocked(ctx context.Context) ([]refs.Failed, error) {
 		return nil, err
 	}
 	if used := s.journalsUsed(); used > 0 {
-		s.journals.ready(used)
+		s.logs.set.ready(used)
 	}
 	began := time.Now()
 	if p.kept != nil {
@@ -334,9 +334,9 @@ func (o *publication) add(j *journal) {
 
 // waiting gives the journals up to a number that are to be closed, oldest first.
 func (s *Store) waiting(through uint64) (list []*journal) {
-	s.jmu.Lock()
-	defer s.jmu.Unlock()
-	for _, j := range s.closing {
+	s.logs.mu.Lock()
+	defer s.logs.mu.Unlock()
+	for _, j := range s.logs.closing {
 		if j.number <= through {
 			list = append(list, j)
 		}
@@ -347,13 +347,13 @@ func (s *Store) waiting(through uint64) (list []*journal) {
 // journalsUsed gives how many bytes the journals hold that a publication would
 // close now: what the next one should have room for.
 func (s *Store) journalsUsed() (used int64) {
-	s.jmu.Lock()
-	defer s.jmu.Unlock()
-	for _, j := range s.closing {
+	s.logs.mu.Lock()
+	defer s.logs.mu.Unlock()
+	for _, j := range s.logs.closing {
 		used += j.used()
 	}
-	if s.open != nil && !s.open.empty() {
-		used += s.open.used()
+	if s.logs.open != nil && !s.logs.open.empty() {
+		used += s.logs.open.used()
 	}
 	return used
 }
@@ -362,14 +362,14 @@ func (s *Store) journalsUsed() (used int64) {
 // returns what all closed ones lead to. An unsound one is salvaged before. If that
 // fails it is left, with the error, and the publication is of those before it.
 func (s *Store) detach() (out publication, unsound error) {
-	s.jmu.Lock()
-	defer s.jmu.Unlock()
-	if unsound = s.salvageOpen(); unsound == nil && s.open != nil && !s.open.empty() {
-		s.closing = append(s.closing, s.open)
-		s.open = nil
+	s.logs.mu.Lock()
+	defer s.logs.mu.Unlock()
+	if unsound = s.salvageOpen(); unsound == nil && s.logs.open != nil && !s.logs.open.empty() {
+		s.logs.closing = append(s.logs.closing, s.logs.open)
+		s.logs.open = nil
 	}
 	out.tasks = make(map[string]*Task)
-	for _, j := range s.closing {
+	for _, j := range s.logs.closing {
 		out.add(j)
 	}
 	return out, unsound
@@ -401,15 +401,15 @@ func (s *Store) closeJournal(j *journal) error {
 	if _, err := s.linkPack(j.name, idx, sum, keepNote{through: j.tip.Seq}); err != nil {
 		return err
 	}
-	s.jmu.Lock()
-	for i, c := range s.closing {
+	s.logs.mu.Lock()
+	for i, c := range s.logs.closing {
 		if c == j {
-			s.closing = append(s.closing[:i:i], s.closing[i+1:]...)
+			s.logs.closing = append(s.logs.closing[:i:i], s.logs.closing[i+1:]...)
 			break
 		}
 	}
 	s.setLive()
-	s.jmu.Unlock()
+	s.logs.mu.Unlock()
 	j.close()
 	s.pub.unlinkLater(j.name, idx)
 	s.pub.closed = j.number

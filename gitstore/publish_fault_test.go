@@ -89,7 +89,7 @@ func TestPublishWithUnsoundJournal(t *testing.T) {
 			if _, err := f.PutTask(ctx, message.Info{TaskID: "t", Goal: "g", Status: "executing"}, ID{}); err != nil {
 				t.Fatal(err)
 			}
-			for i := 0; len(f.closing) == 0; i++ { // until one journal is full
+			for i := 0; len(f.logs.closing) == 0; i++ { // until one journal is full
 				mustPut(t, f.Store, "t", fmt.Sprintf("f%d", i), noise(4000))
 			}
 			mustPut(t, f.Store, "t", "g", "in the open journal\n")
@@ -163,7 +163,7 @@ func TestJournalsThatWait(t *testing.T) {
 			t.Fatal("published")
 		}
 	}
-	if n := len(f.closing); n > 1 {
+	if n := len(f.logs.closing); n > 1 {
 		t.Errorf("%d journals wait after 20 failures", n)
 	}
 	acked := f.Tip().Seq
@@ -177,7 +177,7 @@ func TestJournalsThatWait(t *testing.T) {
 		}
 		acked = c.Seq
 	}
-	if n := len(f.closing); n != maxClosing {
+	if n := len(f.logs.closing); n != maxClosing {
 		t.Fatalf("%d journals wait", n)
 	}
 	b := f.NewBlob([]byte("must"))
@@ -190,7 +190,7 @@ func TestJournalsThatWait(t *testing.T) {
 	if err := f.Publish(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(f.closing); n != 0 {
+	if n := len(f.logs.closing); n != 0 {
 		t.Errorf("%d journals wait after a publication", n)
 	}
 	mustPut(t, f.Store, "", "f", "as before")

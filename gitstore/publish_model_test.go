@@ -134,7 +134,7 @@ func TestPublicationModel(t *testing.T) {
 				t.Fatal(err)
 			}
 			look(f.Store, "at the end")
-			if n := len(f.closing); n > 0 || len(f.note.Pending()) > 0 {
+			if n := len(f.logs.closing); n > 0 || len(f.note.Pending()) > 0 {
 				t.Errorf("%d journals wait, refs %v", n, f.note.Pending())
 			}
 			if err := f.Close(ctx); err != nil {

@@ -100,8 +100,8 @@ func (s *Store) BeginPurge(ctx context.Context, opt PurgeOptions) (*Purge, error
 	if opt.Tell == nil {
 		opt.Tell = func(string, int64, int64) {}
 	}
-	s.cmu.Lock()
-	s.mmu.Lock()
+	s.upkeep.cmu.Lock()
+	s.upkeep.mmu.Lock()
 	p := &Purge{s: s, opt: opt, from: make(map[string]bool)}
 	err := s.endPending(ctx)
 	if err == nil {
@@ -124,8 +124,8 @@ func (p *Purge) Discard() {
 	for _, x := range []*purgePack{p.fresh, p.kept} {
 		p.s.dropPurgePack(x)
 	}
-	p.s.mmu.Unlock()
-	p.s.cmu.Unlock()
+	p.s.upkeep.mmu.Unlock()
+	p.s.upkeep.cmu.Unlock()
 }
 
 // endPending ends what could not be ended before: another purge, a move of the

@@ -97,9 +97,9 @@ func (p *Purge) quiet(ctx context.Context) error {
 	if err := s.pendingPurge(ctx); err != nil {
 		return err
 	}
-	s.jmu.Lock()
+	s.logs.mu.Lock()
 	err := s.salvageOpen()
-	s.jmu.Unlock()
+	s.logs.mu.Unlock()
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
@@ -112,10 +112,10 @@ func (p *Purge) quiet(ctx context.Context) error {
 	if err != nil {
 		return lockedOut(err)
 	}
-	s.jmu.Lock()
-	defer s.jmu.Unlock()
+	s.logs.mu.Lock()
+	defer s.logs.mu.Unlock()
 	noted, _ := s.note.Get(shadowRef)
-	if s.open != nil && !s.open.empty() || len(s.closing) > 0 || noted != s.Tip().Commit {
+	if s.logs.open != nil && !s.logs.open.empty() || len(s.logs.closing) > 0 || noted != s.Tip().Commit {
 		return errs.New(errs.Unavailable, "busy", "Not everything could be published; try again.")
 	}
 	if p.begin != s.Boundary() {
@@ -298,9 +298,9 @@ func (p *Purge) back(in *purgeIntent, cause error) error {
 	if now, rerr := s.readIntent(); rerr == nil && (now == nil || now.Step == purgePrepared) && s.fs.SyncDir(".") == nil {
 		return cause // the next start takes the rest back
 	}
-	s.qmu.Lock()
-	s.stopped = true
-	s.qmu.Unlock()
+	s.queue.mu.Lock()
+	s.queue.stopped = true
+	s.queue.mu.Unlock()
 	s.warn("a purge could be neither finished nor taken back (%v): nothing is written until the server is started again", err)
 	return cause
 }
@@ -317,7 +317,7 @@ func setOf(names []string) map[string]bool {
 func (p *Purge) adopt(in *purgeIntent) {
 	s := p.s
 	gone := make(map[ID]bool, len(p.r.blobs))
-	if old := s.purged.Load(); old != nil {
+	if old := s.purges.gone.Load(); old != nil {
 		for id := range *old {
 			gone[id] = true
 		}
@@ -325,19 +325,19 @@ func (p *Purge) adopt(in *purgeIntent) {
 	for id := range p.r.blobs {
 		gone[id] = true
 	}
-	s.purged.Store(&gone)
-	s.trees.Clear()
+	s.purges.gone.Store(&gone)
+	s.cached.trees.Clear()
 	s.infoLog.rename(p.r.tags)
-	s.tmu.Lock()
-	for id, t := range s.tasks {
+	s.tasks.mu.Lock()
+	for id, t := range s.tasks.byID {
 		n := *t
 		n.Base, n.Head = p.r.is(t.Base), p.r.is(t.Head)
 		if tag, ok := p.r.tags[t.InfoTag]; ok {
 			n.InfoTag = tag
 		}
-		s.tasks[id] = &n
+		s.tasks.byID[id] = &n
 	}
-	s.tmu.Unlock()
+	s.tasks.mu.Unlock()
 	s.records.remap(p.r.first, p.r.is)
 	if b := s.Boundary(); !b.Whole() {
 		b.Commit = p.r.is(b.Commit)
@@ -345,24 +345,24 @@ func (p *Purge) adopt(in *purgeIntent) {
 	}
 	tip := p.r.tip
 	s.tip.Store(&tip)
-	s.purging = in
+	s.purges.pending = in
 	// Nothing may be taken for standing in them any more.
 	for _, f := range s.packs.take(setOf(in.Drop)) {
 		f.release()
 	}
 	// A reader that finds an object gone looks again from the tip on.
-	s.rewrites.Add(1)
-	s.computed.Clear()
+	s.purges.count.Add(1)
+	s.cached.computed.Clear()
 }
 
 // Rewrites counts the purges since the store was opened: what was read of
 // history under another number may name commits and bytes that are no more.
-func (s *Store) Rewrites() uint64 { return s.rewrites.Load() }
+func (s *Store) Rewrites() uint64 { return s.purges.count.Load() }
 
 // stillThere fails for content that a purge has taken away since a draft was
 // made that refers to it.
 func (s *Store) stillThere(id ID) error {
-	gone := s.purged.Load()
+	gone := s.purges.gone.Load()
 	if gone == nil || !(*gone)[id] || s.HasBlob(id) {
 		return nil
 	}

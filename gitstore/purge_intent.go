@@ -105,7 +105,7 @@ func (s *Store) resumePurge(ctx context.Context) error {
 	defer cancel()
 	err = s.finishPurge(ctx, in)
 	if _, locked := errors.AsType[*refs.LockedError](err); locked {
-		s.purging = in // the next publication meets it again
+		s.purges.pending = in // the next publication meets it again
 		return nil
 	}
 	return err
@@ -114,10 +114,10 @@ func (s *Store) resumePurge(ctx context.Context) error {
 // hidePurged takes the packs that an unfinished purge is going to remove out of
 // the set: nothing may be taken for standing in them.
 func (s *Store) hidePurged() {
-	if s.purging == nil {
+	if s.purges.pending == nil {
 		return
 	}
-	for _, f := range s.packs.take(setOf(s.purging.Drop)) {
+	for _, f := range s.packs.take(setOf(s.purges.pending.Drop)) {
 		f.release()
 	}
 }
@@ -371,7 +371,7 @@ func (s *Store) removeAll(name string) error {
 
 // pendingPurge goes on with a purge that could not be finished; pub.mu is held.
 func (s *Store) pendingPurge(ctx context.Context) error {
-	in := s.purging
+	in := s.purges.pending
 	if in == nil {
 		return nil
 	}
@@ -381,7 +381,7 @@ func (s *Store) pendingPurge(ctx context.Context) error {
 			Detail: "Another process holds " + locked.Name + "; the purge is not finished, and what it removes is still on disk."}
 	}
 	if err == nil {
-		s.purging = nil
+		s.purges.pending = nil
 	}
 	return errs.Wrap(err, "")
 }

@@ -51,8 +51,8 @@ const damagedDir = "damaged"
 func Repair(ctx context.Context, opt Options) (Repaired, error) {
 	opt.setDefaults()
 	opt.Foreground = true
-	s := &Store{opt: opt, fs: opt.FS, log: opt.Log, trees: newTreeCache(opt.Caches.trees)}
-	s.live.Store(new([]*journal))
+	s := &Store{opt: opt, fs: opt.FS, log: opt.Log, cached: caches{trees: newTreeCache(opt.Caches.trees)}}
+	s.logs.live.Store(new([]*journal))
 	s.tip.Store(&Tip{})
 	s.packs.s, s.large.s, s.pub.s = s, s, s
 	r := &repairer{ctx: ctx, s: s, out: &Repaired{Done: []string{}, Cannot: []string{}}}
@@ -88,7 +88,7 @@ type repairer struct {
 }
 
 func (r *repairer) close() {
-	r.s.trees.Close()
+	r.s.cached.trees.Close()
 	for _, p := range append(r.wounded, r.others...) {
 		p.f.Close()
 	}

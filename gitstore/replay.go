@@ -61,13 +61,13 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.loadTasks(ctx, values); err != nil {
 		return err
 	}
-	r := &replay{s: s, ctx: ctx, when: s.lastWhen}
+	r := &replay{s: s, ctx: ctx, when: s.logs.lastWhen}
 	for _, j := range found {
 		if err := r.journal(j); err != nil {
 			return err
 		}
 	}
-	s.lastWhen = r.when
+	s.logs.lastWhen = r.when
 	s.large.sweep()
 	if s.records, err = openRecords(s); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (s *Store) startFrom(ctx context.Context, id ID) error {
 		return err
 	}
 	s.tip.Store(&Tip{Commit: id, Tree: c.Tree, Seq: c.Seq})
-	s.lastWhen = c.When
+	s.logs.lastWhen = c.When
 	return nil
 }
 
@@ -142,7 +142,7 @@ func (s *Store) findJournals() ([]*journal, error) {
 	}
 	var out []*journal
 	shown := s.note.Shown()
-	s.journals.number = shown
+	s.logs.set.number = shown
 	for _, e := range names {
 		name := path.Join(journalDir, e.Name)
 		switch n, ok := parseJournalName(e.Name); {
@@ -156,7 +156,7 @@ func (s *Store) findJournals() ([]*journal, error) {
 				return nil, err
 			}
 			out = append(out, &journal{number: n, name: name, f: f, at: make(map[object.ID]loc), end: packHeaderLen, tasks: make(map[string]*Task)})
-			s.journals.number = max(s.journals.number, n)
+			s.logs.set.number = max(s.logs.set.number, n)
 		case strings.HasPrefix(e.Name, "tmp-"), strings.HasSuffix(e.Name, ".new"), staleIdx(e.Name, shown):
 			if err := s.fs.Remove(name); err != nil {
 				return nil, err
@@ -188,14 +188,14 @@ func (s *Store) settle(ctx context.Context) error {
 		return err
 	}
 	todo.tip = s.Tip()
-	s.tmu.Lock()
-	for id, t := range s.tasks {
+	s.tasks.mu.Lock()
+	for id, t := range s.tasks.byID {
 		if s.taskLags(id) {
 			c := *t
 			todo.tasks[id] = &c
 		}
 	}
-	s.tmu.Unlock()
+	s.tasks.mu.Unlock()
 	if s.note.Damage() {
 		s.warn("the file refs was damaged: refs may have older values than they had; umbra verify --repair looks for newer ones")
 	}
@@ -221,9 +221,9 @@ func (s *Store) settle(ctx context.Context) error {
 	return err
 }
 
-// taskLags reports whether a task's refs differ from the note; tmu is held.
+// taskLags reports whether a task's refs differ from the note; tasks.mu is held.
 func (s *Store) taskLags(id string) bool {
-	t := s.tasks[id]
+	t := s.tasks.byID[id]
 	for which, want := range map[string]ID{"base": t.Base, "head": t.Head, "info": t.InfoTag} {
 		if noted, _ := s.note.Get(tasksPrefix + id + "/" + which); noted != want {
 			return true
@@ -272,7 +272,7 @@ func (r *replay) journal(j *journal) error {
 	}
 	r.j, r.good = j, packHeaderLen
 	r.pending, r.offsets = make(map[object.ID]loc), make(map[int64]object.ID)
-	s.closing = append(s.closing, j)
+	s.logs.closing = append(s.logs.closing, j)
 	s.setLive()
 	sc := pack.NewScanner(j.f, info.Size, pack.ScanOptions{MaxObject: maxMeta})
 	for {
@@ -309,7 +309,7 @@ func (r *replay) finish(torn bool) error {
 		s.warn("journal %d did not end cleanly; its unacknowledged rest is kept as %s", j.number, aside)
 	}
 	if j.empty() {
-		s.closing = s.closing[:len(s.closing)-1]
+		s.logs.closing = s.logs.closing[:len(s.logs.closing)-1]
 		s.setLive()
 		j.close()
 		return s.fs.Remove(j.name)
@@ -319,7 +319,7 @@ func (r *replay) finish(torn bool) error {
 		if err != nil {
 			return err
 		}
-		s.closing[len(s.closing)-1] = sound
+		s.logs.closing[len(s.logs.closing)-1] = sound
 		s.setLive()
 		j.close()
 	}
@@ -357,7 +357,7 @@ func (r *replay) entry(e pack.Scanned) error {
 		if err != nil {
 			return errNotNext
 		}
-		r.s.trees.put(id, t)
+		r.s.cached.trees.put(id, t)
 	case object.Commit:
 		if err := r.commit(id, data); err != nil {
 			return err
@@ -392,7 +392,7 @@ func (r *replay) tree(id object.ID) (*object.TreeData, error) {
 	if !ok {
 		return r.s.tree(id)
 	}
-	if t, ok := r.s.trees.Get(id); ok {
+	if t, ok := r.s.cached.trees.Get(id); ok {
 		return t, nil
 	}
 	buf := make([]byte, l.end-l.off)
@@ -414,7 +414,7 @@ func (r *replay) tree(id object.ID) (*object.TreeData, error) {
 	}
 	t, err := object.NewTree(data)
 	if err == nil {
-		r.s.trees.put(id, t)
+		r.s.cached.trees.put(id, t)
 	}
 	return t, err
 }
@@ -446,7 +446,7 @@ func (r *replay) commit(id ID, data []byte) error {
 	r.s.recovery.Commits++
 	r.when = c.When
 	if m := c.Message; m.TaskID != "" {
-		t := r.s.tasks[m.TaskID]
+		t := r.s.tasks.byID[m.TaskID]
 		if t == nil {
 			return errNotNext
 		}
@@ -509,7 +509,7 @@ func (r *replay) has(id ID) bool {
 // held checks that an older journal, a finished pack or a large blob's pack
 // holds an object; the large blob is kept.
 func (r *replay) held(id ID) error {
-	for _, j := range *r.s.live.Load() {
+	for _, j := range *r.s.logs.live.Load() {
 		if _, ok := j.find(id); ok {
 			return nil
 		}
@@ -540,10 +540,10 @@ func (r *replay) tag(id ID, data []byte) error {
 	if err != nil || tag.Name != info.TagName() || (!r.has(tag.Object) && r.held(tag.Object) != nil) {
 		return errNotNext
 	}
-	t := r.s.tasks[info.TaskID]
+	t := r.s.tasks.byID[info.TaskID]
 	if t == nil {
 		t = &Task{ID: info.TaskID, Base: tag.Object, Head: tag.Object}
-		r.s.tasks[info.TaskID] = t
+		r.s.tasks.byID[info.TaskID] = t
 	}
 	if info.BaseWas != "" && t.Base != tag.Object {
 		// The history before it was dropped, or is to be. The tags before this

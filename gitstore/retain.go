@@ -49,8 +49,8 @@ func (s *Store) Retain(ctx context.Context, opt RetainOptions) (RetainReport, er
 	if s.base != nil {
 		return RetainReport{From: s.Boundary(), To: s.Boundary()}, nil
 	}
-	s.cmu.Lock()
-	defer s.cmu.Unlock()
+	s.upkeep.cmu.Lock()
+	defer s.upkeep.cmu.Unlock()
 	ctx, cancel := s.untilClosed(ctx)
 	defer cancel()
 	rep := RetainReport{From: s.Boundary(), To: s.Boundary()}
@@ -87,7 +87,7 @@ func (s *Store) planCut(ctx context.Context, opt *RetainOptions) (*cut, error) {
 	}
 	bounds := make(map[string]taskBounds)
 	for _, t := range s.Tasks() {
-		b, err := s.boundsOf(&t, s.bounds, tip.Seq)
+		b, err := s.boundsOf(&t, s.upkeep.bounds, tip.Seq)
 		if err != nil {
 			return nil, err
 		}
@@ -99,7 +99,7 @@ func (s *Store) planCut(ctx context.Context, opt *RetainOptions) (*cut, error) {
 			return nil, err
 		}
 	}
-	s.bounds = bounds
+	s.upkeep.bounds = bounds
 	if limit <= max(1, now.Seq) {
 		return nil, nil
 	}
@@ -241,18 +241,18 @@ func (s *Store) doCut(ctx context.Context, c *cut) error {
 	if p.err != nil {
 		return p.err
 	}
-	s.undone = c
+	s.upkeep.undone = c
 	return s.resumeCut(ctx)
 }
 
 // resumeCut does what an earlier run could not finish; cmu is held.
 func (s *Store) resumeCut(ctx context.Context) error {
-	if s.undone == nil {
+	if s.upkeep.undone == nil {
 		return nil
 	}
-	if err := s.finishCut(ctx, s.undone); err != nil {
+	if err := s.finishCut(ctx, s.upkeep.undone); err != nil {
 		return err
 	}
-	s.undone = nil
+	s.upkeep.undone = nil
 	return nil
 }

@@ -77,21 +77,21 @@ func (j *journal) copyFrom(old *journal) error {
 	return j.f.Sync()
 }
 
-// salvageOpen replaces the open journal if it is unsound; jmu is held.
+// salvageOpen replaces the open journal if it is unsound; logs.mu is held.
 func (s *Store) salvageOpen() error {
-	old := s.open
+	old := s.logs.open
 	if old == nil || !old.unsound {
 		return nil
 	}
 	if old.empty() {
-		s.open = nil
+		s.logs.open = nil
 		s.fs.Remove(old.name) // one without entries left behind is dropped at a start
 	} else {
 		j, err := s.salvage(old)
 		if err != nil {
 			return err
 		}
-		s.open = j
+		s.logs.open = j
 	}
 	s.setLive()
 	old.close()
@@ -107,14 +107,14 @@ func (s *Store) salvageClosing(old *journal) (*journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.jmu.Lock()
-	for i, c := range s.closing {
+	s.logs.mu.Lock()
+	for i, c := range s.logs.closing {
 		if c == old {
-			s.closing[i] = j
+			s.logs.closing[i] = j
 		}
 	}
 	s.setLive()
-	s.jmu.Unlock()
+	s.logs.mu.Unlock()
 	old.close()
 	return j, nil
 }

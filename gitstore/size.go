@@ -8,7 +8,7 @@ import "umbra/internal/errs"
 // and waits for no disk; what people put into the repository is not in it.
 func (s *Store) DiskBytes() int64 {
 	n := s.packs.bytes(true) + s.large.bytes() + s.records.bytes()
-	for _, j := range *s.live.Load() {
+	for _, j := range *s.logs.live.Load() {
 		n += max(j.room, j.used())
 	}
 	return n
@@ -19,7 +19,7 @@ func (s *Store) DiskBytes() int64 {
 // while.
 func (s *Store) HistoryBytes() int64 {
 	n := s.packs.bytes(false) + s.large.bytes()
-	for _, j := range *s.live.Load() {
+	for _, j := range *s.logs.live.Load() {
 		n += j.used()
 	}
 	return n

@@ -33,7 +33,7 @@ func (s *Store) SnapshotOf(ctx context.Context, commit ID) (Snapshot, error) {
 	if t := s.Tip(); t.Commit == commit {
 		return Snapshot{s: s, src: s, tree: t.Tree}, nil
 	}
-	if tree, ok := s.memo.get(commit, s.Boundary().Seq); ok {
+	if tree, ok := s.cached.memo.get(commit, s.Boundary().Seq); ok {
 		return Snapshot{s: s, src: s, tree: tree}, nil
 	}
 	c, err := s.ReadCommit(ctx, commit)

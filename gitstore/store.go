@@ -126,47 +126,78 @@ type Store struct {
 	log  *slog.Logger
 	base *forkPoint // nil but for a fork
 
-	tip atomic.Pointer[Tip]
-	// boundary is nil while nothing was ever dropped. It moves under jmu.
+	tip tipOf
+	// boundary is nil while nothing was ever dropped. It moves under logs.mu.
 	boundary atomic.Pointer[Boundary]
-	waitMu   sync.Mutex
-	moved    chan struct{} // closed and renewed when the tip moves
-	trees    treeCache
-	computed *cache.Cache[computed, any]
-	memo     treeMemo
+	cached   caches
 	packs    packSet
+	large    largeSet
 	records  *recordIndex
 
-	qmu     sync.Mutex
-	queue   []*pending
-	led     bool       // somebody commits, or has been told to
-	idle    *sync.Cond // of qmu: nobody does
-	stopped bool
-
-	// jmu guards the journals' roles. The committer holds it for a group.
-	jmu      sync.Mutex
-	open     *journal   // nil until the first write
-	closing  []*journal // full or to be published, oldest first
-	journals journalSet
-	lastWhen time.Time
-	live     atomic.Pointer[[]*journal] // all that hold objects, for readers
-
-	tmu   sync.RWMutex
-	tasks map[string]*Task
-
-	large largeSet
+	queue queue
+	logs  journals
+	tasks taskMap
 
 	pub      publisher
 	refs     *refs.Store
 	note     *refs.Note
+	infoLog  infoLog
+	warnings warnings
 	recovery Recovery
 
-	wmu      sync.Mutex
-	warnings []string
+	upkeep upkeep
+	purges purges
+	life   lifetime
+}
 
+// tipOf is the newest durable commit, and who waits for the next.
+type tipOf struct {
+	atomic.Pointer[Tip]
+	mu    sync.Mutex
+	moved chan struct{} // closed and renewed when the tip moves
+}
+
+// caches hold what was read of history.
+type caches struct {
+	trees    treeCache
+	computed *cache.Cache[computed, any]
+	memo     treeMemo
+}
+
+// queue is what waits to be committed.
+type queue struct {
+	mu      sync.Mutex
+	list    []*pending
+	led     bool       // a leader commits, or has been chosen
+	idle    *sync.Cond // of mu: there is no leader
+	stopped bool
+}
+
+// journals are the journal files in their roles.
+type journals struct {
+	mu       sync.Mutex // the committer holds it for a group
+	open     *journal   // nil until the first write
+	closing  []*journal // full or to be published, oldest first
+	set      journalSet
+	lastWhen time.Time
+	live     atomic.Pointer[[]*journal] // all that hold objects, for readers
+}
+
+type taskMap struct {
+	mu   sync.RWMutex
+	byID map[string]*Task
+}
+
+type warnings struct {
+	mu   sync.Mutex
+	list []string
+}
+
+// upkeep is the state of maintenance, retention and collections.
+type upkeep struct {
 	cmu sync.Mutex // one move of the boundary, or collection, at a time; before mmu
-	// rooting is held for reading while a tree stands in a pack that no commit
-	// names yet.
+	// rooting is held for reading while a tree is in a pack that no commit names
+	// yet.
 	rooting sync.RWMutex
 	// undone is a cut whose last steps are still to be done; cmu.
 	undone *cut
@@ -176,23 +207,26 @@ type Store struct {
 	shed  atomic.Bool
 	swept atomic.Pointer[Boundary] // as of the last collection
 
-	mmu      sync.Mutex    // one run of maintenance at a time
-	maintain chan struct{} // wakes the maintainer
+	mmu  sync.Mutex    // one run of maintenance at a time
+	wake chan struct{} // wakes the maintainer
 	// What maintenance knows of its last runs; mmu.
 	lastDrop  time.Time
 	multiSeen [2]vfs.Info
-	infoLog   infoLog
 	dropped   atomic.Bool // packs went, and their names may turn up again
+}
 
-	// What purges did: contents that are no more, since the store was opened;
-	// how many there were; the one that is not finished yet (pub.mu).
-	purged   atomic.Pointer[map[ID]bool]
-	rewrites atomic.Uint64
-	purging  *purgeIntent
+// purges is what purges did since the store was opened.
+type purges struct {
+	gone    atomic.Pointer[map[ID]bool] // contents that are no more
+	count   atomic.Uint64
+	pending *purgeIntent // the one that is not finished yet; pub.mu
+}
 
-	running        context.Context // ends when the store is being closed
-	stopBackground context.CancelFunc
-	background     sync.WaitGroup
+// lifetime owns the background of a store.
+type lifetime struct {
+	running    context.Context // ends when the store is being closed
+	stop       context.CancelFunc
+	background sync.WaitGroup
 }
 
 // Recovery tells what a start found and did.
@@ -212,9 +246,9 @@ func (s *Store) Tip() Tip { return *s.tip.Load() }
 // Wait returns when a commit after the given sequence number is durable.
 func (s *Store) Wait(ctx context.Context, after uint64) error {
 	for {
-		s.waitMu.Lock()
-		moved := s.moved
-		s.waitMu.Unlock()
+		s.tip.mu.Lock()
+		moved := s.tip.moved
+		s.tip.mu.Unlock()
 		if s.Tip().Seq > after {
 			return nil
 		}
@@ -229,9 +263,9 @@ func (s *Store) Wait(ctx context.Context, after uint64) error {
 // Warnings lists what an owner should know: foreign refs, torn journals, locks
 // that keep stock git from seeing what is durable.
 func (s *Store) Warnings() []string {
-	s.wmu.Lock()
-	defer s.wmu.Unlock()
-	return slices.Concat(s.warnings, s.pub.pending())
+	s.warnings.mu.Lock()
+	defer s.warnings.mu.Unlock()
+	return slices.Concat(s.warnings.list, s.pub.pending())
 }
 
 // maxWarnings bounds what a store that meets trouble without end remembers.
@@ -240,10 +274,10 @@ const maxWarnings = 100
 func (s *Store) warn(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	s.log.Warn(text)
-	s.wmu.Lock()
-	defer s.wmu.Unlock()
-	if len(s.warnings) < maxWarnings {
-		s.warnings = append(s.warnings, text)
+	s.warnings.mu.Lock()
+	defer s.warnings.mu.Unlock()
+	if len(s.warnings.list) < maxWarnings {
+		s.warnings.list = append(s.warnings.list, text)
 	}
 }
 
@@ -252,25 +286,25 @@ func (s *Store) warn(format string, args ...any) {
 // sees to that.
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	opt.setDefaults()
-	s := &Store{opt: opt, fs: opt.FS, log: opt.Log, trees: newTreeCache(opt.Caches.trees), computed: cache.New[computed, any](opt.Caches.bases),
-		moved: make(chan struct{}),
-		tasks: make(map[string]*Task)}
-	s.idle = sync.NewCond(&s.qmu)
+	s := &Store{opt: opt, fs: opt.FS, log: opt.Log,
+		cached: caches{trees: newTreeCache(opt.Caches.trees), computed: cache.New[computed, any](opt.Caches.bases)},
+		tip:    tipOf{moved: make(chan struct{})}, tasks: taskMap{byID: make(map[string]*Task)}}
+	s.queue.idle = sync.NewCond(&s.queue.mu)
 	s.tip.Store(&Tip{})
-	s.live.Store(new([]*journal))
-	s.journals.s, s.journals.prepare = s, minPrepared
+	s.logs.live.Store(new([]*journal))
+	s.logs.set.s, s.logs.set.prepare = s, minPrepared
 	s.packs.s, s.large.s, s.pub.s = s, s, s
-	s.maintain = make(chan struct{}, 1)
+	s.upkeep.wake = make(chan struct{}, 1)
 	s.pub.wake = make(chan struct{}, 1)
 	if err := s.start(ctx); err != nil {
 		s.closeFiles()
 		return nil, err
 	}
 	bg, cancel := context.WithCancel(context.Background())
-	s.running, s.stopBackground = bg, cancel
+	s.life.running, s.life.stop = bg, cancel
 	if !opt.Foreground {
-		s.background.Go(func() { s.pub.run(bg) })
-		s.background.Go(func() { s.maintainer(bg) })
+		s.life.background.Go(func() { s.pub.run(bg) })
+		s.life.background.Go(func() { s.maintainer(bg) })
 	}
 	return s, nil
 }
@@ -279,16 +313,16 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 // files. The store is of no use afterwards, whatever it returns; what was
 // answered is durable even if it fails.
 func (s *Store) Close(ctx context.Context) error {
-	s.qmu.Lock()
-	s.stopped = true
-	for s.led {
-		s.idle.Wait()
+	s.queue.mu.Lock()
+	s.queue.stopped = true
+	for s.queue.led {
+		s.queue.idle.Wait()
 	}
-	s.qmu.Unlock()
-	s.stopBackground()
-	s.background.Wait()
-	s.cmu.Lock() // what was at work has been told to stop
-	defer s.cmu.Unlock()
+	s.queue.mu.Unlock()
+	s.life.stop()
+	s.life.background.Wait()
+	s.upkeep.cmu.Lock() // what was at work has been told to stop
+	defer s.upkeep.cmu.Unlock()
 	// A ref that is held costs nothing: the ref log says what it is to be.
 	lctx, cancel := context.WithTimeout(ctx, lockPatience)
 	failed, err := s.pub.publish(lctx)
@@ -303,22 +337,22 @@ func (s *Store) Close(ctx context.Context) error {
 }
 
 func (s *Store) closeFiles() {
-	s.journals.close()
-	s.jmu.Lock()
-	if s.open != nil {
-		s.open.close()
-		if s.open.empty() {
-			s.fs.Remove(s.open.name) // left behind, it is dropped at a start
+	s.logs.set.close()
+	s.logs.mu.Lock()
+	if s.logs.open != nil {
+		s.logs.open.close()
+		if s.logs.open.empty() {
+			s.fs.Remove(s.logs.open.name) // left behind, it is dropped at a start
 		}
 	}
-	for _, j := range s.closing {
+	for _, j := range s.logs.closing {
 		j.close()
 	}
-	s.jmu.Unlock()
+	s.logs.mu.Unlock()
 	s.packs.close()
 	s.large.close()
-	s.trees.Close()
-	s.computed.Close()
+	s.cached.trees.Close()
+	s.cached.computed.Close()
 	if s.records != nil {
 		s.records.close()
 	}
@@ -331,7 +365,7 @@ func (s *Store) closeFiles() {
 // untilClosed gives a context that also ends when the store is closed.
 func (s *Store) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.running, func() {
+	stop := context.AfterFunc(s.life.running, func() {
 		cancel(errs.New(errs.Unavailable, "stopping", "The workspace is being unloaded."))
 	})
 	return ctx, func() { stop(); cancel(nil) }

@@ -115,9 +115,9 @@ func (g *group) emitInfo(info *message.Info, base ID, track func(object.ID, loc)
 
 // Task gives a task's state as of the last durable commit.
 func (s *Store) Task(id string) (Task, bool) {
-	s.tmu.RLock()
-	defer s.tmu.RUnlock()
-	t, ok := s.tasks[id]
+	s.tasks.mu.RLock()
+	defer s.tasks.mu.RUnlock()
+	t, ok := s.tasks.byID[id]
 	if !ok {
 		return Task{}, false
 	}
@@ -126,10 +126,10 @@ func (s *Store) Task(id string) (Task, bool) {
 
 // Tasks gives all tasks that have refs, by id.
 func (s *Store) Tasks() []Task {
-	s.tmu.RLock()
-	defer s.tmu.RUnlock()
-	out := make([]Task, 0, len(s.tasks))
-	for _, t := range s.tasks {
+	s.tasks.mu.RLock()
+	defer s.tasks.mu.RUnlock()
+	out := make([]Task, 0, len(s.tasks.byID))
+	for _, t := range s.tasks.byID {
 		out = append(out, *t)
 	}
 	sort.Slice(out, func(a, b int) bool { return out[a].ID < out[b].ID })
@@ -148,10 +148,10 @@ func (s *Store) loadTasks(ctx context.Context, values map[string]ID) error {
 		if !ok {
 			continue
 		}
-		t := s.tasks[task]
+		t := s.tasks.byID[task]
 		if t == nil {
 			t = &Task{ID: task}
-			s.tasks[task] = t
+			s.tasks.byID[task] = t
 		}
 		switch which {
 		case "base":
@@ -162,10 +162,10 @@ func (s *Store) loadTasks(ctx context.Context, values map[string]ID) error {
 			t.InfoTag = id
 		}
 	}
-	for id, t := range s.tasks {
+	for id, t := range s.tasks.byID {
 		if t.Base.IsZero() || t.Head.IsZero() || t.InfoTag.IsZero() {
 			s.warn("refs of task %s are not whole", id)
-			delete(s.tasks, id)
+			delete(s.tasks.byID, id)
 			continue
 		}
 		if err := s.fillTask(ctx, t); err != nil {

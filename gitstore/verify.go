@@ -322,8 +322,8 @@ func (v *verifier) task(t Task) {
 	// It may have gone on, or been dropped: as it is now it is looked at while no
 	// group is committed.
 	v.Problems = v.Problems[:told]
-	v.s.jmu.Lock()
-	defer v.s.jmu.Unlock()
+	v.s.logs.mu.Lock()
+	defer v.s.logs.mu.Unlock()
 	if now, ok := v.s.Task(t.ID); ok {
 		v.taskIs(now)
 	}

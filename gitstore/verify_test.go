@@ -160,9 +160,9 @@ func TestVerifyOfATaskThatGoesOn(t *testing.T) {
 		t.Errorf("%q", v.Problems)
 	}
 	lost := object.Hash(object.Blob, []byte("never"))
-	a.tmu.Lock()
-	a.tasks["young"].Base, a.tasks["young"].InfoTag = made[20].Commit, lost
-	a.tmu.Unlock()
+	a.Store.tasks.mu.Lock()
+	a.Store.tasks.byID["young"].Base, a.Store.tasks.byID["young"].InfoTag = made[20].Commit, lost
+	a.Store.tasks.mu.Unlock()
 	for _, task := range a.Tasks() {
 		v.task(task)
 	}
