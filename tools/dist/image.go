@@ -115,7 +115,8 @@ func (r *release) imageOf(s system, program []byte, docs []file) (v1.Image, erro
 		Env: []string{"PATH=/usr/bin", "HOME=/home/umbra", "UMBRA_DATA_DIR=/data", "UMBRA_LISTEN=0.0.0.0:8080",
 			"UMBRA_WORKSPACE_DIR=/srv/umbra/code", "UMBRA_OUTPUT_DIR=/srv/umbra/output"},
 		ExposedPorts: map[string]struct{}{"8080/tcp": {}}, Volumes: map[string]struct{}{"/data": {}},
-		Labels: map[string]string{"org.opencontainers.image.title": "umbra", "org.opencontainers.image.version": r.version, "org.opencontainers.image.licenses": "Apache-2.0"},
+		Labels: map[string]string{"org.opencontainers.image.title": "umbra", "org.opencontainers.image.version": r.version, "org.opencontainers.image.licenses": "Apache-2.0",
+			"io.modelcontextprotocol.server.name": "io.github.umbra/umbra"},
 	}
 	return mutate.ConfigFile(img, config)
 }
