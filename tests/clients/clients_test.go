@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 // run runs a program that must end well within some minutes.
 func run(t *testing.T, dir string, env []string, name string, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
@@ -105,9 +105,15 @@ func TestFrameworks(t *testing.T) {
 	built(t)
 	node := modern(t)
 	s := harness.Start(t, harness.Options{Config: commands})
-	for _, name := range []string{"deepagents", "langchain", "ai-sdk", "mastra", "others"} {
+	for _, name := range []string{"deepagents", "langchain", "ai-sdk", "mastra", "others", "readme"} {
 		t.Run(name, func(t *testing.T) { suite(t, s, node, name) })
 	}
+}
+
+// TestPackaging holds the npm package to what a user gets of it.
+func TestPackaging(t *testing.T) {
+	need.Tool(t, "npm")
+	run(t, built(t), []string{"UMBRA_TEST_DIR=" + t.TempDir()}, modern(t), "--test", "--test-timeout=600000", "test/packaging.test.mjs")
 }
 
 // TestPython runs the Python client's own tests against a server.
@@ -118,7 +124,7 @@ func TestPython(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := harness.Start(t, harness.Options{Config: commands})
-	for _, name := range []string{"tests/test_client.py", "tests/test_deepagents.py"} {
+	for _, name := range []string{"tests/test_client.py", "tests/test_deepagents.py", "tests/test_readme.py"} {
 		run(t, dir, []string{"UMBRA_TEST_URL=" + s.URL, "UMBRA_TEST_DIR=" + t.TempDir(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=" + dir}, "python3", "-m", "unittest", name)
 	}
 }

@@ -1,4 +1,5 @@
 import type { MemoryToolHandlers } from "@anthropic-ai/sdk/helpers/beta/memory";
+import { defaultMaxReadBytes, legalSubtask } from "./adapter.js";
 import { UmbraError } from "./errors.js";
 import type { Task } from "./index.js";
 import type { TaskFileEntry } from "./wire.js";
@@ -24,11 +25,11 @@ const is = (err: unknown, ...codes: string[]) => err instanceof UmbraError && co
  * umbraMemory returns the handlers of `betaMemoryTool` on a task. Texts and
  * errors are those of the SDK's own file system tool.
  */
-export async function umbraMemory(o: { task: Task; root?: string }): Promise<MemoryToolHandlers> {
+export async function umbraMemory(o: { task: Task; root?: string; subtask?: string; maxReadBytes?: number }): Promise<MemoryToolHandlers> {
   if (o?.task === undefined) throw new TypeError("umbraMemory needs a task");
-  const files = o.task.files;
+  const { files } = o.subtask === undefined ? o.task : o.task.subtask(legalSubtask(o.subtask));
   const root = (o.root ?? "memories").split("/").filter((s) => s !== "").join("/");
-  await files.mkdir(root, { recursive: true });
+  if (root !== "") await files.mkdir(root, { recursive: true });
 
   const at = (path: string): string => {
     if (!path.startsWith("/memories")) throw new Error(`Path must start with /memories, got: ${path}`);
@@ -38,7 +39,7 @@ export async function umbraMemory(o: { task: Task; root?: string }): Promise<Mem
       if (name === ".." && out.pop() === undefined) throw new Error(`Path ${path} would escape /memories directory`);
       if (name !== "..") out.push(name);
     }
-    return [root, ...out].join("/");
+    return [root, ...out].filter((name) => name !== "").join("/");
   };
   const missing = (path: string) => new Error(`The path ${path} does not exist. Please provide a valid path.`);
 
@@ -52,7 +53,7 @@ export async function umbraMemory(o: { task: Task; root?: string }): Promise<Mem
       throw err;
     }
     if (entry.type !== "file") throw new Error(`The path ${path} is not a file.`);
-    const { data, etag } = await files.readWith(at(path));
+    const { data, etag } = await files.readWith(at(path), { maxBytes: o.maxReadBytes ?? defaultMaxReadBytes });
     return { text: new TextDecoder("utf-8", { ignoreBOM: true }).decode(data), etag };
   };
 

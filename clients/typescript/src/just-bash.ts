@@ -1,4 +1,5 @@
 import type { BufferEncoding, CpOptions, FileContent, FsStat, IFileSystem, MkdirOptions, RmOptions } from "just-bash";
+import { Guard, defaultMaxReadBytes, legalSubtask } from "./adapter.js";
 import { UmbraError } from "./errors.js";
 import type { Files } from "./files.js";
 import type { Task } from "./index.js";
@@ -42,14 +43,24 @@ function clean(path: string): string {
   return "/" + out.join("/");
 }
 
-type Calls = Pick<Files, "read" | "write" | "append" | "stat" | "mkdir" | "delete" | "copy" | "move" | "batch" | "symlink"> & { list(path: string): Promise<TaskFileEntry[]> };
+/** Devices that a shell expects. They are not files of the workspace: what is written to them is dropped. */
+const devices = new Set(["null", "zero", "full", "stdin", "stdout", "stderr", "tty", "random", "urandom"].map((name) => "/dev/" + name));
+const isDevice = (path: string) => devices.has(clean(path));
+const device = (): FsStat => ({ isFile: true, isDirectory: false, isSymbolicLink: false, mode: 0o666, size: 0, mtime: new Date(0) });
+
+type Calls = Pick<Files, "append" | "stat" | "mkdir" | "delete" | "copy" | "move" | "batch" | "symlink"> & {
+  list(path: string): Promise<TaskFileEntry[]>;
+  read(path: string): Promise<Uint8Array>;
+  write(path: string, content: Uint8Array, shown: string): Promise<unknown>;
+};
 
 /**
  * outside returns a task's files whose requests run in the asynchronous context
  * of this call. just-bash blocks what fetch needs (timers, WeakRef) in the
  * context of a script, so they may not run in the caller's.
  */
-function outside(files: Files): Calls {
+function outside(task: Task, guard: Guard, maxBytes: number): Calls {
+  const files = task.files;
   const queue: (() => void)[] = [];
   let wake: () => void = () => {};
   void (async () => {
@@ -69,17 +80,34 @@ function outside(files: Files): Calls {
   };
   return {
     list: (path) => run(() => all(path)),
-    read: (...a) => run(() => files.read(...a)),
-    write: (...a) => run(() => files.write(...a)),
-    append: (...a) => run(() => files.append(...a)),
+    read: (path) => run(async () => {
+      const { data, etag } = await files.readWith(path, { maxBytes });
+      guard.saw(task, path, etag);
+      return data;
+    }),
+    write: (path, content, shown) => run(() => guard.write(task, path, content, shown)),
+    append: (path, ...a) => run(async () => {
+      const known = guard.tag(task, path);
+      const w = await files.append(path, ...a);
+      if (known !== undefined) guard.saw(task, path, w.etag);
+      return w;
+    }),
     stat: (...a) => run(() => files.stat(...a)),
     mkdir: (...a) => run(() => files.mkdir(...a)),
-    delete: (...a) => run(() => files.delete(...a)),
-    copy: (...a) => run(() => files.copy(...a)),
-    move: (...a) => run(() => files.move(...a)),
+    delete: (path, ...a) => run(() => files.delete(path, ...a).finally(() => guard.forget(task, path))),
+    copy: (from, to, ...a) => run(() => files.copy(from, to, ...a).finally(() => guard.forget(task, to))),
+    move: (from, to, ...a) => run(() => files.move(from, to, ...a).finally(() => { guard.forget(task, from); guard.forget(task, to); })),
     batch: (...a) => run(() => files.batch(...a)),
     symlink: (...a) => run(() => files.symlink(...a)),
   };
+}
+
+export interface UmbraFsOptions {
+  task: Task;
+  /** The subtask of all changes. */
+  subtask?: string;
+  guard?: "etag" | "none";
+  maxReadBytes?: number;
 }
 
 /**
@@ -90,13 +118,14 @@ export class UmbraFs implements IFileSystem {
   readonly #files: Calls;
   readonly #paths = new Set<string>(["/"]);
 
-  private constructor(task: Task) {
-    this.#files = outside(task.files);
+  private constructor(o: UmbraFsOptions) {
+    const task = o.subtask === undefined ? o.task : o.task.subtask(legalSubtask(o.subtask));
+    this.#files = outside(task, new Guard(o.guard !== "none"), o.maxReadBytes ?? defaultMaxReadBytes);
   }
 
-  static async create(o: { task: Task }): Promise<UmbraFs> {
+  static async create(o: UmbraFsOptions): Promise<UmbraFs> {
     if (o?.task === undefined) throw new TypeError("UmbraFs needs a task");
-    const fs = new UmbraFs(o.task);
+    const fs = new UmbraFs(o);
     for await (const e of o.task.files.list("", { recursive: true, limit: 10_000 })) fs.#paths.add("/" + e.path);
     return fs;
   }
@@ -116,6 +145,7 @@ export class UmbraFs implements IFileSystem {
         case "directory_not_empty": throw new Error(`ENOTEMPTY: directory not empty, ${verb} '${path}'`);
         case "bad_path": throw new Error(`EINVAL: invalid argument, ${verb} '${path}'`);
       }
+      if (err.code === "too_large") throw new Error(`EFBIG: ${err.detail}, ${verb} '${path}'`);
       if (err.status === 409 || err.status === 403) throw new Error(`EACCES: ${err.detail}, ${verb} '${path}'`);
     }
     throw err;
@@ -136,6 +166,7 @@ export class UmbraFs implements IFileSystem {
   }
 
   async readFileBuffer(path: string): Promise<Uint8Array> {
+    if (isDevice(path)) return new Uint8Array();
     if (this.#at(path) === "") throw new Error(`EISDIR: illegal operation on a directory, read '${path}'`);
     try {
       return await this.#files.read(this.#at(path));
@@ -145,8 +176,9 @@ export class UmbraFs implements IFileSystem {
   }
 
   async writeFile(path: string, content: FileContent, options?: WriteFileOptions | BufferEncoding): Promise<void> {
+    if (isDevice(path)) return;
     try {
-      await this.#files.write(this.#at(path), encode(content, encodingOf(options)));
+      await this.#files.write(this.#at(path), encode(content, encodingOf(options)), path);
     } catch (err) {
       this.#fail(err, "write", path);
     }
@@ -154,10 +186,11 @@ export class UmbraFs implements IFileSystem {
   }
 
   async appendFile(path: string, content: FileContent, options?: WriteFileOptions | BufferEncoding): Promise<void> {
+    if (isDevice(path)) return;
     const bytes = encode(content, encodingOf(options));
     try {
       // Appending nothing changes nothing on the server, and makes no file.
-      if (bytes.length === 0 && !(await this.exists(path))) await this.#files.write(this.#at(path), bytes);
+      if (bytes.length === 0 && !(await this.exists(path))) await this.#files.write(this.#at(path), bytes, path);
       else await this.#files.append(this.#at(path), bytes);
     } catch (err) {
       this.#fail(err, "write", path);
@@ -166,6 +199,7 @@ export class UmbraFs implements IFileSystem {
   }
 
   async exists(path: string): Promise<boolean> {
+    if (isDevice(path)) return true;
     try {
       const e = await this.#files.stat(this.#at(path));
       return e.type !== "symlink";
@@ -185,6 +219,7 @@ export class UmbraFs implements IFileSystem {
   }
 
   async stat(path: string): Promise<FsStat> {
+    if (isDevice(path)) return device();
     try {
       const e = await this.#files.stat(this.#at(path));
       if (e.type === "symlink") throw new Error(`ENOENT: no such file or directory, stat '${path}'`);
@@ -195,6 +230,7 @@ export class UmbraFs implements IFileSystem {
   }
 
   async lstat(path: string): Promise<FsStat> {
+    if (isDevice(path)) return device();
     try {
       return this.#statOf(await this.#files.stat(this.#at(path), { follow: false }), false);
     } catch (err) {
@@ -244,8 +280,10 @@ export class UmbraFs implements IFileSystem {
   }
 
   async cp(src: string, dest: string, options?: CpOptions): Promise<void> {
+    if (isDevice(src)) return this.writeFile(dest, "");
     try {
       const from = await this.#files.stat(this.#at(src), { follow: false });
+      if (isDevice(dest)) return;
       if (from.type === "directory" && !options?.recursive) throw new Error(`EISDIR: is a directory, cp '${src}'`);
       if (from.type === "directory" && (await this.exists(dest))) {
         // A directory over one that exists is merged.
@@ -260,6 +298,7 @@ export class UmbraFs implements IFileSystem {
   }
 
   async mv(src: string, dest: string): Promise<void> {
+    if (isDevice(dest)) throw new Error(`EPERM: operation not permitted, mv '${dest}'`);
     try {
       await this.#files.move(this.#at(src), this.#at(dest), { overwrite: true });
     } catch (err) {
@@ -283,6 +322,7 @@ export class UmbraFs implements IFileSystem {
   }
 
   async chmod(path: string, mode: number): Promise<void> {
+    if (isDevice(path)) return;
     try {
       const e = await this.#files.stat(this.#at(path));
       if (e.type !== "file") return;
@@ -332,6 +372,7 @@ export class UmbraFs implements IFileSystem {
   }
 
   async realpath(path: string): Promise<string> {
+    if (isDevice(path)) return clean(path);
     let at = clean(path);
     for (let links = 0; ; links++) {
       if (links > 40) throw new Error(`ELOOP: too many levels of symbolic links, realpath '${path}'`);

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { BetaLocalFilesystemMemoryTool, betaMemoryTool } from "@anthropic-ai/sdk/tools/memory/node";
 import { applyPatchTool } from "@openai/agents-core";
+import { createBashTool } from "bash-tool";
 import { Bash, InMemoryFs } from "just-bash";
 import { umbraMemory } from "../dist/anthropic-memory.js";
 import { Umbra } from "../dist/index.js";
@@ -88,11 +89,44 @@ test("just-bash: the same output and tree as InMemoryFs", async () => {
     "cd w && echo a b c | tr ' ' '\\n' | sort -r > s && cat s", "cd w && head -1 s && tail -1 s", "cd w && find . -name 'n*' | sort", "cd w && mkdir -p z && mv n1 z && ls z", "cd w && rm -rf z n2 n3 && ls", "echo ü > 'w/ü b'; cat 'w/ü b'",
     "cd w && cat < none", "cd w && echo x > a", "ls w/none", "cd w && cp a q", "cd w && test -d a && echo dir", "cd w && du -a a > /dev/null; echo $?", "cd w && diff s s && echo same", "cd w && awk '{print $1}' s",
   ];
+  for (const [i, name] of ["a", "b c", "d.txt", "é", "-x", "deep/er"].entries()) {
+    const at = `'k${i}/./${name}'`;
+    lines.push(
+      `mkdir -p k${i}/deep; echo ${i} > ${at} && cat ${at}`, `echo more >> ${at}; wc -c < ${at}`, `ls k${i}`, `ls -a k${i} | sort`, `cp ${at} k${i}/copy && cmp ${at} k${i}/copy; echo $?`, `mv k${i}/copy k${i}/moved; ls k${i}`,
+      `test -s ${at} && echo big`, `grep -c ${i} ${at}`, `sed -i 's/${i}/n/' ${at}; cat ${at}`, `head -c 2 ${at}`, `tail -n 1 ${at}`, `sort ${at}`, `rm ${at} && ls k${i}`, `cat ${at}`, `rm ${at}`, `rmdir k${i}/deep`, `rmdir k${i}`, `find k${i} | sort`,
+      `chmod -x k${i}/moved; test -x k${i}/moved; echo $?`, `chmod 755 k${i}/moved; test -x k${i}/moved; echo $?`, `ln -s moved k${i}/l; cat k${i}/l; test -h k${i}/l && echo link`, `ln k${i}/moved k${i}/hard; cat k${i}/hard`, `ln -s nowhere k${i}/dangling; cat k${i}/dangling`,
+      `rm k${i}/l k${i}/dangling; ls k${i}`, `cp -r k${i} k${i}c; find k${i}c | sort`, `mv k${i}c k${i}d; ls k${i}d`, `rm -rf k${i}d; ls k${i}d`, `for f in k${i}/*; do echo "$f"; done`, `printf 'a\\0b' > k${i}/z; wc -c < k${i}/z`, `echo x > k${i}`,
+    );
+  }
+  assert.ok(lines.length >= 200, `${lines.length}`);
   for (const line of lines) {
     const [mine, other] = [await bash[0].exec(line), await bash[1].exec(line)];
     assert.deepEqual({ line, out: mine.stdout, err: mine.stderr, code: mine.exitCode }, { line, out: other.stdout, err: other.stderr, code: other.exitCode });
   }
-  const tree = (b) => b.exec("cd w && find . | sort && cat a/1 s t").then((r) => r.stdout);
+  const tree = (b) => b.exec("find w k* | sort && cat w/a/1 w/s w/t k*/moved").then((r) => r.stdout);
   assert.equal(await tree(bash[0]), await tree(bash[1]));
   assert.deepEqual(ours.getAllPaths().filter((p) => p.startsWith("/w")), (await UmbraFs.create({ task })).getAllPaths().filter((p) => p.startsWith("/w")));
+});
+
+test("just-bash: devices are no files, the guard, and a tool of bash-tool", async () => {
+  const task = await virtual();
+  const shell = async (o) => new Bash({ fs: await UmbraFs.create({ task, ...o }), cwd: "/" });
+  const sh = await shell({ subtask: "a" });
+  const run = async (line, b = sh) => { const r = await b.exec(line); return [r.stdout, r.exitCode]; };
+  assert.deepEqual(await run("echo x > /dev/null; cat /dev/null; echo y 2>/dev/null; test -e /dev/null && echo there; ls; cp /dev/null empty; wc -c < empty"), ["y\nthere\n0\n", 0]);
+  assert.deepEqual((await umbra.task(task.id).summary()).created, ["empty"]);
+  const other = await shell({ subtask: "b" });
+  await run("echo one > f");
+  await run("cat f", other);
+  await run("echo two > f");
+  await assert.rejects(other.exec("echo three > f"), /changed by subtask a since you read it/);
+  assert.deepEqual(await run("cat f; echo three > f; cat f", other), ["two\nthree\n", 0]);
+  const small = await (await shell({ maxReadBytes: 2 })).exec("cat f");
+  assert.ok(small.exitCode !== 0);
+  const { tools } = await createBashTool({ sandbox: sh, destination: "/" });
+  assert.equal((await tools.bash.execute({ command: "cat f && ls" }, {})).stdout, "three\nempty\nf\n");
+  await tools.writeFile.execute({ path: "/g/h", content: "by the tool" }, {});
+  assert.equal((await tools.readFile.execute({ path: "/g/h" }, {})).content, "by the tool");
+  await task.revert({ subtask: "b" });
+  assert.equal(text(await task.files.read("f")), "two\n");
 });
