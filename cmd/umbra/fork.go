@@ -18,6 +18,7 @@ import (
 
 	"umbra/internal/cli"
 	"umbra/internal/client"
+	execrun "umbra/internal/exec/run"
 	"umbra/internal/exitcode"
 	"umbra/internal/race"
 	"umbra/internal/render"
@@ -51,7 +52,8 @@ func forkCommand() *cobra.Command {
 		Use:   "fork [DIR]",
 		Short: "Make a fork of the workspace: a copy that can be merged back",
 		Long: `Make a fork of the workspace of this directory: a workspace that begins as this one is
-and shares its history. A copy is a directory of its own, DIR or one beside the
+and shares its history. A layer shows the workspace's files, with its own changes over
+them, to what umbra in runs; a copy is a directory of its own, DIR or one next to the
 workspace's; a virtual fork exists only in git.`,
 		Example: `  umbra fork
   umbra fork ../attempt --ignored none
@@ -63,9 +65,9 @@ workspace's; a virtual fork exists only in git.`,
 	v.OutputFlags(cmd.Flags())
 	f := cmd.Flags()
 	f.StringVar(&name, "name", "", "the fork's name `NAME`")
-	f.StringVar(&kind, "kind", "", "virtual or copy (`KIND`)")
+	f.StringVar(&kind, "kind", "", "layer, copy or virtual (`KIND`)")
 	f.StringVar(&at, "at", "", "begin at the checkpoint, commit or time `AT`")
-	f.StringVar(&ignored, "ignored", "", "whether a copy has the ignored files: copy or none (`HOW`)")
+	f.StringVar(&ignored, "ignored", "", "what of the ignored files it has: share, copy or none (`HOW`)")
 	f.StringVar(&expires, "expires-in", "", "remove it by itself after `TIME`, such as 36h")
 	f.IntVar(&count, "count", 0, "how many (`N`)")
 	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
@@ -131,7 +133,7 @@ The exit status is the command's.`,
 		if _, err := v.Client.JSON(ctx, client.Request{Path: client.Path("workspaces", args[0])}, &f); err != nil {
 			return err
 		}
-		if f.Root == nil {
+		if f.Root == nil && f.Kind != "layer" {
 			return exitcode.Usage(fmt.Errorf("%s is virtual: it has no directory to run a command in", term.Name(args[0])))
 		}
 		argv := args[1:]
@@ -145,12 +147,16 @@ The exit status is the command's.`,
 			}
 			argv = []string{shell}
 		}
+		if f.Kind == "layer" {
+			return inLayer(cmd, v, f.ID, argv)
+		}
 		_ = v.HangUp()
 		run := exec.CommandContext(ctx, argv[0], argv[1:]...)
 		run.Dir, run.Stdin, run.Stdout, run.Stderr = *f.Root, os.Stdin, v.Stdout, v.Stderr
 		run.Env = append(os.Environ(), "UMBRA_WORKSPACE="+f.ID)
 		run.Cancel = func() error { return run.Process.Signal(syscall.SIGTERM) }
 		err := run.Run()
+		reconcile(cmd, v, f.ID)
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			status := exit.ExitCode()
 			if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
@@ -165,6 +171,36 @@ The exit status is the command's.`,
 		return err
 	})
 	return cmd
+}
+
+// reconcile has what a command changed in a fork's directory recorded. It is found
+// later otherwise, so a failure says nothing of the command.
+func reconcile(cmd *cobra.Command, v *verb, id string) {
+	ctx := context.WithoutCancel(cmd.Context())
+	if c, done, err := v.Connection.Open(ctx, cmd, v.Stderr); err == nil {
+		_, _ = c.JSON(ctx, client.Request{Method: "POST", Path: client.Path("workspaces", id, "sync"), Body: map[string]any{}}, nil)
+		_ = done()
+	}
+}
+
+// inLayer runs a command in a fork that is an overlay. It needs a server that runs:
+// this process waits for the command's children, and must have no others.
+func inLayer(cmd *cobra.Command, v *verb, id string, argv []string) error {
+	if err := v.HangUp(); err != nil {
+		return err
+	}
+	o := execrun.Options{Fork: id, Require: true, Command: argv, Stdout: v.Stdout, Stderr: v.Stderr}
+	if os.Getenv("UMBRA_WORKSPACE") == id {
+		o.Task = os.Getenv("UMBRA_TASK")
+	}
+	if err := execServer(cmd, &v.Connection, &o); err != nil {
+		return err
+	}
+	defer o.Client.Close()
+	if status := execrun.In(context.WithoutCancel(cmd.Context()), o); status != 0 {
+		return exitcode.With(status)
+	}
+	return nil
 }
 
 func mergeCommand() *cobra.Command {

@@ -57,6 +57,7 @@ type beginBody struct {
 	Agent        string `json:"agent"`
 	AgentSession string `json:"agent_session"`
 	Cwd          string `json:"cwd"`
+	Workspace    string `json:"workspace_id"`
 	TaskID       string `json:"task_id"`
 	SubtaskID    string `json:"subtask_id"`
 	Actor        string `json:"actor"`
@@ -80,8 +81,8 @@ func (d *Dialect) begin(c *gin.Context) error {
 	if b.Begun {
 		return d.attach(c, b)
 	}
-	if b.Cwd == "" {
-		return errs.New(errs.Invalid, "invalid_field", "cwd is required.").With("field", "cwd")
+	if b.Cwd == "" && b.Workspace == "" {
+		return errs.New(errs.Invalid, "invalid_field", "cwd or workspace_id is required.").With("field", "cwd")
 	}
 	if b.Actor != "" && !httpapi.ValidActor(b.Actor) {
 		return errs.New(errs.Invalid, "invalid_field", "actor must be 1 to 128 printable characters without < and >.").With("field", "actor")
@@ -96,7 +97,7 @@ func (d *Dialect) begin(c *gin.Context) error {
 	if b.TaskID == "" {
 		b.TaskID = tags.TaskID
 	}
-	res, err := d.layers.Begin(c.Request.Context(), calls.Begin{Agent: b.Agent, Session: b.AgentSession, Cwd: b.Cwd, Task: b.TaskID, Subtask: b.SubtaskID, Actor: b.Actor, ID: b.CallID,
+	res, err := d.layers.Begin(c.Request.Context(), calls.Begin{Agent: b.Agent, Session: b.AgentSession, Cwd: b.Cwd, Workspace: b.Workspace, Task: b.TaskID, Subtask: b.SubtaskID, Actor: b.Actor, ID: b.CallID,
 		Tool: b.Tool, Model: b.Model, Prompt: b.PromptID, Goal: b.Goal, Command: b.Command, RequestID: httpapi.RequestID(c), Allow: caller.MayOpen, Sees: caller.Sees})
 	if errs.CodeOf(err) == "too_many_calls" && err != nil {
 		return &httpapi.Problem{Status: http.StatusTooManyRequests, Kind: errs.Unavailable, Code: "too_many_calls",
@@ -127,7 +128,7 @@ func (d *Dialect) attach(c *gin.Context, b beginBody) error {
 func made(c *gin.Context, res *exec.Begun) error {
 	audit.Allowed(c.Request.Context(), audit.Exec, res.Workspace)
 	httpapi.JSON(c, http.StatusCreated, map[string]any{"call_id": res.ID, "task_id": res.Task, "subtask_id": wire.Text(res.Subtask), "workspace_id": res.Workspace,
-		"workspace": res.Root, "layer": res.ID, "dir": res.Dir})
+		"workspace": res.Root, "layer": res.ID, "dir": res.Dir, "over": wire.Text(res.Over)})
 	return nil
 }
 

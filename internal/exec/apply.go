@@ -118,7 +118,10 @@ func (s *Service) Apply(ctx context.Context, id string, a Apply) (*Applied, erro
 func (s *Service) commit(ctx context.Context, w *workspace.Workspace, l *Layer, rec *calls.Record, a Apply, out *Applied) error {
 	var last error
 	for range maxRounds {
-		n := &planner{ctx: ctx, w: w, upper: s.path(l.ID, "upper"), rules: map[string]*ignore.Dir{}, touched: map[string]Version{}, perms: map[string]uint32{}}
+		n, err := s.planner(ctx, w, l)
+		if err != nil {
+			return err
+		}
 		if err := n.plan(l.From, !a.DryRun); err != nil {
 			return err
 		}
@@ -301,6 +304,9 @@ func (s *Service) finish(ctx context.Context, w *workspace.Workspace, l *Layer, 
 				return err
 			}
 		}
+	}
+	if l.Over != "" {
+		return s.absorb(ctx, w, l, list)
 	}
 	if len(list) == 0 {
 		return nil

@@ -81,6 +81,7 @@ type planner struct {
 	w         *workspace.Workspace
 	upper     string
 	base, tip gitstore.Snapshot
+	exclude   workspace.IgnoreSources
 	index     *ignore.Index
 	rules     map[string]*ignore.Dir // by directory
 	touched   map[string]Version     // what the layer has of recorded paths; zero: deleted
@@ -101,14 +102,8 @@ func at(snap gitstore.Snapshot, p string) (Version, error) {
 
 // read walks the layer and sorts its paths.
 func (n *planner) read() error {
-	exclude, err := n.w.IgnoreOptions()
-	if err != nil {
-		return err
-	}
-	n.index = exclude.Index
-	o := exclude.Options
-	lower := o.ReadFile
-	o.ReadFile = func(p wspath.Path) ([]byte, error) {
+	lower := n.exclude.Options.ReadFile
+	n.exclude.Options.ReadFile = func(p wspath.Path) ([]byte, error) {
 		info, err := os.Lstat(filepath.Join(n.upper, string(p)))
 		if err != nil || info.Mode().IsDir() {
 			return lower(p)
@@ -118,12 +113,21 @@ func (n *planner) read() error {
 		}
 		return os.ReadFile(filepath.Join(n.upper, string(p)))
 	}
-	root, err := ignore.NewRoot(o)
+	if err := n.sources(); err != nil {
+		return err
+	}
+	return layer.Read(n.ctx, n.upper, n.entry)
+}
+
+// sources reads the rules of what is ignored.
+func (n *planner) sources() error {
+	n.index = n.exclude.Index
+	root, err := ignore.NewRoot(n.exclude.Options)
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
 	n.rules[""] = root
-	return layer.Read(n.ctx, n.upper, n.entry)
+	return nil
 }
 
 func (n *planner) ruleDir(dir string) (*ignore.Dir, error) {

@@ -51,6 +51,10 @@ type Service struct {
 	// step, if not nil, is called before each thing that an apply does to a disk; its
 	// error ends the apply there, as a kill would. For tests.
 	step func() error
+
+	forks  forks
+	probe  sync.Once
+	probed error // why there are no layers for forks
 }
 
 func (s *Service) stepped() error {
@@ -71,6 +75,9 @@ type Layer struct {
 	Attached bool      `json:"attached,omitempty"`
 	Boot     string    `json:"boot"`
 	Begun    time.Time `json:"begun"`
+	// Of a fork: the workspace whose directory Root is, and the directory over it.
+	Of   string `json:"of,omitempty"`
+	Over string `json:"over,omitempty"`
 
 	// Running is set while the client that began it is alive and not done.
 	Running bool `json:"-"`
@@ -100,7 +107,8 @@ func (s *Service) path(id string, names ...string) string {
 // Begun is a call with a layer.
 type Begun struct {
 	*calls.Begun
-	Dir string // of the layer
+	Dir  string // of the layer
+	Over string // of a fork: the directory between the workspace and the layer
 }
 
 // Begin begins a call whose changes come out of a layer. Conflict "no_layer" for
@@ -115,12 +123,16 @@ func (s *Service) Begin(ctx context.Context, b calls.Begin) (*Begun, error) {
 		return nil, errs.New(errs.Conflict, "call_exists", "The call_id is taken by another call; it must be new.").With("call_id", b.ID)
 	}
 	l := Layer{ID: begun.ID, Workspace: begun.Workspace, Root: begun.Root, Task: begun.Task, From: begun.From, Boot: clock.BootID(), Begun: begun.Record.Begun}
-	err = s.make(&l)
+	if err = s.over(ctx, &l); err == nil {
+		err = s.make(&l)
+	}
 	if err != nil {
+		s.unguard(l.ID)
 		_, _ = s.o.Calls.End(context.WithoutCancel(ctx), begun.ID, calls.End{Status: calls.Failed})
 		return nil, err
 	}
-	return &Begun{begun, s.path(l.ID)}, nil
+	begun.Root = l.Root
+	return &Begun{begun, s.path(l.ID), l.Over}, nil
 }
 
 // Attach makes a layer for a call that is open: what it changes from now on comes out
@@ -132,7 +144,7 @@ func (s *Service) Attach(ctx context.Context, id string, sees task.Sees) (*Begun
 	if err != nil {
 		return nil, err
 	}
-	return &Begun{begun, s.path(id)}, nil
+	return &Begun{begun, s.path(id), ""}, nil
 }
 
 func (s *Service) make(l *Layer) error {
@@ -226,8 +238,10 @@ func (s *Service) take(id string, sees task.Sees) (l *Layer, release func(), err
 	}
 	if err != nil {
 		release()
+		return nil, nil, err
 	}
-	return l, release, err
+	s.unguard(id)
+	return l, release, nil
 }
 
 func inUse() error {

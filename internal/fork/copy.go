@@ -13,6 +13,7 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
+	"umbra/internal/layer"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -26,6 +27,9 @@ type copier struct {
 	to  string
 	// noClone is set once a reflink failed: the file system has none.
 	noClone bool
+	// over is set where to is a layer over the parent's directory; hide covers the
+	// ignored files there instead of copying them.
+	over, hide bool
 }
 
 // tracked writes the files of a tree.
@@ -149,7 +153,19 @@ func (c *copier) ignored(at gitstore.Snapshot) error {
 				return err
 			}
 		}
-		return c.ignoredEntry(from, filepath.Join(c.to, rel), d)
+		to := filepath.Join(c.to, rel)
+		if c.over {
+			if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
+				return errs.Wrap(err, "")
+			}
+		}
+		if c.hide {
+			if err := layer.MakeWhiteout(to); err != nil || !d.IsDir() {
+				return errs.Wrap(err, "")
+			}
+			return filepath.SkipDir
+		}
+		return c.ignoredEntry(from, to, d)
 	})
 }
 

@@ -26,8 +26,18 @@ import (
 type Options struct {
 	Workspaces *workspaces.Manager
 	Tasks      *task.Service
+	Layers     Layers
 	Log        *slog.Logger
 	Now        func() time.Time
+}
+
+// Layers are the directories of layer forks, which package exec has.
+type Layers interface {
+	Forks() error // why the system has none
+	// ForkFiles returns the directory of a fork's own ignored files.
+	ForkFiles(fork *workspace.Workspace) string
+	// DropFork removes a fork's directory before the fork is deleted.
+	DropFork(rec workspaces.Record) error
 }
 
 // Service makes, lists and deletes forks. Its methods may be called from any
@@ -83,7 +93,7 @@ func (s *Service) Expire(ctx context.Context) {
 		}
 		err := s.remove(ctx, rec)
 		switch errs.CodeOf(err) {
-		case "workspace_busy", "has_forks":
+		case "workspace_busy", "has_forks", "layer_in_use":
 			continue
 		}
 		if err != nil {
@@ -121,9 +131,14 @@ func invalid(field, format string, args ...any) error {
 }
 
 // check fills in the defaults for a parent and refuses what does not fit it.
-func (f *Make) check(parent workspaces.Record) error {
+func (f *Make) check(parent workspaces.Record, layers func() error) error {
 	if f.Kind == "" {
-		if f.Kind = workspaces.VirtualKind; parent.Kind == workspaces.PhysicalKind {
+		switch {
+		case parent.Kind == workspaces.VirtualKind:
+			f.Kind = workspaces.VirtualKind
+		case f.Path == "" && layers() == nil:
+			f.Kind = workspaces.LayerKind
+		default:
 			f.Kind = workspaces.CopyKind
 		}
 	}
@@ -131,9 +146,7 @@ func (f *Make) check(parent workspaces.Record) error {
 		f.Count = 1
 	}
 	switch {
-	case f.Kind == "layer":
-		return errs.New(errs.Unprocessable, "kind_unavailable", "This server makes forks of the kinds virtual and copy.").With("field", "kind")
-	case f.Kind != workspaces.VirtualKind && f.Kind != workspaces.CopyKind:
+	case f.Kind != workspaces.VirtualKind && f.Kind != workspaces.CopyKind && f.Kind != workspaces.LayerKind:
 		return invalid("kind", "kind must be virtual, layer or copy.")
 	case f.Count < 1 || f.Count > MaxCount:
 		return invalid("count", "count must be from 1 to %d.", MaxCount)
@@ -148,6 +161,19 @@ func (f *Make) check(parent workspaces.Record) error {
 		}
 		if f.Ignored != "" && f.Ignored != NoIgnored {
 			return invalid("ignored", "A virtual fork has no ignored files; ignored is for a copy.")
+		}
+		return nil
+	}
+	if f.Kind == workspaces.LayerKind {
+		switch {
+		case parent.Place() == "" || layers() != nil:
+			return errs.New(errs.Unprocessable, "kind_unavailable", "The kind layer needs a directory and a system with overlayfs; virtual and copy are available.").With("field", "kind")
+		case f.Path != "":
+			return errs.New(errs.Unprocessable, "kind_unavailable", "A layer is not mounted at a path, but seen by what umbra in runs; leave path out, or use the kind copy.").With("field", "path")
+		case f.Ignored == "":
+			f.Ignored = ShareIgnored
+		case f.Ignored != ShareIgnored && f.Ignored != CopyIgnored && f.Ignored != NoIgnored:
+			return invalid("ignored", "ignored must be share, copy or none.")
 		}
 		return nil
 	}
@@ -181,7 +207,7 @@ func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]w
 	if !ok {
 		return nil, errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 	}
-	if err := f.check(parent); err != nil {
+	if err := f.check(parent, s.o.Layers.Forks); err != nil {
 		return nil, err
 	}
 	if _, err := w.Sync(ctx, workspace.SyncOptions{Attribute: true}); err != nil {
@@ -204,24 +230,62 @@ func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]w
 			names[i] += "-" + strconv.Itoa(i+1)
 		}
 	}
-	if f.Kind == workspaces.VirtualKind {
-		return s.o.Workspaces.ForkVirtual(ctx, w, spec, names)
+	if spec.Kind = f.Kind; f.Kind != workspaces.CopyKind {
+		made, err := s.o.Workspaces.ForkVirtual(ctx, w, spec, names)
+		if err == nil && f.Kind == workspaces.LayerKind && f.Ignored != ShareIgnored {
+			if err = s.ownIgnored(ctx, w, f, spec, made); err != nil {
+				s.takeBack(ctx, made)
+			}
+		}
+		return made, err
 	}
 	made := make([]workspaces.Record, 0, f.Count)
 	for _, name := range names {
 		spec.Name = name
 		rec, err := s.one(ctx, w, f, spec)
 		if err != nil {
-			for _, r := range made {
-				if derr := s.remove(context.WithoutCancel(ctx), r); derr != nil {
-					s.o.Log.Warn("a fork of a request that failed could not be removed", "workspace", r.ID, "error", derr)
-				}
-			}
+			s.takeBack(ctx, made)
 			return nil, err
 		}
 		made = append(made, rec)
 	}
 	return made, nil
+}
+
+// takeBack removes the forks of a request that failed.
+func (s *Service) takeBack(ctx context.Context, made []workspaces.Record) {
+	for _, r := range made {
+		if err := s.remove(context.WithoutCancel(ctx), r); err != nil {
+			s.o.Log.Warn("a fork of a request that failed could not be removed", "workspace", r.ID, "error", err)
+		}
+	}
+}
+
+// ownIgnored gives layer forks ignored files of their own: copies, or none.
+func (s *Service) ownIgnored(ctx context.Context, w *workspace.Workspace, f Make, spec workspaces.ForkSpec, made []workspaces.Record) error {
+	if w.Root() == "" {
+		return invalid("ignored", "The ignored files of a fork's fork are those of the directory; ignored must be share.")
+	}
+	snap, err := w.Store().SnapshotOf(ctx, spec.At)
+	if err != nil {
+		return err
+	}
+	for _, r := range made {
+		fork, err := s.o.Workspaces.Get(ctx, r.ID)
+		if err != nil {
+			return err
+		}
+		to := s.o.Layers.ForkFiles(fork)
+		fork.Release()
+		if err := os.MkdirAll(to, 0o700); err != nil {
+			return errs.Wrap(err, "")
+		}
+		c := &copier{ctx: ctx, w: w, to: to, over: true, hide: f.Ignored == NoIgnored}
+		if err := c.ignored(snap); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Service) one(ctx context.Context, w *workspace.Workspace, f Make, spec workspaces.ForkSpec) (rec workspaces.Record, err error) {
@@ -308,6 +372,9 @@ func (s *Service) Delete(ctx context.Context, id string, force, deleteHistory bo
 			}
 		}
 	}
+	if err := s.o.Layers.DropFork(rec); err != nil {
+		return err
+	}
 	if err := s.o.Tasks.Forget(ctx, id, deleteHistory || rec.Fork != nil); err != nil {
 		return err
 	}
@@ -323,6 +390,9 @@ func (s *Service) clear(rec workspaces.Record) error {
 }
 
 func (s *Service) remove(ctx context.Context, rec workspaces.Record) error {
+	if err := s.o.Layers.DropFork(rec); err != nil {
+		return err
+	}
 	if err := s.o.Tasks.Forget(ctx, rec.ID, true); err != nil {
 		return err
 	}

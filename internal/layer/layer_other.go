@@ -19,10 +19,12 @@ const Grace = 2 * time.Second
 // Command is a command to be run; only Linux has layers (run_linux.go).
 type Command struct {
 	Root, Upper, Work string
+	Over              string
 	Dir               string
 	Args              []string
 	Env               []string
 	Files             [3]*os.File
+	Started           func(pid int)
 	Linger            bool
 	Stop              <-chan struct{}
 	Group             bool
@@ -36,6 +38,18 @@ func Strip(string) error { return nil }
 
 // Remove removes a layer's directory.
 func Remove(dir string) error { return os.RemoveAll(dir) }
+
+// MakeWhiteout returns ErrUnsupported.
+func MakeWhiteout(string) error { return ErrUnsupported }
+
+// SetOpaque returns ErrUnsupported.
+func SetOpaque(string, bool) error { return ErrUnsupported }
+
+// IsOpaque returns ErrUnsupported.
+func IsOpaque(string) (bool, error) { return false, ErrUnsupported }
+
+// Probe returns ErrUnsupported.
+func Probe(string) error { return ErrUnsupported }
 
 // Supported returns ErrUnsupported.
 func Supported() error { return ErrUnsupported }

@@ -252,3 +252,30 @@ func open(dir string) {
 		}
 	}
 }
+
+// MakeWhiteout makes a whiteout: the path is then hidden in an overlay of which the
+// directory is a layer. Users without rights may since Linux 5.8.
+func MakeWhiteout(path string) error {
+	if err := unix.Mknod(path, unix.S_IFCHR, 0); err != nil {
+		return &os.PathError{Op: "mknod", Path: path, Err: err}
+	}
+	return nil
+}
+
+// SetOpaque makes a directory hide what lower ones have at its path, or no more.
+func SetOpaque(dir string, on bool) error {
+	err := unix.Lremovexattr(dir, attrOpaque)
+	if on {
+		err = unix.Lsetxattr(dir, attrOpaque, []byte("y"), 0)
+	}
+	if err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.ENOENT) {
+		return &os.PathError{Op: "setxattr", Path: dir, Err: err}
+	}
+	return nil
+}
+
+// IsOpaque reports whether a directory hides what lower ones have at its path.
+func IsOpaque(dir string) (bool, error) {
+	v, err := attribute(dir, attrOpaque)
+	return v == "y", err
+}

@@ -27,10 +27,14 @@ type Command struct {
 	// Root is the directory that the overlay covers, Upper and Work two empty
 	// directories on one file system. An empty Root: no layer.
 	Root, Upper, Work string
-	Dir               string // where it runs, as the command sees it
-	Args              []string
-	Env               []string
-	Files             [3]*os.File // standard streams
+	// Over, if set, is a directory between the two: a lower layer above Root.
+	Over  string
+	Dir   string // where it runs, as the command sees it
+	Args  []string
+	Env   []string
+	Files [3]*os.File // standard streams
+	// Started, if set, is called with the command's process id.
+	Started func(pid int)
 	// Linger leaves processes in the background alone when the command has ended.
 	Linger bool
 	// Stop, when closed, ends all processes of the command; may be nil.
@@ -67,6 +71,9 @@ func Run(c Command) (Exit, error) {
 	if pid.exit != nil {
 		return *pid.exit, nil
 	}
+	if c.Started != nil {
+		c.Started(pid.id)
+	}
 	return c.wait(pid.id, signals)
 }
 
@@ -99,7 +106,7 @@ func (c *Command) try(namespaces uintptr) (started, error) {
 		return started{}, err
 	}
 	defer r.Close()
-	args := enter.Args{Root: c.Root, Upper: c.Upper, Work: c.Work, Dir: c.Dir, Command: c.Args}
+	args := enter.Args{Root: c.Root, Over: c.Over, Upper: c.Upper, Work: c.Work, Dir: c.Dir, Command: c.Args}
 	attr := &syscall.SysProcAttr{Cloneflags: namespaces, Setsid: c.Group}
 	if !c.Linger {
 		attr.Pdeathsig = syscall.SIGKILL
@@ -309,6 +316,36 @@ func parentOf(pid int) (int, bool) {
 	}
 	parent, err := strconv.Atoi(fields[1])
 	return parent, err == nil
+}
+
+// Probe returns ErrUnsupported where no command can be run in a layer whose
+// directories are on the file system of a directory. It makes and removes one.
+func Probe(dir string) error {
+	if err := Supported(); err != nil {
+		return err
+	}
+	top, err := os.MkdirTemp(dir, "probe-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = Remove(top) }()
+	c := Command{Root: top + "/root", Over: top + "/over", Upper: top + "/upper", Work: top + "/work", Dir: "/", Args: []string{"/"}}
+	for _, d := range []string{c.Root, c.Over, c.Upper, c.Work} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := MakeWhiteout(c.Over + "/gone"); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	c.Files = [3]*os.File{null, null, null}
+	_, err = c.start() // a directory cannot be run: it ends by itself once it is mounted
+	return err
 }
 
 // Supported returns ErrUnsupported where the kernel is too old: the option

@@ -117,10 +117,11 @@ func (m *merger) squash() (workspace.Request, error) {
 	return workspace.Request{By: by, Ops: ops, Extra: extra, AllowRepoShape: true, Check: m.req.May}, err
 }
 
-// ops makes the operations of outcomes: moves and deletions first, then what is
-// written, then directories that the source does not have any more.
+// ops makes the operations of outcomes: moves and deletions first, then directories
+// that the source does not have any more, whose place a file may take, then what is
+// written.
 func (m *merger) ops(list []outcome, after gitstore.Snapshot) ([]workspace.Op, error) {
-	var ops []workspace.Op
+	var ops, writes []workspace.Op
 	prune := map[wspath.Path]bool{}
 	for _, o := range list {
 		was := o.was
@@ -134,7 +135,7 @@ func (m *merger) ops(list []outcome, after gitstore.Snapshot) ([]workspace.Op, e
 				if err != nil {
 					return nil, err
 				}
-				ops = append(ops, op)
+				writes = append(writes, op)
 			}
 		case o.want.Mode == 0:
 			ops = append(ops, workspace.Op{Kind: workspace.OpDelete, Path: wspath.Path(o.path), If: match(was)})
@@ -143,7 +144,7 @@ func (m *merger) ops(list []outcome, after gitstore.Snapshot) ([]workspace.Op, e
 			if err != nil {
 				return nil, err
 			}
-			ops = append(ops, op)
+			writes = append(writes, op)
 			continue
 		}
 		for dir := range wspath.Path(gone).Ancestors() {
@@ -167,7 +168,7 @@ func (m *merger) ops(list []outcome, after gitstore.Snapshot) ([]workspace.Op, e
 	for _, dir := range dirs {
 		ops = append(ops, workspace.Op{Kind: workspace.OpPrune, Path: dir})
 	}
-	return ops, nil
+	return append(ops, writes...), nil
 }
 
 // match is the condition that a path has a version.

@@ -119,6 +119,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	}
 	layers.Resume(context.Background())
 	lines := blame.NewCache()
+	d.closers = append(d.closers, func(context.Context) error { layers.Close(); return nil })
 	sessions, err := session.New(context.Background(), session.Options{
 		State: db, Tasks: tasks, Workspaces: manager, Idle: cfg.Sessions.Idle, Log: log,
 	})
@@ -133,7 +134,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	if err := held.Start(); err != nil {
 		return nil, err
 	}
-	forks := fork.New(fork.Options{Workspaces: manager, Tasks: tasks, Log: log})
+	forks := fork.New(fork.Options{Workspaces: manager, Tasks: tasks, Layers: layers, Log: log})
 	d.closers = append(d.closers, func(context.Context) error { forks.Close(); return nil })
 	return &services{workspaces: manager, tasks: tasks, calls: called, layers: layers, forks: forks, blame: lines, review: held, sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
 }

@@ -1,6 +1,7 @@
 package workspaces
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path"
@@ -21,7 +22,7 @@ type Fork struct {
 	Of   string `json:"of"`   // id of the parent
 	At   string `json:"at"`   // the parent's commit at which the fork begins
 	Seq  uint64 `json:"seq"`  // its number
-	Kind string `json:"kind"` // "virtual" or "copy"
+	Kind string `json:"kind"` // "virtual", "layer" or "copy"
 	Name string `json:"name,omitempty"`
 	// Origin is the root of the directory that the fork comes from, through all
 	// forks; empty where that is virtual. Who may not know of it may not know of
@@ -39,8 +40,12 @@ type Fork struct {
 	Unmade bool `json:"unmade,omitempty"`
 }
 
-// CopyKind is the kind of a fork that is a directory of its own (Fork.Kind).
-const CopyKind = "copy"
+// The kinds of forks that are or have directories (Fork.Kind): a directory of its own,
+// and an overlay over the parent's for commands, with the files only in git.
+const (
+	CopyKind  = "copy"
+	LayerKind = "layer"
+)
 
 // maxForkDepth is how many forks deep a fork may be: git follows five alternates
 // (git's object-file.c, link_alt_odb_entries).
@@ -145,6 +150,7 @@ func (m *Manager) putAwayForks(ctx context.Context, id string, why error) {
 // ForkSpec says what a fork is to be.
 type ForkSpec struct {
 	At      object.ID // zero: the parent's newest commit
+	Kind    string    // of ForkVirtual: VirtualKind or LayerKind
 	Name    string
 	Expires time.Time // zero: never
 }
@@ -158,7 +164,7 @@ func (m *Manager) ForkVirtual(ctx context.Context, parent *workspace.Workspace, 
 	if err != nil {
 		return nil, err
 	}
-	f.Kind, f.Unmade = VirtualKind, true
+	f.Kind, f.Unmade = cmp.Or(spec.Kind, VirtualKind), true
 	m.making.Lock() // the parent cannot be forgotten meanwhile
 	defer m.making.Unlock()
 	if _, ok := m.Record(parent.ID()); !ok {

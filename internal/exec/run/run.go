@@ -34,6 +34,7 @@ type Options struct {
 	// also if no server runs: a hook must not hold an agent up.
 	Call         string
 	Dir          string
+	Fork         string // run in this fork; Dir is not used
 	DryRun, Live bool
 	Require      bool // --isolate=require
 	JSON         bool
@@ -50,6 +51,7 @@ type begun struct {
 	SubtaskID *string `json:"subtask_id"`
 	Workspace string  `json:"workspace"`
 	Dir       string  `json:"dir"`
+	Over      string  `json:"over"`
 }
 
 type applied struct {
@@ -92,6 +94,42 @@ func Run(ctx context.Context, o Options) int {
 	return r.ExitCode
 }
 
+// In runs the command in a fork, and returns the exit status. Without a task, its
+// changes belong to the only one at work in the fork, else to a new one that is
+// complete afterwards.
+func In(ctx context.Context, o Options) int {
+	var list struct {
+		Tasks []struct {
+			ID string `json:"task_id"`
+		} `json:"tasks"`
+	}
+	own := false
+	if o.Task == "" {
+		_, err := o.Client.JSON(ctx, client.Request{Path: "/tasks", Query: map[string][]string{"workspace": {o.Fork}, "status": {"executing"}}}, &list)
+		if err == nil && len(list.Tasks) == 1 {
+			o.Task = list.Tasks[0].ID
+		} else if err == nil {
+			var made struct {
+				ID string `json:"task_id"`
+			}
+			own = true
+			_, err = o.Client.JSON(ctx, client.Request{Method: "POST", Path: "/tasks", Body: map[string]any{"workspace": o.Fork, "goal": "umbra in"}}, &made)
+			o.Task = made.ID
+		}
+		if err != nil {
+			o.tell("%v", err)
+			return Unavailable
+		}
+	}
+	status := Run(ctx, o)
+	if own {
+		if _, err := o.Client.JSON(ctx, client.Request{Method: "PATCH", Path: client.Path("tasks", o.Task), Body: map[string]any{"status": "completed"}}, nil); err != nil {
+			o.tell("the task %s is not ended: %v", o.Task, err)
+		}
+	}
+	return status
+}
+
 func (o *Options) run(ctx context.Context, r *result) int {
 	if o.Call != "" {
 		return o.part(ctx, r)
@@ -131,14 +169,25 @@ func (o *Options) layered(ctx context.Context, r *result) (status int, done bool
 		return Unavailable, true
 	}
 	r.CallID, r.Layer = b.CallID, &b.CallID
+	if o.Fork != "" {
+		o.Dir = b.Workspace
+	}
 	release, err := exec.Hold(b.Dir)
 	if err == nil {
 		defer release()
 		stop := o.touch(ctx, b.CallID)
 		defer stop()
 		var exit layer.Exit
-		exit, err = layer.Run(layer.Command{Root: b.Workspace, Upper: filepath.Join(b.Dir, "upper"), Work: filepath.Join(b.Dir, "work"), Dir: o.Dir,
-			Args: o.Command, Env: o.env(&b), Files: [3]*os.File{os.Stdin, os.Stdout, os.Stderr}})
+		exit, err = layer.Run(layer.Command{Root: b.Workspace, Over: b.Over, Upper: filepath.Join(b.Dir, "upper"), Work: filepath.Join(b.Dir, "work"), Dir: o.Dir,
+			Args: o.Command, Env: o.env(&b), Files: [3]*os.File{os.Stdin, os.Stdout, os.Stderr},
+			Started: func(pid int) {
+				if b.Over == "" {
+					return
+				}
+				if err := exec.Began(b.Dir, pid); err != nil {
+					o.tell("changes of the parent's files may be seen: %v", err)
+				}
+			}})
 		stop()
 		release()
 		if err == nil {
@@ -275,6 +324,10 @@ func (o *Options) begin(ctx context.Context, path string, b *begun) error {
 	if o.Call != "" {
 		body = map[string]any{"call_id": o.Call, "begun": true}
 	}
+	if o.Fork != "" {
+		delete(body, "cwd")
+		body["workspace_id"] = o.Fork
+	}
 	for name, value := range map[string]string{"task_id": o.Task, "subtask_id": o.Subtask, "agent": o.Agent, "agent_session": o.Session} {
 		if value != "" {
 			body[name] = value
@@ -312,6 +365,9 @@ func (o *Options) env(b *begun) []string {
 		subtask = *b.SubtaskID
 	}
 	own := []string{"UMBRA_CALL=" + b.CallID, "UMBRA_TASK=" + b.TaskID, "UMBRA_SUBTASK=" + subtask, "UMBRA_SERVER=" + o.Server}
+	if o.Fork != "" {
+		own = append(own, "UMBRA_WORKSPACE="+o.Fork)
+	}
 	var out []string
 next:
 	for _, v := range os.Environ() {

@@ -14,11 +14,11 @@ import (
 const statusFD = 3
 
 func init() {
-	if len(os.Args) < 6 || os.Args[0] != Name {
+	if len(os.Args) < 7 || os.Args[0] != Name {
 		return
 	}
 	unix.CloseOnExec(statusFD)
-	a := Args{Root: os.Args[1], Upper: os.Args[2], Work: os.Args[3], Dir: os.Args[4], Command: os.Args[5:]}
+	a := Args{Root: os.Args[1], Over: os.Args[2], Upper: os.Args[3], Work: os.Args[4], Dir: os.Args[5], Command: os.Args[6:]}
 	status, text := run(&a)
 	_, _ = unix.Write(statusFD, []byte(strconv.Itoa(status)+" "+text))
 	os.Exit(status & 0xff)
@@ -51,8 +51,11 @@ func mount(a *Args) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return errors.New("make the mounts private: " + err.Error())
 	}
-	var fds [3]int
-	for i, path := range []string{a.Root, a.Upper, a.Work} {
+	var fds [4]int
+	for i, path := range []string{a.Root, a.Upper, a.Work, a.Over} {
+		if fds[i] = -1; path == "" {
+			continue
+		}
 		fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return errors.New("open the layer: " + err.Error())
@@ -60,12 +63,16 @@ func mount(a *Args) error {
 		fds[i] = fd
 	}
 	name := func(i int) string { return "/proc/self/fd/" + strconv.Itoa(fds[i]) }
-	options := "lowerdir=" + name(0) + ",upperdir=" + name(1) + ",workdir=" + name(2) + ",userxattr,index=off,xino=off,volatile"
+	lower := name(0)
+	if a.Over != "" {
+		lower = name(3) + ":" + lower
+	}
+	options := "lowerdir=" + lower + ",upperdir=" + name(1) + ",workdir=" + name(2) + ",userxattr,index=off,xino=off,volatile"
 	if err := unix.Mount("overlay", name(0), "overlay", 0, options); err != nil {
 		return errors.New("mount an overlay: " + err.Error())
 	}
 	for _, fd := range fds {
-		_ = unix.Close(fd)
+		_ = unix.Close(fd) // -1 is an error and no more
 	}
 	return nil
 }

@@ -1,0 +1,225 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/forklayer"
+	"umbra/internal/ignore"
+	"umbra/internal/layer"
+	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
+)
+
+// ForkDir is the directory of a fork's layer, in that of the workspace.
+const ForkDir = "layer"
+
+// forks are the layer forks in which commands run.
+type forks struct {
+	mu     sync.Mutex
+	begun  map[string]string // by fork: the layer of the last command
+	guards map[string]func() // by layer: ends its guard
+}
+
+// physical finds the workspace with a directory that a fork is made of, through all
+// forks, and opens it. The caller releases it. Conflict "no_layer" where there is none.
+func (s *Service) physical(ctx context.Context, fork string) (*workspace.Workspace, error) {
+	for id := fork; ; {
+		rec, ok := s.o.Workspaces.Record(id)
+		switch {
+		case !ok || rec.Fork == nil && rec.Root == "":
+			return nil, errs.New(errs.Conflict, "no_layer", "The directory that the fork is made of does not belong to a workspace any more.")
+		case rec.Root != "":
+			return s.o.Workspaces.Get(ctx, id)
+		}
+		id = rec.Fork.Of
+	}
+}
+
+// over makes what a fork's commands see of its files: the parent's directory, and a
+// layer over it with what differs. Conflict "layer_in_use" while another command of the
+// fork runs.
+func (s *Service) over(ctx context.Context, l *Layer) error {
+	rec, ok := s.o.Workspaces.Record(l.Workspace)
+	if !ok || rec.Fork == nil || rec.Fork.Kind != workspaces.LayerKind {
+		return nil
+	}
+	s.forks.mu.Lock()
+	defer s.forks.mu.Unlock()
+	if last := s.forks.begun[l.Workspace]; last != "" && locked(s.path(last, lockFile)) {
+		return inUse()
+	}
+	w, err := s.physical(ctx, l.Workspace)
+	if err != nil {
+		return err
+	}
+	guarded := false
+	defer func() {
+		if !guarded {
+			w.Release()
+		}
+	}()
+	if _, err := w.Sync(ctx, workspace.SyncOptions{Attribute: true}); err != nil {
+		return err
+	}
+	fork, err := s.o.Workspaces.Get(ctx, l.Workspace)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if !guarded {
+			fork.Release()
+		}
+	}()
+	l.Root, l.Of = w.Root(), w.ID()
+	n, err := s.planner(ctx, fork, l)
+	if err != nil {
+		return err
+	}
+	tip, below := fork.Store().Tip(), w.Store().Tip()
+	if n.base, err = w.Store().SnapshotOf(ctx, below.Commit); err != nil {
+		return err
+	}
+	if n.tip, err = fork.Store().SnapshotOf(ctx, tip.Commit); err != nil {
+		return err
+	}
+	l.From = tip.Seq // what the command sees
+	if err := n.sources(); err != nil {
+		return err
+	}
+	f := s.forkLayer(ctx, fork, l)
+	f.Tracked = n.recorded
+	if err := f.Refresh(ctx, n.base, n.tip); err != nil {
+		return err
+	}
+	l.Over = f.Files()
+	if s.forks.begun == nil {
+		s.forks.begun = map[string]string{}
+	}
+	s.forks.begun[l.Workspace] = l.ID
+	guarded = true
+	s.guard(&guard{s: s, l: *l, of: w, fork: fork, tree: n.tip, seq: below.Seq})
+	return nil
+}
+
+// guard runs a guard, which releases its workspaces at its end. forks.mu is held.
+func (s *Service) guard(g *guard) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	if s.forks.guards == nil {
+		s.forks.guards = map[string]func(){}
+	}
+	s.forks.guards[g.l.ID] = func() { cancel(); <-done }
+	go func() {
+		defer close(done)
+		defer g.of.Release()
+		defer g.fork.Release()
+		g.run(ctx)
+	}()
+}
+
+// unguard ends a layer's guard.
+func (s *Service) unguard(id string) {
+	s.forks.mu.Lock()
+	end := s.forks.guards[id]
+	delete(s.forks.guards, id)
+	s.forks.mu.Unlock()
+	if end != nil {
+		end()
+	}
+}
+
+// Close ends what the service does by itself.
+func (s *Service) Close() {
+	s.forks.mu.Lock()
+	ids := slices.Collect(maps.Keys(s.forks.guards))
+	s.forks.mu.Unlock()
+	for _, id := range ids {
+		s.unguard(id)
+	}
+}
+
+func (s *Service) forkLayer(ctx context.Context, fork *workspace.Workspace, l *Layer) *forklayer.Layer {
+	return &forklayer.Layer{Dir: filepath.Join(filepath.Dir(fork.GitDir()), ForkDir), Lower: l.Root,
+		Blob: func(id object.ID) (io.ReadCloser, error) {
+			r, _, err := fork.Store().OpenBlob(ctx, id)
+			return r, err
+		}}
+}
+
+// planner makes the planner of a layer. A fork has its own rules, and those that its
+// parent's directory has outside of history.
+func (s *Service) planner(ctx context.Context, w *workspace.Workspace, l *Layer) (*planner, error) {
+	n := &planner{ctx: ctx, w: w, upper: s.path(l.ID, "upper"), rules: map[string]*ignore.Dir{}, touched: map[string]Version{}, perms: map[string]uint32{}}
+	var err error
+	if n.exclude, err = w.IgnoreOptions(); err != nil || l.Of == "" {
+		return n, err
+	}
+	of, err := s.o.Workspaces.Get(ctx, l.Of)
+	if errs.Is(err, errs.NotFound) {
+		return n, nil // forgotten meanwhile: the fork's own rules are left
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer of.Release()
+	outer, err := of.IgnoreOptions()
+	own := n.exclude.Options.ReadFile
+	n.exclude = outer
+	n.exclude.Options.ReadFile = own
+	return n, err
+}
+
+// absorb keeps what a command left in a fork that history does not have.
+func (s *Service) absorb(ctx context.Context, w *workspace.Workspace, l *Layer, list []move) error {
+	var hide, take []string
+	for _, x := range list {
+		switch x.Op {
+		case opClear:
+			hide = append(hide, x.Path)
+		case opPut:
+			take = append(take, x.Path)
+		}
+	}
+	return s.forkLayer(ctx, w, l).Absorb(s.path(l.ID, "upper"), hide, take)
+}
+
+// DropFork removes a fork's layer before the fork is deleted. Conflict "layer_in_use"
+// while a command runs in it.
+func (s *Service) DropFork(rec workspaces.Record) error {
+	if rec.Fork == nil || rec.Fork.Kind != workspaces.LayerKind {
+		return nil
+	}
+	s.forks.mu.Lock()
+	last := s.forks.begun[rec.ID]
+	delete(s.forks.begun, rec.ID)
+	s.forks.mu.Unlock()
+	if last != "" && locked(s.path(last, lockFile)) {
+		return inUse()
+	}
+	s.unguard(last)
+	return errs.Wrap(layer.Remove(filepath.Join(filepath.Dir(s.o.Workspaces.GitDir(rec.ID)), ForkDir)), "")
+}
+
+// ForkFiles returns the directory of a fork's own ignored files.
+func (s *Service) ForkFiles(fork *workspace.Workspace) string {
+	return (&forklayer.Layer{Dir: filepath.Join(filepath.Dir(fork.GitDir()), ForkDir)}).Files()
+}
+
+// Forks reports whether the system has layers for forks, whose directories are on the
+// data directory's file system.
+func (s *Service) Forks() error {
+	s.probe.Do(func() {
+		if s.probed = layer.Probe(s.o.Dir); s.probed != nil && !errors.Is(s.probed, layer.ErrUnsupported) {
+			s.o.Log.Warn("layers are not available", "error", s.probed)
+		}
+	})
+	return s.probed
+}

@@ -1,0 +1,174 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"umbra/internal/need"
+)
+
+// layerFork makes a fork of the kind layer; the test is left out where the system has
+// none.
+func layerFork(t *testing.T, p *project, ws string, body map[string]any) string {
+	t.Helper()
+	if body == nil {
+		body = map[string]any{}
+	}
+	body["kind"] = "layer"
+	a := p.post(t, ws+"/forks", body)
+	if a.Status == 422 && strings.Contains(string(a.Body), "kind_unavailable") {
+		need.System(t, "layers need overlayfs in a mount namespace")
+	}
+	made := a.want(t, 201).list(t, "forks")[0]
+	if made["kind"] != "layer" || made["root"] != nil {
+		t.Fatalf("%v", made)
+	}
+	return made["id"].(string)
+}
+
+// in runs a shell command in a fork, and returns its output.
+func (p *project) in(t *testing.T, fork, command string) string {
+	t.Helper()
+	status, out, said := p.verb(t, "in", fork, "--", "sh", "-ec", command)
+	if status != 0 {
+		t.Fatalf("%s: %d %s%s", command, status, out, said)
+	}
+	return out
+}
+
+// A layer shows the parent's files as they were when it was made, takes what commands
+// change, and keeps ignored files to itself.
+func TestForkLayer(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n", "d/b": "two\n", "gone/x": "x\n", "old": "old\n", "turn/f": "f\n", ".gitignore": "out/\n*.log\n"})
+	p.shell(t, "mkdir out; echo built > out/x; echo made > out/y; echo log > d/b.log; chmod 755 old; ln -s a link")
+	task := p.task(t)
+	ws := "/workspaces/" + task.str("workspace_id")
+	fork := layerFork(t, p, ws, nil)
+	list := "ls -A . d | tr '\\n' ' '; cat a d/b old"
+	before := p.in(t, fork, list)
+
+	// The parent goes on, by the server and by its user.
+	task.put(t, "a", "parent\n")
+	p.shell(t, "echo user > d/b; rm old; rm -r gone; echo new > fresh; mkdir more; echo m > more/m; rm -r turn; echo file > turn; rm link; ln -s d/b link")
+	if got := p.in(t, fork, list); got != before {
+		t.Errorf("the fork had\n%s\nand has\n%s", before, got)
+	}
+	p.in(t, fork, `test "$(cat gone/x turn/f link)" = "$(printf 'x\nf\none')"; test ! -e fresh; test ! -e more; test -x old; pwd >/dev/null`)
+
+	// What a command changes is in the fork alone, and there for the next one.
+	p.in(t, fork, "echo fork > a; rm d/b; mkdir n; echo new > n/new; echo mine > out/x; rm out/y; mkdir out/deep; echo deep > out/deep/z; echo l > n/n.log; mv old young")
+	p.in(t, fork, `test "$(cat a n/new out/x out/deep/z n/n.log)" = "$(printf 'fork\nnew\nmine\ndeep\nl')"; test ! -e out/y; test ! -e d/b; test -e d/b.log; test -x young; test ! -e old`)
+	for name, want := range map[string]string{"a": "parent\n", "d/b": "user\n", "out/x": "built\n", "out/y": "made\n"} {
+		if got := p.read(t, name); got != want {
+			t.Errorf("the parent's %s has %q", name, got)
+		}
+	}
+	p.absent(t, "n")
+	log := p.log(t, fork)
+	if len(log) != 4 || log[0].Source != "call" {
+		t.Errorf("%+v", log)
+	}
+	// Requests and commands see each other's changes; ignored files of the parent's are
+	// shared as they are now.
+	p.post(t, "/tasks", map[string]any{"task_id": "in-fork", "workspace": fork, "goal": "try"}).want(t, 201)
+	p.call(t, "PUT", "/tasks/in-fork/content?path=n/new", []byte("api\n")).want(t, 200)
+	p.call(t, "DELETE", "/tasks/in-fork/content?path=a", nil).want(t, 200)
+	p.shell(t, "echo later > out/w")
+	p.in(t, fork, `test "$(cat n/new out/w out/x)" = "$(printf 'api\nlater\nmine')"; test ! -e a; echo again > a; rm -r d; mkdir d; echo other > d/c; rm -r n; echo file > n`)
+	p.in(t, fork, `test "$(cat a d/c n)" = "$(printf 'again\nother\nfile')"; test ! -e d/b`)
+	p.restart()
+	p.in(t, fork, `test "$(cat a d/c n out/x out/deep/z)" = "$(printf 'again\nother\nfile\nmine\ndeep')"; rm -r out; mkdir out; echo only > out/o`)
+	if got := p.in(t, fork, "ls out"); got != "o\n" {
+		t.Errorf("out has %q", got)
+	}
+	if got := p.read(t, "out/w"); got != "later\n" {
+		t.Errorf("the parent's out/w has %q", got)
+	}
+
+	// It is merged and deleted as any other.
+	p.call(t, "PATCH", "/tasks/in-fork", map[string]any{"status": "completed"}).want(t, 200)
+	merged := p.merge(t, fork, map[string]any{"on_conflict": "skip"})
+	if len(merged.Commits) == 0 || p.read(t, "d/c") != "other\n" {
+		t.Errorf("%+v", merged)
+	}
+	task.fsck(t)
+	p.call(t, "DELETE", "/workspaces/"+fork+"?force=true", nil).want(t, 204)
+	if _, err := os.Lstat(filepath.Join(p.DataDir, "workspaces", fork)); err == nil {
+		t.Error("its files are still there")
+	}
+}
+
+// The ignored files of a layer may be copies, or none.
+func TestForkLayerIgnored(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n", ".gitignore": "out/\n*.log\n"})
+	p.shell(t, "mkdir -p out d; echo built > out/x; echo log > d/b.log")
+	task := p.task(t)
+	ws := "/workspaces/" + task.str("workspace_id")
+	none := layerFork(t, p, ws, map[string]any{"ignored": "none"})
+	copied := layerFork(t, p, ws, map[string]any{"ignored": "copy"})
+	p.shell(t, "echo changed > out/x")
+	p.in(t, none, "test ! -e out; test ! -e d/b.log; test -e a; mkdir out; echo mine > out/z")
+	if got := p.in(t, none, "ls out"); got != "z\n" {
+		t.Errorf("out has %q", got)
+	}
+	if got := p.in(t, copied, "cat out/x d/b.log"); got != "built\nlog\n" {
+		t.Errorf("the copy has %q", got)
+	}
+	p.post(t, ws+"/forks", map[string]any{"kind": "layer", "ignored": "all"}).fails(t, 400, "invalid_ignored")
+	if def := p.forks(t, ws, map[string]any{})[0]; def["kind"] != "layer" {
+		t.Errorf("the default is %v", def["kind"])
+	}
+	// A fork of a layer shows the same directory.
+	p.in(t, none, "echo two > a")
+	deep := layerFork(t, p, "/workspaces/"+none, nil)
+	if got := p.in(t, deep, "cat a"); got != "two\n" {
+		t.Errorf("the fork's fork has %q", got)
+	}
+}
+
+// A command that runs keeps seeing the fork's files while the parent's change, and its
+// own changes stay.
+func TestForkLayerRunning(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n", "b": "one\n", "d/c": "one\n", "rm/x": "x\n", "mine": "one\n"})
+	task := p.task(t)
+	fork := layerFork(t, p, "/workspaces/"+task.str("workspace_id"), nil)
+	sign := t.TempDir()
+	script := `cat a >/dev/null; echo fork > mine; : > ` + sign + `/started
+		i=0; while ! test -e ` + sign + `/go; do sleep 0.05; done
+		while i=$((i+1)); test $i -lt 200; do
+			now="$(cat a b d/c rm/x mine 2>&1; ls)"; test "$now" != "$1" || exit 0; sleep 0.05
+		done; echo "$now"; exit 1`
+	want := "one\none\none\nx\nfork\na\nb\nd\nmine\nrm"
+	type end struct {
+		status    int
+		out, said string
+	}
+	ended := make(chan end, 1)
+	go func() {
+		var e end
+		e.status, e.out, e.said = p.verb(t, "in", fork, "--", "sh", "-c", script, "sh", want)
+		ended <- e
+	}()
+	eventually(t, func() bool { _, err := os.Stat(filepath.Join(sign, "started")); return err == nil })
+	task.put(t, "a", "parent\n")
+	task.put(t, "new", "parent\n")
+	task.put(t, "more/new", "parent\n")
+	task.put(t, "mine", "parent\n")
+	p.shell(t, "echo user > b; echo user > d/c; rm -r rm")
+	p.post(t, "/workspaces/"+task.str("workspace_id")+"/sync", map[string]any{}).want(t, 200)
+	if err := os.WriteFile(filepath.Join(sign, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if e := <-ended; e.status != 0 {
+		t.Fatalf("the command sees\n%s%s", e.out, e.said)
+	}
+	if log := p.log(t, fork); len(log) != 1 || log[0].Path != "mine" {
+		t.Errorf("%+v", log)
+	}
+	if p.read(t, "a") != "parent\n" || p.read(t, "b") != "user\n" || p.read(t, "mine") != "parent\n" {
+		t.Error("the parent's files changed")
+	}
+	p.absent(t, "rm")
+}
