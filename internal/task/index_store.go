@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,61 +87,63 @@ func deleteRecord(tx *state.Tx, id string) error {
 	return tx.Delete(bucket, id)
 }
 
-// link adds what leads to a record.
-func link(tx *state.Tx, r Record) error {
-	put := func(in, key string, v any) error { return tx.Put(in, key, v) }
-	if err := put(byWorkspace, workspaceKey(r), r.Deleted); err != nil {
-		return err
-	}
+// lead is one key of a bucket that leads to a record, with its value.
+type lead struct {
+	in, key string
+	value   any
+}
+
+// leads returns what leads to a record.
+func leads(r Record) []lead {
+	out := []lead{{byWorkspace, workspaceKey(r), r.Deleted}}
 	if !r.Deleted {
-		if err := put(byTime, place(r), r.Workspace); err != nil {
-			return err
-		}
-		if err := put(byStatus, statusKey(r), r.Workspace); err != nil {
-			return err
-		}
-		if err := count(tx, r.Workspace, 1); err != nil {
-			return err
-		}
+		out = append(out, lead{byTime, place(r), r.Workspace}, lead{byStatus, statusKey(r), r.Workspace})
 	}
 	if r.live() {
-		if err := put(liveTasks, r.ID, true); err != nil {
-			return err
-		}
+		out = append(out, lead{liveTasks, r.ID, true})
 	}
 	if r.Parent != "" {
-		if err := put(byParent, parentKey(r), true); err != nil {
+		out = append(out, lead{byParent, parentKey(r), true})
+	}
+	if r.KeyHash != "" {
+		out = append(out, lead{byKey, r.KeyHash, r.ID})
+	}
+	return out
+}
+
+// link adds what leads to a record.
+func link(tx *state.Tx, r Record) error {
+	for _, l := range leads(r) {
+		if err := tx.Put(l.in, l.key, l.value); err != nil {
 			return err
 		}
 	}
-	if r.KeyHash != "" {
-		return put(byKey, r.KeyHash, r.ID)
+	if r.Deleted {
+		return nil
 	}
-	return nil
+	return count(tx, r.Workspace, 1)
 }
 
 // unlink removes what leads to a record.
 func unlink(tx *state.Tx, r Record) error {
-	for _, k := range [][2]string{
-		{byWorkspace, workspaceKey(r)}, {byTime, place(r)}, {byStatus, statusKey(r)}, {liveTasks, r.ID}, {byParent, parentKey(r)},
-	} {
-		if err := tx.Delete(k[0], k[1]); err != nil {
+	for _, l := range leads(r) {
+		if l.in == byKey {
+			var id string
+			if _, err := tx.Get(byKey, l.key, &id); err != nil {
+				return err
+			}
+			if id != r.ID {
+				continue // a later task has the key
+			}
+		}
+		if err := tx.Delete(l.in, l.key); err != nil {
 			return err
 		}
 	}
-	if !r.Deleted {
-		if err := count(tx, r.Workspace, -1); err != nil {
-			return err
-		}
-	}
-	if r.KeyHash == "" {
+	if r.Deleted {
 		return nil
 	}
-	var id string
-	if _, err := tx.Get(byKey, r.KeyHash, &id); err != nil || id != r.ID {
-		return err // a later task has the key
-	}
-	return tx.Delete(byKey, r.KeyHash)
+	return count(tx, r.Workspace, -1)
 }
 
 // count adds n to the number of a workspace's tasks.
@@ -155,9 +158,6 @@ func count(tx *state.Tx, workspace string, n int) error {
 	return tx.Put(counts, workspace, have)
 }
 
-// linkRecords is how many records one transaction of makeIndex links.
-const linkRecords = 20_000
-
 // makeIndex makes what leads to the records, unless it is complete and the records
 // are there. A program that ends meanwhile begins again at its next start.
 func makeIndex(db *state.DB) error {
@@ -171,44 +171,86 @@ func makeIndex(db *state.DB) error {
 	if err != nil || made {
 		return err
 	}
+	buckets := []string{byTime, byStatus, byWorkspace, byParent, byKey, liveTasks}
 	err = db.Update(func(tx *state.Tx) error {
-		for _, b := range []string{byTime, byStatus, byWorkspace, byParent, byKey, liveTasks, counts, indexMade} {
+		for _, b := range append(buckets, counts, indexMade) {
 			if err := tx.DeleteBucket(b); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	after, more := "", true
-	for err == nil && more {
-		err = db.Update(func(tx *state.Tx) error {
-			var recs []Record
-			more = false
-			err := tx.ForEach(bucket, after, func(key string, raw []byte) (bool, error) {
-				if len(recs) == linkRecords {
-					more = true
-					return false, nil
-				}
-				r, err := parseRecord(key, raw)
-				recs = append(recs, r)
-				return true, err
-			})
-			if err != nil {
+	for _, b := range buckets {
+		if err == nil {
+			err = fillBucket(db, b)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	all := map[string]int{}
+	return db.Update(func(tx *state.Tx) error {
+		err := eachRecord(tx, func(r Record) {
+			if !r.Deleted {
+				all[r.Workspace]++
+			}
+		})
+		if err != nil {
+			return err
+		}
+		for workspace, n := range all {
+			if err := tx.Put(counts, workspace, n); err != nil {
 				return err
 			}
-			for _, r := range recs {
-				if err := link(tx, r); err != nil {
+		}
+		return tx.Put(indexMade, "version", indexVersion)
+	})
+}
+
+// fillCount is how many keys one transaction of fillBucket puts.
+const fillCount = 100_000
+
+// fillBucket puts all keys of one bucket, in their order: in the order of the
+// records each transaction would write nearly every page of it.
+func fillBucket(db *state.DB, in string) error {
+	var all []lead
+	err := db.View(func(tx *state.Tx) error {
+		return eachRecord(tx, func(r Record) {
+			for _, l := range leads(r) {
+				if l.in == in {
+					all = append(all, l)
+				}
+			}
+		})
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b lead) int { return strings.Compare(a.key, b.key) })
+	for chunk := range slices.Chunk(all, fillCount) {
+		err := db.Update(func(tx *state.Tx) error {
+			for _, l := range chunk {
+				if err := tx.Put(l.in, l.key, l.value); err != nil {
 					return err
 				}
-				after = r.ID
 			}
-			if more {
-				return nil
-			}
-			return tx.Put(indexMade, "version", indexVersion)
+			return nil
 		})
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
+}
+
+func eachRecord(tx *state.Tx, fn func(Record)) error {
+	return tx.ForEach(bucket, "", func(key string, raw []byte) (bool, error) {
+		r, err := parseRecord(key, raw)
+		if err == nil {
+			fn(r)
+		}
+		return true, err
+	})
 }
 
 func parseRecord(key string, raw []byte) (r Record, err error) {
