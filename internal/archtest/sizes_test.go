@@ -14,13 +14,11 @@ const (
 )
 
 var largePackages = map[string]int{
-	"internal/workspace": 14376,
+	"internal/workspace": 14050,
 	"gitstore":           13990,
 }
 
-var largeStructs = map[string]int{
-	"internal/workspace.Workspace": 66,
-}
+var largeStructs = map[string]int{}
 
 func TestSizes(t *testing.T) {
 	lines := map[string]int{}

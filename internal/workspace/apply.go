@@ -434,7 +434,7 @@ func (p *plan) done(c gitstore.Committed, entries []netEntry) *Result {
 	if src == "" {
 		src = message.API
 	}
-	text, against := message.CleanText(p.req.subject()), (&message.Message{Extra: p.named}).Policy()
+	text, against := message.CleanText(p.req.Subject()), (&message.Message{Extra: p.named}).Policy()
 	for i, e := range orderEntries(entries) {
 		ce := changeEntry(e)
 		ce.Seq, ce.When, ce.Commit, ce.Policy = c.Seq, c.When, c.Commit, against[e.Path]

@@ -59,7 +59,7 @@ func (w *Workspace) messageEntries(ctx context.Context, entries []netEntry) ([]m
 // message makes a request's commit message.
 func (p *plan) message(ctx context.Context, entries []netEntry) (message.Message, error) {
 	r := p.req
-	m := message.Message{Subject: r.subject(), TaskID: r.By.TaskID, SubtaskID: r.By.SubtaskID, Actor: r.By.Actor, Source: r.By.Source,
+	m := message.Message{Subject: r.Subject(), TaskID: r.By.TaskID, SubtaskID: r.By.SubtaskID, Actor: r.By.Actor, Source: r.By.Source,
 		RequestID: r.By.RequestID, IdempotencyKey: r.By.IdempotencyKey, Reverts: r.Reverts,
 		RevertsEntries: slices.Concat(r.RevertsEntries, p.net.unsaid(entries)),
 		RevertWhat:     r.RevertWhat, Author: r.Author, Description: r.Description, Extra: r.Extra}

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"umbra/gitstore"
@@ -60,11 +59,12 @@ type Config struct {
 // recorded yet: Resume does that for a physical one that has a baseline, and
 // Baseline takes it. The caller calls Close or Abandon.
 func Open(ctx context.Context, c Config) (*Workspace, error) {
-	w := &Workspace{id: c.ID, dir: c.Root, gitDir: filepath.Join(c.Dir, "repo.git"), locks: newLockTable(), index: newIndex(), policy: c.Policy, limits: c.Limits, meter: c.Meter,
-		log: c.Log, now: c.Now, dev: c.Dev, ino: c.Ino, host: c.Host, own: c.Own, standIn: c.Absent, back: c.Back,
-		owners: ownership{c.Owners, c.OnlyTask}, lingerWake: make(chan struct{}, 1), gone: make(chan struct{})}
-	w.idle = sync.NewCond(&w.opmu)
+	w := &Workspace{id: c.ID, locks: newLockTable(), index: newIndex(), policy: c.Policy, limits: c.Limits, meter: c.Meter, log: c.Log, now: c.Now, owners: ownership{c.Owners, c.OnlyTask}}
+	w.dir, w.gitDir, w.host, w.own = c.Root, filepath.Join(c.Dir, "repo.git"), c.Host, c.Own
+	w.dev, w.ino, w.standIn, w.back = c.Dev, c.Ino, c.Absent, c.Back
 	w.canWrite.Store(true)
+	w.begun()
+	w.lingerWake = make(chan struct{}, 1)
 	var err error
 	if w.files, err = c.Host.Open(c.Dir); err != nil {
 		return nil, errors.Join(errs.Wrap(err, ""), c.Store.FS.Close())
@@ -115,17 +115,6 @@ func (w *Workspace) openTree() error {
 	w.root = rootfs.New(tree, rootfs.Umask(), nil)
 	tree.perm = w.root.FilePerm
 	return sweepScratch(w.files)
-}
-
-// Virtual reports whether the workspace has no directory.
-func (w *Workspace) Virtual() bool { return w.virtual != nil }
-
-// OnRelease sets what Release calls, before the workspace has users.
-func (w *Workspace) OnRelease(fn func()) { w.release = fn }
-
-// OnAdopt sets what Sync calls with Adopt set, before the workspace has users.
-func (w *Workspace) OnAdopt(fn func(ctx context.Context, allow func(root string) error) (SyncResult, error)) {
-	w.adopt = fn
 }
 
 // Resume settles what a stop left and records what changed in the directory while

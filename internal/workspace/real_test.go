@@ -155,7 +155,7 @@ func TestFIFO(t *testing.T) {
 			t.Error(err)
 		}
 		res, err := b.w.Sync(context.Background(), SyncOptions{})
-		if err != nil || len(res.Skipped) != 1 || res.Skipped[0] != (Skip{"d/fifo", "special"}) {
+		if err != nil || len(res.Skipped) != 1 || res.Skipped[0] != (Skip{Path: "d/fifo", Reason: "special"}) {
 			t.Error(res, err)
 		}
 		force := del("d")

@@ -4,12 +4,30 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/wspath"
 )
+
+// scanState is what a workspace knows of its directory by comparing it with
+// history.
+type scanState struct {
+	suspect  atomic.Bool // disk and history may differ by our doing: scan
+	scanning atomic.Int32
+	waits    atomic.Bool  // external changes wait for free space
+	syncMu   sync.Mutex   // one scan at a time
+	skipped  []Skip       // what the last scan left out; syncMu
+	found    SyncResult   // by the scan when it was opened
+	lastScan atomic.Int64 // when the last scan began, a reading of clock.Boot
+	knownAt  atomic.Int64 // what was on disk then was compared, in nanoseconds since 1970
+	scanTook atomic.Int64 // how long the last scan took, in nanoseconds
+	scanSize atomic.Int64 // the files and directories that it met
+	watch    atomic.Pointer[watch]
+}
 
 // Sync records what differs from history in the folder as one external change;
 // then stock git sees everything. It looks at what the watcher told, and at the

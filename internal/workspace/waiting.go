@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"sync"
 	"time"
 
 	"umbra/gitstore"
@@ -29,6 +30,17 @@ type lingering struct {
 	done  bool          // only its name is left to be removed
 	// forced is set for a deleted directory that could not be removed yet.
 	forced map[string]bool
+}
+
+// lingerState has the displaced files of a workspace that wait.
+type lingerState struct {
+	settling   sync.Mutex // held to settle lingers, before lmu
+	dropMu     sync.Mutex // held to remove what waits for it, before lmu
+	lmu        sync.Mutex
+	lingers    []lingering
+	toDrop     []lingering // aside
+	dropping   bool        // toDrop will be checked again
+	lingerWake chan struct{}
 }
 
 // ask opens a displaced file to learn whether a process may write to it, and its

@@ -3,111 +3,52 @@ package workspace
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"umbra/gitstore"
 	"umbra/internal/clones"
 	"umbra/internal/errs"
 	"umbra/internal/policy"
-	"umbra/internal/rootfs"
-	"umbra/internal/vfs"
-	"umbra/internal/workspace/host"
-	"umbra/internal/wspath"
 )
 
-// Workspace is one workspace that is open: its folder and its repository. All
-// exported methods may be called from any goroutine, until Release.
+// Workspace is one workspace that is open: its directory and its repository. All
+// exported methods may be called from any goroutine, until Release. What it is made
+// of are structs with locks of their own.
 type Workspace struct {
-	id     string
-	dir    string // host path of the folder
-	gitDir string // host path of the repository
-	fs     vfs.FS // the folder
-	root   *rootfs.Root
-	files  vfs.FS // the workspace's folder in the data directory
-	aside  vfs.FS // its part for what exchanges bring out; nil: there is none
-	store  *gitstore.Store
-	forks  forkLinks
-	policy *policy.Rules
-	locks  *lockTable
-	index  *index
-	sums   sumCache
-	limits Limits
-	meter  *Meter
-	log    *slog.Logger
-	now    func() time.Time
+	id string
+	directory
+	lifetime
+	scanState
+	lingerState
+	warningList
 
-	// virtual is set where there is no folder; fs and root then show the newest
-	// tree.
-	virtual *virtual
-
+	store    *gitstore.Store
 	progress *progress
+	locks    *lockTable
+	index    *index
+	sums     sumCache
+	forks    forkLinks
 	owners   ownership
-	host     host.Host
-	dev, ino uint64        // of the directory that was opened
-	standIn  bool          // it was missing then, and fs is an empty one in memory
-	back     func() bool   // whether it is at its place again, as far as can be known
-	own      []wspath.Path // the server's own directories inside of it
-	gitKnown gitKnown      // rules of the project's own repository, for listings
+	policy   *policy.Rules
+	limits   Limits
+	meter    *Meter
+	log      *slog.Logger
+	now      func() time.Time
+
+	gitKnown gitKnown // rules of the project's own repository, for listings
 	kept     keptListings
 	decoded  decoded
 	clones   clones.Log
 
-	missing atomic.Bool // the folder is gone, or another stands there
-	suspect atomic.Bool // disk and tip may differ by our doing: scan
 	// unsettled: a panic left a change set half done. The checkpoint of a stop is
 	// not clean then, so that the next start settles displaced files.
 	unsettled atomic.Bool
-	scanning  atomic.Int32
-	waits     atomic.Bool  // external changes wait for room
-	skipped   []Skip       // what the last scan left out; syncMu
-	syncMu    sync.Mutex   // one scan at a time
-	found     SyncResult   // by the scan when it was opened
-	lastScan  atomic.Int64 // when the last scan began, a reading of clock.Boot
-	knownAt   atomic.Int64 // what was on disk then has been compared, in nanoseconds since 1970
-	scanTook  atomic.Int64 // how long the last scan took, in nanoseconds
-	scanSize  atomic.Int64 // the files and folders that it met
-	watch     atomic.Pointer[watch]
-	wmu       sync.Mutex
-	warnings  []string
-	canWrite  atomic.Bool
-
-	settling   sync.Mutex // who settles lingers, before lmu
-	dropMu     sync.Mutex // who removes what waits for it, before lmu
-	lmu        sync.Mutex
-	lingers    []lingering
-	toDrop     []lingering // aside
-	dropping   bool        // somebody will look at toDrop again
-	lingerWake chan struct{}
-
-	opmu    sync.Mutex
-	ops     int // requests inside
-	closing bool
-	idle    *sync.Cond // ops fell to 0; opmu
-	gone    chan struct{}
-	goneErr error
-
-	background     sync.WaitGroup
-	stopBackground context.CancelFunc
-	keep           func(ctx context.Context, quiet bool) // brings caches up to date; nil: nothing does
-	release        func()
-	adopt          func(ctx context.Context, allow func(root string) error) (SyncResult, error)
 }
 
 // ID is the workspace's id.
 func (w *Workspace) ID() string { return w.id }
-
-// Root is the canonical host path of the folder.
-func (w *Workspace) Root() string { return w.dir }
-
-// GitDir is the host path of the repository.
-func (w *Workspace) GitDir() string { return w.gitDir }
 
 // NoteClone records that a client took history.
 func (w *Workspace) NoteClone(who, from, what string) {
@@ -122,13 +63,6 @@ func (w *Workspace) Clones() ([]clones.Clone, error) { return w.clones.List(w.fi
 // Store is the workspace's history, for reading.
 func (w *Workspace) Store() *gitstore.Store { return w.store }
 
-// Release ends the caller's use of the workspace; it may be put away then.
-func (w *Workspace) Release() {
-	if w.release != nil {
-		w.release()
-	}
-}
-
 // State tells how the workspace stands to its folder.
 func (w *Workspace) State() State {
 	_ = w.checkFolder()
@@ -139,19 +73,6 @@ func (w *Workspace) State() State {
 		return Reconciling
 	}
 	return Clean
-}
-
-// maxWarnings bounds what is remembered.
-const maxWarnings = 100
-
-func (w *Workspace) warn(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	w.log.Warn(text)
-	w.wmu.Lock()
-	defer w.wmu.Unlock()
-	if len(w.warnings) < maxWarnings {
-		w.warnings = append(w.warnings, text)
-	}
 }
 
 // Warnings lists what the owner should know.
@@ -167,84 +88,6 @@ func (w *Workspace) Warnings() []string {
 		out = append(out, "the folder cannot be written")
 	}
 	return out
-}
-
-// enter counts a request in; it fails when the workspace is being put away.
-func (w *Workspace) enter() error {
-	w.opmu.Lock()
-	defer w.opmu.Unlock()
-	if w.closing {
-		if w.goneErr != nil {
-			return w.goneErr
-		}
-		return errs.New(errs.Unavailable, "stopping", "The workspace is being unloaded.")
-	}
-	w.ops++
-	return nil
-}
-
-func (w *Workspace) leave() {
-	w.opmu.Lock()
-	defer w.opmu.Unlock()
-	if w.ops--; w.ops == 0 {
-		w.idle.Broadcast()
-	}
-}
-
-// errMissing is answered while the folder is gone.
-func ErrMissing() error {
-	return errs.New(errs.Conflict, "workspace_missing", "The workspace's folder is gone, or another stands in its place.")
-}
-
-// checkFolder sees to it that the folder that was opened still stands at its
-// path.
-func (w *Workspace) checkFolder() error {
-	if w.virtual != nil {
-		return nil
-	}
-	info, err := w.host.Stat(w.dir)
-	if err == nil && info.Dev == w.dev && info.Ino == w.ino && !w.standIn {
-		w.missing.Store(false)
-		return nil
-	}
-	if err != nil && !isAbsent(err) && !errors.Is(err, fs.ErrPermission) {
-		return errs.Wrap(err, "")
-	}
-	w.missing.Store(true)
-	return ErrMissing()
-}
-
-// FolderIsBack reports whether the directory was missing when the workspace was
-// opened and exists now: the workspace has to be opened again.
-func (w *Workspace) FolderIsBack() bool {
-	return w.standIn && w.back()
-}
-
-// ReadOnly reports whether the directory cannot be written, by trying.
-func (w *Workspace) ReadOnly() bool {
-	f, err := w.fs.CreateUnlinked(".", 0o600)
-	if err == nil {
-		f.Close()
-	} else if errors.Is(err, errors.ErrUnsupported) {
-		name := wspath.TempName(0xffffffff << 32)
-		if f, err = w.fs.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
-			f.Close()
-			err = w.fs.Remove(name)
-		}
-	}
-	no := errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
-	w.canWrite.Store(!no)
-	return no
-}
-
-// IsOwn reports whether a path is, or lies in, a folder of the server's own.
-func (w *Workspace) IsOwn(p wspath.Path) bool {
-	for _, dir := range w.own {
-		if p.Within(dir) {
-			return true
-		}
-	}
-	return false
 }
 
 // Settled is the highest sequence number up to which every commit is on disk,

@@ -1,0 +1,87 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"umbra/internal/errs"
+)
+
+// lifetime counts the requests inside a workspace, runs its own work, and ends
+// both.
+type lifetime struct {
+	opmu    sync.Mutex
+	ops     int // requests inside
+	closing bool
+	idle    *sync.Cond // ops fell to 0; opmu
+	gone    chan struct{}
+	goneErr error
+
+	background     sync.WaitGroup
+	stopBackground context.CancelFunc
+	keep           func(ctx context.Context, quiet bool) // brings caches up to date; nil: nothing does
+	release        func()
+	adopt          func(ctx context.Context, allow func(root string) error) (SyncResult, error)
+}
+
+func (l *lifetime) begun() {
+	l.idle = sync.NewCond(&l.opmu)
+	l.gone = make(chan struct{})
+}
+
+// OnRelease sets what Release calls, before the workspace has users.
+func (l *lifetime) OnRelease(fn func()) { l.release = fn }
+
+// OnAdopt sets what Sync calls with Adopt set, before the workspace has users.
+func (l *lifetime) OnAdopt(fn func(ctx context.Context, allow func(root string) error) (SyncResult, error)) {
+	l.adopt = fn
+}
+
+// Release ends the caller's use of the workspace; it may be unloaded then.
+func (l *lifetime) Release() {
+	if l.release != nil {
+		l.release()
+	}
+}
+
+// enter counts a request in; it fails when the workspace is being unloaded.
+func (l *lifetime) enter() error {
+	l.opmu.Lock()
+	defer l.opmu.Unlock()
+	if l.closing {
+		if l.goneErr != nil {
+			return l.goneErr
+		}
+		return errs.New(errs.Unavailable, "stopping", "The workspace is being unloaded.")
+	}
+	l.ops++
+	return nil
+}
+
+func (l *lifetime) leave() {
+	l.opmu.Lock()
+	defer l.opmu.Unlock()
+	if l.ops--; l.ops == 0 {
+		l.idle.Broadcast()
+	}
+}
+
+// warningList is what the owner should know.
+type warningList struct {
+	wmu      sync.Mutex
+	warnings []string
+}
+
+// maxWarnings bounds what is remembered.
+const maxWarnings = 100
+
+func (w *Workspace) warn(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	w.log.Warn(text)
+	w.wmu.Lock()
+	defer w.wmu.Unlock()
+	if len(w.warnings) < maxWarnings {
+		w.warnings = append(w.warnings, text)
+	}
+}
