@@ -94,6 +94,8 @@ var reaches = map[string]reach{
 	}},
 	"POST /workspaces/{ws}/sync":                 {kind: "read", ask: at("/workspaces/{ws}/sync"), fine: 200},
 	"GET /workspaces/{ws}/log":                   {kind: "read", ask: at("/workspaces/{ws}/log"), fine: 200},
+	"GET /workspaces/{ws}/log/search":            {kind: "read", ask: at("/workspaces/{ws}/log/search?pattern=x"), fine: 200},
+	"GET /workspaces/{ws}/search":                {kind: "read", ask: at("/workspaces/{ws}/search?pattern=x"), fine: 200},
 	"GET /workspaces/{ws}/commits/{commit}":      {kind: "read", ask: at("/workspaces/{ws}/commits/{commit}"), fine: 200},
 	"GET /workspaces/{ws}/commits/{commit}/diff": {kind: "read", ask: at("/workspaces/{ws}/commits/{commit}/diff"), fine: 200},
 	"POST /workspaces/{ws}/verify":               {kind: "write", ask: at("/workspaces/{ws}/verify"), fine: 200},

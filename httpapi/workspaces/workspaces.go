@@ -20,6 +20,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/fork"
 	"umbra/internal/task"
+	"umbra/internal/textsearch"
 	"umbra/internal/workspace"
 	"umbra/internal/workspaces"
 )
@@ -32,11 +33,12 @@ type Dialect struct {
 	workspaces *workspaces.Manager
 	tasks      *task.Service
 	forks      *fork.Service
+	searching  textsearch.Slots
 }
 
 // New makes the dialect.
 func New(m *workspaces.Manager, s *task.Service, f *fork.Service) *Dialect {
-	return &Dialect{workspaces: m, tasks: s, forks: f}
+	return &Dialect{workspaces: m, tasks: s, forks: f, searching: textsearch.NewSlots()}
 }
 
 // OpenAPI gives the dialect's part of the document.
@@ -57,6 +59,8 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	// A token that may only read may sync: what is on disk is on disk already.
 	add("POST", "/workspaces/{ws}/sync", d.sync, httpapi.Route{Body: httpapi.BodyOptionalJSON})
 	add("GET", "/workspaces/{ws}/log", d.log, httpapi.Route{})
+	add("GET", "/workspaces/{ws}/log/search", d.searchLog, httpapi.Route{})
+	add("GET", "/workspaces/{ws}/search", d.searchFiles, httpapi.Route{})
 	add("GET", "/workspaces/{ws}/commits/{commit}", d.commit, httpapi.Route{})
 	add("GET", "/workspaces/{ws}/commits/{commit}/diff", d.commitDiff, httpapi.Route{})
 	// A dry run is reading; the handlers ask for more.
