@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"slices"
 	"strings"
+	"umbra/gitstore/records"
 
 	"umbra/internal/vfs"
 )
@@ -122,7 +122,7 @@ func (s *Store) Detach(ctx context.Context, fork vfs.FS) error {
 	if err := fork.SyncDir(packDir); err != nil {
 		return err
 	}
-	for _, name := range []string{recordsFile, namesFile} { // they begin at the fork
+	for _, name := range []string{records.File, records.NamesFile} { // they begin at the fork
 		if err := fork.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -212,17 +212,4 @@ func (s *Store) hasObject(id ID) (bool, error) {
 		return true, nil
 	}
 	return s.hasBaseObject(id)
-}
-
-// before puts a task's numbers up to where the fork begins before its own.
-func (p *forkPoint) before(ctx context.Context, task string, own []uint32) ([]uint32, error) {
-	theirs, err := p.records.ofTask(ctx, task)
-	if err != nil {
-		return nil, err
-	}
-	n, _ := slices.BinarySearch(theirs, uint32(p.seq)+1)
-	if n == 0 {
-		return own, nil
-	}
-	return append(slices.Clone(theirs[:n]), own...), nil
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"umbra/gitstore/records"
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/refs"
@@ -38,9 +39,7 @@ func (s *Store) Boundary() Boundary {
 
 // ErrDropped is what asking for anything before the boundary gives: errs.Gone,
 // "history_dropped".
-func ErrDropped() error {
-	return errs.New(errs.Gone, "history_dropped", "That part of the history was dropped by retention.")
-}
+func ErrDropped() error { return records.ErrDropped() }
 
 // graft takes the parents from the boundary's commit, as git does.
 func (s *Store) graft(c *Commit) *Commit {
@@ -162,12 +161,12 @@ func (s *Store) noteDropped(ctx context.Context, before uint64) error {
 	}
 	defer f.Close()
 	const chunk = 4096
-	from := s.records.begin()
+	from := s.records.Begin()
 	for from < before {
 		to := min(from+chunk, before) - 1
 		var buf []byte
 		for seq := from; seq <= to; seq++ {
-			rec, err := s.records.at(seq)
+			rec, err := s.records.At(seq)
 			if err != nil {
 				return err
 			}

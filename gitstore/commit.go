@@ -5,7 +5,6 @@ import (
 	"hash/crc32"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"umbra/gitstore/message"
@@ -579,7 +578,7 @@ func (s *Store) accept(g *group) {
 	maps.Copy(s.tasks.byID, g.tasks)
 	s.tasks.mu.Unlock()
 	s.acceptCut(g)
-	s.records.append(g.records)
+	s.records.Append(g.records)
 	s.moveTip(g.tip)
 	s.noteActivity()
 	if g.j.halfFull() && !s.logs.set.isReady() {
@@ -594,14 +593,4 @@ func (s *Store) moveTip(t Tip) {
 	close(s.tip.moved)
 	s.tip.moved = make(chan struct{})
 	s.tip.mu.Unlock()
-}
-
-// keyPrefix gives the first eight bytes' hex digits of a key's hash, which the
-// commit index keeps.
-func keyPrefix(key string) string {
-	h := strings.TrimPrefix(key, "sha256:")
-	if len(h) > 16 {
-		h = h[:16]
-	}
-	return h
 }

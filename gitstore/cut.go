@@ -149,7 +149,7 @@ func (s *Store) acceptCut(g *group) {
 	}
 	s.tasks.mu.Unlock()
 	s.boundary.Store(&c.to)
-	s.records.drop(c.to.Seq)
+	s.records.Drop(c.to.Seq)
 }
 
 // finishCut does what is left to do of a cut whose group is durable. Doing it
@@ -172,7 +172,7 @@ func (s *Store) finishCut(ctx context.Context, c *cut) error {
 	if err := s.noteBoundary(c.to.Commit); err != nil {
 		return errs.Wrap(err, "")
 	}
-	s.records.shrink()
+	s.records.Shrink()
 	return nil
 }
 

@@ -217,7 +217,7 @@ func (s *Store) versions(ctx context.Context, src []*packFile) (map[ID]ID, error
 	before := make(map[ID]ID)
 	var newer *Commit
 	for seq := min(through, s.Tip().Seq); seq > 0; seq-- {
-		rec, err := s.records.at(seq)
+		rec, err := s.records.At(seq)
 		if errs.Is(err, errs.Gone) {
 			break
 		}
@@ -238,7 +238,7 @@ func (s *Store) versions(ctx context.Context, src []*packFile) (map[ID]ID, error
 		if err != nil {
 			return nil, err
 		}
-		if newer != nil && entryCount(newer.Message) <= largestVersioned {
+		if newer != nil && newer.Message.EntryCount() <= largestVersioned {
 			if err := s.versionsOf(ctx, c, newer, before); err != nil {
 				return nil, err
 			}

@@ -136,7 +136,7 @@ func (m *marker) commit(seq uint64, beside ID) (ID, error) {
 	if err := m.pace.step(m.ctx); err != nil {
 		return ID{}, err
 	}
-	rec, err := m.s.records.at(seq)
+	rec, err := m.s.records.At(seq)
 	if err != nil {
 		return ID{}, err
 	}

@@ -212,7 +212,7 @@ func (s *Store) personsLimit(ctx context.Context, theirs *theirObjects) (uint64,
 			}
 		case kind == object.Commit:
 			if c, err := parseCommit(id, data); err == nil && c.Seq > 0 {
-				if rec, err := s.records.at(c.Seq); err == nil && rec.Commit == id {
+				if rec, err := s.records.At(c.Seq); err == nil && rec.Commit == id {
 					if limit == 0 || c.Seq < limit {
 						limit = c.Seq
 					}

@@ -338,7 +338,7 @@ func (p *Purge) adopt(in *purgeIntent) {
 		s.tasks.byID[id] = &n
 	}
 	s.tasks.mu.Unlock()
-	s.records.remap(p.r.first, p.r.is)
+	s.records.Remap(p.r.first, p.r.is)
 	if b := s.Boundary(); !b.Whole() {
 		b.Commit = p.r.is(b.Commit)
 		s.boundary.Store(&b)

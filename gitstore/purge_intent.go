@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"umbra/gitstore/records"
 
 	"umbra/gitstore/refs"
 	"umbra/internal/errs"
@@ -238,9 +239,9 @@ func (s *Store) moveRewritten(ctx context.Context, _ *purgeIntent) error {
 // running store makes its own anew first.
 func (s *Store) dropRecords(_ context.Context, in *purgeIntent) error {
 	if s.records != nil {
-		return errors.Join(s.records.save(), s.fs.SyncDir("."))
+		return errors.Join(s.records.Save(), s.fs.SyncDir("."))
 	}
-	for _, name := range []string{recordsFile, recordsNew, namesFile, namesNew} {
+	for _, name := range []string{records.File, records.FileNew, records.NamesFile, records.NamesNew} {
 		if err := s.removeAny(name); err != nil {
 			return err
 		}

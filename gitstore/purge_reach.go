@@ -148,7 +148,7 @@ func (h *reach) open(f *frame) (done bool, err error) {
 	switch kind {
 	case object.Commit:
 		if c, err := parseCommit(f.id, data); err == nil && c.Seq > 0 && c.Seq <= h.r.seq {
-			if rec, err := h.s.records.at(c.Seq); err == nil && rec.Commit == f.id {
+			if rec, err := h.s.records.At(c.Seq); err == nil && rec.Commit == f.id {
 				break // ours, of before the first that changes
 			}
 		}

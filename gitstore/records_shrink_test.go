@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"umbra/gitstore/records"
 
 	"umbra/gitstore/message"
 	"umbra/internal/vfs"
@@ -46,12 +47,12 @@ func TestRecordsShrink(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	s := openAt(t, dir, Options{Foreground: true, Now: func() time.Time { return now }})
 	baselineOf(t, s, map[string]string{"f": "x"})
-	const dropped, left = 3 * worthShrinking, 200
+	const dropped, left = 3 * records.WorthShrinking, 200
 	longHistory(t, s, 0, dropped)
 	now = now.Add(time.Hour)
 	longHistory(t, s, dropped, left)
-	files := []string{filepath.Join(dir, recordsFile), filepath.Join(dir, namesFile)}
-	before, names := blocksOf(t, files...), len(s.records.names)
+	files := []string{filepath.Join(dir, records.File), filepath.Join(dir, records.NamesFile)}
+	before, names := blocksOf(t, files...), s.records.Stats().Texts
 	var beside sync.WaitGroup
 	beside.Go(func() { longHistory(t, s, dropped+left, left) })
 	rep, err := s.Retain(t.Context(), RetainOptions{Before: now})
@@ -59,10 +60,10 @@ func TestRecordsShrink(t *testing.T) {
 		t.Fatal(rep, err)
 	}
 	beside.Wait()
-	if after := blocksOf(t, files...); after > before/4 || len(s.records.names) > names/4 {
-		t.Errorf("%d bytes and %d texts before, %d and %d after", before, names, after, len(s.records.names))
+	if after := blocksOf(t, files...); after > before/4 || s.records.Stats().Texts > names/4 {
+		t.Errorf("%d bytes and %d texts before, %d and %d after", before, names, after, s.records.Stats().Texts)
 	}
-	if took, stands := s.records.bytes(), blocksOf(t, files...); took > stands+8192 || took < stands-16384 {
+	if took, stands := s.records.Bytes(), blocksOf(t, files...); took > stands+8192 || took < stands-16384 {
 		t.Errorf("the index is said to take %d bytes, and takes %d", took, stands)
 	}
 	longHistory(t, s, dropped+2*left, left)
@@ -104,16 +105,16 @@ func TestRecordsShrinkFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	baselineOf(t, s, map[string]string{"f": "x"})
-	longHistory(t, s, 0, worthShrinking+300)
+	longHistory(t, s, 0, records.WorthShrinking+300)
 	cut := s.Tip().Seq - 5
 	now = now.Add(time.Hour)
 	want, _ := indexOf(t, s)
 	want = want[cut-1:]
 	// A cut whose last step never succeeds leaves the shrinking to us.
-	s.records.drop(cut)
-	for failing = 1; s.records.hole == 0; failing++ {
+	s.records.Drop(cut)
+	for failing = 1; s.records.Stats().Hole == 0; failing++ {
 		at = 0
-		s.records.shrink()
+		s.records.Shrink()
 		if got, _ := indexOf(t, s); !reflect.DeepEqual(got, want) {
 			t.Fatalf("after a failure of call %d the index reads otherwise", failing)
 		}
@@ -124,14 +125,14 @@ func TestRecordsShrinkFails(t *testing.T) {
 		if err != nil {
 			t.Fatalf("killed before call %d: %v", failing, err)
 		}
-		again.records.drop(cut)
+		again.records.Drop(cut)
 		if got, _ := indexOf(t, again); !reflect.DeepEqual(got, want) {
 			t.Fatalf("killed before call %d, the index reads otherwise", failing)
 		}
 		closeStore(t, again)
 	}
-	if failing < 6 || s.records.hole == 0 {
-		t.Errorf("%d calls; the hole ends at %d", failing, s.records.hole)
+	if failing < 6 || s.records.Stats().Hole == 0 {
+		t.Errorf("%d calls; the hole ends at %d", failing, s.records.Stats().Hole)
 	}
 	failing = 0
 	closeStore(t, s)

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"testing"
 	"time"
+	"umbra/gitstore/records"
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
@@ -60,7 +61,7 @@ func TestRecordsAreOnlyACache(t *testing.T) {
 	closeStore(t, s)
 
 	sound := make(map[string][]byte)
-	for _, file := range []string{recordsFile, namesFile} {
+	for _, file := range []string{records.File, records.NamesFile} {
 		data, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +84,7 @@ func TestRecordsAreOnlyACache(t *testing.T) {
 		"exchanged": func(b []byte) []byte { copy(b[64:], b[:64]); return b },
 	}
 	for name, damage := range damages {
-		for _, files := range [][]string{{recordsFile}, {namesFile}, {recordsFile, namesFile}} {
+		for _, files := range [][]string{{records.File}, {records.NamesFile}, {records.File, records.NamesFile}} {
 			for round := range 8 {
 				for _, file := range files {
 					path := filepath.Join(dir, file)
@@ -131,7 +132,7 @@ func TestRecordsSurviveAKillWhileTheyAreRebuilt(t *testing.T) {
 	}
 	want, _ := indexOf(t, s)
 	closeStore(t, s)
-	names := filepath.Join(dir, namesFile)
+	names := filepath.Join(dir, records.NamesFile)
 	data, err := os.ReadFile(names)
 	if err != nil {
 		t.Fatal(err)
@@ -189,7 +190,7 @@ func TestKeysAreForgotten(t *testing.T) {
 		if !found(day*100+100) || !found(day*100+1) || found(day*100) {
 			t.Errorf("day %d: wrong keys are found", day)
 		}
-		if n := len(s.records.keys); n > 100 {
+		if n := s.records.Stats().Keys; n > 100 {
 			t.Errorf("day %d: %d keys are kept", day, n)
 		}
 	}
@@ -198,7 +199,7 @@ func TestKeysAreForgotten(t *testing.T) {
 	now = now.Add(-30 * 24 * time.Hour)
 	keyed(5000)
 	now = wrong
-	s.records.keys, s.records.keyed = nil, nil // as after a start
+	s.records.Truncate(s.records.Count()) // what is in memory is read again, as after a start
 	if !found(1000) {
 		t.Error("a key is hidden by a commit whose date was wrong")
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"umbra/gitstore/records"
 
 	"umbra/gitstore/refs"
 	"umbra/internal/vfs"
@@ -184,22 +185,22 @@ func (r *repairer) plainFiles() error {
 // commitIndex drops the index where it is damaged: the next start reads the
 // history again.
 func (r *repairer) commitIndex() error {
-	info, err := r.s.fs.Lstat(recordsFile)
+	info, err := r.s.fs.Lstat(records.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	index, err := openRecords(r.s)
+	index, err := r.s.openRecords()
 	if err != nil {
 		return err
 	}
-	sound := index.n*recordSize == uint64(info.Size)
+	sound := index.Sound(info.Size)
 	tip, _ := r.note.Get(shadowRef)
 	for seq := r.seqOf(tip); sound && seq > 0 && !tip.IsZero(); seq-- {
-		if seq <= index.n {
-			rec, err := index.at(seq)
+		if seq <= index.Stats().InFile {
+			rec, err := index.At(seq)
 			sound = err == nil && rec.Commit == tip
 		}
 		c, err := r.commit(tip)
@@ -208,11 +209,11 @@ func (r *repairer) commitIndex() error {
 		}
 		tip = c.Parent
 	}
-	index.close()
+	index.Close()
 	if sound {
 		return nil
 	}
-	for _, name := range []string{recordsFile, namesFile} {
+	for _, name := range []string{records.File, records.NamesFile} {
 		if err := r.s.removeAny(name); err != nil {
 			return err
 		}

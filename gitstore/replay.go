@@ -69,10 +69,10 @@ func (s *Store) start(ctx context.Context) error {
 	}
 	s.logs.lastWhen = r.when
 	s.large.sweep()
-	if s.records, err = openRecords(s); err != nil {
+	if s.records, err = s.openRecords(); err != nil {
 		return err
 	}
-	if err := s.records.fill(ctx, s.Tip()); err != nil {
+	if err := s.records.Fill(ctx, s.Tip().Seq, s.Tip().Commit); err != nil {
 		return err
 	}
 	return s.settle(ctx)
@@ -452,7 +452,7 @@ func (r *replay) commit(id ID, data []byte) error {
 		}
 		t.Head = id
 		if m.Change > 0 {
-			t.Changes = m.Change + uint64(entryCount(m)) - 1
+			t.Changes = m.Change + uint64(m.EntryCount()) - 1
 		}
 	}
 	return nil

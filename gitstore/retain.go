@@ -122,7 +122,7 @@ func (s *Store) planCut(ctx context.Context, opt *RetainOptions) (*cut, error) {
 	if want <= max(1, now.Seq) {
 		return nil, nil
 	}
-	rec, err := s.records.at(want)
+	rec, err := s.records.At(want)
 	if err != nil {
 		return nil, err
 	}
@@ -136,8 +136,8 @@ func (s *Store) oldestWanted(ctx context.Context, opt *RetainOptions, limit uint
 	if !opt.Before.IsZero() {
 		// Dates need not ascend: all that goes is old enough. The newest of it is
 		// where history begins: what it changed is not known any more.
-		for seq := s.records.begin(); seq <= limit; seq++ {
-			rec, err := s.records.at(seq)
+		for seq := s.records.Begin(); seq <= limit; seq++ {
+			rec, err := s.records.At(seq)
 			if err != nil {
 				return 0, err
 			}
@@ -183,7 +183,7 @@ func (s *Store) fits(ctx context.Context, opt *RetainOptions, limit uint64) (uin
 		return 0, err
 	}
 	var beside ID
-	begin, tip := s.records.begin(), s.Tip().Seq
+	begin, tip := s.records.Begin(), s.Tip().Seq
 	for seq := tip; seq >= begin; seq-- {
 		if beside, err = m.commit(seq, beside); err != nil {
 			return 0, err

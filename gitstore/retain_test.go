@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"umbra/gitstore/records"
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
@@ -186,7 +187,7 @@ func TestRetentionDropsWhatIsOlder(t *testing.T) {
 	a.retain(made[50])
 	a.collect()
 	closeStore(t, a.Store)
-	if err := os.Remove(filepath.Join(a.dir, recordsFile)); err != nil {
+	if err := os.Remove(filepath.Join(a.dir, records.File)); err != nil {
 		t.Fatal(err)
 	}
 	a.open()
@@ -215,7 +216,7 @@ func TestBoundaryIsFoundAgain(t *testing.T) {
 			}
 		},
 		"the note and the index": func() {
-			for _, name := range []string{"refs", recordsFile, namesFile} {
+			for _, name := range []string{"refs", records.File, records.NamesFile} {
 				if err := os.Remove(filepath.Join(a.dir, name)); err != nil {
 					t.Fatal(err)
 				}

@@ -7,7 +7,7 @@ import "umbra/internal/errs"
 // made ahead, prepared large blobs, and the commit index. It is known in memory,
 // and waits for no disk; what people put into the repository is not in it.
 func (s *Store) DiskBytes() int64 {
-	n := s.packs.bytes(true) + s.large.bytes() + s.records.bytes()
+	n := s.packs.bytes(true) + s.large.bytes() + s.records.Bytes()
 	for _, j := range *s.logs.live.Load() {
 		n += max(j.room, j.used())
 	}
@@ -56,13 +56,6 @@ func (ls *largeSet) bytes() (n int64) {
 		n += l.f.p.FileBytes()
 	}
 	return n
-}
-
-// bytes gives the room that the index's files take: what was dropped is a hole.
-func (r *recordIndex) bytes() int64 {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return int64(r.n-r.hole)*recordSize + r.nameEnd
 }
 
 // Room tells whether so many bytes of new content may be committed now.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"umbra/gitstore/records"
 
 	"umbra/gitstore/cache"
 	"umbra/gitstore/object"
@@ -132,7 +133,7 @@ type Store struct {
 	cached   caches
 	packs    packSet
 	large    largeSet
-	records  *recordIndex
+	records  *records.Index
 
 	queue queue
 	logs  journals
@@ -354,7 +355,7 @@ func (s *Store) closeFiles() {
 	s.cached.trees.Close()
 	s.cached.computed.Close()
 	if s.records != nil {
-		s.records.close()
+		s.records.Close()
 	}
 	if s.note != nil {
 		s.note.Close()

@@ -198,15 +198,7 @@ func (s *Store) fillTask(ctx context.Context, t *Task) error {
 		return err
 	}
 	if c.Message.TaskID == t.ID && c.Message.Change > 0 {
-		t.Changes = c.Message.Change + uint64(entryCount(c.Message)) - 1
+		t.Changes = c.Message.Change + uint64(c.Message.EntryCount()) - 1
 	}
 	return nil
-}
-
-// entryCount is how many changelog entries a commit's message counts.
-func entryCount(m *message.Message) int {
-	if m.Files > 0 {
-		return m.Files
-	}
-	return len(m.Entries)
 }

@@ -35,9 +35,9 @@ func (s *Store) Usage(ctx context.Context, fn func(rec Record, bytes int64)) err
 		return errs.Wrap(err, "")
 	}
 	var beside ID
-	for seq := s.records.begin(); seq <= tip.Seq; seq++ {
+	for seq := s.records.Begin(); seq <= tip.Seq; seq++ {
 		before := m.bytes
-		rec, err := s.records.at(seq)
+		rec, err := s.records.At(seq)
 		if err != nil {
 			return errs.Wrap(err, "")
 		}

@@ -88,7 +88,7 @@ func (v *verifier) history(progress func(done, all uint64)) error {
 			if c.Seq != seq {
 				v.problem("commit %s says it is number %d; it is number %d", id, c.Seq, seq)
 			}
-			if rec, err := s.records.at(seq); err != nil || rec.Commit != id {
+			if rec, err := s.records.At(seq); err != nil || rec.Commit != id {
 				v.problem("the commit index names another commit than %s at %d", id, seq)
 			}
 		}
@@ -336,7 +336,7 @@ func (v *verifier) taskIs(t Task) {
 			v.problem("task %s: its %s %s is missing", t.ID, which, id)
 			continue
 		}
-		if rec, err := v.s.records.at(c.Seq); err != nil || rec.Commit != id {
+		if rec, err := v.s.records.At(c.Seq); err != nil || rec.Commit != id {
 			v.problem("task %s: its %s %s is not in the workspace's history", t.ID, which, id)
 		}
 	}

@@ -168,3 +168,11 @@ type Message struct {
 	// Whole is set where the request named one folder. Not read back.
 	Whole *Whole
 }
+
+// EntryCount returns how many changelog entries the commit counts.
+func (m *Message) EntryCount() int {
+	if m.Files > 0 {
+		return m.Files
+	}
+	return len(m.Entries)
+}

@@ -1,4 +1,4 @@
-package gitstore
+package records
 
 import (
 	"errors"
@@ -7,23 +7,23 @@ import (
 	"umbra/internal/vfs"
 )
 
-// namesNew is the file of the index's texts being written anew.
-const namesNew = namesFile + ".new"
+// NamesNew is the file of the index's texts being written anew.
+const NamesNew = NamesFile + ".new"
 
-// worthShrinking is how many dropped records there are at least in a file that
+// WorthShrinking is how many dropped records there are at least in a file that
 // is written anew without them.
-const worthShrinking = 1024
+const WorthShrinking = 1024
 
-// shrink gives back the room of the records that were dropped, and of the texts
+// Shrink gives back the room of the records that were dropped, and of the texts
 // that no record names any more, once they are more than what stays: averaged,
 // a record is so copied once. The records keep their places: what is before them
 // is a hole. Writers go on beside it, but for the last few records. A failure
 // costs room only, and is tried again after the next drop. No remap runs
 // meanwhile: the caller holds cmu.
-func (r *recordIndex) shrink() {
+func (r *Index) Shrink() {
 	r.mu.RLock()
 	dead, live := r.first-1-min(r.hole, r.first-1), r.n+1-min(r.first, r.n+1)
-	wanted := !r.broken && dead >= worthShrinking && dead > live
+	wanted := !r.broken && dead >= WorthShrinking && dead > live
 	r.mu.RUnlock()
 	if !wanted {
 		return
@@ -31,15 +31,15 @@ func (r *recordIndex) shrink() {
 	c := &recordCopy{r: r}
 	err := c.run()
 	if err != nil {
-		r.s.log.Warn("the commit index was not written anew; it takes more room than it needs", "error", err)
+		r.opt.Log.Warn("the commit index was not written anew; it takes more room than it needs", "error", err)
 	}
 }
 
 // recordCopy is the index's files as they are written anew, texts numbered from
 // the first.
 type recordCopy struct {
-	r     *recordIndex
-	to    recordIndex // names, nameNo, nameEnd, f and nf of the new files
+	r     *Index
+	to    Index // names, nameNo, nameEnd, f and nf of the new files
 	first uint64
 	upTo  uint64 // copied
 }
@@ -49,7 +49,7 @@ type recordCopy struct {
 const nearlyAll = 1024
 
 func (c *recordCopy) run() (err error) {
-	fs := c.r.s.fs
+	fs := c.r.opt.FS
 	c.to.nameNo = make(map[string]uint32)
 	open := func(name string) (f vfs.File) {
 		if err == nil {
@@ -57,7 +57,7 @@ func (c *recordCopy) run() (err error) {
 		}
 		return f
 	}
-	c.to.f, c.to.nf = open(recordsNew), open(namesNew)
+	c.to.f, c.to.nf = open(FileNew), open(NamesNew)
 	defer func() {
 		if err == nil {
 			return
@@ -71,7 +71,7 @@ func (c *recordCopy) run() (err error) {
 	if err != nil {
 		return err
 	}
-	c.first = c.r.begin()
+	c.first = c.r.Begin()
 	c.upTo = c.first - 1
 	for {
 		c.r.mu.RLock()
@@ -97,10 +97,10 @@ func (c *recordCopy) run() (err error) {
 	}
 	// Between the two a kill leaves records under other texts: their checksums
 	// tell, and a start reads history.
-	if err := fs.Rename(recordsNew, recordsFile); err != nil {
+	if err := fs.Rename(FileNew, File); err != nil {
 		return err
 	}
-	if err := fs.Rename(namesNew, namesFile); err != nil {
+	if err := fs.Rename(NamesNew, NamesFile); err != nil {
 		return err // the files before go on, without a name: a start reads history
 	}
 	c.r.f.Close()

@@ -1,4 +1,4 @@
-package gitstore
+package records
 
 import (
 	"hash/fnv"

@@ -1,19 +1,22 @@
-package gitstore
+package records
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 
+	"umbra/gitstore/object"
 	"umbra/internal/vfs"
 )
 
-// recordsNew is the commit index being written anew.
-const recordsNew = recordsFile + ".new"
+// FileNew is the commit index being written anew.
+const FileNew = File + ".new"
 
-// remap gives the records from a number on other commits. They are written into
+// Remap gives the records from a number on other commits. They are written into
 // a new file: a power cut must not leave some of the old ones among the new,
 // which nobody could tell apart. Where the disk does not take it they stay in
 // memory, and save sees to the old file.
-func (r *recordIndex) remap(from uint64, to func(ID) ID) {
+func (r *Index) Remap(from uint64, to func(object.ID) object.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.tail {
@@ -30,7 +33,7 @@ func (r *recordIndex) remap(from uint64, to func(ID) ID) {
 		r.f, r.hole = f, r.first-1
 		return
 	}
-	r.s.log.Warn("commit index not written anew; kept in memory", "error", err)
+	r.opt.Log.Warn("commit index not written anew; kept in memory", "error", err)
 	var tail []Record
 	for seq := max(from, r.first); seq <= r.n; seq++ {
 		rec, err := r.atLocked(seq)
@@ -45,8 +48,8 @@ func (r *recordIndex) remap(from uint64, to func(ID) ID) {
 }
 
 // rewriteFile makes the new file and gives it the name; mu is held.
-func (r *recordIndex) rewriteFile(from uint64, to func(ID) ID) (f vfs.File, err error) {
-	if f, err = r.s.fs.OpenFile(recordsNew, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+func (r *Index) rewriteFile(from uint64, to func(object.ID) object.ID) (f vfs.File, err error) {
+	if f, err = r.opt.FS.OpenFile(FileNew, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -77,17 +80,17 @@ func (r *recordIndex) rewriteFile(from uint64, to func(ID) ID) (f vfs.File, err 
 		}
 		seq = end + 1
 	}
-	return f, r.s.fs.Rename(recordsNew, recordsFile)
+	return f, r.opt.FS.Rename(FileNew, File)
 }
 
-// save removes a file whose records are no more true.
-func (r *recordIndex) save() error {
+// Save removes a file whose records are no more true.
+func (r *Index) Save() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.stale {
 		return nil
 	}
-	if err := r.s.removeAny(recordsFile); err != nil {
+	if err := r.opt.FS.Remove(File); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	r.stale = false

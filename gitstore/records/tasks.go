@@ -1,9 +1,12 @@
-package gitstore
+package records
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
-// ofTask gives a task's sequence numbers, ascending.
-func (r *recordIndex) ofTask(ctx context.Context, task string) ([]uint32, error) {
+// OfTask gives a task's sequence numbers, ascending.
+func (r *Index) OfTask(ctx context.Context, task string) ([]uint32, error) {
 	r.mu.RLock()
 	seqs, loaded := r.byTask[task], r.byTask != nil
 	seqs = seqs[:len(seqs):len(seqs)]
@@ -14,14 +17,14 @@ func (r *recordIndex) ofTask(ctx context.Context, task string) ([]uint32, error)
 			return nil, err
 		}
 	}
-	if r.base != nil {
-		return r.base.before(ctx, task, seqs)
+	if r.opt.Base != nil {
+		return r.before(ctx, task, seqs)
 	}
 	return seqs, nil
 }
 
 // loadTasks fills byTask, and gives a task's own numbers.
-func (r *recordIndex) loadTasks(task string) ([]uint32, error) {
+func (r *Index) loadTasks(task string) ([]uint32, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.byTask == nil {
@@ -29,7 +32,7 @@ func (r *recordIndex) loadTasks(task string) ([]uint32, error) {
 		// What the boundary's own commit changed is not known any more: it is
 		// where the history begins, as a baseline is.
 		begin := r.first
-		if begin > 1 && r.base == nil {
+		if begin > 1 && r.opt.Base == nil {
 			begin++
 		}
 		buf := make([]byte, 256*recordSize)
@@ -50,4 +53,17 @@ func (r *recordIndex) loadTasks(task string) ([]uint32, error) {
 	}
 	seqs := r.byTask[task]
 	return seqs[:len(seqs):len(seqs)], nil
+}
+
+// before puts a task's numbers up to where the fork begins before its own.
+func (r *Index) before(ctx context.Context, task string, own []uint32) ([]uint32, error) {
+	theirs, err := r.opt.Base.OfTask(ctx, task)
+	if err != nil {
+		return nil, err
+	}
+	n, _ := slices.BinarySearch(theirs, uint32(r.opt.First))
+	if n == 0 {
+		return own, nil
+	}
+	return append(slices.Clone(theirs[:n]), own...), nil
 }
