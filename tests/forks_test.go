@@ -346,3 +346,64 @@ func TestForkConflict(t *testing.T) {
 	p.call(t, "PATCH", "/tasks/f", map[string]any{"status": "completed"}).want(t, 200)
 	p.call(t, "DELETE", "/workspaces/"+fork, nil).want(t, 204)
 }
+
+// Single hunks are merged with their authors, and a later merge brings the rest.
+func TestForkMergeHunks(t *testing.T) {
+	lines := func(change map[int]string) string {
+		var b strings.Builder
+		for i := 1; i <= 40; i++ {
+			text, changed := change[i]
+			if !changed {
+				text = fmt.Sprint(i)
+			}
+			b.WriteString(text + "\n")
+		}
+		return b.String()
+	}
+	p := newProject(t, map[string]string{"a": lines(nil), "b": "b\n"})
+	task := p.task(t)
+	ws := "/workspaces/" + task.str("workspace_id")
+	fork := p.forks(t, ws, map[string]any{"kind": "virtual"})[0]["id"].(string)
+	p.post(t, "/tasks", map[string]any{"task_id": "f", "workspace": fork, "goal": "try"}).want(t, 201)
+	write := func(path, data, actor, subtask string) {
+		t.Helper()
+		if a := p.call(t, "PUT", "/tasks/f/content?path="+path, []byte(data), "X-Actor", actor, "X-Subtask-Id", subtask); a.Status/100 != 2 {
+			t.Fatalf("%d %s", a.Status, a.Body)
+		}
+	}
+	write("a", lines(map[int]string{3: "three"}), "ann", "s1")
+	write("a", lines(map[int]string{3: "three", 20: "twenty", 38: "last"}), "bob", "s2")
+	write("new", "new\n", "bob", "s2")
+	hunk := map[string]string{}
+	for _, h := range p.call(t, "GET", "/tasks/f/hunks", nil).want(t, 200).list(t, "hunks") {
+		hunk[fmt.Sprint(h["path"], h["new_start"])] = h["id"].(string)
+	}
+	if len(hunk) != 4 {
+		t.Fatalf("%v", hunk)
+	}
+	task.put(t, "a", lines(map[int]string{10: "parent"}))
+	p.post(t, "/workspaces/"+fork+"/merge", map[string]any{"hunks": []string{hunk["a17"], "none"}}).fails(t, 409, "hunk_changed")
+	p.post(t, "/workspaces/"+fork+"/merge", map[string]any{"hunks": []string{hunk["a17"]}, "paths": []string{"a"}}).fails(t, 422, "validation_failed")
+	p.post(t, "/workspaces/"+fork+"/rebase", map[string]any{"hunks": []string{hunk["a17"]}}).fails(t, 422, "validation_failed")
+	some := p.merge(t, fork, map[string]any{"hunks": []string{hunk["a17"]}})
+	if got := p.read(t, "a"); len(some.Commits) != 1 || got != lines(map[int]string{10: "parent", 20: "twenty"}) {
+		t.Fatalf("%+v: a has %q", some, got)
+	}
+	if log := p.log(t, task.str("workspace_id")); *log[0].SubtaskID != "s2" || log[0].Source != "merge" {
+		t.Errorf("%+v", log[0])
+	}
+	p.absent(t, "new")
+	p.call(t, "PATCH", "/tasks/f", map[string]any{"status": "completed"}).want(t, 200)
+	p.call(t, "DELETE", "/workspaces/"+fork, nil).fails(t, 409, "unmerged")
+	if all := p.merge(t, fork, map[string]any{}); p.read(t, "a") != lines(map[int]string{3: "three", 10: "parent", 20: "twenty", 38: "last"}) || p.read(t, "new") != "new\n" {
+		t.Errorf("%+v: a has %q", all, p.read(t, "a"))
+	}
+	if again := p.merge(t, fork, map[string]any{}); len(again.Files) != 0 {
+		t.Errorf("%+v", again)
+	}
+	p.post(t, "/tasks/"+some.Task_ID+"/revert", map[string]any{}).want(t, 200)
+	if got := p.read(t, "a"); got != lines(map[int]string{3: "three", 10: "parent", 38: "last"}) {
+		t.Errorf("a has %q", got)
+	}
+	p.call(t, "DELETE", "/workspaces/"+fork, nil).want(t, 204)
+}

@@ -206,7 +206,7 @@ func inLayer(cmd *cobra.Command, v *verb, id string, argv []string) error {
 func mergeCommand() *cobra.Command {
 	v := &verb{}
 	var into, as, conflict, plan string
-	var tasks, subtasks, paths []string
+	var tasks, subtasks, paths, hunks []string
 	var dry bool
 	cmd := &cobra.Command{
 		Use:   "merge FORK",
@@ -226,6 +226,7 @@ back.`,
 	f.StringSliceVar(&tasks, "of-task", nil, "only commits of the task `T` (repeats)")
 	f.StringSliceVar(&subtasks, "subtask", nil, "only commits of the subtask `S` (repeats)")
 	f.StringArrayVar(&paths, "path", nil, "only the file or directory `PATH` (repeats)")
+	f.StringSliceVar(&hunks, "hunk", nil, "only the hunk `ID` of umbra review (repeats)")
 	f.StringVar(&as, "as", "", "replay or squash (`HOW`)")
 	f.StringVarP(&v.Task, "task", "t", "", "the task `T` of the target that the merge belongs to; else a new one")
 	f.StringVar(&conflict, "on-conflict", "", "refuse or skip (`WAY`)")
@@ -238,7 +239,7 @@ back.`,
 				body[field] = value
 			}
 		}
-		for field, list := range map[string][]string{"tasks": tasks, "subtasks": subtasks, "paths": paths} {
+		for field, list := range map[string][]string{"tasks": tasks, "subtasks": subtasks, "paths": paths, "hunks": hunks} {
 			if len(list) > 0 {
 				body[field] = list
 			}

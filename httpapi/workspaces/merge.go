@@ -21,6 +21,7 @@ type mergeBody struct {
 	Tasks        []string `json:"tasks"`
 	Subtasks     []string `json:"subtasks"`
 	Paths        []string `json:"paths"`
+	Hunks        []string `json:"hunks"`
 	PathEncoding string   `json:"path_encoding"`
 	As           *string  `json:"as"`
 	TaskID       *string  `json:"task_id"`
@@ -80,10 +81,13 @@ func (b *mergeBody) request(c *gin.Context) (req merge.Request, err error) {
 			return req, errs.New(errs.Invalid, "invalid_plan", "plan must be the token of a dry run.").With("field", "plan")
 		}
 	}
-	for field, list := range map[string][]string{"tasks": b.Tasks, "subtasks": b.Subtasks, "paths": b.Paths} {
+	for field, list := range map[string][]string{"tasks": b.Tasks, "subtasks": b.Subtasks, "paths": b.Paths, "hunks": b.Hunks} {
 		if list != nil && (len(list) == 0 || len(list) > maxSelected) {
 			return req, errs.New(errs.Unprocessable, "validation_failed", "%s must have 1 to %d members.", field, maxSelected).With("field", field)
 		}
+	}
+	if b.Hunks != nil && len(b.Tasks)+len(b.Subtasks)+len(b.Paths) > 0 {
+		return req, errs.New(errs.Unprocessable, "validation_failed", "hunks name exactly what is merged; tasks, subtasks and paths exclude them.").With("field", "hunks")
 	}
 	for _, raw := range b.Paths {
 		p, err := wspath.FromJSON(raw, b.PathEncoding, wspath.AllowRoot, wspath.AllowTrailingSlash)
@@ -113,7 +117,7 @@ func (d *Dialect) mergeFork(c *gin.Context) error {
 		if b.Into != nil {
 			into = *b.Into
 		}
-		return d.forks.Merge(c.Request.Context(), w, into, httpapi.CallerOf(c).Sees, req)
+		return d.forks.Merge(c.Request.Context(), w, into, b.Hunks, httpapi.CallerOf(c).Sees, req)
 	})
 }
 
@@ -122,6 +126,9 @@ func (d *Dialect) rebaseFork(c *gin.Context) error {
 	return d.merging(c, func(w *workspace.Workspace, b *mergeBody, req merge.Request) (*merge.Result, string, error) {
 		if b.Into != nil {
 			return nil, "", errs.New(errs.Invalid, "unknown_field", "A rebase has no into: it brings the parent's changes into this workspace.").With("field", "into")
+		}
+		if b.Hunks != nil {
+			return nil, "", errs.New(errs.Unprocessable, "validation_failed", "A rebase does not take hunks.").With("field", "hunks")
 		}
 		return d.forks.Rebase(c.Request.Context(), w, httpapi.CallerOf(c).Sees, req)
 	})

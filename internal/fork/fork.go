@@ -17,6 +17,7 @@ import (
 	"umbra/internal/checkpoint"
 	"umbra/internal/errs"
 	"umbra/internal/merge"
+	"umbra/internal/review"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
 	"umbra/internal/workspaces"
@@ -27,6 +28,7 @@ type Options struct {
 	Workspaces *workspaces.Manager
 	Tasks      *task.Service
 	Layers     Layers
+	Review     *review.Reader
 	Log        *slog.Logger
 	Now        func() time.Time
 }

@@ -2,7 +2,9 @@ package fork
 
 import (
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 
 	"umbra/gitstore"
@@ -21,7 +23,10 @@ import (
 //
 // The errors of merge.Do; Unprocessable "no_parent" where none is named and there
 // is none; Conflict "task_other_workspace" and why the task takes no changes.
-func (s *Service) Merge(ctx context.Context, from *workspace.Workspace, into string, sees task.Sees, req merge.Request) (*merge.Result, string, error) {
+//
+// hunks are ids of the source's tasks' hunks (package review): only those are merged.
+// Conflict "hunk_changed" with "hunks" where one is not known.
+func (s *Service) Merge(ctx context.Context, from *workspace.Workspace, into string, hunks []string, sees task.Sees, req merge.Request) (*merge.Result, string, error) {
 	rec, _ := s.o.Workspaces.Record(from.ID())
 	if into == "" {
 		if rec.Fork == nil {
@@ -40,7 +45,44 @@ func (s *Service) Merge(ctx context.Context, from *workspace.Workspace, into str
 		return nil, "", err
 	}
 	defer w.Release()
+	if hunks != nil {
+		if req.Picked, err = s.pick(ctx, from, hunks); err != nil {
+			return nil, "", err
+		}
+	}
 	return s.merge(ctx, from, w, sees, req)
+}
+
+// pick finds hunks in the tasks of a workspace.
+func (s *Service) pick(ctx context.Context, w *workspace.Workspace, hunks []string) ([]merge.Picked, error) {
+	if _, err := w.Sync(ctx, workspace.SyncOptions{Attribute: true}); err != nil {
+		return nil, err
+	}
+	ids := map[string]bool{}
+	for _, h := range hunks {
+		ids[h] = true
+	}
+	tasks, err := s.o.Tasks.On(w.ID())
+	if err != nil {
+		return nil, err
+	}
+	out := []merge.Picked{}
+	for _, t := range tasks {
+		if len(ids) == 0 {
+			break
+		}
+		found, err := s.o.Review.Pick(ctx, w, t, ids)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range found {
+			out = append(out, merge.Picked{Path: p.Path, From: p.From, Was: merge.Content(p.Was), Want: merge.Content(p.Want), Commit: p.Commit, Hunks: p.Hunks})
+		}
+	}
+	if len(ids) > 0 {
+		return nil, errs.New(errs.Conflict, "hunk_changed", "Some hunks are no longer what they were; nothing was done.").With("hunks", slices.Sorted(maps.Keys(ids)))
+	}
+	return out, nil
 }
 
 // Rebase brings the parent's news into a fork.

@@ -71,7 +71,10 @@ func (m *merger) trailers(s *step) []message.Trailer {
 	if t := s.commit.Message.TaskID; t != "" {
 		out = append(out, message.Trailer{Key: KeyTask, Value: t})
 	}
-	if s.partial || slices.ContainsFunc(s.changes, func(c change) bool { return m.skipped[c.path] }) {
+	for _, h := range s.hunks {
+		out = append(out, message.Trailer{Key: KeyHunk, Value: h})
+	}
+	if s.hunks == nil && (s.partial || slices.ContainsFunc(s.changes, func(c change) bool { return m.skipped[c.path] })) {
 		for _, c := range s.changes {
 			if !m.skipped[c.path] {
 				out = append(out, message.Trailer{Key: KeyPart, Value: id + " " + strconv.QuoteToASCII(c.path)})

@@ -37,11 +37,28 @@ const (
 type Request struct {
 	Tasks, Subtasks []string
 	Paths           []wspath.Path
+	Picked          []Picked // of single hunks; nothing else is merged then
 	As, OnConflict  string
 	DryRun          bool
 	Plan            string // of a dry run: exactly that is done, or nothing
 	By              workspace.By
 	May             func() error // may the task of By change now
+}
+
+// Picked is a file of the source as some of its hunks make it.
+type Picked struct {
+	Path, From string // From: its former name, where it is renamed
+	Was, Want  Content
+	Commit     object.ID // of the source; whose the change is
+	Hunks      []string
+}
+
+// Content is one version of a file; Mode 0: there is none. Data is set where the
+// source's history does not have it.
+type Content struct {
+	Mode object.Mode
+	ID   object.ID
+	Data []byte
 }
 
 // Who made a change.
@@ -80,6 +97,8 @@ const (
 	KeyFrom = "Merged-From"
 	KeyTask = "Merged-Task"
 	KeyPart = "Merged-Part"
+	// KeyHunk is of a commit that has single hunks of the one that it is made from.
+	KeyHunk = "Merged-Hunk"
 )
 
 func errStale() error {
@@ -159,7 +178,8 @@ type step struct {
 	before  gitstore.Snapshot
 	after   gitstore.Snapshot
 	changes []change
-	partial bool // some of its paths are left out
+	partial bool     // some of its paths are left out
+	hunks   []string // that were picked; nil: all of the changes
 	todo    []outcome
 }
 
@@ -168,6 +188,8 @@ type change struct {
 	path     string
 	from     string // the former name, where the commit renamed it
 	old, now version
+	// What no history has of the two.
+	oldData, nowData []byte
 }
 
 // version is a file or link; the zero value is none.
@@ -222,6 +244,9 @@ func (m *merger) merged() (whole map[object.ID]bool, parts map[object.ID]map[str
 		if err != nil {
 			return err
 		}
+		if c.Message.Trailer(KeyHunk) != "" {
+			return nil // the rest of what it is made from is missing
+		}
 		some := map[object.ID]bool{}
 		for _, v := range c.Message.Trailers(KeyPart) {
 			hex, quoted, _ := strings.Cut(v, " ")
@@ -248,6 +273,9 @@ func (m *merger) merged() (whole map[object.ID]bool, parts map[object.ID]map[str
 
 // choose lists the commits of the source that are asked for and not merged yet.
 func (m *merger) choose() error {
+	if m.req.Picked != nil {
+		return m.pick()
+	}
 	whole, parts, err := m.merged()
 	if err != nil {
 		return err
@@ -271,6 +299,21 @@ func (m *merger) choose() error {
 		if s != nil {
 			m.steps = append(m.steps, s)
 		}
+	}
+	return nil
+}
+
+// pick makes a step of each file with hunks that are asked for.
+func (m *merger) pick() error {
+	st := m.from.Store()
+	for _, p := range m.req.Picked {
+		c, err := st.ReadCommit(m.ctx, p.Commit)
+		if err != nil {
+			return err
+		}
+		snap := st.Snapshot()
+		m.steps = append(m.steps, &step{commit: c, before: snap, after: snap, hunks: p.Hunks,
+			changes: []change{{path: p.Path, from: p.From, old: version{p.Was.Mode, p.Was.ID}, now: version{p.Want.Mode, p.Want.ID}, oldData: p.Was.Data, nowData: p.Want.Data}}})
 	}
 	return nil
 }

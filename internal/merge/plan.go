@@ -193,7 +193,7 @@ func (m *merger) judge(c change) (o *outcome, reason string, err error) {
 	}
 	switch {
 	case ours.version == c.old:
-		out.want = c.now
+		out.want, out.data = c.now, c.nowData
 	case ours.version == c.now && out.from == "":
 		return nil, "", nil
 	case c.now.Mode == 0:
@@ -210,9 +210,9 @@ func (m *merger) judge(c change) (o *outcome, reason string, err error) {
 		case ours.ID == c.now.ID || c.now.ID == c.old.ID:
 			out.want.ID, out.data = ours.ID, ours.data
 		case ours.ID == c.old.ID:
-			out.want.ID = c.now.ID
+			out.want.ID, out.data = c.now.ID, c.nowData
 		default:
-			text, ok, err := m.text(c.old.ID, ours, c.now.ID)
+			text, ok, err := m.text(c, ours)
 			if err != nil {
 				return nil, "", err
 			}
@@ -252,19 +252,19 @@ func (m *merger) blocked(path string, want version) (string, error) {
 }
 
 // text merges three texts; not ok where they overlap or are no texts.
-func (m *merger) text(base object.ID, ours cell, theirs object.ID) (merged []byte, ok bool, err error) {
-	read := func(w *workspace.Workspace, id object.ID) []byte {
-		if err != nil {
-			return nil
+func (m *merger) text(c change, ours cell) (merged []byte, ok bool, err error) {
+	read := func(w *workspace.Workspace, id object.ID, known []byte) []byte {
+		if err != nil || known != nil {
+			return known
 		}
 		var data []byte
 		data, err = w.Store().ReadBlob(m.ctx, id, maxMerged)
 		return data
 	}
-	b, t := read(m.from, base), read(m.from, theirs)
+	b, t := read(m.from, c.old.ID, c.oldData), read(m.from, c.now.ID, c.nowData)
 	o := ours.data
 	if o == nil {
-		o = read(m.ownerOf(ours.ID), ours.ID)
+		o = read(m.ownerOf(ours.ID), ours.ID, nil)
 	}
 	if errs.Is(err, errs.TooLarge) {
 		return nil, false, nil

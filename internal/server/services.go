@@ -127,14 +127,15 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		return nil, err
 	}
 	d.closers = append(d.closers, func(context.Context) error { return sessions.Close() })
-	held := review.NewHolder(review.HolderOptions{Reader: &review.Reader{History: cache, Blame: lines}, Workspaces: manager, State: db, Open: called.OpenOf,
+	reader := &review.Reader{History: cache, Blame: lines}
+	held := review.NewHolder(review.HolderOptions{Reader: reader, Workspaces: manager, State: db, Open: called.OpenOf,
 		Always: cfg.Review.Hold, Log: log})
 	d.closers = append(d.closers, func(context.Context) error { held.Close(); return nil })
 	called.SetIdle(held.Idle)
 	if err := held.Start(); err != nil {
 		return nil, err
 	}
-	forks := fork.New(fork.Options{Workspaces: manager, Tasks: tasks, Layers: layers, Log: log})
+	forks := fork.New(fork.Options{Workspaces: manager, Tasks: tasks, Layers: layers, Review: reader, Log: log})
 	d.closers = append(d.closers, func(context.Context) error { forks.Close(); return nil })
 	return &services{workspaces: manager, tasks: tasks, calls: called, layers: layers, forks: forks, blame: lines, review: held, sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
 }
