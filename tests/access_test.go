@@ -119,7 +119,10 @@ var reaches = map[string]reach{
 		g.asOwner("POST", "/workspaces/"+ws+"/checkpoints", members("name", "gone")).Expect(201)
 		return ask{target: "/workspaces/" + ws + "/checkpoints/gone"}
 	}},
-	"GET /workspaces/{ws}/blame":    {kind: "read", ask: at("/workspaces/{ws}/blame?path={file}"), fine: 200},
+	"GET /workspaces/{ws}/blame": {kind: "read", ask: at("/workspaces/{ws}/blame?path={file}"), fine: 200},
+	"POST /workspaces/{ws}/policy/check": {kind: "read", fine: 200, ask: func(g *guarded) ask {
+		return ask{target: g.fill("/workspaces/{ws}/policy/check"), body: members("paths", []string{"a"})}
+	}},
 	"GET /workspaces/{ws}/coverage": {kind: "read", ask: at("/workspaces/{ws}/coverage"), fine: 200},
 	"GET /workspaces/{ws}/stream":   {kind: "read", ask: at("/workspaces/{ws}/stream"), fine: 200},
 

@@ -21,6 +21,7 @@ type hunk struct {
 	Entries  []uint64
 	Mixed    bool
 	Held     bool
+	Parts    []hunk
 	Status   string
 	Text     string
 }

@@ -12,7 +12,7 @@ import (
 // process, over HTTP alike.
 func verbs(stdout, stderr io.Writer) []*cobra.Command {
 	list := []*cobra.Command{
-		logCommand(), diffCommand(), showCommand(), blameCommand(), whyCommand(), summaryCommand(), revertCommand(),
+		logCommand(), diffCommand(), showCommand(), blameCommand(), whyCommand(), reviewCommand(), policyCommand(), summaryCommand(), revertCommand(),
 		tasksCommand(), taskCommand(), workspacesCommand(), gitCommand(), verifyCommand(), exportCommand(), mcpCommand(), gcCommand(), duCommand(), tokenCommand(), doctorCommand(), hookCommand(), execCommand(), forkCommand(), forksCommand(), inCommand(), mergeCommand(), raceCommand(), initCommand(), turnsCommand(), undoCommand(), redoCommand(), purgeCommand(), backupCommand(), restoreCommand(),
 	}
 	for _, c := range list {

@@ -234,6 +234,8 @@ func (d *Dialect) saveFailed(c *gin.Context, err error, id string) error {
 	}
 	kind, code := e.Kind, errs.CodeOf(e)
 	switch {
+	case code == "policy_refused":
+		return err
 	case kind == errs.NoSpace, kind == errs.Forbidden, kind == errs.Internal, code == "out_of_descriptors", code == "io_error":
 	case code == "workspace_not_directory", code == "workspace_not_readable", code == "workspace_not_found", code == "workspace_overlaps":
 	default:

@@ -16,6 +16,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/review"
 	"umbra/internal/task"
+	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
 )
 
@@ -27,11 +28,13 @@ type Dialect struct {
 	tasks  *task.Service
 	reader *review.Reader
 	holder *review.Holder
+
+	workspaces *workspaces.Manager
 }
 
 // New makes the dialect.
-func New(tasks *task.Service, reader *review.Reader, holder *review.Holder) *Dialect {
-	return &Dialect{tasks: tasks, reader: reader, holder: holder}
+func New(tasks *task.Service, reader *review.Reader, holder *review.Holder, m *workspaces.Manager) *Dialect {
+	return &Dialect{tasks: tasks, reader: reader, holder: holder, workspaces: m}
 }
 
 // OpenAPI returns the dialect's part of the document.
@@ -44,6 +47,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	// A dry run is reading; the handler asks for more.
 	r.Handle(httpapi.Route{Method: "POST", Pattern: "/tasks/{id}/review", Handler: d.using(d.review), Authorize: d.authorize,
 		Body: httpapi.BodyJSON, Changes: true})
+	r.Handle(httpapi.Route{Method: "POST", Pattern: "/workspaces/{ws}/policy/check", Handler: d.check, Body: httpapi.BodyJSON})
 }
 
 // authorize refuses tasks on workspaces that the caller may not see.
@@ -91,6 +95,19 @@ type hunkBody struct {
 	Certainty    *string       `json:"certainty"`
 	Mixed        bool          `json:"mixed"`
 	Held         bool          `json:"held,omitempty"` // its rejection waits
+	Status       review.Status `json:"status"`
+	Parts        []partBody    `json:"parts,omitempty"` // its changes, where it has several
+	Text         string        `json:"text"`
+	TextEncoding string        `json:"text_encoding,omitempty"`
+}
+
+// partBody is one of several changes of a hunk, which can be decided on alone.
+type partBody struct {
+	ID           string        `json:"id"`
+	OldStart     int           `json:"old_start"`
+	OldLines     int           `json:"old_lines"`
+	NewStart     int           `json:"new_start"`
+	NewLines     int           `json:"new_lines"`
 	Status       review.Status `json:"status"`
 	Text         string        `json:"text"`
 	TextEncoding string        `json:"text_encoding,omitempty"`
@@ -167,6 +184,12 @@ func hunkOf(h *review.Hunk) hunkBody {
 		Entries: h.Entries, Certainty: wire.Text(string(h.Certainty)), Mixed: h.Mixed, Status: h.Status, OldPath: wire.Text(h.OldPath)}
 	out.Path, out.PathEncoding = wspath.EncodeJSON(h.Path)
 	out.Text, out.TextEncoding = wspath.EncodeJSON(h.Text)
+	for i := range h.Parts {
+		p := &h.Parts[i]
+		x := partBody{ID: p.ID, OldStart: p.OldStart, OldLines: p.OldLines, NewStart: p.NewStart, NewLines: p.NewLines, Status: p.Status}
+		x.Text, x.TextEncoding = wspath.EncodeJSON(p.Text)
+		out.Parts = append(out.Parts, x)
+	}
 	if out.Subtasks == nil {
 		out.Subtasks = []string{}
 	}

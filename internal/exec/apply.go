@@ -142,6 +142,9 @@ func (s *Service) commit(ctx context.Context, w *workspace.Workspace, l *Layer, 
 		if len(n.p.ops)+len(n.p.moves)+len(n.p.conflicts) == 0 {
 			return nil
 		}
+		if err := n.obeys(ctx, w, rec.Task); err != nil {
+			return err
+		}
 		if !a.DryRun {
 			if err := s.prepare(w, l, n, out); err != nil {
 				return err

@@ -86,7 +86,11 @@ func (r *Reader) decide(ctx context.Context, w *workspace.Workspace, d *Decision
 	}
 	byID := make(map[string]*Hunk, len(v.Hunks))
 	for i := range v.Hunks {
-		byID[v.Hunks[i].ID] = &v.Hunks[i]
+		h := &v.Hunks[i]
+		for j := range h.Parts {
+			byID[h.Parts[j].ID] = &h.Parts[j]
+		}
+		byID[h.ID] = h
 	}
 	var accept, reject []*Hunk
 	var changed []string
@@ -106,11 +110,10 @@ func (r *Reader) decide(ctx context.Context, w *workspace.Workspace, d *Decision
 	if len(changed) > 0 {
 		return nil, errs.New(errs.Conflict, "hunk_changed", "Some hunks are no longer what they were; nothing was done.").With("hunks", changed)
 	}
-	for i := range v.Hunks {
-		h := &v.Hunks[i]
-		if h.Status != Open || slices.Contains(accept, h) || slices.Contains(reject, h) {
-			continue
-		}
+	if accept, reject, err = parts(v.Hunks, accept, reject); err != nil {
+		return nil, err
+	}
+	for _, h := range open(v.Hunks, slices.Concat(accept, reject)) {
 		if d.AcceptRest {
 			accept = append(accept, h)
 		} else if d.RejectRest {
@@ -119,6 +122,49 @@ func (r *Reader) decide(ctx context.Context, w *workspace.Workspace, d *Decision
 	}
 	accept = slices.DeleteFunc(accept, func(h *Hunk) bool { return h.Status == Accepted })
 	return r.carryOut(ctx, w, d, accept, reject)
+}
+
+// parts leaves out the parts of hunks that are decided on as a whole.
+func parts(hunks []Hunk, accept, reject []*Hunk) (a, r []*Hunk, err error) {
+	for i := range hunks {
+		h := &hunks[i]
+		for j := range h.Parts {
+			p := &h.Parts[j]
+			if slices.Contains(accept, h) && slices.Contains(reject, p) || slices.Contains(reject, h) && slices.Contains(accept, p) {
+				return nil, nil, errs.New(errs.Invalid, "invalid_field", "A hunk cannot be accepted, and a part of it rejected, at once; nor the other way round.").With("field", "reject")
+			}
+			if slices.Contains(accept, h) || slices.Contains(reject, h) {
+				same := func(x *Hunk) bool { return x == p }
+				accept, reject = slices.DeleteFunc(accept, same), slices.DeleteFunc(reject, same)
+			}
+		}
+	}
+	return accept, reject, nil
+}
+
+// open returns what is neither decided nor named: hunks, and the parts of those of
+// which some are.
+func open(hunks []Hunk, named []*Hunk) (out []*Hunk) {
+	for i := range hunks {
+		h := &hunks[i]
+		if h.Status != Open || slices.Contains(named, h) {
+			continue
+		}
+		whole := true
+		for j := range h.Parts {
+			whole = whole && h.Parts[j].Status == Open && !slices.Contains(named, &h.Parts[j])
+		}
+		if whole {
+			out = append(out, h)
+			continue
+		}
+		for j := range h.Parts {
+			if p := &h.Parts[j]; p.Status == Open && !slices.Contains(named, p) {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
 }
 
 func (r *Reader) carryOut(ctx context.Context, w *workspace.Workspace, d *Decision, accept, reject []*Hunk) (*Decided, error) {

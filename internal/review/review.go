@@ -65,6 +65,9 @@ type Hunk struct {
 	Mixed     bool             // others changed the same lines since
 	Status    Status
 	Text      string
+	// Parts are the changes of a hunk that has several: each can be decided on alone.
+	// Its id is that of a hunk of this change alone.
+	Parts []Hunk
 
 	kind    kind
 	file    *file
@@ -119,13 +122,29 @@ func (r *Reader) Read(ctx context.Context, w *workspace.Workspace, task string) 
 	h := sha256.New()
 	for i := range out.Hunks {
 		x := &out.Hunks[i]
-		if x.Status = Open; accepted[x.ID] {
-			x.Status = Accepted
-		}
+		x.mark(accepted)
 		fmt.Fprintln(h, x.ID, x.Status)
 	}
 	out.Plan = hex.EncodeToString(h.Sum(nil))
 	return out, nil
+}
+
+// mark sets the statuses of a hunk and its parts: it is accepted if all parts are.
+func (h *Hunk) mark(accepted map[string]bool) {
+	if h.Status = Open; accepted[h.ID] {
+		h.Status = Accepted
+	}
+	all := len(h.Parts) > 0
+	for i := range h.Parts {
+		p := &h.Parts[i]
+		if p.Status = h.Status; accepted[p.ID] {
+			p.Status = Accepted
+		}
+		all = all && p.Status == Accepted
+	}
+	if all {
+		h.Status = Accepted
+	}
 }
 
 func pathOf(n *revert.Net) string {
@@ -366,8 +385,8 @@ func subtaskOf(by []*history.Entry) string {
 	return by[0].SubtaskID
 }
 
-// add names a hunk of lines and writes its text.
-func (c *cutter) add(f *file, h Hunk) {
+// place names a hunk of lines and writes its text, with up to three lines around it.
+func (c *cutter) place(f *file, h *Hunk) {
 	parts := []string{h.Path}
 	for _, ch := range h.changes {
 		parts = append(parts, string(f.a.Bytes(ch.Old.Start, ch.Old.End)), string(f.b.Bytes(ch.New.Start, ch.New.End)))
@@ -380,6 +399,19 @@ func (c *cutter) add(f *file, h Hunk) {
 	h.OldStart, h.OldLines = start(old), old.Len()
 	h.NewStart, h.NewLines = start(now), now.Len()
 	h.Text = f.show(h.changes, old, now)
+}
+
+// add adds a hunk of lines, with its parts.
+func (c *cutter) add(f *file, h Hunk) {
+	c.place(f, &h)
+	for i := range h.changes {
+		if len(h.changes) < 2 {
+			break
+		}
+		p := Hunk{Path: h.Path, Subtasks: h.Subtasks, Calls: h.Calls, Entries: h.Entries, Certainty: h.Certainty, kind: text, file: f, changes: h.changes[i : i+1]}
+		c.place(f, &p)
+		h.Parts = append(h.Parts, p)
+	}
 	c.hunks = append(c.hunks, h)
 }
 

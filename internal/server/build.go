@@ -136,7 +136,7 @@ func dialects(cfg config.Config, s *services) []httpapi.Dialect {
 		sessions.New(s.sessions, s.tasks, s.workspaces, sessions.Limits{Write: int64(cfg.Limits.WriteBytes), Upload: int64(cfg.Limits.UploadBytes)}),
 		workspaceroutes.New(s.workspaces, s.tasks, s.forks),
 		blameroutes.New(s.workspaces, s.blame, s.tasks, s.history),
-		reviewroutes.New(s.tasks, &review.Reader{History: s.history, Blame: s.blame}, s.review),
+		reviewroutes.New(s.tasks, &review.Reader{History: s.history, Blame: s.blame}, s.review, s.workspaces),
 		callDialect(cfg, s),
 		commandDialect(cfg, s),
 		gitsmart.New(s.workspaces, s.tasks),
