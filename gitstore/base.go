@@ -9,8 +9,9 @@ import (
 	"os"
 	"path"
 	"strings"
-	"umbra/gitstore/records"
 
+	"umbra/gitstore/journal"
+	"umbra/gitstore/records"
 	"umbra/internal/vfs"
 )
 
@@ -172,7 +173,7 @@ func (s *Store) lendPacks(to vfs.FS) error {
 
 // copyFile writes a durable file in one step, in place of one that is there.
 func copyFile(to vfs.FS, name string, from io.Reader) error {
-	temp := path.Join(journalDir, "tmp-"+path.Base(name))
+	temp := path.Join(journal.Dir, "tmp-"+path.Base(name))
 	f, err := to.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o444)
 	if err != nil {
 		return err
@@ -199,7 +200,7 @@ func (s *Store) hasBaseObject(id ID) (bool, error) {
 // the store that this one continues, holds an object.
 func (s *Store) hasObject(id ID) (bool, error) {
 	for _, j := range *s.logs.live.Load() {
-		if _, ok := j.find(id); ok {
+		if _, ok := j.Find(id); ok {
 			return true, nil
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
@@ -88,7 +89,7 @@ type baseline struct {
 func (b *baseline) begin() (err error) {
 	var rnd [8]byte
 	rand.Read(rnd[:])
-	b.current, err = b.s.beginPack(path.Join(journalDir, "large-"+hex.EncodeToString(rnd[:])))
+	b.current, err = b.s.beginPack(path.Join(journal.Dir, "large-"+hex.EncodeToString(rnd[:])))
 	return err
 }
 

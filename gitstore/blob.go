@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 
+	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/internal/errs"
@@ -195,7 +196,7 @@ func (c cancellable) Read(p []byte) (int, error) {
 func (ls *largeSet) write(ctx context.Context, r io.ReaderAt, size int64) (Blob, error) {
 	var rnd [8]byte
 	rand.Read(rnd[:])
-	name := path.Join(journalDir, "large-"+hex.EncodeToString(rnd[:]))
+	name := path.Join(journal.Dir, "large-"+hex.EncodeToString(rnd[:]))
 	sha := sha256.New()
 	src := io.TeeReader(cancellable{ctx, io.NewSectionReader(r, 0, size)}, sha)
 	id, sum, err := ls.s.writePack(name, func(w *pack.Writer) (ID, error) { return w.AddStream(object.Blob, size, src) })
@@ -272,7 +273,7 @@ func (p *newPack) finish() (sum [20]byte, err error) {
 	if err := p.s.writeFile(p.name+idxSuffix, pack.EncodeIdx(entries, sum)); err != nil {
 		return sum, err
 	}
-	return sum, p.s.fs.SyncDir(journalDir)
+	return sum, p.s.fs.SyncDir(journal.Dir)
 }
 
 func (s *Store) removeLarge(name string) {
@@ -308,7 +309,7 @@ func (ls *largeSet) open(name string, sum [20]byte) (*largeBlob, error) {
 // load opens what a start finds, checked by trailer and index; what is not
 // whole was never committed.
 func (ls *largeSet) load() error {
-	names, err := ls.s.fs.ReadDir(journalDir)
+	names, err := ls.s.fs.ReadDir(journal.Dir)
 	if err != nil {
 		return err
 	}
@@ -319,7 +320,7 @@ func (ls *largeSet) load() error {
 		if !ok {
 			continue
 		}
-		name := path.Join(journalDir, base)
+		name := path.Join(journal.Dir, base)
 		l, err := ls.open(name, [20]byte{})
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, pack.ErrCorrupt) {
 			ls.s.removeLarge(name)

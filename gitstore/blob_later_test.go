@@ -26,7 +26,7 @@ func TestLaterBlob(t *testing.T) {
 		if content(t, s, "f") != data || content(t, s, "again") != data {
 			t.Errorf("%d bytes are others in %v", len(data), c.Commit)
 		}
-		if n := s.logs.open.end; len(data) > 1000 && n > int64(len(data)/2) {
+		if n := s.logs.open.End(); len(data) > 1000 && n > int64(len(data)/2) {
 			t.Errorf("%d bytes took %d", len(data), n)
 		}
 	}

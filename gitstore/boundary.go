@@ -9,9 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"umbra/gitstore/records"
 
 	"umbra/gitstore/object"
+	"umbra/gitstore/records"
 	"umbra/gitstore/refs"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"

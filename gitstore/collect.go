@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 
+	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/internal/errs"
@@ -269,7 +270,7 @@ func (c *collector) write(step string, wanted func(row int) bool) error {
 	}
 	var rnd [8]byte
 	rand.Read(rnd[:])
-	name := path.Join(journalDir, "large-"+hex.EncodeToString(rnd[:]))
+	name := path.Join(journal.Dir, "large-"+hex.EncodeToString(rnd[:]))
 	defer s.removeLarge(name)
 	_, sum, err := s.writePack(name, func(w *pack.Writer) (ID, error) {
 		_, err := pack.Merge(c.ctx, w, list, pack.MergeOptions{Keep: keep})

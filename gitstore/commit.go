@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
@@ -233,7 +234,7 @@ func (s *Store) commitGroup(batch []*pending) {
 				p.err, p.out, p.put = errs.New(errs.Internal, "internal_error", "Something went wrong inside the server."), Committed{}, Task{}
 			}
 			if s.logs.open != nil {
-				s.logs.open.unsound = true
+				s.logs.open.Unsound = true
 			}
 		}
 		s.logs.mu.Unlock()
@@ -266,12 +267,12 @@ func (s *Store) commitLocked(batch []*pending) {
 		return
 	}
 	began := time.Now()
-	if err := s.logs.open.append(g.buf); err != nil {
-		s.logs.open.unsound = true
+	if err := s.logs.open.Append(g.buf); err != nil {
+		s.logs.open.Unsound = true
 		for _, p := range g.members {
 			p.err, p.out, p.put = errs.Wrap(err, ""), Committed{}, Task{}
 		}
-		s.log.Error("append to journal failed", "journal", s.logs.open.number, "error", err)
+		s.log.Error("append to journal failed", "journal", s.logs.open.Number, "error", err)
 		if err := s.salvageOpen(); err != nil {
 			s.log.Error("journal not salvaged; tried again at the next write", "error", err)
 		}
@@ -301,9 +302,9 @@ func (s *Store) ensureJournal(batch []*pending) error {
 	}
 	full := int64(0)
 	switch j := s.logs.open; {
-	case j != nil && j.used()+want <= j.room:
+	case j != nil && j.Used()+want <= j.Room:
 		return nil
-	case j != nil && j.empty():
+	case j != nil && j.Empty():
 		return nil // too large for any journal made ahead: it grows
 	case j != nil && len(s.logs.closing) >= maxClosing:
 		if slices.ContainsFunc(batch, func(p *pending) bool { return p.draft == nil || !p.draft.Must }) {
@@ -313,13 +314,13 @@ func (s *Store) ensureJournal(batch []*pending) error {
 		}
 		return nil // it grows
 	case j != nil:
-		full = j.room
+		full = j.Room
 		s.logs.closing = append(s.logs.closing, j)
 		s.logs.open = nil
 		s.setLive()
 		s.kickPublisher()
 	}
-	j, err := s.logs.set.rotate(full)
+	j, err := s.logs.set.Rotate(full)
 	if err != nil {
 		return err
 	}
@@ -331,9 +332,9 @@ func (s *Store) ensureJournal(batch []*pending) error {
 // group is what one write and one fdatasync make durable.
 type group struct {
 	s       *Store
-	j       *journal
+	j       *journal.Journal
 	buf     []byte
-	objs    map[object.ID]loc
+	objs    map[object.ID]journal.Loc
 	trees   map[object.ID]*object.TreeData
 	tip     Tip
 	when    time.Time
@@ -356,7 +357,7 @@ func (s *Store) newGroup() *group {
 	if behind := s.logs.lastWhen.Sub(when); behind > 0 && behind <= maxBehind {
 		when = s.logs.lastWhen
 	}
-	return &group{s: s, j: s.logs.open, objs: make(map[object.ID]loc), trees: make(map[object.ID]*object.TreeData),
+	return &group{s: s, j: s.logs.open, objs: make(map[object.ID]journal.Loc), trees: make(map[object.ID]*object.TreeData),
 		tip: tip, when: when, tasks: make(map[string]*Task)}
 }
 
@@ -373,7 +374,7 @@ func (g *group) tree(id object.ID) (*object.TreeData, error) {
 func (g *group) add(p *pending) {
 	mark := len(g.buf)
 	var made []object.ID
-	track := func(id object.ID, l loc) {
+	track := func(id object.ID, l journal.Loc) {
 		g.objs[id] = l
 		made = append(made, id)
 	}
@@ -402,22 +403,22 @@ func (g *group) add(p *pending) {
 	}
 }
 
-func (g *group) has(id object.ID) (loc, bool) {
+func (g *group) has(id object.ID) (journal.Loc, bool) {
 	if l, ok := g.objs[id]; ok {
 		return l, true
 	}
-	return g.j.find(id)
+	return g.j.Find(id)
 }
 
 // emit appends an encoded entry.
-func (g *group) emit(id object.ID, kind object.Kind, size int64, base object.ID, depth uint8, entry []byte, track func(object.ID, loc)) {
-	off := g.j.end + int64(len(g.buf))
+func (g *group) emit(id object.ID, kind object.Kind, size int64, base object.ID, depth uint8, entry []byte, track func(object.ID, journal.Loc)) {
+	off := g.j.End() + int64(len(g.buf))
 	g.buf = append(g.buf, entry...)
-	track(id, loc{off: off, end: off + int64(len(entry)), size: size, kind: kind, base: base, depth: depth,
-		crc: crc32.ChecksumIEEE(entry)})
+	track(id, journal.Loc{Off: off, End: off + int64(len(entry)), Size: size, Kind: kind, Base: base, Depth: depth,
+		CRC: crc32.ChecksumIEEE(entry)})
 }
 
-func (g *group) emitWhole(kind object.Kind, data []byte, track func(object.ID, loc)) object.ID {
+func (g *group) emitWhole(kind object.Kind, data []byte, track func(object.ID, journal.Loc)) object.ID {
 	id := object.Hash(kind, data)
 	if _, ok := g.has(id); !ok {
 		g.emit(id, kind, int64(len(data)), object.Zero, 0, pack.AppendEntry(nil, kind, data, journalLevel), track)
@@ -427,7 +428,7 @@ func (g *group) emitWhole(kind object.Kind, data []byte, track func(object.ID, l
 
 // emitTree appends a tree, as a delta of the one that it came from if that
 // stands in this journal.
-func (g *group) emitTree(t, base *object.TreeData, baseID object.ID, track func(object.ID, loc)) (object.ID, error) {
+func (g *group) emitTree(t, base *object.TreeData, baseID object.ID, track func(object.ID, journal.Loc)) (object.ID, error) {
 	id := t.ID()
 	if _, ok := g.has(id); ok {
 		g.trees[id] = t
@@ -438,12 +439,12 @@ func (g *group) emitTree(t, base *object.TreeData, baseID object.ID, track func(
 	}
 	data := t.Bytes()
 	if base != nil {
-		if bl, ok := g.has(baseID); ok && bl.depth < maxDeltaDepth {
+		if bl, ok := g.has(baseID); ok && bl.Depth < maxDeltaDepth {
 			delta := object.SpliceDelta(base.Bytes(), data)
 			if len(delta) < len(data)/2 {
-				off := g.j.end + int64(len(g.buf))
-				g.emit(id, object.Tree, int64(len(data)), baseID, bl.depth+1,
-					pack.AppendOfsDelta(nil, uint64(off-bl.off), delta, journalLevel), track)
+				off := g.j.End() + int64(len(g.buf))
+				g.emit(id, object.Tree, int64(len(data)), baseID, bl.Depth+1,
+					pack.AppendOfsDelta(nil, uint64(off-bl.Off), delta, journalLevel), track)
 				g.trees[id] = t
 				return id, nil
 			}
@@ -454,7 +455,7 @@ func (g *group) emitTree(t, base *object.TreeData, baseID object.ID, track func(
 	return id, nil
 }
 
-func (g *group) addDraft(p *pending, track func(object.ID, loc)) (bool, error) {
+func (g *group) addDraft(p *pending, track func(object.ID, journal.Loc)) (bool, error) {
 	d := p.draft
 	if d.Check != nil {
 		if err := d.Check(Snapshot{s: g.s, src: g, tree: g.tip.Tree}); err != nil {
@@ -502,7 +503,7 @@ func (g *group) addDraft(p *pending, track func(object.ID, loc)) (bool, error) {
 }
 
 // rewrite applies a draft's edits and appends the blobs and trees they need.
-func (g *group) rewrite(d *Draft, track func(object.ID, loc)) (object.ID, error) {
+func (g *group) rewrite(d *Draft, track func(object.ID, journal.Loc)) (object.ID, error) {
 	if !d.Root.IsZero() {
 		return d.Root, nil
 	}
@@ -538,7 +539,7 @@ func (g *group) rewrite(d *Draft, track func(object.ID, loc)) (object.ID, error)
 	})
 }
 
-func (g *group) emitCommit(m *message.Message, authored time.Time, tree object.ID, track func(object.ID, loc)) (object.ID, error) {
+func (g *group) emitCommit(m *message.Message, authored time.Time, tree object.ID, track func(object.ID, journal.Loc)) (object.ID, error) {
 	actor := m.Actor
 	if actor == "" && m.Source == message.External {
 		actor = g.s.opt.Person
@@ -566,7 +567,8 @@ func (g *group) emitCommit(m *message.Message, authored time.Time, tree object.I
 
 // accept makes a durable group the store's state.
 func (s *Store) accept(g *group) {
-	g.j.accept(len(g.buf), g.objs, g.tip, g.tasks)
+	g.j.Accept(len(g.buf), g.objs)
+	endOf(g.j).add(g.tip, g.tasks)
 	for id, t := range g.trees {
 		s.cached.trees.put(id, t)
 	}
@@ -581,7 +583,7 @@ func (s *Store) accept(g *group) {
 	s.records.Append(g.records)
 	s.moveTip(g.tip)
 	s.noteActivity()
-	if g.j.halfFull() && !s.logs.set.isReady() {
+	if g.j.HalfFull() && !s.logs.set.IsReady() {
 		s.kickPublisher()
 	}
 }

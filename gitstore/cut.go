@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/refs"
 	"umbra/internal/errs"
@@ -95,7 +96,7 @@ func (s *Store) boundsOf(t *Task, known map[string]taskBounds, newest uint64) (t
 
 // addCut judges the tasks as of this group, and appends the tags of those that
 // lie across.
-func (g *group) addCut(c *cut, track func(object.ID, loc)) (bool, error) {
+func (g *group) addCut(c *cut, track func(object.ID, journal.Loc)) (bool, error) {
 	s := g.s
 	all := make(map[string]*Task)
 	s.tasks.mu.RLock()

@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	"umbra/gitstore/journal"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 )
@@ -67,7 +68,7 @@ func (s *Store) freeze() (f *Frozen, again bool, err error) {
 	live := *s.logs.live.Load()
 	ends := make([]int64, len(live))
 	for i, j := range live {
-		ends[i] = j.used()
+		ends[i] = j.Used()
 	}
 	again = s.large.waits()
 	// After the tip: what it needs is in one of them, or in a journal.
@@ -80,18 +81,18 @@ func (s *Store) freeze() (f *Frozen, again bool, err error) {
 	if again {
 		return nil, true, nil
 	}
-	seen := map[string]bool{s.logs.set.nextName(): true}
+	seen := map[string]bool{s.logs.set.NextName(): true}
 	for i, j := range live {
-		seen[j.name] = true
-		data, ok, err := j.head(ends[i])
+		seen[j.Name] = true
+		data, ok, err := j.Head(ends[i])
 		if err != nil {
 			return nil, false, err
 		}
 		if !ok {
 			return nil, true, nil // a disk error had it replaced
 		}
-		if ends[i] > packHeaderLen {
-			f.Files = append(f.Files, FrozenFile{j.name, data})
+		if ends[i] > journal.HeaderLen {
+			f.Files = append(f.Files, FrozenFile{j.Name, data})
 		}
 	}
 	if err := s.freezeClosed(f, seen); err != nil {
@@ -131,38 +132,16 @@ func (ls *largeSet) waits() bool {
 	return false
 }
 
-// nextName gives the name of the journal that is made ahead, if there is one.
-func (js *journalSet) nextName() string {
-	js.mu.Lock()
-	defer js.mu.Unlock()
-	if js.next == nil {
-		return ""
-	}
-	return js.next.name
-}
-
-// head gives the first n bytes; ok is false for one that is closed.
-func (j *journal) head(n int64) (data []byte, ok bool, err error) {
-	j.mu.RLock()
-	defer j.mu.RUnlock()
-	if j.closed {
-		return nil, false, nil
-	}
-	data = make([]byte, n)
-	_, err = j.f.ReadAt(data, 0)
-	return data, err == nil, err
-}
-
 // freezeClosed adds journals that are packs already, but that the ref log does not
 // include, since it could not be written.
 func (s *Store) freezeClosed(f *Frozen, seen map[string]bool) error {
-	names, err := s.fs.ReadDir(journalDir)
+	names, err := s.fs.ReadDir(journal.Dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range names {
-		name := path.Join(journalDir, e.Name)
-		n, ok := parseJournalName(e.Name)
+		name := path.Join(journal.Dir, e.Name)
+		n, ok := journal.ParseName(e.Name)
 		if !ok || n <= s.note.Shown() || seen[name] || n > s.pub.closed {
 			continue // shown, taken already, or not used before this moment
 		}

@@ -3,6 +3,7 @@ package gitstore
 import (
 	"context"
 
+	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 )
@@ -16,7 +17,7 @@ func KnownBlob(id ID) Blob { return Blob{id: id} }
 // one, the part of history that held it may have been dropped: what only waits to
 // be removed is written once more, what is gone fails the draft. It costs nothing
 // until something was dropped.
-func (g *group) heldBlobs(d *Draft, track func(object.ID, loc)) error {
+func (g *group) heldBlobs(d *Draft, track func(object.ID, journal.Loc)) error {
 	if !g.s.upkeep.shed.Load() {
 		return nil
 	}
@@ -48,7 +49,7 @@ func (g *group) heldBlobs(d *Draft, track func(object.ID, loc)) error {
 // prepared blob, or a pack that is not superseded.
 func (s *Store) isSafe(id ID) (bool, error) {
 	for _, j := range *s.logs.live.Load() {
-		if _, ok := j.find(id); ok {
+		if _, ok := j.Find(id); ok {
 			return true, nil
 		}
 	}

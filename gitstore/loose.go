@@ -22,7 +22,7 @@ func isAbsentObject(err error) bool { return errs.Is(err, errs.NotFound) || errs
 func (s *Store) readMeta(id ID) (object.Kind, []byte, error) {
 	for range 2 {
 		for _, j := range *s.logs.live.Load() {
-			if l, ok := j.find(id); ok && l.kind == object.Blob {
+			if l, ok := j.Find(id); ok && l.Kind == object.Blob {
 				return object.Blob, nil, nil
 			}
 		}

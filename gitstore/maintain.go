@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/internal/errs"
@@ -168,7 +169,7 @@ func mergeRun(packs []*packFile, width int) int {
 func (s *Store) merge(ctx context.Context, src []*packFile) error {
 	var rnd [8]byte
 	rand.Read(rnd[:])
-	name := path.Join(journalDir, "large-"+hex.EncodeToString(rnd[:]))
+	name := path.Join(journal.Dir, "large-"+hex.EncodeToString(rnd[:]))
 	defer s.removeLarge(name)
 	// Oldest first, so that a newer version of a file can be a delta of the one
 	// before it.

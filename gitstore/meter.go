@@ -51,7 +51,7 @@ func (s *Store) Figures() Figures {
 	}
 	s.pub.tmu.Unlock()
 	for _, j := range *s.logs.live.Load() {
-		f.Journal += max(j.room, j.used())
+		f.Journal += max(j.Room, j.Used())
 	}
 	return f
 }

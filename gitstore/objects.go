@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
@@ -15,7 +16,7 @@ import (
 
 // setLive tells readers which journals hold objects now; logs.mu is held.
 func (s *Store) setLive() {
-	list := append([]*journal(nil), s.logs.closing...)
+	list := append([]*journal.Journal(nil), s.logs.closing...)
 	if s.logs.open != nil {
 		list = append(list, s.logs.open)
 	}
@@ -34,10 +35,10 @@ func (s *Store) readObject(id ID, max int64) (object.Kind, []byte, error) {
 	for range 2 {
 		live := *s.logs.live.Load()
 		for i := len(live) - 1; i >= 0; i-- {
-			if l, ok := live[i].find(id); ok && l.size > max {
-				return 0, nil, tooLarge(l.size)
+			if l, ok := live[i].Find(id); ok && l.Size > max {
+				return 0, nil, tooLarge(l.Size)
 			}
-			if kind, data, ok, err := live[i].get(id); ok {
+			if kind, data, ok, err := live[i].Get(id); ok {
 				return kind, data, err
 			}
 		}
@@ -161,8 +162,8 @@ func (s *Store) HasBlob(id ID) bool {
 func (s *Store) BlobSize(ctx context.Context, id ID) (int64, error) {
 	for range 2 {
 		for _, j := range *s.logs.live.Load() {
-			if l, ok := j.find(id); ok {
-				return l.size, nil
+			if l, ok := j.Find(id); ok {
+				return l.Size, nil
 			}
 		}
 		if f, err := s.holder(id); err != nil {
@@ -194,7 +195,7 @@ func (s *Store) OpenBlob(ctx context.Context, id ID) (io.ReadCloser, int64, erro
 	for range 2 {
 		live := *s.logs.live.Load()
 		for i := len(live) - 1; i >= 0; i-- {
-			if kind, data, ok, err := live[i].get(id); ok {
+			if kind, data, ok, err := live[i].Get(id); ok {
 				if err == nil && kind != object.Blob {
 					err = missing(id)
 				}

@@ -12,10 +12,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/internal/vfs"
 )
+
+const idxSuffix = ".idx"
 
 // packFile is one finished pack of ours in objects/pack.
 type packFile struct {
@@ -358,7 +361,7 @@ func (s *Store) linkPack(packName, idxName string, sum [20]byte, note keepNote) 
 // in place of one that is there. It is always a new inode: one whose sync
 // failed must not be synced again.
 func (s *Store) writeFile(name string, data []byte) error {
-	temp := path.Join(journalDir, "tmp-"+path.Base(name))
+	temp := path.Join(journal.Dir, "tmp-"+path.Base(name))
 	if err := s.fs.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"umbra/gitstore/journal"
 	"umbra/gitstore/pack"
 	"umbra/gitstore/refs"
 	"umbra/internal/errs"
@@ -152,8 +153,8 @@ func (s *Store) prepareAhead() {
 	s.logs.mu.Lock()
 	j := s.logs.open
 	s.logs.mu.Unlock()
-	if j != nil && j.halfFull() {
-		s.logs.set.ready(j.used())
+	if j != nil && j.HalfFull() {
+		s.logs.set.Ready(j.Used())
 	}
 }
 
@@ -202,7 +203,7 @@ func (p *publisher) publishLocked(ctx context.Context) ([]refs.Failed, error) {
 		return nil, err
 	}
 	if used := s.journalsUsed(); used > 0 {
-		s.logs.set.ready(used)
+		s.logs.set.Ready(used)
 	}
 	began := time.Now()
 	if p.kept != nil {
@@ -250,7 +251,7 @@ func (p *publisher) record(todo publication) error {
 	s := p.s
 	for _, j := range s.waiting(todo.through) {
 		if err := s.closeJournal(j); err != nil {
-			return errs.Wrap(fmt.Errorf("closing journal %d: %w", j.number, err), "")
+			return errs.Wrap(fmt.Errorf("closing journal %d: %w", j.Number, err), "")
 		}
 	}
 	var values []refs.Value
@@ -327,17 +328,18 @@ type publication struct {
 }
 
 // add folds a journal in.
-func (o *publication) add(j *journal) {
-	o.through, o.tip = max(o.through, j.number), j.tip
-	maps.Copy(o.tasks, j.tasks)
+func (o *publication) add(j *journal.Journal) {
+	end := endOf(j)
+	o.through, o.tip = max(o.through, j.Number), end.tip
+	maps.Copy(o.tasks, end.tasks)
 }
 
 // waiting gives the journals up to a number that are to be closed, oldest first.
-func (s *Store) waiting(through uint64) (list []*journal) {
+func (s *Store) waiting(through uint64) (list []*journal.Journal) {
 	s.logs.mu.Lock()
 	defer s.logs.mu.Unlock()
 	for _, j := range s.logs.closing {
-		if j.number <= through {
+		if j.Number <= through {
 			list = append(list, j)
 		}
 	}
@@ -350,10 +352,10 @@ func (s *Store) journalsUsed() (used int64) {
 	s.logs.mu.Lock()
 	defer s.logs.mu.Unlock()
 	for _, j := range s.logs.closing {
-		used += j.used()
+		used += j.Used()
 	}
-	if s.logs.open != nil && !s.logs.open.empty() {
-		used += s.logs.open.used()
+	if s.logs.open != nil && !s.logs.open.Empty() {
+		used += s.logs.open.Used()
 	}
 	return used
 }
@@ -364,7 +366,7 @@ func (s *Store) journalsUsed() (used int64) {
 func (s *Store) detach() (out publication, unsound error) {
 	s.logs.mu.Lock()
 	defer s.logs.mu.Unlock()
-	if unsound = s.salvageOpen(); unsound == nil && s.logs.open != nil && !s.logs.open.empty() {
+	if unsound = s.salvageOpen(); unsound == nil && s.logs.open != nil && !s.logs.open.Empty() {
 		s.logs.closing = append(s.logs.closing, s.logs.open)
 		s.logs.open = nil
 	}
@@ -377,7 +379,7 @@ func (s *Store) detach() (out publication, unsound error) {
 
 // closeJournal makes a journal a pack of objects/pack. Doing it again after a
 // failure or a crash is safe.
-func (s *Store) closeJournal(j *journal) error {
+func (s *Store) closeJournal(j *journal.Journal) error {
 	if err := s.large.publish(); err != nil {
 		return err
 	}
@@ -385,20 +387,15 @@ func (s *Store) closeJournal(j *journal) error {
 	if err != nil {
 		return err
 	}
-	entries := j.entries()
-	sum, err := pack.FinishJournal(j.f, j.used(), uint32(len(entries)))
-	if err == nil {
-		err = j.f.Sync()
-	}
+	entries, sum, err := j.Finish()
 	if err != nil {
-		j.unsound = true
 		return err
 	}
-	idx := strings.TrimSuffix(j.name, journalSuffix) + idxSuffix
+	idx := strings.TrimSuffix(j.Name, journal.Suffix) + idxSuffix
 	if err := s.writeFile(idx, pack.EncodeIdx(entries, sum)); err != nil {
 		return err
 	}
-	if _, err := s.linkPack(j.name, idx, sum, keepNote{through: j.tip.Seq}); err != nil {
+	if _, err := s.linkPack(j.Name, idx, sum, keepNote{through: endOf(j).tip.Seq}); err != nil {
 		return err
 	}
 	s.logs.mu.Lock()
@@ -410,9 +407,9 @@ func (s *Store) closeJournal(j *journal) error {
 	}
 	s.setLive()
 	s.logs.mu.Unlock()
-	j.close()
-	s.pub.unlinkLater(j.name, idx)
-	s.pub.closed = j.number
+	j.Close()
+	s.pub.unlinkLater(j.Name, idx)
+	s.pub.closed = j.Number
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
@@ -167,7 +168,7 @@ func TestJournalsThatWait(t *testing.T) {
 		t.Errorf("%d journals wait after 20 failures", n)
 	}
 	acked := f.Tip().Seq
-	for range 32 * maxPrepared / 4000 {
+	for range 32 * journal.MaxPrepared / 4000 {
 		c, err := put(ctx, f.Store, "", "g", noise(4000))
 		if errs.CodeOf(err) == "publishing_blocked" {
 			break

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
@@ -191,7 +192,7 @@ func TestOneRefFails(t *testing.T) {
 			if w := f.Warnings(); len(w) != 1 || !strings.HasPrefix(w[0], bad+" ") {
 				t.Errorf("warnings %q", w)
 			}
-			names, err := f.mem.ReadDir(journalDir)
+			names, err := f.mem.ReadDir(journal.Dir)
 			if err != nil || len(names) > 1 { // the next one
 				t.Errorf("left in journal/: %v, %v", names, err)
 			}

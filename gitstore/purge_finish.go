@@ -7,6 +7,7 @@ import (
 	"path"
 	"time"
 
+	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/refs"
 	"umbra/internal/errs"
@@ -115,7 +116,7 @@ func (p *Purge) quiet(ctx context.Context) error {
 	s.logs.mu.Lock()
 	defer s.logs.mu.Unlock()
 	noted, _ := s.note.Get(shadowRef)
-	if s.logs.open != nil && !s.logs.open.empty() || len(s.logs.closing) > 0 || noted != s.Tip().Commit {
+	if s.logs.open != nil && !s.logs.open.Empty() || len(s.logs.closing) > 0 || noted != s.Tip().Commit {
 		return errs.New(errs.Unavailable, "busy", "Not everything could be published; try again.")
 	}
 	if p.begin != s.Boundary() {
@@ -243,7 +244,7 @@ func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
 			in.Packs = append(in.Packs, base)
 		}
 	}
-	err := s.fs.SyncDir(journalDir)
+	err := s.fs.SyncDir(journal.Dir)
 	if err == nil {
 		err = s.writeIntent(in)
 	}

@@ -9,8 +9,9 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"umbra/gitstore/records"
 
+	"umbra/gitstore/journal"
+	"umbra/gitstore/records"
 	"umbra/gitstore/refs"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
@@ -293,7 +294,7 @@ func (s *Store) dropLeftovers(_ context.Context, _ *purgeIntent) error {
 	if err := s.removeAll(movedDir + ".new"); err != nil {
 		return err
 	}
-	if err := s.removeMatching(journalDir, s.leftover); err != nil {
+	if err := s.removeMatching(journal.Dir, s.leftover); err != nil {
 		return err
 	}
 	git := func(name string) bool { return strings.HasPrefix(name, "tmp_") || strings.HasPrefix(name, ".tmp-") }
@@ -322,7 +323,7 @@ func (s *Store) dropLeftovers(_ context.Context, _ *purgeIntent) error {
 // leftover reports whether a file of the journal folder is one that a failure
 // left behind: a journal that stands in a pack, one that was put aside.
 func (s *Store) leftover(name string) bool {
-	n, isJournal := parseJournalName(name)
+	n, isJournal := journal.ParseName(name)
 	switch {
 	case strings.HasPrefix(name, "torn-"):
 		return true

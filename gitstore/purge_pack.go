@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 
+	"umbra/gitstore/journal"
 	"umbra/gitstore/pack"
 	"umbra/internal/vfs"
 )
@@ -33,7 +34,7 @@ func (x *purgePack) writer() *pack.Writer {
 func (s *Store) createPurgePack() (*purgePack, error) {
 	var rnd [8]byte
 	rand.Read(rnd[:])
-	x := &purgePack{name: path.Join(journalDir, "tmp-purge-"+hex.EncodeToString(rnd[:]))}
+	x := &purgePack{name: path.Join(journal.Dir, "tmp-purge-"+hex.EncodeToString(rnd[:]))}
 	f, err := s.fs.OpenFile(x.name+".pack", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err

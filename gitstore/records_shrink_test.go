@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"umbra/gitstore/records"
 
 	"umbra/gitstore/message"
+	"umbra/gitstore/records"
 	"umbra/internal/vfs"
 )
 

@@ -11,10 +11,10 @@ import (
 	"reflect"
 	"testing"
 	"time"
-	"umbra/gitstore/records"
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/gitstore/records"
 	"umbra/internal/vfs"
 )
 

@@ -9,8 +9,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"umbra/gitstore/records"
 
+	"umbra/gitstore/journal"
+	"umbra/gitstore/records"
 	"umbra/gitstore/refs"
 	"umbra/internal/vfs"
 )
@@ -53,7 +54,7 @@ func Repair(ctx context.Context, opt Options) (Repaired, error) {
 	opt.setDefaults()
 	opt.Foreground = true
 	s := &Store{opt: opt, fs: opt.FS, log: opt.Log, cached: caches{trees: newTreeCache(opt.Caches.trees)}}
-	s.logs.live.Store(new([]*journal))
+	s.logs.live.Store(new([]*journal.Journal))
 	s.tip.Store(&Tip{})
 	s.packs.s, s.large.s, s.pub.s = s, s, s
 	r := &repairer{ctx: ctx, s: s, out: &Repaired{Done: []string{}, Cannot: []string{}}}
@@ -100,7 +101,7 @@ func (r *repairer) close() {
 }
 
 func (r *repairer) offline() error {
-	if err := r.s.fs.Mkdir(journalDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := r.s.fs.Mkdir(journal.Dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	for _, step := range []func() error{r.plainFiles, r.unfinishedPurge, r.packFiles, r.salvageWounded, r.values, r.commitIndex} {

@@ -8,6 +8,7 @@ import (
 	"path"
 	"strings"
 
+	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/internal/vfs"
@@ -186,7 +187,7 @@ func (r *repairer) salvageWounded() error {
 func (r *repairer) rescue(fill func(*pack.Writer) error) (count int, err error) {
 	var rnd [8]byte
 	rand.Read(rnd[:])
-	name := path.Join(journalDir, "large-"+hex.EncodeToString(rnd[:]))
+	name := path.Join(journal.Dir, "large-"+hex.EncodeToString(rnd[:]))
 	defer r.s.removeLarge(name)
 	_, sum, err := r.s.writePack(name, func(w *pack.Writer) (ID, error) {
 		err := fill(w)
@@ -260,7 +261,7 @@ func (r *repairer) lookAround() error {
 		}
 		return p.scan()
 	}
-	for _, dir := range []string{packDir, journalDir, damagedDir} {
+	for _, dir := range []string{packDir, journal.Dir, damagedDir} {
 		names, err := r.s.fs.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -271,7 +272,7 @@ func (r *repairer) lookAround() error {
 			switch {
 			case dir == packDir && isPack && !known[base]:
 				err = open(base, file, path.Join(dir, base+idxSuffix))
-			case dir == journalDir && strings.HasPrefix(e.Name, "torn-"), dir == damagedDir && strings.Contains(e.Name, ".pack-"):
+			case dir == journal.Dir && strings.HasPrefix(e.Name, "torn-"), dir == damagedDir && strings.Contains(e.Name, ".pack-"):
 				err = open(file, file, "")
 			}
 			if err != nil {

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
+	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
@@ -79,7 +79,7 @@ func (s *Store) start(ctx context.Context) error {
 }
 
 func (s *Store) openRepo(ctx context.Context) error {
-	if err := s.fs.Mkdir(journalDir, 0o700); err == nil {
+	if err := s.fs.Mkdir(journal.Dir, 0o700); err == nil {
 		if err := s.fs.SyncDir("."); err != nil {
 			return err
 		}
@@ -135,36 +135,36 @@ func (s *Store) startFrom(ctx context.Context, id ID) error {
 
 // findJournals opens what journal/ holds, oldest first, and removes what a
 // crash left that was never used.
-func (s *Store) findJournals() ([]*journal, error) {
-	names, err := s.fs.ReadDir(journalDir)
+func (s *Store) findJournals() ([]*journal.Journal, error) {
+	names, err := s.fs.ReadDir(journal.Dir)
 	if err != nil {
 		return nil, err
 	}
-	var out []*journal
+	var out []*journal.Journal
 	shown := s.note.Shown()
-	s.logs.set.number = shown
+	s.logs.set.Skip(shown)
 	for _, e := range names {
-		name := path.Join(journalDir, e.Name)
-		switch n, ok := parseJournalName(e.Name); {
+		name := path.Join(journal.Dir, e.Name)
+		switch n, ok := journal.ParseName(e.Name); {
 		case ok && n <= shown:
 			if err := s.fs.Remove(name); err != nil {
 				return nil, err
 			}
 		case ok:
-			f, err := s.fs.OpenFile(name, os.O_RDWR, 0)
+			j, err := journal.Open(s.fs, n)
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, &journal{number: n, name: name, f: f, at: make(map[object.ID]loc), end: packHeaderLen, tasks: make(map[string]*Task)})
-			s.logs.set.number = max(s.logs.set.number, n)
+			out = append(out, j)
+			s.logs.set.Skip(n)
 		case strings.HasPrefix(e.Name, "tmp-"), strings.HasSuffix(e.Name, ".new"), staleIdx(e.Name, shown):
 			if err := s.fs.Remove(name); err != nil {
 				return nil, err
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b *journal) int {
-		if a.number < b.number {
+	slices.SortFunc(out, func(a, b *journal.Journal) int {
+		if a.Number < b.Number {
 			return -1
 		}
 		return 1
@@ -174,7 +174,7 @@ func (s *Store) findJournals() ([]*journal, error) {
 
 // staleIdx reports whether a file is the index of a journal that is shown.
 func staleIdx(base string, shown uint64) bool {
-	n, ok := parseJournalName(strings.TrimSuffix(base, idxSuffix) + journalSuffix)
+	n, ok := journal.ParseName(strings.TrimSuffix(base, idxSuffix) + journal.Suffix)
 	return ok && strings.HasSuffix(base, idxSuffix) && n <= shown
 }
 
@@ -255,8 +255,8 @@ type replay struct {
 	ctx  context.Context
 	when time.Time
 
-	j       *journal
-	pending map[object.ID]loc // entries since the last commit or tag
+	j       *journal.Journal
+	pending map[object.ID]journal.Loc // entries since the last commit or tag
 	offsets map[int64]object.ID
 	good    int64 // where the accepted entries end
 }
@@ -264,17 +264,16 @@ type replay struct {
 var errNotNext = errors.New("not the next commit")
 
 // journal accepts what the journal holds whole, and sees to the file.
-func (r *replay) journal(j *journal) error {
+func (r *replay) journal(j *journal.Journal) error {
 	s := r.s
-	info, err := j.f.Stat()
+	sc, err := j.Scan(maxMeta)
 	if err != nil {
 		return err
 	}
-	r.j, r.good = j, packHeaderLen
-	r.pending, r.offsets = make(map[object.ID]loc), make(map[int64]object.ID)
+	r.j, r.good = j, journal.HeaderLen
+	r.pending, r.offsets = make(map[object.ID]journal.Loc), make(map[int64]object.ID)
 	s.logs.closing = append(s.logs.closing, j)
 	s.setLive()
-	sc := pack.NewScanner(j.f, info.Size, pack.ScanOptions{MaxObject: maxMeta})
 	for {
 		e, err := sc.Next()
 		if err == io.EOF && len(r.pending) == 0 {
@@ -301,34 +300,34 @@ func (r *replay) journal(j *journal) error {
 func (r *replay) finish(torn bool) error {
 	s, j := r.s, r.j
 	if torn {
-		aside := path.Join(journalDir, fmt.Sprintf("torn-%010d-%d", j.number, s.opt.Now().Unix()))
-		if err := s.fs.Link(j.name, aside); err != nil && !errors.Is(err, fs.ErrExist) {
+		aside := path.Join(journal.Dir, fmt.Sprintf("torn-%010d-%d", j.Number, s.opt.Now().Unix()))
+		if err := s.fs.Link(j.Name, aside); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		s.recovery.Torn = append(s.recovery.Torn, aside)
-		s.warn("journal %d did not end cleanly; its unacknowledged rest is kept as %s", j.number, aside)
+		s.warn("journal %d did not end cleanly; its unacknowledged rest is kept as %s", j.Number, aside)
 	}
-	if j.empty() {
+	if j.Empty() {
 		s.logs.closing = s.logs.closing[:len(s.logs.closing)-1]
 		s.setLive()
-		j.close()
-		return s.fs.Remove(j.name)
+		j.Close()
+		return s.fs.Remove(j.Name)
 	}
 	if torn {
-		sound, err := s.salvage(j)
+		sound, err := s.logs.set.Salvage(j)
 		if err != nil {
 			return err
 		}
 		s.logs.closing[len(s.logs.closing)-1] = sound
 		s.setLive()
-		j.close()
+		j.Close()
 	}
 	return nil
 }
 
 // entry takes one entry of the scan.
 func (r *replay) entry(e pack.Scanned) error {
-	l := loc{off: e.Offset, end: e.End, kind: e.Header.Kind, crc: e.CRC, size: int64(len(e.Data))}
+	l := journal.Loc{Off: e.Offset, End: e.End, Kind: e.Header.Kind, CRC: e.CRC, Size: int64(len(e.Data))}
 	data := e.Data
 	switch e.Header.Kind {
 	case pack.OfsDelta:
@@ -344,14 +343,14 @@ func (r *replay) entry(e pack.Scanned) error {
 			return errNotNext
 		}
 		bl, _ := r.find(base)
-		l.kind, l.base, l.depth, l.size = object.Tree, base, bl.depth+1, int64(len(data))
+		l.Kind, l.Base, l.Depth, l.Size = object.Tree, base, bl.Depth+1, int64(len(data))
 	case pack.RefDelta:
 		return errNotNext
 	}
-	id := object.Hash(l.kind, data)
+	id := object.Hash(l.Kind, data)
 	r.offsets[e.Offset] = id
 	r.pending[id] = l
-	switch l.kind {
+	switch l.Kind {
 	case object.Tree:
 		t, err := object.NewTree(data)
 		if err != nil {
@@ -372,15 +371,16 @@ func (r *replay) entry(e pack.Scanned) error {
 	return nil
 }
 
-func (r *replay) find(id object.ID) (loc, bool) {
+func (r *replay) find(id object.ID) (journal.Loc, bool) {
 	if l, ok := r.pending[id]; ok {
 		return l, true
 	}
-	return r.j.find(id)
+	return r.j.Find(id)
 }
 
 func (r *replay) accept(end int64) {
-	r.j.accept(int(end-r.good), r.pending, r.s.Tip(), nil)
+	r.j.Accept(int(end-r.good), r.pending)
+	endOf(r.j).add(r.s.Tip(), nil)
 	r.good = end
 	clear(r.pending)
 }
@@ -395,16 +395,16 @@ func (r *replay) tree(id object.ID) (*object.TreeData, error) {
 	if t, ok := r.s.cached.trees.Get(id); ok {
 		return t, nil
 	}
-	buf := make([]byte, l.end-l.off)
-	if _, err := r.j.f.ReadAt(buf, l.off); err != nil {
+	buf := make([]byte, l.End-l.Off)
+	if _, err := r.j.ReadAt(buf, l.Off); err != nil {
 		return nil, err
 	}
 	_, data, err := pack.InflateEntry(buf)
 	if err != nil {
 		return nil, err
 	}
-	if !l.base.IsZero() {
-		base, err := r.tree(l.base)
+	if !l.Base.IsZero() {
+		base, err := r.tree(l.Base)
 		if err != nil {
 			return nil, err
 		}
@@ -510,7 +510,7 @@ func (r *replay) has(id ID) bool {
 // holds an object; the large blob is kept.
 func (r *replay) held(id ID) error {
 	for _, j := range *r.s.logs.live.Load() {
-		if _, ok := j.find(id); ok {
+		if _, ok := j.Find(id); ok {
 			return nil
 		}
 	}

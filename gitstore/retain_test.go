@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"umbra/gitstore/records"
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/gitstore/records"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 )

@@ -9,7 +9,7 @@ import "umbra/internal/errs"
 func (s *Store) DiskBytes() int64 {
 	n := s.packs.bytes(true) + s.large.bytes() + s.records.Bytes()
 	for _, j := range *s.logs.live.Load() {
-		n += max(j.room, j.used())
+		n += max(j.Room, j.Used())
 	}
 	return n
 }
@@ -20,7 +20,7 @@ func (s *Store) DiskBytes() int64 {
 func (s *Store) HistoryBytes() int64 {
 	n := s.packs.bytes(false) + s.large.bytes()
 	for _, j := range *s.logs.live.Load() {
-		n += j.used()
+		n += j.Used()
 	}
 	return n
 }

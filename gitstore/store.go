@@ -8,10 +8,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"umbra/gitstore/records"
 
 	"umbra/gitstore/cache"
+	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
+	"umbra/gitstore/records"
 	"umbra/gitstore/refs"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
@@ -176,12 +177,12 @@ type queue struct {
 
 // journals are the journal files in their roles.
 type journals struct {
-	mu       sync.Mutex // the committer holds it for a group
-	open     *journal   // nil until the first write
-	closing  []*journal // full or to be published, oldest first
-	set      journalSet
+	mu       sync.Mutex         // the committer holds it for a group
+	open     *journal.Journal   // nil until the first write
+	closing  []*journal.Journal // full or to be published, oldest first
+	set      journal.Set
 	lastWhen time.Time
-	live     atomic.Pointer[[]*journal] // all that hold objects, for readers
+	live     atomic.Pointer[[]*journal.Journal] // all that hold objects, for readers
 }
 
 type taskMap struct {
@@ -292,8 +293,8 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		tip:    tipOf{moved: make(chan struct{})}, tasks: taskMap{byID: make(map[string]*Task)}}
 	s.queue.idle = sync.NewCond(&s.queue.mu)
 	s.tip.Store(&Tip{})
-	s.logs.live.Store(new([]*journal))
-	s.logs.set.s, s.logs.set.prepare = s, minPrepared
+	s.logs.live.Store(new([]*journal.Journal))
+	s.logs.set.FS, s.logs.set.Log, s.logs.set.MaxObject = s.fs, s.log, maxMeta
 	s.packs.s, s.large.s, s.pub.s = s, s, s
 	s.upkeep.wake = make(chan struct{}, 1)
 	s.pub.wake = make(chan struct{}, 1)
@@ -338,16 +339,16 @@ func (s *Store) Close(ctx context.Context) error {
 }
 
 func (s *Store) closeFiles() {
-	s.logs.set.close()
+	s.logs.set.Close()
 	s.logs.mu.Lock()
 	if s.logs.open != nil {
-		s.logs.open.close()
-		if s.logs.open.empty() {
-			s.fs.Remove(s.logs.open.name) // left behind, it is dropped at a start
+		s.logs.open.Close()
+		if s.logs.open.Empty() {
+			s.fs.Remove(s.logs.open.Name) // left behind, it is dropped at a start
 		}
 	}
 	for _, j := range s.logs.closing {
-		j.close()
+		j.Close()
 	}
 	s.logs.mu.Unlock()
 	s.packs.close()

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
@@ -290,7 +291,7 @@ func TestLargeBlobIsStreamed(t *testing.T) {
 	if err != nil || !bytes.Equal(got, data) {
 		t.Fatalf("read back %d bytes, %v", len(got), err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, journalDir, "*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(dir, journal.Dir, "*")); len(left) > 0 {
 		t.Fatalf("left in journal: %v", left)
 	}
 }

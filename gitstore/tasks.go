@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strings"
 
+	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
@@ -70,7 +71,7 @@ func (g *group) taskOf(id string) (*Task, error) {
 	return &c, nil
 }
 
-func (g *group) addTask(p *pending, track func(object.ID, loc)) (bool, error) {
+func (g *group) addTask(p *pending, track func(object.ID, journal.Loc)) (bool, error) {
 	info := p.task.info
 	t, err := g.taskOf(info.TaskID)
 	if errs.Is(err, errs.NotFound) {
@@ -102,7 +103,7 @@ func (g *group) addTask(p *pending, track func(object.ID, loc)) (bool, error) {
 }
 
 // emitInfo appends a task's info tag.
-func (g *group) emitInfo(info *message.Info, base ID, track func(object.ID, loc)) (ID, error) {
+func (g *group) emitInfo(info *message.Info, base ID, track func(object.ID, journal.Loc)) (ID, error) {
 	name, email := message.Committer()
 	tag := object.TagData{Object: base, Kind: object.Commit, Name: info.TagName(), Message: message.EncodeInfo(info),
 		Tagger: object.Signature{Name: name, Email: email, When: g.when}}
