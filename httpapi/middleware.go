@@ -274,8 +274,8 @@ func printableASCII(s string) bool {
 // corsMethods and corsHeaders are what a page of a listed origin may use.
 var (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
-	corsHeaders = "Authorization, Content-Type, If-Match, If-None-Match, Idempotency-Key, Last-Event-ID, Range, X-Request-Id, X-Task-Id, X-Subtask-Id, X-Actor, X-File-Mode"
-	corsExposed = "ETag, Location, Retry-After, X-Request-Id, Idempotent-Replay, Content-Disposition, Content-Range, Umbra-Total-Lines, Umbra-Next-Offset"
+	corsHeaders = "Authorization, Content-Type, If-Match, If-None-Match, Idempotency-Key, Last-Event-ID, Range, X-Request-Id, X-Task-Id, X-Subtask-Id, X-Actor, X-Message, X-File-Mode, Umbra-Min-Seq"
+	corsExposed = "ETag, Location, Retry-After, X-Request-Id, Idempotent-Replay, Content-Disposition, Content-Range, Umbra-Total-Lines, Umbra-Next-Offset, Umbra-Seq"
 )
 
 // navigation reports whether a browser opens one of our pages, as by a link of

@@ -88,11 +88,15 @@ const commands = "exec:\n  enabled: true\n"
 // suite runs test files of the TypeScript client against a server.
 func suite(t *testing.T, s *harness.Server, node string, files ...string) {
 	t.Helper()
+	writes := "1000" // through a proxy that drops, doubles and cuts
+	if os.Getenv("UMBRA_SOAK") != "" {
+		writes = "10000"
+	}
 	args := []string{"--expose-gc", "--test", "--test-concurrency=1", "--test-timeout=120000"}
 	for _, f := range files {
 		args = append(args, "test/"+f+".test.mjs")
 	}
-	run(t, built(t), []string{"UMBRA_TEST_URL=" + s.URL, "UMBRA_TEST_DIR=" + t.TempDir()}, node, args...)
+	run(t, built(t), []string{"UMBRA_TEST_URL=" + s.URL, "UMBRA_TEST_DIR=" + t.TempDir(), "UMBRA_TEST_WRITES=" + writes, "UMBRA_TEST_PROGRAM=" + abs(t, harness.Binary(t))}, node, args...)
 }
 
 // TestTypeScript runs the tests of the client's core on the machine's Node.

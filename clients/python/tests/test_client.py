@@ -4,6 +4,7 @@ import asyncio
 import http.server
 import os
 import random
+import socketserver
 import tempfile
 import threading
 import time
@@ -190,6 +191,73 @@ class Hostile(unittest.TestCase):
         self.assertEqual((e.exception.code, e.exception.status), ("network", 0))
 
 
+    def test_endless_and_slow_bodies(self):
+        class Bad(Quiet):
+            def do_GET(self):
+                self.send_response(500 if self.path == "/tasks/endless" else 200)
+                if self.path == "/tasks/large":
+                    self.send_header("Content-Length", str(1 << 40))
+                self.end_headers()
+                try:
+                    if self.path == "/tasks/slow":
+                        self.wfile.write(b"{")
+                        self.connection.recv(1)
+                    while self.path != "/tasks/slow":
+                        self.wfile.write(b"x" * (1 << 16))
+                except OSError:
+                    pass
+                self.close_connection = True
+
+        bad = umbra.Client(serve(self, Bad), retries=0, timeout=2)
+        for path, code in (("/tasks/endless", "internal_error"), ("/tasks/slow", "network")):
+            with self.assertRaises(umbra.UmbraError) as e:
+                bad.request("GET", path)
+            self.assertEqual(e.exception.code, code)
+        with self.assertRaises(umbra.UmbraError) as e:
+            bad.request("GET", "/tasks/large")
+        self.assertIn(e.exception.code, ("network", "response_too_large"))
+
+    def test_a_unix_socket_and_the_newest_number(self):
+        seen = []
+
+        class Local(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def go(self):
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                seen.append((self.command, self.path, self.headers.get("Umbra-Min-Seq")))
+                body = b'{"task_id":"a","workspace_id":"w","entries":[]}' if self.path == "/tasks/a" else b"{}"
+                self.send_response(200)
+                if self.command == "PUT":
+                    self.send_header("Umbra-Seq", "42")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_PUT = go
+
+        class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+            daemon_threads = True
+
+            def get_request(self):
+                return super().get_request()[0], ("local", 0)
+
+        with tempfile.TemporaryDirectory() as at:
+            server = Server(os.path.join(at, "s"), Local)
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            self.addCleanup(server.server_close)
+            self.addCleanup(server.shutdown)
+            with umbra.Client(f"unix:{at}/s", follower_reads=True) as c:
+                c.request("GET", "/tasks/a")
+                c.task("a").files.write("f", "x")
+                c.request("GET", "/workspaces/w/log")
+                c.request("GET", "/tasks/b")
+        self.assertEqual(seen, [("GET", "/tasks/a", None), ("PUT", "/tasks/a/content?path=f", None), ("GET", "/workspaces/w/log", "42"), ("GET", "/tasks/b", None)])
+
+
 class Async(unittest.TestCase):
     def test_same_objects(self):
         async def main():
@@ -257,6 +325,23 @@ class Commands(unittest.TestCase):
             pid = int(f.read())
         while os.path.exists(f"/proc/{pid}"):
             time.sleep(0.02)
+
+
+class ReviewTest(unittest.TestCase):
+    def test_hunks_blame_and_checkpoints(self):
+        k = client.tasks.create("review", kind="virtual")
+        k.subtask("s").files.write("a.txt", "one\n")
+        w = client.workspaces.get(k.get().workspace_id)
+        w.checkpoint("before", "as it was")
+        self.assertEqual([c["name"] for c in w.checkpoints()], ["before"])
+        (hunk,) = k.hunks(path="a.txt")
+        self.assertEqual((hunk["subtasks"], hunk["status"]), (["s"], "open"))
+        k.review(reject=[hunk["id"]])
+        self.assertEqual([e.path for e in k.files.list()], [])
+        w.restore("before", plan=w.restore("before", dry_run=True)["plan"])
+        self.assertEqual(k.files.read("a.txt"), b"one\n")
+        self.assertEqual([(r["start"], r["end"]) for r in w.blame("a.txt")["ranges"]], [(1, 1)])
+        w.delete_checkpoint("before")
 
 
 class ForksTest(unittest.TestCase):

@@ -13,7 +13,7 @@ from .http import Cancel, current_cancel
 
 _OBJECTS = (Calls, Files, Forks, Session, Sessions, Task, Tasks, Toolset, Toolsets, Workspace, Workspaces)
 _PLAIN = {"subtask", "as_actor", "task"}
-_ITERATORS = {"list", "changes", "hunks", "events", "log", "stream", "exec_stream"}
+_ITERATORS = {"list", "changes", "hunks", "events", "log", "stream", "exec_stream", "checkpoints"}
 
 
 async def _run(fn: Callable[..., Any], *args: Any, **options: Any) -> Any:

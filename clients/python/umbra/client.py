@@ -475,6 +475,39 @@ class Workspace:
     def coverage(self) -> dict[str, Any]:
         return self._c.http.json("GET", self._path + "/coverage")
 
+    def revert(self, **body: Any) -> dict[str, Any]:
+        return self._c.http.json("POST", self._path + "/revert", body=body)
+
+    def fork(self, **body: Any) -> dict[str, Any]:
+        return self._c.http.json("POST", self._path + "/forks", body=body)
+
+    def blame(self, path: str, **query: Any) -> dict[str, Any]:
+        """Who wrote the lines of a file."""
+        return self._c.http.json("GET", self._path + "/blame", query={"path": path, **query})
+
+    def checkpoints(self) -> Iterator[dict[str, Any]]:
+        return _pages(self._c.http, self._path + "/checkpoints", "checkpoints", {})
+
+    def checkpoint(self, name: str, message: str | None = None) -> dict[str, Any]:
+        """Name the newest commit."""
+        return self._c.http.json("POST", self._path + "/checkpoints", body={"name": name, **({"message": message} if message is not None else {})})
+
+    def delete_checkpoint(self, name: str) -> None:
+        self._c.http.json("DELETE", f"{self._path}/checkpoints/{segment(name)}")
+
+    def restore(self, to: str, **body: Any) -> dict[str, Any]:
+        """Bring the tree of a checkpoint, a commit or a time back as one new commit."""
+        return self._c.http.json("POST", self._path + "/restore", body={"to": to, **body})
+
+    def compare(self, other: str | None = None) -> dict[str, Any]:
+        return self._c.http.json("GET", self._path + "/compare", query={"with": other})
+
+    def update(self, **fields: Any) -> dict[str, Any]:
+        return self._c.http.json("PATCH", self._path, body=fields)
+
+    def delete(self, *, force: bool = False) -> None:
+        self._c.http.json("DELETE", self._path, query={"force": force or None})
+
     def events(self, *, after: int | None = None) -> Iterator[dict[str, Any]]:
         return follow(self._c.http, self._path + "/stream", {}, after, lambda: _newest(self._c.http, self.id), lambda: False)
 

@@ -133,7 +133,8 @@ class Transport:
         self._actor = actor
         self._headers = dict(headers)
         self._follower_reads = follower_reads
-        self._newest: dict[str, int] = {}
+        self._newest: dict[str, int] = {}  # with follower_reads: the newest sequence number seen of a workspace
+        self._workspaces: dict[str, str] = {}  # and the workspace of a task
         self._lock = threading.Lock()
         self._idle: list[http.client.HTTPConnection] = []
         self._unix = None
@@ -184,9 +185,11 @@ class Transport:
             head.setdefault("X-Actor", self._actor)
         if not reads:
             head.setdefault("Idempotency-Key", key or str(uuid.uuid4()))
-        scope = "/".join(path.split("/")[:3])
-        if reads and self._follower_reads and scope in self._newest:
-            head["Umbra-Min-Seq"] = str(self._newest[scope])
+        if reads and self._follower_reads:
+            # Without it a read is answered by the workspace's owner.
+            newest = self._newest.get(self._workspace_of(path) or "")
+            if newest is not None:
+                head["Umbra-Min-Seq"] = str(newest)
         once = False
         raw: Any = None
         if content is not None:
@@ -205,10 +208,8 @@ class Transport:
                 head["Authorization"] = "Bearer " + (self._token() if callable(self._token) else self._token)
             try:
                 answer = self._attempt(method, target, raw() if callable(raw) else raw, head, timeout, cancel)
-                seq = answer.headers.get("Umbra-Seq")
-                if seq is not None and seq.isdigit():
-                    with self._lock:
-                        self._newest[scope] = max(int(seq), self._newest.get(scope, 0))
+                if self._follower_reads:
+                    self._see(path, reads, answer.headers.get("Umbra-Seq"))
                 if 200 <= answer.status < 300 or answer.status == 304:
                     return answer
                 if lost and method == "DELETE" and answer.status == 404 and _DELETES_ONCE.match(path):
@@ -232,6 +233,20 @@ class Transport:
                 raise failure
             pause(attempt, failure.retry_after, cancel)
             attempt += 1
+
+    def _workspace_of(self, path: str) -> str | None:
+        kind, name = (path.split("/") + ["", ""])[1:3]
+        return name if kind == "workspaces" else self._workspaces.get(name) if kind == "tasks" else None
+
+    def _see(self, path: str, read: bool, seq: str | None) -> None:
+        if seq is None or not seq.isdigit():
+            return
+        workspace = self._workspace_of(path)
+        with self._lock:
+            if workspace is not None:
+                self._newest[workspace] = max(int(seq), self._newest.get(workspace, 0))
+            elif not read:
+                self._newest.clear()  # it may be of any of them
 
     def _attempt(self, method: str, target: str, raw: Any, head: dict[str, str], timeout: float | None, cancel: Cancel | None) -> Answer:
         connection = self._take()
@@ -272,7 +287,10 @@ class Transport:
                 attempt += 1
                 continue
             try:
-                return json.loads(raw)
+                value = json.loads(raw)
+                if self._follower_reads and isinstance(value, dict) and isinstance(value.get("task_id"), str) and isinstance(value.get("workspace_id"), str):
+                    self._workspaces[segment(value["task_id"])] = segment(value["workspace_id"])
+                return value
             except ValueError:
                 raise UmbraError("bad_response", answer.status, "The answer is not JSON.", request_id=answer.headers.get("X-Request-Id") or "") from None
 

@@ -41,7 +41,9 @@ export class Transport {
   readonly retries: number;
   readonly #options: UmbraOptions;
   readonly #fetch: typeof fetch;
+  /** With followerReads: the newest sequence number seen of a workspace, and the workspace of a task. */
   readonly #newest = new Map<string, bigint>();
+  readonly #workspaces = new Map<string, string>();
 
   constructor(options: UmbraOptions) {
     this.#options = options;
@@ -59,9 +61,9 @@ export class Transport {
     const headers: Record<string, string> = { ...this.#options.headers, ...o.headers };
     if (this.#options.actor !== undefined && headers["X-Actor"] === undefined) headers["X-Actor"] = this.#options.actor;
     if (!reads && headers["Idempotency-Key"] === undefined) headers["Idempotency-Key"] = o.idempotencyKey ?? crypto.randomUUID();
-    const scope = path.split("/", 3).join("/");
     if (reads && this.#options.followerReads) {
-      const seq = this.#newest.get(scope);
+      // Without it a read is answered by the workspace's owner.
+      const seq = this.#newest.get(this.#workspaceOf(path) ?? "");
       if (seq !== undefined) headers["Umbra-Min-Seq"] = String(seq);
     }
     let body: BodyInit | undefined;
@@ -83,7 +85,7 @@ export class Transport {
         const token = this.#options.token;
         if (token !== undefined) headers["Authorization"] = `Bearer ${typeof token === "function" ? await token() : token}`;
         const res = await this.#attempt(target, { method, headers, body, redirect: "error", ...(streams ? { duplex: "half" } : {}) } as RequestInit, o);
-        this.#see(scope, res);
+        if (this.#options.followerReads) this.#see(path, reads, res);
         if (res.ok || res.status === 304) return res;
         if (lost && method === "DELETE" && res.status === 404 && deletesOnce(path)) {
           // The answer of an earlier attempt was lost.
@@ -132,7 +134,9 @@ export class Transport {
         continue;
       }
       try {
-        return { value: JSON.parse(text) as T, headers: res.headers };
+        const value = JSON.parse(text) as T;
+        if (this.#options.followerReads) this.#learn(value);
+        return { value, headers: res.headers };
       } catch {
         throw new UmbraError({ code: "bad_response", status: res.status, detail: "The answer is not JSON.", requestId: res.headers.get("x-request-id") ?? "" });
       }
@@ -161,11 +165,24 @@ export class Transport {
     }
   }
 
-  #see(scope: string, res: Response): void {
+  #workspaceOf(path: string): string | undefined {
+    const [, kind, id] = path.split("/", 3);
+    return kind === "workspaces" ? id : kind === "tasks" ? this.#workspaces.get(id ?? "") : undefined;
+  }
+
+  #see(path: string, read: boolean, res: Response): void {
     const value = res.headers.get("umbra-seq");
     if (value === null || !/^\d{1,20}$/.test(value)) return;
+    const workspace = this.#workspaceOf(path);
     const seq = BigInt(value);
-    if (seq > (this.#newest.get(scope) ?? -1n)) this.#newest.set(scope, seq);
+    if (workspace !== undefined) {
+      if (seq > (this.#newest.get(workspace) ?? -1n)) this.#newest.set(workspace, seq);
+    } else if (!read) this.#newest.clear(); // it may be of any of them
+  }
+
+  /** #learn notes the workspace of a task that was answered. */
+  #learn(value: any): void {
+    if (typeof value?.task_id === "string" && typeof value.workspace_id === "string") this.#workspaces.set(segment(value.task_id), segment(value.workspace_id));
   }
 }
 

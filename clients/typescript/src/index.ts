@@ -157,7 +157,8 @@ export class Task {
     return pages(this.#s.http, this.#s.path + "/hunks", "hunks", o, this.#s.headers);
   }
 
-  review(body: { accept?: string[]; reject?: string[]; plan?: string; dry_run?: boolean; message?: string }, o: Signal = {}): Promise<any> {
+  /** review accepts and rejects hunks by their ids; rejected ones are taken back as one commit. */
+  review(body: { accept?: string[]; reject?: string[]; accept_rest?: boolean; reject_rest?: boolean; hold?: boolean; plan?: string; dry_run?: boolean; message?: string }, o: Signal = {}): Promise<any> {
     return this.#json("POST", "/review", { body, ...o });
   }
 
@@ -287,6 +288,43 @@ export class Workspace {
 
   fork(body: Record<string, unknown> = {}, o: Signal = {}): Promise<any> {
     return this.#http.json("POST", this.#path + "/forks", { body, ...o });
+  }
+
+  /** blame returns who wrote the lines of a file. */
+  blame(path: string, o: Signal & { at?: string; lines?: string; ignore_whitespace?: boolean } = {}): Promise<any> {
+    const { signal, ...query } = o;
+    return this.#http.json("GET", this.#path + "/blame", { query: { path, ...query }, signal });
+  }
+
+  checkpoints(o: Signal = {}): AsyncGenerator<any, void, void> {
+    return pages(this.#http, this.#path + "/checkpoints", "checkpoints", o);
+  }
+
+  /** checkpoint names the newest commit. */
+  checkpoint(name: string, o: Signal & { message?: string } = {}): Promise<any> {
+    const { signal, ...more } = o;
+    return this.#http.json("POST", this.#path + "/checkpoints", { body: { name, ...more }, signal });
+  }
+
+  deleteCheckpoint(name: string, o: Signal = {}): Promise<void> {
+    return this.#http.json("DELETE", `${this.#path}/checkpoints/${segment(name)}`, o);
+  }
+
+  /** restore brings the tree of a checkpoint, a commit or a time back as one new commit. */
+  restore(body: { to: string; paths?: string[]; dry_run?: boolean; plan?: string }, o: Signal = {}): Promise<any> {
+    return this.#http.json("POST", this.#path + "/restore", { body, ...o });
+  }
+
+  compare(other?: string, o: Signal = {}): Promise<any> {
+    return this.#http.json("GET", this.#path + "/compare", { query: { with: other }, ...o });
+  }
+
+  update(fields: Record<string, unknown>, o: Signal = {}): Promise<any> {
+    return this.#http.json("PATCH", this.#path, { body: fields, ...o });
+  }
+
+  delete(o: Signal & { force?: boolean } = {}): Promise<void> {
+    return this.#http.json("DELETE", this.#path, { query: { force: o.force }, signal: o.signal });
   }
 }
 

@@ -108,9 +108,9 @@ test("a proxy that drops, doubles and cuts: no write lost, none done twice", asy
   const through = await proxy(t, () => (rand() < 0.3 ? kinds[Math.floor(rand() * kinds.length)] : "pass"));
   const client = new Umbra({ url: through, retries: 12 });
   const k = await task(client);
-  const n = 120;
+  const n = Number(process.env.UMBRA_TEST_WRITES ?? 1000);
   let next = 0;
-  await Promise.all(Array.from({ length: 8 }, async (_, worker) => {
+  await Promise.all(Array.from({ length: 32 }, async (_, worker) => {
     while (next < n) {
       const i = next++;
       await k.files.append(`log-${worker}`, `line ${i}\n`);
@@ -300,6 +300,106 @@ test("a call whose end is refused is not reported as failed", async (t) => {
   const run = new Umbra({ url: base }).task("t").call({ workspace_id: "w" }, async () => 1);
   await assert.rejects(run, { code: "call_ended", status: 409 });
   assert.deepEqual(ends, ["ok"]);
+});
+
+test("hunks are accepted and rejected, lines have authors, checkpoints are restored", async () => {
+  const k = await umbra.tasks.create({ goal: "review", kind: "virtual" });
+  const lines = Array.from({ length: 30 }, (_, i) => `${i}\n`);
+  await k.files.write("a.txt", lines.join(""));
+  const w = await umbra.workspaces.get((await k.get()).workspace_id);
+  const point = await w.checkpoint("before", { message: "as it was" });
+  assert.deepEqual((await collect(w.checkpoints())).map((c) => [c.name, c.commit]), [["before", point.commit]]);
+  const later = await umbra.tasks.create({ goal: "edit", workspace: "", task_id: `review-${process.pid}-${Date.now()}`, kind: "virtual", namespace: ["review", k.id] });
+  await later.files.write("b.txt", lines.join(""));
+  await later.complete();
+  const next = await umbra.tasks.create({ goal: "edit", kind: "virtual", namespace: ["review", k.id] });
+  await next.subtask("top").files.edit("b.txt", "0\n1\n2\n", "zero\n1\n2\n");
+  await next.subtask("bottom").files.edit("b.txt", "28\n29\n", "28\nlast\n");
+  const hunks = await collect(next.hunks({ path: "b.txt" }));
+  assert.deepEqual(hunks.map((h) => [h.subtasks, h.status]), [[["top"], "open"], [["bottom"], "open"]]);
+  const done = await next.review({ accept: [hunks[0].id], reject: [hunks[1].id] });
+  assert.deepEqual([done.accepted, done.rejected].map((x) => (Array.isArray(x) ? x.length : x)), [1, 1]);
+  assert.match(text(await next.files.read("b.txt")), /^zero\n[^]*\n29\n$/);
+  await k.files.write("a.txt", "other\n");
+  const { ranges } = await w.blame("a.txt");
+  assert.deepEqual(ranges.map((r) => [r.start, r.end, r.task_id]), [[1, 1, k.id]]);
+  const plan = await w.restore({ to: "before", dry_run: true });
+  await w.restore({ to: "before", plan: plan.plan });
+  assert.equal(text(await k.files.read("a.txt")), lines.join(""));
+  await w.deleteCheckpoint("before");
+  assert.deepEqual(await collect(w.checkpoints()), []);
+});
+
+test("a fork's work is merged into its parent", async () => {
+  const owner = await umbra.tasks.create({ goal: "merge", kind: "virtual", namespace: ["merge-ts", String(process.pid)] });
+  await owner.files.write("a.txt", "a");
+  const parent = (await owner.get()).workspace_id;
+  const { forks: [fork] } = await umbra.forks.create(parent, { name: "work" });
+  const inside = await umbra.tasks.create({ goal: "in the fork", workspace: fork.id });
+  await inside.files.write("b.txt", "b");
+  await assert.rejects(umbra.forks.delete(fork.id), { code: "unmerged", status: 409 });
+  const merged = await umbra.forks.merge(fork.id, { task_id: owner.id });
+  assert.equal(merged.conflicts.length, 0);
+  assert.equal(text(await owner.files.read("b.txt")), "b");
+  await owner.files.write("c.txt", "c");
+  await umbra.forks.rebase(fork.id);
+  assert.equal(text(await inside.files.read("c.txt")), "c");
+});
+
+test("a server at a Unix socket, and how a server is found", async (t) => {
+  const { findServer, socketFetch } = await import("../dist/node.js");
+  const at = await mkdtemp(join(process.env.UMBRA_TEST_DIR, "sock-"));
+  const path = join(at, "s");
+  const data = "0123456789".repeat(20_000);
+  const server = http.createServer(async (req, res) => {
+    let body = "";
+    for await (const c of req) body += c;
+    res.writeHead(req.url.startsWith("/tasks/k/content") ? 200 : 404, { ETag: '"x"', "X-Request-Id": "r", ...(req.method === "GET" ? { "Content-Length": data.length } : {}) });
+    res.end(req.method === "GET" ? data : JSON.stringify({ path: "f", bytes: body.length }));
+  });
+  await new Promise((done) => server.listen(path, done));
+  t.after(() => { server.closeAllConnections(); server.close(); });
+  const k = new Umbra({ url: "http://localhost", fetch: socketFetch(`unix:${path}`), retries: 0 }).task("k");
+  assert.equal((await k.files.write("f", data)).bytes, data.length);
+  assert.equal(text(await k.files.read("f")), data);
+  await assert.rejects(new Umbra({ url: "http://localhost", fetch: socketFetch(join(at, "none")), retries: 0 }).task("k").get(), (e) => e.code === "network");
+  const before = { ...process.env };
+  t.after(() => { for (const name of ["UMBRA_SERVER", "UMBRA_TOKEN", "UMBRA_DATA_DIR"]) if (before[name] === undefined) delete process.env[name]; else process.env[name] = before[name]; });
+  Object.assign(process.env, { UMBRA_SERVER: `unix:${path}`, UMBRA_TOKEN: "t" });
+  const found = await findServer();
+  assert.deepEqual([found.url, found.token, typeof found.fetch], ["http://localhost", "t", "function"]);
+  delete process.env.UMBRA_SERVER;
+  delete process.env.UMBRA_TOKEN;
+  process.env.UMBRA_DATA_DIR = at;
+  assert.deepEqual(await findServer(), { url: "http://127.0.0.1:8080" });
+  await writeFile(join(at, "lock"), JSON.stringify({ pid: process.pid, address: "127.0.0.1:4711" }));
+  assert.deepEqual(await findServer(), { url: "http://127.0.0.1:4711" });
+  await writeFile(join(at, "lock"), JSON.stringify({ pid: 2 ** 22 + 1, address: "127.0.0.1:4711" }));
+  assert.deepEqual(await findServer(), { url: "http://127.0.0.1:8080" });
+});
+
+test("reads from a follower carry the newest number seen of the workspace", async (t) => {
+  const seen = [];
+  const server = await serve(t, (req, res) => {
+    if (req.method === "GET") seen.push([req.url, req.headers["umbra-min-seq"]]);
+    const seq = new URL(req.url, "http://x").searchParams.get("path") ?? (req.url.includes("/toolsets/") ? "99" : undefined);
+    res.writeHead(200, seq === undefined ? {} : { "Umbra-Seq": seq });
+    const [, task] = /^\/tasks\/(\w+)$/.exec(req.url) ?? [];
+    res.end(JSON.stringify(task === undefined ? {} : { task_id: task, workspace_id: task === "far" ? "w2" : "w1" }));
+  });
+  const client = new Umbra({ url: server, followerReads: true });
+  const [a, b, far] = ["a", "b", "far"].map((id) => client.task(id));
+  for (const k of [a, b, far]) await k.get();
+  await a.files.write("9007199254740993", "x");
+  await a.files.write("7", "x");
+  await b.get();
+  await far.get();
+  await client.request("GET", "/workspaces/w1");
+  await client.request("POST", "/toolsets/t/call", { body: {} }); // of a workspace that is not known
+  await b.get();
+  await new Umbra({ url: server }).task("a").get();
+  const n = "9007199254740993";
+  assert.deepEqual(seen.slice(3), [["/tasks/b", n], ["/tasks/far", undefined], ["/workspaces/w1", n], ["/tasks/b", undefined], ["/tasks/a", undefined]]);
 });
 
 test("forks are made, listed, compared and deleted", async () => {

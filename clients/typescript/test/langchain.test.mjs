@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { AIMessage } from "@langchain/core/messages";
 import { fakeModel } from "@langchain/core/testing";
@@ -84,6 +87,31 @@ test("no server is an error to the model, not a broken conversation", async () =
   const out = results(await run(createAgent({ model, tools: [stop], middleware: [middleware] })));
   assert.deepEqual(out.map((m) => m.status ?? "success"), ["success", "success", "error"]);
   assert.match(out[2].content, /did not answer/);
+});
+
+test("a server that is stopped between turns, and is there again", async () => {
+  const data = await folder();
+  const start = async (listen) => {
+    const program = spawn(process.env.UMBRA_TEST_PROGRAM, ["serve", "--data-dir", data, "--listen", listen], { stdio: ["ignore", "pipe", "ignore"] });
+    const [line] = await once(createInterface(program.stdout), "line");
+    return { url: /http:\S+/.exec(line)[0], stop: async () => { program.kill("SIGTERM"); await once(program, "exit"); } };
+  };
+  let server = await start("127.0.0.1:0");
+  const { url } = server;
+  const middleware = createWorkspacesMiddleware({ umbra: new Umbra({ url, retries: 0 }), mounts: [{ prefix: "/p", scope: "READ_WRITE", store: new PhysicalStore(await folder()) }] });
+  const stop = tool(async () => { await server.stop(); return "stopped"; }, { name: "stop", description: "s", schema: z.object({}) });
+  const again = tool(async () => { server = await start(new URL(url).host); return "started"; }, { name: "again", description: "a", schema: z.object({}) });
+  const read = [{ name: "read_file", args: { path: "/p/a" } }];
+  try {
+    const model = turns([{ name: "write_file", args: { path: "/p/a", content: "1" } }], [{ name: "stop", args: {} }], read, [{ name: "again", args: {} }], read);
+    const out = results(await run(createAgent({ model, tools: [stop, again], middleware: [middleware] })));
+    assert.deepEqual(out.map((m) => [m.name, m.status ?? "success"]), [["write_file", "success"], ["stop", "success"], ["read_file", "error"], ["again", "success"], ["read_file", "success"]]);
+    assert.match(out[2].content, /did not answer/);
+    assert.equal(out[4].content, "1");
+    await middleware.close();
+  } finally {
+    await server.stop();
+  }
 });
 
 test("mounts that cannot be", async () => {
