@@ -7,6 +7,7 @@ import (
 	"os"
 	"syscall"
 
+	"umbra/internal/filestamp"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
 )
@@ -149,6 +150,18 @@ func (s *Staged) Finish() error {
 	}
 	s.mtime = info.MtimeNs
 	return s.file.StartWriteout()
+}
+
+// Stamp marks the finished file as the one that was to hold a blob (package
+// filestamp), as far as the file system keeps such times.
+func (s *Staged) Stamp(blob [20]byte) {
+	at := filestamp.Mtime(s.mtime, s.ino, blob)
+	if s.file == nil || s.file.SetMtime(at) != nil {
+		return
+	}
+	if info, err := s.file.Stat(); err == nil { // rounded, maybe
+		s.mtime = info.MtimeNs
+	}
 }
 
 // Discard drops content that is not placed, and closes what is. It returns the

@@ -25,6 +25,7 @@ const (
 	OpWrite           = "write"
 	OpTruncate        = "truncate"
 	OpAllocate        = "allocate"
+	OpSetMtime        = "setmtime"
 	OpFsync           = "fsync"
 	OpFdatasync       = "fdatasync"
 	OpWriteout        = "writeout"

@@ -287,6 +287,10 @@ func (f *injectFile) Chmod(perm fs.FileMode) error {
 	return f.change(OpChmod, func() error { return f.in.Chmod(perm) })
 }
 
+func (f *injectFile) SetMtime(ns int64) error {
+	return f.change(OpSetMtime, func() error { return f.in.SetMtime(ns) })
+}
+
 func (f *injectFile) Stat() (Info, error) {
 	if _, err := f.before(OpStat, true); err != nil {
 		return Info{}, err

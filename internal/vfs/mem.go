@@ -53,6 +53,7 @@ type node struct {
 	nlink        uint64      // a directory's own two, and one for each in it
 	uid, gid     uint32
 	mtime, ctime int64
+	diskMtime    int64 // like diskMode; a change of an entry that names it is later
 
 	opens, writers int  // handles
 	logged         int  // changes in the entryLog that name it
@@ -248,6 +249,7 @@ func (s *memState) put(changes ...entryChange) {
 			c.dir.entries[c.name] = c.after
 			c.after.attach(c.dir)
 			c.after.ctime = now
+			c.after.diskMtime = c.after.mtime
 		}
 		c.dir.mtime, c.dir.ctime = now, now
 	}

@@ -84,7 +84,7 @@ func (c *cloner) node(n *node) (clone *node, fresh bool) {
 		return clone, false
 	}
 	clone = &node{ino: n.ino, mode: n.mode, diskMode: n.diskMode, uid: n.uid, gid: n.gid,
-		mtime: n.mtime, ctime: n.ctime, target: n.target}
+		mtime: n.mtime, ctime: n.ctime, diskMtime: n.diskMtime, target: n.target}
 	if n.mode.IsDir() {
 		clone.entries = make(map[string]*node, len(n.entries))
 		clone.disk = make(map[string]*node, len(n.entries))
@@ -208,6 +208,10 @@ func (c *cloner) rebuild(n *node, disk map[*node]map[string]*node, opt CrashOpti
 		clone.mode = n.diskMode
 	}
 	clone.diskMode = clone.mode
+	if n.mode.IsRegular() && n.mtime != n.diskMtime && (opt.Mode != CrashRandom || opt.Rand.IntN(2) == 0) {
+		clone.mtime = n.diskMtime // as fdatasync leaves it
+	}
+	clone.diskMtime = clone.mtime
 	if n.mode.IsRegular() {
 		clone.data.disk = c.bytes(&n.data, opt)
 		clone.data.cur = slices.Clone(clone.data.disk)

@@ -53,7 +53,7 @@ func (m *Mem) settle() *Mem {
 		}
 		seen[n] = true
 		n.data.sync()
-		n.diskMode = n.mode
+		n.diskMode, n.diskMtime = n.mode, n.mtime
 		for _, child := range n.entries {
 			visit(child)
 		}

@@ -203,6 +203,13 @@ func (f *memFile) Chmod(perm fs.FileMode) error {
 	})
 }
 
+func (f *memFile) SetMtime(ns int64) error {
+	return f.update("setmtime", func() error {
+		f.n.mtime, f.n.ctime = ns, f.s.now()
+		return nil
+	})
+}
+
 func (f *memFile) Allocate(size int64) error {
 	if size <= 0 {
 		return nil
@@ -228,7 +235,7 @@ func (f *memFile) Sync() error {
 			return nil
 		}
 		f.n.data.sync()
-		f.n.diskMode = f.n.mode
+		f.n.diskMode, f.n.diskMtime = f.n.mode, f.n.mtime
 		return nil
 	})
 }

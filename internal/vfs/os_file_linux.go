@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -136,6 +137,18 @@ func (f *osFile) Truncate(size int64) error {
 
 func (f *osFile) Chmod(perm fs.FileMode) error {
 	return pathErr("chmod", f.name, f.with(func(fd int) error { return unix.Fchmod(fd, unixMode(perm)) }))
+}
+
+func (f *osFile) SetMtime(ns int64) error {
+	return pathErr("setmtime", f.name, f.with(func(fd int) error {
+		ts := [2]unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(ns)}
+		// futimens(3), which package unix does not have.
+		_, _, errno := unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+		if errno != 0 {
+			return errno
+		}
+		return nil
+	}))
 }
 
 func (f *osFile) Allocate(size int64) error {

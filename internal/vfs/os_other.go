@@ -201,6 +201,8 @@ func (f *osFile) Stat() (Info, error) {
 	return infoOfFile(fi), nil
 }
 
+func (f *osFile) SetMtime(int64) error { return pathErr("setmtime", f.Name(), errors.ErrUnsupported) }
+
 // Allocate makes the file long enough; room is not reserved.
 func (f *osFile) Allocate(size int64) error {
 	fi, err := f.File.Stat()

@@ -100,6 +100,10 @@ type File interface {
 	Stat() (Info, error)
 	Truncate(size int64) error
 	Chmod(perm fs.FileMode) error
+	// SetMtime sets the time of the last modification, in nanoseconds since 1970;
+	// a file system that is coarser rounds it down. ErrUnsupported on other systems
+	// than Linux.
+	SetMtime(ns int64) error
 	// Allocate makes the file at least size bytes long and reserves their room
 	// (fallocate), so that a full disk shows now; what is new reads as zeros.
 	// Where the file system cannot reserve, the file is made longer only.

@@ -43,10 +43,9 @@ func (w *Workspace) bring(ctx context.Context, path wspath.Path, want gitstore.E
 		if have.kind == KindFile {
 			s.perm, s.attrs = rootfs.ExecBits(have.info.Mode.Perm(), exec), path
 		}
-		if s.content, err = c.fromStore(ctx, path, r, size); err != nil {
+		if s.content, err = c.fromStore(ctx, path, want.ID, r, size); err != nil {
 			return err
 		}
-		s.content.blob = gitstore.KnownBlob(want.ID)
 	}
 	p.steps = []step{s}
 	m := &materialiser{w: w, p: p}

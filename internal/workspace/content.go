@@ -52,8 +52,9 @@ const maxOpen = 256
 
 func newContents(w *Workspace) *contents { return &contents{w: w, open: new(atomic.Int64)} }
 
-// finished notes a file that is written whole, and parks it if too many are open.
+// finished stamps a file that is written whole, and parks it if too many are open.
 func (c *contents) finished(x *content) {
+	x.staged.Stamp(x.blob.ID())
 	if n := c.open.Add(1); x.staged.Park(int(n), maxOpen) {
 		c.open.Add(-1)
 	}
@@ -162,6 +163,9 @@ func (c *contents) fromBytes(p wspath.Path, data []byte) (*content, error) {
 	if err == nil {
 		err = errs.Wrap(x.blob.Err(), string(p))
 	}
+	if err == nil {
+		c.finished(x)
+	}
 	return x, err
 }
 
@@ -170,6 +174,9 @@ func (c *contents) fromHeld(p wspath.Path, id object.ID, data []byte) (*content,
 	x, err := c.stage(p, data)
 	if err == nil {
 		x.blob, err = c.w.store.HeldBlob(id, data)
+	}
+	if err == nil {
+		c.finished(x)
 	}
 	return x, err
 }
@@ -189,7 +196,6 @@ func (c *contents) stage(p wspath.Path, data []byte) (*content, error) {
 	if err := staged.Finish(); err != nil {
 		return nil, errs.Wrap(err, string(p))
 	}
-	c.finished(x)
 	return x, nil
 }
 
@@ -251,10 +257,10 @@ func incomplete(p wspath.Path) error {
 	return &errs.Error{Kind: errs.Invalid, Code: "body_incomplete", Detail: "The content is not as long as announced.", Path: string(p)}
 }
 
-// fromStore prepares what history has, without hashing it once more: the reader
+// fromStore prepares a blob of history, without hashing it once more: the reader
 // checks it.
-func (c *contents) fromStore(ctx context.Context, p wspath.Path, r io.Reader, size int64) (*content, error) {
-	x := &content{}
+func (c *contents) fromStore(ctx context.Context, p wspath.Path, id object.ID, r io.Reader, size int64) (*content, error) {
+	x := &content{blob: gitstore.KnownBlob(id)}
 	c.all = append(c.all, x)
 	staged, err := c.w.root.Stage(p)
 	if err != nil {

@@ -168,6 +168,7 @@ func (m *materialiser) stageAgain(s *step) error {
 	if err != nil {
 		return err
 	}
+	again.Stamp(s.content.blob.ID())
 	m.p.contents.all = append(m.p.contents.all, &content{staged: s.content.staged})
 	s.content.staged = again
 	return nil

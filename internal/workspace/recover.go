@@ -41,13 +41,21 @@ type recovery struct {
 
 // versions are the states of one path since the checkpoint, the oldest first.
 type versions struct {
-	list []gitstore.Entry // Mode 0: not there
+	list []version
 	// moved says that a change set which renames touched the path: between two of
 	// its steps nothing may be there.
 	moved bool
 	// via says that a server before this one passed through the path: any content
 	// that history has may be there.
 	via bool
+}
+
+// version is one state of a path; Mode 0: nothing is there.
+type version struct {
+	gitstore.Entry
+	// until is set for what a user wrote, whose files have no stamp: a file that was
+	// modified since is another. Nanoseconds since 1970.
+	until int64
 }
 
 // state is what is at a path; the zero value is nothing.
@@ -60,7 +68,7 @@ type state struct {
 func (r *recovery) ours(v *versions, now state) bool {
 	for _, e := range v.list {
 		if e.Mode == object.Dir {
-			e = gitstore.Entry{}
+			e = version{}
 		}
 		if e.Mode == now.mode && (now.mode == 0 || e.ID == now.id) {
 			return true
@@ -212,30 +220,26 @@ func (r *recovery) history(ctx context.Context) error {
 			r.renamed = append(r.renamed, renamed{rec.Seq, net})
 			r.follow(net)
 		}
-		moves := slices.ContainsFunc(c.Message.Entries, func(e message.Entry) bool { return e.OldPath != "" })
+		renames := slices.ContainsFunc(c.Message.Entries, func(e message.Entry) bool { return e.OldPath != "" })
+		when, by := c.When.UnixNano(), int64(0)
+		if c.Message.Source == message.External {
+			by = when
+		}
 		err = r.w.store.DiffTrees(ctx, c.Parent, c.ID, wspath.Root, func(t gitstore.TreeChange) error {
-			v := r.path(t.Path, t.Old)
-			v.list = append(v.list, t.New)
-			v.moved = v.moved || moves
+			v := r.path(t.Path, version{t.Old, when})
+			v.list = append(v.list, version{t.New, by})
+			v.moved = v.moved || renames
 			if at := movedTo(net, t.Path); at != "" {
-				v := r.path(at, t.Old) // it moved along first
-				v.list = append(v.list, t.Old)
+				v := r.path(at, version{t.Old, when}) // it moved along first
+				v.list = append(v.list, version{t.Old, when})
 				v.moved = true
 			}
 			return nil
 		})
-		for i := range c.Message.Entries {
-			// What a rename replaces is at its old name for a moment.
-			if e := &c.Message.Entries[i]; e.OldPath != "" {
-				from, to := r.paths[wspath.Path(e.OldPath)], r.paths[wspath.Path(e.Path)]
-				if from != nil && to != nil {
-					from.list = append(from.list, to.list[:len(to.list)-1]...)
-				}
-			}
-		}
+		r.followFiles(c.Message.Entries)
 		for _, x := range c.Message.Extra {
 			if x.Key == keyVia {
-				r.path(wspath.Path(strings.TrimSuffix(x.Value, "/")), gitstore.Entry{}).via = true
+				r.path(wspath.Path(strings.TrimSuffix(x.Value, "/")), version{}).via = true
 			}
 		}
 		for i := range c.Message.Entries {
@@ -275,17 +279,42 @@ func (r *recovery) follow(net []moves.Renamed) {
 		}
 	}
 	for at, was := range more {
-		v := r.path(at, gitstore.Entry{})
+		v := r.path(at, version{})
 		v.list = append(v.list, was.list...)
 		v.moved, v.via = true, v.via || was.via
 	}
 }
 
+// followFiles gives the paths of renamed files the states that they had before:
+// what a rename replaces is at the old name for a moment, and what was changed
+// before it may be lost without it.
+func (r *recovery) followFiles(entries []message.Entry) {
+	was := make(map[wspath.Path][]version)
+	each := func(fn func(old, now wspath.Path, from, to *versions)) {
+		for i := range entries {
+			old, now := wspath.Path(entries[i].OldPath), wspath.Path(entries[i].Path)
+			if from, to := r.paths[old], r.paths[now]; old != "" && from != nil && to != nil {
+				fn(old, now, from, to)
+			}
+		}
+	}
+	each(func(old, now wspath.Path, from, to *versions) {
+		was[old], was[now] = from.list[:len(from.list)-1], to.list[:len(to.list)-1]
+	})
+	each(func(old, now wspath.Path, from, to *versions) {
+		last := to.list[len(to.list)-1]
+		if n := len(from.list); n > 1 && from.list[n-2].ID == last.ID {
+			from.list = append(from.list, last) // its mode may be there without the rename
+		}
+		from.list, to.list = slices.Concat(from.list, was[now]), slices.Concat(to.list, was[old])
+	})
+}
+
 // path gives a path's states, the first of which is what was there before.
-func (r *recovery) path(p wspath.Path, before gitstore.Entry) *versions {
+func (r *recovery) path(p wspath.Path, before version) *versions {
 	v := r.paths[p]
 	if v == nil {
-		v = &versions{list: []gitstore.Entry{before}}
+		v = &versions{list: []version{before}}
 		r.paths[p] = v
 	}
 	return v
@@ -351,10 +380,14 @@ func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone 
 		return nil
 	}
 	torn, err := r.torn(ctx, p, &have, v)
-	if err != nil || !torn {
+	if err != nil {
 		return err
 	}
-	return r.repair(ctx, p, want, &have)
+	if torn {
+		return r.repair(ctx, p, want, &have)
+	}
+	r.w.warn("%q differs from history after an unclean stop, and is not known to be the server's own; it is left and recorded as it is", p)
+	return nil
 }
 
 // clear removes a folder that holds nothing but folders, and tells whether it

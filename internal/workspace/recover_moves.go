@@ -53,7 +53,7 @@ func (m *materialiser) syncMoves() error {
 	return nil
 }
 
-// renamed is what the commits since the checkpoint say about renamed directories.
+// renamed is what a commit says about renamed directories.
 type renamed struct {
 	seq uint64
 	net []moves.Renamed
@@ -148,36 +148,27 @@ func (r *recovery) stepsOf(net []moves.Renamed) (steps []moves.Step, err error) 
 	return steps, nil
 }
 
-// inode gives the inode at a path, 0 if nothing is there or a link is above it.
-func (r *recovery) inode(p wspath.Path) (uint64, error) {
-	s, err := r.w.lstatDirect(p)
-	if err != nil || s.kind == KindNone {
-		return 0, err
-	}
-	return s.info.Ino, nil
-}
-
 // relocate does one step if it was lost: if the directory is where the step found
 // it.
 func (r *recovery) relocate(ctx context.Context, s moves.Step) error {
 	w := r.w
-	from, err := r.inode(s.From)
-	if err != nil || from != s.Ino {
+	from, err := w.lstatDirect(s.From)
+	if err != nil || from.kind == KindNone || from.info.Ino != s.Ino {
 		return err
 	}
-	to, err := r.inode(s.To)
+	to, err := w.lstatDirect(s.To)
 	if err != nil {
 		return err
 	}
-	if s.Swap && to == s.Other && !w.root.NoExchange() {
+	if s.Swap && to.kind != KindNone && to.info.Ino == s.Other && !w.root.NoExchange() {
 		err := w.fs.Exchange(string(s.From), string(s.To))
 		if errors.Is(err, errors.ErrUnsupported) {
 			return nil // file by file
 		}
-		r.moved(s.From, s.To)
+		w.progress.dirty([]wspath.Path{s.From, s.To})
 		return errs.Wrap(err, string(s.To))
 	}
-	if to != 0 {
+	if to.kind != KindNone {
 		if err := r.vacate(ctx, s.To); err != nil {
 			return err
 		}
@@ -192,7 +183,7 @@ func (r *recovery) relocate(ctx context.Context, s moves.Step) error {
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.EINVAL) {
 		return nil
 	}
-	r.moved(s.From, s.To)
+	w.progress.dirty([]wspath.Path{s.From, s.To})
 	return errs.Wrap(err, string(s.To))
 }
 
@@ -217,9 +208,4 @@ func (r *recovery) vacate(ctx context.Context, p wspath.Path) error {
 		return r.finish(ctx, p, v, true)
 	}
 	return nil
-}
-
-// moved notes what a checkpoint has to sync.
-func (r *recovery) moved(from, to wspath.Path) {
-	r.w.progress.dirty([]wspath.Path{from, to})
 }

@@ -3,7 +3,6 @@ package workspace
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"slices"
 	"syscall"
@@ -12,65 +11,54 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
+	"umbra/internal/filestamp"
 	"umbra/internal/wspath"
 )
 
-// torn reports whether a file is one of its versions as a power cut leaves it:
-// cut off, or with zeros where blocks were never written.
+// torn reports whether a file is one of a path's versions as a power failure
+// leaves it. It must be known to be that version's: by its stamp, or, if a user
+// wrote it, by not having been modified since. It must be cut off, or have zeros
+// where blocks were never written. Anything else is a user's.
 func (r *recovery) torn(ctx context.Context, p wspath.Path, have *seen, v *versions) (bool, error) {
-	if have.info.Size == 0 {
-		return true, nil
+	for _, e := range slices.Backward(v.list) {
+		if e.Mode != object.Regular && e.Mode != object.Executable {
+			continue
+		}
+		if !filestamp.Is(have.info.MtimeNs, have.info.Ino, e.ID) && have.info.MtimeNs >= e.until {
+			continue
+		}
+		if have.known && have.id == e.ID {
+			// Whole: only its permission bits differ, or it is an older one. Those of a
+			// prepared file are the server's, others a user's.
+			return have.info.Mode.Perm() == preparedPerm, nil
+		}
+		if ok, err := r.tornOf(ctx, p, e.ID); ok || err != nil {
+			return ok, err
+		}
 	}
-	return r.tornOne(ctx, p, v)
+	return false, nil
 }
 
-// tornOfAny is torn for a displaced file of which nothing tells where it stood.
-// What is a part of a version that history has, or zeros, is nobody's loss.
+// preparedPerm are the bits of a file that is prepared (rootfs.Staged).
+const preparedPerm = 0o600
+
+// tornOfAny is torn for a displaced file of which nothing tells its path: by its
+// stamp alone.
 func (r *recovery) tornOfAny(ctx context.Context, at wspath.Path, have *seen) (bool, error) {
-	if have.info.Size == 0 {
-		return true, nil
-	}
-	near := func(q wspath.Path, _ *versions) bool { return q.IsUnder(at.Dir()) }
-	if ok, err := r.tornOfOthers(ctx, at, near); ok || err != nil {
-		return ok, err
-	}
-	return r.tornOfOthers(ctx, at, func(q wspath.Path, v *versions) bool { return !near(q, v) })
-}
-
-func (r *recovery) tornOfOthers(ctx context.Context, p wspath.Path, which func(wspath.Path, *versions) bool) (bool, error) {
-	n := 0
-	for q, other := range r.paths {
-		if !which(q, other) {
-			continue
-		}
-		if n++; n > maxTornPaths {
-			break
-		}
-		if ok, err := r.tornOne(ctx, p, other); ok || err != nil {
-			return ok, err
+	for _, v := range r.paths {
+		for _, e := range v.list {
+			if e.Mode == 0 || !filestamp.Is(have.info.MtimeNs, have.info.Ino, e.ID) {
+				continue
+			}
+			if ok, err := r.tornOf(ctx, at, e.ID); ok || err != nil {
+				return ok, err
+			}
 		}
 	}
 	return false, nil
 }
 
-// maxTornPaths bounds how many paths' versions a torn file is compared with.
-const maxTornPaths = 1000
-
-func (r *recovery) tornOne(ctx context.Context, p wspath.Path, v *versions) (bool, error) {
-	for i := len(v.list) - 1; i >= 0; i-- {
-		e := v.list[i]
-		if e.Mode == 0 || e.Mode == object.Symlink || e.Mode == object.Dir {
-			continue
-		}
-		ok, err := r.tornOf(ctx, p, e.ID)
-		if err != nil || ok {
-			return ok, err
-		}
-	}
-	return false, nil
-}
-
-// tornOf compares block by block: each block is the version's, or zeros.
+// tornOf reports whether a file consists of a version's blocks and zeros.
 func (r *recovery) tornOf(ctx context.Context, p wspath.Path, id object.ID) (bool, error) {
 	blob, size, err := r.w.store.OpenBlob(ctx, id)
 	if err != nil {
@@ -85,34 +73,8 @@ func (r *recovery) tornOf(ctx context.Context, p wspath.Path, id object.ID) (boo
 	if info.Size > size {
 		return false, nil
 	}
-	const block = 512 // the smallest that a disk writes
-	disk, ours := make([]byte, 64<<10), make([]byte, 64<<10)
-	for off := int64(0); off < info.Size; {
-		n, err := f.ReadAt(disk[:min(int64(len(disk)), info.Size-off)], off)
-		if n == 0 {
-			return false, errs.Wrap(err, string(p))
-		}
-		if _, err := io.ReadFull(blob, ours[:n]); err != nil {
-			return false, errs.Wrap(err, string(p))
-		}
-		for i := 0; i < n; i += block {
-			end := min(i+block, n)
-			if string(disk[i:end]) != string(ours[i:end]) && !zeros(disk[i:end]) {
-				return false, nil
-			}
-		}
-		off += int64(n)
-	}
-	return true, nil
-}
-
-func zeros(b []byte) bool {
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
+	torn, err := filestamp.Torn(f, info.Size, blob)
+	return torn, errs.Wrap(err, string(p))
 }
 
 // repair records a torn file, or that one is missing, and puts the tip's bytes in

@@ -37,7 +37,7 @@ func (w *Workspace) roomFor(req *Request) error {
 
 // fromHistory prepares a file whose blob is not to be written once more.
 func (c *contents) fromHistory(ctx context.Context, p wspath.Path, id object.ID, r io.Reader, size int64) (*content, error) {
-	x, err := c.fromStore(ctx, p, r, size)
+	x, err := c.fromStore(ctx, p, id, r, size)
 	if err != nil {
 		return x, err
 	}

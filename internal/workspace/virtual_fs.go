@@ -348,6 +348,7 @@ func (f *treeFile) Write([]byte) (int, error)          { return 0, pathError("wr
 func (f *treeFile) WriteAt([]byte, int64) (int, error) { return f.Write(nil) }
 func (f *treeFile) Truncate(int64) error               { return pathError("truncate", f.name, syscall.EBADF) }
 func (f *treeFile) Chmod(fs.FileMode) error            { return pathError("chmod", f.name, syscall.EROFS) }
+func (f *treeFile) SetMtime(int64) error               { return pathError("setmtime", f.name, syscall.EROFS) }
 func (f *treeFile) Allocate(int64) error               { return pathError("allocate", f.name, syscall.EBADF) }
 func (f *treeFile) Sync() error                        { return nil }
 func (f *treeFile) Datasync() error                    { return nil }

@@ -1,0 +1,137 @@
+package workspace
+
+import (
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"umbra/gitstore/object"
+	"umbra/internal/vfs"
+)
+
+// A user changes what the server wrote, and the user's change is on stable storage
+// when the power fails: it is on disk after the start as the user left it, and in
+// history, and so is what the server wrote.
+func TestUsersChangeBeforeAPowerFailure(t *testing.T) {
+	ours := map[string]string{"a": strings.Repeat("0123456789ABCDE\n", 200), "b": strings.Repeat("another file ok\n", 300), "c": ""}
+	open := func(t *testing.T, b *bench, name string) vfs.File {
+		f, err := b.mem.OpenFile("ws/"+name, os.O_RDWR, 0)
+		must(t, err)
+		return f
+	}
+	sync := func(t *testing.T, b *bench, names ...string) {
+		for _, name := range names {
+			f := open(t, b, name)
+			must(t, f.Sync())
+			must(t, f.Close())
+		}
+		must(t, b.mem.SyncDir("ws"))
+	}
+	truncate := func(size int64) func(*testing.T, *bench) {
+		return func(t *testing.T, b *bench) {
+			f := open(t, b, "a")
+			must(t, f.Truncate(size))
+			must(t, f.Close())
+			sync(t, b, "a")
+		}
+	}
+	for _, c := range []struct {
+		name string
+		edit func(*testing.T, *bench)
+	}{
+		{"cut short", truncate(1024)},
+		{"cut to nothing", truncate(0)},
+		{"bytes written in place, without the time of it", func(t *testing.T, b *bench) {
+			f := open(t, b, "a")
+			must(t, f.Sync())
+			_, err := f.WriteAt([]byte("the user's"), 700)
+			must(t, err)
+			must(t, f.Datasync())
+			must(t, f.Close())
+			must(t, b.mem.SyncDir("ws"))
+		}},
+		{"renamed over another", func(t *testing.T, b *bench) {
+			must(t, b.mem.Rename("ws/a", "ws/b"))
+			sync(t, b, "b")
+		}},
+		{"an empty one renamed over another", func(t *testing.T, b *bench) {
+			must(t, b.mem.Rename("ws/c", "ws/b"))
+			sync(t, b, "a", "b")
+		}},
+		{"two swapped", func(t *testing.T, b *bench) {
+			must(t, b.mem.Exchange("ws/a", "ws/b"))
+			sync(t, b, "a", "b")
+		}},
+		{"made executable", func(t *testing.T, b *bench) {
+			must(t, b.mem.Chmod("ws/a", 0o755))
+			sync(t, b, "a")
+		}},
+		{"another file of the first bytes", func(t *testing.T, b *bench) {
+			must(t, b.mem.Remove("ws/a"))
+			writeDisk(t, b.mem, "ws/a", ours["a"][:512])
+		}},
+		{"zeros from a block on", func(t *testing.T, b *bench) {
+			writeDisk(t, b.mem, "ws/a", ours["a"][:1024]+strings.Repeat("\x00", len(ours["a"])-1024))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for seed := range uint64(24) {
+				b := newBench(t, map[string]string{"a": "old", "b": "old"})
+				for name, data := range ours {
+					b.ok(write(name, "before "+data))
+				}
+				must(t, b.w.checkpoint(t.Context(), false))
+				for name, data := range ours {
+					b.ok(write(name, data))
+				}
+				c.edit(t, b)
+				want := disk(t, b.mem, "ws")
+				mode := []vfs.CrashMode{vfs.CrashSyncedOnly, vfs.CrashNamesOnly, vfs.CrashRandom, vfs.CrashRandom}[seed%4]
+				r := b.reboot(t, b.mem.CrashClone(vfs.CrashOptions{Mode: mode, Rand: rand.New(rand.NewPCG(seed, 8))}), "two")
+				b.stop()
+				must(t, r.open())
+				is := disk(t, r.mem, "ws")
+				for name, data := range want {
+					left := strings.TrimSuffix(name, "*")
+					if left == "a" || left == "b" && strings.Contains(c.name, "another") || left == "b" && strings.Contains(c.name, "swap") {
+						if is[name] != data {
+							t.Errorf("%v, seed %d: %s is %.20q (%d bytes), want %.20q (%d bytes)", mode, seed, name, is[name], len(is[name]), data, len(data))
+						}
+					}
+				}
+				_, err := r.w.Sync(t.Context(), SyncOptions{})
+				must(t, err)
+				r.same()
+				for name, data := range ours {
+					if !r.w.store.HasBlob(object.Hash(object.Blob, []byte(data))) {
+						t.Errorf("%v, seed %d: what was written to %s is lost", mode, seed, name)
+					}
+				}
+				r.stop()
+			}
+		})
+	}
+}
+
+// Where a file system keeps no stamps, nothing on it is taken for torn: what a
+// power failure left is in history and on disk, and so is what was answered in
+// history.
+func TestCrashWithoutStamps(t *testing.T) {
+	points := 0
+	for _, s := range scenarios() {
+		s.deny = append(s.deny, vfs.OpSetMtime)
+		calls := s.calls(t, false)
+		for n := 1; n <= calls+1; n++ {
+			modes := []vfs.CrashMode{vfs.CrashNothing, vfs.CrashSyncedOnly, vfs.CrashNamesOnly, vfs.CrashRandom}
+			if !soak() {
+				modes = []vfs.CrashMode{modes[n%4]}
+			}
+			for _, mode := range modes {
+				points++
+				s.crashAt(t, n, mode, uint64(points))
+			}
+		}
+	}
+	t.Logf("%d points", points)
+}
