@@ -1,9 +1,13 @@
 package tests
 
 import (
+	"bufio"
+	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -406,4 +410,101 @@ func TestForkMergeHunks(t *testing.T) {
 		t.Errorf("a has %q", got)
 	}
 	p.call(t, "DELETE", "/workspaces/"+fork, nil).want(t, 204)
+}
+
+// A merge that a kill interrupts comes to nothing or is whole, and can be done again.
+func TestForkMergeKilled(t *testing.T) {
+	const n = 40
+	p := newProject(t, map[string]string{"a": "0\n", "old": "old\n"})
+	task := p.task(t)
+	ws := task.str("workspace_id")
+	fork := p.forks(t, "/workspaces/"+ws, map[string]any{"kind": "virtual"})[0]["id"].(string)
+	p.post(t, "/tasks", map[string]any{"task_id": "f", "workspace": fork, "goal": "try"}).want(t, 201)
+	for i := range n {
+		p.call(t, "PUT", "/tasks/f/content?path=a", fmt.Appendf(nil, "%d\n", i+1)).want(t, 200)
+	}
+	p.post(t, "/tasks/f/move", map[string]any{"from": "old", "to": "d/new"}).want(t, 200)
+	partly := 0
+	for _, after := range []int{2, 9, 25} {
+		before := len(p.log(t, ws))
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			if res, err := http.Post(p.URL+"/workspaces/"+fork+"/merge", "application/json", strings.NewReader("{}")); err == nil {
+				res.Body.Close()
+			}
+		}()
+		eventually(t, func() bool { // some of its commits are there
+			got := strings.TrimSpace(p.read(t, "a"))
+			v, err := strconv.Atoi(got)
+			return err == nil && v >= after
+		})
+		p.Kill()
+		<-ended
+		p.Restart()
+		p.post(t, "/workspaces/"+ws+"/sync", map[string]any{}).want(t, 200)
+		switch got := p.read(t, "a"); got {
+		case "0\n":
+			p.absent(t, "d")
+			if p.read(t, "old") != "old\n" {
+				t.Error("old is not back")
+			}
+			if len(p.log(t, ws)) > before {
+				partly++
+			}
+		case fmt.Sprintf("%d\n", n):
+			t.Log("it was done before the kill")
+			p.post(t, "/workspaces/"+ws+"/restore", map[string]any{"to": task.str("base"), "paths": []string{"."}})
+		default:
+			t.Fatalf("after the kill a has %q", got)
+		}
+		task.fsck(t)
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d merges were taken back", partly)
+	if p.read(t, "a") == "0\n" {
+		if m := p.merge(t, fork, map[string]any{}); len(m.Commits) != n+1 || p.read(t, "a") != fmt.Sprintf("%d\n", n) || p.read(t, "d/new") != "old\n" {
+			t.Errorf("%+v", m)
+		}
+	}
+	task.fsck(t)
+}
+
+// A fork that expires soon is in its parent's events.
+func TestForkExpiryEvent(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n"})
+	ws := "/workspaces/" + p.task(t).str("workspace_id")
+	p.forks(t, ws, map[string]any{"kind": "virtual", "expires_in": "25h"})
+	soon := p.forks(t, ws, map[string]any{"kind": "virtual", "expires_in": "23h"})[0]
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", p.URL+ws+"/stream", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	next := func() string {
+		for lines.Scan() {
+			if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+				lines.Scan()
+				return name + " " + lines.Text()
+			}
+		}
+		t.Fatal(lines.Err())
+		return ""
+	}
+	if got := next(); !strings.HasPrefix(got, "fork_expires ") || !strings.Contains(got, soon["id"].(string)) || !strings.Contains(got, soon["expires_at"].(string)) {
+		t.Errorf("%s", got)
+	}
+	late := p.forks(t, ws, map[string]any{"kind": "virtual", "expires_in": "1h"})[0]
+	if got := next(); !strings.HasPrefix(got, "fork_expires ") || !strings.Contains(got, late["id"].(string)) {
+		t.Errorf("%s", got)
+	}
 }

@@ -131,3 +131,60 @@ func TestHookFindsServer(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// Claude Code gets a fork's directory for an agent that wants one of its own, and gives
+// it back when its work is merged.
+func TestHookWorktree(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n", "d/b": "b\n"})
+	p.task(t)
+	hook := func(event string) (int, string, string) {
+		t.Helper()
+		cmd := harness.Command(t, []string{"UMBRA_DATA_DIR=" + p.DataDir}, "hook", "claude-code")
+		cmd.Stdin = strings.NewReader(event)
+		var out, said strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &said
+		_ = cmd.Run()
+		return cmd.ProcessState.ExitCode(), out.String(), said.String()
+	}
+	status, out, said := hook(`{"session_id":"s","hook_event_name":"WorktreeCreate","name":"fix/the thing","cwd":"` + p.dir + `/d"}`)
+	dir := strings.TrimSuffix(out, "\n")
+	if data, err := os.ReadFile(filepath.Join(dir, "d/b")); status != 0 || !filepath.IsAbs(dir) || err != nil || string(data) != "b\n" {
+		t.Fatalf("%d %q %s: %v", status, out, said, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("agent\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	remove := `{"session_id":"s","hook_event_name":"WorktreeRemove","worktree_path":"` + dir + `","cwd":"` + p.dir + `"}`
+	if status, _, said := hook(remove); status == 0 || !strings.Contains(said, "unmerged") {
+		t.Errorf("%d %s", status, said)
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Fatalf("work that was not merged is gone: %v", err)
+	}
+	if status, out, said := p.verb(t, "forks", "--json"); status != 0 {
+		t.Fatalf("%s%s", out, said)
+	} else {
+		_, id, _ := strings.Cut(out, `"id":"`)
+		id, _, _ = strings.Cut(id, `"`)
+		if status, out, said := p.verb(t, "merge", id); status != 0 || p.read(t, "a") != "agent\n" {
+			t.Fatalf("%s%s", out, said)
+		}
+	}
+	if status, _, said := hook(remove); status != 0 {
+		t.Errorf("%d %s", status, said)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the directory is still there")
+	}
+	for _, event := range []string{
+		`{"hook_event_name":"WorktreeCreate","name":"x","cwd":"/"}`,
+		`{"hook_event_name":"WorktreeRemove","worktree_path":"` + p.dir + `"}`,
+	} {
+		if status, out, _ := hook(event); status == 0 || out != "" {
+			t.Errorf("%s: %d %q", event, status, out)
+		}
+	}
+	if p.read(t, "d/b") != "b\n" {
+		t.Error("the project is gone")
+	}
+}

@@ -87,7 +87,11 @@ func sendHook(s hook.Server, deadline time.Time) func(method, path string, body 
 		defer c.Close()
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
 		defer cancel()
-		raw, err := c.JSON(ctx, client.Request{Method: method, Path: path, Body: rawJSON(body)}, nil)
+		req := client.Request{Method: method, Path: path}
+		if body != nil {
+			req.Body = rawJSON(body)
+		}
+		raw, err := c.JSON(ctx, req, nil)
 		if e, ok := errors.AsType[*client.Error](err); ok {
 			return e.Status, e.Body, nil
 		}

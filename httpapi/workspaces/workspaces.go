@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -330,5 +331,6 @@ func (d *Dialect) stream(c *gin.Context) error {
 	}
 	st := d.tasks.WorkspaceStream(w, after)
 	defer st.Close()
-	return httpapi.ServeEvents(c, func(ctx context.Context) (httpapi.Event, error) { return wire.Next(ctx, st) })
+	told := expiries{d: d, of: w.ID(), sees: httpapi.CallerOf(c).Sees, told: map[string]time.Time{}}
+	return httpapi.ServeEvents(c, func(ctx context.Context) (httpapi.Event, error) { return told.next(ctx, st) })
 }

@@ -18,6 +18,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/merge"
 	"umbra/internal/review"
+	"umbra/internal/state"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
 	"umbra/internal/workspaces"
@@ -29,6 +30,7 @@ type Options struct {
 	Tasks      *task.Service
 	Layers     Layers
 	Review     *review.Reader
+	State      *state.DB // merges that are carried out
 	Log        *slog.Logger
 	Now        func() time.Time
 }
@@ -50,13 +52,15 @@ type Service struct {
 	done chan struct{}
 }
 
-// New makes a service, which removes forks that expire until Close.
+// New makes a service, which removes forks that expire until Close. Merges that a stop
+// interrupted are taken back before it returns.
 func New(o Options) *Service {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Service{o: o, stop: cancel, done: make(chan struct{})}
+	s.resume(ctx)
 	go s.run(ctx)
 	return s
 }

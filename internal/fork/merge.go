@@ -125,6 +125,7 @@ func (s *Service) merge(ctx context.Context, from, into *workspace.Workspace, se
 			}
 			req.May = func() error { return s.o.Tasks.MayWrite(ref) }
 		}
+		req.Begin = s.begin(into, req, false)
 		res, err := merge.Do(ctx, a, b, req)
 		return res, req.By.TaskID, err
 	}
@@ -144,6 +145,7 @@ func (s *Service) merge(ctx context.Context, from, into *workspace.Workspace, se
 	}
 	defer made.Release()
 	req.By.TaskID = made.Task.ID
+	req.Begin = s.begin(into, req, true)
 	res, err = merge.Do(ctx, a, b, req)
 	status := task.Completed
 	if err != nil {

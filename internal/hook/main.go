@@ -187,17 +187,25 @@ func (v *Invocation) Main(stdin io.Reader, stdout, stderr io.Writer, started tim
 		err error
 	}
 	done := make(chan result, 1)
+	longer := make(chan time.Time, 1)
 	dir := v.home()
 	go func() {
-		out, err := v.run(stdin, dir, deadline, sender, start)
+		out, err := v.run(stdin, dir, deadline, longer, sender, start)
 		done <- result{out, err}
 	}()
 	var res result
 	timer := time.NewTimer(time.Until(deadline))
-	select {
-	case res = <-done:
-	case <-timer.C:
-		res.err = errors.New("no answer within 2 s")
+	for waits := true; waits; {
+		select {
+		case res = <-done:
+			waits = false
+		case until := <-longer: // a worktree: without it, the agent has no directory
+			v.Block = true
+			timer.Reset(time.Until(until))
+		case <-timer.C:
+			res.err = errors.New("no answer in time")
+			waits = false
+		}
 	}
 	if res.err == nil {
 		if _, err := stdout.Write(res.out); err == nil {
@@ -219,10 +227,15 @@ func (v *Invocation) fail(stderr io.Writer, dir string, err error) int {
 	return 0
 }
 
-func (v *Invocation) run(stdin io.Reader, dir string, deadline time.Time, sender Sender, start func(string) error) ([]byte, error) {
+func (v *Invocation) run(stdin io.Reader, dir string, deadline time.Time, longer chan<- time.Time, sender Sender, start func(string) error) ([]byte, error) {
 	input, err := ReadInput(stdin)
 	if err != nil {
 		return nil, err
+	}
+	tree := worktreeOf(v.Agent, input)
+	if tree != nil {
+		deadline = time.Now().Add(worktreeLimit)
+		longer <- deadline
 	}
 	r := &Runner{Agent: v.Agent, Event: v.Event, Context: v.Context, Now: time.Now}
 	if dir != "" {
@@ -250,6 +263,9 @@ func (v *Invocation) run(stdin io.Reader, dir string, deadline time.Time, sender
 			return send(method, path, body)
 		}
 		return status, answer, err
+	}
+	if tree != nil {
+		return tree.run(r)
 	}
 	return r.Run(input)
 }

@@ -1,6 +1,8 @@
 package merge
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"io"
 	"slices"
@@ -20,7 +22,7 @@ var kept = []string{message.KeyCall, message.KeyTool, message.KeyModel, message.
 // carryOut makes the commits. Where one of them fails the ones before it are taken
 // back by another.
 func (m *merger) carryOut(res *Result) error {
-	before := m.tip
+	before := m.into.Store().Tip().Commit
 	var reqs []workspace.Request
 	if m.req.As == Squash {
 		if r, err := m.squash(); err != nil {
@@ -49,19 +51,26 @@ func (m *merger) carryOut(res *Result) error {
 			reqs = append(reqs, workspace.Request{By: by, Ops: ops, Extra: extra, Authored: c.When, AllowRepoShape: true, Check: m.req.May})
 		}
 	}
+	ended := func() error { return nil }
+	if len(reqs) > 1 && m.req.Begin != nil {
+		var err error
+		if ended, err = m.req.Begin(before); err != nil {
+			return err
+		}
+	}
 	for _, r := range reqs {
 		done, err := m.into.Apply(m.ctx, r)
 		if err != nil {
 			if len(res.Commits) > 0 {
-				err = errors.Join(err, m.takeBack(before))
+				err = errors.Join(err, TakeBack(context.WithoutCancel(m.ctx), m.into, before, m.req.By))
 			}
-			return err
+			return errors.Join(err, ended())
 		}
 		if !done.Commit.IsZero() {
 			res.Commits = append(res.Commits, done.Commit)
 		}
 	}
-	return nil
+	return ended()
 }
 
 // trailers name the commit that a step is made from.
@@ -226,24 +235,72 @@ func (b *blob) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// takeBack brings the target's files back to a tree.
-func (m *merger) takeBack(then gitstore.Snapshot) error {
-	var list []outcome
-	err := gitstore.Diff(m.ctx, m.into.Store().Snapshot(), then, wspath.Root, func(d gitstore.TreeChange) error {
-		list = append(list, outcome{path: string(d.Path), was: version{d.Old.Mode, d.Old.ID}, want: version{d.New.Mode, d.New.ID}})
+// TakeBack undoes a merge that did not come to its end: the commits of its task after
+// one of the target's. What others changed since stays.
+func TakeBack(ctx context.Context, into *workspace.Workspace, before object.ID, by workspace.By) error {
+	st := into.Store()
+	first, err := st.ReadCommit(ctx, before)
+	if err != nil {
+		return err
+	}
+	was, err := st.SnapshotOf(ctx, before)
+	if err != nil {
+		return err
+	}
+	var ids []object.ID
+	err = st.Records(ctx, first.Seq+1, st.Tip().Seq, func(r gitstore.Record) error {
+		if r.Seq > first.Seq && r.Source == message.Merge && r.Task == by.TaskID {
+			ids = append(ids, r.Commit)
+		}
 		return nil
 	})
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	left := map[string]version{} // by the last of the commits that touched a path
+	var extra []message.Trailer
+	for _, id := range ids {
+		c, err := st.ReadCommit(ctx, id)
+		if err != nil {
+			return err
+		}
+		extra = append(extra, message.Trailer{Key: KeyUndone, Value: id.String()})
+		err = st.DiffTrees(ctx, c.Parent, id, wspath.Root, func(d gitstore.TreeChange) error {
+			left[string(d.Path)] = version{d.New.Mode, d.New.ID}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	m := &merger{ctx: ctx, from: into, into: into, tip: st.Snapshot()}
+	var list []outcome
+	for path, then := range left {
+		now, err := m.at(path)
+		if err != nil {
+			return err
+		}
+		e, ok, err := was.Lookup(wspath.Path(path))
+		if err != nil {
+			return err
+		}
+		var want version
+		if ok && e.Mode != object.Dir {
+			want = version{e.Mode, e.ID}
+		}
+		if now.version == then && now.version != want {
+			list = append(list, outcome{path: path, was: then, want: want})
+		}
+	}
+	slices.SortFunc(list, func(a, b outcome) int {
+		return cmp.Or(cmp.Compare(kindOf(a), kindOf(b)), strings.Compare(a.path, b.path))
+	})
+	ops, err := m.ops(list, was)
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(list, func(a, b outcome) int { return kindOf(a) - kindOf(b) })
-	ops, err := m.ops(list, then)
-	if err != nil {
-		return err
-	}
-	by := m.req.By
-	by.Source, by.Message = message.Rollback, "a merge that failed is taken back"
-	_, err = m.into.Apply(m.ctx, workspace.Request{By: by, Ops: ops, AllowRepoShape: true})
+	by.Source, by.Message = message.Rollback, "a merge that did not come to its end is taken back"
+	_, err = into.Apply(ctx, workspace.Request{By: by, Ops: ops, Extra: extra, AllowRepoShape: true})
 	return err
 }
 

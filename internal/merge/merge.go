@@ -43,6 +43,9 @@ type Request struct {
 	Plan            string // of a dry run: exactly that is done, or nothing
 	By              workspace.By
 	May             func() error // may the task of By change now
+	// Begin, if set, is called before the first of several commits, with the target's
+	// newest one. What it records must outlive a crash until done is called.
+	Begin func(before object.ID) (done func() error, err error)
 }
 
 // Picked is a file of the source as some of its hunks make it.
@@ -99,6 +102,9 @@ const (
 	KeyPart = "Merged-Part"
 	// KeyHunk is of a commit that has single hunks of the one that it is made from.
 	KeyHunk = "Merged-Hunk"
+	// KeyUndone is of the commit that takes a merge back which did not come to its
+	// end: each of its commits.
+	KeyUndone = "Merge-Undone"
 )
 
 func errStale() error {
@@ -236,16 +242,35 @@ type move struct{ from, to string }
 func (m *merger) merged() (whole map[object.ID]bool, parts map[object.ID]map[string]bool, err error) {
 	whole, parts = map[object.ID]bool{}, map[object.ID]map[string]bool{}
 	st := m.into.Store()
+	undone := map[object.ID]bool{}
+	var made []*gitstore.Commit
 	err = st.Records(m.ctx, m.since+1, st.Tip().Seq, func(r gitstore.Record) error {
-		if r.Seq <= m.since || r.Source != message.Merge {
+		if r.Seq <= m.since || r.Source != message.Merge && r.Source != message.Rollback {
 			return nil
 		}
 		c, err := st.ReadCommit(m.ctx, r.Commit)
 		if err != nil {
 			return err
 		}
+		if r.Source == message.Merge {
+			made = append(made, c)
+		}
+		for _, v := range c.Message.Trailers(KeyUndone) {
+			if id, err := object.ParseID(v); err == nil {
+				undone[id] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, c := range made {
+		if undone[c.ID] {
+			continue
+		}
 		if c.Message.Trailer(KeyHunk) != "" {
-			return nil // the rest of what it is made from is missing
+			continue // the rest of what it is made from is missing
 		}
 		some := map[object.ID]bool{}
 		for _, v := range c.Message.Trailers(KeyPart) {
@@ -266,9 +291,8 @@ func (m *merger) merged() (whole map[object.ID]bool, parts map[object.ID]map[str
 				whole[id] = true
 			}
 		}
-		return nil
-	})
-	return whole, parts, err
+	}
+	return whole, parts, nil
 }
 
 // choose lists the commits of the source that are asked for and not merged yet.
