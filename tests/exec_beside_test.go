@@ -270,3 +270,53 @@ truncate -s 64M sparse.img; rm -r empty`)
 		t.Errorf("undone:\n%s\nbefore\n%s", now, before)
 	}
 }
+
+// TestExecBesideLinks: a directory that others replaced by a link meanwhile is not
+// followed, neither out of the workspace nor within it, and the apply ends.
+func TestExecBesideLinks(t *testing.T) {
+	for _, where := range []string{"outside", "inside"} {
+		t.Run(where, func(t *testing.T) {
+			p := newProject(t, map[string]string{".gitignore": "*.o\nout\n", "d/f": "f\n", "d/gone.o": "old\n", "d/k.o": "old\n", "d/m.o": "old\n", "out/x": "old\n",
+				"e/gone.o": "e\n", "e/k.o": "e\n", "e/m.o": "e\n", "e/x": "e\n", "e/f": "e\n"})
+			target := "e"
+			if where == "outside" {
+				target = t.TempDir()
+				for _, name := range []string{"gone.o", "k.o", "m.o", "x", "f"} {
+					if err := os.WriteFile(filepath.Join(target, name), []byte("e\n"), 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			at := func(name string) string {
+				if where == "inside" {
+					return p.read(t, "e/"+name)
+				}
+				raw, _ := os.ReadFile(filepath.Join(target, name))
+				return string(raw)
+			}
+			r, _, errOut := p.execBeside(t, "echo layer > d/f; rm d/gone.o; echo layer > d/k.o; chmod 600 d/m.o; echo layer > d/n.o; echo layer > out/x; rm -rf d/q; mkdir d/q.o; echo layer > d/q.o/x",
+				"mv d was; mv out out-was; ln -s "+target+" d; ln -s "+target+" out", "true")
+			if r.Layer != nil || r.ExitCode != 75 {
+				t.Errorf("%+v %s", r, errOut)
+			}
+			for _, name := range []string{"gone.o", "k.o", "m.o", "x", "f"} {
+				if got := at(name); got != "e\n" {
+					t.Errorf("%s/%s has %q", target, name, got)
+				}
+			}
+			for _, name := range []string{"d/n.o", "d/q.o"} {
+				p.absent(t, name)
+			}
+			for _, name := range []string{"d/k.o", "d/n.o", "out"} {
+				if !strings.Contains(errOut, `not applied: "`+name+`" (`) {
+					t.Errorf("%s is not reported: %s", name, errOut)
+				}
+			}
+			var left struct{ Layers []any }
+			p.call(t, "GET", "/layers", nil).want(t, 200).into(t, &left)
+			if len(left.Layers) != 0 {
+				t.Errorf("%v", left)
+			}
+		})
+	}
+}

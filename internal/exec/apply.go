@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -185,16 +186,43 @@ func (n *planner) plan(from uint64, record bool) error {
 		return err
 	}
 	if record && len(n.touched) > 0 {
-		paths := make([]wspath.Path, 0, len(n.touched))
-		for _, p := range sortedKeys(n.touched) {
-			paths = append(paths, wspath.Path(p))
-		}
-		if err := n.w.RecordPaths(n.ctx, paths); err != nil {
+		if err := n.w.RecordPaths(n.ctx, n.onDisk()); err != nil {
 			return err
 		}
 		n.tip = n.w.Store().Snapshot()
 	}
 	return n.decide()
+}
+
+// onDisk returns the paths of the layer that history has or will have. Where others
+// replaced a directory above one by a link or a file, that is returned instead.
+func (n *planner) onDisk() (out []wspath.Path) {
+	known := map[string]string{".": ""} // by directory: what is in the way, at or above it
+	var way func(dir string) string
+	way = func(dir string) string {
+		at, ok := known[dir]
+		if ok {
+			return at
+		}
+		if at = way(path.Dir(dir)); at == "" {
+			if info, err := os.Lstat(filepath.Join(n.w.Root(), dir)); err == nil && !info.IsDir() {
+				at = dir
+			}
+		}
+		known[dir] = at
+		return at
+	}
+	seen := map[string]bool{}
+	for _, p := range sortedKeys(n.touched) {
+		if at := way(path.Dir(p)); at != "" {
+			p = at
+		}
+		if !seen[p] {
+			seen[p] = true
+			out = append(out, wspath.Path(p))
+		}
+	}
+	return out
 }
 
 // prepare writes down what is done after the commit, and keeps what conflicts.
@@ -324,6 +352,7 @@ func (s *Service) finish(ctx context.Context, w *workspace.Workspace, l *Layer, 
 	if err != nil {
 		return err
 	}
+	sources.Options.ReadFile = beneath(sources.Options.ReadFile)
 	if n.rules[""], err = ignore.NewRoot(sources.Options); err != nil {
 		return errs.Wrap(err, "")
 	}

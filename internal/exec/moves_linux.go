@@ -33,6 +33,33 @@ type mover struct {
 	left  []Skip
 }
 
+// reach reports whether all that is above a path are real directories: one that others
+// replaced by a link is not followed. With make, those that are missing are made; else
+// the path is not reached. Where something else is in the way, it is noted.
+func (m *mover) reach(p string, mk bool) (bool, error) {
+	dir := ""
+	for name := range strings.SplitSeq(path.Dir(p), "/") {
+		if dir = path.Join(dir, name); dir == "." {
+			return true, nil
+		}
+		info, err := m.root.Lstat(dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && !mk:
+			return false, nil
+		case errors.Is(err, fs.ErrNotExist):
+			if err := m.root.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+				return false, err
+			}
+		case err != nil:
+			return false, err
+		case !info.IsDir():
+			m.left = append(m.left, Skip{p, "occupied"})
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 // clear removes what no history has at and below a path: what is ignored, and
 // directories that are empty then and that the layer does not have.
 func (m *mover) clear(p string) error {
@@ -191,11 +218,6 @@ func (m *mover) put(p string) error {
 	if err != nil {
 		return err
 	}
-	if dir := path.Dir(p); dir != "." {
-		if err := m.root.MkdirAll(dir, 0o777); err != nil {
-			return err
-		}
-	}
 	if info.IsDir() {
 		return m.putDir(p, from, info)
 	}
@@ -240,6 +262,9 @@ func (m *mover) putDir(p, from string, info fs.FileInfo) error {
 		}
 		if !ours {
 			m.left = append(m.left, Skip{p, "occupied"})
+			return nil
+		}
+		if m.changed(p, here) {
 			return nil
 		}
 		if err := gone(m.root.Remove(p)); err != nil {
@@ -389,6 +414,13 @@ func (m *mover) move(list []move, op string) error {
 		err := m.step()
 		if err != nil {
 			return err
+		}
+		reached, err := m.reach(x.Path, op == opPut)
+		if err != nil {
+			return errs.Wrap(err, x.Path)
+		}
+		if !reached {
+			continue
 		}
 		switch op {
 		case opClear:

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"umbra/gitstore"
 	"umbra/gitstore/diff"
@@ -102,7 +103,7 @@ func at(snap gitstore.Snapshot, p string) (Version, error) {
 
 // read walks the layer and sorts its paths.
 func (n *planner) read() error {
-	lower := n.exclude.Options.ReadFile
+	lower := beneath(n.exclude.Options.ReadFile)
 	n.exclude.Options.ReadFile = func(p wspath.Path) ([]byte, error) {
 		info, err := os.Lstat(filepath.Join(n.upper, string(p)))
 		if err != nil || info.Mode().IsDir() {
@@ -128,6 +129,17 @@ func (n *planner) sources() error {
 	}
 	n.rules[""] = root
 	return nil
+}
+
+// beneath reads no rules through a directory that is a link out of the workspace by now.
+func beneath(read func(wspath.Path) ([]byte, error)) func(wspath.Path) ([]byte, error) {
+	return func(p wspath.Path) ([]byte, error) {
+		raw, err := read(p)
+		if errors.Is(err, syscall.EXDEV) || errors.Is(err, syscall.ELOOP) {
+			err = fs.ErrNotExist
+		}
+		return raw, err
+	}
 }
 
 func (n *planner) ruleDir(dir string) (*ignore.Dir, error) {
