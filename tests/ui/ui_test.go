@@ -75,6 +75,12 @@ func TestViews(t *testing.T) {
 	scenario(t, "views.mjs", harness.Start(t, harness.Options{}))
 }
 
+// A text found in files and history, the whole diff, the palette, keys alone; every
+// view at three widths in two themes.
+func TestFind(t *testing.T) {
+	scenario(t, "find.mjs", harness.Start(t, harness.Options{}))
+}
+
 // Large tasks and diffs: the first paint, and how little stands in the document.
 func TestLarge(t *testing.T) {
 	scenario(t, "large.mjs", harness.Start(t, harness.Options{}))

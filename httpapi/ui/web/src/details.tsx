@@ -202,7 +202,7 @@ export function FileDetail(p: { task: Task; path: string; encoding: string | und
   );
 }
 
-export function HistoryDetail(p: { task: Task; path: string; encoding: string | undefined; at: string; view: string; now: number; version: number }) {
+export function HistoryDetail(p: { task: Task; path: string; encoding: string | undefined; at: string; view: string; now: number; version: number; onRevert: (s: Scope) => void }) {
   const query = inURL(p.path, p.encoding);
   const loaded = useLoad(
     (signal) => getJSON<{ entries: Entry[]; next: string | null }>(`/workspaces/${encodeURIComponent(p.task.workspace_id)}/log?limit=500&path=${query}`, signal),
@@ -215,6 +215,11 @@ export function HistoryDetail(p: { task: Task; path: string; encoding: string | 
   const address = (commit: string, view: string) => to(["tasks", p.task.task_id, "history"], { path: p.path, enc: p.encoding, at: commit, view });
   const older = entries.find((e) => e.operation === "rename" && e.new_path === p.path);
   const version = at ? taskURL(p.task, `/content?path=${query}&at=${at}`) : "";
+  const revert = () => {
+    if (!chosen || chosen.source === "baseline") return;
+    p.onRevert(chosen.task_id === p.task.task_id && chosen.id !== null && chosen.source !== "revert" ? { kind: "change", id: chosen.id } : { kind: "commit", commit: chosen.commit, undo: chosen.source === "revert" });
+  };
+  useKeys({ r: revert }, true);
   const views: [string, string][] = [
     ["", "What changed"],
     ["file", "This version"],
@@ -288,11 +293,18 @@ export function HistoryDetail(p: { task: Task; path: string; encoding: string | 
               path={text(p.path, p.encoding)}
               label={`What changed in ${name} at ${short(at)}`}
               tools={
-                chosen?.task_id === p.task.task_id && chosen.id !== null ? (
-                  <a class="button" href={to(["tasks", p.task.task_id, "changes", chosen.id])}>
-                    Change #{chosen.id}
-                  </a>
-                ) : null
+                <>
+                  {chosen?.task_id === p.task.task_id && chosen.id !== null ? (
+                    <a class="button" href={to(["tasks", p.task.task_id, "changes", chosen.id])}>
+                      Change #{chosen.id}
+                    </a>
+                  ) : null}
+                  {chosen && chosen.source !== "baseline" && (
+                    <button type="button" class="primary" onClick={revert}>
+                      {chosen.source === "revert" ? "Undo this revert …" : "Revert this change …"}
+                    </button>
+                  )}
+                </>
               }
             />
           )}

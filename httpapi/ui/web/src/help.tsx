@@ -5,8 +5,10 @@ import { Dialog } from "./dialog";
 const keys: [string[], string][] = [
   [["j", "↓"], "next change or file"],
   [["k", "↑"], "the one before it"],
+  [["Ctrl-K"], "go to any page, task, workspace or file"],
   [["t"], "timeline of the task"],
   [["f"], "files of the task"],
+  [["w"], "whole diff of the task, with a file tree"],
   [["o"], "overview of the task"],
   [["e"], "review of the task, hunk by hunk"],
   [["a", "x"], "review: accept, reject the hunk; with Shift, the file"],

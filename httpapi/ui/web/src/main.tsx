@@ -7,6 +7,7 @@ import { Gone } from "./gone";
 import { ErrorBox, Icon, useKeys } from "./bits";
 import { Help } from "./help";
 import { Home } from "./home";
+import { Palette } from "./palette";
 import { go, useRoute, to } from "./route";
 import { SignIn } from "./signin";
 import { TaskPage } from "./task";
@@ -32,6 +33,8 @@ function Page() {
 
 function App() {
   const [help, setHelp] = useState(false);
+  const [palette, setPalette] = useState(false);
+  const route = useRoute();
   const [dark, setDark] = useState(isDark());
   const toggle = useCallback(() => {
     const theme = isDark() ? "light" : "dark";
@@ -44,6 +47,16 @@ function App() {
     const change = () => setDark(isDark());
     media.addEventListener("change", change);
     return () => media.removeEventListener("change", change);
+  }, []);
+  useEffect(() => {
+    // Also in a field; but not over another dialog.
+    const down = (e: KeyboardEvent) => {
+      if (!(e.ctrlKey || e.metaKey) || e.altKey || e.key.toLowerCase() !== "k" || document.querySelector("dialog[open]:not(.palette)")) return;
+      e.preventDefault();
+      setPalette((open) => !open);
+    };
+    addEventListener("keydown", down);
+    return () => removeEventListener("keydown", down);
   }, []);
   useKeys({
     "?": () => setHelp(true),
@@ -74,6 +87,9 @@ function App() {
           <a href="/docs">API</a>
         </nav>
         <span class="space" />
+        <button type="button" class="plain keyed" onClick={() => setPalette(true)} aria-label="Ctrl K, go to" title="Go to a page, task or file (Ctrl-K)">
+          <kbd aria-hidden="true">Ctrl K</kbd>
+        </button>
         <button type="button" class="plain" onClick={toggle} aria-label={dark ? "Light theme" : "Dark theme"} title={dark ? "Light theme (d)" : "Dark theme (d)"}>
           <Icon name={dark ? "sun" : "moon"} />
         </button>
@@ -85,6 +101,19 @@ function App() {
       <main id="main" tabIndex={-1}>
         <Page />
       </main>
+      {palette && (
+        <Palette
+          task={route.parts[0] === "tasks" ? (route.parts[1] ?? "") : ""}
+          commands={[
+            { name: "Tasks and workspaces", hint: "page", run: () => go(to([])) },
+            { name: "Search", hint: "page", run: () => go(to(["search"])) },
+            { name: "API", hint: "page", run: () => location.assign("/docs") },
+            { name: dark ? "Light theme" : "Dark theme", hint: "d", run: toggle },
+            { name: "Keys", hint: "?", run: () => setHelp(true) },
+          ]}
+          onClose={() => setPalette(false)}
+        />
+      )}
       {help && <Help onClose={() => setHelp(false)} />}
       <SignIn />
     </>

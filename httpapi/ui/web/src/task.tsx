@@ -2,10 +2,10 @@
 
 import { useCallback, useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 
-import { getJSON, sentence } from "./api";
+import { getJSON, sentence, text } from "./api";
 import { announce, ErrorBox, Icon, Loading, StatusChip, Time, useKeys, useLoad, useNow } from "./bits";
 import { Changelog } from "./changelog";
-import { ChangeDetail, FileDetail, HistoryDetail, Overview } from "./details";
+import { ChangeDetail, FileDetail, HistoryDetail, Overview, taskURL } from "./details";
 import { FileList } from "./files";
 import { count, operation } from "./format";
 import { Compare } from "./compare";
@@ -15,7 +15,9 @@ import { onReach } from "./reach";
 import { go, type Route, to } from "./route";
 import { type Connection, follow } from "./stream";
 import { Timeline } from "./timeline";
+import { FileTree } from "./tree";
 import type { FileChange, StreamData, Task } from "./types";
+import { DiffPane } from "./viewer";
 
 const ended = new Set(["completed", "failed", "cancelled"]);
 
@@ -126,7 +128,7 @@ export function TaskPage(p: { id: string; route: Route }) {
   const path = q.get("path") ?? "";
   const encoding = q.get("enc") ?? undefined;
   // The summary of a large task takes a while: where it is not shown, the timeline is loaded first.
-  const wanted = section === "files" || t.log.ready;
+  const wanted = section === "files" || section === "diff" || t.log.ready;
   const files = useLoad<FileChange[]>(async (signal) => {
     if (!wanted) return new Promise<FileChange[]>(() => {});
     return (await getJSON<{ files: FileChange[] }>(`/tasks/${encodeURIComponent(p.id)}/files`, signal)).files;
@@ -138,7 +140,7 @@ export function TaskPage(p: { id: string; route: Route }) {
   }, [t.settled]);
 
   const base = ["tasks", p.id];
-  useKeys({ t: () => go(to(base)), f: () => go(to([...base, "files"])), e: () => go(to([...base, "review"])), o: () => go(to([...base, "overview"])), r: () => setScope((s) => s ?? { kind: "task" }), u: () => go(to([])) });
+  useKeys({ t: () => go(to(base)), f: () => go(to([...base, "files"])), w: () => go(to([...base, "diff"])), e: () => go(to([...base, "review"])), o: () => go(to([...base, "overview"])), r: () => setScope((s) => s ?? { kind: "task" }), u: () => go(to([])) });
   const revert = useCallback((s: Scope) => setScope(s), []);
 
   useEffect(() => {
@@ -150,17 +152,20 @@ export function TaskPage(p: { id: string; route: Route }) {
   const task = t.task;
   const left = section === "files" || section === "history" ? "files" : "timeline";
   const reviewing = section === "review";
-  const chosen = reviewing || section === "compare" || section === "changes" || section === "overview" || (path !== "" && (section === "files" || section === "history"));
+  const chosen = reviewing || section === "diff" || section === "compare" || section === "changes" || section === "overview" || (path !== "" && (section === "files" || section === "history"));
   const list = kept.current;
   const fileOf = list?.find((f) => f.path === path);
 
   const tabs = (
     <nav class="tabs" aria-label="Parts of the task">
-      <a href={to(base)} aria-current={left === "timeline" && section !== "overview" && !reviewing ? "page" : undefined}>
+      <a href={to(base)} aria-current={left === "timeline" && section !== "overview" && section !== "diff" && !reviewing ? "page" : undefined}>
         Timeline
       </a>
       <a href={to([...base, "files"])} aria-current={left === "files" ? "page" : undefined}>
         Files{list ? ` ${list.length}` : ""}
+      </a>
+      <a href={to([...base, "diff"])} aria-current={section === "diff" ? "page" : undefined}>
+        Diff
       </a>
       <a href={to([...base, "review"])} aria-current={reviewing ? "page" : undefined}>
         Review
@@ -199,21 +204,38 @@ export function TaskPage(p: { id: string; route: Route }) {
           <>
             <div class="left">
           {tabs}
-          {left === "timeline" ? (
+          {section === "diff" ? (
+            <FileTree task={task} files={list} error={list ? "" : files.error} selected={path} retry={files.reload} />
+          ) : left === "timeline" ? (
             <Timeline task={task} log={t.log} version={t.version} selected={section === "changes" ? Number(arg) : 0} now={now} onRevert={revert} fresh={t.fresh} />
           ) : (
             <FileList task={task} files={list} error={list ? "" : files.error} selected={path} retry={files.reload} />
           )}
         </div>
         <div class="right">
-          {section === "compare" ? (
+          {section === "diff" ? (
+            <section class="detail" aria-label="Whole diff">
+              <a class="back" href={to(base)}>
+                <Icon name="back" /> Timeline
+              </a>
+              <DiffPane
+                url={taskURL(task, "/diff")}
+                path=""
+                files
+                file={text(path, encoding)}
+                label="Diff of the task"
+                version={t.settled}
+                empty="No net change: no file differs."
+              />
+            </section>
+          ) : section === "compare" ? (
             <Compare task={task} log={t.log} version={t.version} route={p.route} />
           ) : section === "changes" ? (
             <ChangeDetail key={arg} task={task} id={Number(arg)} log={t.log} version={t.version} now={now} onRevert={revert} />
           ) : section === "files" && path ? (
             <FileDetail key={path} task={task} path={path} encoding={encoding} file={fileOf} version={t.settled} onRevert={revert} />
           ) : section === "history" && path ? (
-            <HistoryDetail key={path} task={task} path={path} encoding={encoding} at={q.get("at") ?? ""} view={q.get("view") ?? ""} now={now} version={t.settled} />
+            <HistoryDetail key={path} task={task} path={path} encoding={encoding} at={q.get("at") ?? ""} view={q.get("view") ?? ""} now={now} version={t.settled} onRevert={revert} />
           ) : (
             <>
               <a class="back" href={to(base)}>

@@ -32,7 +32,7 @@ export function useMode(): [Mode, (m: Mode) => void] {
   return [mode, choose];
 }
 
-export function DiffPane(p: { url: string; path: string; label: string; files?: boolean; version?: unknown; tools?: ComponentChildren; context?: boolean; empty?: string; images?: { before: string | null; after: string | null } }) {
+export function DiffPane(p: { url: string; path: string; label: string; files?: boolean; version?: unknown; tools?: ComponentChildren; context?: boolean; empty?: string; images?: { before: string | null; after: string | null }; file?: string }) {
   const [mode, setMode] = useMode();
   const [context, setContext] = useState(3);
   const url = context === 3 ? p.url : `${p.url}${p.url.includes("?") ? "&" : "?"}context=${context}`;
@@ -74,7 +74,7 @@ export function DiffPane(p: { url: string; path: string; label: string; files?: 
         <span class="space" />
         {p.tools}
       </div>
-      {d?.mixed && <p class="notice">Others changed this file between the task's changes. Some of the shown lines may be theirs.</p>}
+      {d?.mixed && <p class="notice">Others changed {p.files ? "some of these files" : "this file"} between the task's changes. Some of the shown lines may be theirs.</p>}
       {loaded.error || failed ? (
         <ErrorBox error={loaded.error || failed} retry={loaded.reload} />
       ) : d && d.diff.length > largest ? (
@@ -82,7 +82,7 @@ export function DiffPane(p: { url: string; path: string; label: string; files?: 
       ) : d?.binary && p.images && isImage(p.path) ? (
         <Images before={p.images.before} after={p.images.after} name={p.path} />
       ) : ready ? (
-        <DiffView parsed={ready} path={p.path} mode={mode} label={p.label} {...(p.empty ? { empty: p.empty } : {})} />
+        <DiffView parsed={ready} path={p.path} mode={mode} label={p.label} {...(p.empty ? { empty: p.empty } : {})} {...(p.file ? { file: p.file } : {})} />
       ) : (
         <Loading what="the diff" />
       )}

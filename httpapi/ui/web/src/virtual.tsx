@@ -58,6 +58,8 @@ class Sums {
 
 export interface ListHandle {
   scrollTo(i: number): void;
+  /** toTop puts row i at the top of what is seen. */
+  toTop(i: number): void;
 }
 
 export interface ListProps {
@@ -165,6 +167,9 @@ export function VirtualList(p: ListProps) {
 
   if (p.handle) {
     p.handle.current = {
+      toTop: (i) => {
+        box.current!.scrollTop = state.current!.sums.before(i);
+      },
       scrollTo: (i) => {
         const el = box.current!;
         const at = state.current!.sums.before(i);

@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import { getJSON, inURL, postJSON, sentence, text } from "./api";
 import { Checkpoints } from "./checkpoints";
+import { Content } from "./content";
 import { announce, ErrorBox, Field, Icon, Loading, OpBadge, PathName, StatusChip, Time, useKeys, useLoad, useNow } from "./bits";
 import { count, exact, short, visible, who } from "./format";
 import { LogList } from "./log";
@@ -242,6 +243,7 @@ export function CommitPage(p: { workspace: string; commit: string; route: Route 
 export function SearchPage(p: { route: Route }) {
   const now = useNow();
   const q = p.route.query;
+  const [content, setContent] = useState(q.get("text") ?? "");
   const [path, setPath] = useState(q.get("path") ?? "");
   const [actor, setActor] = useState(q.get("actor") ?? "");
   const [workspace, setWorkspace] = useState(q.get("ws") ?? "");
@@ -249,6 +251,14 @@ export function SearchPage(p: { route: Route }) {
   useEffect(() => {
     document.title = "Search · umbra";
   }, []);
+  const wanted = q.get("text") ?? "";
+  // A link into the page fills the form, too.
+  useEffect(() => {
+    setContent(q.get("text") ?? "");
+    setPath(q.get("path") ?? "");
+    setActor(q.get("actor") ?? "");
+    setWorkspace(q.get("ws") ?? "");
+  }, [q.toString()]);
   const asked = { path: q.get("path") ?? "", actor: q.get("actor") ?? "" };
   const sources = (workspaces.data ?? []).filter((w) => !q.get("ws") || w.id === q.get("ws")).map((w) => ({ workspace: w.id, name: nameOf(w) }));
   return (
@@ -259,11 +269,14 @@ export function SearchPage(p: { route: Route }) {
         class="tools"
         onSubmit={(e) => {
           e.preventDefault();
-          go(to(["search"], { path: path.trim(), actor: actor.trim(), ws: workspace }));
+          go(to(["search"], { text: content, path: path.trim(), actor: actor.trim(), ws: workspace }));
         }}
       >
+        <Field label="Text">
+          <input type="search" data-search value={content} placeholder="in files and history" spellcheck={false} onInput={(e) => setContent(e.currentTarget.value)} />
+        </Field>
         <Field label="Path">
-          <input type="search" data-search value={path} placeholder="src/app" spellcheck={false} onInput={(e) => setPath(e.currentTarget.value)} />
+          <input type="search" value={path} placeholder="src/app" spellcheck={false} onInput={(e) => setPath(e.currentTarget.value)} />
         </Field>
         <Field label="Actor">
           <input type="search" value={actor} placeholder="claude" spellcheck={false} onInput={(e) => setActor(e.currentTarget.value)} />
@@ -283,10 +296,12 @@ export function SearchPage(p: { route: Route }) {
         </button>
       </form>
       {workspaces.error && <ErrorBox error={workspaces.error} retry={workspaces.reload} />}
-      {asked.path || asked.actor ? (
+      {wanted ? (
+        sources.length > 0 && <Content sources={sources} text={wanted} path={asked.path} now={now} />
+      ) : asked.path || asked.actor ? (
         sources.length > 0 && <LogList sources={sources} query={asked} now={now} label="Found changes" version={0} />
       ) : (
-        <p class="dim">Who changed what: a part of a path, a part of an actor's name, or both.</p>
+        <p class="dim">A text in files and history; or who changed what: a part of a path, a part of an actor's name, or both.</p>
       )}
     </div>
   );

@@ -112,7 +112,7 @@ function code(row: Row): boolean {
   return row.kind === "context" || row.kind === "add" || row.kind === "del";
 }
 
-export function DiffView(p: { parsed: Parsed; path: string; mode: Mode; label: string; empty?: string; gutter?: ((line: number) => Gutter | undefined) | undefined }) {
+export function DiffView(p: { parsed: Parsed; path: string; mode: Mode; label: string; empty?: string; gutter?: ((line: number) => Gutter | undefined) | undefined; file?: string }) {
   const [, redraw] = useReducer((n: number) => n + 1, 0);
   const frame = useRef(0);
   const handle = useRef<ListHandle | null>(null);
@@ -146,6 +146,17 @@ export function DiffView(p: { parsed: Parsed; path: string; mode: Mode; label: s
     if (!split) paint.want(from, to);
     else paint.want(first(pairs[from]!), last(pairs[to - 1]!) + 1);
   };
+
+  // The file that is wanted comes to the top; once more when its rows are measured.
+  useEffect(() => {
+    if (!p.file) return;
+    const at = rows.findIndex((r) => r.kind === "file" && (r.text === p.file || r.text.endsWith(` \u2192 ${p.file}`)));
+    if (at < 0) return;
+    const i = split ? pairs.findIndex((pair) => pair.left === at || pair.right === at) : at;
+    handle.current?.toTop(i);
+    const again = requestAnimationFrame(() => requestAnimationFrame(() => handle.current?.toTop(i)));
+    return () => cancelAnimationFrame(again);
+  }, [p.file, rows, split]);
 
   return (
     <>
