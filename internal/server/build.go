@@ -103,8 +103,8 @@ func Build(cfg config.Config, dir *state.Dir, log *slog.Logger) (d *deps, err er
 		return nil, err
 	}
 	opts.Processes = pool.Active
-	opts.Ready = newReadiness(cfg, dir, s.workspaces).ready
-	opts.RefsBehind = func() int { return s.workspaces.Figures().RefsBehind }
+	readiness := newReadiness(cfg, dir, s.workspaces)
+	opts.Ready, opts.RefsBehind = readiness.ready, readiness.refsBehind
 	told, err := openMetrics(s, dir)
 	if err != nil {
 		return nil, err

@@ -87,9 +87,10 @@ type readiness struct {
 	floor      *room.Floor
 	workspaces *workspaces.Manager
 
-	mu  sync.Mutex
-	at  time.Time
-	err error
+	mu     sync.Mutex
+	at     time.Time
+	err    error
+	behind int // refs of which git sees older values
 }
 
 const (
@@ -113,6 +114,14 @@ func (r *readiness) ready() error {
 		r.err = r.workspaces.Writable(ctx)
 		cancel()
 	}
+	r.behind = r.workspaces.Figures().RefsBehind
 	r.at = time.Now()
 	return r.err
+}
+
+// refsBehind counts the refs of which git sees older values, as of the last ready.
+func (r *readiness) refsBehind() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.behind
 }
