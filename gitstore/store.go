@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"umbra/gitstore/cache"
+	"umbra/gitstore/inuse"
 	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/records"
@@ -107,7 +108,7 @@ func (o *Options) setDefaults() {
 		o.Caches = NewCaches(ownCaches)
 	}
 	if o.InUse == nil {
-		o.InUse = inUse
+		o.InUse = inuse.Repository
 	}
 	if o.Meter == nil {
 		o.Meter = &Meter{}
@@ -327,13 +328,13 @@ func (s *Store) Close(ctx context.Context) error {
 	defer s.upkeep.cmu.Unlock()
 	// A ref that is held costs nothing: the ref log says what it is to be.
 	lctx, cancel := context.WithTimeout(ctx, lockPatience)
-	failed, err := s.pub.publish(lctx)
-	if len(failed) == 0 && err == nil {
-		if err := s.writeInfoLog(lctx); err != nil {
+	_, err := s.pub.publish(lctx)
+	cancel()
+	if err == nil {
+		if err := s.writeInfoLog(ctx); err != nil {
 			s.log.Warn("reflogs of tasks' records not written", "error", err)
 		}
 	}
-	cancel()
 	s.closeFiles()
 	return err
 }

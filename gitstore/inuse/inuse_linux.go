@@ -1,4 +1,6 @@
-package gitstore
+// Package inuse finds out whether other processes are at work in a directory. It imports
+// internal/vfs.
+package inuse
 
 import (
 	"bufio"
@@ -14,11 +16,11 @@ import (
 // inode names a file whatever its path.
 type inode struct{ dev, ino uint64 }
 
-// inUse reports whether another process stands in one of the folders, or has
+// Repository reports whether another process stands in one of the folders, or has
 // one of the files open or mapped, by /proc (proc(5)). It sees the processes of
 // the server's own user, and with root's rights all; nobody else gets into a
 // data directory, whose mode is 0700.
-func inUse(ctx context.Context, dirs, files []vfs.Info) (bool, error) {
+func Repository(ctx context.Context, dirs, files []vfs.Info) (bool, error) {
 	at, open := make(map[inode]bool), make(map[inode]bool)
 	for _, d := range dirs {
 		at[inode{d.Dev, d.Ino}] = true
