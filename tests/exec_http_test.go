@@ -137,7 +137,7 @@ func TestExecEvents(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "pid")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	res = ask(ctx, "second", "echo $$ > "+mark+"; echo begun; sleep 1000")
+	res = ask(ctx, "second", "echo $$ > "+mark+"; echo left > a; echo begun; sleep 1000")
 	if _, err := res.Body.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -151,6 +151,28 @@ func TestExecEvents(t *testing.T) {
 		_, err := os.Stat("/proc/" + strings.TrimSpace(string(pid)))
 		return err != nil
 	})
+	// What it changed until then stays in its layer, if it had one; its call has ended.
+	var calls struct {
+		Calls []struct {
+			CallID string `json:"call_id"`
+			Status string
+		}
+	}
+	eventually(t, func() bool {
+		p.call(t, "GET", "/calls", nil).want(t, 200).into(t, &calls)
+		return calls.Calls[0].Status != "open"
+	})
+	var left struct{ Layers []struct{ Layer string } }
+	p.call(t, "GET", "/layers", nil).want(t, 200).into(t, &left)
+	if got := calls.Calls[0]; len(left.Layers) == 1 && (left.Layers[0].Layer != got.CallID || got.Status != "cancelled" || p.read(t, "a") != "1\nx\n") {
+		t.Errorf("%+v %+v, a has %q", got, left, p.read(t, "a"))
+	}
+	for _, l := range left.Layers {
+		p.post(t, "/layers/"+l.Layer+"/apply", map[string]any{}).want(t, 200)
+		if got := p.read(t, "a"); got != "left\n" {
+			t.Errorf("a has %q", got)
+		}
+	}
 }
 
 // TestExecServerKilled kills the server while a command runs: nothing of it is in the
