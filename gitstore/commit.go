@@ -10,6 +10,7 @@ import (
 	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/gitstore/overlay"
 	"umbra/gitstore/pack"
 	"umbra/internal/errs"
 )
@@ -512,13 +513,13 @@ func (g *group) rewrite(d *Draft, track func(object.ID, journal.Loc)) (object.ID
 			return g.tip.Tree, nil
 		}
 	}
-	o, err := newOverlay(g, g.tip.Tree)
+	o, err := overlay.New(g.tree, g.tip.Tree)
 	if err != nil {
 		return object.Zero, err
 	}
 	for i := range d.Edits {
 		e := &d.Edits[i]
-		if err := o.apply(*e); err != nil {
+		if err := e.apply(o); err != nil {
 			return object.Zero, err
 		}
 		if e.MoveTo != "" || e.Mode == 0 {
@@ -534,7 +535,7 @@ func (g *group) rewrite(d *Draft, track func(object.ID, journal.Loc)) (object.ID
 			g.emit(e.Blob.id, object.Blob, e.Blob.size, object.Zero, 0, e.Blob.entry, track)
 		}
 	}
-	return o.write(func(t, base *object.TreeData, baseID object.ID) (object.ID, error) {
+	return o.Write(func(t, base *object.TreeData, baseID object.ID) (object.ID, error) {
 		return g.emitTree(t, base, baseID, track)
 	})
 }
