@@ -12,6 +12,7 @@ import (
 	"path"
 
 	"umbra/gitstore/object"
+	"umbra/gitstore/rewrite"
 	"umbra/internal/errs"
 )
 
@@ -84,7 +85,7 @@ func (p *Purged) Names(text []byte) bool {
 type Purge struct {
 	s     *Store
 	opt   PurgeOptions
-	r     *rewriter
+	r     *rewrite.Rewriter
 	begin Boundary
 	fresh *purgePack // what is new
 	kept  *purgePack // what stays of packs that had something of what goes
@@ -164,7 +165,7 @@ func (p *Purge) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if p.r, err = newRewriter(s, blobs, sums, p.fresh.writer()); err != nil {
+	if p.r, err = rewrite.New(rewriteSource{s}, blobs, sums, purgedText, p.fresh.writer()); err != nil {
 		return err
 	}
 	if err := p.rewrite(ctx, "rewriting history"); err != nil {
@@ -179,7 +180,7 @@ func (p *Purge) prepare(ctx context.Context) (err error) {
 	if p.kept, err = s.createPurgePack(); err != nil {
 		return err
 	}
-	return p.keep(ctx, func(f *packFile) bool { return f.keep.through <= p.r.seq })
+	return p.keep(ctx, func(f *packFile) bool { return f.keep.through <= p.r.Seq })
 }
 
 // Contents are looked for in texts up to this size, if they are longer than any
@@ -219,7 +220,7 @@ func (s *Store) sumOf(ctx context.Context, id ID) (string, error) {
 }
 
 func (p *Purge) rewrite(ctx context.Context, step string) error {
-	return p.r.through(ctx, p.s.Tip().Seq, func(done, all int64) { p.opt.Tell(step, done, all) })
+	return p.r.Through(ctx, p.s.Tip().Seq, func(done, all int64) { p.opt.Tell(step, done, all) })
 }
 
 // Plan tells what Finish would do. A dry run ends with it and Discard.
@@ -235,10 +236,10 @@ func (p *Purge) Plan(ctx context.Context) (Purged, error) {
 }
 
 // OnTip reports whether the newest tree that was looked at has one of the blobs.
-func (p *Purge) OnTip() bool { return p.r.prev != p.r.tip.Tree }
+func (p *Purge) OnTip() bool { return p.r.Prev != p.r.Tip.Tree }
 
 func (p *Purge) told(o *others) Purged {
-	out := Purged{moves: p.r.commits, needles: p.needles, Commits: uint64(len(p.r.commits)), Touched: p.r.touched, First: p.r.first, Foreign: o.foreign, Holders: o.holders}
+	out := Purged{moves: p.r.Commits, needles: p.needles, Commits: uint64(len(p.r.Commits)), Touched: p.r.Touched, First: p.r.First, Foreign: o.foreign, Holders: o.holders}
 	if p.opt.Force {
 		out.Dropped, out.Holders = o.holders, nil
 	}
@@ -262,4 +263,15 @@ func (p *Purge) look(ctx context.Context) (h *reach, o *others, unreadable []str
 		}
 	}
 	return h, o, unreadable, nil
+}
+
+// rewriteSource is the history as a rewriter reads it.
+type rewriteSource struct{ *Store }
+
+func (s rewriteSource) Object(id ID, want object.Kind) ([]byte, error) {
+	kind, data, err := s.readObject(id, maxMeta)
+	if err == nil && kind != want {
+		err = missing(id)
+	}
+	return data, err
 }

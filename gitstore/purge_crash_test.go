@@ -41,7 +41,7 @@ func (r *purgeRun) play(t *testing.T, arm func(h *vfs.Hook)) {
 	arm(r.hook)
 	p, err := s.BeginPurge(context.Background(), PurgeOptions{Blobs: []ID{r.blob}})
 	if err == nil {
-		r.now = p.r.tip
+		r.now = Tip(p.r.Tip)
 		_, err = p.Finish(context.Background())
 	}
 	r.err = err

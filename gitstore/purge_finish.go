@@ -79,7 +79,7 @@ func (p *Purge) lateForeign(ctx context.Context) {
 	list, err := p.s.refs.List(refs.ForeignPrefix)
 	var gone []refs.Update
 	for _, r := range list {
-		if p.r.changed(r.ID) {
+		if p.r.Changed(r.ID) {
 			gone = append(gone, refs.Update{Name: r.Name, Before: []ID{r.ID}})
 		}
 	}
@@ -134,10 +134,10 @@ func (p *Purge) gather(ctx context.Context) (*purgeIntent, Purged, error) {
 	if p.OnTip() {
 		return nil, Purged{}, errs.New(errs.Conflict, "purge_on_tip", "The newest tree still has these bytes.")
 	}
-	if p.r.first == 0 {
+	if p.r.First == 0 {
 		return nil, Purged{}, errs.New(errs.NotFound, "blob_not_found", "No commit of the history has that content.")
 	}
-	in := &purgeIntent{Step: purgePrepared, First: p.r.first, Tags: make(map[string]string)}
+	in := &purgeIntent{Step: purgePrepared, First: p.r.First, Tags: make(map[string]string)}
 	if err := p.records(); err != nil {
 		return nil, Purged{}, err
 	}
@@ -170,14 +170,14 @@ func (p *Purge) records() error {
 	s := p.s
 	add := func(ids []ID) error {
 		for _, id := range ids {
-			if _, err := p.r.tag(id); err != nil && !errs.Is(err, errs.NotFound) && !errs.Is(err, errs.Gone) {
+			if _, err := p.r.Tag(id); err != nil && !errs.Is(err, errs.NotFound) && !errs.Is(err, errs.Gone) {
 				return err
 			}
 		}
 		return nil
 	}
 	for _, t := range s.Tasks() {
-		if _, err := p.r.tag(t.InfoTag); err != nil {
+		if _, err := p.r.Tag(t.InfoTag); err != nil {
 			return err
 		}
 		if err := add(t.past); err != nil {
@@ -211,18 +211,18 @@ func (p *Purge) refs(in *purgeIntent) {
 	}
 	for _, t := range p.s.Tasks() {
 		info := t.InfoTag
-		if now, ok := p.r.tags[info]; ok {
+		if now, ok := p.r.Tags[info]; ok {
 			info = now
 		}
-		set(tasksPrefix+t.ID+"/base", t.Base, p.r.is(t.Base))
-		set(tasksPrefix+t.ID+"/head", t.Head, p.r.is(t.Head))
+		set(tasksPrefix+t.ID+"/base", t.Base, p.r.Is(t.Base))
+		set(tasksPrefix+t.ID+"/head", t.Head, p.r.Is(t.Head))
 		set(tasksPrefix+t.ID+"/info", t.InfoTag, info)
 	}
-	set(shadowRef, p.s.Tip().Commit, p.r.tip.Commit)
-	if b := p.s.Boundary(); !b.Whole() && p.r.is(b.Commit) != b.Commit {
-		in.Boundary = movedRef{Old: b.Commit.String(), New: p.r.is(b.Commit).String()}
+	set(shadowRef, p.s.Tip().Commit, p.r.Tip.Commit)
+	if b := p.s.Boundary(); !b.Whole() && p.r.Is(b.Commit) != b.Commit {
+		in.Boundary = movedRef{Old: b.Commit.String(), New: p.r.Is(b.Commit).String()}
 	}
-	for old, now := range p.r.tags {
+	for old, now := range p.r.Tags {
 		in.Tags[old.String()] = now.String()
 	}
 }
@@ -254,7 +254,7 @@ func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
 		}
 	}
 	if err == nil {
-		err = s.writeMoved(in.Moved, p.r.commits)
+		err = s.writeMoved(in.Moved, p.r.Commits)
 	}
 	if err != nil {
 		return p.back(in, err)
@@ -317,34 +317,34 @@ func setOf(names []string) map[string]bool {
 // adopt makes the rewritten history the store's state.
 func (p *Purge) adopt(in *purgeIntent) {
 	s := p.s
-	gone := make(map[ID]bool, len(p.r.blobs))
+	gone := make(map[ID]bool, len(p.r.Blobs))
 	if old := s.purges.gone.Load(); old != nil {
 		for id := range *old {
 			gone[id] = true
 		}
 	}
-	for id := range p.r.blobs {
+	for id := range p.r.Blobs {
 		gone[id] = true
 	}
 	s.purges.gone.Store(&gone)
 	s.cached.trees.Clear()
-	s.infoLog.rename(p.r.tags)
+	s.infoLog.rename(p.r.Tags)
 	s.tasks.mu.Lock()
 	for id, t := range s.tasks.byID {
 		n := *t
-		n.Base, n.Head = p.r.is(t.Base), p.r.is(t.Head)
-		if tag, ok := p.r.tags[t.InfoTag]; ok {
+		n.Base, n.Head = p.r.Is(t.Base), p.r.Is(t.Head)
+		if tag, ok := p.r.Tags[t.InfoTag]; ok {
 			n.InfoTag = tag
 		}
 		s.tasks.byID[id] = &n
 	}
 	s.tasks.mu.Unlock()
-	s.records.Remap(p.r.first, p.r.is)
+	s.records.Remap(p.r.First, p.r.Is)
 	if b := s.Boundary(); !b.Whole() {
-		b.Commit = p.r.is(b.Commit)
+		b.Commit = p.r.Is(b.Commit)
 		s.boundary.Store(&b)
 	}
-	tip := p.r.tip
+	tip := Tip(p.r.Tip)
 	s.tip.Store(&tip)
 	s.purges.pending = in
 	// Nothing may be taken for standing in them any more.

@@ -246,7 +246,7 @@ func (h *reach) indexNames(data []byte) bool {
 	var id ID
 	for i := 0; i+len(id) <= len(data); i++ {
 		copy(id[:], data[i:])
-		if h.r.changed(id) {
+		if h.r.Changed(id) {
 			return true
 		}
 	}

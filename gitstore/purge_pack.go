@@ -95,7 +95,7 @@ func (p *Purge) keep(ctx context.Context, which func(*packFile) bool) error {
 		if !tainted {
 			continue
 		}
-		_, err = pack.Merge(ctx, p.kept.w, []*pack.Pack{f.p}, pack.MergeOptions{Keep: func(id ID) bool { return !p.r.changed(id) && !p.fresh.w.Has(id) }})
+		_, err = pack.Merge(ctx, p.kept.w, []*pack.Pack{f.p}, pack.MergeOptions{Keep: func(id ID) bool { return !p.r.Changed(id) && !p.fresh.w.Has(id) }})
 		if err != nil {
 			return fmt.Errorf("writing %s anew: %w", f.base, err)
 		}
@@ -109,7 +109,7 @@ func (p *Purge) tainted(ctx context.Context, idx *pack.Idx) (bool, error) {
 		if err == nil {
 			err = ctx.Err()
 		}
-		if err != nil || p.r.changed(e.ID) {
+		if err != nil || p.r.Changed(e.ID) {
 			return err == nil, err
 		}
 	}
@@ -136,10 +136,10 @@ func (p *Purge) packs(ctx context.Context, in *purgeIntent, h *reach, unreadable
 	// What was kept before the newest commits were known must be none of what
 	// they change: a tree that came back, a record that was superseded.
 	late := false
-	for id, now := range p.r.trees {
+	for id, now := range p.r.Trees {
 		late = late || id != now && p.kept.w.Has(id)
 	}
-	for id := range p.r.tags {
+	for id := range p.r.Tags {
 		late = late || p.kept.w.Has(id)
 	}
 	if late {

@@ -10,6 +10,7 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/rewrite"
 	"umbra/internal/errs"
 )
 
@@ -17,7 +18,7 @@ import (
 // those that people's git wrote into the repository.
 type reach struct {
 	s     *Store
-	r     *rewriter
+	r     *rewrite.Rewriter
 	packs []*foreignPack
 	memo  map[ID]bool
 }
@@ -133,11 +134,11 @@ func (h *reach) from(ctx context.Context, id ID) (bool, error) {
 
 // open settles an object, or finds what it refers to.
 func (h *reach) open(f *frame) (done bool, err error) {
-	if h.r.changed(f.id) {
+	if h.r.Changed(f.id) {
 		h.memo[f.id] = true
 		return true, nil
 	}
-	if _, looked := h.r.trees[f.id]; looked {
+	if _, looked := h.r.Trees[f.id]; looked {
 		h.memo[f.id] = false
 		return true, nil
 	}
@@ -147,7 +148,7 @@ func (h *reach) open(f *frame) (done bool, err error) {
 	}
 	switch kind {
 	case object.Commit:
-		if c, err := parseCommit(f.id, data); err == nil && c.Seq > 0 && c.Seq <= h.r.seq {
+		if c, err := parseCommit(f.id, data); err == nil && c.Seq > 0 && c.Seq <= h.r.Seq {
 			if rec, err := h.s.records.At(c.Seq); err == nil && rec.Commit == f.id {
 				break // ours, of before the first that changes
 			}
@@ -184,7 +185,7 @@ func (h *reach) entries(f *frame, data []byte) (gone bool) {
 			f.kin = append(f.kin, id)
 		case "160000": // a commit of another repository
 		default:
-			if h.r.blobs[id] {
+			if h.r.Blobs[id] {
 				return true
 			}
 		}

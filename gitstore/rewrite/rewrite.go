@@ -1,4 +1,8 @@
-package gitstore
+// Package rewrite gives history other bytes: what a purge writes.
+//
+// It imports gitstore/cache, gitstore/message, gitstore/object, gitstore/pack and
+// internal/errs. It reads through a Source and adds to one pack.
+package rewrite
 
 import (
 	"bytes"
@@ -12,110 +16,131 @@ import (
 	"umbra/internal/errs"
 )
 
-// rewriter gives history other bytes: in every commit some blobs are another
-// one, and so the trees, the commits and the tags above them change. It reads
-// commits oldest first and writes what is new into one pack.
+// Source is the history as it is.
+type Source interface {
+	// Object returns an object of a kind, whole.
+	Object(id object.ID, kind object.Kind) ([]byte, error)
+	// CommitAt returns the commit with a number.
+	CommitAt(ctx context.Context, seq uint64) (object.ID, error)
+}
+
+// Tip is a commit, its tree and its number.
+type Tip struct {
+	Commit, Tree object.ID
+	Seq          uint64
+}
+
+// Rewriter replaces some blobs by another one in every commit, and so the trees, the
+// commits and the tags above them change. It reads commits oldest first and writes
+// what is new into one pack. It is not safe for concurrent use.
 //
 // Memory: an id and where it leads to for every tree and every changed commit,
 // and two caches of trees.
-type rewriter struct {
-	s     *Store
-	blobs map[ID]bool     // to be replaced
-	sums  map[string]bool // their After-Hash
-	by    ID              // the blob in their place
-	w     *pack.Writer    // nil: only count
+type Rewriter struct {
+	Blobs   map[object.ID]bool      // to be replaced
+	Trees   map[object.ID]object.ID // every tree that was looked at, and what it becomes
+	Commits map[object.ID]object.ID // the changed ones
+	Tags    map[object.ID]object.ID
 
-	trees   map[ID]ID // every tree that was looked at, and what it becomes
-	commits map[ID]ID // the changed ones
-	tags    map[ID]ID
-	old     treeCache // trees as they are
-	made    treeCache // trees as they become, for deltas
+	Seq     uint64    // the last one that was looked at
+	Prev    object.ID // its tree, as it was
+	First   uint64    // the first that changes; 0: none does
+	Touched uint64    // commits whose tree holds a replaced blob
+	Tip     Tip       // the last one, as it becomes
 
-	seq     uint64 // the last one that was looked at
-	prev    ID     // its tree, as it was
-	first   uint64 // the first that changes; 0: none does
-	touched uint64 // commits whose tree holds a replaced blob
-	tip     Tip    // the last one, as it becomes
+	src  Source
+	sums map[string]bool // After-Hash of the blobs
+	by   object.ID       // the blob in their place
+	w    *pack.Writer    // nil: only count
+	old  trees           // as they are
+	made trees           // as they become, for deltas
 }
 
-// rewriteCache bounds each of the two caches, in bytes.
-const rewriteCache = 32 << 20
+type trees = *cache.Cache[object.ID, *object.TreeData]
 
-func newRewriter(s *Store, blobs map[ID]bool, sums map[string]bool, w *pack.Writer) (*rewriter, error) {
-	r := &rewriter{s: s, blobs: blobs, sums: sums, by: PurgedBlob(), w: w, trees: make(map[ID]ID), commits: make(map[ID]ID), tags: make(map[ID]ID),
-		old: newTreeCache(cache.NewBudget(rewriteCache)), made: newTreeCache(cache.NewBudget(rewriteCache))}
+const (
+	// cacheBytes bounds each of the two caches.
+	cacheBytes = 32 << 20
+	// maxDepth is git's own default of a chain's length (gc.aggressive excepted).
+	maxDepth = 50
+)
+
+// New returns a rewriter that puts text in place of blobs, whose After-Hash are sums;
+// w nil: it counts only.
+func New(src Source, blobs map[object.ID]bool, sums map[string]bool, text string, w *pack.Writer) (*Rewriter, error) {
+	r := &Rewriter{src: src, Blobs: blobs, sums: sums, by: object.Hash(object.Blob, []byte(text)), w: w,
+		Trees: make(map[object.ID]object.ID), Commits: make(map[object.ID]object.ID), Tags: make(map[object.ID]object.ID),
+		old:  cache.New[object.ID, *object.TreeData](cache.NewBudget(cacheBytes)),
+		made: cache.New[object.ID, *object.TreeData](cache.NewBudget(cacheBytes))}
 	if w == nil {
 		return r, nil
 	}
-	_, err := w.Add(object.Blob, []byte(purgedText))
+	_, err := w.Add(object.Blob, []byte(text))
 	return r, err
 }
 
-// through takes the history up to a number, going on where it left off. tell is
+// Through takes the history up to a number, going on where it left off. tell is
 // told how far it is.
-func (r *rewriter) through(ctx context.Context, seq uint64, tell func(done, all int64)) error {
-	for r.seq < seq {
+func (r *Rewriter) Through(ctx context.Context, seq uint64, tell func(done, all int64)) error {
+	for r.Seq < seq {
 		if err := ctx.Err(); err != nil {
 			return errs.Wrap(err, "")
 		}
-		next := r.seq + 1
-		id, err := r.s.CommitAt(ctx, next)
+		next := r.Seq + 1
+		id, err := r.src.CommitAt(ctx, next)
 		if err == nil {
 			err = r.commit(id, next)
 		}
-		if r.first == 0 && r.tip.Seq == 0 && (errs.Is(err, errs.Gone) || errs.Is(err, errs.NotFound)) {
+		if r.First == 0 && r.Tip.Seq == 0 && (errs.Is(err, errs.Gone) || errs.Is(err, errs.NotFound)) {
 			err = nil // dropped: history begins later
 		}
 		if err != nil {
 			return fmt.Errorf("commit number %d: %w", next, err)
 		}
-		r.seq = next
+		r.Seq = next
 		tell(int64(next), int64(seq))
 	}
 	return nil
 }
 
-// changed reports whether an object is replaced by another.
-func (r *rewriter) changed(id ID) bool {
-	if r.blobs[id] {
+// Changed reports whether an object is replaced by another.
+func (r *Rewriter) Changed(id object.ID) bool {
+	if r.Blobs[id] {
 		return true
 	}
-	if to, ok := r.trees[id]; ok {
+	if to, ok := r.Trees[id]; ok {
 		return to != id
 	}
-	if _, ok := r.commits[id]; ok {
+	if _, ok := r.Commits[id]; ok {
 		return true
 	}
-	_, ok := r.tags[id]
+	_, ok := r.Tags[id]
 	return ok
 }
 
-// is gives what a commit becomes.
-func (r *rewriter) is(id ID) ID {
-	if to, ok := r.commits[id]; ok {
+// Is gives what a commit becomes.
+func (r *Rewriter) Is(id object.ID) object.ID {
+	if to, ok := r.Commits[id]; ok {
 		return to
 	}
 	return id
 }
 
-func (r *rewriter) commit(id ID, seq uint64) error {
-	kind, data, err := r.s.readObject(id, maxMeta)
+func (r *Rewriter) commit(id object.ID, seq uint64) error {
+	data, err := r.src.Object(id, object.Commit)
 	if err != nil {
 		return err
-	}
-	if kind != object.Commit {
-		return missing(id)
 	}
 	c, err := object.ParseCommit(data)
 	if err != nil {
 		return err
 	}
-	tree, err := r.tree(c.Tree, r.prev)
+	tree, err := r.tree(c.Tree, r.Prev)
 	if err != nil {
 		return err
 	}
 	if tree != c.Tree {
-		r.touched++
+		r.Touched++
 	}
 	now := r.rewriteText(data, c.Tree, tree)
 	to := id
@@ -123,19 +148,19 @@ func (r *rewriter) commit(id ID, seq uint64) error {
 		if to, err = r.add(object.Commit, now); err != nil {
 			return err
 		}
-		r.commits[id] = to
-		if r.first == 0 {
-			r.first = seq
+		r.Commits[id] = to
+		if r.First == 0 {
+			r.First = seq
 		}
 	}
-	r.prev, r.tip = c.Tree, Tip{Commit: to, Tree: tree, Seq: seq}
+	r.Prev, r.Tip = c.Tree, Tip{Commit: to, Tree: tree, Seq: seq}
 	return nil
 }
 
 // rewriteText gives a commit's bytes with other ids in its header and in the
 // trailers that name commits, and without the hashes of what is replaced. All
 // else stays byte for byte.
-func (r *rewriter) rewriteText(data []byte, tree, newTree ID) []byte {
+func (r *Rewriter) rewriteText(data []byte, tree, newTree object.ID) []byte {
 	head, body, _ := bytes.Cut(data, []byte("\n\n"))
 	out := make([]byte, 0, len(data))
 	for line := range bytes.Lines(head) {
@@ -146,7 +171,7 @@ func (r *rewriter) rewriteText(data []byte, tree, newTree ID) []byte {
 			out = append(append(out, "tree "...), newTree.String()...)
 			out = append(out, '\n')
 		case err == nil && string(key) == "parent":
-			out = append(append(out, "parent "...), r.is(id).String()...)
+			out = append(append(out, "parent "...), r.Is(id).String()...)
 			out = append(out, '\n')
 		default:
 			out = append(out, line...)
@@ -168,11 +193,11 @@ func (r *rewriter) rewriteText(data []byte, tree, newTree ID) []byte {
 			}
 		case "Reverts":
 			if id, err := object.ParseID(string(value)); err == nil {
-				line = []byte("Reverts: " + r.is(id).String() + "\n")
+				line = []byte("Reverts: " + r.Is(id).String() + "\n")
 			}
 		case message.KeyClaims:
 			if id, err := object.ParseID(string(value)); err == nil {
-				line = []byte(message.KeyClaims + ": " + r.is(id).String() + "\n")
+				line = []byte(message.KeyClaims + ": " + r.Is(id).String() + "\n")
 			}
 		}
 		out = append(out, line...)
@@ -180,35 +205,32 @@ func (r *rewriter) rewriteText(data []byte, tree, newTree ID) []byte {
 	return out
 }
 
-// tag gives what an annotated tag becomes whose object changes.
-func (r *rewriter) tag(id ID) (ID, error) {
-	if to, ok := r.tags[id]; ok {
+// Tag gives what an annotated tag becomes whose object changes.
+func (r *Rewriter) Tag(id object.ID) (object.ID, error) {
+	if to, ok := r.Tags[id]; ok {
 		return to, nil
 	}
-	kind, data, err := r.s.readObject(id, maxMeta)
+	data, err := r.src.Object(id, object.Tag)
 	if err != nil {
 		return id, err
-	}
-	if kind != object.Tag {
-		return id, missing(id)
 	}
 	t, err := object.ParseTag(data)
 	if err != nil {
 		return id, err
 	}
-	to := r.is(t.Object)
+	to := r.Is(t.Object)
 	if to == t.Object {
 		return id, nil
 	}
 	data = bytes.Replace(data, []byte("object "+t.Object.String()), []byte("object "+to.String()), 1)
 	now, err := r.add(object.Tag, data)
 	if err == nil {
-		r.tags[id] = now
+		r.Tags[id] = now
 	}
 	return now, err
 }
 
-func (r *rewriter) add(kind object.Kind, data []byte) (ID, error) {
+func (r *Rewriter) add(kind object.Kind, data []byte) (object.ID, error) {
 	if r.w == nil {
 		return object.Hash(kind, data), nil
 	}
@@ -216,31 +238,28 @@ func (r *rewriter) add(kind object.Kind, data []byte) (ID, error) {
 }
 
 // read gives a tree as it is.
-func (r *rewriter) read(id ID) (*object.TreeData, error) {
+func (r *Rewriter) read(id object.ID) (*object.TreeData, error) {
 	if t, ok := r.old.Get(id); ok {
 		return t, nil
 	}
-	kind, data, err := r.s.readObject(id, maxMeta)
+	data, err := r.src.Object(id, object.Tree)
 	if err != nil {
 		return nil, err
 	}
-	if kind != object.Tree {
-		return nil, missing(id)
-	}
 	t, err := object.NewTree(data)
 	if err == nil {
-		r.old.put(id, t)
+		r.old.Put(id, t, int64(t.Size()))
 	}
 	return t, err
 }
 
 // tree gives what a tree becomes. was is the tree that stood in its place in
 // the commit before, zero if none did: what both have needs no second look.
-func (r *rewriter) tree(id, was ID) (ID, error) {
+func (r *Rewriter) tree(id, was object.ID) (object.ID, error) {
 	if id == object.EmptyTree {
 		return id, nil
 	}
-	if to, ok := r.trees[id]; ok {
+	if to, ok := r.Trees[id]; ok {
 		return to, nil
 	}
 	t, err := r.read(id)
@@ -257,7 +276,7 @@ func (r *rewriter) tree(id, was ID) (ID, error) {
 		now := e.ID
 		switch {
 		case e.Mode == object.Dir:
-			var old ID
+			var old object.ID
 			if before != nil {
 				if o, ok := before.Find(e.Name); ok && o.Mode == object.Dir {
 					old = o.ID
@@ -266,7 +285,7 @@ func (r *rewriter) tree(id, was ID) (ID, error) {
 			if now, err = r.tree(e.ID, old); err != nil {
 				return id, err
 			}
-		case r.blobs[e.ID]:
+		case r.Blobs[e.ID]:
 			now = r.by
 		}
 		if now != e.ID {
@@ -276,17 +295,17 @@ func (r *rewriter) tree(id, was ID) (ID, error) {
 	}
 	now := id
 	if len(set) > 0 {
-		if now, err = r.makeTree(t, set, r.trees[was]); err != nil {
+		if now, err = r.makeTree(t, set, r.Trees[was]); err != nil {
 			return id, err
 		}
 	}
-	r.trees[id] = now
+	r.Trees[id] = now
 	return now, nil
 }
 
 // differs gives the entries that have to be looked at: all, or those in which
 // the tree differs from one that stays as it is.
-func (r *rewriter) differs(t *object.TreeData, was ID) (before *object.TreeData, from, to int, err error) {
+func (r *Rewriter) differs(t *object.TreeData, was object.ID) (before *object.TreeData, from, to int, err error) {
 	if was.IsZero() || was == object.EmptyTree {
 		return nil, 0, t.Len(), nil
 	}
@@ -296,7 +315,7 @@ func (r *rewriter) differs(t *object.TreeData, was ID) (before *object.TreeData,
 		}
 		return nil, 0, 0, err
 	}
-	if same, known := r.trees[was]; !known || same != was {
+	if same, known := r.Trees[was]; !known || same != was {
 		return before, 0, t.Len(), nil
 	}
 	from, to, _, _ = t.Window(before)
@@ -305,18 +324,18 @@ func (r *rewriter) differs(t *object.TreeData, was ID) (before *object.TreeData,
 
 // makeTree writes a tree, as a delta of what stood in its place before where
 // that is at hand.
-func (r *rewriter) makeTree(t *object.TreeData, set []object.Entry, before ID) (ID, error) {
+func (r *Rewriter) makeTree(t *object.TreeData, set []object.Entry, before object.ID) (object.ID, error) {
 	n, err := t.With(set, nil)
 	if err != nil {
-		return ID{}, err
+		return object.ID{}, err
 	}
 	id := n.ID()
 	if r.w == nil || r.w.Has(id) {
 		return id, nil
 	}
-	r.made.put(id, n)
+	r.made.Put(id, n, int64(n.Size()))
 	if base, ok := r.made.Get(before); ok && before != id {
-		if d, in := r.w.Depth(before); in && d < maxDeltaDepth {
+		if d, in := r.w.Depth(before); in && d < maxDepth {
 			if delta := object.SpliceDelta(base.Bytes(), n.Bytes()); len(delta) < len(n.Bytes())/2 {
 				return id, r.w.AddDelta(id, before, delta)
 			}
