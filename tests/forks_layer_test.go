@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"umbra/internal/need"
+	"umbra/tests/harness"
 )
 
 // layerFork makes a fork of the kind layer; the test is left out where the system has
@@ -171,4 +172,44 @@ func TestForkLayerRunning(t *testing.T) {
 		t.Error("the parent's files changed")
 	}
 	p.absent(t, "rm")
+}
+
+// A fork whose task works, or in which a command runs or left changes, is not deleted,
+// and loses nothing by the attempt.
+func TestForkLayerDelete(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n", ".gitignore": "out/\n"})
+	ws := "/workspaces/" + p.task(t).str("workspace_id")
+	fork := layerFork(t, p, ws, nil)
+	p.in(t, fork, "mkdir -p out/closed; echo mine > out/closed/x; chmod 0 out/closed")
+	p.post(t, "/tasks", map[string]any{"task_id": "busy", "workspace": fork, "goal": "try"}).want(t, 201)
+	p.call(t, "DELETE", "/workspaces/"+fork+"?force=true", nil).fails(t, 409, "workspace_busy")
+	if got := p.in(t, fork, "chmod 755 out/closed; cat out/closed/x; chmod 0 out/closed"); got != "mine\n" {
+		t.Errorf("out has %q", got)
+	}
+	p.call(t, "PATCH", "/tasks/busy", map[string]any{"status": "completed"}).want(t, 200)
+	sign := filepath.Join(t.TempDir(), "started")
+	cmd := harness.Command(t, []string{"UMBRA_DATA_DIR=" + p.DataDir}, "in", fork, "--", "sh", "-c", "echo two > a; : > "+sign+"; exec sleep 100")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { _, err := os.Stat(sign); return err == nil })
+	p.call(t, "DELETE", "/workspaces/"+fork+"?force=true", nil).fails(t, 409, "layer_in_use")
+	if status, _, said := p.verb(t, "in", fork, "--", "true"); status != 69 || !strings.Contains(said, "layer") {
+		t.Errorf("a second command: %d %s", status, said)
+	}
+	if err := cmd.Process.Kill(); err != nil { // and so the command; nobody applies the layer
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	eventually(t, func() bool {
+		return p.call(t, "GET", "/layers", nil).want(t, 200).list(t, "layers")[0]["running"] == false
+	})
+	for _, k := range p.call(t, "GET", "/tasks?workspace="+fork+"&status=executing", nil).want(t, 200).list(t, "tasks") {
+		p.call(t, "PATCH", "/tasks/"+k["task_id"].(string), map[string]any{"status": "failed"}).want(t, 200)
+	}
+	p.call(t, "DELETE", "/workspaces/"+fork, nil).fails(t, 409, "unmerged")
+	p.call(t, "DELETE", "/workspaces/"+fork+"?force=true", nil).want(t, 204)
+	if list := p.call(t, "GET", "/layers", nil).want(t, 200).list(t, "layers"); len(list) != 0 {
+		t.Errorf("%v", list)
+	}
 }

@@ -191,21 +191,49 @@ func (s *Service) absorb(ctx context.Context, w *workspace.Workspace, l *Layer, 
 	return s.forkLayer(ctx, w, l).Absorb(s.path(l.ID, "upper"), hide, take)
 }
 
-// DropFork removes a fork's layer before the fork is deleted. Conflict "layer_in_use"
-// while a command runs in it.
-func (s *Service) DropFork(rec workspaces.Record) error {
+// FreeFork makes a fork that is to be deleted removable: its guard ends, and directories
+// that a command closed are opened. Conflict "layer_in_use" while a command runs in it,
+// and "unmerged", unless force is set, where a command's changes were never applied.
+func (s *Service) FreeFork(rec workspaces.Record, force bool) error {
 	if rec.Fork == nil || rec.Fork.Kind != workspaces.LayerKind {
 		return nil
 	}
+	list, err := s.List(nil)
+	if err != nil {
+		return err
+	}
+	for _, l := range list {
+		switch {
+		case l.Workspace != rec.ID:
+		case l.Running:
+			return inUse()
+		case !force:
+			return errs.New(errs.Conflict, "unmerged", "What a command changed in the fork was never applied; apply or drop its layer, or delete the fork with force.").With("layer", l.ID)
+		}
+	}
 	s.forks.mu.Lock()
 	last := s.forks.begun[rec.ID]
-	delete(s.forks.begun, rec.ID)
 	s.forks.mu.Unlock()
-	if last != "" && locked(s.path(last, lockFile)) {
-		return inUse()
-	}
 	s.unguard(last)
-	return errs.Wrap(layer.Remove(filepath.Join(filepath.Dir(s.o.Workspaces.GitDir(rec.ID)), ForkDir)), "")
+	layer.Unlock(filepath.Join(filepath.Dir(s.o.Workspaces.GitDir(rec.ID)), ForkDir))
+	return nil
+}
+
+// ForgetFork drops the layers of a fork that was deleted.
+func (s *Service) ForgetFork(id string) error {
+	list, err := s.List(nil)
+	if err != nil {
+		return err
+	}
+	s.forks.mu.Lock()
+	delete(s.forks.begun, id)
+	s.forks.mu.Unlock()
+	for _, l := range list {
+		if l.Workspace == id && !l.Running {
+			err = errors.Join(err, s.remove(l.ID))
+		}
+	}
+	return err
 }
 
 // ForkFiles returns the directory of a fork's own ignored files.

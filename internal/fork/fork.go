@@ -40,8 +40,10 @@ type Layers interface {
 	Forks() error // why the system has none
 	// ForkFiles returns the directory of a fork's own ignored files.
 	ForkFiles(fork *workspace.Workspace) string
-	// DropFork removes a fork's directory before the fork is deleted.
-	DropFork(rec workspaces.Record) error
+	// FreeFork makes a fork that is to be deleted removable, or says why it is not.
+	FreeFork(rec workspaces.Record, force bool) error
+	// ForgetFork drops what is left of a fork that was deleted.
+	ForgetFork(id string) error
 }
 
 // Service makes, lists and deletes forks. Its methods may be called from any
@@ -378,13 +380,13 @@ func (s *Service) Delete(ctx context.Context, id string, force, deleteHistory bo
 			}
 		}
 	}
-	if err := s.o.Layers.DropFork(rec); err != nil {
+	if err := s.o.Layers.FreeFork(rec, force); err != nil {
 		return err
 	}
 	if err := s.o.Tasks.Forget(ctx, id, deleteHistory || rec.Fork != nil); err != nil {
 		return err
 	}
-	return s.clear(rec)
+	return errors.Join(s.clear(rec), s.o.Layers.ForgetFork(id))
 }
 
 // clear removes a copy's directory, if it is still the one that was made.
@@ -396,13 +398,13 @@ func (s *Service) clear(rec workspaces.Record) error {
 }
 
 func (s *Service) remove(ctx context.Context, rec workspaces.Record) error {
-	if err := s.o.Layers.DropFork(rec); err != nil {
+	if err := s.o.Layers.FreeFork(rec, true); err != nil {
 		return err
 	}
 	if err := s.o.Tasks.Forget(ctx, rec.ID, true); err != nil {
 		return err
 	}
-	return s.clear(rec)
+	return errors.Join(s.clear(rec), s.o.Layers.ForgetFork(rec.ID))
 }
 
 // checkMerged fails where a fork has changes that its parent does not have.

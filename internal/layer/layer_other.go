@@ -39,6 +39,9 @@ func Strip(string) error { return nil }
 // Remove removes a layer's directory.
 func Remove(dir string) error { return os.RemoveAll(dir) }
 
+// Unlock does nothing.
+func Unlock(string) {}
+
 // MakeWhiteout returns ErrUnsupported.
 func MakeWhiteout(string) error { return ErrUnsupported }
 

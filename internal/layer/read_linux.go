@@ -229,12 +229,12 @@ func Remove(dir string) error {
 	if err := os.RemoveAll(dir); err == nil || !errors.Is(err, os.ErrPermission) {
 		return err
 	}
-	open(dir)
+	Unlock(dir)
 	return os.RemoveAll(dir)
 }
 
-// open gives the owner all rights of the directories in a tree.
-func open(dir string) {
+// Unlock gives the owner all rights of the directories in a tree.
+func Unlock(dir string) {
 	var st unix.Stat_t
 	if unix.Lstat(dir, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return
@@ -248,7 +248,7 @@ func open(dir string) {
 	}
 	for _, e := range list {
 		if e.IsDir() {
-			open(dir + "/" + e.Name())
+			Unlock(dir + "/" + e.Name())
 		}
 	}
 }

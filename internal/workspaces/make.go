@@ -23,6 +23,7 @@ const unfinishedFor = 7 * 24 * time.Hour
 // other folders do not.
 type making struct {
 	place place
+	fork  *Fork // what it is a fork of; nil: none
 	done  chan struct{}
 	files atomic.Int64 // that the baseline has met
 }
@@ -46,7 +47,7 @@ func (m *Manager) Open(ctx context.Context, root string, o OpenOptions) (*worksp
 func (m *Manager) openPlace(ctx context.Context, p place, o OpenOptions) (*workspace.Workspace, error) {
 	var mine *making
 	for mine == nil {
-		r, known, err := m.enlist(ctx, p, &mine)
+		r, known, err := m.enlist(ctx, p, o.fork, &mine)
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +73,7 @@ func (m *Manager) openPlace(ctx context.Context, p place, o OpenOptions) (*works
 
 // enlist gives the workspace of a folder, or makes the caller the one who makes
 // it.
-func (m *Manager) enlist(ctx context.Context, p place, mine **making) (r Record, known bool, err error) {
+func (m *Manager) enlist(ctx context.Context, p place, fork *Fork, mine **making) (r Record, known bool, err error) {
 	m.making.Lock()
 	defer m.making.Unlock()
 	if err := m.awaitOthers(ctx, p); err != nil {
@@ -84,7 +85,7 @@ func (m *Manager) enlist(ctx context.Context, p place, mine **making) (r Record,
 	if err := m.overlaps(p, ""); err != nil {
 		return r, false, err
 	}
-	*mine = &making{place: p, done: make(chan struct{})}
+	*mine = &making{place: p, fork: fork, done: make(chan struct{})}
 	m.made = append(m.made, *mine)
 	return r, false, nil
 }

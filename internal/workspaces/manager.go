@@ -407,6 +407,11 @@ func (m *Manager) Forget(ctx context.Context, id string, deleteHistory bool) err
 	if err := m.CheckUnforked(id); err != nil {
 		return err
 	}
+	for _, x := range m.made {
+		if x.fork != nil && x.fork.Of == id {
+			return workspace.ErrHasForks("A fork of this workspace is being made.", []string{})
+		}
+	}
 	if err := m.dropRecord(id); err != nil {
 		return err
 	}

@@ -1,0 +1,315 @@
+package tests
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"umbra/internal/need"
+	"umbra/tests/harness"
+)
+
+// forkModel does random things to a workspace and its forks, and checks after each what
+// must hold whatever was done.
+type forkModel struct {
+	t     *testing.T
+	p     *project
+	r     *rand.Rand
+	all   []*modelFork // the parent first
+	steps []string
+	tasks int
+}
+
+type modelFork struct {
+	id, git, task, kind string
+	depth               int
+	tree                string // as of the last look
+}
+
+func (m *forkModel) fatalf(format string, args ...any) {
+	m.t.Helper()
+	m.t.Fatalf("%s\nafter:\n%s", fmt.Sprintf(format, args...), strings.Join(m.steps, "\n"))
+}
+
+func (m *forkModel) note(format string, args ...any) {
+	m.steps = append(m.steps, fmt.Sprintf(format, args...))
+}
+
+// look returns a workspace's tree as stock git has it.
+func (m *forkModel) look(f *modelFork) string {
+	m.p.post(m.t, "/workspaces/"+f.id+"/sync", map[string]any{}).want(m.t, 200)
+	return harness.Git(m.t, f.git, "rev-parse", "refs/heads/shadow^{tree}")
+}
+
+// others checks that an operation on one workspace changed no other.
+func (m *forkModel) others(but *modelFork) {
+	m.t.Helper()
+	for _, f := range m.all {
+		if f == but {
+			continue
+		}
+		if now := m.look(f); now != f.tree {
+			m.fatalf("%s changed: %s", f.id, harness.Git(m.t, f.git, "diff", "--stat", f.tree, now))
+		}
+	}
+	if but != nil {
+		but.tree = m.look(but)
+	}
+}
+
+func (m *forkModel) begin(f *modelFork) {
+	m.tasks++
+	f.task = "t" + strconv.Itoa(m.tasks)
+	m.p.post(m.t, "/tasks", map[string]any{"task_id": f.task, "workspace": f.id, "goal": "random"}).want(m.t, 201)
+}
+
+func (m *forkModel) path() string {
+	return []string{"a", "b", "c", "d/x", "d/y", "e/f/z"}[m.r.IntN(6)]
+}
+
+func (m *forkModel) text() string {
+	var b strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&b, "line %d of %d\n", i, m.r.IntN(2))
+	}
+	return b.String()
+}
+
+// change makes a random change by a request.
+func (m *forkModel) change(f *modelFork) {
+	path, sub := m.path(), "s"+strconv.Itoa(m.r.IntN(3))
+	header := []string{"X-Subtask-Id", sub, "X-Actor", "actor-" + sub}
+	switch m.r.IntN(5) {
+	case 0:
+		a := m.p.call(m.t, "DELETE", "/tasks/"+f.task+"/content?path="+path, nil, header...)
+		m.note("%s: delete %s: %d", f.id, path, a.Status)
+	case 1:
+		to := m.path()
+		a := m.p.post(m.t, "/tasks/"+f.task+"/move", map[string]any{"from": path, "to": to}, header...)
+		m.note("%s: move %s to %s: %d", f.id, path, to, a.Status)
+	case 2:
+		a := m.p.call(m.t, "PUT", "/tasks/"+f.task+"/content?path="+path, []byte(m.text()), header...)
+		m.note("%s: write %s: %d", f.id, path, a.Status)
+	default: // a few lines of it
+		old := m.p.call(m.t, "GET", "/tasks/"+f.task+"/content?path="+path, nil)
+		lines := strings.SplitAfter(string(old.Body), "\n")
+		if old.Status != 200 || len(lines) < 10 {
+			lines = strings.SplitAfter(m.text(), "\n")
+		}
+		at := m.r.IntN(len(lines) - 2)
+		lines[at] = fmt.Sprintf("%s by %s, %d\n", f.id, sub, m.r.IntN(1000))
+		a := m.p.call(m.t, "PUT", "/tasks/"+f.task+"/content?path="+path, []byte(strings.Join(lines, "")), header...)
+		m.note("%s: edit line %d of %s: %d", f.id, at, path, a.Status)
+	}
+	m.others(f)
+}
+
+// edit changes a file of the parent's directory, as its user does.
+func (m *forkModel) edit() {
+	f := m.all[0]
+	name := filepath.Join(m.p.dir, m.path())
+	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
+		err := os.WriteFile(name, []byte(m.text()), 0o644)
+		m.note("%s: user edit of %s: %v", f.id, name, err)
+	}
+	m.others(f)
+}
+
+func (m *forkModel) fork() {
+	of := m.all[m.r.IntN(len(m.all))]
+	if len(m.all) > 4 || of.depth > 2 {
+		return
+	}
+	body := map[string]any{"kind": "virtual"}
+	if m.r.IntN(3) == 0 {
+		body = map[string]any{"kind": "copy", "path": filepath.Join(m.t.TempDir(), "copy")}
+	}
+	made := m.p.forks(m.t, "/workspaces/"+of.id, body)[0]
+	f := &modelFork{id: made["id"].(string), git: made["git_dir"].(string), kind: body["kind"].(string), depth: of.depth + 1}
+	m.note("%s: fork %s of kind %s", of.id, f.id, f.kind)
+	if base := harness.Git(m.t, f.git, "rev-parse", "refs/heads/shadow"); base != made["fork_at"] {
+		m.fatalf("git sees %s, not %s", base, made["fork_at"])
+	}
+	m.begin(f)
+	if f.tree = m.look(f); f.tree != of.tree {
+		m.fatalf("the fork is not as its parent: %s and %s", f.tree, of.tree)
+	}
+	m.all = append(m.all, f)
+	m.others(f)
+}
+
+// parent returns what a fork was made of, if that is still there.
+func (m *forkModel) parent(f *modelFork) *modelFork {
+	var o struct{ Fork_of string }
+	m.p.call(m.t, "GET", "/workspaces/"+f.id, nil).want(m.t, 200).into(m.t, &o)
+	for _, x := range m.all {
+		if x.id == o.Fork_of {
+			return x
+		}
+	}
+	return nil
+}
+
+// merge merges a random part of a fork, or the parent's news into it, and sometimes
+// takes it back at once.
+func (m *forkModel) merge(f *modelFork, rebase bool) {
+	into := m.parent(f)
+	if into == nil {
+		return
+	}
+	verb := "merge"
+	body := map[string]any{"on_conflict": []string{"refuse", "skip"}[m.r.IntN(2)]}
+	if rebase {
+		verb, into = "rebase", f
+	}
+	whole := false
+	switch m.r.IntN(4) {
+	case 0:
+		body["subtasks"] = []string{"s" + strconv.Itoa(m.r.IntN(3))}
+	case 1:
+		body["paths"] = []string{m.path()}
+	default:
+		whole = true
+	}
+	if m.r.IntN(3) == 0 {
+		body["as"] = "squash"
+	}
+	before := into.tree
+	var dry, done mergeAnswer
+	body["dry_run"] = true
+	m.p.post(m.t, "/workspaces/"+f.id+"/"+verb, body).want(m.t, 200).into(m.t, &dry)
+	m.others(nil)
+	body["dry_run"], body["plan"] = false, dry.Plan
+	a := m.p.post(m.t, "/workspaces/"+f.id+"/"+verb, body)
+	m.note("%s: %s %v: %d", f.id, verb, body, a.Status)
+	switch a.Status {
+	case 200:
+		a.into(m.t, &done)
+	case 409:
+		if !strings.Contains(string(a.Body), "merge_conflict") || len(dry.Conflicts) == 0 || body["on_conflict"] != "refuse" {
+			m.fatalf("%s", a.Body)
+		}
+		m.others(nil) // nothing was changed
+		return
+	default:
+		m.fatalf("%s", a.Body)
+	}
+	m.others(into)
+	var want []string
+	for _, x := range dry.Files {
+		want = append(want, x.Path)
+	}
+	got := strings.Fields(harness.Git(m.t, into.git, "diff", "--name-only", "--no-renames", before, into.tree))
+	if slices.Sort(want); !slices.Equal(got, want) {
+		m.fatalf("the plan was %v, and it changed %v", want, got)
+	}
+	if whole && len(done.Conflicts) == 0 {
+		var again mergeAnswer
+		m.p.post(m.t, "/workspaces/"+f.id+"/"+verb, map[string]any{"dry_run": true}).want(m.t, 200).into(m.t, &again)
+		if len(again.Files) > 0 {
+			m.fatalf("merged again it would change %+v", again.Files)
+		}
+	}
+	if len(done.Commits) > 0 && m.r.IntN(3) == 0 {
+		a := m.p.post(m.t, "/tasks/"+done.Task_ID+"/revert", map[string]any{})
+		m.note("%s: revert of %s: %d", into.id, done.Task_ID, a.Status)
+		a.want(m.t, 200)
+		m.others(into)
+		if into.tree != before {
+			m.fatalf("a merge and its revert leave %s", harness.Git(m.t, into.git, "diff", "--stat", before, into.tree))
+		}
+	}
+}
+
+func (m *forkModel) drop(f *modelFork) {
+	if f == m.all[0] {
+		return
+	}
+	m.p.call(m.t, "PATCH", "/tasks/"+f.task, map[string]any{"status": "completed"})
+	a := m.p.call(m.t, "DELETE", "/workspaces/"+f.id+"?force=true", nil)
+	m.note("%s: delete: %d", f.id, a.Status)
+	a.want(m.t, 204)
+	m.all = slices.DeleteFunc(m.all, func(x *modelFork) bool { return x == f })
+	m.others(nil)
+}
+
+// sound checks the repositories, and a clone of a fork.
+func (m *forkModel) sound() {
+	for _, f := range m.all {
+		m.look(f)
+		harness.Git(m.t, f.git, "fsck", "--strict", "--no-dangling")
+	}
+	f := m.all[m.r.IntN(len(m.all))]
+	clone := filepath.Join(m.t.TempDir(), "clone")
+	harness.Git(m.t, m.p.dir, "clone", "-q", "--no-checkout", m.p.URL+"/git/"+f.id+".git", clone)
+	if got := harness.Git(m.t, clone, "rev-parse", "HEAD^{tree}"); got != f.tree {
+		m.fatalf("a clone of %s has %s, not %s", f.id, got, f.tree)
+	}
+	harness.Git(m.t, clone, "fsck", "--strict", "--no-dangling")
+}
+
+func (m *forkModel) step() {
+	f := m.all[m.r.IntN(len(m.all))]
+	switch n := m.r.IntN(24); {
+	case n < 10:
+		m.change(f)
+	case n < 12:
+		m.edit()
+	case n < 15:
+		m.fork()
+	case n < 19:
+		m.merge(f, false)
+	case n < 21:
+		m.merge(f, true)
+	case n < 22:
+		m.drop(f)
+	case n < 23:
+		m.note("gc, purge and restart")
+		if len(m.all) > 1 {
+			if _, said := m.p.purge(m.t, 1, m.all[0].id, "a"); !strings.Contains(said, "fork") {
+				m.fatalf("the purge says %s", said)
+			}
+		}
+		m.p.verb(m.t, "gc", "--now")
+		m.p.restart()
+		m.others(nil)
+	default:
+		m.sound()
+	}
+}
+
+// TestForkModel repeats a run with UMBRA_SEED; UMBRA_SOAK makes it long.
+func TestForkModel(t *testing.T) {
+	need.Tool(t, "git")
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("UMBRA_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("UMBRA_SEED=%d", seed)
+	rounds, steps := 2, 25
+	if os.Getenv("UMBRA_SOAK") != "" {
+		rounds, steps = 100, 60
+	}
+	for round := range rounds {
+		p := newProject(t, map[string]string{"a": "a\n", "d/x": "x\n", "e/f/z": "z\n"})
+		first := p.task(t)
+		m := &forkModel{t: t, p: p, r: rand.New(rand.NewPCG(seed, uint64(round)))}
+		f := &modelFork{id: first.str("workspace_id"), git: first.gitDir(), task: first.ID, kind: "physical"}
+		f.tree = m.look(f)
+		m.all = []*modelFork{f}
+		for range steps {
+			m.step()
+		}
+		m.sound()
+		p.Stop()
+	}
+}
