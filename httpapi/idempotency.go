@@ -168,6 +168,8 @@ func (s *Server) runOnce(c *gin.Context, f *facts, i *Idempotency, mine *flight)
 	if i.replayed {
 		held.header.Set("Idempotent-Replay", "true")
 	}
+	// A stream that its client left is not whole.
+	held.cut = held.cut || held.stream && c.Request.Context().Err() != nil
 	if held.status >= 200 && held.status < 300 && !held.cut {
 		s.keep(f, i, held)
 	}
@@ -259,7 +261,7 @@ type heldWriter struct {
 	written bool
 	body    bytes.Buffer
 	stream  bool // the head was sent
-	cut     bool // body lacks what came after maxStreamKept
+	cut     bool // body is not the whole stream
 }
 
 func (w *heldWriter) Header() http.Header { return w.header }
@@ -304,7 +306,9 @@ func (w *heldWriter) Write(p []byte) (int, error) {
 	if w.cut = w.cut || w.body.Len()+len(p) > maxStreamKept; !w.cut {
 		w.body.Write(p)
 	}
-	return w.ResponseWriter.Write(p)
+	n, err := w.ResponseWriter.Write(p)
+	w.cut = w.cut || err != nil
+	return n, err
 }
 
 func (w *heldWriter) WriteString(s string) (int, error) { return w.Write([]byte(s)) }

@@ -134,10 +134,14 @@ func TestExecEvents(t *testing.T) {
 	if err != nil || string(again) != text || res.Header.Get("Idempotent-Replay") != "true" || p.read(t, "a") != "1\nx\n" {
 		t.Errorf("%v %s %q", err, again, p.read(t, "a"))
 	}
-	mark := filepath.Join(t.TempDir(), "pid")
+	mark, stay := filepath.Join(t.TempDir(), "pid"), filepath.Join(t.TempDir(), "stay")
+	if err := os.WriteFile(stay, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	second := "echo $$ > " + mark + "; echo left > a; echo begun; test ! -e " + stay + " || sleep 1000"
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	res = ask(ctx, "second", "echo $$ > "+mark+"; echo left > a; echo begun; sleep 1000")
+	res = ask(ctx, "second", second)
 	if _, err := res.Body.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -172,6 +176,16 @@ func TestExecEvents(t *testing.T) {
 		if got := p.read(t, "a"); got != "left\n" {
 			t.Errorf("a has %q", got)
 		}
+	}
+	// What was left is not an answer to repeat: the same request runs again.
+	if err := os.Remove(stay); err != nil {
+		t.Fatal(err)
+	}
+	res = ask(t.Context(), "second", second)
+	all, err = io.ReadAll(res.Body)
+	res.Body.Close()
+	if err != nil || !strings.Contains(string(all), "event: end\ndata: {\"exit_code\":0,") {
+		t.Errorf("%v %s", err, all)
 	}
 }
 
