@@ -4,10 +4,12 @@
 package clients
 
 import (
+	"archive/zip"
 	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -118,6 +120,56 @@ func TestFrameworks(t *testing.T) {
 func TestPackaging(t *testing.T) {
 	need.Tool(t, "npm")
 	run(t, built(t), []string{"UMBRA_TEST_DIR=" + t.TempDir()}, modern(t), "--test", "--test-timeout=600000", "test/packaging.test.mjs")
+}
+
+// TestWheel builds the Python package's wheel, without a registry, and imports
+// the client from it alone.
+func TestWheel(t *testing.T) {
+	python := ""
+	for _, program := range []string{"python3", "/usr/bin/python3"} {
+		if exec.Command(program, "-c", "import setuptools, wheel").Run() == nil {
+			python = program
+			break
+		}
+	}
+	if python == "" {
+		need.Missing(t, "Python's setuptools and wheel are not installed (tests/tools/setup)")
+	}
+	source, out := t.TempDir(), t.TempDir()
+	if err := os.CopyFS(source, os.DirFS(abs(t, "../../clients/python"))); err != nil {
+		t.Fatal(err)
+	}
+	run(t, source, nil, python, "-c", "import sys, setuptools.build_meta as b; b.build_wheel(sys.argv[1])", out)
+	wheel := filepath.Join(out, "umbra-0.1.0-py3-none-any.whl")
+	archive, err := zip.OpenReader(wheel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	var names []string
+	for _, f := range archive.File {
+		if name, ok := strings.CutPrefix(f.Name, "umbra/"); ok {
+			names = append(names, name)
+		} else if !strings.HasPrefix(f.Name, "umbra-0.1.0.dist-info/") {
+			t.Errorf("the wheel has %s", f.Name)
+		}
+	}
+	var want []string
+	for _, pattern := range []string{"*.py", "py.typed"} {
+		files, err := filepath.Glob(filepath.Join(source, "umbra", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			want = append(want, filepath.Base(f))
+		}
+	}
+	slices.Sort(names)
+	slices.Sort(want)
+	if !slices.Equal(names, want) {
+		t.Errorf("the wheel has %v, not %v", names, want)
+	}
+	run(t, out, []string{"PYTHONPATH=" + wheel}, python, "-c", "import umbra, umbra.deepagents; umbra.Client('http://127.0.0.1:1')")
 }
 
 // TestPython runs the Python client's own tests against a server.

@@ -182,7 +182,9 @@ export class Transport {
 
   /** #learn notes the workspace of a task that was answered. */
   #learn(value: any): void {
-    if (typeof value?.task_id === "string" && typeof value.workspace_id === "string") this.#workspaces.set(segment(value.task_id), segment(value.workspace_id));
+    if (typeof value?.task_id !== "string" || typeof value.workspace_id !== "string") return;
+    this.#workspaces.set(segment(value.task_id), segment(value.workspace_id));
+    if (this.#workspaces.size > 10_000) this.#workspaces.delete(this.#workspaces.keys().next().value!);
   }
 }
 
