@@ -48,9 +48,14 @@ func TestEveryRouteIsInTheDocument(t *testing.T) {
 	}
 	var told []string
 	for path, item := range doc.Paths {
-		for method := range item {
-			if method != "parameters" {
-				told = append(told, strings.ToUpper(method)+" "+path)
+		for method, raw := range item {
+			if method == "parameters" {
+				continue
+			}
+			told = append(told, strings.ToUpper(method)+" "+path)
+			var op struct{ Summary, Description string }
+			if err := json.Unmarshal(raw, &op); err != nil || op.Summary == "" || op.Description == "" {
+				t.Errorf("%s %s has no summary or no description", method, path)
 			}
 		}
 	}

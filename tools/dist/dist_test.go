@@ -196,6 +196,18 @@ func TestDebian(t *testing.T) {
 	}
 }
 
+func TestDebianVersion(t *testing.T) {
+	when := time.Unix(1_700_000_000, 0).UTC()
+	for version, want := range map[string]string{
+		"v1.2.0": "1.2.0", "v1.2.0-rc1": "1.2.0~rc1", "v1.2.0-beta.2": "1.2.0~beta.2", "v1.2.0-rc1-4-gabcdef0": "1.2.0~rc1+4+gabcdef0",
+		"v1.2.0-4-gabcdef0-dirty": "1.2.0+4+gabcdef0+dirty", "abcdef0": "0~20231114221320.abcdef0",
+	} {
+		if got := (&release{version: version, when: when}).debianVersion(); got != want {
+			t.Errorf("%s is %s, want %s", version, got, want)
+		}
+	}
+}
+
 func TestImage(t *testing.T) {
 	names, data, _ := tarred(t, read(t, filepath.Join(packed(t), "umbra-v1.2.3-4-gabcdef0-image.tar")))
 	dir := t.TempDir()

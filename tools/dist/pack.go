@@ -133,12 +133,17 @@ func writeTar(w io.Writer, list []file, when time.Time) error {
 	return t.Close()
 }
 
-// released version, as Debian's order of versions needs it: it begins with a digit.
-var number = regexp.MustCompile(`^v?[0-9]`)
+var (
+	number = regexp.MustCompile(`^v?[0-9]`)
+	early  = regexp.MustCompile(`-(alpha|beta|pre|rc)`)
+)
 
+// debianVersion is the version as Debian orders them: it begins with a digit, what
+// is before a release sorts before it, and commits after a release sort after it.
 func (r *release) debianVersion() string {
 	if number.MatchString(r.version) {
-		return strings.ReplaceAll(strings.TrimPrefix(r.version, "v"), "-", "+")
+		v := early.ReplaceAllString(strings.TrimPrefix(r.version, "v"), "~$1")
+		return strings.ReplaceAll(v, "-", "+")
 	}
 	return "0~" + r.when.Format("20060102150405") + "." + strings.ReplaceAll(r.version, "-", "+")
 }
