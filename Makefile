@@ -49,10 +49,10 @@ man: build ## write the manual's pages to bin/man
 
 # Built by a module of its own, so that its libraries are not the program's.
 dist: build ## archives, .deb, container image, SBOMs and checksums in bin/dist
-	cd tools/dist && $(GO) run . -root ../.. -version '$(VERSION)' -out ../../bin/dist -umbra ../../bin/umbra $(DIST)
+	cd deploy/dist && $(GO) run . -root ../.. -version '$(VERSION)' -out ../../bin/dist -umbra ../../bin/umbra $(DIST)
 
 licenses: embed ## write the license texts that 'umbra licenses' prints
-	cd tools/dist && $(GO) run . -root ../.. licenses
+	cd deploy/dist && $(GO) run . -root ../.. licenses
 
 # The checked packages: tests and benchmarks are not held to errcheck.
 CHECKED := ./cmd/... ./config ./gitstore/... ./httpapi/... ./internal/... ./watcher
@@ -62,7 +62,7 @@ lint: ## gofmt, go vet (for macOS too), staticcheck, errcheck, misspell, and the
 	if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
-	cd tools/dist && $(GO) vet ./...
+	cd deploy/dist && $(GO) vet ./...
 	$(GO) tool staticcheck ./...
 	$(GO) tool errcheck -ignoretests -exclude .errcheck $(CHECKED)
 	$(GO) tool misspell -error -locale US -i cancelled,materialise,materialised,materialises \
@@ -91,7 +91,7 @@ test: tools lint build ## lint, then all tests: the short forms with the race de
 	$(GO) test -run '^$$' $(LONG) >/dev/null
 	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -race -short -p 1 -timeout 30m $(RACED)
 	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -p 1 -timeout 30m $(LONG)
-	cd tools/dist && UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test ./...
+	cd deploy/dist && UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test ./...
 
 race: tools embed ## the black boxes against a server built with the race detector
 	@mkdir -p bin/race

@@ -178,7 +178,7 @@ func TestServerJSON(t *testing.T) {
 			RuntimeArguments, PackageArguments    []argument
 		}
 	}
-	readJSON(t, "../../server.json", &s)
+	readJSON(t, "../../deploy/server.json", &s)
 	if !regexp.MustCompile(`^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$`).MatchString(s.Name) || len(s.Name) > 200 {
 		t.Errorf("the name is %q", s.Name)
 	}
@@ -208,10 +208,10 @@ func TestServerJSON(t *testing.T) {
 		for _, a := range p.PackageArguments {
 			line = append(line, strings.TrimSpace(a.Name+" "+a.Value))
 		}
-		exists(t, "server.json", strings.Join(line, " "))
+		exists(t, "deploy/server.json", strings.Join(line, " "))
 	}
 	// The image proves whose it is by a label.
-	if !strings.Contains(string(must(t, "../../tools/dist/image.go")), `"io.modelcontextprotocol.server.name": "`+s.Name+`"`) {
+	if !strings.Contains(string(must(t, "../../deploy/dist/image.go")), `"io.modelcontextprotocol.server.name": "`+s.Name+`"`) {
 		t.Error("the image's label names another server")
 	}
 }

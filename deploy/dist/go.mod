@@ -1,4 +1,4 @@
-module umbra/tools/dist
+module umbra/deploy/dist
 
 go 1.26.5
 

@@ -157,7 +157,7 @@ func writeLicenses(root string, systems []system) error {
 		component{name: "std", dirs: []string{strings.TrimSpace(string(goroot))}})
 	for i, c := range list {
 		// A package that has no license file in it.
-		if dir := filepath.Join(root, "tools/dist/texts", c.name); isDir(dir) {
+		if dir := filepath.Join(root, "deploy/dist/texts", c.name); isDir(dir) {
 			list[i].dirs = append(list[i].dirs, dir)
 		}
 	}
