@@ -7,7 +7,7 @@ import { convertArrayToReadableStream } from "ai/test";
 import { umbraSandbox, umbraSandboxProvider, umbraTools } from "../dist/ai-sdk.js";
 import { Umbra } from "../dist/index.js";
 import { scripted as model } from "./models.mjs";
-import { running } from "./machine.mjs";
+import { running, unique } from "./machine.mjs";
 
 const umbra = new Umbra({ url: process.env.UMBRA_TEST_URL });
 const virtual = () => umbra.tasks.create({ goal: "test", kind: "virtual" });
@@ -130,22 +130,22 @@ for (const [kind, make] of [["a virtual workspace", virtual], ["a directory", on
 test("AI SDK: an abort ends the command and what it started", async () => {
   const s = umbraSandbox({ task: await onDisk() });
   const stop = new AbortController();
-  const run = s.run({ command: "sleep 7101.5 & sleep 7101.5", abortSignal: stop.signal });
-  await running("7101.5", true);
+  const run = s.run({ command: `sleep ${unique(7101)} & sleep ${unique(7101)}`, abortSignal: stop.signal });
+  await running(unique(7101), true);
   stop.abort(new Error("enough"));
   await assert.rejects(async () => run, /enough/);
-  await running("7101.5", false);
-  const p = await s.spawn({ command: "echo begun; sleep 7102.5 & sleep 7102.5" });
+  await running(unique(7101), false);
+  const p = await s.spawn({ command: `echo begun; sleep ${unique(7102)} & sleep ${unique(7102)}` });
   assert.equal(text((await p.stdout.getReader().read()).value), "begun\n");
   await p.kill();
   await p.kill();
   assert.deepEqual(await p.wait(), { exitCode: 143 });
-  await running("7102.5", false);
+  await running(unique(7102), false);
   const aborted = new AbortController();
-  const q = await s.spawn({ command: "sleep 7103.5", abortSignal: aborted.signal });
+  const q = await s.spawn({ command: `sleep ${unique(7103)}`, abortSignal: aborted.signal });
   aborted.abort(new Error("enough"));
   await assert.rejects(async () => q.wait(), /enough/);
-  await running("7103.5", false);
+  await running(unique(7103), false);
 });
 
 test("AI SDK: commands that are off", async () => {
@@ -172,12 +172,12 @@ test("AI SDK: sessions of a provider are tasks", async () => {
   assert.deepEqual(await s.getPortEndpoint({ port: 4100, protocol: "ws" }), { url: `ws://${new URL(process.env.UMBRA_TEST_URL).hostname}:4100` });
   await assert.rejects(async () => s.getPortUrl({ port: 1 }), /does not expose port 1/);
   assert.equal(s.restricted().stop, undefined);
-  const p = await s.spawn({ command: "sleep 7104.5" });
-  await running("7104.5", true);
+  const p = await s.spawn({ command: `sleep ${unique(7104)}` });
+  await running(unique(7104), true);
   await s.stop();
   await s.stop();
   await assert.rejects(async () => p.wait(), /stopped/);
-  await running("7104.5", false);
+  await running(unique(7104), false);
   await assert.rejects(async () => s.run({ command: "true" }), /stopped/);
   assert.equal((await umbra.task(id).get()).status, "paused");
   const again = await provider.resumeSession({ sessionId: id });

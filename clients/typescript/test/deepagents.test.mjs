@@ -7,7 +7,7 @@ import { fakeModel } from "@langchain/core/testing";
 import { createDeepAgent } from "deepagents";
 import { UmbraBackend, UmbraSandbox, subagentOf } from "../dist/deepagents.js";
 import { Umbra } from "../dist/index.js";
-import { running } from "./machine.mjs";
+import { running, unique } from "./machine.mjs";
 
 const umbra = new Umbra({ url: process.env.UMBRA_TEST_URL });
 const folder = () => mkdtemp(join(process.env.UMBRA_TEST_DIR, "ws-"));
@@ -194,13 +194,13 @@ test("an agent's commands are its subtask's, and an abort ends them", async () =
   await agent.invoke({ messages: [{ role: "user", content: "main" }] });
   const by = (await collect(s.task.changes())).map((e) => `${e.path} ${(e.subtask_id ?? "").replace(/\.[0-9a-f]{8}$/, "")}`).sort();
   assert.deepEqual(by, ["main.txt ", "main.txt worker", "sub.txt worker"]);
-  const slow = createDeepAgent({ model: scripted({ main: [[run("sleep 7201.5")]] }), backend: s });
+  const slow = createDeepAgent({ model: scripted({ main: [[run(`sleep ${unique(7201)}`)]] }), backend: s });
   const stop = new AbortController();
   const going = slow.invoke({ messages: [{ role: "user", content: "main" }] }, { signal: stop.signal });
-  await running("7201.5", true);
+  await running(unique(7201), true);
   stop.abort();
   await assert.rejects(going);
-  await running("7201.5", false);
+  await running(unique(7201), false);
   await s.close();
 });
 

@@ -1,5 +1,8 @@
 import { readFile, readdir } from "node:fs/promises";
 
+/** unique is a number of seconds that only this process asks for. */
+export const unique = (seconds) => `${seconds}.${process.pid}`;
+
 /** running waits until a process with this argument exists, or none does. */
 export async function running(argument, wanted) {
   for (;;) {
