@@ -14,7 +14,7 @@ const (
 )
 
 var largePackages = map[string]int{
-	"internal/workspace": 14050,
+	"internal/workspace": 13006,
 	"gitstore":           12041,
 }
 

@@ -72,7 +72,7 @@ func (w *Workspace) baseline(ctx context.Context, progress func(files int64)) er
 	if err := w.loadIndex(); err != nil {
 		return err
 	}
-	resumed := !w.index.empty()
+	resumed := !w.index.Empty()
 	rules, index, err := w.rules()
 	if err != nil {
 		return err
@@ -226,7 +226,7 @@ func (b *fileReader) file(ctx context.Context, f scan.Found) error {
 		return nil
 	}
 	if b.known != nil {
-		if id, ok := b.w.index.lookup(f.Path, f.Info); ok {
+		if id, ok := b.w.index.Lookup(f.Path, f.Info); ok {
 			if taken, err := b.known(f.Path, gitMode(f.Info), id); taken || err != nil {
 				return err
 			}
@@ -253,7 +253,7 @@ func (b *fileReader) file(ctx context.Context, f scan.Found) error {
 		return b.refused(f.Path, err)
 	}
 	if err == nil {
-		b.w.index.put(f.Path, info, id, gitMode(info), at)
+		b.w.index.Put(f.Path, info, id, gitMode(info), at)
 	}
 	return err
 }
@@ -303,7 +303,7 @@ func (b *baseline) large(p wspath.Path) error {
 	}
 	after, err := h.Stat()
 	if err == nil && !src.failed && sameContent(info, after) && info.CtimeNs == after.CtimeNs {
-		b.w.index.put(p, info, id, gitMode(info), at)
+		b.w.index.Put(p, info, id, gitMode(info), at)
 	} else {
 		b.w.suspect.Store(true)
 	}

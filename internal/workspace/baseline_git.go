@@ -139,7 +139,7 @@ func (c *checkout) settle(ctx context.Context, w *Workspace, fill gitstore.Fill)
 	}
 	for i, l := range c.loans {
 		if !unread[i] {
-			w.index.put(l.path, l.info, l.id, gitMode(l.info), at)
+			w.index.Put(l.path, l.info, l.id, gitMode(l.info), at)
 		}
 	}
 	w.log.Debug("blobs copied from the project's repository", "files", len(files)-len(left), "read", len(left))

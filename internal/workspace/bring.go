@@ -7,6 +7,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/rootfs"
+	"umbra/internal/workspace/index"
 	"umbra/internal/wspath"
 )
 
@@ -19,7 +20,7 @@ func (w *Workspace) bring(ctx context.Context, path wspath.Path, want gitstore.E
 	p := &plan{w: w, contents: c}
 	s := step{path: path, mode: want.Mode, result: &onDisk{}}
 	if have.kind != KindNone {
-		s.expect = &onDisk{info: have.info, id: have.id, mode: have.mode, racy: isRacy(have.info, w.now())}
+		s.expect = &onDisk{info: have.info, id: have.id, mode: have.mode, racy: index.IsRacy(have.info, w.now())}
 	}
 	exec := want.Mode == object.Executable
 	switch {

@@ -20,7 +20,7 @@ func (w *Workspace) afterHash(ctx context.Context, e *netEntry) error {
 	}
 	if e.content != nil {
 		e.AfterHash = e.content.blob.AfterHash()
-		w.sums.put(e.content.blob.ID(), e.AfterHash)
+		w.sums.Put(e.content.blob.ID(), e.AfterHash)
 		return nil
 	}
 	var err error
@@ -30,14 +30,14 @@ func (w *Workspace) afterHash(ctx context.Context, e *netEntry) error {
 
 // sumOf gives the After-Hash of a blob that history has.
 func (w *Workspace) sumOf(ctx context.Context, id object.ID) (string, error) {
-	if sum, ok := w.sums.get(id); ok {
+	if sum, ok := w.sums.Get(id); ok {
 		return sum, nil
 	}
 	b, err := w.store.ExistingBlob(ctx, id)
 	if err != nil {
 		return "", err
 	}
-	w.sums.put(id, b.AfterHash())
+	w.sums.Put(id, b.AfterHash())
 	return b.AfterHash(), nil
 }
 

@@ -483,14 +483,3 @@ func brief(entries []ChangeEntry) string {
 	}
 	return strings.Join(out, ", ")
 }
-
-// size counts files.
-func (x *index) size() int {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	n := 0
-	for _, d := range x.dirs.All() {
-		n += len(d.files)
-	}
-	return n
-}

@@ -16,7 +16,7 @@ import (
 // captureAside makes a blob of what was displaced.
 func (w *Workspace) captureAside(ctx context.Context, out *rootfs.Displaced, s *seen) (gitstore.Blob, error) {
 	b, err := w.capture(ctx, wspath.Path(out.Temp), s)
-	w.index.dropFile(wspath.Path(out.Temp))
+	w.index.DropFile(wspath.Path(out.Temp))
 	return b, err
 }
 
@@ -40,7 +40,7 @@ func (w *Workspace) recordLate(ctx context.Context, p wspath.Path, out *rootfs.D
 	if err := w.identify(ctx, wspath.Path(out.Temp), &s); err != nil {
 		return nil, err
 	}
-	w.index.dropFile(wspath.Path(out.Temp))
+	w.index.DropFile(wspath.Path(out.Temp))
 	if w.store.HasBlob(s.id) {
 		return nil, w.retire(p, out)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"umbra/internal/ignore"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/index"
 	"umbra/internal/wspath"
 )
 
@@ -168,7 +169,7 @@ func (l *lister) ruleFiles(at wspath.Path, names ...string) (files []ruleFile, o
 		f := ruleFile{path: at.Join(name)}
 		info, err := l.w.fs.Lstat(string(f.path))
 		if err == nil {
-			if f.info = info; isRacy(info, l.w.now()) {
+			if f.info = info; index.IsRacy(info, l.w.now()) {
 				return nil, false
 			}
 		}
@@ -184,7 +185,7 @@ func (l *lister) before(at wspath.Path) *keptFolder {
 		return nil
 	}
 	info, err := l.w.fs.Lstat(string(at))
-	if err != nil || isRacy(info, l.w.now()) {
+	if err != nil || index.IsRacy(info, l.w.now()) {
 		return nil
 	}
 	return &keptFolder{info: info}

@@ -89,7 +89,7 @@ func (w *Workspace) identify(ctx context.Context, p wspath.Path, s *seen) error 
 			s.id, s.known = e.ID, err == nil
 			return err
 		}
-		if id, ok := w.index.lookup(p, s.info); ok {
+		if id, ok := w.index.Lookup(p, s.info); ok {
 			s.id, s.known = id, true
 			return nil
 		}
@@ -99,7 +99,7 @@ func (w *Workspace) identify(ctx context.Context, p wspath.Path, s *seen) error 
 			return err
 		}
 		s.info, s.mode, s.id, s.known = info, gitMode(info), id, true
-		w.index.put(p, info, id, s.mode, at)
+		w.index.Put(p, info, id, s.mode, at)
 	}
 	return nil
 }
@@ -243,13 +243,13 @@ func (w *Workspace) capture(ctx context.Context, p wspath.Path, s *seen) (gitsto
 		return gitstore.Blob{}, err
 	}
 	s.info, s.mode, s.id, s.known = info, gitMode(info), b.ID(), true
-	w.index.put(p, info, b.ID(), s.mode, at)
+	w.index.Put(p, info, b.ID(), s.mode, at)
 	return b, nil
 }
 
 // remember notes in the index what a path holds.
 func (w *Workspace) remember(p wspath.Path, info vfs.Info, id object.ID, mode object.Mode, at time.Time) {
 	if mode != object.Symlink {
-		w.index.put(p, info, id, mode, at)
+		w.index.Put(p, info, id, mode, at)
 	}
 }

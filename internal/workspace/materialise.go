@@ -245,7 +245,7 @@ func (m *materialiser) linked(s *step) error {
 		return err
 	}
 	*s.result = onDisk{info: info, id: s.content.blob.ID(), mode: object.Symlink}
-	m.w.index.dropFile(s.path)
+	m.w.index.DropFile(s.path)
 	return nil
 }
 
@@ -337,7 +337,7 @@ func (m *materialiser) take(ctx context.Context, s *step) error {
 		}
 		return nil
 	}
-	m.w.index.dropFile(s.path)
+	m.w.index.DropFile(s.path)
 	return m.inspect(ctx, s.expect, s.path)
 }
 
@@ -469,20 +469,20 @@ func (m *materialiser) carried(p wspath.Path, info vfs.Info, is *onDisk) {
 	if is.info = info; info.IsRegular() && !is.racy {
 		m.w.remember(p, info, is.id, is.mode, m.w.now())
 	} else if !info.IsDir() {
-		m.w.index.dropFile(p)
+		m.w.index.DropFile(p)
 	}
 }
 
 // exchanged keeps what is known by path true when two names are exchanged.
 func (m *materialiser) exchanged(a, b wspath.Path, dir bool) {
-	m.w.index.dropFile(a)
-	m.w.index.dropFile(b)
+	m.w.index.DropFile(a)
+	m.w.index.DropFile(b)
 	if !dir {
 		return
 	}
 	between := wspath.Path(wspath.TempName(0)) // no file's
 	for _, x := range [][2]wspath.Path{{a, between}, {b, a}, {between, b}} {
-		m.w.index.moveTree(x[0], x[1])
+		m.w.index.MoveTree(x[0], x[1])
 		m.followed(x[0], x[1])
 		m.w.progress.follow(x[0], x[1])
 	}
@@ -507,19 +507,19 @@ func (m *materialiser) keep(p wspath.Path, out *rootfs.Displaced, err error) err
 // moved looks at what came along under the new name.
 func (m *materialiser) moved(ctx context.Context, s *step) error {
 	if s.dir {
-		m.w.index.moveTree(s.path, s.to)
+		m.w.index.MoveTree(s.path, s.to)
 		m.followed(s.path, s.to)
 		m.w.progress.follow(s.path, s.to)
 		return nil
 	}
-	m.w.index.dropFile(s.path)
+	m.w.index.DropFile(s.path)
 	info, err := m.w.fs.Lstat(string(s.to))
 	if err != nil {
 		return err
 	}
 	if s.expect != nil && !sameContent(info, s.expect.info) {
 		m.foreign = append(m.foreign, foreign{path: s.path})
-		m.w.index.dropFile(s.to)
+		m.w.index.DropFile(s.to)
 		return nil
 	}
 	if s.result != nil {
@@ -582,7 +582,7 @@ func (m *materialiser) chmod(ctx context.Context, s *step) error {
 	}
 	s.result.info, s.result.mode = info, s.mode
 	if s.expect.racy {
-		m.w.index.dropFile(s.path)
+		m.w.index.DropFile(s.path)
 	} else {
 		m.w.remember(s.path, info, s.expect.id, s.mode, at)
 	}

@@ -16,6 +16,8 @@ import (
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/host"
+	"umbra/internal/workspace/index"
+	"umbra/internal/workspace/treefs"
 	"umbra/internal/wspath"
 )
 
@@ -59,7 +61,7 @@ type Config struct {
 // recorded yet: Resume does that for a physical one that has a baseline, and
 // Baseline takes it. The caller calls Close or Abandon.
 func Open(ctx context.Context, c Config) (*Workspace, error) {
-	w := &Workspace{id: c.ID, locks: newLockTable(), index: newIndex(), policy: c.Policy, limits: c.Limits, meter: c.Meter, log: c.Log, now: c.Now, owners: ownership{c.Owners, c.OnlyTask}}
+	w := &Workspace{id: c.ID, locks: newLockTable(), index: index.New(), policy: c.Policy, limits: c.Limits, meter: c.Meter, log: c.Log, now: c.Now, owners: ownership{c.Owners, c.OnlyTask}}
 	w.dir, w.gitDir, w.host, w.own = c.Root, filepath.Join(c.Dir, "repo.git"), c.Host, c.Own
 	w.dev, w.ino, w.standIn, w.back = c.Dev, c.Ino, c.Absent, c.Back
 	w.canWrite.Store(true)
@@ -90,7 +92,7 @@ func Open(ctx context.Context, c Config) (*Workspace, error) {
 	}
 	w.forks = forkLinks{held: c.Base, has: c.Unforked}
 	if w.virtual != nil {
-		w.virtual.tree.store = w.store
+		w.virtual.tree.Store = w.store
 		w.progress.begin(w.store.Tip().Seq)
 	}
 	return w, nil
@@ -109,11 +111,11 @@ func (w *Workspace) openFolder(staging *rootfs.Staging) (err error) {
 
 // openTree has the newest tree in place of a directory.
 func (w *Workspace) openTree() error {
-	tree := &treeFS{scratch: w.files}
+	tree := &treefs.FS{Scratch: w.files}
 	w.virtual = &virtual{tree: tree, times: make(map[wspath.Path]changed)}
 	w.fs = tree
 	w.root = rootfs.New(tree, rootfs.Umask(), nil)
-	tree.perm = w.root.FilePerm
+	tree.Perm = w.root.FilePerm
 	return sweepScratch(w.files)
 }
 

@@ -70,5 +70,5 @@ func (w *Workspace) knownBlob(p wspath.Path, s seen) (object.ID, bool) {
 		e, ok, err := w.store.Snapshot().Lookup(p)
 		return e.ID, ok && err == nil
 	}
-	return w.index.lookup(p, s.info)
+	return w.index.Lookup(p, s.info)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"umbra/internal/ignore"
+	"umbra/internal/workspace/index"
 )
 
 // gitKnown keeps what the project's own repository says of its files from one
@@ -73,7 +74,7 @@ func gitStamp(dir string, now time.Time) string {
 		info, err := os.Stat(name)
 		switch {
 		case err == nil:
-			if now.Sub(info.ModTime()) < racyWindowCoarse {
+			if now.Sub(info.ModTime()) < index.RacyWindowCoarse {
 				return ""
 			}
 			stamp += fileStamp(info)

@@ -13,6 +13,7 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
+	"umbra/internal/lineage"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
 )
@@ -108,7 +109,7 @@ type purge struct {
 	w     *Workspace
 	req   PurgeRequest
 	ctx   context.Context
-	line  *lineage // nil for one content
+	line  *lineage.Lineage // nil for one content
 	blobs map[object.ID]bool
 	files []wspath.Path
 	kept  []wspath.Path
@@ -123,7 +124,7 @@ func (p *purge) result() *PurgeResult {
 	}
 	slices.SortFunc(r.Blobs, func(a, b object.ID) int { return bytes.Compare(a[:], b[:]) })
 	if p.line != nil {
-		for n := range p.line.names {
+		for n := range p.line.Names {
 			r.Names = append(r.Names, wspath.Path(n))
 		}
 	}
@@ -181,7 +182,7 @@ func (p *purge) run(hold bool) (again bool, err error) {
 		}
 		defer lock.release()
 		if p.line != nil {
-			if again, err = p.line.grown(p.ctx); again || err != nil {
+			if again, err = p.line.Grown(p.ctx); again || err != nil {
 				return again, err
 			}
 		}
@@ -215,11 +216,11 @@ func (p *purge) contents() error {
 		return nil
 	}
 	var err error
-	p.line, err = p.w.lineageOf(p.ctx, p.req.Path, func(done, all int64) { p.req.Tell("looking for versions", done, all) })
+	p.line, err = lineage.Of(p.ctx, p.w.store, p.req.Path, func(done, all int64) { p.req.Tell("looking for versions", done, all) })
 	if err != nil {
 		return err
 	}
-	p.blobs = p.line.blobs
+	p.blobs = p.line.Blobs
 	delete(p.blobs, empty)
 	delete(p.blobs, gitstore.PurgedBlob())
 	if len(p.blobs) == 0 {
@@ -465,8 +466,8 @@ func (w *Workspace) sweepDropped(ctx context.Context) error {
 // forgetPurged takes contents out of what is kept in memory and beside the
 // repository.
 func (w *Workspace) forgetPurged(blobs map[object.ID]bool) {
-	w.sums.forget(blobs)
-	w.index.forget(blobs)
+	w.sums.Forget(blobs)
+	w.index.Forget(blobs)
 	if err := w.saveIndex(); err != nil {
 		w.log.Warn("what is known of the files could not be kept; a start reads them anew", "error", err)
 	}

@@ -13,21 +13,22 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/ignore"
+	"umbra/internal/lineage"
 	"umbra/internal/wspath"
 )
 
 // lineageBlobs gives what a path's contents were, as texts.
 func lineageBlobs(t *testing.T, b *bench, path string) (names, texts []string) {
 	t.Helper()
-	l, err := b.w.lineageOf(t.Context(), wspath.Path(path), func(int64, int64) {})
+	l, err := lineage.Of(t.Context(), b.w.store, wspath.Path(path), func(int64, int64) {})
 	must(t, err)
-	for id := range l.blobs {
+	for id := range l.Blobs {
 		data, err := b.w.store.ReadBlob(t.Context(), id, 1<<20)
 		must(t, err)
 		texts = append(texts, string(data))
 	}
 	slices.Sort(texts)
-	return slices.Sorted(maps.Keys(l.names)), texts
+	return slices.Sorted(maps.Keys(l.Names)), texts
 }
 
 func TestLineage(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/treefs"
 	"umbra/internal/wspath"
 )
 
@@ -75,7 +76,7 @@ func (w *Workspace) openKnown(p wspath.Path) *Opened {
 	if err != nil || !info.IsRegular() {
 		return nil
 	}
-	id, known := w.index.lookup(p, info)
+	id, known := w.index.Lookup(p, info)
 	if !known {
 		return nil
 	}
@@ -97,11 +98,11 @@ func (w *Workspace) openOnce(ctx context.Context, q wspath.Path) (*Opened, bool,
 		return nil, false, err
 	}
 	o := &Opened{File: f, Info: info, Path: q, Mode: gitMode(info)}
-	if t, ok := f.(*treeFile); ok {
-		o.Blob, o.Info.MtimeNs = t.id, w.treeTime(q)
+	if t, ok := f.(*treefs.File); ok {
+		o.Blob, o.Info.MtimeNs = t.ID, w.treeTime(q)
 		return o, true, nil
 	}
-	if id, ok := w.index.lookup(q, info); ok {
+	if id, ok := w.index.Lookup(q, info); ok {
 		o.Blob = id
 		return o, true, nil
 	}
@@ -110,7 +111,7 @@ func (w *Workspace) openOnce(ctx context.Context, q wspath.Path) (*Opened, bool,
 	if err == nil && serr == nil && sameContent(info, after) {
 		o.Blob = id
 		if info.CtimeNs == after.CtimeNs {
-			w.index.put(q, info, id, o.Mode, at)
+			w.index.Put(q, info, id, o.Mode, at)
 			return o, true, nil
 		}
 		// A write of ours gives the file that it replaces another name, and another

@@ -51,7 +51,7 @@ func (w *Workspace) RecordPaths(ctx context.Context, paths []wspath.Path) error 
 		case now.kind == KindNone && !tracked, now.kind == KindDir && !tracked, now.kind == KindSpecial && !tracked:
 			continue
 		case now.kind == KindFile && tracked && now.mode == tip.Mode:
-			if id, known := w.index.lookup(p, now.info); known && id == tip.ID {
+			if id, known := w.index.Lookup(p, now.info); known && id == tip.ID {
 				continue
 			}
 		}

@@ -135,7 +135,7 @@ func (r *recovery) nobodys(ctx context.Context, out *rootfs.Displaced) error {
 	if s.kind == KindFile || s.kind == KindSymlink {
 		s.mode = gitMode(out.Info)
 		err := w.identify(ctx, wspath.Path(out.Temp), &s)
-		w.index.dropFile(wspath.Path(out.Temp))
+		w.index.DropFile(wspath.Path(out.Temp))
 		if err == nil && w.store.HasBlob(s.id) {
 			if open, _ := w.ask(out); s.kind == KindFile && open == vfs.Yes {
 				return w.rescue(out)

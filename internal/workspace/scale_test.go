@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"umbra/internal/workspace/index"
 )
 
 // The baseline of a whole tree, a scan of it once it is known, and what a file
@@ -38,8 +40,8 @@ func BenchmarkBaseline(b *testing.B) {
 			b.Fatal(res)
 		}
 		b.ReportMetric(time.Since(start).Seconds(), "s/scan")
-		files := w.index.size()
-		w.index = newIndex()
+		files := w.index.Len()
+		w.index = index.New()
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		if files != n {

@@ -1,8 +1,6 @@
 package workspace
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -10,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"umbra/gitstore/object"
+	"umbra/internal/vfs"
+	"umbra/internal/workspace/index"
 	"umbra/internal/wspath"
 )
 
@@ -36,34 +37,41 @@ func TestStatCache(t *testing.T) {
 	}
 	// reload gives how many files the file tells of.
 	reload := func(w *Workspace) int {
-		w.index = newIndex()
+		w.index = index.New()
 		must(t, w.loadIndex())
-		return w.index.size()
+		return w.index.Len()
 	}
 	w := open()
 	// Made a moment ago: their change times prove nothing yet.
-	for _, d := range w.index.dirs.All() {
-		for i := range d.files {
-			d.files[i].racy = false
+	each := func(do func(p wspath.Path, f index.File, info vfs.Info)) {
+		for i := range 4 {
+			dir := wspath.Path(fmt.Sprintf("d%d", i))
+			for _, f := range w.index.Files(dir) {
+				info, err := w.fs.Lstat(string(dir.Join(f.Name)))
+				must(t, err)
+				do(dir.Join(f.Name), f, info)
+			}
 		}
 	}
-	w.index.dirs.Get("d1").files[0].racy = true
+	each(func(p wspath.Path, f index.File, info vfs.Info) {
+		at := time.Now().Add(time.Hour)
+		if p == "d1/f1" {
+			at = time.Unix(0, info.CtimeNs) // racy
+		}
+		w.index.Put(p, info, f.ID, object.Regular, at)
+	})
 	must(t, w.saveIndex())
 	before := w.index
 	if n := reload(w); n != 49 {
 		t.Fatalf("%d files are known, want all but the racy one", n)
 	}
-	for dir, d := range w.index.dirs.All() {
-		for _, f := range d.files {
-			info, err := w.fs.Lstat(string(dir.Join(f.name)))
-			must(t, err)
-			was, known := before.lookup(dir.Join(f.name), info)
-			if now, ok := w.index.lookup(dir.Join(f.name), info); !known || !ok || now != was {
-				t.Errorf("%s: %v %v, was %v %v", dir.Join(f.name), now, ok, was, known)
-			}
+	each(func(p wspath.Path, _ index.File, info vfs.Info) {
+		was, known := before.Lookup(p, info)
+		if now, ok := w.index.Lookup(p, info); !known || !ok || now != was {
+			t.Errorf("%s: %v %v, was %v %v", p, now, ok, was, known)
 		}
-	}
-	name := filepath.Join(data, "workspaces", id, statFile)
+	})
+	name := filepath.Join(data, "workspaces", id, "stat")
 	good, err := os.ReadFile(name)
 	must(t, err)
 	for _, at := range []int{0, 5, 40, len(good) / 2, len(good) - 1} {
@@ -99,26 +107,4 @@ func TestStatCache(t *testing.T) {
 	if n := reload(w); n != 0 {
 		t.Errorf("no file: %d files are known", n)
 	}
-}
-
-func FuzzStatCache(f *testing.F) {
-	x := newIndex()
-	x.dirs.Put("d", &indexDir{files: []indexFile{{name: "a", ino: 1, size: -1, mtime: 5, ctime: 6}, {name: "b"}}})
-	var b bytes.Buffer
-	out := bufio.NewWriter(&b)
-	x.write(out)
-	must(f, out.Flush())
-	f.Add(b.Bytes())
-	f.Add([]byte{})
-	f.Add([]byte{1, 'd', 200, 200, 1})
-	f.Add([]byte{1, 'd', 1, 1, 'a', 1, 2, 3, 4, 5})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		x := newIndex()
-		x.read(b)
-		for dir, d := range x.dirs.All() {
-			if len(d.files) > len(b) || len(dir) > wspath.MaxPath {
-				t.Errorf("%q has %d files of %d bytes", dir, len(d.files), len(b))
-			}
-		}
-	})
 }

@@ -108,7 +108,7 @@ func BenchmarkUnchanged(b *testing.B) {
 	must(b, m.Close(context.Background()))
 	for _, what := range []string{"s/warm-start", "s/cold-start"} {
 		if what == "s/cold-start" {
-			must(b, os.Remove(filepath.Join(dir, "data", "workspaces", id, statFile)))
+			must(b, os.Remove(filepath.Join(dir, "data", "workspaces", id, "stat")))
 		}
 		start := time.Now()
 		w, err := m.Open(context.Background(), ws)

@@ -15,6 +15,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/scan"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/index"
 	"umbra/internal/wspath"
 )
 
@@ -134,7 +135,7 @@ func (s *scanner) glance(p wspath.Path) (done bool, err error) {
 	case !tracked || now.kind != KindFile || now.mode != tip.Mode:
 		return false, nil
 	}
-	id, known := s.w.index.lookup(p, now.info)
+	id, known := s.w.index.Lookup(p, now.info)
 	return known && id == tip.ID, nil
 }
 
@@ -177,7 +178,7 @@ func (s *scanner) single(f scan.Found) error {
 	if err != nil {
 		return err
 	}
-	id, known := s.w.index.lookup(f.Path, f.Info)
+	id, known := s.w.index.Lookup(f.Path, f.Info)
 	if s.compare(f.Path, f.Info, object.Entry{Mode: tip.Mode, ID: tip.ID}, id, known) {
 		s.tracked.Add(1)
 	}
@@ -237,7 +238,7 @@ type folderLook struct {
 	dir   wspath.Path
 	tree  *object.TreeData
 	at    int // the next entry of the tree
-	known []indexFile
+	known []index.File
 	files int64
 	below []wspath.Path // the tree's folders
 }
@@ -247,7 +248,7 @@ func (s *scanner) folder(dir wspath.Path) (func(scan.Found) error, func() error,
 	if err != nil {
 		return nil, nil, err
 	}
-	f := &folderLook{s: s, dir: dir, tree: tree, known: s.w.index.files(dir)}
+	f := &folderLook{s: s, dir: dir, tree: tree, known: s.w.index.Files(dir)}
 	return f.visit, f.done, nil
 }
 
@@ -262,13 +263,13 @@ func (f *folderLook) visit(found scan.Found) error {
 		tip = e
 		f.files++
 	}
-	for len(f.known) > 0 && f.known[0].name < name {
+	for len(f.known) > 0 && f.known[0].Name < name {
 		f.known = f.known[1:]
 	}
 	var id object.ID
-	known := len(f.known) > 0 && f.known[0].name == name && f.known[0].holds(found.Info)
+	known := len(f.known) > 0 && f.known[0].Name == name && f.known[0].Holds(found.Info)
 	if known {
-		id = f.known[0].id
+		id = f.known[0].ID
 	}
 	f.s.compare(found.Path, found.Info, tip, id, known)
 	return nil

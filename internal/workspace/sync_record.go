@@ -319,7 +319,7 @@ func (w *Workspace) commitFound(ctx context.Context, list []external, o *Owner) 
 		for i := range list {
 			paths[i] = list[i].path
 			if list[i].mode == 0 {
-				w.index.dropFile(list[i].path)
+				w.index.DropFile(list[i].path)
 			}
 		}
 		w.progress.dirty(append(paths, foldersThatCame(before, w.store.Snapshot(), paths)...))

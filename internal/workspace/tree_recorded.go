@@ -56,7 +56,7 @@ func (w *Workspace) fileRecorded(ctx context.Context, at string, was wspath.Path
 	if err != nil {
 		return false, err
 	}
-	if id, known := w.index.lookup(was, info); known && w.store.HasBlob(id) {
+	if id, known := w.index.Lookup(was, info); known && w.store.HasBlob(id) {
 		return true, nil
 	}
 	id, _, err := w.hashFile(ctx, wspath.Path(at))

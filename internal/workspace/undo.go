@@ -60,24 +60,24 @@ func (d *done) outPath() wspath.Path {
 func (m *materialiser) undoOne(d *done) (left *rootfs.Displaced, err error) {
 	switch d.act {
 	case actPlaced:
-		m.w.index.dropFile(d.path)
+		m.w.index.DropFile(d.path)
 		return nil, m.unplace(d)
 	case actSwapped:
-		m.w.index.dropFile(d.path)
+		m.w.index.DropFile(d.path)
 		return m.unswap(d)
 	case actTaken:
 		if d.dir {
-			m.w.index.dropTree(d.path)
+			m.w.index.DropTree(d.path)
 		} else {
-			m.w.index.dropFile(d.path)
+			m.w.index.DropFile(d.path)
 		}
 		return m.putBack(d.out, d.path)
 	case actMoved:
 		if d.dir {
-			m.w.index.moveTree(d.to, d.path)
+			m.w.index.MoveTree(d.to, d.path)
 		} else {
-			m.w.index.dropFile(d.to)
-			m.w.index.dropFile(d.path)
+			m.w.index.DropFile(d.to)
+			m.w.index.DropFile(d.path)
 		}
 		err := m.w.fs.RenameNoReplace(string(d.to), string(d.path))
 		if err == nil && d.dir {
@@ -110,7 +110,7 @@ func (m *materialiser) undoOne(d *done) (left *rootfs.Displaced, err error) {
 		_, err := m.w.root.EnsureDir(d.path)
 		return nil, err
 	case actChmod:
-		m.w.index.dropFile(d.path)
+		m.w.index.DropFile(d.path)
 		err := m.w.fs.Chmod(string(d.path), d.perm)
 		if isAbsent(err) {
 			err = nil

@@ -14,6 +14,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/index"
 	"umbra/internal/wspath"
 )
 
@@ -143,7 +144,7 @@ func (v *view) identify(ctx context.Context, n *vnode) error {
 func (v *view) settle(n *vnode) {
 	s := n.seen
 	n.id, n.mode, n.size, n.perm = s.id, s.mode, s.info.Size, s.info.Mode.Perm()
-	n.disk.info, n.disk.id, n.disk.mode, n.disk.racy = s.info, s.id, s.mode, isRacy(s.info, v.w.now())
+	n.disk.info, n.disk.id, n.disk.mode, n.disk.racy = s.info, s.id, s.mode, index.IsRacy(s.info, v.w.now())
 }
 
 // set makes a path stand for something new, and its missing folders exist.

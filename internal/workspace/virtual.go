@@ -8,6 +8,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/treefs"
 	"umbra/internal/wspath"
 )
 
@@ -16,7 +17,7 @@ import (
 // done, and nobody else ever changes anything. Folders exist as long as they
 // hold a file.
 type virtual struct {
-	tree *treeFS
+	tree *treefs.FS
 
 	mu    sync.Mutex
 	times map[wspath.Path]changed // of files that were asked for or written lately

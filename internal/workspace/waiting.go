@@ -317,7 +317,7 @@ func (w *Workspace) clearTree(dir string, was wspath.Path, forced map[string]boo
 		d := &rootfs.Displaced{Temp: at}
 		open, info := w.ask(d)
 		if open == vfs.No {
-			if id, known := w.index.lookup(path, info); known && w.store.HasBlob(id) {
+			if id, known := w.index.Lookup(path, info); known && w.store.HasBlob(id) {
 				continue
 			}
 			if ok, err := w.fileRecorded(context.Background(), at, path); err == nil && ok {

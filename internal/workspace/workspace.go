@@ -11,6 +11,7 @@ import (
 	"umbra/internal/clones"
 	"umbra/internal/errs"
 	"umbra/internal/policy"
+	"umbra/internal/workspace/index"
 )
 
 // Workspace is one workspace that is open: its directory and its repository. All
@@ -27,8 +28,8 @@ type Workspace struct {
 	store    *gitstore.Store
 	progress *progress
 	locks    *lockTable
-	index    *index
-	sums     sumCache
+	index    *index.Index
+	sums     index.Sums
 	forks    forkLinks
 	owners   ownership
 	policy   *policy.Rules

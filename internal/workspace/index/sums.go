@@ -1,4 +1,4 @@
-package workspace
+package index
 
 import (
 	"sync"
@@ -6,24 +6,26 @@ import (
 	"umbra/gitstore/object"
 )
 
-// sumCache remembers the SHA-256 of blobs, which no git object tells: an entry
+// Sums remembers the SHA-256 of blobs, which no git object has: an entry
 // that keeps a file's bytes (rename, chmod) needs it. Bounded; what goes is
 // computed again.
-type sumCache struct {
+type Sums struct {
 	mu sync.Mutex
 	m  map[object.ID]string
 }
 
 const maxSums = 4096
 
-func (c *sumCache) get(id object.ID) (string, bool) {
+// Get returns the sum of a blob, if it is known.
+func (c *Sums) Get(id object.ID) (string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, ok := c.m[id]
 	return s, ok
 }
 
-func (c *sumCache) put(id object.ID, sum string) {
+// Put remembers the sum of a blob.
+func (c *Sums) Put(id object.ID, sum string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.m == nil {
@@ -38,8 +40,8 @@ func (c *sumCache) put(id object.ID, sum string) {
 	c.m[id] = sum
 }
 
-// forget takes blobs out.
-func (c *sumCache) forget(blobs map[object.ID]bool) {
+// Forget drops blobs.
+func (c *Sums) Forget(blobs map[object.ID]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id := range blobs {

@@ -1,4 +1,8 @@
-package workspace
+// Package lineage finds every content that a path had: under its own name and under
+// the names that recorded renames gave the file.
+//
+// It reads history only and takes no locks; Grown reports what was committed since.
+package lineage
 
 import (
 	"context"
@@ -13,33 +17,33 @@ import (
 	"umbra/internal/wspath"
 )
 
-// lineage is every content that a path had: under its own name at any time, and
+// Lineage is every content that a path had: under its own name at any time, and
 // under the names that recorded renames gave the file, before and after.
 //
 // It is found in two passes: back through the history, following renames to what
 // the file was called before, down to where it was made; and forward from there,
 // following renames away from these names.
-type lineage struct {
-	w     *Workspace
+type Lineage struct {
+	store *gitstore.Store
 	path  string
-	names map[string]bool // all that were met
-	blobs map[object.ID]bool
+	Names map[string]bool    // that the file had
+	Blobs map[object.ID]bool // that these names had
 	// back are the names of the first pass, by the numbers of the commits after
 	// which they hold: steps, newest first.
-	back []lineageStep
+	back []step
 	end  map[string]bool // the names at the newest commit
 	seq  uint64          // its number
 }
 
-// lineageStep says that the file's names were others before a commit.
-type lineageStep struct {
+// step says that the file's names were others before a commit.
+type step struct {
 	seq    uint64
 	before map[string]bool
 }
 
-// lineageOf gives a path's contents up to the tip. tell is told how far it is.
-func (w *Workspace) lineageOf(ctx context.Context, p wspath.Path, tell func(done, all int64)) (*lineage, error) {
-	l := &lineage{w: w, path: string(p), names: map[string]bool{string(p): true}, blobs: make(map[object.ID]bool), seq: w.store.Tip().Seq}
+// Of returns a path's contents up to the tip. tell is called with how far it is.
+func Of(ctx context.Context, store *gitstore.Store, p wspath.Path, tell func(done, all int64)) (*Lineage, error) {
+	l := &Lineage{store: store, path: string(p), Names: map[string]bool{string(p): true}, Blobs: make(map[object.ID]bool), seq: store.Tip().Seq}
 	first, err := l.backward(ctx, tell)
 	if err == nil {
 		err = l.forward(ctx, first, tell)
@@ -51,7 +55,7 @@ func (w *Workspace) lineageOf(ctx context.Context, p wspath.Path, tell func(done
 }
 
 // backward fills back; it gives the number of the oldest commit there is.
-func (l *lineage) backward(ctx context.Context, tell func(done, all int64)) (first uint64, err error) {
+func (l *Lineage) backward(ctx context.Context, tell func(done, all int64)) (first uint64, err error) {
 	names := map[string]bool{l.path: true}
 	for seq := l.seq; seq > 0; seq-- {
 		c, err := l.commit(ctx, seq)
@@ -92,7 +96,7 @@ func (l *lineage) backward(ctx context.Context, tell func(done, all int64)) (fir
 			return 0, err
 		}
 		if !maps.Equal(was, names) {
-			l.back = append(l.back, lineageStep{seq, was})
+			l.back = append(l.back, step{seq, was})
 			names = was
 		}
 	}
@@ -100,7 +104,7 @@ func (l *lineage) backward(ctx context.Context, tell func(done, all int64)) (fir
 }
 
 // forward follows what was renamed away from the names of the first pass.
-func (l *lineage) forward(ctx context.Context, first uint64, tell func(done, all int64)) error {
+func (l *Lineage) forward(ctx context.Context, first uint64, tell func(done, all int64)) error {
 	steps := slices.Clone(l.back)
 	slices.Reverse(steps) // oldest first: until the commit of a step, its names hold
 	away := make(map[string]bool)
@@ -154,47 +158,47 @@ func (l *lineage) forward(ctx context.Context, first uint64, tell func(done, all
 	return l.tip()
 }
 
-// tip takes what the newest tree has, also where no entry tells of it.
-func (l *lineage) tip() error {
-	id, err := l.w.store.CommitAt(context.Background(), l.seq)
+// tip takes what the newest tree has, also where no entry has it.
+func (l *Lineage) tip() error {
+	id, err := l.store.CommitAt(context.Background(), l.seq)
 	if err != nil {
 		return err
 	}
-	snap, err := l.w.store.SnapshotOf(context.Background(), id)
+	snap, err := l.store.SnapshotOf(context.Background(), id)
 	if err != nil {
 		return err
 	}
 	return l.take(snap, l.end)
 }
 
-// grown reports whether a commit that came since concerns the file.
-func (l *lineage) grown(ctx context.Context) (bool, error) {
-	for seq := l.seq + 1; seq <= l.w.store.Tip().Seq; seq++ {
+// Grown reports whether a commit that came since concerns the file.
+func (l *Lineage) Grown(ctx context.Context) (bool, error) {
+	for seq := l.seq + 1; seq <= l.store.Tip().Seq; seq++ {
 		c, err := l.commit(ctx, seq)
 		if err != nil {
 			return false, err
 		}
-		if l.concerns(c, l.names) {
+		if l.concerns(c, l.Names) {
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-func (l *lineage) commit(ctx context.Context, seq uint64) (*gitstore.Commit, error) {
-	id, err := l.w.store.CommitAt(ctx, seq)
+func (l *Lineage) commit(ctx context.Context, seq uint64) (*gitstore.Commit, error) {
+	id, err := l.store.CommitAt(ctx, seq)
 	if err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, errs.Wrap(err, "")
 	}
-	return l.w.store.ReadCommit(ctx, id)
+	return l.store.ReadCommit(ctx, id)
 }
 
 // concerns reports whether a commit may have changed one of the names. One that
 // does not list its entries may.
-func (l *lineage) concerns(c *gitstore.Commit, names map[string]bool) bool {
+func (l *Lineage) concerns(c *gitstore.Commit, names map[string]bool) bool {
 	if c.Message.Condensed || c.Message.Source == message.Baseline || c.Parent.IsZero() {
 		return true
 	}
@@ -214,23 +218,23 @@ func (l *lineage) concerns(c *gitstore.Commit, names map[string]bool) bool {
 	return false
 }
 
-func (l *lineage) trees(ctx context.Context, c *gitstore.Commit) (before, after gitstore.Snapshot, err error) {
-	if after, err = l.w.store.SnapshotOf(ctx, c.ID); err == nil && !c.Parent.IsZero() {
-		before, err = l.w.store.SnapshotOf(ctx, c.Parent)
+func (l *Lineage) trees(ctx context.Context, c *gitstore.Commit) (before, after gitstore.Snapshot, err error) {
+	if after, err = l.store.SnapshotOf(ctx, c.ID); err == nil && !c.Parent.IsZero() {
+		before, err = l.store.SnapshotOf(ctx, c.Parent)
 	}
 	return before, after, err
 }
 
 // take notes what files of these names hold in a tree.
-func (l *lineage) take(s gitstore.Snapshot, names map[string]bool) error {
+func (l *Lineage) take(s gitstore.Snapshot, names map[string]bool) error {
 	for n := range names {
-		l.names[n] = true
+		l.Names[n] = true
 		e, ok, err := lookupFile(s, n)
 		if err != nil {
 			return err
 		}
 		if ok {
-			l.blobs[e.ID] = true
+			l.Blobs[e.ID] = true
 		}
 	}
 	return nil

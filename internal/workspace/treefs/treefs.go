@@ -1,4 +1,10 @@
-package workspace
+// Package treefs shows the newest durable tree of a store as a file system, in place
+// of the directory that a virtual workspace does not have.
+//
+// Invariants: it cannot be changed, a commit changes what it shows; links that lead
+// out of the tree are not followed; only temporary names, for new content, are files
+// of a real directory.
+package treefs
 
 import (
 	"bytes"
@@ -18,14 +24,12 @@ import (
 	"umbra/internal/wspath"
 )
 
-// treeFS shows the newest durable tree of a virtual workspace as the folder
-// that it has not: so that everything that looks at a workspace's disk looks at
-// history instead. It cannot be changed; a commit changes what it shows. New
-// content waits in the workspace's folder of the data directory.
-type treeFS struct {
-	store   *gitstore.Store
-	scratch vfs.FS
-	perm    func(executable bool) fs.FileMode
+// FS shows the newest tree of Store. Its methods are vfs.FS's; those that would
+// change it fail with EROFS.
+type FS struct {
+	Store   *gitstore.Store
+	Scratch vfs.FS                            // where new content is prepared
+	Perm    func(executable bool) fs.FileMode // that a directory would give
 }
 
 func pathError(op, name string, err error) error {
@@ -37,8 +41,8 @@ const treeLinks = 40
 
 // find gives what a name leads to: links in its folders are followed, and a
 // last one too if asked.
-func (t *treeFS) find(op, name string, last bool) (gitstore.Entry, error) {
-	snap := t.store.Snapshot()
+func (t *FS) find(op, name string, last bool) (gitstore.Entry, error) {
+	snap := t.Store.Snapshot()
 	rest := wspath.Path(name).Components()
 	at := wspath.Root
 	e := gitstore.Entry{Path: wspath.Root, Mode: object.Dir}
@@ -55,7 +59,7 @@ func (t *treeFS) find(op, name string, last bool) (gitstore.Entry, error) {
 			if links++; links > treeLinks {
 				return e, pathError(op, name, syscall.ELOOP)
 			}
-			target, err := t.store.ReadBlob(context.Background(), found.ID, wspath.MaxTarget)
+			target, err := t.Store.ReadBlob(context.Background(), found.ID, wspath.MaxTarget)
 			if err != nil {
 				return e, err
 			}
@@ -75,28 +79,28 @@ func (t *treeFS) find(op, name string, last bool) (gitstore.Entry, error) {
 	return e, nil
 }
 
-func (t *treeFS) info(e gitstore.Entry) (vfs.Info, error) {
+func (t *FS) info(e gitstore.Entry) (vfs.Info, error) {
 	i := vfs.Info{Nlink: 1, Ino: binary.BigEndian.Uint64(e.ID[:8])}
 	if e.Mode == object.Dir {
 		i.Mode = fs.ModeDir | 0o755
 		return i, nil
 	}
-	i.Mode = t.perm(e.Mode == object.Executable)
+	i.Mode = t.Perm(e.Mode == object.Executable)
 	if e.Mode == object.Symlink {
 		i.Mode = fs.ModeSymlink | 0o777
 	}
 	var err error
-	i.Size, err = t.store.BlobSize(context.Background(), e.ID)
+	i.Size, err = t.Store.BlobSize(context.Background(), e.ID)
 	return i, err
 }
 
 // Lstat is vfs.FS's.
-func (t *treeFS) Lstat(name string) (vfs.Info, error) { return t.stat("lstat", name, false) }
+func (t *FS) Lstat(name string) (vfs.Info, error) { return t.stat("lstat", name, false) }
 
 // Stat is vfs.FS's.
-func (t *treeFS) Stat(name string) (vfs.Info, error) { return t.stat("stat", name, true) }
+func (t *FS) Stat(name string) (vfs.Info, error) { return t.stat("stat", name, true) }
 
-func (t *treeFS) stat(op, name string, last bool) (vfs.Info, error) {
+func (t *FS) stat(op, name string, last bool) (vfs.Info, error) {
 	e, err := t.find(op, name, last)
 	if err != nil {
 		return vfs.Info{}, err
@@ -105,7 +109,7 @@ func (t *treeFS) stat(op, name string, last bool) (vfs.Info, error) {
 }
 
 // Readlink is vfs.FS's.
-func (t *treeFS) Readlink(name string) (string, error) {
+func (t *FS) Readlink(name string) (string, error) {
 	e, err := t.find("readlink", name, false)
 	if err != nil {
 		return "", err
@@ -113,12 +117,12 @@ func (t *treeFS) Readlink(name string) (string, error) {
 	if e.Mode != object.Symlink {
 		return "", pathError("readlink", name, syscall.EINVAL)
 	}
-	target, err := t.store.ReadBlob(context.Background(), e.ID, wspath.MaxTarget)
+	target, err := t.Store.ReadBlob(context.Background(), e.ID, wspath.MaxTarget)
 	return string(target), err
 }
 
 // ReadDir is vfs.FS's.
-func (t *treeFS) ReadDir(name string) ([]vfs.DirEntry, error) {
+func (t *FS) ReadDir(name string) ([]vfs.DirEntry, error) {
 	e, err := t.find("readdir", name, false)
 	if err != nil {
 		return nil, err
@@ -126,7 +130,7 @@ func (t *treeFS) ReadDir(name string) ([]vfs.DirEntry, error) {
 	if e.Mode != object.Dir {
 		return nil, pathError("readdir", name, syscall.ENOTDIR)
 	}
-	list, err := t.store.Snapshot().List(e.Path)
+	list, err := t.Store.Snapshot().List(e.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +148,7 @@ func (t *treeFS) ReadDir(name string) ([]vfs.DirEntry, error) {
 }
 
 // Open is vfs.FS's.
-func (t *treeFS) Open(name string) (vfs.File, error) {
+func (t *FS) Open(name string) (vfs.File, error) {
 	e, err := t.find("open", name, false)
 	if err != nil {
 		return nil, err
@@ -156,14 +160,14 @@ func (t *treeFS) Open(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &treeFile{store: t.store, id: e.ID, info: info, name: name}, nil
+	return &File{store: t.Store, ID: e.ID, info: info, name: name}, nil
 }
 
 // OpenFile opens for reading, or makes a file of new content where no nameless
-// one can be had.
-func (t *treeFS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
+// one can be made.
+func (t *FS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
 	if wspath.IsTemp(path.Base(name)) {
-		return t.scratch.OpenFile(path.Base(name), flag, perm)
+		return t.Scratch.OpenFile(path.Base(name), flag, perm)
 	}
 	if flag != 0 {
 		return nil, pathError("open", name, syscall.EROFS)
@@ -172,71 +176,70 @@ func (t *treeFS) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, er
 }
 
 // CreateUnlinked is vfs.FS's; the folder does not matter.
-func (t *treeFS) CreateUnlinked(_ string, perm fs.FileMode) (vfs.File, error) {
-	return t.scratch.CreateUnlinked(".", perm)
+func (t *FS) CreateUnlinked(_ string, perm fs.FileMode) (vfs.File, error) {
+	return t.Scratch.CreateUnlinked(".", perm)
 }
 
 // RenameNoReplace renames files of new content.
-func (t *treeFS) RenameNoReplace(oldname, newname string) error {
+func (t *FS) RenameNoReplace(oldname, newname string) error {
 	if wspath.IsTemp(path.Base(oldname)) && wspath.IsTemp(path.Base(newname)) {
-		return t.scratch.RenameNoReplace(path.Base(oldname), path.Base(newname))
+		return t.Scratch.RenameNoReplace(path.Base(oldname), path.Base(newname))
 	}
 	return pathError("rename", oldname, syscall.EROFS)
 }
 
 // Remove removes files of new content.
-func (t *treeFS) Remove(name string) error {
+func (t *FS) Remove(name string) error {
 	if wspath.IsTemp(path.Base(name)) {
-		return t.scratch.Remove(path.Base(name))
+		return t.Scratch.Remove(path.Base(name))
 	}
 	return pathError("remove", name, syscall.EROFS)
 }
 
-// LinkFile is refused, as all that follows: what is to stand in the tree is
-// committed.
-func (t *treeFS) LinkFile(_ vfs.File, name string) error {
+// LinkFile is refused, as all that follows: the tree changes by commits.
+func (t *FS) LinkFile(_ vfs.File, name string) error {
 	return pathError("link", name, syscall.EROFS)
 }
 
 // Mkdir is refused.
-func (t *treeFS) Mkdir(name string, _ fs.FileMode) error {
+func (t *FS) Mkdir(name string, _ fs.FileMode) error {
 	return pathError("mkdir", name, syscall.EROFS)
 }
 
 // Symlink is refused.
-func (t *treeFS) Symlink(_, name string) error { return pathError("symlink", name, syscall.EROFS) }
+func (t *FS) Symlink(_, name string) error { return pathError("symlink", name, syscall.EROFS) }
 
 // Link is refused.
-func (t *treeFS) Link(_, name string) error { return pathError("link", name, syscall.EROFS) }
+func (t *FS) Link(_, name string) error { return pathError("link", name, syscall.EROFS) }
 
 // Rename is refused.
-func (t *treeFS) Rename(name, _ string) error { return pathError("rename", name, syscall.EROFS) }
+func (t *FS) Rename(name, _ string) error { return pathError("rename", name, syscall.EROFS) }
 
 // Exchange is refused.
-func (t *treeFS) Exchange(a, _ string) error { return pathError("exchange", a, syscall.EROFS) }
+func (t *FS) Exchange(a, _ string) error { return pathError("exchange", a, syscall.EROFS) }
 
 // Chmod is refused.
-func (t *treeFS) Chmod(name string, _ fs.FileMode) error {
+func (t *FS) Chmod(name string, _ fs.FileMode) error {
 	return pathError("chmod", name, syscall.EROFS)
 }
 
 // SyncDir has nothing to do: what is shown is durable.
-func (t *treeFS) SyncDir(string) error { return nil }
+func (t *FS) SyncDir(string) error { return nil }
 
 // Sub is not needed of a tree.
-func (t *treeFS) Sub(dir string) (vfs.FS, error) {
+func (t *FS) Sub(dir string) (vfs.FS, error) {
 	return nil, pathError("sub", dir, errors.ErrUnsupported)
 }
 
 // Close frees nothing: the store and the scratch folder are the workspace's.
-func (t *treeFS) Close() error { return nil }
+func (t *FS) Close() error { return nil }
 
-// treeFile is one file or folder of a tree, open for reading. Its content is
+// File is one file or folder of a tree, open for reading. Its content is
 // read when it is first needed: whole if it is small, else as a stream that is
 // opened again where a read goes back.
-type treeFile struct {
+type File struct {
 	store *gitstore.Store
-	id    object.ID
+	ID    object.ID
 	info  vfs.Info
 	name  string
 
@@ -251,7 +254,7 @@ type treeFile struct {
 // treeInline is up to what a blob is read whole, in bytes.
 const treeInline = 1 << 20
 
-func (f *treeFile) Read(p []byte) (int, error) {
+func (f *File) Read(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n, err := f.readAt(p, f.pos)
@@ -259,7 +262,7 @@ func (f *treeFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (f *treeFile) ReadAt(p []byte, off int64) (int, error) {
+func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := 0
@@ -273,7 +276,7 @@ func (f *treeFile) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // readAt reads some bytes; mu is held.
-func (f *treeFile) readAt(p []byte, off int64) (int, error) {
+func (f *File) readAt(p []byte, off int64) (int, error) {
 	switch {
 	case f.closed:
 		return 0, pathError("read", f.name, fs.ErrClosed)
@@ -285,7 +288,7 @@ func (f *treeFile) readAt(p []byte, off int64) (int, error) {
 		return 0, io.EOF
 	case f.info.Size <= treeInline:
 		if f.data == nil {
-			data, err := f.store.ReadBlob(context.Background(), f.id, treeInline)
+			data, err := f.store.ReadBlob(context.Background(), f.ID, treeInline)
 			if err != nil {
 				return 0, err
 			}
@@ -295,7 +298,7 @@ func (f *treeFile) readAt(p []byte, off int64) (int, error) {
 	}
 	if f.stream == nil || f.at > off {
 		f.closeStream()
-		r, _, err := f.store.OpenBlob(context.Background(), f.id)
+		r, _, err := f.store.OpenBlob(context.Background(), f.ID)
 		if err != nil {
 			return 0, err
 		}
@@ -312,14 +315,14 @@ func (f *treeFile) readAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-func (f *treeFile) closeStream() {
+func (f *File) closeStream() {
 	if f.stream != nil {
 		_ = f.stream.Close() // it was read only
 		f.stream = nil
 	}
 }
 
-func (f *treeFile) Seek(offset int64, whence int) (int64, error) {
+func (f *File) Seek(offset int64, whence int) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch whence {
@@ -335,7 +338,7 @@ func (f *treeFile) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-func (f *treeFile) Close() error {
+func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closeStream()
@@ -343,14 +346,14 @@ func (f *treeFile) Close() error {
 	return nil
 }
 
-func (f *treeFile) Stat() (vfs.Info, error)            { return f.info, nil }
-func (f *treeFile) Write([]byte) (int, error)          { return 0, pathError("write", f.name, syscall.EBADF) }
-func (f *treeFile) WriteAt([]byte, int64) (int, error) { return f.Write(nil) }
-func (f *treeFile) Truncate(int64) error               { return pathError("truncate", f.name, syscall.EBADF) }
-func (f *treeFile) Chmod(fs.FileMode) error            { return pathError("chmod", f.name, syscall.EROFS) }
-func (f *treeFile) SetMtime(int64) error               { return pathError("setmtime", f.name, syscall.EROFS) }
-func (f *treeFile) Allocate(int64) error               { return pathError("allocate", f.name, syscall.EBADF) }
-func (f *treeFile) Sync() error                        { return nil }
-func (f *treeFile) Datasync() error                    { return nil }
-func (f *treeFile) StartWriteout() error               { return nil }
-func (f *treeFile) Writers() vfs.Writers               { return vfs.No }
+func (f *File) Stat() (vfs.Info, error)            { return f.info, nil }
+func (f *File) Write([]byte) (int, error)          { return 0, pathError("write", f.name, syscall.EBADF) }
+func (f *File) WriteAt([]byte, int64) (int, error) { return f.Write(nil) }
+func (f *File) Truncate(int64) error               { return pathError("truncate", f.name, syscall.EBADF) }
+func (f *File) Chmod(fs.FileMode) error            { return pathError("chmod", f.name, syscall.EROFS) }
+func (f *File) SetMtime(int64) error               { return pathError("setmtime", f.name, syscall.EROFS) }
+func (f *File) Allocate(int64) error               { return pathError("allocate", f.name, syscall.EBADF) }
+func (f *File) Sync() error                        { return nil }
+func (f *File) Datasync() error                    { return nil }
+func (f *File) StartWriteout() error               { return nil }
+func (f *File) Writers() vfs.Writers               { return vfs.No }
