@@ -78,3 +78,31 @@ func TestReviewHold(t *testing.T) {
 		})
 	}
 }
+
+// TestReviewTools holds that a model that works by tools hears of a rejection once, with
+// its next call, and one that may not read does not.
+func TestReviewTools(t *testing.T) {
+	s := harness.Start(t, harness.Options{})
+	p := &project{Server: s, dir: folder(t, map[string]string{"a": "1\n", "b": "2\n"})}
+	a := newAgent(t, s, physical("/p", "READ_WRITE", p.dir))
+	a.gives("write_file", "path", "/p/a", "content", "x\n")
+	a.gives("write_file", "path", "/p/b", "content", "y\n")
+	task := a.Do("GET", "/toolsets/"+a.id, nil).Expect(200).Text("taskId")
+	k := &taskOf{p: p, ID: task}
+	list, _ := k.hunks(t, "?path=a")
+	p.post(t, k.url("/review"), map[string]any{"reject": []string{list[0].ID}, "message": "leave it"}).want(t, 200)
+	_, text := a.call("read_file", "path", "/p/b")
+	if !strings.HasPrefix(text, "y\n") || !strings.Contains(text, `A reviewer rejected changes of yours and took them back, in /p/a (the reviewer says: "leave it").`) {
+		t.Errorf("%q", text)
+	}
+	if _, text = a.call("read_file", "path", "/p/b"); text != "y\n" {
+		t.Errorf("%q", text)
+	}
+	list, _ = k.hunks(t, "?path=b")
+	p.post(t, k.url("/review"), map[string]any{"reject": []string{list[0].ID}}).want(t, 200)
+	p.Stop()
+	p.Restart()
+	if _, text = a.call("edit_file", "path", "/p/b", "old_string", "y", "new_string", "z"); !strings.Contains(text, "Error") || !strings.Contains(text, "rejected changes of yours and took them back, in /p/b") {
+		t.Errorf("%q", text)
+	}
+}

@@ -64,15 +64,15 @@ func (s *Service) Call(ctx context.Context, id string, c Call) (Answer, error) {
 	text, err := r.tool()
 	switch {
 	case err == nil:
-		return Answer{Text: text, Commit: r.commit, Replayed: r.replayed}, nil
+		return Answer{Text: text + r.rejected(), Commit: r.commit, Replayed: r.replayed}, nil
 	case ctx.Err() != nil:
 		return Answer{}, errs.Wrap(context.Cause(ctx), "")
 	}
 	if m, ok := errors.AsType[mount.Message](err); ok {
-		return Answer{Text: "Error: " + string(m), Failed: true, Commit: r.commit}, nil
+		return Answer{Text: "Error: " + string(m) + r.rejected(), Failed: true, Commit: r.commit}, nil
 	}
 	if text, ok := errors.AsType[failure](err); ok {
-		return Answer{Text: string(text), Failed: true, Commit: r.commit}, nil
+		return Answer{Text: string(text) + r.rejected(), Failed: true, Commit: r.commit}, nil
 	}
 	if f, ok := errors.AsType[*refusal](err); ok {
 		return Answer{}, f.err
@@ -93,6 +93,7 @@ type run struct {
 	c   Call
 
 	opened   map[string]*workspace.Workspace
+	changes  map[string]bool   // workspaces that the call changes, or tries to
 	made     map[string]string // of a lazy toolset: the client's tasks, by workspace
 	commit   object.ID
 	replayed bool
@@ -245,6 +246,10 @@ func (r *run) workspace(i int) (*workspace.Workspace, error) {
 // taskOf gives the task that changes of a mount belong to.
 func (r *run) taskOf(i int) (string, error) {
 	ws := r.l.rec.Mounts[i].Workspace
+	if r.changes == nil {
+		r.changes = make(map[string]bool)
+	}
+	r.changes[ws] = true
 	if r.c.TaskID == "" {
 		if id := r.ownTask(ws); !r.l.rec.Lazy || id != "" && !r.s.ended(id, ws) {
 			return id, nil

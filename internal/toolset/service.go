@@ -63,6 +63,7 @@ type Service struct {
 	byKey    map[string]string // KeyHash to id
 	watchers map[int]func(id string)
 	watches  int
+	heard    map[string]uint64 // toolset and task to the commit up to which the model heard of rejections
 
 	searching  textsearch.Slots // searches in files at once
 	clientUsed sync.Map         // toolset and client to the time.Time of its last call
