@@ -33,7 +33,7 @@ type Call struct {
 	// ReadOnly: the caller may not change anything.
 	ReadOnly bool
 	Sees     task.Sees
-	// Progress, if set, is told how far a long call is; total 0 is unknown.
+	// Progress, if set, is called with how far a long call is; total 0 is unknown.
 	Progress func(done, total int64, what string)
 }
 
