@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"umbra/tests/harness"
 )
 
 // Four attempts at once, of which the judge likes the second most; one merge brings
@@ -89,5 +91,70 @@ func TestForkVerbs(t *testing.T) {
 	}
 	if status, out, _ := p.verb(t, "forks"); status != 0 || !strings.Contains(out, dir) {
 		t.Errorf("%d %s", status, out)
+	}
+}
+
+// Ctrl-C ends all commands of a race and keeps nothing, but with --keep.
+func TestRaceInterrupted(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n"})
+	p.task(t)
+	for _, keep := range []bool{false, true} {
+		signs := t.TempDir()
+		args := []string{"race", "2"}
+		if keep {
+			args = append(args, "--keep")
+		}
+		cmd := harness.Command(t, []string{"UMBRA_DATA_DIR=" + p.DataDir}, append(args, "--", "sh", "-c", "echo fork > a; : > "+signs+"/$UMBRA_FORK; exec sleep 1000")...)
+		cmd.Dir = p.dir
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() bool { list, err := os.ReadDir(signs); return err == nil && len(list) == 2 })
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err == nil {
+			t.Error("a race that was interrupted ends well")
+		}
+		status, out, _ := p.verb(t, "forks")
+		if kept := strings.Count(out, "race-"); status != 0 || keep && kept == 0 || !keep && kept > 0 {
+			t.Errorf("keep %v: %d %s", keep, status, out)
+		}
+		if p.read(t, "a") != "one\n" {
+			t.Error("something was merged")
+		}
+	}
+}
+
+// Two forks are merged by subtask; the one real conflict names whose lines they are.
+func TestForkVerbsBySubtask(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n", "b": "one\n", "c": "one\n"})
+	ws := "/workspaces/" + p.task(t).str("workspace_id")
+	var ids []string
+	for _, who := range []string{"ann", "bob"} {
+		id := p.forks(t, ws, map[string]any{"kind": "virtual", "name": who})[0]["id"].(string)
+		p.post(t, "/tasks", map[string]any{"task_id": "of-" + who, "workspace": id, "goal": "try"}).want(t, 201)
+		for path, subtask := range map[string]string{"a": "shared", map[string]string{"ann": "b", "bob": "c"}[who]: "own"} {
+			p.call(t, "PUT", "/tasks/of-"+who+"/content?path="+path, []byte(who+"\n"), "X-Actor", who, "X-Subtask-Id", subtask).want(t, 200)
+		}
+		ids = append(ids, id)
+	}
+	for _, id := range ids {
+		if status, out, said := p.verb(t, "merge", id, "--subtask", "own"); status != 0 {
+			t.Fatalf("%d %s%s", status, out, said)
+		}
+	}
+	if p.read(t, "a") != "one\n" || p.read(t, "b") != "ann\n" || p.read(t, "c") != "bob\n" {
+		t.Fatalf("%q %q %q", p.read(t, "a"), p.read(t, "b"), p.read(t, "c"))
+	}
+	if status, out, said := p.verb(t, "merge", ids[0]); status != 0 || p.read(t, "a") != "ann\n" {
+		t.Fatalf("%d %s%s", status, out, said)
+	}
+	status, out, _ := p.verb(t, "merge", ids[1])
+	if status != 1 || !strings.Contains(out, "conflict  a (content)") || !strings.Contains(out, "here: ann, task merge-"+ids[0]+"-2, subtask shared") || !strings.Contains(out, "there: bob, task of-bob, subtask shared") {
+		t.Errorf("%d %s", status, out)
+	}
+	if p.read(t, "a") != "ann\n" {
+		t.Error("a conflict changed the file")
 	}
 }
