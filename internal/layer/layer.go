@@ -73,4 +73,7 @@ type Exit struct {
 	Status int // 128+n for signal n
 	// Failure says why the command did not run: Status is 126 or 127 then.
 	Failure string
+	// Stopped is set where Command.Stop ended the command itself, not only what it
+	// had left running.
+	Stopped bool
 }

@@ -297,7 +297,14 @@ func TestStop(t *testing.T) {
 	}
 	defer null.Close()
 	exit, err := layer.Run(layer.Command{Dir: "/", Args: []string{"sleep", "600"}, Env: os.Environ(), Files: [3]*os.File{null, null, null}, Stop: stop, Group: true})
-	if err != nil || exit.Status != 128+15 {
+	if err != nil || exit.Status != 128+15 || !exit.Stopped {
+		t.Fatal(exit, err)
+	}
+	// What it left running is no reason to say that it was stopped.
+	late := make(chan struct{})
+	time.AfterFunc(500*time.Millisecond, func() { close(late) })
+	exit, err = layer.Run(layer.Command{Dir: "/", Args: []string{"sh", "-c", "(trap '' TERM; sleep 600; sleep 601) & exit 3"}, Env: os.Environ(), Files: [3]*os.File{null, null, null}, Stop: late, Group: true})
+	if err != nil || exit.Status != 3 || exit.Stopped {
 		t.Fatal(exit, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -79,6 +80,7 @@ func Run(c Command) (Exit, error) {
 	defer signal.Stop(signals)
 	done := make(chan struct{})
 	defer close(done)
+	var stopped atomic.Bool
 	go func() {
 		for stop := c.Stop; ; {
 			select {
@@ -88,6 +90,7 @@ func Run(c Command) (Exit, error) {
 				}
 			case <-stop:
 				stop = nil
+				stopped.Store(true)
 				_ = syscall.Kill(-p.Pid, syscall.SIGTERM)
 				time.AfterFunc(Grace, func() { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) })
 			case <-done:
@@ -100,9 +103,9 @@ func Run(c Command) (Exit, error) {
 		return Exit{}, err
 	}
 	if w, ok := state.Sys().(syscall.WaitStatus); ok && w.Signaled() {
-		return Exit{Status: 128 + int(w.Signal())}, nil
+		return Exit{Status: 128 + int(w.Signal()), Stopped: stopped.Load()}, nil
 	}
-	return Exit{Status: state.ExitCode()}, nil
+	return Exit{Status: state.ExitCode(), Stopped: stopped.Load()}, nil
 }
 
 // find looks a command up as the directory where it runs has it.

@@ -185,7 +185,7 @@ func (c *Command) wait(pid int, signals <-chan os.Signal) (Exit, error) {
 	}()
 	var exit *Exit
 	var kill <-chan time.Time
-	stop, hard := c.Stop, false
+	stop, stopped, hard := c.Stop, false, false
 	end := func() {
 		if kill == nil {
 			signalAll(unix.SIGTERM)
@@ -196,7 +196,7 @@ func (c *Command) wait(pid int, signals <-chan os.Signal) (Exit, error) {
 		select {
 		case e := <-children:
 			if e.pid == pid {
-				exit = &Exit{Status: e.status.ExitStatus()}
+				exit = &Exit{Status: e.status.ExitStatus(), Stopped: stopped}
 				if e.status.Signaled() {
 					exit.Status = 128 + int(e.status.Signal())
 				}
@@ -220,7 +220,7 @@ func (c *Command) wait(pid int, signals <-chan os.Signal) (Exit, error) {
 				_ = unix.Kill(pid, n)
 			}
 		case <-stop:
-			stop = nil
+			stop, stopped = nil, true
 			end()
 		case <-kill:
 			hard = true

@@ -282,7 +282,7 @@ func (c *command) run(ctx context.Context, lock *os.File, s spec) (layer.Exit, e
 	if ctx.Err() != nil {
 		return exit, errs.Wrap(context.Cause(ctx), "")
 	}
-	c.a.TimedOut = limited.Err() != nil
+	c.a.TimedOut = exit.Stopped
 	if c.a.ExitCode = exit.Status; exit.Failure != "" {
 		_, _ = io.WriteString(c.err, "umbra: "+exit.Failure+"\n")
 	}
