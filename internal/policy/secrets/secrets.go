@@ -12,6 +12,7 @@
 package secrets
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"math"
@@ -140,7 +141,15 @@ func (d *Detector) ScanReader(path string, r io.Reader) ([]Finding, error) {
 	if byPath(d.allow, path) {
 		return nil, nil
 	}
+	first, err := io.ReadAll(io.LimitReader(r, chunk))
+	if err != nil {
+		return nil, err
+	}
+	if len(first) < chunk {
+		return d.Scan(path, first), nil
+	}
 	buf := make([]byte, 0, chunk+overlap)
+	r = io.MultiReader(bytes.NewReader(first), r)
 	var out []Finding
 	line := 0
 	for {
