@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,45 +19,6 @@ import (
 	"umbra/internal/render"
 	"umbra/internal/term"
 )
-
-// blamedRange is a run of lines that one commit wrote.
-type blamedRange struct {
-	Start      int       `json:"start"`
-	End        int       `json:"end"`
-	Commit     string    `json:"commit"`
-	OriginPath string    `json:"origin_path"`
-	TaskID     string    `json:"task_id"`
-	SubtaskID  string    `json:"subtask_id"`
-	Actor      string    `json:"actor"`
-	Agent      string    `json:"agent"`
-	Model      string    `json:"model"`
-	CallID     string    `json:"call_id"`
-	Tool       string    `json:"tool"`
-	Certainty  string    `json:"certainty"`
-	Source     string    `json:"source"`
-	At         time.Time `json:"at"`
-	Via        string    `json:"via"`
-	Project    *struct {
-		Commit string    `json:"commit"`
-		Author string    `json:"author"`
-		At     time.Time `json:"at"`
-	} `json:"project"`
-}
-
-// who names the author of a range in a few words.
-func (r *blamedRange) who() string {
-	switch {
-	case r.Project != nil:
-		return r.Project.Author
-	case r.Agent != "" && r.SubtaskID != "":
-		return r.Agent + "/" + r.SubtaskID
-	case r.Agent != "":
-		return r.Agent
-	case r.Actor != "":
-		return r.Actor
-	}
-	return r.Source
-}
 
 func blameCommand() *cobra.Command {
 	v := &verb{}
@@ -133,7 +93,7 @@ With --json: {"path","at","lines","ranges"}. --porcelain prints what 'git blame
 var linesForm = regexp.MustCompile(`^[1-9][0-9]{0,8}([,-]([1-9][0-9]{0,8})?)?$`)
 
 // blamed reads all pages, and returns them as one answer.
-func (v *verb) blamed(ctx context.Context, route string, q url.Values) (raw []byte, ranges []blamedRange, at string, err error) {
+func (v *verb) blamed(ctx context.Context, route string, q url.Values) (raw []byte, ranges []render.Blamed, at string, err error) {
 	var out struct {
 		Path         string            `json:"path"`
 		PathEncoding string            `json:"path_encoding,omitempty"`
@@ -158,7 +118,7 @@ func (v *verb) blamed(ctx context.Context, route string, q url.Values) (raw []by
 		page.Set("after", out.Next)
 		out.Ranges = nil
 	}
-	ranges = make([]blamedRange, len(all))
+	ranges = make([]render.Blamed, len(all))
 	for i := range all {
 		if err := json.Unmarshal(all[i], &ranges[i]); err != nil {
 			return nil, nil, "", err
@@ -193,7 +153,7 @@ func (v *verb) blameTable(ctx context.Context, o *term.Output, route string, q u
 	}
 	width := 0
 	for i := range ranges {
-		width = max(width, len([]rune(term.Cut(term.Line(ranges[i].who()), maxWho))))
+		width = max(width, len([]rune(term.Cut(term.Line(ranges[i].Who()), maxWho))))
 	}
 	digits := len(strconv.Itoa(ranges[len(ranges)-1].End))
 	for i := range ranges {
@@ -207,7 +167,7 @@ func (v *verb) blameTable(ctx context.Context, o *term.Output, route string, q u
 			mark = "<" // a revert brought it back
 		}
 		for n := r.Start; n <= r.End && n-ranges[0].Start < len(text); n++ {
-			o.Printf("%s%s %-*s %s %*d  %s\n", o.Paint(term.Commit, render.Short(commit)), mark, width, term.Cut(term.Line(r.who()), maxWho),
+			o.Printf("%s%s %-*s %s %*d  %s\n", o.Paint(term.Commit, render.Short(commit)), mark, width, term.Cut(term.Line(r.Who()), maxWho),
 				o.Paint(term.Dim, render.Stamp(when)), digits, n, term.Line(text[n-ranges[0].Start]))
 		}
 	}
@@ -218,7 +178,7 @@ func (v *verb) blameTable(ctx context.Context, o *term.Output, route string, q u
 const maxWho = 24
 
 // blamedText reads the text of the lines that ranges are about.
-func (v *verb) blamedText(ctx context.Context, route string, path []string, at string, ranges []blamedRange) ([]string, error) {
+func (v *verb) blamedText(ctx context.Context, route string, path []string, at string, ranges []render.Blamed) ([]string, error) {
 	only := url.Values{"path": path, "at": {at}, "format": {"porcelain"}, "lines": {fmt.Sprintf("%d-%d", ranges[0].Start, ranges[len(ranges)-1].End)}}
 	res, err := v.Client.Do(ctx, client.Request{Path: route, Query: only, Accept: "text/plain"})
 	if err != nil {
@@ -284,19 +244,8 @@ With --json: {"range","task","diff","undo"}.`,
 	return cmd
 }
 
-// undoOf is the command that undoes a range's change; empty for the baseline.
-func (r *blamedRange) undoOf() string {
-	switch {
-	case r.Source == "baseline":
-		return ""
-	case r.CallID != "" && r.TaskID != "":
-		return "umbra undo --call " + r.CallID
-	}
-	return "umbra revert " + render.Short(r.Commit)
-}
-
 // why prints what is known of one line.
-func (v *verb) why(ctx context.Context, w cli.Place, raw []byte, r *blamedRange) error {
+func (v *verb) why(ctx context.Context, w cli.Place, raw []byte, r *render.Blamed) error {
 	var task *client.Task
 	if r.TaskID != "" {
 		t, err := v.Client.Task(ctx, r.TaskID)
@@ -336,7 +285,7 @@ func (v *verb) why(ctx context.Context, w cli.Place, raw []byte, r *blamedRange)
 		if p := r.Project; p != nil {
 			field("Project", render.Short(p.Commit)+" "+p.Author+" "+render.Stamp(p.At))
 		}
-		field("Undo", r.undoOf())
+		field("Undo", r.UndoCommand())
 		if r.Source == "baseline" {
 			return o.Err()
 		}
@@ -345,7 +294,7 @@ func (v *verb) why(ctx context.Context, w cli.Place, raw []byte, r *blamedRange)
 	})
 }
 
-func (v *verb) whyJSON(ctx context.Context, route string, raw []byte, r *blamedRange) error {
+func (v *verb) whyJSON(ctx context.Context, route string, raw []byte, r *render.Blamed) error {
 	var answer struct {
 		Ranges []json.RawMessage `json:"ranges"`
 	}
@@ -366,7 +315,7 @@ func (v *verb) whyJSON(ctx context.Context, route string, raw []byte, r *blamedR
 		if _, err := v.Client.JSON(ctx, client.Request{Path: route + "/diff", Query: withPath(url.Values{}, r.OriginPath)}, &patch); err != nil {
 			return err
 		}
-		out["diff"], out["undo"] = patch.Diff, r.undoOf()
+		out["diff"], out["undo"] = patch.Diff, r.UndoCommand()
 	}
 	text, err := json.Marshal(out)
 	if err != nil {

@@ -56,7 +56,7 @@ The exit status is 1 if something hurts. With --json: {"hurts":â€¦,"findings":[â
 			return err
 		}
 		if v.Server == "" { // else the agents of this machine are not that server's
-			found.Findings = append(found.Findings, agentFindings(cmd)...)
+			found.Findings = append(found.Findings, cli.AgentFindings(cmd)...)
 		}
 		if v.JSON {
 			raw, err := json.Marshal(found)

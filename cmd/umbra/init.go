@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,13 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"umbra/config"
-	"umbra/gitstore/diff"
-	"umbra/gitstore/object"
 	"umbra/internal/agentconf"
 	"umbra/internal/cli"
-	"umbra/internal/doctor"
 	"umbra/internal/exitcode"
-	"umbra/internal/hook"
+	"umbra/internal/render"
 	"umbra/internal/term"
 )
 
@@ -72,29 +68,6 @@ gives a file back byte for byte if it was not changed since.`,
 	return cmd
 }
 
-// agentEnv is where agents are looked for.
-func agentEnv(project string) (*agentconf.Env, error) {
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return nil, err
-	}
-	e := &agentconf.Env{Home: home, Project: project, ConfigHome: os.Getenv("XDG_CONFIG_HOME"), CodexHome: os.Getenv("CODEX_HOME"), LookPath: exec.LookPath, Program: "umbra"}
-	if !filepath.IsAbs(e.ConfigHome) {
-		e.ConfigHome = filepath.Join(home, ".config")
-	}
-	if !filepath.IsAbs(e.CodexHome) {
-		e.CodexHome = filepath.Join(home, ".codex")
-	}
-	return e, nil
-}
-
-// wiredAgent is what init reports of one agent.
-type wiredAgent struct {
-	Agent string             `json:"agent"`
-	Found bool               `json:"found"`
-	Files []agentconf.Change `json:"files"`
-}
-
 func (v *verb) init(cmd *cobra.Command, f *initFlags, args []string) error {
 	for _, name := range f.agents {
 		if !slices.Contains(agentconf.Names(), name) {
@@ -118,13 +91,13 @@ func (v *verb) init(cmd *cobra.Command, f *initFlags, args []string) error {
 	if err != nil {
 		return exitcode.Usage(err)
 	}
-	e, err := agentEnv(dir)
+	e, err := cli.AgentEnv(dir)
 	if err != nil {
 		return err
 	}
 	e.InProject = f.project
 	if !f.project { // a project's files are for other machines, too
-		if e.Program, err = ownProgram(); err != nil {
+		if e.Program, err = cli.OwnProgram(); err != nil {
 			return err
 		}
 		if cfg.DataDir != config.Default().DataDir {
@@ -144,24 +117,8 @@ func (v *verb) init(cmd *cobra.Command, f *initFlags, args []string) error {
 	return v.wire(cmd, e, &agentconf.Store{Path: filepath.Join(cfg.DataDir, "agents.json")}, f)
 }
 
-// ownProgram is how hooks call this program: by name if that finds it on PATH.
-func ownProgram() (string, error) {
-	own, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	if found, err := exec.LookPath("umbra"); err == nil {
-		a, err1 := os.Stat(found)
-		b, err2 := os.Stat(own)
-		if err1 == nil && err2 == nil && os.SameFile(a, b) {
-			return "umbra", nil
-		}
-	}
-	return own, nil
-}
-
 func (v *verb) wire(cmd *cobra.Command, e *agentconf.Env, s *agentconf.Store, f *initFlags) error {
-	var list []wiredAgent
+	var list []render.Wired
 	todo, failed := false, false
 	for _, name := range agentconf.Names() {
 		found := e.Found(name)
@@ -175,11 +132,11 @@ func (v *verb) wire(cmd *cobra.Command, e *agentconf.Env, s *agentconf.Store, f 
 		for _, c := range changes {
 			todo = todo || c.Action != "unchanged" && c.Action != "left"
 		}
-		list = append(list, wiredAgent{name, found, changes})
+		list = append(list, render.Wired{Agent: name, Found: found, Files: changes})
 	}
 	if todo && !f.dryRun && !f.yes && term.IsTerminal(v.Stderr) && term.IsTerminal(os.Stdin) {
 		o := term.Open(v.Stderr, term.Options{Color: term.Color(v.Color)})
-		if err := errors.Join(writeWired(o, list, false), o.Flush()); err != nil {
+		if err := errors.Join(render.Wiring(o, list, false), o.Flush()); err != nil {
 			return err
 		}
 		if !cli.Confirmed(cmd.InOrStdin(), v.Stderr, "Change these files? [y/N] ") {
@@ -201,7 +158,7 @@ func (v *verb) wire(cmd *cobra.Command, e *agentconf.Env, s *agentconf.Store, f 
 	var err error
 	if v.JSON {
 		if list == nil {
-			list = []wiredAgent{}
+			list = []render.Wired{}
 		}
 		raw, marshalErr := json.Marshal(map[string]any{"agents": list, "dry_run": f.dryRun})
 		if marshalErr != nil {
@@ -209,85 +166,10 @@ func (v *verb) wire(cmd *cobra.Command, e *agentconf.Env, s *agentconf.Store, f 
 		}
 		err = v.PrintJSON(raw)
 	} else {
-		err = v.Print(false, func(o *term.Output) error { return writeWired(o, list, f.dryRun) })
+		err = v.Print(false, func(o *term.Output) error { return render.Wiring(o, list, f.dryRun) })
 	}
 	if failed {
 		return errors.Join(err, exitcode.With(exitcode.Failed))
 	}
 	return err
-}
-
-func writeWired(o *term.Output, list []wiredAgent, diffs bool) error {
-	if len(list) == 0 {
-		o.Printf("no agent was found; name one with --agent\n")
-		return nil
-	}
-	for _, a := range list {
-		for _, c := range a.Files {
-			o.Printf("%-12s %-9s %s", a.Agent, c.Action, term.Name(c.Path))
-			if c.Reason != "" {
-				o.Printf(": %s", term.Line(c.Reason))
-			}
-			o.Printf("\n")
-			if !diffs || c.Action == "unchanged" || c.Action == "left" {
-				continue
-			}
-			side := func(data []byte) diff.File {
-				if data == nil {
-					return diff.File{}
-				}
-				return diff.File{Path: strings.TrimPrefix(c.Path, "/"), Mode: object.Regular, Data: data}
-			}
-			patch, err := diff.Format(side(c.Before), side(c.After), diff.Options{Abbrev: 7})
-			if err != nil {
-				return err
-			}
-			if err := o.Diff(strings.NewReader(string(patch.Text))); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// agentFindings are what umbra doctor reports of the agents on this machine: which
-// are wired, and when each was last heard.
-func agentFindings(cmd *cobra.Command) []doctor.Finding {
-	cfg, err := config.Load(cmd.Flags())
-	if err != nil {
-		return nil // reported already
-	}
-	dir, err := cli.WorkingDir()
-	if err != nil {
-		return nil
-	}
-	e, err := agentEnv(dir)
-	if err != nil {
-		return nil
-	}
-	var list []doctor.Finding
-	for _, name := range agentconf.Names() {
-		wired := e.Wired(name)
-		if !wired {
-			e.InProject = true
-			wired = e.Wired(name)
-			e.InProject = false
-		}
-		at, heard := hook.LastHeard(cfg.DataDir, name)
-		f := doctor.Finding{Check: "agents", Level: doctor.OK, About: name}
-		switch {
-		case wired && heard:
-			f.Detail = "wired; last heard " + at.Local().Format("2006-01-02 15:04:05")
-		case wired:
-			f.Detail = "wired; never heard"
-		case heard:
-			f.Detail = "not wired; last heard " + at.Local().Format("2006-01-02 15:04:05")
-		case e.Found(name):
-			f.Level, f.Detail, f.Do = doctor.Note, "found, and not wired: what it changes is not recorded as its work", "umbra init --agent "+name
-		default:
-			continue
-		}
-		list = append(list, f)
-	}
-	return list
 }
