@@ -27,7 +27,9 @@ var mu sync.Mutex
 // at which it begins.
 type Fork struct{ ID, Parent, At string }
 
-func (f Fork) shared() string { return path.Join(f.Parent, sharedDir, f.At) }
+// shared returns the stub's directory. With at most 59 bytes, a link to it takes no
+// block on ext4 and xfs; an id has at most 41.
+func (f Fork) shared() string { return path.Join(f.Parent, sharedDir, f.At[:min(len(f.At), 10)]) }
 
 // Put gives forks their stubs. dir has a directory for each workspace. A fork whose
 // name is taken by a directory has a repository already and is left alone. With renew
@@ -55,7 +57,11 @@ func Put(dir vfs.FS, forks []Fork, renew bool) error {
 func (f Fork) write(dir vfs.FS, renew bool) error {
 	repo := path.Join(f.shared(), "repo.git")
 	if _, err := dir.Lstat(repo + "/HEAD"); err == nil && !renew {
-		return nil
+		at, err := vfs.ReadFile(dir, repo+"/refs/heads/shadow")
+		if err == nil && string(at) != f.At+"\n" {
+			err = errors.New("the stub of another commit has the same name")
+		}
+		return err
 	}
 	for _, d := range []string{path.Dir(f.shared()), f.shared(), repo, repo + "/objects", repo + "/objects/info", repo + "/refs", repo + "/refs/heads"} {
 		if err := dir.Mkdir(d, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
