@@ -14,6 +14,7 @@ import (
 	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/history"
+	"umbra/internal/idem"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -156,16 +157,13 @@ func (p *plan) names() []wspath.Path {
 	return out
 }
 
-// keyLife is how long an idempotency key is remembered.
-const keyLife = 24 * time.Hour
-
 // replay gives the answer of the revert that was made with this key already,
 // nil if there is none. Nothing of it is undone twice.
 func replay(ctx context.Context, w *workspace.Workspace, key string) (*Result, error) {
 	if key == "" {
 		return nil, nil
 	}
-	rec, ok, err := w.Store().FindKey(ctx, key, time.Now().Add(-keyLife))
+	rec, ok, err := w.Store().FindKey(ctx, key, idem.Since(time.Now()))
 	if err != nil || !ok || rec.Source != message.Revert {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"umbra/internal/errs"
+	"umbra/internal/idem"
 	"umbra/internal/task"
 	"umbra/internal/workspaces"
 )
@@ -84,7 +85,7 @@ func (s *Service) withKey(hash string) (Session, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.byID[s.byKey[hash]]
-	if e == nil || s.o.Now().Sub(e.rec.Created) >= keyLife {
+	if e == nil || !idem.Remembered(e.rec.Created, s.o.Now()) {
 		return Session{}, false
 	}
 	return s.tell(e, nil)

@@ -28,8 +28,6 @@ const (
 	defaultIdle = 2 * time.Hour
 	// flushEvery bounds how much of the last use a kill can lose.
 	flushEvery = 30 * time.Second
-	// keyLife is how long an idempotency key is remembered.
-	keyLife = 24 * time.Hour
 )
 
 // Service is all sessions of a data directory. Its methods may be called

@@ -6,6 +6,7 @@ import (
 
 	"umbra/internal/clock"
 	"umbra/internal/errs"
+	"umbra/internal/idem"
 	"umbra/internal/workspace"
 )
 
@@ -61,7 +62,7 @@ func (s *Service) mayWriteFor(ctx context.Context, parent, child *Ref, by worksp
 	if err == nil || by.IdempotencyKey == "" {
 		return err
 	}
-	if _, made, ferr := child.Store().FindKey(ctx, by.IdempotencyKey, s.o.Now().Add(-keyLife)); ferr == nil && made {
+	if _, made, ferr := child.Store().FindKey(ctx, by.IdempotencyKey, idem.Since(s.o.Now())); ferr == nil && made {
 		return nil
 	}
 	return err

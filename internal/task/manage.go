@@ -14,6 +14,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/clock"
 	"umbra/internal/errs"
+	"umbra/internal/idem"
 	"umbra/internal/policy"
 	"umbra/internal/workspace"
 	"umbra/internal/workspaces"
@@ -224,7 +225,7 @@ func (s *Service) createOn(ctx context.Context, w *workspace.Workspace, o Create
 	if err != nil {
 		return nil, errs.Wrap(err, "")
 	}
-	if ok && rec.Workspace == w.ID() && now.Sub(rec.Created) < keyLife {
+	if ok && rec.Workspace == w.ID() && idem.Remembered(rec.Created, now) {
 		if t, ok := w.Store().Task(rec.ID); ok {
 			return &Made{Ref: &Ref{Workspace: w, Task: t}, Replayed: true}, nil
 		}

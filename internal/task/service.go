@@ -10,6 +10,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/internal/errs"
+	"umbra/internal/idem"
 	"umbra/internal/state"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
@@ -338,7 +339,7 @@ func (s *Service) Apply(ctx context.Context, r *Ref, req workspace.Request) (*wo
 		if req.By.IdempotencyKey == "" {
 			return nil, err
 		}
-		_, made, ferr := r.Store().FindKey(ctx, req.By.IdempotencyKey, s.o.Now().Add(-keyLife))
+		_, made, ferr := r.Store().FindKey(ctx, req.By.IdempotencyKey, idem.Since(s.o.Now()))
 		if ferr != nil || !made {
 			return nil, err
 		}
@@ -366,9 +367,6 @@ func (s *Service) MayWrite(r *Ref) error {
 	}
 	return Status(t.Info.Status).Writable()
 }
-
-// keyLife is how long an idempotency key is remembered (contracts/README.md).
-const keyLife = 24 * time.Hour
 
 // active notes the first change of a task that a session or toolset made.
 func (s *Service) active(id string) {

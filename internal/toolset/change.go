@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"umbra/internal/errs"
+	"umbra/internal/idem"
 	"umbra/internal/task"
 )
 
@@ -82,7 +83,7 @@ func (s *Service) withKey(hash string) (Toolset, bool) {
 	s.mu.RLock()
 	l := s.byID[s.byKey[hash]]
 	s.mu.RUnlock()
-	if l == nil || s.o.Now().Sub(l.rec.Created) >= keyLife {
+	if l == nil || !idem.Remembered(l.rec.Created, s.o.Now()) {
 		return Toolset{}, false
 	}
 	return s.tell(l, nil)

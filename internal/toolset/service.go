@@ -46,9 +46,6 @@ type Extra struct {
 // DefaultID is the default toolset's id.
 const DefaultID = "default"
 
-// keyLife is how long an idempotency key is remembered.
-const keyLife = 24 * time.Hour
-
 // Service is all toolsets of a data directory. Its methods may be called
 // concurrently.
 type Service struct {

@@ -20,9 +20,6 @@ import (
 // first try.
 const maxRounds = 12
 
-// keyLife is how long an idempotency key is remembered.
-const keyLife = 24 * time.Hour
-
 // Apply does one change set: all or nothing, one commit, durable and on disk
 // when it returns. Errors leave no net change. It may be called from any
 // goroutine; requests that touch other paths run beside it.

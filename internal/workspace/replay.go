@@ -6,6 +6,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/internal/errs"
+	"umbra/internal/idem"
 	"umbra/internal/wspath"
 )
 
@@ -15,7 +16,7 @@ func (w *Workspace) replay(ctx context.Context, req *Request) (*Result, error) {
 	if req.By.IdempotencyKey == "" || req.DryRun {
 		return nil, nil
 	}
-	rec, ok, err := w.store.FindKey(ctx, req.By.IdempotencyKey, w.now().Add(-keyLife))
+	rec, ok, err := w.store.FindKey(ctx, req.By.IdempotencyKey, idem.Since(w.now()))
 	if err != nil || !ok {
 		return nil, err
 	}
