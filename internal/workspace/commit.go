@@ -3,6 +3,7 @@ package workspace
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -115,6 +116,18 @@ func (w *Workspace) commitExternal(ctx context.Context, list []external) ([]uint
 	})
 }
 
+// keepPermissions notes unusual permission bits of what went or was replaced on disk.
+func (w *Workspace) keepPermissions(entries []netEntry) {
+	for i := range entries {
+		e := &entries[i]
+		if (e.Operation == message.Delete || e.Operation == message.Modify) && e.before.Mode != object.Symlink {
+			if perm := w.index.Perm(e.before.Path, e.before.ID); perm != 0 && perm != w.root.FilePerm(e.before.Mode == object.Executable) {
+				e.Permissions = fmt.Sprintf("%04o", perm)
+			}
+		}
+	}
+}
+
 // commitExternals makes one commit of external changes; must, whatever the room.
 func (w *Workspace) commitExternals(ctx context.Context, list []external, m message.Message, must bool) (gitstore.Committed, error) {
 	entries := make([]netEntry, 0, len(list))
@@ -130,6 +143,7 @@ func (w *Workspace) commitExternals(ctx context.Context, list []external, m mess
 	}
 	// What is gone goes first: a file may stand where a folder was.
 	edits = append(edits, puts...)
+	w.keepPermissions(entries)
 	m.Source = cmp.Or(m.Source, message.External)
 	named, err := w.obeys(ctx, m.Source, m.TaskID, entries, true)
 	if err != nil {

@@ -94,10 +94,14 @@ func (p *plan) arrange() error {
 		case rearrange.Prune:
 			st.kind = stepPrune
 		case rearrange.Take:
-			if st.kind = stepTake; st.dir {
-				st.skipped = p.skippedAt(removed[s.Ref-kept].at, s.From)
-			} else {
+			if st.kind = stepTake; !st.dir {
 				st.expect = n.disk
+				break
+			}
+			for _, x := range p.unrecorded { // by their paths on disk
+				if rel, ok := wspath.Path(x.Path).Rel(removed[s.Ref-kept].at); ok {
+					st.skipped = append(st.skipped, Skip{Path: string(s.From.Join(string(rel))), Reason: x.Reason})
+				}
 			}
 		case rearrange.Exchange:
 			st.kind, st.expect = stepSwap, n.disk
@@ -112,16 +116,4 @@ func (p *plan) arrange() error {
 		}
 	}
 	return nil
-}
-
-// skippedAt gives what a directory holds that is removed unrecorded, by its paths
-// on disk.
-func (p *plan) skippedAt(view, disk wspath.Path) []Skip {
-	var out []Skip
-	for _, s := range p.unrecorded {
-		if rel, ok := wspath.Path(s.Path).Rel(view); ok {
-			out = append(out, Skip{Path: string(disk.Join(string(rel))), Reason: s.Reason})
-		}
-	}
-	return out
 }

@@ -53,7 +53,7 @@ func (m *materialiser) syncMoves() error {
 	return nil
 }
 
-// renamed is what a commit says about renamed directories.
+// renamed is what a commit renamed of directories.
 type renamed struct {
 	seq uint64
 	net []moves.Renamed
@@ -191,18 +191,12 @@ func (r *recovery) relocate(ctx context.Context, s moves.Step) error {
 // same change set, and that was lost.
 func (r *recovery) vacate(ctx context.Context, p wspath.Path) error {
 	s, err := r.w.lstatDirect(p)
-	if err != nil {
+	if err != nil || s.kind == KindDir && r.w.fs.Remove(string(p)) == nil {
 		return err
 	}
 	if s.kind == KindDir {
-		if r.w.fs.Remove(string(p)) == nil {
-			return nil
-		}
-		out, err := r.w.root.Take(p) // temps decides about what is in it
-		if out == nil {
-			return errs.Wrap(err, string(p))
-		}
-		return nil
+		_, err := r.w.root.Take(p) // temps decides about what is in it
+		return errs.Wrap(err, string(p))
 	}
 	if v := r.paths[p]; v != nil {
 		return r.finish(ctx, p, v, true)

@@ -143,7 +143,7 @@ func (r *recovery) nobodys(ctx context.Context, out *rootfs.Displaced) error {
 			return errs.Wrap(w.root.Drop(out), out.Temp)
 		}
 		if err == nil && s.kind == KindFile && !r.same {
-			if torn, err := r.tornOfAny(ctx, wspath.Path(out.Temp), &s); err != nil || torn {
+			if torn, err := r.torn(ctx, wspath.Path(out.Temp), &seen{kind: s.kind, info: s.info}, nil); err != nil || torn {
 				if err == nil {
 					err = w.root.Drop(out)
 				}
@@ -238,9 +238,5 @@ func (r *recovery) fileRecorded(ctx context.Context, at, was wspath.Path) (bool,
 	if err != nil || r.w.store.HasBlob(id) || r.same {
 		return err == nil && r.w.store.HasBlob(id), err
 	}
-	v := r.paths[was]
-	if v == nil {
-		return r.tornOfAny(ctx, at, &seen{kind: KindFile, info: info})
-	}
-	return r.torn(ctx, at, &seen{kind: KindFile, info: info}, v)
+	return r.torn(ctx, at, &seen{kind: KindFile, info: info}, r.paths[was])
 }

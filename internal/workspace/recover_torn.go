@@ -18,8 +18,16 @@ import (
 // torn reports whether a file is one of a path's versions as a power failure
 // leaves it. It must be known to be that version's: by its stamp, or, if a user
 // wrote it, by not having been modified since. It must be cut off, or have zeros
-// where blocks were never written. Anything else is a user's.
+// where blocks were never written. Anything else is a user's. v is nil if the path
+// is not known.
 func (r *recovery) torn(ctx context.Context, p wspath.Path, have *seen, v *versions) (bool, error) {
+	if v == nil {
+		v = &versions{}
+		other := func(e version) bool { return !filestamp.Is(have.info.MtimeNs, have.info.Ino, e.ID) }
+		for _, o := range r.paths {
+			v.list = append(v.list, slices.DeleteFunc(slices.Clone(o.list), other)...)
+		}
+	}
 	for _, e := range slices.Backward(v.list) {
 		if e.Mode != object.Regular && e.Mode != object.Executable {
 			continue
@@ -41,22 +49,6 @@ func (r *recovery) torn(ctx context.Context, p wspath.Path, have *seen, v *versi
 
 // preparedPerm are the bits of a file that is prepared (rootfs.Staged).
 const preparedPerm = 0o600
-
-// tornOfAny is torn for a displaced file of which nothing tells its path: by its
-// stamp alone.
-func (r *recovery) tornOfAny(ctx context.Context, at wspath.Path, have *seen) (bool, error) {
-	for _, v := range r.paths {
-		for _, e := range v.list {
-			if e.Mode == 0 || !filestamp.Is(have.info.MtimeNs, have.info.Ino, e.ID) {
-				continue
-			}
-			if ok, err := r.tornOf(ctx, at, e.ID); ok || err != nil {
-				return ok, err
-			}
-		}
-	}
-	return false, nil
-}
 
 // tornOf reports whether a file consists of a version's blocks and zeros.
 func (r *recovery) tornOf(ctx context.Context, p wspath.Path, id object.ID) (bool, error) {

@@ -10,7 +10,7 @@ import (
 
 // statMagic begins the file of the index; statEvery is how often it is written.
 const (
-	statMagic = "USTA\x01"
+	statMagic = "USTA\x02"
 	statEvery = 5 * time.Minute
 )
 

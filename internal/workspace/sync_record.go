@@ -303,6 +303,7 @@ func (w *Workspace) commitFound(ctx context.Context, list []external, o *Owner) 
 	}
 	edits = append(edits, puts...)
 	entries := pairRenames(list)
+	w.keepPermissions(entries)
 	m := o.Message
 	named, err := w.obeys(ctx, m.Source, m.TaskID, entries, true)
 	if err != nil {

@@ -99,7 +99,7 @@ func (f *File) append(b []byte) []byte {
 	b = binary.AppendVarint(b, f.size)
 	b = binary.AppendVarint(b, f.mtime)
 	b = binary.AppendVarint(b, f.ctime)
-	b = binary.AppendUvarint(b, uint64(f.mode))
+	b = binary.AppendUvarint(b, uint64(f.mode)<<16|uint64(f.perm))
 	return append(b, f.ID[:]...)
 }
 
@@ -146,7 +146,9 @@ func (x *Index) read(body []byte) {
 		}
 		d := &listing{files: make([]File, 0, n)}
 		for range n {
-			f := File{Name: r.text(), ino: r.uvarint(), size: r.varint(), mtime: r.varint(), ctime: r.varint(), mode: object.Mode(r.uvarint())}
+			f := File{Name: r.text(), ino: r.uvarint(), size: r.varint(), mtime: r.varint(), ctime: r.varint()}
+			bits := r.uvarint()
+			f.mode, f.perm = object.Mode(bits>>16), uint16(bits)
 			copy(f.ID[:], r.take(len(f.ID)))
 			if r.bad {
 				return

@@ -8,6 +8,7 @@
 package index
 
 import (
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
@@ -48,6 +49,7 @@ type File struct {
 	ID           object.ID
 	mode         object.Mode
 	racy         bool
+	perm, was    uint16 // permission bits, and those of the blob that was here before
 }
 
 // The racy window: the coarsest tick of a kernel's clock, or of a file system
@@ -110,6 +112,21 @@ func (x *Index) Lookup(p wspath.Path, info vfs.Info) (id object.ID, known bool) 
 	return f.ID, f.Holds(info)
 }
 
+// Perm returns the permission bits that a file had when it was a blob: the one that
+// it is, or the one before. 0 if they are not known.
+func (x *Index) Perm(p wspath.Path, id object.ID) fs.FileMode {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if d := x.dirs.Get(p.Dir()); d != nil {
+		if i, ok := find(d, p.Base()); ok && d.files[i].ID == id {
+			return fs.FileMode(d.files[i].perm)
+		} else if ok {
+			return fs.FileMode(d.files[i].was)
+		}
+	}
+	return 0
+}
+
 // Holds reports whether a file with this stat is still what it was.
 func (f *File) Holds(info vfs.Info) bool {
 	return !f.racy && f.ino == info.Ino && f.size == info.Size && f.mtime == info.MtimeNs && f.ctime == info.CtimeNs &&
@@ -128,7 +145,8 @@ func (x *Index) Files(dir wspath.Path) []File {
 
 // Put records what a file was when its stat was taken.
 func (x *Index) Put(p wspath.Path, info vfs.Info, id object.ID, mode object.Mode, at time.Time) {
-	f := File{Name: p.Base(), ino: info.Ino, size: info.Size, mtime: info.MtimeNs, ctime: info.CtimeNs, ID: id, mode: mode, racy: IsRacy(info, at)}
+	f := File{Name: p.Base(), ino: info.Ino, size: info.Size, mtime: info.MtimeNs, ctime: info.CtimeNs, ID: id, mode: mode, racy: IsRacy(info, at),
+		perm: uint16(info.Mode.Perm())}
 	x.changes.Add(1)
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -140,8 +158,11 @@ func (x *Index) Put(p wspath.Path, info vfs.Info, id object.ID, mode object.Mode
 	}
 	i, ok := find(d, f.Name)
 	if ok {
-		f.Name = d.files[i].Name
-		d.files[i] = f
+		was := &d.files[i]
+		if f.Name, f.was = was.Name, was.was; was.ID != id {
+			f.was = was.perm
+		}
+		*was = f
 		return
 	}
 	f.Name = strings.Clone(f.Name) // not a window into a longer path

@@ -1,0 +1,49 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestRevertExternalPermissions: a private file that a user deleted, or replaced
+// as editors do, comes back with its own permission bits, also after a restart.
+func TestRevertExternalPermissions(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		p := newServer(t).on(t, nil)
+		for name, perm := range map[string]os.FileMode{"gone": 0o600, "replaced": 0o640, "run": 0o700, "usual": 0o644} {
+			path := filepath.Join(p.dir, name)
+			if err := os.WriteFile(path, []byte(name+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(path, perm); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := lay(t, p.dir)
+		k := p.task(t)
+		k.step(t, "put agent text")
+		sync := func() { p.Do("POST", "/workspaces/"+p.workspace(t)+"/sync", map[string]any{}).Expect(200) }
+		if restart {
+			p.Stop()
+			p.Restart()
+			sync()
+		}
+		for _, name := range []string{"gone", "run"} {
+			if err := os.Remove(filepath.Join(p.dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		saved := filepath.Join(p.dir, "saved")
+		if err := os.WriteFile(saved, []byte("edited\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(saved, filepath.Join(p.dir, "replaced")); err != nil {
+			t.Fatal(err)
+		}
+		sync()
+		k.revert(t, "", map[string]any{"include_external": true}).want(t, 200)
+		same(t, lay(t, p.dir), before)
+	}
+}
