@@ -54,7 +54,7 @@ type versions struct {
 type version struct {
 	gitstore.Entry
 	// until is set for what a user wrote, whose files have no stamp: a file that was
-	// modified since is another. Nanoseconds since 1970.
+	// modified or renamed since is another. Nanoseconds since 1970.
 	until int64
 }
 

@@ -32,7 +32,7 @@ func (r *recovery) torn(ctx context.Context, p wspath.Path, have *seen, v *versi
 		if e.Mode != object.Regular && e.Mode != object.Executable {
 			continue
 		}
-		if !filestamp.Is(have.info.MtimeNs, have.info.Ino, e.ID) && have.info.MtimeNs >= e.until {
+		if !filestamp.Is(have.info.MtimeNs, have.info.Ino, e.ID) && max(have.info.MtimeNs, have.info.CtimeNs) >= e.until {
 			continue
 		}
 		if have.known && have.id == e.ID {

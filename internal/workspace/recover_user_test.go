@@ -59,6 +59,14 @@ func TestUsersChangeBeforeAPowerFailure(t *testing.T) {
 			must(t, b.mem.Rename("ws/c", "ws/b"))
 			sync(t, b, "a", "b")
 		}},
+		{"an old empty file renamed over another", func(t *testing.T, b *bench) {
+			writeDisk(t, b.mem, "ws/o", "")
+			f := open(t, b, "o")
+			must(t, f.SetMtime(1e18))
+			must(t, f.Close())
+			must(t, b.mem.Rename("ws/o", "ws/b"))
+			sync(t, b, "a", "b")
+		}},
 		{"two swapped", func(t *testing.T, b *bench) {
 			must(t, b.mem.Exchange("ws/a", "ws/b"))
 			sync(t, b, "a", "b")
