@@ -23,7 +23,8 @@ const (
 	maxLines = 20      // of one change
 	maxText  = 500     // bytes of a line
 	sniff    = 8 << 10 // bytes in which a NUL makes a file binary
-	perPage  = 64      // changes between two looks at the clock
+	perPage  = 16      // changes between two checks of the time
+	perEntry = 2 * time.Second
 	patience = 10 * time.Second
 )
 
@@ -57,7 +58,7 @@ type Result struct {
 	Hits     []Hit
 	Next     task.Place
 	Searched int // changes
-	Skipped  int // changes of files that are too large
+	Skipped  int // changes of files that are too large, or took too long
 }
 
 // Search searches the changes from Options.From on, newest first. It ends early
@@ -76,9 +77,12 @@ func Search(ctx context.Context, tasks *task.Service, w *workspace.Workspace, o 
 			return Result{}, err
 		}
 		for i, pair := range entries {
-			hit, err := s.change(ctx, w, &entries[i])
+			limited, cancel := context.WithTimeout(ctx, perEntry)
+			hit, err := s.change(limited, w, &entries[i])
+			slow := limited.Err() != nil && ctx.Err() == nil
+			cancel()
 			switch {
-			case errs.Is(err, errs.TooLarge):
+			case errs.Is(err, errs.TooLarge), err != nil && slow:
 				res.Skipped++
 			case err != nil:
 				return Result{}, err
@@ -173,6 +177,9 @@ func (s *search) lines(ctx context.Context, data []byte) ([]Line, error) {
 	n := 0
 	for line := range bytes.Lines(data) {
 		n++
+		if err := ctx.Err(); err != nil {
+			return nil, errs.Wrap(err, "")
+		}
 		line = bytes.TrimRight(line, "\r\n")
 		at, err := textsearch.Find(ctx, s.re, line)
 		if err != nil {
