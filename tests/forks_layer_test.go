@@ -194,6 +194,7 @@ func TestForkLayerDelete(t *testing.T) {
 	}
 	eventually(t, func() bool { _, err := os.Stat(sign); return err == nil })
 	p.call(t, "DELETE", "/workspaces/"+fork+"?force=true", nil).fails(t, 409, "layer_in_use")
+	p.restart() // the command goes on
 	if status, _, said := p.verb(t, "in", fork, "--", "true"); status != 69 || !strings.Contains(said, "layer") {
 		t.Errorf("a second command: %d %s", status, said)
 	}

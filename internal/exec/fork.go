@@ -53,7 +53,11 @@ func (s *Service) over(ctx context.Context, l *Layer) error {
 	}
 	s.forks.mu.Lock()
 	defer s.forks.mu.Unlock()
-	if last := s.forks.begun[l.Workspace]; last != "" && locked(s.path(last, lockFile)) {
+	list, err := s.List(nil) // also those that were begun before the server started
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(list, func(x Layer) bool { return x.Workspace == l.Workspace && x.Running }) {
 		return inUse()
 	}
 	w, err := s.physical(ctx, l.Workspace)
