@@ -85,7 +85,7 @@ export function Palette(p: { task: string; commands: Command[]; onClose: () => v
     <Dialog title="Go to" onClose={p.onClose} class="palette">
       <input
         ref={field}
-        type="search"
+        type="text"
         role="combobox"
         aria-expanded="true"
         aria-controls="palette-list"
