@@ -78,7 +78,7 @@ func cutUpgrade(t *testing.T, d *disk) {
 func upgraded(t *testing.T, data string) {
 	t.Helper()
 	s := harness.Start(t, harness.Options{DataDir: data})
-	if raw, err := os.ReadFile(filepath.Join(data, "format")); err != nil || string(raw) != "2\n" {
+	if raw, err := os.ReadFile(filepath.Join(data, "format")); err != nil || string(raw) != "3\n" {
 		t.Errorf("format: %q %v", raw, err)
 	}
 	if raw, err := os.ReadFile(filepath.Join(data, "upgrade-1", "format")); err != nil || string(raw) != "1\n" {
