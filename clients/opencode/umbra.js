@@ -9,7 +9,7 @@ import { readFile } from "node:fs/promises";
 import * as http from "node:http";
 import * as https from "node:https";
 import { homedir } from "node:os";
-import { isAbsolute, join, resolve } from "node:path";
+import { basename, dirname, isAbsolute, join, resolve, sep } from "node:path";
 
 // What begins and ends calls; null: the plugin itself, over HTTP. `umbra init`
 // writes its command here, which can also start a server.
@@ -22,6 +22,7 @@ const readers = new Set(["read", "glob", "grep", "list", "webfetch", "websearch"
 const BEGIN_MS = 2_000; // a tool waits no longer for its call's begin
 const END_MS = 10_000;
 const UNDO_MS = 60_000;
+const FORK_MS = 300_000; // the files of a fork are copied
 const AGAIN_MS = 10_000; // after a server that could not be reached
 const KEPT_ENDS = 100; // ends that the server did not get and that are sent again
 const MAX_ANSWER = 8 << 20;
@@ -173,7 +174,7 @@ function advice(others, overwrote, undo) {
   return lines.join("\n");
 }
 
-export const Umbra = async ({ client, directory }) => {
+export const Umbra = async ({ client, directory, experimental_workspace: workspaces }) => {
   const parents = new Map(); // session → its parent's, or null
   const turns = new Map(); // session → the user's message
   const models = new Map(); // session → model
@@ -330,6 +331,39 @@ export const Umbra = async ({ client, directory }) => {
     if (files.length === 0) return "umbra: this session changed no file.";
     return [`umbra: files that this session changed (task ${plain(task)}):`, ...files.map((f) => `- ${plain(f.path)} (${plain(f.status ?? f.operation ?? "changed")}${f.shared ? ", shared" : ""})`)].join("\n");
   }
+
+  // forked returns a request's answer, and throws what opencode shows of a failure.
+  async function forked(method, path, body) {
+    const done = await request(method, path, body, FORK_MS, { refused: (status, json) => ({ failed: json?.detail ?? `status ${status}` }) });
+    if (done === null) throw new Error("umbra: there is no server");
+    if (done.failed !== undefined) throw new Error("umbra: " + plain(done.failed));
+    return done;
+  }
+
+  const known = async () => (await forked("GET", "/workspaces")).workspaces ?? [];
+
+  // opencode's workspaces are forks: it names the directory, and then has it made.
+  workspaces?.register?.("umbra", {
+    name: "umbra fork",
+    description: "A copy of the project that shares its history; umbra merge brings the work back, whole or in parts",
+    configure: (config) => {
+      const name = String(config.name || config.id).replace(/[^A-Za-z0-9_-]+/g, "-").replace(/^[-_]+|-+$/g, "").slice(0, 64) || "workspace";
+      return { ...config, name, directory: config.directory ?? join(dirname(directory), basename(directory) + "-" + name) };
+    },
+    create: async (config, _env, from) => {
+      const inside = (root) => typeof root === "string" && ((from?.directory ?? directory) + sep).startsWith(root.endsWith(sep) ? root : root + sep);
+      const parent = (await known()).filter((w) => inside(w.root)).sort((a, b) => b.root.length - a.root.length)[0];
+      if (parent === undefined) throw new Error("umbra: the project is no workspace yet; let a tool change a file in it first");
+      await forked("POST", `/workspaces/${encodeURIComponent(parent.id)}/forks`, { kind: "copy", name: config.name, path: config.directory });
+    },
+    remove: async (config) => {
+      const fork = (await known()).find((w) => w.fork_of && w.root === config.directory);
+      if (fork === undefined) throw new Error("umbra: the directory is not a fork's");
+      // A fork with work that was never merged is kept: the server refuses.
+      await forked("DELETE", `/workspaces/${encodeURIComponent(fork.id)}`);
+    },
+    target: (config) => ({ type: "local", directory: config.directory }),
+  });
 
   return {
     "chat.message": async (input, output) => {

@@ -139,3 +139,41 @@ test("tools that only read have no call", async () => {
   const { calls } = await api("/calls");
   assert.equal(calls.some((c) => c.agent_session === "ses_r"), false);
 });
+
+test("opencode's workspaces are forks of the project", async () => {
+  const directory = await mkdtemp(join(process.env.UMBRA_TEST_DIR, "parent-"));
+  const client = { app: { log: async () => {} }, session: { get: async () => ({ data: {} }) } };
+  const adapters = new Map();
+  const hooks = await Umbra({ client, directory, worktree: directory, experimental_workspace: { register: (type, a) => adapters.set(type, a) } });
+  const forks = adapters.get("umbra");
+  const config = await forks.configure({ id: "wrk_1", type: "umbra", name: "try it!", branch: null, directory: null, extra: null, projectID: "p" });
+  assert.equal(config.name, "try-it");
+  assert.equal(config.directory, directory + "-try-it");
+  assert.deepEqual(await forks.target(config), { type: "local", directory: config.directory });
+  // Nothing is opened by a guess: the project has to be a workspace.
+  await assert.rejects(forks.create(config, {}), /no workspace yet/);
+
+  const write = async (session, call, dir, text) => {
+    const args = { filePath: join(dir, "a.txt"), content: text };
+    await hooks["tool.execute.before"]({ tool: "write", sessionID: session, callID: call }, { args });
+    await writeFile(args.filePath, text);
+    await hooks["tool.execute.after"]({ tool: "write", sessionID: session, callID: call, args }, { title: "", output: "", metadata: {} });
+  };
+  await write("ses_forks", "c1", directory, "parent\n");
+  await forks.create(config, {});
+  assert.equal(await readFile(join(config.directory, "a.txt"), "utf8"), "parent\n");
+  const fork = (await api("/workspaces")).workspaces.find((w) => w.root === config.directory);
+  assert.ok(fork.fork_of);
+  await assert.rejects(forks.create(config, {}), /umbra: /); // the directory exists
+
+  // Work that was never merged is not deleted.
+  await writeFile(join(config.directory, "a.txt"), "fork\n");
+  await fetch(`${url}/workspaces/${fork.id}/sync`, { method: "POST" });
+  await assert.rejects(forks.remove(config), /umbra: /);
+  assert.equal(await readFile(join(config.directory, "a.txt"), "utf8"), "fork\n");
+  await fetch(`${url}/workspaces/${fork.id}/merge`, { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}" });
+  assert.equal(await readFile(join(directory, "a.txt"), "utf8"), "fork\n");
+  await forks.remove(config);
+  await assert.rejects(readFile(join(config.directory, "a.txt")));
+  await assert.rejects(forks.remove({ ...config, directory }), /not a fork/);
+});
