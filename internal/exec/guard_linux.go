@@ -74,7 +74,7 @@ func (g *guard) run(ctx context.Context) {
 		}
 		return nil
 	})
-	if err != nil && ctx.Err() == nil {
+	if ctx.Err() == nil {
 		g.s.o.Log.Warn("a fork's command is no more kept from changes of the parent's files", "layer", g.l.ID, "error", err)
 	}
 }

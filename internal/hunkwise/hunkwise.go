@@ -124,7 +124,7 @@ func (d *dialog) run() error {
 			}
 			d.split(at)
 		default:
-			fmt.Fprint(d.out, help)
+			fmt.Fprintf(d.out, "%s", help)
 			print = false
 		}
 	}

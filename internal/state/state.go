@@ -210,7 +210,8 @@ func (tx *Tx) Descend(bucket, prefix, before string, fn func(key string, raw []b
 	if end == "" {
 		end = prefix + "\xff\xff\xff\xff\xff\xff\xff\xff\xff" // above every key of ours with the prefix
 	}
-	k, v := cur.Seek([]byte(end))
+	var v []byte
+	k, _ := cur.Seek([]byte(end))
 	if k == nil {
 		k, v = cur.Last()
 	} else {

@@ -36,6 +36,7 @@ func names(list []Finding) []string {
 
 func theirs(d *detect.Detector, path, text string) []string {
 	var out []string
+	//lint:ignore SA1019 version 8 has no other that takes a text
 	for _, f := range d.Detect(detect.Fragment{Raw: text, FilePath: path}) {
 		secret := f.Secret
 		if f.StartLine == 0 && f.Line == "" && strings.HasPrefix(f.Match, "file detected") {
