@@ -4,6 +4,7 @@ import asyncio
 import http.server
 import os
 import random
+import socket
 import socketserver
 import tempfile
 import threading
@@ -217,6 +218,65 @@ class Hostile(unittest.TestCase):
             bad.request("GET", "/tasks/large")
         self.assertIn(e.exception.code, ("network", "response_too_large"))
 
+    def test_a_token_that_no_header_can_carry_is_in_no_error(self):
+        for token in ("sk-SEC\nRET", "sk-SECRET\u201c"):
+            with self.assertRaises(umbra.UmbraError) as caught:
+                umbra.Client("http://127.0.0.1:1", token, retries=0).task("x").get()
+            self.assertEqual(caught.exception.code, "bad_token")
+            self.assertNotIn("SEC", str(caught.exception))
+
+    def test_a_file_without_a_length_is_read_whole(self):
+        class Chunked(Quiet):
+            def do_GET(self):
+                self.send_response(200)
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                self.wfile.write(b"5\r\nhello\r\n0\r\n\r\n")
+
+        self.assertEqual(umbra.Client(serve(self, Chunked)).task("x").files.read("a"), b"hello")
+
+    def test_odd_headers_and_deep_bodies_are_typed_errors(self):
+        class Odd(Quiet):
+            def do_GET(self):
+                body = b"[" * 200_000
+                self.send_response(int(self.path.rpartition("/")[2]))
+                self.send_header("Retry-After", "\u00b2")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        c = umbra.Client(serve(self, Odd), retries=0)
+        for status, code in ((200, "bad_response"), (400, "bad_request"), (503, "unavailable")):
+            with self.assertRaises(umbra.UmbraError) as caught:
+                c.request("GET", f"/{status}")
+            self.assertEqual(caught.exception.code, code)
+
+    def test_connections_are_kept_and_all_dropped_after_a_restart(self):
+        sockets, together = [], threading.Barrier(8)
+
+        class Kept(Quiet):
+            def setup(self):
+                sockets.append(self.request)
+                super().setup()
+
+            def do_GET(self):
+                if self.path == "/together":
+                    together.wait(30)
+                self.send_response(200)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+        c = umbra.Client(serve(self, Kept))
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda _: c.request("GET", "/together"), range(8)))
+        for _ in range(5):
+            c.request("GET", "/x")
+        self.assertEqual(len(sockets), 8)
+        for s in sockets:
+            s.shutdown(socket.SHUT_RDWR)
+        self.assertEqual(c.request("GET", "/x"), {})  # more of them were stale than there are retries
+
     def test_a_unix_socket_and_the_newest_number(self):
         seen = []
 
@@ -269,6 +329,37 @@ class Async(unittest.TestCase):
                     await k.files.read("none")
 
         asyncio.run(main())
+
+    def test_cancelled_events_end_their_thread(self):
+        asked, closed = [], threading.Event()
+
+        class Events(Quiet):
+            def do_GET(self):
+                asked.append(self.path)
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.end_headers()
+                self.wfile.write(b"id: 9\nevent: change\ndata: {}\n\n")
+                self.wfile.flush()
+                self.connection.recv(1)
+                closed.set()
+
+        async def main():
+            c = umbra.AsyncClient(serve(self, Events))
+            first = asyncio.Event()
+
+            async def follow():
+                async for _ in c.task("x").events(after=5):
+                    first.set()
+
+            following = asyncio.create_task(follow())
+            await first.wait()
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+        asyncio.run(main())  # waits for the threads
+        self.assertTrue(closed.wait(30))
+        self.assertEqual(len(asked), 1)
 
     def test_a_cancelled_call_closes_its_connection(self):
         arrived, closed = threading.Event(), threading.Event()
@@ -381,6 +472,9 @@ class CallsTest(unittest.TestCase):
         with self.assertRaises(umbra.UmbraError) as caught:
             client.calls.touch(begun["call_id"])
         self.assertEqual((caught.exception.code, caught.exception.status), ("call_ended", 409))
+        for empty in ({"subtask": None}, {"path": ""}, {"change": None}):
+            with self.assertRaises(TypeError):
+                task.revert(**empty)
         self.assertEqual(task.revert(call=call["call_id"])["entries_reverted"], 1)
         self.assertFalse(os.path.exists(os.path.join(root, "made.txt")))
 

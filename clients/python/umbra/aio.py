@@ -18,7 +18,10 @@ _ITERATORS = {"list", "changes", "hunks", "events", "log", "stream", "exec_strea
 
 async def _run(fn: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Run a blocking call in a thread. If the caller is cancelled its connection is closed."""
-    cancel = Cancel()
+    return await _run_with(Cancel(), fn, *args, **options)
+
+
+async def _run_with(cancel: Cancel, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:
     context = contextvars.copy_context()
     context.run(current_cancel.set, cancel)
     future = asyncio.get_running_loop().run_in_executor(None, lambda: context.run(fn, *args, **options))
@@ -35,9 +38,10 @@ _END = object()
 
 async def _iterate(make: Callable[[], Any]) -> AsyncIterator[Any]:
     iterator = make()
+    cancel = Cancel()  # one for all steps: a later step reads the connection of an earlier one
     try:
         while True:
-            item = await _run(next, iterator, _END)
+            item = await _run_with(cancel, next, iterator, _END)
             if item is _END:
                 return
             yield item

@@ -15,6 +15,7 @@ from .http import Transport, current_cancel, pause, segment
 
 _ENDED = {"completed", "failed", "cancelled"}
 _SILENCE = 45.0
+_ABSENT: Any = object()
 
 
 def _load(kind: type, value: dict[str, Any]) -> Any:
@@ -152,18 +153,19 @@ class Files:
         head = {**self._headers, "Accept-Encoding": "identity"}
         answer = self._http.send("GET", self._path + "/content", query=query, headers=head)
         etag = answer.headers.get("ETag") or ""
-        total = int(answer.headers.get("Content-Length") or 0)
+        length = answer.headers.get("Content-Length")
+        total = int(length) if length is not None else None
         done, failures = 0, 0
         try:
             while True:
                 try:
-                    piece = answer.response.read1(1 << 18) if done < total else b""
+                    piece = answer.response.read1(1 << 18) if total is None or done < total else b""
                     if piece:
                         done += len(piece)
                         failures = 0
                         yield piece, etag
                         continue
-                    if done >= total:
+                    if total is None or done >= total:
                         answer.response.read()
                         answer.done()
                         yield b"", etag
@@ -298,11 +300,16 @@ class Task:
         answer = self.client.http.send("GET", self._path + "/diff", query={"path": path, "from": from_, "to": to, "context": context}, headers=self._headers)
         return answer.read(1 << 32).decode("utf-8", "surrogateescape")
 
-    def revert(self, *, path: str | None = None, subtask: str | None = None, change: int | None = None, call: str | None = None, dry_run: bool = False,
+    def revert(self, *, path: str = _ABSENT, subtask: str = _ABSENT, change: int = _ABSENT, call: str = _ABSENT, dry_run: bool = False,
                on_conflict: str | None = None, plan: str | None = None, include_external: bool | None = None, include_shared: bool | None = None) -> dict[str, Any]:
         """Undo all of the task, or one path, subtask, change or call of it."""
-        if sum(v is not None for v in (path, subtask, change, call)) > 1:
+        given = [v for v in (path, subtask, change, call) if v is not _ABSENT]
+        if len(given) > 1:
             raise TypeError("revert takes one of path, subtask, change and call")
+        if given in ([None], [""]):
+            # A name that was not found must not undo all of the task.
+            raise TypeError("revert: what to undo is empty; leave it out to undo all of the task")
+        path, subtask, change, call = (None if v is _ABSENT else v for v in (path, subtask, change, call))
         body: dict[str, Any] = {}
         if dry_run:
             body["dry_run"] = True
@@ -419,12 +426,12 @@ def follow(http_: Transport, path: str, headers: dict[str, str], after: int | No
                 raise network() from err
         except UmbraError as err:
             failures += 1
-            if err.code != "network" or failures > 1000 or cancel is not None and cancel.event.is_set():
+            if err.code != "network" and err.status not in (502, 503, 504) or failures > 1000 or cancel is not None and cancel.event.is_set():
                 raise
         finally:
             if answer is not None:
                 answer.close()
-        if seen == 0 and resume is None:
+        if seen == 0:
             pause(failures, None, cancel)
 
 
@@ -439,10 +446,10 @@ def _parse(response: Any) -> Iterator[dict[str, Any]]:
             if data:
                 try:
                     value = json.loads("\n".join(data))
-                except ValueError:
+                except (ValueError, RecursionError):
                     raise UmbraError("bad_response", 200, "An event is not JSON.") from None
                 out: dict[str, Any] = {"event": event, "data": value}
-                if number is not None and number.isdigit():
+                if number is not None and number.isdecimal():
                     out["id"] = int(number)
                 yield out
             event, number, data = "message", None, []

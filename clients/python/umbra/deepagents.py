@@ -69,7 +69,8 @@ def subagent_of(config: Any) -> str | None:
     segments = str(configurable.get("checkpoint_ns") or "").split("|")
     at = segments[-2] if len(segments) > 1 else segments[-1]
     digits = re.sub(r"[^0-9a-fA-F]", "", at.partition(":")[2] or at)[:8].lower()
-    return legal_subtask(f"{name}.{digits}" if digits else name)
+    # A long name is cut before the digits, which tell two runs apart.
+    return legal_subtask(f"{name[:119]}.{digits}" if digits else name)
 
 
 def _config() -> Any:

@@ -42,11 +42,11 @@ def retry_after(value: str | None) -> float | None:
     """Seconds of a Retry-After header: a number or a date."""
     if value is None:
         return None
-    if value.isdigit():
+    if value.isdecimal():
         return float(value)
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 
@@ -59,7 +59,7 @@ def error_of(path: str, status: int, headers: Any, raw: bytes) -> UmbraError:
     """The error of an answer, whatever its dialect."""
     try:
         body = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     err = UmbraError(_BY_STATUS.get(status, "internal_error" if status >= 500 else "bad_request"), status, f"The server answered {status}.",
                      request_id=headers.get("X-Request-Id") or "", etag=headers.get("ETag"), retry_after=retry_after(headers.get("Retry-After")), body=body)

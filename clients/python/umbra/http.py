@@ -97,6 +97,8 @@ class Answer:
             length = self.headers.get("Content-Length")
             if not cut and length is not None and length.isdigit() and size < int(length) and self.response.length not in (0, None):
                 raise network("The answer ended early.")
+            if self.response.length == 0:
+                self.response.read()  # some versions of Python end the answer with this alone
         except (OSError, http.client.HTTPException) as err:
             self.close()
             raise network() from err
@@ -205,9 +207,13 @@ class Transport:
         attempt = 0
         while True:
             if self._token is not None:
-                head["Authorization"] = "Bearer " + (self._token() if callable(self._token) else self._token)
+                token = (self._token() if callable(self._token) else self._token).strip()
+                if not token.isascii() or not token.isprintable():
+                    # http.client would name the token in its error.
+                    raise UmbraError("bad_token", 0, "The token has characters that a header cannot carry.")
+                head["Authorization"] = "Bearer " + token
             try:
-                answer = self._attempt(method, target, raw() if callable(raw) else raw, head, timeout, cancel)
+                answer = self._attempt(method, target, raw() if callable(raw) else raw, head, timeout, cancel, once)
                 if self._follower_reads:
                     self._see(path, reads, answer.headers.get("Umbra-Seq"))
                 if 200 <= answer.status < 300 or answer.status == 304:
@@ -239,7 +245,7 @@ class Transport:
         return name if kind == "workspaces" else self._workspaces.get(name) if kind == "tasks" else None
 
     def _see(self, path: str, read: bool, seq: str | None) -> None:
-        if seq is None or not seq.isdigit():
+        if seq is None or not seq.isdecimal():
             return
         workspace = self._workspace_of(path)
         with self._lock:
@@ -248,8 +254,8 @@ class Transport:
             elif not read:
                 self._newest.clear()  # it may be of any of them
 
-    def _attempt(self, method: str, target: str, raw: Any, head: dict[str, str], timeout: float | None, cancel: Cancel | None) -> Answer:
-        connection = self._take()
+    def _attempt(self, method: str, target: str, raw: Any, head: dict[str, str], timeout: float | None, cancel: Cancel | None, fresh: bool) -> Answer:
+        connection = self._connect() if fresh else self._take()
         if connection.sock is not None:
             connection.sock.settimeout(self.timeout or None)
         connection.timeout = timeout if timeout is not None else (self.timeout or None)
@@ -264,6 +270,7 @@ class Transport:
             return Answer(self, connection, connection.getresponse())
         except BaseException:
             connection.close()
+            self.close()  # the server may have closed the others too
             raise
 
     def json(self, method: str, path: str, **options: Any) -> Any:
@@ -291,7 +298,7 @@ class Transport:
                 if self._follower_reads and isinstance(value, dict) and isinstance(value.get("task_id"), str) and isinstance(value.get("workspace_id"), str):
                     self._workspaces[segment(value["task_id"])] = segment(value["workspace_id"])
                 return value
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise UmbraError("bad_response", answer.status, "The answer is not JSON.", request_id=answer.headers.get("X-Request-Id") or "") from None
 
 
