@@ -74,14 +74,14 @@ export async function* follow(http: Transport, source: Source, o: EventsOptions)
     } catch (err) {
       if (o.signal?.aborted) throw o.signal.reason;
       const failure = err instanceof UmbraError ? err : network(err);
-      if (failure.code !== "network") throw failure;
+      if (failure.code !== "network" && ![502, 503, 504].includes(failure.status)) throw failure;
       failures++;
       if (failures > 1000) throw failure;
     } finally {
       o.signal?.removeEventListener("abort", stop);
       connection.abort();
     }
-    if (seen === 0 && resume === undefined) await sleep(delay(failures), o.signal);
+    if (seen === 0) await sleep(delay(failures), o.signal);
   }
 }
 

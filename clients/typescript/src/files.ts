@@ -163,7 +163,7 @@ export class Files {
   }
 
   write(path: string, content: Content, o: WriteOptions = {}): Promise<TaskWritten> {
-    return this.#json("PUT", "/content", { query: { path }, content, headers: conditions(o), signal: o.signal, timeoutMs: content instanceof Object && !(content instanceof Uint8Array) ? 0 : undefined });
+    return this.#json("PUT", "/content", { query: { path }, content, headers: conditions(o), signal: o.signal, timeoutMs: content instanceof Object && !(content instanceof Uint8Array || content instanceof ArrayBuffer) ? 0 : undefined });
   }
 
   edit(path: string, oldString: string, newString: string, o: WriteOptions & { replaceAll?: boolean } = {}): Promise<TaskWritten & { occurrences: number }> {

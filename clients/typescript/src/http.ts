@@ -83,7 +83,12 @@ export class Transport {
       let failure: UmbraError;
       try {
         const token = this.#options.token;
-        if (token !== undefined) headers["Authorization"] = `Bearer ${typeof token === "function" ? await token() : token}`;
+        if (token !== undefined) {
+          const value = (typeof token === "function" ? await token() : token).trim();
+          // fetch would name the token in its error.
+          if (/[^ -~]/.test(value)) throw new UmbraError({ code: "bad_token", status: 0, detail: "The token has characters that a header cannot carry." });
+          headers["Authorization"] = `Bearer ${value}`;
+        }
         const res = await this.#attempt(target, { method, headers, body, redirect: "error", ...(streams ? { duplex: "half" } : {}) } as RequestInit, o);
         if (this.#options.followerReads) this.#see(path, reads, res);
         if (res.ok || res.status === 304) return res;

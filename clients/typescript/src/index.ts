@@ -1,7 +1,7 @@
 import { UmbraError } from "./errors.js";
 import { EventsOptions, UmbraEvent, follow, parse } from "./events.js";
 import { Files, Scope, Signal } from "./files.js";
-import { RequestOptions, Transport, UmbraOptions, network, segment } from "./http.js";
+import { RequestOptions, Transport, UmbraOptions, network, segment, textOf } from "./http.js";
 import type { TaskEntry, TaskObject, TaskSummary } from "./wire.js";
 
 export { UmbraError } from "./errors.js";
@@ -135,7 +135,12 @@ export class Task {
   async diff(o: Signal & { path?: string; from?: string; to?: string; context?: number } = {}): Promise<string> {
     const { signal, ...query } = o;
     const res = await this.#s.http.send("GET", this.#s.path + "/diff", { query, signal, headers: this.#s.headers });
-    return res.text();
+    try {
+      return await textOf(res, Infinity, false, this.#s.http.timeoutMs, signal);
+    } catch (err) {
+      if (signal?.aborted) throw signal.reason;
+      throw err instanceof UmbraError ? err : network(err);
+    }
   }
 
   revert(o: RevertOptions = {}): Promise<RevertResult> {
@@ -145,8 +150,10 @@ export class Task {
     if (o.plan !== undefined) body.plan = o.plan;
     if (o.includeExternal !== undefined) body.include_external = o.includeExternal;
     if (o.includeShared !== undefined) body.include_shared = o.includeShared;
-    const given = [o.path, o.subtask, o.change, o.call].filter((v) => v !== undefined).length;
-    if (given > 1) throw new TypeError("revert takes one of path, subtask, change and call");
+    const given = (["path", "subtask", "change", "call"] as const).filter((k) => k in o);
+    // A name that was not found must not undo all of the task.
+    for (const k of given) if (o[k] == null || o[k] === "") throw new TypeError(`revert: ${k} is empty; leave it out to undo all of the task`);
+    if (given.length > 1) throw new TypeError("revert takes one of path, subtask, change and call");
     if (o.call !== undefined) return this.#s.http.json("POST", `/calls/${segment(o.call)}/revert`, { body, signal: o.signal, headers: this.#s.headers });
     if (o.path !== undefined) body.path = o.path;
     const path = o.subtask !== undefined ? `/subtasks/${segment(o.subtask)}/revert` : o.change !== undefined ? `/changes/${o.change}/revert` : "/revert";

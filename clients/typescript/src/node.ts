@@ -24,8 +24,13 @@ export function socketFetch(path: string): typeof fetch {
         for (let i = 0; i < res.rawHeaders.length; i += 2) answered.append(res.rawHeaders[i]!, res.rawHeaders[i + 1]!);
         const status = res.statusCode ?? 502;
         const empty = status === 204 || status === 304 || req.method === "HEAD";
-        if (empty) res.resume();
-        resolve(new Response(empty ? null : (Readable.toWeb(res) as any), { status, headers: answered }));
+        try {
+          resolve(new Response(empty ? null : (Readable.toWeb(res) as any), { status, headers: answered }));
+          if (empty) res.resume();
+        } catch (err) {
+          out.destroy();
+          reject(err); // a status that no Response can have
+        }
       });
       out.on("error", reject);
       out.end(body);

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import * as http from "node:http";
 import { mkdtemp, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { inspect } from "node:util";
 import { after, before, test } from "node:test";
 import { Umbra, UmbraError } from "../dist/index.js";
 
@@ -100,6 +101,8 @@ test("subtasks are values, and one is undone alone", async () => {
   assert.deepEqual((await k.summary()).created, ["b"]);
   assert.match(await k.diff(), /\+b/);
   assert.throws(() => k.revert({ subtask: "a", path: "b" }), TypeError);
+  for (const empty of [{ subtask: undefined }, { path: "" }, { call: null }]) assert.throws(() => k.revert(empty), TypeError);
+  assert.deepEqual((await k.summary()).created, ["b"]);
 });
 
 test("a proxy that drops, doubles and cuts: no write lost, none done twice", async (t) => {
@@ -217,6 +220,38 @@ test("a token by function, an actor, and retries by Retry-After", async (t) => {
   const counting = new Umbra({ url: once, fetch: (...a) => { tries++; return fetch(...a); } });
   await assert.rejects(counting.task("x").files.write("f", new Blob(["x"]).stream()), (e) => e.status === 503);
   assert.equal(tries, 1);
+});
+
+test("a token that no header can carry is in no error", async (t) => {
+  const seen = [];
+  const base = await serve(t, (req, res) => { seen.push(req.headers.authorization); res.end("{}"); });
+  for (const token of ["sk-SEC\nRET", "sk-SECRET\u201c"]) {
+    await assert.rejects(new Umbra({ url: base, token }).task("x").get(), (e) => e.code === "bad_token" && !inspect(e).includes("SEC"));
+  }
+  await new Umbra({ url: base, token: "sk-SECRET\n" }).task("x").get();
+  assert.deepEqual(seen, ["Bearer sk-SECRET"]);
+});
+
+test("events: lagged again and again is no busy loop, and a gateway without its server is a break", async (t) => {
+  let connections = 0;
+  const lagging = await serve(t, (req, res) => { connections++; res.writeHead(200, { "Content-Type": "text/event-stream" }); res.end('event: lagged\ndata: {"after":5}\n\n'); });
+  await collect(new Umbra({ url: lagging }).task("x").events({ after: 5, signal: AbortSignal.timeout(1000) })).catch(() => {});
+  assert.ok(connections < 50, `${connections} connections in a second`);
+  let asked = 0;
+  const gateway = await serve(t, (req, res) => {
+    if (++asked < 4) { res.writeHead(502, { "Retry-After": "0" }); return res.end(); }
+    res.writeHead(200, { "Content-Type": "text/event-stream" });
+    res.write("id: 9\nevent: change\ndata: {}\n\n");
+  });
+  for await (const e of new Umbra({ url: gateway, retries: 1 }).task("x").events({ after: 5 })) { assert.equal(e.id, 9); break; }
+});
+
+test("a diff and a write that are not answered end with their time and their signal", async (t) => {
+  const base = await serve(t, (req, res) => { if (req.method === "GET") { res.writeHead(200, { "Content-Type": "text/plain" }); res.write("x"); } });
+  const k = new Umbra({ url: base, timeoutMs: 200, retries: 0 }).task("x");
+  await assert.rejects(k.diff(), (e) => e.code === "network");
+  await assert.rejects(new Umbra({ url: base }).task("x").diff({ signal: AbortSignal.timeout(200) }), (e) => e.name === "TimeoutError");
+  await assert.rejects(k.files.write("a", new ArrayBuffer(4)), (e) => e.code === "network");
 });
 
 test("toolsets and sessions", async () => {
