@@ -123,6 +123,19 @@ export class Guard {
   }
 }
 
+/** appended appends. What the subtask has read stays guarded: its tag is renewed only where nobody else wrote since. */
+export async function appended(guard: Guard, task: Task, path: string, content: Content): Promise<TaskWritten> {
+  const ifMatch = guard.tag(task, path);
+  try {
+    const w = await task.files.append(path, content, { ifMatch });
+    if (ifMatch !== undefined) guard.saw(task, path, w.etag);
+    return w;
+  } catch (err) {
+    if (ifMatch === undefined || !(err instanceof UmbraError) || err.status !== 412) throw err;
+    return task.files.append(path, content);
+  }
+}
+
 /** who names the author of a file's newest change. */
 async function who(task: Task, path: string): Promise<string> {
   try {

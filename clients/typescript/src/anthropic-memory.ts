@@ -44,7 +44,7 @@ export async function umbraMemory(o: { task: Task; root?: string; subtask?: stri
   const missing = (path: string) => new Error(`The path ${path} does not exist. Please provide a valid path.`);
 
   /** text returns a file to change, with its entity tag. */
-  const text = async (path: string): Promise<{ text: string; etag: string }> => {
+  const text = async (path: string, fatal = false): Promise<{ text: string; etag: string }> => {
     let entry: TaskFileEntry;
     try {
       entry = await files.stat(at(path));
@@ -54,13 +54,17 @@ export async function umbraMemory(o: { task: Task; root?: string; subtask?: stri
     }
     if (entry.type !== "file") throw new Error(`The path ${path} is not a file.`);
     const { data, etag } = await files.readWith(at(path), { maxBytes: o.maxReadBytes ?? defaultMaxReadBytes });
-    return { text: new TextDecoder("utf-8", { ignoreBOM: true }).decode(data), etag };
+    try {
+      return { text: new TextDecoder("utf-8", { ignoreBOM: true, fatal }).decode(data), etag };
+    } catch {
+      throw new Error(`The file ${path} is not UTF-8 text; a change of it would damage the rest of it.`);
+    }
   };
 
   /** change rewrites a file, again if it was changed in between. */
   const change = async (path: string, fn: (old: string) => { text: string; answer: string }): Promise<string> => {
     for (let tries = 1; ; tries++) {
-      const old = await text(path);
+      const old = await text(path, true);
       const now = fn(old.text);
       try {
         await files.write(at(path), now.text, { ifMatch: old.etag });

@@ -1,5 +1,5 @@
 import type { BufferEncoding, CpOptions, FileContent, FsStat, IFileSystem, MkdirOptions, RmOptions } from "just-bash";
-import { Guard, defaultMaxReadBytes, legalSubtask } from "./adapter.js";
+import { Guard, appended, defaultMaxReadBytes, legalSubtask } from "./adapter.js";
 import { UmbraError } from "./errors.js";
 import type { Files } from "./files.js";
 import type { Task } from "./index.js";
@@ -86,12 +86,7 @@ function outside(task: Task, guard: Guard, maxBytes: number): Calls {
       return data;
     }),
     write: (path, content, shown) => run(() => guard.write(task, path, content, shown)),
-    append: (path, ...a) => run(async () => {
-      const known = guard.tag(task, path);
-      const w = await files.append(path, ...a);
-      if (known !== undefined) guard.saw(task, path, w.etag);
-      return w;
-    }),
+    append: (path, content) => run(() => appended(guard, task, path, content)),
     stat: (...a) => run(() => files.stat(...a)),
     mkdir: (...a) => run(() => files.mkdir(...a)),
     delete: (path, ...a) => run(() => files.delete(path, ...a).finally(() => guard.forget(task, path))),

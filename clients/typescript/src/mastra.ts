@@ -7,7 +7,7 @@ import type {
   WorkspaceFilesystemResolver, WriteOptions,
 } from "@mastra/core/workspace";
 import type { RequestContext } from "@mastra/core/request-context";
-import { Guard, InvalidPath, StaleWrite, advice, defaultMaxReadBytes, legalSubtask, metadataOf, resolvePath } from "./adapter.js";
+import { Guard, InvalidPath, StaleWrite, advice, appended, defaultMaxReadBytes, legalSubtask, metadataOf, resolvePath } from "./adapter.js";
 import { UmbraError } from "./errors.js";
 import type { Task } from "./index.js";
 import type { TaskEntry, TaskFileEntry } from "./wire.js";
@@ -256,7 +256,7 @@ export class UmbraFilesystem extends MastraFilesystem implements WorkspaceFilesy
       const bytes = typeof content === "string" ? new TextEncoder().encode(content) : content;
       // Appending nothing makes no file on the server.
       if (bytes.length === 0 && (await this.#stat(at)) === undefined) await this.task.files.write(at, bytes, { ifNoneMatch: "*" });
-      else await this.task.files.append(at, bytes);
+      else await appended(this.#guard, this.task, at, bytes);
     });
   }
 

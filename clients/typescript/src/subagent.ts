@@ -7,5 +7,6 @@ export function subagentOf(config: any): string | null {
   const segments = String(config.configurable.checkpoint_ns ?? "").split("|");
   const segment = segments[segments.length - 2] ?? segments[segments.length - 1] ?? "";
   const digits = segment.slice(segment.indexOf(":") + 1).replace(/[^0-9a-fA-F]/g, "").slice(0, 8).toLowerCase();
-  return legalSubtask(digits === "" ? String(name) : `${name}.${digits}`);
+  // A long name is cut before the digits, which tell two runs apart.
+  return legalSubtask(digits === "" ? String(name) : `${String(name).slice(0, 119)}.${digits}`);
 }

@@ -77,6 +77,28 @@ test("Anthropic: every text and error as the SDK's own memory tool", async () =>
   assert.deepEqual(await view(ours), await view(theirs));
 });
 
+test("Anthropic: an edit of a file that is not UTF-8 changes nothing", async () => {
+  const task = await virtual();
+  const latin1 = new Uint8Array([0x63, 0x61, 0x66, 0xe9, 10, 0x78, 10]);
+  const memory = await umbraMemory({ task });
+  await task.files.write("memories/a.txt", latin1);
+  await assert.rejects(memory.str_replace({ path: "/memories/a.txt", old_str: "x", new_str: "y" }), /not UTF-8/);
+  assert.deepEqual(await task.files.read("memories/a.txt"), latin1);
+});
+
+test("just-bash: an append does not let a stale overwrite through", async () => {
+  const task = await virtual();
+  await task.files.write("a", "one\n");
+  const fs = await UmbraFs.create({ task, subtask: "shell" });
+  await fs.readFile("/a");
+  await fs.appendFile("/a", "two\n");
+  await fs.writeFile("/a", "mine\n");
+  await task.subtask("other").files.write("a", "theirs\n");
+  await fs.appendFile("/a", "three\n");
+  await assert.rejects(fs.writeFile("/a", "stale\n"), /was changed by/);
+  assert.equal(text(await task.files.read("a")), "theirs\nthree\n");
+});
+
 test("just-bash: the same output and tree as InMemoryFs", async () => {
   const task = await virtual();
   const [ours, theirs] = [await UmbraFs.create({ task }), new InMemoryFs()];
