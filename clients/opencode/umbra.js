@@ -5,7 +5,7 @@
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { readFile, realpath } from "node:fs/promises";
 import * as http from "node:http";
 import * as https from "node:https";
 import { homedir } from "node:os";
@@ -299,12 +299,19 @@ export const Umbra = async ({ client, directory, experimental_workspace: workspa
   async function undo(session) {
     const task = tasks.get(await topmost(session));
     if (task === undefined) return "umbra: nothing of this session is recorded.";
-    const page = await request("GET", `/calls?task_id=${encodeURIComponent(task)}`, undefined, UNDO_MS);
-    if (page === null) return "umbra: the server could not be asked; nothing was undone.";
     const mark = { "X-Subtask-Id": "umbra-undo-" + (BigInt(Date.now()) * 1_000_000n).toString(36) };
-    const conflict = (status, json) => (json?.error === "revert_conflict" ? json : null);
+    // A turn that changed no file is no subtask.
+    const conflict = (status, json) => (json?.error === "revert_conflict" ? json : json?.error === "subtask_not_found" ? {} : null);
     const seen = new Set();
-    for (const c of page.calls ?? []) {
+    let page = { calls: [], next: "" };
+    for (;;) {
+      const c = page.calls?.shift();
+      if (c === undefined) {
+        if (typeof page.next !== "string") break;
+        page = await request("GET", `/calls?task_id=${encodeURIComponent(task)}&after=${encodeURIComponent(page.next)}`, undefined, UNDO_MS);
+        if (page === null) return "umbra: the server could not be asked; nothing was undone.";
+        continue;
+      }
       if (!c.subtask_id || seen.has(c.subtask_id)) continue;
       seen.add(c.subtask_id);
       const path = `/tasks/${encodeURIComponent(task)}/subtasks/${encodeURIComponent(c.subtask_id)}/revert`;
@@ -341,6 +348,12 @@ export const Umbra = async ({ client, directory, experimental_workspace: workspa
   }
 
   const known = async () => (await forked("GET", "/workspaces")).workspaces ?? [];
+  // The server names directories without links. One that is not there is itself.
+  const real = (dir) => realpath(dir).catch(() => dir);
+  const named = (config) => {
+    if (typeof config.directory !== "string" || !isAbsolute(config.directory)) throw new Error("umbra: the workspace has no absolute directory");
+    return config.directory;
+  };
 
   // opencode's workspaces are forks: it names the directory, and then has it made.
   workspaces?.register?.("umbra", {
@@ -351,13 +364,16 @@ export const Umbra = async ({ client, directory, experimental_workspace: workspa
       return { ...config, name, directory: config.directory ?? join(dirname(directory), basename(directory) + "-" + name) };
     },
     create: async (config, _env, from) => {
-      const inside = (root) => typeof root === "string" && ((from?.directory ?? directory) + sep).startsWith(root.endsWith(sep) ? root : root + sep);
+      const path = named(config);
+      const project = (await real(from?.directory ?? directory)) + sep;
+      const inside = (root) => typeof root === "string" && project.startsWith(root.endsWith(sep) ? root : root + sep);
       const parent = (await known()).filter((w) => inside(w.root)).sort((a, b) => b.root.length - a.root.length)[0];
       if (parent === undefined) throw new Error("umbra: the project is no workspace yet; let a tool change a file in it first");
-      await forked("POST", `/workspaces/${encodeURIComponent(parent.id)}/forks`, { kind: "copy", name: config.name, path: config.directory });
+      await forked("POST", `/workspaces/${encodeURIComponent(parent.id)}/forks`, { kind: "copy", name: config.name, path });
     },
     remove: async (config) => {
-      const fork = (await known()).find((w) => w.fork_of && w.root === config.directory);
+      const root = await real(named(config));
+      const fork = (await known()).find((w) => w.fork_of && w.root === root);
       if (fork === undefined) throw new Error("umbra: the directory is not a fork's");
       // A fork with work that was never merged is kept: the server refuses.
       await forked("DELETE", `/workspaces/${encodeURIComponent(fork.id)}`);

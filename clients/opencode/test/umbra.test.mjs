@@ -1,7 +1,7 @@
 // The plugin's hooks, called as opencode 1.18.33 calls them, against the server
 // at UMBRA_TEST_URL.
 import assert from "node:assert/strict";
-import { mkdtemp, readFile, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, symlink, writeFile } from "node:fs/promises";
 import * as http from "node:http";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -140,6 +140,20 @@ test("tools that only read have no call", async () => {
   assert.equal(calls.some((c) => c.agent_session === "ses_r"), false);
 });
 
+test("an undo goes past turns that changed no file, however many calls they had", async () => {
+  const h = await host();
+  await h.session("ses_idle");
+  await h.hooks["chat.message"]({ sessionID: "ses_idle", messageID: "m1" }, { message: { id: "m1" } });
+  await h.write("ses_idle", "w", "kept.txt", "x\n");
+  await h.hooks["chat.message"]({ sessionID: "ses_idle", messageID: "m2" }, { message: { id: "m2" } });
+  for (let i = 0; i < (byCommand ? 1 : 101); i++) { // a page of calls is 100; a command for each takes long
+    await h.before("write", "ses_idle", "c" + i, { filePath: h.file("never.txt"), content: "x" });
+    await h.after("write", "ses_idle", "c" + i, {});
+  }
+  assert.match(await h.hooks.tool.umbra_undo.execute({}, { sessionID: "ses_idle" }), /undid turn .*m1[^]*kept\.txt/);
+  await assert.rejects(readFile(h.file("kept.txt")));
+});
+
 test("opencode's workspaces are forks of the project", async () => {
   const directory = await mkdtemp(join(process.env.UMBRA_TEST_DIR, "parent-"));
   const client = { app: { log: async () => {} }, session: { get: async () => ({ data: {} }) } };
@@ -176,4 +190,20 @@ test("opencode's workspaces are forks of the project", async () => {
   await forks.remove(config);
   await assert.rejects(readFile(join(config.directory, "a.txt")));
   await assert.rejects(forks.remove({ ...config, directory }), /not a fork/);
+
+  // A directory is never guessed: forks without one are others'.
+  const parent = (await api("/workspaces")).workspaces.find((w) => w.root === directory);
+  const made = await fetch(`${url}/workspaces/${parent.id}/forks`, { method: "POST", headers: { "Content-Type": "application/json" }, body: '{"kind":"virtual"}' });
+  const [virtual] = (await made.json()).forks;
+  for (const none of [null, undefined, "relative"]) {
+    await assert.rejects(forks.remove({ ...config, directory: none }), /no absolute directory/);
+    await assert.rejects(forks.create({ ...config, directory: none }, {}), /no absolute directory/);
+  }
+  assert.ok((await api("/workspaces")).workspaces.some((w) => w.id === virtual.id));
+
+  // A project that is reached by a link is the same project.
+  const link = directory + "-link";
+  await symlink(directory, link);
+  await forks.create({ ...config, name: "linked" }, {}, { directory: link });
+  await forks.remove({ ...config, name: "linked" });
 });
