@@ -48,9 +48,10 @@ set -- --from "$history" --task "$INPUT_TASK" --report "$report"
 [ -z "$INPUT_EXEC" ] || set -- "$@" --exec "$INPUT_EXEC"
 [ -z "$INPUT_ONTO" ] || set -- "$@" --onto "$INPUT_ONTO"
 replayed=0
-# The command after each step does not get the token.
+# The command after each step does not get the token, nor what sets up later steps:
+# it runs what the agent wrote.
 (
-	unset UMBRA_TOKEN GIT_CONFIG_COUNT
+	unset UMBRA_TOKEN GIT_CONFIG_COUNT GITHUB_ENV GITHUB_PATH GITHUB_OUTPUT GITHUB_STATE GITHUB_STEP_SUMMARY
 	exec umbra replay "$@"
 ) || replayed=$?
 [ -s "$report" ] || fail "the task could not be replayed; the log says why"

@@ -283,8 +283,8 @@ func TestAction(t *testing.T) {
 	if comment = g.comments[120]["body"].(string); !strings.Contains(comment, "Step 2 of 3 broke") {
 		t.Errorf("the comment:\n%s", comment)
 	}
-	// The command does not get the token.
-	inputs["exec"] = `test -z "$UMBRA_TOKEN"`
+	// The command does not get the token, nor a say in the job's later steps.
+	inputs["exec"] = `test -z "$UMBRA_TOKEN$GITHUB_PATH$GITHUB_ENV$GITHUB_OUTPUT$GITHUB_STEP_SUMMARY"`
 	inputs["comment"] = "false"
 	calls := len(g.calls)
 	if j = runAction(t, g, inputs); len(j.failed) > 0 || len(g.calls) != calls {
