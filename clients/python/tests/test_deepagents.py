@@ -51,6 +51,12 @@ class Backend(unittest.TestCase):
         b.read("/f")
         a.write("/f", "2\n")
         self.assertIn("changed by subtask a", b.write("/f", "3\n").error)
+        b.read("/f")
+        b.upload_files([("/f", b"up\n")])  # renews what was read, as a write does
+        self.assertIsNone(b.write("/f", "2\n").error)
+        b.upload_files([("/f", b"up\n")])
+        self.task.subtask("a").files.write("f", "2\n")
+        self.assertIn("changed by subtask a", b.write("/f", "3\n").error)
         self.assertEqual(self.task.files.read("f"), b"2\n")
         self.assertEqual(b.edit("/f", "2", "4").occurrences, 1)
         self.assertIn("changed", b.write("/f", "5\n").error)

@@ -17,6 +17,7 @@ from typing import Any, Callable
 
 from .client import Client, Task
 from .errors import UmbraError
+from .http import segment
 
 try:
     from deepagents.backends import protocol as _protocol  # type: ignore[import-not-found]
@@ -167,6 +168,20 @@ class _Files:
             for key in [k for k in self._tags if k[0] == task.subtask_id and (k[1] == path or k[1].startswith(path + "/"))]:
                 del self._tags[key]
 
+    def _renew(self, task: Task, path: str, commit: str | None) -> None:
+        """Guard a path that the subtask has read by what its own commit left there."""
+        if self._tag(task, path) is None:
+            self._forget(task, path)  # what is below it
+            return
+        try:
+            answer = task.client.http.send("HEAD", f"/tasks/{segment(task.id)}/content", query={"path": path, "at": commit})
+            self._saw(task, path, answer.headers.get("ETag"))
+            answer.read(0)
+        except UmbraError as err:
+            # Where it is not known the old tag stays: then too much is refused.
+            if err.status == 404:
+                self._forget(task, path)
+
     def _who(self, task: Task, path: str) -> str:
         try:
             log = task.client.request("GET", f"/workspaces/{task.get().workspace_id}/log", query={"path": path, "limit": 1})
@@ -311,9 +326,9 @@ class _Files:
             if not left:
                 break
             try:
-                task.files.batch([{"op": "write", "path": at[i], "content": base64.b64encode(files[i][1]).decode(), "encoding": "base64"} for i in left])
+                done = task.files.batch([{"op": "write", "path": at[i], "content": base64.b64encode(files[i][1]).decode(), "encoding": "base64"} for i in left])
                 for i in left:
-                    self._forget(task, at[i])
+                    self._renew(task, at[i], done.get("commit"))
                 break
             except UmbraError as err:
                 named = err.body.get("path") if isinstance(err.body, dict) else None
@@ -432,7 +447,7 @@ class UmbraSandbox(_Files, _Sandbox):  # type: ignore[misc, valid-type]
                 for entry in done.get("entries") or []:
                     for path in (entry.get("path"), entry.get("new_path")):
                         if path:
-                            self._forget(task, path)  # its own command is no stranger
+                            self._renew(task, path, entry.get("commit"))  # its own command is no stranger
                 if done.get("truncated"):
                     output = output[: len(done.get("stdout") or "") + len(done.get("stderr") or "")]
                 return _make(ExecuteResponse, output=output, exit_code=None if done.get("timed_out") else done.get("exit_code"), truncated=bool(done.get("truncated")) or cut)

@@ -1,5 +1,6 @@
 import { UmbraError } from "./errors.js";
 import type { Signal } from "./files.js";
+import { segment } from "./http.js";
 import type { Content } from "./http.js";
 import type { Task } from "./index.js";
 import type { TaskWritten } from "./wire.js";
@@ -88,9 +89,21 @@ export class Guard {
     }
   }
 
-  /** ran forgets what a command of the subtask itself changed. */
-  ran(task: Task, done: { entries?: { path: string; new_path?: string | null }[] }): void {
-    for (const e of done.entries ?? []) for (const path of [e.path, e.new_path]) if (path) this.forget(task, path);
+  /** renew guards a path that the subtask has read by what its own commit left there. */
+  async renew(task: Task, path: string, commit: string | null | undefined): Promise<void> {
+    if (this.tag(task, path) === undefined) return this.forget(task, path); // what is below it
+    try {
+      const res = await task.umbra.http.send("HEAD", `/tasks/${segment(task.id)}/content`, { query: { path, at: commit } });
+      this.saw(task, path, res.headers.get("etag"));
+    } catch (err) {
+      // Where it is not known the old tag stays: then too much is refused.
+      if (err instanceof UmbraError && err.status === 404) this.forget(task, path);
+    }
+  }
+
+  /** ran renews what a command of the subtask itself changed. */
+  async ran(task: Task, done: { entries?: { path: string; new_path?: string | null; commit?: string | null }[] }): Promise<void> {
+    for (const e of done.entries ?? []) for (const path of [e.path, e.new_path]) if (path) await this.renew(task, path, e.commit);
   }
 
   tag(task: Task, path: string): string | undefined {

@@ -131,7 +131,7 @@ function session(o: SandboxOptions, task: Task, guard: Guard, infra?: Infra): Um
         const c = command(options);
         const { signal, done: over } = either(...c.signals);
         const done = await task.exec(c.command, { ...c.o, signal }).finally(over);
-        guard.ran(task, done);
+        await guard.ran(task, done);
         // -1: ended by the server's time limit.
         return { exitCode: done.exit_code ?? -1, stdout: done.stdout, stderr: done.stderr };
       }),
@@ -165,7 +165,7 @@ function encode(text: string, encoding = "utf-8"): Uint8Array {
 }
 
 /** spawn starts a command and returns once the server has accepted it. Its end is the connection's. */
-async function spawn(task: Task, command: string, o: Record<string, any>, ran: (done: ExecResult) => void, signals: (AbortSignal | undefined)[]) {
+async function spawn(task: Task, command: string, o: Record<string, any>, ran: (done: ExecResult) => Promise<void>, signals: (AbortSignal | undefined)[]) {
   const killed = new AbortController();
   const { signal, done } = either(...signals, killed.signal);
   const events = await task.execStream(command, { ...o, signal }).catch((err) => {
@@ -184,7 +184,7 @@ async function spawn(task: Task, command: string, o: Record<string, any>, ran: (
     try {
       for await (const e of events) {
         if (e.event === "end") {
-          ran(e.result);
+          await ran(e.result);
           return close(e.result.exit_code ?? -1);
         }
         pipes[e.event]?.enqueue(encoder.encode(e.text));

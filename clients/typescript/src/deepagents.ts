@@ -206,8 +206,7 @@ export class UmbraBackend implements BackendProtocolV2 {
       if (left.length === 0) return out;
       try {
         const done = await task.files.batch(left.map((i) => ({ op: "write", path: at[i]!, content: base64(files[i]![1]), encoding: "base64" })), { signal });
-        void done;
-        for (const i of left) this.guard.forget(task, at[i]!);
+        for (const i of left) await this.guard.renew(task, at[i]!, done.commit);
         return out;
       } catch (err) {
         rethrowAbort(err, signal);
@@ -345,7 +344,7 @@ export class UmbraSandbox extends UmbraBackend implements SandboxBackendProtocol
           continue;
         }
         const { result } = e;
-        this.guard.ran(now.task, result);
+        await this.guard.ran(now.task, result);
         if (result.truncated) output = output.slice(0, result.stdout.length + result.stderr.length);
         return { output, exitCode: result.timed_out ? null : result.exit_code, truncated: result.truncated || cut };
       }

@@ -123,6 +123,13 @@ test("a stale overwrite is refused, and an edit is not", async () => {
   await b.read("/f");
   assert.equal((await b.write("/f", "5\n")).error, undefined);
   assert.equal((await b.write("/f", "6\n")).error, undefined);
+  // An upload renews what was read as a write does, and others' later changes stay guarded.
+  await b.uploadFiles([["/f", new TextEncoder().encode("up\n")]]);
+  assert.equal((await b.write("/f", "5\n")).error, undefined);
+  await b.uploadFiles([["/f", new TextEncoder().encode("up\n")]]);
+  await a.edit("/f", "up", "theirs");
+  assert.match((await b.write("/f", "6\n")).error, /changed by subtask a/);
+  await b.read("/f");
   const free = new UmbraBackend({ task, subtask: "c", guard: "none" });
   await free.read("/f");
   await b.write("/f", "7\n");
@@ -157,6 +164,9 @@ for (const kind of ["a directory", "a virtual workspace"]) {
     if (top !== "") assert.ok(lines.includes(top));
     assert.equal((await s.read(`${top}/b.txt`)).content, "b\n");
     assert.equal((await s.write(`${top}/a.txt`, "three\n")).error, undefined); // its own command is no stranger
+    await s.execute("echo four > a.txt");
+    await s.task.subtask("other").files.write("a.txt", "theirs\n");
+    assert.match((await s.write(`${top}/a.txt`, "five\n")).error, /changed by subtask other/);
     const both = (await s.execute("for i in 1 2 3; do echo out$i; echo err$i >&2; done")).output.trimEnd().split("\n");
     for (const stream of ["out", "err"]) assert.deepEqual(both.filter((l) => l.startsWith(stream)), [1, 2, 3].map((n) => `${stream}${n}`));
     const much = await s.execute("yes | head -c 3000000");
