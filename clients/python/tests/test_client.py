@@ -105,6 +105,10 @@ class Files(unittest.TestCase):
             k.files.read("b.txt", max_bytes=2)
         self.assertEqual(e.exception.code, "too_large")
         k.files.write("empty-file", b"")
+        for change in (k.files.write, k.files.append):
+            with self.assertRaises(TypeError):
+                change("b.txt", None)
+        self.assertNotEqual(k.files.read("b.txt"), b"")
         self.assertEqual(k.files.read("empty-file"), b"")
 
     def test_undo_one_subtask(self):

@@ -113,6 +113,12 @@ class Tasks:
             yield _load(wire.TaskObject, t)
 
 
+def _present(content: Any) -> None:
+    """Refuse a content that is missing: it would empty the file."""
+    if content is None:
+        raise TypeError("the content is missing; an empty file is an empty string")
+
+
 class Files:
     """The files of a task. Paths are relative to the workspace's root."""
 
@@ -201,6 +207,7 @@ class Files:
 
     def write(self, path: str, content: Any, *, if_match: str | None = None, if_none_match: str | None = None, mode: str | None = None) -> wire.TaskWritten:
         """Write a file from text, bytes, an open binary file, or a function that returns one."""
+        _present(content)
         return _load(wire.TaskWritten, self._json("PUT", "/content", query={"path": path}, content=content, headers=self._conditions(if_match, if_none_match, mode)))
 
     def edit(self, path: str, old_string: str, new_string: str, *, replace_all: bool = False, if_match: str | None = None) -> wire.TaskWritten:
@@ -209,6 +216,7 @@ class Files:
         return _load(wire.TaskWritten, self._json("POST", "/edit", body=body, headers=self._conditions(if_match)))
 
     def append(self, path: str, content: Any) -> wire.TaskWritten:
+        _present(content)
         return _load(wire.TaskWritten, self._json("POST", "/append", query={"path": path}, content=content))
 
     def delete(self, path: str, *, recursive: bool = False, force: bool = False, if_match: str | None = None) -> wire.TaskWritten:

@@ -51,6 +51,11 @@ const conditions = (o: WriteOptions): Record<string, string> => {
   return h;
 };
 
+/** present refuses a content that is missing: it would empty the file. */
+function present(content: unknown): void {
+  if (content == null) throw new TypeError("the content is missing; an empty file is an empty string");
+}
+
 /** Files reads and changes the files of a task. Paths are relative to the workspace's root. */
 export class Files {
   readonly #s: Scope;
@@ -162,7 +167,8 @@ export class Files {
     return { text, totalLines: Number(res.headers.get("umbra-total-lines") ?? 0), nextOffset: more === null ? null : Number(more), etag: res.headers.get("etag") ?? "" };
   }
 
-  write(path: string, content: Content, o: WriteOptions = {}): Promise<TaskWritten> {
+  async write(path: string, content: Content, o: WriteOptions = {}): Promise<TaskWritten> {
+    present(content);
     return this.#json("PUT", "/content", { query: { path }, content, headers: conditions(o), signal: o.signal, timeoutMs: content instanceof Object && !(content instanceof Uint8Array || content instanceof ArrayBuffer) ? 0 : undefined });
   }
 
@@ -170,7 +176,8 @@ export class Files {
     return this.#json("POST", "/edit", { body: { path, old_string: oldString, new_string: newString, replace_all: o.replaceAll ?? false }, headers: conditions(o), signal: o.signal });
   }
 
-  append(path: string, content: Content, o: WriteOptions = {}): Promise<TaskWritten> {
+  async append(path: string, content: Content, o: WriteOptions = {}): Promise<TaskWritten> {
+    present(content);
     return this.#json("POST", "/append", { query: { path }, content, headers: conditions(o), signal: o.signal });
   }
 

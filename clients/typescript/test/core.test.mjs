@@ -86,6 +86,8 @@ test("files", async () => {
   await assert.rejects(k.files.write("c", "y", { ifNoneMatch: "*" }), (e) => e instanceof UmbraError && e.code === "precondition_failed" && e.status === 412 && e.etag !== undefined);
   await assert.rejects(k.files.read("none"), (e) => e.code === "file_not_found" && e.status === 404 && e.requestId !== "" && e.taskId === k.id);
   await assert.rejects(k.files.read("d/a b.txt", { maxBytes: 3 }), (e) => e.code === "too_large");
+  for (const missing of [undefined, null]) await assert.rejects(k.files.write("c", missing), TypeError);
+  assert.notEqual((await k.files.read("c")).length, 0);
   await k.files.delete("c");
 });
 
