@@ -48,6 +48,8 @@ export class Transport {
   constructor(options: UmbraOptions) {
     this.#options = options;
     this.url = (options.url ?? "http://127.0.0.1:8080").replace(/\/+$/, "");
+    // fetch refuses it, and would name it in its error.
+    if (/^[a-z]+:\/\/[^/]*@/i.test(this.url)) throw new TypeError("The url has a user or password in it; use token.");
     this.timeoutMs = options.timeoutMs ?? 30_000;
     this.retries = options.retries ?? 4;
     // Not bound to this object: browsers refuse a fetch called as its method.

@@ -225,6 +225,7 @@ test("a token by function, an actor, and retries by Retry-After", async (t) => {
 });
 
 test("a token that no header can carry is in no error", async (t) => {
+  assert.throws(() => new Umbra({ url: "http://u:SECRET@127.0.0.1:1" }), (e) => e instanceof TypeError && !inspect(e).includes("SECRET"));
   const seen = [];
   const base = await serve(t, (req, res) => { seen.push(req.headers.authorization); res.end("{}"); });
   for (const token of ["sk-SEC\nRET", "sk-SECRET\u201c"]) {
