@@ -231,10 +231,19 @@ export class Task {
   async call<T>(o: { tool?: string; paths?: string[]; workspace_id?: string; signal?: AbortSignal; [field: string]: any }, fn: (call: any) => Promise<T> | T): Promise<T> {
     const { signal, ...fields } = o;
     const workspace_id = fields.workspace_id ?? (await this.get({ signal })).workspace_id;
-    const call = await this.#s.http.json("POST", "/calls", {
-      body: { agent: "umbra-client", workspace_id, task_id: this.id, ...(this.subtaskId === undefined ? {} : { subtask_id: this.subtaskId }), ...fields }, signal, headers: this.#s.headers,
-    });
+    // The client makes the id, so that a call whose begin was not answered can be ended.
+    const call_id: string = fields.call_id ?? "call-" + crypto.randomUUID();
+    let call: any = { call_id };
     const end = (status: string) => this.#s.http.json("POST", `/calls/${segment(call.call_id)}/end`, { body: { status }, headers: this.#s.headers });
+    try {
+      call = await this.#s.http.json("POST", "/calls", {
+        body: { agent: "umbra-client", workspace_id, task_id: this.id, ...(this.subtaskId === undefined ? {} : { subtask_id: this.subtaskId }), ...fields, call_id }, signal, headers: this.#s.headers,
+      });
+    } catch (err) {
+      // The server may have begun it all the same; the caller does not wait for that.
+      if (signal?.aborted && fields.call_id === undefined) void end("cancelled").catch(() => {});
+      throw err;
+    }
     let value: T;
     try {
       value = await fn(call);

@@ -325,6 +325,28 @@ test("a call brackets what is done on disk, and is undone alone", async () => {
   await assert.rejects(owner.files.read("made.txt"), { status: 404 });
 });
 
+test("a call that is aborted while it begins does not stay open", async () => {
+  const stop = new AbortController();
+  const umbra = new Umbra({
+    url,
+    fetch: async (input, init) => {
+      const begins = init?.method === "POST" && String(input).endsWith("/calls");
+      const res = await fetch(input, begins ? { ...init, signal: undefined } : init);
+      if (begins) stop.abort(new Error("stopped"));
+      init?.signal?.throwIfAborted();
+      return res;
+    },
+  });
+  const task = await umbra.tasks.create({ goal: "g", kind: "virtual" });
+  await assert.rejects(task.call({ tool: "x", signal: stop.signal }, () => assert.fail("the function ran")), /stopped/);
+  let calls = [];
+  for (let i = 0; i < 100 && calls[0]?.status !== "cancelled"; i++) {
+    calls = [];
+    for await (const c of umbra.calls.list({ task_id: task.id })) calls.push(c);
+  }
+  assert.deepEqual(calls.map((c) => c.status), ["cancelled"]);
+});
+
 test("a call whose end is refused is not reported as failed", async (t) => {
   const ends = [];
   const base = await serve(t, async (req, res) => {
