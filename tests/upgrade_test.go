@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/state"
 	"umbra/tests/harness"
 )
 
@@ -127,7 +128,7 @@ func TestNewerFormat(t *testing.T) {
 	}
 	for _, args := range [][]string{{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir}, {"verify", "--data-dir", dir}} {
 		status, out, errOut := harness.Run(t, nil, args...)
-		if status != 1 || out != "" || !strings.Contains(errOut, "77") || !strings.Contains(errOut, "up to 2") {
+		if status != 1 || out != "" || !strings.Contains(errOut, "77") || !strings.Contains(errOut, fmt.Sprint("up to ", state.Format)) {
 			t.Errorf("%q: status %d, %q, %q", args, status, out, errOut)
 		}
 	}
