@@ -44,6 +44,8 @@ await main(async (browser) => {
   const type = async (text) => {
     await page.keyboard.press("Control+k");
     await palette.getByRole("combobox").waitFor();
+    // Keys that come before the field has the focus go to the page.
+    await page.waitForFunction(() => document.activeElement?.getAttribute("role") === "combobox");
     await page.keyboard.type(text);
   };
   await type("needle");
