@@ -125,6 +125,11 @@ func (d *Dialect) servePack(c *gin.Context, w *workspace.Workspace, body io.Read
 	if p := protocol(c); p != "" {
 		cmd.Env = append(cmd.Env, "GIT_PROTOCOL="+p)
 	}
+	done, err := gitcmd.PinShallow(cmd, dir)
+	if err != nil {
+		return err
+	}
+	defer done()
 	head(c, "application/x-git-upload-pack-result")
 	cmd.Stdin, cmd.Stdout = body, flushing{c.Writer}
 	return started(c, gitcmd.Run(cmd))

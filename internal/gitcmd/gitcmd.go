@@ -1,8 +1,6 @@
 // Package gitcmd runs the machine's git where git is the contract: serving
-// clones, bundles, patches. Nobody's configuration is read but the
-// repository's own, no hook runs, and nothing is asked of a terminal.
-//
-// It imports nothing of ours.
+// clones, bundles, patches. Only the repository's own configuration is read, no
+// hook runs, and git asks nothing on a terminal.
 package gitcmd
 
 import (
@@ -21,7 +19,7 @@ import (
 // ErrMissing is returned where the machine has no git.
 var ErrMissing = errors.New("git is not installed on this machine")
 
-// patience is how long a git that was told to end may take.
+// patience is how long a git that was asked to end may take.
 const patience = 2 * time.Second
 
 // Command prepares a git command on a bare repository (its directory). A
@@ -61,7 +59,7 @@ func AllowTransports(cmd *exec.Cmd) {
 // maxComplaint bounds what is kept of a failed command's error output.
 const maxComplaint = 4 << 10
 
-// Run runs a prepared command to its end; the error tells what git said.
+// Run runs a prepared command to its end; the error contains what git printed to stderr.
 func Run(cmd *exec.Cmd) error {
 	var said bytes.Buffer
 	if cmd.Stderr == nil {
