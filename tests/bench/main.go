@@ -7,6 +7,7 @@
 //	bin/bench -list                         the rows
 //	bin/bench -run '^write/.*10k' -full     some rows, long
 //	bin/bench -disks here,xfs,tmpfs -json out.json
+//	bin/bench -before old/umbra -rounds 60  two programs in turns
 //
 // It may import everything, and nothing imports it.
 package main
@@ -73,6 +74,7 @@ type options struct {
 	dir      string
 	disks    []string
 	umbra    string
+	before   string
 }
 
 func parse(args []string) (options, error) {
@@ -90,6 +92,7 @@ func parse(args []string) (options, error) {
 	slice := set.Duration("slice", 0, "how long a subject works in a round, in place of the scale's")
 	sustained := set.Duration("sustained", 0, "how long the load without a pause is, in place of the scale's")
 	set.StringVar(&o.umbra, "umbra", envOr("UMBRA_BIN", "bin/umbra"), "the server's program")
+	set.StringVar(&o.before, "before", "", "an earlier server's program: compare the two, and measure nothing else; no document gets the result")
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
@@ -103,6 +106,9 @@ func parse(args []string) (options, error) {
 		o.scale, o.document = measure.Quick(), ""
 	case *full:
 		o.scale = measure.Full()
+	}
+	if o.before != "" {
+		o.document = ""
 	}
 	o.scale.Rounds = cmp.Or(*rounds, o.scale.Rounds)
 	o.scale.Slice = cmp.Or(*slice, o.scale.Slice)
@@ -126,7 +132,11 @@ func bench(ctx context.Context, args []string) error {
 		return err
 	}
 	var chosen []rows.Row
-	for _, r := range rows.All(o.scale) {
+	all := rows.All(o.scale)
+	if o.before != "" {
+		all = rows.Before(o.scale, o.before)
+	}
+	for _, r := range all {
 		if o.run.MatchString(r.Name) {
 			chosen = append(chosen, r)
 		}
@@ -137,8 +147,10 @@ func bench(ctx context.Context, args []string) error {
 		}
 		return nil
 	}
-	if _, err := os.Stat(o.umbra); err != nil {
-		return fmt.Errorf("the server's program is missing (make build): %w", err)
+	for _, program := range []string{o.umbra, cmp.Or(o.before, o.umbra)} {
+		if _, err := os.Stat(program); err != nil {
+			return fmt.Errorf("a server's program is missing (make build): %w", err)
+		}
 	}
 	results, err := onDisks(ctx, o, chosen)
 	// What was measured before a failure is told too.

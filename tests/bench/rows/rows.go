@@ -15,6 +15,7 @@
 //	sessions   small files read, large folders listed
 //	run        programs and scripts
 //	hooks      what an agent waits for before and after a tool
+//	before     this program and an earlier one in turns (-before)
 //	history    summary, diff and revert of a task; the first answer after a start
 //
 // A group is a file here and its call in All.
