@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// BenchmarkAdd watches 10,000 folders; it tells the time and the memory of one.
+// BenchmarkAdd watches 10,000 directories, and reports the time and memory of one.
 func BenchmarkAdd(b *testing.B) {
 	const folders = 10000
 	root := b.TempDir()

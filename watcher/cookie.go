@@ -104,11 +104,11 @@ func (c *cookies) remove() {
 	}
 }
 
-// Sync waits until everything that changed before the call, and raises events,
-// was told: to Dirty, or by RulesChanged or Lost, which ask for a scan. Then it
-// gives nil. It waits for Options.SyncWait at most.
+// Sync waits until every change made before the call that raises events was
+// reported: to Dirty, or by RulesChanged or Lost, which ask for a scan. Then it
+// returns nil. It waits for Options.SyncWait at most.
 //
-// Any error means that only a scan tells what changed: the
+// Any error means that only a scan can find what changed: the
 // workspace is not watched (errs.Unavailable "not_watched"), events were lost
 // ("events_lost"), they did not come in time ("watch_timeout"), or the root is
 // gone (errs.Conflict "workspace_missing").
@@ -190,5 +190,5 @@ func errLost() error {
 }
 
 func errTimeout() error {
-	return errs.New(errs.Unavailable, "watch_timeout", "Changes were not told in time.")
+	return errs.New(errs.Unavailable, "watch_timeout", "Timed out waiting for file system events; retry the sync.")
 }

@@ -8,7 +8,7 @@ import (
 	"umbra/internal/wspath"
 )
 
-// pending is what a workspace has not been told yet.
+// pending is what was not yet reported to a workspace.
 type pending struct {
 	folders map[wspath.Path]map[string]struct{} // changed names by folder; nil: the whole folder
 	count   int                                 // names in folders
@@ -17,7 +17,7 @@ type pending struct {
 	gone    bool
 	// When the first and the last of it came.
 	first, last time.Time
-	hold        time.Time // nothing is told before
+	hold        time.Time // nothing is reported before
 }
 
 // keepNames is how many names of a folder are kept when there are too many in

@@ -98,8 +98,8 @@ func startFaulty(t *testing.T, f *faulty, opts Options) *Watcher {
 	return w
 }
 
-// After an overflow, what came in between is watched, although no event told of
-// it, and all workspaces are told.
+// After an overflow, directories made in between are watched, although there was
+// no event for them, and every workspace is notified.
 func TestOverflow(t *testing.T) {
 	onDisks(t, func(t *testing.T, root string) {
 		f := newFaulty(t)
@@ -115,7 +115,7 @@ func TestOverflow(t *testing.T) {
 		for i := range 100 {
 			write(t, fmt.Sprintf("%s/a/new/%d/f", root, i), "x")
 		}
-		w.mustSync(t, "a") // nothing but the error tells of it
+		w.mustSync(t, "a") // the error is the only sign of it
 		f.lose(nil)
 		f.errors <- fsnotify.ErrEventOverflow
 		if err := w.Sync(t.Context(), "a"); err != nil && errs.CodeOf(err) != "events_lost" {
@@ -139,7 +139,7 @@ func TestOverflow(t *testing.T) {
 	})
 }
 
-// The kernel's own queue overflows while nobody takes events from the pump.
+// The kernel's own queue overflows while no events are taken from the pump.
 func TestKernelsQueueOverflows(t *testing.T) {
 	limit, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -333,7 +333,7 @@ func TestWatchLimit(t *testing.T) {
 			if !w.State("small").Watching || w.Stats().Watches != 3 {
 				t.Errorf("small: %+v, %+v", w.State("small"), w.Stats())
 			}
-			// A second time it is told to the workspace, but not logged.
+			// The second time the workspace is notified, but nothing is logged.
 			must(t, w.Add(t.Context(), "big", root+"/big", big.space()))
 			big.await(t, "limit again", func() bool { return len(big.lost) == 2 })
 			w.mu.Lock() // the warning is written with it held
@@ -471,7 +471,7 @@ func TestCloseWhileBusy(t *testing.T) {
 	w.Remove("ws")
 }
 
-// After Remove nothing is told any more.
+// After Remove nothing is reported any more.
 func TestRemoveIsFinal(t *testing.T) {
 	root := t.TempDir()
 	w := start(t, Options{Quiet: time.Microsecond})
@@ -479,7 +479,7 @@ func TestRemoveIsFinal(t *testing.T) {
 		removed := false // guarded by Remove alone, which the race detector checks
 		opts := Space{Dirty: func([]wspath.Path) {
 			if removed {
-				t.Error("told after Remove")
+				t.Error("reported after Remove")
 			}
 		}}
 		must(t, w.Add(t.Context(), "ws", root, opts))
@@ -514,7 +514,7 @@ func TestBatches(t *testing.T) {
 		<-time.After(time.Minute)
 		synctest.Wait()
 		if len(told) != 1 || told[0] != 125*time.Millisecond {
-			t.Errorf("two events are told after %v", told)
+			t.Errorf("two events are reported after %v", told)
 		}
 		told, began = nil, time.Now()
 		for range 100 {
@@ -524,7 +524,7 @@ func TestBatches(t *testing.T) {
 		<-time.After(time.Minute)
 		synctest.Wait()
 		if len(told) != 2 || told[0] != 500*time.Millisecond {
-			t.Errorf("events without end are told after %v", told)
+			t.Errorf("events without end are reported after %v", told)
 		}
 	})
 }
@@ -548,7 +548,7 @@ func TestIdle(t *testing.T) {
 	used := cpuTime(t)
 	select {
 	case <-w.kick:
-		t.Error("something is to be told")
+		t.Error("something is to be reported")
 	case <-time.After(500 * time.Millisecond):
 	}
 	if used = cpuTime(t) - used; used > 100*time.Millisecond {

@@ -67,7 +67,7 @@ func (r *recorder) space() Space {
 	}
 }
 
-// await waits until something holds of what was told.
+// await waits until a condition on what was reported holds.
 func (r *recorder) await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	end := time.After(deadline)
@@ -83,7 +83,7 @@ func (r *recorder) await(t *testing.T, what string, holds func() bool) {
 		case <-end:
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			t.Fatalf("not told: %s; dirty %v, lost %v, rules %d, gone %d", what, r.paths, r.lost, r.rules, r.gone)
+			t.Fatalf("not reported: %s; dirty %v, lost %v, rules %d, gone %d", what, r.paths, r.lost, r.rules, r.gone)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 // when its inode differs.
 const mountID = unix.STATX_MNT_ID_UNIQUE
 
-// identify tells which folder stands at an absolute path; it follows a link in
-// the last component, as a watch does.
+// identify returns the identity of the directory at an absolute path; it follows
+// a link in the last component, as a watch does.
 func identify(abs string) (identity, error) {
 	return statx(unix.AT_FDCWD, abs, 0)
 }
@@ -77,7 +77,7 @@ const (
 	hgfsMagic   = 0xbacbacbc
 )
 
-// isNotFolder tells that a name is no folder, or a link, by now.
+// isNotFolder reports whether a name is no longer a directory, or is now a link.
 func isNotFolder(err error) bool {
 	return errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }

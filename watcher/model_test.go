@@ -13,7 +13,7 @@ import (
 	"umbra/internal/wspath"
 )
 
-// snapshot tells what is in a tree, so that two can be compared.
+// snapshot lists what is in a tree, so that two can be compared.
 func snapshot(t *testing.T, root string) map[wspath.Path]string {
 	t.Helper()
 	m := map[wspath.Path]string{}

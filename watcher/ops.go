@@ -18,7 +18,7 @@ const (
 	opLook    opKind = iota // a name came, went or moved that is or was a folder
 	opRules                 // rules of a folder changed
 	opRenew                 // events were lost: look at everything again
-	opBarrier               // tell when everything before is done
+	opBarrier               // report when everything before is done
 )
 
 // op is something to be done for a workspace, in order.
@@ -29,7 +29,7 @@ type op struct {
 	done   chan struct{}
 }
 
-// maxOps bounds a workspace's queue; beyond it all is looked at again instead.
+// maxOps bounds a workspace's queue; beyond it everything is walked again instead.
 const maxOps = 1 << 16
 
 // enqueue adds something to do. Called with the lock.
@@ -143,15 +143,15 @@ func (w *Watcher) step(s *space) bool {
 	case opBarrier:
 		close(o.done)
 	}
-	// What could not be looked at is left to scans, until Add.
+	// What could not be walked is left to scans, until Add.
 	if err != nil && s.ctx.Err() == nil {
 		w.stopWatching(s, Failed, err)
 	}
 	return true
 }
 
-// look sees what stands at a name now and watches it, if it is a folder that is
-// to be watched. The name is dirty in any case.
+// look finds what exists at a name now and watches it, if it is a directory that
+// is to be watched. The name is dirty in any case.
 func (w *Watcher) look(s *space, path wspath.Path) error {
 	if path.IsRoot() {
 		return w.refresh(s, path)
@@ -178,9 +178,9 @@ func (w *Watcher) look(s *space, path wspath.Path) error {
 	return w.walk(s, path, rules)
 }
 
-// refresh looks at a folder and all below it again: under the rules of now, and
-// keeping the watches that are right. It fails where the root is not readable
-// any more; that it is gone is told, and no failure once it was there.
+// refresh walks a directory again: under the current rules, and keeping the
+// watches that are right. It fails if the root is no longer readable; a root that
+// disappeared is reported, and is no failure once it existed.
 func (w *Watcher) refresh(s *space, path wspath.Path) error {
 	s.cache = nil
 	var above *ignore.Dir
@@ -231,12 +231,12 @@ func (w *Watcher) watchExclude(s *space) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// Made anew, since another folder may stand there now.
+	// Set again, since another directory may exist there now.
 	w.setExclude(s, "")
 	w.setExclude(s, dir)
 }
 
-// gone ends the watching of a workspace whose root went, and tells so.
+// gone ends the watching of a workspace whose root disappeared, and reports it.
 func (w *Watcher) gone(s *space) {
 	w.dropTree(s, wspath.Root)
 	w.mu.Lock()
@@ -293,8 +293,8 @@ func (s *space) rulesOf(path wspath.Path) (*ignore.Dir, error) {
 	return d, nil
 }
 
-// isVanished tells errors that mean that something else stands at a name now, of
-// which there is an event.
+// isVanished reports whether an error means that something else exists at a name
+// now, for which there is an event.
 func isVanished(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || isNotFolder(err)
 }

@@ -13,7 +13,7 @@ import (
 	"umbra/internal/wspath"
 )
 
-// moved are the events after which something else may stand at a name.
+// moved are the events after which something else may exist at a name.
 const moved = fsnotify.Create | fsnotify.Remove | fsnotify.Rename
 
 // pump takes every event as it comes and only notes it, so that the kernel's

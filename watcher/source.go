@@ -26,8 +26,8 @@ type notify struct{ *fsnotify.Watcher }
 func (n notify) Events() <-chan fsnotify.Event { return n.Watcher.Events }
 func (n notify) Errors() <-chan error          { return n.Watcher.Errors }
 
-// eventBuffer is how many events wait between fsnotify and the pump; the
-// kernel's queue stands behind it.
+// eventBuffer is how many events wait between fsnotify and the pump; more wait in
+// the kernel's queue.
 const eventBuffer = 4096
 
 func openNotify() (source, error) {
@@ -41,7 +41,7 @@ func openNotify() (source, error) {
 // errNoSource says that the system gave no instance.
 var errNoSource = errors.New("no instance to watch with")
 
-// deadSource stands in where the system gives no instance.
+// deadSource is used where the system gives no instance.
 type deadSource struct {
 	err    error
 	events chan fsnotify.Event
@@ -70,7 +70,7 @@ type losses struct {
 
 	mu     sync.Mutex
 	reason Reason        // not yet acted on, or ""
-	err    error         // the first that stands behind it, for the log
+	err    error         // the first cause, for the log
 	since  chan struct{} // closed by the next loss
 }
 
@@ -101,7 +101,7 @@ func (l *losses) take() (Reason, error) {
 	return r, err
 }
 
-// drain takes every error as soon as it comes: fsnotify stands still until then,
+// drain takes every error as soon as it comes: fsnotify is blocked until then,
 // some of the time with its lock held. So nothing here may wait for Watcher.mu.
 func (w *Watcher) drain() {
 	for {

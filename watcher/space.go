@@ -24,14 +24,14 @@ type space struct {
 	dirs     map[wspath.Path]*dir
 	closed   map[wspath.Path]bool // of them those that cannot be read any more
 	ops      []op
-	active   bool // somebody walks, or the space stands in Watcher.ready
+	active   bool // a goroutine walks it, or it is in Watcher.ready
 	removed  bool
 	watching bool
 	blind    Reason // why it is not trusted
 	exclude  string // the folder watched for git's info/exclude
 	pend     pending
 
-	// Of whoever made it active.
+	// Owned by the goroutine that made it active.
 	rules *ignore.Dir
 	index *ignore.Index
 	cache map[wspath.Path]*ignore.Dir
@@ -75,7 +75,7 @@ type dir struct {
 	path          wspath.Path
 	watch         *watch
 	up, first     *dir // the folder above, the first below
-	before, after *dir // beside it
+	before, after *dir // siblings
 	gen           uint32
 }
 
@@ -86,10 +86,10 @@ type watch struct {
 	refs int
 }
 
-// inode tells folders apart that exist at the same time.
+// inode identifies a directory among those that exist at the same time.
 type inode struct{ dev, ino uint64 }
 
-// identity tells a folder from any other that stands or stood at its place.
+// identity distinguishes a directory from any other that is or was at its path.
 type identity struct {
 	inode
 	mount uint64

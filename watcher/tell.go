@@ -6,7 +6,7 @@ import (
 	"umbra/internal/wspath"
 )
 
-// note changes what a workspace is to be told. Called with the lock.
+// note changes what is to be reported to a workspace. The caller must hold mu.
 func (w *Watcher) note(s *space, change func(*pending)) {
 	if s.removed || w.closed {
 		return
@@ -23,7 +23,7 @@ func (w *Watcher) note(s *space, change func(*pending)) {
 	}
 }
 
-// notice is note for whoever does not hold the lock.
+// notice is like note; the caller must not hold mu.
 func (w *Watcher) notice(s *space, change func(*pending)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -33,7 +33,7 @@ func (w *Watcher) notice(s *space, change func(*pending)) {
 // urgent reports whether there is something that needs no quiet.
 func (p *pending) urgent() bool { return p.lost != "" || p.gone }
 
-// due gives when the time has come to tell.
+// due returns when the pending changes are to be reported.
 func (p *pending) due(now time.Time, o Options) time.Time {
 	at := p.last.Add(o.Quiet)
 	if most := p.first.Add(o.Most); most.Before(at) {
@@ -48,12 +48,12 @@ func (p *pending) due(now time.Time, o Options) time.Time {
 	return at
 }
 
-// renewGap is how far apart all workspaces are looked at again, at least: errors
-// may come in floods.
+// renewGap is the least time between two walks of all workspaces: errors may come
+// in floods.
 const renewGap = 500 * time.Millisecond
 
-// teller tells what has waited long enough. It wakes up only while there is
-// something to tell.
+// teller reports what has waited long enough. It wakes up only while something is
+// pending.
 func (w *Watcher) teller() {
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
@@ -110,8 +110,8 @@ func (w *Watcher) due() (due []*space, next time.Time) {
 	return due, next
 }
 
-// renewAll has every workspace looked at again: nobody knows whose events were
-// lost. Called with the lock.
+// renewAll has every workspace walked again, since it is unknown whose events were
+// lost. The caller must hold mu.
 func (w *Watcher) renewAll() {
 	why, err := w.losses.take()
 	w.log.Warn("events of changed files were lost; all workspaces are scanned", "reason", string(why), "error", err)
@@ -120,8 +120,7 @@ func (w *Watcher) renewAll() {
 	}
 }
 
-// tell calls a workspace's functions with what waits for it, and gives what that
-// was.
+// tell calls the workspace's functions with its pending changes, and returns them.
 func (w *Watcher) tell(s *space) pending {
 	s.telling.Lock()
 	defer s.telling.Unlock()
@@ -134,7 +133,7 @@ func (w *Watcher) tell(s *space) pending {
 		w.mu.Unlock()
 		return pending{}
 	case s.watching && (err != nil || id != s.rootID):
-		// To look at it makes sure; should it be back by then, all is told.
+		// A walk makes sure; should it be back by then, everything is reported.
 		s.pend.hold = time.Now().Add(w.opts.Quiet)
 		w.enqueue(s, op{kind: opLook, path: wspath.Root})
 		w.mu.Unlock()

@@ -19,15 +19,15 @@ type toEnter struct {
 	above *ignore.Dir // the rules of the folder it is in
 }
 
-// errLimit stands for ENOSPC where the limit is our own.
+// errLimit is returned instead of ENOSPC where the limit is our own.
 var errLimit = errors.New("limit of watches reached")
 
 // errAliased says that a folder is watched under another name already.
 var errAliased = errors.New("folder is watched under another name")
 
-// walk watches a folder and those below it that are wanted, each before it is
-// listed. Where watches run out, the workspace is not watched any more, which
-// is told and no failure.
+// walk watches a directory and those below it that are wanted, each before it is
+// listed. Where watches run out, the workspace is no longer watched, which is
+// reported and is no failure.
 func (w *Watcher) walk(s *space, path wspath.Path, above *ignore.Dir) error {
 	pending := []toEnter{{path, above}}
 	for len(pending) > 0 {
@@ -85,7 +85,7 @@ func (w *Watcher) folder(s *space, e toEnter) ([]toEnter, error) {
 	}
 	defer f.Close()
 	var names []string
-	var ruled [2]bool // has rules of git's, of ours
+	var ruled [2]bool // has .gitignore, .umbraignore
 	for {
 		list, err := f.ReadDir(1024)
 		for _, d := range list {
@@ -139,8 +139,8 @@ func (w *Watcher) enter(s *space, path wspath.Path) (*os.File, error) {
 		return nil, errLimit
 	}
 	if x != nil {
-		// A folder that another workspace watches, or one that a refresh comes
-		// to. If another stands there now, its watch is of no use.
+		// A directory that another workspace watches, or one that a refresh reaches.
+		// If another exists there now, its watch is of no use.
 		if now, err := identify(abs); err != nil || now.inode != x.id {
 			_ = w.src.Remove(abs)
 		}
@@ -203,8 +203,8 @@ func closeUnless(f *os.File, err error) error {
 	return err
 }
 
-// isLimit tells errors that mean that there is no room for more watches, or for
-// looking: to go on would leave out a part of the tree.
+// isLimit reports whether an error means that no more watches can be set or
+// directories opened: to go on would leave out a part of the tree.
 func isLimit(err error) bool {
 	return errors.Is(err, errLimit) || errors.Is(err, errNoSource) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }

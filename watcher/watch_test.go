@@ -92,7 +92,7 @@ func TestToldWithoutAsking(t *testing.T) {
 	r.awaitDirty(t, "a/c")
 }
 
-// A folder under a new name tells of its files under that name.
+// A directory under a new name reports its files under that name.
 func TestMovedFoldersGoOn(t *testing.T) {
 	onDisks(t, func(t *testing.T, root string) {
 		write(t, root+"/a/s/f", "x")
@@ -127,7 +127,7 @@ func TestStormOfNewFolders(t *testing.T) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if err != nil && len(r.lost) > 0 {
-			return // told that a scan is needed
+			return // notified that a scan is needed
 		}
 		must(t, err)
 		for _, p := range want {
@@ -292,7 +292,7 @@ func TestSyncSeesThatTheRootIsGone(t *testing.T) {
 	}
 }
 
-// One workspace inside another is told of its part, and goes without the other.
+// A workspace inside another is notified of its part, and works without the other.
 func TestNestedWorkspaces(t *testing.T) {
 	root := t.TempDir()
 	write(t, root+"/in/s/f", "x")

@@ -23,7 +23,7 @@ type Reason string
 const (
 	Overflow   Reason = "overflow"    // the kernel's queue overflowed
 	Failed     Reason = "error"       // the watcher reported an error, or a folder could not be read
-	Backlog    Reason = "backlog"     // more folders came and went than could be looked at
+	Backlog    Reason = "backlog"     // more directories appeared and disappeared than could be walked
 	WatchLimit Reason = "watch_limit" // no more watches, instances or descriptors: not watched any more
 	Aliased    Reason = "aliased"     // a folder is watched under another name (a bind mount)
 	FileSystem Reason = "file_system" // a network, FUSE or overlay file system
@@ -39,13 +39,13 @@ type Options struct {
 	// CookieDir is a private folder of the server's for Sync, on a local file
 	// system; it is made if needed. Empty means a temporary one.
 	CookieDir string
-	// Quiet is how long nothing may happen before a batch is told, Most how long
+	// Quiet is how long nothing may happen before a batch is reported, Most how long
 	// a batch waits if something always happens: 75 and 500 ms.
 	Quiet, Most time.Duration
 	// SyncWait bounds how long Sync waits: 2 s.
 	SyncWait time.Duration
-	// FolderNames is how many changed names of one folder are told one by one,
-	// MaxNames how many of one workspace: 512 and 16,384.
+	// FolderNames is how many changed names of one directory are reported one by
+	// one, MaxNames how many of one workspace: 512 and 16,384.
 	FolderNames, MaxNames int
 }
 
@@ -70,26 +70,26 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Space is what a workspace wants to be told and asked. Each function may be
-// nil. Dirty, RulesChanged, Lost and Gone are called one at a time for a
-// workspace, and must hand over and return: while one runs no workspace is told
-// anything, and none of them may call Add, Remove, Sync or Close.
+// Space has the functions that are called for a workspace. Each may be nil. Dirty,
+// RulesChanged, Lost and Gone are called one at a time for a workspace, and must
+// hand over and return: while one runs nothing is reported to any workspace, and
+// none of them may call Add, Remove, Sync or Close.
 type Space struct {
 	// Rules gives the root's rules and the project's own index as of now; it is
 	// asked again when rules change. Nil, or nil rules, watches everything.
 	Rules func() (*ignore.Dir, *ignore.Index, error)
-	// TrackedUnder tells of folders that are watched although rules ignore
-	// them: those with tracked files below.
+	// TrackedUnder reports whether an ignored directory is watched nevertheless,
+	// since it has tracked files below.
 	TrackedUnder func(dir wspath.Path) bool
-	// Prune tells of paths that are passed over: the server's own folders. It is
-	// called under a lock, often: it must only compare.
+	// Prune reports whether a path is skipped, as the server's own directories are.
+	// It is called under a lock, often: it must only compare.
 	Prune func(path wspath.Path) bool
 
 	Dirty        func(paths []wspath.Path)
 	RulesChanged func()
 	Lost         func(Reason)
-	// Gone tells that the root was removed, moved or replaced; nothing more is
-	// told until Add.
+	// Gone is called when the root was removed, moved or replaced; nothing more is
+	// reported until Add.
 	Gone func()
 }
 
@@ -112,10 +112,10 @@ type Watcher struct {
 	watches  map[string]*watch   // by absolute path
 	inodes   map[inode]*watch
 	ready    []*space
-	untold   map[*space]struct{} // spaces with something to tell
+	untold   map[*space]struct{} // spaces with something pending
 	closed   bool
 	limitLog bool      // the limit was logged
-	renewed  time.Time // when all workspaces were last looked at again
+	renewed  time.Time // when all workspaces were last walked again
 
 	kick  chan struct{} // capacity 1: the teller looks again
 	done  chan struct{}
@@ -129,7 +129,7 @@ const workers = 2
 
 // New starts a watcher. Where the system gives no instance (EMFILE:
 // fs.inotify.max_user_instances), it still works: it trusts nothing, and every
-// workspace is told that it is not watched. It fails where the folder for
+// workspace is notified that it is not watched. It fails if the directory for
 // cookies cannot be made.
 func New(opts Options) (*Watcher, error) {
 	return newWatcher(opts, openNotify)
@@ -208,12 +208,12 @@ func (w *Watcher) Close() error {
 	return errs.Wrap(err, "")
 }
 
-// Add watches a workspace's folder: when it returns, the watches stand, and a
-// scan that begins now misses nothing. What stands in the folder is not told.
-// An id that is known begins anew.
+// Add watches a workspace's directory: when it returns, the watches are set, and a
+// scan that begins now misses nothing. What exists in the directory already is not
+// reported. An id that was added before starts over.
 //
-// It fails where the root is no folder or cannot be read, with what Rules
-// failed with, and with ctx. That watches ran out is no failure: see State.
+// It fails if the root is not a directory or cannot be read, with the error of
+// Rules, and with ctx. That watches ran out is no failure: see State.
 func (w *Watcher) Add(ctx context.Context, id, root string, opts Space) error {
 	w.Remove(id)
 	abs, err := filepath.Abs(root)
@@ -279,9 +279,9 @@ func (w *Watcher) Remove(id string) {
 	defer s.telling.Unlock()
 }
 
-// State tells how a workspace is watched.
+// State describes how a workspace is watched.
 type State struct {
-	// Watching says that changes are told; else only scans find any.
+	// Watching means that changes are reported; else only scans find any.
 	Watching bool
 	// Trusted says that no kind of change but those that never raise events is
 	// missed: the long period of scans will do.
@@ -305,7 +305,7 @@ func (w *Watcher) State(id string) State {
 func (w *Watcher) Trusted(id string) bool { return w.State(id).Trusted }
 
 // Refresh makes the watcher ask for the rules again, where they changed
-// otherwise than by a file that is watched. RulesChanged is told when the
+// otherwise than by a file that is watched. RulesChanged is called when the
 // watches have followed.
 func (w *Watcher) Refresh(id string) {
 	w.mu.Lock()
