@@ -1,11 +1,10 @@
 // Package cache keeps what was read of histories within one budget of bytes that
-// many caches share: trees and delta bases of all stores of a process. It uses
-// nothing of ours.
+// many caches share: trees and delta bases of all stores of a process.
 //
-// Each cache has a lock of its own, held for a look into a map, so stores that
-// are written to at once do not meet. When the budget is passed, whoever passed
-// it drops what was used least recently, wherever it is. An empty cache is not
-// known to its budget, so one that is closed leaves nothing behind.
+// Each cache has a lock of its own, held for a map lookup, so stores that are
+// written to concurrently do not contend. A Put that exceeds the budget evicts the
+// least recently used values of all caches. An empty cache is not registered with
+// its budget, so a closed one leaves nothing behind.
 package cache
 
 import (
@@ -21,7 +20,7 @@ type Budget struct {
 	limit int64
 	used  atomic.Int64
 	// clock moves with each value that is put: what was used between two of them
-	// counts as used at once. Nothing is dropped while it stands.
+	// counts as used at once. Nothing is evicted while it does not move.
 	clock atomic.Uint64
 
 	trimming sync.Mutex // one at a time drops; the others go on
@@ -31,7 +30,7 @@ type Budget struct {
 
 // member is a cache that holds something.
 type member interface {
-	// oldest tells when the value was used that is to go first; false: there is
+	// oldest returns when the value to be evicted first was used; false: there is
 	// none.
 	oldest() (at uint64, ok bool)
 	// drop drops the value that is to go first if it was used at a time, and is
@@ -64,10 +63,10 @@ func (b *Budget) trim() {
 	}
 }
 
-// pass looks once at all caches that hold something. To make up for that it drops
-// a little more than it must, and at least as many values as there are caches: so
-// what one value costs does not grow with their number. What was used since the
-// last value was put stays, and so does that value. False if there is nothing else.
+// pass visits all caches that hold something once. To make up for that it evicts a
+// little more than it must, and at least as many values as there are caches: so
+// the cost of one value does not grow with their number. Values used since the
+// last Put stay, and so does that Put's. It returns false if there are no others.
 func (b *Budget) pass() bool {
 	now := b.clock.Load()
 	b.mu.Lock()
@@ -110,8 +109,8 @@ func (q *queue) Pop() any {
 	return last
 }
 
-// Overhead is about what a kept value costs beside its own bytes: the entry and
-// its place in the map.
+// Overhead is about what a cached value costs in addition to its own bytes: the
+// entry and its place in the map.
 const Overhead = 200
 
 // Cache keeps values by key. Safe for concurrent use. It takes no memory to
@@ -149,9 +148,9 @@ func (c *Cache[K, V]) Get(k K) (v V, ok bool) {
 	return e.value, true
 }
 
-// Put keeps a value of some bytes under a key; one that is there already stays.
-// What is larger than the whole budget is not kept. Nobody may change the value
-// from then on.
+// Put keeps a value of some bytes under a key; an existing one stays.
+// A value larger than the whole budget is not kept. The value must not be
+// changed from then on.
 func (c *Cache[K, V]) Put(k K, v V, bytes int64) {
 	cost := bytes + Overhead
 	if cost > c.b.limit {

@@ -134,7 +134,7 @@ func TestManyCachesAtOnce(t *testing.T) {
 	wg.Wait()
 	shared.Close()
 	if b.Used() != 0 {
-		t.Errorf("%d bytes kept by nobody", b.Used())
+		t.Errorf("%d bytes are kept without a cache", b.Used())
 	}
 }
 

@@ -129,7 +129,7 @@ func TestApplyNames(t *testing.T) {
 	}
 }
 
-// TestApplyNamesAtTop has the names at the top, where nothing stands before them.
+// TestApplyNamesAtTop has the names at the top, with nothing before them.
 func TestApplyNamesAtTop(t *testing.T) {
 	t.Parallel()
 	var made, gone, chmod []pair
@@ -217,8 +217,8 @@ func TestApplyKinds(t *testing.T) {
 	}
 }
 
-// judgeAll judges every case in a folder of its own, all with one call of git,
-// and each alone if that fails, to tell which it is.
+// judgeAll judges every case in a directory of its own, all with one call of git,
+// and each alone if that fails, to find which it is.
 func judgeAll(t *testing.T, opts diff.Options, cases map[string][]pair) {
 	var all []pair
 	for name, pairs := range cases {

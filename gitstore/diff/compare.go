@@ -11,11 +11,11 @@ import (
 const DefaultWork = 1 << 25
 
 // Work counts the steps of one or several comparisons. A step is one cell of
-// the edit graph looked at, a few nanoseconds.
+// the edit graph, a few nanoseconds.
 type Work struct {
 	Limit int64 // 0: DefaultWork
 	Spent int64
-	// Plain leaves out how lines are indented when a change may stand at several
+	// Plain ignores how lines are indented when a change could be at several
 	// places, as git does in merges.
 	Plain bool
 	// Coarse is set when the limit, or the size of a text, made some part of
@@ -194,7 +194,7 @@ func changes(a, b *side) []Change {
 // Lines without a partner on the other side are changed whatever the rest is,
 // so they are marked first and the search sees only the others. Lines with very
 // many partners, inside a run of lines without one, are marked too: they would
-// cost most and tell least.
+// cost most and help least.
 func (t *Table) align(a, b *side, ra, rb Range, w *Work) {
 	t.scratch()
 	for _, id := range a.ids {
@@ -268,7 +268,7 @@ func (t *Table) partake(s *side, r Range, partners []int32) *partaking {
 	return p
 }
 
-// inLonelyRun reports whether the frequent line i stands among frequent and
+// inLonelyRun reports whether the frequent line i is among frequent and
 // lonely lines, lonely ones on both sides of it, and these make up more than
 // three quarters.
 func inLonelyRun(kind []uint8, i int) bool {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// headingMax is how much of a line stands behind "@@" at most, in bytes.
+// headingMax is how much of a line follows "@@" at most, in bytes.
 const headingMax = 80
 
 // hunks writes the changes with their context. Changes with at most twice the

@@ -1,11 +1,11 @@
 package diff
 
-// Where a block may stand at several places, git takes the one that reads best,
+// Where a block could be at several places, git takes the one that reads best,
 // by how the lines around its two ends are indented (diff.indentHeuristic, on by
 // default since git 2.14; the scores are those of git's xdiff).
 
 const (
-	maxSliding = 100 // how far a block is looked at
+	maxSliding = 100 // how many lines of a block are considered
 	maxIndent  = 200
 	maxBlanks  = 20 // in a row that are counted
 
@@ -44,7 +44,7 @@ func indentOf(line []byte) int {
 	return blankLine
 }
 
-// splitScore tells how well a text reads if it is split at some places; less is
+// splitScore rates how well a text reads if it is split at some places; less is
 // better.
 type splitScore struct{ indent, penalty int }
 

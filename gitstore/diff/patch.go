@@ -9,7 +9,7 @@ import (
 	"umbra/gitstore/object"
 )
 
-// ErrMode is returned for a mode that a patch cannot tell: only regular files,
+// ErrMode is returned for a mode that a patch cannot express: only regular files,
 // executables and symbolic links have one.
 var ErrMode = errors.New("diff: no mode of a file")
 
@@ -20,7 +20,7 @@ const DefaultContext = 3
 // --unidiff-zero`.
 const NoContext = -1
 
-// DefaultMaxBinary is the size up to which binary content stands in a patch.
+// DefaultMaxBinary is the size up to which a patch includes binary content.
 const DefaultMaxBinary = 64 << 20
 
 // File is one side of a comparison.
@@ -55,10 +55,10 @@ type Patch struct {
 // with -R. It may share their texts, which must not be changed.
 type Series struct{ first, then, last []byte }
 
-// Add appends a patch. Of what became another kind of thing under another name,
-// the removal stands before all else and the creation after: its old name may be
-// another file's by now, its new one may have been, and where nothing is renamed
-// git goes by the order.
+// Add appends a patch. If a path got another kind of entry under another name, its
+// removal comes before everything else and its creation after: another file may
+// have its old name now, or may have had its new one, and without renames git
+// applies patches in order.
 func (s *Series) Add(p Patch) {
 	if p.removal == 0 {
 		if s.then == nil {
@@ -200,7 +200,7 @@ func similarity(common int, old, new []byte) int {
 	return min(int(int64(common)*100/int64(max(len(old), len(new), 1))), 99)
 }
 
-// header writes what stands before `---` (git-diff(1), "Generating patch text
+// header writes the lines before `---` (git-diff(1), "Generating patch text
 // with -p").
 func (w *writer) header(similarity int) {
 	old, new := &w.old, &w.new
@@ -211,8 +211,8 @@ func (w *writer) header(similarity int) {
 	case new.Mode == 0:
 		w.linef("deleted file mode %v", old.Mode)
 	case old.Mode != new.Mode, old.Path != new.Path && old.Mode == object.Symlink:
-		// A link's rename tells the mode too: else git apply does not see that a
-		// link makes way for a folder.
+		// A link's rename has the mode too: else git apply does not see that a
+		// directory replaces a link.
 		w.linef("old mode %v", old.Mode)
 		w.linef("new mode %v", new.Mode)
 	}

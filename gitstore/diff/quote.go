@@ -28,7 +28,7 @@ func Quote(name string) string {
 	return b.String()
 }
 
-// plain reports whether a name stands in a patch as it is: no control
+// plain reports whether a patch has a name unquoted: no control
 // character, quote, backslash or byte beyond ASCII (git-config(1),
 // core.quotePath at its default).
 func plain(name string) bool {

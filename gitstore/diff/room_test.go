@@ -38,7 +38,7 @@ func TestTextTakesWhatItNeeds(t *testing.T) {
 }
 
 // TestTooManyLines: where each line would cost more than it holds, the patch is
-// one that tells no lines.
+// one without lines.
 func TestTooManyLines(t *testing.T) {
 	t.Parallel()
 	for lines, want := range map[int]bool{maxLines - 1: false, maxLines + 1: true} {

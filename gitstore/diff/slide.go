@@ -1,11 +1,11 @@
 package diff
 
 // A block of changed lines can often be moved: if the line before it equals its
-// last line, the block one line further up is as right. It goes where
-// git puts it: as far down as it can, or, where it can stand beside a block of
-// the other side, at the lowest such place, so that a deletion and an addition
-// become one change; else where it reads best (indent.go). Blocks that touch while moving become one. This changes
-// which lines are called changed, never how many.
+// last line, the block one line further up is equally correct. It is moved where
+// git puts it: as far down as possible, or, where it can be next to a block of the
+// other side, to the lowest such place, so that a deletion and an addition become
+// one change; else to where it reads best (indent.go). Blocks that touch while
+// moving become one. This changes which lines are called changed, never how many.
 
 // block is a run of changed lines, perhaps an empty one between two unchanged
 // lines. The blocks of both sides correspond one to one, since the unchanged

@@ -2,7 +2,7 @@ package diff
 
 import "bytes"
 
-// sniff is how many bytes git looks at to tell binary content from text.
+// sniff is how many bytes git reads to distinguish binary content from text.
 const sniff = 8000
 
 // Binary reports whether data is binary by git's rule: a NUL in the first 8000

@@ -31,7 +31,7 @@ type merger struct {
 }
 
 // combine walks the two lists of changes, ordered by their place in the base.
-// Two changes that overlap or touch there meet; the rest stand for themselves.
+// Two changes that overlap or touch there meet; the others stay separate.
 func (m *merger) combine(ours, theirs []diff.Change) []part {
 	var parts []part
 	// How far a base line number is shifted in ours and theirs behind the last
@@ -77,7 +77,7 @@ func shifted(r diff.Range, by int) diff.Range {
 	return diff.Range{Start: r.Start + by, End: r.End + by}
 }
 
-// cover gives the new lines that stand for the base range, which contains c.Old.
+// cover returns the new lines that replace the base range, which contains c.Old.
 func cover(c diff.Change, base diff.Range) diff.Range {
 	return diff.Range{
 		Start: c.New.Start - (c.Old.Start - base.Start),
@@ -92,7 +92,7 @@ func (m *merger) same(a, b diff.Change) bool {
 }
 
 // appendPart adds a part, or widens the last one by it where they touch in ours
-// or in theirs: without a common line between them neither stands alone.
+// or in theirs: without a common line between them they are one part.
 func appendPart(parts []part, p part) []part {
 	if len(parts) == 0 {
 		return append(parts, p)

@@ -55,7 +55,7 @@ func sameAsMergeFile(t *testing.T, dir string, seed int) (clean bool) {
 		t.Fatal(err)
 	}
 	if style == merge3.Diff3 && r.Clean && conflicts > 0 {
-		return true // the package comment tells why
+		return true // see the package comment
 	}
 	got := r.Render(labels, style)
 	if r.Clean != (conflicts == 0) || !bytes.Equal(got, want) {

@@ -6,7 +6,7 @@ import (
 	"umbra/gitstore/diff"
 )
 
-// Style says what stands between the conflict markers (git-merge(1), "HOW
+// Style says what is between the conflict markers (git-merge(1), "HOW
 // CONFLICTS ARE PRESENTED").
 type Style uint8
 
@@ -16,7 +16,7 @@ const (
 	Diff3                 // ours, base and theirs
 )
 
-// Labels stand behind the markers; an empty one leaves the marker bare.
+// Labels follow the markers; an empty one leaves the marker bare.
 type Labels struct{ Ours, Base, Theirs string }
 
 // Render gives the text with the conflicts marked, as `git merge-file -p`
@@ -94,7 +94,7 @@ const (
 	crlf
 )
 
-// lineEnd tells the end of line i, or of the line before if i is the last one
+// lineEnd returns the end of line i, or of the line before if i is the last one
 // and has none.
 func lineEnd(l diff.Lines, i int) eol {
 	for ; i >= 0 && i < l.Len(); i-- {

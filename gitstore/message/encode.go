@@ -56,7 +56,7 @@ func ValidKey(key string) bool {
 	return true
 }
 
-// Encode gives the message's text, as it stands after a commit's header:
+// Encode returns the message's text, as it follows a commit's header:
 // UTF-8, ending in a newline. A trailer in Extra whose key is not ValidKey is
 // left out. Safe for concurrent use, m is not changed.
 func (m *Message) Encode() string {
@@ -94,7 +94,7 @@ func (m *Message) Append(dst []byte) []byte {
 	return number(dst, keySeq, m.Seq)
 }
 
-// mustCondense reports whether "Files:" stands for the entries.
+// mustCondense reports whether "Files:" replaces the list of entries.
 func (m *Message) mustCondense() bool {
 	return m.Condensed || m.Files > 0 || m.Source == Baseline || len(m.Entries) > MaxListed
 }
@@ -158,8 +158,8 @@ func appendRef(dst []byte, r EntryRef) []byte {
 	return text(dst, keyRevEntry, name)
 }
 
-// noTask stands in a Reverts-Entry for an EntryRef without a task. No id
-// begins with it.
+// noTask is how a Reverts-Entry writes an EntryRef without a task. No id begins
+// with it.
 const noTask = "-"
 
 func appendExtra(dst []byte, extra []Trailer) []byte {

@@ -25,7 +25,7 @@ func git(t *testing.T, dir, stdin string, args ...string) string {
 }
 
 // TestGitReadsOurTrailers gives hostile texts as every field a client reaches
-// and compares what git takes for trailers with what stands there.
+// and compares what git takes for trailers with what was encoded.
 func TestGitReadsOurTrailers(t *testing.T) {
 	dir := t.TempDir()
 	git(t, dir, "", "init", "-q", "--bare")

@@ -36,8 +36,8 @@ func Author(actor string) (name, email string) {
 
 // localPart makes the part before the "@" (RFC 5321 Dot-string, 64 octets at
 // most): letters, digits, "+", "-", "_" and single inner dots stay, anything
-// else becomes "-". A name of which no letter or digit is left is told by its
-// bytes, so that such names do not all become one person.
+// else becomes "-". A name of which no letter or digit is left is encoded by
+// its bytes, so that such names do not all become one identity.
 func localPart(name string) string {
 	const most = 64
 	b := make([]byte, 0, len(name))

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// The keys of an info tag's trailers, beside those it shares with commits.
+// The keys of an info tag's trailers that commits do not have.
 const (
 	keyGoal     = "Goal"
 	keyStatus   = "Status"
@@ -34,8 +34,8 @@ type Info struct {
 	// written.
 	Created, Updated time.Time
 	Pinned           bool
-	// BaseWas is the id of the task's base before the part of history that it
-	// stands in was dropped; empty while it stands where it always did.
+	// BaseWas is the id of the task's base before that part of history was
+	// dropped; empty while the base still exists.
 	BaseWas        string
 	Metadata       json.RawMessage // a JSON value, or empty
 	RequestID      string
@@ -75,7 +75,7 @@ func EncodeInfo(in *Info) string {
 		dst = text(dst, keyPinned, "true")
 	}
 	dst = text(dst, keyBaseWas, in.BaseWas)
-	// JSON stands bare: it begins and ends with no space, and a string's
+	// JSON needs no quotes: it begins and ends with no space, and a string's
 	// quotes are its own.
 	if len(meta) > 0 {
 		dst = append(append(key(dst, keyMetadata), meta...), '\n')
@@ -161,7 +161,7 @@ func (in *Info) set(k, raw string) error {
 }
 
 // oneLineJSON gives a JSON value on one line, of printable characters: what is
-// not can stand inside strings only, and is escaped there. Numbers keep their
+// not can be in strings only, and is escaped there. Numbers keep their
 // digits, members their order.
 func oneLineJSON(raw json.RawMessage) []byte {
 	raw = bytes.TrimSpace(bytes.ToValidUTF8(raw, []byte("\uFFFD")))

@@ -1,12 +1,12 @@
 // Package message is the text of what the server records: the commit message
 // of a change set and the message of a task's annotated info tag, with the
 // trailers that git itself reads (git-interpret-trailers(1)), and the
-// identities that stand in the header.
+// identities in the header.
 //
-// It is pure, and imports gitstore/object alone. Invariants:
+// It does no I/O. Invariants:
 //
 //   - Nothing that a client sends becomes a trailer, ends the message early or
-//     reaches the header: free text stands in paragraphs of its own before the
+//     reaches the header: free text is in paragraphs of its own before the
 //     trailers, values are one line, quoted where they would not survive.
 //   - What Encode writes, Parse reads back: Encode(Parse(Encode(m))) is
 //     Encode(m), byte for byte.
@@ -14,8 +14,8 @@
 //     tab in free text.
 //
 // A change set of more than MaxListed entries, and the baseline at any size,
-// is condensed: "Files: n" stands for the entries, and only those are listed
-// of which the trees do not tell all (Entry.beyondTrees). Where entries are
+// is condensed: "Files: n" replaces the list, and only entries that a comparison
+// of the trees does not show whole are listed (Entry.beyondTrees). Where entries are
 // numbered, the listed ones of a condensed commit come first, in their order,
 // then the others, by path in byte order.
 package message
@@ -75,7 +75,7 @@ func (s Source) Valid() bool {
 	return false
 }
 
-// Purged stands in place of an After-Hash whose content was purged.
+// Purged replaces an After-Hash whose content was purged.
 const Purged = "purged"
 
 // EntryRef names a changelog entry: the ID-th of a task. A change of no task
@@ -105,16 +105,16 @@ type Entry struct {
 	Reverts []EntryRef
 }
 
-// beyondTrees reports whether an entry tells what a comparison of the
-// commit's tree with its parent's does not: a name's origin, an empty folder,
+// beyondTrees reports whether an entry has what a comparison of the commit's
+// tree with its parent's does not show: a name's origin, an empty directory,
 // permission bits that a restored file must not exceed.
 func (e *Entry) beyondTrees() bool {
 	return e.OldPath != "" || e.Permissions != "" ||
 		e.Operation == Rename || e.Operation == Mkdir || e.Operation == Rmdir
 }
 
-// Whole is what a request named when that was a folder: the subject tells it
-// beside the number of files that it covered.
+// Whole is what a request named when that was a directory: the subject has it and
+// the number of files that it covered.
 type Whole struct {
 	Operation Operation
 	Path      string
@@ -142,8 +142,8 @@ type Message struct {
 	// Files counts the entries of a condensed change set. Encode takes
 	// len(Entries) where it is 0 and the set has to be condensed.
 	Files int
-	// Condensed is set by Parse where "Files:" stands. Encode condenses what
-	// it must, and what has it set.
+	// Condensed is set by Parse where there is a "Files:" trailer. Encode condenses
+	// what it must, and what has it set.
 	Condensed bool
 	// Reverts are the commits undone by this one, each once.
 	Reverts []object.ID
@@ -153,7 +153,7 @@ type Message struct {
 
 	Actor          string
 	Source         Source
-	Reason         string // "unclean-stop"; empty if there is nothing to tell
+	Reason         string // "unclean-stop"; empty for ordinary changes
 	RequestID      string
 	IdempotencyKey string // "sha256:<hex>" of key and request
 	Author         string // metadata.author of a save

@@ -9,8 +9,8 @@ import (
 	"umbra/gitstore/object"
 )
 
-// ErrMalformed is in the chain of an error about trailers of ours that do not
-// read as Encode writes them.
+// ErrMalformed is in the chain of an error about umbra's trailers that are not as
+// Encode writes them.
 var ErrMalformed = errors.New("message: malformed trailers")
 
 // Parse reads a commit's message. Trailers with other keys go to Extra. A
@@ -40,7 +40,7 @@ func Parse(s string) (*Message, error) {
 	return m, nil
 }
 
-// repeats is true of the keys that may stand more than once.
+// repeats reports whether a key may occur more than once.
 func repeats(k string) bool {
 	switch k {
 	case keyOperation, keyPath, keyOldPath, keyAfterHash, keyPermissions, keyRevEntry, keyReverts:

@@ -30,7 +30,7 @@ func appendValue(dst []byte, v string) []byte {
 	return append(dst, v...)
 }
 
-// needsQuotes reports whether s cannot stand bare. In a path every quote and
+// needsQuotes reports whether s must be quoted. In a path every quote and
 // backslash counts, as for git; in another value only what would be mistaken
 // for a quoted one.
 func needsQuotes(s string, path bool) bool {

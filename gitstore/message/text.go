@@ -108,8 +108,8 @@ func unguard(text string) string {
 //   - a scissors line of git-commit(1) does, behind any core.commentChar;
 //   - "From ", "From:", "Date:", "Subject:", "[PATCH" are read by
 //     git-mailsplit(1) and git-mailinfo(1) as header;
-//   - a trailer's key of ours is none of git's business outside the last
-//     paragraph, but people find commits with git log --grep='^Task-Id: …'.
+//   - git ignores one of umbra's trailer keys outside the last paragraph, but
+//     users find commits with git log --grep='^Task-Id: …'.
 func meaningful(line string) bool {
 	if line == "" {
 		return false

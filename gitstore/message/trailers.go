@@ -6,8 +6,8 @@ import (
 )
 
 // split separates the last paragraph, if every line of it is a trailer (or one
-// that git itself appends), from what stands before it. Our messages never
-// have it any other way; git-interpret-trailers(1) is more lenient.
+// that git itself appends), from the text before it. umbra's messages are always
+// so; git-interpret-trailers(1) is more lenient.
 func split(s string) (body, block string) {
 	s = strings.TrimRight(s, "\n")
 	i := strings.LastIndex(s, "\n\n")

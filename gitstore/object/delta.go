@@ -37,7 +37,7 @@ func appendInsert(d, lit []byte) []byte {
 }
 
 // appendCopy adds n bytes from off of the base. Zero bytes of offset and size
-// are left out, as the first byte's bits tell.
+// are left out, as the first byte's bits say.
 func appendCopy(d []byte, off, n int) []byte {
 	for n > 0 {
 		c := min(n, maxCopy)
@@ -63,7 +63,7 @@ func appendCopy(d []byte, off, n int) []byte {
 	return d
 }
 
-// stride is how much is compared at once before the bytes are looked at.
+// stride is how much is compared at once before single bytes are.
 const stride = 512
 
 // commonPrefix gives how many first bytes of a and b are equal.

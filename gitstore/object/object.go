@@ -1,6 +1,6 @@
 // Package object holds git's nouns: object ids, kinds, modes, tree entries,
 // commits and tags, and their exact bytes (gitformat-pack(5), git-mktree(1),
-// git-hash-object(1)). Pure: no I/O, imports nothing of ours.
+// git-hash-object(1)). It does no I/O.
 //
 // Hash is for objects that are made here or compared; HashChecked is for content
 // that comes from outside.

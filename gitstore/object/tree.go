@@ -10,8 +10,8 @@ import (
 	"unsafe"
 )
 
-// ErrBadTree is returned for bytes that are no well-formed tree, and for
-// entries that may not stand in one.
+// ErrBadTree is returned for bytes that are not a well-formed tree, and for
+// entries that a tree may not have.
 var ErrBadTree = errors.New("object: bad tree")
 
 // Entry is one line of a tree.
@@ -57,7 +57,7 @@ func ParseTree(data []byte) ([]Entry, error) {
 }
 
 // EncodeTree makes a tree of entries in any order. It fails where an entry does
-// not validate or a name stands twice.
+// not validate or a name occurs twice.
 func EncodeTree(entries []Entry) (*TreeData, error) {
 	return (&TreeData{off: []uint32{0}}).With(entries, nil)
 }
@@ -254,7 +254,7 @@ func (t *TreeData) Size() int {
 	return cap(t.data) + 4*cap(t.off) + int(unsafe.Sizeof(*t)) + len(ID{})
 }
 
-// edit replaces what stands at the place of (name, dir), if anything does.
+// edit replaces the entry at the place of (name, dir), if there is one.
 type edit struct {
 	name []byte
 	dir  bool
@@ -263,9 +263,9 @@ type edit struct {
 	line *Entry // what comes in its place; nil for nothing
 }
 
-// With makes a new tree in which the names in remove are gone and the entries
-// in set stand, in place of whatever had their names. A name to remove that is
-// not there is passed over. It fails where an entry does not validate or a name
+// With makes a new tree without the names in remove and with the entries in set,
+// which replace those of the same names. A name to remove that does not exist is
+// ignored. It fails where an entry does not validate or a name
 // is given twice. Cost: one copy of the tree, and a search for each name.
 func (t *TreeData) With(set []Entry, remove []string) (*TreeData, error) {
 	edits, err := t.edits(set, remove)
@@ -334,7 +334,7 @@ func (t *TreeData) inPlace(edits []edit) (*TreeData, bool) {
 
 // Window gives the entries of two trees that may differ: t's [from, to) and
 // o's [ofrom, oto). Those before and after are the same in both, bytes and all;
-// a name that stands in both windows has its two entries there.
+// a name that is in both windows has its two entries there.
 func (t *TreeData) Window(o *TreeData) (from, to, ofrom, oto int) {
 	head := t.entryAt(commonPrefix(t.data, o.data))
 	rest, orest := t.data[t.off[head]:], o.data[o.off[head]:]

@@ -22,10 +22,10 @@ type GitDir struct {
 	Linked bool
 }
 
-// FindGitDir looks for ".git" in a folder of the host: a folder, a link to one,
-// or a file with "gitdir:" (gitrepository-layout(5)), as linked worktrees and
-// submodules have. Folders above are not looked at. No repository, or one that
-// cannot be made out, is the zero value.
+// FindGitDir looks for ".git" in a directory of the host: a directory, a link to
+// one, or a file with "gitdir:" (gitrepository-layout(5)), as linked worktrees and
+// submodules have. Directories above are not searched. If there is no repository,
+// or one that cannot be read, it returns the zero value.
 func FindGitDir(root string) (GitDir, error) {
 	dot := filepath.Join(root, ".git")
 	info, err := os.Lstat(dot)

@@ -38,8 +38,8 @@ const (
 // 1970, and nanoseconds where git was built to keep them.
 type Timestamp struct{ Sec, Nsec uint32 }
 
-// Entry is one path of an index. The stat data is what lstat told when the
-// entry was written, each value cut to its low 32 bits.
+// Entry is one path of an index. The stat data is lstat's when the entry
+// was written, each value cut to its low 32 bits.
 type Entry struct {
 	Path         string
 	ID           [sha1.Size]byte
@@ -50,7 +50,7 @@ type Entry struct {
 	Size         uint32 // 0 also where git found the entry racy
 
 	Stage        uint8 // 1 to 3 while a merge is unresolved
-	AssumeValid  bool  // the person told git not to look at the file
+	AssumeValid  bool  // the user asked git not to check the file
 	SkipWorktree bool  // the file need not be on disk
 	IntentToAdd  bool  // "git add -N": there is no blob yet
 }
@@ -124,7 +124,7 @@ type indexReader struct {
 	data    []byte
 	at      int
 	version uint32
-	prev    string // the last entry's path: version 4 tells what is new only
+	prev    string // the last entry's path: version 4 has only the new part
 }
 
 func (r *indexReader) entry() (Entry, error) {

@@ -24,7 +24,7 @@ func project(t *testing.T, initArgs ...string) string {
 		write(t, filepath.Join(dir, fmt.Sprintf("src/pkg%d/file%d.go", i%4, i)), fmt.Sprint(i))
 	}
 	write(t, filepath.Join(dir, "a b\n\xff"), "odd")
-	write(t, filepath.Join(dir, "src.txt"), "beside src/")
+	write(t, filepath.Join(dir, "src.txt"), "next to src/")
 	write(t, filepath.Join(dir, "run.sh"), "#!/bin/sh\n")
 	if err := os.Chmod(filepath.Join(dir, "run.sh"), 0o755); err != nil {
 		t.Fatal(err)

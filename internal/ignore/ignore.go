@@ -1,18 +1,17 @@
 // Package ignore decides which paths of a workspace are left out, exactly as
 // git would: gitignore(5) with nested files, negation and the rule that nothing
-// under an ignored folder can be taken back.
+// under an ignored directory can be re-included.
 //
-// Three sets of rules with the same syntax stand side by side and never
-// override each other: git's own (.gitignore at every level and info/exclude),
+// Three sets of rules with the same syntax apply independently and never override
+// each other: git's own (.gitignore at every level and info/exclude),
 // the workspace's (.umbraignore at every level and an exclude list), and
-// .codeyignore at the root. Rules above the root and the person's global
-// excludes are not read.
+// .codeyignore at the root. Rules above the root and the user's global excludes
+// are not read.
 //
 // Git does not ignore what its index tracks: gitindex.go reads the project's own
 // index, without running anything, and leaves it to the caller to ask it.
 //
-// The package may import internal/wspath and the standard library. A Dir never
-// changes once made, so all of it may be used concurrently.
+// A Dir never changes once made, so all of it may be used concurrently.
 package ignore
 
 import (
@@ -47,7 +46,7 @@ type Options struct {
 	// follow a link in the last component, must not block on a FIFO, and need
 	// not read more than MaxFile+1 bytes. A file that is missing, no file, or
 	// not readable by right has no rules; any other error is passed on, since
-	// to go on without rules would record what somebody meant to keep out.
+	// to go on without rules would record what a user meant to keep out.
 	ReadFile func(path wspath.Path) ([]byte, error)
 	// InfoExclude is the content of git's info/exclude: git's rules that any
 	// .gitignore overrides.
@@ -88,7 +87,7 @@ func (v Verdict) Ignored() bool { return v.ByGit() || v.ByUmbra() || v.ByCodey()
 
 func hides(r *Rule) bool { return r != nil && !r.Negated }
 
-// stack is one set as it stands in a folder.
+// stack is one set as it applies in a directory.
 type stack struct {
 	lists   []*list // the nearest file last
 	ignored *Rule   // what left the folder itself out: decides for all below
@@ -124,7 +123,7 @@ func NewRoot(opts Options) (*Dir, error) {
 // Path gives the folder's path.
 func (d *Dir) Path() wspath.Path { return d.path }
 
-// Verdict tells what holds for the folder itself.
+// Verdict returns what holds for the directory itself.
 func (d *Dir) Verdict() Verdict {
 	return Verdict{Git: d.stacks[setGit].ignored, Umbra: d.stacks[setUmbra].ignored, Codey: d.stacks[setCodey].ignored}
 }
@@ -133,9 +132,9 @@ func (d *Dir) Verdict() Verdict {
 // only as Options.ReadFile does.
 func (d *Dir) Child(name string) (*Dir, error) { return d.ChildHaving(name, nil) }
 
-// ChildHaving is Child for a walker that has listed the folder: has tells
-// whether there is a file of a name, which saves opening what is not there. A
-// nil has means not known.
+// ChildHaving is Child for a walker that has listed the directory: has reports
+// whether a file of a name exists, which saves opening files that do not. A nil
+// has means not known.
 func (d *Dir) ChildHaving(name string, has func(file string) bool) (*Dir, error) {
 	c := &Dir{path: d.path.Join(name), read: d.read, stacks: d.stacks}
 	v := d.Match(name, true)

@@ -86,7 +86,7 @@ func compare(t *testing.T, tr tree) int {
 			folder = filepath.Dir(folder)
 		}
 		if err := os.MkdirAll(folder, 0o755); err != nil {
-			continue // a file stands where a folder would have to
+			continue // a file exists where a directory would have to
 		}
 		if name == p {
 			write(t, filepath.Join(dir, name), "")

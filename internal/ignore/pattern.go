@@ -7,7 +7,7 @@ import (
 
 // Rule is one line of an ignore file.
 type Rule struct {
-	Source  string // the file it stands in, as a path from the root
+	Source  string // the file that has it, as a path from the root
 	Line    int    // counted from 1
 	Pattern string // as git prints it: "!" and a trailing "/" included
 	Negated bool   // it takes back what an earlier rule ignores
@@ -98,7 +98,7 @@ func parseRule(s string) (Rule, bool) {
 		return r, true
 	}
 	// git compares the literal beginning of an anchored pattern first and
-	// judges "**" in what is left of it as if it stood at the beginning.
+	// judges "**" in the rest as if it were at the beginning.
 	rest := r.text
 	if !r.base {
 		rest = r.text[r.literal:]

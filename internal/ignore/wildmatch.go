@@ -96,8 +96,8 @@ func (g *glob) one(t token) {
 	g.need++
 }
 
-// stars adds the token for the run of stars p[start:end] and tells where to go
-// on. Two or more mean "**" only where they fill a whole component.
+// stars adds the token for the run of stars p[start:end] and returns where to
+// continue. Two or more mean "**" only where they fill a whole component.
 func (g *glob) stars(p string, start, end int) int {
 	t := token{kind: tokStar}
 	if g.path && end-start > 1 && (start == 0 || p[start-1] == '/') {
@@ -183,7 +183,7 @@ func (g *glob) accepts(t *token, c byte) bool {
 	return t.set.has(c) && !(g.path && c == '/')
 }
 
-// parseClass reads a class whose "[" stands before i, and gives the position
+// parseClass reads a class whose "[" is before i, and returns the position
 // after its "]". A "]" that comes first is a member.
 func parseClass(p string, i int) (*byteSet, int, bool) {
 	var set byteSet

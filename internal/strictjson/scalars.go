@@ -30,7 +30,7 @@ func (d *decoder) text(target reflect.Value, at *path) error {
 	case isAny(target):
 		target.Set(reflect.ValueOf(s))
 	default:
-		d.mistyped(at, wants(target))
+		d.mistyped(at, wanted(target))
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func (d *decoder) str() (string, error) {
 		case c == '\\':
 			return d.escaped(start)
 		case c < 0x20:
-			return "", d.syntax("a control character stands in a string")
+			return "", d.syntax("a string contains a control character")
 		}
 		d.pos++
 	}
@@ -82,7 +82,7 @@ func (d *decoder) escaped(start int) (string, error) {
 			}
 			return string(out), nil
 		case c < 0x20:
-			return "", d.syntax("a control character stands in a string")
+			return "", d.syntax("a string contains a control character")
 		case c != '\\':
 			out = append(out, c)
 			d.pos++
@@ -112,7 +112,7 @@ func (d *decoder) escaped(start int) (string, error) {
 			out = utf8.AppendRune(out, r)
 			continue
 		default:
-			return "", d.syntax("an unknown escape stands in a string")
+			return "", d.syntax("a string contains an unknown escape")
 		}
 		d.pos += 2
 	}
@@ -144,7 +144,7 @@ func (d *decoder) unicode() (rune, error) {
 		return r, nil
 	}
 	d.pos = start
-	return 0, d.syntax("a lone surrogate stands in a string")
+	return 0, d.syntax("a string contains a lone surrogate")
 }
 
 func (d *decoder) number(target reflect.Value, at *path) error {
@@ -180,7 +180,7 @@ func (d *decoder) number(target reflect.Value, at *path) error {
 		}
 	}
 	if target.IsValid() && !setNumber(target, string(d.data[start:d.pos])) {
-		d.mistyped(at, wants(target))
+		d.mistyped(at, wanted(target))
 	}
 	return nil
 }

@@ -7,8 +7,6 @@
 //
 // A struct's fields are named by `json:"name"` tags. null leaves the target as
 // it is (a pointer, slice, map or interface becomes nil).
-//
-// The package imports nothing of ours.
 package strictjson
 
 import (
@@ -37,13 +35,13 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("%s at byte %d", e.Reason, e.Offset)
 }
 
-// TypeError says that a value has not the type that its field wants.
+// TypeError says that a value has not the type of its field.
 type TypeError struct {
 	Field string // "operations[3].path", empty for the top
 	Want  string // "a string", "an integer" …
 }
 
-// Error gives the field and what it wants.
+// Error names the field and what it takes.
 func (e *TypeError) Error() string {
 	if e.Field == "" {
 		return "the body must be " + e.Want
@@ -89,7 +87,7 @@ type decoder struct {
 	unknown *UnknownError // the first unknown name
 }
 
-// path is where a value stands, built into a string only for an error.
+// path is where a value is, built into a string only for an error.
 type path struct {
 	parent *path
 	name   string
@@ -212,7 +210,7 @@ func (d *decoder) boolean(w string, b bool, target reflect.Value, at *path) erro
 	case isAny(target):
 		target.Set(reflect.ValueOf(b))
 	default:
-		d.mistyped(at, wants(target))
+		d.mistyped(at, wanted(target))
 	}
 	return nil
 }
@@ -243,7 +241,7 @@ func (d *decoder) object(target reflect.Value, at path) error {
 	case isAny(target):
 		generic = map[string]any{}
 	default:
-		d.mistyped(&at, wants(target))
+		d.mistyped(&at, wanted(target))
 		target = reflect.Value{}
 	}
 	seen := map[string]struct{}{}
@@ -338,7 +336,7 @@ func (d *decoder) array(target reflect.Value, at path) error {
 	case isAny(target):
 		list = reflect.ValueOf([]any{})
 	default:
-		d.mistyped(&at, wants(target))
+		d.mistyped(&at, wanted(target))
 		target = reflect.Value{}
 	}
 	d.space()
@@ -376,8 +374,8 @@ func (d *decoder) array(target reflect.Value, at path) error {
 	return nil
 }
 
-// wants names in words what a target takes.
-func wants(v reflect.Value) string {
+// wanted describes what a target takes.
+func wanted(v reflect.Value) string {
 	switch {
 	case v.Type() == jsonNumber, v.CanFloat():
 		return "a number"

@@ -60,7 +60,7 @@ func Nearest(name string, list []string) string {
 	return best
 }
 
-// fold drops what tells spellings of one name apart.
+// fold removes the differences between spellings of one name.
 func fold(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '_' || r == '-' || r == ' ' || r == '.' {

@@ -420,7 +420,7 @@ func TestWriters(t *testing.T) {
 		must(t, err)
 		defer other.Close()
 		if reader.Writers() != No {
-			t.Fatal("nobody writes")
+			t.Fatal("no process has it open for writing")
 		}
 		writer, err := f.OpenFile("f", os.O_WRONLY, 0)
 		must(t, err)

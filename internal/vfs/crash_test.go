@@ -154,7 +154,7 @@ func TestCrashTearsFiles(t *testing.T) {
 			t.Fatalf("%d bytes", len(got))
 		}
 		if !bytes.Equal(got[:sector], old[:sector]) {
-			t.Fatal("a sector that nobody wrote changed")
+			t.Fatal("a sector that was not written changed")
 		}
 		for at := sector; at < len(got); at += sector {
 			part := got[at:min(at+sector, len(got))]
@@ -193,8 +193,8 @@ func TestCrashTearsFiles(t *testing.T) {
 	}
 }
 
-// Truncated and written anew, unsynced bytes of three ages: never a byte that
-// stood in the file at no time.
+// Truncated and rewritten, unsynced bytes of three ages: never a byte that the
+// file had at no time.
 func TestCrashAfterTruncate(t *testing.T) {
 	m := NewMem(MemOptions{})
 	write(t, m, "f", strings.Repeat("1", 4*sector))

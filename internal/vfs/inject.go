@@ -51,7 +51,7 @@ type Call struct {
 }
 
 // Hook decides which calls of an injected FS fail. The fields are set before
-// first use. One Hook may stand behind several FS; its methods may be called
+// first use. One Hook may serve several FS; its methods may be called
 // concurrently.
 type Hook struct {
 	// OnCall is asked before each call. An error is what the call returns,
@@ -70,14 +70,14 @@ type Hook struct {
 	stopErr error
 }
 
-// Count tells how many calls were seen: how many points there are to fail at.
+// Count returns how many calls were made: how many points there are to fail at.
 func (h *Hook) Count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.n
 }
 
-// CountOf tells how many calls of one operation were seen.
+// CountOf returns how many calls of one operation were made.
 func (h *Hook) CountOf(op string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

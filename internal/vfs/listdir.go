@@ -13,8 +13,8 @@ type dirLister interface {
 
 // ListDir lists a directory and lets fn look at its entries while it is held
 // open: lstat takes a name of the listing and costs one system call, whatever
-// the depth, and what it tells is of this directory even if another takes its
-// name meanwhile. The last component of name is not followed. fn's error is
+// the depth, and its result is of this directory even if another takes its name
+// meanwhile. The last component of name is not followed. fn's error is
 // returned as it is; entries and lstat are fn's only while it runs.
 func ListDir(f FS, name string, fn func(entries []DirEntry, lstat func(base string) (Info, error)) error) error {
 	if l, ok := f.(dirLister); ok {
@@ -27,7 +27,7 @@ func ListDir(f FS, name string, fn func(entries []DirEntry, lstat func(base stri
 	return fn(entries, eachByName(f, name))
 }
 
-// LookIn is ListDir for who knows the names: the directory is only opened.
+// LookIn is ListDir for a caller that knows the names: the directory is only opened.
 func LookIn(f FS, name string, fn func(lstat func(base string) (Info, error)) error) error {
 	if l, ok := f.(dirLister); ok {
 		return l.lookIn(name, fn)
@@ -35,7 +35,7 @@ func LookIn(f FS, name string, fn func(lstat func(base string) (Info, error)) er
 	return fn(eachByName(f, name))
 }
 
-// eachByName looks at a directory's entries by their whole names.
+// eachByName stats a directory's entries by their whole names.
 func eachByName(f FS, dir string) func(base string) (Info, error) {
 	return func(base string) (Info, error) {
 		if checkEntry(base) != nil || strings.IndexByte(base, '/') >= 0 {

@@ -12,7 +12,8 @@ import (
 	"umbra/internal/vfs"
 )
 
-// Both ways of ListDir tell the same: by one handle, and by ReadDir and Lstat.
+// Both ways of ListDir give the same result: by one handle, and by ReadDir and
+// Lstat.
 func TestListDir(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "a/sub"), 0o755), os.WriteFile(filepath.Join(dir, "a/f"), []byte("four"), 0o644),

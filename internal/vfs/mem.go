@@ -188,7 +188,7 @@ func (m *Mem) walkDir(name string) (*node, error) {
 	return n, err
 }
 
-// slot is a place in a directory, and what stands there, if anything.
+// slot is a place in a directory, and its entry, if there is one.
 type slot struct {
 	dir  *node
 	name string

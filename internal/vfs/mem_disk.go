@@ -19,8 +19,8 @@ func (m *Mem) Export(dir string) error {
 	return copyTree(m, to)
 }
 
-// ImportMem gives a Mem with what is below dir, all of it durable. What is
-// neither file, directory nor symbolic link is left out.
+// ImportMem returns a Mem with the entries below dir, all durable. Entries that are
+// neither file, directory nor symbolic link are left out.
 func ImportMem(dir string, opt MemOptions) (*Mem, error) {
 	from, err := OS(dir)
 	if err != nil {

@@ -31,7 +31,8 @@ func newMemFile(s *memState, n *node, name string, flag int) *memFile {
 
 func (f *memFile) writes() bool { return f.flag&(os.O_WRONLY|os.O_RDWR) != 0 }
 
-// update runs call alone, read beside other reads; both refuse a closed file.
+// update runs call alone, read concurrently with other reads; both refuse a closed
+// file.
 func (f *memFile) update(op string, call func() error) error {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()

@@ -2,13 +2,12 @@ package vfs
 
 import "slices"
 
-// A Mem's directories are on disk as of their last SyncDir. What was done to
-// their entries since then is in a log of operations, each of which a power cut
-// keeps or drops whole, whatever becomes of the others: nothing orders the
-// creation of one name and that of another but a SyncDir between.
+// A Mem's directories are on disk as of their last SyncDir. Later changes of their
+// entries are in a log of operations, each of which a power failure keeps or drops
+// whole, independently of the others: only a SyncDir between orders the creation
+// of one name and that of another.
 //
-// So much order there is that no disk could fail to keep it, or a rename would
-// lose what it moves:
+// Some order every disk keeps, or a rename would lose what it moves:
 //   - operations on one and the same entry keep their order;
 //   - one that moves something into a directory needs the mkdir of it and of
 //     those above it;
@@ -16,8 +15,8 @@ import "slices"
 //   - moves of directories between directories keep their order, or two of
 //     them could make a ring.
 //
-// A link and a removal are two operations: who makes a rename of them without a
-// SyncDir between can lose both names.
+// A link and a removal are two operations: a caller that makes a rename of them
+// without a SyncDir between can lose both names.
 
 // entryOp is one operation: a create, mkdir, link, removal, rename, exchange.
 type entryOp struct {

@@ -8,7 +8,7 @@ import (
 )
 
 // sharedFD is a descriptor that is closed when it was asked for and the last
-// call that uses it has returned, so that a Close beside a running call can
+// call that uses it has returned, so that a Close during a call can
 // never make that call act on a re-used number. os.File has the same, at the
 // price of an fcntl and an epoll_ctl for each file opened without blocking.
 type sharedFD struct {
@@ -33,8 +33,8 @@ func (s *sharedFD) release() {
 	}
 }
 
-// close gives fs.ErrClosed the second time. The error of close(2) itself tells
-// nothing that Sync would not, and is lost if another call still runs.
+// close gives fs.ErrClosed the second time. The error of close(2) itself adds
+// nothing to that of Sync, and is lost if another call still runs.
 func (s *sharedFD) close() error {
 	for {
 		n := s.users.Load()

@@ -393,7 +393,7 @@ func (o *osFS) between(name string, other FS, otherName string, call func(here, 
 }
 
 // renameFlag is renameat2. A file system that lacks the flag answers EINVAL, as
-// does a rename of a directory into itself, which is told apart.
+// does a rename of a directory into itself, which is distinguished.
 func renameFlag(a, b parentDir, flag uint) error {
 	err := unix.Renameat2(a.fd, a.base, b.fd, b.base, flag)
 	switch err {

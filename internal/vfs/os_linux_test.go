@@ -20,8 +20,8 @@ func osImplementations() map[string]func(string) (FS, error) {
 	}
 }
 
-// A racing symbolic link takes nobody out of the root: each call either fails or
-// stays inside.
+// A racing symbolic link leads no call out of the root: it either fails or stays
+// inside.
 func TestSwapStaysInside(t *testing.T) {
 	for name, open := range osImplementations() {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestLeaseAndWriters(t *testing.T) {
 		t.Fatal(n)
 	}
 	if h.Writers() != No {
-		t.Fatal("nobody has it open")
+		t.Fatal("no process has it open")
 	}
 	// Mapped for writing, its descriptor closed.
 	fd, err := unix.Open(filepath.Join(dir, "f"), unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -190,7 +190,7 @@ func TestLeaseAndWriters(t *testing.T) {
 	must(t, unix.Munmap(mem))
 }
 
-// Close beside running calls: no call may act on a number that another file got.
+// Close during calls: no call may act on a number that another file got.
 func TestCloseRace(t *testing.T) {
 	f, err := OS(t.TempDir())
 	must(t, err)

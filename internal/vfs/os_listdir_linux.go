@@ -37,7 +37,7 @@ func (o *osFS) inDir(op, name string, flags int, fn func(fd int) error) error {
 	return fn(fd)
 }
 
-// lstatIn looks at entries of an open directory, one at a time.
+// lstatIn stats entries of an open directory, one at a time.
 func lstatIn(fd int, dir string) func(base string) (Info, error) {
 	var st unix.Stat_t
 	return func(base string) (Info, error) {

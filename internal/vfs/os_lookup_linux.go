@@ -21,7 +21,7 @@ type lookup struct {
 const (
 	beneath  = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
 	dirFlags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
-	// A lookup through ".." is told to try again when something was renamed
+	// A lookup through ".." fails with EAGAIN when something was renamed
 	// meanwhile; after so many times the component-wise walk decides.
 	maxAgain = 32
 	maxOut   = 8 // of them, that the name leads out
@@ -120,7 +120,7 @@ func (l *lookup) parent(top int, name string) (parentDir, error) {
 func openat2(dir int, name string, flags int, mode uint32) (fd int, err error) {
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_LARGEFILE), Mode: uint64(mode), Resolve: beneath}
 	if flags&unix.O_PATH != 0 {
-		how.Flags &^= unix.O_LARGEFILE // refused beside O_PATH
+		how.Flags &^= unix.O_LARGEFILE // refused with O_PATH
 	}
 	out := 0
 	for range maxAgain {

@@ -223,7 +223,7 @@ func (f *osFile) Writers() Writers {
 	return Unknown
 }
 
-// infoOfFile has what every system tells, and numbers where they are known.
+// infoOfFile has what every system reports, and numbers where they are known.
 func infoOfFile(fi fs.FileInfo) Info {
 	info := Info{
 		Mode:    fi.Mode(),

@@ -1,14 +1,14 @@
 // Package vfs is the file system as gitstore and rootfs see it: one directory
 // tree, addressed by slash-separated paths relative to its root.
 //
-// Three implementations stand behind it: OS (a real directory, contained by
+// It has three implementations: OS (a real directory, contained by
 // os.Root), Mem (in memory, with a crash clone: whatever was not synced may
 // vanish, entry by entry), and Inject (a decorator that counts calls, fails
 // the n-th with a given error, or stops everything from there on as a kill
 // would).
 //
-// The package imports nothing of ours. It never looks at a path as a string to
-// decide whether it stays inside: the kernel does, at each call.
+// The package never inspects a path as a string to decide whether it stays inside:
+// the kernel does, at each call.
 package vfs
 
 import (
@@ -27,7 +27,7 @@ import (
 type FS interface {
 	// Open opens for reading without following a link in the last component
 	// (ELOOP) and without blocking (O_NONBLOCK): a FIFO opens at once; the
-	// caller looks at Stat before it reads.
+	// caller checks Stat before it reads.
 	Open(name string) (File, error)
 	// OpenFile opens with os.O_* flags, last component not followed.
 	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
@@ -89,7 +89,7 @@ type Crosser interface {
 }
 
 // File is an open file or directory. ReadAt, WriteAt and what has no position may
-// be called concurrently, Close beside all of them; errors as FS's.
+// be called concurrently, and Close with all of them; errors as FS's.
 type File interface {
 	io.Reader
 	io.ReaderAt
@@ -133,7 +133,7 @@ const (
 	Yes
 )
 
-// Info is what lstat tells.
+// Info is the result of lstat.
 type Info struct {
 	Mode    fs.FileMode // type and permission bits as in package fs
 	Size    int64       // bytes

@@ -7,12 +7,12 @@ import (
 	"umbra/internal/errs"
 )
 
-// EncodingPercent is the value of "path_encoding" beside a path whose bytes
+// EncodingPercent is the value of "path_encoding" for a path whose bytes
 // are not UTF-8.
 const EncodingPercent = "percent"
 
-// JSON gives the path as it stands in a JSON body, and the value of
-// "path_encoding" beside it: "" where the path is UTF-8 and stands as it is,
+// JSON returns the path as a JSON body has it, and the value of "path_encoding"
+// for it: "" where the path is UTF-8 and is unchanged,
 // EncodingPercent where its bad bytes, and each "%", are percent-encoded.
 func (p Path) JSON() (path, encoding string) { return EncodeJSON(string(p)) }
 

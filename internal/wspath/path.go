@@ -7,10 +7,8 @@
 // the server keeps for itself: no component is ".git" in any spelling that git
 // protects, none has the form of our temporary files.
 //
-// The package judges words only. Whether a link on the way leads out of the
-// root is for the kernel to say (os.Root).
-//
-// It imports internal/errs and nothing else of ours.
+// The package judges words only. Whether a link on the way leads out of the root
+// is for the kernel to say (os.Root).
 package wspath
 
 import (
@@ -39,7 +37,7 @@ type Option uint8
 
 // The options of Parse.
 const (
-	// AllowRoot lets "", "." and what resolves to them stand for the root.
+	// AllowRoot accepts "", "." and what resolves to them as the root.
 	AllowRoot Option = 1 << iota
 	// AllowTrailingSlash is for routes that name folders: "a/" is "a".
 	AllowTrailingSlash

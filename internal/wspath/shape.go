@@ -20,12 +20,12 @@ func repoIndex(name string) int {
 	return -1
 }
 
-// CompletesRepo reports whether a folder would become a bare repository by
-// being given one more name: git would take its config for its own and run
-// what it names. existing tells whether the folder has a name already, now or
-// by another part of the same change; it is asked as the file system decides,
-// for the names in git's spelling. A folder that has all four already is
-// completed by none, so that files in it can still be replaced.
+// CompletesRepo reports whether a directory would become a bare repository by one
+// more name: git would take its config for its own and run what it names.
+// existing reports whether the directory has a name already, now or by another
+// part of the same change; it is asked as the file system decides, for the names
+// in git's spelling. A directory that has all four already is completed by none,
+// so that files in it can still be replaced.
 func CompletesRepo(existing func(name string) bool, adding string) bool {
 	added := repoIndex(adding)
 	if added < 0 {

@@ -27,7 +27,7 @@ func TempName(ino uint64) string {
 	return tempPrefix + string(b[:]) + tempSuffix
 }
 
-// ParseTemp gives the inode that a temporary name tells, and false for any
+// ParseTemp returns the inode in a temporary name, and false for any
 // other name.
 func ParseTemp(name string) (ino uint64, ok bool) {
 	if len(name) != len(tempPrefix)+tempDigits+len(tempSuffix) ||

@@ -50,7 +50,7 @@ func MustGit(t testing.TB, dir string, stdin []byte, args ...string) []byte {
 	return out
 }
 
-// Tree is a snapshot: files by path. Path and ID of the files are not looked at.
+// Tree is a snapshot: files by path. Path and ID of the files are ignored.
 type Tree map[string]diff.File
 
 // Import makes a repository in dir, with a commit on branch t0, t1, … for each
