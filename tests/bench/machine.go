@@ -15,7 +15,7 @@ import (
 	"umbra/tests/bench/peers"
 )
 
-// conditions tells in a line what a figure belongs to.
+// conditions returns in a line what a figure belongs to.
 func conditions(ctx context.Context, scale string, d disk.Disk) string {
 	return fmt.Sprintf("%s; %s scale; %s; %d × %s; Linux %s; %s; %s", d.FS, scale, time.Now().UTC().Format("2006-01-02 15:04 UTC"),
 		runtime.NumCPU(), processor(), kernel(), runtime.Version(), peers.GitVersion(ctx))

@@ -1,5 +1,5 @@
-// Command bench measures umbra beside its peers, in the same run and on the same
-// disk, and puts what it found into docs/BENCHMARKS.md. It is no test: nothing
+// Command bench measures umbra and its peers, in the same run and on the same disk,
+// and writes the results into docs/BENCHMARKS.md. It is no test: nothing
 // fails because it was slow.
 //
 //	make bench                              the document's table, an hour or so
@@ -8,8 +8,6 @@
 //	bin/bench -run '^write/.*10k' -full     some rows, long
 //	bin/bench -disks here,xfs,tmpfs -json out.json
 //	bin/bench -before old/umbra -rounds 60  two programs in turns
-//
-// It may import everything, and nothing imports it.
 package main
 
 import (
@@ -83,7 +81,7 @@ func parse(args []string) (options, error) {
 	quick := set.Bool("quick", false, "a smoke run: small and short; its figures say nothing, and no document gets them")
 	full := set.Bool("full", false, "every cell, longer, the slowest peers too")
 	run := set.String("run", "", "rows whose name this regexp matches")
-	set.BoolVar(&o.list, "list", false, "tell the rows and end")
+	set.BoolVar(&o.list, "list", false, "list the rows and exit")
 	set.StringVar(&o.json, "json", "", "write the results to this file (- for standard output)")
 	set.StringVar(&o.document, "docs", "", "put the results into this document, in place of earlier ones of the same rows")
 	set.StringVar(&o.dir, "dir", os.TempDir(), "folder to work in: the disk \"here\", and where images are made")
@@ -153,7 +151,7 @@ func bench(ctx context.Context, args []string) error {
 		}
 	}
 	results, err := onDisks(ctx, o, chosen)
-	// What was measured before a failure is told too.
+	// Rows that were measured before a failure are published too.
 	return errors.Join(err, publish(o, results))
 }
 
@@ -259,5 +257,5 @@ func writeJSON(name string, results []*report.Result) error {
 	return os.WriteFile(name, data, 0o644)
 }
 
-// log tells of progress on standard error.
+// log reports progress on standard error.
 func log(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }

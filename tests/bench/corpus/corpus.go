@@ -1,8 +1,6 @@
 // Package corpus is the project that every subject of the benchmarks works on:
-// text files of a few hundred bytes to four kilobytes in folders of fifty, the
-// same for everybody, and small edits of them, the same in every round.
-//
-// It is pure but for Write, and imports nothing of ours.
+// text files of a few hundred bytes to four kilobytes in directories of fifty, and
+// small edits of them, the same for every subject and in every round.
 package corpus
 
 import (

@@ -1,7 +1,5 @@
-// Package disk is where the benchmarks write: a folder whose file system is
+// Package disk is where the benchmarks write: a directory whose file system is
 // known by name, since every figure with an fsync in it belongs to one.
-//
-// It imports nothing of ours.
 package disk
 
 import (
@@ -18,12 +16,12 @@ type Disk struct {
 	// FS names the file system for people: "ext4 without a journal",
 	// "xfs on a loop device".
 	FS string
-	// Journaled tells of an ext4 or xfs with its journal, which some targets
-	// are set for.
+	// Journaled is set for an ext4 or xfs with its journal, which some targets
+	// are for.
 	Journaled bool
 }
 
-// Of tells about the file system of an existing folder.
+// Of describes the file system of an existing directory.
 func Of(name, dir string) (Disk, error) {
 	m, err := mountOf(dir)
 	if err != nil {
@@ -97,8 +95,8 @@ func mountOf(dir string) (mount, error) {
 // unescape undoes mountinfo's octal escapes.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// ext4Journal tells whether an ext4 has a journal: the kernel makes its journal
-// thread's folder in /proc only then.
+// ext4Journal reports whether an ext4 has a journal: the kernel makes its journal
+// thread's directory in /proc only then.
 func ext4Journal(device string) (journal, known bool) {
 	if device == "" {
 		return false, false

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ErrNoLoop tells that this machine cannot make a loop-mounted file system: it
+// ErrNoLoop is returned if this machine cannot make a loop-mounted file system: it
 // needs root, the device and the program that makes the file system.
 var ErrNoLoop = errors.New("no loop-mounted file system here")
 

@@ -22,7 +22,7 @@ type Env struct {
 	Disk  disk.Disk
 	Umbra string // the server's program
 	Self  string // this program, which is a peer's server too
-	// Log tells of progress.
+	// Log reports progress.
 	Log func(format string, args ...any)
 
 	root  string
@@ -45,7 +45,7 @@ func NewEnv(scale Scale, d disk.Disk, umbra, self string, log func(string, ...an
 	return &Env{Scale: scale, Disk: d, Umbra: umbra, Self: self, Log: log, root: root}, nil
 }
 
-// Dir makes a new folder; name tells people what it is for.
+// Dir makes a new directory; name says what it is for.
 func (e *Env) Dir(name string) (string, error) {
 	e.made++
 	dir := filepath.Join(e.root, fmt.Sprintf("%03d-%s", e.made, name))

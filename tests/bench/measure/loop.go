@@ -10,9 +10,9 @@ import (
 
 // Loop has every lane make changes without a pause, in turns: in each round
 // each lane works for one slice (and makes at least one change a client), in an
-// order that is drawn anew, so that none always follows the same neighbor and
-// pays for what that left to the disk. What is not timed (Prepare) is not in
-// the rates either, but for several clients, where others go on meanwhile.
+// order that is drawn again, so that none always follows the same neighbor and
+// pays for what that left to the disk. Untimed work (Prepare) is not in the
+// rates either, but for several clients, where others go on meanwhile.
 func (e *Env) Loop(ctx context.Context, lanes []Lane) ([]Measured, error) {
 	rounds, slice, seed := e.Scale.Rounds, e.Scale.Slice, e.nextSeed()
 	tracks := make([]*track, len(lanes))

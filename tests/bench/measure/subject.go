@@ -12,7 +12,7 @@ import (
 // Subject is one way to record a change.
 type Subject interface {
 	Name() string
-	// Durable tells what survives a power cut once Change has returned.
+	// Durable says what survives a power failure once Change has returned.
 	Durable() string
 	// Change records one change, for one of several clients. What it takes is
 	// measured.
@@ -20,7 +20,7 @@ type Subject interface {
 }
 
 // Preparer is a subject that needs something done before a change which is not
-// measured: where a peer records what stands in a working tree, that is the
+// measured: where a peer records the files of a working tree, that is the
 // writing of the file.
 type Preparer interface {
 	Prepare(c corpus.Change) error
@@ -39,7 +39,7 @@ type Lane struct {
 	Files int
 	// Clients at once; 0 is one. A Serial subject has one in any case.
 	Clients int
-	// Label tells lanes of one subject apart; empty is the subject's name.
+	// Label distinguishes lanes of one subject; empty is the subject's name.
 	Label string
 }
 
@@ -62,10 +62,10 @@ type Measured struct {
 	RoundP50, RoundRate []float64 `json:"-"`
 }
 
-// P50Ratio tells how many times as long a change of m takes as one of peer.
+// P50Ratio returns how many times as long a change of m takes as one of peer.
 func (m Measured) P50Ratio(peer Measured) float64 { return stats.Ratio(m.RoundP50, peer.RoundP50) }
 
-// RateRatio tells how many times as many changes a second m makes as peer.
+// RateRatio returns how many times as many changes a second m makes as peer.
 func (m Measured) RateRatio(peer Measured) float64 { return stats.Ratio(m.RoundRate, peer.RoundRate) }
 
 // track gathers what one lane does.

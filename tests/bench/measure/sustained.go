@@ -72,8 +72,8 @@ func silence(start time.Time, moments []time.Time) time.Duration {
 	return longest
 }
 
-// Beside runs a probe, every now and then, until stop is called, which gives
-// what the probe's calls took. The first error ends it.
+// Beside runs a probe, every now and then, until stop is called, which returns
+// how long the probe's calls took. The first error ends it.
 func Beside(every time.Duration, probe func() error) (stop func() (stats.Summary, error)) {
 	done := make(chan struct{})
 	var took []time.Duration

@@ -20,8 +20,8 @@ import (
 	"umbra/tests/bench/measure"
 )
 
-// Taker takes the baseline of a whole folder into something new, and tells how
-// long that took. What it needs is made before and removed after, unmeasured.
+// Taker takes the baseline of a whole directory into something new, and returns
+// how long that took. What it needs is made before and removed after, unmeasured.
 type Taker struct {
 	Name, Durable string
 	Take          func(ctx context.Context, env *measure.Env, folder string) (time.Duration, error)
@@ -119,7 +119,7 @@ func takeGoGit(ctx context.Context, env *measure.Env, folder string) (time.Durat
 	return time.Since(start), err
 }
 
-// takeRead is the least that anybody does who wants to know what is there.
+// takeRead is the least that any program does to learn what exists.
 func takeRead(ctx context.Context, _ *measure.Env, folder string) (time.Duration, error) {
 	start := time.Now()
 	names := make(chan string, 1024)

@@ -67,7 +67,7 @@ func initialized(ctx context.Context, dir string) (*gitRepo, error) {
 	return g, nil
 }
 
-// GitVersion tells which git takes part.
+// GitVersion returns which git takes part.
 func GitVersion(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "version").Output()
 	if err != nil {
@@ -113,7 +113,7 @@ func repository(p Params, name string) (*gitRepo, error) {
 		return nil, err
 	}
 	for _, f := range packs {
-		// Nobody writes into a pack.
+		// Packs are never written to.
 		if err := os.Link(f, filepath.Join(g.dir, "objects/pack", filepath.Base(f))); err != nil {
 			return nil, err
 		}

@@ -1,5 +1,5 @@
 // Package peers is what the benchmarks compare: umbra's engine, its write
-// service and its server, and beside them what else records or safely writes a
+// service and its server, and other programs that record or safely write a
 // change. One subject a file.
 //
 // It imports umbra's own packages, and tests/bench/{measure,corpus}. A subject
@@ -16,7 +16,7 @@ import (
 	"umbra/tests/bench/measure"
 )
 
-// ErrMissing tells that a peer cannot be had on this machine.
+// ErrMissing is returned for a peer that this machine does not have.
 var ErrMissing = errors.New("not on this machine")
 
 // project lays out the files of a project in a new folder.
@@ -28,7 +28,7 @@ func project(p Params, name string) (string, error) {
 	return dir, corpus.Write(p.Ctx, dir, p.Files)
 }
 
-// inWorktree is a subject that records what stands in a working tree: a change
+// inWorktree is a subject that records the files of a working tree: a change
 // is written there first, unmeasured.
 type inWorktree struct{ dir string }
 
@@ -44,7 +44,7 @@ type Group struct {
 	Missing []string // peers that this machine does not have, and why
 }
 
-// Add makes subjects; one that this machine cannot have is left out and told.
+// Add makes subjects; one that this machine does not have is left out and listed in Missing.
 func (g *Group) Add(makers ...Maker) error {
 	for _, m := range makers {
 		s, err := m(g.Params)

@@ -21,7 +21,7 @@ import (
 // stopPatience is how long a program gets to end by itself.
 const stopPatience = 15 * time.Second
 
-// Process is a program that runs beside the benchmark.
+// Process is a program that the benchmark runs.
 type Process struct {
 	name string
 	cmd  *exec.Cmd
@@ -33,7 +33,7 @@ type Process struct {
 // start runs a program until its stop, which hangs on the Env.
 func start(env *measure.Env, name string, cmd *exec.Cmd) (*Process, error) {
 	// A file in memory: the log is part of what a server does, but neither the
-	// measured disk nor a reader of ours is to have work with it.
+	// measured disk nor a reader of this program is to have work with it.
 	log, err := memoryFile("stderr")
 	if err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ type Reading struct {
 
 func (r *Reading) Name() string { return r.name }
 
-// Durable has nothing to tell of a read.
+// Durable is empty for a read.
 func (r *Reading) Durable() string { return "–" }
 
 // Change reads the file.
@@ -103,8 +103,8 @@ func (s *Session) page(ctx context.Context, recursive bool, page, size int) ([]b
 	return fetch(ctx, s.client, fmt.Sprintf("%slist?recursive=%t&page=%d&page_size=%d", s.base, recursive, page, size))
 }
 
-// ReadDirs is what a listing is measured beside: os.ReadDir and an Lstat of each
-// name, in process; below a folder if asked.
+// ReadDirs is what a listing is compared with: os.ReadDir and an Lstat of each
+// name, in process; recursively if asked.
 func ReadDirs(dir string, recursive bool) (int, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

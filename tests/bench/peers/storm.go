@@ -49,8 +49,8 @@ const (
 	stormFiles   = 4000
 )
 
-// Storm has somebody make and replace files under a folder, as fast as one
-// process can, until the function it gives is called; that tells how many.
+// Storm makes and replaces files below a directory, as fast as one process can,
+// until the function that it returns is called, which returns how many.
 func Storm(ctx context.Context, folder string) (stop func() (files int, err error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group errgroup.Group
@@ -76,8 +76,8 @@ func Storm(ctx context.Context, folder string) (stop func() (files int, err erro
 	}
 }
 
-// WalkAll looks at everything in a folder, with an lstat for each file, on all
-// processors: what it costs to know whether anything has changed.
+// WalkAll walks a directory, with an lstat for each file, on all processors: the
+// cost of knowing whether anything has changed.
 func WalkAll(ctx context.Context, root string) error {
 	var mu sync.Mutex
 	wake := sync.NewCond(&mu)

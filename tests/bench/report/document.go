@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// The generated part of a document stands between begin and end; each result
-// in it under a mark with its key.
+// The generated part of a document is between begin and end; each result in it is
+// under a mark with its key.
 const (
 	begin    = "<!-- bench:begin (made by make bench; what is written here by hand is lost) -->\n"
 	end      = "<!-- bench:end -->\n"
@@ -23,8 +23,8 @@ var errNoPlace = errors.New("the document has no place for the results (bench:be
 // section is one result in the document.
 type section struct{ key, text string }
 
-// Merge puts results into a document: those of a key that it has replace what
-// stood there, others stay as they were measured, and all stand in the order
+// Merge puts results into a document: those of a key that it has replace
+// the earlier ones, others stay as they were measured, and all are in the order
 // that less gives for keys.
 func Merge(document string, results []*Result, less func(a, b string) int) (string, error) {
 	head, rest, ok := strings.Cut(document, begin)

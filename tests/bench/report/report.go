@@ -1,7 +1,5 @@
-// Package report is how the benchmarks tell what they found: a table a row, as
-// text, as JSON, and as the generated part of a document.
-//
-// It imports nothing of ours.
+// Package report writes the results of the benchmarks: a table a row, as text, as
+// JSON, and as the generated part of a document.
 package report
 
 import (
@@ -15,7 +13,7 @@ import (
 type Result struct {
 	Row, Disk string // the key, with Disk
 	Title     string
-	// About tells what was measured, in a sentence or two.
+	// About says what was measured, in a sentence or two.
 	About string
 	// Conditions are of this run: date, machine, file system, scale.
 	Conditions string
@@ -30,13 +28,13 @@ type Result struct {
 // Key names the result in a document.
 func (r *Result) Key() string { return r.Row + " on " + r.Disk }
 
-// Check is a target beside what was found.
+// Check is a target and what was found.
 type Check struct {
 	Target, Got string
 	Verdict     Verdict
 }
 
-// Verdict tells whether a target was met.
+// Verdict says whether a target was met.
 type Verdict string
 
 // The verdicts. NotMeasured: a peer is missing, or too few samples.
@@ -124,7 +122,7 @@ func table(b *strings.Builder, columns []string, lines [][]string) {
 	b.WriteString("\n")
 }
 
-// Millis tells a time in milliseconds, three digits of it; "–" for none.
+// Millis formats a time in milliseconds, three digits of it; "–" for none.
 func Millis(d time.Duration) string {
 	if d == 0 {
 		return "–"
@@ -132,7 +130,7 @@ func Millis(d time.Duration) string {
 	return Number(float64(d)/1e6, "")
 }
 
-// Seconds tells a time in seconds, three digits of it.
+// Seconds formats a time in seconds, three digits of it.
 func Seconds(d time.Duration) string {
 	if d == 0 {
 		return "–"
@@ -140,10 +138,10 @@ func Seconds(d time.Duration) string {
 	return Number(d.Seconds(), "")
 }
 
-// Times tells a ratio: "0.47×".
+// Times formats a ratio: "0.47×".
 func Times(ratio float64) string { return Number(ratio, "×") }
 
-// Number tells a figure in three digits or its whole part; "–" for none.
+// Number formats a figure in three digits or its whole part; "–" for none.
 func Number(v float64, unit string) string {
 	var text string
 	switch a := math.Abs(v); {
@@ -163,7 +161,7 @@ func Number(v float64, unit string) string {
 	return text + unit
 }
 
-// Count tells a number of things: "10k", "1000", "0".
+// Count formats a number of things: "10k", "1000", "0".
 func Count(n int) string {
 	if n >= 1000 && n%1000 == 0 {
 		return fmt.Sprintf("%dk", n/1000)

@@ -21,7 +21,7 @@ func baselineRows(s measure.Scale) []Row {
 		list = append(list, Row{
 			Name:  "baseline/files=" + report.Count(files),
 			Title: fmt.Sprintf("Baseline of %s files", report.Count(files)),
-			About: "A folder that nobody recorded before is taken whole (1.8 KB a file on average; a plain folder, no git checkout; its files were just written or read, so they are in memory). " +
+			About: "A directory that was never recorded is taken whole (1.8 KB a file on average; a plain directory, no git checkout; its files were just written or read, so they are in memory). " +
 				"umbra compresses as zlib does at level 1, which is git's for loose objects by default.",
 			EveryDisk: files == s.Largest(),
 			Run: func(ctx context.Context, env *measure.Env, r *report.Result) error {
@@ -85,7 +85,7 @@ func baseline(ctx context.Context, env *measure.Env, r *report.Result, files int
 			report.Times(ratio), t.Durable)
 	}
 	r.Data = seconds
-	// The targets are set for the largest project; the others are told to see
+	// The targets are set for the largest project; the others are reported to show
 	// how it grows.
 	if checkout {
 		r.Checks = append(r.Checks,

@@ -18,7 +18,7 @@ import (
 const (
 	cloneFiles  = 1000
 	cloneRounds = 5
-	// eachCommit is how many commits git checks out one by one: it is told a
+	// eachCommit is how many commits git checks out one by one: the figure is per
 	// commit, and the replay is of all.
 	eachCommit = 100
 )

@@ -19,12 +19,12 @@ func diskRows(s measure.Scale) []Row {
 	return []Row{
 		{
 			Name: "storm", Title: "Writes in a storm", EveryDisk: true, Run: storm,
-			About: "A client writes over HTTP while somebody makes and replaces small files in the same workspace as fast as one process can, all of which is recorded too. Beside it, in turns in the same storm: " +
+			About: "A client writes over HTTP while another process makes and replaces small files in the same workspace as fast as it can, all of which is recorded too. For comparison, in turns in the same storm: " +
 				"the least that such a write asks of the disk, without HTTP. Calm: the same without the storm.",
 		},
 		{
 			Name: "unchanged/files=" + report.Count(s.Largest()), Title: fmt.Sprintf("A sync of %s files with nothing changed", report.Count(s.Largest())), Run: unchanged,
-			About: "Watched: what was told is all there is to look at. Scanned whole: what a start, a lost event or a file system that tells nothing costs. Beside it: all folders listed and an lstat for each file, on all processors.",
+			About: "Watched: only reported paths are compared. Scanned whole: the cost of a start, a lost event or a file system without events. For comparison: all directories listed and an lstat for each file, on all processors.",
 		},
 		{
 			Name: "idle", Title: fmt.Sprintf("Processor time of %d workspaces that nothing happens in", s.Idle), Run: idleTime,

@@ -18,7 +18,7 @@ func growthRows(s measure.Scale) []Row {
 		small: size{s.Middle(), 0}, large: size{s.Middle(), s.LongestHistory()}, limit: 1.1,
 		smallName: "no commits before", largeName: report.Count(s.LongestHistory()) + " commits before",
 	}
-	const about = "The same edits in two workspaces in turn. There are two of the smaller, since two workspaces of one size differ by what the disk gave them: the notes tell by how much."
+	const about = "The same edits in two workspaces in turn. There are two of the smaller, since two workspaces of one size differ by their place on disk: the notes say by how much."
 	return []Row{
 		{Name: "growth/files", Title: fmt.Sprintf("Growth with the workspace: %s against %s", files.largeName, files.smallName), About: about, Run: files.run},
 		{Name: "growth/history", Title: fmt.Sprintf("Growth with history: %s against none", history.largeName), About: about, Run: history.run},

@@ -43,17 +43,17 @@ func historyRows(s measure.Scale) []Row {
 	return []Row{{
 		Name:  "summary/" + of,
 		Title: fmt.Sprintf("Changed-files summary of a task of %s commits", report.Count(commits)),
-		About: fmt.Sprintf("GET /tasks/{id}/files over HTTP: once it is known, and as the first request after a start of the server that had been stopped in order, the workspace's opening included; with nothing kept from before too. Beside it `git diff --name-status` of the task's base and head, which counts no lines; and, in turns of %d, the same bytes sent by a bare net/http handler: what no server and its client can be faster than. The client reads into memory of the size that the answer's head tells.", inTurn),
+		About: fmt.Sprintf("GET /tasks/{id}/files over HTTP: when it is cached, and as the first request after a clean restart of the server, opening the workspace included; also without the cache on disk. For comparison `git diff --name-status` of the task's base and head, which counts no lines; and, in turns of %d, the same bytes sent by a bare net/http handler: no server and client can be faster. The client reads into memory of the size in the response's header.", inTurn),
 		Run:   summary,
 	}, {
 		Name:  "diff/" + of,
 		Title: fmt.Sprintf("Diff of one file after %s commits", report.Count(commits)),
-		About: fmt.Sprintf("GET /tasks/{id}/diff?path= over HTTP, beside `git diff base head -- path` as a process, in turns of %d: of files that nobody asked for before, and of one again and again, as who looks at it does, whose patch is kept. Right after a process has run the first request waits for the server to be woken.", inTurn),
+		About: fmt.Sprintf("GET /tasks/{id}/diff?path= over HTTP, next to `git diff base head -- path` as a process, in turns of %d: of files that were not requested before, and of one again and again, as a viewer does, whose patch is cached. Right after a process has run the first request waits for the server to be woken.", inTurn),
 		Run:   diffOne,
 	}, {
 		Name:  fmt.Sprintf("revert/files=%d", revertFiles),
 		Title: fmt.Sprintf("Revert of a subtask of %d files", revertFiles),
-		About: fmt.Sprintf("A subtask edits %d files, each by a request, and is taken back by one. Beside it the bare exchange of as many files.", revertFiles),
+		About: fmt.Sprintf("A subtask edits %d files, each by a request, and is reverted by one. For comparison the bare exchange of as many files.", revertFiles),
 		Run:   revertSubtask,
 	}, {
 		Name:  "coldstart/commits=" + report.Count(most),
@@ -170,8 +170,8 @@ func (p *past) ask(ctx context.Context, method, route string, body any) (time.Du
 	return answered(req)
 }
 
-// answered makes a request and gives what it took and the answer, read to its end
-// into memory of the size that the server tells.
+// answered makes a request and returns its time and the answer, read to its end
+// into memory of the size in the header.
 func answered(req *http.Request) (time.Duration, []byte, error) {
 	begin := time.Now()
 	res, err := http.DefaultClient.Do(req)
@@ -186,7 +186,7 @@ func answered(req *http.Request) (time.Duration, []byte, error) {
 	return time.Since(begin), answer, err
 }
 
-// readSized is io.ReadAll without finding out by and by how much it is: of an
+// readSized is io.ReadAll without growing the buffer step by step: of an
 // answer of megabytes that takes longer than all the rest.
 func readSized(res *http.Response) ([]byte, error) {
 	if res.ContentLength < 0 {

@@ -29,7 +29,7 @@ func hookRows(s measure.Scale) []Row {
 		list = append(list, Row{
 			Name:  "hook/files=" + report.Count(files),
 			Title: fmt.Sprintf("Hooks of an agent with %s files", report.Count(files)),
-			About: "`umbra hook` before and after a shell that changes one file: from the start of the process to its end, which the agent waits for. Beside it a program that does nothing, and Node doing nothing, in which many hooks are written.",
+			About: "`umbra hook` before and after a shell that changes one file: from the start of the process to its end, which the agent waits for. For comparison a program that does nothing, and Node doing nothing, in which many hooks are written.",
 			Run: func(ctx context.Context, env *measure.Env, r *report.Result) error {
 				return hooks(ctx, env, r, files)
 			},

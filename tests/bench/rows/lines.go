@@ -14,7 +14,7 @@ import (
 
 var latencyColumns = []string{"", "clients", "p50 ms", "p99 ms", "longest ms", "changes/s", "p50 ÷ umbra's", "durable when it answers"}
 
-// latencyLines writes a line a subject, each beside umbra's server (or, where
+// latencyLines writes a line a subject, each compared with umbra's server (or, where
 // that does not take part, the first subject).
 func latencyLines(r *report.Result, list []measure.Measured, own string) {
 	r.Columns = latencyColumns
@@ -39,12 +39,12 @@ func rates(list []measure.Measured, name string) []float64 {
 	return m.RoundRate
 }
 
-// slower tells how many times as long a's change takes as b's.
+// slower returns how many times as long a's change takes as b's.
 func slower(list []measure.Measured, a, b string) float64 {
 	return stats.Ratio(p50s(list, a), p50s(list, b))
 }
 
-// faster tells how many times as many changes a second a makes as b.
+// faster returns how many times as many changes a second a makes as b.
 func faster(list []measure.Measured, a, b string) float64 {
 	return stats.Ratio(rates(list, a), rates(list, b))
 }

@@ -77,10 +77,10 @@ func idleMemory(ctx context.Context, env *measure.Env, r *report.Result) error {
 	}
 	line("no workspace yet", empty)
 	line("just used, still open", open)
-	line("put away (the server started again)", away)
+	line("unloaded (the server restarted)", away)
 	r.Checks = append(r.Checks,
 		report.AtMost(fmt.Sprintf("%d idle workspaces, still open: ≤ 40 MB", env.Scale.Idle), float64(open.Resident)/1e6, idleMayHold, "%.1f MB"),
-		report.AtMost(fmt.Sprintf("%d idle workspaces, put away: ≤ 40 MB", env.Scale.Idle), float64(away.Resident)/1e6, idleMayHold, "%.1f MB"))
+		report.AtMost(fmt.Sprintf("%d idle workspaces, unloaded: ≤ 40 MB", env.Scale.Idle), float64(away.Resident)/1e6, idleMayHold, "%.1f MB"))
 	r.Data = map[string]peers.Memory{"empty": empty, "open": open, "away": away}
 	return nil
 }

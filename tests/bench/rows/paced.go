@@ -56,7 +56,7 @@ func paced(ctx context.Context, env *measure.Env, r *report.Result, period time.
 	worst := ours.P99
 	if worst == 0 {
 		worst = ours.Max
-		r.Note("With fewer than 100 changes there is no 99th percentile: the longest stands for it in the targets.")
+		r.Note("With fewer than 100 changes there is no 99th percentile: the targets use the longest instead.")
 	}
 	// "As in the loop" cannot be to the last percent: a machine that pauses has
 	// cold caches, which the peers show too.

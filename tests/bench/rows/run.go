@@ -30,7 +30,7 @@ func runRows(measure.Scale) []Row {
 		{
 			Name:  "run/hello",
 			Title: "A program that says hello",
-			About: "`console.log(\"hello\")` as TypeScript; the server's pool of sandboxes is warm. Beside it: an interpreter that is started for it, without a sandbox.",
+			About: "`console.log(\"hello\")` as TypeScript; the server's pool of sandboxes is warm. For comparison: an interpreter that is started for it, without a sandbox.",
 			Run:   runHello,
 		},
 		{

@@ -29,19 +29,19 @@ func sessionRows(s measure.Scale) []Row {
 		{
 			Name:  "sessions/read",
 			Title: "A small file read by a session",
-			About: "The file's content in JSON (read) and its bytes (download), beside gin's own static files; files of 1.8 KB on average.",
+			About: "The file's content in JSON (read) and its bytes (download), next to gin's own static files; files of 1.8 KB on average.",
 			Run:   readSmall,
 		},
 		{
 			Name:  fmt.Sprintf("sessions/list,entries=%s", report.Count(flat)),
 			Title: fmt.Sprintf("A folder of %s entries listed by a session", report.Count(flat)),
-			About: "All pages of 10,000 entries, one after the other; the first page of 1,000; beside os.ReadDir and an Lstat of each name, in process.",
+			About: "All pages of 10,000 entries, one after the other; the first page of 1,000; next to os.ReadDir and an Lstat of each name, in process.",
 			Run:   listing{flat, false}.run,
 		},
 		{
 			Name:  fmt.Sprintf("sessions/walk,files=%s", report.Count(deep)),
 			Title: fmt.Sprintf("%s files listed recursively by a session", report.Count(deep)),
-			About: "The same with recursive=true, of a project with folders of fifty files. Every page walks over all of it, since it tells the total.",
+			About: "The same with recursive=true, of a project with directories of fifty files. Every page walks over all of it, since it has the total.",
 			Run:   listing{deep, true}.run,
 		},
 	}

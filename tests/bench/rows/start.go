@@ -23,7 +23,7 @@ func startRows(s measure.Scale) []Row {
 	return []Row{{
 		Name:  "start",
 		Title: fmt.Sprintf("Start with %s workspaces, %s commits", report.Count(s.StartWorkspaces), report.Count(s.StartCommits)),
-		About: fmt.Sprintf("From the start of the program to its ready line, after a clean stop; its files are in memory. Workspaces of %d files are opened on demand: the first change after the start tells what that costs one of them.", startFiles),
+		About: fmt.Sprintf("From the start of the program to its ready line, after a clean stop; its files are in memory. Workspaces of %d files are opened on demand: the first change after the start shows what that costs one of them.", startFiles),
 		Run:   startup,
 	}}
 }

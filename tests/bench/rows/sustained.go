@@ -13,7 +13,7 @@ import (
 
 const (
 	sustainedClients = 16
-	// probeEvery is how often the disk is asked how it does, beside a load.
+	// probeEvery is how often the disk is asked how it does, during a load.
 	probeEvery = 5 * time.Millisecond
 	// mayStall is what a stall may take beyond the disk's own.
 	mayStall = 100 * time.Millisecond
@@ -24,7 +24,7 @@ func sustainedRows(s measure.Scale) []Row {
 		Name:  "sustained",
 		Title: fmt.Sprintf("%v of load by %d clients", s.Sustained, sustainedClients),
 		About: "Checkpoints, closing of journals and merging of packs go on as they do by themselves. Silence: the longest time in which no change was answered. " +
-			"Disk beside it: a bare append + fdatasync each 5 ms to another file of the same disk, meanwhile.",
+			"Disk meanwhile: a bare append + fdatasync each 5 ms to another file of the same disk.",
 		EveryDisk: true, Run: sustained,
 	}}
 }
@@ -38,7 +38,7 @@ func sustained(ctx context.Context, env *measure.Env, r *report.Result) error {
 	if err != nil {
 		return err
 	}
-	r.Columns = []string{"", "changes/s", "p50 ms", "p99 ms", "longest ms", "silence ms", "disk beside it: p50 ms", "longest ms"}
+	r.Columns = []string{"", "changes/s", "p50 ms", "p99 ms", "longest ms", "silence ms", "disk meanwhile: p50 ms", "longest ms"}
 	var loads []measure.Load
 	for _, lane := range g.Lanes {
 		env.Log("%s for %v", lane.Subject.Name(), env.Scale.Sustained)
@@ -57,7 +57,7 @@ func sustained(ctx context.Context, env *measure.Env, r *report.Result) error {
 			report.Millis(load.Silence), report.Millis(beside.P50), report.Millis(beside.Max))
 	}
 	r.Data = loads
-	// The bare loop is judged against: a probe beside the load would forgive
+	// The bare loop is judged against: a probe during the load would forgive
 	// what the load itself does to the disk.
 	own := loads[len(loads)-1].Max
 	r.Checks = append(r.Checks, report.AtMost(fmt.Sprintf("no stall above %v beyond the disk's own (%s ms, bare append + fdatasync)", mayStall, report.Millis(own)),

@@ -104,7 +104,7 @@ func syncLine(r *report.Result, name, how string, changes int, calls map[string]
 }
 
 // countedGit counts for git add -A && git commit. Its bytes are those of many
-// short processes, which nobody sums up.
+// short processes, which are not summed up.
 func countedGit(ctx context.Context, env *measure.Env, r *report.Result, p peers.Params) error {
 	for _, m := range []peers.Maker{peers.GitAddAll, peers.GitAddAllSynced} {
 		subject, err := m(p)

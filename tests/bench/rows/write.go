@@ -67,7 +67,7 @@ type cell struct {
 	makers         []peers.Maker
 }
 
-// umbraAlone is the lane of one client beside the lane of many.
+// umbraAlone is the lane of one client next to the lane of many.
 const umbraAlone = peers.NameServer + ", one client"
 
 func (c cell) run(ctx context.Context, env *measure.Env, r *report.Result) error {

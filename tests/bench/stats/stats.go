@@ -1,10 +1,10 @@
 // Package stats is the arithmetic of the benchmarks: quantiles of latencies, and
 // ratios of two subjects that were measured in turn.
 //
-// It is pure and imports nothing of ours. A ratio is never one of two overall
-// figures: each round gives its own, from slices that stood side by side, and
-// the median of those is told. What slows the whole machine for a second then
-// slows both sides of one ratio, and touches no other.
+// A ratio is never one of two overall figures: each round gives its own, from
+// slices that were measured next to each other, and the median of those is used. A
+// machine that slows down for a second slows both sides of one ratio, and affects
+// no other.
 package stats
 
 import (
