@@ -99,8 +99,7 @@ func TestStreamsEndWithWhatLetThemIn(t *testing.T) {
 
 func sumOf(s string) access.Sum { return sha256.Sum256([]byte(s)) }
 
-// What a request is refused further in than at the door stands in the log too;
-// what a list leaves out does not.
+// Refusals by handlers are logged too; entries that a list leaves out are not.
 func TestRefusalsAreLogged(t *testing.T) {
 	tokens := access.Fixed(Token{Name: "reader", SHA256: sumOf("r"), Roots: []string{"/srv/a"}}, Token{Name: "late", SHA256: sumOf("l"), Expires: time.Unix(1, 0)})
 	hidden := func(c *gin.Context) error {
@@ -134,7 +133,7 @@ func TestRefusalsAreLogged(t *testing.T) {
 	}
 }
 
-// A trace's context is the one that handlers have; it is told the answer.
+// A trace's context is the one that handlers have; it gets the answer.
 func TestRequestsAreTraced(t *testing.T) {
 	type key struct{}
 	var told []string

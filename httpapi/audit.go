@@ -37,9 +37,9 @@ func (s *Server) denyError(c *gin.Context, f *facts, err error) {
 	s.deny(c, f, p.Code, p)
 }
 
-// auditRefused tells what a request that came in was refused further in: what
-// it may not open or do, and what it is not told of. A list that leaves
-// something out is no refusal.
+// auditRefused logs what an admitted request was refused by its handler: what it
+// may not open or do, and what is hidden from it. A list that leaves something out
+// is not a refusal.
 func (s *Server) auditRefused(c *gin.Context, f *facts) {
 	if reason := f.denied.reason.Load(); reason != nil {
 		s.audit(c, f, *reason, nil)
@@ -76,7 +76,7 @@ func (s *Server) endInTime(ctx context.Context, f *facts) {
 	})
 }
 
-// untilExpiry is when to look again at a token that nobody removes.
+// untilExpiry is when to check again a token that is not removed.
 func untilExpiry(t *Token) time.Duration {
 	if t == nil || t.Expires.IsZero() {
 		return 24 * time.Hour
@@ -84,8 +84,8 @@ func untilExpiry(t *Token) time.Duration {
 	return time.Until(t.Expires)
 }
 
-// EndInTime makes a request a stream that its route does not tell to be one: it
-// ends when the server begins to stop, and when its caller is let in no more.
+// EndInTime makes a request a stream whose route is not one: it ends when the
+// server begins to stop, and when its caller loses access.
 func EndInTime(c *gin.Context) {
 	if f := factsOf(c); f.server != nil {
 		f.server.endInTime(c.Request.Context(), f)

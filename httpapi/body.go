@@ -23,7 +23,7 @@ import (
 const (
 	headTimeout = 10 * time.Second // the whole head of a request
 	bodyIdle    = 30 * time.Second // between two pieces of a body
-	lingerIdle  = 2 * time.Second  // the same, of a body that nobody wants any more
+	lingerIdle  = 2 * time.Second  // the same, of a body that is discarded
 	lingerTotal = 10 * time.Second
 )
 
@@ -129,9 +129,9 @@ func (b *bodyReader) unread() bool {
 	return b.err != io.EOF
 }
 
-// finish is called after the answer: it takes what a client still sends of a
-// body that nobody read, for a while, so that the client gets to reading the
-// answer and is not cut off in the middle of its sending. It reports whether
+// finish is called after the answer: for a while it reads and drops the rest of an
+// unread body, so that the client gets to reading the answer and is not cut off in
+// the middle of its sending. It reports whether
 // the body has come to its end; else the connection cannot be used again.
 func (b *bodyReader) finish(flush func(), stop <-chan struct{}) (ended bool) {
 	defer b.detach()
@@ -254,9 +254,9 @@ func decodeJSON(c *gin.Context, dst any, unmarshal func([]byte, any) error) erro
 	return nil
 }
 
-// readAll is io.ReadAll with the size that the client told as a first guess,
-// not believed beyond 1 MiB. grow is told the size so far, and ends the reading
-// by its error.
+// readAll is io.ReadAll with the size that the client announced as a first guess,
+// not believed beyond 1 MiB. grow is called with the size so far, and ends the
+// reading by its error.
 func readAll(r io.Reader, told int64, grow func(size int64) error) ([]byte, error) {
 	buf := make([]byte, 0, min(max(told, 512), 1<<20)+1)
 	for {

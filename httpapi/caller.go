@@ -50,13 +50,13 @@ type policy struct {
 // denied is what a request's caller was kept from, for the audit log.
 type denied struct {
 	reason atomic.Pointer[string] // of a refusal
-	hidden atomic.Bool            // something was not told because it lies outside of the roots
+	hidden atomic.Bool            // something was left out because it is outside of the roots
 }
 
 // Sees reports whether the caller may know of the workspace with this canonical
-// root; "" stands for one without a folder. What it does not see is answered as
-// if it were not there. A token with roots sees what lies under them, and never
-// the server's own workspaces.
+// root; "" is one without a directory. Answers treat what it does not see as
+// nonexistent. A token with roots sees what is below them, and never the server's
+// own workspaces.
 func (k Caller) Sees(root string) bool {
 	sees := len(k.Roots) == 0 || root != "" && under(root, k.Roots) && (k.policy == nil || !under(root, k.policy.own))
 	if !sees && k.denied != nil {
@@ -65,8 +65,8 @@ func (k Caller) Sees(root string) bool {
 	return sees
 }
 
-// MayOpen tells whether the caller may make the folder with this canonical path
-// a workspace: nil, or a 403.
+// MayOpen reports whether the caller may make the directory with this canonical
+// path a workspace: nil, or a 403.
 func (k Caller) MayOpen(root string) error {
 	const code = "workspace_not_allowed"
 	refused := false
@@ -81,8 +81,8 @@ func (k Caller) MayOpen(root string) error {
 	return errs.New(errs.Forbidden, code, "The caller may not open this directory.")
 }
 
-// Refused notes for the audit log that the caller is kept from something, where
-// no error of the frame's own tells it.
+// Refused records for the audit log that the caller was refused something, where
+// no error of the frame shows it.
 func (k Caller) Refused(reason string) {
 	if k.denied != nil {
 		k.denied.reason.CompareAndSwap(nil, &reason)

@@ -84,8 +84,8 @@ func (w *rangeGuard) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// disposition is RFC 6266's attachment; a name that is not plain ASCII stands in
-// filename* (RFC 8187) beside an ASCII likeness.
+// disposition is RFC 6266's attachment; a name that is not plain ASCII is in
+// filename* (RFC 8187), next to an ASCII approximation.
 func disposition(name string) string {
 	likeness := strings.Map(func(r rune) rune {
 		if r < 0x20 || r > 0x7e || r == '"' || r == '\\' || r == '%' {

@@ -13,7 +13,7 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// factsKey is where a request's facts stand in gin's context.
+// factsKey is the key of a request's facts in gin's context.
 const factsKey = "umbra.facts"
 
 // facts is what the middleware learns about one request.
@@ -32,7 +32,7 @@ type facts struct {
 	query     url.Values  // parsed at the first use
 	body      *bodyReader // nil: no body
 	held      int64       // of the server's budget for bodies, in bytes
-	problem   *Problem    // what Fail told
+	problem   *Problem    // what Fail was called with
 	log       *slog.Logger
 	stopping  <-chan struct{}
 }
@@ -95,7 +95,7 @@ func Stopping(c *gin.Context) <-chan struct{} { return factsOf(c).stopping }
 // Tags say for whom a change is made. All are checked; empty means not given.
 type Tags struct {
 	TaskID, SubtaskID string
-	// Actor is the token's name where tokens are on: nobody signs as another.
+	// Actor is the token's name where tokens are on: a caller cannot sign as another.
 	Actor string
 	// Message says why; empty if none is given.
 	Message string

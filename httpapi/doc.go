@@ -2,10 +2,9 @@
 // middleware that every request passes, strict reading of requests, error
 // shapes, ETags, server-sent events and the OpenAPI document.
 //
-// The dialects (httpapi/tasks, httpapi/workspaces …) stand on it, one package
-// each, and never import each other; cmd/umbra makes them and hands them over.
-// The package may import internal/* for records and errors, never config,
-// watcher or a dialect. gin is used here and in the dialects alone.
+// The dialects (httpapi/tasks, httpapi/workspaces …) use it, one package each, and
+// never import each other; internal/server makes them. gin is used here and in the
+// dialects alone.
 //
 // Invariants:
 //   - a request passes the middleware in one order (middleware.go), whatever

@@ -300,7 +300,7 @@ func TestTokens(t *testing.T) {
 		{"GET", "/p", "", 200}, {"GET", "/healthz", "", 200}, {"GET", "/readyz", "", 200}, {"GET", "/docs", "", 200}, {"GET", "/openapi.json", "", 200},
 		{"GET", "/health", "", 401}, {"GET", "/none", "", 401}, {"GET", "/none", "Bearer r", 404}, {"GET", "/api/none", "", 401},
 	} {
-		rec := s.ask(c.method, c.target, "", "Authorization: "+c.auth, "X-Actor: somebody else")
+		rec := s.ask(c.method, c.target, "", "Authorization: "+c.auth, "X-Actor: another user")
 		if rec.Code != c.want {
 			t.Errorf("%s %s with %q: %d %s, want %d", c.method, c.target, c.auth, rec.Code, rec.Body, c.want)
 		}
@@ -308,7 +308,7 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%s %s: WWW-Authenticate %q", c.method, c.target, rec.Header().Get("WWW-Authenticate"))
 		}
 	}
-	if rec := s.ask("POST", "/w", "", "Authorization: Bearer w", "X-Actor: somebody else"); rec.Body.String() != "writer" {
+	if rec := s.ask("POST", "/w", "", "Authorization: Bearer w", "X-Actor: another user"); rec.Body.String() != "writer" {
 		t.Errorf("the actor is %q", rec.Body)
 	}
 	if !seen.Sees("/srv/a/b") || !seen.Sees("/srv/a") || seen.Sees("/srv/ab") || seen.Sees("/srv") || seen.Sees("") {

@@ -59,8 +59,8 @@ func (s *frame) health(c *gin.Context) error {
 	return nil
 }
 
-// residentBytes is the process's resident set (proc_pid_statm(5)); where the
-// system does not tell, nothing.
+// residentBytes is the process's resident set (proc_pid_statm(5)); 0 where
+// the system does not report it.
 func residentBytes() int64 {
 	data, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -67,7 +67,7 @@ func (i *Idempotency) KeyHash() (string, error) {
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
-// InHistory says that what the answer tells is durable and carries KeyHash: the
+// InHistory says that the answer's commit is durable and carries KeyHash: the
 // answer's record then need not wait for the disk.
 func (i *Idempotency) InHistory() { i.inHistory = true }
 
@@ -105,8 +105,8 @@ func (fs *flights) land(i *Idempotency, mine *flight) {
 	close(mine.done)
 }
 
-// idempotent lets a request with a key run once. Whoever comes while its twin
-// runs waits for it; whoever comes later is answered from the record.
+// idempotent lets a request with a key run once. A repeat that comes while the
+// first runs waits for it; a later one is answered from the record.
 func (s *Server) idempotent(c *gin.Context) {
 	f := factsOf(c)
 	if f.route == nil || !f.route.Changes {
@@ -176,8 +176,8 @@ func (s *Server) runOnce(c *gin.Context, f *facts, i *Idempotency, mine *flight)
 	held.release()
 }
 
-// keep records the answer. An answer whose record could not be kept still goes
-// out: what it tells has happened.
+// keep records the answer. An answer whose record could not be kept is sent all
+// the same: what it reports has happened.
 func (s *Server) keep(f *facts, i *Idempotency, held *heldWriter) {
 	fp, err := i.fingerprint()
 	if err == nil {

@@ -107,7 +107,7 @@ func TestATwinWaits(t *testing.T) {
 	answers := make([]*httptest.ResponseRecorder, 9)
 	wg.Go(func() { answers[0] = s.ask("PUT", "/x", "body", "Idempotency-Key: k") })
 	<-begun
-	// The head differs: it need not wait to be told.
+	// The query differs: the answer need not wait.
 	expect(t, s.ask("PUT", "/x?other", "body", "Idempotency-Key: k"), 422, "idempotency_key_reused")
 	for i := 1; i < len(answers); i++ {
 		wg.Go(func() { answers[i] = s.ask("PUT", "/x", "body", "Idempotency-Key: k") })
@@ -175,7 +175,7 @@ func TestAuthorizationComesBeforeAReplay(t *testing.T) {
 	denied = true
 	expect(t, s.ask("POST", "/x", `{}`, jsonType, "Idempotency-Key: k"), 404, "task_not_found")
 	if s.answers.durable != 1 {
-		t.Error("an answer that stands in no commit must be durable")
+		t.Error("an answer without a commit must be durable")
 	}
 }
 

@@ -44,7 +44,7 @@ func network(listen string) string {
 	return "tcp"
 }
 
-// clearSocket removes a socket that nobody listens on.
+// clearSocket removes a socket without a listener.
 func clearSocket(path string) error {
 	st, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {

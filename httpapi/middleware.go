@@ -71,7 +71,7 @@ func (s *Server) observe(c *gin.Context) {
 		f.body = newBody(s.patience, c.Request, real.rc, s.bodyLimit(f.route))
 		c.Request.Body = f.body
 		if f.route == nil || f.route.Body == BodyNone {
-			c.Header("Connection", "close") // nobody will read it
+			c.Header("Connection", "close") // it will not be read
 		}
 	}
 
@@ -88,14 +88,14 @@ func (s *Server) observe(c *gin.Context) {
 		real.extend()
 		s.count(c, f, start)
 		if f.problem == nil && c.Writer.Header().Get("Content-Length") != "" {
-			// The whole answer: it need not wait for its own log line. One that
-			// says why it failed does, so that who is told can look it up.
+			// The whole answer: it need not wait for its own log line. An error
+			// does, so that its reader can find it in the log.
 			c.Writer.Flush()
 		}
 		ended := f.body == nil || f.body.finish(c.Writer.Flush, f.stopping)
 		s.logRequest(c, f, start)
 		if !ended && c.Writer.Header().Get("Connection") != "close" {
-			// What comes next on this connection is not the next request.
+			// The next bytes of this connection are not the next request.
 			panic(http.ErrAbortHandler)
 		}
 	}()
@@ -117,7 +117,7 @@ func fallbackShape(path string) Shape {
 	return CommonShape()
 }
 
-// count tells the meters of a request that was answered.
+// count updates the metrics of a request that was answered.
 func (s *Server) count(c *gin.Context, f *facts, start time.Time) {
 	if f.route == nil {
 		s.opts.Requests.Other().Answered(c.Writer.Status(), start, false)
@@ -181,8 +181,8 @@ func (s *Server) admitCaller(c *gin.Context) {
 	if f.route != nil && f.route.AnyHost {
 		return
 	}
-	// Before the token is looked at: a stranger who tries tokens is slowed down,
-	// and what he sends does not count against everybody.
+	// Before the token is checked: a client that guesses tokens is slowed down, and
+	// its requests do not count against others.
 	if err := s.perIP.check(clientIP(c.Request)); err != nil {
 		Fail(c, err)
 		return

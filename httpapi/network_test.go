@@ -16,7 +16,7 @@ import (
 )
 
 // pipes is a listener whose connections are in memory, so that a test's clock
-// stands still while somebody works.
+// does not move while a goroutine works.
 type pipes struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -142,7 +142,7 @@ func TestAClientThatSendsTooMuchGetsItsAnswer(t *testing.T) {
 			conn := p.dial()
 			sent := make(chan error, 1)
 			answers := make(chan string, 1)
-			go func() { // a pipe has no buffer: somebody must read
+			go func() { // a pipe has no buffer: it must be read
 				res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 				if err != nil {
 					answers <- err.Error()

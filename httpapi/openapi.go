@@ -9,8 +9,8 @@ import (
 )
 
 // mergeOpenAPI makes one document of the dialects' fragments; the first is the
-// frame's and has the document's head. A path or component that stands twice is
-// an error. What the frame itself answers on the routes is added.
+// frame's and has the document's head. A path or component that occurs twice is
+// an error. The frame's own answers of the routes are added.
 func mergeOpenAPI(dialects []Dialect, routes []*Route, version string) ([]byte, error) {
 	doc := map[string]any{}
 	for i, d := range dialects {

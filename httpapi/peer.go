@@ -12,11 +12,11 @@ import (
 	"umbra/internal/errs"
 )
 
-// errPeerUnknown means that the system cannot tell whose a connection is.
+// errPeerUnknown means that the system does not report the owner of a connection.
 var errPeerUnknown = errors.New("the owner of the connection cannot be found out")
 
 // peer is what is known of a connection's other end. It is asked for once, with
-// the first request: while the connection is accepted nobody waits for it.
+// the first request: accepting a connection does not wait for it.
 type peer struct {
 	conn net.Conn
 	once sync.Once

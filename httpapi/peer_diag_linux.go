@@ -54,7 +54,7 @@ func diagOwner(local, remote netip.AddrPort) (uid int, known bool, err error) {
 		return 0, false, errPeerUnknown
 	}
 	// Without a connection the kernel gives a listener on that port; a closed
-	// socket has no inode, and its user is nobody's.
+	// socket has no inode, and its user means nothing.
 	ends := request[unix.NLMSG_HDRLEN+8:]
 	if body[diagStateAt] == tcpListen || string(body[diagIDAt:diagIDAt+4]) != string(ends[:4]) || order.Uint32(body[diagInodeAt:]) == 0 {
 		return 0, true, errPeerUnknown

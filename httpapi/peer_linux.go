@@ -38,7 +38,7 @@ func connOwner(conn net.Conn) (int, error) {
 				return uid, nil
 			}
 		}
-		// An IPv4 connection from an IPv6 socket stands there, mapped.
+		// An IPv4 connection of an IPv6 socket is there, mapped.
 		return tableOwner("/proc/net/tcp6", there, here)
 	}
 	return 0, errPeerUnknown
@@ -61,7 +61,7 @@ func unixOwner(c *net.UnixConn) (int, error) {
 
 // tableOwner reads /proc/net/tcp or tcp6 (proc_net_tcp in the kernel's
 // documentation). A socket that its process has closed already is listed with
-// user 0 and inode 0: that is nobody, not root.
+// user 0 and inode 0: that is no owner, not root.
 func tableOwner(file string, local, remote netip.AddrPort) (int, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -14,7 +14,7 @@ func TestFromElsewhere(t *testing.T) {
 			&net.IPNet{IP: net.ParseIP("2001:db8::10"), Mask: net.CIDRMask(64, 128)},
 		}, nil
 	}
-	unknown := func() ([]net.Addr, error) { return nil, errors.New("not told") }
+	unknown := func() ([]net.Addr, error) { return nil, errors.New("not reported") }
 	for _, c := range []struct {
 		here, there string
 		addresses   func() ([]net.Addr, error)

@@ -65,7 +65,7 @@ func (p *Problem) Error() string { return p.Code + ": " + p.Detail }
 // Unwrap gives the cause.
 func (p *Problem) Unwrap() error { return p.Err }
 
-// Shape is how a dialect tells an error.
+// Shape is how a dialect renders an error.
 type Shape struct {
 	// Status overrides the table for some kinds.
 	Status map[errs.Kind]int
@@ -74,7 +74,7 @@ type Shape struct {
 }
 
 // CommonShape is {"error":code,"detail":sentence,"request_id":…} with the
-// error's own fields beside them.
+// error's own fields.
 func CommonShape() Shape {
 	return Shape{Body: func(c *gin.Context, p *Problem) any { return commonBody(c, p) }}
 }
@@ -158,7 +158,7 @@ func Fail(c *gin.Context, err error) {
 	}
 	body, err := encode(shape.Body(c, p))
 	if err != nil {
-		// What an error carries beside its sentence is no JSON: a bug, told without it.
+		// A field of the error cannot be JSON: a bug, rendered without the fields.
 		f.log.LogAttrs(c.Request.Context(), slog.LevelError, "error not rendered", slog.String("error", err.Error()))
 		body, _ = encode(map[string]any{"error": p.Code, "detail": p.Detail, "request_id": f.requestID})
 	}
@@ -193,7 +193,7 @@ func encode(v any) ([]byte, error) {
 func writeJSON(c *gin.Context, status int, body []byte) {
 	h := c.Writer.Header()
 	h.Set("Content-Type", "application/json; charset=utf-8")
-	// Told, so that the whole answer is out with a flush.
+	// Set, so that the whole answer is out with a flush.
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	c.Status(status)
 	if c.Request.Method == http.MethodHead {

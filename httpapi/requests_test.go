@@ -71,7 +71,7 @@ func TestBodies(t *testing.T) {
 	if rec := s.ask("POST", "/json", `{"a":1}`, jsonType); field(t, rec, "field") != "a" {
 		t.Error(rec.Body)
 	}
-	// A body whose length nobody told is bounded while it is read.
+	// A body of unknown length is bounded while it is read.
 	for n, want := range map[int]int{100: 200, 101: 413} {
 		req := httptest.NewRequest("PUT", "http://127.0.0.1/raw", io.MultiReader(strings.NewReader(strings.Repeat("x", n))))
 		req.ContentLength = -1

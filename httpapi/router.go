@@ -42,8 +42,8 @@ const (
 
 // Route is one method on one pattern.
 //
-// A pattern is literal segments and parameters: "{id}" stands for one segment,
-// "{path...}" for one or more; literal segments may follow the latter.
+// A pattern is literal segments and parameters: "{id}" matches one segment,
+// "{path...}" one or more; literal segments may follow the latter.
 type Route struct {
 	Method, Pattern string
 	Handler         Handler
@@ -95,7 +95,7 @@ func newTable(engine *gin.Engine, meter *telemetry.Requests) *table {
 // With gives the same router with another error shape.
 func (r *Router) With(s Shape) *Router { return &Router{shape: s, t: r.t} }
 
-// Handle adds a route. A pattern that makes no sense or stands twice is a
+// Handle adds a route. A pattern that is malformed or occurs twice is a
 // programming error and panics at start.
 func (r *Router) Handle(rt Route) {
 	rt.shape = r.shape
@@ -126,7 +126,7 @@ func (rt *Route) compile() error {
 			rt.rest = base
 			b.WriteString("/*rest")
 		case isParam:
-			// gin wants one name for all parameters at a place: ours are by position.
+			// gin requires one name for all parameters at a place: ours are by position.
 			fmt.Fprintf(&b, "/:p%d", i)
 			rt.params = append(rt.params, name)
 		default:

@@ -31,10 +31,10 @@ const (
 )
 
 // maxHead bounds a request's head: a path of 4096 bytes, percent-encoded, and
-// headers beside it.
+// headers.
 const maxHead = 64 << 10
 
-// Options are what the frame is told by the configuration.
+// Options are the frame's settings.
 type Options struct {
 	Version string
 	Log     *slog.Logger
@@ -56,12 +56,12 @@ type Options struct {
 	PerMinute, PerIPMinute int   // requests a minute, 0 is off
 
 	Answers AnswerStore
-	// Trace begins a request's span: it gives the context that the request goes on
-	// with, and is told the answer. Nil: nobody traces.
+	// Trace begins a request's span: it returns the context that the request goes on
+	// with, and end is called with the answer. Nil: no traces.
 	Trace func(r *http.Request, method, route, requestID string) (ctx context.Context, end func(status int, code string))
 	// Requests counts what is answered, and what is open.
 	Requests *telemetry.Requests
-	// Ready tells why the server cannot do its work now; nil func: always ready.
+	// Ready returns why the server cannot do its work now; nil func: always ready.
 	Ready func() error
 	// RefsBehind counts the refs of which git sees older values; nil func: none ever.
 	RefsBehind func() int
@@ -134,7 +134,7 @@ func New(opts Options, dialects ...Dialect) (*Server, error) {
 	}
 	if opts.SameUser {
 		if s.checkPeer = peerKnowable(); !s.checkPeer && !s.tokens.On() {
-			opts.Log.Warn("this system does not tell whose a connection is: processes of other users are let in", "key", "auth.peer")
+			opts.Log.Warn("this system does not report the owner of a connection: processes of other users are let in", "key", "auth.peer")
 		}
 	}
 	engine.Use(s.middleware()...)
@@ -243,7 +243,7 @@ type inflight struct {
 	mu    sync.Mutex
 	n     int
 	last  time.Time     // when the last one ended
-	empty chan struct{} // closed at n == 0, once somebody waits
+	empty chan struct{} // closed at n == 0, once there is a waiter
 }
 
 func (i *inflight) begin() {

@@ -61,7 +61,7 @@ func ServeEvents(c *gin.Context, next func(ctx context.Context) (Event, error)) 
 }
 
 // StreamEvents sends what next gives as text/event-stream until next returns
-// io.EOF, the client goes away or is stuck, or the server stops. next blocks for
+// io.EOF, the client disconnects or is stuck, or the server stops. next blocks for
 // the next event and ends with its context; it is never called twice at a time,
 // and has returned when StreamEvents returns. The answer's head is sent at once:
 // errors that a client should see as a status come before.
@@ -131,7 +131,7 @@ func StreamEvents(c *gin.Context, next func(ctx context.Context) (Event, error))
 	}
 }
 
-// encode writes the event as the WHATWG's stream format wants it; a newline in
+// encode writes the event in the WHATWG's stream format; a newline in
 // the data begins another data line, so nothing in it can forge a field.
 func (e Event) encode() []byte {
 	var b bytes.Buffer

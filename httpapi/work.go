@@ -21,11 +21,11 @@ type Progress struct {
 	All  int64  `json:"all"`
 }
 
-// ServeWork answers with what a long work tells, as application/x-ndjson: lines
-// {"progress":{…}} while it goes on, then {"done":…} with its result, or the
+// ServeWork answers with what a long work reports, as application/x-ndjson: lines
+// {"progress":{…}} while it runs, then {"done":…} with its result, or the
 // common error shape with its "status". The head is sent with the first line, so
 // an error that comes before any progress has its own status. The work's context
-// ends when the client goes away, and where the route is a Stream when the server
+// ends when the client disconnects, and where the route is a Stream when the server
 // stops; tell may be called by any goroutine, and drops what comes too fast.
 func ServeWork(c *gin.Context, work func(ctx context.Context, tell func(Progress)) (any, error)) error {
 	var (

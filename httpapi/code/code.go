@@ -1,5 +1,5 @@
 // Package code is the code dialect (contracts/code.md): programs are saved,
-// read, run and checked. What a program is and where it stands is
+// read, run and checked. What a program is and where it is kept is
 // internal/code's; how one runs is internal/sandbox/js's; what a check says is
 // internal/lint's.
 package code
@@ -111,7 +111,7 @@ const (
 	typeForbidden   = "ForbiddenError"
 )
 
-// Members of a problem's fields that stand outside of details.
+// Members of a problem's fields that are outside of details.
 const (
 	fieldType = "\x00type"
 	fieldTook = "\x00took"

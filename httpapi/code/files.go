@@ -77,14 +77,14 @@ func (d *Dialect) saver(c *gin.Context, p program) (Saver, error) {
 	if d.o.Output == nil || !theirs(c) {
 		return nil, nil
 	}
-	// A run may save often, under one idempotency key: the record of its answer
-	// alone stands for that.
+	// A run may save often, under one idempotency key: only the record of its
+	// answer has the key.
 	by := wire.By(c, "")
 	by.Source = message.Script
 	return d.o.Output.Begin(c.Request.Context(), Owner{By: by, Task: httpapi.TagsOf(c).TaskID, Sees: sees(c), Goal: "Run " + p.name})
 }
 
-// saved ends it, and tells what there is.
+// saved ends it, and returns what was saved.
 func (d *Dialect) saved(c *gin.Context, s Saver, ok bool) saves {
 	if s == nil {
 		return saves{}

@@ -36,7 +36,7 @@ const (
 	maxTimeout     = 300_000
 )
 
-// inlineName is the file that a program given as text is told under.
+// inlineName is the file name of a program given as text.
 const inlineName = "main.ts"
 
 // program is what a request names.
@@ -123,7 +123,7 @@ const (
 
 var envName = regexp.MustCompile(`^[A-Z0-9_]+$`)
 
-// envKept are names whose value programs are not told otherwise.
+// envKept are names whose value cannot be set otherwise.
 var envKept = map[string]bool{"PATH": true, "HOME": true, "USER": true, "PWD": true, "SHELL": true, "HOSTNAME": true, "TMPDIR": true, "TEMP": true, "TMP": true}
 
 func checkEnv(raw json.RawMessage) (map[string]string, error) {

@@ -160,8 +160,8 @@ func checkBatch(raw json.RawMessage) ([]code.File, []string, error) {
 	return files, prefixes, nil
 }
 
-// checkExtras judges what a save may carry beside its text, and, where it is
-// asked for, whether the text is a program.
+// checkExtras validates the other fields of a save, and, where it is asked for,
+// whether the text is a program.
 func (d *Dialect) checkExtras(c *gin.Context, metadata, validate json.RawMessage, files []code.File, prefixes []string) (code.Meta, error) {
 	meta, err := code.CheckMeta(metadata)
 	if err != nil {
@@ -202,7 +202,7 @@ func faults(list []js.Diagnostic) []js.Diagnostic {
 	return out
 }
 
-// put saves, and tells failures of the file system as the API does.
+// put saves, and maps failures of the file system to the API's.
 func (d *Dialect) put(c *gin.Context, files []code.File, meta code.Meta) (*code.Outcome, error) {
 	if !theirs(c) {
 		httpapi.CallerOf(c).Refused("outside_roots")

@@ -187,7 +187,7 @@ func answerOf(a *serve.Answer) answerBody {
 	return out
 }
 
-// commandEvents tells the output as it comes, and the answer at the end.
+// commandEvents sends the output as it comes, and the answer at the end.
 func (d *Dialect) commandEvents(c *gin.Context, ref *task.Ref, req serve.Request) error {
 	ctx, cancel := context.WithCancel(c.Request.Context())
 	defer cancel()
@@ -233,7 +233,7 @@ func (d *Dialect) commandEvents(c *gin.Context, ref *task.Ref, req serve.Request
 			send("error", map[string]string{"error": "internal", "detail": "The command could not be run."})
 		}
 	}()
-	// What is refused before the command begins is an ordinary answer.
+	// A refusal before the command begins is an ordinary answer.
 	select {
 	case <-begun:
 	case <-ctx.Done():

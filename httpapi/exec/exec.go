@@ -132,7 +132,7 @@ func made(c *gin.Context, res *exec.Begun) error {
 	return nil
 }
 
-// local reports whether an address is this machine's. What is no IP address is a
+// local reports whether an address is this machine's. Anything but an IP address is a
 // socket.
 func local(remote string) bool {
 	host, _, err := net.SplitHostPort(remote)

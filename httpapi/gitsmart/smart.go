@@ -20,7 +20,7 @@ import (
 	"umbra/internal/workspace"
 )
 
-// maxRequest bounds what a client may send to say what it wants and has, as
+// maxRequest bounds a client's request (the objects that it needs and has), as
 // sent; maxInflated the same uncompressed.
 const (
 	maxRequest  = 16 << 20
@@ -77,7 +77,7 @@ func (d *Dialect) advertise(c *gin.Context) error {
 	return started(c, gitcmd.Run(cmd))
 }
 
-// uploadPack makes the pack that a client wants.
+// uploadPack makes the pack that a client requests.
 func (d *Dialect) uploadPack(c *gin.Context) error {
 	if t := c.ContentType(); t != "application/x-git-upload-pack-request" {
 		return &httpapi.Problem{Status: http.StatusUnsupportedMediaType, Code: "unsupported_media_type", Detail: "That is no request of git's."}
@@ -104,7 +104,7 @@ func (d *Dialect) uploadPack(c *gin.Context) error {
 	return d.servePack(c, w, asked)
 }
 
-// noteClone has the log of clones know who asks.
+// noteClone records the client in the log of clones.
 func noteClone(c *gin.Context, w *workspace.Workspace, what string) {
 	from, _, err := net.SplitHostPort(c.Request.RemoteAddr)
 	if err != nil {
@@ -153,7 +153,7 @@ func head(c *gin.Context, contentType string) {
 }
 
 // started keeps an error from being rendered into an answer that has begun:
-// git tells its client itself, and a client that hung up needs no answer.
+// git informs its client itself, and a client that hung up needs no answer.
 func started(c *gin.Context, err error) error {
 	if _, ok := errors.AsType[*exec.ExitError](err); (ok || c.Request.Context().Err() != nil) && c.Writer.Written() {
 		_ = c.Error(err) // into the log

@@ -2,11 +2,11 @@
 // one endpoint a toolset, by the official SDK. It says nothing of its own about
 // files or tools; that is internal/toolset's.
 //
-// Each revision of the protocol has its own way to tell a client of changes:
+// Each revision of the protocol has its own way to notify a client of changes:
 // from 2026-07-28 on there are no sessions, and a client listens by a request
 // (subscriptions/listen); before, it listens on a session's stream. So each
 // endpoint has two handlers of the SDK, a stateless one for requests of the
-// newest revision and one with sessions for the others, and both show the same
+// newest revision and one with sessions for the others, and both serve the same
 // server. A session that another run of the program began is served without its
 // stream, so that a client outlives a restart.
 package mcp
@@ -125,7 +125,7 @@ type caller struct {
 	idem      *httpapi.Idempotency
 }
 
-// callerKey is where it stands in the token info that the SDK hands through.
+// callerKey is its key in the token info that the SDK passes on.
 const callerKey = "umbra.caller"
 
 func (d *Dialect) serve(c *gin.Context) error {
@@ -136,7 +136,7 @@ func (d *Dialect) serve(c *gin.Context) error {
 	req := c.Request
 	var asked json.RawMessage
 	if req.Method == http.MethodPost {
-		// Read here: what breaks a body is told in the server's own words.
+		// Read here: a broken body gets the server's own error.
 		body, err := httpapi.ReadBody(c)
 		if err != nil {
 			return err
@@ -195,7 +195,7 @@ func (d *Dialect) endpoint(id string) *endpoint {
 	return e
 }
 
-// changed tells clients of a toolset's new mounts, or ends its sessions.
+// changed notifies clients of a toolset's new mounts, or ends its sessions.
 func (d *Dialect) changed(id string) {
 	d.mu.Lock()
 	e := d.endpoints[id]
@@ -243,7 +243,7 @@ func (e *endpoint) close() {
 	}
 }
 
-// sees tells which workspaces a caller may know of.
+// sees reports which workspaces a caller may know of.
 func (k *caller) sees() task.Sees {
 	if k == nil {
 		return nil

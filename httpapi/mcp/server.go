@@ -28,8 +28,8 @@ const (
 	filePattern = scheme + "/{+path}"
 )
 
-// newServer makes the server of an endpoint. What depends on the mounts is made
-// anew at each request; tools are set, so that the SDK tells of their changes.
+// newServer makes the server of an endpoint. Everything that depends on the mounts
+// is made at each request; tools are set, so that the SDK announces their changes.
 func (e *endpoint) newServer() *sdk.Server {
 	accept := func(context.Context, *sdk.SubscribeRequest) error { return nil }
 	leave := func(context.Context, *sdk.UnsubscribeRequest) error { return nil }
@@ -48,8 +48,8 @@ func (e *endpoint) newServer() *sdk.Server {
 	return s
 }
 
-// refresh makes the server offer the toolset's tools of now, and tells who
-// listens; without always only where the mounts are others than it knows.
+// refresh makes the server offer the toolset's current tools, and notifies
+// listeners; without always only if the mounts have changed.
 func (e *endpoint) refresh(always bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -72,7 +72,7 @@ func (e *endpoint) refresh(always bool) {
 	for name := range gone {
 		e.server.RemoveTools(name)
 	}
-	// A client that is gone is no error of ours.
+	// A client that disconnected is no error.
 	_ = e.server.ResourceUpdated(context.Background(), &sdk.ResourceUpdatedNotificationParams{URI: mapURI})
 }
 
@@ -159,7 +159,8 @@ func (e *endpoint) fileMap(req sdk.Request) (string, error) {
 	return t.Map, wireError(err)
 }
 
-// wireError tells an error that is not the model's: the request's, or ours.
+// wireError renders an error that is not the model's: the request's, or the
+// server's.
 func wireError(err error) error {
 	if err == nil {
 		return nil

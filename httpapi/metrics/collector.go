@@ -18,7 +18,7 @@ type metric struct {
 	tell func(v *view, to emit)
 }
 
-// emit tells a value with its labels' values.
+// emit sends a value with its labels' values.
 type emit struct {
 	desc *prometheus.Desc
 	ch   chan<- prometheus.Metric
@@ -32,7 +32,7 @@ func (e emit) send(kind prometheus.ValueType, v float64, labels []string) {
 	e.pass(m, err)
 }
 
-// histogram tells one whose values are divided by unit.
+// histogram sends one whose values are divided by unit.
 func (e emit) histogram(h *telemetry.Histogram, unit float64, labels ...string) {
 	c := h.Load()
 	buckets := make(map[float64]uint64, len(c.Bounds))
@@ -64,7 +64,7 @@ type view struct {
 	watch watcher.Stats
 }
 
-// collector tells all that is the server's own.
+// collector collects the server's own metrics.
 type collector struct {
 	sources Sources
 	metrics []metric
@@ -121,8 +121,8 @@ func (c *collector) addHistory() {
 	lag("ref_lag_commits", "Durable commits that stock git does not see yet, of the workspace with the most.", func(f *workspace.Figures) float64 { return float64(f.RefLag) })
 	lag("ref_lag_seconds", "How long the oldest durable commit has waited to be seen by stock git.", func(f *workspace.Figures) float64 { return f.Unseen.Seconds() })
 	lag("disk_lag_commits", "Durable commits that are not on disk yet, of the workspace with the most.", func(f *workspace.Figures) float64 { return float64(f.DiskLag) })
-	lag("checkpoint_lag_commits", "Commits after the last checkpoint, of the workspace with the most: what a start after a power cut looks at.", func(f *workspace.Figures) float64 { return float64(f.CheckpointLag) })
-	lag("scan_age_seconds", "Time since the last look at all of a folder, of the open workspace with the oldest.", func(f *workspace.Figures) float64 { return f.OldestScan.Seconds() })
+	lag("checkpoint_lag_commits", "Commits after the last checkpoint, of the workspace with the most: what a start after a power failure checks.", func(f *workspace.Figures) float64 { return float64(f.CheckpointLag) })
+	lag("scan_age_seconds", "Time since the last scan of a whole directory, of the open workspace with the oldest.", func(f *workspace.Figures) float64 { return f.OldestScan.Seconds() })
 	lag("journal_bytes", "Bytes of the journals of the open workspaces.", func(f *workspace.Figures) float64 { return float64(f.JournalBytes) })
 	lag("pack_bytes", "Bytes of the packs of the open workspaces.", func(f *workspace.Figures) float64 { return float64(f.PackBytes) })
 	lag("cache_bytes", "Bytes kept in memory of histories, of limits.cache_bytes.", func(f *workspace.Figures) float64 { return float64(f.CacheBytes) })
@@ -159,7 +159,7 @@ func (c *collector) addFolders() {
 		c.add(name, help, func(v *view, to emit) { to.counter(float64(get(&v.watch))) })
 	}
 	gauge("watches", "Folders that are watched: inotify watches in use.", func(s *watcher.Stats) int { return s.Watches })
-	c.add("watches_limit", "Watches that the system allows one user, where it tells.", func(v *view, to emit) {
+	c.add("watches_limit", "Watches that the system allows one user, where it reports them.", func(v *view, to emit) {
 		if v.WatchLimit != nil {
 			if n := v.WatchLimit(); n > 0 {
 				to.gauge(float64(n))

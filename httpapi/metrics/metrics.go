@@ -1,6 +1,6 @@
-// Package metrics tells Prometheus how the server does: GET /metrics. What is
-// told is counted by the layers themselves, in internal/telemetry; this is the
-// one package that knows Prometheus.
+// Package metrics exports the server's metrics to Prometheus: GET /metrics. The
+// layers count themselves, in internal/telemetry; only this package knows
+// Prometheus.
 //
 // Invariants: the names and labels here are what dashboards and alerts rely upon
 // (docs/grafana.json, docs/alerts.yml). The values of labels come from the
@@ -34,7 +34,7 @@ type Sources struct {
 	Meter      *workspace.Meter
 	Workspaces func() workspace.Figures
 	Watches    func() watcher.Stats
-	WatchLimit func() int // watches that the system allows; 0: it does not tell
+	WatchLimit func() int // watches that the system allows; 0: unknown
 	Sandboxes  []*telemetry.Sandbox
 	Room       func() (free, total int64, err error) // bytes of the data directory's file system
 }
@@ -60,7 +60,7 @@ func New(s Sources) (*Dialect, error) {
 			return nil, err
 		}
 	}
-	// One part that cannot be told does not hide the others.
+	// One part that fails does not hide the others.
 	d.handler = promhttp.HandlerFor(d.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4})
 	return d, nil
 }
@@ -79,7 +79,7 @@ func unrooted(c *gin.Context) error {
 }
 
 // Register adds the route. It needs a token where tokens are on: it names routes
-// and tells how much is done.
+// and shows the load.
 func (d *Dialect) Register(r *httpapi.Router) {
 	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/metrics", Authorize: unrooted, Handler: func(c *gin.Context) error {
 		c.Header("Cache-Control", "no-store")

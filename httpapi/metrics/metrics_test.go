@@ -18,7 +18,7 @@ import (
 	"umbra/watcher"
 )
 
-// full is a dialect all of whose sources have something to tell.
+// full is a dialect all of whose sources have values.
 func full(t *testing.T) *Dialect {
 	t.Helper()
 	s := Sources{Version: "v1", Requests: telemetry.NewRequests(), Meter: workspace.NewMeter(), Sandboxes: []*telemetry.Sandbox{telemetry.NewSandbox("js")},
@@ -105,7 +105,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What is not there to be asked is not told, and hides nothing.
+// A missing source has no metrics, and hides none.
 func TestMissingSources(t *testing.T) {
 	d, err := New(Sources{Requests: telemetry.NewRequests(), Room: func() (int64, int64, error) { return 0, 0, errors.New("no") }})
 	if err != nil {
@@ -113,13 +113,13 @@ func TestMissingSources(t *testing.T) {
 	}
 	all := families(t, d)
 	if all["umbra_data_free_bytes"] != nil || all["umbra_commits_total"] == nil || all["go_goroutines"] == nil {
-		t.Error("something is told that nobody knows, or hidden")
+		t.Error("a metric without a source is exported, or one is hidden")
 	}
 }
 
 var named = regexp.MustCompile(`\b(?:umbra|go|process)_[a-z0-9_]+\b`)
 
-// known fails for names in an expression that the server does not tell.
+// known fails for names in an expression that the server does not export.
 func known(t *testing.T, all map[string]*dto.MetricFamily, where, expr string) (found int) {
 	t.Helper()
 	for _, name := range named.FindAllString(expr, -1) {
@@ -133,7 +133,7 @@ func known(t *testing.T, all map[string]*dto.MetricFamily, where, expr string) (
 			}
 		}
 		if family == nil {
-			t.Errorf("%s: the server tells no %s", where, name)
+			t.Errorf("%s: the server does not export %s", where, name)
 		}
 	}
 	return found

@@ -100,8 +100,8 @@ func (d *Dialect) execute(c *gin.Context) error {
 // stopPatience is how long a script may go on when the server stops.
 const stopPatience = 8 * time.Second
 
-// untilStopped ends with the request, or some seconds after the server was told
-// to stop.
+// untilStopped ends with the request, or some seconds after the server began to
+// stop.
 func untilStopped(c *gin.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(c.Request.Context())
 	stopping := httpapi.Stopping(c)

@@ -260,7 +260,7 @@ func (d *Dialect) writeArea(c *gin.Context, a *area, t target, body io.Reader, o
 	return res[0], nil
 }
 
-// replaceArea reads, changes and writes, until nobody came in between.
+// replaceArea reads, changes and writes, until no other write came in between.
 func (d *Dialect) replaceArea(c *gin.Context, ses session.Session, t target, e *edit, cond workspace.Condition) error {
 	a, err := d.areaForChange(c, ses)
 	if err != nil {
@@ -446,7 +446,7 @@ func (d *Dialect) copyArea(c *gin.Context, ses session.Session, from, to target,
 	return nil
 }
 
-// takenOr tells an unmet If-None-Match that the request did not send.
+// takenOr maps an unmet If-None-Match that the request did not send.
 func takenOr(err error) error {
 	if errs.Is(err, errs.Precondition) {
 		return exists()

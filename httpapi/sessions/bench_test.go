@@ -99,7 +99,7 @@ func fetch(t testing.TB, c *http.Client, url string) []byte {
 	return data
 }
 
-// BenchmarkRead sets the read of a small file beside gin's own static files.
+// BenchmarkRead compares the read of a small file with gin's own static files.
 func BenchmarkRead(b *testing.B) {
 	dir := b.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "src/lib"), 0o755); err != nil {
@@ -124,7 +124,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkList sets listings beside os.ReadDir and a stat of each.
+// BenchmarkList compares listings with os.ReadDir and a stat of each.
 func BenchmarkList(b *testing.B) {
 	flat, deep := b.TempDir(), b.TempDir()
 	for i := range 50_000 {

@@ -147,8 +147,8 @@ func (d *Dialect) relocate(c *gin.Context, ses session.Session, kind workspace.O
 	})
 }
 
-// refusedMove tells a path that leads through a file, a fault of the request,
-// from a file or folder that stands at the target, a conflict.
+// refusedMove distinguishes a path that leads through a file, a fault of the
+// request, from a file or directory that exists at the target, a conflict.
 func refusedMove(c *gin.Context, ref *task.Ref, to target, err error) error {
 	if errs.CodeOf(err) == "not_a_directory" {
 		if _, serr := ref.Stat(c.Request.Context(), to.path); serr == nil {

@@ -19,7 +19,7 @@ type createBody struct {
 	Org           string  `json:"org"`
 }
 
-// sessionBody is a session as it is told.
+// sessionBody is a session in an answer.
 type sessionBody struct {
 	SessionID     string  `json:"sessionId"`
 	WorkspaceRoot string  `json:"workspaceRoot"`
@@ -64,7 +64,7 @@ func (d *Dialect) create(c *gin.Context) error {
 	return nil
 }
 
-// mayUse tells whether the caller may open a session on a folder.
+// mayUse reports whether the caller may open a session on a directory.
 func mayUse(c *gin.Context, root string, known bool) error {
 	caller := httpapi.CallerOf(c)
 	if known && caller.Token != "" && caller.Sees(root) {

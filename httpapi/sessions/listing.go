@@ -97,10 +97,10 @@ func entryOf(t target, l workspace.Listed) entry {
 	return e
 }
 
-// baseOf gives the name in a path as it stands in a body, in the same encoding.
+// baseOf returns the name in a path of a body, in the same encoding.
 func baseOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// node is one of a tree; Children stands for folders within the depth.
+// node is one of a tree; directories within the depth have Children.
 type node struct {
 	Path         string   `json:"path"`
 	PathEncoding string   `json:"path_encoding,omitempty"`

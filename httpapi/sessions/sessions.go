@@ -84,7 +84,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("DELETE", base+"/fs/dir", d.using(d.deleteDir), write(httpapi.BodyNone, 0))
 }
 
-// shape is {"error":sentence}, with what a delete could not record beside it.
+// shape is {"error":sentence}, and what a delete could not record.
 // An unmet condition is a conflict here, and names the current tag.
 func shape() httpapi.Shape {
 	return wire.WithFields(httpapi.Shape{
@@ -102,7 +102,7 @@ func shape() httpapi.Shape {
 	})
 }
 
-// sees tells which workspaces the caller may know of.
+// sees reports which workspaces the caller may know of.
 func sees(c *gin.Context) task.Sees { return httpapi.CallerOf(c).Sees }
 
 // authorize refuses sessions on folders that the caller may not see.

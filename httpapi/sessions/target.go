@@ -35,7 +35,7 @@ func (t target) kind() workspace.Kind {
 	return workspace.KindNone
 }
 
-// JSON gives the path as it stands in a body, and its path_encoding.
+// JSON returns the path as a body has it, and its path_encoding.
 func (t target) JSON() (path, encoding string) {
 	if !t.inArea() {
 		return t.path.JSON()

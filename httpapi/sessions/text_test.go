@@ -52,7 +52,7 @@ func TestScanLines(t *testing.T) {
 		checkLines(t, text, 1, 1, iotest.DataErrReader(strings.NewReader(text)))
 	}
 	if _, _, err := scanLines(iotest.TimeoutReader(strings.NewReader(long)), 0, 1); err == nil {
-		t.Error("a failed read is not told")
+		t.Error("a failed read is not reported")
 	}
 }
 

@@ -262,7 +262,7 @@ func tellReplaced(c *gin.Context, t target, body replaced) {
 	httpapi.JSON(c, http.StatusOK, body)
 }
 
-// recount tells for an answer that is given again how often the first one
+// recount returns, for an answer that is repeated, how often the first one
 // replaced: from the bytes that it found.
 func (e *edit) recount(c *gin.Context, ref *task.Ref, res *workspace.Result) error {
 	before := object.Zero

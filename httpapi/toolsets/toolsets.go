@@ -55,7 +55,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("POST", one+"/call", d.call, httpapi.Route{Body: httpapi.BodyJSON, MaxBody: d.maxCall, Changes: true})
 }
 
-// sees tells which workspaces the caller may know of.
+// sees reports which workspaces the caller may know of.
 func sees(c *gin.Context) task.Sees { return httpapi.CallerOf(c).Sees }
 
 // authorize refuses toolsets on workspaces that the caller may not see.
@@ -67,7 +67,7 @@ func (d *Dialect) authorize(c *gin.Context) error {
 	return d.toolsets.Visible(id, sees(c))
 }
 
-// who says who asks for a change of mounts.
+// who returns who requests a change of mounts.
 func who(c *gin.Context) toolset.Who {
 	caller := httpapi.CallerOf(c)
 	return toolset.Who{Actor: httpapi.TagsOf(c).Actor, RequestID: httpapi.RequestID(c), Sees: caller.Sees,
@@ -123,7 +123,7 @@ func malformed(field string) error {
 	return errs.New(errs.Invalid, "invalid_field", "%s must be 1 to 128 letters, digits, dots, underscores or hyphens, begin with a letter or digit, be without \"..\" and not end in \".lock\".", field).With("field", field)
 }
 
-// body is a toolset as it is told.
+// body is a toolset in an answer.
 type body struct {
 	ID     string            `json:"id"`
 	TaskID *string           `json:"taskId"`

@@ -44,8 +44,8 @@ func signal(name string) string {
 	return os.Getenv("OTEL_EXPORTER_OTLP_" + name)
 }
 
-// newExporter reads what the environment says beside the endpoint: headers,
-// timeout, compression.
+// newExporter reads the environment's other settings: headers, timeout,
+// compression.
 func newExporter(endpoint string) (*exporter, error) {
 	e := &exporter{url: endpoint, headers: map[string]string{}, gzip: signal("COMPRESSION") == "gzip"}
 	switch whole := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"); {

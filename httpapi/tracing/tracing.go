@@ -2,8 +2,8 @@
 // a span for each request, with what its commit and its disk took below. It is
 // the one package that knows OpenTelemetry.
 //
-// Where it is off nobody calls it: the frame and the write service have a nil
-// function in its place, and nothing is asked, timed or carried.
+// Where it is off it is not called: the frame and the write service have a nil
+// function instead, and nothing is asked, timed or carried.
 package tracing
 
 import (
@@ -65,7 +65,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	return &Tracer{provider: p, tracer: p.Tracer("umbra"), context: propagation.TraceContext{}}, nil
 }
 
-// quiet tells of spans that could not be sent in the server's own log.
+// quiet logs spans that could not be sent in the server's own log.
 type quiet struct {
 	sdk.SpanExporter
 	log *slog.Logger
@@ -76,7 +76,7 @@ func (q quiet) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error 
 	if err := q.SpanExporter.ExportSpans(ctx, spans); err != nil {
 		q.log.LogAttrs(ctx, slog.LevelWarn, "traces were not taken", slog.Int("spans", len(spans)), slog.String("error", err.Error()))
 	}
-	return nil // told
+	return nil // logged
 }
 
 // Close sends what waits, within ctx, and ends.
@@ -105,8 +105,8 @@ func (t *Tracer) Request(r *http.Request, method, route, requestID string) (ctx 
 	}
 }
 
-// Step tells of a part of what ctx stands for that began then and ends now. attrs
-// are names and values in turn. Outside of a request's span it is not told.
+// Step records a part of the span in ctx that began then and ends now. attrs are
+// names and values in turn. Outside of a request's span it does nothing.
 func (t *Tracer) Step(ctx context.Context, name string, began time.Time, attrs ...string) {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return

@@ -96,7 +96,7 @@ func TestSpans(t *testing.T) {
 	ctx, end := tracer.Request(r, "PUT", "/tasks/{id}/content", "req")
 	tracer.Step(ctx, "commit", time.Now().Add(-time.Second), "umbra.commit", "abc")
 	end(507, "insufficient_storage")
-	tracer.Step(context.Background(), "nobody's", time.Now())
+	tracer.Step(context.Background(), "no span", time.Now())
 	if err := tracer.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestEndpoints(t *testing.T) {
 		t.Setenv("OTEL_EXPORTER_OTLP_"+name, "")
 	}
 	if Wanted() {
-		t.Error("nobody asked for traces")
+		t.Error("traces are off")
 	}
 	for _, c := range []struct{ set, all, traces, want string }{
 		{"http://a:1", "", "", "http://a:1/v1/traces"}, {"http://a:1/v1/traces", "", "", "http://a:1/v1/traces"}, {"http://a:1/x/", "http://b", "http://c", "http://a:1/x/v1/traces"},

@@ -14,13 +14,13 @@ import (
 //go:embed doctor.yaml
 var doctorDocument []byte
 
-// Doctor is the dialect of umbra doctor: the server looks at its own machine,
-// with its own rights.
+// Doctor is the dialect of umbra doctor: the server checks its own machine, with
+// its own rights.
 type Doctor struct {
 	Workspaces *workspaces.Manager
 	// Options are all but the workspaces.
 	Options doctor.Options
-	// Ready tells why the server cannot do its work now.
+	// Ready returns why the server cannot do its work now.
 	Ready func() error
 }
 

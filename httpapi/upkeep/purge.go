@@ -27,8 +27,8 @@ var purgeDocument []byte
 // whole history.
 type Purge struct {
 	Workspaces *workspaces.Manager
-	// Forget drops the kept answers for which named holds: they tell of commits
-	// that have other ids now.
+	// Forget drops the kept answers for which named holds: their commits have
+	// other ids now.
 	Forget func(named func(*state.Answer) bool) (int, error)
 	Log    *slog.Logger
 }
@@ -91,7 +91,7 @@ type purgeResult struct {
 	Foreign   []string          `json:"foreign"`
 	Head      *string           `json:"head"`
 	Clones    []purgeClone      `json:"clones"`
-	// NotReached says where such bytes may still stand.
+	// NotReached says where such bytes may still be.
 	NotReached []string `json:"not_reached"`
 }
 
@@ -182,7 +182,7 @@ func (d *Purge) tell(w *workspace.Workspace, req workspace.PurgeRequest, done *w
 	return out, nil
 }
 
-// some gives a list that JSON does not tell as null.
+// some returns a list that JSON does not encode as null.
 func some[T any](list []T) []T {
 	if list == nil {
 		return []T{}

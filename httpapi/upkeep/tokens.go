@@ -44,12 +44,13 @@ func (d *Tokens) Register(r *httpapi.Router) {
 	add(http.MethodDelete, "/upkeep/tokens/{name}", d.remove, httpapi.BodyNone)
 }
 
-// tokenObject is a token as it is told; the secret only once, to who adds it.
+// tokenObject is a token in an answer; it has the secret only once, when it is
+// added.
 type tokenObject struct {
 	Name     string   `json:"name"`
 	Scope    string   `json:"scope"`
 	Roots    []string `json:"roots"`
-	Created  *string  `json:"created"` // null: it stands in the settings
+	Created  *string  `json:"created"` // null: it is in the settings
 	Expires  *string  `json:"expires"` // null: never
 	Expired  bool     `json:"expired"`
 	Settings bool     `json:"settings"`

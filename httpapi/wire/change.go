@@ -19,8 +19,8 @@ func By(c *gin.Context, key string) workspace.By {
 	return workspace.By{SubtaskID: tags.SubtaskID, Actor: tags.Actor, Message: tags.Message, Source: message.API, RequestID: httpapi.RequestID(c), IdempotencyKey: key}
 }
 
-// KeyHash is what the request's idempotency key stands as in history, empty
-// without a key. The body has been read.
+// KeyHash is the form of the request's idempotency key in history, empty without
+// a key. The body has been read.
 func KeyHash(c *gin.Context) (string, error) {
 	if i := httpapi.IdempotencyOf(c); i != nil {
 		return i.KeyHash()
@@ -28,7 +28,7 @@ func KeyHash(c *gin.Context) (string, error) {
 	return "", nil
 }
 
-// SettleKey tells the frame what became of the request's key.
+// SettleKey reports to the frame what became of the request's key.
 func SettleKey(c *gin.Context, replayed, inHistory bool) {
 	i := httpapi.IdempotencyOf(c)
 	if i == nil {

@@ -12,8 +12,8 @@ import (
 	"umbra/internal/wspath"
 )
 
-// WithFields gives a shape in which what the write service's errors carry
-// beside their sentence (paths, tags, what is not recorded) has its wire form.
+// WithFields returns a shape in which the other fields of the write service's
+// errors (paths, tags, what is not recorded) have their wire form.
 func WithFields(s httpapi.Shape) httpapi.Shape {
 	body := s.Body
 	s.Body = func(c *gin.Context, p *httpapi.Problem) any {

@@ -75,8 +75,8 @@ func TaskOf(v *task.View) Task {
 	return o
 }
 
-// Entry is one changelog entry. Those of scratch and artifacts, which stand in
-// a batch's answer only, have no numbers and no commit.
+// Entry is one changelog entry. Those of scratch and artifacts, which only a
+// batch's answer has, have no numbers and no commit.
 type Entry struct {
 	ID             *uint64           `json:"id"`
 	Seq            *uint64           `json:"seq"`
@@ -156,7 +156,7 @@ func EntryOf(e *workspace.ChangeEntry) Entry {
 	return out
 }
 
-// bothPaths encodes an entry's paths alike: one path_encoding stands for both.
+// bothPaths encodes an entry's paths alike: they share one path_encoding.
 func bothPaths(path, newPath string) (p string, np *string, encoding string) {
 	p, encoding = wspath.EncodeJSON(path)
 	if newPath == "" {

@@ -15,12 +15,12 @@ import (
 	"umbra/internal/workspaces"
 )
 
-// tellEvery is how often a stream tells how far a baseline has come.
+// tellEvery is how often a stream reports the progress of a baseline.
 const tellEvery = 250 * time.Millisecond
 
-// baselineObject tells of a baseline that is being taken.
+// baselineObject describes a baseline that is being taken.
 type baselineObject struct {
-	Files int64 `json:"files"` // met so far; how many there are nobody knows yet
+	Files int64 `json:"files"` // found so far; the total is not known yet
 }
 
 // begun gives the route's workspace if its baseline is being taken just now and
@@ -41,7 +41,7 @@ func (d *Dialect) describeBegun(b workspaces.Begun) object {
 		Baseline: &baselineObject{Files: b.Files()}}
 }
 
-// begunStream tells of a baseline while it is taken, and goes on as the
+// begunStream reports a baseline while it is taken, and goes on as the
 // workspace's stream from its beginning, or from where the client asks for. It
 // ends where the baseline fails.
 func (d *Dialect) begunStream(c *gin.Context, b workspaces.Begun, after int64) error {

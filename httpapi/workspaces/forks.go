@@ -115,7 +115,7 @@ func (d *Dialect) tellForks(c *gin.Context, status int, list []workspaces.Record
 	return nil
 }
 
-// describeRecord describes a workspace, without opening it if it is put away.
+// describeRecord describes a workspace, without opening it if it is unloaded.
 func (d *Dialect) describeRecord(c *gin.Context, rec workspaces.Record) (object, error) {
 	if rest, state, ok := d.workspaces.Resting(rec.ID); ok {
 		return d.resting(rec, rest, state)

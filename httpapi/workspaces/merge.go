@@ -216,7 +216,7 @@ type comparedFile struct {
 	Binary    bool   `json:"binary"`
 }
 
-// compare tells how a workspace differs from another one, or from a moment.
+// compare answers how a workspace differs from another one, or from a moment.
 func (d *Dialect) compare(c *gin.Context) error {
 	with, _, err := httpapi.Query(c, "with")
 	if err != nil {

@@ -69,8 +69,8 @@ func (d *Dialect) with(c *gin.Context, open func(context.Context, string) (*work
 	return h(w)
 }
 
-// compare looks at the disk. Where history is broken there may be nothing to
-// compare with: what is wrong is told already.
+// compare compares the disk. Where history is broken there may be nothing to
+// compare with, and the problem is reported already.
 func (v *verified) compare(c *gin.Context, w *workspace.Workspace) error {
 	differs, err := w.Compare(c.Request.Context())
 	switch {

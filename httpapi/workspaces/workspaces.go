@@ -170,7 +170,7 @@ func (d *Dialect) tell(c *gin.Context, w *workspace.Workspace) error {
 	return nil
 }
 
-// resting describes a workspace that is put away, without opening it.
+// resting describes a workspace that is unloaded, without opening it.
 func (d *Dialect) resting(rec workspaces.Record, rest workspaces.Rest, state workspace.State) (object, error) {
 	all, err := d.tasks.Count(rec.ID)
 	if err != nil {
