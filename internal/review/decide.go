@@ -28,7 +28,9 @@ type Decision struct {
 	DryRun         bool
 	May            func() error // called before anything is done and at the commit
 
-	loose bool // leave out what is no longer as it was, and what conflicts
+	loose bool            // leave out what is no longer as it was, and what conflicts
+	keep  []string        // parts that are left of rejected hunks
+	held  map[string]bool // hunks that the rest does not include
 }
 
 // Decided tells what a decision did, or would do.
@@ -110,10 +112,11 @@ func (r *Reader) decide(ctx context.Context, w *workspace.Workspace, d *Decision
 	if len(changed) > 0 {
 		return nil, errs.New(errs.Conflict, "hunk_changed", "Some hunks are no longer what they were; nothing was done.").With("hunks", changed)
 	}
+	reject = d.without(reject)
 	if accept, reject, err = parts(v.Hunks, accept, reject); err != nil {
 		return nil, err
 	}
-	for _, h := range open(v.Hunks, slices.Concat(accept, reject)) {
+	for _, h := range d.open(v.Hunks, slices.Concat(accept, reject)) {
 		if d.AcceptRest {
 			accept = append(accept, h)
 		} else if d.RejectRest {
@@ -122,6 +125,23 @@ func (r *Reader) decide(ctx context.Context, w *workspace.Workspace, d *Decision
 	}
 	accept = slices.DeleteFunc(accept, func(h *Hunk) bool { return h.Status == Accepted })
 	return r.carryOut(ctx, w, d, accept, reject)
+}
+
+// without puts the other parts in the place of hunks of which some are kept.
+func (d *Decision) without(reject []*Hunk) (out []*Hunk) {
+	kept := func(p Hunk) bool { return slices.Contains(d.keep, p.ID) }
+	for _, h := range reject {
+		if !slices.ContainsFunc(h.Parts, kept) {
+			out = append(out, h)
+			continue
+		}
+		for j := range h.Parts {
+			if p := &h.Parts[j]; !kept(*p) {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
 }
 
 // parts leaves out the parts of hunks that are decided on as a whole.
@@ -142,27 +162,25 @@ func parts(hunks []Hunk, accept, reject []*Hunk) (a, r []*Hunk, err error) {
 	return accept, reject, nil
 }
 
-// open returns what is neither decided nor named: hunks, and the parts of those of
-// which some are.
-func open(hunks []Hunk, named []*Hunk) (out []*Hunk) {
+// open returns what is neither decided, nor named, nor held: hunks, and the parts of
+// those of which some are.
+func (d *Decision) open(hunks []Hunk, named []*Hunk) (out []*Hunk) {
+	is := func(h *Hunk) bool { return h.Status == Open && !d.held[h.ID] && !slices.Contains(named, h) }
 	for i := range hunks {
 		h := &hunks[i]
-		if h.Status != Open || slices.Contains(named, h) {
+		if !is(h) {
 			continue
 		}
-		whole := true
+		var parts []*Hunk
 		for j := range h.Parts {
-			whole = whole && h.Parts[j].Status == Open && !slices.Contains(named, &h.Parts[j])
-		}
-		if whole {
-			out = append(out, h)
-			continue
-		}
-		for j := range h.Parts {
-			if p := &h.Parts[j]; p.Status == Open && !slices.Contains(named, p) {
-				out = append(out, p)
+			if is(&h.Parts[j]) {
+				parts = append(parts, &h.Parts[j])
 			}
 		}
+		if len(parts) == len(h.Parts) {
+			parts = []*Hunk{h}
+		}
+		out = append(out, parts...)
 	}
 	return out
 }

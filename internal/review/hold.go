@@ -2,7 +2,9 @@ package review
 
 import (
 	"context"
+	"hash/fnv"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,9 +18,16 @@ import (
 // MaxHold is how long rejections wait at most.
 const MaxHold = 10 * time.Minute
 
+// Rejections that fail for a reason that may pass, such as a full disk, are tried again
+// at these intervals, and are open again after giveUp.
+const (
+	retryAfter = time.Minute
+	giveUp     = 24 * time.Hour
+)
+
 const heldBucket = "review-held"
 
-// HolderOptions of a Holder. All but Always, Log, Now and Max are needed.
+// HolderOptions of a Holder. All but Always, Log, Now, After and Max are needed.
 type HolderOptions struct {
 	Reader     *Reader
 	Workspaces *workspaces.Manager
@@ -28,7 +37,10 @@ type HolderOptions struct {
 	Always bool // hold for every task
 	Log    *slog.Logger
 	Now    func() time.Time
-	Max    time.Duration // MaxHold
+	// After runs a function after a time, in a goroutine of its own, unless it is
+	// stopped before (time.AfterFunc).
+	After func(d time.Duration, f func()) (stop func() bool)
+	Max   time.Duration // MaxHold
 }
 
 // Holder carries decisions out. Rejections of a task that wants it so wait until no
@@ -38,10 +50,12 @@ type HolderOptions struct {
 type Holder struct {
 	o HolderOptions
 
-	run sync.Mutex // one batch at a time
+	// tasks are locked by their ids: while one is, what waits for it is neither added
+	// to nor carried out.
+	tasks [64]sync.Mutex
 
 	mu     sync.Mutex
-	timers map[string]*time.Timer // by task
+	stops  map[string]func() bool // of timers, by task
 	closed bool
 	wait   sync.WaitGroup
 	ctx    context.Context
@@ -57,7 +71,9 @@ type waiting struct {
 
 // batch is the rejections of one request.
 type batch struct {
-	IDs     []string  `json:"ids"`
+	IDs []string `json:"ids"`
+	// Keep are parts of these hunks that were accepted later.
+	Keep    []string  `json:"keep,omitempty"`
 	Subtask string    `json:"subtask,omitempty"`
 	Actor   string    `json:"actor,omitempty"`
 	Message string    `json:"message,omitempty"`
@@ -74,10 +90,13 @@ func NewHolder(o HolderOptions) *Holder {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.After == nil {
+		o.After = func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
+	}
 	if o.Max == 0 {
 		o.Max = MaxHold
 	}
-	h := &Holder{o: o, timers: make(map[string]*time.Timer)}
+	h := &Holder{o: o, stops: make(map[string]func() bool)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	return h
 }
@@ -89,7 +108,7 @@ func (h *Holder) Start() error {
 		return err
 	}
 	for _, x := range list {
-		h.schedule(x.Task, x.until())
+		h.schedule(x.Task, h.left(&x))
 	}
 	return nil
 }
@@ -98,39 +117,44 @@ func (h *Holder) Start() error {
 func (h *Holder) Close() {
 	h.mu.Lock()
 	h.closed = true
-	for _, t := range h.timers {
-		t.Stop()
+	for _, stop := range h.stops {
+		stop()
 	}
 	h.mu.Unlock()
 	h.stop()
 	h.wait.Wait()
 }
 
-// until is when the oldest batch has waited long enough.
-func (x *waiting) until() (at time.Time) {
-	for i, b := range x.Batches {
-		if i == 0 || b.Until.Before(at) {
-			at = b.Until
-		}
-	}
-	return at
+// lock locks a task and returns what unlocks it.
+func (h *Holder) lock(task string) func() {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(task))
+	m := &h.tasks[sum.Sum32()%uint32(len(h.tasks))]
+	m.Lock()
+	return m.Unlock
 }
 
-// schedule carries out what waits at a time, or now if no call is open.
-func (h *Holder) schedule(task string, at time.Time) {
-	left := max(0, at.Sub(h.o.Now()))
-	if h.o.Open(task) == 0 {
-		left = 0
+// left is how long what waits has to wait: until the oldest batch has waited long
+// enough, and not at all if no call is open.
+func (h *Holder) left(x *waiting) time.Duration {
+	if h.o.Open(x.Task) == 0 {
+		return 0
 	}
+	first := slices.MinFunc(x.Batches, func(a, b batch) int { return a.Until.Compare(b.Until) })
+	return max(0, first.Until.Sub(h.o.Now()))
+}
+
+// schedule carries out what waits for a task after a time.
+func (h *Holder) schedule(task string, left time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return
 	}
-	if t := h.timers[task]; t != nil {
-		t.Stop()
+	if stop := h.stops[task]; stop != nil {
+		stop()
 	}
-	h.timers[task] = time.AfterFunc(left, func() {
+	h.stops[task] = h.o.After(left, func() {
 		h.mu.Lock()
 		if h.closed {
 			h.mu.Unlock()
@@ -153,10 +177,20 @@ func (h *Holder) holds(w *workspace.Workspace, task string) bool {
 	return h.o.Open(task) > 0
 }
 
-// Decide is Reader.Decide, but for rejections that wait; held is how many.
+// Decide is Reader.Decide, but for rejections that wait; held is how many. What waits
+// already is decided on: accept_rest and reject_rest leave it, and to accept it ends the
+// waiting.
 func (h *Holder) Decide(ctx context.Context, w *workspace.Workspace, d Decision) (out *Decided, held int, err error) {
+	if !d.DryRun {
+		defer h.lock(d.Task)()
+	}
+	if d.held, err = h.Held(d.Task); err != nil {
+		return nil, 0, err
+	}
 	if d.DryRun || len(d.Reject) == 0 && !d.RejectRest || !h.holds(w, d.Task) {
-		out, err = h.o.Reader.Decide(ctx, w, d)
+		if out, err = h.o.Reader.Decide(ctx, w, d); err == nil && !d.DryRun {
+			err = h.accepted(d.Task, out.Accepted)
+		}
 		return out, 0, err
 	}
 	if d.May != nil {
@@ -171,39 +205,65 @@ func (h *Holder) Decide(ctx context.Context, w *workspace.Workspace, d Decision)
 		return what, 0, err
 	}
 	b := batch{IDs: what.Rejected, Subtask: d.By.SubtaskID, Actor: d.By.Actor, Message: d.By.Message, Request: d.By.RequestID, Until: h.o.Now().Add(h.o.Max)}
-	out = &Decided{Accepted: what.Accepted}
+	out = &Decided{}
 	if len(what.Accepted) > 0 {
 		now := d
 		now.Accept, now.Reject, now.AcceptRest, now.RejectRest, now.Plan = what.Accepted, nil, false, false, ""
 		if out, err = h.o.Reader.Decide(ctx, w, now); err != nil {
 			return nil, 0, err
 		}
+		if err := h.accepted(d.Task, out.Accepted); err != nil {
+			return nil, 0, err
+		}
 	}
-	if err := h.put(d.Task, w.ID(), b); err != nil {
+	x, _, err := h.of(d.Task)
+	if err != nil {
 		return nil, 0, err
 	}
+	x.Workspace = w.ID()
+	x.Batches = append(x.Batches, b)
+	if err := h.o.State.Put(heldBucket, d.Task, x); err != nil {
+		return nil, 0, err
+	}
+	h.schedule(d.Task, h.left(&x))
 	return out, len(b.IDs), nil
 }
 
-func (h *Holder) put(task, workspace string, b batch) error {
-	h.run.Lock()
-	defer h.run.Unlock()
-	x := waiting{Task: task, Workspace: workspace}
-	if _, err := h.o.State.Get(heldBucket, task, &x); err != nil {
+// of returns what waits for a task.
+func (h *Holder) of(task string) (x waiting, found bool, err error) {
+	x.Task = task
+	found, err = h.o.State.Get(heldBucket, task, &x)
+	return x, found, err
+}
+
+// put keeps what waits for a task; the caller holds its lock.
+func (h *Holder) put(x *waiting) error {
+	x.Batches = slices.DeleteFunc(x.Batches, func(b batch) bool { return len(b.IDs) == 0 })
+	if len(x.Batches) == 0 {
+		return h.o.State.Delete(heldBucket, x.Task)
+	}
+	return h.o.State.Put(heldBucket, x.Task, *x)
+}
+
+// accepted notes that hunks, or parts of hunks, were accepted, which is newer than that
+// they were rejected. The caller holds the task's lock.
+func (h *Holder) accepted(task string, ids []string) error {
+	x, found, err := h.of(task)
+	if err != nil || !found || len(ids) == 0 {
 		return err
 	}
-	x.Batches = append(x.Batches, b)
-	if err := h.o.State.Put(heldBucket, task, x); err != nil {
-		return err
+	for i := range x.Batches {
+		b := &x.Batches[i]
+		b.IDs = slices.DeleteFunc(b.IDs, func(id string) bool { return slices.Contains(ids, id) })
+		b.Keep = append(b.Keep, ids...)
 	}
-	h.schedule(task, x.until())
-	return nil
+	return h.put(&x)
 }
 
 // Held returns the hunks of a task whose rejection waits.
 func (h *Holder) Held(task string) (map[string]bool, error) {
-	var x waiting
-	if _, err := h.o.State.Get(heldBucket, task, &x); err != nil {
+	x, _, err := h.of(task)
+	if err != nil {
 		return nil, err
 	}
 	out := make(map[string]bool)
@@ -218,46 +278,50 @@ func (h *Holder) Held(task string) (map[string]bool, error) {
 // Idle is called when the last open call of a task has ended. It returns when what
 // waited is done.
 func (h *Holder) Idle(ctx context.Context, task string) {
-	var x waiting
-	if found, err := h.o.State.Get(heldBucket, task, &x); err != nil || !found {
+	if _, found, err := h.of(task); err != nil || !found {
 		return
 	}
 	h.carryOut(context.WithoutCancel(ctx), task)
 }
 
 // carryOut does what waits for a task. A hunk that is no longer what was rejected is
-// left: it is open again.
+// left: it is open again. A batch that fails for now waits longer.
 func (h *Holder) carryOut(ctx context.Context, task string) {
-	h.run.Lock()
-	defer h.run.Unlock()
-	var x waiting
-	if found, err := h.o.State.Get(heldBucket, task, &x); err != nil || !found {
+	defer h.lock(task)()
+	x, found, err := h.of(task)
+	if err != nil || !found {
 		return
 	}
-	err := h.reject(ctx, &x)
-	switch {
-	case ctx.Err() != nil:
-		return // the next start goes on
-	case err != nil && !errs.Is(err, errs.NotFound) && !errs.Is(err, errs.Gone):
-		h.o.Log.Warn("rejections that waited could not be carried out", "task", task, "error", err)
+	w, err := h.o.Workspaces.Get(ctx, x.Workspace)
+	if err == nil {
+		defer w.Release()
 	}
-	if err := h.o.State.Delete(heldBucket, task); err != nil {
+	again := false
+	for i := range x.Batches {
+		b := &x.Batches[i]
+		failed := err
+		if w != nil {
+			_, failed = h.o.Reader.Decide(ctx, w, Decision{Task: task, Reject: b.IDs, keep: b.Keep, loose: true,
+				By: workspace.By{SubtaskID: b.Subtask, Actor: b.Actor, Message: b.Message, RequestID: b.Request}})
+		}
+		if ctx.Err() != nil {
+			return // the next start goes on
+		}
+		if failed == nil || errs.Is(failed, errs.NotFound) || errs.Is(failed, errs.Gone) {
+			b.IDs = nil
+			continue
+		}
+		late := h.o.Now().Sub(b.Until) > giveUp
+		h.o.Log.Warn("rejections that waited could not be carried out", "task", task, "error", failed, "again", !late)
+		if late {
+			b.IDs = nil
+		}
+		again = again || !late
+	}
+	if err := h.put(&x); err != nil {
 		h.o.Log.Warn("rejections that were carried out are still listed", "task", task, "error", err)
 	}
-}
-
-func (h *Holder) reject(ctx context.Context, x *waiting) error {
-	w, err := h.o.Workspaces.Get(ctx, x.Workspace)
-	if err != nil {
-		return err
+	if again {
+		h.schedule(task, retryAfter)
 	}
-	defer w.Release()
-	for _, b := range x.Batches {
-		d := Decision{Task: x.Task, Reject: b.IDs, loose: true,
-			By: workspace.By{SubtaskID: b.Subtask, Actor: b.Actor, Message: b.Message, RequestID: b.Request}}
-		if _, err := h.o.Reader.Decide(ctx, w, d); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -43,10 +43,7 @@ await main(async (browser) => {
   const palette = page.getByRole("dialog", { name: "Go to" });
   const type = async (text) => {
     await page.keyboard.press("Control+k");
-    await palette.getByRole("combobox").waitFor();
-    // Keys that come before the field has the focus go to the page.
-    await page.waitForFunction(() => document.activeElement?.getAttribute("role") === "combobox");
-    await page.keyboard.type(text);
+    await page.keyboard.type(text); // at once: nothing typed is lost
   };
   await type("needle");
   await palette.getByRole("option", { name: /Search for “needle”/, selected: true }).waitFor();
@@ -61,6 +58,7 @@ await main(async (browser) => {
   assert.equal(await past.locator(".line.add").count(), 1);
   assert.equal(await past.locator(".line.del").count(), 1);
   assert.equal(await past.locator("mark").first().textContent(), "needle");
+  await past.locator(".hljs-keyword").first().waitFor();
 
   await type("find things");
   await palette.getByRole("option", { name: /Find things/ }).first().waitFor();

@@ -94,6 +94,43 @@ export function nodes(page) {
   return page.evaluate(() => document.querySelectorAll("*").length);
 }
 
+/** look keeps a picture, asks axe, and fails for what is wider than the page. */
+export async function look(page, name) {
+  await shot(page, name);
+  await accessible(page, name);
+  await fits(page, name);
+}
+
+/** scroll goes through a list in steps, and tells the largest document and the longest gap between two frames. */
+export async function scroll(page, selector, steps) {
+  const result = await page.evaluate(
+    async ([sel, n]) => {
+      const el = document.querySelector(sel);
+      const frame = () => new Promise(requestAnimationFrame);
+      let most = 0;
+      const gaps = [];
+      let blank = 0;
+      let before = performance.now();
+      for (let i = 0; i <= n; i++) {
+        el.scrollTop = ((el.scrollHeight - el.clientHeight) * i) / n;
+        await frame();
+        await frame();
+        const now = performance.now();
+        gaps.push(now - before);
+        before = now;
+        most = Math.max(most, document.querySelectorAll("*").length);
+        const box = el.getBoundingClientRect();
+        const at = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+        if (!at || at === el || at.classList.contains("virtual")) blank++;
+      }
+      gaps.sort((a, b) => a - b);
+      return { most, blank, p95: gaps[Math.floor(gaps.length * 0.95)], height: el.scrollHeight };
+    },
+    [selector, steps],
+  );
+  return result;
+}
+
 /** wide tells what sticks out to the right of the page. */
 export async function fits(page, where) {
   const [inner, outer] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);

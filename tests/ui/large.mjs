@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 
-import { api, dir, figure, main, nodes, open, put, quiet, server, shot } from "./kit.mjs";
+import { api, dir, figure, main, nodes, open, put, quiet, scroll, server, shot } from "./kit.mjs";
 
 const mostNodes = 2500;
 
@@ -39,36 +39,6 @@ async function played(page, id, n) {
   const file = (i) => ({ path: name(i), status: "created", additions: 1, deletions: 0, binary: false, before: null, after: sample.before_snapshot ?? `git:${"0".repeat(40)}`, subtasks: [`step-${Math.floor(i / 5000)}`] });
   await page.route(`**/tasks/${id}/files`, (route) => json(route, { files: Array.from({ length: n }, (_, i) => file(i + 1)) }));
   await page.route(`**/tasks/${id}/stream`, (route) => route.fulfill({ contentType: "text/event-stream", body: ":\n\n" }));
-}
-
-/** scroll goes through a list in steps, and tells the largest document and the longest gap between two frames. */
-async function scroll(page, selector, steps) {
-  const result = await page.evaluate(
-    async ([sel, n]) => {
-      const el = document.querySelector(sel);
-      const frame = () => new Promise(requestAnimationFrame);
-      let most = 0;
-      const gaps = [];
-      let blank = 0;
-      let before = performance.now();
-      for (let i = 0; i <= n; i++) {
-        el.scrollTop = ((el.scrollHeight - el.clientHeight) * i) / n;
-        await frame();
-        await frame();
-        const now = performance.now();
-        gaps.push(now - before);
-        before = now;
-        most = Math.max(most, document.querySelectorAll("*").length);
-        const box = el.getBoundingClientRect();
-        const at = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
-        if (!at || at === el || at.classList.contains("virtual")) blank++;
-      }
-      gaps.sort((a, b) => a - b);
-      return { most, blank, p95: gaps[Math.floor(gaps.length * 0.95)], height: el.scrollHeight };
-    },
-    [selector, steps],
-  );
-  return result;
 }
 
 /** paint is when the timeline's first row could be seen, in ms from the navigation's start. */

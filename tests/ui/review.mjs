@@ -5,20 +5,14 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 
-import { accessible, api, dir, figure, fits, main, nodes, open, put, quiet, server, shot } from "./kit.mjs";
+import { api, dir, figure, look, main, nodes, open, put, quiet, scroll, server } from "./kit.mjs";
 
 const disk = (name) => readFileSync(path.join(dir, name), "utf8");
 const name = (i) => `src/part${String(i).padStart(3, "0")}.ts`;
 const old = (i) => `// Part ${i}.\nexport const value = ${i};\nexport const name = "part ${i}";\n`;
 const now = (i) => old(i).replace(`value = ${i}`, `value: number = ${i}`);
 
-async function look(page, name) {
-  await shot(page, name);
-  await accessible(page, name);
-  await fits(page, name);
-}
-
-/** open waits until so many hunks are open. */
+/** left waits until so many hunks are open. */
 async function left(page, n) {
   await page.locator(".review .open", { hasText: new RegExp(`^${n} open`) }).waitFor();
 }
@@ -79,8 +73,9 @@ await main(async (browser) => {
   await page.getByRole("combobox", { name: "Turn or subtask" }).selectOption("");
   await page.getByRole("combobox", { name: "State" }).selectOption("open");
   await page.getByRole("searchbox", { name: "Filter the hunks by path" }).fill("");
-  await page.getByRole("button", { name: /^Show the lines of src\/new.ts/ }).click();
   await hunks.getByText("fresh").waitFor();
+  await page.getByRole("button", { name: /^Hide the lines of src\/new.ts/ }).click();
+  await hunks.getByText("fresh").waitFor({ state: "detached" });
   await page.getByRole("button", { name: /^Reject src\/new.ts/ }).click();
   await page.getByRole("button", { name: /^Apply 1/ }).click();
   await dialog.getByRole("button", { name: "Reject 1 hunk" }).click();
@@ -113,6 +108,17 @@ await main(async (browser) => {
     const n = await nodes(large);
     assert.ok(n < 4000, `${n} elements`);
   }
+  await list.evaluate((el) => (el.scrollTop = 0));
+  const moved = await scroll(large, ".diff.scroll", 120);
+  figure("10,000 hunks scrolled: most elements, 95th of two frames in ms", `${moved.most}, ${Math.round(moved.p95)}`);
+  assert.ok(moved.most < 4000 && moved.blank === 0, JSON.stringify(moved));
+  // A key goes to the next hunk, and marks it, in a moment.
+  await list.evaluate((el) => (el.scrollTop = 0));
+  await large.locator(".hunk-head").first().waitFor();
+  const keyed = Date.now();
+  for (let i = 0; i < 20; i++) await large.keyboard.press("a");
+  await left(large, "9,980");
+  figure("a key among 10,000 hunks, ms", Math.round((Date.now() - keyed) / 20));
   quiet(large);
   await large.context().close();
 

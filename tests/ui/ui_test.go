@@ -70,6 +70,12 @@ func TestReview(t *testing.T) {
 	scenario(t, "review.mjs", harness.Start(t, harness.Options{}))
 }
 
+// Parts of hunks, rejections that are held, changes against the policy, new files and
+// images in the review.
+func TestPieces(t *testing.T) {
+	scenario(t, "pieces.mjs", harness.Start(t, harness.Options{Config: "policy: {protected: ['/ci/**']}\n"}))
+}
+
 // Blame, images, two points compared, checkpoints, and a server out of reach.
 func TestViews(t *testing.T) {
 	scenario(t, "views.mjs", harness.Start(t, harness.Options{}))

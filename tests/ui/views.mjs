@@ -5,13 +5,7 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 
-import { accessible, api, dir, fits, main, open, put, quiet, server, shot } from "./kit.mjs";
-
-async function look(page, name) {
-  await shot(page, name);
-  await accessible(page, name);
-  await fits(page, name);
-}
+import { api, dir, look, main, open, put, quiet, server } from "./kit.mjs";
 
 // Two images of one pixel each.
 const red = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==", "base64");

@@ -89,6 +89,16 @@ export function agentColor(name: string): string {
   return `agent-${(h >>> 8) % agentColors}`;
 }
 
+/** Against names the rules of the policy that a change is against. */
+export function Against(p: { rules: string[] | null | undefined }) {
+  if (!p.rules || p.rules.length === 0) return null;
+  return (
+    <span class="tag against" title="A command did this; the policy would have refused it.">
+      against policy: {visible(p.rules.join(", "))}
+    </span>
+  );
+}
+
 /** Agent is an agent's name, with its color next to it. */
 export function Agent(p: { name: string }) {
   return <span class={`agent ${agentColor(p.name)}`}>{visible(p.name)}</span>;

@@ -24,6 +24,7 @@ export interface Item {
   tool: string;
   certainty: string;
   claimants: string[] | null;
+  policy: string[] | null;
 }
 
 /** keyOf is an item's key in lists: its number, or its place in history. */
@@ -192,6 +193,7 @@ export class Changelog {
       tool: this.word(e.tool ?? ""),
       certainty: this.word(e.certainty ?? ""),
       claimants: e.claimants && e.claimants.length > 0 ? e.claimants : null,
+      policy: e.policy && e.policy.length > 0 ? e.policy : null,
     };
   }
 

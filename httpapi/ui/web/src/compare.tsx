@@ -6,6 +6,7 @@ import { getJSON, inURL, text } from "./api";
 import { Field, Icon, useLoad } from "./bits";
 import type { Changelog } from "./changelog";
 import { operation } from "./format";
+import { sidesOf } from "./images";
 import { go, type Route, to } from "./route";
 import type { Checkpoint, Task } from "./types";
 import { DiffPane } from "./viewer";
@@ -76,6 +77,7 @@ export function Compare(p: { task: Task; log: Changelog; version: number; route:
           files={!path}
           label={`Changes from ${from} to ${end}`}
           empty="Nothing differs between these two points."
+          images={path ? sidesOf(p.task.task_id, inURL(path), commitOf(from), end === "head" ? undefined : commitOf(end)) : undefined}
           version={p.version}
         />
       )}

@@ -3,8 +3,10 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-import { aborted, getJSON, sentence } from "./api";
+import { aborted, getJSON, sentence, text } from "./api";
 import { ErrorBox, Loading, OpBadge, PathName, Time, useLoad } from "./bits";
+import { useTokens } from "./diff/highlight";
+import { segments } from "./diff/words";
 import { count, visible, who } from "./format";
 import type { Source } from "./log";
 import { to } from "./route";
@@ -36,15 +38,18 @@ function around(line: string, at: number): { line: string; at: number } {
 }
 
 /** Marked is a line with the text in it marked. */
-function Marked(p: { line: string; text: string }) {
+function Marked(p: { line: string; text: string; path: string }) {
   const found = p.line.toLowerCase().indexOf(p.text.toLowerCase());
   const { line, at } = around(p.line, Math.max(0, found));
-  if (found < 0) return <code>{visible(line)}</code>;
+  const [tokens] = useTokens(p.path, line);
+  const parts = segments(line, tokens, found < 0 ? undefined : [[at, at + p.text.length]]);
   return (
     <code>
-      {visible(line.slice(0, at))}
-      <mark>{visible(line.slice(at, at + p.text.length))}</mark>
-      {visible(line.slice(at + p.text.length))}
+      {parts.map((s, k) => {
+        const name = s.class.replace(/ ?\bmark$/, "");
+        const shown = name ? <span class={name}>{visible(s.text)}</span> : visible(s.text);
+        return name === s.class ? shown : <mark key={k}>{shown}</mark>;
+      })}
     </code>
   );
 }
@@ -94,7 +99,7 @@ function Files(p: { sources: Source[]; text: string; path: string }) {
                 <PathName path={m.path} encoding={m.path_encoding} />:{m.line}
                 {p.sources.length > 1 && ` · ${m.source.name}`}
               </span>
-              <Marked line={m.text} text={p.text} />
+              <Marked line={m.text} text={p.text} path={text(m.path, m.path_encoding)} />
             </a>
           </li>
         ))}
@@ -176,7 +181,7 @@ function Past(p: { sources: Source[]; text: string; path: string; now: number })
               {h.lines.map((l) => (
                 <span class={`line ${l.added ? "add" : "del"}`} key={`${l.added} ${l.line}`}>
                   <span class="sign">{l.added ? "+" : "\u2212"}</span>
-                  <Marked line={l.text} text={p.text} />
+                  <Marked line={l.text} text={p.text} path={text(h.new_path ?? h.path, h.path_encoding)} />
                 </span>
               ))}
               {h.more > 0 && <span class="dim">and {count(h.more, "line")} more</span>}

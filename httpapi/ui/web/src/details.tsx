@@ -2,11 +2,12 @@
 
 import { useState } from "preact/hooks";
 
-import { announce, Counts, ErrorBox, Icon, Loading, OpBadge, PathName, StatusChip, Time, useKeys, useLoad } from "./bits";
+import { Against, announce, Counts, ErrorBox, Icon, Loading, OpBadge, PathName, StatusChip, Time, useKeys, useLoad } from "./bits";
 import { download, getJSON, inURL, sentence, text, token } from "./api";
 import type { Changelog } from "./changelog";
 import { count, exact, num, operation, short, split, who } from "./format";
 import type { Scope } from "./revert";
+import { sidesOf } from "./images";
 import { go, to } from "./route";
 import type { Entry, FileChange, Task } from "./types";
 import { DiffPane, VersionPane } from "./viewer";
@@ -95,6 +96,7 @@ export function ChangeDetail(p: { task: Task; id: number; log: Changelog; versio
               {e.model && <> ({e.model})</>}
               {e.certainty && <span class="tag call">{e.certainty}</span>}
               {e.source !== "api" && e.source !== "call" && <span class={`tag ${e.source}`}>{e.source === "external" ? "made outside the server" : e.source}</span>}
+              <Against rules={e.policy} />
               {undone && <span class="tag">undone</span>}
               {e.reverts && e.reverts.length > 0 && <span> undoes {e.reverts.length > 8 ? count(e.reverts.length, "change") : e.reverts.map((n) => `#${n}`).join(", ")}</span>} · commit{" "}
               <a href={to(["workspaces", p.task.workspace_id, "commits", e.commit])}>{short(e.commit)}</a>
@@ -220,6 +222,13 @@ export function HistoryDetail(p: { task: Task; path: string; encoding: string | 
     p.onRevert(chosen.task_id === p.task.task_id && chosen.id !== null && chosen.source !== "revert" ? { kind: "change", id: chosen.id } : { kind: "commit", commit: chosen.commit, undo: chosen.source === "revert" });
   };
   useKeys({ r: revert }, true);
+  // An image's version before a change is the task's to give, or that of the change before.
+  const imagesOf = (e: Entry | undefined) => {
+    if (!e) return undefined;
+    const older = entries[entries.indexOf(e) + 1];
+    const before = e.task_id === p.task.task_id && e.id !== null ? taskURL(p.task, `/changes/${e.id}/before`) : older && taskURL(p.task, `/content?path=${query}&at=${older.commit}`);
+    return before || !e.before_snapshot ? { before: e.before_snapshot ? before! : null, after: e.after_hash ? version : null } : undefined;
+  };
   const views: [string, string][] = [
     ["", "What changed"],
     ["file", "This version"],
@@ -285,13 +294,14 @@ export function HistoryDetail(p: { task: Task; path: string; encoding: string | 
               }
             />
           ) : p.view === "since" ? (
-            <DiffPane key={`since ${at}`} url={taskURL(p.task, `/diff?path=${query}&from=${at}&to=head`)} path={text(p.path, p.encoding)} label={`Changes of ${name} since ${short(at)}`} empty="Nothing has changed since." />
+            <DiffPane key={`since ${at}`} url={taskURL(p.task, `/diff?path=${query}&from=${at}&to=head`)} path={text(p.path, p.encoding)} label={`Changes of ${name} since ${short(at)}`} images={sidesOf(p.task.task_id, query, at, undefined)} empty="Nothing has changed since." />
           ) : (
             <DiffPane
               key={`diff ${at}`}
               url={`/workspaces/${encodeURIComponent(p.task.workspace_id)}/commits/${at}/diff?path=${query}`}
               path={text(p.path, p.encoding)}
               label={`What changed in ${name} at ${short(at)}`}
+              images={imagesOf(chosen)}
               tools={
                 <>
                   {chosen?.task_id === p.task.task_id && chosen.id !== null ? (

@@ -12,10 +12,11 @@ const keys: [string[], string][] = [
   [["o"], "overview of the task"],
   [["e"], "review of the task, hunk by hunk"],
   [["a", "x"], "review: accept, reject the hunk; with Shift, the file"],
-  [["z", "v"], "review: clear the mark; show a whole file"],
+  [["z", "v"], "review: clear the mark; show or hide a whole file"],
+  [["s"], "review: split the hunk into its changes, or join them"],
   [["]", "["], "review: next file, the one before it"],
   [["c"], "review: apply the decisions, after a preview"],
-  [["s"], "side by side or inline"],
+  [["s"], "elsewhere: side by side or inline"],
   [["g"], "group by subtask, or in order of time"],
   [["b"], "who wrote each line of a whole file"],
   [["h"], "history of the shown file"],
@@ -30,7 +31,7 @@ const keys: [string[], string][] = [
 export function Help(p: { onClose: () => void }) {
   return (
     <Dialog title="Keys" onClose={p.onClose} class="narrow">
-      <dl class="keys">
+      <dl class="keys" tabIndex={0} aria-label="Keys">
         {keys.map(([names, what]) => (
           <div key={what}>
             <dt>

@@ -1,4 +1,4 @@
-// Two versions of an image, side by side. The bytes reach the page as a data
+// Versions of an image, side by side. The bytes reach the page as a data
 // address, since a file's own address is never shown as a page.
 
 import { ApiError, request } from "./api";
@@ -47,18 +47,31 @@ async function read(url: string | null, signal: AbortSignal): Promise<Version> {
   return { note: bytes(data.length), src: `data:${kind};base64,${btoa(chars)}` };
 }
 
-export function Images(p: { before: string | null; after: string | null; name: string }) {
-  const loaded = useLoad(async (signal) => Promise.all([read(p.before, signal), read(p.after, signal)]), [p.before, p.after]);
+/** Sides are the addresses of an image before and after a change; null: there is none. */
+export interface Sides {
+  before: string | null;
+  after: string | null;
+}
+
+/** sidesOf are the versions of a path at two points of a task; undefined: what is on disk. */
+export function sidesOf(task: string, path: string, from: string, end: string | undefined): Sides {
+  const of = `/tasks/${encodeURIComponent(task)}/content?path=${path}`;
+  return { before: `${of}&at=${encodeURIComponent(from)}`, after: end === undefined ? of : `${of}&at=${encodeURIComponent(end)}` };
+}
+
+/** Images shows each version under its label. */
+export function Images(p: { versions: [label: string, url: string | null][]; name: string }) {
+  const loaded = useLoad(async (signal) => Promise.all(p.versions.map(([, url]) => read(url, signal))), [p.versions]);
   if (loaded.error) return <ErrorBox error={loaded.error} retry={loaded.reload} />;
   if (!loaded.data) return <Loading what="the images" />;
   return (
-    <div class="images" tabIndex={0} role="group" aria-label="Image before and after">
+    <div class="images" tabIndex={0} role="group" aria-label={`Image: ${p.versions.map(([label]) => label).join(" and ")}`}>
       {loaded.data.map((v, i) => (
         <figure key={i}>
           <figcaption>
-            {i === 0 ? "Before" : "After"} <span class="dim">{v.note}</span>
+            {p.versions[i]![0]} <span class="dim">{v.note}</span>
           </figcaption>
-          {v.src && <img src={v.src} alt={`${p.name}, ${i === 0 ? "before" : "after"}`} />}
+          {v.src && <img src={v.src} alt={`${p.name}, ${p.versions[i]![0].toLowerCase()}`} />}
         </figure>
       ))}
     </div>

@@ -1,6 +1,6 @@
 // The palette: any page by a few letters, on Ctrl-K.
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { getJSON } from "./api";
 import { Dialog } from "./dialog";
@@ -25,9 +25,10 @@ export function Palette(p: { task: string; commands: Command[]; onClose: () => v
   const list = useRef<HTMLUListElement>(null);
   const page = (address: string) => () => go(address);
 
+  // In the task of the key that opened it: what is typed next is not lost.
+  useLayoutEffect(() => field.current?.focus(), []);
   useEffect(() => {
     const abort = new AbortController();
-    field.current?.focus();
     const add = (more: Command[]) => abort.signal.aborted || setLoaded((l) => l.concat(more));
     const load = async <T,>(url: string, of: (answer: T) => Command[]) => add(of(await getJSON<T>(url, abort.signal)));
     const quiet = () => undefined; // what cannot be loaded is not offered

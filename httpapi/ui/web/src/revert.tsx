@@ -1,10 +1,12 @@
 // A revert: always its plan first, then, on one click, just that plan.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 
 import { ApiError, postJSON, sentence, text } from "./api";
 import { announce, ErrorBox, Loading, OpBadge, PathName } from "./bits";
 import { Dialog } from "./dialog";
+import { parse, type Row } from "./diff/parse";
+import { Lines } from "./diff/view";
 import { count, short, split, visible } from "./format";
 import { to } from "./route";
 import { ThreeWay } from "./threeway";
@@ -271,7 +273,7 @@ function Files(p: { files: PlannedFile[] }) {
                 </button>
               )}
             </div>
-            {f.diff && open.has(i) && <Result diff={text(f.diff, f.diff_encoding)} />}
+            {f.diff && open.has(i) && <Result diff={text(f.diff, f.diff_encoding)} path={text(f.path, f.path_encoding)} />}
           </div>
         );
       }}
@@ -280,18 +282,23 @@ function Files(p: { files: PlannedFile[] }) {
 }
 
 /** Result is what a planned revert makes of a file, as a diff from what it is now. */
-function Result(p: { diff: string }) {
-  const lines = p.diff.split("\n");
-  const first = lines.findIndex((l) => l.startsWith("@@"));
-  const shown = lines.slice(Math.max(0, first), Math.max(0, first) + mostLines);
+function Result(p: { diff: string; path: string }) {
+  const [rows, setRows] = useState<Row[]>([]);
+  useEffect(() => {
+    const abort = new AbortController();
+    parse(p.diff, false, abort.signal).then(
+      (parsed) => abort.signal.aborted || setRows(parsed.rows),
+      () => undefined, // ended
+    );
+    return () => abort.abort();
+  }, [p.diff]);
+  const shown = useMemo(() => rows.slice(0, mostLines), [rows]);
   return (
-    <div class="diff result">
-      {shown.map((l, i) => (
-        <div key={i} class={`line ${l[0] === "+" ? "add" : l[0] === "-" ? "del" : l.startsWith("@@") ? "hunk" : ""}`}>
-          <span class="code">{l}</span>
-        </div>
-      ))}
-      {lines.length > first + mostLines && <p class="dim">The diff goes on.</p>}
+    <div class="diff result" role="table" aria-label={`Result in ${visible(p.path)}`}>
+      <div role="rowgroup">
+        <Lines rows={shown} path={p.path} />
+      </div>
+      {rows.length > mostLines && <p class="dim">The diff goes on.</p>}
     </div>
   );
 }

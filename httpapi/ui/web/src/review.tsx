@@ -2,16 +2,17 @@
 // Decisions are marks of this page until they are applied, in one request.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { aborted, ApiError, getJSON, inURL, postJSON, sentence, text } from "./api";
-import { Agent, announce, ErrorBox, Icon, Loading, PathName, useKeys } from "./bits";
+import { Against, Agent, announce, ErrorBox, Icon, Loading, PathName, useKeys } from "./bits";
 import type { Changelog } from "./changelog";
 import { Dialog } from "./dialog";
 import { languageOf } from "./diff/highlight";
 import { pair, parse, type Row } from "./diff/parse";
-import { heightOf, InlineRow, Paint } from "./diff/view";
+import { heightOf, InlineRow, usePaint } from "./diff/view";
 import { count, num, short, visible } from "./format";
+import { Images, isImage, type Sides } from "./images";
 import { to } from "./route";
 import type { Conflict, Diff, Hunk, Task } from "./types";
 import { type ListHandle, VirtualList } from "./virtual";
@@ -36,9 +37,16 @@ function useHunks(task: Task, version: number) {
       setError("");
       let all: Hunk[] = [];
       let after: string | null = null;
+      let plan = "";
       do {
         const url: string = `/tasks/${encodeURIComponent(task.task_id)}/hunks?limit=${after ? nextPages : firstPage}${after ? `&after=${encodeURIComponent(after)}` : ""}`;
-        const page: { hunks: Hunk[]; next: string | null } = await getJSON(url, abort.signal);
+        const page: { plan: string; hunks: Hunk[]; next: string | null } = await getJSON(url, abort.signal);
+        if (plan && page.plan !== plan) {
+          // The hunks changed between two pages, which count from the first hunk.
+          again((n) => n + 1);
+          return;
+        }
+        plan = page.plan;
         all = all.concat(page.hunks);
         after = page.next;
         const read = all;
@@ -83,7 +91,33 @@ function useMarks(task: string): [Map<string, Mark>, (next: Map<string, Mark>) =
 interface Who {
   agents: string[];
   turns: string[];
+  /** policy is the rules that changes of the hunk are against. */
+  policy: string[];
 }
+
+/** Piece is what is decided on: a hunk, or one change of a hunk that is split. */
+interface Piece extends Hunk {
+  /** of is the hunk that it is the nth part of, of total. */
+  of?: string;
+  nth?: number;
+  total?: number;
+}
+
+function pieces(hunks: Hunk[], split: (h: Hunk) => boolean): Piece[] {
+  return hunks.flatMap((h): Piece[] => {
+    if (!h.parts || !split(h)) return [h];
+    const { parts, ...rest } = h;
+    return parts.map((p, i) => ({ ...rest, ...p, of: h.id, nth: i + 1, total: parts.length }));
+  });
+}
+
+/** undecided reports whether a hunk waits for a decision. */
+function undecided(h: Hunk, marks: Map<string, Mark>): boolean {
+  return h.status === "open" && !h.held && !marks.has(h.id);
+}
+
+/** Body is what is shown of a whole-file hunk. */
+type Body = Row[] | Sides;
 
 /** Lines is what the list shows: rows, and the hunk that each belongs to. */
 interface Lines {
@@ -94,7 +128,7 @@ interface Lines {
   files: { path: string; encoding: string | undefined; row: number; hunks: number[] }[];
 }
 
-function layOut(hunks: Hunk[], bodies: Map<string, Row[]>): Lines {
+function layOut(hunks: Piece[], bodies: Map<string, Body>): Lines {
   const rows: Row[] = [];
   const of: number[] = [];
   const heads: number[] = [];
@@ -114,6 +148,10 @@ function layOut(hunks: Hunk[], bodies: Map<string, Row[]>): Lines {
     heads.push(rows.length);
     push("hunk", "", k);
     const body = bodies.get(h.id);
+    if (body && !Array.isArray(body)) {
+      push("note", "", k);
+      return;
+    }
     if (body) {
       for (const r of body) {
         rows.push({ ...r, mate: -1 });
@@ -160,20 +198,27 @@ export function Review(p: { task: Task; log: Changelog; version: number; settled
   const [marks, setMarks] = useMarks(task.task_id);
   const [filter, setFilter] = useState({ path: "", status: "open", agent: "", subtask: "" });
   const [current, setCurrent] = useState("");
-  const [bodies, setBodies] = useState<Map<string, Row[]>>(new Map());
+  const [bodies, setBodies] = useState<Map<string, Body>>(new Map());
+  // What was shown or hidden by hand, or is being loaded, is not shown by itself.
+  const touched = useRef<Set<string>>(new Set());
+  const [cut, setCut] = useState<Set<string>>(new Set());
   const [applying, setApplying] = useState(false);
   const handle = useRef<ListHandle | null>(null);
-  const [, redraw] = useReducer((n: number) => n + 1, 0);
-  const frame = useRef(0);
   const jump = useRef("");
   // Keys may come faster than the page is drawn: they work on these.
   const latest = useRef({ marks, current });
-  useEffect(() => () => cancelAnimationFrame(frame.current), []);
 
-  const all = loaded.hunks ?? [];
+  // A hunk whose parts are decided on differently is split.
+  const several = useMemo(() => (loaded.hunks ?? []).filter((h) => h.parts), [loaded.hunks]);
+  const split = several.filter((h) => cut.has(h.id) || h.parts!.some((x) => marks.has(x.id) || x.status !== h.status)).map((h) => h.id);
+  const all = useMemo(() => {
+    const ids = new Set(split);
+    return pieces(loaded.hunks ?? [], (h) => ids.has(h.id));
+  }, [loaded.hunks, split.join()]);
   const who = useMemo(() => {
     const items = new Map(log.items.map((it) => [it.id, it]));
     const own = typeof task.metadata.agent === "string" ? task.metadata.agent : "";
+    const against = log.items.some((it) => it.policy);
     const out = new Map<string, Who>();
     for (const h of all) {
       const agents = new Set<string>();
@@ -185,10 +230,11 @@ export function Review(p: { task: Task; log: Changelog; version: number; settled
       }
       if (agents.size === 0) for (const id of h.entries) if (items.get(id)?.actor) agents.add(items.get(id)!.actor);
       if (agents.size === 0 && own) agents.add(own);
-      out.set(h.id, { agents: [...agents], turns: [...turns] });
+      const rules = against ? new Set(h.entries.flatMap((id) => items.get(id)?.policy ?? [])) : [];
+      out.set(h.id, { agents: [...agents], turns: [...turns], policy: [...rules] });
     }
     return out;
-  }, [loaded.hunks, p.version]);
+  }, [all, p.version]);
   const choices = useMemo(() => {
     const agents = new Set<string>();
     const subtasks = new Set<string>();
@@ -202,30 +248,18 @@ export function Review(p: { task: Task; log: Changelog; version: number; settled
     const words = filter.path.toLowerCase().split(/\s+/).filter(Boolean);
     return all.filter((h) => {
       const w = who.get(h.id)!;
-      if (filter.status && h.status !== filter.status) return false;
+      if (filter.status === "held" ? !h.held : filter.status && h.status !== filter.status) return false;
       if (filter.agent && !w.agents.includes(filter.agent)) return false;
       if (filter.subtask && !w.turns.includes(filter.subtask)) return false;
       const path = text(h.path, h.path_encoding).toLowerCase();
       return words.every((word) => path.includes(word));
     });
-  }, [loaded.hunks, who, filter]);
+  }, [all, who, filter]);
   const lines = useMemo(() => layOut(shown, bodies), [shown, bodies]);
-  const paint = useMemo(
-    () =>
-      new Paint(
-        lines.rows,
-        (i) => languageOf(shown[lines.of[i]!]!.path),
-        () => {
-          frame.current ||= requestAnimationFrame(() => {
-            frame.current = 0;
-            redraw(0);
-          });
-        },
-      ),
-    [lines],
-  );
+  const paint = usePaint(lines.rows, (i) => languageOf(shown[lines.of[i]!]!.path));
 
-  const open = all.filter((h) => h.status === "open" && !marks.has(h.id)).length;
+  const open = all.filter((h) => undecided(h, marks)).length;
+  const held = all.filter((h) => h.held).length;
   const decided = all.filter((h) => h.status === "open" && marks.has(h.id));
   const at = Math.max(0, shown.findIndex((h) => h.id === current));
   const atNow = () => Math.max(0, shown.findIndex((h) => h.id === latest.current.current));
@@ -264,14 +298,14 @@ export function Review(p: { task: Task; log: Changelog; version: number; settled
     setMarks(m);
     if (!next) return;
     const from = atNow();
-    const later = shown.findIndex((h, k) => k > from && h.status === "open" && !m.has(h.id));
-    const any = later >= 0 ? later : shown.findIndex((h) => h.status === "open" && !m.has(h.id));
+    const later = shown.findIndex((h, k) => k > from && undecided(h, m));
+    const any = later >= 0 ? later : shown.findIndex((h) => undecided(h, m));
     if (any >= 0) move(any);
     else announce("No hunk is open. Press c to apply.");
   };
   const decide = (as: Mark) => {
     const h = shown[atNow()];
-    if (h?.status === "open") mark([h.id], as, true);
+    if (h && mayMark(h, as)) mark([h.id], as, true);
   };
   const file = (by: number) => {
     const k = lines.files.findIndex((f) => f.hunks.includes(atNow()));
@@ -280,10 +314,23 @@ export function Review(p: { task: Task; log: Changelog; version: number; settled
   };
   const decideFile = (as: Mark) => {
     const f = lines.files.find((g) => g.hunks.includes(atNow()));
-    if (f) mark(f.hunks.map((k) => shown[k]!).filter((h) => h.status === "open").map((h) => h.id), as, true);
+    if (f) mark(f.hunks.map((k) => shown[k]!).filter((h) => h.status === "open" && !h.held).map((h) => h.id), as, true);
+  };
+  const cutUp = (h: Piece | undefined) => {
+    if (!h || (!h.parts && !h.of)) return;
+    const id = h.of ?? h.id;
+    const next = new Set(cut);
+    const hunk = several.find((x) => x.id === id)!;
+    if (h.of && hunk.parts!.some((x) => x.status !== hunk.status)) return announce("The parts are decided on differently.");
+    mark([id, ...hunk.parts!.map((x) => x.id)], null);
+    if (h.of) next.delete(id);
+    else next.add(id);
+    setCut(next);
+    choose(h.of ? id : hunk.parts![0]!.id);
   };
   const show = (h: Hunk | undefined) => {
     if (!h || !whole(h)) return;
+    touched.current.add(h.id);
     if (bodies.has(h.id)) {
       const next = new Map(bodies);
       next.delete(h.id);
@@ -291,6 +338,12 @@ export function Review(p: { task: Task; log: Changelog; version: number; settled
       return;
     }
     const load = async () => {
+      if (isImage(h.path)) {
+        const [verb] = h.text.split(" ", 1);
+        const of = (at: string) => `/tasks/${encodeURIComponent(task.task_id)}/content?path=${inURL(h.path, h.path_encoding)}${at}`;
+        setBodies((b) => new Map(b).set(h.id, { before: verb === "create" ? null : of("&at=base"), after: verb === "delete" ? null : of("") }));
+        return;
+      }
       const d = await getJSON<Diff>(`/tasks/${encodeURIComponent(task.task_id)}/diff?path=${inURL(h.path, h.path_encoding)}`);
       const rows = d.diff.length > largestFile ? [] : (await parse(text(d.diff, d.diff_encoding), false)).rows.filter((r) => r.kind !== "hunk");
       if (rows.length === 0) rows.push({ kind: "note", text: d.diff.length > largestFile ? "The file is too large to show here." : "The file has no lines.", old: 0, now: 0, mate: -1 });
@@ -314,12 +367,22 @@ export function Review(p: { task: Task; log: Changelog; version: number; settled
       X: () => decideFile("reject"),
       z: () => shown[atNow()] && mark([shown[atNow()]!.id], null),
       v: () => show(shown[atNow()]),
+      s: () => cutUp(shown[atNow()]),
       c: () => decided.length > 0 && setApplying(true),
     },
     true,
   );
 
-  const rest = shown.filter((h) => h.status === "open" && !marks.has(h.id)).map((h) => h.id);
+  // New and replaced files are shown when they come into view.
+  const seen = (from: number, end: number) => {
+    if (from >= end) return;
+    paint.want(from, end);
+    for (let k = lines.of[from]!; k <= lines.of[end - 1]!; k++) {
+      const h = shown[k]!;
+      if (whole(h) && !h.text.startsWith("delete ") && !touched.current.has(h.id)) show(h);
+    }
+  };
+  const rest = shown.filter((h) => undecided(h, marks)).map((h) => h.id);
   const select = (label: string, name: "status" | "agent" | "subtask", options: [string, string][]) => (
     <select aria-label={label} value={filter[name]} onChange={(e) => narrow({ [name]: e.currentTarget.value })}>
       {options.map(([value, word]) => (
@@ -341,13 +404,14 @@ export function Review(p: { task: Task; log: Changelog; version: number; settled
         </a>
         <div class="tools">
           <input type="search" class="filter" data-search aria-label="Filter the hunks by path" placeholder="Filter by path" value={filter.path} onInput={(e) => narrow({ path: e.currentTarget.value })} />
-          {select("State", "status", [["open", "open"], ["accepted", "accepted"], ["rejected", "rejected"], ["", "all"]])}
+          {select("State", "status", [["open", "open"], ...(held > 0 || filter.status === "held" ? ([["held", "held"]] as [string, string][]) : []), ["accepted", "accepted"], ["rejected", "rejected"], ["", "all"]])}
           {select("Agent", "agent", [["", "any agent"], ...choices.agents.map((a): [string, string] => [a, visible(a)])])}
           {select("Turn or subtask", "subtask", [["", "any turn"], ...choices.subtasks.map((s): [string, string] => [s, s])])}
         </div>
         <div class="tools verdict">
           <p class="open" role="status">
             <b>{num(open)}</b> open{decided.length > 0 && `, ${num(decided.length)} decided`}
+            {held > 0 && `, ${num(held)} held`}
             {loaded.loading && ", reading …"}
           </p>
           <span class="space" />
@@ -377,12 +441,21 @@ export function Review(p: { task: Task; log: Changelog; version: number; settled
             count={lines.rows.length}
             estimate={(i, width) => (lines.rows[i]!.kind === "hunk" ? 40 : heightOf(lines.rows[i]!, width))}
             keyOf={(i) => `${shown[lines.of[i]!]!.id} ${i - lines.heads[lines.of[i]!]!}`}
-            seen={(from, end) => from < end && paint.want(from, end)}
+            seen={seen}
             empty={all.length === 0 ? "The task changes nothing." : filter.status === "open" && open + decided.length === 0 ? "No hunk is open. All is reviewed." : "No hunk fits."}
             row={(i) => {
               const row = lines.rows[i]!;
               const k = lines.of[i]!;
               const h = shown[k]!;
+              const body = bodies.get(h.id);
+              if (row.kind === "note" && body && !Array.isArray(body))
+                return (
+                  <div key={i} class="line note" role="row" aria-rowindex={i + 1}>
+                    <div role="cell">
+                      <Images versions={[["Before", body.before], ["After", body.after]]} name={text(h.path, h.path_encoding)} />
+                    </div>
+                  </div>
+                );
               if (row.kind !== "hunk") return <InlineRow key={i} i={i} rows={lines.rows} paint={paint} plain={false} />;
               return (
                 <HunkHead
@@ -398,6 +471,7 @@ export function Review(p: { task: Task; log: Changelog; version: number; settled
                     mark([h.id], m);
                   }}
                   onShow={() => show(h)}
+                  onSplit={() => cutUp(h)}
                 />
               );
             }}
@@ -427,7 +501,12 @@ export function Review(p: { task: Task; log: Changelog; version: number; settled
 
 const verdicts: Record<Mark, string> = { accept: "will be accepted", reject: "will be rejected" };
 
-function HunkHead(p: { i: number; hunk: Hunk; who: Who; mark: Mark | undefined; current: boolean; shownFile: boolean; onMark: (m: Mark | null) => void; onShow: () => void }) {
+/** mayMark reports whether a decision on a hunk means anything: a rejection that is held is made already. */
+function mayMark(h: Hunk, as: Mark): boolean {
+  return h.status === "open" && !(h.held && as === "reject");
+}
+
+function HunkHead(p: { i: number; hunk: Piece; who: Who; mark: Mark | undefined; current: boolean; shownFile: boolean; onMark: (m: Mark | null) => void; onShow: () => void; onSplit: () => void }) {
   const { hunk: h, mark } = p;
   const name = `${text(h.path, h.path_encoding)} ${place(h)}`;
   const press = (m: Mark, word: string) => (
@@ -444,6 +523,12 @@ function HunkHead(p: { i: number; hunk: Hunk; who: Who; mark: Mark | undefined; 
             <Agent key={a} name={a} />
           ))}
           {p.who.turns.length > 0 && <span class="dim">{p.who.turns.join(", ")}</span>}
+          {h.of && (
+            <span class="tag">
+              part {h.nth} of {h.total}
+            </span>
+          )}
+          <Against rules={p.who.policy} />
           {h.certainty === "shared" && <span class="tag shared">shared</span>}
           {h.mixed && (
             <span class="tag warn" title="Others changed the same lines since: it cannot be rejected alone.">
@@ -457,12 +542,22 @@ function HunkHead(p: { i: number; hunk: Hunk; who: Who; mark: Mark | undefined; 
             {p.shownFile ? "Hide" : "Show"}
           </button>
         )}
+        {(h.parts || h.of) && (
+          <button type="button" class="small" aria-label={`${h.of ? "Join the parts of" : "Split"} ${name}`} title={h.of ? "One decision for all parts (s)" : "Decide on each of its changes (s)"} onClick={p.onSplit}>
+            {h.of ? "Join" : "Split"}
+          </button>
+        )}
         {mark && <span class="tag verdict">{verdicts[mark]}</span>}
+        {h.held && !mark && (
+          <span class="tag held" title="Its lines are taken back when the agent's calls have ended, in 10 minutes at the latest. Accept it to keep them.">
+            rejection held
+          </span>
+        )}
         {h.status === "open" ? (
-          <>
+          <span class="buttons">
             {press("accept", "Accept")}
-            {press("reject", "Reject")}
-          </>
+            {mayMark(h, "reject") && press("reject", "Reject")}
+          </span>
         ) : (
           <span class="tag">{h.status}</span>
         )}
@@ -471,7 +566,7 @@ function HunkHead(p: { i: number; hunk: Hunk; who: Who; mark: Mark | undefined; 
   );
 }
 
-function ReviewFiles(p: { lines: Lines; shown: Hunk[]; marks: Map<string, Mark>; at: number; onChoose: (hunk: number) => void }) {
+function ReviewFiles(p: { lines: Lines; shown: Piece[]; marks: Map<string, Mark>; at: number; onChoose: (hunk: number) => void }) {
   const { files } = p.lines;
   const handle = useRef<ListHandle | null>(null);
   const current = files.findIndex((f) => f.hunks[0]! <= p.at && p.at <= f.hunks.at(-1)!);
@@ -489,7 +584,7 @@ function ReviewFiles(p: { lines: Lines; shown: Hunk[]; marks: Map<string, Mark>;
         empty="No file."
         row={(i) => {
           const f = files[i]!;
-          const left = f.hunks.filter((k) => p.shown[k]!.status === "open" && !p.marks.has(p.shown[k]!.id)).length;
+          const left = f.hunks.filter((k) => undecided(p.shown[k]!, p.marks)).length;
           return (
             <div class="file" role="listitem" key={`${f.path} ${i}`} aria-setsize={files.length} aria-posinset={i + 1}>
               <button type="button" class="plain" aria-current={i === current ? "true" : undefined} onClick={() => p.onChoose(f.hunks[0]!)}>
@@ -510,6 +605,8 @@ interface Decided {
   rejected: string[];
   conflicts: Conflict[];
   files: string[];
+  /** held is how many rejections wait for the agent's calls to end. */
+  held?: number;
 }
 
 /** Apply shows what the marks would do, and does it on one click. */
@@ -550,7 +647,7 @@ function Apply(p: { task: Task; hunks: Hunk[]; marks: Map<string, Mark>; onClose
     try {
       const res = await postJSON<Decided>(url, body);
       setDone(res);
-      announce(`${count(res.accepted.length, "hunk")} accepted, ${res.rejected.length} rejected.`);
+      announce(`${count(res.accepted.length, "hunk")} accepted, ${res.rejected.length} rejected${res.held ? `, ${res.held} held` : ""}.`);
       p.onDone();
     } catch (e) {
       fail(e);
@@ -584,7 +681,7 @@ function Apply(p: { task: Task; hunks: Hunk[]; marks: Map<string, Mark>; onClose
           </>
         }
       >
-        <p role="status">
+        <p role="status" hidden={done.held !== undefined && !done.commit}>
           {count(done.accepted.length, "hunk")} accepted, {num(done.rejected.length)} rejected
           {done.commit && (
             <>
@@ -593,6 +690,11 @@ function Apply(p: { task: Task; hunks: Hunk[]; marks: Map<string, Mark>; onClose
           )}
           .
         </p>
+        {done.held ? (
+          <p class="notice">
+            {count(done.held, "rejection")} {done.held === 1 ? "waits" : "wait"} until the agent's calls have ended, 10 minutes at most.
+          </p>
+        ) : null}
       </Dialog>
     );
   return (

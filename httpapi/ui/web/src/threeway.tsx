@@ -4,8 +4,11 @@
 import { diffArrays } from "diff";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { ApiError, getJSON, inURL, request } from "./api";
+import { ApiError, getJSON, inURL, request, text } from "./api";
 import { ErrorBox, Loading, useLoad } from "./bits";
+import { useTokens } from "./diff/highlight";
+import { Segments } from "./diff/view";
+import { segments, type Token } from "./diff/words";
 import { count } from "./format";
 import type { Scope } from "./revert";
 import type { Conflict, Entry, Task } from "./types";
@@ -15,6 +18,16 @@ import { type ListHandle, VirtualList } from "./virtual";
 const largest = 4 << 20;
 
 type Version = string[] | null;
+
+/** longestLine is how much of one line is drawn, in characters. */
+const longestLine = 2000;
+
+/** useColors gives the tokens of a version's lines. */
+function useColors(path: string, lines: Version | undefined): Map<string, Token[]> {
+  const text = useMemo(() => (lines ?? []).map((l) => l.slice(0, longestLine)).join("\n"), [lines]);
+  const tokens = useTokens(path, text);
+  return useMemo(() => new Map((lines ?? []).map((l, i) => [l, tokens[i] ?? []])), [lines, tokens]);
+}
 
 interface Line {
   found: string | null;
@@ -151,6 +164,8 @@ export function ThreeWay(p: { task: Task; conflict: Conflict; scope: Scope }) {
     const v = loaded.data;
     return v ? folded(align(v.found ?? [], v.left ?? [], v.now ?? [])) : [];
   }, [loaded.data]);
+  const path = text(p.conflict.path, p.conflict.path_encoding);
+  const tokens = { found: useColors(path, loaded.data?.found), left: useColors(path, loaded.data?.left), now: useColors(path, loaded.data?.now) };
   const handle = useRef<ListHandle | null>(null);
   useEffect(() => {
     // Where both changed the same is what one came to see.
@@ -199,7 +214,7 @@ export function ThreeWay(p: { task: Task; conflict: Conflict; scope: Scope }) {
             <div class={`three ${l.kind}`} role="row" key={i} title={kindWords[l.kind]}>
               {columns.map((c) => (
                 <span key={c.key} role="cell" class={`col v-${c.key} ${l[c.key] === null ? "none" : ""}`}>
-                  {l[c.key]?.slice(0, 2000) ?? ""}
+                  {l[c.key] === null ? "" : <Segments of={segments(l[c.key]!.slice(0, longestLine), tokens[c.key].get(l[c.key]!), undefined)} />}
                 </span>
               ))}
             </div>

@@ -4,7 +4,7 @@ import { useMemo, useRef, useState } from "preact/hooks";
 
 import { type Changelog, type Item, keyOf } from "./changelog";
 import { text } from "./api";
-import { Agent, Icon, OpBadge, PathName, Time, useKeys } from "./bits";
+import { Against, Agent, Icon, OpBadge, PathName, Time, useKeys } from "./bits";
 import { clock, count, num, visible, who } from "./format";
 import { go, to } from "./route";
 import type { Scope } from "./revert";
@@ -340,6 +340,7 @@ function Row(p: { item: Item; undone: boolean; selected: boolean; href: string; 
                 {it.source === "external" ? "outside" : it.source === "shared" && it.claimants ? `shared by ${it.claimants.length}` : it.source}
               </span>
             )}
+            <Against rules={it.policy} />
             {p.undone && <span class="tag">undone</span>}
           </span>
           {it.message && <span class="message">{visible(it.message)}</span>}

@@ -61,26 +61,35 @@ export interface Entry {
   claimants?: string[];
   model?: string;
   prompt_id?: string;
+  /** policy is the rules that the change is against. */
+  policy?: string[];
 }
 
-/** Hunk is one piece of a task's net difference, which is accepted or rejected as a whole. */
-export interface Hunk {
+/** Lines is where a piece of a difference is, its state and its text. */
+interface Lines {
   id: string;
-  path: string;
-  path_encoding?: string;
-  old_path?: string;
   old_start: number;
   old_lines: number;
   new_start: number;
   new_lines: number;
+  status: "open" | "accepted" | "rejected";
+  text: string;
+  text_encoding?: string;
+}
+
+/** Hunk is one piece of a task's net difference; parts are its changes, each of which can be decided on alone. */
+export interface Hunk extends Lines {
+  path: string;
+  path_encoding?: string;
+  old_path?: string;
   subtasks: string[];
   calls: string[];
   entries: number[];
   certainty: Certainty | null;
   mixed: boolean;
-  status: "open" | "accepted" | "rejected";
-  text: string;
-  text_encoding?: string;
+  /** held: its rejection waits until no call of the task is open. */
+  held?: boolean;
+  parts?: Lines[];
 }
 
 /** BlameRange is adjacent lines of a file that one commit wrote. */

@@ -8,7 +8,7 @@ import { readBlame } from "./blame";
 import { Counts, ErrorBox, Loading, useKeys, useLoad } from "./bits";
 import { type Parsed, parse, plain } from "./diff/parse";
 import { DiffView, type Mode } from "./diff/view";
-import { Images, isImage } from "./images";
+import { Images, isImage, type Sides } from "./images";
 import { bytes } from "./format";
 import type { Diff } from "./types";
 
@@ -32,7 +32,7 @@ export function useMode(): [Mode, (m: Mode) => void] {
   return [mode, choose];
 }
 
-export function DiffPane(p: { url: string; path: string; label: string; files?: boolean; version?: unknown; tools?: ComponentChildren; context?: boolean; empty?: string; images?: { before: string | null; after: string | null }; file?: string }) {
+export function DiffPane(p: { url: string; path: string; label: string; files?: boolean; version?: unknown; tools?: ComponentChildren; context?: boolean; empty?: string; images?: Sides | undefined; file?: string }) {
   const [mode, setMode] = useMode();
   const [context, setContext] = useState(3);
   const url = context === 3 ? p.url : `${p.url}${p.url.includes("?") ? "&" : "?"}context=${context}`;
@@ -80,7 +80,7 @@ export function DiffPane(p: { url: string; path: string; label: string; files?: 
       ) : d && d.diff.length > largest ? (
         <p class="notice">The diff has {bytes(d.diff.length)}: too much for a page. Download it instead.</p>
       ) : d?.binary && p.images && isImage(p.path) ? (
-        <Images before={p.images.before} after={p.images.after} name={p.path} />
+        <Images versions={[["Before", p.images.before], ["After", p.images.after]]} name={p.path} />
       ) : ready ? (
         <DiffView parsed={ready} path={p.path} mode={mode} label={p.label} {...(p.empty ? { empty: p.empty } : {})} {...(p.file ? { file: p.file } : {})} />
       ) : (
@@ -133,6 +133,8 @@ export function VersionPane(p: { url: string; path: string; label: string; tools
         <ErrorBox error={loaded.error} retry={loaded.reload} />
       ) : parsed ? (
         <DiffView parsed={parsed} path={p.path} mode="plain" label={p.label} gutter={(wanted && blamed.data) || undefined} empty="The file is empty." />
+      ) : shown && isImage(p.path) ? (
+        <Images versions={[["This version", p.url]]} name={p.path} />
       ) : shown && "note" in shown ? (
         <p class="notice">{shown.note}</p>
       ) : (

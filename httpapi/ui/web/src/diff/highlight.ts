@@ -1,5 +1,7 @@
 // The page's side of the highlighting thread.
 
+import { useEffect, useState } from "preact/hooks";
+
 import type { Done, Job } from "./worker";
 import type { Token } from "./words";
 
@@ -74,6 +76,19 @@ export function highlight(language: string, text: string): Promise<Token[][]> {
     waiting.push({ job: { id: nextID++, language, text }, done });
     next();
   });
+}
+
+/** useTokens gives the tokens of each line of a text, once the thread has them. */
+export function useTokens(path: string, text: string): Token[][] {
+  const [found, set] = useState<{ of: string; tokens: Token[][] }>({ of: "", tokens: [] });
+  useEffect(() => {
+    let current = true;
+    void highlight(languageOf(path), text).then((tokens) => current && tokens.length > 0 && set({ of: text, tokens }));
+    return () => {
+      current = false;
+    };
+  }, [path, text]);
+  return found.of === text ? found.tokens : [];
 }
 
 const byName: Record<string, string> = {

@@ -7,7 +7,7 @@ import { visible } from "../format";
 import { type ListHandle, VirtualList } from "../virtual";
 import { highlight, languageOf } from "./highlight";
 import type { Parsed, Row } from "./parse";
-import { marks, type Range, segments, type Token } from "./words";
+import { marks, type Range, type Segment, segments, type Token } from "./words";
 
 export type Mode = "inline" | "split" | "plain";
 
@@ -112,22 +112,45 @@ function code(row: Row): boolean {
   return row.kind === "context" || row.kind === "add" || row.kind === "del";
 }
 
-export function DiffView(p: { parsed: Parsed; path: string; mode: Mode; label: string; empty?: string; gutter?: ((line: number) => Gutter | undefined) | undefined; file?: string }) {
+/** usePaint gives the colors of rows; the component is drawn again when more have come. */
+export function usePaint(rows: Row[], language: (row: number) => string): Paint {
   const [, redraw] = useReducer((n: number) => n + 1, 0);
   const frame = useRef(0);
-  const handle = useRef<ListHandle | null>(null);
-  const paint = useMemo(
+  useEffect(() => () => cancelAnimationFrame(frame.current), []);
+  return useMemo(
     () =>
-      new Paint(p.parsed.rows, languages(p.parsed.rows, p.path), () => {
+      new Paint(rows, language, () => {
         frame.current ||= requestAnimationFrame(() => {
           frame.current = 0;
           redraw(0);
         });
       }),
-    [p.parsed, p.path],
+    [rows],
   );
-  useEffect(() => () => cancelAnimationFrame(frame.current), []);
+}
 
+/** Lines are the rows of a small diff, all of them in the document. */
+export function Lines(p: { rows: Row[]; path: string }) {
+  const paint = usePaint(p.rows, () => languageOf(p.path));
+  useEffect(() => paint.want(0, p.rows.length), [paint]);
+  return (
+    <>
+      {p.rows.map((_, i) => (
+        <InlineRow key={i} i={i} rows={p.rows} paint={paint} plain={false} />
+      ))}
+    </>
+  );
+}
+
+/** Segments are the parts of a line, by their colors. */
+export function Segments(p: { of: Segment[] }) {
+  return <>{p.of.map((s, k) => (s.class ? <span key={k} class={s.class}>{bidi(s.text)}</span> : bidi(s.text)))}</>;
+}
+
+export function DiffView(p: { parsed: Parsed; path: string; mode: Mode; label: string; empty?: string; gutter?: ((line: number) => Gutter | undefined) | undefined; file?: string }) {
+  const handle = useRef<ListHandle | null>(null);
+  const language = useMemo(() => languages(p.parsed.rows, p.path), [p.parsed, p.path]);
+  const paint = usePaint(p.parsed.rows, language);
   const { rows, pairs } = p.parsed;
   const split = p.mode === "split";
   const list = useMemo(() => ({ rows, split }), [rows, split]);
@@ -201,7 +224,7 @@ function Code(p: { i: number; row: Row; paint: Paint }) {
   const parts = segments(line, p.paint.tokens.get(p.i), row.kind === "context" ? undefined : p.paint.marks(p.i));
   return (
     <>
-      {parts.map((s, k) => (s.class ? <span key={k} class={s.class}>{bidi(s.text)}</span> : bidi(s.text)))}
+      <Segments of={parts} />
       {shown !== line && <span class="eol" title="carriage return">␍</span>}
       {clipped && <span class="more"> … {row.text.length - longestLine} more characters</span>}
     </>
