@@ -19,14 +19,14 @@ import (
 // Source is the process that holds the data directory.
 type Source interface {
 	// State writes the records as they are at one moment, and gives the ids of the
-	// workspaces that they name. What was answered before is in them.
+	// workspaces that they name. All earlier answers are in them.
 	State(ctx context.Context, w io.Writer) (workspaces []string, err error)
 	// Freeze gives a moment of a workspace's history; errs.NotFound for one that
 	// was forgotten meanwhile.
 	Freeze(ctx context.Context, workspace string) (*gitstore.Frozen, error)
 }
 
-// Report tells what a backup or restore did.
+// Report is what a backup or restore did.
 type Report struct {
 	Step         string   `json:"-"`
 	Workspaces   int      `json:"workspaces"`
@@ -45,12 +45,12 @@ type Options struct {
 	To      vfs.FS // the backup's folder
 	Program string // version, for the manifest
 	Now     func() time.Time
-	// Tell is told how far it is; nil: nobody asks.
+	// Tell is called with the progress; may be nil.
 	Tell func(Report)
 }
 
-// passes bounds how often a backup begins anew because workspaces were forgotten
-// or packs merged under it; what was copied is not copied again.
+// passes bounds how often a backup starts over because workspaces were forgotten
+// or packs merged meanwhile; copied pieces are not copied again.
 const passes = 8
 
 // Run makes a backup, or brings one up to date. What it did not end is gone on
@@ -106,7 +106,7 @@ func Run(ctx context.Context, o Options) (rep Report, err error) {
 }
 
 // errAnew says that what was copied does not fit together.
-var errAnew = errors.New("begin anew")
+var errAnew = errors.New("start over")
 
 // copier gathers the entries of one manifest.
 type copier struct {
@@ -173,8 +173,8 @@ func (c *copier) state() ([]string, error) {
 	return ids, nil
 }
 
-// forgotten copies the folders of workspaces that nobody knows any more, whose
-// history was kept: nobody writes there.
+// forgotten copies the directories of forgotten workspaces, whose history was
+// kept: they are not written to.
 func (c *copier) forgotten(known []string) error {
 	list, err := c.o.Data.ReadDir("workspaces")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

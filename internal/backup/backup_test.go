@@ -67,15 +67,15 @@ func TestBackupMerges(t *testing.T) {
 		t.Fatal(err)
 	}
 	if times < 2 {
-		t.Error("no moment was taken anew")
+		t.Error("no moment was taken again")
 	}
 	if got := restored(t, to); got != r.moment() {
 		t.Errorf("restored %+v, want %+v", got, r.moment())
 	}
 }
 
-// TestBackupKilled kills a second backup at every change that it makes: what
-// stands then restores to the first or to the second, and the next run ends it.
+// TestBackupKilled kills a second backup at every change that it makes: the result
+// restores to the first or to the second, and the next run completes it.
 func TestBackupKilled(t *testing.T) {
 	r := newRig(t)
 	to := vfs.NewMem(vfs.MemOptions{})
@@ -240,7 +240,7 @@ func TestRestoreFails(t *testing.T) {
 			return
 		}
 		if err == nil {
-			t.Fatalf("call %d failed, and nobody said so", n)
+			t.Fatalf("call %d failed without an error", n)
 		}
 		if list, lerr := to.ReadDir("."); lerr != nil || len(list) > 0 {
 			t.Errorf("call %d: %v; left: %v %v", n, err, list, lerr)
@@ -248,7 +248,7 @@ func TestRestoreFails(t *testing.T) {
 	}
 }
 
-// TestDamagedPack is told, and not taken for good the next time.
+// TestDamagedPack: a damaged pack is reported, and read again the next time.
 func TestDamagedPack(t *testing.T) {
 	r := newRig(t)
 	r.must(r.store.Publish(context.Background()))
@@ -275,7 +275,7 @@ func TestDamagedPack(t *testing.T) {
 }
 
 // TestForgotten: a workspace that the records no longer name is in the backup as
-// its files are, and one that goes while it is copied has the records read anew.
+// its files are, and one that is removed while it is copied has the records read again.
 func TestForgotten(t *testing.T) {
 	r := newRig(t)
 	for _, dir := range []string{"workspaces/old", "workspaces/old/repo.git", "workspaces/old/journal"} {

@@ -55,7 +55,7 @@ type entry struct {
 	Target []byte      `json:"target_base64,omitempty"` // of a link
 	Size   int64       `json:"size,omitempty"`
 	Pieces []piece     `json:"pieces,omitempty"`
-	// Damaged is a pack that is not what its checksum says: it is read anew the
+	// Damaged is a pack that is not what its checksum says: it is read again the
 	// next time, when it may have been repaired.
 	Damaged bool `json:"damaged,omitempty"`
 }
@@ -70,7 +70,7 @@ type sum [sha256.Size]byte
 
 func (s sum) String() string { return hex.EncodeToString(s[:]) }
 
-// name is where the piece stands in the backup.
+// name is the piece's path in the backup.
 func (s sum) name() string { return objectsDir + "/" + s.String()[:2] + "/" + s.String() }
 
 func (s sum) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
@@ -103,8 +103,7 @@ type manifest struct {
 	entries []entry
 }
 
-// write makes the manifest the folder's, durably; the one before stands until
-// then.
+// write replaces the backup's manifest, durably and atomically.
 func (m *manifest) write(to vfs.FS) error {
 	const temp = manifestFile + ".new"
 	f, err := to.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

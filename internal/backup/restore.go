@@ -18,7 +18,7 @@ import (
 	"umbra/internal/vfs"
 )
 
-// StageDir stands in a folder while a backup is restored into it: nothing else
+// StageDir exists in a directory while a backup is restored into it: nothing else
 // there is to be used.
 const StageDir = state.RestoringDir
 
@@ -32,7 +32,7 @@ type RestoreOptions struct {
 	Tell   func(Report)
 }
 
-// ReadHeader tells what a folder is a backup of.
+// ReadHeader returns what a directory is a backup of.
 //
 // errs.NotFound no_backup where it holds none that is complete; errs.Conflict
 // backup_damaged, backup_newer.
@@ -60,10 +60,10 @@ func openBackup(from vfs.FS) (*manifest, error) {
 }
 
 // Restore makes a data directory of a backup. Each byte is compared with the
-// manifest. After an error the folder is empty again; what a kill left is
-// cleared away by the next one.
+// manifest. After an error the directory is empty again; what a kill left is
+// removed by the next restore.
 //
-// errs.Conflict not_empty where something stands in the folder already,
+// errs.Conflict not_empty if the directory is not empty,
 // backup_damaged; as ReadHeader.
 func Restore(ctx context.Context, o RestoreOptions) (rep Report, err error) {
 	m, err := openBackup(o.From)
@@ -101,8 +101,7 @@ func topNames(m *manifest) []string {
 	return append(names, "format")
 }
 
-// clearStage removes what a restore that did not end has left. The stage stands
-// as long as anything of it does.
+// clearStage removes the files of an unfinished restore; its stage is removed last.
 func clearStage(to vfs.FS, names []string) error {
 	if _, err := to.Lstat(StageDir); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -294,7 +293,7 @@ func (r *restorer) unpack(dir string, src io.Reader) error {
 	for {
 		h, err := t.Next()
 		if err == io.EOF {
-			// What comes after the archive's end mark is compared too.
+			// The bytes after the archive's end mark are compared too.
 			_, err := io.Copy(io.Discard, src)
 			return err
 		}

@@ -19,8 +19,8 @@ import (
 type Service struct {
 	DataDir string // host path
 	Source  Source
-	// Folders gives the host paths in which no backup may lie: it would be recorded
-	// as somebody's files.
+	// Folders returns the host paths that no backup may be in: it would be recorded
+	// as a user's files.
 	Folders func() []string
 	Program string // version, for the manifest
 

@@ -28,14 +28,15 @@ func immutable(name string) bool {
 		len(dir) == 3 && len(base) == 38
 }
 
-// caches of a workspace's folder are made anew; the rest of these names is in
-// the moment that Freeze gives, or is of a running server.
-// What a purge is at belongs to a moment, and is in that.
+// caches of a workspace's directory are made again; the rest of these names is in
+// the moment that Freeze returns, or is of a running server. So is the state of a
+// purge.
 var notCopied = map[string]bool{"records": true, "records.names": true, "records.new": true, "records.names.new": true, "stat": true, "progress": true, "checkpoint": true,
 	"checkpoint.new": true, "purge": true, "moved.new": true, "caches": true, "aside": true, "moves": true}
 
 // workspace copies one workspace as it is at a moment. One whose baseline is being
-// taken is none yet: its record alone is copied, and its folder is read anew.
+// taken does not exist yet: only its record is copied, and its directory is read
+// again.
 func (c *copier) workspace(id string) error {
 	dir := "workspaces/" + id
 	f, err := c.o.Source.Freeze(c.ctx, id)
@@ -70,7 +71,7 @@ func (c *copier) workspace(id string) error {
 	if err != nil {
 		return err
 	}
-	// What is of the moment is not copied as it is now.
+	// Files of the moment are not copied as they are now.
 	taken := map[string]bool{"refs": true, "purge": true, "dropped": true}
 	for _, file := range f.Files {
 		taken[file.Name] = true
@@ -127,8 +128,8 @@ func (c *copier) ourPacks(dir string) (map[string]bool, error) {
 	return ours, nil
 }
 
-// raw copies a workspace's folder that nobody writes to, or that cannot be read
-// otherwise: journals and note first, packs last.
+// raw copies a workspace's directory that is not written to, or that cannot be
+// read otherwise: journals and ref log first, packs last.
 func (c *copier) raw(id string) error {
 	dir := "workspaces/" + id
 	c.dir(dir, 0o700)
@@ -223,7 +224,7 @@ func (c *copier) file(name string, perm uint32) error {
 	e.Damaged = !check.sound()
 	c.add(e)
 	if e.Damaged {
-		c.rep.Warnings = append(c.rep.Warnings, name+" is damaged: umbra verify tells more")
+		c.rep.Warnings = append(c.rep.Warnings, name+" is damaged: run umbra verify for details")
 		return nil
 	}
 	if fixed {
@@ -234,8 +235,8 @@ func (c *copier) file(name string, perm uint32) error {
 }
 
 // packCheck compares a pack with its checksum while it is read
-// (gitformat-pack(5): the last 20 bytes are the SHA-1 of those before); of other
-// files it tells nothing.
+// (gitformat-pack(5): the last 20 bytes are the SHA-1 of those before); it accepts
+// other files.
 type packCheck struct {
 	h    hash.Hash
 	tail []byte

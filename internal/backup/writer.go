@@ -69,7 +69,7 @@ func (w *writer) mark() error {
 		if err := w.to.Rename(markFile+".new", markFile); err != nil {
 			return err
 		}
-		// Before anything else: without it what is in the folder is somebody's.
+		// Before anything else: without it the files in the directory are a user's.
 		if err := w.to.SyncDir("."); err != nil {
 			return err
 		}
@@ -136,8 +136,8 @@ func (w *writer) readPartial() error {
 	}
 }
 
-// note adds a line to partial. It is not synced: what it tells of is looked for,
-// and a lost line costs a copy.
+// note adds a line to partial. It is not synced: the piece is looked up, and a lost
+// line costs a copy.
 func (w *writer) note(e entry) error {
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -234,7 +234,7 @@ func (w *writer) sync() error {
 	return w.to.SyncDir(objectsDir)
 }
 
-// sweep removes what a manifest that stands does not name.
+// sweep removes what the current manifest does not name.
 func (w *writer) sweep(m *manifest) error {
 	want := make(map[string]bool)
 	for i := range m.entries {

@@ -300,7 +300,7 @@ func (a *annotator) write(ctx context.Context, temp string) error {
 	return nil
 }
 
-// writeRef adds notes to a ref, by git-fast-import(1). What has a note keeps it.
+// writeRef adds notes to a ref, by git-fast-import(1). Existing notes stay.
 func (a *annotator) writeRef(ctx context.Context, n Notes, temp string) (*NotesWritten, error) {
 	out := &NotesWritten{Format: n, Ref: n.ref()}
 	tip, has, err := annotated(ctx, a.e.branch.repo, out.Ref)

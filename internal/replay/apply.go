@@ -64,7 +64,7 @@ func (s *state) apply(changes []change) (conflicts []Conflict, err error) {
 	return conflicts, nil
 }
 
-// own reports whether a step itself judged what stands at a path.
+// own reports whether a step itself judged the file at a path.
 func (s *state) own(changes []change, path string) bool {
 	for _, ch := range changes {
 		if ch.oldPath == path && ch.old.exists() {

@@ -32,7 +32,7 @@ type branch struct {
 	w     *bufio.Writer
 }
 
-// newBranch begins one in a folder of ours, temp; name must not be taken.
+// newBranch begins one in temp, a directory of the replay; name must not be taken.
 func newBranch(ctx context.Context, repo, from, name, temp string) (*branch, error) {
 	cmd, err := gitcmd.Command(ctx, repo, "check-ref-format", "--branch", name)
 	if err != nil {
@@ -104,7 +104,7 @@ func (b *branch) add(s *state, c written) error {
 	if b.n == 1 && b.from != "" {
 		fmt.Fprintf(b.w, "from %s\n", b.from)
 	}
-	// What goes away first: a folder may stand in a file's place.
+	// Removals first: a directory may take a file's place.
 	for _, p := range gone {
 		fmt.Fprintf(b.w, "D %s\n", quote(p))
 	}

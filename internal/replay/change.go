@@ -12,7 +12,7 @@ import (
 	"umbra/gitstore/object"
 )
 
-// file is what stands at a path; Mode 0: nothing.
+// file is what exists at a path; Mode 0: nothing.
 type file struct {
 	mode object.Mode
 	id   object.ID
@@ -87,9 +87,9 @@ func (s *source) diffDirs(prefix string, a, b object.ID, out map[string][2]file)
 	return nil
 }
 
-// changes gives what a commit did, and holds it against what its message
-// tells: every changed file is told, every told file changed so, and the bytes
-// are those of After-Hash.
+// changes returns what a commit did, and compares it with its message: the message
+// lists every changed file, every listed file changed so, and the bytes are those
+// of After-Hash.
 func (s *source) changes(before object.ID, c *commit) ([]change, error) {
 	if claimed := c.msg.Trailer(message.KeyClaims); claimed != "" {
 		return s.claimed(claimed, c)
@@ -123,7 +123,7 @@ func (s *source) changes(before object.ID, c *commit) ([]change, error) {
 			paths = append(paths, p)
 		}
 		slices.Sort(paths)
-		return nil, fmt.Errorf("%s changed, which the message does not tell", message.QuotePath(paths[0]))
+		return nil, fmt.Errorf("%s changed, which the message does not list", message.QuotePath(paths[0]))
 	}
 	for p := range left {
 		d := diff[p]
@@ -160,7 +160,7 @@ func (s *source) claimed(name string, c *commit) ([]change, error) {
 	return out, nil
 }
 
-// told checks one entry of a message against the trees.
+// told compares one entry of a message with the trees.
 func (s *source) told(before, after object.ID, e *message.Entry) (ch *change, err error) {
 	ch = &change{oldPath: e.Path, path: e.Path}
 	if e.OldPath != "" {
@@ -173,18 +173,18 @@ func (s *source) told(before, after object.ID, e *message.Entry) (ch *change, er
 		return nil, err
 	}
 	if e.Operation == message.Delete {
-		// Another file may have come in its place: told by an entry of its own.
+		// Another file may have taken its place: listed by an entry of its own.
 		ch.new = file{}
 		if !ch.old.exists() {
-			return nil, fmt.Errorf("%s is told to be deleted, and was not there", message.QuotePath(e.Path))
+			return nil, fmt.Errorf("%s is listed as deleted, and did not exist", message.QuotePath(e.Path))
 		}
 		return ch, nil
 	}
 	if !ch.new.exists() {
-		return nil, fmt.Errorf("%s is told to be there afterwards, and the tree has it not", message.QuotePath(e.Path))
+		return nil, fmt.Errorf("%s is listed, and the tree does not have it", message.QuotePath(e.Path))
 	}
 	if e.AfterHash == message.Purged && ch.new.id != gitstore.PurgedBlob() {
-		return nil, fmt.Errorf("the bytes of %s are told to be purged, and are others", message.QuotePath(e.Path))
+		return nil, fmt.Errorf("the bytes of %s are listed as purged, and are others", message.QuotePath(e.Path))
 	}
 	if e.AfterHash != "" && e.AfterHash != message.Purged {
 		data, err := s.get(ch.new.id, object.Blob)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Exec tells how a step's command ended.
+// Exec is how a step's command ended.
 type Exec struct {
 	Status int    `json:"status"`
 	Output string `json:"output"` // the end of what it said

@@ -33,7 +33,7 @@ type ExportOptions struct {
 	Branch string // new
 	Squash Squash
 	Notes  []Notes // formats in which the commits are annotated
-	// Progress, if not nil, is told the commits done and all.
+	// Progress, if not nil, is called with the commits done and all.
 	Progress func(done, all int)
 }
 
@@ -44,13 +44,13 @@ type ExportConflict struct {
 	Conflict
 }
 
-// Exported tells how an export went.
+// Exported is the result of an export.
 type Exported struct {
 	OK     bool   `json:"ok"`
 	Task   string `json:"task_id,omitempty"`
 	Branch string `json:"branch"`
-	// Base is the commit that the branch begins at; empty: it begins anew,
-	// where the repository had none.
+	// Base is the commit that the branch begins at; empty: it has a root of its
+	// own, since the repository had no commit.
 	Base string `json:"base,omitempty"`
 	// SameBase: the base's files are those that the work began with. Else it was
 	// merged three-way onto HEAD.
@@ -252,7 +252,7 @@ func (e *export) together(a, b *commit) bool {
 func (e *export) step(before object.ID, c *commit) error {
 	changes, err := e.src.changes(before, c)
 	if err != nil {
-		return fmt.Errorf("commit %s is not what its message tells: %w", c.id, err)
+		return fmt.Errorf("commit %s is not what its message says: %w", c.id, err)
 	}
 	found := e.notes.before(changes)
 	conflicts, err := e.state.apply(changes)
@@ -278,8 +278,7 @@ func (e *export) step(before object.ID, c *commit) error {
 	return err
 }
 
-// goal gives what a task was for, as its record tells; empty where there is
-// none.
+// goal returns what a task was for, from its record; empty if there is none.
 func (s *source) goal(ctx context.Context, task string) string {
 	if task == "" {
 		return ""

@@ -32,7 +32,7 @@ func (t *target) close() {
 	}
 }
 
-// openTarget tells a repository (with "@REV", HEAD without) from a folder.
+// openTarget opens a repository (with "@REV", HEAD without) or a directory.
 func openTarget(ctx context.Context, onto string) (*target, error) {
 	path, rev := onto, "HEAD"
 	if i := strings.LastIndexByte(onto, '@'); i > 0 {

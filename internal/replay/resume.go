@@ -11,8 +11,7 @@ import (
 )
 
 // progressFile notes the steps as they are done, one JSON object a line after a
-// line that tells what is replayed: a replay that was cut off goes on behind
-// them. Their changes are applied and proven again, which costs little; their
+// line that says what is replayed: an interrupted replay continues after them. Their changes are applied and proven again, which costs little; their
 // commands are not run again. It is removed when the replay has come to its end.
 type progressFile struct {
 	name  string
@@ -56,7 +55,7 @@ func openProgress(name string, s subject, each bool) (*progressFile, error) {
 	good := len(head)
 	if !bytes.HasPrefix(data, head) {
 		if len(data) > 0 && bytes.HasSuffix(data, []byte("\n")) {
-			return nil, fmt.Errorf("%s is of another replay: remove it to begin anew", name)
+			return nil, fmt.Errorf("%s is of another replay: remove it to start over", name)
 		}
 		data = head // nothing, or a first line that was cut off
 	}

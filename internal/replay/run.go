@@ -26,14 +26,14 @@ type Options struct {
 	// Resume, if set, names a file in which the steps done are noted: a replay
 	// that was cut off goes on behind them. It is removed at the end.
 	Resume string
-	// Progress, if not nil, is told the steps done and all.
+	// Progress, if not nil, is called with the steps done and all.
 	Progress func(done, all int)
 }
 
 // Outcome of a step.
 type Outcome string
 
-// The outcomes. Context is somebody else's commit between the task's own.
+// The outcomes. Context is a commit of others between the task's own.
 const (
 	OK         Outcome = "ok"
 	Differs    Outcome = "differs"
@@ -58,7 +58,7 @@ type Step struct {
 	Millis    int64      `json:"duration_ms"`
 }
 
-// Report tells how a replay went.
+// Report is the result of a replay.
 type Report struct {
 	Task    string `json:"task_id"`
 	Base    string `json:"base"`
@@ -178,7 +178,7 @@ func (r *run) prepare(temp string) (err error) {
 	return nil
 }
 
-// isStep tells the task's own commits from context.
+// isStep reports whether a commit is the task's own, and not context.
 func (r *run) isStep(c *commit) bool {
 	return c.msg.TaskID == r.o.Task && (r.o.Subtask == "" || c.msg.SubtaskID == r.o.Subtask)
 }
@@ -241,7 +241,7 @@ func title(c *commit) string {
 	return c.msg.Summary
 }
 
-// context applies somebody else's commit; it is proven as the steps are.
+// context applies a commit of others; it is proven as the steps are.
 func (r *run) context(c *commit) error {
 	if r.merged || r.o.Only {
 		// Left out. From here on the files may differ from what was recorded.

@@ -38,7 +38,7 @@ type origin struct {
 	infos bool   // the records of all tasks, too
 }
 
-// fetch copies a history into a repository of ours in temp.
+// fetch copies a history into a repository in temp.
 func fetch(ctx context.Context, o origin, temp string) (*source, error) {
 	dir := filepath.Join(temp, "history.git")
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -58,7 +58,7 @@ func (e *export) subject(group []*commit) string {
 var shared = []string{"Task-Id", "Subtask-Id", "Actor", "Source"}
 
 // trailers lists those of all commits: shared ones once a value, then the
-// others commit by commit. Where they are too many, a count stands for these.
+// others commit by commit. Where they are too many, a count replaces these.
 func trailers(group []*commit) string {
 	var head, rest []string
 	seen := make(map[string]bool)

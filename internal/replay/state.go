@@ -10,9 +10,9 @@ import (
 	"umbra/gitstore/object"
 )
 
-// state is the files that a replay works on: what stands where, the bytes of
-// what is in no history, and, where a command is to be run on them, a checkout
-// on disk.
+// state is the files that a replay works on: their paths, the bytes of those that
+// are in no history, and, where a command is to be run on them, a checkout on
+// disk.
 type state struct {
 	files map[string]file
 	load  func(object.ID) ([]byte, error)
@@ -143,7 +143,7 @@ func (s *state) encode(dir string) (id object.ID, empty bool, err error) {
 				set = append(set, e)
 				continue
 			}
-			// A folder that changed, or a file that went where a folder may stand.
+			// A directory that changed, or a removed file whose place a directory may take.
 			if s.dirs[child] == nil {
 				gone = append(gone, name)
 				continue

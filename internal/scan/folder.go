@@ -14,8 +14,8 @@ import (
 	"umbra/internal/wspath"
 )
 
-// folder lists one folder, tells of what is in it, and gives the folders to go
-// on with.
+// folder lists one directory, visits its entries, and returns the directories to
+// go on with.
 func (w *walker) folder(d folder) ([]folder, error) {
 	var subdirs []folder
 	err := vfs.ListDir(w.fs, string(d.path), func(entries []vfs.DirEntry, lstat func(string) (vfs.Info, error)) error {
@@ -67,8 +67,8 @@ func (w *walker) folder(d folder) ([]folder, error) {
 	return nil, w.skip(w.visit, d.path, Unreadable)
 }
 
-// replaced tells of what stands where a folder was found. If that is a folder
-// once more, somebody is at it just now, and the next look is soon enough.
+// replaced visits what exists where a directory was found. If that is a directory
+// again, another process is changing it, and the next scan is soon enough.
 func (w *walker) replaced(d folder) error {
 	info, err := w.fs.Lstat(string(d.path))
 	if err != nil || info.IsDir() {
@@ -95,7 +95,7 @@ func (w *walker) rules(d folder, entries []vfs.DirEntry) (*ignore.Dir, error) {
 	})
 }
 
-// entry tells of one entry, and whether it is a folder to enter.
+// entry visits one entry, and reports whether it is a directory to enter.
 func (w *walker) entry(visit func(Found) error, dir wspath.Path, rules *ignore.Dir, e vfs.DirEntry, lstat func(string) (vfs.Info, error)) (enter bool, err error) {
 	// A repository's own folder or file is no part of the tree, nor is what we
 	// prepare or displace; neither is worth a word.
@@ -174,8 +174,8 @@ func (w *walker) skip(visit func(Found) error, path wspath.Path, why Reason) err
 	return visit(Found{Path: path, Skip: why})
 }
 
-// outOfResources tells errors that say something of this process and nothing
-// of the file: to go on would report a whole tree as unreadable.
+// outOfResources reports whether an error is about this process and not about the
+// file: to go on would report a whole tree as unreadable.
 func outOfResources(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, fs.ErrClosed)
 }

@@ -8,10 +8,9 @@ import (
 	"umbra/internal/wspath"
 )
 
-// Paths tells visit of a few paths what Walk would: of a file or link by
-// itself, of a folder with all that is below it. What is gone, left out by
-// rules, or lies behind a link is not told of. Options.Start is not looked at;
-// it fails as Walk does.
+// Paths visits a few paths as Walk would: a file or link by itself, a directory
+// with everything below it. Paths that do not exist, are left out by rules or are
+// behind a link are not visited. Options.Start is ignored; it fails as Walk does.
 func Paths(ctx context.Context, f vfs.FS, opts Options, paths []wspath.Path, visit func(Found) error) (Stats, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -60,7 +59,7 @@ func (w *walker) place(known map[wspath.Path]*place, dir wspath.Path) (*place, e
 	}
 	var here *place
 	if above != nil {
-		// Whether it is told of is not asked for here.
+		// Whether it is visited does not matter here.
 		quiet := &walker{fs: w.fs, opts: w.opts, ctx: w.ctx, visit: func(Found) error { return nil }}
 		quiet.opts.Dirs = true
 		enter, err := quiet.look(above.rules, dir)
@@ -83,8 +82,8 @@ func (w *walker) place(known map[wspath.Path]*place, dir wspath.Path) (*place, e
 	return here, nil
 }
 
-// look tells of what stands at a path, in a folder with these rules; enter says
-// that it is a folder whose content is to be told of.
+// look visits what exists at a path, in a directory with these rules; enter means
+// that it is a directory whose content is to be visited.
 func (w *walker) look(rules *ignore.Dir, p wspath.Path) (enter bool, err error) {
 	info, err := w.fs.Lstat(string(p))
 	switch {

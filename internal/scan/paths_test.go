@@ -12,7 +12,7 @@ import (
 	"umbra/internal/wspath"
 )
 
-// Paths tells of each path what a walk over everything does.
+// Paths finds at each path what a walk over everything does.
 func TestPathsTellsWhatWalkDoes(t *testing.T) {
 	_, f := makeTree(t, ".gitignore=build/\n*.o\n!keep.o\n", "a", "d/.gitignore=x\n", "d/x", "d/y", "d/e/x", "d/e/z", "build/out", "build/kept", "m.o", "keep.o",
 		"pipe|", "l@a", "ld@d", "sub/.git/config=", "sub/f", "own/secret", "empty/", "deep/1/2/3/f", ".umbra-0123456789abcdef.tmp")

@@ -1,13 +1,11 @@
-// Package scan walks over a workspace's directory, in parallel, and tells what
-// of it belongs to history: for the baseline and for the reconciler's scans.
+// Package scan walks over a workspace's directory, in parallel, and finds what
+// belongs to history: for the baseline and for the reconciler's scans.
 //
 // It leaves out what the rules ignore (but not what is tracked), every ".git"
-// and our own temporary files and folders, and reports what it cannot or must
-// not record. It opens no file but those that hold rules, follows no link, and
-// keeps in memory the folders that are still to be listed and the one listing
-// each worker is at, never the tree.
-//
-// The package may import internal/wspath, internal/ignore and internal/vfs.
+// and the server's temporary files and directories, and reports what it cannot or
+// must not record. The only files it opens are those with rules; it follows no
+// link, and keeps in memory the directories that are still to be listed and the
+// listing that each worker processes, never the tree.
 package scan
 
 import (
@@ -21,14 +19,14 @@ import (
 	"umbra/internal/wspath"
 )
 
-// Reason says why something is not recorded; it stands in the "skipped" lists
-// of answers.
+// Reason says why something is not recorded; the "skipped" lists of answers have
+// it.
 type Reason string
 
 // The reasons.
 const (
 	Special     Reason = "special"       // a FIFO, socket or device
-	Unreadable  Reason = "unreadable"    // could not be listed or looked at
+	Unreadable  Reason = "unreadable"    // could not be listed or read
 	NameRefused Reason = "name_refused"  // git refuses the name
 	PathTooLong Reason = "path_too_long" // longer than wspath.MaxPath
 )
@@ -36,7 +34,7 @@ const (
 // Found is one thing on disk.
 type Found struct {
 	Path wspath.Path
-	Info vfs.Info // as lstat told; zero where Skip is set
+	Info vfs.Info // from lstat; zero where Skip is set
 	// Ignored says that a rule ignores the path and that it is here because it
 	// is tracked.
 	Ignored bool
@@ -57,43 +55,42 @@ type Options struct {
 	// Index is the project's own index, nil for none: git's rules do not hold
 	// for what it tracks.
 	Index *ignore.Index
-	// Tracked and TrackedUnder tell of what no rule holds for: the files, and
-	// the folders that have such files below. Both may be nil; else both are
+	// Tracked and TrackedUnder report what no rule holds for: the files, and the
+	// directories that have such files below. Both may be nil; else both are
 	// called from several goroutines.
 	Tracked      func(path wspath.Path) bool
 	TrackedUnder func(dir wspath.Path) bool
-	// Prune tells of folders and files that are passed over without a word: our
+	// Prune reports directories and files that are silently skipped: the server's
 	// own. May be nil; else it is called from several goroutines.
 	Prune func(path wspath.Path) bool
 	// Dirs asks for folders too, each before what is in it.
 	Dirs bool
-	// Folder, if set, is called for each folder that was listed, and what is in
-	// it is told to the visitor that it gives, then done is called. The visit of
-	// Walk hears of what is told by itself only: paths given to Paths, folders
-	// that cannot be listed.
+	// Folder, if set, is called for each directory that was listed; its entries
+	// are passed to the visitor that it returns, then done is called. Walk's own
+	// visit gets only what is visited by itself: paths given to Paths, and
+	// directories that cannot be listed.
 	Folder func(dir wspath.Path) (visit func(Found) error, done func() error, err error)
-	// Progress is told how far the walk has come, about every thousand files,
-	// by one goroutine at a time. May be nil.
+	// Progress is called with the counts about every thousand files, by one
+	// goroutine at a time. May be nil.
 	Progress func(Stats)
 }
 
 // Stats count what a walk has met.
 type Stats struct {
-	Files, Links, Dirs int64 // told to visit (folders: listed)
-	Ignored            int64 // files and folders that rules leave out; what is in a left-out folder is not counted
-	Skipped            int64 // told to visit with a reason
+	Files, Links, Dirs int64 // passed to visit (directories: listed)
+	Ignored            int64 // files and directories that rules leave out, without the content of the latter
+	Skipped            int64 // passed to visit with a reason
 }
 
-// Walk tells visit of every regular file and symbolic link that belongs to
-// history, and of what is skipped. visit is called from several goroutines at
-// once; in one folder by one goroutine, in the order of the names. While it
+// Walk calls visit for every regular file and symbolic link that belongs to
+// history, and for what is skipped. visit is called from several goroutines at
+// once; in one directory by one goroutine, in the order of the names. While it
 // blocks, that worker waits. With one worker the order of everything is fixed.
 //
-// What comes or goes while the walk runs may or may not be told of. The first
-// error of visit ends the walk and is returned; else it fails only with ctx,
-// where the process is out of descriptors or memory, or where the root itself
-// cannot be listed: any other folder that cannot be read is told of as
-// Unreadable.
+// Files made or removed while the walk runs may or may not be visited. The first
+// error of visit ends the walk and is returned; else it fails only with ctx, if
+// the process is out of descriptors or memory, or if the root itself cannot be
+// listed: any other directory that cannot be read is visited as Unreadable.
 func Walk(ctx context.Context, f vfs.FS, opts Options, visit func(Found) error) (Stats, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -169,7 +166,7 @@ type walker struct {
 	busy    int      // folders being listed
 
 	progress sync.Mutex
-	told     int64 // thousands of files that Progress knows of
+	told     int64 // thousands of files that Progress was called for
 }
 
 // take waits for a folder; false when there is none left or the walk ended.

@@ -73,8 +73,8 @@ func withRules(t testing.TB, f vfs.FS, opts scan.Options) scan.Options {
 	return opts
 }
 
-// walk gives what a walk finds, each as "path", "path!reason" or "path?" for
-// what is ignored and tracked, in order.
+// walk returns what a walk finds, each as "path", "path!reason", or "path?" for
+// an ignored path that is tracked, in order.
 func walk(t testing.TB, f vfs.FS, opts scan.Options) ([]string, scan.Stats) {
 	t.Helper()
 	var mu sync.Mutex
@@ -181,8 +181,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// What cannot be read is told of and stops nothing; what says that the process
-// is in trouble ends the walk.
+// An unreadable file is reported and stops nothing; an error of the process ends
+// the walk.
 func TestFaults(t *testing.T) {
 	_, f := makeTree(t, "a/x", "b/x", "c/x", "c/.gitignore=x\n", "d")
 	for _, c := range []struct {
@@ -237,15 +237,15 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// What changes its kind between the listing and the look is told of as what it
-// is by then.
+// An entry that changes its kind between the listing and the lstat is reported as
+// what it then is.
 func TestReplaced(t *testing.T) {
 	for _, dirs := range []bool{false, true} {
 		dir, f := makeTree(t, "a/x", "b", "c", "d")
 		changed := false
 		racy := vfs.Inject(f, &vfs.Hook{Reads: true, OnCall: func(call vfs.Call) error {
 			if call.Op == vfs.OpLstat && !changed {
-				changed = true // the root is listed, nothing is looked at yet
+				changed = true // the root is listed, nothing is read yet
 				return errors.Join(os.RemoveAll(filepath.Join(dir, "a")), os.WriteFile(filepath.Join(dir, "a"), nil, 0o600),
 					os.Remove(filepath.Join(dir, "b")), os.MkdirAll(filepath.Join(dir, "b/in"), 0o755), os.WriteFile(filepath.Join(dir, "b/in/f"), nil, 0o600),
 					os.Remove(filepath.Join(dir, "c")), os.Symlink("d", filepath.Join(dir, "c")),
@@ -303,7 +303,7 @@ func TestEndings(t *testing.T) {
 		calls++
 	}})
 	if len(got) != 3000 || stats.Files != 3000 || last != stats || calls < 2 {
-		t.Errorf("%d found, %+v, last told %+v of %d", len(got), stats, last, calls)
+		t.Errorf("%d found, %+v, last reported %+v of %d", len(got), stats, last, calls)
 	}
 }
 
