@@ -10,6 +10,7 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/rawpack"
 	"umbra/gitstore/rewrite"
 	"umbra/internal/errs"
 )
@@ -227,7 +228,7 @@ func (h *reach) read(id ID) (object.Kind, []byte, error) {
 			return kind, data, err
 		}
 	}
-	kind, data, _ := looseObject(h.s.fs, id)
+	kind, data, _ := rawpack.Loose(h.s.fs, repoDir+"/objects", maxMeta, id)
 	return kind, data, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"umbra/gitstore/journal"
+	"umbra/gitstore/rawpack"
 	"umbra/gitstore/records"
 	"umbra/gitstore/refs"
 	"umbra/internal/vfs"
@@ -82,17 +83,17 @@ type repairer struct {
 	out  *Repaired
 	note *refs.Note
 
-	wounded []*rawPack // ours, with wrong bytes
-	others  []*rawPack // not ours, or put aside; nil until one is needed
-	looked  bool       // others is filled
-	spare   spareObjects
+	wounded []*rawpack.Pack       // ours, with wrong bytes
+	others  []*rawpack.Pack       // not ours, or put aside; nil until one is needed
+	looked  bool                  // others is filled
+	spare   map[ID]rawpack.Object // read from where they do not stay
 	seen    map[ID]bool
 }
 
 func (r *repairer) close() {
 	r.s.cached.trees.Close()
 	for _, p := range append(r.wounded, r.others...) {
-		p.f.Close()
+		p.Close()
 	}
 	r.s.packs.close()
 	if r.note != nil {

@@ -11,6 +11,7 @@ import (
 	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/rawpack"
 	"umbra/internal/vfs"
 )
 
@@ -70,25 +71,25 @@ func (r *repairer) packFiles() error {
 // packFile checks one pack and its index; false where its bytes are wrong.
 func (r *repairer) packFile(base string) (sound bool, err error) {
 	name := path.Join(packDir, base)
-	p, err := openRaw(r.s.fs, base, name+".pack")
+	p, err := rawpack.Open(r.s.fs, base, name+".pack")
 	if err != nil {
 		return false, err
 	}
-	if !p.whole {
-		if !p.useIdx(r.s.fs, name+idxSuffix) {
-			err = p.scan()
+	if !p.Whole {
+		if !p.UseIdx(r.s.fs, name+idxSuffix) {
+			err = p.Scan()
 		}
 		r.wounded = append(r.wounded, p)
 		return false, err
 	}
-	defer p.f.Close()
+	defer p.Close()
 	return true, r.index(p)
 }
 
 // index makes a whole pack's index again, if that is needed.
-func (r *repairer) index(p *rawPack) error {
-	name := path.Join(packDir, p.name)
-	ok := p.useIdx(r.s.fs, name+idxSuffix)
+func (r *repairer) index(p *rawpack.Pack) error {
+	name := path.Join(packDir, p.Name)
+	ok := p.UseIdx(r.s.fs, name+idxSuffix)
 	if ok {
 		opened, err := pack.Open(r.s.fs, name+".pack", name+idxSuffix, pack.Options{})
 		if err == nil {
@@ -102,22 +103,22 @@ func (r *repairer) index(p *rawPack) error {
 	if _, err := r.s.fs.Lstat(name + idxSuffix); errors.Is(err, fs.ErrNotExist) {
 		was = "missing"
 	}
-	p.entries = nil
-	if err := p.scan(); err != nil {
+	p.Entries = nil
+	if err := p.Scan(); err != nil {
 		return err
 	}
-	if !p.whole {
-		r.out.cannot("%s.pack has deltas on objects that it has not: no index can be made.", p.name)
+	if !p.Whole {
+		r.out.cannot("%s.pack has deltas on objects that it has not: no index can be made.", p.Name)
 		return nil
 	}
-	var sum [pack.TrailerSize]byte
-	if _, err := p.f.ReadAt(sum[:], p.size-pack.TrailerSize); err != nil {
+	sum, err := p.Trailer()
+	if err != nil {
 		return err
 	}
-	if err := r.s.writeFile(name+idxSuffix, pack.EncodeIdx(p.entries, sum)); err != nil {
+	if err := r.s.writeFile(name+idxSuffix, pack.EncodeIdx(p.Entries, sum)); err != nil {
 		return err
 	}
-	r.out.done("The index of %s was %s: made again, of %d objects.", p.name, was, len(p.entries))
+	r.out.done("The index of %s was %s: made again, of %d objects.", p.Name, was, len(p.Entries))
 	return r.s.fs.SyncDir(packDir)
 }
 
@@ -131,7 +132,7 @@ func (r *repairer) salvageWounded() error {
 	_, err := r.rescue(func(w *pack.Writer) error {
 		for _, p := range r.wounded {
 			var n [2]int
-			for _, e := range p.entries {
+			for _, e := range p.Entries {
 				if err := r.ctx.Err(); err != nil {
 					return err
 				}
@@ -145,7 +146,7 @@ func (r *repairer) salvageWounded() error {
 					n[0]++
 					continue
 				}
-				kind, data, ok := p.get(e.ID)
+				kind, data, ok := p.Get(e.ID)
 				if !ok {
 					continue
 				}
@@ -154,7 +155,7 @@ func (r *repairer) salvageWounded() error {
 					return err
 				}
 			}
-			read[p.name] = n
+			read[p.Name] = n
 		}
 		return nil
 	})
@@ -163,22 +164,22 @@ func (r *repairer) salvageWounded() error {
 	}
 	gone := make(map[string]bool)
 	for _, p := range r.wounded {
-		gone[p.name] = true
+		gone[p.Name] = true
 	}
 	if err := r.s.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
 	}
 	for _, p := range r.wounded {
 		for _, suffix := range []string{idxSuffix, ".pack"} {
-			if err := r.aside(path.Join(packDir, p.name+suffix)); err != nil {
+			if err := r.aside(path.Join(packDir, p.Name+suffix)); err != nil {
 				return err
 			}
 		}
-		if err := r.s.removeAny(path.Join(packDir, p.name+".keep")); err != nil {
+		if err := r.s.removeAny(path.Join(packDir, p.Name+".keep")); err != nil {
 			return err
 		}
-		n := read[p.name]
-		r.out.done("%s.pack was damaged, and stands in %s/ now; %d of its %d known objects were read or stand elsewhere.", p.name, damagedDir, n[0], n[1])
+		n := read[p.Name]
+		r.out.done("%s.pack was damaged, and stands in %s/ now; %d of its %d known objects were read or stand elsewhere.", p.Name, damagedDir, n[0], n[1])
 	}
 	return nil
 }
@@ -210,23 +211,23 @@ func (r *repairer) rescue(fill func(*pack.Writer) error) (count int, err error) 
 // whole pack that has it becomes ours.
 func (r *repairer) find(id ID) (object.Kind, []byte, bool, error) {
 	if o, ok := r.spare[id]; ok {
-		return o.kind, o.data, true, nil
+		return o.Kind, o.Data, true, nil
 	}
 	if err := r.lookAround(); err != nil {
 		return 0, nil, false, err
 	}
 	for _, p := range r.others {
-		kind, data, ok := p.get(id)
+		kind, data, ok := p.Get(id)
 		if !ok {
 			continue
 		}
-		if p.whole && strings.HasPrefix(p.name, "pack-") {
+		if p.Whole && strings.HasPrefix(p.Name, "pack-") {
 			return kind, data, true, r.adopt(p)
 		}
 		r.keepSpare(id, kind, data)
 		return kind, data, true, nil
 	}
-	kind, data, ok := looseObject(r.s.fs, id)
+	kind, data, ok := rawpack.Loose(r.s.fs, repoDir+"/objects", maxMeta, id)
 	if ok {
 		r.keepSpare(id, kind, data)
 	}
@@ -235,9 +236,9 @@ func (r *repairer) find(id ID) (object.Kind, []byte, bool, error) {
 
 func (r *repairer) keepSpare(id ID, kind object.Kind, data []byte) {
 	if r.spare == nil {
-		r.spare = make(spareObjects)
+		r.spare = make(map[ID]rawpack.Object)
 	}
-	r.spare[id] = rawObject{kind, data}
+	r.spare[id] = rawpack.Object{Kind: kind, Data: data}
 }
 
 // lookAround opens everything else that may hold objects.
@@ -251,15 +252,15 @@ func (r *repairer) lookAround() error {
 		known[f.base] = true
 	}
 	open := func(name, file, idx string) error {
-		p, err := openRaw(r.s.fs, name, file)
+		p, err := rawpack.Open(r.s.fs, name, file)
 		if err != nil {
 			return err
 		}
 		r.others = append(r.others, p)
-		if idx != "" && p.useIdx(r.s.fs, idx) {
+		if idx != "" && p.UseIdx(r.s.fs, idx) {
 			return nil
 		}
-		return p.scan()
+		return p.Scan()
 	}
 	for _, dir := range []string{packDir, journal.Dir, damagedDir} {
 		names, err := r.s.fs.ReadDir(dir)
@@ -284,25 +285,25 @@ func (r *repairer) lookAround() error {
 }
 
 // adopt makes a pack ours that holds what the history needs.
-func (r *repairer) adopt(p *rawPack) error {
+func (r *repairer) adopt(p *rawpack.Pack) error {
 	if err := r.index(p); err != nil {
 		return err
 	}
 	through := uint64(0)
-	for id := range p.byID {
-		if kind, data, ok := p.get(id); ok && kind == object.Commit {
+	for id := range p.Holds() {
+		if kind, data, ok := p.Get(id); ok && kind == object.Commit {
 			if c, err := parseCommit(id, data); err == nil {
 				through = max(through, c.Seq)
 			}
 		}
 	}
 	note := keepNote{through: through}
-	if err := r.s.writeFile(path.Join(packDir, p.name+".keep"), []byte(note.String())); err != nil {
+	if err := r.s.writeFile(path.Join(packDir, p.Name+".keep"), []byte(note.String())); err != nil {
 		return err
 	}
 	if err := r.s.fs.SyncDir(packDir); err != nil {
 		return err
 	}
-	r.out.done("%s holds what the history needs, and had no .keep: made.", p.name)
-	return r.s.packs.add(p.name, note)
+	r.out.done("%s holds what the history needs, and had no .keep: made.", p.Name)
+	return r.s.packs.add(p.Name, note)
 }

@@ -11,6 +11,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/gitstore/rawpack"
 	"umbra/internal/vfs"
 )
 
@@ -31,7 +32,7 @@ func TestRepairLargePack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := make([]byte, rawCache+1<<20) // random bytes do not become fewer
+	data := make([]byte, rawpack.CacheBytes+1<<20) // random bytes do not become fewer
 	rnd := rand.NewChaCha8([32]byte{1})
 	rnd.Read(data)
 	blob, err := s.StreamBlob(ctx, bytes.NewReader(data), int64(len(data)))

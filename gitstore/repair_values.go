@@ -396,7 +396,7 @@ func (r *repairer) writeSpare() error {
 	}
 	n, err := r.rescue(func(w *pack.Writer) error {
 		for _, o := range r.spare {
-			if _, err := w.Add(o.kind, o.data); err != nil {
+			if _, err := w.Add(o.Kind, o.Data); err != nil {
 				return err
 			}
 		}

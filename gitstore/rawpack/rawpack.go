@@ -1,4 +1,9 @@
-package gitstore
+// Package rawpack reads packs and journals that may be damaged, for repair: as far as
+// an index leads, or else as far as a scan comes. What it returns has the hash that
+// was asked for.
+//
+// It imports gitstore/object, gitstore/pack and internal/vfs.
+package rawpack
 
 import (
 	"bufio"
@@ -8,6 +13,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"iter"
+	"maps"
 	"path"
 	"slices"
 
@@ -16,39 +23,37 @@ import (
 	"umbra/internal/vfs"
 )
 
-// rawPack reads a pack, or a journal, whose index or bytes may be damaged: as
-// far as an index leads, or else as far as a scan comes. What it gives has the
-// hash that was asked for.
-type rawPack struct {
-	name string // "pack-<40 hex digits>" of objects/pack, or a path below the root
-	f    vfs.File
-	size int64
+// Pack is one file. It is for one goroutine.
+type Pack struct {
+	Name    string          // as Open got it
+	Whole   bool            // the trailer is that of its bytes
+	Entries []pack.IdxEntry // found by UseIdx or Scan
 
-	whole   bool // the trailer is that of its bytes
-	entries []pack.IdxEntry
-	byID    map[ID]int64
-	ends    map[int64]int64 // where each entry ends, by where it begins
-
-	cache      map[int64]rawObject
+	f          vfs.File
+	size       int64
+	byID       map[object.ID]int64
+	ends       map[int64]int64 // where each entry ends, by where it begins
+	cache      map[int64]Object
 	cacheBytes int
 }
 
-type rawObject struct {
-	kind object.Kind
-	data []byte
+// Object is an object's kind and bytes.
+type Object struct {
+	Kind object.Kind
+	Data []byte
 }
 
 const (
 	// repairMax bounds what of a damaged pack is taken into memory.
 	repairMax = 2 << 30
-	// rawCache bounds the inflated objects kept for deltas on them.
-	rawCache = 64 << 20
+	// CacheBytes bounds the inflated objects kept for deltas on them.
+	CacheBytes = 64 << 20
 	// maxRawDepth is more than the deltas that anybody's git puts on each other.
 	maxRawDepth = 4096
 )
 
-// openRaw opens a file and tells whether its bytes are whole.
-func openRaw(fsys vfs.FS, name, file string) (*rawPack, error) {
+// Open opens a file and finds out whether its bytes are whole. name is for messages.
+func Open(fsys vfs.FS, name, file string) (*Pack, error) {
 	f, err := fsys.Open(file)
 	if err != nil {
 		return nil, err
@@ -58,16 +63,28 @@ func openRaw(fsys vfs.FS, name, file string) (*rawPack, error) {
 		f.Close()
 		return nil, err
 	}
-	p := &rawPack{name: name, f: f, size: info.Size}
-	if p.whole, err = p.sound(); err != nil {
+	p := &Pack{Name: name, f: f, size: info.Size}
+	if p.Whole, err = p.sound(); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
+// Close frees the file.
+func (p *Pack) Close() { p.f.Close() }
+
+// Holds returns the IDs of the entries that were found, in no order.
+func (p *Pack) Holds() iter.Seq[object.ID] { return maps.Keys(p.byID) }
+
+// Trailer reads the last bytes of the file, where a whole pack has its checksum.
+func (p *Pack) Trailer() (sum [pack.TrailerSize]byte, err error) {
+	_, err = p.f.ReadAt(sum[:], p.size-pack.TrailerSize)
+	return sum, err
+}
+
 // sound compares a pack's bytes with its trailer.
-func (p *rawPack) sound() (bool, error) {
+func (p *Pack) sound() (bool, error) {
 	if p.size < pack.HeaderSize+pack.TrailerSize {
 		return false, nil
 	}
@@ -82,8 +99,8 @@ func (p *rawPack) sound() (bool, error) {
 	return string(sum.Sum(nil)) == string(trailer[:]), nil
 }
 
-// useIdx takes the entries from an index, if that one is whole.
-func (p *rawPack) useIdx(fsys vfs.FS, name string) bool {
+// UseIdx takes the entries from an index, if that one is whole.
+func (p *Pack) UseIdx(fsys vfs.FS, name string) bool {
 	f, err := fsys.Open(name)
 	if err != nil {
 		return false
@@ -110,9 +127,9 @@ func (p *rawPack) useIdx(fsys vfs.FS, name string) bool {
 	return true
 }
 
-func (p *rawPack) take(list []pack.IdxEntry) {
-	p.entries = list
-	p.byID, p.ends = make(map[ID]int64, len(list)), make(map[int64]int64, len(list))
+func (p *Pack) take(list []pack.IdxEntry) {
+	p.Entries = list
+	p.byID, p.ends = make(map[object.ID]int64, len(list)), make(map[int64]int64, len(list))
 	starts := make([]int64, 0, len(list))
 	for _, e := range list {
 		p.byID[e.ID] = int64(e.Offset)
@@ -127,10 +144,10 @@ func (p *rawPack) take(list []pack.IdxEntry) {
 	}
 }
 
-// scan finds the entries by reading them one after the other, up to the first
+// Scan finds the entries by reading them one after the other, up to the first
 // that cannot be read.
-func (p *rawPack) scan() error {
-	p.byID, p.ends = make(map[ID]int64), make(map[int64]int64)
+func (p *Pack) Scan() error {
+	p.byID, p.ends = make(map[object.ID]int64), make(map[int64]int64)
 	if one, err := p.scanLarge(); one || err != nil {
 		return err
 	}
@@ -143,7 +160,7 @@ func (p *rawPack) scan() error {
 		}
 		id := object.Hash(kind, data)
 		p.byID[id] = e.Offset
-		p.entries = append(p.entries, pack.IdxEntry{ID: id, Offset: uint64(e.Offset), CRC: e.CRC})
+		p.Entries = append(p.Entries, pack.IdxEntry{ID: id, Offset: uint64(e.Offset), CRC: e.CRC})
 		return true
 	}
 	for {
@@ -174,19 +191,19 @@ func (p *rawPack) scan() error {
 		later = left
 	}
 	if len(later) > 0 {
-		p.whole = false
+		p.Whole = false
 	}
 	return nil
 }
 
 // scanLarge reads a pack of one large blob without taking it into memory.
-func (p *rawPack) scanLarge() (bool, error) {
+func (p *Pack) scanLarge() (bool, error) {
 	var head [pack.HeaderSize + 32]byte
 	n, err := p.f.ReadAt(head[:], 0)
 	if err != nil && err != io.EOF {
 		return false, err
 	}
-	if !p.whole || p.size < rawCache || n < len(head) || [pack.HeaderSize]byte(head[:pack.HeaderSize]) != pack.Header(1) {
+	if !p.Whole || p.size < CacheBytes || n < len(head) || [pack.HeaderSize]byte(head[:pack.HeaderSize]) != pack.Header(1) {
 		return false, nil
 	}
 	h, err := pack.ParseHeader(head[pack.HeaderSize:])
@@ -199,21 +216,22 @@ func (p *rawPack) scanLarge() (bool, error) {
 	if err != nil {
 		return false, nil
 	}
-	sum, crc := newBlobHash(h.Size), crc32.NewIEEE()
+	sum, crc := sha1.New(), crc32.NewIEEE()
+	sum.Write(object.Header(object.Blob, h.Size))
 	if n, err := io.Copy(sum, z); err != nil || n != h.Size {
 		return false, nil
 	}
 	if _, err := io.Copy(crc, io.NewSectionReader(p.f, pack.HeaderSize, end-pack.HeaderSize)); err != nil {
 		return false, err
 	}
-	var id ID
+	var id object.ID
 	sum.Sum(id[:0])
 	p.take([]pack.IdxEntry{{ID: id, Offset: pack.HeaderSize, CRC: crc.Sum32()}})
 	return true, nil
 }
 
-// get gives an object with this id, whatever else is damaged.
-func (p *rawPack) get(id ID) (object.Kind, []byte, bool) {
+// Get returns an object with this id, whatever else is damaged.
+func (p *Pack) Get(id object.ID) (object.Kind, []byte, bool) {
 	at, ok := p.byID[id]
 	if !ok {
 		return 0, nil, false
@@ -226,9 +244,9 @@ func (p *rawPack) get(id ID) (object.Kind, []byte, bool) {
 }
 
 // object reads the entry at an offset, and what it is a delta of.
-func (p *rawPack) object(at int64, depth int) (object.Kind, []byte, error) {
+func (p *Pack) object(at int64, depth int) (object.Kind, []byte, error) {
 	if o, ok := p.cache[at]; ok {
-		return o.kind, o.data, nil
+		return o.Kind, o.Data, nil
 	}
 	end, ok := p.ends[at]
 	if !ok || end-at > repairMax || depth > maxRawDepth {
@@ -258,23 +276,21 @@ func (p *rawPack) object(at int64, depth int) (object.Kind, []byte, error) {
 			return 0, nil, err
 		}
 	}
-	if p.cache == nil || p.cacheBytes+len(data) > rawCache {
-		p.cache, p.cacheBytes = make(map[int64]rawObject), 0
+	if p.cache == nil || p.cacheBytes+len(data) > CacheBytes {
+		p.cache, p.cacheBytes = make(map[int64]Object), 0
 	}
-	if len(data) < rawCache/4 {
-		p.cache[at] = rawObject{kind, data}
+	if len(data) < CacheBytes/4 {
+		p.cache[at] = Object{kind, data}
 		p.cacheBytes += len(data)
 	}
 	return kind, data, nil
 }
 
-// spareObjects are read from where they do not stay.
-type spareObjects map[ID]rawObject
-
-// looseObject reads one that git wrote by itself, gitrepository-layout(5).
-func looseObject(fsys vfs.FS, id ID) (object.Kind, []byte, bool) {
+// Loose reads an object of at most max bytes that git wrote by itself below a
+// directory of objects, gitrepository-layout(5).
+func Loose(fsys vfs.FS, dir string, max int64, id object.ID) (object.Kind, []byte, bool) {
 	hex := id.String()
-	f, err := fsys.Open(path.Join(repoDir, "objects", hex[:2], hex[2:]))
+	f, err := fsys.Open(path.Join(dir, hex[:2], hex[2:]))
 	if err != nil {
 		return 0, nil, false
 	}
@@ -283,14 +299,14 @@ func looseObject(fsys vfs.FS, id ID) (object.Kind, []byte, bool) {
 	if err != nil {
 		return 0, nil, false
 	}
-	r := bufio.NewReader(io.LimitReader(z, maxMeta))
+	r := bufio.NewReader(io.LimitReader(z, max))
 	head, err := r.ReadString(0)
 	if err != nil {
 		return 0, nil, false
 	}
 	var word string
 	var size int64
-	if _, err := fmt.Sscanf(head, "%s %d", &word, &size); err != nil || size < 0 || size > maxMeta {
+	if _, err := fmt.Sscanf(head, "%s %d", &word, &size); err != nil || size < 0 || size > max {
 		return 0, nil, false
 	}
 	data, err := io.ReadAll(r)
