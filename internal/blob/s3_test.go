@@ -192,7 +192,7 @@ func TestReplacedWhileRead(t *testing.T) {
 func TestRangeIgnored(t *testing.T) {
 	server, s := faulty(t, []byte("abcdef"))
 	server.Fail(blobtest.Faults{Whole: true})
-	for _, at := range [][2]int64{{0, 3}, {3, 3}, {1, 2}} {
+	for _, at := range [][2]int64{{0, 3}, {3, 3}, {1, 2}, {3, 6}} {
 		_, err := s.GetRange(context.Background(), "a", at[0], at[1])
 		kind(t, err, blob.Refused)
 	}
@@ -263,6 +263,16 @@ func TestParts(t *testing.T) {
 	}
 	if keys := server.Keys(); !slices.Equal(keys, []string{"p/a", "p/large"}) {
 		t.Error(keys)
+	}
+}
+
+// TestRegionOfOthers names no region to a store that is not Amazon's.
+func TestRegionOfOthers(t *testing.T) {
+	server, _ := faulty(t, []byte("x"))
+	l := server.Location("p")
+	l.Region = ""
+	if got := blobtest.Get(t, openS3(t, l, quick), "a"); string(got) != "x" {
+		t.Errorf("%q", got)
 	}
 }
 
