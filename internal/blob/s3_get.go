@@ -36,7 +36,7 @@ func (s *S3) GetRange(ctx context.Context, key string, offset, n int64) ([]byte,
 		return nil, fail(ctx, opRange, key, Refused, err)
 	}
 	r := &reader{store: s, ctx: ctx, op: opRange, key: key, size: offset + n, at: offset}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	if err := r.request(); err != nil {
 		return nil, err
 	}

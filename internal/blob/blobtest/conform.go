@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -155,12 +156,11 @@ func testLists(t *testing.T, s blob.Store) {
 			t.Error(o, err)
 		}
 	}
-	for o := range s.List(context.Background(), "", "") { // ends where the loop does
-		if o.Key != "a" || o.Size != 1 {
-			t.Error(o)
-		}
-		break
+	next, stop := iter.Pull2(s.List(context.Background(), "", "")) // ends where its caller does
+	if o, err, _ := next(); o.Key != "a" || o.Size != 1 || err != nil {
+		t.Error(o, err)
 	}
+	stop()
 }
 
 func testKeys(t *testing.T, s blob.Store) {
