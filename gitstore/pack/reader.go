@@ -261,6 +261,8 @@ func (p *Pack) getAt(offset uint64, max int64) (kind object.Kind, data []byte, s
 	// memory at a time.
 	var room [8]link
 	chain, held := room[:0], int64(0)
+	in := nearby{r: p.f}
+	defer in.free()
 	for off := int64(offset); ; {
 		var ok bool
 		if kind, data, ok = p.bases.get(off); ok {
@@ -270,7 +272,12 @@ func (p *Pack) getAt(offset uint64, max int64) (kind object.Kind, data []byte, s
 		if len(chain) == 0 {
 			limit = max
 		}
-		h, part, err := p.read(off, limit, maxHeld-held)
+		if n := len(chain); n > 0 {
+			if err := in.cover(off, chain[n-1].off); err != nil {
+				return 0, nil, 0, err
+			}
+		}
+		h, part, err := p.read(&in, off, limit, maxHeld-held)
 		if err != nil {
 			return 0, nil, h.Size, err
 		}
@@ -327,8 +334,8 @@ func (p *Pack) getAt(offset uint64, max int64) (kind object.Kind, data []byte, s
 
 // read reads an entry in one piece: a whole object of at most max bytes, or a
 // delta, whose bytes are nil where they are more than held.
-func (p *Pack) read(off, max, held int64) (EntryHeader, []byte, error) {
-	in := getInflater(&fileReader{r: p.f, off: off, end: p.end})
+func (p *Pack) read(r io.ReaderAt, off, max, held int64) (EntryHeader, []byte, error) {
+	in := getInflater(&fileReader{r: r, off: off, end: p.end})
 	defer putInflater(in)
 	head, err := in.br.Peek(maxHeader)
 	if err != nil && err != io.EOF {

@@ -175,6 +175,40 @@ func TestLargeDeltas(t *testing.T) {
 	}
 }
 
+// TestNearbyBases reads chains whose bases are near and far, in every order.
+func TestNearbyBases(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 9))
+	fsys := osFS(t, t.TempDir())
+	w := newWriter(t, fsys, "a")
+	from := blob(text(r, 3000))
+	if _, err := w.Add(object.Blob, from.data); err != nil {
+		t.Fatal(err)
+	}
+	all := []thing{from}
+	for range 49 {
+		between := blob(text(r, []int{10, 700, 3900, 9000, 50_000}[r.IntN(5)]))
+		if _, err := w.Add(object.Blob, between.data); err != nil {
+			t.Fatal(err)
+		}
+		// What it begins with is new, the rest is copied.
+		head := text(r, 1+r.IntN(100))
+		o := blob(slices.Concat(head, from.data))
+		delta := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(len(from.data))), uint64(len(o.data)))
+		delta = append(append(delta, byte(len(head))), head...)
+		delta = append(delta, 0x80|0x10|0x20, byte(len(from.data)), byte(len(from.data)>>8))
+		if err := w.AddDelta(o.id, from.id, delta); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, between, o)
+		from = o
+	}
+	finish(t, fsys, "a", w)
+	p := open(t, fsys, "a", pack.Options{Verify: true, Cache: cache.NewBudget(0)})
+	for _, i := range r.Perm(len(all)) {
+		located(t, p, all[i])
+	}
+}
+
 func TestGetIsBounded(t *testing.T) {
 	fsys := osFS(t, t.TempDir())
 	w := newWriter(t, fsys, "a")

@@ -2,12 +2,14 @@ package blame_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"runtime/pprof"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,7 +27,8 @@ func TestLargeHistory(t *testing.T) {
 	need.Soak(t, "it makes a history of 100,000 commits")
 	need.Tool(t, "git")
 	commits := 100_000
-	w := newWorkspace(t)
+	k := newKit(t)
+	w := k.reopen()
 	st := w.Store()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	lines := make([]string, 2000)
@@ -61,34 +64,68 @@ func TestLargeHistory(t *testing.T) {
 	if err := st.Publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	cmd := exec.Command("git", "--git-dir", w.GitDir(), "blame", "--porcelain", "refs/heads/shadow", "--", "src/hot.txt")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	if err := st.Maintain(t.Context()); err != nil { // or it is done while the time is measured
+		t.Fatal(err)
 	}
-	git, gitCPU := time.Since(began), cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()
-	s := blame.NewCache()
-	ask := func() (time.Duration, int) {
+	// Where others use the machine, processor time is what can be compared.
+	const forever = time.Duration(math.MaxInt64)
+	git, gitCPU, first, firstCPU := forever, forever, forever, forever
+	var s *blame.Cache
+	ask := func() time.Duration {
 		began := time.Now()
-		a, err := s.Lines(t.Context(), w, blame.Request{Path: "src/hot.txt", At: st.Tip().Commit, Limit: 1000})
+		a, err := s.Lines(t.Context(), w, blame.Request{Path: "src/hot.txt", At: w.Store().Tip().Commit, Limit: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return time.Since(began), len(a.Ranges)
-	}
-	if f := os.Getenv("UMBRA_BLAME_PROFILE"); f != "" {
-		out, err := os.Create(f)
-		if err != nil || pprof.StartCPUProfile(out) != nil {
-			t.Fatal(err)
+		if len(a.Ranges) != 1000 {
+			t.Fatalf("%d ranges", len(a.Ranges))
 		}
+		return time.Since(began)
 	}
-	first, n := ask()
-	pprof.StopCPUProfile()
-	lines[7] = "other"
-	commit("src/hot.txt", text())()
-	next, _ := ask()
-	lines[8] = "other"
-	commit("src/hot.txt", text())()
-	again, _ := ask()
-	t.Logf("git %v (%v of a core), first %v, %.2f of it, next %v, %v (%d ranges)", git, gitCPU, first, first.Seconds()/git.Seconds(), next, again, n)
+	// In turns; each first answer is that of a workspace that was opened for it.
+	for range 4 {
+		began := time.Now()
+		cmd := exec.Command("git", "--git-dir", w.GitDir(), "blame", "--porcelain", "refs/heads/shadow", "--", "src/hot.txt")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		git, gitCPU = min(git, time.Since(began)), min(gitCPU, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+		w = k.reopen()
+		s = blame.NewCache()
+		if f := os.Getenv("UMBRA_BLAME_PROFILE"); f != "" {
+			out, err := os.Create(f)
+			if err != nil || pprof.StartCPUProfile(out) != nil {
+				t.Fatal(err)
+			}
+		}
+		used := processorTime(t)
+		first = min(first, ask())
+		firstCPU = min(firstCPU, processorTime(t)-used)
+		pprof.StopCPUProfile()
+	}
+	st = w.Store()
+	next := forever
+	for i := range 5 {
+		lines[7] = fmt.Sprintf("other %d", i)
+		commit("src/hot.txt", text())()
+		next = min(next, ask())
+	}
+	ratio, ratioCPU := first.Seconds()/git.Seconds(), firstCPU.Seconds()/gitCPU.Seconds()
+	t.Logf("git %v (%v of a core), first %v (%v), %.2f of it (%.2f), next %v", git, gitCPU, first, firstCPU, ratio, ratioCPU, next)
+	if ratio > 0.25 && ratioCPU > 0.25 {
+		t.Errorf("the first answer took %.2f of git's time, %.2f of its processor time", ratio, ratioCPU)
+	}
+	if next > 10*time.Millisecond {
+		t.Errorf("the answer after a write took %v", next)
+	}
+}
+
+// processorTime is what the process used so far.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -9,40 +9,58 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/workspace"
+	"umbra/internal/workspace/wstest"
 	"umbra/internal/workspaces"
 )
 
-type noRecords struct{}
+// kit is a directory with a data directory, and a workspace that can be opened again.
+type kit struct {
+	t    *testing.T
+	o    workspaces.Options
+	root string
+	shut func()
+}
 
-func (noRecords) All() ([]workspaces.Record, error) { return nil, nil }
-func (noRecords) Put(...workspaces.Record) error    { return nil }
-func (noRecords) Delete(string) error               { return nil }
+func newKit(t *testing.T) *kit {
+	t.Helper()
+	top := t.TempDir()
+	k := &kit{t: t, root: filepath.Join(top, "ws"), shut: func() {}, o: workspaces.Options{DataDir: filepath.Join(top, "data"), Records: &wstest.Records{}}}
+	if err := os.Mkdir(k.root, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(k.root, "base"), []byte("1\n2\n3\n4\n5\n6\n7\n8\n9\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.shut() })
+	return k
+}
+
+// reopen opens the workspace with empty caches; the one of before is closed.
+func (k *kit) reopen() *workspace.Workspace {
+	k.t.Helper()
+	k.shut()
+	k.shut = func() {}
+	m, err := workspaces.NewManager(k.o)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	w, _, err := m.Open(k.t.Context(), k.root, workspaces.OpenOptions{})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.shut = func() {
+		w.Release()
+		if err := m.Close(context.Background()); err != nil {
+			k.t.Error(err)
+		}
+	}
+	return w
+}
 
 // newWorkspace opens one with a task t.
 func newWorkspace(t *testing.T) *workspace.Workspace {
 	t.Helper()
-	top := t.TempDir()
-	root := filepath.Join(top, "ws")
-	if err := os.Mkdir(root, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(root, "base"), []byte("1\n2\n3\n4\n5\n6\n7\n8\n9\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	m, err := workspaces.NewManager(workspaces.Options{DataDir: filepath.Join(top, "data"), Records: noRecords{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, _, err := m.Open(t.Context(), root, workspaces.OpenOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		w.Release()
-		if err := m.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	w := newKit(t).reopen()
 	if _, err := w.Store().PutTask(t.Context(), message.Info{TaskID: "t", Goal: "g", Status: "executing"}, object.Zero); err != nil {
 		t.Fatal(err)
 	}
