@@ -91,6 +91,9 @@ type Purge struct {
 	kept  *purgePack // what stays of packs that had something of what goes
 	from  map[string]bool
 	ended bool
+	// beside is set where one of the contents is in no history, but in the repository:
+	// in a layer's version that was not merged, or in a user's own objects.
+	beside bool
 
 	needles [][]byte
 }
@@ -151,14 +154,21 @@ func (p *Purge) prepare(ctx context.Context) (err error) {
 	blobs, sums := make(map[ID]bool), make(map[string]bool)
 	for _, id := range p.opt.Blobs {
 		sum, err := s.sumOf(ctx, id)
-		if errs.Is(err, errs.NotFound) || errs.Is(err, errs.Gone) {
-			return errs.New(errs.NotFound, "blob_not_found", "The history has no such content: %s.", id)
-		}
-		if err != nil {
+		switch {
+		case errs.Is(err, errs.NotFound), errs.Is(err, errs.Gone):
+			data, err := s.besideHistory(id)
+			if err != nil {
+				return err
+			}
+			p.beside = true
+			p.needleOf(data)
+		case err != nil:
 			return err
+		default:
+			sums[sum] = true
+			p.needle(ctx, id)
 		}
-		blobs[id], sums[sum] = true, true
-		p.needle(ctx, id)
+		blobs[id] = true
 	}
 	if !p.opt.DryRun {
 		if p.fresh, err = s.createPurgePack(); err != nil {
@@ -192,10 +202,12 @@ const (
 
 // needle notes a content as it stands in a text: bare, and inside of JSON.
 func (p *Purge) needle(ctx context.Context, id ID) {
-	data, err := p.s.ReadBlob(ctx, id, maxNeedle)
-	if err != nil {
-		return
+	if data, err := p.s.ReadBlob(ctx, id, maxNeedle); err == nil {
+		p.needleOf(data)
 	}
+}
+
+func (p *Purge) needleOf(data []byte) {
 	if data = bytes.TrimSpace(data); len(data) < minNeedle {
 		return
 	}
@@ -203,6 +215,46 @@ func (p *Purge) needle(ctx context.Context, id ID) {
 	if text, err := json.Marshal(string(data)); err == nil {
 		p.needles = append(p.needles, text[1:len(text)-1])
 	}
+}
+
+// besideHistory gives a content that is in no history, but loose or in another
+// process's pack in the repository; nothing of one over maxNeedle. errs.NotFound
+// "blob_not_found" where there is none.
+func (s *Store) besideHistory(id ID) ([]byte, error) {
+	none := errs.New(errs.NotFound, "blob_not_found", "The history has no such content: %s.", id)
+	f, err := s.fs.Open(looseName(id))
+	if err == nil {
+		defer f.Close()
+		kind, size, body, ok := looseHeader(f)
+		switch {
+		case !ok || kind != object.Blob:
+			return nil, none
+		case size > maxNeedle:
+			return nil, nil
+		}
+		data, err := io.ReadAll(io.LimitReader(body, size))
+		return data, errs.Wrap(err, "")
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, errs.Wrap(err, "")
+	}
+	h := &reach{s: s}
+	defer h.close()
+	if _, err := h.openForeign(); err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	for _, f := range h.packs {
+		kind, size, err := f.p.Info(id)
+		if err != nil || kind != object.Blob {
+			continue
+		}
+		if size > maxNeedle {
+			return nil, nil
+		}
+		_, data, err := f.p.Get(id)
+		return data, errs.Wrap(err, "")
+	}
+	return nil, none
 }
 
 // sumOf gives the After-Hash of a blob's bytes.

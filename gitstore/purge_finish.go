@@ -134,10 +134,10 @@ func (p *Purge) gather(ctx context.Context) (*purgeIntent, Purged, error) {
 	if p.OnTip() {
 		return nil, Purged{}, errs.New(errs.Conflict, "purge_on_tip", "The newest tree still has these bytes.")
 	}
-	if p.r.First == 0 {
+	if p.r.First == 0 && !p.beside {
 		return nil, Purged{}, errs.New(errs.NotFound, "blob_not_found", "No commit of the history has that content.")
 	}
-	in := &purgeIntent{Step: purgePrepared, First: p.r.First, Tags: make(map[string]string)}
+	in := &purgeIntent{Step: purgePrepared, First: p.first(), Tags: make(map[string]string)}
 	if err := p.records(); err != nil {
 		return nil, Purged{}, err
 	}
@@ -162,6 +162,15 @@ func (p *Purge) gather(ctx context.Context) (*purgeIntent, Purged, error) {
 		in.Moved = files[len(files)-1] + 1
 	}
 	return in, p.told(o), nil
+}
+
+// first is the number of the first commit that changes, one after the last where
+// none does.
+func (p *Purge) first() uint64 {
+	if p.r.First == 0 {
+		return p.r.Seq + 1
+	}
+	return p.r.First
 }
 
 // records rewrites the tags that hold tasks' records: the present ones, and
@@ -233,8 +242,8 @@ func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
 	s := p.s
 	var list []*purgePack
 	for _, x := range []*purgePack{p.fresh, p.kept} {
-		if x.w.Count() == 0 {
-			continue
+		if x.w.Count() == 0 || x == p.fresh && p.r.First == 0 {
+			continue // at the most, the text in place of what goes
 		}
 		if err := s.finishPurgePack(x); err != nil {
 			return err
@@ -339,7 +348,7 @@ func (p *Purge) adopt(in *purgeIntent) {
 		s.tasks.byID[id] = &n
 	}
 	s.tasks.mu.Unlock()
-	s.records.Remap(p.r.First, p.r.Is)
+	s.records.Remap(p.first(), p.r.Is)
 	if b := s.Boundary(); !b.Whole() {
 		b.Commit = p.r.Is(b.Commit)
 		s.boundary.Store(&b)

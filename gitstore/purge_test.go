@@ -317,6 +317,65 @@ func TestPurgeWhatPeopleHave(t *testing.T) {
 	fsck(t, dir)
 }
 
+// TestPurgeBesideHistory: what could not be merged of a command's layer is in no
+// history, and goes as well.
+func TestPurgeBesideHistory(t *testing.T) {
+	for _, packed := range []bool{false, true} {
+		dir := testDir(t)
+		s := openAt(t, dir, Options{Foreground: true})
+		baselineOf(t, s, map[string]string{"a": "1\n"})
+		mustPut(t, s, "", "a", "2\n")
+		if err := s.Publish(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		git(t, dir, "config", "user.email", "p@example.com")
+		git(t, dir, "config", "user.name", "person")
+		file := filepath.Join(testDir(t), "f")
+		if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		blob := strings.TrimSpace(git(t, dir, "hash-object", "-w", file))
+		git(t, dir, "update-index", "--add", "--cacheinfo", "100644,"+blob+",f")
+		tree := strings.TrimSpace(git(t, dir, "write-tree"))
+		git(t, dir, "update-ref", "refs/umbra/conflicts/c1", strings.TrimSpace(git(t, dir, "commit-tree", "-m", "a layer's", tree)))
+		if err := os.Remove(filepath.Join(dir, repoDir, "index")); err != nil {
+			t.Fatal(err)
+		}
+		if packed {
+			git(t, dir, "repack", "-ad")
+		}
+		id, err := object.ParseID(blob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if told, err := purge(t.Context(), s, PurgeOptions{Blobs: []ID{object.Hash(object.Blob, []byte("never"))}}); errs.CodeOf(err) != "blob_not_found" {
+			t.Fatalf("%+v, %v", told, err)
+		}
+		tip := s.Tip()
+		told, err := purge(t.Context(), s, PurgeOptions{Blobs: []ID{id}})
+		if err != nil || len(told.Foreign) != 1 || told.Commits != 0 {
+			t.Fatalf("packed %v: %+v, %v", packed, told, err)
+		}
+		if s.Tip() != tip {
+			t.Errorf("the tip moved: %v, %v", s.Tip(), tip)
+		}
+		mustPut(t, s, "", "a", "3\n")
+		closeStore(t, s)
+		fsck(t, dir)
+		if found := leaks(t, dir, secret); len(found) > 0 {
+			t.Errorf("packed %v: left on disk: %v", packed, found)
+		}
+		s = openAt(t, dir, Options{Foreground: true})
+		if s.Tip().Seq != tip.Seq+1 || len(s.Warnings()) > 0 {
+			t.Errorf("after a start: %v, %q", s.Tip(), s.Warnings())
+		}
+		if out := git(t, dir, "for-each-ref", "refs/umbra/conflicts"); out != "" {
+			t.Errorf("not dropped: %s", out)
+		}
+		closeStore(t, s)
+	}
+}
+
 // TestPurgeWhileALockIsHeld: history is rewritten at once, and the bytes go as
 // soon as they can.
 func TestPurgeWhileALockIsHeld(t *testing.T) {
