@@ -1,4 +1,4 @@
-package workspace
+package partsort
 
 import (
 	"cmp"
@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestSortWindow(t *testing.T) {
+func TestSort(t *testing.T) {
 	for range 300 {
 		list := make([]int, rand.IntN(500))
 		for i := range list {
@@ -15,7 +15,7 @@ func TestSortWindow(t *testing.T) {
 		}
 		want := slices.Sorted(slices.Values(list))
 		from, to := rand.IntN(520)-10, rand.IntN(520)-10
-		sortWindow(list, from, to, cmp.Compare[int])
+		Sort(list, from, to, cmp.Compare[int])
 		for i := max(from, 0); i < min(to, len(list)); i++ {
 			if list[i] != want[i] {
 				t.Fatalf("of %d from %d to %d: %d at %d, want %d", len(list), from, to, list[i], i, want[i])
