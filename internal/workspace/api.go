@@ -7,12 +7,11 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
-	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/op"
 	"umbra/internal/wspath"
 )
 
-// Names of the packages below that callers of a workspace use.
+// Names of package op that callers of a workspace use.
 type (
 	By          = op.By
 	OpKind      = op.OpKind
@@ -26,8 +25,6 @@ type (
 	Skip        = op.Skip
 	Kind        = op.Kind
 	FolderMove  = op.FolderMove
-
-	IgnoreSources = disk.IgnoreSources
 )
 
 // The kinds of operations, and of what is at a path.
@@ -62,6 +59,20 @@ func filledTrailers(filled map[wspath.Path]bool, entries []netEntry) []message.T
 	for _, dir := range slices.Sorted(maps.Keys(filled)) {
 		if filled[dir] && slices.ContainsFunc(entries, func(e netEntry) bool { return e.after.Mode != 0 && e.after.Path.IsUnder(dir) }) {
 			out = append(out, message.Trailer{Key: op.KeyFilled, Value: string(dir)})
+		}
+	}
+	return out
+}
+
+// remadeTrailers names the removed directories of which a file that was there before
+// is there afterwards.
+func remadeTrailers(removed []removal, entries []netEntry) []message.Trailer {
+	var out []message.Trailer
+	for _, r := range removed {
+		if dir := r.node.origin; r.node.kind == KindDir && dir != "" && slices.ContainsFunc(entries, func(e netEntry) bool {
+			return e.OldPath == "" && e.before.Mode != 0 && e.after.Mode != 0 && e.after.Path.IsUnder(dir)
+		}) {
+			out = append(out, message.Trailer{Key: op.KeyRemade, Value: string(dir)})
 		}
 	}
 	return out

@@ -86,6 +86,9 @@ func (p *plan) message(ctx context.Context, entries []netEntry) (message.Message
 		m.Extra = slices.Concat(m.Extra, folderTrailers(p.folders))
 	}
 	m.Extra = slices.Concat(m.Extra, filledTrailers(p.view.filled, entries), p.named)
+	if len(p.steps) > 0 {
+		m.Extra = append(m.Extra, remadeTrailers(p.removed, entries)...)
+	}
 	var err error
 	m.Entries, err = p.w.messageEntries(ctx, entries)
 	return m, err
@@ -121,7 +124,7 @@ func (w *Workspace) keepPermissions(entries []netEntry) {
 	for i := range entries {
 		e := &entries[i]
 		if (e.Operation == message.Delete || e.Operation == message.Modify) && e.before.Mode != object.Symlink {
-			if perm := w.disk.Index.Perm(e.before.Path, e.before.ID); perm != 0 && perm != w.disk.Root.FilePerm(e.before.Mode == object.Executable) {
+			if perm := w.index.Perm(e.before.Path, e.before.ID); perm != 0 && perm != w.root.FilePerm(e.before.Mode == object.Executable) {
 				e.Permissions = fmt.Sprintf("%04o", perm)
 			}
 		}

@@ -53,6 +53,7 @@ func (p *plan) arrange() error {
 		p.view.nodes[r.node.origin] = &same
 		return true
 	})
+	p.removed = removed
 	var objects []rearrange.Object
 	var news []rearrange.New
 	nodes := make([]*vnode, 0, len(paths)+len(removed))
@@ -73,7 +74,7 @@ func (p *plan) arrange() error {
 		objects = append(objects, rearrange.Object{From: r.node.origin, Dir: r.node.kind == KindDir, Prune: r.prune, Ref: len(nodes)})
 		nodes = append(nodes, r.node)
 	}
-	order, ok := rearrange.Order(objects, news, p.w.disk.Root.TempIn)
+	order, ok := rearrange.Order(objects, news, p.w.root.TempIn)
 	if !ok {
 		return errs.New(errs.Internal, "not_arranged", "The changes cannot be put onto the disk.")
 	}
@@ -111,7 +112,7 @@ func (p *plan) arrange() error {
 		p.steps = append(p.steps, st)
 	}
 	for _, q := range paths {
-		if n := p.view.nodes[q]; n.chmod && n.content == nil && n.kind == KindFile && n.perm != n.seen.Info.Mode.Perm() {
+		if n := p.view.nodes[q]; n.chmod && n.content == nil && n.kind == KindFile && n.perm != n.seen.info.Mode.Perm() {
 			p.steps = append(p.steps, step{kind: stepChmod, path: q, perm: n.perm, mode: n.mode, expect: n.disk, result: n.disk})
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/moves"
 	"umbra/internal/rootfs"
-	"umbra/internal/workspace/disk"
+	"umbra/internal/workspace/op"
 	"umbra/internal/wspath"
 )
 
@@ -51,6 +51,13 @@ type versions struct {
 	via bool
 }
 
+// always reports whether a file was at the path in all states, and only the server
+// replaced it, by exchanges: no power failure leaves the path without one.
+func (v *versions) always() bool {
+	return !v.moved && !v.via && !slices.ContainsFunc(v.list, func(e version) bool { return e.Mode == 0 || e.Mode == object.Dir }) &&
+		!slices.ContainsFunc(v.list[1:], func(e version) bool { return e.until != 0 })
+}
+
 // version is one state of a path; Mode 0: nothing is there.
 type version struct {
 	gitstore.Entry
@@ -86,20 +93,20 @@ type dirChange struct {
 
 // recover runs at a start, before anybody else uses the workspace.
 func (w *Workspace) recover(ctx context.Context) error {
-	ck, found, err := readCheckpoint(w.disk.Files)
+	ck, found, err := readCheckpoint(w.files)
 	if err != nil {
 		return err
 	}
 	r := &recovery{w: w, tip: w.store.Tip(), paths: make(map[wspath.Path]*versions), undone: make(map[uint64]bool), recorded: ck.Moves, homes: make(map[wspath.Path]wspath.Path)}
 	r.from = r.tip.Seq
 	if found {
-		r.same = ck.Epoch == w.disk.Epoch
+		r.same = ck.Epoch == w.progress.epoch
 		r.from = min(ck.Seq, r.tip.Seq)
 		if seq, ok := w.progress.read(); ok && r.same && seq > r.from {
 			r.from = min(seq, r.tip.Seq)
 		}
 	}
-	kept, err := w.disk.Root.Kept()
+	kept, err := w.root.Kept()
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
@@ -110,7 +117,7 @@ func (w *Workspace) recover(ctx context.Context) error {
 			return err
 		}
 	}
-	left, err := w.disk.Root.Asides()
+	left, err := w.root.Asides()
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
@@ -127,7 +134,12 @@ func (w *Workspace) recover(ctx context.Context) error {
 	w.progress.begin(w.store.Tip().Seq)
 	w.progress.last = ck
 	w.progress.synced.Store(ck.Seq)
-	return w.checkpoint(ctx, false)
+	err = w.checkpoint(ctx, false)
+	if errs.Is(err, errs.NoSpace) { // it is made when there is space: until then a start does the same again
+		w.log.Warn("no checkpoint", "error", err)
+		return nil
+	}
+	return err
 }
 
 // unsynced notes what commits after one and up to another touched: it is on
@@ -222,6 +234,12 @@ func (r *recovery) history(ctx context.Context) error {
 			r.follow(net)
 		}
 		renames := slices.ContainsFunc(c.Message.Entries, func(e message.Entry) bool { return e.OldPath != "" })
+		var remade []wspath.Path
+		for _, x := range c.Message.Extra {
+			if x.Key == op.KeyRemade {
+				remade = append(remade, wspath.Path(x.Value))
+			}
+		}
 		when, by := c.When.UnixNano(), int64(0)
 		if c.Message.Source == message.External {
 			by = when
@@ -229,7 +247,7 @@ func (r *recovery) history(ctx context.Context) error {
 		err = r.w.store.DiffTrees(ctx, c.Parent, c.ID, wspath.Root, func(t gitstore.TreeChange) error {
 			v := r.path(t.Path, version{t.Old, when})
 			v.list = append(v.list, version{t.New, by})
-			v.moved = v.moved || renames
+			v.moved = v.moved || renames || slices.ContainsFunc(remade, t.Path.IsUnder)
 			if at := movedTo(net, t.Path); at != "" {
 				v := r.path(at, version{t.Old, when}) // it moved along first
 				v.list = append(v.list, version{t.Old, when})
@@ -336,33 +354,33 @@ func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone 
 		return nil
 	}
 	want.Path = p
-	have, err := r.w.disk.LstatDirect(p)
+	have, err := r.w.lstatDirect(p)
 	if err != nil {
 		return err
 	}
-	if have.Kind == KindNone && ok {
+	if have.kind == KindNone && ok {
 		// A link that came in its way: what is written there is another path's.
 		for dir := range p.Ancestors() {
-			if s, err := r.w.disk.LstatDirect(dir); err != nil || s.Kind == KindSymlink {
+			if s, err := r.w.lstatDirect(dir); err != nil || s.kind == KindSymlink {
 				return err
 			}
 		}
 	}
-	if have.Kind == KindDir && ok && r.clear(p) {
-		have = disk.Seen{}
+	if have.kind == KindDir && ok && r.clear(p) {
+		have = seen{}
 	}
-	if have.Kind == KindDir || have.Kind == KindSpecial {
+	if have.kind == KindDir || have.kind == KindSpecial {
 		return nil
 	}
-	if have.Kind != KindNone {
-		if err := r.w.disk.Identify(ctx, p, &have); err != nil {
-			if _, fatal := disk.SkipReason(err); fatal {
+	if have.kind != KindNone {
+		if err := r.w.identify(ctx, p, &have); err != nil {
+			if _, fatal := skipReason(err); fatal {
 				return err
 			}
 			return nil
 		}
 	}
-	now := state{have.Mode, have.ID}
+	now := state{have.mode, have.id}
 	if now == (state{want.Mode, want.ID}) {
 		// On disk, though perhaps not yet on stable storage.
 		r.w.progress.dirty([]wspath.Path{p})
@@ -374,10 +392,14 @@ func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone 
 	if r.same {
 		return nil
 	}
-	if have.Kind == KindNone { // what never got to the disk is as torn as what did half
+	if have.kind == KindNone {
+		if v.always() {
+			return nil // an exchange leaves one of two files: a user removed it, and the scan records that
+		}
+		// What never got to the disk is as torn as what did half.
 		return r.repair(ctx, p, want, &have)
 	}
-	if have.Kind != KindFile {
+	if have.kind != KindFile {
 		return nil
 	}
 	torn, err := r.torn(ctx, p, &have, v)
@@ -394,7 +416,7 @@ func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone 
 // clear removes a folder that holds nothing but folders, and tells whether it
 // did: its files went before.
 func (r *recovery) clear(p wspath.Path) bool {
-	entries, err := r.w.disk.FS.ReadDir(string(p))
+	entries, err := r.w.fs.ReadDir(string(p))
 	if err != nil {
 		return false
 	}
@@ -403,10 +425,10 @@ func (r *recovery) clear(p wspath.Path) bool {
 			return false
 		}
 	}
-	return r.w.disk.FS.Remove(string(p)) == nil
+	return r.w.fs.Remove(string(p)) == nil
 }
 
-func (r *recovery) bring(ctx context.Context, p wspath.Path, want gitstore.Entry, have *disk.Seen) error {
+func (r *recovery) bring(ctx context.Context, p wspath.Path, want gitstore.Entry, have *seen) error {
 	err := r.w.bring(ctx, p, want, have)
 	if err != nil && (errs.Is(err, errs.Forbidden) || errs.Is(err, errs.Conflict)) {
 		r.w.warn("%q could not be brought up to history: %v", p, err)

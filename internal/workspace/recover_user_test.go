@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/vfs"
 )
@@ -94,12 +95,12 @@ func TestUsersChangeBeforeAPowerFailure(t *testing.T) {
 					b.ok(write(name, data))
 				}
 				c.edit(t, b)
-				want := inFolder(t, b.mem, "ws")
+				want := disk(t, b.mem, "ws")
 				mode := []vfs.CrashMode{vfs.CrashSyncedOnly, vfs.CrashNamesOnly, vfs.CrashRandom, vfs.CrashRandom}[seed%4]
 				r := b.reboot(t, b.mem.CrashClone(vfs.CrashOptions{Mode: mode, Rand: rand.New(rand.NewPCG(seed, 8))}), "two")
 				b.stop()
 				must(t, r.open())
-				is := inFolder(t, r.mem, "ws")
+				is := disk(t, r.mem, "ws")
 				for name, data := range want {
 					left := strings.TrimSuffix(name, "*")
 					if left == "a" || left == "b" && strings.Contains(c.name, "another") || left == "b" && strings.Contains(c.name, "swap") {
@@ -119,6 +120,45 @@ func TestUsersChangeBeforeAPowerFailure(t *testing.T) {
 				r.stop()
 			}
 		})
+	}
+}
+
+// A user removes or renames a file that was there at the checkpoint and that the
+// server has replaced since, and that is on stable storage when the power fails: it
+// stays so. An exchange leaves one of two files at a path.
+func TestUsersRemovalBeforeAPowerFailure(t *testing.T) {
+	for _, to := range []string{"", "b", "d/a"} {
+		for seed := range uint64(24) {
+			b := newBench(t, map[string]string{"a": "old", "d/x": "x"})
+			must(t, b.w.checkpoint(t.Context(), false))
+			b.ok(write("a", "new"))
+			b.ok(write("a", "newer"))
+			f, err := b.mem.OpenFile("ws/a", os.O_RDWR, 0)
+			must(t, err)
+			must(t, f.Sync())
+			must(t, f.Close())
+			must(t, b.mem.SyncDir("ws"))
+			if to == "" {
+				must(t, b.mem.Remove("ws/a"))
+			} else {
+				must(t, b.mem.Rename("ws/a", "ws/"+to))
+				must(t, b.mem.SyncDir("ws/d"))
+			}
+			must(t, b.mem.SyncDir("ws"))
+			want := files(disk(t, b.mem, "ws"))
+			mode := []vfs.CrashMode{vfs.CrashSyncedOnly, vfs.CrashNamesOnly, vfs.CrashRandom, vfs.CrashRandom}[seed%4]
+			r := b.reboot(t, b.mem.CrashClone(vfs.CrashOptions{Mode: mode, Rand: rand.New(rand.NewPCG(seed, 8))}), "two")
+			b.stop()
+			must(t, r.open())
+			if d := diffMaps(files(disk(t, r.mem, "ws")), want); d != "" {
+				t.Errorf("renamed to %q, %v, seed %d:\n%s", to, mode, seed, d)
+			}
+			r.same()
+			if m := messageOf(t, r.w, r.w.store.Tip().Seq); m.Source != message.External || m.TaskID != "" {
+				t.Errorf("recorded as %q", m.Summary)
+			}
+			r.stop()
+		}
 	}
 }
 

@@ -49,6 +49,10 @@ func FolderMoves(m *message.Message) []FolderMove {
 // something into it: it is not the change set's, and stays when that is undone.
 const KeyFilled = "Filled"
 
+// KeyRemade is the trailer that names a directory which the change set removed and
+// made again, so that for a moment none of its files is there.
+const KeyRemade = "Remade"
+
 // Filled returns the directories that existed before a commit's request put
 // something into them, though the tree before it does not have them.
 func Filled(m *message.Message) []wspath.Path {
