@@ -330,7 +330,10 @@ func (s *Store) Close(ctx context.Context) error {
 	lctx, cancel := context.WithTimeout(ctx, lockPatience)
 	_, err := s.pub.publish(lctx)
 	cancel()
-	if err == nil {
+	if errs.Is(errs.Wrap(err, ""), errs.NoSpace) { // what is durable in the journals stays
+		s.log.Warn("no space to publish; the next start does it", "error", err)
+		err = nil
+	} else if err == nil {
 		if err := s.writeInfoLog(ctx); err != nil {
 			s.log.Warn("reflogs of tasks' records not written", "error", err)
 		}

@@ -212,3 +212,52 @@ func TestBaselineAtTheFloor(t *testing.T) {
 	k.put(t, "d0/f0", "after").want(t, 200)
 	k.fsck(t)
 }
+
+// TestStartOnFullDisk kills the server and leaves not one byte of the disk that
+// history is on. A start answers reads, refuses writes plainly, and is well when there
+// is space, without another start.
+func TestStartOnFullDisk(t *testing.T) {
+	need.Root(t)
+	disk := smallDisk(t, "48m")
+	p := &project{dir: t.TempDir()}
+	p.Server = harness.Start(t, harness.Options{DataDir: filepath.Join(disk, "data"), Config: "limits: {free_bytes: 1}\n"})
+	p.fill(t, map[string]string{"first": "first\n"})
+	k := p.task(t)
+	for i := range 5 {
+		k.put(t, fmt.Sprint("f", i), fmt.Sprint("v", i)).want(t, 201)
+	}
+	p.Kill()
+	filler := filepath.Join(disk, "filler")
+	f, err := os.Create(filler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page := make([]byte, 4096); err == nil; {
+		_, err = f.Write(page)
+	}
+	f.Close()
+	if free, err := freeOf(disk); free != 0 || err != nil {
+		t.Fatalf("%d bytes are free, %v", free, err)
+	}
+	p.fill(t, map[string]string{"by-hand": "by hand\n"})
+	p.Restart()
+	for _, target := range []string{k.file("f3"), k.url("/changes"), k.url("/files"), k.url("/diff"), k.url(""), "/workspaces/" + k.str("workspace_id")} {
+		p.call(t, "GET", target, nil).want(t, 200)
+	}
+	if list := p.call(t, "GET", "/tasks", nil).want(t, 200).obj(t)["tasks"].([]any); len(list) != 1 {
+		t.Errorf("tasks: %v", list)
+	}
+	k.put(t, "f9", "v9").fails(t, 507, "insufficient_storage")
+	p.post(t, "/workspaces/"+k.str("workspace_id")+"/sync", map[string]any{}).fails(t, 507, "insufficient_storage")
+	p.call(t, "GET", "/tasks/none", nil).fails(t, 404, "task_not_found")
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return k.put(t, "f9", "v9").Status == 201 })
+	eventually(t, func() bool { return k.state(t) == "clean" })
+	if out := strings.Fields(k.git(t, "ls-tree", "--name-only", "refs/umbra/head")); len(out) != 8 {
+		t.Errorf("the tip has %v", out)
+	}
+	k.fsck(t)
+	p.Stop()
+}

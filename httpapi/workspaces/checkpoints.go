@@ -1,7 +1,6 @@
 package workspaces
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -18,16 +17,11 @@ type checkpointBody struct {
 	Message string  `json:"message"`
 	Actor   *string `json:"actor"`
 	Commit  string  `json:"commit"`
-	Seq     *uint64 `json:"seq"`
 	At      string  `json:"at"`
 }
 
-func checkpointOf(ctx context.Context, w *workspace.Workspace, c *checkpoint.Checkpoint) checkpointBody {
-	var seq *uint64
-	if found, err := w.Store().ReadCommit(ctx, c.Commit); err == nil { // a user's own tag may name anything
-		seq = &found.Seq
-	}
-	return checkpointBody{Seq: seq, Name: c.Name, Message: c.Message, Actor: wire.Text(c.Actor), Commit: c.Commit.String(), At: wire.Stamp(c.At)}
+func checkpointOf(c *checkpoint.Checkpoint) checkpointBody {
+	return checkpointBody{Name: c.Name, Message: c.Message, Actor: wire.Text(c.Actor), Commit: c.Commit.String(), At: wire.Stamp(c.At)}
 }
 
 // makeCheckpoint names the newest commit.
@@ -50,7 +44,7 @@ func (d *Dialect) makeCheckpoint(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		httpapi.JSON(c, http.StatusCreated, checkpointOf(c.Request.Context(), w, made))
+		httpapi.JSON(c, http.StatusCreated, checkpointOf(made))
 		return nil
 	})
 }
@@ -63,7 +57,7 @@ func (d *Dialect) listCheckpoints(c *gin.Context) error {
 		}
 		out := make([]checkpointBody, len(list))
 		for i := range list {
-			out[i] = checkpointOf(c.Request.Context(), w, &list[i])
+			out[i] = checkpointOf(&list[i])
 		}
 		httpapi.JSON(c, http.StatusOK, map[string]any{"checkpoints": out})
 		return nil

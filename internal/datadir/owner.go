@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"umbra/internal/state"
 )
@@ -16,19 +17,32 @@ import (
 // 0700) could read everything else there too. Each start makes a new one.
 const ownerFile = "owner"
 
-// NewOwner makes the secret and writes it.
+// NewOwner makes the secret and writes it. On a full disk it overwrites the file of
+// the start before, which needs no space.
 func NewOwner(dir *state.Dir) (string, error) {
 	secret := rand.Text() + rand.Text() // 130 bits each
+	err := replaceOwner(dir, secret)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		var f *os.File
+		if f, err = os.OpenFile(dir.Join(ownerFile), os.O_WRONLY, 0); err == nil {
+			_, err = f.WriteAt([]byte(secret+"\n"), 0)
+			err = errors.Join(err, f.Close())
+		}
+	}
+	return secret, err
+}
+
+func replaceOwner(dir *state.Dir, secret string) error {
 	f, err := os.CreateTemp(dir.Path, "."+ownerFile+"-*")
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer os.Remove(f.Name()) // gone already after the rename
 	_, err = f.WriteString(secret + "\n")
 	if err = errors.Join(err, f.Close()); err != nil {
-		return "", err
+		return err
 	}
-	return secret, os.Rename(f.Name(), dir.Join(ownerFile))
+	return os.Rename(f.Name(), dir.Join(ownerFile))
 }
 
 // ReadOwner gives the secret of the server that holds a data directory; empty

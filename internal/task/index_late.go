@@ -264,3 +264,18 @@ func (x *index) keepMark(workspace string) {
 func (x *index) caughtUp(workspace string, recs []Record) error {
 	return x.write(recs, func(tx *state.Tx) error { return tx.Delete(marks, workspace) })
 }
+
+// noteAll is caughtUp while the database cannot be written: the records are noted,
+// and the mark is kept for the next start.
+func (x *index) noteAll(workspace string, recs []Record) error {
+	x.keepMark(workspace)
+	end, err := x.begin(workspace)
+	if err != nil {
+		return err
+	}
+	defer end()
+	for _, r := range recs {
+		x.note(r)
+	}
+	return nil
+}

@@ -45,6 +45,7 @@ func (s *Service) List(ctx context.Context, q Query) (*Page, error) {
 		ws, ok := s.o.Workspaces.Record(id)
 		return ok && q.Sees.see(ws.Place())
 	}}
+	_ = s.readUnread(ctx) // those that cannot be read are left out
 	page := &Page{}
 	if q.Workspace != "" {
 		rec, ok := s.findWorkspace(ctx, q.Workspace)

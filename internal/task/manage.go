@@ -219,6 +219,7 @@ func (s *Service) openFor(ctx context.Context, o CreateOptions) (*workspace.Work
 }
 
 func (s *Service) createOn(ctx context.Context, w *workspace.Workspace, o CreateOptions, started time.Duration) (*Made, error) {
+	_ = s.readUnread(ctx) // a task that this request made may be among them
 	defer s.making.lock(w.ID())()
 	now := s.o.Now().UTC()
 	rec, ok, err := s.index.withKey(o.IdempotencyKey)

@@ -54,6 +54,8 @@ type Service struct {
 	folders map[string]*Folders // open ones, by task
 	ending  func(ctx context.Context, id string)
 
+	unread unread
+
 	// making serializes what must see and change the set of a workspace's
 	// tasks in one step (create, delete, status, forget), by workspace.
 	making keyedMutex
@@ -111,14 +113,14 @@ func (s *Service) SetEnding(fn func(ctx context.Context, id string)) { s.ending 
 
 // Unused reports whether no task has, or had, an id; false if that cannot be read.
 func (s *Service) Unused(id string) bool {
-	_, ok, err := s.index.get(id)
+	_, ok, err := s.known(context.Background(), id)
 	return !ok && err == nil
 }
 
 // FreeFor reports whether no task of another workspace has, or had, an id; false
 // if that cannot be read.
 func (s *Service) FreeFor(id, workspaceID string) bool {
-	rec, ok, err := s.index.get(id)
+	rec, ok, err := s.known(context.Background(), id)
 	return err == nil && (!ok || rec.Workspace == workspaceID)
 }
 
@@ -180,7 +182,7 @@ func (s *Service) settle(ctx context.Context, r Record) error {
 
 // catchUp takes over what repositories know more than the index, of workspaces
 // whose tasks were being changed when the last process ended. One that cannot be
-// opened is logged, and left to the next start.
+// opened is logged, and tried again when a task is not found.
 func (s *Service) catchUp(ctx context.Context) error {
 	behind, err := s.index.behind()
 	if err != nil {
@@ -189,6 +191,7 @@ func (s *Service) catchUp(ctx context.Context) error {
 	for _, id := range behind {
 		if err := s.catchUpOne(ctx, id); err != nil {
 			s.index.keepMark(id)
+			s.unread.add(id)
 			s.o.Log.Warn("the tasks of a workspace could not be read", "workspace", id, "error", err)
 		}
 	}
@@ -218,13 +221,19 @@ func (s *Service) catchUpOne(ctx context.Context, workspaceID string) error {
 		news = append(news, now)
 		if !ok && !now.Deleted {
 			_, release, err := s.Folders(t.ID)
-			if err != nil {
+			switch {
+			case err == nil:
+				release()
+			case !errs.Is(errs.Wrap(err, ""), errs.NoSpace): // else they are made when they are used
 				return err
 			}
-			release()
 		}
 	}
-	return s.index.caughtUp(workspaceID, news)
+	err = s.index.caughtUp(workspaceID, news)
+	if errs.Is(errs.Wrap(err, ""), errs.NoSpace) {
+		err = s.index.noteAll(workspaceID, news)
+	}
+	return err
 }
 
 func recordOf(t gitstore.Task, workspaceID string) Record {
@@ -265,7 +274,7 @@ func (s *Service) Read(ctx context.Context, id string, sees Sees) (*Ref, error) 
 }
 
 func (s *Service) with(ctx context.Context, id string, sees Sees, open func(context.Context, string) (*workspace.Workspace, error)) (*Ref, error) {
-	rec, ok, err := s.index.get(id)
+	rec, ok, err := s.known(ctx, id)
 	if err != nil {
 		return nil, errs.Wrap(err, "")
 	}
@@ -315,7 +324,7 @@ func (s *Service) Visible(id string, sees Sees) error {
 // dialects' X-Task-Id. NotFound "task_not_found"; Conflict "task_ended",
 // "task_paused", "task_other_workspace".
 func (s *Service) Writable(id, workspaceID string) error {
-	rec, ok, err := s.index.get(id)
+	rec, ok, err := s.known(context.Background(), id)
 	if err != nil {
 		return errs.Wrap(err, "")
 	}

@@ -18,16 +18,16 @@ func (w *Workspace) Within(path string) []wspath.Path {
 			out = append(out, p)
 		}
 	}
-	if w.disk.Dir == "" {
+	if w.dir == "" {
 		add(strings.TrimPrefix(path, "/"))
 		return out
 	}
 	if !filepath.IsAbs(path) {
-		path = w.disk.Dir + "/" + path
+		path = w.dir + "/" + path
 	}
 	for _, abs := range []string{filepath.Clean(path), resolved(filepath.Clean(path))} {
-		if abs != w.disk.Dir && host.Within(abs, w.disk.Dir) {
-			add(strings.TrimPrefix(strings.TrimPrefix(abs, w.disk.Dir), "/"))
+		if abs != w.dir && host.Within(abs, w.dir) {
+			add(strings.TrimPrefix(strings.TrimPrefix(abs, w.dir), "/"))
 		}
 	}
 	return out

@@ -10,7 +10,6 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
-	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -36,22 +35,22 @@ func (w *Workspace) Stat(ctx context.Context, p wspath.Path) (Looked, error) {
 		return Looked{}, err
 	}
 	defer w.leave()
-	if err := w.disk.Check(); err != nil {
+	if err := w.checkFolder(); err != nil {
 		return Looked{}, err
 	}
 	l, s, err := w.stat(p)
-	if err == nil {
-		w.disk.Stamp(l.Path, &l.Info)
-		s.Info.MtimeNs = l.Info.MtimeNs
+	if err == nil && w.virtual != nil {
+		l.Info.MtimeNs = w.treeTime(l.Path)
+		s.info.MtimeNs = l.Info.MtimeNs
 	}
-	if err != nil || s.Kind != KindFile {
+	if err != nil || s.kind != KindFile {
 		return l, err
 	}
-	switch err := w.disk.Identify(ctx, l.Path, &s); {
+	switch err := w.identify(ctx, l.Path, &s); {
 	case err == nil:
-		l.Blob, l.Info = s.ID, s.Info
-	case disk.IsAbsent(err), errs.Is(err, errs.NotFound):
-		return Looked{}, disk.ErrNotFound(p)
+		l.Blob, l.Info = s.id, s.info
+	case isAbsent(err), errs.Is(err, errs.NotFound):
+		return Looked{}, errNotFound(p)
 	case errs.Is(err, errs.Forbidden), errs.Is(err, errs.Conflict):
 		// Unreadable, or never still: what it holds cannot be told.
 	default:
@@ -61,37 +60,37 @@ func (w *Workspace) Stat(ctx context.Context, p wspath.Path) (Looked, error) {
 }
 
 // stat is Stat without the bytes.
-func (w *Workspace) stat(p wspath.Path) (Looked, disk.Seen, error) {
+func (w *Workspace) stat(p wspath.Path) (Looked, seen, error) {
 	v := newView(w, w.store.Snapshot(), nil)
 	q, err := v.resolve(p, false)
 	if err != nil {
-		return Looked{}, disk.Seen{}, err
+		return Looked{}, seen{}, err
 	}
-	s, err := w.disk.Lstat(q)
+	s, err := w.lstat(q)
 	if err != nil {
 		return Looked{}, s, err
 	}
-	l := Looked{Path: q, Kind: s.Kind, Info: s.Info}
-	switch s.Kind {
+	l := Looked{Path: q, Kind: s.kind, Info: s.info}
+	switch s.kind {
 	case KindNone:
-		return Looked{}, s, disk.ErrNotFound(p)
+		return Looked{}, s, errNotFound(p)
 	case KindSymlink:
 	default:
 		return l, s, nil
 	}
 	l.Link = true
-	if l.Target, err = w.disk.FS.Readlink(string(q)); err != nil {
-		if disk.IsAbsent(err) || errors.Is(err, syscall.EINVAL) {
-			return Looked{}, s, disk.ErrNotFound(p) // replaced since
+	if l.Target, err = w.fs.Readlink(string(q)); err != nil {
+		if isAbsent(err) || errors.Is(err, syscall.EINVAL) {
+			return Looked{}, s, errNotFound(p) // replaced since
 		}
 		return Looked{}, s, errs.Wrap(err, string(p))
 	}
 	// The kernel says where it leads; the words only name the place.
-	switch _, err := w.disk.FS.Stat(string(q)); {
+	switch _, err := w.fs.Stat(string(q)); {
 	case err == nil:
 	case errors.Is(err, vfs.ErrEscapes):
-		return Looked{}, s, disk.ErrNotFound(p)
-	case disk.IsAbsent(err), errors.Is(err, syscall.ELOOP), errors.Is(err, fs.ErrPermission):
+		return Looked{}, s, errNotFound(p)
+	case isAbsent(err), errors.Is(err, syscall.ELOOP), errors.Is(err, fs.ErrPermission):
 		return l, s, nil
 	default:
 		return Looked{}, s, errs.Wrap(err, string(p))
@@ -99,21 +98,23 @@ func (w *Workspace) stat(p wspath.Path) (Looked, disk.Seen, error) {
 	if q, err = v.resolve(q, true); err != nil {
 		return Looked{}, s, err
 	}
-	if s, err = w.disk.Lstat(q); err != nil {
+	if s, err = w.lstat(q); err != nil {
 		return Looked{}, s, err
 	}
-	if s.Kind == KindNone || s.Kind == KindSymlink {
-		return Looked{}, s, disk.ErrNotFound(p) // replaced since
+	if s.kind == KindNone || s.kind == KindSymlink {
+		return Looked{}, s, errNotFound(p) // replaced since
 	}
-	l.Path, l.Kind, l.Info = q, s.Kind, s.Info
+	l.Path, l.Kind, l.Info = q, s.kind, s.info
 	return l, s, nil
 }
 
 // Mtime gives the modification time of what stands at a path that Apply
 // answered with; false if nothing does any more.
 func (w *Workspace) Mtime(p wspath.Path) (time.Time, bool) {
-	info, err := w.disk.FS.Lstat(string(p))
-	w.disk.Stamp(p, &info)
+	info, err := w.fs.Lstat(string(p))
+	if w.virtual != nil {
+		info.MtimeNs = w.treeTime(p)
+	}
 	return time.Unix(0, info.MtimeNs), err == nil
 }
 
@@ -125,7 +126,7 @@ func (w *Workspace) folderAt(p wspath.Path) (wspath.Path, error) {
 	}
 	switch {
 	case l.Kind == KindSymlink:
-		return "", disk.ErrNotFound(p)
+		return "", errNotFound(p)
 	case l.Kind != KindDir:
 		return "", &errs.Error{Kind: errs.Invalid, Code: "not_a_directory", Detail: "That is no folder.", Path: string(p)}
 	}

@@ -10,14 +10,13 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
-	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
 // captureAside makes a blob of what was displaced.
-func (w *Workspace) captureAside(ctx context.Context, out *rootfs.Displaced, s *disk.Seen) (gitstore.Blob, error) {
-	b, err := w.disk.Capture(ctx, wspath.Path(out.Temp), s)
-	w.disk.Index.DropFile(wspath.Path(out.Temp))
+func (w *Workspace) captureAside(ctx context.Context, out *rootfs.Displaced, s *seen) (gitstore.Blob, error) {
+	b, err := w.capture(ctx, wspath.Path(out.Temp), s)
+	w.index.DropFile(wspath.Path(out.Temp))
 	return b, err
 }
 
@@ -26,23 +25,23 @@ func (w *Workspace) captureAside(ctx context.Context, out *rootfs.Displaced, s *
 // that takes that back, since what stands at the path is newer. The path is
 // locked by the caller, who settles the commits.
 func (w *Workspace) recordLate(ctx context.Context, p wspath.Path, out *rootfs.Displaced, reason string) (seqs []uint64, err error) {
-	info, err := w.disk.FS.Lstat(out.Temp)
-	if disk.IsAbsent(err) {
+	info, err := w.fs.Lstat(out.Temp)
+	if isAbsent(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, errs.Wrap(err, out.Temp)
 	}
-	s := disk.Seen{Kind: disk.KindOf(info.Mode), Info: info}
-	if s.Kind != KindFile && s.Kind != KindSymlink {
+	s := seen{kind: kindOf(info.Mode), info: info}
+	if s.kind != KindFile && s.kind != KindSymlink {
 		return nil, w.rescue(out)
 	}
-	s.Mode = disk.GitMode(info)
-	if err := w.disk.Identify(ctx, wspath.Path(out.Temp), &s); err != nil {
+	s.mode = gitMode(info)
+	if err := w.identify(ctx, wspath.Path(out.Temp), &s); err != nil {
 		return nil, err
 	}
-	w.disk.Index.DropFile(wspath.Path(out.Temp))
-	if w.store.HasBlob(s.ID) {
+	w.index.DropFile(wspath.Path(out.Temp))
+	if w.store.HasBlob(s.id) {
 		return nil, w.retire(p, out)
 	}
 	b, err := w.captureAside(ctx, out, &s)
@@ -50,7 +49,7 @@ func (w *Workspace) recordLate(ctx context.Context, p wspath.Path, out *rootfs.D
 		return nil, err
 	}
 	defer w.store.Discard(b)
-	seqs, err = w.recordBeside(ctx, p, s.Mode, b, reason)
+	seqs, err = w.recordBeside(ctx, p, s.mode, b, reason)
 	if errs.Is(err, errs.Conflict) || errs.Is(err, errs.BadPath) {
 		return seqs, w.rescue(out) // a folder stands there now, or a file above it
 	}
@@ -102,12 +101,12 @@ func (w *Workspace) rescue(out *rootfs.Displaced) error {
 	}
 	for i := range 100 {
 		name := dir.Join(fmt.Sprintf("umbra-recovered-%d-%d", out.Info.Ino, i))
-		err := w.disk.FS.RenameNoReplace(out.Temp, string(name))
+		err := w.fs.RenameNoReplace(out.Temp, string(name))
 		if err == nil {
 			w.warn("a displaced file was kept as %q", name)
 			return nil
 		}
-		if _, lerr := w.disk.FS.Lstat(string(name)); lerr != nil {
+		if _, lerr := w.fs.Lstat(string(name)); lerr != nil {
 			return errs.Wrap(err, out.Temp)
 		}
 	}
@@ -182,7 +181,7 @@ func (w *Workspace) lateComer(l lingering) bool {
 		return false
 	}
 	open, info := w.ask(l.out)
-	if open == vfs.No && disk.SameContent(info, l.out.Info) {
+	if open == vfs.No && sameContent(info, l.out.Info) {
 		return false
 	}
 	w.wait(l.path, l.out, open)
@@ -191,7 +190,7 @@ func (w *Workspace) lateComer(l lingering) bool {
 
 // drop removes a displaced file.
 func (w *Workspace) drop(l lingering) {
-	if err := w.disk.Root.Drop(l.out); err != nil && !disk.IsAbsent(err) {
+	if err := w.root.Drop(l.out); err != nil && !isAbsent(err) {
 		w.log.Warn("displaced file not removed; it is tried again", "name", l.out.Temp, "error", err)
 		l.done = true
 		w.lingerOn(l)

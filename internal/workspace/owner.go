@@ -191,7 +191,7 @@ func (w *Workspace) RecordThen(ctx context.Context, then func()) error {
 		return err
 	}
 	defer w.leave()
-	if !w.disk.Physical() {
+	if w.virtual != nil {
 		then()
 		return nil
 	}

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"io"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
@@ -9,7 +10,6 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
-	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -32,7 +32,7 @@ func (p *plan) replace(ctx context.Context, i int, q wspath.Path, n *vnode, x *c
 	case KindDir:
 		return &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "The path is a directory.", Path: string(q)}
 	case KindSpecial:
-		return disk.ErrSpecial(q)
+		return errSpecial(q)
 	}
 	// The precondition is judged against what the disk holds; that is recorded
 	// whichever way it goes.
@@ -100,11 +100,11 @@ func (p *plan) edit(ctx context.Context, i int) error {
 		if err := p.judge(ctx, q, n, op.If); err != nil {
 			return err
 		}
-		return disk.ErrNotFound(q)
+		return errNotFound(q)
 	case KindDir:
 		return &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "The path is a directory.", Path: string(q)}
 	case KindSpecial:
-		return disk.ErrSpecial(q)
+		return errSpecial(q)
 	}
 	if err := p.touch(ctx, q, n); err != nil {
 		return err
@@ -138,18 +138,30 @@ func (p *plan) edit(ctx context.Context, i int) error {
 // its id.
 func (p *plan) bytesOf(ctx context.Context, q wspath.Path, n *vnode) ([]byte, error) {
 	if n.content != nil {
-		return disk.ReadAll(n.content.staged, n.content.staged.Size())
+		return readAll(n.content.staged, n.content.staged.Size())
 	}
 	var data []byte
-	_, err := p.w.disk.Stable(ctx, n.origin, func(f vfs.File, size int64) (err error) {
-		data, err = disk.ReadAll(f, size)
+	_, err := p.w.stable(ctx, n.origin, func(f vfs.File, size int64) (err error) {
+		data, err = readAll(f, size)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	if object.Hash(object.Blob, data) != n.id {
-		return nil, disk.ErrChanging(q)
+		return nil, errChanging(q)
+	}
+	return data, nil
+}
+
+func readAll(r io.ReaderAt, size int64) ([]byte, error) {
+	data := make([]byte, size)
+	n, err := r.ReadAt(data, 0)
+	if int64(n) < size {
+		if err == nil || err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, err
 	}
 	return data, nil
 }
@@ -183,13 +195,13 @@ func (p *plan) chmod(ctx context.Context, i int) error {
 		if err := p.judge(ctx, q, n, op.If); err != nil {
 			return err
 		}
-		return disk.ErrNotFound(q)
+		return errNotFound(q)
 	case KindDir:
 		return &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "The path is a directory.", Path: string(q)}
 	case KindSpecial:
-		return disk.ErrSpecial(q)
+		return errSpecial(q)
 	case KindSymlink:
-		return disk.ErrNotFound(q)
+		return errNotFound(q)
 	}
 	if op.Mode == nil {
 		return errs.New(errs.Invalid, "invalid_mode", "The mode is missing.")
@@ -228,7 +240,7 @@ func (p *plan) symlink(ctx context.Context, i int) error {
 	case n.kind == KindDir:
 		return &errs.Error{Kind: errs.Conflict, Code: "target_exists", Detail: "The path is a directory.", Path: string(q)}
 	case n.kind == KindSpecial:
-		return disk.ErrSpecial(q)
+		return errSpecial(q)
 	case n.kind != KindNone && !op.Overwrite:
 		return &errs.Error{Kind: errs.Conflict, Code: "target_exists", Detail: "The target already exists.", Path: string(q)}
 	}

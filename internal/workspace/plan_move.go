@@ -9,7 +9,6 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
-	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -71,7 +70,7 @@ func (p *plan) rename(ctx context.Context, i int) error {
 		return err
 	}
 	if n.kind == KindNone {
-		return disk.ErrNotFound(from)
+		return errNotFound(from)
 	}
 	if err := p.checkShape(to); err != nil {
 		return err
@@ -128,7 +127,7 @@ func (p *plan) toPlace(from wspath.Path, n *vnode, to wspath.Path, overwrite boo
 	case !overwrite:
 		return nil, exists("target_exists", "Something stands at the target already.")
 	case old.kind == KindSpecial:
-		return nil, disk.ErrSpecial(to)
+		return nil, errSpecial(to)
 	case old.kind == KindDir && n.kind != KindDir:
 		return nil, exists("is_a_directory", "A folder stands at the target.")
 	case old.kind != KindDir && n.kind == KindDir:
@@ -215,7 +214,7 @@ func (p *plan) copy(ctx context.Context, i int) error {
 		return err
 	}
 	if n.kind == KindNone {
-		return disk.ErrNotFound(from)
+		return errNotFound(from)
 	}
 	p.ops[i].Created = old.kind == KindNone
 	if err := p.copyOne(ctx, i, from, n, to, old); err != nil {
@@ -237,7 +236,7 @@ func (p *plan) copyOne(ctx context.Context, i int, from wspath.Path, n *vnode, t
 	op := &p.req.Ops[i]
 	switch n.kind {
 	case KindSpecial:
-		return disk.ErrSpecial(from)
+		return errSpecial(from)
 	case KindDir:
 		return p.copyDir(ctx, i, from, n, to, old)
 	}
@@ -295,7 +294,7 @@ func (p *plan) copyDir(ctx context.Context, i int, from wspath.Path, n *vnode, t
 	if err := ctx.Err(); err != nil {
 		return errs.Wrap(err, string(from))
 	}
-	if p.w.disk.IsOwn(from) {
+	if p.w.IsOwn(from) {
 		return nil
 	}
 	kids, err := p.view.children(from, n)

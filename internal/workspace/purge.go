@@ -15,7 +15,6 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/lineage"
 	"umbra/internal/vfs"
-	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -69,7 +68,7 @@ func (w *Workspace) Purge(ctx context.Context, req PurgeRequest) (*PurgeResult, 
 		req.Tell = func(string, int64, int64) {}
 	}
 	for round := 1; ; round++ {
-		if err := w.disk.Check(); err != nil {
+		if err := w.checkFolder(); err != nil {
 			return nil, err
 		}
 		if !req.DryRun {
@@ -267,24 +266,40 @@ func pathsJSON(files []wspath.Path) []map[string]string {
 
 // onDisk gives the blob that a path's file is; zero for none.
 func (w *Workspace) onDisk(ctx context.Context, p wspath.Path) (object.ID, error) {
-	s, err := w.disk.LstatDirect(p)
+	if w.virtual != nil {
+		e, ok, err := w.store.Snapshot().Lookup(p)
+		if err != nil || !ok || e.Mode == object.Dir {
+			return object.ID{}, err
+		}
+		return e.ID, nil
+	}
+	s, err := w.lstatDirect(p)
 	if err != nil {
 		return object.ID{}, err
 	}
-	switch s.Kind {
+	switch s.kind {
 	case KindSymlink:
-		target, err := w.disk.FS.Readlink(string(p))
-		return object.Hash(object.Blob, []byte(target)), disk.IgnoreAbsent(err)
+		target, err := w.fs.Readlink(string(p))
+		return object.Hash(object.Blob, []byte(target)), ignoreAbsent(err)
 	case KindFile:
-		id, _, err := w.disk.HashFile(ctx, p)
-		return id, disk.IgnoreAbsent(err)
+		id, _, err := w.hashFile(ctx, p)
+		return id, ignoreAbsent(err)
 	}
 	return object.ID{}, nil
 }
 
 // holding finds every file of the folder, ignored or not, that has one of the
-// contents.
+// contents. Of a virtual workspace the newest tree is looked at.
 func (w *Workspace) holding(ctx context.Context, blobs map[object.ID]bool) (out []wspath.Path, err error) {
+	if w.virtual != nil {
+		err := w.store.Snapshot().Walk(wspath.Root, func(e gitstore.Entry) error {
+			if blobs[e.ID] {
+				out = append(out, e.Path)
+			}
+			return ctx.Err()
+		})
+		return out, errs.Wrap(err, "")
+	}
 	sizes := make(map[int64]bool, len(blobs))
 	for id := range blobs {
 		n, err := w.store.BlobSize(ctx, id)
@@ -297,9 +312,9 @@ func (w *Workspace) holding(ctx context.Context, blobs map[object.ID]bool) (out 
 		sizes[n] = true
 	}
 	err = w.eachFile(ctx, wspath.Root, func(p wspath.Path, e vfs.DirEntry) error {
-		info, err := w.disk.FS.Lstat(string(p))
+		info, err := w.fs.Lstat(string(p))
 		if err != nil || !sizes[info.Size] {
-			return disk.IgnoreAbsent(err)
+			return ignoreAbsent(err)
 		}
 		id, err := w.onDisk(ctx, p)
 		if err == nil && blobs[id] {
@@ -318,19 +333,19 @@ func (w *Workspace) eachFile(ctx context.Context, dir wspath.Path, visit func(ws
 	if err := ctx.Err(); err != nil {
 		return errs.Wrap(err, "")
 	}
-	list, err := w.disk.FS.ReadDir(string(dir))
+	list, err := w.fs.ReadDir(string(dir))
 	if errors.Is(err, fs.ErrPermission) {
 		return nil
 	}
 	if err != nil {
-		return disk.IgnoreAbsent(err)
+		return ignoreAbsent(err)
 	}
 	for _, e := range list {
 		p := dir.Join(e.Name)
-		if w.disk.IsOwn(p) {
+		if w.IsOwn(p) {
 			continue
 		}
-		switch disk.KindOf(e.Type) {
+		switch kindOf(e.Type) {
 		case KindDir:
 			if strings.EqualFold(e.Name, ".git") {
 				continue
@@ -355,7 +370,7 @@ func (p *purge) takeOut() error {
 	if len(p.files) == 0 {
 		return nil
 	}
-	if w.disk.Physical() {
+	if w.virtual == nil {
 		if err := w.exclude(p.files); err != nil {
 			return err
 		}
@@ -384,8 +399,8 @@ func (p *purge) takeOut() error {
 // exclude adds paths to the workspace's own list of what is left out, durable
 // when it returns.
 func (w *Workspace) exclude(paths []wspath.Path) error {
-	old, err := vfs.ReadFile(w.disk.Files, disk.ExcludeFile)
-	if err != nil && !disk.IsAbsent(err) {
+	old, err := vfs.ReadFile(w.files, excludeFile)
+	if err != nil && !isAbsent(err) {
 		return errs.Wrap(err, "")
 	}
 	text := string(old)
@@ -401,8 +416,8 @@ func (w *Workspace) exclude(paths []wspath.Path) error {
 	if text == string(old) {
 		return nil
 	}
-	const temp = disk.ExcludeFile + ".new"
-	f, err := w.disk.Files.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	const temp = excludeFile + ".new"
+	f, err := w.files.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
@@ -411,10 +426,10 @@ func (w *Workspace) exclude(paths []wspath.Path) error {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = w.disk.Files.Rename(temp, disk.ExcludeFile)
+		err = w.files.Rename(temp, excludeFile)
 	}
 	if err == nil {
-		err = w.disk.Files.SyncDir(".")
+		err = w.files.SyncDir(".")
 	}
 	return errs.Wrap(err, "")
 }
@@ -452,8 +467,8 @@ func (w *Workspace) sweepDropped(ctx context.Context) error {
 // repository.
 func (w *Workspace) forgetPurged(blobs map[object.ID]bool) {
 	w.sums.Forget(blobs)
-	w.disk.Index.Forget(blobs)
-	if err := w.disk.SaveIndex(); err != nil {
+	w.index.Forget(blobs)
+	if err := w.saveIndex(); err != nil {
 		w.log.Warn("what is known of the files could not be kept; a start reads them anew", "error", err)
 	}
 	if err := w.DropCaches(); err != nil {

@@ -1,4 +1,4 @@
-package disk
+package workspace
 
 import (
 	"context"
@@ -6,33 +6,40 @@ import (
 	"syscall"
 
 	"umbra/internal/errs"
-	"umbra/internal/workspace/op"
 	"umbra/internal/wspath"
 )
 
-// LstatDirect is lstat for a path whose every part must be a folder: behind a
+// Standing tells what kind of thing stands on disk at a path, whether history
+// has it or not. A link is told as itself; KindNone is nothing, also where a
+// part of the way is a file or a link.
+func (w *Workspace) Standing(p wspath.Path) (Kind, error) {
+	s, err := w.lstatDirect(p)
+	return s.kind, err
+}
+
+// lstatDirect is lstat for a path whose every part must be a folder: behind a
 // link stands another path's file.
-func (d *Disk) LstatDirect(p wspath.Path) (Seen, error) {
+func (w *Workspace) lstatDirect(p wspath.Path) (seen, error) {
 	for dir := range p.Ancestors() {
 		if dir.IsRoot() {
 			continue
 		}
-		s, err := d.Lstat(dir)
+		s, err := w.lstat(dir)
 		if errors.Is(err, syscall.ELOOP) {
-			return Seen{}, nil
+			return seen{}, nil
 		}
-		if err != nil || s.Kind == op.KindSymlink {
-			return Seen{}, err
+		if err != nil || s.kind == KindSymlink {
+			return seen{}, err
 		}
 	}
-	return d.Lstat(p)
+	return w.lstat(p)
 }
 
 // Under gives all that stands on disk under a folder, as it is: what is ignored
 // or special and git's own folders too. What goes meanwhile is left out.
-func (d *Disk) Under(ctx context.Context, dir wspath.Path) (folders, others []wspath.Path, err error) {
-	list, err := d.FS.ReadDir(string(dir))
-	if IsAbsent(err) {
+func (w *Workspace) Under(ctx context.Context, dir wspath.Path) (folders, others []wspath.Path, err error) {
+	list, err := w.fs.ReadDir(string(dir))
+	if isAbsent(err) {
 		return nil, nil, nil
 	}
 	if err == nil {
@@ -48,7 +55,7 @@ func (d *Disk) Under(ctx context.Context, dir wspath.Path) (folders, others []ws
 			continue
 		}
 		folders = append(folders, at)
-		f, o, err := d.Under(ctx, at)
+		f, o, err := w.Under(ctx, at)
 		if err != nil {
 			return nil, nil, err
 		}
