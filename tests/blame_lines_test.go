@@ -227,6 +227,7 @@ func TestTaskTrace(t *testing.T) {
 	if ct := r.head("Content-Type"); ct != "application/vnd.agent-trace.record+json" {
 		t.Error(ct)
 	}
+	fitsTrace(t, string(r.Body))
 	if want := `"files":[{"path":"a.txt","conversations":[{"contributor":{"type":"ai"},"ranges":[{"start_line":2,"end_line":3}]}]}]`; !strings.Contains(string(r.Body), want) {
 		t.Errorf("%s", r.Body)
 	}

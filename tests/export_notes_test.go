@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
 	"umbra/internal/need"
 	"umbra/tests/harness"
 )
@@ -121,11 +123,30 @@ type traceRecord struct {
 	Metadata map[string]string
 }
 
+// fitsTrace holds a record against testdata/agent-trace.schema.json.
+func fitsTrace(t *testing.T, text string) {
+	t.Helper()
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	schema, err := c.Compile("testdata/agent-trace.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Validate(v); err != nil {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
 func readTrace(t *testing.T, text, commit string) (r traceRecord) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
+	fitsTrace(t, text)
 	if r.Version != "0.1.0" || r.VCS.Type != "git" || r.VCS.Revision != commit || r.Timestamp.IsZero() || r.Files == nil ||
 		!regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(r.ID) {
 		t.Errorf("%s", text)

@@ -4,9 +4,10 @@
 // 0.1.0).
 //
 // Both name agents, sessions, tasks and models, and never any text of a prompt.
-// The same commit always gives the same bytes.
+// The same commit always gives the same bytes, but for the version of the program in a
+// record.
 //
-// It imports gitstore/diff and internal/wspath; it does no I/O.
+// It imports gitstore/diff, internal/buildinfo and internal/wspath; it does no I/O.
 package notes
 
 import "time"

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"umbra/internal/buildinfo"
 	"umbra/internal/wspath"
 )
 
@@ -68,7 +69,7 @@ type TraceRange struct {
 // the same one.
 func NewTrace(seed, revision string, when time.Time) *Trace {
 	return &Trace{Version: TraceVersion, ID: uuidOf(sha256.Sum256([]byte(seed))), Timestamp: when.UTC().Format(time.RFC3339Nano),
-		VCS: TraceVCS{"git", revision}, Tool: map[string]string{"name": "umbra"}, Files: []TraceFile{}, Metadata: map[string]string{}}
+		VCS: TraceVCS{"git", revision}, Tool: map[string]string{"name": "umbra", "version": buildinfo.Version()}, Files: []TraceFile{}, Metadata: map[string]string{}}
 }
 
 // Add adds lines to those of their contributor.
