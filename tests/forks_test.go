@@ -508,3 +508,45 @@ func TestForkExpiryEvent(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// A judgment is of a fork, survives a restart, and is checked; a comparison may be of
+// one path, and of the counts alone; checkpoints have the number of their commit.
+func TestForkJudgedAndCompared(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n", "d/b": "two\n"})
+	task := p.task(t)
+	id := task.str("workspace_id")
+	ws := "/workspaces/" + id
+	task.put(t, "a", "1\n")
+	cp := p.post(t, ws+"/checkpoints", map[string]any{"name": "here"}).want(t, 201).obj(t)
+	log := p.call(t, "GET", ws+"/log", nil).want(t, 200).list(t, "entries")
+	if cp["seq"] != log[0]["seq"] {
+		t.Errorf("the checkpoint has %v, its commit %v", cp["seq"], log[0]["seq"])
+	}
+	fork := p.forks(t, ws, map[string]any{"kind": "virtual"})[0]["id"].(string)
+	p.post(t, "/tasks", map[string]any{"task_id": "in", "workspace": fork, "goal": "try"}).want(t, 201)
+	p.call(t, "PUT", "/tasks/in/content?path=a", []byte("fork\n")).want(t, 200)
+	p.call(t, "PUT", "/tasks/in/content?path=d/b", []byte("fork\n")).want(t, 200)
+
+	patch := func(target string, judged any) *answer {
+		return p.call(t, "PATCH", target, map[string]any{"judged": judged})
+	}
+	for _, bad := range []any{map[string]any{}, map[string]any{"passed": true, "seconds": -1}, map[string]any{"passed": true, "at": "2026-01-01T00:00:00Z"}} {
+		patch("/workspaces/"+fork, bad).want(t, 422)
+	}
+	patch(ws, map[string]any{"passed": true}).want(t, 422)
+	patch("/workspaces/"+fork, map[string]any{"passed": true, "score": 1.5, "exit_code": 0, "seconds": 2, "command": "make"}).want(t, 200)
+	p.restart()
+	j, _ := p.call(t, "GET", "/workspaces/"+fork, nil).want(t, 200).obj(t)["judged"].(map[string]any)
+	if j["passed"] != true || fmt.Sprint(j["score"]) != "1.5" || j["command"] != "make" {
+		t.Errorf("after a restart: %v", j)
+	}
+
+	all := p.call(t, "GET", "/workspaces/"+fork+"/compare?summary=true", nil).want(t, 200).obj(t)
+	if files := all["files"].([]any); len(files) != 2 || all["diff"] != nil {
+		t.Errorf("%v", all)
+	}
+	one := p.call(t, "GET", "/workspaces/"+fork+"/compare?path=d&context=0&with="+cp["commit"].(string), nil).want(t, 200).obj(t)
+	if files := one["files"].([]any); len(files) != 1 || !strings.Contains(one["diff"].(string), "+fork") || strings.Contains(one["diff"].(string), "a/a") {
+		t.Errorf("%v", one)
+	}
+}

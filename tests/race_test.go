@@ -2,6 +2,7 @@ package tests
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,6 +60,19 @@ func TestRace(t *testing.T) {
 	}
 	if status, _, _ := p.verb(t, "race", "2", "--", "false"); status != 1 {
 		t.Errorf("a race that nobody won ends with %d", status)
+	}
+	// The forks stay, each with its judgment.
+	ws := p.call(t, "GET", "/workspaces", nil).want(t, 200).list(t, "workspaces")
+	judged := 0
+	for _, w := range ws {
+		if j, ok := w["judged"].(map[string]any); ok {
+			if judged++; j["passed"] != false || fmt.Sprint(j["exit_code"]) != "1" || j["score"] != nil || j["at"] == "" {
+				t.Errorf("%v", j)
+			}
+		}
+	}
+	if judged != 2 {
+		t.Errorf("%d forks are judged", judged)
 	}
 	if status, _, _ := p.verb(t, "race", "none", "--", "true"); status != 2 {
 		t.Errorf("wrong use ends with %d", status)

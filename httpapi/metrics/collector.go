@@ -77,6 +77,7 @@ func newCollector(s Sources) *collector {
 	c.addHistory()
 	c.addFolders()
 	c.addSandboxes()
+	c.addBlobs()
 	return c
 }
 
@@ -193,6 +194,16 @@ func (c *collector) addSandboxes() {
 		to.counter(float64(refused), s.Engine, "refused")
 	}, "outcome")
 	each("sandbox_run_seconds", "How long runs took that ended by themselves or at their limits.", func(s *telemetry.Sandbox, to emit) { to.histogram(s.Took, seconds, s.Engine) })
+}
+
+// addBlobs adds what the object store's users count.
+func (c *collector) addBlobs() {
+	c.add("blob_seconds", "How long operations on the object store took, retries included.", func(v *view, to emit) {
+		v.Blobs.Load(func(op string, took *telemetry.Histogram, _ uint64) { to.histogram(took, seconds, op) })
+	}, "op")
+	c.add("blob_errors_total", "Operations on the object store that failed after their retries; a missing object is no failure.", func(v *view, to emit) {
+		v.Blobs.Load(func(op string, _ *telemetry.Histogram, failed uint64) { to.counter(float64(failed), op) })
+	}, "op")
 }
 
 // Describe implements prometheus.Collector.

@@ -37,6 +37,7 @@ type Sources struct {
 	WatchLimit func() int // watches that the system allows; 0: unknown
 	Sandboxes  []*telemetry.Sandbox
 	Room       func() (free, total int64, err error) // bytes of the data directory's file system
+	Blobs      *telemetry.Ops                        // operations on the cluster's object store; nil: none
 }
 
 // Dialect is the one route.

@@ -26,7 +26,9 @@ func full(t *testing.T) *Dialect {
 			return workspace.Figures{Known: 3, Open: 2, RefLag: 4, Unseen: time.Second, OldestScan: time.Minute, PackBytes: 5}
 		},
 		Watches: func() watcher.Stats { return watcher.Stats{Watches: 7} }, WatchLimit: func() int { return 8 },
-		Room: func() (int64, int64, error) { return 9, 10, nil }}
+		Room:  func() (int64, int64, error) { return 9, 10, nil },
+		Blobs: telemetry.NewOps(telemetry.NewTimes(.1, 1), "put", "get")}
+	s.Blobs.Done("get", 200*time.Millisecond, true)
 	s.Requests.Route("GET", "/tasks/{id}").Answered(200, time.Now().Add(-20*time.Millisecond), false)
 	s.Meter.Store.Commits.Add(2)
 	s.Meter.Store.Groups.Observe(2)
@@ -82,6 +84,18 @@ func TestWhatIsTold(t *testing.T) {
 	runs := map[string]float64{}
 	for _, m := range all["umbra_sandbox_runs_total"].Metric {
 		runs[m.Label[0].GetValue()+m.Label[1].GetValue()] = m.GetCounter().GetValue()
+	}
+	for _, m := range all["umbra_blob_errors_total"].Metric {
+		want := 0.0
+		if m.Label[0].GetValue() == "get" {
+			want = 1
+		}
+		if m.GetCounter().GetValue() != want {
+			t.Error(m)
+		}
+	}
+	if n := len(all["umbra_blob_seconds"].Metric); n != 2 {
+		t.Errorf("times of %d operations", n)
 	}
 	if runs["jsfailed"] != 1 || runs["jsdone"] != 0 || len(runs) != 3 {
 		t.Error(runs)

@@ -1,6 +1,7 @@
 package workspaces
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -17,11 +18,16 @@ type checkpointBody struct {
 	Message string  `json:"message"`
 	Actor   *string `json:"actor"`
 	Commit  string  `json:"commit"`
+	Seq     *uint64 `json:"seq"`
 	At      string  `json:"at"`
 }
 
-func checkpointOf(c *checkpoint.Checkpoint) checkpointBody {
-	return checkpointBody{Name: c.Name, Message: c.Message, Actor: wire.Text(c.Actor), Commit: c.Commit.String(), At: wire.Stamp(c.At)}
+func checkpointOf(ctx context.Context, w *workspace.Workspace, c *checkpoint.Checkpoint) checkpointBody {
+	var seq *uint64
+	if found, err := w.Store().ReadCommit(ctx, c.Commit); err == nil { // a user's own tag may name anything
+		seq = &found.Seq
+	}
+	return checkpointBody{Seq: seq, Name: c.Name, Message: c.Message, Actor: wire.Text(c.Actor), Commit: c.Commit.String(), At: wire.Stamp(c.At)}
 }
 
 // makeCheckpoint names the newest commit.
@@ -44,7 +50,7 @@ func (d *Dialect) makeCheckpoint(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		httpapi.JSON(c, http.StatusCreated, checkpointOf(made))
+		httpapi.JSON(c, http.StatusCreated, checkpointOf(c.Request.Context(), w, made))
 		return nil
 	})
 }
@@ -57,7 +63,7 @@ func (d *Dialect) listCheckpoints(c *gin.Context) error {
 		}
 		out := make([]checkpointBody, len(list))
 		for i := range list {
-			out[i] = checkpointOf(&list[i])
+			out[i] = checkpointOf(c.Request.Context(), w, &list[i])
 		}
 		httpapi.JSON(c, http.StatusOK, map[string]any{"checkpoints": out})
 		return nil

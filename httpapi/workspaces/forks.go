@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gin-gonic/gin"
 
@@ -134,6 +135,28 @@ type forkObject struct {
 	At      string  `json:"fork_at,omitempty"`
 	Name    string  `json:"name,omitempty"`
 	Expires *string `json:"expires_at,omitempty"`
+	Judged  *judged `json:"judged,omitempty"`
+}
+
+// judged is how a race ended for a fork.
+type judged struct {
+	Passed  *bool    `json:"passed"`
+	Score   *float64 `json:"score"`
+	Exit    *int     `json:"exit_code"`
+	Seconds float64  `json:"seconds"`
+	Command string   `json:"command"`
+	At      string   `json:"at"`
+}
+
+// maxJudge bounds the judge's command in a judgment, in bytes.
+const maxJudge = 4096
+
+func (j *judged) judgment() (out workspaces.Judgment, err error) {
+	if j.Passed == nil || j.Seconds < 0 || len(j.Command) > maxJudge || !utf8.ValidString(j.Command) || j.At != "" {
+		return out, errs.New(errs.Unprocessable, "validation_failed",
+			"judged must have passed, true or false, and may have score, exit_code, seconds from 0 and a command of at most %d bytes.", maxJudge).With("field", "judged")
+	}
+	return workspaces.Judgment{Passed: *j.Passed, Score: j.Score, Exit: j.Exit, Seconds: j.Seconds, Command: j.Command}, nil
 }
 
 func forkOf(rec workspaces.Record) forkObject {
@@ -144,6 +167,9 @@ func forkOf(rec workspaces.Record) forkObject {
 	o := forkObject{Of: f.Of, At: f.At, Name: f.Name}
 	if !f.Expires.IsZero() {
 		o.Expires = wire.Text(wire.Stamp(f.Expires))
+	}
+	if j := f.Judged; j != nil {
+		o.Judged = &judged{Passed: &j.Passed, Score: j.Score, Exit: j.Exit, Seconds: j.Seconds, Command: j.Command, At: wire.Stamp(j.At)}
 	}
 	return o
 }

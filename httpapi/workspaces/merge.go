@@ -7,9 +7,11 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"umbra/gitstore/diff"
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
 	"umbra/internal/errs"
+	"umbra/internal/fork"
 	"umbra/internal/merge"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
@@ -222,8 +224,28 @@ func (d *Dialect) compare(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
+	q := fork.Comparing{With: with}
+	raw, _, err := httpapi.Query(c, "path")
+	if err != nil {
+		return err
+	}
+	if q.Path, err = wspath.Parse(raw, wspath.AllowRoot, wspath.AllowTrailingSlash); err != nil {
+		return err
+	}
+	around, err := httpapi.QueryInt(c, "context", diff.DefaultContext, 0, maxContext)
+	if err != nil {
+		return err
+	}
+	if q.Diff.Context = int(around); around == 0 {
+		q.Diff.Context = diff.NoContext
+	}
+	counts, err := httpapi.QueryBool(c, "summary", false)
+	if err != nil {
+		return err
+	}
+	q.Text = !counts
 	return d.using(c, func(w *workspace.Workspace) error {
-		res, err := d.forks.Compare(c.Request.Context(), w, with, httpapi.CallerOf(c).Sees)
+		res, err := d.forks.Compare(c.Request.Context(), w, q, httpapi.CallerOf(c).Sees)
 		if err != nil {
 			return err
 		}
@@ -238,9 +260,11 @@ func (d *Dialect) compare(c *gin.Context) error {
 			files[i].Path, files[i].PathEncoding = wspath.EncodeJSON(f.Path)
 		}
 		body := map[string]any{"files": files, "summary": map[string]int{"files": len(files), "additions": res.Additions, "deletions": res.Deletions}}
-		text, encoding := wspath.EncodeJSON(string(res.Diff))
-		if body["diff"] = text; encoding != "" {
-			body["diff_encoding"] = encoding
+		if q.Text {
+			text, encoding := wspath.EncodeJSON(string(res.Diff))
+			if body["diff"] = text; encoding != "" {
+				body["diff_encoding"] = encoding
+			}
 		}
 		httpapi.JSON(c, http.StatusOK, body)
 		return nil

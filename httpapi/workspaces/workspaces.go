@@ -232,10 +232,24 @@ func (d *Dialect) rebind(c *gin.Context) error {
 		return err
 	}
 	var body struct {
-		Root *string `json:"root"`
+		Root   *string `json:"root"`
+		Judged *judged `json:"judged"`
 	}
 	if err := httpapi.DecodeJSON(c, &body); err != nil {
 		return err
+	}
+	if body.Judged != nil && body.Root == nil {
+		j, err := body.Judged.judgment()
+		if err == nil {
+			err = d.workspaces.Judge(rec.ID, j)
+		}
+		if err != nil {
+			return err
+		}
+		return d.using(c, func(w *workspace.Workspace) error { return d.tell(c, w) })
+	}
+	if body.Judged != nil {
+		return errs.New(errs.Unprocessable, "validation_failed", "root and judged are changed one at a time.").With("field", "judged")
 	}
 	if body.Root == nil || !filepath.IsAbs(*body.Root) || strings.IndexByte(*body.Root, 0) >= 0 {
 		return errs.New(errs.Unprocessable, "validation_failed", "root must be the absolute path of a directory.").With("field", "root")

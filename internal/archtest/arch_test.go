@@ -203,6 +203,7 @@ var owners = map[string][]string{
 	"github.com/fsnotify/fsnotify":           {"watcher"},
 	"github.com/go-git/go-git":               {"gitstore", "httpapi/gitsmart", "internal/person", "internal/policy"},
 	"go.etcd.io/bbolt":                       {"internal/state"},
+	"github.com/aws":                         {"internal/blob"},
 	"github.com/modelcontextprotocol/go-sdk": {"httpapi/mcp"},
 	"github.com/prometheus":                  {"httpapi/metrics"},
 	"go.opentelemetry.io":                    {"httpapi/tracing"},

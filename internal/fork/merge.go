@@ -201,12 +201,23 @@ type Compared struct {
 	Binary               bool
 }
 
+// Comparing says what to compare a workspace with, and how.
+type Comparing struct {
+	With string
+	Path wspath.Path
+	Diff diff.Options
+	Text bool
+}
+
 // maxCompared bounds one version of a file, and the whole text, in bytes.
 const maxCompared = 256 << 20
 
 // Compare compares a workspace with another one, or with a checkpoint, commit or
 // time of its own history; with its parent if nothing is named.
-func (s *Service) Compare(ctx context.Context, w *workspace.Workspace, with string, sees task.Sees) (*Comparison, error) {
+//
+// Path limits it to a file or directory. Without text only the counts are made.
+func (s *Service) Compare(ctx context.Context, w *workspace.Workspace, q Comparing, sees task.Sees) (*Comparison, error) {
+	with := q.With
 	if with == "" {
 		rec, _ := s.o.Workspaces.Record(w.ID())
 		if rec.Fork == nil {
@@ -239,7 +250,7 @@ func (s *Service) Compare(ctx context.Context, w *workspace.Workspace, with stri
 	}
 	out := &Comparison{}
 	var text diff.Series
-	err := gitstore.Diff(ctx, then, w.Store().Snapshot(), wspath.Root, func(d gitstore.TreeChange) error {
+	err := gitstore.Diff(ctx, then, w.Store().Snapshot(), q.Path, func(d gitstore.TreeChange) error {
 		old, err := side(ctx, other, d.Path, d.Old)
 		if err != nil {
 			return err
@@ -248,14 +259,16 @@ func (s *Service) Compare(ctx context.Context, w *workspace.Workspace, with stri
 		if err != nil {
 			return err
 		}
-		p, err := diff.Format(old, now, diff.Options{})
+		p, err := diff.Format(old, now, q.Diff)
 		if err != nil {
 			return err
 		}
-		if text.Len()+len(p.Text) > maxCompared {
-			return errs.New(errs.TooLarge, "diff_too_large", "The diff is larger than %d bytes.", int64(maxCompared))
+		if q.Text {
+			if text.Len()+len(p.Text) > maxCompared {
+				return errs.New(errs.TooLarge, "diff_too_large", "The diff is larger than %d bytes.", int64(maxCompared))
+			}
+			text.Add(p)
 		}
-		text.Add(p)
 		f := Compared{Path: string(d.Path), Operation: "modify", Additions: p.Additions, Deletions: p.Deletions, Binary: p.Binary}
 		switch {
 		case d.Old.Mode == 0:

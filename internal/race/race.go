@@ -149,6 +149,14 @@ func (r *Race) attempt(ctx context.Context, a *Attempt) error {
 		return err
 	}
 	a.Files, a.Additions, a.Deletions = c.Summary.Files, c.Summary.Additions, c.Summary.Deletions
+	exit := a.ExitCode
+	if a.Judge != nil {
+		exit = *a.Judge
+	}
+	judged := map[string]any{"passed": a.Passed, "score": a.Score, "exit_code": exit, "seconds": a.Seconds, "command": r.o.Judge}
+	if _, err := r.o.Client.JSON(ctx, client.Request{Method: "PATCH", Path: client.Path("workspaces", a.Fork), Body: map[string]any{"judged": judged}}, nil); err != nil {
+		return err
+	}
 	_, err := r.o.Client.JSON(ctx, client.Request{Method: "PATCH", Path: client.Path("tasks", a.Task), Body: map[string]any{"status": "completed"}}, nil)
 	return err
 }

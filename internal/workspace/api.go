@@ -7,11 +7,12 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/op"
 	"umbra/internal/wspath"
 )
 
-// Names of package op that callers of a workspace use.
+// Names of the packages below that callers of a workspace use.
 type (
 	By          = op.By
 	OpKind      = op.OpKind
@@ -25,6 +26,8 @@ type (
 	Skip        = op.Skip
 	Kind        = op.Kind
 	FolderMove  = op.FolderMove
+
+	IgnoreSources = disk.IgnoreSources
 )
 
 // The kinds of operations, and of what is at a path.

@@ -12,6 +12,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -36,7 +37,7 @@ func (w *Workspace) Apply(ctx context.Context, req Request) (*Result, error) {
 		return nil, err
 	}
 	defer w.leave()
-	if err := w.checkFolder(); err != nil {
+	if err := w.disk.Check(); err != nil {
 		return nil, err
 	}
 	if err := w.roomFor(&req); err != nil {
@@ -73,9 +74,9 @@ func (w *Workspace) Apply(ctx context.Context, req Request) (*Result, error) {
 // link that leads out.
 func (w *Workspace) explain(err error) error {
 	if e, ok := errors.AsType[*errs.Error](err); ok && errors.Is(err, vfs.ErrEscapes) {
-		return errNotFound(wspath.Path(e.Path))
+		return disk.ErrNotFound(wspath.Path(e.Path))
 	}
-	if e, ok := errors.AsType[*errs.Error](err); ok && (e.Code == "read_only" || e.Code == "permission_denied") && w.ReadOnly() {
+	if e, ok := errors.AsType[*errs.Error](err); ok && (e.Code == "read_only" || e.Code == "permission_denied") && w.disk.ReadOnly() {
 		return &errs.Error{Kind: errs.Forbidden, Code: "workspace_read_only", Detail: "The workspace's folder cannot be written.", Path: e.Path, Err: err}
 	}
 	return err
@@ -136,7 +137,7 @@ func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again
 		a.recordAnyway(ctx, p, err)
 		return nil, false, err
 	}
-	if w.virtual != nil {
+	if !w.disk.Physical() {
 		p.forgetFolders()
 	}
 	if a.req.DryRun {
@@ -160,7 +161,7 @@ func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again
 		}
 		return &Result{Ops: p.ops}, false, err
 	}
-	if w.virtual == nil {
+	if w.disk.Physical() {
 		if err := p.arrange(); err != nil {
 			return nil, false, err
 		}
@@ -174,8 +175,12 @@ func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again
 		}
 		w.meter.step(ctx, "commit", began, c)
 	}
-	if w.virtual != nil {
-		w.virtual.written(entries, c.When)
+	if !w.disk.Physical() {
+		for i := range entries {
+			if e := entries[i].after; e.Mode != 0 {
+				w.disk.Wrote(e, c.When)
+			}
+		}
 		return p.done(c, entries), false, nil
 	}
 	// From here on there is no way back but a commit of its own.
@@ -323,19 +328,19 @@ func (a *attempt) standing(ctx context.Context, paths []wspath.Path, entries []n
 		if !ok {
 			continue
 		}
-		s, err := a.w.lstat(path)
+		s, err := a.w.disk.Lstat(path)
 		if err != nil {
 			return nil, err
 		}
 		x := external{path: path, old: old}
-		switch s.kind {
+		switch s.Kind {
 		case KindFile, KindSymlink:
-			b, err := a.w.capture(ctx, path, &s)
+			b, err := a.w.disk.Capture(ctx, path, &s)
 			if err != nil {
 				return nil, err
 			}
 			a.c.all = append(a.c.all, &content{blob: b})
-			x.mode, x.blob, x.hasBlob = s.mode, b, true
+			x.mode, x.blob, x.hasBlob = s.Mode, b, true
 		case KindNone:
 			if old.Mode == 0 {
 				continue
@@ -357,18 +362,18 @@ func (a *attempt) overPerson(ctx context.Context, m *materialiser, c gitstore.Co
 		return nil, false, nil
 	}
 	op, f := &a.req.Ops[0], m.foreign[0]
-	kind := kindOf(f.out.Info.Mode)
+	kind := disk.KindOf(f.out.Info.Mode)
 	if (op.Kind != OpWrite && op.Kind != OpDelete && op.Kind != OpSymlink) || (kind != KindFile && kind != KindSymlink) || p.steps[0].kind == stepChmod {
 		return nil, false, nil
 	}
-	s := seen{kind: kind, info: f.out.Info, mode: gitMode(f.out.Info)}
+	s := disk.Seen{Kind: kind, Info: f.out.Info, Mode: disk.GitMode(f.out.Info)}
 	b, err := w.captureAside(ctx, f.out, &s)
 	if err != nil {
 		return nil, false, nil // put back, it is judged by the long way
 	}
 	a.c.all = append(a.c.all, &content{blob: b})
-	x := external{path: f.path, old: entries[0].before, mode: s.mode, blob: b, hasBlob: true}
-	n := &vnode{kind: kind, mode: s.mode, id: b.ID()}
+	x := external{path: f.path, old: entries[0].before, mode: s.Mode, blob: b, hasBlob: true}
+	n := &vnode{kind: kind, mode: s.Mode, id: b.ID()}
 	if err := p.judge(ctx, f.path, n, op.If); err != nil || (op.Kind == OpSymlink && !op.Overwrite) {
 		return nil, false, nil // the long way ends in the person's file, and the error
 	}
@@ -379,7 +384,7 @@ func (a *attempt) overPerson(ctx context.Context, m *materialiser, c gitstore.Co
 	}
 	a.made = append(a.made, back.Seq)
 	e := entries[0]
-	e.before = gitstore.Entry{Path: f.path, Mode: s.mode, ID: b.ID()}
+	e.before = gitstore.Entry{Path: f.path, Mode: s.Mode, ID: b.ID()}
 	if op.Kind != OpDelete && e.before.ID == e.after.ID && e.before.Mode == e.after.Mode {
 		m.finish() // the person saved what we were to write
 		p.ops[0].Operation = ""

@@ -18,16 +18,16 @@ func (w *Workspace) Within(path string) []wspath.Path {
 			out = append(out, p)
 		}
 	}
-	if w.dir == "" {
+	if w.disk.Dir == "" {
 		add(strings.TrimPrefix(path, "/"))
 		return out
 	}
 	if !filepath.IsAbs(path) {
-		path = w.dir + "/" + path
+		path = w.disk.Dir + "/" + path
 	}
 	for _, abs := range []string{filepath.Clean(path), resolved(filepath.Clean(path))} {
-		if abs != w.dir && host.Within(abs, w.dir) {
-			add(strings.TrimPrefix(strings.TrimPrefix(abs, w.dir), "/"))
+		if abs != w.disk.Dir && host.Within(abs, w.disk.Dir) {
+			add(strings.TrimPrefix(strings.TrimPrefix(abs, w.disk.Dir), "/"))
 		}
 	}
 	return out

@@ -10,12 +10,13 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 )
 
 // leftAside lists what is in the folder aside.
 func (b *bench) leftAside() (names []string) {
 	b.t.Helper()
-	list, err := b.mem.ReadDir(path.Join(rel(b.m.dirOf(b.w.id)), asideDir))
+	list, err := b.mem.ReadDir(path.Join(rel(b.m.dirOf(b.w.id)), disk.AsideDir))
 	must(b.t, err)
 	for _, e := range list {
 		names = append(names, e.Name)
@@ -57,7 +58,7 @@ func TestOpenedAtTheLastMoment(t *testing.T) {
 	if len(waits) != 1 {
 		t.Fatalf("%v wait", waits)
 	}
-	f, err := b.mem.OpenFile(path.Join(rel(b.m.dirOf(b.w.id)), asideDir, waits[0]), os.O_RDWR, 0)
+	f, err := b.mem.OpenFile(path.Join(rel(b.m.dirOf(b.w.id)), disk.AsideDir, waits[0]), os.O_RDWR, 0)
 	must(t, err)
 	must(t, b.w.checkpoint(context.Background(), false)) // before which it would go
 	_, err = f.WriteAt([]byte(late), 0)
@@ -85,7 +86,7 @@ func TestCutWhileItIsReplaced(t *testing.T) {
 	cut := false
 	b.hook.Reads = true
 	b.on(func(c vfs.Call) error {
-		if c.Op == vfs.OpRead && !cut && strings.Contains(c.Name, "/"+asideDir+"/") {
+		if c.Op == vfs.OpRead && !cut && strings.Contains(c.Name, "/"+disk.AsideDir+"/") {
 			cut = true
 			return f.Truncate(0)
 		}
@@ -154,7 +155,7 @@ func TestKillWithAPersonAtTheExchange(t *testing.T) {
 			if !c.w.store.HasBlob(object.Hash(object.Blob, []byte(saved))) {
 				t.Fatalf("%s: what the person saved is lost", where)
 			}
-			for name := range disk(t, c.mem, "ws") {
+			for name := range inFolder(t, c.mem, "ws") {
 				if strings.Contains(name, ".umbra-") || strings.Contains(name, "umbra-recovered") {
 					t.Fatalf("%s: left behind: %s", where, name)
 				}

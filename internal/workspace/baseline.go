@@ -12,76 +12,29 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
-	"umbra/internal/ignore"
 	"umbra/internal/scan"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
-
-// rules reads what is left out of the workspace.
-func (w *Workspace) rules() (*ignore.Dir, *ignore.Index, error) {
-	s, err := w.IgnoreOptions()
-	if err != nil {
-		return nil, nil, err
-	}
-	rules, err := ignore.NewRoot(s.Options)
-	return rules, s.Index, errs.Wrap(err, "")
-}
-
-// IgnoreSources are what decides which paths are not recorded: files of rules,
-// and the index of the project's own git, whose files are never left out by its
-// rules.
-type IgnoreSources struct {
-	Options ignore.Options
-	Index   *ignore.Index
-}
-
-// IgnoreOptions reads the sources of the rules, for package ignore.
-func (w *Workspace) IgnoreOptions() (IgnoreSources, error) {
-	exclude, index, err := w.projectRules()
-	if err != nil {
-		return IgnoreSources{}, err
-	}
-	own, err := vfs.ReadFile(w.files, excludeFile)
-	if err != nil && !isAbsent(err) {
-		return IgnoreSources{}, errs.Wrap(err, "")
-	}
-	return IgnoreSources{ignore.Options{ReadFile: scan.RuleReader(w.fs), InfoExclude: exclude, UmbraExclude: own}, index}, nil
-}
-
-// excludeFile is the workspace's own list of what is left out, beside its
-// repository.
-const excludeFile = "exclude"
-
-// skips gathers what is left out, from several goroutines.
-type skips struct {
-	mu   sync.Mutex
-	list []Skip
-}
-
-func (s *skips) add(p wspath.Path, reason string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.list = append(s.list, Skip{Path: string(p), Reason: reason})
-}
 
 // baseline records everything that stands in the folder before the first
 // change, but for what is ignored. One that was cut off is gone on with: what
 // the index and the store know already is not read again.
 func (w *Workspace) baseline(ctx context.Context, progress func(files int64)) error {
-	if err := w.loadIndex(); err != nil {
+	if err := w.disk.LoadIndex(); err != nil {
 		return err
 	}
-	resumed := !w.index.Empty()
-	rules, index, err := w.rules()
+	resumed := !w.disk.Index.Empty()
+	rules, index, err := w.disk.Rules()
 	if err != nil {
 		return err
 	}
-	var skipped skips
+	var skipped disk.Skips
 	told := w.tellBaseline(progress)
 	c, err := w.store.BaselineOf(ctx, message.Message{Source: message.Baseline}, func(fill gitstore.Fill) error {
 		fill.OnPart(func() {
-			if err := w.saveIndex(); err != nil {
+			if err := w.disk.SaveIndex(); err != nil {
 				w.log.Warn("what the baseline has read so far would be read again", "error", err)
 			}
 		})
@@ -89,9 +42,9 @@ func (w *Workspace) baseline(ctx context.Context, progress func(files int64)) er
 		if resumed {
 			b.known = fill.Known
 		}
-		opts := scan.Options{Rules: rules, Index: index, Prune: w.IsOwn, Progress: func(s scan.Stats) { told(s.Files+s.Links, false) }}
+		opts := scan.Options{Rules: rules, Index: index, Prune: w.disk.IsOwn, Progress: func(s scan.Stats) { told(s.Files+s.Links, false) }}
 		err := b.run(ctx, func(visit func(scan.Found) error) error {
-			stats, err := scan.Walk(ctx, w.fs, opts, visit)
+			stats, err := scan.Walk(ctx, w.disk.FS, opts, visit)
 			told(stats.Files+stats.Links, err == nil)
 			w.scanSize.Store(stats.Files + stats.Links + stats.Dirs)
 			return err
@@ -119,9 +72,9 @@ func (w *Workspace) baseline(ctx context.Context, progress func(files int64)) er
 	if err != nil {
 		return err
 	}
-	w.skipped = skipped.list
-	if n := len(skipped.list); n > 0 {
-		w.warn("%d paths are not recorded (the first: %q, %s); the workspace's coverage lists them", n, skipped.list[0].Path, skipped.list[0].Reason)
+	w.skipped = skipped.List
+	if n := len(skipped.List); n > 0 {
+		w.warn("%d paths are not recorded (the first: %q, %s); the workspace's coverage lists them", n, skipped.List[0].Path, skipped.List[0].Reason)
 	}
 	w.progress.begin(c.Seq)
 	return nil
@@ -151,7 +104,7 @@ func (w *Workspace) tellBaseline(progress func(files int64)) func(files int64, d
 type baseline struct {
 	w       *Workspace
 	fill    gitstore.Fill
-	skipped *skips
+	skipped *disk.Skips
 	git     *checkout // nil: every file is read
 	// known takes a file by what an earlier attempt has read; nil: there was none.
 	known func(wspath.Path, object.Mode, object.ID) (bool, error)
@@ -175,7 +128,7 @@ func (b *baseline) run(ctx context.Context, find func(visit func(scan.Found) err
 	}
 	err := find(func(f scan.Found) error {
 		if f.Skip != "" {
-			b.skipped.add(f.Path, string(f.Skip))
+			b.skipped.Add(f.Path, string(f.Skip))
 			return nil
 		}
 		if b.git != nil && b.git.takes(f) {
@@ -211,7 +164,7 @@ func (b *fileReader) file(ctx context.Context, f scan.Found) error {
 		return nil // only drained
 	}
 	if f.Info.IsSymlink() {
-		target, err := b.w.fs.Readlink(string(f.Path))
+		target, err := b.w.disk.FS.Readlink(string(f.Path))
 		if err != nil {
 			return b.refused(f.Path, err)
 		}
@@ -222,12 +175,12 @@ func (b *fileReader) file(ctx context.Context, f scan.Found) error {
 		return err
 	}
 	if f.Info.Size > b.w.limits.CaptureBytes {
-		b.skipped.add(f.Path, "too_large")
+		b.skipped.Add(f.Path, "too_large")
 		return nil
 	}
 	if b.known != nil {
-		if id, ok := b.w.index.Lookup(f.Path, f.Info); ok {
-			if taken, err := b.known(f.Path, gitMode(f.Info), id); taken || err != nil {
+		if id, ok := b.w.disk.Index.Lookup(f.Path, f.Info); ok {
+			if taken, err := b.known(f.Path, disk.GitMode(f.Info), id); taken || err != nil {
 				return err
 			}
 		}
@@ -240,20 +193,20 @@ func (b *fileReader) file(ctx context.Context, f scan.Found) error {
 	if data == nil {
 		at = b.w.now()
 		var err error
-		info, err = b.w.stable(ctx, f.Path, func(h vfs.File, size int64) (err error) {
-			data, err = readAll(h, size)
+		info, err = b.w.disk.Stable(ctx, f.Path, func(h vfs.File, size int64) (err error) {
+			data, err = disk.ReadAll(h, size)
 			return err
 		})
 		if err != nil {
 			return b.refused(f.Path, err)
 		}
 	}
-	id, err := b.adder.Bytes(f.Path, gitMode(info), data)
+	id, err := b.adder.Bytes(f.Path, disk.GitMode(info), data)
 	if errs.CodeOf(err) == "sha1_collision" {
 		return b.refused(f.Path, err)
 	}
 	if err == nil {
-		b.w.index.Put(f.Path, info, id, gitMode(info), at)
+		b.w.disk.Index.Put(f.Path, info, id, disk.GitMode(info), at)
 	}
 	return err
 }
@@ -261,7 +214,7 @@ func (b *fileReader) file(ctx context.Context, f scan.Found) error {
 // unchanged reads a file that is still as the walk has met it, which saves to
 // look at it before it is read; nil for one that is not, or cannot be read.
 func (b *fileReader) unchanged(f scan.Found) ([]byte, vfs.Info) {
-	h, err := b.w.fs.Open(string(f.Path))
+	h, err := b.w.disk.FS.Open(string(f.Path))
 	if err != nil {
 		return nil, vfs.Info{}
 	}
@@ -274,7 +227,7 @@ func (b *fileReader) unchanged(f scan.Found) ([]byte, vfs.Info) {
 		return nil, vfs.Info{}
 	}
 	info, err := h.Stat()
-	if err != nil || !sameContent(f.Info, info) || f.Info.CtimeNs != info.CtimeNs {
+	if err != nil || !disk.SameContent(f.Info, info) || f.Info.CtimeNs != info.CtimeNs {
 		return nil, vfs.Info{}
 	}
 	return data, info
@@ -288,13 +241,13 @@ const wholeFile = 4 << 20
 // the scan that follows finds what it has become.
 func (b *baseline) large(p wspath.Path) error {
 	at := b.w.now()
-	h, info, err := b.w.openRegular(p)
+	h, info, err := b.w.disk.OpenRegular(p)
 	if err != nil {
 		return b.refused(p, err)
 	}
 	defer h.Close()
 	src := &exactly{r: io.NewSectionReader(h, 0, info.Size), left: info.Size}
-	id, err := b.fill.Add()(p, gitMode(info), src, info.Size)
+	id, err := b.fill.Add()(p, disk.GitMode(info), src, info.Size)
 	if errs.CodeOf(err) == "sha1_collision" {
 		return b.refused(p, err)
 	}
@@ -302,8 +255,8 @@ func (b *baseline) large(p wspath.Path) error {
 		return err
 	}
 	after, err := h.Stat()
-	if err == nil && !src.failed && sameContent(info, after) && info.CtimeNs == after.CtimeNs {
-		b.w.index.Put(p, info, id, gitMode(info), at)
+	if err == nil && !src.failed && disk.SameContent(info, after) && info.CtimeNs == after.CtimeNs {
+		b.w.disk.Index.Put(p, info, id, disk.GitMode(info), at)
 	} else {
 		b.w.suspect.Store(true)
 	}
@@ -341,31 +294,12 @@ func (e *exactly) Read(p []byte) (int, error) {
 // refused notes a file that cannot be recorded; what is wrong with the process
 // rather than the file ends the baseline.
 func (b *baseline) refused(p wspath.Path, err error) error {
-	reason, fatal := skipReason(err)
+	reason, fatal := disk.SkipReason(err)
 	if fatal {
 		return err
 	}
 	if reason != "" {
-		b.skipped.add(p, reason)
+		b.skipped.Add(p, reason)
 	}
 	return nil
-}
-
-// skipReason says why a file is left out; empty for one that is gone.
-func skipReason(err error) (reason string, fatal bool) {
-	switch code := errs.CodeOf(err); {
-	case isAbsent(err):
-		return "", false
-	case code == "file_changing":
-		return "changing", false
-	case code == "special_file":
-		return "special", false
-	case code == "sha1_collision":
-		return code, false
-	case errs.Is(err, errs.Forbidden), code == "io_error":
-		return "unreadable", false
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errs.Is(err, errs.Canceled), code == "out_of_descriptors", errs.Is(err, errs.NoSpace):
-		return "", true
-	}
-	return "unreadable", false
 }

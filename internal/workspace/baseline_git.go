@@ -13,6 +13,7 @@ import (
 	"umbra/internal/ignore"
 	"umbra/internal/scan"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/host"
 	"umbra/internal/wspath"
 )
@@ -43,11 +44,11 @@ const attributesFile = ".gitattributes"
 // openCheckout gives the project's repository, nil where it cannot be trusted
 // or there is none.
 func (w *Workspace) openCheckout(index *ignore.Index) *checkout {
-	checkouts, ok := w.host.(host.Checkouts)
+	checkouts, ok := w.disk.Host.(host.Checkouts)
 	if !ok || index == nil || len(index.Entries) == 0 || index.Mtime == (ignore.Timestamp{}) {
 		return nil
 	}
-	read := scan.RuleReader(w.fs)
+	read := scan.RuleReader(w.disk.FS)
 	for i := range index.Entries {
 		name := index.Entries[i].Path
 		if path.Base(name) != attributesFile {
@@ -58,7 +59,7 @@ func (w *Workspace) openCheckout(index *ignore.Index) *checkout {
 			return nil
 		}
 	}
-	objects, ok := checkouts.Objects(w.dir)
+	objects, ok := checkouts.Objects(w.disk.Dir)
 	if !ok {
 		return nil
 	}
@@ -126,7 +127,7 @@ func (c *checkout) settle(ctx context.Context, w *Workspace, fill gitstore.Fill)
 	}
 	files := make([]gitstore.Loan, len(c.loans))
 	for i, l := range c.loans {
-		files[i] = gitstore.Loan{Path: l.path, Mode: gitMode(l.info), ID: l.id, Size: l.info.Size}
+		files[i] = gitstore.Loan{Path: l.path, Mode: disk.GitMode(l.info), ID: l.id, Size: l.info.Size}
 	}
 	left, err := fill.Borrow(ctx, c.lender, files)
 	if err != nil {
@@ -139,7 +140,7 @@ func (c *checkout) settle(ctx context.Context, w *Workspace, fill gitstore.Fill)
 	}
 	for i, l := range c.loans {
 		if !unread[i] {
-			w.index.Put(l.path, l.info, l.id, gitMode(l.info), at)
+			w.disk.Index.Put(l.path, l.info, l.id, disk.GitMode(l.info), at)
 		}
 	}
 	w.log.Debug("blobs copied from the project's repository", "files", len(files)-len(left), "read", len(left))
@@ -150,8 +151,8 @@ func (c *checkout) sampleHolds(ctx context.Context, w *Workspace) bool {
 	n := (len(c.loans) + sampleEvery - 1) / sampleEvery
 	err := spread(ctx, n, 0, func(ctx context.Context, i int) error {
 		l := &c.loans[i*sampleEvery]
-		id, info, err := w.hashFile(ctx, l.path)
-		if err == nil && id != l.id && sameContent(info, l.info) {
+		id, info, err := w.disk.HashFile(ctx, l.path)
+		if err == nil && id != l.id && disk.SameContent(info, l.info) {
 			return errLies
 		}
 		return nil

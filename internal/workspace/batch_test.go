@@ -85,7 +85,7 @@ func TestChangeSets(t *testing.T) {
 				defer b.stop()
 				before := b.w.store.Tip()
 				res, err := b.apply(c.ops...)
-				want := disk(t, b.mem, "ws")
+				want := inFolder(t, b.mem, "ws")
 				if code, failed := strings.CutPrefix(c.entries, "!"); failed {
 					if err == nil || errs.CodeOf(err) != code {
 						t.Fatalf("%v, want %s", err, code)

@@ -7,6 +7,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/rootfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/index"
 	"umbra/internal/wspath"
 )
@@ -14,13 +15,13 @@ import (
 // bring makes the disk hold what history says of a path, where it now holds
 // have. What a person put there meanwhile stands: a scan records it. The path
 // is locked, or nobody else is there yet.
-func (w *Workspace) bring(ctx context.Context, path wspath.Path, want gitstore.Entry, have *seen) error {
+func (w *Workspace) bring(ctx context.Context, path wspath.Path, want gitstore.Entry, have *disk.Seen) error {
 	c := newContents(w)
 	defer c.release()
 	p := &plan{w: w, contents: c}
 	s := step{path: path, mode: want.Mode, result: &onDisk{}}
-	if have.kind != KindNone {
-		s.expect = &onDisk{info: have.info, id: have.id, mode: have.mode, racy: index.IsRacy(have.info, w.now())}
+	if have.Kind != KindNone {
+		s.expect = &onDisk{info: have.Info, id: have.ID, mode: have.Mode, racy: index.IsRacy(have.Info, w.now())}
 	}
 	exec := want.Mode == object.Executable
 	switch {
@@ -32,17 +33,17 @@ func (w *Workspace) bring(ctx context.Context, path wspath.Path, want gitstore.E
 			return err
 		}
 		s.kind, s.content = stepPut, c.fromLink(string(data))
-	case have.kind == KindFile && have.known && have.id == want.ID:
-		s.kind, s.perm, s.result = stepChmod, rootfs.ExecBits(have.info.Mode.Perm(), exec), s.expect
+	case have.Kind == KindFile && have.Known && have.ID == want.ID:
+		s.kind, s.perm, s.result = stepChmod, rootfs.ExecBits(have.Info.Mode.Perm(), exec), s.expect
 	default:
 		r, size, err := w.store.OpenBlob(ctx, want.ID)
 		if err != nil {
 			return err
 		}
 		defer r.Close()
-		s.kind, s.perm = stepPut, w.root.FilePerm(exec)
-		if have.kind == KindFile {
-			s.perm, s.attrs = rootfs.ExecBits(have.info.Mode.Perm(), exec), path
+		s.kind, s.perm = stepPut, w.disk.Root.FilePerm(exec)
+		if have.Kind == KindFile {
+			s.perm, s.attrs = rootfs.ExecBits(have.Info.Mode.Perm(), exec), path
 		}
 		if s.content, err = c.fromStore(ctx, path, want.ID, r, size); err != nil {
 			return err
@@ -72,21 +73,21 @@ func (w *Workspace) bring(ctx context.Context, path wspath.Path, want gitstore.E
 
 // rewriteEntry puts the tip's bytes of a file anew, whatever the stat data say.
 func (w *Workspace) rewriteEntry(ctx context.Context, e gitstore.Entry) error {
-	s, err := w.lstat(e.Path)
-	if err != nil || s.kind != KindFile || e.Mode == object.Symlink || e.Mode == object.Dir {
+	s, err := w.disk.Lstat(e.Path)
+	if err != nil || s.Kind != KindFile || e.Mode == object.Symlink || e.Mode == object.Dir {
 		return err
 	}
-	if err := w.identify(ctx, e.Path, &s); err != nil {
+	if err := w.disk.Identify(ctx, e.Path, &s); err != nil {
 		return err
 	}
-	if s.id != e.ID {
+	if s.ID != e.ID {
 		return nil // a person's: it is recorded by a scan
 	}
-	s.known = false
+	s.Known = false
 	if err := w.bring(ctx, e.Path, e, &s); err != nil {
 		return err
 	}
-	f, err := w.fs.Open(string(e.Path))
+	f, err := w.disk.FS.Open(string(e.Path))
 	if err != nil {
 		return errs.Wrap(err, string(e.Path))
 	}

@@ -10,6 +10,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -35,22 +36,22 @@ func (w *Workspace) Stat(ctx context.Context, p wspath.Path) (Looked, error) {
 		return Looked{}, err
 	}
 	defer w.leave()
-	if err := w.checkFolder(); err != nil {
+	if err := w.disk.Check(); err != nil {
 		return Looked{}, err
 	}
 	l, s, err := w.stat(p)
-	if err == nil && w.virtual != nil {
-		l.Info.MtimeNs = w.treeTime(l.Path)
-		s.info.MtimeNs = l.Info.MtimeNs
+	if err == nil {
+		w.disk.Stamp(l.Path, &l.Info)
+		s.Info.MtimeNs = l.Info.MtimeNs
 	}
-	if err != nil || s.kind != KindFile {
+	if err != nil || s.Kind != KindFile {
 		return l, err
 	}
-	switch err := w.identify(ctx, l.Path, &s); {
+	switch err := w.disk.Identify(ctx, l.Path, &s); {
 	case err == nil:
-		l.Blob, l.Info = s.id, s.info
-	case isAbsent(err), errs.Is(err, errs.NotFound):
-		return Looked{}, errNotFound(p)
+		l.Blob, l.Info = s.ID, s.Info
+	case disk.IsAbsent(err), errs.Is(err, errs.NotFound):
+		return Looked{}, disk.ErrNotFound(p)
 	case errs.Is(err, errs.Forbidden), errs.Is(err, errs.Conflict):
 		// Unreadable, or never still: what it holds cannot be told.
 	default:
@@ -60,37 +61,37 @@ func (w *Workspace) Stat(ctx context.Context, p wspath.Path) (Looked, error) {
 }
 
 // stat is Stat without the bytes.
-func (w *Workspace) stat(p wspath.Path) (Looked, seen, error) {
+func (w *Workspace) stat(p wspath.Path) (Looked, disk.Seen, error) {
 	v := newView(w, w.store.Snapshot(), nil)
 	q, err := v.resolve(p, false)
 	if err != nil {
-		return Looked{}, seen{}, err
+		return Looked{}, disk.Seen{}, err
 	}
-	s, err := w.lstat(q)
+	s, err := w.disk.Lstat(q)
 	if err != nil {
 		return Looked{}, s, err
 	}
-	l := Looked{Path: q, Kind: s.kind, Info: s.info}
-	switch s.kind {
+	l := Looked{Path: q, Kind: s.Kind, Info: s.Info}
+	switch s.Kind {
 	case KindNone:
-		return Looked{}, s, errNotFound(p)
+		return Looked{}, s, disk.ErrNotFound(p)
 	case KindSymlink:
 	default:
 		return l, s, nil
 	}
 	l.Link = true
-	if l.Target, err = w.fs.Readlink(string(q)); err != nil {
-		if isAbsent(err) || errors.Is(err, syscall.EINVAL) {
-			return Looked{}, s, errNotFound(p) // replaced since
+	if l.Target, err = w.disk.FS.Readlink(string(q)); err != nil {
+		if disk.IsAbsent(err) || errors.Is(err, syscall.EINVAL) {
+			return Looked{}, s, disk.ErrNotFound(p) // replaced since
 		}
 		return Looked{}, s, errs.Wrap(err, string(p))
 	}
 	// The kernel says where it leads; the words only name the place.
-	switch _, err := w.fs.Stat(string(q)); {
+	switch _, err := w.disk.FS.Stat(string(q)); {
 	case err == nil:
 	case errors.Is(err, vfs.ErrEscapes):
-		return Looked{}, s, errNotFound(p)
-	case isAbsent(err), errors.Is(err, syscall.ELOOP), errors.Is(err, fs.ErrPermission):
+		return Looked{}, s, disk.ErrNotFound(p)
+	case disk.IsAbsent(err), errors.Is(err, syscall.ELOOP), errors.Is(err, fs.ErrPermission):
 		return l, s, nil
 	default:
 		return Looked{}, s, errs.Wrap(err, string(p))
@@ -98,23 +99,21 @@ func (w *Workspace) stat(p wspath.Path) (Looked, seen, error) {
 	if q, err = v.resolve(q, true); err != nil {
 		return Looked{}, s, err
 	}
-	if s, err = w.lstat(q); err != nil {
+	if s, err = w.disk.Lstat(q); err != nil {
 		return Looked{}, s, err
 	}
-	if s.kind == KindNone || s.kind == KindSymlink {
-		return Looked{}, s, errNotFound(p) // replaced since
+	if s.Kind == KindNone || s.Kind == KindSymlink {
+		return Looked{}, s, disk.ErrNotFound(p) // replaced since
 	}
-	l.Path, l.Kind, l.Info = q, s.kind, s.info
+	l.Path, l.Kind, l.Info = q, s.Kind, s.Info
 	return l, s, nil
 }
 
 // Mtime gives the modification time of what stands at a path that Apply
 // answered with; false if nothing does any more.
 func (w *Workspace) Mtime(p wspath.Path) (time.Time, bool) {
-	info, err := w.fs.Lstat(string(p))
-	if w.virtual != nil {
-		info.MtimeNs = w.treeTime(p)
-	}
+	info, err := w.disk.FS.Lstat(string(p))
+	w.disk.Stamp(p, &info)
 	return time.Unix(0, info.MtimeNs), err == nil
 }
 
@@ -126,7 +125,7 @@ func (w *Workspace) folderAt(p wspath.Path) (wspath.Path, error) {
 	}
 	switch {
 	case l.Kind == KindSymlink:
-		return "", errNotFound(p)
+		return "", disk.ErrNotFound(p)
 	case l.Kind != KindDir:
 		return "", &errs.Error{Kind: errs.Invalid, Code: "not_a_directory", Detail: "That is no folder.", Path: string(p)}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 )
 
 // Caches of what is read from the history stand in a folder beside the
@@ -24,7 +25,7 @@ const (
 
 // ReadCache gives what was kept under a name; nil if there is none.
 func (w *Workspace) ReadCache(name string) ([]byte, error) {
-	data, err := vfs.ReadFile(w.files, cachesDir+"/"+name)
+	data, err := vfs.ReadFile(w.disk.Files, cachesDir+"/"+name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -40,12 +41,12 @@ func (w *Workspace) ReadCache(name string) ([]byte, error) {
 
 // WriteCache keeps data under a name, in place of what was kept there.
 func (w *Workspace) WriteCache(name string, data []byte) error {
-	if err := w.files.Mkdir(cachesDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := w.disk.Files.Mkdir(cachesDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return errs.Wrap(err, "")
 	}
 	name = cachesDir + "/" + name
 	temp := name + ".new"
-	f, err := w.files.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := w.disk.Files.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
@@ -55,7 +56,7 @@ func (w *Workspace) WriteCache(name string, data []byte) error {
 		_, err = f.Write(sum[:])
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = w.files.Rename(temp, name)
+		err = w.disk.Files.Rename(temp, name)
 	}
 	return errs.Wrap(err, "")
 }
@@ -63,12 +64,12 @@ func (w *Workspace) WriteCache(name string, data []byte) error {
 // DropCaches removes all that is kept: a purge must leave nothing that tells of
 // what it took out.
 func (w *Workspace) DropCaches() error {
-	list, err := w.files.ReadDir(cachesDir)
-	if isAbsent(err) {
+	list, err := w.disk.Files.ReadDir(cachesDir)
+	if disk.IsAbsent(err) {
 		return nil
 	}
 	for _, e := range list {
-		if rerr := w.files.Remove(cachesDir + "/" + e.Name); !isAbsent(rerr) {
+		if rerr := w.disk.Files.Remove(cachesDir + "/" + e.Name); !disk.IsAbsent(rerr) {
 			err = errors.Join(err, rerr)
 		}
 	}

@@ -124,7 +124,7 @@ func (w *Workspace) keepPermissions(entries []netEntry) {
 	for i := range entries {
 		e := &entries[i]
 		if (e.Operation == message.Delete || e.Operation == message.Modify) && e.before.Mode != object.Symlink {
-			if perm := w.index.Perm(e.before.Path, e.before.ID); perm != 0 && perm != w.root.FilePerm(e.before.Mode == object.Executable) {
+			if perm := w.disk.Index.Perm(e.before.Path, e.before.ID); perm != 0 && perm != w.disk.Root.FilePerm(e.before.Mode == object.Executable) {
 				e.Permissions = fmt.Sprintf("%04o", perm)
 			}
 		}

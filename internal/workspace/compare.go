@@ -28,10 +28,10 @@ func (w *Workspace) Compare(ctx context.Context) ([]Difference, error) {
 		return nil, err
 	}
 	defer w.leave()
-	if err := w.checkFolder(); err != nil {
+	if err := w.disk.Check(); err != nil {
 		return nil, err
 	}
-	if w.virtual != nil {
+	if !w.disk.Physical() {
 		return nil, nil
 	}
 	s := w.newScanner(false)
@@ -76,12 +76,12 @@ func (s *scanner) difference(ctx context.Context, c *candidate) (d Difference, d
 	if tracked && tip.Mode == object.Dir {
 		tip, tracked = gitstore.Entry{}, false
 	}
-	now, err := s.w.lstat(c.path)
+	now, err := s.w.disk.Lstat(c.path)
 	if err != nil {
 		return d, false, nil // not readable: nothing is known of it
 	}
 	d = Difference{Path: string(c.path), Reason: "modified"}
-	there := now.kind == KindFile || now.kind == KindSymlink
+	there := now.Kind == KindFile || now.Kind == KindSymlink
 	switch {
 	case !there && !tracked:
 		return d, false, nil

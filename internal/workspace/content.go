@@ -14,6 +14,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/rootfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -185,7 +186,7 @@ func (c *contents) fromHeld(p wspath.Path, id object.ID, data []byte) (*content,
 func (c *contents) stage(p wspath.Path, data []byte) (*content, error) {
 	x := &content{}
 	c.all = append(c.all, x)
-	staged, err := c.w.root.Stage(p)
+	staged, err := c.w.disk.Root.Stage(p)
 	if err != nil {
 		return nil, errs.Wrap(err, string(p))
 	}
@@ -218,7 +219,7 @@ func (c *contents) fromReader(ctx context.Context, p wspath.Path, body io.Reader
 	}
 	x := &content{}
 	c.all = append(c.all, x)
-	staged, err := c.w.root.Stage(p)
+	staged, err := c.w.disk.Root.Stage(p)
 	if err != nil {
 		return nil, errs.Wrap(err, string(p))
 	}
@@ -262,7 +263,7 @@ func incomplete(p wspath.Path) error {
 func (c *contents) fromStore(ctx context.Context, p wspath.Path, id object.ID, r io.Reader, size int64) (*content, error) {
 	x := &content{blob: gitstore.KnownBlob(id)}
 	c.all = append(c.all, x)
-	staged, err := c.w.root.Stage(p)
+	staged, err := c.w.disk.Root.Stage(p)
 	if err != nil {
 		return nil, errs.Wrap(err, string(p))
 	}
@@ -324,8 +325,8 @@ func (c *contents) fromLink(target string) *content {
 
 // fromDisk prepares a copy of what a file on disk holds.
 func (c *contents) fromDisk(ctx context.Context, from, to wspath.Path) (*content, object.Mode, error) {
-	for range tries {
-		f, before, err := c.w.openRegular(from)
+	for range disk.Tries {
+		f, before, err := c.w.disk.OpenRegular(from)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -335,11 +336,11 @@ func (c *contents) fromDisk(ctx context.Context, from, to wspath.Path) (*content
 		if err := errors.Join(err, serr); err != nil {
 			return nil, 0, errs.Wrap(err, string(from))
 		}
-		if sameContent(before, after) && x.staged.Size() == before.Size {
-			return x, gitMode(after), nil
+		if disk.SameContent(before, after) && x.staged.Size() == before.Size {
+			return x, disk.GitMode(after), nil
 		}
 	}
-	return nil, 0, errChanging(from)
+	return nil, 0, disk.ErrChanging(from)
 }
 
 // fromContent prepares the same bytes once more.

@@ -105,7 +105,7 @@ func (s *scenario) failAt(t *testing.T, n int, errno syscall.Errno, reads bool) 
 	b := s.bench(t)
 	defer b.stop()
 	b.hook.Reads = reads
-	before := disk(t, b.mem, "ws")
+	before := inFolder(t, b.mem, "ws")
 	base := b.hook.Count()
 	failed := ""
 	b.on(func(c vfs.Call) error {
@@ -120,7 +120,7 @@ func (s *scenario) failAt(t *testing.T, n int, errno syscall.Errno, reads bool) 
 	where := fmt.Sprintf("%v at call %d (%s): err %v", errno, n, failed, err)
 	b.w.settleLingers(context.Background(), false)
 	if err != nil {
-		if d := diffMaps(files(disk(t, b.mem, "ws")), files(before)); d != "" {
+		if d := diffMaps(files(inFolder(t, b.mem, "ws")), files(before)); d != "" {
 			t.Fatalf("%s: files changed:\n%s", where, d)
 		}
 	} else if res.Commit.IsZero() {
@@ -215,7 +215,7 @@ func (s *scenario) crashAt(t *testing.T, n int, mode vfs.CrashMode, seed uint64)
 	if d := c.differ(); d != "" {
 		t.Fatalf("%s: disk and history differ:\n%s", where, d)
 	}
-	for name := range disk(t, c.mem, "ws") {
+	for name := range inFolder(t, c.mem, "ws") {
 		if strings.Contains(name, ".umbra-") || strings.Contains(name, "umbra-recovered") {
 			t.Fatalf("%s: left behind: %s", where, name)
 		}
@@ -305,7 +305,7 @@ func crashRandomly(t *testing.T, seed uint64) {
 		}
 		person := ""
 		if p := pick(); r.IntN(3) == 0 {
-			if s, err := b.w.lstat(wspath.Path(p)); err == nil && s.kind == KindFile && clone == nil {
+			if s, err := b.w.disk.Lstat(wspath.Path(p)); err == nil && s.Kind == KindFile && clone == nil {
 				person = fmt.Sprintf("person %d", i)
 				writeDisk(t, b.mem, "ws/"+p, person)
 				ops = []Op{write(p, fmt.Sprintf("over %d", i))}

@@ -346,9 +346,9 @@ func mkdirs(t testing.TB, f vfs.FS, dir string) {
 	must(t, f.SyncDir(path.Dir(dir)))
 }
 
-// disk gives what a folder holds: bytes of files, "->" and the target of links,
+// inFolder gives what a folder holds: bytes of files, "->" and the target of links,
 // "/" for empty folders. Temporary files and .git show as they are.
-func disk(t testing.TB, f vfs.FS, dir string) map[string]string {
+func inFolder(t testing.TB, f vfs.FS, dir string) map[string]string {
 	t.Helper()
 	out := make(map[string]string)
 	diskInto(t, f, dir, "", out)
@@ -414,7 +414,7 @@ func (b *bench) same() {
 }
 
 func (b *bench) differ() string {
-	return diffMaps(files(disk(b.t, b.mem, "ws")), tree(b.t, b.w))
+	return diffMaps(files(inFolder(b.t, b.mem, "ws")), tree(b.t, b.w))
 }
 
 func files(m map[string]string) map[string]string {

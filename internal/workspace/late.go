@@ -10,13 +10,14 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
 // captureAside makes a blob of what was displaced.
-func (w *Workspace) captureAside(ctx context.Context, out *rootfs.Displaced, s *seen) (gitstore.Blob, error) {
-	b, err := w.capture(ctx, wspath.Path(out.Temp), s)
-	w.index.DropFile(wspath.Path(out.Temp))
+func (w *Workspace) captureAside(ctx context.Context, out *rootfs.Displaced, s *disk.Seen) (gitstore.Blob, error) {
+	b, err := w.disk.Capture(ctx, wspath.Path(out.Temp), s)
+	w.disk.Index.DropFile(wspath.Path(out.Temp))
 	return b, err
 }
 
@@ -25,23 +26,23 @@ func (w *Workspace) captureAside(ctx context.Context, out *rootfs.Displaced, s *
 // that takes that back, since what stands at the path is newer. The path is
 // locked by the caller, who settles the commits.
 func (w *Workspace) recordLate(ctx context.Context, p wspath.Path, out *rootfs.Displaced, reason string) (seqs []uint64, err error) {
-	info, err := w.fs.Lstat(out.Temp)
-	if isAbsent(err) {
+	info, err := w.disk.FS.Lstat(out.Temp)
+	if disk.IsAbsent(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, errs.Wrap(err, out.Temp)
 	}
-	s := seen{kind: kindOf(info.Mode), info: info}
-	if s.kind != KindFile && s.kind != KindSymlink {
+	s := disk.Seen{Kind: disk.KindOf(info.Mode), Info: info}
+	if s.Kind != KindFile && s.Kind != KindSymlink {
 		return nil, w.rescue(out)
 	}
-	s.mode = gitMode(info)
-	if err := w.identify(ctx, wspath.Path(out.Temp), &s); err != nil {
+	s.Mode = disk.GitMode(info)
+	if err := w.disk.Identify(ctx, wspath.Path(out.Temp), &s); err != nil {
 		return nil, err
 	}
-	w.index.DropFile(wspath.Path(out.Temp))
-	if w.store.HasBlob(s.id) {
+	w.disk.Index.DropFile(wspath.Path(out.Temp))
+	if w.store.HasBlob(s.ID) {
 		return nil, w.retire(p, out)
 	}
 	b, err := w.captureAside(ctx, out, &s)
@@ -49,7 +50,7 @@ func (w *Workspace) recordLate(ctx context.Context, p wspath.Path, out *rootfs.D
 		return nil, err
 	}
 	defer w.store.Discard(b)
-	seqs, err = w.recordBeside(ctx, p, s.mode, b, reason)
+	seqs, err = w.recordBeside(ctx, p, s.Mode, b, reason)
 	if errs.Is(err, errs.Conflict) || errs.Is(err, errs.BadPath) {
 		return seqs, w.rescue(out) // a folder stands there now, or a file above it
 	}
@@ -101,12 +102,12 @@ func (w *Workspace) rescue(out *rootfs.Displaced) error {
 	}
 	for i := range 100 {
 		name := dir.Join(fmt.Sprintf("umbra-recovered-%d-%d", out.Info.Ino, i))
-		err := w.fs.RenameNoReplace(out.Temp, string(name))
+		err := w.disk.FS.RenameNoReplace(out.Temp, string(name))
 		if err == nil {
 			w.warn("a displaced file was kept as %q", name)
 			return nil
 		}
-		if _, lerr := w.fs.Lstat(string(name)); lerr != nil {
+		if _, lerr := w.disk.FS.Lstat(string(name)); lerr != nil {
 			return errs.Wrap(err, out.Temp)
 		}
 	}
@@ -181,7 +182,7 @@ func (w *Workspace) lateComer(l lingering) bool {
 		return false
 	}
 	open, info := w.ask(l.out)
-	if open == vfs.No && sameContent(info, l.out.Info) {
+	if open == vfs.No && disk.SameContent(info, l.out.Info) {
 		return false
 	}
 	w.wait(l.path, l.out, open)
@@ -190,7 +191,7 @@ func (w *Workspace) lateComer(l lingering) bool {
 
 // drop removes a displaced file.
 func (w *Workspace) drop(l lingering) {
-	if err := w.root.Drop(l.out); err != nil && !isAbsent(err) {
+	if err := w.disk.Root.Drop(l.out); err != nil && !disk.IsAbsent(err) {
 		w.log.Warn("displaced file not removed; it is tried again", "name", l.out.Temp, "error", err)
 		l.done = true
 		w.lingerOn(l)

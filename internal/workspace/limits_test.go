@@ -13,6 +13,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/need"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 )
 
 // A panic at any call of a request releases its paths, and what it left half done
@@ -62,7 +63,7 @@ func (s *scenario) panicAt(t *testing.T, n int) {
 	if _, err := b.w.Sync(ctx, SyncOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if d := diffMaps(files(withoutTemps(disk(t, b.mem, "ws"))), tree(t, b.w)); d != "" {
+	if d := diffMaps(files(withoutTemps(inFolder(t, b.mem, "ws"))), tree(t, b.w)); d != "" {
 		t.Fatalf("panic at call %d (%s): %s", n, at, d)
 	}
 	if tip := b.w.store.Tip().Seq; tip > began && b.w.Settled() != tip {
@@ -172,7 +173,7 @@ func TestDescriptorsOfARequest(t *testing.T) {
 // A scan leaves colliding content out and says why; it does not end.
 func TestCollisionIsSkipped(t *testing.T) {
 	err := errs.New(errs.Unprocessable, "sha1_collision", "")
-	if reason, fatal := skipReason(err); reason != "sha1_collision" || fatal {
+	if reason, fatal := disk.SkipReason(err); reason != "sha1_collision" || fatal {
 		t.Errorf("%q, fatal %v", reason, fatal)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"umbra/internal/partsort"
 	"umbra/internal/scan"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -56,7 +57,7 @@ func (w *Workspace) List(ctx context.Context, p wspath.Path, o ListOptions) (par
 	if err := l.folder(q, p, nil, 0); err != nil {
 		return nil, 0, err
 	}
-	if part, err = l.page.look(ctx, w.fs); err != nil {
+	if part, err = l.page.look(ctx, w.disk.FS); err != nil {
 		return nil, 0, err
 	}
 	return part, l.n - (l.page.entries - len(part)), nil
@@ -79,7 +80,7 @@ type lister struct {
 }
 
 func (w *Workspace) lister(ctx context.Context, p wspath.Path, o ListOptions) (*lister, wspath.Path, error) {
-	if err := w.checkFolder(); err != nil {
+	if err := w.disk.Check(); err != nil {
 		return nil, "", err
 	}
 	q, err := w.folderAt(p)
@@ -91,11 +92,11 @@ func (w *Workspace) lister(ctx context.Context, p wspath.Path, o ListOptions) (*
 		return l, q, nil
 	}
 	if o.GitIgnore {
-		if l.exclude, l.index, err = w.projectRules(); err != nil {
+		if l.exclude, l.index, err = w.disk.GitRules(); err != nil {
 			return nil, "", err
 		}
 	}
-	l.rules, err = ignore.NewRoot(ignore.Options{ReadFile: scan.RuleReader(w.fs), InfoExclude: l.exclude, Codey: o.CodeyIgnore})
+	l.rules, err = ignore.NewRoot(ignore.Options{ReadFile: scan.RuleReader(w.disk.FS), InfoExclude: l.exclude, Codey: o.CodeyIgnore})
 	for _, name := range q.Components() {
 		if err != nil {
 			break
@@ -104,7 +105,7 @@ func (w *Workspace) lister(ctx context.Context, p wspath.Path, o ListOptions) (*
 	}
 	if err != nil {
 		if cannotList(err) {
-			err = errNotFound(p) // replaced since it was looked at
+			err = disk.ErrNotFound(p) // replaced since it was looked at
 		}
 		return nil, "", errs.Wrap(err, string(p))
 	}
@@ -131,21 +132,21 @@ func (l *lister) names(at wspath.Path, depth int) ([]vfs.DirEntry, error) {
 	if err := l.ctx.Err(); err != nil {
 		return nil, errs.Wrap(err, "")
 	}
-	all, err := l.w.fs.ReadDir(string(at))
+	all, err := l.w.disk.FS.ReadDir(string(at))
 	switch {
 	case err == nil:
 		return all, nil
 	case depth > 0 && cannotList(err):
 		return nil, nil
-	case isAbsent(err), errors.Is(err, syscall.ELOOP), errors.Is(err, vfs.ErrEscapes):
-		return nil, errNotFound(at) // replaced since it was looked at
+	case disk.IsAbsent(err), errors.Is(err, syscall.ELOOP), errors.Is(err, vfs.ErrEscapes):
+		return nil, disk.ErrNotFound(at) // replaced since it was looked at
 	}
 	return nil, errs.Wrap(err, string(at))
 }
 
 // cannotList tells errors that are about one folder.
 func cannotList(err error) bool {
-	return isAbsent(err) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ELOOP) || errors.Is(err, vfs.ErrEscapes) ||
+	return disk.IsAbsent(err) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ELOOP) || errors.Is(err, vfs.ErrEscapes) ||
 		errors.Is(err, syscall.ENAMETOOLONG)
 }
 
@@ -234,7 +235,7 @@ func (l *lister) visible(at wspath.Path, rules *ignore.Dir, all []vfs.DirEntry) 
 		if !isDir && !e.Type.IsRegular() && e.Type != fs.ModeSymlink || wspath.IsGitName(e.Name) || wspath.IsTemp(e.Name) {
 			continue
 		}
-		if len(at)+1+len(e.Name) > wspath.MaxPath || len(l.w.own) > 0 && l.w.IsOwn(at.Join(e.Name)) {
+		if len(at)+1+len(e.Name) > wspath.MaxPath || len(l.w.disk.Own) > 0 && l.w.disk.IsOwn(at.Join(e.Name)) {
 			continue
 		}
 		if rules != nil && l.hidden(at, rules, e.Name, isDir) {

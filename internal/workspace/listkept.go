@@ -102,7 +102,7 @@ func (k *keptListings) forget(now time.Time) {
 // resume takes up what is kept of the listing, if its rules still hold. The
 // first page begins nothing: most listings have no other.
 func (l *lister) resume(at wspath.Path) {
-	if l.w.virtual != nil {
+	if !l.w.disk.Physical() {
 		return
 	}
 	key := listingKey{at, l.git, l.codey, l.recursive}
@@ -140,7 +140,7 @@ func (l *lister) again(at wspath.Path, above *ignore.Dir) *keptFolder {
 	if f == nil {
 		return nil
 	}
-	info, err := l.w.fs.Lstat(string(at))
+	info, err := l.w.disk.FS.Lstat(string(at))
 	if err == nil && f.above == above && unchanged(info, f.info) && l.sameFiles(f.files) {
 		return f
 	}
@@ -155,7 +155,7 @@ func unchanged(a, b vfs.Info) bool {
 
 func (l *lister) sameFiles(files []ruleFile) bool {
 	for _, f := range files {
-		if info, _ := l.w.fs.Lstat(string(f.path)); !unchanged(info, f.info) {
+		if info, _ := l.w.disk.FS.Lstat(string(f.path)); !unchanged(info, f.info) {
 			return false
 		}
 	}
@@ -167,7 +167,7 @@ func (l *lister) sameFiles(files []ruleFile) bool {
 func (l *lister) ruleFiles(at wspath.Path, names ...string) (files []ruleFile, ok bool) {
 	for _, name := range names {
 		f := ruleFile{path: at.Join(name)}
-		info, err := l.w.fs.Lstat(string(f.path))
+		info, err := l.w.disk.FS.Lstat(string(f.path))
 		if err == nil {
 			if f.info = info; index.IsRacy(info, l.w.now()) {
 				return nil, false
@@ -184,7 +184,7 @@ func (l *lister) before(at wspath.Path) *keptFolder {
 	if l.kept == nil || l.kept.names > maxKeptNames {
 		return nil
 	}
-	info, err := l.w.fs.Lstat(string(at))
+	info, err := l.w.disk.FS.Lstat(string(at))
 	if err != nil || index.IsRacy(info, l.w.now()) {
 		return nil
 	}

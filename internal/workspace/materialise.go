@@ -12,6 +12,7 @@ import (
 	"umbra/internal/moves"
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -94,7 +95,7 @@ func (m *materialiser) run(ctx context.Context) error {
 
 // dirs makes the folder of a path and notes those that it made.
 func (m *materialiser) dirs(p wspath.Path) error {
-	made, err := m.w.root.EnsureDir(p.Dir())
+	made, err := m.w.disk.Root.EnsureDir(p.Dir())
 	for _, dir := range made {
 		m.log = append(m.log, done{act: actMade, path: dir})
 	}
@@ -111,7 +112,7 @@ func (m *materialiser) put(ctx context.Context, s *step) error {
 	}
 	exists := s.expect != nil
 	var last error
-	for range 2 * tries {
+	for range 2 * disk.Tries {
 		if !exists {
 			last = s.content.staged.Place(s.path, s.perm)
 			if last == nil {
@@ -195,16 +196,16 @@ func (m *materialiser) placed(s *step) error {
 		return err
 	}
 	*s.result = onDisk{info: info, id: s.content.blob.ID(), mode: s.mode, racy: true}
-	m.w.remember(s.path, info, s.content.blob.ID(), s.mode, at)
+	m.w.disk.Remember(s.path, info, s.content.blob.ID(), s.mode, at)
 	return nil
 }
 
 func (m *materialiser) putLink(ctx context.Context, s *step) error {
 	exists := s.expect != nil
 	var last error
-	for range 2 * tries {
+	for range 2 * disk.Tries {
 		if !exists {
-			if last = m.w.fs.Symlink(s.content.target, string(s.path)); last == nil {
+			if last = m.w.disk.FS.Symlink(s.content.target, string(s.path)); last == nil {
 				m.log = append(m.log, done{act: actPlaced, path: s.path})
 				if s.expect != nil {
 					m.foreign = append(m.foreign, foreign{path: s.path})
@@ -213,7 +214,7 @@ func (m *materialiser) putLink(ctx context.Context, s *step) error {
 			}
 		} else {
 			var out *rootfs.Displaced
-			if out, last = m.w.root.SwapLink(s.path, s.content.target); out != nil {
+			if out, last = m.w.disk.Root.SwapLink(s.path, s.content.target); out != nil {
 				m.log = append(m.log, done{act: actSwapped, path: s.path, out: out})
 				if last != nil {
 					return last
@@ -240,12 +241,12 @@ func (m *materialiser) putLink(ctx context.Context, s *step) error {
 }
 
 func (m *materialiser) linked(s *step) error {
-	info, err := m.w.fs.Lstat(string(s.path))
+	info, err := m.w.disk.FS.Lstat(string(s.path))
 	if err != nil {
 		return err
 	}
 	*s.result = onDisk{info: info, id: s.content.blob.ID(), mode: object.Symlink}
-	m.w.index.DropFile(s.path)
+	m.w.disk.Index.DropFile(s.path)
 	return nil
 }
 
@@ -258,11 +259,11 @@ func (m *materialiser) inspect(ctx context.Context, expect *onDisk, p wspath.Pat
 	}
 	d.open, d.foreign = open, !same
 	if !same {
-		if err := m.w.root.Home(d.out, p); err != nil {
+		if err := m.w.disk.Root.Home(d.out, p); err != nil {
 			return err
 		}
 	} else if open != vfs.No {
-		if err := m.w.root.Away(d.out, p, open == vfs.Yes); err != nil {
+		if err := m.w.disk.Root.Away(d.out, p, open == vfs.Yes); err != nil {
 			return errInUse(p, err)
 		}
 	}
@@ -276,12 +277,12 @@ func (m *materialiser) inspect(ctx context.Context, expect *onDisk, p wspath.Pat
 // lock, and whether another process has it open for writing.
 func (w *Workspace) isExpected(ctx context.Context, out *rootfs.Displaced, expect *onDisk) (same bool, open vfs.Writers, err error) {
 	if !out.Info.IsRegular() {
-		return expect != nil && sameContent(out.Info, expect.info), vfs.No, nil
+		return expect != nil && disk.SameContent(out.Info, expect.info), vfs.No, nil
 	}
-	f, err := w.root.Open(out)
+	f, err := w.disk.Root.Open(out)
 	if err != nil {
 		// Not readable: then its stat data must do.
-		return expect != nil && sameContent(out.Info, expect.info) && !expect.racy, vfs.Unknown, nil
+		return expect != nil && disk.SameContent(out.Info, expect.info) && !expect.racy, vfs.Unknown, nil
 	}
 	defer f.Close()
 	// Asked first: what nobody has open for writing, under a name that nobody
@@ -290,13 +291,13 @@ func (w *Workspace) isExpected(ctx context.Context, out *rootfs.Displaced, expec
 	if out.Info, err = f.Stat(); err != nil {
 		return false, open, err
 	}
-	if expect == nil || !sameContent(out.Info, expect.info) {
+	if expect == nil || !disk.SameContent(out.Info, expect.info) {
 		return false, open, nil
 	}
 	if !expect.racy && open == vfs.No {
 		return true, open, nil
 	}
-	id, err := hashBlob(ctx, f, out.Info.Size)
+	id, err := disk.HashBlob(ctx, f, out.Info.Size)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return false, open, nil // who has it open has cut it
 	}
@@ -313,7 +314,7 @@ func (m *materialiser) take(ctx context.Context, s *step) error {
 			return err
 		}
 	}
-	out, err := m.w.root.Take(s.path)
+	out, err := m.w.disk.Root.Take(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if s.expect != nil || s.dir {
 			m.foreign = append(m.foreign, foreign{path: s.path})
@@ -337,7 +338,7 @@ func (m *materialiser) take(ctx context.Context, s *step) error {
 		}
 		return nil
 	}
-	m.w.index.DropFile(s.path)
+	m.w.disk.Index.DropFile(s.path)
 	return m.inspect(ctx, s.expect, s.path)
 }
 
@@ -348,7 +349,7 @@ func (m *materialiser) leave(dir wspath.Path) error {
 		if d.out == nil || d.out.IsAside() || !d.out.Info.IsRegular() || !wspath.Path(d.out.Temp).IsUnder(dir) {
 			continue
 		}
-		if err := m.w.root.Away(d.out, d.outPath(), d.open == vfs.Yes); err != nil && (d.open != vfs.No || d.foreign) {
+		if err := m.w.disk.Root.Away(d.out, d.outPath(), d.open == vfs.Yes); err != nil && (d.open != vfs.No || d.foreign) {
 			return errInUse(d.outPath(), err)
 		}
 	}
@@ -367,12 +368,12 @@ func (m *materialiser) move(ctx context.Context, s *step) error {
 	if s.target != nil {
 		// Both names always lead to something: an exchange, and what stood at
 		// the target then goes from the other name.
-		err := m.w.fs.Exchange(string(s.path), string(s.to))
+		err := m.w.disk.FS.Exchange(string(s.path), string(s.to))
 		switch {
 		case err == nil:
-			out, err := m.w.root.Take(s.path)
+			out, err := m.w.disk.Root.Take(s.path)
 			if out == nil {
-				return errors.Join(err, m.w.fs.Exchange(string(s.path), string(s.to)))
+				return errors.Join(err, m.w.disk.FS.Exchange(string(s.path), string(s.to)))
 			}
 			d.out = out
 			m.log = append(m.log, d)
@@ -393,8 +394,8 @@ func (m *materialiser) move(ctx context.Context, s *step) error {
 			return err
 		}
 	}
-	for range 2 * tries {
-		err := m.w.fs.RenameNoReplace(string(s.path), string(s.to))
+	for range 2 * disk.Tries {
+		err := m.w.disk.FS.RenameNoReplace(string(s.path), string(s.to))
 		switch {
 		case err == nil:
 			m.log = append(m.log, d)
@@ -410,7 +411,7 @@ func (m *materialiser) move(ctx context.Context, s *step) error {
 				return m.keep(s.to, d.out, err)
 			}
 		case errors.Is(err, fs.ErrNotExist):
-			if _, lerr := m.w.fs.Lstat(string(s.path)); errors.Is(lerr, fs.ErrNotExist) {
+			if _, lerr := m.w.disk.FS.Lstat(string(s.path)); errors.Is(lerr, fs.ErrNotExist) {
 				m.foreign = append(m.foreign, foreign{path: s.path})
 				return m.keep(s.to, d.out, nil)
 			}
@@ -421,15 +422,15 @@ func (m *materialiser) move(ctx context.Context, s *step) error {
 			return m.keep(s.to, d.out, err)
 		}
 	}
-	return m.keep(s.to, d.out, errChanging(s.to))
+	return m.keep(s.to, d.out, disk.ErrChanging(s.to))
 }
 
 // swap exchanges two files or directories.
 func (m *materialiser) swap(ctx context.Context, s *step) error {
-	err := m.w.root.Exchange(s.path, s.to)
+	err := m.w.disk.Root.Exchange(s.path, s.to)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		temp := m.w.root.TempIn(s.path.Dir())
+		temp := m.w.disk.Root.TempIn(s.path.Dir())
 		for _, x := range []step{{path: s.path, to: temp, expect: s.expect, result: s.expect}, {path: s.to, to: s.path, expect: s.target, result: s.target},
 			{path: temp, to: s.to, expect: s.expect, result: s.expect}} {
 			x.dir = s.dir
@@ -450,11 +451,11 @@ func (m *materialiser) swap(ctx context.Context, s *step) error {
 		now    wspath.Path
 		expect *onDisk
 	}{{s.to, s.expect}, {s.path, s.target}} {
-		info, err := m.w.fs.Lstat(string(x.now))
+		info, err := m.w.disk.FS.Lstat(string(x.now))
 		if err != nil {
 			return err
 		}
-		if info.IsDir() != x.expect.info.IsDir() || !info.IsDir() && !sameContent(info, x.expect.info) {
+		if info.IsDir() != x.expect.info.IsDir() || !info.IsDir() && !disk.SameContent(info, x.expect.info) {
 			m.foreign = append(m.foreign, foreign{path: s.path}, foreign{path: s.to})
 			return nil
 		}
@@ -467,29 +468,29 @@ func (m *materialiser) swap(ctx context.Context, s *step) error {
 // are those of before.
 func (m *materialiser) carried(p wspath.Path, info vfs.Info, is *onDisk) {
 	if is.info = info; info.IsRegular() && !is.racy {
-		m.w.remember(p, info, is.id, is.mode, m.w.now())
+		m.w.disk.Remember(p, info, is.id, is.mode, m.w.now())
 	} else if !info.IsDir() {
-		m.w.index.DropFile(p)
+		m.w.disk.Index.DropFile(p)
 	}
 }
 
 // exchanged keeps what is known by path true when two names are exchanged.
 func (m *materialiser) exchanged(a, b wspath.Path, dir bool) {
-	m.w.index.DropFile(a)
-	m.w.index.DropFile(b)
+	m.w.disk.Index.DropFile(a)
+	m.w.disk.Index.DropFile(b)
 	if !dir {
 		return
 	}
 	between := wspath.Path(wspath.TempName(0)) // no file's
 	for _, x := range [][2]wspath.Path{{a, between}, {b, a}, {between, b}} {
-		m.w.index.MoveTree(x[0], x[1])
+		m.w.disk.Index.MoveTree(x[0], x[1])
 		m.followed(x[0], x[1])
 		m.w.progress.follow(x[0], x[1])
 	}
 }
 
 func (m *materialiser) takeTarget(to wspath.Path) (*rootfs.Displaced, error) {
-	out, err := m.w.root.Take(to)
+	out, err := m.w.disk.Root.Take(to)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -507,19 +508,19 @@ func (m *materialiser) keep(p wspath.Path, out *rootfs.Displaced, err error) err
 // moved looks at what came along under the new name.
 func (m *materialiser) moved(ctx context.Context, s *step) error {
 	if s.dir {
-		m.w.index.MoveTree(s.path, s.to)
+		m.w.disk.Index.MoveTree(s.path, s.to)
 		m.followed(s.path, s.to)
 		m.w.progress.follow(s.path, s.to)
 		return nil
 	}
-	m.w.index.DropFile(s.path)
-	info, err := m.w.fs.Lstat(string(s.to))
+	m.w.disk.Index.DropFile(s.path)
+	info, err := m.w.disk.FS.Lstat(string(s.to))
 	if err != nil {
 		return err
 	}
-	if s.expect != nil && !sameContent(info, s.expect.info) {
+	if s.expect != nil && !disk.SameContent(info, s.expect.info) {
 		m.foreign = append(m.foreign, foreign{path: s.path})
-		m.w.index.DropFile(s.to)
+		m.w.disk.Index.DropFile(s.to)
 		return nil
 	}
 	if s.result != nil {
@@ -529,14 +530,14 @@ func (m *materialiser) moved(ctx context.Context, s *step) error {
 }
 
 func (m *materialiser) mkdir(s *step) error {
-	for range tries {
-		err := m.w.fs.Mkdir(string(s.path), m.w.root.DirPerm())
+	for range disk.Tries {
+		err := m.w.disk.FS.Mkdir(string(s.path), m.w.disk.Root.DirPerm())
 		switch {
 		case err == nil:
 			m.log = append(m.log, done{act: actMade, path: s.path})
 			return nil
 		case errors.Is(err, fs.ErrExist):
-			info, err := m.w.fs.Lstat(string(s.path))
+			info, err := m.w.disk.FS.Lstat(string(s.path))
 			if err == nil && info.IsDir() {
 				return nil
 			}
@@ -551,13 +552,13 @@ func (m *materialiser) mkdir(s *step) error {
 			return err
 		}
 	}
-	return errChanging(s.path)
+	return disk.ErrChanging(s.path)
 }
 
 func (m *materialiser) chmod(ctx context.Context, s *step) error {
-	f, err := m.w.fs.Open(string(s.path))
+	f, err := m.w.disk.FS.Open(string(s.path))
 	if err != nil {
-		if isAbsent(err) || errors.Is(err, syscall.ELOOP) {
+		if disk.IsAbsent(err) || errors.Is(err, syscall.ELOOP) {
 			m.foreign = append(m.foreign, foreign{path: s.path})
 			return nil
 		}
@@ -568,7 +569,7 @@ func (m *materialiser) chmod(ctx context.Context, s *step) error {
 	if err != nil {
 		return err
 	}
-	if s.expect == nil || !sameContent(info, s.expect.info) {
+	if s.expect == nil || !disk.SameContent(info, s.expect.info) {
 		m.foreign = append(m.foreign, foreign{path: s.path})
 		return nil
 	}
@@ -582,9 +583,9 @@ func (m *materialiser) chmod(ctx context.Context, s *step) error {
 	}
 	s.result.info, s.result.mode = info, s.mode
 	if s.expect.racy {
-		m.w.index.DropFile(s.path)
+		m.w.disk.Index.DropFile(s.path)
 	} else {
-		m.w.remember(s.path, info, s.expect.id, s.mode, at)
+		m.w.disk.Remember(s.path, info, s.expect.id, s.mode, at)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ type Figures struct {
 // AddTo adds the figures of one workspace.
 func (w *Workspace) AddTo(f *Figures) {
 	switch {
-	case w.missing.Load():
+	case w.disk.Missing():
 		f.Missing++
 	case w.scanning.Load() > 0 || w.suspect.Load() || w.waits.Load():
 		f.Reconciling++
@@ -65,7 +65,7 @@ func (w *Workspace) AddTo(f *Figures) {
 	f.JournalBytes += st.Journal
 	f.PackBytes += st.Packs
 	f.RefsBehind += st.Behind
-	if w.virtual != nil {
+	if !w.disk.Physical() {
 		return // nothing is put onto a disk there
 	}
 	f.DiskLag = max(f.DiskLag, st.Tip-min(w.Settled(), st.Tip))
@@ -86,7 +86,7 @@ func (w *Workspace) TryWrite() error {
 		return nil // it is being put away
 	}
 	defer w.leave()
-	err := w.checkFolder()
+	err := w.disk.Check()
 	if err == nil {
 		err = w.writeProbe()
 	}
@@ -98,15 +98,15 @@ func (w *Workspace) TryWrite() error {
 }
 
 func (w *Workspace) writeProbe() error {
-	if w.ReadOnly() {
+	if w.disk.ReadOnly() {
 		return errs.New(errs.Forbidden, "workspace_read_only", "The workspace's folder cannot be written.")
 	}
 	var f vfs.File
-	f, err := w.fs.CreateUnlinked(".", 0o600)
+	f, err := w.disk.FS.CreateUnlinked(".", 0o600)
 	if errors.Is(err, errors.ErrUnsupported) {
 		name := wspath.TempName(0xfffffffe << 32)
-		if f, err = w.fs.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
-			defer w.fs.Remove(name) // one that is left is settled at the next start
+		if f, err = w.disk.FS.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+			defer w.disk.FS.Remove(name) // one that is left is settled at the next start
 		}
 	}
 	if err != nil {

@@ -54,7 +54,7 @@ func TestNetEffect(t *testing.T) {
 			// It comes to nothing: not even a directory is made for what is gone.
 		} else if err == nil && serr == nil {
 			done++
-			if d := diffMaps(disk(t, whole.mem, "ws"), disk(t, single.mem, "ws")); d != "" {
+			if d := diffMaps(inFolder(t, whole.mem, "ws"), inFolder(t, single.mem, "ws")); d != "" {
 				t.Fatalf("seed %d: %s\n%s", seed, opsText(ops), d)
 			}
 			is, want := modes(t, whole.mem, "ws", map[string]fs.FileMode{}), modes(t, single.mem, "ws", map[string]fs.FileMode{})
@@ -67,7 +67,7 @@ func TestNetEffect(t *testing.T) {
 			t.Fatalf("seed %d: %s\nat once %v, one by one %v", seed, opsText(ops), err, serr)
 		}
 		whole.w.settleLingers(t.Context(), false)
-		for p := range disk(t, whole.mem, "ws") {
+		for p := range inFolder(t, whole.mem, "ws") {
 			if strings.Contains(p, ".umbra-") {
 				t.Fatalf("seed %d: %s\nleft %s", seed, opsText(ops), p)
 			}
@@ -140,7 +140,7 @@ func TestCutOfNetEffect(t *testing.T) {
 	defer b.stop()
 	b.ok(write("z", "z"))
 	must(t, b.w.checkpoint(t.Context(), false))
-	before := files(disk(t, b.mem, "ws"))
+	before := files(inFolder(t, b.mem, "ws"))
 	var cuts []*vfs.Mem
 	cut := func(seeds uint64) {
 		for seed := range seeds {
@@ -155,11 +155,11 @@ func TestCutOfNetEffect(t *testing.T) {
 	b.on(nil)
 	answered := len(cuts)
 	cut(200)
-	after := files(disk(t, b.mem, "ws"))
+	after := files(inFolder(t, b.mem, "ws"))
 	for i, mem := range cuts {
 		c := b.reboot(t, mem, "two")
 		must(t, c.open())
-		is := files(disk(t, c.mem, "ws"))
+		is := files(inFolder(t, c.mem, "ws"))
 		if diffMaps(is, after) != "" && (i >= answered || diffMaps(is, before) != "") {
 			t.Errorf("cut %d of %d, answered after %d: %q", i, len(cuts), answered, is)
 		}

@@ -3,7 +3,6 @@ package workspace
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"time"
@@ -14,10 +13,8 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/policy"
 	"umbra/internal/rootfs"
-	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/host"
-	"umbra/internal/workspace/index"
-	"umbra/internal/workspace/treefs"
 	"umbra/internal/wspath"
 )
 
@@ -61,62 +58,26 @@ type Config struct {
 // recorded yet: Resume does that for a physical one that has a baseline, and
 // Baseline takes it. The caller calls Close or Abandon.
 func Open(ctx context.Context, c Config) (*Workspace, error) {
-	w := &Workspace{id: c.ID, locks: newLockTable(), index: index.New(), policy: c.Policy, limits: c.Limits, meter: c.Meter, log: c.Log, now: c.Now, owners: ownership{c.Owners, c.OnlyTask}}
-	w.dir, w.gitDir, w.host, w.own = c.Root, filepath.Join(c.Dir, "repo.git"), c.Host, c.Own
-	w.dev, w.ino, w.standIn, w.back = c.Dev, c.Ino, c.Absent, c.Back
-	w.canWrite.Store(true)
+	d, err := disk.Open(disk.Options{Root: c.Root, Dir: c.Dir, Host: c.Host, Dev: c.Dev, Ino: c.Ino, Absent: c.Absent, Back: c.Back,
+		Own: c.Own, Staging: c.Staging, Log: c.Log, Now: c.Now})
+	if err != nil {
+		return nil, errors.Join(err, c.Store.FS.Close())
+	}
+	w := &Workspace{id: c.ID, gitDir: filepath.Join(c.Dir, "repo.git"), disk: d, locks: newLockTable(), policy: c.Policy, limits: c.Limits, meter: c.Meter, log: c.Log, now: c.Now, owners: ownership{c.Owners, c.OnlyTask}}
 	w.begun()
 	w.lingerWake = make(chan struct{}, 1)
-	var err error
-	if w.files, err = c.Host.Open(c.Dir); err != nil {
-		return nil, errors.Join(errs.Wrap(err, ""), c.Store.FS.Close())
-	}
-	on := []string{c.Dir}
-	if c.Root == "" {
-		err = w.openTree()
-	} else {
-		err = w.openFolder(c.Staging)
-		on = []string{c.Root, c.Dir}
-	}
-	if err != nil {
-		return nil, errors.Join(errs.Wrap(err, ""), w.files.Close(), c.Store.FS.Close())
-	}
-	if w.progress, err = openProgress(w.files, c.Host.Epoch(on...)); err != nil {
-		return nil, errors.Join(err, w.files.Close(), w.fs.Close(), c.Store.FS.Close())
-	}
-	if w.virtual == nil {
-		w.openAside()
+	if w.progress, err = openProgress(d.Files, d.Epoch); err != nil {
+		return nil, errors.Join(err, d.Close(), c.Store.FS.Close())
 	}
 	if w.store, err = gitstore.Open(ctx, c.Store); err != nil {
 		return nil, errors.Join(err, w.free())
 	}
+	d.Use(w.store)
 	w.forks = forkLinks{held: c.Base, has: c.Unforked}
-	if w.virtual != nil {
-		w.virtual.tree.Store = w.store
+	if !d.Physical() {
 		w.progress.begin(w.store.Tip().Seq)
 	}
 	return w, nil
-}
-
-// openFolder opens the directory.
-func (w *Workspace) openFolder(staging *rootfs.Staging) (err error) {
-	if w.standIn {
-		w.fs = vfs.NewMem(vfs.MemOptions{})
-	} else if w.fs, err = w.host.Open(w.dir); err != nil {
-		return err
-	}
-	w.root = rootfs.New(w.fs, rootfs.Umask(), staging)
-	return nil
-}
-
-// openTree has the newest tree in place of a directory.
-func (w *Workspace) openTree() error {
-	tree := &treefs.FS{Scratch: w.files}
-	w.virtual = &virtual{tree: tree, times: make(map[wspath.Path]changed)}
-	w.fs = tree
-	w.root = rootfs.New(tree, rootfs.Umask(), nil)
-	tree.Perm = w.root.FilePerm
-	return sweepScratch(w.files)
 }
 
 // Resume settles what a stop left and records what changed in the directory while
@@ -126,14 +87,14 @@ func (w *Workspace) openTree() error {
 // It does nothing to a virtual workspace, and to one whose directory is missing
 // no more than let its history be read.
 func (w *Workspace) Resume(ctx context.Context, readable func()) error {
-	if w.virtual != nil {
+	if !w.disk.Physical() {
 		return nil
 	}
-	if w.checkFolder() != nil {
+	if w.disk.Check() != nil {
 		w.progress.begin(w.store.Tip().Seq)
 		return nil
 	}
-	if err := w.loadIndex(); err != nil {
+	if err := w.disk.LoadIndex(); err != nil {
 		w.log.Warn("what was known of the files is not read; they are read again", "error", err)
 	}
 	err := w.recover(ctx)
@@ -155,7 +116,7 @@ func (w *Workspace) Found() SyncResult { return w.found }
 // Quiet makes a workspace that nothing is done to but read: nothing is recovered
 // or recorded.
 func (w *Workspace) Quiet() {
-	if w.virtual == nil {
+	if w.disk.Physical() {
 		w.progress.begin(w.store.Tip().Seq)
 		w.suspect.Store(true)
 	}
@@ -167,14 +128,14 @@ func (w *Workspace) Quiet() {
 //
 // errs.Invalid workspace_not_readable.
 func (w *Workspace) Baseline(ctx context.Context, progress func(files int64)) error {
-	if w.virtual != nil {
+	if !w.disk.Physical() {
 		c, err := w.store.Baseline(ctx, message.Message{Source: message.Baseline}, func(gitstore.AddFile) error { return nil })
 		if err == nil {
 			w.progress.begin(c.Seq)
 		}
 		return err
 	}
-	if err := readable(w.fs); err != nil {
+	if err := w.disk.Readable(); err != nil {
 		return err
 	}
 	started, began := w.now().Add(-clock.FileLag()), clock.Boot()
@@ -216,7 +177,7 @@ func (w *Workspace) Start(b Background) {
 	bg, cancel := context.WithCancel(context.Background())
 	w.stopBackground, w.keep = cancel, b.Keep
 	w.background.Go(func() { w.run(bg, b.CheckpointEvery) })
-	if b.Watcher == nil || w.virtual != nil {
+	if b.Watcher == nil || !w.disk.Physical() {
 		return
 	}
 	t := newWatch(w, b.Watcher, b.ScanEvery)
@@ -231,13 +192,4 @@ func (w *Workspace) Start(b Background) {
 // Abandon closes a workspace that nothing was done to.
 func (w *Workspace) Abandon(ctx context.Context) error {
 	return errors.Join(w.store.Close(ctx), w.free())
-}
-
-// readable fails for a directory that cannot be listed.
-func readable(f vfs.FS) error {
-	_, err := f.ReadDir(".")
-	if errors.Is(err, fs.ErrPermission) {
-		return errs.New(errs.Invalid, "workspace_not_readable", "The workspace cannot be read.")
-	}
-	return errs.Wrap(err, "")
 }

@@ -191,7 +191,7 @@ func (w *Workspace) RecordThen(ctx context.Context, then func()) error {
 		return err
 	}
 	defer w.leave()
-	if w.virtual != nil {
+	if !w.disk.Physical() {
 		then()
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -33,42 +34,31 @@ func (w *Workspace) Peek(ctx context.Context, p wspath.Path) (Peeked, error) {
 		return Peeked{}, err
 	}
 	defer w.leave()
-	s, err := w.lstat(p)
+	s, err := w.disk.Lstat(p)
 	if err != nil {
 		return Peeked{}, err
 	}
-	out := Peeked{Kind: s.kind, Info: s.info, Mode: s.mode, Blob: s.id}
-	switch s.kind {
+	out := Peeked{Kind: s.Kind, Info: s.Info, Mode: s.Mode, Blob: s.ID}
+	switch s.Kind {
 	case KindNone:
-		return Peeked{}, errNotFound(p)
+		return Peeked{}, disk.ErrNotFound(p)
 	case KindDir:
 		out.Mode = object.Dir
 	case KindSymlink:
-		if out.Target, err = w.fs.Readlink(string(p)); err != nil {
-			if isAbsent(err) {
-				return Peeked{}, errNotFound(p)
+		if out.Target, err = w.disk.FS.Readlink(string(p)); err != nil {
+			if disk.IsAbsent(err) {
+				return Peeked{}, disk.ErrNotFound(p)
 			}
 			return Peeked{}, errs.Wrap(err, string(p))
 		}
 	case KindFile:
-		if id, ok := w.knownBlob(p, s); ok {
+		if id, ok := w.disk.Known(p, s); ok {
 			out.Blob = id
-		} else if s.info.Size <= peekBytes && w.identify(ctx, p, &s) == nil {
+		} else if s.Info.Size <= peekBytes && w.disk.Identify(ctx, p, &s) == nil {
 			// A file that cannot be read, or keeps changing, has no ID.
-			out.Blob, out.Info = s.id, s.info
+			out.Blob, out.Info = s.ID, s.Info
 		}
 	}
-	if w.virtual != nil {
-		out.Info.MtimeNs = w.treeTime(p)
-	}
+	w.disk.Stamp(p, &out.Info)
 	return out, nil
-}
-
-// knownBlob returns the ID of a file's bytes where no read is needed.
-func (w *Workspace) knownBlob(p wspath.Path, s seen) (object.ID, bool) {
-	if w.virtual != nil {
-		e, ok, err := w.store.Snapshot().Lookup(p)
-		return e.ID, ok && err == nil
-	}
-	return w.index.Lookup(p, s.info)
 }

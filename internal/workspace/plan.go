@@ -129,7 +129,7 @@ func (p *plan) resolve(path wspath.Path, follow bool) (wspath.Path, error) {
 	if err != nil {
 		return "", err
 	}
-	if p.w.IsOwn(q) {
+	if p.w.disk.IsOwn(q) {
 		return "", &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "The path lies in a folder of the server's own.", Path: string(path)}
 	}
 	return q, p.view.covered(q)
@@ -297,7 +297,7 @@ func (p *plan) claimFile(ctx context.Context, then wspath.Path, n *vnode, tip gi
 		p.external = append(p.external, external{path: then, old: tip, mode: n.mode})
 		return nil
 	}
-	b, err := p.w.capture(ctx, then, n.seen)
+	b, err := p.w.disk.Capture(ctx, then, n.seen)
 	if err != nil {
 		return err
 	}
@@ -378,7 +378,7 @@ func (p *plan) checkShapeIn(dir wspath.Path, adding string) error {
 
 // entries gives what the commit's changelog will say.
 func (p *plan) entries() []netEntry {
-	return p.net.entries(func(m object.Mode) fs.FileMode { return p.w.root.FilePerm(m == object.Executable) })
+	return p.net.entries(func(m object.Mode) fs.FileMode { return p.w.disk.Root.FilePerm(m == object.Executable) })
 }
 
 // result notes what an operation did.

@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"context"
-	"io"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
@@ -10,6 +9,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -32,7 +32,7 @@ func (p *plan) replace(ctx context.Context, i int, q wspath.Path, n *vnode, x *c
 	case KindDir:
 		return &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "The path is a directory.", Path: string(q)}
 	case KindSpecial:
-		return errSpecial(q)
+		return disk.ErrSpecial(q)
 	}
 	// The precondition is judged against what the disk holds; that is recorded
 	// whichever way it goes.
@@ -100,11 +100,11 @@ func (p *plan) edit(ctx context.Context, i int) error {
 		if err := p.judge(ctx, q, n, op.If); err != nil {
 			return err
 		}
-		return errNotFound(q)
+		return disk.ErrNotFound(q)
 	case KindDir:
 		return &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "The path is a directory.", Path: string(q)}
 	case KindSpecial:
-		return errSpecial(q)
+		return disk.ErrSpecial(q)
 	}
 	if err := p.touch(ctx, q, n); err != nil {
 		return err
@@ -138,30 +138,18 @@ func (p *plan) edit(ctx context.Context, i int) error {
 // its id.
 func (p *plan) bytesOf(ctx context.Context, q wspath.Path, n *vnode) ([]byte, error) {
 	if n.content != nil {
-		return readAll(n.content.staged, n.content.staged.Size())
+		return disk.ReadAll(n.content.staged, n.content.staged.Size())
 	}
 	var data []byte
-	_, err := p.w.stable(ctx, n.origin, func(f vfs.File, size int64) (err error) {
-		data, err = readAll(f, size)
+	_, err := p.w.disk.Stable(ctx, n.origin, func(f vfs.File, size int64) (err error) {
+		data, err = disk.ReadAll(f, size)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	if object.Hash(object.Blob, data) != n.id {
-		return nil, errChanging(q)
-	}
-	return data, nil
-}
-
-func readAll(r io.ReaderAt, size int64) ([]byte, error) {
-	data := make([]byte, size)
-	n, err := r.ReadAt(data, 0)
-	if int64(n) < size {
-		if err == nil || err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		return nil, err
+		return nil, disk.ErrChanging(q)
 	}
 	return data, nil
 }
@@ -195,13 +183,13 @@ func (p *plan) chmod(ctx context.Context, i int) error {
 		if err := p.judge(ctx, q, n, op.If); err != nil {
 			return err
 		}
-		return errNotFound(q)
+		return disk.ErrNotFound(q)
 	case KindDir:
 		return &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "The path is a directory.", Path: string(q)}
 	case KindSpecial:
-		return errSpecial(q)
+		return disk.ErrSpecial(q)
 	case KindSymlink:
-		return errNotFound(q)
+		return disk.ErrNotFound(q)
 	}
 	if op.Mode == nil {
 		return errs.New(errs.Invalid, "invalid_mode", "The mode is missing.")
@@ -240,7 +228,7 @@ func (p *plan) symlink(ctx context.Context, i int) error {
 	case n.kind == KindDir:
 		return &errs.Error{Kind: errs.Conflict, Code: "target_exists", Detail: "The path is a directory.", Path: string(q)}
 	case n.kind == KindSpecial:
-		return errSpecial(q)
+		return disk.ErrSpecial(q)
 	case n.kind != KindNone && !op.Overwrite:
 		return &errs.Error{Kind: errs.Conflict, Code: "target_exists", Detail: "The target already exists.", Path: string(q)}
 	}

@@ -9,6 +9,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -70,7 +71,7 @@ func (p *plan) rename(ctx context.Context, i int) error {
 		return err
 	}
 	if n.kind == KindNone {
-		return errNotFound(from)
+		return disk.ErrNotFound(from)
 	}
 	if err := p.checkShape(to); err != nil {
 		return err
@@ -127,7 +128,7 @@ func (p *plan) toPlace(from wspath.Path, n *vnode, to wspath.Path, overwrite boo
 	case !overwrite:
 		return nil, exists("target_exists", "Something stands at the target already.")
 	case old.kind == KindSpecial:
-		return nil, errSpecial(to)
+		return nil, disk.ErrSpecial(to)
 	case old.kind == KindDir && n.kind != KindDir:
 		return nil, exists("is_a_directory", "A folder stands at the target.")
 	case old.kind != KindDir && n.kind == KindDir:
@@ -214,7 +215,7 @@ func (p *plan) copy(ctx context.Context, i int) error {
 		return err
 	}
 	if n.kind == KindNone {
-		return errNotFound(from)
+		return disk.ErrNotFound(from)
 	}
 	p.ops[i].Created = old.kind == KindNone
 	if err := p.copyOne(ctx, i, from, n, to, old); err != nil {
@@ -236,7 +237,7 @@ func (p *plan) copyOne(ctx context.Context, i int, from wspath.Path, n *vnode, t
 	op := &p.req.Ops[i]
 	switch n.kind {
 	case KindSpecial:
-		return errSpecial(from)
+		return disk.ErrSpecial(from)
 	case KindDir:
 		return p.copyDir(ctx, i, from, n, to, old)
 	}
@@ -294,7 +295,7 @@ func (p *plan) copyDir(ctx context.Context, i int, from wspath.Path, n *vnode, t
 	if err := ctx.Err(); err != nil {
 		return errs.Wrap(err, string(from))
 	}
-	if p.w.IsOwn(from) {
+	if p.w.disk.IsOwn(from) {
 		return nil
 	}
 	kids, err := p.view.children(from, n)

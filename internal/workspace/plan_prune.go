@@ -63,15 +63,15 @@ func (m *materialiser) prune(s *step) error {
 		if out == nil || wspath.Path(out.Temp).Dir() != s.path {
 			continue
 		}
-		if err := m.w.root.MoveUp(out); err != nil {
+		if err := m.w.disk.Root.MoveUp(out); err != nil {
 			return err
 		}
 	}
 	// Remove takes a file too, which a person may have put there.
-	if now, err := m.w.lstat(s.path); err != nil || now.kind != KindDir {
+	if now, err := m.w.disk.Lstat(s.path); err != nil || now.Kind != KindDir {
 		return err
 	}
-	err := m.w.fs.Remove(string(s.path))
+	err := m.w.disk.FS.Remove(string(s.path))
 	switch {
 	case err == nil:
 		m.log = append(m.log, done{act: actPruned, path: s.path})

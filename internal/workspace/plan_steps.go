@@ -74,7 +74,7 @@ func (p *plan) arrange() error {
 		objects = append(objects, rearrange.Object{From: r.node.origin, Dir: r.node.kind == KindDir, Prune: r.prune, Ref: len(nodes)})
 		nodes = append(nodes, r.node)
 	}
-	order, ok := rearrange.Order(objects, news, p.w.root.TempIn)
+	order, ok := rearrange.Order(objects, news, p.w.disk.Root.TempIn)
 	if !ok {
 		return errs.New(errs.Internal, "not_arranged", "The changes cannot be put onto the disk.")
 	}
@@ -112,7 +112,7 @@ func (p *plan) arrange() error {
 		p.steps = append(p.steps, st)
 	}
 	for _, q := range paths {
-		if n := p.view.nodes[q]; n.chmod && n.content == nil && n.kind == KindFile && n.perm != n.seen.info.Mode.Perm() {
+		if n := p.view.nodes[q]; n.chmod && n.content == nil && n.kind == KindFile && n.perm != n.seen.Info.Mode.Perm() {
 			p.steps = append(p.steps, step{kind: stepChmod, path: q, perm: n.perm, mode: n.mode, expect: n.disk, result: n.disk})
 		}
 	}

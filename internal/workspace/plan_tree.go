@@ -6,6 +6,7 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/internal/errs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -75,7 +76,7 @@ func (p *plan) delete(ctx context.Context, i int) error {
 		if op.Force {
 			return nil
 		}
-		return errNotFound(q)
+		return disk.ErrNotFound(q)
 	case KindDir:
 		return p.deleteDir(ctx, i, q, n)
 	case KindSpecial:
@@ -188,7 +189,7 @@ func (d *deletion) folder(ctx context.Context, q wspath.Path, n *vnode, kids []c
 	if err := ctx.Err(); err != nil {
 		return errs.Wrap(err, string(q))
 	}
-	if d.p.w.IsOwn(q) {
+	if d.p.w.disk.IsOwn(q) {
 		d.skip(q, "own_folder")
 		return nil
 	}
@@ -287,4 +288,15 @@ func (d *deletion) missing(q wspath.Path) error {
 		d.p.external = append(d.p.external, external{path: then, old: e})
 		return nil
 	})
+}
+
+// forgetFolders takes out of a plan what only a disk could hold: directories
+// without a file.
+func (p *plan) forgetFolders() {
+	p.net.dirs, p.bare = nil, false
+	for i := range p.ops {
+		if p.req.Ops[i].Kind == OpMkdir {
+			p.ops[i].Operation, p.ops[i].Created = "", false
+		}
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/moves"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -235,7 +236,7 @@ func (w *Workspace) checkpoint(ctx context.Context, clean bool) error {
 	}
 	if err == nil && c != g.last {
 		if err = g.save(c); err == nil && g.renames.Swap(false) {
-			moves.Drop(w.files, c.Seq)
+			moves.Drop(w.disk.Files, c.Seq)
 		}
 	}
 	if err != nil {
@@ -262,14 +263,14 @@ func (w *Workspace) syncPaths(ctx context.Context, paths map[wspath.Path]struct{
 			return nil, errs.Wrap(err, "")
 		}
 		dirs[p.Dir()] = struct{}{}
-		s, err := w.lstatDirect(p)
+		s, err := w.disk.LstatDirect(p)
 		switch {
 		case err != nil:
 			return nil, err
-		case s.kind == KindDir:
+		case s.Kind == KindDir:
 			dirs[p] = struct{}{}
 			continue
-		case s.kind != KindFile:
+		case s.Kind != KindFile:
 			continue // gone, or behind a link that came in its way
 		}
 		switch err := w.syncFile(ctx, p); {
@@ -280,7 +281,7 @@ func (w *Workspace) syncPaths(ctx context.Context, paths map[wspath.Path]struct{
 		}
 	}
 	for dir := range dirs {
-		if err := w.fs.SyncDir(string(dir)); err != nil && !isAbsent(err) && !errors.Is(err, syscall.ELOOP) && !errors.Is(err, vfs.ErrEscapes) {
+		if err := w.disk.FS.SyncDir(string(dir)); err != nil && !disk.IsAbsent(err) && !errors.Is(err, syscall.ELOOP) && !errors.Is(err, vfs.ErrEscapes) {
 			return nil, errs.Wrap(err, string(dir))
 		}
 	}
@@ -291,8 +292,8 @@ func (w *Workspace) syncPaths(ctx context.Context, paths map[wspath.Path]struct{
 // pages: the file is written anew from history, and that is synced. The error is
 // fs.ErrPermission, unwrapped, if the file may not be opened.
 func (w *Workspace) syncFile(ctx context.Context, p wspath.Path) error {
-	f, err := w.fs.Open(string(p))
-	if isAbsent(err) || errors.Is(err, syscall.ELOOP) {
+	f, err := w.disk.FS.Open(string(p))
+	if disk.IsAbsent(err) || errors.Is(err, syscall.ELOOP) {
 		return nil // the scan records what became of it
 	}
 	if errors.Is(err, fs.ErrPermission) {

@@ -15,6 +15,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/lineage"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -68,7 +69,7 @@ func (w *Workspace) Purge(ctx context.Context, req PurgeRequest) (*PurgeResult, 
 		req.Tell = func(string, int64, int64) {}
 	}
 	for round := 1; ; round++ {
-		if err := w.checkFolder(); err != nil {
+		if err := w.disk.Check(); err != nil {
 			return nil, err
 		}
 		if !req.DryRun {
@@ -266,40 +267,24 @@ func pathsJSON(files []wspath.Path) []map[string]string {
 
 // onDisk gives the blob that a path's file is; zero for none.
 func (w *Workspace) onDisk(ctx context.Context, p wspath.Path) (object.ID, error) {
-	if w.virtual != nil {
-		e, ok, err := w.store.Snapshot().Lookup(p)
-		if err != nil || !ok || e.Mode == object.Dir {
-			return object.ID{}, err
-		}
-		return e.ID, nil
-	}
-	s, err := w.lstatDirect(p)
+	s, err := w.disk.LstatDirect(p)
 	if err != nil {
 		return object.ID{}, err
 	}
-	switch s.kind {
+	switch s.Kind {
 	case KindSymlink:
-		target, err := w.fs.Readlink(string(p))
-		return object.Hash(object.Blob, []byte(target)), ignoreAbsent(err)
+		target, err := w.disk.FS.Readlink(string(p))
+		return object.Hash(object.Blob, []byte(target)), disk.IgnoreAbsent(err)
 	case KindFile:
-		id, _, err := w.hashFile(ctx, p)
-		return id, ignoreAbsent(err)
+		id, _, err := w.disk.HashFile(ctx, p)
+		return id, disk.IgnoreAbsent(err)
 	}
 	return object.ID{}, nil
 }
 
 // holding finds every file of the folder, ignored or not, that has one of the
-// contents. Of a virtual workspace the newest tree is looked at.
+// contents.
 func (w *Workspace) holding(ctx context.Context, blobs map[object.ID]bool) (out []wspath.Path, err error) {
-	if w.virtual != nil {
-		err := w.store.Snapshot().Walk(wspath.Root, func(e gitstore.Entry) error {
-			if blobs[e.ID] {
-				out = append(out, e.Path)
-			}
-			return ctx.Err()
-		})
-		return out, errs.Wrap(err, "")
-	}
 	sizes := make(map[int64]bool, len(blobs))
 	for id := range blobs {
 		n, err := w.store.BlobSize(ctx, id)
@@ -312,9 +297,9 @@ func (w *Workspace) holding(ctx context.Context, blobs map[object.ID]bool) (out 
 		sizes[n] = true
 	}
 	err = w.eachFile(ctx, wspath.Root, func(p wspath.Path, e vfs.DirEntry) error {
-		info, err := w.fs.Lstat(string(p))
+		info, err := w.disk.FS.Lstat(string(p))
 		if err != nil || !sizes[info.Size] {
-			return ignoreAbsent(err)
+			return disk.IgnoreAbsent(err)
 		}
 		id, err := w.onDisk(ctx, p)
 		if err == nil && blobs[id] {
@@ -333,19 +318,19 @@ func (w *Workspace) eachFile(ctx context.Context, dir wspath.Path, visit func(ws
 	if err := ctx.Err(); err != nil {
 		return errs.Wrap(err, "")
 	}
-	list, err := w.fs.ReadDir(string(dir))
+	list, err := w.disk.FS.ReadDir(string(dir))
 	if errors.Is(err, fs.ErrPermission) {
 		return nil
 	}
 	if err != nil {
-		return ignoreAbsent(err)
+		return disk.IgnoreAbsent(err)
 	}
 	for _, e := range list {
 		p := dir.Join(e.Name)
-		if w.IsOwn(p) {
+		if w.disk.IsOwn(p) {
 			continue
 		}
-		switch kindOf(e.Type) {
+		switch disk.KindOf(e.Type) {
 		case KindDir:
 			if strings.EqualFold(e.Name, ".git") {
 				continue
@@ -370,7 +355,7 @@ func (p *purge) takeOut() error {
 	if len(p.files) == 0 {
 		return nil
 	}
-	if w.virtual == nil {
+	if w.disk.Physical() {
 		if err := w.exclude(p.files); err != nil {
 			return err
 		}
@@ -399,8 +384,8 @@ func (p *purge) takeOut() error {
 // exclude adds paths to the workspace's own list of what is left out, durable
 // when it returns.
 func (w *Workspace) exclude(paths []wspath.Path) error {
-	old, err := vfs.ReadFile(w.files, excludeFile)
-	if err != nil && !isAbsent(err) {
+	old, err := vfs.ReadFile(w.disk.Files, disk.ExcludeFile)
+	if err != nil && !disk.IsAbsent(err) {
 		return errs.Wrap(err, "")
 	}
 	text := string(old)
@@ -416,8 +401,8 @@ func (w *Workspace) exclude(paths []wspath.Path) error {
 	if text == string(old) {
 		return nil
 	}
-	const temp = excludeFile + ".new"
-	f, err := w.files.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	const temp = disk.ExcludeFile + ".new"
+	f, err := w.disk.Files.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
@@ -426,10 +411,10 @@ func (w *Workspace) exclude(paths []wspath.Path) error {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = w.files.Rename(temp, excludeFile)
+		err = w.disk.Files.Rename(temp, disk.ExcludeFile)
 	}
 	if err == nil {
-		err = w.files.SyncDir(".")
+		err = w.disk.Files.SyncDir(".")
 	}
 	return errs.Wrap(err, "")
 }
@@ -467,8 +452,8 @@ func (w *Workspace) sweepDropped(ctx context.Context) error {
 // repository.
 func (w *Workspace) forgetPurged(blobs map[object.ID]bool) {
 	w.sums.Forget(blobs)
-	w.index.Forget(blobs)
-	if err := w.saveIndex(); err != nil {
+	w.disk.Index.Forget(blobs)
+	if err := w.disk.SaveIndex(); err != nil {
 		w.log.Warn("what is known of the files could not be kept; a start reads them anew", "error", err)
 	}
 	if err := w.DropCaches(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/treefs"
 	"umbra/internal/wspath"
 )
@@ -30,7 +31,7 @@ func (w *Workspace) OpenFile(ctx context.Context, p wspath.Path) (*Opened, error
 		return nil, err
 	}
 	defer w.leave()
-	if err := w.checkFolder(); err != nil {
+	if err := w.disk.Check(); err != nil {
 		return nil, err
 	}
 	if o := w.openKnown(p); o != nil {
@@ -41,82 +42,83 @@ func (w *Workspace) OpenFile(ctx context.Context, p wspath.Path) (*Opened, error
 	if err != nil {
 		return nil, err
 	}
-	if w.IsOwn(q) {
+	if w.disk.IsOwn(q) {
 		return nil, &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "The path lies in a folder of the server's own.", Path: string(p)}
 	}
-	s, err := w.lstat(q)
+	s, err := w.disk.Lstat(q)
 	if err != nil {
 		return nil, err
 	}
-	switch s.kind {
+	switch s.Kind {
 	case KindNone, KindSymlink:
-		return nil, errNotFound(p)
+		return nil, disk.ErrNotFound(p)
 	case KindDir:
 		return nil, &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "The path is a directory.", Path: string(q)}
 	case KindSpecial:
-		return nil, errSpecial(q)
+		return nil, disk.ErrSpecial(q)
 	}
-	for range tries {
+	for range disk.Tries {
 		o, same, err := w.openOnce(ctx, q)
 		if err != nil || same {
-			if isAbsent(err) {
-				err = errNotFound(p)
+			if disk.IsAbsent(err) {
+				err = disk.ErrNotFound(p)
 			}
 			return o, err
 		}
 	}
-	return nil, errChanging(q)
+	return nil, disk.ErrChanging(q)
 }
 
 // openKnown opens a file that the index knows by just this path, which so has
 // no links in it, and that is still the same: most reads end here. Nil for
 // anything else.
 func (w *Workspace) openKnown(p wspath.Path) *Opened {
-	info, err := w.fs.Lstat(string(p))
+	info, err := w.disk.FS.Lstat(string(p))
 	if err != nil || !info.IsRegular() {
 		return nil
 	}
-	id, known := w.index.Lookup(p, info)
+	id, known := w.disk.Index.Lookup(p, info)
 	if !known {
 		return nil
 	}
-	f, now, err := w.openRegular(p)
+	f, now, err := w.disk.OpenRegular(p)
 	if err != nil {
 		return nil
 	}
-	if !sameContent(info, now) || info.CtimeNs != now.CtimeNs {
+	if !disk.SameContent(info, now) || info.CtimeNs != now.CtimeNs {
 		f.Close()
 		return nil
 	}
-	return &Opened{File: f, Info: now, Path: p, Mode: gitMode(now), Blob: id}
+	return &Opened{File: f, Info: now, Path: p, Mode: disk.GitMode(now), Blob: id}
 }
 
 func (w *Workspace) openOnce(ctx context.Context, q wspath.Path) (*Opened, bool, error) {
 	at := w.now()
-	f, info, err := w.openRegular(q)
+	f, info, err := w.disk.OpenRegular(q)
 	if err != nil {
 		return nil, false, err
 	}
-	o := &Opened{File: f, Info: info, Path: q, Mode: gitMode(info)}
+	o := &Opened{File: f, Info: info, Path: q, Mode: disk.GitMode(info)}
 	if t, ok := f.(*treefs.File); ok {
-		o.Blob, o.Info.MtimeNs = t.ID, w.treeTime(q)
+		o.Blob = t.ID
+		w.disk.Stamp(q, &o.Info)
 		return o, true, nil
 	}
-	if id, ok := w.index.Lookup(q, info); ok {
+	if id, ok := w.disk.Index.Lookup(q, info); ok {
 		o.Blob = id
 		return o, true, nil
 	}
-	id, err := hashBlob(ctx, f, info.Size)
+	id, err := disk.HashBlob(ctx, f, info.Size)
 	after, serr := f.Stat()
-	if err == nil && serr == nil && sameContent(info, after) {
+	if err == nil && serr == nil && disk.SameContent(info, after) {
 		o.Blob = id
 		if info.CtimeNs == after.CtimeNs {
-			w.index.Put(q, info, id, o.Mode, at)
+			w.disk.Index.Put(q, info, id, o.Mode, at)
 			return o, true, nil
 		}
 		// A write of ours gives the file that it replaces another name, and another
 		// ctime: where writes come fast, that is each time.
-		if now, lerr := w.fs.Lstat(string(q)); isAbsent(lerr) || lerr == nil && now.Ino != info.Ino {
+		if now, lerr := w.disk.FS.Lstat(string(q)); disk.IsAbsent(lerr) || lerr == nil && now.Ino != info.Ino {
 			return o, true, nil
 		}
 	}

@@ -21,12 +21,12 @@ func TestReadOfWhatIsReplaced(t *testing.T) {
 			within = true
 			writes++
 			b.ok(write("a", fmt.Sprint("write ", writes)))
-			b.w.index.DropFile("a") // as if it were too young to be known by its stat data
+			b.w.disk.Index.DropFile("a") // as if it were too young to be known by its stat data
 			within = false
 		}
 		return nil
 	})
-	b.w.index.DropFile("a")
+	b.w.disk.Index.DropFile("a")
 	o, err := b.w.OpenFile(t.Context(), "a")
 	must(t, err)
 	defer o.Close()
@@ -36,7 +36,7 @@ func TestReadOfWhatIsReplaced(t *testing.T) {
 	if writes == 0 || string(data) != "A" || o.Blob != object.Hash(object.Blob, data) {
 		t.Errorf("after %d writes: %q, %v", writes, data, o.Blob)
 	}
-	if _, known := b.w.index.Lookup("a", o.Info); known {
+	if _, known := b.w.disk.Index.Lookup("a", o.Info); known {
 		t.Error("what was replaced is known as the path's")
 	}
 }

@@ -43,14 +43,14 @@ func real(t testing.TB, files map[string]string) *bench {
 	return b
 }
 
-func (b *bench) host0(p string) string { return filepath.Join(b.w.dir, p) }
+func (b *bench) host0(p string) string { return filepath.Join(b.w.disk.Dir, p) }
 
 func (b *bench) realSame() {
 	b.t.Helper()
-	f, err := vfs.OS(filepath.Dir(b.w.dir))
+	f, err := vfs.OS(filepath.Dir(b.w.disk.Dir))
 	must(b.t, err)
 	defer f.Close()
-	if d := diffMaps(files(disk(b.t, f, filepath.Base(b.w.dir))), tree(b.t, b.w)); d != "" {
+	if d := diffMaps(files(inFolder(b.t, f, filepath.Base(b.w.disk.Dir))), tree(b.t, b.w)); d != "" {
 		b.t.Fatal(d)
 	}
 }
@@ -283,7 +283,7 @@ func TestAttributesStay(t *testing.T) {
 	xattr := unix.Setxattr(b.host0("a"), "user.note", []byte("kept"), 0) == nil
 	regular := object.Regular
 	b.ok(write("a", "1"), Op{Kind: OpWrite, Path: "x", Data: []byte("2"), Mode: &regular}, write("new", "3"))
-	for name, want := range map[string]os.FileMode{"a": 0o640, "x": 0o640, "new": b.w.root.FilePerm(false)} {
+	for name, want := range map[string]os.FileMode{"a": 0o640, "x": 0o640, "new": b.w.disk.Root.FilePerm(false)} {
 		info, err := os.Stat(b.host0(name))
 		must(t, err)
 		if info.Mode().Perm() != want {

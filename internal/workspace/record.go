@@ -17,15 +17,15 @@ func (w *Workspace) RecordPaths(ctx context.Context, paths []wspath.Path) error 
 		return err
 	}
 	defer w.leave()
-	if err := w.checkFolder(); err != nil {
+	if err := w.disk.Check(); err != nil {
 		return err
 	}
-	if w.virtual != nil {
+	if !w.disk.Physical() {
 		return nil
 	}
 	s := w.newScanner(false)
 	for _, p := range paths {
-		if p.IsRoot() || w.IsOwn(p) {
+		if p.IsRoot() || w.disk.IsOwn(p) {
 			continue
 		}
 		tip, tracked, err := s.tip.Lookup(p)
@@ -34,11 +34,11 @@ func (w *Workspace) RecordPaths(ctx context.Context, paths []wspath.Path) error 
 		}
 		folder := tracked && tip.Mode == object.Dir
 		tracked = tracked && !folder
-		now, err := w.lstatDirect(p)
+		now, err := w.disk.LstatDirect(p)
 		if err != nil {
 			return err
 		}
-		if folder && (now.kind == KindFile || now.kind == KindSymlink) {
+		if folder && (now.Kind == KindFile || now.Kind == KindSymlink) {
 			// A file where history has a folder: what it has in there is gone.
 			if err := s.tip.Walk(p, func(e gitstore.Entry) error {
 				s.list = append(s.list, candidate{path: e.Path})
@@ -48,15 +48,15 @@ func (w *Workspace) RecordPaths(ctx context.Context, paths []wspath.Path) error 
 			}
 		}
 		switch {
-		case now.kind == KindNone && !tracked, now.kind == KindDir && !tracked, now.kind == KindSpecial && !tracked:
+		case now.Kind == KindNone && !tracked, now.Kind == KindDir && !tracked, now.Kind == KindSpecial && !tracked:
 			continue
-		case now.kind == KindFile && tracked && now.mode == tip.Mode:
-			if id, known := w.index.Lookup(p, now.info); known && id == tip.ID {
+		case now.Kind == KindFile && tracked && now.Mode == tip.Mode:
+			if id, known := w.disk.Index.Lookup(p, now.Info); known && id == tip.ID {
 				continue
 			}
 		}
 		c := candidate{path: p}
-		if now.kind == KindFile || now.kind == KindSymlink {
+		if now.Kind == KindFile || now.Kind == KindSymlink {
 			c.seen = now
 			c.old = !tracked // it was hidden from the scans: nobody's
 		}

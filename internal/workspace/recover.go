@@ -12,6 +12,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/moves"
 	"umbra/internal/rootfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/op"
 	"umbra/internal/wspath"
 )
@@ -93,20 +94,20 @@ type dirChange struct {
 
 // recover runs at a start, before anybody else uses the workspace.
 func (w *Workspace) recover(ctx context.Context) error {
-	ck, found, err := readCheckpoint(w.files)
+	ck, found, err := readCheckpoint(w.disk.Files)
 	if err != nil {
 		return err
 	}
 	r := &recovery{w: w, tip: w.store.Tip(), paths: make(map[wspath.Path]*versions), undone: make(map[uint64]bool), recorded: ck.Moves, homes: make(map[wspath.Path]wspath.Path)}
 	r.from = r.tip.Seq
 	if found {
-		r.same = ck.Epoch == w.progress.epoch
+		r.same = ck.Epoch == w.disk.Epoch
 		r.from = min(ck.Seq, r.tip.Seq)
 		if seq, ok := w.progress.read(); ok && r.same && seq > r.from {
 			r.from = min(seq, r.tip.Seq)
 		}
 	}
-	kept, err := w.root.Kept()
+	kept, err := w.disk.Root.Kept()
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
@@ -117,7 +118,7 @@ func (w *Workspace) recover(ctx context.Context) error {
 			return err
 		}
 	}
-	left, err := w.root.Asides()
+	left, err := w.disk.Root.Asides()
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
@@ -354,33 +355,33 @@ func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone 
 		return nil
 	}
 	want.Path = p
-	have, err := r.w.lstatDirect(p)
+	have, err := r.w.disk.LstatDirect(p)
 	if err != nil {
 		return err
 	}
-	if have.kind == KindNone && ok {
+	if have.Kind == KindNone && ok {
 		// A link that came in its way: what is written there is another path's.
 		for dir := range p.Ancestors() {
-			if s, err := r.w.lstatDirect(dir); err != nil || s.kind == KindSymlink {
+			if s, err := r.w.disk.LstatDirect(dir); err != nil || s.Kind == KindSymlink {
 				return err
 			}
 		}
 	}
-	if have.kind == KindDir && ok && r.clear(p) {
-		have = seen{}
+	if have.Kind == KindDir && ok && r.clear(p) {
+		have = disk.Seen{}
 	}
-	if have.kind == KindDir || have.kind == KindSpecial {
+	if have.Kind == KindDir || have.Kind == KindSpecial {
 		return nil
 	}
-	if have.kind != KindNone {
-		if err := r.w.identify(ctx, p, &have); err != nil {
-			if _, fatal := skipReason(err); fatal {
+	if have.Kind != KindNone {
+		if err := r.w.disk.Identify(ctx, p, &have); err != nil {
+			if _, fatal := disk.SkipReason(err); fatal {
 				return err
 			}
 			return nil
 		}
 	}
-	now := state{have.mode, have.id}
+	now := state{have.Mode, have.ID}
 	if now == (state{want.Mode, want.ID}) {
 		// On disk, though perhaps not yet on stable storage.
 		r.w.progress.dirty([]wspath.Path{p})
@@ -392,14 +393,14 @@ func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone 
 	if r.same {
 		return nil
 	}
-	if have.kind == KindNone {
+	if have.Kind == KindNone {
 		if v.always() {
 			return nil // an exchange leaves one of two files: a user removed it, and the scan records that
 		}
 		// What never got to the disk is as torn as what did half.
 		return r.repair(ctx, p, want, &have)
 	}
-	if have.kind != KindFile {
+	if have.Kind != KindFile {
 		return nil
 	}
 	torn, err := r.torn(ctx, p, &have, v)
@@ -416,7 +417,7 @@ func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone 
 // clear removes a folder that holds nothing but folders, and tells whether it
 // did: its files went before.
 func (r *recovery) clear(p wspath.Path) bool {
-	entries, err := r.w.fs.ReadDir(string(p))
+	entries, err := r.w.disk.FS.ReadDir(string(p))
 	if err != nil {
 		return false
 	}
@@ -425,10 +426,10 @@ func (r *recovery) clear(p wspath.Path) bool {
 			return false
 		}
 	}
-	return r.w.fs.Remove(string(p)) == nil
+	return r.w.disk.FS.Remove(string(p)) == nil
 }
 
-func (r *recovery) bring(ctx context.Context, p wspath.Path, want gitstore.Entry, have *seen) error {
+func (r *recovery) bring(ctx context.Context, p wspath.Path, want gitstore.Entry, have *disk.Seen) error {
 	err := r.w.bring(ctx, p, want, have)
 	if err != nil && (errs.Is(err, errs.Forbidden) || errs.Is(err, errs.Conflict)) {
 		r.w.warn("%q could not be brought up to history: %v", p, err)

@@ -7,6 +7,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -19,7 +20,7 @@ func (r *recovery) asides(ctx context.Context, left []rootfs.Aside) error {
 		return err
 	}
 	for p := range r.paths {
-		info, err := r.w.fs.Lstat(string(p))
+		info, err := r.w.disk.FS.Lstat(string(p))
 		if err != nil {
 			info = vfs.Info{}
 		}
@@ -35,8 +36,8 @@ func (r *recovery) asides(ctx context.Context, left []rootfs.Aside) error {
 		// Of a change that the checkpoint covers it was removed before; the power cut
 		// has undone that, and may have torn it. (The folder is not synced with each
 		// checkpoint: all writers would wait for that.)
-		checkpoint, err := r.w.files.Lstat(checkpointFile)
-		if err != nil && !isAbsent(err) {
+		checkpoint, err := r.w.disk.Files.Lstat(checkpointFile)
+		if err != nil && !disk.IsAbsent(err) {
 			return errs.Wrap(err, checkpointFile)
 		}
 		if left, err = r.drop(left, func(a rootfs.Aside) (bool, error) { return a.Info.CtimeNs < checkpoint.MtimeNs, nil }); err != nil {
@@ -70,7 +71,7 @@ func (r *recovery) drop(left []rootfs.Aside, is func(rootfs.Aside) (bool, error)
 		case !ok:
 			others = append(others, a)
 		default:
-			if err := r.w.root.Drop(a.Displaced); err != nil {
+			if err := r.w.disk.Root.Drop(a.Displaced); err != nil {
 				return nil, errs.Wrap(err, a.Temp)
 			}
 		}
@@ -102,8 +103,8 @@ func (r *recovery) meet(left []rootfs.Aside, p wspath.Path, at vfs.Info) (others
 // folder may not be written or is on another file system by now, stays for the
 // next start.
 func (r *recovery) bringHome(d rootfs.Aside, p wspath.Path) error {
-	err := r.w.root.Home(d.Displaced, p)
-	if _, fatal := skipReason(err); err != nil && !fatal {
+	err := r.w.disk.Root.Home(d.Displaced, p)
+	if _, fatal := disk.SkipReason(err); err != nil && !fatal {
 		r.w.log.Error("displaced file not recorded; it is at the next start", "name", d.Temp, "error", err)
 		return nil
 	}
@@ -115,15 +116,15 @@ func (r *recovery) inHistory(ctx context.Context, d rootfs.Aside) (bool, error) 
 	if !d.Info.IsRegular() {
 		return false, nil
 	}
-	f, err := r.w.root.Open(d.Displaced)
+	f, err := r.w.disk.Root.Open(d.Displaced)
 	if err != nil {
-		if _, fatal := skipReason(err); fatal {
+		if _, fatal := disk.SkipReason(err); fatal {
 			return false, errs.Wrap(err, d.Temp)
 		}
 		return false, nil
 	}
 	defer f.Close()
-	id, err := hashBlob(ctx, f, d.Info.Size)
+	id, err := disk.HashBlob(ctx, f, d.Info.Size)
 	if err != nil {
 		return false, errs.Wrap(err, d.Temp)
 	}
@@ -135,7 +136,7 @@ func (r *recovery) files(ctx context.Context, dir wspath.Path, fn func(wspath.Pa
 	if err := ctxErr(ctx); err != nil {
 		return err
 	}
-	entries, err := r.w.fs.ReadDir(string(dir))
+	entries, err := r.w.disk.FS.ReadDir(string(dir))
 	if err != nil {
 		if unlistable(err) {
 			return nil
@@ -145,7 +146,7 @@ func (r *recovery) files(ctx context.Context, dir wspath.Path, fn func(wspath.Pa
 	for _, e := range entries {
 		p := dir.Join(e.Name)
 		switch {
-		case wspath.IsTemp(e.Name), e.Name == ".git", r.w.IsOwn(p):
+		case wspath.IsTemp(e.Name), e.Name == ".git", r.w.disk.IsOwn(p):
 		case e.Type.IsDir():
 			err = r.files(ctx, p, fn)
 		case e.Type.IsRegular(), e.Type&fs.ModeSymlink != 0:
@@ -164,8 +165,8 @@ func (r *recovery) search(ctx context.Context, left []rootfs.Aside) ([]rootfs.As
 		if len(left) == 0 {
 			return errStop
 		}
-		info, err := r.w.fs.Lstat(string(p))
-		if isAbsent(err) {
+		info, err := r.w.disk.FS.Lstat(string(p))
+		if disk.IsAbsent(err) {
 			return nil
 		}
 		if err == nil {

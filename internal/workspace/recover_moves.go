@@ -11,6 +11,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/moves"
 	"umbra/internal/rearrange"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -33,7 +34,7 @@ func (m *materialiser) recordMoves(seq uint64) error {
 	}
 	m.moves = r.Steps
 	m.w.progress.renames.Store(true)
-	return errs.Wrap(moves.Write(m.w.files, r), "")
+	return errs.Wrap(moves.Write(m.w.disk.Files, r), "")
 }
 
 // syncMoves makes the renames of directories durable, or that they are undone.
@@ -45,7 +46,7 @@ func (m *materialiser) syncMoves() error {
 				continue
 			}
 			done[dir] = true
-			if err := m.w.fs.SyncDir(string(dir)); err != nil && !isAbsent(err) {
+			if err := m.w.disk.FS.SyncDir(string(dir)); err != nil && !disk.IsAbsent(err) {
 				return errs.Wrap(err, string(dir))
 			}
 		}
@@ -79,7 +80,7 @@ func netMoves(m *message.Message) []moves.Renamed {
 
 // moveDirs finishes the renames of directories, or those that undo them.
 func (r *recovery) moveDirs(ctx context.Context) error {
-	list, err := moves.Read(r.w.files, r.from)
+	list, err := moves.Read(r.w.disk.Files, r.from)
 	if err != nil {
 		return errs.Wrap(err, moves.Dir)
 	}
@@ -95,7 +96,7 @@ func (r *recovery) moveDirs(ctx context.Context) error {
 		if len(rec.Steps) == 0 {
 			continue
 		}
-		if err := moves.Write(r.w.files, rec); err != nil {
+		if err := moves.Write(r.w.disk.Files, rec); err != nil {
 			return errs.Wrap(err, moves.Dir)
 		}
 		list = append(list, rec)
@@ -124,17 +125,17 @@ func (r *recovery) stepsOf(net []moves.Renamed) (steps []moves.Step, err error) 
 	var objects []rearrange.Object
 	var inos []uint64
 	for _, x := range net {
-		s, err := r.w.lstatDirect(x.From)
+		s, err := r.w.disk.LstatDirect(x.From)
 		if err != nil {
 			return nil, err
 		}
-		if is, err := r.w.lstatDirect(x.To); err != nil || s.kind != KindDir || !r.recorded && is.kind != KindNone {
+		if is, err := r.w.disk.LstatDirect(x.To); err != nil || s.Kind != KindDir || !r.recorded && is.Kind != KindNone {
 			return nil, err
 		}
 		objects = append(objects, rearrange.Object{From: x.From, To: x.To, Dir: true, Ref: len(inos)})
-		inos = append(inos, s.info.Ino)
+		inos = append(inos, s.Info.Ino)
 	}
-	order, ok := rearrange.Order(objects, nil, r.w.root.TempIn)
+	order, ok := rearrange.Order(objects, nil, r.w.disk.Root.TempIn)
 	if !ok {
 		return nil, nil // file by file
 	}
@@ -152,34 +153,34 @@ func (r *recovery) stepsOf(net []moves.Renamed) (steps []moves.Step, err error) 
 // it.
 func (r *recovery) relocate(ctx context.Context, s moves.Step) error {
 	w := r.w
-	from, err := w.lstatDirect(s.From)
-	if err != nil || from.kind == KindNone || from.info.Ino != s.Ino {
+	from, err := w.disk.LstatDirect(s.From)
+	if err != nil || from.Kind == KindNone || from.Info.Ino != s.Ino {
 		return err
 	}
-	to, err := w.lstatDirect(s.To)
+	to, err := w.disk.LstatDirect(s.To)
 	if err != nil {
 		return err
 	}
-	if s.Swap && to.kind != KindNone && to.info.Ino == s.Other && !w.root.NoExchange() {
-		err := w.fs.Exchange(string(s.From), string(s.To))
+	if s.Swap && to.Kind != KindNone && to.Info.Ino == s.Other && !w.disk.Root.NoExchange() {
+		err := w.disk.FS.Exchange(string(s.From), string(s.To))
 		if errors.Is(err, errors.ErrUnsupported) {
 			return nil // file by file
 		}
 		w.progress.dirty([]wspath.Path{s.From, s.To})
 		return errs.Wrap(err, string(s.To))
 	}
-	if to.kind != KindNone {
+	if to.Kind != KindNone {
 		if err := r.vacate(ctx, s.To); err != nil {
 			return err
 		}
 	}
-	switch _, err := w.root.EnsureDir(s.To.Dir()); {
+	switch _, err := w.disk.Root.EnsureDir(s.To.Dir()); {
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
 		return nil // a file of another process is in its place: file by file
 	case err != nil:
 		return errs.Wrap(err, string(s.To))
 	}
-	err = w.fs.RenameNoReplace(string(s.From), string(s.To))
+	err = w.disk.FS.RenameNoReplace(string(s.From), string(s.To))
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.EINVAL) {
 		return nil
 	}
@@ -190,12 +191,12 @@ func (r *recovery) relocate(ctx context.Context, s moves.Step) error {
 // vacate makes room for a directory: what is there was removed or renamed by the
 // same change set, and that was lost.
 func (r *recovery) vacate(ctx context.Context, p wspath.Path) error {
-	s, err := r.w.lstatDirect(p)
-	if err != nil || s.kind == KindDir && r.w.fs.Remove(string(p)) == nil {
+	s, err := r.w.disk.LstatDirect(p)
+	if err != nil || s.Kind == KindDir && r.w.disk.FS.Remove(string(p)) == nil {
 		return err
 	}
-	if s.kind == KindDir {
-		_, err := r.w.root.Take(p) // temps decides about what is in it
+	if s.Kind == KindDir {
+		_, err := r.w.disk.Root.Take(p) // temps decides about what is in it
 		return errs.Wrap(err, string(p))
 	}
 	if v := r.paths[p]; v != nil {

@@ -8,6 +8,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -17,7 +18,7 @@ func (r *recovery) temps(ctx context.Context, dir wspath.Path) error {
 	if err := ctxErr(ctx); err != nil {
 		return err
 	}
-	entries, err := r.w.fs.ReadDir(string(dir))
+	entries, err := r.w.disk.FS.ReadDir(string(dir))
 	if err != nil {
 		if unlistable(err) {
 			return nil
@@ -35,7 +36,7 @@ func (r *recovery) temps(ctx context.Context, dir wspath.Path) error {
 			}
 			continue
 		}
-		if e.Type.IsDir() && e.Name != ".git" && !r.w.IsOwn(path) {
+		if e.Type.IsDir() && e.Name != ".git" && !r.w.disk.IsOwn(path) {
 			if err := r.temps(ctx, path); err != nil {
 				return err
 			}
@@ -47,9 +48,9 @@ func (r *recovery) temps(ctx context.Context, dir wspath.Path) error {
 // temp settles one.
 func (r *recovery) temp(ctx context.Context, dir, temp wspath.Path, digits uint64, entries []vfs.DirEntry) error {
 	w := r.w
-	info, err := w.fs.Lstat(string(temp))
+	info, err := w.disk.FS.Lstat(string(temp))
 	if err != nil {
-		if isAbsent(err) {
+		if disk.IsAbsent(err) {
 			return nil
 		}
 		return errs.Wrap(err, string(temp))
@@ -59,14 +60,14 @@ func (r *recovery) temp(ctx context.Context, dir, temp wspath.Path, digits uint6
 		return r.tempDir(ctx, out, digits)
 	}
 	if rootfs.IsMaking(digits) || info.Ino == digits {
-		return errs.Wrap(w.root.Drop(out), string(temp)) // never exchanged
+		return errs.Wrap(w.disk.Root.Drop(out), string(temp)) // never exchanged
 	}
 	owner, sameFile, err := r.displacer(dir, digits, info.Ino, entries)
 	if err != nil {
 		return err
 	}
 	if sameFile {
-		return errs.Wrap(w.root.Drop(out), string(temp)) // a second name of a file that stands there
+		return errs.Wrap(w.disk.Root.Drop(out), string(temp)) // a second name of a file that stands there
 	}
 	if home := r.homes[temp]; home != "" {
 		owner = home
@@ -79,15 +80,15 @@ func (r *recovery) temp(ctx context.Context, dir, temp wspath.Path, digits uint6
 	}
 	if v := r.paths[owner]; v != nil && !r.same && info.IsRegular() {
 		// The version before, as the power cut left it.
-		if torn, err := r.torn(ctx, temp, &seen{kind: KindFile, info: info}, v); err != nil || torn {
+		if torn, err := r.torn(ctx, temp, &disk.Seen{Kind: KindFile, Info: info}, v); err != nil || torn {
 			if err == nil {
-				err = w.root.Drop(out)
+				err = w.disk.Root.Drop(out)
 			}
 			return errs.Wrap(err, string(temp))
 		}
 	}
 	_, err = w.recordLate(ctx, owner, out, "")
-	if reason, fatal := skipReason(err); err != nil && !fatal {
+	if reason, fatal := disk.SkipReason(err); err != nil && !fatal {
 		w.warn("a displaced file of %q could not be recorded (%s); it is kept", owner, reason)
 		return w.rescue(out)
 	}
@@ -100,8 +101,8 @@ func (r *recovery) displacer(dir wspath.Path, digits, own uint64, entries []vfs.
 		if wspath.IsTemp(e.Name) || e.Type.IsDir() {
 			continue
 		}
-		info, err := r.w.fs.Lstat(string(dir.Join(e.Name)))
-		if isAbsent(err) {
+		info, err := r.w.disk.FS.Lstat(string(dir.Join(e.Name)))
+		if disk.IsAbsent(err) {
 			continue
 		}
 		if err != nil {
@@ -131,21 +132,21 @@ func (r *recovery) takenFrom(dir wspath.Path, digits uint64) wspath.Path {
 // nobodys settles a displaced file of which nothing tells where it stood.
 func (r *recovery) nobodys(ctx context.Context, out *rootfs.Displaced) error {
 	w := r.w
-	s := seen{kind: kindOf(out.Info.Mode), info: out.Info}
-	if s.kind == KindFile || s.kind == KindSymlink {
-		s.mode = gitMode(out.Info)
-		err := w.identify(ctx, wspath.Path(out.Temp), &s)
-		w.index.DropFile(wspath.Path(out.Temp))
-		if err == nil && w.store.HasBlob(s.id) {
-			if open, _ := w.ask(out); s.kind == KindFile && open == vfs.Yes {
+	s := disk.Seen{Kind: disk.KindOf(out.Info.Mode), Info: out.Info}
+	if s.Kind == KindFile || s.Kind == KindSymlink {
+		s.Mode = disk.GitMode(out.Info)
+		err := w.disk.Identify(ctx, wspath.Path(out.Temp), &s)
+		w.disk.Index.DropFile(wspath.Path(out.Temp))
+		if err == nil && w.store.HasBlob(s.ID) {
+			if open, _ := w.ask(out); s.Kind == KindFile && open == vfs.Yes {
 				return w.rescue(out)
 			}
-			return errs.Wrap(w.root.Drop(out), out.Temp)
+			return errs.Wrap(w.disk.Root.Drop(out), out.Temp)
 		}
-		if err == nil && s.kind == KindFile && !r.same {
-			if torn, err := r.torn(ctx, wspath.Path(out.Temp), &seen{kind: s.kind, info: s.info}, nil); err != nil || torn {
+		if err == nil && s.Kind == KindFile && !r.same {
+			if torn, err := r.torn(ctx, wspath.Path(out.Temp), &disk.Seen{Kind: s.Kind, Info: s.Info}, nil); err != nil || torn {
 				if err == nil {
-					err = w.root.Drop(out)
+					err = w.disk.Root.Drop(out)
 				}
 				return errs.Wrap(err, out.Temp)
 			}
@@ -160,7 +161,7 @@ func (r *recovery) tempDir(ctx context.Context, out *rootfs.Displaced, digits ui
 	was := r.folderTakenFrom(wspath.Path(out.Temp).Dir(), digits)
 	ok, err := r.dirRecorded(ctx, out.Temp, was)
 	if err != nil {
-		if _, fatal := skipReason(err); fatal {
+		if _, fatal := disk.SkipReason(err); fatal {
 			return err
 		}
 		ok = false
@@ -172,7 +173,7 @@ func (r *recovery) tempDir(ctx context.Context, out *rootfs.Displaced, digits ui
 		r.w.retireTree(out, was, nil)
 		return nil
 	}
-	return errs.Wrap(r.w.root.Drop(out), out.Temp)
+	return errs.Wrap(r.w.disk.Root.Drop(out), out.Temp)
 }
 
 // folderTakenFrom finds the folder that was taken away, by what changed in it
@@ -195,7 +196,7 @@ func (w *Workspace) prepared(at, name string) bool {
 	if !ok {
 		return false
 	}
-	info, err := w.fs.Lstat(at)
+	info, err := w.disk.FS.Lstat(at)
 	return rootfs.IsMaking(digits) || err == nil && info.Ino == digits
 }
 
@@ -203,7 +204,7 @@ func (w *Workspace) prepared(at, name string) bool {
 // that stood at was (empty: not known). After a power cut also what is a torn
 // form of them.
 func (r *recovery) dirRecorded(ctx context.Context, dir string, was wspath.Path) (bool, error) {
-	entries, err := r.w.fs.ReadDir(dir)
+	entries, err := r.w.disk.FS.ReadDir(dir)
 	if err != nil {
 		return false, errs.Wrap(err, dir)
 	}
@@ -220,7 +221,7 @@ func (r *recovery) dirRecorded(ctx context.Context, dir string, was wspath.Path)
 			ok, err = r.dirRecorded(ctx, at, before)
 		case e.Type&fs.ModeSymlink != 0:
 			var target string
-			if target, err = r.w.fs.Readlink(at); err == nil {
+			if target, err = r.w.disk.FS.Readlink(at); err == nil {
 				ok = r.w.store.HasBlob(object.Hash(object.Blob, []byte(target)))
 			}
 		case e.Type.IsRegular():
@@ -234,9 +235,9 @@ func (r *recovery) dirRecorded(ctx context.Context, dir string, was wspath.Path)
 }
 
 func (r *recovery) fileRecorded(ctx context.Context, at, was wspath.Path) (bool, error) {
-	id, info, err := r.w.hashFile(ctx, at)
+	id, info, err := r.w.disk.HashFile(ctx, at)
 	if err != nil || r.w.store.HasBlob(id) || r.same {
 		return err == nil && r.w.store.HasBlob(id), err
 	}
-	return r.torn(ctx, at, &seen{kind: KindFile, info: info}, r.paths[was])
+	return r.torn(ctx, at, &disk.Seen{Kind: KindFile, Info: info}, r.paths[was])
 }

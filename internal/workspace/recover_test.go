@@ -50,7 +50,7 @@ func TestCutAfterAnswers(t *testing.T) {
 				removes = removes || slices.ContainsFunc(ops, func(o Op) bool { return o.Kind == OpDelete })
 			}
 			defer b.stop()
-			want, history, seq := files(disk(t, b.mem, "ws")), tree(t, b.w), b.w.store.Tip().Seq
+			want, history, seq := files(inFolder(t, b.mem, "ws")), tree(t, b.w), b.w.store.Tip().Seq
 			for seed := range uint64(64) {
 				mode := vfs.CrashRandom
 				if seed == 0 {
@@ -59,9 +59,9 @@ func TestCutAfterAnswers(t *testing.T) {
 					mode = vfs.CrashNamesOnly
 				}
 				c := b.reboot(t, b.mem.CrashClone(vfs.CrashOptions{Mode: mode, Rand: rand.New(rand.NewPCG(seed, 5))}), "two")
-				left := disk(t, c.mem, "ws")
+				left := inFolder(t, c.mem, "ws")
 				must(t, c.open())
-				is := disk(t, c.mem, "ws")
+				is := inFolder(t, c.mem, "ws")
 				if d := diffMaps(files(is), want) + diffMaps(tree(t, c.w), history); d != "" {
 					t.Errorf("%v, seed %d: found %q\n%s", mode, seed, left, d)
 				}

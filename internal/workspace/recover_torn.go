@@ -12,6 +12,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/filestamp"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -20,10 +21,10 @@ import (
 // wrote it, by not having been modified since. It must be cut off, or have zeros
 // where blocks were never written. Anything else is a user's. v is nil if the path
 // is not known.
-func (r *recovery) torn(ctx context.Context, p wspath.Path, have *seen, v *versions) (bool, error) {
+func (r *recovery) torn(ctx context.Context, p wspath.Path, have *disk.Seen, v *versions) (bool, error) {
 	if v == nil {
 		v = &versions{}
-		other := func(e version) bool { return !filestamp.Is(have.info.MtimeNs, have.info.Ino, e.ID) }
+		other := func(e version) bool { return !filestamp.Is(have.Info.MtimeNs, have.Info.Ino, e.ID) }
 		for _, o := range r.paths {
 			v.list = append(v.list, slices.DeleteFunc(slices.Clone(o.list), other)...)
 		}
@@ -32,13 +33,13 @@ func (r *recovery) torn(ctx context.Context, p wspath.Path, have *seen, v *versi
 		if e.Mode != object.Regular && e.Mode != object.Executable {
 			continue
 		}
-		if !filestamp.Is(have.info.MtimeNs, have.info.Ino, e.ID) && max(have.info.MtimeNs, have.info.CtimeNs) >= e.until {
+		if !filestamp.Is(have.Info.MtimeNs, have.Info.Ino, e.ID) && max(have.Info.MtimeNs, have.Info.CtimeNs) >= e.until {
 			continue
 		}
-		if have.known && have.id == e.ID {
+		if have.Known && have.ID == e.ID {
 			// Whole: only its permission bits differ, or it is an older one. Those of a
 			// prepared file are the server's, others a user's.
-			return have.info.Mode.Perm() == preparedPerm, nil
+			return have.Info.Mode.Perm() == preparedPerm, nil
 		}
 		if ok, err := r.tornOf(ctx, p, e.ID); ok || err != nil {
 			return ok, err
@@ -57,7 +58,7 @@ func (r *recovery) tornOf(ctx context.Context, p wspath.Path, id object.ID) (boo
 		return false, err
 	}
 	defer blob.Close()
-	f, info, err := r.w.openRegular(p)
+	f, info, err := r.w.disk.OpenRegular(p)
 	if err != nil {
 		return false, err
 	}
@@ -71,16 +72,16 @@ func (r *recovery) tornOf(ctx context.Context, p wspath.Path, id object.ID) (boo
 
 // repair records a torn file, or that one is missing, and puts the tip's bytes in
 // its place.
-func (r *recovery) repair(ctx context.Context, p wspath.Path, want gitstore.Entry, have *seen) error {
+func (r *recovery) repair(ctx context.Context, p wspath.Path, want gitstore.Entry, have *disk.Seen) error {
 	w := r.w
 	x := external{path: p, old: want}
-	if have.kind != KindNone {
-		b, err := w.capture(ctx, p, have)
+	if have.Kind != KindNone {
+		b, err := w.disk.Capture(ctx, p, have)
 		if err != nil {
 			return err
 		}
 		defer w.store.Discard(b)
-		x.mode, x.blob, x.hasBlob = have.mode, b, true
+		x.mode, x.blob, x.hasBlob = have.Mode, b, true
 	}
 	c, err := w.commitExternals(ctx, []external{x}, message.Message{Reason: unclean}, true)
 	if errs.Is(err, errs.Conflict) {
@@ -124,7 +125,7 @@ func (r *recovery) folders() error {
 	slices.Sort(order)
 	for _, p := range order {
 		if last[p] {
-			if _, err := r.w.root.EnsureDir(p); err != nil && !errors.Is(err, syscall.ENOTDIR) {
+			if _, err := r.w.disk.Root.EnsureDir(p); err != nil && !errors.Is(err, syscall.ENOTDIR) {
 				return errs.Wrap(err, string(p))
 			}
 			r.w.progress.dirty([]wspath.Path{p})
@@ -150,4 +151,4 @@ func ctxErr(ctx context.Context) error {
 
 // unlistable reports whether a folder cannot be looked into, for a reason that
 // is no failure of ours.
-func unlistable(err error) bool { return isAbsent(err) || errors.Is(err, fs.ErrPermission) }
+func unlistable(err error) bool { return disk.IsAbsent(err) || errors.Is(err, fs.ErrPermission) }

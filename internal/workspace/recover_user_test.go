@@ -95,12 +95,12 @@ func TestUsersChangeBeforeAPowerFailure(t *testing.T) {
 					b.ok(write(name, data))
 				}
 				c.edit(t, b)
-				want := disk(t, b.mem, "ws")
+				want := inFolder(t, b.mem, "ws")
 				mode := []vfs.CrashMode{vfs.CrashSyncedOnly, vfs.CrashNamesOnly, vfs.CrashRandom, vfs.CrashRandom}[seed%4]
 				r := b.reboot(t, b.mem.CrashClone(vfs.CrashOptions{Mode: mode, Rand: rand.New(rand.NewPCG(seed, 8))}), "two")
 				b.stop()
 				must(t, r.open())
-				is := disk(t, r.mem, "ws")
+				is := inFolder(t, r.mem, "ws")
 				for name, data := range want {
 					left := strings.TrimSuffix(name, "*")
 					if left == "a" || left == "b" && strings.Contains(c.name, "another") || left == "b" && strings.Contains(c.name, "swap") {
@@ -145,12 +145,12 @@ func TestUsersRemovalBeforeAPowerFailure(t *testing.T) {
 				must(t, b.mem.SyncDir("ws/d"))
 			}
 			must(t, b.mem.SyncDir("ws"))
-			want := files(disk(t, b.mem, "ws"))
+			want := files(inFolder(t, b.mem, "ws"))
 			mode := []vfs.CrashMode{vfs.CrashSyncedOnly, vfs.CrashNamesOnly, vfs.CrashRandom, vfs.CrashRandom}[seed%4]
 			r := b.reboot(t, b.mem.CrashClone(vfs.CrashOptions{Mode: mode, Rand: rand.New(rand.NewPCG(seed, 8))}), "two")
 			b.stop()
 			must(t, r.open())
-			if d := diffMaps(files(disk(t, r.mem, "ws")), want); d != "" {
+			if d := diffMaps(files(inFolder(t, r.mem, "ws")), want); d != "" {
 				t.Errorf("renamed to %q, %v, seed %d:\n%s", to, mode, seed, d)
 			}
 			r.same()

@@ -15,8 +15,8 @@ func (w *Workspace) Retain(ctx context.Context, opt gitstore.RetainOptions) (git
 	if w.wholly() != nil {
 		return gitstore.RetainReport{From: w.store.Boundary(), To: w.store.Boundary()}, nil
 	}
-	if w.virtual == nil {
-		if !opt.DryRun && !w.missing.Load() {
+	if w.disk.Physical() {
+		if !opt.DryRun && !w.disk.Missing() {
 			if err := w.checkpoint(ctx, false); err != nil {
 				return gitstore.RetainReport{}, err
 			}

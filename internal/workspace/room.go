@@ -50,7 +50,7 @@ func (c *contents) fromHistory(ctx context.Context, p wspath.Path, id object.ID,
 // belong together.
 func (s *scanner) roomForFound() error {
 	for i := range s.list {
-		if k := s.list[i].seen.kind; k == KindFile || k == KindSymlink {
+		if k := s.list[i].seen.Kind; k == KindFile || k == KindSymlink {
 			return s.w.store.Room(1)
 		}
 	}

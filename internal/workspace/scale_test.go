@@ -40,8 +40,8 @@ func BenchmarkBaseline(b *testing.B) {
 			b.Fatal(res)
 		}
 		b.ReportMetric(time.Since(start).Seconds(), "s/scan")
-		files := w.index.Len()
-		w.index = index.New()
+		files := w.disk.Index.Len()
+		w.disk.Index = index.New()
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		if files != n {

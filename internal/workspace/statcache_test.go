@@ -37,17 +37,17 @@ func TestStatCache(t *testing.T) {
 	}
 	// reload gives how many files the file tells of.
 	reload := func(w *Workspace) int {
-		w.index = index.New()
-		must(t, w.loadIndex())
-		return w.index.Len()
+		w.disk.Index = index.New()
+		must(t, w.disk.LoadIndex())
+		return w.disk.Index.Len()
 	}
 	w := open()
 	// Made a moment ago: their change times prove nothing yet.
 	each := func(do func(p wspath.Path, f index.File, info vfs.Info)) {
 		for i := range 4 {
 			dir := wspath.Path(fmt.Sprintf("d%d", i))
-			for _, f := range w.index.Files(dir) {
-				info, err := w.fs.Lstat(string(dir.Join(f.Name)))
+			for _, f := range w.disk.Index.Files(dir) {
+				info, err := w.disk.FS.Lstat(string(dir.Join(f.Name)))
 				must(t, err)
 				do(dir.Join(f.Name), f, info)
 			}
@@ -58,16 +58,16 @@ func TestStatCache(t *testing.T) {
 		if p == "d1/f1" {
 			at = time.Unix(0, info.CtimeNs) // racy
 		}
-		w.index.Put(p, info, f.ID, object.Regular, at)
+		w.disk.Index.Put(p, info, f.ID, object.Regular, at)
 	})
-	must(t, w.saveIndex())
-	before := w.index
+	must(t, w.disk.SaveIndex())
+	before := w.disk.Index
 	if n := reload(w); n != 49 {
 		t.Fatalf("%d files are known, want all but the racy one", n)
 	}
 	each(func(p wspath.Path, _ index.File, info vfs.Info) {
 		was, known := before.Lookup(p, info)
-		if now, ok := w.index.Lookup(p, info); !known || !ok || now != was {
+		if now, ok := w.disk.Index.Lookup(p, info); !known || !ok || now != was {
 			t.Errorf("%s: %v %v, was %v %v", p, now, ok, was, known)
 		}
 	})
@@ -89,17 +89,12 @@ func TestStatCache(t *testing.T) {
 		}
 	}
 	must(t, os.WriteFile(name, good, 0o600))
-	epoch := w.progress.epoch
-	w.progress.epoch = "another"
+	epoch := w.disk.Epoch
+	w.disk.Epoch = "another"
 	if n := reload(w); n != 0 {
 		t.Errorf("another epoch: %d files are known", n)
 	}
-	w.progress.epoch = epoch
-	w.ino++
-	if n := reload(w); n != 0 {
-		t.Errorf("another folder: %d files are known", n)
-	}
-	w.ino--
+	w.disk.Epoch = epoch
 	if n := reload(w); n != 49 {
 		t.Errorf("%d files are known again", n)
 	}

@@ -36,7 +36,7 @@ type scanState struct {
 //
 // errs.Conflict workspace_missing; errs.Unavailable ref_locked.
 func (w *Workspace) Sync(ctx context.Context, o SyncOptions) (SyncResult, error) {
-	if o.Adopt && w.adopt != nil && w.checkFolder() != nil {
+	if o.Adopt && w.adopt != nil && w.disk.Check() != nil {
 		return w.adopt(ctx, o.Allow)
 	}
 	if err := w.enter(); err != nil {
@@ -107,7 +107,7 @@ func (w *Workspace) lookAtDirtyLocked(ctx context.Context, t *watch, o SyncOptio
 		return res, err
 	}
 	if len(paths) == 0 {
-		return SyncResult{Skipped: w.skipped}, w.checkFolder()
+		return SyncResult{Skipped: w.skipped}, w.disk.Check()
 	}
 	res, err := w.lookAt(ctx, paths, o)
 	if err != nil {
@@ -123,7 +123,7 @@ func (w *Workspace) lookAt(ctx context.Context, paths []wspath.Path, o SyncOptio
 		w.scanning.Add(1)
 		defer w.scanning.Add(-1)
 	}
-	if err := w.checkFolder(); err != nil {
+	if err := w.disk.Check(); err != nil {
 		return SyncResult{}, err
 	}
 	started := w.now()
@@ -131,7 +131,7 @@ func (w *Workspace) lookAt(ctx context.Context, paths []wspath.Path, o SyncOptio
 	if err := s.findPaths(ctx, paths); err != nil {
 		return SyncResult{}, err
 	}
-	if len(s.list) == 0 && len(s.skipped.list) == 0 && len(w.skipped) == 0 {
+	if len(s.list) == 0 && len(s.skipped.List) == 0 && len(w.skipped) == 0 {
 		w.noteRoom(nil)
 		return SyncResult{}, nil
 	}
@@ -140,10 +140,10 @@ func (w *Workspace) lookAt(ctx context.Context, paths []wspath.Path, o SyncOptio
 	if err != nil {
 		return res, err
 	}
-	if err := w.checkFolder(); err != nil {
+	if err := w.disk.Check(); err != nil {
 		return res, err
 	}
-	w.skipped = mergeSkips(w.skipped, s.skipped.list, paths)
+	w.skipped = mergeSkips(w.skipped, s.skipped.List, paths)
 	// What is told later than this was not there yet.
 	w.knownUpTo(started.Add(-toldWithin))
 	return w.answer(res), nil
@@ -189,7 +189,7 @@ func (w *Workspace) answer(res SyncResult) SyncResult {
 
 // scan is Sync without what stock git sees.
 func (w *Workspace) scan(ctx context.Context, o SyncOptions) (SyncResult, error) {
-	if w.virtual != nil {
+	if !w.disk.Physical() {
 		return SyncResult{}, nil // nobody else changes anything there
 	}
 	w.syncMu.Lock()
@@ -200,13 +200,13 @@ func (w *Workspace) scan(ctx context.Context, o SyncOptions) (SyncResult, error)
 // scanLocked is scan for who holds syncMu.
 func (w *Workspace) scanLocked(ctx context.Context, o SyncOptions) (SyncResult, error) {
 	if last := w.scannedAt(); o.since != 0 && last >= o.since {
-		return SyncResult{Skipped: w.skipped}, w.checkFolder()
+		return SyncResult{Skipped: w.skipped}, w.disk.Check()
 	}
 	if !o.gentle {
 		w.scanning.Add(1)
 		defer w.scanning.Add(-1)
 	}
-	if err := w.checkFolder(); err != nil {
+	if err := w.disk.Check(); err != nil {
 		return SyncResult{}, err
 	}
 	// A file that is written while this scan runs must not look older than it.
@@ -229,7 +229,7 @@ func (w *Workspace) scanLocked(ctx context.Context, o SyncOptions) (SyncResult, 
 		return res, err
 	}
 	// A folder that was replaced while it was scanned is not what is recorded.
-	if err := w.checkFolder(); err != nil {
+	if err := w.disk.Check(); err != nil {
 		return res, err
 	}
 	w.owners.Scanned(mark)
@@ -238,7 +238,7 @@ func (w *Workspace) scanLocked(ctx context.Context, o SyncOptions) (SyncResult, 
 	w.scanTook.Store(int64(clock.Boot() - began))
 	w.scanSize.Store(s.stats.Files + s.stats.Links + s.stats.Dirs)
 	w.meter.Scan.Observe(w.scanTook.Load())
-	w.skipped = sortedSkips(s.skipped.list)
+	w.skipped = sortedSkips(s.skipped.List)
 	return w.answer(res), nil
 }
 
@@ -260,7 +260,7 @@ func (w *Workspace) Coverage(ctx context.Context) (Coverage, error) {
 		return Coverage{}, err
 	}
 	defer w.leave()
-	if err := w.checkFolder(); err != nil {
+	if err := w.disk.Check(); err != nil {
 		return Coverage{}, err
 	}
 	s := w.newScanner(false)
@@ -268,5 +268,5 @@ func (w *Workspace) Coverage(ctx context.Context) (Coverage, error) {
 	if err := s.find(ctx); err != nil {
 		return Coverage{}, err
 	}
-	return Coverage{Skipped: sortedSkips(s.skipped.list), Tracked: s.tracked.Load(), Ignored: s.stats.Ignored}, nil
+	return Coverage{Skipped: sortedSkips(s.skipped.List), Tracked: s.tracked.Load(), Ignored: s.stats.Ignored}, nil
 }

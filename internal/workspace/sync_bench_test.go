@@ -86,7 +86,7 @@ func BenchmarkUnchanged(b *testing.B) {
 	var scans, walks []float64
 	for range max(b.N, 9) {
 		start := time.Now()
-		if got := bareWalk(b, w.fs); got != n {
+		if got := bareWalk(b, w.disk.FS); got != n {
 			b.Fatalf("%d files", got)
 		}
 		walks = append(walks, time.Since(start).Seconds())

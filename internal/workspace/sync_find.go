@@ -15,6 +15,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/scan"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/index"
 	"umbra/internal/wspath"
 )
@@ -22,7 +23,7 @@ import (
 // candidate is a path whose disk may differ from the tip.
 type candidate struct {
 	path wspath.Path
-	seen seen // kind none: gone
+	seen disk.Seen // kind none: gone
 	// old says that the file was there when the folder was last looked at: it
 	// is captured only because a rule changed.
 	old bool
@@ -38,7 +39,7 @@ type scanner struct {
 	workers int  // 0: one a processor
 	readNew bool // also of files that are new, whether they can be recorded
 	stats   scan.Stats
-	skipped skips
+	skipped disk.Skips
 	tracked atomic.Int64
 	known   int64 // what stood on disk then was looked at; 0: nothing was
 	// untold tells of what no event told; nil: of nothing.
@@ -65,7 +66,7 @@ func (w *Workspace) newScanner(gentle bool) *scanner {
 // find walks the folder, without locks, and gathers what may differ.
 func (s *scanner) find(ctx context.Context) error {
 	s.expected = []wspath.Path{wspath.Root}
-	err := s.walk(func(o scan.Options) (scan.Stats, error) { return scan.Walk(ctx, s.w.fs, o, s.single) })
+	err := s.walk(func(o scan.Options) (scan.Stats, error) { return scan.Walk(ctx, s.w.disk.FS, o, s.single) })
 	if err == nil {
 		err = s.unvisited(ctx)
 	}
@@ -91,7 +92,7 @@ func (s *scanner) findPaths(ctx context.Context, paths []wspath.Path) error {
 	if len(rest) == 0 {
 		return nil
 	}
-	err := s.walk(func(o scan.Options) (scan.Stats, error) { return scan.Paths(ctx, s.w.fs, o, rest, s.single) })
+	err := s.walk(func(o scan.Options) (scan.Stats, error) { return scan.Paths(ctx, s.w.disk.FS, o, rest, s.single) })
 	if err != nil {
 		return err
 	}
@@ -119,29 +120,29 @@ func (s *scanner) glance(p wspath.Path) (done bool, err error) {
 	if p.IsRoot() {
 		return false, nil
 	}
-	if s.w.IsOwn(p) || wspath.IsTemp(p.Base()) {
+	if s.w.disk.IsOwn(p) || wspath.IsTemp(p.Base()) {
 		return true, nil
 	}
 	tip, tracked, err := s.tip.Lookup(p)
 	if err != nil || tracked && tip.Mode == object.Dir {
 		return false, err
 	}
-	now, err := s.w.lstat(p)
+	now, err := s.w.disk.Lstat(p)
 	switch {
 	case err != nil:
 		return false, nil // the walk tells why
-	case now.kind == KindNone:
+	case now.Kind == KindNone:
 		return !tracked, nil
-	case !tracked || now.kind != KindFile || now.mode != tip.Mode:
+	case !tracked || now.Kind != KindFile || now.Mode != tip.Mode:
 		return false, nil
 	}
-	id, known := s.w.index.Lookup(p, now.info)
+	id, known := s.w.disk.Index.Lookup(p, now.Info)
 	return known && id == tip.ID, nil
 }
 
 // walk calls a walk with what it has to know of the workspace.
 func (s *scanner) walk(do func(scan.Options) (scan.Stats, error)) error {
-	rules, index, err := s.w.rules()
+	rules, index, err := s.w.disk.Rules()
 	if err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func (s *scanner) walk(do func(scan.Options) (scan.Stats, error)) error {
 		}
 		return e.Mode
 	}
-	s.stats, err = do(scan.Options{Rules: rules, Index: index, Prune: s.w.IsOwn, Workers: s.workers, Folder: s.folder,
+	s.stats, err = do(scan.Options{Rules: rules, Index: index, Prune: s.w.disk.IsOwn, Workers: s.workers, Folder: s.folder,
 		Tracked:      func(p wspath.Path) bool { m := kind(p); return m != 0 && m != object.Dir },
 		TrackedUnder: func(p wspath.Path) bool { return kind(p) == object.Dir },
 	})
@@ -168,7 +169,7 @@ func (s *scanner) walk(do func(scan.Options) (scan.Stats, error)) error {
 // listed.
 func (s *scanner) single(f scan.Found) error {
 	if f.Skip != "" {
-		s.skipped.add(f.Path, string(f.Skip))
+		s.skipped.Add(f.Path, string(f.Skip))
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.unread[f.Path] = true
@@ -178,7 +179,7 @@ func (s *scanner) single(f scan.Found) error {
 	if err != nil {
 		return err
 	}
-	id, known := s.w.index.Lookup(f.Path, f.Info)
+	id, known := s.w.disk.Index.Lookup(f.Path, f.Info)
 	if s.compare(f.Path, f.Info, object.Entry{Mode: tip.Mode, ID: tip.ID}, id, known) {
 		s.tracked.Add(1)
 	}
@@ -194,14 +195,14 @@ func (s *scanner) single(f scan.Found) error {
 // stat tells; tracked says that the tip has it.
 func (s *scanner) compare(p wspath.Path, info vfs.Info, tip object.Entry, id object.ID, known bool) (tracked bool) {
 	tracked = tip.Mode != 0 && tip.Mode != object.Dir
-	mode := gitMode(info)
+	mode := disk.GitMode(info)
 	if tracked && known && mode == tip.Mode && id == tip.ID && mode != object.Symlink {
 		return true
 	}
-	c := candidate{path: p, seen: seen{kind: kindOf(info.Mode), info: info, mode: mode}}
+	c := candidate{path: p, seen: disk.Seen{Kind: disk.KindOf(info.Mode), Info: info, Mode: mode}}
 	if !tracked {
-		if c.seen.kind == KindFile && info.Size > s.w.limits.CaptureBytes {
-			s.skipped.add(p, "too_large")
+		if c.seen.Kind == KindFile && info.Size > s.w.limits.CaptureBytes {
+			s.skipped.Add(p, "too_large")
 			return false
 		}
 		c.old = s.known != 0 && info.CtimeNs < s.known
@@ -214,15 +215,15 @@ func (s *scanner) compare(p wspath.Path, info vfs.Info, tip object.Entry, id obj
 
 // gone notes a tracked file that the walk did not meet.
 func (s *scanner) gone(p wspath.Path) {
-	if s.w.IsOwn(p) {
+	if s.w.disk.IsOwn(p) {
 		return
 	}
-	now, err := s.w.lstat(p)
+	now, err := s.w.disk.Lstat(p)
 	if err != nil {
 		return // not readable: nothing is known of it
 	}
 	c := candidate{path: p}
-	if now.kind == KindFile || now.kind == KindSymlink {
+	if now.Kind == KindFile || now.Kind == KindSymlink {
 		s.tracked.Add(1)
 		c.seen = now
 	}
@@ -248,13 +249,13 @@ func (s *scanner) folder(dir wspath.Path) (func(scan.Found) error, func() error,
 	if err != nil {
 		return nil, nil, err
 	}
-	f := &folderLook{s: s, dir: dir, tree: tree, known: s.w.index.Files(dir)}
+	f := &folderLook{s: s, dir: dir, tree: tree, known: s.w.disk.Index.Files(dir)}
 	return f.visit, f.done, nil
 }
 
 func (f *folderLook) visit(found scan.Found) error {
 	if found.Skip != "" {
-		f.s.skipped.add(found.Path, string(found.Skip))
+		f.s.skipped.Add(found.Path, string(found.Skip))
 		return nil
 	}
 	name := found.Path.Base()
@@ -311,12 +312,12 @@ func (s *scanner) unvisited(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return errs.Wrap(err, "")
 		}
-		if s.visited[dir] || s.unread[dir] || s.w.IsOwn(dir) {
+		if s.visited[dir] || s.unread[dir] || s.w.disk.IsOwn(dir) {
 			continue
 		}
 		// A folder that stands there again, or that is not known of, is left to
 		// the next look.
-		if now, err := s.w.lstat(dir); err != nil || now.kind == KindDir {
+		if now, err := s.w.disk.Lstat(dir); err != nil || now.Kind == KindDir {
 			if real, err := s.w.realDir(dir); err != nil || real {
 				continue
 			}
@@ -336,11 +337,11 @@ func (s *scanner) unvisited(ctx context.Context) error {
 // no link is on the way.
 func (w *Workspace) realDir(p wspath.Path) (bool, error) {
 	for at := p; !at.IsRoot(); at = at.Dir() {
-		now, err := w.lstat(at)
+		now, err := w.disk.Lstat(at)
 		if errors.Is(err, syscall.ELOOP) {
 			return false, nil // a link in a circle is on the way
 		}
-		if err != nil || now.kind != KindDir {
+		if err != nil || now.Kind != KindDir {
 			return false, err
 		}
 	}
@@ -399,23 +400,23 @@ func (s *scanner) identify(ctx context.Context) error {
 }
 
 func (s *scanner) differs(ctx context.Context, c *candidate) (bool, error) {
-	if c.seen.kind == KindNone {
+	if c.seen.Kind == KindNone {
 		return true, nil
 	}
 	e, ok, err := s.tip.Lookup(c.path)
 	if err != nil || (!ok || e.Mode == object.Dir) && !s.readNew {
 		return true, err // new: read once, when it is captured
 	}
-	if err := s.w.identify(ctx, c.path, &c.seen); err != nil {
-		reason, fatal := skipReason(err)
+	if err := s.w.disk.Identify(ctx, c.path, &c.seen); err != nil {
+		reason, fatal := disk.SkipReason(err)
 		if fatal {
 			return false, err
 		}
 		if reason == "" {
 			return true, nil // gone meanwhile: looked at again under the lock
 		}
-		s.skipped.add(c.path, reason)
+		s.skipped.Add(c.path, reason)
 		return false, nil
 	}
-	return e.ID != c.seen.id || e.Mode != c.seen.mode, nil
+	return e.ID != c.seen.ID || e.Mode != c.seen.Mode, nil
 }

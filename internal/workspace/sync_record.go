@@ -10,6 +10,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/claims"
 	"umbra/internal/errs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -93,26 +94,26 @@ func (s *scanner) record(ctx context.Context, o SyncOptions) (SyncResult, error)
 func (s *scanner) capture(ctx context.Context) (int, error) {
 	n, bytes := 0, int64(0)
 	for n < len(s.list) && bytes < maxScanBytes {
-		if size := s.list[n].seen.info.Size; size <= inMemory {
+		if size := s.list[n].seen.Info.Size; size <= inMemory {
 			bytes += size
 		}
 		n++
 	}
 	return n, spread(ctx, n, s.workers, func(ctx context.Context, i int) error {
 		c := &s.list[i]
-		if c.seen.kind != KindFile && c.seen.kind != KindSymlink {
+		if c.seen.Kind != KindFile && c.seen.Kind != KindSymlink {
 			return nil
 		}
 		if e, ok, err := s.tip.Lookup(c.path); err != nil {
 			return err
-		} else if ok && c.seen.known && e.ID == c.seen.id {
+		} else if ok && c.seen.Known && e.ID == c.seen.ID {
 			return nil // its bits alone
 		}
 		before := c.seen
-		blob, err := s.w.capture(ctx, c.path, &c.seen)
+		blob, err := s.w.disk.Capture(ctx, c.path, &c.seen)
 		if err != nil {
 			c.seen = before
-			_, fatal := skipReason(err)
+			_, fatal := disk.SkipReason(err)
 			if fatal {
 				return err
 			}
@@ -152,26 +153,26 @@ type scanBatch struct {
 	attribute bool
 	untold    func(wspath.Path) bool
 	known     int64
-	skipped   *skips
+	skipped   *disk.Skips
 	real      map[wspath.Path]bool // folders that no link leads to
 	groups    ownerGroups
 }
 
 // lstat looks at a path; what lies behind a link is not there.
-func (b *scanBatch) lstat(p wspath.Path) (seen, error) {
+func (b *scanBatch) lstat(p wspath.Path) (disk.Seen, error) {
 	dir := p.Dir()
 	real, ok := b.real[dir]
 	if !ok {
 		var err error
 		if real, err = b.w.realDir(dir); err != nil {
-			return seen{}, err
+			return disk.Seen{}, err
 		}
 		b.real[dir] = real
 	}
 	if !real {
-		return seen{}, nil
+		return disk.Seen{}, nil
 	}
-	return b.w.lstat(p)
+	return b.w.disk.Lstat(p)
 }
 
 // add takes one path as it is now.
@@ -189,9 +190,9 @@ func (b *scanBatch) add(ctx context.Context, c *candidate) error {
 		return nil
 	}
 	x := external{path: c.path, old: tip}
-	if now.kind == KindFile || now.kind == KindSymlink {
-		if !ok && now.kind == KindFile && now.info.Size > b.w.limits.CaptureBytes {
-			b.skipped.add(c.path, "too_large")
+	if now.Kind == KindFile || now.Kind == KindSymlink {
+		if !ok && now.Kind == KindFile && now.Info.Size > b.w.limits.CaptureBytes {
+			b.skipped.Add(c.path, "too_large")
 			return nil
 		}
 		if done, err := b.file(ctx, c, &now, &x); done || err != nil {
@@ -222,7 +223,7 @@ func (b *scanBatch) old(c *candidate) bool {
 		if e, ok, err := b.tip.Lookup(dir); err != nil || ok && e.Mode == object.Dir {
 			break
 		}
-		if now, err := b.w.lstat(dir); err == nil && now.kind == KindDir && now.info.CtimeNs >= b.known {
+		if now, err := b.w.disk.Lstat(dir); err == nil && now.Kind == KindDir && now.Info.CtimeNs >= b.known {
 			return false
 		}
 	}
@@ -231,40 +232,40 @@ func (b *scanBatch) old(c *candidate) bool {
 
 // file finds what is new of a file or link; done says that it is not to be
 // recorded.
-func (b *scanBatch) file(ctx context.Context, c *candidate, now *seen, x *external) (done bool, err error) {
-	if c.captured && sameContent(c.seen.info, now.info) && c.seen.info.CtimeNs == now.info.CtimeNs {
-		if c.seen.id == x.old.ID && now.mode == x.old.Mode {
+func (b *scanBatch) file(ctx context.Context, c *candidate, now *disk.Seen, x *external) (done bool, err error) {
+	if c.captured && disk.SameContent(c.seen.Info, now.Info) && c.seen.Info.CtimeNs == now.Info.CtimeNs {
+		if c.seen.ID == x.old.ID && now.Mode == x.old.Mode {
 			return true, nil // a request has recorded it meanwhile
 		}
-		x.mode, x.blob, x.hasBlob = now.mode, c.blob, true
+		x.mode, x.blob, x.hasBlob = now.Mode, c.blob, true
 		c.blob = gitstore.Blob{}
 		return false, nil
 	}
 	skip := func(err error) (bool, error) {
-		reason, fatal := skipReason(err)
+		reason, fatal := disk.SkipReason(err)
 		if fatal {
 			return true, err
 		}
 		if reason != "" {
-			b.skipped.add(c.path, reason)
+			b.skipped.Add(c.path, reason)
 		}
 		return true, nil
 	}
-	if err := b.w.identify(ctx, c.path, now); err != nil {
+	if err := b.w.disk.Identify(ctx, c.path, now); err != nil {
 		return skip(err)
 	}
-	if now.id == x.old.ID && now.mode == x.old.Mode {
+	if now.ID == x.old.ID && now.Mode == x.old.Mode {
 		return true, nil
 	}
-	x.mode = now.mode
-	if now.id == x.old.ID && now.mode != object.Symlink && x.old.Mode != object.Symlink {
+	x.mode = now.Mode
+	if now.ID == x.old.ID && now.Mode != object.Symlink && x.old.Mode != object.Symlink {
 		return false, nil // its bits alone
 	}
-	x.blob, err = b.w.capture(ctx, c.path, now)
+	x.blob, err = b.w.disk.Capture(ctx, c.path, now)
 	if err != nil {
 		return skip(err)
 	}
-	x.mode, x.hasBlob = now.mode, true
+	x.mode, x.hasBlob = now.Mode, true
 	return false, nil
 }
 
@@ -320,7 +321,7 @@ func (w *Workspace) commitFound(ctx context.Context, list []external, o *Owner) 
 		for i := range list {
 			paths[i] = list[i].path
 			if list[i].mode == 0 {
-				w.index.DropFile(list[i].path)
+				w.disk.Index.DropFile(list[i].path)
 			}
 		}
 		w.progress.dirty(append(paths, foldersThatCame(before, w.store.Snapshot(), paths)...))

@@ -19,7 +19,7 @@ func (w *Workspace) treeRecorded(ctx context.Context, temp string, was wspath.Pa
 }
 
 func (w *Workspace) dirRecorded(ctx context.Context, temp string, was wspath.Path, forced map[string]bool) (bool, error) {
-	entries, err := w.fs.ReadDir(temp)
+	entries, err := w.disk.FS.ReadDir(temp)
 	if err != nil {
 		return false, err
 	}
@@ -34,7 +34,7 @@ func (w *Workspace) dirRecorded(ctx context.Context, temp string, was wspath.Pat
 			ok, err = w.dirRecorded(ctx, at, was, forced)
 		case e.Type&fs.ModeSymlink != 0:
 			var target string
-			if target, err = w.fs.Readlink(at); err == nil {
+			if target, err = w.disk.FS.Readlink(at); err == nil {
 				ok = w.store.HasBlob(object.Hash(object.Blob, []byte(target)))
 			}
 		case e.Type.IsRegular():
@@ -52,14 +52,14 @@ func (w *Workspace) dirRecorded(ctx context.Context, temp string, was wspath.Pat
 // fileRecorded reports whether a file's bytes are in history. was is its name
 // for the index.
 func (w *Workspace) fileRecorded(ctx context.Context, at string, was wspath.Path) (bool, error) {
-	info, err := w.fs.Lstat(at)
+	info, err := w.disk.FS.Lstat(at)
 	if err != nil {
 		return false, err
 	}
-	if id, known := w.index.Lookup(was, info); known && w.store.HasBlob(id) {
+	if id, known := w.disk.Index.Lookup(was, info); known && w.store.HasBlob(id) {
 		return true, nil
 	}
-	id, _, err := w.hashFile(ctx, wspath.Path(at))
+	id, _, err := w.disk.HashFile(ctx, wspath.Path(at))
 	if err != nil {
 		return false, err
 	}

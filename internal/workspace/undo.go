@@ -7,6 +7,7 @@ import (
 
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -25,7 +26,7 @@ func (m *materialiser) undo(ctx context.Context) (orphans []orphan, err error) {
 		d := &m.log[i]
 		left, uerr := m.undoOne(d)
 		if left != nil {
-			if herr := m.w.root.Home(left, d.outPath()); herr != nil {
+			if herr := m.w.disk.Root.Home(left, d.outPath()); herr != nil {
 				m.w.log.Error("displaced file not recorded; it is at the next start", "name", left.Temp, "error", herr)
 			} else {
 				orphans = append(orphans, orphan{path: d.outPath(), out: left})
@@ -44,8 +45,8 @@ func (m *materialiser) undo(ctx context.Context) (orphans []orphan, err error) {
 
 // rmdir removes a folder if it is one and is empty.
 func (w *Workspace) rmdir(p wspath.Path) {
-	if s, err := w.lstat(p); err == nil && s.kind == KindDir {
-		_ = w.fs.Remove(string(p)) // one that is not empty stays
+	if s, err := w.disk.Lstat(p); err == nil && s.Kind == KindDir {
+		_ = w.disk.FS.Remove(string(p)) // one that is not empty stays
 	}
 }
 
@@ -60,26 +61,26 @@ func (d *done) outPath() wspath.Path {
 func (m *materialiser) undoOne(d *done) (left *rootfs.Displaced, err error) {
 	switch d.act {
 	case actPlaced:
-		m.w.index.DropFile(d.path)
+		m.w.disk.Index.DropFile(d.path)
 		return nil, m.unplace(d)
 	case actSwapped:
-		m.w.index.DropFile(d.path)
+		m.w.disk.Index.DropFile(d.path)
 		return m.unswap(d)
 	case actTaken:
 		if d.dir {
-			m.w.index.DropTree(d.path)
+			m.w.disk.Index.DropTree(d.path)
 		} else {
-			m.w.index.DropFile(d.path)
+			m.w.disk.Index.DropFile(d.path)
 		}
 		return m.putBack(d.out, d.path)
 	case actMoved:
 		if d.dir {
-			m.w.index.MoveTree(d.to, d.path)
+			m.w.disk.Index.MoveTree(d.to, d.path)
 		} else {
-			m.w.index.DropFile(d.to)
-			m.w.index.DropFile(d.path)
+			m.w.disk.Index.DropFile(d.to)
+			m.w.disk.Index.DropFile(d.path)
 		}
-		err := m.w.fs.RenameNoReplace(string(d.to), string(d.path))
+		err := m.w.disk.FS.RenameNoReplace(string(d.to), string(d.path))
 		if err == nil && d.dir {
 			m.followed(d.to, d.path)
 		}
@@ -91,7 +92,7 @@ func (m *materialiser) undoOne(d *done) (left *rootfs.Displaced, err error) {
 		}
 		return m.putBack(d.out, d.to)
 	case actExchanged:
-		err := m.w.fs.Exchange(string(d.to), string(d.path))
+		err := m.w.disk.FS.Exchange(string(d.to), string(d.path))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil // removed meanwhile by another process
 		}
@@ -107,12 +108,12 @@ func (m *materialiser) undoOne(d *done) (left *rootfs.Displaced, err error) {
 		m.w.rmdir(d.path)
 		return nil, nil
 	case actPruned:
-		_, err := m.w.root.EnsureDir(d.path)
+		_, err := m.w.disk.Root.EnsureDir(d.path)
 		return nil, err
 	case actChmod:
-		m.w.index.DropFile(d.path)
-		err := m.w.fs.Chmod(string(d.path), d.perm)
-		if isAbsent(err) {
+		m.w.disk.Index.DropFile(d.path)
+		err := m.w.disk.FS.Chmod(string(d.path), d.perm)
+		if disk.IsAbsent(err) {
 			err = nil
 		}
 		return nil, err
@@ -122,9 +123,9 @@ func (m *materialiser) undoOne(d *done) (left *rootfs.Displaced, err error) {
 
 // unplace takes away what was put where nothing stood.
 func (m *materialiser) unplace(d *done) error {
-	out, err := m.w.root.Take(d.path)
+	out, err := m.w.disk.Root.Take(d.path)
 	if out != nil && err != nil {
-		err = m.w.root.Look(out)
+		err = m.w.disk.Root.Look(out)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -142,7 +143,7 @@ func (m *materialiser) unplace(d *done) error {
 func (m *materialiser) reclaim(d *done, out *rootfs.Displaced, notOurs func() error) error {
 	if d.staged == nil { // a link
 		if out.Info.IsSymlink() {
-			return m.w.root.Drop(out)
+			return m.w.disk.Root.Drop(out)
 		}
 		return notOurs()
 	}
@@ -155,9 +156,9 @@ func (m *materialiser) reclaim(d *done, out *rootfs.Displaced, notOurs func() er
 
 // unswap exchanges back.
 func (m *materialiser) unswap(d *done) (*rootfs.Displaced, error) {
-	out, err := m.w.root.SwapBack(d.out, d.path)
+	out, err := m.w.disk.Root.SwapBack(d.out, d.path)
 	if out != nil && err != nil {
-		err = m.w.root.Look(out)
+		err = m.w.disk.Root.Look(out)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return m.putBack(d.out, d.path)
@@ -169,7 +170,7 @@ func (m *materialiser) unswap(d *done) (*rootfs.Displaced, error) {
 	err = m.reclaim(d, out, func() error {
 		// A person wrote over ours: that stands, and what it displaced is an
 		// orphan.
-		again, err := m.w.root.SwapBack(out, d.path)
+		again, err := m.w.disk.Root.SwapBack(out, d.path)
 		if errors.Is(err, fs.ErrNotExist) {
 			_, err = m.putBack(out, d.path)
 			return err
@@ -185,8 +186,8 @@ func (m *materialiser) unswap(d *done) (*rootfs.Displaced, error) {
 // putBack gives what was displaced its name again; what cannot have it, because
 // something stands there, is left over.
 func (m *materialiser) putBack(out *rootfs.Displaced, p wspath.Path) (*rootfs.Displaced, error) {
-	for range tries {
-		err := m.w.root.PutBack(out, p)
+	for range disk.Tries {
+		err := m.w.disk.Root.PutBack(out, p)
 		switch {
 		case err == nil:
 			return nil, nil
@@ -195,10 +196,10 @@ func (m *materialiser) putBack(out *rootfs.Displaced, p wspath.Path) (*rootfs.Di
 		case !errors.Is(err, fs.ErrNotExist):
 			return out, err
 		}
-		if m.w.root.Look(out) != nil {
+		if m.w.disk.Root.Look(out) != nil {
 			return nil, err // gone by itself
 		}
-		if _, derr := m.w.root.EnsureDir(p.Dir()); derr != nil {
+		if _, derr := m.w.disk.Root.EnsureDir(p.Dir()); derr != nil {
 			return out, derr
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/index"
 	"umbra/internal/wspath"
 )
@@ -38,7 +39,7 @@ type vnode struct {
 	disk    *onDisk     // nil: nothing stands there
 	content *content    // set where this change set wrote it
 	origin  wspath.Path // where it stood on disk before the change set; empty for what is new
-	seen    *seen       // of a node that comes from the disk
+	seen    *disk.Seen  // of a node that comes from the disk
 	attrs   wspath.Path // of new content: origin of the file that it replaced; empty: none
 	chmod   bool        // the permission bits were changed, of a file from the disk
 }
@@ -119,21 +120,21 @@ func (v *view) look(p wspath.Path) (*vnode, error) {
 
 // peek is look without remembering, for walks over many files.
 func (v *view) peek(p wspath.Path) (*vnode, error) {
-	s, err := v.w.lstat(p)
-	if err != nil || s.kind == KindNone {
+	s, err := v.w.disk.Lstat(p)
+	if err != nil || s.Kind == KindNone {
 		return &vnode{}, err
 	}
-	n := &vnode{kind: s.kind, mode: s.mode, perm: s.info.Mode.Perm(), size: s.info.Size, origin: p, seen: &s}
-	n.disk = &onDisk{info: s.info, mode: s.mode}
+	n := &vnode{kind: s.Kind, mode: s.Mode, perm: s.Info.Mode.Perm(), size: s.Info.Size, origin: p, seen: &s}
+	n.disk = &onDisk{info: s.Info, mode: s.Mode}
 	return n, nil
 }
 
 // identify sets a node's blob id.
 func (v *view) identify(ctx context.Context, n *vnode) error {
-	if n.seen == nil || n.seen.known || n.content != nil {
+	if n.seen == nil || n.seen.Known || n.content != nil {
 		return nil
 	}
-	if err := v.w.identify(ctx, n.origin, n.seen); err != nil {
+	if err := v.w.disk.Identify(ctx, n.origin, n.seen); err != nil {
 		return err
 	}
 	v.settle(n)
@@ -143,8 +144,8 @@ func (v *view) identify(ctx context.Context, n *vnode) error {
 // settle takes over what was seen once it is identified.
 func (v *view) settle(n *vnode) {
 	s := n.seen
-	n.id, n.mode, n.size, n.perm = s.id, s.mode, s.info.Size, s.info.Mode.Perm()
-	n.disk.info, n.disk.id, n.disk.mode, n.disk.racy = s.info, s.id, s.mode, index.IsRacy(s.info, v.w.now())
+	n.id, n.mode, n.size, n.perm = s.ID, s.Mode, s.Info.Size, s.Info.Mode.Perm()
+	n.disk.info, n.disk.id, n.disk.mode, n.disk.racy = s.Info, s.ID, s.Mode, index.IsRacy(s.Info, v.w.now())
 }
 
 // set makes a path stand for something new, and its missing folders exist.
@@ -158,7 +159,7 @@ func (v *view) set(p wspath.Path, n *vnode) error {
 
 // noteFilled notes which directories from dir up stood empty on disk.
 func (v *view) noteFilled(dir wspath.Path) error {
-	for ; !dir.IsRoot() && v.w != nil && v.w.virtual == nil; dir = dir.Dir() {
+	for ; !dir.IsRoot() && v.w != nil && v.w.disk.Physical(); dir = dir.Dir() {
 		if _, known := v.filled[dir]; known {
 			return nil
 		}
@@ -234,7 +235,7 @@ type child struct {
 func (v *view) children(p wspath.Path, n *vnode) ([]child, error) {
 	names := make(map[string]bool)
 	if n.origin != "" {
-		entries, err := v.w.fs.ReadDir(string(n.origin))
+		entries, err := v.w.disk.FS.ReadDir(string(n.origin))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, errs.Wrap(err, string(p))
 		}
@@ -317,15 +318,6 @@ func (v *view) recordedFrom(p wspath.Path, n *vnode, fn func(now, then wspath.Pa
 // maxLinks bounds how many links one path may lead through, as the kernel does.
 const maxLinks = 40
 
-// errNotFound is answered for what is not there, or out of the root.
-func errNotFound(p wspath.Path) error {
-	return &errs.Error{Kind: errs.NotFound, Code: "file_not_found", Detail: "The file does not exist.", Path: string(p)}
-}
-
-func errNotDir(p wspath.Path) error {
-	return &errs.Error{Kind: errs.Conflict, Code: "not_a_directory", Detail: "A part of the path is a file.", Path: string(p)}
-}
-
 // resolve follows the links in a path's folders, and in its last component too
 // if asked. What is not there ends the look: the rest stands as it is written.
 func (v *view) resolve(p wspath.Path, last bool) (wspath.Path, error) {
@@ -337,7 +329,7 @@ func (v *view) resolve(p wspath.Path, last bool) (wspath.Path, error) {
 		todo = todo[1:]
 		if name == ".." {
 			if at.IsRoot() {
-				return "", errNotFound(p)
+				return "", disk.ErrNotFound(p)
 			}
 			at = at.Dir()
 			continue
@@ -352,20 +344,20 @@ func (v *view) resolve(p wspath.Path, last bool) (wspath.Path, error) {
 		}
 		if n.kind != KindSymlink || (len(todo) == 0 && !last) {
 			if n.kind != KindDir && len(todo) > 0 {
-				return "", errNotDir(p)
+				return "", disk.ErrNotDir(p)
 			}
 			at = next
 			continue
 		}
 		if links++; links > maxLinks {
-			return "", errNotFound(p)
+			return "", disk.ErrNotFound(p)
 		}
 		target, err := v.readlink(n)
 		if err != nil {
 			return "", err
 		}
 		if strings.HasPrefix(target, "/") || target == "" {
-			return "", errNotFound(p) // leads out, or nowhere
+			return "", disk.ErrNotFound(p) // leads out, or nowhere
 		}
 		todo = append(splitTarget(target), todo...)
 	}
@@ -380,7 +372,7 @@ func (v *view) finish(asked, at wspath.Path, todo []string) (wspath.Path, error)
 	for _, name := range todo {
 		if name == ".." {
 			if at.IsRoot() {
-				return "", errNotFound(asked)
+				return "", disk.ErrNotFound(asked)
 			}
 			at = at.Dir()
 			continue
@@ -399,7 +391,7 @@ func (v *view) check(p wspath.Path) (wspath.Path, error) {
 	if err != nil {
 		return "", err
 	}
-	if v.w.IsOwn(q) {
+	if v.w.disk.IsOwn(q) {
 		return "", &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "The path lies in a folder of the server's own.", Path: string(p)}
 	}
 	return q, nil
@@ -409,9 +401,9 @@ func (v *view) readlink(n *vnode) (string, error) {
 	if n.content != nil {
 		return n.content.target, nil
 	}
-	target, err := v.w.fs.Readlink(string(n.origin))
+	target, err := v.w.disk.FS.Readlink(string(n.origin))
 	if errors.Is(err, syscall.EINVAL) {
-		return "", errChanging(n.origin) // no link any more
+		return "", disk.ErrChanging(n.origin) // no link any more
 	}
 	if err != nil {
 		return "", errs.Wrap(err, string(n.origin))
@@ -475,7 +467,7 @@ func (v *view) permFor(n *vnode, mode object.Mode, limit uint32) fs.FileMode {
 	case n.kind == KindFile:
 		perm = rootfs.ExecBits(n.perm, exec)
 	default:
-		perm = v.w.root.FilePerm(exec)
+		perm = v.w.disk.Root.FilePerm(exec)
 	}
 	if limit != 0 {
 		perm &= fs.FileMode(limit)

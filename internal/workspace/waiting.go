@@ -14,6 +14,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/wspath"
 )
 
@@ -46,7 +47,7 @@ type lingerState struct {
 // ask opens a displaced file to learn whether a process may write to it, and its
 // stat data.
 func (w *Workspace) ask(out *rootfs.Displaced) (vfs.Writers, vfs.Info) {
-	f, err := w.root.Open(out)
+	f, err := w.disk.Root.Open(out)
 	if err != nil {
 		return vfs.Unknown, vfs.Info{}
 	}
@@ -62,8 +63,8 @@ func (w *Workspace) ask(out *rootfs.Displaced) (vfs.Writers, vfs.Info) {
 // wait keeps a displaced file until no process writes to it any more. Its path is
 // locked, or it is aside already.
 func (w *Workspace) wait(p wspath.Path, out *rootfs.Displaced, open vfs.Writers) {
-	if err := w.root.Away(out, p, open == vfs.Yes); err != nil {
-		if isAbsent(err) {
+	if err := w.disk.Root.Away(out, p, open == vfs.Yes); err != nil {
+		if disk.IsAbsent(err) {
 			return
 		}
 		w.log.Warn("displaced file waits next to its target", "path", string(p), "error", err)
@@ -74,7 +75,7 @@ func (w *Workspace) wait(p wspath.Path, out *rootfs.Displaced, open vfs.Writers)
 // linger looks at a file again until it can be removed.
 func (w *Workspace) linger(p wspath.Path, out *rootfs.Displaced) {
 	l := lingering{path: p, out: out, known: out.Info, wait: displaced.Begin(clock.Boot())}
-	if f, err := w.root.Open(out); err == nil {
+	if f, err := w.disk.Root.Open(out); err == nil {
 		if f.Writers() == vfs.Unknown {
 			f.Close()
 		} else {
@@ -93,7 +94,7 @@ func (w *Workspace) retire(p wspath.Path, out *rootfs.Displaced) error {
 			return nil
 		}
 	}
-	return errs.Wrap(w.root.Drop(out), out.Temp)
+	return errs.Wrap(w.disk.Root.Drop(out), out.Temp)
 }
 
 // settleLingers records late bytes of the files that no process writes to any
@@ -131,8 +132,8 @@ func (w *Workspace) settleLingers(ctx context.Context, last bool) int {
 // settleOne does what is due with one file, and reports whether it is gone.
 func (w *Workspace) settleOne(ctx context.Context, l *lingering, last bool) (gone bool) {
 	if l.done {
-		err := w.root.Drop(l.out)
-		return err == nil || isAbsent(err)
+		err := w.disk.Root.Drop(l.out)
+		return err == nil || disk.IsAbsent(err)
 	}
 	now := clock.Boot()
 	if now < l.next && !last {
@@ -143,9 +144,9 @@ func (w *Workspace) settleOne(ctx context.Context, l *lingering, last bool) (gon
 			if err := w.clearTree(l.out.Temp, l.path, l.forced); err != nil {
 				return err
 			}
-			return w.root.Drop(l.out)
+			return w.disk.Root.Drop(l.out)
 		})
-		return err == nil || isAbsent(err)
+		return err == nil || disk.IsAbsent(err)
 	}
 	open := vfs.Unknown
 	if l.file != nil {
@@ -153,12 +154,12 @@ func (w *Workspace) settleOne(ctx context.Context, l *lingering, last bool) (gon
 	} else {
 		l.next = now + displaced.LookEvery
 	}
-	if err := w.root.Look(l.out); isAbsent(err) {
+	if err := w.disk.Root.Look(l.out); disk.IsAbsent(err) {
 		l.close()
 		return true
 	}
 	action := l.wait.Next(open, l.out.Info, now)
-	if action == displaced.Wait && last && !sameContent(l.known, l.out.Info) && l.out.Info.Size <= maxAtStop {
+	if action == displaced.Wait && last && !disk.SameContent(l.known, l.out.Info) && l.out.Info.Size <= maxAtStop {
 		action = displaced.Record // it waits for the next start, but its bytes need not
 	}
 	if action == displaced.Wait {
@@ -196,16 +197,16 @@ func (l *lingering) close() {
 // recordKept brings the bytes of a file that waits into history, if it lacks
 // them, and removes it if drop. The path is locked.
 func (w *Workspace) recordKept(ctx context.Context, l *lingering, drop bool) ([]uint64, error) {
-	f, err := w.root.Open(l.out)
-	if isAbsent(err) {
+	f, err := w.disk.Root.Open(l.out)
+	if disk.IsAbsent(err) {
 		return nil, nil
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		switch {
 		case !drop:
 			return nil, nil
-		case sameContent(l.known, l.out.Info):
-			return nil, errs.Wrap(w.root.Drop(l.out), l.out.Temp)
+		case disk.SameContent(l.known, l.out.Info):
+			return nil, errs.Wrap(w.disk.Root.Drop(l.out), l.out.Temp)
 		}
 		return nil, w.rescueKept(l)
 	}
@@ -214,7 +215,7 @@ func (w *Workspace) recordKept(ctx context.Context, l *lingering, drop bool) ([]
 	}
 	defer f.Close()
 	var seqs []uint64
-	id, err := hashBlob(ctx, f, l.out.Info.Size)
+	id, err := disk.HashBlob(ctx, f, l.out.Info.Size)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, errs.Wrap(err, l.out.Temp)
 	}
@@ -222,13 +223,13 @@ func (w *Workspace) recordKept(ctx context.Context, l *lingering, drop bool) ([]
 	if serr != nil {
 		return nil, errs.Wrap(serr, l.out.Temp)
 	}
-	if err != nil || !sameContent(now, l.out.Info) || !w.store.HasBlob(id) {
+	if err != nil || !disk.SameContent(now, l.out.Info) || !w.store.HasBlob(id) {
 		b, info, err := w.captureOpen(ctx, f)
 		if err != nil {
 			return nil, err
 		}
 		defer w.store.Discard(b)
-		seqs, err = w.recordBeside(ctx, l.path, gitMode(info), b, "")
+		seqs, err = w.recordBeside(ctx, l.path, disk.GitMode(info), b, "")
 		if errs.Is(err, errs.Conflict) || errs.Is(err, errs.BadPath) {
 			if !drop {
 				return seqs, nil
@@ -242,12 +243,12 @@ func (w *Workspace) recordKept(ctx context.Context, l *lingering, drop bool) ([]
 	if !drop {
 		return seqs, nil
 	}
-	return seqs, errs.Wrap(w.root.Drop(l.out), l.out.Temp)
+	return seqs, errs.Wrap(w.disk.Root.Drop(l.out), l.out.Temp)
 }
 
 // rescueKept gives a file that waits a name that people see.
 func (w *Workspace) rescueKept(l *lingering) error {
-	if err := w.root.Home(l.out, l.path); err != nil {
+	if err := w.disk.Root.Home(l.out, l.path); err != nil {
 		return errs.Wrap(err, l.out.Temp)
 	}
 	return w.rescue(l.out)
@@ -255,7 +256,7 @@ func (w *Workspace) rescueKept(l *lingering) error {
 
 // captureOpen makes a blob of an open file's bytes.
 func (w *Workspace) captureOpen(ctx context.Context, f vfs.File) (gitstore.Blob, vfs.Info, error) {
-	for range tries {
+	for range disk.Tries {
 		before, err := f.Stat()
 		if err != nil {
 			return gitstore.Blob{}, before, errs.Wrap(err, "")
@@ -268,12 +269,12 @@ func (w *Workspace) captureOpen(ctx context.Context, f vfs.File) (gitstore.Blob,
 			return b, before, errs.Wrap(err, "")
 		}
 		after, err := f.Stat()
-		if err == nil && sameContent(before, after) && before.CtimeNs == after.CtimeNs {
+		if err == nil && disk.SameContent(before, after) && before.CtimeNs == after.CtimeNs {
 			return b, after, nil
 		}
 		w.store.Discard(b)
 	}
-	return gitstore.Blob{}, vfs.Info{}, errChanging("")
+	return gitstore.Blob{}, vfs.Info{}, disk.ErrChanging("")
 }
 
 // retireTree removes a directory that was taken away. A file in it that a process
@@ -293,7 +294,7 @@ func (w *Workspace) retireTree(out *rootfs.Displaced, was wspath.Path, skipped [
 }
 
 func (w *Workspace) clearTree(dir string, was wspath.Path, forced map[string]bool) error {
-	entries, err := w.fs.ReadDir(dir)
+	entries, err := w.disk.FS.ReadDir(dir)
 	if err != nil {
 		if unlistable(err) {
 			return nil // forced, or Drop fails too
@@ -317,20 +318,20 @@ func (w *Workspace) clearTree(dir string, was wspath.Path, forced map[string]boo
 		d := &rootfs.Displaced{Temp: at}
 		open, info := w.ask(d)
 		if open == vfs.No {
-			if id, known := w.index.Lookup(path, info); known && w.store.HasBlob(id) {
+			if id, known := w.disk.Index.Lookup(path, info); known && w.store.HasBlob(id) {
 				continue
 			}
 			if ok, err := w.fileRecorded(context.Background(), at, path); err == nil && ok {
 				continue
 			}
 		}
-		if err := w.root.Look(d); err != nil {
-			if isAbsent(err) {
+		if err := w.disk.Root.Look(d); err != nil {
+			if disk.IsAbsent(err) {
 				continue
 			}
 			return err
 		}
-		if err := w.root.Away(d, path, open == vfs.Yes); err != nil {
+		if err := w.disk.Root.Away(d, path, open == vfs.Yes); err != nil {
 			return err
 		}
 		w.linger(path, d)

@@ -28,7 +28,7 @@ func (b *bench) hasAndClean(late string) {
 	if !b.w.store.HasBlob(object.Hash(object.Blob, []byte(late))) {
 		b.t.Errorf("%q is lost", late)
 	}
-	for name := range disk(b.t, b.mem, "ws") {
+	for name := range inFolder(b.t, b.mem, "ws") {
 		if strings.Contains(name, ".umbra-") || strings.Contains(name, "umbra-recovered") {
 			b.t.Errorf("left in the workspace: %s", name)
 		}
@@ -125,7 +125,7 @@ func TestUnknownIsNotClosed(t *testing.T) {
 // of reach of its directories.
 func TestWaitInWorkspace(t *testing.T) {
 	b := real(t, map[string]string{"d/x": "0"})
-	b.w.root.SetAside(nil)
+	b.w.disk.Root.SetAside(nil)
 	f, err := os.OpenFile(b.host0("d/x"), os.O_RDWR, 0)
 	must(t, err)
 	b.ok(write("d/x", "api"))
@@ -139,7 +139,7 @@ func TestWaitInWorkspace(t *testing.T) {
 		t.Fatal("late bytes are lost")
 	}
 	b.realSame()
-	list, err := os.ReadDir(filepath.Clean(b.w.dir))
+	list, err := os.ReadDir(filepath.Clean(b.w.disk.Dir))
 	must(t, err)
 	if len(list) > 0 {
 		t.Errorf("left in the workspace: %v", list)

@@ -155,13 +155,13 @@ func (t *watch) told(ctx context.Context) bool {
 // add begins to watch; a scan is due then.
 func (t *watch) add(ctx context.Context) error {
 	w := t.w
-	err := t.by.Add(ctx, w.id, w.dir, WatchSpace{
-		Rules: w.rules,
+	err := t.by.Add(ctx, w.id, w.disk.Dir, WatchSpace{
+		Rules: w.disk.Rules,
 		TrackedUnder: func(dir wspath.Path) bool {
 			tree, err := w.store.Snapshot().Folder(dir)
 			return err != nil || tree.Len() > 0
 		},
-		Prune:        w.IsOwn,
+		Prune:        w.disk.IsOwn,
 		Dirty:        t.mark,
 		RulesChanged: func() { t.tell(func() { t.everything(false) }) },
 		Lost:         func() { t.tell(func() { t.everything(true) }) },
@@ -229,7 +229,7 @@ func (t *watch) run(ctx context.Context) {
 
 // again adds the folder, and says so where it cannot be watched.
 func (t *watch) again(ctx context.Context) {
-	if t.w.checkFolder() != nil {
+	if t.w.disk.Check() != nil {
 		t.tell(func() { t.gone = true })
 		return
 	}
@@ -242,12 +242,12 @@ func (t *watch) again(ctx context.Context) {
 // told before.
 func (t *watch) step(ctx context.Context) time.Duration {
 	work, gone := t.waits()
-	if gone || t.w.missing.Load() {
-		if t.w.FolderIsBack() {
+	if gone || t.w.disk.Missing() {
+		if t.w.disk.Back() {
 			t.reopen() // and ends this
 			return goneEvery
 		}
-		if t.w.checkFolder() != nil {
+		if t.w.disk.Check() != nil {
 			return goneEvery
 		}
 		t.again(ctx)
@@ -266,7 +266,7 @@ func (t *watch) step(ctx context.Context) time.Duration {
 	}
 	began := time.Now()
 	err := t.reconcile(ctx)
-	if err != nil && ctx.Err() == nil && !t.w.missing.Load() && !t.w.waits.Load() {
+	if err != nil && ctx.Err() == nil && !t.w.disk.Missing() && !t.w.waits.Load() {
 		t.w.log.Warn("changes on disk are not recorded yet; tried again", "error", err)
 	}
 	t.pause(ctx, min(pauseFactor*time.Since(began), maxPause), err != nil)

@@ -11,15 +11,18 @@ import (
 	"umbra/internal/clones"
 	"umbra/internal/errs"
 	"umbra/internal/policy"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/index"
+	"umbra/internal/wspath"
 )
 
 // Workspace is one workspace that is open: its directory and its repository. All
 // exported methods may be called from any goroutine, until Release. What it is made
 // of are structs with locks of their own.
 type Workspace struct {
-	id string
-	directory
+	id     string
+	gitDir string // host path of the repository
+	disk   *disk.Disk
 	lifetime
 	scanState
 	lingerState
@@ -28,7 +31,6 @@ type Workspace struct {
 	store    *gitstore.Store
 	progress *progress
 	locks    *lockTable
-	index    *index.Index
 	sums     index.Sums
 	forks    forkLinks
 	owners   ownership
@@ -38,10 +40,9 @@ type Workspace struct {
 	log      *slog.Logger
 	now      func() time.Time
 
-	gitKnown gitKnown // rules of the project's own repository, for listings
-	kept     keptListings
-	decoded  decoded
-	clones   clones.Log
+	kept    keptListings
+	decoded decoded
+	clones  clones.Log
 
 	// unsettled: a panic left a change set half done. The checkpoint of a stop is
 	// not clean then, so that the next start settles displaced files.
@@ -51,24 +52,61 @@ type Workspace struct {
 // ID is the workspace's id.
 func (w *Workspace) ID() string { return w.id }
 
+// Root returns the canonical host path of the directory; empty: the workspace is
+// virtual.
+func (w *Workspace) Root() string { return w.disk.Dir }
+
+// GitDir returns the host path of the repository.
+func (w *Workspace) GitDir() string { return w.gitDir }
+
+// Virtual reports whether the workspace has no directory.
+func (w *Workspace) Virtual() bool { return !w.disk.Physical() }
+
+// IsOwn reports whether a path is, or is in, one of the server's own directories.
+func (w *Workspace) IsOwn(p wspath.Path) bool { return w.disk.IsOwn(p) }
+
+// ReadOnly reports whether the directory cannot be written, by trying.
+func (w *Workspace) ReadOnly() bool { return w.disk.ReadOnly() }
+
+// FolderIsBack reports whether the directory was missing when the workspace was
+// opened and exists now: the workspace has to be opened again.
+func (w *Workspace) FolderIsBack() bool { return w.disk.Back() }
+
+// IgnoreOptions reads the sources of the rules, for package ignore.
+func (w *Workspace) IgnoreOptions() (disk.IgnoreSources, error) { return w.disk.IgnoreOptions() }
+
+// Standing returns what kind of thing is on disk at a path, whether history has it
+// or not. A link is KindSymlink; nothing, also where a part of the path is a file
+// or a link, is KindNone.
+func (w *Workspace) Standing(p wspath.Path) (Kind, error) {
+	s, err := w.disk.LstatDirect(p)
+	return s.Kind, err
+}
+
+// Under returns all that is on disk under a directory, as it is: what is ignored or
+// special and git's own directories too. What is removed meanwhile is left out.
+func (w *Workspace) Under(ctx context.Context, dir wspath.Path) (folders, others []wspath.Path, err error) {
+	return w.disk.Under(ctx, dir)
+}
+
 // NoteClone records that a client took history.
 func (w *Workspace) NoteClone(who, from, what string) {
-	if err := w.clones.Note(w.files, who, from, what, w.now()); err != nil {
+	if err := w.clones.Note(w.disk.Files, who, from, what, w.now()); err != nil {
 		w.log.Warn("a clone could not be recorded", "error", err)
 	}
 }
 
 // Clones lists the clients that took history, the latest first.
-func (w *Workspace) Clones() ([]clones.Clone, error) { return w.clones.List(w.files) }
+func (w *Workspace) Clones() ([]clones.Clone, error) { return w.clones.List(w.disk.Files) }
 
 // Store is the workspace's history, for reading.
 func (w *Workspace) Store() *gitstore.Store { return w.store }
 
 // State tells how the workspace stands to its folder.
 func (w *Workspace) State() State {
-	_ = w.checkFolder()
+	_ = w.disk.Check()
 	switch {
-	case w.missing.Load():
+	case w.disk.Missing():
 		return Missing
 	case w.scanning.Load() > 0 || w.suspect.Load() || w.waits.Load():
 		return Reconciling
@@ -82,10 +120,10 @@ func (w *Workspace) Warnings() []string {
 	out := append([]string(nil), w.warnings...)
 	w.wmu.Unlock()
 	out = append(out, w.store.Warnings()...)
-	if w.root.NoExchange() {
+	if w.disk.Root.NoExchange() {
 		out = append(out, "the folder's file system cannot exchange two names: a file saved in the instant in which it is replaced may be lost")
 	}
-	if !w.canWrite.Load() {
+	if !w.disk.CanWrite() {
 		out = append(out, "the folder cannot be written")
 	}
 	return out
@@ -184,11 +222,11 @@ func (w *Workspace) run(ctx context.Context, every time.Duration) {
 			if err := w.checkpoint(ctx, false); err != nil && ctx.Err() == nil {
 				w.log.Warn("checkpoint failed; tried again", "error", err)
 			}
-			w.gitKnown.forget(w.now())
+			w.disk.EvictIdle(w.now())
 			w.kept.forget(w.now())
 			q.tick(ctx, w)
 		case <-save.C:
-			if err := w.saveIndex(); err != nil {
+			if err := w.disk.SaveIndex(); err != nil {
 				w.log.Warn("what is known of the files could not be kept; a start reads them anew", "error", err)
 			}
 		case <-w.lingerWake:
@@ -203,6 +241,9 @@ func (w *Workspace) run(ctx context.Context, every time.Duration) {
 		}
 	}
 }
+
+// statEvery is how often the index is written.
+const statEvery = 5 * time.Minute
 
 // keepPatience is what a stop gives the caches.
 const keepPatience = time.Second
@@ -234,7 +275,7 @@ func (w *Workspace) Close(ctx context.Context, why error) error {
 		cancel()
 	}
 	// One that is not kept costs the next start time.
-	if err := w.saveIndex(); err != nil {
+	if err := w.disk.SaveIndex(); err != nil {
 		w.log.Warn("what is known of the files could not be kept; a start reads them anew", "error", err)
 	}
 	return errors.Join(err, w.store.Close(ctx), w.free())
@@ -263,12 +304,8 @@ func (w *Workspace) lastCheckpoint(ctx context.Context, clean bool) error {
 
 // free closes what the workspace holds beside the store.
 func (w *Workspace) free() error {
-	var err error
-	if w.aside != nil {
-		err = w.aside.Close()
-	}
 	if w.forks.held != nil { // its store is closed
 		w.forks.held()
 	}
-	return errors.Join(err, w.progress.file.Close(), w.files.Close(), w.fs.Close())
+	return errors.Join(w.progress.file.Close(), w.disk.Close())
 }

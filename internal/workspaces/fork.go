@@ -36,8 +36,20 @@ type Fork struct {
 	Ino uint64 `json:"ino,omitempty"`
 	// Linked is set while the fork's history continues the parent's store.
 	Linked bool `json:"linked"`
+	// Judged is how a race ended for the fork; nil where there was none.
+	Judged *Judgment `json:"judged,omitempty"`
 	// Unmade is set while a virtual fork was never opened: it has no repository yet.
 	Unmade bool `json:"unmade,omitempty"`
+}
+
+// Judgment is what a race's judge said of a fork.
+type Judgment struct {
+	Passed  bool      `json:"passed"`
+	Score   *float64  `json:"score,omitempty"`     // higher is better
+	Exit    *int      `json:"exit_code,omitempty"` // of the judge, or of the command where there was none
+	Seconds float64   `json:"seconds,omitempty"`   // that the command took
+	Command string    `json:"command,omitempty"`   // the judge
+	At      time.Time `json:"at"`
 }
 
 // The kinds of forks that are or have directories (Fork.Kind): a directory of its own,
@@ -339,6 +351,26 @@ func (m *Manager) MadeFor(r Record) bool {
 
 // NewID makes an id that begins with a name.
 func NewID(name string) string { return newID(name) }
+
+// Judge notes how a race ended for a fork, in place of what was noted before.
+//
+// Unprocessable "not_a_fork".
+func (m *Manager) Judge(id string, j Judgment) error {
+	j.At = m.opt.Now().UTC()
+	done := false
+	m.changeRecord(id, func(r *Record) bool {
+		if done = r.Fork != nil; !done {
+			return false
+		}
+		f := *r.Fork
+		f.Judged, r.Fork = &j, &f
+		return true
+	})
+	if !done {
+		return errs.New(errs.Unprocessable, "not_a_fork", "Only a fork has a judgment.").With("field", "judged")
+	}
+	return nil
+}
 
 // SetForkExpiry changes when a fork is removed by itself.
 func (m *Manager) SetForkExpiry(id string, at time.Time) {

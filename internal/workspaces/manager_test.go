@@ -113,7 +113,7 @@ func TestMissingAndAdopt(t *testing.T) {
 	w, err := b.m.Rebind(t.Context(), id, "/away", OpenOptions{})
 	must(t, err)
 	b.w = w
-	if d := diffMaps(disk(t, b.mem, "away"), tree(t, w)); d != "" {
+	if d := diffMaps(inFolder(t, b.mem, "away"), tree(t, w)); d != "" {
 		t.Error(d)
 	}
 	w.Release()
@@ -201,7 +201,7 @@ func TestSync(t *testing.T) {
 	if res.Changed != 1 {
 		t.Errorf("%+v", res)
 	}
-	d := disk(t, b.mem, "ws")
+	d := inFolder(t, b.mem, "ws")
 	delete(d, "old.log")
 	if diff := diffMaps(d, tree(t, b.w)); diff != "" {
 		t.Error(diff)

@@ -43,7 +43,7 @@ func TestWritable(t *testing.T) {
 	executing := true
 	b.m.SetBusy(func(string) (bool, bool) { return true, executing })
 	must(t, b.m.Writable(t.Context()))
-	before := disk(t, b.mem, "ws")
+	before := inFolder(t, b.mem, "ws")
 	for _, refuse := range []error{syscall.ENOSPC, syscall.EROFS, syscall.EIO} {
 		b.on(func(c vfs.Call) error {
 			if c.Op == vfs.OpWrite || c.Op == vfs.OpTmpfile {
@@ -61,7 +61,7 @@ func TestWritable(t *testing.T) {
 	}
 	executing = true
 	must(t, b.m.Writable(t.Context()))
-	if after := disk(t, b.mem, "ws"); len(after) != len(before) {
+	if after := inFolder(t, b.mem, "ws"); len(after) != len(before) {
 		t.Errorf("left behind: %v", after)
 	}
 	must(t, b.mem.Rename("ws", "away"))

@@ -15,6 +15,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/host"
 )
 
@@ -308,7 +309,7 @@ func (m *Manager) adopt(ctx context.Context, id string, allow func(root string) 
 	canonical, err := m.opt.Host.Canonical(rec.Root)
 	w, err := m.Rebind(ctx, id, rec.Root, OpenOptions{Force: err == nil && canonical == rec.Root, Own: m.ownFolder(rec.Root), Allow: allow})
 	if errs.Is(err, errs.Invalid) {
-		return workspace.SyncResult{}, workspace.ErrMissing()
+		return workspace.SyncResult{}, disk.ErrMissing()
 	}
 	if err != nil {
 		return workspace.SyncResult{}, err
@@ -333,7 +334,7 @@ func (m *Manager) Rebind(ctx context.Context, id, root string, o OpenOptions) (*
 		return nil, errUnknown()
 	}
 	if rec.Kind == VirtualKind {
-		return nil, workspace.ErrVirtual()
+		return nil, disk.ErrVirtual()
 	}
 	p, err := m.look(root, o)
 	if err != nil {

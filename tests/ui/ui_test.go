@@ -97,3 +97,9 @@ func TestToken(t *testing.T) {
 	config := fmt.Sprintf("auth: {tokens: [{name: person, scope: write, roots: ['/'], sha256: '%x'}]}\n", sha256.Sum256([]byte("open sesame")))
 	scenario(t, "token.mjs", harness.Start(t, harness.Options{Config: config, Token: "open sesame"}), "UMBRA_TOKEN=open sesame")
 }
+
+// Forks: side by side, compared, merged in parts with a conflict; checkpoints on the
+// timeline; by keys, at three widths in two themes.
+func TestForks(t *testing.T) {
+	scenario(t, "forks.mjs", harness.Start(t, harness.Options{}))
+}

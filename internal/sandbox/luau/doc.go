@@ -9,18 +9,15 @@
 // How values cross: the package knows how this very build of the interpreter
 // lays out strings and tables in its memory (layout.go), and reads them there;
 // nothing is written but numbers into a table that only the prelude has, bytes
-// into buffers that were made for them, and what stands there before a script
-// runs. The prelude (prelude.luau) is the script's side of it.
+// into buffers that were made for them, and the memory that a script starts with.
+// The prelude (prelude.luau) is the script's side of it.
 //
-// What makes it fast: states begin with the memory that the prelude left once
-// (snapshot.go), the next one is made while a script runs (ahead.go);
-// string.format is made here (format.go); and the build's way to be left in the
-// middle of a call, which nobody uses, is taken out of its code.
+// States begin with the memory that the prelude left once (snapshot.go), the next
+// one is made while a script runs (ahead.go), and string.format is the host's
+// (format.go): those make it fast.
 //
 // How it ends: each loop of the interpreter calls back once in some thousand
-// rounds (wasmpatch). There the deadline is looked at, and Go's scheduler gets
+// rounds (wasmpatch). There the deadline is checked, and Go's scheduler gets
 // its turn, so that endless loops neither hold the server nor each other. A
 // script that is ended so is never resumed; its memory is given back whole.
-//
-// It imports nothing of ours.
 package luau

@@ -18,9 +18,49 @@ interface Restored {
   plan: string | null;
 }
 
-export function Checkpoints(p: { workspace: string; now: number; onRestored: () => void; onUndo: (commit: string) => void }) {
+/** useCheckpoints reads the checkpoints of a workspace, again when version changes. */
+export function useCheckpoints(workspace: string, version: unknown) {
+  return useLoad(async (signal) => (await getJSON<{ checkpoints: Checkpoint[] }>(`/workspaces/${encodeURIComponent(workspace)}/checkpoints`, signal)).checkpoints, [workspace, version]);
+}
+
+/** flagsOf finds, for each checkpoint, the newest of count changes that it has, by index. Changes are in order of their numbers, the oldest or the newest first. */
+export function flagsOf(checkpoints: Checkpoint[] | undefined, count: number, seqOf: (i: number) => number, newestFirst: boolean): Map<number, Checkpoint[]> {
+  const flags = new Map<number, Checkpoint[]>();
+  const nth = (i: number) => (newestFirst ? count - 1 - i : i); // i counts from the oldest
+  for (const c of checkpoints ?? []) {
+    if (c.seq === null) continue;
+    let low = 0;
+    let high = count;
+    while (low < high) {
+      const mid = (low + high) >> 1;
+      if (seqOf(nth(mid)) <= c.seq) low = mid + 1;
+      else high = mid;
+    }
+    if (low === 0) continue;
+    const at = nth(low - 1);
+    flags.set(at, [...(flags.get(at) ?? []), c]);
+  }
+  return flags;
+}
+
+/** Flags are the checkpoints that were made after a change, and before the next one. */
+export function Flags(p: { of: Checkpoint[] | undefined }) {
+  return (
+    <>
+      {p.of?.map((c) => (
+        <span key={c.name} class="tag flag" title={`Checkpoint ${c.name}${c.message ? `: ${visible(c.message)}` : ""}`}>
+          <span aria-hidden="true">{"\u2691 "}</span>
+          <span class="hidden">checkpoint </span>
+          {c.name}
+        </span>
+      ))}
+    </>
+  );
+}
+
+export function Checkpoints(p: { workspace: string; now: number; onMade: () => void; onRestored: () => void; onUndo: (commit: string) => void }) {
   const base = `/workspaces/${encodeURIComponent(p.workspace)}/checkpoints`;
-  const loaded = useLoad(async (signal) => (await getJSON<{ checkpoints: Checkpoint[] }>(base, signal)).checkpoints, [base]);
+  const loaded = useCheckpoints(p.workspace, 0);
   const [name, setName] = useState("");
   const [error, setError] = useState("");
   const [restoring, setRestoring] = useState<Checkpoint | null>(null);
@@ -32,6 +72,7 @@ export function Checkpoints(p: { workspace: string; now: number; onRestored: () 
         setName("");
         announce("The checkpoint is made.");
         loaded.reload();
+        p.onMade();
       },
       (e) => setError(sentence(e)),
     );

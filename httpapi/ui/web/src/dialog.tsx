@@ -5,7 +5,7 @@ import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
 import { Icon } from "./bits";
 
-export function Dialog(p: { title: string; onClose: () => void; children: ComponentChildren; footer?: ComponentChildren; class?: string; firm?: boolean }) {
+export function Dialog(p: { title: string; onClose: () => void; children: ComponentChildren; footer?: ComponentChildren; class?: string; firm?: boolean; reads?: boolean }) {
   const ref = useRef<HTMLDialogElement>(null);
   const heading = useRef<HTMLHeadingElement>(null);
   const close = useRef(p.onClose);
@@ -47,7 +47,8 @@ export function Dialog(p: { title: string; onClose: () => void; children: Compon
             <Icon name="close" />
           </button>
         </header>
-        <div class="body">{p.children}</div>
+        {/* What is only read is scrolled by keys, too. */}
+        <div class="body" {...(p.reads ? { tabIndex: 0 } : {})}>{p.children}</div>
         {p.footer && <footer>{p.footer}</footer>}
       </div>
     </dialog>

@@ -16,6 +16,8 @@ const keys: [string[], string][] = [
   [["s"], "review: split the hunk into its changes, or join them"],
   [["]", "["], "review: next file, the one before it"],
   [["c"], "review: apply the decisions, after a preview"],
+  [["x", "c"], "forks: select, compare what is selected"],
+  [["m", "n"], "forks: merge the fork, make one"],
   [["s"], "elsewhere: side by side or inline"],
   [["g"], "group by subtask, or in order of time"],
   [["b"], "who wrote each line of a whole file"],
@@ -30,7 +32,7 @@ const keys: [string[], string][] = [
 
 export function Help(p: { onClose: () => void }) {
   return (
-    <Dialog title="Keys" onClose={p.onClose} class="narrow">
+    <Dialog title="Keys" onClose={p.onClose} class="narrow" reads>
       <dl class="keys" tabIndex={0} aria-label="Keys">
         {keys.map(([names, what]) => (
           <div key={what}>

@@ -1,13 +1,14 @@
 // A workspace's log: all changes. Read page by page as it is scrolled;
 // searched by path and actor in the page, since the server knows paths only.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { aborted, getJSON, sentence, text } from "./api";
+import { Flags, flagsOf } from "./checkpoints";
 import { OpBadge, PathName, Time } from "./bits";
 import { num, who } from "./format";
 import { to } from "./route";
-import type { Entry } from "./types";
+import type { Checkpoint, Entry } from "./types";
 import { VirtualList } from "./virtual";
 
 export interface LogQuery {
@@ -27,7 +28,7 @@ export interface Source {
 type Hit = Entry & { workspace: string };
 
 /** LogList shows the entries of some workspaces, newest first, one workspace after the other. */
-export function LogList(p: { sources: Source[]; query: LogQuery; now: number; label: string; version: unknown }) {
+export function LogList(p: { sources: Source[]; query: LogQuery; now: number; label: string; version: unknown; checkpoints?: Checkpoint[] | undefined }) {
   const [hits, setHits] = useState<Hit[]>([]);
   const [read, setRead] = useState(0);
   const [state, setState] = useState<"reading" | "more" | "done">("reading");
@@ -82,6 +83,7 @@ export function LogList(p: { sources: Source[]; query: LogQuery; now: number; la
     };
   }, [key]);
 
+  const flags = useMemo(() => flagsOf(p.checkpoints, hits.length, (i) => hits[i]!.seq, true), [p.checkpoints, hits]);
   const seen = (_: number, end: number) => {
     // Without a search the log goes on by itself as far as one scrolls.
     if (!searching && state === "more" && end > hits.length - 200) {
@@ -105,7 +107,7 @@ export function LogList(p: { sources: Source[]; query: LogQuery; now: number; la
       </p>
       <VirtualList
         label={p.label}
-        data={hits}
+        data={flags}
         count={hits.length}
         estimate={() => 52}
         seen={seen}
@@ -125,6 +127,7 @@ export function LogList(p: { sources: Source[]; query: LogQuery; now: number; la
                     {p.sources.length > 1 && ` · ${p.sources.find((s) => s.workspace === e.workspace)?.name ?? ""}`}
                     {e.tool && ` · ${e.tool}`}
                     {e.source !== "api" && e.source !== "call" && <span class={`tag ${e.source}`}>{e.source === "external" ? "outside" : e.source}</span>}
+                    <Flags of={flags.get(i)} />
                   </span>
                 </span>
               </a>

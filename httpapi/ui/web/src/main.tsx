@@ -5,8 +5,10 @@ import { useCallback, useEffect, useState } from "preact/hooks";
 
 import { Gone } from "./gone";
 import { ErrorBox, Icon, useKeys } from "./bits";
+import { ForkComparePage, ForksPage } from "./forks";
 import { Help } from "./help";
 import { Home } from "./home";
+import { MergePage } from "./merge";
 import { Palette } from "./palette";
 import { go, useRoute, to } from "./route";
 import { SignIn } from "./signin";
@@ -26,6 +28,9 @@ function Page() {
   if (!first) return <Home />;
   if (first === "tasks" && second) return <TaskPage key={second} id={second} route={route} />;
   if (first === "workspaces" && second && third === "commits" && fourth) return <CommitPage key={fourth} workspace={second} commit={fourth} route={route} />;
+  if (first === "workspaces" && second && third === "forks") return <ForksPage key={second} id={second} />;
+  if (first === "workspaces" && second && third === "compare") return <ForkComparePage key={second} id={second} route={route} />;
+  if (first === "workspaces" && second && (third === "merge" || third === "rebase")) return <MergePage key={`${second} ${third}`} id={second} verb={third} route={route} />;
   if (first === "workspaces" && second) return <WorkspacePage key={second} id={second} />;
   if (first === "search") return <SearchPage route={route} />;
   return <ErrorBox error="Page not found." />;

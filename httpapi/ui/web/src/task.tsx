@@ -16,7 +16,7 @@ import { go, type Route, to } from "./route";
 import { type Connection, follow } from "./stream";
 import { Timeline } from "./timeline";
 import { FileTree } from "./tree";
-import type { FileChange, StreamData, Task } from "./types";
+import type { Checkpoint, FileChange, StreamData, Task } from "./types";
 import { DiffPane } from "./viewer";
 
 const ended = new Set(["completed", "failed", "cancelled"]);
@@ -133,6 +133,10 @@ export function TaskPage(p: { id: string; route: Route }) {
     if (!wanted) return new Promise<FileChange[]>(() => {});
     return (await getJSON<{ files: FileChange[] }>(`/tasks/${encodeURIComponent(p.id)}/files`, signal)).files;
   }, [p.id, wanted]);
+  const checkpoints = useLoad(
+    async (signal) => (t.task ? (await getJSON<{ checkpoints: Checkpoint[] }>(`/workspaces/${encodeURIComponent(t.task.workspace_id)}/checkpoints`, signal)).checkpoints : []),
+    [t.task?.workspace_id, t.settled],
+  );
   const kept = useRef<FileChange[] | undefined>(undefined);
   if (files.data) kept.current = files.data;
   useEffect(() => {
@@ -207,7 +211,7 @@ export function TaskPage(p: { id: string; route: Route }) {
           {section === "diff" ? (
             <FileTree task={task} files={list} error={list ? "" : files.error} selected={path} retry={files.reload} />
           ) : left === "timeline" ? (
-            <Timeline task={task} log={t.log} version={t.version} selected={section === "changes" ? Number(arg) : 0} now={now} onRevert={revert} fresh={t.fresh} />
+            <Timeline task={task} log={t.log} version={t.version} selected={section === "changes" ? Number(arg) : 0} now={now} onRevert={revert} fresh={t.fresh} checkpoints={checkpoints.data} />
           ) : (
             <FileList task={task} files={list} error={list ? "" : files.error} selected={path} retry={files.reload} />
           )}

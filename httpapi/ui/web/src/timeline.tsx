@@ -5,10 +5,11 @@ import { useMemo, useRef, useState } from "preact/hooks";
 import { type Changelog, type Item, keyOf } from "./changelog";
 import { text } from "./api";
 import { Against, Agent, Icon, OpBadge, PathName, Time, useKeys } from "./bits";
+import { Flags, flagsOf } from "./checkpoints";
 import { clock, count, num, visible, who } from "./format";
 import { go, to } from "./route";
 import type { Scope } from "./revert";
-import type { Call, Task } from "./types";
+import type { Call, Checkpoint, Task } from "./types";
 import { type ListHandle, VirtualList } from "./virtual";
 
 /** Head is a row above changes: a subtask, which is a turn where an agent's calls made it, or one call. */
@@ -125,13 +126,15 @@ function scopeOf(log: Changelog, hits: number[]): { scope: Scope; items: Item[] 
 
 const groupedKey = "umbra.grouped";
 
-export function Timeline(p: { task: Task; log: Changelog; version: number; selected: number; now: number; onRevert: (scope: Scope) => void; fresh: Set<number> }) {
+export function Timeline(p: { task: Task; log: Changelog; version: number; selected: number; now: number; onRevert: (scope: Scope) => void; fresh: Set<number>; checkpoints: Checkpoint[] | undefined }) {
   const [grouped, setGrouped] = useState(localStorage.getItem(groupedKey) !== "no");
   const [filter, setFilter] = useState<Filter>({ text: "", source: "" });
   const [closed, setClosed] = useState<Set<string>>(new Set());
   const handle = useRef<ListHandle | null>(null);
   const { log } = p;
   const arranged = useMemo(() => arrange(log, grouped, filter, closed), [log, p.version, grouped, filter, closed]);
+  const flags = useMemo(() => flagsOf(p.checkpoints, log.items.length, (i) => log.items[i]!.seq, false), [log, p.version, p.checkpoints]);
+  const list = useMemo(() => [arranged, flags], [arranged, flags]);
   const filtered = filter.text.trim() !== "" || filter.source !== "";
   const selection = useMemo(() => (filtered ? scopeOf(log, arranged.hits) : null), [arranged]);
   const { rows, heads } = arranged;
@@ -200,7 +203,7 @@ export function Timeline(p: { task: Task; log: Changelog; version: number; selec
       <VirtualList
         handle={handle}
         label="Changes"
-        data={arranged}
+        data={list}
         count={rows.length}
         estimate={(i) => (rows[i]! < 0 ? (heads[-1 - rows[i]!]!.kind === "call" ? 36 : 44) : 52)}
         keyOf={(i) => (rows[i]! < 0 ? nameOf(heads[-1 - rows[i]!]!) : keyOf(log.items[rows[i]!]!))}
@@ -215,7 +218,7 @@ export function Timeline(p: { task: Task; log: Changelog; version: number; selec
             );
           }
           const it = log.items[r]!;
-          return <Row key={keyOf(it)} item={it} undone={it.id > 0 && log.undone.has(it.id)} selected={it.id > 0 && it.id === p.selected} href={addressOf(it)} now={p.now} total={rows.length} at={i} indent={grouped} fresh={it.id > 0 && p.fresh.has(it.id)} />;
+          return <Row key={keyOf(it)} item={it} undone={it.id > 0 && log.undone.has(it.id)} selected={it.id > 0 && it.id === p.selected} href={addressOf(it)} now={p.now} total={rows.length} at={i} indent={grouped} fresh={it.id > 0 && p.fresh.has(it.id)} flags={flags.get(r)} />;
         }}
       />
     </section>
@@ -317,7 +320,7 @@ const certaintyWords: Record<string, string> = {
   shared: "Shared: several calls were open, any of them may have made it.",
 };
 
-function Row(p: { item: Item; undone: boolean; selected: boolean; href: string; now: number; total: number; at: number; indent: boolean; fresh: boolean }) {
+function Row(p: { item: Item; undone: boolean; selected: boolean; href: string; now: number; total: number; at: number; indent: boolean; fresh: boolean; flags: Checkpoint[] | undefined }) {
   const { item: it } = p;
   return (
     <div class={`entry ${p.undone ? "undone" : ""} ${p.indent ? "indent" : ""} ${p.fresh ? "fresh" : ""}`} role="listitem" aria-setsize={p.total} aria-posinset={p.at + 1}>
@@ -342,6 +345,7 @@ function Row(p: { item: Item; undone: boolean; selected: boolean; href: string; 
             )}
             <Against rules={it.policy} />
             {p.undone && <span class="tag">undone</span>}
+            <Flags of={p.flags} />
           </span>
           {it.message && <span class="message">{visible(it.message)}</span>}
         </span>

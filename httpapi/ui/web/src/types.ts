@@ -35,6 +35,50 @@ export interface Workspace {
   tasks: number;
   warnings: string[];
   git_dir: string;
+  created: string;
+  fork_of?: string;
+  fork_at?: string;
+  name?: string;
+  expires_at?: string;
+  judged?: Judgment;
+}
+
+/** Judgment is how a race ended for a fork. */
+export interface Judgment {
+  passed: boolean;
+  score: number | null;
+  exit_code: number | null;
+  seconds: number;
+  command: string;
+  at: string;
+}
+
+/** MergeWho is who made one side of a conflict. */
+export interface MergeWho {
+  commit: string | null;
+  task_id: string | null;
+  subtask_id: string | null;
+  actor: string | null;
+  source: string | null;
+  at: string | null;
+}
+
+export interface MergeConflict {
+  path: string;
+  path_encoding?: string;
+  reason: string;
+  ours: MergeWho | null;
+  theirs: MergeWho | null;
+}
+
+export interface MergeAnswer {
+  commits: string[];
+  merged: number;
+  skipped: { path: string; path_encoding?: string }[];
+  conflicts: MergeConflict[];
+  files: { path: string; path_encoding?: string; action: "created" | "modified" | "deleted" }[];
+  plan: string;
+  task_id: string | null;
 }
 
 export interface Entry {
@@ -116,6 +160,8 @@ export interface Checkpoint {
   message: string;
   actor: string | null;
   commit: string;
+  /** seq is the commit's number in the log; null where a tag names something else. */
+  seq: number | null;
   at: string;
 }
 

@@ -36,7 +36,11 @@ export function DiffPane(p: { url: string; path: string; label: string; files?: 
   const [mode, setMode] = useMode();
   const [context, setContext] = useState(3);
   const url = context === 3 ? p.url : `${p.url}${p.url.includes("?") ? "&" : "?"}context=${context}`;
-  const loaded = useLoad((signal) => getJSON<Diff>(url, signal), [url, p.version]);
+  const loaded = useLoad(async (signal) => {
+    // A comparison of workspaces has its counts apart.
+    const d = await getJSON<Diff & { summary?: { additions: number; deletions: number } }>(url, signal);
+    return d.summary ? { ...d, ...d.summary, binary: false } : d;
+  }, [url, p.version]);
   const [parsed, setParsed] = useState<{ of: Diff; parsed: Parsed } | null>(null);
   const [failed, setFailed] = useState("");
   useEffect(() => {

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 
 import { getJSON, inURL, postJSON, sentence, text } from "./api";
-import { Checkpoints } from "./checkpoints";
+import { Checkpoints, useCheckpoints } from "./checkpoints";
 import { Content } from "./content";
 import { announce, ErrorBox, Field, Icon, Loading, OpBadge, PathName, StatusChip, Time, useKeys, useLoad, useNow } from "./bits";
 import { count, exact, short, visible, who } from "./format";
@@ -32,6 +32,8 @@ export function WorkspacePage(p: { id: string }) {
   const coverage = useLoad((signal) => getJSON<{ skipped: Skip[]; tracked: number; ignored: number }>(`${base}/coverage`, signal), [p.id]);
   const [news, setNews] = useState(0);
   const [version, setVersion] = useState(0);
+  const [marks, setMarks] = useState(0);
+  const checkpoints = useCheckpoints(p.id, marks + version);
   const [syncing, setSyncing] = useState("");
   const [scope, setScope] = useState<Scope | null>(null);
   useKeys({ u: () => go(to([])) });
@@ -74,13 +76,37 @@ export function WorkspacePage(p: { id: string }) {
           <h1>{nameOf(w)}</h1>
           <p class="meta">
             <span class={`chip ${w.state}`}>{w.state}</span> <span>{w.root ?? "virtual, without a folder"}</span> · <span class="id">{w.id}</span>
+            {w.fork_of && (
+              <>
+                {" "}
+                · {w.kind} fork of <a href={to(["workspaces", w.fork_of])}>{w.fork_of}</a>
+              </>
+            )}
           </p>
         </div>
-        {w.root && (
-          <button type="button" onClick={sync}>
-            Sync with the disk
-          </button>
-        )}
+        <div class="acts">
+          <a class="button" href={to(["workspaces", w.id, "forks"])}>
+            Forks
+          </a>
+          {w.fork_of && (
+            <>
+              <a class="button" href={to(["workspaces", w.id, "compare"])}>
+                Compare
+              </a>
+              <a class="button" href={to(["workspaces", w.id, "rebase"])}>
+                Bring news …
+              </a>
+              <a class="button" href={to(["workspaces", w.id, "merge"])}>
+                Merge …
+              </a>
+            </>
+          )}
+          {w.root && (
+            <button type="button" onClick={sync}>
+              Sync with the disk
+            </button>
+          )}
+        </div>
       </header>
       {syncing && (
         <p class="notice" role="status">
@@ -111,6 +137,7 @@ export function WorkspacePage(p: { id: string }) {
           <Checkpoints
             workspace={w.id}
             now={now}
+            onMade={() => setMarks((n) => n + 1)}
             onRestored={() => {
               setVersion((n) => n + 1);
               setNews(0);
@@ -160,7 +187,7 @@ export function WorkspacePage(p: { id: string }) {
               </button>
             </p>
           )}
-          <LogList sources={[{ workspace: w.id, name: nameOf(w) }]} query={{ path: "", actor: "" }} now={now} label="Changes of the workspace" version={version} />
+          <LogList sources={[{ workspace: w.id, name: nameOf(w) }]} query={{ path: "", actor: "" }} now={now} label="Changes of the workspace" version={version} checkpoints={checkpoints.data} />
         </section>
       </div>
     </div>

@@ -5,9 +5,8 @@ import (
 	"fmt"
 )
 
-// The codes that the package writes or must tell apart.
+// The codes that the package writes or must distinguish.
 const (
-	opUnreachable = 0x00
 	opNop         = 0x01
 	opBlock       = 0x02
 	opLoop        = 0x03
@@ -24,14 +23,11 @@ const (
 	opSelect      = 0x1b
 	opSelectTyped = 0x1c
 	opLocalGet    = 0x20
-	opLocalSet    = 0x21
 	opLocalTee    = 0x22
 	opGlobalGet   = 0x23
 	opGlobalSet   = 0x24
-	opTableGet    = 0x25
 	opTableSet    = 0x26
 	opLoadFirst   = 0x28
-	opStoreFirst  = 0x36
 	opStoreLast   = 0x3e
 	opMemorySize  = 0x3f
 	opMemoryGrow  = 0x40
@@ -40,16 +36,9 @@ const (
 	opF32Const    = 0x43
 	opF64Const    = 0x44
 	opI32Eqz      = 0x45
-	opI32Eq       = 0x46
-	opI32Ne       = 0x47
 	opI32LtS      = 0x48
-	opF64Ge       = 0x66
 	opI32Add      = 0x6a
 	opI32Sub      = 0x6b
-	opI32Mul      = 0x6c
-	opI32And      = 0x71
-	opI32Or       = 0x72
-	opI32Rotr     = 0x78
 	opSignExtLast = 0xc4
 	opRefNull     = 0xd0
 	opRefIsNull   = 0xd1
@@ -58,7 +47,6 @@ const (
 
 	typeI32    = 0x7f
 	blockEmpty = 0x40
-	blockVoid  = -0x40 // the same, as a number
 )
 
 // instrument puts a countdown at the head of each loop of a function's body
@@ -205,8 +193,6 @@ func (r *reader) signed(bytes int) int64 {
 	r.err = errTruncated
 	return 0
 }
-
-func (r *reader) s32() int32 { return int32(r.signed(5)) }
 
 // s33 reads a block's type: an index, or below 0 none or one value.
 func (r *reader) s33() int64 { return r.signed(5) }

@@ -35,10 +35,10 @@ func (p *patcher) declare(body []byte) ([]byte, error) {
 		if r.err != nil {
 			return nil, r.err
 		}
-		if int(typ) >= len(p.signatures) {
+		if int(typ) >= p.types {
 			return nil, errTruncated
 		}
-		p.functions = append(p.functions, typ)
+		p.functions++
 	}
 	if p.o.Shortcut == nil {
 		return body, nil
@@ -77,7 +77,7 @@ func (p *patcher) redirect(body []byte) ([]byte, error) {
 		for range n {
 			f := r.u32()
 			if f == p.o.Shortcut.Function && r.err == nil {
-				f, found = uint32(len(p.functions)), true
+				f, found = p.functions, true
 			}
 			out = appendU32(out, f)
 			if r.err != nil {
@@ -91,7 +91,7 @@ func (p *patcher) redirect(body []byte) ([]byte, error) {
 	return out, r.err
 }
 
-// shortcut is the body of the function that stands in the table instead.
+// shortcut is the body of the function that replaces it in the table.
 func (p *patcher) shortcut() []byte {
 	const state, room, got = 0, 1, 2
 	s := p.o.Shortcut

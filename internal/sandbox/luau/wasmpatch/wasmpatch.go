@@ -7,7 +7,7 @@
 // so a host that looks at the clock there, and panics, ends any loop; and a
 // scheduler that cannot interrupt compiled code gets its turn.
 //
-// It imports nothing of ours. It knows the binary format of WebAssembly 1.0
+// It knows the binary format of WebAssembly 1.0
 // with sign extension, saturating conversion, bulk memory and references
 // (https://webassembly.github.io/spec/core/binary/); anything else is an error.
 package wasmpatch
@@ -26,9 +26,7 @@ type Options struct {
 	// loop calls once in Every rounds.
 	TickModule, TickName string
 	Every                int32
-	// Constant and Shortcut, if there are any, are put in.
-	Constant *Constant
-	Shortcut *Shortcut
+	Shortcut             *Shortcut // optional
 }
 
 // Sections of a module, by their ids.
@@ -85,8 +83,8 @@ type patcher struct {
 	tick         int64             // function index of the host's function
 	host         int64             // that of the shortcut's
 	imported     int64             // functions
-	signatures   []signature       // of the types
-	functions    []uint32          // their types, imported ones first
+	types        int               // how many there are
+	functions    uint32            // how many there are, imported ones included
 	globals      uint32            // how many are imported, then all
 	fuel         uint32            // index of the new global
 	memory, code bool
@@ -95,7 +93,7 @@ type patcher struct {
 func (p *patcher) section(id byte, body []byte) ([]byte, error) {
 	switch id {
 	case sectionType:
-		return body, p.types(body)
+		return body, p.readTypes(body)
 	case sectionImport:
 		return body, p.imports(body)
 	case sectionFunction:
@@ -114,21 +112,23 @@ func (p *patcher) section(id byte, body []byte) ([]byte, error) {
 	return body, nil
 }
 
-func (p *patcher) types(body []byte) error {
+func (p *patcher) readTypes(body []byte) error {
 	r := &reader{data: body}
 	for i := range r.u32() {
 		if form := r.byte(); form != 0x60 && r.err == nil {
 			return fmt.Errorf("type %d has the form %#x", i, form)
 		}
 		from := r.at
-		params := r.take(int(r.u32()))
-		results := r.take(int(r.u32()))
+		params := r.u32()
+		r.take(int(params))
+		results := r.u32()
+		r.take(int(results))
 		if r.err != nil {
 			return r.err
 		}
 		p.forms[string(body[from:r.at])] = i
-		p.signatures = append(p.signatures, signature{len(params), len(results)})
-		if len(params) == 0 && len(results) == 0 {
+		p.types++
+		if params == 0 && results == 0 {
 			p.empty = append(p.empty, i)
 		}
 	}
@@ -143,7 +143,7 @@ func (p *patcher) imports(body []byte) error {
 		switch kind := r.byte(); kind {
 		case 0:
 			typ := r.u32()
-			if r.err == nil && int(typ) >= len(p.signatures) {
+			if r.err == nil && int(typ) >= p.types {
 				return errTruncated
 			}
 			if module == p.o.TickModule && name == p.o.TickName {
@@ -159,7 +159,7 @@ func (p *patcher) imports(body []byte) error {
 				}
 			}
 			p.imported++
-			p.functions = append(p.functions, typ)
+			p.functions++
 		case 1:
 			r.byte()
 			r.limits()
@@ -217,7 +217,7 @@ func (p *patcher) bodies(body []byte) ([]byte, error) {
 	countdown := p.countdown()
 	r := &reader{data: body}
 	n := r.u32()
-	if r.err == nil && p.imported+int64(n) != int64(len(p.functions)) {
+	if r.err == nil && p.imported+int64(n) != int64(p.functions) {
 		return nil, errors.New("as many functions as types of functions there must be")
 	}
 	added := uint32(0)
@@ -230,13 +230,7 @@ func (p *patcher) bodies(body []byte) ([]byte, error) {
 		if r.err != nil {
 			return nil, r.err
 		}
-		var err error
-		if p.o.Constant != nil {
-			if f, err = p.fold(f, p.signatures[p.functions[p.imported+int64(i)]].results); err != nil {
-				return nil, fmt.Errorf("function %d: %w", i, err)
-			}
-		}
-		f, err = instrument(f, countdown)
+		f, err := instrument(f, countdown)
 		if err != nil {
 			return nil, fmt.Errorf("function %d: %w", i, err)
 		}
@@ -250,7 +244,7 @@ func (p *patcher) bodies(body []byte) ([]byte, error) {
 	return out, nil
 }
 
-// countdown is what stands at the head of each loop.
+// countdown is the code at the head of each loop.
 func (p *patcher) countdown() []byte {
 	var c []byte
 	global := func(op byte) {

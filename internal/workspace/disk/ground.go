@@ -1,4 +1,4 @@
-package workspace
+package disk
 
 import (
 	"context"
@@ -6,40 +6,33 @@ import (
 	"syscall"
 
 	"umbra/internal/errs"
+	"umbra/internal/workspace/op"
 	"umbra/internal/wspath"
 )
 
-// Standing tells what kind of thing stands on disk at a path, whether history
-// has it or not. A link is told as itself; KindNone is nothing, also where a
-// part of the way is a file or a link.
-func (w *Workspace) Standing(p wspath.Path) (Kind, error) {
-	s, err := w.lstatDirect(p)
-	return s.kind, err
-}
-
-// lstatDirect is lstat for a path whose every part must be a folder: behind a
+// LstatDirect is lstat for a path whose every part must be a folder: behind a
 // link stands another path's file.
-func (w *Workspace) lstatDirect(p wspath.Path) (seen, error) {
+func (d *Disk) LstatDirect(p wspath.Path) (Seen, error) {
 	for dir := range p.Ancestors() {
 		if dir.IsRoot() {
 			continue
 		}
-		s, err := w.lstat(dir)
+		s, err := d.Lstat(dir)
 		if errors.Is(err, syscall.ELOOP) {
-			return seen{}, nil
+			return Seen{}, nil
 		}
-		if err != nil || s.kind == KindSymlink {
-			return seen{}, err
+		if err != nil || s.Kind == op.KindSymlink {
+			return Seen{}, err
 		}
 	}
-	return w.lstat(p)
+	return d.Lstat(p)
 }
 
 // Under gives all that stands on disk under a folder, as it is: what is ignored
 // or special and git's own folders too. What goes meanwhile is left out.
-func (w *Workspace) Under(ctx context.Context, dir wspath.Path) (folders, others []wspath.Path, err error) {
-	list, err := w.fs.ReadDir(string(dir))
-	if isAbsent(err) {
+func (d *Disk) Under(ctx context.Context, dir wspath.Path) (folders, others []wspath.Path, err error) {
+	list, err := d.FS.ReadDir(string(dir))
+	if IsAbsent(err) {
 		return nil, nil, nil
 	}
 	if err == nil {
@@ -55,7 +48,7 @@ func (w *Workspace) Under(ctx context.Context, dir wspath.Path) (folders, others
 			continue
 		}
 		folders = append(folders, at)
-		f, o, err := w.Under(ctx, at)
+		f, o, err := d.Under(ctx, at)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -1,0 +1,146 @@
+package disk
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"umbra/gitstore"
+	"umbra/gitstore/object"
+	"umbra/internal/ignore"
+	"umbra/internal/rootfs"
+	"umbra/internal/vfs"
+	"umbra/internal/workspace/treefs"
+	"umbra/internal/wspath"
+)
+
+// newestTree is the medium of a virtual workspace: its newest tree is what a directory
+// would hold. A commit is all that is done, and nobody else ever changes anything.
+// Directories exist as long as they hold a file.
+type newestTree struct {
+	files *treefs.FS
+	store *gitstore.Store
+
+	mu    sync.Mutex
+	times map[wspath.Path]changed // of files that were asked for or written lately
+}
+
+// changed is when a file became what it is.
+type changed struct {
+	id   object.ID
+	mode object.Mode
+	ns   int64
+}
+
+const (
+	maxTimes = 4096
+	// maxTimeWalk bounds how far back the change of a file is looked for; one
+	// that is older is told as old as that.
+	maxTimeWalk = 2000
+)
+
+// openTree has the newest tree in place of a directory.
+func (d *Disk) openTree() error {
+	t := &newestTree{files: &treefs.FS{Scratch: d.Files}, times: make(map[wspath.Path]changed)}
+	d.medium, d.FS = t, t.files
+	d.Root = rootfs.New(d.FS, rootfs.Umask(), nil)
+	t.files.Perm = d.Root.FilePerm
+	return sweepScratch(d.Files)
+}
+
+// sweepScratch drops new content that a kill left, where it had a name.
+func sweepScratch(files vfs.FS) error {
+	list, err := files.ReadDir(".")
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if wspath.IsTemp(e.Name) {
+			if err := files.Remove(e.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (t *newestTree) Physical() bool { return false }
+
+func (t *newestTree) Check() error { return nil }
+
+func (t *newestTree) Missing() bool { return false }
+
+func (t *newestTree) Back() bool { return false }
+
+func (t *newestTree) header() []byte { return nil }
+
+func (t *newestTree) use(s *gitstore.Store) { t.store, t.files.Store = s, s }
+
+func (t *newestTree) GitRules() ([]byte, *ignore.Index, error) { return nil, nil, nil }
+
+func (t *newestTree) EvictIdle(time.Time) {}
+
+func (t *newestTree) blobOf(p wspath.Path, _ vfs.Info) (object.ID, bool, error) {
+	e, ok, err := t.store.Snapshot().Lookup(p)
+	return e.ID, ok, err
+}
+
+func (t *newestTree) Wrote(e gitstore.Entry, when time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.note(e.Path, changed{e.ID, e.Mode, when.UnixNano()})
+}
+
+// note remembers; mu is held.
+func (t *newestTree) note(p wspath.Path, c changed) {
+	for old := range t.times {
+		if len(t.times) < maxTimes {
+			break
+		}
+		delete(t.times, old)
+	}
+	t.times[p] = c
+}
+
+// Stamp sets the time when a file became what it is; 0 where it is not there or
+// that cannot be told. A directory's is the newest commit's that changed it.
+func (t *newestTree) Stamp(p wspath.Path, info *vfs.Info) { info.MtimeNs = t.mtime(p) }
+
+func (t *newestTree) mtime(p wspath.Path) int64 {
+	ctx := context.Background()
+	e, ok, err := t.store.Snapshot().Lookup(p)
+	if err != nil || !ok {
+		return 0
+	}
+	tip := t.store.Tip()
+	if e.Mode != object.Dir {
+		t.mu.Lock()
+		c, known := t.times[p]
+		t.mu.Unlock()
+		if known && c.id == e.ID && c.mode == e.Mode {
+			return c.ns
+		}
+	}
+	var at int64
+	for id, n := tip.Commit, 0; n < maxTimeWalk && !id.IsZero(); n++ {
+		c, err := t.store.ReadCommit(ctx, id)
+		if err != nil {
+			break
+		}
+		snap, err := t.store.SnapshotOf(ctx, id)
+		if err != nil {
+			break
+		}
+		if was, ok, err := snap.Lookup(p); err != nil || !ok || was.ID != e.ID || was.Mode != e.Mode {
+			break
+		}
+		at, id = c.When.UnixNano(), c.Parent
+		if e.Mode == object.Dir {
+			return at
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.note(p, changed{e.ID, e.Mode, at})
+	return at
+}
