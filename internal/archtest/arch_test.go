@@ -207,6 +207,7 @@ var owners = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk": {"httpapi/mcp"},
 	"github.com/prometheus":                  {"httpapi/metrics"},
 	"go.opentelemetry.io":                    {"httpapi/tracing"},
+	"github.com/jackc/pgx":                   {"internal/cluster"},
 }
 
 func TestLibrariesStayWhereTheyBelong(t *testing.T) {

@@ -1,0 +1,248 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"umbra/gitstore/sink"
+)
+
+// Workspace is what the cluster's table says about one.
+type Workspace struct {
+	ID, Kind  string
+	Namespace string // empty: none
+	Epoch     int64
+	Owner     *Peer  // nil: resting, or its owner is dead
+	Pinned    string // node's name; empty: any node may own it
+	Bytes     int64
+}
+
+// Claim is the right to change a workspace, for as long as nobody else claims it.
+type Claim struct {
+	Workspace string
+	Epoch     int64
+	Life      *Life
+
+	manifest    []byte // inline, or
+	manifestKey string // the object that has it
+	version     int64
+	base        int64
+	tail        []row
+}
+
+// row is one of the journal.
+type row struct {
+	pos  int64
+	data []byte
+}
+
+// Create adds a workspace that nobody owns. One that exists stays as it is; two
+// of one namespace are an error.
+func (n *Node) Create(ctx context.Context, w Workspace) (created bool, err error) {
+	made := make(chan bool, 1)
+	err = n.write(ctx, func(ctx context.Context, c *conn) error {
+		tag, err := c.Exec(ctx, `INSERT INTO workspace (id, kind, namespace, pinned) VALUES ($1, $2, NULLIF($3, ''), NULLIF($4, '')) ON CONFLICT (id) DO NOTHING`,
+			w.ID, w.Kind, w.Namespace, w.Pinned)
+		made <- err == nil && tag.RowsAffected() == 1
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	return <-made, nil
+}
+
+// write runs statements that may be run twice, and maps the engine's errors to
+// those of package sink.
+func (n *Node) write(ctx context.Context, f func(context.Context, *conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, n.opts.Wait)
+	defer cancel()
+	err := n.e.retry(ctx, func(ctx context.Context, c *conn) error {
+		c.noticed.Store(false)
+		err := f(ctx, c)
+		if err == nil && c.noticed.Load() {
+			return errSent
+		}
+		return err
+	})
+	return n.told(err)
+}
+
+// told maps an error of the engine to one of package sink.
+func (n *Node) told(err error) error {
+	switch {
+	case err == nil, refused(err):
+		return err
+	case errors.Is(err, errBusy), errors.Is(err, ErrClosed):
+		return n.refusal()
+	}
+	var own *OwnedError
+	if errors.As(err, &own) || errors.Is(err, ErrNotFound) || errors.Is(err, sink.ErrFenced) {
+		return err
+	}
+	return sink.Unknown(err)
+}
+
+// The statements of a claim are one transaction in one round trip.
+//
+// The first takes the row's lock, and so waits for the appends in flight. Those
+// after it have snapshots of their own, that begin under the lock: they see all
+// that was acknowledged, and whether the owner is alive now. Were the update the
+// first, it would judge the owner by the nodes of when it began to wait, and take
+// a workspace from one that began to live in between.
+const (
+	claimLock   = `SELECT 1 FROM workspace WHERE id = $1 FOR UPDATE`
+	claimUpdate = `UPDATE workspace SET epoch = epoch + 1, owner = $2, last_used = now()
+		WHERE id = $1
+		AND (owner IS NULL OR owner = $2 OR NOT EXISTS (SELECT FROM node WHERE life = owner AND state <> 'dead'))
+		AND EXISTS (SELECT FROM node WHERE life = $2 AND state <> 'dead')
+		AND (pinned IS NULL OR pinned = $3)`
+	// The row at the next position stops a former owner by the key as well.
+	claimTakeover = `INSERT INTO journal (ws, pos, epoch, nonce, data)
+		SELECT id, greatest(base_pos, (SELECT max(pos) FROM journal WHERE ws = id)) + 1, epoch, $3, ''
+		FROM workspace WHERE id = $1 AND owner = $2`
+	claimRead = `SELECT w.epoch, w.manifest, coalesce(w.manifest_key, ''), w.manifest_ver, w.base_pos, w.owner = $2, coalesce(w.pinned, ''),
+		n.life, n.name, n.address, n.url, n.version, n.state = 'draining'
+		FROM workspace w LEFT JOIN node n ON n.life = w.owner AND n.state <> 'dead' WHERE w.id = $1`
+	claimTail = `SELECT pos, data FROM journal
+		WHERE ws = $1 AND pos > (SELECT base_pos FROM workspace WHERE id = $1) AND EXISTS (SELECT FROM workspace WHERE id = $1 AND owner = $2)
+		ORDER BY pos`
+)
+
+// Claim makes this node's life the owner of a workspace that has none, or whose
+// owner is dead, or is this life itself. Errors: *OwnedError, ErrNotFound, or of
+// package sink.
+func (n *Node) Claim(ctx context.Context, ws string) (*Claim, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.opts.Wait)
+	defer cancel()
+	life, err := n.held(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n.opts.at("claim")
+	result := make(chan *Claim, 8)
+	err = n.e.retry(ctx, func(ctx context.Context, c *conn) error {
+		claim := &Claim{Workspace: ws, Life: life}
+		mine, found := false, false
+		var owner *Peer
+		err := c.pipeline(ctx, func(b *pgx.Batch) {
+			// Without a transaction around it, a batch with no statement between is one.
+			b.Queue(claimLock, ws)
+			b.Queue(claimUpdate, ws, life.ID, n.opts.Name)
+			b.Queue(claimTakeover, ws, life.ID, random63())
+			b.Queue(claimRead, ws, life.ID).QueryRow(func(row pgx.Row) error {
+				var ownerID *int64
+				var name, address, url, version *string
+				var draining, is *bool
+				var pinned string
+				err := row.Scan(&claim.Epoch, &claim.manifest, &claim.manifestKey, &claim.version, &claim.base, &is, &pinned,
+					&ownerID, &name, &address, &url, &version, &draining)
+				if errors.Is(err, pgx.ErrNoRows) {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				found = true
+				mine = is != nil && *is && (pinned == "" || pinned == n.opts.Name)
+				switch {
+				case ownerID != nil:
+					owner = &Peer{Life: *ownerID, Name: *name, Address: *address, URL: *url, Version: *version, Draining: *draining}
+				case pinned != "":
+					owner = &Peer{Name: pinned}
+				}
+				return nil
+			})
+			b.Queue(claimTail, ws, life.ID).Query(func(rows pgx.Rows) (err error) {
+				claim.tail, err = pgx.CollectRows(rows, func(r pgx.CollectableRow) (t row, err error) {
+					err = r.Scan(&t.pos, &t.data)
+					return t, err
+				})
+				return err
+			})
+		})
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			return ErrNotFound
+		case !mine && owner == nil:
+			return errAgain // the owner died in between
+		case !mine:
+			return &OwnedError{Workspace: ws, Owner: *owner, Epoch: claim.Epoch}
+		}
+		result <- claim
+		return nil
+	})
+	n.opts.at("claimed")
+	if errors.Is(err, errAgain) && n.pause(20*time.Millisecond) {
+		return n.Claim(ctx, ws)
+	}
+	if err != nil {
+		return nil, n.told(err)
+	}
+	return <-result, nil
+}
+
+var errAgain = errors.New("cluster: the claim has to be repeated")
+
+// Release gives a workspace up: the next node that is asked for it may claim it.
+// The caller has finished its last append and takes no more.
+func (n *Node) Release(ctx context.Context, c *Claim) error {
+	return n.write(ctx, func(ctx context.Context, conn *conn) error {
+		_, err := conn.Exec(ctx, `UPDATE workspace SET owner = NULL, last_used = now() WHERE id = $1 AND epoch = $2 AND owner = $3`, c.Workspace, c.Epoch, c.Life.ID)
+		return err
+	})
+}
+
+// Find returns what the cluster says about a workspace: ErrNotFound.
+func (n *Node) Find(ctx context.Context, ws string) (*Workspace, error) {
+	result := make(chan *Workspace, 8)
+	err := n.write(ctx, func(ctx context.Context, c *conn) error {
+		w := &Workspace{}
+		var life *int64
+		var name, address, url, version *string
+		var draining *bool
+		err := c.QueryRow(ctx, `SELECT w.id, w.kind, coalesce(w.namespace, ''), w.epoch, coalesce(w.pinned, ''), w.bytes,
+			n.life, n.name, n.address, n.url, n.version, n.state = 'draining'
+			FROM workspace w LEFT JOIN node n ON n.life = w.owner AND n.state <> 'dead' WHERE w.id = $1`, ws).
+			Scan(&w.ID, &w.Kind, &w.Namespace, &w.Epoch, &w.Pinned, &w.Bytes, &life, &name, &address, &url, &version, &draining)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		if life != nil {
+			w.Owner = &Peer{Life: *life, Name: *name, Address: *address, URL: *url, Version: *version, Draining: *draining}
+		}
+		result <- w
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return <-result, nil
+}
+
+// Await calls f until it returns no *OwnedError, or the time is over: a
+// workspace's owner may be dying, or be releasing it.
+func Await[T any](ctx context.Context, within time.Duration, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		v, err := f(ctx)
+		var owned *OwnedError
+		if !errors.As(err, &owned) {
+			return v, err
+		}
+		select {
+		case <-ctx.Done():
+			return v, err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// migrations lead from one schema to the next; the first makes that of an empty
+// database. A migration must leave the program before it running: it adds.
+var migrations = []migration{{min: 1, statements: first}}
+
+type migration struct {
+	min        int // the oldest program, by its newest schema, that works with it
+	statements []string
+}
+
+// partitions of the journal: each has a lock, an index and a vacuum of its own.
+const partitions = 16
+
+var first = append([]string{
+	// dead is final, and so is a missing row.
+	`CREATE TABLE node (
+		life bigint PRIMARY KEY,
+		name text NOT NULL,
+		address text NOT NULL,
+		url text NOT NULL DEFAULT '',
+		version text NOT NULL,
+		beat bigint NOT NULL DEFAULT 0,
+		state text NOT NULL DEFAULT 'live' CHECK (state IN ('live', 'draining', 'dead')),
+		ended timestamptz
+	) WITH (fillfactor = 70)`,
+	`CREATE UNIQUE INDEX node_name ON node (name) WHERE state <> 'dead'`,
+	// Appends lock the row (FOR SHARE), which writes to it.
+	`CREATE TABLE workspace (
+		id text PRIMARY KEY,
+		kind text NOT NULL,
+		namespace text UNIQUE,
+		epoch bigint NOT NULL DEFAULT 0,
+		owner bigint,
+		pinned text,
+		base_pos bigint NOT NULL DEFAULT 0,
+		manifest_ver bigint NOT NULL DEFAULT 0,
+		manifest bytea,
+		manifest_key text,
+		last_used timestamptz NOT NULL DEFAULT now(),
+		bytes bigint NOT NULL DEFAULT 0
+	) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, vacuum_truncate = off)`,
+	`CREATE INDEX workspace_owner ON workspace (owner) WHERE owner IS NOT NULL`,
+	`CREATE TABLE journal (
+		ws text NOT NULL,
+		pos bigint NOT NULL,
+		epoch bigint NOT NULL,
+		nonce bigint NOT NULL,
+		data bytea NOT NULL,
+		PRIMARY KEY (ws, pos)
+	) PARTITION BY HASH (ws)`,
+	`CREATE TABLE record (
+		bucket text NOT NULL,
+		key bytea NOT NULL,
+		ver bigint NOT NULL DEFAULT 1,
+		value bytea NOT NULL,
+		PRIMARY KEY (bucket, key)
+	) WITH (autovacuum_vacuum_scale_factor = 0.02)`,
+	`CREATE TABLE garbage (
+		key text PRIMARY KEY,
+		not_before timestamptz NOT NULL,
+		bytes bigint NOT NULL DEFAULT 0
+	)`,
+	`CREATE INDEX garbage_due ON garbage (not_before)`,
+}, journalPartitions()...)
+
+func journalPartitions() []string {
+	var list []string
+	for i := range partitions {
+		// Groups are compressed already.
+		list = append(list,
+			fmt.Sprintf(`CREATE TABLE journal_%d PARTITION OF journal FOR VALUES WITH (MODULUS %d, REMAINDER %d)
+				WITH (autovacuum_vacuum_scale_factor = 0.02, vacuum_truncate = off)`, i, partitions, i),
+			fmt.Sprintf(`ALTER TABLE journal_%d ALTER COLUMN data SET STORAGE EXTERNAL`, i))
+	}
+	return list
+}
+
+// Cluster is what the cluster's row says.
+type Cluster struct {
+	ID     string // a UUID
+	Schema int
+	Lease  time.Duration
+	Key    []byte // signs requests among nodes
+
+	created bool
+}
+
+// Bounds of a lease, and what it is unless init is told otherwise.
+const (
+	MinLease     = time.Second
+	MaxLease     = 30 * time.Second
+	DefaultLease = 3 * time.Second
+)
+
+// newest is the schema that this program makes.
+func newest() int { return len(migrations) }
+
+// prepare makes the schema in an empty database, or upgrades it, under the lock
+// of the cluster's row. lease is that of a new cluster.
+func (e *engine) prepare(ctx context.Context, lease time.Duration) (*Cluster, error) {
+	for {
+		var found *Cluster
+		err := e.retry(ctx, func(ctx context.Context, c *conn) error {
+			var err error
+			if found, err = c.cluster(ctx); err != nil || found != nil {
+				return err
+			}
+			found, err = c.upgrade(ctx, lease)
+			return err
+		})
+		// Two servers that make a table at once: one of them fails on the catalog's
+		// own index, and finds the table the next time.
+		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (pg.Code == "23505" || pg.Code == "42P07") && ctx.Err() == nil {
+			continue
+		}
+		return found, err
+	}
+}
+
+// cluster reads the row. It returns nil where the schema has to be made or
+// upgraded.
+func (c *conn) cluster(ctx context.Context) (*Cluster, error) {
+	var exists bool
+	if err := c.QueryRow(ctx, `SELECT to_regclass('cluster') IS NOT NULL`).Scan(&exists); err != nil || !exists {
+		return nil, err
+	}
+	found, err := readCluster(c.QueryRow(ctx, clusterRow))
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && found.Schema < newest() {
+		return nil, nil
+	}
+	return found, err
+}
+
+const clusterRow = `SELECT id::text, schema, min_schema, lease_ms, key FROM cluster`
+
+func readCluster(row pgx.Row) (*Cluster, error) {
+	found, needs, ms := &Cluster{}, 0, 0
+	if err := row.Scan(&found.ID, &found.Schema, &needs, &ms, &found.Key); err != nil {
+		return nil, err
+	}
+	found.Lease = time.Duration(ms) * time.Millisecond
+	if needs > newest() {
+		return nil, refuse("schema_newer", nil, "The cluster's schema is %d; this program knows up to %d.", found.Schema, newest())
+	}
+	return found, nil
+}
+
+func (c *conn) upgrade(ctx context.Context, lease time.Duration) (*Cluster, error) {
+	key := make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		return nil, err
+	}
+	tx, err := c.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback(ctx) }() // after a commit it does nothing
+	if _, err := tx.Exec(ctx, `CREATE TABLE IF NOT EXISTS cluster (
+		one boolean PRIMARY KEY DEFAULT true CHECK (one),
+		id uuid NOT NULL,
+		schema integer NOT NULL,
+		min_schema integer NOT NULL,
+		lease_ms integer NOT NULL,
+		key bytea NOT NULL,
+		sweep bigint NOT NULL DEFAULT 0,
+		sweep_before bigint NOT NULL DEFAULT 0
+	)`); err != nil {
+		return nil, c.rights(ctx, tx, err)
+	}
+	made, err := tx.Exec(ctx, `INSERT INTO cluster (id, schema, min_schema, lease_ms, key) VALUES ($1, 0, 0, $2, $3) ON CONFLICT DO NOTHING`,
+		newUUID(), lease.Milliseconds(), key)
+	if err != nil {
+		return nil, err
+	}
+	found, err := readCluster(tx.QueryRow(ctx, clusterRow+` FOR UPDATE`))
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range migrations[min(found.Schema, newest()):] {
+		found.Schema++
+		for _, statement := range m.statements {
+			if _, err := tx.Exec(ctx, statement); err != nil {
+				return nil, c.rights(ctx, tx, err)
+			}
+		}
+		if _, err := tx.Exec(ctx, `UPDATE cluster SET schema = $1, min_schema = $2`, found.Schema, m.min); err != nil {
+			return nil, err
+		}
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return nil, err
+	}
+	found.created = made.RowsAffected() == 1
+	return found, nil
+}
+
+// rights puts a missing right into words.
+func (c *conn) rights(ctx context.Context, tx pgx.Tx, err error) error {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	// 3F000: no schema of the search path exists, or none may be used.
+	if !ok || pg.Code != "42501" && pg.Code != "3F000" && pg.Code != "25006" {
+		return err
+	}
+	_ = tx.Rollback(ctx)
+	var role, schema string
+	if failed := c.QueryRow(ctx, `SELECT current_user::text, coalesce(current_schema()::text, current_setting('search_path'))`).Scan(&role, &schema); failed != nil {
+		return errors.Join(err, failed)
+	}
+	return refuse("engine_rights", err, "Role %s may not create tables in schema %s.", role, schema)
+}
+
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	h := hex.EncodeToString(b[:])
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}

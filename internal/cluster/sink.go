@@ -1,0 +1,427 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"umbra/gitstore/sink"
+	"umbra/internal/blob"
+)
+
+const (
+	// stale is after how long an object that nothing names yet is put again, by the
+	// boot clock. The sweeper removes such objects when they are older than orphan,
+	// by the store's clock.
+	stale  = time.Hour
+	orphan = 24 * time.Hour
+	// inlineManifest is up to how many bytes a manifest is in the workspace's row: a
+	// larger one is an object, so that an idle workspace costs the database little.
+	inlineManifest = 192
+	// purgeGrace is how long a purged object stays for those who are reading it.
+	purgeGrace = 60 * time.Second
+)
+
+// Sink is a claimed workspace's log and objects.
+type Sink struct {
+	n     *Node
+	store blob.Store
+	claim *Claim
+	grace time.Duration // how long a dropped object stays
+
+	mu   sync.Mutex
+	puts map[string]time.Duration // objects that nothing names yet: since when
+	// swap is the version of the manifest that the last Swap which ended made.
+	version     int64
+	manifestKey string // the object of the present manifest; empty: it is inline, or there is none
+	// sent is the switch whose outcome is not known: its manifest's object is put
+	// once.
+	sent    uint64
+	sentKey string
+}
+
+var _ sink.Sink = (*Sink)(nil)
+
+// Sink returns the log of a claimed workspace over an object store. grace is how
+// long a dropped object stays (cluster.garbage_grace).
+func (n *Node) Sink(c *Claim, store blob.Store, grace time.Duration) *Sink {
+	return &Sink{n: n, store: store, claim: c, grace: grace, puts: map[string]time.Duration{}, version: c.version, manifestKey: c.manifestKey}
+}
+
+// Claim returns the claim that the sink is for.
+func (s *Sink) Claim() *Claim { return s.claim }
+
+// over returns ErrFenced once the claim's life is over. It is not yet certain then
+// that another node owns the workspace, but one may at any time.
+func (s *Sink) over() error {
+	select {
+	case <-s.claim.Life.over:
+		return sink.Fenced(true, nil)
+	default:
+		return nil
+	}
+}
+
+// Tail returns what the claim read: it was replicated when the claim was answered.
+func (s *Sink) Tail(ctx context.Context) (*sink.Tail, error) {
+	c := s.claim
+	t := &sink.Tail{}
+	manifest := c.manifest
+	if c.manifestKey != "" {
+		r, err := s.Fetch(ctx, c.manifestKey, 0, -1)
+		if err != nil {
+			return nil, err
+		}
+		manifest, err = io.ReadAll(r)
+		if err = errors.Join(err, r.Close()); err != nil {
+			return nil, sink.BlobsUnavailable(err)
+		}
+	}
+	if manifest != nil {
+		var err error
+		if t.Manifest, err = sink.DecodeManifest(manifest); err != nil {
+			return nil, fmt.Errorf("workspace %s: %w", c.Workspace, err)
+		}
+		if int64(t.Manifest.Base) != c.base || int64(t.Manifest.Version) != c.version {
+			return nil, fmt.Errorf("workspace %s: its manifest is version %d up to %d, its row says version %d up to %d: %w",
+				c.Workspace, t.Manifest.Version, t.Manifest.Base, c.version, c.base, sink.ErrDamaged)
+		}
+	}
+	for i, r := range c.tail {
+		if r.pos != c.base+int64(i)+1 {
+			return nil, fmt.Errorf("workspace %s: position %d of its log is missing: %w", c.Workspace, c.base+int64(i)+1, sink.ErrDamaged)
+		}
+		g, err := sink.DecodeGroup(uint64(r.pos), r.data)
+		if err != nil {
+			return nil, fmt.Errorf("workspace %s: %w", c.Workspace, err)
+		}
+		t.Groups = append(t.Groups, g)
+	}
+	c.tail, c.manifest = nil, nil
+	return t, nil
+}
+
+// Append is sink.Sink's.
+func (s *Sink) Append(g *sink.Group) error {
+	if err := s.over(); err != nil {
+		return err
+	}
+	var named []string
+	for _, p := range g.Packs {
+		named = append(named, p.Name)
+	}
+	if err := s.fresh(named); err != nil {
+		return err
+	}
+	err := s.n.lanes.append(&group{ws: s.claim.Workspace, epoch: s.claim.Epoch, pos: int64(g.Pos), nonce: random63(),
+		data: orEmpty(g.AppendTo(nil)), records: cloneRecords(g.Records)}, s.n.opts.Wait)
+	if err == nil {
+		s.named(named)
+	}
+	return err
+}
+
+// orEmpty keeps pgx from sending NULL.
+func orEmpty(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// cloneRecords copies records: a lane may send them when their caller has gone.
+func cloneRecords(records []sink.Record) []sink.Record {
+	out := make([]sink.Record, len(records))
+	for i, r := range records {
+		out[i] = sink.Record{Bucket: r.Bucket, Key: append([]byte{}, r.Key...)}
+		if r.Value != nil {
+			out[i].Value = append([]byte{}, r.Value...)
+		}
+	}
+	return out
+}
+
+// fresh reports an object that was put too long ago to be named now.
+func (s *Sink) fresh(names []string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		if since, ok := s.puts[name]; ok && s.n.opts.boot()-since > stale {
+			delete(s.puts, name)
+			return sink.Stale(name)
+		}
+	}
+	return nil
+}
+
+func (s *Sink) named(names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		delete(s.puts, name)
+	}
+}
+
+// Put is sink.Sink's.
+func (s *Sink) Put(ctx context.Context, r io.ReaderAt, size int64) (string, error) {
+	return s.put(ctx, r, size, "pack")
+}
+
+func (s *Sink) put(ctx context.Context, r io.ReaderAt, size int64, sort string) (string, error) {
+	if err := s.over(); err != nil {
+		return "", err
+	}
+	since := s.n.opts.boot()
+	key := objectKey(s.claim.Workspace, s.claim.Epoch, sort)
+	s.n.opts.at("put")
+	if err := s.store.Put(ctx, key, r, size); err != nil {
+		return "", blobError(key, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.puts[key] = since
+	return key, nil
+}
+
+// objectKey returns a name that is never used twice.
+func objectKey(ws string, epoch int64, sort string) string {
+	return fmt.Sprintf("%s/%d-%s.%s", ws, epoch, strings.ToLower(rand.Text()), sort)
+}
+
+// blobError maps an error of the object store to one of package sink.
+func blobError(key string, err error) error {
+	switch {
+	case blob.Is(err, blob.NotFound):
+		return sink.Missing(key)
+	case blob.Is(err, blob.Canceled):
+		return err
+	}
+	return sink.BlobsUnavailable(err)
+}
+
+// Fetch is sink.Sink's.
+func (s *Sink) Fetch(ctx context.Context, name string, off, n int64) (io.ReadCloser, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if n == 0 {
+		return io.NopCloser(strings.NewReader("")), nil
+	}
+	if n > 0 && n <= rangeInMemory {
+		b, err := s.store.GetRange(ctx, name, off, n)
+		if err != nil {
+			return nil, blobError(name, err)
+		}
+		return io.NopCloser(strings.NewReader(string(b))), nil
+	}
+	r, size, err := s.store.Get(ctx, name)
+	if err != nil {
+		return nil, blobError(name, err)
+	}
+	if off > 0 {
+		if _, err := io.CopyN(io.Discard, r, off); err != nil {
+			return nil, errors.Join(sink.BlobsUnavailable(err), r.Close())
+		}
+	}
+	if n < 0 {
+		n = max(0, size-off)
+	}
+	return &exactReader{r: r, left: n}, nil
+}
+
+// rangeInMemory is up to which size a range is read as a whole.
+const rangeInMemory = 8 << 20
+
+// exactReader returns io.ErrUnexpectedEOF where fewer bytes came than were asked
+// for.
+type exactReader struct {
+	r    io.ReadCloser
+	left int64
+}
+
+func (e *exactReader) Read(p []byte) (int, error) {
+	if e.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := e.r.Read(p[:min(int64(len(p)), e.left)])
+	e.left -= int64(n)
+	if err == io.EOF && e.left > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+func (e *exactReader) Close() error { return e.r.Close() }
+
+// The switch to another manifest: one statement, so that a reader sees the groups
+// in the log or in the packs. An epoch that is over changes nothing.
+const swapManifest = `WITH w AS (
+		UPDATE workspace w SET manifest = $5, manifest_key = $6, manifest_ver = $4, base_pos = $7, bytes = $8
+		FROM (SELECT $1::text AS ws, $2::bigint AS epoch) i
+		WHERE w.id = i.ws AND w.epoch = i.epoch AND w.manifest_ver = $3 AND w.base_pos <= $7
+		RETURNING w.id),
+	trimmed AS (DELETE FROM journal j USING w WHERE j.ws = w.id AND j.pos <= $7),
+	dropped AS (
+		INSERT INTO garbage (key, not_before) SELECT key, now() + make_interval(secs => $10) FROM unnest($9::text[]) AS d (key), w
+		ON CONFLICT (key) DO UPDATE SET not_before = least(garbage.not_before, excluded.not_before))
+	SELECT current_setting('synchronous_standby_names') FROM w`
+
+// resolveSwap writes, as resolveGroups does.
+const resolveSwap = `UPDATE workspace w SET last_used = w.last_used
+	FROM (SELECT $1::text AS ws, $2::bigint AS epoch) i WHERE w.id = i.ws AND w.epoch = i.epoch
+	RETURNING w.manifest_ver, current_setting('synchronous_standby_names')`
+
+// Swap is sink.Sink's.
+func (s *Sink) Swap(ctx context.Context, sw *sink.Switch) error {
+	if err := s.over(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	version, key, oldKey := s.version, s.sentKey, s.manifestKey
+	if s.sent != sw.Manifest.Version {
+		key = ""
+	}
+	s.mu.Unlock()
+	next := int64(sw.Manifest.Version)
+	if next == version {
+		return nil
+	}
+	if next != version+1 {
+		return sink.Unavailable("unreachable", fmt.Errorf("version %d of the manifest after version %d", next, version))
+	}
+	fresh := sw.Manifest.Objects()
+	if err := s.fresh(fresh); err != nil {
+		return err
+	}
+	inline := sw.Manifest.Encode()
+	if len(inline) > inlineManifest {
+		if key == "" {
+			var err error
+			if key, err = s.put(ctx, strings.NewReader(string(inline)), int64(len(inline)), "manifest"); err != nil {
+				return err
+			}
+		}
+		inline = nil
+	}
+	s.mu.Lock()
+	s.sent, s.sentKey = sw.Manifest.Version, key
+	s.mu.Unlock()
+	drop := sw.Drop
+	if oldKey != "" {
+		drop = append(drop[:len(drop):len(drop)], oldKey)
+	}
+	grace := s.grace
+	if sw.Purge {
+		grace = purgeGrace
+	}
+	size := int64(0)
+	for _, p := range sw.Manifest.Packs {
+		size += p.Size + p.Idx
+	}
+	if mutant == deleteNow {
+		for _, name := range drop {
+			_ = s.store.Delete(ctx, name)
+		}
+	}
+	var keyOrNull *string
+	if key != "" {
+		keyOrNull = &key
+	}
+	s.n.opts.at("swap")
+	done := make(chan bool, 1)
+	attempted := false
+	ctx, cancel := context.WithTimeout(ctx, s.n.opts.Wait)
+	defer cancel()
+	err := s.n.e.do(ctx, func(ctx context.Context, c *conn) error {
+		for {
+			c.noticed.Store(false)
+			ok, err := s.n.switched(c.QueryRow(ctx, unfence(swapManifest), s.claim.Workspace, s.claim.Epoch, version, next, inline, keyOrNull,
+				int64(sw.Manifest.Base), size, drop, grace.Seconds()), c)
+			if again(err) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			done <- ok
+			return nil
+		}
+	})
+	switch {
+	case err == nil && <-done:
+		return s.swapped(sw, key)
+	case err == nil: // an earlier attempt, or another owner
+	case errors.Is(err, errBusy):
+		return s.n.refusal()
+	case refused(err):
+		return sink.Unavailable("unreachable", err)
+	default:
+		attempted = true
+	}
+	// What was done is asked by a statement that waits for the first, if that is on
+	// its way.
+	found := make(chan *int64, 1)
+	resolveErr := s.n.e.do(ctx, func(ctx context.Context, c *conn) error {
+		c.noticed.Store(false)
+		var ver int64
+		var names string
+		err := c.QueryRow(ctx, unfence(resolveSwap), s.claim.Workspace, s.claim.Epoch).Scan(&ver, &names)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			found <- nil
+			return nil
+		case err != nil:
+			return err
+		case c.noticed.Load() || s.n.lanes.unsafe(names):
+			return errSent
+		}
+		found <- &ver
+		return nil
+	})
+	if resolveErr != nil {
+		return sink.Unknown(errors.Join(err, resolveErr))
+	}
+	switch ver := <-found; {
+	case ver == nil:
+		return sink.Fenced(!attempted, nil)
+	case *ver == next:
+		return s.swapped(sw, key)
+	case attempted:
+		// The first attempt may be on its way still.
+		return sink.Unknown(err)
+	default:
+		return sink.Unavailable("unreachable", fmt.Errorf("the log's manifest has version %d, not %d", *ver, version))
+	}
+}
+
+// switched reads what a statement that swaps answered.
+func (n *Node) switched(row pgx.Row, c *conn) (bool, error) {
+	var names string
+	err := row.Scan(&names)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return false, nil
+	case err != nil:
+		return false, err
+	case c.noticed.Load() || n.lanes.unsafe(names):
+		return false, errSent
+	}
+	return true, nil
+}
+
+func (s *Sink) swapped(sw *sink.Switch, key string) error {
+	s.mu.Lock()
+	s.version, s.manifestKey = int64(sw.Manifest.Version), key
+	s.sent, s.sentKey = 0, ""
+	delete(s.puts, key)
+	s.mu.Unlock()
+	s.named(sw.Manifest.Objects())
+	return nil
+}

@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// parseURL reads cluster.url. Causes that net/url and pgx name are left out of
+// the sentences: they may quote a part of the password.
+func parseURL(raw string) (*pgx.ConnConfig, error) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok || scheme != "postgres" && scheme != "postgresql" {
+		return nil, refuse("cluster_url_invalid", nil, "cluster.url does not begin with postgres://.")
+	}
+	if authority, _, _ := strings.Cut(rest, "/"); authority == "" {
+		return nil, refuse("cluster_url_invalid", nil, "cluster.url names no host.")
+	}
+	cfg, err := pgx.ParseConfig(raw)
+	if err != nil {
+		return nil, refuse("cluster_url_invalid", nil, "cluster.url is not of the form postgres://USER@HOST:PORT,HOST:PORT/DATABASE?PARAMETER=VALUE.")
+	}
+	if cfg.Database == "" {
+		return nil, refuse("cluster_url_invalid", nil, "cluster.url names no database.")
+	}
+	return cfg, nil
+}
+
+// RedactURL returns a URL without its password and without query values that may
+// hold one.
+func RedactURL(raw string) string {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return "(not a URL)"
+	}
+	// The last @ ends the user information, whatever the password has in it.
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		user, _, _ := strings.Cut(rest[:at], ":")
+		rest = user + "@" + rest[at+1:]
+	}
+	main, query, ok := strings.Cut(rest, "?")
+	if !ok {
+		return scheme + "://" + main
+	}
+	var kept []string
+	for part := range strings.SplitSeq(query, "&") {
+		name, _, _ := strings.Cut(part, "=")
+		if plain, err := url.QueryUnescape(name); err == nil && !strings.Contains(plain, "password") {
+			kept = append(kept, part)
+		}
+	}
+	if len(kept) == 0 {
+		return scheme + "://" + main
+	}
+	return scheme + "://" + main + "?" + strings.Join(kept, "&")
+}
+
+// hosts lists the servers that a configuration names, for messages.
+func hosts(cfg *pgx.ConnConfig) string {
+	var list []string
+	add := func(host string, port uint16) {
+		at := net.JoinHostPort(host, fmt.Sprint(port))
+		if strings.HasPrefix(host, "/") {
+			at = host
+		}
+		if len(list) == 0 || list[len(list)-1] != at { // TLS and plain are two attempts
+			list = append(list, at)
+		}
+	}
+	add(cfg.Host, cfg.Port)
+	for _, f := range cfg.Fallbacks {
+		add(f.Host, f.Port)
+	}
+	return strings.Join(list, ", ")
+}
+
+// cause returns what a failed connection may say to the owner: what the server
+// or the system reported, without the connection's settings.
+func cause(err error) string {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Message
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return oneLine(op.Err)
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return oneLine(dns)
+	}
+	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	return oneLine(err)
+}
