@@ -267,6 +267,7 @@ func (d *Dialect) callOf(c *gin.Context, r *calls.Record) (callBody, error) {
 const (
 	listLimit    = 100
 	listLimitMax = 1000
+	withinMax    = 3600
 )
 
 func (d *Dialect) list(c *gin.Context) error {
@@ -290,6 +291,11 @@ func (d *Dialect) list(c *gin.Context) error {
 		}
 		f.Open = &open
 	}
+	within, err := httpapi.QueryInt(c, "within_s", 0, 1, withinMax)
+	if err != nil {
+		return err
+	}
+	f.Within = time.Duration(within) * time.Second
 	after, _, err := httpapi.Query(c, "after")
 	if err != nil {
 		return err
@@ -447,8 +453,8 @@ func (d *Dialect) end(c *gin.Context) error {
 	return nil
 }
 
-// revert undoes what a call did. The revert is the call's task's, as long as that
-// takes changes.
+// revert undoes what a call did. The revert belongs to the call's task, also once
+// that has ended.
 func (d *Dialect) revert(c *gin.Context) error {
 	id, err := d.id(c)
 	if err != nil {
@@ -477,7 +483,7 @@ func (d *Dialect) revert(c *gin.Context) error {
 		name = rec.Task
 	}
 	switch err := d.tasks.Writable(name, w.ID()); {
-	case err == nil:
+	case err == nil, given == "" && errs.CodeOf(err) == "task_ended": // as the revert of a task
 		req.By.TaskID = name
 	case given != "":
 		return err

@@ -289,7 +289,8 @@ func (s *Service) enter(ctx context.Context, w *workspace.Workspace, rec *Record
 		now := s.o.Now()
 		rec.touch(now)
 		rec.Begun, rec.Order, rec.From = rec.Touched, s.next(now), w.Store().Tip().Seq
-		lines := []line{{Call: rec}, {Seen: w.ID(), At: &now}}
+		seen := sightingAt(now)
+		lines := []line{{Call: rec}, {Seen: w.ID(), At: &seen}}
 		if failed = s.keep.put(lines...); failed != nil {
 			return
 		}
@@ -299,7 +300,7 @@ func (s *Service) enter(ctx context.Context, w *workspace.Workspace, rec *Record
 		s.open[rec.ID] = l
 		s.mu.Unlock()
 		b.enter(l)
-		b.note(now)
+		b.note(seen)
 	})
 	if err == nil {
 		err = errs.Wrap(failed, "")

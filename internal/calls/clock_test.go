@@ -71,7 +71,7 @@ func (w *world) write(name, text string) {
 	w.ok(os.WriteFile(filepath.Join(w.root, name), []byte(text), 0o644))
 }
 
-// now is the wall clock as it is set, with the monotonic reading that does not move.
+// now is the time as it is set. The monotonic reading moves along: time has passed.
 func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
 
 func (w *world) open() {

@@ -137,9 +137,10 @@ func (s *Service) end(ctx context.Context, id string, status Status, exit *int, 
 		l.mu.Lock()
 		l.rec.EndPaths, l.rec.Status, l.rec.ExitCode, l.rec.Ended, l.rec.Through = more, status, exit, now.UTC(), w.Store().Tip().Seq
 		l.mu.Unlock()
-		b.note(now)
+		seen := sightingAt(now)
+		b.note(seen)
 		rec = l.snapshot()
-		lines := []line{{Call: &rec}, {Seen: rec.Workspace, At: &now}}
+		lines := []line{{Call: &rec}, {Seen: rec.Workspace, At: &seen}}
 		if rec.Agent != "" && rec.Session != "" {
 			key := sessionKey(rec.Workspace, rec.Agent, rec.Session)
 			known, err := s.keep.session(key)
@@ -163,6 +164,7 @@ func (s *Service) end(ctx context.Context, id string, status Status, exit *int, 
 	}
 	s.mu.Lock()
 	delete(s.open, id)
+	s.ended(rec)
 	s.mu.Unlock()
 	s.schedule()
 	if s.idle != nil && s.OpenOf(rec.Task) == 0 {
@@ -546,38 +548,4 @@ func (s *Service) Touch(id string, sees task.Sees) (Record, error) {
 	s.schedule()
 	r := l.snapshot()
 	return r, s.keep.put(line{Call: &r})
-}
-
-// Filter says which calls are wanted; the zero value wants all.
-type Filter struct {
-	Workspace, Task string
-	Open            *bool
-
-	Sees task.Sees
-}
-
-// List returns up to limit calls, the newest first, that come after a place, and
-// the place to go on at; "" if there are no more.
-func (s *Service) List(f Filter, after string, limit int) (out []Record, next string, err error) {
-	last := ""
-	err = s.keep.list(after, func(key string, r *Record) bool {
-		s.mu.Lock()
-		l := s.open[r.ID]
-		s.mu.Unlock()
-		if l != nil {
-			*r = l.snapshot()
-		}
-		ws, known := s.o.Workspaces.Record(r.Workspace)
-		switch {
-		case f.Workspace != "" && r.Workspace != f.Workspace, f.Task != "" && r.Task != f.Task, f.Open != nil && *f.Open != (r.Status == Open),
-			!known, f.Sees != nil && !f.Sees(ws.Place()):
-			return true
-		case len(out) == limit:
-			next = last
-			return false
-		}
-		out, last = append(out, *r), key
-		return true
-	})
-	return out, next, err
 }

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"umbra/internal/clock"
 	"umbra/internal/state"
 	"umbra/internal/vfs"
 )
@@ -21,17 +22,55 @@ import (
 // The buckets of the state database. Records of calls are found by their ids;
 // order leads from the time of their begin, the newest first, to these.
 const (
-	bucket         = "calls"
-	bucketOrder    = "calls_order"
+	bucket      = "calls"
+	bucketOrder = "calls_order"
+	// bucketBy has the same keys behind byWorkspace or byTask, so that a list of few
+	// of many calls reads no others.
+	bucketBy       = "calls_by"
 	bucketOpen     = "calls_open"
 	bucketSessions = "calls_sessions"
 	bucketSeen     = "calls_seen" // when a workspace had its last call
 )
 
+// byWorkspace and byTask begin the keys of bucketBy.
+func byWorkspace(id string) string { return "w " + id + "\x00" }
+func byTask(id string) string      { return "t " + id + "\x00" }
+
 // session is what is known of an agent's session on a workspace.
 type session struct {
 	Task    string `json:"task"`    // its newest
 	Through uint64 `json:"through"` // number of the last commit when its last call ended; 0: none has
+}
+
+// sighting is when a workspace had a call begin or end: by the wall clock, and by the
+// time since the system's start Boot, which nobody sets.
+type sighting struct {
+	At     time.Time     `json:"at"`
+	Boot   string        `json:"boot,omitempty"`
+	BootAt time.Duration `json:"boot_at,omitempty"`
+}
+
+func sightingAt(now time.Time) sighting {
+	return sighting{now, clock.BootID(), clock.Boot()}
+}
+
+// UnmarshalJSON also reads the time alone, as older versions wrote it.
+func (s *sighting) UnmarshalJSON(raw []byte) error {
+	*s = sighting{}
+	if len(raw) > 0 && raw[0] == '"' {
+		return json.Unmarshal(raw, &s.At)
+	}
+	type plain sighting
+	return json.Unmarshal(raw, (*plain)(s))
+}
+
+// within reports whether the sighting is less than d ago. One of this process is
+// measured by the monotonic reading of At.
+func (s *sighting) within(d time.Duration, now time.Time, read bool) bool {
+	if read && s.Boot != "" && s.Boot == clock.BootID() {
+		return clock.Boot()-s.BootAt < d
+	}
+	return !s.At.IsZero() && now.Sub(s.At) < d
 }
 
 // keeper keeps records: at once in a log, a moment later in the database, which
@@ -47,7 +86,7 @@ type keeper struct {
 	size     int64
 	fresh    map[string]Record // not in the database yet
 	sessions map[string]session
-	seen     map[string]time.Time
+	seen     map[string]sighting
 	timer    *time.Timer
 	closed   bool
 	flushing sync.Mutex
@@ -59,17 +98,21 @@ type line struct {
 	Key     string     `json:"key,omitempty"` // of a session
 	Session *session   `json:"session,omitempty"`
 	Seen    string     `json:"seen,omitempty"` // a workspace
-	At      *time.Time `json:"at,omitempty"`
+	At      *sighting  `json:"at,omitempty"`
 }
 
 // openKeeper takes up what the log still has. A line that was cut off ends it.
 func openKeeper(db *state.DB, files vfs.FS, name string, warn func(error)) (*keeper, error) {
-	k := &keeper{db: db, fs: files, name: name, warn: warn, fresh: map[string]Record{}, sessions: map[string]session{}, seen: map[string]time.Time{}}
+	k := &keeper{db: db, fs: files, name: name, warn: warn, fresh: map[string]Record{}, sessions: map[string]session{}, seen: map[string]sighting{}}
 	if err := k.load(); err != nil {
 		return nil, err
 	}
 	var err error
 	if k.log, err = files.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return nil, err
+	}
+	if err := k.index(); err != nil {
+		k.log.Close()
 		return nil, err
 	}
 	if err := k.flush(); err != nil {
@@ -194,12 +237,12 @@ func clone[K comparable, V any](m map[K]V) map[K]V {
 	return out
 }
 
-func write(tx *state.Tx, fresh map[string]Record, sessions map[string]session, seen map[string]time.Time) error {
+func write(tx *state.Tx, fresh map[string]Record, sessions map[string]session, seen map[string]sighting) error {
 	for id, r := range fresh {
 		if err := tx.Put(bucket, id, r); err != nil {
 			return err
 		}
-		if err := tx.Put(bucketOrder, orderKey(&r), id); err != nil {
+		if err := enlist(tx, &r); err != nil {
 			return err
 		}
 		var err error
@@ -223,6 +266,51 @@ func write(tx *state.Tx, fresh map[string]Record, sessions map[string]session, s
 		}
 	}
 	return nil
+}
+
+// enlist has a call found in the order of calls.
+func enlist(tx *state.Tx, r *Record) error {
+	key := orderKey(r)
+	err := tx.Put(bucketOrder, key, r.ID)
+	for _, by := range []string{byWorkspace(r.Workspace), byTask(r.Task)} {
+		if err == nil {
+			err = tx.Put(bucketBy, by+key, r.ID)
+		}
+	}
+	return err
+}
+
+// index makes bucketBy where the newest call is not in it: a version of the program
+// that did not know the bucket wrote the calls.
+func (k *keeper) index() error {
+	whole := true
+	err := k.db.View(func(tx *state.Tx) error {
+		return tx.ForEach(bucketOrder, "", func(key string, raw []byte) (bool, error) {
+			var r Record
+			var id string
+			if err := json.Unmarshal(raw, &id); err != nil {
+				return false, err
+			}
+			ok, err := tx.Get(bucket, id, &r)
+			if ok && err == nil {
+				whole, err = tx.Get(bucketBy, byWorkspace(r.Workspace)+key, &id)
+			}
+			return !ok && err == nil, err
+		})
+	})
+	if whole || err != nil {
+		return err
+	}
+	return k.db.Update(func(tx *state.Tx) error {
+		return tx.ForEach(bucket, "", func(_ string, raw []byte) (bool, error) {
+			var r Record
+			if err := json.Unmarshal(raw, &r); err != nil {
+				return false, err
+			}
+			err := enlist(tx, &r)
+			return err == nil, err
+		})
+	})
 }
 
 // orderKey sorts the newest first.
@@ -281,7 +369,7 @@ func (k *keeper) session(key string) (s session, err error) {
 	return s, err
 }
 
-func (k *keeper) lastSeen(ws string) (at time.Time, err error) {
+func (k *keeper) lastSeen(ws string) (at sighting, err error) {
 	k.mu.Lock()
 	at, ok := k.seen[ws]
 	k.mu.Unlock()
@@ -291,14 +379,22 @@ func (k *keeper) lastSeen(ws string) (at time.Time, err error) {
 	return at, err
 }
 
-// list calls fn with the records of calls whose key is above after, the newest
-// first, until it returns false.
-func (k *keeper) list(after string, fn func(key string, r *Record) bool) error {
+// list calls fn with the records of calls whose order key is above after, the newest
+// first, until it returns false: all calls, or those below a prefix of bucketBy.
+func (k *keeper) list(by, after string, fn func(key string, r *Record) bool) error {
 	if err := k.flush(); err != nil {
 		return err
 	}
+	from := bucketOrder
+	if by != "" {
+		from, after = bucketBy, by+after
+	}
 	return k.db.View(func(tx *state.Tx) error {
-		return tx.ForEach(bucketOrder, after, func(key string, raw []byte) (bool, error) {
+		return tx.ForEach(from, after, func(key string, raw []byte) (bool, error) {
+			key, ok := strings.CutPrefix(key, by)
+			if !ok {
+				return false, nil
+			}
 			var id string
 			if err := json.Unmarshal(raw, &id); err != nil {
 				return false, err

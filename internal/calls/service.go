@@ -59,6 +59,7 @@ type Service struct {
 	last  uint64            // the newest call's order
 	books map[string]*book  // by workspace
 	open  map[string]*live  // by id
+	past  []recent          // that ended last, the newest last
 	busy  map[string]*mutex // ids and sessions that are being worked on
 	sweep *time.Timer       // at the next deadline
 	stop  context.CancelFunc
@@ -165,8 +166,8 @@ type book struct {
 
 	mu    sync.Mutex
 	lives map[string]*live
-	seen  time.Time // when the last call began or ended; zero: not known yet
-	read  bool
+	seen  *sighting // when the last call began or ended; nil: not known yet
+	old   bool      // seen is of before this start of the server
 }
 
 func (s *Service) book(id string) *book {
@@ -204,20 +205,20 @@ func (b *book) leave(id string) {
 func (b *book) Called() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.read {
+	if b.seen == nil {
 		at, err := b.s.keep.lastSeen(b.id)
 		if err != nil {
 			return len(b.lives) > 0
 		}
-		b.seen, b.read = at, true
+		b.seen, b.old = &at, true
 	}
-	return len(b.lives) > 0 || !b.seen.IsZero() && b.s.o.Now().Sub(b.seen) < called
+	return len(b.lives) > 0 || b.seen.within(called, b.s.o.Now(), b.old)
 }
 
-func (b *book) note(at time.Time) {
+func (b *book) note(at sighting) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.seen, b.read = at, true
+	b.seen, b.old = &at, false
 }
 
 func (b *book) find(id string) *live {
