@@ -145,6 +145,7 @@ type undoStep struct {
 	Result json.RawMessage `json:"result"` // the server's answer to the last request
 
 	routes  []string
+	owners  []string // the task that each revert belongs to; nil: the route says
 	reverts []client.Reverted
 	failed  bool // there are conflicts, and nothing was changed
 }
@@ -175,8 +176,11 @@ func undoTime(name string) string {
 // run sends the step's requests, in order; it stops at the first that conflicts.
 func (s *undoStep) run(ctx context.Context, v *verb, u *undoFlags, dryRun bool, mark string) error {
 	s.reverts, s.failed = nil, false
-	for _, route := range s.routes {
+	for i, route := range s.routes {
 		body := map[string]any{"dry_run": dryRun}
+		if s.owners != nil && s.owners[i] != "" {
+			body["task_id"] = s.owners[i]
+		}
 		if u.includeShared {
 			body["include_shared"] = true
 		}
@@ -293,7 +297,7 @@ func (v *verb) redo(ctx context.Context, u *undoFlags) error {
 		return v.undone(nil, u.dryRun, "nothing to redo")
 	}
 	last := h.Undos[0]
-	s := &undoStep{Undo: last.Name}
+	s := &undoStep{Undo: last.Name, owners: last.Owners()}
 	for _, commit := range last.Commits {
 		s.routes = append(s.routes, client.Path("workspaces", w.ID, "commits", commit, "revert"))
 	}

@@ -39,7 +39,11 @@ func (d *Dialect) revertCommit(c *gin.Context) error {
 			return err
 		}
 		scope := revert.Scope{Commit: &revert.Commit{ID: found.ID.String()[:12], Seq: found.Seq, Source: found.Message.Source}}
-		return d.revert(c, w, scope, &body.Revert, body.TaskID)
+		own := ""
+		if found.Message.Source == message.Revert {
+			own = found.Message.TaskID
+		}
+		return d.revert(c, w, scope, &body.Revert, body.TaskID, own)
 	})
 }
 
@@ -105,13 +109,14 @@ func (d *Dialect) revertWhere(c *gin.Context) error {
 		where.Paths = append(where.Paths, string(p))
 	}
 	return d.using(c, func(w *workspace.Workspace) error {
-		return d.revert(c, w, revert.Scope{Where: where}, &body.Revert, body.TaskID)
+		return d.revert(c, w, revert.Scope{Where: where}, &body.Revert, body.TaskID, "")
 	})
 }
 
 // revert carries out what body asks for. The revert belongs to a task if the
-// body or the headers name one.
-func (d *Dialect) revert(c *gin.Context, w *workspace.Workspace, scope revert.Scope, body *wire.Revert, taskID *string) error {
+// body or the headers name one, which must take changes. Only the task own need not:
+// it has the revert that is undone, and an ended task may be reverted.
+func (d *Dialect) revert(c *gin.Context, w *workspace.Workspace, scope revert.Scope, body *wire.Revert, taskID *string, own string) error {
 	req, err := body.Request(c, scope)
 	if err != nil {
 		return err
@@ -121,7 +126,7 @@ func (d *Dialect) revert(c *gin.Context, w *workspace.Workspace, scope revert.Sc
 		return err
 	}
 	defer release()
-	if !req.DryRun {
+	if !req.DryRun && (own == "" || req.By.TaskID != own) {
 		req.May = may
 	}
 	res, err := revert.Do(c.Request.Context(), w, nil, *req)

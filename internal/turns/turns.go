@@ -131,7 +131,13 @@ func (t *Turn) InEffect() []string {
 type Undo struct {
 	Name    string   `json:"undo"`    // its subtask
 	Commits []string `json:"commits"` // in effect, newest first
+
+	tasks []string // of the commits; "" where one belongs to none
 }
+
+// Owners lists the tasks of Commits, "" where one belongs to none. A redo that belongs
+// to the task of the undo is shown by the task.
+func (u *Undo) Owners() []string { return u.tasks }
 
 // weakest orders certainties.
 var weakest = []string{"shared", "window", "declared", "exact"}
@@ -218,7 +224,7 @@ func build(calls []Call, entries []Entry) *History {
 				h.Undos = append(h.Undos, Undo{Name: name})
 			}
 			if u := &h.Undos[n]; !slices.Contains(u.Commits, e.Commit) {
-				u.Commits = append(u.Commits, e.Commit)
+				u.Commits, u.tasks = append(u.Commits, e.Commit), append(u.tasks, deref(e.Task))
 			}
 		}
 		ids := e.Claimants

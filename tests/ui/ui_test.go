@@ -65,6 +65,12 @@ func TestCalls(t *testing.T) {
 	scenario(t, "calls.mjs", harness.Start(t, harness.Options{}))
 }
 
+// Several agents: who is at work now, their colors, and an undo that umbra redo finds.
+func TestAtWork(t *testing.T) {
+	s := harness.Start(t, harness.Options{})
+	scenario(t, "atwork.mjs", s, "UMBRA_BIN="+harness.Binary(t))
+}
+
 // The review: 300 files by keys alone, 10,000 hunks, what is rejected taken back.
 func TestReview(t *testing.T) {
 	scenario(t, "review.mjs", harness.Start(t, harness.Options{}))

@@ -82,10 +82,10 @@ export async function getJSON<T>(path: string, signal?: AbortSignal): Promise<T>
   return (await res.json()) as T;
 }
 
-export async function postJSON<T>(path: string, body: unknown): Promise<T> {
+export async function postJSON<T>(path: string, body: unknown, headers: Record<string, string> = {}): Promise<T> {
   const res = await request(path, {
     method: "POST",
-    headers: { "Content-Type": "application/json", Accept: "application/json", "X-Actor": actor },
+    headers: { "Content-Type": "application/json", Accept: "application/json", "X-Actor": actor, ...headers },
     body: JSON.stringify(body),
   });
   return (await res.json()) as T;

@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 
 import { aborted, sentence, text } from "./api";
-import { ago, exact, operation, split, visible } from "./format";
+import { ago, exact, operation, split, visible, who } from "./format";
 import { onReach } from "./reach";
 import type { Status } from "./types";
 
@@ -82,8 +82,13 @@ export function Time(p: { at: string; now: number }) {
 /** agentColors is how many colors agents have; style.css names them agent-0 and on. */
 const agentColors = 8;
 
+/** knownAgents have colors of their own, so that no two of them look alike. */
+const knownAgents = ["codex", "claude-code", "opencode", "gemini-cli", "cursor", "qwen-code", "copilot"];
+
 /** agentColor is an agent's or actor's color: the same name has the same one on every page. */
 export function agentColor(name: string): string {
+  const known = knownAgents.indexOf(name);
+  if (known >= 0) return `agent-${known}`;
   let h = 2166136261;
   for (let i = 0; i < name.length; i++) h = Math.imul(h ^ name.charCodeAt(i), 16777619);
   return `agent-${(h >>> 8) % agentColors}`;
@@ -102,6 +107,11 @@ export function Against(p: { rules: string[] | null | undefined }) {
 /** Agent is an agent's name, with its color next to it. */
 export function Agent(p: { name: string }) {
   return <span class={`agent ${agentColor(p.name)}`}>{visible(p.name)}</span>;
+}
+
+/** Who is who made a change: an agent or actor with its color. */
+export function Who(p: { of: { actor: string; source: string } }) {
+  return p.of.actor && p.of.source !== "revert" ? <Agent name={p.of.actor} /> : <>{visible(who(p.of))}</>;
 }
 
 const statusWords: Record<Status, string> = { executing: "executing", paused: "paused", completed: "completed", failed: "failed", cancelled: "cancelled" };
@@ -134,6 +144,19 @@ export function PathName(p: { path: string; encoding?: string | undefined; to?: 
       <span class="base">{base}</span>
     </span>
   );
+}
+
+/** certaintyWords say what a certainty means. */
+export const certaintyWords: Record<string, string> = {
+  exact: "Exact: the content is known to come from this call.",
+  declared: "Declared: this call alone named the path.",
+  window: "Window: this call alone was open when the file changed.",
+  shared: "Shared: several calls were open, any of them may have made it.",
+};
+
+/** sharedBy is a change's source; of a shared one, with how many calls may have made it. */
+export function sharedBy(e: { source: string; claimants?: string[] | null | undefined }): string {
+  return e.source === "shared" && e.claimants?.length ? `shared by ${e.claimants.length}` : e.source;
 }
 
 export function Counts(p: { additions: number; deletions: number; binary?: boolean }) {

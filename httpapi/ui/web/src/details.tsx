@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import { Against, announce, Counts, ErrorBox, Icon, Loading, OpBadge, PathName, StatusChip, Time, useKeys, useLoad } from "./bits";
 import { download, getJSON, inURL, sentence, text, token } from "./api";
 import type { Changelog } from "./changelog";
-import { count, exact, num, operation, short, split, who } from "./format";
+import { count, exact, num, operation, short, split, turnName, undoPrefix, who } from "./format";
 import type { Scope } from "./revert";
 import { sidesOf } from "./images";
 import { go, to } from "./route";
@@ -84,7 +84,7 @@ export function ChangeDetail(p: { task: Task; id: number; log: Changelog; versio
               {e.subtask_id && (
                 <>
                   {" "}
-                  in <b>{e.subtask_id}</b>
+                  in <b title={e.subtask_id}>{turnName(e.subtask_id)}</b>
                 </>
               )}
               {e.tool && (
@@ -256,7 +256,7 @@ export function HistoryDetail(p: { task: Task; path: string; encoding: string | 
                   <span class="dim">
                     {" "}
                     · {e.task_id ? (e.task_id === p.task.task_id ? `#${e.id}` : `task ${e.task_id}`) : "no task"}
-                    {e.subtask_id && `, ${e.subtask_id}`} · {short(e.commit)}
+                    {e.subtask_id && `, ${turnName(e.subtask_id)}`} · {short(e.commit)}
                   </span>
                 </span>
               </a>
@@ -380,9 +380,11 @@ export function Overview(p: { task: Task; files: FileChange[] | undefined; now: 
         <>
           <h3>Subtasks</h3>
           <ul class="subtasks">
-            {task.subtasks.slice(0, 500).map((s) => (
+            {task.subtasks.filter((s) => !s.id.startsWith(undoPrefix)).slice(0, 500).map((s) => (
               <li key={s.id}>
-                <span class="name">{s.id}</span>
+                <span class="name" title={s.id}>
+                  {turnName(s.id)}
+                </span>
                 <span class="dim">
                   {count(s.changes, "change")}, #{s.first}{s.last !== s.first && ` – #${s.last}`}
                 </span>

@@ -46,6 +46,21 @@ export function visible(name: string): string {
   });
 }
 
+/** undoPrefix begins the subtasks of undos: umbra redo finds them by it. */
+export const undoPrefix = "umbra-undo-";
+
+/** newUndo is the subtask of an undo that is made now. */
+export function newUndo(): string {
+  return undoPrefix + (BigInt(Date.now()) * 1_000_000n).toString(36);
+}
+
+/** turnName is a subtask's or turn's name: of a long id, such as agents make them, its end, where two of them differ. */
+export function turnName(id: string): string {
+  if (id.startsWith(undoPrefix)) return "undo";
+  const name = visible(id);
+  return name.length > 24 ? `…${name.slice(-8)}` : name;
+}
+
 /** split cuts a path into its folder, with the slash, and its name. */
 export function split(path: string): [string, string] {
   const trimmed = path.endsWith("/") ? path.slice(0, -1) : path;

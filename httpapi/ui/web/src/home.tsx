@@ -3,7 +3,8 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { getJSON, sentence } from "./api";
-import { ErrorBox, Loading, StatusChip, Time, useKeys, useLoad, useNow } from "./bits";
+import { AtWork } from "./atwork";
+import { Agent, ErrorBox, Loading, StatusChip, Time, useKeys, useLoad, useNow } from "./bits";
 import { count, num } from "./format";
 import { to } from "./route";
 import type { Entry, Status, Task, Workspace } from "./types";
@@ -83,7 +84,7 @@ function Actor(p: { task: Task }) {
       gone = true;
     };
   }, [key]);
-  return name ? <span>by {name}</span> : null;
+  return name ? <span>by <Agent name={name} /></span> : null;
 }
 
 export function Home() {
@@ -93,6 +94,7 @@ export function Home() {
   const [filter, setFilter] = useState("");
   const workspaces = useLoad(async (signal) => (await getJSON<{ workspaces: Workspace[] }>("/workspaces", signal)).workspaces, []);
   const list = useTasks(status, workspace);
+  const names = useMemo(() => new Map(workspaces.data?.map((w) => [w.id, w.root ? w.root.split("/").pop() || w.root : w.id])), [workspaces.data]);
   const handle = useRef<ListHandle | null>(null);
   const at = useRef(-1);
   const shown = useMemo(() => {
@@ -137,6 +139,7 @@ export function Home() {
         {workspaces.data?.length === 0 && <p class="dim">None yet. The first task on a folder makes it one.</p>}
       </aside>
       <section class="tasks" aria-label="Tasks">
+        <AtWork names={names} />
         <h1>Tasks</h1>
         <div class="tools">
           <input type="search" class="filter" data-search aria-label="Filter the tasks" placeholder="Filter by goal, id, folder, subtask" value={filter} onInput={(e) => setFilter(e.currentTarget.value)} />

@@ -5,8 +5,8 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { aborted, getJSON, sentence, text } from "./api";
 import { Flags, flagsOf } from "./checkpoints";
-import { OpBadge, PathName, Time } from "./bits";
-import { num, who } from "./format";
+import { certaintyWords, OpBadge, PathName, sharedBy, Time, Who } from "./bits";
+import { num, turnName } from "./format";
 import { to } from "./route";
 import type { Checkpoint, Entry } from "./types";
 import { VirtualList } from "./virtual";
@@ -122,11 +122,20 @@ export function LogList(p: { sources: Source[]; query: LogQuery; now: number; la
                 <span class="what">
                   <PathName path={e.path} encoding={e.path_encoding} to={e.new_path} />
                   <span class="meta">
-                    {who(e)} · <Time at={e.timestamp} now={p.now} /> · {e.task_id ? `${e.task_id} #${e.id}` : "no task"}
-                    {e.subtask_id && `, ${e.subtask_id}`}
+                    <Who of={e} /> · <Time at={e.timestamp} now={p.now} /> · {e.task_id ? `${e.task_id} #${e.id}` : "no task"}
+                    {e.subtask_id && `, ${turnName(e.subtask_id)}`}
                     {p.sources.length > 1 && ` · ${p.sources.find((s) => s.workspace === e.workspace)?.name ?? ""}`}
                     {e.tool && ` · ${e.tool}`}
-                    {e.source !== "api" && e.source !== "call" && <span class={`tag ${e.source}`}>{e.source === "external" ? "outside" : e.source}</span>}
+                    {e.certainty && e.source !== "shared" && (
+                      <span class="tag call" title={certaintyWords[e.certainty]}>
+                        {e.certainty}
+                      </span>
+                    )}
+                    {e.source !== "api" && e.source !== "call" && (
+                      <span class={`tag ${e.source}`} title={e.claimants?.length ? `${certaintyWords.shared} ${e.claimants.join(", ")}` : undefined}>
+                        {e.source === "external" ? "outside" : sharedBy(e)}
+                      </span>
+                    )}
                     <Flags of={flags.get(i)} />
                   </span>
                 </span>

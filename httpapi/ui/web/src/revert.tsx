@@ -7,7 +7,7 @@ import { announce, ErrorBox, Loading, OpBadge, PathName } from "./bits";
 import { Dialog } from "./dialog";
 import { parse, type Row } from "./diff/parse";
 import { Lines } from "./diff/view";
-import { count, short, split, visible } from "./format";
+import { count, newUndo, short, split, turnName, visible } from "./format";
 import { to } from "./route";
 import { ThreeWay } from "./threeway";
 import type { Conflict, PlannedFile, RevertAnswer, Task } from "./types";
@@ -19,7 +19,7 @@ export type Scope =
   | { kind: "call"; id: string; tool: string }
   | { kind: "file"; path: string; encoding?: string | undefined }
   | { kind: "change"; id: number }
-  | { kind: "commit"; commit: string; undo: boolean }
+  | { kind: "commit"; commit: string; undo: boolean; task?: string | undefined }
   | { kind: "actor"; actor: string };
 
 type OnConflict = "fail" | "skip" | "force";
@@ -33,8 +33,11 @@ interface Step {
 function step(workspace: string, task: Task | undefined, scope: Scope): Step {
   const base = `/tasks/${encodeURIComponent(task?.task_id ?? "")}`;
   const whole = `/workspaces/${encodeURIComponent(workspace)}`;
-  // Where the task still takes changes the revert is one of its own, so that its timeline shows it.
-  const own = task?.status === "executing" ? { task_id: task.task_id } : {};
+  // Where the task takes changes the revert is one of its own, so that its timeline shows it. Undoing
+  // its reverts is its own also once it has ended.
+  const undone = scope.kind === "commit" && scope.undo ? (task?.task_id ?? scope.task) : undefined;
+  const owner = undone ?? (task?.status === "executing" ? task.task_id : undefined);
+  const own = owner ? { task_id: owner } : {};
   switch (scope.kind) {
     case "task":
       return { url: `${base}/revert`, body: {} };
@@ -58,7 +61,7 @@ function title(scope: Scope): string {
     case "task":
       return "Revert the task";
     case "subtask":
-      return scope.turn ? `Undo turn ${scope.id}` : `Revert subtask ${scope.id}`;
+      return scope.turn ? `Undo turn ${turnName(scope.id)}` : `Revert subtask ${turnName(scope.id)}`;
     case "call":
       return `Undo call ${scope.tool || scope.id}`;
     case "file":
@@ -78,7 +81,7 @@ function of(scope: Scope): string {
     case "task":
       return " of the task";
     case "subtask":
-      return ` of ${scope.turn ? "turn" : "subtask"} ${scope.id}`;
+      return ` of ${scope.turn ? "turn" : "subtask"} ${turnName(scope.id)}`;
     case "call":
       return ` of call ${scope.tool || scope.id}`;
     case "file":
@@ -149,7 +152,9 @@ export function RevertDialog(p: Props) {
     setWorking(true);
     setStale(false);
     try {
-      const res = await postJSON<RevertAnswer>(url, { ...body, plan: plan.plan });
+      // An undo of a turn or a call is one that umbra redo finds.
+      const named: Record<string, string> = p.scope.kind === "call" || (p.scope.kind === "subtask" && p.scope.turn) ? { "X-Subtask-Id": newUndo() } : {};
+      const res = await postJSON<RevertAnswer>(url, { ...body, plan: plan.plan }, named);
       setDone({ commit: res.commit, plan });
       announce(`Done: ${count(plan.files.length, "file")}.`);
     } catch (e) {

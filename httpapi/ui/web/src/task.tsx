@@ -3,6 +3,7 @@
 import { useCallback, useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 
 import { getJSON, sentence, text } from "./api";
+import { AtWork } from "./atwork";
 import { announce, ErrorBox, Icon, Loading, StatusChip, Time, useKeys, useLoad, useNow } from "./bits";
 import { Changelog } from "./changelog";
 import { ChangeDetail, FileDetail, HistoryDetail, Overview, taskURL } from "./details";
@@ -196,6 +197,7 @@ export function TaskPage(p: { id: string; route: Route }) {
           Revert task …
         </button>
       </header>
+      {!chosen && <AtWork workspace={task.workspace_id} task={task.task_id} />}
       {task.warnings.map((w) => (
         <p class="notice" key={w}>
           {w}

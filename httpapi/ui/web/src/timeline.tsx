@@ -4,9 +4,9 @@ import { useMemo, useRef, useState } from "preact/hooks";
 
 import { type Changelog, type Item, keyOf } from "./changelog";
 import { text } from "./api";
-import { Against, Agent, Icon, OpBadge, PathName, Time, useKeys } from "./bits";
+import { Against, agentColor, certaintyWords, Icon, OpBadge, PathName, sharedBy, Time, useKeys, Who } from "./bits";
 import { Flags, flagsOf } from "./checkpoints";
-import { clock, count, num, visible, who } from "./format";
+import { clock, count, num, turnName, undoPrefix, visible } from "./format";
 import { go, to } from "./route";
 import type { Scope } from "./revert";
 import type { Call, Checkpoint, Task } from "./types";
@@ -229,17 +229,18 @@ function nameOf(h: Head): string {
   return h.kind === "call" ? `call ${h.subtask} ${h.call}` : `group ${h.subtask}`;
 }
 
-/** redoOf is the newest commit that undid all changes of a head which are undone, where none is left to undo. */
-function redoOf(log: Changelog, own: Item[]): string {
-  if (own.length === 0 || !log.complete) return "";
+/** redoOf is what takes back the newest undo of a head's changes, where none is left to undo. */
+function redoOf(log: Changelog, own: Item[]): Scope | null {
+  if (own.length === 0 || !log.complete) return null;
   let newest: Item | undefined;
   for (const it of own) {
     const by = log.undoneBy.get(it.id);
-    if (!by) return "";
+    if (!by) return null;
     const revert = log.items.findLast((r) => r.commit === by);
     if (revert && (!newest || revert.seq > newest.seq)) newest = revert;
   }
-  return newest?.commit ?? "";
+  if (!newest) return null;
+  return { kind: "commit", commit: newest.commit, undo: true };
 }
 
 /** Undo is the button of a head: undo, or redo where all of it is undone. */
@@ -247,7 +248,7 @@ function Undo(p: { what: string; own: Item[]; log: Changelog; scope: Scope; verb
   const redo = redoOf(p.log, p.own);
   if (redo)
     return (
-      <button type="button" class="small" onClick={() => p.onRevert({ kind: "commit", commit: redo, undo: true })} aria-label={`Redo ${p.what}`}>
+      <button type="button" class="small" onClick={() => p.onRevert(redo)} aria-label={`Redo ${p.what}`}>
         Redo …
       </button>
     );
@@ -264,6 +265,11 @@ function ownOf(log: Changelog, head: Head): Item[] {
   return log.items.filter((it) => it.id > 0 && !outside.has(it.source) && (head.kind === "call" ? it.call === head.call : it.subtask === head.subtask));
 }
 
+/** subtaskOf is the subtask that the server makes of a prompt's id. */
+function subtaskOf(prompt: string): string {
+  return prompt.replace(/[^A-Za-z0-9._-]/g, "-").slice(0, 128);
+}
+
 function GroupRow(p: { group: Head; log: Changelog; closed: boolean; onToggle: () => void; onRevert: (scope: Scope) => void; total: number; at: number; loaded: boolean }) {
   const { items, subtask } = p.group;
   const { log } = p;
@@ -272,20 +278,22 @@ function GroupRow(p: { group: Head; log: Changelog; closed: boolean; onToggle: (
   const own = useMemo(() => ownOf(log, p.group), [p.group, log.version]);
   const turn = items.some((i) => log.callOf(log.items[i]!) !== "");
   const call = turn ? log.calls.get(log.callOf(log.items[items.find((i) => log.callOf(log.items[i]!) !== "")!]!)) : undefined;
+  const kind = !turn ? "" : call?.prompt_id && subtaskOf(call.prompt_id) !== subtask ? "sub-agent " : "turn ";
+  const undo = subtask.startsWith(undoPrefix);
   return (
     <div class="group" role="listitem" aria-setsize={p.total} aria-posinset={p.at + 1}>
       <button type="button" class="plain toggle" aria-expanded={!p.closed} onClick={p.onToggle}>
         <Icon name="right" />
-        <span class="name">
-          {turn && <span class="dim">turn </span>}
-          {subtask || (turn ? "without a prompt" : "no subtask")}
+        <span class="name" title={subtask}>
+          {kind && <span class="dim">{kind}</span>}
+          <span class={call?.agent ? `agent ${agentColor(call.agent)}` : ""}>{turnName(subtask) || (turn ? "without a prompt" : "no subtask")}</span>
         </span>
         <span class="dim">
-          {call?.agent && <Agent name={call.agent} />} {num(items.length)}
-          {p.loaded && <span class="when">, {clock(first.time)}{first.time.slice(0, 19) === last.time.slice(0, 19) ? "" : ` – ${clock(last.time)}`}</span>}
+          {count(items.length, "change")}
+          {p.loaded && <span class="when"> · {clock(first.time)}{first.time.slice(0, 19) === last.time.slice(0, 19) ? "" : ` – ${clock(last.time)}`}</span>}
         </span>
       </button>
-      {subtask && <Undo what={turn ? `turn ${subtask}` : `subtask ${subtask}`} verb={turn ? "Undo" : "Revert"} own={own} log={log} scope={{ kind: "subtask", id: subtask, turn }} onRevert={p.onRevert} />}
+      {subtask && !undo && <Undo what={`${kind || "subtask "}${subtask}`} verb={turn ? "Undo" : "Revert"} own={own} log={log} scope={{ kind: "subtask", id: subtask, turn }} onRevert={p.onRevert} />}
     </div>
   );
 }
@@ -313,13 +321,6 @@ function CallRow(p: { head: Head; log: Changelog; onRevert: (scope: Scope) => vo
   );
 }
 
-const certaintyWords: Record<string, string> = {
-  exact: "Exact: the content is known to come from this call.",
-  declared: "Declared: this call alone named the path.",
-  window: "Window: this call alone was open when the file changed.",
-  shared: "Shared: several calls were open, any of them may have made it.",
-};
-
 function Row(p: { item: Item; undone: boolean; selected: boolean; href: string; now: number; total: number; at: number; indent: boolean; fresh: boolean; flags: Checkpoint[] | undefined }) {
   const { item: it } = p;
   return (
@@ -330,8 +331,8 @@ function Row(p: { item: Item; undone: boolean; selected: boolean; href: string; 
           <PathName path={it.path} encoding={it.encoding} to={it.newPath} />
           <span class="meta">
             {it.id > 0 && <>#{it.id} · </>}
-            {who(it)} · <Time at={it.time} now={p.now} />
-            {!p.indent && it.subtask && <> · {it.subtask}</>}
+            <Who of={it} /> · <Time at={it.time} now={p.now} />
+            {!p.indent && it.subtask && <> · {turnName(it.subtask)}</>}
             {!p.indent && it.tool && <> · {it.tool}</>}
             {it.certainty && it.source !== "shared" && (
               <span class="tag call" title={certaintyWords[it.certainty]}>
@@ -340,7 +341,7 @@ function Row(p: { item: Item; undone: boolean; selected: boolean; href: string; 
             )}
             {it.source !== "api" && it.source !== "call" && (
               <span class={`tag ${it.source}`} title={it.claimants ? `${certaintyWords.shared} ${it.claimants.join(", ")}` : undefined}>
-                {it.source === "external" ? "outside" : it.source === "shared" && it.claimants ? `shared by ${it.claimants.length}` : it.source}
+                {it.source === "external" ? "outside" : sharedBy(it)}
               </span>
             )}
             <Against rules={it.policy} />

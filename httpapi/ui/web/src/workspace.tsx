@@ -3,6 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 
 import { getJSON, inURL, postJSON, sentence, text } from "./api";
+import { AtWork } from "./atwork";
 import { Checkpoints, useCheckpoints } from "./checkpoints";
 import { Content } from "./content";
 import { announce, ErrorBox, Field, Icon, Loading, OpBadge, PathName, StatusChip, Time, useKeys, useLoad, useNow } from "./bits";
@@ -108,6 +109,7 @@ export function WorkspacePage(p: { id: string }) {
           )}
         </div>
       </header>
+      <AtWork workspace={w.id} />
       {syncing && (
         <p class="notice" role="status">
           {syncing}
@@ -235,7 +237,7 @@ export function CommitPage(p: { workspace: string; commit: string; route: Route 
                 Revert all by {visible(c.actor)} …
               </button>
             )}
-            <button type="button" class="danger" onClick={() => setScope({ kind: "commit", commit: c.commit, undo: c.source === "revert" })}>
+            <button type="button" class="danger" onClick={() => setScope({ kind: "commit", commit: c.commit, undo: c.source === "revert", task: c.task_id ?? undefined })}>
               Revert commit …
             </button>
           </div>
