@@ -94,11 +94,11 @@ type keeper struct {
 
 // line is one line of the log: one thing that is new.
 type line struct {
-	Call    *Record    `json:"call,omitempty"`
-	Key     string     `json:"key,omitempty"` // of a session
-	Session *session   `json:"session,omitempty"`
-	Seen    string     `json:"seen,omitempty"` // a workspace
-	At      *sighting  `json:"at,omitempty"`
+	Call    *Record   `json:"call,omitempty"`
+	Key     string    `json:"key,omitempty"` // of a session
+	Session *session  `json:"session,omitempty"`
+	Seen    string    `json:"seen,omitempty"` // a workspace
+	At      *sighting `json:"at,omitempty"`
 }
 
 // openKeeper takes up what the log still has. A line that was cut off ends it.

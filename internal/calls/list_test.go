@@ -137,7 +137,7 @@ func TestLostByTime(t *testing.T) {
 	w.ahead.Store(int64(50 * time.Second))
 	touched = w.begin("two")
 	w.ahead.Store(int64(70 * time.Second))
-	last := w.begin("three")                          // looks at the deadlines
+	last := w.begin("three")                           // looks at the deadlines
 	for until := time.Now().Add(10 * time.Second); ; { // the end is made in the background
 		r, err := w.calls.Get(late, nil)
 		w.ok(err)

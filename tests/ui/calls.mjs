@@ -84,7 +84,7 @@ await main(async (browser) => {
   await dialog.getByRole("button", { name: "Undo 2 changes of call shell" }).waitFor();
   await dialog.getByRole("button", { name: "Show the result in src/b.ts" }).focus();
   await page.keyboard.press("Enter");
-  await dialog.getByText("-by codex").waitFor();
+  await dialog.locator(".line.del", { hasText: "by codex" }).waitFor();
   assert.equal(disk("src/b.ts"), "one\nby codex\n");
   await look(page, "call-undo");
   await apply(page);
