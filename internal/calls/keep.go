@@ -43,7 +43,7 @@ type session struct {
 }
 
 // sighting is when a workspace had a call begin or end: by the wall clock, and by the
-// time since the system's start Boot, which nobody sets.
+// time since the system's start Boot, which does not follow the wall clock.
 type sighting struct {
 	At     time.Time     `json:"at"`
 	Boot   string        `json:"boot,omitempty"`

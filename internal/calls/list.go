@@ -8,7 +8,7 @@ import (
 	"umbra/internal/task"
 )
 
-// Filter says which calls are wanted; the zero value wants all.
+// Filter says which calls are wanted; the zero value selects all.
 type Filter struct {
 	Workspace, Task string
 	Open            *bool
