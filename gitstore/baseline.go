@@ -100,8 +100,11 @@ func (b *baseline) end(p *newPack) error {
 	if err != nil {
 		return err
 	}
-	_, err = b.s.linkPack(p.name+largeSuffix, p.name+idxSuffix, sum, keepNote{through: b.s.Tip().Seq + 1})
-	return err
+	base, err := b.s.linkPack(p.name+largeSuffix, p.name+idxSuffix, sum, keepNote{through: b.s.Tip().Seq + 1})
+	if err != nil {
+		return err
+	}
+	return b.s.putBaseline(b.ctx, base)
 }
 
 // drop removes what is left of a pack in journal/.

@@ -168,6 +168,7 @@ type largeBlob struct {
 	id        ID
 	name      string // below the root, without suffix
 	sum       [20]byte
+	object    string // in a sink's store
 	f         *packFile
 	refs      int // drafts that hold it
 	committed bool
@@ -204,6 +205,11 @@ func (ls *largeSet) write(ctx context.Context, r io.ReaderAt, size int64) (Blob,
 		ls.s.removeLarge(name)
 		return Blob{}, errs.Wrap(collision(err), "")
 	}
+	stored, err := ls.s.putLarge(ctx, name)
+	if err != nil {
+		ls.s.removeLarge(name)
+		return Blob{}, errs.Wrap(err, "")
+	}
 	b := Blob{id: id, size: size}
 	sha.Sum(b.sum[:0])
 	ls.mu.Lock()
@@ -219,7 +225,7 @@ func (ls *largeSet) write(ctx context.Context, r io.ReaderAt, size int64) (Blob,
 		ls.s.removeLarge(name)
 		return Blob{}, errs.Wrap(err, "")
 	}
-	l.refs = 1
+	l.refs, l.object = 1, stored
 	b.large = l
 	return b, nil
 }
@@ -391,14 +397,16 @@ func (ls *largeSet) sweep() {
 func (ls *largeSet) publish() error {
 	ls.mu.Lock()
 	var todo []*largeBlob
+	stored := make(map[*largeBlob]string)
 	for _, l := range ls.m {
 		if l.committed {
 			todo = append(todo, l)
+			stored[l] = l.object
 		}
 	}
 	ls.mu.Unlock()
 	for _, l := range todo {
-		if _, err := ls.s.linkPack(l.name+largeSuffix, l.name+idxSuffix, l.sum, keepNote{through: ls.s.Tip().Seq}); err != nil {
+		if _, err := ls.s.linkPack(l.name+largeSuffix, l.name+idxSuffix, l.sum, keepNote{through: ls.s.Tip().Seq, object: stored[l]}); err != nil {
 			return err
 		}
 		// A draft that prepared the same content meanwhile finds it in the pack.

@@ -11,9 +11,13 @@ import (
 
 	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
+	"umbra/gitstore/pace"
 	"umbra/gitstore/pack"
 	"umbra/internal/errs"
 )
+
+// Pace bounds what long work takes.
+type Pace = pace.Pace
 
 // CollectOptions say how Collect goes about it.
 type CollectOptions struct {
@@ -136,6 +140,9 @@ func (c *collector) run() (err error) {
 		return err
 	}
 	if err := c.swap(); err != nil {
+		return err
+	}
+	if err := c.s.Seal(c.ctx); err != nil {
 		return err
 	}
 	return c.sweep()
@@ -263,7 +270,7 @@ func (c *collector) write(step string, wanted func(row int) bool) error {
 			c.tell(step, min(done, want), want)
 		}
 		if failed == nil {
-			failed = c.opt.Pace.step(c.ctx)
+			failed = c.opt.Pace.Step(c.ctx)
 		}
 		row, ok := c.table.find(id)
 		return ok && wanted(row)
@@ -306,7 +313,7 @@ func (c *collector) check(f *packFile, wanted func(row int) bool) error {
 			return fmt.Errorf("%s lacks %s", f.base, c.table.rows[i].id)
 		}
 		if i%1024 == 0 {
-			if err := c.opt.Pace.step(c.ctx); err != nil {
+			if err := c.opt.Pace.Step(c.ctx); err != nil {
 				return err
 			}
 		}

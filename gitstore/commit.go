@@ -12,6 +12,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/overlay"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/sink"
 	"umbra/internal/errs"
 )
 
@@ -37,6 +38,9 @@ type Draft struct {
 	// made, with the tree that it will change. Its error fails this draft
 	// alone. It must not block.
 	Check func(Snapshot) error
+	// Records, if set and the store has a sink, gives the records that exist exactly
+	// if the commit does. The committer calls it; it must not block.
+	Records func(Committed) []sink.Record
 }
 
 // Committed tells of a commit that is durable.
@@ -279,6 +283,12 @@ func (s *Store) commitLocked(batch []*pending) {
 		}
 		return
 	}
+	if err := s.appendHeld(g); err != nil {
+		for _, p := range g.members {
+			p.err, p.out, p.put = errs.Wrap(err, ""), Committed{}, Task{}
+		}
+		return
+	}
 	s.opt.Meter.durable(g, began)
 	s.accept(g)
 }
@@ -299,6 +309,11 @@ func (s *Store) ensureJournal(batch []*pending) error {
 			for i := range d.Edits {
 				want += int64(len(d.Edits[i].Blob.entry)) + 256
 			}
+		}
+	}
+	if s.held != nil {
+		if err := s.held.Writable(want); err != nil {
+			return err
 		}
 	}
 	full := int64(0)
@@ -342,8 +357,9 @@ type group struct {
 	tasks   map[string]*Task // changed ones, as of this group
 	members []*pending
 	records []Record
-	blobs   []Blob // large ones that commits of the group need
-	cut     *cut   // a move of the boundary
+	blobs   []Blob        // large ones that commits of the group need
+	cut     *cut          // a move of the boundary
+	rows    []sink.Record // of the sink's transaction
 }
 
 // maxBehind is by how much a commit's date may be later than the clock, for the
@@ -498,6 +514,9 @@ func (g *group) addDraft(p *pending, track func(object.ID, journal.Loc)) (bool, 
 		if d.Edits[i].Blob.large != nil {
 			g.blobs = append(g.blobs, d.Edits[i].Blob)
 		}
+	}
+	if d.Records != nil && g.s.held != nil {
+		g.rows = append(g.rows, d.Records(p.out)...)
 	}
 	g.records = append(g.records, recordOf(&Commit{ID: id, Seq: m.Seq, When: g.when, Message: &m}))
 	return true, nil

@@ -24,6 +24,15 @@ type scenario struct {
 	files  []map[string]string // tree after each sequence number
 	tasks  map[string]string
 	failed int
+	// opt changes how the store is opened; nil: not at all.
+	opt func(*Options)
+}
+
+func (sc *scenario) open(ctx context.Context, opt Options) (*Store, error) {
+	if sc.opt != nil {
+		sc.opt(&opt)
+	}
+	return Open(ctx, opt)
 }
 
 var errKilled = errors.New("killed")
@@ -32,7 +41,7 @@ var errKilled = errors.New("killed")
 func (sc *scenario) play(fs vfs.FS) error {
 	ctx := context.Background()
 	now := time.Unix(1_700_000_000, 0)
-	s, err := Open(ctx, Options{FS: fs, Foreground: true, InlineBlob: 2 << 10, BaselinePart: 40, MergeGrace: time.Second,
+	s, err := sc.open(ctx, Options{FS: fs, Foreground: true, InlineBlob: 2 << 10, BaselinePart: 40, MergeGrace: time.Second,
 		Now: func() time.Time { now = now.Add(time.Second); return now }})
 	if err != nil {
 		return err
@@ -128,6 +137,11 @@ func (sc *scenario) play(fs vfs.FS) error {
 		if err := s.Maintain(ctx); err != nil {
 			sc.failed++
 		}
+		if round%3 == 1 {
+			if err := s.Seal(ctx); err != nil {
+				sc.failed++
+			}
+		}
 	}
 	return s.Close(ctx)
 }
@@ -162,7 +176,7 @@ func (r *readerAt) ReadAt(p []byte, off int64) (int, error) {
 func (sc *scenario) check(t *testing.T, m *vfs.Mem, fsckIt bool) {
 	t.Helper()
 	ctx := context.Background()
-	s, err := Open(ctx, Options{FS: m, Foreground: true, InlineBlob: 2 << 10})
+	s, err := sc.open(ctx, Options{FS: m, Foreground: true, InlineBlob: 2 << 10})
 	if err != nil {
 		t.Fatalf("open after the crash: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/vfs"
 )
 
 // infoLog gathers lines for the reflogs of the tasks' info refs: the tags that
@@ -112,7 +113,7 @@ func (s *Store) writeInfoLog(ctx context.Context) error {
 func (s *Store) appendLog(name string, lines []byte) error {
 	f, err := s.fs.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = s.mkdirAll(path.Dir(name)); err == nil {
+		if err = vfs.MkdirAll(s.fs, path.Dir(name), 0o755); err == nil {
 			f, err = s.fs.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 		}
 	}
@@ -121,19 +122,6 @@ func (s *Store) appendLog(name string, lines []byte) error {
 	}
 	_, err = f.Write(lines)
 	return errors.Join(err, f.Close())
-}
-
-func (s *Store) mkdirAll(dir string) error {
-	if dir == "." {
-		return nil
-	}
-	if err := s.mkdirAll(path.Dir(dir)); err != nil {
-		return err
-	}
-	if err := s.fs.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
 }
 
 // take gives all lines that wait.

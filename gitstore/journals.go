@@ -10,6 +10,7 @@ import (
 type journalEnd struct {
 	tip   Tip
 	tasks map[string]*Task // the newest records of those that it changed
+	pos   uint64           // in a sink's log, of the last group
 }
 
 func (e *journalEnd) add(tip Tip, tasks map[string]*Task) {

@@ -3,15 +3,13 @@ package gitstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"hash/crc32"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
-	"umbra/gitstore/cache"
+	"umbra/gitstore/lender"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/internal/errs"
@@ -19,54 +17,12 @@ import (
 	"umbra/internal/wspath"
 )
 
-// Lender gives objects of another repository's packs: those of the project that
-// a workspace's folder is a checkout of. They are copied, never referred to.
-// Loose objects and alternates are not looked at.
-type Lender struct {
-	packs []*pack.Pack
-	fs    vfs.FS
-}
-
-// Limits of what is borrowed from: beyond them files are read from the folder.
-const (
-	maxLenders   = 256     // packs that are held open
-	maxLentCount = 8 << 20 // objects of one pack; its layout takes 40 bytes for each
-	lenderCache  = 48 << 20
-)
+// Lender gives objects of another repository's packs (package lender).
+type Lender = lender.Lender
 
 // OpenLender opens the packs of a repository's "objects" folder; one that cannot
 // be read is passed over. It owns f.
-func OpenLender(f vfs.FS) (*Lender, error) {
-	l := &Lender{fs: f}
-	names, err := f.ReadDir("pack")
-	if err != nil {
-		return nil, errors.Join(errs.Wrap(err, ""), f.Close())
-	}
-	bases := cache.NewBudget(lenderCache)
-	for _, e := range names {
-		base, ok := strings.CutSuffix(e.Name, ".idx")
-		if !ok || len(l.packs) == maxLenders {
-			continue
-		}
-		p, err := pack.Open(f, "pack/"+base+".pack", "pack/"+e.Name, pack.Options{MaxObject: lentObject, Cache: bases})
-		if err == nil {
-			l.packs = append(l.packs, p)
-		}
-	}
-	return l, nil
-}
-
-// lentObject is the largest object that is borrowed, in bytes.
-const lentObject = 4 << 20
-
-// Close closes the packs.
-func (l *Lender) Close() error {
-	var all error
-	for _, p := range l.packs {
-		all = errors.Join(all, p.Close())
-	}
-	return errors.Join(all, l.fs.Close())
-}
+func OpenLender(f vfs.FS) (*Lender, error) { return lender.Open(f) }
 
 // Fill makes a baseline.
 type Fill struct{ b *baseline }
@@ -107,8 +63,8 @@ func (f Fill) Borrow(ctx context.Context, l *Lender, files []Loan) (left []int, 
 			first[files[i].ID] = int32(i)
 		}
 	}
-	for _, p := range l.packs {
-		if p.Idx().Count() > maxLentCount {
+	for _, p := range l.Packs {
+		if p.Idx().Count() > lender.MaxCount {
 			continue
 		}
 		layout, err := p.Layout()

@@ -37,7 +37,7 @@ const (
 func (s *Store) maintenanceDue() time.Duration {
 	s.packs.mu.RLock()
 	defer s.packs.mu.RUnlock()
-	if mergeRun(s.packs.bySize(), mergeWidth) > 0 {
+	if toMerge(s.packs.bySize(), mergeWidth) != nil {
 		return quietFor // put off while somebody wrote
 	}
 	for _, f := range s.packs.list {
@@ -137,11 +137,37 @@ func (s *Store) mergeOnce(ctx context.Context, width int) (bool, error) {
 			f.release()
 		}
 	}()
-	n := mergeRun(packs, width)
-	if n == 0 {
+	src := toMerge(packs, width)
+	if src == nil {
 		return false, nil
 	}
-	return true, s.merge(ctx, packs[:n])
+	if err := s.merge(ctx, src); err != nil {
+		return true, err
+	}
+	if src[0].stored() != "" {
+		return true, s.sealLocked(ctx)
+	}
+	return true, nil
+}
+
+// toMerge returns the packs, smallest first, that are to be merged; nil for none.
+// Those in a sink's store are not merged with others: that would put them again.
+func toMerge(packs []*packFile, width int) []*packFile {
+	var own, put []*packFile
+	for _, f := range packs {
+		if f.stored() == "" {
+			own = append(own, f)
+		} else {
+			put = append(put, f)
+		}
+	}
+	if n := mergeRun(own, width); n > 0 {
+		return own[:n]
+	}
+	if n := mergeRun(put, mergeWidth); n > 0 {
+		return put[:n]
+	}
+	return nil
 }
 
 // mergeRun gives how many of the packs, smallest first, are to be merged: up

@@ -46,7 +46,7 @@ func newTable(ctx context.Context, used, superseded []*packFile, pace *Pace) (*o
 		for _, e := range layout {
 			rows = append(rows, tableRow{e.ID, home, e.End - e.Offset})
 		}
-		if err := pace.step(ctx); err != nil {
+		if err := pace.Step(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -55,7 +55,7 @@ func newTable(ctx context.Context, used, superseded []*packFile, pace *Pace) (*o
 		return cmp.Or(bytes.Compare(a.id[:], b.id[:]), cmp.Compare(uint32(a.home), uint32(b.home)))
 	})
 	rows = slices.CompactFunc(rows, func(a, b tableRow) bool { return a.id == b.id })
-	return &objectTable{rows: rows, marked: make([]uint64, (len(rows)+63)/64)}, pace.step(ctx)
+	return &objectTable{rows: rows, marked: make([]uint64, (len(rows)+63)/64)}, pace.Step(ctx)
 }
 
 // find gives an object's row.
@@ -133,7 +133,7 @@ func (m *marker) history(from, through uint64, before ID) error {
 // commit marks one commit of ours beside the tree of one that is marked, and
 // gives its own.
 func (m *marker) commit(seq uint64, beside ID) (ID, error) {
-	if err := m.pace.step(m.ctx); err != nil {
+	if err := m.pace.Step(m.ctx); err != nil {
 		return ID{}, err
 	}
 	rec, err := m.s.records.At(seq)
@@ -182,7 +182,7 @@ func (m *marker) tree(id ID) error {
 	if !m.mark(id) {
 		return nil
 	}
-	if err := m.pace.step(m.ctx); err != nil {
+	if err := m.pace.Step(m.ctx); err != nil {
 		return err
 	}
 	t, err := m.node(id)
@@ -247,7 +247,7 @@ func (m *marker) roots(ids []ID) error {
 	for len(todo) > 0 {
 		id := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		if err := m.pace.step(m.ctx); err != nil {
+		if err := m.pace.Step(m.ctx); err != nil {
 			return err
 		}
 		kind, data, ok, err := m.their.meta(id)

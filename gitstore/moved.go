@@ -1,50 +1,23 @@
 package gitstore
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 
+	"umbra/gitstore/moved"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 )
 
-// A purge gives every commit from the first that it changes another id. What
-// each was and is now stands in `moved/<number>`, eight decimal digits, one file
-// a purge: magic, the count (8 bytes, big-endian), the pairs of old and new id
-// sorted by the old one, CRC-32C of all before it. The files are never changed.
-const (
-	movedDir   = "moved"
-	movedMagic = "UMBMOVE1"
-	movedHead  = len(movedMagic) + 8
-	movedPair  = 2 * len(ID{})
-)
+// Which commit each one is now that a purge changed is in `moved/<number>`, eight
+// decimal digits, one file a purge (package moved).
+const movedDir = "moved"
 
 func movedName(n int) string { return path.Join(movedDir, fmt.Sprintf("%08d", n)) }
-
-// encodeMoved gives the file's bytes; one that names nothing is written too.
-func encodeMoved(moves map[ID]ID) []byte {
-	olds := make([]ID, 0, len(moves))
-	for id := range moves {
-		olds = append(olds, id)
-	}
-	slices.SortFunc(olds, func(a, b ID) int { return bytes.Compare(a[:], b[:]) })
-	out := make([]byte, 0, movedHead+movedPair*len(olds)+4)
-	out = append(out, movedMagic...)
-	out = binary.BigEndian.AppendUint64(out, uint64(len(olds)))
-	for _, id := range olds {
-		to := moves[id]
-		out = append(append(out, id[:]...), to[:]...)
-	}
-	return binary.BigEndian.AppendUint32(out, crc32.Checksum(out, crc32.MakeTable(crc32.Castagnoli)))
-}
 
 // movedFiles lists the numbers of the maps, oldest first.
 func (s *Store) movedFiles() ([]int, error) {
@@ -74,7 +47,7 @@ func (s *Store) Moved(prefix string) (old, now ID, ok bool, err error) {
 		return old, now, false, errs.Wrap(err, "")
 	}
 	for i := 0; i < len(files); i++ {
-		o, n, found, err := s.movedIn(movedName(files[i]), prefix)
+		o, n, found, err := moved.Find(s.fs, movedName(files[i]), prefix)
 		if err != nil {
 			return old, now, false, errs.Wrap(err, "")
 		}
@@ -87,56 +60,6 @@ func (s *Store) Moved(prefix string) (old, now ID, ok bool, err error) {
 		now, prefix = n, n.String()
 	}
 	return old, now, ok, nil
-}
-
-// movedIn looks into one map, without reading the whole of it.
-func (s *Store) movedIn(name, prefix string) (old, now ID, ok bool, err error) {
-	f, err := s.fs.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return old, now, false, nil
-	}
-	if err != nil {
-		return old, now, false, err
-	}
-	defer f.Close()
-	var head [16]byte
-	if _, err := f.ReadAt(head[:], 0); err != nil || string(head[:len(movedMagic)]) != movedMagic {
-		return old, now, false, fmt.Errorf("%s: no map of commits", name)
-	}
-	pair := func(i uint64) (o, n ID, err error) {
-		var b [movedPair]byte
-		_, err = f.ReadAt(b[:], int64(movedHead)+int64(i)*int64(movedPair))
-		copy(o[:], b[:len(o)])
-		copy(n[:], b[len(o):])
-		return o, n, err
-	}
-	lo, hi := uint64(0), binary.BigEndian.Uint64(head[len(movedMagic):])
-	all := hi
-	for lo < hi {
-		mid := (lo + hi) / 2
-		o, _, err := pair(mid)
-		if err != nil {
-			return old, now, false, err
-		}
-		if o.String() < prefix {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	if lo == all {
-		return old, now, false, nil
-	}
-	if old, now, err = pair(lo); err != nil || !strings.HasPrefix(old.String(), prefix) {
-		return ID{}, ID{}, false, err
-	}
-	if lo+1 < all {
-		next, _, err := pair(lo + 1)
-		if err != nil || strings.HasPrefix(next.String(), prefix) {
-			return ID{}, ID{}, false, err
-		}
-	}
-	return old, now, true, nil
 }
 
 // errRewritten is answered for a commit whose id a purge changed.

@@ -1,12 +1,12 @@
 package gitstore
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"path"
 	"strings"
 
+	"umbra/gitstore/pack"
 	"umbra/internal/vfs"
 )
 
@@ -89,8 +89,7 @@ func (s *Store) removeAny(name string) error {
 	return nil
 }
 
-// namesPack reports whether an index names such a pack. Its names stand there
-// as text (gitformat-pack(5), chunk PNAM).
+// namesPack reports whether an index names such a pack.
 func (s *Store) namesPack(name string, is func(base string) bool) (bool, error) {
 	data, err := vfs.ReadFile(s.fs, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,16 +98,5 @@ func (s *Store) namesPack(name string, is func(base string) bool) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	const begin, length = "pack-", len("pack-") + 40
-	for {
-		i := bytes.Index(data, []byte(begin))
-		if i < 0 || len(data) < i+length+len(idxSuffix) {
-			return false, nil
-		}
-		data = data[i:]
-		if string(data[length:length+len(idxSuffix)]) == idxSuffix && is(string(data[:length])) {
-			return true, nil
-		}
-		data = data[len(begin):]
-	}
+	return pack.MultiIndexNames(data, is), nil
 }

@@ -31,6 +31,9 @@ func missing(id ID) error {
 // readObject gives an object of ours whole: errs.NotFound, errs.TooLarge above
 // max bytes.
 func (s *Store) readObject(id ID, max int64) (object.Kind, []byte, error) {
+	if err := s.readable(); err != nil {
+		return 0, nil, err
+	}
 	// Twice: what leaves a journal meanwhile stands in a pack.
 	for range 2 {
 		live := *s.logs.live.Load()
@@ -83,6 +86,9 @@ func tooLarge(size int64) error {
 
 // tree gives a tree by id, from the cache if it is there.
 func (s *Store) tree(id object.ID) (*object.TreeData, error) {
+	if err := s.readable(); err != nil {
+		return nil, err
+	}
 	if t, ok := s.cached.trees.Get(id); ok {
 		return t, nil
 	}
@@ -160,6 +166,9 @@ func (s *Store) HasBlob(id ID) bool {
 
 // BlobSize gives a blob's size in bytes.
 func (s *Store) BlobSize(ctx context.Context, id ID) (int64, error) {
+	if err := s.readable(); err != nil {
+		return 0, err
+	}
 	for range 2 {
 		for _, j := range *s.logs.live.Load() {
 			if l, ok := j.Find(id); ok {
@@ -192,6 +201,9 @@ func (s *Store) ReadBlob(ctx context.Context, id ID, max int64) ([]byte, error) 
 // OpenBlob streams a blob of any size, and tells its size. The bytes are
 // checked against the id at the end, in place of io.EOF.
 func (s *Store) OpenBlob(ctx context.Context, id ID) (io.ReadCloser, int64, error) {
+	if err := s.readable(); err != nil {
+		return nil, 0, err
+	}
 	for range 2 {
 		live := *s.logs.live.Load()
 		for i := len(live) - 1; i >= 0; i-- {

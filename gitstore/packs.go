@@ -33,6 +33,9 @@ type packFile struct {
 	// leaving is set while a merge gives its successor a name. By the set's mu.
 	leaving bool
 
+	// object is the pack's name in a sink's store; empty or nil: it has none.
+	object atomic.Pointer[string]
+
 	users   atomic.Int32 // readers, plus one while the set holds it
 	closing sync.Once
 }
@@ -150,12 +153,16 @@ func (ps *packSet) add(base string, note keepNote) error {
 		return err
 	}
 	f.keep = note
+	f.object.Store(&note.object)
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	delete(ps.damaged, base)
 	for _, g := range ps.list {
 		if g.base == base {
 			f.release()
+			if note.object != "" {
+				g.object.Store(&note.object)
+			}
 			// The same objects in the same order: what was to go is wanted again.
 			g.keep, g.doomed, g.revived = note, time.Time{}, true
 			ps.sort()

@@ -13,6 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/index"
 
 	"umbra/gitstore/object"
+	"umbra/gitstore/rawpack"
 	"umbra/gitstore/refs"
 	"umbra/internal/vfs"
 )
@@ -319,5 +320,5 @@ func (t *theirObjects) meta(id ID) (kind object.Kind, data []byte, ok bool, err 
 		}
 		return kind, data, err == nil, err
 	}
-	return t.s.looseMeta(id)
+	return rawpack.LooseMeta(t.s.fs, repoDir+"/objects", maxMeta, id)
 }

@@ -40,6 +40,7 @@ type publisher struct {
 	// detached until it is. mu is held.
 	kept   *publication
 	noted  uint64        // number of the newest commit in the ref log; mu
+	pos    uint64        // position in a sink's log that the ref log includes; mu
 	closed uint64        // number of the newest journal in unlink, or before
 	loose  atomic.Int64  // refs written since loose ones were counted last
 	shown  atomic.Uint64 // number of the newest commit that stock git sees
@@ -272,6 +273,7 @@ func (p *publisher) record(todo publication) error {
 	if todo.tip.Seq > 0 {
 		p.noted = todo.tip.Seq
 	}
+	p.pos = max(p.pos, todo.pos)
 	return nil
 }
 
@@ -325,12 +327,13 @@ type publication struct {
 	through uint64 // the newest journal's number
 	tip     Tip
 	tasks   map[string]*Task
+	pos     uint64 // in a sink's log
 }
 
 // add folds a journal in.
 func (o *publication) add(j *journal.Journal) {
 	end := endOf(j)
-	o.through, o.tip = max(o.through, j.Number), end.tip
+	o.through, o.tip, o.pos = max(o.through, j.Number), end.tip, max(o.pos, end.pos)
 	maps.Copy(o.tasks, end.tasks)
 }
 

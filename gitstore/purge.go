@@ -12,6 +12,7 @@ import (
 	"path"
 
 	"umbra/gitstore/object"
+	"umbra/gitstore/rawpack"
 	"umbra/gitstore/rewrite"
 	"umbra/internal/errs"
 )
@@ -222,18 +223,12 @@ func (p *Purge) needleOf(data []byte) {
 // "blob_not_found" where there is none.
 func (s *Store) besideHistory(id ID) ([]byte, error) {
 	none := errs.New(errs.NotFound, "blob_not_found", "The history has no such content: %s.", id)
-	f, err := s.fs.Open(looseName(id))
+	data, ok, err := rawpack.LooseBlob(s.fs, repoDir+"/objects", maxNeedle, id)
+	if ok {
+		return data, nil
+	}
 	if err == nil {
-		defer f.Close()
-		kind, size, body, ok := looseHeader(f)
-		switch {
-		case !ok || kind != object.Blob:
-			return nil, none
-		case size > maxNeedle:
-			return nil, nil
-		}
-		data, err := io.ReadAll(io.LimitReader(body, size))
-		return data, errs.Wrap(err, "")
+		return nil, none
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, errs.Wrap(err, "")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"umbra/gitstore/journal"
+	"umbra/gitstore/moved"
 	"umbra/gitstore/object"
 	"umbra/gitstore/refs"
 	"umbra/internal/errs"
@@ -265,6 +266,9 @@ func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
 	if err == nil {
 		err = s.writeMoved(in.Moved, p.r.Commits)
 	}
+	if err == nil {
+		err = p.swapHeld(ctx, in)
+	}
 	if err != nil {
 		return p.back(in, err)
 	}
@@ -282,7 +286,7 @@ func (s *Store) writeMoved(n int, moves map[ID]ID) error {
 	if err := s.fs.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := s.writeFile(purgeTemp(n), encodeMoved(moves)); err != nil {
+	if err := s.writeFile(purgeTemp(n), moved.Encode(moves)); err != nil {
 		return err
 	}
 	if err := s.fs.SyncDir(dir); err != nil {

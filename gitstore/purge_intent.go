@@ -349,27 +349,7 @@ func (s *Store) removeMatching(dir string, match func(name string) bool) error {
 
 // removeAll removes a file, or a folder with all that is in it; nothing there
 // is no error.
-func (s *Store) removeAll(name string) error {
-	info, err := s.fs.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if info.IsDir() {
-		list, err := s.fs.ReadDir(name)
-		if err != nil {
-			return err
-		}
-		for _, e := range list {
-			if err := s.removeAll(path.Join(name, e.Name)); err != nil {
-				return err
-			}
-		}
-	}
-	return s.removeAny(name)
-}
+func (s *Store) removeAll(name string) error { return vfs.RemoveAll(s.fs, name) }
 
 // pendingPurge goes on with a purge that could not be finished; pub.mu is held.
 func (s *Store) pendingPurge(ctx context.Context) error {

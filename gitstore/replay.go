@@ -22,6 +22,10 @@ import (
 // start makes or opens the folder and brings the store to its newest durable
 // commit.
 func (s *Store) start(ctx context.Context) error {
+	tail, err := s.openHeld(ctx)
+	if err != nil {
+		return err
+	}
 	if err := s.openRepo(ctx); err != nil {
 		return err
 	}
@@ -29,6 +33,9 @@ func (s *Store) start(ctx context.Context) error {
 		return err
 	}
 	if err := s.packs.load(); err != nil {
+		return err
+	}
+	if err := s.nameHeld(tail); err != nil {
 		return err
 	}
 	s.hidePurged()
@@ -66,6 +73,9 @@ func (s *Store) start(ctx context.Context) error {
 		if err := r.journal(j); err != nil {
 			return err
 		}
+	}
+	if err := s.checkHeld(tail); err != nil {
+		return err
 	}
 	s.logs.lastWhen = r.when
 	s.large.sweep()
@@ -213,7 +223,7 @@ func (s *Store) settle(ctx context.Context) error {
 		return nil
 	}
 	s.recovery.Foreign = int(p.foreign.Load())
-	if err != nil || len(failed) > 0 || todo.through == 0 && noted == todo.tip.Commit {
+	if err != nil || len(failed) > 0 || s.held == nil && todo.through == 0 && noted == todo.tip.Commit {
 		return err
 	}
 	foreign, err := s.refs.EnsureLinks(ctx)

@@ -95,7 +95,7 @@ func (s *Store) planCut(ctx context.Context, opt *RetainOptions) (*cut, error) {
 		if t.keepsHistory() {
 			limit = min(limit, b.baseSeq)
 		}
-		if err := opt.Pace.step(ctx); err != nil {
+		if err := opt.Pace.Step(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/records"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/remote"
+	"umbra/gitstore/sink"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 )
@@ -77,8 +79,20 @@ type Options struct {
 	MaxHistory int64
 	// Meter counts what the store does; several may share one. Nil: nobody counts.
 	Meter *Meter
-	// Foreground leaves closing, merging and ref packing to explicit calls of
-	// Publish and Maintain, for tests that count file system calls.
+	// Sink holds the history: the folder is a cache then, never synced, and may be
+	// lost or torn between two opens. Nil: the folder is the history.
+	Sink sink.Sink
+	// MaxUnsealed bounds the bytes of groups that are in the sink's log and not in
+	// its object store yet; 64 MiB.
+	MaxUnsealed int64
+	// TaskRecords, if set, gives the records that are written in the transaction of
+	// a group that changes a task. The committer calls it; it must not block.
+	TaskRecords func(Task) []sink.Record
+	// Boot names this start of the system: what a cache of another start holds is
+	// verified before it is used. Empty: always.
+	Boot string
+	// Foreground leaves closing, merging, sealing and ref packing to explicit
+	// calls of Publish, Maintain and Seal, for tests that count file system calls.
 	Foreground bool
 }
 
@@ -100,6 +114,15 @@ func (o *Options) setDefaults() {
 	}
 	if o.InlineBlob == 0 {
 		o.InlineBlob = 4 << 20
+		if o.Sink != nil {
+			o.InlineBlob = 256 << 10
+		}
+	}
+	if o.MaxUnsealed == 0 {
+		o.MaxUnsealed = 64 << 20
+	}
+	if o.Sink != nil {
+		o.FS = vfs.Unsynced(o.FS)
 	}
 	if o.Room == nil {
 		o.Room = func(int64) error { return nil }
@@ -127,7 +150,8 @@ type Store struct {
 	opt  Options
 	fs   vfs.FS
 	log  *slog.Logger
-	base *forkPoint // nil but for a fork
+	base *forkPoint  // nil but for a fork
+	held *remote.Log // nil without a sink
 
 	tip tipOf
 	// boundary is nil while nothing was ever dropped. It moves under logs.mu.
@@ -308,6 +332,9 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	if !opt.Foreground {
 		s.life.background.Go(func() { s.pub.run(bg) })
 		s.life.background.Go(func() { s.maintainer(bg) })
+		if s.held != nil {
+			s.life.background.Go(func() { s.held.Run(bg, s.log, s.Seal) })
+		}
 	}
 	return s, nil
 }
@@ -334,6 +361,7 @@ func (s *Store) Close(ctx context.Context) error {
 		s.log.Warn("no space to publish; the next start does it", "error", err)
 		err = nil
 	} else if err == nil {
+		s.sealLast(ctx)
 		if err := s.writeInfoLog(ctx); err != nil {
 			s.log.Warn("reflogs of tasks' records not written", "error", err)
 		}

@@ -15,7 +15,6 @@ import (
 	"io"
 	"iter"
 	"maps"
-	"path"
 	"slices"
 
 	"umbra/gitstore/object"
@@ -284,39 +283,4 @@ func (p *Pack) object(at int64, depth int) (object.Kind, []byte, error) {
 		p.cacheBytes += len(data)
 	}
 	return kind, data, nil
-}
-
-// Loose reads an object of at most max bytes that git wrote by itself below a
-// directory of objects, gitrepository-layout(5).
-func Loose(fsys vfs.FS, dir string, max int64, id object.ID) (object.Kind, []byte, bool) {
-	hex := id.String()
-	f, err := fsys.Open(path.Join(dir, hex[:2], hex[2:]))
-	if err != nil {
-		return 0, nil, false
-	}
-	defer f.Close()
-	z, err := zlib.NewReader(f)
-	if err != nil {
-		return 0, nil, false
-	}
-	r := bufio.NewReader(io.LimitReader(z, max))
-	head, err := r.ReadString(0)
-	if err != nil {
-		return 0, nil, false
-	}
-	var word string
-	var size int64
-	if _, err := fmt.Sscanf(head, "%s %d", &word, &size); err != nil || size < 0 || size > max {
-		return 0, nil, false
-	}
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return 0, nil, false
-	}
-	for _, kind := range []object.Kind{object.Commit, object.Tree, object.Blob, object.Tag} {
-		if kind.String() == word && object.Hash(kind, data) == id {
-			return kind, data, true
-		}
-	}
-	return 0, nil, false
 }

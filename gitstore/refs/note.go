@@ -2,6 +2,7 @@ package refs
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"maps"
@@ -97,6 +98,18 @@ func OpenNote(f vfs.FS, name string) (*Note, error) {
 	}
 	n.end = int64(len(data))
 	return n, nil
+}
+
+// WriteNote makes a ref log in which every ref has its value for certain, in place of
+// one that is there. It is not synced.
+func WriteNote(f vfs.FS, name string, values []Value) error {
+	h, err := f.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	all := noteGroup{values: values}
+	_, err = h.Write(all.encode([]byte(noteHeader)))
+	return errors.Join(err, h.Close())
 }
 
 // parse applies what is whole, and reports whether that was all, in this version.

@@ -12,8 +12,10 @@
 package vfs
 
 import (
+	"errors"
 	"io"
 	"io/fs"
+	"path"
 )
 
 // FS is one directory tree. Names are slash-separated, relative, without empty,
@@ -165,4 +167,44 @@ func ReadFile(f FS, name string) ([]byte, error) {
 	}
 	defer h.Close()
 	return io.ReadAll(h)
+}
+
+// RemoveAll removes a file, or a directory with all that is in it, if it exists.
+func RemoveAll(f FS, name string) error {
+	info, err := f.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		list, err := f.ReadDir(name)
+		if err != nil {
+			return err
+		}
+		for _, e := range list {
+			if err := RemoveAll(f, path.Join(name, e.Name)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := f.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// MkdirAll makes a directory and those above it that do not exist.
+func MkdirAll(f FS, dir string, perm fs.FileMode) error {
+	if dir == "." {
+		return nil
+	}
+	if err := MkdirAll(f, path.Dir(dir), perm); err != nil {
+		return err
+	}
+	if err := f.Mkdir(dir, perm); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package gitstore
+package pace
 
 import (
 	"context"
@@ -17,7 +17,7 @@ func TestPaceTakesAFifth(t *testing.T) {
 		return nil
 	}}
 	for i := range 10_000 {
-		if err := p.step(t.Context()); err != nil {
+		if err := p.Step(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		d := time.Duration(i%7) * time.Millisecond
@@ -32,11 +32,11 @@ func TestPaceTakesAFifth(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := p.step(ctx); !errors.Is(err, context.Canceled) {
+	if err := p.Step(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end: %v", err)
 	}
 	var none *Pace
-	if err := none.step(t.Context()); err != nil {
+	if err := none.Step(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,7 @@
-package gitstore
+// Package pace bounds what long work takes of a machine.
+//
+// It imports internal/errs.
+package pace
 
 import (
 	"context"
@@ -22,9 +25,9 @@ type Pace struct {
 // meanwhile waits for a disk that is busy no longer than that.
 const paceSlice = 20 * time.Millisecond
 
-// step is called often while working. It rests when it is time to, and gives
+// Step is called often while working. It rests when it is time to, and gives
 // ctx's error once ctx has ended.
-func (p *Pace) step(ctx context.Context) error {
+func (p *Pace) Step(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return errs.Wrap(context.Cause(ctx), "")
 	}

@@ -1,0 +1,150 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"umbra/gitstore/object"
+	"umbra/gitstore/remote"
+	"umbra/gitstore/sink"
+)
+
+// A store with a sink opens what the sink's log says: its own folder is emptied but
+// for packs and the commit index, and filled from the manifest; the tail becomes a
+// journal, which replay reads as any other. From then on it works as ever, without
+// syncs, and each group is appended to the log before it is accepted.
+
+// Stopped is closed when a store with a sink can take no more writes: it was fenced,
+// or the outcome of a group is unknown. It is to be closed, and opened again by who
+// has a claim. Nil without a sink.
+func (s *Store) Stopped() <-chan struct{} {
+	if s.held == nil {
+		return nil
+	}
+	return s.held.Stopped()
+}
+
+// StopCause returns why the store stopped, nil as long as it has not.
+func (s *Store) StopCause() error {
+	if s.held == nil {
+		return nil
+	}
+	return s.held.Cause()
+}
+
+// readable fails once the store was fenced.
+func (s *Store) readable() error {
+	if s.held == nil {
+		return nil
+	}
+	return s.held.Readable()
+}
+
+// openHeld reads the sink's log and makes the folder what it says; nil without a
+// sink.
+func (s *Store) openHeld(ctx context.Context) (*sink.Tail, error) {
+	if s.opt.Sink == nil {
+		return nil, nil
+	}
+	log, tail, err := remote.Open(ctx, s.opt.Sink, s.opt.MaxUnsealed)
+	if err != nil {
+		return nil, err
+	}
+	s.held = log
+	return tail, remote.Restore(ctx, log, tail, remote.Place{FS: s.fs, Repo: repoDir, Boot: s.opt.Boot,
+		Clear: []string{intentFile, droppedFile, movedDir, movedDir + ".new", damagedDir, excludeFile},
+		Keep:  func(through uint64) string { return keepNote{through: through}.String() }})
+}
+
+// excludeFile holds the workspace's own rules of what is not recorded.
+const excludeFile = "exclude"
+
+// nameHeld notes which packs the sink's store has, and fails if one is missing.
+func (s *Store) nameHeld(tail *sink.Tail) error {
+	if tail == nil {
+		return nil
+	}
+	held := remote.PacksOf(tail)
+	for _, f := range s.packs.list {
+		name := held[f.base].Name
+		f.object.Store(&name)
+		delete(held, f.base)
+	}
+	for base, p := range held {
+		return fmt.Errorf("%s (%s) is not readable", base, p.Name)
+	}
+	return nil
+}
+
+// checkHeld fails if replay did not come to the end of the tail: everything in it
+// was acknowledged.
+func (s *Store) checkHeld(tail *sink.Tail) error {
+	if tail == nil {
+		return nil
+	}
+	s.pub.pos = tail.Next() - 1
+	want := s.held.Manifest().Seq
+	for i := range tail.Groups {
+		want = max(want, tail.Groups[i].Seq)
+	}
+	if seq := s.Tip().Seq; seq != want || len(s.recovery.Torn) > 0 {
+		return fmt.Errorf("the log leads to commit %d, but its groups can be applied up to %d only: it is damaged", want, seq)
+	}
+	return nil
+}
+
+// appendHeld makes a group durable in the sink's log; it does nothing without one.
+func (s *Store) appendHeld(g *group) error {
+	if s.held == nil {
+		return nil
+	}
+	out := &sink.Group{Seq: g.tip.Seq, Data: g.buf, Records: g.rows}
+	if s.opt.TaskRecords != nil {
+		for _, t := range g.tasks {
+			out.Records = append(out.Records, s.opt.TaskRecords(*t)...)
+		}
+	}
+	for _, b := range g.blobs {
+		p := b.large.f.ref()
+		p.Name = b.large.object
+		if !slices.ContainsFunc(out.Packs, func(q sink.Pack) bool { return q.Name == p.Name }) && b.large.unnamed() {
+			out.Packs = append(out.Packs, p)
+		}
+	}
+	err := s.held.Append(out)
+	if errors.Is(err, sink.ErrStale) {
+		if err = s.putAgain(g, out); err == nil {
+			err = s.held.Append(out)
+		}
+	}
+	if err != nil {
+		s.log.Error("append to the log failed", "position", out.Pos, "error", err)
+		return err
+	}
+	endOf(g.j).pos = out.Pos
+	return nil
+}
+
+// unnamed reports whether no group has named the blob's pack yet.
+func (l *largeBlob) unnamed() bool {
+	l.set.mu.Lock()
+	defer l.set.mu.Unlock()
+	return !l.committed
+}
+
+// stored returns the name of the pack in a sink's store, empty if it has none.
+func (f *packFile) stored() string {
+	if name := f.object.Load(); name != nil {
+		return *name
+	}
+	return ""
+}
+
+// ref describes a pack of the sink's store.
+func (f *packFile) ref() sink.Pack {
+	sum, _ := f.p.Checksum()
+	return sink.Pack{Name: f.stored(), Sum: object.ID(sum), Size: f.p.PackBytes(), Idx: f.p.FileBytes() - f.p.PackBytes(),
+		Count: uint32(f.count), Through: f.keep.through}
+}

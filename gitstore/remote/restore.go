@@ -1,0 +1,265 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"sync"
+
+	"umbra/gitstore/journal"
+	"umbra/gitstore/pack"
+	"umbra/gitstore/refs"
+	"umbra/gitstore/sink"
+	"umbra/internal/vfs"
+)
+
+// Place is a workspace's directory that becomes what a log says.
+type Place struct {
+	FS    vfs.FS
+	Repo  string                      // the repository's directory in it
+	Clear []string                    // what else is the log's to say
+	Keep  func(through uint64) string // the text of a pack's .keep
+	// Boot names this start of the system. Packs that were written under another,
+	// which a power failure may have torn, are read whole before they are used.
+	Boot string
+}
+
+// bootFile holds Place.Boot of when packs were written.
+const bootFile = "cache"
+
+// fetchers is how many objects are fetched at once.
+const fetchers = 8
+
+// Restore removes from the directory what the log says better, and writes that: refs,
+// files, the packs, and a journal with the groups of the tail, which is to be
+// replayed. Packs that are there already, and whole, are kept.
+func Restore(ctx context.Context, l *Log, tail *sink.Tail, to Place) error {
+	held := PacksOf(tail)
+	for _, name := range append([]string{journal.Dir, "refs", to.Repo + "/refs", to.Repo + "/logs", to.Repo + "/packed-refs", to.Repo + "/shallow"}, to.Clear...) {
+		if err := vfs.RemoveAll(to.FS, name); err != nil {
+			return err
+		}
+	}
+	if err := to.keepSound(ctx, held); err != nil {
+		return err
+	}
+	if err := to.FS.Mkdir(journal.Dir, 0o700); err != nil {
+		return err
+	}
+	if err := refs.Init(to.FS, to.Repo); err != nil {
+		return err
+	}
+	m := l.Manifest()
+	if err := to.writeRefs(m.Refs); err != nil {
+		return err
+	}
+	var jobs []func(context.Context) error
+	for _, f := range m.Files {
+		jobs = append(jobs, func(ctx context.Context) error { return to.fetchFile(ctx, l, &f) })
+	}
+	for _, p := range held {
+		if _, err := to.FS.Lstat(to.file(&p) + ".idx"); err != nil {
+			jobs = append(jobs, func(ctx context.Context) error { return to.FetchPack(ctx, l, &p) })
+		}
+	}
+	if err := atOnce(ctx, jobs); err != nil {
+		return err
+	}
+	return to.writeTail(tail)
+}
+
+// atOnce runs jobs, several at a time, up to the first error.
+func atOnce(ctx context.Context, jobs []func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, fetchers)
+	for _, job := range jobs {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := job(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// PacksOf returns the packs that the log names, by Base.
+func PacksOf(tail *sink.Tail) map[string]sink.Pack {
+	out := make(map[string]sink.Pack)
+	if tail.Manifest != nil {
+		for _, p := range tail.Manifest.Packs {
+			out[Base(&p)] = p
+		}
+	}
+	for i := range tail.Groups {
+		for _, p := range tail.Groups[i].Packs {
+			out[Base(&p)] = p
+		}
+	}
+	return out
+}
+
+func (to *Place) dir() string { return to.Repo + "/objects/pack" }
+
+// file returns the path of a pack, without suffix.
+func (to *Place) file(p *sink.Pack) string { return path.Join(to.dir(), Base(p)) }
+
+// keepSound removes the packs that the log does not name, or that are not whole.
+func (to *Place) keepSound(ctx context.Context, held map[string]sink.Pack) error {
+	boot, err := vfs.ReadFile(to.FS, bootFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	trusted := to.Boot != "" && string(boot) == to.Boot+"\n"
+	names, err := to.FS.ReadDir(to.dir())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	sound := make(map[string]bool)
+	for _, e := range names {
+		base, isIdx := strings.CutSuffix(e.Name, ".idx")
+		if p, ok := held[base]; ok && isIdx {
+			sound[base] = trusted || Sound(to.FS, &p, to.file(&p)+".pack", to.file(&p)+".idx")
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	for _, e := range names {
+		if base, _, _ := strings.Cut(e.Name, "."); !sound[base] {
+			if err := vfs.RemoveAll(to.FS, path.Join(to.dir(), e.Name)); err != nil {
+				return err
+			}
+		}
+	}
+	if trusted {
+		return nil
+	}
+	return replace(to.FS, bootFile, []byte(to.Boot+"\n"))
+}
+
+// fetchFile gives a file of the manifest its place.
+func (to *Place) fetchFile(ctx context.Context, k Fetcher, f *sink.File) error {
+	data := f.Data
+	if f.Object != "" {
+		r, err := k.Fetch(ctx, f.Object, 0, f.Size)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		data = make([]byte, f.Size)
+		if _, err := io.ReadFull(r, data); err != nil {
+			return unavailable(err)
+		}
+	}
+	if dir := path.Dir(f.Name); dir != "." {
+		if err := to.FS.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return replace(to.FS, f.Name, data)
+}
+
+// FetchPack brings a pack and its index to the local disk, whole and verified.
+func (to *Place) FetchPack(ctx context.Context, k Fetcher, p *sink.Pack) error {
+	temp, file := path.Join(journal.Dir, "tmp-"+Base(p)), to.file(p)
+	if err := fetchPack(ctx, k, to.FS, p, temp+".pack", temp+".idx"); err != nil {
+		return err
+	}
+	return errors.Join(replace(to.FS, file+".keep", []byte(to.Keep(p.Through))),
+		to.FS.Rename(temp+".pack", file+".pack"), to.FS.Rename(temp+".idx", file+".idx"))
+}
+
+// writeRefs gives git's refs and the ref log the manifest's values.
+func (to *Place) writeRefs(list []sink.Ref) error {
+	if len(list) == 0 {
+		return nil
+	}
+	var packed strings.Builder
+	values := make([]refs.Value, 0, len(list))
+	for _, r := range list {
+		values = append(values, refs.Value{Name: r.Name, ID: r.ID})
+		if r.Name != refs.Boundary {
+			fmt.Fprintf(&packed, "%s %s\n", r.ID, r.Name)
+		}
+	}
+	if err := replace(to.FS, to.Repo+"/packed-refs", []byte(packed.String())); err != nil {
+		return err
+	}
+	return refs.WriteNote(to.FS, "refs", values)
+}
+
+// writeTail makes a journal of the groups that the manifest does not include. Deltas
+// name their bases by distance, so groups of several journals may follow each other.
+func (to *Place) writeTail(tail *sink.Tail) error {
+	head := pack.Header(0)
+	data := head[:]
+	for i := range tail.Groups {
+		data = append(data, tail.Groups[i].Data...)
+	}
+	if len(data) == len(head) {
+		return nil
+	}
+	return replace(to.FS, path.Join(journal.Dir, fmt.Sprintf("%010d%s", 1, journal.Suffix)), data)
+}
+
+// replace writes a file in one step.
+func replace(fsys vfs.FS, name string, data []byte) error {
+	err := write(fsys, name+".tmp", func(f io.Writer) error {
+		_, err := f.Write(data)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return fsys.Rename(name+".tmp", name)
+}
+
+// PutFiles adds files to a manifest: what may change at any time, and what only
+// grows or never changes, by name with the path at which it is read now. One that
+// does not exist is left out.
+func (l *Log) PutFiles(ctx context.Context, fsys vfs.FS, m *sink.Manifest, inline []string, files map[string]string) error {
+	old := make(map[string]sink.File)
+	for _, f := range l.Manifest().Files {
+		old[f.Name] = f
+	}
+	add := func(name, from string, inline bool) error {
+		data, err := vfs.ReadFile(fsys, from)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		f := sink.File{Name: name, Size: int64(len(data)), Data: data}
+		if f.Size > sink.MaxInline && !inline {
+			f.Data, f.Object = nil, old[name].Object
+			if f.Object == "" || old[name].Size != f.Size {
+				if f.Object, err = l.Put(ctx, Bytes(data)); err != nil {
+					return err
+				}
+			}
+		}
+		m.Files = append(m.Files, f)
+		return nil
+	}
+	for _, name := range inline {
+		if err := add(name, name, true); err != nil {
+			return err
+		}
+	}
+	for name, from := range files {
+		if err := add(name, from, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}

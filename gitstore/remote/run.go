@@ -1,0 +1,63 @@
+package remote
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Retries of a seal that failed.
+const (
+	sealRetry    = time.Second
+	maxSealRetry = 30 * time.Second
+)
+
+// Run calls seal when it is due, until ctx ends or the store stops.
+func (l *Log) Run(ctx context.Context, log *slog.Logger, seal func(context.Context) error) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	retry := time.Duration(0)
+	for {
+		wait, due := l.sealIn(), l.due
+		if retry > 0 {
+			wait, due = retry, nil
+		}
+		if wait > 0 {
+			timer.Reset(wait)
+			select {
+			case <-ctx.Done():
+				return
+			case <-l.ended:
+				return
+			case <-due:
+				continue
+			case <-timer.C:
+				if retry == 0 && l.sealIn() > 0 {
+					continue
+				}
+			}
+		}
+		err := seal(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			retry = 0
+		} else {
+			retry = min(max(2*retry, sealRetry), maxSealRetry)
+			log.Warn("the log was not sealed; it is retried", "error", err)
+		}
+	}
+}
+
+// sealIn returns how long the next seal has time.
+func (l *Log) sealIn() time.Duration {
+	bytes, since := l.Unsealed()
+	switch {
+	case bytes >= SealBytes:
+		return 0
+	case since.IsZero():
+		return SealAfter
+	}
+	return time.Until(since.Add(SealAfter))
+}

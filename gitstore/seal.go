@@ -1,0 +1,257 @@
+package gitstore
+
+import (
+	"context"
+	"errors"
+	"path"
+
+	"umbra/gitstore/refs"
+	"umbra/gitstore/remote"
+	"umbra/gitstore/sink"
+	"umbra/internal/errs"
+)
+
+// What a store with a sink does locally (publish, merge, collect, purge) it does as
+// ever; the manifest follows: it names the packs that are in use, and a swap makes it
+// so. A pack is put before it is named, and none is ever removed from the sink's
+// store but by the sink's sweeper. So a swap that fails costs nothing but a retry.
+
+// mergedSeal bounds the packs that are merged before they are put, in bytes.
+const mergedSeal = 64 << 20
+
+// Seal puts everything that is published into the sink's store, and trims its log.
+// Writers go on meanwhile. It does nothing without a sink.
+func (s *Store) Seal(ctx context.Context) error {
+	if s.held == nil {
+		return nil
+	}
+	s.upkeep.mmu.Lock()
+	defer s.upkeep.mmu.Unlock()
+	return s.sealLocked(ctx)
+}
+
+// sealLocked is like Seal; the caller holds mmu.
+func (s *Store) sealLocked(ctx context.Context) error {
+	if err := s.held.Cause(); err != nil {
+		return errs.Wrap(err, "")
+	}
+	for try := 0; ; try++ {
+		err := s.sealOnce(ctx)
+		if !errors.Is(err, sink.ErrStale) || try > 0 {
+			return errs.Wrap(err, "")
+		}
+		s.forgetPut()
+	}
+}
+
+// sealOnce does one seal. mmu is held.
+func (s *Store) sealOnce(ctx context.Context) error {
+	p := &s.pub
+	p.mu.Lock()
+	lctx, cancel := context.WithTimeout(ctx, lockPatience)
+	_, err := p.publishLocked(lctx)
+	cancel()
+	m := &sink.Manifest{Base: p.pos, Seq: p.noted}
+	values := s.note.All()
+	used := s.packs.inUse()
+	p.mu.Unlock()
+	defer func() {
+		for _, f := range used {
+			f.release()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	var small []*packFile
+	for _, f := range used {
+		if f.stored() == "" && f.p.PackBytes() < mergedSeal {
+			small = append(small, f)
+		}
+	}
+	if len(small) > 1 {
+		if err := s.merge(ctx, small); err != nil {
+			return err
+		}
+		for _, f := range used {
+			f.release()
+		}
+		used = s.packs.inUse()
+	}
+	return s.swapTo(ctx, m, used, values, "", false)
+}
+
+// swapTo puts what the store's packs and files have and the sink's store has not,
+// and makes it the manifest. newMap is the temporary name of a purge's map that has
+// none yet. mmu is held.
+func (s *Store) swapTo(ctx context.Context, m *sink.Manifest, used []*packFile, values map[string]ID, newMap string, purge bool) error {
+	for _, f := range used {
+		if err := s.put(ctx, f); err != nil {
+			return err
+		}
+		m.Packs = append(m.Packs, f.ref())
+	}
+	for name, id := range values {
+		m.Refs = append(m.Refs, sink.Ref{Name: name, ID: id})
+	}
+	maps, err := s.movedFiles()
+	if err != nil {
+		return err
+	}
+	files := map[string]string{droppedFile: droppedFile}
+	for _, n := range maps {
+		files[movedName(n)] = movedName(n)
+	}
+	if newMap != "" {
+		files[path.Join(movedDir, path.Base(newMap))] = newMap
+	}
+	if err := s.held.PutFiles(ctx, s.fs, m, []string{excludeFile}, files); err != nil {
+		return err
+	}
+	return s.held.Swap(ctx, m, purge)
+}
+
+// put makes a pack an object of the sink's store, if it is none.
+func (s *Store) put(ctx context.Context, f *packFile) error {
+	if f.stored() != "" {
+		return nil
+	}
+	file := path.Join(packDir, f.base)
+	name, err := s.putFiles(ctx, file+".pack", file+idxSuffix)
+	if err != nil {
+		return err
+	}
+	f.object.Store(&name)
+	return nil
+}
+
+func (s *Store) putFiles(ctx context.Context, packName, idxName string) (string, error) {
+	o, done, err := remote.OpenPack(s.fs, packName, idxName)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	return s.held.Put(ctx, o)
+}
+
+// putLarge puts a large blob's pack; the group that commits it names it.
+func (s *Store) putLarge(ctx context.Context, name string) (string, error) {
+	if s.held == nil {
+		return "", nil
+	}
+	return s.putFiles(ctx, name+largeSuffix, name+idxSuffix)
+}
+
+// putBaseline puts a pack of a baseline; the next group names it.
+func (s *Store) putBaseline(ctx context.Context, base string) error {
+	if s.held == nil {
+		return nil
+	}
+	f := s.packs.named(base)
+	if f == nil {
+		return nil // superseded already
+	}
+	defer f.release()
+	err := s.put(ctx, f)
+	if err == nil {
+		s.held.Use(f.ref())
+	}
+	return err
+}
+
+// putAgain puts the packs anew that a group names, and that are too old to be named
+// for the first time.
+func (s *Store) putAgain(g *group, out *sink.Group) error {
+	ctx := context.Background()
+	for i := range out.Packs {
+		p := &out.Packs[i]
+		s.held.Unuse(p.Name)
+		if f := s.packs.named(remote.Base(p)); f != nil {
+			f.object.Store(nil)
+			err := s.put(ctx, f)
+			p.Name = f.stored()
+			f.release()
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		for _, b := range g.blobs {
+			if b.large.object == p.Name {
+				name, err := s.putLarge(ctx, b.large.name)
+				if err != nil {
+					return err
+				}
+				b.large.set.mu.Lock()
+				b.large.object, p.Name = name, name
+				b.large.set.mu.Unlock()
+			}
+		}
+	}
+	return nil
+}
+
+// forgetPut makes the next seal put everything again that the manifest does not name.
+func (s *Store) forgetPut() {
+	known := make(map[string]bool)
+	for _, name := range s.held.Manifest().Objects() {
+		known[name] = true
+	}
+	s.packs.mu.RLock()
+	defer s.packs.mu.RUnlock()
+	for _, f := range s.packs.list {
+		if name := f.stored(); !known[name] && !s.held.Named(name) {
+			f.object.Store(nil)
+		}
+	}
+}
+
+// swapHeld is the switch of a purge where a sink holds the history. The committer
+// rests, and everything is published. mmu and pub.mu are held.
+func (p *Purge) swapHeld(ctx context.Context, in *purgeIntent) error {
+	s := p.s
+	if s.held == nil {
+		return nil
+	}
+	m := &sink.Manifest{Base: s.pub.pos, Seq: s.pub.noted}
+	values := s.note.All()
+	for _, r := range in.Refs {
+		if _, now, err := r.ids(); err != nil {
+			return err
+		} else if values[r.Name] = now; now.IsZero() {
+			delete(values, r.Name)
+		}
+	}
+	if _, now, err := in.Boundary.ids(); err != nil {
+		return err
+	} else if !now.IsZero() {
+		values[refs.Boundary] = now
+	}
+	gone := setOf(in.Drop)
+	var used []*packFile
+	for _, f := range s.packs.inUse() {
+		defer f.release()
+		if !gone[f.base] {
+			used = append(used, f)
+		}
+	}
+	err := s.swapTo(ctx, m, used, values, purgeTemp(in.Moved), true)
+	if err != nil && !errors.Is(err, sink.ErrRefused) {
+		s.held.Stop(err) // it may have been done: the next owner sees
+	}
+	return err
+}
+
+// sealLast seals what is left when the store is closed. Where that is not possible
+// the log has it.
+func (s *Store) sealLast(ctx context.Context) {
+	if s.held == nil || s.held.Cause() != nil {
+		return
+	}
+	if bytes, _ := s.held.Unsealed(); bytes == 0 {
+		return
+	}
+	if err := s.Seal(ctx); err != nil {
+		s.log.Warn("the log was not sealed; its next owner does it", "error", err)
+	}
+}
