@@ -14,8 +14,7 @@ const (
 )
 
 var largePackages = map[string]int{
-	"internal/workspace": 12191,
-	"gitstore":           12041,
+	"gitstore": 12041,
 }
 
 var largeStructs = map[string]int{}

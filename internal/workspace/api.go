@@ -1,14 +1,15 @@
 package workspace
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/workspace/browse"
 	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/op"
+	"umbra/internal/workspace/pathlock"
+	"umbra/internal/workspace/record"
 	"umbra/internal/wspath"
 )
 
@@ -26,8 +27,19 @@ type (
 	Skip        = op.Skip
 	Kind        = op.Kind
 	FolderMove  = op.FolderMove
+	Limits      = op.Limits
 
 	IgnoreSources = disk.IgnoreSources
+	NotHeld       = pathlock.NotHeld
+	Owner         = record.Owner
+	ListOptions   = browse.ListOptions
+	Listed        = browse.Listed
+	Looked        = browse.Looked
+	Node          = browse.Node
+	Opened        = browse.Opened
+	Peeked        = browse.Peeked
+	Owners        = record.Owners
+	NoOwners      = record.NoOwners
 )
 
 // The kinds of operations, and of what is at a path.
@@ -54,32 +66,6 @@ func FolderMoves(m *message.Message) []FolderMove { return op.FolderMoves(m) }
 // Filled returns the directories that existed before a commit's request put
 // something into them.
 func Filled(m *message.Message) []wspath.Path { return op.Filled(m) }
-
-func folderTrailers(moves []FolderMove) []message.Trailer { return op.FolderTrailers(moves) }
-
-func filledTrailers(filled map[wspath.Path]bool, entries []netEntry) []message.Trailer {
-	var out []message.Trailer
-	for _, dir := range slices.Sorted(maps.Keys(filled)) {
-		if filled[dir] && slices.ContainsFunc(entries, func(e netEntry) bool { return e.after.Mode != 0 && e.after.Path.IsUnder(dir) }) {
-			out = append(out, message.Trailer{Key: op.KeyFilled, Value: string(dir)})
-		}
-	}
-	return out
-}
-
-// remadeTrailers names the removed directories of which a file that was there before
-// is there afterwards.
-func remadeTrailers(removed []removal, entries []netEntry) []message.Trailer {
-	var out []message.Trailer
-	for _, r := range removed {
-		if dir := r.node.origin; r.node.kind == KindDir && dir != "" && slices.ContainsFunc(entries, func(e netEntry) bool {
-			return e.OldPath == "" && e.before.Mode != 0 && e.after.Mode != 0 && e.after.Path.IsUnder(dir)
-		}) {
-			out = append(out, message.Trailer{Key: op.KeyRemade, Value: string(dir)})
-		}
-	}
-	return out
-}
 
 // SyncOptions steer a full scan.
 type SyncOptions struct {
@@ -120,10 +106,3 @@ const (
 	Reconciling State = "reconciling"
 	Missing     State = "missing"
 )
-
-// Limits of a workspace; the zero value means the defaults of the contracts.
-type Limits struct {
-	CaptureBytes int64 // 256 MiB; a larger file found on disk is not recorded
-	EditBytes    int64 // 64 MiB; OpEdit
-	CacheBytes   int64 // 64 MiB; of histories in memory, all workspaces together
-}

@@ -12,7 +12,12 @@ import (
 	"umbra/gitstore/message"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/content"
 	"umbra/internal/workspace/disk"
+	"umbra/internal/workspace/materialize"
+	"umbra/internal/workspace/pathlock"
+	"umbra/internal/workspace/plan"
+	"umbra/internal/workspace/record"
 	"umbra/internal/wspath"
 )
 
@@ -43,9 +48,9 @@ func (w *Workspace) Apply(ctx context.Context, req Request) (*Result, error) {
 	if err := w.roomFor(&req); err != nil {
 		return nil, err
 	}
-	c := newContents(w)
-	defer c.release()
-	if err := c.prepare(ctx, req.Ops); err != nil {
+	c := content.New(w.disk, w.keeper.DropLater)
+	defer c.Release()
+	if err := c.Prepare(ctx, req.Ops); err != nil {
 		return nil, w.explain(err)
 	}
 	paths := make([]wspath.Path, 0, len(req.Ops))
@@ -57,13 +62,13 @@ func (w *Workspace) Apply(ctx context.Context, req Request) (*Result, error) {
 	}
 	for {
 		var res *Result
-		err := w.locked(ctx, paths, func(lock *pathLock) (err error) {
-			defer c.close()
+		err := w.locks.With(ctx, paths, func(lock *pathlock.Lock) (err error) {
+			defer c.Close()
 			res, err = w.applyLocked(ctx, &req, lock, c)
 			return err
 		})
-		if more, ok := errors.AsType[*needLocks](err); ok {
-			paths = append(paths, more.paths...)
+		if more, ok := errors.AsType[*plan.NeedLocks](err); ok {
+			paths = append(paths, more.Paths...)
 			continue
 		}
 		return res, w.explain(err)
@@ -86,17 +91,17 @@ func (w *Workspace) explain(err error) error {
 type attempt struct {
 	w   *Workspace
 	req *Request
-	c   *contents
+	c   *content.Prepared
 	// made are the commits that this request caused. They are settled together
 	// when the disk agrees with them.
 	made []uint64
 }
 
-func (w *Workspace) applyLocked(ctx context.Context, req *Request, lock *pathLock, c *contents) (*Result, error) {
+func (w *Workspace) applyLocked(ctx context.Context, req *Request, lock *pathlock.Lock, c *content.Prepared) (*Result, error) {
 	if res, err := w.replay(ctx, req); err != nil || res != nil {
 		return res, err
 	}
-	if err := c.current(req.Ops); err != nil {
+	if err := c.Current(req.Ops); err != nil {
 		return nil, err
 	}
 	a := &attempt{w: w, req: req, c: c}
@@ -108,14 +113,14 @@ func (w *Workspace) applyLocked(ctx context.Context, req *Request, lock *pathLoc
 			w.suspect.Store(true)
 			w.unsettled.Store(true)
 		}
-		w.progress.settle(a.made...)
+		w.progress.Settle(a.made...)
 	}()
 	res, err := a.rounds(ctx, lock)
 	returned = true
 	return res, err
 }
 
-func (a *attempt) rounds(ctx context.Context, lock *pathLock) (*Result, error) {
+func (a *attempt) rounds(ctx context.Context, lock *pathlock.Lock) (*Result, error) {
 	for range maxRounds {
 		res, again, err := a.round(ctx, lock)
 		if err != nil || !again {
@@ -127,9 +132,9 @@ func (a *attempt) rounds(ctx context.Context, lock *pathLock) (*Result, error) {
 
 // round plans, commits and materialises once; again says that a person was in
 // between, and all has to be judged anew.
-func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again bool, err error) {
+func (a *attempt) round(ctx context.Context, lock *pathlock.Lock) (res *Result, again bool, err error) {
 	w := a.w
-	p, err := w.makePlan(ctx, a.req, lock, a.c)
+	p, err := plan.Make(ctx, w.rec, w.limits, a.req, lock, a.c)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
 		return nil, true, nil // gone, or a link, between a look and the next
 	}
@@ -138,31 +143,31 @@ func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again
 		return nil, false, err
 	}
 	if !w.disk.Physical() {
-		p.forgetFolders()
+		p.ForgetFolders()
 	}
 	if a.req.DryRun {
-		_, err := w.obeys(ctx, a.req.By.Source, a.req.By.TaskID, p.entries(), false)
-		return p.preview(), false, err
+		_, err := w.rec.Obeys(ctx, a.req.By.Source, a.req.By.TaskID, p.Entries(), false)
+		return p.Preview(), false, err
 	}
-	if len(p.external) > 0 {
-		seqs, err := w.commitExternal(ctx, p.external)
+	if len(p.External) > 0 {
+		seqs, err := w.rec.CommitExternal(ctx, p.External)
 		a.made = append(a.made, seqs...)
 		if err != nil {
 			return nil, false, err
 		}
 	}
-	entries := p.entries()
-	if p.named, err = w.obeys(ctx, a.req.By.Source, a.req.By.TaskID, entries, false); err != nil {
+	entries := p.Entries()
+	if p.Named, err = w.rec.Obeys(ctx, a.req.By.Source, a.req.By.TaskID, entries, false); err != nil {
 		return nil, false, err
 	}
-	if len(entries) == 0 && !p.bare {
+	if len(entries) == 0 && !p.Bare {
 		if a.req.Check != nil {
 			err = a.req.Check()
 		}
-		return &Result{Ops: p.ops}, false, err
+		return &Result{Ops: p.Ops}, false, err
 	}
 	if w.disk.Physical() {
-		if err := p.arrange(); err != nil {
+		if err := p.Arrange(); err != nil {
 			return nil, false, err
 		}
 	}
@@ -177,49 +182,49 @@ func (a *attempt) round(ctx context.Context, lock *pathLock) (res *Result, again
 	}
 	if !w.disk.Physical() {
 		for i := range entries {
-			if e := entries[i].after; e.Mode != 0 {
+			if e := entries[i].After; e.Mode != 0 {
 				w.disk.Wrote(e, c.When)
 			}
 		}
-		return p.done(c, entries), false, nil
+		return p.Done(c, entries), false, nil
 	}
 	// From here on there is no way back but a commit of its own.
 	ctx = context.WithoutCancel(ctx)
-	m := &materialiser{w: w, p: p}
+	m := w.target.Begin(p)
 	began := time.Now()
-	if err = m.recordMoves(c.Seq); err == nil {
-		err = m.run(ctx)
+	if err = m.RecordMoves(c.Seq); err == nil {
+		err = m.Run(ctx)
 	}
 	w.meter.Materialise.Since(began)
 	w.meter.step(ctx, "materialise", began, c)
-	w.progress.dirty(m.touched())
+	w.progress.Dirty(m.Touched())
 	switch {
 	case err != nil:
 		return nil, false, a.rollback(ctx, m, c, entries, err)
-	case len(m.foreign) > 0:
+	case len(m.Foreign) > 0:
 		return a.meet(ctx, m, c, entries)
 	}
-	m.finish()
+	m.Finish()
 	w.cover(entries)
-	return p.done(c, entries), false, nil
+	return p.Done(c, entries), false, nil
 }
 
 // recordAnyway keeps what a person changed of tracked files when the request
 // that came upon it fails because of that change.
-func (a *attempt) recordAnyway(ctx context.Context, p *plan, err error) {
+func (a *attempt) recordAnyway(ctx context.Context, p *plan.Plan, err error) {
 	if a.req.DryRun || (!errs.Is(err, errs.Precondition) && !errs.Is(err, errs.NotFound)) {
 		return
 	}
-	var tracked []external
-	for _, x := range p.external {
-		if x.old.Mode != 0 {
+	var tracked []record.External
+	for _, x := range p.External {
+		if x.Old.Mode != 0 {
 			tracked = append(tracked, x)
 		}
 	}
 	if len(tracked) == 0 {
 		return
 	}
-	seqs, rerr := a.w.commitExternal(ctx, tracked)
+	seqs, rerr := a.w.rec.CommitExternal(ctx, tracked)
 	a.made = append(a.made, seqs...)
 	if rerr != nil {
 		a.w.log.Warn("external change not recorded; the next scan finds it", "error", rerr)
@@ -227,12 +232,12 @@ func (a *attempt) recordAnyway(ctx context.Context, p *plan, err error) {
 }
 
 // commit makes the request's commit.
-func (a *attempt) commit(ctx context.Context, p *plan, entries []netEntry) (gitstore.Committed, error) {
-	m, err := p.message(ctx, entries)
+func (a *attempt) commit(ctx context.Context, p *plan.Plan, entries []record.Entry) (gitstore.Committed, error) {
+	m, err := p.Message(ctx, entries)
 	if err != nil {
 		return gitstore.Committed{}, err
 	}
-	d := gitstore.Draft{Edits: p.edits, Message: m, Authored: a.req.Authored, Entries: len(entries), AllowEmpty: true}
+	d := gitstore.Draft{Edits: p.Edits, Message: m, Authored: a.req.Authored, Entries: len(entries), AllowEmpty: true}
 	if check := a.req.Check; check != nil {
 		d.Check = func(gitstore.Snapshot) error { return check() }
 	}
@@ -245,14 +250,14 @@ func (a *attempt) commit(ctx context.Context, p *plan, entries []netEntry) (gits
 
 // rollback answers for a disk that refused: what was done there is undone, and
 // the commit taken back by another.
-func (a *attempt) rollback(ctx context.Context, m *materialiser, c gitstore.Committed, entries []netEntry, cause error) error {
-	orphans, err := m.undo(ctx)
+func (a *attempt) rollback(ctx context.Context, m *materialize.Materializer, c gitstore.Committed, entries []record.Entry, cause error) error {
+	orphans, err := m.Undo(ctx)
 	if err != nil {
 		a.w.log.Error("disk not wholly put back; the next scan records what it is", "error", err)
 		a.w.suspect.Store(true)
 	}
 	if c.Seq > 0 {
-		back, err := a.w.commitBack(ctx, m.p, c, entries, message.Rollback, nil)
+		back, err := a.w.rec.CommitBack(ctx, &a.req.By, c, entries, message.Rollback, nil)
 		if err != nil {
 			// History says more than the disk holds; a scan makes it true again.
 			a.w.log.Error("commit not taken back", "commit", c.Commit.String(), "error", err)
@@ -266,27 +271,27 @@ func (a *attempt) rollback(ctx context.Context, m *materialiser, c gitstore.Comm
 }
 
 // adopt records what could not be put back.
-func (a *attempt) adopt(ctx context.Context, orphans []orphan) {
+func (a *attempt) adopt(ctx context.Context, orphans []materialize.Orphan) {
 	for _, o := range orphans {
-		seqs, err := a.w.recordLate(ctx, o.path, o.out, "")
+		seqs, err := a.w.keeper.RecordLate(ctx, o.Path, o.Out, "")
 		a.made = append(a.made, seqs...)
 		if err != nil {
-			a.w.log.Error("displaced file not recorded; it is at the next start", "name", o.out.Temp, "error", err)
+			a.w.log.Error("displaced file not recorded; it is at the next start", "name", o.Out.Temp, "error", err)
 		}
 	}
 }
 
 // meet answers for a person who was there between the look and the step.
-func (a *attempt) meet(ctx context.Context, m *materialiser, c gitstore.Committed, entries []netEntry) (*Result, bool, error) {
+func (a *attempt) meet(ctx context.Context, m *materialize.Materializer, c gitstore.Committed, entries []record.Entry) (*Result, bool, error) {
 	if res, done, err := a.overPerson(ctx, m, c, entries); done || err != nil {
 		return res, false, err
 	}
 	// Put everything back as the person has it, take ours back, judge again.
-	paths := make([]wspath.Path, len(m.foreign))
-	for i := range m.foreign {
-		paths[i] = m.foreign[i].path
+	paths := make([]wspath.Path, len(m.Foreign))
+	for i := range m.Foreign {
+		paths[i] = m.Foreign[i].Path
 	}
-	orphans, err := m.undo(ctx)
+	orphans, err := m.Undo(ctx)
 	if err != nil {
 		a.w.log.Error("disk not wholly put back; the next scan records what it is", "error", err)
 		a.w.suspect.Store(true)
@@ -295,7 +300,7 @@ func (a *attempt) meet(ctx context.Context, m *materialiser, c gitstore.Committe
 		more, err := a.standing(ctx, paths, entries)
 		if err == nil {
 			var back gitstore.Committed
-			if back, err = a.w.commitBack(ctx, m.p, c, entries, message.External, more); err == nil {
+			if back, err = a.w.rec.CommitBack(ctx, &a.req.By, c, entries, message.External, more); err == nil {
 				a.made = append(a.made, back.Seq)
 			}
 		}
@@ -310,19 +315,19 @@ func (a *attempt) meet(ctx context.Context, m *materialiser, c gitstore.Committe
 
 // standing captures the files that a person put where ours were to go. Only
 // what one of the entries covers: the rest is found when it is judged again.
-func (a *attempt) standing(ctx context.Context, paths []wspath.Path, entries []netEntry) ([]external, error) {
+func (a *attempt) standing(ctx context.Context, paths []wspath.Path, entries []record.Entry) ([]record.External, error) {
 	before := make(map[wspath.Path]gitstore.Entry)
 	for _, e := range entries {
 		if strings.HasSuffix(e.Path, "/") {
 			continue
 		}
-		if e.before.Mode != 0 {
-			before[e.before.Path] = e.before
-		} else if _, ok := before[e.after.Path]; !ok {
-			before[e.after.Path] = gitstore.Entry{}
+		if e.Before.Mode != 0 {
+			before[e.Before.Path] = e.Before
+		} else if _, ok := before[e.After.Path]; !ok {
+			before[e.After.Path] = gitstore.Entry{}
 		}
 	}
-	var out []external
+	var out []record.External
 	for _, path := range paths {
 		old, ok := before[path]
 		if !ok {
@@ -332,15 +337,15 @@ func (a *attempt) standing(ctx context.Context, paths []wspath.Path, entries []n
 		if err != nil {
 			return nil, err
 		}
-		x := external{path: path, old: old}
+		x := record.External{Path: path, Old: old}
 		switch s.Kind {
 		case KindFile, KindSymlink:
 			b, err := a.w.disk.Capture(ctx, path, &s)
 			if err != nil {
 				return nil, err
 			}
-			a.c.all = append(a.c.all, &content{blob: b})
-			x.mode, x.blob, x.hasBlob = s.Mode, b, true
+			a.c.All = append(a.c.All, &content.Content{Blob: b})
+			x.Mode, x.Blob, x.HasBlob = s.Mode, b, true
 		case KindNone:
 			if old.Mode == 0 {
 				continue
@@ -356,104 +361,64 @@ func (a *attempt) standing(ctx context.Context, paths []wspath.Path, entries []n
 // overPerson is the common case of meet, one file that is written or deleted:
 // the person's bytes are recorded from where they came out, ours are judged on
 // them, and if they hold committed once more; they stand already.
-func (a *attempt) overPerson(ctx context.Context, m *materialiser, c gitstore.Committed, entries []netEntry) (*Result, bool, error) {
-	w, p := a.w, m.p
-	if len(a.req.Ops) != 1 || len(entries) != 1 || len(p.steps) != 1 || len(m.foreign) != 1 || m.foreign[0].out == nil || c.Seq == 0 {
+func (a *attempt) overPerson(ctx context.Context, m *materialize.Materializer, c gitstore.Committed, entries []record.Entry) (*Result, bool, error) {
+	w, p := a.w, m.P
+	if len(a.req.Ops) != 1 || len(entries) != 1 || len(p.Steps) != 1 || len(m.Foreign) != 1 || m.Foreign[0].Out == nil || c.Seq == 0 {
 		return nil, false, nil
 	}
-	op, f := &a.req.Ops[0], m.foreign[0]
-	kind := disk.KindOf(f.out.Info.Mode)
-	if (op.Kind != OpWrite && op.Kind != OpDelete && op.Kind != OpSymlink) || (kind != KindFile && kind != KindSymlink) || p.steps[0].kind == stepChmod {
+	op, f := &a.req.Ops[0], m.Foreign[0]
+	kind := disk.KindOf(f.Out.Info.Mode)
+	if (op.Kind != OpWrite && op.Kind != OpDelete && op.Kind != OpSymlink) || (kind != KindFile && kind != KindSymlink) || p.Steps[0].Kind == plan.StepChmod {
 		return nil, false, nil
 	}
-	s := disk.Seen{Kind: kind, Info: f.out.Info, Mode: disk.GitMode(f.out.Info)}
-	b, err := w.captureAside(ctx, f.out, &s)
+	s := disk.Seen{Kind: kind, Info: f.Out.Info, Mode: disk.GitMode(f.Out.Info)}
+	b, err := w.keeper.CaptureAside(ctx, f.Out, &s)
 	if err != nil {
 		return nil, false, nil // put back, it is judged by the long way
 	}
-	a.c.all = append(a.c.all, &content{blob: b})
-	x := external{path: f.path, old: entries[0].before, mode: s.Mode, blob: b, hasBlob: true}
-	n := &vnode{kind: kind, mode: s.Mode, id: b.ID()}
-	if err := p.judge(ctx, f.path, n, op.If); err != nil || (op.Kind == OpSymlink && !op.Overwrite) {
+	a.c.All = append(a.c.All, &content.Content{Blob: b})
+	x := record.External{Path: f.Path, Old: entries[0].Before, Mode: s.Mode, Blob: b, HasBlob: true}
+	n := &plan.Node{Kind: kind, Mode: s.Mode, ID: b.ID()}
+	if err := p.Judge(ctx, f.Path, n, op.If); err != nil || (op.Kind == OpSymlink && !op.Overwrite) {
 		return nil, false, nil // the long way ends in the person's file, and the error
 	}
-	back, err := w.commitBack(ctx, p, c, entries, message.External, []external{x})
+	back, err := w.rec.CommitBack(ctx, &a.req.By, c, entries, message.External, []record.External{x})
 	if err != nil {
 		w.suspect.Store(true)
 		return nil, true, err
 	}
 	a.made = append(a.made, back.Seq)
 	e := entries[0]
-	e.before = gitstore.Entry{Path: f.path, Mode: s.Mode, ID: b.ID()}
-	if op.Kind != OpDelete && e.before.ID == e.after.ID && e.before.Mode == e.after.Mode {
-		m.finish() // the person saved what we were to write
-		p.ops[0].Operation = ""
-		return &Result{Ops: p.ops}, true, nil
+	e.Before = gitstore.Entry{Path: f.Path, Mode: s.Mode, ID: b.ID()}
+	if op.Kind != OpDelete && e.Before.ID == e.After.ID && e.Before.Mode == e.After.Mode {
+		m.Finish() // the person saved what we were to write
+		p.Ops[0].Operation = ""
+		return &Result{Ops: p.Ops}, true, nil
 	}
 	if op.Kind != OpDelete {
 		e.Operation = message.Modify
-		p.ops[0].Created, p.ops[0].Operation = false, message.Modify
+		p.Ops[0].Created, p.Ops[0].Operation = false, message.Modify
 	}
-	again := []netEntry{e}
+	again := []record.Entry{e}
 	d, err := a.recommit(ctx, p, again)
 	if err != nil {
 		w.suspect.Store(true)
 		return nil, true, err
 	}
-	m.finish()
-	return p.done(d, again), true, nil
+	m.Finish()
+	return p.Done(d, again), true, nil
 }
 
 // recommit makes the request's commit once more. The request was accepted
 // already: Check is not asked again.
-func (a *attempt) recommit(ctx context.Context, p *plan, entries []netEntry) (gitstore.Committed, error) {
-	m, err := p.message(ctx, entries)
+func (a *attempt) recommit(ctx context.Context, p *plan.Plan, entries []record.Entry) (gitstore.Committed, error) {
+	m, err := p.Message(ctx, entries)
 	if err != nil {
 		return gitstore.Committed{}, err
 	}
-	c, err := a.w.store.Commit(ctx, gitstore.Draft{Edits: p.edits, Message: m, Entries: len(entries), AllowEmpty: true, Must: true})
+	c, err := a.w.store.Commit(ctx, gitstore.Draft{Edits: p.Edits, Message: m, Entries: len(entries), AllowEmpty: true, Must: true})
 	if err == nil {
 		a.made = append(a.made, c.Seq)
 	}
 	return c, err
-}
-
-// close closes what was placed, so that nobody takes it for still being
-// written; what was not placed stays for the next round.
-func (c *contents) close() {
-	for _, x := range c.all {
-		if x.staged != nil && x.staged.Placed() {
-			x.staged.Discard()
-			x.staged = nil
-		}
-	}
-}
-
-// done makes the answer.
-func (p *plan) done(c gitstore.Committed, entries []netEntry) *Result {
-	res := &Result{Commit: c.Commit, Seq: c.Seq, When: c.When, Ops: p.ops, Unrecorded: p.unrecorded}
-	src := p.req.By.Source
-	if src == "" {
-		src = message.API
-	}
-	text, against := message.CleanText(p.req.Subject()), (&message.Message{Extra: p.named}).Policy()
-	for i, e := range orderEntries(entries) {
-		ce := changeEntry(e)
-		ce.Seq, ce.When, ce.Commit, ce.Policy = c.Seq, c.When, c.Commit, against[e.Path]
-		ce.TaskID, ce.SubtaskID, ce.Actor, ce.Source, ce.Message = p.req.By.TaskID, p.req.By.SubtaskID, p.req.By.Actor, src, text
-		if c.Change > 0 {
-			ce.ID = c.Change + uint64(i)
-		}
-		res.Entries = append(res.Entries, ce)
-	}
-	return res
-}
-
-// preview is the answer of a dry run.
-func (p *plan) preview() *Result {
-	res := &Result{Ops: p.ops, Unrecorded: p.unrecorded}
-	for _, e := range orderEntries(p.entries()) {
-		res.Entries = append(res.Entries, changeEntry(e))
-	}
-	return res
 }

@@ -11,6 +11,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/disk"
+	"umbra/internal/workspace/retire"
 )
 
 // leftAside lists what is in the folder aside.
@@ -29,11 +30,11 @@ func (b *bench) leftAside() (names []string) {
 func TestDroppedSoon(t *testing.T) {
 	b := newBench(t, scenarioFiles())
 	most := 0
-	for i := range maxToDrop + 10 {
+	for i := range retire.MaxToDrop + 10 {
 		b.ok(write("a", fmt.Sprint(i)))
 		most = max(most, len(b.leftAside()))
 	}
-	if most == 0 || most > maxToDrop {
+	if most == 0 || most > retire.MaxToDrop {
 		t.Errorf("up to %d waited", most)
 	}
 	must(t, b.w.checkpoint(context.Background(), false))
@@ -63,11 +64,11 @@ func TestOpenedAtTheLastMoment(t *testing.T) {
 	must(t, b.w.checkpoint(context.Background(), false)) // before which it would go
 	_, err = f.WriteAt([]byte(late), 0)
 	must(t, err)
-	if n := b.w.settleLingers(context.Background(), false); n != 1 {
+	if n := b.w.keeper.Settle(context.Background(), false); n != 1 {
 		t.Errorf("%d are waited for: %v", n, b.leftAside())
 	}
 	must(t, f.Close())
-	if n := b.w.settleLingers(context.Background(), false); n > 0 {
+	if n := b.w.keeper.Settle(context.Background(), false); n > 0 {
 		t.Errorf("%d are still waited for", n)
 	}
 	b.same()
@@ -98,7 +99,7 @@ func TestCutWhileItIsReplaced(t *testing.T) {
 		t.Errorf("cut %t: %v", cut, err)
 	}
 	must(t, f.Close())
-	b.w.settleLingers(context.Background(), false)
+	b.w.keeper.Settle(context.Background(), false)
 	b.same()
 	if got := tree(t, b.w)["a"]; got != "ours" {
 		t.Errorf("a holds %q", got)

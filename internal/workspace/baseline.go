@@ -76,7 +76,7 @@ func (w *Workspace) baseline(ctx context.Context, progress func(files int64)) er
 	if n := len(skipped.List); n > 0 {
 		w.warn("%d paths are not recorded (the first: %q, %s); the workspace's coverage lists them", n, skipped.List[0].Path, skipped.List[0].Reason)
 	}
-	w.progress.begin(c.Seq)
+	w.progress.Begin(c.Seq)
 	return nil
 }
 

@@ -149,7 +149,7 @@ func (c *checkout) settle(ctx context.Context, w *Workspace, fill gitstore.Fill)
 
 func (c *checkout) sampleHolds(ctx context.Context, w *Workspace) bool {
 	n := (len(c.loans) + sampleEvery - 1) / sampleEvery
-	err := spread(ctx, n, 0, func(ctx context.Context, i int) error {
+	err := scan.Spread(ctx, n, 0, func(ctx context.Context, i int) error {
 		l := &c.loans[i*sampleEvery]
 		id, info, err := w.disk.HashFile(ctx, l.path)
 		if err == nil && id != l.id && disk.SameContent(info, l.info) {

@@ -104,7 +104,7 @@ func TestChangeSets(t *testing.T) {
 					if !res.Commit.IsZero() {
 						commit, err := b.w.store.ReadCommit(t.Context(), res.Commit)
 						must(t, err)
-						again, err := b.w.EntriesOf(t.Context(), commit)
+						again, err := b.w.rec.EntriesOf(t.Context(), commit)
 						must(t, err)
 						if brief(again) != c.entries {
 							t.Errorf("entries of the commit are %q", brief(again))

@@ -47,11 +47,11 @@ func (w *Workspace) Compare(ctx context.Context) ([]Difference, error) {
 	if len(paths) > maxScanLocks {
 		paths = []wspath.Path{wspath.Root}
 	}
-	lock, err := w.locks.acquire(ctx, paths)
+	lock, err := w.locks.Acquire(ctx, paths)
 	if err != nil {
 		return nil, errs.Wrap(err, "")
 	}
-	defer lock.release()
+	defer lock.Release()
 	s.tip = w.store.Snapshot()
 	var out []Difference
 	for i := range s.list {

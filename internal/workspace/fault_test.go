@@ -118,7 +118,7 @@ func (s *scenario) failAt(t *testing.T, n int, errno syscall.Errno, reads bool) 
 	res, err := b.apply(s.ops...)
 	b.on(nil)
 	where := fmt.Sprintf("%v at call %d (%s): err %v", errno, n, failed, err)
-	b.w.settleLingers(context.Background(), false)
+	b.w.keeper.Settle(context.Background(), false)
 	if err != nil {
 		if d := diffMaps(files(inFolder(t, b.mem, "ws")), files(before)); d != "" {
 			t.Fatalf("%s: files changed:\n%s", where, d)
@@ -146,7 +146,7 @@ func (s *scenario) failAt(t *testing.T, n int, errno syscall.Errno, reads bool) 
 		}
 	}
 	b.same()
-	b.w.settleLingers(context.Background(), false)
+	b.w.keeper.Settle(context.Background(), false)
 	if left := b.leftAside(); len(left) > 0 {
 		t.Fatalf("%s: left aside: %v", where, left)
 	}

@@ -24,6 +24,7 @@ import (
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/host"
+	"umbra/internal/workspace/record"
 	"umbra/internal/wspath"
 )
 
@@ -166,7 +167,7 @@ func (o *opener) Open(ctx context.Context, root string) (*Workspace, error) {
 }
 
 func (o *opener) load(ctx context.Context, c Config) (*Workspace, error) {
-	c.Host, c.Log, c.Now, c.Owners, c.OnlyTask, c.Meter = o.host(), o.Log, o.Now, NoOwners{}, func() string { return "" }, &Meter{}
+	c.Host, c.Log, c.Now, c.Owners, c.OnlyTask, c.Meter = o.host(), o.Log, o.Now, record.NoOwners{}, func() string { return "" }, &Meter{}
 	c.Back = func() bool { return false }
 	c.Limits = Limits{CaptureBytes: 256 << 20, EditBytes: 64 << 20, CacheBytes: 64 << 20}
 	if c.Log == nil {

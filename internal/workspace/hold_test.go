@@ -5,43 +5,44 @@ import (
 	"errors"
 	"testing"
 
+	"umbra/internal/workspace/pathlock"
 	"umbra/internal/wspath"
 )
 
 // TestHold: under a hold its context writes at once, another writer waits, and
 // paths outside are refused.
 func TestHold(t *testing.T) {
-	table := newLockTable()
+	table := pathlock.New()
 	w := &Workspace{locks: table}
 	ctx := t.Context()
 	held, release, err := w.Hold(ctx, []wspath.Path{"a", "dir"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := table.acquire(held, []wspath.Path{"a", "dir/x"})
-	if err != nil || !l.covers("dir/y") {
+	l, err := table.Acquire(held, []wspath.Path{"a", "dir/x"})
+	if err != nil || !l.Covers("dir/y") {
 		t.Fatalf("under the hold: %v", err)
 	}
-	l.release()
-	_, err = table.acquire(held, []wspath.Path{"a", "b"})
-	if e, ok := errors.AsType[*NotHeld](err); !ok || len(e.Paths) != 1 || e.Paths[0] != "b" {
+	l.Release()
+	_, err = table.Acquire(held, []wspath.Path{"a", "b"})
+	if e, ok := errors.AsType[*pathlock.NotHeld](err); !ok || len(e.Paths) != 1 || e.Paths[0] != "b" {
 		t.Errorf("outside of the hold: %v", err)
 	}
 	stopped, stop := context.WithCancel(ctx)
 	stop()
-	if _, err := table.acquire(stopped, []wspath.Path{"dir/x"}); !errors.Is(err, context.Canceled) {
+	if _, err := table.Acquire(stopped, []wspath.Path{"dir/x"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("another writer did not wait: %v", err)
 	}
-	other, err := table.acquire(ctx, []wspath.Path{"b"})
+	other, err := table.Acquire(ctx, []wspath.Path{"b"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	other.release()
+	other.Release()
 	done := make(chan error)
 	go func() {
-		l, err := table.acquire(ctx, []wspath.Path{"dir"})
+		l, err := table.Acquire(ctx, []wspath.Path{"dir"})
 		if err == nil {
-			l.release()
+			l.Release()
 		}
 		done <- err
 	}()
@@ -50,13 +51,13 @@ func TestHold(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if len(table.at) != 0 || len(table.under) != 0 {
-		t.Errorf("left in the table: %v %v", table.at, table.under)
+	if len(table.At) != 0 || len(table.Under) != 0 {
+		t.Errorf("left in the table: %v %v", table.At, table.Under)
 	}
 	// Of another workspace's hold a table knows nothing.
-	l, err = newLockTable().acquire(held, []wspath.Path{"b"})
+	l, err = pathlock.New().Acquire(held, []wspath.Path{"b"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.release()
+	l.Release()
 }

@@ -13,6 +13,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/need"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/content"
 	"umbra/internal/workspace/disk"
 )
 
@@ -86,7 +87,7 @@ func TestCheckpointWithoutUnopened(t *testing.T) {
 	b := newBench(t, map[string]string{"a": "A", "b": "B"})
 	defer b.stop()
 	must(t, b.w.checkpoint(t.Context(), false))
-	covered := b.w.progress.synced.Load()
+	covered := b.w.progress.SyncedTo()
 	b.ok(write("a", "A2"))
 	b.ok(write("b", "B2"))
 	b.hook.Reads = true
@@ -97,7 +98,7 @@ func TestCheckpointWithoutUnopened(t *testing.T) {
 		return nil
 	})
 	must(t, b.w.checkpoint(t.Context(), false))
-	if got := b.w.progress.synced.Load(); got != covered {
+	if got := b.w.progress.SyncedTo(); got != covered {
 		t.Fatalf("the checkpoint is at %d, was at %d: it covers a file that was not synced", got, covered)
 	}
 	must(t, b.w.checkpoint(t.Context(), false))
@@ -106,7 +107,7 @@ func TestCheckpointWithoutUnopened(t *testing.T) {
 	}
 	b.on(nil)
 	must(t, b.w.checkpoint(t.Context(), false))
-	if got := b.w.progress.synced.Load(); got != b.w.Settled() {
+	if got := b.w.progress.SyncedTo(); got != b.w.Settled() {
 		t.Fatalf("the checkpoint is at %d of %d", got, b.w.Settled())
 	}
 }
@@ -136,7 +137,7 @@ func TestDescriptorsOfARequest(t *testing.T) {
 	idle, most := count(), 0
 	_, err := b.w.Apply(t.Context(), Request{Ops: ops, Check: func() error { most = count(); return nil }})
 	must(t, err)
-	if most > idle+maxOpen+60 {
+	if most > idle+content.MaxOpen+60 {
 		t.Errorf("%d descriptors while it is committed, %d before", most, idle)
 	}
 	b.realSame()

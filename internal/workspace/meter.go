@@ -69,7 +69,7 @@ func (w *Workspace) AddTo(f *Figures) {
 		return // nothing is put onto a disk there
 	}
 	f.DiskLag = max(f.DiskLag, st.Tip-min(w.Settled(), st.Tip))
-	f.CheckpointLag = max(f.CheckpointLag, st.Tip-min(w.progress.synced.Load(), st.Tip))
+	f.CheckpointLag = max(f.CheckpointLag, st.Tip-min(w.progress.SyncedTo(), st.Tip))
 	if at := w.scannedAt(); at > 0 {
 		f.OldestScan = max(f.OldestScan, clock.Boot()-at)
 	}

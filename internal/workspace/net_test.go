@@ -66,7 +66,7 @@ func TestNetEffect(t *testing.T) {
 		} else if (err == nil) != (serr == nil) {
 			t.Fatalf("seed %d: %s\nat once %v, one by one %v", seed, opsText(ops), err, serr)
 		}
-		whole.w.settleLingers(t.Context(), false)
+		whole.w.keeper.Settle(t.Context(), false)
 		for p := range inFolder(t, whole.mem, "ws") {
 			if strings.Contains(p, ".umbra-") {
 				t.Fatalf("seed %d: %s\nleft %s", seed, opsText(ops), p)

@@ -13,8 +13,15 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/policy"
 	"umbra/internal/rootfs"
+	"umbra/internal/workspace/browse"
 	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/host"
+	"umbra/internal/workspace/materialize"
+	"umbra/internal/workspace/pathlock"
+	"umbra/internal/workspace/progress"
+	"umbra/internal/workspace/record"
+	"umbra/internal/workspace/recovery"
+	"umbra/internal/workspace/retire"
 	"umbra/internal/wspath"
 )
 
@@ -44,7 +51,7 @@ type Config struct {
 	// Unforked fails with has_forks if a fork continues the history.
 	Unforked func() error
 
-	Owners Owners
+	Owners record.Owners
 	// OnlyTask returns the only executing task, or "".
 	OnlyTask func() string
 	Policy   *policy.Rules // may be nil
@@ -63,19 +70,22 @@ func Open(ctx context.Context, c Config) (*Workspace, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Store.FS.Close())
 	}
-	w := &Workspace{id: c.ID, gitDir: filepath.Join(c.Dir, "repo.git"), disk: d, locks: newLockTable(), policy: c.Policy, limits: c.Limits, meter: c.Meter, log: c.Log, now: c.Now, owners: ownership{c.Owners, c.OnlyTask}}
+	w := &Workspace{id: c.ID, gitDir: filepath.Join(c.Dir, "repo.git"), disk: d, locks: pathlock.New(), limits: c.Limits, meter: c.Meter, log: c.Log, now: c.Now}
 	w.begun()
-	w.lingerWake = make(chan struct{}, 1)
-	if w.progress, err = openProgress(d.Files, d.Epoch); err != nil {
+	if w.progress, err = progress.Open(d.Files, d.Epoch); err != nil {
 		return nil, errors.Join(err, d.Close(), c.Store.FS.Close())
 	}
 	if w.store, err = gitstore.Open(ctx, c.Store); err != nil {
 		return nil, errors.Join(err, w.free())
 	}
 	d.Use(w.store)
+	w.reader = browse.NewReader(d)
+	w.rec = &record.Recorder{Disk: d, Progress: w.progress, Policy: c.Policy, Owners: c.Owners, OnlyTask: c.OnlyTask, Diverged: func() { w.suspect.Store(true) }}
+	w.keeper = retire.New(w.rec, w.locks, c.Log, w.warn)
+	w.target = materialize.New(w.keeper)
 	w.forks = forkLinks{held: c.Base, has: c.Unforked}
 	if !d.Physical() {
-		w.progress.begin(w.store.Tip().Seq)
+		w.progress.Begin(w.store.Tip().Seq)
 	}
 	return w, nil
 }
@@ -91,13 +101,21 @@ func (w *Workspace) Resume(ctx context.Context, readable func()) error {
 		return nil
 	}
 	if w.disk.Check() != nil {
-		w.progress.begin(w.store.Tip().Seq)
+		w.progress.Begin(w.store.Tip().Seq)
 		return nil
 	}
 	if err := w.disk.LoadIndex(); err != nil {
 		w.log.Warn("what was known of the files is not read; they are read again", "error", err)
 	}
-	err := w.recover(ctx)
+	err := recovery.Run(ctx, w.target)
+	if err == nil {
+		// One that there is no space for is made later: until then a start does the
+		// same again.
+		if err = w.checkpoint(ctx, false); errs.Is(err, errs.NoSpace) {
+			w.log.Warn("no checkpoint", "error", err)
+			err = nil
+		}
+	}
 	if err == nil {
 		readable()
 		if w.found, err = w.scan(ctx, SyncOptions{}); w.waits.Load() {
@@ -117,7 +135,7 @@ func (w *Workspace) Found() SyncResult { return w.found }
 // or recorded.
 func (w *Workspace) Quiet() {
 	if w.disk.Physical() {
-		w.progress.begin(w.store.Tip().Seq)
+		w.progress.Begin(w.store.Tip().Seq)
 		w.suspect.Store(true)
 	}
 }
@@ -131,7 +149,7 @@ func (w *Workspace) Baseline(ctx context.Context, progress func(files int64)) er
 	if !w.disk.Physical() {
 		c, err := w.store.Baseline(ctx, message.Message{Source: message.Baseline}, func(gitstore.AddFile) error { return nil })
 		if err == nil {
-			w.progress.begin(c.Seq)
+			w.progress.Begin(c.Seq)
 		}
 		return err
 	}
@@ -141,7 +159,7 @@ func (w *Workspace) Baseline(ctx context.Context, progress func(files int64)) er
 	started, began := w.now().Add(-clock.FileLag()), clock.Boot()
 	if tip := w.store.Tip(); tip.Seq > 0 {
 		// Taken whole, but the record was not written any more.
-		w.progress.begin(tip.Seq)
+		w.progress.Begin(tip.Seq)
 		w.suspect.Store(true)
 	} else if err := w.baseline(ctx, progress); err != nil {
 		return err
@@ -176,6 +194,7 @@ type Background struct {
 func (w *Workspace) Start(b Background) {
 	bg, cancel := context.WithCancel(context.Background())
 	w.stopBackground, w.keep = cancel, b.Keep
+	w.keeper.Go = w.background.Go
 	w.background.Go(func() { w.run(bg, b.CheckpointEvery) })
 	if b.Watcher == nil || !w.disk.Physical() {
 		return

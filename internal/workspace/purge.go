@@ -16,6 +16,7 @@ import (
 	"umbra/internal/lineage"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/disk"
+	"umbra/internal/workspace/record"
 	"umbra/internal/wspath"
 )
 
@@ -76,7 +77,7 @@ func (w *Workspace) Purge(ctx context.Context, req PurgeRequest) (*PurgeResult, 
 			if _, err := w.scan(ctx, SyncOptions{Attribute: true}); err != nil {
 				return nil, err
 			}
-			w.settleLingers(ctx, false)
+			w.keeper.Settle(ctx, false)
 		}
 		p, begun := &purge{w: w, req: req, ctx: ctx}, w.historyNow()
 		again, err := p.run(round >= purgeRounds)
@@ -86,7 +87,7 @@ func (w *Workspace) Purge(ctx context.Context, req PurgeRequest) (*PurgeResult, 
 		if !again || err != nil {
 			if err == nil && !req.DryRun {
 				w.forgetPurged(p.blobs)
-				w.dropNow()
+				w.keeper.DropNow()
 				err = w.sweepDropped(ctx)
 			}
 			return p.result(), err
@@ -138,11 +139,11 @@ func (p *purge) result() *PurgeResult {
 func (p *purge) run(hold bool) (again bool, err error) {
 	w := p.w
 	if hold && !p.req.DryRun {
-		lock, err := w.locks.acquire(p.ctx, []wspath.Path{wspath.Root})
+		lock, err := w.locks.Acquire(p.ctx, []wspath.Path{wspath.Root})
 		if err != nil {
 			return false, errs.Wrap(err, "")
 		}
-		defer lock.release()
+		defer lock.Release()
 	}
 	if err := p.contents(); err != nil {
 		return false, err
@@ -177,11 +178,11 @@ func (p *purge) run(hold bool) (again bool, err error) {
 		if err := w.checkpoint(p.ctx, false); err != nil { // most of it, while nobody waits
 			return false, err
 		}
-		lock, err := w.locks.acquire(p.ctx, []wspath.Path{wspath.Root})
+		lock, err := w.locks.Acquire(p.ctx, []wspath.Path{wspath.Root})
 		if err != nil {
 			return false, errs.Wrap(err, "")
 		}
-		defer lock.release()
+		defer lock.Release()
 		if p.line != nil {
 			if again, err = p.line.Grown(p.ctx); again || err != nil {
 				return again, err
@@ -360,7 +361,7 @@ func (p *purge) takeOut() error {
 			return err
 		}
 	}
-	var list []external
+	var list []record.External
 	tip := w.store.Snapshot()
 	for _, f := range p.files {
 		e, ok, err := tip.Lookup(f)
@@ -368,15 +369,15 @@ func (p *purge) takeOut() error {
 			return err
 		}
 		if ok && e.Mode != object.Dir {
-			list = append(list, external{path: f, old: e})
+			list = append(list, record.External{Path: f, Old: e})
 		}
 	}
 	if len(list) == 0 {
 		return nil
 	}
-	_, c, err := w.commitFound(p.ctx, list, nobody)
+	_, c, err := w.rec.CommitFound(p.ctx, list, record.Nobody)
 	if err == nil && !c.NoChange {
-		w.progress.settle(c.Seq)
+		w.progress.Settle(c.Seq)
 	}
 	return err
 }
@@ -451,7 +452,7 @@ func (w *Workspace) sweepDropped(ctx context.Context) error {
 // forgetPurged takes contents out of what is kept in memory and beside the
 // repository.
 func (w *Workspace) forgetPurged(blobs map[object.ID]bool) {
-	w.sums.Forget(blobs)
+	w.rec.Sums.Forget(blobs)
 	w.disk.Index.Forget(blobs)
 	if err := w.disk.SaveIndex(); err != nil {
 		w.log.Warn("what is known of the files could not be kept; a start reads them anew", "error", err)

@@ -105,7 +105,7 @@ func TestEditorRaces(t *testing.T) {
 				b.ok(write("a", last))
 				all = append(all, editor, api, last)
 			}
-			for b.w.settleLingers(context.Background(), false) > 0 {
+			for b.w.keeper.Settle(context.Background(), false) > 0 {
 				runtime.Gosched()
 			}
 			b.realSame()
@@ -127,7 +127,7 @@ func TestOpenWriter(t *testing.T) {
 	_, err = f.WriteAt([]byte("late bytes"), 0)
 	must(t, err)
 	must(t, f.Close())
-	for b.w.settleLingers(context.Background(), false) > 0 {
+	for b.w.keeper.Settle(context.Background(), false) > 0 {
 	}
 	if !b.w.store.HasBlob(object.Hash(object.Blob, []byte("late bytes"))) {
 		t.Fatal("late bytes are lost")

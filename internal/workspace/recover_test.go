@@ -9,6 +9,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/recovery"
 )
 
 // answered is what change sets left, each answered, when the power goes.
@@ -69,7 +70,7 @@ func TestCutAfterAnswers(t *testing.T) {
 					t.Errorf("%v, seed %d: found %q, left empty folders: %q", mode, seed, left, is)
 				}
 				for n := seq + 1; n <= c.w.store.Tip().Seq; n++ {
-					if m := messageOf(t, c.w, n); m.Reason != unclean {
+					if m := messageOf(t, c.w, n); m.Reason != recovery.Unclean {
 						t.Errorf("%v, seed %d: found %q, recorded %q", mode, seed, left, m.Summary)
 					}
 				}

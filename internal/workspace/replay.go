@@ -32,7 +32,7 @@ func (w *Workspace) replay(ctx context.Context, req *Request) (*Result, error) {
 		return nil, err
 	}
 	res := &Result{Commit: c.ID, Seq: c.Seq, When: c.When, Replayed: true, Ops: make([]OpResult, len(req.Ops))}
-	if res.Entries, err = w.EntriesOf(ctx, c); err != nil {
+	if res.Entries, err = w.rec.EntriesOf(ctx, c); err != nil {
 		return nil, err
 	}
 	for i := range req.Ops {

@@ -21,10 +21,7 @@ func (w *Workspace) Retain(ctx context.Context, opt gitstore.RetainOptions) (git
 				return gitstore.RetainReport{}, err
 			}
 		}
-		g := w.progress
-		g.ckmu.Lock()
-		through := g.last.Seq
-		g.ckmu.Unlock()
+		through := w.progress.Through()
 		if through == 0 {
 			return gitstore.RetainReport{From: w.store.Boundary(), To: w.store.Boundary()}, nil
 		}

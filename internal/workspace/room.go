@@ -1,12 +1,7 @@
 package workspace
 
 import (
-	"context"
-	"io"
-
-	"umbra/gitstore/object"
 	"umbra/internal/errs"
-	"umbra/internal/wspath"
 )
 
 // roomFor refuses a request that brings new bytes while there is no room for
@@ -33,16 +28,6 @@ func (w *Workspace) roomFor(req *Request) error {
 		return nil
 	}
 	return w.store.RoomToWrite(max(written, 1))
-}
-
-// fromHistory prepares a file whose blob is not to be written once more.
-func (c *contents) fromHistory(ctx context.Context, p wspath.Path, id object.ID, r io.Reader, size int64) (*content, error) {
-	x, err := c.fromStore(ctx, p, id, r, size)
-	if err != nil {
-		return x, err
-	}
-	x.blob, err = c.w.store.ExistingBlob(ctx, id)
-	return x, err
 }
 
 // roomForFound tells whether what a scan has found can be recorded: it waits, all

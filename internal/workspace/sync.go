@@ -211,7 +211,7 @@ func (w *Workspace) scanLocked(ctx context.Context, o SyncOptions) (SyncResult, 
 	}
 	// A file that is written while this scan runs must not look older than it.
 	started, began := w.now().Add(-clock.FileLag()), clock.Boot()
-	suspect, mark := w.suspect.Swap(false), w.owners.Scanning()
+	suspect, mark := w.suspect.Swap(false), w.rec.Owners.Scanning()
 	s := w.newScanner(o.gentle)
 	err := s.find(ctx)
 	if o.periodic != nil {
@@ -232,7 +232,7 @@ func (w *Workspace) scanLocked(ctx context.Context, o SyncOptions) (SyncResult, 
 	if err := w.disk.Check(); err != nil {
 		return res, err
 	}
-	w.owners.Scanned(mark)
+	w.rec.Owners.Scanned(mark)
 	w.lastScan.Store(int64(began))
 	w.knownAt.Store(started.UnixNano())
 	w.scanTook.Store(int64(clock.Boot() - began))

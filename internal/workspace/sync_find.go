@@ -3,7 +3,6 @@ package workspace
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -348,39 +347,12 @@ func (w *Workspace) realDir(p wspath.Path) (bool, error) {
 	return true, nil
 }
 
-// spread calls fn with each index below n, on several goroutines, until one
-// fails.
-func spread(ctx context.Context, n, workers int, fn func(ctx context.Context, i int) error) error {
-	if workers <= 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(workers, n) {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if err := fn(ctx, i); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return errs.Wrap(context.Cause(ctx), "")
-}
-
 // identify reads what the stat data do not tell of tracked files, and keeps
 // only what differs.
 func (s *scanner) identify(ctx context.Context) error {
 	list := s.list
 	keep := make([]bool, len(list))
-	err := spread(ctx, len(list), s.workers, func(ctx context.Context, i int) (err error) {
+	err := scan.Spread(ctx, len(list), s.workers, func(ctx context.Context, i int) (err error) {
 		keep[i], err = s.differs(ctx, &list[i])
 		return err
 	})

@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"umbra/gitstore"
-	"umbra/gitstore/message"
 	"umbra/gitstore/object"
-	"umbra/internal/claims"
 	"umbra/internal/errs"
+	"umbra/internal/scan"
 	"umbra/internal/workspace/disk"
+	"umbra/internal/workspace/record"
 	"umbra/internal/wspath"
 )
 
@@ -99,7 +99,7 @@ func (s *scanner) capture(ctx context.Context) (int, error) {
 		}
 		n++
 	}
-	return n, spread(ctx, n, s.workers, func(ctx context.Context, i int) error {
+	return n, scan.Spread(ctx, n, s.workers, func(ctx context.Context, i int) error {
 		c := &s.list[i]
 		if c.seen.Kind != KindFile && c.seen.Kind != KindSymlink {
 			return nil
@@ -130,11 +130,11 @@ func (s *scanner) commit(ctx context.Context, list []candidate, o SyncOptions, r
 	for _, c := range list {
 		paths = append(paths, c.path)
 	}
-	lock, err := s.w.locks.acquire(ctx, lockedFor(paths))
+	lock, err := s.w.locks.Acquire(ctx, lockedFor(paths))
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
-	defer lock.release()
+	defer lock.Release()
 	b := &scanBatch{w: s.w, attribute: o.Attribute, untold: s.untold, known: s.known, skipped: &s.skipped, tip: s.w.store.Snapshot(), real: make(map[wspath.Path]bool)}
 	defer b.discard()
 	for i := range list {
@@ -155,7 +155,7 @@ type scanBatch struct {
 	known     int64
 	skipped   *disk.Skips
 	real      map[wspath.Path]bool // folders that no link leads to
-	groups    ownerGroups
+	groups    record.Groups
 }
 
 // lstat looks at a path; what lies behind a link is not there.
@@ -189,7 +189,7 @@ func (b *scanBatch) add(ctx context.Context, c *candidate) error {
 	if err != nil {
 		return nil
 	}
-	x := external{path: c.path, old: tip}
+	x := record.External{Path: c.path, Old: tip}
 	if now.Kind == KindFile || now.Kind == KindSymlink {
 		if !ok && now.Kind == KindFile && now.Info.Size > b.w.limits.CaptureBytes {
 			b.skipped.Add(c.path, "too_large")
@@ -201,11 +201,11 @@ func (b *scanBatch) add(ctx context.Context, c *candidate) error {
 	} else if tip.Mode == 0 {
 		return nil
 	}
-	o := nobody
+	o := record.Nobody
 	if !b.old(c) {
-		o = b.w.judge(&x, b.untold != nil && b.untold(c.path), b.attribute)
+		o = b.w.rec.Judge(&x, b.untold != nil && b.untold(c.path), b.attribute)
 	}
-	b.groups.add(o, x)
+	b.groups.Add(o, x)
 	return nil
 }
 
@@ -232,12 +232,12 @@ func (b *scanBatch) old(c *candidate) bool {
 
 // file finds what is new of a file or link; done says that it is not to be
 // recorded.
-func (b *scanBatch) file(ctx context.Context, c *candidate, now *disk.Seen, x *external) (done bool, err error) {
+func (b *scanBatch) file(ctx context.Context, c *candidate, now *disk.Seen, x *record.External) (done bool, err error) {
 	if c.captured && disk.SameContent(c.seen.Info, now.Info) && c.seen.Info.CtimeNs == now.Info.CtimeNs {
-		if c.seen.ID == x.old.ID && now.Mode == x.old.Mode {
+		if c.seen.ID == x.Old.ID && now.Mode == x.Old.Mode {
 			return true, nil // a request has recorded it meanwhile
 		}
-		x.mode, x.blob, x.hasBlob = now.Mode, c.blob, true
+		x.Mode, x.Blob, x.HasBlob = now.Mode, c.blob, true
 		c.blob = gitstore.Blob{}
 		return false, nil
 	}
@@ -254,25 +254,25 @@ func (b *scanBatch) file(ctx context.Context, c *candidate, now *disk.Seen, x *e
 	if err := b.w.disk.Identify(ctx, c.path, now); err != nil {
 		return skip(err)
 	}
-	if now.ID == x.old.ID && now.Mode == x.old.Mode {
+	if now.ID == x.Old.ID && now.Mode == x.Old.Mode {
 		return true, nil
 	}
-	x.mode = now.Mode
-	if now.ID == x.old.ID && now.Mode != object.Symlink && x.old.Mode != object.Symlink {
+	x.Mode = now.Mode
+	if now.ID == x.Old.ID && now.Mode != object.Symlink && x.Old.Mode != object.Symlink {
 		return false, nil // its bits alone
 	}
-	x.blob, err = b.w.disk.Capture(ctx, c.path, now)
+	x.Blob, err = b.w.disk.Capture(ctx, c.path, now)
 	if err != nil {
 		return skip(err)
 	}
-	x.mode, x.hasBlob = now.Mode, true
+	x.Mode, x.HasBlob = now.Mode, true
 	return false, nil
 }
 
 func (b *scanBatch) discard() {
 	for _, g := range b.groups {
-		for i := range g.list {
-			b.w.store.Discard(g.list[i].blob)
+		for i := range g.List {
+			b.w.store.Discard(g.List[i].Blob)
 		}
 	}
 	b.groups = nil
@@ -281,111 +281,13 @@ func (b *scanBatch) discard() {
 // commit records what was gathered.
 func (b *scanBatch) commit(ctx context.Context, res *SyncResult) error {
 	defer b.discard()
-	_, err := b.w.commitOwned(ctx, b.groups, func(list []external, o *Owner) (gitstore.Committed, error) {
-		n, c, err := b.w.commitFound(ctx, list, o)
+	_, err := b.w.rec.CommitOwned(ctx, b.groups, func(list []record.External, o *record.Owner) (gitstore.Committed, error) {
+		n, c, err := b.w.rec.CommitFound(ctx, list, o)
 		if err == nil && !c.NoChange {
-			b.w.progress.settle(c.Seq)
+			b.w.progress.Settle(c.Seq)
 			res.Changed += n
 		}
 		return c, err
 	})
 	return err
-}
-
-// commitFound makes one commit of what a scan found, exact renames as renames.
-func (w *Workspace) commitFound(ctx context.Context, list []external, o *Owner) (int, gitstore.Committed, error) {
-	var edits, puts []gitstore.Edit
-	for i := range list {
-		if list[i].mode == 0 {
-			edits = append(edits, gitstore.Edit{Path: list[i].path})
-		} else {
-			puts = append(puts, list[i].put())
-		}
-	}
-	edits = append(edits, puts...)
-	entries := pairRenames(list)
-	w.keepPermissions(entries)
-	m := o.Message
-	named, err := w.obeys(ctx, m.Source, m.TaskID, entries, true)
-	if err != nil {
-		return 0, gitstore.Committed{}, err
-	}
-	m.Extra = slices.Concat(m.Extra, certaintyTrailers(entries), named)
-	if m.Entries, err = w.messageEntries(ctx, entries); err != nil {
-		return 0, gitstore.Committed{}, err
-	}
-	before := w.store.Snapshot()
-	c, err := w.store.Commit(ctx, gitstore.Draft{Edits: edits, Message: m, Entries: len(entries)})
-	if err == nil && !c.NoChange {
-		paths := make([]wspath.Path, len(list))
-		for i := range list {
-			paths[i] = list[i].path
-			if list[i].mode == 0 {
-				w.disk.Index.DropFile(list[i].path)
-			}
-		}
-		w.progress.dirty(append(paths, foldersThatCame(before, w.store.Snapshot(), paths)...))
-	}
-	return len(entries), c, err
-}
-
-// maxTwins bounds how many files of equal content are looked at for one that
-// fits.
-const maxTwins = 64
-
-// pairRenames gives the entries, one for a file that went under one name and
-// came under another with the same bytes and mode. Of several that fit, the one
-// of the same base name is taken; empty files only then.
-func pairRenames(list []external) []netEntry {
-	type key struct {
-		id   object.ID
-		mode object.Mode
-	}
-	gone := make(map[key][]int)
-	for i := range list {
-		if x := &list[i]; x.mode == 0 {
-			k := key{x.old.ID, x.old.Mode}
-			gone[k] = append(gone[k], i)
-		}
-	}
-	from := make(map[int]int) // index of the new one -> of the old one
-	paired := make(map[int]bool)
-	match := func(i int, sameBase bool) {
-		x := &list[i]
-		if x.mode == 0 || x.old.Mode != 0 || !x.hasBlob {
-			return
-		}
-		if _, ok := from[i]; ok {
-			return
-		}
-		for n, j := range gone[key{x.blob.ID(), x.mode}] {
-			if n == maxTwins {
-				return
-			}
-			same := list[j].path.Base() == x.path.Base()
-			if paired[j] || (sameBase || x.blob.Size() == 0) && !same {
-				continue
-			}
-			from[i], paired[j] = j, true
-			return
-		}
-	}
-	for _, sameBase := range []bool{true, false} {
-		for i := range list {
-			match(i, sameBase)
-		}
-	}
-	var out []netEntry
-	for i := range list {
-		if paired[i] {
-			continue
-		}
-		e := list[i].entry()
-		if j, ok := from[i]; ok {
-			e.Operation, e.OldPath, e.before = message.Rename, string(list[j].path), list[j].old
-			e.certainty = claims.Weaker(e.certainty, list[j].certainty)
-		}
-		out = append(out, e)
-	}
-	return out
 }

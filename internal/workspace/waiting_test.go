@@ -16,7 +16,7 @@ import (
 func (b *bench) settle() {
 	b.t.Helper()
 	for range 1 << 20 {
-		if b.w.settleLingers(context.Background(), false) == 0 {
+		if b.w.keeper.Settle(context.Background(), false) == 0 {
 			return
 		}
 	}
@@ -105,7 +105,7 @@ func TestUnknownIsNotClosed(t *testing.T) {
 	b.ok(write("d/x", "2"))
 	b.ok(del("d"))
 	b.ok(write("a", "2"))
-	if n := b.w.settleLingers(t.Context(), false); n != 4 {
+	if n := b.w.keeper.Settle(t.Context(), false); n != 4 {
 		t.Fatalf("%d files are kept, not d/x, its successor, d/sub/y and a", n)
 	}
 	const late = "late bytes, longer than before"
@@ -133,7 +133,7 @@ func TestWaitInWorkspace(t *testing.T) {
 	_, err = f.WriteAt([]byte("late bytes"), 0)
 	must(t, err)
 	must(t, f.Close())
-	for b.w.settleLingers(context.Background(), false) > 0 {
+	for b.w.keeper.Settle(context.Background(), false) > 0 {
 	}
 	if !b.w.store.HasBlob(object.Hash(object.Blob, []byte("late bytes"))) {
 		t.Fatal("late bytes are lost")

@@ -8,6 +8,7 @@ import (
 
 	"umbra/internal/clock"
 	"umbra/internal/ignore"
+	"umbra/internal/workspace/record"
 	"umbra/internal/wspath"
 )
 
@@ -175,7 +176,7 @@ func (t *watch) add(ctx context.Context) error {
 }
 
 // cover tells the watcher what has come into history through us.
-func (w *Workspace) cover(entries []netEntry) {
+func (w *Workspace) cover(entries []record.Entry) {
 	t := w.watch.Load()
 	if t == nil {
 		return
@@ -183,12 +184,12 @@ func (w *Workspace) cover(entries []netEntry) {
 	told := make(map[wspath.Path]bool)
 	for i := range entries {
 		e := &entries[i]
-		dir := e.after.Path.Dir()
-		if e.after.Mode == 0 || e.before.Mode != 0 && e.before.Path == e.after.Path || told[dir] {
+		dir := e.After.Path.Dir()
+		if e.After.Mode == 0 || e.Before.Mode != 0 && e.Before.Path == e.After.Path || told[dir] {
 			continue
 		}
 		told[dir] = true
-		t.by.Cover(w.id, e.after.Path)
+		t.by.Cover(w.id, e.After.Path)
 	}
 }
 

@@ -8,11 +8,17 @@ import (
 	"time"
 
 	"umbra/gitstore"
+	"umbra/gitstore/object"
 	"umbra/internal/clones"
 	"umbra/internal/errs"
 	"umbra/internal/policy"
+	"umbra/internal/workspace/browse"
 	"umbra/internal/workspace/disk"
-	"umbra/internal/workspace/index"
+	"umbra/internal/workspace/materialize"
+	"umbra/internal/workspace/pathlock"
+	"umbra/internal/workspace/progress"
+	"umbra/internal/workspace/record"
+	"umbra/internal/workspace/retire"
 	"umbra/internal/wspath"
 )
 
@@ -25,28 +31,28 @@ type Workspace struct {
 	disk   *disk.Disk
 	lifetime
 	scanState
-	lingerState
 	warningList
 
 	store    *gitstore.Store
-	progress *progress
-	locks    *lockTable
-	sums     index.Sums
+	progress *progress.Progress
+	locks    *pathlock.Table
 	forks    forkLinks
-	owners   ownership
-	policy   *policy.Rules
+	rec      *record.Recorder
+	keeper   *retire.Keeper
+	target   *materialize.Target
 	limits   Limits
 	meter    *Meter
 	log      *slog.Logger
 	now      func() time.Time
 
-	kept    keptListings
-	decoded decoded
-	clones  clones.Log
+	reader *browse.Reader
+	clones clones.Log
 
 	// unsettled: a panic left a change set half done. The checkpoint of a stop is
 	// not clean then, so that the next start settles displaced files.
 	unsettled atomic.Bool
+
+	unsyncable atomic.Bool // warned of a file that cannot be opened for a sync
 }
 
 // ID is the workspace's id.
@@ -132,7 +138,7 @@ func (w *Workspace) Warnings() []string {
 // Settled is the highest sequence number up to which every commit is on disk,
 // or taken back. Events are told up to it.
 func (w *Workspace) Settled() uint64 {
-	seq, _ := w.progress.seq()
+	seq, _ := w.progress.Seq()
 	return seq
 }
 
@@ -140,7 +146,7 @@ func (w *Workspace) Settled() uint64 {
 // the workspace is forgotten or put away.
 func (w *Workspace) WaitSettled(ctx context.Context, after uint64) (uint64, error) {
 	for {
-		seq, moved := w.progress.seq()
+		seq, moved := w.progress.Seq()
 		if seq > after {
 			return seq, nil
 		}
@@ -197,7 +203,7 @@ func (w *Workspace) settledAt(ctx context.Context, seq uint64) (c *gitstore.Comm
 			c, err = w.store.ReadCommit(ctx, id)
 		}
 		if err == nil {
-			entries, err = w.EntriesOf(ctx, c)
+			entries, err = w.rec.EntriesOf(ctx, c)
 		}
 		if err == nil || rewrites == w.store.Rewrites() {
 			return c, entries, err
@@ -223,19 +229,19 @@ func (w *Workspace) run(ctx context.Context, every time.Duration) {
 				w.log.Warn("checkpoint failed; tried again", "error", err)
 			}
 			w.disk.EvictIdle(w.now())
-			w.kept.forget(w.now())
+			w.reader.EvictIdle(w.now())
 			q.tick(ctx, w)
 		case <-save.C:
 			if err := w.disk.SaveIndex(); err != nil {
 				w.log.Warn("what is known of the files could not be kept; a start reads them anew", "error", err)
 			}
-		case <-w.lingerWake:
+		case <-w.keeper.Waits():
 			if linger == nil {
 				linger = time.After(lingerEvery)
 			}
 		case <-linger:
 			linger = nil
-			if w.settleLingers(ctx, false) > 0 {
+			if w.keeper.Settle(ctx, false) > 0 {
 				linger = time.After(lingerEvery)
 			}
 		}
@@ -266,8 +272,8 @@ func (w *Workspace) Close(ctx context.Context, why error) error {
 		w.stopBackground()
 	}
 	w.background.Wait()
-	w.decoded.drop()
-	left := w.settleLingers(ctx, true)
+	w.rec.Close()
+	left := w.keeper.Settle(ctx, true)
 	err := w.lastCheckpoint(ctx, left == 0 && !w.suspect.Load() && !w.unsettled.Load())
 	if w.keep != nil {
 		soon, cancel := context.WithTimeout(ctx, keepPatience)
@@ -307,5 +313,33 @@ func (w *Workspace) free() error {
 	if w.forks.held != nil { // its store is closed
 		w.forks.held()
 	}
-	return errors.Join(w.progress.file.Close(), w.disk.Close())
+	return errors.Join(w.progress.Close(), w.disk.Close())
+}
+
+// Hold locks paths, each with everything under it, until release is called: all
+// other writers of these paths wait. It is for a request that reads, decides and
+// then writes, and lost to faster writers: a hold queues like any request, so it
+// is granted. release may be called more than once.
+//
+// Calls on the workspace with the context that it returns work under the hold,
+// and return *NotHeld, possibly wrapped, for paths outside of it: with a second
+// lock they could wait for a request that waits for the first. They must not scan
+// the workspace (Sync, Reconcile), since a scan in progress may wait for the hold.
+func (w *Workspace) Hold(ctx context.Context, paths []wspath.Path) (held context.Context, release func(), err error) {
+	return w.locks.Hold(ctx, paths)
+}
+
+// Policy returns the owner's rules for the workspace; nil for none.
+func (w *Workspace) Policy() *policy.Rules { return w.rec.Policy }
+
+// EntriesOf returns the changelog entries of a commit: from its trailers, and where
+// those are condensed from the trees. The baseline has none.
+func (w *Workspace) EntriesOf(ctx context.Context, c *gitstore.Commit) ([]ChangeEntry, error) {
+	return w.rec.EntriesOf(ctx, c)
+}
+
+// EntriesAt returns the changelog entries of a commit by its ID. The list is
+// shared: it must not be changed.
+func (w *Workspace) EntriesAt(ctx context.Context, commit object.ID) ([]ChangeEntry, error) {
+	return w.rec.EntriesAt(ctx, commit)
 }

@@ -8,11 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"umbra/internal/workspace"
-	"umbra/internal/workspace/host"
-
 	"umbra/internal/audit"
 	"umbra/internal/errs"
+	"umbra/internal/workspace"
+	"umbra/internal/workspace/host"
 )
 
 // unfinishedFor is how long a baseline that was cut off is kept, so that the

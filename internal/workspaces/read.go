@@ -2,6 +2,7 @@ package workspaces
 
 import (
 	"context"
+
 	"umbra/internal/workspace"
 )
 

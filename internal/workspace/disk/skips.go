@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+
 	"umbra/internal/errs"
 	"umbra/internal/workspace/op"
 	"umbra/internal/wspath"

@@ -222,3 +222,10 @@ const (
 	KindSymlink
 	KindSpecial // FIFO, socket, device
 )
+
+// Limits of a workspace; the zero value means the defaults of the contracts.
+type Limits struct {
+	CaptureBytes int64 // 256 MiB; a larger file found on disk is not recorded
+	EditBytes    int64 // 64 MiB; OpEdit
+	CacheBytes   int64 // 64 MiB; of histories in memory, all workspaces together
+}

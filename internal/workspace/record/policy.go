@@ -1,0 +1,69 @@
+package record
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/internal/policy"
+)
+
+// Obeys refuses a change set that the policy forbids: errs.Forbidden
+// "policy_refused". What is only to be named is returned as trailers; of a recorded
+// change that is all. What takes a change back is not judged: it was there before.
+func (r *Recorder) Obeys(ctx context.Context, source message.Source, taskID string, entries []Entry, recorded bool) (named []message.Trailer, err error) {
+	switch source {
+	case message.Revert, message.Rollback, message.Baseline, message.External:
+		return nil, nil
+	}
+	var own policy.Task
+	if t, known := r.Disk.Store.Task(taskID); known {
+		own = policy.TaskOf(t.Info.Extra)
+	}
+	if r.Policy.None(own) {
+		return nil, nil
+	}
+	for i := range entries {
+		found, err := r.Policy.Judge(own, r.changeOf(ctx, &entries[i]))
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range found {
+			if !recorded && !r.Policy.Only(x) {
+				return nil, x.Err()
+			}
+			named = append(named, message.PolicyTrailer(x.Rule, entries[i].Path))
+		}
+	}
+	return named, nil
+}
+
+// changeOf describes an entry as the policy judges it.
+func (r *Recorder) changeOf(ctx context.Context, e *Entry) policy.Change {
+	c := policy.Change{Path: strings.TrimSuffix(e.Path, "/"), From: strings.TrimSuffix(e.OldPath, "/"), Same: e.After.ID == e.Before.ID}
+	stored := func(id object.ID) func() (io.ReadCloser, error) {
+		return func() (io.ReadCloser, error) {
+			r, _, err := r.Disk.Store.OpenBlob(ctx, id)
+			return r, err
+		}
+	}
+	if e.Before.Mode != 0 {
+		c.Before = stored(e.Before.ID)
+	}
+	switch {
+	case e.After.Mode == 0:
+	case e.Content != nil:
+		c.Size, c.Content = e.Content.Blob.Size(), e.Content.Blob.Open
+		if x := e.Content.Staged; x != nil {
+			c.Content = func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(x, 0, x.Size())), nil }
+		}
+	case e.blob != nil:
+		c.Size, c.Content = e.blob.Size(), e.blob.Open
+	default:
+		c.Size, _ = r.Disk.Store.BlobSize(ctx, e.After.ID)
+		c.Content = stored(e.After.ID)
+	}
+	return c
+}
