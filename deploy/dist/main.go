@@ -137,7 +137,7 @@ func (r *release) make() error {
 
 // build compiles the program for a system, as the Makefile does for this one.
 func (r *release) build(s system, to string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X umbra/internal/buildinfo.version="+r.version, "-o", to, "./cmd/umbra")
+	cmd := exec.Command("go", "build", "-tags", "nomsgpack", "-trimpath", "-ldflags", "-s -w -X umbra/internal/buildinfo.version="+r.version, "-o", to, "./cmd/umbra")
 	cmd.Dir = r.root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+s.os, "GOARCH="+s.arch, "GOFLAGS=")
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr

@@ -3,12 +3,16 @@ package gitsmart
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/gin-gonic/gin"
-	gogit "github.com/go-git/go-git/v5"
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/go-git/go-git/v5/plumbing/transport/server"
+	"github.com/go-git/go-git/v5/storage/filesystem"
 
 	"umbra/internal/errs"
 )
@@ -18,15 +22,17 @@ import (
 // the pack's index in memory, so that a history that is too large is refused.
 
 func plainSession(gitDir string) (transport.UploadPackSession, error) {
-	repo, err := gogit.PlainOpen(gitDir)
-	if err != nil {
-		return nil, err
+	if _, err := os.Stat(filepath.Join(gitDir, "objects", "info", "alternates")); err == nil {
+		return nil, errs.New(errs.Unavailable, "git_missing", "A fork is cloned by git, which is not installed on the server's machine.")
 	}
+	// Package git of go-git would open it too, and bring SSH and its agent into the
+	// program.
+	store := filesystem.NewStorage(osfs.New(gitDir), cache.NewObjectLRUDefault())
 	endpoint, err := transport.NewEndpoint("/")
 	if err != nil {
 		return nil, err
 	}
-	return server.NewServer(server.MapLoader{endpoint.String(): repo.Storer}).NewUploadPackSession(endpoint, nil)
+	return server.NewServer(server.MapLoader{endpoint.String(): store}).NewUploadPackSession(endpoint, nil)
 }
 
 func plainAdvertise(c *gin.Context, gitDir string) error {

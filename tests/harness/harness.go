@@ -47,7 +47,7 @@ func Binary(t testing.TB) string {
 			return
 		}
 		binary.path = filepath.Join(dir, "umbra")
-		if out, err := exec.Command("go", "build", "-o", binary.path, "umbra/cmd/umbra").CombinedOutput(); err != nil {
+		if out, err := exec.Command("go", "build", "-tags", "nomsgpack", "-o", binary.path, "umbra/cmd/umbra").CombinedOutput(); err != nil {
 			binary.err = fmt.Errorf("go build: %w\n%s", err, out)
 		}
 	})

@@ -162,7 +162,7 @@ func plainChild(t *testing.T) []string {
 		return []string{bin, Verb}
 	}
 	bin := filepath.Join(t.TempDir(), "umbra")
-	cmd := exec.Command("go", "build", "-o", bin, "umbra/cmd/umbra")
+	cmd := exec.Command("go", "build", "-tags", "nomsgpack", "-o", bin, "umbra/cmd/umbra")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
