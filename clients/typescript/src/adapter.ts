@@ -122,6 +122,41 @@ export class Guard {
     }
   }
 
+  /** move renames a path. A file at the target that the subtask has read is replaced only as it was read. */
+  async move(task: Task, from: string, to: string, shown: string, overwrite: boolean): Promise<void> {
+    const tag = this.tag(task, to);
+    if (tag === undefined || !overwrite || from === to) await task.files.move(from, to, { overwrite });
+    else {
+      try {
+        // A condition of the move itself would be on its source.
+        await task.files.batch([{ op: "delete", path: to, if_match: tag }, { op: "rename", path: from, new_path: to }]);
+      } catch (err) {
+        const changed = err instanceof UmbraError && (err.status === 412 || (err.code === "file_not_found" && (err.body as { path?: string })?.path === to));
+        throw changed ? new StaleWrite(shown, await who(task, to)) : err;
+      }
+    }
+    if (from === to) return;
+    this.forget(task, to);
+    const [old, now] = [this.#key(task, from), this.#key(task, to)];
+    for (const [key, etag] of [...this.#tags]) {
+      if (key !== old && !key.startsWith(old + "/")) continue;
+      this.#tags.delete(key);
+      this.#tags.set(now + key.slice(old.length), etag);
+    }
+  }
+
+  /** copy copies a path. A file at the target that the subtask has read is replaced only as it was read. */
+  async copy(task: Task, from: string, to: string, shown: string, o: { overwrite: boolean; recursive: boolean }): Promise<void> {
+    if (this.tag(task, to) === undefined || !o.overwrite || from === to) {
+      await task.files.copy(from, to, o);
+      if (from !== to) this.forget(task, to);
+      return;
+    }
+    // A condition of the copy itself would be on its source.
+    const { data } = await task.files.readWith(from);
+    await this.write(task, to, data, shown);
+  }
+
   async edit(task: Task, path: string, old: string, now: string, all: boolean, o: Signal = {}): Promise<TaskWritten & { occurrences: number }> {
     const ifMatch = this.tag(task, path);
     try {

@@ -48,7 +48,9 @@ const devices = new Set(["null", "zero", "full", "stdin", "stdout", "stderr", "t
 const isDevice = (path: string) => devices.has(clean(path));
 const device = (): FsStat => ({ isFile: true, isDirectory: false, isSymbolicLink: false, mode: 0o666, size: 0, mtime: new Date(0) });
 
-type Calls = Pick<Files, "append" | "stat" | "mkdir" | "delete" | "copy" | "move" | "batch" | "symlink"> & {
+type Calls = Pick<Files, "append" | "stat" | "mkdir" | "delete" | "batch" | "symlink"> & {
+  copy(from: string, to: string, shown: string, o: { overwrite: boolean; recursive: boolean }): Promise<void>;
+  move(from: string, to: string, shown: string): Promise<void>;
   list(path: string): Promise<TaskFileEntry[]>;
   read(path: string): Promise<Uint8Array>;
   write(path: string, content: Uint8Array, shown: string): Promise<unknown>;
@@ -90,8 +92,8 @@ function outside(task: Task, guard: Guard, maxBytes: number): Calls {
     stat: (...a) => run(() => files.stat(...a)),
     mkdir: (...a) => run(() => files.mkdir(...a)),
     delete: (path, ...a) => run(() => files.delete(path, ...a).finally(() => guard.forget(task, path))),
-    copy: (from, to, ...a) => run(() => files.copy(from, to, ...a).finally(() => guard.forget(task, to))),
-    move: (from, to, ...a) => run(() => files.move(from, to, ...a).finally(() => { guard.forget(task, from); guard.forget(task, to); })),
+    copy: (from, to, shown, o) => run(() => guard.copy(task, from, to, shown, o)),
+    move: (from, to, shown) => run(() => guard.move(task, from, to, shown, true)),
     batch: (...a) => run(() => files.batch(...a)),
     symlink: (...a) => run(() => files.symlink(...a)),
   };
@@ -216,9 +218,10 @@ export class UmbraFs implements IFileSystem {
   async stat(path: string): Promise<FsStat> {
     if (isDevice(path)) return device();
     try {
+      // A file has one path, since there are no hard links: cp and mv compare it.
       const e = await this.#files.stat(this.#at(path));
       if (e.type === "symlink") throw new Error(`ENOENT: no such file or directory, stat '${path}'`);
-      return this.#statOf(e, true);
+      return { ...this.#statOf(e, true), identity: await this.#resolve(path, "stat") };
     } catch (err) {
       return this.#fail(err, "stat", path);
     }
@@ -285,7 +288,7 @@ export class UmbraFs implements IFileSystem {
         for (const e of await this.#list(src)) await this.cp(`${src}/${e.name}`, `${dest}/${e.name}`, options);
         return;
       }
-      await this.#files.copy(this.#at(src), this.#at(dest), { overwrite: true, recursive: options?.recursive ?? false });
+      await this.#files.copy(this.#at(src), this.#at(dest), dest, { overwrite: true, recursive: options?.recursive ?? false });
     } catch (err) {
       this.#fail(err, "cp", src);
     }
@@ -295,7 +298,7 @@ export class UmbraFs implements IFileSystem {
   async mv(src: string, dest: string): Promise<void> {
     if (isDevice(dest)) throw new Error(`EPERM: operation not permitted, mv '${dest}'`);
     try {
-      await this.#files.move(this.#at(src), this.#at(dest), { overwrite: true });
+      await this.#files.move(this.#at(src), this.#at(dest), dest);
     } catch (err) {
       this.#fail(err, "mv", src);
     }
@@ -347,7 +350,7 @@ export class UmbraFs implements IFileSystem {
     try {
       const e = await this.#files.stat(this.#at(existingPath));
       if (e.type !== "file") throw new Error(`EPERM: operation not permitted, link '${existingPath}'`);
-      await this.#files.copy(this.#at(existingPath), this.#at(newPath));
+      await this.#files.copy(this.#at(existingPath), this.#at(newPath), newPath, { overwrite: false, recursive: false });
     } catch (err) {
       if (err instanceof UmbraError && err.code === "target_exists") throw new Error(`EEXIST: file already exists, link '${newPath}'`);
       this.#fail(err, "link", existingPath);
@@ -366,11 +369,15 @@ export class UmbraFs implements IFileSystem {
     return e.target ?? "";
   }
 
-  async realpath(path: string): Promise<string> {
+  realpath(path: string): Promise<string> {
+    return this.#resolve(path, "realpath");
+  }
+
+  async #resolve(path: string, verb: string): Promise<string> {
     if (isDevice(path)) return clean(path);
     let at = clean(path);
     for (let links = 0; ; links++) {
-      if (links > 40) throw new Error(`ELOOP: too many levels of symbolic links, realpath '${path}'`);
+      if (links > 40) throw new Error(`ELOOP: too many levels of symbolic links, ${verb} '${path}'`);
       let moved = false;
       const names = at.split("/").slice(1);
       for (let i = 1; i <= names.length && at !== "/"; i++) {
@@ -379,7 +386,7 @@ export class UmbraFs implements IFileSystem {
         try {
           e = await this.#files.stat(part, { follow: false });
         } catch (err) {
-          return this.#fail(err, "realpath", path);
+          return this.#fail(err, verb, path);
         }
         if (e.type !== "symlink") continue;
         at = clean("/" + [...names.slice(0, i - 1), e.target ?? "", ...names.slice(i)].join("/"));

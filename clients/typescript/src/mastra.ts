@@ -223,15 +223,22 @@ export class UmbraFilesystem extends MastraFilesystem implements WorkspaceFilesy
         }
         return;
       }
-      try {
+      await this.#unlessStale(path, async () => {
         if (options?.expectedMtime === undefined) await this.#guard.write(this.task, at, content, path);
         else await this.#writeIfUnchanged(at, path, content, options.expectedMtime);
-      } catch (err) {
-        if (!(err instanceof StaleWrite)) throw err;
-        const actual = new Date((await this.#stat(at))?.mtime ?? 0);
-        throw Object.assign(new StaleFileError(path, options?.expectedMtime ?? actual, actual), { message: err.message });
-      }
+      }, options?.expectedMtime);
     });
+  }
+
+  /** #unlessStale throws Mastra's error for a write over a file that was changed since it was read. */
+  async #unlessStale(path: string, fn: () => Promise<void>, expected?: Date): Promise<void> {
+    try {
+      await fn();
+    } catch (err) {
+      if (!(err instanceof StaleWrite)) throw err;
+      const actual = new Date((await this.#stat(resolvePath(path)))?.mtime ?? 0);
+      throw Object.assign(new StaleFileError(path, expected ?? actual, actual), { message: err.message });
+    }
   }
 
   /** #writeIfUnchanged compares the modification time, and writes only over what it compared. */
@@ -292,14 +299,14 @@ export class UmbraFilesystem extends MastraFilesystem implements WorkspaceFilesy
       const now = await this.#stat(from);
       if (now === undefined) throw new FileNotFoundError(src);
       if (now.type === "directory" && !options?.recursive) throw new IsDirectoryError(src);
-      await this.#copy(from, to, now.type === "directory", options?.overwrite !== false);
+      await this.#unlessStale(to, () => this.#copy(from, to, now.type === "directory", options?.overwrite !== false));
     });
   }
 
   /** #copy merges a directory with one that exists. */
   async #copy(from: string, to: string, directory: boolean, overwrite: boolean): Promise<void> {
     if (!directory || (await this.#stat(to)) === undefined) {
-      await this.task.files.copy(from, to, { overwrite, recursive: directory });
+      await this.#guard.copy(this.task, from, to, to, { overwrite, recursive: directory });
       return;
     }
     for await (const e of this.task.files.list(from, { limit: 10_000 })) {
@@ -314,13 +321,12 @@ export class UmbraFilesystem extends MastraFilesystem implements WorkspaceFilesy
     return this.#change(dest, "moveFile", async (to) => {
       const from = this.#at(src, "moveFile");
       try {
-        await this.task.files.move(from, to, { overwrite: options?.overwrite !== false });
+        await this.#unlessStale(to, () => this.#guard.move(this.task, from, to, dest, options?.overwrite !== false));
       } catch (err) {
         if (err instanceof UmbraError && err.code === "file_not_found") throw new FileNotFoundError(src);
         if (err instanceof UmbraError && err.code === "same_path") return;
         throw err;
       }
-      this.#guard.forget(this.task, from);
     });
   }
 

@@ -129,6 +129,24 @@ test("Mastra: guards, a read-only file system, patterns, paths", async () => {
   await assert.rejects(b.writeFile("f", "3\n"), (e) => e instanceof StaleFileError && /changed by subtask a since you read it.*Read it again/.test(e.message) && e.actualMtime.getTime() > 0);
   await b.readFile("f");
   await b.writeFile("f", "3\n");
+  // Copies and moves over a file are writes too; the adapter's own leave it free to write.
+  await b.writeFile("g", "b\n");
+  for (const over of [() => b.copyFile("g", "f"), () => b.moveFile("g", "f")]) {
+    await b.readFile("f");
+    await a.appendFile("f", "a\n");
+    await assert.rejects(over(), (e) => e instanceof StaleFileError && /changed by subtask a/.test(e.message));
+    assert.match(await fs.readFile(join(dir, "f"), "utf8"), /a\n$/);
+    await b.readFile("f");
+    await over();
+    assert.equal(await fs.readFile(join(dir, "f"), "utf8"), "b\n");
+    await b.writeFile("f", "3\n");
+  }
+  await a.deleteFile("f");
+  await b.writeFile("g", "b\n");
+  await assert.rejects(b.moveFile("g", "f"), StaleFileError);
+  await b.moveFile("g", "h");
+  await b.writeFile("h", "again\n");
+  await b.moveFile("h", "f", { overwrite: false }).catch(() => b.copyFile("h", "f"));
   const free = new UmbraFilesystem({ task, guard: "none" });
   await free.readFile("f");
   await a.appendFile("f", "4\n");

@@ -109,7 +109,7 @@ test("just-bash: the same output and tree as InMemoryFs", async () => {
     "rm w/none", "rm -f w/none; echo $?", "rm w/a", "cd w && rm -r e && ls", "cd w && sed -i s/one/two/ a/1 && cat a/1", "cd w && ln -s a/1 l && cat l && readlink l", "cd w && test -L l; echo $?",
     "cd w && chmod +x a/1 && test -x a/1; echo $?", "cd w && touch t && test -f t; echo $?", "cd w && echo '' > t; wc -c < w/t", "cd w && for i in 1 2 3; do echo $i > n$i; done; cat n*", "cd w && ls -a",
     "cd w && echo a b c | tr ' ' '\\n' | sort -r > s && cat s", "cd w && head -1 s && tail -1 s", "cd w && find . -name 'n*' | sort", "cd w && mkdir -p z && mv n1 z && ls z", "cd w && rm -rf z n2 n3 && ls", "echo ü > 'w/ü b'; cat 'w/ü b'",
-    "cd w && cat < none", "cd w && echo x > a", "ls w/none", "cd w && cp a q", "cd w && test -d a && echo dir", "cd w && du -a a > /dev/null; echo $?", "cd w && diff s s && echo same", "cd w && awk '{print $1}' s",
+    "cd w && cat < none", "cd w && echo x > a", "ls w/none", "cd w && cp a q", "cd w && cp s n1 && cp n1 s && cat s", "cd w && cp s s", "cd w && ln -s s same && cp s same; rm same", "cd w && echo o > o && cp s o && mv s o && cat o && mv o s", "cd w && mv s s", "cd w && test -d a && echo dir", "cd w && du -a a > /dev/null; echo $?", "cd w && diff s s && echo same", "cd w && awk '{print $1}' s",
   ];
   for (const [i, name] of ["a", "b c", "d.txt", "é", "-x", "deep/er"].entries()) {
     const at = `'k${i}/./${name}'`;
@@ -143,6 +143,13 @@ test("just-bash: devices are no files, the guard, and a tool of bash-tool", asyn
   await run("echo two > f");
   await assert.rejects(other.exec("echo three > f"), /changed by subtask a since you read it/);
   assert.deepEqual(await run("cat f; echo three > f; cat f", other), ["two\nthree\n", 0]);
+  for (const over of ["cp g f", "mv g f"]) {
+    await run("echo copied > g; cat f", other);
+    await run("cat f; echo two > f");
+    const refused = await other.exec(over);
+    assert.deepEqual([refused.exitCode, /changed by subtask a since you read it/.test(refused.stderr)], [1, true], refused.stderr);
+    assert.deepEqual(await run(`cat f; ${over}; cat f; echo three > f; cat f`, other), ["two\ncopied\nthree\n", 0]);
+  }
   const small = await (await shell({ maxReadBytes: 2 })).exec("cat f");
   assert.ok(small.exitCode !== 0);
   const { tools } = await createBashTool({ sandbox: sh, destination: "/" });
