@@ -83,8 +83,8 @@ tools: ## install what the tests use beside Go (libgit2, isomorphic-git)
 # What -short leaves out: crashes and faults at every call, power cuts, models.
 # They run without the race detector, which makes them ten times as long; so do
 # the black boxes, which would watch but themselves with it.
-LONG  := ./gitstore ./internal/backup ./internal/vfs ./tests ./tests/agents ./tests/clients ./tests/interop ./tests/model ./tests/openapi ./tests/powercut ./tests/ui
-RACED  = $$($(GO) list ./... | grep -vxE 'umbra/tests(/(agents|clients|interop|model|openapi|powercut|ui))?')
+LONG  := ./gitstore ./internal/backup ./internal/vfs ./tests ./tests/agents ./tests/clients ./tests/cluster ./tests/interop ./tests/model ./tests/openapi ./tests/powercut ./tests/ui
+RACED  = $$($(GO) list ./... | grep -vxE 'umbra/tests(/(agents|clients|cluster|interop|model|openapi|powercut|ui))?')
 
 # One package at a time: some set limits of the whole machine, and all that
 # start servers want the processors. They are compiled side by side before.

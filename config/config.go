@@ -32,19 +32,47 @@ type Config struct {
 	Auth         Auth       `key:"auth"`
 	Workspaces   Workspaces `key:"workspaces"`
 	Sessions     Sessions   `key:"sessions"`
-	Calls        Calls      `key:"calls"`
-	Hooks        Hooks      `key:"hooks"`
-	Exec         Exec       `key:"exec"`
-	Policy       Policy     `key:"policy"`
-	Review       Review     `key:"review"`
-	MCP          MCP        `key:"mcp"`
-	Execute      Execute    `key:"execute"`
-	Sandbox      Sandbox    `key:"sandbox"`
-	Lint         Lint       `key:"lint"`
-	Scripts      Scripts    `key:"scripts"`
-	Limits       Limits     `key:"limits"`
-	Retention    Retention  `key:"retention"`
+	Agents
+	Policy    Policy    `key:"policy"`
+	Review    Review    `key:"review"`
+	MCP       MCP       `key:"mcp"`
+	Execute   Execute   `key:"execute"`
+	Sandbox   Sandbox   `key:"sandbox"`
+	Lint      Lint      `key:"lint"`
+	Scripts   Scripts   `key:"scripts"`
+	Limits    Limits    `key:"limits"`
+	Retention Retention `key:"retention"`
+	Cluster   Cluster   `key:"cluster"`
 }
+
+// Agents are the settings about agents' tools. Their tables are those of Config.
+type Agents struct {
+	Calls Calls `key:"calls"`
+	Hooks Hooks `key:"hooks"`
+	Exec  Exec  `key:"exec"`
+}
+
+// Cluster is how several servers, called nodes, share their work. URL and Blobs
+// belong together; without them the rest has no effect.
+type Cluster struct {
+	URL         string        `key:"url"`       // of PostgreSQL
+	Blobs       string        `key:"blobs"`     // s3://bucket/prefix?region=…
+	Node        string        `key:"node"`      // empty: the host's name
+	Advertise   string        `key:"advertise"` // where other nodes reach this one; empty: http://<host name>:<port>
+	PublicURL   string        `key:"public_url"`
+	Replication string        `key:"replication"` // sync, provider, none
+	Wait        time.Duration `key:"wait"`        // for an answer of PostgreSQL
+}
+
+// On reports whether the server is a node of a cluster.
+func (c Cluster) On() bool { return c.URL != "" || c.Blobs != "" }
+
+// Values of Cluster.Replication.
+const (
+	ReplicationSync     = "sync"
+	ReplicationProvider = "provider"
+	ReplicationNone     = "none"
+)
 
 // Retention says which history is dropped by itself; what is 0 drops nothing.
 type Retention struct {
@@ -278,14 +306,16 @@ func Default() Config {
 		Auth:         Auth{Peer: PeerSameUser},
 		Workspaces:   Workspaces{WatchIdle: time.Hour},
 		Sessions:     Sessions{Idle: 2 * time.Hour},
-		Calls:        Calls{TTL: 30 * time.Minute, RecordCommands: RecordOff},
-		Hooks:        Hooks{Context: ContextOn},
-		Execute:      Execute{Engine: EngineEmbedded, Parallel: 8, Queue: 200, Warm: 4, MemoryBytes: 256 << 20},
-		Lint:         Lint{Engine: EngineEmbedded},
-		Policy:       Policy{Secrets: "off", After: "keep"},
-		Exec:         Exec{Concurrency: 4, OutputBytes: 1 << 20, Timeout: 10 * time.Minute},
-		MCP:          MCP{ExecuteScript: true},
-		Scripts:      Scripts{MaxAPICalls: 100, APIMaxBytes: 50 << 20, Parallel: 16, Queue: 200},
+		Agents: Agents{
+			Calls: Calls{TTL: 30 * time.Minute, RecordCommands: RecordOff},
+			Hooks: Hooks{Context: ContextOn},
+			Exec:  Exec{Concurrency: 4, OutputBytes: 1 << 20, Timeout: 10 * time.Minute},
+		},
+		Execute: Execute{Engine: EngineEmbedded, Parallel: 8, Queue: 200, Warm: 4, MemoryBytes: 256 << 20},
+		Lint:    Lint{Engine: EngineEmbedded},
+		Policy:  Policy{Secrets: "off", After: "keep"},
+		MCP:     MCP{ExecuteScript: true},
+		Scripts: Scripts{MaxAPICalls: 100, APIMaxBytes: 50 << 20, Parallel: 16, Queue: 200},
 		Limits: Limits{
 			CaptureBytes: 256 << 20,
 			CacheBytes:   64 << 20,
@@ -298,6 +328,7 @@ func Default() Config {
 			Streams:      1024,
 		},
 		Retention: Retention{Interval: time.Hour},
+		Cluster:   Cluster{Replication: ReplicationSync, Wait: 8 * time.Second},
 	}
 }
 

@@ -45,6 +45,10 @@ var flagKeys = map[string]string{
 	"output-dir":    "output.dir",
 	"hosted":        "hosted",
 	"insecure":      "insecure",
+	"cluster":       "cluster.url",
+	"blobs":         "cluster.blobs",
+	"node":          "cluster.node",
+	"advertise":     "cluster.advertise",
 }
 
 // aliases are keys named after their flag that stand in a table too.
@@ -60,6 +64,16 @@ func Flags(fs *pflag.FlagSet) {
 	fs.String("output-dir", d.Output.Dir, "folder `DIR` where scripts save")
 	fs.Bool("hosted", d.Hosted, "serve strangers: a client opens nothing outside workspaces.roots")
 	fs.Bool("insecure", d.Insecure, "allow an address that is not loopback without tokens")
+}
+
+// ClusterFlags adds the flags of a node of a cluster, or of verbs about one.
+func ClusterFlags(fs *pflag.FlagSet, node bool) {
+	fs.String("cluster", "", "PostgreSQL that the nodes of a cluster share: `URL` (postgres://…)")
+	fs.String("blobs", "", "object store of the cluster: `URL` (s3://bucket/prefix?region=…)")
+	if node {
+		fs.String("node", "", "`NAME` of this node in the cluster (default: the host's name)")
+		fs.String("advertise", "", "`URL` where other nodes reach this one (default: http://HOST:PORT with the host's name)")
+	}
 }
 
 // Load reads the settings: flag, environment, file, default. fs has the flags of
@@ -221,8 +235,12 @@ func leavesOf(v reflect.Value, prefix string) map[string]reflect.Value {
 	leaves := map[string]reflect.Value{}
 	for i := range v.NumField() {
 		key := prefix + v.Type().Field(i).Tag.Get("key")
+		under := key + "."
+		if v.Type().Field(i).Anonymous {
+			under = prefix
+		}
 		if f := v.Field(i); f.Kind() == reflect.Struct && f.Type() != reflect.TypeFor[time.Time]() {
-			for k, leaf := range leavesOf(f, key+".") {
+			for k, leaf := range leavesOf(f, under) {
 				leaves[k] = leaf
 			}
 		} else {

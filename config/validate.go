@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +48,11 @@ func (c *Config) validate() error {
 		{"sessions.idle", aboveZero(c.Sessions.Idle)},
 		{"calls.ttl", between(int(c.Calls.TTL/time.Second), 60, 86_400)},
 		{"calls.record_commands", oneOf(c.Calls.RecordCommands, RecordOff, RecordHash)},
+		{"cluster.node", checkNode(c.Cluster.Node)},
+		{"cluster.advertise", checkBase(c.Cluster.Advertise)},
+		{"cluster.public_url", checkBase(c.Cluster.PublicURL)},
+		{"cluster.replication", oneOf(c.Cluster.Replication, ReplicationSync, ReplicationProvider, ReplicationNone)},
+		{"cluster.wait", between(int(c.Cluster.Wait/time.Millisecond), 100, 60_000)},
 		{"exec.concurrency", between(c.Exec.Concurrency, 1, 1024)},
 		{"exec.output_bytes", between(int(c.Exec.OutputBytes), 1<<10, 1<<30)},
 		{"exec.timeout", between(int(c.Exec.Timeout/time.Second), 1, 86_340)},
@@ -223,6 +229,27 @@ func checkEndpoint(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return fmt.Errorf("%q is not a URL such as http://127.0.0.1:4318", s)
+	}
+	return nil
+}
+
+var nodeName = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
+
+func checkNode(s string) error {
+	if s != "" && !nodeName.MatchString(s) {
+		return fmt.Errorf("%q is not 1 to 63 of a-z, 0-9 and -", s)
+	}
+	return nil
+}
+
+// checkBase takes the URL of a server, without a path.
+func checkBase(s string) error {
+	if s == "" {
+		return nil
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		return errors.New("must be http://HOST:PORT or https://HOST:PORT")
 	}
 	return nil
 }

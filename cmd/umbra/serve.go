@@ -48,6 +48,7 @@ config.yaml in the sources lists them all.`,
 		},
 	}
 	config.Flags(cmd.Flags())
+	config.ClusterFlags(cmd.Flags(), true)
 	cmd.Flags().DurationVar(&idle, "idle-exit", 0, "end after `DURATION` without a request, and take another port if the address is in use")
 	return cmd
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"umbra/internal/cli"
+	"umbra/internal/fleet"
 )
 
 // verbs are the owner's: each talks to a server, or to one of its own in this
@@ -13,7 +14,7 @@ import (
 func verbs(stdout, stderr io.Writer) []*cobra.Command {
 	list := []*cobra.Command{
 		logCommand(), diffCommand(), showCommand(), blameCommand(), whyCommand(), reviewCommand(), policyCommand(), summaryCommand(), revertCommand(),
-		tasksCommand(), taskCommand(), workspacesCommand(), gitCommand(), verifyCommand(), exportCommand(), mcpCommand(), gcCommand(), duCommand(), tokenCommand(), doctorCommand(), hookCommand(), execCommand(), forkCommand(), forksCommand(), inCommand(), mergeCommand(), raceCommand(), initCommand(), turnsCommand(), undoCommand(), redoCommand(), purgeCommand(), backupCommand(), restoreCommand(),
+		tasksCommand(), taskCommand(), workspacesCommand(), gitCommand(), verifyCommand(), exportCommand(), mcpCommand(), gcCommand(), duCommand(), tokenCommand(), doctorCommand(), hookCommand(), execCommand(), forkCommand(), forksCommand(), inCommand(), mergeCommand(), raceCommand(), initCommand(), turnsCommand(), undoCommand(), redoCommand(), purgeCommand(), backupCommand(), restoreCommand(), fleet.Command(),
 	}
 	for _, c := range list {
 		c.SetOut(stdout)

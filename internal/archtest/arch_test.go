@@ -110,7 +110,7 @@ var belowGitstore = []string{"internal/wspath", "internal/errs", "internal/vfs",
 
 // assembly are the packages that put the layers together; only they and the
 // program import them.
-var assembly = []string{"internal/server", "internal/cli", "internal/demo", "internal/mcplink"}
+var assembly = []string{"internal/server", "internal/cli", "internal/demo", "internal/fleet", "internal/mcplink"}
 
 // sharedByDialects is what a dialect may import of httpapi.
 var sharedByDialects = []string{"httpapi/wire"}
@@ -199,7 +199,7 @@ var owners = map[string][]string{
 	"github.com/gin-gonic/gin":               {"httpapi"},
 	"github.com/spf13/viper":                 {"config"},
 	"github.com/spf13/pflag":                 {"config", "cmd", "internal/cli", "internal/flagtext"},
-	"github.com/spf13/cobra":                 {"cmd", "internal/cli", "internal/demo", "internal/mcplink"},
+	"github.com/spf13/cobra":                 {"cmd", "internal/cli", "internal/demo", "internal/fleet", "internal/mcplink"},
 	"github.com/fsnotify/fsnotify":           {"watcher"},
 	"github.com/go-git/go-git":               {"gitstore", "httpapi/gitsmart", "internal/person", "internal/policy"},
 	"go.etcd.io/bbolt":                       {"internal/state"},

@@ -120,7 +120,7 @@ type copier struct {
 
 // The names in the data directory that are no part of a backup: of a running
 // server, caches, and what is copied in ways of its own.
-var leftOut = []string{"lock", "owner", "shared.sock", "watch", "staging", "cache", "state.db", "answers.log", "format", "workspaces"}
+var leftOut = []string{"lock", "owner", "node", "shared.sock", "watch", "staging", "cache", "state.db", "answers.log", "format", "workspaces"}
 
 // all copies the data directory: the records first, history after.
 func (c *copier) all() error {

@@ -100,9 +100,9 @@ func (n *Node) beat(c *conn) bool {
 	n.opts.at("beat")
 	// The lease begins before the beat is sent: it may be on its way for long.
 	sent := n.opts.boot()
-	beat := `UPDATE node SET beat = beat + 1 WHERE life = $1 AND state <> 'dead'`
+	beat := `UPDATE node SET beat = beat + 1, beaten = now() WHERE life = $1 AND state <> 'dead'`
 	if mutant == reviveBeat {
-		beat = `UPDATE node SET beat = beat + 1, state = 'live' WHERE life = $1`
+		beat = `UPDATE node SET beat = beat + 1, beaten = now(), state = 'live' WHERE life = $1`
 	}
 	alive, found, standbys := false, settings{}, 0
 	var rows []*seen

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"umbra/gitstore/object"
 	"umbra/gitstore/sink"
 	"umbra/gitstore/sink/sinktest"
 	"umbra/internal/blob"
@@ -115,6 +117,9 @@ func TestHealthy(t *testing.T) {
 		{"two nodes make the schema at once", testSchemaRace},
 		{"one name is one live node", testNames},
 		{"claims", testClaims},
+		{"the sweeper", testSweep},
+		{"status and drain", testStatus},
+		{"URLs and what a start refuses", testRefusals},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, p) })
 	}
@@ -151,7 +156,7 @@ func testSchemaRace(t *testing.T, p *clustertest.Pair) {
 		}
 		defer r.n.abandon()
 		ids[r.n.Cluster.ID] = true
-		if r.n.Cluster.created {
+		if r.n.Cluster.Created {
 			created++
 		}
 		if r.n.Cluster.Schema != newest() || r.n.Cluster.Lease != testLease || len(r.n.Cluster.Key) != 32 {
@@ -241,5 +246,213 @@ func testClaims(t *testing.T, p *clustertest.Pair) {
 	}
 	if _, err := n1.Claim(ctx, "p"); !errors.As(err, &owned) || owned.Owner.Name != "n9" || owned.Owner.Life != 0 {
 		t.Errorf("a claim of a pinned workspace: %v", err)
+	}
+}
+
+func testSweep(t *testing.T, p *clustertest.Pair) {
+	ctx := context.Background()
+	s := newScene(t, p)
+	s.append(s.s1, "one")
+	put := func(text string) string {
+		t.Helper()
+		name, err := s.s1.Put(ctx, strings.NewReader(text), int64(len(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	there := func(name string) bool {
+		_, err := s.store.GetRange(ctx, name, 0, 1)
+		return err == nil
+	}
+	old, kept, lost := put("old"), put("kept"), put("lost")
+	swap := func(version uint64, drop []string, packs ...string) {
+		t.Helper()
+		m := &sink.Manifest{Version: version, Base: s.next - 1}
+		for i, name := range packs {
+			m.Packs = append(m.Packs, sink.Pack{Name: name, Sum: object.ID{byte(i)}, Size: 3})
+		}
+		if err := s.s1.Swap(ctx, &sink.Switch{Manifest: m, Drop: drop}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	swap(1, nil, old, kept)
+	s.s1.grace = 0
+	swap(2, []string{old}, kept)
+	if swept, err := s.n2.Sweep(ctx, s.store, true); err != nil || swept.Garbage == 0 || swept.Orphans != 0 {
+		t.Errorf("%+v, %v", swept, err)
+	}
+	if there(old) || !there(kept) || !there(lost) {
+		t.Errorf("old %v, kept %v, lost %v", there(old), there(kept), there(lost))
+	}
+	// A day later nothing has named the third.
+	aged := &agedStore{Store: s.store, by: 25 * time.Hour}
+	if swept, err := s.n2.Sweep(ctx, aged, true); err != nil || swept.Orphans != 1 {
+		t.Errorf("%+v, %v", swept, err)
+	}
+	if !there(kept) || there(lost) {
+		t.Errorf("kept %v, lost %v", there(kept), there(lost))
+	}
+	// A copy of the database does not know the last sweep; its own is not known to
+	// the first.
+	copied := p.A.Database(t)
+	n3 := open(t, copied, "n3")
+	if _, err := n3.Sweep(ctx, s.store, true); !errors.Is(err, ErrShared) {
+		t.Errorf("the sweep of another database: %v", err)
+	}
+	if err := s.store.Delete(ctx, sweepKey); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n3.Sweep(ctx, s.store, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.n1.Sweep(ctx, s.store, true); !errors.Is(err, ErrShared) {
+		t.Errorf("a sweep after another database's: %v", err)
+	}
+}
+
+// agedStore lists objects as older than they are, but for the sweep's mark.
+type agedStore struct {
+	blob.Store
+	by time.Duration
+}
+
+func (a *agedStore) List(ctx context.Context, prefix, after string) iter.Seq2[blob.Object, error] {
+	return func(yield func(blob.Object, error) bool) {
+		for o, err := range a.Store.List(ctx, prefix, after) {
+			if o.Key != sweepKey {
+				o.Modified = o.Modified.Add(-a.by)
+			}
+			if !yield(o, err) {
+				return
+			}
+		}
+	}
+}
+
+func testStatus(t *testing.T, p *clustertest.Pair) {
+	ctx := context.Background()
+	s := newScene(t, p)
+	s.append(s.s1, "one")
+	if _, err := s.n1.Create(ctx, Workspace{ID: "p", Kind: "physical", Pinned: "gone"}); err != nil {
+		t.Fatal(err)
+	}
+	a, err := Look(ctx, Options{URL: s.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if err := a.CheckStore(ctx, s.store, "memory", time.Second); err != nil || !a.Cluster().Marked {
+		t.Fatalf("%v", err)
+	}
+	st, err := a.Status(ctx, s.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Engine.State != "ok" || !strings.Contains(st.Engine.Version, ".") || st.Engine.Standbys != 1 || st.Blobs.State != "ok" || !st.OK() {
+		t.Errorf("%+v", st)
+	}
+	if len(st.Nodes) != 2 || st.Nodes[0].Node != "n1" || st.Nodes[0].State != "live" || st.Nodes[0].Owned != 1 || st.Nodes[1].Owned != 0 || st.Nodes[0].BeatAgeMS > testLease.Milliseconds() {
+		t.Errorf("nodes: %+v", st.Nodes)
+	}
+	if w := st.Workspaces; w.Total != 2 || w.Owned != 1 || w.Pinned != 1 || w.UnsealedBytes == 0 {
+		t.Errorf("workspaces: %+v", w)
+	}
+	list, err := a.Workspaces(ctx, s.store, []string{"w", "p"})
+	if err != nil || len(list) != 2 || list[0].State != "owned" || *list[0].Owner != "n1" || list[0].Seq != s.next-1 || list[1].State != "node_down" || *list[1].Owner != "gone" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if _, err := a.Workspaces(ctx, s.store, []string{"none"}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a workspace that does not exist: %v", err)
+	}
+	if _, err := a.Drain(ctx, "none", 0, false); !errors.Is(err, ErrNoNode) {
+		t.Errorf("a node that does not exist: %v", err)
+	}
+	if d, err := a.Drain(ctx, "n1", 0, false); err != nil || d.Released != 0 || len(d.Left) != 1 || d.Left[0] != "w" {
+		t.Errorf("%+v, %v", d, err)
+	}
+	// The node hears of it by its beats, and releases what it has.
+	go func() {
+		if err := clustertest.Await(10*time.Second, func() (bool, error) { return s.n1.Draining(), nil }); err != nil {
+			t.Error(err)
+		}
+		if err := s.n1.Release(ctx, s.s1.claim); err != nil {
+			t.Error(err)
+		}
+	}()
+	if d, err := a.Drain(ctx, "n1", 10*time.Second, false); err != nil || d.Released != 1 || len(d.Left) != 0 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if _, err := a.Drain(ctx, "n1", 0, true); err != nil {
+		t.Error(err)
+	}
+	if err := clustertest.Await(10*time.Second, func() (bool, error) { return !s.n1.Draining(), nil }); err != nil {
+		t.Error("the node still drains")
+	}
+}
+
+func testRefusals(t *testing.T, p *clustertest.Pair) {
+	url := p.A.Database(t)
+	_, empty := Look(context.Background(), Options{URL: url})
+	n := open(t, url, "n")
+	run := func(url string) error {
+		n, err := Open(context.Background(), Options{URL: url, Name: "x", Address: "http://x", Patience: 500 * time.Millisecond})
+		if err == nil {
+			n.abandon()
+		}
+		return err
+	}
+	role := "r" + strings.ReplaceAll(n.Cluster.ID, "-", "")
+	p.A.SQL("CREATE ROLE " + role + " LOGIN")
+	closed := clustertest.NewLink(t, "127.0.0.1:1")
+	closed.Refuse()
+	for _, c := range []struct {
+		name     string
+		err      error
+		code     string
+		sentence string
+		exit     int
+	}{
+		{"an empty database", empty, "cluster_missing", "The database has no cluster of this program; run umbra cluster init.", 1},
+		{"another scheme", run("mysql://u:secret@h/d"), "cluster_url_invalid", "cluster.url does not begin with postgres://.", 2},
+		{"no host", run("postgres:///d"), "cluster_url_invalid", "cluster.url names no host.", 2},
+		{"a wrong port", run("postgres://u:sec/ret@h/d"), "cluster_url_invalid", "cluster.url is not of the form postgres://USER@HOST:PORT,HOST:PORT/DATABASE?PARAMETER=VALUE.", 2},
+		{"nobody listens", run("postgres://u:secret@127.0.0.1:1/d?sslmode=disable"), "engine_unreachable", "No PostgreSQL answers at 127.0.0.1:1: connect: connection refused.", 1},
+		{"another database", run(strings.Replace(p.A.URL(), "/postgres?", "/none?", 1)), "engine_unreachable",
+			fmt.Sprintf(`No PostgreSQL answers at %s: database "none" does not exist.`, p.A.Address()), 1},
+		{"no rights", run(strings.Replace(p.A.Database(t), "umbra@", role+"@", 1)), "engine_rights", "Role " + role + " may not create tables in schema public.", 1},
+		{"a standby alone", run(strings.Replace(url, p.A.Address(), p.B.Address(), 1)), "engine_unreachable",
+			fmt.Sprintf("No PostgreSQL answers at %s: the server is a standby.", p.B.Address()), 1},
+	} {
+		var r *Refusal
+		if !errors.As(c.err, &r) || r.Code != c.code || r.Sentence != c.sentence || r.Exit != c.exit {
+			t.Errorf("%s: %v", c.name, c.err)
+		}
+		if c.err != nil && strings.Contains(c.err.Error(), "sec") {
+			t.Errorf("%s: the message has the password: %v", c.name, c.err)
+		}
+	}
+	// Of several hosts the primary is found.
+	both := strings.Replace(url, p.A.Address(), p.B.Address()+","+p.A.Address(), 1)
+	if err := run(both); err != nil {
+		t.Errorf("standby and primary: %v", err)
+	}
+	db := strings.TrimSuffix(url[strings.LastIndexByte(url, '/')+1:], "?sslmode=disable")
+	p.A.In(db).SQL("UPDATE cluster SET schema = 9, min_schema = 8")
+	var r *Refusal
+	if err := run(url); !errors.As(err, &r) || r.Code != "schema_newer" || r.Sentence != "The cluster's schema is 9; this program knows up to 1." {
+		t.Errorf("a newer schema: %v", err)
+	}
+	p.A.In(db).SQL("UPDATE cluster SET min_schema = 1")
+	if err := run(url); err != nil {
+		t.Errorf("a newer schema that this program may use: %v", err)
+	}
+	for raw, want := range map[string]string{
+		"postgres://u:p@w@h:1,h2/d?sslmode=disable&password=x": "postgres://u@h:1,h2/d?sslmode=disable",
+		"postgres://h/d": "postgres://h/d", "x": "(not a URL)", "postgres://u:p?q@h/d": "postgres://u@h/d",
+	} {
+		if got := RedactURL(raw); got != want {
+			t.Errorf("%s is shown as %s", raw, got)
+		}
 	}
 }

@@ -28,11 +28,17 @@ type Options struct {
 	Lease       time.Duration // of a cluster that does not exist yet; 0: DefaultLease
 	// Former is the life that the holder of the data directory had before, 0 if
 	// there was none: it is over, since its process is.
-	Former   int64
+	Former int64
+	// OnLife, if set, is called with each life of the process before the cluster
+	// hears of it: who holds the data directory next gives it as Former. After an
+	// error the life does not begin.
+	OnLife   func(cluster string, life int64) error
 	Wait     time.Duration // how long a statement is waited for (cluster.wait)
 	Patience time.Duration // how long the engine is tried at the start; 0: 30 s
 	Log      *slog.Logger
 
+	// look says that nothing is made, and that the node does not live: for verbs.
+	look bool
 	// at is called at the named points, for tests: it may block.
 	at func(point string)
 	// boot is the clock of leases; nil: clock.Boot.
@@ -209,10 +215,22 @@ func (n *Node) check(ctx context.Context) error {
 		return err
 	}
 	defer n.e.drop(c)
+	n.state = EngineState{Version: c.server.version, Standbys: c.server.standbys}
 	if name, value, off := c.server.settings.off(n.opts.Replication); off {
-		return refuse("replication_off", nil, "Nothing waits for a standby: %s is %s.", name, value)
+		if !n.opts.look {
+			return refuse("replication_off", nil, "Nothing waits for a standby: %s is %s.", name, value)
+		}
+		n.state.Reason = "replication_off"
+	} else if n.opts.Replication == ReplicationSync && c.server.standbys == 0 {
+		n.state.Reason = "standby"
 	}
-	n.state.Version = c.server.version
+	if n.opts.look {
+		n.Cluster, err = c.cluster(ctx)
+		if err == nil && n.Cluster == nil {
+			err = refuse("cluster_missing", nil, "The database has no cluster of this program; run umbra cluster init.")
+		}
+		return err
+	}
 	n.Cluster, err = n.e.prepare(ctx, n.opts.Lease)
 	return err
 }
@@ -289,6 +307,11 @@ func (n *Node) wait() time.Duration { return n.Cluster.Lease + n.Cluster.Lease/6
 func (n *Node) enlist(ctx context.Context, life *Life) (holder *Peer, beat int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, n.opts.Wait)
 	defer cancel()
+	if n.opts.OnLife != nil {
+		if err := n.opts.OnLife(n.Cluster.ID, life.ID); err != nil {
+			return nil, 0, err
+		}
+	}
 	n.mu.Lock()
 	former := slices.Clone(n.former)
 	n.mu.Unlock()

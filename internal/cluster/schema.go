@@ -33,6 +33,7 @@ var first = append([]string{
 		url text NOT NULL DEFAULT '',
 		version text NOT NULL,
 		beat bigint NOT NULL DEFAULT 0,
+		beaten timestamptz NOT NULL DEFAULT now(),
 		state text NOT NULL DEFAULT 'live' CHECK (state IN ('live', 'draining', 'dead')),
 		ended timestamptz
 	) WITH (fillfactor = 70)`,
@@ -59,6 +60,7 @@ var first = append([]string{
 		epoch bigint NOT NULL,
 		nonce bigint NOT NULL,
 		data bytea NOT NULL,
+		at timestamptz NOT NULL DEFAULT now(),
 		PRIMARY KEY (ws, pos)
 	) PARTITION BY HASH (ws)`,
 	`CREATE TABLE record (
@@ -94,8 +96,10 @@ type Cluster struct {
 	Schema int
 	Lease  time.Duration
 	Key    []byte // signs requests among nodes
-
-	created bool
+	// Marked says that the object store was seen with the cluster's marker: from
+	// then on a missing one is an error.
+	Marked  bool
+	Created bool // by this process
 }
 
 // Bounds of a lease, and what it is unless init is told otherwise.
@@ -144,11 +148,11 @@ func (c *conn) cluster(ctx context.Context) (*Cluster, error) {
 	return found, err
 }
 
-const clusterRow = `SELECT id::text, schema, min_schema, lease_ms, key FROM cluster`
+const clusterRow = `SELECT id::text, schema, min_schema, lease_ms, key, marked FROM cluster`
 
 func readCluster(row pgx.Row) (*Cluster, error) {
 	found, needs, ms := &Cluster{}, 0, 0
-	if err := row.Scan(&found.ID, &found.Schema, &needs, &ms, &found.Key); err != nil {
+	if err := row.Scan(&found.ID, &found.Schema, &needs, &ms, &found.Key, &found.Marked); err != nil {
 		return nil, err
 	}
 	found.Lease = time.Duration(ms) * time.Millisecond
@@ -175,8 +179,8 @@ func (c *conn) upgrade(ctx context.Context, lease time.Duration) (*Cluster, erro
 		min_schema integer NOT NULL,
 		lease_ms integer NOT NULL,
 		key bytea NOT NULL,
-		sweep bigint NOT NULL DEFAULT 0,
-		sweep_before bigint NOT NULL DEFAULT 0
+		marked boolean NOT NULL DEFAULT false,
+		sweeps bigint[] NOT NULL DEFAULT '{}'
 	)`); err != nil {
 		return nil, c.rights(ctx, tx, err)
 	}
@@ -203,7 +207,7 @@ func (c *conn) upgrade(ctx context.Context, lease time.Duration) (*Cluster, erro
 	if err := tx.Commit(ctx); err != nil {
 		return nil, err
 	}
-	found.created = made.RowsAffected() == 1
+	found.Created = made.RowsAffected() == 1
 	return found, nil
 }
 

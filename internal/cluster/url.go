@@ -85,6 +85,11 @@ func cause(err error) string {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.Message
 	}
+	for _, known := range []error{errStandby, errOlder, errReadOnly} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return oneLine(op.Err)
 	}

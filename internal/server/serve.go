@@ -80,6 +80,20 @@ func Serve(ctx context.Context, cfg config.Config, o Options, stdout, stderr io.
 	if secure != nil {
 		address = "https://" + strings.TrimPrefix(address, "http://")
 	}
+	node, err := joinCluster(ctx, cfg, dir, address, log)
+	if err != nil {
+		return err
+	}
+	if node != nil {
+		// Others may take over what it owned as soon as it has said goodbye.
+		defer func() {
+			leaving, cancel := context.WithTimeout(context.Background(), closePatience)
+			defer cancel()
+			if err := node.Close(leaving); err != nil {
+				log.Warn("the cluster was not left in order: its lease has to end", "error", err)
+			}
+		}()
+	}
 	deps, err := Build(cfg, dir, log)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ package clustertest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -54,6 +55,7 @@ type Server struct {
 	log     *syncBuffer
 	exited  chan struct{}
 	paused  []int
+	db      string // of SQL; empty: postgres
 }
 
 // Start starts a primary, and its standby. Without PostgreSQL the test is left
@@ -368,7 +370,14 @@ func (s *Server) SQL(query string) string {
 
 func (s *Server) psql(query string) (string, error) {
 	return s.try("psql", "-h", "127.0.0.1", "-p", strconv.Itoa(s.Port), "-U", "umbra", "-X", "-A", "-t", "-q",
-		"-v", "ON_ERROR_STOP=1", "-c", "SET synchronous_commit = local", "-c", query, "postgres")
+		"-v", "ON_ERROR_STOP=1", "-c", "SET synchronous_commit = local", "-c", query, cmp.Or(s.db, "postgres"))
+}
+
+// In returns the server, for SQL in another database.
+func (s *Server) In(database string) *Server {
+	c := *s
+	c.db = database
+	return &c
 }
 
 // Await waits until a query has an answer.

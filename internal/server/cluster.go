@@ -1,0 +1,184 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"umbra/config"
+	"umbra/internal/blob"
+	"umbra/internal/buildinfo"
+	"umbra/internal/cluster"
+	"umbra/internal/errs"
+	"umbra/internal/exitcode"
+	"umbra/internal/state"
+)
+
+// storePatience is how long the object store is tried at a start.
+const storePatience = 30 * time.Second
+
+// nodeFile is the file of the data directory that says which life of which cluster
+// had it last. Backups leave it out: that life may be another server's.
+const nodeFile = "node"
+
+// formerLife is nodeFile's content.
+type formerLife struct {
+	Cluster string `json:"cluster"`
+	Life    int64  `json:"life,string"`
+}
+
+// ClusterParts opens what the settings of a cluster name. Nothing is connected to.
+// place is how messages name the object store. Errors have the exit status of
+// wrong use.
+func ClusterParts(ctx context.Context, cfg config.Config) (opts cluster.Options, store blob.Store, place string, err error) {
+	misuse := func(code, sentence string) error {
+		return exitcode.Usage(&cluster.Refusal{Code: code, Sentence: sentence, Exit: exitcode.Misused})
+	}
+	missing := ""
+	switch c := cfg.Cluster; {
+	case c.URL == "":
+		missing = "cluster.url"
+	case c.Blobs == "":
+		missing = "cluster.blobs"
+	}
+	if missing != "" {
+		return opts, nil, "", misuse("cluster_incomplete", "cluster.url and cluster.blobs belong together; "+missing+" is missing.")
+	}
+	if runtime.GOOS != "linux" {
+		return opts, nil, "", misuse("platform_unsupported", "A cluster needs Linux.")
+	}
+	location, err := blob.Parse(cfg.Cluster.Blobs)
+	if err != nil {
+		return opts, nil, "", Refused(err)
+	}
+	s3, err := blob.OpenS3(ctx, location, blob.Tuning{})
+	if err != nil {
+		return opts, nil, "", Refused(err)
+	}
+	opts = cluster.Options{URL: cfg.Cluster.URL, Replication: cfg.Cluster.Replication, Wait: cfg.Cluster.Wait, Version: buildinfo.Version(), PublicURL: cfg.Cluster.PublicURL}
+	return opts, s3, location.Place(), nil
+}
+
+// Refused puts an error of a cluster's start into the form with which the program
+// ends, and gives it the exit status.
+func Refused(err error) error {
+	if e, ok := errors.AsType[*errs.Error](err); ok && strings.HasPrefix(e.Code, "blobs_") {
+		r := &cluster.Refusal{Code: e.Code, Sentence: e.Detail, Exit: exitcode.Failed, Err: err}
+		if e.Code == "blobs_url_invalid" {
+			r.Exit = exitcode.Misused
+		}
+		err = r
+	}
+	if r, ok := errors.AsType[*cluster.Refusal](err); ok && r.Exit == exitcode.Misused {
+		return exitcode.Usage(r)
+	}
+	return err
+}
+
+// joinCluster makes the server a node of the cluster that the settings name. It
+// returns nil where they name none.
+func joinCluster(ctx context.Context, cfg config.Config, dir *state.Dir, address string, log *slog.Logger) (*cluster.Node, error) {
+	if !cfg.Cluster.On() {
+		return nil, nil
+	}
+	opts, store, place, err := ClusterParts(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	if opts.Name = cfg.Cluster.Node; opts.Name == "" {
+		opts.Name = nodeNameOf(host)
+	}
+	if opts.Address = cfg.Cluster.Advertise; opts.Address == "" {
+		opts.Address = advertised(address, host)
+	}
+	opts.Log = log
+	former, err := readFormerLife(dir.Path)
+	if err != nil {
+		return nil, err
+	}
+	opts.Former = former.Life
+	opts.OnLife = func(id string, life int64) error {
+		if former.Cluster != "" && former.Cluster != id {
+			return &cluster.Refusal{Code: "data_dir_other_cluster", Exit: exitcode.Failed, Sentence: fmt.Sprintf("%s is the cache of cluster %s.", dir.Path, former.Cluster)}
+		}
+		return writeFormerLife(dir.Path, formerLife{id, life})
+	}
+	node, err := cluster.Open(ctx, opts)
+	if err != nil {
+		return nil, Refused(err)
+	}
+	if err := node.CheckStore(ctx, store, place, storePatience); err != nil {
+		closing, cancel := context.WithTimeout(context.Background(), closePatience)
+		defer cancel()
+		return nil, errors.Join(Refused(err), node.Close(closing))
+	}
+	log.Warn("this program joins the cluster and keeps its workspaces in the data directory: other nodes do not have them", "cluster", node.Cluster.ID, "node", opts.Name)
+	return node, nil
+}
+
+// nodeNameOf makes a host's name a node's.
+func nodeNameOf(host string) string {
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', '0' <= r && r <= '9', r == '-':
+			return r
+		}
+		return '-'
+	}, strings.ToLower(host))
+	return name[:min(len(name), 63)]
+}
+
+// advertised is the address under which other machines reach a listener.
+func advertised(address, host string) string {
+	scheme, at, ok := strings.Cut(address, "://")
+	if !ok {
+		return address
+	}
+	if _, port, err := net.SplitHostPort(at); err == nil {
+		return scheme + "://" + net.JoinHostPort(host, port)
+	}
+	return address
+}
+
+func readFormerLife(dir string) (formerLife, error) {
+	var f formerLife
+	raw, err := os.ReadFile(filepath.Join(dir, nodeFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &f)
+	}
+	if err != nil {
+		return f, fmt.Errorf("%s: %w", filepath.Join(dir, nodeFile), err)
+	}
+	return f, nil
+}
+
+// writeFormerLife replaces the file. After a power failure the one before may be
+// there: its life is over as well, and the present one is declared dead a lease
+// later.
+func writeFormerLife(dir string, f formerLife) error {
+	raw, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(dir, nodeFile)
+	if err := os.WriteFile(name+".new", raw, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}

@@ -1,0 +1,194 @@
+// Package cluster tests clusters from outside: built programs, PostgreSQL with a
+// synchronous standby, an S3 server.
+package cluster
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"umbra/internal/blob/blobtest"
+	"umbra/internal/cluster/clustertest"
+	"umbra/tests/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
+
+// rig is an engine and a store.
+type rig struct {
+	t     *testing.T
+	pair  *clustertest.Pair
+	url   string
+	blobs string
+	env   []string
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	p := clustertest.Start(t, clustertest.Options{Standby: true})
+	s3 := blobtest.Start(t)
+	return &rig{t: t, pair: p, url: strings.Replace(p.A.Database(t), "umbra@", "umbra:s3cret@", 1),
+		blobs: "s3://" + blobtest.Bucket + "/prod?region=us-east-1&path_style=true&endpoint=" + s3.URL,
+		env:   []string{"AWS_ACCESS_KEY_ID=" + blobtest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + blobtest.SecretKey}}
+}
+
+// run runs a verb about the cluster, and reads its JSON.
+func (r *rig) run(into any, wantStatus int, args ...string) (stderr string) {
+	r.t.Helper()
+	args = append(append([]string{"cluster"}, args...), "--json", "--cluster", r.url, "--blobs", r.blobs)
+	status, stdout, stderr := harness.Run(r.t, r.env, args...)
+	if status != wantStatus {
+		r.t.Fatalf("umbra %s: exit status %d, not %d\n%s%s", strings.Join(args, " "), status, wantStatus, stdout, stderr)
+	}
+	if strings.Contains(stdout+stderr, "s3cret") {
+		r.t.Errorf("umbra %s prints the password:\n%s%s", args[1], stdout, stderr)
+	}
+	if into != nil {
+		d := json.NewDecoder(strings.NewReader(stdout))
+		d.DisallowUnknownFields()
+		if err := d.Decode(into); err != nil {
+			r.t.Fatalf("umbra %s: %v in %s", args[1], err, stdout)
+		}
+	}
+	return stderr
+}
+
+func (r *rig) serve(name string, more ...string) *harness.Server {
+	r.t.Helper()
+	return harness.Start(r.t, harness.Options{Env: r.env, Args: append([]string{"--cluster", r.url, "--blobs", r.blobs, "--node", name}, more...)})
+}
+
+type made struct {
+	Cluster string `json:"cluster"`
+	Schema  int    `json:"schema"`
+	LeaseMS int    `json:"lease_ms"`
+	Blobs   string `json:"blobs"`
+	Created bool   `json:"created"`
+}
+
+type status struct {
+	Cluster string `json:"cluster"`
+	Schema  int    `json:"schema"`
+	LeaseMS int    `json:"lease_ms"`
+	Engine  struct {
+		State     string `json:"state"`
+		Version   string `json:"version"`
+		Standbys  int    `json:"standbys"`
+		LatencyMS int    `json:"latency_ms"`
+	} `json:"engine"`
+	Blobs struct {
+		State     string `json:"state"`
+		LatencyMS int    `json:"latency_ms"`
+	} `json:"blobs"`
+	Nodes []struct {
+		Node      string `json:"node"`
+		Address   string `json:"address"`
+		Version   string `json:"version"`
+		State     string `json:"state"`
+		BeatAgeMS int    `json:"beat_age_ms"`
+		Owned     int    `json:"owned"`
+		Pinned    int    `json:"pinned"`
+	} `json:"nodes"`
+	Workspaces struct {
+		Total           int `json:"total"`
+		Owned           int `json:"owned"`
+		Pinned          int `json:"pinned"`
+		UnsealedBytes   int `json:"unsealed_bytes"`
+		OldestUnsealedS int `json:"oldest_unsealed_s"`
+	} `json:"workspaces"`
+	Garbage struct {
+		Objects int `json:"objects"`
+		Bytes   int `json:"bytes"`
+	} `json:"garbage"`
+}
+
+// TestVerbs goes through the life of a cluster by its verbs.
+func TestVerbs(t *testing.T) {
+	r := newRig(t)
+	if stderr := r.run(nil, 1, "status"); !strings.Contains(stderr, "umbra: cluster: cluster_missing: ") {
+		t.Errorf("status of no cluster: %s", stderr)
+	}
+	var first, second made
+	r.run(&first, 0, "init", "--lease", "1s")
+	if !first.Created || first.LeaseMS != 1000 || first.Schema != 1 || len(first.Cluster) != 36 || !strings.HasPrefix(first.Blobs, "s3://packs/prod") {
+		t.Errorf("init: %+v", first)
+	}
+	r.run(&second, 0, "init", "--lease", "1s")
+	if first.Created = false; first != second {
+		t.Errorf("init again: %+v", second)
+	}
+	n1, n2 := r.serve("n1"), r.serve("n2")
+	var s status
+	r.run(&s, 0, "status")
+	if s.Cluster != first.Cluster || s.Engine.State != "ok" || s.Engine.Standbys != 1 || s.Blobs.State != "ok" || len(s.Nodes) != 2 ||
+		s.Nodes[0].Node != "n1" || s.Nodes[0].State != "live" || !strings.HasSuffix(s.Nodes[0].Address, n1.Address[strings.LastIndexByte(n1.Address, ':'):]) || s.Nodes[0].BeatAgeMS > 1000 {
+		t.Errorf("status: %+v", s)
+	}
+	var drained struct {
+		Node     string   `json:"node"`
+		Released int      `json:"released"`
+		Left     []string `json:"left"`
+		TookMS   int      `json:"took_ms"`
+	}
+	r.run(&drained, 0, "drain", "n2")
+	r.run(&s, 0, "status")
+	if drained.Node != "n2" || drained.Left == nil || s.Nodes[1].State != "draining" {
+		t.Errorf("%+v, then %+v", drained, s.Nodes)
+	}
+	r.run(nil, 0, "drain", "n2", "--undo")
+	r.run(nil, 1, "drain", "n9")
+	// One name is one node.
+	status, _, stderr := harness.Run(t, r.env, "serve", "--listen", "127.0.0.1:0", "--data-dir", t.TempDir(), "--cluster", r.url, "--blobs", r.blobs, "--node", "n1")
+	if status != 1 || !strings.Contains(stderr, "umbra: cluster: node_name_taken: Node n1 is live at "+s.Nodes[0].Address+".") {
+		t.Errorf("a second n1: exit status %d, %s", status, stderr)
+	}
+	// A node that was killed is back at once on its data directory.
+	n1.Kill()
+	n1.Restart()
+	if log := n1.Log.String() + n2.Log.String(); strings.Contains(log, "s3cret") || strings.Contains(log, blobtest.SecretKey) {
+		t.Error("a secret is in the log")
+	}
+	// One that stops says so.
+	n2.Stop()
+	r.run(&s, 0, "status")
+	if len(s.Nodes) != 2 || s.Nodes[0].State != "live" || s.Nodes[1].State != "dead" {
+		t.Errorf("after a stop: %+v", s.Nodes)
+	}
+}
+
+// TestStartRefusals are starts that end with a code.
+func TestStartRefusals(t *testing.T) {
+	r := newRig(t)
+	r.run(nil, 0, "init", "--lease", "1s")
+	dir := t.TempDir()
+	other := strings.Replace(r.pair.A.Database(t), "umbra@", "umbra:s3cret@", 1)
+	n := harness.Start(t, harness.Options{DataDir: dir, Env: r.env, Args: []string{"--cluster", r.url, "--blobs", r.blobs, "--node", "n1"}})
+	n.Stop()
+	for _, c := range []struct {
+		name   string
+		args   []string
+		env    []string
+		status int
+		want   string
+	}{
+		{"one without the other", []string{"--cluster", r.url}, r.env, 2, "cluster_incomplete: cluster.url and cluster.blobs belong together; cluster.blobs is missing."},
+		{"another scheme", []string{"--cluster", "mysql://u:s3cret@h/d", "--blobs", r.blobs}, r.env, 2, "cluster_url_invalid: "},
+		{"a wrong store", []string{"--cluster", r.url, "--blobs", "s3://"}, r.env, 2, "blobs_url_invalid: "},
+		{"another cluster's store", []string{"--cluster", other, "--blobs", r.blobs}, r.env, 1, "blobs_other_cluster: s3://packs/prod belongs to cluster "},
+		{"another prefix", []string{"--cluster", r.url, "--blobs", strings.Replace(r.blobs, "/prod", "/dev", 1)}, r.env, 1, "blobs_marker_missing: "},
+		{"wrong credentials", []string{"--cluster", r.url, "--blobs", r.blobs}, []string{"AWS_ACCESS_KEY_ID=x", "AWS_SECRET_ACCESS_KEY=y"}, 1, "blobs_credentials: "},
+		{"another cluster's data directory", []string{"--cluster", other, "--blobs", r.blobs, "--data-dir", dir}, r.env, 1, "data_dir_other_cluster: " + dir + " is the cache of cluster "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", t.TempDir(), "--node", "n2"}, c.args...)
+			status, stdout, stderr := harness.Run(t, c.env, args...)
+			if status != c.status || !strings.Contains(stderr, "umbra: cluster: "+c.want) {
+				t.Errorf("exit status %d, %s%s", status, stdout, stderr)
+			}
+			if strings.Contains(stderr, "s3cret") {
+				t.Errorf("the password is shown: %s", stderr)
+			}
+		})
+	}
+}
