@@ -227,6 +227,37 @@ func match(list []rule, name string) (string, bool) {
 	return "", false
 }
 
+// below gives the first rule that may name a path below one, if it names some below
+// one directory and not files of a name anywhere.
+func below(list []rule, name string) (string, bool) {
+	dirs := strings.Split(name, "/")
+	for _, r := range list {
+		text := strings.TrimSuffix(r.text, "/")
+		if !strings.Contains(text, "/") {
+			continue
+		}
+		parts := strings.Split(strings.TrimPrefix(text, "/"), "/")
+		if len(parts) <= len(dirs) && !slices.Contains(parts, "**") {
+			continue
+		}
+		in := true
+		for i, dir := range dirs {
+			if i == len(parts) || parts[i] == "**" {
+				in = i > 0 // a rule for any directory says nothing of this one
+				break
+			}
+			if ok, err := path.Match(parts[i], dir); err != nil || !ok {
+				in = false
+				break
+			}
+		}
+		if in {
+			return r.text, true
+		}
+	}
+	return "", false
+}
+
 // Task is a task's own rules.
 type Task struct{ only, allow []rule }
 
@@ -265,6 +296,7 @@ func (r *Rules) None(t Task) bool {
 type Change struct {
 	Path string
 	From string // of a rename: the path before
+	Link bool   // it will be a symbolic link, so that paths below it exist
 	Size int64  // of the file afterwards; 0 for one that is deleted
 	// Content opens the file as it will be, nil where it is deleted or no file;
 	// Before the file as it was, nil where there was none. Same says that they do
@@ -310,7 +342,11 @@ func (r *Rules) Judge(t Task, c Change) ([]*Refusal, error) {
 		if name == "" {
 			continue
 		}
-		if text, ok := match(r.protected, name); ok {
+		text, ok := match(r.protected, name)
+		if !ok && c.Link && name == c.Path {
+			text, ok = below(r.protected, name)
+		}
+		if ok {
 			if _, allowed := match(t.allow, name); !allowed {
 				out = append(out, &Refusal{Rule: RuleProtected, Path: name, Detail: fmt.Sprintf("The path is protected by the rule %q of this server; leave it as it is. Only a task that was made with allow for it may change it.", text)})
 				break

@@ -3,6 +3,7 @@ package record
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 
 	"umbra/gitstore/message"
@@ -12,10 +13,15 @@ import (
 
 // Obeys refuses a change set that the policy forbids: errs.Forbidden
 // "policy_refused". What is only to be named is returned as trailers; of a recorded
-// change that is all. What takes a change back is not judged: it was there before.
+// change that is all. What takes a change back is not judged, since it was there before;
+// but a task that takes back what is not its own must be allowed to change these paths.
 func (r *Recorder) Obeys(ctx context.Context, source message.Source, taskID string, entries []Entry, recorded bool) (named []message.Trailer, err error) {
 	switch source {
-	case message.Revert, message.Rollback, message.Baseline, message.External:
+	case message.Rollback, message.Baseline, message.External:
+		return nil, nil
+	}
+	reverts := source == message.Revert
+	if reverts && taskID == "" {
 		return nil, nil
 	}
 	var own policy.Task
@@ -26,7 +32,15 @@ func (r *Recorder) Obeys(ctx context.Context, source message.Source, taskID stri
 		return nil, nil
 	}
 	for i := range entries {
-		found, err := r.Policy.Judge(own, r.changeOf(ctx, &entries[i]))
+		c := r.changeOf(ctx, &entries[i])
+		if reverts {
+			others := func(e message.EntryRef) bool { return e.Task != taskID }
+			if !slices.ContainsFunc(entries[i].Reverts, others) {
+				continue
+			}
+			c = policy.Change{Path: c.Path, From: c.From}
+		}
+		found, err := r.Policy.Judge(own, c)
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +56,8 @@ func (r *Recorder) Obeys(ctx context.Context, source message.Source, taskID stri
 
 // changeOf describes an entry as the policy judges it.
 func (r *Recorder) changeOf(ctx context.Context, e *Entry) policy.Change {
-	c := policy.Change{Path: strings.TrimSuffix(e.Path, "/"), From: strings.TrimSuffix(e.OldPath, "/"), Same: e.After.ID == e.Before.ID}
+	c := policy.Change{Path: strings.TrimSuffix(e.Path, "/"), From: strings.TrimSuffix(e.OldPath, "/"), Same: e.After.ID == e.Before.ID,
+		Link: e.After.Mode == object.Symlink}
 	stored := func(id object.ID) func() (io.ReadCloser, error) {
 		return func() (io.ReadCloser, error) {
 			r, _, err := r.Disk.Store.OpenBlob(ctx, id)
