@@ -339,3 +339,61 @@ func TestTwoErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestPowerFailureAfterAKill kills the process at every call; the next one starts, and
+// the power fails: what it took over from the page cache, and relied on, is durable by
+// then. In half of the cases it has written something, which was answered.
+func TestPowerFailureAfterAKill(t *testing.T) {
+	ctx := context.Background()
+	points := 0
+	for n := 1; n <= calls(t); n += stride() {
+		mem := vfs.NewMem(vfs.MemOptions{})
+		var killed *vfs.Mem
+		h := &vfs.Hook{}
+		var acked int
+		var sc scenario
+		h.OnCall = func(c vfs.Call) error {
+			if c.N == n {
+				killed, acked = mem.CrashClone(vfs.CrashOptions{Mode: vfs.CrashNothing}), len(sc.acked)
+			}
+			return nil
+		}
+		if err := sc.play(vfs.Inject(mem, h)); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(ctx, Options{FS: killed, Foreground: true, InlineBlob: 2 << 10})
+		if err != nil {
+			t.Fatalf("call %d: %v", n, err)
+		}
+		want := s.Tip() // a reader may have seen it
+		if want.Seq > 0 && n/stride()%2 == 0 {
+			c, err := put(ctx, s, "", "later", "later\n")
+			if err != nil {
+				t.Fatalf("call %d: %v", n, err)
+			}
+			want = Tip{Commit: c.Commit, Seq: c.Seq}
+		}
+		for seed, mode := range []vfs.CrashMode{vfs.CrashSyncedOnly, vfs.CrashNamesOnly, vfs.CrashRandom, vfs.CrashRandom} {
+			points++
+			r, err := Open(ctx, Options{FS: killed.CrashClone(vfs.CrashOptions{Mode: mode, Rand: rand.New(rand.NewPCG(uint64(n), uint64(seed)))}), Foreground: true, InlineBlob: 2 << 10})
+			if err != nil {
+				t.Errorf("call %d, %v: %v", n, mode, err)
+				continue
+			}
+			if r.Tip().Seq < uint64(acked) || r.Tip().Seq < want.Seq {
+				t.Errorf("call %d, %v: of %d commits, and %d that were answered before the kill, %d are left; %q", n, mode, want.Seq, acked, r.Tip().Seq, r.Warnings())
+			} else if want.Seq > 0 {
+				if id, err := r.CommitAt(ctx, want.Seq); err != nil || id != want.Commit {
+					t.Errorf("call %d, %v: commit %d is %s, not %s (%v)", n, mode, want.Seq, id, want.Commit, err)
+				}
+			}
+			if err := r.Close(ctx); err != nil {
+				t.Errorf("call %d, %v: %v", n, mode, err)
+			}
+		}
+		if err := s.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d points", points)
+}

@@ -97,6 +97,10 @@ func (s *Store) resumePurge(ctx context.Context) error {
 	if err != nil || in == nil {
 		return err
 	}
+	// A process that was killed at the switch may not have synced it.
+	if err := s.fs.SyncDir("."); err != nil {
+		return err
+	}
 	if in.Step != purgeSwitching {
 		s.log.Warn("a purge was cut off before its switch; taken back")
 		return s.takeBack(in)

@@ -103,6 +103,11 @@ func Open(fs vfs.FS, number uint64) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A process that was killed may not have synced the last group.
+	if err := f.Datasync(); err != nil {
+		f.Close()
+		return nil, err
+	}
 	return &Journal{Number: number, Name: name, f: f, end: HeaderLen, at: make(map[object.ID]Loc)}, nil
 }
 

@@ -89,11 +89,13 @@ func OpenNote(f vfs.FS, name string) (*Note, error) {
 	if !n.parse(data) {
 		return n, nil
 	}
-	// A process that was killed while it rewrote the file may not have synced it.
-	if err := f.SyncDir(parent(name)); err != nil {
+	if n.f, err = f.OpenFile(name, os.O_RDWR, 0); err != nil {
 		return nil, err
 	}
-	if n.f, err = f.OpenFile(name, os.O_RDWR, 0); err != nil {
+	// A process that was killed while it appended or rewrote the file may not have
+	// synced it. The caller relies on what it says: journals are removed.
+	if err := errors.Join(n.f.Datasync(), f.SyncDir(parent(name))); err != nil {
+		n.f.Close()
 		return nil, err
 	}
 	n.end = int64(len(data))
