@@ -120,8 +120,8 @@ func (t *target) newest() *history.Entry {
 // the undone changes made, first filled, or brought to where they are.
 func (p *plan) findPrunable() error {
 	wanted := p.wanted()
-	for _, f := range p.folders {
-		if f.stands() && !f.made {
+	for _, f := range p.tracks { // also those that were empty, and moved along with one around them
+		if f.stands() && !f.made && (len(f.entries) > 0 || p.after(f.last) == f.name) {
 			for _, dir := range append(parents(f.name), f.name) {
 				wanted[dir] = true
 			}

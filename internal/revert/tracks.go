@@ -174,7 +174,11 @@ func (t *tracker) arrive(e *history.Entry) error {
 			return err
 		}
 		if made || name != dir {
-			t.add(&folder{name: name, made: made}, dir)
+			was, _ := t.wasAt(dir)
+			f := t.add(&folder{name: name, made: made}, dir)
+			if !made {
+				f.was = was
+			}
 		}
 	}
 	if e.Operation != message.Mkdir {
@@ -307,13 +311,8 @@ func (t *tracker) isMade(path, name string) (bool, error) {
 		t.old[name] = true
 		return false, nil
 	}
-	was := path
-	if f := t.around(path); f != nil {
-		if f.before(t.seq) == "" {
-			return true, nil
-		}
-		was = f.before(t.seq) + path[len(f.last):]
-	} else if slices.ContainsFunc(t.changed, func(f *folder) bool { return f.was != "" && (path == f.was || under(path, f.was)) }) {
+	was, ok := t.wasAt(path)
+	if !ok {
 		return true, nil
 	}
 	if t.parent == nil {
@@ -333,6 +332,18 @@ func (t *tracker) isMade(path, name string) (bool, error) {
 		t.old[name] = true
 	}
 	return !existed, err
+}
+
+// wasAt returns where the directory at a path was before the commit; ok is false if
+// it did not exist.
+func (t *tracker) wasAt(path string) (was string, ok bool) {
+	if f := t.around(path); f != nil {
+		if was = f.before(t.seq); was == "" {
+			return "", false
+		}
+		return was + path[len(f.last):], true
+	}
+	return path, !slices.ContainsFunc(t.changed, func(f *folder) bool { return f.was != "" && (path == f.was || under(path, f.was)) })
 }
 
 // byOthers follows a rename by somebody else. What it comes to without the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
@@ -70,11 +71,16 @@ func remadeTrailers(removed []removal, entries []record.Entry) []message.Trailer
 	return out
 }
 
-func filledTrailers(filled map[wspath.Path]bool, entries []record.Entry) []message.Trailer {
+// filledTrailers names the directories, by where they were before, that were empty and
+// are not. filled has these names by where they are now.
+func filledTrailers(filled map[wspath.Path]wspath.Path, entries []record.Entry) []message.Trailer {
 	var out []message.Trailer
 	for _, dir := range slices.Sorted(maps.Keys(filled)) {
-		if filled[dir] && slices.ContainsFunc(entries, func(e record.Entry) bool { return e.After.Mode != 0 && e.After.Path.IsUnder(dir) }) {
-			out = append(out, message.Trailer{Key: op.KeyFilled, Value: string(dir)})
+		if filled[dir] != "" && slices.ContainsFunc(entries, func(e record.Entry) bool {
+			at, empty := strings.CutSuffix(e.Path, "/")
+			return e.After.Mode != 0 && e.After.Path.IsUnder(dir) || empty && e.Operation != message.Rmdir && wspath.Path(at).IsUnder(dir)
+		}) {
+			out = append(out, message.Trailer{Key: op.KeyFilled, Value: string(filled[dir])})
 		}
 	}
 	return out

@@ -57,12 +57,13 @@ type View struct {
 	seen  map[wspath.Path]*Node // looks at the disk, so that each path is looked at once
 	nodes map[wspath.Path]*Node // what the change set did, by path afterwards
 	// filled are directories that exist on disk, that history does not have, and
-	// that the change set puts something into; false: one that it does have.
-	filled map[wspath.Path]bool
+	// that the change set puts something into: where they were before. "" is one that
+	// history has.
+	filled map[wspath.Path]wspath.Path
 }
 
 func NewView(d *disk.Disk, tip gitstore.Snapshot, lock *pathlock.Lock) *View {
-	return &View{disk: d, tip: tip, lock: lock, seen: make(map[wspath.Path]*Node), nodes: make(map[wspath.Path]*Node), filled: make(map[wspath.Path]bool)}
+	return &View{disk: d, tip: tip, lock: lock, seen: make(map[wspath.Path]*Node), nodes: make(map[wspath.Path]*Node), filled: make(map[wspath.Path]wspath.Path)}
 }
 
 // NeedLocks says that a request has to be planned again with more paths
@@ -174,7 +175,14 @@ func (v *View) noteFilled(dir wspath.Path) error {
 		if err != nil {
 			return err
 		}
-		v.filled[dir] = !tracked && n.Kind == op.KindDir && n.origin == dir
+		v.filled[dir] = ""
+		if !tracked && n.Kind == op.KindDir && n.origin != "" {
+			if _, was, err := v.tip.Lookup(n.origin); err != nil {
+				return err
+			} else if !was {
+				v.filled[dir] = n.origin
+			}
+		}
 		if tracked {
 			return nil
 		}
