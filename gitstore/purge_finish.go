@@ -138,7 +138,7 @@ func (p *Purge) gather(ctx context.Context) (*purgeIntent, Purged, error) {
 	if p.r.First == 0 && !p.beside {
 		return nil, Purged{}, errs.New(errs.NotFound, "blob_not_found", "No commit of the history has that content.")
 	}
-	in := &purgeIntent{Step: purgePrepared, First: p.first(), Tags: make(map[string]string)}
+	in := &purgeIntent{Step: purgePrepared, First: p.r.First, Tags: make(map[string]string)}
 	if err := p.records(); err != nil {
 		return nil, Purged{}, err
 	}
@@ -163,15 +163,6 @@ func (p *Purge) gather(ctx context.Context) (*purgeIntent, Purged, error) {
 		in.Moved = files[len(files)-1] + 1
 	}
 	return in, p.told(o), nil
-}
-
-// first is the number of the first commit that changes, one after the last where
-// none does.
-func (p *Purge) first() uint64 {
-	if p.r.First == 0 {
-		return p.r.Seq + 1
-	}
-	return p.r.First
 }
 
 // records rewrites the tags that hold tasks' records: the present ones, and
@@ -352,7 +343,9 @@ func (p *Purge) adopt(in *purgeIntent) {
 		s.tasks.byID[id] = &n
 	}
 	s.tasks.mu.Unlock()
-	s.records.Remap(p.first(), p.r.Is)
+	if p.r.First > 0 {
+		s.records.Remap(p.r.First, p.r.Is)
+	}
 	if b := s.Boundary(); !b.Whole() {
 		b.Commit = p.r.Is(b.Commit)
 		s.boundary.Store(&b)
