@@ -1,13 +1,10 @@
-// Package code is the code workspace (contracts/code.md): one folder of the
-// server's own where clients keep programs, a file each, whose versions are the
-// commits through us that changed it.
+// Package code is the code workspace: one directory of the server's own where
+// clients keep programs, a file each, whose versions are the commits through the
+// server that changed it. How a program runs is internal/sandbox/js's.
 //
-// It stands on internal/workspace and internal/task; it knows nothing of HTTP
-// and nothing of how a program runs.
-//
-// Invariants: the folder is made and becomes a workspace with the first save,
-// never by reading. Once it is a workspace, a folder that stands in its place
-// is neither read nor written.
+// Invariants: the directory is made and becomes a workspace with the first save,
+// never by reading. Once it is a workspace, another directory in its place is
+// neither read nor written.
 package code
 
 import (
@@ -65,7 +62,7 @@ func New(o Options) (*Service, error) {
 // extension of the files that programs are kept in.
 const extension = ".ts"
 
-// Path is where a codeId's program stands, from the workspace's root.
+// Path is the path of a codeId's program, from the workspace's root.
 func Path(id string) wspath.Path { return wspath.Path(id + extension) }
 
 // Dir is the host path of the folder.
@@ -83,7 +80,7 @@ type Save struct {
 	Sees  task.Sees
 }
 
-// Saved tells of one file that was saved.
+// Saved describes one file that was saved.
 type Saved struct {
 	ID      string
 	Path    string // absolute, on the host
@@ -93,12 +90,12 @@ type Saved struct {
 	Created bool
 }
 
-// Outcome tells of a save.
+// Outcome is the result of a save.
 type Outcome struct {
 	Files    []Saved
 	Commit   object.ID
 	Task     string // that the change belongs to
-	Replayed bool   // an earlier run of the same request is told again
+	Replayed bool   // an earlier answer of the same request is repeated
 }
 
 // Save writes programs: all of them in one commit, or none. Errors are those of
@@ -161,7 +158,7 @@ func (s *Service) Remove(ctx context.Context, id string, by workspace.By, taskID
 		if _, err := s.stat(id); err != nil {
 			return nil, err
 		}
-		// What somebody put there is recorded before it goes.
+		// An external change is recorded before it is replaced.
 		if w, err = s.open(ctx, true); err != nil {
 			return nil, err
 		}
@@ -306,7 +303,7 @@ func (s *Service) Versions(ctx context.Context, id string) ([]Version, error) {
 	return []Version{}, nil
 }
 
-// Stat tells whether a program is there: errs.NotFound file_not_found.
+// stat describes a program's file: errs.NotFound file_not_found.
 func (s *Service) stat(id string) (fs.FileInfo, error) {
 	root, err := os.OpenRoot(s.o.Dir)
 	if err != nil {
@@ -352,7 +349,7 @@ func (s *Service) open(ctx context.Context, create bool) (*workspace.Workspace, 
 	return w, err
 }
 
-// root opens the folder for reading, nil where it is not there. One that stands
+// root opens the directory for reading, nil where it does not exist. Another one
 // in the workspace's place is not read.
 func (s *Service) root(ctx context.Context) (*os.Root, error) {
 	w, err := s.open(ctx, false)
@@ -432,5 +429,5 @@ func (s *Service) ReadFile(ctx context.Context, name string) ([]byte, error) {
 	return readAll(vfs.Info{Size: info.Size()}, f)
 }
 
-// HostPath is where a codeId's program stands, or would, on the host.
+// HostPath is where a codeId's program is, or would be, on the host.
 func (s *Service) HostPath(id string) string { return filepath.Join(s.o.Dir, string(Path(id))) }

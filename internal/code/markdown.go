@@ -10,7 +10,7 @@ import "strings"
 // is closed by a line of at least as many of the same and nothing after them
 // but blanks, and the content's lines lose as many leading spaces as the
 // opening fence has. A second fence, whatever its tag, or one that is never
-// closed leaves the text alone: nobody could tell what was meant.
+// closed leaves the text alone, since it is ambiguous.
 //
 // The line end before the closing fence is the fence's, not the content's.
 func Extract(s string) string {

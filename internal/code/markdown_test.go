@@ -26,7 +26,7 @@ func TestExtract(t *testing.T) {
 		{"text ```ts\na\n```", "text ```ts\na\n```"},
 		{"    ```ts\na\n    ```", "    ```ts\na\n    ```"},
 		{"```ts\na\n``` x\n```", "a\n``` x"},
-		{"const s = `\n```ts\nx\n```\n`", "x"}, // nobody could tell; by the words of the contract it is a block
+		{"const s = `\n```ts\nx\n```\n`", "x"}, // ambiguous; by the words of the contract it is a block
 		{"```tsx\na\n```", "```tsx\na\n```"},
 		{"```ts a`b\nx\n```", "```ts a`b\nx\n```"},
 	} {
@@ -36,8 +36,8 @@ func TestExtract(t *testing.T) {
 	}
 }
 
-// What comes out is the text itself or a part of it, line for line, and a text
-// without a fence comes out as it went in.
+// The result is the text itself or a part of it, line for line, and a text without
+// a fence is unchanged.
 func FuzzExtract(f *testing.F) {
 	for _, s := range []string{"", "```ts\nx\n```", "a\n~~~ts\r\nb\r\n~~~\nc", " ```ts\n  x\n ```", "```ts\n```\n```", "````ts\n```\n````"} {
 		f.Add(s)

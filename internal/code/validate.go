@@ -19,13 +19,12 @@ const (
 
 	maxID        = 255 // the longest codeId by the API
 	maxSaved     = 252 // the longest whose file name, with ".ts", a folder takes
-	maxShown     = 100 // characters of a refused value that are told
+	maxShown     = 100 // characters of a refused value that are shown
 	maxAuthor    = 1 << 10
 	maxDescribed = 64 << 10
 )
 
-// Fault makes the error of a refused request value: what is told as field,
-// value and reason beside the sentence. raw is the value as it was sent, nil
+// Fault makes the error of a refused request value, with field, value and reason. raw is the value as it was sent, nil
 // where it was not.
 func Fault(field string, raw json.RawMessage, message, reason string) *errs.Error {
 	e := &errs.Error{Kind: errs.Invalid, Code: "validation_failed", Detail: message}
@@ -36,7 +35,7 @@ func fault(field string, raw json.RawMessage, message string) error {
 	return Fault(field, raw, message, message)
 }
 
-// shown is what of a value is told again: a text cut to maxShown characters,
+// shown is the part of a value that an error repeats: a text cut to maxShown characters,
 // a number or truth value as it is, anything else as cut JSON.
 func shown(raw json.RawMessage) any {
 	raw = bytes.TrimSpace(raw)
@@ -86,8 +85,8 @@ func text(raw json.RawMessage) (string, bool) {
 	return s, err == nil
 }
 
-// CheckID judges a codeId as it was sent. prefix stands before the field's
-// name in what is told ("files[2].").
+// CheckID judges a codeId as it was sent. prefix is put before the field's name in
+// errors ("files[2].").
 func CheckID(prefix string, raw json.RawMessage) (string, error) {
 	field := prefix + "codeId"
 	if missing(raw) {
@@ -147,7 +146,7 @@ func CheckCode(prefix string, raw json.RawMessage) (string, error) {
 	return s, nil
 }
 
-// TooLarge is the error of a text of actual bytes; 0: nobody counted.
+// TooLarge is the error of a text of actual bytes; 0: unknown.
 func TooLarge(actual int) error {
 	e := errs.New(errs.TooLarge, "code_too_large", "Code size exceeds maximum allowed size").With("maxSize", MaxCode)
 	if actual > 0 {
@@ -156,7 +155,7 @@ func TooLarge(actual int) error {
 	return e
 }
 
-// Meta is what a client says of its save; it stands in the commit.
+// Meta is what a client says of its save; the commit has it.
 type Meta struct{ Author, Description string }
 
 // CheckMeta judges "metadata".

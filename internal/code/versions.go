@@ -58,7 +58,7 @@ func (v *versions) of(ctx context.Context, w *workspace.Workspace) (history, err
 	return history{v}, err
 }
 
-// add takes one commit in. What was found on disk is nobody's version.
+// add takes one commit in. An external change is not a version.
 func (v *versions) add(ctx context.Context, w *workspace.Workspace, r gitstore.Record) error {
 	switch r.Source {
 	case message.External, message.Baseline, message.Rollback:

@@ -27,7 +27,7 @@ import (
 	"umbra/internal/term"
 )
 
-// demoMark, in a task's metadata, tells the demo's tasks from others.
+// demoMark, in a task's metadata, marks the demo's tasks.
 const demoMark = "umbra_demo"
 
 // The demo's project lies in a folder of its own: a temporary one of this
@@ -117,7 +117,7 @@ func (d *Demo) ownClient(hello server.Welcome) (*client.Client, error) {
 	return client.New(client.Options{Address: hello.Address, Token: secret, Actor: cli.ActorName(), Own: true})
 }
 
-// play makes the project, plays on it and tells how to look at it; stays says
+// play makes the project, plays on it and prints how to view it; stays says
 // that the server is this process's own and goes on.
 func (d *Demo) play(ctx context.Context, c *client.Client, hello server.Welcome, stays bool) error {
 	parent, err := os.MkdirTemp("", demoPrefix)
@@ -141,7 +141,7 @@ func (d *Demo) play(ctx context.Context, c *client.Client, hello server.Welcome,
 			who += "/" + s.Subtask
 		}
 		o.Printf("  %s %s\n", o.Paint(term.Frag, fmt.Sprintf("%-18s", who)), s.Does)
-		_ = o.Flush() // Close tells
+		_ = o.Flush() // Close reports the error
 	}}
 	if !d.JSON {
 		o.Printf("A project in %s; a task on it: Show prices with tax.\n\n", term.Name(root))
@@ -161,7 +161,7 @@ func (d *Demo) play(ctx context.Context, c *client.Client, hello server.Welcome,
 	return o.Close()
 }
 
-// next tells how to look at what was played.
+// next prints how to view what was played.
 func (d *Demo) next(o *term.Output, done *played, hello server.Welcome, stays bool) {
 	where := d.whereFlags()
 	look := [][2]string{
@@ -191,7 +191,7 @@ func (d *Demo) next(o *term.Output, done *played, hello server.Welcome, stays bo
 	}
 }
 
-// whereFlags are what the other verbs have to be told to find the same server.
+// whereFlags are the flags by which other verbs find the same server.
 func (d *Demo) whereFlags() string {
 	switch {
 	case d.Server != "":

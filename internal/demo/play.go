@@ -28,7 +28,7 @@ func demoFile(name string) (string, error) {
 	return string(raw), err
 }
 
-// demoStep is what the demo did, as it is told.
+// demoStep is what the demo did, as it is printed.
 type demoStep struct {
 	Actor   string  `json:"actor"`
 	Subtask string  `json:"subtask,omitempty"`
@@ -164,8 +164,8 @@ func (p *play) renames(actor, subtask, from, to, user string) func(context.Conte
 	}
 }
 
-// edits is a person's edit on disk, behind the server's back. What they find
-// there is what they change.
+// edits is a user's edit on disk, not made through the server, of the content that
+// is there.
 func (p *play) edits(before, after string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		was, err := demoFile(before)

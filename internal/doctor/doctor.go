@@ -1,9 +1,8 @@
-// Package doctor looks at the machine that the server runs on: git, watches,
-// file systems, rights, clock and room, and says of what hurts what to do.
+// Package doctor checks the machine that the server runs on (git, watches, file
+// systems, rights, clock and free space), and reports problems and fixes.
 //
-// It changes nothing that stays: in folders it makes files for a moment, under
-// names that are the server's own (wspath.TempName), or without one. It imports
-// internal/{errs,gitcmd,room,vfs,wspath}.
+// It changes nothing that stays: in directories it makes files for a moment, under
+// names that are the server's own (wspath.TempName), or without one.
 package doctor
 
 import (
@@ -54,7 +53,7 @@ func (r *report) ok(check, about, format string, args ...any) {
 	r.add(check, OK, about, "", format, args...)
 }
 
-// Run makes all checks; what cannot be looked at is a finding too. It ends early
+// Run makes all checks; a failed check is a finding too. It ends early
 // with ctx.
 func Run(ctx context.Context, o Options) []Finding {
 	if o.Now == nil {

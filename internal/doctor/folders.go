@@ -14,7 +14,7 @@ import (
 	"umbra/internal/wspath"
 )
 
-// data looks at the data directory.
+// data checks the data directory.
 func (r *report) data(ctx context.Context, o Options) {
 	const check = "data"
 	st, err := os.Stat(o.DataDir)
@@ -23,7 +23,7 @@ func (r *report) data(ctx context.Context, o Options) {
 		r.add(check, Note, o.DataDir, "", "the data directory is not there yet: the first start makes it")
 		return
 	case err != nil:
-		r.add(check, Hurts, o.DataDir, "run this as the user that runs the server", "the data directory cannot be looked at: %v", reason(err))
+		r.add(check, Hurts, o.DataDir, "run this as the user that runs the server", "the data directory cannot be read: %v", reason(err))
 		return
 	case !st.IsDir():
 		r.add(check, Hurts, o.DataDir, "give another --data-dir", "the data directory is not a directory")
@@ -71,7 +71,7 @@ func (r *report) data(ctx context.Context, o Options) {
 	r.clock(ctx, o)
 }
 
-// slowSync is a sync that somebody would notice.
+// slowSync is a sync that a user would notice.
 const slowSync = 100 * time.Millisecond
 
 // trySync makes a file, syncs it, and removes it.
@@ -108,7 +108,7 @@ func (r *report) clock(_ context.Context, o Options) {
 			return
 		}
 	}
-	// What was written last cannot be of the future.
+	// The newest write cannot be in the future.
 	newest := time.Time{}
 	files, _ := filepath.Glob(filepath.Join(o.DataDir, "workspaces", "*", "repo.git", "refs", "heads", "shadow")) // the pattern is well-formed
 	for _, name := range append(files, filepath.Join(o.DataDir, "state.db")) {
@@ -123,7 +123,7 @@ func (r *report) clock(_ context.Context, o Options) {
 	r.ok("clock", "", "the clock agrees with the disk and with history")
 }
 
-// room looks at the data directory's file system, or that of the folder which it
+// room checks the data directory's file system, or that of the directory which it
 // will be made in.
 func (r *report) room(o Options) {
 	const check = "room"
@@ -137,7 +137,7 @@ func (r *report) room(o Options) {
 	const do = "make room (umbra du, umbra gc), or use a larger disk"
 	free, total, err := room.Free(dir)
 	if err != nil {
-		r.add(check, Note, dir, "", "the file system does not tell how much room is free: %v", reason(err))
+		r.add(check, Note, dir, "", "the file system does not report how much space is free: %v", reason(err))
 		return
 	}
 	share := 0
@@ -169,16 +169,16 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, units[i])
 }
 
-// workspace looks at one workspace's folder.
+// workspace checks one workspace's directory.
 func (r *report) workspace(dir string) {
 	const check = "workspace"
 	st, err := os.Stat(dir)
 	if err != nil {
-		do := "bring the folder back, tell its new place (PATCH /workspaces/{ws}), or forget the workspace (DELETE)"
+		do := "bring the folder back, set its new path (PATCH /workspaces/{ws}), or forget the workspace (DELETE)"
 		if errors.Is(err, fs.ErrPermission) {
 			do = "let the server's user look into the folders above it"
 		}
-		r.add(check, Hurts, dir, do, "the folder cannot be looked at: %v", reason(err))
+		r.add(check, Hurts, dir, do, "the folder cannot be read: %v", reason(err))
 		return
 	}
 	if !st.IsDir() {
@@ -249,7 +249,7 @@ func writeAdvice(err error) string {
 	return "look at the disk (dmesg)"
 }
 
-// reason is an error without the path, which stands beside it.
+// reason is an error without the path, which the finding has.
 func reason(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err

@@ -101,7 +101,7 @@ func isFull(err error) bool {
 
 func isReadOnly(err error) bool { return errors.Is(err, unix.EROFS) }
 
-// tryInstance tells whether one more watcher could be had.
+// tryInstance reports whether one more watcher can be made.
 func tryInstance() error {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 	if err != nil {

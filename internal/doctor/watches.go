@@ -11,7 +11,7 @@ import (
 )
 
 // How many folders are counted, and how long: a figure that is too small for
-// a huge tree is told as such.
+// a huge tree is reported as such.
 const (
 	countMost = 2_000_000
 	countTime = 10 * time.Second
@@ -23,7 +23,7 @@ func (r *report) watches(ctx context.Context, o Options) {
 	const check = "watches"
 	limit, known := number("/proc/sys/fs/inotify/max_user_watches")
 	if !known {
-		r.add(check, Note, "", "", "this system does not tell how many folders may be watched")
+		r.add(check, Note, "", "", "this system does not report how many folders may be watched")
 		return
 	}
 	if o.MaxWatches > 0 {
@@ -58,7 +58,7 @@ func (r *report) watches(ctx context.Context, o Options) {
 	}
 }
 
-// raised is a limit that does for twice as much, and for the editors beside.
+// raised is a limit for twice as much, and for editors.
 func raised(need int) int {
 	limit := 524_288
 	for limit < 2*need {

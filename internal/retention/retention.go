@@ -1,6 +1,6 @@
-// Package retention drops old history and frees its room: in the background, by
-// the owner's settings, and for `umbra gc` (contracts/upkeep.md, Dropping). What
-// a workspace takes on disk is told here too.
+// Package retention drops old history and frees its space: in the background, by
+// the owner's settings, and for `umbra gc`. It also reports the disk usage of
+// workspaces.
 //
 // Which history may go, and how it goes, is gitstore's; that the records of tasks
 // outlive it, internal/task's. Invariants: nothing is dropped while neither an age
@@ -28,7 +28,7 @@ import (
 type Options struct {
 	Workspaces *workspaces.Manager
 	Tasks      *task.Service
-	// Age lets go what is older, Bytes what makes a workspace's history larger;
+	// Age drops what is older, Bytes what makes a workspace's history larger;
 	// 0: off.
 	Age      time.Duration
 	Bytes    int64
@@ -50,7 +50,7 @@ type Service struct {
 	clock   *clock.Watch // nil: wall time is trusted
 
 	mu   sync.Mutex
-	seen map[string]time.Time // when a workspace that is not open was looked at last
+	seen map[string]time.Time // when a workspace that is not open was checked last
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -92,7 +92,7 @@ func (s *Service) Close() {
 	s.done.Wait()
 }
 
-// run looks at all workspaces, again and again.
+// run checks all workspaces, again and again.
 func (s *Service) run(ctx context.Context) {
 	for {
 		select {
@@ -126,9 +126,9 @@ func (s *Service) Look(ctx context.Context) {
 	}
 }
 
-// due tells whether a workspace is worth a look. Opening one that is put away
-// costs a scan of its folder: so it is looked at only as often as enough of its
-// history may have come of age.
+// due reports whether a workspace is worth a check. Opening one that is unloaded
+// costs a scan of its directory: so it is checked only as often as enough of its
+// history may be old enough.
 func (s *Service) due(rec workspaces.Record) bool {
 	if rec.Fork != nil && rec.Fork.Unmade {
 		return false // it has nothing of its own
@@ -150,7 +150,7 @@ func (s *Service) due(rec workspaces.Record) bool {
 // Request says what a collection of garbage is to do.
 type Request struct {
 	Workspaces []string // ids; none: all
-	Now        bool     // free at once, beside git commands that may fail then
+	Now        bool     // free at once, concurrently with git commands that may fail then
 	DryRun     bool
 	pace       *gitstore.Pace
 }
@@ -169,11 +169,11 @@ type Result struct {
 	Failed       error // why it could not be done
 }
 
-// Tell is told how far a long work is: what it does now, and its parts.
+// Tell is called with the progress of a long work: what it does now, and its parts.
 type Tell func(step string, done, all int64)
 
-// Collect applies the settings to workspaces, writes their packs anew where
-// anything in them is needed no more, and frees the room. A workspace that fails
+// Collect applies the settings to workspaces, rewrites their packs where they have
+// objects that are not needed any more, and frees the space. A workspace that fails
 // does not keep the others from it; NotFound for one that there is not.
 func (s *Service) Collect(ctx context.Context, req Request, tell Tell) ([]Result, error) {
 	ids := req.Workspaces
@@ -251,7 +251,7 @@ func (s *Service) one(ctx context.Context, id string, req Request, tell Tell) (R
 const settling = 24 * time.Hour
 
 // ageCounts reports whether history may be dropped by its age. It may not once
-// somebody has set the clock: what looks old may be new.
+// the clock was set: what looks old may be new.
 func (s *Service) ageCounts(background bool) bool {
 	s.clockMu.Lock()
 	defer s.clockMu.Unlock()
@@ -265,8 +265,8 @@ func (s *Service) ageCounts(background bool) bool {
 	return !background || s.clock.Elapsed() >= min(settling, s.o.Age)
 }
 
-// unswept reports whether history was dropped of which nobody can say that its
-// objects went: once for each start of the server.
+// unswept reports whether history was dropped whose objects may still exist: once
+// for each start of the server.
 func (s *Service) unswept(w *workspace.Workspace) bool {
 	return !w.Store().Boundary().Whole() && !w.Store().Swept()
 }

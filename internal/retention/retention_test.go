@@ -145,7 +145,7 @@ func TestAge(t *testing.T) {
 	if b := g.store(t).Boundary(); b.Seq != 7 {
 		t.Fatalf("an hour later history begins at %v", b)
 	}
-	go func() { // Close waits for who waits
+	go func() { // Close waits for its callers
 		for range looked {
 		}
 	}()
@@ -189,7 +189,7 @@ func TestOff(t *testing.T) {
 	}
 }
 
-// TestDryRunDropsNothing and tells what it would.
+// TestDryRunDropsNothing and reports what it would.
 func TestDryRunDropsNothing(t *testing.T) {
 	g := newRig(t)
 	g.day(t, 4)
@@ -197,7 +197,7 @@ func TestDryRunDropsNothing(t *testing.T) {
 		After: func(time.Duration) <-chan time.Time { return nil }})
 	defer s.Close()
 	g.forward(10 * time.Hour)
-	// What is synced is where the history may begin.
+	// The history may begin at a synced commit.
 	if list, err := s.Collect(t.Context(), Request{DryRun: true}, nil); err != nil || len(list) != 1 || !g.store(t).Boundary().Whole() {
 		t.Fatalf("%+v, %v", list, err)
 	}

@@ -17,7 +17,7 @@ type Usage struct {
 	TaskBytes int64  // scratch and artifacts of its tasks
 	Tasks     []TaskUsage
 	// Other is what commits of no task brought, the baseline among them, or what
-	// stands in the tree at which the history begins. With Tasks.
+	// is in the tree at which the history begins. With Tasks.
 	Other int64
 	Begin gitstore.Boundary
 }
@@ -30,7 +30,7 @@ type TaskUsage struct {
 	Artifacts int64
 }
 
-// Usage tells what workspaces take on disk; none named: all. By task reads the
+// Usage returns the disk usage of workspaces; none named: all. By task reads the
 // whole history.
 func (s *Service) Usage(ctx context.Context, ids []string, byTask bool) ([]Usage, error) {
 	if len(ids) == 0 {

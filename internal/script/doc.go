@@ -1,10 +1,6 @@
-// Package script runs scripts (contracts/scripts.md): what they are given, what
-// they save, and how many run at once. The scripts dialect and the tool
-// execute_script stand on Service; programs in other languages that save files
-// stand on Output.
-//
-// It imports internal/{sandbox/luau,sdk,workspace,task,wspath,errs} and nothing
-// of HTTP's server side.
+// Package script runs scripts: what they are given, what they save, and how many
+// run at once. The scripts dialect and the tool execute_script use Service;
+// programs in other languages that save files use Output.
 //
 // Invariants: nothing outside of the output directory is written. The directory
 // is made, and becomes a workspace, with the first save. Each save that changes

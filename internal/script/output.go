@@ -145,7 +145,7 @@ func checkName(name string) (wspath.Path, error) {
 	return p, nil
 }
 
-// refused tells an error of a save; what it may tell a client is its detail.
+// refused renders an error of a save; its detail is what a client may see.
 func refused(err error) error {
 	detail := "the file could not be saved"
 	if e, ok := errors.AsType[*errs.Error](errs.Wrap(err, "")); ok && e.Detail != "" && e.Kind != errs.Internal {
@@ -164,7 +164,7 @@ func (s *Saver) Save(ctx context.Context, name string, content []byte) (string, 
 	if size := int64(len(content)); size > s.output.o.MaxBytes-s.used {
 		return "", &Refused{Message: fmt.Sprintf("output size limit exceeded (%d bytes)", s.output.o.MaxBytes)}
 	}
-	// Once begun a save comes to its end: what the answer tells is so.
+	// Once begun a save comes to its end: the answer is true.
 	path, commit, err := s.write(context.WithoutCancel(ctx), p, content)
 	if err != nil {
 		return "", refused(err)

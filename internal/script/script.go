@@ -30,7 +30,7 @@ type Options struct {
 	Log    *slog.Logger
 	// Running bounds how many scripts run at once, Waiting how many wait.
 	Running, Waiting int
-	Meter            *telemetry.Sandbox // nil: nobody counts
+	Meter            *telemetry.Sandbox // may be nil
 }
 
 // Service runs scripts. Its methods may be called concurrently.
@@ -55,13 +55,13 @@ type Request struct {
 	Owner   Owner
 }
 
-// Stats tell what an execution took.
+// Stats are what an execution took.
 type Stats struct {
 	Calls    int // of sdk functions
 	Duration time.Duration
 }
 
-// Result tells of an execution, also of one that failed.
+// Result describes an execution, also a failed one.
 type Result struct {
 	Value json.RawMessage // null if the script failed
 	Logs  []string
@@ -154,7 +154,7 @@ func engineError(err error) error {
 	return err
 }
 
-// enter waits for a place to run. What comes beyond the queue is refused.
+// enter waits for a place to run. Callers beyond the queue are refused.
 func (s *Service) enter(ctx context.Context) (leave func(), err error) {
 	leave = func() { <-s.slots }
 	select {
@@ -193,7 +193,7 @@ func (s *Saver) call(ctx context.Context, args luau.Args) (luau.Result, error) {
 	return luau.Result{Text: []byte(path)}, err
 }
 
-// Declarations are Luau type declarations of what a script has beside the
+// Declarations are Luau type declarations of what a script has in addition to the
 // language's own.
 func (s *Service) Declarations() string {
 	text := "declare json: {\n\tencode: (value: any) -> string,\n\tdecode: (text: string) -> any,\n}\n"

@@ -22,7 +22,7 @@ func (s *SDK) Begin() *Session { return &Session{sdk: s} }
 // Calls counts what was sent.
 func (s *Session) Calls() int { return s.calls }
 
-// Functions are what stands in the script's table sdk.
+// Functions are the content of the script's table sdk.
 func (s *Session) Functions() []luau.Function {
 	out := make([]luau.Function, len(s.sdk.functions))
 	for i, f := range s.sdk.functions {
@@ -81,7 +81,7 @@ func (s *Session) call(ctx context.Context, op *operation, args luau.Args) (luau
 	return luau.Result{JSON: answer}, nil
 }
 
-// unreachable tells a call that failed, without what Go says of it: that names
+// unreachable is the error of a failed call, without Go's text, which names
 // addresses.
 func unreachable(ctx context.Context, op *operation) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -147,7 +147,7 @@ func (s *SDK) read(a API) (*api, error) {
 
 var headerName = regexp.MustCompile("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")
 
-// secretsOf gives what of a header's value must not be told: all of it, and
+// secretsOf returns the parts of a header's value that are secret: all of it, and
 // what follows a scheme such as Bearer.
 func secretsOf(value string) []string {
 	out := []string{value}

@@ -174,7 +174,7 @@ func (op *operation) request(args map[string]json.RawMessage) (*http.Request, er
 		case inPath:
 			text := p.simple(raw)
 			if text == "" || text == "." || text == ".." {
-				return nil, raise("argument '%s' of %s cannot stand in a path: %q", p.name, op.name, text)
+				return nil, raise("argument '%s' of %s cannot be part of a path: %q", p.name, op.name, text)
 			}
 			path = strings.ReplaceAll(path, "{"+p.name+"}", escapePath(text))
 		case inQuery:
@@ -182,7 +182,7 @@ func (op *operation) request(args map[string]json.RawMessage) (*http.Request, er
 		case inHeader:
 			text := p.simple(raw)
 			if strings.ContainsFunc(text, func(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f }) {
-				return nil, raise("argument '%s' of %s cannot stand in a header", p.name, op.name)
+				return nil, raise("argument '%s' of %s cannot be part of a header", p.name, op.name)
 			}
 			header.Set(p.name, text)
 		}
@@ -307,7 +307,7 @@ func escapePath(text string) string {
 	return b.String()
 }
 
-// scalar is a value as it stands in an address: strings without quotes.
+// scalar is a value as an address has it: strings without quotes.
 func scalar(raw json.RawMessage) string {
 	if len(raw) > 0 && raw[0] == '"' {
 		var s string
@@ -356,10 +356,10 @@ func (p param) query(q url.Values, raw json.RawMessage) {
 	}
 }
 
-// maxErrorBody is how much of an answer stands in an error.
+// maxErrorBody is how much of an answer an error has.
 const maxErrorBody = 300
 
-// failed tells an answer's status, with the start of its body.
+// failed is the error of an answer's status, with the start of its body.
 func (op *operation) failed(status int, answer []byte) error {
 	text := op.api.mask(strings.ToValidUTF8(string(answer), "\uFFFD"))
 	if r := []rune(text); len(r) > maxErrorBody {

@@ -123,7 +123,7 @@ func locked(read source) source {
 	}
 }
 
-// finish tells how the job ended; it is the last that the server hears.
+// finish reports how the job ended; it is the last message to the server.
 func (c *child) finish(r result) {
 	c.flush()
 	c.end(r)

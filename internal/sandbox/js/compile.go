@@ -21,7 +21,7 @@ type compiler struct {
 	code     string
 	read     source
 	builtins map[string][]string // name without "node:" to its exports
-	// shallow looks at the entry alone: what it imports is looked for, not read.
+	// shallow reads the entry alone: its imports are looked up, not read.
 	shallow bool
 
 	maps    *importMap
@@ -34,7 +34,7 @@ const (
 	inServer    = "node"
 )
 
-// bundleName is the file that stands in the engine's stacks.
+// bundleName is the file name in the engine's stacks.
 const bundleName = "umbra-program.js"
 
 // compiled is a program ready to run.
@@ -118,7 +118,7 @@ func (k *compiler) setup(b api.PluginBuild) {
 	})
 }
 
-// builtin is the text of a module that stands for one of the server's own.
+// builtin is the text of a module that replaces one of the server's own.
 func (k *compiler) builtin(name string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "const m = process.getBuiltinModule(%q);\nexport default m;\n", name)

@@ -51,7 +51,7 @@ func TestDeno(t *testing.T) {
 		if x.code == "ok" {
 			for _, want := range []string{"--no-prompt", "--allow-read=" + dir, "--allow-env=K", "--no-remote", "- one\nK=v"} {
 				if !strings.Contains(string(out.Stdout), want) {
-					t.Errorf("not told: %s in %s", want, out.Stdout)
+					t.Errorf("not shown: %s in %s", want, out.Stdout)
 				}
 			}
 			if strings.Contains(string(out.Stdout), "--allow-net") || strings.Contains(string(out.Stdout), "--allow-write") {

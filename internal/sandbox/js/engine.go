@@ -139,7 +139,7 @@ func (e *engine) load(_ *quickjs.VM, name string) (string, error) {
 		return e.bundle, nil
 	}
 	//lint:ignore ST1005 the sentence is what the program sees, as its engine words it
-	return "", fmt.Errorf("Module %q is not available: the name of a module must stand in the import", name)
+	return "", fmt.Errorf("Module %q is not available: the name of a module must be in the import", name)
 }
 
 // run runs a compiled program to its end. flush is called before it waits.
@@ -203,8 +203,8 @@ func (e *engine) run(t *task, c compiled, flush func()) result {
 
 // memoryMargin lies between the limit that watchMemory holds and the one where
 // the engine itself refuses an allocation. A program that comes near that has
-// errors that nobody can tell from others, as the engine then has no memory to
-// make them in; a single allocation beyond it is an ordinary, catchable error.
+// errors that cannot be distinguished from others, as the engine then has no
+// memory to make them in; a single allocation beyond it is an ordinary, catchable error.
 const memoryMargin = 64 << 20
 
 // watchMemory calls over once a program holds more than its limit. It looks
@@ -219,7 +219,7 @@ func (e *engine) watchMemory(limit int64, over func()) {
 	}
 }
 
-// failed tells of an uncaught value, on the program's standard error.
+// failed reports an uncaught value, on the program's standard error.
 func (e *engine) failed() result {
 	// Room to say it in, where the memory was at its end.
 	e.vm.SetMemoryLimit(1 << 40)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// importMapFile stands at the workspace's root.
+// importMapFile is at the workspace's root.
 const importMapFile = "import_map.json"
 
 // importMap is an import map (HTML standard, "Import maps") whose addresses are

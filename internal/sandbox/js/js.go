@@ -1,21 +1,19 @@
-// Package js runs TypeScript and JavaScript programs of strangers
-// (contracts/code.md, POST /execute) and checks their text.
+// Package js runs untrusted TypeScript and JavaScript programs (POST /execute) and
+// checks their text.
 //
 // Each run has a process of its own: the same binary, started again with a
 // hidden verb, in which esbuild makes one ES module of the program and what it
-// imports, and QuickJS runs that. The process is told its job over a pipe, has
-// no other way to the world than to ask the server over it, and is killed when
+// imports, and QuickJS runs that. The process gets its job over a pipe, has
+// no other way out than to ask the server over it, and is killed when
 // it has answered, when its time is over, or when it takes too much. Idle ones
 // wait for the next job, so that a start costs a program nothing.
 //
-// Three walls stand between a program and the machine: the engine, which has
+// Three walls separate a program from the machine: the engine, which has
 // no functions for files, processes or the network; the process, which has
 // given away, as far as the system lets it, the right to open anything
 // (seccomp, Landlock, limits); and the server, which reads for it inside the
-// code workspace alone. Where the system knows none of the second, the others
-// still stand.
-//
-// The package imports internal/errs alone, esbuild and QuickJS.
+// code workspace alone. Where the system lacks the second, the others
+// remain.
 package js
 
 import (

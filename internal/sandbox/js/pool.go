@@ -32,7 +32,7 @@ type Options struct {
 	// Output and error together, in bytes; 10 MiB.
 	Output int64
 	Log    *slog.Logger
-	Meter  *telemetry.Sandbox // counts runs, not checks; nil: nobody counts
+	Meter  *telemetry.Sandbox // counts runs, not checks; may be nil
 }
 
 func (o *Options) setDefaults() {
@@ -275,7 +275,7 @@ func (p *Pool) fill() {
 	})
 }
 
-// reap ends a child beside the answer.
+// reap ends a child concurrently with the answer.
 func (p *Pool) reap(child *process) {
 	child.kill()
 	p.mu.Lock()

@@ -140,7 +140,7 @@ func (p *process) do(ctx context.Context, t *task, o Options, save Saver, timeou
 
 var errTooMuch = errors.New("js: too much output")
 
-// serve answers what the child asks until it tells its result.
+// serve answers the child's requests until it reports its result.
 func (p *process) serve(ctx context.Context, t *task, o Options, save Saver, out *Outcome) (result, error) {
 	var res result
 	if err := p.wire.writeJSON(frameJob, t); err != nil {

@@ -38,7 +38,7 @@ type task struct {
 	Output int64             `json:"output"`
 }
 
-// ask is what a program wants of the server. What it saves follows the JSON as
+// ask is a program's request to the server. Saved content follows the JSON as
 // bytes, after a newline.
 type ask struct {
 	Op   string `json:"op"` // "read", "save"

@@ -9,8 +9,8 @@ import (
 	"modernc.org/quickjs"
 )
 
-// rejections keeps the promises that were rejected and that nobody has caught
-// yet. The engine tells of them through a host hook
+// rejections keeps the promises that were rejected and not caught yet. The engine
+// reports them through a host hook
 // (JS_SetHostPromiseRejectionTracker) which the Go API has no name for: it is
 // set on the runtime below it.
 type rejections struct {
@@ -26,7 +26,7 @@ type rejection struct {
 
 // track sets the hook on a VM.
 func (r *rejections) track(rt *libquickjs.TJSRuntime) {
-	r.hook = r.told
+	r.hook = r.rejected
 	// A C function pointer is, in this translation of C, what a Go function
 	// value holds; r keeps the value alive.
 	libquickjs.XJS_SetHostPromiseRejectionTracker(nil, uintptr(unsafe.Pointer(rt)), *(*uintptr)(unsafe.Pointer(&r.hook)), 0)
@@ -48,9 +48,9 @@ func runtimeOf(vm *quickjs.VM) *libquickjs.TJSRuntime {
 	return *(**libquickjs.TJSRuntime)(unsafe.Pointer(&at))
 }
 
-// told is the hook. Promise and reason are kept alive until somebody catches
-// the rejection or it is taken.
-func (r *rejections) told(tls *libc.TLS, ctx uintptr, promise, reason libquickjs.TJSValue, handled int32, _ uintptr) {
+// rejected is the hook. Promise and reason are kept alive until the
+// rejection is caught or taken.
+func (r *rejections) rejected(tls *libc.TLS, ctx uintptr, promise, reason libquickjs.TJSValue, handled int32, _ uintptr) {
 	if handled == 0 {
 		r.waiting = append(r.waiting, rejection{tls: tls, ctx: ctx, promise: libquickjs.XDupValue(tls, ctx, promise), reason: libquickjs.XDupValue(tls, ctx, reason)})
 		return

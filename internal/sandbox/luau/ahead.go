@@ -23,11 +23,11 @@ const (
 	mostWarm = 8 << 20
 	// restAfter is how long states wait after the last script.
 	restAfter = 30 * time.Second
-	// mostEnding bounds how many states are given back beside their answers.
+	// mostEnding bounds how many states are freed concurrently with their answers.
 	mostEnding = 4
 )
 
-// ahead is the states that wait, and what works beside scripts.
+// ahead is the states that wait, and the background work.
 type ahead struct {
 	mu      sync.Mutex
 	states  []*script // the oldest first
@@ -80,7 +80,7 @@ func (e *Engine) take(names []byte) *script {
 	return nil
 }
 
-// makeAhead makes the next state, beside the caller; nothing if one is being made,
+// makeAhead makes the next state in the background; nothing if one is being made,
 // or there is nothing yet to begin it with.
 func (e *Engine) makeAhead(r wazero.Runtime, code wazero.CompiledModule, names []byte) {
 	snap := e.prepared.get(names)
@@ -114,7 +114,7 @@ func (e *Engine) makeAhead(r wazero.Runtime, code wazero.CompiledModule, names [
 		var old *script
 		switch {
 		case err != nil || a.closed:
-			old = s // the next script makes its own, and tells what is wrong
+			old = s // the next script makes its own, and reports what is wrong
 		case len(a.states) == mostAhead:
 			old = a.states[0]
 			a.states = append(a.states[:0], a.states[1:]...)
@@ -127,7 +127,7 @@ func (e *Engine) makeAhead(r wazero.Runtime, code wazero.CompiledModule, names [
 	})
 }
 
-// end gives a script's memory back, mostly beside the caller.
+// end frees a script's memory, mostly in the background.
 func (e *Engine) end(s *script) {
 	a := &e.ahead
 	size := s.mod.Memory().Size()
@@ -152,7 +152,7 @@ func (e *Engine) end(s *script) {
 	}
 }
 
-// close ends what works beside scripts, and gives back the states that wait.
+// close ends the background work, and frees the states that wait.
 func (a *ahead) close() {
 	a.mu.Lock()
 	a.closed = true

@@ -75,8 +75,8 @@ func (e *Engine) load(ctx context.Context) (wazero.Runtime, wazero.CompiledModul
 	return r, code, nil
 }
 
-// Prepare compiles the interpreter, if nobody has yet, so that a script's time
-// does not pay for it. ErrNotEmbedded if there is none.
+// Prepare compiles the interpreter, if it is not compiled yet, so that it does not
+// count in a script's time. ErrNotEmbedded if there is none.
 func (e *Engine) Prepare(ctx context.Context) error {
 	_, _, err := e.load(ctx)
 	return err
@@ -104,7 +104,7 @@ func (e *Engine) Close(ctx context.Context) error {
 // Program is a script and what it is given.
 type Program struct {
 	Source string
-	// Functions stand beside Luau's own, in read-only tables: file.save.
+	// Functions are next to Luau's own, in read-only tables: file.save.
 	Functions []Function
 	// MaxLog bounds what is printed, in bytes; 0: 10,485,760.
 	MaxLog int64
@@ -112,7 +112,7 @@ type Program struct {
 
 // Function is one that a script may call.
 type Function struct {
-	// Path is where it stands, at least two names: "file", "save".
+	// Path is its place, at least two names: "file", "save".
 	Path []string
 	// Do runs it, while the script waits. An error that is a *LuaError is
 	// raised in the script; any other ends it, and Run gives it. ctx ends with
@@ -142,7 +142,7 @@ const (
 
 // Run runs a script to its end. ctx's deadline is the script's limit, and
 // makes a Timeout; if ctx is cancelled, the error is its cause. An error that
-// is not the script's own comes beside what it printed until then.
+// is not the script's own comes with what it printed until then.
 func (e *Engine) Run(ctx context.Context, p Program) (Outcome, error) {
 	s, err := e.begin(ctx, p)
 	if s == nil {

@@ -10,8 +10,8 @@ import (
 
 // string.format, done here. The interpreter's own goes through C's printf,
 // whose long double is a 128-bit number that WebAssembly has not and whose
-// steps are many: a microsecond or two for one number. What is not plain (an
-// error, a number that is none, quoting, a long result) is left to it, so that
+// steps are many: a microsecond or two for one number. Special cases (an
+// error, NaN, quoting, a long result) are left to it, so that
 // it needs no second description here.
 
 // format answers the interpreter's shortcut (see embed): state, room and its
@@ -191,7 +191,7 @@ func (f *formatter) item(out []byte, d directive, v value) ([]byte, bool) {
 		if !ok || d == (directive{verb: 's', precision: -1}) {
 			return out, ok
 		}
-		// What is padded or cut is a C string.
+		// Padded or truncated text is a C string.
 		if bytes.IndexByte(out[from:], 0) >= 0 {
 			return nil, false
 		}
@@ -250,7 +250,7 @@ func (f *formatter) item(out []byte, d directive, v value) ([]byte, bool) {
 // appendFloat appends a number that is not negative.
 func appendFloat(out []byte, n float64, verb byte, precision int) []byte {
 	if verb == 'f' && precision < len(powers) {
-		// Most numbers that are told with few decimals are whole ones times a small
+		// Most numbers that are printed with few decimals are whole ones times a small
 		// power of two: multiplied by ten for each decimal they are still exact, and
 		// rounding that is rounding the number itself, a half to the even.
 		pow := powers[precision]

@@ -97,7 +97,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// TestFormatErrors looks at what no host may change: the message and the line.
+// TestFormatErrors checks what no host may change: the message and the line.
 func TestFormatErrors(t *testing.T) {
 	e := engineFor(t)
 	for _, c := range []struct{ source, want string }{

@@ -25,7 +25,7 @@ const (
 	f64 = api.ValueTypeF64
 )
 
-// export defines what the interpreter imports, beside what emscripten's own
+// export defines what the interpreter imports, except for what emscripten's own
 // convention gives (invoke_… and longjmp).
 func export(ctx context.Context, r wazero.Runtime, env wazero.HostModuleBuilder) error {
 	wasi := r.NewHostModuleBuilder("wasi_snapshot_preview1")
@@ -132,7 +132,7 @@ func (s *script) cString(at uint32) string {
 const maxTold = 64 << 10
 
 func takeString(s *script, _ api.Module, stack []uint64) {
-	s.told = s.cString(uint32(stack[1]))
+	s.given = s.cString(uint32(stack[1]))
 	stack[0] = 0
 }
 

@@ -150,7 +150,7 @@ func TestBeside(t *testing.T) {
 			t.Errorf("%s, %v", out.Result, out.Err)
 		}
 		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("a small script took %v beside loops", took)
+			t.Errorf("a small script took %v during loops", took)
 		}
 	}
 	cancel()

@@ -51,8 +51,8 @@ const (
 	kindBuffer
 )
 
-// memory is the interpreter's memory as it is now. What a pointer that leads
-// out of it names reads as nil: a broken interpreter harms nobody else.
+// memory is the interpreter's memory as it is now. A pointer that leads out of it
+// reads as nil: a broken interpreter harms no other script.
 type memory []byte
 
 func (m memory) u32(at uint32) uint32 {
@@ -164,7 +164,7 @@ func (m memory) pairs(table uint32) func(func(k, v value) bool) {
 // tuneCollector makes the garbage collector keep pace with large strings. As it
 // is built it does a kilobyte's worth of work for each allocation, however
 // large that was: a loop that appends to a long string would leave hundreds of
-// megabytes behind before one round is done. Its three settings stand beside
+// megabytes behind before one round is done. Its three settings are next to
 // each other in the state that all coroutines share (goal and step in percent,
 // step size in bytes); false if they are not found.
 func (m memory) tuneCollector(state uint32) bool {

@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // engineFor gives a test an engine. The compiled interpreter is kept for the
-// next test, beside other temporary files.
+// next test, with other temporary files.
 func engineFor(t testing.TB) *Engine {
 	t.Helper()
 	if !Embedded() {

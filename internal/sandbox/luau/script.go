@@ -31,8 +31,8 @@ type script struct {
 	state   uint32 // the interpreter's lua_State
 	chunk   string // what acceptStringTransaction gives next: source, then name
 	name    string
-	told    string   // the last value that getLuaValue gave, JSON
-	failed  string   // what luaPcall told of a failure, JSON
+	given   string   // the last value that getLuaValue gave, JSON
+	failed  string   // what luaPcall reported of a failure, JSON
 	passes  []string // values that luaPcall hands to the function: type, text
 
 	main    string // number of the prelude's function that runs a script
@@ -157,14 +157,14 @@ func (s *script) run() error {
 		return err
 	}
 	if !s.done {
-		// The script yielded where nobody resumes it, or broke the interpreter.
+		// The script yielded where it cannot be resumed, or broke the interpreter.
 		return &Error{Type: RuntimeError, Message: "attempt to yield from outside a coroutine"}
 	}
 	return nil
 }
 
-// told is how the interpreter describes a value.
-type told struct {
+// described is how the interpreter describes a value.
+type described struct {
 	Type  string `json:"type"`
 	Value string `json:"value"`
 	Error string `json:"error"`
@@ -172,7 +172,7 @@ type told struct {
 
 // reference reads the number of the first function of a call's results.
 func reference(results string) (string, bool) {
-	var list []told
+	var list []described
 	if json.Unmarshal([]byte(results), &list) != nil || len(list) == 0 || list[0].Type != "function" {
 		return "", false
 	}
@@ -191,8 +191,8 @@ func (s *script) load(source, name string) (string, error) {
 	if _, err := s.do("getLuaValue", uint64(s.state), uint64(uint32(last))); err != nil {
 		return "", err
 	}
-	var v told
-	if json.Unmarshal([]byte(s.told), &v) != nil || status == 0 && v.Type != "function" {
+	var v described
+	if json.Unmarshal([]byte(s.given), &v) != nil || status == 0 && v.Type != "function" {
 		return "", errBroken
 	}
 	if status != 0 {
@@ -231,7 +231,7 @@ func (s *script) pcall(function string, values ...string) error {
 
 // fromPcall is a failure that the prelude did not see.
 func (s *script) fromPcall() error {
-	var list []told
+	var list []described
 	message := "the script failed"
 	if json.Unmarshal([]byte(s.failed), &list) == nil && len(list) > 0 && list[0].Error != "" {
 		message = strings.ToValidUTF8(list[0].Error, "\uFFFD")

@@ -9,8 +9,8 @@ import (
 // running it takes longer than most scripts do, and it comes to the same each
 // time: it is done once, and the next states begin with its memory.
 //
-// Between two calls all that an interpreter knows stands in its memory; what
-// else it has (the address of its stack) is as at its start again.
+// Between two calls the whole state of an interpreter is in its memory; the rest
+// (the address of its stack) is as at its start again.
 type snapshot struct {
 	size  uint32 // of the memory, in bytes
 	parts []part // what differs from the memory of a fresh instance
