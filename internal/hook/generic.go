@@ -2,6 +2,7 @@ package hook
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -65,29 +66,42 @@ func (r *Runner) genericBegin(body map[string]json.RawMessage, agent, session, i
 	if _, ok := body["cwd"]; !ok && body["workspace_id"] == nil {
 		return nil, fmt.Errorf("%w: a begin needs cwd or workspace_id", ErrInput)
 	}
+	c := openCall{ID: full, ToolUseID: id, Subagent: scalar(body["subtask_id"])}
+	change := func(fn func(*sessionState)) (err error) {
+		if id != "" {
+			err = update(r.State, genericName(id), fn)
+		}
+		if err == nil && agent != "" && session != "" {
+			err = update(r.State, sessionName(Generic+"-"+legalized(agent), session), fn)
+		}
+		return err
+	}
+	remove := func(s *sessionState) { s.take(func(had *openCall) bool { return had.ID == c.ID }) }
+	add := func(s *sessionState) {
+		remove(s)
+		s.Calls = append(s.Calls, c)
+	}
+	if c.ID != "" { // before: this process may be killed
+		if err := change(add); err != nil {
+			return nil, err
+		}
+	}
 	answer, err := r.call("/calls", body)
+	var refused *ServerError
+	if errors.As(err, &refused) && refused.Code != "call_exists" || errors.Is(err, ErrUnreachable) {
+		return nil, errors.Join(err, change(remove))
+	}
 	if err != nil {
 		return nil, err
 	}
 	var ok struct {
 		ID string `json:"call_id"`
 	}
-	if json.Unmarshal(answer, &ok) == nil && ok.ID != "" {
-		full = ok.ID
-	}
-	c := openCall{ID: full, ToolUseID: id, Subagent: scalar(body["subtask_id"])}
-	add := func(s *sessionState) {
-		s.take(func(had *openCall) bool { return had.ID == c.ID })
-		s.Calls = append(s.Calls, c)
-	}
-	if id != "" {
-		err = update(r.State, genericName(id), add)
-	}
-	if err == nil && agent != "" && session != "" {
-		err = update(r.State, sessionName(Generic+"-"+legalized(agent), session), add)
-	}
-	if err != nil {
-		return nil, err
+	if json.Unmarshal(answer, &ok) == nil && ok.ID != "" && ok.ID != c.ID {
+		c.ID = ok.ID
+		if err := change(add); err != nil {
+			return nil, err
+		}
 	}
 	return line(answer), nil
 }
@@ -108,16 +122,13 @@ func (r *Runner) genericEnd(body map[string]json.RawMessage, agent, session, id 
 	// The caller may give its own ID, with or without the session, or the one that
 	// the begin answered.
 	stateErr := update(r.State, genericName(id), func(s *sessionState) {
-		same := func(c *openCall) bool { return c.ID == full }
 		if agent != "" && session != "" {
-			s.take(same)
 			return
 		}
 		switch len(s.Calls) {
 		case 0:
 		case 1:
 			full = s.Calls[0].ID
-			s.Calls = nil
 		default:
 			several = true
 		}
@@ -128,20 +139,22 @@ func (r *Runner) genericEnd(body map[string]json.RawMessage, agent, session, id 
 	if !legalID(full) {
 		return nil, fmt.Errorf("%w: call_id", ErrInput)
 	}
-	if stateErr == nil {
-		_ = drop(r.State, genericName(id))
-	}
-	if agent != "" && session != "" {
-		_ = update(r.State, sessionName(Generic+"-"+legalized(agent), session), func(s *sessionState) {
-			s.take(func(c *openCall) bool { return c.ID == full })
-		})
-	}
 	for name := range body {
 		if !slices.Contains([]string{"status", "exit_code", "paths"}, name) {
 			delete(body, name)
 		}
 	}
 	answer, err := r.call("/calls/"+full+"/end", body)
+	if refused := (*ServerError)(nil); err != nil && !errors.As(err, &refused) {
+		return nil, err // a stop ends it
+	}
+	ended := func(s *sessionState) { s.take(func(c *openCall) bool { return c.ID == full }) }
+	if stateErr == nil && update(r.State, genericName(id), ended) == nil {
+		_ = drop(r.State, genericName(id))
+	}
+	if agent != "" && session != "" {
+		_ = update(r.State, sessionName(Generic+"-"+legalized(agent), session), ended)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +166,11 @@ func (r *Runner) genericStop(agent, session, subtask string) ([]byte, error) {
 	var open []openCall
 	name := sessionName(Generic+"-"+legalized(agent), session)
 	err := update(r.State, name, func(s *sessionState) {
-		open = s.take(func(c *openCall) bool { return subtask == "" || c.Subagent == subtask })
+		for _, c := range s.Calls {
+			if subtask == "" || c.Subagent == subtask {
+				open = append(open, c)
+			}
+		}
 	})
 	if err != nil {
 		return nil, err
@@ -161,12 +178,16 @@ func (r *Runner) genericStop(agent, session, subtask string) ([]byte, error) {
 	for _, c := range open {
 		c.Done = "cancelled"
 		if _, err := r.endCall(c); err != nil {
-			return nil, err
+			if refused := (*ServerError)(nil); !errors.As(err, &refused) || refused.Status != 404 { // its begin did not reach the server
+				return nil, err
+			}
 		}
+		ended := func(s *sessionState) { s.take(func(had *openCall) bool { return had.ID == c.ID }) }
 		if c.ToolUseID != "" {
-			_ = update(r.State, genericName(c.ToolUseID), func(s *sessionState) {
-				s.take(func(had *openCall) bool { return had.ID == c.ID })
-			})
+			_ = update(r.State, genericName(c.ToolUseID), ended)
+		}
+		if err := update(r.State, name, ended); err != nil {
+			return nil, err
 		}
 	}
 	return nil, drop(r.State, name)

@@ -122,6 +122,8 @@ func (p *step) plan() error {
 	err := update(r.State, p.file, func(s *sessionState) {
 		done = true
 		p.apply(s)
+		// The calls to be ended stay until they are: this process may be killed.
+		s.Calls = append(slices.Clone(p.ends), s.Calls...)
 	})
 	if !done { // no state can be kept
 		p.apply(new(sessionState))
@@ -343,14 +345,10 @@ type ended struct {
 
 // send calls the server, and brings the state in line with what it answered.
 func (p *step) send() (out []byte, err error) {
-	var failed []openCall
 	var errs []error
 	var main ended
+	sent := p.ends
 	for i, c := range p.ends {
-		if len(failed) > 0 {
-			failed = append(failed, c)
-			continue
-		}
 		answer, err := p.r.endCall(c)
 		var refused *ServerError
 		switch {
@@ -360,13 +358,16 @@ func (p *step) send() (out []byte, err error) {
 			}
 		case err != nil:
 			errs = append(errs, err)
-			failed = append(failed, c)
+			sent = p.ends[:i]
 		case i == p.main:
 			_ = json.Unmarshal(answer, &main)
 		}
+		if len(sent) == i {
+			break
+		}
 	}
-	keep := p.sendBegin(&errs, len(failed) > 0)
-	if err := p.settle(failed, keep); err != nil {
+	keep := p.sendBegin(&errs, len(sent) < len(p.ends))
+	if err := p.settle(sent, keep); err != nil {
 		errs = append(errs, err)
 	}
 	if keep.input != nil {
@@ -378,24 +379,31 @@ func (p *step) send() (out []byte, err error) {
 	return p.e.answer(advice(p.others, &main)), nil
 }
 
-// settle writes what send learned: ends to be sent again, a begun call that is
-// not open, what others changed.
-func (p *step) settle(failed []openCall, b begun) error {
-	if len(failed) == 0 && !b.drop && b.id == "" && len(b.others) == 0 && !p.over && b.layered == "" {
+// settle writes what send learned: ends that the server has, a begun call that is
+// not open, what others changed. Ends that it does not have are sent again with the
+// session's next event.
+func (p *step) settle(sent []openCall, b begun) error {
+	if len(sent) == 0 && !b.drop && b.id == "" && len(b.others) == 0 && !p.over && b.layered == "" {
 		return nil
 	}
 	err := update(p.r.State, p.file, func(s *sessionState) {
-		s.Calls = append(failed, s.Calls...)
+		s.take(func(c *openCall) bool {
+			return c.Done != "" && slices.ContainsFunc(sent, func(x openCall) bool { return x.ID == c.ID })
+		})
 		for i := range s.Calls {
-			if p.begin != nil && s.Calls[i].ID == p.begin.ID && b.id != "" {
-				s.Calls[i].ID = b.id
+			c := &s.Calls[i]
+			if p.begin == nil || c.Done != "" || c.ID != p.begin.ID {
+				continue
 			}
-			if p.begin != nil && b.layered != "" && (s.Calls[i].ID == p.begin.ID || s.Calls[i].ID == b.id) {
-				s.Calls[i].Layered = b.layered
+			if b.id != "" {
+				c.ID = b.id
+			}
+			if b.layered != "" {
+				c.Layered = b.layered
 			}
 		}
 		if b.drop {
-			s.take(func(c *openCall) bool { return c.ID == p.begin.ID && c.Done == "" })
+			s.take(func(c *openCall) bool { return (c.ID == p.begin.ID || c.ID == b.id) && c.Done == "" })
 		}
 		s.Others = merge(b.others, s.Others)
 	})

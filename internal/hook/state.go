@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -11,7 +12,7 @@ import (
 	"time"
 )
 
-// openCall is a call that was begun and whose end has not been sent.
+// openCall is a call that was begun and whose end the server has not answered.
 type openCall struct {
 	ID        string `json:"id"`
 	ToolUseID string `json:"tool_use_id,omitempty"`
@@ -22,8 +23,8 @@ type openCall struct {
 	Subagent string `json:"subagent,omitempty"`
 	Command  string `json:"command,omitempty"` // SHA-256 of a shell's command
 	Paths    []Path `json:"paths,omitempty"`   // to be declared at the end
-	// Done is the status of an end that the server did not answer; it is sent
-	// again with the session's next event.
+	// Done is the status of an end that is being sent. If the server does not answer
+	// it, or the process is killed, it is sent again with the session's next event.
 	Done string `json:"done,omitempty"`
 }
 
@@ -62,8 +63,10 @@ func update(dir, name string, fn func(*sessionState)) error {
 	if err != nil {
 		return err
 	}
+	// A process that was killed before it could cut off the rest of a longer text left
+	// that behind the state.
 	var s sessionState
-	if json.Unmarshal(raw, &s) != nil {
+	if json.NewDecoder(bytes.NewReader(raw)).Decode(&s) != nil {
 		s = sessionState{}
 	}
 	fn(&s)
