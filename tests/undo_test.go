@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -165,5 +166,80 @@ func TestHooksContextOff(t *testing.T) {
 	a := &agentOn{p: p, session: "s1"}
 	if out := a.tool(t, "p1", func() { p.put(t, "mine", "other\n") }); out != "" {
 		t.Errorf("with hooks.context off the model was given %s", out)
+	}
+}
+
+// TestTurnsOfManyCalls: undo, redo and turns read the newest calls page by page, and
+// find a turn behind many, also one whose calls are far apart.
+func TestTurnsOfManyCalls(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "1\n", "b": "1\n"})
+	call := func(session, prompt string, do func()) string {
+		t.Helper()
+		var b struct {
+			CallID string `json:"call_id"`
+		}
+		p.call(t, "POST", "/calls", map[string]any{"agent": "codex", "agent_session": session, "cwd": p.dir, "prompt_id": prompt}).want(t, 201).into(t, &b)
+		if do != nil {
+			do()
+		}
+		p.call(t, "POST", "/calls/"+b.CallID+"/end", map[string]any{}).want(t, 200)
+		return b.CallID
+	}
+	verb := func(args ...string) string {
+		t.Helper()
+		status, out, errOut := p.verb(t, args...)
+		if status != 0 {
+			t.Fatalf("%v: status %d: %s", args, status, errOut)
+		}
+		return out
+	}
+	holds := func(what, a, b string) {
+		t.Helper()
+		for name, want := range map[string]string{"a": a, "b": b} {
+			if got, err := os.ReadFile(filepath.Join(p.dir, name)); err != nil || string(got) != want {
+				t.Errorf("%s: %s is %q, not %q", what, name, got, want)
+			}
+		}
+	}
+	call("one", "apart", func() { p.put(t, "a", "2\n") })
+	const others = 450
+	for i := range others {
+		call("two", fmt.Sprintf("empty-%d", i/7), nil)
+	}
+	second := call("one", "apart", func() { p.put(t, "b", "2\n") })
+	verb("undo", "--yes", "--call", second)
+	holds("after the undo of a call", "2\n", "1\n")
+	verb("undo", "--yes")
+	holds("after the undo of the turn", "1\n", "1\n")
+	if out := verb("undo", "--yes"); !strings.Contains(out, "nothing to undo") {
+		t.Error(out)
+	}
+	verb("redo")
+	holds("after a redo", "2\n", "1\n")
+	verb("redo")
+	holds("after the other redo", "2\n", "2\n")
+	if out := verb("redo"); !strings.Contains(out, "nothing to redo") {
+		t.Error(out)
+	}
+	var list []struct {
+		Prompt string   `json:"prompt_id"`
+		Calls  []string `json:"calls"`
+	}
+	for n, want := range []int{2 + (others-1)/7, 1, 2} {
+		if err := json.Unmarshal([]byte(verb("turns", "--json", "-n", strconv.Itoa(n))), &list); err != nil {
+			t.Fatal(err)
+		}
+		if len(list) != want || list[0].Prompt != "apart" {
+			t.Errorf("-n %d: %d turns, the first %q", n, len(list), list[0].Prompt)
+		}
+		if n == 0 && len(list[0].Calls) != 2 {
+			t.Errorf("calls of the turn: %v", list[0].Calls)
+		}
+	}
+	if out := verb("turns", "-n", "3"); !strings.Contains(out, "older turns") {
+		t.Error(out)
+	}
+	if status, _, errOut := p.verb(t, "turns", "-n", "-2"); status != 2 {
+		t.Errorf("-n -2: status %d: %s", status, errOut)
 	}
 }

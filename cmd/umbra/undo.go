@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,9 @@ type undoFlags struct {
 	yes, dryRun   bool
 }
 
+// defaultTurns is how many turns are shown where --limit does not say.
+const defaultTurns = 100
+
 func turnsCommand() *cobra.Command {
 	v := &verb{}
 	cmd := &cobra.Command{
@@ -46,12 +50,26 @@ declared, window or shared).`,
 	v.WorkspaceFlag(cmd.Flags())
 	v.OutputFlags(cmd.Flags())
 	v.PagerFlag(cmd.Flags())
+	limit := -1
+	cmd.Flags().IntVarP(&limit, "limit", "n", -1, "the newest `N` turns; 0: all (default 100, with --json all)")
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if limit < 0 && cmd.Flags().Changed("limit") {
+			return exitcode.Usage(fmt.Errorf("--limit is %d", limit))
+		}
+		return nil
+	}
 	cmd.RunE = v.Action(func(ctx context.Context, _ []string) error {
 		w, err := v.HereWorkspace(ctx)
 		if err != nil {
 			return err
 		}
-		h, err := turns.Load(ctx, v.Client, w.ID)
+		n := limit
+		if n < 0 {
+			if n = defaultTurns; v.JSON {
+				n = 0
+			}
+		}
+		h, more, err := turns.Load(ctx, v.Client, w.ID, n)
 		if err != nil {
 			return err
 		}
@@ -67,6 +85,9 @@ declared, window or shared).`,
 		}
 		return v.Print(true, func(o *term.Output) error {
 			render.Turns(o, h.Turns)
+			if more {
+				o.Printf("%s\n", o.Paint(term.Meta, fmt.Sprintf("older turns are not shown: --limit is %d; 0 shows all", n)))
+			}
 			return nil
 		})
 	})
@@ -235,24 +256,33 @@ func (v *verb) undoable(ctx context.Context, u *undoFlags) ([]*undoStep, error) 
 	if err != nil {
 		return nil, err
 	}
-	h, err := turns.Load(ctx, v.Client, w.ID)
-	if err != nil {
-		return nil, err
-	}
-	var steps []*undoStep
-	for _, t := range h.Candidates(turns.Filter{Agent: u.agent, Session: u.session}) {
-		s := &undoStep{Turn: t, routes: t.Routes()}
-		if err := s.run(ctx, v, u, true, ""); err != nil {
+	tried := map[string]*undoStep{} // by the turn's newest call
+	for l := turns.NewLoader(ctx, v.Client, w.ID); ; {
+		h, done, err := l.More()
+		if err != nil {
 			return nil, err
 		}
-		if s.empty() {
-			continue
+		var steps []*undoStep
+		for _, t := range h.Candidates(turns.Filter{Agent: u.agent, Session: u.session}) {
+			s := tried[t.Calls[0]]
+			if s == nil || !slices.Equal(s.routes, t.Routes()) {
+				s = &undoStep{Turn: t, routes: t.Routes()}
+				if err := s.run(ctx, v, u, true, ""); err != nil {
+					return nil, err
+				}
+				tried[t.Calls[0]] = s
+			}
+			if s.Turn = t; s.empty() {
+				continue
+			}
+			if steps = append(steps, s); len(steps) == u.count {
+				return steps, nil
+			}
 		}
-		if steps = append(steps, s); len(steps) == u.count {
-			break
+		if done {
+			return steps, nil
 		}
 	}
-	return steps, nil
 }
 
 func (v *verb) undo(ctx context.Context, u *undoFlags, stdin io.Reader) error {
@@ -289,14 +319,13 @@ func (v *verb) redo(ctx context.Context, u *undoFlags) error {
 	if err != nil {
 		return err
 	}
-	h, err := turns.Load(ctx, v.Client, w.ID)
+	last, err := turns.LastUndo(ctx, v.Client, w.ID)
 	if err != nil {
 		return err
 	}
-	if len(h.Undos) == 0 {
+	if last == nil {
 		return v.undone(nil, u.dryRun, "nothing to redo")
 	}
-	last := h.Undos[0]
 	s := &undoStep{Undo: last.Name, owners: last.Owners()}
 	for _, commit := range last.Commits {
 		s.routes = append(s.routes, client.Path("workspaces", w.ID, "commits", commit, "revert"))

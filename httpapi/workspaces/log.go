@@ -8,6 +8,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"umbra/gitstore/message"
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
 	"umbra/internal/errs"
@@ -57,6 +58,13 @@ func logFilter(c *gin.Context) (f task.Filter, err error) {
 		return f, errs.New(errs.Invalid, "invalid_task_id", "task_id is not a valid task ID.").With("field", "task_id")
 	}
 	f.Task = id
+	source, given, err := httpapi.Query(c, "source")
+	if err != nil {
+		return f, err
+	}
+	if f.Source = message.Source(source); given && !f.Source.Valid() {
+		return f, errs.New(errs.Invalid, "invalid_parameter", "source must be api, script, external, revert or another source of the changelog.").With("field", "source")
+	}
 	path, given, err := httpapi.Query(c, "path")
 	if err != nil || !given {
 		return f, err

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"umbra/gitstore"
+	"umbra/gitstore/message"
 	"umbra/internal/errs"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
@@ -18,6 +19,8 @@ type Filter struct {
 	// under it. Empty or the root wants all.
 	Path wspath.Path
 	Task string // for a workspace's log
+	// Source selects the entries of commits of one source; empty: of all.
+	Source message.Source
 }
 
 // Wants reports whether an entry is one of those.
@@ -36,7 +39,7 @@ func named(entry string, p wspath.Path) bool {
 }
 
 func (f *Filter) record(r *gitstore.Record) bool {
-	return (f.Subtask == "" || r.Subtask == f.Subtask) && (f.Task == "" || r.Task == f.Task)
+	return (f.Subtask == "" || r.Subtask == f.Subtask) && (f.Task == "" || r.Task == f.Task) && (f.Source == "" || r.Source == f.Source)
 }
 
 // Changes gives up to limit entries of a task's changelog with ids after one,

@@ -7,6 +7,7 @@ package turns
 import (
 	"cmp"
 	"context"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -119,6 +120,10 @@ type Turn struct {
 	Undone    bool       `json:"undone"`
 	Calls     []string   `json:"calls"` // newest first
 
+	// Whole reports that all of the turn's calls are read.
+	Whole bool `json:"-"`
+
+	last   int             // index of its oldest call among those that are read
 	effect map[string]bool // calls with changes that are in effect
 }
 
@@ -139,6 +144,13 @@ type Undo struct {
 // to the task of the undo is shown by the task.
 func (u *Undo) Owners() []string { return u.tasks }
 
+// add notes the commit of an entry.
+func (u *Undo) add(e *Entry) {
+	if !slices.Contains(u.Commits, e.Commit) {
+		u.Commits, u.tasks = append(u.Commits, e.Commit), append(u.tasks, deref(e.Task))
+	}
+}
+
 // weakest orders certainties.
 var weakest = []string{"shared", "window", "declared", "exact"}
 
@@ -148,32 +160,123 @@ type History struct {
 	Undos []Undo  // newest first; what was redone is left out
 }
 
-// Load reads the history of a workspace. It reads the log back to the begin of
-// the oldest call.
-func Load(ctx context.Context, c *client.Client, workspace string) (*History, error) {
-	var calls []Call
-	query := url.Values{"workspace_id": {workspace}}
-	for item, err := range client.Pages[Call](ctx, c, "/calls", "calls", query, 1000) {
+// page is how many calls are read at once. A turn whose oldest call that is read has a
+// page of calls below it is taken for whole.
+const page = 200
+
+// Loader reads the history of a workspace from its newest call back, as far as it is
+// asked to.
+type Loader struct {
+	ctx       context.Context
+	client    *client.Client
+	workspace string
+	after     string // where the next page of calls begins
+	calls     []Call
+	entries   []Entry
+	oldest    uint64 // number of the commit before the oldest call
+	log       string // where the next page of the log begins
+	logged    bool   // the log has been read to its end
+}
+
+// NewLoader returns a Loader that has read nothing.
+func NewLoader(ctx context.Context, c *client.Client, workspace string) *Loader {
+	return &Loader{ctx: ctx, client: c, workspace: workspace, oldest: math.MaxUint64}
+}
+
+// More reads as many calls as were read before, at least two pages, and returns the
+// history of all that is read. The last turns of it may lack calls, see Turn.Whole. done
+// reports that there are no more calls.
+func (l *Loader) More() (h *History, done bool, err error) {
+	for want := max(2*len(l.calls), 2*page); !done && len(l.calls) < want; {
+		var answer struct {
+			Calls []Call `json:"calls"`
+			Next  string `json:"next"`
+		}
+		if err := l.get("/calls", url.Values{"workspace_id": {l.workspace}, "limit": {strconv.Itoa(page)}}, l.after, &answer); err != nil {
+			return nil, false, err
+		}
+		l.calls = append(l.calls, answer.Calls...)
+		for _, c := range answer.Calls {
+			l.oldest = min(l.oldest, c.From)
+		}
+		l.after, done = answer.Next, answer.Next == ""
+	}
+	for !l.logged && len(l.calls) > 0 && (len(l.entries) == 0 || l.entries[len(l.entries)-1].Seq > l.oldest) {
+		var answer struct {
+			Entries []Entry `json:"entries"`
+			Next    string  `json:"next"`
+		}
+		if err := l.get(client.Path("workspaces", l.workspace, "log"), url.Values{"limit": {"1000"}}, l.log, &answer); err != nil {
+			return nil, false, err
+		}
+		l.entries = append(l.entries, answer.Entries...)
+		l.log, l.logged = answer.Next, answer.Next == ""
+	}
+	h = build(l.calls, l.entries)
+	for _, t := range h.Turns {
+		t.Whole = done || t.last < len(l.calls)-page
+	}
+	return h, done, nil
+}
+
+func (l *Loader) get(path string, q url.Values, after string, answer any) error {
+	if after != "" {
+		q.Set("after", after)
+	}
+	_, err := l.client.JSON(l.ctx, client.Request{Path: path, Query: q}, answer)
+	return err
+}
+
+// Load reads the history of a workspace back to its newest n turns, or with 0 all of
+// it, and reports whether there is more.
+func Load(ctx context.Context, c *client.Client, workspace string, n int) (h *History, more bool, err error) {
+	for l, done := NewLoader(ctx, c, workspace), false; !done; {
+		if h, done, err = l.More(); err != nil {
+			return nil, false, err
+		}
+		if n > 0 && len(h.Turns) > n && h.Turns[n-1].Whole {
+			h.Turns = h.Turns[:n]
+			return h, true, nil
+		}
+	}
+	return h, false, nil
+}
+
+// apart is how many entries of other undos may be between two of one undo.
+const apart = 1000
+
+// LastUndo returns the newest undo of a workspace that is in effect; nil if there is
+// none. It reads the workspace's reverts back to that undo.
+func LastUndo(ctx context.Context, c *client.Client, workspace string) (*Undo, error) {
+	undone := map[ref]bool{}
+	var found *Undo
+	others := 0
+	for item, err := range client.Pages[Entry](ctx, c, client.Path("workspaces", workspace, "log"), "entries", url.Values{"source": {"revert"}}, 1000) {
 		if err != nil {
 			return nil, err
 		}
-		calls = append(calls, item.Value)
-	}
-	if len(calls) == 0 {
-		return &History{}, nil
-	}
-	oldest := slices.MinFunc(calls, func(a, b Call) int { return cmp.Compare(a.From, b.From) }).From
-	var entries []Entry
-	for item, err := range client.Pages[Entry](ctx, c, client.Path("workspaces", workspace, "log"), "entries", nil, 1000) {
-		if err != nil {
-			return nil, err
+		e := &item.Value
+		if undone[e.ref()] {
+			continue
 		}
-		if item.Value.Seq <= oldest {
+		for _, r := range e.undoes() {
+			undone[r] = true
+		}
+		name := deref(e.Subtask)
+		if !strings.HasPrefix(name, UndoPrefix) {
+			continue
+		}
+		if found == nil {
+			found = &Undo{Name: name}
+		}
+		if name == found.Name {
+			found.add(e)
+			others = 0
+		} else if others++; others == apart {
 			break
 		}
-		entries = append(entries, item.Value)
 	}
-	return build(calls, entries), nil
+	return found, nil
 }
 
 // build makes the history of calls and log entries, both newest first. Their times
@@ -183,7 +286,7 @@ func build(calls []Call, entries []Entry) *History {
 	byCall := map[string]*Turn{}
 	type key struct{ task, subtask, session string }
 	turns := map[key]*Turn{}
-	for _, c := range calls {
+	for i, c := range calls {
 		k := key{c.Task, deref(c.Subtask), deref(c.Session)}
 		t := turns[k]
 		if t == nil {
@@ -192,7 +295,7 @@ func build(calls []Call, entries []Entry) *History {
 			turns[k] = t
 			h.Turns = append(h.Turns, t)
 		}
-		t.Calls = append(t.Calls, c.ID)
+		t.Calls, t.last = append(t.Calls, c.ID), i
 		if c.Begun.Before(t.Began) {
 			t.Began = c.Begun
 		}
@@ -223,9 +326,7 @@ func build(calls []Call, entries []Entry) *History {
 				undos[name] = n
 				h.Undos = append(h.Undos, Undo{Name: name})
 			}
-			if u := &h.Undos[n]; !slices.Contains(u.Commits, e.Commit) {
-				u.Commits, u.tasks = append(u.Commits, e.Commit), append(u.tasks, deref(e.Task))
-			}
+			h.Undos[n].add(e)
 		}
 		ids := e.Claimants
 		if e.Call != nil {
@@ -290,10 +391,14 @@ type Filter struct {
 	Agent, Session string
 }
 
-// Candidates lists the turns that an undo may take back, newest first.
+// Candidates lists the turns that an undo may take back, newest first, as far as the
+// turns are whole.
 func (h *History) Candidates(f Filter) []*Turn {
 	var out []*Turn
 	for _, t := range h.Turns {
+		if !t.Whole {
+			break
+		}
 		if len(t.effect) > 0 && !t.Undone && (f.Agent == "" || deref(t.Agent) == f.Agent) && (f.Session == "" || deref(t.Session) == f.Session) {
 			out = append(out, t)
 		}
