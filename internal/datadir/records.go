@@ -63,7 +63,14 @@ func (w Records) All() ([]workspaces.Record, error) {
 
 // Put implements workspaces.Records.
 func (w Records) Put(list ...workspaces.Record) error {
-	return state.PutAll(w.DB, WorkspacesBucket, list, func(r workspaces.Record) string { return r.ID })
+	return w.DB.Update(func(tx *state.Tx) error {
+		for _, r := range list {
+			if err := tx.Put(WorkspacesBucket, r.ID, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // Delete implements workspaces.Records.

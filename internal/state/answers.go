@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -12,8 +11,6 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"go.etcd.io/bbolt"
 )
 
 // Answer is what a request with an idempotency key was answered.
@@ -194,7 +191,7 @@ func (a *Answers) flush() error {
 func (tx *Tx) putAnswer(key [sha256.Size]byte, ans Answer) error {
 	var stamp [8]byte
 	binary.BigEndian.PutUint64(stamp[:], uint64(ans.At.UnixNano()))
-	if err := tx.put(answersByTime, append(stamp[:], key[:]...), []byte{}); err != nil {
+	if err := tx.b.Put(answersByTime, string(append(stamp[:], key[:]...)), []byte{}); err != nil {
 		return err
 	}
 	return tx.Put(answersBucket, string(key[:]), ans)
@@ -207,21 +204,20 @@ func (a *Answers) Forget(named func(*Answer) bool) (n int, err error) {
 		return 0, err
 	}
 	err = a.db.Update(func(tx *Tx) error {
-		b := tx.bolt.Bucket([]byte(answersBucket))
-		if b == nil {
-			return nil
-		}
-		var gone [][]byte
-		cur := b.Cursor()
-		for k, raw := cur.First(); k != nil; k, raw = cur.Next() {
+		var gone []string
+		err := tx.ForEach(answersBucket, "", func(key string, raw []byte) (bool, error) {
 			var ans Answer
 			if json.Unmarshal(raw, &ans) == nil && named(&ans) {
-				gone = append(gone, bytes.Clone(k))
+				gone = append(gone, key)
 			}
+			return true, nil
+		})
+		if err != nil {
+			return err
 		}
 		n = len(gone)
-		for _, k := range gone {
-			if err := b.Delete(k); err != nil {
+		for _, key := range gone {
+			if err := tx.Delete(answersBucket, key); err != nil {
 				return err
 			}
 		}
@@ -234,20 +230,19 @@ func (a *Answers) Forget(named func(*Answer) bool) (n int, err error) {
 func (a *Answers) prune() error {
 	oldest := a.now().Add(-answerLife)
 	return a.db.Update(func(tx *Tx) error {
-		times, answers := tx.bolt.Bucket([]byte(answersByTime)), tx.bolt.Bucket([]byte(answersBucket))
-		if times == nil || answers == nil {
-			return nil
-		}
-		var old [][]byte
-		cur := times.Cursor()
-		for k, _ := cur.First(); k != nil && len(old) < pruneAtOnce; k, _ = cur.Next() {
-			if len(k) == 8+sha256.Size && int64(binary.BigEndian.Uint64(k[:8])) > oldest.UnixNano() {
-				break
+		var old []string
+		err := tx.ForEach(answersByTime, "", func(entry string, _ []byte) (bool, error) {
+			if len(entry) == 8+sha256.Size && int64(binary.BigEndian.Uint64([]byte(entry[:8]))) > oldest.UnixNano() {
+				return false, nil
 			}
-			old = append(old, bytes.Clone(k))
+			old = append(old, entry)
+			return len(old) < pruneAtOnce, nil
+		})
+		if err != nil {
+			return err
 		}
-		for _, k := range old {
-			if err := dropAnswer(times, answers, k, oldest); err != nil {
+		for _, entry := range old {
+			if err := tx.dropAnswer(entry, oldest); err != nil {
 				return err
 			}
 		}
@@ -257,16 +252,20 @@ func (a *Answers) prune() error {
 
 // dropAnswer drops an entry of the times, and its answer unless the key was
 // used again since.
-func dropAnswer(times, answers *bbolt.Bucket, entry []byte, oldest time.Time) error {
+func (tx *Tx) dropAnswer(entry string, oldest time.Time) error {
 	if len(entry) == 8+sha256.Size {
+		raw, found, err := tx.b.Get(answersBucket, entry[8:])
+		if err != nil {
+			return err
+		}
 		var ans Answer
-		if raw := answers.Get(entry[8:]); raw != nil && json.Unmarshal(raw, &ans) == nil && !ans.At.After(oldest) {
-			if err := answers.Delete(entry[8:]); err != nil {
+		if found && json.Unmarshal(raw, &ans) == nil && !ans.At.After(oldest) {
+			if err := tx.Delete(answersBucket, entry[8:]); err != nil {
 				return err
 			}
 		}
 	}
-	return times.Delete(entry)
+	return tx.Delete(answersByTime, entry)
 }
 
 // A record of the log: length and CRC-32C of what follows, the key, the answer

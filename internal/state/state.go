@@ -1,7 +1,8 @@
-// Package state keeps the records that are no history: workspace roots,
-// sessions, caches, answers to idempotency keys. They stand in one bbolt file,
-// <data-dir>/state.db, as JSON in named buckets; the data directory itself, its
-// lock and its format version are here too.
+// Package state keeps the records that are not history: workspaces, sessions,
+// toolsets, the index of tasks, answers to idempotency keys. A record is JSON in a
+// named bucket, found by its key. Records are in one bbolt file,
+// <data-dir>/state.db, or in another Backend. The data directory itself, its lock
+// and its format version are here too.
 //
 // The package imports nothing of ours.
 //
@@ -15,60 +16,75 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
-
-	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // DB is the store. It is safe for concurrent use.
 type DB struct {
-	bolt *bbolt.DB
+	b Backend
 }
 
-// Open opens or makes the file. Another process that has it open is an error
-// after a second; the data directory's lock keeps that from happening.
-func Open(path string) (*DB, error) {
-	b, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Second, FreelistType: bbolt.FreelistMapType, NoFreelistSync: true})
-	if err != nil {
-		return nil, fmt.Errorf("state: %w", err)
-	}
-	return &DB{bolt: b}, nil
+// Backend holds the records of a DB, as bytes. It is safe for concurrent use;
+// statetest.Conform is the suite that each passes.
+type Backend interface {
+	// Update runs fn in a transaction that sees no other one's changes and is seen
+	// whole or not at all. nil makes it durable, an error undoes it. fn may be called
+	// again where the backend has to repeat it.
+	Update(fn func(BackendTx) error) error
+	// View runs fn on one consistent state, concurrently with one Update.
+	View(fn func(BackendTx) error) error
+	// Close waits for running transactions.
+	Close() error
 }
 
-// Close waits for running transactions and closes the file. The list of free pages
-// is written now and not with each commit, which it would make longer: only after
-// a crash the next Open finds them by reading every page.
-func (db *DB) Close() error {
-	db.bolt.NoFreelistSync = false
-	err := db.bolt.Update(func(*bbolt.Tx) error { return nil })
-	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
-		err = nil // closed before
-	}
-	return errors.Join(err, db.bolt.Close())
+// BackendTx is a transaction of a backend. Keys are strings of at most 1,024 bytes
+// and are not empty. Values that it returns are valid until the transaction ends, and
+// must not be changed. In a View, Put, Delete and DeleteBucket fail.
+type BackendTx interface {
+	Get(bucket, key string) (value []byte, found bool, err error)
+	Put(bucket, key string, value []byte) error
+	Delete(bucket, key string) error // a missing record is no error
+	DeleteBucket(bucket string) error
+	// Ascend calls fn with each record whose key is not below from, in bytewise order
+	// of the keys, until fn returns false. fn must not change the bucket.
+	Ascend(bucket, from string, fn func(key string, value []byte) (more bool, err error)) error
+	// Descend is like Ascend from the last record whose key is below before.
+	Descend(bucket, before string, fn func(key string, value []byte) (more bool, err error)) error
 }
 
-// Update runs fn in the one write transaction; nil makes all of it durable,
+// ErrReadOnly is the error of a change in a View.
+var ErrReadOnly = errors.New("state: this transaction is read-only")
+
+// New returns a DB on a backend.
+func New(b Backend) *DB { return &DB{b} }
+
+// Backend returns what the DB is on.
+func (db *DB) Backend() Backend { return db.b }
+
+// Close waits for running transactions and closes the store.
+func (db *DB) Close() error { return db.b.Close() }
+
+// Update runs fn in a write transaction; nil makes all of it durable,
 // an error undoes all of it.
 func (db *DB) Update(fn func(tx *Tx) error) error {
-	return db.bolt.Update(func(tx *bbolt.Tx) error { return fn(&Tx{tx}) })
+	return db.b.Update(func(tx BackendTx) error { return fn(&Tx{tx}) })
 }
 
 // View runs fn on one consistent state.
 func (db *DB) View(fn func(tx *Tx) error) error {
-	return db.bolt.View(func(tx *bbolt.Tx) error { return fn(&Tx{tx}) })
+	return db.b.View(func(tx BackendTx) error { return fn(&Tx{tx}) })
 }
 
 // Snapshot writes the whole store, as it is at one moment, and runs fn on the same
-// state first. Writers go on; the file grows until it ends.
+// state first. Writers go on; the file grows until it ends. A backend that is not a
+// file returns errors.ErrUnsupported.
 func (db *DB) Snapshot(w io.Writer, fn func(tx *Tx) error) error {
-	return db.bolt.View(func(tx *bbolt.Tx) error {
-		if err := fn(&Tx{tx}); err != nil {
-			return err
-		}
-		_, err := tx.WriteTo(w)
-		return err
+	s, ok := db.b.(interface {
+		Snapshot(w io.Writer, fn func(BackendTx) error) error
 	})
+	if !ok {
+		return fmt.Errorf("state: a copy of the store: %w", errors.ErrUnsupported)
+	}
+	return s.Snapshot(w, func(tx BackendTx) error { return fn(&Tx{tx}) })
 }
 
 // Get reads one record into v and tells whether it is there.
@@ -102,18 +118,6 @@ func (db *DB) Put(bucket, key string, v any) error {
 	return db.Update(func(tx *Tx) error { return tx.Put(bucket, key, v) })
 }
 
-// PutAll writes records, all or none.
-func PutAll[T any](db *DB, bucket string, list []T, key func(T) string) error {
-	return db.Update(func(tx *Tx) error {
-		for _, v := range list {
-			if err := tx.Put(bucket, key(v), v); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 // Delete removes one record; one that is not there is no error.
 func (db *DB) Delete(bucket, key string) error {
 	return db.Update(func(tx *Tx) error { return tx.Delete(bucket, key) })
@@ -121,18 +125,14 @@ func (db *DB) Delete(bucket, key string) error {
 
 // Tx is a transaction; it ends with the function that it was given to.
 type Tx struct {
-	bolt *bbolt.Tx
+	b BackendTx
 }
 
 // Get reads one record into v and tells whether it is there.
 func (tx *Tx) Get(bucket, key string, v any) (found bool, err error) {
-	b := tx.bolt.Bucket([]byte(bucket))
-	if b == nil {
-		return false, nil
-	}
-	raw := b.Get([]byte(key))
-	if raw == nil {
-		return false, nil
+	raw, found, err := tx.b.Get(bucket, key)
+	if err != nil || !found {
+		return false, err
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
 		return false, fmt.Errorf("state: record %q in %s: %w", key, bucket, err)
@@ -146,91 +146,62 @@ func (tx *Tx) Put(bucket, key string, v any) error {
 	if err != nil {
 		return fmt.Errorf("state: record %q in %s: %w", key, bucket, err)
 	}
-	return tx.put(bucket, []byte(key), raw)
-}
-
-func (tx *Tx) put(bucket string, key, raw []byte) error {
-	b, err := tx.bolt.CreateBucketIfNotExists([]byte(bucket))
-	if err != nil {
-		return err
-	}
-	return b.Put(key, raw)
+	return tx.b.Put(bucket, key, raw)
 }
 
 // Delete removes one record; one that is not there is no error.
-func (tx *Tx) Delete(bucket, key string) error {
-	b := tx.bolt.Bucket([]byte(bucket))
-	if b == nil {
-		return nil
-	}
-	return b.Delete([]byte(key))
-}
+func (tx *Tx) Delete(bucket, key string) error { return tx.b.Delete(bucket, key) }
 
 // DeleteBucket removes all records of a bucket.
-func (tx *Tx) DeleteBucket(bucket string) error {
-	if err := tx.bolt.DeleteBucket([]byte(bucket)); !errors.Is(err, bolterrors.ErrBucketNotFound) {
-		return err
-	}
-	return nil
-}
+func (tx *Tx) DeleteBucket(bucket string) error { return tx.b.DeleteBucket(bucket) }
 
 // ForEach gives each record of a bucket whose key is above after, in the order
 // of the keys, until fn returns false. raw is JSON and is valid inside fn only;
 // fn must not change the bucket.
 func (tx *Tx) ForEach(bucket, after string, fn func(key string, raw []byte) (more bool, err error)) error {
-	b := tx.bolt.Bucket([]byte(bucket))
-	if b == nil {
-		return nil
-	}
-	cur := b.Cursor()
-	k, v := cur.First()
+	from := ""
 	if after != "" {
-		if k, v = cur.Seek([]byte(after)); string(k) == after {
-			k, v = cur.Next()
-		}
+		from = after + "\x00" // the first key above it
 	}
-	for ; k != nil; k, v = cur.Next() {
-		if more, err := fn(string(k), v); err != nil || !more {
-			return err
-		}
+	return tx.b.Ascend(bucket, from, fn)
+}
+
+// Prefixed gives each record whose key begins with prefix and is above after ("":
+// all), in the order of the keys, until fn returns false. raw is as in ForEach.
+func (tx *Tx) Prefixed(bucket, prefix, after string, fn func(key string, raw []byte) (more bool, err error)) error {
+	from := prefix
+	if after >= prefix {
+		from = after + "\x00"
 	}
-	return nil
+	return tx.b.Ascend(bucket, from, func(key string, raw []byte) (bool, error) {
+		if !strings.HasPrefix(key, prefix) {
+			return false, nil
+		}
+		return fn(key, raw)
+	})
 }
 
 // Descend gives each record of a bucket whose key begins with prefix and is below
 // before ("": all), from the last to the first, until fn returns false. raw is as
 // in ForEach.
 func (tx *Tx) Descend(bucket, prefix, before string, fn func(key string, raw []byte) (more bool, err error)) error {
-	b := tx.bolt.Bucket([]byte(bucket))
-	if b == nil {
-		return nil
+	if before == "" {
+		before = prefix + "\xff\xff\xff\xff\xff\xff\xff\xff\xff" // above every key of ours with the prefix
 	}
-	cur := b.Cursor()
-	end := before
-	if end == "" {
-		end = prefix + "\xff\xff\xff\xff\xff\xff\xff\xff\xff" // above every key of ours with the prefix
-	}
-	var v []byte
-	k, _ := cur.Seek([]byte(end))
-	if k == nil {
-		k, v = cur.Last()
-	} else {
-		k, v = cur.Prev()
-	}
-	for ; k != nil && strings.HasPrefix(string(k), prefix); k, v = cur.Prev() {
-		if more, err := fn(string(k), v); err != nil || !more {
-			return err
+	return tx.b.Descend(bucket, before, func(key string, raw []byte) (bool, error) {
+		if !strings.HasPrefix(key, prefix) {
+			return false, nil
 		}
-	}
-	return nil
+		return fn(key, raw)
+	})
 }
 
 // Empty reports whether a bucket has no record.
 func (tx *Tx) Empty(bucket string) bool {
-	b := tx.bolt.Bucket([]byte(bucket))
-	if b == nil {
-		return true
-	}
-	k, _ := b.Cursor().First()
-	return k == nil
+	empty := true
+	err := tx.b.Ascend(bucket, "", func(string, []byte) (bool, error) {
+		empty = false
+		return false, nil
+	})
+	return empty && err == nil
 }

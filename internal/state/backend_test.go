@@ -1,0 +1,28 @@
+package state_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"umbra/internal/state"
+	"umbra/internal/state/statetest"
+)
+
+func TestBolt(t *testing.T) {
+	statetest.Conform(t, func(t *testing.T) state.Backend {
+		db, err := state.Open(filepath.Join(t.TempDir(), "state.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return db.Backend()
+	})
+}
+
+func TestMemory(t *testing.T) {
+	statetest.Conform(t, func(*testing.T) state.Backend { return state.NewMemory().Backend() })
+}
