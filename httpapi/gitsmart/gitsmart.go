@@ -76,10 +76,14 @@ func (d *Dialect) index(c *gin.Context) error {
 	if c.Request.TLS != nil {
 		scheme = "https"
 	}
-	for _, rec := range d.workspaces.List() {
+	err := d.workspaces.Each(func(rec workspaces.Record) bool {
 		if httpapi.CallerOf(c).Sees(rec.Place()) {
 			list = append(list, repository{ID: rec.ID, URL: scheme + "://" + c.Request.Host + "/git/" + rec.ID + ".git", Head: "refs/heads/shadow"})
 		}
+		return true
+	})
+	if err != nil {
+		return errs.Wrap(err, "")
 	}
 	httpapi.JSON(c, http.StatusOK, map[string]any{"repositories": list})
 	return nil

@@ -39,7 +39,7 @@ func server(t testing.TB) *httptest.Server {
 	must(err)
 	answers, err := state.OpenAnswers(db, filepath.Join(data, "answers.log"))
 	must(err)
-	m, err := workspaces.NewManager(workspaces.Options{DataDir: data, Records: records{}})
+	m, err := workspaces.NewManager(workspaces.Options{DataDir: data, Records: &workspaces.MemRecords{}})
 	must(err)
 	must(os.Mkdir(filepath.Join(data, "tasks"), 0o700))
 	files, err := vfs.OS(filepath.Join(data, "tasks"))
@@ -61,11 +61,6 @@ func server(t testing.TB) *httptest.Server {
 	return srv
 }
 
-type records struct{}
-
-func (records) All() ([]workspaces.Record, error) { return nil, nil }
-func (records) Put(...workspaces.Record) error    { return nil }
-func (records) Delete(string) error               { return nil }
 
 func openSession(t testing.TB, srv *httptest.Server, dir string) string {
 	t.Helper()

@@ -34,10 +34,8 @@ func (d *Doctor) Register(r *httpapi.Router) {
 
 func (d *Doctor) look(c *gin.Context) error {
 	o := d.Options
-	for _, rec := range d.Workspaces.List() {
-		if rec.Root != "" {
-			o.Workspaces = append(o.Workspaces, rec.Root)
-		}
+	for _, rec := range d.Workspaces.Physical() {
+		o.Workspaces = append(o.Workspaces, rec.Root)
 	}
 	found := doctor.Run(c.Request.Context(), o)
 	ready := doctor.Finding{Check: "server", Level: doctor.OK, Detail: "it runs, and can do its work"}

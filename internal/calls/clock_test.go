@@ -22,7 +22,7 @@ import (
 type world struct {
 	t          *testing.T
 	data, root string
-	records    records
+	records    *workspaces.MemRecords
 	ahead      atomic.Int64 // of the wall clock, nanoseconds
 	db         *state.DB
 	m          *workspaces.Manager
@@ -31,27 +31,9 @@ type world struct {
 	calls      *calls.Service
 }
 
-type records struct{ all map[string]workspaces.Record }
-
-func (r records) All() (out []workspaces.Record, err error) {
-	for _, rec := range r.all {
-		out = append(out, rec)
-	}
-	return out, nil
-}
-
-func (r records) Put(list ...workspaces.Record) error {
-	for _, rec := range list {
-		r.all[rec.ID] = rec
-	}
-	return nil
-}
-
-func (r records) Delete(id string) error { delete(r.all, id); return nil }
-
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, data: t.TempDir(), root: filepath.Join(t.TempDir(), "ws"), records: records{map[string]workspaces.Record{}}}
+	w := &world{t: t, data: t.TempDir(), root: filepath.Join(t.TempDir(), "ws"), records: &workspaces.MemRecords{}}
 	w.ok(os.Mkdir(w.root, 0o755))
 	w.write("a", "1\n")
 	w.open()

@@ -3,9 +3,14 @@
 package datadir
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"umbra/internal/doctor"
 	"umbra/internal/state"
@@ -28,12 +33,16 @@ func KnownFolders(dataDir string) ([]string, *doctor.Finding) {
 		return fail(err)
 	}
 	defer db.Close()
-	records, err := Records{db}.All()
+	records, err := OpenRecords(db)
+	if err != nil {
+		return fail(err)
+	}
+	list, _, err := records.List(workspaces.Resident, "", 0)
 	if err != nil {
 		return fail(err)
 	}
 	var folders []string
-	for _, r := range records {
+	for _, r := range list {
 		if r.Root != "" {
 			folders = append(folders, r.Root)
 		}
@@ -51,27 +60,174 @@ func Resolved(p string) string {
 }
 
 // Records keeps a manager's records in the state database.
-type Records struct{ DB *state.DB }
+type Records struct{ db *state.DB }
 
 // WorkspacesBucket is the bucket of the state database that holds the records.
 const WorkspacesBucket = "workspaces"
 
-// All implements workspaces.Records.
+// indexBucket leads to the records by workspaces.IndexKeys. Under countKey is how many
+// are in the index by age; it exists once the index is complete.
+const (
+	indexBucket = "workspaces_index"
+	countKey    = "count"
+)
+
+// OpenRecords returns the records of a database; those of a format without their
+// index get it now.
+func OpenRecords(db *state.DB) (Records, error) {
+	var n int
+	found, err := db.Get(indexBucket, countKey, &n)
+	if found || err != nil {
+		return Records{db}, err
+	}
+	return Records{db}, db.Update(func(tx *state.Tx) error {
+		n = 0 // an Update may be repeated
+		if err := tx.DeleteBucket(indexBucket); err != nil {
+			return err
+		}
+		err := tx.ForEach(WorkspacesBucket, "", func(key string, raw []byte) (bool, error) {
+			var r workspaces.Record
+			if err := json.Unmarshal(raw, &r); err != nil {
+				return false, fmt.Errorf("%s: record %q: %w", WorkspacesBucket, key, err)
+			}
+			added, err := reindex(tx, nil, workspaces.IndexKeys(r))
+			n += added
+			return true, err
+		})
+		if err != nil {
+			return err
+		}
+		return tx.Put(indexBucket, countKey, n)
+	})
+}
+
+// reindex replaces keys of the index, and returns by how many those by age grew.
+func reindex(tx *state.Tx, from, to []string) (added int, err error) {
+	for _, key := range from {
+		if slices.Contains(to, key) {
+			continue
+		}
+		if strings.HasPrefix(key, string(workspaces.ByAge)) {
+			added--
+		}
+		if err := tx.Delete(indexBucket, key); err != nil {
+			return added, err
+		}
+	}
+	for _, key := range to {
+		if slices.Contains(from, key) {
+			continue
+		}
+		if strings.HasPrefix(key, string(workspaces.ByAge)) {
+			added++
+		}
+		if err := tx.Put(indexBucket, key, 0); err != nil {
+			return added, err
+		}
+	}
+	return added, nil
+}
+
+// Get implements workspaces.Records.
+func (w Records) Get(id string) (r workspaces.Record, found bool, err error) {
+	found, err = w.db.Get(WorkspacesBucket, id, &r)
+	return r, found, err
+}
+
+// List implements workspaces.Records.
+func (w Records) List(x workspaces.Index, after string, n int) (list []workspaces.Record, last string, err error) {
+	err = w.db.View(func(tx *state.Tx) error {
+		return tx.Prefixed(indexBucket, string(x), after, func(key string, _ []byte) (bool, error) {
+			if n > 0 && len(list) == n {
+				return false, nil
+			}
+			var r workspaces.Record
+			found, err := tx.Get(WorkspacesBucket, key[strings.LastIndexByte(key, '/')+1:], &r)
+			if err != nil || !found {
+				return false, cmp.Or(err, fmt.Errorf("%s: %q leads to no record", indexBucket, key))
+			}
+			list, last = append(list, r), key
+			return true, nil
+		})
+	})
+	if n == 0 || len(list) < n {
+		last = ""
+	}
+	return list, last, err
+}
+
+// All returns every record, the oldest first, those of unfinished workspaces last.
 func (w Records) All() ([]workspaces.Record, error) {
-	return state.All[workspaces.Record](w.DB, WorkspacesBucket)
+	all, _, err := w.List(workspaces.ByAge, "", 0)
+	if err != nil {
+		return nil, err
+	}
+	here, _, err := w.List(workspaces.Resident, "", 0)
+	for _, r := range here {
+		if r.Unfinished {
+			all = append(all, r)
+		}
+	}
+	return all, err
+}
+
+// Count implements workspaces.Records.
+func (w Records) Count() (n int, err error) {
+	_, err = w.db.Get(indexBucket, countKey, &n)
+	return n, err
 }
 
 // Put implements workspaces.Records.
 func (w Records) Put(list ...workspaces.Record) error {
-	return w.DB.Update(func(tx *state.Tx) error {
+	return w.db.Update(func(tx *state.Tx) error {
+		added := 0
 		for _, r := range list {
+			var before workspaces.Record
+			var from []string
+			found, err := tx.Get(WorkspacesBucket, r.ID, &before)
+			if err != nil {
+				return err
+			}
+			if found {
+				from = workspaces.IndexKeys(before)
+			}
+			n, err := reindex(tx, from, workspaces.IndexKeys(r))
+			if err != nil {
+				return err
+			}
+			added += n
 			if err := tx.Put(WorkspacesBucket, r.ID, r); err != nil {
 				return err
 			}
 		}
-		return nil
+		return count(tx, added)
 	})
 }
 
+// count adds to the count of workspaces.
+func count(tx *state.Tx, added int) error {
+	if added == 0 {
+		return nil
+	}
+	var n int
+	if _, err := tx.Get(indexBucket, countKey, &n); err != nil {
+		return err
+	}
+	return tx.Put(indexBucket, countKey, n+added)
+}
+
 // Delete implements workspaces.Records.
-func (w Records) Delete(id string) error { return w.DB.Delete(WorkspacesBucket, id) }
+func (w Records) Delete(id string) error {
+	return w.db.Update(func(tx *state.Tx) error {
+		var r workspaces.Record
+		found, err := tx.Get(WorkspacesBucket, id, &r)
+		if err != nil || !found {
+			return err
+		}
+		added, err := reindex(tx, workspaces.IndexKeys(r), nil)
+		if err != nil {
+			return err
+		}
+		return errors.Join(tx.Delete(WorkspacesBucket, id), count(tx, added))
+	})
+}

@@ -36,7 +36,11 @@ func Repair(ctx context.Context, dataDir string, names []string, log *slog.Logge
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	records, err := recordedWorkspaces(db, names)
+	stored, err := OpenRecords(db)
+	if err != nil {
+		return nil, err
+	}
+	records, err := recordedWorkspaces(stored, names)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +58,7 @@ func Repair(ctx context.Context, dataDir string, names []string, log *slog.Logge
 		if rec.Rest != nil {
 			// What was told of it when it was put away need not be so afterwards.
 			rec.Rest = nil
-			if err := (Records{db}).Put(rec); err != nil {
+			if err := stored.Put(rec); err != nil {
 				return out, errors.Join(err, files.Close())
 			}
 		}
@@ -74,8 +78,8 @@ func Repair(ctx context.Context, dataDir string, names []string, log *slog.Logge
 
 // recordedWorkspaces gives those that are named by id or by a folder in them, all
 // without a name.
-func recordedWorkspaces(db *state.DB, names []string) (out []workspaces.Record, err error) {
-	all, err := Records{db}.All()
+func recordedWorkspaces(stored Records, names []string) (out []workspaces.Record, err error) {
+	all, err := stored.All()
 	if err != nil || len(names) == 0 {
 		return all, err
 	}

@@ -132,16 +132,16 @@ func markRestored(name string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	records := Records{db}
+	records, err := OpenRecords(db)
+	if err != nil {
+		return err
+	}
 	all, err := records.All()
 	if err != nil {
 		return err
 	}
-	for _, r := range all {
-		r.Restored = true
-		if err := records.Put(r); err != nil {
-			return err
-		}
+	for i := range all {
+		all[i].Restored = true
 	}
-	return nil
+	return records.Put(all...)
 }

@@ -26,7 +26,7 @@ import (
 type world struct {
 	t          *testing.T
 	data, root string
-	records    records
+	records    *workspaces.MemRecords
 	db         *state.DB
 	m          *workspaces.Manager
 	files      []vfs.FS
@@ -35,27 +35,9 @@ type world struct {
 	layers     *Service
 }
 
-type records struct{ all map[string]workspaces.Record }
-
-func (r records) All() (out []workspaces.Record, err error) {
-	for _, rec := range r.all {
-		out = append(out, rec)
-	}
-	return out, nil
-}
-
-func (r records) Put(list ...workspaces.Record) error {
-	for _, rec := range list {
-		r.all[rec.ID] = rec
-	}
-	return nil
-}
-
-func (r records) Delete(id string) error { delete(r.all, id); return nil }
-
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, data: t.TempDir(), root: filepath.Join(t.TempDir(), "ws"), records: records{map[string]workspaces.Record{}}}
+	w := &world{t: t, data: t.TempDir(), root: filepath.Join(t.TempDir(), "ws"), records: &workspaces.MemRecords{}}
 	if err := os.Mkdir(w.root, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -94,10 +94,10 @@ func (s *Service) run(ctx context.Context) {
 // work, or with forks of its own, waits for those.
 func (s *Service) Expire(ctx context.Context) {
 	now := s.o.Now()
-	for _, rec := range s.o.Workspaces.List() {
+	for _, rec := range s.o.Workspaces.Expiring() {
 		f := rec.Fork
-		if f == nil || f.Expires.IsZero() || f.Expires.After(now) || ctx.Err() != nil {
-			continue
+		if f.Expires.After(now) || ctx.Err() != nil {
+			break
 		}
 		err := s.remove(ctx, rec)
 		switch errs.CodeOf(err) {

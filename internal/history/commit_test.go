@@ -16,12 +16,6 @@ import (
 	"umbra/internal/wspath"
 )
 
-type noRecords struct{}
-
-func (noRecords) All() ([]workspaces.Record, error) { return nil, nil }
-func (noRecords) Put(...workspaces.Record) error    { return nil }
-func (noRecords) Delete(string) error               { return nil }
-
 // newWorkspace opens one with a task t and a file a.
 func newWorkspace(t *testing.T) *workspace.Workspace {
 	t.Helper()
@@ -33,7 +27,7 @@ func newWorkspace(t *testing.T) *workspace.Workspace {
 	if err := os.WriteFile(filepath.Join(root, "a"), []byte("1\n2\n3\n4\n5\n6\n7\n8\n9\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	m, err := workspaces.NewManager(workspaces.Options{DataDir: filepath.Join(top, "data"), Records: noRecords{}})
+	m, err := workspaces.NewManager(workspaces.Options{DataDir: filepath.Join(top, "data"), Records: &workspaces.MemRecords{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,12 +107,12 @@ func (s *Service) run(ctx context.Context) {
 // Look drops, by the settings, what may go in each workspace, at the pace of the
 // background.
 func (s *Service) Look(ctx context.Context) {
-	for _, rec := range s.o.Workspaces.List() {
+	err := s.o.Workspaces.Each(func(rec workspaces.Record) bool {
 		if ctx.Err() != nil {
-			return
+			return false
 		}
 		if !s.due(rec) {
-			continue
+			return true
 		}
 		got, err := s.one(ctx, rec.ID, Request{pace: &gitstore.Pace{Rest: rest}}, nil)
 		switch {
@@ -123,6 +123,10 @@ func (s *Service) Look(ctx context.Context) {
 			s.o.Log.Info("old history dropped", "audit", true, "act", audit.Retention, "token", "", "workspace", rec.ID, "commits", got.Commits, "tasks", got.TasksDropped,
 				"freed", got.Freed, "waiting", got.Waiting)
 		}
+		return true
+	})
+	if err != nil {
+		s.o.Log.Warn("old history was not dropped; tried again later", "error", err)
 	}
 }
 
@@ -178,10 +182,14 @@ type Tell func(step string, done, all int64)
 func (s *Service) Collect(ctx context.Context, req Request, tell Tell) ([]Result, error) {
 	ids := req.Workspaces
 	if len(ids) == 0 {
-		for _, rec := range s.o.Workspaces.List() {
+		err := s.o.Workspaces.Each(func(rec workspaces.Record) bool {
 			if rec.Fork == nil || !rec.Fork.Unmade {
 				ids = append(ids, rec.ID)
 			}
+			return true
+		})
+		if err != nil {
+			return nil, errs.Wrap(err, "")
 		}
 	}
 	for _, id := range ids {

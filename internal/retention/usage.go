@@ -7,6 +7,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/internal/errs"
+	"umbra/internal/workspaces"
 )
 
 // Usage is what a workspace takes on disk, in bytes.
@@ -34,8 +35,12 @@ type TaskUsage struct {
 // whole history.
 func (s *Service) Usage(ctx context.Context, ids []string, byTask bool) ([]Usage, error) {
 	if len(ids) == 0 {
-		for _, rec := range s.o.Workspaces.List() {
+		err := s.o.Workspaces.Each(func(rec workspaces.Record) bool {
 			ids = append(ids, rec.ID)
+			return true
+		})
+		if err != nil {
+			return nil, errs.Wrap(err, "")
 		}
 	}
 	out := make([]Usage, 0, len(ids))

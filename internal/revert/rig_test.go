@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"umbra/gitstore/message"
@@ -21,40 +20,12 @@ import (
 	"umbra/internal/wspath"
 )
 
-// records keeps a manager's records over a reopening.
-type records struct {
-	mu  sync.Mutex
-	all map[string]workspaces.Record
-}
-
-func (r *records) All() ([]workspaces.Record, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Collect(maps.Values(r.all)), nil
-}
-
-func (r *records) Put(list ...workspaces.Record) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, rec := range list {
-		r.all[rec.ID] = rec
-	}
-	return nil
-}
-
-func (r *records) Delete(id string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.all, id)
-	return nil
-}
-
 // rig is a workspace on a real folder, with tasks that work in it.
 type rig struct {
 	t     testing.TB
 	top   string
 	root  string
-	recs  *records
+	recs  *workspaces.MemRecords
 	m     *workspaces.Manager
 	w     *workspace.Workspace
 	cache *history.Cache
@@ -69,7 +40,7 @@ func newRig(t testing.TB, files map[string]string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &rig{t: t, top: top, root: filepath.Join(top, "ws"), recs: &records{all: make(map[string]workspaces.Record)}, cache: history.NewCache()}
+	g := &rig{t: t, top: top, root: filepath.Join(top, "ws"), recs: &workspaces.MemRecords{}, cache: history.NewCache()}
 	if err := os.Mkdir(g.root, 0o755); err != nil {
 		t.Fatal(err)
 	}

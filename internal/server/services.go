@@ -57,10 +57,14 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	if err != nil {
 		return nil, exitcode.Usage(fmt.Errorf("policy.%w", err))
 	}
+	records, err := datadir.OpenRecords(db)
+	if err != nil {
+		return nil, err
+	}
 	manager, err := workspaces.NewManager(workspaces.Options{
 		Policy:     rules,
 		DataDir:    dir.Path,
-		Records:    datadir.Records{DB: db},
+		Records:    records,
 		Log:        log,
 		Limits:     workspace.Limits{CaptureBytes: int64(cfg.Limits.CaptureBytes), CacheBytes: int64(cfg.Limits.CacheBytes)},
 		Roots:      canonical(cfg.Workspaces.Roots),

@@ -56,10 +56,8 @@ func (s backupSource) Freeze(ctx context.Context, id string) (*gitstore.Frozen, 
 func backups(cfg config.Config, dir *state.Dir, source backupSource) *upkeep.Backup {
 	folders := func() []string {
 		list := ownFolders(cfg.WorkspaceDir, cfg.Output.Dir)
-		for _, r := range source.workspaces.List() {
-			if r.Root != "" {
-				list = append(list, r.Root)
-			}
+		for _, r := range source.workspaces.Physical() {
+			list = append(list, r.Root)
 		}
 		return list
 	}

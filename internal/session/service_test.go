@@ -26,22 +26,6 @@ type world struct {
 	at    atomic.Int64 // nanoseconds since 1970: what the clock shows
 }
 
-type records struct{ all map[string]workspaces.Record }
-
-func (r records) All() (out []workspaces.Record, err error) {
-	for _, rec := range r.all {
-		out = append(out, rec)
-	}
-	return out, nil
-}
-func (r records) Put(list ...workspaces.Record) error {
-	for _, rec := range list {
-		r.all[rec.ID] = rec
-	}
-	return nil
-}
-func (r records) Delete(id string) error { delete(r.all, id); return nil }
-
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir()}
@@ -51,7 +35,7 @@ func newWorld(t *testing.T) *world {
 	if w.db, err = state.Open(filepath.Join(data, "state.db")); err != nil {
 		t.Fatal(err)
 	}
-	if w.m, err = workspaces.NewManager(workspaces.Options{DataDir: data, Records: records{map[string]workspaces.Record{}}}); err != nil {
+	if w.m, err = workspaces.NewManager(workspaces.Options{DataDir: data, Records: &workspaces.MemRecords{}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(filepath.Join(data, "tasks"), 0o700); err != nil {

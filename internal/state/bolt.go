@@ -151,7 +151,8 @@ func (t boltTx) Descend(bucket, before string, fn func(key string, value []byte)
 		return nil
 	}
 	cur := b.Cursor()
-	k, v := cur.Seek([]byte(before))
+	var v []byte
+	k, _ := cur.Seek([]byte(before))
 	if k == nil {
 		k, v = cur.Last()
 	} else {

@@ -265,11 +265,11 @@ func TestTasksOfARestoredWorkspace(t *testing.T) {
 		}
 		g.dropLate()
 		g.shut(t)
-		g.records.mu.Lock()
-		rec := g.records.all[ws]
+		rec, _, err := g.records.Get(ws)
 		rec.Restored = true
-		g.records.all[ws] = rec
-		g.records.mu.Unlock()
+		if err := errors.Join(err, g.records.Put(rec)); err != nil {
+			t.Fatal(err)
+		}
 		g.open(t)
 		if rec, ok := g.manager.Record(ws); !ok || !rec.Restored {
 			t.Errorf("%s: the workspace was opened", name)

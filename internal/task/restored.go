@@ -6,10 +6,7 @@ import "context"
 // from a backup: the records in it are a moment older than the histories. A
 // workspace that cannot be opened is logged and left out.
 func (s *Service) rejoin(ctx context.Context) {
-	for _, rec := range s.o.Workspaces.List() {
-		if !rec.Restored {
-			continue
-		}
+	for _, rec := range s.o.Workspaces.Restored() {
 		if err := s.rejoinOne(ctx, rec.ID); err != nil {
 			s.o.Log.Warn("the tasks of a restored workspace could not be read", "workspace", rec.ID, "error", err)
 		}

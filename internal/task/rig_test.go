@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"umbra/internal/state"
@@ -15,44 +14,11 @@ import (
 	"umbra/internal/wspath"
 )
 
-// memRecords keeps a manager's records over a reopening, as the state database
-// does.
-type memRecords struct {
-	mu  sync.Mutex
-	all map[string]workspaces.Record
-}
-
-func (r *memRecords) All() ([]workspaces.Record, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var out []workspaces.Record
-	for _, rec := range r.all {
-		out = append(out, rec)
-	}
-	return out, nil
-}
-
-func (r *memRecords) Put(list ...workspaces.Record) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, rec := range list {
-		r.all[rec.ID] = rec
-	}
-	return nil
-}
-
-func (r *memRecords) Delete(id string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.all, id)
-	return nil
-}
-
 // rig is a service on real folders.
 type rig struct {
 	*Service
 	dir, root string
-	records   *memRecords
+	records   *workspaces.MemRecords
 	db        *state.DB
 	manager   *workspaces.Manager
 	files     vfs.FS
@@ -61,7 +27,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	g := &rig{dir: t.TempDir(), root: t.TempDir(), records: &memRecords{all: map[string]workspaces.Record{}}}
+	g := &rig{dir: t.TempDir(), root: t.TempDir(), records: &workspaces.MemRecords{}}
 	if err := os.WriteFile(filepath.Join(g.root, "f"), []byte("zero"), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -136,12 +136,12 @@ func (s *Service) Close() {
 // Rebuild makes the index anew from the repositories of all workspaces. A
 // workspace that cannot be opened is logged and left out.
 func (s *Service) Rebuild(ctx context.Context) error {
-	for _, rec := range s.o.Workspaces.List() {
+	return s.o.Workspaces.Each(func(rec workspaces.Record) bool {
 		if err := s.rebuildOne(ctx, rec.ID); err != nil {
 			s.o.Log.Warn("the tasks of a workspace could not be read", "workspace", rec.ID, "error", err)
 		}
-	}
-	return nil
+		return true
+	})
 }
 
 func (s *Service) rebuildOne(ctx context.Context, workspaceID string) error {

@@ -21,43 +21,12 @@ import (
 	"umbra/internal/workspaces"
 )
 
-// memRecords keeps a manager's records over a reopening.
-type memRecords struct {
-	mu  sync.Mutex
-	all map[string]workspaces.Record
-}
-
-func (r *memRecords) All() (out []workspaces.Record, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, rec := range r.all {
-		out = append(out, rec)
-	}
-	return out, nil
-}
-
-func (r *memRecords) Put(list ...workspaces.Record) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, rec := range list {
-		r.all[rec.ID] = rec
-	}
-	return nil
-}
-
-func (r *memRecords) Delete(id string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.all, id)
-	return nil
-}
-
 // rig is a service on real folders.
 type rig struct {
 	*Service
 	t       *testing.T
 	dir     string
-	records *memRecords
+	records *workspaces.MemRecords
 	db      *state.DB
 	manager *workspaces.Manager
 	files   vfs.FS
@@ -67,7 +36,7 @@ type rig struct {
 
 func newRig(t *testing.T, extra ...Extra) *rig {
 	t.Helper()
-	g := &rig{t: t, dir: t.TempDir(), records: &memRecords{all: map[string]workspaces.Record{}}, extra: extra}
+	g := &rig{t: t, dir: t.TempDir(), records: &workspaces.MemRecords{}, extra: extra}
 	g.open()
 	t.Cleanup(g.shut)
 	return g

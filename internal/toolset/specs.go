@@ -105,7 +105,11 @@ func (s *Service) look(mounts []Mount, who Who) error {
 			if who.Sees != nil && !who.Sees("") {
 				return errs.New(errs.Forbidden, "workspace_not_allowed", "The caller may not open virtual stores.")
 			}
-			if r, ok := s.o.Workspaces.FindVirtual(m.Namespace); ok {
+			r, known, err := s.o.Workspaces.FindVirtual(m.Namespace)
+			if err != nil {
+				return err
+			}
+			if known {
 				m.Workspace = r.ID
 			}
 			continue
@@ -119,7 +123,7 @@ func (s *Service) look(mounts []Mount, who Who) error {
 		}
 		m.Root, m.Workspace = place.Root, place.Workspace
 	}
-	known := s.o.Workspaces.List()
+	known := s.o.Workspaces.Physical()
 	for i := range mounts {
 		m := &mounts[i]
 		if m.Kind == mount.Virtual {

@@ -17,8 +17,8 @@ func (m *Manager) Around(path string, sees func(root string) bool) (rec Record, 
 	if err != nil {
 		return Record{}, path, false
 	}
-	for _, r := range m.List() {
-		if r.Root != "" && host.Within(at, r.Root) && len(r.Root) > len(rec.Root) && (sees == nil || sees(r.Root)) {
+	for _, r := range m.Physical() {
+		if host.Within(at, r.Root) && len(r.Root) > len(rec.Root) && (sees == nil || sees(r.Root)) {
 			rec, ok = r, true
 		}
 	}

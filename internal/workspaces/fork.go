@@ -80,11 +80,6 @@ func (r Record) ShownKind() string {
 	return r.Kind
 }
 
-// Forks gives the forks of a workspace, the oldest first.
-func (m *Manager) Forks(id string) []Record {
-	return slices.DeleteFunc(m.List(), func(r Record) bool { return r.Fork == nil || r.Fork.Of != id })
-}
-
 // ForksFirst orders ids so that a fork comes before what it is a fork of: a parent's
 // history holds what its forks refer to, but not of an earlier moment.
 func (m *Manager) ForksFirst(ids []string) {
@@ -200,11 +195,6 @@ func (m *Manager) ForkVirtual(ctx context.Context, parent *workspace.Workspace, 
 	if err := m.opt.Records.Put(made...); err != nil {
 		return nil, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, r := range made {
-		m.records[r.ID] = r
-	}
 	return made, nil
 }
 
@@ -221,13 +211,12 @@ func (m *Manager) stubs(do func(dir vfs.FS) error) error {
 // renewStubs makes the stubs of forks that have no repository again.
 func (m *Manager) renewStubs() error {
 	var list []forkstub.Fork
-	for _, r := range m.records {
-		if r.Fork != nil && r.Fork.Unmade {
-			list = append(list, r.Fork.stub(r.ID))
-		}
-	}
-	if len(list) == 0 {
-		return nil
+	err := m.each(unmade, func(r Record) bool {
+		list = append(list, r.Fork.stub(r.ID))
+		return true
+	})
+	if err != nil || len(list) == 0 {
+		return err
 	}
 	return m.stubs(func(dir vfs.FS) error { return forkstub.Put(dir, list, true) })
 }

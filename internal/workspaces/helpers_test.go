@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -91,37 +90,7 @@ func removeAll(f vfs.FS, name string) error {
 }
 
 // memRecords keeps records in memory.
-type memRecords struct {
-	mu sync.Mutex
-	m  map[string]Record
-}
-
-func (r *memRecords) All() ([]Record, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var out []Record
-	for _, x := range r.m {
-		out = append(out, x)
-	}
-	return out, nil
-}
-func (r *memRecords) Put(list ...Record) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.m == nil {
-		r.m = make(map[string]Record)
-	}
-	for _, x := range list {
-		r.m[x.ID] = x
-	}
-	return nil
-}
-func (r *memRecords) Delete(id string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.m, id)
-	return nil
-}
+type memRecords = MemRecords
 
 // bench is a machine with one workspace at /ws and the data directory at /data.
 type bench struct {

@@ -126,6 +126,7 @@ func (m *Manager) make(ctx context.Context, mine *making, o OpenOptions) (*works
 		r = Record{ID: newID(p.root), Root: p.root, Kind: PhysicalKind, Created: now, Dev: p.dev, Ino: p.ino, Born: p.born, Unfinished: true, Fork: o.fork}
 	}
 	r.LastUsed = now
+	defer m.comes(r.ID)()
 	o.Progress = m.noteBegun(mine, r, o.Progress)
 	dir := m.dirOf(r.ID)
 	if err := m.opt.Host.MkdirAll(dir); err != nil {

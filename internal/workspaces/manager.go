@@ -6,8 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,14 +16,6 @@ import (
 	"umbra/internal/workspace"
 	"umbra/internal/workspace/host"
 )
-
-// Records is where a manager keeps what it knows of its workspaces. The calls
-// are made one at a time.
-type Records interface {
-	All() ([]Record, error)
-	Put(...Record) error // all or none; durable when it returns
-	Delete(id string) error
-}
 
 // Options of a manager. The zero value of a field means its default.
 type Options struct {
@@ -102,9 +92,10 @@ type Manager struct {
 	kept    *gitstore.Caches // of all stores
 
 	mu         sync.Mutex
-	records    map[string]Record
+	records    map[string]Record // of those that are open or resident
 	unfinished map[string]Record // whose baseline was cut off
 	begun      map[string]Begun  // whose baseline is being taken
+	coming     map[string]bool   // whose record may be stored before the maker has opened it
 	open       map[string]*handle
 	stopped    bool
 
@@ -125,12 +116,12 @@ type handle struct {
 	closing chan struct{} // set while it is unloaded; closed after
 }
 
-// NewManager reads the records; it opens no workspace.
+// NewManager reads the resident records; it opens no workspace.
 func NewManager(opt Options) (*Manager, error) {
 	opt.setDefaults()
-	m := &Manager{opt: opt, kept: gitstore.NewCaches(opt.Limits.CacheBytes), records: make(map[string]Record), unfinished: make(map[string]Record), begun: make(map[string]Begun), open: make(map[string]*handle), attribute: func(string) string { return "" },
+	m := &Manager{opt: opt, kept: gitstore.NewCaches(opt.Limits.CacheBytes), records: make(map[string]Record), unfinished: make(map[string]Record), begun: make(map[string]Begun), coming: make(map[string]bool), open: make(map[string]*handle), attribute: func(string) string { return "" },
 		busy: func(string) (bool, bool) { return false, false }}
-	all, err := opt.Records.All()
+	all, _, err := opt.Records.List(Resident, "", 0)
 	if err != nil {
 		return nil, err
 	}
@@ -158,31 +149,6 @@ func NewManager(opt Options) (*Manager, error) {
 // request.
 func (m *Manager) SetAttribute(fn func(workspaceID string) string) { m.attribute = fn }
 
-// Record gives what is known of a workspace, without opening it.
-func (m *Manager) Record(id string) (Record, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r, ok := m.records[id]
-	return r, ok
-}
-
-// List gives all workspaces, the oldest first.
-func (m *Manager) List() []Record {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	out := make([]Record, 0, len(m.records))
-	for _, r := range m.records {
-		out = append(out, r)
-	}
-	slices.SortFunc(out, byAge)
-	return out
-}
-
-// byAge orders the oldest first.
-func byAge(a, b Record) int {
-	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
-}
-
 func errUnknown() error {
 	return errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 }
@@ -194,13 +160,13 @@ func (m *Manager) Get(ctx context.Context, id string) (*workspace.Workspace, err
 
 func (m *Manager) get(ctx context.Context, id string, toRead bool) (*workspace.Workspace, error) {
 	for {
+		_, known := m.Record(id)
 		m.mu.Lock()
 		if m.stopped {
 			m.mu.Unlock()
 			return nil, errs.New(errs.Unavailable, "stopping", "The server is stopping.")
 		}
-		rec, ok := m.records[id]
-		if !ok {
+		if !known {
 			m.mu.Unlock()
 			return nil, errUnknown()
 		}
@@ -220,14 +186,14 @@ func (m *Manager) get(ctx context.Context, id string, toRead bool) (*workspace.W
 		}
 		h.refs++
 		if first && toRead {
-			m.background.Go(func() { m.bringUp(m.ctx, rec, h) }) // which outlives the caller's
+			m.background.Go(func() { m.bringUp(m.ctx, id, h) }) // which outlives the caller's
 		}
 		m.mu.Unlock()
 		if toRead {
 			return m.early(ctx, h)
 		}
 		if first {
-			m.bringUp(ctx, rec, h)
+			m.bringUp(ctx, id, h)
 		} else if err := await(ctx, h.ready); err != nil {
 			m.releaseHandle(h)
 			return nil, err
@@ -248,10 +214,15 @@ func (m *Manager) get(ctx context.Context, id string, toRead bool) (*workspace.W
 
 // bringUp opens a workspace for all who wait for it: not with the caller's
 // context, and a recovery that was begun is ended.
-func (m *Manager) bringUp(ctx context.Context, rec Record, h *handle) {
-	m.awake(rec.ID)
+func (m *Manager) bringUp(ctx context.Context, id string, h *handle) {
+	m.awake(id)
+	rec, ok := m.hold(id)
+	if !ok { // forgotten meanwhile
+		m.opened(id, h, nil, errUnknown())
+		return
+	}
 	w, err := m.openRecord(context.WithoutCancel(ctx), rec, h)
-	m.opened(rec.ID, h, w, err)
+	m.opened(id, h, w, err)
 }
 
 func await(ctx context.Context, ch <-chan struct{}) error {
@@ -270,6 +241,7 @@ func (m *Manager) opened(id string, h *handle, w *workspace.Workspace, err error
 	h.w, h.err = w, err
 	if err != nil {
 		delete(m.open, id)
+		m.letGoLocked(id)
 	}
 	if h.atOnce == nil {
 		if err == nil {
@@ -370,6 +342,7 @@ func (m *Manager) putAway(ctx context.Context, id string, why error, idle bool) 
 	}
 	m.mu.Lock()
 	delete(m.open, id)
+	m.letGoLocked(id)
 	close(h.closing)
 	m.mu.Unlock()
 	return err

@@ -12,8 +12,12 @@ import (
 // Figures gives them, without opening a workspace and without waiting for one.
 func (m *Manager) Figures() workspace.Figures {
 	f := workspace.Figures{CacheBytes: m.kept.Used()}
+	known, err := m.opt.Records.Count()
+	if err != nil {
+		m.opt.Log.Error("the workspaces' records cannot be counted", "error", err)
+	}
+	f.Known = known
 	m.mu.Lock()
-	f.Known = len(m.records)
 	open := m.inUseLocked()
 	m.mu.Unlock()
 	f.Open = len(open)

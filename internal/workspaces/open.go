@@ -151,10 +151,7 @@ func (m *Manager) tooWide(canonical string) bool {
 // find gives the workspace of a folder: by its canonical path, or, where that is
 // another one, if both lead to the same folder.
 func (m *Manager) find(p place) (Record, bool) {
-	for _, r := range m.List() {
-		if r.Root == "" {
-			continue
-		}
+	for _, r := range m.Physical() {
 		if r.Root == p.root {
 			return r, true
 		}
@@ -180,10 +177,10 @@ func (m *Manager) Find(_ context.Context, root string) (Record, bool) {
 // overlaps fails if a folder lies in a workspace, or one in it. One of our own
 // folders may: what is around it leaves it out.
 func (m *Manager) overlaps(p place, except string) error {
-	for _, r := range m.List() {
+	for _, r := range m.Physical() {
 		inside := host.Within(p.root, r.Root) && !(p.root != r.Root && m.ownFolder(p.root))
 		around := host.Within(r.Root, p.root) && !(p.root != r.Root && m.ownFolder(r.Root))
-		if r.ID != except && r.Root != "" && (inside || around) {
+		if r.ID != except && (inside || around) {
 			return errs.New(errs.Conflict, "workspace_overlaps", "The folder lies inside another workspace, or another one inside of it.")
 		}
 	}

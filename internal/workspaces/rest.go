@@ -17,8 +17,8 @@ type Rest struct {
 // far as that is seen without a scan; false for one that has to be opened for it:
 // it is open, was not unloaded cleanly, or was restored.
 func (m *Manager) Resting(id string) (Rest, workspace.State, bool) {
+	r, ok := m.Record(id)
 	m.mu.Lock()
-	r, ok := m.records[id]
 	ok = ok && m.open[id] == nil && r.Rest != nil && !r.Restored
 	m.mu.Unlock()
 	if !ok {

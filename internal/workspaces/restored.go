@@ -219,10 +219,8 @@ func (m *Manager) ResumeRestored() {
 		return
 	}
 	var ids []string
-	for _, r := range m.List() {
-		if r.Restored {
-			ids = append(ids, r.ID)
-		}
+	for _, r := range m.Restored() {
+		ids = append(ids, r.ID)
 	}
 	m.background.Go(func() {
 		for _, id := range ids {

@@ -29,23 +29,24 @@ func (m *Manager) OpenVirtual(ctx context.Context, namespace []string) (*workspa
 	m.making.Lock()
 	defer m.making.Unlock()
 	if namespace != nil {
-		for _, r := range m.List() {
-			if r.Kind == VirtualKind && r.Namespace != nil && slices.Equal(r.Namespace, namespace) {
-				return m.Get(ctx, r.ID)
-			}
+		r, known, err := m.FindVirtual(namespace)
+		if err != nil {
+			return nil, err
+		}
+		if known {
+			return m.Get(ctx, r.ID)
 		}
 	}
 	return m.makeVirtual(ctx, namespace)
 }
 
-// FindVirtual gives the virtual workspace of a namespace, if there is one.
-func (m *Manager) FindVirtual(namespace []string) (Record, bool) {
-	for _, r := range m.List() {
-		if r.Kind == VirtualKind && r.Namespace != nil && slices.Equal(r.Namespace, namespace) {
-			return r, true
-		}
+// FindVirtual returns the virtual workspace of a namespace, if it exists.
+func (m *Manager) FindVirtual(namespace []string) (r Record, known bool, err error) {
+	list, _, err := m.opt.Records.List(named(namespace), "", 1)
+	if err != nil || len(list) == 0 {
+		return Record{}, false, errs.Wrap(err, "")
 	}
-	return Record{}, false
+	return list[0], true, nil
 }
 
 // Bounds of a namespace.
@@ -84,6 +85,7 @@ func (m *Manager) makeVirtual(ctx context.Context, namespace []string) (*workspa
 		name = strings.Join(namespace, "-")
 	}
 	r := Record{ID: newID(strings.ReplaceAll(name, "/", "-")), Kind: VirtualKind, Namespace: slices.Clone(namespace), Created: now, LastUsed: now}
+	defer m.comes(r.ID)()
 	dir := m.dirOf(r.ID)
 	if err := m.opt.Host.MkdirAll(dir); err != nil {
 		return nil, errs.Wrap(err, "")

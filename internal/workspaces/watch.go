@@ -23,9 +23,9 @@ func (m *Manager) Resume() {
 		executing bool
 	}
 	var queue []due
-	for _, r := range m.List() {
+	for _, r := range m.Physical() {
 		busy, executing := m.busy(r.ID)
-		if r.Root != "" && !r.Restored && (r.Watched || busy) {
+		if !r.Restored && (r.Watched || busy) {
 			queue = append(queue, due{r.ID, executing})
 		}
 	}
@@ -99,19 +99,21 @@ func (m *Manager) stays(id string, h *handle) bool {
 func (m *Manager) changeRecord(id string, change func(*Record) bool) {
 	m.putting.Lock()
 	defer m.putting.Unlock()
-	m.mu.Lock()
-	r, ok := m.records[id]
-	if ok {
-		if ok = change(&r); ok {
-			m.records[id] = r
-		}
-	}
-	m.mu.Unlock()
-	if !ok {
+	r, ok := m.Record(id)
+	if !ok || !change(&r) {
 		return
 	}
 	if err := m.opt.Records.Put(r); err != nil {
 		m.opt.Log.Warn("workspace's record not written", "workspace", id, "error", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, held := m.records[id]
+	if held || r.resident() {
+		m.records[id] = r
+	}
+	if m.open[id] == nil {
+		m.letGoLocked(id) // it was resident
 	}
 }
 

@@ -281,12 +281,12 @@ func TestAnotherFolderOfTheSameNumber(t *testing.T) {
 	b.w.Release()
 	must(t, b.m.Close(t.Context()))
 	// As if the file system had given the number to a folder that was made later.
-	r := b.recs.m[id]
+	r := b.recs.all[id]
 	if r.Born == 0 {
 		need.Missing(t, "the file system does not tell when a folder was made")
 	}
 	r.Born--
-	b.recs.m[id] = r
+	b.recs.all[id] = r
 	b.write("a", "another folder's")
 	b.start()
 	w, err := b.m.Get(t.Context(), id)

@@ -3,9 +3,6 @@ package peers
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"sync"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
@@ -46,7 +43,7 @@ func NewManager(p Params) (*workspaces.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := workspaces.NewManager(workspaces.Options{DataDir: data, Records: &records{byID: make(map[string]workspaces.Record)}})
+	m, err := workspaces.NewManager(workspaces.Options{DataDir: data, Records: &workspaces.MemRecords{}})
 	if err != nil {
 		return nil, err
 	}
@@ -68,30 +65,3 @@ func (a *apply) Change(ctx context.Context, _ int, c corpus.Change) error {
 	return err
 }
 
-// records keeps the manager's records for as long as the process lives.
-type records struct {
-	mu   sync.Mutex
-	byID map[string]workspaces.Record
-}
-
-func (r *records) All() ([]workspaces.Record, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Collect(maps.Values(r.byID)), nil
-}
-
-func (r *records) Put(list ...workspaces.Record) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, rec := range list {
-		r.byID[rec.ID] = rec
-	}
-	return nil
-}
-
-func (r *records) Delete(id string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.byID, id)
-	return nil
-}
