@@ -62,7 +62,7 @@ func TestUpgradeFirstFormat(t *testing.T) {
 	unpack(t, "testdata/format-1.tar.gz", dir)
 	data, folder := filepath.Join(dir, "data"), filepath.Join(dir, "project")
 	s := harness.Start(t, harness.Options{DataDir: data})
-	if raw, err := os.ReadFile(filepath.Join(data, "format")); err != nil || string(raw) != "3\n" {
+	if raw, err := os.ReadFile(filepath.Join(data, "format")); err != nil || string(raw) != fmt.Sprintln(state.Format) {
 		t.Errorf("format: %q %v", raw, err)
 	}
 	if raw, err := os.ReadFile(filepath.Join(data, "upgrade-1", "format")); err != nil || string(raw) != "1\n" {
@@ -181,4 +181,60 @@ func TestUpgradeSecondFormat(t *testing.T) {
 	}
 	p.restart()
 	p.call(t, "GET", "/tasks/ended", nil).want(t, 200)
+}
+
+// TestUpgradeThirdFormat opens a data directory that a program of format 3 left when it
+// was killed: a folder with a task and two sessions, a virtual store with a task, a
+// toolset and a fork.
+func TestUpgradeThirdFormat(t *testing.T) {
+	dir := t.TempDir()
+	unpack(t, "testdata/format-3.tar.gz", dir)
+	data, folder := filepath.Join(dir, "data"), filepath.Join(dir, "project")
+	s := harness.Start(t, harness.Options{DataDir: data, Config: "sessions:\n  idle: 1m\n"})
+	if raw, err := os.ReadFile(filepath.Join(data, "upgrade-3", "format")); err != nil || string(raw) != "3\n" {
+		t.Errorf("what the upgrade changed: %q %v", raw, err)
+	}
+	p := &project{Server: s, dir: folder}
+	var kinds []string
+	var ids []string
+	for _, o := range p.call(t, "GET", "/workspaces", nil).want(t, 200).list(t, "workspaces") {
+		kinds, ids = append(kinds, fmt.Sprint(o["kind"])), append(ids, fmt.Sprint(o["id"]))
+	}
+	if len(ids) != 3 || !slices.Equal(kinds, []string{"physical", "virtual", "virtual"}) {
+		t.Fatal(kinds, ids)
+	}
+	p.call(t, "PATCH", "/workspaces/"+ids[0], map[string]any{"root": folder}).want(t, 200)
+	// The namespace leads to the store of before.
+	virtual := p.call(t, "POST", "/tasks", map[string]any{"goal": "g", "kind": "virtual", "namespace": []string{"team", "one"}}).want(t, 201).obj(t)
+	if virtual["workspace_id"] != ids[1] {
+		t.Errorf("%v, want %s", virtual["workspace_id"], ids[1])
+	}
+	if r := p.call(t, "GET", fmt.Sprintf("/tasks/%s/content?path=v.txt", virtual["task_id"]), nil).want(t, 200); string(r.Body) != "virtual" {
+		t.Errorf("%q", r.Body)
+	}
+	forks := p.call(t, "GET", "/workspaces/"+ids[1]+"/forks", nil).want(t, 200).list(t, "forks")
+	if len(forks) != 1 || forks[0]["id"] != ids[2] {
+		t.Errorf("%v", forks)
+	}
+	p.call(t, "DELETE", "/workspaces/"+ids[1], nil).fails(t, 409, "has_forks")
+	p.call(t, "GET", "/toolsets/56f49eb5c92b1bceea98", nil).want(t, 200)
+	if n := len(p.call(t, "GET", "/toolsets", nil).want(t, 200).list(t, "toolsets")); n != 1 {
+		t.Errorf("%d toolsets", n)
+	}
+	// The sessions were not used for hours: they end, and the task that one of them made.
+	eventually(t, func() bool {
+		return p.call(t, "GET", "/tasks/session-37f4928b8609", nil).want(t, 200).obj(t)["status"] == "completed"
+	})
+	if n := len(p.call(t, "GET", "/api/sessions", nil).want(t, 200).list(t, "sessions")); n != 0 {
+		t.Errorf("%d sessions", n)
+	}
+	if o := p.call(t, "GET", "/tasks/third", nil).want(t, 200).obj(t); o["status"] != "executing" {
+		t.Errorf("%v", o["status"])
+	}
+	p.restart()
+	if n := len(p.call(t, "GET", "/workspaces", nil).want(t, 200).list(t, "workspaces")); n != 3 {
+		t.Errorf("%d workspaces", n)
+	}
+	p.Stop()
+	verify(t, 0, "--data-dir", data)
 }

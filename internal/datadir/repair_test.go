@@ -29,7 +29,9 @@ func TestRepairForgetsWhatWasTold(t *testing.T) {
 		must(err)
 		db, err := state.Open(dir.Join("state.db"))
 		must(err)
-		do(Records{db})
+		stored, err := OpenRecords(db)
+		must(err)
+		do(stored)
 		must(db.Close())
 		must(dir.Release())
 	}

@@ -14,7 +14,7 @@ import (
 
 // Format is the version of the data directory's layout that this program
 // writes. It stands as one line in <data-dir>/format.
-const Format = 3
+const Format = 4
 
 // RestoringDir stands in a folder while a backup is restored into it.
 const RestoringDir = ".umbra-restoring"

@@ -33,8 +33,13 @@ type step struct {
 // tasks' index has buckets that lead to its records. A program that knows format 2
 // alone would take the first for damage and leave the second behind. Each is made
 // when it is next written or opened.
+//
+// 3 to 4: workspaces are found by an index. A program that knows
+// format 3 alone would leave it behind. It is made in one transaction at the start,
+// by the owner of the records, where it does not exist.
 func steps() []step {
 	return []step{
+		{changes: []string{formatFile}, apply: func(string) error { return nil }},
 		{changes: []string{formatFile}, apply: func(string) error { return nil }},
 		{changes: []string{formatFile}, apply: func(string) error { return nil }},
 	}

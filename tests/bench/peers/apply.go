@@ -64,4 +64,3 @@ func (a *apply) Change(ctx context.Context, _ int, c corpus.Change) error {
 	}
 	return err
 }
-

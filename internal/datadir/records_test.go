@@ -1,0 +1,165 @@
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"umbra/internal/state"
+	"umbra/internal/workspaces"
+)
+
+// someRecord returns a record of a random sort.
+func someRecord(r *rand.Rand, n int) workspaces.Record {
+	at := time.Unix(1_700_000_000, int64(r.IntN(1000))).UTC()
+	rec := workspaces.Record{ID: fmt.Sprintf("w-%d", n), Kind: workspaces.VirtualKind, Created: at, LastUsed: at}
+	switch r.IntN(6) {
+	case 0:
+		rec.Kind, rec.Root = workspaces.PhysicalKind, fmt.Sprintf("/ws/%d", n)
+		rec.Unfinished = r.IntN(3) == 0
+	case 1:
+		rec.Namespace = []string{"team", fmt.Sprint(n)}
+	case 2, 3:
+		rec.Fork = &workspaces.Fork{Of: fmt.Sprintf("w-%d", r.IntN(20)), Kind: "virtual", Unmade: r.IntN(2) == 0}
+		if r.IntN(2) == 0 {
+			rec.Fork.Expires = at.Add(time.Hour)
+		}
+	case 4:
+		rec.Restored = true
+	}
+	return rec
+}
+
+// indexes are all that a record of someRecord may be in.
+func indexes() map[workspaces.Index]bool {
+	all := map[workspaces.Index]bool{workspaces.ByAge: true, workspaces.Resident: true, workspaces.Expiring: true, "stub/": true}
+	for n := range 20 {
+		all[workspaces.Index(fmt.Sprintf("fork/w-%d/", n))] = true
+	}
+	return all
+}
+
+// same fails where two stores list different records in an index, or count others.
+func same(t *testing.T, got, want workspaces.Records, page int) {
+	t.Helper()
+	for x := range maps.Keys(indexes()) {
+		all, _, err := want.List(x, "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []workspaces.Record
+		for after := ""; ; {
+			part, last, err := got.List(x, after, page)
+			if err != nil || page > 0 && len(part) > page {
+				t.Fatal(len(part), err)
+			}
+			list = append(list, part...)
+			if after = last; last == "" {
+				break
+			}
+		}
+		if len(list)+len(all) > 0 && !reflect.DeepEqual(list, all) {
+			t.Fatalf("%s lists %+v, want %+v", x, list, all)
+		}
+	}
+	n, err := got.Count()
+	m, err2 := want.Count()
+	if n != m || errors.Join(err, err2) != nil {
+		t.Fatalf("counted %d, want %d, %v", n, m, errors.Join(err, err2))
+	}
+}
+
+// TestRecords does random changes on the records of a database and on those in memory.
+func TestRecords(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 4))
+	defer func() {
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+		}
+	}()
+	stored, err := OpenRecords(state.NewMemory())
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := &workspaces.MemRecords{}
+	for range 300 {
+		if id := fmt.Sprintf("w-%d", r.IntN(40)); r.IntN(4) == 0 {
+			if err := errors.Join(stored.Delete(id), held.Delete(id)); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			var list []workspaces.Record
+			for _, n := range r.Perm(40)[:1+r.IntN(4)] {
+				list = append(list, someRecord(r, n))
+			}
+			if err := errors.Join(stored.Put(list...), held.Put(list...)); err != nil {
+				t.Fatal(err)
+			}
+			got, found, err := stored.Get(list[0].ID)
+			if err != nil || !found || !reflect.DeepEqual(got, list[0]) {
+				t.Fatal(got, found, err)
+			}
+		}
+		same(t, stored, held, r.IntN(7))
+	}
+	if _, found, err := stored.Get("none"); found || err != nil {
+		t.Error(found, err)
+	}
+	all, err := stored.All()
+	want, _ := held.All()
+	key := func(a, b workspaces.Record) int {
+		return len(a.ID) - len(b.ID) + 2*slices.Compare([]byte(a.ID), []byte(b.ID))
+	}
+	slices.SortFunc(all, key)
+	slices.SortFunc(want, key)
+	if err != nil || !reflect.DeepEqual(all, want) {
+		t.Errorf("%d records, want %d, %v", len(all), len(want), err)
+	}
+}
+
+// TestRecordsOfBefore opens records without an index, as format 3 has them, also where
+// a stop left a part of one.
+func TestRecordsOfBefore(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	path := filepath.Join(t.TempDir(), "state.db")
+	db, err := state.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	held := &workspaces.MemRecords{}
+	err = db.Update(func(tx *state.Tx) error {
+		for n := range 100 {
+			rec := someRecord(r, n)
+			if err := errors.Join(held.Put(rec), tx.Put(WorkspacesBucket, rec.ID, rec)); err != nil {
+				return err
+			}
+		}
+		return tx.Put(indexBucket, "age/00000000000000000001/gone", 0)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		stored, err := OpenRecords(db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, stored, held, 0)
+	}
+	if err := db.Update(func(tx *state.Tx) error {
+		return errors.Join(tx.Put(WorkspacesBucket, "bad", 7), tx.Delete(indexBucket, countKey))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenRecords(db); err == nil {
+		t.Error("a damaged record was accepted")
+	}
+}
