@@ -61,7 +61,6 @@ func server(t testing.TB) *httptest.Server {
 	return srv
 }
 
-
 func openSession(t testing.TB, srv *httptest.Server, dir string) string {
 	t.Helper()
 	body, err := json.Marshal(map[string]string{"workspaceRoot": dir})
