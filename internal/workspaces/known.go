@@ -51,8 +51,8 @@ func (m *Manager) comes(id string) (done func()) {
 }
 
 // hold returns a record for a workspace that is being opened, and keeps it in memory
-// until letGo. While it is held, nobody removes the record unseen: Forget waits for
-// the opening.
+// until letGoLocked. Forget waits for the opening, so the record is not removed
+// meanwhile.
 func (m *Manager) hold(id string) (Record, bool) {
 	m.putting.Lock()
 	defer m.putting.Unlock()
