@@ -117,6 +117,7 @@ func TestHealthy(t *testing.T) {
 		{"two nodes make the schema at once", testSchemaRace},
 		{"one name is one live node", testNames},
 		{"claims", testClaims},
+		{"a store on several nodes", testStore},
 		{"the sweeper", testSweep},
 		{"status and drain", testStatus},
 		{"URLs and what a start refuses", testRefusals},

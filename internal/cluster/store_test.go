@@ -1,0 +1,148 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"umbra/gitstore"
+	"umbra/gitstore/message"
+	"umbra/gitstore/object"
+	"umbra/gitstore/sink"
+	"umbra/internal/cluster/clustertest"
+	"umbra/internal/need"
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// openStore opens a claimed workspace in an empty cache.
+func openStore(t *testing.T, k *Sink) (*gitstore.Store, string) {
+	t.Helper()
+	dir := t.TempDir()
+	fs, err := vfs.OS(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := gitstore.Open(context.Background(), gitstore.Options{FS: fs, Sink: k, InlineBlob: 256 << 10, Foreground: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, dir
+}
+
+func commitFile(s *gitstore.Store, path, data string) (gitstore.Committed, error) {
+	b := s.NewBlob([]byte(data))
+	return s.Commit(context.Background(), gitstore.Draft{
+		Edits:   []gitstore.Edit{{Path: wspath.Path(path), Mode: object.Regular, Blob: b}},
+		Entries: 1,
+		Message: message.Message{Actor: "tester", Source: message.API, Entries: []message.Entry{{Operation: message.Modify, Path: path, AfterHash: b.AfterHash()}}},
+	})
+}
+
+// testStore moves a real store between nodes, whose directories begin empty, while
+// they are killed and deposed.
+func testStore(t *testing.T, p *clustertest.Pair) {
+	gitPath := need.Tool(t, "git")
+	ctx := context.Background()
+	s := newScene(t, p)
+	var acked []gitstore.Committed
+	write := func(st *gitstore.Store, n int) {
+		t.Helper()
+		for range n {
+			c, err := commitFile(st, fmt.Sprintf("d%d/f", len(acked)%7), fmt.Sprintf("version %d\n", len(acked)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			acked = append(acked, c)
+		}
+	}
+	check := func(st *gitstore.Store, dir string) {
+		t.Helper()
+		for i, c := range acked {
+			if got, err := st.CommitAt(ctx, c.Seq); err != nil || got != c.Commit || c.Seq != uint64(i+1) {
+				t.Fatalf("commit %d is %v, %v; acknowledged was %d, %v", i+1, got, err, c.Seq, c.Commit)
+			}
+		}
+		if r, err := st.Verify(ctx, nil); err != nil || len(r.Problems) > 0 {
+			t.Fatalf("verify: %+v, %v", r, err)
+		}
+		if err := st.Publish(ctx); err != nil {
+			t.Fatal(err)
+		}
+		repo, err := filepath.Glob(filepath.Join(dir, "*.git"))
+		if err != nil || len(repo) != 1 {
+			t.Fatalf("%v, %v", repo, err)
+		}
+		cmd := exec.Command(gitPath, "-C", repo[0], "fsck", "--strict", "--full")
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "LC_ALL=C"}
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Fatalf("fsck: %v\n%s", err, out)
+		}
+	}
+	k1, _ := s.claim2(s.n1)
+	one, dir := openStore(t, k1)
+	write(one, 20)
+	if err := one.Seal(ctx); err != nil {
+		t.Fatal(err)
+	}
+	write(one, 20)
+	check(one, dir)
+
+	// n1 is paused for longer than its lease, and then goes on.
+	s.freeze.freeze()
+	k2, _ := s.claim2(s.n2)
+	two, dir := openStore(t, k2)
+	write(two, 20)
+	s.freeze.thaw()
+	if _, err := commitFile(one, "late", "x"); !errors.Is(err, sink.ErrFenced) {
+		t.Errorf("a write by the deposed: %v", err)
+	}
+	if err := one.Close(ctx); err != nil {
+		t.Errorf("close of the deposed: %v", err)
+	}
+	check(two, dir)
+
+	// n2 is killed after a seal that nobody else has seen.
+	if err := two.Seal(ctx); err != nil {
+		t.Fatal(err)
+	}
+	write(two, 5)
+	s.n2.abandon()
+	k3, _ := s.claim2(s.n1)
+	three, dir := openStore(t, k3)
+	check(three, dir)
+	write(three, 5)
+	if err := three.Seal(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if swept, err := s.n1.Sweep(ctx, s.store, true); err != nil {
+		t.Errorf("%+v, %v", swept, err)
+	}
+	if err := three.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.n1.Release(ctx, k3.claim); err != nil {
+		t.Fatal(err)
+	}
+	k4, _ := s.claim2(s.n1)
+	four, dir := openStore(t, k4)
+	check(four, dir)
+	if err := four.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// claim2 claims and leaves the tail to the store.
+func (s *scene) claim2(n *Node) (*Sink, *Claim) {
+	s.t.Helper()
+	c, err := Await(context.Background(), 20*time.Second, func(ctx context.Context) (*Claim, error) { return n.Claim(ctx, "w") })
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n.Sink(c, s.store, time.Hour), c
+}
