@@ -145,11 +145,7 @@ func (s *Store) under() *Store {
 // lendPacks copies the store's packs into another's directory.
 func (s *Store) lendPacks(to vfs.FS) error {
 	used := s.packs.inUse()
-	defer func() {
-		for _, f := range used {
-			f.release()
-		}
-	}()
+	defer func() { releaseAll(used) }()
 	for _, f := range used {
 		name := path.Join(packDir, f.base)
 		if _, err := to.Lstat(name + idxSuffix); err == nil {

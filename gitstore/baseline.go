@@ -3,16 +3,12 @@ package gitstore
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"io"
-	"path"
 	"sort"
 	"strings"
 	"sync"
 
-	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
@@ -87,9 +83,7 @@ type baseline struct {
 
 // begin starts a pack. Called with the lock, or before anybody else has b.
 func (b *baseline) begin() (err error) {
-	var rnd [8]byte
-	rand.Read(rnd[:])
-	b.current, err = b.s.beginPack(path.Join(journal.Dir, "large-"+hex.EncodeToString(rnd[:])))
+	b.current, err = b.s.beginPack(newPackName())
 	return err
 }
 

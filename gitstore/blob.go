@@ -195,9 +195,7 @@ func (c cancellable) Read(p []byte) (int, error) {
 }
 
 func (ls *largeSet) write(ctx context.Context, r io.ReaderAt, size int64) (Blob, error) {
-	var rnd [8]byte
-	rand.Read(rnd[:])
-	name := path.Join(journal.Dir, "large-"+hex.EncodeToString(rnd[:]))
+	name := newPackName()
 	sha := sha256.New()
 	src := io.TeeReader(cancellable{ctx, io.NewSectionReader(r, 0, size)}, sha)
 	id, sum, err := ls.s.writePack(name, func(w *pack.Writer) (ID, error) { return w.AddStream(object.Blob, size, src) })
@@ -243,6 +241,13 @@ func (s *Store) writePack(name string, fill func(*pack.Writer) (ID, error)) (ID,
 	}
 	sum, err := p.finish()
 	return id, sum, err
+}
+
+// newPackName returns a path without suffix for a pack to be written.
+func newPackName() string {
+	var rnd [8]byte
+	rand.Read(rnd[:])
+	return path.Join(journal.Dir, "large-"+hex.EncodeToString(rnd[:]))
 }
 
 // newPack is a pack being written in journal/.

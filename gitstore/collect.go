@@ -3,13 +3,9 @@ package gitstore
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
-	"path"
 	"slices"
 
-	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pace"
 	"umbra/gitstore/pack"
@@ -275,9 +271,7 @@ func (c *collector) write(step string, wanted func(row int) bool) error {
 		row, ok := c.table.find(id)
 		return ok && wanted(row)
 	}
-	var rnd [8]byte
-	rand.Read(rnd[:])
-	name := path.Join(journal.Dir, "large-"+hex.EncodeToString(rnd[:]))
+	name := newPackName()
 	defer s.removeLarge(name)
 	_, sum, err := s.writePack(name, func(w *pack.Writer) (ID, error) {
 		_, err := pack.Merge(c.ctx, w, list, pack.MergeOptions{Keep: keep})

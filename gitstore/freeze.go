@@ -37,6 +37,9 @@ const freezeTries = 20
 // before the call. Writers go on meanwhile; only what lets stock git see their
 // commits waits for as long as the refs are read.
 func (s *Store) Freeze(ctx context.Context) (*Frozen, error) {
+	if err := s.whole(ctx); err != nil {
+		return nil, err
+	}
 	p := &s.pub
 	p.mu.Lock()
 	defer p.mu.Unlock()

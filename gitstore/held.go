@@ -9,6 +9,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/remote"
 	"umbra/gitstore/sink"
+	"umbra/internal/errs"
 )
 
 // A store with a sink opens what the sink's log says: its own folder is emptied but
@@ -34,6 +35,18 @@ func (s *Store) StopCause() error {
 	return s.held.Cause()
 }
 
+// whole waits until all packs are on the local disk, which git needs; it does
+// nothing without a sink.
+func (s *Store) whole(ctx context.Context) error {
+	if s.held == nil {
+		return nil
+	}
+	if err := s.held.Whole(ctx); err != nil {
+		return errs.Wrap(err, "")
+	}
+	return errs.Wrap(s.records.Filled(ctx), "")
+}
+
 // readable fails once the store was fenced.
 func (s *Store) readable() error {
 	if s.held == nil {
@@ -53,7 +66,7 @@ func (s *Store) openHeld(ctx context.Context) (*sink.Tail, error) {
 		return nil, err
 	}
 	s.held = log
-	return tail, remote.Restore(ctx, log, tail, remote.Place{FS: s.fs, Repo: repoDir, Boot: s.opt.Boot,
+	return tail, remote.Restore(ctx, log, tail, &remote.Place{FS: s.fs, Repo: repoDir, Boot: s.opt.Boot,
 		Clear: []string{intentFile, droppedFile, movedDir, movedDir + ".new", damagedDir, excludeFile},
 		Keep:  func(through uint64) string { return keepNote{through: through}.String() }})
 }
@@ -67,6 +80,11 @@ func (s *Store) nameHeld(tail *sink.Tail) error {
 		return nil
 	}
 	held := remote.PacksOf(tail)
+	for _, base := range s.held.Lazy() {
+		if err := s.packs.add(base, keepNote{through: held[base].Through}); err != nil {
+			return err
+		}
+	}
 	for _, f := range s.packs.list {
 		name := held[f.base].Name
 		f.object.Store(&name)

@@ -12,6 +12,7 @@ import (
 type keepNote struct {
 	through    uint64 // the pack holds nothing newer than this commit's number
 	superseded int64  // when its grace began; 0: in use
+	laid       bool   // a merge made the pack. Not in the text
 	object     string // where the pack is linked with one; see packFile. Not in the text
 }
 

@@ -3,14 +3,11 @@ package gitstore
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"path"
 	"slices"
 	"time"
 
-	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/internal/errs"
@@ -132,11 +129,7 @@ func (s *Store) maintainTo(ctx context.Context, width int) error {
 // mergeOnce merges the smallest packs if there are enough of about one size.
 func (s *Store) mergeOnce(ctx context.Context, width int) (bool, error) {
 	packs := s.packs.mergeable()
-	defer func() {
-		for _, f := range packs {
-			f.release()
-		}
-	}()
+	defer func() { releaseAll(packs) }()
 	src := toMerge(packs, width)
 	if src == nil {
 		return false, nil
@@ -193,9 +186,7 @@ func mergeRun(packs []*packFile, width int) int {
 }
 
 func (s *Store) merge(ctx context.Context, src []*packFile) error {
-	var rnd [8]byte
-	rand.Read(rnd[:])
-	name := path.Join(journal.Dir, "large-"+hex.EncodeToString(rnd[:]))
+	name := newPackName()
 	defer s.removeLarge(name)
 	// Oldest first, so that a newer version of a file can be a delta of the one
 	// before it.
@@ -210,7 +201,7 @@ func (s *Store) merge(ctx context.Context, src []*packFile) error {
 		return err
 	}
 	_, sum, err := s.writePack(name, func(w *pack.Writer) (ID, error) {
-		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{Delta: func(id ID) (ID, bool) {
+		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{MetaFirst: s.held != nil, Delta: func(id ID) (ID, bool) {
 			old, ok := versions[id]
 			return old, ok
 		}})
@@ -221,7 +212,7 @@ func (s *Store) merge(ctx context.Context, src []*packFile) error {
 	}
 	s.packs.leave(src, true)
 	defer s.packs.leave(src, false)
-	base, err := s.linkPack(name+largeSuffix, name+idxSuffix, sum, keepNote{through: src[len(src)-1].keep.through})
+	base, err := s.linkPack(name+largeSuffix, name+idxSuffix, sum, keepNote{through: src[len(src)-1].keep.through, laid: true})
 	if err != nil {
 		return err
 	}

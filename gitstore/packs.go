@@ -56,6 +56,12 @@ func (f *packFile) release() {
 	}
 }
 
+func releaseAll(list []*packFile) {
+	for _, f := range list {
+		f.release()
+	}
+}
+
 // packSet is our finished packs. Those of other people are never read: what
 // they hold may be pruned at any time.
 type packSet struct {
@@ -123,7 +129,11 @@ func (ps *packSet) load() error {
 
 func (ps *packSet) open(base string) (*packFile, error) {
 	name := path.Join(packDir, base)
-	p, err := pack.Open(ps.s.fs, name+".pack", name+idxSuffix, pack.Options{MaxObject: maxMeta, Cache: ps.s.opt.Caches.bases})
+	fsys, here := ps.s.fs, true
+	if ps.s.held != nil {
+		fsys, here = ps.s.held.Files(fsys, base)
+	}
+	p, err := pack.Open(fsys, name+".pack", name+idxSuffix, pack.Options{MaxObject: maxMeta, Cache: ps.s.opt.Caches.bases, Verify: !here})
 	if err != nil {
 		return nil, err
 	}
@@ -332,6 +342,11 @@ func (ps *packSet) mergeable() []*packFile {
 // removePack removes a pack, its index first: nobody who opens the folder from
 // then on finds a pack that goes away under them. The .keep goes last.
 func (s *Store) removePack(base string) error {
+	if s.held != nil {
+		if err := s.held.Drop(base); err != nil {
+			return err
+		}
+	}
 	for _, suffix := range []string{idxSuffix, ".pack", ".keep"} {
 		if err := s.fs.Remove(path.Join(packDir, base+suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -170,8 +170,12 @@ func (p *publisher) retry() {
 // Publish lets stock git see all that is durable. It fails if the newest commit is
 // not visible then, or another process holds the lock of a ref for more than ten
 // seconds: errs.Unavailable, ref_locked. Any other ref that cannot be moved is
-// retried later, and is in Warnings.
+// retried later, and is in Warnings. With a sink it waits until all packs are on the
+// local disk.
 func (s *Store) Publish(ctx context.Context) error {
+	if err := s.whole(ctx); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, publishPatience)
 	defer cancel()
 	failed, err := s.pub.publish(ctx)

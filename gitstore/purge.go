@@ -110,6 +110,9 @@ func (s *Store) BeginPurge(ctx context.Context, opt PurgeOptions) (*Purge, error
 	p := &Purge{s: s, opt: opt, from: make(map[string]bool)}
 	err := s.endPending(ctx)
 	if err == nil {
+		err = s.whole(ctx)
+	}
+	if err == nil {
 		p.begin = s.Boundary()
 		err = p.prepare(ctx)
 	}

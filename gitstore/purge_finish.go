@@ -290,9 +290,7 @@ func (s *Store) writeMoved(n int, moves map[ID]ID) error {
 // what a start will find: nothing more is taken in until there is one.
 func (p *Purge) back(in *purgeIntent, cause error) error {
 	s := p.s
-	for _, f := range s.packs.take(setOf(in.Packs)) {
-		f.release()
-	}
+	releaseAll(s.packs.take(setOf(in.Packs)))
 	err := s.writeIntent(in) // as it was: prepared
 	if err == nil {
 		if err = s.takeBack(in); err != nil {
@@ -354,9 +352,7 @@ func (p *Purge) adopt(in *purgeIntent) {
 	s.tip.Store(&tip)
 	s.purges.pending = in
 	// Nothing may be taken for standing in them any more.
-	for _, f := range s.packs.take(setOf(in.Drop)) {
-		f.release()
-	}
+	releaseAll(s.packs.take(setOf(in.Drop)))
 	// A reader that finds an object gone looks again from the tip on.
 	s.purges.count.Add(1)
 	s.cached.computed.Clear()

@@ -123,9 +123,7 @@ func (s *Store) hidePurged() {
 	if s.purges.pending == nil {
 		return
 	}
-	for _, f := range s.packs.take(setOf(s.purges.pending.Drop)) {
-		f.release()
-	}
+	releaseAll(s.packs.take(setOf(s.purges.pending.Drop)))
 }
 
 // takeBack removes what a purge had written before its switch.
@@ -134,9 +132,7 @@ func (s *Store) takeBack(in *purgeIntent) error {
 	if err := s.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
 	}
-	for _, f := range s.packs.take(gone) {
-		f.release()
-	}
+	releaseAll(s.packs.take(gone))
 	for _, base := range in.Packs {
 		if err := s.removePack(base); err != nil {
 			return err
@@ -258,9 +254,7 @@ func (s *Store) dropRecords(_ context.Context, in *purgeIntent) error {
 // wanted and stands nowhere else.
 func (s *Store) dropPurged(_ context.Context, in *purgeIntent) error {
 	gone := setOf(in.Drop)
-	for _, f := range s.packs.take(gone) {
-		f.release()
-	}
+	releaseAll(s.packs.take(gone))
 	names, err := s.fs.ReadDir(packDir)
 	if err != nil {
 		return err

@@ -77,11 +77,7 @@ func (s *Store) finishPurgePack(x *purgePack) error {
 // goes, as it is compressed there.
 func (p *Purge) keep(ctx context.Context, which func(*packFile) bool) error {
 	packs := p.s.packs.inUse()
-	defer func() {
-		for _, f := range packs {
-			f.release()
-		}
-	}()
+	defer func() { releaseAll(packs) }()
 	slices.SortStableFunc(packs, func(a, b *packFile) int { return int(a.keep.through) - int(b.keep.through) })
 	for i, f := range packs {
 		p.opt.Tell("writing packs anew", int64(i), int64(len(packs)))

@@ -1,8 +1,6 @@
 package gitstore
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"io/fs"
 	"path"
@@ -186,9 +184,7 @@ func (r *repairer) salvageWounded() error {
 
 // rescue writes a pack of ours; how many objects it has.
 func (r *repairer) rescue(fill func(*pack.Writer) error) (count int, err error) {
-	var rnd [8]byte
-	rand.Read(rnd[:])
-	name := path.Join(journal.Dir, "large-"+hex.EncodeToString(rnd[:]))
+	name := newPackName()
 	defer r.s.removeLarge(name)
 	_, sum, err := r.s.writePack(name, func(w *pack.Writer) (ID, error) {
 		err := fill(w)

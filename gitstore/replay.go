@@ -82,7 +82,11 @@ func (s *Store) start(ctx context.Context) error {
 	if s.records, err = s.openRecords(); err != nil {
 		return err
 	}
-	if err := s.records.Fill(ctx, s.Tip().Seq, s.Tip().Commit); err != nil {
+	fill := s.records.Fill
+	if s.held != nil {
+		fill = s.records.FillLater
+	}
+	if err := fill(ctx, s.Tip().Seq, s.Tip().Commit); err != nil {
 		return err
 	}
 	return s.settle(ctx)

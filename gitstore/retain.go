@@ -164,11 +164,7 @@ func (s *Store) fits(ctx context.Context, opt *RetainOptions, limit uint64) (uin
 		return 0, err
 	}
 	used := s.packs.inUse()
-	defer func() {
-		for _, f := range used {
-			f.release()
-		}
-	}()
+	defer func() { releaseAll(used) }()
 	table, err := newTable(ctx, used, nil, opt.Pace)
 	if err != nil {
 		return 0, err

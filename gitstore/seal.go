@@ -55,11 +55,7 @@ func (s *Store) sealOnce(ctx context.Context) error {
 	values := s.note.All()
 	used := s.packs.inUse()
 	p.mu.Unlock()
-	defer func() {
-		for _, f := range used {
-			f.release()
-		}
-	}()
+	defer func() { releaseAll(used) }()
 	if err != nil {
 		return err
 	}
@@ -69,13 +65,11 @@ func (s *Store) sealOnce(ctx context.Context) error {
 			small = append(small, f)
 		}
 	}
-	if len(small) > 1 {
+	if len(small) > 1 || len(small) == 1 && !small[0].keep.laid && small[0].p.PackBytes() > remote.SmallPack {
 		if err := s.merge(ctx, small); err != nil {
 			return err
 		}
-		for _, f := range used {
-			f.release()
-		}
+		releaseAll(used)
 		used = s.packs.inUse()
 	}
 	return s.swapTo(ctx, m, used, values, "", false)

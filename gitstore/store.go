@@ -334,6 +334,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		s.life.background.Go(func() { s.maintainer(bg) })
 		if s.held != nil {
 			s.life.background.Go(func() { s.held.Run(bg, s.log, s.Seal) })
+			s.life.background.Go(func() { s.held.FetchRest(bg, s.log, s.records.Filled) })
 		}
 	}
 	return s, nil
@@ -384,6 +385,9 @@ func (s *Store) closeFiles() {
 	}
 	s.logs.mu.Unlock()
 	s.packs.close()
+	if s.held != nil {
+		s.held.Close()
+	}
 	s.large.close()
 	s.cached.trees.Close()
 	s.cached.computed.Close()

@@ -16,11 +16,7 @@ func (s *Store) Usage(ctx context.Context, fn func(rec Record, bytes int64)) err
 	}
 	tip := s.Tip()
 	used := s.packs.inUse()
-	defer func() {
-		for _, f := range used {
-			f.release()
-		}
-	}()
+	defer func() { releaseAll(used) }()
 	table, err := newTable(ctx, used, nil, nil)
 	if err != nil {
 		return errs.Wrap(err, "")

@@ -18,9 +18,12 @@ type MergeOptions struct {
 	// Delta names an object that this one, if it is whole, is likely close to:
 	// the version of the file or folder before. It is used if it has been
 	// written by then and saves a third. Nil: nothing is made a delta anew.
-	Delta    func(object.ID) (base object.ID, ok bool)
-	MaxDepth int   // deltas on each other; 0: 50, as git
-	MaxDelta int64 // largest object made a delta anew, bytes; 0: 4 MiB
+	Delta func(object.ID) (base object.ID, ok bool)
+	// MetaFirst puts what is no blob before the blobs: who reads a history over a
+	// network finds its commits and trees together.
+	MetaFirst bool
+	MaxDepth  int   // deltas on each other; 0: 50, as git
+	MaxDelta  int64 // largest object made a delta anew, bytes; 0: 4 MiB
 }
 
 const (
@@ -33,7 +36,7 @@ type MergeStats struct {
 	Copied     int   // as they were, compressed
 	Deltified  int   // made a delta
 	Inflated   int   // were a delta, now whole
-	Duplicates int   // were there already
+	Duplicates int   // were there already; with MetaFirst each object that is no blob once more
 	Dropped    int   // not kept
 	Bytes      int64 // by which the pack has grown
 }
@@ -52,8 +55,15 @@ func Merge(ctx context.Context, dst *Writer, src []*Pack, opt MergeOptions) (Mer
 		m.opt.MaxDelta = defaultMaxDelta
 	}
 	before := dst.Size()
+	if opt.MetaFirst {
+		for _, p := range src {
+			if err := m.pack(ctx, p, true); err != nil {
+				return m.stats, err
+			}
+		}
+	}
 	for _, p := range src {
-		if err := m.pack(ctx, p); err != nil {
+		if err := m.pack(ctx, p, false); err != nil {
 			return m.stats, err
 		}
 	}
@@ -68,8 +78,8 @@ type merger struct {
 	stats MergeStats
 }
 
-// pack writes what one source has.
-func (m *merger) pack(ctx context.Context, p *Pack) error {
+// pack writes what one source has, or what of it is no blob.
+func (m *merger) pack(ctx context.Context, p *Pack, meta bool) error {
 	all, err := p.Layout()
 	if err != nil {
 		return err
@@ -77,6 +87,15 @@ func (m *merger) pack(ctx context.Context, p *Pack) error {
 	for i := range all {
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if meta {
+			kind, _, err := p.Info(all[i].ID)
+			if err != nil {
+				return err
+			}
+			if kind == object.Blob {
+				continue
+			}
 		}
 		switch {
 		case m.w.Has(all[i].ID):

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"umbra/gitstore/message"
@@ -114,6 +115,10 @@ type Index struct {
 	broken  bool                // a write failed: records are read from history
 	stale   bool                // the file's records are no more true
 	tail    []Record            // records that the file could not take
+	later   []Record            // appended before the index is filled
+
+	filling  sync.Mutex // one Filled at a time
+	unfilled atomic.Pointer[newest]
 }
 
 // Open opens the files, and makes them if they do not exist. What is not sound in
@@ -285,6 +290,18 @@ func (r *Index) Append(recs []Record) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.unfilled.Load() != nil {
+		r.later = append(r.later, recs...)
+		return
+	}
+	r.appendLocked(recs)
+}
+
+// appendLocked is like Append; the caller must hold mu.
+func (r *Index) appendLocked(recs []Record) {
+	if len(recs) == 0 {
+		return
+	}
 	if r.byTask != nil {
 		for _, rec := range recs {
 			r.byTask[rec.Task] = append(r.byTask[rec.Task], uint32(rec.Seq))
@@ -359,6 +376,9 @@ func (r *Index) Count() uint64 {
 
 // At returns a record: errs.Gone before the oldest, errs.NotFound after the newest.
 func (r *Index) At(seq uint64) (Record, error) {
+	if err := r.Filled(context.Background()); err != nil {
+		return Record{}, err
+	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.atLocked(seq)
@@ -390,6 +410,9 @@ func (r *Index) atLocked(seq uint64) (Record, error) {
 
 // Each calls fn with the records from..to, ascending, of those that there are.
 func (r *Index) Each(ctx context.Context, from, to uint64, fn func(Record) error) error {
+	if err := r.Filled(ctx); err != nil {
+		return err
+	}
 	if r.opt.Base != nil && from < r.first { // which no drop moves
 		if err := r.opt.Base.Each(ctx, from, min(to, r.opt.First-1), fn); err != nil {
 			return err
@@ -451,7 +474,10 @@ func (r *Index) Fill(ctx context.Context, seq uint64, id object.ID) error {
 	var missing []Record
 	for ; seq >= r.first && seq > 0; seq-- {
 		if seq <= r.n {
-			if rec, err := r.At(seq); err == nil && rec.Commit == id {
+			r.mu.RLock()
+			rec, err := r.atLocked(seq)
+			r.mu.RUnlock()
+			if err == nil && rec.Commit == id {
 				break
 			}
 			r.Truncate(seq - 1)
@@ -466,7 +492,51 @@ func (r *Index) Fill(ctx context.Context, seq uint64, id object.ID) error {
 	for i, j := 0, len(missing)-1; i < j; i, j = i+1, j-1 {
 		missing[i], missing[j] = missing[j], missing[i]
 	}
-	r.Append(missing)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.appendLocked(missing)
+	return nil
+}
+
+// newest is the commit that an index is to be filled up to.
+type newest struct {
+	seq uint64
+	id  object.ID
+}
+
+// fewMissing is how many records FillLater reads at once.
+const fewMissing = 16
+
+// FillLater is like Fill, but where much is missing it leaves that to Filled, which
+// every method that reads records calls first.
+func (r *Index) FillLater(ctx context.Context, seq uint64, id object.ID) error {
+	if r.n >= r.first && seq <= r.n+fewMissing || seq < r.first {
+		return r.Fill(ctx, seq, id)
+	}
+	r.unfilled.Store(&newest{seq, id})
+	return nil
+}
+
+// Filled ends what FillLater left. An error is that of reading history; the next
+// call reads it again.
+func (r *Index) Filled(ctx context.Context) error {
+	if r.unfilled.Load() == nil {
+		return nil
+	}
+	r.filling.Lock()
+	defer r.filling.Unlock()
+	to := r.unfilled.Load()
+	if to == nil {
+		return nil
+	}
+	if err := r.Fill(ctx, to.seq, to.id); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unfilled.Store(nil)
+	r.appendLocked(r.later)
+	r.later = nil
 	return nil
 }
 
@@ -566,6 +636,9 @@ func (r *Index) forgetKeys(before int64) {
 // WithKey gives the commits since a time with a key, ascending. The first call
 // reads the records back to that time; later ones look into a map.
 func (r *Index) WithKey(prefix string, since time.Time) ([]uint32, error) {
+	if err := r.Filled(context.Background()); err != nil {
+		return nil, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.keys == nil {

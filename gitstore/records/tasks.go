@@ -7,6 +7,9 @@ import (
 
 // OfTask gives a task's sequence numbers, ascending.
 func (r *Index) OfTask(ctx context.Context, task string) ([]uint32, error) {
+	if err := r.Filled(ctx); err != nil {
+		return nil, err
+	}
 	r.mu.RLock()
 	seqs, loaded := r.byTask[task], r.byTask != nil
 	seqs = seqs[:len(seqs):len(seqs)]

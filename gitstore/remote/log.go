@@ -42,6 +42,8 @@ type Log struct {
 	named    map[string]uint64
 	unnamed  map[string]sink.Pack // in use, and named by nothing yet
 
+	lazy map[string]*lazyPack // by Base
+
 	swapping sync.Mutex
 	pending  *sink.Switch // its outcome is unknown
 }
@@ -66,7 +68,7 @@ func Open(ctx context.Context, k sink.Sink, limit int64) (*Log, *sink.Tail, erro
 		return nil, nil, err
 	}
 	l := &Log{Sink: k, limit: limit, ended: make(chan struct{}), due: make(chan struct{}, 1), manifest: tail.Manifest, next: tail.Next(),
-		named: make(map[string]uint64), unnamed: make(map[string]sink.Pack)}
+		named: make(map[string]uint64), unnamed: make(map[string]sink.Pack), lazy: make(map[string]*lazyPack)}
 	if l.manifest == nil {
 		l.manifest = &sink.Manifest{}
 	}

@@ -37,9 +37,9 @@ const fetchers = 8
 // Restore removes from the directory what the log says better, and writes that: refs,
 // files, the packs, and a journal with the groups of the tail, which is to be
 // replayed. Packs that are there already, and whole, are kept.
-func Restore(ctx context.Context, l *Log, tail *sink.Tail, to Place) error {
+func Restore(ctx context.Context, l *Log, tail *sink.Tail, to *Place) error {
 	held := PacksOf(tail)
-	for _, name := range append([]string{journal.Dir, "refs", to.Repo + "/refs", to.Repo + "/logs", to.Repo + "/packed-refs", to.Repo + "/shallow"}, to.Clear...) {
+	for _, name := range append([]string{journal.Dir, lazyDir, "refs", to.Repo + "/refs", to.Repo + "/logs", to.Repo + "/packed-refs", to.Repo + "/shallow"}, to.Clear...) {
 		if err := vfs.RemoveAll(to.FS, name); err != nil {
 			return err
 		}
@@ -47,7 +47,7 @@ func Restore(ctx context.Context, l *Log, tail *sink.Tail, to Place) error {
 	if err := to.keepSound(ctx, held); err != nil {
 		return err
 	}
-	if err := to.FS.Mkdir(journal.Dir, 0o700); err != nil {
+	if err := errors.Join(to.FS.Mkdir(journal.Dir, 0o700), to.FS.Mkdir(lazyDir, 0o700)); err != nil {
 		return err
 	}
 	if err := refs.Init(to.FS, to.Repo); err != nil {
@@ -63,7 +63,7 @@ func Restore(ctx context.Context, l *Log, tail *sink.Tail, to Place) error {
 	}
 	for _, p := range held {
 		if _, err := to.FS.Lstat(to.file(&p) + ".idx"); err != nil {
-			jobs = append(jobs, func(ctx context.Context) error { return to.FetchPack(ctx, l, &p) })
+			jobs = append(jobs, func(ctx context.Context) error { return to.fetch(ctx, l, &p) })
 		}
 	}
 	if err := atOnce(ctx, jobs); err != nil {
@@ -168,8 +168,22 @@ func (to *Place) fetchFile(ctx context.Context, k Fetcher, f *sink.File) error {
 	return replace(to.FS, f.Name, data)
 }
 
-// FetchPack brings a pack and its index to the local disk, whole and verified.
-func (to *Place) FetchPack(ctx context.Context, k Fetcher, p *sink.Pack) error {
+// fetch brings a pack here, of a large one its index.
+func (to *Place) fetch(ctx context.Context, l *Log, p *sink.Pack) error {
+	if p.Size <= SmallPack {
+		return to.fetchPack(ctx, l, p)
+	}
+	f, err := to.fetchIdx(ctx, l, p)
+	if err == nil {
+		l.mu.Lock()
+		l.lazy[Base(p)] = f
+		l.mu.Unlock()
+	}
+	return err
+}
+
+// fetchPack brings a pack and its index to the local disk, whole and verified.
+func (to *Place) fetchPack(ctx context.Context, k Fetcher, p *sink.Pack) error {
 	temp, file := path.Join(journal.Dir, "tmp-"+Base(p)), to.file(p)
 	if err := fetchPack(ctx, k, to.FS, p, temp+".pack", temp+".idx"); err != nil {
 		return err

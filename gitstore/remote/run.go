@@ -50,6 +50,26 @@ func (l *Log) Run(ctx context.Context, log *slog.Logger, seal func(context.Conte
 	}
 }
 
+// FetchRest brings the packs to the local disk that are not there, and calls then,
+// until both have succeeded or ctx ends.
+func (l *Log) FetchRest(ctx context.Context, log *slog.Logger, then func(context.Context) error) {
+	for wait := sealRetry; ; wait = min(2*wait, maxSealRetry) {
+		err := l.Whole(ctx)
+		if err == nil {
+			err = then(ctx)
+		}
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		log.Warn("packs are not fetched yet; it is retried", "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
 // sealIn returns how long the next seal has time.
 func (l *Log) sealIn() time.Duration {
 	bytes, since := l.Unsealed()

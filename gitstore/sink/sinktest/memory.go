@@ -43,6 +43,8 @@ type Call struct {
 	N    int    // from 1
 	Op   string // "tail", "append", "put", "swap", "fetch"
 	Name string // of the object that is fetched
+	// Bytes is how many bytes of it are fetched; -1: all.
+	Bytes int64
 }
 
 // Fault says how a call goes.
@@ -199,7 +201,7 @@ type memorySink struct {
 var errInjected = errors.New("injected")
 
 // begin counts a call, and asks how it goes.
-func (s *memorySink) begin(op, name string) Fault {
+func (s *memorySink) begin(op, name string, bytes int64) Fault {
 	m := s.m
 	m.mu.Lock()
 	m.calls++
@@ -208,7 +210,7 @@ func (s *memorySink) begin(op, name string) Fault {
 	if m.OnCall == nil {
 		return None
 	}
-	return m.OnCall(Call{N: n, Op: op, Name: name})
+	return m.OnCall(Call{N: n, Op: op, Name: name, Bytes: bytes})
 }
 
 // change runs a change of the log by its fault: do is called with the lock held.
@@ -254,7 +256,7 @@ func (s *memorySink) change(f Fault, fresh []string, do func() error) error {
 }
 
 func (s *memorySink) Tail(ctx context.Context) (*sink.Tail, error) {
-	f := s.begin("tail", "")
+	f := s.begin("tail", "", 0)
 	m := s.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -279,7 +281,7 @@ func (s *memorySink) Tail(ctx context.Context) (*sink.Tail, error) {
 }
 
 func (s *memorySink) Append(g *sink.Group) error {
-	f := s.begin("append", "")
+	f := s.begin("append", "", 0)
 	data := g.AppendTo(nil)
 	var fresh []string
 	for _, p := range g.Packs {
@@ -304,7 +306,7 @@ func (s *memorySink) Append(g *sink.Group) error {
 }
 
 func (s *memorySink) Put(ctx context.Context, r io.ReaderAt, size int64) (string, error) {
-	f := s.begin("put", "")
+	f := s.begin("put", "", 0)
 	data := make([]byte, size)
 	if n, err := r.ReadAt(data, 0); int64(n) < size {
 		return "", err
@@ -334,7 +336,7 @@ func (s *memorySink) Put(ctx context.Context, r io.ReaderAt, size int64) (string
 }
 
 func (s *memorySink) Swap(ctx context.Context, sw *sink.Switch) error {
-	f := s.begin("swap", "")
+	f := s.begin("swap", "", 0)
 	m := s.m
 	data := sw.Manifest.Encode()
 	m.mu.Lock()
@@ -379,7 +381,7 @@ func (s *memorySink) Swap(ctx context.Context, sw *sink.Switch) error {
 }
 
 func (s *memorySink) Fetch(ctx context.Context, name string, off, n int64) (io.ReadCloser, error) {
-	f := s.begin("fetch", name)
+	f := s.begin("fetch", name, n)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,163 @@
+package gitstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"umbra/gitstore/sink/sinktest"
+	"umbra/internal/errs"
+	"umbra/internal/vfs"
+	"umbra/internal/wspath"
+)
+
+// largeOnSink makes a log whose one pack is too large to be fetched whole at once,
+// and returns the contents of its files.
+func largeOnSink(t *testing.T) (*sinktest.Memory, map[string][]byte) {
+	t.Helper()
+	m := sinktest.NewMemory()
+	s := onSink(t, m, func(o *Options) { o.InlineBlob = 1 << 20 })
+	files := map[string][]byte{"small": []byte("small\n")}
+	for i := range 12 {
+		data := make([]byte, 200<<10)
+		for j := range data {
+			data[j] = byte(rand.Uint32())
+		}
+		files[fmt.Sprint("f", i)] = data
+	}
+	for name, data := range files {
+		mustPut(t, s, "", name, string(data))
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if man := m.Manifest(); len(man.Packs) != 1 || m.Unsealed() != 0 {
+		t.Fatalf("%d packs, %d groups", len(man.Packs), m.Unsealed())
+	}
+	return m, files
+}
+
+func (s *Store) readAt(t *testing.T, name string) ([]byte, error) {
+	t.Helper()
+	e, ok, err := s.Snapshot().Lookup(wspath.Path(name))
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		t.Fatalf("no %s", name)
+	}
+	return s.ReadBlob(t.Context(), e.ID, 1<<20)
+}
+
+// A store opens before its packs are here, and reads what it needs; git waits for all.
+func TestPacksAreFetchedInParts(t *testing.T) {
+	m, files := largeOnSink(t)
+	var fetched atomic.Int64
+	m.OnCall = func(c sinktest.Call) sinktest.Fault {
+		if c.Op == "fetch" {
+			fetched.Add(c.Bytes)
+		}
+		return sinktest.None
+	}
+	dir := testDir(t)
+	disk, err := vfs.OS(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := onSink(t, m, func(o *Options) { o.FS, o.Boot = disk, "one" })
+	if data, err := s.readAt(t, "small"); err != nil || string(data) != "small\n" {
+		t.Fatalf("%q, %v", data, err)
+	}
+	if n := fetched.Load(); n > 1<<20 {
+		t.Errorf("%d bytes were fetched for a small file", n)
+	}
+	if names := s.held.Lazy(); len(names) != 1 {
+		t.Errorf("not here: %v", names)
+	}
+	mustPut(t, s, "", "more", "while it is not here")
+	if err := s.Publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	fsck(t, dir)
+	for name, want := range files {
+		if data, err := s.readAt(t, name); err != nil || !bytes.Equal(data, want) {
+			t.Fatalf("%s: %d bytes, %v", name, len(data), err)
+		}
+	}
+	closeStore(t, s)
+	// The next start finds it here.
+	fetched.Store(0)
+	if disk, err = vfs.OS(dir); err != nil {
+		t.Fatal(err)
+	}
+	s = onSink(t, m, func(o *Options) { o.FS, o.Boot = disk, "one" })
+	defer closeStore(t, s)
+	if _, err := s.readAt(t, "f3"); err != nil {
+		t.Fatal(err)
+	}
+	if n := fetched.Load(); n > 64<<10 {
+		t.Errorf("%d bytes were fetched again", n)
+	}
+}
+
+// A read that needs the store of objects fails while that does not answer, and is
+// answered afterwards.
+func TestReadWhileObjectsAreAway(t *testing.T) {
+	m, files := largeOnSink(t)
+	s := onSink(t, m)
+	defer closeStore(t, s)
+	for _, fault := range []sinktest.Fault{sinktest.Refused, sinktest.Torn} {
+		m.OnCall = func(sinktest.Call) sinktest.Fault { return fault }
+		failed := 0
+		for name := range files {
+			if _, err := s.readAt(t, name); errs.CodeOf(err) == "blobs_unavailable" {
+				failed++
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if failed == 0 {
+			t.Errorf("fault %d: all was here", fault)
+		}
+	}
+	if err := s.Publish(t.Context()); errs.CodeOf(err) != "blobs_unavailable" {
+		t.Errorf("publish: %v", err)
+	}
+	m.OnCall = nil
+	for name, want := range files {
+		if data, err := s.readAt(t, name); err != nil || !bytes.Equal(data, want) {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+}
+
+// Bytes that are not those that were put are never taken for them.
+func TestObjectsThatLie(t *testing.T) {
+	m, files := largeOnSink(t)
+	for _, data := range m.Objects() {
+		if len(data) > 1<<20 {
+			data[len(data)/2] ^= 1
+		}
+	}
+	s := onSink(t, m)
+	defer s.Close(context.Background())
+	wrong := 0
+	for name, want := range files {
+		data, err := s.readAt(t, name)
+		if err != nil {
+			wrong++
+		} else if !bytes.Equal(data, want) {
+			t.Fatalf("%s has other bytes", name)
+		}
+	}
+	if wrong == 0 {
+		t.Error("no read failed")
+	}
+	if err := s.Publish(t.Context()); err == nil || !strings.Contains(err.Error(), "other bytes") {
+		t.Errorf("publish: %v", err)
+	}
+}

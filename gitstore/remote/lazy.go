@@ -1,0 +1,274 @@
+package remote
+
+import (
+	"context"
+	"crypto/sha1"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"sync"
+	"time"
+
+	"umbra/gitstore/object"
+	"umbra/gitstore/pack"
+	"umbra/gitstore/sink"
+	"umbra/internal/vfs"
+)
+
+// A large pack is opened once its index is here: what is read of it is fetched in
+// ranges, and the rest behind that. When all of it is here and has its checksum, the
+// files get their names, and git sees the pack.
+
+const (
+	// lazyDir holds packs that are partly fetched, below the workspace's directory.
+	lazyDir = "remote"
+	// SmallPack is the size up to which a pack is fetched whole at once, in bytes.
+	SmallPack = 1 << 20
+	// blockSize is what is fetched at least, restSize what is fetched of the rest at
+	// once, in bytes.
+	blockSize = 256 << 10
+	restSize  = 4 << 20
+	// fetchWait bounds how long a read waits for a range.
+	fetchWait = 8 * time.Second
+)
+
+// lazyPack is a pack of which parts are here. It is the file of a pack.Pack.
+type lazyPack struct {
+	vfs.File // as long as the pack; what was not fetched is a hole
+	k        Fetcher
+	p        sink.Pack
+	to       *Place
+
+	fetching sync.Mutex // one range at a time
+
+	mu   sync.Mutex
+	have []bool // by block
+	left int    // blocks that are not here
+	gone bool   // not in use any more
+	done bool   // has its name in the repository
+}
+
+func (to *Place) part(p *sink.Pack) string { return path.Join(lazyDir, Base(p)) }
+
+// fetchIdx makes a lazy pack: the index is fetched, and nothing else.
+func (to *Place) fetchIdx(ctx context.Context, k Fetcher, p *sink.Pack) (*lazyPack, error) {
+	r, err := k.Fetch(ctx, p.Name, p.Size, p.Idx)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	name := to.part(p)
+	err = write(to.FS, name+".idx", func(f io.Writer) error {
+		_, err := io.CopyN(f, r, p.Idx)
+		return err
+	})
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	if err := verifyIdx(to.FS, name+".idx", p); err != nil {
+		return nil, err
+	}
+	f, err := to.FS.OpenFile(name+".pack", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o444)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Truncate(p.Size); err != nil {
+		f.Close()
+		return nil, err
+	}
+	blocks := int((p.Size + blockSize - 1) / blockSize)
+	return &lazyPack{File: f, k: k, p: *p, to: to, have: make([]bool, blocks), left: blocks}, nil
+}
+
+// Close leaves the file open: it is closed with the log.
+func (f *lazyPack) Close() error { return nil }
+
+// ReadAt fetches what is not here. The header and the checksum are known.
+func (f *lazyPack) ReadAt(b []byte, off int64) (int, error) {
+	if head := pack.Header(f.p.Count); off == 0 && len(b) <= len(head) {
+		return copy(b, head[:]), nil
+	}
+	if from := f.p.Size - pack.TrailerSize; off >= from && off+int64(len(b)) <= f.p.Size {
+		return copy(b, f.p.Sum[off-from:]), nil
+	}
+	if end := min(off+int64(len(b)), f.p.Size); off < end {
+		ctx, cancel := context.WithTimeout(context.Background(), fetchWait)
+		defer cancel()
+		if err := f.fetch(ctx, off, end); err != nil {
+			return 0, err
+		}
+	}
+	return f.File.ReadAt(b, off)
+}
+
+// missing returns the first range in [off,end) that is not here, whole blocks of at
+// most restSize; ok is false if all is.
+func (f *lazyPack) missing(off, end int64) (from, to int64, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i, last := off/blockSize, (end-1)/blockSize
+	for i <= last && f.have[i] {
+		i++
+	}
+	j := i
+	for j <= last && !f.have[j] && (j-i)*blockSize < restSize {
+		j++
+	}
+	return i * blockSize, min(j*blockSize, f.p.Size), i < j
+}
+
+// fetch brings a range here.
+func (f *lazyPack) fetch(ctx context.Context, off, end int64) error {
+	if _, _, ok := f.missing(off, end); !ok {
+		return nil
+	}
+	f.fetching.Lock()
+	defer f.fetching.Unlock()
+	for {
+		from, to, ok := f.missing(off, end)
+		if !ok {
+			return nil
+		}
+		r, err := f.k.Fetch(ctx, f.p.Name, from, to-from)
+		if err != nil {
+			return err
+		}
+		data := make([]byte, to-from)
+		_, err = io.ReadFull(r, data)
+		if err = errors.Join(err, r.Close()); err != nil {
+			if ctx.Err() != nil {
+				return sink.BlobsUnavailable(err)
+			}
+			return unavailable(err)
+		}
+		if _, err := f.WriteAt(data, from); err != nil {
+			return err
+		}
+		f.mu.Lock()
+		for i := from / blockSize; i*blockSize < to; i++ {
+			f.have[i] = true
+			f.left--
+		}
+		f.mu.Unlock()
+	}
+}
+
+// finish fetches what is missing and gives the files their names.
+func (f *lazyPack) finish(ctx context.Context) error {
+	for off := int64(0); off < f.p.Size; off += restSize {
+		if err := f.fetch(ctx, off, min(off+restSize, f.p.Size)); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.done || f.gone {
+		return nil
+	}
+	sum := sha1.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(f.File, 0, f.p.Size-pack.TrailerSize)); err != nil {
+		return err
+	}
+	if object.ID(sum.Sum(nil)) != f.p.Sum {
+		clear(f.have)
+		f.left = len(f.have)
+		return sink.BlobsUnavailable(fmt.Errorf("%s: %w: other bytes than those that were put", f.p.Name, pack.ErrCorrupt))
+	}
+	name, file := f.to.part(&f.p), f.to.file(&f.p)
+	err := errors.Join(replace(f.to.FS, file+".keep", []byte(f.to.Keep(f.p.Through))),
+		f.to.FS.Rename(name+".pack", file+".pack"), f.to.FS.Rename(name+".idx", file+".idx"))
+	f.done = err == nil
+	return err
+}
+
+// drop says that the pack is not in use any more.
+func (f *lazyPack) drop() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.gone = true
+	if f.done {
+		return nil
+	}
+	name := f.to.part(&f.p)
+	return errors.Join(vfs.RemoveAll(f.to.FS, name+".pack"), vfs.RemoveAll(f.to.FS, name+".idx"))
+}
+
+// throughFS opens the files of a lazy pack.
+type throughFS struct {
+	vfs.FS
+	f *lazyPack
+}
+
+func (t throughFS) Open(name string) (vfs.File, error) {
+	if path.Ext(name) == ".pack" {
+		return t.f, nil
+	}
+	f, err := t.FS.Open(t.f.to.part(&t.f.p) + ".idx")
+	if errors.Is(err, fs.ErrNotExist) {
+		return t.FS.Open(name)
+	}
+	return f, err
+}
+
+// Files returns how the files of a pack are opened, and whether it is on the local
+// disk.
+func (l *Log) Files(fsys vfs.FS, base string) (_ vfs.FS, here bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f := l.lazy[base]; f != nil {
+		return throughFS{fsys, f}, false
+	}
+	return fsys, true
+}
+
+// Lazy returns the bases of the packs that are not whole on the local disk.
+func (l *Log) Lazy() (out []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for base, f := range l.lazy {
+		f.mu.Lock()
+		if !f.done && !f.gone {
+			out = append(out, base)
+		}
+		f.mu.Unlock()
+	}
+	return out
+}
+
+// Drop says that a pack is not in use any more: it is not fetched.
+func (l *Log) Drop(base string) error {
+	l.mu.Lock()
+	f := l.lazy[base]
+	l.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	return f.drop()
+}
+
+// Whole brings every pack to the local disk.
+func (l *Log) Whole(ctx context.Context) error {
+	var jobs []func(context.Context) error
+	for _, base := range l.Lazy() {
+		l.mu.Lock()
+		f := l.lazy[base]
+		l.mu.Unlock()
+		jobs = append(jobs, f.finish)
+	}
+	return atOnce(ctx, jobs)
+}
+
+// Close frees the files of packs that are not whole.
+func (l *Log) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.lazy {
+		f.File.Close()
+	}
+}
