@@ -80,7 +80,7 @@ func (n *Node) told(err error) error {
 		return n.refusal()
 	}
 	var own *OwnedError
-	if errors.As(err, &own) || errors.Is(err, ErrNotFound) || errors.Is(err, sink.ErrFenced) {
+	if errors.As(err, &own) || errors.Is(err, ErrNotFound) || errors.Is(err, sink.ErrFenced) || errors.Is(err, sink.ErrRefused) {
 		return err
 	}
 	return sink.Unknown(err)
@@ -104,7 +104,7 @@ const (
 	claimTakeover = `INSERT INTO journal (ws, pos, epoch, nonce, data)
 		SELECT id, greatest(base_pos, (SELECT max(pos) FROM journal WHERE ws = id)) + 1, epoch, $3, ''
 		FROM workspace WHERE id = $1 AND owner = $2`
-	claimRead = `SELECT w.epoch, w.manifest, coalesce(w.manifest_key, ''), w.manifest_ver, w.base_pos, w.owner = $2, coalesce(w.pinned, ''),
+	claimRead = `SELECT w.epoch, w.manifest, coalesce(w.manifest_key, ''), w.manifest_ver, w.base_pos, w.owner = $2, coalesce(w.pinned, ''), current_setting('synchronous_standby_names'),
 		n.life, n.name, n.address, n.url, n.version, n.state = 'draining'
 		FROM workspace w LEFT JOIN node n ON n.life = w.owner AND n.state <> 'dead' WHERE w.id = $1`
 	claimTail = `SELECT pos, data FROM journal
@@ -126,7 +126,7 @@ func (n *Node) Claim(ctx context.Context, ws string) (*Claim, error) {
 	result := make(chan *Claim, 8)
 	err = n.e.retry(ctx, func(ctx context.Context, c *conn) error {
 		claim := &Claim{Workspace: ws, Life: life}
-		mine, found := false, false
+		mine, found, off := false, false, false
 		var owner *Peer
 		err := c.pipeline(ctx, func(b *pgx.Batch) {
 			// Without a transaction around it, a batch with no statement between is one.
@@ -137,8 +137,8 @@ func (n *Node) Claim(ctx context.Context, ws string) (*Claim, error) {
 				var ownerID *int64
 				var name, address, url, version *string
 				var draining, is *bool
-				var pinned string
-				err := row.Scan(&claim.Epoch, &claim.manifest, &claim.manifestKey, &claim.version, &claim.base, &is, &pinned,
+				var pinned, names string
+				err := row.Scan(&claim.Epoch, &claim.manifest, &claim.manifestKey, &claim.version, &claim.base, &is, &pinned, &names,
 					&ownerID, &name, &address, &url, &version, &draining)
 				if errors.Is(err, pgx.ErrNoRows) {
 					return nil
@@ -147,6 +147,9 @@ func (n *Node) Claim(ctx context.Context, ws string) (*Claim, error) {
 					return err
 				}
 				found = true
+				// Without a standby that is waited for, what the claim read may be
+				// on one machine alone.
+				off = n.lanes.unsafe(names)
 				mine = is != nil && *is && (pinned == "" || pinned == n.opts.Name)
 				switch {
 				case ownerID != nil:
@@ -167,6 +170,8 @@ func (n *Node) Claim(ctx context.Context, ws string) (*Claim, error) {
 		switch {
 		case err != nil:
 			return err
+		case off:
+			return sink.ReplicationOff(nil)
 		case !found:
 			return ErrNotFound
 		case !mine && owner == nil:

@@ -155,7 +155,6 @@ func (l *lanes) batch() (batch []*group) {
 		if len(batch) > 0 && len(g.records) > 0 && sharesRecord(batch, g) {
 			break
 		}
-		g.sent = true
 		size += len(g.data)
 		batch = append(batch, g)
 	}
@@ -216,6 +215,11 @@ func (l *lanes) settle(c *conn, batch []*group, sent bool) *conn {
 				break
 			}
 		}
+		if !sent {
+			if batch = l.mark(batch); len(batch) == 0 {
+				break
+			}
+		}
 		sent = true
 		l.n.opts.at("append")
 		stands, err := l.send(c, batch)
@@ -258,6 +262,18 @@ func (l *lanes) settle(c *conn, batch []*group, sent bool) *conn {
 		}
 	}
 	return c
+}
+
+// mark notes that groups are about to be sent, and leaves out those whose callers
+// have stopped waiting: these were refused.
+func (l *lanes) mark(batch []*group) []*group {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	batch = slices.DeleteFunc(batch, func(g *group) bool { return g.gone })
+	for _, g := range batch {
+		g.sent = true
+	}
+	return batch
 }
 
 // connected returns c if it can be used, else another connection; nil once the

@@ -16,6 +16,7 @@ import (
 	"umbra/gitstore/sink"
 	"umbra/internal/blob"
 	"umbra/internal/cluster/clustertest"
+	"umbra/internal/errs"
 )
 
 // freezer stops a node at its next points, as SIGSTOP would: its goroutines wait.
@@ -183,6 +184,7 @@ var scenarios = []scenario{
 	{"an answer that was lost is found", lostAnswer, nil},
 	{"after an outage nobody takes from everybody", outage, nil},
 	{"an engine that no longer waits gets no writes", replicationOff, nil},
+	{"an engine that cannot be reached refuses, and comes back", unreachable, nil},
 	{"a claim sees an append that was on its way", claimWaits, nil},
 	{"a claim takes nothing from a node that began to live while it waited", claimWaitsForLife, nil},
 }
@@ -404,6 +406,9 @@ func replicationOff(t *testing.T, p *clustertest.Pair) {
 	if err := clustertest.Await(2*time.Second, func() (bool, error) { return s.n2.Engine().Reason == "replication_off", nil }); err != nil {
 		t.Errorf("the other node does not know: %v", err)
 	}
+	if _, err := s.n1.Claim(context.Background(), "w"); err == nil {
+		t.Error("a workspace was claimed while nothing waited for a standby")
+	}
 	_, err := tryOpen(t, s.url, "n3")
 	var r *Refusal
 	if !errors.As(err, &r) || r.Code != "replication_off" || r.Sentence != "Nothing waits for a standby: synchronous_standby_names is empty." {
@@ -415,6 +420,29 @@ func replicationOff(t *testing.T, p *clustertest.Pair) {
 	}
 	if _, tail := s.claim(s.n1); !strings.HasPrefix(texts(tail), "one") {
 		t.Errorf("the log has %q", texts(tail))
+	}
+}
+
+func unreachable(t *testing.T, p *clustertest.Pair) {
+	s := newScene(t, p, func(o *Options) { o.Wait = time.Second })
+	s.append(s.s1, "one")
+	s.link.Refuse()
+	if err := clustertest.Await(10*time.Second, func() (bool, error) { return s.n1.Engine().Reason == "unreachable", nil }); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 * laneCount {
+		err := s.s1.Append(s.group("two"))
+		e, ok := errors.AsType[*errs.Error](err)
+		if !errors.Is(err, sink.ErrRefused) || !ok || e.Code != "engine_unavailable" && e.Code != "owner_moving" {
+			t.Fatalf("an append without an engine: %v", err)
+		}
+	}
+	s.link.Accept()
+	if err := clustertest.Await(10*time.Second, func() (bool, error) { return s.n1.Engine().Reason == "", nil }); err != nil {
+		t.Fatal(err)
+	}
+	if _, tail := s.claim(s.n1); texts(tail) != "one" {
+		t.Errorf("the log has %q: a refused append is in it", texts(tail))
 	}
 }
 
