@@ -18,9 +18,9 @@ import (
 // A folder that a user replaced by a link which leads out of the workspace: a revert
 // and its dry run say the same, whatever it is, and what is outside stays.
 func TestRevertBehindALinkThatLeadsOut(t *testing.T) {
-	p := newServer(t).on(t, map[string]string{"dir/f": "before\n", "g": "before\n"})
+	p := newServer(t).on(t, map[string]string{"dir/f": "before\n", "dir/sub/x/f": "before\n", "g": "before\n"})
 	k := p.task(t)
-	k.step(t, "put dir/f after")
+	k.step(t, "put dir/f after | put dir/sub/x/f after | mv dir/sub/x dir/sub/y")
 	k.step(t, "put dir/new new | put g after")
 	out := t.TempDir()
 	if err := os.WriteFile(filepath.Join(out, "f"), []byte("outside\n"), 0o644); err != nil {

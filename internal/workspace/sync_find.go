@@ -218,6 +218,9 @@ func (s *scanner) gone(p wspath.Path) {
 		return
 	}
 	now, err := s.w.disk.Lstat(p)
+	if errors.Is(err, vfs.ErrEscapes) {
+		now, err = disk.Seen{}, nil
+	}
 	if err != nil {
 		return // not readable: nothing is known of it
 	}
@@ -337,8 +340,8 @@ func (s *scanner) unvisited(ctx context.Context) error {
 func (w *Workspace) realDir(p wspath.Path) (bool, error) {
 	for at := p; !at.IsRoot(); at = at.Dir() {
 		now, err := w.disk.Lstat(at)
-		if errors.Is(err, syscall.ELOOP) {
-			return false, nil // a link in a circle is on the way
+		if errors.Is(err, syscall.ELOOP) || errors.Is(err, vfs.ErrEscapes) {
+			return false, nil // a link in a circle, or out of the workspace, is on the way
 		}
 		if err != nil || now.Kind != KindDir {
 			return false, err

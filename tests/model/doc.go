@@ -13,5 +13,5 @@
 //	UMBRA_SCRIPT=text   TestScripts runs that script alone
 //	UMBRA_MODEL_TIME=1h for so long, new seeds each time
 //	UMBRA_SOAK=1        for ten minutes
-//	UMBRA_MODEL_CUTS=1  with power cuts between the steps, on a machine in memory
+//	UMBRA_MODEL_CUTS=1  with power cuts between the steps, on a machine in memory; 5: five times as often
 package model

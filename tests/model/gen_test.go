@@ -48,7 +48,7 @@ var names = []string{"a", "b", "dir/x", "dir/sub/y", "dir", "dir/sub", "n", "m/n
 type generator struct {
 	r    *rand.Rand
 	p    profile
-	cuts bool // power cuts too
+	cuts int // power cuts too: how often, as a multiple of the usual rate
 }
 
 func (n *generator) one(of ...string) string { return of[n.r.IntN(len(of))] }
@@ -177,7 +177,7 @@ func (n *generator) next(g *rig) step {
 		return step{verb: "unrevert", who: who}
 	case k < 43:
 		return step{verb: n.one("restart", "cold")}
-	case k < 46 && g.mem != nil && n.cuts:
+	case k < 43+3*n.cuts && g.mem != nil:
 		return step{verb: "crash", n: n.r.Uint64N(1 << 20)}
 	}
 	s := step{verb: "do", who: who, sub: n.one("", "s1", "s2")}

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"hash/maphash"
 	"math"
 	"math/rand/v2"
@@ -36,7 +37,7 @@ func spend(t *testing.T) time.Duration {
 // sequence makes and runs one sequence of a seed.
 func sequence(seed uint64) (inMemory bool, kind profile, steps []step, err error) {
 	r := rand.New(rand.NewPCG(seed, 4))
-	n := generator{r: r, p: profile(r.IntN(int(profiles))), cuts: os.Getenv("UMBRA_MODEL_CUTS") != ""}
+	n := generator{r: r, p: profile(r.IntN(int(profiles))), cuts: cutRate()}
 	inMemory = r.IntN(2) == 0
 	g, err := newRig(inMemory, files())
 	if err != nil {
@@ -64,6 +65,16 @@ func sequence(seed uint64) (inMemory bool, kind profile, steps []step, err error
 }
 
 // TestModel runs random sequences for a time.
+// cutRate is how often the power fails, as a multiple of the usual rate; 0: never.
+func cutRate() (n int) {
+	if v := os.Getenv("UMBRA_MODEL_CUTS"); v != "" {
+		if _, err := fmt.Sscan(v, &n); err != nil {
+			panic("UMBRA_MODEL_CUTS is not a number")
+		}
+	}
+	return n
+}
+
 func TestModel(t *testing.T) {
 	// In the short form always the same ones, so that it fails for a reason.
 	seed, one, most := uint64(1), false, 1200

@@ -111,7 +111,44 @@ func (d *disk) reattach() {
 			d.t.Fatalf("umount: %s", out.String())
 		}
 	}
+	d.release()
 	d.attach()
+}
+
+// release waits until nothing has the image open, as a test in a mount namespace of
+// its own may for a while: it would be mounted as it is, stopped. After a second a copy
+// takes its place.
+func (d *disk) release() {
+	d.t.Helper()
+	for end := time.Now().Add(time.Second); d.attached(); {
+		if time.Now().Before(end) {
+			timer := time.After(20 * time.Millisecond)
+			<-timer
+			continue
+		}
+		next := d.image + "'"
+		d.run("cp", "--sparse=always", d.image, next)
+		if err := os.Remove(d.image); err != nil {
+			d.t.Fatal(err)
+		}
+		d.image = next
+		return
+	}
+}
+
+// attached reports whether a loop device has the image.
+func (d *disk) attached() bool {
+	d.t.Helper()
+	list, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, name := range list {
+		if file, err := os.ReadFile(name); err == nil && strings.TrimSpace(string(file)) == d.image {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *disk) path(names ...string) string {

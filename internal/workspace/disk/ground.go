@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"umbra/internal/errs"
+	"umbra/internal/vfs"
 	"umbra/internal/workspace/op"
 	"umbra/internal/wspath"
 )
@@ -18,7 +19,7 @@ func (d *Disk) LstatDirect(p wspath.Path) (Seen, error) {
 			continue
 		}
 		s, err := d.Lstat(dir)
-		if errors.Is(err, syscall.ELOOP) {
+		if errors.Is(err, syscall.ELOOP) || errors.Is(err, vfs.ErrEscapes) { // a link further up
 			return Seen{}, nil
 		}
 		if err != nil || s.Kind == op.KindSymlink {

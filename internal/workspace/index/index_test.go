@@ -3,7 +3,9 @@ package index
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"testing"
+	"time"
 
 	"umbra/internal/wspath"
 )
@@ -30,4 +32,29 @@ func FuzzStatCache(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A rename of a small directory costs by the directories in it, and not by all that
+// are known.
+func TestMoveTreeCost(t *testing.T) {
+	cost := func(n int) time.Duration {
+		x := New()
+		for i := range n {
+			x.dirs.Put(wspath.Path(fmt.Sprintf("d%d/e%d", i%100, i)), &listing{})
+		}
+		x.dirs.Put("small/a", &listing{})
+		least := time.Hour
+		from, to := wspath.Path("small"), wspath.Path("tiny")
+		for range 200 {
+			began := time.Now()
+			x.MoveTree(from, to)
+			least = min(least, time.Since(began))
+			from, to = to, from
+		}
+		return least
+	}
+	few, many := cost(1000), cost(200_000)
+	if many > 20*few+50*time.Microsecond {
+		t.Errorf("%v among 1,000 directories, %v among 200,000", few, many)
+	}
 }
