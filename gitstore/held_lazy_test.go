@@ -161,3 +161,38 @@ func TestObjectsThatLie(t *testing.T) {
 		t.Errorf("publish: %v", err)
 	}
 }
+
+// What an open fetches does not grow with the history but for indexes.
+func TestOpenFetchesTheNewest(t *testing.T) {
+	m := sinktest.NewMemory()
+	s := onSink(t, m, func(o *Options) { o.InlineBlob = 1 << 20 })
+	for i := range 20 {
+		data := make([]byte, 300<<10)
+		for j := range data {
+			data[j] = byte(rand.Uint32())
+		}
+		mustPut(t, s, "", fmt.Sprint("f", i), string(data))
+		if err := s.Seal(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeStore(t, s)
+	fetched := atomic.Int64{}
+	m.OnCall = func(c sinktest.Call) sinktest.Fault {
+		if c.Op == "fetch" {
+			fetched.Add(c.Bytes)
+		}
+		return sinktest.None
+	}
+	s = onSink(t, m)
+	defer closeStore(t, s)
+	if _, err := s.readAt(t, "f19"); err != nil {
+		t.Fatal(err)
+	}
+	if n := fetched.Load(); n > 2<<20+20*2000 {
+		t.Errorf("%d bytes were fetched", n)
+	}
+	if _, err := s.readAt(t, "f0"); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -18,14 +18,14 @@ import (
 	"umbra/internal/vfs"
 )
 
-// A large pack is opened once its index is here: what is read of it is fetched in
+// A large or old pack is opened once its index is here: what is read of it is fetched in
 // ranges, and the rest behind that. When all of it is here and has its checksum, the
 // files get their names, and git sees the pack.
 
 const (
 	// lazyDir holds packs that are partly fetched, below the workspace's directory.
 	lazyDir = "remote"
-	// SmallPack is the size up to which a pack is fetched whole at once, in bytes.
+	// SmallPack is the size up to which a pack may be fetched whole at once, in bytes.
 	SmallPack = 1 << 20
 	// blockSize is what is fetched at least, restSize what is fetched of the rest at
 	// once, in bytes.

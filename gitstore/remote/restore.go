@@ -1,12 +1,15 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -32,7 +35,7 @@ type Place struct {
 const bootFile = "cache"
 
 // fetchers is how many objects are fetched at once.
-const fetchers = 8
+const fetchers = 32
 
 // Restore removes from the directory what the log says better, and writes that: refs,
 // files, the packs, and a journal with the groups of the tail, which is to be
@@ -61,10 +64,18 @@ func Restore(ctx context.Context, l *Log, tail *sink.Tail, to *Place) error {
 	for _, f := range m.Files {
 		jobs = append(jobs, func(ctx context.Context) error { return to.fetchFile(ctx, l, &f) })
 	}
-	for _, p := range held {
-		if _, err := to.FS.Lstat(to.file(&p) + ".idx"); err != nil {
-			jobs = append(jobs, func(ctx context.Context) error { return to.fetch(ctx, l, &p) })
+	// The newest packs hold what is read first.
+	newest := slices.SortedFunc(maps.Values(held), func(a, b sink.Pack) int { return cmp.Compare(b.Through, a.Through) })
+	atOnceBytes := int64(2 * SmallPack)
+	for _, p := range newest {
+		if _, err := to.FS.Lstat(to.file(&p) + ".idx"); err == nil {
+			continue
 		}
+		whole := p.Size <= SmallPack && p.Size <= atOnceBytes
+		if whole {
+			atOnceBytes -= p.Size
+		}
+		jobs = append(jobs, func(ctx context.Context) error { return to.fetch(ctx, l, &p, whole) })
 	}
 	if err := atOnce(ctx, jobs); err != nil {
 		return err
@@ -168,9 +179,9 @@ func (to *Place) fetchFile(ctx context.Context, k Fetcher, f *sink.File) error {
 	return replace(to.FS, f.Name, data)
 }
 
-// fetch brings a pack here, of a large one its index.
-func (to *Place) fetch(ctx context.Context, l *Log, p *sink.Pack) error {
-	if p.Size <= SmallPack {
+// fetch brings a pack here, or its index alone.
+func (to *Place) fetch(ctx context.Context, l *Log, p *sink.Pack, whole bool) error {
+	if whole {
 		return to.fetchPack(ctx, l, p)
 	}
 	f, err := to.fetchIdx(ctx, l, p)
