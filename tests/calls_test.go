@@ -411,6 +411,24 @@ func TestCallsRefuse(t *testing.T) {
 		{map[string]any{"agnet": "x"}, 400, "unknown_field"},
 		{map[string]any{"open": false}, 404, "workspace_not_found"},
 		{map[string]any{"task_id": "nope"}, 404, "task_not_found"},
+		{map[string]any{"cwd": nil, "workspace_id": "nope"}, 404, "workspace_not_found"},
+		{map[string]any{"cwd": "/"}, 400, "workspace_too_wide"},
+		{map[string]any{"task_id": "-x"}, 400, "invalid_field"},
+		{map[string]any{"subtask_id": "a/b"}, 400, "invalid_field"},
+		{map[string]any{"model": strings.Repeat("m", 257)}, 400, "invalid_field"},
+		{map[string]any{"prompt_id": "a\nb"}, 400, "invalid_field"},
+		{map[string]any{"actor": "a <b>"}, 400, "invalid_field"},
+		{map[string]any{"goal": strings.Repeat("g", 70_000)}, 400, "invalid_field"},
+		{map[string]any{"ttl_s": 86_401}, 400, "invalid_field"},
+		{map[string]any{"ttl_s": "600"}, 400, "invalid_field"},
+		{map[string]any{"only_paths": "yes"}, 400, "invalid_field"},
+		{map[string]any{"open": 1}, 400, "invalid_field"},
+		{map[string]any{"agent": 1}, 400, "invalid_field"},
+		{map[string]any{"paths": "a"}, 400, "invalid_field"},
+		{map[string]any{"paths": []any{""}}, 400, "invalid_field"},
+		{map[string]any{"paths": []any{"a\x00"}}, 400, "invalid_field"},
+		{map[string]any{"paths": []any{map[string]any{"path": "a", "sha": "x"}}}, 400, "invalid_field"},
+		{map[string]any{"paths": slices.Repeat([]any{"a"}, 10_001)}, 400, "invalid_field"},
 	} {
 		body := map[string]any{}
 		for k, v := range ok {
@@ -431,9 +449,39 @@ func TestCallsRefuse(t *testing.T) {
 			t.Errorf("%s: %d %s", path, r.Status, r.Body)
 		}
 	}
-	var list struct{ Calls []any }
-	p.call(t, "GET", "/calls", nil).want(t, 200).into(t, &list)
-	if len(list.Calls) != 0 {
+	for _, query := range []string{"limit=0", "limit=1001", "limit=x", "open=maybe", "within_s=0", "within_s=3601", "open=true&open=false"} {
+		if r := p.call(t, "GET", "/calls?"+query, nil); r.Status != 400 || !strings.Contains(string(r.Body), "invalid_parameter") {
+			t.Errorf("%s: %d %s", query, r.Status, r.Body)
+		}
+	}
+	// Nothing was made for what was refused; the project is a workspace already.
+	var list struct{ Calls, Tasks, Workspaces []any }
+	for _, path := range []string{"/calls", "/tasks", "/workspaces"} {
+		p.call(t, "GET", path, nil).want(t, 200).into(t, &list)
+	}
+	if len(list.Calls)+len(list.Tasks) != 0 || len(list.Workspaces) != 1 {
 		t.Error(fmt.Sprint(list))
+	}
+	// An end that is refused leaves its call open.
+	var b struct {
+		CallID string `json:"call_id"`
+	}
+	p.post(t, "/calls", ok).want(t, 201).into(t, &b)
+	for i, body := range []map[string]any{{"status": "done"}, {"status": ""}, {"status": "lost"}, {"status": "open"}, {"status": 1}, {"exit_code": "1"}, {"exit_code": 1.5},
+		{"paths": []any{""}}, {"paths": "a"}, {"paths": []any{map[string]any{"path": "a", "sha256": "zz"}}}, {"state": "ok"}} {
+		if r := p.post(t, "/calls/"+b.CallID+"/end", body); r.Status != 400 {
+			t.Errorf("end %d %v: %d %s", i, body, r.Status, r.Body)
+		}
+	}
+	if r := p.post(t, "/calls/"+b.CallID+"/touch", map[string]any{"ttl_s": 60}); r.Status != 400 {
+		t.Errorf("touch with a field: %d %s", r.Status, r.Body)
+	}
+	var call struct {
+		Status string
+		Paths  []any
+	}
+	p.call(t, "GET", "/calls/"+b.CallID, nil).want(t, 200).into(t, &call)
+	if call.Status != "open" || len(call.Paths) != 0 {
+		t.Errorf("after refused ends: %+v", call)
 	}
 }

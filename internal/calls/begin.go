@@ -99,6 +99,9 @@ func (b *Begin) validate() error {
 			return invalid("command_sha256", "command_sha256 must be 64 hex digits.")
 		}
 	}
+	if len(b.Goal) > task.MaxGoal {
+		return invalid("goal", "The goal is longer than 64 KiB.")
+	}
 	if b.TTL != 0 && (b.TTL < minTTL || b.TTL > maxTTL) {
 		return invalid("ttl_s", "ttl_s must be between 60 and 86400.")
 	}
@@ -199,6 +202,11 @@ func (s *Service) Begin(ctx context.Context, b Begin) (*Begun, error) {
 	s.mu.Unlock()
 	if n >= s.o.MaxOpen {
 		return nil, errs.New(errs.Unavailable, "too_many_calls", "%d calls are open; end some of them first.", n)
+	}
+	if b.Task != "" { // before a workspace is opened for it
+		if err := s.tasks.Visible(b.Task, b.Sees); err != nil {
+			return nil, err
+		}
 	}
 	w, err := s.workspaceOf(ctx, &b)
 	if err != nil {
@@ -425,9 +433,6 @@ func (s *Service) workspaceOf(ctx context.Context, b *Begin) (*workspace.Workspa
 // taskOf finds or makes the task of a begin.
 func (s *Service) taskOf(ctx context.Context, w *workspace.Workspace, b *Begin, rec *Record) error {
 	if b.Task != "" {
-		if err := s.tasks.Visible(b.Task, b.Sees); err != nil {
-			return err
-		}
 		return s.tasks.Writable(b.Task, w.ID())
 	}
 	key := sessionKey(w.ID(), b.Agent, b.Session)

@@ -44,12 +44,13 @@ func (s *Service) overwrote(ctx context.Context, w *workspace.Workspace, rec *Re
 		order = append(order, e.Path)
 	}
 	var lost []candidate
+	known := make(written)
 	for _, path := range order[:min(len(order), maxOverwrote)] {
 		c := byPath[path]
 		if c.last.After == c.first.Before {
 			continue
 		}
-		x, err := s.lastWriter(ctx, w, rec, c.first)
+		x, err := s.lastWriter(ctx, w, rec, c.first, known)
 		if err != nil {
 			return nil, err
 		}
@@ -73,39 +74,73 @@ type candidate struct {
 	after    object.ID // what the call left; zero: nothing
 }
 
+// written is commits that were read, by number, so that one of many files is read once.
+type written map[uint64]*writing
+
+// writing is a commit with its entries by path.
+type writing struct {
+	*gitstore.Commit
+	entries []workspace.ChangeEntry
+	byPath  map[string]int
+}
+
+// at returns a commit, without entries if it is what the history begins with.
+func (m written) at(ctx context.Context, w *workspace.Workspace, seq uint64) (*writing, error) {
+	if c := m[seq]; c != nil {
+		return c, nil
+	}
+	id, err := w.Store().CommitAt(ctx, seq)
+	if err != nil {
+		return nil, err
+	}
+	c := &writing{byPath: make(map[string]int)}
+	if c.Commit, err = w.Store().ReadCommit(ctx, id); err != nil {
+		return nil, err
+	}
+	if !c.begins(w) {
+		if c.entries, err = w.EntriesAt(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	for i := range c.entries {
+		for _, p := range []string{c.entries[i].Path, c.entries[i].NewPath} {
+			if _, had := c.byPath[p]; !had {
+				c.byPath[p] = i
+			}
+		}
+	}
+	m[seq] = c
+	return c, nil
+}
+
+// begins reports whether the history begins with the commit.
+func (c *writing) begins(w *workspace.Workspace) bool {
+	return c.Message.Source == message.Baseline || c.Parent.IsZero() || w.Store().Boundary().Seq == c.Seq
+}
+
 // lastWriter finds who wrote the version that an entry replaced; nil where that
 // was the call's own session.
-func (s *Service) lastWriter(ctx context.Context, w *workspace.Workspace, rec *Record, e *workspace.ChangeEntry) (*candidate, error) {
+func (s *Service) lastWriter(ctx context.Context, w *workspace.Workspace, rec *Record, e *workspace.ChangeEntry, known written) (*candidate, error) {
 	seq, err := writtenAt(ctx, w.Store(), e.Path, e.Before, e.Seq-1)
 	if err != nil {
 		return nil, err
 	}
 	out := &candidate{before: e.Before, Overwritten: Overwritten{Path: e.Path}}
-	id, err := w.Store().CommitAt(ctx, seq)
-	if err != nil {
-		return nil, err
-	}
-	c, err := w.Store().ReadCommit(ctx, id)
+	c, err := known.at(ctx, w, seq)
 	if err != nil {
 		return nil, err
 	}
 	out.At, out.Source = c.When, string(c.Message.Source)
-	if c.Message.Source == message.Baseline || c.Parent.IsZero() || w.Store().Boundary().Seq == seq {
+	if c.begins(w) {
 		out.baseline, out.Source = true, string(message.Baseline)
 		return out, nil
 	}
-	of, err := w.EntriesAt(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	for i := range of {
-		if x := &of[i]; x.Path == e.Path || x.NewPath == e.Path {
-			if s.sameSession(x, rec) {
-				return nil, nil
-			}
-			out.Task, out.Actor, out.previous = x.TaskID, x.Actor, x.Before
-			return out, nil
+	if i, ok := c.byPath[e.Path]; ok {
+		x := &c.entries[i]
+		if s.sameSession(x, rec) {
+			return nil, nil
 		}
+		out.Task, out.Actor, out.previous = x.TaskID, x.Actor, x.Before
 	}
 	return out, nil
 }

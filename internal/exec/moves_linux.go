@@ -136,8 +136,11 @@ func (m *mover) ignored(p string) (bool, error) {
 
 // changed reports whether a file that no history has was changed by others since the
 // layer was made, and notes it: their content is nowhere else, so it stays.
-func (m *mover) changed(p string, info fs.FileInfo) bool {
-	if gitPath(p) && !m.kept[p] || !gitPath(p) && !ctime(info).After(m.since) {
+func (m *mover) changed(p string, info fs.FileInfo) bool { return m.newer(p, ctime(info)) }
+
+// newer is like changed, of a file with a ctime.
+func (m *mover) newer(p string, at time.Time) bool {
+	if gitPath(p) && !m.kept[p] || !gitPath(p) && !at.After(m.since) {
 		return false
 	}
 	m.left = append(m.left, Skip{p, "changed_here"})
@@ -289,7 +292,21 @@ func (m *mover) putDir(p, from string, info fs.FileInfo) error {
 	if err != nil {
 		return err
 	}
+	dir, err := m.root.Open(p)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
 	for _, e := range list {
+		done := false
+		if e.Type() == 0 || e.Type() == fs.ModeSymlink {
+			if done, err = m.putFile(int(dir.Fd()), p, from, e.Name()); err != nil {
+				return err
+			}
+		}
+		if done {
+			continue
+		}
 		if err := m.put(p + "/" + e.Name()); err != nil {
 			return err
 		}
@@ -299,6 +316,26 @@ func (m *mover) putDir(p, from string, info fs.FileInfo) error {
 	}
 	_ = os.Remove(from) // not if something was left in it
 	return nil
+}
+
+// putFile moves a file or link of the directory from into the open directory of the
+// workspace whose path is p, as put does. There may be ten thousands of them, so it
+// resolves no path again. It reports false if it did nothing: put has to.
+func (m *mover) putFile(dir int, p, from, name string) (done bool, err error) {
+	var st unix.Stat_t
+	switch err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); {
+	case err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR:
+		return false, nil
+	case err == nil && m.newer(p+"/"+name, time.Unix(st.Ctim.Unix())):
+		return true, nil
+	case err != nil && !errors.Is(err, unix.ENOENT):
+		return false, nil
+	}
+	file := from + "/" + name
+	if err := layer.Strip(file); err != nil {
+		return false, err
+	}
+	return unix.Renameat2(unix.AT_FDCWD, file, dir, name, 0) == nil, nil
 }
 
 // plain reports whether a tree has files, links and directories alone.
@@ -333,8 +370,11 @@ func (m *mover) rename(from, p string, flags uint) error {
 		m.left = append(m.left, Skip{p, "occupied"})
 		return nil
 	}
+	if !errors.Is(err, unix.EXDEV) {
+		return err
+	}
 	info, failed := os.Lstat(from)
-	if !errors.Is(err, unix.EXDEV) || failed != nil || info.IsDir() {
+	if failed != nil || info.IsDir() {
 		return err
 	}
 	name := tempName(p)

@@ -39,7 +39,7 @@ func extra(in message.Info, key string) string {
 
 // Bounds of what a task's record holds, in bytes.
 const (
-	maxGoal     = 64 << 10
+	MaxGoal     = 64 << 10
 	maxMetadata = 256 << 10
 )
 
@@ -75,7 +75,7 @@ func (o *CreateOptions) validate() error {
 	switch {
 	case strings.TrimSpace(o.Goal) == "":
 		return invalid("goal", "A goal is required.")
-	case len(o.Goal) > maxGoal:
+	case len(o.Goal) > MaxGoal:
 		return invalid("goal", "The goal is longer than 64 KiB.")
 	case o.Virtual && o.Root != "":
 		return invalid("workspace", "A virtual workspace has no folder.")
@@ -339,7 +339,7 @@ func (p *Patch) validate() error {
 		if strings.TrimSpace(*p.Goal) == "" {
 			return invalid("goal", "The goal must not be empty.")
 		}
-		if len(*p.Goal) > maxGoal {
+		if len(*p.Goal) > MaxGoal {
 			return invalid("goal", "The goal is longer than 64 KiB.")
 		}
 	}
