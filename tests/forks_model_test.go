@@ -1,13 +1,17 @@
 package tests
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +28,48 @@ type forkModel struct {
 	all   []*modelFork // the parent first
 	steps []string
 	tasks int
+	layer bool // does the system have layers
+
+	watched sync.Mutex
+	gits    map[string]bool // repositories that exist
+}
+
+// watch runs git fsck over all repositories until the returned function is called: they
+// are sound at every moment, not only between the steps.
+func (m *forkModel) watch(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			m.watched.Lock()
+			dirs := slices.Sorted(maps.Keys(m.gits))
+			m.watched.Unlock()
+			for _, dir := range dirs {
+				cmd := exec.CommandContext(ctx, "git", "fsck", "--strict", "--no-dangling", "--no-progress")
+				cmd.Dir = dir
+				out, err := cmd.CombinedOutput()
+				m.watched.Lock()
+				still := m.gits[dir]
+				m.watched.Unlock()
+				if err != nil && still && ctx.Err() == nil {
+					m.t.Errorf("git fsck in %s: %v\n%s", dir, err, out)
+					return
+				}
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+func (m *forkModel) exists(f *modelFork, yes bool) {
+	m.watched.Lock()
+	defer m.watched.Unlock()
+	if yes {
+		m.gits[f.git] = true
+	} else {
+		delete(m.gits, f.git)
+	}
 }
 
 type modelFork struct {
@@ -127,8 +173,11 @@ func (m *forkModel) fork() {
 		return
 	}
 	body := map[string]any{"kind": "virtual"}
-	if m.r.IntN(3) == 0 {
+	switch n := m.r.IntN(3); {
+	case n == 0:
 		body = map[string]any{"kind": "copy", "path": filepath.Join(m.t.TempDir(), "copy")}
+	case n == 1 && m.layer:
+		body = map[string]any{"kind": "layer"}
 	}
 	made := m.p.forks(m.t, "/workspaces/"+of.id, body)[0]
 	f := &modelFork{id: made["id"].(string), git: made["git_dir"].(string), kind: body["kind"].(string), depth: of.depth + 1}
@@ -141,7 +190,72 @@ func (m *forkModel) fork() {
 		m.fatalf("the fork is not as its parent: %s and %s", f.tree, of.tree)
 	}
 	m.all = append(m.all, f)
+	m.exists(f, true)
 	m.others(f)
+}
+
+// in runs a command in a layer, which sees the fork's files and changes one of them
+// while the parent's user does so too.
+func (m *forkModel) in(f *modelFork) {
+	if f.kind != "layer" {
+		return
+	}
+	path, to := m.path(), m.path()
+	list := `git init -q --bare "$T" && GIT_DIR=$T GIT_WORK_TREE=. git add -A -f . && GIT_DIR=$T git write-tree`
+	script := "{ " + list + "; }; " + []string{
+		fmt.Sprintf("mkdir -p $(dirname %s) && echo 'command %d' > %s || true", path, m.r.IntN(1000), path),
+		fmt.Sprintf("rm -rf %s", path),
+		fmt.Sprintf("mkdir -p $(dirname %s) && mv %s %s || true", to, path, to),
+		fmt.Sprintf("echo 'appended %d' >> %s || true", m.r.IntN(1000), path),
+	}[m.r.IntN(4)]
+	script = "T=" + filepath.Join(m.t.TempDir(), "seen") + "; export T GIT_CONFIG_GLOBAL=/dev/null; " + script
+	m.note("%s: in: %s", f.id, script)
+	status, out, said := m.p.verb(m.t, "in", f.id, "--", "sh", "-c", script+" 2>&1")
+	if status != 0 {
+		m.fatalf("%d %s%s", status, out, said)
+	}
+	if seen, _, _ := strings.Cut(strings.TrimSpace(out), "\n"); seen != f.tree {
+		m.fatalf("the command saw %s, not %s: %s%s", seen, f.tree, out, said)
+	}
+	m.others(f)
+}
+
+// retain drops old history and purges a file. Both leave a history that has forks, or is
+// one, as it is; without forks the purged bytes are nowhere.
+func (m *forkModel) retain() {
+	first := m.all[0]
+	tip := harness.Git(m.t, first.git, "rev-parse", "refs/heads/shadow")
+	m.note("gc, purge and restart")
+	if len(m.all) > 1 {
+		if _, said := m.p.purge(m.t, 1, first.id, "a"); !strings.Contains(said, "fork") {
+			m.fatalf("the purge says %s", said)
+		}
+		m.p.purge(m.t, 1, m.all[1].id, "a")
+		before := harness.Git(m.t, first.git, "rev-list", "--count", tip)
+		m.p.verb(m.t, "gc", "--now")
+		if left := harness.Git(m.t, first.git, "rev-list", "--count", tip); left != before {
+			m.fatalf("%s commits of a history with forks are left of %s", left, before)
+		}
+	} else {
+		secret := fmt.Sprintf("secret of %d", m.r.Int())
+		m.p.call(m.t, "PUT", "/tasks/"+first.task+"/content?path=kept", []byte(secret)).want(m.t, 201)
+		m.p.call(m.t, "PUT", "/tasks/"+first.task+"/content?path=kept", []byte("kept\n")).want(m.t, 200)
+		m.look(first)
+		m.exists(first, false) // its ids change meanwhile
+		m.p.purge(m.t, 0, first.id, "kept")
+		m.p.verb(m.t, "gc", "--now")
+		m.look(first)
+		m.exists(first, true)
+		if found := leaksOf(m.t, m.p.DataDir, secret); len(found) > 0 {
+			m.fatalf("the secret is still in %v", found)
+		}
+		m.p.call(m.t, "DELETE", "/tasks/"+first.task+"/content?path=kept", nil).want(m.t, 200)
+		if now := m.look(first); now != first.tree {
+			m.fatalf("a purge changed other files: %s", harness.Git(m.t, first.git, "diff", "--stat", first.tree, now))
+		}
+	}
+	m.p.restart()
+	m.others(nil)
 }
 
 // parent returns what a fork was made of, if that is still there.
@@ -232,9 +346,11 @@ func (m *forkModel) drop(f *modelFork) {
 		return
 	}
 	m.p.call(m.t, "PATCH", "/tasks/"+f.task, map[string]any{"status": "completed"})
+	m.exists(f, false)
 	a := m.p.call(m.t, "DELETE", "/workspaces/"+f.id+"?force=true", nil)
 	m.note("%s: delete: %d", f.id, a.Status)
 	a.want(m.t, 204)
+	m.exists(f, false)
 	m.all = slices.DeleteFunc(m.all, func(x *modelFork) bool { return x == f })
 	m.others(nil)
 }
@@ -256,7 +372,7 @@ func (m *forkModel) sound() {
 
 func (m *forkModel) step() {
 	f := m.all[m.r.IntN(len(m.all))]
-	switch n := m.r.IntN(24); {
+	switch n := m.r.IntN(27); {
 	case n < 10:
 		m.change(f)
 	case n < 12:
@@ -270,15 +386,9 @@ func (m *forkModel) step() {
 	case n < 22:
 		m.drop(f)
 	case n < 23:
-		m.note("gc, purge and restart")
-		if len(m.all) > 1 {
-			if _, said := m.p.purge(m.t, 1, m.all[0].id, "a"); !strings.Contains(said, "fork") {
-				m.fatalf("the purge says %s", said)
-			}
-		}
-		m.p.verb(m.t, "gc", "--now")
-		m.p.restart()
-		m.others(nil)
+		m.retain()
+	case n < 26:
+		m.in(f)
 	default:
 		m.sound()
 	}
@@ -300,15 +410,23 @@ func TestForkModel(t *testing.T) {
 		rounds, steps = 100, 60
 	}
 	for round := range rounds {
-		p := newProject(t, map[string]string{"a": "a\n", "d/x": "x\n", "e/f/z": "z\n"})
+		p := retained(t, atOnce)
+		p.fill(t, map[string]string{"a": "a\n", "d/x": "x\n", "e/f/z": "z\n"})
 		first := p.task(t)
-		m := &forkModel{t: t, p: p, r: rand.New(rand.NewPCG(seed, uint64(round)))}
+		m := &forkModel{t: t, p: p, r: rand.New(rand.NewPCG(seed, uint64(round))), gits: map[string]bool{}}
 		f := &modelFork{id: first.str("workspace_id"), git: first.gitDir(), task: first.ID, kind: "physical"}
 		f.tree = m.look(f)
 		m.all = []*modelFork{f}
+		m.exists(f, true)
+		if made := p.post(t, "/workspaces/"+f.id+"/forks", map[string]any{"kind": "layer"}); made.Status == 201 {
+			m.layer = true
+			p.call(t, "DELETE", "/workspaces/"+made.list(t, "forks")[0]["id"].(string), nil).want(t, 204)
+		}
+		stop := m.watch(t.Context())
 		for range steps {
 			m.step()
 		}
+		stop()
 		m.sound()
 		p.Stop()
 	}
