@@ -127,5 +127,8 @@ func (s *Store) repoInUse(ctx context.Context) (bool, error) {
 		}
 		files = append(files, info)
 	}
+	if s.opt.Readers != nil {
+		dirs = append(dirs, s.opt.Readers()...)
+	}
 	return s.opt.InUse(ctx, dirs, files)
 }

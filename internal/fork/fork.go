@@ -63,6 +63,7 @@ func New(o Options) *Service {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Service{o: o, stop: cancel, done: make(chan struct{})}
 	s.resume(ctx)
+	s.finish(ctx)
 	go s.run(ctx)
 	return s
 }
@@ -99,7 +100,7 @@ func (s *Service) Expire(ctx context.Context) {
 		if f.Expires.After(now) || ctx.Err() != nil {
 			break
 		}
-		err := s.remove(ctx, rec)
+		err := s.remove(ctx, rec, true, true)
 		switch errs.CodeOf(err) {
 		case "workspace_busy", "has_forks", "layer_in_use":
 			continue
@@ -239,13 +240,21 @@ func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]w
 		}
 	}
 	if spec.Kind = f.Kind; f.Kind != workspaces.CopyKind {
+		own := f.Kind == workspaces.LayerKind && f.Ignored != ShareIgnored
+		done := func() error { return nil }
+		if own {
+			spec.Begin = func(ids []string) (err error) {
+				done, err = s.begun(pending{Forks: ids})
+				return err
+			}
+		}
 		made, err := s.o.Workspaces.ForkVirtual(ctx, w, spec, names)
-		if err == nil && f.Kind == workspaces.LayerKind && f.Ignored != ShareIgnored {
+		if err == nil && own {
 			if err = s.ownIgnored(ctx, w, f, spec, made); err != nil {
 				s.takeBack(ctx, made)
 			}
 		}
-		return made, err
+		return made, errors.Join(err, done())
 	}
 	made := make([]workspaces.Record, 0, f.Count)
 	for _, name := range names {
@@ -263,7 +272,7 @@ func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]w
 // takeBack removes the forks of a request that failed.
 func (s *Service) takeBack(ctx context.Context, made []workspaces.Record) {
 	for _, r := range made {
-		if err := s.remove(context.WithoutCancel(ctx), r); err != nil {
+		if err := s.remove(context.WithoutCancel(ctx), r, true, true); err != nil {
 			s.o.Log.Warn("a fork of a request that failed could not be removed", "workspace", r.ID, "error", err)
 		}
 	}
@@ -292,6 +301,9 @@ func (s *Service) ownIgnored(ctx context.Context, w *workspace.Workspace, f Make
 		if err := c.ignored(snap); err != nil {
 			return err
 		}
+		if err := synced(to); err != nil {
+			return errs.Wrap(err, "")
+		}
 	}
 	return nil
 }
@@ -313,6 +325,12 @@ func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, sp
 		dir = w.Root() + "-" + workspaces.NewID(orElse(spec.Name, "fork"))
 	}
 	dir = filepath.Clean(dir)
+	mine := pending{Dir: dir}
+	done, err := s.begun(mine)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		switch {
 		case errors.Is(err, fs.ErrExist):
@@ -327,6 +345,12 @@ func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, sp
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
+	if mine.Dev, mine.Ino, err = identity(dir); err != nil {
+		return nil, err
+	}
+	if done, err = s.again(mine, done); err != nil {
+		return nil, err
+	}
 	o := workspaces.OpenOptions{Allow: f.Allow}
 	if err := s.o.Workspaces.Vacant(dir, o); err != nil {
 		return nil, err
@@ -343,6 +367,10 @@ func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, sp
 		if err := c.ignored(snap); err != nil {
 			return nil, err
 		}
+	}
+	// No history has the ignored files, so that they could be restored.
+	if err := synced(dir); err != nil {
+		return nil, errs.Wrap(err, "")
 	}
 	return s.o.Workspaces.ForkCopy(ctx, w, dir, o, spec)
 }
@@ -380,13 +408,7 @@ func (s *Service) Delete(ctx context.Context, id string, force, deleteHistory bo
 			}
 		}
 	}
-	if err := s.o.Layers.FreeFork(rec, force); err != nil {
-		return err
-	}
-	if err := s.o.Tasks.Forget(ctx, id, deleteHistory || rec.Fork != nil); err != nil {
-		return err
-	}
-	return errors.Join(s.clear(rec), s.o.Layers.ForgetFork(id))
+	return s.remove(ctx, rec, force, deleteHistory || rec.Fork != nil)
 }
 
 // clear removes a copy's directory, if it is still the one that was made.
@@ -394,17 +416,27 @@ func (s *Service) clear(rec workspaces.Record) error {
 	if !s.o.Workspaces.MadeFor(rec) {
 		return nil
 	}
-	return errs.Wrap(os.RemoveAll(rec.Root), "")
+	return removed(rec.Root)
 }
 
-func (s *Service) remove(ctx context.Context, rec workspaces.Record) error {
-	if err := s.o.Layers.FreeFork(rec, true); err != nil {
+func (s *Service) remove(ctx context.Context, rec workspaces.Record, force, deleteHistory bool) error {
+	if err := s.o.Layers.FreeFork(rec, force); err != nil {
 		return err
 	}
-	if err := s.o.Tasks.Forget(ctx, rec.ID, true); err != nil {
+	done, err := s.begun(pending{Delete: &rec, History: deleteHistory})
+	if err != nil {
 		return err
 	}
-	return errors.Join(s.clear(rec), s.o.Layers.ForgetFork(rec.ID))
+	if err := s.o.Tasks.Forget(ctx, rec.ID, deleteHistory); err != nil {
+		if _, there := s.o.Workspaces.Record(rec.ID); there { // else the next start goes on
+			err = errors.Join(err, done())
+		}
+		return err
+	}
+	if err := errors.Join(s.clear(rec), s.o.Layers.ForgetFork(rec.ID)); err != nil {
+		return err
+	}
+	return done()
 }
 
 // checkMerged fails where a fork has changes that its parent does not have.

@@ -90,6 +90,49 @@ func writeFile(dir vfs.FS, name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
+// Sweep removes the stubs of forks that are not in the list, and files that none of the
+// list shares. It is for a start, before anything else uses dir.
+func Sweep(dir vfs.FS, forks []Fork) error {
+	exist, shared := map[string]bool{}, map[string]bool{}
+	for _, f := range forks {
+		exist[f.ID], shared[f.shared()] = true, true
+	}
+	list, err := dir.ReadDir(".")
+	if err != nil {
+		return err
+	}
+	drop := func(f Fork) error { return Drop(dir, f, func() bool { return !shared[f.shared()] }) }
+	for _, e := range list {
+		switch {
+		case e.Type == fs.ModeSymlink && !exist[e.Name]:
+			target, err := dir.Readlink(e.Name)
+			if err != nil {
+				return err
+			}
+			f := Fork{ID: e.Name, Parent: path.Dir(path.Dir(target)), At: path.Base(target)}
+			if f.shared() != target {
+				continue // not one of ours
+			}
+			if err := drop(f); err != nil {
+				return err
+			}
+		case e.Type == fs.ModeDir:
+			commits, err := dir.ReadDir(path.Join(e.Name, sharedDir))
+			if err != nil {
+				continue // it has none
+			}
+			for _, c := range commits {
+				if f := (Fork{ID: "", Parent: e.Name, At: c.Name}); !shared[f.shared()] {
+					if err := f.unshare(dir); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // Drop takes a fork's stub away: it gets a repository, or is deleted. last says
 // whether no other fork of the same commit uses the shared files, which are removed
 // then. A directory is left alone.
@@ -106,6 +149,11 @@ func Drop(dir vfs.FS, f Fork, last func() bool) error {
 	if !last() {
 		return nil
 	}
+	return f.unshare(dir)
+}
+
+// unshare removes the files that the forks of one commit share.
+func (f Fork) unshare(dir vfs.FS) error {
 	repo := path.Join(f.shared(), "repo.git")
 	for _, name := range []string{"HEAD", "config", "refs/heads/shadow", "objects/info/alternates", "refs/heads", "refs", "objects/info", "objects", ""} {
 		if err := dir.Remove(path.Join(repo, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {

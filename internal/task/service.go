@@ -407,14 +407,16 @@ func (s *Service) Count(workspaceID string) (int, error) {
 // to be deleted.
 func (s *Service) Forget(ctx context.Context, workspaceID string, deleteHistory bool) error {
 	defer s.making.lock(workspaceID)()
-	if busy := s.index.live(workspaceID); busy > 0 {
+	_, exists := s.o.Workspaces.Record(workspaceID) // else a crash left its tasks
+	if busy := s.index.live(workspaceID); busy > 0 && exists {
 		return errs.New(errs.Conflict, "workspace_busy", "%s executing or paused on the workspace.", plural(busy, "task is", "tasks are"))
 	}
 	recs, err := s.index.on(workspaceID)
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
-	if err := s.o.Workspaces.Forget(ctx, workspaceID, deleteHistory); err != nil {
+	err = s.o.Workspaces.Forget(ctx, workspaceID, deleteHistory)
+	if err != nil && (exists || len(recs) == 0) {
 		return err
 	}
 	for _, r := range recs {

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -110,6 +112,7 @@ func (m *Manager) storeOptions(ctx context.Context, r Record) (so gitstore.Optio
 		}
 	}()
 	so = gitstore.Options{FS: files, Log: m.opt.Log.With("workspace", r.ID), Now: m.opt.Now, Foreground: m.opt.Foreground, Meter: m.opt.Meter.Store, Caches: m.kept}
+	so.Readers = func() []vfs.Info { return m.readers(r.ID) }
 	if m.opt.Store != nil {
 		m.opt.Store(&so)
 	}
@@ -127,6 +130,19 @@ func (m *Manager) storeOptions(ctx context.Context, r Record) (so gitstore.Optio
 	}
 	so.Base = &gitstore.Base{Store: base.Store(), At: at, Alternate: path.Join("../../..", r.Fork.Of, "repo.git/objects")}
 	return so, base.Release, nil
+}
+
+// readers lists the repositories of all forks that continue a workspace's history.
+func (m *Manager) readers(id string) (out []vfs.Info) {
+	for _, f := range m.linkedForks(id) {
+		for _, dir := range []string{"repo.git", "repo.git/objects"} {
+			if info, err := m.opt.Host.Stat(filepath.Join(m.dirOf(f.ID), dir)); err == nil { // else nothing is there yet
+				out = append(out, info)
+			}
+		}
+		out = append(out, m.readers(f.ID)...)
+	}
+	return out
 }
 
 // putAwayForks closes the open forks of a workspace that is to be closed, so that
@@ -160,6 +176,8 @@ type ForkSpec struct {
 	Kind    string    // of ForkVirtual: VirtualKind or LayerKind
 	Name    string
 	Expires time.Time // zero: never
+	// Begin, if set, is called by ForkVirtual with the forks' ids before they exist.
+	Begin func(ids []string) error
 }
 
 // ForkVirtual makes virtual forks, one for each name, all or none. What is on the
@@ -187,6 +205,15 @@ func (m *Manager) ForkVirtual(ctx context.Context, parent *workspace.Workspace, 
 		r := Record{ID: newID(own.slug(parent.ID())), Kind: VirtualKind, Created: now.Add(time.Duration(i)), LastUsed: now, Fork: &own, Rest: &Rest{Head: own.At}}
 		made, stubs = append(made, r), append(stubs, own.stub(r.ID))
 	}
+	if spec.Begin != nil {
+		ids := make([]string, len(made))
+		for i := range made {
+			ids[i] = made[i].ID
+		}
+		if err := spec.Begin(ids); err != nil {
+			return nil, err
+		}
+	}
 	if err := m.stubs(func(dir vfs.FS) error { return forkstub.Put(dir, stubs, false) }); err != nil {
 		return nil, errs.Wrap(err, "")
 	}
@@ -208,17 +235,64 @@ func (m *Manager) stubs(do func(dir vfs.FS) error) error {
 	return errors.Join(do(dir), dir.Close())
 }
 
-// renewStubs makes the stubs of forks that have no repository again.
+// renewStubs makes the stubs of forks that have no repository again, and removes those
+// of forks that do not exist: a crash left them.
 func (m *Manager) renewStubs() error {
 	var list []forkstub.Fork
 	err := m.each(unmade, func(r Record) bool {
 		list = append(list, r.Fork.stub(r.ID))
 		return true
 	})
-	if err != nil || len(list) == 0 {
+	if err != nil {
 		return err
 	}
-	return m.stubs(func(dir vfs.FS) error { return forkstub.Put(dir, list, true) })
+	err = m.stubs(func(dir vfs.FS) error {
+		if err := forkstub.Sweep(dir, list); err != nil {
+			return err
+		}
+		return forkstub.Put(dir, list, true)
+	})
+	if errors.Is(err, fs.ErrNotExist) && len(list) == 0 { // a new data directory
+		return nil
+	}
+	return err
+}
+
+// RemoveFiles removes what a workspace that was forgotten left in the data directory.
+func (m *Manager) RemoveFiles(r Record) error {
+	if _, there := m.Record(r.ID); there {
+		return nil
+	}
+	return errs.Wrap(m.removeFiles(r), "")
+}
+
+// removeFiles removes a workspace's directory, for good: it does not come back after a
+// power failure.
+func (m *Manager) removeFiles(r Record) error {
+	if err := errors.Join(m.dropStub(r), m.opt.Host.RemoveAll(m.dirOf(r.ID))); err != nil {
+		return err
+	}
+	return m.stubs(func(dir vfs.FS) error { return dir.SyncDir(".") })
+}
+
+// DropUnfinished removes what was recorded of a directory whose baseline was cut off.
+func (m *Manager) DropUnfinished(dev, ino uint64) error {
+	m.mu.Lock()
+	var found []Record
+	for id, r := range m.unfinished {
+		if r.Dev == dev && r.Ino == ino {
+			delete(m.unfinished, id)
+			found = append(found, r)
+		}
+	}
+	m.mu.Unlock()
+	for _, r := range found {
+		if err := m.dropUnfinished(r); err != nil {
+			m.keepUnfinished(r)
+			return err
+		}
+	}
+	return nil
 }
 
 // dropStub makes way for the repository of a fork that had none.

@@ -128,11 +128,10 @@ func (m *Manager) make(ctx context.Context, mine *making, o OpenOptions) (*works
 	r.LastUsed = now
 	defer m.comes(r.ID)()
 	o.Progress = m.noteBegun(mine, r, o.Progress)
-	dir := m.dirOf(r.ID)
-	if err := m.opt.Host.MkdirAll(dir); err != nil {
-		return nil, errs.Wrap(err, "")
+	err := m.putRecord(r) // first: what a kill leaves is found by it
+	if err == nil {
+		err = errs.Wrap(m.opt.Host.MkdirAll(m.dirOf(r.ID)), "")
 	}
-	err := m.putRecord(r) // what a kill leaves is found by it
 	var w *workspace.Workspace
 	if err == nil {
 		w, err = m.load(ctx, r)

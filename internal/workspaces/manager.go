@@ -390,7 +390,7 @@ func (m *Manager) Forget(ctx context.Context, id string, deleteHistory bool) err
 	}
 	err := m.putAway(ctx, id, errUnknown(), false)
 	if deleteHistory {
-		err = errors.Join(err, m.dropStub(rec), m.opt.Host.RemoveAll(m.dirOf(rec.ID)))
+		err = errors.Join(err, m.removeFiles(rec))
 	}
 	return errs.Wrap(err, "")
 }

@@ -1,0 +1,157 @@
+package fork
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"umbra/internal/errs"
+	"umbra/internal/state"
+	"umbra/internal/vfs"
+	"umbra/internal/workspaces"
+)
+
+// pendingBucket of the state has the forks that are being made or deleted.
+const pendingBucket = "forks_pending"
+
+// pending is what a crash leaves half done, and the next start finishes. One of its
+// parts is set.
+type pending struct {
+	// Delete is a workspace that is being deleted. Once its record is gone, the rest
+	// goes too; before, it stays whole.
+	Delete  *workspaces.Record `json:"delete,omitempty"`
+	History bool               `json:"history,omitempty"` // its repository goes too
+	// Forks are layer forks that get ignored files of their own. They go.
+	Forks []string `json:"forks,omitempty"`
+	// Dir is the directory of a copy that is being filled. It goes, unless it is a fork
+	// already. Dev and Ino are 0 until it was made.
+	Dir string `json:"dir,omitempty"`
+	Dev uint64 `json:"dev,omitempty"`
+	Ino uint64 `json:"ino,omitempty"`
+}
+
+// begun records what is being done, durably. The caller calls done at its end.
+func (s *Service) begun(p pending) (done func() error, err error) {
+	key := workspaces.NewID("pending")
+	if err := s.o.State.Put(pendingBucket, key, p); err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	return func() error { return errs.Wrap(s.o.State.Delete(pendingBucket, key), "") }, nil
+}
+
+// again replaces what was recorded.
+func (s *Service) again(p pending, done func() error) (func() error, error) {
+	next, err := s.begun(p)
+	if err != nil {
+		return done, err
+	}
+	return next, done()
+}
+
+// identity returns the numbers of a directory's device and inode.
+func identity(dir string) (dev, ino uint64, err error) {
+	on, err := vfs.OS(dir)
+	if err != nil {
+		return 0, 0, errs.Wrap(err, "")
+	}
+	info, err := on.Stat(".")
+	return info.Dev, info.Ino, errs.Wrap(errors.Join(err, on.Close()), "")
+}
+
+// finish does what a crash left half done.
+func (s *Service) finish(ctx context.Context) {
+	found := map[string]pending{}
+	err := s.o.State.View(func(tx *state.Tx) error {
+		return tx.ForEach(pendingBucket, "", func(key string, _ []byte) (bool, error) {
+			var p pending
+			_, err := tx.Get(pendingBucket, key, &p)
+			found[key] = p
+			return true, err
+		})
+	})
+	if err != nil {
+		s.o.Log.Warn("forks that were being made or deleted are not known", "error", err)
+	}
+	for key, p := range found {
+		err := s.finishOne(ctx, p)
+		if err == nil {
+			err = s.o.State.Delete(pendingBucket, key)
+		}
+		if err != nil {
+			s.o.Log.Warn("what a stop left of a fork could not be removed; the next start tries again", "error", err)
+		}
+	}
+}
+
+func (s *Service) finishOne(ctx context.Context, p pending) error {
+	switch {
+	case p.Delete != nil:
+		return s.finishDelete(ctx, *p.Delete, p.History)
+	case p.Forks != nil:
+		for _, id := range p.Forks {
+			if rec, ok := s.o.Workspaces.Record(id); ok {
+				if err := s.remove(ctx, rec, true, true); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	return s.finishCopy(p)
+}
+
+func (s *Service) finishDelete(ctx context.Context, rec workspaces.Record, history bool) error {
+	if _, there := s.o.Workspaces.Record(rec.ID); there {
+		return nil
+	}
+	err := s.o.Tasks.Forget(ctx, rec.ID, history)
+	if err != nil && !errs.Is(err, errs.NotFound) {
+		return err
+	}
+	if history {
+		if err := s.o.Workspaces.RemoveFiles(rec); err != nil {
+			return err
+		}
+	}
+	return errors.Join(s.clear(rec), s.o.Layers.ForgetFork(rec.ID))
+}
+
+func (s *Service) finishCopy(p pending) error {
+	for _, rec := range s.o.Workspaces.List() {
+		if f := rec.Fork; f != nil && p.Ino != 0 && f.Ino == p.Ino && rec.Dev == p.Dev {
+			return nil // whole
+		}
+	}
+	if p.Ino == 0 { // nothing was put into it
+		if err := os.Remove(p.Dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+			s.o.Log.Warn("a directory that a stop left of a fork stays", "path", p.Dir, "error", err)
+		}
+		return nil
+	}
+	if err := s.o.Workspaces.DropUnfinished(p.Dev, p.Ino); err != nil {
+		return err
+	}
+	dev, ino, err := identity(p.Dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && (dev != p.Dev || ino != p.Ino) {
+		return nil // something else is there
+	}
+	if err != nil {
+		return err
+	}
+	return removed(p.Dir)
+}
+
+// removed removes a copy's directory, for good: it does not come back after a power
+// failure.
+func removed(dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return errs.Wrap(err, "")
+	}
+	above, err := vfs.OS(filepath.Dir(dir))
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	return errs.Wrap(errors.Join(above.SyncDir("."), above.Close()), "")
+}
