@@ -102,8 +102,7 @@ func (s *Store) duePacks() (due []*packFile, forced bool) {
 	return due, forced
 }
 
-// repoInUse reports whether another process is at work in the repository, as
-// far as the system tells.
+// repoInUse reports whether another process is known to be at work in the repository.
 func (s *Store) repoInUse(ctx context.Context) (bool, error) {
 	var dirs, files []vfs.Info
 	for _, name := range []string{repoDir, repoDir + "/objects", packDir} {

@@ -71,8 +71,7 @@ type Options struct {
 	// InUse tells whether another process stands in one of the folders or has
 	// one of the files open. Nil looks into /proc where there is one.
 	InUse func(ctx context.Context, dirs, files []vfs.Info) (bool, error)
-	// Readers, if set, returns the repositories of forks, in which a process of git
-	// reads the packs of this one.
+	// Readers, if set, returns the repositories whose git reads the packs of this one.
 	Readers func() []vfs.Info
 	// Room, if set, is asked before new content is committed, with its bytes: its
 	// error fails the draft. It is called by every writer and must not block.
