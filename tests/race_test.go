@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -171,4 +173,57 @@ func TestForkVerbsBySubtask(t *testing.T) {
 	if p.read(t, "a") != "ann\n" {
 		t.Error("a conflict changed the file")
 	}
+}
+
+// Four scripted agents fix a program, each in its own way; only one makes the tests pass.
+func TestRaceOfAgents(t *testing.T) {
+	need.Tool(t, "make")
+	p := newProject(t, map[string]string{
+		"Makefile": "test:\n\t@sh test.sh\n",
+		"test.sh":  "set -e\n. ./add.sh\ntest $(add 2 3) = 5\ntest $(add -1 1) = 0\necho ok\n",
+		"add.sh":   "add() { echo $(($1 - $2)); }\n",
+		"agent.sh": `set -e
+case $1 in
+1) echo 'add() { echo 5; }' > add.sh;;                          # just what the first case wants
+2) sed -i 's/- /+ +/; s/$2/{2/' add.sh;;                         # breaks it
+3) sed -i 's/- /+ /' add.sh; echo 'Adds, not subtracts.' > NOTES;; # the fix
+4) printf 'test:\n\t@false\n' > Makefile; rm add.sh; exit 1;;     # gives up
+esac
+`,
+	})
+	task := p.task(t)
+	if out, err := exec.Command("make", "-C", p.dir, "test").CombinedOutput(); err == nil {
+		t.Fatalf("the tests pass before: %s", out)
+	}
+	status, out, said := p.verb(t, "race", "4", "--json", "--judge", "make test", "--merge", "best", "--keep", "--", "sh", "agent.sh", "{n}")
+	if status != 0 {
+		t.Fatalf("%d %s %s", status, out, said)
+	}
+	var told struct {
+		Forks []struct {
+			N      int
+			Fork   string
+			Passed bool
+		}
+		Best, Merged *int
+	}
+	if err := json.Unmarshal([]byte(out), &told); err != nil {
+		t.Fatal(err)
+	}
+	if len(told.Forks) != 4 || told.Best == nil || *told.Best != 3 || told.Merged == nil || *told.Merged != 3 {
+		t.Fatalf("%s", out)
+	}
+	for _, f := range told.Forks {
+		j, _ := p.call(t, "GET", "/workspaces/"+f.Fork, nil).want(t, 200).obj(t)["judged"].(map[string]any)
+		if f.Passed != (f.N == 3) || j["passed"] != f.Passed || j["command"] != "make test" {
+			t.Errorf("%+v, recorded as %v", f, j)
+		}
+	}
+	if out, err := exec.Command("make", "-C", p.dir, "test").CombinedOutput(); err != nil || p.read(t, "NOTES") != "Adds, not subtracts.\n" {
+		t.Errorf("the winner was not merged: %v %s", err, out)
+	}
+	// What the losers did stays in their forks; one revert takes the merge back.
+	log := p.log(t, task.str("workspace_id"))
+	p.post(t, "/tasks/"+*log[0].TaskID+"/revert", map[string]any{}).want(t, 200)
+	p.absent(t, "NOTES")
 }
