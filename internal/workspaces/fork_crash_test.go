@@ -151,7 +151,7 @@ func TestForkCrashAtEveryCall(t *testing.T) {
 	}
 	type crash struct {
 		mem  *vfs.Mem
-		recs map[string]Record
+		recs *memRecords
 		f    forkScenario
 		at   string
 	}
@@ -162,9 +162,9 @@ func TestForkCrashAtEveryCall(t *testing.T) {
 		var crashes []crash
 		run(func(n int, c vfs.Call, f *forkScenario) error {
 			if n%stride == 0 {
-				f.b.recs.mu.Lock()
-				recs := maps.Clone(f.b.recs.m)
-				f.b.recs.mu.Unlock()
+				all, err := f.b.recs.All()
+				recs := &memRecords{}
+				must(t, errors.Join(err, recs.Put(all...)))
 				crashes = append(crashes, crash{f.b.mem.CrashClone(vfs.CrashOptions{Mode: mode, Rand: rand.New(rand.NewPCG(uint64(n), 1))}), recs,
 					forkScenario{wrote: maps.Clone(f.wrote), deleted: maps.Clone(f.deleted), writing: f.writing, text: f.text, dropping: f.dropping}, fmt.Sprintf("%v, call %d: %s %s", mode, n, c.Op, c.Name)})
 			}
@@ -175,7 +175,7 @@ func TestForkCrashAtEveryCall(t *testing.T) {
 			if mode != vfs.CrashNothing {
 				epoch = "two"
 			}
-			dead := &bench{t: t, recs: &memRecords{m: c.recs}}
+			dead := &bench{t: t, recs: c.recs}
 			again := dead.reboot(t, c.mem, epoch)
 			c.f.check(t, again, c.at)
 			must(t, again.m.Close(context.Background()))
