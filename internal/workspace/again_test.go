@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/reconcile"
 )
 
 // A kill, a start, and a power cut: what the kill left unsynced is not known to
@@ -42,7 +42,7 @@ func TestPowerCutAfterAPersonsFolders(t *testing.T) {
 	must(t, b.mem.Mkdir("ws/m", 0o755))
 	must(t, b.mem.Rename("ws/d", "ws/m/d"))
 	must(t, removeAll(b.mem, "ws/m/d/sub"))
-	_, err := b.w.Sync(t.Context(), SyncOptions{})
+	_, err := b.w.Sync(t.Context(), reconcile.SyncOptions{})
 	must(t, err)
 	must(t, b.w.checkpoint(t.Context(), false))
 	want := tree(t, b.w)

@@ -1,14 +1,12 @@
 package workspace
 
 import (
-	"time"
-
 	"umbra/gitstore/message"
-	"umbra/gitstore/object"
 	"umbra/internal/workspace/browse"
 	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/op"
 	"umbra/internal/workspace/pathlock"
+	"umbra/internal/workspace/reconcile"
 	"umbra/internal/workspace/record"
 	"umbra/internal/wspath"
 )
@@ -32,6 +30,12 @@ type (
 	IgnoreSources = disk.IgnoreSources
 	NotHeld       = pathlock.NotHeld
 	Owner         = record.Owner
+	Coverage      = reconcile.Coverage
+	Difference    = reconcile.Difference
+	SyncOptions   = reconcile.SyncOptions
+	SyncResult    = reconcile.SyncResult
+	Watcher       = reconcile.Watcher
+	WatchSpace    = reconcile.WatchSpace
 	ListOptions   = browse.ListOptions
 	Listed        = browse.Listed
 	Looked        = browse.Looked
@@ -66,36 +70,6 @@ func FolderMoves(m *message.Message) []FolderMove { return op.FolderMoves(m) }
 // Filled returns the directories that existed before a commit's request put
 // something into them.
 func Filled(m *message.Message) []wspath.Path { return op.Filled(m) }
-
-// SyncOptions steer a full scan.
-type SyncOptions struct {
-	// Adopt takes a folder that stands in place of the one that was opened.
-	Adopt bool
-	// Allow judges the folder that is adopted by its canonical path; nil: any.
-	Allow func(root string) error
-	// Attribute lets what is found belong to the one executing task; it is
-	// false for what is found at a start or at a first use.
-	Attribute bool
-
-	since  time.Duration // a scan that began then or later will do, by clock.Boot; 0: none will
-	gentle bool          // on one processor, beside requests
-	// periodic is set for a scan that nothing asked for: what it finds and its
-	// watcher has not told of may be as old as the scan before.
-	periodic *watch
-}
-
-// SyncResult tells what a scan found.
-type SyncResult struct {
-	Commit  object.ID // the tip, if something was recorded
-	Changed int       // entries recorded
-	Skipped []Skip    // all that is left out now
-}
-
-// Coverage counts what is recorded and what is not.
-type Coverage struct {
-	Skipped          []Skip
-	Tracked, Ignored int64
-}
 
 // State is how a workspace stands to its folder.
 type State string

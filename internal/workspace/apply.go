@@ -110,7 +110,7 @@ func (w *Workspace) applyLocked(ctx context.Context, req *Request, lock *pathloc
 		if !returned && len(a.made) > 0 {
 			// A panic after the commit: disk and tip may differ, and displaced files
 			// may be left.
-			w.suspect.Store(true)
+			w.recon.Suspect()
 			w.unsettled.Store(true)
 		}
 		w.progress.Settle(a.made...)
@@ -205,7 +205,7 @@ func (a *attempt) round(ctx context.Context, lock *pathlock.Lock) (res *Result, 
 		return a.meet(ctx, m, c, entries)
 	}
 	m.Finish()
-	w.cover(entries)
+	w.recon.Cover(entries)
 	return p.Done(c, entries), false, nil
 }
 
@@ -254,14 +254,14 @@ func (a *attempt) rollback(ctx context.Context, m *materialize.Materializer, c g
 	orphans, err := m.Undo(ctx)
 	if err != nil {
 		a.w.log.Error("disk not wholly put back; the next scan records what it is", "error", err)
-		a.w.suspect.Store(true)
+		a.w.recon.Suspect()
 	}
 	if c.Seq > 0 {
 		back, err := a.w.rec.CommitBack(ctx, &a.req.By, c, entries, message.Rollback, nil)
 		if err != nil {
 			// History says more than the disk holds; a scan makes it true again.
 			a.w.log.Error("commit not taken back", "commit", c.Commit.String(), "error", err)
-			a.w.suspect.Store(true)
+			a.w.recon.Suspect()
 		} else {
 			a.made = append(a.made, back.Seq)
 		}
@@ -294,7 +294,7 @@ func (a *attempt) meet(ctx context.Context, m *materialize.Materializer, c gitst
 	orphans, err := m.Undo(ctx)
 	if err != nil {
 		a.w.log.Error("disk not wholly put back; the next scan records what it is", "error", err)
-		a.w.suspect.Store(true)
+		a.w.recon.Suspect()
 	}
 	if c.Seq > 0 {
 		more, err := a.standing(ctx, paths, entries)
@@ -305,7 +305,7 @@ func (a *attempt) meet(ctx context.Context, m *materialize.Materializer, c gitst
 			}
 		}
 		if err != nil {
-			a.w.suspect.Store(true)
+			a.w.recon.Suspect()
 			return nil, false, err
 		}
 	}
@@ -384,7 +384,7 @@ func (a *attempt) overPerson(ctx context.Context, m *materialize.Materializer, c
 	}
 	back, err := w.rec.CommitBack(ctx, &a.req.By, c, entries, message.External, []record.External{x})
 	if err != nil {
-		w.suspect.Store(true)
+		w.recon.Suspect()
 		return nil, true, err
 	}
 	a.made = append(a.made, back.Seq)
@@ -402,7 +402,7 @@ func (a *attempt) overPerson(ctx context.Context, m *materialize.Materializer, c
 	again := []record.Entry{e}
 	d, err := a.recommit(ctx, p, again)
 	if err != nil {
-		w.suspect.Store(true)
+		w.recon.Suspect()
 		return nil, true, err
 	}
 	m.Finish()

@@ -16,10 +16,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/need"
+	"umbra/internal/workspace/reconcile"
 	"umbra/internal/wspath"
 )
 
@@ -106,7 +106,7 @@ func lentTo(t testing.TB, dir string) int {
 	if out := (repo{t, w.gitDir}).git("fsck", "--strict", "--full", "--no-progress"); out != "" {
 		t.Errorf("fsck: %s", out)
 	}
-	if res, err := w.Sync(context.Background(), SyncOptions{}); err != nil || res.Changed != 0 {
+	if res, err := w.Sync(context.Background(), reconcile.SyncOptions{}); err != nil || res.Changed != 0 {
 		t.Errorf("a scan after the baseline: %+v, %v", res, err)
 	}
 	w.Release()

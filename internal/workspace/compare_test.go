@@ -3,8 +3,8 @@ package workspace
 import (
 	"reflect"
 	"testing"
-
 	"umbra/internal/errs"
+	"umbra/internal/workspace/reconcile"
 )
 
 // Compare tells what differs, and leaves history alone.
@@ -26,15 +26,15 @@ func TestCompare(t *testing.T) {
 	writeDisk(t, b.mem, "ws/file-now-dir/inside", "1")
 	got, err := b.w.Compare(t.Context())
 	must(t, err)
-	want := []Difference{{"changed", "modified"}, {"dir/gone", "missing"}, {"dir/new", "unrecorded"}, {"file-now-dir", "missing"},
-		{"file-now-dir/inside", "unrecorded"}, {"gone", "missing"}, {"link", "modified"}, {"new", "unrecorded"}}
+	want := []reconcile.Difference{{Path: "changed", Reason: "modified"}, {Path: "dir/gone", Reason: "missing"}, {Path: "dir/new", Reason: "unrecorded"}, {Path: "file-now-dir", Reason: "missing"},
+		{Path: "file-now-dir/inside", Reason: "unrecorded"}, {Path: "gone", Reason: "missing"}, {Path: "link", Reason: "modified"}, {Path: "new", Reason: "unrecorded"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v\nwant %v", got, want)
 	}
 	if b.w.Store().Tip() != tip {
 		t.Error("something was recorded")
 	}
-	if _, err := b.w.Sync(t.Context(), SyncOptions{}); err != nil {
+	if _, err := b.w.Sync(t.Context(), reconcile.SyncOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := b.w.Compare(t.Context()); err != nil || len(got) != 0 {

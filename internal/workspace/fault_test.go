@@ -9,9 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
 	"umbra/gitstore/object"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/reconcile"
 	"umbra/internal/wspath"
 )
 
@@ -128,7 +128,7 @@ func (s *scenario) failAt(t *testing.T, n int, errno syscall.Errno, reads bool) 
 	}
 	if d := b.differ(); d != "" {
 		// What could not be recorded then, a scan records.
-		if _, serr := b.w.Sync(context.Background(), SyncOptions{}); serr != nil {
+		if _, serr := b.w.Sync(context.Background(), reconcile.SyncOptions{}); serr != nil {
 			t.Fatalf("%s: sync: %v", where, serr)
 		}
 		if err != nil && s.edit == nil {

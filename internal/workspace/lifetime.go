@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
-
 	"umbra/internal/errs"
+	"umbra/internal/workspace/reconcile"
 )
 
 // lifetime counts the requests inside a workspace, runs its own work, and ends
@@ -22,7 +22,7 @@ type lifetime struct {
 	stopBackground context.CancelFunc
 	keep           func(ctx context.Context, quiet bool) // brings caches up to date; nil: nothing does
 	release        func()
-	adopt          func(ctx context.Context, allow func(root string) error) (SyncResult, error)
+	adopt          func(ctx context.Context, allow func(root string) error) (reconcile.SyncResult, error)
 }
 
 func (l *lifetime) begun() {
@@ -34,7 +34,7 @@ func (l *lifetime) begun() {
 func (l *lifetime) OnRelease(fn func()) { l.release = fn }
 
 // OnAdopt sets what Sync calls with Adopt set, before the workspace has users.
-func (l *lifetime) OnAdopt(fn func(ctx context.Context, allow func(root string) error) (SyncResult, error)) {
+func (l *lifetime) OnAdopt(fn func(ctx context.Context, allow func(root string) error) (reconcile.SyncResult, error)) {
 	l.adopt = fn
 }
 

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 	"time"
-
 	"umbra/internal/errs"
 	"umbra/internal/need"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/content"
 	"umbra/internal/workspace/disk"
+	"umbra/internal/workspace/reconcile"
 )
 
 // A panic at any call of a request releases its paths, and what it left half done
@@ -61,7 +61,7 @@ func (s *scenario) panicAt(t *testing.T, n int) {
 	if _, err := b.w.Apply(ctx, Request{Ops: []Op{write("a", "after"), write("d/x", "after")}}); err != nil && errs.CodeOf(err) != "not_a_directory" {
 		t.Fatalf("panic at call %d (%s), then a write: %v", n, at, err)
 	}
-	if _, err := b.w.Sync(ctx, SyncOptions{}); err != nil {
+	if _, err := b.w.Sync(ctx, reconcile.SyncOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if d := diffMaps(files(withoutTemps(inFolder(t, b.mem, "ws"))), tree(t, b.w)); d != "" {

@@ -56,7 +56,7 @@ func (w *Workspace) AddTo(f *Figures) {
 	switch {
 	case w.disk.Missing():
 		f.Missing++
-	case w.scanning.Load() > 0 || w.suspect.Load() || w.waits.Load():
+	case w.recon.Busy():
 		f.Reconciling++
 	}
 	st := w.store.Figures()
@@ -70,7 +70,7 @@ func (w *Workspace) AddTo(f *Figures) {
 	}
 	f.DiskLag = max(f.DiskLag, st.Tip-min(w.Settled(), st.Tip))
 	f.CheckpointLag = max(f.CheckpointLag, st.Tip-min(w.progress.SyncedTo(), st.Tip))
-	if at := w.scannedAt(); at > 0 {
+	if at := w.recon.ScannedAt(); at > 0 {
 		f.OldestScan = max(f.OldestScan, clock.Boot()-at)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
 	"umbra/gitstore/object"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/reconcile"
 	"umbra/internal/wspath"
 )
 
@@ -89,7 +89,7 @@ func netBench(t *testing.T) *bench {
 	for name, perm := range map[string]fs.FileMode{"ws/b": 0o600, "ws/d/x": 0o640, "ws/e/x": 0o755} {
 		must(t, b.mem.Chmod(name, perm))
 	}
-	_, err := b.w.Sync(t.Context(), SyncOptions{})
+	_, err := b.w.Sync(t.Context(), reconcile.SyncOptions{})
 	must(t, err)
 	return b
 }

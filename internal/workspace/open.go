@@ -6,19 +6,20 @@ import (
 	"log/slog"
 	"path/filepath"
 	"time"
-
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/policy"
 	"umbra/internal/rootfs"
+	"umbra/internal/workspace/baseline"
 	"umbra/internal/workspace/browse"
 	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/host"
 	"umbra/internal/workspace/materialize"
 	"umbra/internal/workspace/pathlock"
 	"umbra/internal/workspace/progress"
+	"umbra/internal/workspace/reconcile"
 	"umbra/internal/workspace/record"
 	"umbra/internal/workspace/recovery"
 	"umbra/internal/workspace/retire"
@@ -80,7 +81,8 @@ func Open(ctx context.Context, c Config) (*Workspace, error) {
 	}
 	d.Use(w.store)
 	w.reader = browse.NewReader(d)
-	w.rec = &record.Recorder{Disk: d, Progress: w.progress, Policy: c.Policy, Owners: c.Owners, OnlyTask: c.OnlyTask, Diverged: func() { w.suspect.Store(true) }}
+	w.rec = &record.Recorder{Disk: d, Progress: w.progress, Policy: c.Policy, Owners: c.Owners, OnlyTask: c.OnlyTask, Diverged: func() { w.recon.Suspect() }}
+	w.recon = &reconcile.Reconciler{ID: c.ID, Disk: d, Rec: w.rec, Locks: w.locks, Limits: c.Limits, Log: c.Log, Took: c.Meter.Scan, Inside: w.inside, Gone: w.gone}
 	w.keeper = retire.New(w.rec, w.locks, c.Log, w.warn)
 	w.target = materialize.New(w.keeper)
 	w.forks = forkLinks{held: c.Base, has: c.Unforked}
@@ -118,7 +120,7 @@ func (w *Workspace) Resume(ctx context.Context, readable func()) error {
 	}
 	if err == nil {
 		readable()
-		if w.found, err = w.scan(ctx, SyncOptions{}); w.waits.Load() {
+		if w.found, err = w.recon.Scan(ctx, reconcile.SyncOptions{}); w.recon.Waits() {
 			err = nil // user edits are recorded when there is room
 		}
 	}
@@ -129,14 +131,14 @@ func (w *Workspace) Resume(ctx context.Context, readable func()) error {
 }
 
 // Found returns what Resume recorded.
-func (w *Workspace) Found() SyncResult { return w.found }
+func (w *Workspace) Found() reconcile.SyncResult { return w.found }
 
 // Quiet makes a workspace that nothing is done to but read: nothing is recovered
 // or recorded.
 func (w *Workspace) Quiet() {
 	if w.disk.Physical() {
 		w.progress.Begin(w.store.Tip().Seq)
-		w.suspect.Store(true)
+		w.recon.Suspect()
 	}
 }
 
@@ -160,15 +162,25 @@ func (w *Workspace) Baseline(ctx context.Context, progress func(files int64)) er
 	if tip := w.store.Tip(); tip.Seq > 0 {
 		// Taken whole, but the record was not written any more.
 		w.progress.Begin(tip.Seq)
-		w.suspect.Store(true)
-	} else if err := w.baseline(ctx, progress); err != nil {
-		return err
+		w.recon.Suspect()
+	} else {
+		taken, err := baseline.Run(ctx, w.disk, w.limits, w.log, progress)
+		if err != nil {
+			return err
+		}
+		w.recon.Met(taken.Size, taken.Skipped)
+		if taken.Changed {
+			w.recon.Suspect()
+		}
+		if n := len(taken.Skipped); n > 0 {
+			w.warn("%d paths are not recorded (the first: %q, %s); the workspace's coverage lists them", n, taken.Skipped[0].Path, taken.Skipped[0].Reason)
+		}
+		w.progress.Begin(taken.Seq)
 	}
-	w.lastScan.Store(int64(began))
-	w.knownAt.Store(started.UnixNano())
+	w.recon.Compared(began, started)
 	// What changed while it was read, and large files that did.
-	if w.suspect.Load() {
-		if _, err := w.scan(ctx, SyncOptions{}); err != nil {
+	if w.recon.Suspected() {
+		if _, err := w.recon.Scan(ctx, reconcile.SyncOptions{}); err != nil {
 			return err
 		}
 	}
@@ -182,8 +194,8 @@ type Background struct {
 	// Keep brings caches up to date; nil: there are none.
 	Keep func(ctx context.Context, quiet bool)
 
-	Watcher   Watcher       // nil: changes on disk are found by scans only
-	ScanEvery time.Duration // the shortest period of scans
+	Watcher   reconcile.Watcher // nil: changes on disk are found by scans only
+	ScanEvery time.Duration     // the shortest period of scans
 	// Reopen is called when the directory, which was missing at Open, is back.
 	Reopen func()
 	// Watched is called once when watching begins.
@@ -199,12 +211,10 @@ func (w *Workspace) Start(b Background) {
 	if b.Watcher == nil || !w.disk.Physical() {
 		return
 	}
-	t := newWatch(w, b.Watcher, b.ScanEvery)
-	t.reopen = b.Reopen
-	w.watch.Store(t)
+	run := w.recon.Watch(b.Watcher, b.ScanEvery, b.Reopen)
 	w.background.Go(func() {
 		b.Watched()
-		t.run(bg)
+		run(bg)
 	})
 }
 

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strings"
 	"time"
-
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/lineage"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/disk"
+	"umbra/internal/workspace/reconcile"
 	"umbra/internal/workspace/record"
 	"umbra/internal/wspath"
 )
@@ -74,7 +74,7 @@ func (w *Workspace) Purge(ctx context.Context, req PurgeRequest) (*PurgeResult, 
 			return nil, err
 		}
 		if !req.DryRun {
-			if _, err := w.scan(ctx, SyncOptions{Attribute: true}); err != nil {
+			if _, err := w.recon.Scan(ctx, reconcile.SyncOptions{Attribute: true}); err != nil {
 				return nil, err
 			}
 			w.keeper.Settle(ctx, false)

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 	"time"
-
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/ignore"
 	"umbra/internal/lineage"
+	"umbra/internal/workspace/reconcile"
 	"umbra/internal/wspath"
 )
 
@@ -166,7 +166,7 @@ func TestPurgeRefusals(t *testing.T) {
 	if _, ok, err := b.w.store.Snapshot().Lookup("key"); ok || err != nil {
 		t.Errorf("it is still in the tip: %v", err)
 	}
-	if _, err := b.w.Sync(t.Context(), SyncOptions{}); err != nil {
+	if _, err := b.w.Sync(t.Context(), reconcile.SyncOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok, _ := b.w.store.Snapshot().Lookup("key"); ok {

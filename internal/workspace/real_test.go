@@ -13,13 +13,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
-
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/reconcile"
 	"umbra/internal/wspath"
+
+	"golang.org/x/sys/unix"
 )
 
 // real is a workspace on a real directory.
@@ -154,7 +154,7 @@ func TestFIFO(t *testing.T) {
 		if errs.CodeOf(err) != "not_recordable" {
 			t.Error(err)
 		}
-		res, err := b.w.Sync(context.Background(), SyncOptions{})
+		res, err := b.w.Sync(context.Background(), reconcile.SyncOptions{})
 		if err != nil || len(res.Skipped) != 1 || res.Skipped[0] != (Skip{Path: "d/fifo", Reason: "special"}) {
 			t.Error(res, err)
 		}

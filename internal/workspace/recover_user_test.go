@@ -5,10 +5,10 @@ import (
 	"os"
 	"strings"
 	"testing"
-
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/reconcile"
 )
 
 // A user changes what the server wrote, and the user's change is on stable storage
@@ -109,7 +109,7 @@ func TestUsersChangeBeforeAPowerFailure(t *testing.T) {
 						}
 					}
 				}
-				_, err := r.w.Sync(t.Context(), SyncOptions{})
+				_, err := r.w.Sync(t.Context(), reconcile.SyncOptions{})
 				must(t, err)
 				r.same()
 				for name, data := range ours {

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
-
 	"umbra/internal/workspace/index"
+	"umbra/internal/workspace/reconcile"
 )
 
 // The baseline of a whole tree, a scan of it once it is known, and what a file
@@ -34,7 +34,7 @@ func BenchmarkBaseline(b *testing.B) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		start = time.Now()
-		res, err := w.Sync(context.Background(), SyncOptions{})
+		res, err := w.Sync(context.Background(), reconcile.SyncOptions{})
 		must(b, err)
 		if res.Changed != 0 {
 			b.Fatal(res)

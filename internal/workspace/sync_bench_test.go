@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
-
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/reconcile"
 	"umbra/internal/wspath"
 )
 
@@ -91,7 +91,7 @@ func BenchmarkUnchanged(b *testing.B) {
 		}
 		walks = append(walks, time.Since(start).Seconds())
 		start = time.Now()
-		res, err := w.Sync(context.Background(), SyncOptions{})
+		res, err := w.Sync(context.Background(), reconcile.SyncOptions{})
 		must(b, err)
 		if res.Changed != 0 {
 			b.Fatal(res)

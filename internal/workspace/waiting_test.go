@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
 	"umbra/gitstore/object"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/reconcile"
 )
 
 // settle looks at the files that wait until none does.
@@ -79,7 +79,7 @@ func TestLateBytes(t *testing.T) {
 					b.settle()
 					if strings.HasPrefix(name, "directory becomes") {
 						// No tree has that path now: it gets a name that people see.
-						_, err := b.w.Sync(t.Context(), SyncOptions{})
+						_, err := b.w.Sync(t.Context(), reconcile.SyncOptions{})
 						must(t, err)
 						if !b.w.store.HasBlob(object.Hash(object.Blob, []byte(late))) {
 							t.Error("lost")

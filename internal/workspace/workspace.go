@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
-
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/clones"
@@ -17,6 +16,7 @@ import (
 	"umbra/internal/workspace/materialize"
 	"umbra/internal/workspace/pathlock"
 	"umbra/internal/workspace/progress"
+	"umbra/internal/workspace/reconcile"
 	"umbra/internal/workspace/record"
 	"umbra/internal/workspace/retire"
 	"umbra/internal/wspath"
@@ -30,7 +30,6 @@ type Workspace struct {
 	gitDir string // host path of the repository
 	disk   *disk.Disk
 	lifetime
-	scanState
 	warningList
 
 	store    *gitstore.Store
@@ -46,6 +45,8 @@ type Workspace struct {
 	now      func() time.Time
 
 	reader *browse.Reader
+	recon  *reconcile.Reconciler
+	found  reconcile.SyncResult // by the scan when it was opened
 	clones clones.Log
 
 	// unsettled: a panic left a change set half done. The checkpoint of a stop is
@@ -114,7 +115,7 @@ func (w *Workspace) State() State {
 	switch {
 	case w.disk.Missing():
 		return Missing
-	case w.scanning.Load() > 0 || w.suspect.Load() || w.waits.Load():
+	case w.recon.Busy():
 		return Reconciling
 	}
 	return Clean
@@ -274,7 +275,7 @@ func (w *Workspace) Close(ctx context.Context, why error) error {
 	w.background.Wait()
 	w.rec.Close()
 	left := w.keeper.Settle(ctx, true)
-	err := w.lastCheckpoint(ctx, left == 0 && !w.suspect.Load() && !w.unsettled.Load())
+	err := w.lastCheckpoint(ctx, left == 0 && !w.recon.Suspected() && !w.unsettled.Load())
 	if w.keep != nil {
 		soon, cancel := context.WithTimeout(ctx, keepPatience)
 		w.keep(soon, false)

@@ -1,13 +1,14 @@
-package workspace
+package baseline
 
 import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
-
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
@@ -15,38 +16,52 @@ import (
 	"umbra/internal/scan"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/disk"
+	"umbra/internal/workspace/op"
 	"umbra/internal/wspath"
 )
 
-// baseline records everything that stands in the folder before the first
-// change, but for what is ignored. One that was cut off is gone on with: what
-// the index and the store know already is not read again.
-func (w *Workspace) baseline(ctx context.Context, progress func(files int64)) error {
-	if err := w.disk.LoadIndex(); err != nil {
-		return err
+// Taken is what a baseline recorded.
+type Taken struct {
+	Seq     uint64
+	Size    int64 // files and directories that the walk met
+	Skipped []op.Skip
+	// Changed is set where a large file changed while it was read: a scan finds what
+	// it has become.
+	Changed bool
+}
+
+// Run records everything that is in the directory before the first change,
+// but for what is ignored. One that was interrupted continues: what the index and
+// the store have already is not read again. progress, if not nil, is called with the
+// number of files so far.
+func Run(ctx context.Context, d *disk.Disk, limits op.Limits, log *slog.Logger, progress func(files int64)) (Taken, error) {
+	if err := d.LoadIndex(); err != nil {
+		return Taken{}, err
 	}
-	resumed := !w.disk.Index.Empty()
-	rules, index, err := w.disk.Rules()
+	resumed := !d.Index.Empty()
+	rules, index, err := d.Rules()
 	if err != nil {
-		return err
+		return Taken{}, err
 	}
+	var out Taken
 	var skipped disk.Skips
-	told := w.tellBaseline(progress)
-	c, err := w.store.BaselineOf(ctx, message.Message{Source: message.Baseline}, func(fill gitstore.Fill) error {
+	var changed atomic.Bool
+	told := tellBaseline(d, log, progress)
+	c, err := d.Store.BaselineOf(ctx, message.Message{Source: message.Baseline}, func(fill gitstore.Fill) error {
 		fill.OnPart(func() {
-			if err := w.disk.SaveIndex(); err != nil {
-				w.log.Warn("what the baseline has read so far would be read again", "error", err)
+			if err := d.SaveIndex(); err != nil {
+				log.Warn("what the baseline has read so far would be read again", "error", err)
 			}
 		})
-		b := &baseline{w: w, fill: fill, skipped: &skipped, git: w.openCheckout(index)}
+		b := &baseline{disk: d, largest: limits.CaptureBytes, changed: &changed, fill: fill, skipped: &skipped, git: openCheckout(d, index)}
 		if resumed {
 			b.known = fill.Known
 		}
-		opts := scan.Options{Rules: rules, Index: index, Prune: w.disk.IsOwn, Progress: func(s scan.Stats) { told(s.Files+s.Links, false) }}
+		opts := scan.Options{Rules: rules, Index: index, Prune: d.IsOwn, Progress: func(s scan.Stats) { told(s.Files+s.Links, false) }}
 		err := b.run(ctx, func(visit func(scan.Found) error) error {
-			stats, err := scan.Walk(ctx, w.disk.FS, opts, visit)
+			stats, err := scan.Walk(ctx, d.FS, opts, visit)
 			told(stats.Files+stats.Links, err == nil)
-			w.scanSize.Store(stats.Files + stats.Links + stats.Dirs)
+			out.Size = stats.Files + stats.Links + stats.Dirs
 			return err
 		})
 		if b.git == nil {
@@ -55,7 +70,7 @@ func (w *Workspace) baseline(ctx context.Context, progress func(files int64)) er
 		if err != nil {
 			return errors.Join(err, b.git.lender.Close())
 		}
-		rest, err := b.git.settle(ctx, w, fill)
+		rest, err := b.git.settle(ctx, d, log, fill)
 		if err != nil {
 			return err
 		}
@@ -70,14 +85,10 @@ func (w *Workspace) baseline(ctx context.Context, progress func(files int64)) er
 		})
 	})
 	if err != nil {
-		return err
+		return Taken{}, err
 	}
-	w.skipped = skipped.List
-	if n := len(skipped.List); n > 0 {
-		w.warn("%d paths are not recorded (the first: %q, %s); the workspace's coverage lists them", n, skipped.List[0].Path, skipped.List[0].Reason)
-	}
-	w.progress.Begin(c.Seq)
-	return nil
+	out.Seq, out.Skipped, out.Changed = c.Seq, skipped.List, changed.Load()
+	return out, nil
 }
 
 // baselineTold is how often the log tells how far a baseline has come.
@@ -85,16 +96,16 @@ const baselineTold = 2 * time.Second
 
 // tellBaseline gives what a walk calls with the number of files so far: the log
 // tells of a long one.
-func (w *Workspace) tellBaseline(progress func(files int64)) func(files int64, done bool) {
-	began := w.now()
+func tellBaseline(d *disk.Disk, log *slog.Logger, progress func(files int64)) func(files int64, done bool) {
+	began := d.Now()
 	last := began
 	return func(files int64, done bool) {
 		if progress != nil {
 			progress(files)
 		}
-		if now := w.now(); now.Sub(last) >= baselineTold || done && last != began {
+		if now := d.Now(); now.Sub(last) >= baselineTold || done && last != began {
 			last = now
-			w.log.Info("recording the folder as it is", "files", files, "listed", done, "took", now.Sub(began).Round(time.Millisecond))
+			log.Info("recording the folder as it is", "files", files, "listed", done, "took", now.Sub(began).Round(time.Millisecond))
 		}
 	}
 }
@@ -102,7 +113,9 @@ func (w *Workspace) tellBaseline(progress func(files int64)) func(files int64, d
 // baseline reads files for the first commit: one goroutine a processor hashes
 // what the walk finds.
 type baseline struct {
-	w       *Workspace
+	disk    *disk.Disk
+	largest int64 // a larger file is not recorded, in bytes
+	changed *atomic.Bool
 	fill    gitstore.Fill
 	skipped *disk.Skips
 	git     *checkout // nil: every file is read
@@ -164,7 +177,7 @@ func (b *fileReader) file(ctx context.Context, f scan.Found) error {
 		return nil // only drained
 	}
 	if f.Info.IsSymlink() {
-		target, err := b.w.disk.FS.Readlink(string(f.Path))
+		target, err := b.disk.FS.Readlink(string(f.Path))
 		if err != nil {
 			return b.refused(f.Path, err)
 		}
@@ -174,12 +187,12 @@ func (b *fileReader) file(ctx context.Context, f scan.Found) error {
 		}
 		return err
 	}
-	if f.Info.Size > b.w.limits.CaptureBytes {
+	if f.Info.Size > b.largest {
 		b.skipped.Add(f.Path, "too_large")
 		return nil
 	}
 	if b.known != nil {
-		if id, ok := b.w.disk.Index.Lookup(f.Path, f.Info); ok {
+		if id, ok := b.disk.Index.Lookup(f.Path, f.Info); ok {
 			if taken, err := b.known(f.Path, disk.GitMode(f.Info), id); taken || err != nil {
 				return err
 			}
@@ -188,12 +201,12 @@ func (b *fileReader) file(ctx context.Context, f scan.Found) error {
 	if f.Info.Size > wholeFile {
 		return b.large(f.Path)
 	}
-	at := b.w.now()
+	at := b.disk.Now()
 	data, info := b.unchanged(f)
 	if data == nil {
-		at = b.w.now()
+		at = b.disk.Now()
 		var err error
-		info, err = b.w.disk.Stable(ctx, f.Path, func(h vfs.File, size int64) (err error) {
+		info, err = b.disk.Stable(ctx, f.Path, func(h vfs.File, size int64) (err error) {
 			data, err = disk.ReadAll(h, size)
 			return err
 		})
@@ -206,7 +219,7 @@ func (b *fileReader) file(ctx context.Context, f scan.Found) error {
 		return b.refused(f.Path, err)
 	}
 	if err == nil {
-		b.w.disk.Index.Put(f.Path, info, id, disk.GitMode(info), at)
+		b.disk.Index.Put(f.Path, info, id, disk.GitMode(info), at)
 	}
 	return err
 }
@@ -214,7 +227,7 @@ func (b *fileReader) file(ctx context.Context, f scan.Found) error {
 // unchanged reads a file that is still as the walk has met it, which saves to
 // look at it before it is read; nil for one that is not, or cannot be read.
 func (b *fileReader) unchanged(f scan.Found) ([]byte, vfs.Info) {
-	h, err := b.w.disk.FS.Open(string(f.Path))
+	h, err := b.disk.FS.Open(string(f.Path))
 	if err != nil {
 		return nil, vfs.Info{}
 	}
@@ -240,8 +253,8 @@ const wholeFile = 4 << 20
 // large streams a file. One that changes meanwhile is recorded as it was read;
 // the scan that follows finds what it has become.
 func (b *baseline) large(p wspath.Path) error {
-	at := b.w.now()
-	h, info, err := b.w.disk.OpenRegular(p)
+	at := b.disk.Now()
+	h, info, err := b.disk.OpenRegular(p)
 	if err != nil {
 		return b.refused(p, err)
 	}
@@ -256,9 +269,9 @@ func (b *baseline) large(p wspath.Path) error {
 	}
 	after, err := h.Stat()
 	if err == nil && !src.failed && disk.SameContent(info, after) && info.CtimeNs == after.CtimeNs {
-		b.w.disk.Index.Put(p, info, id, disk.GitMode(info), at)
+		b.disk.Index.Put(p, info, id, disk.GitMode(info), at)
 	} else {
-		b.w.suspect.Store(true)
+		b.changed.Store(true)
 	}
 	return nil
 }

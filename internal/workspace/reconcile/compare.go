@@ -1,13 +1,13 @@
-package workspace
+package reconcile
 
 import (
 	"context"
 	"slices"
 	"strings"
-
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
+	"umbra/internal/workspace/op"
 	"umbra/internal/wspath"
 )
 
@@ -23,18 +23,14 @@ type Difference struct {
 // is not captured at all is no difference. Writers go on beside it.
 //
 // errs.Conflict workspace_missing.
-func (w *Workspace) Compare(ctx context.Context) ([]Difference, error) {
-	if err := w.enter(); err != nil {
+func (r *Reconciler) Compare(ctx context.Context) ([]Difference, error) {
+	if err := r.Disk.Check(); err != nil {
 		return nil, err
 	}
-	defer w.leave()
-	if err := w.disk.Check(); err != nil {
-		return nil, err
-	}
-	if !w.disk.Physical() {
+	if !r.Disk.Physical() {
 		return nil, nil
 	}
-	s := w.newScanner(false)
+	s := r.newScanner(false)
 	s.readNew = true
 	if err := s.find(ctx); err != nil || len(s.list) == 0 {
 		return nil, err
@@ -47,12 +43,12 @@ func (w *Workspace) Compare(ctx context.Context) ([]Difference, error) {
 	if len(paths) > maxScanLocks {
 		paths = []wspath.Path{wspath.Root}
 	}
-	lock, err := w.locks.Acquire(ctx, paths)
+	lock, err := r.Locks.Acquire(ctx, paths)
 	if err != nil {
 		return nil, errs.Wrap(err, "")
 	}
 	defer lock.Release()
-	s.tip = w.store.Snapshot()
+	s.tip = r.Disk.Store.Snapshot()
 	var out []Difference
 	for i := range s.list {
 		d, differs, err := s.difference(ctx, &s.list[i])
@@ -76,12 +72,12 @@ func (s *scanner) difference(ctx context.Context, c *candidate) (d Difference, d
 	if tracked && tip.Mode == object.Dir {
 		tip, tracked = gitstore.Entry{}, false
 	}
-	now, err := s.w.disk.Lstat(c.path)
+	now, err := s.r.Disk.Lstat(c.path)
 	if err != nil {
 		return d, false, nil // not readable: nothing is known of it
 	}
 	d = Difference{Path: string(c.path), Reason: "modified"}
-	there := now.Kind == KindFile || now.Kind == KindSymlink
+	there := now.Kind == op.KindFile || now.Kind == op.KindSymlink
 	switch {
 	case !there && !tracked:
 		return d, false, nil

@@ -1,9 +1,10 @@
-package workspace
+package baseline
 
 import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"path"
 	"sync"
 	"sync/atomic"
@@ -43,12 +44,12 @@ const attributesFile = ".gitattributes"
 
 // openCheckout gives the project's repository, nil where it cannot be trusted
 // or there is none.
-func (w *Workspace) openCheckout(index *ignore.Index) *checkout {
-	checkouts, ok := w.disk.Host.(host.Checkouts)
+func openCheckout(d *disk.Disk, index *ignore.Index) *checkout {
+	checkouts, ok := d.Host.(host.Checkouts)
 	if !ok || index == nil || len(index.Entries) == 0 || index.Mtime == (ignore.Timestamp{}) {
 		return nil
 	}
-	read := scan.RuleReader(w.disk.FS)
+	read := scan.RuleReader(d.FS)
 	for i := range index.Entries {
 		name := index.Entries[i].Path
 		if path.Base(name) != attributesFile {
@@ -59,7 +60,7 @@ func (w *Workspace) openCheckout(index *ignore.Index) *checkout {
 			return nil
 		}
 	}
-	objects, ok := checkouts.Objects(w.disk.Dir)
+	objects, ok := checkouts.Objects(d.Dir)
 	if !ok {
 		return nil
 	}
@@ -113,10 +114,10 @@ func stamp(ns int64) ignore.Timestamp {
 const sampleEvery = 64
 
 // settle borrows what was noted, and gives the files that have to be read.
-func (c *checkout) settle(ctx context.Context, w *Workspace, fill gitstore.Fill) (rest []scan.Found, err error) {
+func (c *checkout) settle(ctx context.Context, d *disk.Disk, log *slog.Logger, fill gitstore.Fill) (rest []scan.Found, err error) {
 	defer c.lender.Close()
-	at := w.now()
-	if !c.doubt.Load() && !c.sampleHolds(ctx, w) {
+	at := d.Now()
+	if !c.doubt.Load() && !c.sampleHolds(ctx, d) {
 		c.doubt.Store(true)
 	}
 	if c.doubt.Load() {
@@ -140,18 +141,18 @@ func (c *checkout) settle(ctx context.Context, w *Workspace, fill gitstore.Fill)
 	}
 	for i, l := range c.loans {
 		if !unread[i] {
-			w.disk.Index.Put(l.path, l.info, l.id, disk.GitMode(l.info), at)
+			d.Index.Put(l.path, l.info, l.id, disk.GitMode(l.info), at)
 		}
 	}
-	w.log.Debug("blobs copied from the project's repository", "files", len(files)-len(left), "read", len(left))
+	log.Debug("blobs copied from the project's repository", "files", len(files)-len(left), "read", len(left))
 	return rest, nil
 }
 
-func (c *checkout) sampleHolds(ctx context.Context, w *Workspace) bool {
+func (c *checkout) sampleHolds(ctx context.Context, d *disk.Disk) bool {
 	n := (len(c.loans) + sampleEvery - 1) / sampleEvery
 	err := scan.Spread(ctx, n, 0, func(ctx context.Context, i int) error {
 		l := &c.loans[i*sampleEvery]
-		id, info, err := w.disk.HashFile(ctx, l.path)
+		id, info, err := d.HashFile(ctx, l.path)
 		if err == nil && id != l.id && disk.SameContent(info, l.info) {
 			return errLies
 		}

@@ -1,4 +1,4 @@
-package workspace
+package reconcile
 
 import (
 	"context"
@@ -58,7 +58,7 @@ const (
 // and records it, with pauses, so that a storm of changes costs requests
 // little.
 type watch struct {
-	w     *Workspace
+	r     *Reconciler
 	by    Watcher
 	every time.Duration // the shortest period of scans
 	// reopen has the workspace opened anew: its folder is back.
@@ -74,11 +74,11 @@ type watch struct {
 	wake chan struct{}
 }
 
-func newWatch(w *Workspace, by Watcher, every time.Duration) *watch {
+func newWatch(r *Reconciler, by Watcher, every time.Duration) *watch {
 	if every <= 0 {
 		every = scanEvery
 	}
-	return &watch{w: w, by: by, every: every, dirty: make(map[wspath.Path]struct{}), all: true, lost: true, wake: make(chan struct{}, 1)}
+	return &watch{r: r, by: by, every: every, dirty: make(map[wspath.Path]struct{}), all: true, lost: true, wake: make(chan struct{}, 1)}
 }
 
 // tell changes what waits, and wakes the reconciler.
@@ -123,7 +123,7 @@ func (t *watch) take() (paths []wspath.Path, all bool) {
 	if all && !t.lost {
 		// Whatever stood there a moment ago was told when it came: what a scan
 		// finds beside that is there by a rule.
-		t.w.knownUpTo(t.w.now().Add(-toldWithin))
+		t.r.knownUpTo(t.r.Disk.Now().Add(-toldWithin))
 	}
 	clear(t.dirty)
 	t.all, t.lost = false, false
@@ -147,22 +147,22 @@ func (t *watch) waits() (work, gone bool) {
 // told makes sure that all that changed before the call waits to be looked at;
 // false where only a scan tells.
 func (t *watch) told(ctx context.Context) bool {
-	if _, trusted := t.by.State(t.w.id); !trusted {
+	if _, trusted := t.by.State(t.r.ID); !trusted {
 		return false
 	}
-	return t.by.Sync(ctx, t.w.id) == nil
+	return t.by.Sync(ctx, t.r.ID) == nil
 }
 
 // add begins to watch; a scan is due then.
 func (t *watch) add(ctx context.Context) error {
-	w := t.w
-	err := t.by.Add(ctx, w.id, w.disk.Dir, WatchSpace{
-		Rules: w.disk.Rules,
+	r := t.r
+	err := t.by.Add(ctx, r.ID, r.Disk.Dir, WatchSpace{
+		Rules: r.Disk.Rules,
 		TrackedUnder: func(dir wspath.Path) bool {
-			tree, err := w.store.Snapshot().Folder(dir)
+			tree, err := r.Disk.Store.Snapshot().Folder(dir)
 			return err != nil || tree.Len() > 0
 		},
-		Prune:        w.disk.IsOwn,
+		Prune:        r.Disk.IsOwn,
 		Dirty:        t.mark,
 		RulesChanged: func() { t.tell(func() { t.everything(false) }) },
 		Lost:         func() { t.tell(func() { t.everything(true) }) },
@@ -175,9 +175,9 @@ func (t *watch) add(ctx context.Context) error {
 	return err
 }
 
-// cover tells the watcher what has come into history through us.
-func (w *Workspace) cover(entries []record.Entry) {
-	t := w.watch.Load()
+// Cover tells the watcher what has come into history through us.
+func (r *Reconciler) Cover(entries []record.Entry) {
+	t := r.watch.Load()
 	if t == nil {
 		return
 	}
@@ -189,7 +189,7 @@ func (w *Workspace) cover(entries []record.Entry) {
 			continue
 		}
 		told[dir] = true
-		t.by.Cover(w.id, e.After.Path)
+		t.by.Cover(r.ID, e.After.Path)
 	}
 }
 
@@ -204,12 +204,12 @@ func (t *watch) run(ctx context.Context) {
 	go func() {
 		defer close(stopped)
 		select {
-		case <-t.w.gone:
+		case <-t.r.Gone:
 			cancel()
 		case <-ctx.Done():
 		}
 	}()
-	defer t.by.Remove(t.w.id)
+	defer t.by.Remove(t.r.ID)
 	t.again(ctx)
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -230,12 +230,12 @@ func (t *watch) run(ctx context.Context) {
 
 // again adds the folder, and says so where it cannot be watched.
 func (t *watch) again(ctx context.Context) {
-	if t.w.disk.Check() != nil {
+	if t.r.Disk.Check() != nil {
 		t.tell(func() { t.gone = true })
 		return
 	}
 	if err := t.add(ctx); err != nil && ctx.Err() == nil {
-		t.w.log.Warn("the workspace is not watched; it is scanned every minute", "error", err)
+		t.r.Log.Warn("the workspace is not watched; it is scanned every minute", "error", err)
 	}
 }
 
@@ -243,18 +243,18 @@ func (t *watch) again(ctx context.Context) {
 // told before.
 func (t *watch) step(ctx context.Context) time.Duration {
 	work, gone := t.waits()
-	if gone || t.w.disk.Missing() {
-		if t.w.disk.Back() {
+	if gone || t.r.Disk.Missing() {
+		if t.r.Disk.Back() {
 			t.reopen() // and ends this
 			return goneEvery
 		}
-		if t.w.disk.Check() != nil {
+		if t.r.Disk.Check() != nil {
 			return goneEvery
 		}
 		t.again(ctx)
 		work = true
 	}
-	watching, trusted := t.by.State(t.w.id)
+	watching, trusted := t.by.State(t.r.ID)
 	if since := t.sinceScan(); !work && since >= t.period(trusted) {
 		if !watching {
 			t.again(ctx)
@@ -267,8 +267,8 @@ func (t *watch) step(ctx context.Context) time.Duration {
 	}
 	began := time.Now()
 	err := t.reconcile(ctx)
-	if err != nil && ctx.Err() == nil && !t.w.disk.Missing() && !t.w.waits.Load() {
-		t.w.log.Warn("changes on disk are not recorded yet; tried again", "error", err)
+	if err != nil && ctx.Err() == nil && !t.r.Disk.Missing() && !t.r.waits.Load() {
+		t.r.Log.Warn("changes on disk are not recorded yet; tried again", "error", err)
 	}
 	t.pause(ctx, min(pauseFactor*time.Since(began), maxPause), err != nil)
 	if work, _ := t.waits(); work {
@@ -291,7 +291,7 @@ func (t *watch) pause(ctx context.Context, d time.Duration, failed bool) {
 }
 
 func (t *watch) sinceScan() time.Duration {
-	return clock.Boot() - t.w.scannedAt()
+	return clock.Boot() - t.r.ScannedAt()
 }
 
 // period is how long after a scan the next one is due.
@@ -299,22 +299,23 @@ func (t *watch) period(trusted bool) time.Duration {
 	if !trusted {
 		return t.every
 	}
-	return max(t.every, scanShare*time.Duration(t.w.scanTook.Load()))
+	return max(t.every, scanShare*time.Duration(t.r.scanTook.Load()))
 }
 
 // reconcile records what waits, as one external change.
 func (t *watch) reconcile(ctx context.Context) error {
-	if err := t.w.enter(); err != nil {
+	leave, err := t.r.Inside()
+	if err != nil {
 		return err
 	}
-	defer t.w.leave()
-	if t.w.waits.Load() {
-		if err := t.w.store.Room(1); err != nil {
+	defer leave()
+	if t.r.waits.Load() {
+		if err := t.r.Disk.Store.Room(1); err != nil {
 			return err // nothing is read anew until there is room
 		}
 	}
-	o, before := SyncOptions{Attribute: true, gentle: true}, t.w.scannedAt()
-	if _, err := t.w.lookAtDirty(ctx, t, o); err != nil {
+	o, before := SyncOptions{Attribute: true, gentle: true}, t.r.ScannedAt()
+	if _, err := t.r.lookAtDirty(ctx, t, o); err != nil {
 		return err
 	}
 	t.mu.Lock()
@@ -325,7 +326,7 @@ func (t *watch) reconcile(ctx context.Context) error {
 		return nil
 	}
 	o.periodic, o.since = t, before+1
-	_, err := t.w.scan(ctx, o)
+	_, err = t.r.Scan(ctx, o)
 	if err != nil {
 		t.tell(func() { t.due = true })
 	}

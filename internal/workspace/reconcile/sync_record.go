@@ -1,15 +1,15 @@
-package workspace
+package reconcile
 
 import (
 	"context"
 	"maps"
 	"slices"
-
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/scan"
 	"umbra/internal/workspace/disk"
+	"umbra/internal/workspace/op"
 	"umbra/internal/workspace/record"
 	"umbra/internal/wspath"
 )
@@ -66,8 +66,8 @@ const inMemory = 4 << 20
 // only.
 func (s *scanner) record(ctx context.Context, o SyncOptions) (SyncResult, error) {
 	var res SyncResult
-	s.w.scanning.Add(1)
-	defer s.w.scanning.Add(-1)
+	s.r.scanning.Add(1)
+	defer s.r.scanning.Add(-1)
 	if err := s.roomForFound(); err != nil {
 		return res, err
 	}
@@ -77,7 +77,7 @@ func (s *scanner) record(ctx context.Context, o SyncOptions) (SyncResult, error)
 			err = s.commit(ctx, s.list[:n], o, &res)
 		}
 		for i := range s.list[:n] {
-			s.w.store.Discard(s.list[i].blob)
+			s.r.Disk.Store.Discard(s.list[i].blob)
 			s.list[i].blob = gitstore.Blob{}
 		}
 		if err != nil {
@@ -101,7 +101,7 @@ func (s *scanner) capture(ctx context.Context) (int, error) {
 	}
 	return n, scan.Spread(ctx, n, s.workers, func(ctx context.Context, i int) error {
 		c := &s.list[i]
-		if c.seen.Kind != KindFile && c.seen.Kind != KindSymlink {
+		if c.seen.Kind != op.KindFile && c.seen.Kind != op.KindSymlink {
 			return nil
 		}
 		if e, ok, err := s.tip.Lookup(c.path); err != nil {
@@ -110,7 +110,7 @@ func (s *scanner) capture(ctx context.Context) (int, error) {
 			return nil // its bits alone
 		}
 		before := c.seen
-		blob, err := s.w.disk.Capture(ctx, c.path, &c.seen)
+		blob, err := s.r.Disk.Capture(ctx, c.path, &c.seen)
 		if err != nil {
 			c.seen = before
 			_, fatal := disk.SkipReason(err)
@@ -130,12 +130,12 @@ func (s *scanner) commit(ctx context.Context, list []candidate, o SyncOptions, r
 	for _, c := range list {
 		paths = append(paths, c.path)
 	}
-	lock, err := s.w.locks.Acquire(ctx, lockedFor(paths))
+	lock, err := s.r.Locks.Acquire(ctx, lockedFor(paths))
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
 	defer lock.Release()
-	b := &scanBatch{w: s.w, attribute: o.Attribute, untold: s.untold, known: s.known, skipped: &s.skipped, tip: s.w.store.Snapshot(), real: make(map[wspath.Path]bool)}
+	b := &scanBatch{r: s.r, attribute: o.Attribute, untold: s.untold, known: s.known, skipped: &s.skipped, tip: s.r.Disk.Store.Snapshot(), real: make(map[wspath.Path]bool)}
 	defer b.discard()
 	for i := range list {
 		if err := b.add(ctx, &list[i]); err != nil {
@@ -148,7 +148,7 @@ func (s *scanner) commit(ctx context.Context, list []candidate, o SyncOptions, r
 // scanBatch is what goes into one commit, or one of each owner's where there are
 // several.
 type scanBatch struct {
-	w         *Workspace
+	r         *Reconciler
 	tip       gitstore.Snapshot
 	attribute bool
 	untold    func(wspath.Path) bool
@@ -164,7 +164,7 @@ func (b *scanBatch) lstat(p wspath.Path) (disk.Seen, error) {
 	real, ok := b.real[dir]
 	if !ok {
 		var err error
-		if real, err = b.w.realDir(dir); err != nil {
+		if real, err = b.r.realDir(dir); err != nil {
 			return disk.Seen{}, err
 		}
 		b.real[dir] = real
@@ -172,7 +172,7 @@ func (b *scanBatch) lstat(p wspath.Path) (disk.Seen, error) {
 	if !real {
 		return disk.Seen{}, nil
 	}
-	return b.w.disk.Lstat(p)
+	return b.r.Disk.Lstat(p)
 }
 
 // add takes one path as it is now.
@@ -190,8 +190,8 @@ func (b *scanBatch) add(ctx context.Context, c *candidate) error {
 		return nil
 	}
 	x := record.External{Path: c.path, Old: tip}
-	if now.Kind == KindFile || now.Kind == KindSymlink {
-		if !ok && now.Kind == KindFile && now.Info.Size > b.w.limits.CaptureBytes {
+	if now.Kind == op.KindFile || now.Kind == op.KindSymlink {
+		if !ok && now.Kind == op.KindFile && now.Info.Size > b.r.Limits.CaptureBytes {
 			b.skipped.Add(c.path, "too_large")
 			return nil
 		}
@@ -203,7 +203,7 @@ func (b *scanBatch) add(ctx context.Context, c *candidate) error {
 	}
 	o := record.Nobody
 	if !b.old(c) {
-		o = b.w.rec.Judge(&x, b.untold != nil && b.untold(c.path), b.attribute)
+		o = b.r.Rec.Judge(&x, b.untold != nil && b.untold(c.path), b.attribute)
 	}
 	b.groups.Add(o, x)
 	return nil
@@ -223,7 +223,7 @@ func (b *scanBatch) old(c *candidate) bool {
 		if e, ok, err := b.tip.Lookup(dir); err != nil || ok && e.Mode == object.Dir {
 			break
 		}
-		if now, err := b.w.disk.Lstat(dir); err == nil && now.Kind == KindDir && now.Info.CtimeNs >= b.known {
+		if now, err := b.r.Disk.Lstat(dir); err == nil && now.Kind == op.KindDir && now.Info.CtimeNs >= b.known {
 			return false
 		}
 	}
@@ -251,7 +251,7 @@ func (b *scanBatch) file(ctx context.Context, c *candidate, now *disk.Seen, x *r
 		}
 		return true, nil
 	}
-	if err := b.w.disk.Identify(ctx, c.path, now); err != nil {
+	if err := b.r.Disk.Identify(ctx, c.path, now); err != nil {
 		return skip(err)
 	}
 	if now.ID == x.Old.ID && now.Mode == x.Old.Mode {
@@ -261,7 +261,7 @@ func (b *scanBatch) file(ctx context.Context, c *candidate, now *disk.Seen, x *r
 	if now.ID == x.Old.ID && now.Mode != object.Symlink && x.Old.Mode != object.Symlink {
 		return false, nil // its bits alone
 	}
-	x.Blob, err = b.w.disk.Capture(ctx, c.path, now)
+	x.Blob, err = b.r.Disk.Capture(ctx, c.path, now)
 	if err != nil {
 		return skip(err)
 	}
@@ -272,7 +272,7 @@ func (b *scanBatch) file(ctx context.Context, c *candidate, now *disk.Seen, x *r
 func (b *scanBatch) discard() {
 	for _, g := range b.groups {
 		for i := range g.List {
-			b.w.store.Discard(g.List[i].Blob)
+			b.r.Disk.Store.Discard(g.List[i].Blob)
 		}
 	}
 	b.groups = nil
@@ -281,10 +281,10 @@ func (b *scanBatch) discard() {
 // commit records what was gathered.
 func (b *scanBatch) commit(ctx context.Context, res *SyncResult) error {
 	defer b.discard()
-	_, err := b.w.rec.CommitOwned(ctx, b.groups, func(list []record.External, o *record.Owner) (gitstore.Committed, error) {
-		n, c, err := b.w.rec.CommitFound(ctx, list, o)
+	_, err := b.r.Rec.CommitOwned(ctx, b.groups, func(list []record.External, o *record.Owner) (gitstore.Committed, error) {
+		n, c, err := b.r.Rec.CommitFound(ctx, list, o)
 		if err == nil && !c.NoChange {
-			b.w.progress.Settle(c.Seq)
+			b.r.Rec.Progress.Settle(c.Seq)
 			res.Changed += n
 		}
 		return c, err

@@ -1,4 +1,4 @@
-package workspace
+package reconcile
 
 import (
 	"context"
@@ -12,25 +12,21 @@ import (
 // cannot be relied on.
 //
 // The errors are those of Sync; then did not run.
-func (w *Workspace) RecordThen(ctx context.Context, then func()) error {
-	if err := w.enter(); err != nil {
-		return err
-	}
-	defer w.leave()
-	if !w.disk.Physical() {
+func (r *Reconciler) RecordThen(ctx context.Context, then func()) error {
+	if !r.Disk.Physical() {
 		then()
 		return nil
 	}
 	o := SyncOptions{Attribute: true, since: clock.Boot()}
-	t := w.watch.Load()
+	t := r.watch.Load()
 	told := t != nil && t.told(ctx)
-	w.syncMu.Lock()
-	defer w.syncMu.Unlock()
+	r.syncMu.Lock()
+	defer r.syncMu.Unlock()
 	var err error
 	if told {
-		_, err = w.lookAtDirtyLocked(ctx, t, o)
+		_, err = r.lookAtDirtyLocked(ctx, t, o)
 	} else {
-		_, err = w.scanLocked(ctx, o)
+		_, err = r.scanLocked(ctx, o)
 	}
 	if err == nil {
 		then()

@@ -1,4 +1,4 @@
-package workspace
+package reconcile
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
@@ -16,6 +15,7 @@ import (
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/index"
+	"umbra/internal/workspace/op"
 	"umbra/internal/wspath"
 )
 
@@ -33,7 +33,7 @@ type candidate struct {
 
 // scanner compares the disk with one tree: all of it, or a few paths.
 type scanner struct {
-	w       *Workspace
+	r       *Reconciler
 	tip     gitstore.Snapshot
 	workers int  // 0: one a processor
 	readNew bool // also of files that are new, whether they can be recorded
@@ -54,8 +54,8 @@ type scanner struct {
 	list     []candidate
 }
 
-func (w *Workspace) newScanner(gentle bool) *scanner {
-	s := &scanner{w: w, tip: w.store.Snapshot(), known: w.knownAt.Load(), visited: make(map[wspath.Path]bool), unread: make(map[wspath.Path]bool)}
+func (r *Reconciler) newScanner(gentle bool) *scanner {
+	s := &scanner{r: r, tip: r.Disk.Store.Snapshot(), known: r.knownAt.Load(), visited: make(map[wspath.Path]bool), unread: make(map[wspath.Path]bool)}
 	if gentle {
 		s.workers = 1
 	}
@@ -65,7 +65,7 @@ func (w *Workspace) newScanner(gentle bool) *scanner {
 // find walks the folder, without locks, and gathers what may differ.
 func (s *scanner) find(ctx context.Context) error {
 	s.expected = []wspath.Path{wspath.Root}
-	err := s.walk(func(o scan.Options) (scan.Stats, error) { return scan.Walk(ctx, s.w.disk.FS, o, s.single) })
+	err := s.walk(func(o scan.Options) (scan.Stats, error) { return scan.Walk(ctx, s.r.Disk.FS, o, s.single) })
 	if err == nil {
 		err = s.unvisited(ctx)
 	}
@@ -91,7 +91,7 @@ func (s *scanner) findPaths(ctx context.Context, paths []wspath.Path) error {
 	if len(rest) == 0 {
 		return nil
 	}
-	err := s.walk(func(o scan.Options) (scan.Stats, error) { return scan.Paths(ctx, s.w.disk.FS, o, rest, s.single) })
+	err := s.walk(func(o scan.Options) (scan.Stats, error) { return scan.Paths(ctx, s.r.Disk.FS, o, rest, s.single) })
 	if err != nil {
 		return err
 	}
@@ -119,29 +119,29 @@ func (s *scanner) glance(p wspath.Path) (done bool, err error) {
 	if p.IsRoot() {
 		return false, nil
 	}
-	if s.w.disk.IsOwn(p) || wspath.IsTemp(p.Base()) {
+	if s.r.Disk.IsOwn(p) || wspath.IsTemp(p.Base()) {
 		return true, nil
 	}
 	tip, tracked, err := s.tip.Lookup(p)
 	if err != nil || tracked && tip.Mode == object.Dir {
 		return false, err
 	}
-	now, err := s.w.disk.Lstat(p)
+	now, err := s.r.Disk.Lstat(p)
 	switch {
 	case err != nil:
 		return false, nil // the walk tells why
-	case now.Kind == KindNone:
+	case now.Kind == op.KindNone:
 		return !tracked, nil
-	case !tracked || now.Kind != KindFile || now.Mode != tip.Mode:
+	case !tracked || now.Kind != op.KindFile || now.Mode != tip.Mode:
 		return false, nil
 	}
-	id, known := s.w.disk.Index.Lookup(p, now.Info)
+	id, known := s.r.Disk.Index.Lookup(p, now.Info)
 	return known && id == tip.ID, nil
 }
 
 // walk calls a walk with what it has to know of the workspace.
 func (s *scanner) walk(do func(scan.Options) (scan.Stats, error)) error {
-	rules, index, err := s.w.disk.Rules()
+	rules, index, err := s.r.Disk.Rules()
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (s *scanner) walk(do func(scan.Options) (scan.Stats, error)) error {
 		}
 		return e.Mode
 	}
-	s.stats, err = do(scan.Options{Rules: rules, Index: index, Prune: s.w.disk.IsOwn, Workers: s.workers, Folder: s.folder,
+	s.stats, err = do(scan.Options{Rules: rules, Index: index, Prune: s.r.Disk.IsOwn, Workers: s.workers, Folder: s.folder,
 		Tracked:      func(p wspath.Path) bool { m := kind(p); return m != 0 && m != object.Dir },
 		TrackedUnder: func(p wspath.Path) bool { return kind(p) == object.Dir },
 	})
@@ -178,7 +178,7 @@ func (s *scanner) single(f scan.Found) error {
 	if err != nil {
 		return err
 	}
-	id, known := s.w.disk.Index.Lookup(f.Path, f.Info)
+	id, known := s.r.Disk.Index.Lookup(f.Path, f.Info)
 	if s.compare(f.Path, f.Info, object.Entry{Mode: tip.Mode, ID: tip.ID}, id, known) {
 		s.tracked.Add(1)
 	}
@@ -200,7 +200,7 @@ func (s *scanner) compare(p wspath.Path, info vfs.Info, tip object.Entry, id obj
 	}
 	c := candidate{path: p, seen: disk.Seen{Kind: disk.KindOf(info.Mode), Info: info, Mode: mode}}
 	if !tracked {
-		if c.seen.Kind == KindFile && info.Size > s.w.limits.CaptureBytes {
+		if c.seen.Kind == op.KindFile && info.Size > s.r.Limits.CaptureBytes {
 			s.skipped.Add(p, "too_large")
 			return false
 		}
@@ -214,10 +214,10 @@ func (s *scanner) compare(p wspath.Path, info vfs.Info, tip object.Entry, id obj
 
 // gone notes a tracked file that the walk did not meet.
 func (s *scanner) gone(p wspath.Path) {
-	if s.w.disk.IsOwn(p) {
+	if s.r.Disk.IsOwn(p) {
 		return
 	}
-	now, err := s.w.disk.Lstat(p)
+	now, err := s.r.Disk.Lstat(p)
 	if errors.Is(err, vfs.ErrEscapes) {
 		now, err = disk.Seen{}, nil
 	}
@@ -225,7 +225,7 @@ func (s *scanner) gone(p wspath.Path) {
 		return // not readable: nothing is known of it
 	}
 	c := candidate{path: p}
-	if now.Kind == KindFile || now.Kind == KindSymlink {
+	if now.Kind == op.KindFile || now.Kind == op.KindSymlink {
 		s.tracked.Add(1)
 		c.seen = now
 	}
@@ -251,7 +251,7 @@ func (s *scanner) folder(dir wspath.Path) (func(scan.Found) error, func() error,
 	if err != nil {
 		return nil, nil, err
 	}
-	f := &folderLook{s: s, dir: dir, tree: tree, known: s.w.disk.Index.Files(dir)}
+	f := &folderLook{s: s, dir: dir, tree: tree, known: s.r.Disk.Index.Files(dir)}
 	return f.visit, f.done, nil
 }
 
@@ -314,13 +314,13 @@ func (s *scanner) unvisited(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return errs.Wrap(err, "")
 		}
-		if s.visited[dir] || s.unread[dir] || s.w.disk.IsOwn(dir) {
+		if s.visited[dir] || s.unread[dir] || s.r.Disk.IsOwn(dir) {
 			continue
 		}
 		// A folder that stands there again, or that is not known of, is left to
 		// the next look.
-		if now, err := s.w.disk.Lstat(dir); err != nil || now.Kind == KindDir {
-			if real, err := s.w.realDir(dir); err != nil || real {
+		if now, err := s.r.Disk.Lstat(dir); err != nil || now.Kind == op.KindDir {
+			if real, err := s.r.realDir(dir); err != nil || real {
 				continue
 			}
 		}
@@ -337,13 +337,13 @@ func (s *scanner) unvisited(ctx context.Context) error {
 
 // realDir reports whether a path is a folder, and so is all that leads to it:
 // no link is on the way.
-func (w *Workspace) realDir(p wspath.Path) (bool, error) {
+func (r *Reconciler) realDir(p wspath.Path) (bool, error) {
 	for at := p; !at.IsRoot(); at = at.Dir() {
-		now, err := w.disk.Lstat(at)
+		now, err := r.Disk.Lstat(at)
 		if errors.Is(err, syscall.ELOOP) || errors.Is(err, vfs.ErrEscapes) {
 			return false, nil // a link in a circle, or out of the workspace, is on the way
 		}
-		if err != nil || now.Kind != KindDir {
+		if err != nil || now.Kind != op.KindDir {
 			return false, err
 		}
 	}
@@ -375,14 +375,14 @@ func (s *scanner) identify(ctx context.Context) error {
 }
 
 func (s *scanner) differs(ctx context.Context, c *candidate) (bool, error) {
-	if c.seen.Kind == KindNone {
+	if c.seen.Kind == op.KindNone {
 		return true, nil
 	}
 	e, ok, err := s.tip.Lookup(c.path)
 	if err != nil || (!ok || e.Mode == object.Dir) && !s.readNew {
 		return true, err // new: read once, when it is captured
 	}
-	if err := s.w.disk.Identify(ctx, c.path, &c.seen); err != nil {
+	if err := s.r.Disk.Identify(ctx, c.path, &c.seen); err != nil {
 		reason, fatal := disk.SkipReason(err)
 		if fatal {
 			return false, err

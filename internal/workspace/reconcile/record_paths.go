@@ -1,10 +1,10 @@
-package workspace
+package reconcile
 
 import (
 	"context"
-
 	"umbra/gitstore"
 	"umbra/gitstore/object"
+	"umbra/internal/workspace/op"
 	"umbra/internal/wspath"
 )
 
@@ -12,20 +12,16 @@ import (
 // whole folder: before a revert judges them. Files that history does not track
 // are recorded too, since they may have to make way. Folders and special files
 // are passed over.
-func (w *Workspace) RecordPaths(ctx context.Context, paths []wspath.Path) error {
-	if err := w.enter(); err != nil {
+func (r *Reconciler) RecordPaths(ctx context.Context, paths []wspath.Path) error {
+	if err := r.Disk.Check(); err != nil {
 		return err
 	}
-	defer w.leave()
-	if err := w.disk.Check(); err != nil {
-		return err
-	}
-	if !w.disk.Physical() {
+	if !r.Disk.Physical() {
 		return nil
 	}
-	s := w.newScanner(false)
+	s := r.newScanner(false)
 	for _, p := range paths {
-		if p.IsRoot() || w.disk.IsOwn(p) {
+		if p.IsRoot() || r.Disk.IsOwn(p) {
 			continue
 		}
 		tip, tracked, err := s.tip.Lookup(p)
@@ -34,11 +30,11 @@ func (w *Workspace) RecordPaths(ctx context.Context, paths []wspath.Path) error 
 		}
 		folder := tracked && tip.Mode == object.Dir
 		tracked = tracked && !folder
-		now, err := w.disk.LstatDirect(p)
+		now, err := r.Disk.LstatDirect(p)
 		if err != nil {
 			return err
 		}
-		if folder && (now.Kind == KindFile || now.Kind == KindSymlink) {
+		if folder && (now.Kind == op.KindFile || now.Kind == op.KindSymlink) {
 			// A file where history has a folder: what it has in there is gone.
 			if err := s.tip.Walk(p, func(e gitstore.Entry) error {
 				s.list = append(s.list, candidate{path: e.Path})
@@ -48,15 +44,15 @@ func (w *Workspace) RecordPaths(ctx context.Context, paths []wspath.Path) error 
 			}
 		}
 		switch {
-		case now.Kind == KindNone && !tracked, now.Kind == KindDir && !tracked, now.Kind == KindSpecial && !tracked:
+		case now.Kind == op.KindNone && !tracked, now.Kind == op.KindDir && !tracked, now.Kind == op.KindSpecial && !tracked:
 			continue
-		case now.Kind == KindFile && tracked && now.Mode == tip.Mode:
-			if id, known := w.disk.Index.Lookup(p, now.Info); known && id == tip.ID {
+		case now.Kind == op.KindFile && tracked && now.Mode == tip.Mode:
+			if id, known := r.Disk.Index.Lookup(p, now.Info); known && id == tip.ID {
 				continue
 			}
 		}
 		c := candidate{path: p}
-		if now.Kind == KindFile || now.Kind == KindSymlink {
+		if now.Kind == op.KindFile || now.Kind == op.KindSymlink {
 			c.seen = now
 			c.old = !tracked // it was hidden from the scans: nobody's
 		}
