@@ -173,20 +173,8 @@ func TestValid(t *testing.T) {
 	for s, want := range map[string]bool{"a": true, "A1._-": true, "a.": true, "": false, "-a": false, ".a": false,
 		"a..b": false, "a.lock": false, "a/b": false, "a\n": false, "ä": false, strings.Repeat("a", 128): true,
 		strings.Repeat("a", 129): false} {
-		if ValidTaskID(s) != want || ValidSubtaskID(s) != want {
+		if ValidTaskID(s) != want {
 			t.Errorf("ValidTaskID(%q) is not %v", s, want)
-		}
-	}
-	for s, want := range map[string]bool{"claude": true, "Jörg 張": true, "": false, "a<b": false, "a>b": false, "a\n": false,
-		"a\x00": false, "a\u2028": false, "a\u202e": false, "\xff": false, strings.Repeat("ü", 128): true,
-		strings.Repeat("ü", 129): false} {
-		if ValidActor(s) != want {
-			t.Errorf("ValidActor(%q) is not %v", s, want)
-		}
-	}
-	for s, want := range map[string]bool{"~ !": true, "": false, "ä": false, "a\t": false, strings.Repeat("x", 129): false} {
-		if ValidRequestID(s) != want {
-			t.Errorf("ValidRequestID(%q) is not %v", s, want)
 		}
 	}
 	for s, want := range map[string]bool{"Version": true, "X-1": true, "": false, "-a": false, "a b": false, "a:": false,

@@ -2,8 +2,6 @@ package message
 
 import (
 	"strings"
-	"unicode"
-	"unicode/utf8"
 )
 
 const maxIDLen = 128
@@ -21,36 +19,6 @@ func ValidTaskID(s string) bool {
 		}
 	}
 	return !strings.Contains(s, "..") && !strings.HasSuffix(s, ".lock")
-}
-
-// ValidSubtaskID is the same rule as ValidTaskID.
-func ValidSubtaskID(s string) bool { return ValidTaskID(s) }
-
-// ValidActor reports whether s is 1 to 128 printable characters without "<"
-// and ">".
-func ValidActor(s string) bool {
-	if s == "" || !utf8.ValidString(s) || utf8.RuneCountInString(s) > maxIDLen {
-		return false
-	}
-	for _, r := range s {
-		if r == '<' || r == '>' || !unicode.IsPrint(r) {
-			return false
-		}
-	}
-	return true
-}
-
-// ValidRequestID reports whether s is 1 to 128 printable ASCII characters.
-func ValidRequestID(s string) bool {
-	if s == "" || len(s) > maxIDLen {
-		return false
-	}
-	for i := 0; i < len(s); i++ {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
 }
 
 func alnum(c byte) bool {

@@ -202,15 +202,6 @@ func Agents() []string {
 	return list
 }
 
-// Read reads one event of agent from r. It reads at most MaxInput bytes and one more.
-func Read(agent string, r io.Reader) (*Event, error) {
-	text, err := ReadInput(r)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(agent, text)
-}
-
 // ReadInput reads what an agent sends, and at most MaxInput bytes and one more.
 func ReadInput(r io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxInput+1))

@@ -142,7 +142,7 @@ func TestBadInput(t *testing.T) {
 	if e, err := Parse("codex", []byte(`{"hook_event_name":"Later","more":[1]}`)); err != nil || e.Kind != Ignored {
 		t.Error(e, err)
 	}
-	if _, err := Read("codex", strings.NewReader(strings.Repeat(" ", MaxInput+1))); !errors.Is(err, ErrTooLarge) {
+	if _, err := ReadInput(strings.NewReader(strings.Repeat(" ", MaxInput+1))); !errors.Is(err, ErrTooLarge) {
 		t.Error(err)
 	}
 }

@@ -13,10 +13,8 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -395,16 +393,6 @@ func wanted(v reflect.Value) string {
 		}
 	}
 	return "an object"
-}
-
-// Names returns the JSON names of the fields of the struct that v is or points
-// to, sorted.
-func Names(v any) []string {
-	t := reflect.TypeOf(v)
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	return slices.Sorted(maps.Keys(fieldsOf(t)))
 }
 
 // fieldsOf maps the JSON names of a struct's fields to their indexes. The fields

@@ -2,7 +2,6 @@ package strictjson
 
 import (
 	"errors"
-	"slices"
 	"testing"
 )
 
@@ -43,9 +42,6 @@ func TestStrict(t *testing.T) {
 	}
 	if _, ok := errors.AsType[*SyntaxError](Strict([]byte(`{"x":1,}`), &b)); !ok {
 		t.Error("a syntax error does not come first")
-	}
-	if got := Names(&b); !slices.Equal(got, []string{"any", "dry_run", "goal", "inner", "list"}) {
-		t.Errorf("names: %v", got)
 	}
 }
 
