@@ -9,8 +9,8 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/workspace"
-	"umbra/internal/workspace/wstest"
 	"umbra/internal/workspaces"
+	"umbra/internal/workspaces/recordstest"
 )
 
 // kit is a directory with a data directory, and a workspace that can be opened again.
@@ -24,7 +24,7 @@ type kit struct {
 func newKit(t *testing.T) *kit {
 	t.Helper()
 	top := t.TempDir()
-	k := &kit{t: t, root: filepath.Join(top, "ws"), shut: func() {}, o: workspaces.Options{DataDir: filepath.Join(top, "data"), Records: &wstest.Records{}}}
+	k := &kit{t: t, root: filepath.Join(top, "ws"), shut: func() {}, o: workspaces.Options{DataDir: filepath.Join(top, "data"), Records: &recordstest.Records{}}}
 	if err := os.Mkdir(k.root, 0o777); err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/workspace"
-	"umbra/internal/workspace/wstest"
 	"umbra/internal/workspaces"
+	"umbra/internal/workspaces/recordstest"
 	"umbra/internal/wspath"
 )
 
@@ -25,7 +25,7 @@ func longTask(t *testing.T) *workspace.Workspace {
 	if err := os.Mkdir(root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	m, err := workspaces.NewManager(workspaces.Options{DataDir: filepath.Join(top, "data"), Records: &wstest.Records{}})
+	m, err := workspaces.NewManager(workspaces.Options{DataDir: filepath.Join(top, "data"), Records: &recordstest.Records{}})
 	if err != nil {
 		t.Fatal(err)
 	}

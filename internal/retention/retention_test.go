@@ -16,8 +16,8 @@ import (
 	"umbra/internal/task"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
-	"umbra/internal/workspace/wstest"
 	"umbra/internal/workspaces"
+	"umbra/internal/workspaces/recordstest"
 	"umbra/internal/wspath"
 )
 
@@ -55,7 +55,7 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g.manager, err = workspaces.NewManager(workspaces.Options{DataDir: dir, Records: &wstest.Records{}, Now: g.Now, Foreground: true}); err != nil {
+	if g.manager, err = workspaces.NewManager(workspaces.Options{DataDir: dir, Records: &recordstest.Records{}, Now: g.Now, Foreground: true}); err != nil {
 		t.Fatal(err)
 	}
 	areas := filepath.Join(dir, "tasks")

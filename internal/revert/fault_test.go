@@ -19,6 +19,7 @@ import (
 	"umbra/internal/workspace"
 	"umbra/internal/workspace/wstest"
 	"umbra/internal/workspaces"
+	"umbra/internal/workspaces/recordstest"
 )
 
 // soak asks for all points instead of a part of them.
@@ -30,7 +31,7 @@ type machine struct {
 	t    testing.TB
 	mem  *vfs.Mem
 	hook *vfs.Hook
-	recs *wstest.Records
+	recs *recordstest.Records
 	m    *workspaces.Manager
 	w    *workspace.Workspace
 
@@ -51,7 +52,7 @@ func newMachine(t testing.TB) *machine {
 	for name, data := range faultFiles {
 		check(t, wstest.Write(mem, "ws/"+name, wstest.Thing{Mode: object.Regular, Data: data}))
 	}
-	p := &machine{t: t, recs: &wstest.Records{}}
+	p := &machine{t: t, recs: &recordstest.Records{}}
 	check(t, p.start(mem, "one"))
 	w, _, err := p.m.Open(context.Background(), "/ws", workspaces.OpenOptions{})
 	check(t, err)

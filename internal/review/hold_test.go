@@ -16,8 +16,8 @@ import (
 	"umbra/internal/history"
 	"umbra/internal/state"
 	"umbra/internal/workspace"
-	"umbra/internal/workspace/wstest"
 	"umbra/internal/workspaces"
+	"umbra/internal/workspaces/recordstest"
 	"umbra/internal/wspath"
 )
 
@@ -78,7 +78,7 @@ func newRig(t *testing.T) *rig {
 		}
 	}
 	var err error
-	if g.m, err = workspaces.NewManager(workspaces.Options{DataDir: filepath.Join(top, "data"), Records: &wstest.Records{}}); err != nil {
+	if g.m, err = workspaces.NewManager(workspaces.Options{DataDir: filepath.Join(top, "data"), Records: &recordstest.Records{}}); err != nil {
 		t.Fatal(err)
 	}
 	if g.w, _, err = g.m.Open(t.Context(), g.root, workspaces.OpenOptions{}); err != nil {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/reconcile"
 )

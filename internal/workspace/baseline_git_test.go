@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/need"

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
 	"umbra/internal/clock"
 	"umbra/internal/workspace/reconcile"
 )

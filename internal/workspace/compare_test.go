@@ -3,6 +3,7 @@ package workspace
 import (
 	"reflect"
 	"testing"
+
 	"umbra/internal/errs"
 	"umbra/internal/workspace/reconcile"
 )

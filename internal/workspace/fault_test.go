@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
 	"umbra/gitstore/object"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/reconcile"

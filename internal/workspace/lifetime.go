@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
 	"umbra/internal/errs"
 	"umbra/internal/workspace/reconcile"
 )

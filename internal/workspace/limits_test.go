@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+
 	"umbra/internal/errs"
 	"umbra/internal/need"
 	"umbra/internal/vfs"

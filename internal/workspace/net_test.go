@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
 	"umbra/gitstore/object"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/reconcile"

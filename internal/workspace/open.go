@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"time"
+
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/internal/clock"

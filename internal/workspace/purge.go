@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"

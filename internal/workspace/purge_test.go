@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"

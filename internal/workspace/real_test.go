@@ -13,13 +13,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/reconcile"
 	"umbra/internal/wspath"
-
-	"golang.org/x/sys/unix"
 )
 
 // real is a workspace on a real directory.

@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"time"
+
 	"umbra/internal/workspace/reconcile"
 	"umbra/internal/wspath"
 )

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/vfs"

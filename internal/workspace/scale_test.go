@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
 	"umbra/internal/workspace/index"
 	"umbra/internal/workspace/reconcile"
 )

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/reconcile"
 	"umbra/internal/wspath"

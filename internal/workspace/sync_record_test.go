@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"testing"
+
 	"umbra/internal/workspace/reconcile"
 	"umbra/internal/wspath"
 )

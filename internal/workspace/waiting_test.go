@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
 	"umbra/gitstore/object"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/reconcile"

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/clones"

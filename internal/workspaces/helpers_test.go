@@ -3,10 +3,7 @@ package workspaces
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,77 +14,26 @@ import (
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
-	"umbra/internal/ignore"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
+	"umbra/internal/workspace/wstest"
 	"umbra/internal/wspath"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // memHost is a machine in memory.
-type memHost struct {
-	top   vfs.FS
-	epoch string
-}
+type memHost = wstest.MemHost
 
-func rel(dir string) string {
-	if dir = strings.Trim(path.Clean("/"+dir), "/"); dir == "" {
-		return "."
-	}
-	return dir
-}
-
-func (h *memHost) Canonical(dir string) (string, error) {
-	if _, err := h.top.Lstat(rel(dir)); err != nil {
-		return "", err
-	}
-	return path.Clean("/" + dir), nil
-}
-func (h *memHost) Open(dir string) (vfs.FS, error) { return h.top.Sub(rel(dir)) }
-func (h *memHost) MkdirAll(dir string) error {
-	at := "."
-	for _, name := range strings.Split(rel(dir), "/") {
-		above := at
-		at = path.Join(at, name)
-		if err := h.top.Mkdir(at, 0o700); errors.Is(err, fs.ErrExist) {
-			continue
-		} else if err != nil {
-			return err
-		}
-		if err := h.top.SyncDir(above); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-func (h *memHost) RemoveAll(dir string) error                     { return removeAll(h.top, rel(dir)) }
-func (h *memHost) Stat(dir string) (vfs.Info, error)              { return h.top.Stat(rel(dir)) }
-func (h *memHost) Epoch(...string) string                         { return h.epoch }
-func (h *memHost) Homes() []string                                { return []string{"/home/me"} }
-func (h *memHost) GitRules(string) ([]byte, *ignore.Index, error) { return nil, nil, nil }
-
-func removeAll(f vfs.FS, name string) error {
-	info, err := f.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if info.IsDir() {
-		list, err := f.ReadDir(name)
-		if err != nil {
-			return err
-		}
-		for _, e := range list {
-			if err := removeAll(f, name+"/"+e.Name); err != nil {
-				return err
-			}
-		}
-	}
-	return f.Remove(name)
-}
+var (
+	must      = wstest.Must
+	writeDisk = wstest.WriteDisk
+	mkdirs    = wstest.Mkdirs
+	inFolder  = wstest.InFolder
+	files     = wstest.Files
+	diffMaps  = wstest.DiffMaps
+	removeAll = wstest.RemoveAll
+)
 
 // memRecords keeps records in memory.
 type memRecords = MemRecords
@@ -97,7 +43,7 @@ type bench struct {
 	t    testing.TB
 	mem  *vfs.Mem
 	hook *vfs.Hook
-	host *memHost
+	host *wstest.MemHost
 	recs *memRecords
 	m    *Manager
 	w    *workspace.Workspace
@@ -136,7 +82,7 @@ func newBench(t testing.TB, files map[string]string, deny ...string) *bench {
 	must(t, mem.SyncDir("."))
 	b := &bench{t: t, mem: mem, hook: &vfs.Hook{}, recs: &memRecords{}, deny: deny}
 	b.on(nil)
-	b.host = &memHost{top: vfs.Inject(mem, b.hook), epoch: "one"}
+	b.host = &memHost{Top: vfs.Inject(mem, b.hook), Boot: "one"}
 	b.start()
 	w, _, err := b.m.Open(t.Context(), "/ws", OpenOptions{})
 	must(t, err)
@@ -172,7 +118,7 @@ func (b *bench) reboot(t testing.TB, mem *vfs.Mem, epoch string) *bench {
 	t.Helper()
 	n := &bench{t: t, mem: mem, hook: &vfs.Hook{}, recs: b.recs, deny: b.deny}
 	n.on(nil)
-	n.host = &memHost{top: vfs.Inject(mem, n.hook), epoch: epoch}
+	n.host = &memHost{Top: vfs.Inject(mem, n.hook), Boot: epoch}
 	n.start()
 	return n
 }
@@ -186,84 +132,6 @@ func (b *bench) open() error {
 		b.w = w
 	}
 	return nil
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func writeDisk(t testing.TB, f vfs.FS, name, data string) {
-	t.Helper()
-	mkdirs(t, f, path.Dir(strings.TrimSuffix(name, "/")))
-	switch {
-	case strings.HasSuffix(name, "/"):
-		mkdirs(t, f, strings.TrimSuffix(name, "/"))
-		return
-	case strings.HasPrefix(data, "->"):
-		must(t, f.Symlink(data[2:], name))
-		return
-	}
-	h, err := f.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
-	must(t, err)
-	_, err = h.Write([]byte(data))
-	must(t, err)
-	must(t, h.Sync())
-	must(t, h.Close())
-	must(t, f.SyncDir(path.Dir(name)))
-}
-
-func mkdirs(t testing.TB, f vfs.FS, dir string) {
-	t.Helper()
-	if dir == "." {
-		return
-	}
-	mkdirs(t, f, path.Dir(dir))
-	if err := f.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		t.Fatal(err)
-	}
-	must(t, f.SyncDir(path.Dir(dir)))
-}
-
-// inFolder gives what a folder holds: bytes of files, "->" and the target of links,
-// "/" for empty folders. Temporary files and .git show as they are.
-func inFolder(t testing.TB, f vfs.FS, dir string) map[string]string {
-	t.Helper()
-	out := make(map[string]string)
-	diskInto(t, f, dir, "", out)
-	return out
-}
-
-func diskInto(t testing.TB, f vfs.FS, at, name string, out map[string]string) {
-	list, err := f.ReadDir(at)
-	must(t, err)
-	if len(list) == 0 && name != "" {
-		out[name+"/"] = "/"
-	}
-	for _, e := range list {
-		full, p := at+"/"+e.Name, path.Join(name, e.Name)
-		switch {
-		case e.Type.IsDir():
-			diskInto(t, f, full, p, out)
-		case e.Type&fs.ModeSymlink != 0:
-			target, err := f.Readlink(full)
-			must(t, err)
-			out[p] = "->" + target
-		case e.Type.IsRegular():
-			info, err := f.Lstat(full)
-			must(t, err)
-			data, err := vfs.ReadFile(f, full)
-			must(t, err)
-			if info.Mode&0o100 != 0 {
-				p += "*"
-			}
-			out[p] = string(data)
-		default:
-			out[p] = "special"
-		}
-	}
 }
 
 // tree gives what history holds, in the same form.
@@ -296,33 +164,6 @@ func (b *bench) same() {
 
 func (b *bench) differ() string {
 	return diffMaps(files(inFolder(b.t, b.mem, "ws")), tree(b.t, b.w))
-}
-
-func files(m map[string]string) map[string]string {
-	out := make(map[string]string)
-	for k, v := range m {
-		if !strings.HasSuffix(k, "/") {
-			out[k] = v
-		}
-	}
-	return out
-}
-
-func diffMaps(disk, tree map[string]string) string {
-	var s strings.Builder
-	for k, v := range disk {
-		if got, ok := tree[k]; !ok {
-			fmt.Fprintf(&s, "%q (%.40q) is on disk only\n", k, v)
-		} else if got != v {
-			fmt.Fprintf(&s, "%q is %.40q on disk, %.40q in history\n", k, v, got)
-		}
-	}
-	for k, v := range tree {
-		if _, ok := disk[k]; !ok {
-			fmt.Fprintf(&s, "%q (%.40q) is in history only\n", k, v)
-		}
-	}
-	return s.String()
 }
 
 func (b *bench) apply(ops ...workspace.Op) (*workspace.Result, error) {

@@ -16,14 +16,14 @@ import (
 // folders makes a machine with a few folders of files.
 func folders(t *testing.T, files int, names ...string) (*memHost, *memRecords, func() *Manager) {
 	t.Helper()
-	host := &memHost{top: vfs.NewMem(vfs.MemOptions{}), epoch: "e1"}
+	host := &memHost{Top: vfs.NewMem(vfs.MemOptions{}), Boot: "e1"}
 	for _, name := range names {
-		mkdirs(t, host.top, name)
+		mkdirs(t, host.Top, name)
 		for i := range files {
-			writeDisk(t, host.top, fmt.Sprintf("%s/f%d", name, i), strings.Repeat(fmt.Sprint(i*7919), 40))
+			writeDisk(t, host.Top, fmt.Sprintf("%s/f%d", name, i), strings.Repeat(fmt.Sprint(i*7919), 40))
 		}
 	}
-	mkdirs(t, host.top, "data")
+	mkdirs(t, host.Top, "data")
 	records := &memRecords{}
 	return host, records, func() *Manager {
 		m, err := NewManager(Options{DataDir: "/data", Host: host, Records: records, Foreground: true,
@@ -67,7 +67,7 @@ func TestBaselineCutOffIsGoneOnWith(t *testing.T) {
 	if again, _ := records.All(); len(again) != 1 || again[0].Unfinished {
 		t.Errorf("%+v", again)
 	}
-	if list, _ := host.top.ReadDir("data/workspaces"); len(list) != 1 {
+	if list, _ := host.Top.ReadDir("data/workspaces"); len(list) != 1 {
 		t.Errorf("left behind: %v", list)
 	}
 	for i := range 400 {
@@ -132,7 +132,7 @@ func TestFailedBaselineLeavesNothing(t *testing.T) {
 	if all, _ := records.All(); len(all) != 0 {
 		t.Errorf("%+v", all)
 	}
-	if list, _ := host.top.ReadDir("data/workspaces"); len(list) != 0 {
+	if list, _ := host.Top.ReadDir("data/workspaces"); len(list) != 0 {
 		t.Errorf("left behind: %v", list)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
+	"umbra/internal/workspace/wstest"
 )
 
 // TestResting: a workspace that was put away is told of without opening it, one
@@ -55,13 +56,13 @@ func TestResting(t *testing.T) {
 
 // renumberedHost is a machine whose disk got another number.
 type renumberedHost struct {
-	*memHost
+	*wstest.MemHost
 	more uint64 // added to the device's number
 	born int64
 }
 
 func (h *renumberedHost) Stat(dir string) (vfs.Info, error) {
-	info, err := h.memHost.Stat(dir)
+	info, err := h.MemHost.Stat(dir)
 	info.Dev += h.more
 	return info, err
 }
@@ -73,7 +74,7 @@ func (h *renumberedHost) Born(string) int64 { return h.born }
 func TestDeviceRenumbered(t *testing.T) {
 	b := newBench(t, map[string]string{"a": "a"})
 	must(t, b.m.Close(context.Background()))
-	host := &renumberedHost{memHost: b.host, born: 17}
+	host := &renumberedHost{MemHost: b.host, born: 17}
 	open := func() (workspace.State, *Manager) {
 		t.Helper()
 		m, err := NewManager(Options{DataDir: "/data", Host: host, Records: b.recs, Foreground: true})

@@ -98,7 +98,7 @@ func TestVirtualFiles(t *testing.T) {
 	if _, err := b.m.Rebind(t.Context(), b.w.ID(), "/ws", OpenOptions{}); errs.CodeOf(err) != "workspace_virtual" {
 		t.Error(err)
 	}
-	for _, e := range must1(b.host.top.ReadDir("data/workspaces/" + b.w.ID())) {
+	for _, e := range must1(b.host.Top.ReadDir("data/workspaces/" + b.w.ID())) {
 		if wspath.IsTemp(e.Name) {
 			t.Errorf("%s is left", e.Name)
 		}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
@@ -19,8 +20,8 @@ type Difference struct {
 	Reason string
 }
 
-// Compare tells where the disk differs from the tip, and records nothing. What
-// is not captured at all is no difference. Writers go on beside it.
+// Compare reports where the disk differs from the tip, and records nothing. What
+// is not captured at all is no difference. Writers go on next to it.
 //
 // errs.Conflict workspace_missing.
 func (r *Reconciler) Compare(ctx context.Context) ([]Difference, error) {
@@ -35,7 +36,7 @@ func (r *Reconciler) Compare(ctx context.Context) ([]Difference, error) {
 	if err := s.find(ctx); err != nil || len(s.list) == 0 {
 		return nil, err
 	}
-	// A write may have been under way: looked at again with nobody writing there.
+	// A write may have been under way: compared again with no one writing there.
 	paths := make([]wspath.Path, 0, len(s.list))
 	for _, c := range s.list {
 		paths = append(paths, c.path)
@@ -63,7 +64,7 @@ func (r *Reconciler) Compare(ctx context.Context) ([]Difference, error) {
 	return out, nil
 }
 
-// difference looks at one candidate as it is now; its path is locked.
+// difference compares one candidate as it is now; its path is locked.
 func (s *scanner) difference(ctx context.Context, c *candidate) (d Difference, differs bool, err error) {
 	tip, tracked, err := s.tip.Lookup(c.path)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
@@ -23,10 +24,10 @@ import (
 type candidate struct {
 	path wspath.Path
 	seen disk.Seen // kind none: gone
-	// old says that the file was there when the folder was last looked at: it
+	// old says that the file was there when the folder was last compared: it
 	// is captured only because a rule changed.
 	old bool
-	// blob is what the file was when it stood as seen, if captured.
+	// blob has the file's bytes as seen, if captured.
 	blob     gitstore.Blob
 	captured bool
 }
@@ -40,8 +41,8 @@ type scanner struct {
 	stats   scan.Stats
 	skipped disk.Skips
 	tracked atomic.Int64
-	known   int64 // what stood on disk then was looked at; 0: nothing was
-	// untold tells of what no event told; nil: of nothing.
+	known   int64 // what was on disk then was compared; 0: nothing was
+	// untold reports whether no event named a path; nil: all were named.
 	untold func(wspath.Path) bool
 
 	mu sync.Mutex
@@ -114,7 +115,7 @@ func (s *scanner) findPaths(ctx context.Context, paths []wspath.Path) error {
 }
 
 // glance settles what needs no rules to be known: our own writes mostly, which
-// are told as anybody's, and what came and went.
+// which raise events as anyone's do, and what came and went.
 func (s *scanner) glance(p wspath.Path) (done bool, err error) {
 	if p.IsRoot() {
 		return false, nil
@@ -129,7 +130,7 @@ func (s *scanner) glance(p wspath.Path) (done bool, err error) {
 	now, err := s.r.Disk.Lstat(p)
 	switch {
 	case err != nil:
-		return false, nil // the walk tells why
+		return false, nil // the walk reports why
 	case now.Kind == op.KindNone:
 		return !tracked, nil
 	case !tracked || now.Kind != op.KindFile || now.Mode != tip.Mode:
@@ -164,7 +165,7 @@ func (s *scanner) walk(do func(scan.Options) (scan.Stats, error)) error {
 	return errs.Wrap(err, "")
 }
 
-// single is told of paths that were asked for, and of folders that cannot be
+// single is called with paths that were asked for, and with directories that cannot be
 // listed.
 func (s *scanner) single(f scan.Found) error {
 	if f.Skip != "" {
@@ -191,7 +192,7 @@ func (s *scanner) single(f scan.Found) error {
 }
 
 // compare notes a file or link that differs from the tip's entry, as far as its
-// stat tells; tracked says that the tip has it.
+// stat reports; tracked says that the tip has it.
 func (s *scanner) compare(p wspath.Path, info vfs.Info, tip object.Entry, id object.ID, known bool) (tracked bool) {
 	tracked = tip.Mode != 0 && tip.Mode != object.Dir
 	mode := disk.GitMode(info)
@@ -317,7 +318,7 @@ func (s *scanner) unvisited(ctx context.Context) error {
 		if s.visited[dir] || s.unread[dir] || s.r.Disk.IsOwn(dir) {
 			continue
 		}
-		// A folder that stands there again, or that is not known of, is left to
+		// A folder that is there again, or that is not known of, is left to
 		// the next look.
 		if now, err := s.r.Disk.Lstat(dir); err != nil || now.Kind == op.KindDir {
 			if real, err := s.r.realDir(dir); err != nil || real {
@@ -350,7 +351,7 @@ func (r *Reconciler) realDir(p wspath.Path) (bool, error) {
 	return true, nil
 }
 
-// identify reads what the stat data do not tell of tracked files, and keeps
+// identify reads tracked files whose stat data do not prove their content, and keeps
 // only what differs.
 func (s *scanner) identify(ctx context.Context) error {
 	list := s.list
@@ -368,7 +369,7 @@ func (s *scanner) identify(ctx context.Context) error {
 			s.list = append(s.list, c)
 		}
 	}
-	// What is gone may have been told itself, and with each folder above it.
+	// A path that is gone may have been reported itself, and with each folder above it.
 	slices.SortFunc(s.list, func(a, b candidate) int { return strings.Compare(string(a.path), string(b.path)) })
 	s.list = slices.CompactFunc(s.list, func(a, b candidate) bool { return a.path == b.path })
 	return nil
@@ -388,7 +389,7 @@ func (s *scanner) differs(ctx context.Context, c *candidate) (bool, error) {
 			return false, err
 		}
 		if reason == "" {
-			return true, nil // gone meanwhile: looked at again under the lock
+			return true, nil // gone meanwhile: compared again under the lock
 		}
 		s.skipped.Add(c.path, reason)
 		return false, nil

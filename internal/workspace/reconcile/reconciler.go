@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
 	"umbra/internal/telemetry"
 	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/op"
@@ -69,8 +70,8 @@ func (r *Reconciler) Met(size int64, skipped []op.Skip) {
 	r.skipped = skipped
 }
 
-// Watch begins to be told of changes by a watcher, and returns what does the work
-// that they make, until its context ends. reopen has the workspace opened again: its
+// Watch has a watcher report changes, and returns the function that records them
+// until its context ends. reopen has the workspace opened again: its
 // directory is back.
 func (r *Reconciler) Watch(by Watcher, every time.Duration, reopen func()) (run func(ctx context.Context)) {
 	t := newWatch(r, by, every)

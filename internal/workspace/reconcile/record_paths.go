@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/workspace/op"
@@ -54,7 +55,7 @@ func (r *Reconciler) RecordPaths(ctx context.Context, paths []wspath.Path) error
 		c := candidate{path: p}
 		if now.Kind == op.KindFile || now.Kind == op.KindSymlink {
 			c.seen = now
-			c.old = !tracked // it was hidden from the scans: nobody's
+			c.old = !tracked // it was hidden from the scans: no one's
 		}
 		s.list = append(s.list, c)
 	}

@@ -6,9 +6,9 @@ import (
 	"umbra/internal/clock"
 )
 
-// RecordThen records everything that stands on disk, as agents' calls need it
+// RecordThen records everything that is on disk, as agents' calls need it
 // when they begin and end, and runs then before anything else is looked for. It
-// looks at what the watcher told of, and at everything only where the watcher
+// compares what the watcher reported, and everything only where the watcher
 // cannot be relied on.
 //
 // The errors are those of Sync; then did not run.

@@ -5,7 +5,7 @@ import (
 	"umbra/internal/workspace/op"
 )
 
-// roomForFound tells whether what a scan has found can be recorded: it waits, all
+// roomForFound reports whether what a scan has found can be recorded: it waits, all
 // of it, while there is no room for what is new. What is gone and what was renamed
 // belong together.
 func (s *scanner) roomForFound() error {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+
 	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/workspace/op"
@@ -12,9 +13,9 @@ import (
 )
 
 // Sync records what differs from history in the folder as one external change;
-// then stock git sees everything. It looks at what the watcher told, and at the
-// whole folder where that takes moments or nobody tells. Writers go on beside it: only the paths that differ are locked,
-// and looked at again under the lock.
+// then stock git sees everything. It compares what the watcher reported, and the whole
+// directory where that takes moments or there is no watcher. Writers go on next to it: only the paths that differ are locked,
+// and compared again under the lock.
 //
 // errs.Conflict workspace_missing; errs.Unavailable ref_locked.
 func (r *Reconciler) Sync(ctx context.Context, o SyncOptions) (SyncResult, error) {
@@ -36,7 +37,7 @@ func (r *Reconciler) Sync(ctx context.Context, o SyncOptions) (SyncResult, error
 }
 
 // cheapScan is how many files and folders a workspace may have for Sync to look at
-// all of them, although the watcher has told of all that raised an event: a write
+// all of them, although the watcher has reported all that raised an event: a write
 // through mmap raises none.
 const cheapScan = 10_000
 
@@ -52,8 +53,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, o SyncOptions, since time.Du
 	return res, err
 }
 
-// look records what people have changed up to now: what the watcher told, if it
-// answers for having told all; else what a scan finds.
+// look records what people have changed up to now: what the watcher reported, if it
+// answers for having reported all; else what a scan finds.
 func (r *Reconciler) look(ctx context.Context, o SyncOptions) (SyncResult, error) {
 	if t := r.watch.Load(); t != nil && t.told(ctx) {
 		return r.lookAtDirty(ctx, t, o)
@@ -61,7 +62,7 @@ func (r *Reconciler) look(ctx context.Context, o SyncOptions) (SyncResult, error
 	return r.Scan(ctx, o)
 }
 
-// lookAtDirty looks at the paths that wait to be looked at, or at everything
+// lookAtDirty compares the paths that wait to be compared, or everything
 // where they are not all.
 func (r *Reconciler) lookAtDirty(ctx context.Context, t *watch, o SyncOptions) (SyncResult, error) {
 	r.syncMu.Lock()
@@ -122,12 +123,12 @@ func (r *Reconciler) lookAt(ctx context.Context, paths []wspath.Path, o SyncOpti
 		return res, err
 	}
 	r.skipped = mergeSkips(r.skipped, s.skipped.List, paths)
-	// What is told later than this was not there yet.
+	// What is reported later than this was not there yet.
 	r.knownUpTo(started.Add(-toldWithin))
 	return r.answer(res), nil
 }
 
-// mergeSkips replaces what is known of the paths that were looked at.
+// mergeSkips replaces what is known of the paths that were compared.
 func mergeSkips(old, found []op.Skip, looked []wspath.Path) []op.Skip {
 	at := make(map[wspath.Path]bool, len(looked))
 	for _, p := range looked {
@@ -156,7 +157,7 @@ func sortedSkips(list []op.Skip) []op.Skip {
 	return slices.Compact(list)
 }
 
-// answer fills in what a result tells beside what was found. syncMu is held.
+// answer completes a result with what is left out and the tip. syncMu is held.
 func (r *Reconciler) answer(res SyncResult) SyncResult {
 	res.Skipped = r.skipped
 	if res.Changed > 0 {
@@ -168,7 +169,7 @@ func (r *Reconciler) answer(res SyncResult) SyncResult {
 // Scan is Sync without what stock git sees.
 func (r *Reconciler) Scan(ctx context.Context, o SyncOptions) (SyncResult, error) {
 	if !r.Disk.Physical() {
-		return SyncResult{}, nil // nobody else changes anything there
+		return SyncResult{}, nil // no one else changes anything there
 	}
 	r.syncMu.Lock()
 	defer r.syncMu.Unlock()
@@ -232,7 +233,7 @@ func (r *Reconciler) knownUpTo(at time.Time) {
 	}
 }
 
-// Coverage tells what is recorded and what is not, by looking.
+// Coverage reports what is recorded and what is not, by looking.
 func (r *Reconciler) Coverage(ctx context.Context) (Coverage, error) {
 	if err := r.Disk.Check(); err != nil {
 		return Coverage{}, err

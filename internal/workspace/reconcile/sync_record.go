@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
@@ -61,7 +62,7 @@ const maxScanBytes = 64 << 20
 // one is in a pack of its own.
 const inMemory = 4 << 20
 
-// record reads the candidates, then looks at them again under their locks and
+// record reads the candidates, then compares them again under their locks and
 // commits what still differs: writers of the same paths wait for the looking
 // only.
 func (s *scanner) record(ctx context.Context, o SyncOptions) (SyncResult, error) {
@@ -90,7 +91,7 @@ func (s *scanner) record(ctx context.Context, o SyncOptions) (SyncResult, error)
 
 // capture reads the files of one commit, of several at once, without locks, and
 // gives how many candidates that are. One that cannot be read is tried again
-// under the lock, which tells why.
+// under the lock, which reports why.
 func (s *scanner) capture(ctx context.Context) (int, error) {
 	n, bytes := 0, int64(0)
 	for n < len(s.list) && bytes < maxScanBytes {
@@ -124,7 +125,7 @@ func (s *scanner) capture(ctx context.Context) (int, error) {
 	})
 }
 
-// commit looks at candidates under their locks, and records them.
+// commit compares candidates under their locks, and records what differs.
 func (s *scanner) commit(ctx context.Context, list []candidate, o SyncOptions, res *SyncResult) error {
 	paths := make([]wspath.Path, 0, len(list))
 	for _, c := range list {
@@ -158,7 +159,7 @@ type scanBatch struct {
 	groups    record.Groups
 }
 
-// lstat looks at a path; what lies behind a link is not there.
+// lstat returns what is at a path; what is behind a link is not there.
 func (b *scanBatch) lstat(p wspath.Path) (disk.Seen, error) {
 	dir := p.Dir()
 	real, ok := b.real[dir]
@@ -209,7 +210,7 @@ func (b *scanBatch) add(ctx context.Context, c *candidate) error {
 	return nil
 }
 
-// old reports whether a file stood there when the folder was last looked at, so
+// old reports whether a file was there when the folder was last compared, so
 // that it is new only by a rule that changed: not if it came with a folder that
 // was moved in, which leaves the file's own times as they were.
 func (b *scanBatch) old(c *candidate) bool {

@@ -2,13 +2,14 @@ package reconcile
 
 import (
 	"time"
+
 	"umbra/gitstore/object"
 	"umbra/internal/workspace/op"
 )
 
 // SyncOptions steer a full scan.
 type SyncOptions struct {
-	// Adopt takes a folder that stands in place of the one that was opened.
+	// Adopt takes a folder that is in place of the one that was opened.
 	Adopt bool
 	// Allow judges the folder that is adopted by its canonical path; nil: any.
 	Allow func(root string) error
@@ -17,13 +18,13 @@ type SyncOptions struct {
 	Attribute bool
 
 	since  time.Duration // a scan that began then or later will do, by clock.Boot; 0: none will
-	gentle bool          // on one processor, beside requests
+	gentle bool          // on one processor, concurrently with requests
 	// periodic is set for a scan that nothing asked for: what it finds and its
-	// watcher has not told of may be as old as the scan before.
+	// watcher has not reported may be as old as the scan before.
 	periodic *watch
 }
 
-// SyncResult tells what a scan found.
+// SyncResult reports what a scan found.
 type SyncResult struct {
 	Commit  object.ID // the tip, if something was recorded
 	Changed int       // entries recorded

@@ -12,25 +12,25 @@ import (
 	"umbra/internal/wspath"
 )
 
-// Watcher tells of paths that may have changed on disk. Package watcher is one;
+// Watcher reports paths that may have changed on disk. Package watcher is one;
 // cmd puts it in place, since this package may not know of fsnotify. What it is
-// told decides nothing: everything is compared with history.
+// reported decides nothing: everything is compared with history.
 type Watcher interface {
 	// Add begins to watch a folder. It returns when all that changes from then
-	// on is told. Adding again begins anew.
+	// on is reported. Adding again restarts it.
 	Add(ctx context.Context, id, root string, to WatchSpace) error
 	// Remove ends it; none of the functions is called afterwards.
 	Remove(id string)
-	// Sync waits until all that changed before was told. An error means that
+	// Sync waits until all that changed before was reported. An error means that
 	// only a scan finds it.
 	Sync(ctx context.Context, id string) error
-	// State tells whether changes are told, and whether that can be relied on.
+	// State reports whether changes are reported, and whether that can be relied on.
 	State(id string) (watching, trusted bool)
 	// Cover has a path's folder watched which rules ignore: it is tracked now.
 	Cover(id string, path wspath.Path)
 }
 
-// WatchSpace is what a watcher asks and tells a workspace. What it tells is
+// WatchSpace is what a watcher asks a workspace, and reports to it. A report is
 // handed over at once.
 type WatchSpace struct {
 	Rules        func() (*ignore.Dir, *ignore.Index, error)
@@ -40,7 +40,7 @@ type WatchSpace struct {
 	Dirty        func(paths []wspath.Path) // each with all that is under it
 	RulesChanged func()
 	Lost         func() // changes may have been missed
-	Gone         func() // nothing more is told until Add
+	Gone         func() // nothing more is reported until Add
 }
 
 // Times of the reconciler.
@@ -49,19 +49,19 @@ const (
 	scanShare   = 200              // a scan takes at most this part of the time
 	goneEvery   = time.Second      // how often a folder that is gone is looked for
 	maxPause    = time.Second      // between two looks, while much changes
-	toldWithin  = 2 * time.Second  // what changed before was told and looked at
+	toldWithin  = 2 * time.Second  // what changed before was reported and compared
 	maxDirty    = 1 << 16          // paths; beyond, a scan is as good
 	pauseFactor = 3                // a look takes at most a quarter of the time
 )
 
-// watch is the reconciler of one workspace: it gathers what the watcher tells
+// watch is the reconciler of one workspace: it gathers what the watcher reports
 // and records it, with pauses, so that a storm of changes costs requests
 // little.
 type watch struct {
 	r     *Reconciler
 	by    Watcher
 	every time.Duration // the shortest period of scans
-	// reopen has the workspace opened anew: its folder is back.
+	// reopen has the workspace opened again: its folder is back.
 	reopen func()
 
 	mu    sync.Mutex
@@ -121,8 +121,8 @@ func (t *watch) take() (paths []wspath.Path, all bool) {
 	}
 	all = t.all
 	if all && !t.lost {
-		// Whatever stood there a moment ago was told when it came: what a scan
-		// finds beside that is there by a rule.
+		// Whatever was there a moment ago was reported when it came: what a scan
+		// finds besides is there by a rule.
 		t.r.knownUpTo(t.r.Disk.Now().Add(-toldWithin))
 	}
 	clear(t.dirty)
@@ -144,8 +144,8 @@ func (t *watch) waits() (work, gone bool) {
 	return t.all || t.due || len(t.dirty) > 0, t.gone
 }
 
-// told makes sure that all that changed before the call waits to be looked at;
-// false where only a scan tells.
+// told makes sure that all that changed before the call waits to be compared;
+// false where only a scan finds it.
 func (t *watch) told(ctx context.Context) bool {
 	if _, trusted := t.by.State(t.r.ID); !trusted {
 		return false
@@ -175,7 +175,7 @@ func (t *watch) add(ctx context.Context) error {
 	return err
 }
 
-// Cover tells the watcher what has come into history through us.
+// Cover has the watcher watch what came into history through us.
 func (r *Reconciler) Cover(entries []record.Entry) {
 	t := r.watch.Load()
 	if t == nil {
@@ -240,7 +240,7 @@ func (t *watch) again(ctx context.Context) {
 }
 
 // step does what there is to do, and gives when to look again if nothing is
-// told before.
+// reported before.
 func (t *watch) step(ctx context.Context) time.Duration {
 	work, gone := t.waits()
 	if gone || t.r.Disk.Missing() {
@@ -311,7 +311,7 @@ func (t *watch) reconcile(ctx context.Context) error {
 	defer leave()
 	if t.r.waits.Load() {
 		if err := t.r.Disk.Store.Room(1); err != nil {
-			return err // nothing is read anew until there is room
+			return err // nothing is read again until there is room
 		}
 	}
 	o, before := SyncOptions{Attribute: true, gentle: true}, t.r.ScannedAt()
@@ -333,7 +333,7 @@ func (t *watch) reconcile(ctx context.Context) error {
 	return err
 }
 
-// untold returns what tells of the paths that no event has told of.
+// untold returns a function that reports whether no event named a path.
 func (t *watch) untold(ctx context.Context) func(wspath.Path) bool {
 	if !t.told(ctx) {
 		return func(wspath.Path) bool { return true }

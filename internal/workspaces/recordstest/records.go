@@ -1,4 +1,5 @@
-package wstest
+// Package recordstest keeps records of workspaces in memory, for tests.
+package recordstest
 
 import "umbra/internal/workspaces"
 
