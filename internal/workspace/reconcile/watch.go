@@ -13,8 +13,8 @@ import (
 )
 
 // Watcher reports paths that may have changed on disk. Package watcher is one;
-// cmd puts it in place, since this package may not know of fsnotify. What it is
-// reported decides nothing: everything is compared with history.
+// cmd puts it in place, since this package may not know of fsnotify. What it
+// reports decides nothing: everything is compared with history.
 type Watcher interface {
 	// Add begins to watch a folder. It returns when all that changes from then
 	// on is reported. Adding again restarts it.
