@@ -33,7 +33,6 @@ type memHost = wstest.MemHost
 var (
 	must      = wstest.Must
 	writeDisk = wstest.WriteDisk
-	mkdirs    = wstest.Mkdirs
 	inFolder  = wstest.InFolder
 	files     = wstest.Files
 	diffMaps  = wstest.DiffMaps

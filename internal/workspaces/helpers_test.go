@@ -32,7 +32,6 @@ var (
 	inFolder  = wstest.InFolder
 	files     = wstest.Files
 	diffMaps  = wstest.DiffMaps
-	removeAll = wstest.RemoveAll
 )
 
 // memRecords keeps records in memory.
