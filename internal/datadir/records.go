@@ -80,25 +80,48 @@ func OpenRecords(db *state.DB) (Records, error) {
 	if found || err != nil {
 		return Records{db}, err
 	}
-	return Records{db}, db.Update(func(tx *state.Tx) error {
-		n = 0 // an Update may be repeated
-		if err := tx.DeleteBucket(indexBucket); err != nil {
-			return err
-		}
-		err := tx.ForEach(WorkspacesBucket, "", func(key string, raw []byte) (bool, error) {
+	return Records{db}, buildIndex(db)
+}
+
+// buildBatch is how many keys one transaction of buildIndex writes.
+const buildBatch = 20_000
+
+// buildIndex makes the index. Its keys are written in their order, which a B-tree takes
+// many times faster than others, and the count last: where that is missing, the next
+// start begins again.
+func buildIndex(db *state.DB) error {
+	var keys []string
+	n := 0
+	err := db.View(func(tx *state.Tx) error {
+		return tx.ForEach(WorkspacesBucket, "", func(key string, raw []byte) (bool, error) {
 			var r workspaces.Record
 			if err := json.Unmarshal(raw, &r); err != nil {
 				return false, fmt.Errorf("%s: record %q: %w", WorkspacesBucket, key, err)
 			}
-			added, err := reindex(tx, nil, workspaces.IndexKeys(r))
-			n += added
-			return true, err
+			if !r.Unfinished {
+				n++
+			}
+			keys = append(keys, workspaces.IndexKeys(r)...)
+			return true, nil
+		})
+	})
+	if err == nil {
+		err = db.Update(func(tx *state.Tx) error { return tx.DeleteBucket(indexBucket) })
+	}
+	if err != nil {
+		return err
+	}
+	slices.Sort(keys)
+	for batch := range slices.Chunk(keys, buildBatch) {
+		err := db.Update(func(tx *state.Tx) error {
+			_, err := reindex(tx, nil, batch)
+			return err
 		})
 		if err != nil {
 			return err
 		}
-		return tx.Put(indexBucket, countKey, n)
-	})
+	}
+	return db.Put(indexBucket, countKey, n)
 }
 
 // reindex replaces keys of the index, and returns by how many those by age grew.
