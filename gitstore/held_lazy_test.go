@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"umbra/gitstore/sink/sinktest"
 	"umbra/internal/errs"
@@ -195,4 +197,30 @@ func TestOpenFetchesTheNewest(t *testing.T) {
 	if _, err := s.readAt(t, "f0"); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// The background brings what is missing, and tries again while the store of objects
+// does not answer.
+func TestRestIsFetched(t *testing.T) {
+	m, files := largeOnSink(t)
+	synctest.Test(t, func(t *testing.T) {
+		opened := time.Now()
+		m.OnCall = func(c sinktest.Call) sinktest.Fault {
+			if since := time.Since(opened); c.Op == "fetch" && since > 0 && since < 20*time.Second {
+				return sinktest.Refused
+			}
+			return sinktest.None
+		}
+		s := onSink(t, m, func(o *Options) { o.Foreground = false })
+		defer closeStore(t, s)
+		<-time.After(time.Minute)
+		if left := s.held.Lazy(); len(left) > 0 {
+			t.Fatalf("not here after a minute: %v", left)
+		}
+		for name, want := range files {
+			if data, err := s.readAt(t, name); err != nil || !bytes.Equal(data, want) {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+	})
 }
