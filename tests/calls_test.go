@@ -454,6 +454,13 @@ func TestCallsRefuse(t *testing.T) {
 			t.Errorf("%s: %d %s", query, r.Status, r.Body)
 		}
 	}
+	fresh := t.TempDir() // no workspace yet
+	for _, x := range []map[string]any{{"task_id": "nope"}, {"goal": strings.Repeat("g", 70_000)}, {"ttl_s": 1}, {"paths": []any{""}}} {
+		x["agent"], x["agent_session"], x["cwd"] = "codex", "s", fresh
+		if r := p.post(t, "/calls", x); r.Status/100 != 4 {
+			t.Errorf("%d %s", r.Status, r.Body)
+		}
+	}
 	// Nothing was made for what was refused; the project is a workspace already.
 	var list struct{ Calls, Tasks, Workspaces []any }
 	for _, path := range []string{"/calls", "/tasks", "/workspaces"} {
