@@ -14,6 +14,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"umbra/gitstore"
 	"umbra/gitstore/diff"
@@ -72,6 +74,7 @@ type Hunk struct {
 	kind    kind
 	file    *file
 	changes []diff.Change
+	content string // its id, where no other hunk has its lines
 }
 
 // file is one file of the difference.
@@ -79,6 +82,7 @@ type file struct {
 	net      revert.Net
 	old, now []byte
 	a, b     diff.Lines
+	lines    []blame.Line // of now; read where they are needed
 }
 
 // Review is a task's hunks as of a moment.
@@ -122,7 +126,9 @@ func (r *Reader) Read(ctx context.Context, w *workspace.Workspace, task string) 
 	h := sha256.New()
 	for i := range out.Hunks {
 		x := &out.Hunks[i]
-		x.mark(accepted)
+		if err := c.mark(x, accepted); err != nil {
+			return nil, err
+		}
 		fmt.Fprintln(h, x.ID, x.Status)
 	}
 	out.Plan = hex.EncodeToString(h.Sum(nil))
@@ -130,14 +136,20 @@ func (r *Reader) Read(ctx context.Context, w *workspace.Workspace, task string) 
 }
 
 // mark sets the statuses of a hunk and its parts: it is accepted if all parts are.
-func (h *Hunk) mark(accepted map[string]bool) {
-	if h.Status = Open; accepted[h.ID] {
+func (c *cutter) mark(h *Hunk, accepted map[string]uint64) error {
+	h.Status = Open
+	if ok, err := c.accepted(h, accepted); err != nil {
+		return err
+	} else if ok {
 		h.Status = Accepted
 	}
 	all := len(h.Parts) > 0
 	for i := range h.Parts {
 		p := &h.Parts[i]
-		if p.Status = h.Status; accepted[p.ID] {
+		p.Status = h.Status
+		if ok, err := c.accepted(p, accepted); err != nil {
+			return err
+		} else if ok {
 			p.Status = Accepted
 		}
 		all = all && p.Status == Accepted
@@ -145,6 +157,47 @@ func (h *Hunk) mark(accepted map[string]bool) {
 	if all {
 		h.Status = Accepted
 	}
+	return nil
+}
+
+// accepted reports whether a hunk was accepted: by its own id, by the one that it had
+// when there were others with its lines, or by that of its lines alone, if it has had
+// them since before.
+func (c *cutter) accepted(h *Hunk, accepted map[string]uint64) (bool, error) {
+	if _, ok := accepted[h.ID]; ok && h.ID != h.content {
+		return true, nil
+	}
+	if len(h.changes) == 0 {
+		_, ok := accepted[h.ID]
+		return ok, nil
+	}
+	if seq, ok := accepted[h.content]; ok {
+		if entries := h.file.net.Entries; len(entries) == 0 || entries[len(entries)-1].Seq <= seq {
+			return true, nil
+		}
+		lines, err := c.blamed(h.file)
+		if err != nil {
+			return false, err
+		}
+		since := false
+		for _, ch := range h.changes {
+			for i := ch.New.Start; i < min(ch.New.End, len(lines)); i++ {
+				since = since || lines[i].Origin.Seq > seq
+			}
+		}
+		return !since, nil
+	}
+	for id := range accepted {
+		if strings.HasPrefix(id, h.content+"-") {
+			own, err := c.origin(h)
+			if err != nil {
+				return false, err
+			}
+			_, ok := accepted[h.content+"-"+own]
+			return ok, nil
+		}
+	}
+	return false, nil
 }
 
 func pathOf(n *revert.Net) string {
@@ -154,12 +207,13 @@ func pathOf(n *revert.Net) string {
 	return n.Without.Path
 }
 
-// marked gives the ids that a task's commits name in a trailer.
-func marked(ctx context.Context, w *workspace.Workspace, task, key string) (map[string]bool, error) {
-	out := make(map[string]bool)
+// marked gives the ids that a task's commits name in a trailer, with the number of the
+// newest commit that does.
+func marked(ctx context.Context, w *workspace.Workspace, task, key string) (map[string]uint64, error) {
+	out := make(map[string]uint64)
 	err := eachReview(ctx, w, task, 0, func(c *gitstore.Commit) error {
 		for _, id := range c.Message.Trailers(key) {
-			out[id] = true
+			out[id] = c.Seq
 		}
 		// What was rejected since is no longer accepted, and the other way round.
 		for _, other := range []string{message.KeyAccepts, message.KeyRejects} {
@@ -274,23 +328,87 @@ func (c *cutter) whole(f *file, k kind) {
 		}
 		what = side(n.Without) + "\x00" + side(n.Now)
 	}
-	h.ID = c.id(h.Path, string(k), what)
+	h.content = name(h.Path, string(k), what)
+	h.ID = c.once(h.content)
 	h.own(n.Entries)
 	c.hunks = append(c.hunks, h)
 }
 
-// id names a hunk by its content, and counts those that have the same.
-func (c *cutter) id(parts ...string) string {
+// name returns an id for parts.
+func name(parts ...string) string {
 	s := sha256.New()
 	for _, p := range parts {
 		fmt.Fprintf(s, "%d:%s", len(p), p)
 	}
-	name := hex.EncodeToString(s.Sum(nil)[:8])
-	c.seen[name]++
-	if n := c.seen[name]; n > 1 {
-		name += fmt.Sprintf("-%d", n)
+	return hex.EncodeToString(s.Sum(nil)[:8])
+}
+
+// once counts the hunks that have an id: the first keeps it.
+func (c *cutter) once(id string) string {
+	c.seen[id]++
+	if n := c.seen[id]; n > 1 {
+		id += fmt.Sprintf("-%d", n)
 	}
-	return name
+	return id
+}
+
+// identify gives the hunks of a file of lines their ids: that of their content, and
+// where several have the same, where the lines come from as well. A number in the order
+// of the file would come to mean another hunk when one of them goes.
+func (c *cutter) identify(hunks []Hunk) error {
+	var all []*Hunk
+	count := make(map[string]int)
+	for i := range hunks {
+		all = append(all, &hunks[i])
+		for j := range hunks[i].Parts {
+			all = append(all, &hunks[i].Parts[j])
+		}
+	}
+	for _, h := range all {
+		count[h.content]++
+	}
+	for _, h := range all {
+		h.ID = h.content
+		if count[h.content] > 1 && c.r != nil {
+			own, err := c.origin(h)
+			if err != nil {
+				return err
+			}
+			h.ID += "-" + own
+		}
+		h.ID = c.once(h.ID)
+	}
+	return nil
+}
+
+// origin names where a hunk's lines come from: the commit that wrote the first line and
+// its number there, whatever was changed around it since; of lines that are gone, the
+// version of the file without the task and the number in it.
+func (c *cutter) origin(h *Hunk) (string, error) {
+	for _, ch := range h.changes {
+		if ch.New.Len() == 0 {
+			continue
+		}
+		lines, err := c.blamed(h.file)
+		if err != nil || ch.New.Start >= len(lines) {
+			return "", err
+		}
+		l := &lines[ch.New.Start]
+		return name(l.Origin.Commit.String(), l.Origin.Path, strconv.Itoa(l.No))[:8], nil
+	}
+	return name(h.file.net.Without.ID.String(), strconv.Itoa(h.changes[0].Old.Start))[:8], nil
+}
+
+// blamed returns who wrote the lines of a file as it is now.
+func (c *cutter) blamed(f *file) ([]blame.Line, error) {
+	if f.lines == nil {
+		b, err := c.r.Blame.Of(c.ctx, c.w, c.tip, wspath.Path(f.net.Now.Path), blame.Options{})
+		if err != nil {
+			return nil, err
+		}
+		f.lines = b.Lines
+	}
+	return f.lines, nil
 }
 
 // own notes whose entries a hunk is of.
@@ -326,6 +444,7 @@ func (c *cutter) text(f *file) error {
 	if err != nil {
 		return err
 	}
+	from := len(c.hunks)
 	for len(changes) > 0 {
 		n := 1
 		for n < len(changes) && changes[n].Old.Start-changes[n-1].Old.End <= 2*contextLines {
@@ -334,7 +453,7 @@ func (c *cutter) text(f *file) error {
 		c.group(f, o, changes[:n])
 		changes = changes[n:]
 	}
-	return nil
+	return c.identify(c.hunks[from:])
 }
 
 // piece is some lines of one subtask.
@@ -391,7 +510,7 @@ func (c *cutter) place(f *file, h *Hunk) {
 	for _, ch := range h.changes {
 		parts = append(parts, string(f.a.Bytes(ch.Old.Start, ch.Old.End)), string(f.b.Bytes(ch.New.Start, ch.New.End)))
 	}
-	h.ID = c.id(parts...)
+	h.content = name(parts...)
 	first, last := h.changes[0], h.changes[len(h.changes)-1]
 	before, after := min(contextLines, first.Old.Start, first.New.Start), min(contextLines, f.a.Len()-last.Old.End, f.b.Len()-last.New.End)
 	old := diff.Range{Start: first.Old.Start - before, End: last.Old.End + after}
@@ -472,12 +591,12 @@ func (c *cutter) owners(f *file) (*owners, error) {
 	if !several {
 		return o, nil
 	}
-	b, err := c.r.Blame.Of(c.ctx, c.w, c.tip, wspath.Path(f.net.Now.Path), blame.Options{})
+	lines, err := c.blamed(f)
 	if err != nil {
 		return nil, err
 	}
-	for i := range min(len(b.Lines), len(o.added)) {
-		o.added[i] = byCommit[b.Lines[i].Origin.Commit]
+	for i := range min(len(lines), len(o.added)) {
+		o.added[i] = byCommit[lines[i].Origin.Commit]
 	}
 	for _, e := range entries {
 		if e.Before.IsZero() || e.After.IsZero() || e.Before == e.After {
