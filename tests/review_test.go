@@ -15,6 +15,8 @@ type hunk struct {
 	ID       string
 	Path     string
 	OldPath  string   `json:"old_path"`
+	OldStart int      `json:"old_start"`
+	OldLines int      `json:"old_lines"`
 	NewStart int      `json:"new_start"`
 	Subtasks []string `json:"subtasks"`
 	Calls    []string

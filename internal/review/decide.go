@@ -3,6 +3,7 @@ package review
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -65,13 +66,21 @@ func (r *Reader) Decide(ctx context.Context, w *workspace.Workspace, d Decision)
 			return nil, err
 		}
 	}
+	var before object.ID
 	for range maxTries {
+		tip := w.Store().Tip().Commit
 		out, err := r.decide(ctx, w, &d)
 		switch errs.CodeOf(err) {
 		case "precondition_failed", "file_not_found", "target_exists", "not_a_directory", "is_a_directory":
-			if err != nil {
-				continue
+			if err == nil {
+				break
 			}
+			if e, ok := errors.AsType[*errs.Error](err); ok && tip == before && w.Store().Tip().Commit == tip {
+				// Nothing changed meanwhile: a file that stays has the place.
+				return nil, &Conflicts{List: []revert.Conflict{{Path: e.Path, Reason: "occupied"}}}
+			}
+			before = tip
+			continue
 		}
 		return out, err
 	}
@@ -196,10 +205,7 @@ func (r *Reader) carryOut(ctx context.Context, w *workspace.Workspace, d *Decisi
 	if len(conflicts) > 0 {
 		return nil, &Conflicts{List: conflicts}
 	}
-	ops, err := operations(reject)
-	if err != nil {
-		return nil, err
-	}
+	ops := operations(reject)
 	by := d.By
 	by.TaskID, by.Source = d.Task, message.Revert
 	var extra []message.Trailer
@@ -218,6 +224,7 @@ func (r *Reader) carryOut(ctx context.Context, w *workspace.Workspace, d *Decisi
 		return out, nil
 	}
 	if len(ops) == 0 {
+		var err error
 		out.Commit, err = w.Note(ctx, message.Message{TaskID: by.TaskID, SubtaskID: by.SubtaskID, Actor: by.Actor, Source: message.API, Subject: by.Message,
 			RequestID: by.RequestID, IdempotencyKey: by.IdempotencyKey, Summary: fmt.Sprintf("accept %d hunks", len(accept)), Extra: extra}, d.May)
 		return out, err
@@ -239,21 +246,39 @@ func (c *Conflicts) Error() string {
 	return "revert_conflict: others changed the same places since"
 }
 
-// operations gives what takes rejected hunks back: contents first, then names.
-func operations(reject []*Hunk) ([]workspace.Op, error) {
+// operations gives what takes rejected hunks back, each where its place is free: what
+// goes, then names, by way of another name where the place is another file's, then
+// contents, then what comes back.
+func operations(reject []*Hunk) []workspace.Op {
 	byFile := make(map[*file][]*Hunk)
 	var files []*file
+	moved := make(map[*file]bool) // back to its name
+	leaves := make(map[wspath.Path]bool)
 	for _, h := range reject {
 		if byFile[h.file] == nil {
 			files = append(files, h.file)
 		}
 		byFile[h.file] = append(byFile[h.file], h)
+		if h.kind == renamed {
+			moved[h.file] = true
+			leaves[wspath.Path(h.file.net.Now.Path)] = true
+		}
 	}
-	var gone, ops, names []workspace.Op
-	for _, f := range files {
+	var gone, out, moves, in, ops, back []workspace.Op
+	for i, f := range files {
 		n := &f.net
 		now, was := wspath.Path(n.Now.Path), wspath.Path(n.Without.Path)
 		same := workspace.Condition{Match: []string{n.Now.ID.String()}}
+		if moved[f] {
+			if leaves[was] {
+				room := was + wspath.Path(fmt.Sprintf(".umbra-review-%d", i))
+				out = append(out, workspace.Op{Kind: workspace.OpRename, Path: now, To: room, If: same})
+				in = append(in, workspace.Op{Kind: workspace.OpRename, Path: room, To: was})
+			} else {
+				moves = append(moves, workspace.Op{Kind: workspace.OpRename, Path: now, To: was, If: same})
+			}
+			now = was
+		}
 		var changes []diff.Change
 		modeToo := false
 		for _, h := range byFile[f] {
@@ -262,14 +287,12 @@ func operations(reject []*Hunk) ([]workspace.Op, error) {
 				changes = append(changes, h.changes...)
 			case mode:
 				modeToo = true
-			case renamed:
-				names = append(names, workspace.Op{Kind: workspace.OpRename, Path: now, To: was})
 			case whole:
 				switch {
 				case !n.Without.Exists():
 					gone = append(gone, workspace.Op{Kind: workspace.OpDelete, Path: now, If: same})
 				case !n.Now.Exists():
-					ops = append(ops, f.bring(was, workspace.Condition{NoneMatchAny: true})...)
+					back = append(back, f.bring(was, workspace.Condition{NoneMatchAny: true})...)
 				default:
 					ops = append(ops, f.bring(now, same)...)
 				}
@@ -285,7 +308,7 @@ func operations(reject []*Hunk) ([]workspace.Op, error) {
 			ops = append(ops, workspace.Op{Kind: workspace.OpChmod, Path: now, Mode: &n.Without.Mode, If: same})
 		}
 	}
-	return slices.Concat(gone, ops, names), nil
+	return slices.Concat(gone, out, moves, in, ops, back)
 }
 
 // bring writes the version without the task to a path.
