@@ -117,7 +117,11 @@ func (r *Reader) Read(ctx context.Context, w *workspace.Workspace, task string) 
 	slices.SortFunc(nets, func(x, y revert.Net) int {
 		return cmp.Or(cmp.Compare(pathOf(&x), pathOf(&y)), cmp.Compare(x.Without.Path, y.Without.Path))
 	})
+	back := broughtBackAlike(nets)
 	for i := range nets {
+		if back[i] {
+			continue
+		}
 		if err := c.file(&nets[i]); err != nil {
 			return nil, err
 		}
@@ -133,6 +137,29 @@ func (r *Reader) Read(ctx context.Context, w *workspace.Workspace, task string) 
 	}
 	out.Plan = hex.EncodeToString(h.Sum(nil))
 	return out, nil
+}
+
+// broughtBackAlike returns which files cancel each other: one that the task deleted and
+// one that is the same at its path now. Rejecting the deletion of a file whose path
+// another one had makes such a pair.
+func broughtBackAlike(nets []revert.Net) map[int]bool {
+	out := make(map[int]bool)
+	gone := make(map[history.State]int)
+	for i := range nets {
+		if n := &nets[i]; !n.Now.Exists() && n.Conflict == nil && n.Data == nil {
+			gone[history.State{Path: n.Without.Path, Mode: n.Without.Mode, ID: n.Without.ID}] = i
+		}
+	}
+	for i := range nets {
+		n := &nets[i]
+		if n.Without.Exists() || n.Conflict != nil {
+			continue
+		}
+		if k, ok := gone[history.State{Path: n.Now.Path, Mode: n.Now.Mode, ID: n.Now.ID}]; ok && !out[k] {
+			out[k], out[i] = true, true
+		}
+	}
+	return out
 }
 
 // mark sets the statuses of a hunk and its parts: it is accepted if all parts are.
