@@ -3,6 +3,7 @@ package tests
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"os"
@@ -549,4 +550,34 @@ func TestForkJudgedAndCompared(t *testing.T) {
 	if files := one["files"].([]any); len(files) != 1 || !strings.Contains(one["diff"].(string), "+fork") || strings.Contains(one["diff"].(string), "a/a") {
 		t.Errorf("%v", one)
 	}
+}
+
+// Paths at which no copy may be made: bytes that no path has, git's own names; and a
+// token learns nothing of directories outside its roots, where nothing is made.
+func TestForkCopyPlaces(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n"})
+	ws := "/workspaces/" + p.task(t).str("workspace_id")
+	top := t.TempDir()
+	for _, name := range []string{"nul\x00", ".git", ".GIT", "git~1", ".git/"} {
+		p.post(t, ws+"/forks", map[string]any{"kind": "copy", "path": top + "/" + name}).fails(t, 400, "invalid_path")
+	}
+	if list, err := os.ReadDir(top); err != nil || len(list) > 0 {
+		t.Errorf("%v, %v", list, err)
+	}
+	inside := t.TempDir()
+	config := fmt.Sprintf("auth: {tokens: [{name: some, scope: write, roots: [%q], sha256: '%x'}]}\n", inside, sha256.Sum256([]byte("open sesame")))
+	s := harness.Start(t, harness.Options{Config: config, Token: "open sesame"})
+	if err := os.Mkdir(filepath.Join(inside, "ws"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	id := s.Do("POST", "/tasks", map[string]any{"goal": "g", "workspace": filepath.Join(inside, "ws")}).Expect(201).Text("workspace_id")
+	if err := os.Symlink(top, filepath.Join(inside, "out")); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{top, top + "/new", top + "/none/new", inside + "/out/new", inside + "/../new"} {
+		if r := s.Do("POST", "/workspaces/"+id+"/forks", map[string]any{"kind": "copy", "path": path}); r.Status != 403 {
+			t.Errorf("%s: %d %s", path, r.Status, r.Body)
+		}
+	}
+	s.Do("POST", "/workspaces/"+id+"/forks", map[string]any{"kind": "copy", "path": inside + "/new"}).Expect(201)
 }

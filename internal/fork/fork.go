@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"umbra/gitstore"
@@ -22,6 +23,7 @@ import (
 	"umbra/internal/task"
 	"umbra/internal/workspace"
 	"umbra/internal/workspaces"
+	"umbra/internal/wspath"
 )
 
 // Options of a service.
@@ -200,6 +202,8 @@ func (f *Make) check(parent workspaces.Record, layers func() error) error {
 		return invalid("path", "path names one directory, so count must be 1.")
 	case f.Path != "" && !filepath.IsAbs(f.Path):
 		return invalid("path", "path must be absolute.")
+	case f.Path != "" && !validName(filepath.Base(filepath.Clean(f.Path))) || strings.IndexByte(f.Path, 0) >= 0:
+		return invalid("path", "path must be one at which a new directory may be made, and not a repository's.")
 	case f.Path == "" && parent.Root == "":
 		return invalid("path", "path is required: the absolute path of a new directory.")
 	}
@@ -325,6 +329,15 @@ func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, sp
 		dir = w.Root() + "-" + workspaces.NewID(orElse(spec.Name, "fork"))
 	}
 	dir = filepath.Clean(dir)
+	if f.Allow != nil { // before anything is made, or looked for
+		at := dir
+		if above, err := filepath.EvalSymlinks(filepath.Dir(dir)); err == nil {
+			at = filepath.Join(above, filepath.Base(dir))
+		}
+		if err := f.Allow(at); err != nil {
+			return nil, err
+		}
+	}
 	mine := pending{Dir: dir}
 	done, err := s.begun(mine)
 	if err != nil {
@@ -373,6 +386,13 @@ func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, sp
 		return nil, errs.Wrap(err, "")
 	}
 	return s.o.Workspaces.ForkCopy(ctx, w, dir, o, spec)
+}
+
+// validName reports whether a new directory may have a name: not one that git takes for a
+// repository.
+func validName(name string) bool {
+	_, err := wspath.Parse(name)
+	return err == nil
 }
 
 func orElse(s, other string) string {
