@@ -207,6 +207,9 @@ func (s *Service) Begin(ctx context.Context, b Begin) (*Begun, error) {
 		if err := s.tasks.Visible(b.Task, b.Sees); err != nil {
 			return nil, err
 		}
+		if err := s.tasks.Writable(b.Task, ""); errs.Is(err, errs.NotFound) {
+			return nil, err
+		}
 	}
 	w, err := s.workspaceOf(ctx, &b)
 	if err != nil {
