@@ -99,7 +99,7 @@ func (f *forkScenario) check(t *testing.T, b *bench, at string) {
 	for _, r := range b.m.List() {
 		f.open(t, b, r.ID, at)
 	}
-	list, err := b.host.top.ReadDir("data/workspaces")
+	list, err := b.host.Top.ReadDir("data/workspaces")
 	must(t, err)
 	for _, e := range list {
 		if _, ok := b.m.Record(e.Name); !ok {

@@ -23,6 +23,7 @@ import (
 	"umbra/internal/workspace/host"
 	"umbra/internal/workspace/wstest"
 	"umbra/internal/workspaces"
+	"umbra/internal/workspaces/recordstest"
 	"umbra/internal/wspath"
 )
 
@@ -54,7 +55,7 @@ type rig struct {
 	host host.Host
 	dir  string // host path of top
 
-	recs  *wstest.Records
+	recs  *recordstest.Records
 	m     *workspaces.Manager
 	w     *workspace.Workspace
 	cache *history.Cache
@@ -94,7 +95,7 @@ type lastRevert struct {
 var background = context.Background()
 
 func newRig(inMemory bool, files wstest.Folder) (*rig, error) {
-	g := &rig{recs: &wstest.Records{}, cache: history.NewCache(), first: make(map[string]folder), last: make(map[string]lastRevert), through: make(map[string]bool),
+	g := &rig{recs: &recordstest.Records{}, cache: history.NewCache(), first: make(map[string]folder), last: make(map[string]lastRevert), through: make(map[string]bool),
 		theirs: make(map[string]bool), theirof: make(map[string]bool)}
 	if inMemory {
 		g.mem = vfs.NewMem(vfs.MemOptions{Umask: 0o022})
