@@ -244,7 +244,7 @@ func (s *Server) Start() {
 	cmd.Stdout, cmd.Stderr = s.log, s.log
 	// The kernel ends the server with the thread that started it, so that thread
 	// is kept: a test process that is killed leaves no server.
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	dieWith(cmd.SysProcAttr)
 	started, exited := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()

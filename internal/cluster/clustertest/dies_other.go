@@ -1,0 +1,8 @@
+//go:build !linux
+
+package clustertest
+
+import "syscall"
+
+// dieWith does nothing: this system cannot end a process with its parent.
+func dieWith(*syscall.SysProcAttr) {}
