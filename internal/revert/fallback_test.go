@@ -18,8 +18,8 @@ import (
 	"umbra/internal/workspace/wstest"
 )
 
-// refuse has the renames that bring something to a path fail, as if a folder stood
-// there that no look at the disk shows, so often, and counts them. -1: always.
+// refuse makes the renames to a path fail a number of times, as if a directory
+// existed there that no stat shows, and counts them. -1: always.
 func (p *machine) refuse(to func(name string) bool, times int) (tried *int) {
 	tried = new(int)
 	p.hook.OnCall = func(c vfs.Call) error {
@@ -33,10 +33,9 @@ func (p *machine) refuse(to func(name string) bool, times int) (tried *int) {
 	return tried
 }
 
-// A folder that cannot move back as one, for a reason that no look at the disk
-// shows, does not hold up the revert: its files move by themselves, and what no
-// history knows of stays. Once may be somebody who was faster: the folder is tried
-// once more.
+// A directory that cannot move back as one, for a reason that no stat shows, does
+// not stop the revert: its files move by themselves, and unrecorded files stay. One
+// failure may be another process's rename: the directory is tried once more.
 func TestFolderThatDoesNotMove(t *testing.T) {
 	old, done, _ := sides(t, false)
 	for times, bare := range map[int]string{-1: "moved/bare", 1: "dir/bare"} {
@@ -80,8 +79,8 @@ func TestRevertThatNeverWorks(t *testing.T) {
 	}
 }
 
-// A plan is carried out as it was told or not at all: nothing else is tried in
-// its place.
+// A plan is carried out as it was shown or not at all: nothing else is tried
+// instead.
 func TestPlanThatDoesNotWork(t *testing.T) {
 	old, done, _ := sides(t, false)
 	p := newMachine(t)
@@ -160,7 +159,7 @@ func TestNotMerged(t *testing.T) {
 	for name, c := range map[string]struct {
 		run          func(g *rig)
 		path, reason string
-		now          string // what stands there
+		now          string // what is there
 	}{
 		"binary":                     {func(g *rig) { g.do("A", "put b \x00A"); g.do("B", "put b \x00B") }, "b", "binary", "\x00B"},
 		"larger than what is merged": {func(g *rig) { g.do("A", "put b "+big+"A"); g.do("B", "put b B"+big) }, "b", "binary", "B" + big},
@@ -176,20 +175,20 @@ func TestNotMerged(t *testing.T) {
 			g.task("B")
 			c.run(g)
 			after := with(start, map[string]string{c.path: c.now})
-			g.stands(after)
+			g.onDisk(after)
 			res, err := g.revert(Request{Task: "A"})
 			if codeOf(err) != "revert_conflict" || len(res.Conflicts) != 1 || res.Conflicts[0].Path != c.path || res.Conflicts[0].Reason != c.reason || res.Conflicts[0].By.Task != "B" {
 				t.Errorf("%v: %+v", err, res)
 			}
-			g.stands(after)
+			g.onDisk(after)
 			g.mustRevert(Request{Task: "A", OnConflict: Force})
-			g.stands(start)
+			g.onDisk(start)
 		})
 	}
 }
 
-// stands is want for the disk alone, and tells of large files shortly.
-func (g *rig) stands(files map[string]string) {
+// onDisk is want for the disk alone, and shortens large files.
+func (g *rig) onDisk(files map[string]string) {
 	g.t.Helper()
 	got := g.disk()
 	for name := range with(files, got) {

@@ -15,7 +15,7 @@ import (
 // folderMove is a folder that a change moved as one, with what is in no history.
 type folderMove struct {
 	first, last string
-	told        bool // by the commits; else it is what the files' names come to
+	told        bool // by the commits; else it is inferred from the files' names
 }
 
 // movedIn is one folder's move in one commit.
@@ -117,8 +117,8 @@ func folderPair(now, want string) (from, to string) {
 	return strings.Join(a[:len(a)-n], "/"), strings.Join(b[:len(b)-n], "/")
 }
 
-// found reports whether changes of a source were found on disk, so that no
-// request told of the folders that moved.
+// found reports whether changes of a source were found on disk, so that no request
+// names the directories that moved.
 func found(s message.Source) bool {
 	return s == message.External || s == message.Call || s == message.Shared
 }

@@ -7,16 +7,16 @@ import (
 	"umbra/internal/workspace"
 )
 
-// stands reports whether a folder's entries are undone.
-func (f *folder) stands() bool { return f.conflict == nil && !f.skipped }
+// applies reports whether a directory's entries are undone.
+func (f *folder) applies() bool { return f.conflict == nil && !f.skipped }
 
 // makes reports whether undoing gives the folder back, removes whether it takes
 // it away; a folder that moved does both.
-func (f *folder) makes() bool   { return f.stands() && f.first() != "" && f.first() != f.last }
-func (f *folder) removes() bool { return f.stands() && f.last != "" && f.first() != f.last }
+func (f *folder) makes() bool   { return f.applies() && f.first() != "" && f.first() != f.last }
+func (f *folder) removes() bool { return f.applies() && f.last != "" && f.first() != f.last }
 
-// after gives the path that what stands at a path has when all that move as one
-// have moved.
+// after returns the path that the entry at a path has when all directories that
+// move as one have moved.
 func (p *plan) after(path string) string {
 	var in *whole
 	for _, x := range p.wholes {
@@ -34,7 +34,7 @@ func (p *plan) after(path string) string {
 func (p *plan) wanted() map[string]bool {
 	out := make(map[string]bool)
 	for _, t := range p.targets {
-		if t.stands() && t.want.Exists() {
+		if t.applies() && t.want.Exists() {
 			for _, dir := range parents(t.want.Path) {
 				out[dir] = true
 			}

@@ -11,8 +11,8 @@ import (
 	"umbra/internal/workspace"
 )
 
-// mustFollow reports whether somebody else may have given one of the files or
-// folders another name: one is not as the selected entries left it.
+// mustFollow reports whether another change may have renamed one of the files or
+// directories: one is not as the selected entries left it.
 func (p *plan) mustFollow(chains []part, folders []*history.Entry) (bool, error) {
 	if len(folders) > 0 {
 		return true, nil
@@ -32,9 +32,9 @@ func (p *plan) mustFollow(chains []part, folders []*history.Entry) (bool, error)
 	return false, nil
 }
 
-// findMoves reads what was renamed since the first of the selected entries by
-// any other. What never came to anything is left out: a commit that the disk
-// refused tells of folders that it moved, and the one that took it back does not.
+// findMoves reads what was renamed since the first of the selected entries by any
+// other. Renames without effect are left out: a commit that the disk refused names
+// directories that it moved, and the one that took it back does not.
 func (p *plan) findMoves(ctx context.Context, st *gitstore.Store) error {
 	if len(p.sel.entries) == 0 {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"umbra/internal/wspath"
 )
 
-// ground tells what stands on disk where history has nothing: empty folders,
-// and files that are ignored. Each path is looked at once a plan.
+// ground finds what exists on disk where history has nothing: empty directories,
+// and ignored files. Each path is read once a plan.
 type ground struct {
 	ctx   context.Context
 	w     *workspace.Workspace
@@ -35,7 +35,7 @@ func (g *ground) at(path string) (workspace.Kind, error) {
 	return k, err
 }
 
-// under gives all that stands under a folder.
+// under returns everything below a directory.
 func (g *ground) under(dir string) (folders, others []string, err error) {
 	f, o, err := g.w.Under(g.ctx, wspath.Path(dir))
 	for _, p := range f {

@@ -14,11 +14,11 @@ import (
 	"umbra/internal/wspath"
 )
 
-// maxMerged is the size up to which texts are merged; larger files that
-// somebody else changed too are conflicts.
+// maxMerged is the size up to which texts are merged; larger files that were also
+// changed by others are conflicts.
 const maxMerged = 16 << 20
 
-// judge decides what a chain is to become, from what stands there now.
+// judge decides what a chain is to become, from its current state.
 type judge struct {
 	ctx   context.Context
 	st    *gitstore.Store
@@ -39,8 +39,8 @@ func at(snap gitstore.Snapshot, path string) (history.State, error) {
 }
 
 func (j *judge) chain(c *history.Chain) (*target, error) {
-	// A file that the task deleted is nowhere: what stands at its place now is
-	// another one, which may leave it (place).
+	// A file that the task deleted is nowhere: the file at its path now is another
+	// one, which may leave it (place).
 	now := history.State{Path: c.Now}
 	if c.Last().Exists() && !c.Replaced {
 		var err error
@@ -65,17 +65,17 @@ func (j *judge) chain(c *history.Chain) (*target, error) {
 	return t, nil
 }
 
-// clash notes a conflict; under force the state that the task found first
-// stands all the same.
+// clash notes a conflict; under force the state that the task found first is
+// restored all the same.
 func (j *judge) clash(t *target, r *history.Run, reason string) error {
 	t.data, t.merged = nil, false
 	t.want = t.chain.First()
 	path := t.chain.After(r)
 	if last := t.chain.Last().Path; t.now.Exists() && t.chain.Now != last && t.want.Path == last {
-		t.want.Path = t.now.Path // its name is somebody else's
+		t.want.Path = t.now.Path // another change gave its name
 	}
 	if t.now.Mode == object.Dir || reason == "deleted" {
-		t.now = history.State{Path: t.now.Path} // the file is gone; what stands there is another's
+		t.now = history.State{Path: t.now.Path} // the file is gone; the one there is another's
 	}
 	if j.force {
 		return j.permissions(t, r)
@@ -97,8 +97,8 @@ func cameWith(e *history.Entry) ChangedBy {
 
 func newestOf(r *history.Run) *history.Entry { return r.Entries[len(r.Entries)-1] }
 
-// nextOf gives the number of the chain's own change after a run, 0 if there is
-// none: what lies between is somebody else's.
+// nextOf returns the number of the chain's own change after a run, 0 if there is
+// none: changes in between are others'.
 func nextOf(c *history.Chain, r *history.Run) uint64 {
 	if i := slices.Index(c.Runs, r); i+1 < len(c.Runs) {
 		return c.Runs[i+1].Entries[0].Seq
@@ -106,7 +106,7 @@ func nextOf(c *history.Chain, r *history.Run) uint64 {
 	return 0
 }
 
-// permissions finds the bits of a file that somebody else replaced or removed.
+// permissions finds the bits of a file that others replaced or removed.
 func (j *judge) permissions(t *target, r *history.Run) error {
 	if err := j.permissionsAt(t, r, r.After.Path); err != nil || t.chain.Now == r.After.Path {
 		return err
@@ -131,7 +131,7 @@ func (j *judge) permissionsAt(t *target, r *history.Run, path string) error {
 	})
 }
 
-// run undoes one run on a state; reason tells a conflict.
+// run undoes one run on a state; reason names a conflict.
 func (j *judge) run(t *target, cur history.State, r *history.Run) (next history.State, reason string, err error) {
 	before, after := r.Before, r.After
 	switch {
@@ -172,8 +172,8 @@ func (j *judge) run(t *target, cur history.State, r *history.Run) (next history.
 	return j.merge(t, cur, before, after)
 }
 
-// nameWithout is the name that a file has without a run that gave it one;
-// false where somebody else gave it yet another.
+// nameWithout is the name that a file has without a run that gave it one; false
+// where another change gave it yet another.
 func nameWithout(cur, before, after string) (string, bool) {
 	switch cur {
 	case before:
@@ -243,9 +243,8 @@ func (j *judge) text(t *target, cur, before, after object.ID) ([]byte, string, e
 	return res.Merged, "", nil
 }
 
-// disown settles which of two files it is that stands at a path where both are
-// believed to be: the one that is as it was left, else the one that came later.
-// The other is gone.
+// disown decides which of two files is at a path where both are believed to be: the
+// one that is as it was left, else the one that came later. The other is gone.
 func (p *plan) disown(j *judge) error {
 	holder := make(map[string]*target)
 	for _, t := range p.targets {
@@ -269,8 +268,8 @@ func (p *plan) disown(j *judge) error {
 }
 
 // replaced reports whether the file at a path was removed after one sequence
-// number, and before another if that is not 0, so that what stands there by now
-// is another file and must not take the old one's name.
+// number, and before another if that is not 0, so that the file there now is
+// another one and must not take the old one's name.
 func (j *judge) replaced(path string, after, before uint64) (other bool, err error) {
 	err = j.past.changes(path, after, before, func(c *gitstore.Commit, was, is history.State) bool {
 		other = !was.Exists() || !is.Exists()
@@ -284,7 +283,7 @@ func (j *judge) replaced(path string, after, before uint64) (other bool, err err
 }
 
 // changedBy finds the newest commit after one sequence number, and before
-// another if that is not 0, that changed what stands at a path.
+// another if that is not 0, that changed the file at a path.
 func (j *judge) changedBy(path string, after, before uint64) (by ChangedBy, err error) {
 	err = j.past.changes(path, after, before, func(c *gitstore.Commit, _, _ history.State) bool {
 		by = ChangedBy{Commit: c.ID, Task: c.Message.TaskID, Subtask: c.Message.SubtaskID, Actor: c.Message.Actor}

@@ -18,12 +18,12 @@ type Net struct {
 	Merged  bool
 	Entries []*history.Entry // of the task, oldest first
 	// Conflict is set where others changed the same places since, so that the
-	// task's part cannot be told from theirs; Without is then what the task found.
+	// task's part cannot be separated from theirs; Without is then what the task found.
 	Conflict *Conflict
 }
 
-// NetOf tells what a task's work makes of the files, or of those under a path,
-// beside what others did since. Changes that may be another's work, which a revert
+// NetOf returns what a task's work makes of the files, or of those below a path,
+// given what others did since. Changes that may be another's work, which a revert
 // leaves by default, count as others'. Files that are as they would be without the task
 // are left out.
 func NetOf(ctx context.Context, w *workspace.Workspace, cache *history.Cache, task, path string) ([]Net, error) {

@@ -42,7 +42,7 @@ func (p *plan) operations(ctx context.Context, st *gitstore.Store) (*operations,
 		return nil, err
 	}
 	for _, t := range p.targets {
-		if t.stands() && t.want.Exists() {
+		if t.applies() && t.want.Exists() {
 			if err := o.content(ctx, t); err != nil {
 				return nil, err
 			}
@@ -50,7 +50,7 @@ func (p *plan) operations(ctx context.Context, st *gitstore.Store) (*operations,
 	}
 	o.makeFolders()
 	for _, t := range p.targets {
-		if t.stands() && !o.told[t] {
+		if t.applies() && !o.told[t] {
 			o.bare = append(o.bare, refsOf(t.entries)...)
 		}
 	}
@@ -171,9 +171,9 @@ func (o *operations) move(m *mover, from, to string) {
 	o.ops = append(o.ops, op)
 }
 
-// movers gives all that moves, and a waiting room to what cannot go directly:
-// its place is still held by something that leaves, or it stands in or goes to
-// a folder that moves itself.
+// movers returns everything that moves, with a temporary place for what cannot move
+// directly: its target is still occupied by something that leaves, or it is in or
+// moves to a directory that moves itself.
 func (o *operations) movers() (files, wholes []*mover, err error) {
 	along := make(map[*target]bool)
 	for _, x := range o.p.wholes {
@@ -210,9 +210,8 @@ func (o *operations) movers() (files, wholes []*mover, err error) {
 	if len(wholes) == 0 {
 		return files, nil, nil
 	}
-	// Two folders that are in each other's way wait too, and one whose place is
-	// still held by a folder that goes. That is rare, and best so: a start after
-	// a crash between can tell a folder by its names alone.
+	// Two directories that block each other wait too, and one whose target is still
+	// occupied by a directory that leaves. That is rare.
 	for i, a := range wholes {
 		cross := slices.ContainsFunc(o.p.vacate, func(dir string) bool { return meet(dir, a.from) || meet(dir, a.to) })
 		for j, b := range wholes {
@@ -279,8 +278,8 @@ func (o *operations) clear(r removal) {
 	o.ops = append(o.ops, workspace.Op{Kind: workspace.OpPrune, Path: wspath.Path(r.path), Tell: r.tell, Reverts: r.reverts})
 }
 
-// tellPrunes makes folders that go an entry where nothing else happens: the
-// commit has to tell of something.
+// tellPrunes gives removed directories an entry where nothing else happens: the
+// commit must have one.
 func (o *operations) tellPrunes() {
 	for i := range o.ops {
 		if o.ops[i].Kind != workspace.OpPrune || o.ops[i].Tell {
@@ -292,15 +291,15 @@ func (o *operations) tellPrunes() {
 	}
 }
 
-// makeFolders brings empty folders back. Entries of which no operation will
-// tell are named by the commit: a folder that is there, or gone, already, or
-// that files come back into.
+// makeFolders brings empty directories back. Entries that no operation names are
+// named by the commit: a directory that exists, or is gone, already, or that files
+// come back into.
 func (o *operations) makeFolders() {
 	// The outer ones first, each by an operation of its own.
 	list := slices.Clone(o.p.folders)
 	slices.SortStableFunc(list, func(a, b *folder) int { return deeper(b.name, a.name) })
 	for _, f := range list {
-		if !f.stands() || o.p.isWhole(f) {
+		if !f.applies() || o.p.isWhole(f) {
 			continue
 		}
 		refs := refsOf(f.entries)
@@ -345,8 +344,8 @@ func (o *operations) content(ctx context.Context, t *target) error {
 	return nil
 }
 
-// permissions gives the bits of the file as the task found it, where the
-// commit tells them.
+// permissions returns the bits of the file as the task found it, where the commit
+// has them.
 func (p *plan) permissions(t *target) uint32 {
 	bits := t.permissions
 	for _, e := range t.chain.Entries() {
@@ -365,7 +364,7 @@ func (p *plan) permissions(t *target) uint32 {
 	switch {
 	case err != nil:
 		return 0
-	case t.want.Mode == object.Executable: // somebody else's change of mode stands
+	case t.want.Mode == object.Executable: // others' change of mode stays
 		return uint32(n | n&0o444>>2)
 	}
 	return uint32(n &^ 0o111)

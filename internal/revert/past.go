@@ -14,16 +14,16 @@ import (
 // maxLooked bounds how many commits are looked through for who changed a file.
 const maxLooked = 100_000
 
-// past knows which commits changed what, from a plan's commit back as far as
-// somebody asked. Many files of one plan may ask: each commit is read once.
+// past knows which commits changed what, from a plan's commit back as far as it was
+// asked. Many files of one plan may ask: each commit is read once.
 type past struct {
 	ctx  context.Context
 	st   *gitstore.Store
 	tip  uint64      // number of the plan's commit
 	ids  []object.ID // of the commits that were read, the newest first
 	next object.ID   // the one before these
-	// at gives the numbers of the commits that tell of a path or of what is
-	// under it, the newest first.
+	// at has the numbers of the commits that name a path or something below it,
+	// the newest first.
 	at map[string][]uint64
 }
 
@@ -46,7 +46,7 @@ func (p *past) reach(after uint64) error {
 				p.note(e.OldPath, n)
 			}
 		}
-		if c.Message.Condensed || len(c.Message.Entries) == 0 { // the trees tell the rest
+		if c.Message.Condensed || len(c.Message.Entries) == 0 { // the trees have the rest
 			if err := p.st.DiffTrees(p.ctx, c.Parent, c.ID, wspath.Root, func(t gitstore.TreeChange) error {
 				p.note(string(t.Path), n)
 				return nil
@@ -69,8 +69,8 @@ func (p *past) note(path string, n uint64) {
 }
 
 // changes gives the commits after one sequence number, and before another if
-// that is not 0, that changed what stands at a path, the newest first, with what
-// stood there before and after; fn ends it with false.
+// that is not 0, that changed the file at a path, the newest first, with its state
+// before and after; fn ends it with false.
 func (p *past) changes(path string, after, before uint64, fn func(c *gitstore.Commit, was, is history.State) bool) error {
 	if err := p.reach(after); err != nil {
 		return err
@@ -112,8 +112,8 @@ func (p *past) stood(commit object.ID, path string) (history.State, error) {
 	return at(snap, path)
 }
 
-// names reports whether a commit tells of a file at a path, before it or after:
-// where one took the place of another of the same bytes, no tree tells.
+// names reports whether a commit names a file at a path, before it or after: where
+// one replaced another of the same bytes, no tree shows it.
 func names(m *message.Message, path string) bool {
 	return slices.ContainsFunc(m.Entries, func(e message.Entry) bool { return e.Path == path || e.OldPath == path })
 }

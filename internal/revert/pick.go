@@ -47,7 +47,7 @@ func (x *Call) made(e *workspace.ChangeEntry) bool {
 	return e.CallID == x.ID || slices.Contains(e.Claimants, x.ID)
 }
 
-// own leaves what the call made, or may have made and nobody has claimed.
+// own leaves what the call made, or may have made and no call has claimed.
 func (x *Call) own(entries []*history.Entry) []*history.Entry {
 	type change struct {
 		commit object.ID

@@ -19,9 +19,9 @@ func (p *plan) left() map[string]bool {
 	return out
 }
 
-// place checks that every file and folder finds its place free once all that
-// leave have left. What is left out stays where it is, and may stand in another
-// one's way: until nothing more changes.
+// place checks that the place of every file and directory is free once all that
+// leave have left. What is left out stays, and may block another one: until nothing
+// more changes.
 func (p *plan) place(j *judge, way OnConflict) error {
 	for again := true; again; {
 		again = false
@@ -32,7 +32,7 @@ func (p *plan) place(j *judge, way OnConflict) error {
 		s := spots{p: p, left: left, taken: make(map[string]bool), above: make(map[string]bool)}
 		p.force, p.vacate = nil, nil
 		for _, t := range p.targets {
-			if !t.stands() || !t.want.Exists() {
+			if !t.applies() || !t.want.Exists() {
 				continue
 			}
 			if back, err := p.isBack(t, left); err != nil {
@@ -75,7 +75,7 @@ func (p *plan) place(j *judge, way OnConflict) error {
 		}
 	}
 	for _, t := range p.targets {
-		if t.stands() && t.want.Exists() && !slices.ContainsFunc(p.wholes, func(x *whole) bool { return x.takes(t) }) {
+		if t.applies() && t.want.Exists() && !slices.ContainsFunc(p.wholes, func(x *whole) bool { return x.takes(t) }) {
 			if err := p.makeWay(t.want.Path, nil); err != nil {
 				return err
 			}
@@ -84,9 +84,8 @@ func (p *plan) place(j *judge, way OnConflict) error {
 	return nil
 }
 
-// give settles what stands in the way of one file or folder: nothing, a
-// conflict, or, under Force, that it goes. What this revert itself puts there
-// does not.
+// give decides about what blocks one file or directory: nothing, a conflict, or,
+// under Force, its removal. What this revert itself puts there stays.
 func (p *plan) give(j *judge, way OnConflict, b blockers, entries []*history.Entry) (*Conflict, error) {
 	if len(b.paths) == 0 {
 		p.vacate = append(p.vacate, b.vacate...)
@@ -107,17 +106,17 @@ func (p *plan) give(j *judge, way OnConflict, b blockers, entries []*history.Ent
 	return c, err
 }
 
-// put names who put what stands at a path there, where nobody changed it since
-// an entry.
+// put names who put the file at a path there, where it was not changed since an
+// entry.
 func (p *plan) put(j *judge, path string, since *history.Entry) (ChangedBy, error) {
 	is, err := at(p.snap, path)
 	if err != nil || !is.Exists() {
-		return ChangedBy{}, err // in no history yet, so nobody
+		return ChangedBy{}, err // in no history yet, so unknown
 	}
 	if by, err := j.changedBy(path, p.sel.entries[0].Seq-1, 0); err != nil || !by.Commit.IsZero() {
 		return by, err
 	}
-	// It has the bytes of what went, so that no tree tells.
+	// It has the bytes of the removed file, so that no tree shows it.
 	for i := range slices.Backward(p.history.Entries) {
 		if e := &p.history.Entries[i]; lastName(e) == path {
 			return cameWith(e), nil
@@ -126,7 +125,7 @@ func (p *plan) put(j *judge, path string, since *history.Entry) (ChangedBy, erro
 	return cameWith(since), nil
 }
 
-// isBack reports whether somebody has put a deleted file back already.
+// isBack reports whether a deleted file is back already.
 func (p *plan) isBack(t *target, left map[string]bool) (bool, error) {
 	if t.now.Exists() || t.data != nil || left[t.want.Path] {
 		return false, nil
@@ -142,7 +141,7 @@ type spots struct {
 	taken, above map[string]bool // by what comes back, and the folders above that
 }
 
-// blockers is what stands in the way of a place.
+// blockers is what occupies a place.
 type blockers struct {
 	paths  []string
 	ours   bool     // what this revert brings back itself
@@ -156,7 +155,7 @@ func (s *spots) take(path string) {
 	}
 }
 
-// find tells what keeps a file from its place; there: it stands at it.
+// find returns what keeps a file from its place; there: it is at it.
 func (s *spots) find(want history.State, there bool) (blockers, error) {
 	if s.taken[want.Path] || s.above[want.Path] {
 		return blockers{paths: []string{want.Path}, ours: true}, nil
@@ -186,7 +185,7 @@ func (s *spots) find(want history.State, there bool) (blockers, error) {
 	return b, err
 }
 
-// findFolder tells what keeps an empty folder from its place.
+// findFolder returns what keeps an empty directory from its place.
 func (s *spots) findFolder(path string) (blockers, error) {
 	if s.taken[path] {
 		return blockers{paths: []string{path}, ours: true}, nil
@@ -199,7 +198,7 @@ func (s *spots) findFolder(path string) (blockers, error) {
 	return b, err
 }
 
-// way tells of a file where a folder above a path must be.
+// way returns a file where a directory above a path must be.
 func (s *spots) way(path string) (b blockers, err error) {
 	for _, dir := range parents(path) {
 		if s.taken[dir] {
@@ -212,7 +211,7 @@ func (s *spots) way(path string) (b blockers, err error) {
 	return b, nil
 }
 
-// file gives a path if a file stands and stays there.
+// file returns a path if a file is and stays there.
 func (s *spots) file(path string) ([]string, error) {
 	is, err := at(s.p.snap, path)
 	if err != nil || s.left[path] {

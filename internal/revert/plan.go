@@ -98,12 +98,12 @@ func makePlan(ctx context.Context, w *workspace.Workspace, t *history.Task, sel 
 	return p, p.findPrunable()
 }
 
-// stands reports whether a target is carried out.
-func (t *target) stands() bool { return t.conflict == nil && !t.skipped }
+// applies reports whether a target is restored.
+func (t *target) applies() bool { return t.conflict == nil && !t.skipped }
 
 // leaves reports whether the file leaves the path where it is now.
 func (t *target) leaves() bool {
-	return t.stands() && t.now.Exists() && (!t.want.Exists() || t.want.Path != t.now.Path)
+	return t.applies() && t.now.Exists() && (!t.want.Exists() || t.want.Path != t.now.Path)
 }
 
 // newest gives the last entry that is undone, or where there is none (part.work)
@@ -121,7 +121,7 @@ func (t *target) newest() *history.Entry {
 func (p *plan) findPrunable() error {
 	wanted := p.wanted()
 	for _, f := range p.tracks { // also those that were empty, and moved along with one around them
-		if f.stands() && !f.made && (len(f.entries) > 0 || p.after(f.last) == f.name) {
+		if f.applies() && !f.made && (len(f.entries) > 0 || p.after(f.last) == f.name) {
 			for _, dir := range append(parents(f.name), f.name) {
 				wanted[dir] = true
 			}
@@ -148,7 +148,7 @@ func (p *plan) findPrunable() error {
 	return nil
 }
 
-// conflicts gives those that stand in the way, or were left out.
+// conflicts returns those that block the revert, or were left out.
 func (p *plan) conflicts() []Conflict {
 	var out []Conflict
 	for _, t := range p.targets {
@@ -184,18 +184,18 @@ func (t *target) action() (Action, string) {
 	return Restored, t.want.Path
 }
 
-// files tells what is done, sorted by path.
+// files lists what is done, sorted by path.
 func (p *plan) files() []File {
 	var out []File
 	for _, t := range p.targets {
-		if !t.stands() {
+		if !t.applies() {
 			continue
 		}
 		a, path := t.action()
 		out = append(out, File{Path: path, Action: a, Source: string(t.newest().Source)})
 	}
 	for _, f := range p.folders {
-		if f.stands() {
+		if f.applies() {
 			a, path := p.folderAction(f)
 			out = append(out, File{Path: path + "/", Action: a, Source: string(f.entries[len(f.entries)-1].Source)})
 		}
@@ -208,12 +208,12 @@ func (p *plan) files() []File {
 func (p *plan) undone() []*history.Entry {
 	var out []*history.Entry
 	for _, t := range p.targets {
-		if t.stands() {
+		if t.applies() {
 			out = append(out, t.entries...)
 		}
 	}
 	for _, f := range p.folders {
-		if f.stands() {
+		if f.applies() {
 			out = append(out, f.entries...)
 		}
 	}
@@ -221,8 +221,8 @@ func (p *plan) undone() []*history.Entry {
 	return out
 }
 
-// fingerprint tells plans apart: what is undone, what is there now, what it is
-// to become. A plan that was told and one that is carried out must agree.
+// fingerprint identifies a plan: what is undone, the current state, the state it is
+// to become. A plan that was shown and the one that is carried out must agree.
 func (p *plan) fingerprint() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q\n", p.task, p.sel.what)
@@ -232,7 +232,7 @@ func (p *plan) fingerprint() string {
 		}
 		state(h, t.now)
 		state(h, t.want)
-		// What is there although the file is gone, or is to be left alone.
+		// The state although the file is gone, or is to be left alone.
 		for _, path := range []string{t.chain.First().Path, t.chain.Last().Path} {
 			if s, err := at(p.snap, path); err == nil {
 				state(h, s)

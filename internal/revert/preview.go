@@ -32,7 +32,7 @@ func (p *plan) show(ctx context.Context, st *gitstore.Store, files []File) error
 	shown := 0
 	byPath := make(map[string]*target, len(p.targets))
 	for _, t := range p.targets {
-		if t.stands() {
+		if t.applies() {
 			_, path := t.action()
 			byPath[path] = t
 		}

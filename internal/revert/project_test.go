@@ -157,7 +157,7 @@ func TestProject(t *testing.T) {
 			continue
 		}
 		if is.Info.MtimeNs != was.Info.MtimeNs || is.Info.Ino != was.Info.Ino || is.Info.Mode != was.Info.Mode {
-			t.Errorf("%s was never touched, and was made anew", name)
+			t.Errorf("%s was never touched, and was rewritten", name)
 		}
 	}
 	// One change of a revert of that many files can be taken back alone.

@@ -25,7 +25,7 @@ type OnConflict string
 // The ways.
 const (
 	Fail  OnConflict = ""      // nothing is changed
-	Force OnConflict = "force" // the state that the task found, whatever stands there
+	Force OnConflict = "force" // the state that the task found, whatever is there
 	Skip  OnConflict = "skip"  // that file is left out
 )
 
@@ -89,7 +89,7 @@ type Left struct {
 	At    time.Time
 }
 
-// Result tells what a revert did, or would do.
+// Result is what a revert did, or would do.
 type Result struct {
 	Commit    object.ID // zero: nothing was changed
 	Seq       uint64
@@ -106,12 +106,12 @@ type Result struct {
 type target struct {
 	chain    *history.Chain
 	entries  []*history.Entry // those of the chain that are undone, oldest first
-	now      history.State    // what stands at the chain's last path
+	now      history.State    // the state at the chain's last path
 	want     history.State    // Mode 0: nothing
 	data     []byte           // merged bytes, if they are new
 	merged   bool
 	conflict *Conflict
 	skipped  bool
-	// permissions are the bits that somebody else's removal tells of, in octal.
+	// permissions are the bits that another's removal recorded, in octal.
 	permissions string
 }

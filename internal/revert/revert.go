@@ -19,12 +19,12 @@ import (
 	"umbra/internal/wspath"
 )
 
-// maxTries bounds how often a plan is made again because somebody was faster.
+// maxTries bounds how often a plan is made again because of concurrent changes.
 const maxTries = 16
 
-// Do carries a revert out, or tells what it would do. A conflict that is not to
-// be forced or skipped is errs.Conflict revert_conflict with the result in
-// hand: nothing was changed. A plan that no longer fits is errs.Conflict
+// Do carries a revert out, or reports what it would do. A conflict that is not to
+// be forced or skipped is errs.Conflict revert_conflict with the result: nothing
+// was changed. A plan that no longer fits is errs.Conflict
 // plan_stale.
 func Do(ctx context.Context, w *workspace.Workspace, cache *history.Cache, req Request) (*Result, error) {
 	if res, err := replay(ctx, w, req.By.IdempotencyKey); err != nil || res != nil {
@@ -177,7 +177,7 @@ func replay(ctx context.Context, w *workspace.Workspace, key string) (*Result, e
 	}
 	res := &Result{Commit: c.ID, Seq: c.Seq, Replayed: true, Reverted: len(c.Message.RevertsEntries)}
 	if len(c.Message.RevertsEntries) == len(entries) {
-		res.Reverted = 0 // told by the entries too
+		res.Reverted = 0 // the entries have it too
 	}
 	for i := range entries {
 		e := &entries[i]
@@ -199,9 +199,8 @@ func errStale() error {
 	return errs.New(errs.Conflict, "plan_stale", "Something that the plan touches has changed since; ask for a new one.")
 }
 
-// settle makes the plan after what people changed on disk, where the plan would
-// touch it, is in history. What is recorded may belong to the task itself, and
-// change the plan.
+// settle makes the plan after external changes, where the plan would touch them,
+// are in history. They may belong to the task itself, and change the plan.
 func settle(ctx context.Context, w *workspace.Workspace, load loader, req *Request, apart, held bool) (*plan, error) {
 	// Under a hold the workspace is not scanned: a scan may wait for the hold.
 	looked, all := make(map[wspath.Path]bool), held
@@ -251,7 +250,7 @@ func settle(ctx context.Context, w *workspace.Workspace, load loader, req *Reque
 	return nil, errs.New(errs.Conflict, "file_changing", "The files keep being changed by another process.")
 }
 
-// codeMoved tells Do that the state under the plan is another by now.
+// codeMoved is returned to Do when the state under the plan has changed.
 const codeMoved = "plan_moved"
 
 func carryOut(ctx context.Context, w *workspace.Workspace, p *plan, req *Request) (*Result, error) {
@@ -333,7 +332,7 @@ func (p *plan) holds(w *workspace.Workspace, req *Request) error {
 	}
 	snap := w.Store().Snapshot()
 	for _, t := range p.targets {
-		if !t.stands() {
+		if !t.applies() {
 			continue
 		}
 		for _, path := range []string{t.now.Path, t.want.Path} {

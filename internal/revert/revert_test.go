@@ -195,7 +195,7 @@ func TestOthersWork(t *testing.T) {
 			run: func(g *rig) { g.do("A", "put n new"); g.do("B", "del n") },
 			req: Request{Task: "A"}, want: start,
 		},
-		"delete, something stands there": {
+		"delete, another file is there": {
 			run: func(g *rig) { g.do("A", "del b"); g.do("B", "put b other") },
 			req: Request{Task: "A"}, want: with(start, map[string]string{"b": "other"}), code: "revert_conflict", conflicts: "b",
 		},
@@ -333,7 +333,7 @@ func TestOthersWork(t *testing.T) {
 			run: func(g *rig) { g.do("A", "del b"); g.do("B", "mkdir b") },
 			req: Request{Task: "A"}, want: start,
 		},
-		"an empty folder comes back where a file stands": {
+		"an empty folder comes back where a file is": {
 			run: func(g *rig) { g.do("A", "rmdir empty"); g.do("B", "put empty B") },
 			req: Request{Task: "A"}, want: with(start, map[string]string{"empty/": "-", "empty": "B"}), code: "revert_conflict", conflicts: "empty",
 		},
@@ -341,7 +341,7 @@ func TestOthersWork(t *testing.T) {
 			run: func(g *rig) { g.do("A", "del b"); g.do("B", "put b/1 B"); g.do("B", "put b/2/3 B") },
 			req: Request{Task: "A", OnConflict: Force}, want: start,
 		},
-		"a person's file where the folder was": {
+		"a user's file where the folder was": {
 			run: func(g *rig) { g.do("A", "del dir/sub"); g.edit("dir", "-"); g.edit("dir", "person's"); g.sync() },
 			req: Request{Task: "A"}, want: with(start, map[string]string{"dir/x": "-", "dir/sub/y": "-", "dir/skip.log": "-", "dir": "person's"}),
 			code: "revert_conflict", conflicts: "dir",
@@ -405,18 +405,18 @@ func TestOthersWork(t *testing.T) {
 			run: func(g *rig) { g.do("A", "put b one"); g.do("A", "put a x") },
 			req: Request{Task: "A", Scope: Scope{Change: 1}}, want: with(start, map[string]string{"a": "x"}),
 		},
-		"a person's edit on disk": {
+		"a user's edit on disk": {
 			run: func(g *rig) {
 				g.do("A", "put a "+edit("1", "A"))
 				g.edit("a", strings.Replace(edit("1", "A"), "8\n", "P\n", 1))
 			},
 			req: Request{Task: "A"}, want: with(start, map[string]string{"a": edit("8", "P")}),
 		},
-		"a person's edit in the way": {
+		"a user's edit in the way": {
 			run: func(g *rig) { g.do("A", "put b other"); g.edit("b", "person's") },
 			req: Request{Task: "A"}, want: with(start, map[string]string{"b": "person's"}), code: "revert_conflict", conflicts: "b",
 		},
-		"a person's untracked file in the way": {
+		"a user's untracked file in the way": {
 			run: func(g *rig) { g.do("A", "del b"); g.edit("b", "person's") },
 			req: Request{Task: "A"}, want: with(start, map[string]string{"b": "person's"}), code: "revert_conflict", conflicts: "b",
 		},
@@ -456,14 +456,14 @@ func TestOthersWork(t *testing.T) {
 			for _, x := range res.Conflicts {
 				paths = append(paths, x.Path)
 				if x.By.Commit.IsZero() && !strings.HasSuffix(x.Path, ".log") {
-					t.Errorf("nobody is named for %s", x.Path)
+					t.Errorf("no change is named for %s", x.Path)
 				}
 			}
 			if strings.Join(paths, " ") != c.conflicts {
 				t.Errorf("conflicts %q, wanted %q", paths, c.conflicts)
 			}
 			if err == nil && len(told.Files) != len(res.Files) {
-				t.Errorf("told %+v, did %+v", told.Files, res.Files)
+				t.Errorf("planned %+v, did %+v", told.Files, res.Files)
 			}
 		})
 	}
@@ -513,7 +513,7 @@ func TestPrivateStaysPrivate(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("%v %v", info.Mode(), err)
 	}
-	// Somebody else removed it under the task's name for it.
+	// Another task removed it under the task's name for it.
 	g.task("B")
 	g.do("A", "mv key k3")
 	g.do("B", "del k3")
@@ -593,7 +593,7 @@ func many(format string) (out []string) {
 }
 
 // TestConflictNamesTheChange: a conflict names the newest commit that changed
-// what stands there, also where it put a file in the place of another of the
+// the file there, also where it put a file in the place of another of the
 // same bytes, so that the trees are equal.
 func TestConflictNamesTheChange(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -11,7 +11,7 @@ import (
 	"umbra/internal/wspath"
 )
 
-// selection is the entries to undo, oldest first, and how the commit tells.
+// selection is the entries to undo, oldest first, and how the commit names them.
 type selection struct {
 	entries []*history.Entry
 	what    string // "task", "subtask add-types", …
@@ -22,8 +22,8 @@ type selection struct {
 }
 
 // part is a chain with those of its entries that are to be undone. There are
-// none in a file that a revert of the task itself made, by bringing back what
-// stood elsewhere by then: it goes with the rest.
+// none in a file that a revert of the task itself made, by bringing back a file
+// that was elsewhere by then: it goes with the rest.
 type part struct {
 	*history.Chain
 	work []*history.Entry
@@ -31,8 +31,8 @@ type part struct {
 
 // chains threads the selected entries to files.
 //
-// Where all of a task is undone and nobody else ever came between its changes
-// of a file, what the task found first is what the file is without it, whatever
+// Where all of a task is undone and no other change came between its changes of a
+// file, what the task found first is what the file is without it, whatever
 // the task undid itself on the way: then the chain is the one of all entries.
 //
 // moves are the renames that others made since (history.ChainsAmong).
@@ -194,8 +194,8 @@ func ofPath(ctx context.Context, st *gitstore.Store, t *history.Task, path strin
 	return out, nil
 }
 
-// untouched tells a file that the task has nothing in effect on from one that
-// is not there at all.
+// untouched distinguishes a file that the task has no effect on from one that does
+// not exist.
 func untouched(ctx context.Context, st *gitstore.Store, t *history.Task, path string) error {
 	for i := range t.Entries {
 		if e := &t.Entries[i]; e.Path == path || e.NewPath == path {

@@ -12,10 +12,9 @@ import (
 	"umbra/internal/wspath"
 )
 
-// folder is one folder under all the names that it had. Which of two folders
-// that stood at one path is meant is told by how they came there, never by the
-// path. A folder that the selected entries neither made nor moved needs none:
-// it is where its name says.
+// folder is one directory under all the names that it had. Directories are
+// identified by their history, since two may have had the same path. One that the
+// selected entries neither made nor moved needs none: it is where its name says.
 type folder struct {
 	// name is where it is without the selected entries; of one that they made,
 	// where it was made.
@@ -25,7 +24,7 @@ type folder struct {
 
 	moved  bool // as one: itself, not only with one around it
 	filled bool // with files in it, at least once
-	told   bool // by the commits; else the files' names come to it
+	told   bool // by the commits; else inferred from the files' names
 
 	entries     []*history.Entry // about it as an empty one, oldest first
 	conflict    *Conflict
@@ -114,9 +113,9 @@ func trackFolders(ctx context.Context, st *gitstore.Store, base gitstore.Snapsho
 	return t.all, nil
 }
 
-// commit follows what a commit's selected entries did. Entries tell what it came
-// to, from names before it to names after it; moves of whole folders stand in
-// the order in which they were done.
+// commit follows what a commit's selected entries did. Entries have its result,
+// from names before it to names after it; moves of whole directories are in the
+// order in which they were done.
 func (t *tracker) commit(entries []*history.Entry) error {
 	t.seq, t.id, t.changed, t.parent = entries[0].Seq, entries[0].Commit, nil, nil
 	moves, err := movesOf(t.ctx, t.st, entries)
@@ -207,7 +206,7 @@ func (t *tracker) note(f *folder, e *history.Entry) {
 	}
 }
 
-// know gives the folder at a path, which stood there before the commit.
+// know returns the directory at a path, which was there before the commit.
 func (t *tracker) know(path string) *folder {
 	if f := t.at[path]; f != nil {
 		return f
@@ -276,7 +275,7 @@ func (t *tracker) around(path string) *folder {
 	return nil
 }
 
-// without gives the name of what stands at a path as it is without the selected
+// without returns the name of the entry at a path as it is without the selected
 // entries.
 func (t *tracker) without(path string) string {
 	if f := t.around(path); f != nil {
@@ -286,7 +285,7 @@ func (t *tracker) without(path string) string {
 }
 
 // isAway reports whether the folder that had a path without the selected entries
-// is elsewhere now, so that what stands there came later.
+// is elsewhere now, so that the one there came later.
 func (t *tracker) isAway(path string) bool {
 	if t.around(path) != nil {
 		return false
@@ -297,7 +296,7 @@ func (t *tracker) isAway(path string) bool {
 }
 
 // isMade reports whether a folder that the commit put something into was made by
-// it: it did not stand at the task's base, nor before the commit.
+// it: it did not exist at the task's base, nor before the commit.
 func (t *tracker) isMade(path, name string) (bool, error) {
 	if t.isAway(path) {
 		return true, nil
@@ -346,8 +345,8 @@ func (t *tracker) wasAt(path string) (was string, ok bool) {
 	return path, !slices.ContainsFunc(t.changed, func(f *folder) bool { return f.was != "" && (path == f.was || under(path, f.was)) })
 }
 
-// byOthers follows a rename by somebody else. What it comes to without the
-// selected entries is the same rename of the names there.
+// byOthers follows a rename by others. Without the selected entries it is the same
+// rename of the names there.
 func (t *tracker) byOthers(m movedIn) {
 	t.seq, t.changed = m.seq, nil
 	away := t.isAway(m.first)

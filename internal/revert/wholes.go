@@ -119,11 +119,11 @@ func (p *plan) canMove(x *whole, left map[string]bool) (bool, error) {
 	return len(stays) == 0, err
 }
 
-// carriesBar reports whether something in a folder, a person's link say, would
-// go along to where a file, or a folder above one, comes back by itself.
+// carriesBar reports whether something in a directory, such as a user's link, would
+// move along to where a file, or a directory above one, comes back by itself.
 func (p *plan) carriesBar(x *whole, left map[string]bool) (bool, error) {
 	for _, t := range p.targets {
-		if !t.stands() || !t.want.Exists() || !under(t.want.Path, x.to) || x.takes(t) {
+		if !t.applies() || !t.want.Exists() || !under(t.want.Path, x.to) || x.takes(t) {
 			continue
 		}
 		for _, at := range append(parents(t.want.Path), t.want.Path) {
@@ -148,8 +148,8 @@ func (p *plan) carriesBar(x *whole, left map[string]bool) (bool, error) {
 	return false, nil
 }
 
-// makeWay has empty folders go from where something else comes back: one that
-// stands there, and one that would be brought there.
+// makeWay removes empty directories from where something else comes back: one that
+// is there, and one that would be brought there.
 func (p *plan) makeWay(to string, x *whole) error {
 	if x != nil {
 		kind, err := p.ground.at(to)
@@ -206,8 +206,8 @@ func (p *plan) held(dir string, left map[string]bool, wholes []*whole) (stays, f
 	return stays, folders, nil
 }
 
-// brought gives where that stands now which another folder's way back (by) would
-// bring to a path where something else comes back; empty: none does.
+// brought returns where the entry is now that another directory's way back (by)
+// would bring to a path where something else comes back; empty: none does.
 func (p *plan) brought(to string, x *whole) (path string, by *whole) {
 	for _, o := range p.wholes {
 		if o != x && under(to, o.to) && (by == nil || len(o.to) > len(by.to)) {
