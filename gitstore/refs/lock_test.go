@@ -3,9 +3,11 @@ package refs
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -166,5 +168,32 @@ func TestClearStale(t *testing.T) {
 		if gone := os.IsNotExist(err); gone != slices.Contains(want, name) {
 			t.Errorf("%s: gone is %v", name, gone)
 		}
+	}
+}
+
+// removing is a file system on which another process removes a directory above
+// the one that is being made, a number of times.
+type removing struct {
+	vfs.FS
+	times int
+}
+
+func (r *removing) Mkdir(name string, perm fs.FileMode) error {
+	if r.times > 0 && strings.HasSuffix(name, "/tasks/a") {
+		r.times--
+		return &fs.PathError{Op: "mkdir", Path: name, Err: syscall.ENOENT}
+	}
+	return r.FS.Mkdir(name, perm)
+}
+
+// A ref is set although git removes the empty directories on its way meanwhile.
+func TestDirectoryRemovedWhileItIsMade(t *testing.T) {
+	r := newRepo(t)
+	r.fs = &removing{FS: r.fs, times: 5}
+	s := r.open()
+	id := r.commit("c")
+	update(t, s, Update{Name: TasksPrefix + "a/head", New: id})
+	if got := value(t, s, TasksPrefix+"a/head"); got != id {
+		t.Errorf("the ref is %s", got)
 	}
 }

@@ -323,7 +323,9 @@ func (b *batch) lockRef(ctx context.Context, name string) (func() error, error) 
 		}
 		switch {
 		case notExist(err):
-			err = b.mkdir(parent(name))
+			if err = b.mkdir(parent(name)); notExist(err) {
+				err = nil // git removed one above it again
+			}
 		case errors.Is(err, syscall.ENOTDIR):
 			err = nil
 		default:
