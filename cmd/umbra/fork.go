@@ -362,7 +362,7 @@ func (v *verb) race(ctx context.Context, o race.Options, merge string, keep bool
 	}
 	if merge == "" && !v.JSON && term.IsTerminal(os.Stdin) && term.IsTerminal(v.Stdout) {
 		fmt.Fprintf(v.Stderr, "Merge which fork? [1-%d, best, none] ", o.N)
-		line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+		line, _ := bufio.NewReader(cli.Input(ctx, os.Stdin)).ReadString('\n')
 		merge = strings.TrimSpace(line)
 	}
 	chosen := best

@@ -138,7 +138,7 @@ func (v *verb) review(ctx context.Context, f *reviewFlags, args []string, in io.
 		return nil
 	}
 	o := term.Open(v.Stdout, term.Options{Color: term.Color(v.Color)})
-	answers, err := hunkwise.Ask(in, v.Stdout, list, func(text string) error {
+	answers, err := hunkwise.Ask(cli.Input(ctx, in), v.Stdout, list, func(text string) error {
 		if err := o.Diff(strings.NewReader(text)); err != nil {
 			return err
 		}

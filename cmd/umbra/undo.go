@@ -307,7 +307,7 @@ func (v *verb) undo(ctx context.Context, u *undoFlags, stdin io.Reader) error {
 		if err := o.Flush(); err != nil {
 			return err
 		}
-		if !cli.Confirmed(stdin, v.Stderr, "Undo this? [y/N] ") {
+		if !cli.Confirmed(cli.Input(ctx, stdin), v.Stderr, "Undo this? [y/N] ") {
 			return v.undone(nil, false, "nothing was undone")
 		}
 	}
