@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/state"
 	"umbra/tests/harness"
 )
 
@@ -46,8 +47,8 @@ func TestANewDataDirectoryNeedsNothing(t *testing.T) {
 		if st, err := os.Stat(filepath.Join(base, c.dir)); err != nil || st.Mode() != os.ModeDir|0o700 {
 			t.Error(c.env, st, err)
 		}
-		if raw, err := os.ReadFile(filepath.Join(base, c.dir, "format")); err != nil || string(raw) != "3\n" {
-			t.Errorf("%s: %q %v", c.env, raw, err)
+		if raw, err := os.ReadFile(filepath.Join(base, c.dir, "format")); err != nil || string(raw) != fmt.Sprintln(state.Format) {
+			t.Errorf("%v: %q %v", c.env, raw, err)
 		}
 		cmd.Process.Signal(syscall.SIGTERM)
 		if err := cmd.Wait(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,7 +56,7 @@ type owner struct {
 	state   shelf
 	next    uint64
 	version uint64
-	closed  bool
+	closed  atomic.Bool
 }
 
 type faultWorld struct {
@@ -115,7 +116,7 @@ func (m *member) get(ctx context.Context, ws string) (*owner, error) {
 	if m.node == nil {
 		return nil, ErrClosed
 	}
-	if o := m.open[ws]; o != nil && !o.closed && o.sink.over() == nil {
+	if o := m.open[ws]; o != nil && !o.closed.Load() && o.sink.over() == nil {
 		return o, nil
 	}
 	c, err := m.node.Claim(ctx, ws)
@@ -147,7 +148,7 @@ func (m *member) get(ctx context.Context, ws string) (*owner, error) {
 func (o *owner) write(key, value string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closed {
+	if o.closed.Load() {
 		return sink.Fenced(true, nil)
 	}
 	err := o.sink.Append(&sink.Group{Pos: o.next, Seq: o.next, Data: []byte(key + "=" + value)})
@@ -159,7 +160,7 @@ func (o *owner) write(key, value string) error {
 			o.seal()
 		}
 	case !errors.Is(err, sink.ErrRefused) || errors.Is(err, sink.ErrFenced):
-		o.closed = true
+		o.closed.Store(true)
 	}
 	return err
 }
@@ -174,14 +175,14 @@ func (o *owner) seal() {
 	if err := o.sink.Swap(context.Background(), &sink.Switch{Manifest: m}); err == nil {
 		o.version++
 	} else if !errors.Is(err, sink.ErrRefused) || errors.Is(err, sink.ErrFenced) {
-		o.closed = true
+		o.closed.Store(true)
 	}
 }
 
 func (o *owner) read(key string, pause func(string)) (value string, ok bool) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	answered := !o.closed && o.sink.claim.Life.Reading(func() {
+	answered := !o.closed.Load() && o.sink.claim.Life.Reading(func() {
 		value = o.state.Keys[key]
 		pause("read")
 	})
