@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"umbra/internal/need"
+	"umbra/internal/state"
 	"umbra/tests/harness"
 )
 
@@ -78,7 +79,7 @@ func cutUpgrade(t *testing.T, d *disk) {
 func upgraded(t *testing.T, data string) {
 	t.Helper()
 	s := harness.Start(t, harness.Options{DataDir: data})
-	if raw, err := os.ReadFile(filepath.Join(data, "format")); err != nil || string(raw) != "3\n" {
+	if raw, err := os.ReadFile(filepath.Join(data, "format")); err != nil || string(raw) != fmt.Sprintln(state.Format) {
 		t.Errorf("format: %q %v", raw, err)
 	}
 	if raw, err := os.ReadFile(filepath.Join(data, "upgrade-1", "format")); err != nil || string(raw) != "1\n" {

@@ -33,6 +33,17 @@ func (r *Reader) OpenFile(ctx context.Context, p wspath.Path) (*Opened, error) {
 	if o := r.openKnown(p); o != nil {
 		return o, nil
 	}
+	for try := 1; ; try++ {
+		o, err := r.openResolved(ctx, p)
+		if err == nil || errs.KindOf(err) != errs.Internal || ctx.Err() != nil || try == disk.Tries {
+			return o, err
+		}
+		// A directory or link on the way may have been replaced since it was resolved.
+	}
+}
+
+// openResolved opens the file that a path leads to.
+func (r *Reader) openResolved(ctx context.Context, p wspath.Path) (*Opened, error) {
 	v := plan.NewView(r.disk, gitstore.Snapshot{}, nil)
 	q, err := v.Resolve(p, true)
 	if err != nil {
