@@ -35,7 +35,7 @@ func (r execResult) tell() string { return callEnded{Entries: r.Entries}.tell() 
 func (p *project) execCmd(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		need.System(t, "layers need Linux")
+		need.Missing(t, "layers need Linux")
 	}
 	cmd := harness.Command(t, harness.Env(t), append([]string{"exec", "--server", p.URL}, args...)...)
 	cmd.Dir = p.dir
@@ -73,7 +73,7 @@ func execAnswer(t *testing.T, cmd *exec.Cmd, out, errOut string) (r execResult, 
 func execSkip(t *testing.T, errOut string) {
 	t.Helper()
 	if strings.Contains(errOut, "umbra: exec: no layer") {
-		need.System(t, errOut)
+		need.Missing(t, errOut)
 	}
 }
 

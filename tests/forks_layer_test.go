@@ -20,7 +20,7 @@ func layerFork(t *testing.T, p *project, ws string, body map[string]any) string 
 	body["kind"] = "layer"
 	a := p.post(t, ws+"/forks", body)
 	if a.Status == 422 && strings.Contains(string(a.Body), "kind_unavailable") {
-		need.System(t, "layers need overlayfs in a mount namespace")
+		need.Missing(t, "layers need overlayfs in a mount namespace")
 	}
 	made := a.want(t, 201).list(t, "forks")[0]
 	if made["kind"] != "layer" || made["root"] != nil {

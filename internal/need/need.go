@@ -37,13 +37,6 @@ func Missing(t testing.TB, why string) {
 	t.Skip(why)
 }
 
-// System leaves the test out where the kernel, or the container that the tests run
-// in, refuses something: under CI too, which cannot install that.
-func System(t testing.TB, why string) {
-	t.Helper()
-	t.Skip(why)
-}
-
 // Long leaves a long test out where -short is given.
 func Long(t testing.TB, why string) {
 	t.Helper()
