@@ -92,9 +92,9 @@ type Purge struct {
 	kept  *purgePack // what stays of packs that had something of what goes
 	from  map[string]bool
 	ended bool
-	// beside is set where one of the contents is in no history, but in the repository:
+	// outside is set where one of the contents is in no history, but in the repository:
 	// in a layer's version that was not merged, or in a user's own objects.
-	beside bool
+	outside bool
 
 	needles [][]byte
 }
@@ -164,7 +164,7 @@ func (p *Purge) prepare(ctx context.Context) (err error) {
 			if err != nil {
 				return err
 			}
-			p.beside = true
+			p.outside = true
 			p.needleOf(data)
 		case err != nil:
 			return err

@@ -135,7 +135,7 @@ func (p *Purge) gather(ctx context.Context) (*purgeIntent, Purged, error) {
 	if p.OnTip() {
 		return nil, Purged{}, errs.New(errs.Conflict, "purge_on_tip", "The newest tree still has these bytes.")
 	}
-	if p.r.First == 0 && !p.beside {
+	if p.r.First == 0 && !p.outside {
 		return nil, Purged{}, errs.New(errs.NotFound, "blob_not_found", "No commit of the history has that content.")
 	}
 	in := &purgeIntent{Step: purgePrepared, First: p.r.First, Tags: make(map[string]string)}

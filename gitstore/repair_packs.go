@@ -177,7 +177,7 @@ func (r *repairer) salvageWounded() error {
 			return err
 		}
 		n := read[p.Name]
-		r.out.done("%s.pack was damaged, and stands in %s/ now; %d of its %d known objects were read or stand elsewhere.", p.Name, damagedDir, n[0], n[1])
+		r.out.done("%s.pack was damaged, and is in %s/ now; %d of its %d known objects were read or are elsewhere.", p.Name, damagedDir, n[0], n[1])
 	}
 	return nil
 }

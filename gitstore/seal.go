@@ -153,7 +153,7 @@ func (s *Store) putBaseline(ctx context.Context, base string) error {
 	return err
 }
 
-// putAgain puts the packs anew that a group names, and that are too old to be named
+// putAgain puts the packs again that a group names, and that are too old to be named
 // for the first time.
 func (s *Store) putAgain(g *group, out *sink.Group) error {
 	ctx := context.Background()

@@ -112,7 +112,7 @@ func TestToolsListFollowsTheMounts(t *testing.T) {
 		c := connect(t, overHTTP(s, "/"+a.id, ""), revision)
 		done := make(chan struct{})
 		defer close(done)
-		go func() { // the client blocks while nobody reads
+		go func() { // the client blocks while it is not read
 			for {
 				select {
 				case <-c.tools:

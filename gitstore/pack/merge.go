@@ -23,7 +23,7 @@ type MergeOptions struct {
 	// network finds its commits and trees together.
 	MetaFirst bool
 	MaxDepth  int   // deltas on each other; 0: 50, as git
-	MaxDelta  int64 // largest object made a delta anew, bytes; 0: 4 MiB
+	MaxDelta  int64 // largest object made a new delta, bytes; 0: 4 MiB
 }
 
 const (

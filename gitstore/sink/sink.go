@@ -22,7 +22,7 @@ import (
 
 // Sink is the log of one workspace in the hands of one owner: made after a claim,
 // for one epoch and one store, and of no use once a method returned ErrFenced. The
-// store never closes it; whoever made it releases the claim after Store.Close.
+// store never closes it; its maker releases the claim after Store.Close.
 //
 // Append, Put, Swap and Fetch may run at the same time. A store runs one Append at
 // a time and one Swap at a time, and calls Tail once, before all others.
@@ -53,7 +53,7 @@ type Sink interface {
 	//   - any other error, ErrUnknown among them: the group may be in the log, now
 	//     or later. Members get outcome_unknown, and the store takes no more
 	//     writes; it still answers reads of what was acknowledged until it is
-	//     closed. A store opened anew learns the outcome by its claim.
+	//     closed. A store that is opened again learns the outcome by its claim.
 	//
 	// A callee must not return ErrRefused unless no resend, retry or delayed packet
 	// of its own can put the group into the log any more.
@@ -64,7 +64,7 @@ type Sink interface {
 	// once where the callee retries, and not after Put has returned. An object that
 	// no group and no manifest names within a day is removed by the sweeper: a
 	// store calls Put, then names it by Append or Swap. After an error the object
-	// may exist, under a name that nobody knows. Errors are BlobsUnavailable,
+	// may exist, under an unknown name. Errors are BlobsUnavailable,
 	// ErrFenced, or that of ctx; after ErrFenced the store stops.
 	Put(ctx context.Context, r io.ReaderAt, size int64) (name string, err error)
 
@@ -125,7 +125,7 @@ type Switch struct {
 	Purge bool
 }
 
-// Record is a row beside the log that exists exactly if its group does: an answer
+// Record is a row next to the log that exists exactly if its group does: an answer
 // kept for an idempotency key, a task's entry in the index. Stores pass records on
 // and know nothing of their content.
 type Record struct {

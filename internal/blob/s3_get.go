@@ -84,7 +84,7 @@ func (r *reader) request() error {
 	r.idle.Stop()
 	length := aws.ToInt64(out.ContentLength)
 	switch {
-	case out.ContentLength == nil: // an object's end could not be told from a cut
+	case out.ContentLength == nil: // an object's end could not be distinguished from a cut
 		return errors.Join(fail(r.ctx, r.op, r.key, Refused, errNoLength), r.Close())
 	case r.size < 0:
 		r.size = length

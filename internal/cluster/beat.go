@@ -212,7 +212,7 @@ func (n *Node) firstExpiry() time.Duration {
 	}
 	for life, p := range n.peers {
 		if life != n.life.ID && !p.tried {
-			// Whoever declares must have beaten without a gap for as long.
+			// The node that declares must have beaten without a gap for as long.
 			first = min(first, max(p.since, n.steady)+n.wait())
 		}
 	}

@@ -20,7 +20,7 @@ type Workspace struct {
 	Bytes     int64
 }
 
-// Claim is the right to change a workspace, for as long as nobody else claims it.
+// Claim is the right to change a workspace, until another node claims it.
 type Claim struct {
 	Workspace string
 	Epoch     int64
@@ -39,7 +39,7 @@ type row struct {
 	data []byte
 }
 
-// Create adds a workspace that nobody owns. One that exists stays as it is; two
+// Create adds a workspace without an owner. One that exists stays as it is; two
 // of one namespace are an error.
 func (n *Node) Create(ctx context.Context, w Workspace) (created bool, err error) {
 	made := make(chan bool, 1)
@@ -68,11 +68,11 @@ func (n *Node) write(ctx context.Context, f func(context.Context, *conn) error) 
 		}
 		return err
 	})
-	return n.told(err)
+	return n.mapped(err)
 }
 
-// told maps an error of the engine to one of package sink.
-func (n *Node) told(err error) error {
+// mapped maps an error of the engine to one of package sink.
+func (n *Node) mapped(err error) error {
 	switch {
 	case err == nil, refused(err):
 		return err
@@ -187,7 +187,7 @@ func (n *Node) Claim(ctx context.Context, ws string) (*Claim, error) {
 		return n.Claim(ctx, ws)
 	}
 	if err != nil {
-		return nil, n.told(err)
+		return nil, n.mapped(err)
 	}
 	return <-result, nil
 }

@@ -418,7 +418,7 @@ func testRefusals(t *testing.T, p *clustertest.Pair) {
 		{"another scheme", run("mysql://u:secret@h/d"), "cluster_url_invalid", "cluster.url does not begin with postgres://.", 2},
 		{"no host", run("postgres:///d"), "cluster_url_invalid", "cluster.url names no host.", 2},
 		{"a wrong port", run("postgres://u:sec/ret@h/d"), "cluster_url_invalid", "cluster.url is not of the form postgres://USER@HOST:PORT,HOST:PORT/DATABASE?PARAMETER=VALUE.", 2},
-		{"nobody listens", run("postgres://u:secret@127.0.0.1:1/d?sslmode=disable"), "engine_unreachable", "No PostgreSQL answers at 127.0.0.1:1: connect: connection refused.", 1},
+		{"no listener", run("postgres://u:secret@127.0.0.1:1/d?sslmode=disable"), "engine_unreachable", "No PostgreSQL answers at 127.0.0.1:1: connect: connection refused.", 1},
 		{"another database", run(strings.Replace(p.A.URL(), "/postgres?", "/none?", 1)), "engine_unreachable",
 			fmt.Sprintf(`No PostgreSQL answers at %s: database "none" does not exist.`, p.A.Address()), 1},
 		{"no rights", run(strings.Replace(p.A.Database(t), "umbra@", role+"@", 1)), "engine_rights", "Role " + role + " may not create tables in schema public.", 1},

@@ -26,7 +26,7 @@ const (
 	// oldest is the first major version whose features the statements use.
 	oldest         = 14
 	connectTimeout = 2 * time.Second
-	// general is how many connections there are at most beside the lanes' and the
+	// general is how many connections there are at most in addition to the lanes' and the
 	// beat's.
 	general = 6
 	// fresh is for how long a connection that was put back is used again without

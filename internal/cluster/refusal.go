@@ -30,7 +30,7 @@ func refuse(code string, err error, sentence string, args ...any) *Refusal {
 	return r
 }
 
-// Errors of a node beside those of package sink.
+// Errors of a node in addition to those of package sink.
 var (
 	// ErrNotFound is returned when the cluster does not have the workspace.
 	ErrNotFound = errors.New("cluster: workspace not found")

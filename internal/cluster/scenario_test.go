@@ -25,7 +25,7 @@ type freezer struct {
 	thawed sync.Cond
 	frozen bool
 	at     map[string]bool // only at these points; nil: at all
-	stuck  chan string     // the points at which somebody waits
+	stuck  chan string     // the points at which a goroutine waits
 }
 
 func newFreezer() *freezer {
@@ -68,7 +68,7 @@ func (f *freezer) thaw() {
 	f.thawed.Broadcast()
 }
 
-// awaitStuck waits until somebody waits at a point.
+// awaitStuck waits until a goroutine waits at a point.
 func (f *freezer) awaitStuck(t *testing.T, point string) {
 	t.Helper()
 	limit := time.After(20 * time.Second)
@@ -79,7 +79,7 @@ func (f *freezer) awaitStuck(t *testing.T, point string) {
 				return
 			}
 		case <-limit:
-			t.Fatalf("nobody came to %q", point)
+			t.Fatalf("no goroutine came to %q", point)
 		}
 	}
 }
@@ -182,7 +182,7 @@ var scenarios = []scenario{
 	{"without a standby an append is unknown, not refused and not acknowledged", standbyAway, []string{ackUnknown, cancelAppend}},
 	{"a row that only a crashed primary had is not acknowledged", localRow, []string{resolveByRead}},
 	{"an answer that was lost is found", lostAnswer, nil},
-	{"after an outage nobody takes from everybody", outage, nil},
+	{"after an outage no node takes from all others", outage, nil},
 	{"an engine that no longer waits gets no writes", replicationOff, nil},
 	{"an engine that cannot be reached refuses, and comes back", unreachable, nil},
 	{"a claim sees an append that was on its way", claimWaits, nil},
@@ -325,7 +325,7 @@ func standbyAway(t *testing.T, p *clustertest.Pair) {
 	if got := texts(tail); refused && got != "one" {
 		t.Errorf("the log has %q, and an append of it was refused: %v", got, err)
 	} else if !refused && got != "one two" {
-		t.Errorf("what was sent does not stand: %q", got)
+		t.Errorf("the sent group is not there: %q", got)
 	}
 }
 

@@ -102,7 +102,7 @@ type Cluster struct {
 	Created bool // by this process
 }
 
-// Bounds of a lease, and what it is unless init is told otherwise.
+// Bounds of a lease, and its default.
 const (
 	MinLease     = time.Second
 	MaxLease     = 30 * time.Second

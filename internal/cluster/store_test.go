@@ -107,7 +107,7 @@ func testStore(t *testing.T, p *clustertest.Pair) {
 	}
 	check(two, dir)
 
-	// n2 is killed after a seal that nobody else has seen.
+	// n2 is killed after a seal that no other node has seen.
 	if err := two.Seal(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,7 @@ func TestEqualHunks(t *testing.T) {
 	g.save(lines(40))
 	g.save(after(lines(40), "line 30"))
 	if h := g.at(30); h.Status != Open {
-		t.Errorf("what was written anew is %s", h.Status)
+		t.Errorf("the rewritten text is %s", h.Status)
 	}
 }
 

@@ -67,7 +67,7 @@ func (w *Workspace) syncPaths(ctx context.Context, paths map[wspath.Path]struct{
 }
 
 // syncFile syncs one file. After a failed sync the kernel may have dropped the
-// pages: the file is written anew from history, and that is synced. The error is
+// pages: the file is rewritten from history, and that is synced. The error is
 // fs.ErrPermission, unwrapped, if the file may not be opened.
 func (w *Workspace) syncFile(ctx context.Context, p wspath.Path) error {
 	f, err := w.disk.FS.Open(string(p))
@@ -85,7 +85,7 @@ func (w *Workspace) syncFile(ctx context.Context, p wspath.Path) error {
 	if err == nil {
 		return nil
 	}
-	w.log.Warn("file not synced; it is written anew", "path", string(p), "error", err)
+	w.log.Warn("file not synced; it is rewritten", "path", string(p), "error", err)
 	return w.rewrite(ctx, p)
 }
 

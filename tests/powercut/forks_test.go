@@ -127,7 +127,7 @@ func (w *forkWorld) ask(ctx context.Context, method, target string, body any, in
 	return res.StatusCode
 }
 
-// some returns a fork that nobody works with, locked; nil if there is none.
+// some returns a fork that is not in use, locked; nil if there is none.
 func (w *forkWorld) some() *cutFork {
 	w.mu.Lock()
 	defer w.mu.Unlock()

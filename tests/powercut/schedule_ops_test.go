@@ -20,7 +20,7 @@ import (
 	"syscall"
 )
 
-// written is a text that somebody wrote, and that may not get lost.
+// written is a text that must not get lost.
 type written struct {
 	by     string // an agent's name, or user
 	id     string
@@ -62,7 +62,7 @@ func (x *schedule) name() string {
 	return pick(x.r, dirNames) + "/" + pick(x.r, fileNames)
 }
 
-// text makes one that nobody wrote before.
+// text makes one that was not written before.
 func (x *schedule) text(by string) *written {
 	x.mu.Lock()
 	defer x.mu.Unlock()

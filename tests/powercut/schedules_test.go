@@ -320,7 +320,7 @@ func (x *schedule) burst() {
 	switch {
 	case x.r.IntN(2) == 0:
 		x.userAppend()
-	case moves: // what stands at a path may be another's by now
+	case moves: // another file may be at a path by now
 		x.heldAppend()
 	default:
 		x.userSave()

@@ -1,4 +1,4 @@
-// Several agents in one directory: who is at work now, on each page; agents told
+// Several agents in one directory: who is at work now, on each page; agents shown
 // apart by color; turns with the ids that real agents give; an undo that umbra
 // redo finds; in both themes and on a phone.
 
@@ -54,7 +54,7 @@ await main(async (browser) => {
   const shell = await begin("codex", "one", turn, "Bash");
   const second = await begin("codex", "two", other, "Bash");
   await strip.locator(".busy").nth(1).waitFor();
-  // Two sessions of one agent are told apart.
+  // Two sessions of one agent are distinguished.
   for (const c of [shell, second]) await strip.locator(".busy", { hasText: c.task_id.slice(-4) }).getByText("Bash").waitFor();
   // Each agent has a color of its own, here and in the log.
   const colors = new Set();

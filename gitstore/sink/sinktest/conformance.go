@@ -262,7 +262,7 @@ func testSwap(t *testing.T, w *world) {
 
 	q, file := w.pack(k, "all seven"), w.put(k, []byte("map"))
 	next := &sink.Manifest{Version: 2, Base: w.next - 1, Seq: 6, Packs: []sink.Pack{q}, Files: []sink.File{{Name: "moved/00000001", Size: 3, Object: file}}}
-	for n := range 2000 { // too large for a row beside others
+	for n := range 2000 { // too large for a row with others
 		next.Refs = append(next.Refs, sink.Ref{Name: fmt.Sprintf("refs/umbra/tasks/%08d/base", n), ID: object.ID{byte(n)}})
 	}
 	w.swap(k, &sink.Switch{Manifest: next, Drop: []string{p.Name}})

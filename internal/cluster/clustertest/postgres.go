@@ -31,7 +31,7 @@ import (
 const patience = 60 * time.Second
 
 // Options say which servers are started. The zero value is a primary that
-// waits for nobody.
+// waits for none.
 type Options struct {
 	Standby  bool     // a second server, which the primary waits for
 	Settings []string // more lines of postgresql.conf, on both

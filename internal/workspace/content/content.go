@@ -373,7 +373,7 @@ func (c *Prepared) fromHistory(ctx context.Context, p wspath.Path, id object.ID,
 	return x, err
 }
 
-// Close closes what was placed, so that nobody takes it for still being
+// Close closes what was placed, so that it is not taken for still being
 // written; what was not placed stays for the next round.
 func (c *Prepared) Close() {
 	for _, x := range c.All {

@@ -60,7 +60,7 @@ type medium interface {
 	// GitRules returns the exclude file and the index of the project's own
 	// repository, nil where there is none.
 	GitRules() ([]byte, *ignore.Index, error)
-	// EvictIdle frees what GitRules kept and nobody used lately.
+	// EvictIdle frees what GitRules kept and was not used lately.
 	EvictIdle(now time.Time)
 	// header ties the file of the index to the content; nil: it is not written.
 	header() []byte

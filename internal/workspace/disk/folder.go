@@ -54,10 +54,10 @@ func (d *Disk) openFolder(o Options) (err error) {
 }
 
 // AsideDir is the folder, in a workspace's part of the data directory, to which
-// exchanges bring out what stood at their targets.
+// exchanges put displaced files.
 const AsideDir = "aside"
 
-// openAside opens the folder; what is displaced stays beside its target where
+// openAside opens the folder; a displaced file stays next to its target where
 // there can be none.
 func (d *Disk) openAside(log *slog.Logger) {
 	if !d.Root.TakesAside() {
@@ -73,7 +73,7 @@ func (d *Disk) openAside(log *slog.Logger) {
 		}
 	}
 	if err != nil {
-		log.Warn("no folder for displaced files; they are kept beside their targets", "error", err)
+		log.Warn("no folder for displaced files; they are kept next to their targets", "error", err)
 		return
 	}
 	d.aside = f
@@ -157,7 +157,7 @@ func (f *folder) EvictIdle(now time.Time) {
 	}
 }
 
-// gitStamp tells by their stat data which files the project's exclude list and
+// gitStamp identifies by stat data the files that the project's exclude list and
 // index are now. It is empty where that proves nothing: there is no index, or
 // one of them was changed so lately that another change may look the same.
 func gitStamp(dir string, now time.Time) string {

@@ -29,7 +29,7 @@ func (d *Disk) LstatDirect(p wspath.Path) (Seen, error) {
 	return d.Lstat(p)
 }
 
-// Under gives all that stands on disk under a folder, as it is: what is ignored
+// Under returns everything on disk below a directory, as it is: what is ignored
 // or special and git's own folders too. What goes meanwhile is left out.
 func (d *Disk) Under(ctx context.Context, dir wspath.Path) (folders, others []wspath.Path, err error) {
 	list, err := d.FS.ReadDir(string(dir))

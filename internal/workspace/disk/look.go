@@ -28,7 +28,7 @@ type Seen struct {
 	Known  bool        // ID is set
 }
 
-// KindOf tells the kind of what lstat found.
+// KindOf returns the kind of an lstat's result.
 func KindOf(m fs.FileMode) op.Kind {
 	switch {
 	case m.IsRegular():
@@ -68,11 +68,11 @@ func (d *Disk) Lstat(p wspath.Path) (Seen, error) {
 	return Seen{}, errs.Wrap(err, string(p))
 }
 
-// IsAbsent reports whether an error says that nothing stands there.
+// IsAbsent reports whether an error means that nothing exists there.
 func IsAbsent(err error) bool { return vfs.IsAbsent(err) }
 
 // Identify finds out which blob a file or link is, reading it if its stat data
-// does not tell.
+// does not show it.
 func (d *Disk) Identify(ctx context.Context, p wspath.Path, s *Seen) error {
 	if s.Known {
 		return nil
@@ -120,7 +120,7 @@ func (d *Disk) Known(p wspath.Path, s Seen) (object.ID, bool) {
 	return id, known && err == nil
 }
 
-// OpenRegular opens a regular file and tells its stat; a FIFO does not block.
+// OpenRegular opens a regular file and returns its stat; a FIFO does not block.
 func (d *Disk) OpenRegular(p wspath.Path) (vfs.File, vfs.Info, error) {
 	f, err := d.FS.Open(string(p))
 	if err != nil {
@@ -138,7 +138,7 @@ func (d *Disk) OpenRegular(p wspath.Path) (vfs.File, vfs.Info, error) {
 }
 
 // SameContent reports whether a file cannot have been written between two
-// looks, as far as its stat data tells.
+// looks, as far as its stat data shows.
 func SameContent(a, b vfs.Info) bool {
 	return a.Dev == b.Dev && a.Ino == b.Ino && a.Size == b.Size && a.MtimeNs == b.MtimeNs && a.Mode.Type() == b.Mode.Type()
 }

@@ -26,10 +26,10 @@ import (
 type act uint8
 
 const (
-	actPlaced    act = iota + 1 // content stands where nothing stood
-	actSwapped                  // content stands in place of out
+	actPlaced    act = iota + 1 // content is where nothing was
+	actSwapped                  // content replaced out
 	actTaken                    // out was renamed away
-	actMoved                    // path is at to; out stood there, if not nil
+	actMoved                    // path is at to; out was there, if not nil
 	actExchanged                // path and to took each other's places
 	actMade                     // a folder
 	actPruned                   // an empty folder was removed
@@ -49,11 +49,11 @@ type done struct {
 	skipped  []op.Skip // of a directory that was taken: what is not recorded
 }
 
-// foreign is what a step met that nobody expected: a person was there between
+// foreign is an unexpected file that a step met: a user was there between
 // the look and the step.
 type foreign struct {
-	Path wspath.Path       // where it stood
-	Out  *rootfs.Displaced // as it came out; nil: nothing stood there any more
+	Path wspath.Path       // where it was
+	Out  *rootfs.Displaced // as it came out; nil: nothing was there any more
 }
 
 // Target is where changes are materialized: one workspace's content.
@@ -81,7 +81,7 @@ type Materializer struct {
 	moves   []moves.Step // the renames of directories among the steps
 }
 
-// Run does the steps in order. After an error the log tells what was done.
+// Run does the steps in order. After an error the log has what was done.
 func (m *Materializer) Run(ctx context.Context) error {
 	for i := range m.P.Steps {
 		// A step before may remove the file that has the attributes.
@@ -124,7 +124,7 @@ func (m *Materializer) dirs(p wspath.Path) error {
 	return err
 }
 
-// put exchanges content with what stands at a path.
+// put exchanges content with the file at a path.
 func (m *Materializer) put(ctx context.Context, s *plan.Step) error {
 	if s.Content.Staged == nil {
 		return m.putLink(ctx, s)
@@ -159,7 +159,7 @@ func (m *Materializer) put(ctx context.Context, s *plan.Step) error {
 		}
 		switch {
 		case errors.Is(last, fs.ErrNotExist):
-			// The folder is missing, or what stood there is gone.
+			// The folder is missing, or the file there is gone.
 			if err := m.dirs(s.Path); err != nil {
 				return err
 			}
@@ -170,7 +170,7 @@ func (m *Materializer) put(ctx context.Context, s *plan.Step) error {
 				}
 			}
 		case errors.Is(last, fs.ErrExist) && !exists:
-			exists = true // somebody made a file in between: it comes out
+			exists = true // another process made a file in between: it is displaced
 		case errors.Is(last, fs.ErrExist), errors.Is(last, syscall.EXDEV):
 			// The temporary name is in use, or the folder is another file system.
 			if err := m.stageAgain(s); err != nil {
@@ -183,7 +183,7 @@ func (m *Materializer) put(ctx context.Context, s *plan.Step) error {
 	return last
 }
 
-// stageAgain prepares the content once more beside its target. The first file
+// stageAgain prepares the content once more next to its target. The first file
 // is dropped with the request: where its folder was taken away, and comes back,
 // it comes back with it.
 func (m *Materializer) stageAgain(s *plan.Step) error {
@@ -210,7 +210,7 @@ func (m *Materializer) followed(from, to wspath.Path) {
 	}
 }
 
-// placed notes what now stands at a path.
+// placed notes what is now at a path.
 func (m *Materializer) placed(s *plan.Step) error {
 	at := m.Disk.Now()
 	info, err := s.Content.Staged.Info()
@@ -329,7 +329,7 @@ func (m *Materializer) isExpected(ctx context.Context, out *rootfs.Displaced, ex
 	return id == expect.ID, open, nil
 }
 
-// take renames away what stands at a path.
+// take renames away what is at a path.
 func (m *Materializer) take(ctx context.Context, s *plan.Step) error {
 	if s.Dir {
 		if err := m.leave(s.Path); err != nil {
@@ -428,7 +428,7 @@ func (m *Materializer) move(ctx context.Context, s *plan.Step) error {
 			}
 			return m.moved(ctx, s)
 		case errors.Is(err, fs.ErrExist) && d.out == nil:
-			// Somebody made something there in between.
+			// Another process made something there in between.
 			if d.out, err = m.takeTarget(s.To); err != nil {
 				return m.keep(s.To, d.out, err)
 			}

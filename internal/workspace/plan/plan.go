@@ -50,7 +50,7 @@ type stepKind uint8
 
 const (
 	StepPut   stepKind = iota + 1 // content at path, in place of what is expected there
-	StepTake                      // what stands at path goes, a folder with all in it
+	StepTake                      // removes what is at path, a directory recursively
 	StepMove                      // path goes to to, in place of the file expected there
 	StepSwap                      // path and to take each other's places
 	StepMkdir                     // a folder
@@ -65,7 +65,7 @@ type Step struct {
 	Content  *content.Content
 	Perm     fs.FileMode
 	Mode     object.Mode
-	Expect   *OnDisk // what stands at path; nil: nothing
+	Expect   *OnDisk // what is at path; nil: nothing
 	Target   *OnDisk // stepMove, stepSwap: what is at to; nil: nothing
 	Result   *OnDisk // what the step makes or leaves of a file; filled in by it
 	Dir      bool    // stepTake, stepMove: a directory; stepSwap: one of them at least is
@@ -156,7 +156,7 @@ func (p *Plan) target(o *op.Op, follow bool) (wspath.Path, *Node, error) {
 	return q, n, nil
 }
 
-// Judge checks a precondition against what stands at a path.
+// Judge checks a precondition against the state of a path.
 func (p *Plan) Judge(ctx context.Context, q wspath.Path, n *Node, c op.Condition) error {
 	if len(c.Match) == 0 && !c.NoneMatchAny {
 		return nil

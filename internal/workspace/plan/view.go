@@ -32,16 +32,16 @@ type OnDisk struct {
 	Racy bool // the stat alone does not prove that the content is still the same
 }
 
-// Node is what stands at a path of the view.
+// Node is the state of a path of the view.
 type Node struct {
 	Kind    op.Kind
 	Mode    object.Mode // git's, of files and links
 	ID      object.ID   // of files and links; zero before identify
 	perm    fs.FileMode
 	size    int64
-	disk    *OnDisk          // nil: nothing stands there
+	disk    *OnDisk          // nil: nothing is there
 	content *content.Content // set where this change set wrote it
-	origin  wspath.Path      // where it stood on disk before the change set; empty for what is new
+	origin  wspath.Path      // where it was on disk before the change set; empty for what is new
 	seen    *disk.Seen       // of a node that comes from the disk
 	attrs   wspath.Path      // of new content: origin of the file that it replaced; empty: none
 	chmod   bool             // the permission bits were changed, of a file from the disk

@@ -118,7 +118,7 @@ func (g *Progress) Dirty(paths []wspath.Path) {
 	}
 }
 
-// Follow tells that a folder was renamed: what has to be synced in it is under
+// Follow records that a directory was renamed: what has to be synced in it is under
 // the new name, or still under the old one where that is undone.
 func (g *Progress) Follow(from, to wspath.Path) {
 	g.mu.Lock()
@@ -134,7 +134,7 @@ func (g *Progress) Follow(from, to wspath.Path) {
 	}
 }
 
-// Settle tells that the disk agrees with commits, or that they are taken back
+// Settle records that the disk agrees with commits, or that they are taken back
 // by others of the list.
 func (g *Progress) Settle(seqs ...uint64) {
 	if len(seqs) == 0 {

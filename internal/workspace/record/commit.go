@@ -44,7 +44,7 @@ func (r *Recorder) sumOf(ctx context.Context, id object.ID) (string, error) {
 }
 
 // MessageEntries gives the entries as the commit's message lists them. Above
-// the number up to which they are listed, only what the trees do not tell is.
+// the number up to which they are listed, only what the trees do not show is.
 func (r *Recorder) MessageEntries(ctx context.Context, entries []Entry) ([]message.Entry, error) {
 	out := make([]message.Entry, len(entries))
 	for i := range entries {
@@ -101,7 +101,7 @@ func (r *Recorder) commitExternals(ctx context.Context, list []External, m messa
 		}
 		entries = append(entries, x.entry())
 	}
-	// What is gone goes first: a file may stand where a folder was.
+	// What is gone goes first: a file may be where a directory was.
 	edits = append(edits, puts...)
 	r.keepPermissions(entries)
 	m.Source = cmp.Or(m.Source, message.External)

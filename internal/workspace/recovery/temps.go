@@ -68,7 +68,7 @@ func (r *recovery) temp(ctx context.Context, dir, temp wspath.Path, digits uint6
 		return err
 	}
 	if sameFile {
-		return errs.Wrap(r.disk.Root.Drop(out), string(temp)) // a second name of a file that stands there
+		return errs.Wrap(r.disk.Root.Drop(out), string(temp)) // a second name of a file that is there
 	}
 	if home := r.homes[temp]; home != "" {
 		owner = home

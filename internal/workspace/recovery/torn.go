@@ -120,7 +120,7 @@ func (r *recovery) folders() error {
 		if last[p] {
 			continue
 		}
-		materialize.Rmdir(r.disk, p) // a file may stand there by now
+		materialize.Rmdir(r.disk, p) // a file may be there by now
 		r.progress.Dirty([]wspath.Path{p})
 	}
 	return nil

@@ -24,7 +24,7 @@ func (k *Keeper) CaptureAside(ctx context.Context, out *rootfs.Displaced, s *dis
 
 // RecordLate brings the bytes of what was displaced into history, if it lacks
 // them, and removes it: one external commit in which the path has them, and one
-// that takes that back, since what stands at the path is newer. The path is
+// that takes that back, since the file at the path is newer. The path is
 // locked by the caller, who settles the commits.
 func (k *Keeper) RecordLate(ctx context.Context, p wspath.Path, out *rootfs.Displaced, reason string) (seqs []uint64, err error) {
 	info, err := k.Disk.FS.Lstat(out.Temp)
@@ -53,7 +53,7 @@ func (k *Keeper) RecordLate(ctx context.Context, p wspath.Path, out *rootfs.Disp
 	defer k.Disk.Store.Discard(b)
 	seqs, err = k.Rec.Beside(ctx, p, s.Mode, b, reason)
 	if errs.Is(err, errs.Conflict) || errs.Is(err, errs.BadPath) {
-		return seqs, k.Rescue(out) // a folder stands there now, or a file above it
+		return seqs, k.Rescue(out) // a directory is there now, or a file above it
 	}
 	if err != nil {
 		return seqs, err
@@ -95,7 +95,7 @@ func (k *Keeper) lingerOn(l lingering) {
 // MaxToDrop bounds how many files wait aside to be removed.
 const MaxToDrop = 256
 
-// dropSoon removes a displaced file that stands aside, beside what comes next: a
+// dropSoon removes a displaced file in aside, concurrently with what comes next: a
 // start knows what to do with it. What waits is gone before a checkpoint that
 // covers its change.
 func (k *Keeper) dropSoon(l lingering) {

@@ -15,7 +15,7 @@
 //	sessions   small files read, large folders listed
 //	run        programs and scripts
 //	hooks      what an agent waits for before and after a tool
-//	forks      forks of a workspace, beside worktrees and copies
+//	forks      forks of a workspace, next to worktrees and copies
 //	before     this program and an earlier one in turns (-before)
 //	history    summary, diff and revert of a task; the first answer after a start
 //
