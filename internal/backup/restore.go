@@ -114,36 +114,14 @@ func clearStage(to vfs.FS, names []string) error {
 // clearAll removes what a restore makes.
 func clearAll(to vfs.FS, names []string) error {
 	for _, name := range slices.Backward(names) {
-		if err := removeAll(to, name); err != nil {
+		if err := vfs.RemoveAll(to, name); err != nil {
 			return err
 		}
 	}
-	if err := removeAll(to, StageDir); err != nil {
+	if err := vfs.RemoveAll(to, StageDir); err != nil {
 		return err
 	}
 	return to.SyncDir(".")
-}
-
-func removeAll(f vfs.FS, name string) error {
-	info, err := f.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if info.IsDir() {
-		list, err := f.ReadDir(name)
-		if err != nil {
-			return err
-		}
-		for _, e := range list {
-			if err := removeAll(f, name+"/"+e.Name); err != nil {
-				return err
-			}
-		}
-	}
-	return f.Remove(name)
 }
 
 // restorer writes below the stage.
@@ -188,7 +166,7 @@ func (r *restorer) run(m *manifest, names []string) error {
 	if err := to.SyncDir("."); err != nil {
 		return err
 	}
-	if err := removeAll(to, StageDir); err != nil {
+	if err := vfs.RemoveAll(to, StageDir); err != nil {
 		return err
 	}
 	return to.SyncDir(".")

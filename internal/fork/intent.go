@@ -37,15 +37,7 @@ func (s *Service) begin(into *workspace.Workspace, req merge.Request, own bool) 
 
 // resume takes back the merges that a stop interrupted.
 func (s *Service) resume(ctx context.Context) {
-	found := map[string]intent{}
-	err := s.o.State.View(func(tx *state.Tx) error {
-		return tx.ForEach(mergesBucket, "", func(key string, _ []byte) (bool, error) {
-			var x intent
-			_, err := tx.Get(mergesBucket, key, &x)
-			found[key] = x
-			return true, err
-		})
-	})
+	found, err := state.Map[intent](s.o.State, mergesBucket)
 	if err != nil {
 		s.o.Log.Warn("interrupted merges are not known", "error", err)
 	}

@@ -62,15 +62,7 @@ func identity(dir string) (dev, ino uint64, err error) {
 
 // finish does what a crash left half done.
 func (s *Service) finish(ctx context.Context) {
-	found := map[string]pending{}
-	err := s.o.State.View(func(tx *state.Tx) error {
-		return tx.ForEach(pendingBucket, "", func(key string, _ []byte) (bool, error) {
-			var p pending
-			_, err := tx.Get(pendingBucket, key, &p)
-			found[key] = p
-			return true, err
-		})
-	})
+	found, err := state.Map[pending](s.o.State, pendingBucket)
 	if err != nil {
 		s.o.Log.Warn("forks that were being made or deleted are not known", "error", err)
 	}

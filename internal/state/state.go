@@ -113,6 +113,25 @@ func All[T any](db *DB, bucket string) ([]T, error) {
 	return all, err
 }
 
+// Map reads every record of a bucket, by its key. One that is not a T is an error
+// that names its key, and is left out.
+func Map[T any](db *DB, bucket string) (map[string]T, error) {
+	all := map[string]T{}
+	var failed error
+	err := db.View(func(tx *Tx) error {
+		return tx.ForEach(bucket, "", func(key string, raw []byte) (bool, error) {
+			var r T
+			if err := json.Unmarshal(raw, &r); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("%s: record %q: %w", bucket, key, err))
+			} else {
+				all[key] = r
+			}
+			return true, nil
+		})
+	})
+	return all, errors.Join(failed, err)
+}
+
 // Put writes one record.
 func (db *DB) Put(bucket, key string, v any) error {
 	return db.Update(func(tx *Tx) error { return tx.Put(bucket, key, v) })

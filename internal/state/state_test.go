@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -239,4 +240,19 @@ func TestAnswersGoOnWithoutTheirLog(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	_ = a.Close() // says that the log is closed already
+}
+
+// Map leaves out a record that cannot be read, and names it: it is never taken for
+// an empty one.
+func TestMap(t *testing.T) {
+	db := NewMemory()
+	for key, v := range map[string]any{"a": 1, "b": "text", "c": 3} {
+		if err := db.Put("things", key, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := Map[int](db, "things")
+	if err == nil || !strings.Contains(err.Error(), `"b"`) || !maps.Equal(all, map[string]int{"a": 1, "c": 3}) {
+		t.Errorf("%v, %v", all, err)
+	}
 }

@@ -36,7 +36,7 @@ func (t *areaTx) rollback() {
 func (t *areaTx) finish() {
 	for _, name := range t.trash {
 		// What stays is swept when the folders are opened next.
-		_ = removeAll(t.f.fs, name)
+		_ = vfs.RemoveAll(t.f.fs, name)
 	}
 }
 
@@ -302,7 +302,7 @@ func checkMatch(op *AreaOp, exists bool, have object.ID) error {
 func (t *areaTx) mkdirs(name string) error {
 	made, err := t.f.mkdirs(name)
 	if made != "" {
-		t.undo = append(t.undo, func() error { return removeAll(t.f.fs, made) })
+		t.undo = append(t.undo, func() error { return vfs.RemoveAll(t.f.fs, made) })
 	}
 	return err
 }

@@ -139,7 +139,7 @@ func (f *Folders) sweep() error {
 	}
 	for _, e := range entries {
 		if wspath.IsTemp(e.Name) {
-			if err := removeAll(f.fs, e.Name); err != nil {
+			if err := vfs.RemoveAll(f.fs, e.Name); err != nil {
 				return errs.Wrap(err, "")
 			}
 		}
@@ -324,38 +324,6 @@ func (f *Folders) mkdirs(name string) (made string, err error) {
 		}
 	}
 	return made, nil
-}
-
-// removeAll removes a file or a folder with everything in it; what is not
-// there is no error. Links are removed, not followed.
-func removeAll(f vfs.FS, name string) error {
-	err := f.Remove(name)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	info, serr := f.Lstat(name)
-	if serr != nil {
-		if errors.Is(serr, fs.ErrNotExist) {
-			return nil
-		}
-		return serr
-	}
-	if !info.IsDir() {
-		return err
-	}
-	entries, err := f.ReadDir(name)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if err := removeAll(f, name+"/"+e.Name); err != nil {
-			return err
-		}
-	}
-	if err := f.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 func withPath(e *errs.Error, p AreaPath) *errs.Error {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"umbra/internal/errs"
+	"umbra/internal/vfs"
 	"umbra/internal/wspath"
 )
 
@@ -78,7 +79,7 @@ func (s *Service) dropFolders(id string) error {
 		f.write.Lock()
 		defer f.write.Unlock()
 	}
-	if err := removeAll(s.o.FS, id); err != nil {
+	if err := vfs.RemoveAll(s.o.FS, id); err != nil {
 		return errs.Wrap(err, "")
 	}
 	return errs.Wrap(s.o.FS.SyncDir("."), "")
@@ -113,7 +114,7 @@ func (s *Service) sweep() error {
 		if !wspath.IsTemp(e.Name) && (!ok || !rec.Deleted) {
 			continue
 		}
-		if err := removeAll(s.o.FS, e.Name); err != nil {
+		if err := vfs.RemoveAll(s.o.FS, e.Name); err != nil {
 			return errs.Wrap(err, "")
 		}
 	}

@@ -36,7 +36,7 @@ var (
 	inFolder  = wstest.InFolder
 	files     = wstest.Files
 	diffMaps  = wstest.DiffMaps
-	removeAll = wstest.RemoveAll
+	removeAll = vfs.RemoveAll
 )
 
 // memRecords keeps what an opener knows of its workspaces.

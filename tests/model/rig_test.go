@@ -410,7 +410,7 @@ func (g *rig) byHand(o op) error {
 		}
 		return wstest.Write(g.top, name, t)
 	case "del", "rmdir":
-		return wstest.RemoveAll(g.top, name)
+		return vfs.RemoveAll(g.top, name)
 	case "mv":
 		to := "ws/" + o.arg
 		if err := wstest.MkdirAll(g.top, path.Dir(to)); err != nil {
@@ -424,7 +424,7 @@ func (g *rig) byHand(o op) error {
 	case "-x":
 		return g.top.Chmod(name, g.disk[o.path].Info.Mode.Perm()&^0o111)
 	case "ln":
-		if err := wstest.RemoveAll(g.top, name); err != nil {
+		if err := vfs.RemoveAll(g.top, name); err != nil {
 			return err
 		}
 		return wstest.Write(g.top, name, wstest.Thing{Mode: object.Symlink, Data: o.arg})

@@ -89,24 +89,34 @@ func (p *Plan) put(q wspath.Path, old, n *Node, reverts []message.EntryRef) erro
 	return p.View.set(q, n)
 }
 
-// edit plays OpEdit: the bytes on disk, changed by the caller.
-func (p *Plan) edit(ctx context.Context, i int) error {
+// existing resolves the path of an operation on a file or link that must exist.
+func (p *Plan) existing(ctx context.Context, i int) (wspath.Path, *Node, error) {
 	o := &p.req.Ops[i]
 	q, n, err := p.target(o, true)
 	if err != nil {
-		return err
+		return q, n, err
 	}
 	p.Ops[i].Path = q
 	switch n.Kind {
 	case op.KindNone:
 		if err := p.Judge(ctx, q, n, o.If); err != nil {
-			return err
+			return q, n, err
 		}
-		return disk.ErrNotFound(q)
+		err = disk.ErrNotFound(q)
 	case op.KindDir:
-		return &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "The path is a directory.", Path: string(q)}
+		err = &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "The path is a directory.", Path: string(q)}
 	case op.KindSpecial:
-		return disk.ErrSpecial(q)
+		err = disk.ErrSpecial(q)
+	}
+	return q, n, err
+}
+
+// edit plays OpEdit: the bytes on disk, changed by the caller.
+func (p *Plan) edit(ctx context.Context, i int) error {
+	o := &p.req.Ops[i]
+	q, n, err := p.existing(ctx, i)
+	if err != nil {
+		return err
 	}
 	if err := p.touch(ctx, q, n); err != nil {
 		return err
@@ -175,22 +185,11 @@ func (p *Plan) setMode(q wspath.Path, n *Node, mode object.Mode, o *op.Op) {
 // chmod plays OpChmod.
 func (p *Plan) chmod(ctx context.Context, i int) error {
 	o := &p.req.Ops[i]
-	q, n, err := p.target(o, true)
+	q, n, err := p.existing(ctx, i)
 	if err != nil {
 		return err
 	}
-	p.Ops[i].Path = q
-	switch n.Kind {
-	case op.KindNone:
-		if err := p.Judge(ctx, q, n, o.If); err != nil {
-			return err
-		}
-		return disk.ErrNotFound(q)
-	case op.KindDir:
-		return &errs.Error{Kind: errs.Conflict, Code: "is_a_directory", Detail: "The path is a directory.", Path: string(q)}
-	case op.KindSpecial:
-		return disk.ErrSpecial(q)
-	case op.KindSymlink:
+	if n.Kind == op.KindSymlink {
 		return disk.ErrNotFound(q)
 	}
 	if o.Mode == nil {

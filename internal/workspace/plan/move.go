@@ -51,19 +51,24 @@ func (p *Plan) inTree(q wspath.Path) (bool, error) {
 // ErrStop ends a walk that has found what it looked for.
 var ErrStop = errs.New(errs.Internal, "stop", "")
 
+// ends resolves both paths of a rename or copy; old is what is at the target.
+func (p *Plan) ends(i int) (from, to wspath.Path, n, old *Node, err error) {
+	o := &p.req.Ops[i]
+	if from, n, err = p.target(o, false); err != nil {
+		return from, to, n, nil, err
+	}
+	if to, err = p.resolve(o.To, false); err != nil {
+		return from, to, n, nil, err
+	}
+	p.Ops[i].Path, p.Ops[i].To = from, to
+	old, err = p.toPlace(from, n, to, o.Overwrite)
+	return from, to, n, old, err
+}
+
 // rename plays OpRename.
 func (p *Plan) rename(ctx context.Context, i int) error {
 	o := &p.req.Ops[i]
-	from, n, err := p.target(o, false)
-	if err != nil {
-		return err
-	}
-	to, err := p.resolve(o.To, false)
-	if err != nil {
-		return err
-	}
-	p.Ops[i].Path, p.Ops[i].To = from, to
-	old, err := p.toPlace(from, n, to, o.Overwrite)
+	from, to, n, old, err := p.ends(i)
 	if err != nil {
 		return err
 	}
@@ -201,16 +206,7 @@ func (p *Plan) moveRecorded(from, to wspath.Path, o *op.Op) (bool, error) {
 // copy plays OpCopy.
 func (p *Plan) copy(ctx context.Context, i int) error {
 	o := &p.req.Ops[i]
-	from, n, err := p.target(o, false)
-	if err != nil {
-		return err
-	}
-	to, err := p.resolve(o.To, false)
-	if err != nil {
-		return err
-	}
-	p.Ops[i].Path, p.Ops[i].To = from, to
-	old, err := p.toPlace(from, n, to, o.Overwrite)
+	from, to, n, old, err := p.ends(i)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (h *MemHost) MkdirAll(dir string) error {
 }
 
 // RemoveAll is host.Host's.
-func (h *MemHost) RemoveAll(dir string) error { return RemoveAll(h.Top, h.name(dir)) }
+func (h *MemHost) RemoveAll(dir string) error { return vfs.RemoveAll(h.Top, h.name(dir)) }
 
 // Stat is host.Host's.
 func (h *MemHost) Stat(dir string) (vfs.Info, error) { return h.Top.Stat(h.name(dir)) }
@@ -72,29 +72,6 @@ func (h *MemHost) Homes() []string { return []string{"/home/me"} }
 
 // GitRules is host.Host's.
 func (h *MemHost) GitRules(string) ([]byte, *ignore.Index, error) { return nil, nil, nil }
-
-// RemoveAll removes what stands at a name with all in it; nothing is no error.
-func RemoveAll(f vfs.FS, name string) error {
-	info, err := f.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if info.IsDir() {
-		list, err := f.ReadDir(name)
-		if err != nil {
-			return err
-		}
-		for _, e := range list {
-			if err := RemoveAll(f, name+"/"+e.Name); err != nil {
-				return err
-			}
-		}
-	}
-	return f.Remove(name)
-}
 
 // MkdirAll makes a folder and those above it.
 func MkdirAll(f vfs.FS, dir string) error {
