@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"syscall"
 )
 
@@ -129,7 +130,7 @@ func classify(err error) (Kind, string, string) {
 		return Unavailable, "out_of_descriptors", "The server is out of file descriptors."
 	case errors.Is(err, syscall.EIO):
 		return Unavailable, "io_error", "The disk reported an error."
-	// What follows is met where somebody changes a path while it is used.
+	// The following occur where another process changes a path while it is used.
 	case errors.Is(err, syscall.ENOTDIR):
 		return Conflict, "not_a_directory", "A part of the path is a file."
 	case errors.Is(err, syscall.EISDIR):
@@ -140,12 +141,20 @@ func classify(err error) (Kind, string, string) {
 		return Conflict, "target_exists", "The target already exists."
 	case errors.Is(err, syscall.ELOOP):
 		return Conflict, "file_changing", "A link was put in the path while it was used."
+	case notLink(err):
+		return Conflict, "file_changing", "A link in the path was replaced while it was used."
 	case errors.Is(err, syscall.EXDEV):
 		return Conflict, "crosses_file_systems", "The path leads to another file system, or out of the workspace."
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		return BadPath, "bad_path", "A name in the path is too long."
 	}
 	return Internal, "internal_error", "Something went wrong inside the server."
+}
+
+// notLink reports whether a path was read as a link and is none (readlink(2), EINVAL).
+func notLink(err error) bool {
+	at, ok := errors.AsType[*fs.PathError](err)
+	return ok && strings.HasPrefix(at.Op, "readlink") && errors.Is(at.Err, syscall.EINVAL)
 }
 
 // KindOf gives the kind of the first *Error in the chain; system errors are

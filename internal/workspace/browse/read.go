@@ -2,6 +2,8 @@ package browse
 
 import (
 	"context"
+	"errors"
+	"io"
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
@@ -33,17 +35,6 @@ func (r *Reader) OpenFile(ctx context.Context, p wspath.Path) (*Opened, error) {
 	if o := r.openKnown(p); o != nil {
 		return o, nil
 	}
-	for try := 1; ; try++ {
-		o, err := r.openResolved(ctx, p)
-		if err == nil || errs.KindOf(err) != errs.Internal || ctx.Err() != nil || try == disk.Tries {
-			return o, err
-		}
-		// A directory or link on the way may have been replaced since it was resolved.
-	}
-}
-
-// openResolved opens the file that a path leads to.
-func (r *Reader) openResolved(ctx context.Context, p wspath.Path) (*Opened, error) {
 	v := plan.NewView(r.disk, gitstore.Snapshot{}, nil)
 	q, err := v.Resolve(p, true)
 	if err != nil {
@@ -130,8 +121,8 @@ func (r *Reader) openOnce(ctx context.Context, q wspath.Path) (*Opened, bool, er
 		}
 	}
 	f.Close()
-	if err != nil && after.Size == info.Size {
-		return nil, false, errs.Wrap(err, string(q))
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil // it shrank
 	}
-	return nil, false, errs.Wrap(serr, string(q))
+	return nil, false, errs.Wrap(errors.Join(err, serr), string(q))
 }

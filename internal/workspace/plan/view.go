@@ -7,7 +7,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
@@ -413,13 +412,7 @@ func (v *View) readlink(n *Node) (string, error) {
 		return n.content.Target, nil
 	}
 	target, err := v.disk.FS.Readlink(string(n.origin))
-	if errors.Is(err, syscall.EINVAL) {
-		return "", disk.ErrChanging(n.origin) // no link any more
-	}
-	if err != nil {
-		return "", errs.Wrap(err, string(n.origin))
-	}
-	return target, nil
+	return target, errs.Wrap(err, string(n.origin))
 }
 
 func splitTarget(target string) []string {
