@@ -186,7 +186,7 @@ func TestVerifyRepair(t *testing.T) {
 			if err := os.CopyFS(filepath.Join(repo, "objects"), os.DirFS(filepath.Join(apart, "objects"))); err != nil {
 				t.Log(err) // folders that are there
 			}
-		}, all("*.pack", flipped)}, "was damaged, and stands in damaged/"},
+		}, all("*.pack", flipped)}, "was damaged, and is in damaged/"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := whole.copyTo(t)
