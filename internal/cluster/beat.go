@@ -131,6 +131,15 @@ func (n *Node) beat(c *conn) bool {
 	}
 	now := n.opts.boot()
 	life.until.Store(int64(sent + life.lease))
+	n.note(life, rows, found, EngineState{Standbys: standbys, Version: c.server.version, Latency: now - sent}, now)
+	// Without mu: the lanes ask for the engine's state under their lock.
+	n.lanes.wake()
+	return true
+}
+
+// note keeps what an answered beat found: the others' rows, the engine's settings
+// and its state, whose reason it adds.
+func (n *Node) note(life *Life, rows []*seen, found settings, state EngineState, now time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	// A gap means that the engine was away, perhaps for all.
@@ -141,16 +150,13 @@ func (n *Node) beat(c *conn) bool {
 	n.renewed()
 	n.observe(rows, now)
 	n.draining = n.peers[life.ID] != nil && n.peers[life.ID].Draining
-	reason := ""
 	if name, value, off := found.off(n.opts.Replication); off {
-		reason = "replication_off"
-		if n.state.Reason != reason {
+		state.Reason = "replication_off"
+		if n.state.Reason != state.Reason {
 			n.opts.Log.Error("the engine stopped waiting for a standby: writes are refused", "setting", name, "value", value)
 		}
 	}
-	n.state = EngineState{Reason: reason, Standbys: standbys, Version: c.server.version, Latency: now - sent}
-	n.lanes.wake()
-	return true
+	n.state = state
 }
 
 // watch looks for another server when a beat gets no answer: it may be one that

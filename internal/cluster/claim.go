@@ -46,7 +46,9 @@ func (n *Node) Create(ctx context.Context, w Workspace) (created bool, err error
 	err = n.write(ctx, func(ctx context.Context, c *conn) error {
 		tag, err := c.Exec(ctx, `INSERT INTO workspace (id, kind, namespace, pinned) VALUES ($1, $2, NULLIF($3, ''), NULLIF($4, '')) ON CONFLICT (id) DO NOTHING`,
 			w.ID, w.Kind, w.Namespace, w.Pinned)
-		made <- err == nil && tag.RowsAffected() == 1
+		if err == nil { // else it may run again
+			made <- tag.RowsAffected() == 1
+		}
 		return err
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -117,6 +118,7 @@ func TestHealthy(t *testing.T) {
 		{"two nodes make the schema at once", testSchemaRace},
 		{"one name is one live node", testNames},
 		{"claims", testClaims},
+		{"a beat and the lanes", testBeatBesideLanes},
 		{"a store on several nodes", testStore},
 		{"the sweeper", testSweep},
 		{"status and drain", testStatus},
@@ -133,6 +135,30 @@ func testConformance(t *testing.T, p *clustertest.Pair) {
 		s.nodes = append(s.nodes, open(t, url, name))
 	}
 	sinktest.Run(t, s)
+}
+
+// within ends the test's process with the stacks of all goroutines if f takes
+// longer than a limit: what it waits for is in the output.
+func within(limit time.Duration, what string, f func()) {
+	timer := time.AfterFunc(limit, func() {
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("%s takes longer than %v", what, limit))
+	})
+	defer timer.Stop()
+	f()
+}
+
+// testBeatBesideLanes holds what a lane holds while it asks for the engine's state:
+// a beat that is answered meanwhile must leave the state to be asked for.
+func testBeatBesideLanes(t *testing.T, p *clustertest.Pair) {
+	n := open(t, p.A.Database(t), "n1")
+	n.lanes.mu.Lock()
+	defer n.lanes.mu.Unlock()
+	n.mu.Lock()
+	beaten := n.beaten
+	n.mu.Unlock()
+	within(20*time.Second, "a beat", func() { <-beaten })
+	within(20*time.Second, "the engine's state beside a beat", func() { n.Engine() })
 }
 
 func testSchemaRace(t *testing.T, p *clustertest.Pair) {

@@ -353,13 +353,13 @@ func TestFaults(t *testing.T) {
 		w.mu.Lock()
 		before := len(w.acked)
 		w.mu.Unlock()
-		w.fault(kind)
+		within(5*time.Minute, "the fault "+kind, func() { w.fault(kind) })
 		w.mu.Lock()
 		t.Logf("%s: %d acknowledged, %d of them meanwhile, %d unknown, %d refused", kind, len(w.acked), len(w.acked)-before, w.unknowns, len(w.refused))
 		w.mu.Unlock()
 	}
 	close(ended)
-	working.Wait()
+	within(time.Minute, "the end of the clients", working.Wait)
 	if len(w.acked) < 10*len(kinds) {
 		t.Errorf("only %d writes were acknowledged", len(w.acked))
 	}
@@ -367,7 +367,7 @@ func TestFaults(t *testing.T) {
 	// What is in the log now, for a node that was not there.
 	n4 := open(t, w.pair.A.URL(), "n4", func(o *Options) { o.Log = nil })
 	for _, m := range w.members {
-		m.node.abandon()
+		within(time.Minute, "the end of "+m.name, m.node.abandon)
 	}
 	found := map[string]string{}
 	for i := range workspaces {

@@ -336,7 +336,9 @@ func (n *Node) enlist(ctx context.Context, life *Life) (holder *Peer, beat int64
 						return row.Scan(&p.Life, &p.Name, &p.Address, &p.URL, &p.Version, &p.Draining, &f.beat)
 					})
 			})
-			result <- f
+			if err == nil { // else it may run again
+				result <- f
+			}
 			return err
 		})
 		if err != nil {

@@ -82,7 +82,9 @@ func (n *Node) due(ctx context.Context) ([]string, error) {
 	err := n.write(ctx, func(ctx context.Context, c *conn) error {
 		var keys []string
 		err := c.QueryRow(ctx, `SELECT coalesce(array_agg(key), '{}') FROM (SELECT key FROM garbage WHERE not_before < now() ORDER BY not_before LIMIT $1) g`, sweepBatch).Scan(&keys)
-		result <- keys
+		if err == nil { // else it may run again
+			result <- keys
+		}
 		return err
 	})
 	if err != nil {
@@ -97,7 +99,9 @@ func (n *Node) sweeps(ctx context.Context) ([]int64, error) {
 	err := n.write(ctx, func(ctx context.Context, c *conn) error {
 		var numbers []int64
 		err := c.QueryRow(ctx, `SELECT sweeps FROM cluster`).Scan(&numbers)
-		result <- numbers
+		if err == nil { // else it may run again
+			result <- numbers
+		}
 		return err
 	})
 	if err != nil {
@@ -269,7 +273,9 @@ func (n *Node) named(ctx context.Context, store blob.Store, ws string) (map[stri
 			if errors.Is(err, pgx.ErrNoRows) {
 				err = nil
 			}
-			result <- r
+			if err == nil { // else it may run again
+				result <- r
+			}
 			return err
 		})
 		if err != nil {

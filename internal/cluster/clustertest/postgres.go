@@ -209,13 +209,13 @@ func (s *Server) try(name string, args ...string) (string, error) {
 	cmd := s.command(name, args...)
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
-	timer := time.AfterFunc(patience, func() {
-		if cmd.Process != nil {
-			_ = cmd.Process.Kill()
-		}
-	})
+	cmd.WaitDelay = time.Second // for a child that keeps its output open
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	timer := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
-	if err := cmd.Run(); err != nil {
+	if err := cmd.Wait(); err != nil {
 		return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, out.String(), problems.String())
 	}
 	return strings.TrimSpace(out.String()), nil
@@ -280,8 +280,12 @@ func (s *Server) Kill() {
 	for _, pid := range s.freeze() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	<-s.exited
-	s.process = nil
+	select {
+	case <-s.exited:
+		s.process = nil
+	case <-time.After(patience):
+		s.t.Fatalf("PostgreSQL %s was killed, and something keeps its output open:\n%s", s.Name, s.log.tail(40))
+	}
 }
 
 // Stop shuts the server down properly.
