@@ -113,15 +113,15 @@ func (t *text) UnmarshalJSON(raw []byte) error {
 
 // payload has the fields of all agents that are used here.
 type payload struct {
-	Event     string          `json:"hook_event_name"`
-	Session   string          `json:"session_id"`
+	Event     text            `json:"hook_event_name"`
+	Session   text            `json:"session_id"`
 	Cwd       text            `json:"cwd"`
 	Model     text            `json:"model"`
 	TurnID    text            `json:"turn_id"`
 	PromptID  text            `json:"prompt_id"`
 	AgentID   text            `json:"agent_id"`
 	Prompt    json.RawMessage `json:"prompt"`
-	Tool      string          `json:"tool_name"`
+	Tool      text            `json:"tool_name"`
 	ToolUseID text            `json:"tool_use_id"`
 	Input     json.RawMessage `json:"tool_input"`
 	Time      json.RawMessage `json:"timestamp"`
@@ -214,9 +214,16 @@ func ReadInput(r io.Reader) ([]byte, error) {
 	return text, nil
 }
 
+// Origin is what is known of an event without its input.
+type Origin struct {
+	Event string // its name, where the input does not have one; may be empty
+	Dir   string // the agent's working directory, absolute; may be empty
+}
+
 // Parse maps one event of agent. Unknown events are Ignored and unknown fields
-// are skipped. Errors wrap ErrAgent or ErrInput; they never quote the input.
-func Parse(agent string, input []byte) (*Event, error) {
+// are skipped; a field of another type than expected is taken for absent. Errors
+// wrap ErrAgent or ErrInput; they never quote the input.
+func Parse(agent string, input []byte, from Origin) (*Event, error) {
 	names, ok := kinds[agent]
 	if !ok {
 		return nil, ErrAgent
@@ -225,19 +232,26 @@ func Parse(agent string, input []byte) (*Event, error) {
 	if err := json.Unmarshal(input, &p); err != nil {
 		return nil, ErrInput
 	}
-	switch agent {
-	case "cursor":
+	if agent == "cursor" {
 		p.fromCursor()
-	case "copilot":
-		p.fromCopilot()
+	}
+	p.Cwd = text(directory(string(p.Cwd), from.Dir))
+	if agent == "copilot" {
+		p.fromCopilot(from.Event)
+	}
+	if p.Event == "" {
+		p.Event = text(from.Event)
 	}
 	e := &Event{
-		Kind: names[p.Event], Name: p.Event, Agent: agent, Session: p.Session, Cwd: string(p.Cwd),
-		Model: string(p.Model), Tool: p.Tool, Turn: string(p.TurnID), Subagent: string(p.AgentID), At: scalar(p.Time),
+		Kind: names[string(p.Event)], Name: string(p.Event), Agent: agent, Session: string(p.Session), Cwd: string(p.Cwd),
+		Model: string(p.Model), Tool: string(p.Tool), Turn: string(p.TurnID), Subagent: string(p.AgentID), At: scalar(p.Time),
 		Transcript: string(p.Transcript),
 	}
 	if e.Turn == "" {
 		e.Turn = string(p.PromptID)
+	}
+	if e.Name == "" && agent != "copilot" { // whose form without names has events that look alike
+		return nil, fmt.Errorf("%w: hook_event_name is missing", ErrInput)
 	}
 	if e.Kind == Ignored {
 		return e, nil
@@ -268,9 +282,33 @@ func Parse(agent string, input []byte) (*Event, error) {
 	return e, nil
 }
 
+// ofTool reports whether an event is of a tool, or is of unknown kind; event is its
+// name where the input has none.
+func ofTool(agent, event string, input []byte) bool {
+	var p payload
+	_ = json.Unmarshal(input, &p)
+	for _, name := range []text{p.Event, p.EventName, text(event)} {
+		if kind, ok := kinds[agent][string(name)]; ok {
+			return kind == Begin || kind == End
+		}
+	}
+	return true
+}
+
+// directory returns where the agent works: what its input says, relative to dir.
+func directory(said, dir string) string {
+	switch {
+	case filepath.IsAbs(said) && strings.IndexByte(said, 0) < 0:
+		return said
+	case said == "" || dir == "" || strings.IndexByte(said, 0) >= 0:
+		return dir
+	}
+	return filepath.Join(dir, said)
+}
+
 // tool reads what a tool's begin and end have.
 func (e *Event) tool(p *payload) error {
-	if e.Tool == "" {
+	if e.Tool == "" && (e.Kind == Begin || p.ToolUseID == "") {
 		return fmt.Errorf("%w: tool_name is missing", ErrInput)
 	}
 	if harmless(e.Tool, p.Input) {
@@ -370,7 +408,7 @@ func scalar(raw json.RawMessage) string {
 // fromCursor gives Cursor's fields the names of the others.
 func (p *payload) fromCursor() {
 	if p.Conversation != "" {
-		p.Session = string(p.Conversation)
+		p.Session = p.Conversation
 	}
 	p.TurnID = p.Generation
 	if p.Cwd == "" {
@@ -390,22 +428,29 @@ func (p *payload) fromCursor() {
 // cursorShell is the name of Cursor's shell tool in preToolUse.
 const cursorShell = "Shell"
 
-// fromCopilot gives the camelCase form of Copilot CLI the names of the others.
-func (p *payload) fromCopilot() {
+// given reports whether a member is there and not null.
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+// fromCopilot gives the camelCase form of Copilot CLI the names of the others. event
+// is the name that the hook was given as a flag.
+func (p *payload) fromCopilot(event string) {
 	if p.Event == "" {
-		p.Event = string(p.EventName)
+		p.Event = p.EventName
+	}
+	if p.Event == "" {
+		p.Event = text(event)
 	}
 	if p.Session == "" {
-		p.Session = string(p.SessionID)
+		p.Session = p.SessionID
 	}
 	if p.Session == "" && p.Cwd != "" {
 		// Early versions send no session: there is one for each directory.
-		p.Session = "directory-" + digest(string(p.Cwd))[:12]
+		p.Session = text("directory-" + digest(string(p.Cwd))[:12])
 	}
 	if p.Tool == "" {
-		p.Tool = string(p.ToolName)
+		p.Tool = p.ToolName
 	}
-	if p.Input == nil {
+	if !given(p.Input) {
 		p.Input = p.ToolArgs
 	}
 	// The arguments may be a JSON document in a string.
@@ -415,13 +460,13 @@ func (p *payload) fromCopilot() {
 	}
 	if p.Event == "" { // the camelCase form does not name its event
 		switch {
-		case p.Tool != "" && p.ToolResult != nil:
+		case p.Tool != "" && given(p.ToolResult):
 			p.Event = "postToolUse"
-		case p.Tool != "" && p.Error != nil:
+		case p.Tool != "" && given(p.Error):
 			p.Event = "postToolUseFailure"
 		case p.Tool != "":
 			p.Event = "preToolUse"
-		case p.Prompt != nil:
+		case given(p.Prompt):
 			p.Event = "userPromptSubmitted"
 		case p.Reason != "":
 			p.Event = "sessionEnd"
@@ -445,7 +490,7 @@ func result(p *payload) string {
 }
 
 func (e *Event) add(name string, content *string) {
-	if name == "" {
+	if name == "" || strings.IndexByte(name, 0) >= 0 { // no file has such a name
 		return
 	}
 	if !filepath.IsAbs(name) && filepath.IsAbs(e.Cwd) {

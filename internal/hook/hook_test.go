@@ -23,7 +23,7 @@ func recorded(t *testing.T, agent, file string) []*Event {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		e, err := Parse(agent, bytes.ReplaceAll(line, []byte("$WS"), []byte("/ws")))
+		e, err := Parse(agent, bytes.ReplaceAll(line, []byte("$WS"), []byte("/ws")), Origin{})
 		if err != nil {
 			t.Fatalf("%s: %v: %s", file, err, line)
 		}
@@ -106,7 +106,7 @@ func TestPatchPathsAndContent(t *testing.T) {
 	if !slices.Equal(p.Paths, want) {
 		t.Errorf("paths %+v, want %+v", p.Paths, want)
 	}
-	e, err := Parse("claude-code", []byte(`{"session_id":"s","cwd":"/w","hook_event_name":"PreToolUse","tool_name":"Write","tool_use_id":"1","tool_input":{"file_path":"x","content":""}}`))
+	e, err := Parse("claude-code", []byte(`{"session_id":"s","cwd":"/w","hook_event_name":"PreToolUse","tool_name":"Write","tool_use_id":"1","tool_input":{"file_path":"x","content":""}}`), Origin{})
 	if err != nil || len(e.Paths) != 1 || e.Paths[0] != (Path{"/w/x", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}) {
 		t.Errorf("%+v, %v", e, err)
 	}
@@ -119,7 +119,7 @@ func sum(s string) string {
 
 func TestEqualIDsOfTwoSessionsDiffer(t *testing.T) {
 	id := func(session string) string {
-		e, err := Parse("codex", []byte(`{"session_id":"`+session+`","hook_event_name":"PreToolUse","tool_name":"Bash","tool_use_id":"call_1"}`))
+		e, err := Parse("codex", []byte(`{"session_id":"`+session+`","hook_event_name":"PreToolUse","tool_name":"Bash","tool_use_id":"call_1"}`), Origin{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,14 +132,14 @@ func TestEqualIDsOfTwoSessionsDiffer(t *testing.T) {
 
 func TestBadInput(t *testing.T) {
 	for _, text := range []string{``, `[]`, `{`, `{"hook_event_name":1}`, `{"hook_event_name":"PreToolUse","tool_name":"Bash"}`, `{"hook_event_name":"PreToolUse","session_id":"s"}`} {
-		if _, err := Parse("codex", []byte(text)); !errors.Is(err, ErrInput) {
+		if _, err := Parse("codex", []byte(text), Origin{}); !errors.Is(err, ErrInput) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	if _, err := Parse("codxe", []byte(`{}`)); !errors.Is(err, ErrAgent) {
+	if _, err := Parse("codxe", []byte(`{}`), Origin{}); !errors.Is(err, ErrAgent) {
 		t.Error(err)
 	}
-	if e, err := Parse("codex", []byte(`{"hook_event_name":"Later","more":[1]}`)); err != nil || e.Kind != Ignored {
+	if e, err := Parse("codex", []byte(`{"hook_event_name":"Later","more":[1]}`), Origin{}); err != nil || e.Kind != Ignored {
 		t.Error(e, err)
 	}
 	if _, err := ReadInput(strings.NewReader(strings.Repeat(" ", MaxInput+1))); !errors.Is(err, ErrTooLarge) {
@@ -151,7 +151,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("codex", []byte(`{"session_id":"s","hook_event_name":"PreToolUse","tool_name":"apply_patch","tool_input":{"command":"*** Add File: a"}}`))
 	f.Add("gemini-cli", []byte(`{"session_id":"s","hook_event_name":"AfterTool","tool_name":"replace","tool_input":{"file_path":"a"}}`))
 	f.Fuzz(func(t *testing.T, agent string, text []byte) {
-		e, err := Parse(agent, text)
+		e, err := Parse(agent, text, Origin{})
 		if (e == nil) == (err == nil) {
 			t.Fatal("an event and an error, or neither")
 		}

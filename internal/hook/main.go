@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -188,9 +189,10 @@ func (v *Invocation) Main(stdin io.Reader, stdout, stderr io.Writer, started tim
 	}
 	done := make(chan result, 1)
 	longer := make(chan time.Time, 1)
+	var passes atomic.Bool
 	dir := v.home()
 	go func() {
-		out, err := v.run(stdin, dir, deadline, longer, sender, start)
+		out, err := v.run(stdin, dir, deadline, longer, &passes, sender, start)
 		done <- result{out, err}
 	}()
 	var res result
@@ -211,26 +213,40 @@ func (v *Invocation) Main(stdin io.Reader, stdout, stderr io.Writer, started tim
 		if _, err := stdout.Write(res.out); err == nil {
 			return 0
 		}
-		return v.fail(stderr, dir, errors.New("standard output is closed"))
+		res.err = errors.New("standard output is closed")
 	}
-	return v.fail(stderr, dir, res.err)
+	return v.fail(stderr, dir, res.err, passes.Load())
 }
 
-// fail logs why the event was not handled.
-func (v *Invocation) fail(stderr io.Writer, dir string, err error) int {
+// refused is the status that has an agent not run a tool. After a prompt or at an
+// agent's stop it would have the prompt dropped, or the agent go on for ever: such an
+// event gets failed, which agents show and do not obey.
+const (
+	failed  = 1
+	refused = 2
+)
+
+// fail logs why the event was not handled. passes is whether the event is of no tool.
+func (v *Invocation) fail(stderr io.Writer, dir string, err error, passes bool) int {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	logLine(dir, fmt.Sprintf("%s %s: %s\n", time.Now().UTC().Format(time.RFC3339), v.Agent, text))
-	if v.Block {
-		fmt.Fprintf(stderr, "umbra: hook: %s\n", text)
-		return 2
+	if !v.Block {
+		return 0
 	}
-	return 0
+	fmt.Fprintf(stderr, "umbra: hook: %s\n", text)
+	if passes {
+		return failed
+	}
+	return refused
 }
 
-func (v *Invocation) run(stdin io.Reader, dir string, deadline time.Time, longer chan<- time.Time, sender Sender, start func(string) error) ([]byte, error) {
+func (v *Invocation) run(stdin io.Reader, dir string, deadline time.Time, longer chan<- time.Time, passes *atomic.Bool, sender Sender, start func(string) error) ([]byte, error) {
 	input, err := ReadInput(stdin)
 	if err != nil {
 		return nil, err
+	}
+	if v.Block {
+		passes.Store(!ofTool(v.Agent, v.Event, input))
 	}
 	tree := worktreeOf(v.Agent, input)
 	if tree != nil {

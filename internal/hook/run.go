@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // ErrUnreachable is wrapped by errors of a Send that reached no server: the
@@ -73,29 +74,13 @@ func (r *Runner) Run(input []byte) (out []byte, err error) {
 	return p.send()
 }
 
-// parse reads the event. A name that was given as a flag takes the place of one
-// that the input does not have.
+// parse reads the event. A hook runs in its agent's directory.
 func (r *Runner) parse(input []byte) (*Event, error) {
-	e, err := Parse(r.Agent, input)
-	if r.Event == "" || err != nil || e.Name != "" && e.Session != "" {
-		return e, err
-	}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(input, &fields) != nil {
-		return nil, ErrInput
-	}
-	if _, named := fields["hook_event_name"]; named {
-		return e, nil
-	}
-	name, err := json.Marshal(r.Event)
+	dir, err := os.Getwd()
 	if err != nil {
-		return nil, err
+		dir = "" // it was removed
 	}
-	fields["hook_event_name"] = name
-	if input, err = json.Marshal(fields); err != nil {
-		return nil, err
-	}
-	return Parse(r.Agent, input)
+	return Parse(r.Agent, input, Origin{Event: r.Event, Dir: dir})
 }
 
 // step is the work of one event: first the session's state is brought up to date
@@ -158,6 +143,7 @@ func (p *step) apply(s *sessionState) {
 	p.fill(s)
 	p.ends = append(p.ends, s.take(func(c *openCall) bool { return c.Done != "" })...)
 	p.orphans(s)
+	p.ran(s)
 	// mine reports whether a call is of the agent that the event is about.
 	mine := func(c *openCall) bool {
 		if e.Subagent != "" {
@@ -295,6 +281,12 @@ func (p *step) applyEnd(s *sessionState) {
 	})
 	switch {
 	case found:
+	case e.shellRan(s):
+		return
+	case s.unpaired(e) >= 0:
+		i := s.unpaired(e)
+		c = s.Calls[i]
+		s.Calls = slices.Delete(s.Calls, i, i+1)
 	case e.CallID != "":
 		c = openCall{ID: e.CallID, Tool: e.Tool} // its begin left no state
 	default:
@@ -303,6 +295,47 @@ func (p *step) applyEnd(s *sessionState) {
 	p.main = len(p.ends)
 	p.end(status, c)
 	p.others, s.Others = s.Others, nil
+}
+
+// shellRan notes that a shell of Cursor's has run which has an ID, and reports whether
+// the event is of such a shell: its postToolUse says how it ended. A version without
+// that event has it ended by the next one (see ran).
+func (e *Event) shellRan(s *sessionState) bool {
+	if e.Agent != "cursor" || e.ToolUseID != "" || e.Tool != cursorShell {
+		return false
+	}
+	for i := range s.Calls {
+		if c := &s.Calls[i]; c.ToolUseID != "" && !c.Ran && c.Command == e.CommandSHA256 && c.Subagent == e.Subagent {
+			c.Ran = true
+			return true
+		}
+	}
+	return false
+}
+
+// ran ends shells that have run and got no event of their own after that.
+func (p *step) ran(s *sessionState) {
+	e := p.e
+	p.end("ok", s.take(func(c *openCall) bool {
+		return c.Ran && c.Subagent == e.Subagent && (e.Kind != End || e.ToolUseID != "" && e.ToolUseID != c.ToolUseID)
+	})...)
+}
+
+// unpaired returns the index of the only call that an end can mean if just one of
+// its two events has an ID; -1 if there is none, or several.
+func (s *sessionState) unpaired(e *Event) int {
+	only := -1
+	for i := range s.Calls {
+		c := &s.Calls[i]
+		if c.Tool != e.Tool || e.Tool == "" || c.Subagent != e.Subagent || (c.ToolUseID == "") == (e.ToolUseID == "") {
+			continue
+		}
+		if only >= 0 {
+			return -1
+		}
+		only = i
+	}
+	return only
 }
 
 // applyEdited notes a file for the end of the editing tool that is running.
@@ -483,20 +516,15 @@ type beginBody struct {
 }
 
 func (r *Runner) beginCall(e *Event, id string) ([]byte, error) {
-	cwd := e.Cwd
-	if cwd == "" {
-		// A hook runs in its agent's directory.
-		var err error
-		if cwd, err = os.Getwd(); err != nil {
-			return nil, err
-		}
+	if e.Cwd == "" {
+		return nil, fmt.Errorf("%w: cwd is missing, and the hook has no directory", ErrInput)
 	}
 	session := e.Session
 	if label(session) != session {
 		session = digest(session)
 	}
 	return r.call("/calls", beginBody{
-		Agent: e.Agent, Session: session, Cwd: cwd, CallID: id, Subtask: legalized(e.Subagent),
+		Agent: e.Agent, Session: session, Cwd: e.Cwd, CallID: id, Subtask: legalized(e.Subagent),
 		Tool: label(e.Tool), Model: label(e.Model), Prompt: label(e.Turn),
 		CommandSHA256: e.CommandSHA256, Paths: e.Paths, OnlyPaths: e.OnlyPaths,
 	})
@@ -533,11 +561,11 @@ func (r *Runner) call(path string, body any) ([]byte, error) {
 	return answer, nil
 }
 
-// label makes a text fit for a name: 1 to 256 characters without control
-// characters.
+// label makes a text fit for a name: at most 256 characters, none of them a
+// control character or U+FFFD, which a server refuses.
 func label(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
+		if r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError {
 			return -1
 		}
 		return r

@@ -23,6 +23,7 @@ type openCall struct {
 	Subagent string `json:"subagent,omitempty"`
 	Command  string `json:"command,omitempty"` // SHA-256 of a shell's command
 	Paths    []Path `json:"paths,omitempty"`   // to be declared at the end
+	Ran      bool   `json:"ran,omitempty"`     // Cursor's shell has run; see shellRan
 	// Done is the status of an end that is being sent. If the server does not answer
 	// it, or the process is killed, it is sent again with the session's next event.
 	Done string `json:"done,omitempty"`

@@ -112,8 +112,14 @@ func (e *Event) declare(raw json.RawMessage) {
 			e.CommandSHA256 = hex.EncodeToString(sum[:])
 		}
 	}
+	if len(e.Paths) > maxPaths { // judged as what a shell changes
+		e.Paths = nil
+	}
 	e.OnlyPaths = len(e.Paths) > 0
 }
+
+// maxPaths is how many paths a server accepts for one call.
+const maxPaths = 10_000
 
 // Headers of the files in a patch.
 const (

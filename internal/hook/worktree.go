@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,15 +16,16 @@ const worktreeLimit = 5 * time.Minute
 // worktree is an event by which Claude Code asks for a directory of its own for an
 // agent, or gives it back.
 type worktree struct {
-	Event string `json:"hook_event_name"`
-	Name  string `json:"name"`
-	Cwd   string `json:"cwd"`
-	Path  string `json:"worktree_path"`
+	Event text `json:"hook_event_name"`
+	Name  text `json:"name"`
+	Cwd   text `json:"cwd"`
+	Path  text `json:"worktree_path"`
 }
 
 // worktreeOf reads such an event; nil for any other.
 func worktreeOf(agent string, input []byte) *worktree {
 	var w worktree
+	// A field of another type is taken for absent.
 	if agent != "claude-code" || json.Unmarshal(input, &w) != nil || w.Event != "WorktreeCreate" && w.Event != "WorktreeRemove" {
 		return nil
 	}
@@ -48,22 +50,27 @@ func (w *worktree) run(r *Runner) (out []byte, err error) {
 	}
 	if w.Event == "WorktreeRemove" {
 		for _, k := range list.Workspaces {
-			if k.Of != "" && k.Root != nil && *k.Root == filepath.Clean(w.Path) {
+			if k.Of != "" && k.Root != nil && *k.Root == filepath.Clean(string(w.Path)) {
 				return nil, r.ask("DELETE", "/workspaces/"+k.ID, nil, nil)
 			}
 		}
 		return nil, fmt.Errorf("%s is not the directory of a fork", w.Path)
 	}
+	here, err := os.Getwd()
+	if err != nil {
+		here = "" // it was removed
+	}
+	cwd := directory(string(w.Cwd), here)
 	var parent *known
 	for i, k := range list.Workspaces {
-		if k.Root != nil && within(w.Cwd, *k.Root) && (parent == nil || len(*k.Root) > len(*parent.Root)) {
+		if k.Root != nil && within(cwd, *k.Root) && (parent == nil || len(*k.Root) > len(*parent.Root)) {
 			parent = &list.Workspaces[i]
 		}
 	}
 	if parent == nil {
-		return nil, fmt.Errorf("%s is in no workspace of the server", w.Cwd)
+		return nil, fmt.Errorf("%s is in no workspace of the server", cwd)
 	}
-	body, err := json.Marshal(map[string]string{"kind": "copy", "name": plainName(w.Name)})
+	body, err := json.Marshal(map[string]string{"kind": "copy", "name": plainName(string(w.Name))})
 	if err != nil {
 		return nil, err
 	}
