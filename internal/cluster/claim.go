@@ -151,7 +151,7 @@ func (n *Node) Claim(ctx context.Context, ws string) (*Claim, error) {
 				found = true
 				// Without a standby that is waited for, what the claim read may be
 				// on one machine alone.
-				off = n.lanes.unsafe(names)
+				off = n.unsafe(names)
 				mine = is != nil && *is && (pinned == "" || pinned == n.opts.Name)
 				switch {
 				case ownerID != nil:

@@ -115,6 +115,8 @@ func TestHealthy(t *testing.T) {
 		run  func(t *testing.T, p *clustertest.Pair)
 	}{
 		{"the sink does what every sink does", testConformance},
+		{"records on several nodes do what every backend does", testRecordsConformance},
+		{"a transaction of records that comes late does nothing", testLateTwin},
 		{"two nodes make the schema at once", testSchemaRace},
 		{"one name is one live node", testNames},
 		{"claims", testClaims},
@@ -467,7 +469,7 @@ func testRefusals(t *testing.T, p *clustertest.Pair) {
 	db := strings.TrimSuffix(url[strings.LastIndexByte(url, '/')+1:], "?sslmode=disable")
 	p.A.In(db).SQL("UPDATE cluster SET schema = 9, min_schema = 8")
 	var r *Refusal
-	if err := run(url); !errors.As(err, &r) || r.Code != "schema_newer" || r.Sentence != "The cluster's schema is 9; this program knows up to 1." {
+	if err := run(url); !errors.As(err, &r) || r.Code != "schema_newer" || r.Sentence != "The cluster's schema is 9; this program knows up to 2." {
 		t.Errorf("a newer schema: %v", err)
 	}
 	p.A.In(db).SQL("UPDATE cluster SET min_schema = 1")

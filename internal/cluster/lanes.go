@@ -359,7 +359,7 @@ func (l *lanes) send(c *conn, batch []*group) (map[string]int64, error) {
 	}); err != nil {
 		return nil, err
 	}
-	if len(stands) > 0 && (c.noticed.Load() || l.unsafe(names)) {
+	if len(stands) > 0 && (c.noticed.Load() || l.n.unsafe(names)) {
 		return nil, sink.ErrUnknown
 	}
 	return stands, nil
@@ -367,11 +367,11 @@ func (l *lanes) send(c *conn, batch []*group) (map[string]int64, error) {
 
 // unsafe reports whether the engine did not wait for a standby when a statement
 // ran.
-func (l *lanes) unsafe(names string) bool {
-	if _, _, off := (settings{names, "on", "on"}).off(l.n.opts.Replication); !off {
+func (n *Node) unsafe(names string) bool {
+	if _, _, off := (settings{names, "on", "on"}).off(n.opts.Replication); !off {
 		return false
 	}
-	l.n.setReason("replication_off")
+	n.setReason("replication_off")
 	return true
 }
 
@@ -434,7 +434,7 @@ func (l *lanes) resolve(c *conn, batch []*group) ([]*group, error) {
 	}); err != nil {
 		return nil, err
 	}
-	if len(nonces) > 0 && (c.noticed.Load() || l.unsafe(names)) {
+	if len(nonces) > 0 && (c.noticed.Load() || l.n.unsafe(names)) {
 		return nil, sink.ErrUnknown
 	}
 	var rest []*group

@@ -185,6 +185,8 @@ var scenarios = []scenario{
 	{"after an outage no node takes from all others", outage, nil},
 	{"an engine that no longer waits gets no writes", replicationOff, nil},
 	{"an engine that cannot be reached refuses, and comes back", unreachable, nil},
+	{"records whose answers were lost are counted once", recordsLostAnswer, nil},
+	{"without a standby a change of records is not acknowledged", recordsStandbyAway, nil},
 	{"a claim sees an append that was on its way", claimWaits, nil},
 	{"a claim takes nothing from a node that began to live while it waited", claimWaitsForLife, nil},
 }

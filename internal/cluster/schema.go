@@ -14,7 +14,7 @@ import (
 
 // migrations lead from one schema to the next; the first makes that of an empty
 // database. A migration must leave the program before it running: it adds.
-var migrations = []migration{{min: 1, statements: first}}
+var migrations = []migration{{min: 1, statements: first}, {min: 1, statements: writers}}
 
 type migration struct {
 	min        int // the oldest program, by its newest schema, that works with it
@@ -77,6 +77,16 @@ var first = append([]string{
 	)`,
 	`CREATE INDEX garbage_due ON garbage (not_before)`,
 }, journalPartitions()...)
+
+// writers are for transactions of records: their outcomes are found by it.
+var writers = []string{
+	`CREATE TABLE writer (
+		id bigint PRIMARY KEY,
+		nonce bigint NOT NULL DEFAULT 0,
+		fence bigint NOT NULL DEFAULT 0,
+		used timestamptz NOT NULL DEFAULT now()
+	) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02)`,
+}
 
 func journalPartitions() []string {
 	var list []string

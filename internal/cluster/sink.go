@@ -379,7 +379,7 @@ func (s *Sink) Swap(ctx context.Context, sw *sink.Switch) error {
 			return nil
 		case err != nil:
 			return err
-		case c.noticed.Load() || s.n.lanes.unsafe(names):
+		case c.noticed.Load() || s.n.unsafe(names):
 			return errSent
 		}
 		found <- &ver
@@ -410,7 +410,7 @@ func (n *Node) switched(row pgx.Row, c *conn) (bool, error) {
 		return false, nil
 	case err != nil:
 		return false, err
-	case c.noticed.Load() || n.lanes.unsafe(names):
+	case c.noticed.Load() || n.unsafe(names):
 		return false, errSent
 	}
 	return true, nil

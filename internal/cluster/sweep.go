@@ -153,7 +153,11 @@ func (n *Node) beginSweep(ctx context.Context, store blob.Store) (int64, error) 
 	err = n.write(ctx, func(ctx context.Context, c *conn) error {
 		// Older numbers stay known: this sweep may end before it has written the
 		// object, and one that was paused may write it late.
-		_, err := c.Exec(ctx, `UPDATE cluster SET sweeps = (ARRAY[$1::bigint] || sweeps)[1:100]`, next)
+		if _, err := c.Exec(ctx, `UPDATE cluster SET sweeps = (ARRAY[$1::bigint] || sweeps)[1:100]`, next); err != nil {
+			return err
+		}
+		// Nodes that were killed left them behind.
+		_, err := c.Exec(ctx, `DELETE FROM writer WHERE used < now() - interval '1 day'`)
 		return err
 	})
 	if err != nil {

@@ -72,6 +72,16 @@ func testRecords(t *testing.T, b state.Backend) {
 		}
 		return nil
 	}))
+	if g, ok := b.(state.Getter); ok {
+		for key, want := range map[string]string{"a": "", "big": big, "binary": "\x00\xff'\\"} {
+			if got, found, err := g.Get("other", key); err != nil || !found || string(got) != want {
+				t.Errorf("%s: %d bytes, found %v, %v", key, len(got), found, err)
+			}
+		}
+		if _, found, err := g.Get("none", "a"); found || err != nil {
+			t.Error(found, err)
+		}
+	}
 	do(t, b.Update(func(tx state.BackendTx) error {
 		do(t, tx.Put("odd", "a", []byte("again")))
 		do(t, errors.Join(tx.Delete("odd", "ä"), tx.Delete("odd", "none"), tx.Delete("none", "a"), tx.DeleteBucket("other"), tx.DeleteBucket("none")))

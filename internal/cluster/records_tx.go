@@ -1,0 +1,501 @@
+package cluster
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"umbra/gitstore/sink"
+	"umbra/internal/state"
+)
+
+// recordTx is one transaction of records. It is used by one goroutine.
+type recordTx struct {
+	r        *Records
+	deadline time.Time
+	writable bool
+	single   bool    // one statement, in no transaction
+	w        *writer // of a writable one; nil: it must not be used again
+
+	c      *conn
+	failed error // of the engine: the transaction is over
+
+	// What the transaction has changed so far.
+	dropped map[string]bool              // buckets
+	changed map[string]map[string][]byte // a nil value is a deleted record
+}
+
+// How many records a walk reads at a time: most end soon.
+const (
+	firstPage = 64
+	laterPage = 256
+)
+
+func (t *recordTx) begin() string {
+	if t.writable {
+		return `BEGIN ISOLATION LEVEL SERIALIZABLE`
+	}
+	return `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`
+}
+
+// query runs a statement that reads. The first one begins the transaction, and is
+// repeated on another connection while the engine does not answer.
+func (t *recordTx) query(read func(pgx.Rows) error, sql string, args ...any) error {
+	if t.failed != nil {
+		return t.failed
+	}
+	for attempt := 0; ; attempt++ {
+		began := t.c != nil
+		err := t.send(read, sql, args...)
+		if err == nil {
+			return nil
+		}
+		if t.c != nil {
+			t.r.n.e.drop(t.c)
+			t.c = nil
+		}
+		if began || final(err) || errors.Is(err, ErrClosed) || !t.r.pause(attempt+3, t.deadline) {
+			t.failed = err
+			return t.r.failure(err)
+		}
+	}
+}
+
+func (t *recordTx) send(read func(pgx.Rows) error, sql string, args ...any) error {
+	began := t.c != nil
+	if !began {
+		var err error
+		if t.c, err = t.r.take(t.deadline); err != nil {
+			return err
+		}
+	}
+	defer t.r.guard(t.c, t.deadline)()
+	b := &pgx.Batch{}
+	if !began && !t.single {
+		b.Queue(t.begin())
+	}
+	b.Queue(sql, args...).Query(func(rows pgx.Rows) error {
+		if err := read(rows); err != nil {
+			return err
+		}
+		return rows.Err()
+	})
+	return t.c.SendBatch(context.Background(), b).Close()
+}
+
+// end gives the connection back. No caller waits for the end of a transaction that
+// changes nothing.
+func (t *recordTx) end() {
+	c := t.c
+	if c == nil {
+		return
+	}
+	t.c = nil
+	if c.gone() || c.PgConn().TxStatus() == 'I' {
+		t.r.put(c)
+		return
+	}
+	t.r.running.Add(1)
+	go func() {
+		defer t.r.running.Done()
+		release := t.r.guard(c, time.Now().Add(time.Second))
+		_, err := c.Exec(context.Background(), `ROLLBACK`)
+		release()
+		if err != nil {
+			t.r.n.e.drop(c)
+			return
+		}
+		t.r.put(c)
+	}()
+}
+
+// own returns what the transaction itself made of a record.
+func (t *recordTx) own(bucket, key string) (value []byte, known bool) {
+	if value, known = t.changed[bucket][key]; known {
+		return value, true
+	}
+	return nil, t.dropped[bucket]
+}
+
+// Get implements state.BackendTx.
+func (t *recordTx) Get(bucket, key string) (value []byte, found bool, err error) {
+	if value, known := t.own(bucket, key); known {
+		return value, value != nil, nil
+	}
+	err = t.query(func(rows pgx.Rows) error {
+		value, found = nil, false
+		for rows.Next() {
+			if err := rows.Scan(&value); err != nil {
+				return err
+			}
+			value, found = orEmpty(value), true
+		}
+		return nil
+	}, `SELECT value FROM record WHERE bucket = $1 AND key = $2`, bucket, []byte(key))
+	return value, found, err
+}
+
+// Put implements state.BackendTx.
+func (t *recordTx) Put(bucket, key string, value []byte) error {
+	return t.change(bucket, key, append([]byte{}, value...))
+}
+
+// Delete implements state.BackendTx.
+func (t *recordTx) Delete(bucket, key string) error { return t.change(bucket, key, nil) }
+
+func (t *recordTx) change(bucket, key string, value []byte) error {
+	if !t.writable {
+		return state.ErrReadOnly
+	}
+	if t.changed[bucket] == nil {
+		if t.changed == nil {
+			t.changed = map[string]map[string][]byte{}
+		}
+		t.changed[bucket] = map[string][]byte{}
+	}
+	t.changed[bucket][key] = value
+	return nil
+}
+
+// DeleteBucket implements state.BackendTx.
+func (t *recordTx) DeleteBucket(bucket string) error {
+	if !t.writable {
+		return state.ErrReadOnly
+	}
+	if t.dropped == nil {
+		t.dropped = map[string]bool{}
+	}
+	t.dropped[bucket] = true
+	delete(t.changed, bucket)
+	return nil
+}
+
+// pair is a record in a walk.
+type pair struct {
+	key   string
+	value []byte
+}
+
+const (
+	ascendPage  = `SELECT key, value FROM record WHERE bucket = $1 AND key >= $2 ORDER BY key LIMIT $3`
+	descendPage = `SELECT key, value FROM record WHERE bucket = $1 AND key < $2 ORDER BY key DESC LIMIT $3`
+)
+
+// Ascend implements state.BackendTx.
+func (t *recordTx) Ascend(bucket, from string, fn func(key string, value []byte) (bool, error)) error {
+	own := t.ownSorted(bucket)
+	own = own[sort.Search(len(own), func(i int) bool { return own[i].key >= from }):]
+	return t.walk(bucket, from, ascendPage, own, func(a, b string) bool { return a < b }, func(last string) string { return last + "\x00" }, fn)
+}
+
+// Descend implements state.BackendTx.
+func (t *recordTx) Descend(bucket, before string, fn func(key string, value []byte) (bool, error)) error {
+	own := t.ownSorted(bucket)
+	own = own[:sort.Search(len(own), func(i int) bool { return own[i].key >= before })]
+	slices.Reverse(own)
+	return t.walk(bucket, before, descendPage, own, func(a, b string) bool { return a > b }, func(last string) string { return last }, fn)
+}
+
+// ownSorted returns what the transaction has changed in a bucket.
+func (t *recordTx) ownSorted(bucket string) []pair {
+	list := make([]pair, 0, len(t.changed[bucket]))
+	for key, value := range t.changed[bucket] {
+		list = append(list, pair{key, value})
+	}
+	slices.SortFunc(list, func(a, b pair) int { return cmp.Compare(a.key, b.key) })
+	return list
+}
+
+// walk merges the records of the database, a page at a time, with own, which are
+// newer. less is the order of the walk, and next the bound of the page after a key.
+func (t *recordTx) walk(bucket, bound, page string, own []pair, less func(a, b string) bool, next func(last string) string, fn func(string, []byte) (bool, error)) error {
+	var rows []pair
+	more, size := !t.dropped[bucket], firstPage
+	for {
+		if len(rows) == 0 && more {
+			var err error
+			if rows, err = t.page(page, bucket, bound, size); err != nil {
+				return err
+			}
+			if more = len(rows) == size; more {
+				bound = next(rows[len(rows)-1].key)
+			}
+			size = laterPage
+		}
+		var p pair
+		switch {
+		case len(rows) == 0 && len(own) == 0:
+			return nil
+		case len(own) == 0 || len(rows) > 0 && less(rows[0].key, own[0].key):
+			p, rows = rows[0], rows[1:]
+		default:
+			if len(rows) > 0 && rows[0].key == own[0].key {
+				rows = rows[1:]
+			}
+			p, own = own[0], own[1:]
+			if p.value == nil {
+				continue
+			}
+		}
+		if again, err := fn(p.key, p.value); err != nil || !again {
+			return err
+		}
+	}
+}
+
+func (t *recordTx) page(sql, bucket, bound string, size int) (list []pair, err error) {
+	err = t.query(func(rows pgx.Rows) error {
+		list = make([]pair, 0, size)
+		for rows.Next() {
+			var key, value []byte
+			if err := rows.Scan(&key, &value); err != nil {
+				return err
+			}
+			list = append(list, pair{string(key), orEmpty(value)})
+		}
+		return nil
+	}, sql, bucket, []byte(bound), size)
+	return list, err
+}
+
+// The statements of a commit that changes something. Each does nothing unless the
+// writer's row is as it was left.
+const (
+	dropBucket  = `DELETE FROM record r USING writer w WHERE r.bucket = $1 AND w.id = $2 AND w.nonce = $3 AND w.fence = $4`
+	writeRecord = `WITH me AS (UPDATE writer SET nonce = $1, used = now() WHERE id = $2 AND nonce = $3 AND fence = $4 RETURNING id),
+		put AS (
+			INSERT INTO record (bucket, key, value)
+			SELECT p.bucket, p.key, p.value FROM unnest($5::text[], $6::bytea[], $7::bytea[]) AS p (bucket, key, value), me
+			ON CONFLICT (bucket, key) DO UPDATE SET ver = record.ver + 1, value = excluded.value),
+		gone AS (
+			DELETE FROM record r USING unnest($8::text[], $9::bytea[]) AS g (bucket, key), me
+			WHERE r.bucket = g.bucket AND r.key = g.key)
+		SELECT current_setting('synchronous_standby_names') FROM me`
+	// It waits for a transaction of the writer that is on its way, and for the
+	// standby: what it finds is for ever.
+	fenceWriter = `UPDATE writer SET fence = $2, used = now() WHERE id = $1 RETURNING nonce, current_setting('synchronous_standby_names')`
+)
+
+// run runs an Update once. done says that err is its result; else nothing was done,
+// and another attempt may do it.
+func (t *recordTx) run(fn func(state.BackendTx) error) (done bool, err error) {
+	defer t.end()
+	err = fn(t)
+	switch {
+	case t.failed != nil:
+		return final(t.failed), t.r.failure(t.failed)
+	case err != nil:
+		return true, err
+	case len(t.changed) == 0 && len(t.dropped) == 0:
+		return t.commitRead()
+	}
+	if t.c == nil {
+		if t.c, err = t.r.take(t.deadline); err != nil {
+			return false, err
+		}
+	}
+	nonce := random63()
+	t.r.n.opts.at("record")
+	stands, err := t.write(nonce)
+	t.r.n.opts.at("recorded")
+	switch {
+	case err == nil && stands:
+		t.w.nonce = nonce
+		return true, nil
+	case err == nil:
+		t.w = nil
+		return false, errLost
+	case again(err):
+		t.drop()
+		return false, err
+	case refused(err):
+		t.drop()
+		return final(err), t.r.failure(err)
+	}
+	t.drop()
+	return t.resolve(nonce)
+}
+
+// errLost says that a writer's row does not exist any more.
+var errLost = errors.New("the row of the writer is gone")
+
+func (t *recordTx) drop() {
+	t.r.n.e.drop(t.c)
+	t.c = nil
+}
+
+// commitRead commits what only read: the commit says whether all of it was of one
+// state.
+func (t *recordTx) commitRead() (done bool, err error) {
+	if t.c == nil {
+		return true, nil
+	}
+	release := t.r.guard(t.c, t.deadline)
+	_, err = t.c.Exec(context.Background(), `COMMIT`)
+	release()
+	if err != nil {
+		t.drop()
+		return false, err
+	}
+	return true, nil
+}
+
+// write sends the changes and the commit. An error that is neither a refusal nor to
+// be repeated leaves the outcome open.
+func (t *recordTx) write(nonce int64) (stands bool, err error) {
+	w, b := t.w, &pgx.Batch{}
+	if t.c.PgConn().TxStatus() == 'I' {
+		b.Queue(t.begin())
+	}
+	for bucket := range t.dropped {
+		b.Queue(dropBucket, bucket, w.id, w.nonce, w.fence)
+	}
+	buckets, keys, values := []string{}, [][]byte{}, [][]byte{}
+	goneBuckets, goneKeys := []string{}, [][]byte{}
+	for bucket, records := range t.changed {
+		for key, value := range records {
+			if value != nil {
+				buckets, keys, values = append(buckets, bucket), append(keys, []byte(key)), append(values, value)
+			} else if !t.dropped[bucket] {
+				goneBuckets, goneKeys = append(goneBuckets, bucket), append(goneKeys, []byte(key))
+			}
+		}
+	}
+	// In one order, so that two transactions wait for each other in one.
+	sort.Sort(&inOrder{buckets, keys, values})
+	sort.Sort(&inOrder{goneBuckets, goneKeys, nil})
+	names := ""
+	b.Queue(writeRecord, nonce, w.id, w.nonce, w.fence, buckets, keys, values, goneBuckets, goneKeys).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(&names)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		stands = err == nil
+		return err
+	})
+	b.Queue(`COMMIT`)
+	defer t.r.guard(t.c, t.deadline)()
+	t.c.noticed.Store(false)
+	if err := t.c.SendBatch(context.Background(), b).Close(); err != nil {
+		return false, err
+	}
+	if stands && (t.c.noticed.Load() || t.r.n.unsafe(names)) {
+		return false, sink.ErrUnknown
+	}
+	return stands, nil
+}
+
+// inOrder sorts records by bucket and key.
+type inOrder struct {
+	buckets      []string
+	keys, values [][]byte
+}
+
+func (o *inOrder) Len() int { return len(o.buckets) }
+
+func (o *inOrder) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(o.buckets[i], o.buckets[j]), bytes.Compare(o.keys[i], o.keys[j])) < 0
+}
+
+func (o *inOrder) Swap(i, j int) {
+	o.buckets[i], o.buckets[j] = o.buckets[j], o.buckets[i]
+	o.keys[i], o.keys[j] = o.keys[j], o.keys[i]
+	if o.values != nil {
+		o.values[i], o.values[j] = o.values[j], o.values[i]
+	}
+}
+
+// writer takes one that is free, or makes one.
+func (r *Records) writer(deadline time.Time) (*writer, error) {
+	r.mu.Lock()
+	if n := len(r.writers); n > 0 {
+		w := r.writers[n-1]
+		r.writers = r.writers[:n-1]
+		r.mu.Unlock()
+		return w, nil
+	}
+	r.mu.Unlock()
+	c, err := r.take(deadline)
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{id: random63()}
+	release := r.guard(c, deadline)
+	c.noticed.Store(false)
+	_, err = c.Exec(context.Background(), `INSERT INTO writer (id) VALUES ($1)`, w.id)
+	release()
+	if err != nil || c.noticed.Load() {
+		r.n.e.drop(c)
+		return nil, errors.Join(err, errSent)
+	}
+	r.put(c)
+	return w, nil
+}
+
+// keep gives a writer back, if there is one.
+func (r *Records) keep(w *writer) {
+	if w == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writers = append(r.writers, w)
+}
+
+// resolve finds out whether a transaction was done whose commit was not answered; what
+// it returns is as run's. Where that cannot be known in time, the writer is not used
+// again.
+func (t *recordTx) resolve(nonce int64) (done bool, err error) {
+	fence := random63()
+	for attempt := 3; ; attempt++ {
+		found, err := t.r.fence(t.w, fence, t.deadline)
+		switch {
+		case errors.Is(err, errLost):
+			// The row is older than the transaction: where it is not, neither is that.
+			t.w = nil
+			return false, err
+		case err == nil:
+			t.w.nonce, t.w.fence = found, fence
+			if found == nonce {
+				return true, nil
+			}
+			return false, errSent
+		}
+		if !t.r.pause(attempt, t.deadline) {
+			t.w = nil
+			return true, sink.Unknown(err)
+		}
+	}
+}
+
+func (r *Records) fence(w *writer, fence int64, deadline time.Time) (nonce int64, err error) {
+	r.n.opts.at("resolve record")
+	c, err := r.take(deadline)
+	if err != nil {
+		return 0, err
+	}
+	release := r.guard(c, deadline)
+	c.noticed.Store(false)
+	var names string
+	err = c.QueryRow(context.Background(), fenceWriter, w.id, fence).Scan(&nonce, &names)
+	release()
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		r.put(c)
+		return 0, errLost
+	case err != nil:
+		r.n.e.drop(c)
+		return 0, err
+	case c.noticed.Load() || r.n.unsafe(names):
+		r.put(c)
+		return 0, sink.ErrUnknown
+	}
+	r.put(c)
+	return nonce, nil
+}
