@@ -7,8 +7,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"umbra/internal/blob/blobtest"
+	"umbra/internal/cluster/clustertest"
+	"umbra/tests/harness"
 )
 
 // short are the faults of make test.
@@ -43,4 +48,35 @@ func TestFaults(t *testing.T) {
 	if got := w.acknowledged(); got < 10*len(kinds) {
 		t.Errorf("only %d writes were acknowledged", got)
 	}
+}
+
+// newWorld starts engine, store and three nodes, and makes workspaces.
+func newWorld(t *testing.T, spaces int) *world {
+	t.Helper()
+	w := clients(t)
+	w.pair, w.s3 = clustertest.Start(t, clustertest.Options{Standby: true}), blobtest.Start(t)
+	for i := range 3 {
+		w.members = append(w.members, w.join(fmt.Sprintf("n%d", i+1), i == 0))
+	}
+	w.open(spaces)
+	return w
+}
+
+// join starts a node. The first makes the cluster.
+func (w *world) join(name string, first bool) *member {
+	w.t.Helper()
+	m := &member{name: name, front: clustertest.NewLink(w.t, "127.0.0.1:1"), store: clustertest.NewLink(w.t, strings.TrimPrefix(w.s3.URL, "http://")),
+		engines: []*clustertest.Link{clustertest.NewLink(w.t, w.pair.A.Address()), clustertest.NewLink(w.t, w.pair.B.Address())}}
+	url := w.pair.A.URL(m.engines[0].Address(), m.engines[1].Address())
+	blobs := "s3://" + blobtest.Bucket + "/prod?region=us-east-1&path_style=true&endpoint=http://" + m.store.Address()
+	env := []string{"AWS_ACCESS_KEY_ID=" + blobtest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + blobtest.SecretKey}
+	if first {
+		if status, stdout, stderr := harness.Run(w.t, env, "cluster", "init", "--lease", lease.String(), "--cluster", url, "--blobs", blobs); status != 0 {
+			w.t.Fatalf("init: %s%s", stdout, stderr)
+		}
+	}
+	m.server = harness.Start(w.t, harness.Options{Env: append(env, "UMBRA_CLUSTER_WAIT="+wait.String()),
+		Args: []string{"--cluster", url, "--blobs", blobs, "--node", name, "--advertise", "http://" + m.front.Address()}})
+	m.front.Retarget(strings.TrimPrefix(m.server.Address, "http://"))
+	return m
 }
