@@ -61,7 +61,11 @@ type Cluster struct {
 	Advertise   string        `key:"advertise"` // where other nodes reach this one; empty: http://<host name>:<port>
 	PublicURL   string        `key:"public_url"`
 	Replication string        `key:"replication"` // sync, provider, none
-	Wait        time.Duration `key:"wait"`        // for an answer of PostgreSQL
+	Wait        time.Duration `key:"wait"`        // for an answer of PostgreSQL, and while a workspace moves
+	// UnsealedBytes bounds the log of one workspace that is not in the store yet.
+	UnsealedBytes Size `key:"unsealed_bytes"`
+	// GarbageGrace is how long a dropped object stays in the store.
+	GarbageGrace time.Duration `key:"garbage_grace"`
 }
 
 // On reports whether the server is a node of a cluster.
@@ -328,7 +332,7 @@ func Default() Config {
 			Streams:      1024,
 		},
 		Retention: Retention{Interval: time.Hour},
-		Cluster:   Cluster{Replication: ReplicationSync, Wait: 8 * time.Second},
+		Cluster:   Cluster{Replication: ReplicationSync, Wait: 8 * time.Second, UnsealedBytes: 64 << 20, GarbageGrace: 24 * time.Hour},
 	}
 }
 

@@ -53,6 +53,8 @@ func (c *Config) validate() error {
 		{"cluster.public_url", checkBase(c.Cluster.PublicURL)},
 		{"cluster.replication", oneOf(c.Cluster.Replication, ReplicationSync, ReplicationProvider, ReplicationNone)},
 		{"cluster.wait", between(int(c.Cluster.Wait/time.Millisecond), 100, 60_000)},
+		{"cluster.unsealed_bytes", between(int(c.Cluster.UnsealedBytes), 2<<20, 4<<30)},
+		{"cluster.garbage_grace", between(int(c.Cluster.GarbageGrace/time.Second), 60, 365*86_400)},
 		{"exec.concurrency", between(c.Exec.Concurrency, 1, 1024)},
 		{"exec.output_bytes", between(int(c.Exec.OutputBytes), 1<<10, 1<<30)},
 		{"exec.timeout", between(int(c.Exec.Timeout/time.Second), 1, 86_340)},

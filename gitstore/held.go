@@ -17,23 +17,8 @@ import (
 // journal, which replay reads as any other. From then on it works as ever, without
 // syncs, and each group is appended to the log before it is accepted.
 
-// Stopped is closed when a store with a sink can take no more writes: it was fenced,
-// or the outcome of a group is unknown. It is to be closed, and opened again by who
-// has a claim. Nil without a sink.
-func (s *Store) Stopped() <-chan struct{} {
-	if s.held == nil {
-		return nil
-	}
-	return s.held.Stopped()
-}
-
-// StopCause returns why the store stopped, nil as long as it has not.
-func (s *Store) StopCause() error {
-	if s.held == nil {
-		return nil
-	}
-	return s.held.Cause()
-}
+// Held returns the log of a store with a sink; nil without one.
+func (s *Store) Held() *remote.Log { return s.held }
 
 // whole waits until all packs are on the local disk, which git needs; it does
 // nothing without a sink.
@@ -103,7 +88,7 @@ func (s *Store) checkHeld(tail *sink.Tail) error {
 		return nil
 	}
 	s.pub.pos = tail.Next() - 1
-	want := s.held.Manifest().Seq
+	want := max(s.held.Manifest().Seq, s.ForkedAt())
 	for i := range tail.Groups {
 		want = max(want, tail.Groups[i].Seq)
 	}

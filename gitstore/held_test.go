@@ -174,7 +174,7 @@ func TestFencedStore(t *testing.T) {
 		t.Fatalf("a write by the deposed: %v", err)
 	}
 	select {
-	case <-a.Stopped():
+	case <-a.Held().Stopped():
 	default:
 		t.Fatal("the deposed store does not say so")
 	}

@@ -239,7 +239,7 @@ func (p *Purge) swapHeld(ctx context.Context, in *purgeIntent) error {
 // sealLast seals what is left when the store is closed. Where that is not possible
 // the log has it.
 func (s *Store) sealLast(ctx context.Context) {
-	if s.held == nil || s.held.Cause() != nil {
+	if s.held == nil || s.held.Cause() != nil || s.held.KeepsTail() {
 		return
 	}
 	if bytes, _ := s.held.Unsealed(); bytes == 0 {

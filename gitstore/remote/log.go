@@ -30,9 +30,10 @@ type Log struct {
 	sink.Sink
 	limit int64
 
-	stop  atomic.Pointer[stop]
-	ended chan struct{} // closed with the first stop
-	due   chan struct{} // one place: a group was appended, or too many wait
+	stop     atomic.Pointer[stop]
+	ended    chan struct{} // closed with the first stop
+	keepTail atomic.Bool
+	due      chan struct{} // one place: a group was appended, or too many wait
 
 	mu       sync.Mutex
 	manifest *sink.Manifest // as of the last Swap; not nil, never changed
@@ -98,11 +99,21 @@ func (l *Log) added(g *sink.Group) {
 	}
 }
 
-// Stopped is closed when the store can take no more writes.
-func (l *Log) Stopped() <-chan struct{} { return l.ended }
+// Stopped is closed when the store can take no more writes: it was fenced, or the
+// outcome of a group is unknown. It is to be closed, and opened again by who has a
+// claim. Nil for a nil log.
+func (l *Log) Stopped() <-chan struct{} {
+	if l == nil {
+		return nil
+	}
+	return l.ended
+}
 
 // Cause returns why it stopped, nil as long as it has not.
 func (l *Log) Cause() error {
+	if l == nil {
+		return nil
+	}
 	if s := l.stop.Load(); s != nil {
 		return s.cause
 	}
@@ -137,6 +148,16 @@ func (l *Log) Writable(bytes int64) error {
 	}
 	return nil
 }
+
+// Fence ends writes and reads: another owner may have the workspace.
+func (l *Log) Fence() { l.ends(sink.Fenced(true, nil)) }
+
+// KeepTail makes the store, when it is closed, leave in the log what is not sealed:
+// the next owner reads it from there, sooner than it would be sealed.
+func (l *Log) KeepTail() { l.keepTail.Store(true) }
+
+// KeepsTail reports whether KeepTail was called.
+func (l *Log) KeepsTail() bool { return l.keepTail.Load() }
 
 // ends notes what an error says of the store.
 func (l *Log) ends(err error) {

@@ -434,6 +434,22 @@ func (n *Node) Draining() bool {
 	return n.draining
 }
 
+// Drain says to the others that this node hands its workspaces over.
+func (n *Node) Drain(ctx context.Context) error {
+	life, _ := n.Life()
+	return n.write(ctx, func(ctx context.Context, c *conn) error {
+		_, err := c.Exec(ctx, `UPDATE node SET state = 'draining' WHERE life = $1 AND state = 'live'`, life.ID)
+		return err
+	})
+}
+
+// Beaten returns a channel that is closed when the next beat was answered.
+func (n *Node) Beaten() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.beaten
+}
+
 // Peers returns the live nodes that the last beat found, this one among them.
 func (n *Node) Peers() []Peer {
 	n.mu.Lock()

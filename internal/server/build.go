@@ -26,6 +26,7 @@ import (
 	"umbra/internal/buildinfo"
 	"umbra/internal/datadir"
 	execserve "umbra/internal/exec/serve"
+	"umbra/internal/node"
 	"umbra/internal/review"
 	"umbra/internal/state"
 	"umbra/internal/workspaces"
@@ -38,6 +39,7 @@ type deps struct {
 	tokens     *access.Book
 	meters     *meters
 	Owner      string                        // lets the owner's own verbs in
+	node       *node.Node                    // nil without a cluster
 	closers    []func(context.Context) error // the last made is closed first
 }
 
@@ -51,9 +53,15 @@ func (d *deps) Close(ctx context.Context) error {
 	return all
 }
 
-// Build is the one place where the layers are put together.
+// Build puts the layers together, without a cluster.
 func Build(cfg config.Config, dir *state.Dir, log *slog.Logger) (d *deps, err error) {
-	opened := &deps{}
+	return build(cfg, dir, nil, log)
+}
+
+// build is the one place where the layers are put together. n is nil without a
+// cluster.
+func build(cfg config.Config, dir *state.Dir, n *node.Node, log *slog.Logger) (d *deps, err error) {
+	opened := &deps{node: n}
 	d = opened
 	defer func() {
 		if err != nil {

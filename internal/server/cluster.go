@@ -20,6 +20,7 @@ import (
 	"umbra/internal/cluster"
 	"umbra/internal/errs"
 	"umbra/internal/exitcode"
+	"umbra/internal/node"
 	"umbra/internal/state"
 )
 
@@ -84,9 +85,37 @@ func Refused(err error) error {
 	return err
 }
 
+// member is this server in a cluster; nil without one.
+type member struct {
+	life *cluster.Node
+	*node.Node
+}
+
+// node returns what the layers above use; nil without a cluster.
+func (m *member) node() *node.Node {
+	if m == nil {
+		return nil
+	}
+	return m.Node
+}
+
+// leave ends the server's life in the cluster: others may take over at once what it
+// still owns.
+func (m *member) leave(log *slog.Logger) {
+	if m == nil {
+		return
+	}
+	m.Node.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	if err := m.life.Close(ctx); err != nil {
+		log.Warn("the cluster was not left in order: its lease has to end", "error", err)
+	}
+}
+
 // joinCluster makes the server a node of the cluster that the settings name. It
 // returns nil where they name none.
-func joinCluster(ctx context.Context, cfg config.Config, dir *state.Dir, address string, log *slog.Logger) (*cluster.Node, error) {
+func joinCluster(ctx context.Context, cfg config.Config, dir *state.Dir, address string, log *slog.Logger) (*member, error) {
 	if !cfg.Cluster.On() {
 		return nil, nil
 	}
@@ -116,17 +145,17 @@ func joinCluster(ctx context.Context, cfg config.Config, dir *state.Dir, address
 		}
 		return writeFormerLife(dir.Path, formerLife{id, life})
 	}
-	node, err := cluster.Open(ctx, opts)
+	life, err := cluster.Open(ctx, opts)
 	if err != nil {
 		return nil, Refused(err)
 	}
-	if err := node.CheckStore(ctx, store, place, storePatience); err != nil {
+	if err := life.CheckStore(ctx, store, place, storePatience); err != nil {
 		closing, cancel := context.WithTimeout(context.Background(), closePatience)
 		defer cancel()
-		return nil, errors.Join(Refused(err), node.Close(closing))
+		return nil, errors.Join(Refused(err), life.Close(closing))
 	}
-	log.Warn("this program joins the cluster and keeps its workspaces in the data directory: other nodes do not have them", "cluster", node.Cluster.ID, "node", opts.Name)
-	return node, nil
+	log.Warn("this program joins the cluster and keeps its records in the data directory: other nodes do not have them", "cluster", life.Cluster.ID, "node", opts.Name)
+	return &member{life, node.New(node.Options{Cluster: life, Store: store, Grace: cfg.Cluster.GarbageGrace, Wait: cfg.Cluster.Wait, Log: log})}, nil
 }
 
 // nodeNameOf makes a host's name a node's.

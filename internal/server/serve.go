@@ -31,6 +31,10 @@ import (
 // server, after httpapi.Server.Stop.
 const closePatience = 900 * time.Millisecond
 
+// leavePatience is how long a node of a cluster has for handing its workspaces over
+// while it still serves.
+const leavePatience = 3 * time.Second
+
 // logPatience is for a log whose reader has stopped reading.
 const logPatience = 100 * time.Millisecond
 
@@ -80,21 +84,12 @@ func Serve(ctx context.Context, cfg config.Config, o Options, stdout, stderr io.
 	if secure != nil {
 		address = "https://" + strings.TrimPrefix(address, "http://")
 	}
-	node, err := joinCluster(ctx, cfg, dir, address, log)
+	member, err := joinCluster(ctx, cfg, dir, address, log)
 	if err != nil {
 		return err
 	}
-	if node != nil {
-		// Others may take over what it owned as soon as it has said goodbye.
-		defer func() {
-			leaving, cancel := context.WithTimeout(context.Background(), closePatience)
-			defer cancel()
-			if err := node.Close(leaving); err != nil {
-				log.Warn("the cluster was not left in order: its lease has to end", "error", err)
-			}
-		}()
-	}
-	deps, err := Build(cfg, dir, log)
+	defer member.leave(log)
+	deps, err := build(cfg, dir, member.node(), log)
 	if err != nil {
 		return err
 	}
@@ -108,6 +103,9 @@ func Serve(ctx context.Context, cfg config.Config, o Options, stdout, stderr io.
 		return errors.Join(err, deps.Close(ctx))
 	}
 	deps.workspaces.ResumeRestored()
+	if deps.node != nil {
+		deps.node.Start()
+	}
 
 	var memory sync.WaitGroup
 	memory.Go(func() { giveMemoryBack(ctx) })
@@ -147,6 +145,13 @@ func Serve(ctx context.Context, cfg config.Config, o Options, stdout, stderr io.
 	stopSignals()
 	if err := dir.Announce(""); err != nil {
 		log.Warn("the lock file could not be written", "error", err)
+	}
+	if deps.node != nil {
+		leaving, cancel := context.WithTimeout(context.Background(), leavePatience)
+		if left := deps.node.Leave(leaving); len(left) > 0 {
+			log.Warn("some workspaces were not released in time", "workspaces", len(left))
+		}
+		cancel()
 	}
 	if !deps.Server.Stop() {
 		log.Warn("some requests did not end in time")

@@ -61,7 +61,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	if err != nil {
 		return nil, err
 	}
-	manager, err := workspaces.NewManager(workspaces.Options{
+	opts := workspaces.Options{
 		Policy:     rules,
 		DataDir:    dir.Path,
 		Records:    records,
@@ -74,12 +74,20 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		Meter:      d.meters.workspace,
 		Store: func(o *gitstore.Options) {
 			o.Room, o.MaxHistory, o.Person = floor.Take, int64(cfg.Limits.WorkspaceBytes), person.Name()
+			o.MaxUnsealed = int64(cfg.Cluster.UnsealedBytes)
 		},
-	})
+	}
+	if d.node != nil {
+		opts.Shared = d.node
+	}
+	manager, err := workspaces.NewManager(opts)
 	if err != nil {
 		return nil, err
 	}
 	d.workspaces = manager
+	if d.node != nil {
+		d.node.Attach(manager)
+	}
 	cache := history.NewCache()
 	manager.SetKeeper(cache.Keep)
 	d.closers = append(d.closers, manager.Close)

@@ -39,6 +39,23 @@ func (l *lifetime) OnAdopt(fn func(ctx context.Context, allow func(root string) 
 	l.adopt = fn
 }
 
+// EndStreams ends what waits for commits, with an error, while other requests go on.
+func (l *lifetime) EndStreams(why error) {
+	l.opmu.Lock()
+	defer l.opmu.Unlock()
+	l.endLocked(why)
+}
+
+// endLocked closes gone; the caller must hold opmu.
+func (l *lifetime) endLocked(why error) {
+	l.goneErr = why
+	select {
+	case <-l.gone:
+	default:
+		close(l.gone)
+	}
+}
+
 // Release ends the caller's use of the workspace; it may be unloaded then.
 func (l *lifetime) Release() {
 	if l.release != nil {

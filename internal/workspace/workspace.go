@@ -264,8 +264,8 @@ const lingerEvery = 250 * time.Millisecond
 // why, if not nil, is the error that waiters and later callers get.
 func (w *Workspace) Close(ctx context.Context, why error) error {
 	w.opmu.Lock()
-	w.closing, w.goneErr = true, why
-	close(w.gone)
+	w.closing = true
+	w.endLocked(why)
 	for w.ops > 0 {
 		w.idle.Wait()
 	}

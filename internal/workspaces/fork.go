@@ -102,6 +102,9 @@ func (m *Manager) linkedForks(id string) []Record {
 // storeOptions returns the options with which a workspace's history is opened. A
 // fork's base is held open until release.
 func (m *Manager) storeOptions(ctx context.Context, r Record) (so gitstore.Options, release func(), err error) {
+	if err := m.shareStore(r.ID, &so); err != nil {
+		return so, nil, errs.Wrap(err, "")
+	}
 	files, err := m.opt.Host.Open(m.dirOf(r.ID))
 	if err != nil {
 		return so, nil, errs.Wrap(err, "")
@@ -111,7 +114,7 @@ func (m *Manager) storeOptions(ctx context.Context, r Record) (so gitstore.Optio
 			err = errors.Join(err, files.Close())
 		}
 	}()
-	so = gitstore.Options{FS: files, Log: m.opt.Log.With("workspace", r.ID), Now: m.opt.Now, Foreground: m.opt.Foreground, Meter: m.opt.Meter.Store, Caches: m.kept}
+	so = gitstore.Options{FS: files, Sink: so.Sink, Boot: so.Boot, Log: m.opt.Log.With("workspace", r.ID), Now: m.opt.Now, Foreground: m.opt.Foreground, Meter: m.opt.Meter.Store, Caches: m.kept}
 	so.Readers = func() []vfs.Info { return m.readers(r.ID) }
 	if m.opt.Store != nil {
 		m.opt.Store(&so)
@@ -148,7 +151,7 @@ func (m *Manager) readers(id string) (out []vfs.Info) {
 // putAwayForks closes the open forks of a workspace that is to be closed, so that
 // nothing reads its store. It returns with m.mu held, at a moment in which none is
 // open.
-func (m *Manager) putAwayForks(ctx context.Context, id string, why error) {
+func (m *Manager) putAwayForks(ctx context.Context, id string, c closing) {
 	for {
 		var open []string
 		forks := m.linkedForks(id)
@@ -163,7 +166,7 @@ func (m *Manager) putAwayForks(ctx context.Context, id string, why error) {
 		}
 		m.mu.Unlock()
 		for _, fork := range open {
-			if err := m.putAway(ctx, fork, why, false); err != nil {
+			if err := m.putAwayWith(ctx, fork, c); err != nil {
 				m.opt.Log.Warn("workspace not unloaded cleanly", "workspace", fork, "error", err)
 			}
 		}
@@ -214,8 +217,10 @@ func (m *Manager) ForkVirtual(ctx context.Context, parent *workspace.Workspace, 
 			return nil, err
 		}
 	}
-	if err := m.stubs(func(dir vfs.FS) error { return forkstub.Put(dir, stubs, false) }); err != nil {
-		return nil, errs.Wrap(err, "")
+	if m.opt.Shared == nil { // else no directory has a history that others read
+		if err := m.stubs(func(dir vfs.FS) error { return forkstub.Put(dir, stubs, false) }); err != nil {
+			return nil, errs.Wrap(err, "")
+		}
 	}
 	m.putting.Lock()
 	defer m.putting.Unlock()
@@ -238,6 +243,9 @@ func (m *Manager) stubs(do func(dir vfs.FS) error) error {
 // renewStubs makes the stubs of forks that have no repository again, and removes those
 // of forks that do not exist: a crash left them.
 func (m *Manager) renewStubs() error {
+	if m.opt.Shared != nil {
+		return nil
+	}
 	var list []forkstub.Fork
 	err := m.each(unmade, func(r Record) bool {
 		list = append(list, r.Fork.stub(r.ID))
@@ -297,7 +305,7 @@ func (m *Manager) DropUnfinished(dev, ino uint64) error {
 
 // dropStub makes way for the repository of a fork that had none.
 func (m *Manager) dropStub(r Record) error {
-	if r.Fork == nil || !r.Fork.Unmade {
+	if r.Fork == nil || !r.Fork.Unmade || m.opt.Shared != nil {
 		return nil
 	}
 	last := func() bool {

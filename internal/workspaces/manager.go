@@ -49,6 +49,9 @@ type Options struct {
 	Policy *policy.Book
 	// Meter counts what all workspaces do; nil: nothing is counted.
 	Meter *workspace.Meter
+	// Shared is where several servers agree whose a virtual workspace is; nil: all are
+	// this one's.
+	Shared Shared
 	// Foreground leaves checkpoints and putting away to explicit calls, for
 	// tests.
 	Foreground bool
@@ -90,6 +93,7 @@ type Manager struct {
 	made    []*making  // those whose baseline is being taken; making
 	staging staging
 	kept    *gitstore.Caches // of all stores
+	shared  sharing
 
 	mu         sync.Mutex
 	records    map[string]Record // of those that are open or resident
@@ -114,13 +118,15 @@ type handle struct {
 	refs    int
 	used    time.Time
 	closing chan struct{} // set while it is unloaded; closed after
+	unused  chan struct{} // if set, closed once refs is 0
 }
 
 // NewManager reads the resident records; it opens no workspace.
 func NewManager(opt Options) (*Manager, error) {
 	opt.setDefaults()
 	m := &Manager{opt: opt, kept: gitstore.NewCaches(opt.Limits.CacheBytes), records: make(map[string]Record), unfinished: make(map[string]Record), begun: make(map[string]Begun), coming: make(map[string]bool), open: make(map[string]*handle), attribute: func(string) string { return "" },
-		busy: func(string) (bool, bool) { return false, false }}
+		busy:   func(string) (bool, bool) { return false, false },
+		shared: sharing{held: make(map[string]*holding)}}
 	all, _, err := opt.Records.List(Resident, "", 0)
 	if err != nil {
 		return nil, err
@@ -215,6 +221,14 @@ func (m *Manager) get(ctx context.Context, id string, toRead bool) (*workspace.W
 // bringUp opens a workspace for all who wait for it: not with the caller's
 // context, and a recovery that was begun is ended.
 func (m *Manager) bringUp(ctx context.Context, id string, h *handle) {
+	if m.opt.Shared != nil {
+		done, err := m.takeOver(ctx, id)
+		if err != nil {
+			m.opened(id, h, nil, err)
+			return
+		}
+		defer done()
+	}
 	m.awake(id)
 	rec, ok := m.hold(id)
 	if !ok { // forgotten meanwhile
@@ -236,6 +250,9 @@ func await(ctx context.Context, ch <-chan struct{}) error {
 
 // opened publishes an opened workspace, or the error, to those that wait for it.
 func (m *Manager) opened(id string, h *handle, w *workspace.Workspace, err error) {
+	if err != nil {
+		m.leave(id, false)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	h.w, h.err = w, err
@@ -265,6 +282,10 @@ func (m *Manager) releaseHandle(h *handle) {
 	defer m.mu.Unlock()
 	h.refs--
 	h.used = m.opt.Now()
+	if h.refs == 0 && h.unused != nil {
+		close(h.unused)
+		h.unused = nil
+	}
 }
 
 // putAwayIdle unloads idle workspaces until ctx ends.
@@ -300,16 +321,30 @@ func (m *Manager) PutAway(ctx context.Context, since time.Time) {
 	}
 }
 
+// closing says how a workspace is unloaded.
+type closing struct {
+	idle bool  // only if it has no users
+	why  error // that its users get
+	// drain waits for the users first, as long as the context lasts.
+	drain bool
+	// keepTail leaves what is in the log of a shared workspace there.
+	keepTail bool
+}
+
 // putAway unloads one workspace, if it is open; idle: only if it has no users.
 // why is the error that its users get.
 func (m *Manager) putAway(ctx context.Context, id string, why error, idle bool) error {
-	if idle {
+	return m.putAwayWith(ctx, id, closing{idle: idle, why: why})
+}
+
+func (m *Manager) putAwayWith(ctx context.Context, id string, c closing) error {
+	if c.idle {
 		m.mu.Lock() // an open fork uses it
 	} else {
-		m.putAwayForks(ctx, id, why)
+		m.putAwayForks(ctx, id, c)
 	}
 	h := m.open[id]
-	if h == nil || (idle && h.refs > 0) {
+	if h == nil || (c.idle && h.refs > 0) {
 		m.mu.Unlock()
 		return nil
 	}
@@ -324,21 +359,31 @@ func (m *Manager) putAway(ctx context.Context, id string, why error, idle bool) 
 	<-h.ready
 	var err error
 	if h.w != nil {
+		if c.drain {
+			m.awaitUnused(ctx, h, c.why)
+		}
+		if log := h.w.Store().Held(); log != nil && c.keepTail {
+			log.KeepTail()
+		}
 		rest := Rest{DiskBytes: h.w.Store().DiskBytes(), Warnings: h.w.Warnings()}
-		err = h.w.Close(ctx, why)
+		err = h.w.Close(ctx, c.why)
 		if tip := h.w.Store().Tip(); tip.Seq > 0 {
 			rest.Head = tip.Commit.String()
 		}
-		m.changeRecord(id, func(r *Record) bool {
-			if err == nil {
-				r.Rest = &rest
-			}
-			if r.LastUsed = m.opt.Now().UTC(); idle {
-				r.Watched = false
-				r.LastUsed = used.UTC()
-			}
-			return true
-		})
+		lost := m.lost(id, h.w)
+		if !lost {
+			m.changeRecord(id, func(r *Record) bool {
+				if err == nil {
+					r.Rest = &rest
+				}
+				if r.LastUsed = m.opt.Now().UTC(); c.idle {
+					r.Watched = false
+					r.LastUsed = used.UTC()
+				}
+				return true
+			})
+		}
+		m.leave(id, lost)
 	}
 	m.mu.Lock()
 	delete(m.open, id)
@@ -384,6 +429,9 @@ func (m *Manager) Forget(ctx context.Context, id string, deleteHistory bool) err
 		if x.fork != nil && x.fork.Of == id {
 			return workspace.ErrHasForks("A fork of this workspace is being made.", []string{})
 		}
+	}
+	if m.shares(rec) {
+		return m.forgetShared(ctx, rec, deleteHistory)
 	}
 	if err := m.dropRecord(id); err != nil {
 		return err

@@ -268,7 +268,11 @@ func (m *Manager) openRecord(ctx context.Context, r Record, h *handle) (*workspa
 	if err != nil {
 		return nil, err
 	}
-	if err := w.Resume(ctx, func() { m.readable(w, h) }); err != nil {
+	err = w.Resume(ctx, func() { m.readable(w, h) })
+	if err == nil {
+		err = m.enter(ctx, w)
+	}
+	if err != nil {
 		return nil, errors.Join(err, w.Close(ctx, nil))
 	}
 	m.startBackground(w)
@@ -280,6 +284,7 @@ func (m *Manager) startBackground(w *workspace.Workspace) {
 	if m.opt.Foreground {
 		return
 	}
+	m.guardShared(w)
 	b := workspace.Background{CheckpointEvery: m.opt.CheckpointEvery, Watcher: m.opt.Watcher, ScanEvery: m.opt.ScanEvery,
 		Reopen: func() { m.reopen(w.ID()) },
 		Watched: func() {

@@ -132,12 +132,24 @@ func (m *Manager) claim(ctx context.Context, id string) (done func(), err error)
 	close(h.ready)
 	m.open[id] = h
 	m.mu.Unlock()
-	return func() {
+	opened := func() {}
+	done = func() {
+		m.leave(id, false)
 		m.mu.Lock()
 		delete(m.open, id)
 		m.mu.Unlock()
 		close(h.closing)
-	}, nil
+		opened()
+	}
+	if m.opt.Shared != nil {
+		let, err := m.takeOver(ctx, id)
+		if err != nil {
+			done()
+			return nil, err
+		}
+		opened = let
+	}
+	return done, nil
 }
 
 // Freeze gives a moment of a workspace's history, for a copy of it. One that is

@@ -26,6 +26,9 @@ func (m *Manager) OpenVirtual(ctx context.Context, namespace []string) (*workspa
 	if err := CheckNamespace(namespace); err != nil {
 		return nil, err
 	}
+	if m.opt.Shared != nil {
+		return m.openShared(ctx, namespace)
+	}
 	m.making.Lock()
 	defer m.making.Unlock()
 	if namespace != nil {
@@ -78,13 +81,18 @@ func CheckNamespace(namespace []string) error {
 	return nil
 }
 
-func (m *Manager) makeVirtual(ctx context.Context, namespace []string) (*workspace.Workspace, error) {
+// newVirtual returns the record of a new virtual workspace.
+func (m *Manager) newVirtual(namespace []string) Record {
 	now := m.opt.Now().UTC()
 	name := "virtual"
 	if len(namespace) > 0 {
 		name = strings.Join(namespace, "-")
 	}
-	r := Record{ID: newID(strings.ReplaceAll(name, "/", "-")), Kind: VirtualKind, Namespace: slices.Clone(namespace), Created: now, LastUsed: now}
+	return Record{ID: newID(strings.ReplaceAll(name, "/", "-")), Kind: VirtualKind, Namespace: slices.Clone(namespace), Created: now, LastUsed: now}
+}
+
+func (m *Manager) makeVirtual(ctx context.Context, namespace []string) (*workspace.Workspace, error) {
+	r := m.newVirtual(namespace)
 	defer m.comes(r.ID)()
 	dir := m.dirOf(r.ID)
 	if err := m.opt.Host.MkdirAll(dir); err != nil {

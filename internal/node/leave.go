@@ -1,0 +1,146 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"umbra/internal/cluster"
+)
+
+const (
+	// leavers is how many workspaces are released at the same time.
+	leavers = 64
+	// drainPatience bounds a drain that the cluster's owner asked for.
+	drainPatience = 30 * time.Second
+	// sweepEvery is how often the object store is swept, orphansEvery how often also
+	// for objects that nothing ever named, which lists all.
+	sweepEvery   = 10 * time.Minute
+	orphansEvery = 24 * time.Hour
+)
+
+// Start starts the node's own work: it drains when the cluster's owner asks for it,
+// and sweeps the object store.
+func (n *Node) Start() {
+	n.wg.Go(n.followDrain)
+	n.wg.Go(n.sweep)
+}
+
+// Close ends the node's own work. It releases nothing.
+func (n *Node) Close() {
+	n.stop()
+	n.wg.Wait()
+}
+
+// Leave stops claiming, and releases all workspaces: their logs are sealed, and the
+// requests that use them end first, as far as both is possible until ctx ends. It
+// returns those that are left.
+func (n *Node) Leave(ctx context.Context) (left []string) {
+	n.setLeaving(true)
+	var told sync.WaitGroup
+	told.Go(func() {
+		if err := n.c.Drain(ctx); err != nil {
+			n.opt.Log.Warn("other nodes do not know that this one leaves", "error", err)
+		}
+	})
+	defer told.Wait()
+	n.releaseAll(ctx)
+	return n.local.Held()
+}
+
+func (n *Node) releaseAll(ctx context.Context) {
+	slots := make(chan struct{}, leavers)
+	var wg sync.WaitGroup
+	for _, ws := range n.local.Held() {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := n.local.Yield(ctx, ws, true); err != nil {
+				n.opt.Log.Warn("a workspace was not released", "workspace", ws, "error", err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (n *Node) setLeaving(leaving bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.leaving == leaving {
+		return
+	}
+	if n.leaving = leaving; leaving {
+		close(n.left)
+	} else {
+		n.left = make(chan struct{})
+	}
+}
+
+// whenLeft returns a channel that is closed when the node leaves.
+func (n *Node) whenLeft() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.left
+}
+
+// followDrain does what the cluster's owner asks for by its row.
+func (n *Node) followDrain() {
+	asked := false
+	for {
+		beaten := n.c.Beaten()
+		if now := n.c.Draining(); now != asked {
+			asked = now
+			n.opt.Log.Info("draining", "on", asked)
+			n.setLeaving(asked)
+		}
+		if asked && len(n.local.Held()) > 0 {
+			ctx, cancel := context.WithTimeout(n.ctx, drainPatience)
+			n.releaseAll(ctx)
+			cancel()
+		}
+		select {
+		case <-beaten:
+		case <-n.ctx.Done():
+			return
+		}
+	}
+}
+
+// sweep sweeps the object store as long as this node is the first of the live ones.
+func (n *Node) sweep() {
+	// Not at once: servers that start together would all list the store.
+	t := time.NewTimer(sweepEvery/2 + rand.N(sweepEvery/2))
+	defer t.Stop()
+	orphans := time.Now()
+	for {
+		select {
+		case <-t.C:
+		case <-n.ctx.Done():
+			return
+		}
+		t.Reset(sweepEvery)
+		names := []string{n.Name()}
+		for _, p := range n.Peers() {
+			names = append(names, p.Name)
+		}
+		if slices.Min(names) != n.Name() || n.Leaving() {
+			continue
+		}
+		all := time.Since(orphans) >= orphansEvery
+		swept, err := n.c.Sweep(n.ctx, n.opt.Store, all)
+		switch {
+		case errors.Is(err, cluster.ErrShared):
+			n.opt.Log.Error("another database uses this object store: nothing is deleted from it")
+		case err != nil && n.ctx.Err() == nil:
+			n.opt.Log.Warn("the object store was not swept", "error", err)
+		case err == nil && all:
+			orphans = time.Now()
+		}
+		if swept != (cluster.Swept{}) {
+			n.opt.Log.Info("the object store was swept", "dropped", swept.Garbage, "orphans", swept.Orphans)
+		}
+	}
+}

@@ -1,0 +1,289 @@
+// Package node is one server's part in a cluster: which workspaces it owns, how it
+// gets one that another server owns, and how it gives them up.
+//
+// A Node implements workspaces.Shared for the manager, which has the workspaces open,
+// and says to the HTTP side who owns a workspace. internal/cluster has the leases and
+// claims below it.
+//
+// # Invariants
+//
+//   - A workspace is claimed once at a time in a process: a second claim would raise
+//     the epoch below a store that is open.
+//   - What is owned is known from memory only while the life that claimed it is not
+//     over; what others own is remembered for a moment, and their answers decide.
+//   - A node that leaves claims nothing.
+//
+// It imports gitstore/sink, internal/blob, internal/cluster, internal/errs and
+// internal/workspaces.
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"umbra/gitstore/sink"
+	"umbra/internal/blob"
+	"umbra/internal/cluster"
+	"umbra/internal/errs"
+)
+
+// Options of a node. Cluster and Store are required.
+type Options struct {
+	Cluster *cluster.Node
+	Store   blob.Store
+	// Grace is how long an object that was dropped stays (cluster.garbage_grace).
+	Grace time.Duration
+	// Wait is how long a request waits while ownership moves (cluster.wait).
+	Wait time.Duration
+	Log  *slog.Logger
+}
+
+// Local is the manager of this server's workspaces.
+type Local interface {
+	// Yield closes a workspace with its family and releases them.
+	Yield(ctx context.Context, id string, seal bool) error
+	// Family returns the workspace by which the owner of a workspace is found.
+	Family(id string) string
+	// Held returns the workspaces that are claimed, by family.
+	Held() []string
+}
+
+// Node is this server in the cluster. Its methods may be called from any goroutine.
+type Node struct {
+	opt   Options
+	c     *cluster.Node
+	local Local
+
+	mu     sync.Mutex
+	owned  map[string]*cluster.Sink
+	others map[string]remembered
+	// promised are workspaces that were released for another node, until when it has
+	// them to itself.
+	promised map[string]time.Time
+	// unreleased are claims that are over and whose release failed.
+	unreleased map[string]*cluster.Claim
+	ask        func(ctx context.Context, owner Owner, ws string) error
+	leaving    bool
+	left       chan struct{} // closed with leaving
+
+	ctx  context.Context
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// remembered is an owner, until it has to be asked for again.
+type remembered struct {
+	Owner
+	until time.Time
+}
+
+const (
+	// rememberFor is how long the owner of a workspace is remembered. One that is not
+	// the owner any more says so.
+	rememberFor = 2 * time.Second
+	// maxRemembered bounds what is remembered.
+	maxRemembered = 10_000
+	// promiseFor is how long a node that was asked for a workspace has it to itself.
+	promiseFor = 2 * time.Second
+	// handoverPatience is how long the requests that use a workspace have to end.
+	handoverPatience = 2 * time.Second
+	// again is how often a claim is repeated that another owner refuses.
+	again = 30 * time.Millisecond
+)
+
+// Owner is who owns a workspace.
+type Owner struct {
+	Node, Address, URL string
+	Epoch              int64 // 0: it does not own it yet, and is the one to claim it
+	Self               bool
+}
+
+// ErrResting is returned for a workspace that no node owns: the next that needs it
+// claims it.
+var ErrResting = errors.New("node: no node owns the workspace")
+
+// New returns a node; Close ends it. Attach is called before anything is claimed.
+func New(o Options) *Node {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.Wait = cmp.Or(o.Wait, 8*time.Second)
+	o.Grace = cmp.Or(o.Grace, 24*time.Hour)
+	n := &Node{opt: o, c: o.Cluster, owned: make(map[string]*cluster.Sink), others: make(map[string]remembered), promised: make(map[string]time.Time), unreleased: make(map[string]*cluster.Claim), left: make(chan struct{})}
+	n.ctx, n.stop = context.WithCancel(context.Background())
+	return n
+}
+
+// Attach sets the manager of this server's workspaces.
+func (n *Node) Attach(l Local) { n.local = l }
+
+// Name returns the node's name.
+func (n *Node) Name() string { return n.c.Name() }
+
+// Key returns the cluster's key, which signs requests among nodes.
+func (n *Node) Key() []byte { return n.c.Cluster.Key }
+
+// Peers returns the live nodes, this one among them.
+func (n *Node) Peers() []cluster.Peer { return n.c.Peers() }
+
+// Lease reports whether this node holds its lease now, and for how long no beat has
+// confirmed it. What was read before held is returned true may be answered.
+func (n *Node) Lease() (held bool, unconfirmed time.Duration) {
+	life, _ := n.c.Life()
+	left := life.Left()
+	return left > 0, max(0, n.c.Cluster.Lease-left)
+}
+
+// Ready returns why this node cannot answer reads, and why it takes no writes; nil
+// where it does.
+func (n *Node) Ready() (reads, writes error) {
+	if n.Leaving() {
+		err := errs.New(errs.Unavailable, "draining", "The node hands its workspaces over.")
+		return err, err
+	}
+	switch reason := n.c.Engine().Reason; reason {
+	case "":
+	case "replication_off":
+		return nil, sink.ReplicationOff(nil)
+	default:
+		return nil, sink.Unavailable(reason, nil)
+	}
+	if held, _ := n.Lease(); !held {
+		return nil, sink.Unavailable("unreachable", nil)
+	}
+	return nil, nil
+}
+
+// Leaving reports whether the node gives its workspaces up and claims none.
+func (n *Node) Leaving() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.leaving
+}
+
+// SetHandover sets how another node is asked to release a workspace with its family.
+func (n *Node) SetHandover(ask func(ctx context.Context, owner Owner, ws string) error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ask = ask
+}
+
+// own returns this node's claim of a workspace while its life lasts.
+func (n *Node) own(ws string) *cluster.Sink {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := n.owned[ws]
+	if s == nil {
+		return nil
+	}
+	select {
+	case <-s.Claim().Life.Over():
+		return nil
+	default:
+		return s
+	}
+}
+
+// Owner returns the node at which a workspace with its family is: this one, from
+// memory, or another. While this node leaves and no node owns it, it is one that can
+// claim it. Errors: ErrResting, or of package sink.
+func (n *Node) Owner(ctx context.Context, ws string) (Owner, error) {
+	if n.local != nil {
+		ws = n.local.Family(ws)
+	}
+	if s := n.own(ws); s != nil {
+		return Owner{Node: n.Name(), Epoch: s.Claim().Epoch, Self: true}, nil
+	}
+	n.mu.Lock()
+	known, ok := n.others[ws]
+	n.mu.Unlock()
+	if ok && time.Now().Before(known.until) {
+		return known.Owner, nil
+	}
+	w, err := n.c.Find(ctx, ws)
+	switch {
+	case errors.Is(err, cluster.ErrNotFound): // a fork that was never opened, or none
+		return n.resting()
+	case err != nil:
+		return Owner{}, err
+	case w.Owner == nil:
+		return n.resting()
+	case w.Owner.Name == n.Name():
+		// A claim under way, a release that did not reach the engine, or a former life.
+		return n.resting()
+	}
+	o := Owner{Node: w.Owner.Name, Address: w.Owner.Address, URL: w.Owner.URL, Epoch: w.Epoch}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.others) >= maxRemembered {
+		clear(n.others)
+	}
+	n.others[ws] = remembered{o, time.Now().Add(rememberFor)}
+	return o, nil
+}
+
+// resting is Owner for a workspace that no node owns.
+func (n *Node) resting() (Owner, error) {
+	if !n.Leaving() {
+		return Owner{}, ErrResting
+	}
+	peers := slices.DeleteFunc(n.Peers(), func(p cluster.Peer) bool { return p.Draining || p.Name == n.Name() })
+	if len(peers) == 0 {
+		return Owner{}, errMoving(nil)
+	}
+	p := slices.MinFunc(peers, func(a, b cluster.Peer) int { return cmp.Compare(a.Name, b.Name) })
+	return Owner{Node: p.Name, Address: p.Address, URL: p.URL}, nil
+}
+
+// Forget makes the next Owner ask again.
+func (n *Node) Forget(ws string) {
+	if n.local != nil {
+		ws = n.local.Family(ws)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.others, ws)
+}
+
+// Handover releases a workspace with its family for another node, after the requests
+// that use it have ended. One that this node does not have is released as well, where
+// the cluster still says that it does.
+func (n *Node) Handover(ctx context.Context, ws string) error {
+	root := n.local.Family(ws)
+	n.mu.Lock()
+	n.promised[root] = time.Now().Add(promiseFor)
+	n.mu.Unlock()
+	bounded, cancel := context.WithTimeout(ctx, handoverPatience)
+	defer cancel()
+	if err := n.local.Yield(bounded, root, false); err != nil {
+		return err
+	}
+	for _, id := range []string{ws, root} {
+		n.mu.Lock()
+		c := n.unreleased[id]
+		n.mu.Unlock()
+		if c == nil {
+			continue
+		}
+		if err := n.c.Release(ctx, c); err != nil {
+			return err
+		}
+		n.mu.Lock()
+		if n.unreleased[id] == c {
+			delete(n.unreleased, id)
+		}
+		n.mu.Unlock()
+	}
+	return nil
+}
+
+// errMoving is for a request whose workspace has no owner in time.
+func errMoving(cause error) error {
+	return &errs.Error{Kind: errs.Unavailable, Code: "owner_moving", Err: errors.Join(cause, sink.ErrRefused),
+		Detail: "The workspace is moving to another server; retry."}
+}

@@ -1,0 +1,165 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"umbra/internal/cluster"
+	"umbra/internal/errs"
+	"umbra/internal/workspaces"
+)
+
+var _ workspaces.Shared = (*Node)(nil)
+
+// Create is workspaces.Shared's.
+func (n *Node) Create(ctx context.Context, r workspaces.Record) (string, error) {
+	w := cluster.Workspace{ID: r.ID, Kind: r.Kind}
+	if r.Namespace != nil {
+		raw, err := json.Marshal(r.Namespace)
+		if err != nil {
+			return "", err
+		}
+		w.Namespace = string(raw)
+		if id, err := n.c.Named(ctx, w.Namespace); err == nil || !errors.Is(err, cluster.ErrNotFound) {
+			return id, err
+		}
+	}
+	_, err := n.c.Create(ctx, w)
+	if err != nil && w.Namespace != "" {
+		if id, err := n.c.Named(ctx, w.Namespace); err == nil {
+			return id, nil
+		}
+	}
+	return r.ID, err
+}
+
+// Claim is workspaces.Shared's.
+func (n *Node) Claim(ctx context.Context, r workspaces.Record) (*workspaces.Held, error) {
+	deadline := time.Now().Add(n.opt.Wait)
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	var last error
+	for {
+		if n.Leaving() {
+			return nil, errMoving(last)
+		}
+		if !n.isPromised(ctx, r.ID) {
+			c, err := n.claim(ctx, r)
+			var owned *cluster.OwnedError
+			switch {
+			case err == nil:
+				return n.hold(c)
+			case errors.Is(err, cluster.ErrNotFound):
+				return nil, errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
+			case !errors.As(err, &owned):
+				return nil, err
+			case n.takenFrom(ctx, owned):
+				continue
+			}
+			last = err
+		}
+		t := time.NewTimer(again)
+		select {
+		case <-t.C:
+		case <-n.whenLeft():
+			t.Stop()
+		case <-ctx.Done():
+			t.Stop()
+			return nil, errMoving(last)
+		}
+	}
+}
+
+// claim claims a workspace once. A fork that was never opened has no row yet.
+func (n *Node) claim(ctx context.Context, r workspaces.Record) (*cluster.Claim, error) {
+	c, err := n.c.Claim(ctx, r.ID)
+	if errors.Is(err, cluster.ErrNotFound) && r.Fork != nil && r.Fork.Unmade {
+		if _, err := n.c.Create(ctx, cluster.Workspace{ID: r.ID, Kind: r.Kind}); err != nil {
+			return nil, err
+		}
+		c, err = n.c.Claim(ctx, r.ID)
+	}
+	return c, err
+}
+
+// takenFrom asks the owner of a workspace to release it, and reports whether it did.
+func (n *Node) takenFrom(ctx context.Context, owned *cluster.OwnedError) bool {
+	n.mu.Lock()
+	ask := n.ask
+	n.mu.Unlock()
+	o := Owner{Node: owned.Owner.Name, Address: owned.Owner.Address, URL: owned.Owner.URL, Epoch: owned.Epoch}
+	if ask == nil || owned.Owner.Life == 0 || o.Node == n.Name() {
+		return false
+	}
+	n.Forget(owned.Workspace)
+	if err := ask(ctx, o, owned.Workspace); err != nil {
+		n.opt.Log.Debug("a workspace was not handed over", "workspace", owned.Workspace, "node", o.Node, "error", err)
+		return false
+	}
+	return true
+}
+
+// isPromised reports whether a workspace was released for another node a moment ago,
+// which has not claimed it yet.
+func (n *Node) isPromised(ctx context.Context, ws string) bool {
+	n.mu.Lock()
+	until, ok := n.promised[ws]
+	n.mu.Unlock()
+	if !ok {
+		return false
+	}
+	if time.Now().Before(until) {
+		w, err := n.c.Find(ctx, ws)
+		if err != nil || w.Owner == nil || w.Owner.Name == n.Name() {
+			return true
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.promised, ws)
+	return false
+}
+
+// hold makes a claim the manager's.
+func (n *Node) hold(c *cluster.Claim) (*workspaces.Held, error) {
+	s := n.c.Sink(c, n.opt.Store, n.opt.Grace)
+	n.mu.Lock()
+	n.owned[c.Workspace] = s
+	delete(n.others, c.Workspace)
+	delete(n.unreleased, c.Workspace)
+	n.mu.Unlock()
+	return &workspaces.Held{Sink: s, Epoch: c.Epoch, Lost: c.Life.Over(), Release: func(ctx context.Context) { n.release(ctx, s) }}, nil
+}
+
+// release ends a claim. One whose release does not reach the engine stays this life's,
+// and is released when another node asks for it.
+func (n *Node) release(ctx context.Context, s *cluster.Sink) {
+	c := s.Claim()
+	n.mu.Lock()
+	if n.owned[c.Workspace] == s {
+		delete(n.owned, c.Workspace)
+	}
+	n.mu.Unlock()
+	select {
+	case <-c.Life.Over():
+		return
+	default:
+	}
+	if err := n.c.Release(ctx, c); err != nil {
+		n.opt.Log.Warn("a workspace was not released", "workspace", c.Workspace, "error", err)
+		n.mu.Lock()
+		n.unreleased[c.Workspace] = c
+		n.mu.Unlock()
+	}
+}
+
+// Remove is workspaces.Shared's.
+func (n *Node) Remove(ctx context.Context, id string, history bool) error {
+	s := n.own(id)
+	if s == nil {
+		return errMoving(nil)
+	}
+	return s.Remove(ctx, history)
+}

@@ -1,0 +1,433 @@
+package workspaces
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"umbra/gitstore"
+	"umbra/gitstore/sink"
+	"umbra/internal/clock"
+	"umbra/internal/errs"
+	"umbra/internal/workspace"
+)
+
+// Shared is what several servers that share their virtual workspaces agree on: which
+// exist, and which server owns each. Only the owner has a workspace open. All
+// methods may be called from any goroutine.
+type Shared interface {
+	// Create makes a virtual workspace known to all servers, without an owner. Where
+	// its namespace has one already, it returns the ID of that one, which may be one
+	// that another server is making.
+	Create(ctx context.Context, r Record) (id string, err error)
+	// Claim makes this server the owner of a workspace that has a record. It takes it
+	// over from another live server, and waits for one that is dying, in bounded time.
+	//
+	// errs.Unavailable owner_moving, engine_unavailable.
+	Claim(ctx context.Context, r Record) (*Held, error)
+	// Remove removes a workspace that this server owns: its log, and with history its
+	// objects. Later claims of it fail.
+	Remove(ctx context.Context, id string, history bool) error
+}
+
+// Held is a claim of a workspace.
+type Held struct {
+	// Sink has the workspace's history, until it is released.
+	Sink  sink.Sink
+	Epoch int64
+	// Lost is closed when another server may own the workspace.
+	Lost <-chan struct{}
+	// Release lets other servers claim the workspace. Its store is closed.
+	Release func(context.Context)
+}
+
+// Hooks are called as workspaces come to this server and leave it. A field may be
+// nil.
+type Hooks struct {
+	// Entered is called after a workspace was claimed and opened, before any request
+	// has it. Its error fails the opening.
+	Entered func(ctx context.Context, w *workspace.Workspace) error
+	// Leaving is called before a workspace is released. It is closed then, and no
+	// request is in it. What belongs to it is written, and removed from memory.
+	Leaving func(ctx context.Context, id string)
+	// Lost is called where a workspace was lost without being released: what belongs
+	// to it is removed from memory, and nothing is written.
+	Lost func(id string)
+}
+
+// sharing is a manager's part in what several servers share.
+type sharing struct {
+	hooks []Hooks
+
+	mu   sync.Mutex
+	held map[string]*holding
+}
+
+// holding is a claim, and how far its workspace was opened.
+type holding struct {
+	*Held
+	entered bool
+	over    chan struct{} // closed when the claim ended
+}
+
+// releasePatience bounds what a release waits for.
+const releasePatience = 2 * time.Second
+
+// AddHooks adds hooks. It is to be called before the first request. Entered of the
+// first is called first, Leaving and Lost of the last.
+func (m *Manager) AddHooks(h Hooks) { m.shared.hooks = append(m.shared.hooks, h) }
+
+// errMoving is for requests of a workspace that is being released, or was lost.
+func errMoving() error {
+	return &errs.Error{Kind: errs.Unavailable, Code: "owner_moving", Err: sink.ErrRefused,
+		Detail: "The workspace is moving to another server; retry."}
+}
+
+// shares reports whether other servers may own a workspace.
+func (m *Manager) shares(r Record) bool { return m.opt.Shared != nil && r.Kind == VirtualKind }
+
+// takeOver claims a workspace that several servers share, and what it is a fork of
+// first: so those that belong together are at one server, and two servers that want
+// them do not wait for each other. done is called once the workspace is open.
+func (m *Manager) takeOver(ctx context.Context, id string) (done func(), err error) {
+	done = func() {}
+	r, ok := m.Record(id)
+	if !ok || !m.shares(r) {
+		return done, nil
+	}
+	if r.Fork != nil && r.Fork.Linked {
+		base, err := m.Get(ctx, r.Fork.Of)
+		if err != nil {
+			return nil, err
+		}
+		done = base.Release
+	}
+	if err := m.acquire(ctx, r); err != nil {
+		done()
+		return nil, err
+	}
+	return done, nil
+}
+
+// acquire claims a workspace.
+func (m *Manager) acquire(ctx context.Context, r Record) error {
+	held, err := m.opt.Shared.Claim(ctx, r)
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	m.shared.mu.Lock()
+	defer m.shared.mu.Unlock()
+	m.shared.held[r.ID] = &holding{Held: held, over: make(chan struct{})}
+	return nil
+}
+
+func (m *Manager) holdingOf(id string) *holding {
+	if m.opt.Shared == nil {
+		return nil
+	}
+	m.shared.mu.Lock()
+	defer m.shared.mu.Unlock()
+	return m.shared.held[id]
+}
+
+// lost reports whether another server may own the workspace.
+func (h *holding) lost() bool {
+	select {
+	case <-h.Lost:
+		return true
+	default:
+		return false
+	}
+}
+
+// enter calls the hooks for a workspace that is open and that nothing uses yet.
+func (m *Manager) enter(ctx context.Context, w *workspace.Workspace) error {
+	h := m.holdingOf(w.ID())
+	if h == nil {
+		return nil
+	}
+	h.entered = true
+	for _, hook := range m.shared.hooks {
+		if hook.Entered != nil {
+			if err := hook.Entered(ctx, w); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// leave ends the claim of a workspace whose store is closed; it does nothing where
+// there is none.
+func (m *Manager) leave(id string, fenced bool) {
+	h := m.holdingOf(id)
+	if h == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), releasePatience)
+	defer cancel()
+	lost := fenced || h.lost()
+	for i := len(m.shared.hooks) - 1; i >= 0 && h.entered; i-- {
+		hook := m.shared.hooks[i]
+		switch {
+		case lost && hook.Lost != nil:
+			hook.Lost(id)
+		case !lost && hook.Leaving != nil:
+			hook.Leaving(ctx, id)
+		}
+	}
+	m.shared.mu.Lock()
+	delete(m.shared.held, id)
+	m.shared.mu.Unlock()
+	close(h.over)
+	h.Release(ctx)
+}
+
+// guardShared closes a workspace whose claim is over, or whose store can take no more
+// writes: the next request claims it again.
+func (m *Manager) guardShared(w *workspace.Workspace) {
+	h := m.holdingOf(w.ID())
+	if h == nil || m.opt.Foreground {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopped {
+		return
+	}
+	m.background.Go(func() {
+		select {
+		case <-m.ctx.Done():
+			return
+		case <-h.over:
+			return
+		case <-h.Lost:
+			w.Store().Held().Fence()
+		case <-w.Store().Held().Stopped():
+		}
+		m.opt.Log.Warn("a workspace is closed: it is not certain that it is this server's", "workspace", w.ID(), "error", w.Store().Held().Cause())
+		if err := m.putAway(context.Background(), w.ID(), errMoving(), false); err != nil {
+			m.opt.Log.Warn("workspace not unloaded cleanly", "workspace", w.ID(), "error", err)
+		}
+	})
+}
+
+// lost reports whether a workspace was lost: its claim is over, or its store found
+// another owner.
+func (m *Manager) lost(id string, w *workspace.Workspace) bool {
+	h := m.holdingOf(id)
+	return h != nil && (h.lost() || errors.Is(w.Store().Held().Cause(), sink.ErrFenced))
+}
+
+// awaitUnused waits until the requests that use a workspace have ended, as far as
+// they do until ctx ends. Those that wait for commits end now.
+func (m *Manager) awaitUnused(ctx context.Context, h *handle, why error) {
+	m.mu.Lock()
+	if h.refs == 0 {
+		m.mu.Unlock()
+		return
+	}
+	unused := make(chan struct{})
+	h.unused = unused
+	m.mu.Unlock()
+	h.w.EndStreams(why)
+	select {
+	case <-unused:
+	case <-ctx.Done():
+	}
+}
+
+// exclusively claims a workspace that no request has open until done is called; why
+// is the error that those get which have it open now.
+func (m *Manager) exclusively(ctx context.Context, id string, why error) (done func(), err error) {
+	for done == nil {
+		if err := m.putAway(ctx, id, why, false); err != nil {
+			return nil, err
+		}
+		if done, err = m.claim(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	return done, nil
+}
+
+// forgetShared is Forget of a workspace that several servers share. It is removed
+// from what they share first: a namespace must not lead to it any more once its
+// record is gone.
+func (m *Manager) forgetShared(ctx context.Context, r Record, history bool) error {
+	done, err := m.exclusively(ctx, r.ID, errUnknown())
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	defer done()
+	if err := m.opt.Shared.Remove(ctx, r.ID, history); err != nil {
+		return errs.Wrap(err, "")
+	}
+	if err := m.dropRecord(r.ID); err != nil {
+		return err
+	}
+	return errs.Wrap(m.opt.Host.RemoveAll(m.dirOf(r.ID)), "")
+}
+
+// openShared is OpenVirtual where several servers share virtual workspaces.
+func (m *Manager) openShared(ctx context.Context, namespace []string) (*workspace.Workspace, error) {
+	for {
+		if namespace != nil {
+			r, known, err := m.FindVirtual(namespace)
+			if err != nil {
+				return nil, err
+			}
+			if known {
+				return m.Get(ctx, r.ID)
+			}
+		}
+		r := m.newVirtual(namespace)
+		id, err := m.opt.Shared.Create(ctx, r)
+		if err != nil {
+			return nil, errs.Wrap(err, "")
+		}
+		// One that another server, or request, is making, or did not finish.
+		r.ID = id
+		if w, err := m.makeShared(ctx, r); w != nil || err != nil {
+			return w, err
+		}
+	}
+}
+
+// makeShared makes a workspace that has been created and has no record. It returns
+// nil where it has one by now.
+func (m *Manager) makeShared(ctx context.Context, r Record) (*workspace.Workspace, error) {
+	h := newHandle()
+	h.refs = 1
+	m.mu.Lock()
+	if m.stopped {
+		m.mu.Unlock()
+		return nil, errs.New(errs.Unavailable, "stopping", "The server is stopping.")
+	}
+	if other := m.open[r.ID]; other != nil {
+		m.mu.Unlock()
+		return nil, await(ctx, other.ready)
+	}
+	m.open[r.ID] = h
+	m.mu.Unlock()
+	w, err := m.makeFirst(context.WithoutCancel(ctx), r)
+	if w == nil {
+		m.opened(r.ID, h, nil, cmp.Or(err, errMoving()))
+		return nil, err
+	}
+	m.startBackground(w)
+	m.opened(r.ID, h, w, nil)
+	return w, nil
+}
+
+// makeFirst claims a new workspace and takes its baseline; nil if another server has
+// done that.
+func (m *Manager) makeFirst(ctx context.Context, r Record) (w *workspace.Workspace, err error) {
+	if err := m.acquire(ctx, r); err != nil {
+		return nil, err
+	}
+	if _, found, err := m.opt.Records.Get(r.ID); found || err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	if w, err = m.load(ctx, r); err != nil {
+		return nil, err
+	}
+	if w.Store().Tip().Seq == 0 {
+		err = w.Baseline(ctx, nil)
+	}
+	if err == nil {
+		err = m.enter(ctx, w)
+	}
+	if err == nil {
+		err = m.putRecord(r)
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.Close(ctx, nil))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.records[r.ID] = r
+	return w, nil
+}
+
+// Family returns the workspace at the root of the forks that a workspace belongs to:
+// they are at one server.
+func (m *Manager) Family(id string) string {
+	for {
+		r, ok := m.Record(id)
+		if !ok || r.Fork == nil || !r.Fork.Linked {
+			return id
+		}
+		id = r.Fork.Of
+	}
+}
+
+// Yield closes a workspace with its family, so that another server can claim them,
+// after the requests that use it have ended, as far as they do until ctx ends. Later
+// ones wait, and find its next owner. With seal the log is put into the object store
+// first, in part while requests go on.
+func (m *Manager) Yield(ctx context.Context, id string, seal bool) error {
+	if m.opt.Shared == nil {
+		return nil
+	}
+	root := m.Family(id)
+	if seal {
+		for _, member := range m.openFamily(root) {
+			if store, release := m.store(member); store != nil {
+				if err := store.Seal(ctx); err != nil {
+					m.opt.Log.Warn("the log was not sealed; its next owner does it", "workspace", member, "error", err)
+				}
+				release()
+			}
+		}
+	}
+	return m.putAwayWith(ctx, root, closing{why: errMoving(), drain: true, keepTail: !seal})
+}
+
+// openFamily returns the workspaces that are open of a root and its forks.
+func (m *Manager) openFamily(root string) (out []string) {
+	m.mu.Lock()
+	ids := make([]string, 0, len(m.open))
+	for id := range m.open {
+		ids = append(ids, id)
+	}
+	m.mu.Unlock()
+	for _, id := range ids {
+		if m.Family(id) == root {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// Held returns the workspaces that this server has claimed, without forks whose
+// parent it has too.
+func (m *Manager) Held() (roots []string) {
+	m.shared.mu.Lock()
+	ids := make([]string, 0, len(m.shared.held))
+	for id := range m.shared.held {
+		ids = append(ids, id)
+	}
+	m.shared.mu.Unlock()
+	seen := make(map[string]bool)
+	for _, id := range ids {
+		if root := m.Family(id); !seen[root] {
+			seen[root] = true
+			roots = append(roots, root)
+		}
+	}
+	return roots
+}
+
+// shareStore makes the history that several servers share that of a store. The
+// workspace's directory is a cache, which is made where it is missing.
+func (m *Manager) shareStore(id string, so *gitstore.Options) error {
+	h := m.holdingOf(id)
+	if h == nil {
+		return nil
+	}
+	so.Sink, so.Boot = h.Sink, clock.BootID()
+	return m.opt.Host.MkdirAll(m.dirOf(id))
+}

@@ -1,0 +1,439 @@
+package workspaces
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"umbra/gitstore/sink"
+	"umbra/gitstore/sink/sinktest"
+	"umbra/internal/errs"
+	"umbra/internal/workspace"
+)
+
+// shop is what the servers of a test share.
+type shop struct {
+	t    testing.TB
+	recs MemRecords
+
+	mu   sync.Mutex
+	rows map[string]*shopRow
+}
+
+type shopRow struct {
+	namespace string
+	owner     *clerk
+	epoch     int64
+	log       *sinktest.Memory
+}
+
+// clerk is one server's part.
+type clerk struct {
+	s    *shop
+	name string
+	m    *Manager
+	dead chan struct{}
+	once sync.Once
+}
+
+func newShop(t testing.TB) *shop { return &shop{t: t, rows: map[string]*shopRow{}} }
+
+// server starts a server.
+func (s *shop) server(name string, hooks ...Hooks) *clerk {
+	s.t.Helper()
+	c := &clerk{s: s, name: name, dead: make(chan struct{})}
+	m, err := NewManager(Options{DataDir: s.t.TempDir(), Records: &s.recs, Shared: c})
+	must(s.t, err)
+	c.m = m
+	for _, h := range hooks {
+		m.AddHooks(h)
+	}
+	s.t.Cleanup(func() {
+		c.die()
+		if err := m.Close(context.Background()); err != nil {
+			s.t.Error(err)
+		}
+	})
+	return c
+}
+
+// die makes others take over what the server has.
+func (c *clerk) die() { c.once.Do(func() { close(c.dead) }) }
+
+func (c *clerk) isDead() bool {
+	select {
+	case <-c.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *clerk) Create(_ context.Context, r Record) (string, error) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	name := strings.Join(r.Namespace, "\x00")
+	for id, row := range c.s.rows {
+		if name != "" && row.namespace == name {
+			return id, nil
+		}
+	}
+	c.s.rows[r.ID] = &shopRow{namespace: name, log: sinktest.NewMemory()}
+	return r.ID, nil
+}
+
+func (c *clerk) Claim(ctx context.Context, r Record) (*Held, error) {
+	for {
+		c.s.mu.Lock()
+		row := c.s.rows[r.ID]
+		if row == nil && r.Fork != nil && r.Fork.Unmade {
+			row = &shopRow{log: sinktest.NewMemory()}
+			c.s.rows[r.ID] = row
+		}
+		if row == nil {
+			c.s.mu.Unlock()
+			return nil, errs.New(errs.NotFound, "workspace_not_found", "It does not exist.")
+		}
+		owner := row.owner
+		if owner == c {
+			c.s.t.Errorf("%s claims %s twice", c.name, r.ID)
+		}
+		if owner == nil || owner.isDead() {
+			row.owner = c
+			row.epoch++
+			epoch := row.epoch
+			k := row.log.Claim()
+			c.s.mu.Unlock()
+			return &Held{Sink: k, Epoch: epoch, Lost: c.dead, Release: func(context.Context) {
+				c.s.mu.Lock()
+				defer c.s.mu.Unlock()
+				if row.owner == c && row.epoch == epoch && !c.isDead() {
+					row.owner = nil
+				}
+			}}, nil
+		}
+		c.s.mu.Unlock()
+		if err := owner.m.Yield(ctx, r.ID, false); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (c *clerk) Remove(_ context.Context, id string, history bool) error {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.s.rows[id].owner != c {
+		return errMoving()
+	}
+	if history {
+		delete(c.s.rows, id)
+	} else {
+		c.s.rows[id].namespace = ""
+	}
+	return nil
+}
+
+func (c *clerk) open(namespace ...string) *workspace.Workspace {
+	c.s.t.Helper()
+	w, err := c.m.OpenVirtual(context.Background(), namespace)
+	must(c.s.t, err)
+	return w
+}
+
+func put(t testing.TB, w *workspace.Workspace, p, data string) *workspace.Result {
+	t.Helper()
+	res, err := w.Apply(context.Background(), workspace.Request{Ops: []workspace.Op{write(p, data)}})
+	must(t, err)
+	return res
+}
+
+func TestSharedMoves(t *testing.T) {
+	s := newShop(t)
+	a, b := s.server("a"), s.server("b")
+	w := a.open("x", "y")
+	id := w.ID()
+	first := put(t, w, "f", "one")
+	w.Release()
+
+	w2 := b.open("x", "y")
+	if w2.ID() != id || w2.Store().Tip() != w.Store().Tip() || read(t, w2, "f") != "one" {
+		t.Fatalf("%s at %+v, was %s at %+v", w2.ID(), w2.Store().Tip(), id, w.Store().Tip())
+	}
+	if _, err := w.Apply(t.Context(), workspace.Request{Ops: []workspace.Op{write("f", "late")}}); errs.CodeOf(err) != "owner_moving" {
+		t.Errorf("a write at the former owner: %v", err)
+	}
+	second := put(t, w2, "f", "two")
+	if second.Seq != first.Seq+1 {
+		t.Errorf("seq %d after %d", second.Seq, first.Seq)
+	}
+	w2.Release()
+
+	// The owner dies over an open workspace.
+	b.die()
+	w3 := a.open("x", "y")
+	defer w3.Release()
+	if tip := w3.Store().Tip(); tip.Commit != second.Commit || read(t, w3, "f") != "two" {
+		t.Errorf("%+v", tip)
+	}
+	if n, err := s.recs.Count(); n != 1 || err != nil {
+		t.Errorf("%d workspaces, %v", n, err)
+	}
+}
+
+func TestSharedHooks(t *testing.T) {
+	s := newShop(t)
+	var mu sync.Mutex
+	var told []string
+	note := func(name string) Hooks {
+		add := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, name+" "+what)
+		}
+		return Hooks{
+			Entered: func(_ context.Context, w *workspace.Workspace) error {
+				if w.Store().Tip().Seq == 0 {
+					return errors.New("it has no baseline")
+				}
+				add("entered")
+				return nil
+			},
+			Leaving: func(context.Context, string) { add("leaving") },
+			Lost:    func(string) { add("lost") },
+		}
+	}
+	a, b := s.server("a", note("a")), s.server("b", note("b"))
+	w := a.open("n")
+	w.Release()
+	b.open("n").Release()
+	b.die()
+	a.open("n").Release()
+	mu.Lock()
+	defer mu.Unlock()
+	// When a dead server finds out is not settled.
+	got := strings.Join(told, ", ")
+	if !strings.HasPrefix(got, "a entered, a leaving, b entered, ") || strings.Contains(got, "b leaving") {
+		t.Error(got)
+	}
+}
+
+// TestSharedLost: a workspace that was lost is closed, and what it had is not written.
+func TestSharedLost(t *testing.T) {
+	s := newShop(t)
+	lost := make(chan string, 1)
+	a := s.server("a", Hooks{Lost: func(id string) { lost <- id }, Leaving: func(context.Context, string) { t.Error("it writes") }})
+	w := a.open("n")
+	defer w.Release()
+	a.die()
+	select {
+	case id := <-lost:
+		if id != w.ID() {
+			t.Error(id)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the loss is not noticed")
+	}
+	if _, err := w.Apply(t.Context(), workspace.Request{Ops: []workspace.Op{write("f", "x")}}); errs.CodeOf(err) != "owner_moving" {
+		t.Errorf("a write: %v", err)
+	}
+	if _, err := w.Stat(t.Context(), "f"); errs.CodeOf(err) != "owner_moving" {
+		t.Errorf("a read: %v", err)
+	}
+}
+
+// TestSharedUnknown: after an append whose outcome is unknown the workspace is opened
+// again.
+func TestSharedUnknown(t *testing.T) {
+	for _, fault := range []sinktest.Fault{sinktest.UnknownNot, sinktest.UnknownIs} {
+		s := newShop(t)
+		a := s.server("a")
+		w := a.open("n")
+		var once atomic.Bool
+		s.mu.Lock()
+		s.rows[w.ID()].log.OnCall = func(c sinktest.Call) sinktest.Fault {
+			if c.Op == "append" && once.CompareAndSwap(false, true) {
+				return fault
+			}
+			return sinktest.None
+		}
+		s.mu.Unlock()
+		_, err := w.Apply(t.Context(), workspace.Request{Ops: []workspace.Op{write("f", "x")}})
+		if !errors.Is(err, sink.ErrUnknown) {
+			t.Fatalf("fault %d: %v", fault, err)
+		}
+		w.Release()
+		again := func() (*workspace.Result, error) {
+			w, err := a.m.Get(t.Context(), w.ID())
+			if err != nil {
+				return nil, err
+			}
+			defer w.Release()
+			return w.Apply(t.Context(), workspace.Request{Ops: []workspace.Op{write("g", "x")}})
+		}
+		var res *workspace.Result
+		for deadline := time.Now().Add(10 * time.Second); ; {
+			if res, err = again(); err == nil || time.Now().After(deadline) {
+				break
+			}
+			if errs.CodeOf(err) != "owner_moving" {
+				t.Fatal(err)
+			}
+		}
+		must(t, err)
+		want := uint64(2)
+		if fault == sinktest.UnknownIs {
+			want = 3
+		}
+		if res.Seq != want {
+			t.Errorf("fault %d: seq %d, not %d", fault, res.Seq, want)
+		}
+	}
+}
+
+// TestSharedFamily: a workspace and its forks move together.
+func TestSharedFamily(t *testing.T) {
+	s := newShop(t)
+	a, b := s.server("a"), s.server("b")
+	w := a.open("n")
+	put(t, w, "f", "one")
+	forks, err := a.m.ForkVirtual(t.Context(), w, ForkSpec{}, []string{"left", "right"})
+	must(t, err)
+	put(t, w, "f", "two")
+	left, err := a.m.Get(t.Context(), forks[0].ID)
+	must(t, err)
+	put(t, left, "g", "left")
+	tip := left.Store().Tip()
+	left.Release()
+	w.Release()
+
+	if b.m.Family(forks[1].ID) != w.ID() {
+		t.Error("no family")
+	}
+	right, err := b.m.Get(t.Context(), forks[1].ID) // never opened before
+	must(t, err)
+	if read(t, right, "f") != "one" {
+		t.Error("the fork has another file")
+	}
+	right.Release()
+	s.mu.Lock()
+	for id, row := range s.rows {
+		if row.owner == a {
+			t.Errorf("%s stayed", id)
+		}
+	}
+	s.mu.Unlock()
+	left, err = b.m.Get(t.Context(), forks[0].ID)
+	must(t, err)
+	if left.Store().Tip() != tip || read(t, left, "g") != "left" || read(t, left, "f") != "one" {
+		t.Errorf("%+v, was %+v", left.Store().Tip(), tip)
+	}
+	left.Release()
+}
+
+// TestSharedForget: the namespace is free, on every server.
+func TestSharedForget(t *testing.T) {
+	for _, history := range []bool{true, false} {
+		s := newShop(t)
+		a, b := s.server("a"), s.server("b")
+		w := a.open("n")
+		put(t, w, "f", "one")
+		w.Release()
+		must(t, b.m.Forget(t.Context(), w.ID(), history))
+		if _, err := a.m.Get(t.Context(), w.ID()); errs.CodeOf(err) != "workspace_not_found" {
+			t.Error(err)
+		}
+		w2 := a.open("n")
+		if w2.ID() == w.ID() || w2.Store().Tip().Seq != 1 {
+			t.Errorf("%s %+v", w2.ID(), w2.Store().Tip())
+		}
+		w2.Release()
+	}
+}
+
+// TestSharedMaking: one workspace a namespace, whoever makes it, and one whose maker
+// died is finished.
+func TestSharedMaking(t *testing.T) {
+	s := newShop(t)
+	servers := []*clerk{s.server("a"), s.server("b"), s.server("c")}
+	id, err := servers[0].Create(t.Context(), Record{ID: "cut-off", Namespace: []string{"cut"}})
+	must(t, err)
+	var wg sync.WaitGroup
+	ids := make(chan string, 60)
+	for i := range 60 {
+		wg.Go(func() {
+			w, err := servers[i%3].m.OpenVirtual(context.Background(), []string{"cut"})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer w.Release()
+			ids <- w.ID()
+		})
+	}
+	wg.Wait()
+	close(ids)
+	for got := range ids {
+		if got != id {
+			t.Errorf("%s, not %s", got, id)
+		}
+	}
+}
+
+// TestSharedWriters: writers on three servers, and a workspace that moves between
+// them all the time: nothing that was acknowledged is lost, and each commit has a
+// number of its own.
+func TestSharedWriters(t *testing.T) {
+	s := newShop(t)
+	servers := []*clerk{s.server("a"), s.server("b"), s.server("c")}
+	servers[0].open("n").Release()
+	var mu sync.Mutex
+	seqs := map[uint64]string{}
+	var wg sync.WaitGroup
+	for i := range 9 {
+		wg.Go(func() {
+			for j := range 20 {
+				name := fmt.Sprintf("f%d-%d", i, j)
+				for {
+					res, err := func() (*workspace.Result, error) {
+						w, err := servers[i%3].m.OpenVirtual(context.Background(), []string{"n"})
+						if err != nil {
+							return nil, err
+						}
+						defer w.Release()
+						return w.Apply(context.Background(), workspace.Request{Ops: []workspace.Op{write(name, name)}})
+					}()
+					if errs.CodeOf(err) == "owner_moving" {
+						continue
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					if seqs[res.Seq] != "" {
+						t.Errorf("%d is %s and %s", res.Seq, seqs[res.Seq], name)
+					}
+					seqs[res.Seq] = name
+					mu.Unlock()
+					break
+				}
+			}
+		})
+	}
+	wg.Wait()
+	w := servers[1].open("n")
+	defer w.Release()
+	if tip := w.Store().Tip(); tip.Seq != 181 || len(seqs) != 180 {
+		t.Errorf("%d commits, tip %d", len(seqs), tip.Seq)
+	}
+	for _, name := range seqs {
+		if read(t, w, name) != name {
+			t.Errorf("%s is missing", name)
+		}
+	}
+}
