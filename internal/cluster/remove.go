@@ -6,7 +6,7 @@ import (
 	"umbra/gitstore/sink"
 )
 
-// Remove removes the workspace of a claim that no store uses, so that nobody finds it
+// Remove removes the workspace of a claim that no store uses, so that it is not found
 // any more. With history its log is removed too, and its objects are given to the
 // sweeper; else both stay, without a name. It may be called again.
 func (s *Sink) Remove(ctx context.Context, history bool) error {
