@@ -33,7 +33,8 @@ func doctorCommand() *cobra.Command {
 		Long: `Look at the machine: git's version; watches against what the workspaces need; the
 file systems of the data directory and of the workspaces, and whether they can be
 written, synced and exchange two names; rights; the clock; free room. Where a server
-runs it looks itself, with its own rights; else this process does.
+runs it looks itself, with its own rights; else this process does. Of a cluster:
+PostgreSQL and its standbys, the object store, whether the nodes reach each other.
 
 The exit status is 1 if something hurts. With --json: {"hurts":…,"findings":[…]}.`,
 		Example: `  umbra doctor
@@ -41,6 +42,7 @@ The exit status is 1 if something hurts. With --json: {"hurts":…,"findings":[�
 		Args: cli.NoArgs,
 	}
 	v.Connection.Flags(cmd.Flags())
+	config.ClusterFlags(cmd.Flags(), false)
 	v.OutputFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if v.Color != "" {

@@ -18,6 +18,8 @@ const (
 	opRange  = "range"
 	opDelete = "delete"
 	opList   = "list"
+
+	opVersioning = "versioning"
 )
 
 var errMissing = errors.New("the object does not exist")

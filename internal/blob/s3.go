@@ -17,6 +17,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/logging"
 
@@ -219,4 +220,14 @@ func (s *S3) List(ctx context.Context, prefix, after string) iter.Seq2[Object, e
 // section returns a body that the SDK can send again.
 func section(body io.ReaderAt, offset, n int64) *io.SectionReader {
 	return io.NewSectionReader(body, offset, n)
+}
+
+// Versioning reports whether the bucket keeps the versions of objects that were
+// removed or replaced.
+func (s *S3) Versioning(ctx context.Context) (bool, error) {
+	out, err := s.client.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &s.bucket})
+	if err != nil {
+		return false, s.fail(ctx, opVersioning, "", err)
+	}
+	return out.Status == types.BucketVersioningStatusEnabled, nil
 }

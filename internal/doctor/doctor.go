@@ -24,7 +24,7 @@ const (
 
 // Finding is what a check found.
 type Finding struct {
-	Check  string `json:"check"` // git, watches, data, workspace, clock, room, descriptors, server
+	Check  string `json:"check"` // git, watches, data, workspace, clock, room, descriptors, server; engine, replication, blobs, cluster
 	Level  Level  `json:"level"`
 	About  string `json:"about,omitempty"` // a folder
 	Detail string `json:"detail"`
@@ -40,6 +40,8 @@ type Options struct {
 	// MaxWatches is how many watches the settings allow; 0: as many as the system.
 	MaxWatches int
 	Now        func() time.Time // default: time.Now
+	// More, if set, makes further checks.
+	More func(context.Context) []Finding
 }
 
 // report gathers what is found.
@@ -71,6 +73,9 @@ func Run(ctx context.Context, o Options) []Finding {
 	}
 	r.watches(ctx, o)
 	r.descriptors(len(o.Workspaces))
+	if o.More != nil && ctx.Err() == nil {
+		r.list = append(r.list, o.More(ctx)...)
+	}
 	return r.list
 }
 

@@ -66,7 +66,11 @@ func backups(cfg config.Config, dir *state.Dir, source backupSource) *upkeep.Bac
 
 // DoctorOptions returns what umbra doctor checks by the settings.
 func DoctorOptions(cfg config.Config, dataDir string) doctor.Options {
-	return doctor.Options{DataDir: dataDir, FreeFloor: int64(cfg.Limits.FreeBytes), MaxWatches: cfg.Workspaces.MaxWatches}
+	o := doctor.Options{DataDir: dataDir, FreeFloor: int64(cfg.Limits.FreeBytes), MaxWatches: cfg.Workspaces.MaxWatches}
+	if cfg.Cluster.On() {
+		o.More = func(ctx context.Context) []doctor.Finding { return clusterFindings(ctx, cfg) }
+	}
+	return o
 }
 
 // examiner is the server's side of it.

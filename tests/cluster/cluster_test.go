@@ -5,7 +5,9 @@ package cluster
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"umbra/internal/blob/blobtest"
@@ -190,5 +192,64 @@ func TestStartRefusals(t *testing.T) {
 				t.Errorf("the password is shown: %s", stderr)
 			}
 		})
+	}
+}
+
+// TestDoctor looks at a cluster that is well, and at one whose engine is not.
+func TestDoctor(t *testing.T) {
+	r := newRig(t)
+	r.run(nil, 0, "init", "--lease", "1s")
+	n1 := r.serve("n1")
+	doctor := func(wantStatus int) map[string]map[string][]string {
+		t.Helper()
+		status, stdout, stderr := harness.Run(t, r.env, "doctor", "--json", "--data-dir", filepath.Join(t.TempDir(), "none"), "--cluster", r.url, "--blobs", r.blobs)
+		var found struct {
+			Hurts    bool `json:"hurts"`
+			Findings []struct {
+				Check  string `json:"check"`
+				Level  string `json:"level"`
+				Detail string `json:"detail"`
+				Do     string `json:"do"`
+			} `json:"findings"`
+		}
+		if err := json.Unmarshal([]byte(stdout), &found); err != nil || status != wantStatus || strings.Contains(stdout+stderr, "s3cret") {
+			t.Fatalf("exit status %d, %v: %s%s", status, err, stdout, stderr)
+		}
+		by := map[string]map[string][]string{}
+		for _, f := range found.Findings {
+			if by[f.Check] == nil {
+				by[f.Check] = map[string][]string{}
+			}
+			by[f.Check][f.Level] = append(by[f.Check][f.Level], f.Detail)
+			if f.Level == "hurts" && f.Do == "" {
+				t.Errorf("nothing to do about %q", f.Detail)
+			}
+		}
+		return by
+	}
+	well := doctor(0)
+	for check, want := range map[string]string{"engine": "PostgreSQL ", "replication": "commits wait for ANY 1 (b): b (quorum)", "blobs": "s3://packs/prod takes PUT, ranged GET, LIST and DELETE", "cluster": "node n1 is live at "} {
+		if all := strings.Join(well[check]["ok"], "\n"); !strings.Contains(all, want) || len(well[check]["hurts"]) > 0 {
+			t.Errorf("%s: %v", check, well[check])
+		}
+	}
+	if strings.Join(well["clock"]["hurts"], "") != "" || len(well["blobs"]["note"]) != 1 {
+		t.Errorf("clock %v, blobs %v", well["clock"], well["blobs"])
+	}
+
+	// A node that hangs is not reached; PostgreSQL waits for nobody.
+	n1.Signal(syscall.SIGSTOP)
+	defer n1.Signal(syscall.SIGCONT)
+	r.pair.A.Set("synchronous_standby_names", "")
+	ill := doctor(1)
+	if hurts := strings.Join(ill["replication"]["hurts"], ""); !strings.Contains(hurts, "synchronous_standby_names is empty: nodes refuse writes") {
+		t.Errorf("replication: %v", ill["replication"])
+	}
+	if hurts := strings.Join(ill["cluster"]["hurts"], ""); !strings.Contains(hurts, "node n1 cannot be reached from here at ") {
+		t.Errorf("cluster: %v", ill["cluster"])
+	}
+	r.pair.A.Kill()
+	if gone := doctor(1); !strings.Contains(strings.Join(gone["engine"]["hurts"], ""), "engine_unreachable: ") || len(gone["blobs"]["ok"]) != 1 {
+		t.Errorf("without an engine: %v", gone)
 	}
 }

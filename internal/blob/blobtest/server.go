@@ -194,6 +194,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, f Faults, key str
 		s.list(w, query)
 	case r.Method == http.MethodGet:
 		s.get(w, r, f, key)
+	case query.Has("versioning"):
+		answer(w, struct {
+			XMLName xml.Name `xml:"VersioningConfiguration"`
+		}{})
 	case query.Has("uploads"), query.Has("uploadId"):
 		s.upload(w, r.Method, query, key, body)
 	case r.Method == http.MethodPut:
