@@ -103,7 +103,7 @@ func (a *Admin) Facts(ctx context.Context) (*Facts, error) {
 		if err != nil {
 			return err
 		}
-		// The middle of each answer stands for when the engine looked.
+		// The engine looked in the middle of each answer, about.
 		mine := (laterBefore+laterAfter)/2 - (before+after)/2
 		if passed := laterEngine - engine; passed > 0 {
 			f.Rate = float64(mine) / float64(passed)

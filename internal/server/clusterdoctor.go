@@ -89,7 +89,7 @@ func (x *examination) engine(f *cluster.Facts) {
 		x.add("engine", doctor.Hurts, "set autovacuum = on", "autovacuum is %s: the log's rows are never reused", f.Settings["autovacuum"])
 	}
 	if f.Settings["synchronous_commit"] == "off" {
-		// Connections of ours set it for themselves.
+		// Nodes set it for their own connections.
 		x.add("engine", doctor.Note, "set synchronous_commit = on", "synchronous_commit is off for other clients of this server")
 	}
 	if float64(f.Connections) > crowded*float64(f.MaxConnections) {
@@ -102,7 +102,7 @@ func (x *examination) engine(f *cluster.Facts) {
 				since = t.Vacuumed.Round(time.Second).String() + " ago"
 			}
 			x.add("engine", doctor.Hurts, "look for old transactions and idle replication slots, which hold the cleanup back; with hot_standby_feedback a query on a standby does too",
-				"table %s has %d dead rows beside %d, and was vacuumed %s", t.Name, t.Dead, t.Live, since)
+				"table %s has %d dead rows and %d living ones, and was vacuumed %s", t.Name, t.Dead, t.Live, since)
 		}
 	}
 }
