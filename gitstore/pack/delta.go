@@ -22,7 +22,11 @@ func DeltaSizes(delta []byte) (base, target int64, err error) {
 // ApplyDelta makes the object that a delta describes (gitformat-pack(5)). It
 // takes memory for the result only once the instructions are known to give it;
 // a caller that bounds the result asks DeltaSizes first.
-func ApplyDelta(base, delta []byte) ([]byte, error) {
+func ApplyDelta(base, delta []byte) ([]byte, error) { return applyDelta(nil, base, delta) }
+
+// applyDelta is ApplyDelta into the memory of a slice, if it has room for the result;
+// it must be none of base's.
+func applyDelta(into, base, delta []byte) ([]byte, error) {
 	baseSize, size, err := DeltaSizes(delta)
 	if err != nil {
 		return nil, err
@@ -47,7 +51,10 @@ func ApplyDelta(base, delta []byte) ([]byte, error) {
 	if sum != size {
 		return nil, corrupt("delta gives %d bytes, not %d", sum, size)
 	}
-	out := make([]byte, 0, size)
+	out := into[:0]
+	if int64(cap(out)) < size || into == nil {
+		out = make([]byte, 0, size)
+	}
 	for rest := body; len(rest) > 0; {
 		op, after, err := nextOp(rest, len(base))
 		if err != nil {

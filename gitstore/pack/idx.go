@@ -221,6 +221,24 @@ const idPage = 256
 // lowerBound gives the first position in [lo,hi) whose id is not before id,
 // and whether it is that id.
 func (x *Idx) lowerBound(buf *idxPage, id object.ID, lo, hi int) (int, bool, error) {
+	if x.mem == nil && hi-lo > idPage {
+		// Ids are random: one is near the place that its value makes likely.
+		from, to := x.bucket(id[0])
+		at := from + int(uint64(binary.BigEndian.Uint32(id[1:]))*uint64(to-from)>>32) - idPage/2
+		at = min(max(at, lo), hi-idPage)
+		b, err := x.view(buf, idsAt+20*int64(at), 20*idPage)
+		if err != nil {
+			return 0, false, err
+		}
+		switch n, ok := findID(b, id); {
+		case ok || n > 0 && n < idPage:
+			return at + n, ok, nil
+		case n == 0:
+			hi = at
+		default:
+			lo = at + idPage
+		}
+	}
 	for x.mem == nil && hi-lo > idPage {
 		mid := int(uint(lo+hi) >> 1)
 		one, err := x.view(buf, idsAt+20*int64(mid), 20)
@@ -243,8 +261,13 @@ func (x *Idx) lowerBound(buf *idxPage, id object.ID, lo, hi int) (int, bool, err
 	if err != nil {
 		return 0, false, err
 	}
-	n, ok := sort.Find(hi-lo, func(i int) int { return bytes.Compare(id[:], b[20*i:20*i+20]) })
+	n, ok := findID(b, id)
 	return lo + n, ok, nil
+}
+
+// findID returns where an id is among sorted ones, or where it would be.
+func findID(ids []byte, id object.ID) (int, bool) {
+	return sort.Find(len(ids)/20, func(i int) int { return bytes.Compare(id[:], ids[20*i:20*i+20]) })
 }
 
 // Find looks an object up.

@@ -97,6 +97,47 @@ func TestIdx(t *testing.T) {
 	}
 }
 
+// TestIdxBuckets finds ids among many with the same first byte: where their values make
+// it likely, and where they do not.
+func TestIdxBuckets(t *testing.T) {
+	r := rand.New(rand.NewPCG(35, 36))
+	for _, most := range []uint32{1 << 8, 3, 1} {
+		entries := randomEntries(r, 4000)
+		for i := range entries {
+			entries[i].ID[0] = []byte{0, 7, 255}[i%3]
+			entries[i].ID[1] = byte(uint32(entries[i].ID[1]) % most)
+			if i%2 == 0 {
+				entries[i].ID[1] = ^entries[i].ID[1]
+			}
+		}
+		data := pack.EncodeIdx(entries, [20]byte{})
+		x, err := pack.OpenIdx(bytes.NewReader(data), int64(len(data)), pack.IdxOptions{InMemoryMax: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if off, crc, ok, err := x.Find(e.ID); err != nil || !ok || off != e.Offset || crc != e.CRC {
+				t.Fatalf("Find(%v) = %d, %x, %v, %v", e.ID, off, crc, ok, err)
+			}
+			e.ID[2+r.IntN(18)] ^= byte(1 + r.IntN(255))
+			if _, _, ok, err := x.Find(e.ID); ok || err != nil {
+				t.Fatalf("Find(%v) = %v, %v", e.ID, ok, err)
+			}
+		}
+		for first := range 256 {
+			for _, rest := range []byte{0, 255} {
+				id := object.ID{byte(first)}
+				for i := range id[1:] {
+					id[1+i] = rest
+				}
+				if _, _, ok, err := x.Find(id); ok || err != nil {
+					t.Fatalf("Find(%v) = %v, %v", id, ok, err)
+				}
+			}
+		}
+	}
+}
+
 // TestIdxLargeOffsets lets git read an index with 63-bit offsets.
 func TestIdxLargeOffsets(t *testing.T) {
 	entries := randomEntries(rand.New(rand.NewPCG(33, 34)), 100)

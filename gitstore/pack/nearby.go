@@ -48,10 +48,18 @@ func (w *nearby) cover(off, next int64) error {
 
 // ReadAt is like io.ReaderAt's, but it may read a part of p without an error.
 func (w *nearby) ReadAt(p []byte, off int64) (int, error) {
-	if at := off - w.from; at >= 0 && at < int64(len(w.data)) {
-		return copy(p, w.data[at:]), nil
+	if held := w.at(off); held != nil {
+		return copy(p, held), nil
 	}
 	return w.r.ReadAt(p, off)
+}
+
+// at returns what is held of the file from a place on.
+func (w *nearby) at(off int64) []byte {
+	if at := off - w.from; at >= 0 && at < int64(len(w.data)) {
+		return w.data[at:]
+	}
+	return nil
 }
 
 func (w *nearby) free() {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"sync"
 
 	"umbra/gitstore/cache"
 	"umbra/gitstore/object"
@@ -277,9 +278,11 @@ func (p *Pack) getAt(offset uint64, max int64) (kind object.Kind, data []byte, s
 				return 0, nil, 0, err
 			}
 		}
-		h, part, err := p.read(&in, off, limit, maxHeld-held)
-		if err != nil {
-			return 0, nil, h.Size, err
+		h, part, ok := p.smallDelta(in.at(off), off, maxHeld-held)
+		if !ok {
+			if h, part, err = p.read(&in, off, limit, maxHeld-held); err != nil {
+				return 0, nil, h.Size, err
+			}
 		}
 		if h.Kind != OfsDelta && h.Kind != RefDelta {
 			if kind, data = h.Kind, part; len(chain) > 0 {
@@ -310,6 +313,8 @@ func (p *Pack) getAt(offset uint64, max int64) (kind object.Kind, data []byte, s
 		}
 		return kind, data, size, nil
 	}
+	var spare scratch
+	defer spare.free()
 	for i := len(chain) - 1; i >= 0; i-- {
 		delta := chain[i].delta
 		if delta == nil {
@@ -317,20 +322,85 @@ func (p *Pack) getAt(offset uint64, max int64) (kind object.Kind, data []byte, s
 				return 0, nil, 0, err
 			}
 		}
-		if _, size, err := DeltaSizes(delta); err != nil {
+		_, size, err := DeltaSizes(delta)
+		if err != nil {
 			return 0, nil, 0, err
 		} else if size > p.max {
 			return 0, nil, size, fmt.Errorf("%w: %d bytes", ErrTooLarge, size)
 		}
-		if data, err = ApplyDelta(data, delta); err != nil {
+		// What is not kept shares two buffers.
+		keep := keepBase(i, len(chain))
+		var into []byte
+		if i > 0 && !keep {
+			into = spare.take(size)
+		}
+		if data, err = applyDelta(into, data, delta); err != nil {
 			return 0, nil, 0, err
 		}
-		if i > 0 || len(chain) > 1 {
+		if keep {
 			p.bases.put(chain[i].off, kind, data)
 		}
 	}
 	return kind, data, int64(len(data)), nil
 }
+
+// keepBase reports whether the object that is i deltas from the one that was asked for,
+// in a chain of n, is kept for other reads. Those at powers of two are: the next older
+// objects are then a few deltas from one that is kept, and a chain costs room for a few
+// objects, not for all.
+func keepBase(i, n int) bool { return i&(i-1) == 0 && (i > 0 || n > 1) }
+
+// maxSpare bounds a buffer of a scratch that stays for later reads, in bytes.
+const maxSpare = 1 << 20
+
+// scratch is two buffers, in turns: an object is made in one from what is in the other.
+type scratch struct{ bufs *[2][]byte }
+
+var scratches = sync.Pool{New: func() any { return new([2][]byte) }}
+
+// take returns an empty buffer for size bytes, not that of the call before.
+func (s *scratch) take(size int64) []byte {
+	if s.bufs == nil {
+		s.bufs = scratches.Get().(*[2][]byte)
+	}
+	s.bufs[0], s.bufs[1] = s.bufs[1], s.bufs[0]
+	if int64(cap(s.bufs[0])) < size {
+		s.bufs[0] = make([]byte, 0, size)
+	}
+	return s.bufs[0]
+}
+
+func (s *scratch) free() {
+	if s.bufs == nil {
+		return
+	}
+	for i, b := range s.bufs {
+		if cap(b) > maxSpare {
+			s.bufs[i] = nil
+		}
+	}
+	scratches.Put(s.bufs)
+}
+
+// smallDelta reads a delta of at most held bytes whose entry is in memory, in b. It
+// returns false for all others, and for what is not sound.
+func (p *Pack) smallDelta(b []byte, off, held int64) (h EntryHeader, data []byte, ok bool) {
+	if len(b) == 0 {
+		return h, nil, false
+	}
+	b = b[:min(int64(len(b)), p.end-off)]
+	h, err := ParseHeader(b)
+	if err != nil || h.Kind != OfsDelta && h.Kind != RefDelta || h.Size > min(maxSmallDelta, held) {
+		return h, nil, false
+	}
+	in := getMemInflater(b[h.HeaderLen:])
+	defer putInflater(in)
+	data, err = in.readAll(&in.mem, h.Size)
+	return h, data, err == nil
+}
+
+// maxSmallDelta bounds what smallDelta reads, in bytes.
+const maxSmallDelta = 4 << 10
 
 // read reads an entry in one piece: a whole object of at most max bytes, or a
 // delta, whose bytes are nil where they are more than held.

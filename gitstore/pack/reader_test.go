@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -323,4 +324,58 @@ func BenchmarkGet(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkChains reads versions of a directory of 50 entries in chains of 50 deltas,
+// far apart and one after the other.
+func BenchmarkChains(b *testing.B) {
+	r := rand.New(rand.NewPCG(27, 28))
+	fsys := osFS(b, b.TempDir())
+	w := newWriter(b, fsys, "a")
+	dir := text(r, 1700)
+	var all []object.ID
+	for n := range 10_000 {
+		was := blob(dir)
+		at, id := 34*r.IntN(50), text(r, 20)
+		dir = slices.Concat(dir[:at], id, dir[at+20:])
+		now := blob(dir)
+		all = append(all, now.id)
+		if n%50 == 0 {
+			if _, err := w.Add(object.Blob, now.data); err != nil {
+				b.Fatal(err)
+			}
+			continue
+		}
+		delta := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(len(was.data))), uint64(len(now.data)))
+		if at > 0 {
+			delta = append(delta, 0x80|0x10|0x20, byte(at), byte(at>>8))
+		}
+		delta = append(append(delta, 20), id...)
+		at += 20
+		if rest := len(dir) - at; rest > 0 {
+			delta = append(delta, 0x80|0x1|0x2|0x10|0x20, byte(at), byte(at>>8), byte(rest), byte(rest>>8))
+		}
+		if err := w.AddDelta(now.id, was.id, delta); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := w.Add(object.Blob, text(r, 300)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	finish(b, fsys, "a", w)
+	p := open(b, fsys, "a", pack.Options{Cache: cache.NewBudget(8 << 20)})
+	for _, step := range []int{49, 1} {
+		b.Run(fmt.Sprintf("step=%d", step), func(b *testing.B) {
+			b.ReportAllocs()
+			i := len(all) - 1
+			for b.Loop() {
+				if _, _, err := p.Get(all[i]); err != nil {
+					b.Fatal(err)
+				}
+				if i -= step; i < 0 {
+					i += len(all)
+				}
+			}
+		})
+	}
 }
