@@ -5,6 +5,7 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/zricethezav/gitleaks/v8/config"
 )
@@ -15,12 +16,27 @@ type rule struct {
 	// first matches at a keyword wherever the rule matches around it; nil where
 	// that cannot be said, so that the rule runs at each keyword.
 	first *regexp.Regexp
+	// begun is first for a text of which only the first maxFirst bytes are looked at:
+	// it says nothing of what follows a part of any length.
+	begun *regexp.Regexp
 	// lines is how many line feeds a match can hold; -1: any number.
 	lines int
 }
 
-// maxFirst bounds what rule.first looks at, in bytes.
+// maxFirst bounds what rule.first and rule.begun look at, in bytes.
 const maxFirst = 4096
+
+// may reports whether the rule may match around a keyword, of which text begins with
+// the keyword and ends where a match does at the latest.
+func (r *rule) may(text string) bool {
+	switch {
+	case r.first == nil:
+		return true
+	case len(text) <= maxFirst:
+		return r.first.MatchString(text)
+	}
+	return r.begun == nil || r.begun.MatchString(text[:maxFirst])
+}
 
 func newRule(r config.Rule) (*rule, error) {
 	out := &rule{Rule: r}
@@ -40,11 +56,77 @@ func newRule(r config.Rule) (*rule, error) {
 		keywords[i] = strings.ToLower(k)
 	}
 	if beginsWith(weak, keywords) {
-		if out.first, err = regexp.Compile(`\A(?:` + weak.String() + `)`); err != nil {
+		if out.first, err = anchored(weak); err != nil {
 			return nil, err
+		}
+		if part, _ := bounded(tree); longest(part) <= maxFirst {
+			if out.begun, err = anchored(weaken(part, true)); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return out, nil
+}
+
+func anchored(re *syntax.Regexp) (*regexp.Regexp, error) {
+	return regexp.Compile(`\A(?:` + re.String() + `)`)
+}
+
+// bounded gives an expression that matches the beginning of what another does: what
+// follows its first repetition of any length is left out. False: nothing was.
+func bounded(re *syntax.Regexp) (out *syntax.Regexp, cut bool) {
+	one := *re
+	one.Sub = nil
+	switch re.Op {
+	case syntax.OpStar:
+		return &syntax.Regexp{Op: syntax.OpEmptyMatch}, true
+	case syntax.OpPlus:
+		sub, _ := bounded(re.Sub[0])
+		return sub, true
+	case syntax.OpRepeat:
+		sub, cut := bounded(re.Sub[0])
+		switch {
+		case re.Max >= 0 && !cut:
+			return re, false
+		case re.Min == 0:
+			return &syntax.Regexp{Op: syntax.OpEmptyMatch}, true
+		case cut:
+			return sub, true
+		}
+		one.Sub, one.Max = []*syntax.Regexp{sub}, re.Min
+		return &one, true
+	}
+	for _, sub := range re.Sub {
+		sub, here := bounded(sub)
+		one.Sub = append(one.Sub, sub)
+		if cut = cut || here; here && re.Op == syntax.OpConcat {
+			break
+		}
+	}
+	return &one, cut
+}
+
+// longest is how many bytes an expression matches at most, without repetitions of any
+// length.
+func longest(re *syntax.Regexp) int {
+	n := 0
+	switch re.Op {
+	case syntax.OpLiteral:
+		return len(re.Rune) * utf8.UTFMax
+	case syntax.OpCharClass, syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		return utf8.UTFMax
+	case syntax.OpRepeat:
+		return re.Max * longest(re.Sub[0])
+	case syntax.OpAlternate:
+		for _, sub := range re.Sub {
+			n = max(n, longest(sub))
+		}
+		return n
+	}
+	for _, sub := range re.Sub {
+		n += longest(sub)
+	}
+	return n
 }
 
 // window is where a rule runs for a keyword: the lines on which a match that holds
@@ -127,13 +209,17 @@ func feeds(re *syntax.Regexp) int {
 const few = 8
 
 // weaken gives an expression that matches wherever another does, and is cheap:
-// without assertions and captures, without exact numbers of repetitions, and without
+// without assertions but those of an end, and without captures, without exact numbers of repetitions, and without
 // what may be there or not at the beginning.
 func weaken(re *syntax.Regexp, begin bool) *syntax.Regexp {
 	empty := &syntax.Regexp{Op: syntax.OpEmptyMatch}
 	switch re.Op {
-	case syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText, syntax.OpEndText, syntax.OpWordBoundary, syntax.OpNoWordBoundary:
+	case syntax.OpBeginLine, syntax.OpBeginText, syntax.OpWordBoundary, syntax.OpNoWordBoundary:
 		return empty
+	case syntax.OpEndLine, syntax.OpEndText:
+		if begin {
+			return empty
+		}
 	case syntax.OpCapture:
 		return weaken(re.Sub[0], begin)
 	case syntax.OpStar, syntax.OpQuest:

@@ -221,10 +221,10 @@ func (s *scan) hit(n, at int) {
 	if st.off || at < st.upTo {
 		return
 	}
-	if r.first != nil && !r.first.MatchString(s.text[at:min(len(s.text), at+maxFirst)]) {
+	from, to := r.window(s.text, at)
+	if !r.may(s.text[at:to]) {
 		return
 	}
-	from, to := r.window(s.text, at)
 	from = max(from, st.upTo)
 	st.upTo = to
 	for _, m := range r.Regex.FindAllStringIndex(s.text[from:to], -1) {

@@ -129,10 +129,32 @@ func TestRandom(t *testing.T) {
 				path = rapid.StringMatching(r.Path.String()).Example(n)
 			}
 			found += same(t, d, g, path, text)
+			if n == 0 { // on a line that is longer than what is looked at first
+				text = strings.Replace(text, "x := ", strings.Repeat("abc = 1; ", 300), 1)
+				same(t, d, g, path, strings.TrimSuffix(text, "\n")+strings.Repeat(" ;d = 2", 800)+"\n")
+			}
 		}
 	}
 	if found < 200 {
 		t.Errorf("only %d secrets", found)
+	}
+}
+
+// TestLong holds that a secret is found that is longer than what of a rule is looked at
+// first.
+func TestLong(t *testing.T) {
+	d, g := detector(t), gitleaks(t)
+	for _, n := range []int{20, 60, 100, 1000} {
+		lines := strings.Repeat("MIIEpAIBAAKCAQEAx7Vn3fG9hT2kLqWzRbYcUe0sJpXdMv8nCi5oAtFg6BhEwSyZ\n", n)
+		if same(t, d, g, "x.pem", "-----BEGIN RSA PRIVATE KEY-----\n"+lines+"-----END RSA PRIVATE KEY-----\n") != 1 {
+			t.Errorf("a key of %d lines is not found", n)
+		}
+		if same(t, d, g, "x.go", "const apiKey = \"q8Zr"+strings.ReplaceAll(lines, "\n", "")+"\"\n") != 1 {
+			t.Errorf("a word of %d bytes is not found", len(lines))
+		}
+		if same(t, d, g, "x.sh", "curl "+strings.Repeat("--data a=b ", 8*n)+"-H 'Authorization: Bearer q8ZrTx7Vn3fG9hT2kLqWzRbYcUe0sJ' https://example.com\n") != 1 {
+			t.Errorf("a header behind %d arguments is not found", 8*n)
+		}
 	}
 }
 

@@ -25,10 +25,10 @@ type Server struct {
 }
 
 // StartServer starts the server on a data directory, which it makes if need be.
-// It runs until Stop, or the Env's end.
-func StartServer(ctx context.Context, env *measure.Env, data string, clients int) (*Server, error) {
-	process, address, err := startServer(ctx, env, "umbra", env.Umbra, "serve", "--listen", "127.0.0.1:0", "--data-dir", data,
-		"--workspace-dir", data+"-code", "--output-dir", data+"-output")
+// It runs until Stop, or the Env's end. More arguments follow its own.
+func StartServer(ctx context.Context, env *measure.Env, data string, clients int, more ...string) (*Server, error) {
+	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", data, "--workspace-dir", data + "-code", "--output-dir", data + "-output"}, more...)
+	process, address, err := startServer(ctx, env, "umbra", env.Umbra, args...)
 	if err != nil {
 		return nil, err
 	}

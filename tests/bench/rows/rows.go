@@ -15,6 +15,7 @@
 //	sessions   small files read, large folders listed
 //	run        programs and scripts
 //	hooks      what an agent waits for before and after a tool
+//	policy     what a policy costs of a write
 //	forks      forks of a workspace, next to worktrees and copies
 //	before     this program and an earlier one in turns (-before)
 //	history    summary, diff and revert of a task; the first answer after a start
@@ -48,7 +49,7 @@ type Row struct {
 // All lists the rows of a scale, in the order of the document.
 func All(s measure.Scale) []Row {
 	return slices.Concat(writeRows(s), pacedRows(s), sustainedRows(s), syncsRows(s), growthRows(s), baselineRows(s),
-		diskRows(s), footprintRows(s), memoryRows(s), startRows(s), sessionRows(s), cloneRows(s), historyRows(s), runRows(s), hookRows(s), forkRows(s))
+		diskRows(s), footprintRows(s), memoryRows(s), startRows(s), sessionRows(s), cloneRows(s), historyRows(s), runRows(s), hookRows(s), forkRows(s), policyRows(s))
 }
 
 // Order compares keys of results ("row on disk") by the order of the document:
