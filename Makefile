@@ -5,11 +5,15 @@ ARGS    ?=
 DIST    ?=
 BENCH   ?=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-# Gin encodes MessagePack, which nothing here does, with a library of 6 MB.
-TAGS    := nomsgpack
 LDFLAGS := -s -w -X umbra/internal/buildinfo.version=$(VERSION)
 # Every fuzz target gets this long in make fuzz.
 FUZZTIME ?= 30s
+
+# One way to compile for the program, its tests and what checks it, so that each
+# package is compiled once; a second time for the race detector, which needs cgo.
+# Gin encodes MessagePack, which nothing here does, with a library of 6 MB.
+export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath -tags=nomsgpack)
+export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := build
 .PHONY: help check race build embed run man dist licenses tools test bench soak lint fuzz clean FORCE
@@ -40,7 +44,7 @@ $(UI)/web/node_modules/.package-lock.json: $(UI)/web/package-lock.json
 
 bin/umbra: embed FORCE
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -tags '$(TAGS)' -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/umbra
+	$(GO) build -ldflags '$(LDFLAGS)' -o $@ ./cmd/umbra
 
 run: build ## build and start the server (ARGS='--listen 127.0.0.1:9000')
 	./bin/umbra serve $(ARGS)
@@ -63,7 +67,7 @@ lint: ## gofmt, go vet (for macOS too), staticcheck, errcheck, misspell, and the
 	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
-	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
+	GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	cd deploy/dist && $(GO) vet ./...
 	cd deploy/check && $(GO) vet ./...
 	$(GO) tool staticcheck ./...
@@ -84,27 +88,26 @@ tools: ## install what the tests use beside Go (libgit2, isomorphic-git)
 # What -short leaves out: crashes and faults at every call, power cuts, models.
 # They run without the race detector, which makes them ten times as long; so do
 # the black boxes, which would watch but themselves with it.
-LONG  := ./gitstore ./internal/backup ./internal/vfs ./tests ./tests/agents ./tests/clients ./tests/cluster ./tests/interop ./tests/model ./tests/openapi ./tests/powercut ./tests/ui
+LONG  := ./tests ./gitstore ./internal/backup ./internal/vfs ./tests/agents ./tests/clients ./tests/cluster ./tests/interop ./tests/model ./tests/openapi ./tests/powercut ./tests/ui
 RACED  = $$($(GO) list ./... | grep -vxE 'umbra/tests(/(agents|clients|cluster|interop|model|openapi|powercut|ui))?')
 
-# One package at a time: some set limits of the whole machine, and all that
-# start servers want the processors. They are compiled side by side before.
+# Two packages at a time: while one waits for servers, disks or leases the other
+# works. go vet has been run by lint.
+TEST  := $(GO) test -vet=off -p 2 -timeout 30m
 test: tools lint build ## lint, then all tests: the short forms with the race detector, then the long ones
-	$(GO) test -race -short -run '^$$' $(RACED) >/dev/null
-	$(GO) test -run '^$$' $(LONG) >/dev/null
-	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -race -short -p 1 -timeout 30m $(RACED)
-	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -p 1 -timeout 30m $(LONG)
+	UMBRA_BIN=$(CURDIR)/bin/umbra CGO_ENABLED=1 $(TEST) -race -short $(RACED)
+	UMBRA_BIN=$(CURDIR)/bin/umbra $(TEST) $(LONG)
 	cd deploy/dist && UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test ./...
 	cd deploy/check && $(GO) test ./...
 
 race: tools embed ## the black boxes against a server built with the race detector
 	@mkdir -p bin/race
-	$(GO) build -race -o bin/race/umbra ./cmd/umbra
+	CGO_ENABLED=1 $(GO) build -race -o bin/race/umbra ./cmd/umbra
 	UMBRA_BIN=$(CURDIR)/bin/race/umbra $(GO) test -short -p 1 -timeout 60m ./tests
 
 # A program of its own, not go run: that would not pass a SIGTERM on.
 bench: build ## benchmarks, beside their peers (docs/BENCHMARKS.md; BENCH='-quick', '-run REGEXP', …)
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/bench ./tests/bench
+	$(GO) build -o bin/bench ./tests/bench
 	UMBRA_BIN=$(CURDIR)/bin/umbra bin/bench -docs docs/BENCHMARKS.md $(BENCH)
 
 soak: tools build ## the long tests: power cuts, kills and faults by the hundred, an hour of mixed load
