@@ -79,8 +79,8 @@ lint: ## gofmt, go vet (for macOS too), staticcheck, errcheck, misspell, and the
 # What a change needs before it is shown to others: what -short leaves in, with
 # what is cached, and one pass of the black boxes.
 check: build lint ## build, lint, unit tests and one black-box pass, in some minutes
-	$(GO) test -short $(RACED)
-	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -short -run 'TestScripts|TestReadme|TestMCP$$' ./tests
+	$(GO) test -vet=off -short $(RACED)
+	UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -vet=off -short -run 'TestScripts|TestReadme|TestMCP$$' ./tests
 
 tools: ## install what the tests use beside Go (libgit2, isomorphic-git)
 	tests/tools/setup
@@ -88,14 +88,14 @@ tools: ## install what the tests use beside Go (libgit2, isomorphic-git)
 # What -short leaves out: crashes and faults at every call, power cuts, models.
 # They run without the race detector, which makes them ten times as long; so do
 # the black boxes, which would watch but themselves with it.
-LONG  := ./tests ./gitstore ./internal/backup ./internal/vfs ./tests/agents ./tests/clients ./tests/cluster ./tests/interop ./tests/model ./tests/openapi ./tests/powercut ./tests/ui
-RACED  = $$($(GO) list ./... | grep -vxE 'umbra/tests(/(agents|clients|cluster|interop|model|openapi|powercut|ui))?')
+LONG  := ./tests ./gitstore ./internal/backup ./internal/blame ./internal/vfs ./internal/workspace ./tests/agents ./tests/clients ./tests/cluster ./tests/interop ./tests/model ./tests/openapi ./tests/powercut ./tests/ui
+RACED  = $$($(GO) list ./... | grep -vxE 'umbra/(internal/archtest|tests(/(agents|clients|cluster|interop|model|openapi|powercut|ui))?)')
 
 # Two packages at a time: while one waits for servers, disks or leases the other
-# works. go vet has been run by lint.
+# works. lint has run go vet and archtest.
 TEST  := $(GO) test -vet=off -p 2 -timeout 30m
 test: tools lint build ## lint, then all tests: the short forms with the race detector, then the long ones
-	UMBRA_BIN=$(CURDIR)/bin/umbra CGO_ENABLED=1 $(TEST) -race -short $(RACED)
+	UMBRA_BIN=$(CURDIR)/bin/umbra GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(TEST) -race -short $(RACED)
 	UMBRA_BIN=$(CURDIR)/bin/umbra $(TEST) $(LONG)
 	cd deploy/dist && UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test ./...
 	cd deploy/check && $(GO) test ./...

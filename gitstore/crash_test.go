@@ -244,7 +244,7 @@ func calls(t *testing.T) int {
 // -short, which make test uses for the run with the race detector.
 func stride() int {
 	if testing.Short() {
-		return 13
+		return 41
 	}
 	return 1
 }
@@ -318,7 +318,7 @@ func TestTwoErrors(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 9))
 	pairs := 500
 	if testing.Short() {
-		pairs = 60
+		pairs = 20
 	}
 	for i := range pairs {
 		first := 1 + rnd.IntN(total)

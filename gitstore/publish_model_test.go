@@ -57,7 +57,7 @@ func TestPublicationModel(t *testing.T) {
 	slices.Sort(modes) // for the seeds
 	runs := 40
 	if testing.Short() {
-		runs = 8
+		runs = 4
 	}
 	for seed := range uint64(runs) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -88,6 +88,9 @@ func line(rnd *rand.Rand, alphabet int) string {
 func TestEqualsGit(t *testing.T) {
 	need.Tool(t, "git")
 	seeds := 25
+	if testing.Short() {
+		seeds = 5
+	}
 	if os.Getenv("UMBRA_SOAK") != "" {
 		seeds = 1000
 	}

@@ -69,7 +69,7 @@ func TestPowerFailureAfterAKillAtEveryCall(t *testing.T) {
 		}
 		t.Run(s.name, func(t *testing.T) {
 			calls := s.calls(t, false)
-			for n := 1; n <= calls+1; n++ {
+			for n := 1; n <= calls+1; n += stride() {
 				points++
 				s.killThenFail(t, n, uint64(points))
 			}

@@ -83,7 +83,7 @@ func TestErrorAtEveryCall(t *testing.T) {
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
 			calls := s.calls(t, false)
-			for n := 1; n <= calls+2; n++ {
+			for n := 1; n <= calls+2; n += stride() {
 				errnos := []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EACCES, syscall.EROFS, syscall.EMFILE}
 				if !soak() {
 					errnos = errnos[n%5 : n%5+1]
@@ -93,7 +93,7 @@ func TestErrorAtEveryCall(t *testing.T) {
 					s.failAt(t, n, errno, false)
 				}
 			}
-			for n := 1; n <= s.calls(t, true)+2; n++ {
+			for n := 1; n <= s.calls(t, true)+2; n += stride() {
 				points++
 				s.failAt(t, n, []syscall.Errno{syscall.EIO, syscall.EMFILE}[n%2], true)
 			}
@@ -163,7 +163,7 @@ func TestCrashAtEveryCall(t *testing.T) {
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
 			calls := s.calls(t, false)
-			for n := 1; n <= calls+1; n++ {
+			for n := 1; n <= calls+1; n += stride() {
 				modes := []vfs.CrashMode{vfs.CrashNothing, vfs.CrashSyncedOnly, vfs.CrashNamesOnly, vfs.CrashRandom}
 				if !soak() {
 					modes = []vfs.CrashMode{vfs.CrashNothing, modes[1+n%3]}
@@ -256,6 +256,15 @@ func (s *scenario) crashAt(t *testing.T, n int, mode vfs.CrashMode, seed uint64)
 
 // soak asks for all points instead of a part of them.
 func soak() bool { return os.Getenv("UMBRA_SOAK") != "" }
+
+// stride is how many calls lie between two points: every call is one, but with
+// -short, which make test uses for the run with the race detector.
+func stride() int {
+	if testing.Short() {
+		return 7
+	}
+	return 1
+}
 
 // Several requests, a person's saves between them, checkpoints, a crash at any
 // call: what was answered is there, and the disk is the tip or the difference

@@ -24,9 +24,9 @@ func TestPanicAtEveryCall(t *testing.T) {
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
 			calls := s.calls(t, false)
-			step := 1
+			step := stride()
 			if !soak() {
-				step = 3
+				step *= 3
 			}
 			for n := 1; n <= calls; n += step {
 				s.panicAt(t, n)

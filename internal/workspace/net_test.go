@@ -36,6 +36,9 @@ func modes(t *testing.T, f vfs.FS, dir string, out map[string]fs.FileMode) map[s
 // its own, with what is in no history, permission bits and empty directories.
 func TestNetEffect(t *testing.T) {
 	seeds := uint64(400)
+	if testing.Short() {
+		seeds = 80
+	}
 	if soak() {
 		seeds = 20_000
 	}

@@ -171,7 +171,7 @@ func TestCrashWithoutStamps(t *testing.T) {
 	for _, s := range scenarios() {
 		s.deny = append(s.deny, vfs.OpSetMtime)
 		calls := s.calls(t, false)
-		for n := 1; n <= calls+1; n++ {
+		for n := 1; n <= calls+1; n += stride() {
 			modes := []vfs.CrashMode{vfs.CrashNothing, vfs.CrashSyncedOnly, vfs.CrashNamesOnly, vfs.CrashRandom}
 			if !soak() {
 				modes = []vfs.CrashMode{modes[n%4]}
