@@ -168,6 +168,7 @@ func TestPurgeTakesASecretOutOfHistory(t *testing.T) {
 	}
 	first := again().want(t, 201).str(t, "commit")
 	stream := l.Stream("/workspaces/" + l.ws + "/stream?after=0")
+	l.k.sync(t) // all refs are moved
 	heads := harness.Git(t, l.k.gitDir(), "for-each-ref")
 
 	told, _ := l.purge(t, 0, l.ws, "env/live.env", "--dry-run")
