@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -240,9 +241,7 @@ func leavesOf(v reflect.Value, prefix string) map[string]reflect.Value {
 			under = prefix
 		}
 		if f := v.Field(i); f.Kind() == reflect.Struct && f.Type() != reflect.TypeFor[time.Time]() {
-			for k, leaf := range leavesOf(f, under) {
-				leaves[k] = leaf
-			}
+			maps.Copy(leaves, leavesOf(f, under))
 		} else {
 			leaves[key] = f
 		}

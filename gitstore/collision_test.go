@@ -40,7 +40,7 @@ func TestBaselineStoresContentOnce(t *testing.T) {
 	baselineOf(t, s, files)
 	closeStore(t, s)
 	fsck(t, dir)
-	for _, line := range strings.Split(git(t, dir, "ls-tree", "-r", "--format=%(path)", "refs/umbra/head"), "\n") {
+	for line := range strings.SplitSeq(git(t, dir, "ls-tree", "-r", "--format=%(path)", "refs/umbra/head"), "\n") {
 		delete(files, line)
 	}
 	if len(files) > 0 {

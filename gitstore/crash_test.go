@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"syscall"
@@ -54,9 +55,7 @@ func (sc *scenario) play(fs vfs.FS) error {
 			return
 		}
 		next := make(map[string]string, len(tree))
-		for k, v := range tree {
-			next[k] = v
-		}
+		maps.Copy(next, tree)
 		change(next)
 		tree = next
 		sc.acked = append(sc.acked, c.Commit)

@@ -110,8 +110,7 @@ func TestFreezeUnderLoad(t *testing.T) {
 // TestFreezeWhileLocked takes a moment while somebody holds the ref: what is
 // durable is in it.
 func TestFreezeWhileLocked(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	ctx := t.Context()
 	mem := vfs.NewMem(vfs.MemOptions{})
 	s, err := Open(ctx, Options{FS: mem, Foreground: true})
 	if err != nil {

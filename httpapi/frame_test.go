@@ -496,9 +496,9 @@ func TestEveryRouteStandsInTheDocument(t *testing.T) {
 	s := newServer(t, Options{Version: "v1"})
 	rec := s.ask("GET", "/openapi.json", "")
 	var doc struct {
-		OpenAPI string                            `json:"openapi"`
-		Info    map[string]any                    `json:"info"`
-		Paths   map[string]map[string]interface{} `json:"paths"`
+		OpenAPI string                    `json:"openapi"`
+		Info    map[string]any            `json:"info"`
+		Paths   map[string]map[string]any `json:"paths"`
 	}
 	if err := json.Unmarshal(rec.Body.Bytes(), &doc); err != nil || !strings.HasPrefix(doc.OpenAPI, "3.1") || doc.Info["version"] != "v1" {
 		t.Fatal(err, doc)

@@ -201,9 +201,7 @@ func (s *Server) replay(c *gin.Context, i *Idempotency, kept state.Answer) {
 		return
 	}
 	c.Abort()
-	for name, values := range kept.Header {
-		c.Writer.Header()[name] = values
-	}
+	maps.Copy(c.Writer.Header(), kept.Header)
 	c.Header("Idempotent-Replay", "true")
 	c.Status(kept.Status)
 	c.Writer.WriteHeaderNow()

@@ -150,9 +150,7 @@ func Fail(c *gin.Context, err error) {
 	if c.Writer.Written() {
 		return
 	}
-	for name, values := range p.Header {
-		c.Writer.Header()[name] = values
-	}
+	maps.Copy(c.Writer.Header(), p.Header)
 	if f.body.unread() {
 		c.Header("Connection", "close")
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,9 +91,7 @@ func (e callEnded) tell() string {
 func (p *project) begin(t *testing.T, session string, more map[string]any) callBegun {
 	t.Helper()
 	body := map[string]any{"agent": "codex", "agent_session": session, "cwd": p.dir}
-	for k, v := range more {
-		body[k] = v
-	}
+	maps.Copy(body, more)
 	var out callBegun
 	p.post(t, "/calls", body).want(t, 201).into(t, &out)
 	return out
@@ -431,9 +430,7 @@ func TestCallsRefuse(t *testing.T) {
 		{map[string]any{"paths": slices.Repeat([]any{"a"}, 10_001)}, 400, "invalid_field"},
 	} {
 		body := map[string]any{}
-		for k, v := range ok {
-			body[k] = v
-		}
+		maps.Copy(body, ok)
 		for k, v := range x.change {
 			if body[k] = v; v == nil {
 				delete(body, k)

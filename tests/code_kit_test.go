@@ -2,6 +2,7 @@ package tests
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -64,9 +65,7 @@ type ran struct {
 func (c *coder) run(t *testing.T, code string, more obj) ran {
 	t.Helper()
 	body := obj{"code": code}
-	for k, v := range more {
-		body[k] = v
-	}
+	maps.Copy(body, more)
 	return c.execute(t, body)
 }
 

@@ -290,7 +290,7 @@ func TestExportNotes(t *testing.T) {
 	fresh := t.TempDir()
 	harness.Git(t, fresh, "init", "-q", "-b", "main")
 	export(t, 0, ws, "--server", p.URL, "--repo", fresh, "--branch", "all", "--notes", "agent-trace")
-	for _, commit := range strings.Fields(harness.Git(t, fresh, "rev-list", "all")) {
+	for commit := range strings.FieldsSeq(harness.Git(t, fresh, "rev-list", "all")) {
 		readTrace(t, harness.Git(t, fresh, "notes", "--ref=agent-trace", "show", commit), commit)
 	}
 	if got := harness.Git(t, fresh, "for-each-ref", "refs/notes"); strings.Contains(got, "refs/notes/ai") {
@@ -329,7 +329,7 @@ func TestExportNotesRandom(t *testing.T) {
 	}
 	for _, squash := range []string{"none", "task"} {
 		export(t, 0, tasks[0].str("workspace_id"), "--data-dir", p.DataDir, "--repo", p.dir, "--branch", squash, "--squash", squash, "--notes", "git-ai")
-		for _, commit := range strings.Fields(harness.Git(t, p.dir, "rev-list", "main.."+squash)) {
+		for commit := range strings.FieldsSeq(harness.Git(t, p.dir, "rev-list", "main.."+squash)) {
 			a := readAuthorship(t, harness.Git(t, p.dir, "notes", "--ref=ai", "show", commit))
 			added := addedLines(t, p.dir, commit)
 			for path, lines := range added {

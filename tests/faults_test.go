@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,9 +31,7 @@ func TestRevertBehindALinkThatLeadsOut(t *testing.T) {
 	k.sync(t)
 	for _, body := range []map[string]any{{}, {"on_conflict": "skip"}, {"on_conflict": "force"}} {
 		plan := map[string]any{"dry_run": true}
-		for name, v := range body {
-			plan[name] = v
-		}
+		maps.Copy(plan, body)
 		dry := k.revert(t, "", plan).want(t, 200)
 		conflicts := dry.list(t, "conflicts")
 		r := k.revert(t, "", body)

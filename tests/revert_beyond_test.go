@@ -3,6 +3,7 @@ package tests
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"strings"
@@ -75,9 +76,7 @@ func TestRevertCommit(t *testing.T) {
 	undo := func(commit string, entries int, body map[string]any, want laid, header ...string) string {
 		t.Helper()
 		dry := map[string]any{"dry_run": true}
-		for name, v := range body {
-			dry[name] = v
-		}
+		maps.Copy(dry, body)
 		plan := p.post(t, ws+"/commits/"+commit+"/revert", dry, header...).want(t, 200).obj(t)
 		o := p.post(t, ws+"/commits/"+commit+"/revert", map[string]any{"plan": plan["plan"]}, header...).want(t, 200).obj(t)
 		if fmt.Sprint(o["entries_reverted"]) != fmt.Sprint(entries) || fmt.Sprint(o["files"]) != fmt.Sprint(plan["files"]) || o["commit"] != head() {

@@ -98,7 +98,7 @@ func TestSessionIgnores(t *testing.T) {
 		t.Errorf("%d of all", n)
 	}
 	// git itself says the same of what is not tracked.
-	for _, name := range strings.Fields(harness.Git(t, p.dir, "ls-files", "-o", "--exclude-standard")) {
+	for name := range strings.FieldsSeq(harness.Git(t, p.dir, "ls-files", "-o", "--exclude-standard")) {
 		if !slices.Contains(git, name) {
 			t.Errorf("git shows %s", name)
 		}

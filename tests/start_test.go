@@ -69,7 +69,7 @@ func TestGreetingInJSON(t *testing.T) {
 	s := harness.Start(t, harness.Options{Config: "log: {format: json}"})
 	text, _ := s.Log.Await(func(text string) bool { return strings.Contains(text, `"listening"`) }, 10*time.Second)
 	var ready map[string]any
-	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		var entry map[string]any
 		if err := json.Unmarshal([]byte(line), &entry); err != nil {
 			t.Fatalf("%q: %v", line, err)

@@ -239,7 +239,7 @@ func TestReplacedSaveIsKept(t *testing.T) {
 	}
 	k.put(t, "f", "the agent's").want(t, 200)
 	var found bool
-	for _, line := range strings.Fields(k.git(t, "rev-list", "refs/umbra/head")) {
+	for line := range strings.FieldsSeq(k.git(t, "rev-list", "refs/umbra/head")) {
 		found = found || k.git(t, "cat-file", "blob", line+":f") == "the person's"
 	}
 	if !found {

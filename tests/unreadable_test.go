@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,9 +86,7 @@ func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	secret := map[string]string{"secret": "s", "sub/secret": "t", "locked/in": "u", "locked/deep/in": "v"}
 	files := map[string]string{"a": "1", "sub/b": "2", "open/c": "3", "open/d/e": "4"}
-	for name, text := range secret {
-		files[name] = text
-	}
+	maps.Copy(files, secret)
 	p := limited(t, files)
 	p.forbid(t, "secret", "sub/secret", "locked")
 	w := watch(t, p)

@@ -49,7 +49,7 @@ func BenchmarkWritesInAStorm(b *testing.B) {
 	}
 	bare := func(i int) error {
 		temp := filepath.Join(bareDir, "temp")
-		if err := os.WriteFile(temp, []byte(fmt.Sprint("bare ", i)), 0o644); err != nil {
+		if err := os.WriteFile(temp, fmt.Append(nil, "bare ", i), 0o644); err != nil {
 			return err
 		}
 		if err := exchange(temp, filepath.Join(bareDir, "f")); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -104,9 +105,7 @@ func (v *verb) blamed(ctx context.Context, route string, q url.Values) (raw []by
 	}
 	all := []json.RawMessage{}
 	for page := (url.Values{}); ; {
-		for k, list := range q {
-			page[k] = list
-		}
+		maps.Copy(page, q)
 		out.Next = ""
 		if _, err := v.Client.JSON(ctx, client.Request{Path: route, Query: page}, &out); err != nil {
 			return nil, nil, "", err

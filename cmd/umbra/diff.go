@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"strconv"
 
@@ -144,9 +145,7 @@ func withPath(q url.Values, p string) url.Values {
 		return q
 	}
 	out := url.Values{"path": {p}}
-	for k, v := range q {
-		out[k] = v
-	}
+	maps.Copy(out, q)
 	return out
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -61,9 +62,7 @@ With --json: the commit with its entries, and the patch as "diff".`,
 		if err != nil {
 			return err
 		}
-		for k, list := range filter {
-			q[k] = list
-		}
+		maps.Copy(q, filter)
 		if v.JSON {
 			return v.showJSON(ctx, route+"/diff", q, raw)
 		}
@@ -163,9 +162,7 @@ func (v *verb) showJSON(ctx context.Context, route string, q url.Values, commit 
 	if _, err := v.Client.JSON(ctx, client.Request{Path: route, Query: q}, &patch); err != nil {
 		return err
 	}
-	for k, value := range patch {
-		all[k] = value
-	}
+	maps.Copy(all, patch)
 	raw, err := json.Marshal(all)
 	if err != nil {
 		return err

@@ -272,7 +272,7 @@ func randomPair(r *rand.Rand, name string) pair {
 	side := func(data []byte) diff.File {
 		f := diff.File{Path: name, Mode: modes[r.IntN(4)], Data: data}
 		if f.Mode == object.Symlink {
-			f.Data = []byte(fmt.Sprint("target ", r.IntN(3)))
+			f.Data = fmt.Append(nil, "target ", r.IntN(3))
 		}
 		return f
 	}

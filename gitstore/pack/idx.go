@@ -353,7 +353,7 @@ func (x *Idx) slice(lo, hi int) iter.Seq2[IdxEntry, error] {
 			if err == nil {
 				err = readAt(x.r, offs[:4*m], idsAt+24*n+4*at)
 			}
-			for i := 0; i < m; i++ {
+			for i := range m {
 				var e IdxEntry
 				if err == nil {
 					copy(e.ID[:], ids[20*i:])

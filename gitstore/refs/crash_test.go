@@ -3,6 +3,7 @@ package refs
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"syscall"
 	"testing"
@@ -74,9 +75,7 @@ func check(t *testing.T, s *Store, at string, before, to map[string]object.ID) {
 func (a act) after(before map[string]object.ID) map[string]object.ID {
 	after := map[string]object.ID{}
 	for _, m := range []map[string]object.ID{before, a.to} {
-		for name, id := range m {
-			after[name] = id
-		}
+		maps.Copy(after, m)
 	}
 	return after
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"regexp"
 	"strings"
@@ -287,9 +288,7 @@ func failed(out *js.Outcome, p program, saved saves) error {
 
 func executionError(message string, details map[string]any, took int64) error {
 	fields := map[string]any{fieldType: typeExecution, fieldTook: took}
-	for k, v := range details {
-		fields[k] = v
-	}
+	maps.Copy(fields, details)
 	return &httpapi.Problem{Status: http.StatusInternalServerError, Kind: errs.Unprocessable, Code: "execution_failed", Detail: message, Fields: fields}
 }
 

@@ -5,6 +5,7 @@ package sessions
 
 import (
 	_ "embed"
+	"slices"
 
 	"github.com/gin-gonic/gin"
 
@@ -161,12 +162,10 @@ func (d *Dialect) taskOf(c *gin.Context, ses session.Session) (*task.Ref, error)
 // dialect takes them.
 func asInvalid(err error, codes ...string) error {
 	if e, ok := err.(*errs.Error); ok && e.Kind == errs.Conflict {
-		for _, code := range codes {
-			if e.Code == code {
-				told := *e
-				told.Kind = errs.Invalid
-				return &told
-			}
+		if slices.Contains(codes, e.Code) {
+			told := *e
+			told.Kind = errs.Invalid
+			return &told
 		}
 	}
 	return err

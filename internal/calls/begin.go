@@ -139,8 +139,8 @@ func subtaskOf(prompt string) string {
 	if s != "" && !task.ValidID(s) {
 		s = "p" + s[min(1, len(s)):] // what it begins with must be a letter or digit
 	}
-	if strings.HasSuffix(s, ".lock") {
-		s = strings.TrimSuffix(s, ".lock") + "-lock"
+	if stem, ok := strings.CutSuffix(s, ".lock"); ok {
+		s = stem + "-lock"
 	}
 	if !task.ValidID(s) {
 		return ""

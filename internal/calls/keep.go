@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"strconv"
@@ -231,9 +232,7 @@ func (k *keeper) flush() error {
 
 func clone[K comparable, V any](m map[K]V) map[K]V {
 	out := make(map[K]V, len(m))
-	for key, v := range m {
-		out[key] = v
-	}
+	maps.Copy(out, m)
 	return out
 }
 

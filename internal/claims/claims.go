@@ -13,6 +13,7 @@
 package claims
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -112,12 +113,8 @@ func (b *Book) Declare(id string, paths map[string]string) {
 		}
 		more := *c // others may be reading its map
 		more.Paths = make(map[string]string, len(c.Paths)+len(paths))
-		for p, sum := range c.Paths {
-			more.Paths[p] = sum
-		}
-		for p, sum := range paths {
-			more.Paths[p] = sum
-		}
+		maps.Copy(more.Paths, c.Paths)
+		maps.Copy(more.Paths, paths)
 		b.open[i] = &more
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"maps"
 	"net/url"
 	"strconv"
 )
@@ -34,9 +35,7 @@ type Item[T any] struct {
 func Pages[T any](ctx context.Context, c *Client, path, name string, query url.Values, size int) iter.Seq2[Item[T], error] {
 	return func(yield func(Item[T], error) bool) {
 		q := url.Values{}
-		for k, v := range query {
-			q[k] = v
-		}
+		maps.Copy(q, query)
 		q.Set("limit", strconv.Itoa(size))
 		for {
 			var page map[string]json.RawMessage

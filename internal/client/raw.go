@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 )
@@ -16,9 +17,7 @@ func (c *Client) Raw(ctx context.Context, method, path string, header http.Heade
 	if err != nil {
 		return nil, err
 	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
 	if c.host != "" {
 		req.Host = c.host
 	}

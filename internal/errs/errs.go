@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"strings"
 	"syscall"
 )
@@ -86,9 +87,7 @@ func (e *Error) code() string {
 func (e *Error) With(key string, value any) *Error {
 	c := *e
 	c.Fields = make(map[string]any, len(e.Fields)+1)
-	for k, v := range e.Fields {
-		c.Fields[k] = v
-	}
+	maps.Copy(c.Fields, e.Fields)
 	c.Fields[key] = value
 	return &c
 }

@@ -3,6 +3,7 @@ package hook
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -62,9 +63,7 @@ func (e *Event) layered(exec []string, call string) json.RawMessage {
 		return nil
 	}
 	fields := make(map[string]json.RawMessage, len(e.input))
-	for name, value := range e.input {
-		fields[name] = value
-	}
+	maps.Copy(fields, e.input)
 	fields["command"] = command
 	input, err := marshal(fields)
 	if err != nil {

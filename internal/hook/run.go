@@ -597,8 +597,8 @@ func legalized(s string) string {
 		s = "x" + s
 	}
 	s = s[:min(len(s), maxID)]
-	if strings.HasSuffix(s, ".lock") {
-		s = strings.TrimSuffix(s, ".lock") + "-lock"
+	if stem, ok := strings.CutSuffix(s, ".lock"); ok {
+		s = stem + "-lock"
 	}
 	return s
 }

@@ -190,7 +190,7 @@ func (p *Repo) commitWith(ctx context.Context, v Version) string {
 	if err != nil {
 		return ""
 	}
-	for _, commit := range strings.Fields(out) {
+	for commit := range strings.FieldsSeq(out) {
 		if has(commit) {
 			return commit
 		}

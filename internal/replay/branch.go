@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,9 +64,7 @@ func (b *branch) close() {
 
 // begin notes the state that the branch starts from.
 func (b *branch) begin(s *state) {
-	for p, f := range s.files {
-		b.last[p] = f
-	}
+	maps.Copy(b.last, s.files)
 	s.changed = make(map[string]bool)
 }
 

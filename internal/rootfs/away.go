@@ -83,7 +83,7 @@ func writeNote(in vfs.FS, name string, from wspath.Path, durable bool) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write([]byte(fmt.Sprintf("%08x %s", crc32.Checksum([]byte(from), castagnoli), from)))
+	_, err = f.Write(fmt.Appendf(nil, "%08x %s", crc32.Checksum([]byte(from), castagnoli), from))
 	if err == nil && durable {
 		err = f.Sync()
 	}

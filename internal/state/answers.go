@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"maps"
 	"os"
 	"sync"
 	"time"
@@ -154,9 +155,7 @@ func (a *Answers) flush() error {
 	defer a.flushing.Unlock()
 	a.mu.Lock()
 	batch := make(map[[sha256.Size]byte]Answer, len(a.pending))
-	for k, v := range a.pending {
-		batch[k] = v
-	}
+	maps.Copy(batch, a.pending)
 	taken := a.waiting
 	a.mu.Unlock()
 	if len(batch) == 0 {

@@ -181,7 +181,7 @@ func (w *window) forward(in *bufio.Reader, check *validator) error {
 	}
 	for left := w.skip; left > 0; {
 		piece, err := in.Peek(int(min(left, 4096)))
-		if i := bytes.IndexByte(piece, '\n'); i >= 0 || int64(len(piece)) < min(left, 4096) {
+		if bytes.IndexByte(piece, '\n') >= 0 || int64(len(piece)) < min(left, 4096) {
 			if err != nil && err != io.EOF {
 				return err
 			}

@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 )
@@ -168,9 +169,7 @@ func (c *cloner) afterCut(opt CrashOptions) *node {
 			entries := disk[ch.dir]
 			if entries == nil {
 				entries = make(map[string]*node, len(ch.dir.disk))
-				for name, n := range ch.dir.disk {
-					entries[name] = n
-				}
+				maps.Copy(entries, ch.dir.disk)
 				disk[ch.dir] = entries
 			}
 			setEntry(entries, ch.name, ch.after)

@@ -59,7 +59,7 @@ func (g *stock) catFile(t *testing.T) {
 	// Each object is there once in our packs, whole, and every one that the
 	// store tells of is among them.
 	listed := make(map[string]bool)
-	for _, line := range strings.Split(git(t, g.h.repo, "cat-file", "--batch-all-objects", "--batch-check=%(objectname) %(objecttype) %(objectsize)"), "\n") {
+	for line := range strings.SplitSeq(git(t, g.h.repo, "cat-file", "--batch-all-objects", "--batch-check=%(objectname) %(objecttype) %(objectsize)"), "\n") {
 		listed[line] = true
 	}
 	for _, line := range g.h.dump(t) {

@@ -116,7 +116,7 @@ func show(steps []step) string {
 // parse reads what show writes.
 func parse(text string) ([]step, error) {
 	var out []step
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}

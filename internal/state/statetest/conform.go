@@ -4,6 +4,7 @@ package statetest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -284,9 +285,7 @@ func testLikeAMap(t *testing.T, b state.Backend) {
 	want := map[string]string{}
 	for round := range 30 {
 		next := map[string]string{}
-		for k, v := range want {
-			next[k] = v
-		}
+		maps.Copy(next, want)
 		undo := r.IntN(4) == 0
 		err := b.Update(func(tx state.BackendTx) error {
 			for range 1 + r.IntN(20) {

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -162,12 +163,7 @@ func (d *Disk) Readable() error {
 
 // IsOwn reports whether a path is, or is in, one of the server's own directories.
 func (d *Disk) IsOwn(p wspath.Path) bool {
-	for _, dir := range d.Own {
-		if p.Within(dir) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.Own, p.Within)
 }
 
 // SaveIndex writes what is known of the files if it has changed since it was last

@@ -2,6 +2,7 @@ package pathlock
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"umbra/internal/errs"
@@ -85,12 +86,7 @@ func (t *Table) Acquire(ctx context.Context, paths []wspath.Path) (*Lock, error)
 
 // Covers reports whether a path is held.
 func (l *Lock) Covers(p wspath.Path) bool {
-	for _, have := range l.paths {
-		if p.Within(have) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.paths, p.Within)
 }
 
 // Release lets the next ones in. Also for a lock that is still waited for.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -228,9 +229,7 @@ func (v *View) move(from, to wspath.Path, n *Node) error {
 	if err := v.set(to, n); err != nil {
 		return err
 	}
-	for q, k := range moved {
-		v.nodes[q] = k
-	}
+	maps.Copy(v.nodes, moved)
 	return nil
 }
 

@@ -43,7 +43,7 @@ func (h *MemHost) Open(dir string) (vfs.FS, error) { return h.Top.Sub(h.name(dir
 // MkdirAll is host.Host's.
 func (h *MemHost) MkdirAll(dir string) error {
 	at := "."
-	for _, name := range strings.Split(h.name(dir), "/") {
+	for name := range strings.SplitSeq(h.name(dir), "/") {
 		above := at
 		at = path.Join(at, name)
 		if err := h.Top.Mkdir(at, 0o700); errors.Is(err, fs.ErrExist) {
