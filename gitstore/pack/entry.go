@@ -21,6 +21,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/zlib"
 
 	"umbra/gitstore/object"
@@ -227,12 +228,18 @@ func putDeflater(d *deflater, level int) {
 // all the rest.
 const storedBelow = 64
 
+// smallMax is the length in bytes up to which level 1 is done without the tables
+// of a full compressor: they cost time to clear, and the result is longer.
+const smallMax = 32 << 10
+
 func appendDeflated(dst, data []byte, level int) []byte {
 	if len(data) < storedBelow {
 		return appendStored(dst, data)
 	}
 	if level == zlib.BestSpeed && len(data) <= smallMax {
-		return appendSmall(dst, data)
+		out := appender{append(dst, 0x78, 0x01)}
+		_ = flate.StatelessDeflate(&out, data, true, nil) // an appender never fails
+		return binary.BigEndian.AppendUint32(out.b, adler32.Checksum(data))
 	}
 	d := getDeflater(level, nil)
 	defer putDeflater(d, level)

@@ -269,7 +269,8 @@ func TestMergeRefDeltas(t *testing.T) {
 func TestMergeFindsDamage(t *testing.T) {
 	fsys := osFS(t, t.TempDir())
 	w := newWriter(t, fsys, "a")
-	id, err := w.Add(object.Blob, text(rand.New(rand.NewPCG(13, 14)), 300))
+	content := text(rand.New(rand.NewPCG(13, 14)), 300)
+	id, err := w.Add(object.Blob, content)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,8 +291,9 @@ func TestMergeFindsDamage(t *testing.T) {
 		if _, err := pack.Merge(context.Background(), w, []*pack.Pack{p}, pack.MergeOptions{}); !errors.Is(err, pack.ErrCorrupt) {
 			t.Errorf("byte %d: Merge gives %v", off, err)
 		}
-		if _, _, err := p.Get(id); err == nil {
-			t.Errorf("byte %d: Get sees nothing", off)
+		// The last bits of a deflate stream may be padding, which means nothing.
+		if _, got, err := p.Get(id); err == nil && !bytes.Equal(got, content) {
+			t.Errorf("byte %d: Get returns %q", off, got)
 		}
 		flip(t, f, off)
 	}
