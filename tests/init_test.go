@@ -162,3 +162,40 @@ func TestServeIdleExit(t *testing.T) {
 		t.Errorf("a negative time: status %d", status)
 	}
 }
+
+// TestInitAtOnce: several umbra init at once wire each agent once, and are taken out
+// again byte for byte.
+func TestInitAtOnce(t *testing.T) {
+	home := t.TempDir()
+	env := []string{"HOME=" + home, "UMBRA_DATA_DIR=" + filepath.Join(home, "data")}
+	project := filepath.Join(home, "project")
+	for path, text := range map[string]string{".claude/settings.json": "{\n  // mine\n  \"model\": \"x\",\n}\n", ".codex/config.toml": "a = 1\n", "project/x": ""} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(home, path)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(home, path), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := files(t, home)
+	run := func(args ...string) {
+		t.Helper()
+		var group sync.WaitGroup
+		for range 6 {
+			group.Go(func() {
+				if status, out, errOut := harness.Run(t, env, append(append([]string{"init"}, args...), project)...); status != 0 {
+					t.Errorf("init %q: %d %s%s", args, status, out, errOut)
+				}
+			})
+		}
+		group.Wait()
+	}
+	run()
+	if now := files(t, home); strings.Count(now, "PreToolUse") != 2 || strings.Count(now, "[mcp_servers.umbra]") != 1 {
+		t.Errorf("wired: %s", now)
+	}
+	run("--remove")
+	if now := files(t, home); now != before {
+		t.Errorf("not as it was:\n%s\n%s", before, now)
+	}
+}

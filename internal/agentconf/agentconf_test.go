@@ -303,7 +303,42 @@ func FuzzMerge(f *testing.F) {
 		if d, err := parseDocument(back); err != nil || d.lookup("mcpServers", "umbra") != nil && !strings.Contains(string(text), "umbra") {
 			t.Fatalf("%v\n%q\n%q", err, text, back)
 		}
+		if !strings.Contains(string(text), "umbra") {
+			if was, is := values(t, text), values(t, back); was != is {
+				t.Fatalf("%s became %s\n%q\n%q", was, is, text, back)
+			}
+		}
 	})
+}
+
+// values is the standard form of a document, without what is empty where an edit adds
+// something.
+func values(t *testing.T, text []byte) string {
+	t.Helper()
+	d, err := parseDocument(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all map[string]any
+	if err := json.Unmarshal([]byte(plainJSON(d.root)), &all); err != nil {
+		return ""
+	}
+	for _, name := range []string{"hooks", "mcpServers"} {
+		inner, ok := all[name].(map[string]any)
+		for key, v := range inner {
+			if list, ok := v.([]any); ok && len(list) == 0 {
+				delete(inner, key)
+			}
+		}
+		if ok && len(inner) == 0 {
+			delete(all, name)
+		}
+	}
+	raw, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
 }
 
 func FuzzTOML(f *testing.F) {
@@ -319,6 +354,11 @@ func FuzzTOML(f *testing.F) {
 		back, _, err := edit.edit(out, true)
 		if err != nil {
 			t.Fatalf("%v\n%q", err, out)
+		}
+		if _, was, err := edit.table(text); err == nil {
+			if have, is, err := edit.table(back); err != nil || have != "" || was != is {
+				t.Fatalf("%q: %v\n%q", text, err, back)
+			}
 		}
 		if again, _, err := edit.edit(back, false); err != nil || len(again) == 0 {
 			t.Fatalf("%v\n%q\n%q", err, back, again)

@@ -57,6 +57,9 @@ type file struct {
 	value  any
 	first  []pair // of a JSON file that is made, what it begins with
 	text   string // of an ownFile
+	// onlyRemove: the agent's settings are elsewhere now, and what an earlier init wrote
+	// here is taken out.
+	onlyRemove bool
 }
 
 type pair struct {
@@ -236,13 +239,18 @@ var agents = []agent{
 			if e.InProject {
 				dir, plugins = e.Project, filepath.Join(e.Project, ".opencode", "plugins")
 			}
-			return []file{{path: filepath.Join(plugins, "umbra.js"), kind: ownFile, text: e.plugin()},
-				{path: opencodeConfig(dir), first: []pair{{"$schema", "https://opencode.ai/config.json"}}, member: []string{"mcp", "umbra"},
+			list := []file{{path: filepath.Join(plugins, "umbra.js"), kind: ownFile, text: e.plugin()}}
+			used := opencodeConfig(dir)
+			for _, name := range []string{"opencode.json", "opencode.jsonc"} {
+				path := filepath.Join(dir, name)
+				list = append(list, file{path: path, first: []pair{{"$schema", "https://opencode.ai/config.json"}}, member: []string{"mcp", "umbra"}, onlyRemove: path != used,
 					value: struct {
 						Type    string   `json:"type"`
 						Command []string `json:"command"`
 						Enabled bool     `json:"enabled"`
-					}{"local", append([]string{e.Program}, mcpArgs(".")...), true}}}
+					}{"local", append([]string{e.Program}, mcpArgs(".")...), true}})
+			}
+			return list
 		},
 	},
 }
@@ -311,9 +319,21 @@ func (e *Env) Found(name string) bool {
 }
 
 // hasHook reports whether a JSON text has an agent's hook of umbra, in any form of
-// its command.
+// its command: a program whose name begins with umbra, perhaps in quotes.
 func hasHook(agent, plain string) bool {
-	return strings.Contains(plain, "umbra") && strings.Contains(plain, " hook "+agent)
+	for rest := plain; ; {
+		before, after, found := strings.Cut(rest, " hook "+agent)
+		if !found {
+			return false
+		}
+		rest = after
+		word := strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(before, " "), `"`), `\`)
+		word = strings.TrimSuffix(word, "'")
+		word = word[strings.LastIndexAny(word, `/ "'`)+1:]
+		if strings.HasPrefix(word, "umbra") && (after == "" || strings.ContainsRune("\"\\ '", rune(after[0]))) {
+			return true
+		}
+	}
 }
 
 // oursHook returns what recognizes an element that has an agent's hook of umbra

@@ -282,11 +282,15 @@ func (d *document) insert(into *hujson.Value, name string, value any) error {
 }
 
 // commaAfter reports whether the last value has a comma after it.
-func (d *document) commaAfter(from, to int) bool {
+func (d *document) commaAfter(from, to int) bool { return d.comma(from, to) >= 0 }
+
+// comma returns the offset of the first comma between two values that is in no
+// comment; -1 if there is none.
+func (d *document) comma(from, to int) int {
 	for i := from; i < to; i++ {
 		switch c := d.text[i]; {
 		case c == ',':
-			return true
+			return i
 		case c == '/' && i+1 < to && d.text[i+1] == '/':
 			for i < to && d.text[i] != '\n' {
 				i++
@@ -294,39 +298,56 @@ func (d *document) commaAfter(from, to int) bool {
 		case c == '/' && i+1 < to && d.text[i+1] == '*':
 			end := bytes.Index(d.text[i+2:to], []byte("*/"))
 			if end < 0 {
-				return false
+				return -1
 			}
 			i += end + 3
 		}
 	}
-	return false
+	return -1
 }
 
 // span is where an item of a composite is.
 type span struct{ start, end int }
 
-// cut removes one item of a composite, with a comma.
+// cut removes one item of a composite, with one comma and the line that it had to
+// itself. Comments stay, whatever they are about.
 func (d *document) cut(v *hujson.Value, items []span, i int) error {
 	from, to := items[i].start, items[i].end
-	switch {
-	case i > 0:
-		from = items[i-1].end
-	case len(items) > 1:
-		to = items[1].start
-	default:
-		// The only one: with the comma and the white space around it.
-		closing := v.EndOffset - 1
-		rest := bytes.TrimLeft(d.text[to:closing], " \t\r\n")
-		if bytes.HasPrefix(rest, []byte(",")) {
-			to = closing - len(rest) + 1
-		}
-		from = len(bytes.TrimRight(d.text[:from], " \t\r\n"))
-		// A line comment before it must not reach what closes the composite.
-		if from == v.StartOffset+1 && len(bytes.TrimSpace(d.text[to:closing])) == 0 {
-			to = closing
-		}
+	closing := v.EndOffset - 1
+	comma := d.comma(to, closing)
+	if comma >= 0 && len(bytes.TrimSpace(d.text[to:comma])) == 0 {
+		to, comma = comma+1, -1
+	} else if i > 0 {
+		comma = d.comma(items[i-1].end, from)
 	}
-	return d.splice(from, to, "")
+	const blank = " \t"
+	left := len(bytes.TrimRight(d.text[:from], blank))
+	rest := bytes.TrimLeft(d.text[to:], blank)
+	lineEnds := bytes.HasPrefix(rest, []byte("\n")) || bytes.HasPrefix(rest, []byte("\r\n"))
+	switch {
+	case lineEnds && bytes.HasSuffix(d.text[:left], []byte("\r\n")):
+		from, to = left-2, len(d.text)-len(rest)
+	case lineEnds && bytes.HasSuffix(d.text[:left], []byte("\n")):
+		from, to = left-1, len(d.text)-len(rest)
+	case i > 0:
+		from = left
+	default:
+		to = len(d.text) - len(rest)
+	}
+	text := string(d.text[:from])
+	if comma >= 0 && comma < from {
+		text = text[:comma] + text[comma+1:]
+	}
+	inside := len(text) // where what follows the item begins
+	text += string(d.text[to:])
+	if comma >= to {
+		at := inside + comma - to
+		text = text[:at] + text[at+1:]
+	}
+	if open, end := v.StartOffset+1, len(text)-(len(d.text)-closing); len(items) == 1 && strings.TrimSpace(text[open:end]) == "" {
+		text = text[:open] + text[end:]
+	}
+	return d.splice(0, len(d.text), text)
 }
 
 // remove takes out the member at a path.
