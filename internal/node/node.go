@@ -128,6 +128,9 @@ func (n *Node) Name() string { return n.c.Name() }
 // Key returns the cluster's key, which signs requests among nodes.
 func (n *Node) Key() []byte { return n.c.Cluster.Key }
 
+// Records returns the cluster's records. They are closed before the node.
+func (n *Node) Records() *cluster.Records { return n.c.Records() }
+
 // Peers returns the live nodes, this one among them.
 func (n *Node) Peers() []cluster.Peer { return n.c.Peers() }
 

@@ -68,7 +68,7 @@ func build(cfg config.Config, dir *state.Dir, n *node.Node, log *slog.Logger) (d
 			err = errors.Join(err, opened.Close(context.Background()))
 		}
 	}()
-	db, err := state.Open(dir.Join("state.db"))
+	db, err := openState(dir, n)
 	if err != nil {
 		return nil, err
 	}
@@ -134,6 +134,14 @@ func build(cfg config.Config, dir *state.Dir, n *node.Node, log *slog.Logger) (d
 		examiner(cfg, dir, s.workspaces, opts.Ready),
 	)...)
 	return d, err
+}
+
+// openState opens the records: the cluster's, or those of the data directory.
+func openState(dir *state.Dir, n *node.Node) (*state.DB, error) {
+	if n != nil {
+		return state.New(n.Records()), nil
+	}
+	return state.Open(dir.Join("state.db"))
 }
 
 // dialects lists the HTTP surfaces beside the frame's own.

@@ -18,6 +18,7 @@ import (
 	"umbra/internal/blob"
 	"umbra/internal/buildinfo"
 	"umbra/internal/cluster"
+	"umbra/internal/datadir"
 	"umbra/internal/errs"
 	"umbra/internal/exitcode"
 	"umbra/internal/node"
@@ -134,6 +135,9 @@ func joinCluster(ctx context.Context, cfg config.Config, dir *state.Dir, address
 		opts.Address = advertised(address, host)
 	}
 	opts.Log = log
+	if err := checkImported(dir); err != nil {
+		return nil, err
+	}
 	former, err := readFormerLife(dir.Path)
 	if err != nil {
 		return nil, err
@@ -154,8 +158,35 @@ func joinCluster(ctx context.Context, cfg config.Config, dir *state.Dir, address
 		defer cancel()
 		return nil, errors.Join(Refused(err), life.Close(closing))
 	}
-	log.Warn("this program joins the cluster and keeps its records in the data directory: other nodes do not have them", "cluster", life.Cluster.ID, "node", opts.Name)
+	log.Info("joined the cluster", "cluster", life.Cluster.ID, "node", opts.Name, "address", opts.Address)
 	return &member{life, node.New(node.Options{Cluster: life, Store: store, Grace: cfg.Cluster.GarbageGrace, Wait: cfg.Cluster.Wait, Log: log})}, nil
+}
+
+// checkImported refuses a data directory that has workspaces of a single server:
+// no node would see them.
+func checkImported(dir *state.Dir) error {
+	name := dir.Join("state.db")
+	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	db, err := state.Open(name)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	records, err := datadir.OpenRecords(db)
+	if err != nil {
+		return err
+	}
+	n, err := records.Count()
+	if err != nil || n == 0 {
+		return err
+	}
+	what := "1 workspace"
+	if n > 1 {
+		what = fmt.Sprintf("%d workspaces", n)
+	}
+	return &cluster.Refusal{Code: "data_dir_not_imported", Exit: exitcode.Failed, Sentence: fmt.Sprintf("%s has %s of its own; run umbra cluster import.", dir.Path, what)}
 }
 
 // nodeNameOf makes a host's name a node's.
