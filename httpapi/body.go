@@ -37,12 +37,14 @@ type bodyReader struct {
 	multi  bool  // other requests share the connection (HTTP/2)
 	hash   hash.Hash
 	detach func() bool // stops watching for the server's end
+	keep   *kept       // what was read, for a second reading; nil: is not kept
 
 	mu      sync.Mutex
 	n       int64
 	err     error // what Read answers from now on
 	cause   *Problem
 	stopped bool
+	woken   bool // by wake
 }
 
 // newBody wraps the body of a request. When done ends (the server can wait no
@@ -60,6 +62,12 @@ func newBody(done context.Context, r *http.Request, rc *http.ResponseController,
 
 // Read reads on, waiting bodyIdle for the next piece at most.
 func (b *bodyReader) Read(p []byte) (int, error) {
+	if n := b.keep.again(p); n > 0 {
+		if b.hash != nil {
+			b.hash.Write(p[:n])
+		}
+		return n, nil
+	}
 	if !b.arm(bodyIdle) {
 		return 0, b.err
 	}
@@ -75,6 +83,9 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	case err == io.EOF:
 		b.err = io.EOF
 		_ = b.rc.SetReadDeadline(time.Time{}) // else a long handler's connection would look dead
+	case err != nil && b.woken && errors.Is(err, os.ErrDeadlineExceeded):
+		b.woken = false
+		return n, errWoken // it may be read on
 	case err != nil && b.stopped:
 		b.fail(stoppingProblem())
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -85,6 +96,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	if b.hash != nil {
 		b.hash.Write(p[:n])
 	}
+	b.keep.add(p[:n])
 	return n, b.err
 }
 

@@ -35,6 +35,8 @@ type facts struct {
 	problem   *Problem    // what Fail was called with
 	log       *slog.Logger
 	stopping  <-chan struct{}
+	received  *Received // of a request that another node forwarded
+	exchange  *Exchange // nil: the server is no node of a cluster
 }
 
 func factsOf(c *gin.Context) *facts {

@@ -163,8 +163,9 @@ func (s *Server) runOnce(c *gin.Context, f *facts, i *Idempotency, mine *flight)
 	func() {
 		// A panic is answered by the middleware outside, on the real writer.
 		defer func() { c.Writer = real }()
-		c.Next()
+		f.exchange.next(c)
 	}()
+	f.exchange.stampSeq(held.header)
 	if i.replayed {
 		held.header.Set("Idempotent-Replay", "true")
 	}

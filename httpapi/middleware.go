@@ -25,13 +25,18 @@ import (
 //	admitCaller requests a minute of an address, token, requests a minute in all
 //	checkBody   length and type of the body
 //	checkTags   tagging headers
+//	place       which node of a cluster answers (cluster.go)
 //	authorize   the route's own say on who sees what
 //	idempotent  keys
 //
 // then the route's handler, or the answer to what is no route. Each step
 // answers and ends the chain with Fail.
 func (s *Server) middleware() []gin.HandlerFunc {
-	return []gin.HandlerFunc{s.observe, s.admitHost, s.admitCaller, s.checkBody, s.checkTags, s.authorize, s.idempotent}
+	first := []gin.HandlerFunc{s.observe, s.admitHost, s.admitCaller, s.checkBody, s.checkTags}
+	if s.opts.Cluster != nil {
+		first = append(first, s.place)
+	}
+	return append(first, s.authorize, s.idempotent)
 }
 
 // observe is around everything else.
@@ -41,6 +46,7 @@ func (s *Server) observe(c *gin.Context) {
 	defer s.opts.Requests.End()
 	f := &facts{server: s, requestID: requestID(c.Request), stopping: s.streams.Done(), fallback: fallbackShape(c.Request.URL.Path)}
 	f.route = s.table.find(c, c.Request.Method)
+	s.receive(c, f)
 	f.log = s.opts.Log.With(slog.String("request_id", f.requestID))
 	c.Set(factsKey, f)
 	c.Header("X-Request-Id", f.requestID)
@@ -138,6 +144,12 @@ func (s *Server) logRequest(c *gin.Context, f *facts, start time.Time) {
 	if f.caller.Token != "" {
 		attrs = append(attrs, slog.String("token", f.caller.Token))
 	}
+	if f.exchange != nil && f.exchange.To != "" {
+		attrs = append(attrs, slog.String("forwarded_to", f.exchange.To))
+	}
+	if f.received != nil {
+		attrs = append(attrs, slog.String("forwarded_by", f.received.Node))
+	}
 	s.auditRefused(c, f)
 	if p := f.problem; p != nil {
 		attrs = append(attrs, slog.String("code", p.Code))
@@ -153,6 +165,12 @@ func (s *Server) logRequest(c *gin.Context, f *facts, start time.Time) {
 
 func (s *Server) admitHost(c *gin.Context) {
 	f := factsOf(c)
+	if f.received != nil {
+		if f.received.Refused != nil {
+			Fail(c, f.received.Refused)
+		}
+		return // the node that it came to has admitted it
+	}
 	if f.route != nil && f.route.AnyHost {
 		return
 	}
@@ -181,18 +199,25 @@ func (s *Server) admitCaller(c *gin.Context) {
 	if f.route != nil && f.route.AnyHost {
 		return
 	}
-	// Before the token is checked: a client that guesses tokens is slowed down, and
-	// its requests do not count against others.
-	if err := s.perIP.check(clientIP(c.Request)); err != nil {
-		Fail(c, err)
-		return
-	}
-	if !s.authenticate(c, f) {
-		return
+	if f.received != nil {
+		f.caller = s.callerOf(f)
+	} else {
+		// Before the token is checked: a client that guesses tokens is slowed down, and
+		// its requests do not count against others.
+		if err := s.perIP.check(clientIP(c.Request)); err != nil {
+			Fail(c, err)
+			return
+		}
+		if !s.authenticate(c, f) {
+			return
+		}
 	}
 	c.Request = c.Request.WithContext(audit.Into(c.Request.Context(), f.log, f.caller.Token))
 	if f.route != nil && f.route.Stream {
 		s.endInTime(c.Request.Context(), f)
+	}
+	if f.received != nil {
+		return
 	}
 	if err := s.global.check(""); err != nil {
 		Fail(c, err)
@@ -274,8 +299,8 @@ func printableASCII(s string) bool {
 // corsMethods and corsHeaders are what a page of a listed origin may use.
 var (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
-	corsHeaders = "Authorization, Content-Type, If-Match, If-None-Match, Idempotency-Key, Last-Event-ID, Range, X-Request-Id, X-Task-Id, X-Subtask-Id, X-Actor, X-Message, X-File-Mode, Umbra-Min-Seq"
-	corsExposed = "ETag, Location, Retry-After, X-Request-Id, Idempotent-Replay, Content-Disposition, Content-Range, Umbra-Total-Lines, Umbra-Next-Offset, Umbra-Seq"
+	corsHeaders = "Authorization, Content-Type, If-Match, If-None-Match, Idempotency-Key, Last-Event-ID, Range, X-Request-Id, X-Task-Id, X-Subtask-Id, X-Actor, X-Message, X-File-Mode, Umbra-Min-Seq, Umbra-Direct, Umbra-Redirect, Umbra-Strict, Umbra-Node"
+	corsExposed = "ETag, Location, Retry-After, X-Request-Id, Idempotent-Replay, Content-Disposition, Content-Range, Umbra-Total-Lines, Umbra-Next-Offset, Umbra-Seq, Umbra-Owner, Umbra-Stale"
 )
 
 // navigation reports whether a browser opens one of our pages, as by a link of

@@ -131,6 +131,9 @@ func problemOf(err error, shape Shape) *Problem {
 	}
 	if p.Status == http.StatusServiceUnavailable && p.Header == nil {
 		p.Header = http.Header{"Retry-After": {"1"}}
+		if p.Code == "node_down" { // the machine has to be brought back
+			p.Header.Set("Retry-After", "30")
+		}
 	}
 	return p
 }
@@ -153,6 +156,9 @@ func Fail(c *gin.Context, err error) {
 	maps.Copy(c.Writer.Header(), p.Header)
 	if f.body.unread() {
 		c.Header("Connection", "close")
+	}
+	if f.received != nil {
+		c.Header(ErrorHeader, p.Code)
 	}
 	body, err := encode(shape.Body(c, p))
 	if err != nil {

@@ -54,6 +54,9 @@ type Route struct {
 	Stream          bool  // long-lived: ended at once when the server stops
 	Basic           bool  // the token may come as the password of Basic authentication (git)
 	AnyHost         bool  // answered whatever Host and Origin say (probes)
+	Internal        bool  // for other nodes of the cluster alone; does not exist for clients
+	// About says which workspace a request is about: in a cluster its owner answers.
+	About About
 	// Authorize refuses what the caller may not see before an idempotent answer
 	// is given again. It lets pass what it does not know.
 	Authorize func(c *gin.Context) error
@@ -203,6 +206,9 @@ func (t *table) allowed(c *gin.Context) []string {
 		}
 		for m, routes := range t.routes[prefix] {
 			for _, rt := range routes {
+				if rt.Internal {
+					continue
+				}
 				rest, fits := strings.CutSuffix(params, rt.suffix)
 				if rt.rest == "" || fits && len(rest) > 1 {
 					names = append(names, m)

@@ -56,6 +56,8 @@ type Options struct {
 	PerMinute, PerIPMinute int   // requests a minute, 0 is off
 
 	Answers AnswerStore
+	// Cluster decides which node answers a request; nil: there is this server alone.
+	Cluster Cluster
 	// Trace begins a request's span: it returns the context that the request goes on
 	// with, and end is called with the answer. Nil: no traces.
 	Trace func(r *http.Request, method, route, requestID string) (ctx context.Context, end func(status int, code string))
@@ -141,6 +143,9 @@ func New(opts Options, dialects ...Dialect) (*Server, error) {
 	engine.NoRoute(s.table.noRoute)
 	all := append([]Dialect{(*frame)(s)}, dialects...)
 	root := &Router{shape: CommonShape(), t: s.table}
+	if opts.Cluster != nil {
+		all = append(all, opts.Cluster)
+	}
 	for _, d := range all {
 		d.Register(root)
 	}

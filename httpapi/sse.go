@@ -18,6 +18,10 @@ import (
 // heartbeat is the time between two comment lines of a silent stream.
 const heartbeat = 15 * time.Second
 
+// Retry ends a stream that another node of the cluster goes on with: the client
+// comes again after a second, with the last event that it has.
+var Retry = []byte("retry: 1000\n\n")
+
 // Event is one server-sent event.
 type Event struct {
 	ID   string // empty: no id line, Last-Event-ID stays as it was
@@ -103,20 +107,35 @@ func StreamEvents(c *gin.Context, next func(ctx context.Context) (Event, error))
 	}()
 	defer func() { cancel(); <-ended }()
 
+	// In a cluster another node goes on where this one ends.
+	f := factsOf(c)
+	moved := func(err error) bool {
+		if f.exchange == nil || err == nil && !isClosed(f.stopping) {
+			return false
+		}
+		_, _ = c.Writer.Write(Retry) // a client that is gone does not need it
+		_ = rc.Flush()
+		return true
+	}
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
 		var out []byte
 		select {
 		case <-ctx.Done():
+			moved(nil)
 			return nil
 		case <-beat.C:
 			out = []byte(":\n\n")
 		case r := <-results:
 			if errors.Is(r.err, io.EOF) || ctx.Err() != nil {
+				moved(nil)
 				return nil
 			}
 			if r.err != nil {
+				if moved(r.err) && errs.CodeOf(r.err) == "owner_moving" {
+					return nil
+				}
 				return r.err
 			}
 			out = r.event.encode()
@@ -128,6 +147,15 @@ func StreamEvents(c *gin.Context, next func(ctx context.Context) (Event, error))
 		if err := rc.Flush(); err != nil {
 			return nil
 		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -48,8 +48,8 @@ func (d *Dialect) OpenAPI() []byte { return document }
 // Register adds the dialect's routes.
 func (d *Dialect) Register(r *httpapi.Router) {
 	r = r.With(wire.WithFields(httpapi.TaskShape()))
-	r.Handle(httpapi.Route{Method: "GET", Pattern: "/workspaces/{ws}/blame", Handler: d.get})
-	r.Handle(httpapi.Route{Method: "GET", Pattern: "/tasks/{id}/trace", Handler: d.trace})
+	r.Handle(httpapi.Route{Method: "GET", Pattern: "/workspaces/{ws}/blame", Handler: d.get, About: httpapi.AboutWorkspace("ws", "")})
+	r.Handle(httpapi.Route{Method: "GET", Pattern: "/tasks/{id}/trace", Handler: d.trace, About: wire.AboutTask(d.tasks)})
 }
 
 // open opens the route's workspace, if the caller may see it. The caller releases

@@ -51,16 +51,17 @@ func (d *Dialect) Register(r *httpapi.Router) {
 		rt.Method, rt.Pattern, rt.Handler = method, pattern, h
 		r.Handle(rt)
 	}
-	change := httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyOptionalJSON, Changes: true}
+	one := httpapi.AboutWhere("call", d.calls.Where)
+	change := httpapi.Route{About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyOptionalJSON, Changes: true}
 	begin := change
-	begin.Body = httpapi.BodyJSON
+	begin.Body, begin.About = httpapi.BodyJSON, httpapi.AboutNone
 	add("POST", "/calls", d.begin, begin)
-	add("GET", "/calls", d.list, httpapi.Route{})
-	add("GET", "/calls/{call}", d.get, httpapi.Route{})
+	add("GET", "/calls", d.list, httpapi.Route{About: httpapi.AboutNone})
+	add("GET", "/calls/{call}", d.get, httpapi.Route{About: one})
 	add("POST", "/calls/{call}/end", d.end, change)
 	add("POST", "/calls/{call}/touch", d.touch, change)
 	// A dry run is reading; the handler asks for more.
-	add("POST", "/calls/{call}/revert", d.revert, httpapi.Route{Body: httpapi.BodyOptionalJSON, Changes: true})
+	add("POST", "/calls/{call}/revert", d.revert, httpapi.Route{About: one, Body: httpapi.BodyOptionalJSON, Changes: true})
 }
 
 type declaredPath struct {

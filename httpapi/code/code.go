@@ -74,15 +74,15 @@ func (d *Dialect) Register(r *httpapi.Router) {
 		}
 		r.Handle(rt)
 	}
-	save := httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, MaxBody: maxBody, Changes: true}
+	save := httpapi.Route{About: httpapi.AboutNone, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, MaxBody: maxBody, Changes: true}
 	add(http.MethodPut, "/workspace", d.save, save)
 	add(http.MethodPost, "/workspace/batch", d.saveBatch, save)
-	add(http.MethodGet, "/workspace", d.list, httpapi.Route{})
-	add(http.MethodGet, "/workspace/{codeId}", d.read, httpapi.Route{})
-	add(http.MethodGet, "/workspace/{codeId}/versions", d.versions, httpapi.Route{})
-	add(http.MethodDelete, "/workspace/{codeId}", d.remove, httpapi.Route{Access: httpapi.AccessWrite, Changes: true})
+	add(http.MethodGet, "/workspace", d.list, httpapi.Route{About: httpapi.AboutNone})
+	add(http.MethodGet, "/workspace/{codeId}", d.read, httpapi.Route{About: httpapi.AboutNone})
+	add(http.MethodGet, "/workspace/{codeId}/versions", d.versions, httpapi.Route{About: httpapi.AboutNone})
+	add(http.MethodDelete, "/workspace/{codeId}", d.remove, httpapi.Route{About: httpapi.AboutNone, Access: httpapi.AccessWrite, Changes: true})
 	add(http.MethodPost, "/execute", d.execute, save)
-	add(http.MethodPost, "/lint", d.lint, httpapi.Route{Body: httpapi.BodyJSON, MaxBody: maxBody})
+	add(http.MethodPost, "/lint", d.lint, httpapi.Route{About: httpapi.AboutNone, Body: httpapi.BodyJSON, MaxBody: maxBody})
 }
 
 // unrooted keeps out tokens with roots: the code workspace is the server's own
@@ -180,7 +180,7 @@ func typeOf(p *httpapi.Problem) string {
 		return typeConflict
 	case http.StatusTooManyRequests:
 		return typeRate
-	case http.StatusServiceUnavailable:
+	case http.StatusServiceUnavailable, http.StatusMisdirectedRequest:
 		return typeUnavailable
 	}
 	return typeInternal

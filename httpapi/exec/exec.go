@@ -46,11 +46,11 @@ func (d *Dialect) Register(r *httpapi.Router) {
 		rt.Method, rt.Pattern, rt.Handler = method, pattern, h
 		r.Handle(rt)
 	}
-	add("POST", "/layers", d.begin, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true})
-	add("GET", "/layers", d.list, httpapi.Route{})
-	add("POST", "/layers/{layer}/apply", d.apply, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyOptionalJSON, Changes: true})
-	add("DELETE", "/layers/{layer}", d.drop, httpapi.Route{Access: httpapi.AccessWrite})
-	add("POST", "/tasks/{id}/exec", d.command, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true, Authorize: d.authorize})
+	add("POST", "/layers", d.begin, httpapi.Route{About: httpapi.AboutNone, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true})
+	add("GET", "/layers", d.list, httpapi.Route{About: httpapi.AboutNone})
+	add("POST", "/layers/{layer}/apply", d.apply, httpapi.Route{About: httpapi.AboutNone, Access: httpapi.AccessWrite, Body: httpapi.BodyOptionalJSON, Changes: true})
+	add("DELETE", "/layers/{layer}", d.drop, httpapi.Route{About: httpapi.AboutNone, Access: httpapi.AccessWrite})
+	add("POST", "/tasks/{id}/exec", d.command, httpapi.Route{About: wire.AboutTask(d.tasks), Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true, Authorize: d.authorize})
 }
 
 type beginBody struct {

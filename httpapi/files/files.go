@@ -50,10 +50,11 @@ func (d *Dialect) Register(r *httpapi.Router) {
 		rt.Handler = d.using(h, rt.Changes)
 		r.Handle(rt)
 	}
+	one := wire.AboutTask(d.tasks)
 	write := func(body httpapi.BodyKind, limit int64) httpapi.Route {
-		return httpapi.Route{Access: httpapi.AccessWrite, Body: body, MaxBody: limit, Changes: true}
+		return httpapi.Route{About: one, Access: httpapi.AccessWrite, Body: body, MaxBody: limit, Changes: true}
 	}
-	read := httpapi.Route{}
+	read := httpapi.Route{About: one}
 	add("GET", "list", d.list, read)
 	add("GET", "stat", d.stat, read)
 	add("GET", "search", d.search, read)

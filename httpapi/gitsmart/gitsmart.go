@@ -16,6 +16,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"umbra/httpapi"
+	"umbra/httpapi/wire"
 	"umbra/internal/errs"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
@@ -50,17 +51,17 @@ func (d *Dialect) Register(r *httpapi.Router) {
 		rt.Method, rt.Pattern, rt.Handler = method, pattern, h
 		r.Handle(rt)
 	}
-	git := httpapi.Route{Basic: true}
-	add("GET", "/git/", d.index, git)
+	git := httpapi.Route{Basic: true, About: httpapi.AboutWorkspace("repo", ".git")}
+	add("GET", "/git/", d.index, httpapi.Route{Basic: true, About: httpapi.AboutNone})
 	add("GET", "/git/{repo}/info/refs", d.advertise, git)
 	pack := git
 	pack.Body, pack.MaxBody = httpapi.BodyRaw, maxRequest
 	add("POST", "/git/{repo}/git-upload-pack", d.uploadPack, pack)
-	add("POST", "/git/{repo}/git-receive-pack", refusePush, httpapi.Route{Basic: true})
+	add("POST", "/git/{repo}/git-receive-pack", refusePush, httpapi.Route{Basic: true, About: httpapi.AboutNone})
 
 	tasks := r.With(httpapi.TaskShape())
-	tasks.Handle(httpapi.Route{Method: "GET", Pattern: "/tasks/{id}/bundle", Handler: d.bundle, Basic: true})
-	tasks.Handle(httpapi.Route{Method: "GET", Pattern: "/tasks/{id}/patches", Handler: d.patches, Basic: true})
+	tasks.Handle(httpapi.Route{Method: "GET", Pattern: "/tasks/{id}/bundle", Handler: d.bundle, Basic: true, About: wire.AboutTask(d.tasks)})
+	tasks.Handle(httpapi.Route{Method: "GET", Pattern: "/tasks/{id}/patches", Handler: d.patches, Basic: true, About: wire.AboutTask(d.tasks)})
 }
 
 type repository struct {

@@ -88,9 +88,9 @@ func (d *Dialect) Register(r *httpapi.Router) {
 			r.Handle(rt)
 		}
 		// Some tools only read: the call asks for more where it changes something.
-		add("POST", httpapi.Route{Body: httpapi.BodyRaw, MaxBody: d.o.MaxBody, Changes: true})
-		add("GET", httpapi.Route{Stream: true})
-		add("DELETE", httpapi.Route{})
+		add("POST", httpapi.Route{About: httpapi.AboutNone, Body: httpapi.BodyRaw, MaxBody: d.o.MaxBody, Changes: true})
+		add("GET", httpapi.Route{About: httpapi.AboutNone, Stream: true})
+		add("DELETE", httpapi.Route{About: httpapi.AboutNone})
 	}
 }
 

@@ -43,11 +43,11 @@ func (d *Dialect) OpenAPI() []byte { return document }
 // Register adds the dialect's routes.
 func (d *Dialect) Register(r *httpapi.Router) {
 	r = r.With(wire.WithFields(httpapi.TaskShape()))
-	r.Handle(httpapi.Route{Method: "GET", Pattern: "/tasks/{id}/hunks", Handler: d.using(d.hunks), Authorize: d.authorize})
+	r.Handle(httpapi.Route{Method: "GET", Pattern: "/tasks/{id}/hunks", Handler: d.using(d.hunks), About: wire.AboutTask(d.tasks), Authorize: d.authorize})
 	// A dry run is reading; the handler asks for more.
-	r.Handle(httpapi.Route{Method: "POST", Pattern: "/tasks/{id}/review", Handler: d.using(d.review), Authorize: d.authorize,
+	r.Handle(httpapi.Route{Method: "POST", Pattern: "/tasks/{id}/review", Handler: d.using(d.review), About: wire.AboutTask(d.tasks), Authorize: d.authorize,
 		Body: httpapi.BodyJSON, Changes: true})
-	r.Handle(httpapi.Route{Method: "POST", Pattern: "/workspaces/{ws}/policy/check", Handler: d.check, Body: httpapi.BodyJSON})
+	r.Handle(httpapi.Route{Method: "POST", Pattern: "/workspaces/{ws}/policy/check", Handler: d.check, About: httpapi.AboutWorkspace("ws", ""), Body: httpapi.BodyJSON})
 }
 
 // authorize refuses tasks on workspaces that the caller may not see.

@@ -53,13 +53,14 @@ func (d *Dialect) Register(r *httpapi.Router) {
 		rt.Method, rt.Pattern, rt.Handler, rt.Authorize = method, pattern, h, d.authorize
 		r.Handle(rt)
 	}
-	read := httpapi.Route{}
+	one := httpapi.AboutWhere("id", d.sessions.Where)
+	read := httpapi.Route{About: one}
 	// A token that may only read may open a session on what is a workspace
 	// already: the handler asks for more.
-	add("POST", "/api/sessions", d.create, httpapi.Route{Body: httpapi.BodyJSON, Changes: true})
-	add("GET", "/api/sessions", d.list, read)
+	add("POST", "/api/sessions", d.create, httpapi.Route{About: httpapi.AboutNone, Body: httpapi.BodyJSON, Changes: true})
+	add("GET", "/api/sessions", d.list, httpapi.Route{About: httpapi.AboutNone})
 	add("GET", base, d.using(d.get), read)
-	add("DELETE", base, d.remove, httpapi.Route{Access: httpapi.AccessWrite})
+	add("DELETE", base, d.remove, httpapi.Route{About: one, Access: httpapi.AccessWrite})
 
 	add("GET", base+"/fs", d.using(d.capabilities), read)
 	add("GET", base+"/fs/stat", d.using(d.stat), read)
@@ -69,7 +70,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("GET", base+"/fs/download", d.using(d.download), read)
 
 	write := func(body httpapi.BodyKind, limit int64) httpapi.Route {
-		return httpapi.Route{Access: httpapi.AccessWrite, Body: body, MaxBody: limit, Changes: true}
+		return httpapi.Route{About: one, Access: httpapi.AccessWrite, Body: body, MaxBody: limit, Changes: true}
 	}
 	content := write(httpapi.BodyJSON, d.limits.Write)
 	add("POST", base+"/fs/write", d.using(d.write), content)

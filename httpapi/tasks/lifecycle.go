@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 
@@ -65,6 +66,20 @@ func (d *Dialect) create(c *gin.Context) error {
 	c.Header("Location", "/tasks/"+v.ID)
 	httpapi.JSON(c, http.StatusCreated, wire.TaskOf(v))
 	return nil
+}
+
+// aboutNew is a new task's place: the workspace of an id or namespace that exists.
+func (d *Dialect) aboutNew(c *gin.Context) (httpapi.Place, error) {
+	var body struct {
+		Workspace   string   `json:"workspace"`
+		WorkspaceID string   `json:"workspace_id"`
+		Namespace   []string `json:"namespace"`
+	}
+	if !httpapi.PeekJSON(c, &body) {
+		return httpapi.Place{}, nil // the handler says what is wrong with it
+	}
+	ws, err := d.tasks.WhereNew(cmp.Or(body.WorkspaceID, body.Workspace), body.Namespace)
+	return httpapi.Place{Workspace: ws}, err
 }
 
 // createAs starts a task on a directory, a namespace, or the workspace of an id,

@@ -48,15 +48,16 @@ func (d *Dialect) Register(r *httpapi.Router) {
 		rt.Method, rt.Pattern, rt.Handler, rt.Authorize = method, pattern, h, d.authorize
 		r.Handle(rt)
 	}
+	one := wire.AboutTask(d.tasks)
 	write := func(body httpapi.BodyKind, limit int64) httpapi.Route {
-		return httpapi.Route{Access: httpapi.AccessWrite, Body: body, MaxBody: limit, Changes: true}
+		return httpapi.Route{Access: httpapi.AccessWrite, Body: body, MaxBody: limit, Changes: true, About: one}
 	}
-	read := httpapi.Route{}
-	add("POST", "/tasks", d.create, write(httpapi.BodyJSON, 0))
-	add("GET", "/tasks", d.list, read)
+	read := httpapi.Route{About: one}
+	add("POST", "/tasks", d.create, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true, About: d.aboutNew})
+	add("GET", "/tasks", d.list, httpapi.Route{About: httpapi.AboutNone})
 	add("GET", "/tasks/{id}", d.get, read)
-	add("PATCH", "/tasks/{id}", d.patch, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON})
-	add("DELETE", "/tasks/{id}", d.remove, httpapi.Route{Access: httpapi.AccessWrite})
+	add("PATCH", "/tasks/{id}", d.patch, httpapi.Route{About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON})
+	add("DELETE", "/tasks/{id}", d.remove, httpapi.Route{About: one, Access: httpapi.AccessWrite})
 
 	add("GET", "/tasks/{id}/content", d.readContent, read)
 	add("PUT", "/tasks/{id}/content", d.writeContent, write(httpapi.BodyRaw, d.limits.Write))
@@ -70,13 +71,13 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("GET", "/tasks/{id}/files/{path...}/diff", d.diffFile, read)
 	add("GET", "/tasks/{id}/diff", d.diffAll, read)
 	// A dry run is reading: the handlers ask for more.
-	undo := httpapi.Route{Body: httpapi.BodyOptionalJSON, Changes: true}
+	undo := httpapi.Route{About: one, Body: httpapi.BodyOptionalJSON, Changes: true}
 	add("POST", "/tasks/{id}/files/{path...}/revert", d.revertFile, undo)
 	add("POST", "/tasks/{id}/revert", d.revertTask, undo)
 	add("POST", "/tasks/{id}/subtasks/{sid}/revert", d.revertSubtask, undo)
 	add("POST", "/tasks/{id}/changes/{n}/revert", d.revertChange, undo)
 
-	add("GET", "/tasks/{id}/stream", d.stream, httpapi.Route{Stream: true})
+	add("GET", "/tasks/{id}/stream", d.stream, httpapi.Route{Stream: true, About: one})
 
 	for _, a := range task.Areas() {
 		base := "/tasks/{id}/" + string(a)

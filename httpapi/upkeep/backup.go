@@ -25,7 +25,7 @@ func (d *Backup) OpenAPI() []byte { return backupDocument }
 
 // Register adds the dialect's route.
 func (d *Backup) Register(r *httpapi.Router) {
-	r.Handle(httpapi.Route{Method: http.MethodPost, Pattern: "/upkeep/backup", Handler: d.make, Access: httpapi.AccessOwner,
+	r.Handle(httpapi.Route{Method: http.MethodPost, Pattern: "/upkeep/backup", Handler: d.make, Access: httpapi.AccessOwner, About: httpapi.AboutNone,
 		Body: httpapi.BodyJSON, Stream: true})
 }
 

@@ -29,7 +29,7 @@ func (d *Doctor) OpenAPI() []byte { return doctorDocument }
 
 // Register adds the dialect's route.
 func (d *Doctor) Register(r *httpapi.Router) {
-	r.Handle(httpapi.Route{Method: http.MethodPost, Pattern: "/upkeep/doctor", Handler: d.look, Access: httpapi.AccessOwner})
+	r.Handle(httpapi.Route{Method: http.MethodPost, Pattern: "/upkeep/doctor", Handler: d.look, Access: httpapi.AccessOwner, About: httpapi.AboutNone})
 }
 
 func (d *Doctor) look(c *gin.Context) error {

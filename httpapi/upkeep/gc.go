@@ -27,9 +27,9 @@ func (d *GC) OpenAPI() []byte { return gcDocument }
 
 // Register adds the dialect's routes.
 func (d *GC) Register(r *httpapi.Router) {
-	r.Handle(httpapi.Route{Method: http.MethodPost, Pattern: "/upkeep/gc", Handler: d.collect, Access: httpapi.AccessOwner,
+	r.Handle(httpapi.Route{Method: http.MethodPost, Pattern: "/upkeep/gc", Handler: d.collect, Access: httpapi.AccessOwner, About: httpapi.AboutNone,
 		Body: httpapi.BodyOptionalJSON, Stream: true})
-	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/upkeep/du", Handler: d.usage, Access: httpapi.AccessOwner})
+	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/upkeep/du", Handler: d.usage, Access: httpapi.AccessOwner, About: httpapi.AboutNone})
 }
 
 type boundary struct {

@@ -39,7 +39,7 @@ func (d *Purge) OpenAPI() []byte { return purgeDocument }
 // Register adds the dialect's route. It takes no Idempotency-Key: purging what is
 // purged already says so.
 func (d *Purge) Register(r *httpapi.Router) {
-	r.Handle(httpapi.Route{Method: http.MethodPost, Pattern: "/upkeep/purge", Handler: d.purge, Access: httpapi.AccessOwner, Body: httpapi.BodyJSON, Stream: true})
+	r.Handle(httpapi.Route{Method: http.MethodPost, Pattern: "/upkeep/purge", Handler: d.purge, Access: httpapi.AccessOwner, About: httpapi.AboutNone, Body: httpapi.BodyJSON, Stream: true})
 }
 
 type purgeBody struct {

@@ -36,7 +36,7 @@ func (d *Tokens) OpenAPI() []byte { return tokensDocument }
 // kept answer would hold the secret.
 func (d *Tokens) Register(r *httpapi.Router) {
 	add := func(method, pattern string, h httpapi.Handler, body httpapi.BodyKind) {
-		r.Handle(httpapi.Route{Method: method, Pattern: pattern, Handler: h, Access: httpapi.AccessOwner, Body: body})
+		r.Handle(httpapi.Route{Method: method, Pattern: pattern, Handler: h, Access: httpapi.AccessOwner, About: httpapi.AboutNone, Body: body})
 	}
 	add(http.MethodGet, "/upkeep/tokens", d.list, httpapi.BodyNone)
 	add(http.MethodPost, "/upkeep/tokens", d.add, httpapi.BodyJSON)

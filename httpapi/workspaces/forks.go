@@ -41,15 +41,16 @@ func lifetime(raw json.RawMessage) (time.Duration, error) {
 }
 
 func (d *Dialect) registerForks(r *httpapi.Router) {
-	r.Handle(httpapi.Route{Method: "GET", Pattern: "/workspaces/{ws}/forks", Handler: d.listForks})
-	r.Handle(httpapi.Route{Method: "POST", Pattern: "/workspaces/{ws}/forks", Handler: d.makeForks, Access: httpapi.AccessWrite, Body: httpapi.BodyOptionalJSON, Changes: true})
+	one := httpapi.AboutWorkspace("ws", "")
+	r.Handle(httpapi.Route{Method: "GET", Pattern: "/workspaces/{ws}/forks", Handler: d.listForks, About: one})
+	r.Handle(httpapi.Route{Method: "POST", Pattern: "/workspaces/{ws}/forks", Handler: d.makeForks, About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyOptionalJSON, Changes: true})
 	// A dry run is reading; the handlers ask for more.
-	change := httpapi.Route{Method: "POST", Body: httpapi.BodyOptionalJSON, Changes: true}
+	change := httpapi.Route{About: one, Method: "POST", Body: httpapi.BodyOptionalJSON, Changes: true}
 	change.Pattern, change.Handler = "/workspaces/{ws}/merge", d.mergeFork
 	r.Handle(change)
 	change.Pattern, change.Handler = "/workspaces/{ws}/rebase", d.rebaseFork
 	r.Handle(change)
-	r.Handle(httpapi.Route{Method: "GET", Pattern: "/workspaces/{ws}/compare", Handler: d.compare})
+	r.Handle(httpapi.Route{Method: "GET", Pattern: "/workspaces/{ws}/compare", Handler: d.compare, About: one})
 }
 
 // makeForks makes forks of a workspace.

@@ -49,33 +49,34 @@ func (d *Dialect) OpenAPI() []byte { return document }
 func (d *Dialect) Register(r *httpapi.Router) {
 	d.registerForks(r.With(wire.WithFields(httpapi.TaskShape())))
 	r = r.With(wire.WithFields(httpapi.CommonShape()))
+	one := httpapi.AboutWorkspace("ws", "")
 	add := func(method, pattern string, h httpapi.Handler, rt httpapi.Route) {
 		rt.Method, rt.Pattern, rt.Handler = method, pattern, h
 		r.Handle(rt)
 	}
-	add("GET", "/workspaces", d.list, httpapi.Route{})
-	add("GET", "/workspaces/{ws}", d.get, httpapi.Route{})
-	add("PATCH", "/workspaces/{ws}", d.rebind, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON})
-	add("DELETE", "/workspaces/{ws}", d.forget, httpapi.Route{Access: httpapi.AccessWrite})
+	add("GET", "/workspaces", d.list, httpapi.Route{About: httpapi.AboutNone})
+	add("GET", "/workspaces/{ws}", d.get, httpapi.Route{About: one})
+	add("PATCH", "/workspaces/{ws}", d.rebind, httpapi.Route{About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON})
+	add("DELETE", "/workspaces/{ws}", d.forget, httpapi.Route{About: one, Access: httpapi.AccessWrite})
 	// A token that may only read may sync: what is on disk is on disk already.
-	add("POST", "/workspaces/{ws}/sync", d.sync, httpapi.Route{Body: httpapi.BodyOptionalJSON})
-	add("GET", "/workspaces/{ws}/log", d.log, httpapi.Route{})
-	add("GET", "/workspaces/{ws}/log/search", d.searchLog, httpapi.Route{})
-	add("GET", "/workspaces/{ws}/search", d.searchFiles, httpapi.Route{})
-	add("GET", "/workspaces/{ws}/commits/{commit}", d.commit, httpapi.Route{})
-	add("GET", "/workspaces/{ws}/commits/{commit}/diff", d.commitDiff, httpapi.Route{})
+	add("POST", "/workspaces/{ws}/sync", d.sync, httpapi.Route{About: one, Body: httpapi.BodyOptionalJSON})
+	add("GET", "/workspaces/{ws}/log", d.log, httpapi.Route{About: one})
+	add("GET", "/workspaces/{ws}/log/search", d.searchLog, httpapi.Route{About: one})
+	add("GET", "/workspaces/{ws}/search", d.searchFiles, httpapi.Route{About: one})
+	add("GET", "/workspaces/{ws}/commits/{commit}", d.commit, httpapi.Route{About: one})
+	add("GET", "/workspaces/{ws}/commits/{commit}/diff", d.commitDiff, httpapi.Route{About: one})
 	// A dry run is reading; the handlers ask for more.
-	undo := httpapi.Route{Body: httpapi.BodyOptionalJSON, Changes: true}
+	undo := httpapi.Route{About: one, Body: httpapi.BodyOptionalJSON, Changes: true}
 	add("POST", "/workspaces/{ws}/commits/{commit}/revert", d.revertCommit, undo)
 	add("POST", "/workspaces/{ws}/revert", d.revertWhere, undo)
-	add("POST", "/workspaces/{ws}/restore", d.restorePaths, httpapi.Route{Body: httpapi.BodyJSON, Changes: true})
-	add("GET", "/workspaces/{ws}/checkpoints", d.listCheckpoints, httpapi.Route{})
-	add("POST", "/workspaces/{ws}/checkpoints", d.makeCheckpoint, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true})
-	add("DELETE", "/workspaces/{ws}/checkpoints/{name}", d.deleteCheckpoint, httpapi.Route{Access: httpapi.AccessWrite})
+	add("POST", "/workspaces/{ws}/restore", d.restorePaths, httpapi.Route{About: one, Body: httpapi.BodyJSON, Changes: true})
+	add("GET", "/workspaces/{ws}/checkpoints", d.listCheckpoints, httpapi.Route{About: one})
+	add("POST", "/workspaces/{ws}/checkpoints", d.makeCheckpoint, httpapi.Route{About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true})
+	add("DELETE", "/workspaces/{ws}/checkpoints/{name}", d.deleteCheckpoint, httpapi.Route{About: one, Access: httpapi.AccessWrite})
 	// It changes nothing, but reads everything: not for who may only look.
-	add("POST", "/workspaces/{ws}/verify", d.verify, httpapi.Route{Access: httpapi.AccessWrite})
-	add("GET", "/workspaces/{ws}/coverage", d.coverage, httpapi.Route{})
-	add("GET", "/workspaces/{ws}/stream", d.stream, httpapi.Route{Stream: true})
+	add("POST", "/workspaces/{ws}/verify", d.verify, httpapi.Route{About: one, Access: httpapi.AccessWrite})
+	add("GET", "/workspaces/{ws}/coverage", d.coverage, httpapi.Route{About: one})
+	add("GET", "/workspaces/{ws}/stream", d.stream, httpapi.Route{About: one, Stream: true})
 }
 
 func notFound() error {

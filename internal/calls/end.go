@@ -529,6 +529,15 @@ func (s *Service) Get(id string, sees task.Sees) (Record, error) {
 	return r, nil
 }
 
+// Where returns the workspace of a call, "" if there is none.
+func (s *Service) Where(id string) (workspaceID string, err error) {
+	r, ok, err := s.record(id)
+	if !ok || err != nil {
+		return "", err
+	}
+	return r.Workspace, nil
+}
+
 // Touch starts a call's time again. Conflict "call_ended".
 func (s *Service) Touch(id string, sees task.Sees) (Record, error) {
 	if r, err := s.Get(id, sees); err != nil {

@@ -15,6 +15,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/history"
 	"umbra/internal/idem"
+	"umbra/internal/witness"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -175,6 +176,7 @@ func replay(ctx context.Context, w *workspace.Workspace, key string) (*Result, e
 	if err != nil {
 		return nil, err
 	}
+	witness.Committed(ctx, w.Store(), c.Seq)
 	res := &Result{Commit: c.ID, Seq: c.Seq, Replayed: true, Reverted: len(c.Message.RevertsEntries)}
 	if len(c.Message.RevertsEntries) == len(entries) {
 		res.Reverted = 0 // the entries have it too

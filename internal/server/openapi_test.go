@@ -59,6 +59,9 @@ func TestEveryRouteIsInTheDocument(t *testing.T) {
 			}
 		}
 	}
+	if left := deps.Server.Unplaced(); len(left) > 0 {
+		t.Errorf("routes that do not say which workspace they are about (Route.About): %v", left)
+	}
 	routes := deps.Server.Routes()
 	for i, rt := range routes {
 		routes[i] = strings.ReplaceAll(rt, "...}", "}")

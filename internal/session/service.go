@@ -204,6 +204,16 @@ func (s *Service) Visible(id string, sees task.Sees) error {
 	return nil
 }
 
+// Where returns the workspace of a session, "" if there is none.
+func (s *Service) Where(id string) (workspaceID string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.byID[id]; e != nil {
+		return e.rec.Workspace, nil
+	}
+	return "", nil
+}
+
 // List gives the sessions that the caller sees, the oldest first.
 func (s *Service) List(sees task.Sees) []Session {
 	s.mu.Lock()

@@ -16,6 +16,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/idem"
 	"umbra/internal/policy"
+	"umbra/internal/witness"
 	"umbra/internal/workspace"
 	"umbra/internal/workspaces"
 )
@@ -321,6 +322,7 @@ func (s *Service) putNew(ctx context.Context, w *workspace.Workspace, rec Record
 	if t, err = w.Store().PutTask(ctx, info, object.Zero); err != nil {
 		return gitstore.Task{}, err
 	}
+	witness.Committed(ctx, w.Store(), w.Store().Tip().Seq)
 	rec.Pending = false
 	s.index.note(rec)
 	return t, nil
@@ -437,6 +439,7 @@ func (s *Service) rewrite(ctx context.Context, r *Ref, info message.Info) (gitst
 	if err != nil {
 		return gitstore.Task{}, err
 	}
+	witness.Committed(ctx, r.Store(), r.Store().Tip().Seq)
 	s.index.note(recordOf(t, r.ID()))
 	return t, nil
 }

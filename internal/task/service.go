@@ -320,6 +320,31 @@ func (s *Service) Visible(id string, sees Sees) error {
 	return nil
 }
 
+// Where returns the workspace of a task, "" if there is none. It opens nothing.
+func (s *Service) Where(id string) (workspaceID string, err error) {
+	rec, ok, err := s.index.get(id)
+	if !ok || err != nil || rec.Deleted {
+		return "", errs.Wrap(err, "")
+	}
+	return rec.Workspace, nil
+}
+
+// WhereNew returns the workspace on which a new task is to be made: that of an id or
+// a namespace, "" if it does not exist yet.
+func (s *Service) WhereNew(id string, namespace []string) (workspaceID string, err error) {
+	if namespace != nil {
+		rec, known, err := s.o.Workspaces.FindVirtual(namespace)
+		if !known || err != nil {
+			return "", err
+		}
+		return rec.ID, nil
+	}
+	if _, known := s.o.Workspaces.Record(id); known {
+		return id, nil
+	}
+	return "", nil
+}
+
 // Writable gives nil if the task may change files on a workspace: for other
 // dialects' X-Task-Id. NotFound "task_not_found"; Conflict "task_ended",
 // "task_paused", "task_other_workspace".

@@ -12,6 +12,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
+	"umbra/internal/witness"
 	"umbra/internal/workspace/content"
 	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/materialize"
@@ -244,6 +245,7 @@ func (a *attempt) commit(ctx context.Context, p *plan.Plan, entries []record.Ent
 	c, err := a.w.store.Commit(ctx, d)
 	if err == nil {
 		a.made = append(a.made, c.Seq)
+		witness.Committed(ctx, a.w.store, c.Seq)
 	}
 	return c, err
 }
@@ -419,6 +421,7 @@ func (a *attempt) recommit(ctx context.Context, p *plan.Plan, entries []record.E
 	c, err := a.w.store.Commit(ctx, gitstore.Draft{Edits: p.Edits, Message: m, Entries: len(entries), AllowEmpty: true, Must: true})
 	if err == nil {
 		a.made = append(a.made, c.Seq)
+		witness.Committed(ctx, a.w.store, c.Seq)
 	}
 	return c, err
 }

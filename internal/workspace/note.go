@@ -7,6 +7,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/claims"
+	"umbra/internal/witness"
 	"umbra/internal/workspace/record"
 )
 
@@ -25,6 +26,7 @@ func (w *Workspace) Note(ctx context.Context, m message.Message, check func() er
 	if err != nil {
 		return object.Zero, err
 	}
+	witness.Committed(ctx, w.store, c.Seq)
 	w.progress.Settle(c.Seq)
 	return c.Commit, nil
 }
@@ -50,6 +52,7 @@ func (w *Workspace) Claim(ctx context.Context, shared *gitstore.Commit, entries 
 	if err != nil {
 		return err
 	}
+	witness.Committed(ctx, w.store, c.Seq)
 	w.progress.Settle(c.Seq)
 	if o.Recorded != nil {
 		o.Recorded(c.Seq)

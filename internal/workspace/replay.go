@@ -7,6 +7,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/internal/errs"
 	"umbra/internal/idem"
+	"umbra/internal/witness"
 	"umbra/internal/wspath"
 )
 
@@ -31,6 +32,7 @@ func (w *Workspace) replay(ctx context.Context, req *Request) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	witness.Committed(ctx, w.store, c.Seq)
 	res := &Result{Commit: c.ID, Seq: c.Seq, When: c.When, Replayed: true, Ops: make([]OpResult, len(req.Ops))}
 	if res.Entries, err = w.rec.EntriesOf(ctx, c); err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"umbra/gitstore"
 	"umbra/internal/errs"
 	"umbra/internal/policy"
+	"umbra/internal/witness"
 	"umbra/internal/workspace"
 	"umbra/internal/workspace/host"
 )
@@ -161,7 +162,17 @@ func errUnknown() error {
 
 // Get gives a workspace, opening it if need be. The caller calls Release.
 func (m *Manager) Get(ctx context.Context, id string) (*workspace.Workspace, error) {
-	return m.get(ctx, id, false)
+	return witnessed(ctx)(m.get(ctx, id, false))
+}
+
+// witnessed notes in the context which commit a workspace was got at.
+func witnessed(ctx context.Context) func(*workspace.Workspace, error) (*workspace.Workspace, error) {
+	return func(w *workspace.Workspace, err error) (*workspace.Workspace, error) {
+		if err == nil {
+			witness.Opened(ctx, w.ID(), w.Store(), w.Store().Tip().Seq)
+		}
+		return w, err
+	}
 }
 
 func (m *Manager) get(ctx context.Context, id string, toRead bool) (*workspace.Workspace, error) {

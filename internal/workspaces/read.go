@@ -16,7 +16,7 @@ func newHandle() *handle { return &handle{ready: make(chan struct{}), read: make
 // Should that scan fail, the workspace is closed, and later reads return errors.
 func (m *Manager) Read(ctx context.Context, id string) (*workspace.Workspace, error) {
 	// Without background work only the caller can open it.
-	return m.get(ctx, id, !m.opt.Foreground)
+	return witnessed(ctx)(m.get(ctx, id, !m.opt.Foreground))
 }
 
 // early awaits that history can be read.

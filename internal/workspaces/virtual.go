@@ -40,7 +40,7 @@ func (m *Manager) OpenVirtual(ctx context.Context, namespace []string) (*workspa
 			return m.Get(ctx, r.ID)
 		}
 	}
-	return m.makeVirtual(ctx, namespace)
+	return witnessed(ctx)(m.makeVirtual(ctx, namespace))
 }
 
 // FindVirtual returns the virtual workspace of a namespace, if it exists.

@@ -1,0 +1,380 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"umbra/httpapi"
+	"umbra/internal/errs"
+	"umbra/internal/telemetry"
+)
+
+// Owner is the node that owns a workspace.
+type Owner struct {
+	Node    string // name
+	Address string // where other nodes reach it
+	URL     string // where clients do; empty: nowhere
+	Epoch   int64  // 0: it does not own it yet, and is the one to claim it
+	Self    bool
+}
+
+// Peer is a live node, this one among them.
+type Peer struct {
+	Life               int64
+	Name, Address, URL string
+	Draining           bool
+}
+
+// ErrResting says that no live node owns a workspace: the next that gets it
+// claims it.
+var ErrResting = errors.New("the workspace has no owner")
+
+// Node is this node's part in the cluster.
+type Node interface {
+	Name() string
+	// Key is the cluster's secret, with which nodes sign.
+	Key() []byte
+	// Peers lists the live nodes, from memory.
+	Peers() []Peer
+	// Owner returns who owns a workspace: from memory where it is this node, also
+	// when ctx has ended. ErrResting; errs.Unavailable with the contract's codes.
+	Owner(ctx context.Context, workspace string) (Owner, error)
+	// Forget says that what Owner returned was wrong.
+	Forget(workspace string)
+	// Lease reports whether this node's lease is held at this moment, and since when
+	// it could not be confirmed.
+	Lease() (held bool, unconfirmed time.Duration)
+	// Handover gives a workspace of this node up.
+	Handover(ctx context.Context, workspace string) error
+	// Ready returns why this node cannot answer reads, and why it cannot take writes.
+	Ready() (reads, writes error)
+}
+
+// Options of a Forwarder.
+type Options struct {
+	Node       Node
+	Wait       time.Duration // cluster.wait
+	StaleReads bool          // cluster.stale_reads
+	// Reach waits until an open workspace of this node has a commit of this number.
+	Reach func(ctx context.Context, workspace string, seq uint64) error
+	// Known reports whether a node of a name ever was one of the cluster's; nil: none.
+	Known func(ctx context.Context, name string) bool
+	Meter *Meter // nil: nothing is counted
+	Log   *slog.Logger
+}
+
+// Meter counts what is forwarded.
+type Meter struct {
+	Answered, Repeated, Unknown telemetry.Counter
+	Took                        *telemetry.Histogram // of an answer's head
+}
+
+// NewMeter makes one.
+func NewMeter() *Meter {
+	return &Meter{Took: telemetry.NewTimes(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)}
+}
+
+// Forwarder implements httpapi.Cluster. It is safe for concurrent use.
+type Forwarder struct {
+	o      Options
+	run    string
+	number atomic.Uint64
+	seen   replays
+
+	mu    sync.Mutex
+	peers map[string]*peer // by address
+	known map[string]Owner // the last owner of workspaces, for when the engine is away
+
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// maxKnown bounds how many owners are remembered.
+const maxKnown = 10_000
+
+// New makes one; Close ends it.
+func New(o Options) *Forwarder {
+	if o.Meter == nil {
+		o.Meter = NewMeter()
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	f := &Forwarder{o: o, run: newRun(), peers: map[string]*peer{}, known: map[string]Owner{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	f.stop = cancel
+	f.wg.Go(func() { f.watch(ctx) })
+	return f
+}
+
+// Close ends what is on its way.
+func (f *Forwarder) Close() {
+	f.stop()
+	f.wg.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for address, p := range f.peers {
+		p.end()
+		delete(f.peers, address)
+	}
+}
+
+// Ready is Node.Ready.
+func (f *Forwarder) Ready() (reads, writes error) { return f.o.Node.Ready() }
+
+// Receive takes what another node's signature says of a request.
+func (f *Forwarder) Receive(r *http.Request) *httpapi.Received {
+	c, ok := verify(f.o.Node.Key(), r)
+	if !ok {
+		return nil
+	}
+	rec := &httpapi.Received{Node: c.Node, Claim: c.Claim, Open: c.Open,
+		Caller: httpapi.Caller{Token: c.Token, Scope: c.Scope, Roots: c.Roots, Owner: c.Owner}}
+	// A number counts for one run of this program: another one does not know which
+	// were used.
+	if c.To != f.run || !f.seen.use(c.Sender, c.Number) {
+		p := &httpapi.Problem{Status: http.StatusMisdirectedRequest, Kind: errs.Unavailable, Code: "not_owner", Detail: "The request was signed for another run of this node.",
+			Header: http.Header{runHeader: {f.run}}}
+		rec.Refused = p
+		return rec
+	}
+	if c.Remote != "" {
+		r.RemoteAddr = c.Remote
+	}
+	return rec
+}
+
+// request is an exchange with what its headers ask for.
+type request struct {
+	x                        *httpapi.Exchange
+	read                     bool
+	direct, redirect, strict bool
+	min                      uint64 // Umbra-Min-Seq
+	node                     string // Umbra-Node
+	until                    time.Time
+	mayBeStale               bool // the others were tried
+
+	short, unleased bool  // why this node's answer was dropped
+	last            error // what is answered once the time is over
+}
+
+func (f *Forwarder) parse(x *httpapi.Exchange) (*request, error) {
+	h := x.Request().Header
+	q := &request{x: x, read: !x.Changes, direct: h.Get("Umbra-Direct") == "1", redirect: h.Get("Umbra-Redirect") == "1", strict: h.Get("Umbra-Strict") == "1",
+		node: h.Get("Umbra-Node"), until: time.Now().Add(f.o.Wait), last: moving()}
+	if s := h.Get("Umbra-Min-Seq"); s != "" && q.read {
+		n, err := strconv.ParseUint(s, 10, 63)
+		if err != nil {
+			return nil, errs.New(errs.Invalid, "invalid_parameter", "Umbra-Min-Seq must be a commit's number.").With("field", "Umbra-Min-Seq")
+		}
+		// Every node that does not own may answer it: this one does, by the owner.
+		q.min, q.direct = n, false
+	}
+	return q, nil
+}
+
+// target is where a request is to be answered.
+type target struct {
+	here        bool
+	owner       Owner
+	claim, open bool
+}
+
+// Serve answers a request: here where this node owns the workspace, or nobody does;
+// else by its owner. While ownership moves it waits, for Options.Wait at most.
+func (f *Forwarder) Serve(x *httpapi.Exchange) {
+	q, err := f.parse(x)
+	if err != nil {
+		x.Fail(err)
+		return
+	}
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		t, err := f.target(q)
+		switch {
+		case err == nil && t.here:
+			if f.here(q, t) {
+				return
+			}
+		case err == nil:
+			if f.send(q, t) {
+				return
+			}
+		case errs.CodeOf(err) == "owner_moving":
+			q.last = err
+		case x.Received != nil || !unavailable(err):
+			x.Fail(err)
+			return
+		default:
+			// The engine does not say who owns it: who does knows.
+			if f.askAround(q, target{open: true}) {
+				return
+			}
+			q.last = err
+		}
+		if !x.Rewind() {
+			x.Fail(q.last)
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-x.Context().Done():
+			x.Fail(context.Cause(x.Context()))
+			return
+		}
+		if time.Now().After(q.until) {
+			x.Fail(q.last)
+			return
+		}
+	}
+}
+
+func moving() error {
+	return errs.New(errs.Unavailable, "owner_moving", "The workspace is moving to another node; nothing was done.")
+}
+
+// unavailable reports whether an error means that the engine is away.
+func unavailable(err error) bool {
+	code := errs.CodeOf(err)
+	return code == "engine_unavailable" || code == "outcome_unknown" || errs.Is(err, errs.Canceled)
+}
+
+// target finds where a request is to be answered.
+func (f *Forwarder) target(q *request) (target, error) {
+	x, self := q.x, f.o.Node.Name()
+	if x.Received != nil {
+		return f.targetOfReceived(q)
+	}
+	switch place := x.Place; {
+	case place.Node == self, place.Node == "" && place.Workspace == "" && (q.node == "" || q.node == self || q.read):
+		return target{here: true}, nil
+	case place.Node != "":
+		if p, ok := f.byName(place.Node); ok {
+			return target{owner: ownerOf(p), open: true}, nil
+		}
+		return target{here: true}, nil // which knows no session of a node that is gone
+	case place.Workspace == "":
+		return f.named(q)
+	}
+	owner, err := f.owner(q)
+	switch {
+	case errors.Is(err, ErrResting):
+		return target{here: true}, nil
+	case err != nil:
+		return target{}, err
+	case owner.Self:
+		return target{here: true, owner: owner}, nil
+	case q.direct && owner.Epoch > 0:
+		return target{}, notOwner(owner)
+	case q.redirect && owner.URL != "":
+		return target{}, redirect(owner, x.Request())
+	}
+	return target{owner: owner, claim: owner.Epoch == 0}, nil
+}
+
+// targetOfReceived is target for what another node has forwarded: it is answered
+// here, or not at all.
+func (f *Forwarder) targetOfReceived(q *request) (target, error) {
+	x := q.x
+	if x.Place.Workspace == "" || x.Place.Node != "" {
+		return target{here: true}, nil
+	}
+	ctx := x.Context()
+	if x.Received.Open {
+		over, cancel := context.WithCancel(ctx)
+		cancel() // memory alone
+		ctx = over
+	} else if held, _ := f.o.Node.Lease(); !held && x.Received.Claim {
+		return target{}, unleased(nil)
+	}
+	owner, err := f.o.Node.Owner(ctx, x.Place.Workspace)
+	switch {
+	case err == nil && owner.Self:
+		return target{here: true, owner: owner}, nil
+	case errors.Is(err, ErrResting) && x.Received.Claim:
+		return target{here: true}, nil
+	case err == nil:
+		return target{}, notOwner(owner)
+	case errors.Is(err, ErrResting), x.Received.Open:
+		return target{}, httpapi.ErrNotOwner()
+	}
+	return target{}, err
+}
+
+// owner returns the owner of a request's workspace, and remembers it.
+func (f *Forwarder) owner(q *request) (Owner, error) {
+	ctx, ws := q.x.Context(), q.x.Place.Workspace
+	if held, _ := f.o.Node.Lease(); !held {
+		// The engine is probably away: a read need not wait for it.
+		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		ctx = short
+	}
+	owner, err := f.o.Node.Owner(ctx, ws)
+	if err != nil && q.x.Context().Err() != nil {
+		return owner, context.Cause(q.x.Context())
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case err == nil && !owner.Self:
+		if len(f.known) >= maxKnown {
+			for k := range f.known {
+				delete(f.known, k)
+				break
+			}
+		}
+		f.known[ws] = owner
+	case err == nil || errors.Is(err, ErrResting):
+		delete(f.known, ws)
+	}
+	return owner, err
+}
+
+// named is the target of a request that makes something on the node that the
+// client names.
+func (f *Forwarder) named(q *request) (target, error) {
+	if p, ok := f.byName(q.node); ok {
+		return target{owner: ownerOf(p), claim: true}, nil
+	}
+	if f.o.Known != nil && f.o.Known(q.x.Context(), q.node) {
+		return target{}, errs.New(errs.Unavailable, "node_down", "The node does not run.").With("node", q.node)
+	}
+	return target{}, errs.New(errs.NotFound, "node_not_found", "The cluster has no node of this name.").With("node", q.node)
+}
+
+func (f *Forwarder) byName(name string) (Peer, bool) {
+	for _, p := range f.o.Node.Peers() {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Peer{}, false
+}
+
+func ownerOf(p Peer) Owner { return Owner{Node: p.Name, Address: p.Address, URL: p.URL} }
+
+// header is the value of Umbra-Owner.
+func (o Owner) header() string {
+	v := `"` + o.Node + `"`
+	if o.Epoch > 0 {
+		v += ";epoch=" + strconv.FormatInt(o.Epoch, 10)
+	}
+	if o.URL != "" {
+		v += `;url="` + o.URL + `"`
+	}
+	return v
+}
+
+func notOwner(o Owner) error {
+	err := httpapi.ErrNotOwner()
+	if p, ok := errors.AsType[*httpapi.Problem](err); ok {
+		p.Header = http.Header{"Umbra-Owner": {o.header()}}
+	}
+	return err
+}

@@ -1,0 +1,171 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"umbra/httpapi"
+	"umbra/internal/errs"
+)
+
+// here answers a request by this node's handler. False: nothing was answered, and
+// it is to be tried again.
+func (f *Forwarder) here(q *request, t target) bool {
+	q.short, q.unleased = false, false
+	gate := httpapi.Gate{
+		Head: func(status int, code string, h http.Header) bool { return f.head(q, status, code, h) },
+		More: func() bool { held, _ := f.o.Node.Lease(); return held || q.mayBeStale || q.x.Changes },
+	}
+	if q.x.Here(gate) {
+		return true
+	}
+	switch {
+	case q.short:
+		return f.reach(q)
+	case q.unleased:
+		return f.withoutLease(q)
+	}
+	f.o.Node.Forget(q.x.Place.Workspace)
+	return false
+}
+
+// head decides on an answer of this node's handler before it is sent.
+func (f *Forwarder) head(q *request, status int, code string, header http.Header) bool {
+	x := q.x
+	if code == "owner_moving" && x.Received == nil && time.Now().Before(q.until) {
+		return false
+	}
+	workspace, seq, wrote, opened := x.Reflects()
+	if q.min > 0 && status < 300 && opened && !wrote && seq < q.min {
+		q.short = true
+		return false
+	}
+	if workspace == "" {
+		workspace = x.Place.Workspace
+	}
+	if workspace == "" {
+		return true
+	}
+	// What was written is acknowledged by the log. What was read is so only while
+	// the lease is held, now that it was read: a refusal by a condition is a read.
+	if status < 500 && !x.Wrote() {
+		if held, unconfirmed := f.o.Node.Lease(); !held {
+			// What was done to records is done; a refusal may be wrong by now.
+			done := x.Changes && status < 300
+			if !q.mayBeStale && !done {
+				q.unleased = true
+				return false
+			}
+			header.Set("Umbra-Stale", strconv.Itoa(max(1, int(unconfirmed.Seconds()))))
+		}
+	}
+	over, cancel := context.WithCancel(x.Context())
+	cancel() // memory alone
+	if owner, err := f.o.Node.Owner(over, workspace); err == nil && owner.Self {
+		header.Set("Umbra-Owner", owner.header())
+	}
+	return true
+}
+
+// reach waits until the workspace has the commit that a client has seen.
+func (f *Forwarder) reach(q *request) bool {
+	ctx, cancel := context.WithDeadline(q.x.Context(), q.until)
+	defer cancel()
+	workspace, _, _, _ := q.x.Reflects()
+	var err error
+	if f.o.Reach != nil {
+		err = f.o.Reach(ctx, workspace, q.min)
+	}
+	switch {
+	case err == nil && time.Now().Before(q.until):
+		return false
+	case q.x.Context().Err() != nil:
+		err = context.Cause(q.x.Context())
+	case err == nil || ctx.Err() != nil:
+		err = errs.New(errs.Unavailable, "seq_not_reached", "The workspace has no commit %d yet.", q.min)
+	}
+	q.x.Fail(err)
+	return true
+}
+
+// withoutLease answers what was read without a lease: another node's answer, a
+// stale one, or none.
+func (f *Forwarder) withoutLease(q *request) bool {
+	x := q.x
+	if q.read && x.Received == nil && f.askAround(q, target{claim: true}) {
+		return true
+	}
+	switch {
+	case q.read && f.o.StaleReads && !q.strict:
+		q.mayBeStale = true
+		return !x.Rewind()
+	case q.read && x.Received == nil && time.Now().Before(q.until):
+		q.last = unleased(nil)
+		return false // the lease may come back, or another's begin
+	}
+	x.Fail(unleased(nil))
+	return true
+}
+
+func unleased(err error) error {
+	e := errs.New(errs.Unavailable, "engine_unavailable", "This node could not confirm its lease; nothing was done.").With("reason", "unreachable")
+	e.Err = err
+	return e
+}
+
+// redirect is the answer to a client that wants to go to the owner itself.
+func redirect(o Owner, r *http.Request) error {
+	return &httpapi.Problem{Status: http.StatusTemporaryRedirect, Code: "redirect", Detail: "Another node owns the workspace (Location).",
+		Header: http.Header{"Umbra-Owner": {o.header()}, "Location": {strings.TrimSuffix(o.URL, "/") + r.RequestURI}}}
+}
+
+// askAround sends a request to the nodes that may be able to answer it: the last
+// owner that is known, then the others. One that did not answer is left out for a
+// second, so that few requests wait for it.
+func (f *Forwarder) askAround(q *request, t target) bool {
+	f.mu.Lock()
+	last, known := f.known[q.x.Place.Workspace]
+	f.mu.Unlock()
+	peers := f.o.Node.Peers()
+	ask := func(o Owner) bool {
+		p := f.peer(o)
+		if p.isSilent(time.Now()) {
+			return false
+		}
+		t.owner = o
+		ctx, cancel := context.WithCancelCause(q.x.Context())
+		defer cancel(nil)
+		timer := time.AfterFunc(askPatience, func() { cancel(errPatience) })
+		defer timer.Stop()
+		done, answered := f.sendWithin(ctx, q, t, func() { timer.Stop() })
+		if !answered {
+			p.setSilent(time.Now())
+		}
+		return done
+	}
+	if known && !last.Self && q.x.Rewind() && ask(last) {
+		return true
+	}
+	for _, p := range peers {
+		if p.Name == f.o.Node.Name() || known && p.Address == last.Address || p.Draining && t.claim {
+			continue
+		}
+		// A write is not offered around: where it was lost is not known then.
+		if !q.x.Rewind() || q.x.Changes && !q.x.Keyed {
+			return false
+		}
+		if ask(ownerOf(p)) {
+			return true
+		}
+	}
+	return false
+}
+
+// askPatience is how long a node is waited for that may or may not know more.
+const askPatience = 500 * time.Millisecond
+
+var errPatience = errors.New("the node did not answer in time")

@@ -1,0 +1,119 @@
+package forward
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Bounds of what is between nodes.
+const (
+	dialPatience = 2 * time.Second
+	idlePatience = 60 * time.Second // less than the servers' own
+	maxIdle      = 256              // connections kept for each node
+	maxAnswer    = 1 << 20          // bytes of an answer's head
+	watchEvery   = 100 * time.Millisecond
+)
+
+// peer is one run of another node, as this one reaches it.
+type peer struct {
+	address   string
+	name      string
+	transport *http.Transport
+	ctx       context.Context // ends when the node was declared dead
+	end       context.CancelFunc
+
+	mu     sync.Mutex
+	life   int64  // 0: the list of nodes did not have it yet
+	run    string // of its program; empty: not asked yet
+	silent time.Time
+	missed time.Time // since when the list does not have it
+}
+
+// peer returns what is known of a node, made at the first use.
+func (f *Forwarder) peer(o Owner) *peer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p := f.peers[o.Address]
+	if p == nil {
+		p = &peer{address: o.Address, name: o.Node, transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: dialPatience, KeepAlive: 15 * time.Second}).DialContext,
+			TLSHandshakeTimeout: dialPatience, ForceAttemptHTTP2: true, DisableCompression: true,
+			MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: idlePatience, MaxResponseHeaderBytes: maxAnswer,
+		}}
+		ctx, cancel := context.WithCancel(context.Background())
+		p.ctx, p.end = ctx, func() {
+			cancel()
+			p.transport.CloseIdleConnections()
+		}
+		for _, x := range f.o.Node.Peers() {
+			if x.Address == o.Address {
+				p.life = x.Life
+			}
+		}
+		f.peers[o.Address] = p
+	}
+	return p
+}
+
+// isSilent reports whether a node has left a question without an answer within the
+// last second: few requests wait for one that is cut off.
+func (p *peer) isSilent(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return now.Sub(p.silent) < time.Second
+}
+
+func (p *peer) setSilent(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent = now
+}
+
+// watch ends what is on its way to nodes that were declared dead: a connection to
+// a machine that is gone does not say so.
+func (f *Forwarder) watch(ctx context.Context) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			f.compare(f.o.Node.Peers(), now)
+		}
+	}
+}
+
+// compare drops the peers that the list of live nodes does not have.
+func (f *Forwarder) compare(list []Peer, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for address, p := range f.peers {
+		if p.gone(list, now) {
+			p.end()
+			delete(f.peers, address)
+		}
+	}
+}
+
+func (p *peer) gone(list []Peer, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, x := range list {
+		if x.Address == p.address && (p.life == 0 || p.life == x.Life) {
+			p.life, p.missed = x.Life, time.Time{}
+			return false
+		}
+	}
+	if p.life != 0 {
+		return true
+	}
+	// It may have come after the list was made.
+	if p.missed.IsZero() {
+		p.missed = now
+	}
+	return now.Sub(p.missed) > 10*time.Second
+}

@@ -1,0 +1,47 @@
+package forward
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"umbra/httpapi"
+	"umbra/internal/errs"
+)
+
+// OpenAPI returns nothing: the routes are for other nodes alone.
+func (f *Forwarder) OpenAPI() []byte { return nil }
+
+// Register adds the routes among nodes, which do not exist for clients.
+func (f *Forwarder) Register(r *httpapi.Router) {
+	internal := httpapi.Route{Internal: true, Access: httpapi.AccessWrite, About: httpapi.AboutNone}
+	hello := internal
+	hello.Method, hello.Pattern, hello.Handler, hello.Access = http.MethodGet, helloPath, f.hello, httpapi.AccessRead
+	r.Handle(hello)
+	handover := internal
+	handover.Method, handover.Pattern, handover.Handler = http.MethodPost, handoverPath, f.handover
+	r.Handle(handover)
+}
+
+// hello is not reached with a signature for this run: any other is answered by
+// Receive's refusal, which names it.
+func (f *Forwarder) hello(c *gin.Context) error {
+	c.Header(runHeader, f.run)
+	httpapi.JSON(c, http.StatusOK, map[string]string{"node": f.o.Node.Name()})
+	return nil
+}
+
+func (f *Forwarder) handover(c *gin.Context) error {
+	workspace, given, err := httpapi.Query(c, "workspace")
+	if err != nil {
+		return err
+	}
+	if !given {
+		return errs.New(errs.Invalid, "invalid_parameter", "The workspace parameter is required.").With("field", "workspace")
+	}
+	if err := f.o.Node.Handover(c.Request.Context(), workspace); err != nil {
+		return err
+	}
+	httpapi.JSON(c, http.StatusOK, map[string]string{"workspace": workspace})
+	return nil
+}

@@ -1,0 +1,363 @@
+package forward
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"umbra/httpapi"
+	"umbra/internal/errs"
+)
+
+const (
+	helloPath    = "/cluster/hello"
+	handoverPath = "/cluster/handover"
+	// maxWhole is up to what size an answer is received whole before it is sent on:
+	// one that breaks off is then as one that never came.
+	maxWhole = 64 << 10
+)
+
+// send sends a request to another node and the answer to the client. False: nothing
+// was answered, nothing was done, and it is to be tried again.
+func (f *Forwarder) send(q *request, t target) bool {
+	done, _ := f.sendWithin(q.x.Context(), q, t, func() {})
+	return done
+}
+
+// sendWithin is send in a context of its own. headed is called once the answer has
+// begun; answered reports whether the node answered anything at all.
+func (f *Forwarder) sendWithin(ctx context.Context, q *request, t target, headed func()) (done, answered bool) {
+	x, began := q.x, time.Now()
+	p := f.peer(t.owner)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(p.ctx, func() { cancel(errDead) })()
+	run, err := p.runOf(ctx, f)
+	if err != nil {
+		return f.lost(q, err, false), false
+	}
+	out, body, err := f.outgoing(ctx, x, p, run, t)
+	if err != nil {
+		x.Fail(err)
+		return true, false
+	}
+	var sent atomic.Bool
+	out = out.WithContext(httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}))
+	resp, err := p.transport.RoundTrip(out)
+	if err != nil {
+		body.stop()
+		return f.lost(q, err, sent.Load()), false
+	}
+	// The body's reader is to have ended before anything else reads it.
+	defer body.stop()
+	defer resp.Body.Close()
+	headed()
+	f.o.Meter.Took.Since(began)
+	if resp.StatusCode == http.StatusMisdirectedRequest {
+		p.setRun(resp.Header.Get(runHeader))
+		f.o.Node.Forget(x.Place.Workspace)
+		f.o.Meter.Repeated.Add(1)
+		return false, resp.Header.Get(runHeader) != ""
+	}
+	if resp.Header.Get(httpapi.ErrorHeader) == "owner_moving" && time.Now().Before(q.until) {
+		f.o.Node.Forget(x.Place.Workspace)
+		f.o.Meter.Repeated.Add(1)
+		return false, true
+	}
+	if t.claim && x.Place.Workspace != "" && resp.Header.Get(httpapi.ErrorHeader) == "engine_unavailable" && time.Now().Before(q.until) {
+		return false, true
+	}
+	whole, err := wholeOf(resp, x.Request().Method)
+	if err != nil {
+		return f.lost(q, err, true), true
+	}
+	f.o.Meter.Answered.Add(1)
+	x.To = t.owner.Node
+	f.copy(q, resp, whole, cancel)
+	return true, true
+}
+
+var errDead = errors.New("the node was declared dead")
+
+// lost decides on a request whose answer did not come. sent says that the node may
+// have got it.
+func (f *Forwarder) lost(q *request, err error, sent bool) (done bool) {
+	x := q.x
+	f.o.Log.Debug("no answer of another node", "error", err, "sent", sent)
+	switch {
+	case x.BodyFailed() != nil:
+		x.Fail(err)
+		return true
+	case x.Context().Err() != nil:
+		x.Fail(context.Cause(x.Context()))
+		return true
+	}
+	f.o.Node.Forget(x.Place.Workspace)
+	if !sent || q.read || x.Keyed {
+		f.o.Meter.Repeated.Add(1)
+		if sent && !x.Rewind() {
+			// With a key the client can settle it.
+			f.o.Meter.Unknown.Add(1)
+			x.Fail(unknown(err))
+			return true
+		}
+		return false
+	}
+	f.o.Meter.Unknown.Add(1)
+	x.Fail(unknown(err))
+	return true
+}
+
+func unknown(cause error) error {
+	return &errs.Error{Kind: errs.Unavailable, Code: "outcome_unknown", Err: cause,
+		Detail: "The workspace's node did not answer the write: it may have been done. With an Idempotency-Key a retry is safe."}
+}
+
+// hop are the headers of one connection (RFC 9110, section 7.6.1).
+var hop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+
+func withoutHop(h http.Header) http.Header {
+	h = h.Clone()
+	for _, v := range h["Connection"] {
+		for name := range strings.SplitSeq(v, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range hop {
+		h.Del(name)
+	}
+	return h
+}
+
+// outgoing makes the request as another node gets it.
+func (f *Forwarder) outgoing(ctx context.Context, x *httpapi.Exchange, p *peer, run string, t target) (*http.Request, *lentBody, error) {
+	in := x.Request()
+	base, err := url.Parse(p.address)
+	if err != nil {
+		return nil, nil, errs.Wrap(err, "")
+	}
+	out := (&http.Request{Method: in.Method, Host: in.Host, Header: withoutHop(in.Header), ContentLength: in.ContentLength,
+		URL: &url.URL{Scheme: base.Scheme, Host: base.Host, Path: in.URL.Path, RawPath: in.URL.RawPath, RawQuery: in.URL.RawQuery}}).WithContext(ctx)
+	// The target goes on byte by byte as it came: a repeated request is known by it.
+	if path, _, _ := strings.Cut(in.RequestURI, "?"); strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") {
+		out.URL.Opaque, out.URL.ForceQuery = path, strings.HasSuffix(in.RequestURI, "?")
+	}
+	h := out.Header
+	for _, name := range []string{"Authorization", "Expect", "Umbra-Direct", "Umbra-Redirect", "Umbra-Node", runHeader, httpapi.ErrorHeader} {
+		h.Del(name)
+	}
+	if _, given := h["User-Agent"]; !given {
+		h["User-Agent"] = nil // else the transport's own
+	}
+	h.Set("X-Request-Id", x.ID())
+	k := x.Caller()
+	err = sign(f.o.Node.Key(), out, out.URL.RequestURI(), claims{Node: f.o.Node.Name(), Sender: f.run, Number: f.number.Add(1), To: run, Claim: t.claim, Open: t.open,
+		Token: k.Token, Scope: k.Scope, Roots: k.Roots, Owner: k.Owner, Remote: in.RemoteAddr})
+	body := &lentBody{x: x}
+	if x.HasBody() {
+		body.r = in.Body
+		out.Body = body
+	} else {
+		out.ContentLength = 0
+	}
+	return out, body, err
+}
+
+// lentBody is the client's body in the hands of the transport, which may read it
+// after the answer has begun, and longer than this request lasts.
+type lentBody struct {
+	x *httpapi.Exchange
+	r io.Reader
+
+	mu      sync.Mutex
+	stopped atomic.Bool
+}
+
+func (b *lentBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped.Load() {
+		return 0, errors.New("the request is over")
+	}
+	return b.r.Read(p)
+}
+
+// Close leaves the body to the server.
+func (b *lentBody) Close() error { return nil }
+
+// stop returns once no Read runs; later ones fail.
+func (b *lentBody) stop() {
+	if b.r == nil || b.stopped.Swap(true) {
+		return
+	}
+	if !b.mu.TryLock() {
+		b.x.WakeBody()
+		b.mu.Lock()
+	}
+	b.mu.Unlock() //nolint:staticcheck // it was only waited for
+}
+
+// wholeOf receives a small answer whole; nil for another.
+func wholeOf(resp *http.Response, method string) ([]byte, error) {
+	n := resp.ContentLength
+	if n <= 0 || n > maxWhole || method == http.MethodHead {
+		return nil, nil
+	}
+	whole := make([]byte, n)
+	_, err := io.ReadFull(resp.Body, whole)
+	return whole, err
+}
+
+// copy sends another node's answer to the client.
+func (f *Forwarder) copy(q *request, resp *http.Response, whole []byte, cancel context.CancelCauseFunc) {
+	x := q.x
+	w := x.Writer()
+	to := w.Header()
+	for name, values := range withoutHop(resp.Header) {
+		switch name {
+		case httpapi.ErrorHeader, runHeader, "Date":
+		case "Vary":
+			to[name] = append(to[name], values...)
+		default:
+			to[name] = values
+		}
+	}
+	w.WriteHeader(resp.StatusCode)
+	if whole != nil {
+		_, _ = w.Write(whole) // a client that is gone needs no answer
+		return
+	}
+	events := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+	if events {
+		if !x.Stream() {
+			x.EndInTime()
+		}
+		over := make(chan struct{})
+		defer close(over)
+		go func() {
+			select {
+			case <-x.Stopping():
+				cancel(errStopping)
+			case <-over:
+			}
+		}()
+	}
+	rc := http.NewResponseController(w)
+	if resp.ContentLength < 0 {
+		_ = rc.Flush() // a client that is gone needs no answer
+	}
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := resp.Body.Read(buf)
+		if n > 0 {
+			if _, err := w.Write(buf[:n]); err != nil {
+				return
+			}
+			if resp.ContentLength < 0 {
+				if err := rc.Flush(); err != nil {
+					return
+				}
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return
+		case err == nil:
+		case x.Context().Err() != nil:
+			return
+		case events:
+			// The client comes again, and goes on after the last event that it has.
+			_, _ = w.Write(httpapi.Retry)
+			return
+		default:
+			panic(http.ErrAbortHandler) // half an answer must not look whole
+		}
+	}
+}
+
+var errStopping = errors.New("the server stops")
+
+// runOf returns the run of the node's program, which is asked for at first.
+func (p *peer) runOf(ctx context.Context, f *Forwarder) (string, error) {
+	p.mu.Lock()
+	run := p.run
+	p.mu.Unlock()
+	if run != "" {
+		return run, nil
+	}
+	resp, err := f.call(ctx, p, http.MethodGet, helloPath, "")
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	if run = resp.Header.Get(runHeader); run == "" {
+		return "", fmt.Errorf("%s is no node of this cluster: status %d", p.address, resp.StatusCode)
+	}
+	p.setRun(run)
+	return run, nil
+}
+
+func (p *peer) setRun(run string) {
+	if run != "" {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.run = run
+	}
+}
+
+// call sends a request of this node's own.
+func (f *Forwarder) call(ctx context.Context, p *peer, method, path, run string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, p.address+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	err = sign(f.o.Node.Key(), r, r.URL.RequestURI(), claims{Node: f.o.Node.Name(), Sender: f.run, Number: f.number.Add(1), To: run, Scope: httpapi.ScopeRead})
+	if err != nil {
+		return nil, err
+	}
+	return p.transport.RoundTrip(r)
+}
+
+// Handover asks the owner of a workspace to give it up. The error has the owner's
+// code where it refused.
+func (f *Forwarder) Handover(ctx context.Context, owner Owner, workspace string) error {
+	p := f.peer(owner)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(p.ctx, func() { cancel(errDead) })()
+	for attempt := 0; ; attempt++ {
+		run, err := p.runOf(ctx, f)
+		if err != nil {
+			return err
+		}
+		resp, err := f.call(ctx, p, http.MethodPost, handoverPath+"?"+url.Values{"workspace": {workspace}, "to": {f.o.Node.Name()}}.Encode(), run)
+		if err != nil {
+			return err
+		}
+		body, err := io.ReadAll(io.LimitReader(resp.Body, maxWhole))
+		resp.Body.Close()
+		switch again := resp.Header.Get(runHeader); {
+		case again != "" && attempt < 2:
+			p.setRun(again)
+			continue
+		case resp.StatusCode == http.StatusOK || err != nil:
+			return err
+		}
+		var refused struct{ Error, Detail string }
+		_ = json.Unmarshal(bytes.TrimSpace(body), &refused) // what is no JSON has no code
+		if refused.Error == "" {
+			refused.Error, refused.Detail = "owner_moving", fmt.Sprintf("The owner answered with status %d.", resp.StatusCode)
+		}
+		return &errs.Error{Kind: errs.Unavailable, Code: refused.Error, Detail: refused.Detail}
+	}
+}
