@@ -98,7 +98,7 @@ func (s *Server) place(c *gin.Context) {
 	c.Abort() // the rest of the chain has run, here or elsewhere
 }
 
-// next runs the route's handler after the idempotency key was looked at.
+// next runs the route's handler once the idempotency key is settled.
 func (x *Exchange) next(c *gin.Context) {
 	if x == nil {
 		c.Next()
