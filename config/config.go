@@ -8,7 +8,7 @@
 // Invariants: every leaf of Config is a key (the names in its `key` tags,
 // joined by dots) and an environment variable (UMBRA_ and the key in capitals,
 // dots as underscores; but lists of tables). A key that is no leaf is refused,
-// and every leaf stands in config.yaml with its default.
+// and every leaf is in config.yaml with its default.
 package config
 
 import (
@@ -169,9 +169,9 @@ type Sessions struct {
 
 // Calls are the times in which agents' tools work.
 type Calls struct {
-	// TTL is after how long a call is lost that nobody ends or touches.
+	// TTL is the time after which a call that is neither ended nor touched counts as lost.
 	TTL time.Duration `key:"ttl"`
-	// RecordCommands says what of a shell command stands in history: nothing
+	// RecordCommands says what of a shell command is in history: nothing
 	// ("off"), or its SHA-256 where the agent's hook tells it ("hash").
 	RecordCommands string `key:"record_commands"`
 }
@@ -293,7 +293,7 @@ const (
 	EngineBiome    = "biome"
 )
 
-// What of a shell command stands in history (Calls.RecordCommands).
+// What of a shell command is in history (Calls.RecordCommands).
 const (
 	RecordOff  = "off"
 	RecordHash = "hash"

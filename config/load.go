@@ -19,7 +19,7 @@ import (
 // Error says what is wrong with a setting.
 type Error struct {
 	Key  string // "limits.write_bytes"; empty for a file as a whole
-	File string // where it stands, if in a file
+	File string // where it is, if in a file
 	Err  error
 }
 
@@ -52,7 +52,7 @@ var flagKeys = map[string]string{
 	"advertise":     "cluster.advertise",
 }
 
-// aliases are keys named after their flag that stand in a table too.
+// aliases are keys named after their flag that are in a table too.
 var aliases = map[string]string{"output_dir": "output.dir"}
 
 // Flags adds the flags that Load reads.

@@ -128,7 +128,7 @@ func checkListen(listen string) error {
 }
 
 // loopback reports whether only this machine can reach an address. A name
-// counts if all that it stands for does.
+// counts if all that it represents does.
 func loopback(listen string) bool {
 	if _, ok := UnixSocket(listen); ok {
 		return true
@@ -292,7 +292,7 @@ func checkMounts(mounts []MCPMount) error {
 	return nil
 }
 
-// checkAPIs looks at the settings; the documents are read by who uses them.
+// checkAPIs checks the settings; the documents are read where they are used.
 func checkAPIs(apis []API) error {
 	seen := map[string]bool{}
 	for i, a := range apis {

@@ -109,8 +109,7 @@ func (s *Store) Depth() int {
 }
 
 // Detach makes the fork in a directory a store of its own: it gets copies of all
-// packs of the store that it continues. The
-// fork's store must not be open. A run that was cut off is repeated.
+// packs of the store that it continues. The fork's store must not be open. A run that was cut off is repeated.
 func (s *Store) Detach(ctx context.Context, fork vfs.FS) error {
 	if err := s.Publish(ctx); err != nil {
 		return err
@@ -192,7 +191,7 @@ func (s *Store) hasBaseObject(id ID) (bool, error) {
 	return s.base.hasObject(id)
 }
 
-// hasObject reports whether a journal, a prepared blob or a pack of ours, or of
+// hasObject reports whether a journal, a prepared blob or one of our packs, or of
 // the store that this one continues, holds an object.
 func (s *Store) hasObject(id ID) (bool, error) {
 	for _, j := range *s.logs.live.Load() {

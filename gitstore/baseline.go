@@ -70,7 +70,7 @@ type baselineFile struct {
 type baseline struct {
 	ctx    context.Context
 	s      *Store
-	onPart func() // told when a part is durable; nil: nobody asks
+	onPart func() // called when a part is durable; may be nil
 
 	mu      sync.Mutex // what follows
 	current *newPack

@@ -73,7 +73,7 @@ func (b Blob) Open() (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(data)), err
 }
 
-// SHA256 gives the hash that stands in After-Hash.
+// SHA256 returns the hash for After-Hash.
 func (b Blob) SHA256() [sha256.Size]byte { return b.sum }
 
 // AfterHash gives the value of an After-Hash trailer.

@@ -50,7 +50,7 @@ func (s *Store) graft(c *Commit) *Commit {
 }
 
 // absent is the error for an object that is nowhere: dropped, where anything
-// was, since nobody who knows an object's id knows whether it was.
+// was, since an object's id does not say whether it was.
 func (s *Store) absent(id ID) error {
 	if s.boundary.Load() != nil {
 		return ErrDropped()
@@ -110,7 +110,7 @@ func (s *Store) noteBoundary(id ID) error {
 }
 
 // shallowAt adds the boundary to git's file. Older boundaries stay in it
-// until their commits are gone: what a person's ref may still reach ends there.
+// until their commits are gone: what a user's ref may still reach ends there.
 func (s *Store) shallowAt(ctx context.Context, b Boundary) error {
 	return s.refs.SetShallow(ctx, func(lines []ID) []ID {
 		if !slices.Contains(lines, b.Commit) {

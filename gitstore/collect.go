@@ -23,7 +23,7 @@ type CollectOptions struct {
 	// Thorough takes every pack that holds anything unneeded; else only those of
 	// which it is worth it.
 	Thorough bool
-	// DryRun only tells what would be freed, as if history began at From.
+	// DryRun only reports what would be freed, as if history began at From.
 	DryRun bool
 	From   Boundary
 	Pace   *Pace // nil: no rests
@@ -38,15 +38,15 @@ type CollectReport struct {
 }
 
 // worthwhile is the part of a pack, as a divisor, that has to be unneeded for it
-// to be written anew in passing.
+// to be rewritten in passing.
 const worthwhile = 8
 
-// Collect writes the packs anew in which something stands that nothing reaches
-// any more: no commit from the boundary on, no ref, reflog or worktree of a
-// person. What it supersedes goes after the grace, or at once. Writers, readers
-// and git commands go on beside it; only what it takes for the last step holds a
-// commit up, for a few milliseconds. A crash at any moment leaves the packs of
-// before, or the new ones beside them, and the next run goes on. A fork's history
+// Collect rewrites the packs that hold unreachable objects: those that no commit
+// from the boundary on reaches, nor a user's ref, reflog or worktree. Superseded
+// packs are removed after the grace, or at once. Writers, readers and git commands
+// go on concurrently; only the last step holds up commits, for a few milliseconds.
+// A crash at any moment leaves the old packs, or the new ones next to them, and the
+// next run continues. A fork's history
 // is never shortened, so there is nothing to collect in it.
 func (s *Store) Collect(ctx context.Context, opt CollectOptions) (CollectReport, error) {
 	if s.base != nil {
@@ -97,7 +97,7 @@ type collector struct {
 	table *objectTable
 	m     *marker
 	their *theirObjects
-	from  []bool // of used: is written anew
+	from  []bool // of used: is rewritten
 	logs  []string
 	made  []*packFile
 }
@@ -163,7 +163,7 @@ func (c *collector) begun() error {
 			c.old = append(c.old, f)
 		}
 	}
-	// The largest first: it is their home of most, and seldom written anew.
+	// The largest first: it is their home of most, and seldom rewritten.
 	slices.SortStableFunc(c.used, func(a, b *packFile) int { return cmp.Compare(b.count, a.count) })
 	c.tip = s.Tip()
 	return nil
@@ -209,7 +209,7 @@ func (c *collector) markAll() error {
 	return c.m.roots(roots)
 }
 
-// choose decides which packs are written anew, and gives the bytes of what is
+// choose decides which packs are rewritten, and gives the bytes of what is
 // not needed.
 func (c *collector) choose() (unneeded int64) {
 	live := make([]int64, len(c.used))
@@ -234,7 +234,7 @@ func (c *collector) wanted(row int) bool {
 	return c.table.isMarked(row) && (home < 0 || c.from[home])
 }
 
-// write makes a pack of ours of the rows that are wanted, if there are any.
+// write makes a pack of the wanted rows, if there are any.
 func (c *collector) write(step string, wanted func(row int) bool) error {
 	var want, done int64
 	for i := range c.table.rows {

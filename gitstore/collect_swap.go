@@ -21,7 +21,7 @@ const (
 
 // swap puts the new packs in the place of those they were made of. What was
 // committed since the marks were set may need an object that was not needed
-// then, a revert's blob above all: looks are taken until few commits are left,
+// then, a revert's blob above all: checks are repeated until few commits are left,
 // and the last one while no commit is made.
 func (c *collector) swap() error {
 	s := c.s
@@ -46,7 +46,7 @@ func (c *collector) swap() error {
 	}
 	s.upkeep.mmu.Lock()
 	defer s.upkeep.mmu.Unlock()
-	// A multi-pack-index that names them goes first: it slows nobody down to do
+	// A multi-pack-index that names them goes first: reads are as fast
 	// without it, and what reads through it would miss them later.
 	if err := s.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
@@ -92,14 +92,14 @@ func (c *collector) supersede(src []*packFile) (when time.Time, err error) {
 	return when, nil
 }
 
-// noteOf gives a pack's note, and whether it was linked anew since the run began.
+// noteOf gives a pack's note, and whether it was linked again since the run began.
 func (c *collector) noteOf(f *packFile) (keepNote, bool) {
 	c.s.packs.mu.RLock()
 	defer c.s.packs.mu.RUnlock()
 	return f.keep, f.revived
 }
 
-// catchUp marks what came since, and writes once more what of it stands in no
+// catchUp marks what came since, and writes once more what of it is in no
 // new pack. No rests: writers may wait.
 func (c *collector) catchUp() error {
 	tip := c.s.Tip()
@@ -160,9 +160,9 @@ func (c *collector) sweep() error {
 	return s.sweepShallow(c.ctx)
 }
 
-// dropCopies removes the packs of people that hold nothing but what stood in ours
+// dropCopies removes the packs of people that hold nothing but what was in ours
 // when the run began, as `git repack -a` writes one: what is needed of it is in
-// ours still, and the rest would stay for its sake. Only while nobody is at work
+// ours still, and the rest would stay for its sake. Only while no process works
 // there, and not before it is as old as a superseded pack has to be. mmu is held.
 func (c *collector) dropCopies() (freed int64, err error) {
 	s := c.s
@@ -244,7 +244,7 @@ func (c *collector) markTags() error {
 	return c.markLogs(known)
 }
 
-// stays marks tags, if every one of them stands on a commit that is needed.
+// stays marks tags, if every one of them is on a commit that is needed.
 func (c *collector) stays(tags []ID) (bool, error) {
 	for _, id := range tags {
 		kind, data, ok, err := c.their.meta(id)
@@ -274,7 +274,7 @@ func (c *collector) stays(tags []ID) (bool, error) {
 	return true, nil
 }
 
-// markLogs is markTags for what stands in the reflogs' files.
+// markLogs is markTags for what is in the reflogs' files.
 func (c *collector) markLogs(known map[string]bool) error {
 	s := c.s
 	dir := path.Join(repoDir, "logs", strings.TrimSuffix(tasksPrefix, "/"))

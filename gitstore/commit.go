@@ -29,7 +29,7 @@ type Draft struct {
 	// AllowEmpty makes the commit even if the tree stays as it is.
 	AllowEmpty bool
 	// Root, if not zero, is the whole new tree, of objects that the store
-	// holds durably already; Edits are not looked at.
+	// holds durably already; Edits are ignored.
 	Root ID
 	// Must commits whatever the room: for what takes a change back, or keeps bytes
 	// that are nowhere else.
@@ -43,7 +43,7 @@ type Draft struct {
 	Records func(Committed) []sink.Record
 }
 
-// Committed tells of a commit that is durable.
+// Committed describes a commit that is durable.
 type Committed struct {
 	Commit, Parent, Tree ID
 	Seq                  uint64    // number in the workspace, from 1
@@ -57,7 +57,7 @@ type pending struct {
 	draft *Draft
 	task  *taskPut
 	cut   *cut
-	hold  bool // nothing to commit: whoever waits for it holds the others up
+	hold  bool // nothing to commit: the others wait while it is waited for
 	done  chan struct{}
 	lead  chan struct{} // one place: it is this one's turn to commit for all
 	out   Committed
@@ -202,7 +202,7 @@ func (s *Store) leadGroup() {
 	s.commitGroup(batch)
 }
 
-// passLead gives the lead to the first who waits; queue.mu is held.
+// passLead gives the lead to the first waiting caller; queue.mu is held.
 func (s *Store) passLead() {
 	if len(s.queue.list) > 0 {
 		s.queue.list[0].lead <- struct{}{}
@@ -268,7 +268,7 @@ func (s *Store) commitLocked(batch []*pending) {
 		g.add(p)
 	}
 	if len(g.buf) == 0 {
-		s.acceptCut(g) // one that no task stands across writes nothing
+		s.acceptCut(g) // if no task reaches across it, nothing is written
 		return
 	}
 	began := time.Now()
@@ -444,7 +444,7 @@ func (g *group) emitWhole(kind object.Kind, data []byte, track func(object.ID, j
 }
 
 // emitTree appends a tree, as a delta of the one that it came from if that
-// stands in this journal.
+// is in this journal.
 func (g *group) emitTree(t, base *object.TreeData, baseID object.ID, track func(object.ID, journal.Loc)) (object.ID, error) {
 	id := t.ID()
 	if _, ok := g.has(id); ok {

@@ -15,7 +15,7 @@ type computed struct {
 // small: for what takes longer to make than to look up. key tells all that the
 // value depends on, by a type of the caller's own; bytes is what the value takes.
 // All is kept within Options.Caches, goes with the store, and nothing that was
-// made of purged bytes stays. The value is shared: nobody may change it. Safe
+// made of purged bytes stays. The value is shared and must not be changed. Safe
 // for concurrent use; several who ask at once may each call fn.
 func (s *Store) Compute(key any, fn func() (value any, bytes int64, err error)) (any, error) {
 	k := computed{key, s.Boundary().Seq, s.Rewrites()}

@@ -123,7 +123,7 @@ func (g *group) addCut(c *cut, track func(object.ID, journal.Loc)) (bool, error)
 			if t.Info.BaseWas == "" {
 				t.Info.BaseWas = t.Base.String()
 			}
-			// The tags before stand on what goes: nobody shall look for them.
+			// The earlier tags are on dropped commits, and must not be looked up.
 			t.Base, t.past = c.to.Commit, nil
 			if t.InfoTag, err = g.emitInfo(&t.Info, t.Base, track); err != nil {
 				return false, err
@@ -231,7 +231,7 @@ func (s *Store) dropInfoLog(task string) error {
 	if err := s.removeAny(name); err != nil {
 		return err
 	}
-	// The folders above it go too, where nothing else stands in them.
+	// The folders above it are removed too if they are empty.
 	for dir := path.Dir(name); strings.HasPrefix(dir, path.Join(repoDir, "logs", tasksPrefix)+"/"); dir = path.Dir(dir) {
 		if s.fs.Remove(dir) != nil {
 			break
@@ -240,7 +240,7 @@ func (s *Store) dropInfoLog(task string) error {
 	return nil
 }
 
-// dropCommitGraph removes a person's commit-graph: it names commits that are
+// dropCommitGraph removes a user's commit-graph: it names commits that are
 // going to be gone. git makes none in a repository that has a shallow boundary,
 // but does not forget one.
 func (s *Store) dropCommitGraph() error {

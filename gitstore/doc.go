@@ -26,13 +26,13 @@
 // # Invariants
 //
 //   - What Commit and PutTask answered survives a power cut.
-//   - Every object that our refs reach is in a journal or in a pack of ours with
-//     a .keep; nothing of ours is loose. Objects that people put into the
+//   - Every object that our refs reach is in a journal or in one of our packs with
+//     a .keep; none of ours are loose. Objects that users put into the
 //     repository are never relied upon.
-//   - A pack of ours is closed under reachability together with older ones: so
+//   - A pack of the store is closed under reachability together with older ones: so
 //     an object found in one needs no further look at what it refers to.
 //   - A file whose write or sync failed is never written or synced again.
-//   - Nothing on the write path looks at packs, or costs more with more commits.
+//   - Nothing on the write path checks packs, or costs more with more commits.
 //
 // The package imports gitstore's own subpackages, internal/{errs,vfs,wspath}
 // and go-git (for reading what others wrote); never HTTP, configuration or the

@@ -16,7 +16,7 @@ import (
 // be waited for without end: hundreds of packs slow every git command down.
 const (
 	// manyDoomed is the number of superseded packs above which they need not
-	// have their whole grace, but shortGrace; above tooManyDoomed nobody is
+	// have their whole grace, but shortGrace; above tooManyDoomed no reader is
 	// waited for.
 	manyDoomed    = 64
 	tooManyDoomed = 512
@@ -56,7 +56,7 @@ func (s *Store) removeDoomed(due []*packFile) error {
 	for _, f := range due {
 		names[f.base] = true
 	}
-	// Somebody may have made one during the grace.
+	// Another process may have made one during the grace.
 	if err := s.dropMultiIndex(func(base string) bool { return names[base] }); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ type Edit struct {
 	// Blob is the content of the file that is put.
 	Blob Blob
 	// MoveTo, if not empty, moves the entry at Path (file or folder) there
-	// whole, in place of what stands there; Mode and Blob are not looked at.
+	// whole, in place of what is there; Mode and Blob are ignored.
 	MoveTo wspath.Path
 }
 

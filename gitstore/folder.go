@@ -6,7 +6,7 @@ import (
 )
 
 // Folder gives the tree at a path as it is encoded, for who compares a whole
-// folder: an empty one where no folder stands.
+// folder: an empty one if there is no folder.
 func (n Snapshot) Folder(p wspath.Path) (*object.TreeData, error) {
 	e, ok, err := n.Lookup(p)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // hasAny reports whether anybody's object of the repository has this id: ours,
-// or one that a person's git wrote, loose or in a pack. Only for deciding
-// whether a ref may name it; never for leaving an object of ours out.
+// or one that a user's git wrote, loose or in a pack. Only for deciding
+// whether a ref may name it; never for leaving out an object.
 func (s *Store) hasAny(id ID) bool {
 	if _, _, err := s.readObject(id, maxMeta); err == nil {
 		return true
@@ -53,7 +53,7 @@ func (s *Store) inIdx(name string, id ID) bool {
 	return ok && err == nil
 }
 
-// peel tells what a tag of ours points at, for packed-refs.
+// peel returns what one of our tags points at, for packed-refs.
 func (s *Store) peel(id ID) (ID, bool, error) {
 	kind, data, err := s.readObject(id, maxMeta)
 	if err != nil || kind != object.Tag {

@@ -33,7 +33,7 @@ type FrozenFile struct {
 // waits to be shown.
 const freezeTries = 20
 
-// Freeze gives a moment of the store in which everything stands that was answered
+// Freeze gives a moment of the store that has everything that was acknowledged
 // before the call. Writers go on meanwhile; only what lets stock git see their
 // commits waits for as long as the refs are read.
 func (s *Store) Freeze(ctx context.Context) (*Frozen, error) {
@@ -45,7 +45,7 @@ func (s *Store) Freeze(ctx context.Context) (*Frozen, error) {
 	defer p.mu.Unlock()
 	for range freezeTries {
 		// The less the journals hold, the less is read into memory. A lock on a ref
-		// that somebody holds does not matter: the note and the journals tell all.
+		// that another process holds does not matter: ref log and journals are complete.
 		lctx, cancel := context.WithTimeout(ctx, lockPatience)
 		_, err := p.publishLocked(lctx)
 		cancel()
@@ -101,7 +101,7 @@ func (s *Store) freeze() (f *Frozen, again bool, err error) {
 	if err := s.freezeClosed(f, seen); err != nil {
 		return nil, false, err
 	}
-	// An intent stands here only for a purge that waits for a ref's lock: a copy
+	// An intent exists here only for a purge that waits for a ref's lock: a copy
 	// finishes it when it is opened.
 	for _, name := range []string{"refs", droppedFile, intentFile} {
 		if err := f.add(s.fs, name); err != nil {

@@ -28,7 +28,7 @@ import (
 // again). So lines are written while no other process is at work in the
 // repository.
 type infoLog struct {
-	// moving is held while lines go from here to a file: who wants to know all
+	// moving is held while lines go from here to a file: a reader that needs all
 	// of them holds it.
 	moving sync.Mutex
 
@@ -87,7 +87,7 @@ func (l *infoLog) waiting() bool {
 	return l.bytes > 0
 }
 
-// writeInfoLog writes what waits, if nobody is at work in the repository.
+// writeInfoLog writes what waits, if no other process works in the repository.
 func (s *Store) writeInfoLog(ctx context.Context) error {
 	l := &s.infoLog
 	if !l.waiting() {

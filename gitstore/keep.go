@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// keepNote is the text of a .keep file of ours, "umbra through <seq>", and
+// keepNote is the text of one of our .keep files, "umbra through <seq>", and
 // " superseded <unix seconds>" once the pack was merged into another. A
 // person's .keep has other words.
 type keepNote struct {

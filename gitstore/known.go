@@ -8,8 +8,8 @@ import (
 	"umbra/gitstore/pack"
 )
 
-// KnownBlob stands for a blob that history has, without reading it: for edits
-// that change a mode or bring back what stood there. Its size and hash are not
+// KnownBlob represents a blob that history has, without reading it: for edits
+// that change a mode or bring back what was there. Its size and hash are not
 // set; ExistingBlob has them.
 func KnownBlob(id ID) Blob { return Blob{id: id} }
 
@@ -45,7 +45,7 @@ func (g *group) heldBlobs(d *Draft, track func(object.ID, journal.Loc)) error {
 	return nil
 }
 
-// isSafe reports whether an object stands where it stays: in a journal, a
+// isSafe reports whether an object is where it stays: in a journal, a
 // prepared blob, or a pack that is not superseded.
 func (s *Store) isSafe(id ID) (bool, error) {
 	for _, j := range *s.logs.live.Load() {

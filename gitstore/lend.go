@@ -167,7 +167,7 @@ func atOnce(n int, fn func(i int)) {
 	wg.Wait()
 }
 
-// run copies in the order of the pack, in which a base stands before its deltas.
+// run copies in the order of the pack, in which a base is before its deltas.
 func (b *borrower) run(ctx context.Context) error {
 	var groups [][]loan
 	var group []loan

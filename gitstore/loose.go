@@ -8,7 +8,7 @@ import (
 // isAbsentObject reports whether an error says that an object is nowhere.
 func isAbsentObject(err error) bool { return errs.Is(err, errs.NotFound) || errs.Is(err, errs.Gone) }
 
-// readMeta gives an object of ours, the bytes of a blob excepted.
+// readMeta returns one of our objects, but no blob's bytes.
 func (s *Store) readMeta(id ID) (object.Kind, []byte, error) {
 	for range 2 {
 		for _, j := range *s.logs.live.Load() {

@@ -20,22 +20,22 @@ const (
 	// the number of objects.
 	mergeWidth  = 6
 	mergeFactor = 4
-	// busyWidth takes mergeWidth's place while somebody writes: merging has the
+	// busyWidth takes mergeWidth's place while there are writers: merging has the
 	// same processors, and the wider it is the less often an object is copied.
 	busyWidth = 32
-	// quietFor is how long nobody must have written before it is narrow again.
+	// quietFor is how long there must be no write before it is narrow again.
 	quietFor = time.Second
-	// manyLoose is the number of loose refs of ours above which they are packed.
+	// manyLoose is the number of our loose refs above which they are packed.
 	manyLoose = 200
 )
 
-// maintenanceDue tells how long the background may sleep when nothing is
+// maintenanceDue reports how long the background may sleep when nothing is
 // written.
 func (s *Store) maintenanceDue() time.Duration {
 	s.packs.mu.RLock()
 	defer s.packs.mu.RUnlock()
 	if toMerge(s.packs.bySize(), mergeWidth) != nil {
-		return quietFor // put off while somebody wrote
+		return quietFor // put off while there were writers
 	}
 	for _, f := range s.packs.list {
 		if !f.doomed.IsZero() {
@@ -220,7 +220,7 @@ func (s *Store) merge(ctx context.Context, src []*packFile) error {
 }
 
 // largestVersioned is the number of files above which a commit's versions are
-// not looked at: a checkout of everything gives no good deltas for the work.
+// not checked: a checkout of everything gives no good deltas for the work.
 const largestVersioned = 200
 
 // versions tells, for the newest commits that the packs hold one after the
@@ -293,7 +293,7 @@ func anyHas(packs []*packFile, id ID) (bool, error) {
 }
 
 // doom begins the grace of packs that a merged one supersedes. A
-// multi-pack-index that names them goes first: it slows nobody down to do
+// multi-pack-index that names them goes first: reads are as fast
 // without it, and what reads through it from now on would miss them later.
 func (s *Store) doom(src []*packFile, by string) error {
 	names := make(map[string]bool)

@@ -79,7 +79,7 @@ type marker struct {
 	trees treeCache
 	ends  map[ID]bool // commits whose parents are not followed
 	their *theirObjects
-	// lenient passes over what is missing: a person's partial clone, or damage
+	// lenient passes over what is missing: a user's partial clone, or damage
 	// to what is theirs, is not ours to stop at.
 	lenient bool
 }
@@ -130,7 +130,7 @@ func (m *marker) history(from, through uint64, before ID) error {
 	return nil
 }
 
-// commit marks one commit of ours beside the tree of one that is marked, and
+// commit marks one of our commits next to the tree of one that is marked, and
 // gives its own.
 func (m *marker) commit(seq uint64, beside ID) (ID, error) {
 	if err := m.pace.Step(m.ctx); err != nil {
@@ -240,7 +240,7 @@ func (m *marker) diff(old, now ID) error {
 	return nil
 }
 
-// roots marks what other objects reach: tags of ours, and what people have.
+// roots marks what other objects reach: our tags, and users' refs.
 // What is nowhere reaches nothing.
 func (m *marker) roots(ids []ID) error {
 	todo := slices.Clone(ids)

@@ -31,7 +31,7 @@ func (m *Meter) durable(g *group, began time.Time) {
 	m.Bytes.Add(uint64(len(g.buf)))
 }
 
-// Figures tell how a store stands.
+// Figures are measurements of a store.
 type Figures struct {
 	Tip     uint64        // number of the newest durable commit
 	Shown   uint64        // of the newest that stock git sees

@@ -38,7 +38,7 @@ func (s *Store) movedFiles() ([]int, error) {
 	return out, nil
 }
 
-// Moved tells which commit a commit of before a purge is now, after all purges
+// Moved reports which commit a commit of before a purge is now, after all purges
 // since; false for an id that no purge has changed. prefix is its id in
 // hexadecimal digits, or their beginning: where that fits several, none is told.
 func (s *Store) Moved(prefix string) (old, now ID, ok bool, err error) {
@@ -76,7 +76,7 @@ func (s *Store) noCommit(id ID) error {
 	return errs.New(errs.NotFound, "commit_not_found", "The commit does not exist.")
 }
 
-// PurgedBlob is the id of what stands in place of purged bytes.
+// PurgedBlob is the id of what is in place of purged bytes.
 func PurgedBlob() ID { return object.Hash(object.Blob, []byte(purgedText)) }
 
 const purgedText = "purged\n"

@@ -10,10 +10,10 @@ import (
 	"umbra/internal/vfs"
 )
 
-// A multi-pack-index is a person's: git-multi-pack-index(1), and with it `git
+// A multi-pack-index is a user's: git-multi-pack-index(1), and with it `git
 // maintenance` and `git repack --write-midx`, make one over all packs, ours
 // too. One that names a pack that is gone makes every fsck fail until it is
-// made anew, so it goes before the pack does; git does without one.
+// made again, so it goes before the pack does; git does without one.
 
 const (
 	multiIndex  = packDir + "/multi-pack-index"
@@ -49,8 +49,8 @@ func (s *Store) dropMultiIndex(gone func(base string) bool) error {
 	return err
 }
 
-// checkMultiIndex looks at a multi-pack-index that was not there at the last
-// look: one that somebody began before packs were removed and finished after
+// checkMultiIndex checks a multi-pack-index that was not there at the last
+// look: one that another process began before packs were removed and finished after
 // names what is gone. mmu is held.
 func (s *Store) checkMultiIndex() error {
 	var now [2]vfs.Info

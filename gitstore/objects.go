@@ -28,13 +28,13 @@ func missing(id ID) error {
 		Err: errors.New(id.String())}
 }
 
-// readObject gives an object of ours whole: errs.NotFound, errs.TooLarge above
+// readObject returns one of our objects whole: errs.NotFound, errs.TooLarge above
 // max bytes.
 func (s *Store) readObject(id ID, max int64) (object.Kind, []byte, error) {
 	if err := s.readable(); err != nil {
 		return 0, nil, err
 	}
-	// Twice: what leaves a journal meanwhile stands in a pack.
+	// Twice: what leaves a journal meanwhile is in a pack.
 	for range 2 {
 		live := *s.logs.live.Load()
 		for i := len(live) - 1; i >= 0; i-- {
@@ -117,7 +117,7 @@ type Commit struct {
 	Seq              uint64
 }
 
-// ReadCommit reads a commit; errs.NotFound for what is none of ours, errs.Gone
+// ReadCommit reads a commit; errs.NotFound if it is not one of the store's, errs.Gone
 // for what was dropped. The boundary's has no parent.
 func (s *Store) ReadCommit(ctx context.Context, id ID) (*Commit, error) {
 	kind, data, err := s.readObject(id, maxMeta)
@@ -158,7 +158,7 @@ func parseCommit(id ID, data []byte) (*Commit, error) {
 	return out, nil
 }
 
-// HasBlob reports whether a journal or a pack of ours holds the blob.
+// HasBlob reports whether a journal or one of our packs holds the blob.
 func (s *Store) HasBlob(id ID) bool {
 	ok, err := s.hasObject(id)
 	return ok && err == nil

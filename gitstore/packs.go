@@ -20,7 +20,7 @@ import (
 
 const idxSuffix = ".idx"
 
-// packFile is one finished pack of ours in objects/pack.
+// packFile is one of our finished packs in objects/pack.
 type packFile struct {
 	base   string // "pack-<40 hex digits>"
 	p      *pack.Pack
@@ -28,7 +28,7 @@ type packFile struct {
 	keep   keepNote
 	doomed time.Time // when its grace began; zero: in use
 	// collected is set while Collect makes another pack of it: it is not merged
-	// meanwhile. revived, if it was linked anew since. Both by the set's mu.
+	// meanwhile. revived, if it was linked again since. Both by the set's mu.
 	collected, revived bool
 	// leaving is set while a merge gives its successor a name. By the set's mu.
 	leaving bool
@@ -72,13 +72,13 @@ type packSet struct {
 	// recent is where the last object was found: the next one is most often in
 	// the same pack, and with hundreds of them that is what a walk costs.
 	recent atomic.Pointer[packFile]
-	// damaged are packs of ours that the start could not open, but for those
+	// damaged are our packs that the start could not open, but for those
 	// without an index: a merge that was cut off leaves such.
 	damaged map[string]bool
 }
 
-// load opens the packs that have a .keep of ours. One without its index or
-// with a damaged one is reported, and the start goes on: verify tells what is
+// load opens the packs that have one of our .keep files. One without its index or
+// with a damaged one is reported, and the start goes on: verify reports what is
 // missing.
 func (ps *packSet) load() error {
 	ps.damaged = make(map[string]bool)
@@ -339,8 +339,8 @@ func (ps *packSet) mergeable() []*packFile {
 	})
 }
 
-// removePack removes a pack, its index first: nobody who opens the folder from
-// then on finds a pack that goes away under them. The .keep goes last.
+// removePack removes a pack, its index first: no process that opens the directory from
+// then on loses a pack while it reads. The .keep goes last.
 func (s *Store) removePack(base string) error {
 	if s.held != nil {
 		if err := s.held.Drop(base); err != nil {
@@ -356,7 +356,7 @@ func (s *Store) removePack(base string) error {
 }
 
 // linkPack gives a finished pack and index their names in objects/pack, under
-// a .keep that stands there first, makes all of it durable, and takes the pack
+// a .keep that is there first, makes all of it durable, and takes the pack
 // into the set.
 func (s *Store) linkPack(packName, idxName string, sum [20]byte, note keepNote) (base string, err error) {
 	base = "pack-" + object.ID(sum).String()

@@ -21,7 +21,7 @@ import (
 // personsRoots gives the objects from which what people put into the repository
 // is reached, as git-gc(1) has it: refs that are not ours, HEAD where it does
 // not lead to our history, reflogs but for those of our tasks' records, and the
-// HEADs, refs, reflogs and indexes of worktrees. A ref of ours that somebody
+// HEADs, refs, reflogs and indexes of worktrees. A ref of the store that another process
 // moved counts for theirs.
 func (s *Store) personsRoots(ctx context.Context) ([]ID, error) {
 	p := &personsRoots{s: s, seen: make(map[ID]bool)}
@@ -182,7 +182,7 @@ func (p *personsRoots) index(name string) error {
 	return nil
 }
 
-// personsLimit gives the number of the oldest commit of ours that must stay for
+// personsLimit gives the number of the oldest of our commits that must stay for
 // people: of each of their roots, the newest that it reaches. 0: none.
 func (s *Store) personsLimit(ctx context.Context, theirs *theirObjects) (uint64, error) {
 	roots, err := s.personsRoots(ctx)
@@ -230,7 +230,7 @@ func (s *Store) personsLimit(ctx context.Context, theirs *theirObjects) (uint64,
 	return limit, nil
 }
 
-// theirObjects reads objects of the repository whoever wrote them: ours, and
+// theirObjects reads objects of the repository, whoever wrote them: ours, and
 // those of other people's packs and loose ones. For one goroutine; close frees
 // the packs.
 type theirObjects struct {
@@ -291,7 +291,7 @@ func (t *theirObjects) close() {
 	}
 }
 
-// holder gives the pack of theirs that has an object; nil if none has.
+// holder gives the pack of others that has an object; nil if none has.
 func (t *theirObjects) holder(id ID) (*theirPack, error) {
 	for _, f := range t.packs {
 		if ok, err := f.p.Has(id); ok || err != nil {

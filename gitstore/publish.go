@@ -44,7 +44,7 @@ type publisher struct {
 	closed uint64        // number of the newest journal in unlink, or before
 	loose  atomic.Int64  // refs written since loose ones were counted last
 	shown  atomic.Uint64 // number of the newest commit that stock git sees
-	// foreign counts the refs of ours that another process had moved.
+	// foreign counts our refs that another process had moved.
 	foreign atomic.Int64
 }
 
@@ -88,7 +88,7 @@ func (p *publisher) pending() []string {
 	return p.behind
 }
 
-// due tells when the next publication is: once it has been quiet for a moment,
+// due reports when the next publication is: once it has been quiet for a moment,
 // but not within VisibleAfter of the last one; and VisibleAfter after the
 // oldest unseen commit at the latest. Zero: nothing to publish.
 func (p *publisher) due() time.Time {
@@ -108,7 +108,7 @@ func (p *publisher) due() time.Time {
 	return latest
 }
 
-// quiet tells for how long nobody has committed.
+// quiet returns how long ago the last commit was.
 func (p *publisher) quiet() time.Duration {
 	p.tmu.Lock()
 	defer p.tmu.Unlock()
@@ -425,13 +425,13 @@ func (s *Store) reportForeign(foreign []refs.Foreign) {
 	for _, f := range foreign {
 		switch {
 		case f.KeptAs != "":
-			s.warn("%s was moved by somebody else to %s; ours was put back, theirs is %s", f.Ref, f.ID, f.KeptAs)
+			s.warn("another process moved %s to %s; it was put back, and that value is kept as %s", f.Ref, f.ID, f.KeptAs)
 		case f.Damaged:
 			s.warn("%s was damaged; ours was put back", f.Ref)
 		case f.ID.IsZero():
 			s.warn("%s was missing; ours was put back", f.Ref)
 		default:
-			s.warn("%s was moved by somebody else to %s, which is not there; ours was put back", f.Ref, f.ID)
+			s.warn("another process moved %s to %s, which does not exist; it was put back", f.Ref, f.ID)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type PurgeOptions struct {
 	Tell func(step string, done, all int64)
 }
 
-// Purged tells what a purge did, or would do.
+// Purged reports what a purge did, or would do.
 type Purged struct {
 	Commits uint64   // whose id changed
 	Touched uint64   // of them, those whose tree held the bytes
@@ -43,7 +43,7 @@ type Purged struct {
 }
 
 // Names reports whether a text names a commit that has another id now, or holds
-// one of the contents: whoever kept it should not give it out again. Contents
+// one of the contents: a caller that kept it must not return it again. Contents
 // above a megabyte are not looked for.
 func (p *Purged) Names(text []byte) bool {
 	for _, n := range p.needles {
@@ -204,7 +204,7 @@ const (
 	minNeedle = 6
 )
 
-// needle notes a content as it stands in a text: bare, and inside of JSON.
+// needle notes a content as it is in a text: bare, and inside of JSON.
 func (p *Purge) needle(ctx context.Context, id ID) {
 	if data, err := p.s.ReadBlob(ctx, id, maxNeedle); err == nil {
 		p.needleOf(data)
@@ -273,7 +273,7 @@ func (p *Purge) rewrite(ctx context.Context, step string) error {
 	return p.r.Through(ctx, p.s.Tip().Seq, func(done, all int64) { p.opt.Tell(step, done, all) })
 }
 
-// Plan tells what Finish would do. A dry run ends with it and Discard.
+// Plan reports what Finish would do. A dry run ends with it and Discard.
 func (p *Purge) Plan(ctx context.Context) (Purged, error) {
 	h, o, _, err := p.look(ctx)
 	if h != nil {
@@ -285,7 +285,7 @@ func (p *Purge) Plan(ctx context.Context) (Purged, error) {
 	return p.told(o), nil
 }
 
-// OnTip reports whether the newest tree that was looked at has one of the blobs.
+// OnTip reports whether the newest tree that was checked has one of the blobs.
 func (p *Purge) OnTip() bool { return p.r.Prev != p.r.Tip.Tree }
 
 func (p *Purge) told(o *others) Purged {
@@ -307,7 +307,7 @@ func (p *Purge) look(ctx context.Context) (h *reach, o *others, unreadable []str
 	}
 	for _, base := range unreadable {
 		if _, err := p.s.fs.Lstat(path.Join(packDir, base+idxSuffix)); err == nil {
-			o.hold("pack", base) // nobody can tell what it holds
+			o.hold("pack", base) // its content is unknown
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return h, nil, nil, err
 		}

@@ -74,7 +74,7 @@ func (p *Purge) Finish(ctx context.Context) (Purged, error) {
 	return told, nil
 }
 
-// lateForeign drops what somebody set in place of a ref of ours in the very
+// lateForeign drops what another process set in place of one of our refs in the very
 // moment of the switch.
 func (p *Purge) lateForeign(ctx context.Context) {
 	list, err := p.s.refs.List(refs.ForeignPrefix)
@@ -89,11 +89,11 @@ func (p *Purge) lateForeign(ctx context.Context) {
 		err = refs.Join(failed)
 	}
 	if err != nil {
-		p.s.log.Warn("refs under refs/foreign were not looked at once more", "error", err)
+		p.s.log.Warn("refs under refs/foreign were not checked once more", "error", err)
 	}
 }
 
-// quiet sees to it that all there is stands in finished packs.
+// quiet makes sure that all objects are in finished packs.
 func (p *Purge) quiet(ctx context.Context) error {
 	s := p.s
 	if err := s.pendingPurge(ctx); err != nil {
@@ -286,7 +286,7 @@ func (s *Store) writeMoved(n int, moves map[ID]ID) error {
 	return s.fs.SyncDir(".")
 }
 
-// back takes the switch back. Where the disk refuses that too, nobody can tell
+// back takes the switch back. If the disk refuses that too, it is unknown
 // what a start will find: nothing more is taken in until there is one.
 func (p *Purge) back(in *purgeIntent, cause error) error {
 	s := p.s

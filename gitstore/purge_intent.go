@@ -33,7 +33,7 @@ type purgeIntent struct {
 	Step  string            `json:"step"`
 	First uint64            `json:"first"` // number of the first changed commit
 	Packs []string          `json:"packs"` // new ones, in objects/pack
-	Drop  []string          `json:"drop"`  // packs whose every wanted object stands elsewhere
+	Drop  []string          `json:"drop"`  // packs whose every wanted object is elsewhere
 	Moved int               `json:"moved"` // number of the map; it is in the journal folder until the switch
 	Refs  []movedRef        `json:"refs"`  // ours, tasks' first
 	Tags  map[string]string `json:"tags"`  // tasks' records, for their reflogs
@@ -42,7 +42,7 @@ type purgeIntent struct {
 	Others   othersIntent `json:"others"`
 }
 
-// movedRef is a ref of ours and its values, in hexadecimal digits.
+// movedRef is one of our refs and its values, in hexadecimal digits.
 type movedRef struct {
 	Name string `json:"name"`
 	Old  string `json:"old"`
@@ -91,7 +91,7 @@ func (s *Store) removeIntent() error {
 }
 
 // resumePurge finishes or takes back what a stop left of a purge. It runs before
-// packs and journals are looked at.
+// packs and journals are checked.
 func (s *Store) resumePurge(ctx context.Context) error {
 	in, err := s.readIntent()
 	if err != nil || in == nil {
@@ -146,7 +146,7 @@ func (s *Store) takeBack(in *purgeIntent) error {
 
 // finishPurge does what is left after the switch; each step may have been done
 // already. Where it fails it is to be called again: a lock on a ref that
-// somebody holds is an error like others.
+// another process holds is an error like others.
 func (s *Store) finishPurge(ctx context.Context, in *purgeIntent) error {
 	steps := []func(context.Context, *purgeIntent) error{s.placeMap, s.dropRecords, s.dropGraphs, s.noteRewritten, s.widenShallow,
 		s.moveRewritten, s.dropOthers, s.narrowShallow, s.dropPurged, s.dropLeftovers}
@@ -172,11 +172,11 @@ func (s *Store) placeMap(_ context.Context, in *purgeIntent) error {
 	return errors.Join(s.fs.SyncDir(movedDir), s.fs.SyncDir("."))
 }
 
-// purgeTemp is where a map stands before the switch. A name that begins so is
+// purgeTemp is where a map is before the switch. A name that begins so is
 // kept by a start as long as the intent is there.
 func purgeTemp(n int) string { return path.Join(movedDir+".new", fmt.Sprintf("%08d", n)) }
 
-// dropGraphs removes what tells of commits that are no more: commit-graphs, and
+// dropGraphs removes the files that name removed commits: commit-graphs, and
 // a multi-pack-index over packs that go.
 func (s *Store) dropGraphs(_ context.Context, in *purgeIntent) error {
 	if err := s.dropCommitGraph(); err != nil {
@@ -237,7 +237,7 @@ func (s *Store) moveRewritten(ctx context.Context, _ *purgeIntent) error {
 }
 
 // dropRecords removes the commit index: it is read from history again. A
-// running store makes its own anew first.
+// running store makes its own again first.
 func (s *Store) dropRecords(_ context.Context, in *purgeIntent) error {
 	if s.records != nil {
 		return errors.Join(s.records.Save(), s.fs.SyncDir("."))
@@ -251,7 +251,7 @@ func (s *Store) dropRecords(_ context.Context, in *purgeIntent) error {
 }
 
 // dropPurged removes the packs that hold what is purged, and nothing that is
-// wanted and stands nowhere else.
+// wanted and is nowhere else.
 func (s *Store) dropPurged(_ context.Context, in *purgeIntent) error {
 	gone := setOf(in.Drop)
 	releaseAll(s.packs.take(gone))
@@ -319,7 +319,7 @@ func (s *Store) dropLeftovers(_ context.Context, _ *purgeIntent) error {
 }
 
 // leftover reports whether a file of the journal folder is one that a failure
-// left behind: a journal that stands in a pack, one that was put aside.
+// left behind: a journal that is in a pack, one that was put aside.
 func (s *Store) leftover(name string) bool {
 	n, isJournal := journal.ParseName(name)
 	switch {

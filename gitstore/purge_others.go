@@ -15,7 +15,7 @@ import (
 	"umbra/internal/vfs"
 )
 
-// Holder is something of a person's in the repository that leads to what is to
+// Holder is something of a user's in the repository that leads to what is to
 // be purged: "ref", "head", "worktree", "reflog", "pack" (one that cannot be
 // read).
 type Holder struct {
@@ -35,7 +35,7 @@ type othersIntent struct {
 
 // others finds what of people's own leads to purged bytes. holders are what
 // their owner has to be asked about; foreign, the refs under refs/foreign that
-// go, are what others set in place of ours, and nobody is asked.
+// go, are what others set in place of our refs, and no user is asked.
 type others struct {
 	othersIntent
 	holders []Holder
@@ -60,7 +60,7 @@ func (h *reach) others(ctx context.Context) (*others, error) {
 func (o *others) hold(kind, name string) { o.holders = append(o.holders, Holder{kind, name}) }
 
 // conflictsPrefix is of the refs to what a command's layer had and could not be
-// merged. Nothing depends on them, so a purge drops them as it does what stood at
+// merged. Nothing depends on them, so a purge drops them as it does what was at
 // our own refs.
 const conflictsPrefix = "refs/umbra/conflicts/"
 
@@ -104,7 +104,7 @@ func (h *reach) refs(ctx context.Context, o *others) error {
 // pseudoRef is the name of a file that names commits as refs do (gitrevisions(7)).
 var pseudoRef = regexp.MustCompile(`^[A-Z_]*HEAD$`)
 
-// heads looks at HEAD, and at what git notes of its last runs.
+// heads checks HEAD, and what git notes of its last runs.
 func (h *reach) heads(ctx context.Context, o *others) error {
 	names, err := h.s.fs.ReadDir(repoDir)
 	if err != nil {
@@ -179,7 +179,7 @@ func (h *reach) textNames(ctx context.Context, name string) (bool, error) {
 	return false, nil
 }
 
-// worktrees looks at what git-worktree(1) keeps of each: its HEAD, its own refs,
+// worktrees checks what git-worktree(1) keeps of each: its HEAD, its own refs,
 // its index. The working tree itself is not ours to look at.
 func (h *reach) worktrees(ctx context.Context, o *others) error {
 	dir := path.Join(repoDir, "worktrees")
@@ -241,7 +241,7 @@ func (h *reach) worktree(ctx context.Context, dir string, dropped map[string]boo
 }
 
 // indexNames reports whether an index (gitformat-index(5)) names an object that
-// goes. Ids stand in it as they are; where is not looked at.
+// goes. Ids are in it as they are; where is ignored.
 func (h *reach) indexNames(data []byte) bool {
 	var id ID
 	for i := 0; i+len(id) <= len(data); i++ {

@@ -80,7 +80,7 @@ func (p *Purge) keep(ctx context.Context, which func(*packFile) bool) error {
 	defer func() { releaseAll(packs) }()
 	slices.SortStableFunc(packs, func(a, b *packFile) int { return int(a.keep.through) - int(b.keep.through) })
 	for i, f := range packs {
-		p.opt.Tell("writing packs anew", int64(i), int64(len(packs)))
+		p.opt.Tell("rewriting packs", int64(i), int64(len(packs)))
 		if p.from[f.base] || !which(f) {
 			continue
 		}
@@ -93,7 +93,7 @@ func (p *Purge) keep(ctx context.Context, which func(*packFile) bool) error {
 		}
 		_, err = pack.Merge(ctx, p.kept.w, []*pack.Pack{f.p}, pack.MergeOptions{Keep: func(id ID) bool { return !p.r.Changed(id) && !p.fresh.w.Has(id) }})
 		if err != nil {
-			return fmt.Errorf("writing %s anew: %w", f.base, err)
+			return fmt.Errorf("rewriting %s: %w", f.base, err)
 		}
 		p.from[f.base] = true
 	}
@@ -171,7 +171,7 @@ func (p *Purge) packs(ctx context.Context, in *purgeIntent, h *reach, unreadable
 }
 
 // foreignPacks keeps what people's packs have beside what goes. It joins ours:
-// theirs would be a pack that nobody had asked for.
+// theirs would be a pack that no user asked for.
 func (p *Purge) foreignPacks(ctx context.Context, in *purgeIntent, h *reach) error {
 	for _, f := range h.packs {
 		gone := false
@@ -206,7 +206,7 @@ func (p *Purge) foreignPacks(ctx context.Context, in *purgeIntent, h *reach) err
 			return err == nil && held == nil
 		}})
 		if err != nil {
-			return fmt.Errorf("writing %s anew: %w", f.base, err)
+			return fmt.Errorf("rewriting %s: %w", f.base, err)
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 	"umbra/internal/errs"
 )
 
-// reach tells which objects lead to something that a rewriter replaces, also
+// reach reports which objects lead to something that a rewriter replaces, also
 // those that people's git wrote into the repository.
 type reach struct {
 	s     *Store
@@ -24,14 +24,14 @@ type reach struct {
 	memo  map[ID]bool
 }
 
-// foreignPack is a pack in the repository that is none of ours.
+// foreignPack is a pack in the repository that is not one of the store's.
 type foreignPack struct {
 	base string
 	p    *pack.Pack
 	keep []byte // its .keep, nil if it has none
 }
 
-// openForeign opens everything in objects/pack that is none of ours. unreadable
+// openForeign opens everything in objects/pack that is not one of the store's. unreadable
 // are packs that cannot be looked into; what has no index is no pack to git.
 func (h *reach) openForeign() (unreadable []string, err error) {
 	names, err := h.s.fs.ReadDir(packDir)
@@ -57,7 +57,7 @@ func (h *reach) openForeign() (unreadable []string, err error) {
 			continue
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // somebody's gc took it
+			continue // removed by a gc
 		}
 		if err != nil {
 			return nil, err
@@ -79,7 +79,7 @@ func (h *reach) close() {
 	}
 }
 
-// frame is an object whose kin are being looked at.
+// frame is an object whose kin are being checked.
 type frame struct {
 	id   ID
 	kin  []ID

@@ -17,7 +17,7 @@ import (
 	"umbra/internal/vfs"
 )
 
-// Repaired tells what Repair did and what it could not, each one sentence.
+// Repaired reports what Repair did and what it could not, each one sentence.
 type Repaired struct {
 	Done   []string `json:"done"`
 	Cannot []string `json:"cannot"`
@@ -39,15 +39,15 @@ func (r *Repaired) cannot(format string, args ...any) {
 	}
 }
 
-// damagedDir takes what is replaced: nothing is thrown away that somebody may
+// damagedDir takes what is replaced: nothing is thrown away that a user may
 // still get something out of.
 const damagedDir = "damaged"
 
 // Repair puts right what can be from what is left of a workspace's folder, and
 // opens and closes the store once: indexes of packs, a lost .keep, what can be
-// read of a damaged pack, objects that stand elsewhere (in somebody's pack,
+// read of a damaged pack, objects that are elsewhere (in a user's pack,
 // loose, in a journal put aside), HEAD, refs, their note, the commit index.
-// What it replaces is kept in damaged/. Nobody else may use the folder
+// What it replaces is kept in damaged/. No other process may use the folder
 // meanwhile; opt.FS is closed when it returns.
 //
 // An error means that it could not be finished; what was done so far is told.
@@ -207,7 +207,7 @@ func (r *repairer) commitIndex() error {
 		}
 		c, err := r.commit(tip)
 		if err != nil {
-			break // told already
+			break // reported already
 		}
 		tip = c.Parent
 	}

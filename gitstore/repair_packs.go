@@ -13,7 +13,7 @@ import (
 	"umbra/internal/vfs"
 )
 
-// packFiles looks at every pack that has a .keep of ours: a missing or damaged
+// packFiles checks every pack that has one of our .keep files: a missing or damaged
 // index is made again, one with wrong bytes is noted to be salvaged. Then the
 // sound ones are opened.
 func (r *repairer) packFiles() error {
@@ -121,7 +121,7 @@ func (r *repairer) index(p *rawpack.Pack) error {
 }
 
 // salvageWounded writes what can be read of damaged packs, and no other pack
-// of ours holds, into a new one, and puts them aside.
+// of the store holds, into a new one, and puts them aside.
 func (r *repairer) salvageWounded() error {
 	if len(r.wounded) == 0 {
 		return nil
@@ -182,7 +182,7 @@ func (r *repairer) salvageWounded() error {
 	return nil
 }
 
-// rescue writes a pack of ours; how many objects it has.
+// rescue writes one of our packs; how many objects it has.
 func (r *repairer) rescue(fill func(*pack.Writer) error) (count int, err error) {
 	name := newPackName()
 	defer r.s.removeLarge(name)
@@ -202,7 +202,7 @@ func (r *repairer) rescue(fill func(*pack.Writer) error) (count int, err error) 
 	return count, err
 }
 
-// find looks for an object that no pack of ours holds: in somebody's packs, one
+// find looks for an object that none of our packs holds: in users' packs, one
 // of ours that lost its .keep among them, in what was put aside, loose. A
 // whole pack that has it becomes ours.
 func (r *repairer) find(id ID) (object.Kind, []byte, bool, error) {

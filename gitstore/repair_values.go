@@ -18,7 +18,7 @@ import (
 
 var errLost = errors.New("the object is lost")
 
-// get reads an object from a pack of ours, or from where it is found.
+// get reads an object from one of our packs, or from where it is found.
 func (r *repairer) get(id ID) (object.Kind, []byte, error) {
 	kind, data, err := r.s.readObject(id, maxMeta)
 	if !errs.Is(err, errs.NotFound) && !errs.Is(err, errs.Gone) {
@@ -46,7 +46,7 @@ func (r *repairer) commit(id ID) (*Commit, error) {
 	return r.s.graft(c), nil
 }
 
-// found is what the packs alone tell of the history.
+// found is the history as the packs alone show it.
 type found struct {
 	begin   uint64 // number of the commit at which the history begins, 0: the first
 	commits map[ID]*foundCommit
@@ -57,7 +57,7 @@ type foundCommit struct {
 	id, parent ID
 	seq        uint64
 	task       string
-	doomed     bool // stands in superseded packs alone
+	doomed     bool // is in superseded packs alone
 }
 
 type foundInfo struct {
@@ -78,7 +78,7 @@ func (r *repairer) survey() (*found, error) {
 			}
 			kind, _, err := f.p.Info(e.ID)
 			if err != nil || kind != object.Commit && kind != object.Tag {
-				continue // verify tells of what cannot be read
+				continue // verify reports what cannot be read
 			}
 			_, data, err := f.p.Get(e.ID)
 			if err != nil {
@@ -125,7 +125,7 @@ func (o *found) tip(before ID) (ID, uint64) {
 		list = append(list, c)
 	}
 	slices.SortFunc(list, func(a, b *foundCommit) int {
-		if a.doomed != b.doomed && a.seq == b.seq { // a history that was written anew
+		if a.doomed != b.doomed && a.seq == b.seq { // a history that was rewritten
 			if a.doomed {
 				return 1
 			}
@@ -225,12 +225,12 @@ func (r *repairer) tipValue(all *found, values map[string]ID, change func(string
 	id, seq := all.tip(ID{})
 	switch {
 	case id.IsZero() && noted.IsZero():
-		return // nothing was ever recorded, or all of it stands in a journal
+		return // nothing was ever recorded, or all of it is in a journal
 	case id.IsZero():
 		r.out.cannot("The history's newest commit %s is lost, and no commit before it is left.", noted)
 		return
 	case noted.IsZero():
-		r.out.done("The note of the refs had no newest commit: it is number %d, %s, as the packs tell.", seq, id)
+		r.out.done("The ref log had no newest commit: by the packs it is number %d, %s.", seq, id)
 	default:
 		r.out.cannot("The history's newest commit %s is lost: it ends now with number %d, %s.", noted, seq, id)
 	}
@@ -285,7 +285,7 @@ func (r *repairer) taskValues(all *found, values map[string]ID, change func(stri
 				continue
 			}
 			change(name+"base", info.base)
-			r.out.done("The base of task %s is %s, as its record tells.", task, info.base)
+			r.out.done("The base of task %s is %s, by its record.", task, info.base)
 		}
 		newest, ok := heads[task]
 		if !ok {
@@ -298,7 +298,7 @@ func (r *repairer) taskValues(all *found, values map[string]ID, change func(stri
 	}
 }
 
-// whenOf tells when a task's record was made; zero where it cannot be read.
+// whenOf reports when a task's record was made; zero where it cannot be read.
 func (r *repairer) whenOf(id ID) time.Time {
 	o := &found{infos: make(map[string]*foundInfo)}
 	if kind, data, err := r.get(id); err == nil && kind == object.Tag {
@@ -404,7 +404,7 @@ func (r *repairer) writeSpare() error {
 	})
 	if err == nil {
 		r.spare = nil
-		r.out.done("%d objects were found loose, or in what was put aside, and stand in a pack again.", n)
+		r.out.done("%d objects were found loose, or in what was put aside, and are in a pack again.", n)
 	}
 	return err
 }

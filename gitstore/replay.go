@@ -114,7 +114,7 @@ func (s *Store) openRepo(ctx context.Context) error {
 }
 
 // lastValues gives our refs as last noted. Without a note (a repository that
-// was copied alone) what stands in the refs is taken.
+// was copied alone) what is in the refs is taken.
 func (s *Store) lastValues(ctx context.Context) (map[string]ID, error) {
 	values := s.note.All()
 	delete(values, refs.Boundary)
@@ -137,7 +137,7 @@ func (s *Store) lastValues(ctx context.Context) (map[string]ID, error) {
 func (s *Store) startFrom(ctx context.Context, id ID) error {
 	c, err := s.ReadCommit(ctx, id)
 	if errs.Is(err, errs.NotFound) {
-		return fmt.Errorf("the history's newest commit %s is in no pack of ours: the repository is damaged", id)
+		return fmt.Errorf("the history's newest commit %s is in none of the store's packs: the repository is damaged", id)
 	}
 	if err != nil {
 		return err
@@ -561,7 +561,7 @@ func (r *replay) tag(id ID, data []byte) error {
 	}
 	if info.BaseWas != "" && t.Base != tag.Object {
 		// The history before it was dropped, or is to be. The tags before this
-		// one stand on what goes.
+		// one are on what goes.
 		t.Base, t.past = tag.Object, nil
 	} else if !t.InfoTag.IsZero() && id != t.InfoTag {
 		t.past = append(t.past, t.InfoTag)

@@ -10,10 +10,10 @@ import (
 
 // RetainOptions say which part of the history may be dropped.
 type RetainOptions struct {
-	// Before lets go what was committed before it; the zero time lets nothing go
+	// Before drops what was committed before it; the zero time drops nothing
 	// for its age.
 	Before time.Time
-	// MaxBytes lets go as much of the oldest history as it takes for the rest to
+	// MaxBytes drops as much of the oldest history as it takes for the rest to
 	// need no more bytes; 0 lets nothing go for its size.
 	MaxBytes int64
 	// Through is the newest commit that the history may begin with; 0: the tip.
@@ -21,7 +21,7 @@ type RetainOptions struct {
 	// Keep is told of the tasks whose refs are to go, and keeps their records; its
 	// error stops the move.
 	Keep   func([]Task) error
-	DryRun bool // only tells what would be done
+	DryRun bool // only reports what would be done
 	Pace   *Pace
 }
 
@@ -35,13 +35,13 @@ type RetainReport struct {
 	Across  int
 }
 
-// cutTries bounds how often a boundary is chosen anew because a task came in its
+// cutTries bounds how often a boundary is chosen again because a task came in its
 // way meanwhile.
 const cutTries = 5
 
 // Retain moves the boundary of the history to the newest commit before which all
 // may go: none passes the base of a task that is executing, paused or pinned, nor
-// the newest commit of ours that a ref, worktree or reflog of a person reaches.
+// the newest of our commits that a user's ref, worktree or reflog reaches.
 // Sequence numbers and the ids of commits, changes and tasks stay. The objects
 // stay until Collect.
 // A fork keeps all.
@@ -160,7 +160,7 @@ func (s *Store) oldestWanted(ctx context.Context, opt *RetainOptions, limit uint
 // fits gives the oldest commit from which on the history takes no more than
 // MaxBytes, but none after the limit.
 func (s *Store) fits(ctx context.Context, opt *RetainOptions, limit uint64) (uint64, error) {
-	if err := s.Publish(ctx); err != nil { // what stands in a journal has no size of its own
+	if err := s.Publish(ctx); err != nil { // what is in a journal has no size of its own
 		return 0, err
 	}
 	used := s.packs.inUse()
@@ -210,7 +210,7 @@ func (s *Store) foresee(c *cut) error {
 
 // doCut does all the steps of a cut.
 func (s *Store) doCut(ctx context.Context, c *cut) error {
-	// The boundary's commit must stand in a pack before the file shallow names it.
+	// The boundary's commit must be in a pack before the file shallow names it.
 	if err := s.Publish(ctx); err != nil {
 		return err
 	}

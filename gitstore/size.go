@@ -58,7 +58,7 @@ func (ls *largeSet) bytes() (n int64) {
 	return n
 }
 
-// Room tells whether so many bytes of new content may be committed now.
+// Room reports whether so many bytes of new content may be committed now.
 //
 // errs.NoSpace quota_exceeded, or as Options.Room says.
 func (s *Store) Room(bytes int64) error {
@@ -81,7 +81,7 @@ func (d *Draft) newBytes() (n int64) {
 	return n
 }
 
-// RoomToWrite tells whether a write of so many bytes, as they are before they are
+// RoomToWrite reports whether a write of so many bytes, as they are before they are
 // packed, may begin.
 func (s *Store) RoomToWrite(bytes int64) error {
 	if err := s.Room(1); err != nil {

@@ -9,7 +9,7 @@ import (
 	"umbra/internal/wspath"
 )
 
-// Entry is what stands at a path of a tree. Mode object.Dir is a folder, 0
+// Entry is what is at a path of a tree. Mode object.Dir is a folder, 0
 // nothing.
 type Entry struct {
 	Path wspath.Path
@@ -46,7 +46,7 @@ func (s *Store) SnapshotOf(ctx context.Context, commit ID) (Snapshot, error) {
 // Tree gives the id of the root tree.
 func (n Snapshot) Tree() ID { return n.tree }
 
-// node gives the encoded tree at a path; ok is false where no folder stands.
+// node gives the encoded tree at a path; ok is false if there is no folder.
 func (n Snapshot) node(id ID) (*object.TreeData, error) {
 	if id.IsZero() || id == object.EmptyTree {
 		return object.NewTree(nil)
@@ -54,7 +54,7 @@ func (n Snapshot) node(id ID) (*object.TreeData, error) {
 	return n.src.tree(id)
 }
 
-// Lookup gives what stands at a path. The root is a folder that is always
+// Lookup gives what is at a path. The root is a folder that is always
 // there.
 func (n Snapshot) Lookup(p wspath.Path) (Entry, bool, error) {
 	if p == wspath.Root || p == "" {

@@ -68,7 +68,7 @@ type Options struct {
 	// Caches are what is kept of histories in memory, shared with other stores;
 	// nil: 40 MiB of its own.
 	Caches *Caches
-	// InUse tells whether another process stands in one of the folders or has
+	// InUse reports whether another process is in one of the folders or has
 	// one of the files open. Nil looks into /proc where there is one.
 	InUse func(ctx context.Context, dirs, files []vfs.Info) (bool, error)
 	// Readers, if set, returns the repositories whose git reads the packs of this one.
@@ -79,7 +79,7 @@ type Options struct {
 	// MaxHistory bounds HistoryBytes: beyond it drafts with new content are
 	// errs.NoSpace, quota_exceeded. 0: no bound.
 	MaxHistory int64
-	// Meter counts what the store does; several may share one. Nil: nobody counts.
+	// Meter counts what the store does; several may share one; may be nil.
 	Meter *Meter
 	// Sink holds the history: the folder is a cache then, never synced, and may be
 	// lost or torn between two opens. Nil: the folder is the history.
@@ -179,7 +179,7 @@ type Store struct {
 	life   lifetime
 }
 
-// tipOf is the newest durable commit, and who waits for the next.
+// tipOf is the newest durable commit, and the callers that wait for the next.
 type tipOf struct {
 	atomic.Pointer[Tip]
 	mu    sync.Mutex
@@ -258,15 +258,15 @@ type lifetime struct {
 	background sync.WaitGroup
 }
 
-// Recovery tells what a start found and did.
+// Recovery reports what a start found and did.
 type Recovery struct {
 	Commits int      // replayed from journals
 	Torn    []string // journals whose end was not clean, kept aside under these names
-	Foreign int      // refs of ours that somebody else had moved
+	Foreign int      // our refs that another process had moved
 	Purged  bool     // a purge that was cut off was finished
 }
 
-// Recovery tells what the start found.
+// Recovery reports what the start found.
 func (s *Store) Recovery() Recovery { return s.recovery }
 
 // Tip gives the newest durable commit, without waiting.

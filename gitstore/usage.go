@@ -12,7 +12,7 @@ import (
 // Collect would free.
 func (s *Store) Usage(ctx context.Context, fn func(rec Record, bytes int64)) error {
 	if err := s.Publish(ctx); err != nil {
-		return err // what stands in a journal has no size of its own yet
+		return err // what is in a journal has no size of its own yet
 	}
 	tip := s.Tip()
 	used := s.packs.inUse()

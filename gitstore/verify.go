@@ -40,7 +40,7 @@ func (r *Report) problem(format string, args ...any) {
 // that nothing is missing, that sequence numbers and parents are unbroken,
 // every After-Hash, the tasks' bounds, the packs' checksums, the refs on disk.
 // It changes nothing; writers go on, and so does retention: what it drops
-// meanwhile is not missed. After a purge meanwhile all is looked at anew.
+// meanwhile is not missed. After a purge meanwhile all is checked again.
 // progress, if not nil, is told the number of commits done, and of all.
 func (s *Store) Verify(ctx context.Context, progress func(done, all uint64)) (Report, error) {
 	for {
@@ -52,8 +52,8 @@ func (s *Store) Verify(ctx context.Context, progress func(done, all uint64)) (Re
 	}
 }
 
-// all looks at everything, the refs last: that waits for a purge that is at its
-// switch, so that whoever missed what it took away finds it counted.
+// all checks everything, the refs last: that waits for a purge that is at its
+// switch, so that a read that missed what it took away finds it counted.
 func (v *verifier) all(progress func(done, all uint64)) error {
 	if err := v.history(progress); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (v *verifier) all(progress func(done, all uint64)) error {
 func (v *verifier) history(progress func(done, all uint64)) error {
 	s, tip := v.s, v.s.Tip()
 	id, seq := tip.Commit, tip.Seq
-	for seq > s.ForkedAt() && seq >= s.Boundary().Seq { // a fork's base is looked at by itself
+	for seq > s.ForkedAt() && seq >= s.Boundary().Seq { // a fork's base is checked by itself
 		if err := v.ctx.Err(); err != nil {
 			return errs.Wrap(err, "")
 		}
@@ -93,7 +93,7 @@ func (v *verifier) history(progress func(done, all uint64)) error {
 			}
 		}
 		if seq < s.Boundary().Seq {
-			v.Problems = v.Problems[:told] // it was dropped while it was looked at
+			v.Problems = v.Problems[:told] // it was dropped while it was checked
 			break
 		}
 		if c == nil {
@@ -298,13 +298,13 @@ func (v *verifier) afterHashes(c *Commit) error {
 		}
 		at, ok, err := snap.Lookup(wspath.Path(e.Path))
 		if err != nil {
-			return nil // told already: its tree is missing
+			return nil // reported already: its tree is missing
 		}
 		switch {
 		case !ok:
-			v.problem("commit %s (number %d) tells of %q, which its tree has not", c.ID, c.Seq, e.Path)
+			v.problem("commit %s (number %d) names %q, which is not in its tree", c.ID, c.Seq, e.Path)
 		case e.AfterHash == message.Purged && at.ID != PurgedBlob():
-			v.problem("commit %s (number %d): the bytes of %q are told to be purged, and are others", c.ID, c.Seq, e.Path)
+			v.problem("commit %s (number %d): the bytes of %q should be purged, and are not", c.ID, c.Seq, e.Path)
 		case e.AfterHash != message.Purged && v.sums[at.ID] != "" && v.sums[at.ID] != e.AfterHash:
 			v.problem("commit %s (number %d): the bytes of %q are not those of its After-Hash", c.ID, c.Seq, e.Path)
 		}
@@ -319,7 +319,7 @@ func (v *verifier) task(t Task) {
 	if len(v.Problems) == told {
 		return
 	}
-	// It may have gone on, or been dropped: as it is now it is looked at while no
+	// It may have moved or been dropped: its present state is checked while no
 	// group is committed.
 	v.Problems = v.Problems[:told]
 	v.s.logs.mu.Lock()
@@ -364,6 +364,6 @@ func (v *verifier) boundary() error {
 		if v.s.Boundary() == b {
 			return v.ctx.Err()
 		}
-		v.Problems = v.Problems[:told] // it moved while it was looked at
+		v.Problems = v.Problems[:told] // it moved while it was checked
 	}
 }

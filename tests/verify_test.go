@@ -167,7 +167,7 @@ func TestVerifyRepair(t *testing.T) {
 		}}, "packed-refs was damaged"},
 		{"shadow moved back", []func(*testing.T, *damageable){func(t *testing.T, d *damageable) {
 			harness.Git(t, d.path("repo.git"), "update-ref", "refs/heads/shadow", "refs/heads/shadow~2")
-		}}, "was moved by somebody else"},
+		}}, "another process moved "},
 		{"shadow emptied", []func(*testing.T, *damageable){file("repo.git/refs/heads/shadow", func([]byte) []byte { return []byte{} })}, "was damaged; ours was put back"},
 		{"commit index damaged", []func(*testing.T, *damageable){file("records", flipped)}, "The commit index was damaged"},
 		{"packs damaged, all loose too", []func(*testing.T, *damageable){func(t *testing.T, d *damageable) {

@@ -147,7 +147,7 @@ func (w *Watcher) Sync(ctx context.Context, id string) error {
 	if err := w.await(ctx, ack, loss); err != nil {
 		return err
 	}
-	// And the folders that came are looked at in their turn.
+	// And the folders that came are checked in their turn.
 	looked := make(chan struct{})
 	w.mu.Lock()
 	w.enqueue(s, op{kind: opBarrier, done: looked})

@@ -24,7 +24,7 @@ func backupCommand() *cobra.Command {
 		Short: "Copy the data directory while the server runs",
 		Long: `Make a backup in the directory DIR, or bring the one that is there up to date: all
 histories, what was just written included, the records, and the files of tasks.
-Writers go on meanwhile. What was answered before the backup began is in it.
+Writers go on meanwhile. Every change acknowledged before the backup began is in it.
 
 The second time only what is new is copied. A backup that was cut off is gone on
 with, and until the new one is complete the one before can be restored.

@@ -31,7 +31,7 @@ func blameCommand() *cobra.Command {
 		Long: `Show which commit and agent wrote each line of a file. Renames are followed as they
 were recorded. A line that a revert brought back belongs to the commit that first
 wrote it. Lines that were there before umbra have the commits of the project's own
-git. What is on disk is recorded first.
+git. Changes on disk are recorded first.
 
 With --json: {"path","at","lines","ranges"}. --porcelain prints what 'git blame
 --porcelain' prints.`,

@@ -30,7 +30,7 @@ func diffCommand() *cobra.Command {
 		Long: `Show what a task did to the files, as a patch that git apply takes. Where others
 changed the same files in between, their changes are taken out.
 
-With --from and --to it is the task's files as they stand in two states, whoever
+With --from and --to it is the task's files as they are in two states, no matter who
 changed them: base, head, the number of a change, or a commit's full id.
 
 Without --task it is the workspace's only task. With --json: the server's diff,
@@ -115,7 +115,7 @@ func (d *diffRange) query() (url.Values, error) {
 	return q, nil
 }
 
-// diffed gives the paths to be asked for, one by one; empty stands for all. A
+// diffed gives the paths to be asked for, one by one; empty represents all. A
 // folder is the files in it that the task changed.
 func (v *verb) diffed(ctx context.Context, task, p string, d *diffRange) ([]string, error) {
 	if p == "" || d.from != "" || d.to != "" {

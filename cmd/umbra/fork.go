@@ -230,8 +230,8 @@ back.`,
 	f.StringVar(&as, "as", "", "replay or squash (`HOW`)")
 	f.StringVarP(&v.Task, "task", "t", "", "the task `T` of the target that the merge belongs to; else a new one")
 	f.StringVar(&conflict, "on-conflict", "", "refuse or skip (`WAY`)")
-	f.StringVar(&plan, "plan", "", "do exactly what the dry run with this `PLAN` told, or nothing")
-	f.BoolVar(&dry, "dry-run", false, "tell what would be done, and change nothing")
+	f.StringVar(&plan, "plan", "", "do exactly what the dry run with this `PLAN` reported, or nothing")
+	f.BoolVar(&dry, "dry-run", false, "report what would be done, and change nothing")
 	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
 		body := map[string]any{"dry_run": dry}
 		for field, value := range map[string]string{"into": into, "as": as, "task_id": v.Task, "on_conflict": conflict, "plan": plan} {

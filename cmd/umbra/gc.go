@@ -21,14 +21,14 @@ func gcCommand() *cobra.Command {
 		Use:   "gc [WS…]",
 		Short: "Truncate old history by the settings, and free its space",
 		Long: `Apply retention.age and retention.bytes to the workspaces (all, or those named by
-id or folder), write packs anew in which anything stands that is needed no more,
+id or folder), rewrite packs that hold anything no longer needed,
 and free the room: when the grace of superseded packs ends (ten minutes), or with
 --now at once, which may fail a git command that is running there. Without these
 settings no history is dropped.
 
 Ids of commits, changes and tasks stay. No history is dropped that a task needs
 which is executing, paused or pinned, nor any newer than a commit that a ref,
-worktree or reflog of a person stands on.
+worktree or reflog of a user points to.
 
 With --json: {"workspaces":[…],"freed_bytes","waiting_bytes","dry_run"}, as the
 server reports each. The exit status is 1 if a workspace could not be done.`,

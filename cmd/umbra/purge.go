@@ -115,7 +115,7 @@ func purgePath(body map[string]any, w client.Workspace, arg string) error {
 	return nil
 }
 
-// refusedPurge names all that stands in the way.
+// refusedPurge names all that is in the way.
 func refusedPurge(err error) error {
 	e, ok := errors.AsType[*client.Error](err)
 	if !ok {

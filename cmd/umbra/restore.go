@@ -25,15 +25,15 @@ func restoreCommand() *cobra.Command {
 		Use:   "restore PATH@COMMIT | DIR",
 		Short: "Restore a version of a file, or a data directory from a backup",
 		Long: `With PATH@COMMIT, bring a file, or a directory with all in it, back to its state at
-that commit, by one new commit. Whoever changed it since is not asked; what is
-replaced stays in history.
+that commit, by one new commit. Later changes by others are undone, too;
+they stay in history.
 
 With DIR, restore the backup in the folder DIR into --data-dir, a new or an empty folder.
 Every byte is compared with what the backup says; after a failure nothing is left.
 No server is needed, and none runs there.
 
-Folders of workspaces are not touched. A workspace takes the folder that stands at
-its path then, unless it is empty. umbra verify --data-dir tells where a folder is
+Folders of workspaces are not touched. A workspace takes the folder that is at
+its path then, unless it is empty. umbra verify --data-dir reports where a folder is
 not as the backup has it; once a server or a verb uses the workspace, differences
 are recorded as external changes.
 

@@ -220,7 +220,7 @@ func (v *verb) revert(ctx context.Context, r *revertFlags, args []string) error 
 	return err
 }
 
-// conflicted tells why nothing was changed.
+// conflicted reports why nothing was changed.
 func (v *verb) conflicted(e *client.Error) error {
 	if v.JSON {
 		return errors.Join(v.PrintJSON(e.Body), exitcode.With(exitcode.Failed))

@@ -19,7 +19,7 @@ func serveCommand(stdout, stderr io.Writer) *cobra.Command {
 		Use:   "serve [DIR]",
 		Short: "Start the server",
 		Long: `Start the server: tasks, sessions, toolsets and MCP, code, scripts, git and the web
-UI on one port. One line on standard output tells when it is ready and where;
+UI on one port. One line on standard output says when it is ready and where;
 what is found there, and the log, go to standard error.
 
 With DIR, that folder is opened as a workspace at once: what is in it is recorded

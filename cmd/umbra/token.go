@@ -23,12 +23,12 @@ func tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Add, list and remove access tokens",
-		Long: `Add, list and remove the access tokens of users other than the owner. What is
-done holds at once, also for a server that runs.
+		Long: `Add, list and remove the access tokens of users other than the owner. Changes
+hold at once, also for a running server.
 
 The first token turns tokens on: from then on every request needs one, but those
-of the owner's own verbs. They stay on when the last one is removed; nobody else
-gets in then. umbra token off turns them off again.`,
+of the owner's own verbs. They stay on when the last one is removed; then only
+the owner has access. umbra token off turns them off again.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return exitcode.Usage(fmt.Errorf("unknown command %q: it must be add, list, remove or off", args[0]))
@@ -173,7 +173,7 @@ func tokenRemoveCommand() *cobra.Command {
 		Use:   "remove NAME",
 		Short: "Remove a token",
 		Long: `Remove a token. It lets in no more at once, and what it listens to ends. One that
-stands in the settings (auth.tokens) is taken out there.`,
+is in the settings (auth.tokens) is removed there.`,
 		Args: oneName,
 	}
 	v.Connection.Flags(cmd.Flags())

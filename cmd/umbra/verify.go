@@ -53,11 +53,11 @@ every object is read and its id computed, every pack compared with its checksum,
 every After-Hash with the bytes, every ref with what it was set to; every task's
 bounds are looked for, and the folder is compared with the head. Nothing is changed.
 
-With --repair, what can be put right is put right first, and told: indexes of
+With --repair, what can be repaired is repaired first, and reported: indexes of
 packs, a lost .keep, refs and their note, HEAD, the commit index; what is readable
-of a damaged pack, and objects that still stand elsewhere (in another pack, loose,
-in a journal). What is replaced is kept in the workspace's damaged/ folder. What
-cannot be repaired is told as lost. The server must not run meanwhile.
+of a damaged pack, and objects that are still elsewhere (in another pack, loose,
+in a journal). Replaced files are kept in the workspace's damaged/ folder. What
+cannot be repaired is reported as lost. The server must not run meanwhile.
 
 The exit status is 1 if anything is not as it should be (with --repair: at the
 end). With --json: {"workspaces":[…]}, as the server reports each, with --repair
@@ -131,8 +131,8 @@ with "repaired":{"done":[…],"cannot":[…]}.`,
 	return cmd
 }
 
-// damaged tells of a workspace that could not even be opened, or read to its
-// end; why stands in the server's log.
+// damaged describes a workspace that could not even be opened, or read to its
+// end; why is in the server's log.
 func damaged(w client.Workspace) (client.Verified, []byte, error) {
 	found := client.Verified{Workspace: w.ID, Root: w.Root, Problems: []string{"its history cannot be read; see the server's log"}, Disk: "none"}
 	raw, err := json.Marshal(map[string]any{"workspace": w.ID, "root": w.Root, "head": nil, "objects": 0, "commits": 0, "hashes": 0,

@@ -16,9 +16,9 @@ import (
 // inode names a file whatever its path.
 type inode struct{ dev, ino uint64 }
 
-// Repository reports whether another process stands in one of the folders, or has
+// Repository reports whether another process is in one of the folders, or has
 // one of the files open or mapped, by /proc (proc(5)). It sees the processes of
-// the server's own user, and with root's rights all; nobody else gets into a
+// the server's own user, and with root's rights all; no other process gets into a
 // data directory, whose mode is 0700.
 func Repository(ctx context.Context, dirs, files []vfs.Info) (bool, error) {
 	at, open := make(map[inode]bool), make(map[inode]bool)
@@ -29,7 +29,7 @@ func Repository(ctx context.Context, dirs, files []vfs.Info) (bool, error) {
 	for _, f := range files {
 		open[inode{f.Dev, f.Ino}] = true
 	}
-	// Again for those that began meanwhile, until nobody has: what comes after the
+	// Again for those that began meanwhile, until none has: what comes after the
 	// last look finds the folder as it is then.
 	seen := map[int]bool{os.Getpid(): true}
 	for range manyLooks {
@@ -55,13 +55,13 @@ func Repository(ctx context.Context, dirs, files []vfs.Info) (bool, error) {
 			return false, nil
 		}
 	}
-	return true, nil // somebody always comes: it is not to be told
+	return true, nil // there are always new processes: it cannot be decided
 }
 
 // manyLooks bounds how often it is looked for processes that began meanwhile.
 const manyLooks = 20
 
-// uses reports whether a process stands in one of the folders, or has one of the
+// uses reports whether a process is in one of the folders, or has one of the
 // files open or mapped.
 func uses(dir string, at, open map[inode]bool) bool {
 	if points(dir+"/cwd", at) || mapsOne(dir+"/maps", open) {

@@ -198,7 +198,7 @@ func (j *Journal) Find(id object.ID) (Loc, bool) {
 }
 
 // Get gives an object; ok is false where the journal has none, or is closed
-// (its objects then stand in a pack).
+// (its objects then are in a pack).
 func (j *Journal) Get(id object.ID) (kind object.Kind, data []byte, ok bool, err error) {
 	j.mu.RLock()
 	defer j.mu.RUnlock()

@@ -15,7 +15,7 @@ import (
 
 // Lender gives objects of another repository's packs: those of the project that
 // a workspace's folder is a checkout of. They are copied, never referred to.
-// Loose objects and alternates are not looked at.
+// Loose objects and alternates are ignored.
 type Lender struct {
 	Packs []*pack.Pack
 	fs    vfs.FS

@@ -22,7 +22,7 @@ type Overlay struct {
 }
 
 // node is one opened folder. set and gone are relative to base; an opened
-// child folder stands in kids and overrides both.
+// child folder is in kids and overrides both.
 type node struct {
 	base *object.TreeData // nil: a new folder
 	id   object.ID        // of base, zero if new
@@ -51,7 +51,7 @@ func openNode(src Trees, id object.ID) (*node, error) {
 	return &node{base: t, id: id}, nil
 }
 
-// lookup gives what stands under a name now: an opened folder, or an entry.
+// lookup gives what is under a name now: an opened folder, or an entry.
 func (n *node) lookup(name string) (kid *node, e object.Entry, ok bool) {
 	if k := n.kids[name]; k != nil {
 		return k, object.Entry{Name: name, Mode: object.Dir}, true

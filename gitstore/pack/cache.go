@@ -29,7 +29,7 @@ func (c bases) get(off int64) (object.Kind, []byte, bool) {
 	return b.kind, b.data, ok
 }
 
-// put keeps data, which nobody may change from then on.
+// put keeps data, which must not change from then on.
 func (c bases) put(off int64, kind object.Kind, data []byte) {
 	if int64(cap(data)) <= c.most {
 		c.Put(off, base{kind, data}, int64(cap(data)))

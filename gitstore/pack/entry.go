@@ -1,9 +1,9 @@
 // Package pack reads and writes git's pack files and their indexes
 // (gitformat-pack(5), version 2 of both): single entries for a journal, whole
-// packs as a stream, and packs merged into one without compressing anew.
+// packs as a stream, and packs merged into one without compressing again.
 //
 // It imports gitstore/object, internal/vfs, a zlib and go-git's delta search,
-// nothing else of ours.
+// no other of our packages.
 //
 // Invariants: what is read is bounded in memory by the caller's MaxObject and
 // checked (zlib's Adler-32, sizes, the entry's CRC where raw bytes are copied);
@@ -59,7 +59,7 @@ func Header(count uint32) [HeaderSize]byte {
 	return h
 }
 
-// EntryHeader is what stands before an entry's zlib stream.
+// EntryHeader is what is before an entry's zlib stream.
 type EntryHeader struct {
 	Kind         object.Kind // or OfsDelta, RefDelta
 	Size         int64       // inflated bytes of what follows: object or delta

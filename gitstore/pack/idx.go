@@ -299,7 +299,7 @@ func (x *Idx) Offset(id object.ID) (offset uint64, ok bool, err error) {
 	return offset, err == nil, err
 }
 
-// position gives where an object stands among the ids.
+// position gives where an object is among the ids.
 func (x *Idx) position(buf *idxPage, id object.ID) (int, bool, error) {
 	lo, hi := x.bucket(id[0])
 	return x.lowerBound(buf, id, lo, hi)

@@ -1,7 +1,7 @@
 package pack
 
 // InflateEntry gives what one whole entry in memory holds: an object's bytes,
-// or a delta's. Bytes after the entry are not looked at.
+// or a delta's. Bytes after the entry are ignored.
 func InflateEntry(b []byte) (EntryHeader, []byte, error) {
 	h, data, _, err := inflateMem(b)
 	return h, data, err
@@ -17,7 +17,7 @@ func InflateWhole(b []byte) (EntryHeader, []byte, error) {
 	return h, data, err
 }
 
-// inflateMem also tells how many bytes are left after the entry.
+// inflateMem also reports how many bytes are left after the entry.
 func inflateMem(b []byte) (h EntryHeader, data []byte, rest int, err error) {
 	if h, err = parseWhole(b); err != nil {
 		return h, nil, 0, err
@@ -39,7 +39,7 @@ func parseWhole(b []byte) (EntryHeader, error) {
 }
 
 // ResultSize gives the size in bytes of the object that an entry in memory makes:
-// of a delta its beginning is inflated, which tells that (gitformat-pack(5)).
+// of a delta its beginning is inflated, which reports that (gitformat-pack(5)).
 func ResultSize(b []byte) (int64, error) {
 	h, err := parseWhole(b)
 	if err != nil || h.Kind != OfsDelta && h.Kind != RefDelta {

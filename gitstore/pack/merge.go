@@ -13,11 +13,11 @@ import (
 
 // MergeOptions says what of several packs goes into one, and how.
 type MergeOptions struct {
-	// Keep tells whether an object is wanted; nil wants all.
+	// Keep reports whether an object is wanted; nil selects all.
 	Keep func(object.ID) bool
 	// Delta names an object that this one, if it is whole, is likely close to:
 	// the version of the file or folder before. It is used if it has been
-	// written by then and saves a third. Nil: nothing is made a delta anew.
+	// written by then and saves a third. Nil: nothing is made a delta again.
 	Delta func(object.ID) (base object.ID, ok bool)
 	// MetaFirst puts what is no blob before the blobs: who reads a history over a
 	// network finds its commits and trees together.
@@ -43,7 +43,7 @@ type MergeStats struct {
 
 // Merge writes the objects of several packs, in this order, each once. What is
 // compressed is copied as it is, after its checksum; only a delta that would
-// stand on too many others, or whose base is not kept, is made anew. Memory: the
+// depend on too many others, or whose base is not kept, is made again. Memory: the
 // indexes of dst and of one source, and a few objects. It leaves dst open for
 // more; on an error dst is of no use any longer.
 func Merge(ctx context.Context, dst *Writer, src []*Pack, opt MergeOptions) (MergeStats, error) {
@@ -180,7 +180,7 @@ func (m *merger) whole(p *Pack, e Located, h EntryHeader) error {
 	return m.w.CopyRaw(p, e, object.Zero)
 }
 
-// delta copies a delta onto its base, or makes it anew where it cannot stand
+// delta copies a delta onto its base, or makes it again where it cannot be
 // there.
 func (m *merger) delta(p *Pack, e Located, base object.ID) error {
 	if d, ok := m.w.Depth(base); ok && d < m.opt.MaxDepth {
@@ -202,7 +202,7 @@ func (m *merger) delta(p *Pack, e Located, base object.ID) error {
 	return m.w.AddEncoded(e.ID, entry)
 }
 
-// get reads an object and checks its id, since it is going to be written anew.
+// get reads an object and checks its id, since it is going to be rewritten.
 func (m *merger) get(p *Pack, id object.ID) (object.Kind, []byte, error) {
 	kind, data, err := p.Get(id)
 	if err == nil && !p.check && object.Hash(kind, data) != id {
@@ -211,7 +211,7 @@ func (m *merger) get(p *Pack, id object.ID) (object.Kind, []byte, error) {
 	return kind, data, err
 }
 
-// hint gives the base that the caller proposes, if a delta may stand on it.
+// hint gives the base that the caller proposes, if a delta may be on it.
 func (m *merger) hint(id object.ID) (object.ID, bool) {
 	if m.opt.Delta == nil {
 		return object.Zero, false
@@ -240,7 +240,7 @@ func (m *merger) deltify(id object.ID, kind object.Kind, data []byte, base objec
 	}
 	if stream == nil || !fits(stream) {
 		delta = packfile.DiffDelta(baseData, data)
-		// History is not staked on somebody else's search.
+		// History must not depend on a foreign search.
 		if again, err := ApplyDelta(baseData, delta); err != nil || !bytes.Equal(again, data) {
 			return false, nil
 		}

@@ -231,7 +231,7 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// entry reads the entry at s.pos, where br stands.
+// entry reads the entry at s.pos, where br is.
 func (s *Scanner) entry() (Scanned, error) {
 	head, err := s.br.Peek(maxHeader)
 	if err != nil && err != io.EOF {

@@ -92,7 +92,7 @@ func (w *Writer) Holds() func(object.ID) bool {
 	}
 }
 
-// Depth gives how many deltas an object stands on; 0 for a whole one. False
+// Depth gives how many deltas an object is on; 0 for a whole one. False
 // where the pack does not hold it.
 func (w *Writer) Depth(id object.ID) (int, bool) {
 	i, ok := w.byID[id]
@@ -270,7 +270,7 @@ func atEOF(r io.Reader) error {
 }
 
 // CopyRaw writes an entry of another pack as it is compressed there. A delta
-// stands on base, which this pack holds; for a whole object base is zero. The
+// is on base, which this pack holds; for a whole object base is zero. The
 // entry's bytes are compared with the index's checksum on the way.
 func (w *Writer) CopyRaw(src *Pack, e Located, base object.ID) error {
 	if err := w.ready(); err != nil || w.Has(e.ID) {
@@ -333,7 +333,7 @@ func (c *crcSum) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// headerSum begins an entry's checksum with its header as it stands there.
+// headerSum begins an entry's checksum with its header as stored.
 func headerSum(src *Pack, e Located, h EntryHeader) (crcSum, error) {
 	var sum crcSum
 	var head [maxHeader]byte

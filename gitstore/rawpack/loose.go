@@ -19,7 +19,7 @@ func looseName(dir string, id object.ID) string {
 	return path.Join(dir, hex[:2], hex[2:])
 }
 
-// LooseMeta reads an object that a person's git wrote by itself
+// LooseMeta reads an object that a user's git wrote by itself
 // (gitformat-loose(5)) below a directory of objects, the bytes of a blob excepted.
 // One that does not read, or has more than max bytes, is none.
 func LooseMeta(fsys vfs.FS, dir string, max int64, id object.ID) (kind object.Kind, data []byte, ok bool, err error) {

@@ -176,7 +176,7 @@ func (p *Pack) Scan() error {
 			later = append(later, e)
 		}
 	}
-	// Deltas on what stands behind them, as others write them.
+	// Deltas on what is behind them, as others write them.
 	for more := true; more && len(later) > 0; {
 		more = false
 		left := later[:0]

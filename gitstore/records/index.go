@@ -56,7 +56,7 @@ const (
 	NamesFile  = "records.names"
 )
 
-// The bits of a record's flags. recordFlags stands in every record: one without
+// The bits of a record's flags. recordFlags is in every record: one without
 // it was written when there was no more than flagReverts, and is read again.
 const (
 	flagReverts = 1

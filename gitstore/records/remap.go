@@ -9,12 +9,12 @@ import (
 	"umbra/internal/vfs"
 )
 
-// FileNew is the commit index being written anew.
+// FileNew is the commit index being rewritten.
 const FileNew = File + ".new"
 
 // Remap gives the records from a number on other commits. They are written into
 // a new file: a power cut must not leave some of the old ones among the new,
-// which nobody could tell apart. Where the disk does not take it they stay in
+// which could not be distinguished. Where the disk does not take it they stay in
 // memory, and save sees to the old file.
 func (r *Index) Remap(from uint64, to func(object.ID) object.ID) {
 	r.mu.Lock()
@@ -33,7 +33,7 @@ func (r *Index) Remap(from uint64, to func(object.ID) object.ID) {
 		r.f, r.hole = f, r.first-1
 		return
 	}
-	r.opt.Log.Warn("commit index not written anew; kept in memory", "error", err)
+	r.opt.Log.Warn("commit index not rewritten; kept in memory", "error", err)
 	var tail []Record
 	for seq := max(from, r.first); seq <= r.n; seq++ {
 		rec, err := r.atLocked(seq)

@@ -7,11 +7,11 @@ import (
 	"umbra/internal/vfs"
 )
 
-// NamesNew is the file of the index's texts being written anew.
+// NamesNew is the file of the index's texts being rewritten.
 const NamesNew = NamesFile + ".new"
 
 // WorthShrinking is how many dropped records there are at least in a file that
-// is written anew without them.
+// is rewritten without them.
 const WorthShrinking = 1024
 
 // Shrink gives back the room of the records that were dropped, and of the texts
@@ -31,11 +31,11 @@ func (r *Index) Shrink() {
 	c := &recordCopy{r: r}
 	err := c.run()
 	if err != nil {
-		r.opt.Log.Warn("the commit index was not written anew; it takes more room than it needs", "error", err)
+		r.opt.Log.Warn("the commit index was not rewritten; it takes more space than it needs", "error", err)
 	}
 }
 
-// recordCopy is the index's files as they are written anew, texts numbered from
+// recordCopy is the index's files as they are rewritten, texts numbered from
 // the first.
 type recordCopy struct {
 	r     *Index

@@ -120,7 +120,7 @@ func (b *batch) clearWay(ctx context.Context, name string) error {
 // clearParents moves away refs whose names are folders of name's.
 func (b *batch) clearParents(ctx context.Context, name string) error {
 	for _, p := range parents(name) {
-		r, err := b.s.readAny(p) // refs/x/a. is not a ref to git, but a file of that name is in its way
+		r, err := b.s.readAny(p) // refs/x/a. is not a ref to git, but a file of that name is in the way
 		if err != nil {
 			return err
 		}

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// heldOpen tells which of the files some process has open, by /proc/*/fd
+// heldOpen reports which of the files some process has open, by /proc/*/fd
 // (proc(5)). It sees the processes of the server's own user, and with root's
-// rights all; nobody else gets into a data directory, whose mode is 0700.
+// rights all; no other process gets into a data directory, whose mode is 0700.
 func heldOpen(ctx context.Context, files []FileID) (map[FileID]bool, error) {
 	want := make(map[FileID]bool, len(files))
 	for _, f := range files {

@@ -14,14 +14,14 @@ import (
 
 const (
 	lockSuffix = ".lock"
-	// How often a held lock is looked at again, and for how long where the
+	// How often a held lock is checked again, and for how long where the
 	// context has no deadline of its own.
 	firstWait   = time.Millisecond
 	longestWait = 100 * time.Millisecond
 	defaultWait = 10 * time.Second
 )
 
-// LockedError tells of a lock that another process held until the context's
+// LockedError describes a lock that another process held until the context's
 // deadline, which is its cause.
 type LockedError struct {
 	Name string // the lock's file in the repository, "refs/heads/shadow.lock"
@@ -70,9 +70,9 @@ func (s *Store) ensureMarker() error {
 
 func fileID(i vfs.Info) FileID { return FileID{Dev: i.Dev, Ino: i.Ino} }
 
-// lock takes the lock of a file of the repository, waiting for whoever holds
+// lock takes the lock of a file of the repository, waiting for the process that holds
 // it. The folder must be there (an ErrNotExist is returned if not). s.mu is
-// held, so a lock of ours found standing is one that a killed process or a
+// held, so a lock of ours that is left over is one that a killed process or a
 // failed unlock left.
 func (s *Store) lock(ctx context.Context, name string) (unlock func() error, err error) {
 	lock := name + lockSuffix
@@ -136,7 +136,7 @@ func (s *Store) renewMarker() error {
 	return s.ensureMarker()
 }
 
-// unlock removes a lock of ours. One that cannot be removed is known for a
+// unlock removes one of our locks. One that cannot be removed is known for a
 // dead one when it is next met.
 func (s *Store) unlock(lock string) error {
 	if err := s.fs.Remove(s.path(lock)); err != nil && !notExist(err) {

@@ -25,7 +25,7 @@ func ValidName(name string) bool {
 	return true
 }
 
-// parents yields the names that name cannot stand beside, as each would have
+// parents yields the names that name cannot be beside, as each would have
 // to be a file and a folder: for refs/a/b/c they are refs/a/b and refs/a.
 func parents(name string) []string {
 	var out []string

@@ -12,7 +12,7 @@ import (
 	"umbra/gitstore/object"
 )
 
-// Ref is one ref as it stands.
+// Ref is one ref as it is.
 type Ref struct {
 	Name     string
 	ID       object.ID // zero if symbolic or damaged
@@ -23,14 +23,14 @@ type Ref struct {
 
 func (r Ref) found() bool { return r.Symbolic != "" || !r.ID.IsZero() }
 
-// DamagedError tells of a loose ref that is empty or holds no value. Whatever
+// DamagedError describes a loose ref that is empty or holds no value. Whatever
 // packed-refs says is older, and is not taken in its place.
 type DamagedError struct{ Name string }
 
 func (e *DamagedError) Error() string { return fmt.Sprintf("refs: %s is damaged", e.Name) }
 
 // Read gives a ref's value: an id, or the name that a symbolic ref points at.
-// A *DamagedError tells of a file that holds neither.
+// A *DamagedError is for a file that holds neither.
 func (s *Store) Read(name string) (id object.ID, symbolic string, found bool, err error) {
 	r, err := s.read(name)
 	if err == nil && r.Damaged {

@@ -11,13 +11,13 @@
 //   - A value is on disk before it gets its name, and Update returns once the
 //     names are on disk too. A crash leaves each ref old or new.
 //   - A read that fails is an error. It never falls back on an older value.
-//   - What somebody else set where a ref of ours belongs is kept under
+//   - What another process set where one of our refs belongs is kept under
 //     refs/foreign/ before ours is put back.
 //
-// A lock of ours is a hard link to one file, <repo>/umbra/lock, for as long as
+// Our lock is a hard link to one file, <repo>/umbra/lock, for as long as
 // the repository lives: making the link is atomic and fails if the name is
-// taken, and after a crash the inode tells ours from a person's. One process
-// owns a repository's folder, so a lock of ours that this Store does not hold
+// taken, and after a crash the inode tells ours from a user's. One process
+// owns a repository's folder, so one of our locks that this Store does not hold
 // is a dead one.
 package refs
 
@@ -38,7 +38,7 @@ const (
 	ShadowRef     = "refs/heads/shadow" // the history, a real ref
 	HeadRef       = "refs/umbra/head"   // symbolic to ShadowRef
 	TasksPrefix   = "refs/umbra/tasks/" // <task>/{base,head,info}
-	ForeignPrefix = "refs/foreign/"     // <n>: what others set in place of ours
+	ForeignPrefix = "refs/foreign/"     // <n>: what others set in place of our refs
 	// Boundary is a name of the ref log that is not a ref: the commit at which
 	// history begins.
 	Boundary = "refs/umbra/boundary"
@@ -63,7 +63,7 @@ type Options struct {
 	// other object. A ref whose object it has an error for is not packed.
 	// Nil makes Pack refuse.
 	Peel func(object.ID) (peeled object.ID, ok bool, err error)
-	// HeldOpen tells which of these files a process has open. Nil looks into
+	// HeldOpen reports which of these files a process has open. Nil looks into
 	// /proc, where there is one.
 	HeldOpen func(ctx context.Context, files []FileID) (map[FileID]bool, error)
 	// Now is the clock that ages of locks are taken by. Nil is time.Now.

@@ -49,7 +49,7 @@ func (u *Update) content() string {
 	return u.New.String() + "\n"
 }
 
-// Foreign is a value that somebody else had set where a ref of ours belongs.
+// Foreign is a value that another process had set where one of our refs belongs.
 type Foreign struct {
 	Ref      string
 	ID       object.ID // zero: removed, damaged, or symbolic to nothing

@@ -38,11 +38,11 @@ type Tip struct {
 // and two caches of trees.
 type Rewriter struct {
 	Blobs   map[object.ID]bool      // to be replaced
-	Trees   map[object.ID]object.ID // every tree that was looked at, and what it becomes
+	Trees   map[object.ID]object.ID // every tree that was checked, and what it becomes
 	Commits map[object.ID]object.ID // the changed ones
 	Tags    map[object.ID]object.ID
 
-	Seq     uint64    // the last one that was looked at
+	Seq     uint64    // the last one that was checked
 	Prev    object.ID // its tree, as it was
 	First   uint64    // the first that changes; 0: none does
 	Touched uint64    // commits whose tree holds a replaced blob
@@ -253,7 +253,7 @@ func (r *Rewriter) read(id object.ID) (*object.TreeData, error) {
 	return t, err
 }
 
-// tree gives what a tree becomes. was is the tree that stood in its place in
+// tree gives what a tree becomes. was is the tree that was in its place in
 // the commit before, zero if none did: what both have needs no second look.
 func (r *Rewriter) tree(id, was object.ID) (object.ID, error) {
 	if id == object.EmptyTree {
@@ -303,7 +303,7 @@ func (r *Rewriter) tree(id, was object.ID) (object.ID, error) {
 	return now, nil
 }
 
-// differs gives the entries that have to be looked at: all, or those in which
+// differs gives the entries that have to be checked: all, or those in which
 // the tree differs from one that stays as it is.
 func (r *Rewriter) differs(t *object.TreeData, was object.ID) (before *object.TreeData, from, to int, err error) {
 	if was.IsZero() || was == object.EmptyTree {
@@ -322,7 +322,7 @@ func (r *Rewriter) differs(t *object.TreeData, was object.ID) (before *object.Tr
 	return before, from, to, nil
 }
 
-// makeTree writes a tree, as a delta of what stood in its place before where
+// makeTree writes a tree, as a delta of what was in its place before where
 // that is at hand.
 func (r *Rewriter) makeTree(t *object.TreeData, set []object.Entry, before object.ID) (object.ID, error) {
 	n, err := t.With(set, nil)

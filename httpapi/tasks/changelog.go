@@ -70,7 +70,7 @@ func (d *Dialect) changes(c *gin.Context) error {
 }
 
 // withShared puts the changes that the task and others may have made among a
-// page of its own. They have no number: they stand after the one before them,
+// page of its own. They have no number: they are after the one before them,
 // beyond limit.
 func (d *Dialect) withShared(ctx context.Context, r *task.Ref, f task.Filter, after uint64, page []workspace.ChangeEntry, last bool) ([]workspace.ChangeEntry, error) {
 	list, err := d.history.SharedEntries(ctx, r.Workspace, r.Task.ID, f.Subtask)

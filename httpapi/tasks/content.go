@@ -189,7 +189,7 @@ func (d *Dialect) writeContent(c *gin.Context) error {
 	})(c)
 }
 
-// answer tells what a change of one path did.
+// answer reports what a change of one path did.
 func answer(c *gin.Context, status int, w written) {
 	if w.ETag != nil {
 		c.Header("ETag", *w.ETag)

@@ -266,7 +266,7 @@ func (f *changed) diff(ctx context.Context, st *gitstore.Store, a ask) (diffBody
 	return out, p, nil
 }
 
-// at resolves one end of a range; the parameter's own name stands in its error.
+// at resolves one end of a range; the parameter's own name is in its error.
 func (d *Dialect) at(c *gin.Context, r *task.Ref, value, field string) (object.ID, error) {
 	id, err := d.tasks.At(c.Request.Context(), r, value)
 	if e, ok := errors.AsType[*errs.Error](err); ok && e.Kind == errs.Invalid {

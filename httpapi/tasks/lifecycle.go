@@ -83,7 +83,7 @@ func (d *Dialect) aboutNew(c *gin.Context) (httpapi.Place, error) {
 }
 
 // createAs starts a task on a directory, a namespace, or the workspace of an id,
-// which may also stand in place of the directory.
+// which may also be in place of the directory.
 func (d *Dialect) createAs(c *gin.Context, body *createBody, o task.CreateOptions) (*task.Made, error) {
 	id := ""
 	if body.WorkspaceID != nil {
@@ -132,7 +132,7 @@ func invalidID(field string) error {
 	return errs.New(errs.Invalid, "invalid_"+field, "%s must be 1 to 128 letters, digits, dots, underscores or hyphens, begin with a letter or digit, be without \"..\" and not end in \".lock\".", field).With("field", field)
 }
 
-// keyHash is what the request's idempotency key stands as in history, empty
+// keyHash is the form of the request's idempotency key in history, empty
 // without a key. The body has been read.
 func keyHash(c *gin.Context) (string, error) {
 	if i := httpapi.IdempotencyOf(c); i != nil {

@@ -101,7 +101,7 @@ func tags(m httpapi.Match) []string {
 	for i, t := range m.Tags {
 		out[i] = strings.ToLower(t)
 		if _, err := object.ParseID(out[i]); err != nil {
-			// No tag of ours, "*" in quotes least of all.
+			// Not a tag of this server; "*" in quotes is none either.
 			out[i] = ""
 		}
 	}

@@ -88,7 +88,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	}
 }
 
-// sees tells which workspaces the caller may know of.
+// sees reports which workspaces the caller may know of.
 func sees(c *gin.Context) task.Sees { return httpapi.CallerOf(c).Sees }
 
 // authorize refuses tasks on folders that the caller may not see.
@@ -103,7 +103,7 @@ func (d *Dialect) authorize(c *gin.Context) error {
 // open gives the task that the route names. The caller releases it.
 func (d *Dialect) open(c *gin.Context) (*task.Ref, error) { return d.with(c, d.tasks.Get) }
 
-// openToRead is open for a route that tells what the task did, and nothing else.
+// openToRead is open for a route that reports what the task did, and nothing else.
 func (d *Dialect) openToRead(c *gin.Context) (*task.Ref, error) { return d.with(c, d.tasks.Read) }
 
 func (d *Dialect) with(c *gin.Context, open func(context.Context, string, task.Sees) (*task.Ref, error)) (*task.Ref, error) {

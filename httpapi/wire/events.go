@@ -22,7 +22,7 @@ type eventData struct {
 	Entries   []Entry `json:"entries"`
 }
 
-// StreamStart reads where a client wants its stream to begin.
+// StreamStart reads where a client's stream begins.
 func StreamStart(c *gin.Context) (int64, error) {
 	after, given, err := httpapi.LastEventID(c)
 	if err != nil || given {

@@ -1,6 +1,6 @@
 // Package access keeps the tokens by which others than the owner get in: those
-// of the settings, which stand as long as the program runs, and those that the
-// owner adds and removes meanwhile, which stand in state.db.
+// of the settings, which are as long as the program runs, and those that the
+// owner adds and removes meanwhile, which are in state.db.
 //
 // It imports internal/errs and internal/state, and knows nothing of HTTP.
 //
@@ -64,13 +64,13 @@ type Token struct {
 	Scope   Scope
 	Roots   []string  // canonical folders; none: sees everything, opens nothing new
 	Expires time.Time // zero: never
-	Created time.Time // zero: it stands in the settings
+	Created time.Time // zero: it is in the settings
 }
 
 // Expired reports whether the token's time is over.
 func (t *Token) Expired(now time.Time) bool { return !t.Expires.IsZero() && !now.Before(t.Expires) }
 
-// Fixed reports whether the token stands in the settings.
+// Fixed reports whether the token is in the settings.
 func (t *Token) Fixed() bool { return t.Created.IsZero() }
 
 // prefix begins every secret that is made here, so that people and the scanners

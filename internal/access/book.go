@@ -15,7 +15,7 @@ import (
 	"umbra/internal/state"
 )
 
-// Where the records stand in state.db: a token by its name, and under stateKey
+// Where the records are in state.db: a token by its name, and under stateKey
 // that tokens are on.
 const (
 	tokensBucket = "tokens"
@@ -105,8 +105,8 @@ func readRecord(name string, raw []byte) (Token, error) {
 	return t, nil
 }
 
-// turn makes another page hold, and wakes who waits for that. mu is held, or
-// nobody has the book yet.
+// turn makes another page hold, and wakes those that wait for it. mu is held, or
+// the book is not in use yet.
 func (b *Book) turn(stored []Token, kept bool) {
 	slices.SortFunc(stored, func(x, y Token) int { return cmp.Compare(x.Name, y.Name) })
 	p := &page{on: kept || len(b.fixed) > 0, kept: kept, stored: stored, bySum: map[Sum]*Token{}, replaced: make(chan struct{})}
@@ -188,7 +188,7 @@ func (b *Book) Add(t Token, now time.Time) (added Token, secret string, err erro
 	return t, secret, nil
 }
 
-// Remove drops a token; when it returns it lets nobody in.
+// Remove drops a token; when it returns the token is invalid.
 //
 // errs.NotFound token_not_found; errs.Conflict token_in_settings.
 func (b *Book) Remove(name string) error {

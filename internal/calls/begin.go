@@ -179,7 +179,7 @@ func declared(w *workspace.Workspace, list []Path) []Path {
 }
 
 // Begin records what is on disk, and begins a call. What was there before is not
-// the call's, whoever made it.
+// the call's, no matter who made it.
 //
 // Invalid "invalid_field"; NotFound "workspace_not_found", "task_not_found";
 // Conflict "call_exists", and why the task takes no changes; Unavailable
@@ -293,7 +293,7 @@ func newID() string {
 
 func sessionKey(ws, agent, id string) string { return ws + "\x00" + agent + "\x00" + id }
 
-// enter looks at the disk and makes the call one that is open.
+// enter syncs the disk and makes the call one that is open.
 func (s *Service) enter(ctx context.Context, w *workspace.Workspace, rec *Record) error {
 	var failed error
 	err := w.RecordThen(ctx, func() {
@@ -469,7 +469,7 @@ func (s *Service) taskOf(ctx context.Context, w *workspace.Workspace, b *Begin, 
 			rec.Task = id
 			return nil
 		case err == nil:
-			continue // somebody else's, who took the id first
+			continue // another caller's, which took the id first
 		case errs.Is(err, errs.NotFound) && s.tasks.Unused(id):
 			rec.Task = id
 			return s.makeTask(ctx, w, b, rec, continues, key, known)

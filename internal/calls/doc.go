@@ -3,7 +3,7 @@
 //
 // A call begins and ends with a look at everything that the disk holds; what is
 // found between belongs to it, by the rules of package claims. What a call did
-// stands in history: the trailers of its commits. Here is only what history does
+// is in history: the trailers of its commits. Here is only what history does
 // not say: which calls there are, and what they declared.
 //
 // Records of calls are appended to a log that is never synced, and moved into

@@ -49,7 +49,7 @@ func against(entries []workspace.ChangeEntry) (out []AgainstPolicy) {
 	return out
 }
 
-// takeBack takes back what a call did against the policy, where the owner wants
+// takeBack takes back what a call did against the policy, where the owner needs
 // that. The call has ended, whether it works or not.
 func (s *Service) takeBack(ctx context.Context, w *workspace.Workspace, rec *Record, own []workspace.ChangeEntry) {
 	if s.o.TakeBack == nil || rec.TakenBack != "" || !w.Policy().TakesBack() || len(against(own)) == 0 {

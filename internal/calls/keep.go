@@ -150,7 +150,7 @@ func (k *keeper) load() error {
 	}
 }
 
-// take notes what a line tells. mu is held, or nobody else is there yet.
+// take applies a line of the log. mu is held, or nothing else runs yet.
 func (k *keeper) take(l line) {
 	switch {
 	case l.Call != nil:
@@ -194,7 +194,7 @@ func (k *keeper) put(lines ...line) error {
 	return nil
 }
 
-// flushAfter is how long records stand in the log alone.
+// flushAfter is how long records are in the log alone.
 const flushAfter = time.Second
 
 // flush moves what is fresh into the database, and empties the log if nothing

@@ -13,7 +13,7 @@ import (
 	"umbra/internal/workspace"
 )
 
-// maxOverwrote bounds the paths of one call that are looked at.
+// maxOverwrote bounds the paths of one call that are checked.
 const maxOverwrote = 1000
 
 // overwrote finds the paths that a call deleted, or of whose last writer nothing

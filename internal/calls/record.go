@@ -7,7 +7,7 @@ import (
 	"umbra/internal/clock"
 )
 
-// Status is how a call stands.
+// Status is the state of a call.
 type Status string
 
 // The statuses. A call is lost when its time has passed, or its task was ended.

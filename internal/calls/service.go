@@ -24,14 +24,14 @@ import (
 type Options struct {
 	Workspaces *workspaces.Manager
 	State      *state.DB
-	FS         vfs.FS // where the log stands
+	FS         vfs.FS // where the log is
 	Log        *slog.Logger
 	Now        func() time.Time
 	TTL        time.Duration // of a call that names none; 30 minutes
 	MaxOpen    int           // calls open at once; 1,000
 	// RecordCommands has the SHA-256 of a command recorded, where a call tells it.
 	RecordCommands bool
-	// Rejected tells what a reviewer took back of a task since a time; nil:
+	// Rejected reports what a reviewer took back of a task since a time; nil:
 	// nothing does.
 	Rejected func(ctx context.Context, w *workspace.Workspace, task string, since uint64) ([]Other, error)
 	// TakeBack takes back what a call did against the policy, and returns the commit,
@@ -45,7 +45,7 @@ const (
 	defaultMaxOpen = 1000
 )
 
-// called is how long after a call what no call made is a person's.
+// called is how long after a call what no call made is a user's.
 const called = 30 * 24 * time.Hour
 
 // Service is all calls of a data directory. Its methods may be called from any

@@ -113,7 +113,7 @@ func List(ctx context.Context, w *workspace.Workspace) ([]Checkpoint, error) {
 		}
 		c := Checkpoint{Name: strings.TrimPrefix(f[0], prefix), Actor: f[4], Message: strings.TrimRight(f[6], "\n")}
 		id := f[3]
-		if f[1] == "commit" { // a person's own, without a message
+		if f[1] == "commit" { // a user's own, without a message
 			id = f[2]
 		}
 		if c.Commit, err = object.ParseID(id); err != nil {
@@ -156,7 +156,7 @@ func find(ctx context.Context, w *workspace.Workspace, name string) (object.ID, 
 	return id, nil
 }
 
-// Resolve gives the commit that a name stands for: a checkpoint's, "head" or a
+// Resolve gives the commit that a name represents: a checkpoint's, "head" or a
 // commit's id (history.Find), or a time (RFC 3339): the newest commit that was made
 // until then.
 func Resolve(ctx context.Context, w *workspace.Workspace, name string) (*gitstore.Commit, error) {

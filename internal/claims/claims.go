@@ -2,13 +2,13 @@
 // calls of one workspace: the times in which a tool of an agent worked
 // (contracts/calls.md).
 //
-// No clock takes part. Whoever begins or ends a call has everything recorded
-// that stood on disk before, so between two such moments the calls that are open
+// No clock takes part. A caller that begins or ends a call has everything recorded
+// that was on disk before, so between two such moments the calls that are open
 // are always the same, and a change that is found was made while just those were
 // open. The exception is a change that no event told of: only a scan finds it,
 // and it may be as old as the scan before.
 //
-// The package does no I/O and imports nothing of ours. A Book is safe for
+// The package does no I/O and imports none of our packages. A Book is safe for
 // concurrent use.
 package claims
 
@@ -68,8 +68,8 @@ func (c *Call) couldMake(path string) bool {
 	return !c.Layer && (!c.OnlyPaths || c.declares(path))
 }
 
-// Verdict is whose a change is. Without a Call and without Claimants it is
-// nobody's that is known.
+// Verdict is whose a change is. Without a Call and without Claimants it
+// has no known owner.
 type Verdict struct {
 	Call      *Call
 	Claimants []*Call // of a shared change: in the order in which they began
@@ -176,7 +176,7 @@ func (b *Book) Scanned(mark uint64) {
 
 // Judge decides whose a change is, by the first rule that fits: the content that
 // one open call announced, the path that one open call declared, the only call
-// that was open all the while, several calls, nobody.
+// that was open all the while, several calls, none.
 func (b *Book) Judge(f Found) Verdict {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"umbra/internal/term"
 )
 
-// completePatience is how long a shell waits for ids at most: somebody holds a
+// completePatience is how long a shell waits for ids at most: a user holds a
 // key down.
 const completePatience = 800 * time.Millisecond
 

@@ -49,7 +49,7 @@ func (k *Connection) Flags(fs *pflag.FlagSet) {
 // starting or stopping, or is another verb.
 const startPatience = 10 * time.Second
 
-// Open gives a client, and what gives up what it stands on.
+// Open gives a client, and what gives up what it is on.
 func (k *Connection) Open(ctx context.Context, cmd *cobra.Command, stderr io.Writer) (c *client.Client, closer func() error, err error) {
 	actor := ActorName()
 	if k.Server == "" && !cmd.Flags().Changed("data-dir") && !cmd.Flags().Changed("config") {
@@ -122,7 +122,7 @@ const sharedSocket = "shared.sock"
 // inProcess makes the server itself, and talks to that. It has no address,
 // unless it is to be shared.
 func inProcess(cfg config.Config, dir *state.Dir, actor string, log io.Writer, share bool) (*client.Client, func() error, error) {
-	// Nobody else can call it.
+	// It cannot be called from elsewhere.
 	cfg.Auth.Peer = config.PeerAny
 	cfg.Limits.Rate = config.Rate{}
 	deps, err := server.Build(cfg, dir, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})))
@@ -159,7 +159,7 @@ func inProcess(cfg config.Config, dir *state.Dir, actor string, log io.Writer, s
 }
 
 // ActorName is in whose name a verb changes something: the person's, if it may
-// stand in a commit.
+// are in a commit.
 func ActorName() string {
 	if name := person.Name(); httpapi.ValidActor(name) {
 		return name

@@ -101,7 +101,7 @@ func OnePath(w Place, args []string) (string, error) {
 }
 
 // EncodePaths gives the paths that arguments name as a JSON body has them, in
-// one encoding. The root itself is left out, and stands for all.
+// one encoding. The root itself is left out, and represents all.
 func EncodePaths(w Place, args []string) (paths []string, encoding string, err error) {
 	raw := make([]string, 0, len(args))
 	for _, arg := range args {

@@ -24,10 +24,10 @@ type Options struct {
 	// https://HOST[/PREFIX], unix:PATH.
 	Address string
 	Token   string // bearer token; empty: none
-	Actor   string // in whose name changes are made; empty: nobody's
+	Actor   string // in whose name changes are made; may be empty
 	// Dial, if set, makes the connections, whatever Address says.
 	Dial func(ctx context.Context) (net.Conn, error)
-	// Own tells that the server is the caller's own, on this machine: it is
+	// Own reports that the server is the caller's own, on this machine: it is
 	// called by a loopback name whatever address it listens on.
 	Own bool
 }
@@ -93,7 +93,7 @@ func New(o Options) (*Client, error) {
 	}
 	if o.Own && dial == nil {
 		transport.Proxy = nil
-		// The address is from the data directory and on this machine: whoever could
+		// The address is from the data directory and on this machine: any process that could
 		// listen there instead could read the secret as well. The certificate may be
 		// for other names than localhost.
 		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
@@ -139,7 +139,7 @@ type Request struct {
 	Query  url.Values
 	Body   any    // as JSON; nil: none
 	Accept string // empty: application/json
-	// Subtask stands on what the request changes; Actor too, instead of the
+	// Subtask is on what the request changes; Actor too, instead of the
 	// client's own.
 	Subtask, Actor string
 }
@@ -235,7 +235,7 @@ func unreached(host string, err error) error {
 	return fmt.Errorf("the server at %s cannot be reached: %w", host, err)
 }
 
-// maxError bounds what is read of an error's body: a revert's conflicts stand
+// maxError bounds what is read of an error's body: a revert's conflicts are
 // in it.
 const maxError = 64 << 20
 

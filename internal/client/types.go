@@ -124,7 +124,7 @@ func (f *SummaryFile) UnmarshalJSON(raw []byte) error {
 }
 
 // Reverted is what a revert did, or would do. In an error's body only the
-// conflicts stand.
+// conflicts are.
 type Reverted struct {
 	Commit    *string        `json:"commit"`
 	Entries   int            `json:"entries_reverted"`

@@ -1,4 +1,4 @@
-// Package clock measures elapsed time where somebody may set the wall clock:
+// Package clock measures elapsed time where another process may set the wall clock:
 // wall time is shown and stored, and never used for order or for elapsed time.
 package clock
 

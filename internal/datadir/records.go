@@ -17,8 +17,8 @@ import (
 	"umbra/internal/workspaces"
 )
 
-// KnownFolders reads the workspaces' folders from the records, which nobody
-// holds; a finding where that cannot be.
+// KnownFolders reads the workspaces' folders from the records, while no process
+// has them open; a finding where that cannot be.
 func KnownFolders(dataDir string) ([]string, *doctor.Finding) {
 	path := dataDir + "/state.db"
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {

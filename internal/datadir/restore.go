@@ -115,7 +115,7 @@ func makeFolder(dir string) (unmake func(), err error) {
 	}
 	unmake = func() {
 		for _, at := range missing {
-			_ = os.Remove(at) // it stays where somebody has put something there
+			_ = os.Remove(at) // it stays if another process has put something there
 		}
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -18,7 +18,7 @@ const (
 	quietFor   = 10 * time.Second
 )
 
-// LookEvery is how often such a file needs to be looked at.
+// LookEvery is how often such a file needs to be checked.
 const LookEvery = time.Second
 
 // Action is what to do with a file now.

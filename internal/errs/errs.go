@@ -4,7 +4,7 @@
 // matches on texts. Detail is a sentence that a client may read: it names no
 // host path and no Go error. Err is the cause, for logs only.
 //
-// The package imports nothing of ours.
+// The package imports none of our packages.
 package errs
 
 import (
@@ -34,7 +34,7 @@ const (
 	NoSpace                   // 507
 	Unavailable               // out of descriptors, I/O error, stopping: 503
 	Gone                      // dropped or rewritten history: 410
-	Canceled                  // the caller went away
+	Canceled                  // the caller left
 )
 
 var kindNames = [...]string{"internal", "invalid", "bad_path", "not_found", "conflict", "precondition_failed",

@@ -524,7 +524,7 @@ func (n *planner) renames(removed *[]outcome, written []outcome) map[string]outc
 		}
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 			if v, ok := n.touched[dir]; ok && v.Mode == 0 {
-				return false // a file is in its way until the operations are done
+				return false // a file is in the way until the operations are done
 			}
 		}
 		out[name] = o

@@ -3,7 +3,7 @@
 //
 // The low 20 bits of the time of modification, in nanoseconds, are a function of
 // the bits above them, of the file's inode and of the ID of the blob that it was to
-// hold. Whoever writes to the file, truncates or replaces it breaks that, but for a
+// hold. A process that writes to the file, truncates or replaces it breaks that, but for a
 // write of which only the bytes reach the disk (fdatasync). A stamp alone therefore
 // proves nothing: what bears it is taken for torn only if it also consists of the
 // blob's blocks and zeros.

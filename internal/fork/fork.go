@@ -472,7 +472,7 @@ func (s *Service) checkMerged(ctx context.Context, rec workspaces.Record) error 
 		}
 	}
 	into, err := s.o.Workspaces.Get(ctx, rec.Fork.Of)
-	if errs.Is(err, errs.NotFound) { // it was deleted: nobody has them
+	if errs.Is(err, errs.NotFound) { // it was deleted: they have no owner
 		if same, err := unchanged(ctx, w.Store(), rec.Fork); err != nil || same {
 			return err
 		}

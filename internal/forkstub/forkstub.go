@@ -111,7 +111,7 @@ func Sweep(dir vfs.FS, forks []Fork) error {
 			}
 			f := Fork{ID: e.Name, Parent: path.Dir(path.Dir(target)), At: path.Base(target)}
 			if f.shared() != target {
-				continue // not one of ours
+				continue // not a stub
 			}
 			if err := drop(f); err != nil {
 				return err

@@ -30,7 +30,7 @@ func Command(ctx context.Context, gitDir string, args ...string) (*exec.Cmd, err
 		return nil, ErrMissing
 	}
 	// The command line is protected configuration: it may say that the
-	// repository is ours, whoever owns the files.
+	// repository is ours, no matter who owns the files.
 	base := []string{"-c", "safe.directory=*", "-c", "core.attributesFile=" + os.DevNull, "-c", "core.hooksPath=" + os.DevNull,
 		"-c", "diff.external=", "-c", "core.fsmonitor=false", "-c", "protocol.allow=never"}
 	cmd := exec.CommandContext(ctx, path, append(base, args...)...)

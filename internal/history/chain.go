@@ -25,7 +25,7 @@ func (s State) Same(o State) bool { return s.Mode == o.Mode && s.ID == o.ID }
 type Run struct {
 	Before, After State
 	Entries       []*Entry // oldest first
-	Renamed       bool     // by somebody else, afterwards
+	Renamed       bool     // by others, afterwards
 }
 
 // Move is a file's rename in one commit.
@@ -40,7 +40,7 @@ type Chain struct {
 	// Now is where the file is by others' renames after the last run; without
 	// any, Last().Path.
 	Now string
-	// Replaced: by another one of the given entries' files, which somebody else
+	// Replaced: by another one of the given entries' files, which another writer
 	// gave its name.
 	Replaced bool
 }
@@ -49,7 +49,7 @@ type Chain struct {
 func (c *Chain) First() State { return c.Runs[0].Before }
 func (c *Chain) Last() State  { return c.Runs[len(c.Runs)-1].After }
 
-// Mixed reports whether somebody else's changes lie between the chain's own.
+// Mixed reports whether others' changes lie between the chain's own.
 func (c *Chain) Mixed() bool { return len(c.Runs) > 1 }
 
 // After gives where the file was after one of the runs, by others' renames too.
@@ -107,7 +107,7 @@ func ChainsAmong(entries []*Entry, moves []Move) (chains []*Chain, folders []*En
 }
 
 // Chains is ChainsAmong for some of the task's entries, oldest first. Work that
-// was undone and brought back stands among them where it was done first. What
+// was undone and brought back is among them where it was done first. What
 // the task did meanwhile was done to other files, though they had its paths:
 // which these were is told by all that the task did.
 func (t *Task) Chains(entries []*Entry, moves []Move) (chains []*Chain, folders []*Entry) {
@@ -240,7 +240,7 @@ func (t *threader) follow(entries []*Entry, moves []Move, after map[string]*Chai
 	}
 }
 
-// broughtBack gives the deleted file that an entry makes anew by undoing its
+// broughtBack gives the deleted file that an entry makes again by undoing its
 // deletion, also if another one has its place meanwhile, and under the name of
 // before if the renames that led to it are undone with it.
 func (t *threader) broughtBack(e *Entry, after map[string]*Chain) *Chain {

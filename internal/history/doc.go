@@ -12,6 +12,6 @@
 //     first one undid. What was undone twice has to be brought back twice.
 //   - A chain is one file as the task knew it, under all the names that the
 //     task gave it. A run is a stretch of a chain in which every entry found
-//     what the one before had left: nobody else's change lies within. A chain
+//     what the one before had left: no other change lies within. A chain
 //     of more than one run is mixed.
 package history

@@ -22,11 +22,11 @@ import (
 //
 // The file: magic; the number where the history begins, how many commits are
 // covered, up to which of them lines were counted, and the last one's id; the entries; the undone entries that commits
-// name beside; the counts. Numbers are varints. A text stands once, later its
+// name beside; the counts. Numbers are varints. A text is once, later its
 // number.
 const (
 	keptMagic = "UHIS\x04"
-	// keptFrom is how many commits must have been read anew for them to be
+	// keptFrom is how many commits must have been read again for them to be
 	// kept.
 	keptFrom = 256
 )
@@ -61,7 +61,7 @@ func (c *Cache) Keep(ctx context.Context, w *workspace.Workspace, quiet bool) {
 			continue
 		}
 		if s == nil {
-			s = &cached{} // nobody asked for it: it need not stay
+			s = &cached{} // not requested: it need not stay
 		}
 		s.mu.Lock()
 		if _, err := s.read(ctx, w, t.ID); err == nil && quiet {
@@ -76,11 +76,11 @@ func (c *Cache) Keep(ctx context.Context, w *workspace.Workspace, quiet bool) {
 	}
 }
 
-// covered tells how many of a task's commits were read, and up to which of them
+// covered reports how many of a task's commits were read, and up to which of them
 // lines were counted.
 type covered struct{ recs, counted int }
 
-// keptUpTo tells what is kept of a task.
+// keptUpTo reports what is kept of a task.
 func keptUpTo(w *workspace.Workspace, task string) covered {
 	data, err := w.ReadCache(keptName(task))
 	if err != nil || !bytes.HasPrefix(data, []byte(keptMagic)) {

@@ -19,7 +19,7 @@ type Entry struct {
 	// Undone: an entry in effect takes it back.
 	Undone bool
 	// TakenBack: it never came to anything. The disk refused it and it was
-	// rolled back, or a person's save came first and it was made once more.
+	// rolled back, or a user's save came first and it was made once more.
 	TakenBack bool
 	// Elsewhere: an entry of another task, or of none, undid it.
 	Elsewhere bool
@@ -89,7 +89,7 @@ func (t *Task) Work() []*Entry {
 	return inOrder(out)
 }
 
-// inOrder sorts entries by when their changes were made: shared ones stand after
+// inOrder sorts entries by when their changes were made: shared ones are after
 // the others, and those that became the task's later after later ones.
 func inOrder(list []*Entry) []*Entry {
 	if slices.ContainsFunc(list, func(e *Entry) bool { return e.Shared() || e.ClaimsSeq != 0 }) {
@@ -129,7 +129,7 @@ func (t *Task) Find(id uint64) *Entry {
 const maxCached = 32
 
 // Cache keeps tasks read, so that only what came since is read again. All of
-// it can be read anew from history at any time. Safe for concurrent use.
+// it can be read again from history at any time. Safe for concurrent use.
 type Cache struct {
 	mu    sync.Mutex
 	tasks map[key]*cached
@@ -298,7 +298,7 @@ func (s *cached) forget() {
 	s.shared = shared{}
 }
 
-// place gives where the entry with an id stands, -1 where there is none: ids
+// place gives where the entry with an id is, -1 where there is none: ids
 // count without gaps, from the first that the history has.
 func (s *cached) place(id uint64) int {
 	if len(s.raw) == 0 || id < s.raw[0].ID {

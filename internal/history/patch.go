@@ -34,7 +34,7 @@ func (p Pair) Patch(ctx context.Context, st *gitstore.Store, max int64, opts dif
 }
 
 // Patch formats the difference of the two versions that Sides gives, as
-// Pair.Patch does. That of a mixed file is made anew each time.
+// Pair.Patch does. That of a mixed file is made again each time.
 func (f *File) Patch(ctx context.Context, st *gitstore.Store, max int64, opts diff.Options) (diff.Patch, error) {
 	if !f.Mixed {
 		return Pair{f.Before, f.After}.Patch(ctx, st, max, opts)

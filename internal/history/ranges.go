@@ -15,8 +15,8 @@ import (
 // Pair is one file in two states of the workspace.
 type Pair struct{ Old, New State }
 
-// Between gives the files that the task touched, as they stand in two commits,
-// whoever changed them in between: threaded through the names that the task
+// Between gives the files that the task touched, as they are in two commits,
+// no matter who changed them in between: threaded through the names that the task
 // gave them on the way. path, if not empty, chooses one file by any of its
 // names; ok is false where the task never touched it.
 func (c *Cache) Between(ctx context.Context, w *workspace.Workspace, id string, from, to object.ID, path string) (pairs []Pair, ok bool, err error) {

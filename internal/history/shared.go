@@ -10,8 +10,8 @@ import (
 	"umbra/internal/workspace"
 )
 
-// shared gathers the changes that a task and others may have made, as far as
-// nobody has claimed them since.
+// shared gathers the changes that a task and others may have made, if they
+// were not claimed since.
 type shared struct {
 	seen     int    // commits read
 	rewrites uint64 // of the history, when they were
@@ -70,7 +70,7 @@ func (s *shared) add(c *gitstore.Commit, of []workspace.ChangeEntry, task string
 	}
 }
 
-// entries gives those that nobody has claimed.
+// entries returns the unclaimed ones.
 func (s *shared) entries() []Entry {
 	out := make([]Entry, 0, len(s.list))
 	for _, e := range s.list {

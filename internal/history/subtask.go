@@ -9,7 +9,7 @@ import (
 )
 
 // SubtaskSummary gives what the work of one subtask comes to, alone: what the
-// task's other work did to the same files counts as somebody else's. NotFound
+// task's other work did to the same files counts as other work. NotFound
 // "subtask_not_found" if the task has no change of it.
 func (c *Cache) SubtaskSummary(ctx context.Context, w *workspace.Workspace, id, subtask string) (*Summary, error) {
 	t, err := c.Task(ctx, w, id)

@@ -103,7 +103,7 @@ func summarize(ctx context.Context, st *gitstore.Store, chains []*Chain, counts 
 		return nil, err
 	}
 	slices.SortStableFunc(sum.Files, func(a, b File) int {
-		// What went stands before what took its place: git apply wants it so.
+		// Removals come before what took their place: git apply needs this order.
 		gone := func(f File) int {
 			if f.Status == Deleted {
 				return 0
@@ -189,7 +189,7 @@ func (f *File) count(ctx context.Context, st *gitstore.Store) error {
 
 // Sides gives the two versions whose difference is the task's alone: for a
 // mixed file others' changes are taken out by three-way merge; where that does
-// not come out clean, the plain range stands. Above max bytes: errs.TooLarge.
+// not come out clean, the plain range is used. Above max bytes: errs.TooLarge.
 func (f *File) Sides(ctx context.Context, st *gitstore.Store, max int64) (old, now diff.File, err error) {
 	if old, err = side(ctx, st, f.Before, max); err != nil {
 		return old, now, err

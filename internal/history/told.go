@@ -50,7 +50,7 @@ func asOf(st *gitstore.Store) moment {
 	return moment{st.Tip().Commit, st.Boundary().Seq, st.Rewrites()}
 }
 
-// header stands before a kept answer.
+// header precedes a kept answer.
 func (m moment) header() []byte {
 	return binary.BigEndian.AppendUint64(append([]byte(toldMagic), m.tip[:]...), m.from)
 }

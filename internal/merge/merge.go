@@ -84,7 +84,7 @@ type Conflict struct {
 // File is a path that a merge changes, and how.
 type File struct{ Path, Action string } // "created", "modified", "deleted"
 
-// Result tells what a merge did, or would do.
+// Result reports what a merge did, or would do.
 type Result struct {
 	Commits   []object.ID // that were made
 	Merged    int         // commits of the source that are now in the target
@@ -471,7 +471,7 @@ func (m *merger) touched() []wspath.Path {
 	return out
 }
 
-// result tells what the plan does.
+// result reports what the plan does.
 func (m *merger) result() *Result {
 	res := &Result{Commits: []object.ID{}, Conflicts: m.conflicts, Files: []File{}, Skipped: []string{}}
 	h := sha256.New()

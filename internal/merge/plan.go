@@ -138,7 +138,7 @@ func (m *merger) whole(i int, c change) (last bool, all change) {
 
 func sortedKeys(m map[string]Conflict) []string { return slices.Sorted(maps.Keys(m)) }
 
-// at gives what is planned for a path of the target, or stands there.
+// at gives what is planned for a path of the target, or is there.
 func (m *merger) at(path string) (cell, error) {
 	if c, ok := m.over[path]; ok {
 		return c, nil
@@ -232,7 +232,7 @@ func (m *merger) judge(c change) (o *outcome, reason string, err error) {
 	return &out, "", nil
 }
 
-// blocked tells why nothing can be put at a path: a file where a directory of it
+// blocked reports why nothing can be put at a path: a file where a directory of it
 // would be, or a directory in its place.
 func (m *merger) blocked(path string, want version) (string, error) {
 	if want.Mode == 0 {

@@ -1,4 +1,4 @@
-// Package mounts tells where else a directory can be reached, by the system's
+// Package mounts reports where else a directory can be reached, by the system's
 // mount table (proc_pid_mountinfo(5)): a bind mount shows one directory under
 // several paths, and comparing paths does not see it.
 package mounts

@@ -1,4 +1,4 @@
-// Package need is for tests that stand on something the machine may lack: they
+// Package need is for tests that are on something the machine may lack: they
 // are left out there, but never where CI=true says that everything must run.
 //
 // It is imported by tests alone.

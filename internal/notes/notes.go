@@ -15,7 +15,7 @@ import "time"
 // Writer is a recorded change that wrote lines.
 type Writer struct {
 	Commit  string // id of the recorded commit
-	Task    string // empty: it belongs to none, and whoever wrote its lines is not known
+	Task    string // empty: it belongs to none, and who wrote its lines is not known
 	Agent   string // from the task's metadata; empty if it has none
 	Session string // the agent's own session id; empty if it has none
 	Actor   string

@@ -36,10 +36,10 @@ func Show(what string, stderr io.Writer) Bar {
 	}
 }
 
-// Counter tells how many there are so far, where nobody knows how many there
+// Counter reports how many there are so far, where it is unknown how many there
 // will be.
 type Counter struct {
-	Tell func(n int64) // nil where nobody looks
+	Tell func(n int64) // may be nil
 	Done func()        // takes it away
 }
 

@@ -1,5 +1,5 @@
 // Package project asks the git repository that a directory lies in what its
-// commits hold. It runs git with nobody's settings, changes nothing, and gives up
+// commits hold. It runs git without any user's settings, changes nothing, and gives up
 // after two seconds: what git does not say is not known.
 package project
 

@@ -32,7 +32,7 @@ func Forks(o *term.Output, list []Fork) {
 	o.Table(rows)
 }
 
-// maxGoal is how much of a goal stands in a table.
+// maxGoal is how much of a goal is in a table.
 const maxGoal = 72
 
 // Tasks prints tasks as a table.

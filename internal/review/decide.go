@@ -34,7 +34,7 @@ type Decision struct {
 	held  map[string]bool // hunks that the rest does not include
 }
 
-// Decided tells what a decision did, or would do.
+// Decided reports what a decision did, or would do.
 type Decided struct {
 	Commit   object.ID // zero: nothing was to be done, or a dry run
 	Accepted []string
@@ -333,7 +333,7 @@ func (f *file) without(changes []diff.Change) []byte {
 	out := make([]byte, 0, len(f.now))
 	at := 0
 	put := func(b []byte) {
-		// A last line without a line feed may have come to stand elsewhere.
+		// A last line without a line feed may have come to be elsewhere.
 		if len(out) > 0 && len(b) > 0 && out[len(out)-1] != '\n' {
 			out = append(out, '\n')
 		}
@@ -373,7 +373,7 @@ func Rejections(ctx context.Context, w *workspace.Workspace, task string, after 
 	return out, err
 }
 
-// RejectedOf gives the hunks that were rejected of a task and that nobody has brought
+// RejectedOf gives the hunks that were rejected of a task and not brought
 // back since, the oldest first.
 func RejectedOf(ctx context.Context, w *workspace.Workspace, task string) ([]Hunk, error) {
 	back, err := broughtBack(ctx, w)

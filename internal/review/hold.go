@@ -43,7 +43,7 @@ type HolderOptions struct {
 	Max   time.Duration // MaxHold
 }
 
-// Holder carries decisions out. Rejections of a task that wants it so wait until no
+// Holder carries decisions out. Rejections of a task that asks for it wait until no
 // call of the task is open: an agent that edits the same file would be confused. What
 // waits is in the state database, so that it survives a restart. Its methods may be
 // called from any goroutine.

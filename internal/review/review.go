@@ -339,7 +339,7 @@ func (h *Hunk) own(entries []*history.Entry) {
 	slices.Sort(h.Entries)
 }
 
-// context is how many lines stand around a change, and twice that between two of
+// context is how many lines are around a change, and twice that between two of
 // one hunk, as in git diff -U3.
 const contextLines = 3
 
@@ -370,7 +370,7 @@ type piece struct {
 	by []*history.Entry
 }
 
-// group makes one hunk of changes that stand close together, or several where they
+// group makes one hunk of changes that are close together, or several where they
 // are of different subtasks.
 func (c *cutter) group(f *file, o *owners, changes []diff.Change) {
 	var pieces []piece

@@ -40,7 +40,7 @@ func New(dir string, bytes int64) *Floor {
 	return &Floor{dir: dir, floor: bytes, now: time.Now, ask: statfs}
 }
 
-// Take tells whether so many bytes may be written. Where the system does not
+// Take reports whether so many bytes may be written. Where the system does not
 // tell how much is free, they may.
 //
 // errs.NoSpace insufficient_storage.
@@ -70,5 +70,5 @@ func (f *Floor) Take(bytes int64) error {
 	return nil
 }
 
-// Check tells whether there is room at all.
+// Check reports whether there is room at all.
 func (f *Floor) Check() error { return f.Take(0) }

@@ -13,13 +13,13 @@ import (
 )
 
 // What an exchange brings out goes aside: into a folder of the server's own,
-// where it waits to be looked at and removed. Nobody watches that folder, so a
+// where it waits to be checked and removed. Nobody watches that folder, so a
 // write is told to watchers, ours and others', by the target's name alone, and
 // several writers in one folder do not wait for each other's temporary names.
 //
 // It is a place for moments. What is not removed at once, since it is not what
-// was expected or somebody still writes to it, is brought beside its target
-// (Home), where all else that is displaced stands.
+// was expected or another process still writes to it, is brought beside its target
+// (Home), where all else that is displaced is.
 
 // TakesAside reports whether a folder aside would be of use: where content is
 // prepared in staging, and can be exchanged from another folder.
@@ -29,7 +29,7 @@ func (r *Root) TakesAside() bool {
 }
 
 // SetAside gives a folder for what exchanges bring out, if TakesAside; what is
-// displaced stands beside its target without. To be called before anything else;
+// displaced is beside its target without. To be called before anything else;
 // Root closes nothing. A folder on another file system than staging is of no use.
 func (r *Root) SetAside(f vfs.FS) {
 	if f == nil {
@@ -55,7 +55,7 @@ func (s *Staged) swapAside(target wspath.Path) (*Displaced, error) {
 		return nil, nil
 	}
 	// A rename between two folders holds a lock of the whole file system and that of
-	// aside, also while it waits for the disk: whoever comes meanwhile goes the other
+	// aside, also while it waits for the disk: exchanges meanwhile go the other
 	// way, which holds the target's folder alone.
 	if !r.crossing.TryLock() {
 		return nil, nil
@@ -85,7 +85,7 @@ func (s *Staged) swapAside(target wspath.Path) (*Displaced, error) {
 	return d, err
 }
 
-// exchangeAside swaps what stands under a name aside with a target.
+// exchangeAside swaps what is under a name aside with a target.
 func (r *Root) exchangeAside(temp string, target wspath.Path) (*Displaced, error) {
 	c := r.fs.(vfs.Crosser)
 	if err := c.ExchangeWith(string(target), r.aside, temp); err != nil {
@@ -95,7 +95,7 @@ func (r *Root) exchangeAside(temp string, target wspath.Path) (*Displaced, error
 	return d, r.Look(d)
 }
 
-// moveFromAside gives what stands aside a name in the workspace, which must be
+// moveFromAside gives what is aside a name in the workspace, which must be
 // free.
 func (r *Root) moveFromAside(temp, name string) error {
 	return r.fs.(vfs.Crosser).MoveFrom(r.aside, temp, name)
@@ -110,9 +110,9 @@ func (s *Staged) come(name string) error {
 	return err
 }
 
-// Home brings what stands aside into the folder of the path that it came from,
+// Home brings what is aside into the folder of the path that it came from,
 // or the nearest one above that is there, under a name that tells a start where
-// it stood. What stands there already stays.
+// it was. An existing file stays.
 func (r *Root) Home(d *Displaced, from wspath.Path) error {
 	if d == nil || !d.aside {
 		return nil
@@ -131,7 +131,7 @@ func (r *Root) homeIn(d *Displaced, in wspath.Path, by uint64, base string) erro
 	for try := range 1 + 2*takenTries {
 		digits := by
 		switch {
-		case try > takenTries: // many wait that somebody writes to: only its bytes tell of it then
+		case try > takenTries: // many wait that another process writes to: only its bytes show it then
 			digits = rand.Uint64() &^ (1 << 32) // never IsMaking
 		case try > 0:
 			digits = takenDigits(base, try-1)

@@ -10,7 +10,7 @@ import (
 	"umbra/internal/wspath"
 )
 
-// Displaced is what stood at a path and now stands under a temporary name.
+// Displaced is what was at a path and now is under a temporary name.
 type Displaced struct {
 	Temp string   // where it is now
 	Info vfs.Info // as it came out; its ctime is that of the exchange
@@ -19,10 +19,10 @@ type Displaced struct {
 	noted bool // it waits, and a note names its path
 }
 
-// IsAside reports whether it stands in the folder aside, where nobody sees it.
+// IsAside reports whether it is in the directory aside, where it is not visible.
 func (d *Displaced) IsAside() bool { return d.aside }
 
-// Follow tells that a folder was renamed: what was displaced in it is elsewhere
+// Follow notes that a folder was renamed: what was displaced in it is elsewhere
 // now.
 func (d *Displaced) Follow(from, to wspath.Path) {
 	if d.aside {
@@ -35,7 +35,7 @@ func (d *Displaced) Follow(from, to wspath.Path) {
 
 // exchange swaps the file under a temporary name with a target. ino is the
 // inode of the former. Where something was displaced it is given, also beside an
-// error: then it could not be looked at.
+// error: then it could not be checked.
 func (r *Root) exchange(temp string, target wspath.Path, ino uint64) (*Displaced, error) {
 	if !r.noExchange.Load() {
 		err := r.fs.Exchange(temp, string(target))
@@ -47,8 +47,8 @@ func (r *Root) exchange(temp string, target wspath.Path, ino uint64) (*Displaced
 		}
 		r.noExchange.Store(true)
 	}
-	// Hard-link what stands there aside, then rename over it. The name that
-	// tells of the displacement is the one that holds the prepared file now.
+	// Hard-link what is there aside, then rename over it. The name that
+	// records the displacement is the one that holds the prepared file now.
 	making := tempIn(target, makingDigits())
 	if err := r.fs.RenameNoReplace(temp, making); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (r *Root) Look(d *Displaced) error {
 // Open opens what was displaced for reading, as FS.Open does.
 func (r *Root) Open(d *Displaced) (vfs.File, error) { return r.at(d.aside).Open(d.Temp) }
 
-// SwapLink puts a symbolic link in place of what stands at the target.
+// SwapLink puts a symbolic link in place of what is at the target.
 func (r *Root) SwapLink(target wspath.Path, to string) (*Displaced, error) {
 	making := tempIn(target, makingDigits())
 	if err := r.fs.Symlink(to, making); err != nil {
@@ -101,7 +101,7 @@ func (r *Root) SwapLink(target wspath.Path, to string) (*Displaced, error) {
 	return nil, err
 }
 
-// Take renames what stands at a path (a file, link or whole folder) away. As
+// Take renames what is at a path (a file, link or whole folder) away. As
 // with an exchange, what was taken is given beside an error.
 func (r *Root) Take(target wspath.Path) (*Displaced, error) {
 	for try := range takenTries {
@@ -153,7 +153,7 @@ func (r *Root) MoveUp(d *Displaced) error {
 }
 
 // PutBack gives what was taken its name again; fs.ErrExist if something else
-// stands there by now.
+// is there by now.
 func (r *Root) PutBack(d *Displaced, target wspath.Path) error {
 	was := *d
 	var err error
@@ -169,7 +169,7 @@ func (r *Root) PutBack(d *Displaced, target wspath.Path) error {
 	return err
 }
 
-// SwapBack exchanges what was displaced with what stands at the target now, and
+// SwapBack exchanges what was displaced with what is at the target now, and
 // gives that.
 func (r *Root) SwapBack(d *Displaced, target wspath.Path) (*Displaced, error) {
 	was := *d

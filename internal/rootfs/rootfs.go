@@ -1,8 +1,8 @@
 // Package rootfs puts new bytes onto a workspace's disk so that nothing is ever
 // overwritten unseen: content is prepared without a name, exchanged with what
-// stands at the target, and what came out is handed to the caller to look at.
+// is at the target, and the displaced file is returned to the caller.
 //
-// It knows nothing of history; the caller decides what came out is worth. It
+// It knows nothing of history; the caller decides about the displaced file. It
 // imports internal/{vfs,wspath}.
 //
 // # Temporary names
@@ -16,8 +16,8 @@
 //   - 0xffffffff and a random half, for the instant in which a file is made and
 //     its inode not yet known. Such a file holds nothing of anybody's.
 //
-// A file that was made in Staging has another name first, in a folder that nobody
-// watches: see SetAside.
+// A file that was made in Staging has another name first, in a directory that is not
+// watched: see SetAside.
 package rootfs
 
 import (

@@ -181,7 +181,7 @@ func (s *Staged) Discard() (left *Displaced) {
 	return left
 }
 
-// Info looks at the file as it is now.
+// Info checks the file as it is now.
 func (s *Staged) Info() (vfs.Info, error) {
 	if s.file != nil {
 		return s.file.Stat()
@@ -193,7 +193,7 @@ func (s *Staged) Info() (vfs.Info, error) {
 }
 
 // Place gives the content its name, which must be free: fs.ErrExist if
-// something stands there. The bits are set before.
+// something is there. The bits are set before.
 func (s *Staged) Place(target wspath.Path, perm fs.FileMode) error {
 	closeAgain, err := s.open()
 	if err != nil {
@@ -220,9 +220,9 @@ func (s *Staged) Place(target wspath.Path, perm fs.FileMode) error {
 	return err
 }
 
-// Swap puts the content in place of what stands at the target, with the
+// Swap puts the content in place of what is at the target, with the
 // permission bits perm, and gives what came out, also beside an error if it
-// could not be looked at. fs.ErrNotExist if nothing stands there any more.
+// could not be checked. fs.ErrNotExist if nothing is there any more.
 func (s *Staged) Swap(target wspath.Path, perm fs.FileMode) (*Displaced, error) {
 	closeAgain, err := s.open()
 	if err != nil {
@@ -314,7 +314,7 @@ type Attributes interface {
 	CopyAttributes(from vfs.File)
 }
 
-// TakeAttributes copies owner, ACL and extended attributes of what stands at a
+// TakeAttributes copies owner, ACL and extended attributes of what is at a
 // path, as far as the server may set them.
 func (s *Staged) TakeAttributes(from wspath.Path) {
 	closeAgain, err := s.open()
@@ -358,7 +358,7 @@ func (s *Staged) Is(info vfs.Info) bool {
 // Placed reports whether the content has its name in the workspace.
 func (s *Staged) Placed() bool { return s.placed }
 
-// Follow tells that a folder was renamed: a temporary name in it is another one
+// Follow notes that a folder was renamed: a temporary name in it is another one
 // now.
 func (s *Staged) Follow(from, to wspath.Path) {
 	if s == nil || s.name == "" || s.aside {
@@ -369,7 +369,7 @@ func (s *Staged) Follow(from, to wspath.Path) {
 	}
 }
 
-// Leave removes the temporary name if it stands in a folder that is to go. The
+// Leave removes the temporary name if it is in a folder that is to go. The
 // bytes are still there, for Copy.
 func (s *Staged) Leave(dir wspath.Path) {
 	if s == nil || s.name == "" || s.aside || wspath.Path(s.name).Dir() != dir {
@@ -386,7 +386,7 @@ func (s *Staged) Leave(dir wspath.Path) {
 }
 
 // Lost reports whether the temporary name leads nowhere any more, because the
-// folder that it is in went away: the bytes are still there, for Copy.
+// folder that it is in is gone: the bytes are still there, for Copy.
 func (s *Staged) Lost() bool {
 	if s.nameless {
 		return true

@@ -13,7 +13,7 @@ import (
 
 // Staging is a folder of the server's own in which new content is prepared, for
 // all workspaces on its file system. Beside the target's own folder it has two
-// merits: nobody watches it, so that preparing wakes up no watcher, ours or
+// merits: it is not watched, so that preparing wakes up no watcher, ours or
 // another's; and it can be anywhere on the disk. ext4 without a journal passes
 // over every inode that was deleted in the last minutes, one by one, when it
 // looks for a free one in a folder's block group (find_inode_bit in
@@ -51,7 +51,7 @@ type spreader interface {
 	Spread(dir string) error
 }
 
-// plainer is what an FS offers that can tell whether a file made in a folder
+// plainer is what an FS offers that can report whether a file made in a folder
 // would be any different from one made elsewhere on that device.
 type plainer interface {
 	Plain(dir string) (dev uint64, plain bool, err error)

@@ -53,7 +53,7 @@ func (g Welcome) places() [][2]string {
 	return [][2]string{{"ui", base + "/"}, {"api", base + "/docs"}, {"mcp", base + "/mcp"}, {"git", base + "/git/"}}
 }
 
-// curl is a command that works as it stands: it starts a task on the folder, or
+// curl is a command that works as it is: it starts a task on the folder, or
 // lists what there is.
 func (g Welcome) curl() string {
 	words := []string{"curl -s"}

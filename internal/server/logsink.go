@@ -61,7 +61,7 @@ func (s *logSink) run(lost func(lines int)) {
 		dropped := s.dropped
 		s.dropped = 0
 		s.mu.Unlock()
-		_, _ = s.w.Write(batch) // there is nowhere to tell that the log fails
+		_, _ = s.w.Write(batch) // there is nowhere to report that the log fails
 		if dropped > 0 {
 			lost(dropped)
 		}

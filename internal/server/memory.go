@@ -20,13 +20,13 @@ const (
 	worthBytes = 8 << 20
 )
 
-// memoryUse is what the runtime tells of the heap, in bytes.
+// memoryUse is the size of the heap that the runtime reports, in bytes.
 type memoryUse struct {
 	allocated uint64 // since the start, freed or not
 	live      uint64 // as of the last collection
 }
 
-// heapUse looks at the runtime's counters, which stops nothing.
+// heapUse checks the runtime's counters, which stops nothing.
 func heapUse() memoryUse {
 	s := [...]metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
 	metrics.Read(s[:])

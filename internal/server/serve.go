@@ -43,7 +43,7 @@ type Options struct {
 	Folder  string        // to be opened as a workspace before the server is ready; empty: none
 	Idle    time.Duration // without a request after which it ends; 0: never
 	AnyPort bool          // where the address is taken, another port will do
-	Ready   func(Welcome) // is told instead of the person at standard error; nil: nobody
+	Ready   func(Welcome) // called with the addresses; if nil, they are printed to stderr
 }
 
 // Serve runs the server until a signal comes or ctx ends.
@@ -229,7 +229,7 @@ func warnOfVariables(log *slog.Logger, environ []string) {
 	}
 }
 
-// warnOfMode tells of a data directory that others may look into; one that the
+// warnOfMode warns of a data directory that others may read; one that the
 // server makes is 0700.
 func warnOfMode(log *slog.Logger, path string) {
 	if st, err := os.Stat(path); err == nil && st.Mode().Perm()&0o077 != 0 {

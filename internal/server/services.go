@@ -33,7 +33,7 @@ import (
 	"umbra/internal/workspaces"
 )
 
-// services are what the dialects stand on.
+// services are what the dialects build on.
 type services struct {
 	workspaces *workspaces.Manager
 	tasks      *task.Service

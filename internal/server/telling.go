@@ -80,7 +80,7 @@ func systemNumber(file string) int {
 	return n
 }
 
-// readiness tells whether the server can do its work: there is room, and the
+// readiness reports whether the server can do its work: there is room, and the
 // workspaces that tasks execute on can be written. It is asked by probes of any
 // number and from anywhere: what was found holds for a second.
 type readiness struct {

@@ -40,7 +40,7 @@ func (w folderWatcher) State(id string) (watching, trusted bool) {
 	return s.Watching, s.Trusted
 }
 
-// unwatched stands for a watcher where there is none: everything is scanned.
+// unwatched represents a watcher where there is none: everything is scanned.
 type unwatched struct{}
 
 func (unwatched) Add(context.Context, string, string, workspace.WatchSpace) error { return nil }

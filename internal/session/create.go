@@ -92,7 +92,7 @@ func (s *Service) withKey(hash string) (Session, bool) {
 }
 
 // withOwnTask makes the session with a task of its own. The record comes
-// first, so that no crash leaves a task that nobody ever completes.
+// first, so that no crash leaves a task that is never completed.
 func (s *Service) withOwnTask(ctx context.Context, o CreateOptions, r *Record) error {
 	if _, err := s.o.Workspaces.Look(o.Root, workspaces.OpenOptions{}, o.Allow); err != nil {
 		return err

@@ -1,12 +1,12 @@
 // Package session is what a session is: a client's handle on a workspace, with
-// a task that its changes belong to. Its records stand in the state database;
+// a task that its changes belong to. Its records are in the state database;
 // files and history are internal/workspace's and internal/task's.
 //
 // It imports internal/{errs,state,task,workspace}, and nothing of HTTP.
 //
 // Invariants:
 //   - A session that was answered survives a restart, and ends when it is
-//     deleted, when nobody used it for the idle time, or with its workspace.
+//     deleted, when it was not used for the idle time, or with its workspace.
 //   - A task that a session made for itself is completed when the session ends,
 //     also if the server was killed in between; one that was given is not
 //     touched.

@@ -18,7 +18,7 @@ func (s *Service) Delete(ctx context.Context, id, requestID string) error {
 	}
 	r := e.rec
 	s.mu.Unlock()
-	// What has begun is finished, also when the caller goes away.
+	// What has begun is finished, also when the caller leaves.
 	return s.end(context.WithoutCancel(ctx), r, requestID)
 }
 

@@ -19,7 +19,7 @@ type Options struct {
 	State      *state.DB
 	Tasks      *task.Service
 	Workspaces *workspaces.Manager
-	Idle       time.Duration // a session that nobody used for so long ends; 0: 2 h
+	Idle       time.Duration // a session that was not used for so long ends; 0: 2 h
 	Log        *slog.Logger
 	Now        func() time.Time
 }

@@ -196,7 +196,7 @@ func (tx *Tx) putAnswer(key [sha256.Size]byte, ans Answer) error {
 	return tx.Put(answersBucket, string(key[:]), ans)
 }
 
-// Forget drops the answers for which named holds, and tells how many. What they
+// Forget drops the answers for which named holds, and reports how many. What they
 // held may stay in free pages of the file until these are used again.
 func (a *Answers) Forget(named func(*Answer) bool) (n int, err error) {
 	if err := a.flush(); err != nil {

@@ -13,10 +13,10 @@ import (
 )
 
 // Format is the version of the data directory's layout that this program
-// writes. It stands as one line in <data-dir>/format.
+// writes. It is one line of <data-dir>/format.
 const Format = 4
 
-// RestoringDir stands in a folder while a backup is restored into it.
+// RestoringDir is in a folder while a backup is restored into it.
 const RestoringDir = ".umbra-restoring"
 
 const (
@@ -36,7 +36,7 @@ type HeldError struct {
 	Holder Holder
 }
 
-// Error names who holds the directory.
+// Error names the process that holds the directory.
 func (e *HeldError) Error() string {
 	who := "another process"
 	if e.Holder.PID > 0 {
@@ -75,7 +75,7 @@ type Dir struct {
 }
 
 // Acquire makes the directory where it is missing (mode 0700), takes its lock
-// and looks at its format; an older one is brought to this program's. Errors:
+// and checks its format; an older one is brought to this program's. Errors:
 // *HeldError, *FormatError, *RestoringError, or the system's.
 func Acquire(path string) (*Dir, error) {
 	path, err := filepath.Abs(path)
@@ -121,7 +121,7 @@ func readHolder(dir string) (h Holder, err error) {
 	return h, json.Unmarshal(bytes.TrimSpace(raw), &h)
 }
 
-// FindHolder tells which running process has a data directory; ok is false
+// FindHolder reports which running process has a data directory; ok is false
 // where none has.
 func FindHolder(dir string) (h Holder, ok bool, err error) {
 	f, err := os.Open(filepath.Join(dir, lockFile))

@@ -4,7 +4,7 @@
 // <data-dir>/state.db, or in another Backend. The data directory itself, its lock
 // and its format version are here too.
 //
-// The package imports nothing of ours.
+// The package imports none of our packages.
 //
 // Invariants: what Update returned nil for is durable. What a bucket holds is
 // JSON of one Go type, whose changes must be able to read the old text.
@@ -93,7 +93,7 @@ type Getter interface {
 	Get(bucket, key string) (value []byte, found bool, err error)
 }
 
-// Get reads one record into v and tells whether it is there.
+// Get reads one record into v and reports whether it is there.
 func (db *DB) Get(bucket, key string, v any) (found bool, err error) {
 	if g, ok := db.b.(Getter); ok {
 		raw, found, err := g.Get(bucket, key)
@@ -160,7 +160,7 @@ type Tx struct {
 	b BackendTx
 }
 
-// Get reads one record into v and tells whether it is there.
+// Get reads one record into v and reports whether it is there.
 func (tx *Tx) Get(bucket, key string, v any) (found bool, err error) {
 	raw, found, err := tx.b.Get(bucket, key)
 	if err != nil || !found {
@@ -222,7 +222,7 @@ func (tx *Tx) Prefixed(bucket, prefix, after string, fn func(key string, raw []b
 // in ForEach.
 func (tx *Tx) Descend(bucket, prefix, before string, fn func(key string, raw []byte) (more bool, err error)) error {
 	if before == "" {
-		before = prefix + "\xff\xff\xff\xff\xff\xff\xff\xff\xff" // above every key of ours with the prefix
+		before = prefix + "\xff\xff\xff\xff\xff\xff\xff\xff\xff" // above every key with the prefix
 	}
 	return tx.b.Descend(bucket, before, func(key string, raw []byte) (bool, error) {
 		if !strings.HasPrefix(key, prefix) {

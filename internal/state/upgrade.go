@@ -25,11 +25,11 @@ type step struct {
 // steps lead from the first format to Format, in order: steps[0] is from 1 to 2.
 //
 // 1 to 2: history may end before its first commit, and be rewritten; access
-// tokens may stand in state.db. A program that knows format 1 alone would take
+// state.db may have tokens. A program that knows format 1 alone would take
 // the first for damage and let everybody in who needs a token. The files are as
 // they were: only the version says so.
 //
-// 2 to 3: the ref logs of workspaces are of groups (version 2 of theirs), and the
+// 2 to 3: the ref logs of workspaces are of groups (version 2 of others), and the
 // tasks' index has buckets that lead to its records. A program that knows format 2
 // alone would take the first for damage and leave the second behind. Each is made
 // when it is next written or opened.
@@ -56,7 +56,7 @@ type upgrader struct {
 
 // run goes step by step. Each begins with a copy of what it changes, and ends
 // with the new version in the file format: cut off between the two, it begins
-// anew, and the first copy stands.
+// again, and the first copy is.
 func (u *upgrader) run(found int) error {
 	for v := found; v <= len(u.steps); v++ {
 		s := u.steps[v-1]

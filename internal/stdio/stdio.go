@@ -1,5 +1,5 @@
 // Package stdio carries MCP messages between a client's standard input and
-// output and a server's streamable HTTP endpoint. It looks at a message only as
+// output and a server's streamable HTTP endpoint. It checks a message only as
 // far as the HTTP side needs (method, id, name, revision); all else passes as it
 // came.
 //
@@ -35,7 +35,7 @@ type Options struct {
 	MaxMessage int
 }
 
-// sessionless is the first revision in which each request stands for itself.
+// sessionless is the first revision in which each request is complete by itself.
 const sessionless = "2026-07-28"
 
 // endPatience is how long calls that are under way when the client ends its
@@ -227,7 +227,7 @@ func (b *bridge) header(m *message) http.Header {
 	return h
 }
 
-// headerValue is a text as a header has it: as it is, or, where it cannot stand
+// headerValue is a text as a header has it: as it is, or, where it cannot be
 // in one, encoded (SEP-2243).
 func headerValue(s string) string {
 	if strings.ContainsFunc(s, unicode.IsControl) {

@@ -112,7 +112,7 @@ func (t *areaTx) put(op *AreaOp) (AreaResult, error) {
 		}
 		t.trash = append(t.trash, kept)
 		t.undo = append(t.undo, func() error {
-			// Where the new file did not come to stand there, both names are one
+			// Where the new file did not come to be there, both names are one
 			// file, and rename(2) leaves them both.
 			return errors.Join(f.fs.Rename(kept, name), ignoreMissing(f.fs.Remove(kept)))
 		})
@@ -255,7 +255,7 @@ func (t *areaTx) setAside(name string) error {
 	return nil
 }
 
-// match judges what an operation asks of what stands there, which may be a
+// match judges what an operation asks of what is there, which may be a
 // folder or a link, without a blob of its own.
 func (t *areaTx) match(op *AreaOp, info vfs.Info) error {
 	if op.Folder && !info.IsDir() {
@@ -310,7 +310,7 @@ func (t *areaTx) mkdirs(name string) error {
 func (t *areaTx) touch(name string) { t.dirs[path.Dir(name)] = true }
 
 // checkShape refuses a new name that would make a folder a repository in
-// git's eyes: a person's git would run what its config names.
+// git's eyes: a user's git would run what its config names.
 func (f *Folders) checkShape(name string) *errs.Error {
 	for {
 		dir := path.Dir(name)

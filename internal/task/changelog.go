@@ -12,11 +12,11 @@ import (
 	"umbra/internal/wspath"
 )
 
-// Filter says which changelog entries are wanted; the zero value wants all.
+// Filter says which changelog entries are wanted; the zero value selects all.
 type Filter struct {
 	Subtask string
-	// Path wants entries of this path, by its old or new name, and of all
-	// under it. Empty or the root wants all.
+	// Path selects entries of this path, by its old or new name, and of all
+	// under it. Empty or the root selects all.
 	Path wspath.Path
 	Task string // for a workspace's log
 	// Source selects the entries of commits of one source; empty: of all.

@@ -8,7 +8,7 @@
 //
 // Invariants:
 //   - Git is the only truth. The cache (task id to workspace, newest first)
-//     only saves opening every repository; Rebuild makes it anew from them.
+//     only saves opening every repository; Rebuild makes it again from them.
 //     It is written a moment after them; which of them may know more is marked
 //     before, so that a crash loses nothing (index_late.go).
 //   - A task id is used once: one that was deleted stays taken.

@@ -12,7 +12,7 @@ import (
 )
 
 // Dropped is what a task was when its refs went, with the part of history that
-// it stood in: nothing else tells of it any more.
+// it was in: nothing else names it any more.
 type Dropped struct {
 	Base     string       `json:"base"` // commits, which are no more there
 	Head     string       `json:"head"`
@@ -98,7 +98,7 @@ func (s *Service) noted(ctx context.Context, w *workspace.Workspace, t gitstore.
 	return s.viewOf(ctx, w, t)
 }
 
-// InHistory gives nil for a task that stands in what is left of the history, and
+// InHistory gives nil for a task that is in what is left of the history, and
 // errs.Gone "history_dropped" for one of which only the record is left.
 func (r *Ref) InHistory() error {
 	if r.Dropped {

@@ -32,7 +32,7 @@ const (
 // Areas gives both, in the order of their names.
 func Areas() []Area { return []Area{Artifacts, Scratch} }
 
-// SplitURI tells whether a path of a request names a file of an area
+// SplitURI reports whether a path of a request names a file of an area
 // ("scratch://x", "artifacts://x"), which one, and the path there, unparsed.
 func SplitURI(p string) (a Area, rest string, ok bool) {
 	for _, a := range Areas() {
@@ -131,7 +131,7 @@ func syncFolders(root vfs.FS, id string) error {
 	return nil
 }
 
-// sweep removes temporary files; all of them stand at the top.
+// sweep removes temporary files; all of them are at the top.
 func (f *Folders) sweep() error {
 	entries, err := f.fs.ReadDir(".")
 	if err != nil {
@@ -240,7 +240,7 @@ func describe(ctx context.Context, h vfs.File, p AreaPath) (AreaFile, error) {
 }
 
 // hashFile gives the blob id of a file's first size bytes. A file that is
-// shorter by then is hashed anew as what it is.
+// shorter by then is hashed again as what it is.
 func hashFile(ctx context.Context, r io.ReaderAt, size int64) (object.ID, int64, error) {
 	for range 8 {
 		if err := ctx.Err(); err != nil {

@@ -88,12 +88,12 @@ type AreaOp struct {
 	Kind      AreaOpKind
 	Path, To  AreaPath    // To: of a rename
 	Content   *Staged     // of a write
-	Mode      object.Mode // of a chmod; of a write, 0 keeps what stands there
-	Folder    bool        // of a delete or rename: a folder must stand at Path
+	Mode      object.Mode // of a chmod; of a write, 0 keeps what is there
+	Folder    bool        // of a delete or rename: a folder must be at Path
 	Recursive bool        // a delete takes a folder with everything in it
-	Overwrite bool        // a rename replaces what stands there
+	Overwrite bool        // a rename replaces what is there
 	// Match are the blob ids (hex) that the file may have, "*" for any; a
-	// write with NewOnly wants that nothing stands there.
+	// write with NewOnly requires that nothing is there.
 	Match   []string
 	NewOnly bool
 }

@@ -17,7 +17,7 @@ type AreaEntry struct {
 	Info vfs.Info // links are not followed
 }
 
-// Stat looks at a path of an area, following a link in it inside the task's
+// Stat checks a path of an area, following a link in it inside the task's
 // folders. NotFound "file_not_found".
 func (f *Folders) Stat(p AreaPath) (vfs.Info, error) {
 	name, err := f.resolve(p)

@@ -122,7 +122,7 @@ type BlobContent struct {
 	Size int64
 	open func() (io.ReadCloser, error)
 	cur  io.ReadCloser
-	at   int64 // where cur stands
+	at   int64 // where cur is
 	pos  int64 // where the next Read is to be
 }
 

@@ -28,12 +28,12 @@ type Record struct {
 	// of before wrote while the repository might know more, and a start settles
 	// it from there.
 	Pending bool `json:"pending,omitempty"`
-	// Parent is the task that this one stands for on a workspace of the
+	// Parent is the task that this one represents on a workspace of the
 	// server's own (For).
 	Parent string `json:"parent,omitempty"`
 	// KeyHash is the idempotency key of the request that made the task.
 	KeyHash string `json:"key_hash,omitempty"`
-	// Dropped is set once the history that the task stood in was, or is about
+	// Dropped is set once the history that the task was in was, or is about
 	// to be, dropped. While the repository has the task it means nothing. In
 	// memory there is only isDropped; index.dropped reads it.
 	Dropped *Dropped `json:"dropped,omitempty"`
@@ -147,7 +147,7 @@ func leave(sets map[string]map[string]struct{}, key, id string) {
 	}
 }
 
-// set puts a record into memory; mu is held, or nobody else is there yet.
+// set puts a record into memory; mu is held, or nothing else runs yet.
 func (x *index) set(r Record) {
 	e := &entry{Record: r.short()}
 	if old, ok := x.byID[r.ID]; ok {

@@ -12,7 +12,7 @@ import (
 // is the truth, is durable by itself: so the database only has to know of which
 // workspaces' tasks it may know less than their repositories. That is a mark,
 // set before the first change and taken away once all is written and nothing
-// happened for a while. A start reads the tasks of marked workspaces anew.
+// happened for a while. A start reads the tasks of marked workspaces again.
 
 // marks is the bucket of the marks, by workspace.
 const marks = "tasks_behind"
@@ -147,7 +147,7 @@ func (x *index) writeLate() {
 	}
 }
 
-// waiting tells whether a mark is there that may go some time; mu is held.
+// waiting reports whether a mark is there that may go some time; mu is held.
 func (x *index) waiting() bool {
 	for _, m := range x.late.marks {
 		if m.using == 0 {

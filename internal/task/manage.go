@@ -25,7 +25,7 @@ import (
 const (
 	extraDeleted = "Deleted"     // when the task was deleted
 	extraAuto    = "Made-By"     // the session or toolset that made the task for itself
-	extraParent  = "Parent-Task" // the task that a child task stands for on a workspace of the server's own
+	extraParent  = "Parent-Task" // the task that a child task represents on a workspace of the server's own
 )
 
 // extra gives a further trailer's value, "" if there is none.
@@ -348,8 +348,7 @@ func (p *Patch) validate() error {
 	return validMetadata(p.Metadata)
 }
 
-// Complete ends a task for what made it, unless somebody has, or it never came
-// to be.
+// Complete ends a task for what made it, unless it has ended, or was never created.
 func (s *Service) Complete(ctx context.Context, id, requestID string) error {
 	ref, err := s.Get(ctx, id, nil)
 	if errs.Is(err, errs.NotFound) {

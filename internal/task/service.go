@@ -133,7 +133,7 @@ func (s *Service) Close() {
 	}
 }
 
-// Rebuild makes the index anew from the repositories of all workspaces. A
+// Rebuild makes the index again from the repositories of all workspaces. A
 // workspace that cannot be opened is logged and left out.
 func (s *Service) Rebuild(ctx context.Context) error {
 	return s.o.Workspaces.Each(func(rec workspaces.Record) bool {
@@ -251,7 +251,7 @@ type Ref struct {
 	Dropped bool
 }
 
-// Sees tells whether the caller may know of a workspace with this root ("" for
+// Sees reports whether the caller may know of a workspace with this root ("" for
 // a virtual one). Nil lets all be seen.
 type Sees func(root string) bool
 
@@ -267,7 +267,7 @@ func (s *Service) Get(ctx context.Context, id string, sees Sees) (*Ref, error) {
 	return s.with(ctx, id, sees, s.o.Workspaces.Get)
 }
 
-// Read is Get for who asks for nothing but what tasks did: it does not wait
+// Read is Get for callers that need only what tasks did: it does not wait
 // until a workspace that is being opened is compared with its folder.
 func (s *Service) Read(ctx context.Context, id string, sees Sees) (*Ref, error) {
 	return s.with(ctx, id, sees, s.o.Workspaces.Read)

@@ -46,8 +46,8 @@ type madeFolders struct {
 // wait waits until they are durable too.
 func (n *madeFolders) wait() { n.making.Wait() }
 
-// beginFolders begins to make the folders of a task that nobody knows yet, beside
-// what else its making waits for. wait must be called.
+// beginFolders begins to create the directories of a task that is not known yet,
+// concurrently with what else its creation waits for. wait must be called.
 func (s *Service) beginFolders(id string) *madeFolders {
 	n := &madeFolders{made: make(chan error, 1)}
 	n.making.Go(func() {
@@ -85,8 +85,8 @@ func (s *Service) dropFolders(id string) error {
 	return errs.Wrap(s.o.FS.SyncDir("."), "")
 }
 
-// dropEmptyFolders removes those of a task's folders in which nothing stands, if
-// nobody has them open; they are made again when they are asked for.
+// dropEmptyFolders removes those of a task's folders that are empty and not
+// open; they are created again when needed.
 func (s *Service) dropEmptyFolders(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

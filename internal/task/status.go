@@ -4,7 +4,7 @@ import (
 	"umbra/internal/errs"
 )
 
-// Status is where a task stands.
+// Status is the state of a task.
 type Status string
 
 // The statuses (contracts/tasks.md, PATCH /tasks/{id}).

@@ -78,7 +78,7 @@ func (s *Service) viewBase(w *workspace.Workspace, rec workspaces.Record, t gits
 		Changes: t.Changes, Warnings: w.Warnings()}
 }
 
-// sum is what a view tells of a task's changes.
+// sum is what a view reports of a task's changes.
 type sum struct {
 	changes  uint64 // up to which change it goes
 	begin    uint64 // number of the commit at which the history began

@@ -73,7 +73,7 @@ func notFound(p wspath.Path) error {
 	return &errs.Error{Kind: errs.NotFound, Code: "file_not_found", Detail: "The file does not exist.", Path: string(p)}
 }
 
-// peek looks at one path of a walk; ok is false for what is gone or special.
+// peek checks one path of a walk; ok is false for what is gone or special.
 func peek(ctx context.Context, w *workspace.Workspace, shown, at wspath.Path) (e Entry, ok bool, err error) {
 	l, err := w.Peek(ctx, at)
 	if errs.Is(err, errs.NotFound) {

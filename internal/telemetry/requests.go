@@ -39,7 +39,7 @@ func NewRequests() *Requests {
 	return r
 }
 
-// Begin and End stand around a request.
+// Begin and End are around a request.
 func (r *Requests) Begin() {
 	if r != nil {
 		r.running.Add(1)
@@ -88,7 +88,7 @@ func (r *Requests) Other() *Route {
 // Routes gives all routes.
 func (r *Requests) Routes() []*Route { return r.routes }
 
-// Answered counts a request. A stream's time is how long somebody listened: it is
+// Answered counts a request. A stream's time is how long the client listened: it is
 // not counted.
 func (r *Route) Answered(status int, began time.Time, stream bool) {
 	if r == nil {

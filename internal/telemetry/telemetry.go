@@ -2,7 +2,7 @@
 // who reads them: counters, and histograms with fixed bounds. Package
 // httpapi/metrics tells them.
 //
-// It imports nothing of ours, and may be imported by everybody: gitstore too.
+// It imports none of our packages, and may be imported by everybody: gitstore too.
 //
 // Invariants: to count is a few atomic additions, without a lock and without
 // memory. A nil meter counts nothing, so that no layer has to ask whether there

@@ -125,7 +125,7 @@ func (o *Output) Err() error { return o.err }
 func Closed(err error) bool { return errors.Is(err, syscall.EPIPE) }
 
 // Close writes out the rest and waits for the pager to be left. A reader that
-// went away is no error.
+// disappeared is no error.
 func (o *Output) Close() error {
 	err := o.Flush()
 	if o.pager != nil {

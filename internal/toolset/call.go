@@ -28,7 +28,7 @@ type Call struct {
 	// Client is who calls by MCP; the zero value elsewhere.
 	Client    Client
 	RequestID string
-	// Key is the idempotency key as it stands in history, empty without one.
+	// Key is the idempotency key as it is in history, empty without one.
 	Key string
 	// ReadOnly: the caller may not change anything.
 	ReadOnly bool
@@ -148,7 +148,7 @@ func (r *run) tool() (string, error) {
 	return r.extra(t.Name, args)
 }
 
-// extra carries out a tool that is somebody else's.
+// extra carries out a tool of another package.
 func (r *run) extra(name string, args tool.Args) (string, error) {
 	i := slices.IndexFunc(r.s.o.Extra, func(e Extra) bool { return e.Tool.Name == name })
 	if i < 0 {
@@ -172,7 +172,7 @@ type place struct {
 	rel wspath.Path
 }
 
-// clean gives the logical path that a model's path stands for: one of the host,
+// clean gives the logical path that a model's path represents: one of the host,
 // in a mounted directory, is the path below its mount. Errors are Messages.
 func (r *run) clean(p string) (string, error) {
 	clean, err := mount.Clean(p)

@@ -119,8 +119,8 @@ func errFixed() error {
 }
 
 // change gives a toolset new mounts; making is held. The record first says
-// which tasks may come to be, so that no crash leaves one that nobody ever
-// completes.
+// which tasks may come to be, so that no crash leaves one that is never
+// completed.
 func (s *Service) change(ctx context.Context, before Record, mounts []Mount, who Who) (Record, error) {
 	if err := s.look(mounts, who); err != nil {
 		return Record{}, err
@@ -159,7 +159,7 @@ func (s *Service) change(ctx context.Context, before Record, mounts []Mount, who
 	if err := s.put(r); err != nil {
 		return Record{}, err
 	}
-	// It stands; what is left of before goes now, or at the next start.
+	// It is; what is left of before goes now, or at the next start.
 	if err := s.settle(context.WithoutCancel(ctx), r, who.RequestID); err != nil {
 		s.o.Log.Warn("a toolset's former tasks could not be completed", "toolset", r.ID, "error", err)
 	}

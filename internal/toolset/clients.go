@@ -111,7 +111,7 @@ func (r *run) ownTask(ws string) string {
 	return r.l.rec.Clients[r.c.Client.key()].Tasks[ws]
 }
 
-// ended reports whether somebody has ended or deleted a task; a client that goes
+// ended reports whether a task was ended or deleted; a client that goes
 // on then gets another one.
 func (s *Service) ended(id, ws string) bool {
 	code := errs.CodeOf(s.o.Tasks.Writable(id, ws))
@@ -120,7 +120,7 @@ func (s *Service) ended(id, ws string) bool {
 
 // makeClientTask makes a client's task on a mount's workspace, unless another
 // call of the client has. The record names the task before it is made, so that
-// none is left that nobody ever completes.
+// none is left that is never completed.
 func (s *Service) makeClientTask(ctx context.Context, id string, i int, c Call) (string, error) {
 	s.making.Lock()
 	defer s.making.Unlock()
@@ -220,7 +220,7 @@ func (s *Service) endClients(ctx context.Context) {
 func (s *Service) useClient(id, key string) { s.clientUsed.Store(id+"/"+key, s.o.Now()) }
 
 // rests reports whether a client has not called for clientIdle. A start begins
-// the time anew, as it does for leases.
+// the time again, as it does for leases.
 func (s *Service) rests(id, key string) bool {
 	used, known := s.clientUsed.LoadOrStore(id+"/"+key, s.o.Now())
 	return known && s.o.Now().Sub(used.(time.Time)) >= clientIdle

@@ -116,7 +116,7 @@ func (list edits) apply(data []byte) (out []byte, n int, err error) {
 }
 
 // replayedCount gives how often an edit that was made before has replaced: its
-// commit tells what the file was.
+// commit reports what the file was.
 func (r *run) replayedCount(i int, res *workspace.Result, list edits) (int, error) {
 	if len(res.Entries) != 1 || res.Entries[0].Before.IsZero() {
 		return 1, nil
@@ -295,7 +295,7 @@ func (r *run) names(clean string, names []string) (all []string, cut bool, err e
 	default:
 		return nil, false, explain(err, at.Path)
 	}
-	hidden := make(map[string]bool, len(names)) // a mount stands in their place
+	hidden := make(map[string]bool, len(names)) // a mount is in their place
 	for _, n := range names {
 		hidden[n] = true
 	}

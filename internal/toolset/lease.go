@@ -6,19 +6,19 @@ import (
 )
 
 // A toolset that belongs to one process of a client may have a lease: where
-// nobody uses it for so long it goes, with the tasks that it made. So a client
-// that is killed leaves nothing behind. A start begins every lease anew.
+// it is not used for so long it is removed, with the tasks that it made. So a client
+// that is killed leaves nothing behind. A start begins every lease again.
 
 // MaxIdle is the longest lease.
 const MaxIdle = 24 * time.Hour
 
-// How often leases are looked at: four times in the shortest, within these.
+// How often leases are checked: four times in the shortest, within these.
 const (
 	minLook = 20 * time.Millisecond
 	maxLook = time.Minute
 )
 
-// use notes that somebody wants the toolset still.
+// use notes that a client still needs the toolset.
 func (l *live) use(now time.Time) {
 	if l.rec.Idle > 0 {
 		l.used.Store(&now)
@@ -77,10 +77,10 @@ func (s *Service) endLeases(ctx context.Context) {
 			return
 		}
 		if err := s.remove(ctx, id, Who{}, func(l *live) bool { return l.over(s.o.Now()) }); err != nil {
-			s.o.Log.Warn("a toolset that nobody uses could not be removed", "toolset", id, "error", err)
+			s.o.Log.Warn("an unused toolset could not be removed", "toolset", id, "error", err)
 			continue
 		}
-		s.o.Log.Info("a toolset went: nobody used it for the time that it was made for", "toolset", id)
+		s.o.Log.Info("an unused toolset was removed: its lease ended", "toolset", id)
 	}
 }
 

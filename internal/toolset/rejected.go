@@ -11,7 +11,7 @@ import (
 
 // rejected says in a sentence what a reviewer took back of the toolset's tasks since
 // the model's last call; "" for nothing. Only workspaces that the call reads or
-// changes are looked at.
+// changes are checked.
 func (r *run) rejected() string {
 	var names []string
 	said := make(map[string]bool)

@@ -25,7 +25,7 @@ import (
 // Bounds of a search.
 const (
 	maxFound   = 1000     // paths that search_files answers
-	maxNodes   = 200_000  // files and folders that one search looks at
+	maxNodes   = 200_000  // files and folders that one search checks
 	maxGrepped = 8 << 20  // bytes of a file that is searched
 	maxText    = 64 << 10 // bytes of an answer, beside its last line
 	maxLine    = 400      // bytes of a line that is shown
@@ -52,7 +52,7 @@ type walker struct {
 }
 
 // walk gathers the files at and below a path, sorted by path bytewise. A mount
-// that stands below another hides what is there in the folder behind it.
+// that is below another hides what is there in the folder behind it.
 func (r *run) walk(path string, given bool) (*walker, error) {
 	clean, err := r.clean(path)
 	if err != nil {
@@ -88,7 +88,7 @@ func (r *run) anyReads(mounts []int) bool {
 	return slices.ContainsFunc(mounts, func(i int) bool { return r.l.rec.Mounts[i].Scope.Reads() })
 }
 
-// start looks at the path itself: a file, or a folder of a mount.
+// start checks the path itself: a file, or a folder of a mount.
 func (w *walker) start(clean string) error {
 	at, err := w.r.resolve(clean, mount.Search)
 	if err != nil {
@@ -347,7 +347,7 @@ func (g *grep) match(f *found, n int, line []byte, at int) error {
 	return nil
 }
 
-// excerpt gives a line, or, of a long one, what stands around the match.
+// excerpt gives a line, or, of a long one, what is around the match.
 func excerpt(line []byte, at int) string {
 	if len(line) <= maxLine {
 		return string(line)

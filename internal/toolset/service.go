@@ -39,7 +39,7 @@ type Options struct {
 type Extra struct {
 	Tool tool.Tool
 	// Run carries a call out; the arguments fit the schema. failed says that
-	// the text tells of a failure.
+	// the text reports a failure.
 	Run func(ctx context.Context, c Call, args tool.Args) (text string, failed bool, err error)
 }
 

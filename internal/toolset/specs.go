@@ -23,7 +23,7 @@ type Spec struct {
 	Namespace []string
 }
 
-// Who asks for a change of toolsets.
+// Who names who asked for a change of toolsets.
 type Who struct {
 	Actor, RequestID string
 	// Allow judges a folder by its canonical path before it is opened; known

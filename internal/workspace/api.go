@@ -71,7 +71,7 @@ func FolderMoves(m *message.Message) []FolderMove { return op.FolderMoves(m) }
 // something into them.
 func Filled(m *message.Message) []wspath.Path { return op.Filled(m) }
 
-// State is how a workspace stands to its folder.
+// State is the state of a workspace's directory.
 type State string
 
 // The states.

@@ -32,7 +32,7 @@ const maxRounds = 12
 // goroutine; requests that touch other paths run beside it.
 //
 // The error's kinds: errs.NotFound file_not_found; errs.Precondition
-// precondition_failed with the field "etag" where a file stands there;
+// precondition_failed with the field "etag" where a file is there;
 // errs.Conflict is_a_directory, not_a_directory, target_exists,
 // directory_not_empty, special_file, file_changing, not_recordable (with the
 // field "unrecorded", a []Skip), workspace_missing; errs.Invalid is_root,
@@ -132,7 +132,7 @@ func (a *attempt) rounds(ctx context.Context, lock *pathlock.Lock) (*Result, err
 }
 
 // round plans, commits and materialises once; again says that a person was in
-// between, and all has to be judged anew.
+// between, and all has to be judged again.
 func (a *attempt) round(ctx context.Context, lock *pathlock.Lock) (res *Result, again bool, err error) {
 	w := a.w
 	p, err := plan.Make(ctx, w.rec, w.limits, a.req, lock, a.c)
@@ -362,7 +362,7 @@ func (a *attempt) standing(ctx context.Context, paths []wspath.Path, entries []r
 
 // overPerson is the common case of meet, one file that is written or deleted:
 // the person's bytes are recorded from where they came out, ours are judged on
-// them, and if they hold committed once more; they stand already.
+// them, and if they hold committed once more; they are already.
 func (a *attempt) overPerson(ctx context.Context, m *materialize.Materializer, c gitstore.Committed, entries []record.Entry) (*Result, bool, error) {
 	w, p := a.w, m.P
 	if len(a.req.Ops) != 1 || len(entries) != 1 || len(p.Steps) != 1 || len(m.Foreign) != 1 || m.Foreign[0].Out == nil || c.Seq == 0 {

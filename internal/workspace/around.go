@@ -9,7 +9,7 @@ import (
 )
 
 // Within gives the paths in the workspace that a host path, or one relative to
-// the root, stands for: as it is spelled, and where its links lead. None where it
+// the root, means: as it is spelled, and where its links lead. None where it
 // lies outside.
 func (w *Workspace) Within(path string) []wspath.Path {
 	var out []wspath.Path

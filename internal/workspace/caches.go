@@ -13,7 +13,7 @@ import (
 	"umbra/internal/workspace/disk"
 )
 
-// Caches of what is read from the history stand in a folder beside the
+// Caches of what is read from the history are in a folder beside the
 // repository. None is synced, each ends with the SHA-256 of what is before it,
 // and one that is damaged is as none.
 const (
@@ -61,7 +61,7 @@ func (w *Workspace) WriteCache(name string, data []byte) error {
 	return errs.Wrap(err, "")
 }
 
-// DropCaches removes all that is kept: a purge must leave nothing that tells of
+// DropCaches removes all that is kept: a purge must leave nothing that holds
 // what it took out.
 func (w *Workspace) DropCaches() error {
 	list, err := w.disk.Files.ReadDir(cachesDir)

@@ -49,7 +49,7 @@ func (w *Workspace) syncPaths(ctx context.Context, paths map[wspath.Path]struct{
 			dirs[p] = struct{}{}
 			continue
 		case s.Kind != KindFile:
-			continue // gone, or behind a link that came in its way
+			continue // gone, or behind a link now
 		}
 		switch err := w.syncFile(ctx, p); {
 		case errors.Is(err, fs.ErrPermission):

@@ -20,8 +20,8 @@ type Meter struct {
 	Store       *gitstore.Meter
 	Materialise *telemetry.Histogram // nanoseconds of putting one commit onto the disk
 	Scan        *telemetry.Histogram // nanoseconds of looking at a whole folder
-	// Trace tells of a part of a request that began then and ends now; attrs are
-	// names and values in turn. Nil: nobody traces.
+	// Trace reports a part of a request that began then and ends now; attrs are
+	// names and values in turn. May be nil.
 	Trace func(ctx context.Context, name string, began time.Time, attrs ...string)
 }
 
@@ -32,14 +32,14 @@ func NewMeter() *Meter {
 		Scan:        telemetry.NewTimes(.001, .005, .01, .05, .1, .5, 1, 5, 10, 60, 300)}
 }
 
-// step tells of a part of a request, where somebody traces.
+// step reports a part of a request, if requests are traced.
 func (m *Meter) step(ctx context.Context, name string, began time.Time, c gitstore.Committed) {
 	if m.Trace != nil {
 		m.Trace(ctx, name, began, "umbra.commit", c.Commit.String(), "umbra.seq", strconv.FormatUint(c.Seq, 10))
 	}
 }
 
-// Figures tell how all workspaces stand. What lags is that of the one that lags
+// Figures are measurements of all workspaces. What lags is that of the one that lags
 // most.
 type Figures struct {
 	Known, Open, Missing, Reconciling int           // workspaces

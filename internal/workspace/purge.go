@@ -34,7 +34,7 @@ type PurgeRequest struct {
 	Tell   func(step string, done, all int64)
 }
 
-// PurgeResult tells what a purge did, or would do.
+// PurgeResult reports what a purge did, or would do.
 type PurgeResult struct {
 	gitstore.Purged
 	Blobs   []object.ID   // the contents
@@ -44,7 +44,7 @@ type PurgeResult struct {
 	Refused bool          // a dry run that would have been refused
 }
 
-// purgeRounds bounds how often the beginning is made again because somebody
+// purgeRounds bounds how often the beginning is made again because another process
 // writes the very file meanwhile; the last one is made while writers wait. What
 // retention drops meanwhile makes a round more.
 const purgeRounds = 3
@@ -83,7 +83,7 @@ func (w *Workspace) Purge(ctx context.Context, req PurgeRequest) (*PurgeResult, 
 		p, begun := &purge{w: w, req: req, ctx: ctx}, w.historyNow()
 		again, err := p.run(round >= purgeRounds)
 		if (errs.Is(err, errs.Gone) || errs.CodeOf(err) == "blob_not_found") && w.historyNow() != begun {
-			continue // what was looked at went meanwhile: what is left has to be
+			continue // what was checked went meanwhile: what is left has to be
 		}
 		if !again || err != nil {
 			if err == nil && !req.DryRun {
@@ -96,7 +96,7 @@ func (w *Workspace) Purge(ctx context.Context, req PurgeRequest) (*PurgeResult, 
 	}
 }
 
-// historyState tells whether anything was taken out of history: by retention, or
+// historyState reports whether anything was taken out of history: by retention, or
 // by a purge.
 type historyState struct {
 	begin    gitstore.Boundary
@@ -176,7 +176,7 @@ func (p *purge) run(hold bool) (again bool, err error) {
 		return false, gitstore.ErrHeld(p.told.Holders)
 	}
 	if !hold {
-		if err := w.checkpoint(p.ctx, false); err != nil { // most of it, while nobody waits
+		if err := w.checkpoint(p.ctx, false); err != nil { // most of it, while no request waits
 			return false, err
 		}
 		lock, err := w.locks.Acquire(p.ctx, []wspath.Path{wspath.Root})
@@ -194,8 +194,8 @@ func (p *purge) run(hold bool) (again bool, err error) {
 		return false, err
 	}
 	// What the disk holds must survive a power cut from here on: an older content
-	// that comes back would be taken for a person's. A file whose sync fails would
-	// be written anew under a lock that is held here: that is not waited for.
+	// that comes back would be taken for a user's. A file whose sync fails would
+	// be rewritten under a lock that is held here: that is not waited for.
 	soon, cancel := context.WithTimeout(p.ctx, checkpointPatience)
 	defer cancel()
 	if err := w.checkpoint(soon, false); err != nil {
@@ -314,7 +314,7 @@ func (w *Workspace) holding(ctx context.Context, blobs map[object.ID]bool) (out 
 }
 
 // eachFile visits every file and link below a folder, but for repositories and
-// folders of our own. What cannot be read is passed over: nobody can record it
+// folders of our own. What cannot be read is passed over: it cannot be recorded
 // either.
 func (w *Workspace) eachFile(ctx context.Context, dir wspath.Path, visit func(wspath.Path, vfs.DirEntry) error) error {
 	if err := ctx.Err(); err != nil {
@@ -421,8 +421,8 @@ func (w *Workspace) exclude(paths []wspath.Path) error {
 	return errs.Wrap(err, "")
 }
 
-// excludeRule gives the line of gitignore(5) that is one path. A line end cannot
-// stand in one: any character does there.
+// excludeRule gives the line of gitignore(5) that matches one path. It cannot
+// contain a line end: "?" matches that.
 func excludeRule(p wspath.Path) string {
 	var b strings.Builder
 	b.WriteByte('/')
@@ -441,7 +441,7 @@ func excludeRule(p wspath.Path) string {
 }
 
 // sweepDropped removes the objects of commits that retention dropped and that
-// only wait for their grace to end: nobody looked for the bytes in them.
+// only wait for their grace to end: the bytes were not searched in them.
 func (w *Workspace) sweepDropped(ctx context.Context) error {
 	if w.store.Boundary().Whole() {
 		return nil

@@ -66,7 +66,7 @@ func (w *Workspace) replayOp(ctx context.Context, op *Op, entries []ChangeEntry)
 	return r, err
 }
 
-// entryOf finds the entry that tells of an operation: the one of its path, or
+// entryOf finds the entry of an operation: the one of its path, or
 // the only one (a link led elsewhere), or the first (of a folder).
 func entryOf(op *Op, entries []ChangeEntry) *ChangeEntry {
 	for i := range entries {

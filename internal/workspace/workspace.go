@@ -110,7 +110,7 @@ func (w *Workspace) Clones() ([]clones.Clone, error) { return w.clones.List(w.di
 // Store is the workspace's history, for reading.
 func (w *Workspace) Store() *gitstore.Store { return w.store }
 
-// State tells how the workspace stands to its folder.
+// State returns the state of the workspace's directory.
 func (w *Workspace) State() State {
 	_ = w.disk.Check()
 	switch {
@@ -214,7 +214,7 @@ func (w *Workspace) settledAt(ctx context.Context, seq uint64) (c *gitstore.Comm
 }
 
 // run is the workspace's own work beside requests: checkpoints, and displaced
-// files that somebody still writes to.
+// files that another process still writes to.
 func (w *Workspace) run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -290,8 +290,8 @@ func (w *Workspace) Close(ctx context.Context, why error) error {
 }
 
 // lastCheckpoint is the checkpoint of a stop. It may take half of the time that
-// is left: should that not do, since somebody has just made thousands of files,
-// an older checkpoint stands, and the next start looks at more.
+// is left: should that not do, since another process has just made thousands of files,
+// an older checkpoint is, and the next start checks more.
 func (w *Workspace) lastCheckpoint(ctx context.Context, clean bool) error {
 	if until, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc

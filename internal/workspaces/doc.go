@@ -4,7 +4,7 @@
 //
 // # Invariants
 //
-//   - A workspace is opened once, whoever asks for it at the same time; a failed
+//   - A workspace is opened once, no matter who asks for it at the same time; a failed
 //     attempt leaves nothing open.
 //   - No workspace is in another one, and none is the data directory, in it or
 //     around it, through links and bind mounts too.

@@ -30,7 +30,7 @@ type Options struct {
 	Task, Subtask  string
 	Agent, Session string
 	// Call is an open call that the command is a part of: its layer is that call's, and
-	// whoever began the call ends it. Where none can be had the command runs without,
+	// the process that began the call ends it. Where none can be had the command runs without,
 	// also if no server runs: a hook must not hold an agent up.
 	Call         string
 	Dir          string

@@ -66,7 +66,7 @@ type Request struct {
 	Started func()
 }
 
-// Answer tells how a command ended, and what it changed.
+// Answer reports how a command ended, and what it changed.
 type Answer struct {
 	ExitCode       int // of no meaning if it timed out
 	TimedOut       bool

@@ -47,7 +47,7 @@ func run(a *Args) (status int, text string) {
 // same boot that wrote it, or not at all. index and xino need file handles, which an
 // ordinary user has not: the kernel would log that each time.
 func mount(a *Args) error {
-	// Mounts made outside later appear here too, but none of ours does there.
+	// Mounts made outside later appear here too, but none of this namespace's appears there.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return errors.New("make the mounts private: " + err.Error())
 	}

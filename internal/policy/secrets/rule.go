@@ -16,7 +16,7 @@ type rule struct {
 	// first matches at a keyword wherever the rule matches around it; nil where
 	// that cannot be said, so that the rule runs at each keyword.
 	first *regexp.Regexp
-	// begun is first for a text of which only the first maxFirst bytes are looked at:
+	// begun is first for a text of which only the first maxFirst bytes are checked:
 	// it says nothing of what follows a part of any length.
 	begun *regexp.Regexp
 	// lines is how many line feeds a match can hold; -1: any number.
@@ -268,7 +268,7 @@ func begun(s string, words []string) bool {
 	return false
 }
 
-// maxBegins bounds the beginnings that are looked at.
+// maxBegins bounds the beginnings that are checked.
 const maxBegins = 2000
 
 // begins lengthens beginnings by what an expression matches, until each begins with

@@ -7,8 +7,8 @@
 // cheaper expression, which matches whatever the rule does, matches first. A test
 // compares what both find.
 //
-// A comment "gitleaks:allow" is not heeded: whoever writes a secret could write it
-// too. It imports nothing of ours.
+// A comment "gitleaks:allow" is not heeded: the writer of a secret could write it
+// too. It imports none of our packages.
 package secrets
 
 import (

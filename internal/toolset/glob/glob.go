@@ -1,9 +1,9 @@
 // Package glob matches slash-separated paths against patterns: "*" and "?"
-// stay within one name, "**" as a whole name stands for any number of folders,
+// stay within one name, "**" as a whole name represents any number of folders,
 // none included, "[a-z]" and "[!a-z]" for one character, "{a,b}" for either.
 //
 // A pattern becomes one regular expression (RE2), so that no pattern takes more
-// than linear time. The package is pure and imports nothing of ours.
+// than linear time. The package is pure and imports none of our packages.
 package glob
 
 import (
@@ -21,7 +21,7 @@ type Glob struct {
 	re *regexp.Regexp
 }
 
-// Match reports whether the pattern stands for the whole path, which has no
+// Match reports whether the pattern represents the whole path, which has no
 // leading slash unless the pattern has one.
 func (g *Glob) Match(path string) bool { return g.re.MatchString(path) }
 

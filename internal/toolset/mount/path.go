@@ -10,7 +10,7 @@ import (
 // maxPath bounds a path, in bytes, as it is sent.
 const maxPath = 8192
 
-// Clean gives the logical path that a model's path stands for: absolute, ".."
+// Clean gives the logical path that a model's path represents: absolute, ".."
 // resolved by the words. One without a leading slash is taken from the root.
 // Errors are Messages.
 func Clean(p string) (string, error) {

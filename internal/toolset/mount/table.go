@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// Kind is what stands behind a prefix.
+// Kind is what is behind a prefix.
 type Kind string
 
 // The kinds.
@@ -53,7 +53,7 @@ type Table struct {
 	mounts []Mount        // as they were given
 	byPath map[string]int // prefix to its place in mounts
 	sorted []string       // prefixes, bytewise
-	// lengths tells which lengths prefixes have: a path's folders are only
+	// lengths reports which lengths prefixes have: a path's folders are only
 	// looked up where one of that length can be there.
 	lengths []bool
 }
@@ -117,7 +117,7 @@ func (t *Table) Lookup(p string) (i int, rel string, ok bool) {
 	}
 }
 
-// Below gives the names in a folder under which mounts stand, sorted bytewise.
+// Below gives the names in a folder under which mounts are, sorted bytewise.
 func (t *Table) Below(dir string) []string {
 	var out []string
 	for _, p := range t.under(dir) {
@@ -127,11 +127,11 @@ func (t *Table) Below(dir string) []string {
 			out = append(out, name)
 		}
 	}
-	slices.Sort(out) // "a-b" stands before "a/c" in the table, and after "a" here
+	slices.Sort(out) // "a-b" is before "a/c" in the table, and after "a" here
 	return slices.Compact(out)
 }
 
-// HasBelow reports whether a mount stands strictly below a folder.
+// HasBelow reports whether a mount is strictly below a folder.
 func (t *Table) HasBelow(dir string) bool { return len(t.under(dir)) > 0 }
 
 // under gives the prefixes strictly below a folder.
@@ -162,7 +162,7 @@ func (t *Table) Under(dir string) []int {
 	return out
 }
 
-// IsMount reports whether a mount stands at a path.
+// IsMount reports whether a mount is at a path.
 func (t *Table) IsMount(p string) bool {
 	if t == nil {
 		return false

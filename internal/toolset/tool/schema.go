@@ -121,7 +121,7 @@ func invalid(format string, args ...any) error {
 }
 
 // Parse reads a call's arguments against the schema. null and nothing at all
-// stand for none. Errors are Messages that name the field.
+// represent none. Errors are Messages that name the field.
 func (t *Tool) Parse(raw json.RawMessage) (Args, error) {
 	fields := map[string]json.RawMessage{}
 	if len(raw) > 0 {

@@ -130,7 +130,7 @@ func All() []Tool {
 	}
 }
 
-// Offered tells whether a table has a mount that allows the tool.
+// Offered reports whether a table has a mount that allows the tool.
 func (t *Tool) Offered(table *mount.Table) bool {
 	return slices.ContainsFunc(table.Mounts(), func(m mount.Mount) bool { return slices.Contains(t.Scopes, m.Scope) })
 }

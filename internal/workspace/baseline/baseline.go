@@ -92,11 +92,11 @@ func Run(ctx context.Context, d *disk.Disk, limits op.Limits, log *slog.Logger, 
 	return out, nil
 }
 
-// baselineTold is how often the log tells how far a baseline has come.
+// baselineTold is how often the log reports how far a baseline has come.
 const baselineTold = 2 * time.Second
 
 // tellBaseline gives what a walk calls with the number of files so far: the log
-// tells of a long one.
+// reports a long one.
 func tellBaseline(d *disk.Disk, log *slog.Logger, progress func(files int64)) func(files int64, done bool) {
 	began := d.Now()
 	last := began

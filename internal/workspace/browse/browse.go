@@ -17,7 +17,7 @@ import (
 	"umbra/internal/wspath"
 )
 
-// Looked is what stands at a path of the disk.
+// Looked is what is at a path of the disk.
 type Looked struct {
 	Path wspath.Path // links resolved, as far as they lead somewhere
 	Kind op.Kind     // of the target where a link was followed; KindSymlink: it leads nowhere
@@ -30,7 +30,7 @@ type Looked struct {
 	Blob object.ID
 }
 
-// Stat looks at a path, following a link in it as long as it stays inside the
+// Stat checks a path, following a link in it as long as it stays inside the
 // root. A link that leads nowhere, or in a circle, is told as itself.
 // errs.NotFound file_not_found, also for what leads out; errs.Conflict
 // not_a_directory where a part of the path is a file, workspace_missing.
@@ -105,7 +105,7 @@ func (r *Reader) stat(p wspath.Path) (Looked, disk.Seen, error) {
 	return l, s, nil
 }
 
-// Mtime gives the modification time of what stands at a path that Apply
+// Mtime gives the modification time of what is at a path that Apply
 // answered with; false if nothing does any more.
 func (r *Reader) Mtime(p wspath.Path) (time.Time, bool) {
 	info, err := r.disk.FS.Lstat(string(p))

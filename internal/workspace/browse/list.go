@@ -23,7 +23,7 @@ type ListOptions struct {
 	// GitIgnore hides what git's rules ignore, unless the project's own index
 	// tracks it; CodeyIgnore what the root's .codeyignore does.
 	GitIgnore, CodeyIgnore bool
-	// From and Count are the part that is looked at; all is counted.
+	// From and Count are the part that is checked; all is counted.
 	From, Count int
 }
 
@@ -37,7 +37,7 @@ type Listed struct {
 // bytewise; recursive: each folder followed by what is in it. What is neither
 // file, folder nor link is left out, and so are git's own folder and what is
 // the server's. Each folder's names are read once, and only the part that was
-// asked for is looked at, once an entry.
+// asked for is checked, once an entry.
 //
 // errs.NotFound file_not_found; errs.Invalid, errs.Conflict not_a_directory.
 func (r *Reader) List(ctx context.Context, p wspath.Path, o ListOptions) (part []Listed, total int, err error) {
@@ -98,7 +98,7 @@ func (r *Reader) lister(ctx context.Context, p wspath.Path, o ListOptions) (*lis
 	}
 	if err != nil {
 		if cannotList(err) {
-			err = disk.ErrNotFound(p) // replaced since it was looked at
+			err = disk.ErrNotFound(p) // replaced since it was checked
 		}
 		return nil, "", errs.Wrap(err, string(p))
 	}
@@ -132,7 +132,7 @@ func (l *lister) names(at wspath.Path, depth int) ([]vfs.DirEntry, error) {
 	case depth > 0 && cannotList(err):
 		return nil, nil
 	case disk.IsAbsent(err), errors.Is(err, syscall.ELOOP), errors.Is(err, vfs.ErrEscapes):
-		return nil, disk.ErrNotFound(at) // replaced since it was looked at
+		return nil, disk.ErrNotFound(at) // replaced since it was checked
 	}
 	return nil, errs.Wrap(err, string(at))
 }
@@ -143,7 +143,7 @@ func cannotList(err error) bool {
 		errors.Is(err, syscall.ENAMETOOLONG)
 }
 
-// entries tells of a folder whose names are read; f is where the reading is to
+// entries describes a folder whose names are read; f is where the reading is to
 // be kept, nil for nowhere.
 func (l *lister) entries(at, shown wspath.Path, above *ignore.Dir, depth int, f *keptFolder, all []vfs.DirEntry) error {
 	rules, err := l.rulesOf(at, above, all)
@@ -196,7 +196,7 @@ func (l *lister) emit(at, shown wspath.Path, rules *ignore.Dir, depth int, list 
 }
 
 // typed gives a stat the type that the names were sorted by, should another
-// thing stand there by now.
+// thing are there by now.
 func typed(info vfs.Info, t fs.FileMode) vfs.Info {
 	if info.Mode.Type() != t {
 		info.Mode, info.Size = t|info.Mode.Perm(), 0

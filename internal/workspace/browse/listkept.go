@@ -55,7 +55,7 @@ type keptFolder struct {
 	shown        []vfs.DirEntry // sorted
 }
 
-// ruleFile is a file of rules as it stood when it was read; the zero Info: none.
+// ruleFile is a file of rules as it was when it was read; the zero Info: none.
 type ruleFile struct {
 	path wspath.Path
 	info vfs.Info
@@ -84,7 +84,7 @@ func (k *keptListings) put(kept *keptListing, now time.Time) {
 	}
 }
 
-// forget frees what nobody has asked for lately.
+// forget removes entries that were not used recently.
 func (k *keptListings) forget(now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -162,7 +162,7 @@ func (l *lister) sameFiles(files []ruleFile) bool {
 	return true
 }
 
-// ruleFiles looks at the files of rules in a folder; ok is false for one that
+// ruleFiles checks the files of rules in a folder; ok is false for one that
 // was changed so lately that another change might look the same.
 func (l *lister) ruleFiles(at wspath.Path, names ...string) (files []ruleFile, ok bool) {
 	for _, name := range names {
@@ -178,7 +178,7 @@ func (l *lister) ruleFiles(at wspath.Path, names ...string) (files []ruleFile, o
 	return files, true
 }
 
-// before looks at a folder whose names are to be read; nil where the reading
+// before checks a folder whose names are to be read; nil where the reading
 // is not to be kept.
 func (l *lister) before(at wspath.Path) *keptFolder {
 	if l.kept == nil || l.kept.names > maxKeptNames {

@@ -9,8 +9,8 @@ import (
 	"umbra/internal/wspath"
 )
 
-// page is what of a listing is to be looked at, in order: the names are read
-// first, and then all of the page looked at by several goroutines.
+// page is what of a listing is to be checked, in order: the names are read
+// first, and then all of the page checked by several goroutines.
 type page struct {
 	runs    []run
 	entries int
@@ -24,7 +24,7 @@ type run struct {
 	first     int // index of the first on the page
 }
 
-// runMost is how many entries one goroutine looks at in one go.
+// runMost is how many entries one goroutine checks in one go.
 const runMost = 256
 
 // add takes list[from:to] of a folder onto the page.
@@ -43,7 +43,7 @@ func (p *page) add(at, shown wspath.Path, list []vfs.DirEntry, from, to int) {
 	}
 }
 
-// look looks at each entry once. What went since its name was read is left out.
+// look checks each entry once. What went since its name was read is left out.
 func (p *page) look(ctx context.Context, f vfs.FS) ([]Listed, error) {
 	out := make([]Listed, p.entries)
 	err := scan.Spread(ctx, len(p.runs), 0, func(_ context.Context, i int) error {

@@ -16,8 +16,8 @@ import (
 	"umbra/internal/wspath"
 )
 
-// Opened is a file on disk, open for reading. It is the file that stood at the
-// path when it was opened: a write of ours puts another in its place and does
+// Opened is a file on disk, open for reading. It is the file that was at the
+// path when it was opened: one of our writes puts another in its place and does
 // not change it.
 type Opened struct {
 	vfs.File
@@ -114,7 +114,7 @@ func (r *Reader) openOnce(ctx context.Context, q wspath.Path) (*Opened, bool, er
 			r.disk.Index.Put(q, info, id, o.Mode, at)
 			return o, true, nil
 		}
-		// A write of ours gives the file that it replaces another name, and another
+		// One of our writes gives the file that it replaces another name, and another
 		// ctime: where writes come fast, that is each time.
 		if now, lerr := r.disk.FS.Lstat(string(q)); disk.IsAbsent(lerr) || lerr == nil && now.Ino != info.Ino {
 			return o, true, nil

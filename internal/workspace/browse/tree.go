@@ -23,7 +23,7 @@ type Node struct {
 
 // Tree reads what is under a folder down to a depth (1: what is directly in
 // it), straight from the disk, level by level, until there are max nodes: then
-// truncated is true. It shows what List shows, and looks at no file.
+// truncated is true. It shows what List shows, and checks no file.
 func (r *Reader) Tree(ctx context.Context, p wspath.Path, depth, max int, o ListOptions) (root *Node, truncated bool, err error) {
 	l, q, err := r.lister(ctx, p, o)
 	if err != nil {

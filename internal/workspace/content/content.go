@@ -24,8 +24,8 @@ import (
 const smallBody = 128 << 10
 
 // packLater is the size in bytes above which a lone file is compressed only once it
-// is known to differ from what stands there. Of several each is at once: they are
-// prepared beside each other, and committed by one.
+// is known to differ from the file on disk. Of several files each is compressed at once: they are
+// prepared concurrently, and committed by one goroutine.
 const packLater = 32 << 10
 
 // Content is new bytes for one file: on the workspace's disk, without a name,

@@ -12,7 +12,7 @@ import (
 )
 
 // LstatDirect is lstat for a path whose every part must be a folder: behind a
-// link stands another path's file.
+// link is another path's file.
 func (d *Disk) LstatDirect(p wspath.Path) (Seen, error) {
 	for dir := range p.Ancestors() {
 		if dir.IsRoot() {

@@ -52,7 +52,7 @@ func GitMode(info vfs.Info) object.Mode {
 	return object.Regular
 }
 
-// Lstat looks at a path without reading; nothing there is no error.
+// Lstat checks a path without reading; nothing there is no error.
 func (d *Disk) Lstat(p wspath.Path) (Seen, error) {
 	info, err := d.FS.Lstat(string(p))
 	switch {

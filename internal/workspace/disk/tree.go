@@ -15,7 +15,7 @@ import (
 )
 
 // newestTree is the medium of a virtual workspace: its newest tree is what a directory
-// would hold. A commit is all that is done, and nobody else ever changes anything.
+// would hold. A commit is all that is done, and no other process ever changes anything.
 // Directories exist as long as they hold a file.
 type newestTree struct {
 	files *treefs.FS

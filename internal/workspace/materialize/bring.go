@@ -16,8 +16,8 @@ import (
 )
 
 // Bring makes the disk hold what history says of a path, where it now holds
-// have. What a person put there meanwhile stands: a scan records it. The path
-// is locked, or nobody else is there yet.
+// have. What a person put there meanwhile stays: a scan records it. The path
+// is locked, or nothing else runs yet.
 func (t *Target) Bring(ctx context.Context, path wspath.Path, want gitstore.Entry, have *disk.Seen) error {
 	c := content.New(t.Disk, t.Keeper.DropLater)
 	defer c.Release()
@@ -74,7 +74,7 @@ func (t *Target) Bring(ctx context.Context, path wspath.Path, want gitstore.Entr
 	return errs.Wrap(err, string(path))
 }
 
-// Rewrite puts the tip's bytes of a file anew, whatever the stat data say.
+// Rewrite puts the tip's bytes of a file again, whatever the stat data say.
 func (t *Target) Rewrite(ctx context.Context, e gitstore.Entry) error {
 	s, err := t.Disk.Lstat(e.Path)
 	if err != nil || s.Kind != op.KindFile || e.Mode == object.Symlink || e.Mode == object.Dir {
@@ -84,7 +84,7 @@ func (t *Target) Rewrite(ctx context.Context, e gitstore.Entry) error {
 		return err
 	}
 	if s.ID != e.ID {
-		return nil // a person's: it is recorded by a scan
+		return nil // a user's: it is recorded by a scan
 	}
 	s.Known = false
 	if err := t.Bring(ctx, e.Path, e, &s); err != nil {

@@ -272,7 +272,7 @@ func (m *Materializer) linked(s *plan.Step) error {
 	return nil
 }
 
-// inspect looks at what the last action brought out.
+// inspect checks what the last action brought out.
 func (m *Materializer) inspect(ctx context.Context, expect *plan.OnDisk, p wspath.Path) error {
 	d := &m.log[len(m.log)-1]
 	same, open, err := m.isExpected(ctx, d.out, expect)
@@ -295,7 +295,7 @@ func (m *Materializer) inspect(ctx context.Context, expect *plan.OnDisk, p wspat
 	return nil
 }
 
-// isExpected reports whether what came out is what was looked at under the
+// isExpected reports whether what came out is what was checked under the
 // lock, and whether another process has it open for writing.
 func (m *Materializer) isExpected(ctx context.Context, out *rootfs.Displaced, expect *plan.OnDisk) (same bool, open vfs.Writers, err error) {
 	if !out.Info.IsRegular() {
@@ -307,8 +307,8 @@ func (m *Materializer) isExpected(ctx context.Context, out *rootfs.Displaced, ex
 		return expect != nil && disk.SameContent(out.Info, expect.Info) && !expect.Racy, vfs.Unknown, nil
 	}
 	defer f.Close()
-	// Asked first: what nobody has open for writing, under a name that nobody
-	// else knows, changes no more.
+	// Asked first: what no process has open for writing, under a name that only
+	// the server knows, no longer changes.
 	open = f.Writers()
 	if out.Info, err = f.Stat(); err != nil {
 		return false, open, err
@@ -388,7 +388,7 @@ func errInUse(p wspath.Path, err error) error {
 func (m *Materializer) move(ctx context.Context, s *plan.Step) error {
 	d := done{act: actMoved, path: s.Path, to: s.To, dir: s.Dir}
 	if s.Target != nil {
-		// Both names always lead to something: an exchange, and what stood at
+		// Both names always lead to something: an exchange, and what was at
 		// the target then goes from the other name.
 		err := m.Disk.FS.Exchange(string(s.Path), string(s.To))
 		switch {
@@ -527,7 +527,7 @@ func (m *Materializer) keep(p wspath.Path, out *rootfs.Displaced, err error) err
 	return err
 }
 
-// moved looks at what came along under the new name.
+// moved checks what came along under the new name.
 func (m *Materializer) moved(ctx context.Context, s *plan.Step) error {
 	if s.Dir {
 		m.Disk.Index.MoveTree(s.Path, s.To)

@@ -22,7 +22,7 @@ type Orphan struct {
 }
 
 // Undo takes back what was done on disk, the last first. Where a person was
-// there meanwhile, what the person did stands. It goes on after errors and
+// there meanwhile, what the person did stays. It goes on after errors and
 // gives the first.
 func (m *Materializer) Undo(ctx context.Context) (orphans []Orphan, err error) {
 	for i := len(m.log) - 1; i >= 0; i-- {
@@ -46,7 +46,7 @@ func (m *Materializer) Undo(ctx context.Context) (orphans []Orphan, err error) {
 	return orphans, err
 }
 
-// outPath is where out stood.
+// outPath is where out was.
 func (d *done) outPath() wspath.Path {
 	if d.act == actMoved {
 		return d.to
@@ -117,7 +117,7 @@ func (m *Materializer) undoOne(d *done) (left *rootfs.Displaced, err error) {
 	return nil, nil
 }
 
-// unplace takes away what was put where nothing stood.
+// unplace takes away what was put where nothing was.
 func (m *Materializer) unplace(d *done) error {
 	out, err := m.Disk.Root.Take(d.path)
 	if out != nil && err != nil {
@@ -135,7 +135,7 @@ func (m *Materializer) unplace(d *done) error {
 	})
 }
 
-// reclaim takes our own content back, or gives a person's file its place again.
+// reclaim takes our own content back, or gives a user's file its place again.
 func (m *Materializer) reclaim(d *done, out *rootfs.Displaced, notOurs func() error) error {
 	if d.staged == nil { // a link
 		if out.Info.IsSymlink() {
@@ -164,7 +164,7 @@ func (m *Materializer) unswap(d *done) (*rootfs.Displaced, error) {
 	}
 	var left *rootfs.Displaced
 	err = m.reclaim(d, out, func() error {
-		// A person wrote over ours: that stands, and what it displaced is an
+		// A person wrote over ours: that stays, and what it displaced is an
 		// orphan.
 		again, err := m.Disk.Root.SwapBack(out, d.path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -180,7 +180,7 @@ func (m *Materializer) unswap(d *done) (*rootfs.Displaced, error) {
 }
 
 // putBack gives what was displaced its name again; what cannot have it, because
-// something stands there, is left over.
+// something is there, is left over.
 func (m *Materializer) putBack(out *rootfs.Displaced, p wspath.Path) (*rootfs.Displaced, error) {
 	for range disk.Tries {
 		err := m.Disk.Root.PutBack(out, p)
@@ -202,7 +202,7 @@ func (m *Materializer) putBack(out *rootfs.Displaced, p wspath.Path) (*rootfs.Di
 	return out, nil
 }
 
-// Finish lets go of what was displaced, once all is done and recorded. What is
+// Finish releases what was displaced, once all is done and recorded. What is
 // aside need not go before the answer.
 func (m *Materializer) Finish() {
 	// A file that this change set wrote and displaced again is not open for writing

@@ -11,8 +11,8 @@ import (
 
 // Table hands out exclusive locks on paths, each with everything under it.
 // A request gets all of its paths at once or waits, and a later request never
-// passes an earlier one that it overlaps with: nobody starves, and since a
-// request holds nothing while it waits, nobody deadlocks.
+// passes an earlier one that it overlaps with: none starves, and since a
+// request holds nothing while it waits, none deadlocks.
 //
 // A request costs as many steps as its paths have components, plus the
 // requests that it overlaps with; how many others there are does not matter.

@@ -25,7 +25,7 @@ func (p *Plan) write(ctx context.Context, i int) error {
 	return p.replace(ctx, i, q, n, p.Contents.Ops[i])
 }
 
-// replace puts content at a path, in place of the file or link that stands
+// replace puts content at a path, in place of the file or link that is
 // there or of nothing.
 func (p *Plan) replace(ctx context.Context, i int, q wspath.Path, n *Node, x *content.Content) error {
 	o := &p.req.Ops[i]
@@ -217,7 +217,7 @@ func (p *Plan) symlink(ctx context.Context, i int) error {
 		return err
 	}
 	p.Ops[i].Path = q
-	// A link that a revert brings back is a person's, wherever it leads.
+	// A link that a revert brings back is a user's, wherever it leads.
 	back := p.req.AllowRepoShape
 	if err := wspath.CheckTarget(q, o.Target); err != nil && !back {
 		return err

@@ -153,14 +153,14 @@ func (p *Plan) toPlace(from wspath.Path, n *Node, to wspath.Path, overwrite bool
 	return old, nil
 }
 
-// vacate records what stands at a target that is replaced.
+// vacate records what is at a target that is replaced.
 func (p *Plan) vacate(ctx context.Context, to wspath.Path, old *Node) error {
 	if err := p.touch(ctx, to, old); err != nil {
 		return err
 	}
 	switch old.Kind {
 	case op.KindDir:
-		// Empty on disk; what history still has there is gone by a person's hand.
+		// Empty on disk; what history still has there is removed by a user.
 		err := p.View.recorded(to, func(_, then wspath.Path, e gitstore.Entry) error {
 			if !p.claimed[then] {
 				p.claimed[then] = true

@@ -158,7 +158,7 @@ func (c *netChanges) entries(perm func(object.Mode) fs.FileMode) []record.Entry 
 			out = append(out, e)
 		}
 	}
-	// The deletion of a file that a rename put another in the place of stands
+	// The deletion of a file that a rename put another in the place of is
 	// before that rename.
 	slices.SortStableFunc(out, func(a, b record.Entry) int {
 		first := func(e record.Entry) int {
@@ -283,7 +283,7 @@ func (c *netChanges) dirEntry(d *netDir) (record.Entry, bool) {
 }
 
 // filledFolder reports whether files came into an empty folder that moved, so
-// that no entry tells of it.
+// that no entry names it.
 func (c *netChanges) filledFolder() bool {
 	return slices.ContainsFunc(c.dirs, func(d *netDir) bool {
 		return d.origin != "" && d.path != "" && d.origin != d.path && c.anyUnder(d.path)

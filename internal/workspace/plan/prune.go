@@ -35,7 +35,7 @@ func (p *Plan) prune(ctx context.Context, i int) error {
 		return nil
 	}
 	// What history still has in it a person deleted: else nothing but a folder
-	// could stand there in the tree.
+	// could be there in the tree.
 	if err := p.View.recorded(q, func(_, then wspath.Path, e gitstore.Entry) error {
 		if !p.claimed[then] {
 			p.claimed[then] = true

@@ -23,7 +23,7 @@ import (
 )
 
 // OnDisk is a file, link or folder as the steps of a change set will find it:
-// what comes out of an exchange must be this, or it is a person's. A step that
+// what comes out of an exchange must be this, or it is a user's. A step that
 // puts a file there sets it.
 type OnDisk struct {
 	Info vfs.Info
@@ -54,7 +54,7 @@ type View struct {
 	tip  gitstore.Snapshot
 	lock *pathlock.Lock
 
-	seen  map[wspath.Path]*Node // looks at the disk, so that each path is looked at once
+	seen  map[wspath.Path]*Node // reads the disk, so that each path is read once
 	nodes map[wspath.Path]*Node // what the change set did, by path afterwards
 	// filled are directories that exist on disk, that history does not have, and
 	// that the change set puts something into: where they were before. "" is one that
@@ -86,7 +86,7 @@ func (v *View) covered(paths ...wspath.Path) error {
 	return nil
 }
 
-// at gives what stands at a path.
+// at gives what is at a path.
 func (v *View) at(p wspath.Path) (*Node, error) {
 	if p.IsRoot() {
 		return &Node{Kind: op.KindDir, origin: wspath.Root}, nil
@@ -110,7 +110,7 @@ func (v *View) at(p wspath.Path) (*Node, error) {
 	return v.look(p)
 }
 
-// look gives what stands at a path of the disk, before the change set.
+// look gives what is at a path of the disk, before the change set.
 func (v *View) look(p wspath.Path) (*Node, error) {
 	if n, ok := v.seen[p]; ok {
 		return n, nil
@@ -152,7 +152,7 @@ func (v *View) settle(n *Node) {
 	n.disk.Info, n.disk.ID, n.disk.Mode, n.disk.Racy = s.Info, s.ID, s.Mode, index.IsRacy(s.Info, v.disk.Now())
 }
 
-// set makes a path stand for something new, and its missing folders exist.
+// set makes a path represent something new, and its missing folders exist.
 func (v *View) set(p wspath.Path, n *Node) error {
 	if err := v.ensureDirs(p.Dir()); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (v *View) set(p wspath.Path, n *Node) error {
 	return v.noteFilled(p.Dir())
 }
 
-// noteFilled notes which directories from dir up stood empty on disk.
+// noteFilled notes which directories from dir up were empty on disk.
 func (v *View) noteFilled(dir wspath.Path) error {
 	for ; !dir.IsRoot() && v.disk != nil && v.disk.Physical(); dir = dir.Dir() {
 		if _, known := v.filled[dir]; known {
@@ -216,7 +216,7 @@ func (v *View) forget(p wspath.Path) {
 	}
 }
 
-// move takes what stands at a path to another, with everything under it.
+// move takes what is at a path to another, with everything under it.
 func (v *View) move(from, to wspath.Path, n *Node) error {
 	moved := make(map[wspath.Path]*Node)
 	for q, k := range v.nodes {
@@ -298,7 +298,7 @@ func (v *View) recorded(p wspath.Path, fn func(now, then wspath.Path, e gitstore
 }
 
 // recordedFrom lists what came along with one node: files under it for which
-// no nearer node stands.
+// there is no nearer node.
 func (v *View) recordedFrom(p wspath.Path, n *Node, fn func(now, then wspath.Path, e gitstore.Entry) error) error {
 	then := n.origin
 	if n.Kind == op.KindNone || then == "" {
@@ -328,7 +328,7 @@ func (v *View) recordedFrom(p wspath.Path, n *Node, fn func(now, then wspath.Pat
 const maxLinks = 40
 
 // Resolve follows the links in a path's folders, and in its last component too
-// if asked. What is not there ends the look: the rest stands as it is written.
+// if asked. What is not there ends the look: the rest is as it is written.
 func (v *View) Resolve(p wspath.Path, last bool) (wspath.Path, error) {
 	todo := p.Components()
 	at := wspath.Root

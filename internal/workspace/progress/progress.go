@@ -86,7 +86,7 @@ func (g *Progress) Read() (uint64, bool) {
 }
 
 // write notes the number; mu is held. An error does not matter: a start then
-// looks at more than it has to.
+// checks more than it has to.
 func (g *Progress) write() {
 	var b [progressSize]byte
 	copy(b[:], "UPRG")

@@ -70,7 +70,7 @@ func (r *Reconciler) lookAtDirty(ctx context.Context, t *watch, o SyncOptions) (
 	return r.lookAtDirtyLocked(ctx, t, o)
 }
 
-// lookAtDirtyLocked is lookAtDirty for who holds syncMu.
+// lookAtDirtyLocked is lookAtDirty for the holder of syncMu.
 func (r *Reconciler) lookAtDirtyLocked(ctx context.Context, t *watch, o SyncOptions) (SyncResult, error) {
 	paths, all := t.take()
 	if all || r.suspect.Load() {
@@ -176,7 +176,7 @@ func (r *Reconciler) Scan(ctx context.Context, o SyncOptions) (SyncResult, error
 	return r.scanLocked(ctx, o)
 }
 
-// scanLocked is scan for who holds syncMu.
+// scanLocked is scan for the holder of syncMu.
 func (r *Reconciler) scanLocked(ctx context.Context, o SyncOptions) (SyncResult, error) {
 	if last := r.ScannedAt(); o.since != 0 && last >= o.since {
 		return SyncResult{Skipped: r.skipped}, r.Disk.Check()

@@ -59,7 +59,7 @@ func (r *Recorder) MessageEntries(ctx context.Context, entries []Entry) ([]messa
 }
 
 // CommitExternal records what the disk holds otherwise than history, before
-// anything replaces it. What history did not track belongs to nobody; what was
+// anything replaces it. What history did not track belongs to no task; what was
 // changed of tracked files belongs to the call that made it, or to the only
 // executing task.
 func (r *Recorder) CommitExternal(ctx context.Context, list []External) ([]uint64, error) {
@@ -161,9 +161,9 @@ func refs(task string, c gitstore.Committed, n int) []message.EntryRef {
 	return out
 }
 
-// CommitBack makes the commit that takes another one back, which nobody has
-// been told of: with source rollback where the disk refused it, external where
-// a person's bytes in more stand there instead.
+// CommitBack makes the commit that takes another one back, which was not yet
+// reported to anyone: with source rollback where the disk refused it, external where
+// a user's bytes in more are there instead.
 func (r *Recorder) CommitBack(ctx context.Context, by *op.By, c gitstore.Committed, entries []Entry, source message.Source, more []External) (gitstore.Committed, error) {
 	remove, put, back := takeBack(entries)
 	instead := make(map[wspath.Path]*External, len(more))

@@ -102,7 +102,7 @@ func (r *Recorder) EntriesOf(ctx context.Context, c *gitstore.Commit) ([]op.Chan
 	return out, nil
 }
 
-// sides fills in what stood at an entry's path before and after.
+// sides fills in what was at an entry's path before and after.
 func sides(e *Entry, before, after gitstore.Snapshot, first bool) error {
 	if strings.HasSuffix(e.Path, "/") {
 		return nil

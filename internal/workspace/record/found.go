@@ -48,7 +48,7 @@ func (r *Recorder) CommitFound(ctx context.Context, list []External, o *Owner) (
 	return len(entries), c, err
 }
 
-// maxTwins bounds how many files of equal content are looked at for one that
+// maxTwins bounds how many files of equal content are checked for one that
 // fits.
 const maxTwins = 64
 

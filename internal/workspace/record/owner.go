@@ -15,10 +15,10 @@ import (
 // Owners knows whose changes are that are found on disk of one workspace. Its
 // methods are called from any goroutine, and do no I/O.
 type Owners interface {
-	// Judge returns whose a change is, nil for nobody's that is known.
+	// Judge returns the owner of a change, nil if none is known.
 	Judge(claims.Found) (*Owner, claims.Certainty)
 	// Called reports that agents' calls are known of, so that what no call made is
-	// a person's, whatever task is executing.
+	// a user's, whatever task is executing.
 	Called() bool
 	// Scanning and Scanned are told of the scans of everything
 	// (claims.Book).
@@ -152,7 +152,7 @@ func (g Groups) ordered() Groups {
 	return append(first, then...)
 }
 
-// certaintyTrailers tells how the owner of each entry is known.
+// certaintyTrailers reports how the owner of each entry is known.
 func certaintyTrailers(entries []Entry) []message.Trailer {
 	var all claims.Certainty
 	for i := range entries {
@@ -173,7 +173,7 @@ func certaintyTrailers(entries []Entry) []message.Trailer {
 }
 
 // CommitOwned makes one commit of each owner's changes; an owner whose task is
-// gone is nobody.
+// gone counts as none.
 func (r *Recorder) CommitOwned(ctx context.Context, groups Groups, commit func(list []External, o *Owner) (gitstore.Committed, error)) ([]uint64, error) {
 	var seqs []uint64
 	for _, g := range groups.ordered() {

@@ -15,7 +15,7 @@ import (
 )
 
 // asides settles what a stop left in the folder aside: what was prepared and never
-// exchanged is dropped, and so is what stands in the workspace or in history. What
+// exchanged is dropped, and so is what is in the workspace or in history. What
 // is left is brought to where it was, and settled with the temporary files there.
 func (r *recovery) asides(ctx context.Context, left []rootfs.Aside) error {
 	left, err := r.drop(left, func(a rootfs.Aside) (bool, error) { return a.Prepared(), nil })
@@ -53,7 +53,7 @@ func (r *recovery) asides(ctx context.Context, left []rootfs.Aside) error {
 		return err
 	}
 	for _, a := range left {
-		if err := r.bringHome(a, wspath.Root.Join("x")); err != nil { // nobody's: it is made visible there
+		if err := r.bringHome(a, wspath.Root.Join("x")); err != nil { // no path's: it is made visible there
 			return err
 		}
 	}
@@ -82,7 +82,7 @@ func (r *recovery) drop(left []rootfs.Aside, is func(rootfs.Aside) (bool, error)
 	return others, nil
 }
 
-// meet settles those that were displaced at a path, or by the file that stands
+// meet settles those that were displaced at a path, or by the file that is
 // there, or are that file, and gives the others.
 func (r *recovery) meet(left []rootfs.Aside, p wspath.Path, at vfs.Info) (others []rootfs.Aside, err error) {
 	left, err = r.drop(left, func(a rootfs.Aside) (bool, error) { return at.Ino != 0 && a.Info.Ino == at.Ino, nil })
@@ -162,7 +162,7 @@ func (r *recovery) files(ctx context.Context, dir wspath.Path, fn func(wspath.Pa
 	return nil
 }
 
-// search meets all files that stand in the workspace.
+// search meets all files that are in the workspace.
 func (r *recovery) search(ctx context.Context, left []rootfs.Aside) ([]rootfs.Aside, error) {
 	err := r.files(ctx, wspath.Root, func(p wspath.Path) error {
 		if len(left) == 0 {

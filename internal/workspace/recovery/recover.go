@@ -79,7 +79,7 @@ type state struct {
 	id   object.ID
 }
 
-// ours reports whether a change set of ours can have left the path like this.
+// ours reports whether one of our change sets can have left the path like this.
 func (r *recovery) ours(v *versions, now state) bool {
 	for _, e := range v.list {
 		if e.Mode == object.Dir {
@@ -341,8 +341,8 @@ func (r *recovery) path(p wspath.Path, before version) *versions {
 	return v
 }
 
-// finish brings one path to the tip, if what stands there is one of the states
-// that it had since the checkpoint. Anything else is a person's, and the scan
+// finish brings one path to the tip, if what is there is one of the states
+// that it had since the checkpoint. Anything else is a user's, and the scan
 // that follows records it.
 func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone bool) error {
 	want, ok, err := r.disk.Store.Snapshot().Lookup(p)
@@ -361,7 +361,7 @@ func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone 
 		return err
 	}
 	if have.Kind == op.KindNone && ok {
-		// A link that came in its way: what is written there is another path's.
+		// The path leads through a link now: what is written there is another path's.
 		for dir := range p.Ancestors() {
 			if s, err := r.disk.LstatDirect(dir); err != nil || s.Kind == op.KindSymlink {
 				return err
@@ -415,7 +415,7 @@ func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone 
 	return nil
 }
 
-// clear removes a folder that holds nothing but folders, and tells whether it
+// clear removes a folder that holds nothing but folders, and reports whether it
 // did: its files went before.
 func (r *recovery) clear(p wspath.Path) bool {
 	entries, err := r.disk.FS.ReadDir(string(p))
@@ -434,7 +434,7 @@ func (r *recovery) bring(ctx context.Context, p wspath.Path, want gitstore.Entry
 	err := r.target.Bring(ctx, p, want, have)
 	if err != nil && (errs.Is(err, errs.Forbidden) || errs.Is(err, errs.Conflict)) {
 		r.keeper.Warn("%q could not be brought up to history: %v", p, err)
-		return nil // the scan records what stands there
+		return nil // the scan records what is there
 	}
 	return err
 }

@@ -130,7 +130,7 @@ func (r *recovery) takenFrom(dir wspath.Path, digits uint64) wspath.Path {
 	return ""
 }
 
-// nobodys settles a displaced file of which nothing tells where it stood.
+// nobodys settles a displaced file whose path is unknown.
 func (r *recovery) nobodys(ctx context.Context, out *rootfs.Displaced) error {
 	s := disk.Seen{Kind: disk.KindOf(out.Info.Mode), Info: out.Info}
 	if s.Kind == op.KindFile || s.Kind == op.KindSymlink {
@@ -190,7 +190,7 @@ func (r *recovery) folderTakenFrom(dir wspath.Path, digits uint64) wspath.Path {
 }
 
 // dirRecorded reports whether history has the bytes of all files in a folder
-// that stood at was (empty: not known). After a power cut also what is a torn
+// that was at was (empty: not known). After a power cut also what is a torn
 // form of them.
 func (r *recovery) dirRecorded(ctx context.Context, dir string, was wspath.Path) (bool, error) {
 	entries, err := r.disk.FS.ReadDir(dir)

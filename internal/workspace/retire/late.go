@@ -178,5 +178,5 @@ func (k *Keeper) Prepared(at, name string) bool {
 }
 
 // Unlistable reports whether a folder cannot be looked into, for a reason that
-// is no failure of ours.
+// is not a failure of the server.
 func Unlistable(err error) bool { return disk.IsAbsent(err) || errors.Is(err, fs.ErrPermission) }

@@ -62,7 +62,7 @@ func (k *Keeper) Wait(p wspath.Path, out *rootfs.Displaced, open vfs.Writers) {
 	k.Linger(p, out)
 }
 
-// Linger looks at a file again until it can be removed.
+// Linger checks a file again until it can be removed.
 func (k *Keeper) Linger(p wspath.Path, out *rootfs.Displaced) {
 	l := lingering{path: p, out: out, known: out.Info, wait: displaced.Begin(clock.Boot())}
 	if f, err := k.Disk.Root.Open(out); err == nil {

@@ -247,7 +247,7 @@ type File struct {
 	pos    int64 // of Read and Seek
 	data   *bytes.Reader
 	stream io.ReadCloser
-	at     int64 // where the stream stands
+	at     int64 // where the stream is
 	closed bool
 }
 

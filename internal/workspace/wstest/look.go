@@ -16,7 +16,7 @@ import (
 	"umbra/internal/wspath"
 )
 
-// Thing is what stands at a path.
+// Thing is what is at a path.
 type Thing struct {
 	Mode object.Mode // object.Dir: an empty folder
 	Data string      // content, or a link's target
@@ -135,7 +135,7 @@ func (f Folder) Files() Folder {
 	return out
 }
 
-// Differ tells how two folders differ, a line a path; empty: not at all.
+// Differ reports how two folders differ, a line a path; empty: not at all.
 func Differ(nameA string, a Folder, nameB string, b Folder) string {
 	var s strings.Builder
 	all := maps.Clone(a)

@@ -4,7 +4,7 @@
 //
 // The host's function is one that the module imports already, so that no
 // function changes its number. Between two calls of it no loop runs for long,
-// so a host that looks at the clock there, and panics, ends any loop; and a
+// so a host that checks the clock there, and panics, ends any loop; and a
 // scheduler that cannot interrupt compiled code gets its turn.
 //
 // It knows the binary format of WebAssembly 1.0
