@@ -39,6 +39,11 @@ func TestReviewHold(t *testing.T) {
 			body := map[string]any{"reject": []string{list[0].ID, list[2].ID, list[3].ID}, "accept": []string{list[1].ID}, "message": "leave five alone"}
 			p.post(t, k.url("/review"), body).fails(t, 409, "hunk_changed") // what the call does is recorded first
 			body["reject"] = []string{list[0].ID, list[3].ID}
+			body["dry_run"] = true
+			if dry := p.post(t, k.url("/review"), body).want(t, 200).obj(t); fmt.Sprint(dry["held"]) != "2" || len(dry["rejected"].([]any)) != 0 || len(dry["accepted"].([]any)) != 1 {
+				t.Errorf("%v", dry)
+			}
+			delete(body, "dry_run")
 			done := p.post(t, k.url("/review"), body).want(t, 202).obj(t)
 			if fmt.Sprint(done["held"]) != "2" || done["commit"] == nil || len(done["rejected"].([]any)) != 0 {
 				t.Errorf("%v", done)

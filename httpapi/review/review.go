@@ -254,7 +254,10 @@ func (d *Dialect) review(c *gin.Context, r *task.Ref) error {
 	}
 	status := http.StatusOK
 	if n > 0 {
-		status, out["held"] = http.StatusAccepted, n
+		out["held"] = n
+		if !body.DryRun {
+			status = http.StatusAccepted
+		}
 	}
 	httpapi.JSON(c, status, out)
 	return nil

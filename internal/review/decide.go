@@ -15,6 +15,7 @@ import (
 	"umbra/internal/history"
 	"umbra/internal/revert"
 	"umbra/internal/workspace"
+	"umbra/internal/workspace/reconcile"
 	"umbra/internal/wspath"
 )
 
@@ -80,6 +81,11 @@ func (r *Reader) Decide(ctx context.Context, w *workspace.Workspace, d Decision)
 				return nil, &Conflicts{List: []revert.Conflict{{Path: e.Path, Reason: "occupied"}}}
 			}
 			before = tip
+			if d.DryRun { // as what is done records what it meets
+				if _, err := w.Sync(ctx, reconcile.SyncOptions{}); err != nil {
+					return nil, err
+				}
+			}
 			continue
 		}
 		return out, err
@@ -220,8 +226,12 @@ func (r *Reader) carryOut(ctx context.Context, w *workspace.Workspace, d *Decisi
 		out.Accepted = append(out.Accepted, h.ID)
 		extra = append(extra, message.Trailer{Key: message.KeyAccepts, Value: h.ID})
 	}
-	if d.DryRun || len(extra) == 0 {
+	if len(extra) == 0 || d.DryRun && len(ops) == 0 {
 		return out, nil
+	}
+	if d.DryRun {
+		_, err := w.Apply(ctx, workspace.Request{By: by, Ops: ops, RevertWhat: "hunks", AllowRepoShape: true, DryRun: true})
+		return out, err
 	}
 	if len(ops) == 0 {
 		var err error

@@ -188,10 +188,15 @@ func (h *Holder) Decide(ctx context.Context, w *workspace.Workspace, d Decision)
 		return nil, 0, err
 	}
 	if d.DryRun || len(d.Reject) == 0 && !d.RejectRest || !h.holds(w, d.Task) {
-		if out, err = h.o.Reader.Decide(ctx, w, d); err == nil && !d.DryRun {
+		switch out, err = h.o.Reader.Decide(ctx, w, d); {
+		case err != nil:
+		case !d.DryRun:
 			err = h.accepted(d.Task, out.Accepted)
+		case len(out.Rejected) > 0 && h.holds(w, d.Task):
+			held = len(out.Rejected)
+			out.Rejected, out.Files = nil, nil
 		}
-		return out, 0, err
+		return out, held, err
 	}
 	if d.May != nil {
 		if err := d.May(); err != nil {
