@@ -2,6 +2,7 @@ package access
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -21,6 +22,7 @@ const (
 	tokensBucket = "tokens"
 	stateBucket  = "access"
 	stateKey     = "tokens_on"
+	versionKey   = "version" // counts the changes, in a shared database
 )
 
 // record is a token as it is kept.
@@ -33,7 +35,8 @@ type record struct {
 }
 
 // Book is all tokens. Readers take no lock; all methods may be called from any
-// goroutine.
+// goroutine. What another process changes in a shared database holds here from the
+// next Reload on.
 type Book struct {
 	fixed []Token
 	db    *state.DB // nil: the settings' tokens are all there are
@@ -47,6 +50,7 @@ type page struct {
 	on       bool // tokens are asked for
 	kept     bool // because one was added once, whatever the settings say
 	stored   []Token
+	version  int // of the shared database when it was read
 	bySum    map[Sum]*Token
 	replaced chan struct{} // closed when another page holds
 }
@@ -55,7 +59,7 @@ type page struct {
 // added.
 func Fixed(tokens ...Token) *Book {
 	b := &Book{fixed: tokens}
-	b.turn(nil, false)
+	b.turn(nil, false, 0)
 	return b
 }
 
@@ -63,11 +67,52 @@ func Fixed(tokens ...Token) *Book {
 // one name that of the settings holds.
 func Open(fixed []Token, db *state.DB) (*Book, error) {
 	b := &Book{fixed: fixed, db: db}
+	return b, b.read()
+}
+
+// Reload takes over what another process has changed. After an error the tokens stay
+// as they were last read.
+func (b *Book) Reload() error {
+	if b.db == nil || !b.db.Shared() {
+		return nil
+	}
+	version := 0
+	if _, err := b.db.Get(stateBucket, versionKey, &version); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if version == b.page.Load().version {
+		return nil
+	}
+	return b.read()
+}
+
+// Follow reloads until ctx ends. every bounds for how long a token holds that
+// another process has removed.
+func (b *Book) Follow(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			_ = b.Reload() // the next time tries again
+		}
+	}
+}
+
+// read takes over what the database has; mu is held, or no one else has the book yet.
+func (b *Book) read() error {
 	var stored []Token
 	var since time.Time
-	kept := false
-	err := db.View(func(tx *state.Tx) (err error) {
+	kept, version := false, 0
+	err := b.db.View(func(tx *state.Tx) (err error) {
 		if kept, err = tx.Get(stateBucket, stateKey, &since); err != nil {
+			return err
+		}
+		if _, err = tx.Get(stateBucket, versionKey, &version); err != nil {
 			return err
 		}
 		return tx.ForEach(tokensBucket, "", func(name string, raw []byte) (bool, error) {
@@ -77,10 +122,42 @@ func Open(fixed []Token, db *state.DB) (*Book, error) {
 		})
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	b.turn(stored, kept)
-	return b, nil
+	b.turn(stored, kept, version)
+	return nil
+}
+
+// change runs fn in a transaction that others notice, and returns the version that it
+// makes; mu is held.
+func (b *Book) change(fn func(tx *state.Tx) error) (version int, err error) {
+	err = b.db.Update(func(tx *state.Tx) error {
+		version = 0
+		if b.db.Shared() {
+			if _, err := tx.Get(stateBucket, versionKey, &version); err != nil {
+				return err
+			}
+			version++
+			if err := tx.Put(stateBucket, versionKey, version); err != nil {
+				return err
+			}
+		}
+		return fn(tx)
+	})
+	return version, errs.Wrap(err, "")
+}
+
+// changed makes what was changed here hold. Where another process has changed
+// something in between, all is read; if that fails, the next Reload does it.
+func (b *Book) changed(stored []Token, kept bool, version int) {
+	was := b.page.Load().version
+	if !b.db.Shared() || version == was+1 {
+		b.turn(stored, kept, version)
+		return
+	}
+	if err := b.read(); err != nil {
+		b.turn(stored, kept, was)
+	}
 }
 
 func readRecord(name string, raw []byte) (Token, error) {
@@ -107,9 +184,9 @@ func readRecord(name string, raw []byte) (Token, error) {
 
 // turn makes another page hold, and wakes those that wait for it. mu is held, or
 // the book is not in use yet.
-func (b *Book) turn(stored []Token, kept bool) {
+func (b *Book) turn(stored []Token, kept bool, version int) {
 	slices.SortFunc(stored, func(x, y Token) int { return cmp.Compare(x.Name, y.Name) })
-	p := &page{on: kept || len(b.fixed) > 0, kept: kept, stored: stored, bySum: map[Sum]*Token{}, replaced: make(chan struct{})}
+	p := &page{on: kept || len(b.fixed) > 0, kept: kept, stored: stored, version: version, bySum: map[Sum]*Token{}, replaced: make(chan struct{})}
 	for i := range stored {
 		if !b.isFixed(stored[i].Name) {
 			p.bySum[stored[i].SHA256] = &stored[i]
@@ -164,7 +241,7 @@ func (b *Book) Add(t Token, now time.Time) (added Token, secret string, err erro
 	defer b.mu.Unlock()
 	old := b.page.Load()
 	if b.isFixed(t.Name) || slices.ContainsFunc(old.stored, func(s Token) bool { return s.Name == t.Name }) {
-		return Token{}, "", errs.New(errs.Conflict, "token_exists", "There is a token %q already.", t.Name)
+		return Token{}, "", tokenExists(t.Name)
 	}
 	if b.db == nil {
 		return Token{}, "", errs.New(errs.Internal, "internal_error", "This book takes no tokens.")
@@ -174,7 +251,10 @@ func (b *Book) Add(t Token, now time.Time) (added Token, secret string, err erro
 	if !t.Expires.IsZero() {
 		t.Expires = t.Expires.UTC().Truncate(time.Millisecond)
 	}
-	err = b.db.Update(func(tx *state.Tx) error {
+	version, err := b.change(func(tx *state.Tx) error {
+		if taken, err := tx.Get(tokensBucket, t.Name, &record{}); err != nil || taken {
+			return cmp.Or(err, tokenExists(t.Name))
+		}
 		if err := tx.Put(tokensBucket, t.Name, record{SHA256: hex.EncodeToString(t.SHA256[:]), Scope: t.Scope.String(),
 			Roots: t.Roots, Expires: t.Expires, Created: t.Created}); err != nil || old.kept {
 			return err
@@ -182,16 +262,23 @@ func (b *Book) Add(t Token, now time.Time) (added Token, secret string, err erro
 		return tx.Put(stateBucket, stateKey, t.Created)
 	})
 	if err != nil {
-		return Token{}, "", errs.Wrap(err, "")
+		return Token{}, "", err
 	}
-	b.turn(append(slices.Clone(old.stored), t), true)
+	b.changed(append(slices.Clone(old.stored), t), true, version)
 	return t, secret, nil
+}
+
+func tokenExists(name string) error {
+	return errs.New(errs.Conflict, "token_exists", "There is a token %q already.", name)
 }
 
 // Remove drops a token; when it returns the token is invalid.
 //
 // errs.NotFound token_not_found; errs.Conflict token_in_settings.
 func (b *Book) Remove(name string) error {
+	if err := b.Reload(); err != nil {
+		return errs.Wrap(err, "")
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	old := b.page.Load()
@@ -202,11 +289,12 @@ func (b *Book) Remove(name string) error {
 	case i < 0:
 		return errs.New(errs.NotFound, "token_not_found", "The token %q does not exist.", name)
 	}
-	if err := b.db.Delete(tokensBucket, name); err != nil {
-		return errs.Wrap(err, "")
+	version, err := b.change(func(tx *state.Tx) error { return tx.Delete(tokensBucket, name) })
+	if err != nil {
+		return err
 	}
 	stored := slices.Clone(old.stored)
-	b.turn(slices.Delete(stored, i, i+1), true)
+	b.changed(slices.Delete(stored, i, i+1), true, version)
 	return nil
 }
 
@@ -214,18 +302,31 @@ func (b *Book) Remove(name string) error {
 //
 // errs.Conflict tokens_left while there is a token.
 func (b *Book) Off() error {
+	if err := b.Reload(); err != nil {
+		return errs.Wrap(err, "")
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	old := b.page.Load()
 	if len(old.stored)+len(b.fixed) > 0 {
-		return errs.New(errs.Conflict, "tokens_left", "There are tokens; remove them all before tokens are turned off.")
+		return tokensLeft()
 	}
 	if !old.kept {
 		return nil
 	}
-	if err := b.db.Delete(stateBucket, stateKey); err != nil {
-		return errs.Wrap(err, "")
+	version, err := b.change(func(tx *state.Tx) error {
+		if !tx.Empty(tokensBucket) {
+			return tokensLeft()
+		}
+		return tx.Delete(stateBucket, stateKey)
+	})
+	if err != nil {
+		return err
 	}
-	b.turn(nil, false)
+	b.changed(nil, false, version)
 	return nil
+}
+
+func tokensLeft() error {
+	return errs.New(errs.Conflict, "tokens_left", "There are tokens; remove them all before tokens are turned off.")
 }

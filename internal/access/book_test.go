@@ -196,3 +196,72 @@ func TestCanonical(t *testing.T) {
 		}
 	}
 }
+
+// Two servers share a database: what one changes the other has after a Reload, and no
+// change is lost.
+func TestBooksShareADatabase(t *testing.T) {
+	db := state.NewShared()
+	one, err := Open(nil, db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := Open(nil, db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reload := func(b *Book) {
+		t.Helper()
+		if err := b.Reload(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now()
+	_, first, err := one.Add(Token{Name: "first"}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := two.Changed()
+	reload(two)
+	select {
+	case <-changed:
+	default:
+		t.Error("nobody was told")
+	}
+	if two.Find(sumOf(first)) == nil || !two.On() {
+		t.Fatal("the other's token is not known")
+	}
+	changed = two.Changed()
+	reload(two)
+	select {
+	case <-changed:
+		t.Error("told of nothing")
+	default:
+	}
+	_, second, err := two.Add(Token{Name: "second"}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := one.Add(Token{Name: "second"}, now); errs.CodeOf(err) != "token_exists" {
+		t.Errorf("a name that another server has given: %v", err)
+	}
+	// One has not reloaded: what it adds leaves it with both.
+	_, third, err := one.Add(Token{Name: "third"}, now)
+	if err != nil || one.Find(sumOf(second)) == nil || one.Find(sumOf(third)) == nil {
+		t.Errorf("a change that another had overtaken: %v", err)
+	}
+	for _, name := range []string{"first", "second", "third"} {
+		if err := two.Remove(name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if one.Find(sumOf(first)) == nil {
+		t.Error("a book reloads by itself")
+	}
+	if err := one.Off(); err != nil { // it reloads first
+		t.Error(err)
+	}
+	reload(two)
+	if one.Find(sumOf(first)) != nil || one.On() || two.On() {
+		t.Error("a removed token holds")
+	}
+}

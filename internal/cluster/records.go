@@ -68,6 +68,9 @@ func (n *Node) Records() *Records {
 // Records returns the records of a cluster in which this process has no life.
 func (a *Admin) Records() *Records { return a.n.Records() }
 
+// Shared is state.DB.Shared.
+func (r *Records) Shared() bool { return true }
+
 // enter begins a transaction in one of the slots; leave ends it.
 func (r *Records) enter(slots chan struct{}, deadline time.Time) (leave func(), err error) {
 	r.mu.Lock()

@@ -5,10 +5,12 @@
 package server
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"umbra/config"
 	"umbra/internal/access"
@@ -34,6 +36,21 @@ func openTokens(cfg config.Config, db *state.DB, log *slog.Logger) (*access.Book
 		named[t.Name] = t.Fixed()
 	}
 	return book, nil
+}
+
+// tokensEvery bounds, with the time of a round trip, for how long a token lets in that
+// another node has removed.
+const tokensEvery = time.Second
+
+// followTokens takes over what other nodes change, until d is closed.
+func followTokens(book *access.Book, d *deps) {
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		book.Follow(ctx, tokensEvery)
+	}()
+	d.closers = append(d.closers, func(context.Context) error { stop(); <-done; return nil })
 }
 
 func tokensOf(list []config.Token) ([]access.Token, error) {

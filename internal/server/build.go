@@ -84,6 +84,9 @@ func build(cfg config.Config, dir *state.Dir, n *node.Node, log *slog.Logger) (d
 		return nil, err
 	}
 	d.tokens = opts.Tokens
+	if db.Shared() {
+		followTokens(d.tokens, d)
+	}
 	opts.Answers = answers
 	if d.Owner, err = datadir.NewOwner(dir); err != nil {
 		return nil, err

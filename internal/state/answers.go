@@ -40,12 +40,14 @@ const (
 // the kernel's memory), and moved into the store with others a moment later. A
 // power cut may lose the last of them; who cannot bear that asks for durable.
 // The log is emptied when the store has all that it holds.
+//
+// In a shared store each answer is written at once, so that each process has it.
 type Answers struct {
 	db  *DB
 	now func() time.Time
 
 	mu      sync.Mutex
-	log     *os.File
+	log     *os.File // nil in a shared store
 	size    int64 // of the log's good part
 	pending map[[sha256.Size]byte]Answer
 	waiting int // bytes of what is pending
@@ -59,6 +61,11 @@ type Answers struct {
 // OpenAnswers opens the answers of a store; what a log of before holds is taken
 // into it.
 func OpenAnswers(db *DB, logPath string) (*Answers, error) {
+	if db.Shared() {
+		a := &Answers{db: db, now: time.Now, stop: make(chan struct{}), done: make(chan struct{})}
+		go a.run()
+		return a, nil
+	}
 	f, err := os.OpenFile(logPath, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("state: %w", err)
@@ -94,6 +101,9 @@ func (a *Answers) run() {
 func (a *Answers) Close() error {
 	close(a.stop)
 	<-a.done
+	if a.log == nil {
+		return nil
+	}
 	err := a.flush()
 	return errors.Join(err, a.log.Close())
 }
@@ -118,6 +128,9 @@ func (a *Answers) Answer(key [sha256.Size]byte) (Answer, bool, error) {
 // KeepAnswer keeps an answer: over a kill when it returns, and, if durable is
 // asked for, over a power cut.
 func (a *Answers) KeepAnswer(key [sha256.Size]byte, ans Answer, durable bool) error {
+	if a.log == nil {
+		return a.db.Update(func(tx *Tx) error { return tx.putAnswer(key, ans) })
+	}
 	rec, err := encodeRecord(key, ans)
 	if err != nil {
 		return err

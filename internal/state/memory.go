@@ -11,10 +11,18 @@ import (
 type memory struct {
 	mu      sync.RWMutex
 	buckets map[string]map[string][]byte
+	shared  bool
 }
 
 // NewMemory returns an empty DB in memory.
 func NewMemory() *DB { return New(&memory{buckets: map[string]map[string][]byte{}}) }
+
+// NewShared is NewMemory for tests of several services over one DB: they take it for
+// one that other processes change.
+func NewShared() *DB { return New(&memory{buckets: map[string]map[string][]byte{}, shared: true}) }
+
+// Shared is DB.Shared.
+func (m *memory) Shared() bool { return m.shared }
 
 // Close implements Backend.
 func (*memory) Close() error { return nil }

@@ -60,6 +60,13 @@ func New(b Backend) *DB { return &DB{b} }
 // Backend returns what the DB is on.
 func (db *DB) Backend() Backend { return db.b }
 
+// Shared reports whether other processes change the records as well: what is read of
+// them is then kept in memory only by who alone may change it.
+func (db *DB) Shared() bool {
+	s, ok := db.b.(interface{ Shared() bool })
+	return ok && s.Shared()
+}
+
 // Close waits for running transactions and closes the store.
 func (db *DB) Close() error { return db.b.Close() }
 

@@ -256,3 +256,33 @@ func TestMap(t *testing.T) {
 		t.Errorf("%v, %v", all, err)
 	}
 }
+
+// In a shared store an answer is there for the other process at once, without a log.
+func TestSharedAnswers(t *testing.T) {
+	db, dir := NewShared(), t.TempDir()
+	var both [2]*Answers
+	for i := range both {
+		a, err := OpenAnswers(db, filepath.Join(dir, "answers.log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		both[i] = a
+	}
+	key := [32]byte{1}
+	if err := both[0].KeepAnswer(key, Answer{Status: 201, At: time.Now()}, false); err != nil {
+		t.Fatal(err)
+	}
+	if ans, found, err := both[1].Answer(key); err != nil || !found || ans.Status != 201 {
+		t.Errorf("%+v, %v, %v", ans, found, err)
+	}
+	if n, err := both[1].Forget(func(*Answer) bool { return true }); err != nil || n != 1 {
+		t.Error(n, err)
+	}
+	if _, found, err := both[0].Answer(key); err != nil || found {
+		t.Error("it is not forgotten", err)
+	}
+	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
