@@ -141,6 +141,35 @@ func (t *recordTx) Get(bucket, key string) (value []byte, found bool, err error)
 	return value, found, err
 }
 
+// GetMany implements state.ManyGetter.
+func (t *recordTx) GetMany(bucket string, keys []string) (map[string][]byte, error) {
+	all := make(map[string][]byte, len(keys))
+	asked := make([][]byte, 0, len(keys))
+	for _, key := range keys {
+		if value, known := t.own(bucket, key); !known {
+			asked = append(asked, []byte(key))
+		} else if value != nil {
+			all[key] = value
+		}
+	}
+	for part := range slices.Chunk(asked, laterPage) {
+		err := t.query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				var key, value []byte
+				if err := rows.Scan(&key, &value); err != nil {
+					return err
+				}
+				all[string(key)] = orEmpty(value)
+			}
+			return nil
+		}, `SELECT key, value FROM record WHERE bucket = $1 AND key = ANY ($2)`, bucket, part)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
 // Put implements state.BackendTx.
 func (t *recordTx) Put(bucket, key string, value []byte) error {
 	return t.change(bucket, key, append([]byte{}, value...))

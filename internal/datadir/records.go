@@ -3,7 +3,6 @@
 package datadir
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,6 +78,14 @@ func OpenRecords(db *state.DB) (Records, error) {
 	found, err := db.Get(indexBucket, countKey, &n)
 	if found || err != nil {
 		return Records{db}, err
+	}
+	if db.Shared() { // where no record is older than its index
+		return Records{db}, db.Update(func(tx *state.Tx) error {
+			if found, err := tx.Get(indexBucket, countKey, &n); found || err != nil {
+				return err
+			}
+			return tx.Put(indexBucket, countKey, 0)
+		})
 	}
 	return Records{db}, buildIndex(db)
 }
@@ -159,19 +166,31 @@ func (w Records) Get(id string) (r workspaces.Record, found bool, err error) {
 
 // List implements workspaces.Records.
 func (w Records) List(x workspaces.Index, after string, n int) (list []workspaces.Record, last string, err error) {
+	var ids []string
 	err = w.db.View(func(tx *state.Tx) error {
-		return tx.Prefixed(indexBucket, string(x), after, func(key string, _ []byte) (bool, error) {
-			if n > 0 && len(list) == n {
+		err := tx.Prefixed(indexBucket, string(x), after, func(key string, _ []byte) (bool, error) {
+			if n > 0 && len(ids) == n {
 				return false, nil
 			}
-			var r workspaces.Record
-			found, err := tx.Get(WorkspacesBucket, key[strings.LastIndexByte(key, '/')+1:], &r)
-			if err != nil || !found {
-				return false, cmp.Or(err, fmt.Errorf("%s: %q leads to no record", indexBucket, key))
-			}
-			list, last = append(list, r), key
+			ids, last = append(ids, key[strings.LastIndexByte(key, '/')+1:]), key
 			return true, nil
 		})
+		if err != nil {
+			return err
+		}
+		list = make([]workspaces.Record, 0, len(ids))
+		err = tx.GetMany(WorkspacesBucket, ids, func(key string, raw []byte) error {
+			var r workspaces.Record
+			if err := json.Unmarshal(raw, &r); err != nil {
+				return fmt.Errorf("%s: record %q: %w", WorkspacesBucket, key, err)
+			}
+			list = append(list, r)
+			return nil
+		})
+		if err == nil && len(list) < len(ids) {
+			err = fmt.Errorf("%s: a key below %q leads to no record", indexBucket, x)
+		}
+		return err
 	})
 	if n == 0 || len(list) < n {
 		last = ""

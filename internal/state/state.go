@@ -100,6 +100,11 @@ type Getter interface {
 	Get(bucket, key string) (value []byte, found bool, err error)
 }
 
+// ManyGetter is a BackendTx that reads several records in less time than Gets take.
+type ManyGetter interface {
+	GetMany(bucket string, keys []string) (map[string][]byte, error)
+}
+
 // Get reads one record into v and reports whether it is there.
 func (db *DB) Get(bucket, key string, v any) (found bool, err error) {
 	if g, ok := db.b.(Getter); ok {
@@ -179,6 +184,35 @@ func (tx *Tx) Get(bucket, key string, v any) (found bool, err error) {
 func decode(bucket, key string, raw []byte, v any) error {
 	if err := json.Unmarshal(raw, v); err != nil {
 		return fmt.Errorf("state: record %q in %s: %w", key, bucket, err)
+	}
+	return nil
+}
+
+// GetMany gives those of a bucket's records that exist, in the order of keys. It takes
+// fewer round trips than Gets do. raw is as in ForEach.
+func (tx *Tx) GetMany(bucket string, keys []string, fn func(key string, raw []byte) error) error {
+	if m, ok := tx.b.(ManyGetter); ok && len(keys) > 1 {
+		all, err := m.GetMany(bucket, keys)
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			if raw, found := all[key]; found {
+				if err := fn(key, raw); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	for _, key := range keys {
+		raw, found, err := tx.b.Get(bucket, key)
+		if err == nil && found {
+			err = fn(key, raw)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -3,7 +3,8 @@ package task
 // Live returns how many tasks of a workspace are executing or paused.
 func (s *Service) Live(workspaceID string) int { return s.index.live(workspaceID) }
 
-// live is Live.
+// live is Live. In a shared database it is that of a workspace which this process
+// owns.
 func (x *index) live(workspace string) (n int) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -121,6 +121,16 @@ func (h *hub) listen(sub *subscriber, seen int, wake func()) {
 	}
 }
 
+// end ends the streams of a workspace that are open now.
+func (h *hub) end(workspace string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for sub := range h.subs[workspace] {
+		sub.closed = true
+		sub.poke()
+	}
+}
+
 // close ends all streams, now and later.
 func (h *hub) close() {
 	h.mu.Lock()

@@ -61,8 +61,13 @@ func (r Record) short() Record {
 // database's part costs the time of Rebuild.
 //
 // No transaction of the database's is begun to read while mu is wanted inside it.
+//
+// In a shared database (Service) memory has the live tasks of the workspaces that
+// this process owns, and only for what asks about one of these: the database has
+// every record before its change is answered.
 type index struct {
-	db *state.DB
+	db     *state.DB
+	shared bool
 
 	// writing is held for writing from before a transaction that changes records
 	// until memory agrees with it.
@@ -75,6 +80,7 @@ type index struct {
 	// byParent leads from a task to the ids of its children.
 	byParent map[string]map[string]struct{}
 	late     late
+	epochs   map[string]int64 // of the workspaces that this process owns, in a shared database
 }
 
 // entry is a Record in memory.
@@ -84,21 +90,26 @@ type entry struct {
 }
 
 func loadIndex(db *state.DB) (*index, error) {
-	x := &index{db: db, byID: map[string]*entry{}, byKey: map[string]string{}, byWS: map[string]map[string]struct{}{}, byParent: map[string]map[string]struct{}{}, late: newLate()}
-	if err := makeIndex(db); err != nil {
-		return nil, err
+	x := &index{db: db, shared: db.Shared(), byID: map[string]*entry{}, byKey: map[string]string{}, byWS: map[string]map[string]struct{}{}, byParent: map[string]map[string]struct{}{}, late: newLate(), epochs: map[string]int64{}}
+	if err := x.makeIndex(); err != nil || x.shared {
+		return x, err
 	}
 	err := db.View(func(tx *state.Tx) error {
 		return tx.ForEach(liveTasks, "", func(id string, _ []byte) (bool, error) {
-			r, found, err := stored(tx, id)
-			if err == nil && found {
-				x.set(r)
-				x.byID[id].counted = !r.Deleted
-			}
-			return true, err
+			return true, x.load(tx, id)
 		})
 	})
 	return x, err
+}
+
+// load reads a record into memory; mu is held, or no one else is there yet.
+func (x *index) load(tx *state.Tx, id string) error {
+	r, found, err := stored(tx, id)
+	if err == nil && found {
+		x.set(r)
+		x.byID[id].counted = !r.Deleted
+	}
+	return err
 }
 
 // empty reports whether the index knows no task.
@@ -233,6 +244,9 @@ func (x *index) withKey(hash string) (r Record, ok bool, err error) {
 // reserve takes an id that is not in the index yet, between begin and end; false
 // if it is. What is reserved is in memory only.
 func (x *index) reserve(r Record) (bool, error) {
+	if x.shared {
+		return x.reserveShared(r)
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if _, taken, err := x.find(r.ID); taken || err != nil {
@@ -244,6 +258,15 @@ func (x *index) reserve(r Record) (bool, error) {
 
 // release gives a reserved id back.
 func (x *index) release(id string) {
+	if x.shared {
+		x.releaseShared(id)
+		return
+	}
+	x.forget(id)
+}
+
+// forget takes a record out of memory.
+func (x *index) forget(id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.drop(id)
@@ -265,11 +288,13 @@ func (x *index) write(recs []Record, more func(*state.Tx) error) error {
 	for i := range recs {
 		ids[i] = recs[i].ID
 	}
-	x.writing.Lock()
-	defer x.writing.Unlock()
+	if !x.shared { // else count reads the database alone
+		x.writing.Lock()
+		defer x.writing.Unlock()
+	}
 	err := x.change(ids, func(tx *state.Tx) error {
 		for _, r := range recs {
-			if err := putRecord(tx, r); err != nil {
+			if err := x.putRecord(tx, r); err != nil {
 				return err
 			}
 		}
@@ -281,18 +306,22 @@ func (x *index) write(recs []Record, more func(*state.Tx) error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, r := range recs {
-		x.follow(r.short())
+		if !x.shared || x.epochs[r.Workspace] != 0 {
+			x.follow(r.short())
+		}
 	}
 	return nil
 }
 
 func (x *index) remove(id string) error {
-	x.writing.Lock()
-	defer x.writing.Unlock()
-	if err := x.change([]string{id}, func(tx *state.Tx) error { return deleteRecord(tx, id) }); err != nil {
+	if !x.shared {
+		x.writing.Lock()
+		defer x.writing.Unlock()
+	}
+	if err := x.change([]string{id}, func(tx *state.Tx) error { return x.deleteRecord(tx, id) }); err != nil {
 		return err
 	}
-	x.release(id)
+	x.forget(id)
 	return nil
 }
 
@@ -300,7 +329,10 @@ func (x *index) remove(id string) error {
 // to which the keys of a bucket lead that begin with prefix; id gets a key's rest.
 func (x *index) gather(set func() map[string]struct{}, in, prefix string, id func(rest string) string) ([]Record, error) {
 	x.mu.RLock()
-	ids := set()
+	var ids map[string]struct{}
+	if !x.shared {
+		ids = set()
+	}
 	out := make([]Record, 0, len(ids))
 	seen := make(map[string]bool, len(ids))
 	for id := range ids {
@@ -309,17 +341,17 @@ func (x *index) gather(set func() map[string]struct{}, in, prefix string, id fun
 	}
 	x.mu.RUnlock()
 	err := x.db.View(func(tx *state.Tx) error {
-		return within(tx, in, prefix, func(rest string, _ []byte) error {
-			id := id(rest)
-			if seen[id] {
-				return nil
+		var more []string
+		err := within(tx, in, prefix, func(rest string, _ []byte) error {
+			if id := id(rest); !seen[id] {
+				more = append(more, id)
 			}
-			r, found, err := stored(tx, id)
-			if found && err == nil {
-				out = append(out, r)
-			}
-			return err
+			return nil
 		})
+		if err != nil {
+			return err
+		}
+		return eachOf(tx, more, func(r Record) { out = append(out, r) })
 	})
 	return out, err
 }
@@ -339,8 +371,8 @@ func (x *index) children(parent string) ([]Record, error) {
 func (x *index) count(workspace string) (n int, err error) {
 	x.writing.RLock()
 	defer x.writing.RUnlock()
-	if _, err := x.db.Get(counts, workspace, &n); err != nil {
-		return 0, err
+	if _, err := x.db.Get(counts, workspace, &n); err != nil || x.shared {
+		return n, err
 	}
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -387,6 +419,9 @@ func (x *index) page(before Record, n int, f filter) ([]Record, error) {
 	var out []Record
 	seen := make(map[string]bool, len(x.byID))
 	for id, e := range x.byID {
+		if x.shared {
+			break
+		}
 		seen[id] = true
 		if f.want(e.Record) && (before.ID == "" || newestFirst(before, e.Record) < 0) {
 			out = append(out, e.Record)
@@ -404,26 +439,37 @@ func (x *index) page(before Record, n int, f filter) ([]Record, error) {
 	if before.ID != "" {
 		end = prefix + place(before)
 	}
-	found := 0
 	err := x.db.View(func(tx *state.Tx) error {
-		return tx.Descend(in, prefix, end, func(key string, raw []byte) (bool, error) {
-			id := strings.TrimPrefix(key, prefix)[timeBytes:]
-			if seen[id] {
-				return true, nil
-			}
-			var workspace string
-			if in != byWorkspace {
-				if err := json.Unmarshal(raw, &workspace); err != nil || !f.sees(workspace) {
-					return true, err
+		for found := 0; found < n; {
+			var ids []string
+			err := tx.Descend(in, prefix, end, func(key string, raw []byte) (bool, error) {
+				end = key
+				id := strings.TrimPrefix(key, prefix)[timeBytes:]
+				if seen[id] {
+					return true, nil
 				}
+				var workspace string
+				if in != byWorkspace {
+					if err := json.Unmarshal(raw, &workspace); err != nil || !f.sees(workspace) {
+						return true, err
+					}
+				}
+				ids = append(ids, id)
+				return len(ids) < n-found, nil
+			})
+			if err != nil || len(ids) == 0 {
+				return err
 			}
-			r, ok, err := stored(tx, id)
-			if err == nil && ok && f.want(r) {
-				out = append(out, r)
-				found++
+			if err := eachOf(tx, ids, func(r Record) {
+				if f.want(r) {
+					out = append(out, r)
+					found++
+				}
+			}); err != nil {
+				return err
 			}
-			return found < n, err
-		})
+		}
+		return nil
 	})
 	slices.SortFunc(out, newestFirst)
 	return out[:min(n, len(out))], err

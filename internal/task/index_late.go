@@ -1,6 +1,7 @@
 package task
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -48,6 +49,11 @@ func newLate() late {
 // or failed, end is called, once.
 func (x *index) begin(workspace string) (end func(), err error) {
 	x.mu.Lock()
+	if x.shared && x.epochs[workspace] == 0 {
+		x.mu.Unlock()
+		return nil, errMoving()
+	}
+	epoch := x.epochs[workspace]
 	m := x.late.marks[workspace]
 	if m == nil {
 		m = &mark{}
@@ -57,7 +63,7 @@ func (x *index) begin(workspace string) (end func(), err error) {
 	durable := m.durable
 	x.mu.Unlock()
 	if !durable {
-		err = x.db.Put(marks, workspace, true)
+		err = x.putMark(workspace, epoch)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -95,7 +101,7 @@ func (x *index) note(r Record) {
 // it.
 func (x *index) change(ids []string, fn func(*state.Tx) error) error {
 	var were []string
-	err := x.db.Update(func(tx *state.Tx) error {
+	err := x.db.Update(func(tx *state.Tx) error { // which may run it again
 		x.mu.Lock()
 		for _, id := range ids {
 			if _, ok := x.late.ids[id]; ok {
@@ -182,9 +188,9 @@ func (x *index) flush(quiet time.Duration) error {
 	}
 	x.writing.Lock()
 	defer x.writing.Unlock()
-	var wrote []string
+	var wrote, gone []string
 	var recs []Record
-	err := x.db.Update(func(tx *state.Tx) error {
+	err := x.db.Update(func(tx *state.Tx) error { // which may run it again
 		// Within the transaction: who marks a workspace or writes a record from
 		// here on does so after it.
 		x.mu.Lock()
@@ -195,17 +201,30 @@ func (x *index) flush(quiet time.Duration) error {
 			}
 		}
 		clear(x.late.ids)
-		gone := x.quiet(quiet)
-		for _, workspace := range gone {
+		for _, workspace := range x.quiet(quiet) {
+			gone = append(gone, workspace)
 			delete(x.late.marks, workspace)
 		}
+		epochs := maps.Clone(x.epochs)
 		x.mu.Unlock()
 		for _, r := range recs {
-			if err := putRecord(tx, r); err != nil {
+			if ours, err := x.ours(tx, r.Workspace, epochs[r.Workspace]); err != nil || !ours {
+				if err != nil {
+					return err
+				}
+				continue // its next owner has read the repository
+			}
+			if err := x.putRecord(tx, r); err != nil {
 				return err
 			}
 		}
 		for _, workspace := range gone {
+			if ours, err := x.ours(tx, workspace, epochs[workspace]); err != nil || !ours {
+				if err != nil {
+					return err
+				}
+				continue
+			}
 			if err := tx.Delete(marks, workspace); err != nil {
 				return err
 			}

@@ -248,7 +248,7 @@ func TestMarkedWorkspaceIsRead(t *testing.T) {
 // restored it is told first what differs in its folder.
 func TestTasksOfARestoredWorkspace(t *testing.T) {
 	for name, lose := range map[string]func(*state.Tx) error{
-		"an index that is behind": func(tx *state.Tx) error { return deleteRecord(tx, "a") },
+		"an index that is behind": func(tx *state.Tx) error { return (&index{}).deleteRecord(tx, "a") },
 		"an index that is lost":   func(tx *state.Tx) error { return errors.Join(tx.DeleteBucket(bucket), tx.DeleteBucket(marks)) },
 	} {
 		g := newRig(t)

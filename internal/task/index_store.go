@@ -21,7 +21,8 @@ const (
 	byWorkspace = "tasks_by_workspace" // workspace, NUL, time, id: whether it is deleted
 	byParent    = "tasks_by_parent"    // parent, NUL, id: true
 	byKey       = "tasks_by_key"       // KeyHash: id
-	liveTasks   = "tasks_live"         // id: true; executing, paused, or to be settled
+	liveTasks   = "tasks_live"         // id: true; executing, paused, or to be settled. Not in a shared database
+	liveOn      = "tasks_live_on"      // workspace, NUL, id: true; the same, in a shared database
 	counts      = "tasks_count"        // workspace: how many are not deleted
 	indexMade   = "tasks_indexed"      // "version": indexVersion
 )
@@ -52,7 +53,7 @@ func (r Record) live() bool { return !r.Deleted && (!r.Status.Ended() || r.Pendi
 
 // putRecord writes a record and what leads to it. What is kept of a task whose
 // refs went stays, until the task is deleted.
-func putRecord(tx *state.Tx, r Record) error {
+func (x *index) putRecord(tx *state.Tx, r Record) error {
 	var old Record
 	had, err := tx.Get(bucket, r.ID, &old)
 	if err != nil {
@@ -65,23 +66,23 @@ func putRecord(tx *state.Tx, r Record) error {
 		r.Dropped = old.Dropped
 	}
 	if had {
-		if err := unlink(tx, old); err != nil {
+		if err := x.unlink(tx, old); err != nil {
 			return err
 		}
 	}
 	if err := tx.Put(bucket, r.ID, r); err != nil {
 		return err
 	}
-	return link(tx, r)
+	return x.link(tx, r)
 }
 
 // deleteRecord removes a record and what leads to it.
-func deleteRecord(tx *state.Tx, id string) error {
+func (x *index) deleteRecord(tx *state.Tx, id string) error {
 	var old Record
 	if had, err := tx.Get(bucket, id, &old); err != nil || !had {
 		return err
 	}
-	if err := unlink(tx, old); err != nil {
+	if err := x.unlink(tx, old); err != nil {
 		return err
 	}
 	return tx.Delete(bucket, id)
@@ -94,12 +95,16 @@ type lead struct {
 }
 
 // leads returns what leads to a record.
-func leads(r Record) []lead {
+func (x *index) leads(r Record) []lead {
 	out := []lead{{byWorkspace, workspaceKey(r), r.Deleted}}
 	if !r.Deleted {
 		out = append(out, lead{byTime, place(r), r.Workspace}, lead{byStatus, statusKey(r), r.Workspace})
 	}
-	if r.live() {
+	switch {
+	case !r.live():
+	case x.shared:
+		out = append(out, lead{liveOn, r.Workspace + "\x00" + r.ID, true})
+	default:
 		out = append(out, lead{liveTasks, r.ID, true})
 	}
 	if r.Parent != "" {
@@ -112,8 +117,8 @@ func leads(r Record) []lead {
 }
 
 // link adds what leads to a record.
-func link(tx *state.Tx, r Record) error {
-	for _, l := range leads(r) {
+func (x *index) link(tx *state.Tx, r Record) error {
+	for _, l := range x.leads(r) {
 		if err := tx.Put(l.in, l.key, l.value); err != nil {
 			return err
 		}
@@ -125,8 +130,8 @@ func link(tx *state.Tx, r Record) error {
 }
 
 // unlink removes what leads to a record.
-func unlink(tx *state.Tx, r Record) error {
-	for _, l := range leads(r) {
+func (x *index) unlink(tx *state.Tx, r Record) error {
+	for _, l := range x.leads(r) {
 		if l.in == byKey {
 			var id string
 			if _, err := tx.Get(byKey, l.key, &id); err != nil {
@@ -159,8 +164,13 @@ func count(tx *state.Tx, workspace string, n int) error {
 }
 
 // makeIndex makes what leads to the records, unless it is complete and the records
-// are there. A program that ends meanwhile begins again at its next start.
-func makeIndex(db *state.DB) error {
+// are there. A program that ends meanwhile begins again at its next start. In a
+// shared database no record is older than what leads to it.
+func (x *index) makeIndex() error {
+	db := x.db
+	if x.shared {
+		return nil
+	}
 	made := false
 	err := db.View(func(tx *state.Tx) error {
 		var have int
@@ -182,7 +192,7 @@ func makeIndex(db *state.DB) error {
 	})
 	for _, b := range buckets {
 		if err == nil {
-			err = fillBucket(db, b)
+			err = x.fillBucket(b)
 		}
 	}
 	if err != nil {
@@ -212,11 +222,11 @@ const fillCount = 100_000
 
 // fillBucket puts all keys of one bucket, in their order: in the order of the
 // records each transaction would write nearly every page of it.
-func fillBucket(db *state.DB, in string) error {
+func (x *index) fillBucket(in string) error {
 	var all []lead
-	err := db.View(func(tx *state.Tx) error {
+	err := x.db.View(func(tx *state.Tx) error {
 		return eachRecord(tx, func(r Record) {
-			for _, l := range leads(r) {
+			for _, l := range x.leads(r) {
 				if l.in == in {
 					all = append(all, l)
 				}
@@ -228,7 +238,7 @@ func fillBucket(db *state.DB, in string) error {
 	}
 	slices.SortFunc(all, func(a, b lead) int { return strings.Compare(a.key, b.key) })
 	for chunk := range slices.Chunk(all, fillCount) {
-		err := db.Update(func(tx *state.Tx) error {
+		err := x.db.Update(func(tx *state.Tx) error {
 			for _, l := range chunk {
 				if err := tx.Put(l.in, l.key, l.value); err != nil {
 					return err
@@ -265,6 +275,17 @@ func stored(tx *state.Tx, id string) (Record, bool, error) {
 	var r Record
 	found, err := tx.Get(bucket, id, &r)
 	return r.short(), found, err
+}
+
+// eachOf calls fn with those of several records that exist, as memory has them.
+func eachOf(tx *state.Tx, ids []string, fn func(Record)) error {
+	return tx.GetMany(bucket, ids, func(key string, raw []byte) error {
+		r, err := parseRecord(key, raw)
+		if err == nil {
+			fn(r.short())
+		}
+		return err
+	})
 }
 
 // within calls fn with the rest of each key of a bucket that begins with prefix.

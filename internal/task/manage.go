@@ -232,7 +232,7 @@ func (s *Service) createOn(ctx context.Context, w *workspace.Workspace, o Create
 			return &Made{Ref: &Ref{Workspace: w, Task: t}, Replayed: true}, nil
 		}
 	}
-	end, err := s.index.begin(w.ID())
+	end, epoch, err := s.begin(ctx, w)
 	if err != nil {
 		return nil, errs.Wrap(err, "")
 	}
@@ -261,6 +261,10 @@ func (s *Service) createOn(ctx context.Context, w *workspace.Workspace, o Create
 	}
 	t, err := s.putNew(ctx, w, rec, info, started)
 	if err != nil {
+		return nil, err
+	}
+	rec.Pending = false
+	if err := s.index.keep(rec, epoch); err != nil {
 		return nil, err
 	}
 	s.hub.tell(w.ID(), rec.ID, note{task: t, seq: w.Store().Tip().Seq})
@@ -323,8 +327,6 @@ func (s *Service) putNew(ctx context.Context, w *workspace.Workspace, rec Record
 		return gitstore.Task{}, err
 	}
 	witness.Committed(ctx, w.Store(), w.Store().Tip().Seq)
-	rec.Pending = false
-	s.index.note(rec)
 	return t, nil
 }
 
@@ -428,7 +430,7 @@ func (s *Service) rewrite(ctx context.Context, r *Ref, info message.Info) (gitst
 	if _, ok, err := s.index.get(r.Task.ID); !ok || err != nil {
 		return gitstore.Task{}, cmp.Or(errs.Wrap(err, ""), notFound(r.Task.ID))
 	}
-	end, err := s.index.begin(r.ID())
+	end, epoch, err := s.begin(ctx, r.Workspace)
 	if err != nil {
 		return gitstore.Task{}, errs.Wrap(err, "")
 	}
@@ -439,8 +441,7 @@ func (s *Service) rewrite(ctx context.Context, r *Ref, info message.Info) (gitst
 		return gitstore.Task{}, err
 	}
 	witness.Committed(ctx, r.Store(), r.Store().Tip().Seq)
-	s.index.note(recordOf(t, r.ID()))
-	return t, nil
+	return t, s.index.keep(recordOf(t, r.ID()), epoch)
 }
 
 // Delete removes a task that is over, with its folders; its history stays and

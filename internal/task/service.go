@@ -32,6 +32,9 @@ type Options struct {
 	// Room is asked before bytes are written to the data directory outside of
 	// history; nil: there is always some.
 	Room func(bytes int64) error
+	// Epoch returns the epoch under which this server owns a workspace, where State is
+	// shared by several: 0 if it does not, 1 if no other server can.
+	Epoch func(workspaceID string) int64
 	// StreamLag is how many commits a stream that was up to date may fall
 	// behind before it is ended with "lagged".
 	StreamLag uint64
@@ -81,6 +84,10 @@ func New(ctx context.Context, o Options) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{o: o, index: x, folders: map[string]*Folders{}}
+	if x.shared { // each workspace is settled when it is entered
+		s.serve()
+		return s, s.sweep()
+	}
 	none, err := x.empty()
 	if err != nil {
 		return nil, err
@@ -102,9 +109,14 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	if err := s.sweep(); err != nil {
 		return nil, err
 	}
-	o.Workspaces.SetAttribute(x.executing)
-	o.Workspaces.SetBusy(x.busy)
+	s.serve()
 	return s, nil
+}
+
+// serve tells the manager whose an external change is.
+func (s *Service) serve() {
+	s.o.Workspaces.SetAttribute(s.index.executing)
+	s.o.Workspaces.SetBusy(s.index.busy)
 }
 
 // SetEnding sets what is called before a task ends. To be called before the first
@@ -384,7 +396,7 @@ func (s *Service) Apply(ctx context.Context, r *Ref, req workspace.Request) (*wo
 		return nil, err
 	}
 	if !res.Commit.IsZero() {
-		s.active(r.Task.ID)
+		s.active(ctx, r.Workspace, r.Task.ID)
 	}
 	return res, nil
 }
@@ -403,7 +415,7 @@ func (s *Service) MayWrite(r *Ref) error {
 }
 
 // active notes the first change of a task that a session or toolset made.
-func (s *Service) active(id string) {
+func (s *Service) active(ctx context.Context, w *workspace.Workspace, id string) {
 	rec, ok, err := s.index.get(id)
 	if err != nil {
 		s.o.Log.Warn("a task's first change could not be noted", "task", id, "error", err)
@@ -412,13 +424,14 @@ func (s *Service) active(id string) {
 		return
 	}
 	rec.Active = true
-	end, err := s.index.begin(rec.Workspace)
+	end, epoch, err := s.begin(ctx, w)
+	if err == nil {
+		err = s.index.keep(rec, epoch)
+		end()
+	}
 	if err != nil {
 		s.o.Log.Warn("a task's first change could not be noted", "task", id, "error", err)
-		return
 	}
-	s.index.note(rec)
-	end()
 }
 
 // Count returns how many tasks a workspace has.
@@ -433,12 +446,18 @@ func (s *Service) Count(workspaceID string) (int, error) {
 func (s *Service) Forget(ctx context.Context, workspaceID string, deleteHistory bool) error {
 	defer s.making.lock(workspaceID)()
 	_, exists := s.o.Workspaces.Record(workspaceID) // else a crash left its tasks
-	if busy := s.index.live(workspaceID); busy > 0 && exists {
-		return errs.New(errs.Conflict, "workspace_busy", "%s executing or paused on the workspace.", plural(busy, "task is", "tasks are"))
-	}
 	recs, err := s.index.on(workspaceID)
 	if err != nil {
 		return errs.Wrap(err, "")
+	}
+	busy := 0
+	for _, r := range recs {
+		if !r.Deleted && !r.Status.Ended() {
+			busy++
+		}
+	}
+	if busy > 0 && exists {
+		return errs.New(errs.Conflict, "workspace_busy", "%s executing or paused on the workspace.", plural(busy, "task is", "tasks are"))
 	}
 	err = s.o.Workspaces.Forget(ctx, workspaceID, deleteHistory)
 	if err != nil && (exists || len(recs) == 0) {

@@ -107,12 +107,14 @@ func (s *Service) sweep() error {
 		return errs.Wrap(err, "")
 	}
 	for _, e := range entries {
-		rec, ok, err := s.index.get(e.Name)
-		if err != nil {
-			return err
-		}
-		if !wspath.IsTemp(e.Name) && (!ok || !rec.Deleted) {
-			continue
+		if !wspath.IsTemp(e.Name) {
+			rec, ok, err := s.index.get(e.Name)
+			if err != nil {
+				return err
+			}
+			if !ok || !rec.Deleted {
+				continue
+			}
 		}
 		if err := vfs.RemoveAll(s.o.FS, e.Name); err != nil {
 			return errs.Wrap(err, "")

@@ -84,6 +84,18 @@ func testRecords(t *testing.T, b state.Backend) {
 		}
 	}
 	do(t, b.Update(func(tx state.BackendTx) error {
+		do(t, tx.Put("other", "new", []byte("2")))
+		do(t, tx.Delete("other", "a"))
+		if m, ok := tx.(state.ManyGetter); ok {
+			got, err := m.GetMany("other", []string{"new", "a", "none", "binary"})
+			do(t, err)
+			if len(got) != 2 || string(got["new"]) != "2" || string(got["binary"]) != "\x00\xff'\\" {
+				t.Errorf("%q", got)
+			}
+		}
+		return nil
+	}))
+	do(t, b.Update(func(tx state.BackendTx) error {
 		do(t, tx.Put("odd", "a", []byte("again")))
 		do(t, errors.Join(tx.Delete("odd", "ä"), tx.Delete("odd", "none"), tx.Delete("none", "a"), tx.DeleteBucket("other"), tx.DeleteBucket("none")))
 		if _, found := get(t, tx, "other", "a"); found {
