@@ -33,7 +33,7 @@ type Options struct {
 	// history; nil: there is always some.
 	Room func(bytes int64) error
 	// Epoch returns the epoch under which this server owns a workspace, where State is
-	// shared by several: 0 if it does not, 1 if no other server can.
+	// shared by several: 0 if it does not, 1 if no other server can. nil: the manager's.
 	Epoch func(workspaceID string) int64
 	// StreamLag is how many commits a stream that was up to date may fall
 	// behind before it is ended with "lagged".
@@ -79,12 +79,16 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	if o.StreamLag == 0 {
 		o.StreamLag = defaultStreamLag
 	}
+	if o.Epoch == nil {
+		o.Epoch = o.Workspaces.Epoch
+	}
 	x, err := loadIndex(o.State)
 	if err != nil {
 		return nil, err
 	}
 	s := &Service{o: o, index: x, folders: map[string]*Folders{}}
 	if x.shared { // each workspace is settled when it is entered
+		o.Workspaces.AddHooks(workspaces.Hooks{Entered: s.Entered, Leaving: s.Leaving, Lost: s.Lost})
 		s.serve()
 		return s, s.sweep()
 	}
@@ -113,7 +117,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	return s, nil
 }
 
-// serve tells the manager whose an external change is.
+// serve has the manager ask whose an external change is.
 func (s *Service) serve() {
 	s.o.Workspaces.SetAttribute(s.index.executing)
 	s.o.Workspaces.SetBusy(s.index.busy)

@@ -132,6 +132,18 @@ func (m *Manager) holdingOf(id string) *holding {
 	return m.shared.held[id]
 }
 
+// Epoch returns the epoch of this server's claim of a workspace, 0 where it has none,
+// and 1 for a workspace that no other server can own.
+func (m *Manager) Epoch(id string) int64 {
+	if h := m.holdingOf(id); h != nil {
+		return h.Epoch
+	}
+	if r, ok := m.Record(id); !ok || m.shares(r) {
+		return 0
+	}
+	return 1
+}
+
 // lost reports whether another server may own the workspace.
 func (h *holding) lost() bool {
 	select {
