@@ -48,7 +48,7 @@ type Answers struct {
 
 	mu      sync.Mutex
 	log     *os.File // nil in a shared store
-	size    int64 // of the log's good part
+	size    int64    // of the log's good part
 	pending map[[sha256.Size]byte]Answer
 	waiting int // bytes of what is pending
 
