@@ -2,15 +2,18 @@ package tasks
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"math"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
+	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/httpapi"
 	"umbra/internal/errs"
@@ -129,7 +132,7 @@ func (d *Dialect) serveHistory(c *gin.Context, r *task.Ref, p wspath.Path, at st
 	if err != nil {
 		return err
 	}
-	e, err := task.FileAt(c.Request.Context(), r.Store(), commit, p)
+	e, err := fileAt(c.Request.Context(), r.Store(), commit, p)
 	if err != nil {
 		return err
 	}
@@ -137,7 +140,7 @@ func (d *Dialect) serveHistory(c *gin.Context, r *task.Ref, p wspath.Path, at st
 }
 
 func serveBlob(c *gin.Context, w *workspace.Workspace, id object.ID) error {
-	b, err := task.OpenBlob(c.Request.Context(), w.Store(), id)
+	b, err := openBlob(c.Request.Context(), w.Store(), id)
 	if err != nil {
 		return err
 	}
@@ -341,5 +344,67 @@ func (d *Dialect) move(c *gin.Context) error {
 func crossing(from target) error {
 	e := errs.New(errs.Unprocessable, "move_across", "A move does not cross between the workspace and the task's own folders; write there and delete here.")
 	e.Path = string(from.path)
+	return e
+}
+
+// fileAt finds a file in a commit's tree, links followed inside it as the
+// kernel would on disk. NotFound "file_not_found", Conflict "is_a_directory".
+func fileAt(ctx context.Context, st *gitstore.Store, commit object.ID, p wspath.Path) (gitstore.Entry, error) {
+	missing := func() error {
+		e := errs.New(errs.NotFound, "file_not_found", "There is no such file in that state.")
+		e.Path, _ = p.JSON()
+		return e
+	}
+	snap, err := st.SnapshotOf(ctx, commit)
+	if err != nil {
+		return gitstore.Entry{}, err
+	}
+	rest := p.Components()
+	at := wspath.Root
+	for links := 0; len(rest) > 0; {
+		next := at.Join(rest[0])
+		e, ok, err := snap.Lookup(next)
+		if err != nil {
+			return gitstore.Entry{}, err
+		}
+		if !ok {
+			return gitstore.Entry{}, missing()
+		}
+		if e.Mode == object.Symlink {
+			if links++; links > 40 {
+				return gitstore.Entry{}, missing()
+			}
+			target, err := st.ReadBlob(ctx, e.ID, wspath.MaxTarget)
+			if err != nil {
+				return gitstore.Entry{}, err
+			}
+			to := path.Join(string(at), string(target))
+			if path.IsAbs(string(target)) || to == ".." || strings.HasPrefix(to, "../") {
+				return gitstore.Entry{}, missing()
+			}
+			if to == "." {
+				to = ""
+			}
+			rest = append(wspath.Path(to).Components(), rest[1:]...)
+			at = wspath.Root
+			continue
+		}
+		if len(rest) == 1 {
+			if e.Mode == object.Dir {
+				return gitstore.Entry{}, dirAt(p)
+			}
+			return e, nil
+		}
+		if e.Mode != object.Dir {
+			return gitstore.Entry{}, missing()
+		}
+		at, rest = next, rest[1:]
+	}
+	return gitstore.Entry{}, dirAt(p)
+}
+
+func dirAt(p wspath.Path) error {
+	e := errs.New(errs.Conflict, "is_a_directory", "The path is a directory.")
+	e.Path, _ = p.JSON()
 	return e
 }

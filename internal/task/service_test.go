@@ -351,37 +351,3 @@ func TestLargeChangeSets(t *testing.T) {
 		t.Errorf("%d entries of one path, %v", len(got), err)
 	}
 }
-
-func TestBlobContentSeeks(t *testing.T) {
-	g := newRig(t)
-	r := g.create(t, nil)
-	defer r.Release()
-	data := []byte(strings.Repeat("0123456789abcdef", inlineBlob/8))
-	if err := g.write(r.Ref, "big", string(data)); err != nil {
-		t.Fatal(err)
-	}
-	commit, err := g.At(context.Background(), r.Ref, "1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := FileAt(context.Background(), r.Store(), commit, "big")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := OpenBlob(context.Background(), r.Store(), e.ID)
-	if err != nil || b.Size != int64(len(data)) {
-		t.Fatal(b, err)
-	}
-	defer b.Close()
-	for _, at := range []int64{0, 100, 17, b.Size - 3, 5, b.Size, 0} {
-		if _, err := b.Seek(at, io.SeekStart); err != nil {
-			t.Fatal(err)
-		}
-		got := make([]byte, 9)
-		n, err := io.ReadFull(b, got)
-		want := data[at:min(at+9, b.Size)]
-		if string(got[:n]) != string(want) || (err == nil) != (len(want) == 9) {
-			t.Errorf("at %d: %q, %v", at, got[:n], err)
-		}
-	}
-}
