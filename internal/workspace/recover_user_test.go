@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"errors"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -183,4 +184,39 @@ func TestCrashWithoutStamps(t *testing.T) {
 		}
 	}
 	t.Logf("%d points", points)
+}
+
+// The power fails after the answer to a change that replaced or removed what a user
+// had saved a moment before, or by a clock that was set back since: the change stands,
+// whatever was left of the user's file.
+func TestReplacedSoonAfterAUsersSave(t *testing.T) {
+	for name, ops := range map[string][]Op{
+		"written over": {write("d/a", "the server's")}, "deleted": {del("d/a")}, "deleted with its directory": {del("d")},
+		"renamed over": {rename("o", "d/a")}, "given another's name": {rename("d/a", "o")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(60) {
+				b := newBench(t, map[string]string{"d/a": "old", "o": "other"})
+				must(t, b.w.checkpoint(t.Context(), false))
+				f, err := b.mem.OpenFile("ws/d/a", os.O_WRONLY|os.O_TRUNC, 0)
+				must(t, err)
+				_, err = f.WriteAt([]byte(strings.Repeat("saved by a user\n", 300)), 0)
+				must(t, errors.Join(err, f.Close()))
+				for _, op := range ops {
+					op.Recursive = op.Path == "d"
+					b.ok(op)
+				}
+				want := inFolder(t, b.mem, "ws")
+				mode := []vfs.CrashMode{vfs.CrashSyncedOnly, vfs.CrashNamesOnly, vfs.CrashRandom}[seed%3]
+				r := b.reboot(t, b.mem.CrashClone(vfs.CrashOptions{Mode: mode, Rand: rand.New(rand.NewPCG(seed, 8))}), "two")
+				b.stop()
+				must(t, r.open())
+				if d := diffMaps(files(inFolder(t, r.mem, "ws")), files(want)); d != "" {
+					t.Fatalf("%v, seed %d:\n%s", mode, seed, d)
+				}
+				r.same()
+				r.stop()
+			}
+		})
+	}
 }

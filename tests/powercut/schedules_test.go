@@ -70,7 +70,7 @@ type schedule struct {
 	clock  *wallClock
 	shift  time.Duration
 	full   bool
-	cut    bool // the power failed, and the server was not started since
+	cut    bool // the power failed, and the workspace was not opened since
 	agents []*agent
 	wsID   string
 	gitDir string
@@ -176,7 +176,6 @@ func (x *schedule) start() {
 	x.srv = harness.Start(x.t, x.opts)
 	x.clock = newWallClock(x.t, x.srv.PID())
 	x.clock.set(x.shift)
-	x.cut = false
 	x.say("start")
 	for len(x.agents) < 2 {
 		a := &agent{name: string(rune('A' + len(x.agents)))}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"syscall"
+	"time"
 
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
@@ -69,8 +70,11 @@ func New(k *retire.Keeper) *Target {
 	return &Target{Disk: k.Disk, Rec: k.Rec, Keeper: k, Log: k.Log}
 }
 
-// Materialise begins to do the steps of a plan. The plan's paths are locked.
-func (t *Target) Begin(p *plan.Plan) *Materializer { return &Materializer{Target: t, P: p} }
+// Begin begins to do the steps of a plan, whose commit has a time; the zero one is
+// not known. The plan's paths are locked.
+func (t *Target) Begin(p *plan.Plan, when time.Time) *Materializer {
+	return &Materializer{Target: t, P: p, when: when}
+}
 
 // Materializer does the steps of one plan.
 type Materializer struct {
@@ -79,6 +83,7 @@ type Materializer struct {
 	log     []done
 	Foreign []foreign
 	moves   []moves.Step // the renames of directories among the steps
+	when    time.Time    // of the commit
 }
 
 // Run does the steps in order. After an error the log has what was done.
@@ -316,6 +321,9 @@ func (m *Materializer) isExpected(ctx context.Context, out *rootfs.Displaced, ex
 	if expect == nil || !disk.SameContent(out.Info, expect.Info) {
 		return false, open, nil
 	}
+	if err := m.Disk.Settle(f, expect.Info, expect.ID, m.when); err != nil {
+		return false, open, err
+	}
 	if !expect.Racy && open == vfs.No {
 		return true, open, nil
 	}
@@ -350,7 +358,7 @@ func (m *Materializer) take(ctx context.Context, s *plan.Step) error {
 		return err
 	}
 	if s.Dir && out.Info.IsDir() {
-		ok, err := m.Keeper.TreeRecorded(ctx, out.Temp, s.Path, s.Skipped)
+		ok, err := m.Keeper.TreeRecorded(ctx, out.Temp, s.Path, s.Skipped, m.when)
 		if err != nil {
 			return err
 		}
@@ -481,6 +489,9 @@ func (m *Materializer) swap(ctx context.Context, s *plan.Step) error {
 			m.Foreign = append(m.Foreign, foreign{Path: s.Path}, foreign{Path: s.To})
 			return nil
 		}
+		if err := m.settle(x.now, x.expect); err != nil {
+			return err
+		}
 		m.carried(x.now, info, x.expect)
 	}
 	return nil
@@ -545,10 +556,25 @@ func (m *Materializer) moved(ctx context.Context, s *plan.Step) error {
 		m.Disk.Index.DropFile(s.To)
 		return nil
 	}
+	if err := m.settle(s.To, s.Expect); err != nil {
+		return err
+	}
 	if s.Result != nil {
 		m.carried(s.To, info, s.Result)
 	}
 	return nil
+}
+
+// settle makes a file's bytes durable under its new name, if they are unsettled.
+func (m *Materializer) settle(p wspath.Path, is *plan.OnDisk) error {
+	if is == nil || !is.Info.IsRegular() || !disk.Unsettled(is.Info, is.ID, m.when) {
+		return nil
+	}
+	f, _, err := m.Disk.OpenRegular(p)
+	if err != nil {
+		return nil // gone or not readable since: a user's
+	}
+	return errors.Join(m.Disk.Settle(f, is.Info, is.ID, m.when), f.Close())
 }
 
 func (m *Materializer) mkdir(s *plan.Step) error {

@@ -33,7 +33,7 @@ func (r *recovery) torn(ctx context.Context, p wspath.Path, have *disk.Seen, v *
 		if e.Mode != object.Regular && e.Mode != object.Executable {
 			continue
 		}
-		if !filestamp.Is(have.Info.MtimeNs, have.Info.Ino, e.ID) && max(have.Info.MtimeNs, have.Info.CtimeNs) >= e.until {
+		if disk.ModifiedSince(have.Info, e.ID, e.until) {
 			continue
 		}
 		if have.Known && have.ID == e.ID {

@@ -2,24 +2,28 @@ package retire
 
 import (
 	"context"
+	"errors"
 	"io/fs"
+	"time"
 
 	"umbra/gitstore/object"
+	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/op"
 	"umbra/internal/wspath"
 )
 
 // TreeRecorded reports whether every file in a folder that was renamed away has
-// its bytes in history. skipped are those that a forced delete takes along.
-func (k *Keeper) TreeRecorded(ctx context.Context, temp string, was wspath.Path, skipped []op.Skip) (bool, error) {
+// its bytes in history. skipped are those that a forced delete takes along; when is
+// the time of the commit that removes the folder.
+func (k *Keeper) TreeRecorded(ctx context.Context, temp string, was wspath.Path, skipped []op.Skip, when time.Time) (bool, error) {
 	forced := make(map[string]bool, len(skipped))
 	for _, s := range skipped {
 		forced[s.Path] = true
 	}
-	return k.dirRecorded(ctx, temp, was, forced)
+	return k.dirRecorded(ctx, temp, was, forced, when)
 }
 
-func (k *Keeper) dirRecorded(ctx context.Context, temp string, was wspath.Path, forced map[string]bool) (bool, error) {
+func (k *Keeper) dirRecorded(ctx context.Context, temp string, was wspath.Path, forced map[string]bool, when time.Time) (bool, error) {
 	entries, err := k.Disk.FS.ReadDir(temp)
 	if err != nil {
 		return false, err
@@ -32,14 +36,14 @@ func (k *Keeper) dirRecorded(ctx context.Context, temp string, was wspath.Path, 
 		ok := true
 		switch {
 		case e.Type.IsDir():
-			ok, err = k.dirRecorded(ctx, at, was, forced)
+			ok, err = k.dirRecorded(ctx, at, was, forced, when)
 		case e.Type&fs.ModeSymlink != 0:
 			var target string
 			if target, err = k.Disk.FS.Readlink(at); err == nil {
 				ok = k.Disk.Store.HasBlob(object.Hash(object.Blob, []byte(target)))
 			}
 		case e.Type.IsRegular():
-			ok, err = k.fileRecorded(ctx, at, was)
+			ok, err = k.fileRecorded(ctx, at, was, when)
 		default:
 			ok = false
 		}
@@ -52,17 +56,23 @@ func (k *Keeper) dirRecorded(ctx context.Context, temp string, was wspath.Path, 
 
 // fileRecorded reports whether a file's bytes are in history. was is its name
 // for the index.
-func (k *Keeper) fileRecorded(ctx context.Context, at string, was wspath.Path) (bool, error) {
+func (k *Keeper) fileRecorded(ctx context.Context, at string, was wspath.Path, when time.Time) (bool, error) {
 	info, err := k.Disk.FS.Lstat(at)
 	if err != nil {
 		return false, err
 	}
-	if id, known := k.Disk.Index.Lookup(was, info); known && k.Disk.Store.HasBlob(id) {
+	id, known := k.Disk.Index.Lookup(was, info)
+	if !known || !k.Disk.Store.HasBlob(id) {
+		if id, info, err = k.Disk.HashFile(ctx, wspath.Path(at)); err != nil || !k.Disk.Store.HasBlob(id) {
+			return false, err
+		}
+	}
+	if !disk.Unsettled(info, id, when) {
 		return true, nil
 	}
-	id, _, err := k.Disk.HashFile(ctx, wspath.Path(at))
+	f, _, err := k.Disk.OpenRegular(wspath.Path(at))
 	if err != nil {
 		return false, err
 	}
-	return k.Disk.Store.HasBlob(id), nil
+	return true, errors.Join(k.Disk.Settle(f, info, id, when), f.Close())
 }

@@ -311,7 +311,7 @@ func (k *Keeper) clearTree(dir string, was wspath.Path, forced map[string]bool) 
 			if id, known := k.Disk.Index.Lookup(path, info); known && k.Disk.Store.HasBlob(id) {
 				continue
 			}
-			if ok, err := k.fileRecorded(context.Background(), at, path); err == nil && ok {
+			if ok, err := k.fileRecorded(context.Background(), at, path, time.Time{}); err == nil && ok {
 				continue
 			}
 		}
