@@ -60,7 +60,7 @@ func TestHookFailsOpen(t *testing.T) {
 			if status != want || out != "" || (errOut != "") != block {
 				t.Errorf("%s: status %d, %q, %q", c.name, status, out, errOut)
 			}
-			if took := time.Since(start); took > 10*time.Second {
+			if took := time.Since(start); took > time.Minute { // it has two seconds
 				t.Errorf("%s took %v", c.name, took)
 			}
 			log, err := os.ReadFile(filepath.Join(dir, "hooks.log"))

@@ -150,7 +150,7 @@ func TestNoBlowUp(t *testing.T) {
 		if d.Match(c.path, false).Ignored() {
 			t.Errorf("%.40q matches", c.pattern)
 		}
-		if took := time.Since(start); took > 2*time.Second {
+		if took := time.Since(start); took > time.Minute { // by trying all ways it is years
 			t.Errorf("%.40q took %v", c.pattern, took)
 		}
 	}

@@ -240,13 +240,13 @@ func (s *Server) Signal(sig os.Signal) {
 	}
 }
 
-// Wait waits for the process's end, within the ten seconds of a stop and a
-// little for a busy machine, and gives its exit status (-1: killed by a signal).
+// Wait waits for the process's end, for as long as a busy machine may take for the
+// ten seconds of a stop, and gives its exit status (-1: killed by a signal).
 func (s *Server) Wait() int {
 	s.t.Helper()
 	select {
 	case <-s.exited:
-	case <-time.After(11 * time.Second):
+	case <-time.After(patience):
 		s.cmd.Process.Signal(syscall.SIGQUIT) // for the stacks in the log
 		<-s.exited
 		s.t.Errorf("the server did not end in time: its goroutines are in its log")

@@ -149,7 +149,7 @@ func TestBeside(t *testing.T) {
 		if out := run(t, e, `return 1`); string(out.Result) != "1" {
 			t.Errorf("%s, %v", out.Result, out.Err)
 		}
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > time.Minute {
 			t.Errorf("a small script took %v during loops", took)
 		}
 	}
