@@ -8,9 +8,10 @@ import (
 	"umbra/internal/vfs"
 )
 
-// settling is how long what a user wrote may be in memory alone: Linux writes it
-// after 35 seconds unless told otherwise.
-const settling = time.Minute
+// settling is how long a file that a user made may be in memory alone, with its name:
+// ext4 commits its journal every five seconds. Its bytes may follow later; a file
+// without them is recognized by its times.
+const settling = 6 * time.Second
 
 // ModifiedSince reports whether a file that held a blob may have been modified at or
 // after a time, in nanoseconds since 1970, by what its own times say. A file of the
@@ -20,8 +21,8 @@ func ModifiedSince(info vfs.Info, id object.ID, at int64) bool {
 }
 
 // Unsettled reports whether a user's file that held a blob may not be durable at the
-// time of a commit, or cannot be told from one that was modified later: a commit's
-// time has seconds, and clocks are set back. The zero time is not known.
+// time of a commit, or cannot be distinguished from one that was modified later: a
+// commit's time has seconds, and clocks are set back. The zero time is not known.
 func Unsettled(info vfs.Info, id object.ID, when time.Time) bool {
 	return !when.IsZero() && ModifiedSince(info, id, when.Add(-settling).Unix()*1e9)
 }
