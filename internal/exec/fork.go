@@ -19,7 +19,7 @@ import (
 )
 
 // ForkDir is the directory of a fork's layer, in that of the workspace.
-const ForkDir = "layer"
+const ForkDir = workspaces.LayerDir
 
 // forks are the layer forks in which commands run.
 type forks struct {
@@ -48,7 +48,7 @@ func (s *Service) physical(ctx context.Context, fork string) (*workspace.Workspa
 // fork runs.
 func (s *Service) over(ctx context.Context, l *Layer) error {
 	rec, ok := s.o.Workspaces.Record(l.Workspace)
-	if !ok || rec.Fork == nil || rec.Fork.Kind != workspaces.LayerKind {
+	if !ok || rec.Fork == nil || rec.Fork.Kind != workspaces.LayerKind || rec.Mounted() {
 		return nil
 	}
 	s.forks.mu.Lock()
@@ -241,8 +241,14 @@ func (s *Service) ForgetFork(id string) error {
 }
 
 // ForkFiles returns the directory of a fork's own ignored files.
-func (s *Service) ForkFiles(fork *workspace.Workspace) string {
-	return (&forklayer.Layer{Dir: filepath.Join(filepath.Dir(fork.GitDir()), ForkDir)}).Files()
+func (s *Service) ForkFiles(fork string) string {
+	return (&forklayer.Layer{Dir: filepath.Join(filepath.Dir(s.o.Workspaces.GitDir(fork)), ForkDir)}).Files()
+}
+
+// Mounts reports whether the server can mount layers where other processes see them.
+func (s *Service) Mounts() error {
+	s.mounts.Do(func() { s.noMount = layer.MayMount(s.o.Dir) })
+	return s.noMount
 }
 
 // Forks reports whether the system has layers for forks, whose directories are on the

@@ -55,6 +55,9 @@ type Service struct {
 	forks  forks
 	probe  sync.Once
 	probed error // why there are no layers for forks
+
+	mounts  sync.Once
+	noMount error // why no layer can be mounted at a path
 }
 
 func (s *Service) stepped() error {

@@ -40,8 +40,10 @@ type Options struct {
 // Layers are the directories of layer forks, which package exec has.
 type Layers interface {
 	Forks() error // why the system has none
+	// Mounts returns why the server cannot mount one where others see it.
+	Mounts() error
 	// ForkFiles returns the directory of a fork's own ignored files.
-	ForkFiles(fork *workspace.Workspace) string
+	ForkFiles(fork string) string
 	// FreeFork makes a fork that is to be deleted removable, or says why it is not.
 	FreeFork(rec workspaces.Record, force bool) error
 	// ForgetFork drops what is left of a fork that was deleted.
@@ -130,7 +132,7 @@ type Make struct {
 	Name      string
 	Kind      string
 	At        string // a commit, a checkpoint or a time; empty: now
-	Path      string // absolute; of a copy
+	Path      string // absolute; of a copy, or where a layer is mounted
 	Ignored   string
 	Count     int
 	ExpiresIn time.Duration
@@ -142,7 +144,8 @@ func invalid(field, format string, args ...any) error {
 }
 
 // check fills in the defaults for a parent and refuses what does not fit it.
-func (f *Make) check(parent workspaces.Record, layers func() error) error {
+func (f *Make) check(parent workspaces.Record, l Layers) error {
+	layers := l.Forks
 	if f.Kind == "" {
 		switch {
 		case parent.Kind == workspaces.VirtualKind:
@@ -179,14 +182,18 @@ func (f *Make) check(parent workspaces.Record, layers func() error) error {
 		switch {
 		case parent.Place() == "" || layers() != nil:
 			return errs.New(errs.Unprocessable, "kind_unavailable", "The kind layer needs a directory and a system with overlayfs; virtual and copy are available.").With("field", "kind")
-		case f.Path != "":
-			return errs.New(errs.Unprocessable, "kind_unavailable", "A layer is not mounted at a path, but seen by what umbra in runs; leave path out, or use the kind copy.").With("field", "path")
 		case f.Ignored == "":
 			f.Ignored = ShareIgnored
 		case f.Ignored != ShareIgnored && f.Ignored != CopyIgnored && f.Ignored != NoIgnored:
 			return invalid("ignored", "ignored must be share, copy or none.")
 		}
-		return nil
+		if f.Path == "" {
+			return nil
+		}
+		if err := l.Mounts(); err != nil {
+			return workspaces.ErrNoMount(err)
+		}
+		return f.checkPath(parent)
 	}
 	switch f.Ignored {
 	case "":
@@ -197,6 +204,11 @@ func (f *Make) check(parent workspaces.Record, layers func() error) error {
 	default:
 		return invalid("ignored", "ignored must be share, copy or none.")
 	}
+	return f.checkPath(parent)
+}
+
+// checkPath refuses a path at which no directory can be made.
+func (f *Make) checkPath(parent workspaces.Record) error {
 	switch {
 	case f.Path != "" && f.Count > 1:
 		return invalid("path", "path names one directory, so count must be 1.")
@@ -220,7 +232,7 @@ func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]w
 	if !ok {
 		return nil, errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 	}
-	if err := f.check(parent, s.o.Layers.Forks); err != nil {
+	if err := f.check(parent, s.o.Layers); err != nil {
 		return nil, err
 	}
 	if _, err := w.Sync(ctx, workspace.SyncOptions{Attribute: true}); err != nil {
@@ -243,7 +255,7 @@ func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]w
 			names[i] += "-" + strconv.Itoa(i+1)
 		}
 	}
-	if spec.Kind = f.Kind; f.Kind != workspaces.CopyKind {
+	if spec.Kind = f.Kind; f.Kind != workspaces.CopyKind && f.Path == "" {
 		own := f.Kind == workspaces.LayerKind && f.Ignored != ShareIgnored
 		done := func() error { return nil }
 		if own {
@@ -284,32 +296,36 @@ func (s *Service) takeBack(ctx context.Context, made []workspaces.Record) {
 
 // ownIgnored gives layer forks ignored files of their own: copies, or none.
 func (s *Service) ownIgnored(ctx context.Context, w *workspace.Workspace, f Make, spec workspaces.ForkSpec, made []workspaces.Record) error {
-	if w.Root() == "" {
-		return invalid("ignored", "The ignored files of a fork's fork are those of the directory; ignored must be share.")
-	}
 	snap, err := w.Store().SnapshotOf(ctx, spec.At)
 	if err != nil {
 		return err
 	}
 	for _, r := range made {
-		fork, err := s.o.Workspaces.Get(ctx, r.ID)
+		fork, err := s.o.Workspaces.Get(ctx, r.ID) // which makes its directory
 		if err != nil {
 			return err
 		}
-		to := s.o.Layers.ForkFiles(fork)
 		fork.Release()
-		if err := os.MkdirAll(to, 0o700); err != nil {
-			return errs.Wrap(err, "")
-		}
-		c := &copier{ctx: ctx, w: w, to: to, over: true, hide: f.Ignored == NoIgnored}
-		if err := c.ignored(snap); err != nil {
+		if err := s.layerIgnored(ctx, w, f, snap, s.o.Layers.ForkFiles(r.ID)); err != nil {
 			return err
-		}
-		if err := synced(to); err != nil {
-			return errs.Wrap(err, "")
 		}
 	}
 	return nil
+}
+
+// layerIgnored fills the directory of a layer's own ignored files.
+func (s *Service) layerIgnored(ctx context.Context, w *workspace.Workspace, f Make, snap gitstore.Snapshot, to string) error {
+	if w.Root() == "" {
+		return invalid("ignored", "The ignored files of a fork's fork are those of the directory; ignored must be share.")
+	}
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return errs.Wrap(err, "")
+	}
+	c := &copier{ctx: ctx, w: w, to: to, over: true, hide: f.Ignored == NoIgnored}
+	if err := c.ignored(snap); err != nil {
+		return err
+	}
+	return errs.Wrap(synced(to), "")
 }
 
 func (s *Service) one(ctx context.Context, w *workspace.Workspace, f Make, spec workspaces.ForkSpec) (rec workspaces.Record, err error) {
@@ -322,23 +338,27 @@ func (s *Service) one(ctx context.Context, w *workspace.Workspace, f Make, spec 
 	return rec, nil
 }
 
-// copied makes a directory with the parent's files, and a fork of it.
+// copied makes a fork with a directory: a copy of the parent's files, or a layer that is
+// mounted at it.
 func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, spec workspaces.ForkSpec) (fork *workspace.Workspace, err error) {
 	dir := f.Path
 	if dir == "" {
 		dir = w.Root() + "-" + workspaces.NewID(orElse(spec.Name, "fork"))
 	}
 	dir = filepath.Clean(dir)
+	if above, err := filepath.EvalSymlinks(filepath.Dir(dir)); err == nil {
+		dir = filepath.Join(above, filepath.Base(dir))
+	}
 	if f.Allow != nil { // before anything is made, or looked for
-		at := dir
-		if above, err := filepath.EvalSymlinks(filepath.Dir(dir)); err == nil {
-			at = filepath.Join(above, filepath.Base(dir))
-		}
-		if err := f.Allow(at); err != nil {
+		if err := f.Allow(dir); err != nil {
 			return nil, err
 		}
 	}
 	mine := pending{Dir: dir}
+	if f.Kind == workspaces.LayerKind {
+		spec.ID = workspaces.NewID(orElse(spec.Name, filepath.Base(dir)))
+		mine.Layer = spec.ID
+	}
 	done, err := s.begun(mine)
 	if err != nil {
 		return nil, err
@@ -355,7 +375,7 @@ func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, sp
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.RemoveAll(dir))
+			err = errors.Join(err, s.unmade(mine))
 		}
 	}()
 	if mine.Dev, mine.Ino, err = identity(dir); err != nil {
@@ -372,20 +392,54 @@ func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, sp
 	if err != nil {
 		return nil, err
 	}
+	if mine.Layer != "" {
+		err = s.mount(ctx, w, f, spec, snap, dir)
+	} else {
+		err = s.fill(ctx, w, f, snap, dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.o.Workspaces.ForkCopy(ctx, w, dir, o, spec)
+}
+
+// unmade removes the directory of a fork that was not made.
+func (s *Service) unmade(p pending) error {
+	if p.Layer == "" {
+		return os.RemoveAll(p.Dir)
+	}
+	if err := s.o.Workspaces.UnmountLayer(p.Layer, p.Dir); err != nil {
+		return err
+	}
+	return os.Remove(p.Dir)
+}
+
+// fill copies the parent's files.
+func (s *Service) fill(ctx context.Context, w *workspace.Workspace, f Make, snap gitstore.Snapshot, dir string) error {
 	c := &copier{ctx: ctx, w: w, to: dir}
 	if err := c.tracked(snap); err != nil {
-		return nil, err
+		return err
 	}
 	if f.Ignored == CopyIgnored && w.Root() != "" {
 		if err := c.ignored(snap); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	// No history has the ignored files, so that they could be restored.
-	if err := synced(dir); err != nil {
-		return nil, errs.Wrap(err, "")
+	return errs.Wrap(synced(dir), "")
+}
+
+// mount mounts a layer, with ignored files of its own where it does not share those of
+// the parent's directory. What differs in it from the commit is put right when it is
+// opened.
+func (s *Service) mount(ctx context.Context, w *workspace.Workspace, f Make, spec workspaces.ForkSpec, snap gitstore.Snapshot, dir string) error {
+	if f.Ignored != ShareIgnored {
+		to := s.o.Layers.ForkFiles(spec.ID)
+		if err := s.layerIgnored(ctx, w, f, snap, to); err != nil {
+			return err
+		}
 	}
-	return s.o.Workspaces.ForkCopy(ctx, w, dir, o, spec)
+	return s.o.Workspaces.MountLayer(ctx, w, spec.ID, dir)
 }
 
 // validName reports whether a new directory may have a name: not one that git takes for a
@@ -433,6 +487,9 @@ func (s *Service) Delete(ctx context.Context, id string, force, deleteHistory bo
 
 // clear removes a copy's directory, if it is still the one that was made.
 func (s *Service) clear(rec workspaces.Record) error {
+	if rec.Mounted() {
+		return s.o.Workspaces.RemoveMountPoint(rec)
+	}
 	if !s.o.Workspaces.MadeFor(rec) {
 		return nil
 	}
@@ -442,6 +499,11 @@ func (s *Service) clear(rec workspaces.Record) error {
 func (s *Service) remove(ctx context.Context, rec workspaces.Record, force, deleteHistory bool) error {
 	if err := s.o.Layers.FreeFork(rec, force); err != nil {
 		return err
+	}
+	if s.o.Tasks.Live(rec.ID) == 0 { // else nothing is deleted
+		if err := s.o.Workspaces.Unmount(ctx, rec.ID, force); err != nil {
+			return err
+		}
 	}
 	done, err := s.begun(pending{Delete: &rec, History: deleteHistory})
 	if err != nil {

@@ -30,6 +30,8 @@ type pending struct {
 	Dir string `json:"dir,omitempty"`
 	Dev uint64 `json:"dev,omitempty"`
 	Ino uint64 `json:"ino,omitempty"`
+	// Layer is the id of the fork, if Dir is where a layer is mounted.
+	Layer string `json:"layer,omitempty"`
 }
 
 // begun records what is being done, durably. The caller calls done at its end.
@@ -111,6 +113,15 @@ func (s *Service) finishDelete(ctx context.Context, rec workspaces.Record, histo
 }
 
 func (s *Service) finishCopy(p pending) error {
+	if p.Layer != "" {
+		if _, whole := s.o.Workspaces.Record(p.Layer); whole {
+			return nil
+		}
+		if err := s.o.Workspaces.UnmountLayer(p.Layer, p.Dir); err != nil {
+			return err
+		}
+		p.Ino = 0
+	}
 	for _, rec := range s.o.Workspaces.List() {
 		if f := rec.Fork; f != nil && p.Ino != 0 && f.Ino == p.Ino && rec.Dev == p.Dev {
 			return nil // whole
@@ -122,7 +133,7 @@ func (s *Service) finishCopy(p pending) error {
 		}
 		return nil
 	}
-	if err := s.o.Workspaces.DropUnfinished(p.Dev, p.Ino); err != nil {
+	if err := s.o.Workspaces.DropUnfinished(func(r workspaces.Record) bool { return r.Dev == p.Dev && r.Ino == p.Ino }); err != nil {
 		return err
 	}
 	dev, ino, err := identity(p.Dir)

@@ -4,6 +4,7 @@ package layer
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -118,3 +119,27 @@ func find(c *Command) (string, error) {
 	}
 	return exec.LookPath(c.Args[0])
 }
+
+// Mount is an overlay that all processes see; only Linux has them (mount_linux.go).
+type Mount struct{ Name, Point, Root, Over, Upper, Work string }
+
+// ErrOccupied is returned where a mount would hide files.
+var ErrOccupied = errors.New("the directory is not empty")
+
+// Mounted reports false.
+func (m Mount) Mounted() (bool, error) { return false, nil }
+
+// Mount returns ErrUnsupported.
+func (m Mount) Mount() error { return ErrUnsupported }
+
+// Unmount does nothing.
+func (m Mount) Unmount(bool) error { return nil }
+
+// Refresh does nothing.
+func (m Mount) Refresh() error { return nil }
+
+// MayMount returns ErrUnsupported.
+func MayMount(string) error { return ErrUnsupported }
+
+// Decides returns ErrUnsupported.
+func Decides(string, string) (bool, error) { return false, ErrUnsupported }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"umbra/internal/layer/enter"
+	"umbra/internal/mounts"
 )
 
 // Grace is the time between SIGTERM and SIGKILL for what a command leaves running.
@@ -366,35 +367,15 @@ func Supported() error {
 // Covers reports whether an overlay shows all of a directory: ErrUnsupported
 // where another file system is mounted below it, which would look empty.
 func Covers(root string) error {
-	raw, err := os.ReadFile("/proc/self/mountinfo")
+	table, err := mounts.Read()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	prefix := strings.TrimSuffix(root, "/") + "/"
-	for line := range strings.SplitSeq(string(raw), "\n") {
-		fields := strings.Fields(line)
-		if len(fields) > 4 && strings.HasPrefix(unescape(fields[4]), prefix) {
+	for _, m := range table {
+		if strings.HasPrefix(m.Point, prefix) {
 			return fmt.Errorf("%w: another file system is mounted below the directory", ErrUnsupported)
 		}
 	}
 	return nil
-}
-
-// unescape reads the octal escapes of mountinfo (proc(5)).
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }

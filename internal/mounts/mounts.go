@@ -6,6 +6,7 @@ package mounts
 import (
 	"bufio"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,6 +16,8 @@ type Mount struct {
 	Device string // major:minor of the file system
 	Root   string // the directory of the file system that is shown
 	Point  string // where
+	Type   string // of the file system
+	Source string // as who mounted it named it
 }
 
 // Table is the mounts of a process, in the order in which they were made.
@@ -37,7 +40,11 @@ func Parse(r io.Reader) (Table, error) {
 		if len(f) < 6 || !strings.Contains(f[2], ":") {
 			continue
 		}
-		t = append(t, Mount{Device: f[2], Root: unescape(f[3]), Point: unescape(f[4])})
+		m := Mount{Device: f[2], Root: unescape(f[3]), Point: unescape(f[4])}
+		if i := slices.Index(f, "-"); i > 0 && i+2 < len(f) {
+			m.Type, m.Source = f[i+1], unescape(f[i+2])
+		}
+		t = append(t, m)
 	}
 	return t, lines.Err()
 }

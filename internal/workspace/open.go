@@ -50,6 +50,9 @@ type Config struct {
 	// Base releases the workspace that this one is a fork of; nil: it is none. It
 	// is called when the workspace is closed, not where Open fails.
 	Base func()
+	// Beneath is what shows through the directory, which is an overlay; nil: nothing
+	// does.
+	Beneath reconcile.Beneath
 	// Unforked fails with has_forks if a fork continues the history.
 	Unforked func() error
 
@@ -86,6 +89,7 @@ func Open(ctx context.Context, c Config) (*Workspace, error) {
 	w.recon = &reconcile.Reconciler{ID: c.ID, Disk: d, Rec: w.rec, Locks: w.locks, Limits: c.Limits, Log: c.Log, Took: c.Meter.Scan, Inside: w.inside, Gone: w.gone}
 	w.keeper = retire.New(w.rec, w.locks, c.Log, w.warn)
 	w.target = materialize.New(w.keeper)
+	w.recon.Beneath, w.recon.Bring = c.Beneath, w.target.Bring
 	w.forks = forkLinks{held: c.Base, has: c.Unforked}
 	if !d.Physical() {
 		w.progress.Begin(w.store.Tip().Seq)
@@ -195,6 +199,9 @@ type Background struct {
 	// Keep brings caches up to date; nil: there are none.
 	Keep func(ctx context.Context, quiet bool)
 
+	// Extra, if set, runs until its context ends.
+	Extra func(ctx context.Context)
+
 	Watcher   reconcile.Watcher // nil: changes on disk are found by scans only
 	ScanEvery time.Duration     // the shortest period of scans
 	// Reopen is called when the directory, which was missing at Open, is back.
@@ -209,6 +216,9 @@ func (w *Workspace) Start(b Background) {
 	w.stopBackground, w.keep = cancel, b.Keep
 	w.keeper.Go = w.background.Go
 	w.background.Go(func() { w.run(bg, b.CheckpointEvery) })
+	if b.Extra != nil {
+		w.background.Go(func() { b.Extra(bg) })
+	}
 	if b.Watcher == nil || !w.disk.Physical() {
 		return
 	}

@@ -65,3 +65,27 @@ func (w *Workspace) RecordThen(ctx context.Context, then func()) error {
 	defer w.leave()
 	return w.recon.RecordThen(ctx, then)
 }
+
+// Keep is reconcile.Reconciler.Keep as a request.
+func (w *Workspace) Keep(ctx context.Context, paths []wspath.Path) error {
+	if err := w.enter(); err != nil {
+		return err
+	}
+	defer w.leave()
+	return w.recon.Keep(ctx, paths)
+}
+
+// LookAt is reconcile.Reconciler.LookAt as a request.
+func (w *Workspace) LookAt(ctx context.Context, paths []wspath.Path) error {
+	if err := w.enter(); err != nil {
+		return err
+	}
+	defer w.leave()
+	_, err := w.recon.LookAt(ctx, paths, reconcile.SyncOptions{Attribute: true})
+	return err
+}
+
+// Resembles takes over what another workspace knows of its files: this one's directory
+// shows the same files, by inode number, size and times. It is called before anything
+// else is known.
+func (w *Workspace) Resembles(other *Workspace) { w.disk.Index.Take(other.disk.Index) }

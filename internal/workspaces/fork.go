@@ -179,6 +179,7 @@ type ForkSpec struct {
 	Kind    string    // of ForkVirtual: VirtualKind or LayerKind
 	Name    string
 	Expires time.Time // zero: never
+	ID      string    // of a layer that is mounted: as MountLayer had it
 	// Begin, if set, is called by ForkVirtual with the forks' ids before they exist.
 	Begin func(ids []string) error
 }
@@ -277,18 +278,25 @@ func (m *Manager) RemoveFiles(r Record) error {
 // removeFiles removes a workspace's directory, for good: it does not come back after a
 // power failure.
 func (m *Manager) removeFiles(r Record) error {
-	if err := errors.Join(m.dropStub(r), m.opt.Host.RemoveAll(m.dirOf(r.ID))); err != nil {
+	err := m.dropStub(r)
+	if r.Mounted() {
+		err = errors.Join(err, m.layerOf(r).Unmount(true))
+	}
+	if err == nil {
+		err = m.opt.Host.RemoveAll(m.dirOf(r.ID))
+	}
+	if err != nil {
 		return err
 	}
 	return m.stubs(func(dir vfs.FS) error { return dir.SyncDir(".") })
 }
 
-// DropUnfinished removes what was recorded of a directory whose baseline was cut off.
-func (m *Manager) DropUnfinished(dev, ino uint64) error {
+// DropUnfinished removes what was recorded of directories whose baseline was cut off.
+func (m *Manager) DropUnfinished(of func(Record) bool) error {
 	m.mu.Lock()
 	var found []Record
 	for id, r := range m.unfinished {
-		if r.Dev == dev && r.Ino == ino {
+		if of(r) {
 			delete(m.unfinished, id)
 			found = append(found, r)
 		}
@@ -360,19 +368,23 @@ func (m *Manager) Vacant(root string, o OpenOptions) error {
 	return m.overlaps(p, "")
 }
 
-// ForkCopy makes a fork of a directory that was filled with the parent's files;
-// what differs in it becomes an external change. The caller calls Release.
+// ForkCopy makes a fork of a directory that was filled with the parent's files, or that
+// is a layer (MountLayer); what differs in it becomes an external change. The caller
+// calls Release.
 func (m *Manager) ForkCopy(ctx context.Context, parent *workspace.Workspace, root string, o OpenOptions, spec ForkSpec) (*workspace.Workspace, error) {
 	f, err := m.newFork(ctx, parent, spec)
 	if err != nil {
 		return nil, err
 	}
-	f.Kind, o.fork = CopyKind, f
+	f.Kind, o.fork, o.id = cmp.Or(spec.Kind, CopyKind), f, spec.ID
 	p, err := m.look(root, o)
 	if err != nil {
 		return nil, err
 	}
 	f.Dir, f.Ino = p.root, p.ino
+	if f.Kind == LayerKind {
+		o.like = parent
+	}
 	return m.openPlace(ctx, p, o)
 }
 

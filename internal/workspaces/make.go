@@ -1,6 +1,7 @@
 package workspaces
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -123,10 +124,14 @@ func (m *Manager) make(ctx context.Context, mine *making, o OpenOptions) (*works
 	r, resumed := m.takeUnfinished(p)
 	now := m.opt.Now().UTC()
 	if !resumed {
-		r = Record{ID: newID(p.root), Root: p.root, Kind: PhysicalKind, Created: now, Dev: p.dev, Ino: p.ino, Born: p.born, Unfinished: true, Fork: o.fork}
+		r = Record{ID: cmp.Or(o.id, newID(p.root)), Root: p.root, Kind: PhysicalKind, Created: now, Dev: p.dev, Ino: p.ino, Born: p.born, Unfinished: true, Fork: o.fork}
 	}
 	r.LastUsed = now
 	defer m.comes(r.ID)()
+	seq := uint64(0)
+	if r.Mounted() {
+		seq = m.belowSeq(ctx, r)
+	}
 	o.Progress = m.noteBegun(mine, r, o.Progress)
 	err := m.putRecord(r) // first: what a kill leaves is found by it
 	if err == nil {
@@ -151,7 +156,7 @@ func (m *Manager) make(ctx context.Context, mine *making, o OpenOptions) (*works
 	if err != nil {
 		return nil, errors.Join(err, m.dropUnfinished(r))
 	}
-	w, err = m.adoptNew(ctx, w, r)
+	w, err = m.adoptNew(ctx, w, r, seq)
 	if err == nil {
 		audit.Allowed(ctx, audit.Open, r.ID, slog.String("root", r.Root))
 	}
@@ -161,6 +166,9 @@ func (m *Manager) make(ctx context.Context, mine *making, o OpenOptions) (*works
 // begin takes a new workspace's baseline and writes its record: from then on it
 // is one.
 func (m *Manager) begin(ctx context.Context, w *workspace.Workspace, r Record, o OpenOptions) error {
+	if o.like != nil {
+		w.Resembles(o.like)
+	}
 	if err := w.Baseline(ctx, o.Progress); err != nil {
 		return err
 	}

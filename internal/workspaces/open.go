@@ -32,7 +32,9 @@ type OpenOptions struct {
 	// Progress is called with the number of files that the baseline has met.
 	Progress func(files int64)
 
-	fork *Fork // what a copied directory is a fork of
+	fork *Fork                // what the directory is a fork of
+	id   string               // of the workspace; empty: a new one
+	like *workspace.Workspace // whose files the directory shows, or nil
 }
 
 // place is a directory that was checked.
@@ -227,6 +229,9 @@ func (m *Manager) load(ctx context.Context, r Record) (*workspace.Workspace, err
 		}
 		c.Own = m.ownIn(r.Root)
 		c.Staging = m.stagingFolder()
+		if r.Mounted() {
+			c.Beneath = &beneath{m, r}
+		}
 		c.Owners, c.OnlyTask = lateOwners{m, r.ID}, func() string { return m.attribute(r.ID) }
 	}
 	so, release, err := m.storeOptions(ctx, r)
@@ -259,6 +264,13 @@ func (m *Manager) openRecord(ctx context.Context, r Record, h *handle) (*workspa
 		r = m.settleRestored(r)
 	}
 	open := m.load
+	seq := uint64(0)
+	if r.Mounted() {
+		if err := m.mountLayer(r); err != nil {
+			m.opt.Log.Warn("a fork is not mounted", "workspace", r.ID, "path", r.Root, "error", err)
+		}
+		seq = m.belowSeq(ctx, r)
+	}
 	if r.Kind != VirtualKind {
 		r = m.renumbered(r)
 	} else if r.Fork != nil && r.Fork.Unmade {
@@ -275,12 +287,13 @@ func (m *Manager) openRecord(ctx context.Context, r Record, h *handle) (*workspa
 	if err != nil {
 		return nil, errors.Join(err, w.Close(ctx, nil))
 	}
-	m.startBackground(w)
+	m.startBackground(w, r, seq)
 	return w, nil
 }
 
-// startBackground starts a workspace's own work.
-func (m *Manager) startBackground(w *workspace.Workspace) {
+// startBackground starts a workspace's own work. seq is the number up to which it shows
+// what is beneath a layer.
+func (m *Manager) startBackground(w *workspace.Workspace, r Record, seq uint64) {
 	if m.opt.Foreground {
 		return
 	}
@@ -294,6 +307,9 @@ func (m *Manager) startBackground(w *workspace.Workspace) {
 				return change
 			})
 		}}
+	if r.Mounted() {
+		b.Extra = func(ctx context.Context) { m.guardLayer(ctx, w, r, seq) }
+	}
 	if m.keeper != nil {
 		b.Keep = func(ctx context.Context, quiet bool) { m.keeper(ctx, w, quiet) }
 	}
@@ -337,6 +353,9 @@ func (m *Manager) Rebind(ctx context.Context, id, root string, o OpenOptions) (*
 	}
 	if rec.Kind == VirtualKind {
 		return nil, disk.ErrVirtual()
+	}
+	if rec.Mounted() {
+		return nil, errs.New(errs.Conflict, "layer_in_use", "The fork is mounted at its path, and has no other directory.")
 	}
 	p, err := m.look(root, o)
 	if err != nil {

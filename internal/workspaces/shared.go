@@ -329,7 +329,7 @@ func (m *Manager) makeShared(ctx context.Context, r Record) (*workspace.Workspac
 		m.opened(r.ID, h, nil, cmp.Or(err, errMoving()))
 		return nil, err
 	}
-	m.startBackground(w)
+	m.startBackground(w, r, 0)
 	m.opened(r.ID, h, w, nil)
 	return w, nil
 }

@@ -110,11 +110,12 @@ func (m *Manager) makeVirtual(ctx context.Context, namespace []string) (*workspa
 	if err != nil {
 		return nil, errors.Join(err, m.opt.Host.RemoveAll(dir))
 	}
-	return m.adoptNew(ctx, w, r)
+	return m.adoptNew(ctx, w, r, 0)
 }
 
-// adoptNew makes a workspace that was just made one of the open ones.
-func (m *Manager) adoptNew(ctx context.Context, w *workspace.Workspace, r Record) (*workspace.Workspace, error) {
+// adoptNew makes a workspace that was just made one of the open ones. seq is that of
+// startBackground.
+func (m *Manager) adoptNew(ctx context.Context, w *workspace.Workspace, r Record, seq uint64) (*workspace.Workspace, error) {
 	h := newHandle()
 	h.refs = 1
 	m.mu.Lock()
@@ -127,7 +128,7 @@ func (m *Manager) adoptNew(ctx context.Context, w *workspace.Workspace, r Record
 		// The record is there: the next start has the workspace.
 		return nil, errors.Join(errs.New(errs.Unavailable, "stopping", "The server is stopping."), w.Close(ctx, nil))
 	}
-	m.startBackground(w)
+	m.startBackground(w, r, seq)
 	m.opened(r.ID, h, w, nil)
 	return w, nil
 }

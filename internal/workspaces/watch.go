@@ -25,7 +25,7 @@ func (m *Manager) Resume() {
 	var queue []due
 	for _, r := range m.Physical() {
 		busy, executing := m.busy(r.ID)
-		if !r.Restored && (r.Watched || busy) {
+		if !r.Restored && (r.Watched || busy || r.Mounted()) {
 			queue = append(queue, due{r.ID, executing})
 		}
 	}
@@ -84,6 +84,9 @@ func (m *Manager) reopen(id string) {
 
 // stays reports whether an unused workspace is watched on.
 func (m *Manager) stays(id string, h *handle) bool {
+	if r, ok := m.records[id]; ok && r.Mounted() {
+		return true // other processes see it
+	}
 	if m.opt.Watcher == nil || h.w.Virtual() {
 		return false
 	}

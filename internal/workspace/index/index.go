@@ -220,3 +220,17 @@ func (x *Index) Forget(blobs map[object.ID]bool) {
 		}
 	}
 }
+
+// Take takes over what another index knows of files that it does not know.
+func (x *Index) Take(from *Index) {
+	from.mu.RLock()
+	defer from.mu.RUnlock()
+	x.changes.Add(1)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for dir, d := range from.dirs.All() {
+		if x.dirs.Get(dir) == nil {
+			x.dirs.Put(dir, &listing{slices.Clone(d.files)})
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"syscall"
 	"time"
 
@@ -448,6 +449,13 @@ func (m *Materializer) move(ctx context.Context, s *plan.Step) error {
 			if err := m.dirs(s.To); err != nil {
 				return m.keep(s.To, d.out, err)
 			}
+		case errors.Is(err, syscall.EXDEV) && s.Dir:
+			// An overlay renames no directory that shows one below it.
+			if err := m.moveEach(s.Path, s.To); err != nil {
+				return m.keep(s.To, d.out, err)
+			}
+			m.log = append(m.log, d)
+			return m.moved(ctx, s)
 		default:
 			return m.keep(s.To, d.out, err)
 		}
@@ -520,6 +528,55 @@ func (m *Materializer) exchanged(a, b wspath.Path, dir bool) {
 		m.followed(x[0], x[1])
 		m.Rec.Progress.Follow(x[0], x[1])
 	}
+}
+
+// moveEach moves a directory by moving what is in it. After an error all is where it was.
+func (m *Materializer) moveEach(from, to wspath.Path) (err error) {
+	info, err := m.Disk.FS.Lstat(string(from))
+	if err != nil {
+		return err
+	}
+	if err := m.Disk.FS.Mkdir(string(to), 0o700); err != nil {
+		return err
+	}
+	var moved []string
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, name := range slices.Backward(moved) {
+			// What is taken back is the overlay's own by now, and so can be renamed.
+			err = errors.Join(err, m.Disk.FS.RenameNoReplace(string(to.Join(name)), string(from.Join(name))))
+		}
+		Rmdir(m.Disk, to)
+	}()
+	for range disk.Tries {
+		list, err := m.Disk.FS.ReadDir(string(from))
+		if err != nil {
+			return err
+		}
+		for _, e := range list {
+			err := m.Disk.FS.RenameNoReplace(string(from.Join(e.Name)), string(to.Join(e.Name)))
+			if errors.Is(err, syscall.EXDEV) && e.Type.IsDir() {
+				err = m.moveEach(from.Join(e.Name), to.Join(e.Name))
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // it went meanwhile
+			}
+			if err != nil {
+				return err
+			}
+			moved = append(moved, e.Name)
+		}
+		err = m.Disk.FS.Chmod(string(to), info.Mode.Perm())
+		if err == nil {
+			err = m.Disk.FS.Remove(string(from))
+		}
+		if !errors.Is(err, syscall.ENOTEMPTY) {
+			return err
+		}
+	}
+	return disk.ErrChanging(from)
 }
 
 func (m *Materializer) takeTarget(to wspath.Path) (*rootfs.Displaced, error) {

@@ -7,11 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"umbra/gitstore"
 	"umbra/internal/telemetry"
 	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/op"
 	"umbra/internal/workspace/pathlock"
 	"umbra/internal/workspace/record"
+	"umbra/internal/wspath"
 )
 
 // Reconciler records what people change in the directory of one workspace. Its
@@ -28,6 +30,10 @@ type Reconciler struct {
 	// called if there is no error. Gone is closed when the workspace begins to close.
 	Inside func() (leave func(), err error)
 	Gone   <-chan struct{}
+	// Beneath is what shows through the directory; nil: nothing does. Bring makes a
+	// path what history has, where it holds have; Beneath needs it.
+	Beneath Beneath
+	Bring   func(ctx context.Context, path wspath.Path, want gitstore.Entry, have *disk.Seen) error
 
 	suspect  atomic.Bool // disk and history may differ by our doing: scan
 	scanning atomic.Int32

@@ -157,6 +157,7 @@ type scanBatch struct {
 	skipped   *disk.Skips
 	real      map[wspath.Path]bool // folders that no link leads to
 	groups    record.Groups
+	back      []restore // what shows through, and is not recorded
 }
 
 // lstat returns what is at a path; what is behind a link is not there.
@@ -201,6 +202,10 @@ func (b *scanBatch) add(ctx context.Context, c *candidate) error {
 		}
 	} else if tip.Mode == 0 {
 		return nil
+	}
+	if through, err := b.through(ctx, c.path, tip, now); through || err != nil {
+		b.r.Disk.Store.Discard(x.Blob)
+		return err
 	}
 	o := record.Nobody
 	if !b.old(c) {
@@ -282,6 +287,9 @@ func (b *scanBatch) discard() {
 // commit records what was gathered.
 func (b *scanBatch) commit(ctx context.Context, res *SyncResult) error {
 	defer b.discard()
+	if err := b.putBack(ctx); err != nil {
+		return err
+	}
 	_, err := b.r.Rec.CommitOwned(ctx, b.groups, func(list []record.External, o *record.Owner) (gitstore.Committed, error) {
 		n, c, err := b.r.Rec.CommitFound(ctx, list, o)
 		if err == nil && !c.NoChange {

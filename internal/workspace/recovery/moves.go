@@ -141,8 +141,8 @@ func (r *recovery) relocate(ctx context.Context, s moves.Step) error {
 		return errs.Wrap(err, string(s.To))
 	}
 	err = r.disk.FS.RenameNoReplace(string(s.From), string(s.To))
-	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.EINVAL) {
-		return nil
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EXDEV) {
+		return nil // file by file
 	}
 	r.progress.Dirty([]wspath.Path{s.From, s.To})
 	return errs.Wrap(err, string(s.To))

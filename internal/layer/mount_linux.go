@@ -1,0 +1,220 @@
+package layer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"umbra/internal/mounts"
+)
+
+// Mount is an overlay that all processes see, at a directory of its own. It outlives
+// this process.
+type Mount struct {
+	// Name is the source of the mount in the system's table: by it a mount is known
+	// again.
+	Name  string
+	Point string // canonical path of the directory
+	// Root, Over, Upper and Work are as in Command.
+	Root, Over, Upper, Work string
+}
+
+// ErrOccupied is returned by Mount where the directory is not an empty one, whose
+// files a mount would hide.
+var ErrOccupied = errors.New("the directory is not empty")
+
+// Mounted reports whether the overlay is what is at its directory.
+func (m Mount) Mounted() (bool, error) {
+	at, err := m.at()
+	return at.Source == m.Name && at.Type == "overlay", err
+}
+
+// at returns the last mount at the directory, which covers the others.
+func (m Mount) at() (at mounts.Mount, err error) {
+	table, err := mounts.Read()
+	for _, x := range table {
+		if x.Point == m.Point {
+			at = x
+		}
+	}
+	return at, err
+}
+
+// Mount mounts the overlay unless it is mounted. A directory that does not exist is made.
+// ErrOccupied; ErrUnsupported where this process may not mount.
+func (m Mount) Mount() error {
+	if err := visible(); err != nil {
+		return err
+	}
+	at, err := m.at()
+	if err != nil || at.Source == m.Name && at.Type == "overlay" {
+		return err
+	}
+	if at.Point != "" {
+		return fmt.Errorf("%w: another file system is mounted at it", ErrOccupied)
+	}
+	if err := Covers(m.Root); err != nil {
+		return err
+	}
+	if real, err := filepath.EvalSymlinks(filepath.Dir(m.Point)); err != nil || real != filepath.Dir(m.Point) {
+		return errors.Join(fmt.Errorf("%w: the path leads elsewhere now", ErrOccupied), err)
+	}
+	if err := os.Mkdir(m.Point, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	var fds [5]int
+	for i, dir := range []string{m.Point, m.Root, m.Over, m.Upper, m.Work} {
+		fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return &os.PathError{Op: "open", Path: dir, Err: err}
+		}
+		defer unix.Close(fd)
+		fds[i] = fd
+	}
+	if list, err := os.ReadDir(procPath(fds[0], ".")); err != nil || len(list) > 0 {
+		return errors.Join(ErrOccupied, err)
+	}
+	if err := sameSystem(fds[1:]); err != nil {
+		return err
+	}
+	// What the root has of rights, commands and users see of the overlay's.
+	var st unix.Stat_t
+	if err := unix.Fstat(fds[1], &st); err != nil {
+		return &os.PathError{Op: "stat", Path: m.Root, Err: err}
+	}
+	for _, fd := range []int{fds[2], fds[3]} {
+		if err := errors.Join(unix.Fchown(fd, int(st.Uid), int(st.Gid)), unix.Fchmod(fd, st.Mode&0o7777)); err != nil {
+			return fmt.Errorf("give the layer the directory's rights: %w", err)
+		}
+	}
+	name := func(i int) string { return fmt.Sprintf("/proc/self/fd/%d", fds[i]) }
+	options := "lowerdir=" + name(2) + ":" + name(1) + ",upperdir=" + name(3) + ",workdir=" + name(4) + ",userxattr,index=off,xino=off"
+	if err := unix.Mount(m.Name, name(0), "overlay", mountFlags, options); err != nil {
+		return fmt.Errorf("%w: mount an overlay: %w", ErrUnsupported, err)
+	}
+	return nil
+}
+
+// mountFlags keep files of a layer from becoming programs with rights, or devices.
+const mountFlags = unix.MS_NOSUID | unix.MS_NODEV
+
+// Refresh has the kernel forget what it knows of names that no process uses: it changes
+// none of the mount's options (reconfigure_super in fs/super.c).
+func (m Mount) Refresh() error {
+	if there, err := m.Mounted(); err != nil || !there {
+		return err
+	}
+	if err := unix.Mount("", m.Point, "", unix.MS_REMOUNT|mountFlags, ""); err != nil {
+		return &os.PathError{Op: "remount", Path: m.Point, Err: err}
+	}
+	return nil
+}
+
+// sameSystem fails where directories are on several file systems: inode numbers of an
+// overlay are then not those of its files, and change.
+func sameSystem(fds []int) error {
+	var first unix.Stat_t
+	for i, fd := range fds {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return err
+		}
+		if i == 0 {
+			first = st
+		}
+		if st.Dev != first.Dev {
+			return fmt.Errorf("%w: the data directory is on another file system than the workspace's", ErrUnsupported)
+		}
+	}
+	return nil
+}
+
+// Unmount ends the mount, if it is there; the directory stays. An error that is
+// unix.EBUSY: a process uses it. With force such a process keeps what it has open, and
+// nothing else of it is seen.
+func (m Mount) Unmount(force bool) error {
+	there, err := m.Mounted()
+	if err != nil || !there {
+		return err
+	}
+	flags := unix.UMOUNT_NOFOLLOW
+	if err = unix.Unmount(m.Point, flags); errors.Is(err, unix.EBUSY) && force {
+		err = unix.Unmount(m.Point, flags|unix.MNT_DETACH)
+	}
+	if err != nil {
+		return &os.PathError{Op: "unmount", Path: m.Point, Err: err}
+	}
+	return nil
+}
+
+// MayMount returns ErrUnsupported where this process cannot mount an overlay that other
+// processes see, whose layers are on the file system of a directory. It tries it.
+func MayMount(dir string) error {
+	if err := errors.Join(Supported(), visible()); err != nil {
+		return err
+	}
+	top, err := os.MkdirTemp(dir, "probe-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = Remove(top) }()
+	if top, err = filepath.EvalSymlinks(top); err != nil {
+		return err
+	}
+	m := Mount{Name: "umbra-" + filepath.Base(top), Point: top + "/point", Root: top + "/root", Over: top + "/over", Upper: top + "/upper", Work: top + "/work"}
+	for _, d := range []string{m.Root, m.Over, m.Upper, m.Work} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := m.Mount(); err != nil {
+		return err
+	}
+	return m.Unmount(true)
+}
+
+// visible fails where a mount of this process would be seen by it alone: as an ordinary
+// user, or in a mount namespace of its own (mount_namespaces(7)).
+func visible() error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("%w: only root may mount", ErrUnsupported)
+	}
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	first, ferr := os.Readlink("/proc/1/ns/mnt")
+	if err == nil && ferr == nil && first != own { // who may not read it is in a container, mostly
+		return fmt.Errorf("%w: the server has a mount namespace of its own", ErrUnsupported)
+	}
+	return nil
+}
+
+// Decides reports whether an upper directory, and not what is below it, decides what an
+// overlay has at a path.
+func Decides(upper, path string) (bool, error) {
+	at := upper
+	for {
+		name, rest, more := strings.Cut(path, "/")
+		at += "/" + name
+		var st unix.Stat_t
+		err := unix.Lstat(at, &st)
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+			return false, nil
+		}
+		if err != nil {
+			return false, &os.PathError{Op: "lstat", Path: at, Err: err}
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			return true, nil
+		}
+		if hides, err := IsOpaque(at); err != nil || hides {
+			return hides, err
+		}
+		if !more {
+			return false, nil // a directory: of both
+		}
+		path = rest
+	}
+}

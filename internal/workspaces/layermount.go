@@ -1,0 +1,261 @@
+package workspaces
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+	"umbra/internal/layer"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+)
+
+// LayerDir is the directory, in a fork's part of the data directory, of what a layer has
+// over the parent's directory.
+const LayerDir = "layer"
+
+// Mounted reports whether a workspace is a layer fork at a path of its own: an overlay
+// that the server mounts, and that stays mounted while no server runs.
+func (r Record) Mounted() bool { return r.Fork != nil && r.Fork.Kind == LayerKind && r.Root != "" }
+
+// layerOf returns the overlay of a mounted fork.
+func (m *Manager) layerOf(r Record) layer.Mount {
+	dir := filepath.Join(m.dirOf(r.ID), LayerDir)
+	return layer.Mount{Name: "umbra-" + r.ID, Point: r.Root, Root: r.Fork.Origin, Over: filepath.Join(dir, "files"), Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work")}
+}
+
+func (m *Manager) mountLayer(r Record) error {
+	l := m.layerOf(r)
+	for _, dir := range []string{l.Over, l.Upper, l.Work} {
+		if err := m.opt.Host.MkdirAll(dir); err != nil {
+			return err
+		}
+	}
+	return l.Mount()
+}
+
+// MountLayer mounts a layer over a workspace's directory at an empty one, for ForkCopy
+// with the same id. Until that, UnmountLayer takes it away.
+//
+// Unprocessable "kind_unavailable" where the system cannot.
+func (m *Manager) MountLayer(ctx context.Context, parent *workspace.Workspace, id, point string) error {
+	rec, ok := m.Record(parent.ID())
+	if !ok {
+		return errUnknown()
+	}
+	r := Record{ID: id, Root: point, Fork: &Fork{Kind: LayerKind, Origin: rec.Place()}}
+	below, err := m.below(ctx, r)
+	if err != nil {
+		return err
+	}
+	tip := below.Store().Tip() // of before: what changes meanwhile is put back
+	below.Release()
+	if err = m.mountLayer(r); err == nil {
+		return m.setSeen(id, tip.Seq, tip.Commit)
+	}
+	if errors.Is(err, layer.ErrUnsupported) {
+		return ErrNoMount(err)
+	}
+	return errs.Wrap(err, "")
+}
+
+// ErrNoMount is returned where a layer cannot be mounted at a path.
+func ErrNoMount(why error) error {
+	_, text, _ := strings.Cut(why.Error(), ": ")
+	return errs.New(errs.Unprocessable, "kind_unavailable", "A layer cannot be mounted at a path (%s); leave path out, or use the kind copy.", text).With("field", "path")
+}
+
+// UnmountLayer ends a layer that has no workspace, and removes what it has.
+func (m *Manager) UnmountLayer(id, point string) error {
+	r := Record{ID: id, Root: point, Kind: PhysicalKind, Fork: &Fork{Kind: LayerKind}}
+	if _, there := m.Record(id); there {
+		return nil
+	}
+	err := m.DropUnfinished(func(r Record) bool { return r.ID == id })
+	return errors.Join(err, errs.Wrap(m.removeFiles(r), ""))
+}
+
+// Unmount closes a mounted fork and ends its mount; the next use mounts it again. With
+// force processes that use it keep what they have open.
+//
+// Conflict "layer_in_use".
+func (m *Manager) Unmount(ctx context.Context, id string, force bool) error {
+	r, ok := m.Record(id)
+	if !ok || !r.Mounted() {
+		return nil
+	}
+	if err := m.putAway(ctx, id, nil, false); err != nil {
+		return err
+	}
+	err := m.layerOf(r).Unmount(force)
+	if errors.Is(err, syscall.EBUSY) {
+		return errs.New(errs.Conflict, "layer_in_use", "A process uses the directory of the fork; end it, or delete the fork with force.").With("path", r.Root)
+	}
+	return errs.Wrap(err, "")
+}
+
+// removeMountPoint removes the directory at which a fork was mounted, unless something
+// is in it.
+func removeMountPoint(dir string) error {
+	err := os.Remove(dir)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EBUSY) {
+		return nil
+	}
+	return errs.Wrap(err, "")
+}
+
+// RemoveMountPoint removes the directory at which a fork that was deleted was mounted,
+// unless something is in it.
+func (m *Manager) RemoveMountPoint(r Record) error {
+	if !r.Mounted() {
+		return nil
+	}
+	return removeMountPoint(r.Root)
+}
+
+// below opens the workspace whose directory a mounted fork shows. The caller releases
+// it. NotFound where that was forgotten.
+func (m *Manager) below(ctx context.Context, r Record) (*workspace.Workspace, error) {
+	for _, of := range m.Physical() {
+		if of.Root == r.Fork.Origin && of.ID != r.ID {
+			return m.Get(ctx, of.ID)
+		}
+	}
+	return nil, errUnknown()
+}
+
+// seenFile of a mounted fork has the parent's commit up to which what changed below is put
+// back: its number and its id. One that a crash leaves older has more put back.
+const seenFile = "seen"
+
+func (m *Manager) setSeen(id string, seq uint64, commit object.ID) error {
+	name := filepath.Join(m.dirOf(id), LayerDir, seenFile)
+	err := os.WriteFile(name+".new", []byte(strconv.FormatUint(seq, 10)+" "+commit.String()+"\n"), 0o600)
+	if err == nil {
+		err = os.Rename(name+".new", name)
+	}
+	return errs.Wrap(err, "")
+}
+
+// seen returns what setSeen wrote; false where nothing, or nothing whole, is there.
+func (m *Manager) seen(id string) (seq uint64, commit object.ID, ok bool) {
+	raw, err := os.ReadFile(filepath.Join(m.dirOf(id), LayerDir, seenFile))
+	if err != nil {
+		return 0, commit, false
+	}
+	number, hex, _ := strings.Cut(strings.TrimSpace(string(raw)), " ")
+	seq, err = strconv.ParseUint(number, 10, 64)
+	commit, ierr := object.ParseID(hex)
+	return seq, commit, err == nil && ierr == nil
+}
+
+// belowSeq returns the number up to which what changed below a mounted fork is put back.
+func (m *Manager) belowSeq(ctx context.Context, r Record) uint64 {
+	if seq, _, ok := m.seen(r.ID); ok {
+		return seq
+	}
+	w, err := m.below(ctx, r)
+	if err != nil {
+		return 0
+	}
+	defer w.Release()
+	return w.Store().Tip().Seq
+}
+
+// beneath is reconcile.Beneath of a mounted fork.
+type beneath struct {
+	m *Manager
+	r Record
+}
+
+// Own is of reconcile.Beneath. A file that was the fork's alone leaves nothing in the upper
+// directory when it is removed: it was the parent's if the parent removed it since.
+func (b *beneath) Own(ctx context.Context, p wspath.Path, gone bool) (bool, error) {
+	own, err := layer.Decides(b.m.layerOf(b.r).Upper, string(p))
+	if err != nil || own || !gone {
+		return own, err
+	}
+	_, commit, ok := b.m.seen(b.r.ID)
+	if !ok {
+		return true, nil
+	}
+	w, err := b.m.below(ctx, b.r)
+	if err != nil {
+		if errs.Is(err, errs.NotFound) {
+			return true, nil
+		}
+		return false, err
+	}
+	defer w.Release()
+	if err := w.LookAt(ctx, []wspath.Path{p}); err != nil {
+		return false, err
+	}
+	then, err := w.Store().SnapshotOf(ctx, commit)
+	if err != nil {
+		return false, err
+	}
+	_, had, err := then.Lookup(p)
+	if err != nil {
+		return false, err
+	}
+	_, has, err := w.Store().Snapshot().Lookup(p)
+	return !had || has, err
+}
+
+func (b *beneath) Refresh() error { return b.m.layerOf(b.r).Refresh() }
+
+func (b *beneath) Shared(ctx context.Context, p wspath.Path) (bool, error) {
+	w, err := b.m.below(ctx, b.r)
+	if errs.Is(err, errs.NotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer w.Release()
+	if err := w.LookAt(ctx, []wspath.Path{p}); err != nil {
+		return false, err
+	}
+	_, recorded, err := w.Store().Snapshot().Lookup(p)
+	return !recorded, err
+}
+
+// guardLayer puts back in a mounted fork what changes in the directory that it shows, until
+// the context ends. A scan of the fork does that too, later.
+func (m *Manager) guardLayer(ctx context.Context, fork *workspace.Workspace, r Record, seq uint64) {
+	w, err := m.below(ctx, r)
+	if err != nil {
+		if !errs.Is(err, errs.NotFound) && ctx.Err() == nil {
+			m.opt.Log.Warn("changes of the parent's files are put back in a fork by scans only", "workspace", r.ID, "error", err)
+		}
+		return
+	}
+	defer w.Release()
+	failed := false
+	err = w.Events(ctx, seq, func(e workspace.Event) error {
+		var paths []wspath.Path
+		for i := range e.Entries {
+			for _, p := range []string{e.Entries[i].Path, e.Entries[i].NewPath} {
+				if p = strings.TrimSuffix(p, "/"); p != "" {
+					paths = append(paths, wspath.Path(p))
+				}
+			}
+		}
+		if err := fork.Keep(ctx, paths); err != nil && ctx.Err() == nil {
+			m.opt.Log.Warn("changes of the parent's files are seen in a fork until its next scan", "workspace", r.ID, "error", err)
+			failed = true // what was not put back is seen again at the next start
+		} else if err == nil && !failed {
+			return m.setSeen(r.ID, e.Commit.Seq, e.Commit.ID)
+		}
+		return ctx.Err()
+	})
+	if ctx.Err() == nil {
+		m.opt.Log.Warn("changes of the parent's files are put back in a fork by scans only", "workspace", r.ID, "error", err)
+	}
+}
