@@ -16,8 +16,10 @@ import (
 // inode names a file whatever its path.
 type inode struct{ dev, ino uint64 }
 
-// Repository reports whether another process is in one of the folders, or has
-// one of the files open or mapped, by /proc (proc(5)). It sees the processes of
+// Repository reports whether another process is in one of the folders, was started for
+// one of them by its arguments or git's variables, or has one of the files open or
+// mapped, by /proc (proc(5)). git has nothing open between listing the packs and coming
+// to the first. It sees the processes of
 // the server's own user, and with root's rights all; no other process gets into a
 // data directory, whose mode is 0700.
 func Repository(ctx context.Context, dirs, files []vfs.Info) (bool, error) {
@@ -29,9 +31,9 @@ func Repository(ctx context.Context, dirs, files []vfs.Info) (bool, error) {
 	for _, f := range files {
 		open[inode{f.Dev, f.Ino}] = true
 	}
-	// Again for those that began meanwhile, until none has: what comes after the
-	// last look finds the folder as it is then.
-	seen := map[int]bool{os.Getpid(): true}
+	// Again for those that began meanwhile, or became another program (execve(2)), until
+	// none has: what comes after the last look finds the folder as it is then.
+	seen := map[int]string{}
 	for range manyLooks {
 		procs, err := os.ReadDir("/proc")
 		if err != nil {
@@ -40,14 +42,18 @@ func Repository(ctx context.Context, dirs, files []vfs.Info) (bool, error) {
 		more := false
 		for _, p := range procs {
 			pid, err := strconv.Atoi(p.Name())
-			if err != nil || seen[pid] {
+			if err != nil || pid == os.Getpid() {
 				continue
 			}
-			seen[pid], more = true, true
+			program, _ := os.ReadFile("/proc/" + p.Name() + "/cmdline") // one that cannot be read has ended
+			if was, known := seen[pid]; known && was == string(program) {
+				continue
+			}
+			seen[pid], more = string(program), true
 			if err := ctx.Err(); err != nil {
 				return false, err
 			}
-			if uses("/proc/"+p.Name(), at, open) {
+			if uses("/proc/"+p.Name(), at, open) || startedFor("/proc/"+p.Name(), program, at) {
 				return true, nil
 			}
 		}
@@ -73,6 +79,38 @@ func uses(dir string, at, open map[inode]bool) bool {
 	}
 	for _, fd := range fds {
 		if points(dir+"/fd/"+fd.Name(), open) {
+			return true
+		}
+	}
+	return false
+}
+
+// startedFor reports whether a process is a git, and one of its arguments or variables
+// names one of the folders.
+func startedFor(dir string, cmdline []byte, at map[inode]bool) bool {
+	if program, _, _ := bytes.Cut(cmdline, []byte{0}); !bytes.Contains(program, []byte("git")) {
+		return false
+	}
+	names := func(path []byte) bool {
+		if len(path) == 0 {
+			return false
+		}
+		if path[0] == '/' {
+			return points(dir+"/root"+string(path), at)
+		}
+		return points(dir+"/cwd/"+string(path), at)
+	}
+	for arg := range bytes.SplitSeq(cmdline, []byte{0}) {
+		if _, value, ok := bytes.Cut(arg, []byte("=")); names(arg) || ok && names(value) { // --git-dir=
+			return true
+		}
+	}
+	environ, err := os.ReadFile(dir + "/environ")
+	if err != nil {
+		return false
+	}
+	for v := range bytes.SplitSeq(environ, []byte{0}) {
+		if _, value, ok := bytes.Cut(v, []byte("=")); ok && bytes.HasPrefix(v, []byte("GIT_")) && names(value) {
 			return true
 		}
 	}

@@ -1,0 +1,71 @@
+package inuse
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"umbra/internal/vfs"
+)
+
+// TestStartedFor: a git that was started for a repository is at work in it before it has
+// anything of it open, wherever it is.
+func TestStartedFor(t *testing.T) {
+	top := t.TempDir()
+	repo := filepath.Join(top, "repo.git")
+	if err := os.Mkdir(repo, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var st syscall.Stat_t
+	if err := syscall.Stat(repo, &st); err != nil {
+		t.Fatal(err)
+	}
+	dirs := []vfs.Info{{Dev: uint64(st.Dev), Ino: st.Ino}}
+	for _, c := range []struct {
+		name    string
+		program string
+		args    []string
+		env     string
+		dir     string
+		want    bool
+	}{
+		{"elsewhere", "git", nil, "", top, false},
+		{"in it", "git", nil, "", repo, true},
+		{"-C", "git", []string{"-C", "git", repo}, "", "/", true},
+		{"relative", "git", []string{"-C", "git", "repo.git"}, "", top, true},
+		{"--git-dir", "git", []string{"--git-dir=" + repo}, "", "/", true},
+		{"GIT_DIR", "git", nil, "GIT_DIR=" + repo, "/", true},
+		{"another program", "vi", []string{repo}, "", "/", false},
+		{"another's variable", "git", nil, "REPO=" + repo, "/", false},
+		{"another", "git", []string{"-C", "git", top}, "GIT_DIR=" + top, "/", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := exec.Command("sh", append([]string{"-c", "echo; read x", "sh"}, c.args...)...)
+			cmd.Args[0] = c.program
+			cmd.Dir, cmd.Env = c.dir, append([]string{"PATH=" + os.Getenv("PATH")}, c.env)
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+			got, err := Repository(t.Context(), dirs, nil)
+			if err != nil || got != c.want {
+				t.Errorf("in use: %v, %v", got, err)
+			}
+			in.Close()
+			_ = cmd.Wait()
+		})
+	}
+}
