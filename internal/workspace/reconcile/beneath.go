@@ -52,8 +52,8 @@ func (b *scanBatch) through(ctx context.Context, p wspath.Path, tip gitstore.Ent
 	return true, nil
 }
 
-// putBack restores what through found. The paths are locked. What has to go goes first:
-// a file may be where history has a directory.
+// putBack restores what through found. The paths are locked. Removals come first: a file may be
+// where history has a directory.
 func (b *scanBatch) putBack(ctx context.Context) error {
 	for _, gone := range []bool{true, false} {
 		for i := range b.back {
