@@ -62,6 +62,8 @@ type Cluster struct {
 	PublicURL   string        `key:"public_url"`
 	Replication string        `key:"replication"` // sync, provider, none
 	Wait        time.Duration `key:"wait"`        // for an answer of PostgreSQL, and while a workspace moves
+	// StaleReads lets a node without a lease answer reads, which say so.
+	StaleReads bool `key:"stale_reads"`
 	// UnsealedBytes bounds the log of one workspace that is not in the store yet.
 	UnsealedBytes Size `key:"unsealed_bytes"`
 	// GarbageGrace is how long a dropped object stays in the store.
@@ -332,7 +334,7 @@ func Default() Config {
 			Streams:      1024,
 		},
 		Retention: Retention{Interval: time.Hour},
-		Cluster:   Cluster{Replication: ReplicationSync, Wait: 8 * time.Second, UnsealedBytes: 64 << 20, GarbageGrace: 24 * time.Hour},
+		Cluster:   Cluster{Replication: ReplicationSync, Wait: 8 * time.Second, StaleReads: true, UnsealedBytes: 64 << 20, GarbageGrace: 24 * time.Hour},
 	}
 }
 

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -89,12 +90,22 @@ func (s *frame) readyz(c *gin.Context) error {
 	if err == nil && s.opts.Ready != nil {
 		err = s.opts.Ready()
 	}
+	var writes error
+	if err == nil && s.opts.Cluster != nil {
+		err, writes = s.opts.Cluster.Ready()
+	}
+	if what, _, bad := Query(c, "for"); bad == nil && what == "writes" {
+		err = cmp.Or(err, writes)
+	}
 	if err != nil {
 		c.Header("Retry-After", "1")
 		plain(c, http.StatusServiceUnavailable, "not ready: "+errs.CodeOf(err)+"\n")
 		return nil
 	}
 	text := "ready\n"
+	if writes != nil {
+		text = "reads only: " + errs.CodeOf(writes) + "\n"
+	}
 	if s.opts.RefsBehind != nil {
 		if n := s.opts.RefsBehind(); n > 0 { // without their names, which not everybody may see
 			text += fmt.Sprintf("warning: refs_behind %d\n", n)

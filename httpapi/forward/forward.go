@@ -80,6 +80,12 @@ func NewMeter() *Meter {
 	return &Meter{Took: telemetry.NewTimes(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)}
 }
 
+// Figures returns what was counted: answers of other nodes that were passed on,
+// requests that were sent again, and writes of which nobody knows.
+func (m *Meter) Figures() (answered, repeated, unknown uint64, took *telemetry.Histogram) {
+	return m.Answered.Load(), m.Repeated.Load(), m.Unknown.Load(), m.Took
+}
+
 // Forwarder implements httpapi.Cluster. It is safe for concurrent use.
 type Forwarder struct {
 	o      Options

@@ -28,6 +28,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"umbra/httpapi"
+	"umbra/internal/errs"
 	"umbra/internal/task"
 	"umbra/internal/toolset"
 )
@@ -44,6 +45,7 @@ const sessionless = "2026-07-28"
 // Options of a Dialect.
 type Options struct {
 	Toolsets *toolset.Service
+	Node     string // of a cluster, whose sessions its other nodes send here; empty: none
 	Version  string // of the program
 	MaxBody  int64  // bytes of a request
 }
@@ -60,7 +62,11 @@ type Dialect struct {
 
 // New makes the dialect; Close ends it.
 func New(o Options) *Dialect {
-	d := &Dialect{o: o, run: rand.Text()[:8] + ".", endpoints: map[string]*endpoint{}}
+	run := rand.Text()[:8] + "."
+	if o.Node != "" {
+		run = o.Node + "." + run // neither has a dot
+	}
+	d := &Dialect{o: o, run: run, endpoints: map[string]*endpoint{}}
 	d.stop = o.Toolsets.Watch(d.changed)
 	return d
 }
@@ -88,10 +94,25 @@ func (d *Dialect) Register(r *httpapi.Router) {
 			r.Handle(rt)
 		}
 		// Some tools only read: the call asks for more where it changes something.
-		add("POST", httpapi.Route{About: httpapi.AboutNone, Body: httpapi.BodyRaw, MaxBody: d.o.MaxBody, Changes: true})
-		add("GET", httpapi.Route{About: httpapi.AboutNone, Stream: true})
-		add("DELETE", httpapi.Route{About: httpapi.AboutNone})
+		add("POST", httpapi.Route{About: d.about, Body: httpapi.BodyRaw, MaxBody: d.o.MaxBody, Changes: true})
+		add("GET", httpapi.Route{About: d.about, Stream: true})
+		add("DELETE", httpapi.Route{About: d.about})
 	}
+}
+
+// about is a request's place: the node of its session, else the owner of the
+// workspace where the toolset has just one.
+func (d *Dialect) about(c *gin.Context) (httpapi.Place, error) {
+	h := c.Request.Header
+	if session := h.Get("Mcp-Session-Id"); session != "" && h.Get("Mcp-Protocol-Version") < sessionless {
+		name, _, _ := strings.Cut(session, ".")
+		return httpapi.Place{Node: name}, nil
+	}
+	id, err := httpapi.Param(c, "id")
+	if err != nil || id == "" {
+		return httpapi.Place{}, err
+	}
+	return httpapi.Place{Workspace: d.o.Toolsets.Where(id)}, nil
 }
 
 func (d *Dialect) authorize(c *gin.Context) error {
@@ -159,6 +180,9 @@ func (d *Dialect) serve(c *gin.Context) error {
 	e := d.endpoint(id)
 	h := e.stateful
 	session := req.Header.Get("Mcp-Session-Id")
+	if d.o.Node != "" && session != "" && !strings.HasPrefix(session, d.run) && req.Header.Get("Mcp-Protocol-Version") < sessionless {
+		return errs.New(errs.NotFound, "session_not_found", "The session's node is gone; initialize anew.")
+	}
 	if req.Header.Get("Mcp-Protocol-Version") >= sessionless || req.Method == http.MethodPost && session != "" && !strings.HasPrefix(session, d.run) {
 		h = e.stateless
 	}

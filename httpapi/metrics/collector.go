@@ -78,6 +78,9 @@ func newCollector(s Sources) *collector {
 	c.addFolders()
 	c.addSandboxes()
 	c.addBlobs()
+	if s.Cluster != nil {
+		c.addCluster()
+	}
 	return c
 }
 
@@ -204,6 +207,38 @@ func (c *collector) addBlobs() {
 	c.add("blob_errors_total", "Operations on the object store that failed after their retries; a missing object is no failure.", func(v *view, to emit) {
 		v.Blobs.Load(func(op string, _ *telemetry.Histogram, failed uint64) { to.counter(float64(failed), op) })
 	}, "op")
+}
+
+// addCluster adds what a node of a cluster counts.
+func (c *collector) addCluster() {
+	c.add("cluster_forwarded_total", "Requests that were sent to the owner of their workspace: answered, repeated (sent again, or refused by one that was not the owner), unknown (writes whose answer did not come).", func(v *view, to emit) {
+		answered, repeated, unknown, _ := v.Cluster.Forward()
+		to.counter(float64(answered), "answered")
+		to.counter(float64(repeated), "repeated")
+		to.counter(float64(unknown), "unknown")
+	}, "outcome")
+	c.add("cluster_forward_seconds", "How long the answer of another node took to begin.", func(v *view, to emit) {
+		_, _, _, took := v.Cluster.Forward()
+		to.histogram(took, seconds)
+	})
+	gauge := func(name, help string, get func(f *telemetry.ClusterFigures) float64) {
+		c.add("cluster_"+name, help, func(v *view, to emit) {
+			f := v.Cluster.Node()
+			to.gauge(get(&f))
+		})
+	}
+	gauge("owned_workspaces", "Workspaces that this node has claimed, forks apart.", func(f *telemetry.ClusterFigures) float64 { return float64(f.Owned) })
+	gauge("lease_seconds", "What is left of this node's lease; below zero without one.", func(f *telemetry.ClusterFigures) float64 { return f.Lease.Seconds() })
+	gauge("sync_standbys", "Standbys that PostgreSQL has, as far as its role may see.", func(f *telemetry.ClusterFigures) float64 { return float64(f.Standbys) })
+	gauge("nodes", "Live nodes, this one among them.", func(f *telemetry.ClusterFigures) float64 { return float64(f.Nodes) })
+	c.add("cluster_engine_up", "1 while PostgreSQL takes writes; else 0, with the reason.", func(v *view, to emit) {
+		f := v.Cluster.Node()
+		up := 0.0
+		if f.Reason == "" {
+			up = 1
+		}
+		to.gauge(up, f.Reason)
+	}, "reason")
 }
 
 // Describe implements prometheus.Collector.

@@ -38,6 +38,13 @@ type Sources struct {
 	Sandboxes  []*telemetry.Sandbox
 	Room       func() (free, total int64, err error) // bytes of the data directory's file system
 	Blobs      *telemetry.Ops                        // operations on the cluster's object store; nil: none
+	Cluster    *Cluster                              // nil: the server is no node of one
+}
+
+// Cluster is what a node of a cluster counts.
+type Cluster struct {
+	Forward func() (answered, repeated, unknown uint64, took *telemetry.Histogram)
+	Node    func() telemetry.ClusterFigures
 }
 
 // Dialect is the one route.

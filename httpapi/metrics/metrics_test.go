@@ -27,7 +27,14 @@ func full(t *testing.T) *Dialect {
 		},
 		Watches: func() watcher.Stats { return watcher.Stats{Watches: 7} }, WatchLimit: func() int { return 8 },
 		Room:  func() (int64, int64, error) { return 9, 10, nil },
-		Blobs: telemetry.NewOps(telemetry.NewTimes(.1, 1), "put", "get")}
+		Blobs: telemetry.NewOps(telemetry.NewTimes(.1, 1), "put", "get"),
+		Cluster: &Cluster{
+			Forward: func() (uint64, uint64, uint64, *telemetry.Histogram) {
+				return 1, 2, 3, telemetry.NewTimes(.001)
+			},
+			Node: func() telemetry.ClusterFigures {
+				return telemetry.ClusterFigures{Owned: 11, Lease: 2 * time.Second, Standbys: 1, Nodes: 3, Reason: "standby"}
+			}}}
 	s.Blobs.Done("get", 200*time.Millisecond, true)
 	s.Requests.Route("GET", "/tasks/{id}").Answered(200, time.Now().Add(-20*time.Millisecond), false)
 	s.Meter.Store.Commits.Add(2)
@@ -57,7 +64,7 @@ func families(t *testing.T, d *Dialect) map[string]*dto.MetricFamily {
 
 func TestWhatIsTold(t *testing.T) {
 	all := families(t, full(t))
-	gauges := map[string]float64{"umbra_workspaces_known": 3, "umbra_workspaces_open": 2, "umbra_ref_lag_commits": 4, "umbra_ref_lag_seconds": 1, "umbra_scan_age_seconds": 60,
+	gauges := map[string]float64{"umbra_workspaces_known": 3, "umbra_workspaces_open": 2, "umbra_ref_lag_commits": 4, "umbra_ref_lag_seconds": 1, "umbra_scan_age_seconds": 60, "umbra_cluster_owned_workspaces": 11, "umbra_cluster_lease_seconds": 2, "umbra_cluster_engine_up": 0,
 		"umbra_pack_bytes": 5, "umbra_watches": 7, "umbra_watches_limit": 8, "umbra_data_free_bytes": 9, "umbra_data_size_bytes": 10, "umbra_build_info": 1}
 	for name, want := range gauges {
 		f := all[name]

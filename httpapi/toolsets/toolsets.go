@@ -43,6 +43,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 		r.Handle(rt)
 	}
 	const one = "/toolsets/{id}"
+	where := httpapi.AboutWhere("id", func(id string) (string, error) { return d.toolsets.Where(id), nil })
 	add("POST", "/toolsets", d.create, httpapi.Route{About: httpapi.AboutNone, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true})
 	add("GET", "/toolsets", d.list, httpapi.Route{About: httpapi.AboutNone})
 	add("GET", one, d.get, httpapi.Route{About: httpapi.AboutNone})
@@ -50,9 +51,9 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("PUT", one+"/mounts", d.setMounts, httpapi.Route{About: httpapi.AboutNone, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON})
 	add("GET", one+"/tools", d.tools, httpapi.Route{About: httpapi.AboutNone})
 	add("GET", one+"/filesystem-map", d.fileSystemMap, httpapi.Route{About: httpapi.AboutNone})
-	add("GET", one+"/turn", d.turn, httpapi.Route{About: httpapi.AboutNone})
+	add("GET", one+"/turn", d.turn, httpapi.Route{About: where})
 	// Some tools only read: the call asks for more where it changes something.
-	add("POST", one+"/call", d.call, httpapi.Route{About: httpapi.AboutNone, Body: httpapi.BodyJSON, MaxBody: d.maxCall, Changes: true})
+	add("POST", one+"/call", d.call, httpapi.Route{About: where, Body: httpapi.BodyJSON, MaxBody: d.maxCall, Changes: true})
 }
 
 // sees reports which workspaces the caller may know of.

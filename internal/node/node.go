@@ -13,8 +13,8 @@
 //     over; what others own is remembered for a moment, and their answers decide.
 //   - A node that leaves claims nothing.
 //
-// It imports gitstore/sink, internal/blob, internal/cluster, internal/errs and
-// internal/workspaces.
+// It imports gitstore/sink, internal/blob, internal/cluster, internal/errs,
+// internal/telemetry and internal/workspaces.
 package node
 
 import (
@@ -30,6 +30,7 @@ import (
 	"umbra/internal/blob"
 	"umbra/internal/cluster"
 	"umbra/internal/errs"
+	"umbra/internal/telemetry"
 )
 
 // Options of a node. Cluster and Store are required.
@@ -160,6 +161,17 @@ func (n *Node) Ready() (reads, writes error) {
 		return nil, sink.Unavailable("unreachable", nil)
 	}
 	return nil, nil
+}
+
+// Figures returns what is told of the node.
+func (n *Node) Figures() telemetry.ClusterFigures {
+	life, _ := n.c.Life()
+	engine := n.c.Engine()
+	f := telemetry.ClusterFigures{Nodes: len(n.Peers()), Lease: life.Left(), Standbys: engine.Standbys, Reason: engine.Reason}
+	if n.local != nil {
+		f.Owned = len(n.local.Held())
+	}
+	return f
 }
 
 // Leaving reports whether the node gives its workspaces up and claims none.

@@ -107,7 +107,7 @@ func build(cfg config.Config, dir *state.Dir, n *node.Node, log *slog.Logger) (d
 		return nil, err
 	}
 	d.closers = append(d.closers, func(context.Context) error { s.toolsets.Close(); return nil })
-	protocol := mcp.New(mcp.Options{Toolsets: s.toolsets, Version: buildinfo.Version(), MaxBody: int64(cfg.Limits.WriteBytes)})
+	protocol := mcp.New(mcp.Options{Toolsets: s.toolsets, Node: nameOf(n), Version: buildinfo.Version(), MaxBody: int64(cfg.Limits.WriteBytes)})
 	d.closers = append(d.closers, func(context.Context) error { protocol.Close(); return nil })
 	programs, pool, err := openPrograms(cfg, s, programOutputOf(output), log, d)
 	if err != nil {
@@ -116,9 +116,12 @@ func build(cfg config.Config, dir *state.Dir, n *node.Node, log *slog.Logger) (d
 	opts.Processes = pool.Active
 	readiness := newReadiness(cfg, dir, s.workspaces)
 	opts.Ready, opts.RefsBehind = readiness.ready, readiness.refsBehind
-	told, err := openMetrics(s, dir)
+	told, err := openMetrics(s, dir, n)
 	if err != nil {
 		return nil, err
+	}
+	if f := openForwarder(cfg, n, s.workspaces, log, d); f != nil {
+		opts.Cluster = f
 	}
 	pages, err := ui.New()
 	if err != nil {

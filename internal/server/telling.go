@@ -12,9 +12,11 @@ import (
 
 	"umbra/config"
 	"umbra/httpapi"
+	"umbra/httpapi/forward"
 	"umbra/httpapi/metrics"
 	"umbra/httpapi/tracing"
 	"umbra/internal/buildinfo"
+	"umbra/internal/node"
 	"umbra/internal/room"
 	"umbra/internal/state"
 	"umbra/internal/telemetry"
@@ -29,13 +31,14 @@ type meters struct {
 	workspace *workspace.Meter
 	programs  *telemetry.Sandbox
 	scripts   *telemetry.Sandbox
+	forward   *forward.Meter
 }
 
 // openMeters makes them, and turns traces on where the settings or the environment
 // ask for them.
 func openMeters(cfg config.Config, opts *httpapi.Options, log *slog.Logger, d *deps) (*meters, error) {
 	m := &meters{requests: telemetry.NewRequests(), workspace: workspace.NewMeter(),
-		programs: telemetry.NewSandbox("js"), scripts: telemetry.NewSandbox("luau")}
+		programs: telemetry.NewSandbox("js"), scripts: telemetry.NewSandbox("luau"), forward: forward.NewMeter()}
 	opts.Requests = m.requests
 	if cfg.Trace.Endpoint == "" && !tracing.Wanted() {
 		return m, nil
@@ -50,12 +53,15 @@ func openMeters(cfg config.Config, opts *httpapi.Options, log *slog.Logger, d *d
 }
 
 // openMetrics makes GET /metrics of all that is counted.
-func openMetrics(s *services, dir *state.Dir) (*metrics.Dialect, error) {
+func openMetrics(s *services, dir *state.Dir, n *node.Node) (*metrics.Dialect, error) {
 	m := s.meters
 	sources := metrics.Sources{
 		Version: buildinfo.Version(), Requests: m.requests, Meter: m.workspace, Workspaces: s.workspaces.Figures,
 		Sandboxes: []*telemetry.Sandbox{m.programs, m.scripts}, WatchLimit: watchLimit,
 		Room: func() (free, total int64, err error) { return room.Free(dir.Path) },
+	}
+	if n != nil {
+		sources.Cluster = &metrics.Cluster{Forward: m.forward.Figures, Node: n.Figures}
 	}
 	if w, ok := s.watcher.(interface{ Stats() watcher.Stats }); ok {
 		sources.Watches = w.Stats

@@ -231,6 +231,24 @@ func (s *Service) Get(id string, sees task.Sees) (Toolset, error) {
 	return t, nil
 }
 
+// Where returns the workspace that a toolset's calls are about, "" if there are
+// several, or no such toolset.
+func (s *Service) Where(id string) (workspaceID string) {
+	t, err := s.Get(id, nil)
+	if err != nil {
+		return ""
+	}
+	for i := range t.Mounts {
+		switch ws := t.Mounts[i].Workspace; {
+		case workspaceID == "":
+			workspaceID = ws
+		case ws != workspaceID:
+			return ""
+		}
+	}
+	return workspaceID
+}
+
 // Visible gives nil if the caller may know of a toolset, or if there is none.
 func (s *Service) Visible(id string, sees task.Sees) error {
 	s.mu.RLock()

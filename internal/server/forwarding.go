@@ -1,0 +1,64 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"umbra/config"
+	"umbra/httpapi/forward"
+	"umbra/internal/node"
+	"umbra/internal/workspaces"
+)
+
+// placed is a node as requests see it.
+type placed struct{ *node.Node }
+
+// Peers is forward.Node's.
+func (p placed) Peers() []forward.Peer {
+	all := p.Node.Peers()
+	out := make([]forward.Peer, len(all))
+	for i, x := range all {
+		out[i] = forward.Peer{Life: x.Life, Name: x.Name, Address: x.Address, URL: x.URL, Draining: x.Draining}
+	}
+	return out
+}
+
+// Owner is forward.Node's.
+func (p placed) Owner(ctx context.Context, workspace string) (forward.Owner, error) {
+	o, err := p.Node.Owner(ctx, workspace)
+	if errors.Is(err, node.ErrResting) {
+		err = forward.ErrResting
+	}
+	return forward.Owner(o), err
+}
+
+// openForwarder lets the requests of a cluster's node go to the owners of their
+// workspaces; nil without a cluster.
+func openForwarder(cfg config.Config, n *node.Node, m *workspaces.Manager, log *slog.Logger, d *deps) *forward.Forwarder {
+	if n == nil {
+		return nil
+	}
+	f := forward.New(forward.Options{Node: placed{n}, Wait: cfg.Cluster.Wait, StaleReads: cfg.Cluster.StaleReads, Log: log, Meter: d.meters.forward,
+		Reach: func(ctx context.Context, workspace string, seq uint64) error {
+			w, err := m.Get(ctx, workspace)
+			if err != nil {
+				return err
+			}
+			defer w.Release()
+			return w.Store().Wait(ctx, max(seq, 1)-1)
+		}})
+	n.SetHandover(func(ctx context.Context, o node.Owner, workspace string) error {
+		return f.Handover(ctx, forward.Owner(o), workspace)
+	})
+	d.closers = append(d.closers, func(context.Context) error { f.Close(); return nil })
+	return f
+}
+
+// nameOf returns a node's name, "" without a cluster.
+func nameOf(n *node.Node) string {
+	if n == nil {
+		return ""
+	}
+	return n.Name()
+}
