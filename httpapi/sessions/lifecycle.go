@@ -95,7 +95,10 @@ func namedTask(c *gin.Context, inBody *string) (string, error) {
 }
 
 func (d *Dialect) list(c *gin.Context) error {
-	all := d.sessions.List(sees(c))
+	all, err := d.sessions.List(sees(c))
+	if err != nil {
+		return err
+	}
 	out := make([]sessionBody, len(all))
 	for i, s := range all {
 		out[i] = bodyOf(s)

@@ -189,7 +189,10 @@ func (d *Dialect) create(c *gin.Context) error {
 }
 
 func (d *Dialect) list(c *gin.Context) error {
-	all := d.toolsets.List(sees(c))
+	all, err := d.toolsets.List(sees(c))
+	if err != nil {
+		return err
+	}
 	out := make([]body, len(all))
 	for i := range all {
 		out[i] = bodyOf(&all[i])

@@ -3,11 +3,13 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"strings"
 
 	"umbra/internal/errs"
 	"umbra/internal/idem"
+	"umbra/internal/state"
 	"umbra/internal/task"
 	"umbra/internal/workspaces"
 )
@@ -59,8 +61,8 @@ func (s *Service) Create(ctx context.Context, o CreateOptions) (ses Session, rep
 	if err := o.validate(); err != nil {
 		return Session{}, false, err
 	}
-	if ses, ok := s.withKey(o.IdempotencyKey); ok {
-		return ses, true, nil
+	if ses, ok, err := s.madeBefore(o.IdempotencyKey); ok || err != nil {
+		return ses, ok, err
 	}
 	now := s.o.Now().UTC()
 	r := Record{ID: newID(), Task: o.TaskID, OwnTask: o.TaskID == "", AuthType: o.AuthType, Model: o.Model, Org: o.Org,
@@ -70,6 +72,13 @@ func (s *Service) Create(ctx context.Context, o CreateOptions) (ses Session, rep
 	} else {
 		err = s.withTask(ctx, o, &r)
 	}
+	if made, ok := errors.AsType[*errMade](err); ok {
+		// Another server got the same request.
+		if ses, ok := s.tell(made.rec, nil); ok {
+			return ses, true, nil
+		}
+		return Session{}, false, errs.New(errs.Unavailable, "owner_moving", "Another server is making the session for this request; retry.")
+	}
 	if err != nil {
 		return Session{}, false, err
 	}
@@ -77,18 +86,41 @@ func (s *Service) Create(ctx context.Context, o CreateOptions) (ses Session, rep
 	return Session{Record: r, Root: ws.Root}, false, nil
 }
 
-// withKey finds the session that a request made before.
-func (s *Service) withKey(hash string) (Session, bool) {
+// errMade says that a request with the idempotency key made a session before.
+type errMade struct{ rec Record }
+
+func (e *errMade) Error() string { return "session " + e.rec.ID + " was made by this request" }
+
+// remembers reports whether a request that is repeated gets the session that it made.
+func (s *Service) remembers(r Record) bool { return idem.Remembered(r.Created, s.o.Now()) }
+
+// madeBefore finds the session that a request made before.
+func (s *Service) madeBefore(hash string) (ses Session, ok bool, err error) {
 	if hash == "" {
-		return Session{}, false
+		return Session{}, false, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.byID[s.byKey[hash]]
-	if e == nil || !idem.Remembered(e.rec.Created, s.o.Now()) {
-		return Session{}, false
+	var r Record
+	err = s.o.State.View(func(tx *state.Tx) (err error) {
+		r, ok, err = withKey(tx, hash)
+		return err
+	})
+	if err != nil || !ok || !s.remembers(r) {
+		return Session{}, false, errs.Wrap(err, "")
 	}
-	return s.tell(e, nil)
+	if r, ok, err = s.get(r.ID); err != nil || !ok {
+		return Session{}, false, err
+	}
+	ses, ok = s.tell(r, nil)
+	return ses, ok, nil
+}
+
+// keep inserts a record; *errMade.
+func (s *Service) keep(r Record) error {
+	made, err := s.insert(r)
+	if err == nil && made != nil {
+		err = &errMade{*made}
+	}
+	return err
 }
 
 // withOwnTask makes the session with a task of its own. The record comes
@@ -98,7 +130,7 @@ func (s *Service) withOwnTask(ctx context.Context, o CreateOptions, r *Record) e
 		return err
 	}
 	r.Task, r.Pending = "session-"+r.ID[:8]+r.ID[9:13], true
-	if err := s.put(*r); err != nil {
+	if err := s.keep(*r); err != nil {
 		return err
 	}
 	metadata, err := json.Marshal(map[string]string{"session_id": r.ID})
@@ -109,14 +141,17 @@ func (s *Service) withOwnTask(ctx context.Context, o CreateOptions, r *Record) e
 		Metadata: metadata, Actor: o.Actor, RequestID: o.RequestID, Sees: o.Sees,
 		Allow: func(root string) error { return o.Allow(root, true) }})
 	if err != nil {
-		if rerr := s.remove(*r); rerr != nil {
+		if rerr := s.remove(r.ID); rerr != nil {
 			s.o.Log.Warn("an unused session could not be removed", "session", r.ID, "error", rerr)
 		}
 		return err
 	}
 	defer made.Release()
-	r.Workspace, r.Pending = made.ID(), false
-	return s.put(*r)
+	*r, _, err = s.update(r.ID, func(r *Record) bool {
+		r.Workspace, r.Pending = made.ID(), false
+		return true
+	})
+	return err
 }
 
 // withTask makes the session for a task that is there.
@@ -137,5 +172,5 @@ func (s *Service) withTask(ctx context.Context, o CreateOptions, r *Record) erro
 		return task.Status(ref.Task.Info.Status).Writable()
 	}
 	r.Workspace = ref.ID()
-	return s.put(*r)
+	return s.keep(*r)
 }

@@ -2,6 +2,9 @@ package session
 
 import (
 	"context"
+	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"umbra/internal/errs"
@@ -10,40 +13,35 @@ import (
 
 // Delete ends a session, and completes its task if it made it.
 func (s *Service) Delete(ctx context.Context, id, requestID string) error {
-	s.mu.Lock()
-	e := s.byID[id]
-	if e == nil || e.rec.Ended {
-		s.mu.Unlock()
+	r, ended, err := s.update(id, func(r *Record) bool {
+		over := r.Ended
+		r.Ended = true
+		return !over
+	})
+	if err != nil {
+		return err
+	}
+	if !ended {
 		return notFound()
 	}
-	r := e.rec
-	s.mu.Unlock()
 	// What has begun is finished, also when the caller leaves.
-	return s.end(context.WithoutCancel(ctx), r, requestID)
-}
-
-// end is durable when the session is marked as ended: what fails after that is
-// done later.
-func (s *Service) end(ctx context.Context, r Record, requestID string) error {
-	if !r.Ended {
-		r.Ended = true
-		if err := s.put(r); err != nil {
-			return err
-		}
-	}
-	if err := s.finish(ctx, r, requestID); err != nil && ctx.Err() == nil {
-		s.o.Log.Warn("a session's end is not finished; tried again", "session", r.ID, "error", err)
-	}
+	s.finish(context.WithoutCancel(ctx), r, requestID)
 	return nil
 }
 
-func (s *Service) finish(ctx context.Context, r Record, requestID string) error {
+// finish completes the task of a session that is marked as ended, and removes the
+// session; what fails is done later.
+func (s *Service) finish(ctx context.Context, r Record, requestID string) {
+	var err error
 	if r.OwnTask {
-		if err := s.o.Tasks.Complete(ctx, r.Task, requestID); err != nil {
-			return err
-		}
+		err = s.o.Tasks.Complete(ctx, r.Task, requestID)
 	}
-	return s.remove(r)
+	if err == nil {
+		err = s.remove(r.ID)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.o.Log.Warn("a session's end is not finished; tried again", "session", r.ID, "error", err)
+	}
 }
 
 // run ends what is idle, and keeps when sessions were used.
@@ -68,69 +66,108 @@ func (s *Service) run(ctx context.Context) {
 	}
 }
 
-// sweep ends the sessions that are idle or whose workspace is gone, and goes on
-// with those whose end was not finished.
+// sweepBatch is how many sessions one sweep ends at most.
+const sweepBatch = 1000
+
+// settledBy is how long a session that another server makes may be in the making.
+const settledBy = 15 * time.Minute
+
+// sweep ends the sessions that are idle, and goes on with those whose end was not
+// finished. Several servers may do that at a time.
 func (s *Service) sweep(ctx context.Context) {
-	var over []Record
-	s.mu.Lock()
-	for _, e := range s.byID {
-		if e.rec.Pending {
-			continue
-		}
-		_, known := s.o.Workspaces.Record(e.rec.Workspace)
-		if e.rec.Ended || !known || s.idle(e) {
-			over = append(over, e.rec)
+	warn := func(err error) {
+		if err != nil && !errs.Is(err, errs.NotFound) {
+			s.o.Log.Warn("idle sessions could not be ended", "error", err)
 		}
 	}
-	s.mu.Unlock()
-	for _, r := range over {
+	idle, err := s.ids(byUse, timeBytes, sweepBatch, useKey(s.o.Now().Add(-s.o.Idle)))
+	warn(err)
+	for _, id := range idle {
 		if ctx.Err() != nil {
 			return
 		}
-		if err := s.end(ctx, r, ""); err != nil {
-			s.o.Log.Warn("a session could not be ended", "session", r.ID, "error", err)
+		r, ended, err := s.update(id, func(r *Record) bool {
+			over := !r.Pending && !r.Ended && s.idle(*r)
+			r.Ended = over
+			return over
+		})
+		warn(err)
+		if ended && err == nil {
+			s.finish(ctx, r, "")
 		}
+	}
+	left, err := s.ids(unsettled, 0, sweepBatch, "")
+	warn(err)
+	for _, id := range left {
+		if ctx.Err() != nil {
+			return
+		}
+		r, found, err := s.get(id)
+		warn(err)
+		if found && r.Ended {
+			s.finish(ctx, r, "")
+		}
+	}
+	if s.o.State.Shared() {
+		s.settleAll(ctx, settledBy)
 	}
 }
 
-// flush keeps the last use of every session that was used.
+// flush keeps the last use of every session that was used, and of those that are used
+// now.
 func (s *Service) flush() error {
-	var used []*entry
-	var recs []Record
+	now := s.o.Now().UTC()
+	last := map[string]time.Time{}
 	s.mu.Lock()
-	for _, e := range s.byID {
-		if e.dirty && !e.rec.Ended && !e.rec.Pending {
-			used, recs = append(used, e), append(recs, e.rec)
-			e.dirty = false
+	for id, u := range s.uses {
+		switch {
+		case u.inside > 0:
+			u.last, u.dirty = now, true
+			last[id] = now
+		case u.dirty:
+			last[id] = u.last
+		default:
+			delete(s.uses, id)
 		}
 	}
 	s.mu.Unlock()
-	if len(recs) == 0 {
+	if len(last) == 0 {
 		return nil
 	}
 	err := s.o.State.Update(func(tx *state.Tx) error {
-		for _, r := range recs {
+		var all []Record
+		err := tx.GetMany(bucket, slices.Sorted(maps.Keys(last)), func(key string, raw []byte) error {
+			var r Record
+			err := json.Unmarshal(raw, &r)
+			all = append(all, r)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for i := range all {
+			old := all[i]
 			// One that was ended meanwhile stays what it is.
-			var kept Record
-			found, err := tx.Get(bucket, r.ID, &kept)
-			if err != nil {
-				return err
-			}
-			if !found || kept.Ended {
+			if old.Ended || old.Pending || !last[old.ID].After(old.LastUsed) {
 				continue
 			}
-			if err := tx.Put(bucket, r.ID, r); err != nil {
+			used := old
+			used.LastUsed = last[old.ID]
+			if err := replace(tx, &old, &used); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		s.mu.Lock()
-		for _, e := range used {
-			e.dirty = true
-		}
-		s.mu.Unlock()
+		return errs.Wrap(err, "")
 	}
-	return errs.Wrap(err, "")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, kept := range last {
+		if u := s.uses[id]; u != nil && u.last.Equal(kept) {
+			u.dirty = false
+		}
+	}
+	return nil
 }

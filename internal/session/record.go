@@ -22,13 +22,11 @@ type Record struct {
 	// KeyHash is the idempotency key of the request that made the session.
 	KeyHash string `json:"key_hash,omitempty"`
 	// Pending: the task is being made. Ended: it is being completed. Either is
-	// settled at the next start.
+	// settled at the next start, or, where several servers share the records, by one of
+	// them a while later.
 	Pending bool `json:"pending,omitempty"`
 	Ended   bool `json:"ended,omitempty"`
 }
-
-// bucket holds the records in the state database, by id.
-const bucket = "sessions"
 
 // newID makes a random UUID (RFC 9562, version 4).
 func newID() string {

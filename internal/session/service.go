@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -30,28 +31,28 @@ const (
 	flushEvery = 30 * time.Second
 )
 
-// Service is all sessions of a data directory. Its methods may be called
-// concurrently.
+// Service is all sessions of a data directory, or of a cluster. Its methods may be
+// called concurrently. A session is read by its key; in memory are those that a request
+// is inside of, and last uses that are not kept yet.
 type Service struct {
 	o Options
 
-	mu    sync.Mutex
-	byID  map[string]*entry
-	byKey map[string]string // KeyHash to id
+	mu   sync.Mutex
+	uses map[string]*uses
 
 	stop context.CancelFunc
 	done sync.WaitGroup
 }
 
-// entry is a session in memory.
-type entry struct {
-	rec   Record
-	users int  // requests inside
-	dirty bool // LastUsed is newer than what is kept
+// uses is what this server knows of the use of a session.
+type uses struct {
+	inside int       // requests
+	last   time.Time // the end of the last one
+	dirty  bool      // last is not kept yet
 }
 
-// New reads the sessions, settles what a stop left half done, and begins to
-// end those that are idle. Close ends it.
+// New settles what a stop left half done, and begins to end the sessions that are
+// idle. Close ends it.
 func New(ctx context.Context, o Options) (*Service, error) {
 	o.Idle = cmp.Or(o.Idle, defaultIdle)
 	if o.Log == nil {
@@ -60,21 +61,12 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Service{o: o, byID: map[string]*entry{}, byKey: map[string]string{}}
-	all, err := state.All[Record](o.State, bucket)
-	if err != nil {
+	s := &Service{o: o, uses: map[string]*uses{}}
+	if err := makeIndex(o.State); err != nil {
 		return nil, err
 	}
-	for _, r := range all {
-		s.add(r)
-	}
-	for _, r := range all {
-		if !r.Pending {
-			continue
-		}
-		if err := s.settle(ctx, r); err != nil {
-			o.Log.Warn("a session could not be settled", "session", r.ID, "error", err)
-		}
+	if !o.State.Shared() {
+		s.settleAll(ctx, 0)
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = cancel
@@ -89,61 +81,38 @@ func (s *Service) Close() error {
 	return s.flush()
 }
 
-func (s *Service) add(r Record) {
-	s.byID[r.ID] = &entry{rec: r}
-	if r.KeyHash != "" {
-		s.byKey[r.KeyHash] = r.ID
-	}
-}
-
-// put keeps a record, durably, and then takes it over.
-func (s *Service) put(r Record) error {
-	if err := s.o.State.Put(bucket, r.ID, r); err != nil {
-		return errs.Wrap(err, "")
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.byID[r.ID]; e != nil {
-		r.LastUsed = later(r.LastUsed, e.rec.LastUsed)
-		e.rec = r
-		return nil
-	}
-	s.add(r)
-	return nil
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-func (s *Service) remove(r Record) error {
-	if err := s.o.State.Delete(bucket, r.ID); err != nil {
-		return errs.Wrap(err, "")
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.byID, r.ID)
-	if s.byKey[r.KeyHash] == r.ID {
-		delete(s.byKey, r.KeyHash)
-	}
-	return nil
-}
-
 // settle makes a session whose task was being made what it would have become.
 func (s *Service) settle(ctx context.Context, r Record) error {
 	ref, err := s.o.Tasks.Get(ctx, r.Task, nil)
 	if errs.Is(err, errs.NotFound) {
-		return s.remove(r)
+		return s.remove(r.ID)
 	}
 	if err != nil {
 		return err
 	}
 	defer ref.Release()
-	r.Pending, r.Workspace = false, ref.ID()
-	return s.put(r)
+	_, _, err = s.update(r.ID, func(r *Record) bool {
+		r.Pending, r.Workspace = false, ref.ID()
+		return true
+	})
+	return err
+}
+
+// settleAll settles the sessions whose tasks have been in the making for a while.
+func (s *Service) settleAll(ctx context.Context, since time.Duration) {
+	ids, err := s.ids(unsettled, 0, math.MaxInt, "")
+	if err != nil {
+		s.o.Log.Warn("sessions could not be settled", "error", err)
+	}
+	for _, id := range ids {
+		r, found, err := s.get(id)
+		if err == nil && found && r.Pending && s.o.Now().Sub(r.Created) >= since {
+			err = s.settle(ctx, r)
+		}
+		if err != nil {
+			s.o.Log.Warn("a session could not be settled", "session", id, "error", err)
+		}
+	}
 }
 
 // Session is one session as it is told.
@@ -152,53 +121,62 @@ type Session struct {
 	Root string // of its workspace: the canonical host path
 }
 
-// tell gives a session that a caller may know of; mu is held.
-func (s *Service) tell(e *entry, sees task.Sees) (Session, bool) {
-	if e.rec.Pending || e.rec.Ended || s.idle(e) {
+// tell gives a session that a caller may know of.
+func (s *Service) tell(r Record, sees task.Sees) (Session, bool) {
+	if r.Pending || r.Ended || s.idle(r) {
 		return Session{}, false
 	}
-	ws, ok := s.o.Workspaces.Record(e.rec.Workspace)
+	ws, ok := s.o.Workspaces.Record(r.Workspace)
 	if !ok || sees != nil && !sees(ws.Root) {
 		return Session{}, false
 	}
-	return Session{Record: e.rec, Root: ws.Root}, true
+	return Session{Record: r, Root: ws.Root}, true
 }
 
-func (s *Service) idle(e *entry) bool {
-	return e.users == 0 && s.o.Now().Sub(e.rec.LastUsed) > s.o.Idle
+func (s *Service) idle(r Record) bool {
+	if s.o.Now().Sub(r.LastUsed) <= s.o.Idle {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.uses[r.ID]
+	return u == nil || u.inside == 0 && s.o.Now().Sub(u.last) > s.o.Idle
 }
 
 // Use begins a request on a session; done ends it. NotFound "session_not_found"
 // if there is none that the caller sees.
 func (s *Service) Use(id string, sees task.Sees) (ses Session, done func(), err error) {
+	r, found, err := s.get(id)
+	if err != nil {
+		return Session{}, nil, err
+	}
+	ses, ok := s.tell(r, sees)
+	if !found || !ok {
+		return Session{}, nil, notFound()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.byID[id]
-	if e == nil {
-		return Session{}, nil, notFound()
+	u := s.uses[id]
+	if u == nil {
+		u = &uses{last: r.LastUsed}
+		s.uses[id] = u
 	}
-	ses, ok := s.tell(e, sees)
-	if !ok {
-		return Session{}, nil, notFound()
-	}
-	e.users++
+	u.inside++
 	return ses, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		e.users--
-		e.rec.LastUsed, e.dirty = s.o.Now().UTC(), true
+		u.inside--
+		u.last, u.dirty = s.o.Now().UTC(), true
 	}, nil
 }
 
 // Visible gives nil if the caller may know of a session, or if there is none.
 func (s *Service) Visible(id string, sees task.Sees) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.byID[id]
-	if e == nil {
-		return nil
+	r, found, err := s.get(id)
+	if err != nil || !found {
+		return err
 	}
-	if ws, ok := s.o.Workspaces.Record(e.rec.Workspace); ok && sees != nil && !sees(ws.Root) {
+	if ws, ok := s.o.Workspaces.Record(r.Workspace); ok && sees != nil && !sees(ws.Root) {
 		return notFound()
 	}
 	return nil
@@ -206,26 +184,29 @@ func (s *Service) Visible(id string, sees task.Sees) error {
 
 // Where returns the workspace of a session, "" if there is none.
 func (s *Service) Where(id string) (workspaceID string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.byID[id]; e != nil {
-		return e.rec.Workspace, nil
-	}
-	return "", nil
+	r, _, err := s.get(id)
+	return r.Workspace, err
 }
 
 // List gives the sessions that the caller sees, the oldest first.
-func (s *Service) List(sees task.Sees) []Session {
+func (s *Service) List(sees task.Sees) ([]Session, error) {
+	all, err := state.All[Record](s.o.State, bucket)
+	if err != nil {
+		return nil, errs.Wrap(err, "")
+	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]Session, 0, len(s.byID))
-	for _, e := range s.byID {
-		if ses, ok := s.tell(e, sees); ok {
+	for i := range all {
+		s.latest(&all[i])
+	}
+	s.mu.Unlock()
+	out := make([]Session, 0, len(all))
+	for _, r := range all {
+		if ses, ok := s.tell(r, sees); ok {
 			out = append(out, ses)
 		}
 	}
 	slices.SortFunc(out, func(a, b Session) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 	})
-	return out
+	return out, nil
 }

@@ -28,11 +28,20 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir()}
+	return newWorldOn(t, nil)
+}
+
+// newWorldOn has its records in db; nil: in a new file.
+func newWorldOn(t *testing.T, db *state.DB) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), db: db}
 	w.at.Store(time.Now().UnixNano())
 	data := t.TempDir()
 	var err error
-	if w.db, err = state.Open(filepath.Join(data, "state.db")); err != nil {
+	if w.db == nil {
+		w.db, err = state.Open(filepath.Join(data, "state.db"))
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	if w.m, err = workspaces.NewManager(workspaces.Options{DataDir: data, Records: &workspaces.MemRecords{}}); err != nil {
@@ -71,6 +80,20 @@ func (w *world) start() *Service {
 	}
 	w.t.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// put sets a record as it is.
+func (w *world) put(r Record) {
+	w.t.Helper()
+	if err := w.db.Update(func(tx *state.Tx) error {
+		var old Record
+		if found, err := tx.Get(bucket, r.ID, &old); err != nil || !found {
+			return errors.Join(err, replace(tx, nil, &r))
+		}
+		return replace(tx, &old, &r)
+	}); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) create(s *Service, change func(*CreateOptions)) Session {
@@ -167,9 +190,7 @@ func TestSettlesAtStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range []Record{never, half, ending} {
-		if err := w.db.Put(bucket, r.ID, r); err != nil {
-			t.Fatal(err)
-		}
+		w.put(r)
 	}
 	s = w.start()
 	got, done, err := s.Use(made.ID, nil)
@@ -253,5 +274,82 @@ func TestDeleteGivenTask(t *testing.T) {
 	}
 	if got := w.status(own.Task); got != task.Completed {
 		t.Errorf("its own task is %s", got)
+	}
+}
+
+// What one server does to a session the other finds at once; a request at one keeps
+// the other from ending the session.
+func TestSharedSessions(t *testing.T) {
+	w := newWorldOn(t, state.NewShared())
+	one, two := w.start(), w.start()
+	made := w.create(one, func(o *CreateOptions) { o.IdempotencyKey = "key" })
+	ses, done, err := two.Use(made.ID, nil)
+	if err != nil || ses.Task != made.Task || ses.Root != made.Root {
+		t.Fatalf("%+v, %v", ses, err)
+	}
+	if again := w.create(two, func(o *CreateOptions) { o.IdempotencyKey = "key" }); again.ID != made.ID {
+		t.Error("the request at the other server makes another one")
+	}
+	// A request that takes for ever at the one.
+	for range 5 {
+		w.pass(30 * time.Minute)
+		if err := two.flush(); err != nil {
+			t.Fatal(err)
+		}
+		one.sweep(context.Background())
+	}
+	if list, err := one.List(nil); err != nil || len(list) != 1 || !list[0].LastUsed.Equal(w.now()) {
+		t.Errorf("%+v, %v", list, err)
+	}
+	done()
+	w.pass(61 * time.Minute)
+	two.sweep(context.Background())
+	one.sweep(context.Background())
+	if _, _, err := one.Use(made.ID, nil); errs.CodeOf(err) != "session_not_found" {
+		t.Errorf("an idle session: %v", err)
+	}
+	if got := w.status(made.Task); got != task.Completed {
+		t.Errorf("the task is %s", got)
+	}
+	ended := w.create(one, nil)
+	if err := two.Delete(context.Background(), ended.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := one.Use(ended.ID, nil); errs.CodeOf(err) != "session_not_found" {
+		t.Errorf("an ended session: %v", err)
+	}
+	for _, in := range []string{bucket, byKey, byUse, unsettled} {
+		if err := w.db.View(func(tx *state.Tx) error {
+			return tx.ForEach(in, "", func(key string, raw []byte) (bool, error) {
+				t.Errorf("%s has %q left: %s", in, key, raw)
+				return true, nil
+			})
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A database of a program before gets what leads to its records.
+func TestIndexIsMade(t *testing.T) {
+	w := newWorld(t)
+	s := w.start()
+	made := w.create(s, func(o *CreateOptions) { o.IdempotencyKey = "key" })
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.db.Update(func(tx *state.Tx) error {
+		return errors.Join(tx.DeleteBucket(byKey), tx.DeleteBucket(byUse), tx.DeleteBucket(unsettled), tx.DeleteBucket(indexMade))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s = w.start()
+	if again := w.create(s, func(o *CreateOptions) { o.IdempotencyKey = "key" }); again.ID != made.ID {
+		t.Error("its key is not found")
+	}
+	w.pass(2 * time.Hour)
+	s.sweep(context.Background())
+	if got := w.status(made.Task); got != task.Completed {
+		t.Errorf("its task is %s when it is idle", got)
 	}
 }

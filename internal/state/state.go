@@ -11,6 +11,7 @@
 package state
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -119,6 +120,19 @@ func (db *DB) Get(bucket, key string, v any) (found bool, err error) {
 		return err
 	})
 	return found, err
+}
+
+// Raw reads one record as the JSON that it is kept as.
+func (db *DB) Raw(bucket, key string) (raw []byte, found bool, err error) {
+	if g, ok := db.b.(Getter); ok {
+		return g.Get(bucket, key)
+	}
+	err = db.b.View(func(tx BackendTx) error {
+		value, ok, err := tx.Get(bucket, key)
+		raw, found = bytes.Clone(value), ok
+		return err
+	})
+	return raw, found, err
 }
 
 // All reads every record of a bucket. One that is no T is an error that names

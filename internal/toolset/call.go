@@ -57,7 +57,7 @@ func (s *Service) Call(ctx context.Context, id string, c Call) (Answer, error) {
 		return Answer{}, err
 	}
 	if l.rec.Lazy {
-		s.useClient(id, c.Client.key())
+		s.useClient(l, c.Client.key())
 	}
 	r := &run{s: s, l: l, ctx: ctx, c: c}
 	defer r.release()

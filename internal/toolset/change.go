@@ -2,11 +2,13 @@ package toolset
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"umbra/internal/errs"
 	"umbra/internal/idem"
+	"umbra/internal/state"
 	"umbra/internal/task"
 )
 
@@ -38,16 +40,28 @@ func (s *Service) Create(ctx context.Context, o CreateOptions) (t Toolset, repla
 	}
 	s.making.Lock()
 	defer s.making.Unlock()
-	if t, ok := s.withKey(o.IdempotencyKey); ok {
-		return t, true, nil
+	if t, ok, err := s.madeBefore(o.IdempotencyKey); ok || err != nil {
+		return t, ok, err
 	}
 	if o.TaskID != "" {
 		if err := s.usable(ctx, o.TaskID, o.Who.Sees); err != nil {
 			return Toolset{}, false, err
 		}
 	}
-	r := Record{ID: newID(), Task: o.TaskID, Created: s.o.Now().UTC(), KeyHash: o.IdempotencyKey, Idle: o.Idle, Lazy: o.Lazy && o.TaskID == "", Hidden: true}
-	if r, err = s.change(ctx, r, mounts, o.Who); err != nil {
+	now := s.o.Now().UTC()
+	r := Record{ID: newID(), Task: o.TaskID, Created: now, KeyHash: o.IdempotencyKey, Idle: o.Idle, Lazy: o.Lazy && o.TaskID == "", Hidden: true}
+	if r.Idle > 0 {
+		r.Until = now.Add(r.Idle)
+	}
+	r, err = s.make(ctx, r, mounts, o.Who)
+	if taken, ok := errors.AsType[*errTaken](err); ok {
+		// Another server got the same request.
+		if t, ok, err := s.madeBefore(o.IdempotencyKey); ok || err != nil {
+			return t, ok, err
+		}
+		return Toolset{}, false, errs.New(errs.Unavailable, "owner_moving", "Another server is making the toolset %s for this request; retry.", taken.id)
+	}
+	if err != nil {
 		return Toolset{}, false, err
 	}
 	return s.told(r), false, nil
@@ -68,25 +82,30 @@ func (s *Service) usable(ctx context.Context, id string, sees task.Sees) error {
 
 // told is the view of a toolset for who has just made or changed it.
 func (s *Service) told(r Record) Toolset {
-	s.mu.RLock()
-	l := s.byID[r.ID]
-	s.mu.RUnlock()
+	l := s.liveOf(r, nil)
+	s.use(l)
 	t, _ := s.tell(l, nil)
 	return t
 }
 
-// withKey finds the toolset that a request made before.
-func (s *Service) withKey(hash string) (Toolset, bool) {
+// remembers reports whether a request that is repeated gets the toolset that it made.
+func (s *Service) remembers(r Record) bool { return idem.Remembered(r.Created, s.o.Now()) }
+
+// madeBefore finds the toolset that a request made before.
+func (s *Service) madeBefore(hash string) (t Toolset, ok bool, err error) {
 	if hash == "" {
-		return Toolset{}, false
+		return Toolset{}, false, nil
 	}
-	s.mu.RLock()
-	l := s.byID[s.byKey[hash]]
-	s.mu.RUnlock()
-	if l == nil || !idem.Remembered(l.rec.Created, s.o.Now()) {
-		return Toolset{}, false
+	var r Record
+	err = s.o.State.View(func(tx *state.Tx) (err error) {
+		r, ok, err = withKey(tx, hash)
+		return err
+	})
+	if err != nil || !ok || !s.remembers(r) {
+		return Toolset{}, false, errs.Wrap(err, "")
 	}
-	return s.tell(l, nil)
+	t, ok = s.tell(s.liveOf(r, nil), nil)
+	return t, ok, nil
 }
 
 // SetMounts replaces a toolset's mounts; the calls that begin afterwards see the
@@ -118,121 +137,200 @@ func errFixed() error {
 	return errs.New(errs.Conflict, "toolset_fixed", "The default toolset is what the configuration says.")
 }
 
-// change gives a toolset new mounts; making is held. The record first says
-// which tasks may come to be, so that no crash leaves one that is never
-// completed.
+// make keeps a new record and gives it its mounts; making is held. *errTaken.
+func (s *Service) make(ctx context.Context, r Record, mounts []Mount, who Who) (Record, error) {
+	if err := s.look(mounts, who); err != nil {
+		return Record{}, err
+	}
+	planned := r
+	ids := planned.plan(len(mounts), s.o.Now())
+	if err := s.insert(planned); err != nil {
+		return Record{}, err
+	}
+	return s.mount(ctx, planned, r, ids, mounts, who)
+}
+
+// plan adds the ids of tasks that may come to be, so that no crash leaves one that
+// nobody ever completes.
+func (r *Record) plan(n int, now time.Time) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = r.newTask()
+	}
+	r.loosen(now, ids...)
+	return ids
+}
+
+// change gives a toolset other mounts; making is held.
 func (s *Service) change(ctx context.Context, before Record, mounts []Mount, who Who) (Record, error) {
 	if err := s.look(mounts, who); err != nil {
 		return Record{}, err
 	}
-	r := before
-	r.Mounts = mounts
-	ids := make([]string, len(mounts))
-	for i := range ids {
-		ids[i] = r.newTask()
-	}
-	planned := before
-	planned.Made, planned.Loose = r.Made, append(slices.Clip(before.Loose), ids...)
-	if err := s.put(planned); err != nil {
+	var ids []string
+	planned, err := s.update(before.ID, func(r *Record) error {
+		ids = r.plan(len(mounts), s.o.Now())
+		return nil
+	})
+	if err != nil {
 		return Record{}, err
 	}
-	if err := s.serve(ctx, &r, ids, before, who); err != nil {
-		if serr := s.settle(context.WithoutCancel(ctx), planned, who.RequestID); serr != nil {
+	return s.mount(ctx, planned, before, ids, mounts, who)
+}
+
+// mount makes the planned tasks and takes the mounts over. Where another server has
+// changed these meanwhile, it is Conflict "toolset_changed".
+func (s *Service) mount(ctx context.Context, planned, before Record, ids []string, mounts []Mount, who Who) (Record, error) {
+	made := before
+	made.Made, made.Mounts, made.Loose = planned.Made, mounts, nil
+	err := s.serve(ctx, &made, ids, before, who)
+	unused := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return made.Own[id] })
+	var gone []string
+	var r Record
+	if err == nil {
+		r, err = s.update(before.ID, func(r *Record) error {
+			if r.Hidden != before.Hidden || !sameMounts(r.Mounts, before.Mounts) {
+				return errs.New(errs.Conflict, "toolset_changed", "The mounts were changed meanwhile.")
+			}
+			gone = nil
+			for _, id := range before.Tasks {
+				if before.Own[id] && !made.Own[id] {
+					gone = append(gone, id)
+				}
+			}
+			r.Mounts, r.Tasks, r.Own, r.Lazy, r.Hidden = made.Mounts, made.Tasks, made.Own, made.Lazy, false
+			for _, c := range r.Clients {
+				for ws, id := range c.Tasks {
+					if !r.mounts(ws) {
+						gone = append(gone, id)
+						r.Clients = without(r.Clients, ws)
+					}
+				}
+			}
+			r.tighten(ids)
+			r.loosen(s.o.Now(), append(slices.Clone(unused), gone...)...)
+			return nil
+		})
+	}
+	if err != nil {
+		if serr := s.settle(context.WithoutCancel(ctx), before.ID, ids, before.Hidden, who.RequestID); serr != nil {
 			s.o.Log.Warn("a toolset that was not made could not be settled", "toolset", before.ID, "error", serr)
 		}
 		return Record{}, err
 	}
-	for _, c := range before.Clients {
-		for ws, id := range c.Tasks {
-			if !r.mounts(ws) {
-				r.Loose = append(slices.Clip(r.Loose), id)
-				r.Clients = without(r.Clients, ws)
-			}
-		}
-	}
-	for _, id := range before.Tasks {
-		if before.Own[id] && !r.Own[id] {
-			r.Loose = append(slices.Clip(r.Loose), id)
-		}
-	}
-	r.Hidden = false
-	if err := s.put(r); err != nil {
-		return Record{}, err
-	}
-	// It is; what is left of before goes now, or at the next start.
-	if err := s.settle(context.WithoutCancel(ctx), r, who.RequestID); err != nil {
+	// It is made; what is left of before goes now, or at the next start.
+	if err := s.settle(context.WithoutCancel(ctx), r.ID, append(unused, gone...), false, who.RequestID); err != nil {
 		s.o.Log.Warn("a toolset's former tasks could not be completed", "toolset", r.ID, "error", err)
 	}
 	return r, nil
 }
 
-// settle completes the own tasks that no mount uses, and drops a toolset that
-// is being made, or goes.
-func (s *Service) settle(ctx context.Context, r Record, requestID string) error {
-	if len(r.Loose) == 0 && !r.Hidden {
-		return nil
-	}
-	for _, id := range r.Loose {
-		if err := s.o.Tasks.Complete(ctx, id, requestID); err != nil {
+// settle completes own tasks that no mount uses; drop removes the toolset too, which is
+// being made, or goes.
+func (s *Service) settle(ctx context.Context, id string, tasks []string, drop bool, requestID string) error {
+	for _, task := range tasks {
+		if err := s.o.Tasks.Complete(ctx, task, requestID); err != nil {
 			return err
 		}
 	}
-	if r.Hidden {
-		return s.drop(r)
+	if drop {
+		return s.drop(id)
 	}
-	r.Loose = nil
-	return s.put(r)
+	if len(tasks) == 0 {
+		return nil
+	}
+	_, err := s.update(id, func(r *Record) error {
+		r.tighten(tasks)
+		return nil
+	})
+	return err
+}
+
+// settleAll settles what was left half done for a while.
+func (s *Service) settleAll(ctx context.Context, since time.Duration) {
+	ids, err := s.ids(unsettled, 0, "")
+	if err != nil {
+		s.o.Log.Warn("toolsets could not be settled", "error", err)
+	}
+	for _, id := range ids {
+		l, err := s.lookup(id)
+		if err == nil && (l == nil || s.o.Now().Sub(l.rec.Loosened) < since || ctx.Err() != nil) {
+			continue
+		}
+		if err == nil {
+			err = s.settle(ctx, id, l.rec.Loose, l.rec.Hidden, "")
+		}
+		if err != nil {
+			s.o.Log.Warn("a toolset could not be settled; it is tried again at the next start", "toolset", id, "error", err)
+		}
+	}
 }
 
 // Delete drops a toolset and completes the tasks that it made. NotFound
 // "toolset_not_found"; Conflict "toolset_fixed".
 func (s *Service) Delete(ctx context.Context, id string, who Who) error {
-	return s.remove(ctx, id, who, func(*live) bool { return true })
+	_, err := s.remove(ctx, id, who, func(*Record) bool { return true })
+	return err
 }
 
+// errStays ends an update that is not wanted any more.
+var errStays = errors.New("the toolset stays")
+
 // remove deletes a toolset if it is still to be.
-func (s *Service) remove(ctx context.Context, id string, who Who, still func(*live) bool) error {
+func (s *Service) remove(ctx context.Context, id string, who Who, still func(*Record) bool) (removed bool, err error) {
 	s.making.Lock()
 	defer s.making.Unlock()
-	s.mu.RLock()
-	l := s.byID[id]
-	s.mu.RUnlock()
+	l, err := s.lookup(id)
+	if err != nil {
+		return false, err
+	}
 	if !s.visible(l, who.Sees) {
-		return notFound()
+		return false, notFound()
 	}
-	if !still(l) {
-		return nil
-	}
-	if l.rec.Fixed {
-		return errFixed()
-	}
-	r := l.rec
-	r.Hidden = true
-	for task := range r.Own {
-		r.Loose = append(slices.Clip(r.Loose), task)
-	}
-	for _, c := range r.Clients {
-		for _, task := range c.Tasks {
-			r.Loose = append(slices.Clip(r.Loose), task)
+	r, err := s.update(id, func(r *Record) error {
+		switch {
+		case r.Hidden:
+			return notFound()
+		case !still(r):
+			return errStays
+		case r.Fixed:
+			return errFixed()
 		}
+		r.Hidden = true
+		for task := range r.Own {
+			r.loosen(s.o.Now(), task)
+		}
+		for _, c := range r.Clients {
+			for _, task := range c.Tasks {
+				r.loosen(s.o.Now(), task)
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errStays) {
+		return false, nil
 	}
-	if err := s.put(r); err != nil {
-		return err
+	if err != nil {
+		return false, err
 	}
+	s.mu.Lock()
+	delete(s.ready, id)
+	delete(s.used, id)
+	s.mu.Unlock()
 	s.changed(id)
-	if err := s.settle(context.WithoutCancel(ctx), r, who.RequestID); err != nil {
+	if err := s.settle(context.WithoutCancel(ctx), id, r.Loose, true, who.RequestID); err != nil {
 		s.o.Log.Warn("a toolset's end is not finished; it is at the next start", "toolset", id, "error", err)
 	}
-	return nil
+	return true, nil
 }
 
 // Default gives the id of the default toolset, made at its first use and again
 // where the configuration says otherwise than before.
 func (s *Service) Default(ctx context.Context) (string, error) {
 	if s.defaultMade.Load() {
-		s.mu.RLock()
-		l := s.byID[DefaultID]
-		s.mu.RUnlock()
+		l, err := s.lookup(DefaultID)
+		if err != nil {
+			return "", err
+		}
 		if s.visible(l, nil) && s.serves(l, l.rec.Mounts) {
 			return DefaultID, nil
 		}
@@ -243,9 +341,10 @@ func (s *Service) Default(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s.mu.RLock()
-	l := s.byID[DefaultID]
-	s.mu.RUnlock()
+	l, err := s.lookup(DefaultID)
+	if err != nil {
+		return "", err
+	}
 	if l != nil && s.visible(l, nil) {
 		if err := s.look(mounts, Who{}); err != nil {
 			return "", err
@@ -255,12 +354,18 @@ func (s *Service) Default(ctx context.Context) (string, error) {
 			return DefaultID, nil
 		}
 	}
-	r := Record{ID: DefaultID, Created: s.o.Now().UTC(), Fixed: true, Lazy: true, Hidden: true}
-	if l != nil {
-		r = l.rec
-		r.Hidden, r.Lazy = false, true
+	if l == nil {
+		r := Record{ID: DefaultID, Created: s.o.Now().UTC(), Fixed: true, Lazy: true, Hidden: true}
+		_, err = s.make(ctx, r, mounts, Who{})
+		if _, ok := errors.AsType[*errTaken](err); ok {
+			return "", errs.New(errs.Unavailable, "owner_moving", "Another server is making the default toolset; retry.")
+		}
+	} else {
+		before := l.rec
+		before.Lazy = true
+		_, err = s.change(ctx, before, mounts, Who{})
 	}
-	if _, err := s.change(ctx, r, mounts, Who{}); err != nil {
+	if err != nil {
 		return "", err
 	}
 	s.defaultMade.Store(true)

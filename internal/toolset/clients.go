@@ -38,6 +38,8 @@ type Served struct {
 	Name  string            `json:"name,omitempty"`
 	Tasks map[string]string `json:"tasks"` // by workspace
 	Made  time.Time         `json:"made"`  // when its newest task was made
+	// Used is when the client called last, as far as other servers are told.
+	Used time.Time `json:"used,omitzero"`
 }
 
 // clientIdle is how long after a client's last call its tasks are completed.
@@ -111,7 +113,7 @@ func (r *run) ownTask(ws string) string {
 	return r.l.rec.Clients[r.c.Client.key()].Tasks[ws]
 }
 
-// ended reports whether a task was ended or deleted; a client that goes
+// ended reports whether somebody has ended or deleted a task; a client that goes
 // on then gets another one.
 func (s *Service) ended(id, ws string) bool {
 	code := errs.CodeOf(s.o.Tasks.Writable(id, ws))
@@ -120,7 +122,7 @@ func (s *Service) ended(id, ws string) bool {
 
 // makeClientTask makes a client's task on a mount's workspace, unless another
 // call of the client has. The record names the task before it is made, so that
-// none is left that is never completed.
+// none is left that nobody ever completes.
 func (s *Service) makeClientTask(ctx context.Context, id string, i int, c Call) (string, error) {
 	s.making.Lock()
 	defer s.making.Unlock()
@@ -142,30 +144,35 @@ func (s *Service) makeClientTask(ctx context.Context, id string, i int, c Call) 
 		root = ws.Root // it may have been bound to another place
 	}
 	name := cmp.Or(c.Client.Name, "an MCP client")
-	made := r.newTask()
-	planned := l.rec
-	planned.Made, planned.Loose = r.Made, append(slices.Clip(r.Loose), made)
-	if err := s.put(planned); err != nil {
+	var made string
+	if _, err := s.update(r.ID, func(r *Record) error {
+		made = r.plan(1, s.o.Now())[0]
+		return nil
+	}); err != nil {
 		return "", err
 	}
 	ref, err := s.o.Tasks.Create(ctx, task.CreateOptions{ID: made, Goal: name + " in " + m.Prefix, MadeBy: "toolset " + r.ID, Metadata: metadata(r.ID),
 		Actor: c.Actor, RequestID: c.RequestID, Sees: c.Sees, Root: root, Virtual: m.Kind == mount.Virtual, Namespace: m.Namespace})
 	if err != nil {
-		if serr := s.settle(context.WithoutCancel(ctx), planned, c.RequestID); serr != nil {
+		if serr := s.settle(context.WithoutCancel(ctx), r.ID, []string{made}, false, c.RequestID); serr != nil {
 			s.o.Log.Warn("a client's task that was not made could not be settled", "toolset", r.ID, "error", serr)
 		}
 		return "", err
 	}
 	ref.Release()
-	served := Served{Name: c.Client.Name, Tasks: map[string]string{}, Made: s.o.Now().UTC()}
-	maps.Copy(served.Tasks, r.Clients[key].Tasks)
-	served.Tasks[m.Workspace] = made
-	r.Clients = maps.Clone(r.Clients)
-	if r.Clients == nil {
-		r.Clients = map[string]Served{}
-	}
-	r.Clients[key] = served
-	return made, s.put(r)
+	now := s.o.Now().UTC()
+	_, err = s.update(r.ID, func(r *Record) error {
+		served := Served{Name: c.Client.Name, Tasks: map[string]string{}, Made: now, Used: now}
+		maps.Copy(served.Tasks, r.Clients[key].Tasks)
+		served.Tasks[m.Workspace] = made
+		if r.Clients == nil {
+			r.Clients = map[string]Served{}
+		}
+		r.Clients[key] = served
+		r.tighten([]string{made})
+		return nil
+	})
+	return made, err
 }
 
 // EndClient completes the tasks of a client that has left.
@@ -176,52 +183,74 @@ func (s *Service) EndClient(ctx context.Context, id string, c Client, requestID 
 func (s *Service) endClient(ctx context.Context, id, key, requestID string) error {
 	s.making.Lock()
 	defer s.making.Unlock()
-	s.mu.RLock()
-	l := s.byID[id]
-	s.mu.RUnlock()
-	if l == nil || len(l.rec.Clients[key].Tasks) == 0 {
-		return nil
-	}
-	r := l.rec
-	for _, t := range r.Clients[key].Tasks {
-		r.Loose = append(slices.Clip(r.Loose), t)
-	}
-	r.Clients = maps.Clone(r.Clients)
-	delete(r.Clients, key)
-	s.clientUsed.Delete(id + "/" + key)
-	if err := s.put(r); err != nil {
+	l, err := s.lookup(id)
+	if err != nil || l == nil || len(l.rec.Clients[key].Tasks) == 0 {
 		return err
 	}
-	return s.settle(ctx, r, requestID)
+	var tasks []string
+	if _, err := s.update(id, func(r *Record) error {
+		tasks = nil
+		for _, t := range r.Clients[key].Tasks {
+			tasks = append(tasks, t)
+		}
+		delete(r.Clients, key)
+		r.loosen(s.o.Now(), tasks...)
+		return nil
+	}); err != nil {
+		return err
+	}
+	s.clientUsed.Delete(id + "/" + key)
+	return s.settle(ctx, id, tasks, false, requestID)
 }
 
 // endClients completes the tasks of the clients that have not called for
 // clientIdle.
 func (s *Service) endClients(ctx context.Context) {
-	type one struct{ id, key string }
-	var over []one
-	s.mu.RLock()
-	for id, l := range s.byID {
-		for key := range l.rec.Clients {
-			if s.rests(id, key) {
-				over = append(over, one{id, key})
-			}
-		}
+	ids, err := s.ids(serving, 0, "")
+	if err != nil {
+		s.o.Log.Warn("the clients of toolsets could not be read", "error", err)
 	}
-	s.mu.RUnlock()
-	for _, o := range over {
-		if err := s.endClient(ctx, o.id, o.key, ""); err != nil {
-			s.o.Log.Warn("the tasks of a client that has left could not be completed", "toolset", o.id, "error", err)
+	for _, id := range ids {
+		l, err := s.lookup(id)
+		if err != nil || l == nil || ctx.Err() != nil {
+			continue
+		}
+		for key, c := range l.rec.Clients {
+			if !s.rests(id, key, c) {
+				continue
+			}
+			if err := s.endClient(ctx, id, key, ""); err != nil {
+				s.o.Log.Warn("the tasks of a client that has left could not be completed", "toolset", id, "error", err)
+			}
 		}
 	}
 }
 
-// useClient notes that a client of a lazy toolset has called.
-func (s *Service) useClient(id, key string) { s.clientUsed.Store(id+"/"+key, s.o.Now()) }
+// useClient notes that a client of a lazy toolset has called; its record says so to
+// other servers within clientsEvery.
+func (s *Service) useClient(l *live, key string) {
+	now := s.o.Now()
+	id := l.rec.ID
+	s.clientUsed.Store(id+"/"+key, now)
+	c, served := l.rec.Clients[key]
+	if !served || !s.o.State.Shared() || now.Sub(c.Used) < clientsEvery {
+		return
+	}
+	if _, err := s.update(id, func(r *Record) error {
+		if c, served := r.Clients[key]; served {
+			c.Used = now.UTC()
+			r.Clients[key] = c
+		}
+		return nil
+	}); err != nil {
+		s.o.Log.Warn("the last call of a client is not kept", "toolset", id, "error", err)
+	}
+}
 
 // rests reports whether a client has not called for clientIdle. A start begins
-// the time again, as it does for leases.
-func (s *Service) rests(id, key string) bool {
-	used, known := s.clientUsed.LoadOrStore(id+"/"+key, s.o.Now())
-	return known && s.o.Now().Sub(used.(time.Time)) >= clientIdle
+// the time anew, as it does for leases.
+func (s *Service) rests(id, key string, c Served) bool {
+	now := s.o.Now()
+	used, known := s.clientUsed.LoadOrStore(id+"/"+key, now)
+	return known && now.Sub(used.(time.Time)) >= clientIdle && now.Sub(c.Used) >= clientIdle
 }

@@ -48,8 +48,9 @@ func TestLease(t *testing.T) {
 	g.check(err)
 	g.shut()
 	g.open()
-	start := time.Now() // the new service has the real clock
-	if l := g.byID[again.ID]; l == nil || l.over(start.Add(50*time.Minute)) || !l.over(start.Add(2*time.Hour)) {
+	start := now.Add(24 * time.Hour) // its lease would have ended
+	g.started, g.o.Now = start, func() time.Time { return start }
+	if r, ok := g.kept()[again.ID]; !ok || g.over(&r, start.Add(50*time.Minute)) || !g.over(&r, start.Add(2*time.Hour)) {
 		t.Error("after a start the lease is not that of a start")
 	}
 	for _, idle := range []time.Duration{-1, MaxIdle + 1} {

@@ -15,7 +15,6 @@ import (
 	"umbra/internal/state"
 	"umbra/internal/task"
 	"umbra/internal/textsearch"
-	"umbra/internal/toolset/mount"
 	"umbra/internal/toolset/tool"
 	"umbra/internal/workspaces"
 )
@@ -46,18 +45,21 @@ type Extra struct {
 // DefaultID is the default toolset's id.
 const DefaultID = "default"
 
-// Service is all toolsets of a data directory. Its methods may be called
-// concurrently.
+// Service is all toolsets of a data directory, or of a cluster. Its methods may be
+// called concurrently. A toolset is read by its key at each call; in memory is what
+// was made of some records, to serve again as long as they are the same.
 type Service struct {
-	o     Options
-	tools []tool.Tool
+	o       Options
+	tools   []tool.Tool
+	started time.Time
 
 	making      sync.Mutex  // one toolset is made or changed at a time
 	defaultMade atomic.Bool // since the start
 
 	mu       sync.RWMutex
-	byID     map[string]*live
-	byKey    map[string]string // KeyHash to id
+	ready    map[string]*live
+	used     map[string]time.Time // last uses of leased toolsets that are not kept yet
+	shortest time.Duration        // of the leases that were seen since the start
 	watchers map[int]func(id string)
 	watches  int
 	heard    map[string]uint64 // toolset and task to the commit up to which the model heard of rejections
@@ -65,22 +67,14 @@ type Service struct {
 	searching  textsearch.Slots // searches in files at once
 	clientUsed sync.Map         // toolset and client to the time.Time of its last call
 
-	leases  sync.Once // the watch over leases
+	woken   chan struct{} // a lease was seen that is shorter than all before
 	leasing sync.WaitGroup
 	ending  context.Context
 	end     context.CancelFunc
 }
 
-// live is a toolset as it is now; it is replaced, never changed.
-type live struct {
-	rec   Record
-	table *mount.Table
-	tools []tool.Tool
-	used  atomic.Pointer[time.Time] // nil without a lease
-}
-
-// New reads the toolsets and settles what a stop left half done. The caller calls
-// Close.
+// New settles what a stop left half done, and begins to watch over leases. The caller
+// calls Close.
 func New(ctx context.Context, o Options) (*Service, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -88,7 +82,8 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Service{o: o, tools: tool.All(), byID: map[string]*live{}, byKey: map[string]string{}, searching: textsearch.NewSlots(), watchers: map[int]func(string){}}
+	s := &Service{o: o, tools: tool.All(), started: o.Now(), ready: map[string]*live{}, used: map[string]time.Time{}, shortest: maxLook, woken: make(chan struct{}, 1),
+		searching: textsearch.NewSlots(), watchers: map[int]func(string){}}
 	s.ending, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	for i := range o.Extra {
 		s.tools = append(s.tools, o.Extra[i].Tool)
@@ -96,65 +91,17 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	if _, err := s.check(o.Default, Who{}); err != nil {
 		return nil, err
 	}
-	all, err := state.All[Record](o.State, bucket)
-	if err != nil {
+	if err := makeIndex(o.State); err != nil {
 		return nil, err
 	}
-	s.mu.Lock() // the first with a lease has leases watched
-	for _, r := range all {
-		s.add(r)
+	if !o.State.Shared() {
+		s.settleAll(ctx, 0)
 	}
-	s.mu.Unlock()
-	for _, r := range all {
-		if err := s.settle(ctx, r, ""); err != nil {
-			o.Log.Warn("a toolset could not be settled; it is tried again at the next start", "toolset", r.ID, "error", err)
-		}
+	s.leasing.Go(s.watchLeases)
+	if o.State.Shared() {
+		s.leasing.Go(s.followOthers)
 	}
 	return s, nil
-}
-
-// add takes a record over; mu is held.
-func (s *Service) add(r Record) {
-	mounts := make([]mount.Mount, len(r.Mounts))
-	for i, m := range r.Mounts {
-		mounts[i] = mount.Mount{Prefix: m.Prefix, Scope: m.Scope, Kind: m.Kind}
-	}
-	table, _ := mount.NewTable(mounts) // it was checked when it was made
-	l := &live{rec: r, table: table, tools: tool.For(table, s.tools)}
-	s.byID[r.ID] = l
-	if r.Idle > 0 {
-		l.use(s.o.Now())
-	}
-	if r.Idle > 0 || len(r.Clients) > 0 {
-		s.watchLeases()
-	}
-	if r.KeyHash != "" {
-		s.byKey[r.KeyHash] = r.ID
-	}
-}
-
-// put keeps a record, durably, and then takes it over.
-func (s *Service) put(r Record) error {
-	if err := s.o.State.Put(bucket, r.ID, r); err != nil {
-		return errs.Wrap(err, "")
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.add(r)
-	return nil
-}
-
-func (s *Service) drop(r Record) error {
-	if err := s.o.State.Delete(bucket, r.ID); err != nil {
-		return errs.Wrap(err, "")
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.byID, r.ID)
-	if s.byKey[r.KeyHash] == r.ID {
-		delete(s.byKey, r.KeyHash)
-	}
-	return nil
 }
 
 // Toolset is one as it is told.
@@ -207,13 +154,14 @@ func (s *Service) visible(l *live, sees task.Sees) bool {
 
 // find gives a toolset that the caller sees. NotFound "toolset_not_found".
 func (s *Service) find(id string, sees task.Sees) (*live, error) {
-	s.mu.RLock()
-	l := s.byID[id]
-	s.mu.RUnlock()
+	l, err := s.lookup(id)
+	if err != nil {
+		return nil, err
+	}
 	if !s.visible(l, sees) {
 		return nil, notFound()
 	}
-	l.use(s.o.Now())
+	s.use(l)
 	return l, nil
 }
 
@@ -251,9 +199,10 @@ func (s *Service) Where(id string) (workspaceID string) {
 
 // Visible gives nil if the caller may know of a toolset, or if there is none.
 func (s *Service) Visible(id string, sees task.Sees) error {
-	s.mu.RLock()
-	l := s.byID[id]
-	s.mu.RUnlock()
+	l, err := s.lookup(id)
+	if err != nil {
+		return err
+	}
 	if l != nil && !s.visible(l, sees) {
 		return notFound()
 	}
@@ -261,23 +210,21 @@ func (s *Service) Visible(id string, sees task.Sees) error {
 }
 
 // List gives the toolsets that the caller sees, the oldest first.
-func (s *Service) List(sees task.Sees) []Toolset {
-	s.mu.RLock()
-	all := make([]*live, 0, len(s.byID))
-	for _, l := range s.byID {
-		all = append(all, l)
+func (s *Service) List(sees task.Sees) ([]Toolset, error) {
+	all, err := state.All[Record](s.o.State, bucket)
+	if err != nil {
+		return nil, errs.Wrap(err, "")
 	}
-	s.mu.RUnlock()
-	slices.SortFunc(all, func(a, b *live) int {
-		return cmp.Or(a.rec.Created.Compare(b.rec.Created), cmp.Compare(a.rec.ID, b.rec.ID))
+	slices.SortFunc(all, func(a, b Record) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 	})
 	out := make([]Toolset, 0, len(all))
-	for _, l := range all {
-		if t, ok := s.tell(l, sees); ok {
+	for _, r := range all {
+		if t, ok := s.tell(s.liveOf(r, nil), sees); ok {
 			out = append(out, t)
 		}
 	}
-	return out
+	return out, nil
 }
 
 // Watch calls fn after each change of a toolset's mounts, and when one is gone.

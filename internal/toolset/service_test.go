@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"umbra/internal/errs"
 	"umbra/internal/history"
@@ -32,11 +33,20 @@ type rig struct {
 	files   vfs.FS
 	tasks   *task.Service
 	extra   []Extra
+	shared  bool // the records are of several servers
 }
 
 func newRig(t *testing.T, extra ...Extra) *rig {
 	t.Helper()
 	g := &rig{t: t, dir: t.TempDir(), records: &workspaces.MemRecords{}, extra: extra}
+	g.open()
+	t.Cleanup(g.shut)
+	return g
+}
+
+func newSharedRig(t *testing.T) *rig {
+	t.Helper()
+	g := &rig{t: t, dir: t.TempDir(), records: &workspaces.MemRecords{}, shared: true}
 	g.open()
 	t.Cleanup(g.shut)
 	return g
@@ -52,7 +62,11 @@ func (g *rig) check(err error) {
 func (g *rig) open() {
 	g.t.Helper()
 	var err error
-	g.db, err = state.Open(filepath.Join(g.dir, "state.db"))
+	if g.shared {
+		g.db = state.NewShared()
+	} else {
+		g.db, err = state.Open(filepath.Join(g.dir, "state.db"))
+	}
 	g.check(err)
 	g.manager, err = workspaces.NewManager(workspaces.Options{DataDir: g.dir, Records: g.records})
 	g.check(err)
@@ -72,6 +86,14 @@ func (g *rig) shut() {
 	if err := errors.Join(g.manager.Close(context.Background()), g.files.Close(), g.db.Close()); err != nil {
 		g.t.Error(err)
 	}
+}
+
+// kept are the records that are kept.
+func (g *rig) kept() map[string]Record {
+	g.t.Helper()
+	all, err := state.Map[Record](g.db, bucket)
+	g.check(err)
+	return all
 }
 
 func (g *rig) status(id string) string {
@@ -96,17 +118,19 @@ func TestSettle(t *testing.T) {
 	a, b := made.Tasks["/a"], made.Tasks["/b"]
 	// As if it had been killed while new mounts were being made: one task is
 	// there, of one nothing; and while another toolset was.
-	r := g.byID[made.ID].rec
-	loose := []string{r.newTask(), r.newTask()}
-	r.Loose = loose
-	g.check(g.put(r))
+	var loose []string
+	r, err := g.update(made.ID, func(r *Record) error {
+		loose = r.plan(2, time.Now())
+		return nil
+	})
+	g.check(err)
 	ref, err := g.tasks.Create(t.Context(), task.CreateOptions{ID: loose[0], Goal: "g", Virtual: true, Namespace: []string{"c"}, MadeBy: "toolset " + r.ID})
 	g.check(err)
 	ref.Release()
 	ref, err = g.tasks.Create(t.Context(), task.CreateOptions{ID: "toolset-gone-1", Goal: "g", Virtual: true, Namespace: []string{"c"}, MadeBy: "toolset gone"})
 	g.check(err)
 	ref.Release()
-	g.check(g.put(Record{ID: "gone", Hidden: true, Loose: []string{"toolset-gone-1", "toolset-gone-2"}}))
+	g.check(g.insert(Record{ID: "gone", Hidden: true, Loose: []string{"toolset-gone-1", "toolset-gone-2"}}))
 	if _, err := g.Get("gone", nil); errs.CodeOf(err) != "toolset_not_found" {
 		t.Errorf("a toolset in the making is shown: %v", err)
 	}
@@ -117,8 +141,8 @@ func TestSettle(t *testing.T) {
 			t.Errorf("%s is %s, want %s", id, got, want)
 		}
 	}
-	if len(g.byID) != 1 || len(g.byID[made.ID].rec.Loose) != 0 {
-		t.Errorf("%+v", g.byID)
+	if all := g.kept(); len(all) != 1 || len(all[made.ID].Loose) != 0 {
+		t.Errorf("%+v", all)
 	}
 	// What is mounted no more is completed, what stays keeps its task.
 	now, err := g.SetMounts(t.Context(), made.ID, []Spec{virtualSpec("/x", "READ_ONLY", "b")}, Who{})
