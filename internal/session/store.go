@@ -46,7 +46,7 @@ func leads(r Record) map[[2]string]any {
 	return out
 }
 
-// replace writes a record in the place of another one with its id; nil stands for none.
+// replace writes a record in the place of another one with its id; nil is none.
 func replace(tx *state.Tx, old, now *Record) error {
 	before, after := map[[2]string]any{}, map[[2]string]any{}
 	if old != nil {

@@ -14,7 +14,7 @@ import (
 
 // Format is the version of the data directory's layout that this program
 // writes. It is one line of <data-dir>/format.
-const Format = 4
+const Format = 5
 
 // RestoringDir is in a folder while a backup is restored into it.
 const RestoringDir = ".umbra-restoring"

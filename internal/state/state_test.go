@@ -121,7 +121,7 @@ func TestOneHolderADirectory(t *testing.T) {
 }
 
 func TestUnknownFormatsAreRefused(t *testing.T) {
-	for _, text := range []string{"5", "0", "99\n", "", "x", "-1", "1\n2\n"} {
+	for _, text := range []string{"6", "0", "99\n", "", "x", "-1", "1\n2\n"} {
 		path := t.TempDir()
 		if err := os.WriteFile(filepath.Join(path, "format"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -37,8 +37,12 @@ type step struct {
 // 3 to 4: workspaces are found by an index. A program that knows
 // format 3 alone would leave it behind. It is made in one transaction at the start,
 // by the owner of the records, where it does not exist.
+//
+// 4 to 5: sessions and toolsets are found by indexes. A program that knows format 4
+// alone would leave them behind. They are made as the workspaces' is.
 func steps() []step {
 	return []step{
+		{changes: []string{formatFile}, apply: func(string) error { return nil }},
 		{changes: []string{formatFile}, apply: func(string) error { return nil }},
 		{changes: []string{formatFile}, apply: func(string) error { return nil }},
 		{changes: []string{formatFile}, apply: func(string) error { return nil }},

@@ -80,7 +80,7 @@ func (s *Service) usable(ctx context.Context, id string, sees task.Sees) error {
 	return task.Status(ref.Task.Info.Status).Writable()
 }
 
-// told is the view of a toolset for who has just made or changed it.
+// told is the view of a toolset that was just made or changed.
 func (s *Service) told(r Record) Toolset {
 	l := s.liveOf(r, nil)
 	s.use(l)
@@ -151,7 +151,7 @@ func (s *Service) make(ctx context.Context, r Record, mounts []Mount, who Who) (
 }
 
 // plan adds the ids of tasks that may come to be, so that no crash leaves one that
-// nobody ever completes.
+// is never completed.
 func (r *Record) plan(n int, now time.Time) []string {
 	ids := make([]string, n)
 	for i := range ids {

@@ -38,7 +38,7 @@ type Served struct {
 	Name  string            `json:"name,omitempty"`
 	Tasks map[string]string `json:"tasks"` // by workspace
 	Made  time.Time         `json:"made"`  // when its newest task was made
-	// Used is when the client called last, as far as other servers are told.
+	// Used is when the client called last, as far as other servers know.
 	Used time.Time `json:"used,omitzero"`
 }
 
@@ -113,7 +113,7 @@ func (r *run) ownTask(ws string) string {
 	return r.l.rec.Clients[r.c.Client.key()].Tasks[ws]
 }
 
-// ended reports whether somebody has ended or deleted a task; a client that goes
+// ended reports whether a client has ended or deleted a task; a client that goes
 // on then gets another one.
 func (s *Service) ended(id, ws string) bool {
 	code := errs.CodeOf(s.o.Tasks.Writable(id, ws))
@@ -122,7 +122,7 @@ func (s *Service) ended(id, ws string) bool {
 
 // makeClientTask makes a client's task on a mount's workspace, unless another
 // call of the client has. The record names the task before it is made, so that
-// none is left that nobody ever completes.
+// none is left that is never completed.
 func (s *Service) makeClientTask(ctx context.Context, id string, i int, c Call) (string, error) {
 	s.making.Lock()
 	defer s.making.Unlock()
@@ -248,7 +248,7 @@ func (s *Service) useClient(l *live, key string) {
 }
 
 // rests reports whether a client has not called for clientIdle. A start begins
-// the time anew, as it does for leases.
+// the time again, as it does for leases.
 func (s *Service) rests(id, key string, c Served) bool {
 	now := s.o.Now()
 	used, known := s.clientUsed.LoadOrStore(id+"/"+key, now)

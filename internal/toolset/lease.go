@@ -8,17 +8,16 @@ import (
 	"umbra/internal/state"
 )
 
-// A toolset that belongs to one process of a client may have a lease: where
-// nobody uses it for so long it goes, with the tasks that it made. So a client
-// that is killed leaves nothing behind. A start begins every lease anew, for this
-// server. The end of a lease is kept in its record, which a use moves now and then,
+// A toolset that belongs to one process of a client may have a lease: unused for
+// so long it is removed, with the tasks that it made. So a client that is killed
+// leaves nothing behind. A start begins every lease again, for this server. The end of a lease is kept in its record, which a use moves now and then,
 // and always before it has passed: servers that share the records find by it what to
 // end.
 
 // MaxIdle is the longest lease.
 const MaxIdle = 24 * time.Hour
 
-// How often leases are looked at: four times in the shortest, within these.
+// How often leases are checked: four times in the shortest, within these.
 const (
 	minLook = 20 * time.Millisecond
 	maxLook = time.Minute
@@ -35,7 +34,7 @@ const (
 	clientsEvery = time.Hour
 )
 
-// use notes that somebody wants the toolset still.
+// use notes that the toolset is in use.
 func (s *Service) use(l *live) {
 	if l.rec.Idle == 0 {
 		return
@@ -172,7 +171,7 @@ func (s *Service) endLeases(ctx context.Context) {
 	}
 }
 
-// followOthers looks for what other servers changed, for clients that wait to be told.
+// followOthers looks for what other servers changed, for clients that listen.
 func (s *Service) followOthers() {
 	tick := time.NewTicker(othersEvery)
 	defer tick.Stop()

@@ -60,7 +60,7 @@ func leads(r Record) map[[2]string]any {
 	return out
 }
 
-// replace writes a record in the place of another one with its id; nil stands for none.
+// replace writes a record in the place of another one with its id; nil is none.
 func replace(tx *state.Tx, old, now *Record) error {
 	before, after := map[[2]string]any{}, map[[2]string]any{}
 	if old != nil {
@@ -153,8 +153,8 @@ func (s *Service) liveOf(r Record, raw []byte) *live {
 	return &live{rec: r, raw: raw, table: table, tools: tool.For(table, s.tools)}
 }
 
-// lookup reads a toolset; nil if there is none. What was made of its record for the
-// call before serves as long as the record is the same.
+// lookup reads a toolset; nil if there is none. The form that the call before
+// made of its record is used as long as the record is the same.
 func (s *Service) lookup(id string) (*live, error) {
 	raw, found, err := s.o.State.Raw(bucket, id)
 	if err != nil {
