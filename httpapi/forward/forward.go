@@ -211,9 +211,12 @@ func (f *Forwarder) Serve(x *httpapi.Exchange) {
 			if f.send(q, t) {
 				return
 			}
+		case x.Received != nil:
+			x.Fail(err) // the node that forwarded it looks again
+			return
 		case errs.CodeOf(err) == "owner_moving":
 			q.last = err
-		case x.Received != nil || !unavailable(err):
+		case !unavailable(err):
 			x.Fail(err)
 			return
 		default:

@@ -463,6 +463,48 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// A large body is not lost on a node that does not own the workspace any more.
+func TestLargeBodyMeetsAFormerOwner(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	n1, n2 := w.nodes[0], w.nodes[1]
+	w.set("a", "n2", "one")
+	n2.before = func(*gin.Context, string) error {
+		w.locked(func() { w.owner["a"] = "n1" })
+		return errs.New(errs.Unavailable, "owner_moving", "It moves.")
+	}
+	big := strings.Repeat("b", 3<<20)
+	if m := n1.ask("PUT", "/w/a/x", big).want(t, 200, "").json(t); m["by"] != "n1" || w.values["a"][1] != big {
+		t.Errorf("%v", m)
+	}
+}
+
+// A node that stops sends its clients on.
+func TestEventsOfANodeThatStops(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	w.set("a", "n2", "1")
+	for _, n := range w.nodes {
+		req, _ := http.NewRequestWithContext(t.Context(), "GET", n.address+"/w/a/stream", nil)
+		req.Header.Set("Authorization", "Bearer secret")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, tail := bufio.NewScanner(resp.Body), ""
+		for lines.Scan() {
+			if lines.Text() != "" {
+				tail = lines.Text()
+			}
+			if strings.HasPrefix(tail, "data") {
+				go n.server.Stop()
+			}
+		}
+		resp.Body.Close()
+		if tail != "retry: 1000" || lines.Err() != nil {
+			t.Errorf("%s: %q, %v", n.name, tail, lines.Err())
+		}
+	}
+}
+
 // Many clients at both nodes while a workspace moves to and fro: nothing fails, and
 // each write is done once.
 func TestStorm(t *testing.T) {

@@ -40,7 +40,7 @@ func (f *Forwarder) peer(o Owner) *peer {
 	if p == nil {
 		p = &peer{address: o.Address, name: o.Node, transport: &http.Transport{
 			DialContext:         (&net.Dialer{Timeout: dialPatience, KeepAlive: 15 * time.Second}).DialContext,
-			TLSHandshakeTimeout: dialPatience, ForceAttemptHTTP2: true, DisableCompression: true,
+			TLSHandshakeTimeout: dialPatience, ExpectContinueTimeout: dialPatience, ForceAttemptHTTP2: true, DisableCompression: true,
 			MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: idlePatience, MaxResponseHeaderBytes: maxAnswer,
 		}}
 		ctx, cancel := context.WithCancel(context.Background())

@@ -25,6 +25,9 @@ const (
 	// maxWhole is up to what size an answer is received whole before it is sent on:
 	// one that breaks off is then as one that never came.
 	maxWhole = 64 << 10
+	// maxHeld is up to what size a body is kept for a second sending
+	// (httpapi.Exchange.Rewind), in bytes.
+	maxHeld = 1 << 20
 )
 
 // send sends a request to another node and the answer to the client. False: nothing
@@ -67,7 +70,7 @@ func (f *Forwarder) sendWithin(ctx context.Context, q *request, t target, headed
 		p.setRun(resp.Header.Get(runHeader))
 		f.o.Node.Forget(x.Place.Workspace)
 		f.o.Meter.Repeated.Add(1)
-		return false, resp.Header.Get(runHeader) != ""
+		return false, true
 	}
 	if resp.Header.Get(httpapi.ErrorHeader) == "owner_moving" && time.Now().Before(q.until) {
 		f.o.Node.Forget(x.Place.Workspace)
@@ -155,6 +158,10 @@ func (f *Forwarder) outgoing(ctx context.Context, x *httpapi.Exchange, p *peer, 
 	h := out.Header
 	for _, name := range []string{"Authorization", "Expect", "Umbra-Direct", "Umbra-Redirect", "Umbra-Node", runHeader, httpapi.ErrorHeader} {
 		h.Del(name)
+	}
+	if in.ContentLength < 0 || in.ContentLength > maxHeld {
+		// Such a body is sent once: the node says first whether it takes it.
+		h.Set("Expect", "100-continue")
 	}
 	if _, given := h["User-Agent"]; !given {
 		h["User-Agent"] = nil // else the transport's own
@@ -273,6 +280,9 @@ func (f *Forwarder) copy(q *request, resp *http.Response, whole []byte, cancel c
 		case err == io.EOF:
 			return
 		case err == nil:
+		case events && isClosed(x.Stopping()):
+			_, _ = w.Write(httpapi.Retry)
+			return
 		case x.Context().Err() != nil:
 			return
 		case events:
@@ -282,6 +292,15 @@ func (f *Forwarder) copy(q *request, resp *http.Response, whole []byte, cancel c
 		default:
 			panic(http.ErrAbortHandler) // half an answer must not look whole
 		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
