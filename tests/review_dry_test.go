@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"umbra/tests/harness"
 )
 
 // TestDryRunsSayWhatWouldBe holds dry runs of a review, and of a revert, against what is
@@ -103,4 +105,27 @@ func reasons(of map[string]any) (out string) {
 		out += path + " " + reason + "; "
 	}
 	return out
+}
+
+// TestDryRunsOfWhatIsRefused holds that the dry run of a revert, a restore and a review is
+// refused by the policy as they are.
+func TestDryRunsOfWhatIsRefused(t *testing.T) {
+	p := &project{Server: harness.Start(t, harness.Options{Config: "policy: {protected: ['*.lock']}\n"}), dir: t.TempDir()}
+	p.fill(t, map[string]string{"go.lock": "1\n", "a": "1\n"})
+	k := p.task(t)
+	ws := "/workspaces/" + k.str("workspace_id")
+	base := p.call(t, "GET", ws+"/commits/head", nil).want(t, 200).str(t, "commit")
+	p.shell(t, "echo 2 > go.lock; echo 2 > a")
+	k.sync(t)
+	theirs := p.call(t, "GET", ws+"/commits/head", nil).want(t, 200).str(t, "commit")
+	other := p.task(t)
+	for _, dry := range []bool{true, false} {
+		p.post(t, ws+"/commits/"+theirs+"/revert", map[string]any{"dry_run": dry}, "X-Task-Id", other.ID).fails(t, 403, "policy_refused")
+		p.post(t, ws+"/restore", map[string]any{"to": base, "task_id": other.ID, "paths": []string{"go.lock"}, "dry_run": dry}).fails(t, 403, "policy_refused")
+		p.post(t, ws+"/restore", map[string]any{"to": base, "task_id": other.ID, "paths": []string{"a"}, "dry_run": true}).want(t, 200)
+		p.post(t, ws+"/commits/"+theirs+"/revert", map[string]any{"dry_run": true}).want(t, 200)
+	}
+	if p.read(t, "go.lock") != "2\n" {
+		t.Error(p.read(t, "go.lock"))
+	}
 }

@@ -194,6 +194,15 @@ func attempt(ctx context.Context, w *workspace.Workspace, req *Request, hold boo
 	res := &Result{Files: p.files}
 	switch {
 	case req.DryRun:
+		if w.Judged(req.By.TaskID) && len(p.files) > 0 {
+			ops, err := p.operations(ctx, w.Store())
+			if err != nil {
+				return nil, err
+			}
+			if _, err := w.Apply(ctx, workspace.Request{By: req.By, Ops: ops, AllowRepoShape: true, DryRun: true}); errs.CodeOf(err) == "policy_refused" {
+				return nil, err
+			}
+		}
 		res.Plan = token
 		res.Others, res.More, err = others(ctx, w, req.Commit.Seq, p.seen)
 		return res, err

@@ -258,16 +258,26 @@ const codeMoved = "plan_moved"
 func carryOut(ctx context.Context, w *workspace.Workspace, p *plan, req *Request) (*Result, error) {
 	res := &Result{Files: p.files(), Conflicts: p.conflicts(), External: p.sel.external, Shared: p.sel.shared}
 	blocked := len(res.Conflicts) > 0 && req.OnConflict == Fail
+	by := req.By
+	by.Source = message.Revert
+	if req.Task != "" {
+		by.TaskID = req.Task
+	}
 	if req.DryRun {
 		// Whether directories can go back as one depends on what is in no history:
-		// what the revert would meet is tried, so that both have one plan.
-		if len(p.wholes) > 0 && !blocked {
+		// what the revert would meet is tried, so that both have one plan. So is what
+		// the policy would refuse.
+		if (len(p.wholes) > 0 || w.Judged(by.TaskID)) && !blocked {
 			o, err := p.operations(ctx, w.Store())
 			if err != nil {
 				return nil, err
 			}
-			if _, err := w.Apply(ctx, workspace.Request{By: req.By, Ops: o.ops, AllowRepoShape: true, DryRun: true}); hasMoved(err) {
+			_, err = w.Apply(ctx, workspace.Request{By: by, Ops: o.ops, Reverts: commitsOf(p.undone()), RevertsEntries: o.bare, RevertWhat: p.sel.what, AllowRepoShape: true, DryRun: true})
+			switch {
+			case len(p.wholes) > 0 && hasMoved(err):
 				return nil, errs.New(errs.Conflict, codeMoved, "")
+			case errs.CodeOf(err) == "policy_refused":
+				return nil, err
 			}
 		}
 		res.Reverted = len(p.undone())
@@ -288,11 +298,6 @@ func carryOut(ctx context.Context, w *workspace.Workspace, p *plan, req *Request
 		return res, nil
 	}
 	undone := p.undone()
-	by := req.By
-	by.Source = message.Revert
-	if req.Task != "" {
-		by.TaskID = req.Task
-	}
 	done, err := w.Apply(ctx, workspace.Request{By: by, Ops: o.ops, Reverts: commitsOf(undone), RevertsEntries: o.bare,
 		RevertWhat: p.sel.what, AllowRepoShape: true, Check: func() error { return p.holds(w, req) }})
 	if hasMoved(err) {

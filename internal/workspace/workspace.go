@@ -334,6 +334,15 @@ func (w *Workspace) Hold(ctx context.Context, paths []wspath.Path) (held context
 // Policy returns the owner's rules for the workspace; nil for none.
 func (w *Workspace) Policy() *policy.Rules { return w.rec.Policy }
 
+// Judged reports whether the policy may refuse a change of a task, "" for none.
+func (w *Workspace) Judged(task string) bool {
+	var own policy.Task
+	if t, known := w.store.Task(task); known {
+		own = policy.TaskOf(t.Info.Extra)
+	}
+	return !w.rec.Policy.None(own)
+}
+
 // EntriesOf returns the changelog entries of a commit: from its trailers, and where
 // those are condensed from the trees. The baseline has none.
 func (w *Workspace) EntriesOf(ctx context.Context, c *gitstore.Commit) ([]ChangeEntry, error) {

@@ -2,8 +2,8 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 
-import { aborted, getJSON } from "./api";
-import { Agent } from "./bits";
+import { getJSON } from "./api";
+import { Agent, usePoll } from "./bits";
 import { visible } from "./format";
 import { to } from "./route";
 import type { Call } from "./types";
@@ -25,34 +25,12 @@ interface Worker {
 
 /** useRecent keeps the calls that are open or ended shortly ago, as long as the page is visible. */
 function useRecent(workspace: string): Call[] {
-  const [calls, setCalls] = useState<Call[]>([]);
-  useEffect(() => {
-    const abort = new AbortController();
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const load = async () => {
-      clearTimeout(timer);
-      if (document.visibilityState === "visible") {
-        try {
-          const answer = await getJSON<{ calls: Call[] }>(`/calls?within_s=${idle}&limit=1000${workspace ? `&workspace_id=${encodeURIComponent(workspace)}` : ""}`, abort.signal);
-          setCalls(answer.calls);
-        } catch (e) {
-          if (aborted(e)) return;
-          setCalls([]); // the page says that the server is out of reach
-        }
-      }
-      timer = setTimeout(load, refresh);
-    };
-    const seen = () => document.visibilityState === "visible" && void load();
-    void load();
-    document.addEventListener("visibilitychange", seen);
-    return () => {
-      abort.abort();
-      clearTimeout(timer);
-      document.removeEventListener("visibilitychange", seen);
-    };
-  }, [workspace]);
-  return calls;
+  const url = `/calls?within_s=${idle}&limit=1000${workspace ? `&workspace_id=${encodeURIComponent(workspace)}` : ""}`;
+  const { data, error } = usePoll(async (signal) => (await getJSON<{ calls: Call[] }>(url, signal)).calls, refresh, [url]);
+  return error ? none : (data ?? none); // the page says that the server is out of reach
 }
+
+const none: Call[] = [];
 
 /** workersOf groups calls by the sessions of agents, those at work first. */
 export function workersOf(calls: Call[]): Worker[] {

@@ -32,6 +32,44 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, key: unkno
   return { data: current ? state.data : undefined, error: current ? state.error : "", loading: !current || state.loading, reload };
 }
 
+/** usePoll loads something again and again, as long as the page is visible, and at once when it becomes so; a new key starts over. What was there stays when it fails. */
+export function usePoll<T>(load: (signal: AbortSignal) => Promise<T>, every: number, key: unknown[]): { data: T | undefined; error: string; reload: () => void } {
+  const name = JSON.stringify(key);
+  const [state, set] = useState<{ data: T | undefined; text: string; error: string; key: string }>({ data: undefined, text: "", error: "", key: name });
+  const [round, again] = useState(0);
+  const current = useRef(load);
+  current.current = load;
+  useEffect(() => {
+    const abort = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const run = async () => {
+      clearTimeout(timer);
+      if (document.visibilityState === "visible") {
+        try {
+          const data = await current.current(abort.signal);
+          const text = JSON.stringify(data);
+          // What is as it was is not drawn again.
+          if (!abort.signal.aborted) set((s) => (s.key === name && s.text === text && s.error === "" ? s : { data, text, error: "", key: name }));
+        } catch (e) {
+          if (!aborted(e) && !abort.signal.aborted) set((s) => ({ ...(s.key === name ? s : { data: undefined, text: "" }), error: sentence(e), key: name }));
+        }
+      }
+      clearTimeout(timer);
+      if (!abort.signal.aborted) timer = setTimeout(run, every);
+    };
+    const seen = () => document.visibilityState === "visible" && void run();
+    void run();
+    document.addEventListener("visibilitychange", seen);
+    return () => {
+      abort.abort();
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", seen);
+    };
+  }, [name, round]);
+  const reload = useCallback(() => again((n) => n + 1), []);
+  return { data: state.key === name ? state.data : undefined, error: state.key === name ? state.error : "", reload };
+}
+
 /** useNow is the time for "5 min ago", renewed now and then. */
 export function useNow(): number {
   const [now, set] = useState(Date.now());

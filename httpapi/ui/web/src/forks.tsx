@@ -4,7 +4,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { ApiError, getJSON, inURL, postJSON, request, sentence, text } from "./api";
-import { announce, Counts, ErrorBox, Field, Icon, Loading, PathName, Time, useKeys, useLoad, useNow } from "./bits";
+import { announce, Counts, ErrorBox, Field, Icon, Loading, PathName, Time, useKeys, useLoad, useNow, usePoll } from "./bits";
 import { Dialog } from "./dialog";
 import { count, exact, num, visible } from "./format";
 import { go, type Route, to } from "./route";
@@ -33,35 +33,8 @@ export function changesOf(w: Workspace, signal?: AbortSignal): Promise<Summary> 
 
 /** useForks keeps the list as the server has it, as long as the page is visible. */
 function useForks(id: string) {
-  const [forks, setForks] = useState<Workspace[] | null>(null);
-  const [error, setError] = useState("");
-  const [round, again] = useState(0);
-  useEffect(() => {
-    const abort = new AbortController();
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    let last = "";
-    const load = async () => {
-      if (document.visibilityState === "visible") {
-        try {
-          const list = (await getJSON<{ forks: Workspace[] }>(`/workspaces/${encodeURIComponent(id)}/forks`, abort.signal)).forks;
-          // What is as it was is not drawn again.
-          const now = JSON.stringify(list);
-          if (now !== last) setForks(list);
-          last = now;
-          setError("");
-        } catch (e) {
-          if (!abort.signal.aborted) setError(sentence(e));
-        }
-      }
-      if (!abort.signal.aborted) timer = setTimeout(load, refresh);
-    };
-    void load();
-    return () => {
-      abort.abort();
-      clearTimeout(timer);
-    };
-  }, [id, round]);
-  return { forks, error, reload: () => again((n) => n + 1) };
+  const { data, error, reload } = usePoll(async (signal) => (await getJSON<{ forks: Workspace[] }>(`/workspaces/${encodeURIComponent(id)}/forks`, signal)).forks, refresh, [id]);
+  return { forks: data ?? null, error, reload };
 }
 
 /** Summaries requests what forks changed, a few at a time, once for each head. */

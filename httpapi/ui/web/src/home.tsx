@@ -2,9 +2,9 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { getJSON, sentence } from "./api";
+import { getJSON } from "./api";
 import { AtWork } from "./atwork";
-import { Agent, ErrorBox, Loading, StatusChip, Time, useKeys, useLoad, useNow } from "./bits";
+import { Agent, ErrorBox, Loading, StatusChip, Time, useKeys, useLoad, useNow, usePoll } from "./bits";
 import { count, num } from "./format";
 import { to } from "./route";
 import type { Entry, Status, Task, Workspace } from "./types";
@@ -16,52 +16,28 @@ const page = 200;
 
 /** useTasks keeps the list as the server has it, as long as the page is visible. */
 function useTasks(status: string, workspace: string) {
-  const [tasks, setTasks] = useState<Task[] | null>(null);
-  const [next, setNext] = useState<string | null>(null);
-  const [error, setError] = useState("");
-  const [round, again] = useState(0);
-  const wanted = useRef(page);
   const url = `/tasks?limit=${page}${status ? `&status=${status}` : ""}${workspace ? `&workspace=${encodeURIComponent(workspace)}` : ""}`;
-  useEffect(() => {
-    const abort = new AbortController();
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    setTasks(null);
-    wanted.current = page;
-    const load = async () => {
-      if (document.visibilityState === "visible") {
-        try {
-          let all: Task[] = [];
-          let after: string | null = null;
-          do {
-            const answer: { tasks: Task[]; next: string | null } = await getJSON(`${url}${after ? `&after=${encodeURIComponent(after)}` : ""}`, abort.signal);
-            all = all.concat(answer.tasks);
-            after = answer.next;
-          } while (after && all.length < wanted.current);
-          setTasks(all);
-          setNext(after);
-          setError("");
-        } catch (e) {
-          if (!abort.signal.aborted) setError(sentence(e));
-        }
-      }
-      if (!abort.signal.aborted) timer = setTimeout(load, refresh);
-    };
-    void load();
-    return () => {
-      abort.abort();
-      clearTimeout(timer);
-    };
-  }, [url, round]);
-  return {
-    tasks,
-    error,
-    next,
-    retry: () => again((n) => n + 1),
-    more: () => {
-      wanted.current += page;
-      again((n) => n + 1);
+  const wanted = useRef({ url, tasks: page });
+  if (wanted.current.url !== url) wanted.current = { url, tasks: page };
+  const list = usePoll(
+    async (signal) => {
+      let tasks: Task[] = [];
+      let next: string | null = null;
+      do {
+        const answer: { tasks: Task[]; next: string | null } = await getJSON(`${url}${next ? `&after=${encodeURIComponent(next)}` : ""}`, signal);
+        tasks = tasks.concat(answer.tasks);
+        next = answer.next;
+      } while (next && tasks.length < wanted.current.tasks);
+      return { tasks, next };
     },
+    refresh,
+    [url],
+  );
+  const more = () => {
+    wanted.current.tasks += page;
+    list.reload();
   };
+  return { tasks: list.data?.tasks ?? null, next: list.data?.next ?? null, error: list.error, retry: list.reload, more };
 }
 
 /** Actor is who made a task's last change, requested when its row is visible. */
