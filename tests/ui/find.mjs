@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 
-import { accessible, api, dir, fits, main, open, put, quiet, server, shot } from "./kit.mjs";
+import { accessible, api, dir, everywhere, main, open, put, quiet, server, shot } from "./kit.mjs";
 
 const views = {
   home: ["", ".task-row"],
@@ -21,6 +21,11 @@ const views = {
   workspace: ["workspaces/WS", ".log .entry"],
   commit: ["workspaces/WS/commits/COMMIT", ".line"],
   search: ["search?text=needle", ".found li"],
+  "nothing-found": ["search?text=nowhere", ".found, .state, .dim"],
+  missing: ["tasks/none", ".error"],
+  help: ["tasks/find", ".timeline .entry", (page) => page.keyboard.press("?")],
+  palette: ["tasks/find", ".timeline .entry", (page) => page.keyboard.press("Control+k")],
+  undo: ["tasks/find/changes/2", ".line", (page) => page.keyboard.press("r").then(() => page.getByRole("button", { name: /^Undo 1 change/ }).waitFor())],
 };
 
 await main(async (browser) => {
@@ -127,23 +132,16 @@ await main(async (browser) => {
   quiet(page);
   await page.context().close();
 
-  for (const [width, height] of [
-    [360, 740],
-    [900, 800],
-    [1360, 860],
-  ]) {
-    for (const colorScheme of ["light", "dark"]) {
-      const small = await open(browser, { viewport: { width, height }, colorScheme });
-      for (const [name, [hash, there]] of Object.entries(views)) {
-        const where = `${name}-${width}-${colorScheme}`;
-        await small.goto(`${server}/#/${hash.replace("WS", ws).replace("COMMIT", commit)}`);
-        await small.locator(there).first().waitFor({ state: "attached" });
-        await shot(small, where);
-        await accessible(small, where);
-        await fits(small, where);
-      }
-      quiet(small);
-      await small.context().close();
+  const all = await open(browser, { allow: [/404 \(Not Found\)/] });
+  for (const [name, [hash, there, act]] of Object.entries(views)) {
+    await all.goto("about:blank");
+    await all.goto(`${server}/#/${hash.replace("WS", ws).replace("COMMIT", commit)}`);
+    await all.locator(there).first().waitFor({ state: "attached" });
+    if (act) {
+      await act(all);
+      await all.locator("dialog[open]").waitFor();
     }
+    await everywhere(all, name);
   }
+  quiet(all);
 });

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 
-import { accessible, api, dir, fits, main, open, put, quiet, server, shot } from "./kit.mjs";
+import { accessible, api, dir, everywhere, fits, main, open, put, quiet, server, shot } from "./kit.mjs";
 
 async function look(page, name) {
   await shot(page, name);
@@ -196,31 +196,22 @@ await main(async (browser) => {
   await api("POST", `/workspaces/${ws}/forks`, { kind: "virtual", name: "many", count: 1000 });
   await put("fast-ann", "src/app.ts", 'export const app = "ann, again";\n', { "X-Actor": "ann", "X-Subtask-Id": "app" });
   await put("fast", "src/app.ts", "export const app = 3;\n");
-  for (const [width, height] of [
-    [360, 740],
-    [900, 800],
-    [1360, 860],
+  const all = await open(browser);
+  for (const [name, hash, there] of [
+    ["forks", `workspaces/${ws}/forks`, ".fork-row .judged"],
+    ["fork", `workspaces/${one}`, ".log .entry"],
+    ["forks-compared", `workspaces/${one}/compare`, ".line"],
+    ["merge", `workspaces/${one}/merge`, ".conflicts .side"],
   ]) {
-    for (const colorScheme of ["light", "dark"]) {
-      const small = await open(browser, { viewport: { width, height }, colorScheme });
-      for (const [name, hash, there] of [
-        ["forks", `workspaces/${ws}/forks`, ".fork-row .judged"],
-        ["fork", `workspaces/${one}`, ".log .entry"],
-        ["forks-compared", `workspaces/${one}/compare`, ".line"],
-        ["merge", `workspaces/${one}/merge`, ".conflicts .side"],
-      ]) {
-        await small.goto(`${server}/#/${hash}`);
-        await small.locator(there).first().waitFor({ state: "attached" });
-        await look(small, `${name}-${width}-${colorScheme}`);
-        if (name === "merge") {
-          await small.getByRole("button", { name: "By hunk" }).click();
-          await small.locator(".part .line.add").first().waitFor({ state: "attached" });
-          await look(small, `merge-hunks-${width}-${colorScheme}`);
-        }
-        if (name === "forks") assert.ok((await small.locator(".fork-row").count()) < 60);
-      }
-      quiet(small);
-      await small.context().close();
+    await all.goto(`${server}/#/${hash}`);
+    await all.locator(there).first().waitFor({ state: "attached" });
+    await everywhere(all, name);
+    if (name === "merge") {
+      await all.getByRole("button", { name: "By hunk" }).click();
+      await all.locator(".part .line.add").first().waitFor({ state: "attached" });
+      await everywhere(all, "merge-hunks");
     }
+    if (name === "forks") assert.ok((await all.locator(".fork-row").count()) < 60);
   }
+  quiet(all);
 });

@@ -137,6 +137,22 @@ export async function fits(page, where) {
   assert.ok(inner <= outer, `${where} is ${inner} wide in ${outer}`);
 }
 
+/** everywhere looks at a page at three widths in two themes, as it is. */
+export async function everywhere(page, name) {
+  for (const [width, height] of [
+    [360, 740],
+    [900, 800],
+    [1360, 860],
+  ]) {
+    await page.setViewportSize({ width, height });
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+      await look(page, `${name}-${width}-${colorScheme}`);
+    }
+  }
+}
+
 /** main runs a scenario and ends the browser. */
 export async function main(scenario) {
   const browser = await launch();
