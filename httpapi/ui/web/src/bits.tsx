@@ -207,7 +207,7 @@ export function Counts(p: { additions: number; deletions: number; binary?: boole
   );
 }
 
-export function ErrorBox(p: { error: string; retry?: () => void }) {
+export function ErrorBox(p: { error: string; retry?: () => void; home?: boolean }) {
   return (
     <div class="error" role="alert">
       <p>{p.error}</p>
@@ -215,6 +215,11 @@ export function ErrorBox(p: { error: string; retry?: () => void }) {
         <button type="button" onClick={p.retry}>
           Try again
         </button>
+      )}
+      {p.home && (
+        <p>
+          <a href="#/">All tasks and workspaces</a>
+        </p>
       )}
     </div>
   );

@@ -87,7 +87,7 @@ function Files(p: { sources: Source[]; text: string; path: string }) {
       {!loaded.data && !loaded.error && <Loading what="the files" />}
       {loaded.data && (
         <p class="state dim" role="status">
-          {count(list.length, "line")}
+          {list.length === 0 ? "No line has this text" : count(list.length, "line")}
           {loaded.data.some((of) => of.truncated) && `, the first ${mostMatches} of a workspace`}
         </p>
       )}
@@ -161,7 +161,7 @@ function Past(p: { sources: Source[]; text: string; path: string; now: number })
     <section class="found" aria-label="Found in history">
       <h2>In history</h2>
       <p class="state dim" role="status">
-        {count(list.length, "change")} of {count(searched, "change")}
+        {list.length === 0 && state === "done" ? `None of ${count(searched, "change")} added or removed this text` : `${count(list.length, "change")} of ${count(searched, "change")}`}
         {state === "reading" && ", reading …"}
         {error && `, ${error}`}
         {state === "more" && (

@@ -6,7 +6,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { aborted, getJSON, sentence, text } from "./api";
 import { Flags, flagsOf } from "./checkpoints";
 import { certaintyWords, OpBadge, PathName, sharedBy, Time, Who } from "./bits";
-import { num, turnName } from "./format";
+import { count, num, turnName } from "./format";
 import { to } from "./route";
 import type { Checkpoint, Entry } from "./types";
 import { VirtualList } from "./virtual";
@@ -95,7 +95,7 @@ export function LogList(p: { sources: Source[]; query: LogQuery; now: number; la
   return (
     <section class="log" aria-label={p.label}>
       <p class="state dim" role="status">
-        {searching ? `${num(hits.length)} of ${num(read)} changes` : `${num(hits.length)} changes`}
+        {searching ? `${num(hits.length)} of ${count(read, "change")}` : count(hits.length, "change")}
         {state === "reading" && ", reading …"}
         {state === "more" && !searching && ", more below"}
         {error && `, ${error}`}

@@ -92,7 +92,7 @@ export function Palette(p: { task: string; commands: Command[]; onClose: () => v
         aria-controls="palette-list"
         aria-activedescendant={chosen >= 0 ? `palette-${chosen}` : undefined}
         aria-label="Go to a page, task, workspace or file"
-        placeholder="Task, workspace, file, page, or a text to search for"
+        placeholder="Task, file, page, or text to find"
         spellcheck={false}
         value={text}
         onKeyDown={key}

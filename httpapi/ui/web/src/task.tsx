@@ -152,7 +152,7 @@ export function TaskPage(p: { id: string; route: Route }) {
     document.title = t.task ? `${t.task.goal} · umbra` : "umbra";
   }, [t.task?.goal]);
 
-  if (t.error) return <ErrorBox error={t.error} retry={t.retry} />;
+  if (t.error) return <ErrorBox error={t.error} retry={t.retry} home />;
   if (!t.task) return <Loading what="the task" />;
   const task = t.task;
   const left = section === "files" || section === "history" ? "files" : "timeline";
