@@ -32,7 +32,7 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, key: unkno
   return { data: current ? state.data : undefined, error: current ? state.error : "", loading: !current || state.loading, reload };
 }
 
-/** usePoll loads something again and again, as long as the page is visible, and at once when it becomes so; a new key starts over. What was there stays when it fails. */
+/** usePoll loads something again and again, as long as the page is visible, and at once when it becomes so; a new key starts over. If a load fails, the data before it stays. */
 export function usePoll<T>(load: (signal: AbortSignal) => Promise<T>, every: number, key: unknown[]): { data: T | undefined; error: string; reload: () => void } {
   const name = JSON.stringify(key);
   const [state, set] = useState<{ data: T | undefined; text: string; error: string; key: string }>({ data: undefined, text: "", error: "", key: name });
