@@ -28,7 +28,7 @@ const (
 	// bucketBy has the same keys behind byWorkspace or byTask, so that a list of few
 	// of many calls reads no others.
 	bucketBy       = "calls_by"
-	bucketOpen     = "calls_open"
+	bucketOpen     = "calls_open" // id; in a shared database workspace, NUL, id
 	bucketSessions = "calls_sessions"
 	bucketSeen     = "calls_seen" // when a workspace had its last call
 )
@@ -76,9 +76,12 @@ func (s *sighting) within(d time.Duration, now time.Time, read bool) bool {
 
 // keeper keeps records: at once in a log, a moment later in the database, which
 // takes long to sync.
+//
+// In a shared database they are written at once: the next owner of a workspace has all
+// that was answered.
 type keeper struct {
 	db   *state.DB
-	fs   vfs.FS
+	fs   vfs.FS // nil where there is no log
 	name string
 	warn func(err error)
 
@@ -105,6 +108,10 @@ type line struct {
 // openKeeper takes up what the log still has. A line that was cut off ends it.
 func openKeeper(db *state.DB, files vfs.FS, name string, warn func(error)) (*keeper, error) {
 	k := &keeper{db: db, fs: files, name: name, warn: warn, fresh: map[string]Record{}, sessions: map[string]session{}, seen: map[string]sighting{}}
+	if db.Shared() {
+		k.fs = nil
+		return k, nil
+	}
 	if err := k.load(); err != nil {
 		return nil, err
 	}
@@ -164,6 +171,9 @@ func (k *keeper) take(l line) {
 
 // put keeps what is new. It does not wait for a disk.
 func (k *keeper) put(lines ...line) error {
+	if k.fs == nil {
+		return k.putShared(lines)
+	}
 	var b []byte
 	for i := range lines {
 		body, err := json.Marshal(&lines[i])
@@ -194,12 +204,23 @@ func (k *keeper) put(lines ...line) error {
 	return nil
 }
 
+func (k *keeper) putShared(lines []line) error {
+	now := &keeper{fresh: map[string]Record{}, sessions: map[string]session{}, seen: map[string]sighting{}}
+	for _, l := range lines {
+		now.take(l)
+	}
+	return k.db.Update(func(tx *state.Tx) error { return k.write(tx, now.fresh, now.sessions, now.seen) })
+}
+
 // flushAfter is how long records are in the log alone.
 const flushAfter = time.Second
 
 // flush moves what is fresh into the database, and empties the log if nothing
 // came meanwhile.
 func (k *keeper) flush() error {
+	if k.fs == nil {
+		return nil
+	}
 	k.flushing.Lock()
 	defer k.flushing.Unlock()
 	k.mu.Lock()
@@ -211,7 +232,7 @@ func (k *keeper) flush() error {
 	fresh, sessions, seen := clone(k.fresh), clone(k.sessions), clone(k.seen)
 	k.mu.Unlock()
 	if len(fresh)+len(sessions)+len(seen) > 0 {
-		if err := k.db.Update(func(tx *state.Tx) error { return write(tx, fresh, sessions, seen) }); err != nil {
+		if err := k.db.Update(func(tx *state.Tx) error { return k.write(tx, fresh, sessions, seen) }); err != nil {
 			return err
 		}
 	}
@@ -236,7 +257,7 @@ func clone[K comparable, V any](m map[K]V) map[K]V {
 	return out
 }
 
-func write(tx *state.Tx, fresh map[string]Record, sessions map[string]session, seen map[string]sighting) error {
+func (k *keeper) write(tx *state.Tx, fresh map[string]Record, sessions map[string]session, seen map[string]sighting) error {
 	for id, r := range fresh {
 		if err := tx.Put(bucket, id, r); err != nil {
 			return err
@@ -246,9 +267,9 @@ func write(tx *state.Tx, fresh map[string]Record, sessions map[string]session, s
 		}
 		var err error
 		if r.Status == Open {
-			err = tx.Put(bucketOpen, id, true)
+			err = tx.Put(bucketOpen, k.openKey(&r), true)
 		} else {
-			err = tx.Delete(bucketOpen, id)
+			err = tx.Delete(bucketOpen, k.openKey(&r))
 		}
 		if err != nil {
 			return err
@@ -265,6 +286,13 @@ func write(tx *state.Tx, fresh map[string]Record, sessions map[string]session, s
 		}
 	}
 	return nil
+}
+
+func (k *keeper) openKey(r *Record) string {
+	if k.fs == nil {
+		return r.Workspace + "\x00" + r.ID
+	}
+	return r.ID
 }
 
 // enlist has a call found in the order of calls.
@@ -343,12 +371,17 @@ func (k *keeper) get(id string) (r Record, ok bool, err error) {
 	return r, ok, err
 }
 
-// open returns the records of all open calls.
-func (k *keeper) open() (out []Record, err error) {
+// open returns the records of all open calls, in a shared database of those of a
+// workspace.
+func (k *keeper) open(workspace string) (out []Record, err error) {
+	prefix := ""
+	if k.fs == nil {
+		prefix = workspace + "\x00"
+	}
 	err = k.db.View(func(tx *state.Tx) error {
-		return tx.ForEach(bucketOpen, "", func(id string, _ []byte) (bool, error) {
+		return tx.Prefixed(bucketOpen, prefix, "", func(key string, _ []byte) (bool, error) {
 			var r Record
-			ok, err := tx.Get(bucket, id, &r)
+			ok, err := tx.Get(bucket, strings.TrimPrefix(key, prefix), &r)
 			if ok {
 				out = append(out, r)
 			}
@@ -409,6 +442,9 @@ func (k *keeper) list(by, after string, fn func(key string, r *Record) bool) err
 }
 
 func (k *keeper) close() error {
+	if k.fs == nil {
+		return nil
+	}
 	err := k.flush()
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -117,22 +117,55 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{o: o, keep: k, books: map[string]*book{}, open: map[string]*live{}, busy: map[string]*mutex{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	list, err := k.open()
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(list, func(a, b Record) int { return cmp.Compare(a.order(), b.order()) })
 	if s.last, err = k.newest(); err != nil {
 		return nil, err
 	}
-	for _, r := range list {
-		now := o.Now()
-		l := &live{rec: r, deadline: now.Add(r.left(now))}
-		s.open[r.ID] = l
-		s.book(r.Workspace).enter(l)
+	if o.State.Shared() {
+		o.Workspaces.AddHooks(workspaces.Hooks{
+			Entered: func(_ context.Context, w *workspace.Workspace) error { return errs.Wrap(s.takeUp(w.ID()), "") },
+			Leaving: func(_ context.Context, id string) { s.letGo(id) },
+			Lost:    s.letGo,
+		})
+	} else if err := s.takeUp(""); err != nil {
+		return nil, err
 	}
 	o.Workspaces.SetOwners(func(id string) workspace.Owners { return s.book(id) })
 	return s, nil
+}
+
+// takeUp has calls open again that are open in the records: all, in a shared database
+// those of a workspace.
+func (s *Service) takeUp(workspaceID string) error {
+	list, err := s.keep.open(workspaceID)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(list, func(a, b Record) int { return cmp.Compare(a.order(), b.order()) })
+	for _, r := range list {
+		now := s.o.Now()
+		l := &live{rec: r, deadline: now.Add(r.left(now))}
+		s.mu.Lock()
+		s.open[r.ID] = l
+		s.last = max(s.last, r.order())
+		s.mu.Unlock()
+		s.book(r.Workspace).enter(l)
+	}
+	if s.tasks != nil && len(list) > 0 {
+		s.schedule()
+	}
+	return nil
+}
+
+// letGo drops the calls of a workspace that has another owner.
+func (s *Service) letGo(workspaceID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, l := range s.open {
+		if l.snapshot().Workspace == workspaceID {
+			delete(s.open, id)
+		}
+	}
+	delete(s.books, workspaceID)
 }
 
 // Attach gives the service the tasks that calls belong to.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"umbra/gitstore"
@@ -53,20 +54,27 @@ type Layers interface {
 // Service makes, lists and deletes forks. Its methods may be called from any
 // goroutine.
 type Service struct {
-	o    Options
-	stop context.CancelFunc
-	done chan struct{}
+	o      Options
+	ctx    context.Context
+	stop   context.CancelFunc
+	done   chan struct{}
+	ending sync.WaitGroup
 }
 
 // New makes a service, which removes forks that expire until Close. Merges that a stop
-// interrupted are taken back before it returns.
+// interrupted are taken back before it returns; where several servers share the
+// records, when the workspace comes to this one.
 func New(o Options) *Service {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Service{o: o, stop: cancel, done: make(chan struct{})}
-	s.resume(ctx)
+	s := &Service{o: o, ctx: ctx, stop: cancel, done: make(chan struct{})}
+	if o.State.Shared() {
+		o.Workspaces.AddHooks(workspaces.Hooks{Entered: s.entered})
+	} else {
+		s.resume(ctx)
+	}
 	s.finish(ctx)
 	go s.run(ctx)
 	return s
@@ -76,6 +84,7 @@ func New(o Options) *Service {
 func (s *Service) Close() {
 	s.stop()
 	<-s.done
+	s.ending.Wait()
 }
 
 // expireEvery is how often forks are looked for that have expired.
@@ -95,6 +104,9 @@ func (s *Service) run(ctx context.Context) {
 	}
 }
 
+// ownersFirst is how long an expired fork is left to the server that owns it.
+const ownersFirst = time.Minute
+
 // Expire removes the forks whose time is over, unmerged or not. One with a task at
 // work, or with forks of its own, waits for those.
 func (s *Service) Expire(ctx context.Context) {
@@ -103,6 +115,9 @@ func (s *Service) Expire(ctx context.Context) {
 		f := rec.Fork
 		if f.Expires.After(now) || ctx.Err() != nil {
 			break
+		}
+		if s.o.State.Shared() && s.o.Workspaces.Epoch(rec.ID) == 0 && now.Sub(f.Expires) < ownersFirst {
+			continue // its owner removes it
 		}
 		err := s.remove(ctx, rec, true, true)
 		switch errs.CodeOf(err) {

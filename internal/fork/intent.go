@@ -37,35 +37,67 @@ func (s *Service) begin(into *workspace.Workspace, req merge.Request, own bool) 
 
 // resume takes back the merges that a stop interrupted.
 func (s *Service) resume(ctx context.Context) {
+	s.resumeOn(ctx, "", func(x intent) error {
+		w, err := s.o.Workspaces.Get(ctx, x.Into)
+		if err != nil {
+			return err
+		}
+		defer w.Release()
+		if err := s.takeMergeBack(ctx, w, x); err != nil || !x.Own {
+			return err
+		}
+		return s.endTask(ctx, x.Task)
+	})
+}
+
+// entered takes back the merges into a workspace that its owner before this server did
+// not end. The workspace is used by no request yet, and opening it waits for this.
+func (s *Service) entered(ctx context.Context, w *workspace.Workspace) error {
+	s.resumeOn(ctx, w.ID(), func(x intent) error {
+		if err := s.takeMergeBack(ctx, w, x); err != nil || !x.Own {
+			return err
+		}
+		s.ending.Go(func() {
+			if err := s.endTask(s.ctx, x.Task); err != nil && s.ctx.Err() == nil {
+				s.o.Log.Warn("the task of an interrupted merge could not be ended", "task", x.Task, "error", err)
+			}
+		})
+		return nil
+	})
+	return nil
+}
+
+// resumeOn takes back the interrupted merges into a workspace; "" is all.
+func (s *Service) resumeOn(ctx context.Context, into string, takeBack func(intent) error) {
 	found, err := state.Map[intent](s.o.State, mergesBucket)
 	if err != nil {
 		s.o.Log.Warn("interrupted merges are not known", "error", err)
 	}
 	for key, x := range found {
-		err := s.takeMergeBack(ctx, x)
+		if into != "" && x.Into != into {
+			continue
+		}
+		err := takeBack(x)
 		if err == nil || errs.Is(err, errs.NotFound) { // the target was deleted
 			err = s.o.State.Delete(mergesBucket, key)
 		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			s.o.Log.Warn("an interrupted merge could not be taken back; the next start tries again", slog.String("workspace", x.Into), "error", err)
 		}
 	}
 }
 
-func (s *Service) takeMergeBack(ctx context.Context, x intent) error {
+func (s *Service) takeMergeBack(ctx context.Context, w *workspace.Workspace, x intent) error {
 	before, err := object.ParseID(x.Before)
 	if err != nil {
 		return err
 	}
-	w, err := s.o.Workspaces.Get(ctx, x.Into)
-	if err != nil {
-		return err
-	}
-	defer w.Release()
-	if err := merge.TakeBack(ctx, w, before, workspace.By{TaskID: x.Task, Actor: x.Actor}); err != nil || !x.Own {
-		return err
-	}
-	ref, err := s.o.Tasks.Get(ctx, x.Task, nil)
+	return merge.TakeBack(ctx, w, before, workspace.By{TaskID: x.Task, Actor: x.Actor})
+}
+
+// endTask ends the task of a merge that failed, unless it has ended.
+func (s *Service) endTask(ctx context.Context, id string) error {
+	ref, err := s.o.Tasks.Get(ctx, id, nil)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"umbra/internal/errs"
 	"umbra/internal/state"
@@ -32,11 +33,18 @@ type pending struct {
 	Ino uint64 `json:"ino,omitempty"`
 	// Layer is the id of the fork, if Dir is where a layer is mounted.
 	Layer string `json:"layer,omitempty"`
+	// Begun is when it was recorded.
+	Begun time.Time `json:"begun,omitzero"`
 }
+
+// abandonedAfter is how old what another server does is at least when it is finished
+// here.
+const abandonedAfter = 15 * time.Minute
 
 // begun records what is being done, durably. The caller calls done at its end.
 func (s *Service) begun(p pending) (done func() error, err error) {
 	key := workspaces.NewID("pending")
+	p.Begun = s.o.Now().UTC()
 	if err := s.o.State.Put(pendingBucket, key, p); err != nil {
 		return nil, errs.Wrap(err, "")
 	}
@@ -69,6 +77,9 @@ func (s *Service) finish(ctx context.Context) {
 		s.o.Log.Warn("forks that were being made or deleted are not known", "error", err)
 	}
 	for key, p := range found {
+		if s.o.State.Shared() && s.o.Now().Sub(p.Begun) < abandonedAfter {
+			continue // another server may be at it
+		}
 		err := s.finishOne(ctx, p)
 		if err == nil {
 			err = s.o.State.Delete(pendingBucket, key)

@@ -55,11 +55,17 @@ type Holder struct {
 	tasks [64]sync.Mutex
 
 	mu     sync.Mutex
-	stops  map[string]func() bool // of timers, by task
+	timers map[string]timer // by task
 	closed bool
 	wait   sync.WaitGroup
 	ctx    context.Context
 	stop   context.CancelFunc
+}
+
+// timer carries out what waits for a task on a workspace.
+type timer struct {
+	workspace string
+	stop      func() bool
 }
 
 // waiting is the rejections of one task that wait.
@@ -96,29 +102,59 @@ func NewHolder(o HolderOptions) *Holder {
 	if o.Max == 0 {
 		o.Max = MaxHold
 	}
-	h := &Holder{o: o, stops: make(map[string]func() bool)}
+	h := &Holder{o: o, timers: make(map[string]timer)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	return h
 }
 
 // Start goes on with what waited when the server stopped.
+//
+// Where several servers share the records, each goes on with those of the workspaces
+// that it owns.
 func (h *Holder) Start() error {
+	if h.o.State.Shared() {
+		h.o.Workspaces.AddHooks(workspaces.Hooks{
+			Entered: func(_ context.Context, w *workspace.Workspace) error { return errs.Wrap(h.takeUp(w.ID()), "") },
+			Leaving: func(_ context.Context, id string) { h.forget(id) },
+			Lost:    h.forget,
+		})
+		return nil
+	}
+	return h.takeUp("")
+}
+
+// takeUp goes on with what waits on a workspace; "" is all.
+func (h *Holder) takeUp(workspaceID string) error {
 	list, err := state.All[waiting](h.o.State, heldBucket)
 	if err != nil {
 		return err
 	}
 	for _, x := range list {
-		h.schedule(x.Task, h.left(&x))
+		if workspaceID == "" || x.Workspace == workspaceID {
+			h.schedule(x.Task, x.Workspace, h.left(&x))
+		}
 	}
 	return nil
+}
+
+// forget leaves what waits on a workspace to its next owner.
+func (h *Holder) forget(workspaceID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for task, t := range h.timers {
+		if t.workspace == workspaceID {
+			t.stop()
+			delete(h.timers, task)
+		}
+	}
 }
 
 // Close stops waiting; what waits does so again after the next start.
 func (h *Holder) Close() {
 	h.mu.Lock()
 	h.closed = true
-	for _, stop := range h.stops {
-		stop()
+	for _, t := range h.timers {
+		t.stop()
 	}
 	h.mu.Unlock()
 	h.stop()
@@ -145,16 +181,16 @@ func (h *Holder) left(x *waiting) time.Duration {
 }
 
 // schedule carries out what waits for a task after a time.
-func (h *Holder) schedule(task string, left time.Duration) {
+func (h *Holder) schedule(task, workspaceID string, left time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return
 	}
-	if stop := h.stops[task]; stop != nil {
-		stop()
+	if t, waits := h.timers[task]; waits {
+		t.stop()
 	}
-	h.stops[task] = h.o.After(left, func() {
+	h.timers[task] = timer{workspaceID, h.o.After(left, func() {
 		h.mu.Lock()
 		if h.closed {
 			h.mu.Unlock()
@@ -164,7 +200,7 @@ func (h *Holder) schedule(task string, left time.Duration) {
 		h.mu.Unlock()
 		defer h.wait.Done()
 		h.carryOut(h.ctx, task)
-	})
+	})}
 }
 
 // holds reports whether rejections of a task wait now.
@@ -230,7 +266,7 @@ func (h *Holder) Decide(ctx context.Context, w *workspace.Workspace, d Decision)
 	if err := h.o.State.Put(heldBucket, d.Task, x); err != nil {
 		return nil, 0, err
 	}
-	h.schedule(d.Task, h.left(&x))
+	h.schedule(d.Task, x.Workspace, h.left(&x))
 	return out, len(b.IDs), nil
 }
 
@@ -327,6 +363,6 @@ func (h *Holder) carryOut(ctx context.Context, task string) {
 		h.o.Log.Warn("rejections that were carried out are still listed", "task", task, "error", err)
 	}
 	if again {
-		h.schedule(task, retryAfter)
+		h.schedule(task, x.Workspace, retryAfter)
 	}
 }

@@ -267,3 +267,36 @@ func TestHoldIsTriedAgain(t *testing.T) {
 		t.Errorf("%d are held", g.held())
 	}
 }
+
+// Where servers share the records, what waits is carried out by the owner of the
+// workspace.
+func TestHoldOfAnOwner(t *testing.T) {
+	g := newRig(t)
+	g.h.Close()
+	was := g.db
+	g.db = state.NewShared()
+	defer func() { g.db = was }()
+	for _, x := range []waiting{
+		{Task: "t", Workspace: g.w.ID(), Batches: []batch{{IDs: []string{"1"}, Until: g.clock.now.Add(time.Minute)}}},
+		{Task: "other", Workspace: "other", Batches: []batch{{IDs: []string{"2"}, Until: g.clock.now.Add(time.Minute)}}},
+	} {
+		if err := g.db.Put(heldBucket, x.Task, x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.start()
+	if len(g.h.timers) != 0 {
+		t.Errorf("a start waits for %v", g.h.timers)
+	}
+	if err := g.h.takeUp(g.w.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if _, waits := g.h.timers["t"]; !waits || len(g.h.timers) != 1 || g.clock.fn == nil {
+		t.Errorf("the owner waits for %v", g.h.timers)
+	}
+	g.h.forget("other")
+	g.h.forget(g.w.ID())
+	if len(g.h.timers) != 0 || g.clock.fn != nil {
+		t.Errorf("who is not the owner any more waits for %v", g.h.timers)
+	}
+}
