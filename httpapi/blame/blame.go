@@ -65,7 +65,10 @@ func (d *Dialect) open(c *gin.Context) (*workspace.Workspace, error) {
 			return nil, err
 		}
 	}
-	rec, ok := d.workspaces.Record(id)
+	rec, ok, err := d.workspaces.Lookup(id)
+	if err != nil {
+		return nil, err
+	}
 	if !ok || !caller.Sees(rec.Place()) {
 		return nil, errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 	}

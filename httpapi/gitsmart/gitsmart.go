@@ -98,7 +98,10 @@ func (d *Dialect) open(c *gin.Context) (*workspace.Workspace, error) {
 		return nil, err
 	}
 	id := strings.TrimSuffix(name, ".git")
-	rec, ok := d.workspaces.Record(id)
+	rec, ok, err := d.workspaces.Lookup(id)
+	if err != nil {
+		return nil, err
+	}
 	if !ok || !httpapi.CallerOf(c).Sees(rec.Place()) {
 		return nil, errs.New(errs.NotFound, "repository_not_found", "The repository does not exist.")
 	}

@@ -36,7 +36,10 @@ func (d *Dialect) check(c *gin.Context) error {
 		return err
 	}
 	ctx, caller := c.Request.Context(), httpapi.CallerOf(c)
-	rec, ok := d.workspaces.Record(id)
+	rec, ok, err := d.workspaces.Lookup(id)
+	if err != nil {
+		return err
+	}
 	if !ok || !caller.Sees(rec.Place()) {
 		return errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 	}

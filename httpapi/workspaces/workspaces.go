@@ -97,7 +97,10 @@ func (d *Dialect) id(c *gin.Context) (workspaces.Record, error) {
 	if err != nil {
 		return workspaces.Record{}, err
 	}
-	rec, ok := d.workspaces.Record(id)
+	rec, ok, err := d.workspaces.Lookup(id)
+	if err != nil {
+		return workspaces.Record{}, err
+	}
 	if !ok || !httpapi.CallerOf(c).Sees(rec.Place()) {
 		return workspaces.Record{}, notFound()
 	}

@@ -416,7 +416,10 @@ func (s *Service) tell(ctx context.Context, w *workspace.Workspace, out *Begun) 
 func (s *Service) workspaceOf(ctx context.Context, b *Begin) (*workspace.Workspace, error) {
 	unknown := errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 	if b.Workspace != "" {
-		rec, ok := s.o.Workspaces.Record(b.Workspace)
+		rec, ok, err := s.o.Workspaces.Lookup(b.Workspace)
+		if err != nil {
+			return nil, err
+		}
 		if !ok || b.Sees != nil && !b.Sees(rec.Place()) {
 			return nil, unknown
 		}

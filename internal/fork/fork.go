@@ -478,7 +478,10 @@ func orElse(s, other string) string {
 // Conflict "unmerged" for a fork with changes of its own, and "has_forks", both
 // unless force is set; "workspace_busy".
 func (s *Service) Delete(ctx context.Context, id string, force, deleteHistory bool) error {
-	rec, ok := s.o.Workspaces.Record(id)
+	rec, ok, err := s.o.Workspaces.Lookup(id)
+	if err != nil {
+		return err
+	}
 	if !ok {
 		return errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 	}

@@ -208,10 +208,7 @@ func (n *Node) own(ws string) *cluster.Sink {
 // memory, or another. While this node leaves and no node owns it, it is one that can
 // claim it. Errors: ErrResting, or of package sink.
 func (n *Node) Owner(ctx context.Context, ws string) (Owner, error) {
-	if n.local != nil {
-		ws = n.local.Family(ws)
-	}
-	if s := n.own(ws); s != nil {
+	if s := n.own(ws); s != nil { // and its family
 		return Owner{Node: n.Name(), Epoch: s.Claim().Epoch, Self: true}, nil
 	}
 	n.mu.Lock()
@@ -220,7 +217,11 @@ func (n *Node) Owner(ctx context.Context, ws string) (Owner, error) {
 	if ok && time.Now().Before(known.until) {
 		return known.Owner, nil
 	}
-	w, err := n.c.Find(ctx, ws)
+	root := n.local.Family(ws)
+	if s := n.own(root); s != nil {
+		return Owner{Node: n.Name(), Epoch: s.Claim().Epoch, Self: true}, nil
+	}
+	w, err := n.c.Find(ctx, root)
 	switch {
 	case errors.Is(err, cluster.ErrNotFound): // a fork that was never opened, or none
 		return n.resting()
@@ -257,9 +258,6 @@ func (n *Node) resting() (Owner, error) {
 
 // Forget makes the next Owner ask again.
 func (n *Node) Forget(ws string) {
-	if n.local != nil {
-		ws = n.local.Family(ws)
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.others, ws)

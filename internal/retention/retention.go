@@ -193,7 +193,9 @@ func (s *Service) Collect(ctx context.Context, req Request, tell Tell) ([]Result
 		}
 	}
 	for _, id := range ids {
-		if _, ok := s.o.Workspaces.Record(id); !ok {
+		if _, ok, err := s.o.Workspaces.Lookup(id); err != nil {
+			return nil, err
+		} else if !ok {
 			return nil, errs.New(errs.NotFound, "workspace_not_found", "The workspace %q does not exist.", id)
 		}
 	}
@@ -215,8 +217,11 @@ func (s *Service) Collect(ctx context.Context, req Request, tell Tell) ([]Result
 }
 
 func (s *Service) one(ctx context.Context, id string, req Request, tell Tell) (Result, error) {
-	rec, ok := s.o.Workspaces.Record(id)
+	rec, ok, err := s.o.Workspaces.Lookup(id)
 	out := Result{Workspace: id, Root: rec.Root}
+	if err != nil {
+		return out, err
+	}
 	if !ok {
 		return out, errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 	}

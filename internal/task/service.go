@@ -297,8 +297,8 @@ func (s *Service) with(ctx context.Context, id string, sees Sees, open func(cont
 	if !ok || rec.Deleted {
 		return nil, notFound(id)
 	}
-	if ws, ok := s.o.Workspaces.Record(rec.Workspace); !ok || !sees.see(ws.Place()) {
-		return nil, notFound(id)
+	if ws, ok, err := s.o.Workspaces.Lookup(rec.Workspace); err != nil || !ok || !sees.see(ws.Place()) {
+		return nil, cmp.Or(err, notFound(id))
 	}
 	w, err := open(ctx, rec.Workspace)
 	if errs.Is(err, errs.NotFound) {
@@ -330,8 +330,8 @@ func (s *Service) Visible(id string, sees Sees) error {
 	if !ok || err != nil {
 		return errs.Wrap(err, "")
 	}
-	if ws, ok := s.o.Workspaces.Record(rec.Workspace); rec.Deleted || !ok || !sees.see(ws.Place()) {
-		return notFound(id)
+	if ws, ok, err := s.o.Workspaces.Lookup(rec.Workspace); err != nil || rec.Deleted || !ok || !sees.see(ws.Place()) {
+		return cmp.Or(err, notFound(id))
 	}
 	return nil
 }

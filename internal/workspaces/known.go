@@ -5,37 +5,50 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"umbra/internal/errs"
 )
 
 // pageSize is how many records are read at a time.
 const pageSize = 1000
 
-// Record returns what is known of a workspace, without opening it.
+// Record is Lookup for a caller to which a record that cannot be read is none: it shows
+// something, or does what can be done later. The error is logged.
 func (m *Manager) Record(id string) (Record, bool) {
+	r, ok, err := m.Lookup(id)
+	if err != nil {
+		m.opt.Log.Error("a workspace's record cannot be read", "workspace", id, "error", err)
+	}
+	return r, ok
+}
+
+// Lookup returns what is known of a workspace, without opening it.
+func (m *Manager) Lookup(id string) (r Record, known bool, err error) {
 	m.mu.Lock()
 	r, ok := m.records[id]
 	m.mu.Unlock()
 	if ok {
-		return r, true
+		return r, true, nil
 	}
-	return m.stored(id)
-}
-
-// stored is Record for a workspace that is not in memory.
-func (m *Manager) stored(id string) (Record, bool) {
-	r, ok, err := m.opt.Records.Get(id)
-	if err != nil {
-		m.opt.Log.Error("a workspace's record cannot be read", "workspace", id, "error", err)
-	}
+	r, ok, err = m.opt.Records.Get(id)
 	if !ok || err != nil || r.Unfinished {
-		return Record{}, false
+		return Record{}, false, errs.Wrap(err, "")
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if newer, held := m.records[id]; held {
-		return newer, true
+		return newer, true, nil
 	}
-	return r, !m.coming[id]
+	return r, !m.coming[id], nil
+}
+
+// record returns the record of a workspace: errs.NotFound workspace_not_found.
+func (m *Manager) record(id string) (Record, error) {
+	r, ok, err := m.Lookup(id)
+	if !ok && err == nil {
+		err = errUnknown()
+	}
+	return r, err
 }
 
 // comes keeps others from opening a workspace that is being made, until done.
@@ -53,16 +66,16 @@ func (m *Manager) comes(id string) (done func()) {
 // hold returns a record for a workspace that is being opened, and keeps it in memory
 // until letGoLocked. Forget waits for the opening, so the record is not removed
 // meanwhile.
-func (m *Manager) hold(id string) (Record, bool) {
+func (m *Manager) hold(id string) (Record, error) {
 	m.putting.Lock()
 	defer m.putting.Unlock()
-	r, ok := m.Record(id)
-	if ok {
+	r, err := m.record(id)
+	if err == nil {
 		m.mu.Lock()
 		m.records[id] = r
 		m.mu.Unlock()
 	}
-	return r, ok
+	return r, err
 }
 
 // letGoLocked ends the hold of a workspace that is not open any more; mu is held.

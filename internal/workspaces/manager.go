@@ -177,7 +177,10 @@ func witnessed(ctx context.Context) func(*workspace.Workspace, error) (*workspac
 
 func (m *Manager) get(ctx context.Context, id string, toRead bool) (*workspace.Workspace, error) {
 	for {
-		_, known := m.Record(id)
+		_, known, err := m.Lookup(id)
+		if err != nil {
+			return nil, err
+		}
 		m.mu.Lock()
 		if m.stopped {
 			m.mu.Unlock()
@@ -241,9 +244,9 @@ func (m *Manager) bringUp(ctx context.Context, id string, h *handle) {
 		defer done()
 	}
 	m.awake(id)
-	rec, ok := m.hold(id)
-	if !ok { // forgotten meanwhile
-		m.opened(id, h, nil, errUnknown())
+	rec, err := m.hold(id)
+	if err != nil { // forgotten meanwhile
+		m.opened(id, h, nil, err)
 		return
 	}
 	w, err := m.openRecord(context.WithoutCancel(ctx), rec, h)
@@ -429,9 +432,9 @@ func (m *Manager) Close(ctx context.Context) error {
 func (m *Manager) Forget(ctx context.Context, id string, deleteHistory bool) error {
 	m.making.Lock()
 	defer m.making.Unlock()
-	rec, ok := m.Record(id)
-	if !ok {
-		return errUnknown()
+	rec, err := m.record(id)
+	if err != nil {
+		return err
 	}
 	if err := m.CheckUnforked(id); err != nil {
 		return err
@@ -447,7 +450,7 @@ func (m *Manager) Forget(ctx context.Context, id string, deleteHistory bool) err
 	if err := m.dropRecord(id); err != nil {
 		return err
 	}
-	err := m.putAway(ctx, id, errUnknown(), false)
+	err = m.putAway(ctx, id, errUnknown(), false)
 	if deleteHistory {
 		err = errors.Join(err, m.removeFiles(rec))
 	}

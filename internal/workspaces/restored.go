@@ -70,7 +70,10 @@ func (m *Manager) Examine(ctx context.Context, id string) (*workspace.Workspace,
 
 func (m *Manager) inspect(ctx context.Context, id string, quietly func(Record) bool) (*workspace.Workspace, error) {
 	for {
-		rec, ok := m.Record(id)
+		rec, ok, err := m.Lookup(id)
+		if err != nil {
+			return nil, err
+		}
 		if !ok || !quietly(rec) {
 			return m.Get(ctx, id)
 		}
@@ -159,7 +162,9 @@ func (m *Manager) claim(ctx context.Context, id string) (done func(), err error)
 // baseline is being taken, or was cut off.
 func (m *Manager) Freeze(ctx context.Context, id string) (*gitstore.Frozen, error) {
 	for {
-		if _, ok := m.Record(id); !ok {
+		if _, ok, err := m.Lookup(id); err != nil {
+			return nil, err
+		} else if !ok {
 			if m.isUnfinished(id) {
 				return nil, errs.New(errs.Conflict, "workspace_unfinished", "The workspace's baseline is not whole.")
 			}
@@ -177,9 +182,9 @@ func (m *Manager) Freeze(ctx context.Context, id string) (*gitstore.Frozen, erro
 			continue
 		}
 		defer done()
-		rec, ok := m.Record(id)
-		if !ok {
-			return nil, errUnknown()
+		rec, err := m.record(id)
+		if err != nil {
+			return nil, err
 		}
 		so, release, err := m.storeOptions(ctx, rec)
 		if err != nil {

@@ -93,9 +93,9 @@ func (m *Manager) shares(r Record) bool { return m.opt.Shared != nil && r.Kind =
 // them do not wait for each other. done is called once the workspace is open.
 func (m *Manager) takeOver(ctx context.Context, id string) (done func(), err error) {
 	done = func() {}
-	r, ok := m.Record(id)
-	if !ok || !m.shares(r) {
-		return done, nil
+	r, err := m.record(id)
+	if err != nil || !m.shares(r) {
+		return done, err
 	}
 	if r.Fork != nil && r.Fork.Linked {
 		base, err := m.Get(ctx, r.Fork.Of)
