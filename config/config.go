@@ -64,6 +64,8 @@ type Cluster struct {
 	Wait        time.Duration `key:"wait"`        // for an answer of PostgreSQL, and while a workspace moves
 	// StaleReads lets a node without a lease answer reads, which say so.
 	StaleReads bool `key:"stale_reads"`
+	// Physical lets this node open directories: their workspaces are its alone.
+	Physical bool `key:"physical"`
 	// UnsealedBytes bounds the log of one workspace that is not in the store yet.
 	UnsealedBytes Size `key:"unsealed_bytes"`
 	// GarbageGrace is how long a dropped object stays in the store.

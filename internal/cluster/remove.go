@@ -72,3 +72,11 @@ func (n *Node) Named(ctx context.Context, namespace string) (string, error) {
 	}
 	return "", ErrNotFound
 }
+
+// Unpin removes the row of a workspace whose directory is this node's.
+func (n *Node) Unpin(ctx context.Context, ws string) error {
+	return n.write(ctx, func(ctx context.Context, c *conn) error {
+		_, err := c.Exec(ctx, `DELETE FROM workspace WHERE id = $1 AND pinned = $2`, ws, n.opts.Name)
+		return err
+	})
+}

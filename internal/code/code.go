@@ -122,7 +122,7 @@ func (s *Service) Save(ctx context.Context, req Save) (*Outcome, error) {
 	out := &Outcome{Commit: res.Commit, Task: owner, Replayed: res.Replayed}
 	for i, f := range req.Files {
 		did := res.Ops[i]
-		saved := Saved{ID: f.ID, Path: filepath.Join(w.Root(), string(Path(f.ID))), Size: did.Size, Created: did.Created}
+		saved := Saved{ID: f.ID, Path: s.o.Workspaces.CopyOwn(s.own(), w, Path(f.ID), []byte(f.Code)), Size: did.Size, Created: did.Created}
 		saved.Version, saved.Commit = history.at(f.ID, res)
 		out.Files = append(out.Files, saved)
 		s.log(ctx, w, req.By.RequestID, saved, res)
@@ -155,7 +155,7 @@ func (s *Service) Remove(ctx context.Context, id string, by workspace.By, taskID
 		return nil, err
 	}
 	if w == nil {
-		if _, err := s.stat(id); err != nil {
+		if err := s.exists(ctx, id); err != nil {
 			return nil, err
 		}
 		// An external change is recorded before it is replaced.
@@ -172,6 +172,7 @@ func (s *Service) Remove(ctx context.Context, id string, by workspace.By, taskID
 	if err != nil {
 		return nil, err
 	}
+	s.o.Workspaces.CopyOwn(s.own(), w, Path(id), nil)
 	return &Outcome{Commit: res.Commit, Task: owner, Replayed: res.Replayed}, nil
 }
 
@@ -205,6 +206,9 @@ type Listed struct {
 // List gives the programs that are there, by name. It reads the folder, and
 // makes nothing.
 func (s *Service) List(ctx context.Context) ([]Listed, error) {
+	if s.o.Workspaces.Shares() {
+		return s.listShared(ctx)
+	}
 	root, err := s.root(ctx)
 	if err != nil || root == nil {
 		return []Listed{}, err
@@ -223,6 +227,31 @@ func (s *Service) List(ctx context.Context) ([]Listed, error) {
 		// A link counts as what it leads to, inside the folder.
 		if info, err := root.Stat(e.Name()); err == nil && info.Mode().IsRegular() {
 			out = append(out, Listed{ID: id, Size: info.Size(), Modified: info.ModTime()})
+		}
+	}
+	slices.SortFunc(out, func(a, b Listed) int { return strings.Compare(a.ID, b.ID) })
+	return out, nil
+}
+
+// maxListed bounds a list.
+const maxListed = 1_000_000
+
+// listShared is List where the workspace is virtual.
+func (s *Service) listShared(ctx context.Context) ([]Listed, error) {
+	out := []Listed{}
+	w, err := s.open(ctx, false)
+	if w == nil || err != nil {
+		return out, err
+	}
+	defer w.Release()
+	list, _, err := w.List(ctx, wspath.Root, workspace.ListOptions{Count: maxListed})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range list {
+		id, ok := strings.CutSuffix(string(e.Path), extension)
+		if ok && wellFormed(id) && e.Info.IsRegular() {
+			out = append(out, Listed{ID: id, Size: e.Info.Size, Modified: time.Unix(0, e.Info.MtimeNs)})
 		}
 	}
 	slices.SortFunc(out, func(a, b Listed) int { return strings.Compare(a.ID, b.ID) })
@@ -297,17 +326,21 @@ func (s *Service) Versions(ctx context.Context, id string) ([]Version, error) {
 			return list, nil
 		}
 	}
-	if _, err := s.stat(id); err != nil {
+	if err := s.exists(ctx, id); err != nil {
 		return nil, err
 	}
 	return []Version{}, nil
 }
 
-// stat describes a program's file: errs.NotFound file_not_found.
-func (s *Service) stat(id string) (fs.FileInfo, error) {
+// exists returns nil if a program has a file: errs.NotFound file_not_found.
+func (s *Service) exists(ctx context.Context, id string) error {
+	if s.o.Workspaces.Shares() {
+		_, err := s.ReadFile(ctx, string(Path(id)))
+		return err
+	}
 	root, err := os.OpenRoot(s.o.Dir)
 	if err != nil {
-		return nil, notThere(err, id)
+		return notThere(err, id)
 	}
 	defer root.Close()
 	info, err := root.Stat(string(Path(id)))
@@ -315,9 +348,9 @@ func (s *Service) stat(id string) (fs.FileInfo, error) {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		return nil, notThere(err, id)
+		return notThere(err, id)
 	}
-	return info, nil
+	return nil
 }
 
 func notThere(err error, id string) error {
@@ -330,24 +363,16 @@ func notThere(err error, id string) error {
 // open gives the workspace; nil where there is none yet and it is not to be
 // made. The caller calls Release.
 func (s *Service) open(ctx context.Context, create bool) (*workspace.Workspace, error) {
-	rec, known := s.o.Workspaces.Find(ctx, s.o.Dir)
-	if known {
-		return s.o.Workspaces.Get(ctx, rec.ID)
-	}
-	if !create {
-		return nil, nil
+	w, err := s.o.Workspaces.OpenOwn(ctx, s.own(), false)
+	if w != nil || err != nil || !create {
+		return w, err
 	}
 	s.making.Lock()
 	defer s.making.Unlock()
-	if rec, known := s.o.Workspaces.Find(ctx, s.o.Dir); known {
-		return s.o.Workspaces.Get(ctx, rec.ID)
-	}
-	if err := os.MkdirAll(s.o.Dir, 0o777); err != nil {
-		return nil, errs.Wrap(err, "")
-	}
-	w, _, err := s.o.Workspaces.Open(ctx, s.o.Dir, workspaces.OpenOptions{Force: true, Own: true})
-	return w, err
+	return s.o.Workspaces.OpenOwn(ctx, s.own(), true)
 }
+
+func (s *Service) own() workspaces.Own { return workspaces.Own{Dir: s.o.Dir, Name: "code"} }
 
 // root opens the directory for reading, nil where it does not exist. Another one
 // in the workspace's place is not read.
@@ -405,6 +430,9 @@ func (s *Service) ReadFile(ctx context.Context, name string) ([]byte, error) {
 	if w != nil {
 		defer w.Release()
 		return s.readIn(ctx, w, p)
+	}
+	if s.o.Workspaces.Shares() { // the directory has copies alone
+		return nil, notThere(fs.ErrNotExist, strings.TrimSuffix(name, extension))
 	}
 	root, err := os.OpenRoot(s.o.Dir)
 	if err != nil {

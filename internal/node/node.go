@@ -206,7 +206,7 @@ func (n *Node) own(ws string) *cluster.Sink {
 
 // Owner returns the node at which a workspace with its family is: this one, from
 // memory, or another. While this node leaves and no node owns it, it is one that can
-// claim it. Errors: ErrResting, or of package sink.
+// claim it. Errors: ErrResting, node_down, or of package sink.
 func (n *Node) Owner(ctx context.Context, ws string) (Owner, error) {
 	if s := n.own(ws); s != nil { // and its family
 		return Owner{Node: n.Name(), Epoch: s.Claim().Epoch, Self: true}, nil
@@ -227,6 +227,14 @@ func (n *Node) Owner(ctx context.Context, ws string) (Owner, error) {
 		return n.resting()
 	case err != nil:
 		return Owner{}, err
+	case w.Pinned == n.Name():
+		return Owner{Node: n.Name(), Epoch: w.Epoch, Self: true}, nil
+	case w.Pinned != "":
+		p, live := n.peer(w.Pinned)
+		if !live {
+			return Owner{}, errDown(w.Pinned)
+		}
+		return Owner{Node: p.Name, Address: p.Address, URL: p.URL, Epoch: w.Epoch}, nil
 	case w.Owner == nil:
 		return n.resting()
 	case w.Owner.Name == n.Name():
@@ -241,6 +249,16 @@ func (n *Node) Owner(ctx context.Context, ws string) (Owner, error) {
 	}
 	n.others[ws] = remembered{o, time.Now().Add(rememberFor)}
 	return o, nil
+}
+
+// peer returns the live node of a name.
+func (n *Node) peer(name string) (cluster.Peer, bool) {
+	for _, p := range n.Peers() {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return cluster.Peer{}, false
 }
 
 // resting is Owner for a workspace that no node owns.

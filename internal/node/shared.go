@@ -15,7 +15,7 @@ var _ workspaces.Shared = (*Node)(nil)
 
 // Create is workspaces.Shared's.
 func (n *Node) Create(ctx context.Context, r workspaces.Record) (string, error) {
-	w := cluster.Workspace{ID: r.ID, Kind: r.Kind}
+	w := cluster.Workspace{ID: r.ID, Kind: r.Kind, Pinned: r.Server}
 	if r.Namespace != nil {
 		raw, err := json.Marshal(r.Namespace)
 		if err != nil {
@@ -70,6 +70,19 @@ func (n *Node) Claim(ctx context.Context, r workspaces.Record) (*workspaces.Held
 			return nil, errMoving(last)
 		}
 	}
+}
+
+// Elsewhere is workspaces.Shared's.
+func (n *Node) Elsewhere(server string) error {
+	if _, live := n.peer(server); live {
+		return errs.New(errs.Forbidden, "physical_off", "The workspace's directory is at node %s.", server)
+	}
+	return errDown(server)
+}
+
+// errDown is for requests of a workspace whose directory's node does not live.
+func errDown(name string) error {
+	return errs.New(errs.Unavailable, "node_down", "The workspace's directory is at node %s, which is down.", name).With("node", name)
 }
 
 // claim claims a workspace once. A fork that was never opened has no row yet.
@@ -159,7 +172,16 @@ func (n *Node) release(ctx context.Context, s *cluster.Sink) {
 func (n *Node) Remove(ctx context.Context, id string, history bool) error {
 	s := n.own(id)
 	if s == nil {
-		return errMoving(nil)
+		w, err := n.c.Find(ctx, id)
+		switch {
+		case errors.Is(err, cluster.ErrNotFound):
+			return nil
+		case err != nil:
+			return err
+		case w.Pinned != n.Name():
+			return errMoving(nil)
+		}
+		return n.c.Unpin(ctx, id)
 	}
 	return s.Remove(ctx, history)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -52,15 +51,10 @@ func NewOutput(o OutputOptions) (*Output, error) {
 func (o *Output) open(ctx context.Context) (*workspace.Workspace, error) {
 	o.making.Lock()
 	defer o.making.Unlock()
-	if rec, known := o.o.Workspaces.Find(ctx, o.o.Dir); known {
-		return o.o.Workspaces.Get(ctx, rec.ID)
-	}
-	if err := os.MkdirAll(o.o.Dir, 0o777); err != nil {
-		return nil, errs.Wrap(err, "")
-	}
-	w, _, err := o.o.Workspaces.Open(ctx, o.o.Dir, workspaces.OpenOptions{Force: true, Own: true})
-	return w, err
+	return o.o.Workspaces.OpenOwn(ctx, o.own(), true)
 }
+
+func (o *Output) own() workspaces.Own { return workspaces.Own{Dir: o.o.Dir, Name: "output"} }
 
 // Owner says for whom an execution saves.
 type Owner struct {
@@ -200,7 +194,7 @@ func (s *Saver) write(ctx context.Context, p wspath.Path, content []byte) (strin
 		return "", object.Zero, err
 	}
 	s.task = ref.Task.ID
-	return filepath.Join(w.Root(), filepath.FromSlash(string(p))), res.Commit, nil
+	return s.output.o.Workspaces.CopyOwn(s.output.own(), w, p, content), res.Commit, nil
 }
 
 // ref gives the task that a save belongs to.

@@ -78,7 +78,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		},
 	}
 	if d.node != nil {
-		opts.Shared = d.node
+		opts.Shared, opts.Server, opts.Physical = d.node, d.node.Name(), cfg.Cluster.Physical
 	}
 	manager, err := workspaces.NewManager(opts)
 	if err != nil {

@@ -124,7 +124,7 @@ func (m *Manager) make(ctx context.Context, mine *making, o OpenOptions) (*works
 	r, resumed := m.takeUnfinished(p)
 	now := m.opt.Now().UTC()
 	if !resumed {
-		r = Record{ID: cmp.Or(o.id, newID(p.root)), Root: p.root, Kind: PhysicalKind, Created: now, Dev: p.dev, Ino: p.ino, Born: p.born, Unfinished: true, Fork: o.fork}
+		r = Record{ID: cmp.Or(o.id, newID(p.root)), Root: p.root, Kind: PhysicalKind, Created: now, Dev: p.dev, Ino: p.ino, Born: p.born, Unfinished: true, Fork: o.fork, Server: m.opt.Server}
 	}
 	r.LastUsed = now
 	defer m.comes(r.ID)()
@@ -171,6 +171,11 @@ func (m *Manager) begin(ctx context.Context, w *workspace.Workspace, r Record, o
 	}
 	if err := w.Baseline(ctx, o.Progress); err != nil {
 		return err
+	}
+	if m.opt.Shared != nil {
+		if _, err := m.opt.Shared.Create(ctx, r); err != nil {
+			return errs.Wrap(err, "")
+		}
 	}
 	return m.putRecord(r)
 }

@@ -53,6 +53,11 @@ type Options struct {
 	// Shared is where several servers agree whose a virtual workspace is; nil: all are
 	// this one's.
 	Shared Shared
+	// Physical lets directories be workspaces of this server also where virtual ones
+	// are shared. They are its alone.
+	Physical bool
+	// Server is this server's name among those that share workspaces.
+	Server string
 	// Foreground leaves checkpoints and putting away to explicit calls, for
 	// tests.
 	Foreground bool
@@ -133,6 +138,9 @@ func NewManager(opt Options) (*Manager, error) {
 		return nil, err
 	}
 	for _, r := range all {
+		if m.elsewhere(r) {
+			continue
+		}
 		if r.Unfinished {
 			m.unfinished[r.ID] = r
 		} else {
@@ -177,7 +185,10 @@ func witnessed(ctx context.Context) func(*workspace.Workspace, error) (*workspac
 
 func (m *Manager) get(ctx context.Context, id string, toRead bool) (*workspace.Workspace, error) {
 	for {
-		_, known, err := m.Lookup(id)
+		r, known, err := m.Lookup(id)
+		if err == nil && known && m.elsewhere(r) {
+			err = m.opt.Shared.Elsewhere(r.Server)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -446,6 +457,14 @@ func (m *Manager) Forget(ctx context.Context, id string, deleteHistory bool) err
 	}
 	if m.shares(rec) {
 		return m.forgetShared(ctx, rec, deleteHistory)
+	}
+	if m.opt.Shared != nil {
+		if m.elsewhere(rec) {
+			return m.opt.Shared.Elsewhere(rec.Server)
+		}
+		if err := m.opt.Shared.Remove(ctx, id, deleteHistory); err != nil {
+			return errs.Wrap(err, "")
+		}
 	}
 	if err := m.dropRecord(id); err != nil {
 		return err

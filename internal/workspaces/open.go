@@ -48,6 +48,9 @@ type place struct {
 // workspace_not_found, workspace_not_directory, workspace_not_readable,
 // workspace_too_wide; errs.Forbidden workspace_not_allowed.
 func (m *Manager) look(root string, o OpenOptions) (place, error) {
+	if m.opt.Shared != nil && !m.opt.Physical {
+		return place{}, errs.New(errs.Forbidden, "physical_off", "This server opens no directories (cluster.physical).")
+	}
 	on := m.opt.Host
 	refuse := func(code, why string) error { return errs.New(errs.Invalid, code, why) }
 	canonical, err := on.Canonical(root)

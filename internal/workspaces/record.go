@@ -28,6 +28,9 @@ type Record struct {
 	Unfinished bool `json:"unfinished,omitempty"`
 	// Fork is set for a fork.
 	Fork *Fork `json:"fork,omitempty"`
+	// Server is the name of the one server that has the directory, where several share
+	// virtual workspaces.
+	Server string `json:"server,omitempty"`
 	// Rest is set while it is unloaded.
 	Rest *Rest `json:"rest,omitempty"`
 }

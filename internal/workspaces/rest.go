@@ -15,17 +15,22 @@ type Rest struct {
 
 // Resting returns what is known of a workspace that is unloaded, and its state as
 // far as that is seen without a scan; false for one that has to be opened for it:
-// it is open, was not unloaded cleanly, or was restored.
+// it is open, was not unloaded cleanly, or was restored. Of one that may be another
+// server's only the state is known.
 func (m *Manager) Resting(id string) (Rest, workspace.State, bool) {
 	r, ok := m.Record(id)
 	m.mu.Lock()
-	ok = ok && m.open[id] == nil && r.Rest != nil && !r.Restored
+	open := m.open[id] != nil
 	m.mu.Unlock()
-	if !ok {
+	if ok && !open && r.Rest == nil && (m.shares(r) || m.elsewhere(r)) {
+		// Another server has it open, or died: a list does not take it over.
+		return Rest{}, workspace.Clean, true
+	}
+	if !ok || open || r.Rest == nil || r.Restored {
 		return Rest{}, "", false
 	}
 	state := workspace.Clean
-	if r.Kind != VirtualKind {
+	if r.Kind != VirtualKind && !m.elsewhere(r) {
 		if there, err := m.inPlace(r); err != nil && !vfs.IsAbsent(err) {
 			return Rest{}, "", false // opening it reports why
 		} else if !there {

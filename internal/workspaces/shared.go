@@ -18,18 +18,21 @@ import (
 // exist, and which server owns each. Only the owner has a workspace open. All
 // methods may be called from any goroutine.
 type Shared interface {
-	// Create makes a virtual workspace known to all servers, without an owner. Where
-	// its namespace has one already, it returns the ID of that one, which may be one
-	// that another server is making.
+	// Create makes a workspace known to all servers: a virtual one without an owner, one
+	// with a directory as its Record.Server's. Where the namespace has one already, it
+	// returns the ID of that one, which may be one that another server is making.
 	Create(ctx context.Context, r Record) (id string, err error)
 	// Claim makes this server the owner of a workspace that has a record. It takes it
 	// over from another live server, and waits for one that is dying, in bounded time.
 	//
 	// errs.Unavailable owner_moving, engine_unavailable.
 	Claim(ctx context.Context, r Record) (*Held, error)
-	// Remove removes a workspace that this server owns: its log, and with history its
-	// objects. Later claims of it fail.
+	// Remove removes a workspace that this server owns, or whose directory it has: its
+	// log, and with history its objects. Later claims of it fail.
 	Remove(ctx context.Context, id string, history bool) error
+	// Elsewhere returns the error for a request of a workspace whose directory is
+	// another server's.
+	Elsewhere(server string) error
 }
 
 // Held is a claim of a workspace.
@@ -87,6 +90,11 @@ func errMoving() error {
 
 // shares reports whether other servers may own a workspace.
 func (m *Manager) shares(r Record) bool { return m.opt.Shared != nil && r.Kind == VirtualKind }
+
+// elsewhere reports whether a workspace's directory is another server's.
+func (m *Manager) elsewhere(r Record) bool {
+	return m.opt.Shared != nil && r.Kind != VirtualKind && r.Server != m.opt.Server
+}
 
 // takeOver claims a workspace that several servers share, and what it is a fork of
 // first: so those that belong together are at one server, and two servers that want

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,7 +48,7 @@ func newShop(t testing.TB) *shop { return &shop{t: t, rows: map[string]*shopRow{
 func (s *shop) server(name string, hooks ...Hooks) *clerk {
 	s.t.Helper()
 	c := &clerk{s: s, name: name, dead: make(chan struct{})}
-	m, err := NewManager(Options{DataDir: s.t.TempDir(), Records: &s.recs, Shared: c})
+	m, err := NewManager(Options{DataDir: s.t.TempDir(), Records: &s.recs, Shared: c, Server: name})
 	must(s.t, err)
 	c.m = m
 	for _, h := range hooks {
@@ -122,6 +123,10 @@ func (c *clerk) Claim(ctx context.Context, r Record) (*Held, error) {
 			return nil, err
 		}
 	}
+}
+
+func (c *clerk) Elsewhere(server string) error {
+	return errs.New(errs.Unavailable, "node_down", "It is at %s.", server)
 }
 
 func (c *clerk) Remove(_ context.Context, id string, history bool) error {
@@ -435,5 +440,68 @@ func TestSharedWriters(t *testing.T) {
 		if read(t, w, name) != name {
 			t.Errorf("%s is missing", name)
 		}
+	}
+}
+
+// TestSharedDirectories: a server opens directories only if it is told to, and they are
+// its own.
+func TestSharedDirectories(t *testing.T) {
+	s := newShop(t)
+	a, b := s.server("a"), s.server("b")
+	dir := t.TempDir()
+	if _, _, err := a.m.Open(t.Context(), dir, OpenOptions{}); errs.CodeOf(err) != "physical_off" {
+		t.Errorf("a directory: %v", err)
+	}
+	if n, err := s.recs.Count(); n != 0 || err != nil {
+		t.Errorf("%d workspaces, %v", n, err)
+	}
+	a.m.opt.Physical, b.m.opt.Physical = true, true
+	w, _, err := a.m.Open(t.Context(), dir, OpenOptions{})
+	must(t, err)
+	if w.Store().Held() != nil || s.rows[w.ID()] == nil {
+		t.Error("a directory's history is shared, or others do not know of it")
+	}
+	w.Release()
+	if _, err := b.m.Get(t.Context(), w.ID()); errs.CodeOf(err) != "node_down" {
+		t.Errorf("at the other server: %v", err)
+	}
+	if _, state, ok := b.m.Resting(w.ID()); !ok || state != workspace.Clean {
+		t.Errorf("listed by the other server: %s %t", state, ok)
+	}
+	again, err := NewManager(Options{DataDir: t.TempDir(), Records: &s.recs, Shared: b, Server: "b", Physical: true})
+	must(t, err)
+	if list := again.Physical(); len(list) != 0 {
+		t.Errorf("%+v", list)
+	}
+	must(t, again.Close(t.Context()))
+}
+
+// TestSharedOwn: the server's own directories are virtual, with a copy at each server
+// of what that one wrote.
+func TestSharedOwn(t *testing.T) {
+	s := newShop(t)
+	a, b := s.server("a"), s.server("b")
+	at, bt := Own{Dir: t.TempDir() + "/new", Name: "code"}, Own{Dir: t.TempDir(), Name: "code"}
+	if w, err := b.m.OpenOwn(t.Context(), bt, false); w != nil || err != nil {
+		t.Fatal(w, err)
+	}
+	w, err := a.m.OpenOwn(t.Context(), at, true)
+	must(t, err)
+	put(t, w, "d/f.ts", "one")
+	host := a.m.CopyOwn(at, w, "d/f.ts", []byte("one"))
+	if data, err := os.ReadFile(host); string(data) != "one" || err != nil || host != at.Dir+"/d/f.ts" {
+		t.Errorf("%s: %s, %v", host, data, err)
+	}
+	w.Release()
+	w2, err := b.m.OpenOwn(t.Context(), bt, false)
+	must(t, err)
+	defer w2.Release()
+	if w2.ID() != w.ID() || read(t, w2, "d/f.ts") != "one" {
+		t.Errorf("%s, not %s", w2.ID(), w.ID())
+	}
+	a.m.CopyOwn(at, w2, "d/f.ts", nil)
+	a.m.CopyOwn(at, w2, "d/f.ts", nil)
+	if list, err := os.ReadDir(at.Dir + "/d"); len(list) != 0 || err != nil {
+		t.Errorf("%v, %v", list, err)
 	}
 }
