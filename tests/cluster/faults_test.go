@@ -3,6 +3,8 @@ package cluster
 import (
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -195,6 +197,18 @@ func (w *world) recovered(after string) {
 				last = w.ask(m, "GET", "/tasks/"+s.task, "")
 				return last.err == nil && last.status == http.StatusOK, nil
 			}); err != nil {
+				if w.pair != nil {
+					w.t.Logf("PostgreSQL:\n%s", w.pair.A.SQL(`SELECT pid, state, wait_event_type || ' ' || wait_event, pg_blocking_pids(pid), now() - xact_start, now() - state_change, left(query, 150)
+						FROM pg_stat_activity WHERE backend_type = 'client backend' AND state <> 'idle' ORDER BY xact_start`))
+					w.t.Logf("owners:\n%s", w.pair.A.SQL(`SELECT w.id, w.epoch, w.owner, n.name, n.state FROM workspace w LEFT JOIN node n ON n.life = w.owner`))
+				}
+				if dir := os.Getenv("UMBRA_CLUSTER_DUMP"); dir != "" { // logs with stacks
+					for _, m := range w.members {
+						m.server.Signal(syscall.SIGQUIT)
+						m.server.Wait()
+						_ = os.WriteFile(filepath.Join(dir, m.name+".log"), []byte(m.server.Log.String()), 0o600)
+					}
+				}
 				w.t.Fatalf("%s: workspace %d at %s is not served again: %v %d %s", after, at, m.name, last.err, last.status, last.body)
 			}
 		}
