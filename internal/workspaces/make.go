@@ -211,13 +211,14 @@ func (m *Manager) dropUnfinished(r Record) error {
 	return m.opt.Records.Delete(r.ID)
 }
 
-// dropStale removes baselines that were interrupted and not continued for long.
+// dropStale removes baselines that were interrupted and not continued for long; those of
+// virtual workspaces are never continued.
 func (m *Manager) dropStale() {
 	limit := m.opt.Now().Add(-unfinishedFor)
 	m.mu.Lock()
 	var stale []Record
 	for id, r := range m.unfinished {
-		if r.LastUsed.Before(limit) {
+		if r.Kind == VirtualKind || r.LastUsed.Before(limit) {
 			delete(m.unfinished, id)
 			stale = append(stale, r)
 		}

@@ -94,23 +94,28 @@ func (m *Manager) newVirtual(namespace []string) Record {
 func (m *Manager) makeVirtual(ctx context.Context, namespace []string) (*workspace.Workspace, error) {
 	r := m.newVirtual(namespace)
 	defer m.comes(r.ID)()
-	dir := m.dirOf(r.ID)
-	if err := m.opt.Host.MkdirAll(dir); err != nil {
-		return nil, errs.Wrap(err, "")
+	whole := r
+	r.Unfinished = true
+	err := m.putRecord(r) // first: what a crash leaves is found by it
+	if err == nil {
+		err = errs.Wrap(m.opt.Host.MkdirAll(m.dirOf(r.ID)), "")
 	}
-	w, err := m.load(ctx, r)
+	var w *workspace.Workspace
+	if err == nil {
+		w, err = m.load(ctx, whole)
+	}
 	if err == nil {
 		if err = w.Baseline(ctx, nil); err == nil {
-			err = m.putRecord(r)
+			err = m.putRecord(whole)
 		}
 		if err != nil {
 			err = errors.Join(err, w.Close(ctx, nil))
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, m.opt.Host.RemoveAll(dir))
+		return nil, errors.Join(err, m.dropUnfinished(r))
 	}
-	return m.adoptNew(ctx, w, r, 0)
+	return m.adoptNew(ctx, w, whole, 0)
 }
 
 // adoptNew makes a workspace that was just made one of the open ones. seq is that of

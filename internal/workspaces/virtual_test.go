@@ -3,6 +3,7 @@ package workspaces
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -274,4 +275,50 @@ func TestVirtualDurable(t *testing.T) {
 	w.Release()
 	must(t, n.m.Close(t.Context()))
 	b.stop()
+}
+
+// The machine stops at every call of making a virtual workspace: it is there whole, or
+// nothing of it is.
+func TestVirtualCrashWhileMade(t *testing.T) {
+	for _, mode := range []vfs.CrashMode{vfs.CrashNothing, vfs.CrashSyncedOnly} {
+		b := newBench(t, nil)
+		type crash struct {
+			mem  *vfs.Mem
+			recs *memRecords
+			at   string
+		}
+		var crashes []crash
+		b.on(func(c vfs.Call) error {
+			all, err := b.recs.All()
+			recs := &memRecords{}
+			must(t, errors.Join(err, recs.Put(all...)))
+			crashes = append(crashes, crash{b.mem.CrashClone(vfs.CrashOptions{Mode: mode}), recs, fmt.Sprintf("call %d, %s %s", len(crashes), c.Op, c.Name)})
+			return nil
+		})
+		w, err := b.m.OpenVirtual(t.Context(), []string{"made"})
+		must(t, err)
+		b.on(nil)
+		w.Release()
+		b.stop()
+		for _, c := range crashes {
+			was := b.recs
+			b.recs = c.recs
+			n := b.reboot(t, c.mem, "two")
+			b.recs = was
+			list, err := n.host.Top.ReadDir("data/workspaces")
+			must(t, err)
+			for _, e := range list {
+				if _, known := n.m.Record(e.Name); !known {
+					t.Errorf("%s: %s is left behind", c.at, e.Name)
+				}
+			}
+			w, err := n.m.OpenVirtual(t.Context(), []string{"made"})
+			if err != nil {
+				t.Errorf("%s: %v", c.at, err)
+			} else {
+				w.Release()
+			}
+			must(t, n.m.Close(t.Context()))
+		}
+	}
 }
