@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +11,7 @@ import (
 	"testing"
 
 	"umbra/internal/need"
+	"umbra/tests/harness"
 )
 
 // mountedFork makes a layer fork at a path; the test is left out where the server may
@@ -256,5 +259,60 @@ func TestForkMountedPlaces(t *testing.T) {
 	p.call(t, "DELETE", "/workspaces/"+id, nil).want(t, 204)
 	if got := sh(t, top, "ls"); got != "empty\nfull\nlink\nparent\nsame\n" {
 		t.Errorf("there is\n%s", got)
+	}
+}
+
+// A token sees no fork outside its directories, and mounts none there; a mounted fork
+// that expires goes with its mount, while a process uses it; and what users make in its
+// place stays.
+func TestForkMountedGuarded(t *testing.T) {
+	p := newProject(t, map[string]string{"ws/a": "one\n"})
+	inside, top := filepath.Join(p.dir, "ws"), t.TempDir()
+	config := fmt.Sprintf("auth: {tokens: [{name: owner, scope: exec, roots: [/], sha256: '%x'}, {name: some, scope: write, roots: [%q], sha256: '%x'}]}\n",
+		sha256.Sum256([]byte("owner")), inside, sha256.Sum256([]byte("some")))
+	p = &project{Server: harness.Start(t, harness.Options{Config: config, Token: "owner"}), dir: inside}
+	some := "Authorization: Bearer some"
+	ws := "/workspaces/" + p.task(t).str("workspace_id")
+	dir := filepath.Join(top, "fork")
+	id := mountedFork(t, p, ws, dir, nil)
+	if err := os.Symlink(top, filepath.Join(inside, "out")); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{top + "/new", top + "/none/new", inside + "/out/new", inside + "/../new", dir, dir + "/x"} {
+		if r := p.Do("POST", ws+"/forks", map[string]any{"kind": "layer", "path": path}, some); r.Status != 403 {
+			t.Errorf("%s: %d %s", path, r.Status, r.Body)
+		}
+	}
+	p.Do("GET", "/workspaces/"+id, nil, some).Expect(404)
+	p.Do("DELETE", "/workspaces/"+id+"?force=true", nil, some).Expect(404)
+	p.Do("POST", "/workspaces/"+id+"/forks", map[string]any{"kind": "virtual"}, some).Expect(404)
+	if r := p.Do("GET", ws+"/forks", nil, some).Expect(200); strings.Contains(string(r.Body), id) {
+		t.Errorf("the token is told of the fork: %s", r.Body)
+	}
+	p.call(t, "DELETE", ws, nil).fails(t, 409, "has_forks")
+
+	// Files of a user's at the path while nothing is mounted there outlive the fork.
+	p.Stop()
+	if err := syscall.Unmount(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, dir, "echo mine > mine")
+	p.Restart()
+	p.call(t, "DELETE", "/workspaces/"+id+"?force=true", nil).want(t, 204)
+	if got := sh(t, dir, "cat mine"); got != "mine\n" {
+		t.Errorf("the user's file is %q", got)
+	}
+	gone := filepath.Join(top, "expires")
+	mountedFork(t, p, ws, gone, map[string]any{"expires_in": 0.1})
+	user := exec.Command("sleep", "100")
+	user.Dir = gone
+	if err := user.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { _, err := os.Lstat(gone); return os.IsNotExist(err) })
+	_ = user.Process.Kill()
+	_ = user.Wait()
+	if p.read(t, "a") != "one\n" {
+		t.Error("the parent changed")
 	}
 }

@@ -70,7 +70,7 @@ func (s *Service) over(ctx context.Context, l *Layer) error {
 			w.Release()
 		}
 	}()
-	if _, err := w.Sync(ctx, workspace.SyncOptions{Attribute: true}); err != nil {
+	if err := w.RecordThen(ctx, func() {}); err != nil {
 		return err
 	}
 	fork, err := s.o.Workspaces.Get(ctx, l.Workspace)

@@ -250,10 +250,10 @@ func (s *Service) Make(ctx context.Context, w *workspace.Workspace, f Make) ([]w
 	if err := f.check(parent, s.o.Layers); err != nil {
 		return nil, err
 	}
-	if _, err := w.Sync(ctx, workspace.SyncOptions{Attribute: true}); err != nil {
+	spec := workspaces.ForkSpec{}
+	if err := w.RecordThen(ctx, func() { spec.At = w.Store().Tip().Commit }); err != nil {
 		return nil, err
 	}
-	spec := workspaces.ForkSpec{At: w.Store().Tip().Commit}
 	if f.At != "" {
 		c, err := checkpoint.Resolve(ctx, w, f.At)
 		if err != nil {

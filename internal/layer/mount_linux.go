@@ -75,6 +75,11 @@ func (m Mount) Mount() error {
 		defer unix.Close(fd)
 		fds[i] = fd
 	}
+	// What was opened may be another directory than the path's, if one above it is a link
+	// by now.
+	if real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fds[0])); err != nil || real != m.Point {
+		return errors.Join(fmt.Errorf("%w: the path leads elsewhere now", ErrOccupied), err)
+	}
 	if list, err := os.ReadDir(procPath(fds[0], ".")); err != nil || len(list) > 0 {
 		return errors.Join(ErrOccupied, err)
 	}
