@@ -6,12 +6,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"umbra/tests/harness"
 )
@@ -488,4 +492,131 @@ func TestCallsRefuse(t *testing.T) {
 	if call.Status != "open" || len(call.Paths) != 0 {
 		t.Errorf("after refused ends: %+v", call)
 	}
+}
+
+// TestCallsOfATakenTask: a task that another client made under the ID of a session is
+// not that session's, whatever became of it; and a session that begins in two directories
+// at once has a task in each.
+func TestCallsOfATakenTask(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n"})
+	hash := sha256.Sum256([]byte("s"))
+	id := "codex-" + hex.EncodeToString(hash[:6])
+	make := func(dir, id string) {
+		t.Helper()
+		p.post(t, "/tasks", map[string]any{"goal": "mine", "task_id": id, "workspace": dir}).want(t, 201)
+	}
+	taskOf := func(p *project, session string) (string, map[string]string) {
+		t.Helper()
+		c := p.begin(t, session, nil)
+		p.end(t, c, nil)
+		var tk struct{ Metadata map[string]string }
+		p.call(t, "GET", "/tasks/"+c.TaskID, nil).want(t, 200).into(t, &tk)
+		return c.TaskID, tk.Metadata
+	}
+	other := newProjectBeside(t, p)
+	make(p.dir, id)
+	make(other.dir, id+"-2")
+	p.call(t, "PATCH", "/tasks/"+id, map[string]any{"status": "completed"}).want(t, 200)
+	if got, meta := taskOf(p, "s"); got != id+"-3" || meta["continues"] != "" || meta["agent_session"] != "s" {
+		t.Errorf("%s %v", got, meta)
+	}
+	make(p.dir, id+"-4")
+	p.call(t, "PATCH", "/tasks/"+id+"-4", map[string]any{"status": "paused"}).want(t, 200)
+	p.call(t, "PATCH", "/tasks/"+id+"-3", map[string]any{"status": "completed"}).want(t, 200)
+	if got, meta := taskOf(p, "s"); got != id+"-5" || meta["continues"] != id+"-3" {
+		t.Errorf("%s %v", got, meta)
+	}
+	for n := range 10 {
+		session := fmt.Sprint("both", n)
+		var ids [2]string
+		var group sync.WaitGroup
+		for i, at := range []*project{p, other} {
+			group.Go(func() {
+				c := at.begin(t, session, nil)
+				ids[i] = c.TaskID
+				at.end(t, c, nil)
+			})
+		}
+		group.Wait()
+		if ids[0] == ids[1] || ids[0] == "" || ids[1] == "" {
+			t.Errorf("%q", ids)
+		}
+	}
+}
+
+// TestCallsAndAPersonsRename: a file that a person renames while a call begins or ends is
+// the call's or nobody's, and not one half the one's and the other half the other's. Other
+// files wait to be compared at that moment, so that the comparison takes its time.
+func TestCallsAndAPersonsRename(t *testing.T) {
+	p := newProject(t, map[string]string{"x/keep": "k\n", "y/keep": "k\n", "other/0": "o\n"})
+	rounds := 120
+	if testing.Short() {
+		rounds = 30
+	}
+	for n := range 2 * rounds {
+		p.put(t, fmt.Sprintf("x/f%d", n), fmt.Sprintf("content %d\n", n))
+	}
+	p.end(t, p.begin(t, "s", nil), nil)
+	r := rand.New(rand.NewPCG(uint64(rounds), 1))
+	took := time.Millisecond // of a begin or end
+	beside := func(n int, do func()) {
+		for i := range 30 {
+			p.put(t, fmt.Sprintf("other/%d", i), fmt.Sprintf("%d %d\n", n, i))
+		}
+		name := fmt.Sprintf("f%d", n)
+		p.put(t, "x/"+name, fmt.Sprintf("content %d, saved\n", n))
+		wait := time.Duration(r.Int64N(int64(took)))
+		started := time.Now()
+		var group sync.WaitGroup
+		group.Go(func() {
+			for time.Since(started) < wait {
+				runtime.Gosched()
+			}
+			if err := os.Rename(p.dir+"/x/"+name, p.dir+"/y/"+name); err != nil {
+				t.Error(err)
+			}
+		})
+		do()
+		took = max(time.Millisecond, (took*3+time.Since(started))/4)
+		group.Wait()
+	}
+	for n := range rounds {
+		var c callBegun
+		beside(2*n, func() { c = p.begin(t, "s", nil) })
+		beside(2*n+1, func() { p.end(t, c, nil) })
+	}
+	c := p.begin(t, "s", nil)
+	p.end(t, c, nil)
+	half := map[string]callEntry{}
+	both := 0
+	var log []callEntry
+	for after := ""; ; {
+		var page struct {
+			Entries []callEntry
+			Next    *string
+		}
+		p.call(t, "GET", "/workspaces/"+c.WorkspaceID+"/log?limit=1000&after="+after, nil).want(t, 200).into(t, &page)
+		log = append(log, page.Entries...)
+		if page.Next == nil {
+			break
+		}
+		after = *page.Next
+	}
+	for _, e := range log {
+		name := filepath.Base(e.Path)
+		if e.Operation != "create" && e.Operation != "delete" || !strings.HasPrefix(name, "f") {
+			continue
+		}
+		// Newest first: the file's create at its new path, its removal from the old one.
+		switch now, ok := half[name]; {
+		case !ok:
+			half[name] = e
+		case now.Operation == e.Operation:
+		case (now.Source == "external") != (e.Source == "external") && strings.HasPrefix(now.Path, "y/") != strings.HasPrefix(e.Path, "y/"):
+			t.Errorf("%s by %s, %s by %s", now.tell(), now.Source, e.tell(), e.Source)
+		default:
+			both++
+		}
+	}
+	t.Logf("%d renames as a delete and a create", both)
 }

@@ -467,19 +467,24 @@ func (s *Service) taskOf(ctx context.Context, w *workspace.Workspace, b *Begin, 
 		if n > 1 {
 			id = fmt.Sprintf("%s-%d", first, n)
 		}
-		switch err := s.tasks.Writable(id, w.ID()); {
-		case err == nil && madeFor(w, id, b):
+		err := s.tasks.Writable(id, w.ID())
+		if errs.Is(err, errs.NotFound) && s.tasks.Unused(id) {
+			rec.Task = id
+			if err = s.makeTask(ctx, w, b, rec, continues, key, known); errs.CodeOf(err) != "task_exists" {
+				return err
+			}
+			err = s.tasks.Writable(id, w.ID()) // another client has just made it
+		}
+		switch {
+		case id != known.Task && !madeFor(w, id, b): // another client's, which took the ID first
+		case err == nil:
 			rec.Task = id
 			return nil
-		case err == nil:
-			continue // another caller's, which took the id first
-		case errs.Is(err, errs.NotFound) && s.tasks.Unused(id):
-			rec.Task = id
-			return s.makeTask(ctx, w, b, rec, continues, key, known)
 		case errs.CodeOf(err) != "task_ended" && !errs.Is(err, errs.NotFound):
 			return err
+		default:
+			continues = id
 		}
-		continues = id
 	}
 }
 

@@ -11,25 +11,47 @@ import (
 // compares what the watcher reported, and everything only where the watcher
 // cannot be relied on.
 //
+// A rename that another process makes during a comparison may be found by half: the
+// file is gone from one path, and the other path is not among those that are compared.
+// So what finds a change compares again what was reported meanwhile, maxAgain times at
+// most.
+//
 // The errors are those of Sync; then did not run.
 func (r *Reconciler) RecordThen(ctx context.Context, then func()) error {
 	if !r.Disk.Physical() {
 		then()
 		return nil
 	}
-	o := SyncOptions{Attribute: true, since: clock.Boot()}
 	t := r.watch.Load()
 	told := t != nil && t.told(ctx)
 	r.syncMu.Lock()
 	defer r.syncMu.Unlock()
-	var err error
-	if told {
-		_, err = r.lookAtDirtyLocked(ctx, t, o)
-	} else {
-		_, err = r.scanLocked(ctx, o)
+	for again := 0; ; again++ {
+		o := SyncOptions{Attribute: true, since: clock.Boot()}
+		var res SyncResult
+		var err error
+		if told {
+			res, err = r.lookAtDirtyLocked(ctx, t, o)
+		} else {
+			res, err = r.scanLocked(ctx, o)
+		}
+		if err != nil {
+			return err
+		}
+		if res.Changed == 0 || again == maxAgain {
+			break
+		}
+		if told {
+			told = t.told(ctx)
+		}
+		if !told && r.scanSize.Load() > cheapScan {
+			break
+		}
 	}
-	if err == nil {
-		then()
-	}
-	return err
+	then()
+	return nil
 }
+
+// maxAgain bounds how often RecordThen compares again: where another process renames
+// files all the time, each comparison finds something.
+const maxAgain = 4
