@@ -232,7 +232,7 @@ func TestTurnsOfManyCalls(t *testing.T) {
 		if len(list) != want || list[0].Prompt != "apart" {
 			t.Errorf("-n %d: %d turns, the first %q", n, len(list), list[0].Prompt)
 		}
-		if n == 0 && len(list[0].Calls) != 2 {
+		if len(list[0].Calls) != 2 {
 			t.Errorf("calls of the turn: %v", list[0].Calls)
 		}
 	}

@@ -257,8 +257,9 @@ func (v *verb) undoable(ctx context.Context, u *undoFlags) ([]*undoStep, error) 
 		return nil, err
 	}
 	tried := map[string]*undoStep{} // by the turn's newest call
-	for l := turns.NewLoader(ctx, v.Client, w.ID); ; {
-		h, done, err := l.More()
+	l := turns.NewLoader(ctx, v.Client, w.ID)
+	for n := 4 * u.count; ; n *= 2 {
+		h, more, err := l.Turns(n)
 		if err != nil {
 			return nil, err
 		}
@@ -279,7 +280,7 @@ func (v *verb) undoable(ctx context.Context, u *undoFlags) ([]*undoStep, error) 
 				return steps, nil
 			}
 		}
-		if done {
+		if !more {
 			return steps, nil
 		}
 	}

@@ -276,7 +276,7 @@ func (d *Dialect) list(c *gin.Context) error {
 	for _, x := range []struct {
 		name string
 		to   *string
-	}{{"workspace_id", &f.Workspace}, {"task_id", &f.Task}} {
+	}{{"workspace_id", &f.Workspace}, {"task_id", &f.Task}, {"subtask_id", &f.Subtask}} {
 		value, _, err := httpapi.Query(c, x.name)
 		if err != nil {
 			return err

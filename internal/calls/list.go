@@ -10,8 +10,8 @@ import (
 
 // Filter says which calls are wanted; the zero value selects all.
 type Filter struct {
-	Workspace, Task string
-	Open            *bool
+	Workspace, Task, Subtask string
+	Open                     *bool
 	// Within selects the calls that are open, or ended so shortly ago while this
 	// server ran; at most mostRecent of the latter.
 	Within time.Duration
@@ -64,7 +64,7 @@ func (s *Service) List(f Filter, after string, limit int) (out []Record, next st
 	take := func(key string, r *Record) bool {
 		ws, known := s.o.Workspaces.Record(r.Workspace)
 		switch {
-		case f.Workspace != "" && r.Workspace != f.Workspace, f.Task != "" && r.Task != f.Task, f.Open != nil && *f.Open != (r.Status == Open),
+		case f.Workspace != "" && r.Workspace != f.Workspace, f.Task != "" && r.Task != f.Task, f.Subtask != "" && r.Subtask != f.Subtask, f.Open != nil && *f.Open != (r.Status == Open),
 			!known, f.Sees != nil && !f.Sees(ws.Place()):
 			return true
 		case len(out) == limit:

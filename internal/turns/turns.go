@@ -123,7 +123,6 @@ type Turn struct {
 	// Whole reports that all of the turn's calls are read.
 	Whole bool `json:"-"`
 
-	last   int             // index of its oldest call among those that are read
 	effect map[string]bool // calls with changes that are in effect
 }
 
@@ -160,8 +159,7 @@ type History struct {
 	Undos []Undo  // newest first; what was redone is left out
 }
 
-// page is how many calls are read at once. A turn whose oldest call that is read has a
-// page of calls below it is taken for whole.
+// page is how many calls are read at once.
 const page = 200
 
 // Loader reads the history of a workspace from its newest call back, as far as it is
@@ -171,52 +169,131 @@ type Loader struct {
 	client    *client.Client
 	workspace string
 	after     string // where the next page of calls begins
+	done      bool   // all calls have been read
 	calls     []Call
+	older     []Call       // of turns in calls, read before their page
+	whole     map[key]bool // turns of which all calls are read
 	entries   []Entry
 	oldest    uint64 // number of the commit before the oldest call
 	log       string // where the next page of the log begins
 	logged    bool   // the log has been read to its end
 }
 
+// key tells turns apart.
+type key struct{ task, subtask, session string }
+
+func (c *Call) key() key { return key{c.Task, deref(c.Subtask), deref(c.Session)} }
+
 // NewLoader returns a Loader that has read nothing.
 func NewLoader(ctx context.Context, c *client.Client, workspace string) *Loader {
-	return &Loader{ctx: ctx, client: c, workspace: workspace, oldest: math.MaxUint64}
+	return &Loader{ctx: ctx, client: c, workspace: workspace, whole: map[key]bool{}, oldest: math.MaxUint64}
 }
 
-// More reads as many calls as were read before, at least two pages, and returns the
-// history of all that is read. The last turns of it may lack calls, see Turn.Whole. done
-// reports that there are no more calls.
-func (l *Loader) More() (h *History, done bool, err error) {
-	for want := max(2*len(l.calls), 2*page); !done && len(l.calls) < want; {
-		var answer struct {
-			Calls []Call `json:"calls"`
-			Next  string `json:"next"`
-		}
-		if err := l.get("/calls", url.Values{"workspace_id": {l.workspace}, "limit": {strconv.Itoa(page)}}, l.after, &answer); err != nil {
+// Turns returns the history back to the newest n turns, which are whole, and some more
+// that may lack calls; with 0 all of it. more reports that there are older turns.
+func (l *Loader) Turns(n int) (h *History, more bool, err error) {
+	seen := map[key]bool{}
+	for _, c := range l.calls {
+		seen[c.key()] = true
+	}
+	for !l.done && (n == 0 || len(seen) <= n) {
+		list, next, err := l.page(url.Values{"workspace_id": {l.workspace}}, l.after)
+		if err != nil {
 			return nil, false, err
 		}
-		l.calls = append(l.calls, answer.Calls...)
-		for _, c := range answer.Calls {
+		l.after, l.done = next, next == ""
+		for _, c := range list {
+			seen[c.key()] = true
 			l.oldest = min(l.oldest, c.From)
 		}
-		l.after, done = answer.Next, answer.Next == ""
+		l.calls = append(l.calls, list...)
 	}
+	if !l.done {
+		if err := l.complete(n); err != nil {
+			return nil, false, err
+		}
+	}
+	if err := l.readLog(); err != nil {
+		return nil, false, err
+	}
+	// A call that was read for its turn may be on a page that was read later.
+	read := make(map[string]bool, len(l.calls))
+	for _, c := range l.calls {
+		read[c.ID] = true
+	}
+	h = build(slices.Concat(l.calls, slices.DeleteFunc(slices.Clone(l.older), func(c Call) bool { return read[c.ID] })), l.entries)
+	for _, t := range h.Turns {
+		t.Whole = l.done || l.whole[key{t.Task, deref(t.Subtask), deref(t.Session)}]
+	}
+	return h, !l.done || n > 0 && len(h.Turns) > n, nil
+}
+
+// complete reads the calls of the newest n turns that are older than those of the pages
+// that were read.
+func (l *Loader) complete(n int) error {
+	var newest []key
+	read := map[string]bool{}
+	for _, c := range l.calls {
+		if k := c.key(); len(newest) < n && !slices.Contains(newest, k) {
+			newest = append(newest, k)
+		}
+		read[c.ID] = true
+	}
+	for _, k := range newest {
+		if l.whole[k] {
+			continue
+		}
+		q := url.Values{"workspace_id": {l.workspace}, "task_id": {k.task}}
+		if k.subtask != "" {
+			q.Set("subtask_id", k.subtask)
+		}
+		for after := ""; ; {
+			list, next, err := l.page(q, after)
+			if err != nil {
+				return err
+			}
+			for _, c := range list {
+				if c.key() == k && !read[c.ID] {
+					l.older = append(l.older, c)
+					l.oldest = min(l.oldest, c.From)
+				}
+			}
+			if after = next; after == "" {
+				break
+			}
+		}
+		l.whole[k] = true
+	}
+	return nil
+}
+
+// page reads some calls.
+func (l *Loader) page(q url.Values, after string) (list []Call, next string, err error) {
+	var answer struct {
+		Calls []Call `json:"calls"`
+		Next  string `json:"next"`
+	}
+	q.Set("limit", strconv.Itoa(page))
+	if err := l.get("/calls", q, after, &answer); err != nil {
+		return nil, "", err
+	}
+	return answer.Calls, answer.Next, nil
+}
+
+// readLog reads the log back to the oldest call that was read.
+func (l *Loader) readLog() error {
 	for !l.logged && len(l.calls) > 0 && (len(l.entries) == 0 || l.entries[len(l.entries)-1].Seq > l.oldest) {
 		var answer struct {
 			Entries []Entry `json:"entries"`
 			Next    string  `json:"next"`
 		}
 		if err := l.get(client.Path("workspaces", l.workspace, "log"), url.Values{"limit": {"1000"}}, l.log, &answer); err != nil {
-			return nil, false, err
+			return err
 		}
 		l.entries = append(l.entries, answer.Entries...)
 		l.log, l.logged = answer.Next, answer.Next == ""
 	}
-	h = build(l.calls, l.entries)
-	for _, t := range h.Turns {
-		t.Whole = done || t.last < len(l.calls)-page
-	}
-	return h, done, nil
+	return nil
 }
 
 func (l *Loader) get(path string, q url.Values, after string, answer any) error {
@@ -230,16 +307,11 @@ func (l *Loader) get(path string, q url.Values, after string, answer any) error 
 // Load reads the history of a workspace back to its newest n turns, or with 0 all of
 // it, and reports whether there is more.
 func Load(ctx context.Context, c *client.Client, workspace string, n int) (h *History, more bool, err error) {
-	for l, done := NewLoader(ctx, c, workspace), false; !done; {
-		if h, done, err = l.More(); err != nil {
-			return nil, false, err
-		}
-		if n > 0 && len(h.Turns) > n && h.Turns[n-1].Whole {
-			h.Turns = h.Turns[:n]
-			return h, true, nil
-		}
+	h, more, err = NewLoader(ctx, c, workspace).Turns(n)
+	if err == nil && n > 0 && len(h.Turns) > n {
+		h.Turns = h.Turns[:n]
 	}
-	return h, false, nil
+	return h, more, err
 }
 
 // apart is how many entries of other undos may be between two of one undo.
@@ -284,10 +356,9 @@ func LastUndo(ctx context.Context, c *client.Client, workspace string) (*Undo, e
 func build(calls []Call, entries []Entry) *History {
 	h := &History{}
 	byCall := map[string]*Turn{}
-	type key struct{ task, subtask, session string }
 	turns := map[key]*Turn{}
-	for i, c := range calls {
-		k := key{c.Task, deref(c.Subtask), deref(c.Session)}
+	for _, c := range calls {
+		k := c.key()
 		t := turns[k]
 		if t == nil {
 			t = &Turn{Agent: c.Agent, Session: c.Session, Task: c.Task, Subtask: c.Subtask, Prompt: c.Prompt, Began: c.Begun, Ended: c.Ended,
@@ -295,7 +366,7 @@ func build(calls []Call, entries []Entry) *History {
 			turns[k] = t
 			h.Turns = append(h.Turns, t)
 		}
-		t.Calls, t.last = append(t.Calls, c.ID), i
+		t.Calls = append(t.Calls, c.ID)
 		if c.Begun.Before(t.Began) {
 			t.Began = c.Begun
 		}

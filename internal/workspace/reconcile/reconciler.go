@@ -40,6 +40,7 @@ type Reconciler struct {
 	waits    atomic.Bool  // external changes wait for free space
 	syncMu   sync.Mutex   // one scan at a time
 	skipped  []op.Skip    // what the last scan left out; syncMu
+	found    atomic.Int64 // how many comparisons have recorded something
 	lastScan atomic.Int64 // when the last scan began, a reading of clock.Boot
 	knownAt  atomic.Int64 // what was on disk then was compared, in nanoseconds since 1970
 	scanTook atomic.Int64 // how long the last scan took, in nanoseconds

@@ -12,7 +12,7 @@ import (
 // cannot be relied on.
 //
 // A rename that another process makes during a comparison may be found by half: the
-// file is gone from one path, and the other path is not among those that are compared.
+// file is missing at one path, and the other path is not among those that are compared.
 // So what finds a change compares again what was reported meanwhile, maxAgain times at
 // most.
 //
@@ -22,10 +22,13 @@ func (r *Reconciler) RecordThen(ctx context.Context, then func()) error {
 		then()
 		return nil
 	}
-	t := r.watch.Load()
+	t, found := r.watch.Load(), r.found.Load()
 	told := t != nil && t.told(ctx)
 	r.syncMu.Lock()
 	defer r.syncMu.Unlock()
+	if told && r.found.Load() != found { // one that ran meanwhile may have the half
+		told = t.told(ctx)
+	}
 	for again := 0; ; again++ {
 		o := SyncOptions{Attribute: true, since: clock.Boot()}
 		var res SyncResult

@@ -161,6 +161,7 @@ func sortedSkips(list []op.Skip) []op.Skip {
 func (r *Reconciler) answer(res SyncResult) SyncResult {
 	res.Skipped = r.skipped
 	if res.Changed > 0 {
+		r.found.Add(1)
 		res.Commit = r.Disk.Store.Tip().Commit
 	}
 	return res
