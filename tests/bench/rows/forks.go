@@ -36,7 +36,7 @@ func forkRows(s measure.Scale) []Row {
 		list = append(list, Row{
 			Name:      "forks/files=" + report.Count(files),
 			Title:     fmt.Sprintf("A fork of %s files and %s ignored ones", report.Count(files), report.Count(ignoredFiles)),
-			About:     "A clean git checkout, in memory, that is a workspace. Each peer makes a fork in its way, in turns, and takes it away again, which is not measured. Reflinks need a file system that has them, such as xfs.",
+			About:     "A clean git checkout, in memory, that is a workspace. Each peer makes a fork by its own means, in turns, and takes it away again, which is not measured. Reflinks need a file system that has them, such as xfs.",
 			EveryDisk: true,
 			Run: func(ctx context.Context, env *measure.Env, r *report.Result) error {
 				return forks(ctx, env, r, files)
