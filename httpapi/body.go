@@ -44,7 +44,6 @@ type bodyReader struct {
 	err     error // what Read answers from now on
 	cause   *Problem
 	stopped bool
-	woken   bool // by wake
 }
 
 // newBody wraps the body of a request. When done ends (the server can wait no
@@ -83,9 +82,6 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	case err == io.EOF:
 		b.err = io.EOF
 		_ = b.rc.SetReadDeadline(time.Time{}) // else a long handler's connection would look dead
-	case err != nil && b.woken && errors.Is(err, os.ErrDeadlineExceeded):
-		b.woken = false
-		return n, errWoken // it may be read on
 	case err != nil && b.stopped:
 		b.fail(stoppingProblem())
 	case errors.Is(err, os.ErrDeadlineExceeded):

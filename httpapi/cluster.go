@@ -2,10 +2,8 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -152,8 +150,7 @@ func (x *Exchange) run() {
 // it can be: its body was not read, or is kept.
 func (x *Exchange) Rewind() bool { return x.f.body.rewind() }
 
-// Request returns the request. Its body is BodyReader's; a forwarder closes it by
-// StopBody.
+// Request returns the request. Its body is read by one goroutine at a time.
 func (x *Exchange) Request() *http.Request { return x.c.Request }
 
 // Context ends when the client has disconnected, and when the server waits no longer.
@@ -189,9 +186,6 @@ func (x *Exchange) Fail(err error) {
 
 // HasBody reports whether the request has a body, which may be empty.
 func (x *Exchange) HasBody() bool { return x.f.body != nil }
-
-// WakeBody ends a read of the body that blocks; the rest of it is not read.
-func (x *Exchange) WakeBody() { x.f.body.wake() }
 
 // BodyFailed returns what broke the request's body, nil if nothing did.
 func (x *Exchange) BodyFailed() error { return x.f.body.failure() }
@@ -234,18 +228,4 @@ const ErrorHeader = "Umbra-Error"
 func ErrNotOwner() error {
 	return &Problem{Status: http.StatusMisdirectedRequest, Kind: errs.Unavailable, Code: "not_owner",
 		Detail: "Another node owns the workspace (Umbra-Owner); nothing was done."}
-}
-
-var errWoken = errors.New("the body is not read any more")
-
-// wake ends a blocked read, which leaves the body as it is. The caller sees to it
-// that no other read begins meanwhile.
-func (b *bodyReader) wake() {
-	if b == nil {
-		return
-	}
-	b.mu.Lock()
-	b.woken = true
-	b.mu.Unlock()
-	_ = b.rc.SetReadDeadline(time.Unix(1, 0)) // not supported: nothing to wake
 }

@@ -292,9 +292,12 @@ func TestOwnerDies(t *testing.T) {
 		t.Errorf("%v", m)
 	}
 	set()
+	n1.ask("PUT", "/w/a/x", strings.Repeat("b", 2<<20), "Idempotency-Key: m").want(t, 200, "") // it did not take the body
+	n2.before, n2.after = nil, die
+	set()
 	n1.ask("PUT", "/w/a/x", strings.Repeat("b", 2<<20), "Idempotency-Key: l").want(t, 503, "outcome_unknown")
 	// It is dead before: nothing was sent, and everything is done by the next.
-	n2.before = nil
+	n2.after = nil
 	set()
 	w.locked(func() { n2.dead = true })
 	n1.ask("PUT", "/w/a/x", strings.Repeat("b", 2<<20)).want(t, 200, "")

@@ -149,7 +149,7 @@ func (f *Forwarder) outgoing(ctx context.Context, x *httpapi.Exchange, p *peer, 
 	if err != nil {
 		return nil, nil, errs.Wrap(err, "")
 	}
-	out := (&http.Request{Method: in.Method, Host: in.Host, Header: withoutHop(in.Header), ContentLength: in.ContentLength,
+	out := (&http.Request{Method: in.Method, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Host: in.Host, Header: withoutHop(in.Header), ContentLength: in.ContentLength,
 		URL: &url.URL{Scheme: base.Scheme, Host: base.Host, Path: in.URL.Path, RawPath: in.URL.RawPath, RawQuery: in.URL.RawQuery}}).WithContext(ctx)
 	// The target goes on byte by byte as it came: a repeated request is known by it.
 	if path, _, _ := strings.Cut(in.RequestURI, "?"); strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") {
@@ -170,7 +170,7 @@ func (f *Forwarder) outgoing(ctx context.Context, x *httpapi.Exchange, p *peer, 
 	k := x.Caller()
 	err = sign(f.o.Node.Key(), out, out.URL.RequestURI(), claims{Node: f.o.Node.Name(), Sender: f.run, Number: f.number.Add(1), To: run, Claim: t.claim, Open: t.open,
 		Token: k.Token, Scope: k.Scope, Roots: k.Roots, Owner: k.Owner, Remote: in.RemoteAddr})
-	body := &lentBody{x: x}
+	body := &lentBody{}
 	if x.HasBody() {
 		body.r = in.Body
 		out.Body = body
@@ -183,8 +183,7 @@ func (f *Forwarder) outgoing(ctx context.Context, x *httpapi.Exchange, p *peer, 
 // lentBody is the client's body in the hands of the transport, which may read it
 // after the answer has begun, and longer than this request lasts.
 type lentBody struct {
-	x *httpapi.Exchange
-	r io.Reader
+	r io.Reader // nil: none, or not any more
 
 	mu      sync.Mutex
 	stopped atomic.Bool
@@ -193,7 +192,7 @@ type lentBody struct {
 func (b *lentBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.stopped.Load() {
+	if b.r == nil || b.stopped.Load() {
 		return 0, errors.New("the request is over")
 	}
 	return b.r.Read(p)
@@ -202,16 +201,16 @@ func (b *lentBody) Read(p []byte) (int, error) {
 // Close leaves the body to the server.
 func (b *lentBody) Close() error { return nil }
 
-// stop returns once no Read runs; later ones fail.
+// stop returns once no Read runs; later ones fail. A client that sends slowly keeps
+// it waiting, for as long as the server waits for a body.
 func (b *lentBody) stop() {
 	if b.r == nil || b.stopped.Swap(true) {
 		return
 	}
-	if !b.mu.TryLock() {
-		b.x.WakeBody()
-		b.mu.Lock()
-	}
-	b.mu.Unlock() //nolint:staticcheck // it was only waited for
+	// No deadline ends it: past the body's end that would be one of the connection.
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.r = nil
 }
 
 // wholeOf receives a small answer whole; nil for another.
@@ -242,6 +241,9 @@ func (f *Forwarder) copy(q *request, resp *http.Response, whole []byte, cancel c
 	w.WriteHeader(resp.StatusCode)
 	if whole != nil {
 		_, _ = w.Write(whole) // a client that is gone needs no answer
+		if x.HasBody() {
+			_ = http.NewResponseController(w).Flush() // it may wait for it before it sends the rest
+		}
 		return
 	}
 	events := strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
