@@ -8,6 +8,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"umbra/httpapi"
+	"umbra/httpapi/wire"
 	"umbra/internal/errs"
 	"umbra/internal/task"
 	"umbra/internal/taskfiles"
@@ -42,14 +43,14 @@ func (d *Dialect) edit(c *gin.Context, r *task.Ref) error {
 	if err := e.Check(); err != nil {
 		return err
 	}
-	cond, err := condition(c)
+	cond, err := wire.Condition(c)
 	if err != nil {
 		return err
 	}
-	if t.inArea() {
+	if t.InArea() {
 		return d.editArea(c, r, t, cond, e.Apply, func(w *written) { w.Occurrences = &e.Occurrences })
 	}
-	res, err := d.apply(c, r, workspace.Op{Kind: workspace.OpEdit, Path: t.path, If: cond, Edit: e.Apply})
+	res, err := d.apply(c, r, workspace.Op{Kind: workspace.OpEdit, Path: t.Path, If: cond, Edit: e.Apply})
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func (d *Dialect) editArea(c *gin.Context, r *task.Ref, t target, cond workspace
 	}
 	defer release()
 	ctx := c.Request.Context()
-	h, f, err := folders.Open(ctx, t.areaPath())
+	h, f, err := folders.Open(ctx, t.AreaPath())
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (d *Dialect) editArea(c *gin.Context, r *task.Ref, t target, cond workspace
 		return err
 	}
 	defer staged.Discard()
-	op := task.AreaOp{Kind: task.AreaWrite, Path: t.areaPath(), Content: staged, Match: []string{f.Blob.String()}}
+	op := task.AreaOp{Kind: task.AreaWrite, Path: t.AreaPath(), Content: staged, Match: []string{f.Blob.String()}}
 	if len(cond.Match) > 0 {
 		op.Match = cond.Match
 	}
@@ -112,11 +113,11 @@ func (d *Dialect) editArea(c *gin.Context, r *task.Ref, t target, cond workspace
 // append adds the body to the end of a file, which it makes if it does not
 // exist. Appending nothing changes nothing.
 func (d *Dialect) append(c *gin.Context, r *task.Ref) error {
-	t, _, err := queryTarget(c, true)
+	t, err := wire.QueryTarget(c)
 	if err != nil {
 		return err
 	}
-	cond, err := condition(c)
+	cond, err := wire.Condition(c)
 	if err != nil {
 		return err
 	}
@@ -125,7 +126,7 @@ func (d *Dialect) append(c *gin.Context, r *task.Ref) error {
 		return err
 	}
 	add := func(old []byte) ([]byte, error) { return append(old[:len(old):len(old)], data...), nil }
-	if t.inArea() {
+	if t.InArea() {
 		err := d.editArea(c, r, t, cond, add, func(*written) {})
 		if errs.CodeOf(err) != "file_not_found" || err == nil {
 			return err
@@ -133,7 +134,7 @@ func (d *Dialect) append(c *gin.Context, r *task.Ref) error {
 		return d.putArea(c, r, t, cond, data)
 	}
 	for {
-		res, err := d.apply(c, r, workspace.Op{Kind: workspace.OpEdit, Path: t.path, If: cond, Edit: add})
+		res, err := d.apply(c, r, workspace.Op{Kind: workspace.OpEdit, Path: t.Path, If: cond, Edit: add})
 		if err != nil && errs.CodeOf(err) == "file_not_found" {
 			if len(data) == 0 {
 				if err := d.tasks.MayWrite(r); err != nil {
@@ -144,7 +145,7 @@ func (d *Dialect) append(c *gin.Context, r *task.Ref) error {
 				answer(c, http.StatusOK, w)
 				return nil
 			}
-			res, err = d.apply(c, r, workspace.Op{Kind: workspace.OpWrite, Path: t.path, Data: data, If: workspace.Condition{NoneMatchAny: true}})
+			res, err = d.apply(c, r, workspace.Op{Kind: workspace.OpWrite, Path: t.Path, Data: data, If: workspace.Condition{NoneMatchAny: true}})
 			if err != nil && errs.Is(err, errs.Precondition) && !cond.NoneMatchAny {
 				continue // another request made the file
 			}
@@ -172,7 +173,7 @@ func (d *Dialect) putArea(c *gin.Context, r *task.Ref, t target, cond workspace.
 		return err
 	}
 	defer staged.Discard()
-	results, err := folders.Apply(ctx, []task.AreaOp{{Kind: task.AreaWrite, Path: t.areaPath(), Content: staged, NewOnly: true}},
+	results, err := folders.Apply(ctx, []task.AreaOp{{Kind: task.AreaWrite, Path: t.AreaPath(), Content: staged, NewOnly: true}},
 		func() error { return d.tasks.MayWrite(r) })
 	if err != nil {
 		return err
@@ -196,7 +197,7 @@ func (d *Dialect) mkdir(c *gin.Context, r *task.Ref) error {
 	if err != nil {
 		return err
 	}
-	if t.inArea() {
+	if t.InArea() {
 		return d.mkdirArea(c, r, t, body.Recursive)
 	}
 	if err := d.tasks.MayWrite(r); err != nil {
@@ -205,7 +206,7 @@ func (d *Dialect) mkdir(c *gin.Context, r *task.Ref) error {
 	exists := func() error {
 		if !body.Recursive {
 			e := errs.New(errs.Conflict, "target_exists", "The target already exists.")
-			e.Path = string(t.path)
+			e.Path = string(t.Path)
 			return e
 		}
 		no := false
@@ -214,12 +215,12 @@ func (d *Dialect) mkdir(c *gin.Context, r *task.Ref) error {
 		answer(c, http.StatusOK, w)
 		return nil
 	}
-	if t.path.IsRoot() {
+	if t.Path.IsRoot() {
 		return exists()
 	}
-	op := workspace.Op{Kind: workspace.OpMkdir, Path: t.path, Recursive: body.Recursive}
+	op := workspace.Op{Kind: workspace.OpMkdir, Path: t.Path, Recursive: body.Recursive}
 	if taskfiles.Virtual(r.Workspace) {
-		op, err = taskfiles.KeepOp(c.Request.Context(), r.Workspace, t.path, body.Recursive)
+		op, err = taskfiles.KeepOp(c.Request.Context(), r.Workspace, t.Path, body.Recursive)
 	}
 	var res *workspace.Result
 	if err == nil {
@@ -227,7 +228,7 @@ func (d *Dialect) mkdir(c *gin.Context, r *task.Ref) error {
 	}
 	if err != nil {
 		if code := errs.CodeOf(err); code == "target_exists" || code == "precondition_failed" {
-			if l, serr := r.Stat(c.Request.Context(), t.path); serr == nil && l.Kind == workspace.KindDir {
+			if l, serr := r.Stat(c.Request.Context(), t.Path); serr == nil && l.Kind == workspace.KindDir {
 				return exists()
 			}
 		}
@@ -250,7 +251,7 @@ func (d *Dialect) mkdirArea(c *gin.Context, r *task.Ref, t target, recursive boo
 		return err
 	}
 	defer release()
-	created, err := folders.Mkdir(t.areaPath(), recursive, func() error { return d.tasks.MayWrite(r) })
+	created, err := folders.Mkdir(t.AreaPath(), recursive, func() error { return d.tasks.MayWrite(r) })
 	if err != nil {
 		return err
 	}
@@ -308,18 +309,18 @@ func (d *Dialect) copy(c *gin.Context, r *task.Ref) error {
 			return err
 		}
 	}
-	cond, err := condition(c)
+	cond, err := wire.Condition(c)
 	if err != nil {
 		return err
 	}
-	op := workspace.Op{Kind: workspace.OpCopy, Path: from.path, To: to.path, Overwrite: body.Overwrite, MustBe: from.kind(), If: workspace.Condition{Match: cond.Match}}
+	op := workspace.Op{Kind: workspace.OpCopy, Path: from.Path, To: to.Path, Overwrite: body.Overwrite, MustBe: from.Kind(), If: workspace.Condition{Match: cond.Match}}
 	if !body.Recursive {
 		// A link to a directory is copied as a link.
-		if e, err := taskfiles.Stat(c.Request.Context(), r.Workspace, from.path, false); err != nil {
+		if e, err := taskfiles.Stat(c.Request.Context(), r.Workspace, from.Path, false); err != nil {
 			return err
 		} else if e.Kind == workspace.KindDir {
 			e := errs.New(errs.Invalid, "is_a_directory", "The path is a directory; copying one needs recursive.")
-			e.Path = string(from.path)
+			e.Path = string(from.Path)
 			return e
 		}
 	}
@@ -358,7 +359,7 @@ func (d *Dialect) symlink(c *gin.Context, r *task.Ref) error {
 			return err
 		}
 	}
-	res, err := d.apply(c, r, workspace.Op{Kind: workspace.OpSymlink, Path: t.path, Target: leads})
+	res, err := d.apply(c, r, workspace.Op{Kind: workspace.OpSymlink, Path: t.Path, Target: leads})
 	if err != nil {
 		return err
 	}

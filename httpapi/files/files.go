@@ -7,11 +7,9 @@ package files
 import (
 	_ "embed"
 	"net/http"
-	"strings"
 
 	"github.com/gin-gonic/gin"
 
-	"umbra/gitstore/object"
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
 	"umbra/internal/errs"
@@ -98,62 +96,7 @@ func (d *Dialect) using(h func(*gin.Context, *task.Ref) error, changes bool) htt
 	}
 }
 
-// target is what a path of a request names: a path of the workspace, or, with
-// an area, one in a directory of the task's own.
-type target struct {
-	path wspath.Path
-	area task.Area // empty: the workspace
-	dir  bool      // written with a slash at its end: it must be a directory
-}
-
-func (t target) inArea() bool { return t.area != "" }
-
-func (t target) areaPath() task.AreaPath { return task.AreaPath{Area: t.area, Path: t.path} }
-
-func (t target) kind() workspace.Kind {
-	if t.dir {
-		return workspace.KindDir
-	}
-	return workspace.KindNone
-}
-
-// JSON returns the path as bodies show it, and its path_encoding.
-func (t target) JSON() (path, encoding string) {
-	switch {
-	case !t.inArea():
-		return t.path.JSON()
-	case t.path.IsRoot():
-		return string(t.area) + "://", ""
-	}
-	return t.areaPath().URI()
-}
-
-func parseTarget(path, encoding string, opts ...wspath.Option) (target, error) {
-	area, rest, ok := task.SplitURI(path)
-	if !ok {
-		rest = path
-	}
-	p, err := wspath.FromJSON(rest, encoding, opts...)
-	if err != nil {
-		return target{}, err
-	}
-	return target{path: p, area: area, dir: strings.HasSuffix(rest, "/")}, nil
-}
-
-// queryTarget reads ?path=; without needed the root is the default.
-func queryTarget(c *gin.Context, needed bool, opts ...wspath.Option) (t target, given bool, err error) {
-	value, given, err := httpapi.Query(c, "path")
-	switch {
-	case err != nil:
-		return target{}, false, err
-	case !given && needed:
-		return target{}, false, errs.New(errs.Invalid, "invalid_parameter", "The path parameter is required.").With("field", "path")
-	case !given:
-		return target{path: wspath.Root}, false, nil
-	}
-	t, err = parseTarget(value, "", opts...)
-	return t, true, err
-}
+type target = wire.Target
 
 func required(field string) error {
 	return errs.New(errs.Unprocessable, "validation_failed", "%s is required.", field).With("field", field)
@@ -164,12 +107,12 @@ func bodyTarget(field string, value *string, encoding string, opts ...wspath.Opt
 	if value == nil {
 		return target{}, required(field)
 	}
-	return parseTarget(*value, encoding, opts...)
+	return wire.ParseTarget(*value, encoding, opts...)
 }
 
 // workspaceOnly refuses a path in the task's own directories.
 func workspaceOnly(t target) error {
-	if !t.inArea() {
+	if !t.InArea() {
 		return nil
 	}
 	return errs.New(errs.Unprocessable, "not_in_workspace", "This route works on paths of the workspace only.").With("field", "path")
@@ -181,33 +124,9 @@ func limit(c *gin.Context, name string, byDefault, most int64) (int, error) {
 	return int(min(n, most)), err
 }
 
-// condition reads the request's preconditions.
-func condition(c *gin.Context) (workspace.Condition, error) {
-	match, err := httpapi.IfMatch(c)
-	if err != nil {
-		return workspace.Condition{}, err
-	}
-	none, err := httpapi.IfNoneMatch(c)
-	if err != nil {
-		return workspace.Condition{}, err
-	}
-	if none.Present && !none.Any {
-		return workspace.Condition{}, errs.New(errs.Invalid, "bad_etag", "A change takes If-None-Match with * only.").With("field", "If-None-Match")
-	}
-	return workspace.Condition{Match: wire.Tags(match), NoneMatchAny: none.Any}, nil
-}
-
 // written answers a change of one path, as PUT of content does.
 type written struct {
-	Path            string  `json:"path"`
-	PathEncoding    string  `json:"path_encoding,omitempty"`
-	NewPath         *string `json:"new_path,omitempty"`
-	NewPathEncoding string  `json:"new_path_encoding,omitempty"`
-	Operation       *string `json:"operation"`
-	ChangeID        *uint64 `json:"change_id"`
-	Commit          *string `json:"commit"`
-	ETag            *string `json:"etag"`
-	Bytes           int64   `json:"bytes"`
+	wire.Written
 	// Of single routes:
 	Occurrences    *int    `json:"occurrences,omitempty"`
 	Created        *bool   `json:"created,omitempty"`
@@ -215,37 +134,9 @@ type written struct {
 	TargetEncoding string  `json:"target_encoding,omitempty"`
 }
 
-func etag(id object.ID) *string {
-	if id.IsZero() {
-		return nil
-	}
-	tag := httpapi.ETag(id.String())
-	return &tag
-}
+func writtenOf(res *workspace.Result) written { return written{Written: wire.WrittenOf(res)} }
 
-func writtenOf(res *workspace.Result) written {
-	op := res.Ops[0]
-	w := written{Operation: wire.Text(string(op.Operation)), ETag: etag(op.Blob), Bytes: op.Size}
-	w.Path, w.PathEncoding = op.Path.JSON()
-	if op.To != "" {
-		to, enc := op.To.JSON()
-		w.NewPath, w.NewPathEncoding = &to, enc
-	}
-	if !res.Commit.IsZero() {
-		id := res.Commit.String()
-		w.Commit = &id
-	}
-	if len(res.Entries) > 0 && res.Entries[0].ID != 0 {
-		w.ChangeID = &res.Entries[0].ID
-	}
-	return w
-}
-
-func areaWritten(r task.AreaResult) written {
-	w := written{Operation: wire.Text(r.Operation), ETag: etag(r.Blob), Bytes: r.Size}
-	w.Path, w.PathEncoding = r.Path.URI()
-	return w
-}
+func areaWritten(r task.AreaResult) written { return written{Written: wire.AreaWritten(r)} }
 
 func answer(c *gin.Context, status int, w written) {
 	if w.ETag != nil {

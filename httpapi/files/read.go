@@ -41,7 +41,7 @@ type entry struct {
 }
 
 func entryOf(e *taskfiles.Entry) entry {
-	out := entry{Size: e.Info.Size, Mode: e.Mode.String(), Mtime: wire.Stamp(time.Unix(0, e.Info.MtimeNs)), ETag: etag(e.Blob)}
+	out := entry{Size: e.Info.Size, Mode: e.Mode.String(), Mtime: wire.Stamp(time.Unix(0, e.Info.MtimeNs)), ETag: wire.ETag(e.Blob)}
 	out.Path, out.PathEncoding = e.Path.JSON()
 	out.Name = path.Base(out.Path)
 	if e.Path.IsRoot() {
@@ -111,7 +111,7 @@ type listBody struct {
 }
 
 func (d *Dialect) list(c *gin.Context, r *task.Ref) error {
-	t, _, err := queryTarget(c, false, wspath.AllowRoot, wspath.AllowTrailingSlash)
+	t, _, err := wire.QueryTargetOrRoot(c, wspath.AllowRoot, wspath.AllowTrailingSlash)
 	if err != nil {
 		return err
 	}
@@ -129,10 +129,10 @@ func (d *Dialect) list(c *gin.Context, r *task.Ref) error {
 			return err
 		}
 	}
-	if t.inArea() {
+	if t.InArea() {
 		return d.listArea(c, r, t, o)
 	}
-	page, more, err := taskfiles.List(c.Request.Context(), r.Workspace, t.path, o)
+	page, more, err := taskfiles.List(c.Request.Context(), r.Workspace, t.Path, o)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (d *Dialect) listArea(c *gin.Context, r *task.Ref, t target, o taskfiles.Li
 		return err
 	}
 	defer release()
-	if info, err := folders.Stat(t.areaPath()); err != nil {
+	if info, err := folders.Stat(t.AreaPath()); err != nil {
 		return err
 	} else if !info.IsDir() {
 		e := errs.New(errs.Invalid, "not_directory", "The path is not a directory.")
@@ -163,12 +163,12 @@ func (d *Dialect) listArea(c *gin.Context, r *task.Ref, t target, o taskfiles.Li
 	var all []entry
 	var walk func(p wspath.Path) error
 	walk = func(p wspath.Path) error {
-		names, err := folders.Entries(c.Request.Context(), task.AreaPath{Area: t.area, Path: p})
+		names, err := folders.Entries(c.Request.Context(), task.AreaPath{Area: t.Area, Path: p})
 		if err != nil {
 			return err
 		}
 		for _, n := range names {
-			at := target{path: p.Join(n.Name), area: t.area}
+			at := target{Path: p.Join(n.Name), Area: t.Area}
 			e, err := d.areaEntry(c, folders, at)
 			if errs.Is(err, errs.NotFound) {
 				continue
@@ -178,14 +178,14 @@ func (d *Dialect) listArea(c *gin.Context, r *task.Ref, t target, o taskfiles.Li
 			}
 			all = append(all, e)
 			if o.Recursive && e.Type == "directory" {
-				if err := walk(at.path); err != nil {
+				if err := walk(at.Path); err != nil {
 					return err
 				}
 			}
 		}
 		return nil
 	}
-	if err := walk(t.path); err != nil {
+	if err := walk(t.Path); err != nil {
 		return err
 	}
 	slices.SortFunc(all, func(a, b entry) int { return strings.Compare(a.Path, b.Path) })
@@ -208,7 +208,7 @@ func (d *Dialect) listArea(c *gin.Context, r *task.Ref, t target, o taskfiles.Li
 
 // areaEntry describes one path of the task's own directories.
 func (d *Dialect) areaEntry(c *gin.Context, folders *task.Folders, t target) (entry, error) {
-	info, err := folders.Stat(t.areaPath())
+	info, err := folders.Stat(t.AreaPath())
 	if err != nil {
 		return entry{}, err
 	}
@@ -218,17 +218,17 @@ func (d *Dialect) areaEntry(c *gin.Context, folders *task.Folders, t target) (en
 	if info.IsDir() {
 		return e, nil
 	}
-	h, f, err := folders.Open(c.Request.Context(), t.areaPath())
+	h, f, err := folders.Open(c.Request.Context(), t.AreaPath())
 	if err != nil {
 		return entry{}, err
 	}
 	h.Close()
-	e.Type, e.Size, e.Mode, e.ETag, e.Mtime = "file", f.Size, f.Mode.String(), etag(f.Blob), wire.Stamp(f.Mtime)
+	e.Type, e.Size, e.Mode, e.ETag, e.Mtime = "file", f.Size, f.Mode.String(), wire.ETag(f.Blob), wire.Stamp(f.Mtime)
 	return e, nil
 }
 
 func (d *Dialect) stat(c *gin.Context, r *task.Ref) error {
-	t, _, err := queryTarget(c, true, wspath.AllowRoot, wspath.AllowTrailingSlash)
+	t, err := wire.QueryTarget(c, wspath.AllowRoot, wspath.AllowTrailingSlash)
 	if err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (d *Dialect) stat(c *gin.Context, r *task.Ref) error {
 		return err
 	}
 	var out entry
-	if t.inArea() {
+	if t.InArea() {
 		folders, release, err := d.tasks.Folders(r.Task.ID)
 		if err != nil {
 			return err
@@ -247,12 +247,12 @@ func (d *Dialect) stat(c *gin.Context, r *task.Ref) error {
 			return err
 		}
 	} else {
-		e, err := taskfiles.Stat(c.Request.Context(), r.Workspace, t.path, follow)
+		e, err := taskfiles.Stat(c.Request.Context(), r.Workspace, t.Path, follow)
 		if err != nil {
 			return err
 		}
 		out = entryOf(&e)
-		made, err := taskfiles.Created(c.Request.Context(), r.Workspace, d.history, r.Task.ID, t.path)
+		made, err := taskfiles.Created(c.Request.Context(), r.Workspace, d.history, r.Task.ID, t.Path)
 		if err != nil {
 			return err
 		}
@@ -261,9 +261,9 @@ func (d *Dialect) stat(c *gin.Context, r *task.Ref) error {
 			out.Created = &when
 		}
 	}
-	if t.dir && out.Type != "directory" {
+	if t.Folder && out.Type != "directory" {
 		e := errs.New(errs.Invalid, "not_directory", "The path is not a directory.")
-		e.Path = string(t.path)
+		e.Path = string(t.Path)
 		return e
 	}
 	if out.ETag != nil {
@@ -284,14 +284,14 @@ type match struct {
 }
 
 func (d *Dialect) search(c *gin.Context, r *task.Ref) error {
-	t, given, err := queryTarget(c, false, wspath.AllowRoot, wspath.AllowTrailingSlash)
+	t, given, err := wire.QueryTargetOrRoot(c, wspath.AllowRoot, wspath.AllowTrailingSlash)
 	if err != nil {
 		return err
 	}
 	if err := workspaceOnly(t); err != nil {
 		return err
 	}
-	o := taskfiles.SearchOptions{Path: t.path, Given: given}
+	o := taskfiles.SearchOptions{Path: t.Path, Given: given}
 	var has bool
 	if o.Pattern, has, err = httpapi.Query(c, "pattern"); err != nil {
 		return err
@@ -339,7 +339,7 @@ func (d *Dialect) search(c *gin.Context, r *task.Ref) error {
 }
 
 func (d *Dialect) glob(c *gin.Context, r *task.Ref) error {
-	t, _, err := queryTarget(c, false, wspath.AllowRoot, wspath.AllowTrailingSlash)
+	t, _, err := wire.QueryTargetOrRoot(c, wspath.AllowRoot, wspath.AllowTrailingSlash)
 	if err != nil {
 		return err
 	}
@@ -357,7 +357,7 @@ func (d *Dialect) glob(c *gin.Context, r *task.Ref) error {
 	if err != nil {
 		return err
 	}
-	found, truncated, err := taskfiles.Glob(c.Request.Context(), r.Workspace, t.path, pattern, most)
+	found, truncated, err := taskfiles.Glob(c.Request.Context(), r.Workspace, t.Path, pattern, most)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func (d *Dialect) areaSource(c *gin.Context, ses session.Session, t target) (*so
 	if err != nil {
 		return nil, err
 	}
-	h, f, err := a.folders.Open(c.Request.Context(), t.areaPath())
+	h, f, err := a.folders.Open(c.Request.Context(), t.AreaPath())
 	if err != nil {
 		a.release()
 		return nil, noFile(err)
@@ -96,22 +96,22 @@ func (d *Dialect) statArea(c *gin.Context, ses session.Session, t target) error 
 		return err
 	}
 	defer a.release()
-	info, err := a.folders.Stat(t.areaPath())
+	info, err := a.folders.Stat(t.AreaPath())
 	if err != nil {
 		return noFile(err)
 	}
-	if t.folder && !info.IsDir() && !t.path.IsRoot() {
+	if t.Folder && !info.IsDir() && !t.Path.IsRoot() {
 		return wrong("path", "That is no folder.")
 	}
 	body := statBody{IsDir: info.IsDir(), Mode: uint32(info.Mode.Perm()), Mtime: stampNs(info.MtimeNs)}
 	body.Path, body.PathEncoding = t.JSON()
 	if info.IsRegular() {
-		h, f, err := a.folders.Open(c.Request.Context(), t.areaPath())
+		h, f, err := a.folders.Open(c.Request.Context(), t.AreaPath())
 		if err != nil {
 			return noFile(err)
 		}
 		h.Close()
-		body.Size, body.ETag = f.Size, etag(f.Blob)
+		body.Size, body.ETag = f.Size, wire.ETag(f.Blob)
 	}
 	httpapi.JSON(c, http.StatusOK, body)
 	return nil
@@ -119,7 +119,7 @@ func (d *Dialect) statArea(c *gin.Context, ses session.Session, t target) error 
 
 // sorted lists a folder of an area; dirsFirst as List does, else by name.
 func (a *area) sorted(c *gin.Context, t target, dirsFirst bool) ([]task.AreaEntry, error) {
-	entries, err := a.folders.Entries(c.Request.Context(), t.areaPath())
+	entries, err := a.folders.Entries(c.Request.Context(), t.AreaPath())
 	if err != nil {
 		return nil, noFile(err)
 	}
@@ -142,11 +142,11 @@ func (a *area) walk(c *gin.Context, t target, deep bool, fn func(target, task.Ar
 		return err
 	}
 	for _, e := range entries {
-		fn(t.child(e.Name), e)
+		fn(child(t, e.Name), e)
 		if !deep || !e.Info.IsDir() {
 			continue
 		}
-		if err := a.walk(c, t.child(e.Name), true, fn); err != nil && !errs.Is(err, errs.NotFound) {
+		if err := a.walk(c, child(t, e.Name), true, fn); err != nil && !errs.Is(err, errs.NotFound) {
 			return err
 		}
 	}
@@ -193,10 +193,10 @@ func (d *Dialect) treeArea(c *gin.Context, ses session.Session, t target, depth 
 				root.Truncated = true
 				return nil
 			}
-			k := areaNode(t.child(e.Name), e.Info.Mode.Type())
+			k := areaNode(child(t, e.Name), e.Info.Mode.Type())
 			*n.Children = append(*n.Children, k)
 			if k.IsDir && depth > 1 {
-				if err := fill(k, t.child(e.Name), depth-1); err != nil && !errs.Is(err, errs.NotFound) {
+				if err := fill(k, child(t, e.Name), depth-1); err != nil && !errs.Is(err, errs.NotFound) {
 					return err
 				}
 			}
@@ -234,8 +234,8 @@ func (d *Dialect) putArea(c *gin.Context, ses session.Session, t target, op work
 	if err != nil {
 		return noFile(err)
 	}
-	out := written{BytesWritten: res.Size, ETag: etag(res.Blob), Mtime: stamp(res.When), Created: res.Operation == "create"}
-	if info, err := a.folders.Stat(t.areaPath()); err == nil {
+	out := written{BytesWritten: res.Size, ETag: wire.ETag(res.Blob), Mtime: stamp(res.When), Created: res.Operation == "create"}
+	if info, err := a.folders.Stat(t.AreaPath()); err == nil {
 		out.Mtime = stampNs(info.MtimeNs)
 	}
 	out.Path, out.PathEncoding = t.JSON()
@@ -249,7 +249,7 @@ func (d *Dialect) writeArea(c *gin.Context, a *area, t target, body io.Reader, o
 		return task.AreaResult{}, err
 	}
 	defer staged.Discard()
-	do := task.AreaOp{Kind: task.AreaWrite, Path: t.areaPath(), Content: staged, Match: op.If.Match, NewOnly: op.If.NoneMatchAny}
+	do := task.AreaOp{Kind: task.AreaWrite, Path: t.AreaPath(), Content: staged, Match: op.If.Match, NewOnly: op.If.NoneMatchAny}
 	if op.Mode != nil {
 		do.Mode = *op.Mode
 	}
@@ -275,17 +275,17 @@ func (d *Dialect) replaceArea(c *gin.Context, ses session.Session, t target, e *
 		if err != nil {
 			return noFile(err)
 		}
-		info, err := a.folders.Stat(t.areaPath())
+		info, err := a.folders.Stat(t.AreaPath())
 		if err != nil {
 			return err
 		}
-		tellReplaced(c, t, replaced{Replacements: e.count, ETag: etag(res.Blob), Mtime: stampNs(info.MtimeNs)})
+		tellReplaced(c, t, replaced{Replacements: e.count, ETag: wire.ETag(res.Blob), Mtime: stampNs(info.MtimeNs)})
 		return nil
 	}
 }
 
 func (d *Dialect) editArea(c *gin.Context, a *area, t target, e *edit, cond workspace.Condition) (task.AreaResult, error) {
-	h, f, err := a.folders.Open(c.Request.Context(), t.areaPath())
+	h, f, err := a.folders.Open(c.Request.Context(), t.AreaPath())
 	if err != nil {
 		if errs.Is(err, errs.NotFound) && len(cond.Match) > 0 {
 			err = unmet("")
@@ -332,7 +332,7 @@ func (d *Dialect) mkdirArea(c *gin.Context, ses session.Session, t target, recur
 		return err
 	}
 	defer a.release()
-	created, err := a.folders.Mkdir(t.areaPath(), recursive, func() error { return d.tasks.MayWrite(a.ref) })
+	created, err := a.folders.Mkdir(t.AreaPath(), recursive, func() error { return d.tasks.MayWrite(a.ref) })
 	if err != nil {
 		return err
 	}
@@ -348,8 +348,8 @@ func (d *Dialect) deleteArea(c *gin.Context, ses session.Session, t target, op w
 	defer a.release()
 	out := deleted{Deleted: true}
 	out.Path, out.PathEncoding = t.JSON()
-	do := task.AreaOp{Kind: task.AreaDelete, Path: t.areaPath(), Recursive: op.Recursive, Match: op.If.Match}
-	if info, err := a.folders.Stat(t.areaPath()); err == nil && info.IsDir() && op.MustBe != workspace.KindDir {
+	do := task.AreaOp{Kind: task.AreaDelete, Path: t.AreaPath(), Recursive: op.Recursive, Match: op.If.Match}
+	if info, err := a.folders.Stat(t.AreaPath()); err == nil && info.IsDir() && op.MustBe != workspace.KindDir {
 		return wrong("path", "The path is a directory.")
 	}
 	do.Folder = op.MustBe == workspace.KindDir
@@ -369,11 +369,11 @@ func (d *Dialect) deleteArea(c *gin.Context, ses session.Session, t target, op w
 // relocateArea moves within an area, and copies files within and across.
 func (d *Dialect) relocateArea(c *gin.Context, ses session.Session, from, to target, op workspace.Op) error {
 	switch {
-	case op.Kind == workspace.OpRename && (!from.inArea() || !to.inArea()):
+	case op.Kind == workspace.OpRename && (!from.InArea() || !to.InArea()):
 		return errs.New(errs.Unprocessable, "move_across", "A move does not cross between the workspace and the task's own folders; copy and delete.")
 	case op.Kind == workspace.OpCopy:
 		return d.copyArea(c, ses, from, to, op)
-	case from.areaPath() == to.areaPath():
+	case from.AreaPath() == to.AreaPath():
 		return wrong("to", "Source and target are the same.")
 	}
 	a, err := d.areaForChange(c, ses)
@@ -381,8 +381,8 @@ func (d *Dialect) relocateArea(c *gin.Context, ses session.Session, from, to tar
 		return err
 	}
 	defer a.release()
-	if info, err := a.folders.Stat(to.areaPath()); err == nil && info.IsDir() && op.Overwrite {
-		entries, err := a.folders.Entries(c.Request.Context(), to.areaPath())
+	if info, err := a.folders.Stat(to.AreaPath()); err == nil && info.IsDir() && op.Overwrite {
+		entries, err := a.folders.Entries(c.Request.Context(), to.AreaPath())
 		if err != nil {
 			return err
 		}
@@ -390,7 +390,7 @@ func (d *Dialect) relocateArea(c *gin.Context, ses session.Session, from, to tar
 			return errs.New(errs.Conflict, "directory_not_empty", "The directory at the target is not empty.")
 		}
 	}
-	_, err = d.applyArea(c, a, task.AreaOp{Kind: task.AreaRename, Path: from.areaPath(), To: to.areaPath(), Folder: from.folder, Overwrite: op.Overwrite, Match: op.If.Match})
+	_, err = d.applyArea(c, a, task.AreaOp{Kind: task.AreaRename, Path: from.AreaPath(), To: to.AreaPath(), Folder: from.Folder, Overwrite: op.Overwrite, Match: op.If.Match})
 	if errs.Is(err, errs.NotFound) && len(op.If.Match) > 0 {
 		return unmet("")
 	}
@@ -403,7 +403,7 @@ func (d *Dialect) relocateArea(c *gin.Context, ses session.Session, from, to tar
 
 // copyArea copies one file where at least one end is an area.
 func (d *Dialect) copyArea(c *gin.Context, ses session.Session, from, to target, op workspace.Op) error {
-	if from.area == to.area && from.path == to.path {
+	if from.Area == to.Area && from.Path == to.Path {
 		return wrong("to", "Source and target are the same.")
 	}
 	s, err := d.source(c, ses, from)
@@ -420,13 +420,13 @@ func (d *Dialect) copyArea(c *gin.Context, ses session.Session, from, to target,
 	if m := op.If.Match; len(m) > 0 && !slices.Contains(m, "*") && !slices.Contains(m, s.blob.String()) {
 		return unmet(s.blob.String())
 	}
-	write := workspace.Op{Kind: workspace.OpWrite, Path: to.path, Body: s.body, Size: s.size, If: workspace.Condition{NoneMatchAny: !op.Overwrite}}
-	if !to.inArea() {
+	write := workspace.Op{Kind: workspace.OpWrite, Path: to.Path, Body: s.body, Size: s.size, If: workspace.Condition{NoneMatchAny: !op.Overwrite}}
+	if !to.InArea() {
 		return d.change(c, ses, write, func(_ *task.Ref, res *workspace.Result, err error) error {
 			if err != nil {
 				return takenOr(err)
 			}
-			tellMoved(c, from, to, moved{ETag: etag(res.Ops[0].Blob), Commit: commitOf(res)})
+			tellMoved(c, from, to, moved{ETag: wire.ETag(res.Ops[0].Blob), Commit: commitOf(res)})
 			return nil
 		})
 	}
@@ -442,7 +442,7 @@ func (d *Dialect) copyArea(c *gin.Context, ses session.Session, from, to target,
 	if err != nil {
 		return takenOr(err)
 	}
-	tellMoved(c, from, to, moved{ETag: etag(res.Blob)})
+	tellMoved(c, from, to, moved{ETag: wire.ETag(res.Blob)})
 	return nil
 }
 

@@ -41,10 +41,10 @@ func (d *Dialect) mkdir(c *gin.Context, ses session.Session) error {
 	} else if len(cond.Match) > 0 {
 		return wrong("If-Match", "A folder has no tag to match.")
 	}
-	if t.inArea() {
+	if t.InArea() {
 		return d.mkdirArea(c, ses, t, body.Recursive)
 	}
-	if t.path.IsRoot() {
+	if t.Path.IsRoot() {
 		// It is there.
 		ref, err := d.taskOf(c, ses)
 		if err != nil {
@@ -60,11 +60,11 @@ func (d *Dialect) mkdir(c *gin.Context, ses session.Session) error {
 		tellMade(c, t, false, nil)
 		return nil
 	}
-	op := workspace.Op{Kind: workspace.OpMkdir, Path: t.path, Recursive: body.Recursive}
+	op := workspace.Op{Kind: workspace.OpMkdir, Path: t.Path, Recursive: body.Recursive}
 	return d.change(c, ses, op, func(ref *task.Ref, res *workspace.Result, err error) error {
 		if body.Recursive && errs.CodeOf(err) == "target_exists" {
 			// A link to a folder is one.
-			if l, serr := ref.Stat(c.Request.Context(), t.path); serr == nil && l.Info.IsDir() {
+			if l, serr := ref.Stat(c.Request.Context(), t.Path); serr == nil && l.Info.IsDir() {
 				tellMade(c, t, false, nil)
 				return nil
 			}
@@ -134,15 +134,15 @@ func (d *Dialect) relocate(c *gin.Context, ses session.Session, kind workspace.O
 	if err != nil {
 		return err
 	}
-	op := workspace.Op{Kind: kind, Path: from.path, To: to.path, Overwrite: body.Overwrite, MustBe: from.kind(), If: workspace.Condition{Match: cond.Match}}
-	if from.inArea() || to.inArea() {
+	op := workspace.Op{Kind: kind, Path: from.Path, To: to.Path, Overwrite: body.Overwrite, MustBe: from.Kind(), If: workspace.Condition{Match: cond.Match}}
+	if from.InArea() || to.InArea() {
 		return d.relocateArea(c, ses, from, to, op)
 	}
 	return d.change(c, ses, op, func(ref *task.Ref, res *workspace.Result, err error) error {
 		if err != nil {
 			return refusedMove(c, ref, to, err)
 		}
-		tellMoved(c, from, to, moved{ETag: etag(res.Ops[0].Blob), Commit: commitOf(res)})
+		tellMoved(c, from, to, moved{ETag: wire.ETag(res.Ops[0].Blob), Commit: commitOf(res)})
 		return nil
 	})
 }
@@ -151,7 +151,7 @@ func (d *Dialect) relocate(c *gin.Context, ses session.Session, kind workspace.O
 // request, from a file or directory that exists at the target, a conflict.
 func refusedMove(c *gin.Context, ref *task.Ref, to target, err error) error {
 	if errs.CodeOf(err) == "not_a_directory" {
-		if _, serr := ref.Stat(c.Request.Context(), to.path); serr == nil {
+		if _, serr := ref.Stat(c.Request.Context(), to.Path); serr == nil {
 			return err
 		}
 	}
@@ -196,14 +196,14 @@ func (d *Dialect) symlink(c *gin.Context, ses session.Session) error {
 			return err
 		}
 	}
-	if t.inArea() {
+	if t.InArea() {
 		return wrong("path", "Links are made in the workspace only.")
 	}
 	cond, err := condition(c, nil)
 	if err != nil {
 		return err
 	}
-	op := workspace.Op{Kind: workspace.OpSymlink, Path: t.path, Target: leads, If: workspace.Condition{Match: cond.Match}}
+	op := workspace.Op{Kind: workspace.OpSymlink, Path: t.Path, Target: leads, If: workspace.Condition{Match: cond.Match}}
 	return d.change(c, ses, op, func(_ *task.Ref, res *workspace.Result, err error) error {
 		if err != nil {
 			// A FIFO is something at the path.
@@ -257,11 +257,11 @@ func (d *Dialect) delete(c *gin.Context, ses session.Session, t target, op works
 	if err != nil {
 		return err
 	}
-	op.Path, op.If.Match = t.path, cond.Match
+	op.Path, op.If.Match = t.Path, cond.Match
 	if op.MustBe == workspace.KindDir && len(cond.Match) > 0 {
 		return wrong("If-Match", "A folder has no tag to match.")
 	}
-	if t.inArea() {
+	if t.InArea() {
 		return d.deleteArea(c, ses, t, op)
 	}
 	return d.change(c, ses, op, func(_ *task.Ref, res *workspace.Result, err error) error {

@@ -67,7 +67,7 @@ func (d *Dialect) listFolder(c *gin.Context, ses session.Session) error {
 		return err
 	}
 	o.From, o.Count = int((page-1)*size), int(size)
-	if t.inArea() {
+	if t.InArea() {
 		return d.listArea(c, ses, t, o, page, size)
 	}
 	w, err := d.open(c, ses)
@@ -75,13 +75,13 @@ func (d *Dialect) listFolder(c *gin.Context, ses session.Session) error {
 		return err
 	}
 	defer w.Release()
-	part, total, err := w.List(c.Request.Context(), t.path, o)
+	part, total, err := w.List(c.Request.Context(), t.Path, o)
 	if err != nil {
 		return noFile(err)
 	}
 	body := listBody{Entries: make([]entry, len(part)), Page: page, PageSize: size, Total: total}
 	for i := range part {
-		body.Entries[i] = entryOf(target{path: part[i].Path}, part[i])
+		body.Entries[i] = entryOf(target{Path: part[i].Path}, part[i])
 	}
 	httpapi.JSON(c, http.StatusOK, body)
 	return nil
@@ -124,7 +124,7 @@ func (d *Dialect) tree(c *gin.Context, ses session.Session) error {
 	if err != nil {
 		return err
 	}
-	if t.inArea() {
+	if t.InArea() {
 		return d.treeArea(c, ses, t, int(depth))
 	}
 	w, err := d.open(c, ses)
@@ -132,7 +132,7 @@ func (d *Dialect) tree(c *gin.Context, ses session.Session) error {
 		return err
 	}
 	defer w.Release()
-	root, truncated, err := w.Tree(c.Request.Context(), t.path, int(depth), maxNodes, o)
+	root, truncated, err := w.Tree(c.Request.Context(), t.Path, int(depth), maxNodes, o)
 	if err != nil {
 		return noFile(err)
 	}

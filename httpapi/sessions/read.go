@@ -16,6 +16,7 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/httpapi"
+	"umbra/httpapi/wire"
 	"umbra/internal/errs"
 	"umbra/internal/session"
 	"umbra/internal/wspath"
@@ -38,14 +39,14 @@ const inMemory = 4 << 20
 
 // source opens a file. The caller closes it.
 func (d *Dialect) source(c *gin.Context, ses session.Session, t target) (*source, error) {
-	if t.inArea() {
+	if t.InArea() {
 		return d.areaSource(c, ses, t)
 	}
 	w, err := d.open(c, ses)
 	if err != nil {
 		return nil, err
 	}
-	f, err := w.OpenFile(c.Request.Context(), t.path)
+	f, err := w.OpenFile(c.Request.Context(), t.Path)
 	if err != nil {
 		w.Release()
 		return nil, noFile(err)
@@ -86,7 +87,7 @@ func (d *Dialect) download(c *gin.Context, ses session.Session) error {
 		return err
 	}
 	defer s.close()
-	return httpapi.ServeContent(c, httpapi.Content{ETag: httpapi.ETag(s.blob.String()), ModTime: s.mtime, Filename: t.path.Base(), Size: s.size, Body: s.body})
+	return httpapi.ServeContent(c, httpapi.Content{ETag: httpapi.ETag(s.blob.String()), ModTime: s.mtime, Filename: t.Path.Base(), Size: s.size, Body: s.body})
 }
 
 // defaultLines is how many lines a read gives where it does not say.
@@ -145,7 +146,7 @@ func (s *source) tellText(c *gin.Context, offset, limit int64) error {
 	if err != nil {
 		return err
 	}
-	body := textBody{Truncated: lines.truncated(offset), ETag: etag(s.blob), Mtime: stamp(s.mtime), TotalLines: lines.total, Offset: offset, Lines: lines.lines}
+	body := textBody{Truncated: lines.truncated(offset), ETag: wire.ETag(s.blob), Mtime: stamp(s.mtime), TotalLines: lines.total, Offset: offset, Lines: lines.lines}
 	if lines.to-lines.from > inMemory {
 		return s.stream(c, body, lines.from, lines.to-lines.from, func(w io.Writer) io.WriteCloser { return nopCloser{jsonText{w}} })
 	}
@@ -202,7 +203,7 @@ func (s *source) part(lines span) ([]byte, error) {
 }
 
 func (s *source) tellBase64(c *gin.Context) error {
-	body := base64Body{Encoding: "base64", ETag: etag(s.blob), Mtime: stamp(s.mtime)}
+	body := base64Body{Encoding: "base64", ETag: wire.ETag(s.blob), Mtime: stamp(s.mtime)}
 	if s.data == nil && s.size > 0 {
 		return s.stream(c, body, 0, s.size, func(w io.Writer) io.WriteCloser { return base64.NewEncoder(base64.StdEncoding, w) })
 	}
@@ -264,7 +265,7 @@ func (d *Dialect) stat(c *gin.Context, ses session.Session) error {
 	if err != nil {
 		return err
 	}
-	if t.inArea() {
+	if t.InArea() {
 		return d.statArea(c, ses, t)
 	}
 	w, err := d.open(c, ses)
@@ -272,14 +273,14 @@ func (d *Dialect) stat(c *gin.Context, ses session.Session) error {
 		return err
 	}
 	defer w.Release()
-	l, err := w.Stat(c.Request.Context(), t.path)
+	l, err := w.Stat(c.Request.Context(), t.Path)
 	if err != nil {
 		return noFile(err)
 	}
-	if t.folder && !l.Info.IsDir() {
+	if t.Folder && !l.Info.IsDir() {
 		return wrong("path", "That is no folder.")
 	}
-	body := statBody{IsDir: l.Info.IsDir(), IsSymlink: l.Link, Size: l.Info.Size, Mode: uint32(l.Info.Mode.Perm()), Mtime: stampNs(l.Info.MtimeNs), ETag: etag(l.Blob)}
+	body := statBody{IsDir: l.Info.IsDir(), IsSymlink: l.Link, Size: l.Info.Size, Mode: uint32(l.Info.Mode.Perm()), Mtime: stampNs(l.Info.MtimeNs), ETag: wire.ETag(l.Blob)}
 	if body.IsDir {
 		body.Size = 0
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"umbra/gitstore/object"
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
 	"umbra/internal/errs"
@@ -175,12 +174,4 @@ func asInvalid(err error, codes ...string) error {
 // noFile are the codes of what is there and is no file.
 func noFile(err error) error {
 	return asInvalid(err, "is_a_directory", "not_a_directory", "special_file", "not_a_file")
-}
-
-func etag(id object.ID) *string {
-	if id.IsZero() {
-		return nil
-	}
-	tag := httpapi.ETag(id.String())
-	return &tag
 }

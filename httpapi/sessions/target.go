@@ -15,55 +15,25 @@ import (
 	"umbra/internal/wspath"
 )
 
-// target is what a request's path names: something in the workspace, or, with
-// an area, in one of the folders of the session's task.
-type target struct {
-	path   wspath.Path
-	area   task.Area // empty: the workspace
-	folder bool      // written with a slash behind: it must be a folder
-}
-
-func (t target) inArea() bool { return t.area != "" }
-
-func (t target) areaPath() task.AreaPath { return task.AreaPath{Area: t.area, Path: t.path} }
-
-// kind is what the path must be, if it says so.
-func (t target) kind() workspace.Kind {
-	if t.folder {
-		return workspace.KindDir
-	}
-	return workspace.KindNone
-}
-
-// JSON returns the path as a body has it, and its path_encoding.
-func (t target) JSON() (path, encoding string) {
-	if !t.inArea() {
-		return t.path.JSON()
-	}
-	if t.path.IsRoot() {
-		return string(t.area) + "://", ""
-	}
-	return t.areaPath().URI()
-}
+type target = wire.Target
 
 // child is what has a name in a folder.
-func (t target) child(name string) target {
-	return target{path: t.path.Join(name), area: t.area}
+func child(t target, name string) target {
+	return target{Path: t.Path.Join(name), Area: t.Area}
 }
 
 func parseTarget(path, encoding string, opts ...wspath.Option) (target, error) {
-	area, rest, ok := task.SplitURI(path)
-	if !ok {
-		rest = path
-	}
-	p, err := wspath.FromJSON(rest, encoding, opts...)
-	if err != nil {
-		if errs.Is(err, errs.BadPath) && leavesRoot(rest) {
+	t, err := wire.ParseTarget(path, encoding, opts...)
+	if errs.Is(err, errs.BadPath) {
+		_, rest, ok := task.SplitURI(path)
+		if !ok {
+			rest = path
+		}
+		if leavesRoot(rest) {
 			return target{}, errs.New(errs.NotFound, "file_not_found", "The file does not exist.")
 		}
-		return target{}, err
 	}
-	return target{path: p, area: area, folder: strings.HasSuffix(rest, "/")}, nil
+	return t, err
 }
 
 // leavesRoot reports whether a relative path climbs over the root by its
@@ -106,7 +76,7 @@ func queryFolder(c *gin.Context) (target, error) {
 		return target{}, err
 	}
 	if !given {
-		return target{path: wspath.Root}, nil
+		return target{Path: wspath.Root}, nil
 	}
 	return parseTarget(value, "", wspath.AllowRoot, wspath.AllowTrailingSlash)
 }

@@ -81,7 +81,7 @@ func (d *Dialect) write(c *gin.Context, ses session.Session) error {
 }
 
 func writeOp(c *gin.Context, t target, ifMatch *string) (workspace.Op, error) {
-	op := workspace.Op{Kind: workspace.OpWrite, Path: t.path}
+	op := workspace.Op{Kind: workspace.OpWrite, Path: t.Path}
 	var err error
 	if op.If, err = condition(c, ifMatch); err != nil {
 		return op, err
@@ -115,7 +115,7 @@ func (d *Dialect) upload(c *gin.Context, ses session.Session) error {
 
 // put does a write and answers.
 func (d *Dialect) put(c *gin.Context, ses session.Session, t target, op workspace.Op) error {
-	if t.inArea() {
+	if t.InArea() {
 		return d.putArea(c, ses, t, op)
 	}
 	return d.change(c, ses, op, func(ref *task.Ref, res *workspace.Result, err error) error {
@@ -123,7 +123,7 @@ func (d *Dialect) put(c *gin.Context, ses session.Session, t target, op workspac
 			return noFile(err)
 		}
 		did := res.Ops[0]
-		body := written{BytesWritten: did.Size, ETag: etag(did.Blob), Mtime: mtimeAfter(ref, res), Created: did.Created, Commit: commitOf(res)}
+		body := written{BytesWritten: did.Size, ETag: wire.ETag(did.Blob), Mtime: mtimeAfter(ref, res), Created: did.Created, Commit: commitOf(res)}
 		body.Path, body.PathEncoding = t.JSON()
 		tellWritten(c, body)
 		return nil
@@ -236,10 +236,10 @@ func (d *Dialect) replace(c *gin.Context, ses session.Session) error {
 	if err != nil {
 		return err
 	}
-	if t.inArea() {
+	if t.InArea() {
 		return d.replaceArea(c, ses, t, e, cond)
 	}
-	op := workspace.Op{Kind: workspace.OpEdit, Path: t.path, If: cond, Edit: e.apply}
+	op := workspace.Op{Kind: workspace.OpEdit, Path: t.Path, If: cond, Edit: e.apply}
 	return d.change(c, ses, op, func(ref *task.Ref, res *workspace.Result, err error) error {
 		if err != nil {
 			return noFile(err)
@@ -249,7 +249,7 @@ func (d *Dialect) replace(c *gin.Context, ses session.Session) error {
 				return err
 			}
 		}
-		tellReplaced(c, t, replaced{Replacements: e.count, ETag: etag(res.Ops[0].Blob), Mtime: mtimeAfter(ref, res), Commit: commitOf(res)})
+		tellReplaced(c, t, replaced{Replacements: e.count, ETag: wire.ETag(res.Ops[0].Blob), Mtime: mtimeAfter(ref, res), Commit: commitOf(res)})
 		return nil
 	})
 }

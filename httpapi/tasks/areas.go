@@ -42,12 +42,12 @@ func (d *Dialect) listArea(a task.Area) httpapi.Handler {
 }
 
 // routePath reads {path...} of an area's route.
-func routePath(c *gin.Context, a task.Area, opts ...wspath.Option) (target, error) {
+func routePath(c *gin.Context, a task.Area, opts ...wspath.Option) (wire.Target, error) {
 	raw, err := httpapi.Param(c, "path")
 	if err != nil {
-		return target{}, err
+		return wire.Target{}, err
 	}
-	return parseIn(a, raw, "", opts...)
+	return wire.ParseIn(a, raw, "", opts...)
 }
 
 func (d *Dialect) readArea(a task.Area) httpapi.Handler {
@@ -56,7 +56,7 @@ func (d *Dialect) readArea(a task.Area) httpapi.Handler {
 		if err != nil {
 			return err
 		}
-		return d.serveArea(c, r.Task.ID, p.areaPath())
+		return d.serveArea(c, r.Task.ID, p.AreaPath())
 	})
 }
 
@@ -80,16 +80,16 @@ func (d *Dialect) writeArea(a task.Area) httpapi.Handler {
 		if err != nil {
 			return err
 		}
-		return d.putArea(c, r, p.areaPath())
+		return d.putArea(c, r, p.AreaPath())
 	})
 }
 
 func (d *Dialect) putArea(c *gin.Context, r *task.Ref, p task.AreaPath) error {
-	cond, err := condition(c)
+	cond, err := wire.Condition(c)
 	if err != nil {
 		return err
 	}
-	mode, err := headerMode(c)
+	mode, err := wire.HeaderMode(c)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (d *Dialect) deleteArea(a task.Area) httpapi.Handler {
 		if err != nil {
 			return err
 		}
-		cond, err := condition(c)
+		cond, err := wire.Condition(c)
 		if err != nil {
 			return err
 		}
@@ -146,20 +146,20 @@ func (d *Dialect) deleteArea(a task.Area) httpapi.Handler {
 	})
 }
 
-func (d *Dialect) removeArea(c *gin.Context, r *task.Ref, t target, recursive bool, cond workspace.Condition) error {
+func (d *Dialect) removeArea(c *gin.Context, r *task.Ref, t wire.Target, recursive bool, cond workspace.Condition) error {
 	folders, release, err := d.tasks.Folders(r.Task.ID)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return d.applyArea(c, r, folders, task.AreaOp{Kind: task.AreaDelete, Path: t.areaPath(), Folder: t.folder, Recursive: recursive}, cond)
+	return d.applyArea(c, r, folders, task.AreaOp{Kind: task.AreaDelete, Path: t.AreaPath(), Folder: t.Folder, Recursive: recursive}, cond)
 }
 
-func (d *Dialect) moveArea(c *gin.Context, r *task.Ref, from, to target, overwrite bool, cond workspace.Condition) error {
+func (d *Dialect) moveArea(c *gin.Context, r *task.Ref, from, to wire.Target, overwrite bool, cond workspace.Condition) error {
 	folders, release, err := d.tasks.Folders(r.Task.ID)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return d.applyArea(c, r, folders, task.AreaOp{Kind: task.AreaRename, Path: from.areaPath(), To: to.areaPath(), Folder: from.folder, Overwrite: overwrite}, cond)
+	return d.applyArea(c, r, folders, task.AreaOp{Kind: task.AreaRename, Path: from.AreaPath(), To: to.AreaPath(), Folder: from.Folder, Overwrite: overwrite}, cond)
 }

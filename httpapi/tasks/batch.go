@@ -71,11 +71,11 @@ func (d *Dialect) batch(c *gin.Context) error {
 		if err := httpapi.DecodeJSON(c, &body); err != nil {
 			return err
 		}
-		key, err := keyHash(c)
+		key, err := wire.KeyHash(c)
 		if err != nil {
 			return err
 		}
-		req := workspace.Request{By: by(c, key), Message: body.Message}
+		req := workspace.Request{By: wire.By(c, key), Message: body.Message}
 		if body.SubtaskID != nil {
 			if !task.ValidID(*body.SubtaskID) {
 				return invalidID("subtask_id")
@@ -140,12 +140,12 @@ func (p *planned) add(c *gin.Context, folders *task.Folders, i int, o *batchOp) 
 	if o.Op == "delete" || o.Op == "rename" {
 		opts = append(opts, wspath.AllowTrailingSlash)
 	}
-	from, err := parseTarget(*o.Path, o.PathEncoding, opts...)
+	from, err := wire.ParseTarget(*o.Path, o.PathEncoding, opts...)
 	if err != nil {
 		return err
 	}
-	op := workspace.Op{Path: from.path, Recursive: o.Recursive, Force: o.Force, Overwrite: o.Overwrite, MustBe: from.kind()}
-	area := task.AreaOp{Path: from.areaPath(), Folder: from.folder, Recursive: o.Recursive, Overwrite: o.Overwrite}
+	op := workspace.Op{Path: from.Path, Recursive: o.Recursive, Force: o.Force, Overwrite: o.Overwrite, MustBe: from.Kind()}
+	area := task.AreaOp{Path: from.AreaPath(), Folder: from.Folder, Recursive: o.Recursive, Overwrite: o.Overwrite}
 	if o.IfMatch != nil {
 		match, ok := bodyMatch(*o.IfMatch)
 		if !ok {
@@ -171,15 +171,15 @@ func (p *planned) add(c *gin.Context, folders *task.Folders, i int, o *batchOp) 
 		if o.NewPath == nil {
 			return opFault(i, "new_path", "A rename needs new_path, or to.")
 		}
-		to, err := parseTarget(*o.NewPath, o.PathEncoding, opts...)
+		to, err := wire.ParseTarget(*o.NewPath, o.PathEncoding, opts...)
 		if err != nil {
 			return err
 		}
-		if from.inArea() != to.inArea() {
+		if from.InArea() != to.InArea() {
 			return crossing(from)
 		}
 		op.Kind, area.Kind = workspace.OpRename, task.AreaRename
-		op.To, area.To = to.path, to.areaPath()
+		op.To, area.To = to.Path, to.AreaPath()
 	case "chmod":
 		if op.Mode == nil {
 			return opFault(i, "mode", "A chmod needs a mode.")
@@ -188,7 +188,7 @@ func (p *planned) add(c *gin.Context, folders *task.Folders, i int, o *batchOp) 
 	default:
 		return opFault(i, "op", "op must be write, delete, rename or chmod.")
 	}
-	if !from.inArea() {
+	if !from.InArea() {
 		p.ops = append(p.ops, op)
 		return nil
 	}
@@ -227,7 +227,7 @@ func bodyMatch(s string) ([]string, bool) {
 	if !ok {
 		return nil, false
 	}
-	return tags(m), true
+	return wire.Tags(m), true
 }
 
 // runBatch does both parts, all or nothing: the task's own folders first,

@@ -16,6 +16,7 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/httpapi"
+	"umbra/httpapi/wire"
 	"umbra/internal/errs"
 	"umbra/internal/task"
 	"umbra/internal/taskfiles"
@@ -25,7 +26,7 @@ import (
 
 func (d *Dialect) readContent(c *gin.Context) error {
 	return using(d.open, func(c *gin.Context, r *task.Ref) error {
-		t, err := queryTarget(c)
+		t, err := wire.QueryTarget(c)
 		if err != nil {
 			return err
 		}
@@ -33,14 +34,14 @@ func (d *Dialect) readContent(c *gin.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case t.inArea() && given:
+		case t.InArea() && given:
 			return errs.New(errs.Invalid, "invalid_parameter", "Scratch and artifacts have no history.").With("field", "at")
-		case t.inArea():
-			return d.serveArea(c, r.Task.ID, t.areaPath())
+		case t.InArea():
+			return d.serveArea(c, r.Task.ID, t.AreaPath())
 		case given:
-			return d.serveHistory(c, r, t.path, at)
+			return d.serveHistory(c, r, t.Path, at)
 		}
-		return serveDisk(c, r.Workspace, t.path)
+		return serveDisk(c, r.Workspace, t.Path)
 	})(c)
 }
 
@@ -150,22 +151,22 @@ func serveBlob(c *gin.Context, w *workspace.Workspace, id object.ID) error {
 
 func (d *Dialect) writeContent(c *gin.Context) error {
 	return using(d.openForChange, func(c *gin.Context, r *task.Ref) error {
-		t, err := queryTarget(c)
+		t, err := wire.QueryTarget(c)
 		if err != nil {
 			return err
 		}
-		if t.inArea() {
-			return d.putArea(c, r, t.areaPath())
+		if t.InArea() {
+			return d.putArea(c, r, t.AreaPath())
 		}
-		cond, err := condition(c)
+		cond, err := wire.Condition(c)
 		if err != nil {
 			return err
 		}
-		mode, err := headerMode(c)
+		mode, err := wire.HeaderMode(c)
 		if err != nil {
 			return err
 		}
-		op := workspace.Op{Kind: workspace.OpWrite, Path: t.path, Body: httpapi.BodyReader(c), Size: c.Request.ContentLength, Mode: mode, If: cond}
+		op := workspace.Op{Kind: workspace.OpWrite, Path: t.Path, Body: httpapi.BodyReader(c), Size: c.Request.ContentLength, Mode: mode, If: cond}
 		var key string
 		if httpapi.IdempotencyOf(c) != nil {
 			// The key covers the body: it is taken in before anything is decided.
@@ -175,11 +176,11 @@ func (d *Dialect) writeContent(c *gin.Context) error {
 			}
 			defer body.Close()
 			op.Body, op.Size = body, body.Size
-			if key, err = keyHash(c); err != nil {
+			if key, err = wire.KeyHash(c); err != nil {
 				return err
 			}
 		}
-		res, err := d.apply(c, r, workspace.Request{By: by(c, key), Ops: []workspace.Op{op}})
+		res, err := d.apply(c, r, workspace.Request{By: wire.By(c, key), Ops: []workspace.Op{op}})
 		if err != nil {
 			return err
 		}
@@ -206,13 +207,13 @@ func (d *Dialect) apply(c *gin.Context, r *task.Ref, req workspace.Request) (*wo
 	if err != nil {
 		return nil, err
 	}
-	settleKey(c, res.Replayed, !res.Commit.IsZero())
+	wire.SettleKey(c, res.Replayed, !res.Commit.IsZero())
 	return res, nil
 }
 
 func (d *Dialect) deleteContent(c *gin.Context) error {
 	return using(d.openForChange, func(c *gin.Context, r *task.Ref) error {
-		t, err := queryTarget(c, wspath.AllowTrailingSlash)
+		t, err := wire.QueryTarget(c, wspath.AllowTrailingSlash)
 		if err != nil {
 			return err
 		}
@@ -224,24 +225,24 @@ func (d *Dialect) deleteContent(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		cond, err := condition(c)
+		cond, err := wire.Condition(c)
 		if err != nil {
 			return err
 		}
-		if t.inArea() {
+		if t.InArea() {
 			return d.removeArea(c, r, t, recursive, cond)
 		}
-		key, err := keyHash(c)
+		key, err := wire.KeyHash(c)
 		if err != nil {
 			return err
 		}
-		op := workspace.Op{Kind: workspace.OpDelete, Path: t.path, Recursive: recursive, Force: force, MustBe: t.kind(), If: cond}
-		res, err := d.apply(c, r, workspace.Request{By: by(c, key), Ops: []workspace.Op{op}})
+		op := workspace.Op{Kind: workspace.OpDelete, Path: t.Path, Recursive: recursive, Force: force, MustBe: t.Kind(), If: cond}
+		res, err := d.apply(c, r, workspace.Request{By: wire.By(c, key), Ops: []workspace.Op{op}})
 		if errs.CodeOf(err) == "directory_not_empty" {
-			if op, ok, uerr := taskfiles.UnkeepOp(c.Request.Context(), r.Workspace, t.path); uerr != nil {
+			if op, ok, uerr := taskfiles.UnkeepOp(c.Request.Context(), r.Workspace, t.Path); uerr != nil {
 				return uerr
 			} else if ok {
-				res, err = d.apply(c, r, workspace.Request{By: by(c, key), Ops: []workspace.Op{op}})
+				res, err = d.apply(c, r, workspace.Request{By: wire.By(c, key), Ops: []workspace.Op{op}})
 			}
 		}
 		if err != nil {
@@ -250,11 +251,11 @@ func (d *Dialect) deleteContent(c *gin.Context) error {
 		if force && !res.Ops[0].Existed && res.Commit.IsZero() {
 			// force is for what cannot be recorded; here it does not make a
 			// missing file a deleted one.
-			return missing(t.path)
+			return missing(t.Path)
 		}
 		w := writtenOf(res)
-		if res.Ops[0].Path.Base() == taskfiles.KeepName && res.Ops[0].Path.Dir() == t.path {
-			w.Path, w.PathEncoding = t.path.JSON()
+		if res.Ops[0].Path.Base() == taskfiles.KeepName && res.Ops[0].Path.Dir() == t.Path {
+			w.Path, w.PathEncoding = t.Path.JSON()
 		}
 		answer(c, http.StatusOK, w)
 		return nil
@@ -307,30 +308,30 @@ func (d *Dialect) move(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		from, err := parseTarget(fromPath, body.Encoding, wspath.AllowTrailingSlash)
+		from, err := wire.ParseTarget(fromPath, body.Encoding, wspath.AllowTrailingSlash)
 		if err != nil {
 			return err
 		}
-		to, err := parseTarget(toPath, body.Encoding, wspath.AllowTrailingSlash)
+		to, err := wire.ParseTarget(toPath, body.Encoding, wspath.AllowTrailingSlash)
 		if err != nil {
 			return err
 		}
-		cond, err := condition(c)
+		cond, err := wire.Condition(c)
 		if err != nil {
 			return err
 		}
-		key, err := keyHash(c)
+		key, err := wire.KeyHash(c)
 		if err != nil {
 			return err
 		}
 		switch {
-		case from.inArea() && to.inArea():
+		case from.InArea() && to.InArea():
 			return d.moveArea(c, r, from, to, body.Overwrite, cond)
-		case from.inArea() || to.inArea():
+		case from.InArea() || to.InArea():
 			return crossing(from)
 		}
-		res, err := d.apply(c, r, workspace.Request{By: by(c, key), Ops: []workspace.Op{{Kind: workspace.OpRename, Path: from.path, To: to.path,
-			Overwrite: body.Overwrite, MustBe: from.kind(), If: cond}}})
+		res, err := d.apply(c, r, workspace.Request{By: wire.By(c, key), Ops: []workspace.Op{{Kind: workspace.OpRename, Path: from.Path, To: to.Path,
+			Overwrite: body.Overwrite, MustBe: from.Kind(), If: cond}}})
 		if err != nil {
 			return err
 		}
@@ -341,9 +342,9 @@ func (d *Dialect) move(c *gin.Context) error {
 
 // crossing refuses a move between the project and a folder that has no
 // history: it would be a write here and a delete there, which a client can say.
-func crossing(from target) error {
+func crossing(from wire.Target) error {
 	e := errs.New(errs.Unprocessable, "move_across", "A move does not cross between the workspace and the task's own folders; write there and delete here.")
-	e.Path = string(from.path)
+	e.Path = string(from.Path)
 	return e
 }
 

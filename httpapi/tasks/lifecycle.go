@@ -49,7 +49,7 @@ func (d *Dialect) create(c *gin.Context) error {
 		o.ID = *body.TaskID
 	}
 	var err error
-	if o.IdempotencyKey, err = keyHash(c); err != nil {
+	if o.IdempotencyKey, err = wire.KeyHash(c); err != nil {
 		return err
 	}
 	made, err := d.createAs(c, &body, o)
@@ -57,7 +57,7 @@ func (d *Dialect) create(c *gin.Context) error {
 		return err
 	}
 	defer made.Release()
-	settleKey(c, made.Replayed, true)
+	wire.SettleKey(c, made.Replayed, true)
 	v, err := d.tasks.View(c.Request.Context(), made.Ref)
 	if err != nil {
 		return err
@@ -130,29 +130,6 @@ func notNull(m json.RawMessage) json.RawMessage {
 
 func invalidID(field string) error {
 	return errs.New(errs.Invalid, "invalid_"+field, "%s must be 1 to 128 letters, digits, dots, underscores or hyphens, begin with a letter or digit, be without \"..\" and not end in \".lock\".", field).With("field", field)
-}
-
-// keyHash is the form of the request's idempotency key in history, empty
-// without a key. The body has been read.
-func keyHash(c *gin.Context) (string, error) {
-	if i := httpapi.IdempotencyOf(c); i != nil {
-		return i.KeyHash()
-	}
-	return "", nil
-}
-
-// settleKey tells the frame what became of the request's key.
-func settleKey(c *gin.Context, replayed, inHistory bool) {
-	i := httpapi.IdempotencyOf(c)
-	if i == nil {
-		return
-	}
-	if replayed {
-		i.Replayed()
-	}
-	if inHistory {
-		i.InHistory()
-	}
 }
 
 const (
