@@ -217,7 +217,7 @@ func (r *repairer) tipValue(all *found, values map[string]ID, change func(string
 		if c, err := r.commit(noted); err == nil {
 			if id, seq := all.tip(noted); seq > c.Seq {
 				change(shadowRef, id)
-				r.out.done("The note of the refs was older than the packs: the history goes on to number %d, %s.", seq, id)
+				r.out.done("The ref log was older than the packs: the history goes on to number %d, %s.", seq, id)
 			}
 			return
 		}

@@ -147,8 +147,8 @@ func TestVerifyRepair(t *testing.T) {
 		{"indexes cut", []func(*testing.T, *damageable){all("*.idx", func(b []byte) []byte { return b[:100] })}, "was damaged: made again"},
 		{"keeps lost", []func(*testing.T, *damageable){all("*.keep", removed)}, "had no .keep"},
 		{"keeps and indexes lost", []func(*testing.T, *damageable){all("*.keep", removed), all("*.idx", removed)}, "had no .keep"},
-		{"note lost", []func(*testing.T, *damageable){file("refs", removed)}, "The note of the refs"},
-		{"note damaged", []func(*testing.T, *damageable){file("refs", garbage)}, "The note of the refs"},
+		{"note lost", []func(*testing.T, *damageable){file("refs", removed)}, "The ref log had no newest commit"},
+		{"note damaged", []func(*testing.T, *damageable){file("refs", garbage)}, "The ref log had no newest commit"},
 		{"note cut", []func(*testing.T, *damageable){file("refs", func(b []byte) []byte { return b[:len(b)*2/3] })}, ""},
 		{"note and refs lost", []func(*testing.T, *damageable){file("refs", removed), func(t *testing.T, d *damageable) {
 			if err := os.RemoveAll(d.path("repo.git/refs/heads/shadow")); err != nil {
@@ -157,7 +157,7 @@ func TestVerifyRepair(t *testing.T) {
 			if err := os.RemoveAll(d.path("repo.git/refs/umbra/tasks")); err != nil {
 				t.Fatal(err)
 			}
-		}}, "The note of the refs"},
+		}}, "The ref log had no newest commit"},
 		{"HEAD missing", []func(*testing.T, *damageable){file("repo.git/HEAD", removed)}, "HEAD was missing"},
 		{"HEAD damaged", []func(*testing.T, *damageable){file("repo.git/HEAD", garbage)}, "HEAD was damaged"},
 		{"config emptied", []func(*testing.T, *damageable){file("repo.git/config", func([]byte) []byte { return []byte{} })}, "config was damaged"},
