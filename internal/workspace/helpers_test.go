@@ -16,13 +16,11 @@ import (
 	"go.uber.org/goleak"
 
 	"umbra/gitstore"
-	"umbra/gitstore/object"
 	"umbra/internal/rootfs"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace/host"
 	"umbra/internal/workspace/record"
 	"umbra/internal/workspace/wstest"
-	"umbra/internal/wspath"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,6 +34,14 @@ var (
 	inFolder  = wstest.InFolder
 	files     = wstest.Files
 	diffMaps  = wstest.DiffMaps
+	write     = wstest.WriteOp
+	del       = wstest.DeleteOp
+	rename    = wstest.RenameOp
+	mkdir     = wstest.MkdirOp
+	symlink   = wstest.SymlinkOp
+	chmod     = wstest.ChmodOp
+	copyOp    = wstest.CopyOp
+	brief     = wstest.Brief
 	removeAll = vfs.RemoveAll
 )
 
@@ -253,25 +259,8 @@ func (b *bench) open() error {
 	return nil
 }
 
-// tree gives what history holds, in the same form.
-func tree(t testing.TB, w *Workspace) map[string]string {
-	t.Helper()
-	out := make(map[string]string)
-	must(t, w.store.Snapshot().Walk(wspath.Root, func(e gitstore.Entry) error {
-		data, err := w.store.ReadBlob(context.Background(), e.ID, 1<<30)
-		must(t, err)
-		p, s := string(e.Path), string(data)
-		switch e.Mode {
-		case object.Symlink:
-			s = "->" + s
-		case object.Executable:
-			p += "*"
-		}
-		out[p] = s
-		return nil
-	}))
-	return out
-}
+// tree returns what history holds, in the same form.
+func tree(t testing.TB, w *Workspace) map[string]string { return wstest.Tip(t, w.store) }
 
 // same fails if the disk is not the tip (empty folders apart).
 func (b *bench) same() {
@@ -296,33 +285,6 @@ func (b *bench) ok(ops ...Op) *Result {
 		b.t.Fatal(err)
 	}
 	return res
-}
-
-func write(p, data string) Op { return Op{Kind: OpWrite, Path: wspath.Path(p), Data: []byte(data)} }
-func del(p string) Op         { return Op{Kind: OpDelete, Path: wspath.Path(p), Recursive: true} }
-func rename(a, c string) Op {
-	return Op{Kind: OpRename, Path: wspath.Path(a), To: wspath.Path(c), Overwrite: true}
-}
-func mkdir(p string) Op       { return Op{Kind: OpMkdir, Path: wspath.Path(p), Recursive: true} }
-func symlink(p, to string) Op { return Op{Kind: OpSymlink, Path: wspath.Path(p), Target: to} }
-func chmod(p string, m object.Mode) Op {
-	return Op{Kind: OpChmod, Path: wspath.Path(p), Mode: &m}
-}
-func copyOp(a, c string) Op {
-	return Op{Kind: OpCopy, Path: wspath.Path(a), To: wspath.Path(c), Overwrite: true}
-}
-
-// brief gives entries in short: "modify a", "rename a -> b".
-func brief(entries []ChangeEntry) string {
-	var out []string
-	for _, e := range entries {
-		s := string(e.Operation) + " " + e.Path
-		if e.NewPath != "" {
-			s += " -> " + e.NewPath
-		}
-		out = append(out, s)
-	}
-	return strings.Join(out, ", ")
 }
 
 func rel(dir string) string {

@@ -6,18 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"umbra/gitstore"
-	"umbra/gitstore/object"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
 	"umbra/internal/workspace/wstest"
-	"umbra/internal/wspath"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,6 +29,14 @@ var (
 	inFolder  = wstest.InFolder
 	files     = wstest.Files
 	diffMaps  = wstest.DiffMaps
+	write     = wstest.WriteOp
+	del       = wstest.DeleteOp
+	rename    = wstest.RenameOp
+	mkdir     = wstest.MkdirOp
+	symlink   = wstest.SymlinkOp
+	chmod     = wstest.ChmodOp
+	copyOp    = wstest.CopyOp
+	brief     = wstest.Brief
 )
 
 // memRecords keeps records in memory.
@@ -133,25 +138,8 @@ func (b *bench) open() error {
 	return nil
 }
 
-// tree gives what history holds, in the same form.
-func tree(t testing.TB, w *workspace.Workspace) map[string]string {
-	t.Helper()
-	out := make(map[string]string)
-	must(t, w.Store().Snapshot().Walk(wspath.Root, func(e gitstore.Entry) error {
-		data, err := w.Store().ReadBlob(context.Background(), e.ID, 1<<30)
-		must(t, err)
-		p, s := string(e.Path), string(data)
-		switch e.Mode {
-		case object.Symlink:
-			s = "->" + s
-		case object.Executable:
-			p += "*"
-		}
-		out[p] = s
-		return nil
-	}))
-	return out
-}
+// tree returns what history holds, in the same form.
+func tree(t testing.TB, w *workspace.Workspace) map[string]string { return wstest.Tip(t, w.Store()) }
 
 // same fails if the disk is not the tip (empty folders apart).
 func (b *bench) same() {
@@ -176,41 +164,6 @@ func (b *bench) ok(ops ...workspace.Op) *workspace.Result {
 		b.t.Fatal(err)
 	}
 	return res
-}
-
-func write(p, data string) workspace.Op {
-	return workspace.Op{Kind: workspace.OpWrite, Path: wspath.Path(p), Data: []byte(data)}
-}
-func del(p string) workspace.Op {
-	return workspace.Op{Kind: workspace.OpDelete, Path: wspath.Path(p), Recursive: true}
-}
-func rename(a, c string) workspace.Op {
-	return workspace.Op{Kind: workspace.OpRename, Path: wspath.Path(a), To: wspath.Path(c), Overwrite: true}
-}
-func mkdir(p string) workspace.Op {
-	return workspace.Op{Kind: workspace.OpMkdir, Path: wspath.Path(p), Recursive: true}
-}
-func symlink(p, to string) workspace.Op {
-	return workspace.Op{Kind: workspace.OpSymlink, Path: wspath.Path(p), Target: to}
-}
-func chmod(p string, m object.Mode) workspace.Op {
-	return workspace.Op{Kind: workspace.OpChmod, Path: wspath.Path(p), Mode: &m}
-}
-func copyOp(a, c string) workspace.Op {
-	return workspace.Op{Kind: workspace.OpCopy, Path: wspath.Path(a), To: wspath.Path(c), Overwrite: true}
-}
-
-// brief gives entries in short: "modify a", "rename a -> b".
-func brief(entries []workspace.ChangeEntry) string {
-	var out []string
-	for _, e := range entries {
-		s := string(e.Operation) + " " + e.Path
-		if e.NewPath != "" {
-			s += " -> " + e.NewPath
-		}
-		out = append(out, s)
-	}
-	return strings.Join(out, ", ")
 }
 
 // real is a workspace on a real directory.
