@@ -1,7 +1,6 @@
 package gitstore
 
 import (
-	"context"
 	"path"
 	"strings"
 
@@ -66,7 +65,7 @@ func (s *Store) peel(id ID) (ID, bool, error) {
 	return tag.Object, true, nil
 }
 
-func (s *Store) openRefs(ctx context.Context) error {
+func (s *Store) openRefs() error {
 	if err := refs.Init(s.fs, repoDir); err != nil {
 		return err
 	}

@@ -166,7 +166,7 @@ func (r *repairer) plainFiles() error {
 			r.out.done("The repository's %s was damaged: made again.", name)
 		}
 	}
-	if err := r.s.openRefs(r.ctx); err != nil { // makes what is missing
+	if err := r.s.openRefs(); err != nil { // makes what is missing
 		return err
 	}
 	if _, err := r.s.refs.ClearStale(r.ctx); err != nil {

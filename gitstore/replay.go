@@ -52,7 +52,7 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.loadBoundary(ctx); err != nil {
 		return err
 	}
-	values, err := s.lastValues(ctx)
+	values, err := s.lastValues()
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (s *Store) openRepo(ctx context.Context) error {
 	} else if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := s.openRefs(ctx); err != nil {
+	if err := s.openRefs(); err != nil {
 		return err
 	}
 	if cleared, err := s.refs.ClearStale(ctx); err != nil {
@@ -115,7 +115,7 @@ func (s *Store) openRepo(ctx context.Context) error {
 
 // lastValues gives our refs as last noted. Without a note (a repository that
 // was copied alone) what is in the refs is taken.
-func (s *Store) lastValues(ctx context.Context) (map[string]ID, error) {
+func (s *Store) lastValues() (map[string]ID, error) {
 	values := s.note.All()
 	delete(values, refs.Boundary)
 	if len(values) > 0 {

@@ -42,7 +42,7 @@ func ValidName(name string) bool {
 	return message.ValidTaskID(name) && name != "head" && err != nil
 }
 
-func run(ctx context.Context, w *workspace.Workspace, in io.Reader, env []string, args ...string) (string, error) {
+func run(ctx context.Context, w *workspace.Workspace, in io.Reader, args ...string) (string, error) {
 	cmd, err := gitcmd.Command(ctx, w.GitDir(), args...)
 	if errors.Is(err, gitcmd.ErrMissing) {
 		return "", errs.New(errs.Unavailable, "git_missing", "git is not installed on this machine.")
@@ -52,7 +52,6 @@ func run(ctx context.Context, w *workspace.Workspace, in io.Reader, env []string
 	}
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout = in, &out
-	cmd.Env = append(cmd.Env, env...)
 	err = gitcmd.Run(cmd)
 	return out.String(), err
 }
@@ -83,12 +82,12 @@ func Make(ctx context.Context, w *workspace.Workspace, name, text, actor string)
 	who, mail := message.Author(actor)
 	now := time.Now().UTC().Truncate(time.Second)
 	tag := "object " + tip.Commit.String() + "\ntype commit\ntag umbra/" + name + "\ntagger " + who + " <" + mail + "> " + strconv.FormatInt(now.Unix(), 10) + " +0000\n\n" + text + "\n"
-	id, err := run(ctx, w, strings.NewReader(tag), nil, "mktag")
+	id, err := run(ctx, w, strings.NewReader(tag), "mktag")
 	if err != nil {
 		return nil, errs.Wrap(err, "")
 	}
 	// A ref that exists has another value than none.
-	if _, err := run(ctx, w, nil, nil, "update-ref", "--no-deref", prefix+name, strings.TrimSpace(id), object.Zero.String()); err != nil {
+	if _, err := run(ctx, w, nil, "update-ref", "--no-deref", prefix+name, strings.TrimSpace(id), object.Zero.String()); err != nil {
 		if _, there := find(ctx, w, name); there == nil {
 			return nil, taken
 		}
@@ -101,7 +100,7 @@ const format = "%(refname)%00%(objecttype)%00%(objectname)%00%(*objectname)%00%(
 
 // List gives all checkpoints, by name.
 func List(ctx context.Context, w *workspace.Workspace) ([]Checkpoint, error) {
-	out, err := run(ctx, w, nil, nil, "for-each-ref", "--format="+format, prefix)
+	out, err := run(ctx, w, nil, "for-each-ref", "--format="+format, prefix)
 	if err != nil {
 		return nil, errs.Wrap(err, "")
 	}
@@ -136,7 +135,7 @@ func Delete(ctx context.Context, w *workspace.Workspace, name string) error {
 	if _, err := find(ctx, w, name); err != nil {
 		return err
 	}
-	_, err := run(ctx, w, nil, nil, "update-ref", "--no-deref", "-d", prefix+name)
+	_, err := run(ctx, w, nil, "update-ref", "--no-deref", "-d", prefix+name)
 	return errs.Wrap(err, "")
 }
 
@@ -145,7 +144,7 @@ func find(ctx context.Context, w *workspace.Workspace, name string) (object.ID, 
 	if !ValidName(name) {
 		return object.Zero, missing
 	}
-	out, err := run(ctx, w, nil, nil, "rev-parse", "--verify", "--quiet", prefix+name+"^{commit}")
+	out, err := run(ctx, w, nil, "rev-parse", "--verify", "--quiet", prefix+name+"^{commit}")
 	if err != nil {
 		return object.Zero, missing
 	}

@@ -183,7 +183,7 @@ func ofPath(ctx context.Context, st *gitstore.Store, t *history.Task, path strin
 		}
 	}
 	if len(wanted) == 0 {
-		return nil, untouched(ctx, st, t, path)
+		return nil, untouched(st, t, path)
 	}
 	var out []*history.Entry
 	for _, e := range t.Work() {
@@ -196,7 +196,7 @@ func ofPath(ctx context.Context, st *gitstore.Store, t *history.Task, path strin
 
 // untouched distinguishes a file that the task has no effect on from one that does
 // not exist.
-func untouched(ctx context.Context, st *gitstore.Store, t *history.Task, path string) error {
+func untouched(st *gitstore.Store, t *history.Task, path string) error {
 	for i := range t.Entries {
 		if e := &t.Entries[i]; e.Path == path || e.NewPath == path {
 			return nil

@@ -33,10 +33,9 @@ func (d *Displaced) Follow(from, to wspath.Path) {
 	}
 }
 
-// exchange swaps the file under a temporary name with a target. ino is the
-// inode of the former. Where something was displaced it is given, also beside an
-// error: then it could not be checked.
-func (r *Root) exchange(temp string, target wspath.Path, ino uint64) (*Displaced, error) {
+// exchange swaps the file under a temporary name with a target, and returns the
+// displaced file, also with an error: then it could not be checked.
+func (r *Root) exchange(temp string, target wspath.Path) (*Displaced, error) {
 	if !r.noExchange.Load() {
 		err := r.fs.Exchange(temp, string(target))
 		if err == nil {
@@ -90,7 +89,7 @@ func (r *Root) SwapLink(target wspath.Path, to string) (*Displaced, error) {
 	if err == nil {
 		temp := tempIn(target, info.Ino)
 		if err = r.fs.RenameNoReplace(making, temp); err == nil {
-			d, err := r.exchange(temp, target, info.Ino)
+			d, err := r.exchange(temp, target)
 			if d == nil {
 				_ = r.fs.Remove(temp)
 			}
@@ -178,7 +177,7 @@ func (r *Root) SwapBack(d *Displaced, target wspath.Path) (*Displaced, error) {
 	if d.aside {
 		out, err = r.exchangeAside(d.Temp, target)
 	} else {
-		out, err = r.exchange(d.Temp, target, d.Info.Ino)
+		out, err = r.exchange(d.Temp, target)
 	}
 	if out != nil { // the name is now that of another file, which does not wait
 		if d.noted {

@@ -262,7 +262,7 @@ func (s *Staged) swap(target wspath.Path) (*Displaced, error) {
 		}
 	}
 	s.name = temp
-	d, err := s.r.exchange(temp, target, s.ino)
+	d, err := s.r.exchange(temp, target)
 	if d != nil {
 		s.name, s.placed = "", true
 	}

@@ -347,7 +347,7 @@ func (s *script) serve(state uint32) {
 	case opReady:
 		s.seal(m, a.pointer())
 	case opCall:
-		got, data, err = s.callOut(m, int(a.number()), b)
+		got, data, err = s.callOut(int(a.number()), b)
 	default:
 		panic(errBroken)
 	}
@@ -407,7 +407,7 @@ func namesOf(functions []Function) []byte {
 }
 
 // callOut runs one of the caller's functions.
-func (s *script) callOut(m memory, index int, args value) (int, []byte, error) {
+func (s *script) callOut(index int, args value) (int, []byte, error) {
 	if index < 1 || index > len(s.p.Functions) || args.kind != kindTable {
 		panic(errBroken)
 	}

@@ -141,7 +141,7 @@ func (p *Plan) deleteDir(ctx context.Context, i int, q wspath.Path, n *Node) err
 	d := deletion{p: p, op: o, found: make(map[wspath.Path]bool)}
 	if !listed {
 		d.skip(q, "unreadable")
-	} else if err := d.folder(ctx, q, n, kids); err != nil {
+	} else if err := d.folder(ctx, q, kids); err != nil {
 		return err
 	}
 	if err := p.refuse(o, d.skipped); err != nil {
@@ -187,7 +187,7 @@ func (d *deletion) skip(p wspath.Path, why string) {
 }
 
 // folder claims all that is under a folder.
-func (d *deletion) folder(ctx context.Context, q wspath.Path, n *Node, kids []child) error {
+func (d *deletion) folder(ctx context.Context, q wspath.Path, kids []child) error {
 	if err := ctx.Err(); err != nil {
 		return errs.Wrap(err, string(q))
 	}
@@ -207,7 +207,7 @@ func (d *deletion) folder(ctx context.Context, q wspath.Path, n *Node, kids []ch
 		case k.node.Kind == op.KindDir:
 			var below []child
 			if below, err = d.p.View.children(at, k.node); err == nil {
-				err = d.folder(ctx, at, k.node, below)
+				err = d.folder(ctx, at, below)
 			} else if unreadable(err) {
 				d.skip(at, "unreadable")
 				err = nil

@@ -89,7 +89,7 @@ func (p *Plan) rename(ctx context.Context, i int) error {
 	}
 	inTree := n.Kind == op.KindFile || n.Kind == op.KindSymlink
 	if n.Kind == op.KindDir {
-		if inTree, err = p.moveRecorded(from, to, o); err != nil {
+		if inTree, err = p.moveRecorded(from); err != nil {
 			return err
 		}
 		// Not one that the request itself made: where its files come to says it all.
@@ -111,7 +111,7 @@ func (p *Plan) rename(ctx context.Context, i int) error {
 	m := *n
 	p.Ops[i].Operation = message.Rename
 	p.Ops[i].Created = old.Kind == op.KindNone
-	p.result(i, message.Rename, to, n)
+	p.result(i, message.Rename, n)
 	return p.View.move(from, to, &m)
 }
 
@@ -184,7 +184,7 @@ func (p *Plan) vacate(ctx context.Context, to wspath.Path, old *Node) error {
 
 // moveRecorded gives every recorded file of a folder its record, and tells
 // whether there is one.
-func (p *Plan) moveRecorded(from, to wspath.Path, o *op.Op) (bool, error) {
+func (p *Plan) moveRecorded(from wspath.Path) (bool, error) {
 	gone := make(map[wspath.Path]bool)
 	for _, x := range p.External {
 		if x.Mode == 0 {
@@ -228,7 +228,7 @@ func (p *Plan) copy(ctx context.Context, i int) error {
 	if old.Kind == op.KindFile || old.Kind == op.KindSymlink {
 		what = message.Modify
 	}
-	p.result(i, what, to, made)
+	p.result(i, what, made)
 	return nil
 }
 
@@ -243,7 +243,7 @@ func (p *Plan) copyOne(ctx context.Context, i int, from wspath.Path, n *Node, to
 	if err := p.touch(ctx, to, old); err != nil {
 		return err
 	}
-	x, mode, err := p.copyContent(ctx, from, n, to)
+	x, mode, err := p.copyContent(ctx, n, to)
 	if err != nil {
 		return err
 	}
@@ -266,7 +266,7 @@ func (p *Plan) copyOne(ctx context.Context, i int, from wspath.Path, n *Node, to
 	return p.put(to, old, m, o.Reverts)
 }
 
-func (p *Plan) copyContent(ctx context.Context, from wspath.Path, n *Node, to wspath.Path) (*content.Content, object.Mode, error) {
+func (p *Plan) copyContent(ctx context.Context, n *Node, to wspath.Path) (*content.Content, object.Mode, error) {
 	switch {
 	case n.content != nil:
 		x, err := p.Contents.FromContent(n.content, to)

@@ -378,7 +378,7 @@ func (p *Plan) Entries() []record.Entry {
 }
 
 // result notes what an operation did.
-func (p *Plan) result(i int, what message.Operation, q wspath.Path, n *Node) {
+func (p *Plan) result(i int, what message.Operation, n *Node) {
 	r := &p.Ops[i]
 	r.Operation = what
 	if n != nil && (n.Kind == op.KindFile || n.Kind == op.KindSymlink) {
