@@ -148,6 +148,15 @@ func TestForkMounted(t *testing.T) {
 	}
 	p.restart()
 	check()
+	// The mount of another data directory, of which this one is a copy, is not its own.
+	p.Stop()
+	sh(t, p.DataDir, "cd workspaces/"+id+"/layer; mkdir was; mv upper work was")
+	p.Restart()
+	p.post(t, fork+"/sync", map[string]any{}).fails(t, 409, "workspace_missing")
+	p.Stop()
+	sh(t, p.DataDir, "cd workspaces/"+id+"/layer; rm -r upper work; mv was/* .; rmdir was")
+	p.Restart()
+	check()
 
 	// It is run in, merged and deleted as any other.
 	p.in(t, id, "cat renamed/b; echo in > in; echo in > in.log")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -15,8 +16,9 @@ import (
 // Mount is an overlay that all processes see, at a directory of its own. It outlives
 // this process.
 type Mount struct {
-	// Name is the source of the mount in the system's table: by it a mount is known
-	// again.
+	// Name is the source of the mount in the system's table, with the inode number of
+	// Upper: by it a mount is known again, and one that another data directory made,
+	// from which this one was restored, is not taken for it.
 	Name  string
 	Point string // canonical path of the directory
 	// Root, Over, Upper and Work are as in Command.
@@ -30,7 +32,17 @@ var ErrOccupied = errors.New("the directory is not empty")
 // Mounted reports whether the overlay is what is at its directory.
 func (m Mount) Mounted() (bool, error) {
 	at, err := m.at()
-	return at.Source == m.Name && at.Type == "overlay", err
+	return m.is(at), err
+}
+
+func (m Mount) is(at mounts.Mount) bool {
+	return at.Type == "overlay" && at.Source == m.source()
+}
+
+func (m Mount) source() string {
+	var st unix.Stat_t
+	_ = unix.Lstat(m.Upper, &st) // 0 is no directory's
+	return m.Name + "-" + strconv.FormatUint(st.Ino, 10)
 }
 
 // at returns the last mount at the directory, which covers the others.
@@ -51,7 +63,7 @@ func (m Mount) Mount() error {
 		return err
 	}
 	at, err := m.at()
-	if err != nil || at.Source == m.Name && at.Type == "overlay" {
+	if err != nil || m.is(at) {
 		return err
 	}
 	if at.Point != "" {
@@ -98,7 +110,7 @@ func (m Mount) Mount() error {
 	}
 	name := func(i int) string { return fmt.Sprintf("/proc/self/fd/%d", fds[i]) }
 	options := "lowerdir=" + name(2) + ":" + name(1) + ",upperdir=" + name(3) + ",workdir=" + name(4) + ",userxattr,index=off,xino=off"
-	if err := unix.Mount(m.Name, name(0), "overlay", mountFlags, options); err != nil {
+	if err := unix.Mount(m.source(), name(0), "overlay", mountFlags, options); err != nil {
 		return fmt.Errorf("%w: mount an overlay: %w", ErrUnsupported, err)
 	}
 	return nil

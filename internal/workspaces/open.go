@@ -95,6 +95,11 @@ func (m *Manager) born(dir string) int64 {
 
 // inPlace reports whether the directory of a workspace is at its path.
 func (m *Manager) inPlace(r Record) (bool, error) {
+	if r.Mounted() { // another mount may show a directory with the same numbers
+		if there, err := m.layerOf(r).Mounted(); err != nil || !there {
+			return false, err
+		}
+	}
 	info, err := m.opt.Host.Stat(r.Root)
 	if err == nil && r.Restored {
 		return m.inPlaceRestored(r, info)
