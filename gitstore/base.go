@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 
@@ -133,6 +131,27 @@ func (s *Store) Detach(ctx context.Context, fork vfs.FS) error {
 	return fork.SyncDir(path.Dir(alternatesFile))
 }
 
+// Absorb puts all packs of the stores that a fork continues into its own part of the
+// sink's store: opened without its base it is a store of its own. It may be repeated.
+func (s *Store) Absorb(ctx context.Context) error {
+	s.upkeep.mmu.Lock()
+	defer s.upkeep.mmu.Unlock()
+	for at := s.under(); at != nil; at = at.under() {
+		if err := errors.Join(at.Publish(ctx), at.lendPacks(s.fs)); err != nil {
+			return err
+		}
+		used := at.packs.inUse()
+		defer func() { releaseAll(used) }()
+		for _, f := range used {
+			if err := s.packs.add(f.base, keepNote{through: f.keep.through}); err != nil {
+				return err
+			}
+		}
+	}
+	s.upkeep.alone = true
+	return s.sealLocked(ctx)
+}
+
 // under gives the store that this one continues.
 func (s *Store) under() *Store {
 	if s.base == nil {
@@ -150,7 +169,7 @@ func (s *Store) lendPacks(to vfs.FS) error {
 		if _, err := to.Lstat(name + idxSuffix); err == nil {
 			continue
 		}
-		if err := copyFile(to, name+".keep", strings.NewReader(f.keep.String())); err != nil {
+		if err := journal.CopyFile(to, name+".keep", strings.NewReader(f.keep.String())); err != nil {
 			return err
 		}
 		for _, suffix := range []string{".pack", idxSuffix} { // the index last: with it the pack counts
@@ -158,29 +177,12 @@ func (s *Store) lendPacks(to vfs.FS) error {
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(copyFile(to, name+suffix, from), from.Close()); err != nil {
+			if err := errors.Join(journal.CopyFile(to, name+suffix, from), from.Close()); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// copyFile writes a durable file in one step, in place of one that is there.
-func copyFile(to vfs.FS, name string, from io.Reader) error {
-	temp := path.Join(journal.Dir, "tmp-"+path.Base(name))
-	f, err := to.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o444)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, from)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return to.Rename(temp, name)
 }
 
 // hasBaseObject reports whether the base has an object.

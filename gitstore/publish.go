@@ -173,6 +173,11 @@ func (p *publisher) retry() {
 // retried later, and is in Warnings. With a sink it waits until all packs are on the
 // local disk.
 func (s *Store) Publish(ctx context.Context) error {
+	if s.held != nil && s.base != nil { // which was opened again since the fork was made
+		if err := s.base.Publish(ctx); err != nil {
+			return err
+		}
+	}
 	if err := s.whole(ctx); err != nil {
 		return err
 	}

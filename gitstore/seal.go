@@ -55,6 +55,9 @@ func (s *Store) sealOnce(ctx context.Context) error {
 	values := s.note.All()
 	used := s.packs.inUse()
 	p.mu.Unlock()
+	if s.upkeep.alone && values[shadowRef].IsZero() { // a fork without commits of its own
+		values[shadowRef], m.Seq = s.opt.Base.At, s.base.seq
+	}
 	defer func() { releaseAll(used) }()
 	if err != nil {
 		return err

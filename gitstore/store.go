@@ -238,6 +238,8 @@ type upkeep struct {
 
 	mmu  sync.Mutex    // one run of maintenance at a time
 	wake chan struct{} // wakes the maintainer
+	// alone: the sink's store has all that the base has; mmu.
+	alone bool
 	// What maintenance knows of its last runs; mmu.
 	lastDrop  time.Time
 	multiSeen [2]vfs.Info

@@ -484,6 +484,9 @@ func (m *Manager) Detach(ctx context.Context, id string) error {
 }
 
 func (m *Manager) detach(ctx context.Context, parent *workspace.Workspace, r Record) error {
+	if m.shares(r) {
+		return m.detachShared(ctx, r.ID)
+	}
 	if r.Fork.Unmade {
 		w, err := m.Get(ctx, r.ID)
 		if err != nil {

@@ -273,6 +273,25 @@ func (m *Manager) exclusively(ctx context.Context, id string, why error) (done f
 	return done, nil
 }
 
+// detachShared makes a store of its own of a fork that several servers share.
+func (m *Manager) detachShared(ctx context.Context, id string) error {
+	w, err := m.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	err = w.Store().Absorb(ctx)
+	w.Release()
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	m.changeRecord(id, func(r *Record) bool {
+		f := *r.Fork
+		f.Linked, r.Fork = false, &f
+		return true
+	})
+	return m.putAway(ctx, id, nil, false)
+}
+
 // forgetShared is Forget of a workspace that several servers share. It is removed
 // from what they share first: a namespace must not lead to it any more once its
 // record is gone.

@@ -338,6 +338,24 @@ func TestSharedFamily(t *testing.T) {
 		t.Errorf("%+v, was %+v", left.Store().Tip(), tip)
 	}
 	left.Release()
+
+	must(t, b.m.Detach(t.Context(), w.ID()))
+	must(t, a.m.Forget(t.Context(), w.ID(), true))
+	left, err = a.m.Get(t.Context(), forks[0].ID)
+	must(t, err)
+	defer left.Release()
+	if left.Store().ForkedAt() != 0 || left.Store().Tip() != tip || read(t, left, "g") != "left" || read(t, left, "f") != "one" {
+		t.Errorf("%+v, was %+v", left.Store().Tip(), tip)
+	}
+	if found, err := left.Store().Verify(t.Context(), nil); err != nil || len(found.Problems) > 0 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	right, err = a.m.Get(t.Context(), forks[1].ID)
+	must(t, err)
+	defer right.Release()
+	if right.Store().Tip().Commit.String() != forks[1].Fork.At || read(t, right, "f") != "one" {
+		t.Errorf("%+v", right.Store().Tip())
+	}
 }
 
 // TestSharedForget: the namespace is free, on every server.
