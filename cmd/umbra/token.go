@@ -28,7 +28,10 @@ hold at once, also for a running server.
 
 The first token turns tokens on: from then on every request needs one, but those
 of the owner's own verbs. They stay on when the last one is removed; then only
-the owner has access. umbra token off turns them off again.`,
+the owner has access. umbra token off turns them off again.
+
+With --cluster and --blobs they are the tokens of a cluster: no node has to run,
+and a change holds on all nodes within 2 s.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return exitcode.Usage(fmt.Errorf("unknown command %q: it must be add, list, remove or off", args[0]))
@@ -43,6 +46,13 @@ the owner has access. umbra token off turns them off again.`,
 	return cmd
 }
 
+// tokenVerb is a verb that also works on the records of a cluster.
+func tokenVerb() *verb {
+	v := &verb{}
+	v.Cluster = true
+	return v
+}
+
 // oneName takes exactly one argument.
 func oneName(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
@@ -52,7 +62,7 @@ func oneName(_ *cobra.Command, args []string) error {
 }
 
 func tokenAddCommand() *cobra.Command {
-	v := &verb{}
+	v := tokenVerb()
 	var scope string
 	var roots []string
 	var expires time.Duration
@@ -119,8 +129,10 @@ nothing new. It is sent as "Authorization: Bearer TOKEN", and as git's password.
 			if err != nil {
 				return exitcode.Usage(err)
 			}
-			if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
-				return err
+			if !cfg.Cluster.On() {
+				if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+					return err
+				}
 			}
 		}
 		return add(cmd, args)
@@ -129,7 +141,7 @@ nothing new. It is sent as "Authorization: Bearer TOKEN", and as git's password.
 }
 
 func tokenListCommand() *cobra.Command {
-	v := &verb{}
+	v := tokenVerb()
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tokens",
@@ -168,7 +180,7 @@ With --json: {"on":…,"tokens":[…]}, as the server answers it.`,
 }
 
 func tokenRemoveCommand() *cobra.Command {
-	v := &verb{}
+	v := tokenVerb()
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a token",
@@ -201,7 +213,7 @@ is in the settings (auth.tokens) is removed there.`,
 }
 
 func tokenOffCommand() *cobra.Command {
-	v := &verb{}
+	v := tokenVerb()
 	cmd := &cobra.Command{
 		Use:   "off",
 		Short: "Ask for no token any more, once all are removed",

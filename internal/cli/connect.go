@@ -31,6 +31,9 @@ type Connection struct {
 	// private: the server is in this process, and no one else can call it. It is
 	// set by open.
 	Private bool
+	// Cluster is for verbs about tokens: where the settings name a cluster, they work
+	// on its records, without a server.
+	Cluster bool
 }
 
 // Flags adds the flags that say which server it is.
@@ -42,6 +45,9 @@ func (k *Connection) Flags(fs *pflag.FlagSet) {
 	}
 	fs.Lookup("data-dir").Usage = "the server is the one of this data directory `DIR`; where none runs, work on it directly"
 	fs.StringVar(&k.Server, "server", "", "talk to the server at `URL` (http://HOST:PORT or unix:PATH); UMBRA_SERVER without it and without --data-dir")
+	if k.Cluster {
+		config.ClusterFlags(fs, false)
+	}
 	fs.StringVar(&k.Token, "token", "", "with --server: the bearer `TOKEN` (or UMBRA_TOKEN, which other users do not see)")
 }
 
@@ -52,12 +58,15 @@ const startPatience = 10 * time.Second
 // Open gives a client, and what gives up what it is on.
 func (k *Connection) Open(ctx context.Context, cmd *cobra.Command, stderr io.Writer) (c *client.Client, closer func() error, err error) {
 	actor := ActorName()
-	if k.Server == "" && !cmd.Flags().Changed("data-dir") && !cmd.Flags().Changed("config") {
+	named := func(flag string) bool { return cmd.Flags().Changed(flag) }
+	if k.Server == "" && !named("data-dir") && !named("config") && !named("cluster") {
 		k.Server = os.Getenv("UMBRA_SERVER")
 	}
 	if k.Server != "" {
-		if cmd.Flags().Changed("data-dir") {
-			return nil, nil, exitcode.Usage(errors.New("--server and --data-dir exclude each other"))
+		for _, flag := range []string{"data-dir", "cluster"} {
+			if named(flag) {
+				return nil, nil, exitcode.Usage(fmt.Errorf("--server and --%s exclude each other", flag))
+			}
 		}
 		token := k.Token
 		if token == "" {
@@ -75,6 +84,20 @@ func (k *Connection) Open(ctx context.Context, cmd *cobra.Command, stderr io.Wri
 	cfg, err := config.Load(cmd.Flags())
 	if err != nil {
 		return nil, nil, exitcode.Usage(err)
+	}
+	if k.Cluster && cfg.Cluster.On() {
+		if node := server.RunningNode(cfg.DataDir); node != nil {
+			return Beside(node, actor)
+		}
+		k.Private = true
+		deps, err := server.BuildTokens(ctx, cfg, verbLog(stderr))
+		if err != nil {
+			return nil, nil, err
+		}
+		return overPipe(deps.Server, deps.Owner, actor, func() error {
+			deps.Server.Stop()
+			return deps.Close(context.Background())
+		})
 	}
 	if _, err := os.Stat(cfg.DataDir); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, exitcode.Usage(fmt.Errorf("data directory %s does not exist", cfg.DataDir))
@@ -125,13 +148,10 @@ func inProcess(cfg config.Config, dir *state.Dir, actor string, log io.Writer, s
 	// It cannot be called from elsewhere.
 	cfg.Auth.Peer = config.PeerAny
 	cfg.Limits.Rate = config.Rate{}
-	deps, err := server.Build(cfg, dir, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	deps, err := server.Build(cfg, dir, verbLog(log))
 	if err != nil {
 		return nil, nil, errors.Join(err, dir.Release())
 	}
-	pipe := client.NewPipe()
-	served := make(chan error, 1)
-	go func() { served <- deps.Server.Serve(pipe) }()
 	if share {
 		// Where that cannot be, others have to wait until this process ends.
 		if l, address, err := httpapi.Listen("unix:" + dir.Join(sharedSocket)); err == nil {
@@ -142,15 +162,31 @@ func inProcess(cfg config.Config, dir *state.Dir, actor string, log io.Writer, s
 			}
 		}
 	}
-	c, err := client.New(client.Options{Token: deps.Owner, Actor: actor, Dial: pipe.Dial})
+	return overPipe(deps.Server, deps.Owner, actor, func() error {
+		unannounced := dir.Announce("")
+		deps.Server.Stop()
+		// No deadline: a clean state is worked for until it is reached.
+		return errors.Join(unannounced, deps.Close(context.Background()), dir.Release())
+	})
+}
+
+// verbLog is the log of a server that a verb makes.
+func verbLog(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// overPipe gives a client of a server in this process. stop stops the server, and
+// closes what it is on.
+func overPipe(s *httpapi.Server, owner, actor string, stop func() error) (*client.Client, func() error, error) {
+	pipe := client.NewPipe()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(pipe) }()
+	c, err := client.New(client.Options{Token: owner, Actor: actor, Dial: pipe.Dial})
 	closer := func() error {
 		if c != nil {
 			c.Close()
 		}
-		unannounced := dir.Announce("")
-		deps.Server.Stop()
-		// No deadline: a clean state is worked for until it is reached.
-		return errors.Join(unannounced, <-served, deps.Close(context.Background()), dir.Release())
+		return errors.Join(stop(), <-served)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, closer())

@@ -6,14 +6,23 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"umbra/config"
+	"umbra/httpapi"
+	"umbra/httpapi/upkeep"
 	"umbra/internal/access"
+	"umbra/internal/buildinfo"
+	"umbra/internal/cluster"
 	"umbra/internal/exitcode"
 	"umbra/internal/state"
 )
@@ -67,23 +76,90 @@ func tokensOf(list []config.Token) ([]access.Token, error) {
 }
 
 // checkReach refuses an address that others can reach where nothing asks them
-// who they are. Tokens that were added count: dir is held by this process.
-func checkReach(cfg config.Config, dir *state.Dir, log *slog.Logger) error {
-	err := cfg.CheckReach()
-	if err == nil {
+// who they are. Tokens that were added count, those of the cluster that the settings
+// name or of dir, which is held by this process.
+func checkReach(ctx context.Context, cfg config.Config, dir *state.Dir, log *slog.Logger) error {
+	unsafe := cfg.CheckReach()
+	if unsafe == nil {
 		return nil
 	}
-	db, openErr := state.Open(dir.Join("state.db"))
-	if openErr != nil {
-		return openErr
+	opened := &deps{}
+	var db *state.DB
+	var err error
+	if cfg.Cluster.On() {
+		db, err = lookAtRecords(ctx, cfg, log, opened)
+		if r, ok := errors.AsType[*cluster.Refusal](err); ok && r.Code == "cluster_missing" {
+			return exitcode.Usage(unsafe)
+		}
+	} else if db, err = openState(dir, nil); err == nil {
+		opened.closers = append(opened.closers, func(context.Context) error { return db.Close() })
 	}
-	defer db.Close()
-	book, openErr := openTokens(cfg, db, log)
-	if openErr != nil {
-		return openErr
+	if err != nil {
+		return err
 	}
-	if book.On() {
+	book, err := openTokens(cfg, db, log)
+	if err == nil && !book.On() {
+		err = exitcode.Usage(unsafe)
+	}
+	return errors.Join(err, opened.Close(ctx))
+}
+
+// lookAtRecords opens the records of the cluster that the settings name, for a process
+// that is none of its nodes; they are closed with d.
+func lookAtRecords(ctx context.Context, cfg config.Config, log *slog.Logger, d *deps) (*state.DB, error) {
+	opts, _, _, err := ClusterParts(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	opts.Log = log
+	admin, err := cluster.Look(ctx, opts)
+	if err != nil {
+		return nil, Refused(err)
+	}
+	db := state.New(admin.Records())
+	d.closers = append(d.closers, func(context.Context) error {
+		defer admin.Close()
+		return db.Close()
+	})
+	return db, nil
+}
+
+// RunningNode returns the server that has a data directory, if it is a node of a cluster
+// and can be called; else nil.
+func RunningNode(dataDir string) *state.HeldError {
+	h, held, err := state.FindHolder(dataDir)
+	if err != nil || !held || h.Address == "" {
 		return nil
 	}
-	return exitcode.Usage(err)
+	if _, err := os.Stat(filepath.Join(dataDir, nodeFile)); err != nil {
+		return nil
+	}
+	return &state.HeldError{Dir: dataDir, Holder: h}
+}
+
+// BuildTokens is Build for umbra token alone, on the records of the cluster that the
+// settings name. The process does not become a node.
+func BuildTokens(ctx context.Context, cfg config.Config, log *slog.Logger) (d *deps, err error) {
+	opened := &deps{Owner: rand.Text() + rand.Text()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, opened.Close(ctx))
+		}
+	}()
+	db, err := lookAtRecords(ctx, cfg, log, opened)
+	if err != nil {
+		return nil, err
+	}
+	opts := httpapi.Options{Version: buildinfo.Version(), Log: log, MaxJSON: int64(cfg.Limits.JSONBytes), Owner: sha256.Sum256([]byte(opened.Owner))}
+	if opts.Tokens, err = openTokens(cfg, db, log); err != nil {
+		return nil, err
+	}
+	answers, err := state.OpenAnswers(db, "")
+	if err != nil {
+		return nil, err
+	}
+	opened.closers = append(opened.closers, func(context.Context) error { return answers.Close() })
+	opts.Answers = answers
+	opened.Server, err = httpapi.New(opts, &upkeep.Tokens{Book: opts.Tokens, Needed: cfg.CheckReach() != nil})
+	return opened, err
 }

@@ -61,7 +61,7 @@ func Serve(ctx context.Context, cfg config.Config, o Options, stdout, stderr io.
 	defer func() { err = errors.Join(err, dir.Release()) }()
 	warnOfMode(log, dir.Path)
 	warnOfVariables(log, os.Environ())
-	if err := checkReach(cfg, dir, log); err != nil {
+	if err := checkReach(ctx, cfg, dir, log); err != nil {
 		return err
 	}
 
