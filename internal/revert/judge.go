@@ -3,6 +3,7 @@ package revert
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"umbra/gitstore"
@@ -26,7 +27,12 @@ type judge struct {
 	w     *workspace.Workspace
 	past  *past
 	force bool
+	made  map[object.ID][]byte // what merges of one chain gave, perhaps in no history
 }
+
+// maxApart bounds the stretches of a chain to which runs are joined, and so the
+// merged texts in memory.
+const maxApart = 8
 
 // at gives what the tree has at a path; a folder counts as occupied by what is
 // no file.
@@ -49,20 +55,59 @@ func (j *judge) chain(c *history.Chain) (*target, error) {
 		}
 	}
 	t := &target{chain: c, now: now}
+	j.made = make(map[object.ID][]byte)
+	list, err := j.stretches(t)
+	if err != nil {
+		return nil, err
+	}
 	cur := now
-	for i := len(c.Runs) - 1; i >= 0; i-- {
-		r := c.Runs[i]
-		next, reason, err := j.run(t, cur, r)
+	for _, x := range slices.Backward(list) {
+		next, reason, err := j.run(t, cur, x.before, x.last)
 		if err != nil {
 			return nil, err
 		}
 		if reason != "" {
-			return t, j.clash(t, r, reason)
+			return t, j.clash(t, x.last, reason)
 		}
 		cur = next
 	}
-	t.want = cur
+	if t.want = cur; cur.Exists() {
+		t.data = j.made[cur.ID]
+	}
 	return t, nil
+}
+
+// stretch is runs that follow each other, taken as one: last left what before is
+// without all of them.
+type stretch struct {
+	before history.State
+	last   *history.Run
+}
+
+// stretches joins a chain's runs, the oldest first: what others did between two is
+// done to the file as it is without the first. To undo one run after the other instead,
+// the newest first, would mistake a later change by others that does what undoing one
+// does for its undoing: of a line that a task deleted and brought back, and that
+// another deleted since, the deletion would be the task's. Runs of which others
+// changed the same places in between stay apart.
+func (j *judge) stretches(t *target) (out []stretch, err error) {
+	for _, r := range t.chain.Runs {
+		before := r.Before
+		if k := len(out) - 1; k >= 0 && k < maxApart {
+			without, reason, err := j.run(t, r.Before, out[k].before, out[k].last)
+			if err != nil {
+				return nil, err
+			}
+			if reason == "" {
+				before, out = without, out[:k]
+			}
+		}
+		out = append(out, stretch{before, r})
+		maps.DeleteFunc(j.made, func(id object.ID, _ []byte) bool {
+			return !slices.ContainsFunc(out, func(x stretch) bool { return x.before.ID == id })
+		})
+	}
+	return out, nil
 }
 
 // clash notes a conflict; under force the state that the task found first is
@@ -131,9 +176,10 @@ func (j *judge) permissionsAt(t *target, r *history.Run, path string) error {
 	})
 }
 
-// run undoes one run on a state; reason names a conflict.
-func (j *judge) run(t *target, cur history.State, r *history.Run) (next history.State, reason string, err error) {
-	before, after := r.Before, r.After
+// run undoes on a state what made one run's result of what was before; reason names
+// a conflict.
+func (j *judge) run(t *target, cur, before history.State, r *history.Run) (next history.State, reason string, err error) {
+	after := r.After
 	switch {
 	case !after.Exists() && !before.Exists():
 		return cur, "", nil // made and deleted again
@@ -147,7 +193,6 @@ func (j *judge) run(t *target, cur history.State, r *history.Run) (next history.
 	case !cur.Exists():
 		return cur, "deleted", nil
 	case cur.Same(after) && !before.Exists():
-		t.data = nil
 		return before, "", nil
 	case !before.Exists():
 		return cur, "modified", nil
@@ -159,7 +204,6 @@ func (j *judge) run(t *target, cur history.State, r *history.Run) (next history.
 	case !ok:
 		return cur, "renamed", nil
 	case cur.Same(after):
-		t.data = nil
 		before.Path = name
 		return before, "", nil
 	}
@@ -198,28 +242,28 @@ func (j *judge) merge(t *target, cur, before, after history.State) (history.Stat
 	}
 	t.merged = true
 	switch {
-	case after.ID == before.ID, cur.ID == before.ID && t.data == nil:
+	case after.ID == before.ID, cur.ID == before.ID:
 		return next, "", nil
 	case cur.ID == after.ID:
 		next.ID = before.ID
-		t.data = nil
 		return next, "", nil
 	case cur.Mode == object.Symlink || before.Mode == object.Symlink:
 		return cur, "modified", nil
 	}
-	data, reason, err := j.text(t, cur.ID, before.ID, after.ID)
+	data, reason, err := j.text(cur.ID, before.ID, after.ID)
 	if err != nil || reason != "" {
 		return cur, reason, err
 	}
-	next.ID, t.data = object.Hash(object.Blob, data), data
+	next.ID = object.Hash(object.Blob, data)
+	j.made[next.ID] = data
 	return next, "", nil
 }
 
-func (j *judge) text(t *target, cur, before, after object.ID) ([]byte, string, error) {
+func (j *judge) text(cur, before, after object.ID) ([]byte, string, error) {
 	var sides [3][]byte
 	for i, id := range []object.ID{after, cur, before} {
-		if i == 1 && t.data != nil {
-			sides[i] = t.data // merged by a later run, in no history yet
+		if made, ok := j.made[id]; ok {
+			sides[i] = made
 			continue
 		}
 		data, err := j.st.ReadBlob(j.ctx, id, maxMerged)

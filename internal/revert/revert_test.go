@@ -159,6 +159,34 @@ func TestOthersWork(t *testing.T) {
 			},
 			req: Request{Task: "A"}, want: with(start, map[string]string{"a": edit("8", "B")}),
 		},
+		"a line taken out and put back, then taken out by another": {
+			run: func(g *rig) {
+				g.do("A", "put a "+edit("1", "A"))
+				g.do("A", "put a "+strings.Replace(edit("1", "A"), "4\n", "", 1))
+				g.do("B", "put a "+strings.Replace(edit("1", "A"), "4\n5\n6\n7\n8\n", "5\n6\n7\nB\n", 1))
+				g.do("A", "put a "+strings.Replace(edit("1", "A"), "8\n", "B\n", 1))
+				g.do("B", "put a "+strings.Replace(edit("1", "A"), "4\n5\n6\n7\n8\n", "5\n6\n7\nB\n", 1))
+			},
+			req: Request{Task: "A"}, want: with(start, map[string]string{"a": strings.Replace(edit("8", "B"), "4\n", "", 1)}),
+		},
+		"a line put in and taken out, then put in by another": {
+			run: func(g *rig) {
+				g.do("A", "put a "+edit("4", "4\nnew"))
+				g.do("B", "put a "+strings.Replace(edit("4", "4\nnew"), "8\n", "B\n", 1))
+				g.do("A", "put a "+edit("8", "B"))
+				g.do("B", "put a "+strings.Replace(edit("4", "4\nnew"), "8\n", "B\n", 1))
+			},
+			req: Request{Task: "A"}, want: with(start, map[string]string{"a": strings.Replace(edit("4", "4\nnew"), "8\n", "B\n", 1)}),
+		},
+		"renamed there and back, then there by another": {
+			run: func(g *rig) {
+				g.do("A", "mv a c")
+				g.do("B", "put c "+edit("8", "B"))
+				g.do("A", "mv c a")
+				g.do("B", "mv a c")
+			},
+			req: Request{Task: "A"}, want: with(start, map[string]string{"a": "-", "c": edit("8", "B")}),
+		},
 		"the same hunk": {
 			run: func(g *rig) {
 				g.do("A", "put a "+edit("1", "A"))

@@ -113,3 +113,27 @@ func TestEqualDeletions(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestDeletedAgain holds that a deletion which was rejected, and is then another
+// writer's, is no hunk of the task.
+func TestDeletedAgain(t *testing.T) {
+	g := newRig(t)
+	g.open = 0
+	other := func(text string) {
+		t.Helper()
+		if _, err := g.w.Apply(t.Context(), workspace.Request{By: workspace.By{Source: message.API}, Ops: []workspace.Op{{Kind: workspace.OpWrite, Path: "a", Data: []byte(text), Size: -1}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	without := func(text, line string) string { return strings.Replace(text, line+"\n", "", 1) }
+	g.save(without(lines(40), "line 10"))
+	other(without(g.text("a"), "line 30"))
+	g.decide(Decision{Reject: []string{g.at(9).ID}})
+	if list := g.hunks(); len(list) > 0 {
+		t.Fatalf("after the rejection: %+v", list)
+	}
+	other(without(g.text("a"), "line 10"))
+	if list := g.hunks(); len(list) > 0 {
+		t.Errorf("another's deletion: %s", list[0].Text)
+	}
+}
