@@ -60,7 +60,7 @@ func (n *Node) Create(ctx context.Context, w Workspace) (created bool, err error
 // write runs statements that may be run twice, and maps the engine's errors to
 // those of package sink.
 func (n *Node) write(ctx context.Context, f func(context.Context, *conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, n.opts.Wait)
+	ctx, cancel := context.WithTimeout(ctx, n.patience())
 	defer cancel()
 	err := n.e.retry(ctx, func(ctx context.Context, c *conn) error {
 		c.noticed.Store(false)
@@ -118,7 +118,7 @@ const (
 // owner is dead, or is this life itself. Errors: *OwnedError, ErrNotFound, or of
 // package sink.
 func (n *Node) Claim(ctx context.Context, ws string) (*Claim, error) {
-	ctx, cancel := context.WithTimeout(ctx, n.opts.Wait)
+	ctx, cancel := context.WithTimeout(ctx, n.patience())
 	defer cancel()
 	life, err := n.held(ctx)
 	if err != nil {

@@ -67,7 +67,8 @@ type Node struct {
 	last     time.Duration // when a beat was answered last
 	state    EngineState
 	draining bool
-	former   []int64 // lives of this process or data directory that are over
+	former   []int64     // lives of this process or data directory that are over
+	hurried  atomic.Bool // the server stops
 }
 
 // Life is one run of a node, from its first beat until it is declared dead.
@@ -300,6 +301,24 @@ func (n *Node) enter(ctx context.Context) error {
 // wait is for how long a peer's beat must be unchanged before it is declared
 // dead: a lease, and a little for clocks of different rates.
 func (n *Node) wait() time.Duration { return n.Cluster.Lease + n.Cluster.Lease/64 }
+
+// Bounds of what a node that stops does not wait longer for.
+const (
+	hurriedWait     = 500 * time.Millisecond
+	hurriedAttempts = 8
+)
+
+// Hurry is called when the server begins to stop: claims and records no longer wait
+// for an engine that is away.
+func (n *Node) Hurry() { n.hurried.Store(true) }
+
+// patience is how long a claim or a transaction of records waits for the engine.
+func (n *Node) patience() time.Duration {
+	if n.hurried.Load() {
+		return min(n.opts.Wait, hurriedWait)
+	}
+	return n.opts.Wait
+}
 
 // enlist adds the life's row, ends the former lives of this process and data
 // directory, and begins the lease. If another life has the name, it returns that

@@ -166,6 +166,9 @@ func (r *Records) guard(c *conn, deadline time.Time) (release func()) {
 // pause waits a little before another attempt, longer the more there were, and
 // reports whether there is time for one.
 func (r *Records) pause(attempt int, deadline time.Time) bool {
+	if r.n.hurried.Load() && attempt > hurriedAttempts {
+		return false
+	}
 	d := time.Duration(rand.Int64N(int64(time.Millisecond) << min(attempt, 5)))
 	return time.Until(deadline) > d && r.n.pause(d)
 }
@@ -190,7 +193,7 @@ func (r *Records) ready(deadline time.Time) error {
 
 // Get reads one record, in one round trip. The value is the caller's.
 func (r *Records) Get(bucket, key string) (value []byte, found bool, err error) {
-	deadline := time.Now().Add(r.n.opts.Wait)
+	deadline := time.Now().Add(r.n.patience())
 	leave, err := r.enter(r.reads, deadline)
 	if err != nil {
 		return nil, false, err
@@ -203,7 +206,7 @@ func (r *Records) Get(bucket, key string) (value []byte, found bool, err error) 
 
 // View implements state.Backend.
 func (r *Records) View(fn func(state.BackendTx) error) error {
-	deadline := time.Now().Add(r.n.opts.Wait)
+	deadline := time.Now().Add(r.n.patience())
 	leave, err := r.enter(r.reads, deadline)
 	if err != nil {
 		return err
@@ -220,7 +223,7 @@ func (r *Records) View(fn func(state.BackendTx) error) error {
 
 // Update implements state.Backend.
 func (r *Records) Update(fn func(state.BackendTx) error) error {
-	deadline := time.Now().Add(r.n.opts.Wait)
+	deadline := time.Now().Add(r.n.patience())
 	leave, err := r.enter(r.writes, deadline)
 	if err != nil {
 		return err

@@ -39,6 +39,7 @@ func (n *Node) Close() {
 // requests that use them end first, as far as both is possible until ctx ends. It
 // returns those that are left.
 func (n *Node) Leave(ctx context.Context) (left []string) {
+	n.c.Hurry()
 	n.setLeaving(true)
 	var told sync.WaitGroup
 	told.Go(func() {

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -444,8 +445,35 @@ func (w *world) check(events []*followed) {
 	}
 	if result := porcupine.CheckOperationsTimeout(registers, w.history, time.Minute); result != porcupine.Ok {
 		w.t.Errorf("%d operations are not linearizable: %v", len(w.history), result)
+		w.explain()
 	}
 	w.t.Logf("%d writes, reads %v", len(w.writes), w.reads)
+}
+
+// explain prints the registers whose operations have no order.
+func (w *world) explain() {
+	for _, part := range registers.Partition(w.history) {
+		if porcupine.CheckOperationsTimeout(registers, part, 10*time.Second) == porcupine.Ok {
+			continue
+		}
+		slices.SortFunc(part, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+		// The shortest beginning that has none.
+		n, _ := slices.BinarySearchFunc(part, 0, func(op porcupine.Operation, _ int) int {
+			i := slices.IndexFunc(part, func(o porcupine.Operation) bool { return o == op })
+			if porcupine.CheckOperationsTimeout(registers, part[:i+1], 5*time.Second) == porcupine.Ok {
+				return -1
+			}
+			return 1
+		})
+		for _, op := range part[max(0, n-12):min(len(part), n+4)] {
+			in := op.Input.(register)
+			what := fmt.Sprintf("read %q", op.Output)
+			if in.write {
+				what = fmt.Sprintf("write %q %+v", in.value, *w.writes[in.value])
+			}
+			w.t.Logf("%s: %v to %v: %s", in.name, time.Duration(op.Call).Round(100*time.Microsecond), time.Duration(op.Return).Round(100*time.Microsecond), what)
+		}
+	}
 }
 
 func (w *world) checkLog(at int, log []entry) {
