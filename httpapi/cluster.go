@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strconv"
 
@@ -21,6 +22,10 @@ type Cluster interface {
 	// Serve answers a request that was admitted: by x.Here, by another node, or by
 	// x.Fail. It answers it in any case.
 	Serve(x *Exchange)
+	// Pieces asks the other nodes for the entries of a list whose workspaces they own,
+	// and returns them by ID (Gather). Owns reports whether this node owns a workspace.
+	Pieces(x *Exchange, of []Piece) (map[string]json.RawMessage, error)
+	Owns(workspace string) bool
 	// Ready returns why the node cannot answer reads, and why it cannot take writes.
 	Ready() (reads, writes error)
 }
@@ -32,6 +37,8 @@ type Received struct {
 	// Claim says that the request may claim a workspace that has no owner, Open that
 	// it is for a workspace that is open here alone. Else it is for the owner.
 	Claim, Open bool
+	// Part says that it asks for a part of a list.
+	Part bool
 	// Refused is why it is not handled at all: nothing was done.
 	Refused error
 }
@@ -199,6 +206,9 @@ func (x *Exchange) Reflects() (workspace string, seq uint64, wrote, ok bool) {
 	}
 	return x.note.Of(x.Place.Workspace)
 }
+
+// Opened reports whether the present run has got a workspace.
+func (x *Exchange) Opened() bool { return x.note != nil && x.note.Opened() }
 
 // Wrote reports whether the present run has made a commit.
 func (x *Exchange) Wrote() bool { return x.note != nil && x.note.Wrote() }

@@ -3,6 +3,7 @@
 package calls
 
 import (
+	"context"
 	_ "embed"
 	"encoding/json"
 	"net/http"
@@ -56,7 +57,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	begin := change
 	begin.Body, begin.About = httpapi.BodyJSON, httpapi.AboutNone
 	add("POST", "/calls", d.begin, begin)
-	add("GET", "/calls", d.list, httpapi.Route{About: httpapi.AboutNone})
+	add("GET", "/calls", d.list, httpapi.Route{About: d.aboutList})
 	add("GET", "/calls/{call}", d.get, httpapi.Route{About: one})
 	add("POST", "/calls/{call}/end", d.end, change)
 	add("POST", "/calls/{call}/touch", d.touch, change)
@@ -238,8 +239,8 @@ type declaredBody struct {
 	SHA256       *string `json:"sha256"`
 }
 
-func (d *Dialect) callOf(c *gin.Context, r *calls.Record) (callBody, error) {
-	ids, err := d.calls.CommitsOf(c.Request.Context(), r)
+func (d *Dialect) callOf(ctx context.Context, r *calls.Record) (callBody, error) {
+	ids, err := d.calls.CommitsOf(ctx, r)
 	if err != nil {
 		return callBody{}, err
 	}
@@ -271,7 +272,31 @@ const (
 	withinMax    = 3600
 )
 
+// aboutList: the calls of a workspace, or of a task, are at its owner.
+func (d *Dialect) aboutList(c *gin.Context) (httpapi.Place, error) {
+	workspace, given, err := httpapi.Query(c, "workspace_id")
+	if given || err != nil {
+		return httpapi.Place{Workspace: workspace}, err
+	}
+	id, given, err := httpapi.Query(c, "task_id")
+	if !given || err != nil {
+		return httpapi.Place{}, err
+	}
+	workspace, err = d.tasks.Where(id)
+	return httpapi.Place{Workspace: workspace}, err
+}
+
 func (d *Dialect) list(c *gin.Context) error {
+	if ids := httpapi.Part(c); ids != nil {
+		sees := httpapi.CallerOf(c).Sees
+		return httpapi.TellPart(c, ids, d.calls.Where, func(ctx context.Context, id string) (any, error) {
+			r, err := d.calls.Get(id, sees)
+			if err != nil {
+				return nil, err
+			}
+			return d.callOf(ctx, &r)
+		})
+	}
 	f := calls.Filter{Sees: httpapi.CallerOf(c).Sees}
 	for _, x := range []struct {
 		name string
@@ -309,11 +334,15 @@ func (d *Dialect) list(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	out := make([]callBody, len(list))
+	of := make([]httpapi.Piece, len(list))
+	byID := make(map[string]*calls.Record, len(list))
 	for i := range list {
-		if out[i], err = d.callOf(c, &list[i]); err != nil {
-			return err
-		}
+		r := &list[i]
+		of[i], byID[r.ID] = httpapi.Piece{ID: r.ID, Workspace: r.Workspace}, r
+	}
+	out, err := httpapi.Gather(c, of, func(ctx context.Context, id string) (any, error) { return d.callOf(ctx, byID[id]) })
+	if err != nil {
+		return err
 	}
 	httpapi.JSON(c, http.StatusOK, map[string]any{"calls": out, "next": wire.Text(next)})
 	return nil
@@ -341,7 +370,7 @@ func (d *Dialect) get(c *gin.Context) error {
 }
 
 func (d *Dialect) tell(c *gin.Context, r *calls.Record) error {
-	out, err := d.callOf(c, r)
+	out, err := d.callOf(c.Request.Context(), r)
 	if err != nil {
 		return err
 	}

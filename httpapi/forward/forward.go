@@ -45,6 +45,9 @@ type Node interface {
 	// Owner returns who owns a workspace: from memory where it is this node, also
 	// when ctx has ended. ErrResting; errs.Unavailable with the contract's codes.
 	Owner(ctx context.Context, workspace string) (Owner, error)
+	// Owners returns the other live nodes that own some of several workspaces, by
+	// workspace. Those that this node owns, or nobody, are left out.
+	Owners(ctx context.Context, workspaces []string) (map[string]Owner, error)
 	// Forget says that what Owner returned was wrong.
 	Forget(workspace string)
 	// Lease reports whether this node's lease is held at this moment, and since when
@@ -140,7 +143,7 @@ func (f *Forwarder) Receive(r *http.Request) *httpapi.Received {
 	if !ok {
 		return nil
 	}
-	rec := &httpapi.Received{Node: c.Node, Claim: c.Claim, Open: c.Open,
+	rec := &httpapi.Received{Node: c.Node, Claim: c.Claim, Open: c.Open, Part: c.Part,
 		Caller: httpapi.Caller{Token: c.Token, Scope: c.Scope, Roots: c.Roots, Owner: c.Owner}}
 	// A number counts for one run of this program: another one does not know which
 	// were used.

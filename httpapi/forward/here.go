@@ -47,7 +47,7 @@ func (f *Forwarder) head(q *request, status int, code string, header http.Header
 	if workspace == "" {
 		workspace = x.Place.Workspace
 	}
-	if workspace == "" {
+	if workspace == "" && !x.Opened() {
 		return true
 	}
 	// What was written is acknowledged by the log. What was read is so only while
@@ -62,6 +62,9 @@ func (f *Forwarder) head(q *request, status int, code string, header http.Header
 			}
 			header.Set("Umbra-Stale", strconv.Itoa(max(1, int(unconfirmed.Seconds()))))
 		}
+	}
+	if workspace == "" {
+		return true // it is of several
 	}
 	over, cancel := context.WithCancel(x.Context())
 	cancel() // memory alone

@@ -154,6 +154,18 @@ func (n *fakeNode) Owner(ctx context.Context, ws string) (Owner, error) {
 	return Owner{}, ErrResting
 }
 
+func (n *fakeNode) Owners(ctx context.Context, workspaces []string) (map[string]Owner, error) {
+	owners := map[string]Owner{}
+	for _, ws := range workspaces {
+		if o, err := n.Owner(ctx, ws); err == nil && !o.Self {
+			owners[ws] = o
+		} else if err != nil && err != ErrResting {
+			return nil, err
+		}
+	}
+	return owners, nil
+}
+
 func (n *fakeNode) Forget(string) {}
 
 func (n *fakeNode) Lease() (bool, time.Duration) {

@@ -316,7 +316,7 @@ func (p *peer) runOf(ctx context.Context, f *Forwarder) (string, error) {
 	if run != "" {
 		return run, nil
 	}
-	resp, err := f.call(ctx, p, http.MethodGet, helloPath, "")
+	resp, err := f.call(ctx, p, http.MethodGet, helloPath, claims{Scope: httpapi.ScopeRead})
 	if err != nil {
 		return "", err
 	}
@@ -337,13 +337,16 @@ func (p *peer) setRun(run string) {
 }
 
 // call sends a request of this node's own.
-func (f *Forwarder) call(ctx context.Context, p *peer, method, path, run string) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, method, p.address+path, http.NoBody)
+func (f *Forwarder) call(ctx context.Context, p *peer, method, target string, c claims) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, p.address+target, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
-	err = sign(f.o.Node.Key(), r, r.URL.RequestURI(), claims{Node: f.o.Node.Name(), Sender: f.run, Number: f.number.Add(1), To: run, Scope: httpapi.ScopeRead})
-	if err != nil {
+	if c.Part {
+		r.Header.Set("Umbra-Strict", "1")
+	}
+	c.Node, c.Sender, c.Number = f.o.Node.Name(), f.run, f.number.Add(1)
+	if err := sign(f.o.Node.Key(), r, r.URL.RequestURI(), c); err != nil {
 		return nil, err
 	}
 	return p.transport.RoundTrip(r)
@@ -352,33 +355,22 @@ func (f *Forwarder) call(ctx context.Context, p *peer, method, path, run string)
 // Handover asks the owner of a workspace to give it up. The error has the owner's
 // code where it refused.
 func (f *Forwarder) Handover(ctx context.Context, owner Owner, workspace string) error {
-	p := f.peer(owner)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(p.ctx, func() { cancel(errDead) })()
-	for attempt := 0; ; attempt++ {
-		run, err := p.runOf(ctx, f)
-		if err != nil {
-			return err
-		}
-		resp, err := f.call(ctx, p, http.MethodPost, handoverPath+"?"+url.Values{"workspace": {workspace}, "to": {f.o.Node.Name()}}.Encode(), run)
-		if err != nil {
-			return err
-		}
-		body, err := io.ReadAll(io.LimitReader(resp.Body, maxWhole))
-		resp.Body.Close()
-		switch again := resp.Header.Get(runHeader); {
-		case again != "" && attempt < 2:
-			p.setRun(again)
-			continue
-		case resp.StatusCode == http.StatusOK || err != nil:
-			return err
-		}
-		var refused struct{ Error, Detail string }
-		_ = json.Unmarshal(bytes.TrimSpace(body), &refused) // what is no JSON has no code
-		if refused.Error == "" {
-			refused.Error, refused.Detail = "owner_moving", fmt.Sprintf("The owner answered with status %d.", resp.StatusCode)
-		}
-		return &errs.Error{Kind: errs.Unavailable, Code: refused.Error, Detail: refused.Detail}
+	target := handoverPath + "?" + url.Values{"workspace": {workspace}, "to": {f.o.Node.Name()}}.Encode()
+	resp, body, err := f.exchange(ctx, owner, http.MethodPost, target, claims{Scope: httpapi.ScopeRead}, maxWhole)
+	if err != nil || resp.StatusCode == http.StatusOK {
+		return err
 	}
+	r := refusalOf(body)
+	if r.Error == "" {
+		r.Error, r.Detail = "owner_moving", fmt.Sprintf("The owner answered with status %d.", resp.StatusCode)
+	}
+	return &errs.Error{Kind: errs.Unavailable, Code: r.Error, Detail: r.Detail}
+}
+
+// refusal is the body of another node's error.
+type refusal struct{ Error, Detail string }
+
+func refusalOf(body []byte) (r refusal) {
+	_ = json.Unmarshal(bytes.TrimSpace(body), &r) // what is no JSON has no code
+	return r
 }

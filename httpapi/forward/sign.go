@@ -29,6 +29,7 @@ type claims struct {
 	To     string        `json:"to,omitempty"` // the receiver's run; empty: it is asked for
 	Claim  bool          `json:"claim,omitempty"`
 	Open   bool          `json:"open,omitempty"`
+	Part   bool          `json:"part,omitempty"`
 	Token  string        `json:"token,omitempty"`
 	Scope  httpapi.Scope `json:"scope"`
 	Roots  []string      `json:"roots,omitempty"`

@@ -3,6 +3,7 @@ package tasks
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"net/http"
 
@@ -138,6 +139,9 @@ const (
 )
 
 func (d *Dialect) list(c *gin.Context) error {
+	if ids := httpapi.Part(c); ids != nil {
+		return httpapi.TellPart(c, ids, d.tasks.Where, d.viewer(c))
+	}
 	q := task.Query{Sees: sees(c)}
 	status, given, err := httpapi.Query(c, "status")
 	if err != nil {
@@ -165,17 +169,33 @@ func (d *Dialect) list(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	defer page.Release()
-	out := make([]wire.Task, 0, len(page.Tasks))
-	for _, r := range page.Tasks {
-		v, err := d.tasks.View(c.Request.Context(), r)
-		if err != nil {
-			return err
-		}
-		out = append(out, wire.TaskOf(v))
+	of := make([]httpapi.Piece, len(page.Tasks))
+	for i, rec := range page.Tasks {
+		of[i] = httpapi.Piece{ID: rec.ID, Workspace: rec.Workspace}
+	}
+	out, err := httpapi.Gather(c, of, d.viewer(c))
+	if err != nil {
+		return err
 	}
 	httpapi.JSON(c, http.StatusOK, map[string]any{"tasks": out, "next": wire.Text(page.Next)})
 	return nil
+}
+
+// viewer makes a list's entries.
+func (d *Dialect) viewer(c *gin.Context) httpapi.Entry {
+	may := sees(c)
+	return func(ctx context.Context, id string) (any, error) {
+		r, err := d.tasks.Get(ctx, id, may)
+		if err != nil {
+			return nil, err
+		}
+		defer r.Release()
+		v, err := d.tasks.View(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		return wire.TaskOf(v), nil
+	}
 }
 
 func (d *Dialect) get(c *gin.Context) error {

@@ -1,6 +1,7 @@
 package workspaces
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -104,7 +105,7 @@ func (d *Dialect) tellForks(c *gin.Context, status int, list []workspaces.Record
 		if !httpapi.CallerOf(c).Sees(rec.Place()) {
 			continue
 		}
-		o, err := d.describeRecord(c, rec)
+		o, err := d.describeRecord(c.Request.Context(), rec)
 		if errs.Is(err, errs.NotFound) {
 			continue // forgotten meanwhile
 		}
@@ -118,11 +119,11 @@ func (d *Dialect) tellForks(c *gin.Context, status int, list []workspaces.Record
 }
 
 // describeRecord describes a workspace, without opening it if it is unloaded.
-func (d *Dialect) describeRecord(c *gin.Context, rec workspaces.Record) (object, error) {
+func (d *Dialect) describeRecord(ctx context.Context, rec workspaces.Record) (object, error) {
 	if rest, state, ok := d.workspaces.Resting(rec.ID); ok {
 		return d.resting(rec, rest, state)
 	}
-	w, err := d.workspaces.Inspect(c.Request.Context(), rec.ID)
+	w, err := d.workspaces.Inspect(ctx, rec.ID)
 	if err != nil {
 		return object{}, err
 	}

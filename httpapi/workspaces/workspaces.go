@@ -192,21 +192,20 @@ func (d *Dialect) resting(rec workspaces.Record, rest workspaces.Rest, state wor
 }
 
 func (d *Dialect) list(c *gin.Context) error {
-	out := []object{}
+	if ids := httpapi.Part(c); ids != nil {
+		return httpapi.TellPart(c, ids, func(id string) (string, error) { return id, nil }, d.describer(c))
+	}
 	begun := d.workspaces.Begun()
 	list := d.workspaces.List()
+	of := make([]httpapi.Piece, 0, len(list))
 	for _, rec := range list {
-		if !httpapi.CallerOf(c).Sees(rec.Place()) {
-			continue
+		if httpapi.CallerOf(c).Sees(rec.Place()) {
+			of = append(of, piece(rec))
 		}
-		o, err := d.describeRecord(c, rec)
-		if errs.Is(err, errs.NotFound) {
-			continue // forgotten meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		out = append(out, o)
+	}
+	out, err := httpapi.Gather(c, of, d.describer(c))
+	if err != nil {
+		return err
 	}
 	for _, b := range begun {
 		done := slices.ContainsFunc(list, func(rec workspaces.Record) bool { return rec.ID == b.ID })
@@ -216,6 +215,31 @@ func (d *Dialect) list(c *gin.Context) error {
 	}
 	httpapi.JSON(c, http.StatusOK, map[string]any{"workspaces": out})
 	return nil
+}
+
+// piece is a workspace in a list: of one at rest the record has all.
+func piece(rec workspaces.Record) httpapi.Piece {
+	p := httpapi.Piece{ID: rec.ID}
+	if rec.Rest == nil {
+		p.Workspace = rec.ID
+	}
+	return p
+}
+
+// describer makes a list's entries. Those of workspaces that are unloaded are made
+// without opening them.
+func (d *Dialect) describer(c *gin.Context) httpapi.Entry {
+	caller := httpapi.CallerOf(c)
+	return func(ctx context.Context, id string) (any, error) {
+		rec, ok, err := d.workspaces.Lookup(id)
+		if err != nil {
+			return nil, err
+		}
+		if !ok || !caller.Sees(rec.Place()) {
+			return nil, notFound()
+		}
+		return d.describeRecord(ctx, rec)
+	}
 }
 
 func (d *Dialect) get(c *gin.Context) error {

@@ -207,26 +207,40 @@ func (n *Node) Release(ctx context.Context, c *Claim) error {
 
 // Find returns what the cluster says about a workspace: ErrNotFound.
 func (n *Node) Find(ctx context.Context, ws string) (*Workspace, error) {
-	result := make(chan *Workspace, 8)
+	found, err := n.FindAll(ctx, []string{ws})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, ErrNotFound
+	}
+	return &found[0], nil
+}
+
+// FindAll is Find for several, in one statement. Those that do not exist are left out.
+func (n *Node) FindAll(ctx context.Context, ids []string) ([]Workspace, error) {
+	result := make(chan []Workspace, 8)
 	err := n.write(ctx, func(ctx context.Context, c *conn) error {
-		w := &Workspace{}
-		var life *int64
-		var name, address, url, version *string
-		var draining *bool
-		err := c.QueryRow(ctx, `SELECT w.id, w.kind, coalesce(w.namespace, ''), w.epoch, coalesce(w.pinned, ''), w.bytes,
+		rows, err := c.Query(ctx, `SELECT w.id, w.kind, coalesce(w.namespace, ''), w.epoch, coalesce(w.pinned, ''), w.bytes,
 			n.life, n.name, n.address, n.url, n.version, n.state = 'draining'
-			FROM workspace w LEFT JOIN node n ON n.life = w.owner AND n.state <> 'dead' WHERE w.id = $1`, ws).
-			Scan(&w.ID, &w.Kind, &w.Namespace, &w.Epoch, &w.Pinned, &w.Bytes, &life, &name, &address, &url, &version, &draining)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return ErrNotFound
-		}
+			FROM workspace w LEFT JOIN node n ON n.life = w.owner AND n.state <> 'dead' WHERE w.id = ANY ($1)`, ids)
 		if err != nil {
 			return err
 		}
-		if life != nil {
-			w.Owner = &Peer{Life: *life, Name: *name, Address: *address, URL: *url, Version: *version, Draining: *draining}
+		found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w Workspace, err error) {
+			var life *int64
+			var name, address, url, version *string
+			var draining *bool
+			err = row.Scan(&w.ID, &w.Kind, &w.Namespace, &w.Epoch, &w.Pinned, &w.Bytes, &life, &name, &address, &url, &version, &draining)
+			if life != nil {
+				w.Owner = &Peer{Life: *life, Name: *name, Address: *address, URL: *url, Version: *version, Draining: *draining}
+			}
+			return w, err
+		})
+		if err != nil {
+			return err
 		}
-		result <- w
+		result <- found
 		return nil
 	})
 	if err != nil {

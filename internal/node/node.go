@@ -251,6 +251,51 @@ func (n *Node) Owner(ctx context.Context, ws string) (Owner, error) {
 	return o, nil
 }
 
+// Owners returns the other live nodes that own some of several workspaces, by
+// workspace. Errors of package sink.
+func (n *Node) Owners(ctx context.Context, workspaces []string) (map[string]Owner, error) {
+	owners, roots, ask := make(map[string]Owner), make(map[string]string), []string(nil)
+	for _, ws := range workspaces {
+		if _, done := roots[ws]; done || n.own(ws) != nil {
+			continue
+		}
+		n.mu.Lock()
+		known, ok := n.others[ws]
+		n.mu.Unlock()
+		if ok && time.Now().Before(known.until) {
+			owners[ws] = known.Owner
+			continue
+		}
+		root := n.local.Family(ws)
+		if roots[ws] = root; n.own(root) == nil {
+			ask = append(ask, root)
+		}
+	}
+	if len(ask) == 0 {
+		return owners, nil
+	}
+	found, err := n.c.FindAll(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	byRoot := make(map[string]Owner, len(found))
+	for _, w := range found {
+		if w.Pinned != "" {
+			if p, live := n.peer(w.Pinned); live && p.Name != n.Name() {
+				byRoot[w.ID] = Owner{Node: p.Name, Address: p.Address, URL: p.URL, Epoch: w.Epoch}
+			}
+		} else if w.Owner != nil && w.Owner.Name != n.Name() {
+			byRoot[w.ID] = Owner{Node: w.Owner.Name, Address: w.Owner.Address, URL: w.Owner.URL, Epoch: w.Epoch}
+		}
+	}
+	for ws, root := range roots {
+		if o, ok := byRoot[root]; ok {
+			owners[ws] = o
+		}
+	}
+	return owners, nil
+}
+
 // peer returns the live node of a name.
 func (n *Node) peer(name string) (cluster.Peer, bool) {
 	for _, p := range n.Peers() {

@@ -33,6 +33,16 @@ func (p placed) Owner(ctx context.Context, workspace string) (forward.Owner, err
 	return forward.Owner(o), err
 }
 
+// Owners is forward.Node's.
+func (p placed) Owners(ctx context.Context, workspaces []string) (map[string]forward.Owner, error) {
+	owners, err := p.Node.Owners(ctx, workspaces)
+	out := make(map[string]forward.Owner, len(owners))
+	for ws, o := range owners {
+		out[ws] = forward.Owner(o)
+	}
+	return out, err
+}
+
 // openForwarder lets the requests of a cluster's node go to the owners of their
 // workspaces; nil without a cluster.
 func openForwarder(cfg config.Config, n *node.Node, m *workspaces.Manager, log *slog.Logger, d *deps) *forward.Forwarder {

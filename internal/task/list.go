@@ -21,21 +21,14 @@ type Query struct {
 	Sees      Sees
 }
 
-// Page is a part of the list of tasks, newest first. The caller releases each.
+// Page is a part of the list of tasks, newest first.
 type Page struct {
-	Tasks []*Ref
+	Tasks []Record
 	Next  string // empty on the last page
 }
 
-// Release frees the tasks' workspaces.
-func (p *Page) Release() {
-	for _, r := range p.Tasks {
-		r.Release()
-	}
-}
-
-// List gives a page of tasks. Invalid "invalid_parameter" for a cursor that is
-// none.
+// List gives a page of tasks, by their records: no workspace is opened. Invalid
+// "invalid_parameter" for a cursor that is none.
 func (s *Service) List(ctx context.Context, q Query) (*Page, error) {
 	place, err := parseCursor(q.After)
 	if err != nil {
@@ -62,17 +55,7 @@ func (s *Service) List(ctx context.Context, q Query) (*Page, error) {
 		recs = recs[:q.Limit]
 		page.Next = cursor(recs[len(recs)-1])
 	}
-	for _, rec := range recs {
-		r, err := s.Get(ctx, rec.ID, q.Sees)
-		if errs.Is(err, errs.NotFound) {
-			continue
-		}
-		if err != nil {
-			page.Release()
-			return nil, err
-		}
-		page.Tasks = append(page.Tasks, r)
-	}
+	page.Tasks = recs
 	return page, nil
 }
 

@@ -110,9 +110,8 @@ func (p *pair) listed(s *Service, q Query) (ids []string) {
 	q.Limit = 100
 	page, err := s.List(context.Background(), q)
 	p.check(err)
-	defer page.Release()
 	for _, r := range page.Tasks {
-		ids = append(ids, r.Task.ID)
+		ids = append(ids, r.ID)
 	}
 	return ids
 }

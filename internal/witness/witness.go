@@ -92,6 +92,13 @@ func (n *Note) Of(workspace string) (name string, seq uint64, wrote, ok bool) {
 	return found.workspace, found.read, false, true
 }
 
+// Opened reports whether the request got a workspace.
+func (n *Note) Opened() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.seen) > 0
+}
+
 // Wrote reports whether the request made a commit anywhere.
 func (n *Note) Wrote() bool {
 	n.mu.Lock()

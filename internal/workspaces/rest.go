@@ -15,15 +15,15 @@ type Rest struct {
 
 // Resting returns what is known of a workspace that is unloaded, and its state as
 // far as that is seen without a scan; false for one that has to be opened for it:
-// it is open, was not unloaded cleanly, or was restored. Of one that may be another
-// server's only the state is known.
+// it is open, was not unloaded cleanly, or was restored. Of one whose directory is
+// another server's and of which nothing is recorded, only the state is known.
 func (m *Manager) Resting(id string) (Rest, workspace.State, bool) {
 	r, ok := m.Record(id)
 	m.mu.Lock()
 	open := m.open[id] != nil
 	m.mu.Unlock()
-	if ok && !open && r.Rest == nil && (m.shares(r) || m.elsewhere(r)) {
-		// Another server has it open, or died: a list does not take it over.
+	if ok && !open && r.Rest == nil && m.elsewhere(r) {
+		// Another server has it open, or died.
 		return Rest{}, workspace.Clean, true
 	}
 	if !ok || open || r.Rest == nil || r.Restored {
