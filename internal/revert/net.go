@@ -25,10 +25,11 @@ type Net struct {
 // NetOf returns what a task's work makes of the files, or of those below a path,
 // given what others did since. Changes that may be another's work, which a revert
 // leaves by default, count as others'. Files that are as they would be without the task
-// are left out.
-func NetOf(ctx context.Context, w *workspace.Workspace, cache *history.Cache, task, path string) ([]Net, error) {
+// are left out. Under a workspace.Hold (held) the workspace is not scanned, and an error
+// may be *workspace.NotHeld, possibly wrapped.
+func NetOf(ctx context.Context, w *workspace.Workspace, cache *history.Cache, task, path string, held bool) ([]Net, error) {
 	req := &Request{Task: task, Scope: Scope{Path: path}, OnConflict: Skip}
-	p, err := settle(ctx, w, newLoader(w, cache, req), req, true, false)
+	p, err := settle(ctx, w, newLoader(w, cache, req), req, true, held)
 	if err != nil {
 		return nil, err
 	}

@@ -45,8 +45,14 @@ type Decided struct {
 }
 
 // maxTries bounds how often a decision is made again because another writer was
-// faster.
-const maxTries = 8
+// faster. After freeTries the paths that it needs are held, so that other writers wait
+// for it, and after heldTries, or for more than maxHeld paths, the whole workspace.
+const (
+	maxTries  = 16
+	freeTries = 2
+	heldTries = 5
+	maxHeld   = 4096
+)
 
 // Decide carries a decision out: one commit, all or nothing.
 //
@@ -67,34 +73,72 @@ func (r *Reader) Decide(ctx context.Context, w *workspace.Workspace, d Decision)
 			return nil, err
 		}
 	}
-	var before object.ID
-	for range maxTries {
-		tip := w.Store().Tip().Commit
-		out, err := r.decide(ctx, w, &d)
-		switch errs.CodeOf(err) {
-		case "precondition_failed", "file_not_found", "target_exists", "not_a_directory", "is_a_directory":
-			if err == nil {
-				break
-			}
-			if e, ok := errors.AsType[*errs.Error](err); ok && tip == before && w.Store().Tip().Commit == tip {
-				// Nothing changed meanwhile: a file that stays has the place.
-				return nil, &Conflicts{List: []revert.Conflict{{Path: e.Path, Reason: "occupied"}}}
-			}
-			before = tip
-			if d.DryRun { // as what is done records what it meets
-				if _, err := w.Sync(ctx, reconcile.SyncOptions{}); err != nil {
-					return nil, err
-				}
-			}
-			continue
+	t := &tries{r: r, w: w, d: &d}
+	for n := range maxTries {
+		if out, err := t.once(ctx, n); err != errAgain {
+			return out, err
 		}
-		return out, err
 	}
 	return nil, errs.New(errs.Conflict, "file_changing", "The files keep being changed by another process.")
 }
 
-func (r *Reader) decide(ctx context.Context, w *workspace.Workspace, d *Decision) (*Decided, error) {
-	v, err := r.Read(ctx, w, d.Task)
+// errAgain says that another writer was faster.
+var errAgain = errors.New("again")
+
+// tries carries one decision out.
+type tries struct {
+	r      *Reader
+	w      *workspace.Workspace
+	d      *Decision
+	before object.ID     // the tip of a try that failed though nothing changed meanwhile
+	names  []wspath.Path // what a hold locks
+}
+
+// once tries; the error is errAgain if another writer was faster.
+func (t *tries) once(ctx context.Context, n int) (*Decided, error) {
+	held, all := n >= freeTries && !t.d.DryRun, false
+	if held {
+		names := t.names
+		if all = n >= heldTries || len(names) == 0 || len(names) > maxHeld; all {
+			names = []wspath.Path{wspath.Root}
+		}
+		in, release, err := t.w.Hold(ctx, names)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		ctx = in
+	}
+	tip := t.w.Store().Tip().Commit
+	out, err := t.decide(ctx, held)
+	if err == nil {
+		return out, nil
+	}
+	if more, ok := errors.AsType[*workspace.NotHeld](err); ok {
+		t.names = append(t.names, more.Paths...)
+		return nil, errAgain
+	}
+	switch errs.CodeOf(err) {
+	case "precondition_failed", "file_not_found", "target_exists", "not_a_directory", "is_a_directory":
+	default:
+		return nil, err
+	}
+	if e, ok := errors.AsType[*errs.Error](err); ok && (tip == t.before || all) && t.w.Store().Tip().Commit == tip {
+		// Nothing changed meanwhile: a file that stays has the place.
+		return nil, &Conflicts{List: []revert.Conflict{{Path: e.Path, Reason: "occupied"}}}
+	}
+	t.before = tip
+	if t.d.DryRun { // as what is done records what it meets
+		if _, err := t.w.Sync(ctx, reconcile.SyncOptions{}); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errAgain
+}
+
+func (t *tries) decide(ctx context.Context, held bool) (*Decided, error) {
+	d := t.d
+	v, err := t.r.read(ctx, t.w, d.Task, held)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +183,7 @@ func (r *Reader) decide(ctx context.Context, w *workspace.Workspace, d *Decision
 		}
 	}
 	accept = slices.DeleteFunc(accept, func(h *Hunk) bool { return h.Status == Accepted })
-	return r.carryOut(ctx, w, d, accept, reject)
+	return t.carryOut(ctx, accept, reject)
 }
 
 // without puts the other parts in the place of hunks of which some are kept.
@@ -200,8 +244,8 @@ func (d *Decision) open(hunks []Hunk, named []*Hunk) (out []*Hunk) {
 	return out
 }
 
-func (r *Reader) carryOut(ctx context.Context, w *workspace.Workspace, d *Decision, accept, reject []*Hunk) (*Decided, error) {
-	out := &Decided{}
+func (t *tries) carryOut(ctx context.Context, accept, reject []*Hunk) (*Decided, error) {
+	w, d, out := t.w, t.d, &Decided{}
 	var conflicts []revert.Conflict
 	for _, h := range reject {
 		if h.Mixed {
@@ -212,6 +256,14 @@ func (r *Reader) carryOut(ctx context.Context, w *workspace.Workspace, d *Decisi
 		return nil, &Conflicts{List: conflicts}
 	}
 	ops := operations(reject)
+	if len(t.names) == 0 {
+		for i := range ops {
+			t.names = append(t.names, ops[i].Path)
+			if ops[i].To != "" {
+				t.names = append(t.names, ops[i].To)
+			}
+		}
+	}
 	by := d.By
 	by.TaskID, by.Source = d.Task, message.Revert
 	var extra []message.Trailer

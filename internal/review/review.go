@@ -100,7 +100,12 @@ const maxText = 16 << 20
 
 // Read cuts the difference that a task makes now.
 func (r *Reader) Read(ctx context.Context, w *workspace.Workspace, task string) (*Review, error) {
-	nets, err := revert.NetOf(ctx, w, r.History, task, "")
+	return r.read(ctx, w, task, false)
+}
+
+// read is Read, also under a hold.
+func (r *Reader) read(ctx context.Context, w *workspace.Workspace, task string, held bool) (*Review, error) {
+	nets, err := revert.NetOf(ctx, w, r.History, task, "", held)
 	if err != nil {
 		return nil, err
 	}
