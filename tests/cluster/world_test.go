@@ -152,6 +152,9 @@ func (w *world) ask(m *member, method, target, body string, header ...string) *a
 	if err != nil {
 		panic(err)
 	}
+	// The client must not send again by itself what may have been done: its last error
+	// would say that nothing was sent.
+	req.GetBody = nil
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
