@@ -310,7 +310,7 @@ func TestReviewModel(t *testing.T) {
 		}
 	}
 	t.Logf("%d hunks, %d of them mixed, %d rejected; %d tasks rejected as a whole, %d files as they were", all.hunks, all.mixed, all.rejected, all.undone, all.whole)
-	if all.rejected < 20 || all.undone < 20 || all.whole == 0 {
+	if os.Getenv("UMBRA_SEED") == "" && (all.rejected < 20 || all.undone < 20 || all.whole == 0) {
 		t.Error("too little was tried")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"umbra/gitstore"
+	"umbra/gitstore/diff"
 	"umbra/gitstore/merge3"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
@@ -60,21 +61,125 @@ func (j *judge) chain(c *history.Chain) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	cur := now
-	for _, x := range slices.Backward(list) {
-		next, reason, err := j.run(t, cur, x.before, x.last)
-		if err != nil {
-			return nil, err
-		}
-		if reason != "" {
-			return t, j.clash(t, x.last, reason)
-		}
-		cur = next
+	o, err := j.undo(t, now, list)
+	if err == nil && len(list) < len(c.Runs) {
+		o, err = j.confirm(t, now, o)
 	}
-	if t.want = cur; cur.Exists() {
-		t.data = j.made[cur.ID]
+	if err != nil {
+		return nil, err
 	}
+	if o.reason != "" {
+		return t, j.clash(t, o.at, o.reason)
+	}
+	t.want, t.data = o.want, o.data
 	return t, nil
+}
+
+// outcome is what undoing a chain gives; reason names a conflict with what one of its
+// runs (at) left.
+type outcome struct {
+	want   history.State
+	data   []byte // of want, if it may be in no history
+	at     *history.Run
+	reason string
+}
+
+// undo undoes stretches, the newest first.
+func (j *judge) undo(t *target, cur history.State, list []stretch) (o outcome, err error) {
+	for _, x := range slices.Backward(list) {
+		o.at = x.last
+		if cur, o.reason, err = j.run(t, cur, x.before, x.last); err != nil || o.reason != "" {
+			return o, err
+		}
+		j.keep(list, cur)
+	}
+	if o.want = cur; cur.Exists() {
+		o.data = j.made[cur.ID]
+	}
+	return o, nil
+}
+
+// keep forgets the merged texts that are not needed any more.
+func (j *judge) keep(list []stretch, cur history.State) {
+	maps.DeleteFunc(j.made, func(id object.ID, _ []byte) bool {
+		return id != cur.ID && !slices.ContainsFunc(list, func(x stretch) bool { return x.before.ID == id })
+	})
+}
+
+// confirm holds the outcome of joined runs against that of one run after the other.
+// Joined, what others take out of the undone work and put in again is theirs; one
+// after the other, what the undone work takes back itself, and others do again, is
+// its own. Where the two differ, the one counts in which each line is what it was
+// before; if none is, it is a conflict.
+func (j *judge) confirm(t *target, now history.State, joined outcome) (outcome, error) {
+	runs := make([]stretch, len(t.chain.Runs))
+	for i, r := range t.chain.Runs {
+		runs[i] = stretch{r.Before, r}
+	}
+	clear(j.made)
+	plain, err := j.undo(t, now, runs)
+	if err != nil || joined.reason != "" && plain.reason != "" {
+		return joined, err
+	}
+	both := joined.reason == "" && plain.reason == ""
+	if both && joined.want == plain.want {
+		return joined, nil
+	}
+	clash := outcome{at: joined.at, reason: "overlapping"}
+	if both && joined.want.Path != plain.want.Path {
+		clash.reason = "renamed"
+	}
+	if both && (joined.want.Path != plain.want.Path || joined.want.Mode != plain.want.Mode) {
+		return clash, nil
+	}
+	text, ok, err := j.woven(t, now)
+	if err != nil {
+		return clash, err
+	}
+	id := object.Hash(object.Blob, text)
+	for _, o := range []outcome{joined, plain} {
+		if o.reason == "" && (ok && o.want.ID == id || !ok && !both) {
+			return o, nil
+		}
+	}
+	return clash, nil
+}
+
+// woven gives the text of a file without the undone work by its lines; ok is false
+// where some version is no text, or all of them are too large.
+func (j *judge) woven(t *target, now history.State) (text []byte, ok bool, err error) {
+	var w *weave
+	left := 4 * maxMerged
+	next := func(s history.State, mine bool) (bool, error) {
+		if !s.Exists() || s.Mode == object.Symlink || s.Mode == object.Dir {
+			return false, nil
+		}
+		data, err := j.st.ReadBlob(j.ctx, s.ID, int64(left))
+		if err != nil || diff.Binary(data) {
+			if errs.Is(err, errs.TooLarge) {
+				err = nil
+			}
+			return false, err
+		}
+		left -= len(data)
+		if w == nil {
+			w = newWeave(data)
+		} else {
+			w.next(data, mine)
+		}
+		return true, nil
+	}
+	for _, r := range t.chain.Runs {
+		for i, s := range []history.State{r.Before, r.After} {
+			if ok, err := next(s, i > 0); err != nil || !ok {
+				return nil, false, err
+			}
+		}
+	}
+	if ok, err := next(now, false); err != nil || !ok {
+		return nil, false, err
+	}
+	return w.text(), true, nil
 }
 
 // stretch is runs that follow each other, taken as one: last left what before is
@@ -103,9 +208,7 @@ func (j *judge) stretches(t *target) (out []stretch, err error) {
 			}
 		}
 		out = append(out, stretch{before, r})
-		maps.DeleteFunc(j.made, func(id object.ID, _ []byte) bool {
-			return !slices.ContainsFunc(out, func(x stretch) bool { return x.before.ID == id })
-		})
+		j.keep(out, history.State{})
 	}
 	return out, nil
 }

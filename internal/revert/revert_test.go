@@ -178,6 +178,15 @@ func TestOthersWork(t *testing.T) {
 			},
 			req: Request{Task: "A"}, want: with(start, map[string]string{"a": strings.Replace(edit("4", "4\nnew"), "8\n", "B\n", 1)}),
 		},
+		"a line put in, taken out and put back by another": {
+			run: func(g *rig) {
+				g.do("A", "put a "+edit("4", "4\nnew"))
+				g.do("B", "put a "+eight)
+				g.do("A", "put a "+edit("8", "A"))
+				g.do("B", "put a "+strings.Replace(edit("4", "4\nnew"), "8\n", "A\n", 1))
+			},
+			req: Request{Task: "A"}, want: start,
+		},
 		"renamed there and back, then there by another": {
 			run: func(g *rig) {
 				g.do("A", "mv a c")
@@ -185,7 +194,7 @@ func TestOthersWork(t *testing.T) {
 				g.do("A", "mv c a")
 				g.do("B", "mv a c")
 			},
-			req: Request{Task: "A"}, want: with(start, map[string]string{"a": "-", "c": edit("8", "B")}),
+			req: Request{Task: "A"}, want: with(start, map[string]string{"a": "-", "c": edit("8", "B")}), code: "revert_conflict", conflicts: "c",
 		},
 		"the same hunk": {
 			run: func(g *rig) {
