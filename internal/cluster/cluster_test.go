@@ -16,6 +16,7 @@ import (
 	"umbra/gitstore/sink/sinktest"
 	"umbra/internal/blob"
 	"umbra/internal/cluster/clustertest"
+	"umbra/internal/state"
 )
 
 // testLease is the shortest that a cluster may have: tests wait for its end.
@@ -313,11 +314,30 @@ func testSweep(t *testing.T, p *clustertest.Pair) {
 	}
 	// A day later nothing has named the third.
 	aged := &agedStore{Store: s.store, by: 25 * time.Hour}
-	if swept, err := s.n2.Sweep(ctx, aged, true); err != nil || swept.Orphans != 1 {
+	objects, records := s.n1.Objects(s.store, 0), s.n1.Records()
+	db := state.New(records)
+	ws, _, _ := strings.Cut(kept, "/")
+	named, unnamed := ws+"/area-named", ws+"/area-unnamed"
+	for _, key := range []string{named, unnamed} {
+		if err := objects.Put(ctx, key, strings.NewReader("object"), 6); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Put(keptObjects, named, "a task"); err != nil {
+		t.Fatal(err)
+	}
+	if swept, err := s.n2.Sweep(ctx, aged, true); err != nil || swept.Orphans != 2 {
 		t.Errorf("%+v, %v", swept, err)
 	}
-	if !there(kept) || there(lost) {
-		t.Errorf("kept %v, lost %v", there(kept), there(lost))
+	if !there(kept) || there(lost) || !there(named) || there(unnamed) {
+		t.Errorf("kept %v, lost %v, named by a record %v, by none %v", there(kept), there(lost), there(named), there(unnamed))
+	}
+	err := db.Update(func(tx *state.Tx) error { return tx.Delete(keptObjects, named) })
+	if err = errors.Join(err, objects.Drop(ctx, []string{named}), records.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if swept, err := s.n2.Sweep(ctx, s.store, false); err != nil || swept.Garbage != 1 || there(named) {
+		t.Errorf("a dropped object: %+v, %v, %v", swept, err, there(named))
 	}
 	// A copy of the database does not know the last sweep; its own is not known to
 	// the first.

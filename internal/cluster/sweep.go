@@ -257,14 +257,15 @@ func (n *Node) sweepOrphans(ctx context.Context, store blob.Store, mark int64) (
 	return deleted, flush()
 }
 
-// named returns the objects of a workspace that its row, its manifest, a group or
-// the garbage names. What is put now is younger than what it is compared with.
+// named returns the objects of a workspace that its row, its manifest, a group, a
+// record or the garbage names. What is put now is younger than what it is compared with.
 func (n *Node) named(ctx context.Context, store blob.Store, ws string) (map[string]bool, error) {
 	type rows struct {
 		manifest []byte
 		key      string
 		groups   [][]byte
 		garbage  []string
+		kept     []string
 	}
 	for try := 0; ; try++ {
 		result := make(chan rows, 8)
@@ -272,8 +273,9 @@ func (n *Node) named(ctx context.Context, store blob.Store, ws string) (map[stri
 			var r rows
 			err := c.QueryRow(ctx, `SELECT w.manifest, coalesce(w.manifest_key, ''),
 				(SELECT array_agg(data) FROM journal WHERE ws = $1 AND octet_length(data) > 0),
-				(SELECT array_agg(key) FROM garbage WHERE starts_with(key, $1 || '/'))
-				FROM (SELECT) one LEFT JOIN workspace w ON w.id = $1`, ws).Scan(&r.manifest, &r.key, &r.groups, &r.garbage)
+				(SELECT array_agg(key) FROM garbage WHERE starts_with(key, $1 || '/')),
+				(SELECT array_agg(convert_from(key, 'UTF8')) FROM record WHERE bucket = $2 AND key >= convert_to($1 || '/', 'UTF8') AND key < convert_to($1 || '0', 'UTF8'))
+				FROM (SELECT) one LEFT JOIN workspace w ON w.id = $1`, ws, keptObjects).Scan(&r.manifest, &r.key, &r.groups, &r.garbage, &r.kept)
 			if errors.Is(err, pgx.ErrNoRows) {
 				err = nil
 			}
@@ -287,7 +289,7 @@ func (n *Node) named(ctx context.Context, store blob.Store, ws string) (map[stri
 		}
 		r := <-result
 		out := map[string]bool{}
-		for _, key := range r.garbage {
+		for _, key := range append(r.garbage, r.kept...) {
 			out[key] = true
 		}
 		if r.key != "" {

@@ -132,6 +132,9 @@ func (n *Node) Key() []byte { return n.c.Cluster.Key }
 // Records returns the cluster's records. They are closed before the node.
 func (n *Node) Records() *cluster.Records { return n.c.Records() }
 
+// Objects returns the objects that the records of nodes name.
+func (n *Node) Objects() *cluster.Objects { return n.c.Objects(n.opt.Store, n.opt.Grace) }
+
 // Peers returns the live nodes, this one among them.
 func (n *Node) Peers() []cluster.Peer { return n.c.Peers() }
 

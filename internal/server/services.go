@@ -116,9 +116,11 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 		return nil, err
 	}
 	d.closers = append(d.closers, func(context.Context) error { return files.Close() })
-	tasks, err := task.New(context.Background(), task.Options{
-		Workspaces: manager, State: db, FS: files, Dir: tasksDir, Log: log, MaxFile: int64(cfg.Limits.UploadBytes), Room: floor.Take,
-	})
+	taskOpts := task.Options{Workspaces: manager, State: db, FS: files, Dir: tasksDir, Log: log, MaxFile: int64(cfg.Limits.UploadBytes), Room: floor.Take}
+	if d.node != nil {
+		taskOpts.Objects = d.node.Objects()
+	}
+	tasks, err := task.New(context.Background(), taskOpts)
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,6 @@ package task
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"io/fs"
 	"path"
@@ -12,6 +10,7 @@ import (
 	"syscall"
 
 	"umbra/gitstore/object"
+	"umbra/internal/areas"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
@@ -106,7 +105,7 @@ func (t *areaTx) put(op *AreaOp) (AreaResult, error) {
 		return r, err
 	}
 	if r.Operation == "modify" {
-		kept := tempName()
+		kept := areas.TempName()
 		if err := f.fs.Link(name, kept); err != nil {
 			return r, err
 		}
@@ -245,7 +244,7 @@ func (t *areaTx) chmod(op *AreaOp) (AreaResult, error) {
 
 // setAside takes a file or folder away, to be put back or removed later.
 func (t *areaTx) setAside(name string) error {
-	aside := tempName()
+	aside := areas.TempName()
 	if err := t.f.fs.Rename(name, aside); err != nil {
 		return err
 	}
@@ -331,10 +330,4 @@ func ignoreMissing(err error) error {
 		return nil
 	}
 	return err
-}
-
-func tempName() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:])
-	return wspath.TempName(binary.BigEndian.Uint64(b[:]))
 }

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -130,7 +131,7 @@ func (s *Service) deleteDropped(r *Ref) error {
 		return errs.Wrap(err, "")
 	}
 	s.hub.tell(r.ID(), r.Task.ID, note{gone: true})
-	if err := s.dropFolders(r.Task.ID); err != nil {
+	if err := cmp.Or(s.dropShared(r.Task.ID), s.dropFolders(r.Task.ID)); err != nil {
 		s.o.Log.Warn("a task's folders could not be removed", "task", r.Task.ID, "error", err)
 	}
 	return nil

@@ -2,9 +2,7 @@ package task
 
 import (
 	"context"
-	"crypto/sha1"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"umbra/gitstore/object"
+	"umbra/internal/areas"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
@@ -31,6 +30,8 @@ const (
 
 // Areas gives both, in the order of their names.
 func Areas() []Area { return []Area{Artifacts, Scratch} }
+
+func areaNames() []string { return []string{string(Artifacts), string(Scratch)} }
 
 // SplitURI reports whether a path of a request names a file of an area
 // ("scratch://x", "artifacts://x"), which one, and the path there, unparsed.
@@ -82,6 +83,9 @@ type Folders struct {
 	// room is asked before bytes are taken in; nil: there is always some.
 	room func(bytes int64) error
 
+	// shared is where others have them too; nil: nobody does.
+	shared *areas.Copy
+
 	write sync.Mutex
 	users int // guarded by Service.mu
 }
@@ -89,9 +93,9 @@ type Folders struct {
 // openFolders opens or makes the folders of a task below root (the data
 // directory's tasks folder). What a stopped server left half-done is removed.
 func openFolders(root vfs.FS, id string, max int64, now func() time.Time) (*Folders, error) {
-	made, err := makeFolders(root, id)
+	made, err := areas.Make(root, id, areaNames())
 	if err == nil && made {
-		err = syncFolders(root, id)
+		err = areas.Sync(root, id)
 	}
 	if err != nil {
 		return nil, errs.Wrap(err, "")
@@ -106,29 +110,6 @@ func openFolders(root vfs.FS, id string, max int64, now func() time.Time) (*Fold
 		return nil, err
 	}
 	return f, nil
-}
-
-// makeFolders makes those of a task's folders that are not there; made tells
-// whether there were any.
-func makeFolders(root vfs.FS, id string) (made bool, err error) {
-	for _, dir := range []string{id, id + "/" + string(Scratch), id + "/" + string(Artifacts)} {
-		err := root.Mkdir(dir, 0o700)
-		if err != nil && !errors.Is(err, fs.ErrExist) {
-			return made, err
-		}
-		made = made || err == nil
-	}
-	return made, nil
-}
-
-// syncFolders makes new folders durable.
-func syncFolders(root vfs.FS, id string) error {
-	for _, dir := range []string{id, "."} {
-		if err := root.SyncDir(dir); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // sweep removes temporary files; all of them are at the top.
@@ -228,7 +209,7 @@ func describe(ctx context.Context, h vfs.File, p AreaPath) (AreaFile, error) {
 	case !info.IsRegular():
 		return AreaFile{}, withPath(errs.New(errs.Conflict, "not_a_file", "That is no regular file."), p)
 	}
-	id, n, err := hashFile(ctx, h, info.Size)
+	id, n, err := areas.Hash(ctx, h, info.Size)
 	if err != nil {
 		return AreaFile{}, areaError(err, p)
 	}
@@ -237,29 +218,6 @@ func describe(ctx context.Context, h vfs.File, p AreaPath) (AreaFile, error) {
 		mode = object.Executable
 	}
 	return AreaFile{Path: p.Path, Size: n, Blob: id, Mode: mode, Mtime: time.Unix(0, info.MtimeNs).UTC()}, nil
-}
-
-// hashFile gives the blob id of a file's first size bytes. A file that is
-// shorter by then is hashed again as what it is.
-func hashFile(ctx context.Context, r io.ReaderAt, size int64) (object.ID, int64, error) {
-	for range 8 {
-		if err := ctx.Err(); err != nil {
-			return object.Zero, 0, err
-		}
-		h := sha1.New()
-		h.Write(object.Header(object.Blob, size))
-		n, err := io.Copy(h, io.NewSectionReader(r, 0, size))
-		if err != nil {
-			return object.Zero, 0, err
-		}
-		if n == size {
-			var id object.ID
-			h.Sum(id[:0])
-			return id, size, nil
-		}
-		size = n
-	}
-	return object.Zero, 0, errs.New(errs.Unavailable, "file_changing", "The file keeps changing while it is read.")
 }
 
 // resolve follows a link in the last component to what it leads to, by the

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"umbra/gitstore/object"
+	"umbra/internal/areas"
 	"umbra/internal/errs"
 )
 
@@ -35,19 +36,19 @@ func (f *Folders) Stage(ctx context.Context, body io.Reader) (*Staged, error) {
 			return nil, err
 		}
 	}
-	temp := tempName()
+	temp := areas.TempName()
 	h, err := f.fs.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, errs.Wrap(err, "")
 	}
 	s := &Staged{temp: temp, f: f}
-	n, err := io.Copy(h, io.LimitReader(ctxReader{ctx, body}, f.max+1))
+	n, err := io.Copy(h, io.LimitReader(areas.Reader{Ctx: ctx, R: body}, f.max+1))
 	switch {
 	case err != nil:
 	case n > f.max:
 		err = errs.New(errs.TooLarge, "file_too_large", "The file is over the limit of %d bytes.", f.max)
 	default:
-		if s.ID, s.Size, err = hashFile(ctx, h, n); err == nil {
+		if s.ID, s.Size, err = areas.Hash(ctx, h, n); err == nil {
 			err = h.Datasync()
 		}
 	}
@@ -57,19 +58,6 @@ func (f *Folders) Stage(ctx context.Context, body io.Reader) (*Staged, error) {
 		return nil, errs.Wrap(err, "")
 	}
 	return s, nil
-}
-
-// ctxReader stops a copy when its request is over.
-type ctxReader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c ctxReader) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.r.Read(p)
 }
 
 // AreaOpKind is what an operation does.
@@ -115,6 +103,7 @@ func (f *Folders) Apply(ctx context.Context, ops []AreaOp, also func() error) ([
 	defer f.write.Unlock()
 	tx := areaTx{f: f, dirs: map[string]bool{}}
 	results := make([]AreaResult, 0, len(ops))
+	saved := false
 	err := func() error {
 		for i := range ops {
 			if err := ctx.Err(); err != nil {
@@ -129,15 +118,31 @@ func (f *Folders) Apply(ctx context.Context, ops []AreaOp, also func() error) ([
 		if err := tx.sync(); err != nil {
 			return err
 		}
-		if also != nil {
+		if err := f.save(ctx); err != nil {
+			return err
+		}
+		if saved = true; also != nil {
 			return also()
 		}
 		return nil
 	}()
 	if err != nil {
 		tx.rollback()
+		if saved {
+			if serr := f.save(context.WithoutCancel(ctx)); serr != nil {
+				err = errors.Join(err, serr)
+			}
+		}
 		return nil, err
 	}
 	tx.finish()
 	return results, nil
+}
+
+// save puts what the folders have into what several servers share. write is held.
+func (f *Folders) save(ctx context.Context) error {
+	if f.shared == nil {
+		return nil
+	}
+	return f.shared.Save(ctx, f.fs)
 }

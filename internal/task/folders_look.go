@@ -95,12 +95,8 @@ func (f *Folders) Mkdir(p AreaPath, recursive bool, allow func() error) (created
 	if err := f.fs.Mkdir(name, 0o777); err != nil {
 		return false, areaError(err, p)
 	}
-	return true, areaErrorOrNil(f.fs.SyncDir(path.Dir(name)), p)
-}
-
-func areaErrorOrNil(err error, p AreaPath) error {
-	if err == nil {
-		return nil
+	if err := f.fs.SyncDir(path.Dir(name)); err != nil {
+		return true, areaError(err, p)
 	}
-	return areaError(err, p)
+	return true, f.save(context.Background())
 }

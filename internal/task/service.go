@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"umbra/gitstore"
+	"umbra/internal/areas"
 	"umbra/internal/errs"
 	"umbra/internal/idem"
 	"umbra/internal/state"
@@ -35,6 +36,9 @@ type Options struct {
 	// Epoch returns the epoch under which this server owns a workspace, where State is
 	// shared by several: 0 if it does not, 1 if no other server can. nil: the manager's.
 	Epoch func(workspaceID string) int64
+	// Objects are shared, as State is then: the folders of tasks on virtual
+	// workspaces are shared too. nil: all folders are this server's.
+	Objects areas.Objects
 	// StreamLag is how many commits a stream that was up to date may fall
 	// behind before it is ended with "lagged".
 	StreamLag uint64
@@ -55,6 +59,7 @@ type Service struct {
 
 	mu      sync.Mutex
 	folders map[string]*Folders // open ones, by task
+	shared  *areas.Keeper       // of those that several servers share; nil: there are none
 	ending  func(ctx context.Context, id string)
 
 	unread unread
@@ -87,6 +92,9 @@ func New(ctx context.Context, o Options) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{o: o, index: x, folders: map[string]*Folders{}}
+	if o.Objects != nil {
+		s.shared = areas.New(areas.Options{State: o.State, Objects: o.Objects, Log: o.Log, Epoch: o.Epoch, Names: areaNames()})
+	}
 	if x.shared { // each workspace is settled when it is entered
 		o.Workspaces.AddHooks(workspaces.Hooks{Entered: s.Entered, Leaving: s.Leaving, Lost: s.Lost})
 		s.serve()
@@ -468,6 +476,9 @@ func (s *Service) Forget(ctx context.Context, workspaceID string, deleteHistory 
 		return err
 	}
 	for _, r := range recs {
+		if err := s.dropShared(r.ID); err != nil {
+			return err
+		}
 		if err := s.index.remove(r.ID); err != nil {
 			return err
 		}

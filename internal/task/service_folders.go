@@ -1,18 +1,69 @@
 package task
 
 import (
+	"context"
 	"path"
 	"path/filepath"
 	"sync"
+	"time"
 
+	"umbra/internal/areas"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
 )
 
 // Folders opens a task's scratch and artifacts, for use until release is
 // called. All who use them at one time share the lock that orders writes.
 func (s *Service) Folders(id string) (f *Folders, release func(), err error) {
+	shared, err := s.copyOf(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, release, err = s.openFolders(id, shared)
+	if err != nil || shared == nil {
+		return f, release, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), areaPatience)
+	defer cancel()
+	f.write.Lock()
+	defer f.write.Unlock()
+	if err := shared.Refresh(ctx, f.fs); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return f, release, nil
+}
+
+// areaPatience bounds the making of a copy of a task's folders.
+const areaPatience = time.Minute
+
+// copyOf returns the copy of a task's folders, nil where they are this server's alone.
+func (s *Service) copyOf(id string) (*areas.Copy, error) {
+	if s.shared == nil {
+		return nil, nil
+	}
+	rec, ok, err := s.index.get(id)
+	if err != nil || !ok {
+		return nil, errs.Wrap(err, "")
+	}
+	ws, ok, err := s.o.Workspaces.Lookup(rec.Workspace)
+	if err != nil || !ok || ws.Kind != workspaces.VirtualKind {
+		return nil, err
+	}
+	return s.shared.Of(id, ws.ID), nil
+}
+
+// dropShared removes a task's folders for all servers.
+func (s *Service) dropShared(id string) error {
+	if s.shared == nil {
+		return nil
+	}
+	return s.shared.Drop(id)
+}
+
+func (s *Service) openFolders(id string, shared *areas.Copy) (f *Folders, release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f = s.folders[id]
@@ -20,7 +71,7 @@ func (s *Service) Folders(id string) (f *Folders, release func(), err error) {
 		if f, err = openFolders(s.o.FS, id, s.o.MaxFile, s.o.Now); err != nil {
 			return nil, nil, err
 		}
-		f.room = s.o.Room
+		f.room, f.shared = s.o.Room, shared
 		s.folders[id] = f
 	}
 	f.users++
@@ -51,14 +102,14 @@ func (n *madeFolders) wait() { n.making.Wait() }
 func (s *Service) beginFolders(id string) *madeFolders {
 	n := &madeFolders{made: make(chan error, 1)}
 	n.making.Go(func() {
-		_, err := makeFolders(s.o.FS, id)
+		_, err := areas.Make(s.o.FS, id, areaNames())
 		n.made <- errs.Wrap(err, "")
 		if err != nil {
 			return
 		}
 		// The task may be there by now. It needs no empty folders: they are made
 		// again when they are asked for.
-		if err := syncFolders(s.o.FS, id); err != nil {
+		if err := areas.Sync(s.o.FS, id); err != nil {
 			s.o.Log.Warn("a task's folders may not be there after a power cut", "task", id, "error", err)
 		}
 	})
@@ -114,6 +165,9 @@ func (s *Service) sweep() error {
 			}
 			if !ok || !rec.Deleted {
 				continue
+			}
+			if err := s.dropShared(e.Name); err != nil {
+				return err
 			}
 		}
 		if err := vfs.RemoveAll(s.o.FS, e.Name); err != nil {

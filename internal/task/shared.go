@@ -100,6 +100,9 @@ func (s *Service) left(workspaceID string, flush bool) {
 		return
 	}
 	s.hub.end(workspaceID)
+	if s.shared != nil {
+		s.shared.Forget(workspaceID)
+	}
 	if err := s.index.leave(workspaceID, flush); err != nil {
 		s.o.Log.Warn("the records of a workspace's tasks could not be written; its next owner reads them", "workspace", workspaceID, "error", err)
 	}

@@ -28,11 +28,12 @@ type pair struct {
 	epochs   map[*Service]int64
 	last     int64
 	w        *workspace.Workspace
+	objects  *memObjects
 }
 
 func newPair(t *testing.T) *pair {
 	t.Helper()
-	p := &pair{t: t, db: state.NewShared(), epochs: map[*Service]int64{}}
+	p := &pair{t: t, db: state.NewShared(), epochs: map[*Service]int64{}, objects: &memObjects{has: map[string][]byte{}}}
 	dir := t.TempDir()
 	var err error
 	p.manager, err = workspaces.NewManager(workspaces.Options{DataDir: dir, Records: &workspaces.MemRecords{}})
@@ -43,7 +44,7 @@ func newPair(t *testing.T) *pair {
 		p.check(os.Mkdir(own, 0o700))
 		files, err := vfs.OS(own)
 		p.check(err)
-		*s, err = New(context.Background(), Options{Workspaces: p.manager, State: p.db, FS: files, Dir: own,
+		*s, err = New(context.Background(), Options{Workspaces: p.manager, State: p.db, FS: files, Dir: own, Objects: p.objects,
 			Epoch: func(string) int64 { return p.epochs[*s] }})
 		p.check(err)
 		p.epochs[*s] = 0

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"umbra/internal/areas"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 )
@@ -32,13 +33,13 @@ func (s *Service) Spool(ctx context.Context, body io.Reader) (*Spooled, error) {
 			return nil, err
 		}
 	}
-	name := tempName()
+	name := areas.TempName()
 	f, err := s.o.FS.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, errs.Wrap(err, "")
 	}
 	sp := &Spooled{ReadSeeker: f, fs: s.o.FS, file: f, name: name}
-	if sp.Size, err = io.Copy(f, ctxReader{ctx, body}); err == nil {
+	if sp.Size, err = io.Copy(f, areas.Reader{Ctx: ctx, R: body}); err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {

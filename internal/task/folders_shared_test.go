@@ -1,0 +1,184 @@
+package task
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"umbra/gitstore/object"
+	"umbra/gitstore/sink"
+	"umbra/internal/errs"
+	"umbra/internal/state"
+	"umbra/internal/wspath"
+)
+
+// memObjects are objects in memory.
+type memObjects struct {
+	mu      sync.Mutex
+	has     map[string][]byte
+	dropped []string
+}
+
+func (o *memObjects) Put(_ context.Context, key string, body io.ReaderAt, size int64) error {
+	data, err := io.ReadAll(io.NewSectionReader(body, 0, size))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.has[key] = data
+	return err
+}
+
+func (o *memObjects) Get(_ context.Context, key string) (io.ReadCloser, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	data, ok := o.has[key]
+	if !ok {
+		return nil, sink.BlobsUnavailable(nil)
+	}
+	return io.NopCloser(bytes.NewReader(data)), nil
+}
+
+func (o *memObjects) Drop(_ context.Context, keys []string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, key := range keys {
+		delete(o.has, key)
+	}
+	o.dropped = append(o.dropped, keys...)
+	return nil
+}
+
+func inScratch(p string) AreaPath { return AreaPath{Scratch, wspath.Path(p)} }
+
+// do applies operations to a task's folders at one server.
+func (p *pair) do(s *Service, id string, also func() error, ops ...AreaOp) error {
+	p.t.Helper()
+	f, release, err := s.Folders(id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	_, err = f.Apply(context.Background(), ops, also)
+	return err
+}
+
+func (p *pair) put(s *Service, id, name, content string, mode object.Mode) error {
+	p.t.Helper()
+	f, release, err := s.Folders(id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	staged, err := f.Stage(context.Background(), strings.NewReader(content))
+	p.check(err)
+	defer staged.Discard()
+	_, err = f.Apply(context.Background(), []AreaOp{{Kind: AreaWrite, Path: inScratch(name), Content: staged, Mode: mode}}, nil)
+	return err
+}
+
+// files are what a server says is in a task's scratch.
+func (p *pair) files(s *Service, id string) string {
+	p.t.Helper()
+	f, release, err := s.Folders(id)
+	p.check(err)
+	defer release()
+	list, err := f.List(context.Background(), Scratch)
+	p.check(err)
+	var out []string
+	for _, x := range list {
+		h, _, err := f.Open(context.Background(), AreaPath{Scratch, x.Path})
+		p.check(err)
+		data, err := io.ReadAll(h)
+		p.check(errors.Join(err, h.Close()))
+		out = append(out, fmt.Sprintf("%s %o %d %.5s %d", x.Path, x.Mode, x.Size, data, x.Mtime.UnixNano()))
+	}
+	return strings.Join(out, "\n")
+}
+
+// The folders of a task are at each server that owns its workspace after another.
+func TestSharedFolders(t *testing.T) {
+	p := newPair(t)
+	p.create(p.one, func(o *CreateOptions) { o.ID = "a" })
+	large := strings.Repeat("large", (256<<10)/5+1)
+	p.check(p.put(p.one, "a", "d/small", "small", 0))
+	p.check(p.put(p.one, "a", "run", "run", object.Executable))
+	p.check(p.put(p.one, "a", "large", large, 0))
+	p.check(p.put(p.one, "a", "large2", large, 0))
+	f, release, err := p.one.Folders("a")
+	p.check(err)
+	_, err = f.Mkdir(inScratch("empty"), false, nil)
+	p.check(err)
+	release()
+	if len(p.objects.has) != 1 {
+		t.Errorf("%d objects", len(p.objects.has))
+	}
+	for i, s := range []*Service{p.two, p.one, p.two} {
+		before := p.one
+		if s == p.one {
+			before = p.two
+		}
+		want := p.files(before, "a")
+		p.owns(s)
+		if got := p.files(s, "a"); got != want || strings.Count(got, "\n") != 3 {
+			t.Fatalf("%s\nnot\n%s", got, want)
+		}
+		f, release, err := s.Folders("a")
+		p.check(err)
+		if info, err := f.Stat(inScratch("empty")); err != nil || !info.IsDir() {
+			t.Errorf("the empty folder: %v", err)
+		}
+		release()
+		if i < 2 { // the last one before is not told
+			before.Lost(p.w.ID())
+		}
+		p.check(p.put(s, "a", "d/small", fmt.Sprint("by ", p.last), 0))
+	}
+	// The owner before, which does not know, changes nothing and has to be asked no more.
+	p.epochs[p.one] = 3
+	if err := p.put(p.one, "a", "late", "late", 0); !errors.Is(err, sink.ErrRefused) && errs.KindOf(err) != errs.Unavailable {
+		t.Errorf("a deposed owner's write: %v", err)
+	}
+	p.epochs[p.one] = 0
+	p.one.Lost(p.w.ID())
+	// What fails is taken back everywhere.
+	want := p.files(p.two, "a")
+	fails := errors.New("also")
+	if err := p.do(p.two, "a", func() error { return fails }, AreaOp{Kind: AreaDelete, Path: inScratch("run")}); !errors.Is(err, fails) {
+		t.Errorf("%v", err)
+	}
+	p.check(p.do(p.two, "a", nil, AreaOp{Kind: AreaRename, Path: inScratch("large"), To: inScratch("d/large")}))
+	p.check(p.do(p.two, "a", nil, AreaOp{Kind: AreaDelete, Path: inScratch("large2")}))
+	if len(p.objects.dropped) != 0 {
+		t.Error("an object was dropped that has a name")
+	}
+	p.owns(p.one)
+	if got := p.files(p.one, "a"); got == want || !strings.Contains(got, "run") || !strings.Contains(got, "d/large") || strings.Contains(got, "large2") || strings.Contains(got, "late") {
+		t.Errorf("%s", got)
+	}
+	p.check(p.do(p.one, "a", nil, AreaOp{Kind: AreaDelete, Path: inScratch("d"), Recursive: true}))
+	if len(p.objects.dropped) != 1 || len(p.objects.has) != 0 {
+		t.Errorf("dropped: %v", p.objects.dropped)
+	}
+	p.check(p.put(p.one, "a", "large", large, 0))
+	// With the task all goes.
+	r, err := p.one.Get(context.Background(), "a", nil)
+	p.check(err)
+	p.check(p.set(p.one, r, Completed))
+	p.check(p.one.Delete(context.Background(), r, ""))
+	r.Release()
+	for _, bucket := range []string{"area_files", "area_data", "area_objects"} {
+		p.check(p.db.View(func(tx *state.Tx) error {
+			return tx.ForEach(bucket, "", func(key string, _ []byte) (bool, error) {
+				t.Errorf("%s has %q", bucket, key)
+				return true, nil
+			})
+		}))
+	}
+	if len(p.objects.has) != 0 {
+		t.Error("an object stays")
+	}
+}
