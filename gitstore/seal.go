@@ -30,6 +30,20 @@ func (s *Store) Seal(ctx context.Context) error {
 	return s.sealLocked(ctx)
 }
 
+// CopyTo puts the history of a Foreground store without a sink into an empty log.
+func (s *Store) CopyTo(ctx context.Context, to sink.Sink) error {
+	log, tail, err := remote.Open(ctx, to, s.opt.MaxUnsealed)
+	if err != nil {
+		return err
+	}
+	s.held, s.pub.pos = log, tail.Next()-1 // nothing else may use the store meanwhile
+	defer func() { s.held = nil; log.Close() }()
+	if err = s.Seal(ctx); err == nil && s.large.waits() {
+		err = errors.New("a large file is not in its pack")
+	}
+	return err
+}
+
 // sealLocked is like Seal; the caller holds mmu.
 func (s *Store) sealLocked(ctx context.Context) error {
 	if err := s.held.Cause(); err != nil {
@@ -114,7 +128,7 @@ func (s *Store) put(ctx context.Context, f *packFile) error {
 		return nil
 	}
 	file := path.Join(packDir, f.base)
-	name, err := s.putFiles(ctx, file+".pack", file+idxSuffix)
+	name, err := s.held.PutPack(ctx, s.fs, file+".pack", file+idxSuffix)
 	if err != nil {
 		return err
 	}
@@ -122,21 +136,12 @@ func (s *Store) put(ctx context.Context, f *packFile) error {
 	return nil
 }
 
-func (s *Store) putFiles(ctx context.Context, packName, idxName string) (string, error) {
-	o, done, err := remote.OpenPack(s.fs, packName, idxName)
-	if err != nil {
-		return "", err
-	}
-	defer done()
-	return s.held.Put(ctx, o)
-}
-
 // putLarge puts a large blob's pack; the group that commits it names it.
 func (s *Store) putLarge(ctx context.Context, name string) (string, error) {
 	if s.held == nil {
 		return "", nil
 	}
-	return s.putFiles(ctx, name+largeSuffix, name+idxSuffix)
+	return s.held.PutPack(ctx, s.fs, name+largeSuffix, name+idxSuffix)
 }
 
 // putBaseline puts a pack of a baseline; the next group names it.

@@ -45,6 +45,16 @@ func OpenPack(fsys vfs.FS, packName, idxName string) (o Object, closeBoth func()
 	return p, func() { p.pack.Close(); p.idx.Close() }, nil
 }
 
+// PutPack puts a pack with its index.
+func (l *Log) PutPack(ctx context.Context, fsys vfs.FS, packName, idxName string) (string, error) {
+	o, done, err := OpenPack(fsys, packName, idxName)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	return l.Put(ctx, o)
+}
+
 func openSized(fsys vfs.FS, name string) (vfs.File, int64, error) {
 	f, err := fsys.Open(name)
 	if err != nil {

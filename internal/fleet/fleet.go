@@ -1,4 +1,4 @@
-// Package fleet has the verbs about a cluster: umbra cluster init, status, drain.
+// Package fleet has the verbs about a cluster: umbra cluster init, status, drain, import.
 //
 // It is for cmd/umbra alone.
 package fleet
@@ -26,23 +26,23 @@ import (
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "Make, look at and drain a cluster of servers",
-		Long: `Make, look at and drain a cluster: several servers (nodes) that share PostgreSQL
+		Short: "Make, look at, drain and fill a cluster of servers",
+		Long: `Make, look at, drain and fill a cluster: several servers (nodes) that share PostgreSQL
 and an object store. The two are named by --cluster and --blobs, by
 UMBRA_CLUSTER_URL and UMBRA_CLUSTER_BLOBS, or by the settings' file (--config).
 
 Exit status: 0 done, 1 something was found or is left, 2 wrong use.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return exitcode.Usage(fmt.Errorf("unknown command %q: it must be init, status or drain", args[0]))
+				return exitcode.Usage(fmt.Errorf("unknown command %q: it must be init, status, drain or import", args[0]))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return exitcode.Usage(errors.Join(errors.New("a command is missing: init, status or drain"), cmd.Help()))
+			return exitcode.Usage(errors.Join(errors.New("a command is missing: init, status, drain or import"), cmd.Help()))
 		},
 	}
-	cmd.AddCommand(initCommand(), statusCommand(), drainCommand())
+	cmd.AddCommand(initCommand(), statusCommand(), drainCommand(), importCommand())
 	return cmd
 }
 

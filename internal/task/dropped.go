@@ -52,7 +52,7 @@ func (s *Service) KeepRecords(ctx context.Context, w *workspace.Workspace, tasks
 			return err
 		}
 		if !ok {
-			rec = recordOf(t, w.ID())
+			rec = RecordOf(t, w.ID())
 		}
 		rec.Dropped = &Dropped{Base: t.Base.String(), Head: t.Head.String(), Changes: t.Changes, Info: t.Info, Subtasks: sum.subtasks, Last: sum.last}
 		recs = append(recs, rec)

@@ -15,8 +15,8 @@ import (
 // set before the first change and taken away once all is written and nothing
 // happened for a while. A start reads the tasks of marked workspaces again.
 
-// marks is the bucket of the marks, by workspace.
-const marks = "tasks_behind"
+// Behind is the bucket of the marks, by workspace.
+const Behind = "tasks_behind"
 
 const (
 	lateAfter = time.Second      // how long records wait to be written together
@@ -225,7 +225,7 @@ func (x *index) flush(quiet time.Duration) error {
 				}
 				continue
 			}
-			if err := tx.Delete(marks, workspace); err != nil {
+			if err := tx.Delete(Behind, workspace); err != nil {
 				return err
 			}
 		}
@@ -262,7 +262,7 @@ func (x *index) quiet(d time.Duration) []string {
 func (x *index) behind() ([]string, error) {
 	var out []string
 	err := x.db.View(func(tx *state.Tx) error {
-		return tx.ForEach(marks, "", func(workspace string, _ []byte) (bool, error) {
+		return tx.ForEach(Behind, "", func(workspace string, _ []byte) (bool, error) {
 			out = append(out, workspace)
 			return true, nil
 		})
@@ -281,7 +281,7 @@ func (x *index) keepMark(workspace string) {
 // caughtUp writes what a workspace's repository knows better, and takes its mark
 // away.
 func (x *index) caughtUp(workspace string, recs []Record) error {
-	return x.write(recs, func(tx *state.Tx) error { return tx.Delete(marks, workspace) })
+	return x.write(recs, func(tx *state.Tx) error { return tx.Delete(Behind, workspace) })
 }
 
 // noteAll is caughtUp while the database cannot be written: the records are noted,

@@ -249,7 +249,7 @@ func TestMarkedWorkspaceIsRead(t *testing.T) {
 func TestTasksOfARestoredWorkspace(t *testing.T) {
 	for name, lose := range map[string]func(*state.Tx) error{
 		"an index that is behind": func(tx *state.Tx) error { return (&index{}).deleteRecord(tx, "a") },
-		"an index that is lost":   func(tx *state.Tx) error { return errors.Join(tx.DeleteBucket(bucket), tx.DeleteBucket(marks)) },
+		"an index that is lost":   func(tx *state.Tx) error { return errors.Join(tx.DeleteBucket(bucket), tx.DeleteBucket(Behind)) },
 	} {
 		g := newRig(t)
 		m := g.create(t, func(o *CreateOptions) { o.ID = "a" })

@@ -28,11 +28,11 @@ func lateError(err error) error {
 // putMark marks a workspace.
 func (x *index) putMark(workspace string, epoch int64) error {
 	if !x.shared {
-		return x.db.Put(marks, workspace, true)
+		return x.db.Put(Behind, workspace, true)
 	}
 	return x.db.Update(func(tx *state.Tx) error {
 		var has int64
-		if _, err := tx.Get(marks, workspace, &has); err != nil {
+		if _, err := tx.Get(Behind, workspace, &has); err != nil {
 			return err
 		}
 		switch {
@@ -42,7 +42,7 @@ func (x *index) putMark(workspace string, epoch int64) error {
 			return errMoving()
 		}
 		// One of an owner that was deposed before it changed anything.
-		return tx.Put(marks, workspace, epoch)
+		return tx.Put(Behind, workspace, epoch)
 	})
 }
 
@@ -52,7 +52,7 @@ func (x *index) ours(tx *state.Tx, workspace string, epoch int64) (bool, error) 
 		return true, nil
 	}
 	var has int64
-	_, err := tx.Get(marks, workspace, &has)
+	_, err := tx.Get(Behind, workspace, &has)
 	return has == epoch && epoch != 0, err
 }
 
@@ -135,7 +135,7 @@ func (x *index) releaseShared(id string) {
 // has none.
 func (x *index) liveOf(workspace string) (recs []Record, mark int64, err error) {
 	err = x.db.View(func(tx *state.Tx) error {
-		if _, err := tx.Get(marks, workspace, &mark); err != nil {
+		if _, err := tx.Get(Behind, workspace, &mark); err != nil {
 			return err
 		}
 		var ids []string
@@ -177,7 +177,7 @@ func (x *index) takeOver(workspace string, mark int64, news []Record, gone []str
 				return err
 			}
 		}
-		return tx.Delete(marks, workspace)
+		return tx.Delete(Behind, workspace)
 	})
 }
 

@@ -76,6 +76,17 @@ func (x *index) putRecord(tx *state.Tx, r Record) error {
 	return x.link(tx, r)
 }
 
+// Kept returns the records of a database that no service has open.
+func Kept(db *state.DB) ([]Record, error) { return state.All[Record](db, bucket) }
+
+// AddTo adds a record to a shared database, and reports whether that did not have it.
+func AddTo(tx *state.Tx, r Record) (added bool, err error) {
+	if found, err := tx.Get(bucket, r.ID, &Record{}); found || err != nil {
+		return false, err
+	}
+	return true, (&index{shared: true}).putRecord(tx, r)
+}
+
 // deleteRecord removes a record and what leads to it.
 func (x *index) deleteRecord(tx *state.Tx, id string) error {
 	var old Record

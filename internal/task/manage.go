@@ -441,7 +441,7 @@ func (s *Service) rewrite(ctx context.Context, r *Ref, info message.Info) (gitst
 		return gitstore.Task{}, err
 	}
 	witness.Committed(ctx, r.Store(), r.Store().Tip().Seq)
-	return t, s.index.keep(recordOf(t, r.ID()), epoch)
+	return t, s.index.keep(RecordOf(t, r.ID()), epoch)
 }
 
 // Delete removes a task that is over, with its folders; its history stays and

@@ -20,7 +20,7 @@ func (s *Service) rejoinOne(ctx context.Context, workspaceID string) error {
 	}
 	defer w.Release()
 	for _, t := range w.Store().Tasks() {
-		now := recordOf(t, workspaceID)
+		now := RecordOf(t, workspaceID)
 		known, ok, err := s.index.get(t.ID)
 		switch {
 		case err != nil:

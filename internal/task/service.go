@@ -175,7 +175,7 @@ func (s *Service) rebuildOne(ctx context.Context, workspaceID string) error {
 	}
 	defer w.Release()
 	for _, t := range w.Store().Tasks() {
-		if err := s.index.put(recordOf(t, workspaceID)); err != nil {
+		if err := s.index.put(RecordOf(t, workspaceID)); err != nil {
 			return err
 		}
 	}
@@ -201,7 +201,7 @@ func (s *Service) settle(ctx context.Context, r Record) error {
 	if !ok {
 		return s.index.remove(r.ID)
 	}
-	return s.index.put(recordOf(t, r.Workspace))
+	return s.index.put(RecordOf(t, r.Workspace))
 }
 
 // catchUp takes over what repositories know more than the index, of workspaces
@@ -233,7 +233,7 @@ func (s *Service) catchUpOne(ctx context.Context, workspaceID string) error {
 	defer w.Release()
 	var news []Record
 	for _, t := range w.Store().Tasks() {
-		now := recordOf(t, workspaceID)
+		now := RecordOf(t, workspaceID)
 		known, ok, err := s.index.get(t.ID)
 		if err != nil {
 			return err
@@ -260,7 +260,8 @@ func (s *Service) catchUpOne(ctx context.Context, workspaceID string) error {
 	return err
 }
 
-func recordOf(t gitstore.Task, workspaceID string) Record {
+// RecordOf returns the record of a task as its repository has it.
+func RecordOf(t gitstore.Task, workspaceID string) Record {
 	auto := extra(t.Info, extraAuto) != ""
 	return Record{ID: t.ID, Workspace: workspaceID, Created: t.Info.Created, Status: Status(t.Info.Status),
 		Auto: auto, Active: auto && t.Changes > 0, Deleted: extra(t.Info, extraDeleted) != "", Parent: extra(t.Info, extraParent), KeyHash: t.Info.IdempotencyKey}

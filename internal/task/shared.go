@@ -73,7 +73,7 @@ func (s *Service) compared(w *workspace.Workspace, live []Record) (news []Record
 		return nil, nil, err
 	}
 	for _, t := range all {
-		now, was := recordOf(t, w.ID()), known[t.ID]
+		now, was := RecordOf(t, w.ID()), known[t.ID]
 		now.isDropped = was.isDropped // while the repository has the task it means nothing
 		if !was.same(now) {
 			news = append(news, now)

@@ -1,0 +1,209 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"umbra/gitstore/sink"
+	"umbra/internal/blob"
+)
+
+// errView is the error of a change by a sink that only reads.
+var errView = sink.Unavailable("read_only", errors.New("cluster: this sink only reads"))
+
+// view is the history of a workspace as it was at one moment, for reading without a
+// claim.
+type view struct {
+	objects *Sink
+	tail    sink.Tail
+}
+
+var _ sink.Sink = (*view)(nil)
+
+func (v *view) Tail(context.Context) (*sink.Tail, error) {
+	t := v.tail
+	return &t, nil
+}
+
+func (v *view) Append(*sink.Group) error { return errView }
+
+func (v *view) Put(context.Context, io.ReaderAt, int64) (string, error) { return "", errView }
+
+func (v *view) Swap(context.Context, *sink.Switch) error { return errView }
+
+func (v *view) Fetch(ctx context.Context, name string, off, n int64) (io.ReadCloser, error) {
+	return v.objects.Fetch(ctx, name, off, n)
+}
+
+// View returns the history of a workspace as it is now, to be read without owning it;
+// ErrNotFound. Its sink takes no changes.
+func (a *Admin) View(ctx context.Context, store blob.Store, ws string) (sink.Sink, error) {
+	c := &Claim{Workspace: ws}
+	err := a.n.e.do(ctx, func(ctx context.Context, conn *conn) error {
+		var pos []int64
+		var data [][]byte
+		err := conn.QueryRow(ctx, `SELECT w.epoch, w.manifest, coalesce(w.manifest_key, ''), w.manifest_ver, w.base_pos,
+				(SELECT array_agg(pos ORDER BY pos) FROM journal WHERE ws = w.id AND pos > w.base_pos),
+				(SELECT array_agg(data ORDER BY pos) FROM journal WHERE ws = w.id AND pos > w.base_pos)
+			FROM workspace w WHERE w.id = $1`, ws).Scan(&c.Epoch, &c.manifest, &c.manifestKey, &c.version, &c.base, &pos, &data)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("%w: %s", ErrNotFound, ws)
+		}
+		c.tail = nil
+		for i := range pos {
+			c.tail = append(c.tail, row{pos[i], data[i]})
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	objects := a.n.Sink(c, store, 0)
+	tail, err := objects.Tail(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &view{objects, *tail}, nil
+}
+
+// draftEpoch is the epoch in which an imported workspace begins.
+const draftEpoch = 1
+
+// draftPatience is for how long what a draft has put may wait to be named: the sweeper
+// removes what nothing names for a day.
+const draftPatience = orphan / 2
+
+// Draft is a workspace that the cluster does not have yet: a sink that takes objects and
+// one manifest. It is not visible until Publish. It is used by one goroutine at a time,
+// but for Put.
+type Draft struct {
+	view
+	n     *Node
+	w     Workspace
+	begun time.Duration
+	sent  atomic.Int64
+
+	manifest *sink.Manifest
+}
+
+var _ sink.Sink = (*Draft)(nil)
+
+// Draft begins a workspace. The sweeper removes the objects of one that is never
+// published.
+func (a *Admin) Draft(w Workspace, store blob.Store) *Draft {
+	w.Epoch = draftEpoch
+	return &Draft{view: view{objects: &Sink{n: a.n, store: store}}, n: a.n, w: w, begun: a.n.opts.boot()}
+}
+
+// Put is sink.Sink's.
+func (d *Draft) Put(ctx context.Context, r io.ReaderAt, size int64) (string, error) {
+	return d.put(ctx, r, size, "pack")
+}
+
+func (d *Draft) put(ctx context.Context, r io.ReaderAt, size int64, sort string) (string, error) {
+	key := objectKey(d.w.ID, draftEpoch, sort)
+	if err := d.objects.store.Put(ctx, key, r, size); err != nil {
+		return "", blobError(key, err)
+	}
+	d.sent.Add(size)
+	return key, nil
+}
+
+// Sent returns how many bytes were put.
+func (d *Draft) Sent() int64 { return d.sent.Load() }
+
+// Swap is sink.Sink's: it keeps the manifest for Publish.
+func (d *Draft) Swap(_ context.Context, s *sink.Switch) error {
+	if d.manifest != nil {
+		return errView
+	}
+	d.manifest = s.Manifest
+	return nil
+}
+
+// View returns what the draft has, for reading.
+func (d *Draft) View() sink.Sink {
+	v := d.view
+	v.tail.Manifest = d.manifest
+	return &v
+}
+
+// ErrExists is returned where the cluster has the workspace, or another one of its
+// namespace.
+var ErrExists = errors.New("cluster: the workspace exists")
+
+// Publish adds the workspace to the cluster, whole, in one transaction. Errors: ErrExists,
+// or of package sink; after one that is no sink.ErrRefused it may have been done.
+func (d *Draft) Publish(ctx context.Context) error {
+	m := d.manifest
+	if m == nil || m.Version != 1 || m.Base != 0 {
+		return fmt.Errorf("cluster: workspace %s: no first manifest", d.w.ID)
+	}
+	var key *string
+	inline := m.Encode()
+	if len(inline) > inlineManifest {
+		name, err := d.put(ctx, strings.NewReader(string(inline)), int64(len(inline)), "manifest")
+		if err != nil {
+			return err
+		}
+		inline, key = nil, &name
+	}
+	size := int64(0)
+	for _, p := range m.Packs {
+		size += p.Size + p.Idx
+	}
+	if d.n.opts.boot()-d.begun > draftPatience {
+		return sink.Stale(d.w.ID)
+	}
+	d.n.opts.at("publish")
+	ours := make(chan bool, 8)
+	err := d.n.write(ctx, func(ctx context.Context, c *conn) error {
+		_, err := c.Exec(ctx, `INSERT INTO workspace (id, kind, namespace, epoch, manifest, manifest_key, manifest_ver, bytes)
+			VALUES ($1, $2, NULLIF($3, ''), $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`,
+			d.w.ID, d.w.Kind, d.w.Namespace, draftEpoch, inline, key, int64(m.Version), size)
+		if err != nil {
+			return err
+		}
+		// It is looked for, since an attempt before may have added it; and that writes, so
+		// that the answer waits for the standby.
+		var names string
+		err = c.QueryRow(ctx, `UPDATE workspace SET last_used = last_used WHERE id = $1 AND (manifest = $2 OR manifest_key = $3)
+			RETURNING current_setting('synchronous_standby_names')`, d.w.ID, inline, key).Scan(&names)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			ours <- false
+			return nil
+		case err != nil:
+			return err
+		case d.n.unsafe(names):
+			return errSent
+		}
+		ours <- true
+		return nil
+	})
+	if err == nil && !<-ours {
+		return ErrExists
+	}
+	return err
+}
+
+// HasNamespace reports whether a workspace has a namespace.
+func (a *Admin) HasNamespace(ctx context.Context, namespace []string) (bool, error) {
+	raw, err := json.Marshal(namespace)
+	if err != nil {
+		return false, err
+	}
+	_, err = a.n.Named(ctx, string(raw))
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
