@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -171,6 +172,24 @@ type request struct {
 
 	short, unleased bool  // why this node's answer was dropped
 	last            error // what is answered once the time is over
+	// uncertain says that the write was sent to a node that did not answer: from then
+	// on a refusal no longer means that nothing was done.
+	uncertain, doubtful bool
+}
+
+// refusals are the codes that say that nothing was done, or that nobody knows.
+var refusals = []string{"not_owner", "owner_moving", "engine_unavailable", "replication_off", "blobs_unavailable", "node_down", "stopping"}
+
+// doubts reports whether an answer with a code would say of an earlier sending what
+// nobody knows.
+func (q *request) doubts(code string) bool { return q.uncertain && slices.Contains(refusals, code) }
+
+// fail answers with an error.
+func (q *request) fail(err error) {
+	if q.doubts(errs.CodeOf(err)) {
+		err = unknown(err)
+	}
+	q.x.Fail(err)
 }
 
 func (f *Forwarder) parse(x *httpapi.Exchange) (*request, error) {
@@ -215,12 +234,12 @@ func (f *Forwarder) Serve(x *httpapi.Exchange) {
 				return
 			}
 		case x.Received != nil:
-			x.Fail(err) // the node that forwarded it looks again
+			q.fail(err) // the node that forwarded it looks again
 			return
 		case errs.CodeOf(err) == "owner_moving":
 			q.last = err
 		case !unavailable(err):
-			x.Fail(err)
+			q.fail(err)
 			return
 		default:
 			// The engine does not say who owns it: who does knows.
@@ -230,7 +249,7 @@ func (f *Forwarder) Serve(x *httpapi.Exchange) {
 			q.last = err
 		}
 		if !x.Rewind() {
-			x.Fail(q.last)
+			q.fail(q.last)
 			return
 		}
 		select {
@@ -240,7 +259,7 @@ func (f *Forwarder) Serve(x *httpapi.Exchange) {
 			return
 		}
 		if time.Now().After(q.until) {
-			x.Fail(q.last)
+			q.fail(q.last)
 			return
 		}
 	}

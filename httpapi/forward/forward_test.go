@@ -551,3 +551,32 @@ func TestStorm(t *testing.T) {
 		t.Errorf("%d different of %d", len(once), len(w.values["a"]))
 	}
 }
+
+// A write with a key whose owner died over it, and which then finds no owner: a
+// refusal of the second sending says nothing of the first.
+func TestRefusedAfterALostAnswer(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	n1, n2 := w.nodes[0], w.nodes[1]
+	w.set("a", "n2", "one")
+	hang := make(chan struct{})
+	defer close(hang)
+	n2.after = func(c *gin.Context) {
+		w.locked(func() { n2.dead, w.claims = true, false })
+		select {
+		case <-hang:
+		case <-c.Request.Context().Done():
+		}
+	}
+	n1.ask("PUT", "/w/a/x", "two", "Idempotency-Key: k").want(t, 503, "outcome_unknown")
+	if got := w.values["a"]; len(got) != 2 || got[1] != "two" {
+		t.Errorf("%q", got)
+	}
+	// What its own handler refuses.
+	w.set("b", "n2", "one")
+	w.locked(func() { n2.dead, w.claims = false, true })
+	n1.before = func(*gin.Context, string) error { return errs.New(errs.Unavailable, "engine_unavailable", "It is away.") }
+	n1.ask("PUT", "/w/b/x", "two", "Idempotency-Key: l").want(t, 503, "outcome_unknown")
+	// A read is only refused.
+	w.set("c", "n1", "one")
+	n1.ask("GET", "/w/c", "").want(t, 503, "engine_unavailable")
+}

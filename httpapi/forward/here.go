@@ -15,7 +15,7 @@ import (
 // here answers a request by this node's handler. False: nothing was answered, and
 // it is to be tried again.
 func (f *Forwarder) here(q *request, t target) bool {
-	q.short, q.unleased = false, false
+	q.short, q.unleased, q.doubtful = false, false, false
 	gate := httpapi.Gate{
 		Head: func(status int, code string, h http.Header) bool { return f.head(q, status, code, h) },
 		More: func() bool { held, _ := f.o.Node.Lease(); return held || q.mayBeStale || q.x.Changes },
@@ -24,6 +24,10 @@ func (f *Forwarder) here(q *request, t target) bool {
 		return true
 	}
 	switch {
+	case q.doubtful:
+		f.o.Meter.Unknown.Add(1)
+		q.x.Fail(unknown(nil))
+		return true
 	case q.short:
 		return f.reach(q)
 	case q.unleased:
@@ -37,6 +41,9 @@ func (f *Forwarder) here(q *request, t target) bool {
 func (f *Forwarder) head(q *request, status int, code string, header http.Header) bool {
 	x := q.x
 	if code == "owner_moving" && x.Received == nil && time.Now().Before(q.until) {
+		return false
+	}
+	if q.doubtful = q.doubts(code); q.doubtful {
 		return false
 	}
 	workspace, seq, wrote, opened := x.Reflects()
@@ -110,7 +117,7 @@ func (f *Forwarder) withoutLease(q *request) bool {
 		q.last = unleased(nil)
 		return false // the lease may come back, or another's begin
 	}
-	x.Fail(unleased(nil))
+	q.fail(unleased(nil))
 	return true
 }
 

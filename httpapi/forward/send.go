@@ -80,6 +80,11 @@ func (f *Forwarder) sendWithin(ctx context.Context, q *request, t target, headed
 	if t.claim && x.Place.Workspace != "" && resp.Header.Get(httpapi.ErrorHeader) == "engine_unavailable" && time.Now().Before(q.until) {
 		return false, true
 	}
+	if q.doubts(resp.Header.Get(httpapi.ErrorHeader)) {
+		f.o.Meter.Unknown.Add(1)
+		x.Fail(unknown(nil))
+		return true, true
+	}
 	whole, err := wholeOf(resp, x.Request().Method)
 	if err != nil {
 		return f.lost(q, err, true), true
@@ -106,6 +111,7 @@ func (f *Forwarder) lost(q *request, err error, sent bool) (done bool) {
 		return true
 	}
 	f.o.Node.Forget(x.Place.Workspace)
+	q.uncertain = q.uncertain || sent && !q.read
 	if !sent || q.read || x.Keyed {
 		f.o.Meter.Repeated.Add(1)
 		if sent && !x.Rewind() {
