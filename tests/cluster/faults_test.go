@@ -141,7 +141,8 @@ func (w *world) run(writers int) (settle func()) {
 			log := w.log(w.members[0], at)
 			newest := log[len(log)-1].Seq
 			if err := clustertest.Await(30*time.Second, func() (bool, error) { return f.last() >= newest, nil }); err != nil {
-				w.t.Errorf("workspace %d: the newest event that came is %d of %d", at, f.last(), newest)
+				w.dump()
+				w.t.Fatalf("workspace %d: the newest event that came is %d of %d, from %s", at, f.last(), newest, f.from())
 			}
 		}
 		close(followers)
@@ -187,6 +188,26 @@ func (w *world) await(n int) {
 	}
 }
 
+// dump shows what PostgreSQL does, and writes the nodes' logs with their stacks to
+// UMBRA_CLUSTER_DUMP.
+func (w *world) dump() {
+	if w.pair == nil {
+		return
+	}
+	w.t.Logf("PostgreSQL:\n%s", w.pair.A.SQL(`SELECT pid, state, wait_event_type || ' ' || wait_event, pg_blocking_pids(pid), now() - xact_start, now() - state_change, left(query, 150)
+		FROM pg_stat_activity WHERE backend_type = 'client backend' AND state <> 'idle' ORDER BY xact_start`))
+	w.t.Logf("owners:\n%s", w.pair.A.SQL(`SELECT w.id, w.epoch, w.owner, n.name, n.state FROM workspace w LEFT JOIN node n ON n.life = w.owner`))
+	if dir := os.Getenv("UMBRA_CLUSTER_DUMP"); dir != "" {
+		for _, m := range w.members {
+			m.server.Signal(syscall.SIGQUIT)
+			m.server.Wait()
+			if err := os.WriteFile(filepath.Join(dir, m.name+".log"), []byte(m.server.Log.String()), 0o600); err != nil {
+				w.t.Error(err)
+			}
+		}
+	}
+}
+
 // recovered waits until each workspace can be written again at each node.
 func (w *world) recovered(after string) {
 	w.t.Helper()
@@ -197,18 +218,7 @@ func (w *world) recovered(after string) {
 				last = w.ask(m, "GET", "/tasks/"+s.task, "")
 				return last.err == nil && last.status == http.StatusOK, nil
 			}); err != nil {
-				if w.pair != nil {
-					w.t.Logf("PostgreSQL:\n%s", w.pair.A.SQL(`SELECT pid, state, wait_event_type || ' ' || wait_event, pg_blocking_pids(pid), now() - xact_start, now() - state_change, left(query, 150)
-						FROM pg_stat_activity WHERE backend_type = 'client backend' AND state <> 'idle' ORDER BY xact_start`))
-					w.t.Logf("owners:\n%s", w.pair.A.SQL(`SELECT w.id, w.epoch, w.owner, n.name, n.state FROM workspace w LEFT JOIN node n ON n.life = w.owner`))
-				}
-				if dir := os.Getenv("UMBRA_CLUSTER_DUMP"); dir != "" { // logs with stacks
-					for _, m := range w.members {
-						m.server.Signal(syscall.SIGQUIT)
-						m.server.Wait()
-						_ = os.WriteFile(filepath.Join(dir, m.name+".log"), []byte(m.server.Log.String()), 0o600)
-					}
-				}
+				w.dump()
 				w.t.Fatalf("%s: workspace %d at %s is not served again: %v %d %s", after, at, m.name, last.err, last.status, last.body)
 			}
 		}

@@ -310,7 +310,19 @@ type followed struct {
 	mu     sync.Mutex
 	ids    []uint64
 	values map[uint64]string // commits
-	opened int
+	at     string            // where the client is, since when, and whether it was answered
+}
+
+func (f *followed) set(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at = time.Now().Format(time.TimeOnly) + " " + fmt.Sprintf(format, args...)
+}
+
+func (f *followed) from() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.at
 }
 
 // follow reads a workspace's events from any node, and goes on at another when the
@@ -340,21 +352,6 @@ func (f *followed) last() uint64 {
 func (w *world) stream(at int, after uint64, f *followed, ended <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	url, _ := w.any().url()
-	req, err := http.NewRequestWithContext(ctx, "GET", url+"/workspaces/"+w.spaces[at].id+"/stream", nil)
-	if err != nil {
-		panic(err)
-	}
-	req.Header.Set("Last-Event-ID", strconv.FormatUint(after, 10))
-	res, err := (&http.Client{Transport: w.client.Transport}).Do(req)
-	if err != nil {
-		return
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return
-	}
-	f.opened++
 	go func() {
 		select {
 		case <-ended:
@@ -362,6 +359,23 @@ func (w *world) stream(at int, after uint64, f *followed, ended <-chan struct{})
 		case <-ctx.Done():
 		}
 	}()
+	m := w.any()
+	url, _ := m.url()
+	req, err := http.NewRequestWithContext(ctx, "GET", url+"/workspaces/"+w.spaces[at].id+"/stream", nil)
+	if err != nil {
+		panic(err)
+	}
+	req.Header.Set("Last-Event-ID", strconv.FormatUint(after, 10))
+	f.set("asks %s after %d", m.name, after)
+	res, err := (&http.Client{Transport: w.client.Transport}).Do(req)
+	if err != nil {
+		return
+	}
+	defer res.Body.Close()
+	f.set("has %d of %s after %d", res.StatusCode, m.name, after)
+	if res.StatusCode != http.StatusOK {
+		return
+	}
 	id := uint64(0)
 	lines := bufio.NewScanner(res.Body)
 	lines.Buffer(nil, 1<<20)
