@@ -574,7 +574,9 @@ func TestRefusedAfterALostAnswer(t *testing.T) {
 	// What its own handler refuses.
 	w.set("b", "n2", "one")
 	w.locked(func() { n2.dead, w.claims = false, true })
-	n1.before = func(*gin.Context, string) error { return errs.New(errs.Unavailable, "engine_unavailable", "It is away.") }
+	n1.before = func(*gin.Context, string) error {
+		return errs.New(errs.Unavailable, "engine_unavailable", "It is away.")
+	}
 	n1.ask("PUT", "/w/b/x", "two", "Idempotency-Key: l").want(t, 503, "outcome_unknown")
 	// A read is only refused.
 	w.set("c", "n1", "one")
