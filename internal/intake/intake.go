@@ -300,6 +300,10 @@ func (r *run) one(ctx context.Context, w workspaces.Record, store, base *gitstor
 		out.State = found
 		return nil
 	}
+	if done, err := r.to.Get(doneBucket, w.ID, new(bool)); done || err != nil {
+		out.State = Present // it was, and was removed there since
+		return err
+	}
 	out.State = Imported
 	if r.o.Dry {
 		return nil

@@ -210,6 +210,14 @@ func TestImportKilled(t *testing.T) {
 			t.Errorf("task %s has %q", made.ID, got)
 		}
 	}
+	// A workspace that was removed in the cluster stays so.
+	n1.Do("PATCH", "/tasks/"+list[0].ID, map[string]any{"status": "completed"}).Expect(http.StatusOK)
+	n1.Do("DELETE", "/workspaces/"+list[0].Workspace+"?history=delete", nil).Expect(http.StatusNoContent)
+	r.run(&last, 0, "import", one.DataDir)
+	if last.state(list[0].Workspace) != "present" || last.SentBytes != 0 {
+		t.Errorf("imported after its removal: %+v", last)
+	}
+	n1.Do("GET", "/workspaces/"+list[0].Workspace, nil).Expect(http.StatusNotFound)
 	// A token that was removed stays so.
 	n1.Do("GET", "/tasks/"+list[0].ID, nil, "Authorization: Bearer nobody").Expect(http.StatusUnauthorized)
 	if status, _, stderr := harness.Run(t, r.env, "token", "remove", "me", "--cluster", r.url, "--blobs", r.blobs); status != 0 {
