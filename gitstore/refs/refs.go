@@ -16,7 +16,7 @@
 //
 // Our lock is a hard link to one file, <repo>/umbra/lock, for as long as
 // the repository lives: making the link is atomic and fails if the name is
-// taken, and after a crash the inode tells ours from a user's. One process
+// taken, and after a crash the inode distinguishes ours from a user's. One process
 // owns a repository's folder, so one of our locks that this Store does not hold
 // is a dead one.
 package refs

@@ -47,7 +47,7 @@ type Node interface {
 	// when ctx has ended. ErrResting; errs.Unavailable with the contract's codes.
 	Owner(ctx context.Context, workspace string) (Owner, error)
 	// Owners returns the other live nodes that own some of several workspaces, by
-	// workspace. Those that this node owns, or nobody, are left out.
+	// workspace. Those that this node owns, or no node, are left out.
 	Owners(ctx context.Context, workspaces []string) (map[string]Owner, error)
 	// Forget says that what Owner returned was wrong.
 	Forget(workspace string)
@@ -85,7 +85,7 @@ func NewMeter() *Meter {
 }
 
 // Figures returns what was counted: answers of other nodes that were passed on,
-// requests that were sent again, and writes of which nobody knows.
+// requests that were sent again, and writes of unknown outcome.
 func (m *Meter) Figures() (answered, repeated, unknown uint64, took *telemetry.Histogram) {
 	return m.Answered.Load(), m.Repeated.Load(), m.Unknown.Load(), m.Took
 }
@@ -177,7 +177,7 @@ type request struct {
 	uncertain, doubtful bool
 }
 
-// refusals are the codes that say that nothing was done, or that nobody knows.
+// refusals are the codes that say that nothing was done, or that the outcome is unknown.
 var refusals = []string{"not_owner", "owner_moving", "engine_unavailable", "replication_off", "blobs_unavailable", "node_down", "stopping"}
 
 // doubts reports whether an answer with a code would say of an earlier sending what
@@ -214,7 +214,7 @@ type target struct {
 	claim, open bool
 }
 
-// Serve answers a request: here where this node owns the workspace, or nobody does;
+// Serve answers a request: here where this node owns the workspace, or no node does;
 // else by its owner. While ownership moves it waits, for Options.Wait at most.
 func (f *Forwarder) Serve(x *httpapi.Exchange) {
 	q, err := f.parse(x)

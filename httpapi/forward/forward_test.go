@@ -147,7 +147,7 @@ func TestHandover(t *testing.T) {
 	if err := n1.f.Handover(t.Context(), owner, "a"); errs.CodeOf(err) != "owner_moving" {
 		t.Errorf("what it does not own: %v", err)
 	}
-	// The node was started anew: its run is another.
+	// The node was restarted: its run is another.
 	n1.f.peer(owner).setRun("former")
 	w.set("b", "n2", "one")
 	if err := n1.f.Handover(t.Context(), owner, "b"); err != nil {

@@ -219,7 +219,7 @@ func (n *fakeNode) Register(r *httpapi.Router) {
 	}})
 }
 
-// open claims a workspace where nobody owns it.
+// open claims a workspace that no node owns.
 func (n *fakeNode) open(c *gin.Context) (ws string, err error) {
 	if ws, err = httpapi.Param(c, "ws"); err != nil {
 		return "", err

@@ -137,7 +137,7 @@ func (f *Forwarder) part(ctx context.Context, x *httpapi.Exchange, owner Owner, 
 }
 
 // exchange sends a request of this node's own to another, and again where its program
-// was started anew.
+// was restarted.
 func (f *Forwarder) exchange(ctx context.Context, owner Owner, method, target string, c claims, limit int64) (*http.Response, []byte, error) {
 	p := f.peer(owner)
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -5,7 +5,7 @@
 // # Invariants
 //
 //   - A change is in the records before Save returns, in one transaction that finds no
-//     later owner. After an error the copy is made anew: the records count.
+//     later owner. After an error the copy is made again: the records count.
 //   - An owner makes its copy equal to the records before it first uses it.
 //   - A file's content is there once for each task and content: up to 256 KiB as a
 //     record, else as an object that a record names. An object is put before it is
@@ -88,7 +88,7 @@ type Copy struct {
 	k               *Keeper
 	task, workspace string
 
-	epoch int64 // under which it was made; 0: it has to be made anew
+	epoch int64 // under which it was made; 0: it has to be made again
 	has   map[string]entry
 	seen  map[string]vfs.Info // what a file was when it was last compared
 }

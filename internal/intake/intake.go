@@ -3,7 +3,7 @@
 //
 // Of a workspace first the history becomes objects and a row of the cluster, at once;
 // then the records of its tasks, sessions and toolsets; then the workspace's own, by
-// which nodes find it. So a run that was cut off leaves a workspace that nobody sees,
+// which nodes find it. So a run that was cut off leaves a workspace that is not visible,
 // and the next run goes on with it. The data directory is read and not written: stores
 // are opened on copies.
 package intake

@@ -83,7 +83,7 @@ type Folders struct {
 	// room is asked before bytes are taken in; nil: there is always some.
 	room func(bytes int64) error
 
-	// shared is where others have them too; nil: nobody does.
+	// shared is where others have them too; nil: no other does.
 	shared *areas.Copy
 
 	write sync.Mutex

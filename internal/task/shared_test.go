@@ -140,7 +140,7 @@ func TestSharedTasks(t *testing.T) {
 	if rec, ok, err := p.two.index.withKey("key"); err != nil || !ok || rec.ID != "a" || !idem.Remembered(rec.Created, rec.Created) {
 		t.Errorf("%+v, %v", rec, err)
 	}
-	// An id is given once, whoever is asked.
+	// An id is given once, whichever node is asked.
 	other, err := p.manager.OpenVirtual(context.Background(), []string{"other"})
 	p.check(err)
 	defer other.Release()

@@ -179,7 +179,7 @@ type Loader struct {
 	logged    bool   // the log has been read to its end
 }
 
-// key tells turns apart.
+// key distinguishes turns.
 type key struct{ task, subtask, session string }
 
 func (c *Call) key() key { return key{c.Task, deref(c.Subtask), deref(c.Session)} }

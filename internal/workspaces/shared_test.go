@@ -378,7 +378,7 @@ func TestSharedForget(t *testing.T) {
 	}
 }
 
-// TestSharedMaking: one workspace a namespace, whoever makes it, and one whose maker
+// TestSharedMaking: one workspace a namespace, whichever server makes it, and one whose maker
 // died is finished.
 func TestSharedMaking(t *testing.T) {
 	s := newShop(t)

@@ -237,7 +237,7 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("clock %v, blobs %v", well["clock"], well["blobs"])
 	}
 
-	// A node that hangs is not reached; PostgreSQL waits for nobody.
+	// A node that hangs is not reached; PostgreSQL waits for no standby.
 	n1.Signal(syscall.SIGSTOP)
 	defer n1.Signal(syscall.SIGCONT)
 	r.pair.A.Set("synchronous_standby_names", "")

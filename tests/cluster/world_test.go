@@ -195,7 +195,7 @@ var registers = porcupine.Model{
 	},
 }
 
-// never is the end of an operation whose outcome nobody knows.
+// never is the end of an operation whose outcome is unknown.
 const never = int64(1) << 62
 
 // notDone are the codes of answers that say that nothing was done.
