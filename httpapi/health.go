@@ -86,8 +86,11 @@ func (s *frame) healthz(c *gin.Context) error {
 
 // readyz says whether it is of use to send requests here.
 func (s *frame) readyz(c *gin.Context) error {
-	err := s.streams.Err()
-	if err == nil && s.opts.Ready != nil {
+	var err error
+	switch {
+	case s.streams.Err() != nil:
+		err = errs.New(errs.Unavailable, "stopping", "")
+	case s.opts.Ready != nil:
 		err = s.opts.Ready()
 	}
 	var writes error

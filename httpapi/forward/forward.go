@@ -1,10 +1,12 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -68,7 +70,7 @@ type Options struct {
 	// Reach waits until an open workspace of this node has a commit of this number.
 	Reach func(ctx context.Context, workspace string, seq uint64) error
 	// Known reports whether a node of a name ever was one of the cluster's; nil: none.
-	Known func(ctx context.Context, name string) bool
+	Known func(ctx context.Context, name string) (bool, error)
 	Meter *Meter // nil: nothing is counted
 	Log   *slog.Logger
 }
@@ -135,8 +137,15 @@ func (f *Forwarder) Close() {
 	}
 }
 
-// Ready is Node.Ready.
-func (f *Forwarder) Ready() (reads, writes error) { return f.o.Node.Ready() }
+// Ready is Node.Ready, for the reads that this node answers: without Options.StaleReads
+// those alone that a lease is held for.
+func (f *Forwarder) Ready() (reads, writes error) {
+	reads, writes = f.o.Node.Ready()
+	if held, _ := f.o.Node.Lease(); reads == nil && !held && !f.o.StaleReads {
+		reads = cmp.Or(writes, unleased(nil))
+	}
+	return reads, writes
+}
 
 // Receive takes what another node's signature says of a request.
 func (f *Forwarder) Receive(r *http.Request) *httpapi.Received {
@@ -192,6 +201,9 @@ func (q *request) fail(err error) {
 	q.x.Fail(err)
 }
 
+// nodeName is what a node may be called (cluster.node).
+var nodeName = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
+
 func (f *Forwarder) parse(x *httpapi.Exchange) (*request, error) {
 	h := x.Request().Header
 	q := &request{x: x, read: !x.Changes, direct: h.Get("Umbra-Direct") == "1", redirect: h.Get("Umbra-Redirect") == "1", strict: h.Get("Umbra-Strict") == "1",
@@ -203,6 +215,9 @@ func (f *Forwarder) parse(x *httpapi.Exchange) (*request, error) {
 		}
 		// Every node that does not own may answer it: this one does, by the owner.
 		q.min, q.direct = n, false
+	}
+	if q.node != "" && !nodeName.MatchString(q.node) {
+		return nil, errs.New(errs.Invalid, "invalid_parameter", "Umbra-Node must be a node's name.").With("field", "Umbra-Node")
 	}
 	return q, nil
 }
@@ -238,7 +253,7 @@ func (f *Forwarder) Serve(x *httpapi.Exchange) {
 			return
 		case errs.CodeOf(err) == "owner_moving":
 			q.last = err
-		case !unavailable(err):
+		case !unavailable(err), x.Place.Workspace == "":
 			q.fail(err)
 			return
 		default:
@@ -373,7 +388,14 @@ func (f *Forwarder) named(q *request) (target, error) {
 	if p, ok := f.byName(q.node); ok {
 		return target{owner: ownerOf(p), claim: true}, nil
 	}
-	if f.o.Known != nil && f.o.Known(q.x.Context(), q.node) {
+	known := false
+	if f.o.Known != nil {
+		var err error
+		if known, err = f.o.Known(q.x.Context(), q.node); err != nil {
+			return target{}, err
+		}
+	}
+	if known {
 		return target{}, errs.New(errs.Unavailable, "node_down", "The node does not run.").With("node", q.node)
 	}
 	return target{}, errs.New(errs.NotFound, "node_not_found", "The cluster has no node of this name.").With("node", q.node)

@@ -207,6 +207,15 @@ func TestHeaders(t *testing.T) {
 	if a := n1.ask("POST", "/new", "x", "Umbra-Node: gone").want(t, 503, "node_down"); a.h.Get("Retry-After") != "30" || a.json(t)["node"] != "gone" {
 		t.Errorf("%v", a.h)
 	}
+	for _, node := range []string{"N2", "a b", "n1,n2", "n_1", strings.Repeat("n", 64)} {
+		if m := n1.ask("POST", "/new", "x", "Umbra-Node: "+node).want(t, 400, "invalid_parameter").json(t); m["field"] != "Umbra-Node" {
+			t.Errorf("%q: %v", node, m)
+		}
+	}
+	w.locked(func() { w.engine = false })
+	n1.ask("POST", "/new", "x", "Umbra-Node: other").want(t, 503, "engine_unavailable")
+	n1.ask("POST", "/new", "x", "Umbra-Node: n2").want(t, 201, "")
+	w.locked(func() { w.engine = true })
 	// A request that names its node goes there.
 	for node, by := range map[string]string{"n1": "n1", "n2": "n2", "other": "n1"} {
 		if m := n1.ask("GET", "/at/"+node, "").want(t, 200, "").json(t); m["by"] != by {
@@ -372,6 +381,24 @@ func TestNoStaleReads(t *testing.T) {
 	n.ask("GET", "/w/a", "").want(t, 200, "")
 	w.locked(func() { n.lease = false })
 	n.ask("GET", "/w/a", "").want(t, 503, "engine_unavailable")
+}
+
+// A node is ready while it answers reads: without a lease only stale ones.
+func TestReady(t *testing.T) {
+	w := newWorld(t, "n1")
+	w.start("n2", func(o *Options) { o.StaleReads = false })
+	for _, lease := range []bool{true, false, true} {
+		for i, n := range w.nodes {
+			w.locked(func() { n.lease = lease })
+			status, text := 200, "ready\n"
+			if !lease && i == 1 {
+				status, text = 503, "not ready: engine_unavailable\n"
+			}
+			if a := n.ask("GET", "/readyz", ""); a.status != status || a.body != text {
+				t.Errorf("%s with a lease (%v): %d %q", n.name, lease, a.status, a.body)
+			}
+		}
+	}
 }
 
 // A long answer whose lease ends is not made to look whole.

@@ -71,7 +71,7 @@ func (w *world) start(name string, change ...func(*Options)) *fakeNode {
 	}
 	n := &fakeNode{w: w, name: name, address: "http://" + l.Addr().String(), life: int64(len(w.nodes) + 1), lease: true, handled: map[string]int{}, log: &lines{}, stale: map[string][]string{}}
 	log := slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	o := Options{Node: n, Wait: time.Second, StaleReads: true, Reach: n.reach, Log: log, Known: func(_ context.Context, name string) bool { return name == "gone" }}
+	o := Options{Node: n, Wait: time.Second, StaleReads: true, Reach: n.reach, Log: log, Known: n.known}
 	for _, c := range change {
 		c(&o)
 	}
@@ -167,6 +167,15 @@ func (n *fakeNode) Owners(ctx context.Context, workspaces []string) (map[string]
 }
 
 func (n *fakeNode) Forget(string) {}
+
+func (n *fakeNode) known(_ context.Context, name string) (bool, error) {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	if !n.w.engine {
+		return false, errs.New(errs.Unavailable, "engine_unavailable", "The engine is away.").With("reason", "unreachable")
+	}
+	return name == "gone", nil
+}
 
 func (n *fakeNode) Lease() (bool, time.Duration) {
 	n.w.mu.Lock()

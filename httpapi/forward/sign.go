@@ -66,6 +66,10 @@ func sign(key []byte, r *http.Request, target string, c claims) error {
 	return nil
 }
 
+// Signed reports whether a request says that another node has forwarded it. It may
+// be forged.
+func Signed(r *http.Request) bool { return r.Header.Get(signature) != "" }
+
 // verify returns what a valid signature says; ok is false where there is none. The
 // header is removed in any case.
 func verify(key []byte, r *http.Request) (c claims, ok bool) {

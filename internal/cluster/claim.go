@@ -249,6 +249,24 @@ func (n *Node) FindAll(ctx context.Context, ids []string) ([]Workspace, error) {
 	return <-result, nil
 }
 
+// Known reports whether a node of a name ever lived, or has workspaces of directories.
+// Errors of package sink.
+func (n *Node) Known(ctx context.Context, name string) (bool, error) {
+	result := make(chan bool, 8)
+	err := n.write(ctx, func(ctx context.Context, c *conn) error {
+		var known bool
+		err := c.QueryRow(ctx, `SELECT EXISTS (SELECT FROM node WHERE name = $1) OR EXISTS (SELECT FROM workspace WHERE pinned = $1)`, name).Scan(&known)
+		if err == nil {
+			result <- known
+		}
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	return <-result, nil
+}
+
 // Await calls f until it returns no *OwnedError, or the time is over: a
 // workspace's owner may be dying, or be releasing it.
 func Await[T any](ctx context.Context, within time.Duration, f func(context.Context) (T, error)) (T, error) {

@@ -383,6 +383,11 @@ func testStatus(t *testing.T, p *clustertest.Pair) {
 	if _, err := s.n1.Create(ctx, Workspace{ID: "p", Kind: "physical", Pinned: "gone"}); err != nil {
 		t.Fatal(err)
 	}
+	for name, want := range map[string]bool{"n1": true, "gone": true, "none": false} {
+		if known, err := s.n1.Known(ctx, name); known != want || err != nil {
+			t.Errorf("node %s is known: %v, %v", name, known, err)
+		}
+	}
 	a, err := Look(ctx, Options{URL: s.url})
 	if err != nil {
 		t.Fatal(err)

@@ -138,6 +138,10 @@ func (n *Node) Objects() *cluster.Objects { return n.c.Objects(n.opt.Store, n.op
 // Peers returns the live nodes, this one among them.
 func (n *Node) Peers() []cluster.Peer { return n.c.Peers() }
 
+// Known reports whether a node of a name ever was one of the cluster's. Errors of
+// package sink.
+func (n *Node) Known(ctx context.Context, name string) (bool, error) { return n.c.Known(ctx, name) }
+
 // Lease reports whether this node holds its lease now, and for how long no beat has
 // confirmed it. What was read before held is returned true may be answered.
 func (n *Node) Lease() (held bool, unconfirmed time.Duration) {

@@ -84,6 +84,10 @@ func Serve(ctx context.Context, cfg config.Config, o Options, stdout, stderr io.
 	if secure != nil {
 		address = "https://" + strings.TrimPrefix(address, "http://")
 	}
+	var waiting *lobby
+	if cfg.Cluster.On() {
+		waiting = openLobby(l, secure)
+	}
 	member, err := joinCluster(ctx, cfg, dir, address, log)
 	if err != nil {
 		return err
@@ -110,6 +114,9 @@ func Serve(ctx context.Context, cfg config.Config, o Options, stdout, stderr io.
 	var memory sync.WaitGroup
 	memory.Go(func() { giveMemoryBack(ctx) })
 	defer memory.Wait() // stopSignals ends it
+	if err := waiting.leave(); err != nil {
+		return errors.Join(err, deps.Close(context.Background()))
+	}
 	served := make(chan error, 1)
 	go func() {
 		if secure != nil {
