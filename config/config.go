@@ -126,7 +126,8 @@ type Trace struct {
 	Endpoint string `key:"endpoint"`
 }
 
-// HTTP is who may name us and which pages may call us, beside ourselves.
+// HTTP lists the Host names and the web origins that are accepted besides the
+// server's own.
 type HTTP struct {
 	Hosts   []string `key:"hosts"`   // names without a port
 	Origins []string `key:"origins"` // scheme://host[:port]
@@ -157,8 +158,8 @@ type Token struct {
 // Workspaces says which folders may become workspaces.
 type Workspaces struct {
 	Roots []string `key:"roots"`
-	// WatchIdle is how long after its last use a workspace is watched, beside
-	// while a task on it is executing or paused.
+	// WatchIdle is how long a workspace is watched after its last use. It is also
+	// watched while a task on it is executing or paused.
 	WatchIdle time.Duration `key:"watch_idle"`
 	// MaxWatches bounds the watched folders of all workspaces; 0 leaves it to
 	// the system.
@@ -175,8 +176,8 @@ type Sessions struct {
 type Calls struct {
 	// TTL is the time after which a call that is neither ended nor touched counts as lost.
 	TTL time.Duration `key:"ttl"`
-	// RecordCommands says what of a shell command is in history: nothing
-	// ("off"), or its SHA-256 where the agent's hook tells it ("hash").
+	// RecordCommands is what history has of a shell command: nothing ("off"), or
+	// its SHA-256 where the agent's hook sends it ("hash").
 	RecordCommands string `key:"record_commands"`
 }
 

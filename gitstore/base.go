@@ -37,7 +37,7 @@ type forkPoint struct {
 	seq    uint64
 }
 
-// openBase looks the base's commit up and tells git of the base's objects.
+// openBase looks up the base's commit and makes git see the base's objects.
 func (s *Store) openBase(ctx context.Context) error {
 	b := s.opt.Base
 	if b == nil {

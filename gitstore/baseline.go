@@ -114,8 +114,8 @@ func (b *baseline) abandon() {
 	}
 }
 
-// part closes the current pack if it is large enough, beside those who add more.
-// Called with the lock.
+// part closes the current pack if it is large enough, while others add to it.
+// The caller must hold the lock.
 func (b *baseline) part() error {
 	if b.failed != nil || b.current.w.Size() < b.s.opt.BaselinePart {
 		return b.failed

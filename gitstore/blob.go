@@ -79,8 +79,8 @@ func (b Blob) SHA256() [sha256.Size]byte { return b.sum }
 // AfterHash gives the value of an After-Hash trailer.
 func (b Blob) AfterHash() string { return "sha256:" + hex.EncodeToString(b.sum[:]) }
 
-// NewBlob hashes and compresses bytes; no I/O, so that callers do it beside
-// each other. The whole entry is kept in memory until the commit: larger
+// NewBlob hashes and compresses bytes, without I/O, so that callers can do it
+// concurrently. The whole entry is kept in memory until the commit: larger
 // content goes through StreamBlob. Callers check Err.
 func (s *Store) NewBlob(data []byte) Blob {
 	id, err := object.HashChecked(object.Blob, data)

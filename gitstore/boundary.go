@@ -131,8 +131,8 @@ func (s *Store) sweepShallow(ctx context.Context) error {
 	})
 }
 
-// The ids of dropped commits are kept in the file `dropped`, so that one who
-// asks for such a commit is told that it was dropped, and not that it never was:
+// The ids of dropped commits are kept in the file `dropped`, so that a lookup of
+// such a commit reports that it was dropped and not that it never existed:
 // dropEntry bytes for each, by its number.
 const (
 	droppedFile = "dropped"

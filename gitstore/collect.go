@@ -27,7 +27,7 @@ type CollectOptions struct {
 	DryRun bool
 	From   Boundary
 	Pace   *Pace // nil: no rests
-	// Tell, if not nil, is told how far it is: a step, and its parts.
+	// Tell, if not nil, is called with the progress: a step, and its parts.
 	Tell func(step string, done, all int64)
 }
 

@@ -19,8 +19,8 @@ const (
 	lastLooks  = 8
 )
 
-// swap puts the new packs in the place of those they were made of. What was
-// committed since the marks were set may need an object that was not needed
+// swap puts the new packs in the place of those they were made of. A commit
+// since the marks were set may need an object that was not needed
 // then, a revert's blob above all: checks are repeated until few commits are left,
 // and the last one while no commit is made.
 func (c *collector) swap() error {
@@ -190,7 +190,7 @@ func (c *collector) dropCopies() (freed int64, err error) {
 		return 0, err
 	}
 	for _, f := range copies {
-		// What git keeps beside a pack (gitformat-pack(5)), its index first.
+		// What git keeps next to a pack (gitformat-pack(5)), its index first.
 		for _, suffix := range []string{idxSuffix, ".bitmap", ".rev", ".mtimes", ".pack"} {
 			if err := s.removeAny(path.Join(packDir, f.base+suffix)); err != nil {
 				return freed, err
@@ -219,8 +219,8 @@ func (c *collector) isCopy(f *theirPack) (bool, error) {
 func (c *collector) markTags() error {
 	s := c.s
 	// A tag that another one superseded is known to the task, then to a
-	// publication, then to the log's lines, then to its file. Looked at in this
-	// order, and with the two moves between them held up, none is missed.
+	// publication, then to the log's lines, then to its file. They are read in this
+	// order, and the two moves between them wait meanwhile, so none is missed.
 	s.infoLog.moving.Lock()
 	defer s.infoLog.moving.Unlock()
 	s.pub.mu.Lock()

@@ -4,16 +4,16 @@ package gitstore
 const maxComputed = 64 << 10
 
 // computed names a value that was made of objects: by what it is of, and by the
-// history that it was read in. What is asked for under another beginning of the
-// history, or after a purge, is made again.
+// history that it was read in. A value for another beginning of the history, or
+// after a purge, is computed again.
 type computed struct {
 	of             any
 	from, rewrites uint64
 }
 
 // Compute gives what fn makes of objects of the store, and keeps it where it is
-// small: for what takes longer to make than to look up. key tells all that the
-// value depends on, by a type of the caller's own; bytes is what the value takes.
+// small: for what takes longer to compute than to look up. key holds all that the
+// value depends on, in a type of the caller's own; bytes is the value's size.
 // All is kept within Options.Caches, goes with the store, and nothing that was
 // made of purged bytes stays. The value is shared and must not be changed. Safe
 // for concurrent use; several who ask at once may each call fn.

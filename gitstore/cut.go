@@ -33,7 +33,7 @@ type cut struct {
 	to Boundary
 	// bounds are the tasks as they were when the boundary was chosen.
 	bounds map[string]taskBounds
-	// keep is told of the tasks that lie wholly before it; told are those.
+	// keep is called with the tasks that end before the boundary; their ids follow.
 	keep func([]Task) error
 	told map[string]bool
 

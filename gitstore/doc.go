@@ -19,7 +19,7 @@
 // members are answered.
 //
 // A journal is a git pack whose count and trailer are not there yet. Publish
-// closes it: count and trailer, an index beside it, both hard-linked into
+// closes it: count and trailer, an index next to it, both hard-linked into
 // objects/pack under a .keep, then the refs by git's lock protocol (tasks'
 // first), then the note, and only then the journal's own name goes.
 //
@@ -27,7 +27,7 @@
 //
 //   - What Commit and PutTask answered survives a power cut.
 //   - Every object that our refs reach is in a journal or in one of our packs with
-//     a .keep; none of ours are loose. Objects that users put into the
+//     a .keep, never loose. Objects that users put into the
 //     repository are never relied upon.
 //   - A pack of the store is closed under reachability together with older ones: so
 //     an object found in one needs no further look at what it refers to.

@@ -118,8 +118,8 @@ const (
 	spans = 16
 )
 
-// hashEvery is of how many wanted objects of a pack one is hashed beforehand:
-// should it be another one, the pack's index does not tell the truth.
+// hashEvery: one of so many wanted objects of a pack is hashed beforehand. If its
+// id differs, the pack's index is wrong.
 const hashEvery = 64
 
 // sound reports whether the wanted objects are what the index says: by the
@@ -234,8 +234,7 @@ func (b *borrower) verify(groups [][]loan) {
 	})
 }
 
-// read verifies one object, whose entry is raw. What is wrong with it leaves it
-// out.
+// read verifies one object, whose entry is raw. A damaged one is left out.
 func (b *borrower) read(l *loan, raw []byte) {
 	if crc32.ChecksumIEEE(raw) != l.CRC {
 		return

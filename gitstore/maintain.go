@@ -165,8 +165,8 @@ func toMerge(packs []*packFile, width int) []*packFile {
 
 // mergeRun gives how many of the packs, smallest first, are to be merged: up
 // to the end of the first run of width or more in which each is no larger
-// than mergeFactor times those before it together. What is smaller than the
-// run goes along: it costs little.
+// than mergeFactor times those before it together. Packs smaller than the
+// run are merged with it: they cost little.
 func mergeRun(packs []*packFile, width int) int {
 	sum, run := 0, 0
 	for i, f := range packs {
@@ -223,8 +223,8 @@ func (s *Store) merge(ctx context.Context, src []*packFile) error {
 // not checked: a checkout of everything gives no good deltas for the work.
 const largestVersioned = 200
 
-// versions tells, for the newest commits that the packs hold one after the
-// other, which blob each changed file had before, and which tree each folder: a
+// versions returns, for the newest consecutive commits that the packs hold,
+// which blob each changed file had before, and which tree each folder: a
 // journal has the first version of a folder whole. It reads trees on changed
 // paths only.
 func (s *Store) versions(ctx context.Context, src []*packFile) (map[ID]ID, error) {

@@ -119,7 +119,7 @@ func (m *marker) mark(id ID) bool {
 }
 
 // history marks the commits of some numbers with all that they reach. before is
-// the tree of a commit beside the first that is marked already, or zero.
+// the tree of a commit next to the first that is marked already, or zero.
 func (m *marker) history(from, through uint64, before ID) error {
 	for seq := from; seq <= through; seq++ {
 		var err error
@@ -208,7 +208,7 @@ func (m *marker) entry(e object.Entry) error {
 	return nil
 }
 
-// diff marks a tree beside one that is marked with all that is in it.
+// diff marks what a tree has that another one, which is marked whole, has not.
 func (m *marker) diff(old, now ID) error {
 	if old == now || !m.mark(now) {
 		return nil

@@ -40,7 +40,7 @@ func (s *Store) movedFiles() ([]int, error) {
 
 // Moved reports which commit a commit of before a purge is now, after all purges
 // since; false for an id that no purge has changed. prefix is its id in
-// hexadecimal digits, or their beginning: where that fits several, none is told.
+// hexadecimal digits, or their beginning: if that matches several, none is returned.
 func (s *Store) Moved(prefix string) (old, now ID, ok bool, err error) {
 	files, err := s.movedFiles()
 	if err != nil {
@@ -67,8 +67,8 @@ func errRewritten(now ID) error {
 	return errs.New(errs.Gone, "history_rewritten", "A purge has given that commit another id: %s.", now).With("moved_to", now.String())
 }
 
-// noCommit is the error for an id that leads to no commit: where a purge has
-// changed it, it tells the id that it is now.
+// noCommit is the error for an id that leads to no commit. If a purge changed the
+// id, the error has the new one.
 func (s *Store) noCommit(id ID) error {
 	if _, now, ok, err := s.Moved(id.String()); err == nil && ok {
 		return errRewritten(now)

@@ -14,7 +14,8 @@ import (
 	"umbra/internal/errs"
 )
 
-// setLive tells readers which journals hold objects now; logs.mu is held.
+// setLive publishes to readers which journals hold objects; the caller must hold
+// logs.mu.
 func (s *Store) setLive() {
 	list := append([]*journal.Journal(nil), s.logs.closing...)
 	if s.logs.open != nil {
@@ -198,7 +199,7 @@ func (s *Store) ReadBlob(ctx context.Context, id ID, max int64) ([]byte, error) 
 	return data, err
 }
 
-// OpenBlob streams a blob of any size, and tells its size. The bytes are
+// OpenBlob streams a blob of any size, and returns its size. The bytes are
 // checked against the id at the end, in place of io.EOF.
 func (s *Store) OpenBlob(ctx context.Context, id ID) (io.ReadCloser, int64, error) {
 	if err := s.readable(); err != nil {

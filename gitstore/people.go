@@ -230,8 +230,8 @@ func (s *Store) personsLimit(ctx context.Context, theirs *theirObjects) (uint64,
 	return limit, nil
 }
 
-// theirObjects reads objects of the repository, whoever wrote them: ours, and
-// those of other people's packs and loose ones. For one goroutine; close frees
+// theirObjects reads all objects of the repository: ours, and those in packs and
+// loose files that users made. For one goroutine; close frees
 // the packs.
 type theirObjects struct {
 	s     *Store

@@ -58,7 +58,7 @@ const (
 	retryAfter      = time.Second
 )
 
-// noteActivity tells the publisher of a durable group.
+// noteActivity notifies the publisher of a durable group.
 func (s *Store) noteActivity() {
 	p := &s.pub
 	now := time.Now()

@@ -22,9 +22,9 @@ type PurgeOptions struct {
 	Blobs []ID // contents
 	// Force drops people's refs, worktrees and reflogs that lead to them.
 	Force bool
-	// DryRun only tells.
+	// DryRun reports what would be done and changes nothing.
 	DryRun bool
-	// Tell, if not nil, is told how far it is.
+	// Tell, if not nil, is called with the progress.
 	Tell func(step string, done, all int64)
 }
 
@@ -70,8 +70,8 @@ func (p *Purged) Names(text []byte) bool {
 	return false
 }
 
-// Purge is a purge under way: history is rewritten beside the writers as far as
-// it goes. One of Finish and Discard ends it. Maintenance waits for as long.
+// Purge is a purge under way: history is rewritten concurrently with the writers
+// as far as possible. Finish or Discard ends it. Maintenance waits meanwhile.
 //
 // The steps, and what a crash between two of them leaves:
 //

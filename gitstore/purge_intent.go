@@ -260,7 +260,7 @@ func (s *Store) dropPurged(_ context.Context, in *purgeIntent) error {
 		return err
 	}
 	// An index first, a .keep last, as removePack does; between them whatever
-	// else git keeps beside a pack.
+	// else git keeps next to a pack.
 	order := func(name string) int {
 		switch path.Ext(name) {
 		case idxSuffix:

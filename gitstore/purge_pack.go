@@ -170,8 +170,8 @@ func (p *Purge) packs(ctx context.Context, in *purgeIntent, h *reach, unreadable
 	return nil
 }
 
-// foreignPacks keeps what people's packs have beside what goes. It joins ours:
-// theirs would be a pack that no user asked for.
+// foreignPacks keeps the objects of users' packs that are not purged. They are
+// moved into a pack of the server: the users did not ask for another one.
 func (p *Purge) foreignPacks(ctx context.Context, in *purgeIntent, h *reach) error {
 	for _, f := range h.packs {
 		gone := false

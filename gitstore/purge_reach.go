@@ -86,8 +86,8 @@ type frame struct {
 	next int
 }
 
-// from reports whether an object is replaced or leads to one that is. What is
-// not there leads nowhere.
+// from reports whether an object is replaced or leads to one that is. A missing
+// object leads to none.
 func (h *reach) from(ctx context.Context, id ID) (bool, error) {
 	if v, ok := h.memo[id]; ok {
 		return v, nil

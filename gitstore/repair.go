@@ -50,7 +50,7 @@ const damagedDir = "damaged"
 // What it replaces is kept in damaged/. No other process may use the folder
 // meanwhile; opt.FS is closed when it returns.
 //
-// An error means that it could not be finished; what was done so far is told.
+// After an error the repair is not finished; Repaired has what was done so far.
 func Repair(ctx context.Context, opt Options) (Repaired, error) {
 	opt.setDefaults()
 	opt.Foreground = true

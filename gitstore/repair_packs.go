@@ -202,9 +202,9 @@ func (r *repairer) rescue(fill func(*pack.Writer) error) (count int, err error) 
 	return count, err
 }
 
-// find looks for an object that none of our packs holds: in users' packs, one
-// of ours that lost its .keep among them, in what was put aside, loose. A
-// whole pack that has it becomes ours.
+// find looks for an object that none of our packs holds: in users' packs (a pack
+// of the server that lost its .keep is one of these), in displaced files, and
+// among loose objects. A whole pack that has it becomes ours.
 func (r *repairer) find(id ID) (object.Kind, []byte, bool, error) {
 	if o, ok := r.spare[id]; ok {
 		return o.Kind, o.Data, true, nil

@@ -328,7 +328,7 @@ func (r *repairer) reach(values map[string]ID) error {
 		}
 		c, err := r.commit(id)
 		if errors.Is(err, errLost) {
-			return nil // tipValue and verify tell
+			return nil // tipValue and verify report it
 		}
 		if err != nil {
 			return err

@@ -18,8 +18,8 @@ type RetainOptions struct {
 	MaxBytes int64
 	// Through is the newest commit that the history may begin with; 0: the tip.
 	Through uint64
-	// Keep is told of the tasks whose refs are to go, and keeps their records; its
-	// error stops the move.
+	// Keep is called with the tasks whose refs will be removed, and keeps their
+	// records; its error stops the move.
 	Keep   func([]Task) error
 	DryRun bool // only reports what would be done
 	Pace   *Pace

@@ -356,7 +356,7 @@ func (s *Store) Close(ctx context.Context) error {
 	s.queue.mu.Unlock()
 	s.life.stop()
 	s.life.background.Wait()
-	s.upkeep.cmu.Lock() // what was at work has been told to stop
+	s.upkeep.cmu.Lock() // the work that was under way has been canceled
 	defer s.upkeep.cmu.Unlock()
 	// A ref that is held costs nothing: the ref log says what it is to be.
 	lctx, cancel := context.WithTimeout(ctx, lockPatience)

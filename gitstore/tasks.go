@@ -19,8 +19,8 @@ type Task struct {
 	Info       message.Info
 	Changes    uint64 // id of the last change, 0 before the first
 
-	// past are info tags that newer ones superseded and that stock git was not
-	// told of yet.
+	// past are info tags that newer ones superseded and that are not yet visible
+	// to stock git.
 	past []ID
 }
 
@@ -176,7 +176,7 @@ func (s *Store) loadTasks(ctx context.Context, values map[string]ID) error {
 	return nil
 }
 
-// fillTask reads what the refs' objects tell: info and the last change's id.
+// fillTask reads what the refs' objects hold: info and the last change's id.
 func (s *Store) fillTask(ctx context.Context, t *Task) error {
 	_, data, err := s.readObject(t.InfoTag, maxMeta)
 	if err != nil {

@@ -41,7 +41,7 @@ func (r *Report) problem(format string, args ...any) {
 // every After-Hash, the tasks' bounds, the packs' checksums, the refs on disk.
 // It changes nothing; writers go on, and so does retention: what it drops
 // meanwhile is not missed. After a purge meanwhile all is checked again.
-// progress, if not nil, is told the number of commits done, and of all.
+// progress, if not nil, is called with the number of commits done, and of all.
 func (s *Store) Verify(ctx context.Context, progress func(done, all uint64)) (Report, error) {
 	for {
 		rewrites := s.Rewrites()
@@ -114,7 +114,7 @@ func (v *verifier) history(progress func(done, all uint64)) error {
 }
 
 // packs compares each pack's bytes with its trailer, and looks for what was
-// taken away beside the server: a .keep, an index.
+// removed by another process: a .keep, an index.
 func (v *verifier) packs() error {
 	names, err := v.s.fs.ReadDir(packDir)
 	if err != nil {

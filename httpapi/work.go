@@ -26,7 +26,7 @@ type Progress struct {
 // common error shape with its "status". The head is sent with the first line, so
 // an error that comes before any progress has its own status. The work's context
 // ends when the client disconnects, and where the route is a Stream when the server
-// stops; tell may be called by any goroutine, and drops what comes too fast.
+// stops. Any goroutine may report progress; what comes too fast is dropped.
 func ServeWork(c *gin.Context, work func(ctx context.Context, tell func(Progress)) (any, error)) error {
 	var (
 		mu    sync.Mutex

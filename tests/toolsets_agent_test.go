@@ -126,7 +126,7 @@ func TestToolsetAgentLoop(t *testing.T) {
 	a.fails("Invalid arguments: give exactly one of path, subtask, change and all", "revert_changes")
 }
 
-// What somebody else changed since stays, and the model is told.
+// What another actor changed since stays, and the model gets a message.
 func TestToolsetRevertConflict(t *testing.T) {
 	s := harness.Start(t, harness.Options{})
 	dir := folder(t, map[string]string{"f": "one\n"})
@@ -135,7 +135,7 @@ func TestToolsetRevertConflict(t *testing.T) {
 	a.gives("write_file", "path", "/w/f", "content", "two\n")
 	b.gives("write_file", "path", "/w/f", "content", "three\n")
 	status, text := a.call("revert_changes", "all", true)
-	if status != "error" || !strings.Contains(text, "/w/f: somebody changed the same places") {
+	if status != "error" || !strings.Contains(text, "/w/f: another actor changed the same lines") {
 		t.Errorf("%s %s", status, text)
 	}
 	if got := onDisk(t, dir, "f"); got != "three\n" {

@@ -120,7 +120,7 @@ func (w *Watcher) renewAll() {
 	}
 }
 
-// tell calls the workspace's functions with its pending changes, and returns them.
+// tell calls the workspace's callbacks with its pending changes, and returns these.
 func (w *Watcher) tell(s *space) pending {
 	s.telling.Lock()
 	defer s.telling.Unlock()

@@ -19,8 +19,8 @@ func demoCommand(stdout, stderr io.Writer) *cobra.Command {
 		Short: "Play two scripted agents on a small project",
 		Long: `Play a small agent's task on a project that is made for it in a temporary directory:
 two agents work on it, one renames a file, one has an idea that fails, you edit a
-file on disk in between, and the idea is undone, with a preview first. Then tell
-how to look at it.
+file on disk in between, and the idea is undone, with a preview first. The commands
+that show the result are printed at the end.
 
 It plays on the server that holds the data directory. Where none runs it starts
 one, and on a terminal that one stays until Ctrl-C, for the web UI; what it

@@ -135,7 +135,7 @@ func (v *verb) diffed(ctx context.Context, task, p string, d *diffRange) ([]stri
 		}
 	}
 	if len(paths) == 0 {
-		return []string{p}, nil // nothing, or no such file: the server tells
+		return []string{p}, nil // nothing, or a file that does not exist: the server reports which
 	}
 	return paths, nil
 }

@@ -56,8 +56,8 @@ The exit status is git's.`,
 	return cmd
 }
 
-// publish lets stock git see everything. What keeps it from seeing the newest
-// is told, and no reason not to look at the rest.
+// publish makes all commits visible to stock git. A failure to publish the newest
+// ones is reported, and the caller continues with the older ones.
 func (v *verb) publish(ctx context.Context, w client.Workspace) error {
 	_, err := v.Client.JSON(ctx, client.Request{Method: http.MethodPost, Path: client.Path("workspaces", w.ID, "sync")}, nil)
 	switch client.CodeOf(err) {

@@ -19,8 +19,8 @@ func serveCommand(stdout, stderr io.Writer) *cobra.Command {
 		Use:   "serve [DIR]",
 		Short: "Start the server",
 		Long: `Start the server: tasks, sessions, toolsets and MCP, code, scripts, git and the web
-UI on one port. One line on standard output says when it is ready and where;
-what is found there, and the log, go to standard error.
+UI on one port. When it is ready, one line on standard output names the address.
+The routes, and the log, are written to standard error.
 
 With DIR, that folder is opened as a workspace at once: what is in it is recorded
 before the server is ready. SIGTERM or Ctrl-C ends it cleanly; what was accepted

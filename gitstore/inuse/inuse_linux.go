@@ -37,7 +37,7 @@ func Repository(ctx context.Context, dirs, files []vfs.Info) (bool, error) {
 	for range manyLooks {
 		procs, err := os.ReadDir("/proc")
 		if err != nil {
-			return false, nil // cannot tell
+			return false, nil // unknown
 		}
 		more := false
 		for _, p := range procs {

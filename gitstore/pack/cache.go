@@ -17,7 +17,7 @@ type base struct {
 	data []byte
 }
 
-// maxBase bounds the object that is kept, in bytes, beside a quarter of all room.
+// maxBase bounds the object that is kept, in bytes; a quarter of the cache does too.
 const maxBase = 4 << 20
 
 func newBases(b *cache.Budget) bases {

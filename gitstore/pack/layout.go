@@ -74,5 +74,5 @@ func (p *Pack) Span(first, last Located) ([]byte, error) {
 	return b, readAt(p.f, b, first.Offset)
 }
 
-// maxSpanSlack is what a span may hold beside one object of the largest size.
+// maxSpanSlack is what a span may hold in addition to one object of the largest size.
 const maxSpanSlack = 1 << 20

@@ -41,8 +41,8 @@ type MergeStats struct {
 	Bytes      int64 // by which the pack has grown
 }
 
-// Merge writes the objects of several packs, in this order, each once. What is
-// compressed is copied as it is, after its checksum; only a delta that would
+// Merge writes the objects of several packs, in this order, each once. Compressed
+// data is copied as it is, once its checksum is verified; only a delta that would
 // depend on too many others, or whose base is not kept, is made again. Memory: the
 // indexes of dst and of one source, and a few objects. It leaves dst open for
 // more; on an error dst is of no use any longer.

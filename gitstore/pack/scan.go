@@ -68,8 +68,8 @@ func (s *Scanner) Pos() int64 { return s.pos }
 
 // Next gives the next entry. At a clean end (zeros up to the size, or the right
 // trailer and then zeros; and as many entries as the header says, if it says)
-// the error is io.EOF; at any other end ErrTorn, with ErrTooLarge beside it
-// where MaxObject was the reason. After an error it is given again.
+// the error is io.EOF; at any other end ErrTorn, joined with ErrTooLarge
+// if MaxObject was the reason. After an error the same one is returned again.
 func (s *Scanner) Next() (Scanned, error) {
 	if s.err != nil {
 		return Scanned{}, s.err

@@ -121,8 +121,8 @@ type Index struct {
 	unfilled atomic.Pointer[newest]
 }
 
-// Open opens the files, and makes them if they do not exist. What is not sound in
-// them is left to Fill.
+// Open opens the files, and makes them if they do not exist. Damaged parts are
+// left to Fill.
 func Open(opt Options) (*Index, error) {
 	r := &Index{opt: opt, nameNo: make(map[string]uint32), first: opt.First}
 	if opt.Base != nil {

@@ -17,8 +17,8 @@ const WorthShrinking = 1024
 // Shrink gives back the room of the records that were dropped, and of the texts
 // that no record names any more, once they are more than what stays: averaged,
 // a record is so copied once. The records keep their places: what is before them
-// is a hole. Writers go on beside it, but for the last few records. A failure
-// costs room only, and is tried again after the next drop. No remap runs
+// is a hole. Writers continue meanwhile, except for the last few records. A
+// failure costs space only, and is retried after the next drop. No remap runs
 // meanwhile: the caller holds cmu.
 func (r *Index) Shrink() {
 	r.mu.RLock()
@@ -95,8 +95,8 @@ func (c *recordCopy) run() (err error) {
 	if err := c.chunk(c.r.n - c.upTo); err != nil {
 		return err
 	}
-	// Between the two a kill leaves records under other texts: their checksums
-	// tell, and a start reads history.
+	// A kill between the two leaves records with other texts: their checksums do
+	// not match, and the next start reads history.
 	if err := fs.Rename(FileNew, File); err != nil {
 		return err
 	}

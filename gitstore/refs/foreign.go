@@ -95,9 +95,9 @@ func (b *batch) keepAs(ctx context.Context, name, temp string) (done bool, err e
 	return true, b.s.fs.Rename(temp, b.s.path(name))
 }
 
-// clearWay moves away what would be folder where name has to be a file, or the
-// other way round: refs of others, which git would have refused beside ours.
-// The lock on name is held.
+// clearWay moves away refs of other programs that are a directory where name has
+// to be a file, or the reverse: git would have refused them next to ours.
+// The caller must hold the lock on name.
 func (b *batch) clearWay(ctx context.Context, name string) error {
 	if err := b.clearParents(ctx, name); err != nil {
 		return err

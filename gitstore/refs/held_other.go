@@ -4,5 +4,5 @@ package refs
 
 import "context"
 
-// heldOpen cannot tell here: age alone decides.
+// heldOpen knows of no open files on this system: age alone decides.
 func heldOpen(context.Context, []FileID) (map[FileID]bool, error) { return nil, nil }

@@ -27,9 +27,8 @@ const config = `[core]
 `
 
 // Init makes a bare repository without history, durable when it returns: HEAD
-// points at ShadowRef. HeadRef comes with the first value of that one. What is
-// there already is left as it is, so that an Init that was cut off is finished
-// by the next.
+// points at ShadowRef. HeadRef is made with ShadowRef's first value. Existing
+// files are left as they are, so that the next Init finishes an interrupted one.
 func Init(f vfs.FS, repo string) error {
 	for _, dir := range []string{"", "/objects", "/objects/pack", "/objects/info", "/refs", "/refs/heads", "/refs/tags",
 		"/refs/umbra", "/refs/umbra/tasks", "/info", "/" + ownDir} {

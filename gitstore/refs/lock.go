@@ -72,8 +72,8 @@ func fileID(i vfs.Info) FileID { return FileID{Dev: i.Dev, Ino: i.Ino} }
 
 // lock takes the lock of a file of the repository, waiting for the process that holds
 // it. The folder must be there (an ErrNotExist is returned if not). s.mu is
-// held, so a lock of ours that is left over is one that a killed process or a
-// failed unlock left.
+// held, so a lock with our mark is one that a killed process or a failed unlock
+// left behind.
 func (s *Store) lock(ctx context.Context, name string) (unlock func() error, err error) {
 	lock := name + lockSuffix
 	var timer *time.Timer

@@ -25,8 +25,8 @@ func ValidName(name string) bool {
 	return true
 }
 
-// parents yields the names that name cannot be beside, as each would have
-// to be a file and a folder: for refs/a/b/c they are refs/a/b and refs/a.
+// parents yields the names that cannot exist together with name, as each would
+// have to be a file and a directory: for refs/a/b/c they are refs/a/b and refs/a.
 func parents(name string) []string {
 	var out []string
 	for {

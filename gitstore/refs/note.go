@@ -72,8 +72,8 @@ const (
 	maxBefore = 8
 )
 
-// OpenNote reads the ref log; it is empty if the file does not exist. What is torn
-// or damaged, or of version 1, is rewritten by the next Append.
+// OpenNote reads the ref log; it is empty if the file does not exist. A torn or
+// damaged file, or one of version 1, is rewritten by the next Append.
 func OpenNote(f vfs.FS, name string) (*Note, error) {
 	n := &Note{fs: f, name: name, values: make(map[string]object.ID), before: make(map[string][]object.ID)}
 	if err := f.Remove(name + noteTemp); err != nil && !notExist(err) {
@@ -446,9 +446,9 @@ func (n *Note) drop() {
 	}
 }
 
-// Close frees the file. What was appended is durable already. If all refs were moved
-// it says so, without a sync: the next start then sees each that another process
-// moves meanwhile, also to the value before.
+// Close frees the file. Appended lines are durable already. If all refs were moved,
+// it records that, without a sync: the next start then sees each ref that another
+// process moves meanwhile, also to its previous value.
 func (n *Note) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

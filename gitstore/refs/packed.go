@@ -17,7 +17,7 @@ import (
 type packedRef struct {
 	name   string
 	id     object.ID
-	peeled object.ID // zero: not a tag object, or not told
+	peeled object.ID // zero: not a tag object, or not in the file
 }
 
 // packedRefs is the file packed-refs, sorted by name. It is never changed once
@@ -31,7 +31,7 @@ type packedRefs struct {
 var errPacked = errors.New("refs: packed-refs is damaged")
 
 // packedCache keeps the file as last read. The file is only ever replaced, so
-// its inode, size and times tell whether it is still the same, unless it was
+// its inode, size and times show whether it is still the same, unless it was
 // so young when read that a second one after it may have got the same inode
 // and the same time: then it is read again (git's racy rule).
 type packedCache struct {

@@ -14,8 +14,8 @@ import (
 const shallowName = "shallow"
 
 // Shallow gives the repository's shallow commits, in the file's order; none
-// where the file is not there. What is no id is passed over, as a person may
-// have written the file.
+// if the file does not exist. Lines that are not an id are skipped, since a user
+// may have written the file.
 func (s *Store) Shallow() ([]object.ID, error) {
 	data, err := vfs.ReadFile(s.fs, s.path(shallowName))
 	if notExist(err) {

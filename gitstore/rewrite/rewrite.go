@@ -79,8 +79,8 @@ func New(src Source, blobs map[object.ID]bool, sums map[string]bool, text string
 	return r, err
 }
 
-// Through takes the history up to a number, going on where it left off. tell is
-// told how far it is.
+// Through rewrites the history up to a number, continuing where it stopped, and
+// reports the progress to its last argument.
 func (r *Rewriter) Through(ctx context.Context, seq uint64, tell func(done, all int64)) error {
 	for r.Seq < seq {
 		if err := ctx.Err(); err != nil {

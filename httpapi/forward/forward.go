@@ -189,8 +189,8 @@ type request struct {
 // refusals are the codes that say that nothing was done, or that the outcome is unknown.
 var refusals = []string{"not_owner", "owner_moving", "engine_unavailable", "replication_off", "blobs_unavailable", "node_down", "stopping"}
 
-// doubts reports whether an answer with a code would say of an earlier sending what
-// nobody knows.
+// doubts reports whether an answer with a code would claim something about an
+// earlier sending whose outcome is unknown.
 func (q *request) doubts(code string) bool { return q.uncertain && slices.Contains(refusals, code) }
 
 // fail answers with an error.

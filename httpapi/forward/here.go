@@ -57,8 +57,8 @@ func (f *Forwarder) head(q *request, status int, code string, header http.Header
 	if workspace == "" && !x.Opened() {
 		return true
 	}
-	// What was written is acknowledged by the log. What was read is so only while
-	// the lease is held, now that it was read: a refusal by a condition is a read.
+	// The log acknowledges a write. A read is valid only if the lease is still held
+	// after it; a refusal because of a condition is a read.
 	if status < 500 && !x.Wrote() {
 		if held, unconfirmed := f.o.Node.Lease(); !held {
 			// What was done to records is done; a refusal may be wrong by now.
@@ -127,7 +127,7 @@ func unleased(err error) error {
 	return e
 }
 
-// redirect is the answer to a client that wants to go to the owner itself.
+// redirect is the answer to a client that asked to be sent to the owner.
 func redirect(o Owner, r *http.Request) error {
 	return &httpapi.Problem{Status: http.StatusTemporaryRedirect, Code: "redirect", Detail: "Another node owns the workspace (Location).",
 		Header: http.Header{"Umbra-Owner": {o.header()}, "Location": {strings.TrimSuffix(o.URL, "/") + r.RequestURI}}}

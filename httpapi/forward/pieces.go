@@ -31,8 +31,8 @@ func (f *Forwarder) Owns(workspace string) bool {
 }
 
 // Pieces asks the other nodes for the entries of a list whose workspaces they own.
-// What they do not answer in half of Options.Wait is left out, as is what nobody
-// owns: who needs it claims its workspace.
+// Entries that they do not return within half of Options.Wait are left out, and so
+// are those of workspaces without an owner: a request for one claims it.
 func (f *Forwarder) Pieces(x *httpapi.Exchange, of []httpapi.Piece) (map[string]json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(x.Context(), f.o.Wait/2)
 	defer cancel()
@@ -133,7 +133,7 @@ func (f *Forwarder) part(ctx context.Context, x *httpapi.Exchange, owner Owner, 
 	if resp.StatusCode == http.StatusMisdirectedRequest || resp.StatusCode == http.StatusServiceUnavailable {
 		return nil, nil
 	}
-	return nil, &httpapi.Problem{Status: resp.StatusCode, Code: code, Detail: fmt.Sprintf("Node %s could not tell its part of the list: %s", owner.Node, refusalOf(body).Detail)}
+	return nil, &httpapi.Problem{Status: resp.StatusCode, Code: code, Detail: fmt.Sprintf("Node %s could not return its part of the list: %s", owner.Node, refusalOf(body).Detail)}
 }
 
 // exchange sends a request of this node's own to another, and again where its program

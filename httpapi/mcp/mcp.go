@@ -181,7 +181,7 @@ func (d *Dialect) serve(c *gin.Context) error {
 	h := e.stateful
 	session := req.Header.Get("Mcp-Session-Id")
 	if d.o.Node != "" && session != "" && !strings.HasPrefix(session, d.run) && req.Header.Get("Mcp-Protocol-Version") < sessionless {
-		return errs.New(errs.NotFound, "session_not_found", "The session's node is gone; initialize anew.")
+		return errs.New(errs.NotFound, "session_not_found", "The session's node is gone; initialize again.")
 	}
 	if req.Header.Get("Mcp-Protocol-Version") >= sessionless || req.Method == http.MethodPost && session != "" && !strings.HasPrefix(session, d.run) {
 		h = e.stateless

@@ -158,7 +158,8 @@ func commitOf(res *workspace.Result) *string {
 	return &id
 }
 
-// change does one operation for the request's task, and lets tell answer.
+// change does one operation for the request's task; its last argument writes the
+// response.
 func (d *Dialect) change(c *gin.Context, ses session.Session, op workspace.Op, tell func(*task.Ref, *workspace.Result, error) error) error {
 	ref, err := d.taskOf(c, ses)
 	if err != nil {

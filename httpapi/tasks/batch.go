@@ -280,8 +280,8 @@ func tellBatch(c *gin.Context, r *task.Ref, plan *planned, req workspace.Request
 	return nil
 }
 
-// areaEntry tells an operation in the task's own folders beside the entries of
-// the commit.
+// areaEntry describes an operation in the task's scratch or artifacts, in the form
+// of the commit's entries.
 func areaEntry(r *task.Ref, req workspace.Request, op task.AreaOp, a task.AreaResult) wire.Entry {
 	e := wire.Entry{TaskID: &r.Task.ID, SubtaskID: wire.Text(req.By.SubtaskID), Timestamp: wire.Stamp(a.When), Operation: message.Operation(a.Operation),
 		Actor: req.By.Actor, Source: req.By.Source}

@@ -50,7 +50,7 @@ type changed struct {
 	differs  differs
 }
 
-// differs is what two versions of a file are told by.
+// differs compares two versions of a file.
 type differs interface {
 	Patch(ctx context.Context, st *gitstore.Store, max int64, opts diff.Options) (diff.Patch, error)
 }
@@ -181,8 +181,8 @@ func (d *Dialect) changedFiles(c *gin.Context, r *task.Ref, a ask) ([]changed, e
 	return list, nil
 }
 
-// untouched tells a file that the task did nothing to from one that is not
-// there.
+// untouched distinguishes a file that the task did not change from one that does
+// not exist.
 func (d *Dialect) untouched(c *gin.Context, r *task.Ref, path string) error {
 	t, err := d.history.Task(c.Request.Context(), r.Workspace, r.Task.ID)
 	if err != nil {

@@ -39,8 +39,8 @@ var dist embed.FS
 const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; " +
 	"form-action 'none'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types umbra-worker"
 
-// asset is one embedded file. Its bytes stay in the program: who asks for it gets a
-// copy, and a server that nobody looks at keeps none.
+// asset is one embedded file. Its bytes stay in the program: each response copies
+// them, and nothing is kept in memory between responses.
 type asset struct {
 	name       string
 	packed     bool // there is one that gzip has packed, name + ".gz"

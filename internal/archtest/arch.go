@@ -1,5 +1,5 @@
 // Package archtest holds the project's layout: which package may import which,
 // and a few habits that a compiler does not know. All of it is in the tests.
 //
-// It imports nothing of ours.
+// It imports none of the project's packages.
 package archtest

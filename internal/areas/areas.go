@@ -41,7 +41,7 @@ import (
 const (
 	bucketFiles   = "area_files"   // task, NUL, path below the task's folder: entry
 	bucketData    = "area_data"    // task, NUL, blob: content
-	bucketObjects = "area_objects" // key of an object: the task. What is named there is not swept
+	bucketObjects = "area_objects" // key of an object: the task. A key that is in it is not swept
 	bucketOwners  = "area_owners"  // workspace: the epoch of the last owner that used its tasks' folders
 )
 

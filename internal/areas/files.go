@@ -16,7 +16,7 @@ import (
 	"umbra/internal/wspath"
 )
 
-// Make makes those of a task's folders that are not there; made tells
+// Make makes those of a task's directories that do not exist; made reports
 // whether there were any.
 func Make(root vfs.FS, id string, names []string) (made bool, err error) {
 	for _, name := range append([]string{"."}, names...) {

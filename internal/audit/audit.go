@@ -1,7 +1,7 @@
 // Package audit writes the lines of the log by which an owner can account for
 // what was allowed: who opened, adopted or moved a workspace, reverted, purged,
-// dropped history, made a backup, changed tokens or ran a program. What was
-// refused is logged by httpapi, with the same attribute audit=true.
+// dropped history, made a backup, changed tokens or ran a program. Refused
+// calls are logged by httpapi, with the same attribute audit=true.
 package audit
 
 import (

@@ -178,8 +178,8 @@ func declared(w *workspace.Workspace, list []Path) []Path {
 	return out
 }
 
-// Begin records what is on disk, and begins a call. What was there before is not
-// the call's, no matter who made it.
+// Begin records what is on disk, and begins a call. Earlier changes are not the
+// call's, no matter who made them.
 //
 // Invalid "invalid_field"; NotFound "workspace_not_found", "task_not_found";
 // Conflict "call_exists", and why the task takes no changes; Unavailable
@@ -267,7 +267,7 @@ func (s *Service) again(ctx context.Context, b *Begin) (*Begun, error) {
 	return out, s.tell(ctx, w, out)
 }
 
-// hash tells one request from another.
+// hash identifies the request.
 func (b *Begin) hash() string {
 	text, _ := json.Marshal(b) // no field of it can fail
 	sum := sha256.Sum256(text)
@@ -400,7 +400,7 @@ func (s *Service) Unlayer(ctx context.Context, id string) error {
 	return err
 }
 
-// tell fills in what a begin answers beside the call.
+// tell fills in what a begin returns in addition to the call.
 func (s *Service) tell(ctx context.Context, w *workspace.Workspace, out *Begun) error {
 	var err error
 	if out.From > 0 {

@@ -27,7 +27,7 @@ type Other struct {
 	Message   string // of a rejection
 	At        time.Time
 	// Lines are the ranges of the file as it is now that are not as the session
-	// left them, "10-30,42-42"; empty where there are none to tell.
+	// left them, "10-30,42-42"; empty if there are none.
 	Lines string
 }
 
@@ -35,7 +35,7 @@ const (
 	maxOthers = 20
 	// maxOtherCommits bounds the commits that are read for others.
 	maxOtherCommits = 2000
-	// maxCompared bounds a file whose lines are told, in bytes.
+	// maxCompared bounds a file whose lines are compared, in bytes.
 	maxCompared = 1 << 20
 )
 

@@ -23,7 +23,7 @@ const (
 type Path struct {
 	Path string `json:"path"`
 	// Sum is "sha256:<hex>" of the content that the tool is about to write; empty
-	// where the call did not tell.
+	// where the call did not send it.
 	Sum string `json:"sum,omitempty"`
 }
 

@@ -29,7 +29,7 @@ type Options struct {
 	Now        func() time.Time
 	TTL        time.Duration // of a call that names none; 30 minutes
 	MaxOpen    int           // calls open at once; 1,000
-	// RecordCommands has the SHA-256 of a command recorded, where a call tells it.
+	// RecordCommands has the SHA-256 of a command recorded, where a call sends it.
 	RecordCommands bool
 	// Rejected reports what a reviewer took back of a task since a time; nil:
 	// nothing does.

@@ -5,7 +5,7 @@
 // No clock takes part. A caller that begins or ends a call has everything recorded
 // that was on disk before, so between two such moments the calls that are open
 // are always the same, and a change that is found was made while just those were
-// open. The exception is a change that no event told of: only a scan finds it,
+// open. The exception is a change without an event: only a scan finds it,
 // and it may be as old as the scan before.
 //
 // The package does no I/O and imports none of our packages. A Book is safe for
@@ -47,7 +47,7 @@ func Weaker(a, b Certainty) Certainty {
 type Call struct {
 	ID string
 	// Paths are those that the call declared, with "sha256:<hex>" of the content
-	// where it told that.
+	// where the call sent it.
 	Paths map[string]string
 	// OnlyPaths: the call changes the paths that it declared and no others.
 	OnlyPaths bool
@@ -81,7 +81,7 @@ type Found struct {
 	Path string
 	// Sum is "sha256:<hex>" of what the path holds now; "" where nothing does.
 	Sum string
-	// Untold: no event told of the change, so it may be as old as the last scan.
+	// Untold: no event reported the change, so it may be as old as the last scan.
 	Untold bool
 }
 
@@ -94,7 +94,7 @@ type Book struct {
 	past []*Call // that ended after the last scan began
 }
 
-// Begin enters a call. What was on disk before is recorded.
+// Begin adds a call. Earlier changes on disk are recorded already.
 func (b *Book) Begin(c *Call) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -119,7 +119,7 @@ func runningServer(cmd *cobra.Command) *client.Client {
 	return c
 }
 
-// described is an id with what a shell shows beside it.
+// described is an id with the description that a shell shows next to it.
 func described(id, what string) string { return id + "\t" + term.Cut(term.Line(what), 60) }
 
 func taskIDs(ctx context.Context, c *client.Client, _ *cobra.Command) []string {

@@ -125,7 +125,7 @@ func (k *Connection) Open(ctx context.Context, cmd *cobra.Command, stderr io.Wri
 	}
 }
 
-// Beside talks to the server that holds the data directory.
+// Beside returns a client of the server that has the data directory open.
 func Beside(held *state.HeldError, actor string) (*client.Client, func() error, error) {
 	secret, err := datadir.ReadOwner(held.Dir)
 	if err != nil {

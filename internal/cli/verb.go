@@ -26,8 +26,8 @@ import (
 	"umbra/internal/term"
 )
 
-// FolderArgument reads the DIR of umbra serve DIR. What is no folder is wrong
-// use; whether it may be a workspace is judged when it is opened.
+// FolderArgument reads the DIR of umbra serve DIR. Anything but a directory is
+// wrong use; whether it may be a workspace is checked when it is opened.
 func FolderArgument(args []string) (string, error) {
 	if len(args) == 0 {
 		return "", nil
@@ -237,8 +237,8 @@ func (v *Verb) TaskFlags(fs *pflag.FlagSet) {
 	fs.StringVarP(&v.Subtask, "subtask", "s", "", "only the subtask `S`")
 }
 
-// Action makes a command's RunE of what it does: it connects, and settles how
-// the end is told.
+// Action makes a command's RunE of what it does: it connects, and reports the
+// result or the error.
 func (v *Verb) Action(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) (err error) {
 		if v.Color != "" {
@@ -270,7 +270,7 @@ func (v *Verb) Action(do func(ctx context.Context, args []string) error) func(*c
 	}
 }
 
-// Misused tells wrong use from what did not work.
+// Misused marks an error as wrong use if the server refused the request as invalid.
 func Misused(err error) error {
 	if e, ok := errors.AsType[*client.Error](err); ok && (e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity) {
 		return exitcode.Usage(err)
@@ -290,7 +290,7 @@ func (v *Verb) Print(page bool, write func(o *term.Output) error) error {
 	}
 	if page {
 		// All is read: a person may look at it for long, and the data directory is
-		// for others meanwhile. An error is told at the end.
+		// for others meanwhile. An error is reported at the end.
 		_ = v.HangUp()
 	}
 	if failed := o.Close(); err == nil {

@@ -20,7 +20,7 @@ import (
 
 // Options say where a server is and who calls.
 type Options struct {
-	// Address is what a server's ready line tells, or a URL: http://HOST:PORT,
+	// Address is the address in a server's ready line, or a URL: http://HOST:PORT,
 	// https://HOST[/PREFIX], unix:PATH.
 	Address string
 	Token   string // bearer token; empty: none
@@ -68,7 +68,7 @@ func CodeOf(err error) string {
 	return ""
 }
 
-// ErrAddress means that an address is none of the forms that Options tells.
+// ErrAddress means that an address has none of the forms of Options.Address.
 var ErrAddress = errors.New("an address is http://HOST:PORT, https://HOST or unix:PATH")
 
 // New makes a client; nothing is sent yet. Errors: ErrAddress.

@@ -20,7 +20,7 @@ type Progress struct {
 const maxWorkLine = 64 << 20
 
 // Work sends a request whose answer reports how it goes on (application/x-ndjson),
-// passes each progress to tell (may be nil), and reads the result into dst;
+// passes each progress to a function (may be nil), and reads the result into dst;
 // raw is the result's text as it came. What failed on the way is an *Error; an
 // answer that ends without a result is an error too: whether the work was done
 // is not known then.

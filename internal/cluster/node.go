@@ -30,7 +30,7 @@ type Options struct {
 	// there was none: it is over, since its process is.
 	Former int64
 	// OnLife, if set, is called with each life of the process before the cluster
-	// hears of it: who holds the data directory next gives it as Former. After an
+	// hears of it: the next process on the data directory gives it as Former. After an
 	// error the life does not begin.
 	OnLife   func(cluster string, life int64) error
 	Wait     time.Duration // how long a statement is waited for (cluster.wait)
@@ -446,7 +446,7 @@ func (n *Node) Engine() EngineState {
 	return n.state
 }
 
-// Draining reports whether the owner wants this node to hand its workspaces over.
+// Draining reports whether this node is asked to hand its workspaces over.
 func (n *Node) Draining() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -481,7 +481,7 @@ func (n *Node) Peers() []Peer {
 }
 
 // Close ends the life: other nodes may claim its workspaces at once. The caller
-// has released them, or wants that. It waits for the node's goroutines.
+// has released them, or accepts that. It waits for the node's goroutines.
 func (n *Node) Close(ctx context.Context) error {
 	life, _ := n.Life()
 	err := n.e.retry(ctx, func(ctx context.Context, c *conn) error {

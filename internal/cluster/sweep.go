@@ -36,7 +36,7 @@ type Swept struct {
 	Orphans int // objects that nothing ever named
 }
 
-// sweepBatch is how many dropped objects are deleted between two looks at the mark.
+// sweepBatch is how many dropped objects are deleted between two reads of the mark.
 const sweepBatch = 500
 
 // Sweep deletes the objects that were dropped and whose grace is over, and, if
@@ -258,7 +258,7 @@ func (n *Node) sweepOrphans(ctx context.Context, store blob.Store, mark int64) (
 }
 
 // named returns the objects of a workspace that its row, its manifest, a group, a
-// record or the garbage names. What is put now is younger than what it is compared with.
+// record or the garbage names. An object that is put now is younger than these.
 func (n *Node) named(ctx context.Context, store blob.Store, ws string) (map[string]bool, error) {
 	type rows struct {
 		manifest []byte

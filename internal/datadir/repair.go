@@ -56,7 +56,7 @@ func Repair(ctx context.Context, dataDir string, names []string, log *slog.Logge
 			return out, err
 		}
 		if rec.Rest != nil {
-			// What was told of it when it was put away need not be so afterwards.
+			// The figures that were stored when it was unloaded may be wrong afterwards.
 			rec.Rest = nil
 			if err := stored.Put(rec); err != nil {
 				return out, errors.Join(err, files.Close())

@@ -125,7 +125,7 @@ func makeFolder(dir string) (unmake func(), err error) {
 	return unmake, nil
 }
 
-// markRestored tells the workspaces' records that they were restored.
+// markRestored marks the workspaces' records as restored.
 func markRestored(name string) (err error) {
 	db, err := state.Open(name)
 	if err != nil {

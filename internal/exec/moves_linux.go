@@ -210,8 +210,8 @@ func keepGit(root, upper, dir string, since time.Time) (list []move, err error) 
 	return list, err
 }
 
-// put moves a path of the layer to its place. What is there already, if it is not
-// recorded, is replaced; directories are merged. It may be done again.
+// put moves a path of the layer to its place. An existing file that is not
+// recorded is replaced; directories are merged. It may be done again.
 func (m *mover) put(p string) error {
 	from := filepath.Join(m.upper, p)
 	info, err := os.Lstat(from)

@@ -121,9 +121,8 @@ func (c *copier) clone(f *os.File, e gitstore.Entry) (bool, error) {
 	return false, errors.Join(err, f.Truncate(0))
 }
 
-// ignored copies what no history of the parent has: ignored files, and .git. What is
-// neither a file, a directory nor a symbolic link is left out, and what cannot be
-// read.
+// ignored copies what the parent's history does not have: ignored files, and .git.
+// Unreadable files are left out, and all but files, directories and symbolic links.
 func (c *copier) ignored(at gitstore.Snapshot) error {
 	root := c.w.Root()
 	tip := c.w.Store().Snapshot()

@@ -237,7 +237,7 @@ func (f *Make) checkPath(parent workspaces.Record) error {
 	return nil
 }
 
-// Make makes forks of a workspace, all or none. What is on its disk is recorded
+// Make makes forks of a workspace, all or none. It records the workspace's disk
 // first.
 //
 // Invalid "invalid_…" with the field; Unprocessable "kind_unavailable"; Conflict

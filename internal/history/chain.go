@@ -109,7 +109,7 @@ func ChainsAmong(entries []*Entry, moves []Move) (chains []*Chain, folders []*En
 // Chains is ChainsAmong for some of the task's entries, oldest first. Work that
 // was undone and brought back is among them where it was done first. What
 // the task did meanwhile was done to other files, though they had its paths:
-// which these were is told by all that the task did.
+// which these were follows from all that the task did.
 func (t *Task) Chains(entries []*Entry, moves []Move) (chains []*Chain, folders []*Entry) {
 	if !slices.ContainsFunc(t.Entries, func(e Entry) bool { return e.IsRevert() }) {
 		return thread(entries, moves, nil)

@@ -9,7 +9,7 @@
 //
 //   - An entry is undone if an entry that is in effect names it in its Reverts.
 //     Later entries decide first, so the revert of a revert brings back what the
-//     first one undid. What was undone twice has to be brought back twice.
+//     first one undid. An entry that was undone twice has to be brought back twice.
 //   - A chain is one file as the task knew it, under all the names that the
 //     task gave it. A run is a stretch of a chain in which every entry found
 //     what the one before had left: no other change lies within. A chain

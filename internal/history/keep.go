@@ -15,15 +15,15 @@ import (
 	"umbra/internal/workspace"
 )
 
-// What was read of a long task is kept beside its workspace's repository, so
+// The entries of a long task are cached next to its workspace's repository, so
 // that the next start need not read its commits again: the entries as the
-// commits tell them, and the numbers of lines that were counted. It is a cache:
-// it holds for the commits up to one that it names, and what came later is read.
+// commits have them, and the numbers of lines that were counted. The cache
+// is valid for the commits up to one that it names; later ones are read.
 //
 // The file: magic; the number where the history begins, how many commits are
 // covered, up to which of them lines were counted, and the last one's id; the entries; the undone entries that commits
-// name beside; the counts. Numbers are varints. A text is once, later its
-// number.
+// name additionally; the counts. Numbers are varints. A text is stored once; later
+// its number.
 const (
 	keptMagic = "UHIS\x04"
 	// keptFrom is how many commits must have been read again for them to be

@@ -143,7 +143,7 @@ type cached struct {
 	mu       sync.Mutex
 	raw      []workspace.ChangeEntry
 	shared   shared                           // changes that others may have made too
-	bare     map[object.ID][]message.EntryRef // undone entries that a commit names beside its own, by commit
+	bare     map[object.ID][]message.EntryRef // undone entries that a commit names in addition to its own, by commit
 	recs     int                              // records of the task that raw covers
 	lastID   object.ID                        // of the last of these
 	kept     covered                          // in a file

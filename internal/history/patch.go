@@ -7,14 +7,14 @@ import (
 	"umbra/gitstore/diff"
 )
 
-// patchOf names a patch by all that it depends on: the states tell the bytes.
+// patchOf names a patch by all that it depends on: the states identify the bytes.
 type patchOf struct {
 	old, now State
 	max      int64
 	opts     diff.Options
 }
 
-// patchSize is what a kept patch and its name take beside their texts, in bytes.
+// patchSize is what a cached patch and its name take besides their texts, in bytes.
 const patchSize = 250
 
 // Patch formats the difference of the two states: errs.TooLarge where one has

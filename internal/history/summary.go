@@ -113,7 +113,7 @@ func summarize(ctx context.Context, st *gitstore.Store, chains []*Chain, counts 
 		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(gone(a), gone(b)))
 	})
 	// Of two files that ended at one path, a forced revert removed one; of two
-	// that began at one, the later is told.
+	// that began at one, the later is listed.
 	snap := st.Snapshot()
 	for i := 1; i < len(sum.Files); {
 		a, b := &sum.Files[i-1], &sum.Files[i]
@@ -166,8 +166,8 @@ func fileOf(c *Chain) (File, bool) {
 	return f, true
 }
 
-// maxCounted is the size up to which lines are counted; larger files are told
-// as binary ones are.
+// maxCounted is the size up to which lines are counted; larger files are reported
+// like binary ones.
 const maxCounted = 16 << 20
 
 // count fills in the numbers of lines.

@@ -10,9 +10,8 @@ import (
 	"umbra/internal/workspace"
 )
 
-// Told gives a task's summary as it is answered. What encode made of it is kept
-// as long as the history does not grow, for long tasks also from one start to
-// the next (Keep).
+// Told returns a task's summary in its encoded form. encode's result is cached
+// until the history grows, for long tasks also across a restart (Keep).
 func (c *Cache) Told(ctx context.Context, w *workspace.Workspace, id string, encode func(*Summary) ([]byte, error)) ([]byte, error) {
 	s := c.slot(key{w.ID(), id})
 	s.mu.Lock()

@@ -368,7 +368,7 @@ func (r *run) compare(ctx context.Context, w workspaces.Record, store, base *git
 // has reports whether a history goes on from that of a store: both have the same commit
 // under the number of the store's newest one.
 func (r *run) has(ctx context.Context, w workspaces.Record, store, base *gitstore.Store, view sink.Sink) (same bool, err error) {
-	dir := filepath.Join(r.tmp, "workspaces", ".view") // a fork's base is beside it
+	dir := filepath.Join(r.tmp, "workspaces", ".view") // a fork's base is next to it
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return false, err
 	}

@@ -41,7 +41,8 @@ type step struct {
 	before map[string]bool
 }
 
-// Of returns a path's contents up to the tip. tell is called with how far it is.
+// Of returns a path's contents up to the tip, and reports the progress to its last
+// argument.
 func Of(ctx context.Context, store *gitstore.Store, p wspath.Path, tell func(done, all int64)) (*Lineage, error) {
 	l := &Lineage{store: store, path: string(p), Names: map[string]bool{string(p): true}, Blobs: make(map[object.ID]bool), seq: store.Tip().Seq}
 	first, err := l.backward(ctx, tell)

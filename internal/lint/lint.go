@@ -17,7 +17,7 @@ import (
 type Text struct {
 	Name string // the program's file, "hello.ts"
 	Code string
-	// NoFiles: nothing is told of the code workspace, not even what is there.
+	// NoFiles: the program sees no file of the code workspace.
 	NoFiles bool
 }
 

@@ -143,7 +143,7 @@ func (n *Node) Peers() []cluster.Peer { return n.c.Peers() }
 func (n *Node) Known(ctx context.Context, name string) (bool, error) { return n.c.Known(ctx, name) }
 
 // Lease reports whether this node holds its lease now, and for how long no beat has
-// confirmed it. What was read before held is returned true may be answered.
+// confirmed it. State that was read before held is returned true may be answered.
 func (n *Node) Lease() (held bool, unconfirmed time.Duration) {
 	life, _ := n.c.Life()
 	left := life.Left()
@@ -170,7 +170,7 @@ func (n *Node) Ready() (reads, writes error) {
 	return nil, nil
 }
 
-// Figures returns what is told of the node.
+// Figures returns the node's metrics.
 func (n *Node) Figures() telemetry.ClusterFigures {
 	life, _ := n.c.Life()
 	engine := n.c.Engine()

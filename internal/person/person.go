@@ -11,7 +11,7 @@ import (
 )
 
 // Name is git's user.name of this machine (the user's own settings, then the
-// system's), else the name of the account; empty where neither can be told.
+// system's), else the name of the account; empty if neither is known.
 // It is read once in a process.
 var Name = sync.OnceValue(func() string {
 	for _, scope := range []config.Scope{config.GlobalScope, config.SystemScope} {

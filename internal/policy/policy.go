@@ -261,7 +261,7 @@ func below(list []rule, name string) (string, bool) {
 // Task is a task's own rules.
 type Task struct{ only, allow []rule }
 
-// TaskOf reads them from the trailers of its record. What is malformed was refused
+// TaskOf reads them from the trailers of its record. Malformed rules were refused
 // when the task was made.
 func TaskOf(extra []message.Trailer) Task {
 	var t Task

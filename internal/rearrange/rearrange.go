@@ -12,8 +12,8 @@ import (
 	"umbra/internal/wspath"
 )
 
-// Object is a file or directory that exists before. What is in a directory moves
-// with it, except for what has an Object of its own.
+// Object is a file or directory that exists before. The content of a directory moves
+// with it, except for entries with an Object of their own.
 type Object struct {
 	From  wspath.Path
 	To    wspath.Path // where it is afterwards; empty: it is removed

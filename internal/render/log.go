@@ -43,7 +43,7 @@ func Log(o *term.Output, entries iter.Seq2[client.Item[client.Entry], error]) er
 	return nil
 }
 
-// whose tells the actor, the source, and the task with its subtask.
+// whose returns the actor, the source, and the task with its subtask.
 func whose(e *client.Entry) string {
 	s := e.Source
 	if e.Actor != "" {

@@ -5,7 +5,7 @@ import (
 	"umbra/internal/term"
 )
 
-// Purged is what a purge did, as the server tells it.
+// Purged is what a purge did, as the server reports it.
 type Purged struct {
 	Workspace string        `json:"workspace"`
 	DryRun    bool          `json:"dry_run"`

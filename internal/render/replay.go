@@ -36,7 +36,7 @@ func Export(w *term.Output, out *replay.Exported) {
 	}
 }
 
-// Replay tells people how it went.
+// Replay prints the result of a replay as text.
 func Replay(rep *replay.Report, w io.Writer) error {
 	var b strings.Builder
 	for i := range rep.Steps {

@@ -44,7 +44,7 @@ func Narrow(raw []byte, p string) ([]byte, error) {
 		}
 		all[list], _ = json.Marshal(kept) // raw JSON, which is valid
 	}
-	// The lists hold names as they travel; the files tell their encoding.
+	// The lists hold encoded names; the files have their encoding.
 	names := map[string]bool{}
 	filter("files", func(item json.RawMessage) bool {
 		var f client.SummaryFile

@@ -49,7 +49,7 @@ func Tasks(o *term.Output, list []client.Task) {
 	o.Table(rows)
 }
 
-// Token is a token as the server tells it.
+// Token is a token as the server lists it.
 type Token struct {
 	Name     string   `json:"name"`
 	Scope    string   `json:"scope"`

@@ -6,7 +6,7 @@ import (
 	"umbra/internal/term"
 )
 
-// Examined is what umbra doctor tells.
+// Examined is the result of umbra doctor.
 type Examined struct {
 	Hurts    bool             `json:"hurts"`
 	Findings []doctor.Finding `json:"findings"`

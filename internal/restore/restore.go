@@ -63,7 +63,7 @@ type Result struct {
 	Replayed bool
 }
 
-// maxOthers bounds the files whose last change a dry run tells.
+// maxOthers bounds the files whose last change a dry run lists.
 const maxOthers = 1000
 
 // others reads the last changes of paths since a commit.

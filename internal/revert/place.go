@@ -20,8 +20,8 @@ func (p *plan) left() map[string]bool {
 }
 
 // place checks that the place of every file and directory is free once all that
-// leave have left. What is left out stays, and may block another one: until nothing
-// more changes.
+// leave have left. One that is left out stays, and may block another one: this is
+// repeated until nothing changes.
 func (p *plan) place(j *judge, way OnConflict) error {
 	for again := true; again; {
 		again = false

@@ -58,7 +58,7 @@ const (
 //
 // Conflict "hunk_changed" with "hunks" where one is no longer what it was, or was
 // decided otherwise by a plan; Conflict "revert_conflict" for a rejected hunk that
-// cannot be told from others' work; Invalid "invalid_field".
+// cannot be separated from others' work; Invalid "invalid_field".
 func (r *Reader) Decide(ctx context.Context, w *workspace.Workspace, d Decision) (*Decided, error) {
 	if d.AcceptRest && d.RejectRest {
 		return nil, errs.New(errs.Invalid, "invalid_field", "Only one of accept_rest and reject_rest can be given.").With("field", "reject_rest")
@@ -299,7 +299,7 @@ func (t *tries) carryOut(ctx context.Context, accept, reject []*Hunk) (*Decided,
 	return out, nil
 }
 
-// Conflicts is the error of a rejected hunk that cannot be told from others' work:
+// Conflicts is the error of a rejected hunk that cannot be separated from others' work:
 // errs.Conflict "revert_conflict".
 type Conflicts struct{ List []revert.Conflict }
 

@@ -4,7 +4,7 @@
 // The difference is that between each file as it is and as it would be without the
 // task (revert.NetOf), so that others' later lines are in neither. Rejecting a hunk
 // puts the lines back that it replaced, by one revert commit; accepting one is
-// recorded by an empty commit. What is neither is open.
+// recorded by an empty commit. All other hunks are open.
 package review
 
 import (
@@ -43,7 +43,7 @@ type kind string
 
 const (
 	text    kind = "text"
-	whole   kind = "file" // made, deleted, binary, a link, or not to be told from others' work
+	whole   kind = "file" // made, deleted, binary, a link, or not separable from others' work
 	renamed kind = "rename"
 	mode    kind = "mode"
 )

@@ -1,9 +1,9 @@
 // Package room knows how much of a file system is free, and refuses new bytes
 // where that is too little.
 //
-// It is asked by every writer. So the system is asked at most once a second, or
-// when what was written since may have used up the rest; in between a counter
-// tells. It imports internal/errs alone.
+// Every writer calls it. So the system is queried at most once a second, or when
+// the bytes written since may have used up the rest; in between a counter is
+// used. It imports internal/errs alone.
 package room
 
 import (
@@ -40,8 +40,8 @@ func New(dir string, bytes int64) *Floor {
 	return &Floor{dir: dir, floor: bytes, now: time.Now, ask: statfs}
 }
 
-// Take reports whether so many bytes may be written. Where the system does not
-// tell how much is free, they may.
+// Take reports whether so many bytes may be written. If the system does not
+// report how much is free, they may.
 //
 // errs.NoSpace insufficient_storage.
 func (f *Floor) Take(bytes int64) error {

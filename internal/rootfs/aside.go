@@ -12,14 +12,14 @@ import (
 	"umbra/internal/wspath"
 )
 
-// What an exchange brings out goes aside: into a folder of the server's own,
-// where it waits to be checked and removed. Nobody watches that folder, so a
-// write is told to watchers, ours and others', by the target's name alone, and
+// The file that an exchange displaces is moved aside: into a folder of the server's
+// own, where it waits to be checked and removed. No watch is on that folder, so
+// watchers, ours and others', get an event for the target's name alone, and
 // several writers in one folder do not wait for each other's temporary names.
 //
-// It is a place for moments. What is not removed at once, since it is not what
-// was expected or another process still writes to it, is brought beside its target
-// (Home), where all else that is displaced is.
+// A file is there for a moment. If it cannot be removed at once, since it is not
+// the expected one or another process still writes to it, it is moved next to its
+// target (Home), where all other displaced files are.
 
 // TakesAside reports whether a folder aside would be of use: where content is
 // prepared in staging, and can be exchanged from another folder.
@@ -28,9 +28,9 @@ func (r *Root) TakesAside() bool {
 	return ok && r.staging != nil
 }
 
-// SetAside gives a folder for what exchanges bring out, if TakesAside; what is
-// displaced is beside its target without. To be called before anything else;
-// Root closes nothing. A folder on another file system than staging is of no use.
+// SetAside sets the folder for files that exchanges displace, if TakesAside; without
+// it they are next to their targets. It must be called before anything else; Root
+// does not close it. The folder must be on the file system of staging.
 func (r *Root) SetAside(f vfs.FS) {
 	if f == nil {
 		r.aside = nil
@@ -47,8 +47,8 @@ func (r *Root) at(aside bool) vfs.FS {
 	return r.fs
 }
 
-// swapAside is Swap by way of the folder aside. Without an error nothing was done
-// if nothing is given: the exchange has to be made beside the target.
+// swapAside is like Swap, but uses the folder aside. If both results are nil nothing
+// was done: the caller has to make the exchange next to the target.
 func (s *Staged) swapAside(target wspath.Path) (*Displaced, error) {
 	r := s.r
 	if r.aside == nil || r.noExchange.Load() || r.apart.Load() {
@@ -80,7 +80,7 @@ func (s *Staged) swapAside(target wspath.Path) (*Displaced, error) {
 		r.noExchange.Store(true)
 		return nil, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, nil // beside the target it fails too, and says why
+		return nil, nil // next to the target it fails too, with the reason
 	}
 	return d, err
 }
@@ -110,9 +110,9 @@ func (s *Staged) come(name string) error {
 	return err
 }
 
-// Home brings what is aside into the folder of the path that it came from,
-// or the nearest one above that is there, under a name that tells a start where
-// it was. An existing file stays.
+// Home moves a file that is aside into the folder of the path that it came from,
+// or the nearest existing one above, under a name from which the next start knows
+// its path. An existing file stays.
 func (r *Root) Home(d *Displaced, from wspath.Path) error {
 	if d == nil || !d.aside {
 		return nil

@@ -101,7 +101,7 @@ func (r *Root) SwapLink(target wspath.Path, to string) (*Displaced, error) {
 }
 
 // Take renames what is at a path (a file, link or whole folder) away. As
-// with an exchange, what was taken is given beside an error.
+// with an exchange, the displaced file is returned also with an error.
 func (r *Root) Take(target wspath.Path) (*Displaced, error) {
 	for try := range takenTries {
 		temp := tempIn(target, takenDigits(target.Base(), try))

@@ -80,7 +80,7 @@ func (r *Root) DirPerm() fs.FileMode { return 0o777 &^ r.umask }
 func (r *Root) NoExchange() bool { return r.noExchange.Load() }
 
 // Umask reads the process's umask without changing it (proc(5)); 022 where the
-// system does not tell.
+// system does not report it.
 func Umask() fs.FileMode {
 	const fallback = 0o022
 	data, err := os.ReadFile("/proc/self/status")

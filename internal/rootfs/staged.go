@@ -221,8 +221,8 @@ func (s *Staged) Place(target wspath.Path, perm fs.FileMode) error {
 }
 
 // Swap puts the content in place of what is at the target, with the
-// permission bits perm, and gives what came out, also beside an error if it
-// could not be checked. fs.ErrNotExist if nothing is there any more.
+// permission bits perm, and returns the displaced file, together with an error if
+// it could not be checked. fs.ErrNotExist if the target does not exist any more.
 func (s *Staged) Swap(target wspath.Path, perm fs.FileMode) (*Displaced, error) {
 	closeAgain, err := s.open()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // Staging is a folder of the server's own in which new content is prepared, for
-// all workspaces on its file system. Beside the target's own folder it has two
+// all workspaces on its file system. Compared with the target's own folder it has two
 // merits: it is not watched, so that preparing wakes up no watcher, ours or
 // another's; and it can be anywhere on the disk. ext4 without a journal passes
 // over every inode that was deleted in the last minutes, one by one, when it
@@ -45,8 +45,8 @@ const (
 	stagingSlow   = 50 * time.Microsecond
 )
 
-// spreader is what an FS offers that can be told to put the folders in a folder
-// far from each other.
+// spreader is an FS that can place the folders in a folder far from each other on
+// the disk.
 type spreader interface {
 	Spread(dir string) error
 }

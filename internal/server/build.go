@@ -150,7 +150,7 @@ func openState(dir *state.Dir, n *node.Node) (*state.DB, error) {
 	return state.Open(dir.Join("state.db"))
 }
 
-// dialects lists the HTTP surfaces beside the frame's own.
+// dialects lists the HTTP surfaces besides the frame's own.
 func dialects(cfg config.Config, s *services) []httpapi.Dialect {
 	return []httpapi.Dialect{
 		tasks.New(s.tasks, s.history, tasks.Limits{Write: int64(cfg.Limits.UploadBytes), Batch: int64(cfg.Limits.WriteBytes)}),

@@ -19,8 +19,8 @@ import (
 	"umbra/internal/workspaces"
 )
 
-// Welcome is what a person is told once the server is ready. It goes to standard
-// error, after the ready line.
+// Welcome is printed for the user once the server is ready, on standard error,
+// after the ready line.
 type Welcome struct {
 	Address string // as the ready line has it
 	tokens  bool

@@ -23,8 +23,8 @@ type logSink struct {
 	done    chan struct{}
 }
 
-// newLogSink starts the goroutine; Close ends it. lost is told how many lines
-// were dropped once the reader reads again.
+// newLogSink starts the goroutine; Close ends it. lost is called with the number of
+// lines that were dropped, once the reader reads again.
 func newLogSink(w io.Writer, lost func(lines int)) *logSink {
 	s := &logSink{w: w, done: make(chan struct{})}
 	s.more.L = &s.mu

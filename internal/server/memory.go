@@ -16,7 +16,7 @@ const (
 	// quietBytes is what a quiet server allocates at most between two looks.
 	quietBytes = 1 << 20
 	// worthBytes is what it must have allocated since memory was given back last,
-	// beside a quarter of what lives: a collection reads all of that.
+	// in addition to a quarter of what lives: a collection reads all of that.
 	worthBytes = 8 << 20
 )
 

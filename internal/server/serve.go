@@ -38,7 +38,7 @@ const leavePatience = 3 * time.Second
 // logPatience is for a log whose reader has stopped reading.
 const logPatience = 100 * time.Millisecond
 
-// Options are what is asked of one start beside the settings.
+// Options are those of one start, besides the settings.
 type Options struct {
 	Folder  string        // to be opened as a workspace before the server is ready; empty: none
 	Idle    time.Duration // without a request after which it ends; 0: never

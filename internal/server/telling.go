@@ -70,7 +70,7 @@ func openMetrics(s *services, dir *state.Dir, n *node.Node) (*metrics.Dialect, e
 }
 
 // watchLimit is how many watches the system allows one user (inotify(7)); 0:
-// it does not tell.
+// unknown.
 func watchLimit() int { return systemNumber("/proc/sys/fs/inotify/max_user_watches") }
 
 // systemNumber reads a file of /proc that holds a number; 0: there is none.

@@ -74,7 +74,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	return s, nil
 }
 
-// Close ends the work beside requests and keeps what is not kept yet.
+// Close ends the background work and saves what is not saved yet.
 func (s *Service) Close() error {
 	s.stop()
 	s.done.Wait()
@@ -115,13 +115,13 @@ func (s *Service) settleAll(ctx context.Context, since time.Duration) {
 	}
 }
 
-// Session is one session as it is told.
+// Session is one session as callers see it.
 type Session struct {
 	Record
 	Root string // of its workspace: the canonical host path
 }
 
-// tell gives a session that a caller may know of.
+// tell returns a session if the caller may see it.
 func (s *Service) tell(r Record, sees task.Sees) (Session, bool) {
 	if r.Pending || r.Ended || s.idle(r) {
 		return Session{}, false

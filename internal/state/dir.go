@@ -24,10 +24,10 @@ const (
 	lockFile   = "lock"
 )
 
-// Holder is the process that has a data directory, as its lock file tells.
+// Holder is the process that has a data directory, as its lock file records it.
 type Holder struct {
 	PID     int    `json:"pid"`
-	Address string `json:"address"` // as the ready line tells it; empty while it starts
+	Address string `json:"address"` // as in the ready line; empty while it starts
 }
 
 // HeldError says that another process has the data directory.

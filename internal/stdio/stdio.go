@@ -179,7 +179,7 @@ func (b *bridge) take(line []byte) {
 }
 
 // drop ends a call that the client cancelled: without sessions that is how the
-// server learns of it. With one the server is told.
+// server learns of it. With one, a notification is sent.
 func (b *bridge) drop(id json.RawMessage, m *message) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -219,8 +219,8 @@ func (b *bridge) header(m *message) http.Header {
 	} else if b.session != "" {
 		h.Set("Mcp-Session-Id", b.session)
 	}
-	// A call that is sent again, because a connection broke, is done once. One
-	// that is told of its progress is not held back for that.
+	// A call that is sent again, because a connection broke, is done once. One with
+	// progress notifications is not delayed for that.
 	if _, told := m.Params.Meta["progressToken"]; m.Method == "tools/call" && !told {
 		h.Set("Idempotency-Key", "stdio-"+rand.Text())
 	}

@@ -16,7 +16,7 @@ func (x *index) live(workspace string) (n int) {
 	return n
 }
 
-// busy tells a workspace's manager whether the workspace has a task that is
+// busy reports to a workspace's manager whether the workspace has a task that is
 // executing or paused, so that it is watched on, and whether one is executing.
 func (x *index) busy(workspace string) (busy, executing bool) {
 	x.mu.RLock()

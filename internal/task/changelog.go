@@ -23,7 +23,7 @@ type Filter struct {
 	Source message.Source
 }
 
-// Wants reports whether an entry is one of those.
+// Wants reports whether an entry matches the filter.
 func (f *Filter) Wants(e *workspace.ChangeEntry) bool {
 	if f.Subtask != "" && e.SubtaskID != f.Subtask || f.Task != "" && e.TaskID != f.Task {
 		return false

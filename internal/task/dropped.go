@@ -91,7 +91,7 @@ func (s *Service) droppedView(w *workspace.Workspace, id string) (*View, error) 
 	return v, nil
 }
 
-// noted gives the view of a task as a note to a stream tells it.
+// noted returns the view of a task as an event of a stream has it.
 func (s *Service) noted(ctx context.Context, w *workspace.Workspace, t gitstore.Task) (*View, error) {
 	if _, ok := w.Store().Task(t.ID); !ok {
 		return s.droppedView(w, t.ID)

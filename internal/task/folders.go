@@ -50,7 +50,7 @@ type AreaPath struct {
 	Path wspath.Path
 }
 
-// URI gives the form that a request has, and the path_encoding beside it.
+// URI returns the form that a request has, with its path_encoding.
 func (p AreaPath) URI() (uri, encoding string) {
 	s, enc := p.Path.JSON()
 	return string(p.Area) + "://" + s, enc
@@ -64,7 +64,7 @@ func (p AreaPath) name() string {
 	return string(p.Area) + "/" + string(p.Path)
 }
 
-// AreaFile is what a listing tells about a file.
+// AreaFile is a file in a listing.
 type AreaFile struct {
 	Path  wspath.Path
 	Size  int64 // bytes
@@ -172,8 +172,8 @@ func (f *Folders) List(ctx context.Context, a Area) ([]AreaFile, error) {
 	return files, nil
 }
 
-// Open opens a file for reading; what it tells is of just the bytes that the
-// handle gives. The caller closes it. NotFound "file_not_found", Conflict
+// Open opens a file for reading; the AreaFile describes exactly the bytes that the
+// handle returns. The caller closes it. NotFound "file_not_found", Conflict
 // "is_a_directory" or "not_a_file".
 func (f *Folders) Open(ctx context.Context, p AreaPath) (vfs.File, AreaFile, error) {
 	if p.Path.IsRoot() {
@@ -196,8 +196,8 @@ func (f *Folders) Open(ctx context.Context, p AreaPath) (vfs.File, AreaFile, err
 }
 
 // describe hashes an open file. Files here are replaced, never written in
-// place by us; one that a program of the agent's grows meanwhile is told as
-// far as it was when it was opened.
+// place by the server; if a program of the agent appends to one meanwhile, it is
+// described as it was when it was opened.
 func describe(ctx context.Context, h vfs.File, p AreaPath) (AreaFile, error) {
 	info, err := h.Stat()
 	if err != nil {

@@ -59,8 +59,8 @@ func (f *Folders) Entries(ctx context.Context, p AreaPath) ([]AreaEntry, error) 
 	return out, nil
 }
 
-// Mkdir makes a folder in an area, with those above it if recursive, and tells
-// whether it was not there. allow, if not nil, is asked first. NotFound
+// Mkdir makes a folder in an area, with those above it if recursive, and reports
+// whether it made one. allow, if not nil, is called first. NotFound
 // "parent_not_found", Conflict "target_exists", "not_a_directory".
 func (f *Folders) Mkdir(p AreaPath, recursive bool, allow func() error) (created bool, err error) {
 	f.write.Lock()

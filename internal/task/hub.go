@@ -6,11 +6,11 @@ import (
 	"umbra/gitstore"
 )
 
-// note tells streams that a task's record changed.
+// note notifies streams that a task's record changed.
 type note struct {
 	task gitstore.Task
 	// seq is the workspace's tip after the change: commits up to it were made
-	// before it, and are told before it.
+	// before it, and their events are sent before it.
 	seq  uint64
 	gone bool // the task, or its workspace, is no more
 }

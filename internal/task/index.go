@@ -12,7 +12,7 @@ import (
 )
 
 // Record is what the index keeps of a task: enough to find its repository, to
-// list, and to tell whose an external change is.
+// list it, and to decide whose an external change is.
 type Record struct {
 	ID        string    `json:"id"`
 	Workspace string    `json:"workspace"` // the workspace's id
@@ -242,7 +242,7 @@ func (x *index) withKey(hash string) (r Record, ok bool, err error) {
 }
 
 // reserve takes an id that is not in the index yet, between begin and end; false
-// if it is. What is reserved is in memory only.
+// if it is. Reservations are in memory only.
 func (x *index) reserve(r Record) (bool, error) {
 	if x.shared {
 		return x.reserveShared(r)

@@ -96,9 +96,9 @@ func (x *index) note(r Record) {
 	x.late.ids[r.ID] = struct{}{}
 }
 
-// change runs a transaction that writes or removes records. What is late of them
-// no longer is from its begin on, so that no older form of them is written after
-// it.
+// change runs a transaction that writes or removes records. Pending late writes of
+// these records are dropped when it begins, so that no older form of them is written
+// after it.
 func (x *index) change(ids []string, fn func(*state.Tx) error) error {
 	var were []string
 	err := x.db.Update(func(tx *state.Tx) error { // which may run it again

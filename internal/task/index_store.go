@@ -51,8 +51,8 @@ func parentKey(r Record) string    { return r.Parent + "\x00" + r.ID }
 // change, and what a start has to settle.
 func (r Record) live() bool { return !r.Deleted && (!r.Status.Ended() || r.Pending) }
 
-// putRecord writes a record and what leads to it. What is kept of a task whose
-// refs went stays, until the task is deleted.
+// putRecord writes a record and the keys that lead to it. Records that were kept of a
+// task whose refs were removed stay until the task is deleted.
 func (x *index) putRecord(tx *state.Tx, r Record) error {
 	var old Record
 	had, err := tx.Get(bucket, r.ID, &old)

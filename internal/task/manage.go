@@ -302,9 +302,8 @@ func inHistory(ctx context.Context, w *workspace.Workspace, id string) (bool, er
 	return len(recs) > 0, err
 }
 
-// putNew records what changed before in the folder, makes the task's own folders
-// beside that, and then the record in the repository; what fails gives the id
-// back.
+// putNew records earlier changes on disk and concurrently makes the task's own
+// folders, and then writes the record in the repository. A failure releases the id.
 func (s *Service) putNew(ctx context.Context, w *workspace.Workspace, rec Record, info message.Info, started time.Duration) (t gitstore.Task, err error) {
 	folders := s.beginFolders(rec.ID)
 	defer func() {

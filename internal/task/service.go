@@ -22,7 +22,7 @@ import (
 type Options struct {
 	Workspaces *workspaces.Manager
 	State      *state.DB
-	// FS is the data directory's tasks folder, Dir its path on the host (told
+	// FS is the data directory's tasks folder, Dir its path on the host (sent
 	// to clients, so that an agent on this machine can use the files).
 	FS  vfs.FS
 	Dir string
@@ -69,8 +69,8 @@ type Service struct {
 	making keyedMutex
 }
 
-// New makes the service, settles what a crash left open, and tells the
-// manager whose an external change is. Close ends it.
+// New makes the service, finishes or undoes what a crash interrupted, and sets the
+// function by which the manager finds the owner of an external change. Close ends it.
 func New(ctx context.Context, o Options) (*Service, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

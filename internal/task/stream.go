@@ -12,7 +12,7 @@ import (
 	"umbra/internal/workspace"
 )
 
-// EventKind is what an event tells.
+// EventKind is the kind of an event.
 type EventKind string
 
 // The kinds (contracts/tasks.md, Events).
@@ -46,7 +46,7 @@ type Stream struct {
 	task string
 	sub  *subscriber
 
-	cursor uint64            // every commit up to here is told, or is not ours to tell
+	cursor uint64            // every commit up to here was sent, or is not of this stream
 	queue  []gitstore.Record // read ahead, of (cursor, ahead]
 	ahead  uint64
 	live   bool // was up to date once
@@ -60,7 +60,7 @@ const FromNow = -1
 // over the task's workspace: Close frees both.
 func (s *Service) TaskStream(r *Ref, after int64) *Stream {
 	st := s.stream(r.Workspace, r.Task.ID, after)
-	// Looked at after subscribing: an end in between is not lost.
+	// Read after subscribing: an end in between is not lost.
 	t, ok := r.Store().Task(r.Task.ID)
 	switch {
 	case !ok && r.Dropped:

@@ -14,8 +14,7 @@ import (
 	"umbra/internal/workspaces"
 )
 
-// View is a task as it is told: what its record says and what follows from
-// history.
+// View is a task as callers see it: its record and what follows from history.
 type View struct {
 	ID, Goal          string
 	WorkspaceID, Root string // Root is empty for a virtual workspace
@@ -69,7 +68,7 @@ func (s *Service) viewOf(ctx context.Context, w *workspace.Workspace, t gitstore
 	return v, nil
 }
 
-// viewBase is what the record alone tells.
+// viewBase is the part of the view that follows from the record alone.
 func (s *Service) viewBase(w *workspace.Workspace, rec workspaces.Record, t gitstore.Task) *View {
 	only, allow := policy.TaskOf(t.Info.Extra).Texts()
 	return &View{Only: only, Allow: allow, Hold: message.Holds(t.Info.Extra), ID: t.ID, Goal: t.Info.Goal, WorkspaceID: rec.ID, Root: rec.Root, Kind: rec.Kind, Status: Status(t.Info.Status),

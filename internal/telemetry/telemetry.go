@@ -1,6 +1,6 @@
-// Package telemetry has the numbers that every layer counts, and knows nothing of
-// who reads them: counters, and histograms with fixed bounds. Package
-// httpapi/metrics tells them.
+// Package telemetry has the numbers that every layer counts: counters, and
+// histograms with fixed bounds. It knows nothing of their readers. Package
+// httpapi/metrics serves them.
 //
 // It imports none of our packages, and may be imported by everybody: gitstore too.
 //
@@ -101,8 +101,8 @@ type Counted struct {
 	Upto   []uint64
 }
 
-// Load gives what was counted. Beside Observe the sum may be ahead of the count
-// by what is being counted.
+// Load returns what was counted. Concurrently with Observe the sum may be ahead of
+// the count by the value that is being added.
 func (h *Histogram) Load() Counted {
 	if h == nil {
 		return Counted{}

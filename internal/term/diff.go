@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// Diff copies a patch as git writes them, colored. Lines of a hunk are told
-// from heads by counting, so that content which looks like a head is none.
+// Diff copies a patch as git writes it, colored. Lines of a hunk are separated from
+// headers by counting, so that content which looks like a header is not taken for one.
 func (o *Output) Diff(r io.Reader) error {
 	if !o.color {
 		_, err := io.Copy(o, r)

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// Output is what a verb writes to. Errors of writing are kept and told by
+// Output is what a verb writes to. Write errors are kept and returned by
 // Close: a verb checks Err where it could go on for long.
 type Output struct {
 	w     *bufio.Writer
@@ -130,7 +130,7 @@ func (o *Output) Close() error {
 	err := o.Flush()
 	if o.pager != nil {
 		o.pipe.Close()
-		_ = o.pager.Wait() // how a person left it tells nothing
+		_ = o.pager.Wait() // the pager's exit status has no meaning here
 	}
 	if Closed(err) {
 		return nil

@@ -296,8 +296,8 @@ func (r *run) by() workspace.By {
 	return workspace.By{SubtaskID: r.c.SubtaskID, Actor: r.c.Actor, Source: message.API, RequestID: r.c.RequestID, IdempotencyKey: r.c.Key}
 }
 
-// sentence tells an error of the layers below: what it is about is said by the
-// kind, never by a host path or a Go error.
+// sentence is the text for an error of the layers below. It follows from the error's
+// kind, and never has a host path or the text of a Go error.
 func (s *Service) sentence(err error, name string) string {
 	e, ok := errors.AsType[*errs.Error](errs.Wrap(err, ""))
 	if !ok || e.Kind == errs.Internal || e.Detail == "" {

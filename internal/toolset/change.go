@@ -80,7 +80,7 @@ func (s *Service) usable(ctx context.Context, id string, sees task.Sees) error {
 	return task.Status(ref.Task.Info.Status).Writable()
 }
 
-// told is the view of a toolset that was just made or changed.
+// told returns the view of a toolset that was just made or changed.
 func (s *Service) told(r Record) Toolset {
 	l := s.liveOf(r, nil)
 	s.use(l)

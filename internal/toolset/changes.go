@@ -104,7 +104,7 @@ func (r *run) taskChanges() (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
-// line tells one entry: "3 modify /project/a.txt (subtask s1, taken back)".
+// line formats one entry: "3 modify /project/a.txt (subtask s1, taken back)".
 func (o *own) line(e *history.Entry) string {
 	s := fmt.Sprintf("%d %s %s", e.ID, e.Operation, o.logical(e.Path))
 	if e.NewPath != "" {

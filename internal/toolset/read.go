@@ -272,8 +272,8 @@ func (v *validator) ok(p []byte) bool {
 // done reports whether the text ended with a whole character.
 func (v *validator) done() bool { return v.n == 0 }
 
-// ReadContent gives a whole file that may be read, for a client that takes files
-// as resources. Errors: mount.Message for what a model is told too; NotFound
+// ReadContent returns a whole file that may be read, for a client that takes files
+// as resources. Errors: mount.Message for those that a model gets too; NotFound
 // "toolset_not_found".
 func (s *Service) ReadContent(ctx context.Context, id, path string, sees task.Sees) (Content, error) {
 	l, err := s.find(id, sees)

@@ -67,7 +67,7 @@ func (r *run) revertChanges(a tool.Args) (string, error) {
 	}
 	if len(clashes) > 0 {
 		slices.Sort(clashes)
-		text := "These were changed by somebody else since and were left as they are, with all that belongs to them:\n" + strings.Join(clashes, "\n")
+		text := "These were changed by others since and were left as they are, with everything that depends on them:\n" + strings.Join(clashes, "\n")
 		if b.Len() > 0 {
 			text += "\nDone elsewhere:\n" + strings.TrimSuffix(b.String(), "\n")
 		}
@@ -186,11 +186,11 @@ func verb(a revert.Action, dry bool) string {
 func reason(code string) string {
 	switch code {
 	case "deleted":
-		return "somebody deleted it"
+		return "another actor deleted it"
 	case "occupied":
-		return "something else stands there"
+		return "something else exists there"
 	case "binary", "overlapping", "modified":
-		return "somebody changed the same places"
+		return "another actor changed the same lines"
 	}
 	return code
 }

@@ -27,7 +27,7 @@ const (
 	maxFound   = 1000     // paths that search_files answers
 	maxNodes   = 200_000  // files and folders that one search checks
 	maxGrepped = 8 << 20  // bytes of a file that is searched
-	maxText    = 64 << 10 // bytes of an answer, beside its last line
+	maxText    = 64 << 10 // bytes of an answer, without its last line
 	maxLine    = 400      // bytes of a line that is shown
 	sniff      = 8 << 10  // bytes in which a NUL makes a file binary
 	maxDepth   = 1 << 12  // of folders

@@ -28,7 +28,7 @@ type Options struct {
 	Blame      *blame.Cache
 	// Default is what the default toolset mounts; none: it is empty.
 	Default []Spec
-	// Extra are tools beside those of package tool.
+	// Extra are tools in addition to those of package tool.
 	Extra []Extra
 	Log   *slog.Logger
 	Now   func() time.Time // of leases and idempotency keys
@@ -104,7 +104,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	return s, nil
 }
 
-// Toolset is one as it is told.
+// Toolset is one as callers see it.
 type Toolset struct {
 	ID      string
 	TaskID  string // the one that was given, else the first mount's; empty without mounts
@@ -116,8 +116,8 @@ type Toolset struct {
 	Idle    time.Duration // unused for so long it goes; 0: it stays
 }
 
-// tell gives the view of a toolset; false where a workspace of it is gone, or
-// the caller may not know of it.
+// tell returns the view of a toolset; false if a workspace of it is gone, or
+// the caller may not see it.
 func (s *Service) tell(l *live, sees task.Sees) (Toolset, bool) {
 	if !s.visible(l, sees) {
 		return Toolset{}, false

@@ -59,7 +59,7 @@ func (s *Service) check(specs []Spec, _ Who) ([]Mount, error) {
 			return nil, wrong(at("prefix"), "%s.", capital(err.Error()))
 		}
 		if _, twice := seen[prefix]; twice {
-			return nil, wrong(at("prefix"), "The prefix %s stands twice.", prefix)
+			return nil, wrong(at("prefix"), "The prefix %s occurs twice.", prefix)
 		}
 		seen[prefix] = i
 		scope, ok := mount.ParseScope(sp.Scope)

@@ -29,7 +29,7 @@ const maxRounds = 12
 
 // Apply does one change set: all or nothing, one commit, durable and on disk
 // when it returns. Errors leave no net change. It may be called from any
-// goroutine; requests that touch other paths run beside it.
+// goroutine; requests that touch other paths run concurrently.
 //
 // The error's kinds: errs.NotFound file_not_found; errs.Precondition
 // precondition_failed with the field "etag" where a file is there;
@@ -128,7 +128,7 @@ func (a *attempt) rounds(ctx context.Context, lock *pathlock.Lock) (*Result, err
 			return res, err
 		}
 	}
-	return nil, errs.New(errs.Conflict, "file_changing", "The files keep being changed by somebody else.")
+	return nil, errs.New(errs.Conflict, "file_changing", "The files keep being changed by another process.")
 }
 
 // round plans, commits and materialises once; again says that a person was in

@@ -13,9 +13,9 @@ import (
 	"umbra/internal/workspace/disk"
 )
 
-// Caches of what is read from the history are in a folder beside the
-// repository. None is synced, each ends with the SHA-256 of what is before it,
-// and one that is damaged is as none.
+// Caches of what is read from the history are in a folder next to the repository.
+// None is synced, each ends with the SHA-256 of what is before it, and a damaged
+// one is ignored.
 const (
 	cachesDir = "caches"
 	// farBehind is how many commits are waited for before caches are brought up to

@@ -83,7 +83,7 @@ const probe = 4096
 // errs.Unavailable workspace_not_writable.
 func (w *Workspace) TryWrite() error {
 	if w.enter() != nil {
-		return nil // it is being put away
+		return nil // it is being unloaded
 	}
 	defer w.leave()
 	err := w.disk.Check()

@@ -291,7 +291,7 @@ func (w *Workspace) holding(ctx context.Context, blobs map[object.ID]bool) (out 
 	for id := range blobs {
 		n, err := w.store.BlobSize(ctx, id)
 		if errs.Is(err, errs.NotFound) || errs.Is(err, errs.Gone) {
-			continue // BeginPurge tells
+			continue // BeginPurge reports it
 		}
 		if err != nil {
 			return nil, err
@@ -450,13 +450,13 @@ func (w *Workspace) sweepDropped(ctx context.Context) error {
 	return err
 }
 
-// forgetPurged takes contents out of what is kept in memory and beside the
+// forgetPurged removes contents from what is cached in memory and next to the
 // repository.
 func (w *Workspace) forgetPurged(blobs map[object.ID]bool) {
 	w.rec.Sums.Forget(blobs)
 	w.disk.Index.Forget(blobs)
 	if err := w.disk.SaveIndex(); err != nil {
-		w.log.Warn("what is known of the files could not be kept; a start reads them anew", "error", err)
+		w.log.Warn("the index of files could not be saved; the next start reads them again", "error", err)
 	}
 	if err := w.DropCaches(); err != nil {
 		w.log.Warn("what is kept of tasks' changes could not be removed", "error", err)

@@ -92,7 +92,7 @@ func (w *Workspace) Standing(p wspath.Path) (Kind, error) {
 }
 
 // Under returns all that is on disk under a directory, as it is: what is ignored or
-// special and git's own directories too. What is removed meanwhile is left out.
+// special and git's own directories too. Entries that are removed meanwhile are left out.
 func (w *Workspace) Under(ctx context.Context, dir wspath.Path) (folders, others []wspath.Path, err error) {
 	return w.disk.Under(ctx, dir)
 }
@@ -138,14 +138,14 @@ func (w *Workspace) Warnings() []string {
 }
 
 // Settled is the highest sequence number up to which every commit is on disk,
-// or taken back. Events are told up to it.
+// or taken back. Events are sent up to it.
 func (w *Workspace) Settled() uint64 {
 	seq, _ := w.progress.Seq()
 	return seq
 }
 
 // WaitSettled waits until Settled is above a number. It fails when ctx ends or
-// the workspace is forgotten or put away.
+// the workspace is forgotten or unloaded.
 func (w *Workspace) WaitSettled(ctx context.Context, after uint64) (uint64, error) {
 	for {
 		seq, moved := w.progress.Seq()
@@ -213,7 +213,7 @@ func (w *Workspace) settledAt(ctx context.Context, seq uint64) (c *gitstore.Comm
 	}
 }
 
-// run is the workspace's own work beside requests: checkpoints, and displaced
+// run is the workspace's background work: checkpoints, and displaced
 // files that another process still writes to.
 func (w *Workspace) run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
@@ -235,7 +235,7 @@ func (w *Workspace) run(ctx context.Context, every time.Duration) {
 			q.tick(ctx, w)
 		case <-save.C:
 			if err := w.disk.SaveIndex(); err != nil {
-				w.log.Warn("what is known of the files could not be kept; a start reads them anew", "error", err)
+				w.log.Warn("the index of files could not be saved; the next start reads them again", "error", err)
 			}
 		case <-w.keeper.Waits():
 			if linger == nil {
@@ -284,7 +284,7 @@ func (w *Workspace) Close(ctx context.Context, why error) error {
 	}
 	// One that is not kept costs the next start time.
 	if err := w.disk.SaveIndex(); err != nil {
-		w.log.Warn("what is known of the files could not be kept; a start reads them anew", "error", err)
+		w.log.Warn("the index of files could not be saved; the next start reads them again", "error", err)
 	}
 	return errors.Join(err, w.store.Close(ctx), w.free())
 }
@@ -300,7 +300,7 @@ func (w *Workspace) lastCheckpoint(ctx context.Context, clean bool) error {
 	}
 	err := w.checkpoint(ctx, clean)
 	if err != nil && ctx.Err() != nil {
-		w.log.Warn("not all that was changed could be synced in time; the next start looks at it", "error", err)
+		w.log.Warn("not all changes could be synced in time; the next start checks them", "error", err)
 		return nil
 	}
 	if errs.Is(err, errs.NoSpace) {
@@ -310,7 +310,7 @@ func (w *Workspace) lastCheckpoint(ctx context.Context, clean bool) error {
 	return err
 }
 
-// free closes what the workspace holds beside the store.
+// free closes what the workspace holds besides the store.
 func (w *Workspace) free() error {
 	if w.forks.held != nil { // its store is closed
 		w.forks.held()

@@ -4,8 +4,8 @@
 //
 // # Invariants
 //
-//   - A workspace is opened once, no matter who asks for it at the same time; a failed
-//     attempt leaves nothing open.
+//   - A workspace is opened once, no matter how many callers open it concurrently; a
+//     failed attempt leaves nothing open.
 //   - No workspace is in another one, and none is the data directory, in it or
 //     around it, through links and bind mounts too.
 //   - A record exists before the first byte of a workspace, and its baseline is

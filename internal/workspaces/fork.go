@@ -184,8 +184,8 @@ type ForkSpec struct {
 	Begin func(ids []string) error
 }
 
-// ForkVirtual makes virtual forks, one for each name, all or none. What is on the
-// parent's disk is to be recorded before. They get repositories when they are opened.
+// ForkVirtual makes virtual forks, one for each name, all or none. The caller records
+// the parent's disk before. They get repositories when they are opened.
 //
 // errs.Conflict fork_too_deep.
 func (m *Manager) ForkVirtual(ctx context.Context, parent *workspace.Workspace, spec ForkSpec, names []string) ([]Record, error) {

@@ -3,7 +3,7 @@
 //	go run ./httpapi/ui/build -src httpapi/ui/web -out httpapi/ui/dist
 //
 // Every file but the page itself is named by a hash of its content, so that a
-// browser may keep it for good. Beside each file stands its gzip form.
+// browser may keep it for good. Each file has its gzip form next to it.
 package main
 
 import (

@@ -20,14 +20,14 @@ import (
 // of its own, since it becomes the parent of all that the command leaves behind.
 const Verb = "__exec"
 
-// spec is what the parent process is told, one line of JSON on descriptor 3; that
-// descriptor's end stops the command.
+// spec is what the parent process reads, one line of JSON on descriptor 3; the end
+// of that descriptor stops the command.
 type spec struct {
 	Root, Upper, Work, Dir string
 	Args, Env              []string
 }
 
-// told is what it answers on descriptor 4.
+// told is what it writes on descriptor 4.
 type told struct {
 	Exit    layer.Exit
 	NoLayer string // why there is none; the command did not run
@@ -36,7 +36,7 @@ type told struct {
 
 // Main is the parent process.
 func Main() int {
-	in, out := os.NewFile(3, "spec"), os.NewFile(4, "told")
+	in, out := os.NewFile(3, "spec"), os.NewFile(4, "result")
 	if in == nil || out == nil {
 		return 2
 	}

@@ -95,7 +95,7 @@ func (s *Service) Check() error {
 	return nil
 }
 
-// Do runs a command and gives back what it changed. tell, if not nil, is called
+// Do runs a command and returns what it changed. The function, if not nil, is called
 // with the name of a stream and what came on it, one call at a time.
 //
 // Forbidden "exec_disabled"; ErrBusy; Invalid "invalid_field"; Unavailable
@@ -310,7 +310,7 @@ func (c *command) env(call string) []string {
 	return out
 }
 
-// capture keeps what comes on a stream, up to a bound, and tells it on.
+// capture keeps what comes on a stream, up to a bound, and passes it on.
 type capture struct {
 	mu   *sync.Mutex // of both streams
 	name string

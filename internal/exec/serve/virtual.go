@@ -127,7 +127,8 @@ func lay(ctx context.Context, st *gitstore.Store, snap gitstore.Snapshot, root s
 	})
 }
 
-// read lists what a directory holds. What no history can have is left out and told.
+// read lists what a directory holds. Files that history cannot hold are left out and
+// reported.
 func read(ctx context.Context, root string, a *Answer) (map[string]exec.Version, error) {
 	out := map[string]exec.Version{}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {

@@ -124,7 +124,7 @@ func (d *Detector) Scan(path string, text []byte) []Finding {
 	return s.precise()
 }
 
-// The letters beside ASCII's that (?i) takes for k and s.
+// The letters besides ASCII's that (?i) matches for k and s.
 const kelvin, longS = "\u212a", "\u017f"
 
 var folds = strings.NewReplacer(kelvin, "k", longS, "s")

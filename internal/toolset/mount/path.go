@@ -108,7 +108,7 @@ func Show(p string) string {
 	return strconv.Quote(p)
 }
 
-// isSeparator tells the line and paragraph separators of Unicode.
+// isSeparator reports whether r is Unicode's line or paragraph separator.
 func isSeparator(r rune) bool { return r == '\u2028' || r == '\u2029' }
 
 // Join gives the logical path of something below a prefix.

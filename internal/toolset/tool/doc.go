@@ -1,4 +1,4 @@
-// Package tool is what a model is told of its tools: names, descriptions and
+// Package tool describes the tools to a model: names, descriptions and
 // schemas, which of them follow from a table of mounts, the formats in which
 // model APIs take them, and the reading of a call's arguments.
 //

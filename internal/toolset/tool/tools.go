@@ -23,7 +23,7 @@ const (
 	ExplainLine   = "explain_line"
 )
 
-// Hints tell a client how careful to be (the annotations of MCP).
+// Hints are MCP's annotations: by them a client decides how careful to be.
 type Hints struct {
 	ReadOnly    bool `json:"readOnlyHint"`
 	Destructive bool `json:"destructiveHint"`
@@ -41,7 +41,7 @@ type Tool struct {
 	Hints       Hints
 }
 
-// Defaults and bounds that the schemas tell.
+// Defaults and bounds that are in the schemas.
 const (
 	DefaultLines   = 2000
 	DefaultMatches = 100
@@ -90,10 +90,10 @@ func All() []Tool {
 					{Name: "new_string", Type: String, Required: true, Description: "The text to take its place."},
 					optional("replace_all", Boolean, "Replace every occurrence.")}}}},
 		{Name: StatFile, Title: "Look at a file", Scopes: readers, Hints: reads,
-			Description: "Tell type, size in bytes and time of change of a file or folder, as JSON.",
+			Description: "Return type, size in bytes and time of change of a file or folder, as JSON.",
 			Params:      []Param{path("Absolute path.")}},
 		{Name: SearchFiles, Title: "Find files by name", Scopes: readers, Hints: reads,
-			Description: "Find files whose path matches a glob, one path a line: * and ? stay within one name, ** stands for any folders (**/*.go finds at every depth), [a-z] and {a,b} work.",
+			Description: "Find files whose path matches a glob, one path a line: * and ? stay within one name, ** matches any folders (**/*.go finds at every depth), [a-z] and {a,b} work.",
 			Params: []Param{{Name: "pattern", Type: String, Required: true, NotEmpty: true, Description: "Glob, matched against the path below the folder; one that begins with / against the whole path."},
 				optional("path", String, "Folder to search; everything that may be read if left out.")}},
 		{Name: GrepFiles, Title: "Search in files", Scopes: readers, Hints: reads,
@@ -106,9 +106,9 @@ func All() []Tool {
 			Description: "Move or rename a file or folder.",
 			Params: []Param{{Name: "from", Type: String, Required: true, Description: "Absolute path of what is to be moved."},
 				{Name: "to", Type: String, Required: true, Description: "Absolute path that it is to have then."},
-				optional("overwrite", Boolean, "Replace a file that stands there.")}},
+				optional("overwrite", Boolean, "Replace a file that exists there.")}},
 		{Name: DeleteFile, Title: "Delete a file", Scopes: writers, Hints: Hints{Destructive: true, Idempotent: true},
-			Description: "Delete a file or folder. What is deleted stays in history and can be taken back.",
+			Description: "Delete a file or folder. Its content stays in history, and the deletion can be taken back.",
 			Params:      []Param{path("Absolute path."), optional("recursive", Boolean, "Delete a folder with all that is in it.")}},
 		{Name: TaskChanges, Title: "List own changes", Scopes: readers, Hints: reads,
 			Description: "List what was changed in your task so far, oldest first, with the numbers that revert_changes takes."},
@@ -116,13 +116,13 @@ func All() []Tool {
 			Description: "Show what was changed in your task so far as a unified diff, without other tasks' changes.",
 			Params:      []Param{optional("path", String, "One file; all that was changed if left out.")}},
 		{Name: RevertChanges, Title: "Take back own changes", Scopes: writers, Hints: Hints{Destructive: true},
-			Description: "Take back your own changes and nobody else's. Give exactly one of path, subtask, change and all.",
+			Description: "Take back your own changes, not those of others. Give exactly one of path, subtask, change and all.",
 			Params: []Param{optional("path", String, "File or folder whose changes are to be taken back."),
 				optional("subtask", String, "Subtask whose changes are to be taken back."),
-				{Name: "change", Type: Integer, Min: 1, Description: "Number of one change, as task_changes tells it."},
+				{Name: "change", Type: Integer, Min: 1, Description: "Number of one change, as task_changes lists it."},
 				optional("all", Boolean, "Take back everything."),
 				optional("mount", String, "With subtask, change or all: only in the workspace mounted there."),
-				optional("dry_run", Boolean, "Only tell what would be done.")}},
+				optional("dry_run", Boolean, "Only report what would be done.")}},
 		{Name: ExplainLine, Title: "Explain a line", Scopes: readers, Hints: reads,
 			Description: "Show which change wrote a line of a file: its agent, task and goal, when it was made, and its diff of that file.",
 			Params: []Param{path("Absolute path of the file."),

@@ -124,7 +124,7 @@ type baseline struct {
 	known func(wspath.Path, object.Mode, object.ID) (bool, error)
 }
 
-// run records the files that find tells its visitor of.
+// run records the files that find passes to its visitor.
 func (b *baseline) run(ctx context.Context, find func(visit func(scan.Found) error) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -39,7 +39,7 @@ type loaned struct {
 	id   object.ID
 }
 
-// attributesFile is the file that may tell git to convert what it records.
+// attributesFile is the file that may make git convert what it records.
 const attributesFile = ".gitattributes"
 
 // openCheckout gives the project's repository, nil where it cannot be trusted

@@ -31,7 +31,7 @@ type Looked struct {
 }
 
 // Stat checks a path, following a link in it as long as it stays inside the
-// root. A link that leads nowhere, or in a circle, is told as itself.
+// root. A link that leads nowhere, or in a circle, is described itself.
 // errs.NotFound file_not_found, also for what leads out; errs.Conflict
 // not_a_directory where a part of the path is a file, workspace_missing.
 func (r *Reader) Stat(ctx context.Context, p wspath.Path) (Looked, error) {
@@ -49,7 +49,7 @@ func (r *Reader) Stat(ctx context.Context, p wspath.Path) (Looked, error) {
 	case disk.IsAbsent(err), errs.Is(err, errs.NotFound):
 		return Looked{}, disk.ErrNotFound(p)
 	case errs.Is(err, errs.Forbidden), errs.Is(err, errs.Conflict):
-		// Unreadable, or never still: what it holds cannot be told.
+		// Unreadable, or changing all the time: its content is unknown.
 	default:
 		return Looked{}, err
 	}

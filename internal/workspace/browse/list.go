@@ -34,8 +34,8 @@ type Listed struct {
 }
 
 // List reads a folder straight from the disk: folders first, then by name
-// bytewise; recursive: each folder followed by what is in it. What is neither
-// file, folder nor link is left out, and so are git's own folder and what is
+// bytewise; recursive: each folder followed by what is in it. Entries that are neither
+// file, folder nor link are left out, and so are git's own folder and what is
 // the server's. Each folder's names are read once, and only the part that was
 // asked for is checked, once an entry.
 //
@@ -105,8 +105,8 @@ func (r *Reader) lister(ctx context.Context, p wspath.Path, o ListOptions) (*lis
 	return l, q, nil
 }
 
-// folder lists one folder: at is its place, shown the path that the listing
-// tells, above the rules of the folder it is in.
+// folder lists one folder: at is its place, shown its path in the listing, above
+// the rules of the folder it is in.
 func (l *lister) folder(at, shown wspath.Path, above *ignore.Dir, depth int) error {
 	if f := l.again(at, above); f != nil {
 		return l.emit(at, shown, f.rules, depth, f.shown)
@@ -137,7 +137,7 @@ func (l *lister) names(at wspath.Path, depth int) ([]vfs.DirEntry, error) {
 	return nil, errs.Wrap(err, string(at))
 }
 
-// cannotList tells errors that are about one folder.
+// cannotList reports whether an error is about one folder.
 func cannotList(err error) bool {
 	return disk.IsAbsent(err) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ELOOP) || errors.Is(err, vfs.ErrEscapes) ||
 		errors.Is(err, syscall.ENAMETOOLONG)

@@ -15,7 +15,7 @@ import (
 // its names read each time. So the readings of the last few such listings are
 // kept for a moment, folder by folder, and each folder is used again only if
 // its stat says that no name came or went since, and the files of rules that
-// hold in it are the same: what is told is what is there.
+// apply in it are the same: the listing is what is on disk.
 
 // keptListings are a workspace's.
 type keptListings struct {

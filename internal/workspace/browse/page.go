@@ -18,7 +18,7 @@ type page struct {
 
 // run is a part of one folder's entries.
 type run struct {
-	at, shown wspath.Path // the folder's place, and its path as it is told
+	at, shown wspath.Path // the folder's place, and its path in the listing
 	list      []vfs.DirEntry
 	from, to  int
 	first     int // index of the first on the page

@@ -286,7 +286,7 @@ func (c *Prepared) FromStore(ctx context.Context, p wspath.Path, id object.ID, r
 	return x, errs.Wrap(err, string(p))
 }
 
-// bodyReader tells a failure of the source from one of the disk.
+// bodyReader distinguishes a failure of the source from one of the disk.
 type bodyReader struct {
 	ctx    context.Context
 	r      io.Reader

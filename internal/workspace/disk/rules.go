@@ -38,6 +38,6 @@ func (d *Disk) IgnoreOptions() (IgnoreSources, error) {
 	return IgnoreSources{ignore.Options{ReadFile: scan.RuleReader(d.FS), InfoExclude: exclude, UmbraExclude: own}, index}, nil
 }
 
-// ExcludeFile is the workspace's own list of what is left out, beside its
+// ExcludeFile is the workspace's own list of what is left out, next to its
 // repository.
 const ExcludeFile = "exclude"

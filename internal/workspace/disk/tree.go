@@ -34,8 +34,8 @@ type changed struct {
 
 const (
 	maxTimes = 4096
-	// maxTimeWalk bounds how far back the change of a file is looked for; one
-	// that is older is told as old as that.
+	// maxTimeWalk bounds how far back the change of a file is looked for; an older
+	// one is reported with the time of the last commit read.
 	maxTimeWalk = 2000
 )
 
@@ -102,8 +102,8 @@ func (t *newestTree) note(p wspath.Path, c changed) {
 	t.times[p] = c
 }
 
-// Stamp sets the time when a file became what it is; 0 where it is not there or
-// that cannot be told. A directory's is the newest commit's that changed it.
+// Stamp sets the time of a file's last change; 0 if the file does not exist or the
+// time is unknown. A directory's is that of the newest commit that changed it.
 func (t *newestTree) Stamp(p wspath.Path, info *vfs.Info) { info.MtimeNs = t.mtime(p) }
 
 func (t *newestTree) mtime(p wspath.Path) int64 {

@@ -202,8 +202,8 @@ func (m *Materializer) putBack(out *rootfs.Displaced, p wspath.Path) (*rootfs.Di
 	return out, nil
 }
 
-// Finish releases what was displaced, once all is done and recorded. What is
-// aside need not go before the answer.
+// Finish releases displaced files, once all is done and recorded. Those that are
+// aside may be removed after the answer.
 func (m *Materializer) Finish() {
 	// A file that this change set wrote and displaced again is not open for writing
 	// by another process.

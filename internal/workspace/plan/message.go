@@ -38,7 +38,7 @@ func (p *Plan) Message(ctx context.Context, entries []record.Entry) (message.Mes
 			m.Whole = &message.Whole{Operation: message.Create, Path: string(did.To) + slash}
 		}
 	}
-	if p.filled || p.net.filledFolder() { // else the entries tell
+	if p.filled || p.net.filledFolder() { // else the entries have it
 		m.Extra = slices.Concat(m.Extra, op.FolderTrailers(p.folders))
 	}
 	m.Extra = slices.Concat(m.Extra, filledTrailers(p.View.filled, entries), p.Named)

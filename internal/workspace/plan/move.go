@@ -134,13 +134,13 @@ func (p *Plan) toPlace(from wspath.Path, n *Node, to wspath.Path, overwrite bool
 	}
 	switch {
 	case !overwrite:
-		return nil, exists("target_exists", "Something stands at the target already.")
+		return nil, exists("target_exists", "The target exists already.")
 	case old.Kind == op.KindSpecial:
 		return nil, disk.ErrSpecial(to)
 	case old.Kind == op.KindDir && n.Kind != op.KindDir:
-		return nil, exists("is_a_directory", "A folder stands at the target.")
+		return nil, exists("is_a_directory", "The target is a folder.")
 	case old.Kind != op.KindDir && n.Kind == op.KindDir:
-		return nil, exists("not_a_directory", "A file stands at the target.")
+		return nil, exists("not_a_directory", "The target is a file.")
 	case old.Kind == op.KindDir:
 		kids, err := p.View.children(to, old)
 		if err != nil {
@@ -182,7 +182,7 @@ func (p *Plan) vacate(ctx context.Context, to wspath.Path, old *Node) error {
 	return nil
 }
 
-// moveRecorded gives every recorded file of a folder its record, and tells
+// moveRecorded moves the record of every recorded file of a folder, and reports
 // whether there is one.
 func (p *Plan) moveRecorded(from wspath.Path) (bool, error) {
 	gone := make(map[wspath.Path]bool)

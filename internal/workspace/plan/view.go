@@ -328,7 +328,7 @@ func (v *View) recordedFrom(p wspath.Path, n *Node, fn func(now, then wspath.Pat
 const maxLinks = 40
 
 // Resolve follows the links in a path's folders, and in its last component too
-// if asked. What is not there ends the look: the rest is as it is written.
+// if last is set. It stops at a component that does not exist: the rest is as written.
 func (v *View) Resolve(p wspath.Path, last bool) (wspath.Path, error) {
 	todo := p.Components()
 	at := wspath.Root
@@ -454,7 +454,7 @@ func (v *View) linkStays(p wspath.Path, target string) bool {
 	return err == nil || errs.CodeOf(err) == "not_a_directory" || v.circular(p, target)
 }
 
-// circular tells a link that leads back to itself from one that leads out.
+// circular reports whether a link leads back to itself, and not out of the root.
 func (v *View) circular(p wspath.Path, target string) bool {
 	return path.Join(path.Dir(string(p)), target) == string(p)
 }

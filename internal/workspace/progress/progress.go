@@ -18,7 +18,7 @@ import (
 	"umbra/internal/wspath"
 )
 
-// The files beside the repository that tell how far the disk follows history.
+// The files next to the repository that record how far the disk follows history.
 const (
 	CheckpointFile = "checkpoint"
 	progressFile   = "progress"

@@ -6,8 +6,8 @@ import (
 )
 
 // roomForFound reports whether what a scan has found can be recorded: it waits, all
-// of it, while there is no room for what is new. What is gone and what was renamed
-// belong together.
+// of it, while there is no space for what is new. Deleted and renamed files belong
+// together.
 func (s *scanner) roomForFound() error {
 	for i := range s.list {
 		if k := s.list[i].seen.Kind; k == op.KindFile || k == op.KindSymlink {

@@ -81,7 +81,7 @@ func newWatch(r *Reconciler, by Watcher, every time.Duration) *watch {
 	return &watch{r: r, by: by, every: every, dirty: make(map[wspath.Path]struct{}), all: true, lost: true, wake: make(chan struct{}, 1)}
 }
 
-// tell changes what waits, and wakes the reconciler.
+// tell changes the set of waiting paths, and wakes the reconciler.
 func (t *watch) tell(change func()) {
 	t.mu.Lock()
 	change()
@@ -144,7 +144,7 @@ func (t *watch) waits() (work, gone bool) {
 	return t.all || t.due || len(t.dirty) > 0, t.gone
 }
 
-// told makes sure that all that changed before the call waits to be compared;
+// told ensures that everything that changed before the call waits to be compared;
 // false where only a scan finds it.
 func (t *watch) told(ctx context.Context) bool {
 	if _, trusted := t.by.State(t.r.ID); !trusted {

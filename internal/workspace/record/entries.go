@@ -25,7 +25,7 @@ func ChangeOf(e Entry) op.ChangeEntry {
 }
 
 // beyondTrees reports whether a condensed message still lists an entry: the
-// trees do not tell all of it (package message).
+// trees do not have all of it (package message).
 func beyondTrees(e *message.Entry) bool {
 	return e.OldPath != "" || e.Permissions != "" || e.Operation == message.Rename || e.Operation == message.Mkdir || e.Operation == message.Rmdir
 }
@@ -133,7 +133,7 @@ func sides(e *Entry, before, after gitstore.Snapshot, first bool) error {
 // unlisted gives the entries of a condensed commit that its message does not
 // list, in the order in which they are numbered.
 func (r *Recorder) unlisted(ctx context.Context, c *gitstore.Commit) ([]op.ChangeEntry, error) {
-	// Which side of a path's change a listed entry tells already.
+	// Which side of a path's change a listed entry has already.
 	oldTold, newTold := make(map[wspath.Path]bool), make(map[wspath.Path]bool)
 	for i := range c.Message.Entries {
 		e := &c.Message.Entries[i]

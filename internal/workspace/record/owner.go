@@ -20,7 +20,7 @@ type Owners interface {
 	// Called reports that agents' calls are known of, so that what no call made is
 	// a user's, whatever task is executing.
 	Called() bool
-	// Scanning and Scanned are told of the scans of everything
+	// Scanning and Scanned are called before and after each full scan
 	// (claims.Book).
 	Scanning() uint64
 	Scanned(mark uint64)
@@ -28,11 +28,11 @@ type Owners interface {
 
 // Owner is whose a change is.
 type Owner struct {
-	// Key tells owners apart.
+	// Key identifies the owner.
 	Key string
 	// Message has the owner's TaskID, SubtaskID, Actor, Source and Extra.
 	Message message.Message
-	// Recorded, if not nil, is told the number of each commit.
+	// Recorded, if not nil, is called with the number of each commit.
 	Recorded func(seq uint64)
 }
 
@@ -51,7 +51,7 @@ func (NoOwners) Scanning() uint64 { return 0 }
 // Scanned is Owners'.
 func (NoOwners) Scanned(uint64) {}
 
-// Nobody owns what a person changed, and what nothing is known of.
+// Nobody is the owner of user edits, and of changes of unknown origin.
 var Nobody = &Owner{Message: message.Message{Source: message.External}}
 
 // ofTask owns what belongs to the only executing task.

@@ -12,8 +12,8 @@ import (
 )
 
 // Obeys refuses a change set that the policy forbids: errs.Forbidden
-// "policy_refused". What is only to be named is returned as trailers; of a recorded
-// change that is all. What takes a change back is not judged, since it was there before;
+// "policy_refused". Violations that are only marked are returned as trailers; of a recorded
+// change that is all. A revert is not judged, since its content was there before;
 // but a task that takes back what is not its own must be allowed to change these paths.
 func (r *Recorder) Obeys(ctx context.Context, source message.Source, taskID string, entries []Entry, recorded bool) (named []message.Trailer, err error) {
 	switch source {

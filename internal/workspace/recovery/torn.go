@@ -85,8 +85,8 @@ func (r *recovery) repair(ctx context.Context, p wspath.Path, want gitstore.Entr
 	}
 	_, err := r.keeper.Rec.Beside(ctx, p, mode, b, Unclean)
 	if errs.Is(err, errs.Conflict) {
-		// History has a folder there, or a file above it. What is torn is a part
-		// of a version that it has, or zeros: nothing is lost with it.
+		// History has a folder there, or a file above it. The torn file is a part of a
+		// committed version, or zeros: nothing is lost with it.
 		return r.bring(ctx, p, want, have)
 	}
 	if err != nil {
