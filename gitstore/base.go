@@ -10,6 +10,7 @@ import (
 
 	"umbra/gitstore/journal"
 	"umbra/gitstore/records"
+	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )
 
@@ -29,7 +30,7 @@ type Base struct {
 }
 
 // alternatesFile names the object directories that git reads too.
-const alternatesFile = repoDir + "/objects/info/alternates"
+const alternatesFile = storedir.Repo + "/objects/info/alternates"
 
 // forkPoint is where a store's own history begins that continues another's.
 type forkPoint struct {
@@ -68,7 +69,7 @@ func (s *Store) writeAlternates(text string) error {
 	if text == "" {
 		err = s.fs.Remove(alternatesFile)
 	} else {
-		err = s.writeFile(alternatesFile, []byte(text))
+		err = storedir.WriteFile(s.fs, alternatesFile, []byte(text))
 	}
 	if err != nil {
 		return err
@@ -117,7 +118,7 @@ func (s *Store) Detach(ctx context.Context, fork vfs.FS) error {
 			return err
 		}
 	}
-	if err := fork.SyncDir(packDir); err != nil {
+	if err := fork.SyncDir(storedir.Packs); err != nil {
 		return err
 	}
 	for _, name := range []string{records.File, records.NamesFile} { // they begin at the fork
@@ -165,14 +166,14 @@ func (s *Store) lendPacks(to vfs.FS) error {
 	used := s.packs.inUse()
 	defer func() { releaseAll(used) }()
 	for _, f := range used {
-		name := path.Join(packDir, f.base)
-		if _, err := to.Lstat(name + idxSuffix); err == nil {
+		name := path.Join(storedir.Packs, f.base)
+		if _, err := to.Lstat(name + storedir.Idx); err == nil {
 			continue
 		}
 		if err := journal.CopyFile(to, name+".keep", strings.NewReader(f.keep.String())); err != nil {
 			return err
 		}
-		for _, suffix := range []string{".pack", idxSuffix} { // the index last: with it the pack counts
+		for _, suffix := range []string{".pack", storedir.Idx} { // the index last: with it the pack counts
 			from, err := s.fs.Open(name + suffix)
 			if err != nil {
 				return err

@@ -9,6 +9,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 )
@@ -16,7 +17,7 @@ import (
 // forkOf opens a store that continues another's history, in a directory beside it.
 func forkOf(t *testing.T, base *Store, at ID, baseDir, dir string) *Store {
 	t.Helper()
-	rel, err := filepath.Rel(filepath.Join(dir, repoDir, "objects"), filepath.Join(baseDir, repoDir, "objects"))
+	rel, err := filepath.Rel(filepath.Join(dir, storedir.Repo, "objects"), filepath.Join(baseDir, storedir.Repo, "objects"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/wspath"
 )
@@ -94,7 +95,7 @@ func (b *baseline) end(p *newPack) error {
 	if err != nil {
 		return err
 	}
-	base, err := b.s.linkPack(p.name+largeSuffix, p.name+idxSuffix, sum, keepNote{through: b.s.Tip().Seq + 1})
+	base, err := b.s.linkPack(p.name+storedir.Prepared, p.name+storedir.Idx, sum, keepNote{through: b.s.Tip().Seq + 1})
 	if err != nil {
 		return err
 	}
@@ -225,7 +226,7 @@ func (a *Adder) Bytes(p wspath.Path, mode Mode, data []byte) (ID, error) {
 		return id, err
 	}
 	if !known {
-		a.entry = pack.AppendEntry(a.entry[:0], object.Blob, data, journalLevel)
+		a.entry = pack.AppendEntry(a.entry[:0], object.Blob, data, pack.Fast)
 		if err := b.s.opt.Room(int64(len(a.entry))); err != nil {
 			return id, err
 		}

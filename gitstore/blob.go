@@ -20,6 +20,7 @@ import (
 	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 )
@@ -85,7 +86,7 @@ func (b Blob) AfterHash() string { return "sha256:" + hex.EncodeToString(b.sum[:
 func (s *Store) NewBlob(data []byte) Blob {
 	id, err := object.HashChecked(object.Blob, data)
 	return Blob{id: id, bad: err != nil, size: int64(len(data)), sum: sha256.Sum256(data),
-		entry: pack.AppendEntry(nil, object.Blob, data, journalLevel)}
+		entry: pack.AppendEntry(nil, object.Blob, data, pack.Fast)}
 }
 
 // LaterBlob is NewBlob for content that often proves to be what the file holds
@@ -103,7 +104,7 @@ func (s *Store) LaterBlob(data []byte) Blob {
 func (d *Draft) pack() {
 	for i := range d.Edits {
 		if b := &d.Edits[i].Blob; b.later != nil {
-			b.entry, b.later = pack.AppendEntry(nil, object.Blob, b.later, journalLevel), nil
+			b.entry, b.later = pack.AppendEntry(nil, object.Blob, b.later, pack.Fast), nil
 		}
 	}
 }
@@ -158,8 +159,6 @@ func (s *Store) Discard(b Blob) {
 		b.large.drop()
 	}
 }
-
-const largeSuffix = ".blob"
 
 // largeBlob is one blob in a pack of its own, in journal/ until the next
 // Publish after its commit. Several drafts may prepare the same content.
@@ -259,11 +258,11 @@ type newPack struct {
 }
 
 func (s *Store) beginPack(name string) (*newPack, error) {
-	f, err := s.fs.OpenFile(name+largeSuffix, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := s.fs.OpenFile(name+storedir.Prepared, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	w, err := pack.Create(f, pack.WriterOptions{Level: journalLevel})
+	w, err := pack.Create(f, pack.WriterOptions{Level: pack.Fast})
 	if err != nil {
 		f.Close()
 		return nil, err
@@ -281,14 +280,14 @@ func (p *newPack) finish() (sum [20]byte, err error) {
 	if err := p.f.Sync(); err != nil {
 		return sum, err
 	}
-	if err := p.s.writeFile(p.name+idxSuffix, pack.EncodeIdx(entries, sum)); err != nil {
+	if err := storedir.WriteFile(p.s.fs, p.name+storedir.Idx, pack.EncodeIdx(entries, sum)); err != nil {
 		return sum, err
 	}
 	return sum, p.s.fs.SyncDir(journal.Dir)
 }
 
 func (s *Store) removeLarge(name string) {
-	for _, suffix := range []string{largeSuffix, idxSuffix} {
+	for _, suffix := range []string{storedir.Prepared, storedir.Idx} {
 		if err := s.fs.Remove(name + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.log.Warn("prepared pack left behind until the next start", "name", name, "error", err)
 		}
@@ -297,7 +296,7 @@ func (s *Store) removeLarge(name string) {
 
 // open adds a finished pack of one blob; mu is held.
 func (ls *largeSet) open(name string, sum [20]byte) (*largeBlob, error) {
-	p, err := pack.Open(ls.s.fs, name+largeSuffix, name+idxSuffix, pack.Options{Verify: true})
+	p, err := pack.Open(ls.s.fs, name+storedir.Prepared, name+storedir.Idx, pack.Options{Verify: true})
 	if err != nil {
 		return nil, err
 	}
@@ -327,7 +326,7 @@ func (ls *largeSet) load() error {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, e := range names {
-		base, ok := strings.CutSuffix(e.Name, largeSuffix)
+		base, ok := strings.CutSuffix(e.Name, storedir.Prepared)
 		if !ok {
 			continue
 		}
@@ -411,7 +410,7 @@ func (ls *largeSet) publish() error {
 	}
 	ls.mu.Unlock()
 	for _, l := range todo {
-		if _, err := ls.s.linkPack(l.name+largeSuffix, l.name+idxSuffix, l.sum, keepNote{through: ls.s.Tip().Seq, object: stored[l]}); err != nil {
+		if _, err := ls.s.linkPack(l.name+storedir.Prepared, l.name+storedir.Idx, l.sum, keepNote{through: ls.s.Tip().Seq, object: stored[l]}); err != nil {
 			return err
 		}
 		// A draft that prepared the same content meanwhile finds it in the pack.
@@ -419,7 +418,7 @@ func (ls *largeSet) publish() error {
 		delete(ls.m, l.id)
 		ls.mu.Unlock()
 		l.f.release()
-		ls.s.pub.unlinkLater(l.name+largeSuffix, l.name+idxSuffix)
+		ls.s.pub.unlinkLater(l.name+storedir.Prepared, l.name+storedir.Idx)
 	}
 	return nil
 }

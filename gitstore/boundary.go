@@ -13,6 +13,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/records"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 )
@@ -134,10 +135,7 @@ func (s *Store) sweepShallow(ctx context.Context) error {
 // The ids of dropped commits are kept in the file `dropped`, so that a lookup of
 // such a commit reports that it was dropped and not that it never existed:
 // dropEntry bytes for each, by its number.
-const (
-	droppedFile = "dropped"
-	dropEntry   = 24 // the id and a CRC-32 over number and id
-)
+const dropEntry = 24 // the id and a CRC-32 over number and id
 
 func encodeDropped(seq uint64, id ID) []byte {
 	b := make([]byte, dropEntry)
@@ -155,7 +153,7 @@ func sumDropped(seq uint64, id ID) uint32 {
 // noteDropped writes down the ids of the commits before a number, durable when
 // it returns. What the file has already is left.
 func (s *Store) noteDropped(ctx context.Context, before uint64) error {
-	f, err := s.fs.OpenFile(droppedFile, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := s.fs.OpenFile(storedir.Dropped, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
@@ -216,7 +214,7 @@ func (s *Store) eachDropped(fn func(ID) bool) {
 		s.base.eachDropped(fn)
 		return
 	}
-	data, err := vfs.ReadFile(s.fs, droppedFile)
+	data, err := vfs.ReadFile(s.fs, storedir.Dropped)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			s.log.Warn("the list of dropped commits is not read", "error", err)

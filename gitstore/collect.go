@@ -9,6 +9,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/pace"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )
 
@@ -280,7 +281,7 @@ func (c *collector) write(step string, wanted func(row int) bool) error {
 	if err != nil {
 		return fmt.Errorf("collecting from %d packs: %w", len(src), err)
 	}
-	base, err := s.linkPack(name+largeSuffix, name+idxSuffix, sum, keepNote{through: through})
+	base, err := s.linkPack(name+storedir.Prepared, name+storedir.Idx, sum, keepNote{through: through})
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"umbra/gitstore/object"
+	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )
 
@@ -61,7 +62,7 @@ func (c *collector) swap() error {
 			continue
 		}
 		note.superseded = when.Unix()
-		if err := s.writeFile(path.Join(packDir, f.base+".keep"), []byte(note.String())); err != nil {
+		if err := storedir.WriteFile(s.fs, path.Join(storedir.Packs, f.base+".keep"), []byte(note.String())); err != nil {
 			return err
 		}
 	}
@@ -191,14 +192,14 @@ func (c *collector) dropCopies() (freed int64, err error) {
 	}
 	for _, f := range copies {
 		// What git keeps next to a pack (gitformat-pack(5)), its index first.
-		for _, suffix := range []string{idxSuffix, ".bitmap", ".rev", ".mtimes", ".pack"} {
-			if err := s.removeAny(path.Join(packDir, f.base+suffix)); err != nil {
+		for _, suffix := range []string{storedir.Idx, ".bitmap", ".rev", ".mtimes", ".pack"} {
+			if err := storedir.Remove(s.fs, path.Join(storedir.Packs, f.base+suffix)); err != nil {
 				return freed, err
 			}
 		}
 		freed += f.p.FileBytes()
 	}
-	return freed, s.fs.SyncDir(packDir)
+	return freed, s.fs.SyncDir(storedir.Packs)
 }
 
 func (c *collector) isCopy(f *theirPack) (bool, error) {
@@ -277,7 +278,7 @@ func (c *collector) stays(tags []ID) (bool, error) {
 // markLogs is markTags for what is in the reflogs' files.
 func (c *collector) markLogs(known map[string]bool) error {
 	s := c.s
-	dir := path.Join(repoDir, "logs", strings.TrimSuffix(tasksPrefix, "/"))
+	dir := path.Join(storedir.Repo, "logs", strings.TrimSuffix(storedir.Tasks, "/"))
 	list, err := s.fs.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

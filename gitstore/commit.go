@@ -77,7 +77,6 @@ const (
 	// maxDeltaDepth is git's own default of a chain's length (gc.aggressive
 	// excepted), after which a tree is written whole again.
 	maxDeltaDepth = 50
-	journalLevel  = 1 // zlib level of what is written on the critical path
 )
 
 // Commit queues a draft and returns when it is durable or has failed; a
@@ -438,7 +437,7 @@ func (g *group) emit(id object.ID, kind object.Kind, size int64, base object.ID,
 func (g *group) emitWhole(kind object.Kind, data []byte, track func(object.ID, journal.Loc)) object.ID {
 	id := object.Hash(kind, data)
 	if _, ok := g.has(id); !ok {
-		g.emit(id, kind, int64(len(data)), object.Zero, 0, pack.AppendEntry(nil, kind, data, journalLevel), track)
+		g.emit(id, kind, int64(len(data)), object.Zero, 0, pack.AppendEntry(nil, kind, data, pack.Fast), track)
 	}
 	return id
 }
@@ -461,13 +460,13 @@ func (g *group) emitTree(t, base *object.TreeData, baseID object.ID, track func(
 			if len(delta) < len(data)/2 {
 				off := g.j.End() + int64(len(g.buf))
 				g.emit(id, object.Tree, int64(len(data)), baseID, bl.Depth+1,
-					pack.AppendOfsDelta(nil, uint64(off-bl.Off), delta, journalLevel), track)
+					pack.AppendOfsDelta(nil, uint64(off-bl.Off), delta, pack.Fast), track)
 				g.trees[id] = t
 				return id, nil
 			}
 		}
 	}
-	g.emit(id, object.Tree, int64(len(data)), object.Zero, 0, pack.AppendEntry(nil, object.Tree, data, journalLevel), track)
+	g.emit(id, object.Tree, int64(len(data)), object.Zero, 0, pack.AppendEntry(nil, object.Tree, data, pack.Fast), track)
 	g.trees[id] = t
 	return id, nil
 }

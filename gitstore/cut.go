@@ -12,6 +12,7 @@ import (
 	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 )
@@ -192,7 +193,7 @@ func (s *Store) dropRefs(ctx context.Context, gone []Task) error {
 	dropped := make(map[string]bool)
 	for i := range gone {
 		for _, which := range []string{"base", "head", "info"} {
-			name := tasksPrefix + gone[i].ID + "/" + which
+			name := storedir.Tasks + gone[i].ID + "/" + which
 			values, dropped[name] = append(values, refs.Value{Name: name}), true
 		}
 	}
@@ -227,12 +228,12 @@ func (s *Store) dropInfoLog(task string) error {
 	s.infoLog.moving.Lock()
 	defer s.infoLog.moving.Unlock()
 	s.infoLog.forget(task)
-	name := path.Join(repoDir, "logs", tasksPrefix, task, "info")
-	if err := s.removeAny(name); err != nil {
+	name := path.Join(storedir.Repo, "logs", storedir.Tasks, task, "info")
+	if err := storedir.Remove(s.fs, name); err != nil {
 		return err
 	}
 	// The folders above it are removed too if they are empty.
-	for dir := path.Dir(name); strings.HasPrefix(dir, path.Join(repoDir, "logs", tasksPrefix)+"/"); dir = path.Dir(dir) {
+	for dir := path.Dir(name); strings.HasPrefix(dir, path.Join(storedir.Repo, "logs", storedir.Tasks)+"/"); dir = path.Dir(dir) {
 		if s.fs.Remove(dir) != nil {
 			break
 		}
@@ -244,8 +245,8 @@ func (s *Store) dropInfoLog(task string) error {
 // going to be gone. git makes none in a repository that has a shallow boundary,
 // but does not forget one.
 func (s *Store) dropCommitGraph() error {
-	const info = repoDir + "/objects/info"
-	if err := s.removeAny(info + "/commit-graph"); err != nil {
+	const info = storedir.Repo + "/objects/info"
+	if err := storedir.Remove(s.fs, info+"/commit-graph"); err != nil {
 		return err
 	}
 	const dir = info + "/commit-graphs"
@@ -259,7 +260,7 @@ func (s *Store) dropCommitGraph() error {
 	// commit-graph-chain first: without it the layers are nothing.
 	slices.SortFunc(names, func(a, b vfs.DirEntry) int { return strings.Compare(a.Name, b.Name) })
 	for _, e := range names {
-		if err := s.removeAny(dir + "/" + e.Name); err != nil {
+		if err := storedir.Remove(s.fs, dir+"/"+e.Name); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"time"
 
+	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )
 
@@ -65,7 +66,7 @@ func (s *Store) removeDoomed(due []*packFile) error {
 	s.packs.forget(names)
 	for _, f := range due {
 		f.release()
-		if err := s.removeAny(packDir + "/" + f.base + idxSuffix); err != nil {
+		if err := storedir.Remove(s.fs, storedir.Packs+"/"+f.base+storedir.Idx); err != nil {
 			return err
 		}
 	}
@@ -105,19 +106,19 @@ func (s *Store) duePacks() (due []*packFile, forced bool) {
 // repoInUse reports whether another process is known to be at work in the repository.
 func (s *Store) repoInUse(ctx context.Context) (bool, error) {
 	var dirs, files []vfs.Info
-	for _, name := range []string{repoDir, repoDir + "/objects", packDir} {
+	for _, name := range []string{storedir.Repo, storedir.Repo + "/objects", storedir.Packs} {
 		info, err := s.fs.Lstat(name)
 		if err != nil {
 			return false, err
 		}
 		dirs = append(dirs, info)
 	}
-	names, err := s.fs.ReadDir(packDir)
+	names, err := s.fs.ReadDir(storedir.Packs)
 	if err != nil {
 		return false, err
 	}
 	for _, e := range names {
-		info, err := s.fs.Lstat(packDir + "/" + e.Name)
+		info, err := s.fs.Lstat(storedir.Packs + "/" + e.Name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"umbra/gitstore/message"
+	"umbra/gitstore/storedir"
 	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
@@ -52,7 +53,7 @@ func maintain(t *testing.T, s *Store) {
 
 func packsOnDisk(t *testing.T, dir string) int {
 	t.Helper()
-	list, err := filepath.Glob(filepath.Join(dir, packDir, "*.pack"))
+	list, err := filepath.Glob(filepath.Join(dir, storedir.Packs, "*.pack"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,11 +137,11 @@ func TestSupersededPacksWaitForReaders(t *testing.T) {
 	for name, where := range map[string]func(dir string) *exec.Cmd{
 		"by its folder": func(dir string) *exec.Cmd {
 			cmd := exec.Command("git", "hash-object", "--stdin-paths")
-			cmd.Dir = filepath.Join(dir, repoDir)
+			cmd.Dir = filepath.Join(dir, storedir.Repo)
 			return cmd
 		},
 		"by what it has open": func(dir string) *exec.Cmd {
-			cmd := exec.Command("git", "--git-dir", filepath.Join(dir, repoDir), "cat-file", "--batch-check")
+			cmd := exec.Command("git", "--git-dir", filepath.Join(dir, storedir.Repo), "cat-file", "--batch-check")
 			cmd.Dir = "/"
 			return cmd
 		},
@@ -224,7 +225,7 @@ func TestReflogWaitsForReaders(t *testing.T) {
 	if err := s.Publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	log := filepath.Join(repoDir, "logs/refs/umbra/tasks/t/info")
+	log := filepath.Join(storedir.Repo, "logs/refs/umbra/tasks/t/info")
 	if exists(t, dir, log) {
 		t.Fatal("the reflog was written beside a reader")
 	}

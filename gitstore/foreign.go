@@ -7,25 +7,26 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/storedir"
 )
 
 // hasAny reports whether anybody's object of the repository has this id: ours,
 // or one that a user's git wrote, loose or in a pack. Only for deciding
 // whether a ref may name it; never for leaving out an object.
 func (s *Store) hasAny(id ID) bool {
-	if _, _, err := s.readObject(id, maxMeta); err == nil {
+	if _, _, err := s.readObject(id, object.MaxMeta); err == nil {
 		return true
 	}
 	hex := id.String()
-	if info, err := s.fs.Lstat(path.Join(repoDir, "objects", hex[:2], hex[2:])); err == nil && info.Size > 0 {
+	if info, err := s.fs.Lstat(path.Join(storedir.Repo, "objects", hex[:2], hex[2:])); err == nil && info.Size > 0 {
 		return true
 	}
-	names, err := s.fs.ReadDir(packDir)
+	names, err := s.fs.ReadDir(storedir.Packs)
 	if err != nil {
 		return false
 	}
 	for _, e := range names {
-		if strings.HasSuffix(e.Name, idxSuffix) && s.inIdx(path.Join(packDir, e.Name), id) {
+		if strings.HasSuffix(e.Name, storedir.Idx) && s.inIdx(path.Join(storedir.Packs, e.Name), id) {
 			return true
 		}
 	}
@@ -54,7 +55,7 @@ func (s *Store) inIdx(name string, id ID) bool {
 
 // peel returns what one of our tags points at, for packed-refs.
 func (s *Store) peel(id ID) (ID, bool, error) {
-	kind, data, err := s.readObject(id, maxMeta)
+	kind, data, err := s.readObject(id, object.MaxMeta)
 	if err != nil || kind != object.Tag {
 		return ID{}, false, err
 	}
@@ -66,10 +67,10 @@ func (s *Store) peel(id ID) (ID, bool, error) {
 }
 
 func (s *Store) openRefs() error {
-	if err := refs.Init(s.fs, repoDir); err != nil {
+	if err := refs.Init(s.fs, storedir.Repo); err != nil {
 		return err
 	}
 	var err error
-	s.refs, err = refs.Open(refs.Options{FS: s.fs, Repo: repoDir, HasObject: s.hasAny, Peel: s.peel, Now: s.opt.Now})
+	s.refs, err = refs.Open(refs.Options{FS: s.fs, Repo: storedir.Repo, HasObject: s.hasAny, Peel: s.peel, Now: s.opt.Now})
 	return err
 }

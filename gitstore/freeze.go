@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"umbra/gitstore/journal"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 )
@@ -76,8 +77,8 @@ func (s *Store) freeze() (f *Frozen, again bool, err error) {
 	again = s.large.waits()
 	// After the tip: what it needs is in one of them, or in a journal.
 	for _, g := range s.packs.inUse() {
-		f.Packs = append(f.Packs, path.Join(packDir, g.base+".pack"), path.Join(packDir, g.base+idxSuffix))
-		f.Files = append(f.Files, FrozenFile{path.Join(packDir, g.base+".keep"), []byte(g.keep.String())})
+		f.Packs = append(f.Packs, path.Join(storedir.Packs, g.base+".pack"), path.Join(storedir.Packs, g.base+storedir.Idx))
+		f.Files = append(f.Files, FrozenFile{path.Join(storedir.Packs, g.base+".keep"), []byte(g.keep.String())})
 		g.release()
 	}
 	s.logs.mu.Unlock()
@@ -103,19 +104,19 @@ func (s *Store) freeze() (f *Frozen, again bool, err error) {
 	}
 	// An intent exists here only for a purge that waits for a ref's lock: a copy
 	// finishes it when it is opened.
-	for _, name := range []string{"refs", droppedFile, intentFile} {
+	for _, name := range []string{"refs", storedir.Dropped, storedir.Intent} {
 		if err := f.add(s.fs, name); err != nil {
 			return nil, false, err
 		}
 	}
 	// Loose refs before packed ones: one that goes over meanwhile is in both.
-	for _, dir := range []string{repoDir + "/refs", repoDir + "/logs"} {
+	for _, dir := range []string{storedir.Repo + "/refs", storedir.Repo + "/logs"} {
 		if err := f.addTree(s.fs, dir); err != nil {
 			return nil, false, err
 		}
 	}
 	for _, name := range []string{"HEAD", "packed-refs", "shallow"} {
-		if err := f.add(s.fs, repoDir+"/"+name); err != nil {
+		if err := f.add(s.fs, storedir.Repo+"/"+name); err != nil {
 			return nil, false, err
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"umbra/gitstore/message"
+	"umbra/gitstore/refs"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 )
@@ -125,7 +127,7 @@ func TestFreezeWhileLocked(t *testing.T) {
 			if err := s.Publish(ctx); err != nil {
 				t.Fatal(err)
 			}
-			h, err := mem.OpenFile(path.Join(repoDir, shadowRef+".lock"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+			h, err := mem.OpenFile(path.Join(storedir.Repo, refs.ShadowRef+".lock"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -142,7 +144,7 @@ func TestFreezeWhileLocked(t *testing.T) {
 		}
 		thaw(t, mem, f)
 	}
-	if err := mem.Remove(path.Join(repoDir, shadowRef+".lock")); err != nil {
+	if err := mem.Remove(path.Join(storedir.Repo, refs.ShadowRef+".lock")); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/remote"
 	"umbra/gitstore/sink"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )
 
@@ -51,13 +52,10 @@ func (s *Store) openHeld(ctx context.Context) (*sink.Tail, error) {
 		return nil, err
 	}
 	s.held = log
-	return tail, remote.Restore(ctx, log, tail, &remote.Place{FS: s.fs, Repo: repoDir, Boot: s.opt.Boot,
-		Clear: []string{intentFile, droppedFile, movedDir, movedDir + ".new", damagedDir, excludeFile},
+	return tail, remote.Restore(ctx, log, tail, &remote.Place{FS: s.fs, Repo: storedir.Repo, Boot: s.opt.Boot,
+		Clear: []string{storedir.Intent, storedir.Dropped, storedir.Moved, storedir.Moved + ".new", storedir.Damaged, storedir.Exclude},
 		Keep:  func(through uint64) string { return keepNote{through: through}.String() }})
 }
-
-// excludeFile holds the workspace's own rules of what is not recorded.
-const excludeFile = "exclude"
 
 // nameHeld notes which packs the sink's store has, and fails if one is missing.
 func (s *Store) nameHeld(tail *sink.Tail) error {

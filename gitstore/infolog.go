@@ -13,6 +13,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )
 
@@ -103,7 +104,7 @@ func (s *Store) writeInfoLog(ctx context.Context) error {
 		return err
 	}
 	for task, text := range lines {
-		if err := s.appendLog(path.Join(repoDir, "logs", tasksPrefix, task, "info"), text); err != nil {
+		if err := s.appendLog(path.Join(storedir.Repo, "logs", storedir.Tasks, task, "info"), text); err != nil {
 			s.log.Warn("reflog of a task's record not written", "task", task, "error", err)
 		}
 	}

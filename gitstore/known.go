@@ -36,11 +36,11 @@ func (g *group) heldBlobs(d *Draft, track func(object.ID, journal.Loc)) error {
 		if safe {
 			continue
 		}
-		data, err := g.s.ReadBlob(context.Background(), e.Blob.id, maxMeta)
+		data, err := g.s.ReadBlob(context.Background(), e.Blob.id, object.MaxMeta)
 		if err != nil {
 			return err
 		}
-		g.emit(e.Blob.id, object.Blob, int64(len(data)), object.Zero, 0, pack.AppendEntry(nil, object.Blob, data, journalLevel), track)
+		g.emit(e.Blob.id, object.Blob, int64(len(data)), object.Zero, 0, pack.AppendEntry(nil, object.Blob, data, pack.Fast), track)
 	}
 	return nil
 }

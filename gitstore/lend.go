@@ -259,7 +259,7 @@ func (b *borrower) read(l *loan, raw []byte) {
 		}
 	}
 	if data, ok := b.whole(l); ok {
-		l.entry = pack.AppendEntry(nil, object.Blob, data, journalLevel)
+		l.entry = pack.AppendEntry(nil, object.Blob, data, pack.Fast)
 	}
 }
 

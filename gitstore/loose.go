@@ -32,5 +32,5 @@ func (s *Store) readMeta(id ID) (object.Kind, []byte, error) {
 			break
 		}
 	}
-	return s.readObject(id, maxMeta)
+	return s.readObject(id, object.MaxMeta)
 }

@@ -10,6 +10,7 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/wspath"
 )
@@ -212,7 +213,7 @@ func (s *Store) merge(ctx context.Context, src []*packFile) error {
 	}
 	s.packs.leave(src, true)
 	defer s.packs.leave(src, false)
-	base, err := s.linkPack(name+largeSuffix, name+idxSuffix, sum, keepNote{through: src[len(src)-1].keep.through, laid: true})
+	base, err := s.linkPack(name+storedir.Prepared, name+storedir.Idx, sum, keepNote{through: src[len(src)-1].keep.through, laid: true})
 	if err != nil {
 		return err
 	}
@@ -310,7 +311,7 @@ func (s *Store) doom(src []*packFile, by string) error {
 		}
 		note := f.keep
 		note.superseded = now.Unix()
-		if err := s.writeFile(path.Join(packDir, f.base+".keep"), []byte(note.String())); err != nil {
+		if err := storedir.WriteFile(s.fs, path.Join(storedir.Packs, f.base+".keep"), []byte(note.String())); err != nil {
 			return err
 		}
 		s.packs.mu.Lock()

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"umbra/gitstore/storedir"
 )
 
 func diskBytes(t *testing.T, dir string) (n int64) {
 	t.Helper()
-	err := filepath.Walk(filepath.Join(dir, repoDir), func(_ string, info os.FileInfo, err error) error {
+	err := filepath.Walk(filepath.Join(dir, storedir.Repo), func(_ string, info os.FileInfo, err error) error {
 		if err == nil && info.Mode().IsRegular() {
 			n += info.Size()
 		}

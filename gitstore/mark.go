@@ -140,7 +140,7 @@ func (m *marker) commit(seq uint64, beside ID) (ID, error) {
 	if err != nil {
 		return ID{}, err
 	}
-	_, data, err := m.s.readObject(rec.Commit, maxMeta)
+	_, data, err := m.s.readObject(rec.Commit, object.MaxMeta)
 	if err != nil {
 		return ID{}, fmt.Errorf("commit number %d, %s: %w", seq, rec.Commit, err)
 	}

@@ -2,26 +2,19 @@ package gitstore
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
-	"path"
 	"slices"
 	"strconv"
 
 	"umbra/gitstore/moved"
 	"umbra/gitstore/object"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )
 
-// Which commit each one is now that a purge changed is in `moved/<number>`, eight
-// decimal digits, one file a purge (package moved).
-const movedDir = "moved"
-
-func movedName(n int) string { return path.Join(movedDir, fmt.Sprintf("%08d", n)) }
-
 // movedFiles lists the numbers of the maps, oldest first.
 func (s *Store) movedFiles() ([]int, error) {
-	names, err := s.fs.ReadDir(movedDir)
+	names, err := s.fs.ReadDir(storedir.Moved)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -47,7 +40,7 @@ func (s *Store) Moved(prefix string) (old, now ID, ok bool, err error) {
 		return old, now, false, errs.Wrap(err, "")
 	}
 	for i := 0; i < len(files); i++ {
-		o, n, found, err := moved.Find(s.fs, movedName(files[i]), prefix)
+		o, n, found, err := moved.Find(s.fs, storedir.MovedName(files[i]), prefix)
 		if err != nil {
 			return old, now, false, errs.Wrap(err, "")
 		}

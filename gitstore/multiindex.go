@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"umbra/gitstore/pack"
+	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )
 
@@ -16,8 +17,8 @@ import (
 // made again, so it goes before the pack does; git does without one.
 
 const (
-	multiIndex  = packDir + "/multi-pack-index"
-	multiLayers = packDir + "/multi-pack-index.d" // of an incremental one
+	multiIndex  = storedir.Packs + "/multi-pack-index"
+	multiLayers = storedir.Packs + "/multi-pack-index.d" // of an incremental one
 	multiChain  = multiLayers + "/multi-pack-index-chain"
 )
 
@@ -26,7 +27,7 @@ const (
 func (s *Store) dropMultiIndex(gone func(base string) bool) error {
 	found, err := s.namesPack(multiIndex, gone)
 	if err == nil && found {
-		err = s.removeAny(multiIndex)
+		err = storedir.Remove(s.fs, multiIndex)
 	}
 	if err != nil {
 		return err
@@ -43,7 +44,7 @@ func (s *Store) dropMultiIndex(gone func(base string) bool) error {
 			continue
 		}
 		if found, err = s.namesPack(path.Join(multiLayers, e.Name), gone); err == nil && found {
-			return s.removeAny(multiChain) // without it the layers are nothing
+			return storedir.Remove(s.fs, multiChain) // without it the layers are nothing
 		}
 	}
 	return err
@@ -65,13 +66,13 @@ func (s *Store) checkMultiIndex() error {
 	if now == s.upkeep.multiSeen {
 		return nil
 	}
-	names, err := s.fs.ReadDir(packDir)
+	names, err := s.fs.ReadDir(storedir.Packs)
 	if err != nil {
 		return err
 	}
 	there := make(map[string]bool)
 	for _, e := range names {
-		if base, ok := strings.CutSuffix(e.Name, idxSuffix); ok {
+		if base, ok := strings.CutSuffix(e.Name, storedir.Idx); ok {
 			there[base] = true
 		}
 	}
@@ -79,13 +80,6 @@ func (s *Store) checkMultiIndex() error {
 		return err
 	}
 	s.upkeep.multiSeen = now
-	return nil
-}
-
-func (s *Store) removeAny(name string) error {
-	if err := s.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	return nil
 }
 

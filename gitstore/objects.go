@@ -93,7 +93,7 @@ func (s *Store) tree(id object.ID) (*object.TreeData, error) {
 	if t, ok := s.cached.trees.Get(id); ok {
 		return t, nil
 	}
-	kind, data, err := s.readObject(id, maxMeta)
+	kind, data, err := s.readObject(id, object.MaxMeta)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ type Commit struct {
 // ReadCommit reads a commit; errs.NotFound if it is not one of the store's, errs.Gone
 // for what was dropped. The boundary's has no parent.
 func (s *Store) ReadCommit(ctx context.Context, id ID) (*Commit, error) {
-	kind, data, err := s.readObject(id, maxMeta)
+	kind, data, err := s.readObject(id, object.MaxMeta)
 	gone := errs.Is(err, errs.Gone)
 	if gone && s.wasDropped(id) {
 		return nil, ErrDropped()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -12,13 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )
-
-const idxSuffix = ".idx"
 
 // packFile is one of our finished packs in objects/pack.
 type packFile struct {
@@ -82,7 +79,7 @@ type packSet struct {
 // missing.
 func (ps *packSet) load() error {
 	ps.damaged = make(map[string]bool)
-	names, err := ps.s.fs.ReadDir(packDir)
+	names, err := ps.s.fs.ReadDir(storedir.Packs)
 	if err != nil {
 		return err
 	}
@@ -91,7 +88,7 @@ func (ps *packSet) load() error {
 		if !ok {
 			continue
 		}
-		text, err := vfs.ReadFile(ps.s.fs, path.Join(packDir, e.Name))
+		text, err := vfs.ReadFile(ps.s.fs, path.Join(storedir.Packs, e.Name))
 		if err != nil {
 			return err
 		}
@@ -128,12 +125,12 @@ func (ps *packSet) load() error {
 }
 
 func (ps *packSet) open(base string) (*packFile, error) {
-	name := path.Join(packDir, base)
+	name := path.Join(storedir.Packs, base)
 	fsys, here := ps.s.fs, true
 	if ps.s.held != nil {
 		fsys, here = ps.s.held.Files(fsys, base)
 	}
-	p, err := pack.Open(fsys, name+".pack", name+idxSuffix, pack.Options{MaxObject: maxMeta, Cache: ps.s.opt.Caches.bases, Verify: !here})
+	p, err := pack.Open(fsys, name+".pack", name+storedir.Idx, pack.Options{MaxObject: object.MaxMeta, Cache: ps.s.opt.Caches.bases, Verify: !here})
 	if err != nil {
 		return nil, err
 	}
@@ -347,8 +344,8 @@ func (s *Store) removePack(base string) error {
 			return err
 		}
 	}
-	for _, suffix := range []string{idxSuffix, ".pack", ".keep"} {
-		if err := s.fs.Remove(path.Join(packDir, base+suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, suffix := range []string{storedir.Idx, ".pack", ".keep"} {
+		if err := s.fs.Remove(path.Join(storedir.Packs, base+suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -360,45 +357,23 @@ func (s *Store) removePack(base string) error {
 // into the set.
 func (s *Store) linkPack(packName, idxName string, sum [20]byte, note keepNote) (base string, err error) {
 	base = "pack-" + object.ID(sum).String()
-	target := path.Join(packDir, base)
-	if err := s.writeFile(target+".keep", []byte(note.String())); err != nil {
+	target := path.Join(storedir.Packs, base)
+	if err := storedir.WriteFile(s.fs, target+".keep", []byte(note.String())); err != nil {
 		return "", err
 	}
-	for _, l := range [][2]string{{packName, target + ".pack"}, {idxName, target + idxSuffix}} {
+	for _, l := range [][2]string{{packName, target + ".pack"}, {idxName, target + storedir.Idx}} {
 		if err := s.fs.Link(l[0], l[1]); err != nil && !errors.Is(err, fs.ErrExist) {
 			return "", err
 		}
 	}
-	if err := s.fs.SyncDir(packDir); err != nil {
+	if err := s.fs.SyncDir(storedir.Packs); err != nil {
 		// A folder whose sync failed may call lost entries clean: they are made
 		// again the next time. The .keep stays: without it a pack may be pruned.
-		s.fs.Remove(target + idxSuffix)
+		s.fs.Remove(target + storedir.Idx)
 		s.fs.Remove(target + ".pack")
 		return "", err
 	}
 	return base, s.packs.add(base, note)
-}
-
-// writeFile makes a file with durable bytes (its name is not: sync the folder)
-// in place of one that is there. It is always a new inode: one whose sync
-// failed must not be synced again.
-func (s *Store) writeFile(name string, data []byte) error {
-	temp := path.Join(journal.Dir, "tmp-"+path.Base(name))
-	if err := s.fs.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := s.fs.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return s.fs.Rename(temp, name)
 }
 
 // releasing gives a stream that releases its pack when closed.

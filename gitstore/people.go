@@ -15,6 +15,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/rawpack"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )
 
@@ -33,7 +34,7 @@ func (s *Store) personsRoots(ctx context.Context) ([]ID, error) {
 			return nil, err
 		}
 	}
-	if err := p.index(repoDir + "/index"); err != nil {
+	if err := p.index(storedir.Repo + "/index"); err != nil {
 		return nil, err
 	}
 	return p.out, nil
@@ -75,8 +76,8 @@ func (p *personsRoots) refs() error {
 }
 
 func (p *personsRoots) logs() error {
-	return p.tree(repoDir+"/logs", func(name string, data []byte) {
-		rest, ours := strings.CutPrefix(name, repoDir+"/logs/"+tasksPrefix)
+	return p.tree(storedir.Repo+"/logs", func(name string, data []byte) {
+		rest, ours := strings.CutPrefix(name, storedir.Repo+"/logs/"+storedir.Tasks)
 		if ours && path.Base(rest) == "info" {
 			return
 		}
@@ -86,12 +87,12 @@ func (p *personsRoots) logs() error {
 
 // worktrees reads what git keeps of each (gitrepository-layout(5)).
 func (p *personsRoots) worktrees() error {
-	list, err := p.s.fs.ReadDir(repoDir + "/worktrees")
+	list, err := p.s.fs.ReadDir(storedir.Repo + "/worktrees")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, e := range list {
-		dir := repoDir + "/worktrees/" + e.Name
+		dir := storedir.Repo + "/worktrees/" + e.Name
 		if err != nil || !e.Type.IsDir() {
 			continue
 		}
@@ -247,7 +248,7 @@ type theirPack struct {
 // openTheirs opens the packs that are not ours.
 func (s *Store) openTheirs() (*theirObjects, error) {
 	t := &theirObjects{s: s}
-	names, err := s.fs.ReadDir(packDir)
+	names, err := s.fs.ReadDir(storedir.Packs)
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +258,7 @@ func (s *Store) openTheirs() (*theirObjects, error) {
 	}
 	bases := make([]string, 0, len(names))
 	for name := range there {
-		if base, ok := strings.CutSuffix(name, idxSuffix); ok && there[base+".pack"] {
+		if base, ok := strings.CutSuffix(name, storedir.Idx); ok && there[base+".pack"] {
 			bases = append(bases, base)
 		}
 	}
@@ -267,12 +268,12 @@ func (s *Store) openTheirs() (*theirObjects, error) {
 			continue
 		}
 		if there[base+".keep"] {
-			text, err := vfs.ReadFile(s.fs, path.Join(packDir, base+".keep"))
+			text, err := vfs.ReadFile(s.fs, path.Join(storedir.Packs, base+".keep"))
 			if _, ours := parseKeep(string(text)); err == nil && ours {
 				continue // one that is being linked, or removed
 			}
 		}
-		info, err := s.fs.Lstat(path.Join(packDir, base+".pack"))
+		info, err := s.fs.Lstat(path.Join(storedir.Packs, base+".pack"))
 		var f *packFile
 		if err == nil {
 			f, err = s.packs.open(base)
@@ -320,5 +321,5 @@ func (t *theirObjects) meta(id ID) (kind object.Kind, data []byte, ok bool, err 
 		}
 		return kind, data, err == nil, err
 	}
-	return rawpack.LooseMeta(t.s.fs, repoDir+"/objects", maxMeta, id)
+	return rawpack.LooseMeta(t.s.fs, storedir.Repo+"/objects", object.MaxMeta, id)
 }

@@ -16,6 +16,7 @@ import (
 	"umbra/gitstore/journal"
 	"umbra/gitstore/pack"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )
 
@@ -188,7 +189,7 @@ func (s *Store) Publish(ctx context.Context) error {
 		return err
 	}
 	for _, f := range failed {
-		if _, locked := errors.AsType[*refs.LockedError](f.Err); locked || f.Name == shadowRef {
+		if _, locked := errors.AsType[*refs.LockedError](f.Err); locked || f.Name == refs.ShadowRef {
 			return lockedOut(f.Err)
 		}
 	}
@@ -267,11 +268,11 @@ func (p *publisher) record(todo publication) error {
 	var values []refs.Value
 	for _, id := range slices.Sorted(maps.Keys(todo.tasks)) {
 		t := todo.tasks[id]
-		values = append(values, refs.Value{Name: tasksPrefix + t.ID + "/base", ID: t.Base},
-			refs.Value{Name: tasksPrefix + t.ID + "/head", ID: t.Head}, refs.Value{Name: tasksPrefix + t.ID + "/info", ID: t.InfoTag})
+		values = append(values, refs.Value{Name: storedir.Tasks + t.ID + "/base", ID: t.Base},
+			refs.Value{Name: storedir.Tasks + t.ID + "/head", ID: t.Head}, refs.Value{Name: storedir.Tasks + t.ID + "/info", ID: t.InfoTag})
 	}
 	if todo.tip.Seq > 0 {
-		values = append(values, refs.Value{Name: shadowRef, ID: todo.tip.Commit})
+		values = append(values, refs.Value{Name: refs.ShadowRef, ID: todo.tip.Commit})
 	}
 	if err := s.note.Append(todo.through, values...); err != nil {
 		return errs.Wrap(err, "")
@@ -305,7 +306,7 @@ func (p *publisher) project(ctx context.Context) []refs.Failed {
 			p.loose.Add(1)
 		}
 	}
-	if !bad[shadowRef] {
+	if !bad[refs.ShadowRef] {
 		p.shown.Store(p.noted)
 	}
 	if len(failed) > 0 {
@@ -403,8 +404,8 @@ func (s *Store) closeJournal(j *journal.Journal) error {
 	if err != nil {
 		return err
 	}
-	idx := strings.TrimSuffix(j.Name, journal.Suffix) + idxSuffix
-	if err := s.writeFile(idx, pack.EncodeIdx(entries, sum)); err != nil {
+	idx := strings.TrimSuffix(j.Name, journal.Suffix) + storedir.Idx
+	if err := storedir.WriteFile(s.fs, idx, pack.EncodeIdx(entries, sum)); err != nil {
 		return err
 	}
 	if _, err := s.linkPack(j.Name, idx, sum, keepNote{through: endOf(j).tip.Seq}); err != nil {

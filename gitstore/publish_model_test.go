@@ -13,6 +13,8 @@ import (
 
 	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
+	"umbra/gitstore/refs"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 )
@@ -26,15 +28,15 @@ var diskFaults = map[string]func(vfs.Call) error{
 		}
 		return nil
 	},
-	"no packs": func(c vfs.Call) error { return failsAt(c, packDir, syscall.EIO) },
+	"no packs": func(c vfs.Call) error { return failsAt(c, storedir.Packs, syscall.EIO) },
 	"no ref log": func(c vfs.Call) error {
 		if c.Name == "refs" || c.Name == "refs.tmp" {
 			return vfs.Partial(syscall.ENOSPC)
 		}
 		return nil
 	},
-	"no refs":      func(c vfs.Call) error { return failsAt(c, repoDir+"/refs", syscall.EROFS) },
-	"no tasks":     func(c vfs.Call) error { return failsAt(c, repoDir+"/refs/umbra/tasks", syscall.EMFILE) },
+	"no refs":      func(c vfs.Call) error { return failsAt(c, storedir.Repo+"/refs", syscall.EROFS) },
+	"no tasks":     func(c vfs.Call) error { return failsAt(c, storedir.Repo+"/refs/umbra/tasks", syscall.EMFILE) },
 	"nothing goes": func(c vfs.Call) error { return failsAt(c, "", syscall.EIO) },
 }
 
@@ -161,12 +163,12 @@ func TestOneRefFails(t *testing.T) {
 			if err := f.Publish(ctx); err != nil {
 				t.Fatal(err)
 			}
-			bad := shadowRef
+			bad := refs.ShadowRef
 			if task != "" {
-				bad = tasksPrefix + task + "/head"
+				bad = storedir.Tasks + task + "/head"
 			}
 			f.fail = func(c vfs.Call) error {
-				if c.Op == vfs.OpRename && c.Name == repoDir+"/"+bad {
+				if c.Op == vfs.OpRename && c.Name == storedir.Repo+"/"+bad {
 					return syscall.EIO
 				}
 				return nil
@@ -176,18 +178,18 @@ func TestOneRefFails(t *testing.T) {
 			}
 			tip := f.Tip()
 			for range 2 {
-				if err := f.Publish(ctx); (err != nil) != (bad == shadowRef) {
+				if err := f.Publish(ctx); (err != nil) != (bad == refs.ShadowRef) {
 					t.Errorf("publishing: %v", err)
 				}
 			}
 			for _, id := range []string{"a.", "b", "c"} {
 				want, _ := f.Task(id)
-				if now, _, _, err := f.refs.Read(tasksPrefix + id + "/head"); err != nil || (now == want.Head) != (id != task) {
+				if now, _, _, err := f.refs.Read(storedir.Tasks + id + "/head"); err != nil || (now == want.Head) != (id != task) {
 					t.Errorf("the head of %s is %s, %v", id, now, err)
 				}
 			}
-			if now, _, _, err := f.refs.Read(shadowRef); err != nil || (now == tip.Commit) != (bad != shadowRef) {
-				t.Errorf("%s is %s, %v", shadowRef, now, err)
+			if now, _, _, err := f.refs.Read(refs.ShadowRef); err != nil || (now == tip.Commit) != (bad != refs.ShadowRef) {
+				t.Errorf("%s is %s, %v", refs.ShadowRef, now, err)
 			}
 			if w := f.Warnings(); len(w) != 1 || !strings.HasPrefix(w[0], bad+" ") {
 				t.Errorf("warnings %q", w)
@@ -221,7 +223,7 @@ func TestOneRefFails(t *testing.T) {
 func TestRefLockedForLong(t *testing.T) {
 	ctx := t.Context()
 	f := newFaulty(t)
-	const lock = repoDir + "/" + shadowRef + ".lock"
+	const lock = storedir.Repo + "/" + refs.ShadowRef + ".lock"
 	held := func(fs vfs.FS) {
 		t.Helper()
 		h, err := fs.OpenFile(lock, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
@@ -260,7 +262,7 @@ func TestRefLockedForLong(t *testing.T) {
 	if err := s.Publish(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if now, _, _, err := s.refs.Read(shadowRef); err != nil || now != tip.Commit || len(s.Warnings()) > 0 {
+	if now, _, _, err := s.refs.Read(refs.ShadowRef); err != nil || now != tip.Commit || len(s.Warnings()) > 0 {
 		t.Errorf("it is %s, %v; %q", now, err, s.Warnings())
 	}
 }

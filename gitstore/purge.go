@@ -14,6 +14,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/rawpack"
 	"umbra/gitstore/rewrite"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )
 
@@ -226,7 +227,7 @@ func (p *Purge) needleOf(data []byte) {
 // "blob_not_found" where there is none.
 func (s *Store) besideHistory(id ID) ([]byte, error) {
 	none := errs.New(errs.NotFound, "blob_not_found", "The history has no such content: %s.", id)
-	data, ok, err := rawpack.LooseBlob(s.fs, repoDir+"/objects", maxNeedle, id)
+	data, ok, err := rawpack.LooseBlob(s.fs, storedir.Repo+"/objects", maxNeedle, id)
 	if ok {
 		return data, nil
 	}
@@ -306,7 +307,7 @@ func (p *Purge) look(ctx context.Context) (h *reach, o *others, unreadable []str
 		return h, nil, nil, err
 	}
 	for _, base := range unreadable {
-		if _, err := p.s.fs.Lstat(path.Join(packDir, base+idxSuffix)); err == nil {
+		if _, err := p.s.fs.Lstat(path.Join(storedir.Packs, base+storedir.Idx)); err == nil {
 			o.hold("pack", base) // its content is unknown
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return h, nil, nil, err
@@ -319,7 +320,7 @@ func (p *Purge) look(ctx context.Context) (h *reach, o *others, unreadable []str
 type rewriteSource struct{ *Store }
 
 func (s rewriteSource) Object(id ID, want object.Kind) ([]byte, error) {
-	kind, data, err := s.readObject(id, maxMeta)
+	kind, data, err := s.readObject(id, object.MaxMeta)
 	if err == nil && kind != want {
 		err = missing(id)
 	}

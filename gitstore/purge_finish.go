@@ -11,6 +11,7 @@ import (
 	"umbra/gitstore/moved"
 	"umbra/gitstore/object"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )
 
@@ -116,7 +117,7 @@ func (p *Purge) quiet(ctx context.Context) error {
 	}
 	s.logs.mu.Lock()
 	defer s.logs.mu.Unlock()
-	noted, _ := s.note.Get(shadowRef)
+	noted, _ := s.note.Get(refs.ShadowRef)
 	if s.logs.open != nil && !s.logs.open.Empty() || len(s.logs.closing) > 0 || noted != s.Tip().Commit {
 		return errs.New(errs.Unavailable, "busy", "Not everything could be published; try again.")
 	}
@@ -185,7 +186,7 @@ func (p *Purge) records() error {
 			return err
 		}
 	}
-	err := s.walkFiles(path.Clean(infoLogDir), func(name string) error {
+	err := s.walkFiles(path.Clean(storedir.InfoLogs), func(name string) error {
 		text, err := readAll(s, name)
 		if err != nil {
 			return err
@@ -215,11 +216,11 @@ func (p *Purge) refs(in *purgeIntent) {
 		if now, ok := p.r.Tags[info]; ok {
 			info = now
 		}
-		set(tasksPrefix+t.ID+"/base", t.Base, p.r.Is(t.Base))
-		set(tasksPrefix+t.ID+"/head", t.Head, p.r.Is(t.Head))
-		set(tasksPrefix+t.ID+"/info", t.InfoTag, info)
+		set(storedir.Tasks+t.ID+"/base", t.Base, p.r.Is(t.Base))
+		set(storedir.Tasks+t.ID+"/head", t.Head, p.r.Is(t.Head))
+		set(storedir.Tasks+t.ID+"/info", t.InfoTag, info)
 	}
-	set(shadowRef, p.s.Tip().Commit, p.r.Tip.Commit)
+	set(refs.ShadowRef, p.s.Tip().Commit, p.r.Tip.Commit)
 	if b := p.s.Boundary(); !b.Whole() && p.r.Is(b.Commit) != b.Commit {
 		in.Boundary = movedRef{Old: b.Commit.String(), New: p.r.Is(b.Commit).String()}
 	}
@@ -251,7 +252,7 @@ func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
 	}
 	for _, x := range list {
 		if err == nil {
-			_, err = s.linkPack(x.name+".pack", x.name+idxSuffix, x.sum, keepNote{through: s.Tip().Seq})
+			_, err = s.linkPack(x.name+".pack", x.name+storedir.Idx, x.sum, keepNote{through: s.Tip().Seq})
 		}
 	}
 	if err == nil {
@@ -277,7 +278,7 @@ func (s *Store) writeMoved(n int, moves map[ID]ID) error {
 	if err := s.fs.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := s.writeFile(purgeTemp(n), moved.Encode(moves)); err != nil {
+	if err := storedir.WriteFile(s.fs, purgeTemp(n), moved.Encode(moves)); err != nil {
 		return err
 	}
 	if err := s.fs.SyncDir(dir); err != nil {

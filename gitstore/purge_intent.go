@@ -13,13 +13,10 @@ import (
 	"umbra/gitstore/journal"
 	"umbra/gitstore/records"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 )
-
-// intentFile is there while a purge is at its switch: what it does is written
-// down first, so that a start finishes it, or takes it back.
-const intentFile = "purge"
 
 // The steps of a purge. Up to the second one it is taken back: the new packs go.
 // From then on it is finished: history is the rewritten one.
@@ -28,7 +25,9 @@ const (
 	purgeSwitching = "switching"
 )
 
-// purgeIntent is what the file holds, as JSON. All of it can be done again.
+// purgeIntent is what the file `purge` holds, as JSON. It is there while a purge is at
+// its switch: what it does is written down first, so that a start finishes it, or
+// takes it back. All of it can be done again.
 type purgeIntent struct {
 	Step  string            `json:"step"`
 	First uint64            `json:"first"` // number of the first changed commit
@@ -57,7 +56,7 @@ func (r movedRef) ids() (old, now ID, err error) {
 }
 
 func (s *Store) readIntent() (*purgeIntent, error) {
-	data, err := vfs.ReadFile(s.fs, intentFile)
+	data, err := vfs.ReadFile(s.fs, storedir.Intent)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -66,7 +65,7 @@ func (s *Store) readIntent() (*purgeIntent, error) {
 	}
 	in := &purgeIntent{}
 	if err := json.Unmarshal(data, in); err != nil {
-		return nil, fmt.Errorf("%s: %w", intentFile, err)
+		return nil, fmt.Errorf("%s: %w", storedir.Intent, err)
 	}
 	return in, nil
 }
@@ -77,14 +76,14 @@ func (s *Store) writeIntent(in *purgeIntent) error {
 	if err != nil {
 		return err
 	}
-	if err := s.writeFile(intentFile, append(data, '\n')); err != nil {
+	if err := storedir.WriteFile(s.fs, storedir.Intent, append(data, '\n')); err != nil {
 		return err
 	}
 	return s.fs.SyncDir(".")
 }
 
 func (s *Store) removeIntent() error {
-	if err := s.removeAny(intentFile); err != nil {
+	if err := storedir.Remove(s.fs, storedir.Intent); err != nil {
 		return err
 	}
 	return s.fs.SyncDir(".")
@@ -138,7 +137,7 @@ func (s *Store) takeBack(in *purgeIntent) error {
 			return err
 		}
 	}
-	if err := s.removeAll(movedDir + ".new"); err != nil {
+	if err := s.removeAll(storedir.Moved + ".new"); err != nil {
 		return err
 	}
 	return s.removeIntent()
@@ -160,21 +159,21 @@ func (s *Store) finishPurge(ctx context.Context, in *purgeIntent) error {
 
 // placeMap gives the map of ids its name.
 func (s *Store) placeMap(_ context.Context, in *purgeIntent) error {
-	if err := s.fs.Mkdir(movedDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := s.fs.Mkdir(storedir.Moved, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	name := movedName(in.Moved)
+	name := storedir.MovedName(in.Moved)
 	if err := s.fs.Rename(purgeTemp(in.Moved), name); err != nil {
 		if _, there := s.fs.Lstat(name); there != nil {
 			return err
 		}
 	}
-	return errors.Join(s.fs.SyncDir(movedDir), s.fs.SyncDir("."))
+	return errors.Join(s.fs.SyncDir(storedir.Moved), s.fs.SyncDir("."))
 }
 
 // purgeTemp is where a map is before the switch. A name that begins so is
 // kept by a start as long as the intent is there.
-func purgeTemp(n int) string { return path.Join(movedDir+".new", fmt.Sprintf("%08d", n)) }
+func purgeTemp(n int) string { return path.Join(storedir.Moved+".new", fmt.Sprintf("%08d", n)) }
 
 // dropGraphs removes the files that name removed commits: commit-graphs, and
 // a multi-pack-index over packs that go.
@@ -243,7 +242,7 @@ func (s *Store) dropRecords(_ context.Context, in *purgeIntent) error {
 		return errors.Join(s.records.Save(), s.fs.SyncDir("."))
 	}
 	for _, name := range []string{records.File, records.FileNew, records.NamesFile, records.NamesNew} {
-		if err := s.removeAny(name); err != nil {
+		if err := storedir.Remove(s.fs, name); err != nil {
 			return err
 		}
 	}
@@ -255,7 +254,7 @@ func (s *Store) dropRecords(_ context.Context, in *purgeIntent) error {
 func (s *Store) dropPurged(_ context.Context, in *purgeIntent) error {
 	gone := setOf(in.Drop)
 	releaseAll(s.packs.take(gone))
-	names, err := s.fs.ReadDir(packDir)
+	names, err := s.fs.ReadDir(storedir.Packs)
 	if err != nil {
 		return err
 	}
@@ -263,7 +262,7 @@ func (s *Store) dropPurged(_ context.Context, in *purgeIntent) error {
 	// else git keeps next to a pack.
 	order := func(name string) int {
 		switch path.Ext(name) {
-		case idxSuffix:
+		case storedir.Idx:
 			return 0
 		case ".keep":
 			return 2
@@ -276,35 +275,35 @@ func (s *Store) dropPurged(_ context.Context, in *purgeIntent) error {
 		if !gone[base] {
 			continue
 		}
-		if err := s.removeAny(path.Join(packDir, e.Name)); err != nil {
+		if err := storedir.Remove(s.fs, path.Join(storedir.Packs, e.Name)); err != nil {
 			return err
 		}
 	}
-	return s.fs.SyncDir(packDir)
+	return s.fs.SyncDir(storedir.Packs)
 }
 
 // dropLeftovers removes what nothing reads and what may still hold the bytes:
 // journals that were put aside, damaged files, temporary ones of anybody's git.
 func (s *Store) dropLeftovers(_ context.Context, _ *purgeIntent) error {
-	if err := s.removeAll(damagedDir); err != nil {
+	if err := s.removeAll(storedir.Damaged); err != nil {
 		return err
 	}
-	if err := s.removeAll(movedDir + ".new"); err != nil {
+	if err := s.removeAll(storedir.Moved + ".new"); err != nil {
 		return err
 	}
 	if err := s.removeMatching(journal.Dir, s.leftover); err != nil {
 		return err
 	}
 	git := func(name string) bool { return strings.HasPrefix(name, "tmp_") || strings.HasPrefix(name, ".tmp-") }
-	if err := s.removeMatching(packDir, git); err != nil {
+	if err := s.removeMatching(storedir.Packs, git); err != nil {
 		return err
 	}
-	objects, err := s.fs.ReadDir(repoDir + "/objects")
+	objects, err := s.fs.ReadDir(storedir.Repo + "/objects")
 	if err != nil {
 		return err
 	}
 	for _, e := range objects {
-		name := path.Join(repoDir, "objects", e.Name)
+		name := path.Join(storedir.Repo, "objects", e.Name)
 		switch {
 		case e.Type.IsDir() && len(e.Name) == 2:
 			err = s.removeMatching(name, git)
@@ -339,7 +338,7 @@ func (s *Store) removeMatching(dir string, match func(name string) bool) error {
 	}
 	for _, e := range names {
 		if err == nil && match(e.Name) {
-			err = s.removeAny(path.Join(dir, e.Name))
+			err = storedir.Remove(s.fs, path.Join(dir, e.Name))
 		}
 	}
 	return err

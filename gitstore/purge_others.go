@@ -12,6 +12,7 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )
 
@@ -65,7 +66,7 @@ func (o *others) hold(kind, name string) { o.holders = append(o.holders, Holder{
 const conflictsPrefix = "refs/umbra/conflicts/"
 
 func isOurs(ref string) bool {
-	return ref == shadowRef || strings.HasPrefix(ref, "refs/umbra/") && !strings.HasPrefix(ref, conflictsPrefix)
+	return ref == refs.ShadowRef || strings.HasPrefix(ref, "refs/umbra/") && !strings.HasPrefix(ref, conflictsPrefix)
 }
 
 func (h *reach) refs(ctx context.Context, o *others) error {
@@ -106,7 +107,7 @@ var pseudoRef = regexp.MustCompile(`^[A-Z_]*HEAD$`)
 
 // heads checks HEAD, and what git notes of its last runs.
 func (h *reach) heads(ctx context.Context, o *others) error {
-	names, err := h.s.fs.ReadDir(repoDir)
+	names, err := h.s.fs.ReadDir(storedir.Repo)
 	if err != nil {
 		return err
 	}
@@ -114,7 +115,7 @@ func (h *reach) heads(ctx context.Context, o *others) error {
 		if e.Type.IsDir() || !pseudoRef.MatchString(e.Name) {
 			continue
 		}
-		bad, err := h.textNames(ctx, path.Join(repoDir, e.Name))
+		bad, err := h.textNames(ctx, path.Join(storedir.Repo, e.Name))
 		if err != nil {
 			return err
 		}
@@ -136,7 +137,7 @@ func (h *reach) heads(ctx context.Context, o *others) error {
 	}
 	for _, sort := range []string{"commit", "other"} { // git fsck --lost-found
 		dir := path.Join("lost-found", sort)
-		found, err := h.s.fs.ReadDir(path.Join(repoDir, dir))
+		found, err := h.s.fs.ReadDir(path.Join(storedir.Repo, dir))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -182,7 +183,7 @@ func (h *reach) textNames(ctx context.Context, name string) (bool, error) {
 // worktrees checks what git-worktree(1) keeps of each: its HEAD, its own refs,
 // its index. The working tree itself is not ours to look at.
 func (h *reach) worktrees(ctx context.Context, o *others) error {
-	dir := path.Join(repoDir, "worktrees")
+	dir := path.Join(storedir.Repo, "worktrees")
 	list, err := h.s.fs.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -253,13 +254,10 @@ func (h *reach) indexNames(data []byte) bool {
 	return false
 }
 
-// infoLogDir has the reflogs that we write: of tasks' records.
-const infoLogDir = repoDir + "/logs/" + tasksPrefix
-
 func (h *reach) logs(ctx context.Context, o *others) error {
 	look := func(dir string) error {
 		return h.s.walkFiles(dir, func(name string) error {
-			if strings.HasPrefix(name, infoLogDir) {
+			if strings.HasPrefix(name, storedir.InfoLogs) {
 				return nil
 			}
 			text, err := readAll(h.s, name)
@@ -280,22 +278,22 @@ func (h *reach) logs(ctx context.Context, o *others) error {
 				}
 			}
 			if bad {
-				rel := strings.TrimPrefix(name, repoDir+"/")
+				rel := strings.TrimPrefix(name, storedir.Repo+"/")
 				o.Logs = append(o.Logs, rel)
 				o.hold("reflog", rel)
 			}
 			return nil
 		})
 	}
-	if err := look(path.Join(repoDir, "logs")); err != nil {
+	if err := look(path.Join(storedir.Repo, "logs")); err != nil {
 		return err
 	}
-	list, err := h.s.fs.ReadDir(path.Join(repoDir, "worktrees"))
+	list, err := h.s.fs.ReadDir(path.Join(storedir.Repo, "worktrees"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, e := range list {
-		if err := look(path.Join(repoDir, "worktrees", e.Name, "logs")); err != nil {
+		if err := look(path.Join(storedir.Repo, "worktrees", e.Name, "logs")); err != nil {
 			return err
 		}
 	}
@@ -316,7 +314,7 @@ func logIDs(line []byte) (out []ID) {
 }
 
 func (h *reach) looseObjects(ctx context.Context, o *others) error {
-	dir := path.Join(repoDir, "objects")
+	dir := path.Join(storedir.Repo, "objects")
 	list, err := h.s.fs.ReadDir(dir)
 	if err != nil {
 		return err
@@ -359,7 +357,7 @@ func (s *Store) dropOthers(ctx context.Context, in *purgeIntent) error {
 		gone = append(gone, refs.Update{Name: r.Name, Before: []ID{old}})
 	}
 	if o.Head {
-		if err := s.writeFile(path.Join(repoDir, refs.HEAD), []byte("ref: "+shadowRef+"\n")); err != nil {
+		if err := storedir.WriteFile(s.fs, path.Join(storedir.Repo, refs.HEAD), []byte("ref: "+refs.ShadowRef+"\n")); err != nil {
 			return err
 		}
 	}
@@ -369,19 +367,19 @@ func (s *Store) dropOthers(ctx context.Context, in *purgeIntent) error {
 		return err
 	}
 	for _, name := range o.Worktrees {
-		if err := s.removeAll(path.Join(repoDir, "worktrees", name)); err != nil {
+		if err := s.removeAll(path.Join(storedir.Repo, "worktrees", name)); err != nil {
 			return err
 		}
 	}
 	for _, name := range o.Files {
-		if err := s.removeAny(path.Join(repoDir, name)); err != nil {
+		if err := storedir.Remove(s.fs, path.Join(storedir.Repo, name)); err != nil {
 			return err
 		}
 	}
 	if err := s.rewriteLogs(in); err != nil {
 		return err
 	}
-	return s.fs.SyncDir(repoDir)
+	return s.fs.SyncDir(storedir.Repo)
 }
 
 // rewriteLogs takes the lines out of people's reflogs that name what goes, and
@@ -392,7 +390,7 @@ func (s *Store) rewriteLogs(in *purgeIntent) error {
 		gone[id] = true
 	}
 	for _, name := range in.Others.Logs {
-		err := s.rewriteLog(path.Join(repoDir, name), func(line string) string {
+		err := s.rewriteLog(path.Join(storedir.Repo, name), func(line string) string {
 			for _, id := range logIDs([]byte(line)) {
 				if gone[id.String()] {
 					return ""
@@ -404,7 +402,7 @@ func (s *Store) rewriteLogs(in *purgeIntent) error {
 			return err
 		}
 	}
-	return s.walkFiles(strings.TrimSuffix(infoLogDir, "/"), func(name string) error {
+	return s.walkFiles(strings.TrimSuffix(storedir.InfoLogs, "/"), func(name string) error {
 		return s.rewriteLog(name, func(line string) string {
 			for i := range 2 {
 				if len(line) < 41*(i+1) {
@@ -433,9 +431,9 @@ func (s *Store) rewriteLog(name string, change func(line string) string) error {
 	case string(text):
 		return nil
 	case "":
-		return s.removeAny(name)
+		return storedir.Remove(s.fs, name)
 	}
-	return s.writeFile(name, []byte(out.String()))
+	return storedir.WriteFile(s.fs, name, []byte(out.String()))
 }
 
 // walkFiles visits every file under a folder; one that goes meanwhile, or was

@@ -13,6 +13,7 @@ import (
 
 	"umbra/gitstore/journal"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )
 
@@ -40,7 +41,7 @@ func (s *Store) createPurgePack() (*purgePack, error) {
 		return nil, err
 	}
 	x.f = f
-	if x.w, err = pack.Create(f, pack.WriterOptions{Level: journalLevel}); err != nil {
+	if x.w, err = pack.Create(f, pack.WriterOptions{Level: pack.Fast}); err != nil {
 		s.dropPurgePack(x)
 		return nil, err
 	}
@@ -53,8 +54,8 @@ func (s *Store) dropPurgePack(x *purgePack) {
 		return
 	}
 	x.f.Close()
-	for _, suffix := range []string{".pack", idxSuffix} {
-		if err := s.removeAny(x.name + suffix); err != nil {
+	for _, suffix := range []string{".pack", storedir.Idx} {
+		if err := storedir.Remove(s.fs, x.name+suffix); err != nil {
 			s.log.Warn("prepared pack left behind until the next start", "name", x.name, "error", err)
 		}
 	}
@@ -70,7 +71,7 @@ func (s *Store) finishPurgePack(x *purgePack) error {
 		return err
 	}
 	x.sum = sum
-	return s.writeFile(x.name+idxSuffix, pack.EncodeIdx(entries, sum))
+	return storedir.WriteFile(s.fs, x.name+storedir.Idx, pack.EncodeIdx(entries, sum))
 }
 
 // keep copies what stays of those of our packs that hold something of what
@@ -114,9 +115,9 @@ func (p *Purge) tainted(ctx context.Context, idx *pack.Idx) (bool, error) {
 
 // packBytes gives the size of everything in objects/pack.
 func (s *Store) packBytes() (sum int64, err error) {
-	names, err := s.fs.ReadDir(packDir)
+	names, err := s.fs.ReadDir(storedir.Packs)
 	for _, e := range names {
-		info, err := s.fs.Lstat(path.Join(packDir, e.Name))
+		info, err := s.fs.Lstat(path.Join(storedir.Packs, e.Name))
 		if err == nil {
 			sum += info.Size
 		} else if !errors.Is(err, fs.ErrNotExist) {

@@ -12,6 +12,7 @@ import (
 	"umbra/gitstore/pack"
 	"umbra/gitstore/rawpack"
 	"umbra/gitstore/rewrite"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )
 
@@ -34,7 +35,7 @@ type foreignPack struct {
 // openForeign opens everything in objects/pack that is not one of the store's. unreadable
 // are packs that cannot be looked into; what has no index is no pack to git.
 func (h *reach) openForeign() (unreadable []string, err error) {
-	names, err := h.s.fs.ReadDir(packDir)
+	names, err := h.s.fs.ReadDir(storedir.Packs)
 	if err != nil {
 		return nil, err
 	}
@@ -47,11 +48,11 @@ func (h *reach) openForeign() (unreadable []string, err error) {
 		if !ok || h.s.packs.has(base) {
 			continue
 		}
-		if !there[base+idxSuffix] {
+		if !there[base+storedir.Idx] {
 			unreadable = append(unreadable, base)
 			continue
 		}
-		p, err := pack.Open(h.s.fs, path.Join(packDir, base+".pack"), path.Join(packDir, base+idxSuffix), pack.Options{MaxObject: maxMeta})
+		p, err := pack.Open(h.s.fs, path.Join(storedir.Packs, base+".pack"), path.Join(storedir.Packs, base+storedir.Idx), pack.Options{MaxObject: object.MaxMeta})
 		if errors.Is(err, pack.ErrCorrupt) {
 			unreadable = append(unreadable, base)
 			continue
@@ -65,7 +66,7 @@ func (h *reach) openForeign() (unreadable []string, err error) {
 		f := &foreignPack{base: base, p: p}
 		h.packs = append(h.packs, f)
 		if there[base+".keep"] {
-			if f.keep, err = readAll(h.s, path.Join(packDir, base+".keep")); err != nil {
+			if f.keep, err = readAll(h.s, path.Join(storedir.Packs, base+".keep")); err != nil {
 				return nil, err
 			}
 		}
@@ -228,14 +229,14 @@ func (h *reach) read(id ID) (object.Kind, []byte, error) {
 			return kind, data, err
 		}
 	}
-	kind, data, _ := rawpack.Loose(h.s.fs, repoDir+"/objects", maxMeta, id)
+	kind, data, _ := rawpack.Loose(h.s.fs, storedir.Repo+"/objects", object.MaxMeta, id)
 	return kind, data, nil
 }
 
 // kinOnly reads an object unless it is a blob, which refers to nothing.
 func kinOnly(p *pack.Pack, id ID) (object.Kind, []byte, error) {
 	kind, size, err := p.Info(id)
-	if err != nil || kind == object.Blob || size > maxMeta {
+	if err != nil || kind == object.Blob || size > object.MaxMeta {
 		return kind, nil, err
 	}
 	return p.Get(id)

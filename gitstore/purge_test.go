@@ -15,6 +15,8 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/gitstore/refs"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/wspath"
 )
@@ -273,7 +275,7 @@ func TestPurgeWhatPeopleHave(t *testing.T) {
 	work := filepath.Join(testDir(t), "w")
 	git(t, dir, "worktree", "add", "--detach", work, id(4))
 	for name, text := range map[string]string{"objects/pack/tmp_pack_x": secret, "objects/tmp_obj_x": secret, "../journal/torn-1": secret, "../damaged/pack": secret} {
-		full := filepath.Join(dir, repoDir, name)
+		full := filepath.Join(dir, storedir.Repo, name)
 		if err := os.MkdirAll(filepath.Dir(full), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +340,7 @@ func TestPurgeBesideHistory(t *testing.T) {
 		git(t, dir, "update-index", "--add", "--cacheinfo", "100644,"+blob+",f")
 		tree := strings.TrimSpace(git(t, dir, "write-tree"))
 		git(t, dir, "update-ref", "refs/umbra/conflicts/c1", strings.TrimSpace(git(t, dir, "commit-tree", "-m", "a layer's", tree)))
-		if err := os.Remove(filepath.Join(dir, repoDir, "index")); err != nil {
+		if err := os.Remove(filepath.Join(dir, storedir.Repo, "index")); err != nil {
 			t.Fatal(err)
 		}
 		if packed {
@@ -382,7 +384,7 @@ func TestPurgeWhileALockIsHeld(t *testing.T) {
 	dir := testDir(t)
 	s := openAt(t, dir, Options{Foreground: true})
 	blob, commits := secretHistory(t, s)
-	lock := filepath.Join(dir, repoDir, shadowRef+".lock")
+	lock := filepath.Join(dir, storedir.Repo, refs.ShadowRef+".lock")
 	if err := s.Publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"umbra/gitstore/rawpack"
 	"umbra/gitstore/records"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )
 
@@ -38,10 +39,6 @@ func (r *Repaired) cannot(format string, args ...any) {
 		r.Cannot = append(r.Cannot, text)
 	}
 }
-
-// damagedDir takes what is replaced: nothing is thrown away that a user may
-// still get something out of.
-const damagedDir = "damaged"
 
 // Repair puts right what can be from what is left of a workspace's folder, and
 // opens and closes the store once: indexes of packs, a lost .keep, what can be
@@ -118,14 +115,14 @@ func (r *repairer) offline() error {
 
 // aside moves a file into damaged/.
 func (r *repairer) aside(name string) error {
-	if err := r.s.fs.Mkdir(damagedDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := r.s.fs.Mkdir(storedir.Damaged, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	to := path.Join(damagedDir, fmt.Sprintf("%s-%d", path.Base(name), r.s.opt.Now().UnixNano()/int64(time.Millisecond)))
+	to := path.Join(storedir.Damaged, fmt.Sprintf("%s-%d", path.Base(name), r.s.opt.Now().UnixNano()/int64(time.Millisecond)))
 	if err := r.s.fs.Rename(name, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return errors.Join(r.s.fs.SyncDir(damagedDir), r.s.fs.SyncDir(path.Dir(name)))
+	return errors.Join(r.s.fs.SyncDir(storedir.Damaged), r.s.fs.SyncDir(path.Dir(name)))
 }
 
 // unfinishedPurge ends a purge that was cut off, before anything is salvaged
@@ -152,7 +149,7 @@ func (r *repairer) plainFiles() error {
 		},
 		"config": func(text string) bool { return strings.Contains(text, "[core]") && !strings.ContainsRune(text, 0) },
 	} {
-		full := path.Join(repoDir, name)
+		full := path.Join(storedir.Repo, name)
 		text, err := vfs.ReadFile(r.s.fs, full)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -173,7 +170,7 @@ func (r *repairer) plainFiles() error {
 		return err
 	}
 	if _, err := r.s.refs.List("refs/"); err != nil {
-		if err := r.aside(path.Join(repoDir, "packed-refs")); err != nil {
+		if err := r.aside(path.Join(storedir.Repo, "packed-refs")); err != nil {
 			return err
 		}
 		r.out.done("packed-refs was damaged, and was put aside; refs of the server's are set again.")
@@ -199,7 +196,7 @@ func (r *repairer) commitIndex() error {
 		return err
 	}
 	sound := index.Sound(info.Size)
-	tip, _ := r.note.Get(shadowRef)
+	tip, _ := r.note.Get(refs.ShadowRef)
 	for seq := r.seqOf(tip); sound && seq > 0 && !tip.IsZero(); seq-- {
 		if seq <= index.Stats().InFile {
 			rec, err := index.At(seq)
@@ -216,7 +213,7 @@ func (r *repairer) commitIndex() error {
 		return nil
 	}
 	for _, name := range []string{records.File, records.NamesFile} {
-		if err := r.s.removeAny(name); err != nil {
+		if err := storedir.Remove(r.s.fs, name); err != nil {
 			return err
 		}
 	}

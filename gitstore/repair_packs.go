@@ -10,6 +10,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/gitstore/rawpack"
+	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )
 
@@ -17,7 +18,7 @@ import (
 // index is made again, one with wrong bytes is noted to be salvaged. Then the
 // sound ones are opened.
 func (r *repairer) packFiles() error {
-	names, err := r.s.fs.ReadDir(packDir)
+	names, err := r.s.fs.ReadDir(storedir.Packs)
 	if err != nil {
 		return err
 	}
@@ -31,16 +32,16 @@ func (r *repairer) packFiles() error {
 		if !isKeep {
 			continue
 		}
-		text, err := vfs.ReadFile(r.s.fs, path.Join(packDir, e.Name))
+		text, err := vfs.ReadFile(r.s.fs, path.Join(storedir.Packs, e.Name))
 		if err != nil {
 			return err
 		}
 		note, ours := parseKeep(string(text))
-		if !ours || note.superseded != 0 && !there[base+idxSuffix] {
+		if !ours || note.superseded != 0 && !there[base+storedir.Idx] {
 			continue // being removed
 		}
 		if !there[base+".pack"] {
-			if note.superseded == 0 && there[base+idxSuffix] {
+			if note.superseded == 0 && there[base+storedir.Idx] {
 				r.out.cannot("%s.pack is missing.", base)
 			}
 			continue
@@ -68,13 +69,13 @@ func (r *repairer) packFiles() error {
 
 // packFile checks one pack and its index; false where its bytes are wrong.
 func (r *repairer) packFile(base string) (sound bool, err error) {
-	name := path.Join(packDir, base)
+	name := path.Join(storedir.Packs, base)
 	p, err := rawpack.Open(r.s.fs, base, name+".pack")
 	if err != nil {
 		return false, err
 	}
 	if !p.Whole {
-		if !p.UseIdx(r.s.fs, name+idxSuffix) {
+		if !p.UseIdx(r.s.fs, name+storedir.Idx) {
 			err = p.Scan()
 		}
 		r.wounded = append(r.wounded, p)
@@ -86,10 +87,10 @@ func (r *repairer) packFile(base string) (sound bool, err error) {
 
 // index makes a whole pack's index again, if that is needed.
 func (r *repairer) index(p *rawpack.Pack) error {
-	name := path.Join(packDir, p.Name)
-	ok := p.UseIdx(r.s.fs, name+idxSuffix)
+	name := path.Join(storedir.Packs, p.Name)
+	ok := p.UseIdx(r.s.fs, name+storedir.Idx)
 	if ok {
-		opened, err := pack.Open(r.s.fs, name+".pack", name+idxSuffix, pack.Options{})
+		opened, err := pack.Open(r.s.fs, name+".pack", name+storedir.Idx, pack.Options{})
 		if err == nil {
 			return opened.Close()
 		}
@@ -98,7 +99,7 @@ func (r *repairer) index(p *rawpack.Pack) error {
 		}
 	}
 	was := "damaged"
-	if _, err := r.s.fs.Lstat(name + idxSuffix); errors.Is(err, fs.ErrNotExist) {
+	if _, err := r.s.fs.Lstat(name + storedir.Idx); errors.Is(err, fs.ErrNotExist) {
 		was = "missing"
 	}
 	p.Entries = nil
@@ -113,11 +114,11 @@ func (r *repairer) index(p *rawpack.Pack) error {
 	if err != nil {
 		return err
 	}
-	if err := r.s.writeFile(name+idxSuffix, pack.EncodeIdx(p.Entries, sum)); err != nil {
+	if err := storedir.WriteFile(r.s.fs, name+storedir.Idx, pack.EncodeIdx(p.Entries, sum)); err != nil {
 		return err
 	}
 	r.out.done("The index of %s was %s: made again, of %d objects.", p.Name, was, len(p.Entries))
-	return r.s.fs.SyncDir(packDir)
+	return r.s.fs.SyncDir(storedir.Packs)
 }
 
 // salvageWounded writes what can be read of damaged packs, and no other pack
@@ -168,16 +169,16 @@ func (r *repairer) salvageWounded() error {
 		return err
 	}
 	for _, p := range r.wounded {
-		for _, suffix := range []string{idxSuffix, ".pack"} {
-			if err := r.aside(path.Join(packDir, p.Name+suffix)); err != nil {
+		for _, suffix := range []string{storedir.Idx, ".pack"} {
+			if err := r.aside(path.Join(storedir.Packs, p.Name+suffix)); err != nil {
 				return err
 			}
 		}
-		if err := r.s.removeAny(path.Join(packDir, p.Name+".keep")); err != nil {
+		if err := storedir.Remove(r.s.fs, path.Join(storedir.Packs, p.Name+".keep")); err != nil {
 			return err
 		}
 		n := read[p.Name]
-		r.out.done("%s.pack was damaged, and is in %s/ now; %d of its %d known objects were read or are elsewhere.", p.Name, damagedDir, n[0], n[1])
+		r.out.done("%s.pack was damaged, and is in %s/ now; %d of its %d known objects were read or are elsewhere.", p.Name, storedir.Damaged, n[0], n[1])
 	}
 	return nil
 }
@@ -198,7 +199,7 @@ func (r *repairer) rescue(fill func(*pack.Writer) error) (count int, err error) 
 	for _, f := range r.s.packs.list {
 		through = max(through, f.keep.through)
 	}
-	_, err = r.s.linkPack(name+largeSuffix, name+idxSuffix, sum, keepNote{through: through})
+	_, err = r.s.linkPack(name+storedir.Prepared, name+storedir.Idx, sum, keepNote{through: through})
 	return count, err
 }
 
@@ -223,7 +224,7 @@ func (r *repairer) find(id ID) (object.Kind, []byte, bool, error) {
 		r.keepSpare(id, kind, data)
 		return kind, data, true, nil
 	}
-	kind, data, ok := rawpack.Loose(r.s.fs, repoDir+"/objects", maxMeta, id)
+	kind, data, ok := rawpack.Loose(r.s.fs, storedir.Repo+"/objects", object.MaxMeta, id)
 	if ok {
 		r.keepSpare(id, kind, data)
 	}
@@ -258,7 +259,7 @@ func (r *repairer) lookAround() error {
 		}
 		return p.Scan()
 	}
-	for _, dir := range []string{packDir, journal.Dir, damagedDir} {
+	for _, dir := range []string{storedir.Packs, journal.Dir, storedir.Damaged} {
 		names, err := r.s.fs.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -267,9 +268,9 @@ func (r *repairer) lookAround() error {
 			file := path.Join(dir, e.Name)
 			base, isPack := strings.CutSuffix(e.Name, ".pack")
 			switch {
-			case dir == packDir && isPack && !known[base]:
-				err = open(base, file, path.Join(dir, base+idxSuffix))
-			case dir == journal.Dir && strings.HasPrefix(e.Name, "torn-"), dir == damagedDir && strings.Contains(e.Name, ".pack-"):
+			case dir == storedir.Packs && isPack && !known[base]:
+				err = open(base, file, path.Join(dir, base+storedir.Idx))
+			case dir == journal.Dir && strings.HasPrefix(e.Name, "torn-"), dir == storedir.Damaged && strings.Contains(e.Name, ".pack-"):
 				err = open(file, file, "")
 			}
 			if err != nil {
@@ -294,10 +295,10 @@ func (r *repairer) adopt(p *rawpack.Pack) error {
 		}
 	}
 	note := keepNote{through: through}
-	if err := r.s.writeFile(path.Join(packDir, p.Name+".keep"), []byte(note.String())); err != nil {
+	if err := storedir.WriteFile(r.s.fs, path.Join(storedir.Packs, p.Name+".keep"), []byte(note.String())); err != nil {
 		return err
 	}
-	if err := r.s.fs.SyncDir(packDir); err != nil {
+	if err := r.s.fs.SyncDir(storedir.Packs); err != nil {
 		return err
 	}
 	r.out.done("%s holds what the history needs, and had no .keep: made.", p.Name)

@@ -12,6 +12,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/rawpack"
+	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )
 
@@ -48,7 +49,7 @@ func TestRepairLargePack(t *testing.T) {
 	if err := s.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	indexes, err := filepath.Glob(filepath.Join(dir, packDir, "*.idx"))
+	indexes, err := filepath.Glob(filepath.Join(dir, storedir.Packs, "*.idx"))
 	if err != nil || len(indexes) != 2 {
 		t.Fatalf("%v %v", indexes, err)
 	}

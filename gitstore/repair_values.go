@@ -13,6 +13,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )
 
@@ -20,7 +21,7 @@ var errLost = errors.New("the object is lost")
 
 // get reads an object from one of our packs, or from where it is found.
 func (r *repairer) get(id ID) (object.Kind, []byte, error) {
-	kind, data, err := r.s.readObject(id, maxMeta)
+	kind, data, err := r.s.readObject(id, object.MaxMeta)
 	if !errs.Is(err, errs.NotFound) && !errs.Is(err, errs.Gone) {
 		return kind, data, err
 	}
@@ -165,9 +166,9 @@ func (r *repairer) values() (err error) {
 	// .keep come back by it.
 	seeds := r.note.All()
 	delete(seeds, refs.Boundary)
-	if seeds[shadowRef].IsZero() {
-		if id, _, ok, err := r.s.refs.Read(shadowRef); err == nil && ok {
-			seeds[shadowRef] = id
+	if seeds[refs.ShadowRef].IsZero() {
+		if id, _, ok, err := r.s.refs.Read(refs.ShadowRef); err == nil && ok {
+			seeds[refs.ShadowRef] = id
 		}
 	}
 	if err := r.reach(seeds); err != nil {
@@ -187,10 +188,10 @@ func (r *repairer) values() (err error) {
 		}
 	}
 	r.tipValue(all, values, change)
-	if tip := values[shadowRef]; !tip.IsZero() {
+	if tip := values[refs.ShadowRef]; !tip.IsZero() {
 		if empty {
 			for task, info := range all.infos {
-				change(tasksPrefix+task+"/info", info.tag)
+				change(storedir.Tasks+task+"/info", info.tag)
 			}
 		}
 		r.taskValues(all, values, change)
@@ -212,11 +213,11 @@ func (r *repairer) values() (err error) {
 
 // tipValue settles which commit is the history's newest.
 func (r *repairer) tipValue(all *found, values map[string]ID, change func(string, ID)) {
-	noted := values[shadowRef]
+	noted := values[refs.ShadowRef]
 	if !noted.IsZero() {
 		if c, err := r.commit(noted); err == nil {
 			if id, seq := all.tip(noted); seq > c.Seq {
-				change(shadowRef, id)
+				change(refs.ShadowRef, id)
 				r.out.done("The ref log was older than the packs: the history goes on to number %d, %s.", seq, id)
 			}
 			return
@@ -234,7 +235,7 @@ func (r *repairer) tipValue(all *found, values map[string]ID, change func(string
 	default:
 		r.out.cannot("The history's newest commit %s is lost: it ends now with number %d, %s.", noted, seq, id)
 	}
-	change(shadowRef, id)
+	change(refs.ShadowRef, id)
 }
 
 // taskValues completes the tasks of which something is noted, and takes back
@@ -242,7 +243,7 @@ func (r *repairer) tipValue(all *found, values map[string]ID, change func(string
 func (r *repairer) taskValues(all *found, values map[string]ID, change func(string, ID)) {
 	heads := make(map[string]ID)
 	in := make(map[ID]bool)
-	for id := values[shadowRef]; ; {
+	for id := values[refs.ShadowRef]; ; {
 		c := all.commits[id]
 		if c == nil {
 			break
@@ -255,13 +256,13 @@ func (r *repairer) taskValues(all *found, values map[string]ID, change func(stri
 	}
 	tasks := make(map[string]bool)
 	for name := range values {
-		if rest, ok := strings.CutPrefix(name, tasksPrefix); ok {
+		if rest, ok := strings.CutPrefix(name, storedir.Tasks); ok {
 			task, _, _ := strings.Cut(rest, "/")
 			tasks[task] = true
 		}
 	}
 	for task := range tasks {
-		name := tasksPrefix + task + "/"
+		name := storedir.Tasks + task + "/"
 		sound := func(which string) bool {
 			_, _, err := r.get(values[name+which])
 			return !values[name+which].IsZero() && err == nil
@@ -315,14 +316,14 @@ func (r *repairer) whenOf(id ID) time.Time {
 func (r *repairer) reach(values map[string]ID) error {
 	r.seen = make(map[ID]bool)
 	for name, id := range values {
-		if name == shadowRef {
+		if name == refs.ShadowRef {
 			continue
 		}
 		if _, _, err := r.get(id); err != nil && !errors.Is(err, errLost) {
 			return err
 		}
 	}
-	for id := values[shadowRef]; !id.IsZero(); {
+	for id := values[refs.ShadowRef]; !id.IsZero(); {
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}

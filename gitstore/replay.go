@@ -16,6 +16,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )
 
@@ -56,7 +57,7 @@ func (s *Store) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if id, ok := values[shadowRef]; ok {
+	if id, ok := values[refs.ShadowRef]; ok {
 		if err := s.startFrom(ctx, id); err != nil {
 			return err
 		}
@@ -127,7 +128,7 @@ func (s *Store) lastValues() (map[string]ID, error) {
 	}
 	values = make(map[string]ID)
 	for _, r := range list {
-		if r.Name == shadowRef || strings.HasPrefix(r.Name, tasksPrefix) {
+		if r.Name == refs.ShadowRef || strings.HasPrefix(r.Name, storedir.Tasks) {
 			values[r.Name] = r.ID
 		}
 	}
@@ -188,8 +189,8 @@ func (s *Store) findJournals() ([]*journal.Journal, error) {
 
 // staleIdx reports whether a file is the index of a journal that is shown.
 func staleIdx(base string, shown uint64) bool {
-	n, ok := journal.ParseName(strings.TrimSuffix(base, idxSuffix) + journal.Suffix)
-	return ok && strings.HasSuffix(base, idxSuffix) && n <= shown
+	n, ok := journal.ParseName(strings.TrimSuffix(base, storedir.Idx) + journal.Suffix)
+	return ok && strings.HasSuffix(base, storedir.Idx) && n <= shown
 }
 
 // settle closes the journals that the start found, so that their files are never
@@ -217,7 +218,7 @@ func (s *Store) settle(ctx context.Context) error {
 	if err := s.expect(); err != nil {
 		return err
 	}
-	noted, _ := s.note.Get(shadowRef)
+	noted, _ := s.note.Get(refs.ShadowRef)
 	p.kept = &todo
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
@@ -239,7 +240,7 @@ func (s *Store) settle(ctx context.Context) error {
 func (s *Store) taskLags(id string) bool {
 	t := s.tasks.byID[id]
 	for which, want := range map[string]ID{"base": t.Base, "head": t.Head, "info": t.InfoTag} {
-		if noted, _ := s.note.Get(tasksPrefix + id + "/" + which); noted != want {
+		if noted, _ := s.note.Get(storedir.Tasks + id + "/" + which); noted != want {
 			return true
 		}
 	}
@@ -280,7 +281,7 @@ var errNotNext = errors.New("not the next commit")
 // journal accepts what the journal holds whole, and sees to the file.
 func (r *replay) journal(j *journal.Journal) error {
 	s := r.s
-	sc, err := j.Scan(maxMeta)
+	sc, err := j.Scan(object.MaxMeta)
 	if err != nil {
 		return err
 	}

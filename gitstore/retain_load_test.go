@@ -17,6 +17,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/wspath"
 )
@@ -125,7 +126,7 @@ func TestRetentionBesideWritersAndFsck(t *testing.T) {
 			}
 		}
 	})
-	repo := filepath.Join(dir, repoDir)
+	repo := filepath.Join(dir, storedir.Repo)
 	run := func(args ...string) error {
 		cmd := exec.Command("git", args...)
 		cmd.Dir = repo

@@ -12,6 +12,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/records"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 )
@@ -133,7 +134,7 @@ func TestRetentionDropsWhatIsOlder(t *testing.T) {
 		t.Errorf("freed %d of %d bytes, %d are left", got.Freed, before, a.DiskBytes())
 	}
 	a.sound()
-	if out, err := os.ReadFile(filepath.Join(a.dir, repoDir, "shallow")); err != nil || string(out) != at.Commit.String()+"\n" {
+	if out, err := os.ReadFile(filepath.Join(a.dir, storedir.Repo, "shallow")); err != nil || string(out) != at.Commit.String()+"\n" {
 		t.Errorf("shallow: %q, %v", out, err)
 	}
 
@@ -179,7 +180,7 @@ func TestRetentionDropsWhatIsOlder(t *testing.T) {
 		t.Fatal(err)
 	}
 	clone := filepath.Join(t.TempDir(), "clone")
-	git(t, a.dir, "clone", "-q", "--bare", "file://"+filepath.Join(a.dir, repoDir), clone)
+	git(t, a.dir, "clone", "-q", "--bare", "file://"+filepath.Join(a.dir, storedir.Repo), clone)
 	if out := strings.TrimSpace(git(t, a.dir, "-C", clone, "rev-list", "--count", "HEAD")); out != "32" {
 		t.Errorf("the clone has %s commits", out)
 	}
@@ -211,7 +212,7 @@ func TestBoundaryIsFoundAgain(t *testing.T) {
 	want := a.Boundary()
 	for name, lose := range map[string]func(){
 		"shallow": func() {
-			if err := os.Remove(filepath.Join(a.dir, repoDir, "shallow")); err != nil {
+			if err := os.Remove(filepath.Join(a.dir, storedir.Repo, "shallow")); err != nil {
 				t.Fatal(err)
 			}
 		},

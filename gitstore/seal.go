@@ -8,6 +8,7 @@ import (
 	"umbra/gitstore/refs"
 	"umbra/gitstore/remote"
 	"umbra/gitstore/sink"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )
 
@@ -69,8 +70,8 @@ func (s *Store) sealOnce(ctx context.Context) error {
 	values := s.note.All()
 	used := s.packs.inUse()
 	p.mu.Unlock()
-	if s.upkeep.alone && values[shadowRef].IsZero() { // a fork without commits of its own
-		values[shadowRef], m.Seq = s.opt.Base.At, s.base.seq
+	if s.upkeep.alone && values[refs.ShadowRef].IsZero() { // a fork without commits of its own
+		values[refs.ShadowRef], m.Seq = s.opt.Base.At, s.base.seq
 	}
 	defer func() { releaseAll(used) }()
 	if err != nil {
@@ -109,14 +110,14 @@ func (s *Store) swapTo(ctx context.Context, m *sink.Manifest, used []*packFile, 
 	if err != nil {
 		return err
 	}
-	files := map[string]string{droppedFile: droppedFile}
+	files := map[string]string{storedir.Dropped: storedir.Dropped}
 	for _, n := range maps {
-		files[movedName(n)] = movedName(n)
+		files[storedir.MovedName(n)] = storedir.MovedName(n)
 	}
 	if newMap != "" {
-		files[path.Join(movedDir, path.Base(newMap))] = newMap
+		files[path.Join(storedir.Moved, path.Base(newMap))] = newMap
 	}
-	if err := s.held.PutFiles(ctx, s.fs, m, []string{excludeFile}, files); err != nil {
+	if err := s.held.PutFiles(ctx, s.fs, m, []string{storedir.Exclude}, files); err != nil {
 		return err
 	}
 	return s.held.Swap(ctx, m, purge)
@@ -127,8 +128,8 @@ func (s *Store) put(ctx context.Context, f *packFile) error {
 	if f.stored() != "" {
 		return nil
 	}
-	file := path.Join(packDir, f.base)
-	name, err := s.held.PutPack(ctx, s.fs, file+".pack", file+idxSuffix)
+	file := path.Join(storedir.Packs, f.base)
+	name, err := s.held.PutPack(ctx, s.fs, file+".pack", file+storedir.Idx)
 	if err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func (s *Store) putLarge(ctx context.Context, name string) (string, error) {
 	if s.held == nil {
 		return "", nil
 	}
-	return s.held.PutPack(ctx, s.fs, name+largeSuffix, name+idxSuffix)
+	return s.held.PutPack(ctx, s.fs, name+storedir.Prepared, name+storedir.Idx)
 }
 
 // putBaseline puts a pack of a baseline; the next group names it.

@@ -27,18 +27,9 @@ type (
 	Mode = object.Mode
 )
 
-const (
-	repoDir = "repo.git"
-	packDir = repoDir + "/objects/pack"
-	// shadowRef is the workspace's history, the one real ref of it.
-	shadowRef = "refs/heads/shadow"
-	// maxMeta bounds what is read whole as a commit, tag or tree.
-	maxMeta = 256 << 20
-)
-
 // maxTree bounds a tree that is written, in bytes: what is larger could not be
 // read again. Tests set it.
-var maxTree = int64(maxMeta)
+var maxTree = int64(object.MaxMeta)
 
 // checkTree refuses a tree that would be larger than what is read.
 func checkTree(t *object.TreeData) error {
@@ -323,7 +314,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	s.queue.idle = sync.NewCond(&s.queue.mu)
 	s.tip.Store(&Tip{})
 	s.logs.live.Store(new([]*journal.Journal))
-	s.logs.set.FS, s.logs.set.Log, s.logs.set.MaxObject = s.fs, s.log, maxMeta
+	s.logs.set.FS, s.logs.set.Log, s.logs.set.MaxObject = s.fs, s.log, object.MaxMeta
 	s.packs.s, s.large.s, s.pub.s = s, s, s
 	s.upkeep.wake = make(chan struct{}, 1)
 	s.pub.wake = make(chan struct{}, 1)

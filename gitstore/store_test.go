@@ -15,6 +15,7 @@ import (
 	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
@@ -60,7 +61,7 @@ func closeStore(t testing.TB, s *Store) {
 // configuration of the machine's.
 func git(t testing.TB, dir string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command("git", append([]string{"-C", filepath.Join(dir, repoDir)}, args...)...)
+	cmd := exec.Command("git", append([]string{"-C", filepath.Join(dir, storedir.Repo)}, args...)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "LC_ALL=C"}
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )
 
@@ -37,8 +38,6 @@ type taskPut struct {
 	info message.Info
 	base ID
 }
-
-const tasksPrefix = "refs/umbra/tasks/"
 
 // PutTask records a task: a new one on base (a commit; zero means the tip), or
 // a new info of a known one, whose base stays. Durable when it returns.
@@ -141,7 +140,7 @@ func (s *Store) Tasks() []Task {
 // top of it in replay.
 func (s *Store) loadTasks(ctx context.Context, values map[string]ID) error {
 	for name, id := range values {
-		rest, ok := strings.CutPrefix(name, tasksPrefix)
+		rest, ok := strings.CutPrefix(name, storedir.Tasks)
 		if !ok {
 			continue
 		}
@@ -178,7 +177,7 @@ func (s *Store) loadTasks(ctx context.Context, values map[string]ID) error {
 
 // fillTask reads what the refs' objects hold: info and the last change's id.
 func (s *Store) fillTask(ctx context.Context, t *Task) error {
-	_, data, err := s.readObject(t.InfoTag, maxMeta)
+	_, data, err := s.readObject(t.InfoTag, object.MaxMeta)
 	if err != nil {
 		return err
 	}

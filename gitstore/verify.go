@@ -15,6 +15,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/wspath"
 )
@@ -116,7 +117,7 @@ func (v *verifier) history(progress func(done, all uint64)) error {
 // packs compares each pack's bytes with its trailer, and looks for what was
 // removed by another process: a .keep, an index.
 func (v *verifier) packs() error {
-	names, err := v.s.fs.ReadDir(packDir)
+	names, err := v.s.fs.ReadDir(storedir.Packs)
 	if err != nil {
 		return err
 	}
@@ -137,8 +138,8 @@ func (v *verifier) packs() error {
 }
 
 func (v *verifier) pack(f *packFile, there map[string]bool) error {
-	for _, suffix := range []string{".pack", idxSuffix, ".keep"} {
-		name := path.Join(packDir, f.base+suffix)
+	for _, suffix := range []string{".pack", storedir.Idx, ".keep"} {
+		name := path.Join(storedir.Packs, f.base+suffix)
 		if there[f.base+suffix] || !v.s.packs.has(f.base) {
 			continue
 		}
@@ -181,7 +182,7 @@ func (v *verifier) refs() error {
 			v.problem("%s is %s; it should be %s", name, now, want)
 		}
 	}
-	if noted, _ := s.note.Get(shadowRef); noted.IsZero() {
+	if noted, _ := s.note.Get(refs.ShadowRef); noted.IsZero() {
 		return v.ctx.Err() // nothing is shown yet
 	}
 	for name, want := range map[string]string{refs.HeadRef: refs.ShadowRef, refs.HEAD: ""} {
@@ -206,7 +207,7 @@ type verifier struct {
 
 // object reads one object and checks its hash; ok is false after a problem.
 func (v *verifier) object(id ID, want object.Kind) (data []byte, ok bool, err error) {
-	kind, data, err := v.s.readObject(id, maxMeta)
+	kind, data, err := v.s.readObject(id, object.MaxMeta)
 	switch {
 	case errs.Is(err, errs.NotFound):
 		v.problem("%s %s is missing", want, id)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"umbra/gitstore/object"
+	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )
 
@@ -94,7 +95,7 @@ func TestVerifyWhileTheBoundaryMoves(t *testing.T) {
 	if a.Store, err = Open(t.Context(), Options{FS: vfs.Inject(disk, hook), Foreground: true, Now: func() time.Time { return a.now }}); err != nil {
 		t.Fatal(err)
 	}
-	shallow := filepath.Join(a.dir, repoDir, "shallow")
+	shallow := filepath.Join(a.dir, storedir.Repo, "shallow")
 	held := func(at Committed) {
 		t.Helper()
 		refuses = true

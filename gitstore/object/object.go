@@ -13,6 +13,9 @@ import (
 	"strconv"
 )
 
+// MaxMeta bounds what is read whole as a commit, tag or tree, in bytes.
+const MaxMeta = 256 << 20
+
 // ID is a SHA-1 object id.
 type ID [20]byte
 

@@ -160,6 +160,9 @@ func appendHeader(dst []byte, h EntryHeader) []byte {
 	return dst
 }
 
+// Fast is the zlib level of what is written while a caller waits.
+const Fast = 1
+
 // AppendEntry adds a whole entry to dst: header and zlib stream. Level is
 // zlib's, -2 to 9, 0 to store.
 func AppendEntry(dst []byte, kind object.Kind, data []byte, level int) []byte {
