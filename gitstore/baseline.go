@@ -84,7 +84,7 @@ type baseline struct {
 
 // begin starts a pack. Called with the lock, or before anybody else has b.
 func (b *baseline) begin() (err error) {
-	b.current, err = b.s.beginPack(newPackName())
+	b.current, err = b.s.packs.beginPack(newPackName())
 	return err
 }
 
@@ -95,7 +95,7 @@ func (b *baseline) end(p *newPack) error {
 	if err != nil {
 		return err
 	}
-	base, err := b.s.linkPack(p.name+storedir.Prepared, p.name+storedir.Idx, sum, keepNote{through: b.s.Tip().Seq + 1})
+	base, err := b.s.packs.linkPack(p.name+storedir.Prepared, p.name+storedir.Idx, sum, keepNote{through: b.s.Tip().Seq + 1})
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (b *baseline) end(p *newPack) error {
 // drop removes what is left of a pack in journal/.
 func (b *baseline) drop(p *newPack) {
 	p.f.Close()
-	b.s.removeLarge(p.name)
+	b.s.packs.removePrepared(p.name)
 }
 
 // abandon drops the pack that was not finished.

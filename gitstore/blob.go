@@ -3,7 +3,6 @@ package gitstore
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,7 +11,6 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 	"sync"
@@ -22,7 +20,6 @@ import (
 	"umbra/gitstore/pack"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
-	"umbra/internal/vfs"
 )
 
 // Blob is content prepared for a commit.
@@ -197,14 +194,14 @@ func (ls *largeSet) write(ctx context.Context, r io.ReaderAt, size int64) (Blob,
 	name := newPackName()
 	sha := sha256.New()
 	src := io.TeeReader(cancellable{ctx, io.NewSectionReader(r, 0, size)}, sha)
-	id, sum, err := ls.s.writePack(name, func(w *pack.Writer) (ID, error) { return w.AddStream(object.Blob, size, src) })
+	id, sum, err := ls.s.packs.writePack(name, func(w *pack.Writer) (ID, error) { return w.AddStream(object.Blob, size, src) })
 	if err != nil {
-		ls.s.removeLarge(name)
+		ls.s.packs.removePrepared(name)
 		return Blob{}, errs.Wrap(collision(err), "")
 	}
 	stored, err := ls.s.putLarge(ctx, name)
 	if err != nil {
-		ls.s.removeLarge(name)
+		ls.s.packs.removePrepared(name)
 		return Blob{}, errs.Wrap(err, "")
 	}
 	b := Blob{id: id, size: size}
@@ -212,86 +209,19 @@ func (ls *largeSet) write(ctx context.Context, r io.ReaderAt, size int64) (Blob,
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if old := ls.m[id]; old != nil {
-		ls.s.removeLarge(name)
+		ls.s.packs.removePrepared(name)
 		old.refs++
 		b.large = old
 		return b, nil
 	}
 	l, err := ls.open(name, sum)
 	if err != nil {
-		ls.s.removeLarge(name)
+		ls.s.packs.removePrepared(name)
 		return Blob{}, errs.Wrap(err, "")
 	}
 	l.refs, l.object = 1, stored
 	b.large = l
 	return b, nil
-}
-
-// writePack makes `name`+".blob" and its index, both durable with their names.
-func (s *Store) writePack(name string, fill func(*pack.Writer) (ID, error)) (ID, [20]byte, error) {
-	p, err := s.beginPack(name)
-	if err != nil {
-		return ID{}, [20]byte{}, err
-	}
-	defer p.f.Close()
-	id, err := fill(p.w)
-	if err != nil {
-		return ID{}, [20]byte{}, err
-	}
-	sum, err := p.finish()
-	return id, sum, err
-}
-
-// newPackName returns a path without suffix for a pack to be written.
-func newPackName() string {
-	var rnd [8]byte
-	rand.Read(rnd[:])
-	return path.Join(journal.Dir, "large-"+hex.EncodeToString(rnd[:]))
-}
-
-// newPack is a pack being written in journal/.
-type newPack struct {
-	s    *Store
-	name string // without suffix
-	f    vfs.File
-	w    *pack.Writer
-}
-
-func (s *Store) beginPack(name string) (*newPack, error) {
-	f, err := s.fs.OpenFile(name+storedir.Prepared, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	w, err := pack.Create(f, pack.WriterOptions{Level: pack.Fast})
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return &newPack{s, name, f, w}, nil
-}
-
-// finish makes the pack and its index durable with their names. The file is the
-// caller's to close.
-func (p *newPack) finish() (sum [20]byte, err error) {
-	sum, entries, err := p.w.Finish()
-	if err != nil {
-		return sum, err
-	}
-	if err := p.f.Sync(); err != nil {
-		return sum, err
-	}
-	if err := storedir.WriteFile(p.s.fs, p.name+storedir.Idx, pack.EncodeIdx(entries, sum)); err != nil {
-		return sum, err
-	}
-	return sum, p.s.fs.SyncDir(journal.Dir)
-}
-
-func (s *Store) removeLarge(name string) {
-	for _, suffix := range []string{storedir.Prepared, storedir.Idx} {
-		if err := s.fs.Remove(name + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.log.Warn("prepared pack left behind until the next start", "name", name, "error", err)
-		}
-	}
 }
 
 // open adds a finished pack of one blob; mu is held.
@@ -300,8 +230,7 @@ func (ls *largeSet) open(name string, sum [20]byte) (*largeBlob, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &largeBlob{set: ls, name: name, sum: sum, f: &packFile{base: name, p: p, count: 1}}
-	l.f.users.Store(1)
+	l := &largeBlob{set: ls, name: name, sum: sum, f: newFile(name, p, 1)}
 	for e, err := range p.Idx().All() {
 		if err != nil {
 			p.Close()
@@ -333,7 +262,7 @@ func (ls *largeSet) load() error {
 		name := path.Join(journal.Dir, base)
 		l, err := ls.open(name, [20]byte{})
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, pack.ErrCorrupt) {
-			ls.s.removeLarge(name)
+			ls.s.packs.removePrepared(name)
 			continue
 		}
 		if err != nil {
@@ -345,7 +274,7 @@ func (ls *largeSet) load() error {
 		if err := l.f.p.VerifyChecksum(); errors.Is(err, pack.ErrCorrupt) {
 			delete(ls.m, l.id)
 			l.f.release()
-			ls.s.removeLarge(name)
+			ls.s.packs.removePrepared(name)
 		} else if err != nil {
 			return err
 		}
@@ -360,7 +289,7 @@ func (ls *largeSet) holding(id ID) *packFile {
 	if l == nil {
 		return nil
 	}
-	l.f.users.Add(1)
+	l.f.hold()
 	return l.f
 }
 
@@ -385,7 +314,7 @@ func (ls *largeSet) dropUnused(l *largeBlob) {
 	}
 	delete(ls.m, l.id)
 	l.f.release()
-	ls.s.removeLarge(l.name)
+	ls.s.packs.removePrepared(l.name)
 }
 
 // sweep drops what a start found and no replayed commit needs.
@@ -410,7 +339,7 @@ func (ls *largeSet) publish() error {
 	}
 	ls.mu.Unlock()
 	for _, l := range todo {
-		if _, err := ls.s.linkPack(l.name+storedir.Prepared, l.name+storedir.Idx, l.sum, keepNote{through: ls.s.Tip().Seq, object: stored[l]}); err != nil {
+		if _, err := ls.s.packs.linkPack(l.name+storedir.Prepared, l.name+storedir.Idx, l.sum, keepNote{through: ls.s.Tip().Seq, object: stored[l]}); err != nil {
 			return err
 		}
 		// A draft that prepared the same content meanwhile finds it in the pack.

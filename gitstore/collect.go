@@ -151,19 +151,7 @@ func (c *collector) begun() error {
 	s := c.s
 	s.upkeep.rooting.Lock()
 	defer s.upkeep.rooting.Unlock()
-	s.packs.mu.Lock()
-	defer s.packs.mu.Unlock()
-	for _, f := range s.packs.list {
-		f.users.Add(1)
-		if f.doomed.IsZero() {
-			if !c.opt.DryRun {
-				f.collected, f.revived = true, false
-			}
-			c.used = append(c.used, f)
-		} else {
-			c.old = append(c.old, f)
-		}
-	}
+	c.used, c.old = s.packs.collecting(!c.opt.DryRun)
 	// The largest first: it is their home of most, and seldom rewritten.
 	slices.SortStableFunc(c.used, func(a, b *packFile) int { return cmp.Compare(b.count, a.count) })
 	c.tip = s.Tip()
@@ -171,11 +159,7 @@ func (c *collector) begun() error {
 }
 
 func (c *collector) release() {
-	c.s.packs.mu.Lock()
-	for _, f := range c.used {
-		f.collected = false
-	}
-	c.s.packs.mu.Unlock()
+	c.s.packs.collected(c.used)
 	for _, f := range slices.Concat(c.used, c.old, c.made) {
 		f.release()
 	}
@@ -273,15 +257,15 @@ func (c *collector) write(step string, wanted func(row int) bool) error {
 		return ok && wanted(row)
 	}
 	name := newPackName()
-	defer s.removeLarge(name)
-	_, sum, err := s.writePack(name, func(w *pack.Writer) (ID, error) {
+	defer s.packs.removePrepared(name)
+	_, sum, err := s.packs.writePack(name, func(w *pack.Writer) (ID, error) {
 		_, err := pack.Merge(c.ctx, w, list, pack.MergeOptions{Keep: keep})
 		return ID{}, cmp.Or(err, failed)
 	})
 	if err != nil {
 		return fmt.Errorf("collecting from %d packs: %w", len(src), err)
 	}
-	base, err := s.linkPack(name+storedir.Prepared, name+storedir.Idx, sum, keepNote{through: through})
+	base, err := s.packs.linkPack(name+storedir.Prepared, name+storedir.Idx, sum, keepNote{through: through})
 	if err != nil {
 		return err
 	}

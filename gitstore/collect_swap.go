@@ -49,7 +49,7 @@ func (c *collector) swap() error {
 	defer s.upkeep.mmu.Unlock()
 	// A multi-pack-index that names them goes first: reads are as fast
 	// without it, and what reads through it would miss them later.
-	if err := s.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := s.packs.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
 	}
 	when, err := c.supersede(src)
@@ -57,12 +57,12 @@ func (c *collector) swap() error {
 		return err
 	}
 	for _, f := range src {
-		note, revived := c.noteOf(f)
+		note, revived := s.packs.noteOf(f)
 		if revived {
 			continue
 		}
 		note.superseded = when.Unix()
-		if err := storedir.WriteFile(s.fs, path.Join(storedir.Packs, f.base+".keep"), []byte(note.String())); err != nil {
+		if err := s.packs.writeKeep(f.base, note); err != nil {
 			return err
 		}
 	}
@@ -80,24 +80,9 @@ func (c *collector) supersede(src []*packFile) (when time.Time, err error) {
 	}
 	// From here on a commit that relies upon an older object looks for it.
 	s.upkeep.shed.Store(true)
-	s.packs.mu.Lock()
-	defer s.packs.mu.Unlock()
 	when = s.opt.Now()
-	for _, f := range src {
-		if !f.revived {
-			f.doomed = when
-		}
-	}
-	s.packs.sort()
-	s.packs.recent.Store(nil)
+	s.packs.supersede(src, when)
 	return when, nil
-}
-
-// noteOf gives a pack's note, and whether it was linked again since the run began.
-func (c *collector) noteOf(f *packFile) (keepNote, bool) {
-	c.s.packs.mu.RLock()
-	defer c.s.packs.mu.RUnlock()
-	return f.keep, f.revived
 }
 
 // catchUp marks what came since, and writes once more what of it is in no
@@ -135,15 +120,11 @@ func (c *collector) sweep() error {
 	}
 	s.upkeep.mmu.Lock()
 	defer s.upkeep.mmu.Unlock()
-	var due []*packFile
-	s.packs.mu.RLock()
-	for _, f := range s.packs.list {
-		if !f.doomed.IsZero() {
-			due = append(due, f)
-			superseded += f.p.FileBytes()
-		}
+	due := s.packs.superseded()
+	defer func() { releaseAll(due) }()
+	for _, f := range due {
+		superseded += f.p.FileBytes()
 	}
-	s.packs.mu.RUnlock()
 	copies, err := c.dropCopies()
 	if err != nil {
 		return err
@@ -187,7 +168,7 @@ func (c *collector) dropCopies() (freed int64, err error) {
 			return 0, err
 		}
 	}
-	if err := s.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := s.packs.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return 0, err
 	}
 	for _, f := range copies {

@@ -10,27 +10,12 @@ import (
 	"umbra/internal/vfs"
 )
 
-// A git process lists the packs when it starts and opens each when it comes to
-// it. One that is gone by then it finds elsewhere, but git-fsck(1) reports it:
-// so superseded packs go while no other process is at work in the repository,
-// and seldom, many at once. Where processes are always at work, readers cannot
-// be waited for without end: hundreds of packs slow every git command down.
-const (
-	// manyDoomed is the number of superseded packs above which they need not
-	// have their whole grace, but shortGrace; above tooManyDoomed no reader is
-	// waited for.
-	manyDoomed    = 64
-	tooManyDoomed = 512
-	shortGrace    = time.Minute
-	// longGraces is how many graces a pack waits for others to end their work.
-	longGraces = 6
-	// dropEvery is the shortest time between two removals.
-	dropEvery = time.Minute
-)
+// dropEvery is the shortest time between two removals.
+const dropEvery = time.Minute
 
 // dropDoomed removes the packs whose grace is over. mmu is held.
 func (s *Store) dropDoomed(ctx context.Context) error {
-	due, forced := s.duePacks()
+	due, forced := s.packs.due(s.opt.Now(), s.opt.MergeGrace)
 	if len(due) == 0 {
 		s.upkeep.dropped.Store(false)
 		return nil
@@ -53,54 +38,9 @@ func (s *Store) dropDoomed(ctx context.Context) error {
 
 // removeDoomed removes superseded packs. mmu is held.
 func (s *Store) removeDoomed(due []*packFile) error {
-	names := make(map[string]bool)
-	for _, f := range due {
-		names[f.base] = true
-	}
-	// Another process may have made one during the grace.
-	if err := s.dropMultiIndex(func(base string) bool { return names[base] }); err != nil {
-		return err
-	}
 	s.upkeep.lastDrop = s.opt.Now()
 	s.upkeep.dropped.Store(true)
-	s.packs.forget(names)
-	for _, f := range due {
-		f.release()
-		if err := storedir.Remove(s.fs, storedir.Packs+"/"+f.base+storedir.Idx); err != nil {
-			return err
-		}
-	}
-	for _, f := range due {
-		if err := s.removePack(f.base); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// duePacks gives the packs that may go, and whether they must.
-func (s *Store) duePacks() (due []*packFile, forced bool) {
-	s.packs.mu.RLock()
-	defer s.packs.mu.RUnlock()
-	now, grace := s.opt.Now(), s.opt.MergeGrace
-	doomed := 0
-	for _, f := range s.packs.list {
-		if !f.doomed.IsZero() {
-			doomed++
-		}
-	}
-	forced = doomed > tooManyDoomed
-	for _, f := range s.packs.list {
-		if f.doomed.IsZero() {
-			continue
-		}
-		age := now.Sub(f.doomed)
-		forced = forced || age >= longGraces*grace
-		if age >= grace || doomed > manyDoomed && age >= min(shortGrace, grace) {
-			due = append(due, f)
-		}
-	}
-	return due, forced
+	return s.packs.dropSuperseded(due)
 }
 
 // repoInUse reports whether another process is known to be at work in the repository.

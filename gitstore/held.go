@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"umbra/gitstore/object"
 	"umbra/gitstore/remote"
 	"umbra/gitstore/sink"
 	"umbra/gitstore/storedir"
@@ -20,6 +19,9 @@ import (
 
 // Held returns the log of a store with a sink; nil without one.
 func (s *Store) Held() *remote.Log { return s.held }
+
+// hold sets the log of the sink; nil takes it away.
+func (s *Store) hold(log *remote.Log) { s.held, s.packs.held = log, log }
 
 // whole waits until all packs are on the local disk, which git needs; it does
 // nothing without a sink.
@@ -51,7 +53,7 @@ func (s *Store) openHeld(ctx context.Context) (*sink.Tail, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.held = log
+	s.hold(log)
 	return tail, remote.Restore(ctx, log, tail, &remote.Place{FS: s.fs, Repo: storedir.Repo, Boot: s.opt.Boot,
 		Clear: []string{storedir.Intent, storedir.Dropped, storedir.Moved, storedir.Moved + ".new", storedir.Damaged, storedir.Exclude},
 		Keep:  func(through uint64) string { return keepNote{through: through}.String() }})
@@ -68,9 +70,9 @@ func (s *Store) nameHeld(tail *sink.Tail) error {
 			return err
 		}
 	}
-	for _, f := range s.packs.list {
+	for _, f := range s.packs.all() {
 		name := held[f.base].Name
-		f.object.Store(&name)
+		f.setStored(name)
 		delete(held, f.base)
 	}
 	for base, p := range held {
@@ -133,19 +135,4 @@ func (l *largeBlob) unnamed() bool {
 	l.set.mu.Lock()
 	defer l.set.mu.Unlock()
 	return !l.committed
-}
-
-// stored returns the name of the pack in a sink's store, empty if it has none.
-func (f *packFile) stored() string {
-	if name := f.object.Load(); name != nil {
-		return *name
-	}
-	return ""
-}
-
-// ref describes a pack of the sink's store.
-func (f *packFile) ref() sink.Pack {
-	sum, _ := f.p.Checksum()
-	return sink.Pack{Name: f.stored(), Sum: object.ID(sum), Size: f.p.PackBytes(), Idx: f.p.FileBytes() - f.p.PackBytes(),
-		Count: uint32(f.count), Through: f.keep.through}
 }

@@ -57,15 +57,5 @@ func (s *Store) isSafe(id ID) (bool, error) {
 		f.release()
 		return true, nil
 	}
-	s.packs.mu.RLock()
-	defer s.packs.mu.RUnlock()
-	for _, f := range s.packs.list {
-		if !f.doomed.IsZero() {
-			continue
-		}
-		if ok, err := f.p.Has(id); ok || err != nil {
-			return ok, err
-		}
-	}
-	return false, nil
+	return s.packs.keeps(id)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"time"
 
@@ -33,15 +32,13 @@ const (
 // maintenanceDue reports how long the background may sleep when nothing is
 // written.
 func (s *Store) maintenanceDue() time.Duration {
-	s.packs.mu.RLock()
-	defer s.packs.mu.RUnlock()
-	if toMerge(s.packs.bySize(), mergeWidth) != nil {
+	packs := s.packs.inUse()
+	defer releaseAll(packs)
+	if toMerge(packs, mergeWidth) != nil {
 		return quietFor // put off while there were writers
 	}
-	for _, f := range s.packs.list {
-		if !f.doomed.IsZero() {
-			return max(time.Second, min(s.opt.MergeGrace, time.Minute))
-		}
+	if s.packs.anyDoomed() {
+		return max(time.Second, min(s.opt.MergeGrace, time.Minute))
 	}
 	if s.infoLog.waiting() {
 		return time.Minute
@@ -95,7 +92,7 @@ func (s *Store) maintainTo(ctx context.Context, width int) error {
 	if err := s.writeInfoLog(ctx); err != nil {
 		return err
 	}
-	if err := s.checkMultiIndex(); err != nil {
+	if err := s.packs.checkMultiIndex(); err != nil {
 		return err
 	}
 	if !s.Boundary().Whole() {
@@ -188,7 +185,7 @@ func mergeRun(packs []*packFile, width int) int {
 
 func (s *Store) merge(ctx context.Context, src []*packFile) error {
 	name := newPackName()
-	defer s.removeLarge(name)
+	defer s.packs.removePrepared(name)
 	// Oldest first, so that a newer version of a file can be a delta of the one
 	// before it.
 	src = slices.Clone(src)
@@ -201,7 +198,7 @@ func (s *Store) merge(ctx context.Context, src []*packFile) error {
 	if err != nil {
 		return err
 	}
-	_, sum, err := s.writePack(name, func(w *pack.Writer) (ID, error) {
+	_, sum, err := s.packs.writePack(name, func(w *pack.Writer) (ID, error) {
 		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{MetaFirst: s.held != nil, Delta: func(id ID) (ID, bool) {
 			old, ok := versions[id]
 			return old, ok
@@ -213,11 +210,11 @@ func (s *Store) merge(ctx context.Context, src []*packFile) error {
 	}
 	s.packs.leave(src, true)
 	defer s.packs.leave(src, false)
-	base, err := s.linkPack(name+storedir.Prepared, name+storedir.Idx, sum, keepNote{through: src[len(src)-1].keep.through, laid: true})
+	base, err := s.packs.linkPack(name+storedir.Prepared, name+storedir.Idx, sum, keepNote{through: src[len(src)-1].keep.through, laid: true})
 	if err != nil {
 		return err
 	}
-	return s.doom(src, base)
+	return s.packs.doom(src, base, s.opt.Now())
 }
 
 // largestVersioned is the number of files above which a commit's versions are
@@ -291,35 +288,4 @@ func anyHas(packs []*packFile, id ID) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// doom begins the grace of packs that a merged one supersedes. A
-// multi-pack-index that names them goes first: reads are as fast
-// without it, and what reads through it from now on would miss them later.
-func (s *Store) doom(src []*packFile, by string) error {
-	names := make(map[string]bool)
-	for _, f := range src {
-		names[f.base] = f.base != by
-	}
-	if err := s.dropMultiIndex(func(base string) bool { return names[base] }); err != nil {
-		return err
-	}
-	now := s.opt.Now()
-	for _, f := range src {
-		if f.base == by {
-			continue // the merge gave the same pack again
-		}
-		note := f.keep
-		note.superseded = now.Unix()
-		if err := storedir.WriteFile(s.fs, path.Join(storedir.Packs, f.base+".keep"), []byte(note.String())); err != nil {
-			return err
-		}
-		s.packs.mu.Lock()
-		f.doomed = now
-		s.packs.mu.Unlock()
-	}
-	s.packs.mu.Lock()
-	s.packs.sort()
-	s.packs.mu.Unlock()
-	return nil
 }

@@ -24,15 +24,15 @@ const (
 
 // dropMultiIndex removes the multi-pack-index if it names a pack for which
 // gone holds; base is "pack-<40 hex digits>".
-func (s *Store) dropMultiIndex(gone func(base string) bool) error {
-	found, err := s.namesPack(multiIndex, gone)
+func (ps *packSet) dropMultiIndex(gone func(base string) bool) error {
+	found, err := ps.namesPack(multiIndex, gone)
 	if err == nil && found {
-		err = storedir.Remove(s.fs, multiIndex)
+		err = storedir.Remove(ps.fs, multiIndex)
 	}
 	if err != nil {
 		return err
 	}
-	layers, err := s.fs.ReadDir(multiLayers)
+	layers, err := ps.fs.ReadDir(multiLayers)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -43,8 +43,8 @@ func (s *Store) dropMultiIndex(gone func(base string) bool) error {
 		if !strings.HasSuffix(e.Name, ".midx") {
 			continue
 		}
-		if found, err = s.namesPack(path.Join(multiLayers, e.Name), gone); err == nil && found {
-			return storedir.Remove(s.fs, multiChain) // without it the layers are nothing
+		if found, err = ps.namesPack(path.Join(multiLayers, e.Name), gone); err == nil && found {
+			return storedir.Remove(ps.fs, multiChain) // without it the layers are nothing
 		}
 	}
 	return err
@@ -52,21 +52,21 @@ func (s *Store) dropMultiIndex(gone func(base string) bool) error {
 
 // checkMultiIndex checks a multi-pack-index that was not there at the last
 // look: one that another process began before packs were removed and finished after
-// names what is gone. mmu is held.
-func (s *Store) checkMultiIndex() error {
+// names what is gone. Maintenance alone calls it.
+func (ps *packSet) checkMultiIndex() error {
 	var now [2]vfs.Info
 	for i, name := range []string{multiIndex, multiChain} {
-		info, err := s.fs.Lstat(name)
+		info, err := ps.fs.Lstat(name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		info.CtimeNs, info.Nlink = 0, 0
 		now[i] = info
 	}
-	if now == s.upkeep.multiSeen {
+	if now == ps.multiSeen {
 		return nil
 	}
-	names, err := s.fs.ReadDir(storedir.Packs)
+	names, err := ps.fs.ReadDir(storedir.Packs)
 	if err != nil {
 		return err
 	}
@@ -76,16 +76,16 @@ func (s *Store) checkMultiIndex() error {
 			there[base] = true
 		}
 	}
-	if err := s.dropMultiIndex(func(base string) bool { return !there[base] }); err != nil {
+	if err := ps.dropMultiIndex(func(base string) bool { return !there[base] }); err != nil {
 		return err
 	}
-	s.upkeep.multiSeen = now
+	ps.multiSeen = now
 	return nil
 }
 
 // namesPack reports whether an index names such a pack.
-func (s *Store) namesPack(name string, is func(base string) bool) (bool, error) {
-	data, err := vfs.ReadFile(s.fs, name)
+func (ps *packSet) namesPack(name string, is func(base string) bool) (bool, error) {
+	data, err := vfs.ReadFile(ps.fs, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

@@ -238,3 +238,18 @@ func (s *Store) OpenBlob(ctx context.Context, id ID) (io.ReadCloser, int64, erro
 	}
 	return nil, 0, s.absent(id)
 }
+
+// releasing gives a stream that releases its pack when closed.
+type releasing struct {
+	io.ReadCloser
+	f *packFile
+}
+
+func (r *releasing) Close() error {
+	err := r.ReadCloser.Close()
+	if r.f != nil {
+		r.f.release()
+		r.f = nil
+	}
+	return err
+}

@@ -2,8 +2,8 @@ package gitstore
 
 import (
 	"errors"
-	"io"
 	"io/fs"
+	"log/slog"
 	"path"
 	"slices"
 	"strings"
@@ -11,8 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"umbra/gitstore/cache"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/remote"
+	"umbra/gitstore/sink"
 	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )
@@ -36,6 +39,16 @@ type packFile struct {
 	users   atomic.Int32 // readers, plus one while the set holds it
 	closing sync.Once
 }
+
+// newFile gives a pack that is held once.
+func newFile(base string, p *pack.Pack, count int) *packFile {
+	f := &packFile{base: base, p: p, count: count}
+	f.users.Store(1)
+	return f
+}
+
+// hold keeps the pack open until one more release.
+func (f *packFile) hold() { f.users.Add(1) }
 
 // use gives the pack to a caller who releases it, or the error of looking into
 // it.
@@ -62,7 +75,12 @@ func releaseAll(list []*packFile) {
 // packSet is our finished packs. Those of other people are never read: what
 // they hold may be pruned at any time.
 type packSet struct {
-	s  *Store
+	fs    vfs.FS
+	log   *slog.Logger
+	cache *cache.Budget                    // of the bases of deltas
+	warn  func(format string, args ...any) // tells the owner
+	held  *remote.Log                      // nil without a sink
+
 	mu sync.RWMutex
 	// list holds the packs in use, newest first, then the doomed ones.
 	list []*packFile
@@ -72,6 +90,8 @@ type packSet struct {
 	// damaged are our packs that the start could not open, but for those
 	// without an index: a merge that was cut off leaves such.
 	damaged map[string]bool
+	// multiSeen is the multi-pack-index at the last look.
+	multiSeen [2]vfs.Info
 }
 
 // load opens the packs that have one of our .keep files. One without its index or
@@ -79,7 +99,7 @@ type packSet struct {
 // missing.
 func (ps *packSet) load() error {
 	ps.damaged = make(map[string]bool)
-	names, err := ps.s.fs.ReadDir(storedir.Packs)
+	names, err := ps.fs.ReadDir(storedir.Packs)
 	if err != nil {
 		return err
 	}
@@ -88,7 +108,7 @@ func (ps *packSet) load() error {
 		if !ok {
 			continue
 		}
-		text, err := vfs.ReadFile(ps.s.fs, path.Join(storedir.Packs, e.Name))
+		text, err := vfs.ReadFile(ps.fs, path.Join(storedir.Packs, e.Name))
 		if err != nil {
 			return err
 		}
@@ -101,14 +121,14 @@ func (ps *packSet) load() error {
 			// A .keep whose pack was not linked yet, or one that was being
 			// removed when the server stopped.
 			if note.superseded != 0 {
-				if err := ps.s.removePack(base); err != nil {
+				if err := ps.removePack(base); err != nil {
 					return err
 				}
 			}
 			continue
 		}
 		if errors.Is(err, pack.ErrCorrupt) {
-			ps.s.warn("pack %s is damaged", base)
+			ps.warn("pack %s is damaged", base)
 			ps.damaged[base] = true
 			continue
 		}
@@ -126,17 +146,15 @@ func (ps *packSet) load() error {
 
 func (ps *packSet) open(base string) (*packFile, error) {
 	name := path.Join(storedir.Packs, base)
-	fsys, here := ps.s.fs, true
-	if ps.s.held != nil {
-		fsys, here = ps.s.held.Files(fsys, base)
+	fsys, here := ps.fs, true
+	if ps.held != nil {
+		fsys, here = ps.held.Files(fsys, base)
 	}
-	p, err := pack.Open(fsys, name+".pack", name+storedir.Idx, pack.Options{MaxObject: object.MaxMeta, Cache: ps.s.opt.Caches.bases, Verify: !here})
+	p, err := pack.Open(fsys, name+".pack", name+storedir.Idx, pack.Options{MaxObject: object.MaxMeta, Cache: ps.cache, Verify: !here})
 	if err != nil {
 		return nil, err
 	}
-	f := &packFile{base: base, p: p, count: p.Idx().Count()}
-	f.users.Store(1)
-	return f, nil
+	return newFile(base, p, p.Idx().Count()), nil
 }
 
 // sort puts large packs last among those in use: what was written lately is
@@ -338,14 +356,14 @@ func (ps *packSet) mergeable() []*packFile {
 
 // removePack removes a pack, its index first: no process that opens the directory from
 // then on loses a pack while it reads. The .keep goes last.
-func (s *Store) removePack(base string) error {
-	if s.held != nil {
-		if err := s.held.Drop(base); err != nil {
+func (ps *packSet) removePack(base string) error {
+	if ps.held != nil {
+		if err := ps.held.Drop(base); err != nil {
 			return err
 		}
 	}
 	for _, suffix := range []string{storedir.Idx, ".pack", ".keep"} {
-		if err := s.fs.Remove(path.Join(storedir.Packs, base+suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := ps.fs.Remove(path.Join(storedir.Packs, base+suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -355,38 +373,99 @@ func (s *Store) removePack(base string) error {
 // linkPack gives a finished pack and index their names in objects/pack, under
 // a .keep that is there first, makes all of it durable, and takes the pack
 // into the set.
-func (s *Store) linkPack(packName, idxName string, sum [20]byte, note keepNote) (base string, err error) {
+func (ps *packSet) linkPack(packName, idxName string, sum [20]byte, note keepNote) (base string, err error) {
 	base = "pack-" + object.ID(sum).String()
 	target := path.Join(storedir.Packs, base)
-	if err := storedir.WriteFile(s.fs, target+".keep", []byte(note.String())); err != nil {
+	if err := storedir.WriteFile(ps.fs, target+".keep", []byte(note.String())); err != nil {
 		return "", err
 	}
 	for _, l := range [][2]string{{packName, target + ".pack"}, {idxName, target + storedir.Idx}} {
-		if err := s.fs.Link(l[0], l[1]); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := ps.fs.Link(l[0], l[1]); err != nil && !errors.Is(err, fs.ErrExist) {
 			return "", err
 		}
 	}
-	if err := s.fs.SyncDir(storedir.Packs); err != nil {
+	if err := ps.fs.SyncDir(storedir.Packs); err != nil {
 		// A folder whose sync failed may call lost entries clean: they are made
 		// again the next time. The .keep stays: without it a pack may be pruned.
-		s.fs.Remove(target + storedir.Idx)
-		s.fs.Remove(target + ".pack")
+		ps.fs.Remove(target + storedir.Idx)
+		ps.fs.Remove(target + ".pack")
 		return "", err
 	}
-	return base, s.packs.add(base, note)
+	return base, ps.add(base, note)
 }
 
-// releasing gives a stream that releases its pack when closed.
-type releasing struct {
-	io.ReadCloser
-	f *packFile
-}
-
-func (r *releasing) Close() error {
-	err := r.ReadCloser.Close()
-	if r.f != nil {
-		r.f.release()
-		r.f = nil
+// stored returns the name of the pack in a sink's store, empty if it has none.
+func (f *packFile) stored() string {
+	if name := f.object.Load(); name != nil {
+		return *name
 	}
-	return err
+	return ""
 }
+
+// ref describes a pack of the sink's store.
+func (f *packFile) ref() sink.Pack {
+	sum, _ := f.p.Checksum()
+	return sink.Pack{Name: f.stored(), Sum: object.ID(sum), Size: f.p.PackBytes(), Idx: f.p.FileBytes() - f.p.PackBytes(),
+		Count: uint32(f.count), Through: f.keep.through}
+}
+
+// bytes gives the size of the packs, of those that are superseded only if asked
+// for.
+func (ps *packSet) bytes(superseded bool) (n int64) {
+	ps.mu.RLock()
+	defer ps.mu.RUnlock()
+	for _, f := range ps.list {
+		if superseded || f.doomed.IsZero() && !f.leaving && !f.collected {
+			n += f.p.FileBytes()
+		}
+	}
+	return n
+}
+
+// leave marks packs as on the way out: what supersedes them counts in their place.
+func (ps *packSet) leave(list []*packFile, leaving bool) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, f := range list {
+		f.leaving = leaving
+	}
+}
+
+// all lists the packs of the set, for who is alone with it.
+func (ps *packSet) all() []*packFile { return ps.list }
+
+// anyDoomed reports whether any pack is superseded.
+func (ps *packSet) anyDoomed() bool {
+	ps.mu.RLock()
+	defer ps.mu.RUnlock()
+	return slices.ContainsFunc(ps.list, func(f *packFile) bool { return !f.doomed.IsZero() })
+}
+
+// keeps reports whether a pack that is not superseded holds an object.
+func (ps *packSet) keeps(id object.ID) (bool, error) {
+	ps.mu.RLock()
+	defer ps.mu.RUnlock()
+	for _, f := range ps.list {
+		if !f.doomed.IsZero() {
+			continue
+		}
+		if ok, err := f.p.Has(id); ok || err != nil {
+			return ok, err
+		}
+	}
+	return false, nil
+}
+
+// forgetStored forgets the names in a sink's store for which gone holds.
+func (ps *packSet) forgetStored(gone func(name string) bool) {
+	ps.mu.RLock()
+	defer ps.mu.RUnlock()
+	for _, f := range ps.list {
+		if gone(f.stored()) {
+			f.object.Store(nil)
+		}
+	}
+}
+
+// setStored notes the pack's name in a sink's store; empty: it has none.
+func (f *packFile) setStored(name string) { f.object.Store(&name) }

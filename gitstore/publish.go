@@ -408,7 +408,7 @@ func (s *Store) closeJournal(j *journal.Journal) error {
 	if err := storedir.WriteFile(s.fs, idx, pack.EncodeIdx(entries, sum)); err != nil {
 		return err
 	}
-	if _, err := s.linkPack(j.Name, idx, sum, keepNote{through: endOf(j).tip.Seq}); err != nil {
+	if _, err := s.packs.linkPack(j.Name, idx, sum, keepNote{through: endOf(j).tip.Seq}); err != nil {
 		return err
 	}
 	s.logs.mu.Lock()

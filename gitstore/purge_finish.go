@@ -252,7 +252,7 @@ func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
 	}
 	for _, x := range list {
 		if err == nil {
-			_, err = s.linkPack(x.name+".pack", x.name+storedir.Idx, x.sum, keepNote{through: s.Tip().Seq})
+			_, err = s.packs.linkPack(x.name+".pack", x.name+storedir.Idx, x.sum, keepNote{through: s.Tip().Seq})
 		}
 	}
 	if err == nil {

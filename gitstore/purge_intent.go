@@ -128,12 +128,12 @@ func (s *Store) hidePurged() {
 // takeBack removes what a purge had written before its switch.
 func (s *Store) takeBack(in *purgeIntent) error {
 	gone := setOf(in.Packs)
-	if err := s.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := s.packs.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
 	}
 	releaseAll(s.packs.take(gone))
 	for _, base := range in.Packs {
-		if err := s.removePack(base); err != nil {
+		if err := s.packs.removePack(base); err != nil {
 			return err
 		}
 	}
@@ -182,7 +182,7 @@ func (s *Store) dropGraphs(_ context.Context, in *purgeIntent) error {
 		return err
 	}
 	gone := setOf(in.Drop)
-	return s.dropMultiIndex(func(base string) bool { return gone[base] })
+	return s.packs.dropMultiIndex(func(base string) bool { return gone[base] })
 }
 
 // widenShallow makes the old boundary and the new one hold at once, while refs

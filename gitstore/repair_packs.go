@@ -58,7 +58,7 @@ func (r *repairer) packFiles() error {
 	if err := r.s.packs.load(); err != nil {
 		return err
 	}
-	for _, f := range r.s.packs.list {
+	for _, f := range r.s.packs.all() {
 		if wounded[f.base] {
 			f.release()
 		}
@@ -165,7 +165,7 @@ func (r *repairer) salvageWounded() error {
 	for _, p := range r.wounded {
 		gone[p.Name] = true
 	}
-	if err := r.s.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := r.s.packs.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
 	}
 	for _, p := range r.wounded {
@@ -186,8 +186,8 @@ func (r *repairer) salvageWounded() error {
 // rescue writes one of our packs; how many objects it has.
 func (r *repairer) rescue(fill func(*pack.Writer) error) (count int, err error) {
 	name := newPackName()
-	defer r.s.removeLarge(name)
-	_, sum, err := r.s.writePack(name, func(w *pack.Writer) (ID, error) {
+	defer r.s.packs.removePrepared(name)
+	_, sum, err := r.s.packs.writePack(name, func(w *pack.Writer) (ID, error) {
 		err := fill(w)
 		count = w.Count()
 		return ID{}, err
@@ -196,10 +196,10 @@ func (r *repairer) rescue(fill func(*pack.Writer) error) (count int, err error) 
 		return 0, err
 	}
 	through := uint64(0)
-	for _, f := range r.s.packs.list {
+	for _, f := range r.s.packs.all() {
 		through = max(through, f.keep.through)
 	}
-	_, err = r.s.linkPack(name+storedir.Prepared, name+storedir.Idx, sum, keepNote{through: through})
+	_, err = r.s.packs.linkPack(name+storedir.Prepared, name+storedir.Idx, sum, keepNote{through: through})
 	return count, err
 }
 
@@ -245,7 +245,7 @@ func (r *repairer) lookAround() error {
 	}
 	r.looked = true
 	known := make(map[string]bool)
-	for _, f := range r.s.packs.list {
+	for _, f := range r.s.packs.all() {
 		known[f.base] = true
 	}
 	open := func(name, file, idx string) error {

@@ -69,7 +69,7 @@ type foundInfo struct {
 // survey reads every commit and tag of our packs.
 func (r *repairer) survey() (*found, error) {
 	out := &found{begin: r.s.Boundary().Seq, commits: make(map[ID]*foundCommit), infos: make(map[string]*foundInfo)}
-	for _, f := range r.s.packs.list {
+	for _, f := range r.s.packs.all() {
 		for e, err := range f.p.Idx().All() {
 			if err == nil {
 				err = r.ctx.Err()

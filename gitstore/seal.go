@@ -37,8 +37,9 @@ func (s *Store) CopyTo(ctx context.Context, to sink.Sink) error {
 	if err != nil {
 		return err
 	}
-	s.held, s.pub.pos = log, tail.Next()-1 // nothing else may use the store meanwhile
-	defer func() { s.held = nil; log.Close() }()
+	s.hold(log) // nothing else may use the store meanwhile
+	s.pub.pos = tail.Next() - 1
+	defer func() { s.hold(nil); log.Close() }()
 	if err = s.Seal(ctx); err == nil && s.large.waits() {
 		err = errors.New("a large file is not in its pack")
 	}
@@ -133,7 +134,7 @@ func (s *Store) put(ctx context.Context, f *packFile) error {
 	if err != nil {
 		return err
 	}
-	f.object.Store(&name)
+	f.setStored(name)
 	return nil
 }
 
@@ -170,7 +171,7 @@ func (s *Store) putAgain(g *group, out *sink.Group) error {
 		p := &out.Packs[i]
 		s.held.Unuse(p.Name)
 		if f := s.packs.named(remote.Base(p)); f != nil {
-			f.object.Store(nil)
+			f.setStored("")
 			err := s.put(ctx, f)
 			p.Name = f.stored()
 			f.release()
@@ -200,13 +201,7 @@ func (s *Store) forgetPut() {
 	for _, name := range s.held.Manifest().Objects() {
 		known[name] = true
 	}
-	s.packs.mu.RLock()
-	defer s.packs.mu.RUnlock()
-	for _, f := range s.packs.list {
-		if name := f.stored(); !known[name] && !s.held.Named(name) {
-			f.object.Store(nil)
-		}
-	}
+	s.packs.forgetStored(func(name string) bool { return !known[name] && !s.held.Named(name) })
 }
 
 // swapHeld is the switch of a purge where a sink holds the history. The committer

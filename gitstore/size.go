@@ -25,28 +25,6 @@ func (s *Store) HistoryBytes() int64 {
 	return n
 }
 
-// bytes gives the size of the packs, of those that are superseded only if asked
-// for.
-func (ps *packSet) bytes(superseded bool) (n int64) {
-	ps.mu.RLock()
-	defer ps.mu.RUnlock()
-	for _, f := range ps.list {
-		if superseded || f.doomed.IsZero() && !f.leaving && !f.collected {
-			n += f.p.FileBytes()
-		}
-	}
-	return n
-}
-
-// leave marks packs as on the way out: what supersedes them counts in their place.
-func (ps *packSet) leave(list []*packFile, leaving bool) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	for _, f := range list {
-		f.leaving = leaving
-	}
-}
-
 // bytes gives the size of the large blobs' packs that objects/pack does not have
 // yet.
 func (ls *largeSet) bytes() (n int64) {

@@ -232,9 +232,8 @@ type upkeep struct {
 	// alone: the sink's store has all that the base has; mmu.
 	alone bool
 	// What maintenance knows of its last runs; mmu.
-	lastDrop  time.Time
-	multiSeen [2]vfs.Info
-	dropped   atomic.Bool // packs went, and their names may turn up again
+	lastDrop time.Time
+	dropped  atomic.Bool // packs went, and their names may turn up again
 }
 
 // purges is what purges did since the store was opened.
@@ -315,7 +314,8 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	s.tip.Store(&Tip{})
 	s.logs.live.Store(new([]*journal.Journal))
 	s.logs.set.FS, s.logs.set.Log, s.logs.set.MaxObject = s.fs, s.log, object.MaxMeta
-	s.packs.s, s.large.s, s.pub.s = s, s, s
+	s.large.s, s.pub.s = s, s
+	s.openPacks()
 	s.upkeep.wake = make(chan struct{}, 1)
 	s.pub.wake = make(chan struct{}, 1)
 	if err := s.start(ctx); err != nil {
@@ -333,6 +333,11 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		}
 	}
 	return s, nil
+}
+
+// openPacks prepares the set of packs.
+func (s *Store) openPacks() {
+	s.packs.fs, s.packs.log, s.packs.cache, s.packs.warn = s.fs, s.log, s.opt.Caches.bases, s.warn
 }
 
 // Close finishes what is queued, lets stock git see everything, and frees the
