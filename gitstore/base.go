@@ -8,6 +8,8 @@ import (
 	"path"
 	"strings"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/journal"
 	"umbra/gitstore/records"
 	"umbra/gitstore/storedir"
@@ -141,10 +143,10 @@ func (s *Store) Absorb(ctx context.Context) error {
 		if err := errors.Join(at.Publish(ctx), at.lendPacks(s.fs)); err != nil {
 			return err
 		}
-		used := at.packs.inUse()
-		defer func() { releaseAll(used) }()
+		used := at.packs.InUse()
+		defer func() { packset.ReleaseAll(used) }()
 		for _, f := range used {
-			if err := s.packs.add(f.base, keepNote{through: f.keep.through}); err != nil {
+			if err := s.packs.Add(f.Base, packset.Keep{Through: f.Keep.Through}); err != nil {
 				return err
 			}
 		}
@@ -163,14 +165,14 @@ func (s *Store) under() *Store {
 
 // lendPacks copies the store's packs into another's directory.
 func (s *Store) lendPacks(to vfs.FS) error {
-	used := s.packs.inUse()
-	defer func() { releaseAll(used) }()
+	used := s.packs.InUse()
+	defer func() { packset.ReleaseAll(used) }()
 	for _, f := range used {
-		name := path.Join(storedir.Packs, f.base)
+		name := path.Join(storedir.Packs, f.Base)
 		if _, err := to.Lstat(name + storedir.Idx); err == nil {
 			continue
 		}
-		if err := journal.CopyFile(to, name+".keep", strings.NewReader(f.keep.String())); err != nil {
+		if err := journal.CopyFile(to, name+".keep", strings.NewReader(f.Keep.String())); err != nil {
 			return err
 		}
 		for _, suffix := range []string{".pack", storedir.Idx} { // the index last: with it the pack counts
@@ -207,7 +209,7 @@ func (s *Store) hasObject(id ID) (bool, error) {
 		return false, err
 	}
 	if f != nil {
-		f.release()
+		f.Release()
 		return true, nil
 	}
 	return s.hasBaseObject(id)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
@@ -74,28 +76,28 @@ type baseline struct {
 	onPart func() // called when a part is durable; may be nil
 
 	mu      sync.Mutex // what follows
-	current *newPack
+	current *packset.Writer
 	files   []baselineFile
-	ending  map[*newPack]func(ID) bool // full ones that are not in the set yet
-	ended   int                        // how many were
-	failed  error                      // of a part that could not be made durable
-	parts   sync.WaitGroup             // those that are being made durable
+	ending  map[*packset.Writer]func(ID) bool // full ones that are not in the set yet
+	ended   int                               // how many were
+	failed  error                             // of a part that could not be made durable
+	parts   sync.WaitGroup                    // those that are being made durable
 }
 
 // begin starts a pack. Called with the lock, or before anybody else has b.
 func (b *baseline) begin() (err error) {
-	b.current, err = b.s.packs.beginPack(newPackName())
+	b.current, err = b.s.packs.Begin(packset.NewName())
 	return err
 }
 
 // end makes a pack durable and takes it into the set.
-func (b *baseline) end(p *newPack) error {
+func (b *baseline) end(p *packset.Writer) error {
 	defer b.drop(p)
-	sum, err := p.finish()
+	sum, err := p.Finish()
 	if err != nil {
 		return err
 	}
-	base, err := b.s.packs.linkPack(p.name+storedir.Prepared, p.name+storedir.Idx, sum, keepNote{through: b.s.Tip().Seq + 1})
+	base, err := b.s.packs.Link(p.Name+storedir.Prepared, p.Name+storedir.Idx, sum, packset.Keep{Through: b.s.Tip().Seq + 1})
 	if err != nil {
 		return err
 	}
@@ -103,9 +105,9 @@ func (b *baseline) end(p *newPack) error {
 }
 
 // drop removes what is left of a pack in journal/.
-func (b *baseline) drop(p *newPack) {
-	p.f.Close()
-	b.s.packs.removePrepared(p.name)
+func (b *baseline) drop(p *packset.Writer) {
+	p.File.Close()
+	b.s.packs.RemovePrepared(p.Name)
 }
 
 // abandon drops the pack that was not finished.
@@ -118,15 +120,15 @@ func (b *baseline) abandon() {
 // part closes the current pack if it is large enough, while others add to it.
 // The caller must hold the lock.
 func (b *baseline) part() error {
-	if b.failed != nil || b.current.w.Size() < b.s.opt.BaselinePart {
+	if b.failed != nil || b.current.Pack.Size() < b.s.opt.BaselinePart {
 		return b.failed
 	}
 	full := b.current
 	b.current = nil
 	if b.ending == nil {
-		b.ending = make(map[*newPack]func(ID) bool)
+		b.ending = make(map[*packset.Writer]func(ID) bool)
 	}
-	b.ending[full] = full.w.Holds()
+	b.ending[full] = full.Pack.Holds()
 	end := func() error {
 		err := b.end(full)
 		if err == nil && b.onPart != nil {
@@ -181,7 +183,7 @@ func (b *baseline) add(p wspath.Path, mode Mode, r io.Reader, size int64) (ID, e
 	if b.current == nil {
 		return ID{}, b.failed // the next pack could not be begun
 	}
-	id, err := b.current.w.AddStream(object.Blob, size, cancellable{b.ctx, r})
+	id, err := b.current.Pack.AddStream(object.Blob, size, cancellable{b.ctx, r})
 	if err != nil {
 		return id, collision(err)
 	}
@@ -218,7 +220,7 @@ func (a *Adder) Bytes(p wspath.Path, mode Mode, data []byte) (ID, error) {
 	b.mu.Lock()
 	ended := b.ended
 	b.mu.Unlock()
-	known, err := b.s.packs.hasObject(id)
+	known, err := b.s.packs.HasObject(id)
 	if err == nil && known {
 		err = checkKnown(data)
 	}
@@ -245,7 +247,7 @@ func (a *Adder) Bytes(p wspath.Path, mode Mode, data []byte) (ID, error) {
 		}
 	}
 	if !known {
-		if err := b.current.w.AddEncoded(id, a.entry); err != nil {
+		if err := b.current.Pack.AddEncoded(id, a.entry); err != nil {
 			return id, err
 		}
 	}
@@ -266,7 +268,7 @@ func checkKnown(data []byte) error {
 // written reports whether the baseline itself has written an object. ended is
 // b.ended from before the store was asked. Called with the lock.
 func (b *baseline) written(id ID, ended int) (bool, error) {
-	if b.current.w.Has(id) {
+	if b.current.Pack.Has(id) {
 		return true, nil
 	}
 	for _, has := range b.ending {
@@ -277,12 +279,12 @@ func (b *baseline) written(id ID, ended int) (bool, error) {
 	if b.ended == ended {
 		return false, nil
 	}
-	return b.s.packs.hasObject(id)
+	return b.s.packs.HasObject(id)
 }
 
 // known records a file whose content an earlier attempt has made durable.
 func (b *baseline) known(p wspath.Path, mode Mode, id ID) (bool, error) {
-	if ok, err := b.s.packs.hasObject(id); !ok || err != nil {
+	if ok, err := b.s.packs.HasObject(id); !ok || err != nil {
 		return false, err
 	}
 	b.mu.Lock()
@@ -329,5 +331,5 @@ func (b *baseline) folder(prefix string, files []baselineFile) (ID, error) {
 	if err := checkTree(t); err != nil {
 		return ID{}, err
 	}
-	return b.current.w.Add(object.Tree, t.Bytes())
+	return b.current.Pack.Add(object.Tree, t.Bytes())
 }

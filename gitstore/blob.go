@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
@@ -61,7 +63,7 @@ func collision(err error) error {
 // Open reads the bytes of a blob that was prepared and is not committed yet.
 func (b Blob) Open() (io.ReadCloser, error) {
 	if b.large != nil {
-		_, _, r, err := b.large.f.p.Stream(b.id)
+		_, _, r, err := b.large.f.Pack.Stream(b.id)
 		return r, err
 	}
 	data, err := b.later, error(nil)
@@ -165,7 +167,7 @@ type largeBlob struct {
 	name      string // below the root, without suffix
 	sum       [20]byte
 	object    string // in a sink's store
-	f         *packFile
+	f         *packset.File
 	refs      int // drafts that hold it
 	committed bool
 }
@@ -191,17 +193,17 @@ func (c cancellable) Read(p []byte) (int, error) {
 }
 
 func (ls *largeSet) write(ctx context.Context, r io.ReaderAt, size int64) (Blob, error) {
-	name := newPackName()
+	name := packset.NewName()
 	sha := sha256.New()
 	src := io.TeeReader(cancellable{ctx, io.NewSectionReader(r, 0, size)}, sha)
-	id, sum, err := ls.s.packs.writePack(name, func(w *pack.Writer) (ID, error) { return w.AddStream(object.Blob, size, src) })
+	id, sum, err := ls.s.packs.Write(name, func(w *pack.Writer) (ID, error) { return w.AddStream(object.Blob, size, src) })
 	if err != nil {
-		ls.s.packs.removePrepared(name)
+		ls.s.packs.RemovePrepared(name)
 		return Blob{}, errs.Wrap(collision(err), "")
 	}
 	stored, err := ls.s.putLarge(ctx, name)
 	if err != nil {
-		ls.s.packs.removePrepared(name)
+		ls.s.packs.RemovePrepared(name)
 		return Blob{}, errs.Wrap(err, "")
 	}
 	b := Blob{id: id, size: size}
@@ -209,14 +211,14 @@ func (ls *largeSet) write(ctx context.Context, r io.ReaderAt, size int64) (Blob,
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if old := ls.m[id]; old != nil {
-		ls.s.packs.removePrepared(name)
+		ls.s.packs.RemovePrepared(name)
 		old.refs++
 		b.large = old
 		return b, nil
 	}
 	l, err := ls.open(name, sum)
 	if err != nil {
-		ls.s.packs.removePrepared(name)
+		ls.s.packs.RemovePrepared(name)
 		return Blob{}, errs.Wrap(err, "")
 	}
 	l.refs, l.object = 1, stored
@@ -230,7 +232,7 @@ func (ls *largeSet) open(name string, sum [20]byte) (*largeBlob, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &largeBlob{set: ls, name: name, sum: sum, f: newFile(name, p, 1)}
+	l := &largeBlob{set: ls, name: name, sum: sum, f: packset.NewFile(name, p, 1)}
 	for e, err := range p.Idx().All() {
 		if err != nil {
 			p.Close()
@@ -262,19 +264,19 @@ func (ls *largeSet) load() error {
 		name := path.Join(journal.Dir, base)
 		l, err := ls.open(name, [20]byte{})
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, pack.ErrCorrupt) {
-			ls.s.packs.removePrepared(name)
+			ls.s.packs.RemovePrepared(name)
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		if l.sum, err = l.f.p.Checksum(); err != nil {
+		if l.sum, err = l.f.Pack.Checksum(); err != nil {
 			return err
 		}
-		if err := l.f.p.VerifyChecksum(); errors.Is(err, pack.ErrCorrupt) {
+		if err := l.f.Pack.VerifyChecksum(); errors.Is(err, pack.ErrCorrupt) {
 			delete(ls.m, l.id)
-			l.f.release()
-			ls.s.packs.removePrepared(name)
+			l.f.Release()
+			ls.s.packs.RemovePrepared(name)
 		} else if err != nil {
 			return err
 		}
@@ -282,14 +284,14 @@ func (ls *largeSet) load() error {
 	return nil
 }
 
-func (ls *largeSet) holding(id ID) *packFile {
+func (ls *largeSet) holding(id ID) *packset.File {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.m[id]
 	if l == nil {
 		return nil
 	}
-	l.f.hold()
+	l.f.Hold()
 	return l.f
 }
 
@@ -313,8 +315,8 @@ func (ls *largeSet) dropUnused(l *largeBlob) {
 		return
 	}
 	delete(ls.m, l.id)
-	l.f.release()
-	ls.s.packs.removePrepared(l.name)
+	l.f.Release()
+	ls.s.packs.RemovePrepared(l.name)
 }
 
 // sweep drops what a start found and no replayed commit needs.
@@ -339,14 +341,14 @@ func (ls *largeSet) publish() error {
 	}
 	ls.mu.Unlock()
 	for _, l := range todo {
-		if _, err := ls.s.packs.linkPack(l.name+storedir.Prepared, l.name+storedir.Idx, l.sum, keepNote{through: ls.s.Tip().Seq, object: stored[l]}); err != nil {
+		if _, err := ls.s.packs.Link(l.name+storedir.Prepared, l.name+storedir.Idx, l.sum, packset.Keep{Through: ls.s.Tip().Seq, Object: stored[l]}); err != nil {
 			return err
 		}
 		// A draft that prepared the same content meanwhile finds it in the pack.
 		ls.mu.Lock()
 		delete(ls.m, l.id)
 		ls.mu.Unlock()
-		l.f.release()
+		l.f.Release()
 		ls.s.pub.unlinkLater(l.name+storedir.Prepared, l.name+storedir.Idx)
 	}
 	return nil
@@ -356,7 +358,7 @@ func (ls *largeSet) close() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, l := range ls.m {
-		l.f.release()
+		l.f.Release()
 	}
 	ls.m = nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/object"
 	"umbra/gitstore/pace"
 	"umbra/gitstore/pack"
@@ -92,15 +94,15 @@ type collector struct {
 	opt   CollectOptions
 	begin Boundary
 
-	used  []*packFile // in use when it began; those before them in the list are homes
-	old   []*packFile // superseded by then
-	tip   Tip         // through which all is marked
+	used  []*packset.File // in use when it began; those before them in the list are homes
+	old   []*packset.File // superseded by then
+	tip   Tip             // through which all is marked
 	table *objectTable
 	m     *marker
 	their *theirObjects
 	from  []bool // of used: is rewritten
 	logs  []string
-	made  []*packFile
+	made  []*packset.File
 }
 
 func (c *collector) tell(step string, done, all int64) {
@@ -151,17 +153,17 @@ func (c *collector) begun() error {
 	s := c.s
 	s.upkeep.rooting.Lock()
 	defer s.upkeep.rooting.Unlock()
-	c.used, c.old = s.packs.collecting(!c.opt.DryRun)
+	c.used, c.old = s.packs.Collecting(!c.opt.DryRun)
 	// The largest first: it is their home of most, and seldom rewritten.
-	slices.SortStableFunc(c.used, func(a, b *packFile) int { return cmp.Compare(b.count, a.count) })
+	slices.SortStableFunc(c.used, func(a, b *packset.File) int { return cmp.Compare(b.Count, a.Count) })
 	c.tip = s.Tip()
 	return nil
 }
 
 func (c *collector) release() {
-	c.s.packs.collected(c.used)
+	c.s.packs.Collected(c.used)
 	for _, f := range slices.Concat(c.used, c.old, c.made) {
-		f.release()
+		f.Release()
 	}
 	if c.their != nil {
 		c.their.close()
@@ -205,7 +207,7 @@ func (c *collector) choose() (unneeded int64) {
 	}
 	c.from = make([]bool, len(c.used))
 	for i, f := range c.used {
-		size := f.p.PackBytes() - pack.HeaderSize - pack.TrailerSize
+		size := f.Pack.PackBytes() - pack.HeaderSize - pack.TrailerSize
 		dead := size - live[i]
 		unneeded += dead
 		c.from[i] = dead > 0 && (c.opt.Thorough || c.opt.Now || dead >= size/worthwhile)
@@ -238,12 +240,12 @@ func (c *collector) write(step string, wanted func(row int) bool) error {
 		}
 	}
 	// Oldest first, as in merging: a file's versions are deltas of older ones.
-	slices.SortStableFunc(src, func(a, b *packFile) int { return cmp.Compare(a.keep.through, b.keep.through) })
+	slices.SortStableFunc(src, func(a, b *packset.File) int { return cmp.Compare(a.Keep.Through, b.Keep.Through) })
 	list := make([]*pack.Pack, len(src))
 	through := uint64(0)
 	for i, f := range src {
-		list[i] = f.p
-		through = max(through, f.keep.through)
+		list[i] = f.Pack
+		through = max(through, f.Keep.Through)
 	}
 	var failed error
 	keep := func(id object.ID) bool {
@@ -256,20 +258,20 @@ func (c *collector) write(step string, wanted func(row int) bool) error {
 		row, ok := c.table.find(id)
 		return ok && wanted(row)
 	}
-	name := newPackName()
-	defer s.packs.removePrepared(name)
-	_, sum, err := s.packs.writePack(name, func(w *pack.Writer) (ID, error) {
+	name := packset.NewName()
+	defer s.packs.RemovePrepared(name)
+	_, sum, err := s.packs.Write(name, func(w *pack.Writer) (ID, error) {
 		_, err := pack.Merge(c.ctx, w, list, pack.MergeOptions{Keep: keep})
 		return ID{}, cmp.Or(err, failed)
 	})
 	if err != nil {
 		return fmt.Errorf("collecting from %d packs: %w", len(src), err)
 	}
-	base, err := s.packs.linkPack(name+storedir.Prepared, name+storedir.Idx, sum, keepNote{through: through})
+	base, err := s.packs.Link(name+storedir.Prepared, name+storedir.Idx, sum, packset.Keep{Through: through})
 	if err != nil {
 		return err
 	}
-	f := s.packs.named(base)
+	f := s.packs.Named(base)
 	if f == nil {
 		return fmt.Errorf("%s is gone", base)
 	}
@@ -279,17 +281,17 @@ func (c *collector) write(step string, wanted func(row int) bool) error {
 
 // check looks whether the new pack has what it is to have, before anything is
 // superseded by it. The bytes were compared with their checksums on the way.
-func (c *collector) check(f *packFile, wanted func(row int) bool) error {
+func (c *collector) check(f *packset.File, wanted func(row int) bool) error {
 	for i := range c.table.rows {
 		if !wanted(i) {
 			continue
 		}
-		ok, err := f.p.Has(c.table.rows[i].id)
+		ok, err := f.Pack.Has(c.table.rows[i].id)
 		if err != nil {
 			return err
 		}
 		if !ok {
-			return fmt.Errorf("%s lacks %s", f.base, c.table.rows[i].id)
+			return fmt.Errorf("%s lacks %s", f.Base, c.table.rows[i].id)
 		}
 		if i%1024 == 0 {
 			if err := c.opt.Pace.Step(c.ctx); err != nil {

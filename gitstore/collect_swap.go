@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/object"
 	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
@@ -27,10 +29,10 @@ const (
 func (c *collector) swap() error {
 	s := c.s
 	gone := make(map[string]bool)
-	var src []*packFile
+	var src []*packset.File
 	for i, f := range c.used {
 		if c.from[i] && !slices.Contains(c.made, f) {
-			gone[f.base] = true
+			gone[f.Base] = true
 			src = append(src, f)
 		}
 	}
@@ -49,7 +51,7 @@ func (c *collector) swap() error {
 	defer s.upkeep.mmu.Unlock()
 	// A multi-pack-index that names them goes first: reads are as fast
 	// without it, and what reads through it would miss them later.
-	if err := s.packs.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := s.packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
 	}
 	when, err := c.supersede(src)
@@ -57,12 +59,12 @@ func (c *collector) swap() error {
 		return err
 	}
 	for _, f := range src {
-		note, revived := s.packs.noteOf(f)
+		note, revived := s.packs.NoteOf(f)
 		if revived {
 			continue
 		}
-		note.superseded = when.Unix()
-		if err := s.packs.writeKeep(f.base, note); err != nil {
+		note.Superseded = when.Unix()
+		if err := s.packs.WriteKeep(f.Base, note); err != nil {
 			return err
 		}
 	}
@@ -71,7 +73,7 @@ func (c *collector) swap() error {
 
 // supersede takes the last look, and makes the packs superseded ones, while no
 // commit is made.
-func (c *collector) supersede(src []*packFile) (when time.Time, err error) {
+func (c *collector) supersede(src []*packset.File) (when time.Time, err error) {
 	s := c.s
 	s.logs.mu.Lock()
 	defer s.logs.mu.Unlock()
@@ -81,7 +83,7 @@ func (c *collector) supersede(src []*packFile) (when time.Time, err error) {
 	// From here on a commit that relies upon an older object looks for it.
 	s.upkeep.shed.Store(true)
 	when = s.opt.Now()
-	s.packs.supersede(src, when)
+	s.packs.Supersede(src, when)
 	return when, nil
 }
 
@@ -98,8 +100,8 @@ func (c *collector) catchUp() error {
 	c.tip = tip
 	late := make(map[int]bool)
 	for _, row := range c.m.fresh {
-		if c.wanted(row) && !slices.ContainsFunc(c.made, func(f *packFile) bool {
-			ok, err := f.p.Has(c.table.rows[row].id)
+		if c.wanted(row) && !slices.ContainsFunc(c.made, func(f *packset.File) bool {
+			ok, err := f.Pack.Has(c.table.rows[row].id)
 			return ok && err == nil
 		}) {
 			late[row] = true
@@ -116,14 +118,14 @@ func (c *collector) sweep() error {
 	s := c.s
 	var made, superseded int64
 	for _, f := range c.made {
-		made += f.p.FileBytes()
+		made += f.Pack.FileBytes()
 	}
 	s.upkeep.mmu.Lock()
 	defer s.upkeep.mmu.Unlock()
-	due := s.packs.superseded()
-	defer func() { releaseAll(due) }()
+	due := s.packs.Superseded()
+	defer func() { packset.ReleaseAll(due) }()
 	for _, f := range due {
-		superseded += f.p.FileBytes()
+		superseded += f.Pack.FileBytes()
 	}
 	copies, err := c.dropCopies()
 	if err != nil {
@@ -157,7 +159,7 @@ func (c *collector) dropCopies() (freed int64, err error) {
 		if ok, err := c.isCopy(f); err != nil {
 			return 0, err
 		} else if ok {
-			copies, gone[f.base] = append(copies, f), true
+			copies, gone[f.Base] = append(copies, f), true
 		}
 	}
 	if len(copies) == 0 {
@@ -168,23 +170,23 @@ func (c *collector) dropCopies() (freed int64, err error) {
 			return 0, err
 		}
 	}
-	if err := s.packs.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := s.packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return 0, err
 	}
 	for _, f := range copies {
 		// What git keeps next to a pack (gitformat-pack(5)), its index first.
 		for _, suffix := range []string{storedir.Idx, ".bitmap", ".rev", ".mtimes", ".pack"} {
-			if err := storedir.Remove(s.fs, path.Join(storedir.Packs, f.base+suffix)); err != nil {
+			if err := storedir.Remove(s.fs, path.Join(storedir.Packs, f.Base+suffix)); err != nil {
 				return freed, err
 			}
 		}
-		freed += f.p.FileBytes()
+		freed += f.Pack.FileBytes()
 	}
 	return freed, s.fs.SyncDir(storedir.Packs)
 }
 
 func (c *collector) isCopy(f *theirPack) (bool, error) {
-	for e, err := range f.p.Idx().All() {
+	for e, err := range f.Pack.Idx().All() {
 		if err != nil {
 			return false, err
 		}

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"time"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )
@@ -15,7 +17,7 @@ const dropEvery = time.Minute
 
 // dropDoomed removes the packs whose grace is over. mmu is held.
 func (s *Store) dropDoomed(ctx context.Context) error {
-	due, forced := s.packs.due(s.opt.Now(), s.opt.MergeGrace)
+	due, forced := s.packs.Due(s.opt.Now(), s.opt.MergeGrace)
 	if len(due) == 0 {
 		s.upkeep.dropped.Store(false)
 		return nil
@@ -37,10 +39,10 @@ func (s *Store) dropDoomed(ctx context.Context) error {
 }
 
 // removeDoomed removes superseded packs. mmu is held.
-func (s *Store) removeDoomed(due []*packFile) error {
+func (s *Store) removeDoomed(due []*packset.File) error {
 	s.upkeep.lastDrop = s.opt.Now()
 	s.upkeep.dropped.Store(true)
-	return s.packs.dropSuperseded(due)
+	return s.packs.DropSuperseded(due)
 }
 
 // repoInUse reports whether another process is known to be at work in the repository.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/message"
 	"umbra/gitstore/storedir"
 	"umbra/internal/need"
@@ -27,7 +29,7 @@ func dropStore(t *testing.T, opt Options) (s *Store, dir string, later func(time
 	s = openAt(t, dir, opt)
 	baselineOf(t, s, map[string]string{"f": "x"})
 	publishMany(t, s, mergeWidth+1)
-	if n := len(s.packs.all()) - len(s.packs.inUse()); n < mergeWidth {
+	if n := len(s.packs.All()) - len(s.packs.InUse()); n < mergeWidth {
 		t.Fatalf("%d packs were superseded", n)
 	}
 	return s, dir, func(d time.Duration) { now = now.Add(d) }
@@ -75,7 +77,7 @@ func TestMultiPackIndexGoesBeforeThePacks(t *testing.T) {
 	before := packsOnDisk(t, dir)
 
 	git(t, dir, "multi-pack-index", "write", "--no-progress") // during the grace
-	stale, err := os.ReadFile(filepath.Join(dir, multiIndex))
+	stale, err := os.ReadFile(filepath.Join(dir, packset.MultiIndex))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,17 +87,17 @@ func TestMultiPackIndexGoesBeforeThePacks(t *testing.T) {
 	if n := packsOnDisk(t, dir); n >= before {
 		t.Fatalf("%d packs, there were %d", n, before)
 	}
-	if exists(t, dir, multiIndex) {
+	if exists(t, dir, packset.MultiIndex) {
 		t.Fatal("a multi-pack-index of packs that are gone is left")
 	}
 	fsck(t, dir)
 
 	// One that was begun before the packs went, and is finished after.
-	if err := os.WriteFile(filepath.Join(dir, multiIndex), stale, 0o444); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, packset.MultiIndex), stale, 0o444); err != nil {
 		t.Fatal(err)
 	}
 	maintain(t, s)
-	if exists(t, dir, multiIndex) {
+	if exists(t, dir, packset.MultiIndex) {
 		t.Fatal("a multi-pack-index that was finished late is left")
 	}
 	fsck(t, dir)
@@ -103,16 +105,16 @@ func TestMultiPackIndexGoesBeforeThePacks(t *testing.T) {
 	// One of packs that are there stays until one of them is superseded.
 	git(t, dir, "multi-pack-index", "write", "--no-progress")
 	maintain(t, s)
-	if !exists(t, dir, multiIndex) {
+	if !exists(t, dir, packset.MultiIndex) {
 		t.Fatal("a sound multi-pack-index was removed")
 	}
 	publishMany(t, s, 2*mergeWidth)
-	if exists(t, dir, multiIndex) {
+	if exists(t, dir, packset.MultiIndex) {
 		t.Fatal("a multi-pack-index of superseded packs is left")
 	}
 
 	// The layers of an incremental one, which this git may not write yet.
-	layers := filepath.Join(dir, multiLayers)
+	layers := filepath.Join(dir, packset.MultiLayers)
 	if err := os.Mkdir(layers, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +124,7 @@ func TestMultiPackIndexGoesBeforeThePacks(t *testing.T) {
 		}
 	}
 	maintain(t, s)
-	if exists(t, dir, multiChain) {
+	if exists(t, dir, packset.MultiChain) {
 		t.Fatal("the chain of layers over packs that are gone is left")
 	}
 }
@@ -167,7 +169,7 @@ func TestSupersededPacksWaitForReaders(t *testing.T) {
 			publishMany(t, s, 3*mergeWidth)
 			before = packsOnDisk(t, dir)
 			defer startReader(t, where(dir))()
-			later(longGraces*time.Minute + time.Second)
+			later(packset.LongGraces*time.Minute + time.Second)
 			maintain(t, s)
 			if n := packsOnDisk(t, dir); n >= before {
 				t.Errorf("%d packs, there were %d", n, before)

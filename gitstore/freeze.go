@@ -76,10 +76,10 @@ func (s *Store) freeze() (f *Frozen, again bool, err error) {
 	}
 	again = s.large.waits()
 	// After the tip: what it needs is in one of them, or in a journal.
-	for _, g := range s.packs.inUse() {
-		f.Packs = append(f.Packs, path.Join(storedir.Packs, g.base+".pack"), path.Join(storedir.Packs, g.base+storedir.Idx))
-		f.Files = append(f.Files, FrozenFile{path.Join(storedir.Packs, g.base+".keep"), []byte(g.keep.String())})
-		g.release()
+	for _, g := range s.packs.InUse() {
+		f.Packs = append(f.Packs, path.Join(storedir.Packs, g.Base+".pack"), path.Join(storedir.Packs, g.Base+storedir.Idx))
+		f.Files = append(f.Files, FrozenFile{path.Join(storedir.Packs, g.Base+".keep"), []byte(g.Keep.String())})
+		g.Release()
 	}
 	s.logs.mu.Unlock()
 	if again {

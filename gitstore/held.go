@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/remote"
 	"umbra/gitstore/sink"
 	"umbra/gitstore/storedir"
@@ -21,7 +23,7 @@ import (
 func (s *Store) Held() *remote.Log { return s.held }
 
 // hold sets the log of the sink; nil takes it away.
-func (s *Store) hold(log *remote.Log) { s.held, s.packs.held = log, log }
+func (s *Store) hold(log *remote.Log) { s.held, s.packs.Held = log, log }
 
 // whole waits until all packs are on the local disk, which git needs; it does
 // nothing without a sink.
@@ -56,7 +58,7 @@ func (s *Store) openHeld(ctx context.Context) (*sink.Tail, error) {
 	s.hold(log)
 	return tail, remote.Restore(ctx, log, tail, &remote.Place{FS: s.fs, Repo: storedir.Repo, Boot: s.opt.Boot,
 		Clear: []string{storedir.Intent, storedir.Dropped, storedir.Moved, storedir.Moved + ".new", storedir.Damaged, storedir.Exclude},
-		Keep:  func(through uint64) string { return keepNote{through: through}.String() }})
+		Keep:  func(through uint64) string { return packset.Keep{Through: through}.String() }})
 }
 
 // nameHeld notes which packs the sink's store has, and fails if one is missing.
@@ -66,14 +68,14 @@ func (s *Store) nameHeld(tail *sink.Tail) error {
 	}
 	held := remote.PacksOf(tail)
 	for _, base := range s.held.Lazy() {
-		if err := s.packs.add(base, keepNote{through: held[base].Through}); err != nil {
+		if err := s.packs.Add(base, packset.Keep{Through: held[base].Through}); err != nil {
 			return err
 		}
 	}
-	for _, f := range s.packs.all() {
-		name := held[f.base].Name
-		f.setStored(name)
-		delete(held, f.base)
+	for _, f := range s.packs.All() {
+		name := held[f.Base].Name
+		f.SetStored(name)
+		delete(held, f.Base)
 	}
 	for base, p := range held {
 		return fmt.Errorf("%s (%s) is not readable", base, p.Name)
@@ -110,7 +112,7 @@ func (s *Store) appendHeld(g *group) error {
 		}
 	}
 	for _, b := range g.blobs {
-		p := b.large.f.ref()
+		p := b.large.f.Ref()
 		p.Name = b.large.object
 		if !slices.ContainsFunc(out.Packs, func(q sink.Pack) bool { return q.Name == p.Name }) && b.large.unnamed() {
 			out.Packs = append(out.Packs, p)

@@ -54,8 +54,8 @@ func (s *Store) isSafe(id ID) (bool, error) {
 		}
 	}
 	if f := s.large.holding(id); f != nil {
-		f.release()
+		f.Release()
 		return true, nil
 	}
-	return s.packs.keeps(id)
+	return s.packs.Keeps(id)
 }

@@ -82,7 +82,7 @@ func (f Fill) Borrow(ctx context.Context, l *Lender, files []Loan) (left []int, 
 	f.b.mu.Lock()
 	defer f.b.mu.Unlock()
 	for i := range files {
-		if !f.b.current.w.Has(files[i].ID) || files[first[files[i].ID]].Size != files[i].Size {
+		if !f.b.current.Pack.Has(files[i].ID) || files[first[files[i].ID]].Size != files[i].Size {
 			left = append(left, i)
 			continue
 		}
@@ -191,7 +191,7 @@ func (b *borrower) run(ctx context.Context) error {
 	}
 	for _, e := range b.layout {
 		file, ok := b.first[e.ID]
-		if !ok || b.b.current.w.Has(e.ID) {
+		if !ok || b.b.current.Pack.Has(e.ID) {
 			continue
 		}
 		if len(group) > 0 && e.End-group[0].Offset > span {
@@ -282,15 +282,15 @@ func (b *borrower) write(l *loan) error {
 	b.b.mu.Lock()
 	defer b.b.mu.Unlock()
 	switch {
-	case l.delta != nil && b.b.current.w.Has(l.base):
-		return b.b.current.w.AddEncodedDelta(l.ID, l.base, l.size, l.delta)
+	case l.delta != nil && b.b.current.Pack.Has(l.base):
+		return b.b.current.Pack.AddEncodedDelta(l.ID, l.base, l.size, l.delta)
 	case l.delta != nil: // its base was left out
 		if data, ok := b.whole(l); ok {
-			_, err := b.b.current.w.Add(object.Blob, data)
+			_, err := b.b.current.Pack.Add(object.Blob, data)
 			return err
 		}
 	case l.entry != nil:
-		return b.b.current.w.AddEncoded(l.ID, l.entry)
+		return b.b.current.Pack.AddEncoded(l.ID, l.entry)
 	}
 	return nil
 }

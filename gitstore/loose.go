@@ -23,8 +23,8 @@ func (s *Store) readMeta(id ID) (object.Kind, []byte, error) {
 		if f == nil {
 			break
 		}
-		kind, _, err := f.p.Info(id)
-		f.release()
+		kind, _, err := f.Pack.Info(id)
+		f.Release()
 		if err == nil && kind == object.Blob {
 			return kind, nil, nil
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/gitstore/storedir"
@@ -32,12 +34,12 @@ const (
 // maintenanceDue reports how long the background may sleep when nothing is
 // written.
 func (s *Store) maintenanceDue() time.Duration {
-	packs := s.packs.inUse()
-	defer releaseAll(packs)
+	packs := s.packs.InUse()
+	defer packset.ReleaseAll(packs)
 	if toMerge(packs, mergeWidth) != nil {
 		return quietFor // put off while there were writers
 	}
-	if s.packs.anyDoomed() {
+	if s.packs.AnyDoomed() {
 		return max(time.Second, min(s.opt.MergeGrace, time.Minute))
 	}
 	if s.infoLog.waiting() {
@@ -92,7 +94,7 @@ func (s *Store) maintainTo(ctx context.Context, width int) error {
 	if err := s.writeInfoLog(ctx); err != nil {
 		return err
 	}
-	if err := s.packs.checkMultiIndex(); err != nil {
+	if err := s.packs.CheckMultiIndex(); err != nil {
 		return err
 	}
 	if !s.Boundary().Whole() {
@@ -126,8 +128,8 @@ func (s *Store) maintainTo(ctx context.Context, width int) error {
 
 // mergeOnce merges the smallest packs if there are enough of about one size.
 func (s *Store) mergeOnce(ctx context.Context, width int) (bool, error) {
-	packs := s.packs.mergeable()
-	defer func() { releaseAll(packs) }()
+	packs := s.packs.Mergeable()
+	defer func() { packset.ReleaseAll(packs) }()
 	src := toMerge(packs, width)
 	if src == nil {
 		return false, nil
@@ -135,7 +137,7 @@ func (s *Store) mergeOnce(ctx context.Context, width int) (bool, error) {
 	if err := s.merge(ctx, src); err != nil {
 		return true, err
 	}
-	if src[0].stored() != "" {
+	if src[0].Stored() != "" {
 		return true, s.sealLocked(ctx)
 	}
 	return true, nil
@@ -143,10 +145,10 @@ func (s *Store) mergeOnce(ctx context.Context, width int) (bool, error) {
 
 // toMerge returns the packs, smallest first, that are to be merged; nil for none.
 // Those in a sink's store are not merged with others: that would put them again.
-func toMerge(packs []*packFile, width int) []*packFile {
-	var own, put []*packFile
+func toMerge(packs []*packset.File, width int) []*packset.File {
+	var own, put []*packset.File
 	for _, f := range packs {
-		if f.stored() == "" {
+		if f.Stored() == "" {
 			own = append(own, f)
 		} else {
 			put = append(put, f)
@@ -165,16 +167,16 @@ func toMerge(packs []*packFile, width int) []*packFile {
 // to the end of the first run of width or more in which each is no larger
 // than mergeFactor times those before it together. Packs smaller than the
 // run are merged with it: they cost little.
-func mergeRun(packs []*packFile, width int) int {
+func mergeRun(packs []*packset.File, width int) int {
 	sum, run := 0, 0
 	for i, f := range packs {
-		if run >= width && f.count*2 > sum {
+		if run >= width && f.Count*2 > sum {
 			return i
 		}
-		if run > 0 && f.count > mergeFactor*sum {
+		if run > 0 && f.Count > mergeFactor*sum {
 			sum, run = 0, 0
 		}
-		sum += f.count
+		sum += f.Count
 		run++
 	}
 	if run < width {
@@ -183,22 +185,22 @@ func mergeRun(packs []*packFile, width int) int {
 	return len(packs)
 }
 
-func (s *Store) merge(ctx context.Context, src []*packFile) error {
-	name := newPackName()
-	defer s.packs.removePrepared(name)
+func (s *Store) merge(ctx context.Context, src []*packset.File) error {
+	name := packset.NewName()
+	defer s.packs.RemovePrepared(name)
 	// Oldest first, so that a newer version of a file can be a delta of the one
 	// before it.
 	src = slices.Clone(src)
-	slices.SortStableFunc(src, func(a, b *packFile) int { return cmp.Compare(a.keep.through, b.keep.through) })
+	slices.SortStableFunc(src, func(a, b *packset.File) int { return cmp.Compare(a.Keep.Through, b.Keep.Through) })
 	list := make([]*pack.Pack, len(src))
 	for i, f := range src {
-		list[i] = f.p
+		list[i] = f.Pack
 	}
 	versions, err := s.versions(ctx, src)
 	if err != nil {
 		return err
 	}
-	_, sum, err := s.packs.writePack(name, func(w *pack.Writer) (ID, error) {
+	_, sum, err := s.packs.Write(name, func(w *pack.Writer) (ID, error) {
 		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{MetaFirst: s.held != nil, Delta: func(id ID) (ID, bool) {
 			old, ok := versions[id]
 			return old, ok
@@ -208,13 +210,13 @@ func (s *Store) merge(ctx context.Context, src []*packFile) error {
 	if err != nil {
 		return fmt.Errorf("merging %d packs: %w", len(src), err)
 	}
-	s.packs.leave(src, true)
-	defer s.packs.leave(src, false)
-	base, err := s.packs.linkPack(name+storedir.Prepared, name+storedir.Idx, sum, keepNote{through: src[len(src)-1].keep.through, laid: true})
+	s.packs.Leave(src, true)
+	defer s.packs.Leave(src, false)
+	base, err := s.packs.Link(name+storedir.Prepared, name+storedir.Idx, sum, packset.Keep{Through: src[len(src)-1].Keep.Through, Laid: true})
 	if err != nil {
 		return err
 	}
-	return s.packs.doom(src, base, s.opt.Now())
+	return s.packs.Doom(src, base, s.opt.Now())
 }
 
 // largestVersioned is the number of files above which a commit's versions are
@@ -225,10 +227,10 @@ const largestVersioned = 200
 // which blob each changed file had before, and which tree each folder: a
 // journal has the first version of a folder whole. It reads trees on changed
 // paths only.
-func (s *Store) versions(ctx context.Context, src []*packFile) (map[ID]ID, error) {
+func (s *Store) versions(ctx context.Context, src []*packset.File) (map[ID]ID, error) {
 	through := uint64(0)
 	for _, f := range src {
-		through = max(through, f.keep.through)
+		through = max(through, f.Keep.Through)
 	}
 	before := make(map[ID]ID)
 	var newer *Commit
@@ -281,9 +283,9 @@ func (s *Store) versionsOf(ctx context.Context, old, now *Commit, before map[ID]
 	return d.entry(wspath.Root, object.Entry{Mode: object.Dir, ID: old.Tree}, object.Entry{Mode: object.Dir, ID: now.Tree})
 }
 
-func anyHas(packs []*packFile, id ID) (bool, error) {
+func anyHas(packs []*packset.File, id ID) (bool, error) {
 	for _, f := range packs {
-		if ok, err := f.p.Has(id); ok || err != nil {
+		if ok, err := f.Pack.Has(id); ok || err != nil {
 			return ok, err
 		}
 	}

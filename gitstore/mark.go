@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/cache"
 	"umbra/gitstore/object"
 )
@@ -28,10 +30,10 @@ type tableRow struct {
 
 // newTable lists what packs hold. Of two in use that hold an object the one that
 // comes first is its home.
-func newTable(ctx context.Context, used, superseded []*packFile, pace *Pace) (*objectTable, error) {
+func newTable(ctx context.Context, used, superseded []*packset.File, pace *Pace) (*objectTable, error) {
 	n := 0
 	for _, f := range slices.Concat(used, superseded) {
-		n += f.count
+		n += f.Count
 	}
 	rows := make([]tableRow, 0, n)
 	for i, f := range slices.Concat(used, superseded) {
@@ -39,7 +41,7 @@ func newTable(ctx context.Context, used, superseded []*packFile, pace *Pace) (*o
 		if i >= len(used) {
 			home = -1
 		}
-		layout, err := f.p.Layout()
+		layout, err := f.Pack.Layout()
 		if err != nil {
 			return nil, err
 		}

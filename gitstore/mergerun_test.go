@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"umbra/gitstore/packset"
 )
 
 func TestMergeRun(t *testing.T) {
@@ -20,9 +22,9 @@ func TestMergeRun(t *testing.T) {
 		{[]int{1, 1, 1, 5000, 5000, 5000, 5000, 5000, 5000}, 9},
 		{[]int{1, 10, 100, 1000, 10_000, 100_000, 1_000_000}, 0},
 	} {
-		var packs []*packFile
+		var packs []*packset.File
 		for _, n := range c.counts {
-			packs = append(packs, &packFile{count: n})
+			packs = append(packs, &packset.File{Count: n})
 		}
 		if got := mergeRun(packs, mergeWidth); got != c.want {
 			t.Errorf("%v: %d are merged, not %d", c.counts, got, c.want)
@@ -42,24 +44,24 @@ func TestMergingKeepsFewPacksAtLittleCost(t *testing.T) {
 		"growing":       func(i int) int { return 1 + i },
 		"of all orders": func(int) int { return 1 << rnd.IntN(16) },
 	} {
-		packs := []*packFile{{count: 100_000}} // a baseline
+		packs := []*packset.File{{Count: 100_000}} // a baseline
 		made, written, most := 0, 0, 0
 		for i := range 20_000 {
 			n := size(i)
 			made += n
-			packs = append(packs, &packFile{count: n})
+			packs = append(packs, &packset.File{Count: n})
 			for {
-				slices.SortFunc(packs, func(a, b *packFile) int { return a.count - b.count })
+				slices.SortFunc(packs, func(a, b *packset.File) int { return a.Count - b.Count })
 				n := mergeRun(packs, mergeWidth)
 				if n == 0 {
 					break
 				}
 				sum := 0
 				for _, f := range packs[:n] {
-					sum += f.count
+					sum += f.Count
 				}
 				written += sum
-				packs = append([]*packFile{{count: sum}}, packs[n:]...)
+				packs = append([]*packset.File{{Count: sum}}, packs[n:]...)
 			}
 			most = max(most, len(packs))
 		}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
@@ -47,20 +49,20 @@ func (s *Store) readObject(id ID, max int64) (object.Kind, []byte, error) {
 			}
 		}
 		if f := s.large.holding(id); f != nil {
-			defer f.release()
-			if _, size, err := f.p.Info(id); err != nil || size > max {
+			defer f.Release()
+			if _, size, err := f.Pack.Info(id); err != nil || size > max {
 				if err == nil {
 					err = tooLarge(size)
 				}
 				return 0, nil, err
 			}
-			return f.p.Get(id)
+			return f.Pack.Get(id)
 		}
-		if f, off, err := s.packs.locate(id); err != nil {
+		if f, off, err := s.packs.Locate(id); err != nil {
 			return 0, nil, err
 		} else if f != nil {
-			defer f.release()
-			kind, data, size, err := f.p.GetLocated(id, off, max)
+			defer f.Release()
+			kind, data, size, err := f.Pack.GetLocated(id, off, max)
 			if size > max && errors.Is(err, pack.ErrTooLarge) {
 				err = tooLarge(size)
 			}
@@ -74,11 +76,11 @@ func (s *Store) readObject(id ID, max int64) (object.Kind, []byte, error) {
 }
 
 // holder gives the pack that holds an object, a large blob's own one included.
-func (s *Store) holder(id ID) (*packFile, error) {
+func (s *Store) holder(id ID) (*packset.File, error) {
 	if f := s.large.holding(id); f != nil {
 		return f, nil
 	}
-	return s.packs.holding(id)
+	return s.packs.Holding(id)
 }
 
 func tooLarge(size int64) error {
@@ -179,8 +181,8 @@ func (s *Store) BlobSize(ctx context.Context, id ID) (int64, error) {
 		if f, err := s.holder(id); err != nil {
 			return 0, err
 		} else if f != nil {
-			defer f.release()
-			_, size, err := f.p.Info(id)
+			defer f.Release()
+			_, size, err := f.Pack.Info(id)
 			return size, err
 		}
 	}
@@ -222,13 +224,13 @@ func (s *Store) OpenBlob(ctx context.Context, id ID) (io.ReadCloser, int64, erro
 		if f == nil {
 			continue
 		}
-		kind, size, r, err := f.p.Stream(id)
+		kind, size, r, err := f.Pack.Stream(id)
 		if err == nil && kind != object.Blob {
 			r.Close()
 			err = missing(id)
 		}
 		if err != nil {
-			f.release()
+			f.Release()
 			return nil, 0, err
 		}
 		return &releasing{r, f}, size, nil
@@ -242,13 +244,13 @@ func (s *Store) OpenBlob(ctx context.Context, id ID) (io.ReadCloser, int64, erro
 // releasing gives a stream that releases its pack when closed.
 type releasing struct {
 	io.ReadCloser
-	f *packFile
+	f *packset.File
 }
 
 func (r *releasing) Close() error {
 	err := r.ReadCloser.Close()
 	if r.f != nil {
-		r.f.release()
+		r.f.Release()
 		r.f = nil
 	}
 	return err

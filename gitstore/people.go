@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"umbra/gitstore/packset"
+
 	"github.com/go-git/go-git/v5/plumbing/format/index"
 
 	"umbra/gitstore/object"
@@ -240,7 +242,7 @@ type theirObjects struct {
 }
 
 type theirPack struct {
-	*packFile
+	*packset.File
 	kept  bool      // has a .keep, of the person's
 	since time.Time // when it was written
 }
@@ -264,38 +266,38 @@ func (s *Store) openTheirs() (*theirObjects, error) {
 	}
 	slices.Sort(bases)
 	for _, base := range bases {
-		if s.packs.has(base) {
+		if s.packs.Has(base) {
 			continue
 		}
 		if there[base+".keep"] {
 			text, err := vfs.ReadFile(s.fs, path.Join(storedir.Packs, base+".keep"))
-			if _, ours := parseKeep(string(text)); err == nil && ours {
+			if _, ours := packset.ParseKeep(string(text)); err == nil && ours {
 				continue // one that is being linked, or removed
 			}
 		}
 		info, err := s.fs.Lstat(path.Join(storedir.Packs, base+".pack"))
-		var f *packFile
+		var f *packset.File
 		if err == nil {
-			f, err = s.packs.open(base)
+			f, err = s.packs.Open(base)
 		}
 		if err != nil {
 			continue // it is gone, or no git could read it
 		}
-		t.packs = append(t.packs, &theirPack{packFile: f, kept: there[base+".keep"], since: time.Unix(0, info.MtimeNs)})
+		t.packs = append(t.packs, &theirPack{File: f, kept: there[base+".keep"], since: time.Unix(0, info.MtimeNs)})
 	}
 	return t, nil
 }
 
 func (t *theirObjects) close() {
 	for _, f := range t.packs {
-		f.release()
+		f.Release()
 	}
 }
 
 // holder gives the pack of others that has an object; nil if none has.
 func (t *theirObjects) holder(id ID) (*theirPack, error) {
 	for _, f := range t.packs {
-		if ok, err := f.p.Has(id); ok || err != nil {
+		if ok, err := f.Pack.Has(id); ok || err != nil {
 			return f, err
 		}
 	}
@@ -315,9 +317,9 @@ func (t *theirObjects) meta(id ID) (kind object.Kind, data []byte, ok bool, err 
 		return 0, nil, false, err
 	}
 	if f != nil {
-		kind, _, err := f.p.Info(id)
+		kind, _, err := f.Pack.Info(id)
 		if err == nil && kind != object.Blob {
-			kind, data, err = f.p.Get(id)
+			kind, data, err = f.Pack.Get(id)
 		}
 		return kind, data, err == nil, err
 	}

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/journal"
 	"umbra/gitstore/pack"
 	"umbra/gitstore/refs"
@@ -408,7 +410,7 @@ func (s *Store) closeJournal(j *journal.Journal) error {
 	if err := storedir.WriteFile(s.fs, idx, pack.EncodeIdx(entries, sum)); err != nil {
 		return err
 	}
-	if _, err := s.packs.linkPack(j.Name, idx, sum, keepNote{through: endOf(j).tip.Seq}); err != nil {
+	if _, err := s.packs.Link(j.Name, idx, sum, packset.Keep{Through: endOf(j).tip.Seq}); err != nil {
 		return err
 	}
 	s.logs.mu.Lock()

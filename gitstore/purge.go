@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"path"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/object"
 	"umbra/gitstore/rawpack"
 	"umbra/gitstore/rewrite"
@@ -153,7 +155,7 @@ func (s *Store) endPending(ctx context.Context) error {
 
 func (p *Purge) prepare(ctx context.Context) (err error) {
 	s := p.s
-	if broken := s.packs.broken(); len(broken) > 0 {
+	if broken := s.packs.Broken(); len(broken) > 0 {
 		return errs.New(errs.Conflict, "repository_damaged", "The pack %s is damaged and cannot be read. Run umbra verify --repair first.", broken[0])
 	}
 	blobs, sums := make(map[ID]bool), make(map[string]bool)
@@ -195,7 +197,7 @@ func (p *Purge) prepare(ctx context.Context) (err error) {
 	if p.kept, err = s.createPurgePack(); err != nil {
 		return err
 	}
-	return p.keep(ctx, func(f *packFile) bool { return f.keep.through <= p.r.Seq })
+	return p.keep(ctx, func(f *packset.File) bool { return f.Keep.Through <= p.r.Seq })
 }
 
 // Contents are looked for in texts up to this size, if they are longer than any

@@ -7,6 +7,8 @@ import (
 	"path"
 	"time"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/journal"
 	"umbra/gitstore/moved"
 	"umbra/gitstore/object"
@@ -242,7 +244,7 @@ func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
 			return err
 		}
 		list = append(list, x)
-		if base := "pack-" + object.ID(x.sum).String(); !s.packs.has(base) {
+		if base := "pack-" + object.ID(x.sum).String(); !s.packs.Has(base) {
 			in.Packs = append(in.Packs, base)
 		}
 	}
@@ -252,7 +254,7 @@ func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
 	}
 	for _, x := range list {
 		if err == nil {
-			_, err = s.packs.linkPack(x.name+".pack", x.name+storedir.Idx, x.sum, keepNote{through: s.Tip().Seq})
+			_, err = s.packs.Link(x.name+".pack", x.name+storedir.Idx, x.sum, packset.Keep{Through: s.Tip().Seq})
 		}
 	}
 	if err == nil {
@@ -291,7 +293,7 @@ func (s *Store) writeMoved(n int, moves map[ID]ID) error {
 // what a start will find: nothing more is taken in until there is one.
 func (p *Purge) back(in *purgeIntent, cause error) error {
 	s := p.s
-	releaseAll(s.packs.take(setOf(in.Packs)))
+	packset.ReleaseAll(s.packs.Take(setOf(in.Packs)))
 	err := s.writeIntent(in) // as it was: prepared
 	if err == nil {
 		if err = s.takeBack(in); err != nil {
@@ -353,7 +355,7 @@ func (p *Purge) adopt(in *purgeIntent) {
 	s.tip.Store(&tip)
 	s.purges.pending = in
 	// Nothing may be taken for standing in them any more.
-	releaseAll(s.packs.take(setOf(in.Drop)))
+	packset.ReleaseAll(s.packs.Take(setOf(in.Drop)))
 	// A reader that finds an object gone looks again from the tip on.
 	s.purges.count.Add(1)
 	s.cached.computed.Clear()

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/journal"
 	"umbra/gitstore/records"
 	"umbra/gitstore/refs"
@@ -122,18 +124,18 @@ func (s *Store) hidePurged() {
 	if s.purges.pending == nil {
 		return
 	}
-	releaseAll(s.packs.take(setOf(s.purges.pending.Drop)))
+	packset.ReleaseAll(s.packs.Take(setOf(s.purges.pending.Drop)))
 }
 
 // takeBack removes what a purge had written before its switch.
 func (s *Store) takeBack(in *purgeIntent) error {
 	gone := setOf(in.Packs)
-	if err := s.packs.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := s.packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
 	}
-	releaseAll(s.packs.take(gone))
+	packset.ReleaseAll(s.packs.Take(gone))
 	for _, base := range in.Packs {
-		if err := s.packs.removePack(base); err != nil {
+		if err := s.packs.Remove(base); err != nil {
 			return err
 		}
 	}
@@ -182,7 +184,7 @@ func (s *Store) dropGraphs(_ context.Context, in *purgeIntent) error {
 		return err
 	}
 	gone := setOf(in.Drop)
-	return s.packs.dropMultiIndex(func(base string) bool { return gone[base] })
+	return s.packs.DropMultiIndex(func(base string) bool { return gone[base] })
 }
 
 // widenShallow makes the old boundary and the new one hold at once, while refs
@@ -253,7 +255,7 @@ func (s *Store) dropRecords(_ context.Context, in *purgeIntent) error {
 // wanted and is nowhere else.
 func (s *Store) dropPurged(_ context.Context, in *purgeIntent) error {
 	gone := setOf(in.Drop)
-	releaseAll(s.packs.take(gone))
+	packset.ReleaseAll(s.packs.Take(gone))
 	names, err := s.fs.ReadDir(storedir.Packs)
 	if err != nil {
 		return err

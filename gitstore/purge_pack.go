@@ -11,6 +11,8 @@ import (
 	"path"
 	"slices"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/journal"
 	"umbra/gitstore/pack"
 	"umbra/gitstore/storedir"
@@ -76,27 +78,27 @@ func (s *Store) finishPurgePack(x *purgePack) error {
 
 // keep copies what stays of those of our packs that hold something of what
 // goes, as it is compressed there.
-func (p *Purge) keep(ctx context.Context, which func(*packFile) bool) error {
-	packs := p.s.packs.inUse()
-	defer func() { releaseAll(packs) }()
-	slices.SortStableFunc(packs, func(a, b *packFile) int { return int(a.keep.through) - int(b.keep.through) })
+func (p *Purge) keep(ctx context.Context, which func(*packset.File) bool) error {
+	packs := p.s.packs.InUse()
+	defer func() { packset.ReleaseAll(packs) }()
+	slices.SortStableFunc(packs, func(a, b *packset.File) int { return int(a.Keep.Through) - int(b.Keep.Through) })
 	for i, f := range packs {
 		p.opt.Tell("rewriting packs", int64(i), int64(len(packs)))
-		if p.from[f.base] || !which(f) {
+		if p.from[f.Base] || !which(f) {
 			continue
 		}
-		tainted, err := p.tainted(ctx, f.p.Idx())
+		tainted, err := p.tainted(ctx, f.Pack.Idx())
 		if err != nil {
 			return err
 		}
 		if !tainted {
 			continue
 		}
-		_, err = pack.Merge(ctx, p.kept.w, []*pack.Pack{f.p}, pack.MergeOptions{Keep: func(id ID) bool { return !p.r.Changed(id) && !p.fresh.w.Has(id) }})
+		_, err = pack.Merge(ctx, p.kept.w, []*pack.Pack{f.Pack}, pack.MergeOptions{Keep: func(id ID) bool { return !p.r.Changed(id) && !p.fresh.w.Has(id) }})
 		if err != nil {
-			return fmt.Errorf("rewriting %s: %w", f.base, err)
+			return fmt.Errorf("rewriting %s: %w", f.Base, err)
 		}
-		p.from[f.base] = true
+		p.from[f.Base] = true
 	}
 	return nil
 }
@@ -147,18 +149,18 @@ func (p *Purge) packs(ctx context.Context, in *purgeIntent, h *reach, unreadable
 			return err
 		}
 	}
-	if err := p.keep(ctx, func(*packFile) bool { return true }); err != nil {
+	if err := p.keep(ctx, func(*packset.File) bool { return true }); err != nil {
 		return err
 	}
 	for base := range p.from {
 		in.Drop = append(in.Drop, base)
 	}
-	for _, f := range s.packs.superseded() {
-		tainted, err := p.tainted(ctx, f.p.Idx())
+	for _, f := range s.packs.Superseded() {
+		tainted, err := p.tainted(ctx, f.Pack.Idx())
 		if tainted {
-			in.Drop = append(in.Drop, f.base)
+			in.Drop = append(in.Drop, f.Base)
 		}
-		f.release()
+		f.Release()
 		if err != nil {
 			return err
 		}
@@ -200,9 +202,9 @@ func (p *Purge) foreignPacks(ctx context.Context, in *purgeIntent, h *reach) err
 			if err != nil || bad {
 				return false
 			}
-			held, err := p.s.packs.holding(id)
+			held, err := p.s.packs.Holding(id)
 			if held != nil {
-				held.release()
+				held.Release()
 			}
 			return err == nil && held == nil
 		}})

@@ -45,7 +45,7 @@ func (h *reach) openForeign() (unreadable []string, err error) {
 	}
 	for _, e := range names {
 		base, ok := strings.CutSuffix(e.Name, ".pack")
-		if !ok || h.s.packs.has(base) {
+		if !ok || h.s.packs.Has(base) {
 			continue
 		}
 		if !there[base+storedir.Idx] {
@@ -217,8 +217,8 @@ func (h *reach) read(id ID) (object.Kind, []byte, error) {
 	if f, err := h.s.holder(id); err != nil {
 		return 0, nil, err
 	} else if f != nil {
-		defer f.release()
-		return kinOnly(f.p, id)
+		defer f.Release()
+		return kinOnly(f.Pack, id)
 	}
 	for _, f := range h.packs {
 		if ok, err := f.p.Has(id); err == nil && ok {

@@ -93,7 +93,7 @@ func (r *repairer) close() {
 	for _, p := range append(r.wounded, r.others...) {
 		p.Close()
 	}
-	r.s.packs.close()
+	r.s.packs.Close()
 	if r.note != nil {
 		r.note.Close()
 	}

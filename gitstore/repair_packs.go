@@ -6,6 +6,8 @@ import (
 	"path"
 	"strings"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
@@ -36,12 +38,12 @@ func (r *repairer) packFiles() error {
 		if err != nil {
 			return err
 		}
-		note, ours := parseKeep(string(text))
-		if !ours || note.superseded != 0 && !there[base+storedir.Idx] {
+		note, ours := packset.ParseKeep(string(text))
+		if !ours || note.Superseded != 0 && !there[base+storedir.Idx] {
 			continue // being removed
 		}
 		if !there[base+".pack"] {
-			if note.superseded == 0 && there[base+storedir.Idx] {
+			if note.Superseded == 0 && there[base+storedir.Idx] {
 				r.out.cannot("%s.pack is missing.", base)
 			}
 			continue
@@ -55,15 +57,15 @@ func (r *repairer) packFiles() error {
 			return err
 		}
 	}
-	if err := r.s.packs.load(); err != nil {
+	if err := r.s.packs.Load(); err != nil {
 		return err
 	}
-	for _, f := range r.s.packs.all() {
-		if wounded[f.base] {
-			f.release()
+	for _, f := range r.s.packs.All() {
+		if wounded[f.Base] {
+			f.Release()
 		}
 	}
-	r.s.packs.forget(wounded)
+	r.s.packs.Forget(wounded)
 	return nil
 }
 
@@ -136,12 +138,12 @@ func (r *repairer) salvageWounded() error {
 					return err
 				}
 				n[1]++
-				f, err := r.s.packs.holding(e.ID)
+				f, err := r.s.packs.Holding(e.ID)
 				if err != nil {
 					return err
 				}
 				if f != nil {
-					f.release()
+					f.Release()
 					n[0]++
 					continue
 				}
@@ -165,7 +167,7 @@ func (r *repairer) salvageWounded() error {
 	for _, p := range r.wounded {
 		gone[p.Name] = true
 	}
-	if err := r.s.packs.dropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := r.s.packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
 	}
 	for _, p := range r.wounded {
@@ -185,9 +187,9 @@ func (r *repairer) salvageWounded() error {
 
 // rescue writes one of our packs; how many objects it has.
 func (r *repairer) rescue(fill func(*pack.Writer) error) (count int, err error) {
-	name := newPackName()
-	defer r.s.packs.removePrepared(name)
-	_, sum, err := r.s.packs.writePack(name, func(w *pack.Writer) (ID, error) {
+	name := packset.NewName()
+	defer r.s.packs.RemovePrepared(name)
+	_, sum, err := r.s.packs.Write(name, func(w *pack.Writer) (ID, error) {
 		err := fill(w)
 		count = w.Count()
 		return ID{}, err
@@ -196,10 +198,10 @@ func (r *repairer) rescue(fill func(*pack.Writer) error) (count int, err error) 
 		return 0, err
 	}
 	through := uint64(0)
-	for _, f := range r.s.packs.all() {
-		through = max(through, f.keep.through)
+	for _, f := range r.s.packs.All() {
+		through = max(through, f.Keep.Through)
 	}
-	_, err = r.s.packs.linkPack(name+storedir.Prepared, name+storedir.Idx, sum, keepNote{through: through})
+	_, err = r.s.packs.Link(name+storedir.Prepared, name+storedir.Idx, sum, packset.Keep{Through: through})
 	return count, err
 }
 
@@ -245,8 +247,8 @@ func (r *repairer) lookAround() error {
 	}
 	r.looked = true
 	known := make(map[string]bool)
-	for _, f := range r.s.packs.all() {
-		known[f.base] = true
+	for _, f := range r.s.packs.All() {
+		known[f.Base] = true
 	}
 	open := func(name, file, idx string) error {
 		p, err := rawpack.Open(r.s.fs, name, file)
@@ -294,7 +296,7 @@ func (r *repairer) adopt(p *rawpack.Pack) error {
 			}
 		}
 	}
-	note := keepNote{through: through}
+	note := packset.Keep{Through: through}
 	if err := storedir.WriteFile(r.s.fs, path.Join(storedir.Packs, p.Name+".keep"), []byte(note.String())); err != nil {
 		return err
 	}
@@ -302,5 +304,5 @@ func (r *repairer) adopt(p *rawpack.Pack) error {
 		return err
 	}
 	r.out.done("%s holds what the history needs, and had no .keep: made.", p.Name)
-	return r.s.packs.add(p.Name, note)
+	return r.s.packs.Add(p.Name, note)
 }

@@ -69,19 +69,19 @@ type foundInfo struct {
 // survey reads every commit and tag of our packs.
 func (r *repairer) survey() (*found, error) {
 	out := &found{begin: r.s.Boundary().Seq, commits: make(map[ID]*foundCommit), infos: make(map[string]*foundInfo)}
-	for _, f := range r.s.packs.all() {
-		for e, err := range f.p.Idx().All() {
+	for _, f := range r.s.packs.All() {
+		for e, err := range f.Pack.Idx().All() {
 			if err == nil {
 				err = r.ctx.Err()
 			}
 			if err != nil {
 				return nil, err
 			}
-			kind, _, err := f.p.Info(e.ID)
+			kind, _, err := f.Pack.Info(e.ID)
 			if err != nil || kind != object.Commit && kind != object.Tag {
 				continue // verify reports what cannot be read
 			}
-			_, data, err := f.p.Get(e.ID)
+			_, data, err := f.Pack.Get(e.ID)
 			if err != nil {
 				continue
 			}
@@ -93,7 +93,7 @@ func (r *repairer) survey() (*found, error) {
 				r.s.graft(c)
 				known := out.commits[c.ID]
 				out.commits[c.ID] = &foundCommit{id: c.ID, parent: c.Parent, seq: c.Seq, task: c.Message.TaskID,
-					doomed: !f.doomed.IsZero() && (known == nil || known.doomed)}
+					doomed: !f.Doomed.IsZero() && (known == nil || known.doomed)}
 			}
 		}
 	}
@@ -374,12 +374,12 @@ func (r *repairer) reachTree(id ID, of *Commit) error {
 }
 
 func (r *repairer) reachBlob(e object.Entry, of *Commit) error {
-	f, err := r.s.packs.holding(e.ID)
+	f, err := r.s.packs.Holding(e.ID)
 	if err != nil {
 		return err
 	}
 	if f != nil {
-		f.release()
+		f.Release()
 		return nil
 	}
 	_, _, ok, err := r.find(e.ID)

@@ -33,7 +33,7 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.resumePurge(ctx); err != nil {
 		return err
 	}
-	if err := s.packs.load(); err != nil {
+	if err := s.packs.Load(); err != nil {
 		return err
 	}
 	if err := s.nameHeld(tail); err != nil {
@@ -443,10 +443,10 @@ func (r *replay) commit(id ID, data []byte) error {
 	tip := r.s.Tip()
 	if c.Seq <= tip.Seq {
 		// Shown already: the publication was cut off before the journal went.
-		if f, err := r.s.packs.holding(id); err != nil {
+		if f, err := r.s.packs.Holding(id); err != nil {
 			return err
 		} else if f != nil {
-			f.release()
+			f.Release()
 			return nil
 		}
 		return errNotNext
@@ -532,12 +532,12 @@ func (r *replay) held(id ID) error {
 	if r.s.large.keep(id) {
 		return nil
 	}
-	f, err := r.s.packs.holding(id)
+	f, err := r.s.packs.Holding(id)
 	if err != nil {
 		return err
 	}
 	if f != nil {
-		f.release()
+		f.Release()
 		return nil
 	}
 	if ok, err := r.s.hasBaseObject(id); err != nil || ok {

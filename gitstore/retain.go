@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"umbra/gitstore/packset"
+
 	"umbra/internal/errs"
 )
 
@@ -163,8 +165,8 @@ func (s *Store) fits(ctx context.Context, opt *RetainOptions, limit uint64) (uin
 	if err := s.Publish(ctx); err != nil { // what is in a journal has no size of its own
 		return 0, err
 	}
-	used := s.packs.inUse()
-	defer func() { releaseAll(used) }()
+	used := s.packs.InUse()
+	defer func() { packset.ReleaseAll(used) }()
 	table, err := newTable(ctx, used, nil, opt.Pace)
 	if err != nil {
 		return 0, err

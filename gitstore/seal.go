@@ -5,6 +5,8 @@ import (
 	"errors"
 	"path"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/refs"
 	"umbra/gitstore/remote"
 	"umbra/gitstore/sink"
@@ -69,27 +71,27 @@ func (s *Store) sealOnce(ctx context.Context) error {
 	cancel()
 	m := &sink.Manifest{Base: p.pos, Seq: p.noted}
 	values := s.note.All()
-	used := s.packs.inUse()
+	used := s.packs.InUse()
 	p.mu.Unlock()
 	if s.upkeep.alone && values[refs.ShadowRef].IsZero() { // a fork without commits of its own
 		values[refs.ShadowRef], m.Seq = s.opt.Base.At, s.base.seq
 	}
-	defer func() { releaseAll(used) }()
+	defer func() { packset.ReleaseAll(used) }()
 	if err != nil {
 		return err
 	}
-	var small []*packFile
+	var small []*packset.File
 	for _, f := range used {
-		if f.stored() == "" && f.p.PackBytes() < mergedSeal {
+		if f.Stored() == "" && f.Pack.PackBytes() < mergedSeal {
 			small = append(small, f)
 		}
 	}
-	if len(small) > 1 || len(small) == 1 && !small[0].keep.laid && small[0].p.PackBytes() > remote.SmallPack {
+	if len(small) > 1 || len(small) == 1 && !small[0].Keep.Laid && small[0].Pack.PackBytes() > remote.SmallPack {
 		if err := s.merge(ctx, small); err != nil {
 			return err
 		}
-		releaseAll(used)
-		used = s.packs.inUse()
+		packset.ReleaseAll(used)
+		used = s.packs.InUse()
 	}
 	return s.swapTo(ctx, m, used, values, "", false)
 }
@@ -97,12 +99,12 @@ func (s *Store) sealOnce(ctx context.Context) error {
 // swapTo puts what the store's packs and files have and the sink's store has not,
 // and makes it the manifest. newMap is the temporary name of a purge's map that has
 // none yet. mmu is held.
-func (s *Store) swapTo(ctx context.Context, m *sink.Manifest, used []*packFile, values map[string]ID, newMap string, purge bool) error {
+func (s *Store) swapTo(ctx context.Context, m *sink.Manifest, used []*packset.File, values map[string]ID, newMap string, purge bool) error {
 	for _, f := range used {
 		if err := s.put(ctx, f); err != nil {
 			return err
 		}
-		m.Packs = append(m.Packs, f.ref())
+		m.Packs = append(m.Packs, f.Ref())
 	}
 	for name, id := range values {
 		m.Refs = append(m.Refs, sink.Ref{Name: name, ID: id})
@@ -125,16 +127,16 @@ func (s *Store) swapTo(ctx context.Context, m *sink.Manifest, used []*packFile, 
 }
 
 // put makes a pack an object of the sink's store, if it is none.
-func (s *Store) put(ctx context.Context, f *packFile) error {
-	if f.stored() != "" {
+func (s *Store) put(ctx context.Context, f *packset.File) error {
+	if f.Stored() != "" {
 		return nil
 	}
-	file := path.Join(storedir.Packs, f.base)
+	file := path.Join(storedir.Packs, f.Base)
 	name, err := s.held.PutPack(ctx, s.fs, file+".pack", file+storedir.Idx)
 	if err != nil {
 		return err
 	}
-	f.setStored(name)
+	f.SetStored(name)
 	return nil
 }
 
@@ -151,14 +153,14 @@ func (s *Store) putBaseline(ctx context.Context, base string) error {
 	if s.held == nil {
 		return nil
 	}
-	f := s.packs.named(base)
+	f := s.packs.Named(base)
 	if f == nil {
 		return nil // superseded already
 	}
-	defer f.release()
+	defer f.Release()
 	err := s.put(ctx, f)
 	if err == nil {
-		s.held.Use(f.ref())
+		s.held.Use(f.Ref())
 	}
 	return err
 }
@@ -170,11 +172,11 @@ func (s *Store) putAgain(g *group, out *sink.Group) error {
 	for i := range out.Packs {
 		p := &out.Packs[i]
 		s.held.Unuse(p.Name)
-		if f := s.packs.named(remote.Base(p)); f != nil {
-			f.setStored("")
+		if f := s.packs.Named(remote.Base(p)); f != nil {
+			f.SetStored("")
 			err := s.put(ctx, f)
-			p.Name = f.stored()
-			f.release()
+			p.Name = f.Stored()
+			f.Release()
 			if err != nil {
 				return err
 			}
@@ -201,7 +203,7 @@ func (s *Store) forgetPut() {
 	for _, name := range s.held.Manifest().Objects() {
 		known[name] = true
 	}
-	s.packs.forgetStored(func(name string) bool { return !known[name] && !s.held.Named(name) })
+	s.packs.ForgetStored(func(name string) bool { return !known[name] && !s.held.Named(name) })
 }
 
 // swapHeld is the switch of a purge where a sink holds the history. The committer
@@ -226,10 +228,10 @@ func (p *Purge) swapHeld(ctx context.Context, in *purgeIntent) error {
 		values[refs.Boundary] = now
 	}
 	gone := setOf(in.Drop)
-	var used []*packFile
-	for _, f := range s.packs.inUse() {
-		defer f.release()
-		if !gone[f.base] {
+	var used []*packset.File
+	for _, f := range s.packs.InUse() {
+		defer f.Release()
+		if !gone[f.Base] {
 			used = append(used, f)
 		}
 	}

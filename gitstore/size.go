@@ -7,7 +7,7 @@ import "umbra/internal/errs"
 // made ahead, prepared large blobs, and the commit index. It is known in memory,
 // and waits for no disk; what people put into the repository is not in it.
 func (s *Store) DiskBytes() int64 {
-	n := s.packs.bytes(true) + s.large.bytes() + s.records.Bytes()
+	n := s.packs.Bytes(true) + s.large.bytes() + s.records.Bytes()
 	for _, j := range *s.logs.live.Load() {
 		n += max(j.Room, j.Used())
 	}
@@ -18,7 +18,7 @@ func (s *Store) DiskBytes() int64 {
 // only waits to be removed or used. A merge makes it smaller, never larger for a
 // while.
 func (s *Store) HistoryBytes() int64 {
-	n := s.packs.bytes(false) + s.large.bytes()
+	n := s.packs.Bytes(false) + s.large.bytes()
 	for _, j := range *s.logs.live.Load() {
 		n += j.Used()
 	}
@@ -31,7 +31,7 @@ func (ls *largeSet) bytes() (n int64) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, l := range ls.m {
-		n += l.f.p.FileBytes()
+		n += l.f.Pack.FileBytes()
 	}
 	return n
 }
@@ -53,7 +53,7 @@ func (d *Draft) newBytes() (n int64) {
 		b := &d.Edits[i].Blob
 		n += int64(len(b.entry))
 		if b.large != nil {
-			n += b.large.f.p.FileBytes()
+			n += b.large.f.Pack.FileBytes()
 		}
 	}
 	return n

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/cache"
 	"umbra/gitstore/inuse"
 	"umbra/gitstore/journal"
@@ -150,7 +152,7 @@ type Store struct {
 	// boundary is nil while nothing was ever dropped. It moves under logs.mu.
 	boundary atomic.Pointer[Boundary]
 	cached   caches
-	packs    packSet
+	packs    packset.Set
 	large    largeSet
 	records  *records.Index
 
@@ -337,7 +339,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 
 // openPacks prepares the set of packs.
 func (s *Store) openPacks() {
-	s.packs.fs, s.packs.log, s.packs.cache, s.packs.warn = s.fs, s.log, s.opt.Caches.bases, s.warn
+	s.packs.FS, s.packs.Log, s.packs.Cache, s.packs.Warn = s.fs, s.log, s.opt.Caches.bases, s.warn
 }
 
 // Close finishes what is queued, lets stock git see everything, and frees the
@@ -384,7 +386,7 @@ func (s *Store) closeFiles() {
 		j.Close()
 	}
 	s.logs.mu.Unlock()
-	s.packs.close()
+	s.packs.Close()
 	if s.held != nil {
 		s.held.Close()
 	}

@@ -3,6 +3,8 @@ package gitstore
 import (
 	"context"
 
+	"umbra/gitstore/packset"
+
 	"umbra/internal/errs"
 )
 
@@ -15,8 +17,8 @@ func (s *Store) Usage(ctx context.Context, fn func(rec Record, bytes int64)) err
 		return err // what is in a journal has no size of its own yet
 	}
 	tip := s.Tip()
-	used := s.packs.inUse()
-	defer func() { releaseAll(used) }()
+	used := s.packs.InUse()
+	defer func() { packset.ReleaseAll(used) }()
 	table, err := newTable(ctx, used, nil, nil)
 	if err != nil {
 		return errs.Wrap(err, "")

@@ -11,6 +11,8 @@ import (
 	"path"
 	"slices"
 
+	"umbra/gitstore/packset"
+
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
@@ -125,31 +127,31 @@ func (v *verifier) packs() error {
 	for _, e := range names {
 		there[e.Name] = true
 	}
-	for _, f := range v.s.packs.inUse() {
+	for _, f := range v.s.packs.InUse() {
 		if err == nil {
 			err = v.pack(f, there)
 		}
-		f.release()
+		f.Release()
 	}
-	for _, base := range v.s.packs.broken() {
+	for _, base := range v.s.packs.Broken() {
 		v.problem("%s or its index is damaged", base)
 	}
 	return err
 }
 
-func (v *verifier) pack(f *packFile, there map[string]bool) error {
+func (v *verifier) pack(f *packset.File, there map[string]bool) error {
 	for _, suffix := range []string{".pack", storedir.Idx, ".keep"} {
-		name := path.Join(storedir.Packs, f.base+suffix)
-		if there[f.base+suffix] || !v.s.packs.has(f.base) {
+		name := path.Join(storedir.Packs, f.Base+suffix)
+		if there[f.Base+suffix] || !v.s.packs.Has(f.Base) {
 			continue
 		}
 		if _, err := v.s.fs.Lstat(name); errors.Is(err, fs.ErrNotExist) {
-			v.problem("%s%s is missing", f.base, suffix)
+			v.problem("%s%s is missing", f.Base, suffix)
 		}
 	}
-	err := f.p.VerifyChecksum()
+	err := f.Pack.VerifyChecksum()
 	if errors.Is(err, pack.ErrCorrupt) {
-		v.problem("the bytes of %s.pack are not those of its checksum", f.base)
+		v.problem("the bytes of %s.pack are not those of its checksum", f.Base)
 		err = nil
 	}
 	return errors.Join(err, v.ctx.Err())

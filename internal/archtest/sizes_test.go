@@ -14,7 +14,7 @@ const (
 )
 
 var largePackages = map[string]int{
-	"gitstore": 12041,
+	"gitstore": 11287,
 }
 
 var largeStructs = map[string]int{}

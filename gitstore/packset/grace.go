@@ -1,4 +1,4 @@
-package gitstore
+package packset
 
 import (
 	"path"
@@ -19,28 +19,28 @@ const (
 	manyDoomed    = 64
 	tooManyDoomed = 512
 	shortGrace    = time.Minute
-	// longGraces is how many graces a pack waits for others to end their work.
-	longGraces = 6
+	// LongGraces is how many graces a pack waits for others to end their work.
+	LongGraces = 6
 )
 
-// due gives the superseded packs that may go, and whether they must. grace is how
+// Due gives the superseded packs that may go, and whether they must. grace is how
 // long one stays.
-func (ps *packSet) due(now time.Time, grace time.Duration) (due []*packFile, forced bool) {
+func (ps *Set) Due(now time.Time, grace time.Duration) (due []*File, forced bool) {
 	ps.mu.RLock()
 	defer ps.mu.RUnlock()
 	doomed := 0
 	for _, f := range ps.list {
-		if !f.doomed.IsZero() {
+		if !f.Doomed.IsZero() {
 			doomed++
 		}
 	}
 	forced = doomed > tooManyDoomed
 	for _, f := range ps.list {
-		if f.doomed.IsZero() {
+		if f.Doomed.IsZero() {
 			continue
 		}
-		age := now.Sub(f.doomed)
-		forced = forced || age >= longGraces*grace
+		age := now.Sub(f.Doomed)
+		forced = forced || age >= LongGraces*grace
 		if age >= grace || doomed > manyDoomed && age >= min(shortGrace, grace) {
 			due = append(due, f)
 		}
@@ -48,42 +48,42 @@ func (ps *packSet) due(now time.Time, grace time.Duration) (due []*packFile, for
 	return due, forced
 }
 
-// supersede begins the grace of packs, but for those that were linked again since
+// Supersede begins the grace of packs, but for those that were linked again since
 // collecting took them. The caller writes their notes.
-func (ps *packSet) supersede(src []*packFile, now time.Time) {
+func (ps *Set) Supersede(src []*File, now time.Time) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for _, f := range src {
 		if !f.revived {
-			f.doomed = now
+			f.Doomed = now
 		}
 	}
 	ps.sort()
 	ps.recent.Store(nil)
 }
 
-// doom begins the grace of packs that the one called by supersedes. A
+// Doom begins the grace of packs that the one called by supersedes. A
 // multi-pack-index that names them goes first: reads are as fast
 // without it, and what reads through it from now on would miss them later.
-func (ps *packSet) doom(src []*packFile, by string, now time.Time) error {
+func (ps *Set) Doom(src []*File, by string, now time.Time) error {
 	names := make(map[string]bool)
 	for _, f := range src {
-		names[f.base] = f.base != by
+		names[f.Base] = f.Base != by
 	}
-	if err := ps.dropMultiIndex(func(base string) bool { return names[base] }); err != nil {
+	if err := ps.DropMultiIndex(func(base string) bool { return names[base] }); err != nil {
 		return err
 	}
 	for _, f := range src {
-		if f.base == by {
+		if f.Base == by {
 			continue // the merge gave the same pack again
 		}
-		note := f.keep
-		note.superseded = now.Unix()
-		if err := ps.writeKeep(f.base, note); err != nil {
+		note := f.Keep
+		note.Superseded = now.Unix()
+		if err := ps.WriteKeep(f.Base, note); err != nil {
 			return err
 		}
 		ps.mu.Lock()
-		f.doomed = now
+		f.Doomed = now
 		ps.mu.Unlock()
 	}
 	ps.mu.Lock()
@@ -92,27 +92,27 @@ func (ps *packSet) doom(src []*packFile, by string, now time.Time) error {
 	return nil
 }
 
-// writeKeep writes a pack's .keep.
-func (ps *packSet) writeKeep(base string, note keepNote) error {
-	return storedir.WriteFile(ps.fs, path.Join(storedir.Packs, base+".keep"), []byte(note.String()))
+// WriteKeep writes a pack's .keep.
+func (ps *Set) WriteKeep(base string, note Keep) error {
+	return storedir.WriteFile(ps.FS, path.Join(storedir.Packs, base+".keep"), []byte(note.String()))
 }
 
-// noteOf gives a pack's note, and whether it was linked again since it was taken to be
+// NoteOf gives a pack's note, and whether it was linked again since it was taken to be
 // collected.
-func (ps *packSet) noteOf(f *packFile) (note keepNote, revived bool) {
+func (ps *Set) NoteOf(f *File) (note Keep, revived bool) {
 	ps.mu.RLock()
 	defer ps.mu.RUnlock()
-	return f.keep, f.revived
+	return f.Keep, f.revived
 }
 
-// collecting gives the packs in use and the superseded ones, each to be released by
+// Collecting gives the packs in use and the superseded ones, each to be released by
 // the caller. If mark is set, those in use are not merged until collected is called.
-func (ps *packSet) collecting(mark bool) (used, old []*packFile) {
+func (ps *Set) Collecting(mark bool) (used, old []*File) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for _, f := range ps.list {
-		f.hold()
-		if !f.doomed.IsZero() {
+		f.Hold()
+		if !f.Doomed.IsZero() {
 			old = append(old, f)
 			continue
 		}
@@ -124,8 +124,8 @@ func (ps *packSet) collecting(mark bool) (used, old []*packFile) {
 	return used, old
 }
 
-// collected ends what collecting began.
-func (ps *packSet) collected(used []*packFile) {
+// Collected ends what collecting began.
+func (ps *Set) Collected(used []*File) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for _, f := range used {
@@ -133,26 +133,26 @@ func (ps *packSet) collected(used []*packFile) {
 	}
 }
 
-// dropSuperseded removes packs whose grace is over, with any multi-pack-index that
+// DropSuperseded removes packs whose grace is over, with any multi-pack-index that
 // names them.
-func (ps *packSet) dropSuperseded(due []*packFile) error {
+func (ps *Set) DropSuperseded(due []*File) error {
 	names := make(map[string]bool)
 	for _, f := range due {
-		names[f.base] = true
+		names[f.Base] = true
 	}
 	// Another process may have made one during the grace.
-	if err := ps.dropMultiIndex(func(base string) bool { return names[base] }); err != nil {
+	if err := ps.DropMultiIndex(func(base string) bool { return names[base] }); err != nil {
 		return err
 	}
-	ps.forget(names)
+	ps.Forget(names)
 	for _, f := range due {
-		f.release()
-		if err := storedir.Remove(ps.fs, storedir.Packs+"/"+f.base+storedir.Idx); err != nil {
+		f.Release()
+		if err := storedir.Remove(ps.FS, storedir.Packs+"/"+f.Base+storedir.Idx); err != nil {
 			return err
 		}
 	}
 	for _, f := range due {
-		if err := ps.removePack(f.base); err != nil {
+		if err := ps.Remove(f.Base); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package gitstore
+package packset
 
 import (
 	"errors"
@@ -17,22 +17,22 @@ import (
 // made again, so it goes before the pack does; git does without one.
 
 const (
-	multiIndex  = storedir.Packs + "/multi-pack-index"
-	multiLayers = storedir.Packs + "/multi-pack-index.d" // of an incremental one
-	multiChain  = multiLayers + "/multi-pack-index-chain"
+	MultiIndex  = storedir.Packs + "/multi-pack-index"
+	MultiLayers = storedir.Packs + "/multi-pack-index.d" // of an incremental one
+	MultiChain  = MultiLayers + "/multi-pack-index-chain"
 )
 
-// dropMultiIndex removes the multi-pack-index if it names a pack for which
+// DropMultiIndex removes the multi-pack-index if it names a pack for which
 // gone holds; base is "pack-<40 hex digits>".
-func (ps *packSet) dropMultiIndex(gone func(base string) bool) error {
-	found, err := ps.namesPack(multiIndex, gone)
+func (ps *Set) DropMultiIndex(gone func(base string) bool) error {
+	found, err := ps.namesPack(MultiIndex, gone)
 	if err == nil && found {
-		err = storedir.Remove(ps.fs, multiIndex)
+		err = storedir.Remove(ps.FS, MultiIndex)
 	}
 	if err != nil {
 		return err
 	}
-	layers, err := ps.fs.ReadDir(multiLayers)
+	layers, err := ps.FS.ReadDir(MultiLayers)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -43,20 +43,20 @@ func (ps *packSet) dropMultiIndex(gone func(base string) bool) error {
 		if !strings.HasSuffix(e.Name, ".midx") {
 			continue
 		}
-		if found, err = ps.namesPack(path.Join(multiLayers, e.Name), gone); err == nil && found {
-			return storedir.Remove(ps.fs, multiChain) // without it the layers are nothing
+		if found, err = ps.namesPack(path.Join(MultiLayers, e.Name), gone); err == nil && found {
+			return storedir.Remove(ps.FS, MultiChain) // without it the layers are nothing
 		}
 	}
 	return err
 }
 
-// checkMultiIndex checks a multi-pack-index that was not there at the last
+// CheckMultiIndex checks a multi-pack-index that was not there at the last
 // look: one that another process began before packs were removed and finished after
 // names what is gone. Maintenance alone calls it.
-func (ps *packSet) checkMultiIndex() error {
+func (ps *Set) CheckMultiIndex() error {
 	var now [2]vfs.Info
-	for i, name := range []string{multiIndex, multiChain} {
-		info, err := ps.fs.Lstat(name)
+	for i, name := range []string{MultiIndex, MultiChain} {
+		info, err := ps.FS.Lstat(name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -66,7 +66,7 @@ func (ps *packSet) checkMultiIndex() error {
 	if now == ps.multiSeen {
 		return nil
 	}
-	names, err := ps.fs.ReadDir(storedir.Packs)
+	names, err := ps.FS.ReadDir(storedir.Packs)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (ps *packSet) checkMultiIndex() error {
 			there[base] = true
 		}
 	}
-	if err := ps.dropMultiIndex(func(base string) bool { return !there[base] }); err != nil {
+	if err := ps.DropMultiIndex(func(base string) bool { return !there[base] }); err != nil {
 		return err
 	}
 	ps.multiSeen = now
@@ -84,8 +84,8 @@ func (ps *packSet) checkMultiIndex() error {
 }
 
 // namesPack reports whether an index names such a pack.
-func (ps *packSet) namesPack(name string, is func(base string) bool) (bool, error) {
-	data, err := vfs.ReadFile(ps.fs, name)
+func (ps *Set) namesPack(name string, is func(base string) bool) (bool, error) {
+	data, err := vfs.ReadFile(ps.FS, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
