@@ -83,7 +83,7 @@ type Set struct {
 	FS    vfs.FS
 	Log   *slog.Logger
 	Cache *cache.Budget                    // of the bases of deltas
-	Warn  func(format string, args ...any) // tells the owner
+	Warn  func(format string, args ...any) // a warning for the owner
 	Held  *remote.Log                      // nil without a sink
 
 	mu sync.RWMutex
