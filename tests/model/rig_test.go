@@ -72,6 +72,8 @@ type rig struct {
 	through map[string]bool       // folders that a request of several operations may have passed through
 	theirs  map[string]bool       // paths that a person named since the last power cut
 	theirof map[string]bool       // bytes that a person put somewhere since then, or replaced, or removed
+	fresh   map[string]string     // bytes that a person put at a path since the last scan
+	passed  map[passing]bool      // those that a person replaced or removed again before a scan, since the last power cut
 	cut     bool                  // bits of files may be lost
 	hidden  bool                  // a person put a file that is ignored
 	partial bool                  // less than all of a task was taken back, or brought back
@@ -96,7 +98,7 @@ var background = context.Background()
 
 func newRig(inMemory bool, files wstest.Folder) (*rig, error) {
 	g := &rig{recs: &recordstest.Records{}, cache: history.NewCache(), first: make(map[string]folder), last: make(map[string]lastRevert), through: make(map[string]bool),
-		theirs: make(map[string]bool), theirof: make(map[string]bool)}
+		theirs: make(map[string]bool), theirof: make(map[string]bool), fresh: make(map[string]string), passed: make(map[passing]bool)}
 	if inMemory {
 		g.mem = vfs.NewMem(vfs.MemOptions{Umask: 0o022})
 		g.top, g.host, g.dir = g.mem, &wstest.MemHost{Top: g.mem, Boot: "0"}, "/"
@@ -275,6 +277,11 @@ func (g *rig) do(s step) error {
 	} else if g.solo != s.who {
 		g.solo = "-"
 	}
+	for _, o := range s.ops {
+		if o.verb == "mv" {
+			g.along(o.path, o.arg)
+		}
+	}
 	// A folder's move takes along what history does not know.
 	if slices.ContainsFunc(s.ops, func(o op) bool { return o.verb == "mv" && (len(g.pending) > 0 || ignored(o.path) && !ignored(o.arg)) }) {
 		g.pending = append(g.pending, everything)
@@ -292,6 +299,21 @@ func (g *rig) do(s step) error {
 		}
 	}
 	return g.kept(before)
+}
+
+// along notes that what a person named is at another path after a move: a power cut
+// may bring it back there.
+func (g *rig) along(from, to string) {
+	for p := range maps.Clone(g.theirs) {
+		if within(p, from) {
+			g.theirs[to+p[len(from):]] = true
+		}
+	}
+	for x := range maps.Clone(g.passed) {
+		if within(x.path, from) {
+			g.passed[passing{to + x.path[len(from):], x.data}] = true
+		}
+	}
 }
 
 // unchanged holds after a request that failed, or only told: the same files, to
@@ -377,8 +399,14 @@ func (g *rig) person(s step) error {
 		if err := g.look(); err != nil {
 			return err
 		}
+		for p, data := range g.fresh {
+			if g.disk[p].Data != data {
+				g.passed[passing{p, data}] = true
+			}
+		}
 		for p, t := range g.disk {
 			if was, there := before[p]; t.Mode != object.Dir && !t.Same(was) {
+				g.fresh[p] = t.Data
 				g.hidden = g.hidden || ignored(p)
 				g.theirof[t.Data] = true
 				if there {
@@ -438,6 +466,7 @@ func (g *rig) sync(attribute bool) error {
 		return err
 	}
 	g.pending = nil
+	clear(g.fresh)
 	if err := g.look(); err != nil {
 		return err
 	}
@@ -526,6 +555,7 @@ func (g *rig) crash(seed uint64) error {
 		g.half(before, after, unseen, known)
 		clear(g.theirs)
 		clear(g.theirof)
+		clear(g.passed)
 	}
 	if d := wstest.Differ("after", after, "before", before); d != "" {
 		return broken("crash", "%v: history is another:\n%s", mode, d)
@@ -538,6 +568,9 @@ func (g *rig) crash(seed uint64) error {
 	}
 	return nil
 }
+
+// passing is a file at a place that a person let it pass through.
+type passing struct{ path, data string }
 
 // half leaves out what a power cut left of a person's changes that nobody
 // synced: a file at a place that it only passed through, or bytes that stood
@@ -560,7 +593,7 @@ func (g *rig) half(before, after wstest.Folder, unseen, known map[string]bool) {
 		}
 		// In a folder that a person moved also what a task had removed from it.
 		new, theirs := unseen[t.Data]
-		if theirs && new || !ok && (theirs || known[t.Data]) {
+		if theirs && new || !ok && (theirs || known[t.Data]) || g.passed[passing{p, t.Data}] {
 			delete(after, p)
 			delete(before, p)
 		}
