@@ -20,6 +20,7 @@ type disk struct {
 	t     testing.TB
 	image string
 	mount string
+	opts  string // of mount(8)
 	up    bool
 	// killOnly is a folder of the machine's own disk, for a kill in place of a
 	// power cut.
@@ -37,7 +38,10 @@ func newDisk(t testing.TB, kind string) *disk {
 		need.Missing(t, "there are no loop devices")
 	}
 	top := t.TempDir()
-	d := &disk{t: t, image: filepath.Join(top, "image"), mount: filepath.Join(top, "mnt")}
+	d := &disk{t: t, image: filepath.Join(top, "image"), mount: filepath.Join(top, "mnt"), opts: "loop"}
+	if kind == "xfs" {
+		d.opts += ",nouuid" // see release: the former image may still be mounted elsewhere
+	}
 	f, err := os.Create(d.image)
 	if err == nil {
 		err = f.Truncate(imageSize)
@@ -74,7 +78,7 @@ func (d *disk) run(name string, args ...string) {
 
 func (d *disk) attach() {
 	d.t.Helper()
-	d.run("mount", "-o", "loop", d.image, d.mount)
+	d.run("mount", "-o", d.opts, d.image, d.mount)
 	d.up = true
 }
 
