@@ -269,16 +269,7 @@ func TestReviewModel(t *testing.T) {
 	for round := 0; round < rounds && (!soaking() || time.Since(began) < time.Hour); round++ {
 		m := &reviewed{p: p, r: rand.New(rand.NewPCG(seed, uint64(round))), tasks: map[string]*taskOf{}, files: map[string][]string{}, gone: map[string]string{}}
 		m.people, m.apart = m.r.IntN(2), m.r.IntN(3) > 0
-		base := make(map[string]string)
-		for _, name := range []string{"f", "g"} {
-			for range 12 + m.r.IntN(20) {
-				m.files[name] = append(m.files[name], m.line("base"))
-			}
-			base[name] = strings.Join(m.files[name], "")
-		}
-		p.fill(t, base)
-		m.tasks["a"], m.tasks["b"] = p.task(t), p.task(t)
-		m.tasks["a"].sync(t)
+		base := m.begin(t)
 		m.log = append(m.log, fmt.Sprintf("seed %d, round %d; f: %q, g: %q", seed, round, base["f"], base["g"]))
 		for range 2 + m.r.IntN(4) {
 			for range 2 + m.r.IntN(8) {

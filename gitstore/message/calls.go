@@ -21,10 +21,12 @@ const (
 )
 
 // The trailers of commits by which a reviewer takes or leaves hunks of a task, with
-// the hunk's id; several.
+// the hunk's id; several. KeyRest says that all that the task had done and that was not
+// accepted is rejected, also the lines that no hunk shows: others had deleted them.
 const (
 	KeyAccepts = "Accepts-Hunk"
 	KeyRejects = "Rejects-Hunk"
+	KeyRest    = "Rejects-Rest"
 )
 
 // KeyHold is the trailer of a task whose rejections wait until no call of it is open.

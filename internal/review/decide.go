@@ -30,6 +30,7 @@ type Decision struct {
 	DryRun         bool
 	May            func() error // called before anything is done and at the commit
 
+	rest  bool            // the rest was rejected when this was decided; what is left is listed
 	loose bool            // leave out what is no longer as it was, and what conflicts
 	keep  []string        // parts that are left of rejected hunks
 	held  map[string]bool // hunks that the rest does not include
@@ -278,6 +279,16 @@ func (t *tries) carryOut(ctx context.Context, accept, reject []*Hunk) (*Decided,
 		out.Accepted = append(out.Accepted, h.ID)
 		extra = append(extra, message.Trailer{Key: message.KeyAccepts, Value: h.ID})
 	}
+	rest := d.RejectRest || d.rest
+	if rest && len(reject) == 0 {
+		var err error
+		if rest, err = t.r.coversRest(ctx, w, d.Task); err != nil {
+			return nil, err
+		}
+	}
+	if rest {
+		extra = append(extra, message.Trailer{Key: message.KeyRest, Value: "all"})
+	}
 	if len(extra) == 0 || d.DryRun && len(ops) == 0 {
 		return out, nil
 	}
@@ -286,9 +297,16 @@ func (t *tries) carryOut(ctx context.Context, accept, reject []*Hunk) (*Decided,
 		return out, err
 	}
 	if len(ops) == 0 {
+		m := message.Message{TaskID: by.TaskID, SubtaskID: by.SubtaskID, Actor: by.Actor, Source: message.API, Subject: by.Message,
+			RequestID: by.RequestID, IdempotencyKey: by.IdempotencyKey, Summary: fmt.Sprintf("accept %d hunks", len(accept)), Extra: extra}
+		if rest {
+			m.Source = message.Revert
+		}
+		if rest && len(accept) == 0 {
+			m.Summary = "reject what others deleted"
+		}
 		var err error
-		out.Commit, err = w.Note(ctx, message.Message{TaskID: by.TaskID, SubtaskID: by.SubtaskID, Actor: by.Actor, Source: message.API, Subject: by.Message,
-			RequestID: by.RequestID, IdempotencyKey: by.IdempotencyKey, Summary: fmt.Sprintf("accept %d hunks", len(accept)), Extra: extra}, d.May)
+		out.Commit, err = w.Note(ctx, m, d.May)
 		return out, err
 	}
 	done, err := w.Apply(ctx, workspace.Request{By: by, Ops: ops, RevertWhat: "hunks", Extra: extra, AllowRepoShape: true, Check: d.May})

@@ -80,6 +80,7 @@ type batch struct {
 	IDs []string `json:"ids"`
 	// Keep are parts of these hunks that were accepted later.
 	Keep    []string  `json:"keep,omitempty"`
+	Rest    bool      `json:"rest,omitempty"` // the rest of the task was rejected
 	Subtask string    `json:"subtask,omitempty"`
 	Actor   string    `json:"actor,omitempty"`
 	Message string    `json:"message,omitempty"`
@@ -242,10 +243,16 @@ func (h *Holder) Decide(ctx context.Context, w *workspace.Workspace, d Decision)
 	try := d
 	try.DryRun = true
 	what, err := h.o.Reader.Decide(ctx, w, try)
-	if err != nil || len(what.Rejected) == 0 {
-		return what, 0, err
+	if err != nil {
+		return nil, 0, err
 	}
-	b := batch{IDs: what.Rejected, Subtask: d.By.SubtaskID, Actor: d.By.Actor, Message: d.By.Message, Request: d.By.RequestID, Until: h.o.Now().Add(h.o.Max)}
+	if len(what.Rejected) == 0 { // nothing waits
+		if out, err = h.o.Reader.Decide(ctx, w, d); err == nil {
+			err = h.accepted(d.Task, out.Accepted)
+		}
+		return out, 0, err
+	}
+	b := batch{IDs: what.Rejected, Rest: d.RejectRest, Subtask: d.By.SubtaskID, Actor: d.By.Actor, Message: d.By.Message, Request: d.By.RequestID, Until: h.o.Now().Add(h.o.Max)}
 	out = &Decided{}
 	if len(what.Accepted) > 0 {
 		now := d
@@ -342,7 +349,7 @@ func (h *Holder) carryOut(ctx context.Context, task string) {
 		b := &x.Batches[i]
 		failed := err
 		if w != nil {
-			_, failed = h.o.Reader.Decide(ctx, w, Decision{Task: task, Reject: b.IDs, keep: b.Keep, loose: true,
+			_, failed = h.o.Reader.Decide(ctx, w, Decision{Task: task, Reject: b.IDs, rest: b.Rest, keep: b.Keep, loose: true,
 				By: workspace.By{SubtaskID: b.Subtask, Actor: b.Actor, Message: b.Message, RequestID: b.Request}})
 		}
 		if ctx.Err() != nil {

@@ -117,6 +117,9 @@ func (r *Reader) read(ctx context.Context, w *workspace.Workspace, task string, 
 	if c.tip, err = w.Store().ReadCommit(ctx, w.Store().Tip().Commit); err != nil {
 		return nil, err
 	}
+	if nets, err = c.withoutRests(task, nets); err != nil {
+		return nil, err
+	}
 	slices.SortFunc(nets, func(x, y revert.Net) int {
 		return cmp.Or(cmp.Compare(pathOf(&x), pathOf(&y)), cmp.Compare(x.Without.Path, y.Without.Path))
 	})
