@@ -241,8 +241,8 @@ func (m *Manager) stubs(do func(dir vfs.FS) error) error {
 	return errors.Join(do(dir), dir.Close())
 }
 
-// renewStubs makes the stubs of forks that have no repository again, and removes those
-// of forks that do not exist: a crash left them.
+// renewStubs makes the stubs of forks that have no repository again, in place of what a
+// crash left of one, and removes those of forks that do not exist.
 func (m *Manager) renewStubs() error {
 	if m.opt.Shared != nil {
 		return nil
@@ -258,6 +258,14 @@ func (m *Manager) renewStubs() error {
 	err = m.stubs(func(dir vfs.FS) error {
 		if err := forkstub.Sweep(dir, list); err != nil {
 			return err
+		}
+		for _, f := range list {
+			if info, err := dir.Lstat(f.ID); err != nil || !info.IsDir() {
+				continue
+			}
+			if err := vfs.RemoveAll(dir, f.ID); err != nil {
+				return err
+			}
 		}
 		return forkstub.Put(dir, list, true)
 	})
@@ -322,18 +330,30 @@ func (m *Manager) dropStub(r Record) error {
 	return m.stubs(func(dir vfs.FS) error { return forkstub.Drop(dir, r.Fork.stub(r.ID), last) })
 }
 
-// makeFork opens a fork that has no repository yet, and makes that. A start after a
-// crash makes it again, or uses what it finds.
+// makeFork opens a fork that has no repository yet, and makes that. Nothing of it is
+// synced until it is complete, and then all at once: what a crash leaves before the
+// record says that it is made is removed.
 func (m *Manager) makeFork(ctx context.Context, r Record) (*workspace.Workspace, error) {
 	if err := m.dropStub(r); err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	if err := m.opt.Host.RemoveAll(m.dirOf(r.ID)); err != nil { // of an attempt that failed
 		return nil, errs.Wrap(err, "")
 	}
 	if err := m.opt.Host.MkdirAll(m.dirOf(r.ID)); err != nil {
 		return nil, errs.Wrap(err, "")
 	}
-	w, err := m.load(ctx, r)
+	flush := func() error { return nil }
+	w, err := m.loadOn(ctx, r, func(files vfs.FS) vfs.FS {
+		later := vfs.Defer(files)
+		flush = later.Flush
+		return later
+	})
 	if err != nil {
 		return nil, err
+	}
+	if err := flush(); err != nil {
+		return nil, errors.Join(errs.Wrap(err, ""), w.Close(ctx, nil))
 	}
 	m.putting.Lock()
 	defer m.putting.Unlock()
@@ -344,7 +364,7 @@ func (m *Manager) makeFork(ctx context.Context, r Record) (*workspace.Workspace,
 		return nil, errors.Join(errUnknown(), w.Close(ctx, nil))
 	}
 	f := *r.Fork
-	f.Unmade, r.Fork = false, &f
+	f.Unmade, r.Fork, r.Rest = false, &f, nil
 	if err := m.opt.Records.Put(r); err != nil {
 		return nil, errors.Join(err, w.Close(ctx, nil))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"syscall"
 	"testing"
 
 	"umbra/internal/vfs"
@@ -125,6 +126,12 @@ func (f *forkScenario) open(t *testing.T, b *bench, id, at string) {
 	if err != nil || known && string(data) != want && (f.writing != id || string(data) != f.text) {
 		t.Errorf("%s: %s has %q, not %q, %v", at, id, data, want, err)
 	}
+	for _, name := range []string{"HEAD", "config"} { // which only git reads
+		text, err := vfs.ReadFile(b.host.Top, "data/workspaces/"+id+"/repo.git/"+name)
+		if err != nil || len(text) == 0 {
+			t.Errorf("%s: %s: %s is %q, %v", at, id, name, text, err)
+		}
+	}
 	report, err := w.Store().Verify(context.Background(), nil)
 	if err != nil || len(report.Problems) > 0 {
 		t.Errorf("%s: %s: %v %v", at, id, report.Problems, err)
@@ -207,6 +214,54 @@ func TestForkReaders(t *testing.T) {
 		must(t, err)
 		if !got[info.Ino] {
 			t.Errorf("%s is not among them", id)
+		}
+	}
+}
+
+// A fork whose first use fails at any call is made by the next one, as durable as ever,
+// and syncs nothing twice.
+func TestForkMadeAgain(t *testing.T) {
+	for n := 1; ; n++ {
+		b := newBench(t, map[string]string{"a": "one"})
+		f := &forkScenario{b: b, wrote: map[string]string{b.w.ID(): "one"}, deleted: map[string]bool{}}
+		ids, err := f.fork(b.w, 1)
+		must(t, err)
+		calls, synced := 0, map[string]int{}
+		b.on(func(c vfs.Call) error {
+			if calls++; calls == n {
+				return syscall.EIO
+			}
+			if c.Op == vfs.OpSyncDir || c.Op == vfs.OpFsync || c.Op == vfs.OpFdatasync {
+				synced[c.Name]++
+			}
+			return nil
+		})
+		w, err := b.m.Get(t.Context(), ids[0])
+		b.on(nil)
+		if err == nil {
+			w.Release()
+		}
+		if calls < n {
+			for name, times := range synced {
+				if times > 1 {
+					t.Errorf("%s is synced %d times", name, times)
+				}
+			}
+			t.Logf("%d calls, %d syncs", calls, len(synced))
+			b.stop()
+			return
+		}
+		must(t, f.write(ids[0], "in the fork"))
+		recs := &memRecords{}
+		all, err := b.recs.All()
+		must(t, errors.Join(err, recs.Put(all...)))
+		crash := b.mem.CrashClone(vfs.CrashOptions{Mode: vfs.CrashSyncedOnly})
+		b.stop()
+		again := (&bench{t: t, recs: recs}).reboot(t, crash, "two")
+		f.check(t, again, fmt.Sprintf("call %d", n))
+		must(t, again.m.Close(context.Background()))
+		if t.Failed() {
+			return
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,13 +55,16 @@ type bench struct {
 	deny []string // operations that the file system has not
 }
 
-// on sets what happens at each call, beside what is denied.
+// on sets what happens at each call, beside what is denied. One call is made at a time.
 func (b *bench) on(fn func(vfs.Call) error) {
+	var mu sync.Mutex
 	b.hook.OnCall = func(c vfs.Call) error {
 		if slices.Contains(b.deny, c.Op) {
 			return errors.ErrUnsupported
 		}
 		if fn != nil {
+			mu.Lock()
+			defer mu.Unlock()
 			return fn(c)
 		}
 		return nil

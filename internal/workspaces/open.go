@@ -222,6 +222,11 @@ func newID(root string) string {
 
 // load opens the store and the directory of a workspace; nothing is recovered yet.
 func (m *Manager) load(ctx context.Context, r Record) (*workspace.Workspace, error) {
+	return m.loadOn(ctx, r, func(files vfs.FS) vfs.FS { return files })
+}
+
+// loadOn is like load; the store uses what over makes of its part of the data directory.
+func (m *Manager) loadOn(ctx context.Context, r Record, over func(files vfs.FS) vfs.FS) (*workspace.Workspace, error) {
 	c := workspace.Config{ID: r.ID, Root: r.Root, Dir: m.dirOf(r.ID), Host: m.opt.Host, Dev: r.Dev, Ino: r.Ino,
 		Owners: workspace.NoOwners{}, OnlyTask: func() string { return "" }, Unforked: func() error { return m.CheckUnforked(r.ID) },
 		Policy: m.rules(r), Limits: m.opt.Limits, Meter: m.opt.Meter, Log: m.opt.Log.With("workspace", r.ID), Now: m.opt.Now}
@@ -246,6 +251,7 @@ func (m *Manager) load(ctx context.Context, r Record) (*workspace.Workspace, err
 	if err != nil {
 		return nil, err
 	}
+	so.FS = over(so.FS)
 	c.Store, c.Base = so, release
 	w, err := workspace.Open(ctx, c)
 	if err != nil {

@@ -41,9 +41,13 @@ func (m *Manager) Resting(id string) (Rest, workspace.State, bool) {
 }
 
 // awake drops what is recorded of a workspace while it is unloaded, before it is
-// opened: a record that a kill leaves must not name an older head.
+// opened: a record that a kill leaves must not name an older head. That of a fork
+// without a repository cannot, until makeFork writes it.
 func (m *Manager) awake(id string) {
 	m.changeRecord(id, func(r *Record) bool {
+		if r.Fork != nil && r.Fork.Unmade && !m.shares(*r) {
+			return false
+		}
 		was := r.Rest != nil
 		r.Rest = nil
 		return was
