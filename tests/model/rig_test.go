@@ -72,8 +72,8 @@ type rig struct {
 	through map[string]bool       // folders that a request of several operations may have passed through
 	theirs  map[string]bool       // paths that a person named since the last power cut
 	theirof map[string]bool       // bytes that a person put somewhere since then, or replaced, or removed
-	fresh   map[string]string     // bytes that a person put at a path since the last scan
-	passed  map[passing]bool      // those that a person replaced or removed again before a scan, since the last power cut
+	fresh   map[string]edited     // what a person did at a path since the last scan
+	passed  map[passing]bool      // what was there between two such changes, since the last power cut
 	cut     bool                  // bits of files may be lost
 	hidden  bool                  // a person put a file that is ignored
 	partial bool                  // less than all of a task was taken back, or brought back
@@ -98,7 +98,7 @@ var background = context.Background()
 
 func newRig(inMemory bool, files wstest.Folder) (*rig, error) {
 	g := &rig{recs: &recordstest.Records{}, cache: history.NewCache(), first: make(map[string]folder), last: make(map[string]lastRevert), through: make(map[string]bool),
-		theirs: make(map[string]bool), theirof: make(map[string]bool), fresh: make(map[string]string), passed: make(map[passing]bool)}
+		theirs: make(map[string]bool), theirof: make(map[string]bool), fresh: make(map[string]edited), passed: make(map[passing]bool)}
 	if inMemory {
 		g.mem = vfs.NewMem(vfs.MemOptions{Umask: 0o022})
 		g.top, g.host, g.dir = g.mem, &wstest.MemHost{Top: g.mem, Boot: "0"}, "/"
@@ -311,7 +311,7 @@ func (g *rig) along(from, to string) {
 	}
 	for x := range maps.Clone(g.passed) {
 		if within(x.path, from) {
-			g.passed[passing{to + x.path[len(from):], x.data}] = true
+			g.passed[passing{to + x.path[len(from):], x.mode, x.data}] = true
 		}
 	}
 }
@@ -399,14 +399,25 @@ func (g *rig) person(s step) error {
 		if err := g.look(); err != nil {
 			return err
 		}
-		for p, data := range g.fresh {
-			if g.disk[p].Data != data {
-				g.passed[passing{p, data}] = true
+		for p, c := range g.fresh {
+			if !g.disk[p].Same(c.now) {
+				g.passed[passing{p, c.now.Mode, c.now.Data}] = true
 			}
 		}
 		for p, t := range g.disk {
 			if was, there := before[p]; t.Mode != object.Dir && !t.Same(was) {
-				g.fresh[p] = t.Data
+				from := p
+				if o.verb == "mv" && within(p, o.arg) {
+					from = o.path + p[len(o.arg):]
+				}
+				mode := before[from].Mode
+				if c, ok := g.fresh[from]; ok {
+					mode = c.mode
+				}
+				g.fresh[p] = edited{t, mode}
+				if from != p { // with the bits of before, which a change of names may outlive
+					g.passed[passing{p, mode, t.Data}] = true
+				}
 				g.hidden = g.hidden || ignored(p)
 				g.theirof[t.Data] = true
 				if there {
@@ -569,8 +580,18 @@ func (g *rig) crash(seed uint64) error {
 	return nil
 }
 
+// edited is what a person made of a path, and the mode that it had at the last scan.
+type edited struct {
+	now  wstest.Thing
+	mode object.Mode
+}
+
 // passing is a file at a place that a person let it pass through.
-type passing struct{ path, data string }
+type passing struct {
+	path string
+	mode object.Mode
+	data string
+}
 
 // half leaves out what a power cut left of a person's changes that nobody
 // synced: a file at a place that it only passed through, or bytes that stood
@@ -593,7 +614,7 @@ func (g *rig) half(before, after wstest.Folder, unseen, known map[string]bool) {
 		}
 		// In a folder that a person moved also what a task had removed from it.
 		new, theirs := unseen[t.Data]
-		if theirs && new || !ok && (theirs || known[t.Data]) || g.passed[passing{p, t.Data}] {
+		if theirs && new || !ok && (theirs || known[t.Data]) || g.passed[passing{p, t.Mode, t.Data}] {
 			delete(after, p)
 			delete(before, p)
 		}
