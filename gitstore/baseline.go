@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"umbra/gitstore/pace"
 	"umbra/gitstore/packset"
 
 	"umbra/gitstore/message"
@@ -183,7 +184,7 @@ func (b *baseline) add(p wspath.Path, mode Mode, r io.Reader, size int64) (ID, e
 	if b.current == nil {
 		return ID{}, b.failed // the next pack could not be begun
 	}
-	id, err := b.current.Pack.AddStream(object.Blob, size, cancellable{b.ctx, r})
+	id, err := b.current.Pack.AddStream(object.Blob, size, pace.Reader(b.ctx, r))
 	if err != nil {
 		return id, collision(err)
 	}

@@ -123,19 +123,6 @@ func (s *Store) freeze() (f *Frozen, again bool, err error) {
 	return f, false, nil
 }
 
-// waits reports whether a blob that a commit needs is in no pack of objects/pack
-// yet.
-func (ls *largeSet) waits() bool {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	for _, l := range ls.m {
-		if l.committed {
-			return true
-		}
-	}
-	return false
-}
-
 // freezeClosed adds journals that are packs already, but that the ref log does not
 // include, since it could not be written.
 func (s *Store) freezeClosed(f *Frozen, seen map[string]bool) error {

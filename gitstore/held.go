@@ -112,8 +112,8 @@ func (s *Store) appendHeld(g *group) error {
 		}
 	}
 	for _, b := range g.blobs {
-		p := b.large.f.Ref()
-		p.Name = b.large.object
+		p := b.large.file().Ref()
+		p.Name = b.large.stored()
 		if !slices.ContainsFunc(out.Packs, func(q sink.Pack) bool { return q.Name == p.Name }) && b.large.unnamed() {
 			out.Packs = append(out.Packs, p)
 		}
@@ -130,11 +130,4 @@ func (s *Store) appendHeld(g *group) error {
 	}
 	endOf(g.j).pos = out.Pos
 	return nil
-}
-
-// unnamed reports whether no group has named the blob's pack yet.
-func (l *largeBlob) unnamed() bool {
-	l.set.mu.Lock()
-	defer l.set.mu.Unlock()
-	return !l.committed
 }

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"path"
 
+	"umbra/gitstore/pace"
 	"umbra/gitstore/packset"
 
 	"umbra/gitstore/object"
@@ -266,7 +267,7 @@ func (s *Store) sumOf(ctx context.Context, id ID) (string, error) {
 	}
 	defer r.Close()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, cancellable{ctx, r}); err != nil {
+	if _, err := io.Copy(sum, pace.Reader(ctx, r)); err != nil {
 		return "", err
 	}
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil

@@ -54,7 +54,7 @@ func Repair(ctx context.Context, opt Options) (Repaired, error) {
 	s := &Store{opt: opt, fs: opt.FS, log: opt.Log, cached: caches{trees: newTreeCache(opt.Caches.trees)}}
 	s.logs.live.Store(new([]*journal.Journal))
 	s.tip.Store(&Tip{})
-	s.large.s, s.pub.s = s, s
+	s.pub.s = s
 	s.openPacks()
 	r := &repairer{ctx: ctx, s: s, out: &Repaired{Done: []string{}, Cannot: []string{}}}
 	err := r.offline()

@@ -140,14 +140,6 @@ func (s *Store) put(ctx context.Context, f *packset.File) error {
 	return nil
 }
 
-// putLarge puts a large blob's pack; the group that commits it names it.
-func (s *Store) putLarge(ctx context.Context, name string) (string, error) {
-	if s.held == nil {
-		return "", nil
-	}
-	return s.held.PutPack(ctx, s.fs, name+storedir.Prepared, name+storedir.Idx)
-}
-
 // putBaseline puts a pack of a baseline; the next group names it.
 func (s *Store) putBaseline(ctx context.Context, base string) error {
 	if s.held == nil {
@@ -183,14 +175,12 @@ func (s *Store) putAgain(g *group, out *sink.Group) error {
 			continue
 		}
 		for _, b := range g.blobs {
-			if b.large.object == p.Name {
-				name, err := s.putLarge(ctx, b.large.name)
+			if b.large.stored() == p.Name {
+				name, err := b.large.putAgain(ctx)
 				if err != nil {
 					return err
 				}
-				b.large.set.mu.Lock()
-				b.large.object, p.Name = name, name
-				b.large.set.mu.Unlock()
+				p.Name = name
 			}
 		}
 	}

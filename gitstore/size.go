@@ -25,17 +25,6 @@ func (s *Store) HistoryBytes() int64 {
 	return n
 }
 
-// bytes gives the size of the large blobs' packs that objects/pack does not have
-// yet.
-func (ls *largeSet) bytes() (n int64) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	for _, l := range ls.m {
-		n += l.f.Pack.FileBytes()
-	}
-	return n
-}
-
 // Room reports whether so many bytes of new content may be committed now.
 //
 // errs.NoSpace quota_exceeded, or as Options.Room says.
@@ -53,7 +42,7 @@ func (d *Draft) newBytes() (n int64) {
 		b := &d.Edits[i].Blob
 		n += int64(len(b.entry))
 		if b.large != nil {
-			n += b.large.f.Pack.FileBytes()
+			n += b.large.file().Pack.FileBytes()
 		}
 	}
 	return n

@@ -316,7 +316,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	s.tip.Store(&Tip{})
 	s.logs.live.Store(new([]*journal.Journal))
 	s.logs.set.FS, s.logs.set.Log, s.logs.set.MaxObject = s.fs, s.log, object.MaxMeta
-	s.large.s, s.pub.s = s, s
+	s.pub.s = s
 	s.openPacks()
 	s.upkeep.wake = make(chan struct{}, 1)
 	s.pub.wake = make(chan struct{}, 1)
@@ -340,6 +340,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 // openPacks prepares the set of packs.
 func (s *Store) openPacks() {
 	s.packs.FS, s.packs.Log, s.packs.Cache, s.packs.Warn = s.fs, s.log, s.opt.Caches.bases, s.warn
+	s.large.packs = &s.packs
 }
 
 // Close finishes what is queued, lets stock git see everything, and frees the

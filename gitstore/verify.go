@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 
+	"umbra/gitstore/pace"
 	"umbra/gitstore/packset"
 
 	"umbra/gitstore/message"
@@ -280,7 +281,7 @@ func (v *verifier) blob(id ID) error {
 	}
 	defer r.Close()
 	sum, sha := newBlobHash(size), sha256.New()
-	if _, err := io.Copy(io.MultiWriter(sum, sha), cancellable{v.ctx, r}); err != nil {
+	if _, err := io.Copy(io.MultiWriter(sum, sha), pace.Reader(v.ctx, r)); err != nil {
 		v.problem("blob %s cannot be read whole", id)
 		return v.ctx.Err()
 	}
