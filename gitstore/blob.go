@@ -11,6 +11,8 @@ import (
 	"hash"
 	"io"
 
+	"umbra/gitstore/large"
+
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/internal/errs"
@@ -22,9 +24,9 @@ type Blob struct {
 	size  int64
 	bad   bool // part of a SHA-1 collision; never committed
 	sum   [sha256.Size]byte
-	entry []byte     // its pack entry; nil where history has it, or large or later does
-	later []byte     // the bytes of one that is compressed when it is committed
-	large *largeBlob // a pack of its own
+	entry []byte      // its pack entry; nil where history has it, or large or later does
+	later []byte      // the bytes of one that is compressed when it is committed
+	large *large.Blob // a pack of its own
 }
 
 // ID gives the blob's object id.
@@ -55,7 +57,7 @@ func collision(err error) error {
 // Open reads the bytes of a blob that was prepared and is not committed yet.
 func (b Blob) Open() (io.ReadCloser, error) {
 	if b.large != nil {
-		_, _, r, err := b.large.file().Pack.Stream(b.id)
+		_, _, r, err := b.large.File().Pack.Stream(b.id)
 		return r, err
 	}
 	data, err := b.later, error(nil)
@@ -140,7 +142,7 @@ func (s *Store) StreamBlob(ctx context.Context, r io.ReaderAt, size int64) (Blob
 		b := s.NewBlob(data)
 		return b, b.Err()
 	}
-	l, id, sum, err := s.large.write(ctx, r, size)
+	l, id, sum, err := s.large.Write(ctx, r, size)
 	if err != nil {
 		return Blob{}, errs.Wrap(collision(err), "")
 	}
@@ -151,7 +153,7 @@ func (s *Store) StreamBlob(ctx context.Context, r io.ReaderAt, size int64) (Blob
 // nothing.
 func (s *Store) Discard(b Blob) {
 	if b.large != nil {
-		b.large.drop()
+		b.large.Drop()
 	}
 }
 

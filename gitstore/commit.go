@@ -592,7 +592,7 @@ func (s *Store) accept(g *group) {
 		s.cached.trees.put(id, t)
 	}
 	for _, b := range g.blobs {
-		b.large.commit()
+		b.large.Commit()
 	}
 	s.logs.lastWhen = g.when
 	s.tasks.mu.Lock()

@@ -74,7 +74,7 @@ func (s *Store) freeze() (f *Frozen, again bool, err error) {
 	for i, j := range live {
 		ends[i] = j.Used()
 	}
-	again = s.large.waits()
+	again = s.large.Waits()
 	// After the tip: what it needs is in one of them, or in a journal.
 	for _, g := range s.packs.InUse() {
 		f.Packs = append(f.Packs, path.Join(storedir.Packs, g.Base+".pack"), path.Join(storedir.Packs, g.Base+storedir.Idx))

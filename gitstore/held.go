@@ -112,9 +112,9 @@ func (s *Store) appendHeld(g *group) error {
 		}
 	}
 	for _, b := range g.blobs {
-		p := b.large.file().Ref()
-		p.Name = b.large.stored()
-		if !slices.ContainsFunc(out.Packs, func(q sink.Pack) bool { return q.Name == p.Name }) && b.large.unnamed() {
+		p := b.large.File().Ref()
+		p.Name = b.large.Stored()
+		if !slices.ContainsFunc(out.Packs, func(q sink.Pack) bool { return q.Name == p.Name }) && b.large.Unnamed() {
 			out.Packs = append(out.Packs, p)
 		}
 	}

@@ -53,7 +53,7 @@ func (s *Store) isSafe(id ID) (bool, error) {
 			return true, nil
 		}
 	}
-	if f := s.large.holding(id); f != nil {
+	if f := s.large.Holding(id); f != nil {
 		f.Release()
 		return true, nil
 	}

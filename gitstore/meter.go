@@ -43,7 +43,7 @@ type Figures struct {
 
 // Figures gives them, from memory.
 func (s *Store) Figures() Figures {
-	f := Figures{Shown: s.pub.shown.Load(), Packs: s.packs.Bytes(true) + s.large.bytes()}
+	f := Figures{Shown: s.pub.shown.Load(), Packs: s.packs.Bytes(true) + s.large.Bytes()}
 	f.Tip, f.Behind = max(s.Tip().Seq, f.Shown), len(s.pub.pending())
 	s.pub.tmu.Lock()
 	if since := s.pub.oldest; !since.IsZero() && f.Tip > f.Shown {

@@ -48,7 +48,7 @@ func (s *Store) readObject(id ID, max int64) (object.Kind, []byte, error) {
 				return kind, data, err
 			}
 		}
-		if f := s.large.holding(id); f != nil {
+		if f := s.large.Holding(id); f != nil {
 			defer f.Release()
 			if _, size, err := f.Pack.Info(id); err != nil || size > max {
 				if err == nil {
@@ -77,7 +77,7 @@ func (s *Store) readObject(id ID, max int64) (object.Kind, []byte, error) {
 
 // holder gives the pack that holds an object, a large blob's own one included.
 func (s *Store) holder(id ID) (*packset.File, error) {
-	if f := s.large.holding(id); f != nil {
+	if f := s.large.Holding(id); f != nil {
 		return f, nil
 	}
 	return s.packs.Holding(id)

@@ -395,7 +395,7 @@ func (s *Store) detach() (out publication, unsound error) {
 // closeJournal makes a journal a pack of objects/pack. Doing it again after a
 // failure or a crash is safe.
 func (s *Store) closeJournal(j *journal.Journal) error {
-	if err := s.large.publish(s.Tip().Seq, s.pub.unlinkLater); err != nil {
+	if err := s.large.Publish(s.Tip().Seq, s.pub.unlinkLater); err != nil {
 		return err
 	}
 	j, err := s.salvageClosing(j)

@@ -40,7 +40,7 @@ func (s *Store) start(ctx context.Context) error {
 		return err
 	}
 	s.hidePurged()
-	if err := s.large.load(); err != nil {
+	if err := s.large.Load(); err != nil {
 		return err
 	}
 	if err := s.openBase(ctx); err != nil {
@@ -79,7 +79,7 @@ func (s *Store) start(ctx context.Context) error {
 		return err
 	}
 	s.logs.lastWhen = r.when
-	s.large.sweep()
+	s.large.Sweep()
 	if s.records, err = s.openRecords(); err != nil {
 		return err
 	}
@@ -529,7 +529,7 @@ func (r *replay) held(id ID) error {
 			return nil
 		}
 	}
-	if r.s.large.keep(id) {
+	if r.s.large.Keep(id) {
 		return nil
 	}
 	f, err := r.s.packs.Holding(id)

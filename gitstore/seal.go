@@ -42,7 +42,7 @@ func (s *Store) CopyTo(ctx context.Context, to sink.Sink) error {
 	s.hold(log) // nothing else may use the store meanwhile
 	s.pub.pos = tail.Next() - 1
 	defer func() { s.hold(nil); log.Close() }()
-	if err = s.Seal(ctx); err == nil && s.large.waits() {
+	if err = s.Seal(ctx); err == nil && s.large.Waits() {
 		err = errors.New("a large file is not in its pack")
 	}
 	return err
@@ -175,8 +175,8 @@ func (s *Store) putAgain(g *group, out *sink.Group) error {
 			continue
 		}
 		for _, b := range g.blobs {
-			if b.large.stored() == p.Name {
-				name, err := b.large.putAgain(ctx)
+			if b.large.Stored() == p.Name {
+				name, err := b.large.PutAgain(ctx)
 				if err != nil {
 					return err
 				}

@@ -7,7 +7,7 @@ import "umbra/internal/errs"
 // made ahead, prepared large blobs, and the commit index. It is known in memory,
 // and waits for no disk; what people put into the repository is not in it.
 func (s *Store) DiskBytes() int64 {
-	n := s.packs.Bytes(true) + s.large.bytes() + s.records.Bytes()
+	n := s.packs.Bytes(true) + s.large.Bytes() + s.records.Bytes()
 	for _, j := range *s.logs.live.Load() {
 		n += max(j.Room, j.Used())
 	}
@@ -18,7 +18,7 @@ func (s *Store) DiskBytes() int64 {
 // only waits to be removed or used. A merge makes it smaller, never larger for a
 // while.
 func (s *Store) HistoryBytes() int64 {
-	n := s.packs.Bytes(false) + s.large.bytes()
+	n := s.packs.Bytes(false) + s.large.Bytes()
 	for _, j := range *s.logs.live.Load() {
 		n += j.Used()
 	}
@@ -42,7 +42,7 @@ func (d *Draft) newBytes() (n int64) {
 		b := &d.Edits[i].Blob
 		n += int64(len(b.entry))
 		if b.large != nil {
-			n += b.large.file().Pack.FileBytes()
+			n += b.large.File().Pack.FileBytes()
 		}
 	}
 	return n

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"umbra/gitstore/large"
+
 	"umbra/gitstore/packset"
 
 	"umbra/gitstore/cache"
@@ -153,7 +155,7 @@ type Store struct {
 	boundary atomic.Pointer[Boundary]
 	cached   caches
 	packs    packset.Set
-	large    largeSet
+	large    large.Set
 	records  *records.Index
 
 	queue queue
@@ -340,7 +342,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 // openPacks prepares the set of packs.
 func (s *Store) openPacks() {
 	s.packs.FS, s.packs.Log, s.packs.Cache, s.packs.Warn = s.fs, s.log, s.opt.Caches.bases, s.warn
-	s.large.packs = &s.packs
+	s.large.Packs = &s.packs
 }
 
 // Close finishes what is queued, lets stock git see everything, and frees the
@@ -391,7 +393,7 @@ func (s *Store) closeFiles() {
 	if s.held != nil {
 		s.held.Close()
 	}
-	s.large.close()
+	s.large.Close()
 	s.cached.trees.Close()
 	s.cached.computed.Close()
 	if s.records != nil {

@@ -1,6 +1,6 @@
 // Package large keeps the large blobs that no finished pack holds yet: each has a pack
 // of its own in journal/ until its commit is published.
-package gitstore
+package large
 
 import (
 	"context"
@@ -20,10 +20,10 @@ import (
 	"umbra/gitstore/storedir"
 )
 
-// largeBlob is one blob in a pack of its own, in journal/ until the next
+// Blob is one blob in a pack of its own, in journal/ until the next
 // Publish after its commit. Several drafts may prepare the same content.
-type largeBlob struct {
-	set       *largeSet
+type Blob struct {
+	set       *Set
 	id        object.ID
 	name      string // below the root, without suffix
 	sum       [20]byte
@@ -33,38 +33,38 @@ type largeBlob struct {
 	committed bool
 }
 
-// largeSet is the large blobs that no pack of objects/pack holds yet.
-type largeSet struct {
-	packs *packset.Set
+// Set is the large blobs that no pack of objects/pack holds yet.
+type Set struct {
+	Packs *packset.Set
 	mu    sync.Mutex
-	m     map[object.ID]*largeBlob
+	m     map[object.ID]*Blob
 }
 
-// write prepares a blob of any size, durable when it returns, and its SHA-256.
-func (ls *largeSet) write(ctx context.Context, r io.ReaderAt, size int64) (l *largeBlob, id object.ID, sha [sha256.Size]byte, err error) {
+// Write prepares a blob of any size, durable when it returns, and its SHA-256.
+func (ls *Set) Write(ctx context.Context, r io.ReaderAt, size int64) (l *Blob, id object.ID, sha [sha256.Size]byte, err error) {
 	name := packset.NewName()
 	h := sha256.New()
 	src := io.TeeReader(pace.Reader(ctx, io.NewSectionReader(r, 0, size)), h)
-	id, sum, err := ls.packs.Write(name, func(w *pack.Writer) (object.ID, error) { return w.AddStream(object.Blob, size, src) })
+	id, sum, err := ls.Packs.Write(name, func(w *pack.Writer) (object.ID, error) { return w.AddStream(object.Blob, size, src) })
 	if err != nil {
-		ls.packs.RemovePrepared(name)
+		ls.Packs.RemovePrepared(name)
 		return nil, id, sha, err
 	}
 	stored, err := ls.put(ctx, name)
 	if err != nil {
-		ls.packs.RemovePrepared(name)
+		ls.Packs.RemovePrepared(name)
 		return nil, id, sha, err
 	}
 	h.Sum(sha[:0])
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if old := ls.m[id]; old != nil {
-		ls.packs.RemovePrepared(name)
+		ls.Packs.RemovePrepared(name)
 		old.refs++
 		return old, id, sha, nil
 	}
 	if l, err = ls.open(name, sum); err != nil {
-		ls.packs.RemovePrepared(name)
+		ls.Packs.RemovePrepared(name)
 		return nil, id, sha, err
 	}
 	l.refs, l.object = 1, stored
@@ -72,15 +72,15 @@ func (ls *largeSet) write(ctx context.Context, r io.ReaderAt, size int64) (l *la
 }
 
 // put puts a blob's pack into the sink's store; the group that commits it names it.
-func (ls *largeSet) put(ctx context.Context, name string) (string, error) {
-	if ls.packs.Held == nil {
+func (ls *Set) put(ctx context.Context, name string) (string, error) {
+	if ls.Packs.Held == nil {
 		return "", nil
 	}
-	return ls.packs.Held.PutPack(ctx, ls.packs.FS, name+storedir.Prepared, name+storedir.Idx)
+	return ls.Packs.Held.PutPack(ctx, ls.Packs.FS, name+storedir.Prepared, name+storedir.Idx)
 }
 
-// putAgain puts a blob's pack again whose name in the sink's store was too old.
-func (l *largeBlob) putAgain(ctx context.Context) (string, error) {
+// PutAgain puts a blob's pack again whose name in the sink's store was too old.
+func (l *Blob) PutAgain(ctx context.Context) (string, error) {
 	name, err := l.set.put(ctx, l.name)
 	if err != nil {
 		return "", err
@@ -92,12 +92,12 @@ func (l *largeBlob) putAgain(ctx context.Context) (string, error) {
 }
 
 // open adds a finished pack of one blob; mu is held.
-func (ls *largeSet) open(name string, sum [20]byte) (*largeBlob, error) {
-	p, err := pack.Open(ls.packs.FS, name+storedir.Prepared, name+storedir.Idx, pack.Options{Verify: true})
+func (ls *Set) open(name string, sum [20]byte) (*Blob, error) {
+	p, err := pack.Open(ls.Packs.FS, name+storedir.Prepared, name+storedir.Idx, pack.Options{Verify: true})
 	if err != nil {
 		return nil, err
 	}
-	l := &largeBlob{set: ls, name: name, sum: sum, f: packset.NewFile(name, p, 1)}
+	l := &Blob{set: ls, name: name, sum: sum, f: packset.NewFile(name, p, 1)}
 	for e, err := range p.Idx().All() {
 		if err != nil {
 			p.Close()
@@ -106,16 +106,16 @@ func (ls *largeSet) open(name string, sum [20]byte) (*largeBlob, error) {
 		l.id = e.ID
 	}
 	if ls.m == nil {
-		ls.m = make(map[object.ID]*largeBlob)
+		ls.m = make(map[object.ID]*Blob)
 	}
 	ls.m[l.id] = l
 	return l, nil
 }
 
-// load opens what a start finds, checked by trailer and index; what is not
+// Load opens what a start finds, checked by trailer and index; what is not
 // whole was never committed.
-func (ls *largeSet) load() error {
-	names, err := ls.packs.FS.ReadDir(journal.Dir)
+func (ls *Set) Load() error {
+	names, err := ls.Packs.FS.ReadDir(journal.Dir)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (ls *largeSet) load() error {
 		name := path.Join(journal.Dir, base)
 		l, err := ls.open(name, [20]byte{})
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, pack.ErrCorrupt) {
-			ls.packs.RemovePrepared(name)
+			ls.Packs.RemovePrepared(name)
 			continue
 		}
 		if err != nil {
@@ -141,7 +141,7 @@ func (ls *largeSet) load() error {
 		if err := l.f.Pack.VerifyChecksum(); errors.Is(err, pack.ErrCorrupt) {
 			delete(ls.m, l.id)
 			l.f.Release()
-			ls.packs.RemovePrepared(name)
+			ls.Packs.RemovePrepared(name)
 		} else if err != nil {
 			return err
 		}
@@ -149,7 +149,8 @@ func (ls *largeSet) load() error {
 	return nil
 }
 
-func (ls *largeSet) holding(id object.ID) *packset.File {
+// Holding gives the pack of a blob, to be released by the caller; nil if there is none.
+func (ls *Set) Holding(id object.ID) *packset.File {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.m[id]
@@ -160,32 +161,33 @@ func (ls *largeSet) holding(id object.ID) *packset.File {
 	return l.f
 }
 
-// commit marks the blob as needed by history.
-func (l *largeBlob) commit() {
+// Commit marks the blob as needed by history.
+func (l *Blob) Commit() {
 	l.set.mu.Lock()
 	defer l.set.mu.Unlock()
 	l.committed = true
 	l.refs--
 }
 
-func (l *largeBlob) drop() {
+// Drop gives up a draft's hold on the blob; one that no draft holds and no commit needs goes.
+func (l *Blob) Drop() {
 	l.set.mu.Lock()
 	defer l.set.mu.Unlock()
 	l.refs--
 	l.set.dropUnused(l)
 }
 
-func (ls *largeSet) dropUnused(l *largeBlob) {
+func (ls *Set) dropUnused(l *Blob) {
 	if l.refs > 0 || l.committed || ls.m[l.id] != l {
 		return
 	}
 	delete(ls.m, l.id)
 	l.f.Release()
-	ls.packs.RemovePrepared(l.name)
+	ls.Packs.RemovePrepared(l.name)
 }
 
-// sweep drops what a start found and no replayed commit needs.
-func (ls *largeSet) sweep() {
+// Sweep drops what a start found and no replayed commit needs.
+func (ls *Set) Sweep() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, l := range ls.m {
@@ -193,13 +195,13 @@ func (ls *largeSet) sweep() {
 	}
 }
 
-// publish links the committed ones into objects/pack. through is the number of the
+// Publish links the committed ones into objects/pack. through is the number of the
 // newest commit; placed is called with the names in journal/ that are not needed any
 // more.
-func (ls *largeSet) publish(through uint64, placed func(names ...string)) error {
+func (ls *Set) Publish(through uint64, placed func(names ...string)) error {
 	ls.mu.Lock()
-	var todo []*largeBlob
-	stored := make(map[*largeBlob]string)
+	var todo []*Blob
+	stored := make(map[*Blob]string)
 	for _, l := range ls.m {
 		if l.committed {
 			todo = append(todo, l)
@@ -208,7 +210,7 @@ func (ls *largeSet) publish(through uint64, placed func(names ...string)) error 
 	}
 	ls.mu.Unlock()
 	for _, l := range todo {
-		if _, err := ls.packs.Link(l.name+storedir.Prepared, l.name+storedir.Idx, l.sum, packset.Keep{Through: through, Object: stored[l]}); err != nil {
+		if _, err := ls.Packs.Link(l.name+storedir.Prepared, l.name+storedir.Idx, l.sum, packset.Keep{Through: through, Object: stored[l]}); err != nil {
 			return err
 		}
 		// A draft that prepared the same content meanwhile finds it in the pack.
@@ -221,7 +223,8 @@ func (ls *largeSet) publish(through uint64, placed func(names ...string)) error 
 	return nil
 }
 
-func (ls *largeSet) close() {
+// Close releases the blobs' packs.
+func (ls *Set) Close() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, l := range ls.m {
@@ -230,8 +233,8 @@ func (ls *largeSet) close() {
 	ls.m = nil
 }
 
-// keep marks a large blob that a replayed commit needs; false if there is none.
-func (ls *largeSet) keep(id object.ID) bool {
+// Keep marks a large blob that a replayed commit needs; false if there is none.
+func (ls *Set) Keep(id object.ID) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.m[id]
@@ -241,16 +244,16 @@ func (ls *largeSet) keep(id object.ID) bool {
 	return l != nil
 }
 
-// unnamed reports whether no group has named the blob's pack yet.
-func (l *largeBlob) unnamed() bool {
+// Unnamed reports whether no group has named the blob's pack yet.
+func (l *Blob) Unnamed() bool {
 	l.set.mu.Lock()
 	defer l.set.mu.Unlock()
 	return !l.committed
 }
 
-// waits reports whether a blob that a commit needs is in no pack of objects/pack
+// Waits reports whether a blob that a commit needs is in no pack of objects/pack
 // yet.
-func (ls *largeSet) waits() bool {
+func (ls *Set) Waits() bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, l := range ls.m {
@@ -261,9 +264,9 @@ func (ls *largeSet) waits() bool {
 	return false
 }
 
-// bytes gives the size of the large blobs' packs that objects/pack does not have
+// Bytes gives the size of the large blobs' packs that objects/pack does not have
 // yet.
-func (ls *largeSet) bytes() (n int64) {
+func (ls *Set) Bytes() (n int64) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for _, l := range ls.m {
@@ -272,8 +275,8 @@ func (ls *largeSet) bytes() (n int64) {
 	return n
 }
 
-// stored returns the blob's name in a sink's store.
-func (l *largeBlob) stored() string { return l.object }
+// Stored returns the blob's name in a sink's store.
+func (l *Blob) Stored() string { return l.object }
 
-// file gives the blob's pack, for as long as the blob is held.
-func (l *largeBlob) file() *packset.File { return l.f }
+// File gives the blob's pack, for as long as the blob is held.
+func (l *Blob) File() *packset.File { return l.f }
