@@ -34,12 +34,6 @@ type Base struct {
 // alternatesFile names the object directories that git reads too.
 const alternatesFile = storedir.Repo + "/objects/info/alternates"
 
-// forkPoint is where a store's own history begins that continues another's.
-type forkPoint struct {
-	*Store // of the base
-	seq    uint64
-}
-
 // openBase looks up the base's commit and makes git see the base's objects.
 func (s *Store) openBase(ctx context.Context) error {
 	b := s.opt.Base
@@ -50,14 +44,14 @@ func (s *Store) openBase(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the commit that the fork begins at: %w", err)
 	}
-	s.base = &forkPoint{b.Store, c.Seq}
+	s.r.base = &forkPoint{b.Store.r, c.Seq}
 	return s.writeAlternates(b.Alternate + "\n")
 }
 
 // writeAlternates gives objects/info/alternates this content, durably; it is left
 // alone where it has it.
 func (s *Store) writeAlternates(text string) error {
-	now, err := vfs.ReadFile(s.fs, alternatesFile)
+	now, err := vfs.ReadFile(s.r.fs, alternatesFile)
 	if err == nil && string(now) == text || errors.Is(err, fs.ErrNotExist) && text == "" {
 		return nil
 	}
@@ -65,18 +59,18 @@ func (s *Store) writeAlternates(text string) error {
 		return err
 	}
 	dir := path.Dir(alternatesFile)
-	if err := s.fs.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := s.r.fs.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if text == "" {
-		err = s.fs.Remove(alternatesFile)
+		err = s.r.fs.Remove(alternatesFile)
 	} else {
-		err = storedir.WriteFile(s.fs, alternatesFile, []byte(text))
+		err = storedir.WriteFile(s.r.fs, alternatesFile, []byte(text))
 	}
 	if err != nil {
 		return err
 	}
-	return s.fs.SyncDir(dir)
+	return s.r.fs.SyncDir(dir)
 }
 
 // startFromBase begins a history that has no commit of its own yet.
@@ -84,29 +78,12 @@ func (s *Store) startFromBase(ctx context.Context) error {
 	if err := s.startFrom(ctx, s.opt.Base.At); err != nil {
 		return err
 	}
-	b := s.base.Boundary()
-	if b.Whole() || s.boundary.Load() != nil {
+	b := s.r.base.Boundary()
+	if b.Whole() || s.r.boundary.Load() != nil {
 		return nil
 	}
-	s.boundary.Store(&b) // what the base dropped is not the fork's either
-	return s.shallowAt(ctx, b)
-}
-
-// ForkedAt gives the number of the commit at which a store's own history begins
-// that continues another's; 0 for any other.
-func (s *Store) ForkedAt() uint64 {
-	if s.base == nil {
-		return 0
-	}
-	return s.base.seq
-}
-
-// Depth counts the histories that this one continues, one through the other.
-func (s *Store) Depth() int {
-	if s.base == nil {
-		return 0
-	}
-	return 1 + s.base.Depth()
+	s.r.boundary.Store(&b) // what the base dropped is not the fork's either
+	return s.r.shallowAt(ctx, b)
 }
 
 // Detach makes the fork in a directory a store of its own: it gets copies of all
@@ -137,35 +114,35 @@ func (s *Store) Detach(ctx context.Context, fork vfs.FS) error {
 // Absorb puts all packs of the stores that a fork continues into its own part of the
 // sink's store: opened without its base it is a store of its own. It may be repeated.
 func (s *Store) Absorb(ctx context.Context) error {
-	s.upkeep.mmu.Lock()
-	defer s.upkeep.mmu.Unlock()
+	s.r.upkeep.mmu.Lock()
+	defer s.r.upkeep.mmu.Unlock()
 	for at := s.under(); at != nil; at = at.under() {
-		if err := errors.Join(at.Publish(ctx), at.lendPacks(s.fs)); err != nil {
+		if err := errors.Join(at.Publish(ctx), at.lendPacks(s.r.fs)); err != nil {
 			return err
 		}
-		used := at.packs.InUse()
+		used := at.r.packs.InUse()
 		defer func() { packset.ReleaseAll(used) }()
 		for _, f := range used {
-			if err := s.packs.Add(f.Base, packset.Keep{Through: f.Keep.Through}); err != nil {
+			if err := s.r.packs.Add(f.Base, packset.Keep{Through: f.Keep.Through}); err != nil {
 				return err
 			}
 		}
 	}
-	s.upkeep.alone = true
+	s.alone = true
 	return s.sealLocked(ctx)
 }
 
 // under gives the store that this one continues.
 func (s *Store) under() *Store {
-	if s.base == nil {
+	if s.r.base == nil {
 		return nil
 	}
-	return s.base.Store
+	return s.opt.Base.Store
 }
 
 // lendPacks copies the store's packs into another's directory.
 func (s *Store) lendPacks(to vfs.FS) error {
-	used := s.packs.InUse()
+	used := s.r.packs.InUse()
 	defer func() { packset.ReleaseAll(used) }()
 	for _, f := range used {
 		name := path.Join(storedir.Packs, f.Base)
@@ -176,7 +153,7 @@ func (s *Store) lendPacks(to vfs.FS) error {
 			return err
 		}
 		for _, suffix := range []string{".pack", storedir.Idx} { // the index last: with it the pack counts
-			from, err := s.fs.Open(name + suffix)
+			from, err := s.r.fs.Open(name + suffix)
 			if err != nil {
 				return err
 			}
@@ -186,31 +163,4 @@ func (s *Store) lendPacks(to vfs.FS) error {
 		}
 	}
 	return nil
-}
-
-// hasBaseObject reports whether the base has an object.
-func (s *Store) hasBaseObject(id ID) (bool, error) {
-	if s.base == nil {
-		return false, nil
-	}
-	return s.base.hasObject(id)
-}
-
-// hasObject reports whether a journal, a prepared blob or one of our packs, or of
-// the store that this one continues, holds an object.
-func (s *Store) hasObject(id ID) (bool, error) {
-	for _, j := range *s.logs.live.Load() {
-		if _, ok := j.Find(id); ok {
-			return true, nil
-		}
-	}
-	f, err := s.holder(id)
-	if err != nil {
-		return false, err
-	}
-	if f != nil {
-		f.Release()
-		return true, nil
-	}
-	return s.hasBaseObject(id)
 }

@@ -31,8 +31,8 @@ type Boundary struct {
 func (b Boundary) Whole() bool { return b.Seq == 0 }
 
 // Boundary gives where the history begins.
-func (s *Store) Boundary() Boundary {
-	if b := s.boundary.Load(); b != nil {
+func (h History) Boundary() Boundary {
+	if b := h.r.boundary.Load(); b != nil {
 		return *b
 	}
 	return Boundary{}
@@ -43,8 +43,8 @@ func (s *Store) Boundary() Boundary {
 func ErrDropped() error { return records.ErrDropped() }
 
 // graft takes the parents from the boundary's commit, as git does.
-func (s *Store) graft(c *Commit) *Commit {
-	if b := s.boundary.Load(); b != nil && c.ID == b.Commit {
+func (r *Repo) graft(c *Commit) *Commit {
+	if b := r.boundary.Load(); b != nil && c.ID == b.Commit {
 		c.Parent = ID{}
 	}
 	return c
@@ -52,8 +52,8 @@ func (s *Store) graft(c *Commit) *Commit {
 
 // absent is the error for an object that is nowhere: dropped, where anything
 // was, since an object's id does not say whether it was.
-func (s *Store) absent(id ID) error {
-	if s.boundary.Load() != nil {
+func (r *Repo) absent(id ID) error {
+	if r.boundary.Load() != nil {
 		return ErrDropped()
 	}
 	return missing(id)
@@ -62,18 +62,18 @@ func (s *Store) absent(id ID) error {
 // loadBoundary finds at a start where the history begins: the newest of what
 // the note says and what git's own file says. A crash may have left either
 // behind; both are made to say the same.
-func (s *Store) loadBoundary(ctx context.Context) error {
-	lines, err := s.refs.Shallow()
+func (r *Repo) loadBoundary(ctx context.Context) error {
+	lines, err := r.refs.Shallow()
 	if err != nil {
 		return err
 	}
-	noted, _ := s.note.Get(refs.Boundary)
+	noted, _ := r.note.Get(refs.Boundary)
 	var newest Boundary
 	for _, id := range append([]ID{noted}, lines...) {
 		if id.IsZero() {
 			continue
 		}
-		c, err := s.ReadCommit(ctx, id)
+		c, err := r.ReadCommit(ctx, id)
 		if errs.Is(err, errs.NotFound) {
 			continue // another one's shallow commit, or an older boundary
 		}
@@ -87,18 +87,18 @@ func (s *Store) loadBoundary(ctx context.Context) error {
 	if newest.Whole() {
 		return nil
 	}
-	s.boundary.Store(&newest)
+	r.boundary.Store(&newest)
 	if !slices.Contains(lines, newest.Commit) {
-		err := s.shallowAt(ctx, newest)
+		err := r.shallowAt(ctx, newest)
 		var locked *refs.LockedError
 		if errors.As(err, &locked) {
-			s.warn("%s is held by another process: git commands will fail where the history was dropped", locked.Name)
+			r.warn("%s is held by another process: git commands will fail where the history was dropped", locked.Name)
 		} else if err != nil {
 			return err
 		}
 	}
 	if noted != newest.Commit {
-		return s.noteBoundary(newest.Commit)
+		return r.noteBoundary(newest.Commit)
 	}
 	return nil
 }
@@ -106,14 +106,14 @@ func (s *Store) loadBoundary(ctx context.Context) error {
 // noteBoundary puts the boundary's commit into the ref log. The file `shallow` says
 // the same to git; the log is ours alone, so that a user who removes that file does
 // not make every git command fail for good.
-func (s *Store) noteBoundary(id ID) error {
-	return s.note.Append(0, refs.Value{Name: refs.Boundary, ID: id})
+func (r *Repo) noteBoundary(id ID) error {
+	return r.note.Append(0, refs.Value{Name: refs.Boundary, ID: id})
 }
 
 // shallowAt adds the boundary to git's file. Older boundaries stay in it
 // until their commits are gone: what a user's ref may still reach ends there.
-func (s *Store) shallowAt(ctx context.Context, b Boundary) error {
-	return s.refs.SetShallow(ctx, func(lines []ID) []ID {
+func (r *Repo) shallowAt(ctx context.Context, b Boundary) error {
+	return r.refs.SetShallow(ctx, func(lines []ID) []ID {
 		if !slices.Contains(lines, b.Commit) {
 			lines = append(lines, b.Commit)
 		}
@@ -122,13 +122,13 @@ func (s *Store) shallowAt(ctx context.Context, b Boundary) error {
 }
 
 // sweepShallow takes those lines out of git's file whose commits are gone.
-func (s *Store) sweepShallow(ctx context.Context) error {
-	b := s.Boundary()
+func (r *Repo) sweepShallow(ctx context.Context) error {
+	b := r.Boundary()
 	if b.Whole() {
 		return nil
 	}
-	return s.refs.SetShallow(ctx, func(lines []ID) []ID {
-		return slices.DeleteFunc(lines, func(id ID) bool { return id != b.Commit && !s.hasAny(id) })
+	return r.refs.SetShallow(ctx, func(lines []ID) []ID {
+		return slices.DeleteFunc(lines, func(id ID) bool { return id != b.Commit && !r.hasAny(id) })
 	})
 }
 
@@ -152,19 +152,19 @@ func sumDropped(seq uint64, id ID) uint32 {
 
 // noteDropped writes down the ids of the commits before a number, durable when
 // it returns. What the file has already is left.
-func (s *Store) noteDropped(ctx context.Context, before uint64) error {
-	f, err := s.fs.OpenFile(storedir.Dropped, os.O_RDWR|os.O_CREATE, 0o600)
+func (r *Repo) noteDropped(ctx context.Context, before uint64) error {
+	f, err := r.fs.OpenFile(storedir.Dropped, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	const chunk = 4096
-	from := s.records.Begin()
+	from := r.records.Begin()
 	for from < before {
 		to := min(from+chunk, before) - 1
 		var buf []byte
 		for seq := from; seq <= to; seq++ {
-			rec, err := s.records.At(seq)
+			rec, err := r.records.At(seq)
 			if err != nil {
 				return err
 			}
@@ -181,14 +181,14 @@ func (s *Store) noteDropped(ctx context.Context, before uint64) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	return s.fs.SyncDir(".")
+	return r.fs.SyncDir(".")
 }
 
 // wasDropped reports whether an id is that of a commit that was dropped: a scan,
 // for who asked for something that is not there.
-func (s *Store) wasDropped(id ID) bool {
+func (r *Repo) wasDropped(id ID) bool {
 	found := false
-	s.eachDropped(func(other ID) bool {
+	r.eachDropped(func(other ID) bool {
 		found = other == id
 		return !found
 	})
@@ -196,8 +196,8 @@ func (s *Store) wasDropped(id ID) bool {
 }
 
 // DroppedWith gives the dropped commits whose ids begin with digits, up to limit.
-func (s *Store) DroppedWith(digits string, limit int) (out []ID) {
-	s.eachDropped(func(id ID) bool {
+func (h History) DroppedWith(digits string, limit int) (out []ID) {
+	h.r.eachDropped(func(id ID) bool {
 		if hex := id.String(); len(digits) <= len(hex) && hex[:len(digits)] == digits {
 			out = append(out, id)
 		}
@@ -206,18 +206,18 @@ func (s *Store) DroppedWith(digits string, limit int) (out []ID) {
 	return out
 }
 
-func (s *Store) eachDropped(fn func(ID) bool) {
-	if s.Boundary().Whole() {
+func (r *Repo) eachDropped(fn func(ID) bool) {
+	if r.Boundary().Whole() {
 		return
 	}
-	if s.base != nil {
-		s.base.eachDropped(fn)
+	if r.base != nil {
+		r.base.eachDropped(fn)
 		return
 	}
-	data, err := vfs.ReadFile(s.fs, storedir.Dropped)
+	data, err := vfs.ReadFile(r.fs, storedir.Dropped)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			s.log.Warn("the list of dropped commits is not read", "error", err)
+			r.log.Warn("the list of dropped commits is not read", "error", err)
 		}
 		return
 	}

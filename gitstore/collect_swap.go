@@ -47,11 +47,11 @@ func (c *collector) swap() error {
 			return err
 		}
 	}
-	s.upkeep.mmu.Lock()
-	defer s.upkeep.mmu.Unlock()
+	s.r.upkeep.mmu.Lock()
+	defer s.r.upkeep.mmu.Unlock()
 	// A multi-pack-index that names them goes first: reads are as fast
 	// without it, and what reads through it would miss them later.
-	if err := s.packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := s.r.packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
 	}
 	when, err := c.supersede(src)
@@ -59,12 +59,12 @@ func (c *collector) swap() error {
 		return err
 	}
 	for _, f := range src {
-		note, revived := s.packs.NoteOf(f)
+		note, revived := s.r.packs.NoteOf(f)
 		if revived {
 			continue
 		}
 		note.Superseded = when.Unix()
-		if err := s.packs.WriteKeep(f.Base, note); err != nil {
+		if err := s.r.packs.WriteKeep(f.Base, note); err != nil {
 			return err
 		}
 	}
@@ -75,15 +75,15 @@ func (c *collector) swap() error {
 // commit is made.
 func (c *collector) supersede(src []*packset.File) (when time.Time, err error) {
 	s := c.s
-	s.logs.mu.Lock()
-	defer s.logs.mu.Unlock()
+	s.r.committing.Lock()
+	defer s.r.committing.Unlock()
 	if err := c.catchUp(); err != nil {
 		return when, err
 	}
 	// From here on a commit that relies upon an older object looks for it.
-	s.upkeep.shed.Store(true)
-	when = s.opt.Now()
-	s.packs.Supersede(src, when)
+	s.r.upkeep.shed.Store(true)
+	when = s.r.now()
+	s.r.packs.Supersede(src, when)
 	return when, nil
 }
 
@@ -120,9 +120,9 @@ func (c *collector) sweep() error {
 	for _, f := range c.made {
 		made += f.Pack.FileBytes()
 	}
-	s.upkeep.mmu.Lock()
-	defer s.upkeep.mmu.Unlock()
-	due := s.packs.Superseded()
+	s.r.upkeep.mmu.Lock()
+	defer s.r.upkeep.mmu.Unlock()
+	due := s.r.packs.Superseded()
 	defer func() { packset.ReleaseAll(due) }()
 	for _, f := range due {
 		superseded += f.Pack.FileBytes()
@@ -141,7 +141,7 @@ func (c *collector) sweep() error {
 		return err
 	}
 	c.Freed += max(0, superseded-made)
-	return s.sweepShallow(c.ctx)
+	return s.r.sweepShallow(c.ctx)
 }
 
 // dropCopies removes the packs of people that hold nothing but what was in ours
@@ -153,7 +153,7 @@ func (c *collector) dropCopies() (freed int64, err error) {
 	var copies []*theirPack
 	gone := make(map[string]bool)
 	for _, f := range c.their.packs {
-		if f.kept || !c.opt.Now && s.opt.Now().Sub(f.since) < s.opt.MergeGrace {
+		if f.kept || !c.opt.Now && s.r.now().Sub(f.since) < s.r.mergeGrace {
 			continue
 		}
 		if ok, err := c.isCopy(f); err != nil {
@@ -166,23 +166,23 @@ func (c *collector) dropCopies() (freed int64, err error) {
 		return 0, nil
 	}
 	if !c.opt.Now {
-		if busy, err := s.repoInUse(c.ctx); busy || err != nil {
+		if busy, err := s.r.repoInUse(c.ctx); busy || err != nil {
 			return 0, err
 		}
 	}
-	if err := s.packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := s.r.packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return 0, err
 	}
 	for _, f := range copies {
 		// What git keeps next to a pack (gitformat-pack(5)), its index first.
 		for _, suffix := range []string{storedir.Idx, ".bitmap", ".rev", ".mtimes", ".pack"} {
-			if err := storedir.Remove(s.fs, path.Join(storedir.Packs, f.Base+suffix)); err != nil {
+			if err := storedir.Remove(s.r.fs, path.Join(storedir.Packs, f.Base+suffix)); err != nil {
 				return freed, err
 			}
 		}
 		freed += f.Pack.FileBytes()
 	}
-	return freed, s.fs.SyncDir(storedir.Packs)
+	return freed, s.r.fs.SyncDir(storedir.Packs)
 }
 
 func (c *collector) isCopy(f *theirPack) (bool, error) {
@@ -205,9 +205,9 @@ func (c *collector) markTags() error {
 	// A tag that another one superseded is known to the task, then to a
 	// publication, then to the log's lines, then to its file. They are read in this
 	// order, and the two moves between them wait meanwhile, so none is missed.
-	s.infoLog.moving.Lock()
-	defer s.infoLog.moving.Unlock()
-	s.pub.mu.Lock()
+	s.r.infoLog.moving.Lock()
+	defer s.r.infoLog.moving.Unlock()
+	s.r.publishing.Lock()
 	known := make(map[string]bool)
 	for _, t := range s.Tasks() {
 		known[t.ID] = true
@@ -216,13 +216,13 @@ func (c *collector) markTags() error {
 			c.m.mark(id)
 		}
 	}
-	waiting := s.infoLog.named()
-	s.pub.mu.Unlock()
+	waiting := s.r.infoLog.named()
+	s.r.publishing.Unlock()
 	for task, ids := range waiting {
 		if ok, err := c.stays(ids); err != nil {
 			return err
 		} else if !ok && !c.opt.DryRun {
-			s.infoLog.forget(task)
+			s.r.infoLog.forget(task)
 		}
 	}
 	return c.markLogs(known)
@@ -262,7 +262,7 @@ func (c *collector) stays(tags []ID) (bool, error) {
 func (c *collector) markLogs(known map[string]bool) error {
 	s := c.s
 	dir := path.Join(storedir.Repo, "logs", strings.TrimSuffix(storedir.Tasks, "/"))
-	list, err := s.fs.ReadDir(dir)
+	list, err := s.r.fs.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -270,7 +270,7 @@ func (c *collector) markLogs(known map[string]bool) error {
 		return err
 	}
 	for _, e := range list {
-		data, err := vfs.ReadFile(s.fs, path.Join(dir, e.Name, "info"))
+		data, err := vfs.ReadFile(s.r.fs, path.Join(dir, e.Name, "info"))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -295,7 +295,7 @@ func (c *collector) markLogs(known map[string]bool) error {
 
 func (c *collector) dropLogs() error {
 	for _, task := range c.logs {
-		if err := c.s.dropInfoLog(task); err != nil {
+		if err := c.s.r.dropInfoLog(task); err != nil {
 			return err
 		}
 	}

@@ -230,7 +230,7 @@ func (s *Store) takeGroup() []*pending {
 }
 
 func (s *Store) commitGroup(batch []*pending) {
-	s.logs.mu.Lock()
+	s.r.committing.Lock()
 	whole := false
 	defer func() {
 		if !whole { // a panic: what the journal holds past its end means nothing
@@ -241,7 +241,7 @@ func (s *Store) commitGroup(batch []*pending) {
 				s.logs.open.Unsound = true
 			}
 		}
-		s.logs.mu.Unlock()
+		s.r.committing.Unlock()
 		for _, p := range batch {
 			close(p.done)
 		}
@@ -250,7 +250,7 @@ func (s *Store) commitGroup(batch []*pending) {
 	whole = true
 }
 
-// commitLocked is commitGroup with logs.mu held; every member has its answer after
+// commitLocked is commitGroup with committing held; every member has its answer after
 // it.
 func (s *Store) commitLocked(batch []*pending) {
 	fail := func(err error) {
@@ -276,9 +276,9 @@ func (s *Store) commitLocked(batch []*pending) {
 		for _, p := range g.members {
 			p.err, p.out, p.put = errs.Wrap(err, ""), Committed{}, Task{}
 		}
-		s.log.Error("append to journal failed", "journal", s.logs.open.Number, "error", err)
+		s.r.log.Error("append to journal failed", "journal", s.logs.open.Number, "error", err)
 		if err := s.salvageOpen(); err != nil {
-			s.log.Error("journal not salvaged; tried again at the next write", "error", err)
+			s.r.log.Error("journal not salvaged; tried again at the next write", "error", err)
 		}
 		return
 	}
@@ -310,8 +310,8 @@ func (s *Store) ensureJournal(batch []*pending) error {
 			}
 		}
 	}
-	if s.held != nil {
-		if err := s.held.Writable(want); err != nil {
+	if s.r.held != nil {
+		if err := s.r.held.Writable(want); err != nil {
 			return err
 		}
 	}
@@ -366,8 +366,8 @@ type group struct {
 const maxBehind = time.Hour
 
 func (s *Store) newGroup() *group {
-	tip := *s.tip.Load()
-	when := s.opt.Now().UTC().Truncate(time.Second)
+	tip := *s.r.tip.Load()
+	when := s.r.now().UTC().Truncate(time.Second)
 	// git likes ordered dates, so a clock that is corrected by little is followed
 	// late. One that was far ahead stamps no later commit: order is the number's.
 	if behind := s.logs.lastWhen.Sub(when); behind > 0 && behind <= maxBehind {
@@ -382,7 +382,7 @@ func (g *group) tree(id object.ID) (*object.TreeData, error) {
 	if t, ok := g.trees[id]; ok {
 		return t, nil
 	}
-	return g.s.tree(id)
+	return g.s.r.tree(id)
 }
 
 // add makes a member's objects; a member that fails, or has nothing to commit,
@@ -474,7 +474,7 @@ func (g *group) emitTree(t, base *object.TreeData, baseID object.ID, track func(
 func (g *group) addDraft(p *pending, track func(object.ID, journal.Loc)) (bool, error) {
 	d := p.draft
 	if d.Check != nil {
-		if err := d.Check(Snapshot{s: g.s, src: g, tree: g.tip.Tree}); err != nil {
+		if err := d.Check(Snapshot{src: g, tree: g.tip.Tree}); err != nil {
 			return false, err
 		}
 	}
@@ -514,7 +514,7 @@ func (g *group) addDraft(p *pending, track func(object.ID, journal.Loc)) (bool, 
 			g.blobs = append(g.blobs, d.Edits[i].Blob)
 		}
 	}
-	if d.Records != nil && g.s.held != nil {
+	if d.Records != nil && g.s.r.held != nil {
 		g.rows = append(g.rows, d.Records(p.out)...)
 	}
 	g.records = append(g.records, recordOf(&Commit{ID: id, Seq: m.Seq, When: g.when, Message: &m}))
@@ -544,7 +544,7 @@ func (g *group) rewrite(d *Draft, track func(object.ID, journal.Loc)) (object.ID
 			continue
 		}
 		if e.Blob.entry == nil {
-			if err := g.s.stillThere(e.Blob.id); err != nil {
+			if err := g.s.r.stillThere(e.Blob.id); err != nil {
 				return object.Zero, err
 			}
 			continue
@@ -589,29 +589,20 @@ func (s *Store) accept(g *group) {
 	g.j.Accept(len(g.buf), g.objs)
 	endOf(g.j).add(g.tip, g.tasks)
 	for id, t := range g.trees {
-		s.cached.trees.put(id, t)
+		s.r.cached.trees.put(id, t)
 	}
 	for _, b := range g.blobs {
 		b.large.Commit()
 	}
 	s.logs.lastWhen = g.when
-	s.tasks.mu.Lock()
-	maps.Copy(s.tasks.byID, g.tasks)
-	s.tasks.mu.Unlock()
+	s.r.tasks.mu.Lock()
+	maps.Copy(s.r.tasks.byID, g.tasks)
+	s.r.tasks.mu.Unlock()
 	s.acceptCut(g)
-	s.records.Append(g.records)
-	s.moveTip(g.tip)
+	s.r.records.Append(g.records)
+	s.r.moveTip(g.tip)
 	s.noteActivity()
 	if g.j.HalfFull() && !s.logs.set.IsReady() {
 		s.kickPublisher()
 	}
-}
-
-// moveTip publishes a new durable tip to readers.
-func (s *Store) moveTip(t Tip) {
-	s.tip.Store(&t)
-	s.tip.mu.Lock()
-	close(s.tip.moved)
-	s.tip.moved = make(chan struct{})
-	s.tip.mu.Unlock()
 }

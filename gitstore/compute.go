@@ -17,18 +17,18 @@ type computed struct {
 // All is kept within Options.Caches, goes with the store, and nothing that was
 // made of purged bytes stays. The value is shared and must not be changed. Safe
 // for concurrent use; several who ask at once may each call fn.
-func (s *Store) Compute(key any, fn func() (value any, bytes int64, err error)) (any, error) {
-	k := computed{key, s.Boundary().Seq, s.Rewrites()}
-	if v, ok := s.cached.computed.Get(k); ok {
+func (h History) Compute(key any, fn func() (value any, bytes int64, err error)) (any, error) {
+	k := computed{key, h.r.Boundary().Seq, h.r.Rewrites()}
+	if v, ok := h.r.cached.computed.Get(k); ok {
 		return v, nil
 	}
 	v, bytes, err := fn()
 	if err != nil || bytes > maxComputed {
 		return v, err
 	}
-	s.cached.computed.Put(k, v, bytes)
-	if s.Rewrites() != k.rewrites { // a purge that came meanwhile has cleared it before
-		s.cached.computed.Clear()
+	h.r.cached.computed.Put(k, v, bytes)
+	if h.r.Rewrites() != k.rewrites { // a purge that came meanwhile has cleared it before
+		h.r.cached.computed.Clear()
 	}
 	return v, nil
 }

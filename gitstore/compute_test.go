@@ -50,7 +50,7 @@ func TestCompute(t *testing.T) {
 
 	b := s.Boundary()
 	b.Seq++
-	s.boundary.Store(&b)
+	s.r.boundary.Store(&b)
 	ask("a", 10)
 	made(1, "the history begins later")
 }
@@ -65,7 +65,7 @@ func TestComputeForgetsPurged(t *testing.T) {
 	one := func() (any, int64, error) { return secret, 1000, nil }
 	before := s.Rewrites()
 	kept := func() bool {
-		_, ok := s.cached.computed.Get(computed{"a", s.Boundary().Seq, before})
+		_, ok := s.r.cached.computed.Get(computed{"a", s.Boundary().Seq, before})
 		return ok
 	}
 	if _, err := s.Compute("a", one); err != nil || !kept() {

@@ -3,18 +3,14 @@ package gitstore
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"maps"
-	"path"
 	"slices"
-	"strings"
 
 	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/refs"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
-	"umbra/internal/vfs"
 )
 
 // cut is one move of the boundary.
@@ -59,7 +55,7 @@ var errPassed = errors.New("a task's base lies before the new boundary")
 
 // withinHistory gives nil for a commit at or after the boundary.
 func (s *Store) withinHistory(id ID) error {
-	b := s.boundary.Load()
+	b := s.r.boundary.Load()
 	if b == nil || id == s.Tip().Commit {
 		return nil
 	}
@@ -72,13 +68,13 @@ func (s *Store) withinHistory(id ID) error {
 
 // boundsOf gives where a task's commits lie. known saves reading them again;
 // what no journal has yet has the number newest, or one near it.
-func (s *Store) boundsOf(t *Task, known map[string]taskBounds, newest uint64) (taskBounds, error) {
+func (r *Repo) boundsOf(t *Task, known map[string]taskBounds, newest uint64) (taskBounds, error) {
 	was, out := known[t.ID], taskBounds{base: t.Base, head: t.Head}
 	seq := func(id, old ID, oldSeq uint64) (uint64, error) {
 		if id == old {
 			return oldSeq, nil
 		}
-		c, err := s.ReadCommit(context.Background(), id)
+		c, err := r.ReadCommit(context.Background(), id)
 		if errs.Is(err, errs.NotFound) || errs.Is(err, errs.Gone) {
 			return newest, nil
 		}
@@ -100,14 +96,14 @@ func (s *Store) boundsOf(t *Task, known map[string]taskBounds, newest uint64) (t
 func (g *group) addCut(c *cut, track func(object.ID, journal.Loc)) (bool, error) {
 	s := g.s
 	all := make(map[string]*Task)
-	s.tasks.mu.RLock()
-	maps.Copy(all, s.tasks.byID)
-	s.tasks.mu.RUnlock()
+	s.r.tasks.mu.RLock()
+	maps.Copy(all, s.r.tasks.byID)
+	s.r.tasks.mu.RUnlock()
 	maps.Copy(all, g.tasks)
 	c.gone, c.across = nil, nil
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		t := *all[id]
-		b, err := s.boundsOf(&t, c.bounds, g.tip.Seq)
+		b, err := s.r.boundsOf(&t, c.bounds, g.tip.Seq)
 		if err != nil {
 			return false, err
 		}
@@ -139,19 +135,19 @@ func (g *group) addCut(c *cut, track func(object.ID, journal.Loc)) (bool, error)
 	return true, nil
 }
 
-// acceptCut moves the boundary in memory: logs.mu is held, and the group is durable.
+// acceptCut moves the boundary in memory: committing is held, and the group is durable.
 func (s *Store) acceptCut(g *group) {
 	c := g.cut
 	if c == nil {
 		return
 	}
-	s.tasks.mu.Lock()
+	s.r.tasks.mu.Lock()
 	for i := range c.gone {
-		delete(s.tasks.byID, c.gone[i].ID)
+		delete(s.r.tasks.byID, c.gone[i].ID)
 	}
-	s.tasks.mu.Unlock()
-	s.boundary.Store(&c.to)
-	s.records.Drop(c.to.Seq)
+	s.r.tasks.mu.Unlock()
+	s.r.boundary.Store(&c.to)
+	s.r.records.Drop(c.to.Seq)
 }
 
 // finishCut does what is left to do of a cut whose group is durable. Doing it
@@ -161,20 +157,20 @@ func (s *Store) finishCut(ctx context.Context, c *cut) error {
 		return err
 	}
 	for _, t := range c.across {
-		if err := s.dropInfoLog(t.ID); err != nil {
+		if err := s.r.dropInfoLog(t.ID); err != nil {
 			return err
 		}
 	}
-	if err := s.dropCommitGraph(); err != nil {
+	if err := s.r.dropCommitGraph(); err != nil {
 		return err
 	}
-	if err := s.shallowAt(ctx, c.to); err != nil {
+	if err := s.r.shallowAt(ctx, c.to); err != nil {
 		return lockedOut(err)
 	}
-	if err := s.noteBoundary(c.to.Commit); err != nil {
+	if err := s.r.noteBoundary(c.to.Commit); err != nil {
 		return errs.Wrap(err, "")
 	}
-	s.records.Shrink()
+	s.r.records.Shrink()
 	return nil
 }
 
@@ -184,8 +180,8 @@ func (s *Store) dropRefs(ctx context.Context, gone []Task) error {
 	ctx, cancel := context.WithTimeout(ctx, publishPatience)
 	defer cancel()
 	p := &s.pub
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	s.r.publishing.Lock()
+	defer s.r.publishing.Unlock()
 	if _, err := p.publishLocked(ctx); err != nil {
 		return err
 	}
@@ -197,7 +193,7 @@ func (s *Store) dropRefs(ctx context.Context, gone []Task) error {
 			values, dropped[name] = append(values, refs.Value{Name: name}), true
 		}
 	}
-	if err := s.note.Append(0, values...); err != nil {
+	if err := s.r.note.Append(0, values...); err != nil {
 		return errs.Wrap(err, "")
 	}
 	failed := slices.DeleteFunc(p.project(ctx), func(f refs.Failed) bool { return !dropped[f.Name] })
@@ -205,62 +201,7 @@ func (s *Store) dropRefs(ctx context.Context, gone []Task) error {
 		return lockedOut(err)
 	}
 	for i := range gone {
-		if err := s.dropInfoLog(gone[i].ID); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// lockedOut names the lock that kept something from being done.
-func lockedOut(err error) error {
-	var locked *refs.LockedError
-	if !errors.As(err, &locked) {
-		return errs.Wrap(err, "")
-	}
-	return &errs.Error{Kind: errs.Unavailable, Code: "ref_locked", Err: err,
-		Detail: "Another process holds " + locked.Name + "; nothing is lost, and it is tried again."}
-}
-
-// dropInfoLog removes the reflog of a task's info, and what waits to be written
-// to it.
-func (s *Store) dropInfoLog(task string) error {
-	s.infoLog.moving.Lock()
-	defer s.infoLog.moving.Unlock()
-	s.infoLog.forget(task)
-	name := path.Join(storedir.Repo, "logs", storedir.Tasks, task, "info")
-	if err := storedir.Remove(s.fs, name); err != nil {
-		return err
-	}
-	// The folders above it are removed too if they are empty.
-	for dir := path.Dir(name); strings.HasPrefix(dir, path.Join(storedir.Repo, "logs", storedir.Tasks)+"/"); dir = path.Dir(dir) {
-		if s.fs.Remove(dir) != nil {
-			break
-		}
-	}
-	return nil
-}
-
-// dropCommitGraph removes a user's commit-graph: it names commits that are
-// going to be gone. git makes none in a repository that has a shallow boundary,
-// but does not forget one.
-func (s *Store) dropCommitGraph() error {
-	const info = storedir.Repo + "/objects/info"
-	if err := storedir.Remove(s.fs, info+"/commit-graph"); err != nil {
-		return err
-	}
-	const dir = info + "/commit-graphs"
-	names, err := s.fs.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	// commit-graph-chain first: without it the layers are nothing.
-	slices.SortFunc(names, func(a, b vfs.DirEntry) int { return strings.Compare(a.Name, b.Name) })
-	for _, e := range names {
-		if err := storedir.Remove(s.fs, dir+"/"+e.Name); err != nil {
+		if err := s.r.dropInfoLog(gone[i].ID); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package gitstore
 
 import (
-	"umbra/gitstore/object"
 	"umbra/gitstore/overlay"
 	"umbra/internal/wspath"
 )
@@ -27,10 +26,4 @@ func (e *Edit) apply(o *overlay.Overlay) error {
 		return o.Remove(e.Path)
 	}
 	return o.Put(e.Path, e.Mode, e.Blob.id)
-}
-
-// treeSource gives trees by id: the committer's own group first, then the
-// store.
-type treeSource interface {
-	tree(id object.ID) (*object.TreeData, error)
 }

@@ -13,28 +13,28 @@ import (
 // hasAny reports whether anybody's object of the repository has this id: ours,
 // or one that a user's git wrote, loose or in a pack. Only for deciding
 // whether a ref may name it; never for leaving out an object.
-func (s *Store) hasAny(id ID) bool {
-	if _, _, err := s.readObject(id, object.MaxMeta); err == nil {
+func (r *Repo) hasAny(id ID) bool {
+	if _, _, err := r.readObject(id, object.MaxMeta); err == nil {
 		return true
 	}
 	hex := id.String()
-	if info, err := s.fs.Lstat(path.Join(storedir.Repo, "objects", hex[:2], hex[2:])); err == nil && info.Size > 0 {
+	if info, err := r.fs.Lstat(path.Join(storedir.Repo, "objects", hex[:2], hex[2:])); err == nil && info.Size > 0 {
 		return true
 	}
-	names, err := s.fs.ReadDir(storedir.Packs)
+	names, err := r.fs.ReadDir(storedir.Packs)
 	if err != nil {
 		return false
 	}
 	for _, e := range names {
-		if strings.HasSuffix(e.Name, storedir.Idx) && s.inIdx(path.Join(storedir.Packs, e.Name), id) {
+		if strings.HasSuffix(e.Name, storedir.Idx) && r.inIdx(path.Join(storedir.Packs, e.Name), id) {
 			return true
 		}
 	}
 	return false
 }
 
-func (s *Store) inIdx(name string, id ID) bool {
-	f, err := s.fs.Open(name)
+func (r *Repo) inIdx(name string, id ID) bool {
+	f, err := r.fs.Open(name)
 	if err != nil {
 		return false
 	}
@@ -54,8 +54,8 @@ func (s *Store) inIdx(name string, id ID) bool {
 }
 
 // peel returns what one of our tags points at, for packed-refs.
-func (s *Store) peel(id ID) (ID, bool, error) {
-	kind, data, err := s.readObject(id, object.MaxMeta)
+func (r *Repo) peel(id ID) (ID, bool, error) {
+	kind, data, err := r.readObject(id, object.MaxMeta)
 	if err != nil || kind != object.Tag {
 		return ID{}, false, err
 	}
@@ -66,11 +66,11 @@ func (s *Store) peel(id ID) (ID, bool, error) {
 	return tag.Object, true, nil
 }
 
-func (s *Store) openRefs() error {
-	if err := refs.Init(s.fs, storedir.Repo); err != nil {
+func (r *Repo) openRefs() error {
+	if err := refs.Init(r.fs, storedir.Repo); err != nil {
 		return err
 	}
 	var err error
-	s.refs, err = refs.Open(refs.Options{FS: s.fs, Repo: storedir.Repo, HasObject: s.hasAny, Peel: s.peel, Now: s.opt.Now})
+	r.refs, err = refs.Open(refs.Options{FS: r.fs, Repo: storedir.Repo, HasObject: r.hasAny, Peel: r.peel, Now: r.now})
 	return err
 }

@@ -11,7 +11,6 @@ import (
 	"umbra/gitstore/remote"
 	"umbra/gitstore/sink"
 	"umbra/gitstore/storedir"
-	"umbra/internal/errs"
 )
 
 // A store with a sink opens what the sink's log says: its own folder is emptied but
@@ -20,30 +19,7 @@ import (
 // syncs, and each group is appended to the log before it is accepted.
 
 // Held returns the log of a store with a sink; nil without one.
-func (s *Store) Held() *remote.Log { return s.held }
-
-// hold sets the log of the sink; nil takes it away.
-func (s *Store) hold(log *remote.Log) { s.held, s.packs.Held = log, log }
-
-// whole waits until all packs are on the local disk, which git needs; it does
-// nothing without a sink.
-func (s *Store) whole(ctx context.Context) error {
-	if s.held == nil {
-		return nil
-	}
-	if err := s.held.Whole(ctx); err != nil {
-		return errs.Wrap(err, "")
-	}
-	return errs.Wrap(s.records.Filled(ctx), "")
-}
-
-// readable fails once the store was fenced.
-func (s *Store) readable() error {
-	if s.held == nil {
-		return nil
-	}
-	return s.held.Readable()
-}
+func (s *Store) Held() *remote.Log { return s.r.held }
 
 // openHeld reads the sink's log and makes the folder what it says; nil without a
 // sink.
@@ -55,8 +31,8 @@ func (s *Store) openHeld(ctx context.Context) (*sink.Tail, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.hold(log)
-	return tail, remote.Restore(ctx, log, tail, &remote.Place{FS: s.fs, Repo: storedir.Repo, Boot: s.opt.Boot,
+	s.r.hold(log)
+	return tail, remote.Restore(ctx, log, tail, &remote.Place{FS: s.r.fs, Repo: storedir.Repo, Boot: s.opt.Boot,
 		Clear: []string{storedir.Intent, storedir.Dropped, storedir.Moved, storedir.Moved + ".new", storedir.Damaged, storedir.Exclude},
 		Keep:  func(through uint64) string { return packset.Keep{Through: through}.String() }})
 }
@@ -67,12 +43,12 @@ func (s *Store) nameHeld(tail *sink.Tail) error {
 		return nil
 	}
 	held := remote.PacksOf(tail)
-	for _, base := range s.held.Lazy() {
-		if err := s.packs.Add(base, packset.Keep{Through: held[base].Through}); err != nil {
+	for _, base := range s.r.held.Lazy() {
+		if err := s.r.packs.Add(base, packset.Keep{Through: held[base].Through}); err != nil {
 			return err
 		}
 	}
-	for _, f := range s.packs.All() {
+	for _, f := range s.r.packs.All() {
 		name := held[f.Base].Name
 		f.SetStored(name)
 		delete(held, f.Base)
@@ -90,7 +66,7 @@ func (s *Store) checkHeld(tail *sink.Tail) error {
 		return nil
 	}
 	s.pub.pos = tail.Next() - 1
-	want := max(s.held.Manifest().Seq, s.ForkedAt())
+	want := max(s.r.held.Manifest().Seq, s.ForkedAt())
 	for i := range tail.Groups {
 		want = max(want, tail.Groups[i].Seq)
 	}
@@ -102,7 +78,7 @@ func (s *Store) checkHeld(tail *sink.Tail) error {
 
 // appendHeld makes a group durable in the sink's log; it does nothing without one.
 func (s *Store) appendHeld(g *group) error {
-	if s.held == nil {
+	if s.r.held == nil {
 		return nil
 	}
 	out := &sink.Group{Seq: g.tip.Seq, Data: g.buf, Records: g.rows}
@@ -118,14 +94,14 @@ func (s *Store) appendHeld(g *group) error {
 			out.Packs = append(out.Packs, p)
 		}
 	}
-	err := s.held.Append(out)
+	err := s.r.held.Append(out)
 	if errors.Is(err, sink.ErrStale) {
 		if err = s.putAgain(g, out); err == nil {
-			err = s.held.Append(out)
+			err = s.r.held.Append(out)
 		}
 	}
 	if err != nil {
-		s.log.Error("append to the log failed", "position", out.Pos, "error", err)
+		s.r.log.Error("append to the log failed", "position", out.Pos, "error", err)
 		return err
 	}
 	endOf(g.j).pos = out.Pos

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 
 	"umbra/gitstore/message"
@@ -43,20 +44,20 @@ const maxInfoLog = 1 << 20
 
 // logInfo has a published record's superseded info tags written to the reflog
 // soon. The task remembers only those that came since.
-func (s *Store) logInfo(t *Task) {
+func (r *Repo) logInfo(t *Task) {
 	if len(t.past) == 0 {
 		return
 	}
-	defer s.dropPast(t)
+	defer r.dropPast(t)
 	name, email := message.Committer()
-	when := s.opt.Now().Unix()
+	when := r.now().Unix()
 	var lines []byte
 	before := ID{}
 	for _, id := range append(t.past[:len(t.past):len(t.past)], t.InfoTag) {
 		lines = fmt.Appendf(lines, "%s %s %s <%s> %d +0000\tinfo\n", before, id, name, email, when)
 		before = id
 	}
-	l := &s.infoLog
+	l := &r.infoLog
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.bytes+len(lines) > maxInfoLog {
@@ -69,16 +70,16 @@ func (s *Store) logInfo(t *Task) {
 	l.bytes += len(lines)
 }
 
-func (s *Store) dropPast(t *Task) {
-	s.tasks.mu.Lock()
-	defer s.tasks.mu.Unlock()
-	if now := s.tasks.byID[t.ID]; now != nil {
+func (r *Repo) dropPast(t *Task) {
+	r.tasks.mu.Lock()
+	defer r.tasks.mu.Unlock()
+	if now := r.tasks.byID[t.ID]; now != nil {
 		c := *now
 		c.past = nil
 		if i := slices.Index(now.past, t.InfoTag); i >= 0 {
 			c.past = now.past[i:]
 		}
-		s.tasks.byID[t.ID] = &c
+		r.tasks.byID[t.ID] = &c
 	}
 }
 
@@ -89,8 +90,8 @@ func (l *infoLog) waiting() bool {
 }
 
 // writeInfoLog writes what waits, if no other process works in the repository.
-func (s *Store) writeInfoLog(ctx context.Context) error {
-	l := &s.infoLog
+func (r *Repo) writeInfoLog(ctx context.Context) error {
+	l := &r.infoLog
 	if !l.waiting() {
 		return nil
 	}
@@ -99,23 +100,23 @@ func (s *Store) writeInfoLog(ctx context.Context) error {
 	// Taken before it is looked whether anybody is there: of a tag that is
 	// published after that look, one who came after it may not know.
 	lines := l.take()
-	if busy, err := s.repoInUse(ctx); busy || err != nil {
+	if busy, err := r.repoInUse(ctx); busy || err != nil {
 		l.putBack(lines)
 		return err
 	}
 	for task, text := range lines {
-		if err := s.appendLog(path.Join(storedir.Repo, "logs", storedir.Tasks, task, "info"), text); err != nil {
-			s.log.Warn("reflog of a task's record not written", "task", task, "error", err)
+		if err := r.appendLog(path.Join(storedir.Repo, "logs", storedir.Tasks, task, "info"), text); err != nil {
+			r.log.Warn("reflog of a task's record not written", "task", task, "error", err)
 		}
 	}
 	return nil
 }
 
-func (s *Store) appendLog(name string, lines []byte) error {
-	f, err := s.fs.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+func (r *Repo) appendLog(name string, lines []byte) error {
+	f, err := r.fs.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = vfs.MkdirAll(s.fs, path.Dir(name), 0o755); err == nil {
-			f, err = s.fs.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+		if err = vfs.MkdirAll(r.fs, path.Dir(name), 0o755); err == nil {
+			f, err = r.fs.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 		}
 	}
 	if err != nil {
@@ -190,4 +191,23 @@ func (l *infoLog) rename(to map[ID]ID) {
 		}
 		l.lines[task] = lines
 	}
+}
+
+// dropInfoLog removes the reflog of a task's info, and what waits to be written
+// to it.
+func (r *Repo) dropInfoLog(task string) error {
+	r.infoLog.moving.Lock()
+	defer r.infoLog.moving.Unlock()
+	r.infoLog.forget(task)
+	name := path.Join(storedir.Repo, "logs", storedir.Tasks, task, "info")
+	if err := storedir.Remove(r.fs, name); err != nil {
+		return err
+	}
+	// The folders above it are removed too if they are empty.
+	for dir := path.Dir(name); strings.HasPrefix(dir, path.Join(storedir.Repo, "logs", storedir.Tasks)+"/"); dir = path.Dir(dir) {
+		if r.fs.Remove(dir) != nil {
+			break
+		}
+	}
+	return nil
 }

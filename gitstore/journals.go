@@ -18,7 +18,7 @@ func (e *journalEnd) add(tip Tip, tasks map[string]*Task) {
 	maps.Copy(e.tasks, tasks)
 }
 
-// endOf returns what a journal leads to. The caller holds logs.mu, or the journal is
+// endOf returns what a journal leads to. The caller holds committing, or the journal is
 // full.
 func endOf(j *journal.Journal) *journalEnd {
 	if j.State == nil {
@@ -27,7 +27,7 @@ func endOf(j *journal.Journal) *journalEnd {
 	return j.State.(*journalEnd)
 }
 
-// salvageOpen replaces the open journal if it is unsound; logs.mu is held.
+// salvageOpen replaces the open journal if it is unsound; committing is held.
 func (s *Store) salvageOpen() error {
 	old := s.logs.open
 	if old == nil || !old.Unsound {
@@ -35,7 +35,7 @@ func (s *Store) salvageOpen() error {
 	}
 	if old.Empty() {
 		s.logs.open = nil
-		s.fs.Remove(old.Name) // one without entries left behind is dropped at a start
+		s.r.fs.Remove(old.Name) // one without entries left behind is dropped at a start
 	} else {
 		j, err := s.logs.set.Salvage(old)
 		if err != nil {
@@ -57,14 +57,24 @@ func (s *Store) salvageClosing(old *journal.Journal) (*journal.Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.logs.mu.Lock()
+	s.r.committing.Lock()
 	for i, c := range s.logs.closing {
 		if c == old {
 			s.logs.closing[i] = j
 		}
 	}
 	s.setLive()
-	s.logs.mu.Unlock()
+	s.r.committing.Unlock()
 	old.Close()
 	return j, nil
+}
+
+// setLive publishes to readers which journals hold objects; the caller must hold
+// committing.
+func (s *Store) setLive() {
+	list := append([]*journal.Journal(nil), s.logs.closing...)
+	if s.logs.open != nil {
+		list = append(list, s.logs.open)
+	}
+	s.r.live.Store(&list)
 }

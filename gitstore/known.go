@@ -18,7 +18,7 @@ func KnownBlob(id ID) Blob { return Blob{id: id} }
 // be removed is written once more, what is gone fails the draft. It costs nothing
 // until something was dropped.
 func (g *group) heldBlobs(d *Draft, track func(object.ID, journal.Loc)) error {
-	if !g.s.upkeep.shed.Load() {
+	if !g.s.r.upkeep.shed.Load() {
 		return nil
 	}
 	for i := range d.Edits {
@@ -29,7 +29,7 @@ func (g *group) heldBlobs(d *Draft, track func(object.ID, journal.Loc)) error {
 		if _, ok := g.has(e.Blob.id); ok {
 			continue
 		}
-		safe, err := g.s.isSafe(e.Blob.id)
+		safe, err := g.s.r.isSafe(e.Blob.id)
 		if err != nil {
 			return err
 		}
@@ -43,19 +43,4 @@ func (g *group) heldBlobs(d *Draft, track func(object.ID, journal.Loc)) error {
 		g.emit(e.Blob.id, object.Blob, int64(len(data)), object.Zero, 0, pack.AppendEntry(nil, object.Blob, data, pack.Fast), track)
 	}
 	return nil
-}
-
-// isSafe reports whether an object is where it stays: in a journal, a
-// prepared blob, or a pack that is not superseded.
-func (s *Store) isSafe(id ID) (bool, error) {
-	for _, j := range *s.logs.live.Load() {
-		if _, ok := j.Find(id); ok {
-			return true, nil
-		}
-	}
-	if f := s.large.Holding(id); f != nil {
-		f.Release()
-		return true, nil
-	}
-	return s.packs.Keeps(id)
 }

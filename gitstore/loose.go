@@ -9,14 +9,14 @@ import (
 func isAbsentObject(err error) bool { return errs.Is(err, errs.NotFound) || errs.Is(err, errs.Gone) }
 
 // readMeta returns one of our objects, but no blob's bytes.
-func (s *Store) readMeta(id ID) (object.Kind, []byte, error) {
+func (r *Repo) readMeta(id ID) (object.Kind, []byte, error) {
 	for range 2 {
-		for _, j := range *s.logs.live.Load() {
+		for _, j := range *r.live.Load() {
 			if l, ok := j.Find(id); ok && l.Kind == object.Blob {
 				return object.Blob, nil, nil
 			}
 		}
-		f, err := s.holder(id)
+		f, err := r.holder(id)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -32,5 +32,5 @@ func (s *Store) readMeta(id ID) (object.Kind, []byte, error) {
 			break
 		}
 	}
-	return s.readObject(id, object.MaxMeta)
+	return r.readObject(id, object.MaxMeta)
 }

@@ -34,18 +34,18 @@ const (
 // maintenanceDue reports how long the background may sleep when nothing is
 // written.
 func (s *Store) maintenanceDue() time.Duration {
-	packs := s.packs.InUse()
+	packs := s.r.packs.InUse()
 	defer packset.ReleaseAll(packs)
 	if toMerge(packs, mergeWidth) != nil {
 		return quietFor // put off while there were writers
 	}
-	if s.packs.AnyDoomed() {
-		return max(time.Second, min(s.opt.MergeGrace, time.Minute))
+	if s.r.packs.AnyDoomed() {
+		return max(time.Second, min(s.r.mergeGrace, time.Minute))
 	}
-	if s.infoLog.waiting() {
+	if s.r.infoLog.waiting() {
 		return time.Minute
 	}
-	if s.upkeep.dropped.Load() {
+	if s.r.upkeep.dropped.Load() {
 		return time.Minute // a multi-pack-index may appear that names what went
 	}
 	return time.Hour
@@ -61,7 +61,7 @@ func (s *Store) maintainer(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.upkeep.wake:
+		case <-s.wake:
 		case <-timer.C:
 		}
 		width := mergeWidth
@@ -69,7 +69,7 @@ func (s *Store) maintainer(ctx context.Context) {
 			width = busyWidth
 		}
 		if err := s.maintainTo(ctx, width); err != nil && ctx.Err() == nil {
-			s.log.Warn("maintenance failed; tried again later", "error", err)
+			s.r.log.Warn("maintenance failed; tried again later", "error", err)
 		}
 		timer.Reset(s.maintenanceDue())
 	}
@@ -77,7 +77,7 @@ func (s *Store) maintainer(ctx context.Context) {
 
 func (s *Store) kickMaintainer() {
 	select {
-	case s.upkeep.wake <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }
@@ -89,17 +89,17 @@ func (s *Store) Maintain(ctx context.Context) error { return s.maintainTo(ctx, m
 
 // maintainTo merges where at least width packs have gathered.
 func (s *Store) maintainTo(ctx context.Context, width int) error {
-	s.upkeep.mmu.Lock()
-	defer s.upkeep.mmu.Unlock()
-	if err := s.writeInfoLog(ctx); err != nil {
+	s.r.upkeep.mmu.Lock()
+	defer s.r.upkeep.mmu.Unlock()
+	if err := s.r.writeInfoLog(ctx); err != nil {
 		return err
 	}
-	if err := s.packs.CheckMultiIndex(); err != nil {
+	if err := s.r.packs.CheckMultiIndex(); err != nil {
 		return err
 	}
 	if !s.Boundary().Whole() {
 		// One that was begun before the boundary was there.
-		if err := s.dropCommitGraph(); err != nil {
+		if err := s.r.dropCommitGraph(); err != nil {
 			return err
 		}
 	}
@@ -119,16 +119,16 @@ func (s *Store) maintainTo(ctx context.Context, width int) error {
 		return nil
 	}
 	s.pub.loose.Store(0)
-	n, err := s.refs.CountLoose()
+	n, err := s.r.refs.CountLoose()
 	if err != nil || n <= manyLoose {
 		return err
 	}
-	return s.refs.Pack(ctx)
+	return s.r.refs.Pack(ctx)
 }
 
 // mergeOnce merges the smallest packs if there are enough of about one size.
 func (s *Store) mergeOnce(ctx context.Context, width int) (bool, error) {
-	packs := s.packs.Mergeable()
+	packs := s.r.packs.Mergeable()
 	defer func() { packset.ReleaseAll(packs) }()
 	src := toMerge(packs, width)
 	if src == nil {
@@ -187,7 +187,7 @@ func mergeRun(packs []*packset.File, width int) int {
 
 func (s *Store) merge(ctx context.Context, src []*packset.File) error {
 	name := packset.NewName()
-	defer s.packs.RemovePrepared(name)
+	defer s.r.packs.RemovePrepared(name)
 	// Oldest first, so that a newer version of a file can be a delta of the one
 	// before it.
 	src = slices.Clone(src)
@@ -200,8 +200,8 @@ func (s *Store) merge(ctx context.Context, src []*packset.File) error {
 	if err != nil {
 		return err
 	}
-	_, sum, err := s.packs.Write(name, func(w *pack.Writer) (ID, error) {
-		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{MetaFirst: s.held != nil, Delta: func(id ID) (ID, bool) {
+	_, sum, err := s.r.packs.Write(name, func(w *pack.Writer) (ID, error) {
+		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{MetaFirst: s.r.held != nil, Delta: func(id ID) (ID, bool) {
 			old, ok := versions[id]
 			return old, ok
 		}})
@@ -210,13 +210,13 @@ func (s *Store) merge(ctx context.Context, src []*packset.File) error {
 	if err != nil {
 		return fmt.Errorf("merging %d packs: %w", len(src), err)
 	}
-	s.packs.Leave(src, true)
-	defer s.packs.Leave(src, false)
-	base, err := s.packs.Link(name+storedir.Prepared, name+storedir.Idx, sum, packset.Keep{Through: src[len(src)-1].Keep.Through, Laid: true})
+	s.r.packs.Leave(src, true)
+	defer s.r.packs.Leave(src, false)
+	base, err := s.r.packs.Link(name+storedir.Prepared, name+storedir.Idx, sum, packset.Keep{Through: src[len(src)-1].Keep.Through, Laid: true})
 	if err != nil {
 		return err
 	}
-	return s.packs.Doom(src, base, s.opt.Now())
+	return s.r.packs.Doom(src, base, s.r.now())
 }
 
 // largestVersioned is the number of files above which a commit's versions are
@@ -235,7 +235,7 @@ func (s *Store) versions(ctx context.Context, src []*packset.File) (map[ID]ID, e
 	before := make(map[ID]ID)
 	var newer *Commit
 	for seq := min(through, s.Tip().Seq); seq > 0; seq-- {
-		rec, err := s.records.At(seq)
+		rec, err := s.r.records.At(seq)
 		if errs.Is(err, errs.Gone) {
 			break
 		}
@@ -271,7 +271,7 @@ func (s *Store) versions(ctx context.Context, src []*packset.File) (map[ID]ID, e
 // versionsOf adds what one commit changed.
 func (s *Store) versionsOf(ctx context.Context, old, now *Commit, before map[ID]ID) error {
 	d := differ{
-		ctx: ctx, a: Snapshot{s: s, src: s, tree: old.Tree}, b: Snapshot{s: s, src: s, tree: now.Tree},
+		ctx: ctx, a: Snapshot{src: s.r, tree: old.Tree}, b: Snapshot{src: s.r, tree: now.Tree},
 		fn: func(t TreeChange) error {
 			if t.Old.Mode != 0 && t.New.Mode != 0 && t.Old.ID != t.New.ID {
 				before[t.New.ID] = t.Old.ID

@@ -87,7 +87,7 @@ type marker struct {
 }
 
 func (s *Store) newMarker(ctx context.Context, table *objectTable, their *theirObjects, pace *Pace) (*marker, error) {
-	lines, err := s.refs.Shallow()
+	lines, err := s.r.refs.Shallow()
 	if err != nil {
 		return nil, err
 	}
@@ -138,11 +138,11 @@ func (m *marker) commit(seq uint64, beside ID) (ID, error) {
 	if err := m.pace.Step(m.ctx); err != nil {
 		return ID{}, err
 	}
-	rec, err := m.s.records.At(seq)
+	rec, err := m.s.r.records.At(seq)
 	if err != nil {
 		return ID{}, err
 	}
-	_, data, err := m.s.readObject(rec.Commit, object.MaxMeta)
+	_, data, err := m.s.r.readObject(rec.Commit, object.MaxMeta)
 	if err != nil {
 		return ID{}, fmt.Errorf("commit number %d, %s: %w", seq, rec.Commit, err)
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // movedFiles lists the numbers of the maps, oldest first.
-func (s *Store) movedFiles() ([]int, error) {
-	names, err := s.fs.ReadDir(storedir.Moved)
+func (r *Repo) movedFiles() ([]int, error) {
+	names, err := r.fs.ReadDir(storedir.Moved)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -34,13 +34,13 @@ func (s *Store) movedFiles() ([]int, error) {
 // Moved reports which commit a commit of before a purge is now, after all purges
 // since; false for an id that no purge has changed. prefix is its id in
 // hexadecimal digits, or their beginning: if that matches several, none is returned.
-func (s *Store) Moved(prefix string) (old, now ID, ok bool, err error) {
-	files, err := s.movedFiles()
+func (h History) Moved(prefix string) (old, now ID, ok bool, err error) {
+	files, err := h.r.movedFiles()
 	if err != nil {
 		return old, now, false, errs.Wrap(err, "")
 	}
 	for i := 0; i < len(files); i++ {
-		o, n, found, err := moved.Find(s.fs, storedir.MovedName(files[i]), prefix)
+		o, n, found, err := moved.Find(h.r.fs, storedir.MovedName(files[i]), prefix)
 		if err != nil {
 			return old, now, false, errs.Wrap(err, "")
 		}
@@ -62,8 +62,8 @@ func errRewritten(now ID) error {
 
 // noCommit is the error for an id that leads to no commit. If a purge changed the
 // id, the error has the new one.
-func (s *Store) noCommit(id ID) error {
-	if _, now, ok, err := s.Moved(id.String()); err == nil && ok {
+func (r *Repo) noCommit(id ID) error {
+	if _, now, ok, err := r.Moved(id.String()); err == nil && ok {
 		return errRewritten(now)
 	}
 	return errs.New(errs.NotFound, "commit_not_found", "The commit does not exist.")
@@ -73,3 +73,17 @@ func (s *Store) noCommit(id ID) error {
 func PurgedBlob() ID { return object.Hash(object.Blob, []byte(purgedText)) }
 
 const purgedText = "purged\n"
+
+// Rewrites counts the purges since the store was opened: what was read of
+// history under another number may name commits and bytes that are no more.
+func (h History) Rewrites() uint64 { return h.r.purges.count.Load() }
+
+// stillThere fails for content that a purge has taken away since a draft was
+// made that refers to it.
+func (r *Repo) stillThere(id ID) error {
+	gone := r.purges.gone.Load()
+	if gone == nil || !(*gone)[id] || r.HasBlob(id) {
+		return nil
+	}
+	return errs.New(errs.Unavailable, "history_rewritten", "A purge took that content away meanwhile; try again.")
+}

@@ -9,22 +9,11 @@ import (
 
 	"umbra/gitstore/packset"
 
-	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/internal/errs"
 )
-
-// setLive publishes to readers which journals hold objects; the caller must hold
-// logs.mu.
-func (s *Store) setLive() {
-	list := append([]*journal.Journal(nil), s.logs.closing...)
-	if s.logs.open != nil {
-		list = append(list, s.logs.open)
-	}
-	s.logs.live.Store(&list)
-}
 
 func missing(id ID) error {
 	return &errs.Error{Kind: errs.NotFound, Code: "object_not_found", Detail: "The object does not exist.",
@@ -33,13 +22,13 @@ func missing(id ID) error {
 
 // readObject returns one of our objects whole: errs.NotFound, errs.TooLarge above
 // max bytes.
-func (s *Store) readObject(id ID, max int64) (object.Kind, []byte, error) {
-	if err := s.readable(); err != nil {
+func (r *Repo) readObject(id ID, max int64) (object.Kind, []byte, error) {
+	if err := r.readable(); err != nil {
 		return 0, nil, err
 	}
 	// Twice: what leaves a journal meanwhile is in a pack.
 	for range 2 {
-		live := *s.logs.live.Load()
+		live := *r.live.Load()
 		for i := len(live) - 1; i >= 0; i-- {
 			if l, ok := live[i].Find(id); ok && l.Size > max {
 				return 0, nil, tooLarge(l.Size)
@@ -48,7 +37,7 @@ func (s *Store) readObject(id ID, max int64) (object.Kind, []byte, error) {
 				return kind, data, err
 			}
 		}
-		if f := s.large.Holding(id); f != nil {
+		if f := r.large.Holding(id); f != nil {
 			defer f.Release()
 			if _, size, err := f.Pack.Info(id); err != nil || size > max {
 				if err == nil {
@@ -58,7 +47,7 @@ func (s *Store) readObject(id ID, max int64) (object.Kind, []byte, error) {
 			}
 			return f.Pack.Get(id)
 		}
-		if f, off, err := s.packs.Locate(id); err != nil {
+		if f, off, err := r.packs.Locate(id); err != nil {
 			return 0, nil, err
 		} else if f != nil {
 			defer f.Release()
@@ -69,18 +58,18 @@ func (s *Store) readObject(id ID, max int64) (object.Kind, []byte, error) {
 			return kind, data, err
 		}
 	}
-	if s.base != nil {
-		return s.base.readObject(id, max)
+	if r.base != nil {
+		return r.base.readObject(id, max)
 	}
-	return 0, nil, s.absent(id)
+	return 0, nil, r.absent(id)
 }
 
 // holder gives the pack that holds an object, a large blob's own one included.
-func (s *Store) holder(id ID) (*packset.File, error) {
-	if f := s.large.Holding(id); f != nil {
+func (r *Repo) holder(id ID) (*packset.File, error) {
+	if f := r.large.Holding(id); f != nil {
 		return f, nil
 	}
-	return s.packs.Holding(id)
+	return r.packs.Holding(id)
 }
 
 func tooLarge(size int64) error {
@@ -88,14 +77,14 @@ func tooLarge(size int64) error {
 }
 
 // tree gives a tree by id, from the cache if it is there.
-func (s *Store) tree(id object.ID) (*object.TreeData, error) {
-	if err := s.readable(); err != nil {
+func (r *Repo) tree(id object.ID) (*object.TreeData, error) {
+	if err := r.readable(); err != nil {
 		return nil, err
 	}
-	if t, ok := s.cached.trees.Get(id); ok {
+	if t, ok := r.cached.trees.Get(id); ok {
 		return t, nil
 	}
-	kind, data, err := s.readObject(id, object.MaxMeta)
+	kind, data, err := r.readObject(id, object.MaxMeta)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +95,7 @@ func (s *Store) tree(id object.ID) (*object.TreeData, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.cached.trees.put(id, t)
+	r.cached.trees.put(id, t)
 	return t, nil
 }
 
@@ -122,14 +111,14 @@ type Commit struct {
 
 // ReadCommit reads a commit; errs.NotFound if it is not one of the store's, errs.Gone
 // for what was dropped. The boundary's has no parent.
-func (s *Store) ReadCommit(ctx context.Context, id ID) (*Commit, error) {
-	kind, data, err := s.readObject(id, object.MaxMeta)
+func (h History) ReadCommit(ctx context.Context, id ID) (*Commit, error) {
+	kind, data, err := h.r.readObject(id, object.MaxMeta)
 	gone := errs.Is(err, errs.Gone)
-	if gone && s.wasDropped(id) {
+	if gone && h.r.wasDropped(id) {
 		return nil, ErrDropped()
 	}
 	if gone || errs.Is(err, errs.NotFound) || (err == nil && kind != object.Commit) {
-		return nil, s.noCommit(id)
+		return nil, h.r.noCommit(id)
 	}
 	if err != nil {
 		return nil, err
@@ -138,11 +127,11 @@ func (s *Store) ReadCommit(ctx context.Context, id ID) (*Commit, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Seq < s.Boundary().Seq && s.wasDropped(id) {
+	if c.Seq < h.r.Boundary().Seq && h.r.wasDropped(id) {
 		return nil, ErrDropped() // its objects only wait to be removed
 	}
-	s.cached.memo.put(c, s.Boundary().Seq)
-	return s.graft(c), nil
+	h.r.cached.memo.put(c, h.r.Boundary().Seq)
+	return h.r.graft(c), nil
 }
 
 func parseCommit(id ID, data []byte) (*Commit, error) {
@@ -162,23 +151,23 @@ func parseCommit(id ID, data []byte) (*Commit, error) {
 }
 
 // HasBlob reports whether a journal or one of our packs holds the blob.
-func (s *Store) HasBlob(id ID) bool {
-	ok, err := s.hasObject(id)
+func (h History) HasBlob(id ID) bool {
+	ok, err := h.r.hasObject(id)
 	return ok && err == nil
 }
 
 // BlobSize gives a blob's size in bytes.
-func (s *Store) BlobSize(ctx context.Context, id ID) (int64, error) {
-	if err := s.readable(); err != nil {
+func (h History) BlobSize(ctx context.Context, id ID) (int64, error) {
+	if err := h.r.readable(); err != nil {
 		return 0, err
 	}
 	for range 2 {
-		for _, j := range *s.logs.live.Load() {
+		for _, j := range *h.r.live.Load() {
 			if l, ok := j.Find(id); ok {
 				return l.Size, nil
 			}
 		}
-		if f, err := s.holder(id); err != nil {
+		if f, err := h.r.holder(id); err != nil {
 			return 0, err
 		} else if f != nil {
 			defer f.Release()
@@ -186,15 +175,15 @@ func (s *Store) BlobSize(ctx context.Context, id ID) (int64, error) {
 			return size, err
 		}
 	}
-	if s.base != nil {
-		return s.base.BlobSize(ctx, id)
+	if h.r.base != nil {
+		return h.r.base.BlobSize(ctx, id)
 	}
-	return 0, s.absent(id)
+	return 0, h.r.absent(id)
 }
 
 // ReadBlob gives a blob's bytes: errs.TooLarge above max.
-func (s *Store) ReadBlob(ctx context.Context, id ID, max int64) ([]byte, error) {
-	kind, data, err := s.readObject(id, max)
+func (h History) ReadBlob(ctx context.Context, id ID, max int64) ([]byte, error) {
+	kind, data, err := h.r.readObject(id, max)
 	if err == nil && kind != object.Blob {
 		err = missing(id)
 	}
@@ -203,12 +192,12 @@ func (s *Store) ReadBlob(ctx context.Context, id ID, max int64) ([]byte, error) 
 
 // OpenBlob streams a blob of any size, and returns its size. The bytes are
 // checked against the id at the end, in place of io.EOF.
-func (s *Store) OpenBlob(ctx context.Context, id ID) (io.ReadCloser, int64, error) {
-	if err := s.readable(); err != nil {
+func (h History) OpenBlob(ctx context.Context, id ID) (io.ReadCloser, int64, error) {
+	if err := h.r.readable(); err != nil {
 		return nil, 0, err
 	}
 	for range 2 {
-		live := *s.logs.live.Load()
+		live := *h.r.live.Load()
 		for i := len(live) - 1; i >= 0; i-- {
 			if kind, data, ok, err := live[i].Get(id); ok {
 				if err == nil && kind != object.Blob {
@@ -217,7 +206,7 @@ func (s *Store) OpenBlob(ctx context.Context, id ID) (io.ReadCloser, int64, erro
 				return io.NopCloser(bytes.NewReader(data)), int64(len(data)), err
 			}
 		}
-		f, err := s.holder(id)
+		f, err := h.r.holder(id)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -235,10 +224,10 @@ func (s *Store) OpenBlob(ctx context.Context, id ID) (io.ReadCloser, int64, erro
 		}
 		return &releasing{r, f}, size, nil
 	}
-	if s.base != nil {
-		return s.base.OpenBlob(ctx, id)
+	if h.r.base != nil {
+		return h.r.base.OpenBlob(ctx, id)
 	}
-	return nil, 0, s.absent(id)
+	return nil, 0, h.r.absent(id)
 }
 
 // releasing gives a stream that releases its pack when closed.
@@ -254,4 +243,19 @@ func (r *releasing) Close() error {
 		r.f = nil
 	}
 	return err
+}
+
+// isSafe reports whether an object is where it stays: in a journal, a
+// prepared blob, or a pack that is not superseded.
+func (r *Repo) isSafe(id ID) (bool, error) {
+	for _, j := range *r.live.Load() {
+		if _, ok := j.Find(id); ok {
+			return true, nil
+		}
+	}
+	if f := r.large.Holding(id); f != nil {
+		f.Release()
+		return true, nil
+	}
+	return r.packs.Keeps(id)
 }

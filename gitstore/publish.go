@@ -28,8 +28,6 @@ type publisher struct {
 	s    *Store
 	wake chan struct{}
 
-	mu sync.Mutex // one publication at a time
-
 	tmu      sync.Mutex
 	oldest   time.Time // when the oldest commit that stock git does not see was made
 	activity time.Time // of the newest commit
@@ -143,7 +141,7 @@ func (p *publisher) run(ctx context.Context) {
 			_, err := p.publish(lctx)
 			cancel()
 			if err != nil && ctx.Err() == nil {
-				p.s.log.Warn("publishing failed; it is retried", "error", err)
+				p.s.r.log.Warn("publishing failed; it is retried", "error", err)
 				p.retry()
 			}
 			p.s.kickMaintainer()
@@ -154,9 +152,9 @@ func (p *publisher) run(ctx context.Context) {
 // prepareAhead makes the next journal when the open one fills up, so that no
 // writer waits for it.
 func (s *Store) prepareAhead() {
-	s.logs.mu.Lock()
+	s.r.committing.Lock()
 	j := s.logs.open
-	s.logs.mu.Unlock()
+	s.r.committing.Unlock()
 	if j != nil && j.HalfFull() {
 		s.logs.set.Ready(j.Used())
 	}
@@ -176,12 +174,12 @@ func (p *publisher) retry() {
 // retried later, and is in Warnings. With a sink it waits until all packs are on the
 // local disk.
 func (s *Store) Publish(ctx context.Context) error {
-	if s.held != nil && s.base != nil { // which was opened again since the fork was made
-		if err := s.base.Publish(ctx); err != nil {
+	if s.r.held != nil && s.r.base != nil { // which was opened again since the fork was made
+		if err := s.opt.Base.Store.Publish(ctx); err != nil {
 			return err
 		}
 	}
-	if err := s.whole(ctx); err != nil {
+	if err := s.r.whole(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, publishPatience)
@@ -195,8 +193,8 @@ func (s *Store) Publish(ctx context.Context) error {
 			return lockedOut(f.Err)
 		}
 	}
-	if err := s.writeInfoLog(ctx); err != nil {
-		s.log.Warn("reflogs of tasks' records not written", "error", err)
+	if err := s.r.writeInfoLog(ctx); err != nil {
+		s.r.log.Warn("reflogs of tasks' records not written", "error", err)
 	}
 	return nil
 }
@@ -204,8 +202,8 @@ func (s *Store) Publish(ctx context.Context) error {
 // publish fails unless all that is durable is in the ref log, and returns the refs
 // that have not followed.
 func (p *publisher) publish(ctx context.Context) ([]refs.Failed, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.s.r.publishing.Lock()
+	defer p.s.r.publishing.Unlock()
 	return p.publishLocked(ctx)
 }
 
@@ -232,8 +230,8 @@ func (p *publisher) publishLocked(ctx context.Context) ([]refs.Failed, error) {
 	}
 	failed := p.project(ctx)
 	for _, name := range p.unlink {
-		if err := s.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.log.Warn("journal left behind until the next start", "name", name, "error", err)
+		if err := s.r.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.r.log.Warn("journal left behind until the next start", "name", name, "error", err)
 		}
 	}
 	p.unlink = nil
@@ -276,11 +274,11 @@ func (p *publisher) record(todo publication) error {
 	if todo.tip.Seq > 0 {
 		values = append(values, refs.Value{Name: refs.ShadowRef, ID: todo.tip.Commit})
 	}
-	if err := s.note.Append(todo.through, values...); err != nil {
+	if err := s.r.note.Append(todo.through, values...); err != nil {
 		return errs.Wrap(err, "")
 	}
 	for _, t := range todo.tasks {
-		s.logInfo(t)
+		s.r.logInfo(t)
 	}
 	if todo.tip.Seq > 0 {
 		p.noted = todo.tip.Seq
@@ -290,11 +288,11 @@ func (p *publisher) record(todo publication) error {
 }
 
 // project moves git's refs to what the ref log says, and returns those that could
-// not be moved: they stay pending. pub.mu is held.
+// not be moved: they stay pending. publishing is held.
 func (p *publisher) project(ctx context.Context) []refs.Failed {
 	s := p.s
-	todo := s.note.Pending()
-	foreign, failed := s.refs.Update(ctx, todo)
+	todo := s.r.note.Pending()
+	foreign, failed := s.r.refs.Update(ctx, todo)
 	s.reportForeign(foreign)
 	bad := make(map[string]bool, len(failed))
 	behind := make([]string, 0, len(failed))
@@ -304,7 +302,7 @@ func (p *publisher) project(ctx context.Context) []refs.Failed {
 	}
 	for _, u := range todo {
 		if !bad[u.Name] {
-			s.note.Moved(u.Name)
+			s.r.note.Moved(u.Name)
 			p.loose.Add(1)
 		}
 	}
@@ -312,7 +310,7 @@ func (p *publisher) project(ctx context.Context) []refs.Failed {
 		p.shown.Store(p.noted)
 	}
 	if len(failed) > 0 {
-		s.log.Warn("git's refs are behind; they are retried", "error", refs.Join(failed))
+		s.r.log.Warn("git's refs are behind; they are retried", "error", refs.Join(failed))
 	}
 	p.tmu.Lock()
 	defer p.tmu.Unlock()
@@ -351,8 +349,8 @@ func (o *publication) add(j *journal.Journal) {
 
 // waiting gives the journals up to a number that are to be closed, oldest first.
 func (s *Store) waiting(through uint64) (list []*journal.Journal) {
-	s.logs.mu.Lock()
-	defer s.logs.mu.Unlock()
+	s.r.committing.Lock()
+	defer s.r.committing.Unlock()
 	for _, j := range s.logs.closing {
 		if j.Number <= through {
 			list = append(list, j)
@@ -364,8 +362,8 @@ func (s *Store) waiting(through uint64) (list []*journal.Journal) {
 // journalsUsed gives how many bytes the journals hold that a publication would
 // close now: what the next one should have room for.
 func (s *Store) journalsUsed() (used int64) {
-	s.logs.mu.Lock()
-	defer s.logs.mu.Unlock()
+	s.r.committing.Lock()
+	defer s.r.committing.Unlock()
 	for _, j := range s.logs.closing {
 		used += j.Used()
 	}
@@ -379,8 +377,8 @@ func (s *Store) journalsUsed() (used int64) {
 // returns what all closed ones lead to. An unsound one is salvaged before. If that
 // fails it is left, with the error, and the publication is of those before it.
 func (s *Store) detach() (out publication, unsound error) {
-	s.logs.mu.Lock()
-	defer s.logs.mu.Unlock()
+	s.r.committing.Lock()
+	defer s.r.committing.Unlock()
 	if unsound = s.salvageOpen(); unsound == nil && s.logs.open != nil && !s.logs.open.Empty() {
 		s.logs.closing = append(s.logs.closing, s.logs.open)
 		s.logs.open = nil
@@ -395,7 +393,7 @@ func (s *Store) detach() (out publication, unsound error) {
 // closeJournal makes a journal a pack of objects/pack. Doing it again after a
 // failure or a crash is safe.
 func (s *Store) closeJournal(j *journal.Journal) error {
-	if err := s.large.Publish(s.Tip().Seq, s.pub.unlinkLater); err != nil {
+	if err := s.r.large.Publish(s.Tip().Seq, s.pub.unlinkLater); err != nil {
 		return err
 	}
 	j, err := s.salvageClosing(j)
@@ -407,13 +405,13 @@ func (s *Store) closeJournal(j *journal.Journal) error {
 		return err
 	}
 	idx := strings.TrimSuffix(j.Name, journal.Suffix) + storedir.Idx
-	if err := storedir.WriteFile(s.fs, idx, pack.EncodeIdx(entries, sum)); err != nil {
+	if err := storedir.WriteFile(s.r.fs, idx, pack.EncodeIdx(entries, sum)); err != nil {
 		return err
 	}
-	if _, err := s.packs.Link(j.Name, idx, sum, packset.Keep{Through: endOf(j).tip.Seq}); err != nil {
+	if _, err := s.r.packs.Link(j.Name, idx, sum, packset.Keep{Through: endOf(j).tip.Seq}); err != nil {
 		return err
 	}
-	s.logs.mu.Lock()
+	s.r.committing.Lock()
 	for i, c := range s.logs.closing {
 		if c == j {
 			s.logs.closing = append(s.logs.closing[:i:i], s.logs.closing[i+1:]...)
@@ -421,7 +419,7 @@ func (s *Store) closeJournal(j *journal.Journal) error {
 		}
 	}
 	s.setLive()
-	s.logs.mu.Unlock()
+	s.r.committing.Unlock()
 	j.Close()
 	s.pub.unlinkLater(j.Name, idx)
 	s.pub.closed = j.Number
@@ -433,13 +431,13 @@ func (s *Store) reportForeign(foreign []refs.Foreign) {
 	for _, f := range foreign {
 		switch {
 		case f.KeptAs != "":
-			s.warn("another process moved %s to %s; it was put back, and that value is kept as %s", f.Ref, f.ID, f.KeptAs)
+			s.r.warn("another process moved %s to %s; it was put back, and that value is kept as %s", f.Ref, f.ID, f.KeptAs)
 		case f.Damaged:
-			s.warn("%s was damaged; ours was put back", f.Ref)
+			s.r.warn("%s was damaged; ours was put back", f.Ref)
 		case f.ID.IsZero():
-			s.warn("%s was missing; ours was put back", f.Ref)
+			s.r.warn("%s was missing; ours was put back", f.Ref)
 		default:
-			s.warn("another process moved %s to %s, which does not exist; it was put back", f.Ref, f.ID)
+			s.r.warn("another process moved %s to %s, which does not exist; it was put back", f.Ref, f.ID)
 		}
 	}
 }

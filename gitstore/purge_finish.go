@@ -39,8 +39,8 @@ func (p *Purge) Finish(ctx context.Context) (Purged, error) {
 		return Purged{}, err
 	}
 	defer resume()
-	s.pub.mu.Lock()
-	defer s.pub.mu.Unlock()
+	s.r.publishing.Lock()
+	defer s.r.publishing.Unlock()
 	if err := p.quiet(ctx); err != nil {
 		return Purged{}, err
 	}
@@ -68,8 +68,8 @@ func (p *Purge) Finish(ctx context.Context) (Purged, error) {
 		return told, err
 	}
 	p.lateForeign(ctx)
-	if err := s.writeInfoLog(ctx); err != nil {
-		s.log.Warn("reflogs of tasks' records not written", "error", err)
+	if err := s.r.writeInfoLog(ctx); err != nil {
+		s.r.log.Warn("reflogs of tasks' records not written", "error", err)
 	}
 	if after, err := s.packBytes(); err == nil {
 		told.Bytes = before - after
@@ -80,7 +80,7 @@ func (p *Purge) Finish(ctx context.Context) (Purged, error) {
 // lateForeign drops what another process set in place of one of our refs in the very
 // moment of the switch.
 func (p *Purge) lateForeign(ctx context.Context) {
-	list, err := p.s.refs.List(refs.ForeignPrefix)
+	list, err := p.s.r.refs.List(refs.ForeignPrefix)
 	var gone []refs.Update
 	for _, r := range list {
 		if p.r.Changed(r.ID) {
@@ -88,11 +88,11 @@ func (p *Purge) lateForeign(ctx context.Context) {
 		}
 	}
 	if err == nil {
-		_, failed := p.s.refs.Update(ctx, gone)
+		_, failed := p.s.r.refs.Update(ctx, gone)
 		err = refs.Join(failed)
 	}
 	if err != nil {
-		p.s.log.Warn("refs under refs/foreign were not checked once more", "error", err)
+		p.s.r.log.Warn("refs under refs/foreign were not checked once more", "error", err)
 	}
 }
 
@@ -102,9 +102,9 @@ func (p *Purge) quiet(ctx context.Context) error {
 	if err := s.pendingPurge(ctx); err != nil {
 		return err
 	}
-	s.logs.mu.Lock()
+	s.r.committing.Lock()
 	err := s.salvageOpen()
-	s.logs.mu.Unlock()
+	s.r.committing.Unlock()
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
@@ -117,9 +117,9 @@ func (p *Purge) quiet(ctx context.Context) error {
 	if err != nil {
 		return lockedOut(err)
 	}
-	s.logs.mu.Lock()
-	defer s.logs.mu.Unlock()
-	noted, _ := s.note.Get(refs.ShadowRef)
+	s.r.committing.Lock()
+	defer s.r.committing.Unlock()
+	noted, _ := s.r.note.Get(refs.ShadowRef)
 	if s.logs.open != nil && !s.logs.open.Empty() || len(s.logs.closing) > 0 || noted != s.Tip().Commit {
 		return errs.New(errs.Unavailable, "busy", "Not everything could be published; try again.")
 	}
@@ -158,7 +158,7 @@ func (p *Purge) gather(ctx context.Context) (*purgeIntent, Purged, error) {
 	if err := p.packs(ctx, in, h, unreadable); err != nil {
 		return nil, Purged{}, err
 	}
-	files, err := s.movedFiles()
+	files, err := s.r.movedFiles()
 	if err != nil {
 		return nil, Purged{}, err
 	}
@@ -198,7 +198,7 @@ func (p *Purge) records() error {
 	if err != nil {
 		return err
 	}
-	for _, ids := range s.infoLog.named() {
+	for _, ids := range s.r.infoLog.named() {
 		if err := add(ids); err != nil {
 			return err
 		}
@@ -244,17 +244,17 @@ func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
 			return err
 		}
 		list = append(list, x)
-		if base := "pack-" + object.ID(x.sum).String(); !s.packs.Has(base) {
+		if base := "pack-" + object.ID(x.sum).String(); !s.r.packs.Has(base) {
 			in.Packs = append(in.Packs, base)
 		}
 	}
-	err := s.fs.SyncDir(journal.Dir)
+	err := s.r.fs.SyncDir(journal.Dir)
 	if err == nil {
 		err = s.writeIntent(in)
 	}
 	for _, x := range list {
 		if err == nil {
-			_, err = s.packs.Link(x.name+".pack", x.name+storedir.Idx, x.sum, packset.Keep{Through: s.Tip().Seq})
+			_, err = s.r.packs.Link(x.name+".pack", x.name+storedir.Idx, x.sum, packset.Keep{Through: s.Tip().Seq})
 		}
 	}
 	if err == nil {
@@ -277,37 +277,37 @@ func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
 
 func (s *Store) writeMoved(n int, moves map[ID]ID) error {
 	dir := path.Dir(purgeTemp(n))
-	if err := s.fs.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := s.r.fs.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := storedir.WriteFile(s.fs, purgeTemp(n), moved.Encode(moves)); err != nil {
+	if err := storedir.WriteFile(s.r.fs, purgeTemp(n), moved.Encode(moves)); err != nil {
 		return err
 	}
-	if err := s.fs.SyncDir(dir); err != nil {
+	if err := s.r.fs.SyncDir(dir); err != nil {
 		return err
 	}
-	return s.fs.SyncDir(".")
+	return s.r.fs.SyncDir(".")
 }
 
 // back takes the switch back. If the disk refuses that too, it is unknown
 // what a start will find: nothing more is taken in until there is one.
 func (p *Purge) back(in *purgeIntent, cause error) error {
 	s := p.s
-	packset.ReleaseAll(s.packs.Take(setOf(in.Packs)))
+	packset.ReleaseAll(s.r.packs.Take(setOf(in.Packs)))
 	err := s.writeIntent(in) // as it was: prepared
 	if err == nil {
 		if err = s.takeBack(in); err != nil {
-			s.log.Warn("a purge is taken back by the next start", "error", err)
+			s.r.log.Warn("a purge is taken back by the next start", "error", err)
 		}
 		return cause
 	}
-	if now, rerr := s.readIntent(); rerr == nil && (now == nil || now.Step == purgePrepared) && s.fs.SyncDir(".") == nil {
+	if now, rerr := s.readIntent(); rerr == nil && (now == nil || now.Step == purgePrepared) && s.r.fs.SyncDir(".") == nil {
 		return cause // the next start takes the rest back
 	}
 	s.queue.mu.Lock()
 	s.queue.stopped = true
 	s.queue.mu.Unlock()
-	s.warn("a purge could be neither finished nor taken back (%v): nothing is written until the server is started again", err)
+	s.r.warn("a purge could be neither finished nor taken back (%v): nothing is written until the server is started again", err)
 	return cause
 }
 
@@ -323,7 +323,7 @@ func setOf(names []string) map[string]bool {
 func (p *Purge) adopt(in *purgeIntent) {
 	s := p.s
 	gone := make(map[ID]bool, len(p.r.Blobs))
-	if old := s.purges.gone.Load(); old != nil {
+	if old := s.r.purges.gone.Load(); old != nil {
 		for id := range *old {
 			gone[id] = true
 		}
@@ -331,46 +331,32 @@ func (p *Purge) adopt(in *purgeIntent) {
 	for id := range p.r.Blobs {
 		gone[id] = true
 	}
-	s.purges.gone.Store(&gone)
-	s.cached.trees.Clear()
-	s.infoLog.rename(p.r.Tags)
-	s.tasks.mu.Lock()
-	for id, t := range s.tasks.byID {
+	s.r.purges.gone.Store(&gone)
+	s.r.cached.trees.Clear()
+	s.r.infoLog.rename(p.r.Tags)
+	s.r.tasks.mu.Lock()
+	for id, t := range s.r.tasks.byID {
 		n := *t
 		n.Base, n.Head = p.r.Is(t.Base), p.r.Is(t.Head)
 		if tag, ok := p.r.Tags[t.InfoTag]; ok {
 			n.InfoTag = tag
 		}
-		s.tasks.byID[id] = &n
+		s.r.tasks.byID[id] = &n
 	}
-	s.tasks.mu.Unlock()
+	s.r.tasks.mu.Unlock()
 	if p.r.First > 0 {
-		s.records.Remap(p.r.First, p.r.Is)
+		s.r.records.Remap(p.r.First, p.r.Is)
 	}
 	if b := s.Boundary(); !b.Whole() {
 		b.Commit = p.r.Is(b.Commit)
-		s.boundary.Store(&b)
+		s.r.boundary.Store(&b)
 	}
 	tip := Tip(p.r.Tip)
-	s.tip.Store(&tip)
-	s.purges.pending = in
+	s.r.tip.Store(&tip)
+	s.pendingIntent = in
 	// Nothing may be taken for standing in them any more.
-	packset.ReleaseAll(s.packs.Take(setOf(in.Drop)))
+	packset.ReleaseAll(s.r.packs.Take(setOf(in.Drop)))
 	// A reader that finds an object gone looks again from the tip on.
-	s.purges.count.Add(1)
-	s.cached.computed.Clear()
-}
-
-// Rewrites counts the purges since the store was opened: what was read of
-// history under another number may name commits and bytes that are no more.
-func (s *Store) Rewrites() uint64 { return s.purges.count.Load() }
-
-// stillThere fails for content that a purge has taken away since a draft was
-// made that refers to it.
-func (s *Store) stillThere(id ID) error {
-	gone := s.purges.gone.Load()
-	if gone == nil || !(*gone)[id] || s.HasBlob(id) {
-		return nil
-	}
-	return errs.New(errs.Unavailable, "history_rewritten", "A purge took that content away meanwhile; try again.")
+	s.r.purges.count.Add(1)
+	s.r.cached.computed.Clear()
 }

@@ -58,7 +58,7 @@ func (r movedRef) ids() (old, now ID, err error) {
 }
 
 func (s *Store) readIntent() (*purgeIntent, error) {
-	data, err := vfs.ReadFile(s.fs, storedir.Intent)
+	data, err := vfs.ReadFile(s.r.fs, storedir.Intent)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -78,17 +78,17 @@ func (s *Store) writeIntent(in *purgeIntent) error {
 	if err != nil {
 		return err
 	}
-	if err := storedir.WriteFile(s.fs, storedir.Intent, append(data, '\n')); err != nil {
+	if err := storedir.WriteFile(s.r.fs, storedir.Intent, append(data, '\n')); err != nil {
 		return err
 	}
-	return s.fs.SyncDir(".")
+	return s.r.fs.SyncDir(".")
 }
 
 func (s *Store) removeIntent() error {
-	if err := storedir.Remove(s.fs, storedir.Intent); err != nil {
+	if err := storedir.Remove(s.r.fs, storedir.Intent); err != nil {
 		return err
 	}
-	return s.fs.SyncDir(".")
+	return s.r.fs.SyncDir(".")
 }
 
 // resumePurge finishes or takes back what a stop left of a purge. It runs before
@@ -99,20 +99,20 @@ func (s *Store) resumePurge(ctx context.Context) error {
 		return err
 	}
 	// A process that was killed at the switch may not have synced it.
-	if err := s.fs.SyncDir("."); err != nil {
+	if err := s.r.fs.SyncDir("."); err != nil {
 		return err
 	}
 	if in.Step != purgeSwitching {
-		s.log.Warn("a purge was cut off before its switch; taken back")
+		s.r.log.Warn("a purge was cut off before its switch; taken back")
 		return s.takeBack(in)
 	}
-	s.log.Warn("a purge was cut off; it is finished")
+	s.r.log.Warn("a purge was cut off; it is finished")
 	s.recovery.Purged = true
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
 	err = s.finishPurge(ctx, in)
 	if _, locked := errors.AsType[*refs.LockedError](err); locked {
-		s.purges.pending = in // the next publication meets it again
+		s.pendingIntent = in // the next publication meets it again
 		return nil
 	}
 	return err
@@ -121,21 +121,21 @@ func (s *Store) resumePurge(ctx context.Context) error {
 // hidePurged takes the packs that an unfinished purge is going to remove out of
 // the set: nothing may be taken for standing in them.
 func (s *Store) hidePurged() {
-	if s.purges.pending == nil {
+	if s.pendingIntent == nil {
 		return
 	}
-	packset.ReleaseAll(s.packs.Take(setOf(s.purges.pending.Drop)))
+	packset.ReleaseAll(s.r.packs.Take(setOf(s.pendingIntent.Drop)))
 }
 
 // takeBack removes what a purge had written before its switch.
 func (s *Store) takeBack(in *purgeIntent) error {
 	gone := setOf(in.Packs)
-	if err := s.packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := s.r.packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
 	}
-	packset.ReleaseAll(s.packs.Take(gone))
+	packset.ReleaseAll(s.r.packs.Take(gone))
 	for _, base := range in.Packs {
-		if err := s.packs.Remove(base); err != nil {
+		if err := s.r.packs.Remove(base); err != nil {
 			return err
 		}
 	}
@@ -161,16 +161,16 @@ func (s *Store) finishPurge(ctx context.Context, in *purgeIntent) error {
 
 // placeMap gives the map of ids its name.
 func (s *Store) placeMap(_ context.Context, in *purgeIntent) error {
-	if err := s.fs.Mkdir(storedir.Moved, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := s.r.fs.Mkdir(storedir.Moved, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	name := storedir.MovedName(in.Moved)
-	if err := s.fs.Rename(purgeTemp(in.Moved), name); err != nil {
-		if _, there := s.fs.Lstat(name); there != nil {
+	if err := s.r.fs.Rename(purgeTemp(in.Moved), name); err != nil {
+		if _, there := s.r.fs.Lstat(name); there != nil {
 			return err
 		}
 	}
-	return errors.Join(s.fs.SyncDir(storedir.Moved), s.fs.SyncDir("."))
+	return errors.Join(s.r.fs.SyncDir(storedir.Moved), s.r.fs.SyncDir("."))
 }
 
 // purgeTemp is where a map is before the switch. A name that begins so is
@@ -180,11 +180,11 @@ func purgeTemp(n int) string { return path.Join(storedir.Moved+".new", fmt.Sprin
 // dropGraphs removes the files that name removed commits: commit-graphs, and
 // a multi-pack-index over packs that go.
 func (s *Store) dropGraphs(_ context.Context, in *purgeIntent) error {
-	if err := s.dropCommitGraph(); err != nil {
+	if err := s.r.dropCommitGraph(); err != nil {
 		return err
 	}
 	gone := setOf(in.Drop)
-	return s.packs.DropMultiIndex(func(base string) bool { return gone[base] })
+	return s.r.packs.DropMultiIndex(func(base string) bool { return gone[base] })
 }
 
 // widenShallow makes the old boundary and the new one hold at once, while refs
@@ -194,7 +194,7 @@ func (s *Store) widenShallow(ctx context.Context, in *purgeIntent) error {
 	if err != nil || now.IsZero() {
 		return err
 	}
-	return s.refs.SetShallow(ctx, func(lines []ID) []ID {
+	return s.r.refs.SetShallow(ctx, func(lines []ID) []ID {
 		if !slices.Contains(lines, now) {
 			lines = append(lines, now)
 		}
@@ -207,7 +207,7 @@ func (s *Store) narrowShallow(ctx context.Context, in *purgeIntent) error {
 	if err != nil || now.IsZero() {
 		return err
 	}
-	return s.refs.SetShallow(ctx, func(lines []ID) []ID {
+	return s.r.refs.SetShallow(ctx, func(lines []ID) []ID {
 		return slices.DeleteFunc(lines, func(id ID) bool { return id == old })
 	})
 }
@@ -220,8 +220,8 @@ func (s *Store) noteRewritten(_ context.Context, in *purgeIntent) error {
 		if err != nil {
 			return err
 		}
-		if noted, _ := s.note.Get(r.Name); noted == now {
-			s.note.Expect(r.Name, old) // an earlier try may have been cut off here
+		if noted, _ := s.r.note.Get(r.Name); noted == now {
+			s.r.note.Expect(r.Name, old) // an earlier try may have been cut off here
 		}
 		values = append(values, refs.Value{Name: r.Name, ID: now})
 	}
@@ -230,7 +230,7 @@ func (s *Store) noteRewritten(_ context.Context, in *purgeIntent) error {
 	} else if !begin.IsZero() {
 		values = append(values, refs.Value{Name: refs.Boundary, ID: begin})
 	}
-	return s.note.Append(0, values...)
+	return s.r.note.Append(0, values...)
 }
 
 func (s *Store) moveRewritten(ctx context.Context, _ *purgeIntent) error {
@@ -240,23 +240,23 @@ func (s *Store) moveRewritten(ctx context.Context, _ *purgeIntent) error {
 // dropRecords removes the commit index: it is read from history again. A
 // running store makes its own again first.
 func (s *Store) dropRecords(_ context.Context, in *purgeIntent) error {
-	if s.records != nil {
-		return errors.Join(s.records.Save(), s.fs.SyncDir("."))
+	if s.r.records != nil {
+		return errors.Join(s.r.records.Save(), s.r.fs.SyncDir("."))
 	}
 	for _, name := range []string{records.File, records.FileNew, records.NamesFile, records.NamesNew} {
-		if err := storedir.Remove(s.fs, name); err != nil {
+		if err := storedir.Remove(s.r.fs, name); err != nil {
 			return err
 		}
 	}
-	return s.fs.SyncDir(".")
+	return s.r.fs.SyncDir(".")
 }
 
 // dropPurged removes the packs that hold what is purged, and nothing that is
 // wanted and is nowhere else.
 func (s *Store) dropPurged(_ context.Context, in *purgeIntent) error {
 	gone := setOf(in.Drop)
-	packset.ReleaseAll(s.packs.Take(gone))
-	names, err := s.fs.ReadDir(storedir.Packs)
+	packset.ReleaseAll(s.r.packs.Take(gone))
+	names, err := s.r.fs.ReadDir(storedir.Packs)
 	if err != nil {
 		return err
 	}
@@ -277,11 +277,11 @@ func (s *Store) dropPurged(_ context.Context, in *purgeIntent) error {
 		if !gone[base] {
 			continue
 		}
-		if err := storedir.Remove(s.fs, path.Join(storedir.Packs, e.Name)); err != nil {
+		if err := storedir.Remove(s.r.fs, path.Join(storedir.Packs, e.Name)); err != nil {
 			return err
 		}
 	}
-	return s.fs.SyncDir(storedir.Packs)
+	return s.r.fs.SyncDir(storedir.Packs)
 }
 
 // dropLeftovers removes what nothing reads and what may still hold the bytes:
@@ -300,7 +300,7 @@ func (s *Store) dropLeftovers(_ context.Context, _ *purgeIntent) error {
 	if err := s.removeMatching(storedir.Packs, git); err != nil {
 		return err
 	}
-	objects, err := s.fs.ReadDir(storedir.Repo + "/objects")
+	objects, err := s.r.fs.ReadDir(storedir.Repo + "/objects")
 	if err != nil {
 		return err
 	}
@@ -327,20 +327,20 @@ func (s *Store) leftover(name string) bool {
 	case strings.HasPrefix(name, "torn-"):
 		return true
 	case isJournal:
-		return n <= s.note.Shown()
+		return n <= s.r.note.Shown()
 	}
-	return staleIdx(name, s.note.Shown())
+	return staleIdx(name, s.r.note.Shown())
 }
 
 // removeMatching removes the files of a folder for which match holds.
 func (s *Store) removeMatching(dir string, match func(name string) bool) error {
-	names, err := s.fs.ReadDir(dir)
+	names, err := s.r.fs.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, e := range names {
 		if err == nil && match(e.Name) {
-			err = storedir.Remove(s.fs, path.Join(dir, e.Name))
+			err = storedir.Remove(s.r.fs, path.Join(dir, e.Name))
 		}
 	}
 	return err
@@ -348,11 +348,11 @@ func (s *Store) removeMatching(dir string, match func(name string) bool) error {
 
 // removeAll removes a file, or a folder with all that is in it; nothing there
 // is no error.
-func (s *Store) removeAll(name string) error { return vfs.RemoveAll(s.fs, name) }
+func (s *Store) removeAll(name string) error { return vfs.RemoveAll(s.r.fs, name) }
 
-// pendingPurge goes on with a purge that could not be finished; pub.mu is held.
+// pendingPurge goes on with a purge that could not be finished; publishing is held.
 func (s *Store) pendingPurge(ctx context.Context) error {
-	in := s.purges.pending
+	in := s.pendingIntent
 	if in == nil {
 		return nil
 	}
@@ -362,7 +362,7 @@ func (s *Store) pendingPurge(ctx context.Context) error {
 			Detail: "Another process holds " + locked.Name + "; the purge is not finished, and what it removes is still on disk."}
 	}
 	if err == nil {
-		s.purges.pending = nil
+		s.pendingIntent = nil
 	}
 	return errs.Wrap(err, "")
 }

@@ -11,13 +11,13 @@ import (
 type Record = records.Record
 
 // openRecords opens the commit index; fill brings it to the tip.
-func (s *Store) openRecords() (*records.Index, error) {
-	o := records.Options{FS: s.fs, Log: s.log, First: max(1, s.Boundary().Seq)}
-	if s.base != nil {
-		o.Base, o.First = s.base.records, s.base.seq+1
+func (r *Repo) openRecords() (*records.Index, error) {
+	o := records.Options{FS: r.fs, Log: r.log, First: max(1, r.Boundary().Seq)}
+	if r.base != nil {
+		o.Base, o.First = r.base.records, r.base.seq+1
 	}
 	o.Read = func(ctx context.Context, id ID) (Record, ID, error) {
-		c, err := s.ReadCommit(ctx, id)
+		c, err := r.ReadCommit(ctx, id)
 		if err != nil {
 			return Record{}, id, err
 		}
@@ -30,29 +30,29 @@ func recordOf(c *Commit) Record { return records.Of(c.Seq, c.ID, c.When, c.Messa
 
 // CommitAt gives the commit with a sequence number; errs.NotFound if there is
 // none, errs.Gone if it was dropped.
-func (s *Store) CommitAt(ctx context.Context, seq uint64) (ID, error) {
-	rec, err := s.records.At(seq)
+func (h History) CommitAt(ctx context.Context, seq uint64) (ID, error) {
+	rec, err := h.r.records.At(seq)
 	return rec.Commit, err
 }
 
 // Records calls fn with the index records from..to (sequence numbers,
 // inclusive; to beyond the tip is the tip), ascending. It begins with the
 // boundary's commit where older ones are asked for.
-func (s *Store) Records(ctx context.Context, from, to uint64, fn func(Record) error) error {
-	return s.records.Each(ctx, from, to, fn)
+func (h History) Records(ctx context.Context, from, to uint64, fn func(Record) error) error {
+	return h.r.records.Each(ctx, from, to, fn)
 }
 
 // TaskRecords gives the records of a task's commits after the boundary, oldest
 // first; of no task for the empty id.
-func (s *Store) TaskRecords(ctx context.Context, task string) ([]Record, error) {
-	recs, _, err := s.TaskRecordsFrom(ctx, task, 0)
+func (h History) TaskRecords(ctx context.Context, task string) ([]Record, error) {
+	recs, _, err := h.r.TaskRecordsFrom(ctx, task, 0)
 	return recs, err
 }
 
 // TaskRecordsFrom gives TaskRecords without the first skip of them, and how many
 // there are with those.
-func (s *Store) TaskRecordsFrom(ctx context.Context, task string, skip int) (recs []Record, all int, err error) {
-	seqs, err := s.records.OfTask(ctx, task)
+func (h History) TaskRecordsFrom(ctx context.Context, task string, skip int) (recs []Record, all int, err error) {
+	seqs, err := h.r.records.OfTask(ctx, task)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -65,7 +65,7 @@ func (s *Store) TaskRecordsFrom(ctx context.Context, task string, skip int) (rec
 			n++
 		}
 		if n == 1 {
-			rec, err := s.records.At(uint64(seqs[i]))
+			rec, err := h.r.records.At(uint64(seqs[i]))
 			if err != nil {
 				return nil, 0, err
 			}
@@ -73,7 +73,7 @@ func (s *Store) TaskRecordsFrom(ctx context.Context, task string, skip int) (rec
 			i++
 			continue
 		}
-		if err := s.records.Each(ctx, uint64(seqs[i]), uint64(seqs[i+n-1]), func(rec Record) error {
+		if err := h.r.records.Each(ctx, uint64(seqs[i]), uint64(seqs[i+n-1]), func(rec Record) error {
 			recs = append(recs, rec)
 			return nil
 		}); err != nil {
@@ -89,43 +89,43 @@ func (s *Store) TaskRecordsFrom(ctx context.Context, task string, skip int) (rec
 
 // TakeBacks returns the records of commits that undo entries of another task
 // than their own, or that have none, oldest first.
-func (s *Store) TakeBacks(ctx context.Context) ([]Record, error) {
-	return s.TaskRecords(ctx, records.TakeBacks)
+func (h History) TakeBacks(ctx context.Context) ([]Record, error) {
+	return h.r.TaskRecords(ctx, records.TakeBacks)
 }
 
 // Claimed returns the records of commits that several tasks may have made, and of
 // those that settle whose such changes are, oldest first, without the first skip
 // of them, and how many there are with those.
-func (s *Store) Claimed(ctx context.Context, skip int) (recs []Record, all int, err error) {
-	return s.TaskRecordsFrom(ctx, records.Claimed, skip)
+func (h History) Claimed(ctx context.Context, skip int) (recs []Record, all int, err error) {
+	return h.r.TaskRecordsFrom(ctx, records.Claimed, skip)
 }
 
 // Undoes returns the records of all commits that undo entries of the changelog,
 // oldest first, without the first skip of them, and how many there are with those.
-func (s *Store) Undoes(ctx context.Context, skip int) (recs []Record, all int, err error) {
-	return s.TaskRecordsFrom(ctx, records.Undoes, skip)
+func (h History) Undoes(ctx context.Context, skip int) (recs []Record, all int, err error) {
+	return h.r.TaskRecordsFrom(ctx, records.Undoes, skip)
 }
 
 // FindKey gives the newest commit not older than since (at most a day ago)
 // that carries this Idempotency-Key trailer value.
-func (s *Store) FindKey(ctx context.Context, key string, since time.Time) (Record, bool, error) {
+func (h History) FindKey(ctx context.Context, key string, since time.Time) (Record, bool, error) {
 	prefix := records.KeyPrefix(key)
 	if prefix == "" {
 		return Record{}, false, nil
 	}
-	seqs, err := s.records.WithKey(prefix, since)
+	seqs, err := h.r.records.WithKey(prefix, since)
 	if err != nil {
 		return Record{}, false, err
 	}
 	for i := len(seqs) - 1; i >= 0; i-- {
-		rec, err := s.records.At(uint64(seqs[i]))
+		rec, err := h.r.records.At(uint64(seqs[i]))
 		if err != nil {
 			return Record{}, false, err
 		}
 		if rec.WhenUnix < since.Unix() {
 			continue
 		}
-		c, err := s.ReadCommit(ctx, rec.Commit)
+		c, err := h.r.ReadCommit(ctx, rec.Commit)
 		if err != nil {
 			return Record{}, false, err
 		}

@@ -21,7 +21,7 @@ var errLost = errors.New("the object is lost")
 
 // get reads an object from one of our packs, or from where it is found.
 func (r *repairer) get(id ID) (object.Kind, []byte, error) {
-	kind, data, err := r.s.readObject(id, object.MaxMeta)
+	kind, data, err := r.s.r.readObject(id, object.MaxMeta)
 	if !errs.Is(err, errs.NotFound) && !errs.Is(err, errs.Gone) {
 		return kind, data, err
 	}
@@ -44,7 +44,7 @@ func (r *repairer) commit(id ID) (*Commit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.s.graft(c), nil
+	return r.s.r.graft(c), nil
 }
 
 // found is the history as the packs alone show it.
@@ -69,7 +69,7 @@ type foundInfo struct {
 // survey reads every commit and tag of our packs.
 func (r *repairer) survey() (*found, error) {
 	out := &found{begin: r.s.Boundary().Seq, commits: make(map[ID]*foundCommit), infos: make(map[string]*foundInfo)}
-	for _, f := range r.s.packs.All() {
+	for _, f := range r.s.r.packs.All() {
 		for e, err := range f.Pack.Idx().All() {
 			if err == nil {
 				err = r.ctx.Err()
@@ -90,7 +90,7 @@ func (r *repairer) survey() (*found, error) {
 				continue
 			}
 			if c, err := parseCommit(e.ID, data); err == nil && c.Seq >= max(1, out.begin) {
-				r.s.graft(c)
+				r.s.r.graft(c)
 				known := out.commits[c.ID]
 				out.commits[c.ID] = &foundCommit{id: c.ID, parent: c.Parent, seq: c.Seq, task: c.Message.TaskID,
 					doomed: !f.Doomed.IsZero() && (known == nil || known.doomed)}
@@ -152,11 +152,11 @@ func (o *found) tip(before ID) (ID, uint64) {
 
 // values puts the note right, and looks for whatever the history lacks.
 func (r *repairer) values() (err error) {
-	if r.note, err = refs.OpenNote(r.s.fs, "refs"); err != nil {
+	if r.note, err = refs.OpenNote(r.s.r.fs, "refs"); err != nil {
 		return err
 	}
-	r.s.note = r.note
-	if err := r.s.loadBoundary(r.ctx); err != nil {
+	r.s.r.note = r.note
+	if err := r.s.r.loadBoundary(r.ctx); err != nil {
 		return err
 	}
 	values := r.note.All()
@@ -167,7 +167,7 @@ func (r *repairer) values() (err error) {
 	seeds := r.note.All()
 	delete(seeds, refs.Boundary)
 	if seeds[refs.ShadowRef].IsZero() {
-		if id, _, ok, err := r.s.refs.Read(refs.ShadowRef); err == nil && ok {
+		if id, _, ok, err := r.s.r.refs.Read(refs.ShadowRef); err == nil && ok {
 			seeds[refs.ShadowRef] = id
 		}
 	}
@@ -374,7 +374,7 @@ func (r *repairer) reachTree(id ID, of *Commit) error {
 }
 
 func (r *repairer) reachBlob(e object.Entry, of *Commit) error {
-	f, err := r.s.packs.Holding(e.ID)
+	f, err := r.s.r.packs.Holding(e.ID)
 	if err != nil {
 		return err
 	}

@@ -20,27 +20,26 @@ type Entry struct {
 // Snapshot is one tree of the workspace: immutable, cheap to copy and to
 // keep. Reading one whose objects were dropped gives errs.Gone.
 type Snapshot struct {
-	s    *Store
 	src  treeSource
 	tree ID
 }
 
 // Snapshot gives the tree of the newest durable commit.
-func (s *Store) Snapshot() Snapshot { return Snapshot{s: s, src: s, tree: s.Tip().Tree} }
+func (h History) Snapshot() Snapshot { return Snapshot{src: h.r, tree: h.r.Tip().Tree} }
 
 // SnapshotOf gives the tree of a commit.
-func (s *Store) SnapshotOf(ctx context.Context, commit ID) (Snapshot, error) {
-	if t := s.Tip(); t.Commit == commit {
-		return Snapshot{s: s, src: s, tree: t.Tree}, nil
+func (h History) SnapshotOf(ctx context.Context, commit ID) (Snapshot, error) {
+	if t := h.r.Tip(); t.Commit == commit {
+		return Snapshot{src: h.r, tree: t.Tree}, nil
 	}
-	if tree, ok := s.cached.memo.get(commit, s.Boundary().Seq); ok {
-		return Snapshot{s: s, src: s, tree: tree}, nil
+	if tree, ok := h.r.cached.memo.get(commit, h.r.Boundary().Seq); ok {
+		return Snapshot{src: h.r, tree: tree}, nil
 	}
-	c, err := s.ReadCommit(ctx, commit)
+	c, err := h.r.ReadCommit(ctx, commit)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	return Snapshot{s: s, src: s, tree: c.Tree}, nil
+	return Snapshot{src: h.r, tree: c.Tree}, nil
 }
 
 // Tree gives the id of the root tree.
@@ -147,12 +146,12 @@ type TreeChange struct {
 // DiffTrees calls fn with every file that differs between the trees of two
 // commits (zero: the empty tree) at or under a path. Folders that are equal
 // are not opened.
-func (s *Store) DiffTrees(ctx context.Context, a, b ID, under wspath.Path, fn func(TreeChange) error) error {
+func (h History) DiffTrees(ctx context.Context, a, b ID, under wspath.Path, fn func(TreeChange) error) error {
 	side := func(commit ID) (Snapshot, error) {
 		if commit.IsZero() {
-			return Snapshot{s: s, src: s}, nil
+			return Snapshot{src: h.r}, nil
 		}
-		return s.SnapshotOf(ctx, commit)
+		return h.r.SnapshotOf(ctx, commit)
 	}
 	na, err := side(a)
 	if err != nil {
@@ -255,4 +254,10 @@ func (d *differ) dirs(p wspath.Path, x, y ID) error {
 		}
 	}
 	return nil
+}
+
+// treeSource gives trees by id: the committer's own group first, then the
+// store.
+type treeSource interface {
+	tree(id object.ID) (*object.TreeData, error)
 }

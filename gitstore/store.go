@@ -2,24 +2,14 @@ package gitstore
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"umbra/gitstore/large"
-
-	"umbra/gitstore/packset"
-
-	"umbra/gitstore/cache"
 	"umbra/gitstore/inuse"
 	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
-	"umbra/gitstore/records"
-	"umbra/gitstore/refs"
-	"umbra/gitstore/remote"
 	"umbra/gitstore/sink"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
@@ -135,57 +125,25 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Tip is the newest durable commit; Seq 0 means that there is none yet.
-type Tip struct {
-	Commit, Tree ID
-	Seq          uint64
-}
-
 // Store is the commit engine of one workspace. All exported methods may be
 // called from any goroutine.
 type Store struct {
-	opt  Options
-	fs   vfs.FS
-	log  *slog.Logger
-	base *forkPoint  // nil but for a fork
-	held *remote.Log // nil without a sink
-
-	tip tipOf
-	// boundary is nil while nothing was ever dropped. It moves under logs.mu.
-	boundary atomic.Pointer[Boundary]
-	cached   caches
-	packs    packset.Set
-	large    large.Set
-	records  *records.Index
-
+	History
+	r     *Repo
+	opt   Options
 	queue queue
 	logs  journals
-	tasks taskMap
 
 	pub      publisher
-	refs     *refs.Store
-	note     *refs.Note
-	infoLog  infoLog
-	warnings warnings
 	recovery Recovery
 
-	upkeep upkeep
-	purges purges
-	life   lifetime
-}
-
-// tipOf is the newest durable commit, and the callers that wait for the next.
-type tipOf struct {
-	atomic.Pointer[Tip]
-	mu    sync.Mutex
-	moved chan struct{} // closed and renewed when the tip moves
-}
-
-// caches hold what was read of history.
-type caches struct {
-	trees    treeCache
-	computed *cache.Cache[computed, any]
-	memo     treeMemo
+	retention retention
+	wake      chan struct{} // wakes the maintainer
+	// alone: the sink's store has all that the base has; upkeep.mmu.
+	alone bool
+	// pendingIntent is the purge that is not finished yet; publishing.
+	pendingIntent *purgeIntent
+	life          lifetime
 }
 
 // queue is what waits to be committed.
@@ -199,52 +157,16 @@ type queue struct {
 
 // journals are the journal files in their roles.
 type journals struct {
-	mu       sync.Mutex         // the committer holds it for a group
 	open     *journal.Journal   // nil until the first write
 	closing  []*journal.Journal // full or to be published, oldest first
 	set      journal.Set
 	lastWhen time.Time
-	live     atomic.Pointer[[]*journal.Journal] // all that hold objects, for readers
 }
 
-type taskMap struct {
-	mu   sync.RWMutex
-	byID map[string]*Task
-}
-
-type warnings struct {
-	mu   sync.Mutex
-	list []string
-}
-
-// upkeep is the state of maintenance, retention and collections.
-type upkeep struct {
-	cmu sync.Mutex // one move of the boundary, or collection, at a time; before mmu
-	// rooting is held for reading while a tree is in a pack that no commit names
-	// yet.
-	rooting sync.RWMutex
-	// undone is a cut whose last steps are still to be done; cmu.
-	undone *cut
-	bounds map[string]taskBounds // as of the last look; cmu
-	// shed is set once a collection left objects out: from then on a commit that
-	// relies upon an older object looks whether it is still there.
-	shed  atomic.Bool
-	swept atomic.Pointer[Boundary] // as of the last collection
-
-	mmu  sync.Mutex    // one run of maintenance at a time
-	wake chan struct{} // wakes the maintainer
-	// alone: the sink's store has all that the base has; mmu.
-	alone bool
-	// What maintenance knows of its last runs; mmu.
-	lastDrop time.Time
-	dropped  atomic.Bool // packs went, and their names may turn up again
-}
-
-// purges is what purges did since the store was opened.
-type purges struct {
-	gone    atomic.Pointer[map[ID]bool] // contents that are no more
-	count   atomic.Uint64
-	pending *purgeIntent // the one that is not finished yet; pub.mu
+// retention is what retention knows; upkeep.cmu.
+type retention struct {
+	undone *cut                  // one whose last steps are still to be done
+	bounds map[string]taskBounds // as of the last look
 }
 
 // lifetime owns the background of a store.
@@ -265,45 +187,10 @@ type Recovery struct {
 // Recovery reports what the start found.
 func (s *Store) Recovery() Recovery { return s.recovery }
 
-// Tip gives the newest durable commit, without waiting.
-func (s *Store) Tip() Tip { return *s.tip.Load() }
-
-// Wait returns when a commit after the given sequence number is durable.
-func (s *Store) Wait(ctx context.Context, after uint64) error {
-	for {
-		s.tip.mu.Lock()
-		moved := s.tip.moved
-		s.tip.mu.Unlock()
-		if s.Tip().Seq > after {
-			return nil
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return errs.Wrap(context.Cause(ctx), "")
-		}
-	}
-}
-
 // Warnings lists what an owner should know: foreign refs, torn journals, locks
 // that keep stock git from seeing what is durable.
 func (s *Store) Warnings() []string {
-	s.warnings.mu.Lock()
-	defer s.warnings.mu.Unlock()
-	return slices.Concat(s.warnings.list, s.pub.pending())
-}
-
-// maxWarnings bounds what a store that meets trouble without end remembers.
-const maxWarnings = 100
-
-func (s *Store) warn(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	s.log.Warn(text)
-	s.warnings.mu.Lock()
-	defer s.warnings.mu.Unlock()
-	if len(s.warnings.list) < maxWarnings {
-		s.warnings.list = append(s.warnings.list, text)
-	}
+	return slices.Concat(s.r.warned(), s.pub.pending())
 }
 
 // Open opens the store of a workspace folder, making it when the folder is
@@ -311,16 +198,12 @@ func (s *Store) warn(format string, args ...any) {
 // sees to that.
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	opt.setDefaults()
-	s := &Store{opt: opt, fs: opt.FS, log: opt.Log,
-		cached: caches{trees: newTreeCache(opt.Caches.trees), computed: cache.New[computed, any](opt.Caches.bases)},
-		tip:    tipOf{moved: make(chan struct{})}, tasks: taskMap{byID: make(map[string]*Task)}}
+	r := newRepo(&opt)
+	s := &Store{History: r.History, r: r, opt: opt}
 	s.queue.idle = sync.NewCond(&s.queue.mu)
-	s.tip.Store(&Tip{})
-	s.logs.live.Store(new([]*journal.Journal))
-	s.logs.set.FS, s.logs.set.Log, s.logs.set.MaxObject = s.fs, s.log, object.MaxMeta
+	s.logs.set.FS, s.logs.set.Log, s.logs.set.MaxObject = s.r.fs, s.r.log, object.MaxMeta
 	s.pub.s = s
-	s.openPacks()
-	s.upkeep.wake = make(chan struct{}, 1)
+	s.wake = make(chan struct{}, 1)
 	s.pub.wake = make(chan struct{}, 1)
 	if err := s.start(ctx); err != nil {
 		s.closeFiles()
@@ -331,18 +214,12 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	if !opt.Foreground {
 		s.life.background.Go(func() { s.pub.run(bg) })
 		s.life.background.Go(func() { s.maintainer(bg) })
-		if s.held != nil {
-			s.life.background.Go(func() { s.held.Run(bg, s.log, s.Seal) })
-			s.life.background.Go(func() { s.held.FetchRest(bg, s.log, s.records.Filled) })
+		if s.r.held != nil {
+			s.life.background.Go(func() { s.r.held.Run(bg, s.r.log, s.Seal) })
+			s.life.background.Go(func() { s.r.held.FetchRest(bg, s.r.log, s.r.records.Filled) })
 		}
 	}
 	return s, nil
-}
-
-// openPacks prepares the set of packs.
-func (s *Store) openPacks() {
-	s.packs.FS, s.packs.Log, s.packs.Cache, s.packs.Warn = s.fs, s.log, s.opt.Caches.bases, s.warn
-	s.large.Packs = &s.packs
 }
 
 // Close finishes what is queued, lets stock git see everything, and frees the
@@ -357,19 +234,19 @@ func (s *Store) Close(ctx context.Context) error {
 	s.queue.mu.Unlock()
 	s.life.stop()
 	s.life.background.Wait()
-	s.upkeep.cmu.Lock() // the work that was under way has been canceled
-	defer s.upkeep.cmu.Unlock()
+	s.r.upkeep.cmu.Lock() // the work that was under way has been canceled
+	defer s.r.upkeep.cmu.Unlock()
 	// A ref that is held costs nothing: the ref log says what it is to be.
 	lctx, cancel := context.WithTimeout(ctx, lockPatience)
 	_, err := s.pub.publish(lctx)
 	cancel()
 	if errs.Is(errs.Wrap(err, ""), errs.NoSpace) { // what is durable in the journals stays
-		s.log.Warn("no space to publish; the next start does it", "error", err)
+		s.r.log.Warn("no space to publish; the next start does it", "error", err)
 		err = nil
 	} else if err == nil {
 		s.sealLast(ctx)
-		if err := s.writeInfoLog(ctx); err != nil {
-			s.log.Warn("reflogs of tasks' records not written", "error", err)
+		if err := s.r.writeInfoLog(ctx); err != nil {
+			s.r.log.Warn("reflogs of tasks' records not written", "error", err)
 		}
 	}
 	s.closeFiles()
@@ -378,31 +255,31 @@ func (s *Store) Close(ctx context.Context) error {
 
 func (s *Store) closeFiles() {
 	s.logs.set.Close()
-	s.logs.mu.Lock()
+	s.r.committing.Lock()
 	if s.logs.open != nil {
 		s.logs.open.Close()
 		if s.logs.open.Empty() {
-			s.fs.Remove(s.logs.open.Name) // left behind, it is dropped at a start
+			s.r.fs.Remove(s.logs.open.Name) // left behind, it is dropped at a start
 		}
 	}
 	for _, j := range s.logs.closing {
 		j.Close()
 	}
-	s.logs.mu.Unlock()
-	s.packs.Close()
-	if s.held != nil {
-		s.held.Close()
+	s.r.committing.Unlock()
+	s.r.packs.Close()
+	if s.r.held != nil {
+		s.r.held.Close()
 	}
-	s.large.Close()
-	s.cached.trees.Close()
-	s.cached.computed.Close()
-	if s.records != nil {
-		s.records.Close()
+	s.r.large.Close()
+	s.r.cached.trees.Close()
+	s.r.cached.computed.Close()
+	if s.r.records != nil {
+		s.r.records.Close()
 	}
-	if s.note != nil {
-		s.note.Close()
+	if s.r.note != nil {
+		s.r.note.Close()
 	}
-	s.fs.Close()
+	s.r.fs.Close()
 }
 
 // untilClosed gives a context that also ends when the store is closed.

@@ -161,9 +161,9 @@ func TestVerifyOfATaskThatGoesOn(t *testing.T) {
 		t.Errorf("%q", v.Problems)
 	}
 	lost := object.Hash(object.Blob, []byte("never"))
-	a.Store.tasks.mu.Lock()
-	a.Store.tasks.byID["young"].Base, a.Store.tasks.byID["young"].InfoTag = made[20].Commit, lost
-	a.Store.tasks.mu.Unlock()
+	a.Store.r.tasks.mu.Lock()
+	a.Store.r.tasks.byID["young"].Base, a.Store.r.tasks.byID["young"].InfoTag = made[20].Commit, lost
+	a.Store.r.tasks.mu.Unlock()
 	for _, task := range a.Tasks() {
 		v.task(task)
 	}
