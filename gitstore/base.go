@@ -8,6 +8,8 @@ import (
 	"path"
 	"strings"
 
+	"umbra/gitstore/repo"
+
 	"umbra/gitstore/packset"
 
 	"umbra/gitstore/journal"
@@ -44,14 +46,14 @@ func (s *Store) openBase(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the commit that the fork begins at: %w", err)
 	}
-	s.r.base = &forkPoint{b.Store.r, c.Seq}
+	s.r.Base = &repo.ForkPoint{Repo: b.Store.r, Seq: c.Seq}
 	return s.writeAlternates(b.Alternate + "\n")
 }
 
 // writeAlternates gives objects/info/alternates this content, durably; it is left
 // alone where it has it.
 func (s *Store) writeAlternates(text string) error {
-	now, err := vfs.ReadFile(s.r.fs, alternatesFile)
+	now, err := vfs.ReadFile(s.r.FS, alternatesFile)
 	if err == nil && string(now) == text || errors.Is(err, fs.ErrNotExist) && text == "" {
 		return nil
 	}
@@ -59,18 +61,18 @@ func (s *Store) writeAlternates(text string) error {
 		return err
 	}
 	dir := path.Dir(alternatesFile)
-	if err := s.r.fs.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := s.r.FS.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if text == "" {
-		err = s.r.fs.Remove(alternatesFile)
+		err = s.r.FS.Remove(alternatesFile)
 	} else {
-		err = storedir.WriteFile(s.r.fs, alternatesFile, []byte(text))
+		err = storedir.WriteFile(s.r.FS, alternatesFile, []byte(text))
 	}
 	if err != nil {
 		return err
 	}
-	return s.r.fs.SyncDir(dir)
+	return s.r.FS.SyncDir(dir)
 }
 
 // startFromBase begins a history that has no commit of its own yet.
@@ -78,12 +80,12 @@ func (s *Store) startFromBase(ctx context.Context) error {
 	if err := s.startFrom(ctx, s.opt.Base.At); err != nil {
 		return err
 	}
-	b := s.r.base.Boundary()
-	if b.Whole() || s.r.boundary.Load() != nil {
+	b := s.r.Base.Boundary()
+	if b.Whole() || s.r.Begins.Load() != nil {
 		return nil
 	}
-	s.r.boundary.Store(&b) // what the base dropped is not the fork's either
-	return s.r.shallowAt(ctx, b)
+	s.r.Begins.Store(&b) // what the base dropped is not the fork's either
+	return s.r.ShallowAt(ctx, b)
 }
 
 // Detach makes the fork in a directory a store of its own: it gets copies of all
@@ -114,16 +116,16 @@ func (s *Store) Detach(ctx context.Context, fork vfs.FS) error {
 // Absorb puts all packs of the stores that a fork continues into its own part of the
 // sink's store: opened without its base it is a store of its own. It may be repeated.
 func (s *Store) Absorb(ctx context.Context) error {
-	s.r.upkeep.mmu.Lock()
-	defer s.r.upkeep.mmu.Unlock()
+	s.r.Upkeep.Maintaining.Lock()
+	defer s.r.Upkeep.Maintaining.Unlock()
 	for at := s.under(); at != nil; at = at.under() {
-		if err := errors.Join(at.Publish(ctx), at.lendPacks(s.r.fs)); err != nil {
+		if err := errors.Join(at.Publish(ctx), at.lendPacks(s.r.FS)); err != nil {
 			return err
 		}
-		used := at.r.packs.InUse()
+		used := at.r.Packs.InUse()
 		defer func() { packset.ReleaseAll(used) }()
 		for _, f := range used {
-			if err := s.r.packs.Add(f.Base, packset.Keep{Through: f.Keep.Through}); err != nil {
+			if err := s.r.Packs.Add(f.Base, packset.Keep{Through: f.Keep.Through}); err != nil {
 				return err
 			}
 		}
@@ -134,7 +136,7 @@ func (s *Store) Absorb(ctx context.Context) error {
 
 // under gives the store that this one continues.
 func (s *Store) under() *Store {
-	if s.r.base == nil {
+	if s.r.Base == nil {
 		return nil
 	}
 	return s.opt.Base.Store
@@ -142,7 +144,7 @@ func (s *Store) under() *Store {
 
 // lendPacks copies the store's packs into another's directory.
 func (s *Store) lendPacks(to vfs.FS) error {
-	used := s.r.packs.InUse()
+	used := s.r.Packs.InUse()
 	defer func() { packset.ReleaseAll(used) }()
 	for _, f := range used {
 		name := path.Join(storedir.Packs, f.Base)
@@ -153,7 +155,7 @@ func (s *Store) lendPacks(to vfs.FS) error {
 			return err
 		}
 		for _, suffix := range []string{".pack", storedir.Idx} { // the index last: with it the pack counts
-			from, err := s.r.fs.Open(name + suffix)
+			from, err := s.r.FS.Open(name + suffix)
 			if err != nil {
 				return err
 			}

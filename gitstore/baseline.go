@@ -56,8 +56,8 @@ func (s *Store) BaselineOf(ctx context.Context, m message.Message, fill func(Fil
 	b.parts.Wait()
 	last := b.current
 	b.current = nil
-	s.r.upkeep.rooting.RLock()
-	defer s.r.upkeep.rooting.RUnlock()
+	s.r.Upkeep.Rooting.RLock()
+	defer s.r.Upkeep.Rooting.RUnlock()
 	if err := errors.Join(b.failed, b.end(last)); err != nil {
 		return Committed{}, errs.Wrap(err, "")
 	}
@@ -87,7 +87,7 @@ type baseline struct {
 
 // begin starts a pack. Called with the lock, or before anybody else has b.
 func (b *baseline) begin() (err error) {
-	b.current, err = b.s.r.packs.Begin(packset.NewName())
+	b.current, err = b.s.r.Packs.Begin(packset.NewName())
 	return err
 }
 
@@ -98,7 +98,7 @@ func (b *baseline) end(p *packset.Writer) error {
 	if err != nil {
 		return err
 	}
-	base, err := b.s.r.packs.Link(p.Name+storedir.Prepared, p.Name+storedir.Idx, sum, packset.Keep{Through: b.s.Tip().Seq + 1})
+	base, err := b.s.r.Packs.Link(p.Name+storedir.Prepared, p.Name+storedir.Idx, sum, packset.Keep{Through: b.s.Tip().Seq + 1})
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (b *baseline) end(p *packset.Writer) error {
 // drop removes what is left of a pack in journal/.
 func (b *baseline) drop(p *packset.Writer) {
 	p.File.Close()
-	b.s.r.packs.RemovePrepared(p.Name)
+	b.s.r.Packs.RemovePrepared(p.Name)
 }
 
 // abandon drops the pack that was not finished.
@@ -221,7 +221,7 @@ func (a *Adder) Bytes(p wspath.Path, mode Mode, data []byte) (ID, error) {
 	b.mu.Lock()
 	ended := b.ended
 	b.mu.Unlock()
-	known, err := b.s.r.packs.HasObject(id)
+	known, err := b.s.r.Packs.HasObject(id)
 	if err == nil && known {
 		err = checkKnown(data)
 	}
@@ -280,12 +280,12 @@ func (b *baseline) written(id ID, ended int) (bool, error) {
 	if b.ended == ended {
 		return false, nil
 	}
-	return b.s.r.packs.HasObject(id)
+	return b.s.r.Packs.HasObject(id)
 }
 
 // known records a file whose content an earlier attempt has made durable.
 func (b *baseline) known(p wspath.Path, mode Mode, id ID) (bool, error) {
-	if ok, err := b.s.r.packs.HasObject(id); !ok || err != nil {
+	if ok, err := b.s.r.Packs.HasObject(id); !ok || err != nil {
 		return false, err
 	}
 	b.mu.Lock()

@@ -142,7 +142,7 @@ func (s *Store) StreamBlob(ctx context.Context, r io.ReaderAt, size int64) (Blob
 		b := s.NewBlob(data)
 		return b, b.Err()
 	}
-	l, id, sum, err := s.r.large.Write(ctx, r, size)
+	l, id, sum, err := s.r.Large.Write(ctx, r, size)
 	if err != nil {
 		return Blob{}, errs.Wrap(collision(err), "")
 	}

@@ -52,11 +52,11 @@ const worthwhile = 8
 // next run continues. A fork's history
 // is never shortened, so there is nothing to collect in it.
 func (s *Store) Collect(ctx context.Context, opt CollectOptions) (CollectReport, error) {
-	if s.r.base != nil {
+	if s.r.Base != nil {
 		return CollectReport{}, nil
 	}
-	s.r.upkeep.cmu.Lock()
-	defer s.r.upkeep.cmu.Unlock()
+	s.r.Upkeep.Collecting.Lock()
+	defer s.r.Upkeep.Collecting.Unlock()
 	return s.collect(ctx, opt)
 }
 
@@ -74,7 +74,7 @@ func (s *Store) collect(ctx context.Context, opt CollectOptions) (CollectReport,
 	err := c.run()
 	c.release()
 	if err == nil && !opt.DryRun {
-		s.r.upkeep.swept.Store(&c.begin)
+		s.r.Upkeep.Swept.Store(&c.begin)
 	}
 	return c.CollectReport, errs.Wrap(err, "")
 }
@@ -82,7 +82,7 @@ func (s *Store) collect(ctx context.Context, opt CollectOptions) (CollectReport,
 // Swept reports whether a collection has come to its end since the store was
 // opened, with the boundary where it is.
 func (s *Store) Swept() bool {
-	swept := s.r.upkeep.swept.Load()
+	swept := s.r.Upkeep.Swept.Load()
 	return swept != nil && *swept == s.Boundary()
 }
 
@@ -151,9 +151,9 @@ func (c *collector) run() (err error) {
 // needs is reached from it.
 func (c *collector) begun() error {
 	s := c.s
-	s.r.upkeep.rooting.Lock()
-	defer s.r.upkeep.rooting.Unlock()
-	c.used, c.old = s.r.packs.Collecting(!c.opt.DryRun)
+	s.r.Upkeep.Rooting.Lock()
+	defer s.r.Upkeep.Rooting.Unlock()
+	c.used, c.old = s.r.Packs.Collecting(!c.opt.DryRun)
 	// The largest first: it is their home of most, and seldom rewritten.
 	slices.SortStableFunc(c.used, func(a, b *packset.File) int { return cmp.Compare(b.Count, a.Count) })
 	c.tip = s.Tip()
@@ -161,7 +161,7 @@ func (c *collector) begun() error {
 }
 
 func (c *collector) release() {
-	c.s.r.packs.Collected(c.used)
+	c.s.r.Packs.Collected(c.used)
 	for _, f := range slices.Concat(c.used, c.old, c.made) {
 		f.Release()
 	}
@@ -259,19 +259,19 @@ func (c *collector) write(step string, wanted func(row int) bool) error {
 		return ok && wanted(row)
 	}
 	name := packset.NewName()
-	defer s.r.packs.RemovePrepared(name)
-	_, sum, err := s.r.packs.Write(name, func(w *pack.Writer) (ID, error) {
+	defer s.r.Packs.RemovePrepared(name)
+	_, sum, err := s.r.Packs.Write(name, func(w *pack.Writer) (ID, error) {
 		_, err := pack.Merge(c.ctx, w, list, pack.MergeOptions{Keep: keep})
 		return ID{}, cmp.Or(err, failed)
 	})
 	if err != nil {
 		return fmt.Errorf("collecting from %d packs: %w", len(src), err)
 	}
-	base, err := s.r.packs.Link(name+storedir.Prepared, name+storedir.Idx, sum, packset.Keep{Through: through})
+	base, err := s.r.Packs.Link(name+storedir.Prepared, name+storedir.Idx, sum, packset.Keep{Through: through})
 	if err != nil {
 		return err
 	}
-	f := s.r.packs.Named(base)
+	f := s.r.Packs.Named(base)
 	if f == nil {
 		return fmt.Errorf("%s is gone", base)
 	}

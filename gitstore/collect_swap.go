@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"umbra/gitstore/repo"
+
 	"umbra/gitstore/packset"
 
 	"umbra/gitstore/object"
@@ -47,11 +49,11 @@ func (c *collector) swap() error {
 			return err
 		}
 	}
-	s.r.upkeep.mmu.Lock()
-	defer s.r.upkeep.mmu.Unlock()
+	s.r.Upkeep.Maintaining.Lock()
+	defer s.r.Upkeep.Maintaining.Unlock()
 	// A multi-pack-index that names them goes first: reads are as fast
 	// without it, and what reads through it would miss them later.
-	if err := s.r.packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := s.r.Packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
 	}
 	when, err := c.supersede(src)
@@ -59,12 +61,12 @@ func (c *collector) swap() error {
 		return err
 	}
 	for _, f := range src {
-		note, revived := s.r.packs.NoteOf(f)
+		note, revived := s.r.Packs.NoteOf(f)
 		if revived {
 			continue
 		}
 		note.Superseded = when.Unix()
-		if err := s.r.packs.WriteKeep(f.Base, note); err != nil {
+		if err := s.r.Packs.WriteKeep(f.Base, note); err != nil {
 			return err
 		}
 	}
@@ -75,15 +77,15 @@ func (c *collector) swap() error {
 // commit is made.
 func (c *collector) supersede(src []*packset.File) (when time.Time, err error) {
 	s := c.s
-	s.r.committing.Lock()
-	defer s.r.committing.Unlock()
+	s.r.Committing.Lock()
+	defer s.r.Committing.Unlock()
 	if err := c.catchUp(); err != nil {
 		return when, err
 	}
 	// From here on a commit that relies upon an older object looks for it.
-	s.r.upkeep.shed.Store(true)
-	when = s.r.now()
-	s.r.packs.Supersede(src, when)
+	s.r.Upkeep.Shed.Store(true)
+	when = s.r.Now()
+	s.r.Packs.Supersede(src, when)
 	return when, nil
 }
 
@@ -120,9 +122,9 @@ func (c *collector) sweep() error {
 	for _, f := range c.made {
 		made += f.Pack.FileBytes()
 	}
-	s.r.upkeep.mmu.Lock()
-	defer s.r.upkeep.mmu.Unlock()
-	due := s.r.packs.Superseded()
+	s.r.Upkeep.Maintaining.Lock()
+	defer s.r.Upkeep.Maintaining.Unlock()
+	due := s.r.Packs.Superseded()
 	defer func() { packset.ReleaseAll(due) }()
 	for _, f := range due {
 		superseded += f.Pack.FileBytes()
@@ -141,7 +143,7 @@ func (c *collector) sweep() error {
 		return err
 	}
 	c.Freed += max(0, superseded-made)
-	return s.r.sweepShallow(c.ctx)
+	return s.r.SweepShallow(c.ctx)
 }
 
 // dropCopies removes the packs of people that hold nothing but what was in ours
@@ -153,7 +155,7 @@ func (c *collector) dropCopies() (freed int64, err error) {
 	var copies []*theirPack
 	gone := make(map[string]bool)
 	for _, f := range c.their.packs {
-		if f.kept || !c.opt.Now && s.r.now().Sub(f.since) < s.r.mergeGrace {
+		if f.kept || !c.opt.Now && s.r.Now().Sub(f.since) < s.r.MergeGrace {
 			continue
 		}
 		if ok, err := c.isCopy(f); err != nil {
@@ -166,23 +168,23 @@ func (c *collector) dropCopies() (freed int64, err error) {
 		return 0, nil
 	}
 	if !c.opt.Now {
-		if busy, err := s.r.repoInUse(c.ctx); busy || err != nil {
+		if busy, err := s.r.Busy(c.ctx); busy || err != nil {
 			return 0, err
 		}
 	}
-	if err := s.r.packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := s.r.Packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return 0, err
 	}
 	for _, f := range copies {
 		// What git keeps next to a pack (gitformat-pack(5)), its index first.
 		for _, suffix := range []string{storedir.Idx, ".bitmap", ".rev", ".mtimes", ".pack"} {
-			if err := storedir.Remove(s.r.fs, path.Join(storedir.Packs, f.Base+suffix)); err != nil {
+			if err := storedir.Remove(s.r.FS, path.Join(storedir.Packs, f.Base+suffix)); err != nil {
 				return freed, err
 			}
 		}
 		freed += f.Pack.FileBytes()
 	}
-	return freed, s.r.fs.SyncDir(storedir.Packs)
+	return freed, s.r.FS.SyncDir(storedir.Packs)
 }
 
 func (c *collector) isCopy(f *theirPack) (bool, error) {
@@ -205,24 +207,24 @@ func (c *collector) markTags() error {
 	// A tag that another one superseded is known to the task, then to a
 	// publication, then to the log's lines, then to its file. They are read in this
 	// order, and the two moves between them wait meanwhile, so none is missed.
-	s.r.infoLog.moving.Lock()
-	defer s.r.infoLog.moving.Unlock()
-	s.r.publishing.Lock()
+	s.r.InfoLog.Moving.Lock()
+	defer s.r.InfoLog.Moving.Unlock()
+	s.r.Publishing.Lock()
 	known := make(map[string]bool)
 	for _, t := range s.Tasks() {
 		known[t.ID] = true
 		c.m.mark(t.InfoTag)
-		for _, id := range t.past {
+		for _, id := range t.Past {
 			c.m.mark(id)
 		}
 	}
-	waiting := s.r.infoLog.named()
-	s.r.publishing.Unlock()
+	waiting := s.r.InfoLog.Named()
+	s.r.Publishing.Unlock()
 	for task, ids := range waiting {
 		if ok, err := c.stays(ids); err != nil {
 			return err
 		} else if !ok && !c.opt.DryRun {
-			s.r.infoLog.forget(task)
+			s.r.InfoLog.Forget(task)
 		}
 	}
 	return c.markLogs(known)
@@ -262,7 +264,7 @@ func (c *collector) stays(tags []ID) (bool, error) {
 func (c *collector) markLogs(known map[string]bool) error {
 	s := c.s
 	dir := path.Join(storedir.Repo, "logs", strings.TrimSuffix(storedir.Tasks, "/"))
-	list, err := s.r.fs.ReadDir(dir)
+	list, err := s.r.FS.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -270,7 +272,7 @@ func (c *collector) markLogs(known map[string]bool) error {
 		return err
 	}
 	for _, e := range list {
-		data, err := vfs.ReadFile(s.r.fs, path.Join(dir, e.Name, "info"))
+		data, err := vfs.ReadFile(s.r.FS, path.Join(dir, e.Name, "info"))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -279,7 +281,7 @@ func (c *collector) markLogs(known map[string]bool) error {
 		}
 		ok := false
 		if known[e.Name] {
-			if ok, err = c.stays(reflogIDs(data)); err != nil {
+			if ok, err = c.stays(repo.ReflogIDs(data)); err != nil {
 				return err
 			}
 		}
@@ -295,7 +297,7 @@ func (c *collector) markLogs(known map[string]bool) error {
 
 func (c *collector) dropLogs() error {
 	for _, task := range c.logs {
-		if err := c.s.r.dropInfoLog(task); err != nil {
+		if err := c.s.r.DropInfoLog(task); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"umbra/gitstore/repo"
+
 	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
@@ -230,7 +232,7 @@ func (s *Store) takeGroup() []*pending {
 }
 
 func (s *Store) commitGroup(batch []*pending) {
-	s.r.committing.Lock()
+	s.r.Committing.Lock()
 	whole := false
 	defer func() {
 		if !whole { // a panic: what the journal holds past its end means nothing
@@ -241,7 +243,7 @@ func (s *Store) commitGroup(batch []*pending) {
 				s.logs.open.Unsound = true
 			}
 		}
-		s.r.committing.Unlock()
+		s.r.Committing.Unlock()
 		for _, p := range batch {
 			close(p.done)
 		}
@@ -276,9 +278,9 @@ func (s *Store) commitLocked(batch []*pending) {
 		for _, p := range g.members {
 			p.err, p.out, p.put = errs.Wrap(err, ""), Committed{}, Task{}
 		}
-		s.r.log.Error("append to journal failed", "journal", s.logs.open.Number, "error", err)
+		s.r.Log.Error("append to journal failed", "journal", s.logs.open.Number, "error", err)
 		if err := s.salvageOpen(); err != nil {
-			s.r.log.Error("journal not salvaged; tried again at the next write", "error", err)
+			s.r.Log.Error("journal not salvaged; tried again at the next write", "error", err)
 		}
 		return
 	}
@@ -310,8 +312,8 @@ func (s *Store) ensureJournal(batch []*pending) error {
 			}
 		}
 	}
-	if s.r.held != nil {
-		if err := s.r.held.Writable(want); err != nil {
+	if s.r.Held != nil {
+		if err := s.r.Held.Writable(want); err != nil {
 			return err
 		}
 	}
@@ -366,8 +368,8 @@ type group struct {
 const maxBehind = time.Hour
 
 func (s *Store) newGroup() *group {
-	tip := *s.r.tip.Load()
-	when := s.r.now().UTC().Truncate(time.Second)
+	tip := *s.r.Head.Load()
+	when := s.r.Now().UTC().Truncate(time.Second)
 	// git likes ordered dates, so a clock that is corrected by little is followed
 	// late. One that was far ahead stamps no later commit: order is the number's.
 	if behind := s.logs.lastWhen.Sub(when); behind > 0 && behind <= maxBehind {
@@ -378,11 +380,11 @@ func (s *Store) newGroup() *group {
 }
 
 // tree gives trees of this group first.
-func (g *group) tree(id object.ID) (*object.TreeData, error) {
+func (g *group) Tree(id object.ID) (*object.TreeData, error) {
 	if t, ok := g.trees[id]; ok {
 		return t, nil
 	}
-	return g.s.r.tree(id)
+	return g.s.r.Tree(id)
 }
 
 // add makes a member's objects; a member that fails, or has nothing to commit,
@@ -474,7 +476,7 @@ func (g *group) emitTree(t, base *object.TreeData, baseID object.ID, track func(
 func (g *group) addDraft(p *pending, track func(object.ID, journal.Loc)) (bool, error) {
 	d := p.draft
 	if d.Check != nil {
-		if err := d.Check(Snapshot{src: g, tree: g.tip.Tree}); err != nil {
+		if err := d.Check(repo.SnapshotOf(g, g.tip.Tree)); err != nil {
 			return false, err
 		}
 	}
@@ -514,10 +516,10 @@ func (g *group) addDraft(p *pending, track func(object.ID, journal.Loc)) (bool, 
 			g.blobs = append(g.blobs, d.Edits[i].Blob)
 		}
 	}
-	if d.Records != nil && g.s.r.held != nil {
+	if d.Records != nil && g.s.r.Held != nil {
 		g.rows = append(g.rows, d.Records(p.out)...)
 	}
-	g.records = append(g.records, recordOf(&Commit{ID: id, Seq: m.Seq, When: g.when, Message: &m}))
+	g.records = append(g.records, repo.RecordOf(&Commit{ID: id, Seq: m.Seq, When: g.when, Message: &m}))
 	return true, nil
 }
 
@@ -531,7 +533,7 @@ func (g *group) rewrite(d *Draft, track func(object.ID, journal.Loc)) (object.ID
 			return g.tip.Tree, nil
 		}
 	}
-	o, err := overlay.New(g.tree, g.tip.Tree)
+	o, err := overlay.New(g.Tree, g.tip.Tree)
 	if err != nil {
 		return object.Zero, err
 	}
@@ -544,7 +546,7 @@ func (g *group) rewrite(d *Draft, track func(object.ID, journal.Loc)) (object.ID
 			continue
 		}
 		if e.Blob.entry == nil {
-			if err := g.s.r.stillThere(e.Blob.id); err != nil {
+			if err := g.s.r.StillThere(e.Blob.id); err != nil {
 				return object.Zero, err
 			}
 			continue
@@ -589,18 +591,18 @@ func (s *Store) accept(g *group) {
 	g.j.Accept(len(g.buf), g.objs)
 	endOf(g.j).add(g.tip, g.tasks)
 	for id, t := range g.trees {
-		s.r.cached.trees.put(id, t)
+		s.r.Cached.Trees.Add(id, t)
 	}
 	for _, b := range g.blobs {
 		b.large.Commit()
 	}
 	s.logs.lastWhen = g.when
-	s.r.tasks.mu.Lock()
-	maps.Copy(s.r.tasks.byID, g.tasks)
-	s.r.tasks.mu.Unlock()
+	s.r.TaskMap.Mu.Lock()
+	maps.Copy(s.r.TaskMap.ByID, g.tasks)
+	s.r.TaskMap.Mu.Unlock()
 	s.acceptCut(g)
-	s.r.records.Append(g.records)
-	s.r.moveTip(g.tip)
+	s.r.Index.Append(g.records)
+	s.r.MoveTip(g.tip)
 	s.noteActivity()
 	if g.j.HalfFull() && !s.logs.set.IsReady() {
 		s.kickPublisher()

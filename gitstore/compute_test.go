@@ -3,6 +3,8 @@ package gitstore
 import (
 	"errors"
 	"testing"
+
+	"umbra/gitstore/repo"
 )
 
 // TestCompute keeps what was made, until it may be another.
@@ -27,12 +29,12 @@ func TestCompute(t *testing.T) {
 		calls = 0
 	}
 	ask("a", 10)
-	ask("b", maxComputed)
+	ask("b", repo.MaxComputed)
 	ask("a", 10)
-	ask("b", maxComputed)
+	ask("b", repo.MaxComputed)
 	made(2, "two, each twice")
-	ask("large", maxComputed+1)
-	ask("large", maxComputed+1)
+	ask("large", repo.MaxComputed+1)
+	ask("large", repo.MaxComputed+1)
 	made(2, "one that is too large, twice")
 
 	// As strings the keys are the same; by their types they are not.
@@ -50,7 +52,7 @@ func TestCompute(t *testing.T) {
 
 	b := s.Boundary()
 	b.Seq++
-	s.r.boundary.Store(&b)
+	s.r.Begins.Store(&b)
 	ask("a", 10)
 	made(1, "the history begins later")
 }
@@ -65,7 +67,7 @@ func TestComputeForgetsPurged(t *testing.T) {
 	one := func() (any, int64, error) { return secret, 1000, nil }
 	before := s.Rewrites()
 	kept := func() bool {
-		_, ok := s.r.cached.computed.Get(computed{"a", s.Boundary().Seq, before})
+		_, ok := s.r.Cached.Computed.Get(repo.Computed{Of: "a", From: s.Boundary().Seq, Rewrites: before})
 		return ok
 	}
 	if _, err := s.Compute("a", one); err != nil || !kept() {

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"umbra/gitstore/repo"
+
 	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/refs"
@@ -55,7 +57,7 @@ var errPassed = errors.New("a task's base lies before the new boundary")
 
 // withinHistory gives nil for a commit at or after the boundary.
 func (s *Store) withinHistory(id ID) error {
-	b := s.r.boundary.Load()
+	b := s.r.Begins.Load()
 	if b == nil || id == s.Tip().Commit {
 		return nil
 	}
@@ -68,7 +70,7 @@ func (s *Store) withinHistory(id ID) error {
 
 // boundsOf gives where a task's commits lie. known saves reading them again;
 // what no journal has yet has the number newest, or one near it.
-func (r *Repo) boundsOf(t *Task, known map[string]taskBounds, newest uint64) (taskBounds, error) {
+func boundsOf(r *repo.Repo, t *Task, known map[string]taskBounds, newest uint64) (taskBounds, error) {
 	was, out := known[t.ID], taskBounds{base: t.Base, head: t.Head}
 	seq := func(id, old ID, oldSeq uint64) (uint64, error) {
 		if id == old {
@@ -96,20 +98,20 @@ func (r *Repo) boundsOf(t *Task, known map[string]taskBounds, newest uint64) (ta
 func (g *group) addCut(c *cut, track func(object.ID, journal.Loc)) (bool, error) {
 	s := g.s
 	all := make(map[string]*Task)
-	s.r.tasks.mu.RLock()
-	maps.Copy(all, s.r.tasks.byID)
-	s.r.tasks.mu.RUnlock()
+	s.r.TaskMap.Mu.RLock()
+	maps.Copy(all, s.r.TaskMap.ByID)
+	s.r.TaskMap.Mu.RUnlock()
 	maps.Copy(all, g.tasks)
 	c.gone, c.across = nil, nil
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		t := *all[id]
-		b, err := s.r.boundsOf(&t, c.bounds, g.tip.Seq)
+		b, err := boundsOf(s.r, &t, c.bounds, g.tip.Seq)
 		if err != nil {
 			return false, err
 		}
 		switch {
 		case b.baseSeq >= c.to.Seq:
-		case t.keepsHistory():
+		case t.KeepsHistory():
 			return false, errPassed
 		case b.headSeq < c.to.Seq:
 			if !c.told[id] {
@@ -121,7 +123,7 @@ func (g *group) addCut(c *cut, track func(object.ID, journal.Loc)) (bool, error)
 				t.Info.BaseWas = t.Base.String()
 			}
 			// The earlier tags are on dropped commits, and must not be looked up.
-			t.Base, t.past = c.to.Commit, nil
+			t.Base, t.Past = c.to.Commit, nil
 			if t.InfoTag, err = g.emitInfo(&t.Info, t.Base, track); err != nil {
 				return false, err
 			}
@@ -141,13 +143,13 @@ func (s *Store) acceptCut(g *group) {
 	if c == nil {
 		return
 	}
-	s.r.tasks.mu.Lock()
+	s.r.TaskMap.Mu.Lock()
 	for i := range c.gone {
-		delete(s.r.tasks.byID, c.gone[i].ID)
+		delete(s.r.TaskMap.ByID, c.gone[i].ID)
 	}
-	s.r.tasks.mu.Unlock()
-	s.r.boundary.Store(&c.to)
-	s.r.records.Drop(c.to.Seq)
+	s.r.TaskMap.Mu.Unlock()
+	s.r.Begins.Store(&c.to)
+	s.r.Index.Drop(c.to.Seq)
 }
 
 // finishCut does what is left to do of a cut whose group is durable. Doing it
@@ -157,20 +159,20 @@ func (s *Store) finishCut(ctx context.Context, c *cut) error {
 		return err
 	}
 	for _, t := range c.across {
-		if err := s.r.dropInfoLog(t.ID); err != nil {
+		if err := s.r.DropInfoLog(t.ID); err != nil {
 			return err
 		}
 	}
-	if err := s.r.dropCommitGraph(); err != nil {
+	if err := s.r.DropCommitGraph(); err != nil {
 		return err
 	}
-	if err := s.r.shallowAt(ctx, c.to); err != nil {
-		return lockedOut(err)
+	if err := s.r.ShallowAt(ctx, c.to); err != nil {
+		return repo.LockedOut(err)
 	}
-	if err := s.r.noteBoundary(c.to.Commit); err != nil {
+	if err := s.r.NoteBoundary(c.to.Commit); err != nil {
 		return errs.Wrap(err, "")
 	}
-	s.r.records.Shrink()
+	s.r.Index.Shrink()
 	return nil
 }
 
@@ -180,8 +182,8 @@ func (s *Store) dropRefs(ctx context.Context, gone []Task) error {
 	ctx, cancel := context.WithTimeout(ctx, publishPatience)
 	defer cancel()
 	p := &s.pub
-	s.r.publishing.Lock()
-	defer s.r.publishing.Unlock()
+	s.r.Publishing.Lock()
+	defer s.r.Publishing.Unlock()
 	if _, err := p.publishLocked(ctx); err != nil {
 		return err
 	}
@@ -193,15 +195,15 @@ func (s *Store) dropRefs(ctx context.Context, gone []Task) error {
 			values, dropped[name] = append(values, refs.Value{Name: name}), true
 		}
 	}
-	if err := s.r.note.Append(0, values...); err != nil {
+	if err := s.r.Note.Append(0, values...); err != nil {
 		return errs.Wrap(err, "")
 	}
 	failed := slices.DeleteFunc(p.project(ctx), func(f refs.Failed) bool { return !dropped[f.Name] })
 	if err := refs.Join(failed); err != nil {
-		return lockedOut(err)
+		return repo.LockedOut(err)
 	}
 	for i := range gone {
-		if err := s.r.dropInfoLog(gone[i].ID); err != nil {
+		if err := s.r.DropInfoLog(gone[i].ID); err != nil {
 			return err
 		}
 	}

@@ -12,17 +12,17 @@ const dropEvery = time.Minute
 
 // dropDoomed removes the packs whose grace is over. mmu is held.
 func (s *Store) dropDoomed(ctx context.Context) error {
-	due, forced := s.r.packs.Due(s.r.now(), s.r.mergeGrace)
+	due, forced := s.r.Packs.Due(s.r.Now(), s.r.MergeGrace)
 	if len(due) == 0 {
-		s.r.upkeep.dropped.Store(false)
+		s.r.Upkeep.Dropped.Store(false)
 		return nil
 	}
 	if !forced {
-		since := s.r.now().Sub(s.r.upkeep.lastDrop)
-		if since >= 0 && since < min(dropEvery, s.r.mergeGrace) {
+		since := s.r.Now().Sub(s.r.Upkeep.LastDrop)
+		if since >= 0 && since < min(dropEvery, s.r.MergeGrace) {
 			return nil
 		}
-		busy, err := s.r.repoInUse(ctx)
+		busy, err := s.r.Busy(ctx)
 		if err != nil || busy {
 			return err // the next run looks again
 		}
@@ -30,12 +30,12 @@ func (s *Store) dropDoomed(ctx context.Context) error {
 	if err := s.removeDoomed(due); err != nil {
 		return err
 	}
-	return s.r.sweepShallow(ctx)
+	return s.r.SweepShallow(ctx)
 }
 
 // removeDoomed removes superseded packs. mmu is held.
 func (s *Store) removeDoomed(due []*packset.File) error {
-	s.r.upkeep.lastDrop = s.r.now()
-	s.r.upkeep.dropped.Store(true)
-	return s.r.packs.DropSuperseded(due)
+	s.r.Upkeep.LastDrop = s.r.Now()
+	s.r.Upkeep.Dropped.Store(true)
+	return s.r.Packs.DropSuperseded(due)
 }

@@ -29,7 +29,7 @@ func dropStore(t *testing.T, opt Options) (s *Store, dir string, later func(time
 	s = openAt(t, dir, opt)
 	baselineOf(t, s, map[string]string{"f": "x"})
 	publishMany(t, s, mergeWidth+1)
-	if n := len(s.r.packs.All()) - len(s.r.packs.InUse()); n < mergeWidth {
+	if n := len(s.r.Packs.All()) - len(s.r.Packs.InUse()); n < mergeWidth {
 		t.Fatalf("%d packs were superseded", n)
 	}
 	return s, dir, func(d time.Duration) { now = now.Add(d) }

@@ -38,12 +38,12 @@ const freezeTries = 20
 // before the call. Writers go on meanwhile; only what lets stock git see their
 // commits waits for as long as the refs are read.
 func (s *Store) Freeze(ctx context.Context) (*Frozen, error) {
-	if err := s.r.whole(ctx); err != nil {
+	if err := s.r.Whole(ctx); err != nil {
 		return nil, err
 	}
 	p := &s.pub
-	s.r.publishing.Lock()
-	defer s.r.publishing.Unlock()
+	s.r.Publishing.Lock()
+	defer s.r.Publishing.Unlock()
 	for range freezeTries {
 		// The less the journals hold, the less is read into memory. A lock on a ref
 		// that another process holds does not matter: ref log and journals are complete.
@@ -54,7 +54,7 @@ func (s *Store) Freeze(ctx context.Context) (*Frozen, error) {
 			return nil, errs.Wrap(context.Cause(ctx), "")
 		}
 		if err != nil {
-			s.r.log.Warn("freezing what is not published", "error", err)
+			s.r.Log.Warn("freezing what is not published", "error", err)
 		}
 		f, again, err := s.freeze()
 		if err != nil || !again {
@@ -67,21 +67,21 @@ func (s *Store) Freeze(ctx context.Context) (*Frozen, error) {
 // freeze takes one moment; again says that it is not a good one. publishing is held.
 func (s *Store) freeze() (f *Frozen, again bool, err error) {
 	f = &Frozen{}
-	s.r.committing.Lock()
-	f.Tip = *s.r.tip.Load()
-	live := *s.r.live.Load()
+	s.r.Committing.Lock()
+	f.Tip = *s.r.Head.Load()
+	live := *s.r.Live.Load()
 	ends := make([]int64, len(live))
 	for i, j := range live {
 		ends[i] = j.Used()
 	}
-	again = s.r.large.Waits()
+	again = s.r.Large.Waits()
 	// After the tip: what it needs is in one of them, or in a journal.
-	for _, g := range s.r.packs.InUse() {
+	for _, g := range s.r.Packs.InUse() {
 		f.Packs = append(f.Packs, path.Join(storedir.Packs, g.Base+".pack"), path.Join(storedir.Packs, g.Base+storedir.Idx))
 		f.Files = append(f.Files, FrozenFile{path.Join(storedir.Packs, g.Base+".keep"), []byte(g.Keep.String())})
 		g.Release()
 	}
-	s.r.committing.Unlock()
+	s.r.Committing.Unlock()
 	if again {
 		return nil, true, nil
 	}
@@ -105,18 +105,18 @@ func (s *Store) freeze() (f *Frozen, again bool, err error) {
 	// An intent exists here only for a purge that waits for a ref's lock: a copy
 	// finishes it when it is opened.
 	for _, name := range []string{"refs", storedir.Dropped, storedir.Intent} {
-		if err := f.add(s.r.fs, name); err != nil {
+		if err := f.add(s.r.FS, name); err != nil {
 			return nil, false, err
 		}
 	}
 	// Loose refs before packed ones: one that goes over meanwhile is in both.
 	for _, dir := range []string{storedir.Repo + "/refs", storedir.Repo + "/logs"} {
-		if err := f.addTree(s.r.fs, dir); err != nil {
+		if err := f.addTree(s.r.FS, dir); err != nil {
 			return nil, false, err
 		}
 	}
 	for _, name := range []string{"HEAD", "packed-refs", "shallow"} {
-		if err := f.add(s.r.fs, storedir.Repo+"/"+name); err != nil {
+		if err := f.add(s.r.FS, storedir.Repo+"/"+name); err != nil {
 			return nil, false, err
 		}
 	}
@@ -126,17 +126,17 @@ func (s *Store) freeze() (f *Frozen, again bool, err error) {
 // freezeClosed adds journals that are packs already, but that the ref log does not
 // include, since it could not be written.
 func (s *Store) freezeClosed(f *Frozen, seen map[string]bool) error {
-	names, err := s.r.fs.ReadDir(journal.Dir)
+	names, err := s.r.FS.ReadDir(journal.Dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range names {
 		name := path.Join(journal.Dir, e.Name)
 		n, ok := journal.ParseName(e.Name)
-		if !ok || n <= s.r.note.Shown() || seen[name] || n > s.pub.closed {
+		if !ok || n <= s.r.Note.Shown() || seen[name] || n > s.pub.closed {
 			continue // shown, taken already, or not used before this moment
 		}
-		if err := f.add(s.r.fs, name); err != nil {
+		if err := f.add(s.r.FS, name); err != nil {
 			return err
 		}
 	}

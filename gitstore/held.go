@@ -19,7 +19,7 @@ import (
 // syncs, and each group is appended to the log before it is accepted.
 
 // Held returns the log of a store with a sink; nil without one.
-func (s *Store) Held() *remote.Log { return s.r.held }
+func (s *Store) Held() *remote.Log { return s.r.Held }
 
 // openHeld reads the sink's log and makes the folder what it says; nil without a
 // sink.
@@ -31,8 +31,8 @@ func (s *Store) openHeld(ctx context.Context) (*sink.Tail, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.r.hold(log)
-	return tail, remote.Restore(ctx, log, tail, &remote.Place{FS: s.r.fs, Repo: storedir.Repo, Boot: s.opt.Boot,
+	s.r.Hold(log)
+	return tail, remote.Restore(ctx, log, tail, &remote.Place{FS: s.r.FS, Repo: storedir.Repo, Boot: s.opt.Boot,
 		Clear: []string{storedir.Intent, storedir.Dropped, storedir.Moved, storedir.Moved + ".new", storedir.Damaged, storedir.Exclude},
 		Keep:  func(through uint64) string { return packset.Keep{Through: through}.String() }})
 }
@@ -43,12 +43,12 @@ func (s *Store) nameHeld(tail *sink.Tail) error {
 		return nil
 	}
 	held := remote.PacksOf(tail)
-	for _, base := range s.r.held.Lazy() {
-		if err := s.r.packs.Add(base, packset.Keep{Through: held[base].Through}); err != nil {
+	for _, base := range s.r.Held.Lazy() {
+		if err := s.r.Packs.Add(base, packset.Keep{Through: held[base].Through}); err != nil {
 			return err
 		}
 	}
-	for _, f := range s.r.packs.All() {
+	for _, f := range s.r.Packs.All() {
 		name := held[f.Base].Name
 		f.SetStored(name)
 		delete(held, f.Base)
@@ -66,7 +66,7 @@ func (s *Store) checkHeld(tail *sink.Tail) error {
 		return nil
 	}
 	s.pub.pos = tail.Next() - 1
-	want := max(s.r.held.Manifest().Seq, s.ForkedAt())
+	want := max(s.r.Held.Manifest().Seq, s.ForkedAt())
 	for i := range tail.Groups {
 		want = max(want, tail.Groups[i].Seq)
 	}
@@ -78,7 +78,7 @@ func (s *Store) checkHeld(tail *sink.Tail) error {
 
 // appendHeld makes a group durable in the sink's log; it does nothing without one.
 func (s *Store) appendHeld(g *group) error {
-	if s.r.held == nil {
+	if s.r.Held == nil {
 		return nil
 	}
 	out := &sink.Group{Seq: g.tip.Seq, Data: g.buf, Records: g.rows}
@@ -94,14 +94,14 @@ func (s *Store) appendHeld(g *group) error {
 			out.Packs = append(out.Packs, p)
 		}
 	}
-	err := s.r.held.Append(out)
+	err := s.r.Held.Append(out)
 	if errors.Is(err, sink.ErrStale) {
 		if err = s.putAgain(g, out); err == nil {
-			err = s.r.held.Append(out)
+			err = s.r.Held.Append(out)
 		}
 	}
 	if err != nil {
-		s.r.log.Error("append to the log failed", "position", out.Pos, "error", err)
+		s.r.Log.Error("append to the log failed", "position", out.Pos, "error", err)
 		return err
 	}
 	endOf(g.j).pos = out.Pos

@@ -77,7 +77,7 @@ func TestPacksAreFetchedInParts(t *testing.T) {
 	if n := fetched.Load(); n > 1<<20 {
 		t.Errorf("%d bytes were fetched for a small file", n)
 	}
-	if names := s.r.held.Lazy(); len(names) != 1 {
+	if names := s.r.Held.Lazy(); len(names) != 1 {
 		t.Errorf("not here: %v", names)
 	}
 	mustPut(t, s, "", "more", "while it is not here")
@@ -214,7 +214,7 @@ func TestRestIsFetched(t *testing.T) {
 		s := onSink(t, m, func(o *Options) { o.Foreground = false })
 		defer closeStore(t, s)
 		<-time.After(time.Minute)
-		if left := s.r.held.Lazy(); len(left) > 0 {
+		if left := s.r.Held.Lazy(); len(left) > 0 {
 			t.Fatalf("not here after a minute: %v", left)
 		}
 		for name, want := range files {

@@ -416,7 +416,7 @@ func TestSealIsDue(t *testing.T) {
 			must(write(fmt.Sprint("large", i), 200<<10))
 		}
 		<-time.After(10 * time.Second)
-		if bytes, _ := s.r.held.Unsealed(); bytes >= remote.SealBytes {
+		if bytes, _ := s.r.Held.Unsealed(); bytes >= remote.SealBytes {
 			t.Fatalf("%d bytes are not sealed", bytes)
 		}
 		down.Store(true)

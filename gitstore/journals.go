@@ -35,7 +35,7 @@ func (s *Store) salvageOpen() error {
 	}
 	if old.Empty() {
 		s.logs.open = nil
-		s.r.fs.Remove(old.Name) // one without entries left behind is dropped at a start
+		s.r.FS.Remove(old.Name) // one without entries left behind is dropped at a start
 	} else {
 		j, err := s.logs.set.Salvage(old)
 		if err != nil {
@@ -57,14 +57,14 @@ func (s *Store) salvageClosing(old *journal.Journal) (*journal.Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.r.committing.Lock()
+	s.r.Committing.Lock()
 	for i, c := range s.logs.closing {
 		if c == old {
 			s.logs.closing[i] = j
 		}
 	}
 	s.setLive()
-	s.r.committing.Unlock()
+	s.r.Committing.Unlock()
 	old.Close()
 	return j, nil
 }
@@ -76,5 +76,5 @@ func (s *Store) setLive() {
 	if s.logs.open != nil {
 		list = append(list, s.logs.open)
 	}
-	s.r.live.Store(&list)
+	s.r.Live.Store(&list)
 }

@@ -18,7 +18,7 @@ func KnownBlob(id ID) Blob { return Blob{id: id} }
 // be removed is written once more, what is gone fails the draft. It costs nothing
 // until something was dropped.
 func (g *group) heldBlobs(d *Draft, track func(object.ID, journal.Loc)) error {
-	if !g.s.r.upkeep.shed.Load() {
+	if !g.s.r.Upkeep.Shed.Load() {
 		return nil
 	}
 	for i := range d.Edits {
@@ -29,7 +29,7 @@ func (g *group) heldBlobs(d *Draft, track func(object.ID, journal.Loc)) error {
 		if _, ok := g.has(e.Blob.id); ok {
 			continue
 		}
-		safe, err := g.s.r.isSafe(e.Blob.id)
+		safe, err := g.s.r.IsSafe(e.Blob.id)
 		if err != nil {
 			return err
 		}

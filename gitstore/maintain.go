@@ -7,13 +7,13 @@ import (
 	"slices"
 	"time"
 
+	"umbra/gitstore/repo"
+
 	"umbra/gitstore/packset"
 
-	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
-	"umbra/internal/wspath"
 )
 
 const (
@@ -34,18 +34,18 @@ const (
 // maintenanceDue reports how long the background may sleep when nothing is
 // written.
 func (s *Store) maintenanceDue() time.Duration {
-	packs := s.r.packs.InUse()
+	packs := s.r.Packs.InUse()
 	defer packset.ReleaseAll(packs)
 	if toMerge(packs, mergeWidth) != nil {
 		return quietFor // put off while there were writers
 	}
-	if s.r.packs.AnyDoomed() {
-		return max(time.Second, min(s.r.mergeGrace, time.Minute))
+	if s.r.Packs.AnyDoomed() {
+		return max(time.Second, min(s.r.MergeGrace, time.Minute))
 	}
-	if s.r.infoLog.waiting() {
+	if s.r.InfoLog.Waiting() {
 		return time.Minute
 	}
-	if s.r.upkeep.dropped.Load() {
+	if s.r.Upkeep.Dropped.Load() {
 		return time.Minute // a multi-pack-index may appear that names what went
 	}
 	return time.Hour
@@ -69,7 +69,7 @@ func (s *Store) maintainer(ctx context.Context) {
 			width = busyWidth
 		}
 		if err := s.maintainTo(ctx, width); err != nil && ctx.Err() == nil {
-			s.r.log.Warn("maintenance failed; tried again later", "error", err)
+			s.r.Log.Warn("maintenance failed; tried again later", "error", err)
 		}
 		timer.Reset(s.maintenanceDue())
 	}
@@ -89,17 +89,17 @@ func (s *Store) Maintain(ctx context.Context) error { return s.maintainTo(ctx, m
 
 // maintainTo merges where at least width packs have gathered.
 func (s *Store) maintainTo(ctx context.Context, width int) error {
-	s.r.upkeep.mmu.Lock()
-	defer s.r.upkeep.mmu.Unlock()
-	if err := s.r.writeInfoLog(ctx); err != nil {
+	s.r.Upkeep.Maintaining.Lock()
+	defer s.r.Upkeep.Maintaining.Unlock()
+	if err := s.r.WriteInfoLog(ctx); err != nil {
 		return err
 	}
-	if err := s.r.packs.CheckMultiIndex(); err != nil {
+	if err := s.r.Packs.CheckMultiIndex(); err != nil {
 		return err
 	}
 	if !s.Boundary().Whole() {
 		// One that was begun before the boundary was there.
-		if err := s.r.dropCommitGraph(); err != nil {
+		if err := s.r.DropCommitGraph(); err != nil {
 			return err
 		}
 	}
@@ -119,16 +119,16 @@ func (s *Store) maintainTo(ctx context.Context, width int) error {
 		return nil
 	}
 	s.pub.loose.Store(0)
-	n, err := s.r.refs.CountLoose()
+	n, err := s.r.Refs.CountLoose()
 	if err != nil || n <= manyLoose {
 		return err
 	}
-	return s.r.refs.Pack(ctx)
+	return s.r.Refs.Pack(ctx)
 }
 
 // mergeOnce merges the smallest packs if there are enough of about one size.
 func (s *Store) mergeOnce(ctx context.Context, width int) (bool, error) {
-	packs := s.r.packs.Mergeable()
+	packs := s.r.Packs.Mergeable()
 	defer func() { packset.ReleaseAll(packs) }()
 	src := toMerge(packs, width)
 	if src == nil {
@@ -187,7 +187,7 @@ func mergeRun(packs []*packset.File, width int) int {
 
 func (s *Store) merge(ctx context.Context, src []*packset.File) error {
 	name := packset.NewName()
-	defer s.r.packs.RemovePrepared(name)
+	defer s.r.Packs.RemovePrepared(name)
 	// Oldest first, so that a newer version of a file can be a delta of the one
 	// before it.
 	src = slices.Clone(src)
@@ -200,8 +200,8 @@ func (s *Store) merge(ctx context.Context, src []*packset.File) error {
 	if err != nil {
 		return err
 	}
-	_, sum, err := s.r.packs.Write(name, func(w *pack.Writer) (ID, error) {
-		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{MetaFirst: s.r.held != nil, Delta: func(id ID) (ID, bool) {
+	_, sum, err := s.r.Packs.Write(name, func(w *pack.Writer) (ID, error) {
+		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{MetaFirst: s.r.Held != nil, Delta: func(id ID) (ID, bool) {
 			old, ok := versions[id]
 			return old, ok
 		}})
@@ -210,13 +210,13 @@ func (s *Store) merge(ctx context.Context, src []*packset.File) error {
 	if err != nil {
 		return fmt.Errorf("merging %d packs: %w", len(src), err)
 	}
-	s.r.packs.Leave(src, true)
-	defer s.r.packs.Leave(src, false)
-	base, err := s.r.packs.Link(name+storedir.Prepared, name+storedir.Idx, sum, packset.Keep{Through: src[len(src)-1].Keep.Through, Laid: true})
+	s.r.Packs.Leave(src, true)
+	defer s.r.Packs.Leave(src, false)
+	base, err := s.r.Packs.Link(name+storedir.Prepared, name+storedir.Idx, sum, packset.Keep{Through: src[len(src)-1].Keep.Through, Laid: true})
 	if err != nil {
 		return err
 	}
-	return s.r.packs.Doom(src, base, s.r.now())
+	return s.r.Packs.Doom(src, base, s.r.Now())
 }
 
 // largestVersioned is the number of files above which a commit's versions are
@@ -235,7 +235,7 @@ func (s *Store) versions(ctx context.Context, src []*packset.File) (map[ID]ID, e
 	before := make(map[ID]ID)
 	var newer *Commit
 	for seq := min(through, s.Tip().Seq); seq > 0; seq-- {
-		rec, err := s.r.records.At(seq)
+		rec, err := s.r.Index.At(seq)
 		if errs.Is(err, errs.Gone) {
 			break
 		}
@@ -270,17 +270,14 @@ func (s *Store) versions(ctx context.Context, src []*packset.File) (map[ID]ID, e
 
 // versionsOf adds what one commit changed.
 func (s *Store) versionsOf(ctx context.Context, old, now *Commit, before map[ID]ID) error {
-	d := differ{
-		ctx: ctx, a: Snapshot{src: s.r, tree: old.Tree}, b: Snapshot{src: s.r, tree: now.Tree},
-		fn: func(t TreeChange) error {
-			if t.Old.Mode != 0 && t.New.Mode != 0 && t.Old.ID != t.New.ID {
-				before[t.New.ID] = t.Old.ID
-			}
-			return nil
-		},
-		trees: func(old, now ID) { before[now] = old },
+	file := func(t TreeChange) error {
+		if t.Old.Mode != 0 && t.New.Mode != 0 && t.Old.ID != t.New.ID {
+			before[t.New.ID] = t.Old.ID
+		}
+		return nil
 	}
-	return d.entry(wspath.Root, object.Entry{Mode: object.Dir, ID: old.Tree}, object.Entry{Mode: object.Dir, ID: now.Tree})
+	tree := func(old, now ID) { before[now] = old }
+	return repo.DiffBoth(ctx, repo.SnapshotOf(s.r, old.Tree), repo.SnapshotOf(s.r, now.Tree), file, tree)
 }
 
 func anyHas(packs []*packset.File, id ID) (bool, error) {

@@ -56,7 +56,7 @@ func TestMaintenanceKeepsTheRepositoryCompact(t *testing.T) {
 			if err := s.Maintain(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if n := len(s.r.packs.InUse()); n > 4*mergeWidth {
+			if n := len(s.r.Packs.InUse()); n > 4*mergeWidth {
 				t.Fatalf("%d packs after %d publications", n, i/10)
 			}
 		}

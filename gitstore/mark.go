@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"umbra/gitstore/repo"
+
 	"umbra/gitstore/packset"
 
 	"umbra/gitstore/cache"
@@ -78,7 +80,7 @@ type marker struct {
 	fresh []int       // rows that were marked, if noted
 	noted bool
 	bytes int64 // of the rows that were marked
-	trees treeCache
+	trees repo.TreeCache
 	ends  map[ID]bool // commits whose parents are not followed
 	their *theirObjects
 	// lenient passes over what is missing: a user's partial clone, or damage
@@ -87,11 +89,11 @@ type marker struct {
 }
 
 func (s *Store) newMarker(ctx context.Context, table *objectTable, their *theirObjects, pace *Pace) (*marker, error) {
-	lines, err := s.r.refs.Shallow()
+	lines, err := s.r.Refs.Shallow()
 	if err != nil {
 		return nil, err
 	}
-	m := &marker{s: s, ctx: ctx, pace: pace, table: table, extra: make(map[ID]bool), trees: newTreeCache(cache.NewBudget(markTrees)), their: their, ends: make(map[ID]bool)}
+	m := &marker{s: s, ctx: ctx, pace: pace, table: table, extra: make(map[ID]bool), trees: repo.NewTreeCache(cache.NewBudget(markTrees)), their: their, ends: make(map[ID]bool)}
 	for _, id := range lines {
 		m.ends[id] = true
 	}
@@ -138,11 +140,11 @@ func (m *marker) commit(seq uint64, beside ID) (ID, error) {
 	if err := m.pace.Step(m.ctx); err != nil {
 		return ID{}, err
 	}
-	rec, err := m.s.r.records.At(seq)
+	rec, err := m.s.r.Index.At(seq)
 	if err != nil {
 		return ID{}, err
 	}
-	_, data, err := m.s.r.readObject(rec.Commit, object.MaxMeta)
+	_, data, err := m.s.r.ReadObject(rec.Commit, object.MaxMeta)
 	if err != nil {
 		return ID{}, fmt.Errorf("commit number %d, %s: %w", seq, rec.Commit, err)
 	}
@@ -170,11 +172,11 @@ func (m *marker) node(id ID) (*object.TreeData, error) {
 		return object.NewTree(nil)
 	}
 	if !ok || kind != object.Tree {
-		return nil, missing(id)
+		return nil, repo.Missing(id)
 	}
 	t, err := object.NewTree(data)
 	if err == nil {
-		m.trees.put(id, t)
+		m.trees.Add(id, t)
 	}
 	return t, err
 }

@@ -43,14 +43,14 @@ type Figures struct {
 
 // Figures gives them, from memory.
 func (s *Store) Figures() Figures {
-	f := Figures{Shown: s.pub.shown.Load(), Packs: s.r.packs.Bytes(true) + s.r.large.Bytes()}
+	f := Figures{Shown: s.pub.shown.Load(), Packs: s.r.Packs.Bytes(true) + s.r.Large.Bytes()}
 	f.Tip, f.Behind = max(s.Tip().Seq, f.Shown), len(s.pub.pending())
 	s.pub.tmu.Lock()
 	if since := s.pub.oldest; !since.IsZero() && f.Tip > f.Shown {
 		f.Unseen = max(time.Since(since), 0)
 	}
 	s.pub.tmu.Unlock()
-	for _, j := range *s.r.live.Load() {
+	for _, j := range *s.r.Live.Load() {
 		f.Journal += max(j.Room, j.Used())
 	}
 	return f

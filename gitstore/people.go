@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"umbra/gitstore/repo"
+
 	"umbra/gitstore/packset"
 
 	"github.com/go-git/go-git/v5/plumbing/format/index"
@@ -58,16 +60,16 @@ func (p *personsRoots) add(ids ...ID) {
 }
 
 func (p *personsRoots) refs() error {
-	list, err := p.s.r.refs.List("refs/")
+	list, err := p.s.r.Refs.List("refs/")
 	if err != nil {
 		return err
 	}
 	for _, r := range list {
-		if noted, ok := p.s.r.note.Get(r.Name); !ok || noted != r.ID {
+		if noted, ok := p.s.r.Note.Get(r.Name); !ok || noted != r.ID {
 			p.add(r.ID) // zero for a symbolic one: what it leads to is in the list
 		}
 	}
-	id, symbolic, _, err := p.s.r.refs.Read(refs.HEAD)
+	id, symbolic, _, err := p.s.r.Refs.Read(refs.HEAD)
 	if _, damaged := errors.AsType[*refs.DamagedError](err); err != nil && !damaged {
 		return err
 	}
@@ -83,13 +85,13 @@ func (p *personsRoots) logs() error {
 		if ours && path.Base(rest) == "info" {
 			return
 		}
-		p.add(reflogIDs(data)...)
+		p.add(repo.ReflogIDs(data)...)
 	})
 }
 
 // worktrees reads what git keeps of each (gitrepository-layout(5)).
 func (p *personsRoots) worktrees() error {
-	list, err := p.s.r.fs.ReadDir(storedir.Repo + "/worktrees")
+	list, err := p.s.r.FS.ReadDir(storedir.Repo + "/worktrees")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -98,18 +100,18 @@ func (p *personsRoots) worktrees() error {
 		if err != nil || !e.Type.IsDir() {
 			continue
 		}
-		names, lerr := p.s.r.fs.ReadDir(dir)
+		names, lerr := p.s.r.FS.ReadDir(dir)
 		if lerr != nil && !errors.Is(lerr, fs.ErrNotExist) {
 			return lerr
 		}
 		for _, f := range names {
 			if strings.HasSuffix(f.Name, "HEAD") && f.Type.IsRegular() {
-				if data, err := vfs.ReadFile(p.s.r.fs, dir+"/"+f.Name); err == nil {
+				if data, err := vfs.ReadFile(p.s.r.FS, dir+"/"+f.Name); err == nil {
 					p.value(data)
 				}
 			}
 		}
-		if err = p.tree(dir+"/logs", func(_ string, data []byte) { p.add(reflogIDs(data)...) }); err == nil {
+		if err = p.tree(dir+"/logs", func(_ string, data []byte) { p.add(repo.ReflogIDs(data)...) }); err == nil {
 			err = p.tree(dir+"/refs", func(_ string, data []byte) { p.value(data) })
 		}
 		if err == nil {
@@ -132,7 +134,7 @@ func (p *personsRoots) value(data []byte) {
 
 // tree reads every file below a folder.
 func (p *personsRoots) tree(dir string, fn func(name string, data []byte)) error {
-	list, err := p.s.r.fs.ReadDir(dir)
+	list, err := p.s.r.FS.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -150,7 +152,7 @@ func (p *personsRoots) tree(dir string, fn func(name string, data []byte)) error
 		if !e.Type.IsRegular() || strings.HasSuffix(e.Name, ".lock") {
 			continue
 		}
-		data, err := vfs.ReadFile(p.s.r.fs, name)
+		data, err := vfs.ReadFile(p.s.r.FS, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -165,7 +167,7 @@ func (p *personsRoots) tree(dir string, fn func(name string, data []byte)) error
 // index adds what a person has staged. One that does not read is passed over, as
 // git would not read it either.
 func (p *personsRoots) index(name string) error {
-	data, err := vfs.ReadFile(p.s.r.fs, name)
+	data, err := vfs.ReadFile(p.s.r.FS, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -174,7 +176,7 @@ func (p *personsRoots) index(name string) error {
 	}
 	var x index.Index
 	if err := index.NewDecoder(bytes.NewReader(data)).Decode(&x); err != nil {
-		p.s.r.log.Warn("a worktree's index is not read", "index", name, "error", err)
+		p.s.r.Log.Warn("a worktree's index is not read", "index", name, "error", err)
 		return nil
 	}
 	for _, e := range x.Entries {
@@ -215,8 +217,8 @@ func (s *Store) personsLimit(ctx context.Context, theirs *theirObjects) (uint64,
 				roots = append(roots, tag.Object)
 			}
 		case kind == object.Commit:
-			if c, err := parseCommit(id, data); err == nil && c.Seq > 0 {
-				if rec, err := s.r.records.At(c.Seq); err == nil && rec.Commit == id {
+			if c, err := repo.ParseCommit(id, data); err == nil && c.Seq > 0 {
+				if rec, err := s.r.Index.At(c.Seq); err == nil && rec.Commit == id {
 					if limit == 0 || c.Seq < limit {
 						limit = c.Seq
 					}
@@ -250,7 +252,7 @@ type theirPack struct {
 // openTheirs opens the packs that are not ours.
 func (s *Store) openTheirs() (*theirObjects, error) {
 	t := &theirObjects{s: s}
-	names, err := s.r.fs.ReadDir(storedir.Packs)
+	names, err := s.r.FS.ReadDir(storedir.Packs)
 	if err != nil {
 		return nil, err
 	}
@@ -266,19 +268,19 @@ func (s *Store) openTheirs() (*theirObjects, error) {
 	}
 	slices.Sort(bases)
 	for _, base := range bases {
-		if s.r.packs.Has(base) {
+		if s.r.Packs.Has(base) {
 			continue
 		}
 		if there[base+".keep"] {
-			text, err := vfs.ReadFile(s.r.fs, path.Join(storedir.Packs, base+".keep"))
+			text, err := vfs.ReadFile(s.r.FS, path.Join(storedir.Packs, base+".keep"))
 			if _, ours := packset.ParseKeep(string(text)); err == nil && ours {
 				continue // one that is being linked, or removed
 			}
 		}
-		info, err := s.r.fs.Lstat(path.Join(storedir.Packs, base+".pack"))
+		info, err := s.r.FS.Lstat(path.Join(storedir.Packs, base+".pack"))
 		var f *packset.File
 		if err == nil {
-			f, err = s.r.packs.Open(base)
+			f, err = s.r.Packs.Open(base)
 		}
 		if err != nil {
 			continue // it is gone, or no git could read it
@@ -307,9 +309,9 @@ func (t *theirObjects) holder(id ID) (*theirPack, error) {
 // meta gives an object, the bytes of a blob excepted. ok is false for what is
 // nowhere.
 func (t *theirObjects) meta(id ID) (kind object.Kind, data []byte, ok bool, err error) {
-	if kind, data, err := t.s.r.readMeta(id); err == nil {
+	if kind, data, err := t.s.r.ReadMeta(id); err == nil {
 		return kind, data, true, nil
-	} else if !isAbsentObject(err) {
+	} else if !repo.IsAbsent(err) {
 		return 0, nil, false, err
 	}
 	f, err := t.holder(id)
@@ -323,5 +325,5 @@ func (t *theirObjects) meta(id ID) (kind object.Kind, data []byte, ok bool, err 
 		}
 		return kind, data, err == nil, err
 	}
-	return rawpack.LooseMeta(t.s.r.fs, storedir.Repo+"/objects", object.MaxMeta, id)
+	return rawpack.LooseMeta(t.s.r.FS, storedir.Repo+"/objects", object.MaxMeta, id)
 }

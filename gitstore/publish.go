@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"umbra/gitstore/repo"
+
 	"umbra/gitstore/packset"
 
 	"umbra/gitstore/journal"
@@ -141,7 +143,7 @@ func (p *publisher) run(ctx context.Context) {
 			_, err := p.publish(lctx)
 			cancel()
 			if err != nil && ctx.Err() == nil {
-				p.s.r.log.Warn("publishing failed; it is retried", "error", err)
+				p.s.r.Log.Warn("publishing failed; it is retried", "error", err)
 				p.retry()
 			}
 			p.s.kickMaintainer()
@@ -152,9 +154,9 @@ func (p *publisher) run(ctx context.Context) {
 // prepareAhead makes the next journal when the open one fills up, so that no
 // writer waits for it.
 func (s *Store) prepareAhead() {
-	s.r.committing.Lock()
+	s.r.Committing.Lock()
 	j := s.logs.open
-	s.r.committing.Unlock()
+	s.r.Committing.Unlock()
 	if j != nil && j.HalfFull() {
 		s.logs.set.Ready(j.Used())
 	}
@@ -174,12 +176,12 @@ func (p *publisher) retry() {
 // retried later, and is in Warnings. With a sink it waits until all packs are on the
 // local disk.
 func (s *Store) Publish(ctx context.Context) error {
-	if s.r.held != nil && s.r.base != nil { // which was opened again since the fork was made
+	if s.r.Held != nil && s.r.Base != nil { // which was opened again since the fork was made
 		if err := s.opt.Base.Store.Publish(ctx); err != nil {
 			return err
 		}
 	}
-	if err := s.r.whole(ctx); err != nil {
+	if err := s.r.Whole(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, publishPatience)
@@ -190,11 +192,11 @@ func (s *Store) Publish(ctx context.Context) error {
 	}
 	for _, f := range failed {
 		if _, locked := errors.AsType[*refs.LockedError](f.Err); locked || f.Name == refs.ShadowRef {
-			return lockedOut(f.Err)
+			return repo.LockedOut(f.Err)
 		}
 	}
-	if err := s.r.writeInfoLog(ctx); err != nil {
-		s.r.log.Warn("reflogs of tasks' records not written", "error", err)
+	if err := s.r.WriteInfoLog(ctx); err != nil {
+		s.r.Log.Warn("reflogs of tasks' records not written", "error", err)
 	}
 	return nil
 }
@@ -202,8 +204,8 @@ func (s *Store) Publish(ctx context.Context) error {
 // publish fails unless all that is durable is in the ref log, and returns the refs
 // that have not followed.
 func (p *publisher) publish(ctx context.Context) ([]refs.Failed, error) {
-	p.s.r.publishing.Lock()
-	defer p.s.r.publishing.Unlock()
+	p.s.r.Publishing.Lock()
+	defer p.s.r.Publishing.Unlock()
 	return p.publishLocked(ctx)
 }
 
@@ -230,8 +232,8 @@ func (p *publisher) publishLocked(ctx context.Context) ([]refs.Failed, error) {
 	}
 	failed := p.project(ctx)
 	for _, name := range p.unlink {
-		if err := s.r.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.r.log.Warn("journal left behind until the next start", "name", name, "error", err)
+		if err := s.r.FS.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.r.Log.Warn("journal left behind until the next start", "name", name, "error", err)
 		}
 	}
 	p.unlink = nil
@@ -274,11 +276,11 @@ func (p *publisher) record(todo publication) error {
 	if todo.tip.Seq > 0 {
 		values = append(values, refs.Value{Name: refs.ShadowRef, ID: todo.tip.Commit})
 	}
-	if err := s.r.note.Append(todo.through, values...); err != nil {
+	if err := s.r.Note.Append(todo.through, values...); err != nil {
 		return errs.Wrap(err, "")
 	}
 	for _, t := range todo.tasks {
-		s.r.logInfo(t)
+		s.r.LogInfo(t)
 	}
 	if todo.tip.Seq > 0 {
 		p.noted = todo.tip.Seq
@@ -291,8 +293,8 @@ func (p *publisher) record(todo publication) error {
 // not be moved: they stay pending. publishing is held.
 func (p *publisher) project(ctx context.Context) []refs.Failed {
 	s := p.s
-	todo := s.r.note.Pending()
-	foreign, failed := s.r.refs.Update(ctx, todo)
+	todo := s.r.Note.Pending()
+	foreign, failed := s.r.Refs.Update(ctx, todo)
 	s.reportForeign(foreign)
 	bad := make(map[string]bool, len(failed))
 	behind := make([]string, 0, len(failed))
@@ -302,7 +304,7 @@ func (p *publisher) project(ctx context.Context) []refs.Failed {
 	}
 	for _, u := range todo {
 		if !bad[u.Name] {
-			s.r.note.Moved(u.Name)
+			s.r.Note.Moved(u.Name)
 			p.loose.Add(1)
 		}
 	}
@@ -310,7 +312,7 @@ func (p *publisher) project(ctx context.Context) []refs.Failed {
 		p.shown.Store(p.noted)
 	}
 	if len(failed) > 0 {
-		s.r.log.Warn("git's refs are behind; they are retried", "error", refs.Join(failed))
+		s.r.Log.Warn("git's refs are behind; they are retried", "error", refs.Join(failed))
 	}
 	p.tmu.Lock()
 	defer p.tmu.Unlock()
@@ -349,8 +351,8 @@ func (o *publication) add(j *journal.Journal) {
 
 // waiting gives the journals up to a number that are to be closed, oldest first.
 func (s *Store) waiting(through uint64) (list []*journal.Journal) {
-	s.r.committing.Lock()
-	defer s.r.committing.Unlock()
+	s.r.Committing.Lock()
+	defer s.r.Committing.Unlock()
 	for _, j := range s.logs.closing {
 		if j.Number <= through {
 			list = append(list, j)
@@ -362,8 +364,8 @@ func (s *Store) waiting(through uint64) (list []*journal.Journal) {
 // journalsUsed gives how many bytes the journals hold that a publication would
 // close now: what the next one should have room for.
 func (s *Store) journalsUsed() (used int64) {
-	s.r.committing.Lock()
-	defer s.r.committing.Unlock()
+	s.r.Committing.Lock()
+	defer s.r.Committing.Unlock()
 	for _, j := range s.logs.closing {
 		used += j.Used()
 	}
@@ -377,8 +379,8 @@ func (s *Store) journalsUsed() (used int64) {
 // returns what all closed ones lead to. An unsound one is salvaged before. If that
 // fails it is left, with the error, and the publication is of those before it.
 func (s *Store) detach() (out publication, unsound error) {
-	s.r.committing.Lock()
-	defer s.r.committing.Unlock()
+	s.r.Committing.Lock()
+	defer s.r.Committing.Unlock()
 	if unsound = s.salvageOpen(); unsound == nil && s.logs.open != nil && !s.logs.open.Empty() {
 		s.logs.closing = append(s.logs.closing, s.logs.open)
 		s.logs.open = nil
@@ -393,7 +395,7 @@ func (s *Store) detach() (out publication, unsound error) {
 // closeJournal makes a journal a pack of objects/pack. Doing it again after a
 // failure or a crash is safe.
 func (s *Store) closeJournal(j *journal.Journal) error {
-	if err := s.r.large.Publish(s.Tip().Seq, s.pub.unlinkLater); err != nil {
+	if err := s.r.Large.Publish(s.Tip().Seq, s.pub.unlinkLater); err != nil {
 		return err
 	}
 	j, err := s.salvageClosing(j)
@@ -405,13 +407,13 @@ func (s *Store) closeJournal(j *journal.Journal) error {
 		return err
 	}
 	idx := strings.TrimSuffix(j.Name, journal.Suffix) + storedir.Idx
-	if err := storedir.WriteFile(s.r.fs, idx, pack.EncodeIdx(entries, sum)); err != nil {
+	if err := storedir.WriteFile(s.r.FS, idx, pack.EncodeIdx(entries, sum)); err != nil {
 		return err
 	}
-	if _, err := s.r.packs.Link(j.Name, idx, sum, packset.Keep{Through: endOf(j).tip.Seq}); err != nil {
+	if _, err := s.r.Packs.Link(j.Name, idx, sum, packset.Keep{Through: endOf(j).tip.Seq}); err != nil {
 		return err
 	}
-	s.r.committing.Lock()
+	s.r.Committing.Lock()
 	for i, c := range s.logs.closing {
 		if c == j {
 			s.logs.closing = append(s.logs.closing[:i:i], s.logs.closing[i+1:]...)
@@ -419,7 +421,7 @@ func (s *Store) closeJournal(j *journal.Journal) error {
 		}
 	}
 	s.setLive()
-	s.r.committing.Unlock()
+	s.r.Committing.Unlock()
 	j.Close()
 	s.pub.unlinkLater(j.Name, idx)
 	s.pub.closed = j.Number
@@ -431,13 +433,13 @@ func (s *Store) reportForeign(foreign []refs.Foreign) {
 	for _, f := range foreign {
 		switch {
 		case f.KeptAs != "":
-			s.r.warn("another process moved %s to %s; it was put back, and that value is kept as %s", f.Ref, f.ID, f.KeptAs)
+			s.r.Warn("another process moved %s to %s; it was put back, and that value is kept as %s", f.Ref, f.ID, f.KeptAs)
 		case f.Damaged:
-			s.r.warn("%s was damaged; ours was put back", f.Ref)
+			s.r.Warn("%s was damaged; ours was put back", f.Ref)
 		case f.ID.IsZero():
-			s.r.warn("%s was missing; ours was put back", f.Ref)
+			s.r.Warn("%s was missing; ours was put back", f.Ref)
 		default:
-			s.r.warn("another process moved %s to %s, which does not exist; it was put back", f.Ref, f.ID)
+			s.r.Warn("another process moved %s to %s, which does not exist; it was put back", f.Ref, f.ID)
 		}
 	}
 }

@@ -137,8 +137,8 @@ func TestPublicationModel(t *testing.T) {
 				t.Fatal(err)
 			}
 			look(f.Store, "at the end")
-			if n := len(f.logs.closing); n > 0 || len(f.r.note.Pending()) > 0 {
-				t.Errorf("%d journals wait, refs %v", n, f.r.note.Pending())
+			if n := len(f.logs.closing); n > 0 || len(f.r.Note.Pending()) > 0 {
+				t.Errorf("%d journals wait, refs %v", n, f.r.Note.Pending())
 			}
 			if err := f.Close(ctx); err != nil {
 				t.Fatal(err)
@@ -184,11 +184,11 @@ func TestOneRefFails(t *testing.T) {
 			}
 			for _, id := range []string{"a.", "b", "c"} {
 				want, _ := f.Task(id)
-				if now, _, _, err := f.r.refs.Read(storedir.Tasks + id + "/head"); err != nil || (now == want.Head) != (id != task) {
+				if now, _, _, err := f.r.Refs.Read(storedir.Tasks + id + "/head"); err != nil || (now == want.Head) != (id != task) {
 					t.Errorf("the head of %s is %s, %v", id, now, err)
 				}
 			}
-			if now, _, _, err := f.r.refs.Read(refs.ShadowRef); err != nil || (now == tip.Commit) != (bad != refs.ShadowRef) {
+			if now, _, _, err := f.r.Refs.Read(refs.ShadowRef); err != nil || (now == tip.Commit) != (bad != refs.ShadowRef) {
 				t.Errorf("%s is %s, %v", refs.ShadowRef, now, err)
 			}
 			if w := f.Warnings(); len(w) != 1 || !strings.HasPrefix(w[0], bad+" ") {
@@ -211,7 +211,7 @@ func TestOneRefFails(t *testing.T) {
 				b, _ := s.Task(task)
 				want = b.Head
 			}
-			if now, _, _, err := s.r.refs.Read(bad); err != nil || now != want || len(s.Warnings()) > 0 {
+			if now, _, _, err := s.r.Refs.Read(bad); err != nil || now != want || len(s.Warnings()) > 0 {
 				t.Errorf("after a start %s is %s, %v; %q", bad, now, err, s.Warnings())
 			}
 		})
@@ -262,7 +262,7 @@ func TestRefLockedForLong(t *testing.T) {
 	if err := s.Publish(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if now, _, _, err := s.r.refs.Read(refs.ShadowRef); err != nil || now != tip.Commit || len(s.Warnings()) > 0 {
+	if now, _, _, err := s.r.Refs.Read(refs.ShadowRef); err != nil || now != tip.Commit || len(s.Warnings()) > 0 {
 		t.Errorf("it is %s, %v; %q", now, err, s.Warnings())
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"path"
 
+	"umbra/gitstore/repo"
+
 	"umbra/gitstore/pace"
 	"umbra/gitstore/packset"
 
@@ -109,12 +111,12 @@ func (s *Store) BeginPurge(ctx context.Context, opt PurgeOptions) (*Purge, error
 	if opt.Tell == nil {
 		opt.Tell = func(string, int64, int64) {}
 	}
-	s.r.upkeep.cmu.Lock()
-	s.r.upkeep.mmu.Lock()
+	s.r.Upkeep.Collecting.Lock()
+	s.r.Upkeep.Maintaining.Lock()
 	p := &Purge{s: s, opt: opt, from: make(map[string]bool)}
 	err := s.endPending(ctx)
 	if err == nil {
-		err = s.r.whole(ctx)
+		err = s.r.Whole(ctx)
 	}
 	if err == nil {
 		p.begin = s.Boundary()
@@ -136,18 +138,18 @@ func (p *Purge) Discard() {
 	for _, x := range []*purgePack{p.fresh, p.kept} {
 		p.s.dropPurgePack(x)
 	}
-	p.s.r.upkeep.mmu.Unlock()
-	p.s.r.upkeep.cmu.Unlock()
+	p.s.r.Upkeep.Maintaining.Unlock()
+	p.s.r.Upkeep.Collecting.Unlock()
 }
 
 // endPending ends what could not be ended before: another purge, a move of the
 // boundary.
 func (s *Store) endPending(ctx context.Context) error {
-	s.r.publishing.Lock()
+	s.r.Publishing.Lock()
 	lctx, cancel := context.WithTimeout(ctx, publishPatience)
 	err := s.pendingPurge(lctx)
 	cancel()
-	s.r.publishing.Unlock()
+	s.r.Publishing.Unlock()
 	if err != nil {
 		return err
 	}
@@ -156,7 +158,7 @@ func (s *Store) endPending(ctx context.Context) error {
 
 func (p *Purge) prepare(ctx context.Context) (err error) {
 	s := p.s
-	if broken := s.r.packs.Broken(); len(broken) > 0 {
+	if broken := s.r.Packs.Broken(); len(broken) > 0 {
 		return errs.New(errs.Conflict, "repository_damaged", "The pack %s is damaged and cannot be read. Run umbra verify --repair first.", broken[0])
 	}
 	blobs, sums := make(map[ID]bool), make(map[string]bool)
@@ -183,7 +185,7 @@ func (p *Purge) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if p.r, err = rewrite.New(rewriteSource{s}, blobs, sums, purgedText, p.fresh.writer()); err != nil {
+	if p.r, err = rewrite.New(rewriteSource{s}, blobs, sums, repo.PurgedText, p.fresh.writer()); err != nil {
 		return err
 	}
 	if err := p.rewrite(ctx, "rewriting history"); err != nil {
@@ -230,7 +232,7 @@ func (p *Purge) needleOf(data []byte) {
 // "blob_not_found" where there is none.
 func (s *Store) besideHistory(id ID) ([]byte, error) {
 	none := errs.New(errs.NotFound, "blob_not_found", "The history has no such content: %s.", id)
-	data, ok, err := rawpack.LooseBlob(s.r.fs, storedir.Repo+"/objects", maxNeedle, id)
+	data, ok, err := rawpack.LooseBlob(s.r.FS, storedir.Repo+"/objects", maxNeedle, id)
 	if ok {
 		return data, nil
 	}
@@ -310,7 +312,7 @@ func (p *Purge) look(ctx context.Context) (h *reach, o *others, unreadable []str
 		return h, nil, nil, err
 	}
 	for _, base := range unreadable {
-		if _, err := p.s.r.fs.Lstat(path.Join(storedir.Packs, base+storedir.Idx)); err == nil {
+		if _, err := p.s.r.FS.Lstat(path.Join(storedir.Packs, base+storedir.Idx)); err == nil {
 			o.hold("pack", base) // its content is unknown
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return h, nil, nil, err
@@ -323,9 +325,9 @@ func (p *Purge) look(ctx context.Context) (h *reach, o *others, unreadable []str
 type rewriteSource struct{ *Store }
 
 func (s rewriteSource) Object(id ID, want object.Kind) ([]byte, error) {
-	kind, data, err := s.r.readObject(id, object.MaxMeta)
+	kind, data, err := s.r.ReadObject(id, object.MaxMeta)
 	if err == nil && kind != want {
-		err = missing(id)
+		err = repo.Missing(id)
 	}
 	return data, err
 }

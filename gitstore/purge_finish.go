@@ -7,6 +7,8 @@ import (
 	"path"
 	"time"
 
+	"umbra/gitstore/repo"
+
 	"umbra/gitstore/packset"
 
 	"umbra/gitstore/journal"
@@ -39,8 +41,8 @@ func (p *Purge) Finish(ctx context.Context) (Purged, error) {
 		return Purged{}, err
 	}
 	defer resume()
-	s.r.publishing.Lock()
-	defer s.r.publishing.Unlock()
+	s.r.Publishing.Lock()
+	defer s.r.Publishing.Unlock()
 	if err := p.quiet(ctx); err != nil {
 		return Purged{}, err
 	}
@@ -68,8 +70,8 @@ func (p *Purge) Finish(ctx context.Context) (Purged, error) {
 		return told, err
 	}
 	p.lateForeign(ctx)
-	if err := s.r.writeInfoLog(ctx); err != nil {
-		s.r.log.Warn("reflogs of tasks' records not written", "error", err)
+	if err := s.r.WriteInfoLog(ctx); err != nil {
+		s.r.Log.Warn("reflogs of tasks' records not written", "error", err)
 	}
 	if after, err := s.packBytes(); err == nil {
 		told.Bytes = before - after
@@ -80,7 +82,7 @@ func (p *Purge) Finish(ctx context.Context) (Purged, error) {
 // lateForeign drops what another process set in place of one of our refs in the very
 // moment of the switch.
 func (p *Purge) lateForeign(ctx context.Context) {
-	list, err := p.s.r.refs.List(refs.ForeignPrefix)
+	list, err := p.s.r.Refs.List(refs.ForeignPrefix)
 	var gone []refs.Update
 	for _, r := range list {
 		if p.r.Changed(r.ID) {
@@ -88,11 +90,11 @@ func (p *Purge) lateForeign(ctx context.Context) {
 		}
 	}
 	if err == nil {
-		_, failed := p.s.r.refs.Update(ctx, gone)
+		_, failed := p.s.r.Refs.Update(ctx, gone)
 		err = refs.Join(failed)
 	}
 	if err != nil {
-		p.s.r.log.Warn("refs under refs/foreign were not checked once more", "error", err)
+		p.s.r.Log.Warn("refs under refs/foreign were not checked once more", "error", err)
 	}
 }
 
@@ -102,9 +104,9 @@ func (p *Purge) quiet(ctx context.Context) error {
 	if err := s.pendingPurge(ctx); err != nil {
 		return err
 	}
-	s.r.committing.Lock()
+	s.r.Committing.Lock()
 	err := s.salvageOpen()
-	s.r.committing.Unlock()
+	s.r.Committing.Unlock()
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
@@ -115,11 +117,11 @@ func (p *Purge) quiet(ctx context.Context) error {
 		err = refs.Join(failed)
 	}
 	if err != nil {
-		return lockedOut(err)
+		return repo.LockedOut(err)
 	}
-	s.r.committing.Lock()
-	defer s.r.committing.Unlock()
-	noted, _ := s.r.note.Get(refs.ShadowRef)
+	s.r.Committing.Lock()
+	defer s.r.Committing.Unlock()
+	noted, _ := s.r.Note.Get(refs.ShadowRef)
 	if s.logs.open != nil && !s.logs.open.Empty() || len(s.logs.closing) > 0 || noted != s.Tip().Commit {
 		return errs.New(errs.Unavailable, "busy", "Not everything could be published; try again.")
 	}
@@ -158,7 +160,7 @@ func (p *Purge) gather(ctx context.Context) (*purgeIntent, Purged, error) {
 	if err := p.packs(ctx, in, h, unreadable); err != nil {
 		return nil, Purged{}, err
 	}
-	files, err := s.r.movedFiles()
+	files, err := s.r.MovedFiles()
 	if err != nil {
 		return nil, Purged{}, err
 	}
@@ -184,7 +186,7 @@ func (p *Purge) records() error {
 		if _, err := p.r.Tag(t.InfoTag); err != nil {
 			return err
 		}
-		if err := add(t.past); err != nil {
+		if err := add(t.Past); err != nil {
 			return err
 		}
 	}
@@ -193,12 +195,12 @@ func (p *Purge) records() error {
 		if err != nil {
 			return err
 		}
-		return add(reflogIDs(text))
+		return add(repo.ReflogIDs(text))
 	})
 	if err != nil {
 		return err
 	}
-	for _, ids := range s.r.infoLog.named() {
+	for _, ids := range s.r.InfoLog.Named() {
 		if err := add(ids); err != nil {
 			return err
 		}
@@ -244,17 +246,17 @@ func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
 			return err
 		}
 		list = append(list, x)
-		if base := "pack-" + object.ID(x.sum).String(); !s.r.packs.Has(base) {
+		if base := "pack-" + object.ID(x.sum).String(); !s.r.Packs.Has(base) {
 			in.Packs = append(in.Packs, base)
 		}
 	}
-	err := s.r.fs.SyncDir(journal.Dir)
+	err := s.r.FS.SyncDir(journal.Dir)
 	if err == nil {
 		err = s.writeIntent(in)
 	}
 	for _, x := range list {
 		if err == nil {
-			_, err = s.r.packs.Link(x.name+".pack", x.name+storedir.Idx, x.sum, packset.Keep{Through: s.Tip().Seq})
+			_, err = s.r.Packs.Link(x.name+".pack", x.name+storedir.Idx, x.sum, packset.Keep{Through: s.Tip().Seq})
 		}
 	}
 	if err == nil {
@@ -277,37 +279,37 @@ func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
 
 func (s *Store) writeMoved(n int, moves map[ID]ID) error {
 	dir := path.Dir(purgeTemp(n))
-	if err := s.r.fs.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := s.r.FS.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := storedir.WriteFile(s.r.fs, purgeTemp(n), moved.Encode(moves)); err != nil {
+	if err := storedir.WriteFile(s.r.FS, purgeTemp(n), moved.Encode(moves)); err != nil {
 		return err
 	}
-	if err := s.r.fs.SyncDir(dir); err != nil {
+	if err := s.r.FS.SyncDir(dir); err != nil {
 		return err
 	}
-	return s.r.fs.SyncDir(".")
+	return s.r.FS.SyncDir(".")
 }
 
 // back takes the switch back. If the disk refuses that too, it is unknown
 // what a start will find: nothing more is taken in until there is one.
 func (p *Purge) back(in *purgeIntent, cause error) error {
 	s := p.s
-	packset.ReleaseAll(s.r.packs.Take(setOf(in.Packs)))
+	packset.ReleaseAll(s.r.Packs.Take(setOf(in.Packs)))
 	err := s.writeIntent(in) // as it was: prepared
 	if err == nil {
 		if err = s.takeBack(in); err != nil {
-			s.r.log.Warn("a purge is taken back by the next start", "error", err)
+			s.r.Log.Warn("a purge is taken back by the next start", "error", err)
 		}
 		return cause
 	}
-	if now, rerr := s.readIntent(); rerr == nil && (now == nil || now.Step == purgePrepared) && s.r.fs.SyncDir(".") == nil {
+	if now, rerr := s.readIntent(); rerr == nil && (now == nil || now.Step == purgePrepared) && s.r.FS.SyncDir(".") == nil {
 		return cause // the next start takes the rest back
 	}
 	s.queue.mu.Lock()
 	s.queue.stopped = true
 	s.queue.mu.Unlock()
-	s.r.warn("a purge could be neither finished nor taken back (%v): nothing is written until the server is started again", err)
+	s.r.Warn("a purge could be neither finished nor taken back (%v): nothing is written until the server is started again", err)
 	return cause
 }
 
@@ -323,7 +325,7 @@ func setOf(names []string) map[string]bool {
 func (p *Purge) adopt(in *purgeIntent) {
 	s := p.s
 	gone := make(map[ID]bool, len(p.r.Blobs))
-	if old := s.r.purges.gone.Load(); old != nil {
+	if old := s.r.Purges.Gone.Load(); old != nil {
 		for id := range *old {
 			gone[id] = true
 		}
@@ -331,32 +333,32 @@ func (p *Purge) adopt(in *purgeIntent) {
 	for id := range p.r.Blobs {
 		gone[id] = true
 	}
-	s.r.purges.gone.Store(&gone)
-	s.r.cached.trees.Clear()
-	s.r.infoLog.rename(p.r.Tags)
-	s.r.tasks.mu.Lock()
-	for id, t := range s.r.tasks.byID {
+	s.r.Purges.Gone.Store(&gone)
+	s.r.Cached.Trees.Clear()
+	s.r.InfoLog.Rename(p.r.Tags)
+	s.r.TaskMap.Mu.Lock()
+	for id, t := range s.r.TaskMap.ByID {
 		n := *t
 		n.Base, n.Head = p.r.Is(t.Base), p.r.Is(t.Head)
 		if tag, ok := p.r.Tags[t.InfoTag]; ok {
 			n.InfoTag = tag
 		}
-		s.r.tasks.byID[id] = &n
+		s.r.TaskMap.ByID[id] = &n
 	}
-	s.r.tasks.mu.Unlock()
+	s.r.TaskMap.Mu.Unlock()
 	if p.r.First > 0 {
-		s.r.records.Remap(p.r.First, p.r.Is)
+		s.r.Index.Remap(p.r.First, p.r.Is)
 	}
 	if b := s.Boundary(); !b.Whole() {
 		b.Commit = p.r.Is(b.Commit)
-		s.r.boundary.Store(&b)
+		s.r.Begins.Store(&b)
 	}
 	tip := Tip(p.r.Tip)
-	s.r.tip.Store(&tip)
+	s.r.Head.Store(&tip)
 	s.pendingIntent = in
 	// Nothing may be taken for standing in them any more.
-	packset.ReleaseAll(s.r.packs.Take(setOf(in.Drop)))
+	packset.ReleaseAll(s.r.Packs.Take(setOf(in.Drop)))
 	// A reader that finds an object gone looks again from the tip on.
-	s.r.purges.count.Add(1)
-	s.r.cached.computed.Clear()
+	s.r.Purges.Count.Add(1)
+	s.r.Cached.Computed.Clear()
 }

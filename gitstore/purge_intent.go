@@ -58,7 +58,7 @@ func (r movedRef) ids() (old, now ID, err error) {
 }
 
 func (s *Store) readIntent() (*purgeIntent, error) {
-	data, err := vfs.ReadFile(s.r.fs, storedir.Intent)
+	data, err := vfs.ReadFile(s.r.FS, storedir.Intent)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -78,17 +78,17 @@ func (s *Store) writeIntent(in *purgeIntent) error {
 	if err != nil {
 		return err
 	}
-	if err := storedir.WriteFile(s.r.fs, storedir.Intent, append(data, '\n')); err != nil {
+	if err := storedir.WriteFile(s.r.FS, storedir.Intent, append(data, '\n')); err != nil {
 		return err
 	}
-	return s.r.fs.SyncDir(".")
+	return s.r.FS.SyncDir(".")
 }
 
 func (s *Store) removeIntent() error {
-	if err := storedir.Remove(s.r.fs, storedir.Intent); err != nil {
+	if err := storedir.Remove(s.r.FS, storedir.Intent); err != nil {
 		return err
 	}
-	return s.r.fs.SyncDir(".")
+	return s.r.FS.SyncDir(".")
 }
 
 // resumePurge finishes or takes back what a stop left of a purge. It runs before
@@ -99,14 +99,14 @@ func (s *Store) resumePurge(ctx context.Context) error {
 		return err
 	}
 	// A process that was killed at the switch may not have synced it.
-	if err := s.r.fs.SyncDir("."); err != nil {
+	if err := s.r.FS.SyncDir("."); err != nil {
 		return err
 	}
 	if in.Step != purgeSwitching {
-		s.r.log.Warn("a purge was cut off before its switch; taken back")
+		s.r.Log.Warn("a purge was cut off before its switch; taken back")
 		return s.takeBack(in)
 	}
-	s.r.log.Warn("a purge was cut off; it is finished")
+	s.r.Log.Warn("a purge was cut off; it is finished")
 	s.recovery.Purged = true
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
@@ -124,18 +124,18 @@ func (s *Store) hidePurged() {
 	if s.pendingIntent == nil {
 		return
 	}
-	packset.ReleaseAll(s.r.packs.Take(setOf(s.pendingIntent.Drop)))
+	packset.ReleaseAll(s.r.Packs.Take(setOf(s.pendingIntent.Drop)))
 }
 
 // takeBack removes what a purge had written before its switch.
 func (s *Store) takeBack(in *purgeIntent) error {
 	gone := setOf(in.Packs)
-	if err := s.r.packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := s.r.Packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
 	}
-	packset.ReleaseAll(s.r.packs.Take(gone))
+	packset.ReleaseAll(s.r.Packs.Take(gone))
 	for _, base := range in.Packs {
-		if err := s.r.packs.Remove(base); err != nil {
+		if err := s.r.Packs.Remove(base); err != nil {
 			return err
 		}
 	}
@@ -161,16 +161,16 @@ func (s *Store) finishPurge(ctx context.Context, in *purgeIntent) error {
 
 // placeMap gives the map of ids its name.
 func (s *Store) placeMap(_ context.Context, in *purgeIntent) error {
-	if err := s.r.fs.Mkdir(storedir.Moved, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := s.r.FS.Mkdir(storedir.Moved, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	name := storedir.MovedName(in.Moved)
-	if err := s.r.fs.Rename(purgeTemp(in.Moved), name); err != nil {
-		if _, there := s.r.fs.Lstat(name); there != nil {
+	if err := s.r.FS.Rename(purgeTemp(in.Moved), name); err != nil {
+		if _, there := s.r.FS.Lstat(name); there != nil {
 			return err
 		}
 	}
-	return errors.Join(s.r.fs.SyncDir(storedir.Moved), s.r.fs.SyncDir("."))
+	return errors.Join(s.r.FS.SyncDir(storedir.Moved), s.r.FS.SyncDir("."))
 }
 
 // purgeTemp is where a map is before the switch. A name that begins so is
@@ -180,11 +180,11 @@ func purgeTemp(n int) string { return path.Join(storedir.Moved+".new", fmt.Sprin
 // dropGraphs removes the files that name removed commits: commit-graphs, and
 // a multi-pack-index over packs that go.
 func (s *Store) dropGraphs(_ context.Context, in *purgeIntent) error {
-	if err := s.r.dropCommitGraph(); err != nil {
+	if err := s.r.DropCommitGraph(); err != nil {
 		return err
 	}
 	gone := setOf(in.Drop)
-	return s.r.packs.DropMultiIndex(func(base string) bool { return gone[base] })
+	return s.r.Packs.DropMultiIndex(func(base string) bool { return gone[base] })
 }
 
 // widenShallow makes the old boundary and the new one hold at once, while refs
@@ -194,7 +194,7 @@ func (s *Store) widenShallow(ctx context.Context, in *purgeIntent) error {
 	if err != nil || now.IsZero() {
 		return err
 	}
-	return s.r.refs.SetShallow(ctx, func(lines []ID) []ID {
+	return s.r.Refs.SetShallow(ctx, func(lines []ID) []ID {
 		if !slices.Contains(lines, now) {
 			lines = append(lines, now)
 		}
@@ -207,7 +207,7 @@ func (s *Store) narrowShallow(ctx context.Context, in *purgeIntent) error {
 	if err != nil || now.IsZero() {
 		return err
 	}
-	return s.r.refs.SetShallow(ctx, func(lines []ID) []ID {
+	return s.r.Refs.SetShallow(ctx, func(lines []ID) []ID {
 		return slices.DeleteFunc(lines, func(id ID) bool { return id == old })
 	})
 }
@@ -220,8 +220,8 @@ func (s *Store) noteRewritten(_ context.Context, in *purgeIntent) error {
 		if err != nil {
 			return err
 		}
-		if noted, _ := s.r.note.Get(r.Name); noted == now {
-			s.r.note.Expect(r.Name, old) // an earlier try may have been cut off here
+		if noted, _ := s.r.Note.Get(r.Name); noted == now {
+			s.r.Note.Expect(r.Name, old) // an earlier try may have been cut off here
 		}
 		values = append(values, refs.Value{Name: r.Name, ID: now})
 	}
@@ -230,7 +230,7 @@ func (s *Store) noteRewritten(_ context.Context, in *purgeIntent) error {
 	} else if !begin.IsZero() {
 		values = append(values, refs.Value{Name: refs.Boundary, ID: begin})
 	}
-	return s.r.note.Append(0, values...)
+	return s.r.Note.Append(0, values...)
 }
 
 func (s *Store) moveRewritten(ctx context.Context, _ *purgeIntent) error {
@@ -240,23 +240,23 @@ func (s *Store) moveRewritten(ctx context.Context, _ *purgeIntent) error {
 // dropRecords removes the commit index: it is read from history again. A
 // running store makes its own again first.
 func (s *Store) dropRecords(_ context.Context, in *purgeIntent) error {
-	if s.r.records != nil {
-		return errors.Join(s.r.records.Save(), s.r.fs.SyncDir("."))
+	if s.r.Index != nil {
+		return errors.Join(s.r.Index.Save(), s.r.FS.SyncDir("."))
 	}
 	for _, name := range []string{records.File, records.FileNew, records.NamesFile, records.NamesNew} {
-		if err := storedir.Remove(s.r.fs, name); err != nil {
+		if err := storedir.Remove(s.r.FS, name); err != nil {
 			return err
 		}
 	}
-	return s.r.fs.SyncDir(".")
+	return s.r.FS.SyncDir(".")
 }
 
 // dropPurged removes the packs that hold what is purged, and nothing that is
 // wanted and is nowhere else.
 func (s *Store) dropPurged(_ context.Context, in *purgeIntent) error {
 	gone := setOf(in.Drop)
-	packset.ReleaseAll(s.r.packs.Take(gone))
-	names, err := s.r.fs.ReadDir(storedir.Packs)
+	packset.ReleaseAll(s.r.Packs.Take(gone))
+	names, err := s.r.FS.ReadDir(storedir.Packs)
 	if err != nil {
 		return err
 	}
@@ -277,11 +277,11 @@ func (s *Store) dropPurged(_ context.Context, in *purgeIntent) error {
 		if !gone[base] {
 			continue
 		}
-		if err := storedir.Remove(s.r.fs, path.Join(storedir.Packs, e.Name)); err != nil {
+		if err := storedir.Remove(s.r.FS, path.Join(storedir.Packs, e.Name)); err != nil {
 			return err
 		}
 	}
-	return s.r.fs.SyncDir(storedir.Packs)
+	return s.r.FS.SyncDir(storedir.Packs)
 }
 
 // dropLeftovers removes what nothing reads and what may still hold the bytes:
@@ -300,7 +300,7 @@ func (s *Store) dropLeftovers(_ context.Context, _ *purgeIntent) error {
 	if err := s.removeMatching(storedir.Packs, git); err != nil {
 		return err
 	}
-	objects, err := s.r.fs.ReadDir(storedir.Repo + "/objects")
+	objects, err := s.r.FS.ReadDir(storedir.Repo + "/objects")
 	if err != nil {
 		return err
 	}
@@ -327,20 +327,20 @@ func (s *Store) leftover(name string) bool {
 	case strings.HasPrefix(name, "torn-"):
 		return true
 	case isJournal:
-		return n <= s.r.note.Shown()
+		return n <= s.r.Note.Shown()
 	}
-	return staleIdx(name, s.r.note.Shown())
+	return staleIdx(name, s.r.Note.Shown())
 }
 
 // removeMatching removes the files of a folder for which match holds.
 func (s *Store) removeMatching(dir string, match func(name string) bool) error {
-	names, err := s.r.fs.ReadDir(dir)
+	names, err := s.r.FS.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, e := range names {
 		if err == nil && match(e.Name) {
-			err = storedir.Remove(s.r.fs, path.Join(dir, e.Name))
+			err = storedir.Remove(s.r.FS, path.Join(dir, e.Name))
 		}
 	}
 	return err
@@ -348,7 +348,7 @@ func (s *Store) removeMatching(dir string, match func(name string) bool) error {
 
 // removeAll removes a file, or a folder with all that is in it; nothing there
 // is no error.
-func (s *Store) removeAll(name string) error { return vfs.RemoveAll(s.r.fs, name) }
+func (s *Store) removeAll(name string) error { return vfs.RemoveAll(s.r.FS, name) }
 
 // pendingPurge goes on with a purge that could not be finished; publishing is held.
 func (s *Store) pendingPurge(ctx context.Context) error {

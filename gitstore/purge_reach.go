@@ -8,6 +8,8 @@ import (
 	"path"
 	"strings"
 
+	"umbra/gitstore/repo"
+
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/gitstore/rawpack"
@@ -35,7 +37,7 @@ type foreignPack struct {
 // openForeign opens everything in objects/pack that is not one of the store's. unreadable
 // are packs that cannot be looked into; what has no index is no pack to git.
 func (h *reach) openForeign() (unreadable []string, err error) {
-	names, err := h.s.r.fs.ReadDir(storedir.Packs)
+	names, err := h.s.r.FS.ReadDir(storedir.Packs)
 	if err != nil {
 		return nil, err
 	}
@@ -45,14 +47,14 @@ func (h *reach) openForeign() (unreadable []string, err error) {
 	}
 	for _, e := range names {
 		base, ok := strings.CutSuffix(e.Name, ".pack")
-		if !ok || h.s.r.packs.Has(base) {
+		if !ok || h.s.r.Packs.Has(base) {
 			continue
 		}
 		if !there[base+storedir.Idx] {
 			unreadable = append(unreadable, base)
 			continue
 		}
-		p, err := pack.Open(h.s.r.fs, path.Join(storedir.Packs, base+".pack"), path.Join(storedir.Packs, base+storedir.Idx), pack.Options{MaxObject: object.MaxMeta})
+		p, err := pack.Open(h.s.r.FS, path.Join(storedir.Packs, base+".pack"), path.Join(storedir.Packs, base+storedir.Idx), pack.Options{MaxObject: object.MaxMeta})
 		if errors.Is(err, pack.ErrCorrupt) {
 			unreadable = append(unreadable, base)
 			continue
@@ -150,8 +152,8 @@ func (h *reach) open(f *frame) (done bool, err error) {
 	}
 	switch kind {
 	case object.Commit:
-		if c, err := parseCommit(f.id, data); err == nil && c.Seq > 0 && c.Seq <= h.r.Seq {
-			if rec, err := h.s.r.records.At(c.Seq); err == nil && rec.Commit == f.id {
+		if c, err := repo.ParseCommit(f.id, data); err == nil && c.Seq > 0 && c.Seq <= h.r.Seq {
+			if rec, err := h.s.r.Index.At(c.Seq); err == nil && rec.Commit == f.id {
 				break // ours, of before the first that changes
 			}
 		}
@@ -214,7 +216,7 @@ func namedIn(data []byte, keys ...string) (out []ID) {
 // read gives anybody's object; kind 0 where there is none, or one too large to
 // refer to anything.
 func (h *reach) read(id ID) (object.Kind, []byte, error) {
-	if f, err := h.s.r.holder(id); err != nil {
+	if f, err := h.s.r.Holder(id); err != nil {
 		return 0, nil, err
 	} else if f != nil {
 		defer f.Release()
@@ -229,7 +231,7 @@ func (h *reach) read(id ID) (object.Kind, []byte, error) {
 			return kind, data, err
 		}
 	}
-	kind, data, _ := rawpack.Loose(h.s.r.fs, storedir.Repo+"/objects", object.MaxMeta, id)
+	kind, data, _ := rawpack.Loose(h.s.r.FS, storedir.Repo+"/objects", object.MaxMeta, id)
 	return kind, data, nil
 }
 

@@ -52,7 +52,7 @@ func TestRecordsShrink(t *testing.T) {
 	now = now.Add(time.Hour)
 	longHistory(t, s, dropped, left)
 	files := []string{filepath.Join(dir, records.File), filepath.Join(dir, records.NamesFile)}
-	before, names := blocksOf(t, files...), s.r.records.Stats().Texts
+	before, names := blocksOf(t, files...), s.r.Index.Stats().Texts
 	var beside sync.WaitGroup
 	beside.Go(func() { longHistory(t, s, dropped+left, left) })
 	rep, err := s.Retain(t.Context(), RetainOptions{Before: now})
@@ -60,10 +60,10 @@ func TestRecordsShrink(t *testing.T) {
 		t.Fatal(rep, err)
 	}
 	beside.Wait()
-	if after := blocksOf(t, files...); after > before/4 || s.r.records.Stats().Texts > names/4 {
-		t.Errorf("%d bytes and %d texts before, %d and %d after", before, names, after, s.r.records.Stats().Texts)
+	if after := blocksOf(t, files...); after > before/4 || s.r.Index.Stats().Texts > names/4 {
+		t.Errorf("%d bytes and %d texts before, %d and %d after", before, names, after, s.r.Index.Stats().Texts)
 	}
-	if took, stands := s.r.records.Bytes(), blocksOf(t, files...); took > stands+8192 || took < stands-16384 {
+	if took, stands := s.r.Index.Bytes(), blocksOf(t, files...); took > stands+8192 || took < stands-16384 {
 		t.Errorf("the index is said to take %d bytes, and takes %d", took, stands)
 	}
 	longHistory(t, s, dropped+2*left, left)
@@ -111,10 +111,10 @@ func TestRecordsShrinkFails(t *testing.T) {
 	want, _ := indexOf(t, s)
 	want = want[cut-1:]
 	// A cut whose last step never succeeds leaves the shrinking to us.
-	s.r.records.Drop(cut)
-	for failing = 1; s.r.records.Stats().Hole == 0; failing++ {
+	s.r.Index.Drop(cut)
+	for failing = 1; s.r.Index.Stats().Hole == 0; failing++ {
 		at = 0
-		s.r.records.Shrink()
+		s.r.Index.Shrink()
 		if got, _ := indexOf(t, s); !reflect.DeepEqual(got, want) {
 			t.Fatalf("after a failure of call %d the index reads otherwise", failing)
 		}
@@ -125,14 +125,14 @@ func TestRecordsShrinkFails(t *testing.T) {
 		if err != nil {
 			t.Fatalf("killed before call %d: %v", failing, err)
 		}
-		again.r.records.Drop(cut)
+		again.r.Index.Drop(cut)
 		if got, _ := indexOf(t, again); !reflect.DeepEqual(got, want) {
 			t.Fatalf("killed before call %d, the index reads otherwise", failing)
 		}
 		closeStore(t, again)
 	}
-	if failing < 6 || s.r.records.Stats().Hole == 0 {
-		t.Errorf("%d calls; the hole ends at %d", failing, s.r.records.Stats().Hole)
+	if failing < 6 || s.r.Index.Stats().Hole == 0 {
+		t.Errorf("%d calls; the hole ends at %d", failing, s.r.Index.Stats().Hole)
 	}
 	failing = 0
 	closeStore(t, s)

@@ -190,7 +190,7 @@ func TestKeysAreForgotten(t *testing.T) {
 		if !found(day*100+100) || !found(day*100+1) || found(day*100) {
 			t.Errorf("day %d: wrong keys are found", day)
 		}
-		if n := s.r.records.Stats().Keys; n > 100 {
+		if n := s.r.Index.Stats().Keys; n > 100 {
 			t.Errorf("day %d: %d keys are kept", day, n)
 		}
 	}
@@ -199,7 +199,7 @@ func TestKeysAreForgotten(t *testing.T) {
 	now = now.Add(-30 * 24 * time.Hour)
 	keyed(5000)
 	now = wrong
-	s.r.records.Truncate(s.r.records.Count()) // what is in memory is read again, as after a start
+	s.r.Index.Truncate(s.r.Index.Count()) // what is in memory is read again, as after a start
 	if !found(1000) {
 		t.Error("a key is hidden by a commit whose date was wrong")
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"umbra/gitstore/repo"
+
 	"umbra/gitstore/journal"
 	"umbra/gitstore/rawpack"
 	"umbra/gitstore/records"
@@ -51,7 +53,7 @@ func (r *Repaired) cannot(format string, args ...any) {
 func Repair(ctx context.Context, opt Options) (Repaired, error) {
 	opt.setDefaults()
 	opt.Foreground = true
-	h := newRepo(&opt)
+	h := repo.New(opt.ofRepo())
 	s := &Store{History: h.History, r: h, opt: opt}
 	s.pub.s = s
 	r := &repairer{ctx: ctx, s: s, out: &Repaired{Done: []string{}, Cannot: []string{}}}
@@ -65,7 +67,7 @@ func Repair(ctx context.Context, opt Options) (Repaired, error) {
 		r.out.cannot("The store cannot be opened: %v.", err)
 		return *r.out, nil
 	}
-	_, err = again.r.refs.EnsureLinks(ctx)
+	_, err = again.r.Refs.EnsureLinks(ctx)
 	for _, w := range again.Warnings() {
 		r.out.done("%s.", w)
 	}
@@ -87,19 +89,19 @@ type repairer struct {
 }
 
 func (r *repairer) close() {
-	r.s.r.cached.trees.Close()
-	r.s.r.cached.computed.Close()
+	r.s.r.Cached.Trees.Close()
+	r.s.r.Cached.Computed.Close()
 	for _, p := range append(r.wounded, r.others...) {
 		p.Close()
 	}
-	r.s.r.packs.Close()
+	r.s.r.Packs.Close()
 	if r.note != nil {
 		r.note.Close()
 	}
 }
 
 func (r *repairer) offline() error {
-	if err := r.s.r.fs.Mkdir(journal.Dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := r.s.r.FS.Mkdir(journal.Dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	for _, step := range []func() error{r.plainFiles, r.unfinishedPurge, r.packFiles, r.salvageWounded, r.values, r.commitIndex} {
@@ -115,23 +117,23 @@ func (r *repairer) offline() error {
 
 // aside moves a file into damaged/.
 func (r *repairer) aside(name string) error {
-	if err := r.s.r.fs.Mkdir(storedir.Damaged, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := r.s.r.FS.Mkdir(storedir.Damaged, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	to := path.Join(storedir.Damaged, fmt.Sprintf("%s-%d", path.Base(name), r.s.r.now().UnixNano()/int64(time.Millisecond)))
-	if err := r.s.r.fs.Rename(name, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	to := path.Join(storedir.Damaged, fmt.Sprintf("%s-%d", path.Base(name), r.s.r.Now().UnixNano()/int64(time.Millisecond)))
+	if err := r.s.r.FS.Rename(name, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return errors.Join(r.s.r.fs.SyncDir(storedir.Damaged), r.s.r.fs.SyncDir(path.Dir(name)))
+	return errors.Join(r.s.r.FS.SyncDir(storedir.Damaged), r.s.r.FS.SyncDir(path.Dir(name)))
 }
 
 // unfinishedPurge ends a purge that was cut off, before anything is salvaged
 // that it removes.
 func (r *repairer) unfinishedPurge() (err error) {
-	if r.s.r.note, err = refs.OpenNote(r.s.r.fs, "refs"); err != nil {
+	if r.s.r.Note, err = refs.OpenNote(r.s.r.FS, "refs"); err != nil {
 		return err
 	}
-	defer r.s.r.note.Close()
+	defer r.s.r.Note.Close()
 	if err := r.s.resumePurge(r.ctx); err != nil {
 		return err
 	}
@@ -150,7 +152,7 @@ func (r *repairer) plainFiles() error {
 		"config": func(text string) bool { return strings.Contains(text, "[core]") && !strings.ContainsRune(text, 0) },
 	} {
 		full := path.Join(storedir.Repo, name)
-		text, err := vfs.ReadFile(r.s.r.fs, full)
+		text, err := vfs.ReadFile(r.s.r.FS, full)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			r.out.done("The repository's %s was missing: made again.", name)
@@ -163,18 +165,18 @@ func (r *repairer) plainFiles() error {
 			r.out.done("The repository's %s was damaged: made again.", name)
 		}
 	}
-	if err := r.s.r.openRefs(); err != nil { // makes what is missing
+	if err := r.s.r.OpenRefs(); err != nil { // makes what is missing
 		return err
 	}
-	if _, err := r.s.r.refs.ClearStale(r.ctx); err != nil {
+	if _, err := r.s.r.Refs.ClearStale(r.ctx); err != nil {
 		return err
 	}
-	if _, err := r.s.r.refs.List("refs/"); err != nil {
+	if _, err := r.s.r.Refs.List("refs/"); err != nil {
 		if err := r.aside(path.Join(storedir.Repo, "packed-refs")); err != nil {
 			return err
 		}
 		r.out.done("packed-refs was damaged, and was put aside; refs of the server's are set again.")
-		if _, err := r.s.r.refs.List("refs/"); err != nil {
+		if _, err := r.s.r.Refs.List("refs/"); err != nil {
 			return err
 		}
 	}
@@ -184,14 +186,14 @@ func (r *repairer) plainFiles() error {
 // commitIndex drops the index where it is damaged: the next start reads the
 // history again.
 func (r *repairer) commitIndex() error {
-	info, err := r.s.r.fs.Lstat(records.File)
+	info, err := r.s.r.FS.Lstat(records.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	index, err := r.s.r.openRecords()
+	index, err := r.s.r.OpenRecords()
 	if err != nil {
 		return err
 	}
@@ -213,7 +215,7 @@ func (r *repairer) commitIndex() error {
 		return nil
 	}
 	for _, name := range []string{records.File, records.NamesFile} {
-		if err := storedir.Remove(r.s.r.fs, name); err != nil {
+		if err := storedir.Remove(r.s.r.FS, name); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"path"
 	"strings"
 
+	"umbra/gitstore/repo"
+
 	"umbra/gitstore/packset"
 
 	"umbra/gitstore/journal"
@@ -20,7 +22,7 @@ import (
 // index is made again, one with wrong bytes is noted to be salvaged. Then the
 // sound ones are opened.
 func (r *repairer) packFiles() error {
-	names, err := r.s.r.fs.ReadDir(storedir.Packs)
+	names, err := r.s.r.FS.ReadDir(storedir.Packs)
 	if err != nil {
 		return err
 	}
@@ -34,7 +36,7 @@ func (r *repairer) packFiles() error {
 		if !isKeep {
 			continue
 		}
-		text, err := vfs.ReadFile(r.s.r.fs, path.Join(storedir.Packs, e.Name))
+		text, err := vfs.ReadFile(r.s.r.FS, path.Join(storedir.Packs, e.Name))
 		if err != nil {
 			return err
 		}
@@ -57,27 +59,27 @@ func (r *repairer) packFiles() error {
 			return err
 		}
 	}
-	if err := r.s.r.packs.Load(); err != nil {
+	if err := r.s.r.Packs.Load(); err != nil {
 		return err
 	}
-	for _, f := range r.s.r.packs.All() {
+	for _, f := range r.s.r.Packs.All() {
 		if wounded[f.Base] {
 			f.Release()
 		}
 	}
-	r.s.r.packs.Forget(wounded)
+	r.s.r.Packs.Forget(wounded)
 	return nil
 }
 
 // packFile checks one pack and its index; false where its bytes are wrong.
 func (r *repairer) packFile(base string) (sound bool, err error) {
 	name := path.Join(storedir.Packs, base)
-	p, err := rawpack.Open(r.s.r.fs, base, name+".pack")
+	p, err := rawpack.Open(r.s.r.FS, base, name+".pack")
 	if err != nil {
 		return false, err
 	}
 	if !p.Whole {
-		if !p.UseIdx(r.s.r.fs, name+storedir.Idx) {
+		if !p.UseIdx(r.s.r.FS, name+storedir.Idx) {
 			err = p.Scan()
 		}
 		r.wounded = append(r.wounded, p)
@@ -90,9 +92,9 @@ func (r *repairer) packFile(base string) (sound bool, err error) {
 // index makes a whole pack's index again, if that is needed.
 func (r *repairer) index(p *rawpack.Pack) error {
 	name := path.Join(storedir.Packs, p.Name)
-	ok := p.UseIdx(r.s.r.fs, name+storedir.Idx)
+	ok := p.UseIdx(r.s.r.FS, name+storedir.Idx)
 	if ok {
-		opened, err := pack.Open(r.s.r.fs, name+".pack", name+storedir.Idx, pack.Options{})
+		opened, err := pack.Open(r.s.r.FS, name+".pack", name+storedir.Idx, pack.Options{})
 		if err == nil {
 			return opened.Close()
 		}
@@ -101,7 +103,7 @@ func (r *repairer) index(p *rawpack.Pack) error {
 		}
 	}
 	was := "damaged"
-	if _, err := r.s.r.fs.Lstat(name + storedir.Idx); errors.Is(err, fs.ErrNotExist) {
+	if _, err := r.s.r.FS.Lstat(name + storedir.Idx); errors.Is(err, fs.ErrNotExist) {
 		was = "missing"
 	}
 	p.Entries = nil
@@ -116,11 +118,11 @@ func (r *repairer) index(p *rawpack.Pack) error {
 	if err != nil {
 		return err
 	}
-	if err := storedir.WriteFile(r.s.r.fs, name+storedir.Idx, pack.EncodeIdx(p.Entries, sum)); err != nil {
+	if err := storedir.WriteFile(r.s.r.FS, name+storedir.Idx, pack.EncodeIdx(p.Entries, sum)); err != nil {
 		return err
 	}
 	r.out.done("The index of %s was %s: made again, of %d objects.", p.Name, was, len(p.Entries))
-	return r.s.r.fs.SyncDir(storedir.Packs)
+	return r.s.r.FS.SyncDir(storedir.Packs)
 }
 
 // salvageWounded writes what can be read of damaged packs, and no other pack
@@ -138,7 +140,7 @@ func (r *repairer) salvageWounded() error {
 					return err
 				}
 				n[1]++
-				f, err := r.s.r.packs.Holding(e.ID)
+				f, err := r.s.r.Packs.Holding(e.ID)
 				if err != nil {
 					return err
 				}
@@ -167,7 +169,7 @@ func (r *repairer) salvageWounded() error {
 	for _, p := range r.wounded {
 		gone[p.Name] = true
 	}
-	if err := r.s.r.packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := r.s.r.Packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
 	}
 	for _, p := range r.wounded {
@@ -176,7 +178,7 @@ func (r *repairer) salvageWounded() error {
 				return err
 			}
 		}
-		if err := storedir.Remove(r.s.r.fs, path.Join(storedir.Packs, p.Name+".keep")); err != nil {
+		if err := storedir.Remove(r.s.r.FS, path.Join(storedir.Packs, p.Name+".keep")); err != nil {
 			return err
 		}
 		n := read[p.Name]
@@ -188,8 +190,8 @@ func (r *repairer) salvageWounded() error {
 // rescue writes one of our packs; how many objects it has.
 func (r *repairer) rescue(fill func(*pack.Writer) error) (count int, err error) {
 	name := packset.NewName()
-	defer r.s.r.packs.RemovePrepared(name)
-	_, sum, err := r.s.r.packs.Write(name, func(w *pack.Writer) (ID, error) {
+	defer r.s.r.Packs.RemovePrepared(name)
+	_, sum, err := r.s.r.Packs.Write(name, func(w *pack.Writer) (ID, error) {
 		err := fill(w)
 		count = w.Count()
 		return ID{}, err
@@ -198,10 +200,10 @@ func (r *repairer) rescue(fill func(*pack.Writer) error) (count int, err error) 
 		return 0, err
 	}
 	through := uint64(0)
-	for _, f := range r.s.r.packs.All() {
+	for _, f := range r.s.r.Packs.All() {
 		through = max(through, f.Keep.Through)
 	}
-	_, err = r.s.r.packs.Link(name+storedir.Prepared, name+storedir.Idx, sum, packset.Keep{Through: through})
+	_, err = r.s.r.Packs.Link(name+storedir.Prepared, name+storedir.Idx, sum, packset.Keep{Through: through})
 	return count, err
 }
 
@@ -226,7 +228,7 @@ func (r *repairer) find(id ID) (object.Kind, []byte, bool, error) {
 		r.keepSpare(id, kind, data)
 		return kind, data, true, nil
 	}
-	kind, data, ok := rawpack.Loose(r.s.r.fs, storedir.Repo+"/objects", object.MaxMeta, id)
+	kind, data, ok := rawpack.Loose(r.s.r.FS, storedir.Repo+"/objects", object.MaxMeta, id)
 	if ok {
 		r.keepSpare(id, kind, data)
 	}
@@ -247,22 +249,22 @@ func (r *repairer) lookAround() error {
 	}
 	r.looked = true
 	known := make(map[string]bool)
-	for _, f := range r.s.r.packs.All() {
+	for _, f := range r.s.r.Packs.All() {
 		known[f.Base] = true
 	}
 	open := func(name, file, idx string) error {
-		p, err := rawpack.Open(r.s.r.fs, name, file)
+		p, err := rawpack.Open(r.s.r.FS, name, file)
 		if err != nil {
 			return err
 		}
 		r.others = append(r.others, p)
-		if idx != "" && p.UseIdx(r.s.r.fs, idx) {
+		if idx != "" && p.UseIdx(r.s.r.FS, idx) {
 			return nil
 		}
 		return p.Scan()
 	}
 	for _, dir := range []string{storedir.Packs, journal.Dir, storedir.Damaged} {
-		names, err := r.s.r.fs.ReadDir(dir)
+		names, err := r.s.r.FS.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -291,18 +293,18 @@ func (r *repairer) adopt(p *rawpack.Pack) error {
 	through := uint64(0)
 	for id := range p.Holds() {
 		if kind, data, ok := p.Get(id); ok && kind == object.Commit {
-			if c, err := parseCommit(id, data); err == nil {
+			if c, err := repo.ParseCommit(id, data); err == nil {
 				through = max(through, c.Seq)
 			}
 		}
 	}
 	note := packset.Keep{Through: through}
-	if err := storedir.WriteFile(r.s.r.fs, path.Join(storedir.Packs, p.Name+".keep"), []byte(note.String())); err != nil {
+	if err := storedir.WriteFile(r.s.r.FS, path.Join(storedir.Packs, p.Name+".keep"), []byte(note.String())); err != nil {
 		return err
 	}
-	if err := r.s.r.fs.SyncDir(storedir.Packs); err != nil {
+	if err := r.s.r.FS.SyncDir(storedir.Packs); err != nil {
 		return err
 	}
 	r.out.done("%s holds what the history needs, and had no .keep: made.", p.Name)
-	return r.s.r.packs.Add(p.Name, note)
+	return r.s.r.Packs.Add(p.Name, note)
 }

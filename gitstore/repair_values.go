@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"umbra/gitstore/repo"
+
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
@@ -21,7 +23,7 @@ var errLost = errors.New("the object is lost")
 
 // get reads an object from one of our packs, or from where it is found.
 func (r *repairer) get(id ID) (object.Kind, []byte, error) {
-	kind, data, err := r.s.r.readObject(id, object.MaxMeta)
+	kind, data, err := r.s.r.ReadObject(id, object.MaxMeta)
 	if !errs.Is(err, errs.NotFound) && !errs.Is(err, errs.Gone) {
 		return kind, data, err
 	}
@@ -40,11 +42,11 @@ func (r *repairer) commit(id ID) (*Commit, error) {
 	if kind != object.Commit {
 		return nil, errLost
 	}
-	c, err := parseCommit(id, data)
+	c, err := repo.ParseCommit(id, data)
 	if err != nil {
 		return nil, err
 	}
-	return r.s.r.graft(c), nil
+	return r.s.r.Graft(c), nil
 }
 
 // found is the history as the packs alone show it.
@@ -69,7 +71,7 @@ type foundInfo struct {
 // survey reads every commit and tag of our packs.
 func (r *repairer) survey() (*found, error) {
 	out := &found{begin: r.s.Boundary().Seq, commits: make(map[ID]*foundCommit), infos: make(map[string]*foundInfo)}
-	for _, f := range r.s.r.packs.All() {
+	for _, f := range r.s.r.Packs.All() {
 		for e, err := range f.Pack.Idx().All() {
 			if err == nil {
 				err = r.ctx.Err()
@@ -89,8 +91,8 @@ func (r *repairer) survey() (*found, error) {
 				out.tag(e.ID, data)
 				continue
 			}
-			if c, err := parseCommit(e.ID, data); err == nil && c.Seq >= max(1, out.begin) {
-				r.s.r.graft(c)
+			if c, err := repo.ParseCommit(e.ID, data); err == nil && c.Seq >= max(1, out.begin) {
+				r.s.r.Graft(c)
 				known := out.commits[c.ID]
 				out.commits[c.ID] = &foundCommit{id: c.ID, parent: c.Parent, seq: c.Seq, task: c.Message.TaskID,
 					doomed: !f.Doomed.IsZero() && (known == nil || known.doomed)}
@@ -152,11 +154,11 @@ func (o *found) tip(before ID) (ID, uint64) {
 
 // values puts the note right, and looks for whatever the history lacks.
 func (r *repairer) values() (err error) {
-	if r.note, err = refs.OpenNote(r.s.r.fs, "refs"); err != nil {
+	if r.note, err = refs.OpenNote(r.s.r.FS, "refs"); err != nil {
 		return err
 	}
-	r.s.r.note = r.note
-	if err := r.s.r.loadBoundary(r.ctx); err != nil {
+	r.s.r.Note = r.note
+	if err := r.s.r.LoadBoundary(r.ctx); err != nil {
 		return err
 	}
 	values := r.note.All()
@@ -167,7 +169,7 @@ func (r *repairer) values() (err error) {
 	seeds := r.note.All()
 	delete(seeds, refs.Boundary)
 	if seeds[refs.ShadowRef].IsZero() {
-		if id, _, ok, err := r.s.r.refs.Read(refs.ShadowRef); err == nil && ok {
+		if id, _, ok, err := r.s.r.Refs.Read(refs.ShadowRef); err == nil && ok {
 			seeds[refs.ShadowRef] = id
 		}
 	}
@@ -374,7 +376,7 @@ func (r *repairer) reachTree(id ID, of *Commit) error {
 }
 
 func (r *repairer) reachBlob(e object.Entry, of *Commit) error {
-	f, err := r.s.r.packs.Holding(e.ID)
+	f, err := r.s.r.Packs.Holding(e.ID)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"umbra/gitstore/repo"
+
 	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
@@ -33,14 +35,14 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.resumePurge(ctx); err != nil {
 		return err
 	}
-	if err := s.r.packs.Load(); err != nil {
+	if err := s.r.Packs.Load(); err != nil {
 		return err
 	}
 	if err := s.nameHeld(tail); err != nil {
 		return err
 	}
 	s.hidePurged()
-	if err := s.r.large.Load(); err != nil {
+	if err := s.r.Large.Load(); err != nil {
 		return err
 	}
 	if err := s.openBase(ctx); err != nil {
@@ -50,7 +52,7 @@ func (s *Store) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.r.loadBoundary(ctx); err != nil {
+	if err := s.r.LoadBoundary(ctx); err != nil {
 		return err
 	}
 	values, err := s.lastValues()
@@ -61,12 +63,12 @@ func (s *Store) start(ctx context.Context) error {
 		if err := s.startFrom(ctx, id); err != nil {
 			return err
 		}
-	} else if s.r.base != nil {
+	} else if s.r.Base != nil {
 		if err := s.startFromBase(ctx); err != nil {
 			return err
 		}
 	}
-	if err := s.r.loadTasks(ctx, values); err != nil {
+	if err := s.r.LoadTasks(ctx, values); err != nil {
 		return err
 	}
 	r := &replay{s: s, ctx: ctx, when: s.logs.lastWhen}
@@ -79,13 +81,13 @@ func (s *Store) start(ctx context.Context) error {
 		return err
 	}
 	s.logs.lastWhen = r.when
-	s.r.large.Sweep()
-	if s.r.records, err = s.r.openRecords(); err != nil {
+	s.r.Large.Sweep()
+	if s.r.Index, err = s.r.OpenRecords(); err != nil {
 		return err
 	}
-	fill := s.r.records.Fill
-	if s.r.held != nil {
-		fill = s.r.records.FillLater
+	fill := s.r.Index.Fill
+	if s.r.Held != nil {
+		fill = s.r.Index.FillLater
 	}
 	if err := fill(ctx, s.Tip().Seq, s.Tip().Commit); err != nil {
 		return err
@@ -94,35 +96,35 @@ func (s *Store) start(ctx context.Context) error {
 }
 
 func (s *Store) openRepo(ctx context.Context) error {
-	if err := s.r.fs.Mkdir(journal.Dir, 0o700); err == nil {
-		if err := s.r.fs.SyncDir("."); err != nil {
+	if err := s.r.FS.Mkdir(journal.Dir, 0o700); err == nil {
+		if err := s.r.FS.SyncDir("."); err != nil {
 			return err
 		}
 	} else if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := s.r.openRefs(); err != nil {
+	if err := s.r.OpenRefs(); err != nil {
 		return err
 	}
-	if cleared, err := s.r.refs.ClearStale(ctx); err != nil {
+	if cleared, err := s.r.Refs.ClearStale(ctx); err != nil {
 		return err
 	} else if len(cleared) > 0 {
-		s.r.log.Warn("stale locks cleared", "locks", cleared)
+		s.r.Log.Warn("stale locks cleared", "locks", cleared)
 	}
 	var err error
-	s.r.note, err = refs.OpenNote(s.r.fs, "refs")
+	s.r.Note, err = refs.OpenNote(s.r.FS, "refs")
 	return err
 }
 
 // lastValues gives our refs as last noted. Without a note (a repository that
 // was copied alone) what is in the refs is taken.
 func (s *Store) lastValues() (map[string]ID, error) {
-	values := s.r.note.All()
+	values := s.r.Note.All()
 	delete(values, refs.Boundary)
 	if len(values) > 0 {
 		return values, nil
 	}
-	list, err := s.r.refs.List("refs/")
+	list, err := s.r.Refs.List("refs/")
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +145,7 @@ func (s *Store) startFrom(ctx context.Context, id ID) error {
 	if err != nil {
 		return err
 	}
-	s.r.tip.Store(&Tip{Commit: id, Tree: c.Tree, Seq: c.Seq})
+	s.r.Head.Store(&Tip{Commit: id, Tree: c.Tree, Seq: c.Seq})
 	s.logs.lastWhen = c.When
 	return nil
 }
@@ -151,29 +153,29 @@ func (s *Store) startFrom(ctx context.Context, id ID) error {
 // findJournals opens what journal/ holds, oldest first, and removes what a
 // crash left that was never used.
 func (s *Store) findJournals() ([]*journal.Journal, error) {
-	names, err := s.r.fs.ReadDir(journal.Dir)
+	names, err := s.r.FS.ReadDir(journal.Dir)
 	if err != nil {
 		return nil, err
 	}
 	var out []*journal.Journal
-	shown := s.r.note.Shown()
+	shown := s.r.Note.Shown()
 	s.logs.set.Skip(shown)
 	for _, e := range names {
 		name := path.Join(journal.Dir, e.Name)
 		switch n, ok := journal.ParseName(e.Name); {
 		case ok && n <= shown:
-			if err := s.r.fs.Remove(name); err != nil {
+			if err := s.r.FS.Remove(name); err != nil {
 				return nil, err
 			}
 		case ok:
-			j, err := journal.Open(s.r.fs, n)
+			j, err := journal.Open(s.r.FS, n)
 			if err != nil {
 				return nil, err
 			}
 			out = append(out, j)
 			s.logs.set.Skip(n)
 		case strings.HasPrefix(e.Name, "tmp-"), strings.HasSuffix(e.Name, ".new"), staleIdx(e.Name, shown):
-			if err := s.r.fs.Remove(name); err != nil {
+			if err := s.r.FS.Remove(name); err != nil {
 				return nil, err
 			}
 		}
@@ -203,22 +205,22 @@ func (s *Store) settle(ctx context.Context) error {
 		return err
 	}
 	todo.tip = s.Tip()
-	s.r.tasks.mu.Lock()
-	for id, t := range s.r.tasks.byID {
+	s.r.TaskMap.Mu.Lock()
+	for id, t := range s.r.TaskMap.ByID {
 		if s.taskLags(id) {
 			c := *t
 			todo.tasks[id] = &c
 		}
 	}
-	s.r.tasks.mu.Unlock()
-	if s.r.note.Damage() {
-		s.r.warn("the file refs was damaged: refs may have older values than they had; umbra verify --repair looks for newer ones")
+	s.r.TaskMap.Mu.Unlock()
+	if s.r.Note.Damage() {
+		s.r.Warn("the file refs was damaged: refs may have older values than they had; umbra verify --repair looks for newer ones")
 	}
 	p.noted = s.Tip().Seq
 	if err := s.expect(); err != nil {
 		return err
 	}
-	noted, _ := s.r.note.Get(refs.ShadowRef)
+	noted, _ := s.r.Note.Get(refs.ShadowRef)
 	p.kept = &todo
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
@@ -228,19 +230,19 @@ func (s *Store) settle(ctx context.Context) error {
 		return nil
 	}
 	s.recovery.Foreign = int(p.foreign.Load())
-	if err != nil || len(failed) > 0 || s.r.held == nil && todo.through == 0 && noted == todo.tip.Commit {
+	if err != nil || len(failed) > 0 || s.r.Held == nil && todo.through == 0 && noted == todo.tip.Commit {
 		return err
 	}
-	foreign, err := s.r.refs.EnsureLinks(ctx)
+	foreign, err := s.r.Refs.EnsureLinks(ctx)
 	s.reportForeign(foreign)
 	return err
 }
 
 // taskLags reports whether a task's refs differ from the note; tasks.mu is held.
 func (s *Store) taskLags(id string) bool {
-	t := s.r.tasks.byID[id]
+	t := s.r.TaskMap.ByID[id]
 	for which, want := range map[string]ID{"base": t.Base, "head": t.Head, "info": t.InfoTag} {
-		if noted, _ := s.r.note.Get(storedir.Tasks + id + "/" + which); noted != want {
+		if noted, _ := s.r.Note.Get(storedir.Tasks + id + "/" + which); noted != want {
 			return true
 		}
 	}
@@ -249,16 +251,16 @@ func (s *Store) taskLags(id string) bool {
 
 // expect finds the refs that are not what the ref log says.
 func (s *Store) expect() error {
-	for name, noted := range s.r.note.All() {
+	for name, noted := range s.r.Note.All() {
 		if name == refs.Boundary {
 			continue
 		}
-		now, _, found, err := s.r.refs.Read(name)
+		now, _, found, err := s.r.Refs.Read(name)
 		if _, damaged := errors.AsType[*refs.DamagedError](err); err != nil && !damaged {
 			return err
 		}
 		if err != nil || !found || now != noted {
-			s.r.note.Expect(name)
+			s.r.Note.Expect(name)
 		}
 	}
 	return nil
@@ -315,18 +317,18 @@ func (r *replay) journal(j *journal.Journal) error {
 func (r *replay) finish(torn bool) error {
 	s, j := r.s, r.j
 	if torn {
-		aside := path.Join(journal.Dir, fmt.Sprintf("torn-%010d-%d", j.Number, s.r.now().Unix()))
-		if err := s.r.fs.Link(j.Name, aside); err != nil && !errors.Is(err, fs.ErrExist) {
+		aside := path.Join(journal.Dir, fmt.Sprintf("torn-%010d-%d", j.Number, s.r.Now().Unix()))
+		if err := s.r.FS.Link(j.Name, aside); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		s.recovery.Torn = append(s.recovery.Torn, aside)
-		s.r.warn("journal %d did not end cleanly; its unacknowledged rest is kept as %s", j.Number, aside)
+		s.r.Warn("journal %d did not end cleanly; its unacknowledged rest is kept as %s", j.Number, aside)
 	}
 	if j.Empty() {
 		s.logs.closing = s.logs.closing[:len(s.logs.closing)-1]
 		s.setLive()
 		j.Close()
-		return s.r.fs.Remove(j.Name)
+		return s.r.FS.Remove(j.Name)
 	}
 	if torn {
 		sound, err := s.logs.set.Salvage(j)
@@ -371,7 +373,7 @@ func (r *replay) entry(e pack.Scanned) error {
 		if err != nil {
 			return errNotNext
 		}
-		r.s.r.cached.trees.put(id, t)
+		r.s.r.Cached.Trees.Add(id, t)
 	case object.Commit:
 		if err := r.commit(id, data); err != nil {
 			return err
@@ -405,9 +407,9 @@ func (r *replay) accept(end int64) {
 func (r *replay) tree(id object.ID) (*object.TreeData, error) {
 	l, ok := r.pending[id]
 	if !ok {
-		return r.s.r.tree(id)
+		return r.s.r.Tree(id)
 	}
-	if t, ok := r.s.r.cached.trees.Get(id); ok {
+	if t, ok := r.s.r.Cached.Trees.Get(id); ok {
 		return t, nil
 	}
 	buf := make([]byte, l.End-l.Off)
@@ -429,21 +431,21 @@ func (r *replay) tree(id object.ID) (*object.TreeData, error) {
 	}
 	t, err := object.NewTree(data)
 	if err == nil {
-		r.s.r.cached.trees.put(id, t)
+		r.s.r.Cached.Trees.Add(id, t)
 	}
 	return t, err
 }
 
 // commit checks that a commit is the next one and that all it brings is there.
 func (r *replay) commit(id ID, data []byte) error {
-	c, err := parseCommit(id, data)
+	c, err := repo.ParseCommit(id, data)
 	if err != nil {
 		return errNotNext
 	}
 	tip := r.s.Tip()
 	if c.Seq <= tip.Seq {
 		// Shown already: the publication was cut off before the journal went.
-		if f, err := r.s.r.packs.Holding(id); err != nil {
+		if f, err := r.s.r.Packs.Holding(id); err != nil {
 			return err
 		} else if f != nil {
 			f.Release()
@@ -457,11 +459,11 @@ func (r *replay) commit(id ID, data []byte) error {
 	if err := r.closed(tip.Tree, c.Tree); err != nil {
 		return err
 	}
-	r.s.r.tip.Store(&Tip{Commit: id, Tree: c.Tree, Seq: c.Seq})
+	r.s.r.Head.Store(&Tip{Commit: id, Tree: c.Tree, Seq: c.Seq})
 	r.s.recovery.Commits++
 	r.when = c.When
 	if m := c.Message; m.TaskID != "" {
-		t := r.s.r.tasks.byID[m.TaskID]
+		t := r.s.r.TaskMap.ByID[m.TaskID]
 		if t == nil {
 			return errNotNext
 		}
@@ -524,15 +526,15 @@ func (r *replay) has(id ID) bool {
 // held checks that an older journal, a finished pack or a large blob's pack
 // holds an object; the large blob is kept.
 func (r *replay) held(id ID) error {
-	for _, j := range *r.s.r.live.Load() {
+	for _, j := range *r.s.r.Live.Load() {
 		if _, ok := j.Find(id); ok {
 			return nil
 		}
 	}
-	if r.s.r.large.Keep(id) {
+	if r.s.r.Large.Keep(id) {
 		return nil
 	}
-	f, err := r.s.r.packs.Holding(id)
+	f, err := r.s.r.Packs.Holding(id)
 	if err != nil {
 		return err
 	}
@@ -540,7 +542,7 @@ func (r *replay) held(id ID) error {
 		f.Release()
 		return nil
 	}
-	if ok, err := r.s.r.hasBaseObject(id); err != nil || ok {
+	if ok, err := r.s.r.HasBaseObject(id); err != nil || ok {
 		return err
 	}
 	return errNotNext
@@ -555,17 +557,17 @@ func (r *replay) tag(id ID, data []byte) error {
 	if err != nil || tag.Name != info.TagName() || (!r.has(tag.Object) && r.held(tag.Object) != nil) {
 		return errNotNext
 	}
-	t := r.s.r.tasks.byID[info.TaskID]
+	t := r.s.r.TaskMap.ByID[info.TaskID]
 	if t == nil {
 		t = &Task{ID: info.TaskID, Base: tag.Object, Head: tag.Object}
-		r.s.r.tasks.byID[info.TaskID] = t
+		r.s.r.TaskMap.ByID[info.TaskID] = t
 	}
 	if info.BaseWas != "" && t.Base != tag.Object {
 		// The history before it was dropped, or is to be. The tags before this
 		// one are on what goes.
-		t.Base, t.past = tag.Object, nil
+		t.Base, t.Past = tag.Object, nil
 	} else if !t.InfoTag.IsZero() && id != t.InfoTag {
-		t.past = append(t.past, t.InfoTag)
+		t.Past = append(t.Past, t.InfoTag)
 	}
 	t.InfoTag, t.Info = id, *info
 	return nil

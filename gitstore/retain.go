@@ -48,11 +48,11 @@ const cutTries = 5
 // stay until Collect.
 // A fork keeps all.
 func (s *Store) Retain(ctx context.Context, opt RetainOptions) (RetainReport, error) {
-	if s.r.base != nil {
+	if s.r.Base != nil {
 		return RetainReport{From: s.Boundary(), To: s.Boundary()}, nil
 	}
-	s.r.upkeep.cmu.Lock()
-	defer s.r.upkeep.cmu.Unlock()
+	s.r.Upkeep.Collecting.Lock()
+	defer s.r.Upkeep.Collecting.Unlock()
 	ctx, cancel := s.untilClosed(ctx)
 	defer cancel()
 	rep := RetainReport{From: s.Boundary(), To: s.Boundary()}
@@ -89,12 +89,12 @@ func (s *Store) planCut(ctx context.Context, opt *RetainOptions) (*cut, error) {
 	}
 	bounds := make(map[string]taskBounds)
 	for _, t := range s.Tasks() {
-		b, err := s.r.boundsOf(&t, s.retention.bounds, tip.Seq)
+		b, err := boundsOf(s.r, &t, s.retention.bounds, tip.Seq)
 		if err != nil {
 			return nil, err
 		}
 		bounds[t.ID] = b
-		if t.keepsHistory() {
+		if t.KeepsHistory() {
 			limit = min(limit, b.baseSeq)
 		}
 		if err := opt.Pace.Step(ctx); err != nil {
@@ -124,7 +124,7 @@ func (s *Store) planCut(ctx context.Context, opt *RetainOptions) (*cut, error) {
 	if want <= max(1, now.Seq) {
 		return nil, nil
 	}
-	rec, err := s.r.records.At(want)
+	rec, err := s.r.Index.At(want)
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +138,8 @@ func (s *Store) oldestWanted(ctx context.Context, opt *RetainOptions, limit uint
 	if !opt.Before.IsZero() {
 		// Dates need not ascend: all that goes is old enough. The newest of it is
 		// where history begins: what it changed is not known any more.
-		for seq := s.r.records.Begin(); seq <= limit; seq++ {
-			rec, err := s.r.records.At(seq)
+		for seq := s.r.Index.Begin(); seq <= limit; seq++ {
+			rec, err := s.r.Index.At(seq)
 			if err != nil {
 				return 0, err
 			}
@@ -165,7 +165,7 @@ func (s *Store) fits(ctx context.Context, opt *RetainOptions, limit uint64) (uin
 	if err := s.Publish(ctx); err != nil { // what is in a journal has no size of its own
 		return 0, err
 	}
-	used := s.r.packs.InUse()
+	used := s.r.Packs.InUse()
 	defer func() { packset.ReleaseAll(used) }()
 	table, err := newTable(ctx, used, nil, opt.Pace)
 	if err != nil {
@@ -181,7 +181,7 @@ func (s *Store) fits(ctx context.Context, opt *RetainOptions, limit uint64) (uin
 		return 0, err
 	}
 	var beside ID
-	begin, tip := s.r.records.Begin(), s.Tip().Seq
+	begin, tip := s.r.Index.Begin(), s.Tip().Seq
 	for seq := tip; seq >= begin; seq-- {
 		if beside, err = m.commit(seq, beside); err != nil {
 			return 0, err
@@ -196,7 +196,7 @@ func (s *Store) fits(ctx context.Context, opt *RetainOptions, limit uint64) (uin
 // foresee counts what a cut would do, and does nothing.
 func (s *Store) foresee(c *cut) error {
 	for _, t := range s.Tasks() {
-		b, err := s.r.boundsOf(&t, c.bounds, s.Tip().Seq)
+		b, err := boundsOf(s.r, &t, c.bounds, s.Tip().Seq)
 		switch {
 		case err != nil:
 			return err
@@ -216,7 +216,7 @@ func (s *Store) doCut(ctx context.Context, c *cut) error {
 	if err := s.Publish(ctx); err != nil {
 		return err
 	}
-	if err := s.r.noteDropped(ctx, c.to.Seq); err != nil {
+	if err := s.r.NoteDropped(ctx, c.to.Seq); err != nil {
 		return err
 	}
 	if err := s.foresee(c); err != nil {

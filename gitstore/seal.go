@@ -25,11 +25,11 @@ const mergedSeal = 64 << 20
 // Seal puts everything that is published into the sink's store, and trims its log.
 // Writers go on meanwhile. It does nothing without a sink.
 func (s *Store) Seal(ctx context.Context) error {
-	if s.r.held == nil {
+	if s.r.Held == nil {
 		return nil
 	}
-	s.r.upkeep.mmu.Lock()
-	defer s.r.upkeep.mmu.Unlock()
+	s.r.Upkeep.Maintaining.Lock()
+	defer s.r.Upkeep.Maintaining.Unlock()
 	return s.sealLocked(ctx)
 }
 
@@ -39,10 +39,10 @@ func (s *Store) CopyTo(ctx context.Context, to sink.Sink) error {
 	if err != nil {
 		return err
 	}
-	s.r.hold(log) // nothing else may use the store meanwhile
+	s.r.Hold(log) // nothing else may use the store meanwhile
 	s.pub.pos = tail.Next() - 1
-	defer func() { s.r.hold(nil); log.Close() }()
-	if err = s.Seal(ctx); err == nil && s.r.large.Waits() {
+	defer func() { s.r.Hold(nil); log.Close() }()
+	if err = s.Seal(ctx); err == nil && s.r.Large.Waits() {
 		err = errors.New("a large file is not in its pack")
 	}
 	return err
@@ -50,7 +50,7 @@ func (s *Store) CopyTo(ctx context.Context, to sink.Sink) error {
 
 // sealLocked is like Seal; the caller holds mmu.
 func (s *Store) sealLocked(ctx context.Context) error {
-	if err := s.r.held.Cause(); err != nil {
+	if err := s.r.Held.Cause(); err != nil {
 		return errs.Wrap(err, "")
 	}
 	for try := 0; ; try++ {
@@ -65,16 +65,16 @@ func (s *Store) sealLocked(ctx context.Context) error {
 // sealOnce does one seal. mmu is held.
 func (s *Store) sealOnce(ctx context.Context) error {
 	p := &s.pub
-	s.r.publishing.Lock()
+	s.r.Publishing.Lock()
 	lctx, cancel := context.WithTimeout(ctx, lockPatience)
 	_, err := p.publishLocked(lctx)
 	cancel()
 	m := &sink.Manifest{Base: p.pos, Seq: p.noted}
-	values := s.r.note.All()
-	used := s.r.packs.InUse()
-	s.r.publishing.Unlock()
+	values := s.r.Note.All()
+	used := s.r.Packs.InUse()
+	s.r.Publishing.Unlock()
 	if s.alone && values[refs.ShadowRef].IsZero() { // a fork without commits of its own
-		values[refs.ShadowRef], m.Seq = s.opt.Base.At, s.r.base.seq
+		values[refs.ShadowRef], m.Seq = s.opt.Base.At, s.r.Base.Seq
 	}
 	defer func() { packset.ReleaseAll(used) }()
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Store) sealOnce(ctx context.Context) error {
 			return err
 		}
 		packset.ReleaseAll(used)
-		used = s.r.packs.InUse()
+		used = s.r.Packs.InUse()
 	}
 	return s.swapTo(ctx, m, used, values, "", false)
 }
@@ -109,7 +109,7 @@ func (s *Store) swapTo(ctx context.Context, m *sink.Manifest, used []*packset.Fi
 	for name, id := range values {
 		m.Refs = append(m.Refs, sink.Ref{Name: name, ID: id})
 	}
-	maps, err := s.r.movedFiles()
+	maps, err := s.r.MovedFiles()
 	if err != nil {
 		return err
 	}
@@ -120,10 +120,10 @@ func (s *Store) swapTo(ctx context.Context, m *sink.Manifest, used []*packset.Fi
 	if newMap != "" {
 		files[path.Join(storedir.Moved, path.Base(newMap))] = newMap
 	}
-	if err := s.r.held.PutFiles(ctx, s.r.fs, m, []string{storedir.Exclude}, files); err != nil {
+	if err := s.r.Held.PutFiles(ctx, s.r.FS, m, []string{storedir.Exclude}, files); err != nil {
 		return err
 	}
-	return s.r.held.Swap(ctx, m, purge)
+	return s.r.Held.Swap(ctx, m, purge)
 }
 
 // put makes a pack an object of the sink's store, if it is none.
@@ -132,7 +132,7 @@ func (s *Store) put(ctx context.Context, f *packset.File) error {
 		return nil
 	}
 	file := path.Join(storedir.Packs, f.Base)
-	name, err := s.r.held.PutPack(ctx, s.r.fs, file+".pack", file+storedir.Idx)
+	name, err := s.r.Held.PutPack(ctx, s.r.FS, file+".pack", file+storedir.Idx)
 	if err != nil {
 		return err
 	}
@@ -142,17 +142,17 @@ func (s *Store) put(ctx context.Context, f *packset.File) error {
 
 // putBaseline puts a pack of a baseline; the next group names it.
 func (s *Store) putBaseline(ctx context.Context, base string) error {
-	if s.r.held == nil {
+	if s.r.Held == nil {
 		return nil
 	}
-	f := s.r.packs.Named(base)
+	f := s.r.Packs.Named(base)
 	if f == nil {
 		return nil // superseded already
 	}
 	defer f.Release()
 	err := s.put(ctx, f)
 	if err == nil {
-		s.r.held.Use(f.Ref())
+		s.r.Held.Use(f.Ref())
 	}
 	return err
 }
@@ -163,8 +163,8 @@ func (s *Store) putAgain(g *group, out *sink.Group) error {
 	ctx := context.Background()
 	for i := range out.Packs {
 		p := &out.Packs[i]
-		s.r.held.Unuse(p.Name)
-		if f := s.r.packs.Named(remote.Base(p)); f != nil {
+		s.r.Held.Unuse(p.Name)
+		if f := s.r.Packs.Named(remote.Base(p)); f != nil {
 			f.SetStored("")
 			err := s.put(ctx, f)
 			p.Name = f.Stored()
@@ -190,21 +190,21 @@ func (s *Store) putAgain(g *group, out *sink.Group) error {
 // forgetPut makes the next seal put everything again that the manifest does not name.
 func (s *Store) forgetPut() {
 	known := make(map[string]bool)
-	for _, name := range s.r.held.Manifest().Objects() {
+	for _, name := range s.r.Held.Manifest().Objects() {
 		known[name] = true
 	}
-	s.r.packs.ForgetStored(func(name string) bool { return !known[name] && !s.r.held.Named(name) })
+	s.r.Packs.ForgetStored(func(name string) bool { return !known[name] && !s.r.Held.Named(name) })
 }
 
 // swapHeld is the switch of a purge where a sink holds the history. The committer
 // rests, and everything is published. mmu and publishing are held.
 func (p *Purge) swapHeld(ctx context.Context, in *purgeIntent) error {
 	s := p.s
-	if s.r.held == nil {
+	if s.r.Held == nil {
 		return nil
 	}
 	m := &sink.Manifest{Base: s.pub.pos, Seq: s.pub.noted}
-	values := s.r.note.All()
+	values := s.r.Note.All()
 	for _, r := range in.Refs {
 		if _, now, err := r.ids(); err != nil {
 			return err
@@ -219,7 +219,7 @@ func (p *Purge) swapHeld(ctx context.Context, in *purgeIntent) error {
 	}
 	gone := setOf(in.Drop)
 	var used []*packset.File
-	for _, f := range s.r.packs.InUse() {
+	for _, f := range s.r.Packs.InUse() {
 		defer f.Release()
 		if !gone[f.Base] {
 			used = append(used, f)
@@ -227,7 +227,7 @@ func (p *Purge) swapHeld(ctx context.Context, in *purgeIntent) error {
 	}
 	err := s.swapTo(ctx, m, used, values, purgeTemp(in.Moved), true)
 	if err != nil && !errors.Is(err, sink.ErrRefused) {
-		s.r.held.Stop(err) // it may have been done: the next owner sees
+		s.r.Held.Stop(err) // it may have been done: the next owner sees
 	}
 	return err
 }
@@ -235,13 +235,13 @@ func (p *Purge) swapHeld(ctx context.Context, in *purgeIntent) error {
 // sealLast seals what is left when the store is closed. Where that is not possible
 // the log has it.
 func (s *Store) sealLast(ctx context.Context) {
-	if s.r.held == nil || s.r.held.Cause() != nil || s.r.held.KeepsTail() {
+	if s.r.Held == nil || s.r.Held.Cause() != nil || s.r.Held.KeepsTail() {
 		return
 	}
-	if bytes, _ := s.r.held.Unsealed(); bytes == 0 {
+	if bytes, _ := s.r.Held.Unsealed(); bytes == 0 {
 		return
 	}
 	if err := s.Seal(ctx); err != nil {
-		s.r.log.Warn("the log was not sealed; its next owner does it", "error", err)
+		s.r.Log.Warn("the log was not sealed; its next owner does it", "error", err)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"umbra/gitstore/repo"
+
 	"umbra/gitstore/inuse"
 	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
@@ -83,6 +85,10 @@ type Options struct {
 	Foreground bool
 }
 
+func (o *Options) ofRepo() repo.Options {
+	return repo.Options{FS: o.FS, Log: o.Log, Now: o.Now, Readers: o.Readers, InUse: o.InUse, MergeGrace: o.MergeGrace, Caches: o.Caches}
+}
+
 func (o *Options) setDefaults() {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -115,7 +121,7 @@ func (o *Options) setDefaults() {
 		o.Room = func(int64) error { return nil }
 	}
 	if o.Caches == nil {
-		o.Caches = NewCaches(ownCaches)
+		o.Caches = NewCaches(repo.OwnCaches)
 	}
 	if o.InUse == nil {
 		o.InUse = inuse.Repository
@@ -128,8 +134,8 @@ func (o *Options) setDefaults() {
 // Store is the commit engine of one workspace. All exported methods may be
 // called from any goroutine.
 type Store struct {
-	History
-	r     *Repo
+	repo.History
+	r     *repo.Repo
 	opt   Options
 	queue queue
 	logs  journals
@@ -190,7 +196,7 @@ func (s *Store) Recovery() Recovery { return s.recovery }
 // Warnings lists what an owner should know: foreign refs, torn journals, locks
 // that keep stock git from seeing what is durable.
 func (s *Store) Warnings() []string {
-	return slices.Concat(s.r.warned(), s.pub.pending())
+	return slices.Concat(s.r.Warned(), s.pub.pending())
 }
 
 // Open opens the store of a workspace folder, making it when the folder is
@@ -198,10 +204,10 @@ func (s *Store) Warnings() []string {
 // sees to that.
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	opt.setDefaults()
-	r := newRepo(&opt)
+	r := repo.New(opt.ofRepo())
 	s := &Store{History: r.History, r: r, opt: opt}
 	s.queue.idle = sync.NewCond(&s.queue.mu)
-	s.logs.set.FS, s.logs.set.Log, s.logs.set.MaxObject = s.r.fs, s.r.log, object.MaxMeta
+	s.logs.set.FS, s.logs.set.Log, s.logs.set.MaxObject = s.r.FS, s.r.Log, object.MaxMeta
 	s.pub.s = s
 	s.wake = make(chan struct{}, 1)
 	s.pub.wake = make(chan struct{}, 1)
@@ -214,9 +220,9 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	if !opt.Foreground {
 		s.life.background.Go(func() { s.pub.run(bg) })
 		s.life.background.Go(func() { s.maintainer(bg) })
-		if s.r.held != nil {
-			s.life.background.Go(func() { s.r.held.Run(bg, s.r.log, s.Seal) })
-			s.life.background.Go(func() { s.r.held.FetchRest(bg, s.r.log, s.r.records.Filled) })
+		if s.r.Held != nil {
+			s.life.background.Go(func() { s.r.Held.Run(bg, s.r.Log, s.Seal) })
+			s.life.background.Go(func() { s.r.Held.FetchRest(bg, s.r.Log, s.r.Index.Filled) })
 		}
 	}
 	return s, nil
@@ -234,19 +240,19 @@ func (s *Store) Close(ctx context.Context) error {
 	s.queue.mu.Unlock()
 	s.life.stop()
 	s.life.background.Wait()
-	s.r.upkeep.cmu.Lock() // the work that was under way has been canceled
-	defer s.r.upkeep.cmu.Unlock()
+	s.r.Upkeep.Collecting.Lock() // the work that was under way has been canceled
+	defer s.r.Upkeep.Collecting.Unlock()
 	// A ref that is held costs nothing: the ref log says what it is to be.
 	lctx, cancel := context.WithTimeout(ctx, lockPatience)
 	_, err := s.pub.publish(lctx)
 	cancel()
 	if errs.Is(errs.Wrap(err, ""), errs.NoSpace) { // what is durable in the journals stays
-		s.r.log.Warn("no space to publish; the next start does it", "error", err)
+		s.r.Log.Warn("no space to publish; the next start does it", "error", err)
 		err = nil
 	} else if err == nil {
 		s.sealLast(ctx)
-		if err := s.r.writeInfoLog(ctx); err != nil {
-			s.r.log.Warn("reflogs of tasks' records not written", "error", err)
+		if err := s.r.WriteInfoLog(ctx); err != nil {
+			s.r.Log.Warn("reflogs of tasks' records not written", "error", err)
 		}
 	}
 	s.closeFiles()
@@ -255,31 +261,31 @@ func (s *Store) Close(ctx context.Context) error {
 
 func (s *Store) closeFiles() {
 	s.logs.set.Close()
-	s.r.committing.Lock()
+	s.r.Committing.Lock()
 	if s.logs.open != nil {
 		s.logs.open.Close()
 		if s.logs.open.Empty() {
-			s.r.fs.Remove(s.logs.open.Name) // left behind, it is dropped at a start
+			s.r.FS.Remove(s.logs.open.Name) // left behind, it is dropped at a start
 		}
 	}
 	for _, j := range s.logs.closing {
 		j.Close()
 	}
-	s.r.committing.Unlock()
-	s.r.packs.Close()
-	if s.r.held != nil {
-		s.r.held.Close()
+	s.r.Committing.Unlock()
+	s.r.Packs.Close()
+	if s.r.Held != nil {
+		s.r.Held.Close()
 	}
-	s.r.large.Close()
-	s.r.cached.trees.Close()
-	s.r.cached.computed.Close()
-	if s.r.records != nil {
-		s.r.records.Close()
+	s.r.Large.Close()
+	s.r.Cached.Trees.Close()
+	s.r.Cached.Computed.Close()
+	if s.r.Index != nil {
+		s.r.Index.Close()
 	}
-	if s.r.note != nil {
-		s.r.note.Close()
+	if s.r.Note != nil {
+		s.r.Note.Close()
 	}
-	s.r.fs.Close()
+	s.r.FS.Close()
 }
 
 // untilClosed gives a context that also ends when the store is closed.

@@ -68,7 +68,7 @@ func (g *group) addTask(p *pending, track func(object.ID, journal.Loc)) (bool, e
 		return false, err
 	}
 	if !t.InfoTag.IsZero() && id != t.InfoTag {
-		t.past = append(t.past[:len(t.past):len(t.past)], t.InfoTag)
+		t.Past = append(t.Past[:len(t.Past):len(t.Past)], t.InfoTag)
 	}
 	t.InfoTag, t.Info = id, info
 	g.tasks[t.ID] = t

@@ -29,7 +29,7 @@ func TestStoresShareTheirCaches(t *testing.T) {
 	read := func(s *Store) {
 		t.Helper()
 		for d := range folders {
-			top, err := s.r.tree(s.Tip().Tree)
+			top, err := s.r.Tree(s.Tip().Tree)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -37,7 +37,7 @@ func TestStoresShareTheirCaches(t *testing.T) {
 			if !ok {
 				t.Fatalf("d%d is not there", d)
 			}
-			low, err := s.r.tree(e.ID)
+			low, err := s.r.Tree(e.ID)
 			if err != nil {
 				t.Fatal(err)
 			}

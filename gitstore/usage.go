@@ -17,7 +17,7 @@ func (s *Store) Usage(ctx context.Context, fn func(rec Record, bytes int64)) err
 		return err // what is in a journal has no size of its own yet
 	}
 	tip := s.Tip()
-	used := s.r.packs.InUse()
+	used := s.r.Packs.InUse()
 	defer func() { packset.ReleaseAll(used) }()
 	table, err := newTable(ctx, used, nil, nil)
 	if err != nil {
@@ -33,9 +33,9 @@ func (s *Store) Usage(ctx context.Context, fn func(rec Record, bytes int64)) err
 		return errs.Wrap(err, "")
 	}
 	var beside ID
-	for seq := s.r.records.Begin(); seq <= tip.Seq; seq++ {
+	for seq := s.r.Index.Begin(); seq <= tip.Seq; seq++ {
 		before := m.bytes
-		rec, err := s.r.records.At(seq)
+		rec, err := s.r.Index.At(seq)
 		if err != nil {
 			return errs.Wrap(err, "")
 		}

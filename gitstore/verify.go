@@ -11,6 +11,8 @@ import (
 	"path"
 	"slices"
 
+	"umbra/gitstore/repo"
+
 	"umbra/gitstore/pace"
 	"umbra/gitstore/packset"
 
@@ -92,7 +94,7 @@ func (v *verifier) history(progress func(done, all uint64)) error {
 			if c.Seq != seq {
 				v.problem("commit %s says it is number %d; it is number %d", id, c.Seq, seq)
 			}
-			if rec, err := s.r.records.At(seq); err != nil || rec.Commit != id {
+			if rec, err := s.r.Index.At(seq); err != nil || rec.Commit != id {
 				v.problem("the commit index names another commit than %s at %d", id, seq)
 			}
 		}
@@ -108,7 +110,7 @@ func (v *verifier) history(progress func(done, all uint64)) error {
 			progress(tip.Seq-seq, tip.Seq)
 		}
 	}
-	if s.r.base != nil && seq == s.r.base.seq && id != s.opt.Base.At {
+	if s.r.Base != nil && seq == s.r.Base.Seq && id != s.opt.Base.At {
 		v.problem("the fork's first commit is based on %s, not on %s", id, s.opt.Base.At)
 	}
 	if seq == 0 && !id.IsZero() {
@@ -120,7 +122,7 @@ func (v *verifier) history(progress func(done, all uint64)) error {
 // packs compares each pack's bytes with its trailer, and looks for what was
 // removed by another process: a .keep, an index.
 func (v *verifier) packs() error {
-	names, err := v.s.r.fs.ReadDir(storedir.Packs)
+	names, err := v.s.r.FS.ReadDir(storedir.Packs)
 	if err != nil {
 		return err
 	}
@@ -128,13 +130,13 @@ func (v *verifier) packs() error {
 	for _, e := range names {
 		there[e.Name] = true
 	}
-	for _, f := range v.s.r.packs.InUse() {
+	for _, f := range v.s.r.Packs.InUse() {
 		if err == nil {
 			err = v.pack(f, there)
 		}
 		f.Release()
 	}
-	for _, base := range v.s.r.packs.Broken() {
+	for _, base := range v.s.r.Packs.Broken() {
 		v.problem("%s or its index is damaged", base)
 	}
 	return err
@@ -143,10 +145,10 @@ func (v *verifier) packs() error {
 func (v *verifier) pack(f *packset.File, there map[string]bool) error {
 	for _, suffix := range []string{".pack", storedir.Idx, ".keep"} {
 		name := path.Join(storedir.Packs, f.Base+suffix)
-		if there[f.Base+suffix] || !v.s.r.packs.Has(f.Base) {
+		if there[f.Base+suffix] || !v.s.r.Packs.Has(f.Base) {
 			continue
 		}
-		if _, err := v.s.r.fs.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+		if _, err := v.s.r.FS.Lstat(name); errors.Is(err, fs.ErrNotExist) {
 			v.problem("%s%s is missing", f.Base, suffix)
 		}
 	}
@@ -162,15 +164,15 @@ func (v *verifier) pack(f *packset.File, there map[string]bool) error {
 // publication moves them meanwhile.
 func (v *verifier) refs() error {
 	s := v.s
-	s.r.publishing.Lock()
-	defer s.r.publishing.Unlock()
-	values := s.r.note.All()
+	s.r.Publishing.Lock()
+	defer s.r.Publishing.Unlock()
+	values := s.r.Note.All()
 	delete(values, refs.Boundary)
-	for _, u := range s.r.note.Pending() {
+	for _, u := range s.r.Note.Pending() {
 		delete(values, u.Name) // Warnings say so
 	}
 	for name, want := range values {
-		now, symbolic, found, err := s.r.refs.Read(name)
+		now, symbolic, found, err := s.r.Refs.Read(name)
 		_, damaged := errors.AsType[*refs.DamagedError](err)
 		switch {
 		case damaged:
@@ -185,11 +187,11 @@ func (v *verifier) refs() error {
 			v.problem("%s is %s; it should be %s", name, now, want)
 		}
 	}
-	if noted, _ := s.r.note.Get(refs.ShadowRef); noted.IsZero() {
+	if noted, _ := s.r.Note.Get(refs.ShadowRef); noted.IsZero() {
 		return v.ctx.Err() // nothing is shown yet
 	}
 	for name, want := range map[string]string{refs.HeadRef: refs.ShadowRef, refs.HEAD: ""} {
-		_, symbolic, found, err := s.r.refs.Read(name)
+		_, symbolic, found, err := s.r.Refs.Read(name)
 		if _, damaged := errors.AsType[*refs.DamagedError](err); err != nil && !damaged {
 			return err
 		}
@@ -210,7 +212,7 @@ type verifier struct {
 
 // object reads one object and checks its hash; ok is false after a problem.
 func (v *verifier) object(id ID, want object.Kind) (data []byte, ok bool, err error) {
-	kind, data, err := v.s.r.readObject(id, object.MaxMeta)
+	kind, data, err := v.s.r.ReadObject(id, object.MaxMeta)
 	switch {
 	case errs.Is(err, errs.NotFound):
 		v.problem("%s %s is missing", want, id)
@@ -231,7 +233,7 @@ func (v *verifier) commit(id ID) (*Commit, error) {
 	if !ok {
 		return nil, err
 	}
-	c, err := parseCommit(id, data)
+	c, err := repo.ParseCommit(id, data)
 	if err != nil {
 		v.problem("commit %s cannot be parsed", id)
 		return nil, nil
@@ -296,7 +298,7 @@ func (v *verifier) blob(id ID) error {
 }
 
 func (v *verifier) afterHashes(c *Commit) {
-	snap := Snapshot{src: v.s.r, tree: c.Tree}
+	snap := repo.SnapshotOf(v.s.r, c.Tree)
 	for _, e := range c.Message.Entries {
 		if e.AfterHash == "" {
 			continue
@@ -326,8 +328,8 @@ func (v *verifier) task(t Task) {
 	// It may have moved or been dropped: its present state is checked while no
 	// group is committed.
 	v.Problems = v.Problems[:told]
-	v.s.r.committing.Lock()
-	defer v.s.r.committing.Unlock()
+	v.s.r.Committing.Lock()
+	defer v.s.r.Committing.Unlock()
 	if now, ok := v.s.Task(t.ID); ok {
 		v.taskIs(now)
 	}
@@ -340,7 +342,7 @@ func (v *verifier) taskIs(t Task) {
 			v.problem("task %s: its %s %s is missing", t.ID, which, id)
 			continue
 		}
-		if rec, err := v.s.r.records.At(c.Seq); err != nil || rec.Commit != id {
+		if rec, err := v.s.r.Index.At(c.Seq); err != nil || rec.Commit != id {
 			v.problem("task %s: its %s %s is not in the workspace's history", t.ID, which, id)
 		}
 	}
@@ -357,8 +359,8 @@ func (v *verifier) boundary() error {
 		if b.Whole() {
 			return nil
 		}
-		noted, _ := v.s.r.note.Get(refs.Boundary)
-		lines, err := v.s.r.refs.Shallow()
+		noted, _ := v.s.r.Note.Get(refs.Boundary)
+		lines, err := v.s.r.Refs.Shallow()
 		if err != nil || !slices.Contains(lines, b.Commit) && (noted == b.Commit || !noted.IsZero() && !slices.Contains(lines, noted)) {
 			v.problem("the file shallow does not name the commit %s, at which the history begins", b.Commit)
 		}

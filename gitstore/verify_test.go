@@ -161,9 +161,9 @@ func TestVerifyOfATaskThatGoesOn(t *testing.T) {
 		t.Errorf("%q", v.Problems)
 	}
 	lost := object.Hash(object.Blob, []byte("never"))
-	a.Store.r.tasks.mu.Lock()
-	a.Store.r.tasks.byID["young"].Base, a.Store.r.tasks.byID["young"].InfoTag = made[20].Commit, lost
-	a.Store.r.tasks.mu.Unlock()
+	a.Store.r.TaskMap.Mu.Lock()
+	a.Store.r.TaskMap.ByID["young"].Base, a.Store.r.TaskMap.ByID["young"].InfoTag = made[20].Commit, lost
+	a.Store.r.TaskMap.Mu.Unlock()
 	for _, task := range a.Tasks() {
 		v.task(task)
 	}

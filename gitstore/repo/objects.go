@@ -1,4 +1,4 @@
-package gitstore
+package repo
 
 import (
 	"bytes"
@@ -15,20 +15,21 @@ import (
 	"umbra/internal/errs"
 )
 
-func missing(id ID) error {
+// Missing is the error for an object that does not exist.
+func Missing(id object.ID) error {
 	return &errs.Error{Kind: errs.NotFound, Code: "object_not_found", Detail: "The object does not exist.",
 		Err: errors.New(id.String())}
 }
 
-// readObject returns one of our objects whole: errs.NotFound, errs.TooLarge above
+// ReadObject returns one of our objects whole: errs.NotFound, errs.TooLarge above
 // max bytes.
-func (r *Repo) readObject(id ID, max int64) (object.Kind, []byte, error) {
+func (r *Repo) ReadObject(id object.ID, max int64) (object.Kind, []byte, error) {
 	if err := r.readable(); err != nil {
 		return 0, nil, err
 	}
 	// Twice: what leaves a journal meanwhile is in a pack.
 	for range 2 {
-		live := *r.live.Load()
+		live := *r.Live.Load()
 		for i := len(live) - 1; i >= 0; i-- {
 			if l, ok := live[i].Find(id); ok && l.Size > max {
 				return 0, nil, tooLarge(l.Size)
@@ -37,7 +38,7 @@ func (r *Repo) readObject(id ID, max int64) (object.Kind, []byte, error) {
 				return kind, data, err
 			}
 		}
-		if f := r.large.Holding(id); f != nil {
+		if f := r.Large.Holding(id); f != nil {
 			defer f.Release()
 			if _, size, err := f.Pack.Info(id); err != nil || size > max {
 				if err == nil {
@@ -47,7 +48,7 @@ func (r *Repo) readObject(id ID, max int64) (object.Kind, []byte, error) {
 			}
 			return f.Pack.Get(id)
 		}
-		if f, off, err := r.packs.Locate(id); err != nil {
+		if f, off, err := r.Packs.Locate(id); err != nil {
 			return 0, nil, err
 		} else if f != nil {
 			defer f.Release()
@@ -58,33 +59,33 @@ func (r *Repo) readObject(id ID, max int64) (object.Kind, []byte, error) {
 			return kind, data, err
 		}
 	}
-	if r.base != nil {
-		return r.base.readObject(id, max)
+	if r.Base != nil {
+		return r.Base.ReadObject(id, max)
 	}
 	return 0, nil, r.absent(id)
 }
 
-// holder gives the pack that holds an object, a large blob's own one included.
-func (r *Repo) holder(id ID) (*packset.File, error) {
-	if f := r.large.Holding(id); f != nil {
+// Holder gives the pack that holds an object, a large blob's own one included.
+func (r *Repo) Holder(id object.ID) (*packset.File, error) {
+	if f := r.Large.Holding(id); f != nil {
 		return f, nil
 	}
-	return r.packs.Holding(id)
+	return r.Packs.Holding(id)
 }
 
 func tooLarge(size int64) error {
 	return errs.New(errs.TooLarge, "too_large", "The object has %d bytes.", size)
 }
 
-// tree gives a tree by id, from the cache if it is there.
-func (r *Repo) tree(id object.ID) (*object.TreeData, error) {
+// Tree gives a tree by id, from the cache if it is there.
+func (r *Repo) Tree(id object.ID) (*object.TreeData, error) {
 	if err := r.readable(); err != nil {
 		return nil, err
 	}
-	if t, ok := r.cached.trees.Get(id); ok {
+	if t, ok := r.Cached.Trees.Get(id); ok {
 		return t, nil
 	}
-	kind, data, err := r.readObject(id, object.MaxMeta)
+	kind, data, err := r.ReadObject(id, object.MaxMeta)
 	if err != nil {
 		return nil, err
 	}
@@ -95,13 +96,13 @@ func (r *Repo) tree(id object.ID) (*object.TreeData, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.cached.trees.put(id, t)
+	r.Cached.Trees.Add(id, t)
 	return t, nil
 }
 
 // Commit is one commit of the workspace's history, read.
 type Commit struct {
-	ID, Parent, Tree ID
+	ID, Parent, Tree object.ID
 	When             time.Time
 	AuthorName       string
 	AuthorEmail      string
@@ -111,8 +112,8 @@ type Commit struct {
 
 // ReadCommit reads a commit; errs.NotFound if it is not one of the store's, errs.Gone
 // for what was dropped. The boundary's has no parent.
-func (h History) ReadCommit(ctx context.Context, id ID) (*Commit, error) {
-	kind, data, err := h.r.readObject(id, object.MaxMeta)
+func (h History) ReadCommit(ctx context.Context, id object.ID) (*Commit, error) {
+	kind, data, err := h.r.ReadObject(id, object.MaxMeta)
 	gone := errs.Is(err, errs.Gone)
 	if gone && h.r.wasDropped(id) {
 		return nil, ErrDropped()
@@ -123,18 +124,19 @@ func (h History) ReadCommit(ctx context.Context, id ID) (*Commit, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := parseCommit(id, data)
+	c, err := ParseCommit(id, data)
 	if err != nil {
 		return nil, err
 	}
 	if c.Seq < h.r.Boundary().Seq && h.r.wasDropped(id) {
 		return nil, ErrDropped() // its objects only wait to be removed
 	}
-	h.r.cached.memo.put(c, h.r.Boundary().Seq)
-	return h.r.graft(c), nil
+	h.r.Cached.memo.put(c, h.r.Boundary().Seq)
+	return h.r.Graft(c), nil
 }
 
-func parseCommit(id ID, data []byte) (*Commit, error) {
+// ParseCommit reads the bytes of a commit of a workspace.
+func ParseCommit(id object.ID, data []byte) (*Commit, error) {
 	c, err := object.ParseCommit(data)
 	if err != nil {
 		return nil, err
@@ -151,23 +153,23 @@ func parseCommit(id ID, data []byte) (*Commit, error) {
 }
 
 // HasBlob reports whether a journal or one of our packs holds the blob.
-func (h History) HasBlob(id ID) bool {
+func (h History) HasBlob(id object.ID) bool {
 	ok, err := h.r.hasObject(id)
 	return ok && err == nil
 }
 
 // BlobSize gives a blob's size in bytes.
-func (h History) BlobSize(ctx context.Context, id ID) (int64, error) {
+func (h History) BlobSize(ctx context.Context, id object.ID) (int64, error) {
 	if err := h.r.readable(); err != nil {
 		return 0, err
 	}
 	for range 2 {
-		for _, j := range *h.r.live.Load() {
+		for _, j := range *h.r.Live.Load() {
 			if l, ok := j.Find(id); ok {
 				return l.Size, nil
 			}
 		}
-		if f, err := h.r.holder(id); err != nil {
+		if f, err := h.r.Holder(id); err != nil {
 			return 0, err
 		} else if f != nil {
 			defer f.Release()
@@ -175,38 +177,38 @@ func (h History) BlobSize(ctx context.Context, id ID) (int64, error) {
 			return size, err
 		}
 	}
-	if h.r.base != nil {
-		return h.r.base.BlobSize(ctx, id)
+	if h.r.Base != nil {
+		return h.r.Base.BlobSize(ctx, id)
 	}
 	return 0, h.r.absent(id)
 }
 
 // ReadBlob gives a blob's bytes: errs.TooLarge above max.
-func (h History) ReadBlob(ctx context.Context, id ID, max int64) ([]byte, error) {
-	kind, data, err := h.r.readObject(id, max)
+func (h History) ReadBlob(ctx context.Context, id object.ID, max int64) ([]byte, error) {
+	kind, data, err := h.r.ReadObject(id, max)
 	if err == nil && kind != object.Blob {
-		err = missing(id)
+		err = Missing(id)
 	}
 	return data, err
 }
 
 // OpenBlob streams a blob of any size, and returns its size. The bytes are
 // checked against the id at the end, in place of io.EOF.
-func (h History) OpenBlob(ctx context.Context, id ID) (io.ReadCloser, int64, error) {
+func (h History) OpenBlob(ctx context.Context, id object.ID) (io.ReadCloser, int64, error) {
 	if err := h.r.readable(); err != nil {
 		return nil, 0, err
 	}
 	for range 2 {
-		live := *h.r.live.Load()
+		live := *h.r.Live.Load()
 		for i := len(live) - 1; i >= 0; i-- {
 			if kind, data, ok, err := live[i].Get(id); ok {
 				if err == nil && kind != object.Blob {
-					err = missing(id)
+					err = Missing(id)
 				}
 				return io.NopCloser(bytes.NewReader(data)), int64(len(data)), err
 			}
 		}
-		f, err := h.r.holder(id)
+		f, err := h.r.Holder(id)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -216,7 +218,7 @@ func (h History) OpenBlob(ctx context.Context, id ID) (io.ReadCloser, int64, err
 		kind, size, r, err := f.Pack.Stream(id)
 		if err == nil && kind != object.Blob {
 			r.Close()
-			err = missing(id)
+			err = Missing(id)
 		}
 		if err != nil {
 			f.Release()
@@ -224,8 +226,8 @@ func (h History) OpenBlob(ctx context.Context, id ID) (io.ReadCloser, int64, err
 		}
 		return &releasing{r, f}, size, nil
 	}
-	if h.r.base != nil {
-		return h.r.base.OpenBlob(ctx, id)
+	if h.r.Base != nil {
+		return h.r.Base.OpenBlob(ctx, id)
 	}
 	return nil, 0, h.r.absent(id)
 }
@@ -245,17 +247,17 @@ func (r *releasing) Close() error {
 	return err
 }
 
-// isSafe reports whether an object is where it stays: in a journal, a
+// IsSafe reports whether an object is where it stays: in a journal, a
 // prepared blob, or a pack that is not superseded.
-func (r *Repo) isSafe(id ID) (bool, error) {
-	for _, j := range *r.live.Load() {
+func (r *Repo) IsSafe(id object.ID) (bool, error) {
+	for _, j := range *r.Live.Load() {
 		if _, ok := j.Find(id); ok {
 			return true, nil
 		}
 	}
-	if f := r.large.Holding(id); f != nil {
+	if f := r.Large.Holding(id); f != nil {
 		f.Release()
 		return true, nil
 	}
-	return r.packs.Keeps(id)
+	return r.Packs.Keeps(id)
 }

@@ -1,45 +1,47 @@
-package gitstore
+package repo
 
-// forkPoint is where a store's own history begins that continues another's.
-type forkPoint struct {
+import "umbra/gitstore/object"
+
+// ForkPoint is where a store's own history begins that continues another's.
+type ForkPoint struct {
 	*Repo // of the base
-	seq   uint64
+	Seq   uint64
 }
 
 // ForkedAt gives the number of the commit at which a store's own history begins
 // that continues another's; 0 for any other.
 func (h History) ForkedAt() uint64 {
-	if h.r.base == nil {
+	if h.r.Base == nil {
 		return 0
 	}
-	return h.r.base.seq
+	return h.r.Base.Seq
 }
 
 // Depth counts the histories that this one continues, one through the other.
 func (h History) Depth() int {
-	if h.r.base == nil {
+	if h.r.Base == nil {
 		return 0
 	}
-	return 1 + h.r.base.Depth()
+	return 1 + h.r.Base.Depth()
 }
 
-// hasBaseObject reports whether the base has an object.
-func (r *Repo) hasBaseObject(id ID) (bool, error) {
-	if r.base == nil {
+// HasBaseObject reports whether the base has an object.
+func (r *Repo) HasBaseObject(id object.ID) (bool, error) {
+	if r.Base == nil {
 		return false, nil
 	}
-	return r.base.hasObject(id)
+	return r.Base.hasObject(id)
 }
 
 // hasObject reports whether a journal, a prepared blob or one of our packs, or of
 // the store that this one continues, holds an object.
-func (r *Repo) hasObject(id ID) (bool, error) {
-	for _, j := range *r.live.Load() {
+func (r *Repo) hasObject(id object.ID) (bool, error) {
+	for _, j := range *r.Live.Load() {
 		if _, ok := j.Find(id); ok {
 			return true, nil
 		}
 	}
-	f, err := r.holder(id)
+	f, err := r.Holder(id)
 	if err != nil {
 		return false, err
 	}
@@ -47,5 +49,5 @@ func (r *Repo) hasObject(id ID) (bool, error) {
 		f.Release()
 		return true, nil
 	}
-	return r.hasBaseObject(id)
+	return r.HasBaseObject(id)
 }

@@ -1,4 +1,4 @@
-package gitstore
+package repo
 
 import (
 	"umbra/gitstore/object"

@@ -1,37 +1,39 @@
-package gitstore
+package repo
 
 import (
 	"context"
 	"time"
 
+	"umbra/gitstore/object"
 	"umbra/gitstore/records"
 )
 
 // Record is what the commit index holds of a commit.
 type Record = records.Record
 
-// openRecords opens the commit index; fill brings it to the tip.
-func (r *Repo) openRecords() (*records.Index, error) {
-	o := records.Options{FS: r.fs, Log: r.log, First: max(1, r.Boundary().Seq)}
-	if r.base != nil {
-		o.Base, o.First = r.base.records, r.base.seq+1
+// OpenRecords opens the commit index; fill brings it to the tip.
+func (r *Repo) OpenRecords() (*records.Index, error) {
+	o := records.Options{FS: r.FS, Log: r.Log, First: max(1, r.Boundary().Seq)}
+	if r.Base != nil {
+		o.Base, o.First = r.Base.Index, r.Base.Seq+1
 	}
-	o.Read = func(ctx context.Context, id ID) (Record, ID, error) {
+	o.Read = func(ctx context.Context, id object.ID) (Record, object.ID, error) {
 		c, err := r.ReadCommit(ctx, id)
 		if err != nil {
 			return Record{}, id, err
 		}
-		return recordOf(c), c.Parent, nil
+		return RecordOf(c), c.Parent, nil
 	}
 	return records.Open(o)
 }
 
-func recordOf(c *Commit) Record { return records.Of(c.Seq, c.ID, c.When, c.Message) }
+// RecordOf gives a commit's record.
+func RecordOf(c *Commit) Record { return records.Of(c.Seq, c.ID, c.When, c.Message) }
 
 // CommitAt gives the commit with a sequence number; errs.NotFound if there is
 // none, errs.Gone if it was dropped.
-func (h History) CommitAt(ctx context.Context, seq uint64) (ID, error) {
-	rec, err := h.r.records.At(seq)
+func (h History) CommitAt(ctx context.Context, seq uint64) (object.ID, error) {
+	rec, err := h.r.Index.At(seq)
 	return rec.Commit, err
 }
 
@@ -39,7 +41,7 @@ func (h History) CommitAt(ctx context.Context, seq uint64) (ID, error) {
 // inclusive; to beyond the tip is the tip), ascending. It begins with the
 // boundary's commit where older ones are asked for.
 func (h History) Records(ctx context.Context, from, to uint64, fn func(Record) error) error {
-	return h.r.records.Each(ctx, from, to, fn)
+	return h.r.Index.Each(ctx, from, to, fn)
 }
 
 // TaskRecords gives the records of a task's commits after the boundary, oldest
@@ -52,7 +54,7 @@ func (h History) TaskRecords(ctx context.Context, task string) ([]Record, error)
 // TaskRecordsFrom gives TaskRecords without the first skip of them, and how many
 // there are with those.
 func (h History) TaskRecordsFrom(ctx context.Context, task string, skip int) (recs []Record, all int, err error) {
-	seqs, err := h.r.records.OfTask(ctx, task)
+	seqs, err := h.r.Index.OfTask(ctx, task)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -65,7 +67,7 @@ func (h History) TaskRecordsFrom(ctx context.Context, task string, skip int) (re
 			n++
 		}
 		if n == 1 {
-			rec, err := h.r.records.At(uint64(seqs[i]))
+			rec, err := h.r.Index.At(uint64(seqs[i]))
 			if err != nil {
 				return nil, 0, err
 			}
@@ -73,7 +75,7 @@ func (h History) TaskRecordsFrom(ctx context.Context, task string, skip int) (re
 			i++
 			continue
 		}
-		if err := h.r.records.Each(ctx, uint64(seqs[i]), uint64(seqs[i+n-1]), func(rec Record) error {
+		if err := h.r.Index.Each(ctx, uint64(seqs[i]), uint64(seqs[i+n-1]), func(rec Record) error {
 			recs = append(recs, rec)
 			return nil
 		}); err != nil {
@@ -113,12 +115,12 @@ func (h History) FindKey(ctx context.Context, key string, since time.Time) (Reco
 	if prefix == "" {
 		return Record{}, false, nil
 	}
-	seqs, err := h.r.records.WithKey(prefix, since)
+	seqs, err := h.r.Index.WithKey(prefix, since)
 	if err != nil {
 		return Record{}, false, err
 	}
 	for i := len(seqs) - 1; i >= 0; i-- {
-		rec, err := h.r.records.At(uint64(seqs[i]))
+		rec, err := h.r.Index.At(uint64(seqs[i]))
 		if err != nil {
 			return Record{}, false, err
 		}

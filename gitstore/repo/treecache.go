@@ -1,4 +1,4 @@
-package gitstore
+package repo
 
 import (
 	"umbra/gitstore/cache"
@@ -12,8 +12,8 @@ type Caches struct {
 	trees, bases *cache.Budget
 }
 
-// ownCaches is what a store without shared ones keeps, in bytes.
-const ownCaches = 40 << 20
+// OwnCaches is what a store without shared ones keeps, in bytes.
+const OwnCaches = 40 << 20
 
 // NewCaches makes caches of some bytes in all. A quarter is for the bases of
 // deltas and what Compute made: who reads a whole history once (a clone, a
@@ -25,14 +25,16 @@ func NewCaches(bytes int64) *Caches {
 // Used gives the bytes that are kept now.
 func (c *Caches) Used() int64 { return c.trees.Used() + c.bases.Used() }
 
-// treeCache holds encoded trees by id. Trees are immutable, so a hit is always
+// TreeCache holds encoded trees by id. Trees are immutable, so a hit is always
 // right, whichever commit it was made for.
-type treeCache struct {
+type TreeCache struct {
 	*cache.Cache[object.ID, *object.TreeData]
 }
 
-func newTreeCache(b *cache.Budget) treeCache {
-	return treeCache{cache.New[object.ID, *object.TreeData](b)}
+// NewTreeCache makes a cache of its own within a budget.
+func NewTreeCache(b *cache.Budget) TreeCache {
+	return TreeCache{cache.New[object.ID, *object.TreeData](b)}
 }
 
-func (c treeCache) put(id object.ID, t *object.TreeData) { c.Put(id, t, int64(t.Size())) }
+// Add keeps a tree.
+func (c TreeCache) Add(id object.ID, t *object.TreeData) { c.Put(id, t, int64(t.Size())) }

@@ -1,4 +1,4 @@
-package gitstore
+package repo
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 // boundary (gitrepository-layout(5), shallow). The zero value: nothing was
 // dropped.
 type Boundary struct {
-	Commit ID
+	Commit object.ID
 	Seq    uint64
 }
 
@@ -32,7 +32,7 @@ func (b Boundary) Whole() bool { return b.Seq == 0 }
 
 // Boundary gives where the history begins.
 func (h History) Boundary() Boundary {
-	if b := h.r.boundary.Load(); b != nil {
+	if b := h.r.Begins.Load(); b != nil {
 		return *b
 	}
 	return Boundary{}
@@ -42,34 +42,34 @@ func (h History) Boundary() Boundary {
 // "history_dropped".
 func ErrDropped() error { return records.ErrDropped() }
 
-// graft takes the parents from the boundary's commit, as git does.
-func (r *Repo) graft(c *Commit) *Commit {
-	if b := r.boundary.Load(); b != nil && c.ID == b.Commit {
-		c.Parent = ID{}
+// Graft takes the parents from the boundary's commit, as git does.
+func (r *Repo) Graft(c *Commit) *Commit {
+	if b := r.Begins.Load(); b != nil && c.ID == b.Commit {
+		c.Parent = object.ID{}
 	}
 	return c
 }
 
 // absent is the error for an object that is nowhere: dropped, where anything
 // was, since an object's id does not say whether it was.
-func (r *Repo) absent(id ID) error {
-	if r.boundary.Load() != nil {
+func (r *Repo) absent(id object.ID) error {
+	if r.Begins.Load() != nil {
 		return ErrDropped()
 	}
-	return missing(id)
+	return Missing(id)
 }
 
-// loadBoundary finds at a start where the history begins: the newest of what
+// LoadBoundary finds at a start where the history begins: the newest of what
 // the note says and what git's own file says. A crash may have left either
 // behind; both are made to say the same.
-func (r *Repo) loadBoundary(ctx context.Context) error {
-	lines, err := r.refs.Shallow()
+func (r *Repo) LoadBoundary(ctx context.Context) error {
+	lines, err := r.Refs.Shallow()
 	if err != nil {
 		return err
 	}
-	noted, _ := r.note.Get(refs.Boundary)
+	noted, _ := r.Note.Get(refs.Boundary)
 	var newest Boundary
-	for _, id := range append([]ID{noted}, lines...) {
+	for _, id := range append([]object.ID{noted}, lines...) {
 		if id.IsZero() {
 			continue
 		}
@@ -87,33 +87,33 @@ func (r *Repo) loadBoundary(ctx context.Context) error {
 	if newest.Whole() {
 		return nil
 	}
-	r.boundary.Store(&newest)
+	r.Begins.Store(&newest)
 	if !slices.Contains(lines, newest.Commit) {
-		err := r.shallowAt(ctx, newest)
+		err := r.ShallowAt(ctx, newest)
 		var locked *refs.LockedError
 		if errors.As(err, &locked) {
-			r.warn("%s is held by another process: git commands will fail where the history was dropped", locked.Name)
+			r.Warn("%s is held by another process: git commands will fail where the history was dropped", locked.Name)
 		} else if err != nil {
 			return err
 		}
 	}
 	if noted != newest.Commit {
-		return r.noteBoundary(newest.Commit)
+		return r.NoteBoundary(newest.Commit)
 	}
 	return nil
 }
 
-// noteBoundary puts the boundary's commit into the ref log. The file `shallow` says
+// NoteBoundary puts the boundary's commit into the ref log. The file `shallow` says
 // the same to git; the log is ours alone, so that a user who removes that file does
 // not make every git command fail for good.
-func (r *Repo) noteBoundary(id ID) error {
-	return r.note.Append(0, refs.Value{Name: refs.Boundary, ID: id})
+func (r *Repo) NoteBoundary(id object.ID) error {
+	return r.Note.Append(0, refs.Value{Name: refs.Boundary, ID: id})
 }
 
-// shallowAt adds the boundary to git's file. Older boundaries stay in it
+// ShallowAt adds the boundary to git's file. Older boundaries stay in it
 // until their commits are gone: what a user's ref may still reach ends there.
-func (r *Repo) shallowAt(ctx context.Context, b Boundary) error {
-	return r.refs.SetShallow(ctx, func(lines []ID) []ID {
+func (r *Repo) ShallowAt(ctx context.Context, b Boundary) error {
+	return r.Refs.SetShallow(ctx, func(lines []object.ID) []object.ID {
 		if !slices.Contains(lines, b.Commit) {
 			lines = append(lines, b.Commit)
 		}
@@ -121,14 +121,14 @@ func (r *Repo) shallowAt(ctx context.Context, b Boundary) error {
 	})
 }
 
-// sweepShallow takes those lines out of git's file whose commits are gone.
-func (r *Repo) sweepShallow(ctx context.Context) error {
+// SweepShallow takes those lines out of git's file whose commits are gone.
+func (r *Repo) SweepShallow(ctx context.Context) error {
 	b := r.Boundary()
 	if b.Whole() {
 		return nil
 	}
-	return r.refs.SetShallow(ctx, func(lines []ID) []ID {
-		return slices.DeleteFunc(lines, func(id ID) bool { return id != b.Commit && !r.hasAny(id) })
+	return r.Refs.SetShallow(ctx, func(lines []object.ID) []object.ID {
+		return slices.DeleteFunc(lines, func(id object.ID) bool { return id != b.Commit && !r.hasAny(id) })
 	})
 }
 
@@ -137,34 +137,34 @@ func (r *Repo) sweepShallow(ctx context.Context) error {
 // dropEntry bytes for each, by its number.
 const dropEntry = 24 // the id and a CRC-32 over number and id
 
-func encodeDropped(seq uint64, id ID) []byte {
+func encodeDropped(seq uint64, id object.ID) []byte {
 	b := make([]byte, dropEntry)
 	copy(b, id[:])
 	binary.BigEndian.PutUint32(b[20:], sumDropped(seq, id))
 	return b
 }
 
-func sumDropped(seq uint64, id ID) uint32 {
+func sumDropped(seq uint64, id object.ID) uint32 {
 	var head [8]byte
 	binary.BigEndian.PutUint64(head[:], seq)
 	return crc32.Update(crc32.ChecksumIEEE(head[:]), crc32.IEEETable, id[:])
 }
 
-// noteDropped writes down the ids of the commits before a number, durable when
+// NoteDropped writes down the ids of the commits before a number, durable when
 // it returns. What the file has already is left.
-func (r *Repo) noteDropped(ctx context.Context, before uint64) error {
-	f, err := r.fs.OpenFile(storedir.Dropped, os.O_RDWR|os.O_CREATE, 0o600)
+func (r *Repo) NoteDropped(ctx context.Context, before uint64) error {
+	f, err := r.FS.OpenFile(storedir.Dropped, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	const chunk = 4096
-	from := r.records.Begin()
+	from := r.Index.Begin()
 	for from < before {
 		to := min(from+chunk, before) - 1
 		var buf []byte
 		for seq := from; seq <= to; seq++ {
-			rec, err := r.records.At(seq)
+			rec, err := r.Index.At(seq)
 			if err != nil {
 				return err
 			}
@@ -181,14 +181,14 @@ func (r *Repo) noteDropped(ctx context.Context, before uint64) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	return r.fs.SyncDir(".")
+	return r.FS.SyncDir(".")
 }
 
 // wasDropped reports whether an id is that of a commit that was dropped: a scan,
 // for who asked for something that is not there.
-func (r *Repo) wasDropped(id ID) bool {
+func (r *Repo) wasDropped(id object.ID) bool {
 	found := false
-	r.eachDropped(func(other ID) bool {
+	r.eachDropped(func(other object.ID) bool {
 		found = other == id
 		return !found
 	})
@@ -196,8 +196,8 @@ func (r *Repo) wasDropped(id ID) bool {
 }
 
 // DroppedWith gives the dropped commits whose ids begin with digits, up to limit.
-func (h History) DroppedWith(digits string, limit int) (out []ID) {
-	h.r.eachDropped(func(id ID) bool {
+func (h History) DroppedWith(digits string, limit int) (out []object.ID) {
+	h.r.eachDropped(func(id object.ID) bool {
 		if hex := id.String(); len(digits) <= len(hex) && hex[:len(digits)] == digits {
 			out = append(out, id)
 		}
@@ -206,18 +206,18 @@ func (h History) DroppedWith(digits string, limit int) (out []ID) {
 	return out
 }
 
-func (r *Repo) eachDropped(fn func(ID) bool) {
+func (r *Repo) eachDropped(fn func(object.ID) bool) {
 	if r.Boundary().Whole() {
 		return
 	}
-	if r.base != nil {
-		r.base.eachDropped(fn)
+	if r.Base != nil {
+		r.Base.eachDropped(fn)
 		return
 	}
-	data, err := vfs.ReadFile(r.fs, storedir.Dropped)
+	data, err := vfs.ReadFile(r.FS, storedir.Dropped)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			r.log.Warn("the list of dropped commits is not read", "error", err)
+			r.Log.Warn("the list of dropped commits is not read", "error", err)
 		}
 		return
 	}

@@ -1,6 +1,10 @@
-package gitstore
+package repo
 
-import "sync"
+import (
+	"sync"
+
+	"umbra/gitstore/object"
+)
 
 // maxMemo bounds how many commits' trees are remembered: 40 bytes each.
 const maxMemo = 4096
@@ -11,19 +15,19 @@ const maxMemo = 4096
 type treeMemo struct {
 	mu    sync.Mutex
 	from  uint64 // the boundary as of which it holds
-	trees map[ID]ID
+	trees map[object.ID]object.ID
 }
 
 func (m *treeMemo) put(c *Commit, from uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.trees == nil || m.from != from || len(m.trees) >= maxMemo {
-		m.trees, m.from = make(map[ID]ID), from
+		m.trees, m.from = make(map[object.ID]object.ID), from
 	}
 	m.trees[c.ID] = c.Tree
 }
 
-func (m *treeMemo) get(commit ID, from uint64) (tree ID, ok bool) {
+func (m *treeMemo) get(commit object.ID, from uint64) (tree object.ID, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.from == from {

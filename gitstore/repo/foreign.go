@@ -1,4 +1,4 @@
-package gitstore
+package repo
 
 import (
 	"path"
@@ -13,15 +13,15 @@ import (
 // hasAny reports whether anybody's object of the repository has this id: ours,
 // or one that a user's git wrote, loose or in a pack. Only for deciding
 // whether a ref may name it; never for leaving out an object.
-func (r *Repo) hasAny(id ID) bool {
-	if _, _, err := r.readObject(id, object.MaxMeta); err == nil {
+func (r *Repo) hasAny(id object.ID) bool {
+	if _, _, err := r.ReadObject(id, object.MaxMeta); err == nil {
 		return true
 	}
 	hex := id.String()
-	if info, err := r.fs.Lstat(path.Join(storedir.Repo, "objects", hex[:2], hex[2:])); err == nil && info.Size > 0 {
+	if info, err := r.FS.Lstat(path.Join(storedir.Repo, "objects", hex[:2], hex[2:])); err == nil && info.Size > 0 {
 		return true
 	}
-	names, err := r.fs.ReadDir(storedir.Packs)
+	names, err := r.FS.ReadDir(storedir.Packs)
 	if err != nil {
 		return false
 	}
@@ -33,8 +33,8 @@ func (r *Repo) hasAny(id ID) bool {
 	return false
 }
 
-func (r *Repo) inIdx(name string, id ID) bool {
-	f, err := r.fs.Open(name)
+func (r *Repo) inIdx(name string, id object.ID) bool {
+	f, err := r.FS.Open(name)
 	if err != nil {
 		return false
 	}
@@ -54,23 +54,24 @@ func (r *Repo) inIdx(name string, id ID) bool {
 }
 
 // peel returns what one of our tags points at, for packed-refs.
-func (r *Repo) peel(id ID) (ID, bool, error) {
-	kind, data, err := r.readObject(id, object.MaxMeta)
+func (r *Repo) peel(id object.ID) (object.ID, bool, error) {
+	kind, data, err := r.ReadObject(id, object.MaxMeta)
 	if err != nil || kind != object.Tag {
-		return ID{}, false, err
+		return object.ID{}, false, err
 	}
 	tag, err := object.ParseTag(data)
 	if err != nil {
-		return ID{}, false, err
+		return object.ID{}, false, err
 	}
 	return tag.Object, true, nil
 }
 
-func (r *Repo) openRefs() error {
-	if err := refs.Init(r.fs, storedir.Repo); err != nil {
+// OpenRefs opens the refs, and makes the repository if there is none.
+func (r *Repo) OpenRefs() error {
+	if err := refs.Init(r.FS, storedir.Repo); err != nil {
 		return err
 	}
 	var err error
-	r.refs, err = refs.Open(refs.Options{FS: r.fs, Repo: storedir.Repo, HasObject: r.hasAny, Peel: r.peel, Now: r.now})
+	r.Refs, err = refs.Open(refs.Options{FS: r.FS, Repo: storedir.Repo, HasObject: r.hasAny, Peel: r.peel, Now: r.Now})
 	return err
 }

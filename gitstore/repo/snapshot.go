@@ -1,4 +1,4 @@
-package gitstore
+package repo
 
 import (
 	"context"
@@ -13,26 +13,26 @@ import (
 // nothing.
 type Entry struct {
 	Path wspath.Path
-	Mode Mode
-	ID   ID
+	Mode object.Mode
+	ID   object.ID
 }
 
 // Snapshot is one tree of the workspace: immutable, cheap to copy and to
 // keep. Reading one whose objects were dropped gives errs.Gone.
 type Snapshot struct {
-	src  treeSource
-	tree ID
+	src  TreeSource
+	tree object.ID
 }
 
 // Snapshot gives the tree of the newest durable commit.
 func (h History) Snapshot() Snapshot { return Snapshot{src: h.r, tree: h.r.Tip().Tree} }
 
 // SnapshotOf gives the tree of a commit.
-func (h History) SnapshotOf(ctx context.Context, commit ID) (Snapshot, error) {
+func (h History) SnapshotOf(ctx context.Context, commit object.ID) (Snapshot, error) {
 	if t := h.r.Tip(); t.Commit == commit {
 		return Snapshot{src: h.r, tree: t.Tree}, nil
 	}
-	if tree, ok := h.r.cached.memo.get(commit, h.r.Boundary().Seq); ok {
+	if tree, ok := h.r.Cached.memo.get(commit, h.r.Boundary().Seq); ok {
 		return Snapshot{src: h.r, tree: tree}, nil
 	}
 	c, err := h.r.ReadCommit(ctx, commit)
@@ -42,15 +42,18 @@ func (h History) SnapshotOf(ctx context.Context, commit ID) (Snapshot, error) {
 	return Snapshot{src: h.r, tree: c.Tree}, nil
 }
 
+// SnapshotOf gives a tree whose objects come from src.
+func SnapshotOf(src TreeSource, tree object.ID) Snapshot { return Snapshot{src: src, tree: tree} }
+
 // Tree gives the id of the root tree.
-func (n Snapshot) Tree() ID { return n.tree }
+func (n Snapshot) Tree() object.ID { return n.tree }
 
 // node gives the encoded tree at a path; ok is false if there is no folder.
-func (n Snapshot) node(id ID) (*object.TreeData, error) {
+func (n Snapshot) node(id object.ID) (*object.TreeData, error) {
 	if id.IsZero() || id == object.EmptyTree {
 		return object.NewTree(nil)
 	}
-	return n.src.tree(id)
+	return n.src.Tree(id)
 }
 
 // Lookup gives what is at a path. The root is a folder that is always
@@ -116,7 +119,7 @@ func (n Snapshot) Walk(p wspath.Path, fn func(Entry) error) error {
 	return n.walk(e.Path, e.ID, fn)
 }
 
-func (n Snapshot) walk(dir wspath.Path, id ID, fn func(Entry) error) error {
+func (n Snapshot) walk(dir wspath.Path, id object.ID, fn func(Entry) error) error {
 	t, err := n.node(id)
 	if err != nil {
 		return err
@@ -146,8 +149,8 @@ type TreeChange struct {
 // DiffTrees calls fn with every file that differs between the trees of two
 // commits (zero: the empty tree) at or under a path. Folders that are equal
 // are not opened.
-func (h History) DiffTrees(ctx context.Context, a, b ID, under wspath.Path, fn func(TreeChange) error) error {
-	side := func(commit ID) (Snapshot, error) {
+func (h History) DiffTrees(ctx context.Context, a, b object.ID, under wspath.Path, fn func(TreeChange) error) error {
+	side := func(commit object.ID) (Snapshot, error) {
 		if commit.IsZero() {
 			return Snapshot{src: h.r}, nil
 		}
@@ -182,11 +185,18 @@ func Diff(ctx context.Context, a, b Snapshot, under wspath.Path, fn func(TreeCha
 	return d.entry(p, object.Entry{Mode: ea.Mode, ID: ea.ID}, object.Entry{Mode: eb.Mode, ID: eb.ID})
 }
 
+// DiffBoth is Diff of two root trees; trees is called with every directory that both
+// have and that differs.
+func DiffBoth(ctx context.Context, a, b Snapshot, fn func(TreeChange) error, trees func(old, now object.ID)) error {
+	d := differ{ctx: ctx, a: a, b: b, fn: fn, trees: trees}
+	return d.entry(wspath.Root, object.Entry{Mode: object.Dir, ID: a.tree}, object.Entry{Mode: object.Dir, ID: b.tree})
+}
+
 type differ struct {
 	ctx   context.Context
 	a, b  Snapshot
 	fn    func(TreeChange) error
-	trees func(old, now ID) // every folder that both have, differing; may be nil
+	trees func(old, now object.ID) // every folder that both have, differing; may be nil
 }
 
 func (d *differ) entry(p wspath.Path, x, y object.Entry) error {
@@ -209,7 +219,7 @@ func (d *differ) entry(p wspath.Path, x, y object.Entry) error {
 	if x.Mode != object.Dir && y.Mode != object.Dir {
 		return nil
 	}
-	var xid, yid ID
+	var xid, yid object.ID
 	if x.Mode == object.Dir {
 		xid = x.ID
 	}
@@ -222,7 +232,7 @@ func (d *differ) entry(p wspath.Path, x, y object.Entry) error {
 	return d.dirs(p, xid, yid)
 }
 
-func (d *differ) dirs(p wspath.Path, x, y ID) error {
+func (d *differ) dirs(p wspath.Path, x, y object.ID) error {
 	if err := d.ctx.Err(); err != nil {
 		return errs.Wrap(err, "")
 	}
@@ -256,8 +266,8 @@ func (d *differ) dirs(p wspath.Path, x, y ID) error {
 	return nil
 }
 
-// treeSource gives trees by id: the committer's own group first, then the
+// TreeSource gives trees by id: the committer's own group first, then the
 // store.
-type treeSource interface {
-	tree(id object.ID) (*object.TreeData, error)
+type TreeSource interface {
+	Tree(id object.ID) (*object.TreeData, error)
 }

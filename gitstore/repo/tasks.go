@@ -1,4 +1,4 @@
-package gitstore
+package repo
 
 import (
 	"context"
@@ -13,30 +13,30 @@ import (
 // Task is a task's refs and what its info tag says.
 type Task struct {
 	ID         string
-	Base, Head ID // commits; Head is Base until the first change
-	InfoTag    ID
+	Base, Head object.ID // commits; Head is Base until the first change
+	InfoTag    object.ID
 	Info       message.Info
 	Changes    uint64 // id of the last change, 0 before the first
 
-	// past are info tags that newer ones superseded and that are not yet visible
+	// Past are info tags that newer ones superseded and that are not yet visible
 	// to stock git.
-	past []ID
+	Past []object.ID
 }
 
 // BaseDropped reports whether the task's own base was dropped: Base is then the
 // commit at which the history begins, and its earlier changes are not there.
 func (t *Task) BaseDropped() bool { return t.Info.BaseWas != "" }
 
-// keepsHistory reports whether nothing after the task's base may be dropped.
-func (t *Task) keepsHistory() bool {
+// KeepsHistory reports whether nothing after the task's base may be dropped.
+func (t *Task) KeepsHistory() bool {
 	return t.Info.Pinned || t.Info.Status == "executing" || t.Info.Status == "paused"
 }
 
 // Task gives a task's state as of the last durable commit.
 func (h History) Task(id string) (Task, bool) {
-	h.r.tasks.mu.RLock()
-	defer h.r.tasks.mu.RUnlock()
-	t, ok := h.r.tasks.byID[id]
+	h.r.TaskMap.Mu.RLock()
+	defer h.r.TaskMap.Mu.RUnlock()
+	t, ok := h.r.TaskMap.ByID[id]
 	if !ok {
 		return Task{}, false
 	}
@@ -45,19 +45,19 @@ func (h History) Task(id string) (Task, bool) {
 
 // Tasks gives all tasks that have refs, by id.
 func (h History) Tasks() []Task {
-	h.r.tasks.mu.RLock()
-	defer h.r.tasks.mu.RUnlock()
-	out := make([]Task, 0, len(h.r.tasks.byID))
-	for _, t := range h.r.tasks.byID {
+	h.r.TaskMap.Mu.RLock()
+	defer h.r.TaskMap.Mu.RUnlock()
+	out := make([]Task, 0, len(h.r.TaskMap.ByID))
+	for _, t := range h.r.TaskMap.ByID {
 		out = append(out, *t)
 	}
 	sort.Slice(out, func(a, b int) bool { return out[a].ID < out[b].ID })
 	return out
 }
 
-// loadTasks reads the tasks' refs at a start; what the journals hold comes on
+// LoadTasks reads the tasks' refs at a start; what the journals hold comes on
 // top of it in replay.
-func (r *Repo) loadTasks(ctx context.Context, values map[string]ID) error {
+func (r *Repo) LoadTasks(ctx context.Context, values map[string]object.ID) error {
 	for name, id := range values {
 		rest, ok := strings.CutPrefix(name, storedir.Tasks)
 		if !ok {
@@ -67,10 +67,10 @@ func (r *Repo) loadTasks(ctx context.Context, values map[string]ID) error {
 		if !ok {
 			continue
 		}
-		t := r.tasks.byID[task]
+		t := r.TaskMap.ByID[task]
 		if t == nil {
 			t = &Task{ID: task}
-			r.tasks.byID[task] = t
+			r.TaskMap.ByID[task] = t
 		}
 		switch which {
 		case "base":
@@ -81,10 +81,10 @@ func (r *Repo) loadTasks(ctx context.Context, values map[string]ID) error {
 			t.InfoTag = id
 		}
 	}
-	for id, t := range r.tasks.byID {
+	for id, t := range r.TaskMap.ByID {
 		if t.Base.IsZero() || t.Head.IsZero() || t.InfoTag.IsZero() {
-			r.warn("refs of task %s are not whole", id)
-			delete(r.tasks.byID, id)
+			r.Warn("refs of task %s are not whole", id)
+			delete(r.TaskMap.ByID, id)
 			continue
 		}
 		if err := r.fillTask(ctx, t); err != nil {
@@ -96,7 +96,7 @@ func (r *Repo) loadTasks(ctx context.Context, values map[string]ID) error {
 
 // fillTask reads what the refs' objects hold: info and the last change's id.
 func (r *Repo) fillTask(ctx context.Context, t *Task) error {
-	_, data, err := r.readObject(t.InfoTag, object.MaxMeta)
+	_, data, err := r.ReadObject(t.InfoTag, object.MaxMeta)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package gitstore
+package repo
 
 import (
 	"bytes"
@@ -30,9 +30,9 @@ import (
 // again). So lines are written while no other process is at work in the
 // repository.
 type infoLog struct {
-	// moving is held while lines go from here to a file: a reader that needs all
+	// Moving is held while lines go from here to a file: a reader that needs all
 	// of them holds it.
-	moving sync.Mutex
+	Moving sync.Mutex
 
 	mu    sync.Mutex
 	lines map[string][]byte // by task
@@ -42,22 +42,22 @@ type infoLog struct {
 // maxInfoLog bounds the bytes that wait where processes are always at work.
 const maxInfoLog = 1 << 20
 
-// logInfo has a published record's superseded info tags written to the reflog
+// LogInfo has a published record's superseded info tags written to the reflog
 // soon. The task remembers only those that came since.
-func (r *Repo) logInfo(t *Task) {
-	if len(t.past) == 0 {
+func (r *Repo) LogInfo(t *Task) {
+	if len(t.Past) == 0 {
 		return
 	}
 	defer r.dropPast(t)
 	name, email := message.Committer()
-	when := r.now().Unix()
+	when := r.Now().Unix()
 	var lines []byte
-	before := ID{}
-	for _, id := range append(t.past[:len(t.past):len(t.past)], t.InfoTag) {
+	before := object.ID{}
+	for _, id := range append(t.Past[:len(t.Past):len(t.Past)], t.InfoTag) {
 		lines = fmt.Appendf(lines, "%s %s %s <%s> %d +0000\tinfo\n", before, id, name, email, when)
 		before = id
 	}
-	l := &r.infoLog
+	l := &r.InfoLog
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.bytes+len(lines) > maxInfoLog {
@@ -71,52 +71,52 @@ func (r *Repo) logInfo(t *Task) {
 }
 
 func (r *Repo) dropPast(t *Task) {
-	r.tasks.mu.Lock()
-	defer r.tasks.mu.Unlock()
-	if now := r.tasks.byID[t.ID]; now != nil {
+	r.TaskMap.Mu.Lock()
+	defer r.TaskMap.Mu.Unlock()
+	if now := r.TaskMap.ByID[t.ID]; now != nil {
 		c := *now
-		c.past = nil
-		if i := slices.Index(now.past, t.InfoTag); i >= 0 {
-			c.past = now.past[i:]
+		c.Past = nil
+		if i := slices.Index(now.Past, t.InfoTag); i >= 0 {
+			c.Past = now.Past[i:]
 		}
-		r.tasks.byID[t.ID] = &c
+		r.TaskMap.ByID[t.ID] = &c
 	}
 }
 
-func (l *infoLog) waiting() bool {
+func (l *infoLog) Waiting() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.bytes > 0
 }
 
-// writeInfoLog writes what waits, if no other process works in the repository.
-func (r *Repo) writeInfoLog(ctx context.Context) error {
-	l := &r.infoLog
-	if !l.waiting() {
+// WriteInfoLog writes what waits, if no other process works in the repository.
+func (r *Repo) WriteInfoLog(ctx context.Context) error {
+	l := &r.InfoLog
+	if !l.Waiting() {
 		return nil
 	}
-	l.moving.Lock()
-	defer l.moving.Unlock()
+	l.Moving.Lock()
+	defer l.Moving.Unlock()
 	// Taken before it is looked whether anybody is there: of a tag that is
 	// published after that look, one who came after it may not know.
 	lines := l.take()
-	if busy, err := r.repoInUse(ctx); busy || err != nil {
+	if busy, err := r.Busy(ctx); busy || err != nil {
 		l.putBack(lines)
 		return err
 	}
 	for task, text := range lines {
 		if err := r.appendLog(path.Join(storedir.Repo, "logs", storedir.Tasks, task, "info"), text); err != nil {
-			r.log.Warn("reflog of a task's record not written", "task", task, "error", err)
+			r.Log.Warn("reflog of a task's record not written", "task", task, "error", err)
 		}
 	}
 	return nil
 }
 
 func (r *Repo) appendLog(name string, lines []byte) error {
-	f, err := r.fs.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	f, err := r.FS.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = vfs.MkdirAll(r.fs, path.Dir(name), 0o755); err == nil {
-			f, err = r.fs.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+		if err = vfs.MkdirAll(r.FS, path.Dir(name), 0o755); err == nil {
+			f, err = r.FS.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 		}
 	}
 	if err != nil {
@@ -148,27 +148,27 @@ func (l *infoLog) putBack(lines map[string][]byte) {
 	}
 }
 
-// forget drops the lines of a task.
-func (l *infoLog) forget(task string) {
+// Forget drops the lines of a task.
+func (l *infoLog) Forget(task string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.bytes -= len(l.lines[task])
 	delete(l.lines, task)
 }
 
-// named gives the ids that the waiting lines of each task name.
-func (l *infoLog) named() map[string][]ID {
+// Named gives the ids that the waiting lines of each task name.
+func (l *infoLog) Named() map[string][]object.ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := make(map[string][]ID, len(l.lines))
+	out := make(map[string][]object.ID, len(l.lines))
 	for task, lines := range l.lines {
-		out[task] = reflogIDs(lines)
+		out[task] = ReflogIDs(lines)
 	}
 	return out
 }
 
-// reflogIDs gives the ids that a reflog's lines name.
-func reflogIDs(lines []byte) (out []ID) {
+// ReflogIDs gives the ids that a reflog's lines name.
+func ReflogIDs(lines []byte) (out []object.ID) {
 	for line := range bytes.Lines(lines) {
 		for _, word := range bytes.SplitN(line, []byte(" "), 3)[:min(2, bytes.Count(line, []byte(" "))+1)] {
 			if id, err := object.ParseID(string(word)); err == nil && !id.IsZero() {
@@ -179,12 +179,12 @@ func reflogIDs(lines []byte) (out []ID) {
 	return out
 }
 
-// rename puts other ids in place of those that the waiting lines name.
-func (l *infoLog) rename(to map[ID]ID) {
+// Rename puts other ids in place of those that the waiting lines name.
+func (l *infoLog) Rename(to map[object.ID]object.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for task, lines := range l.lines {
-		for _, id := range reflogIDs(lines) {
+		for _, id := range ReflogIDs(lines) {
 			if now, ok := to[id]; ok {
 				lines = bytes.ReplaceAll(lines, []byte(id.String()), []byte(now.String()))
 			}
@@ -193,19 +193,19 @@ func (l *infoLog) rename(to map[ID]ID) {
 	}
 }
 
-// dropInfoLog removes the reflog of a task's info, and what waits to be written
+// DropInfoLog removes the reflog of a task's info, and what waits to be written
 // to it.
-func (r *Repo) dropInfoLog(task string) error {
-	r.infoLog.moving.Lock()
-	defer r.infoLog.moving.Unlock()
-	r.infoLog.forget(task)
+func (r *Repo) DropInfoLog(task string) error {
+	r.InfoLog.Moving.Lock()
+	defer r.InfoLog.Moving.Unlock()
+	r.InfoLog.Forget(task)
 	name := path.Join(storedir.Repo, "logs", storedir.Tasks, task, "info")
-	if err := storedir.Remove(r.fs, name); err != nil {
+	if err := storedir.Remove(r.FS, name); err != nil {
 		return err
 	}
 	// The folders above it are removed too if they are empty.
 	for dir := path.Dir(name); strings.HasPrefix(dir, path.Join(storedir.Repo, "logs", storedir.Tasks)+"/"); dir = path.Dir(dir) {
-		if r.fs.Remove(dir) != nil {
+		if r.FS.Remove(dir) != nil {
 			break
 		}
 	}
