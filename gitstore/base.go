@@ -46,7 +46,7 @@ func (s *Store) openBase(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the commit that the fork begins at: %w", err)
 	}
-	s.r.Base = &repo.ForkPoint{Repo: b.Store.r, Seq: c.Seq}
+	s.r.Base = &repo.ForkPoint{Repo: b.Store.r, Seq: c.Seq, At: b.At}
 	return s.writeAlternates(b.Alternate + "\n")
 }
 

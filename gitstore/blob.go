@@ -3,12 +3,10 @@ package gitstore
 import (
 	"bytes"
 	"context"
-	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 
 	"umbra/gitstore/large"
@@ -155,11 +153,4 @@ func (s *Store) Discard(b Blob) {
 	if b.large != nil {
 		b.large.Drop()
 	}
-}
-
-// newBlobHash begins the hash that is a blob's id.
-func newBlobHash(size int64) hash.Hash {
-	h := sha1.New()
-	h.Write(object.Header(object.Blob, size))
-	return h
 }

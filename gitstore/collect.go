@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"umbra/gitstore/reach"
+
 	"umbra/gitstore/packset"
 
 	"umbra/gitstore/object"
@@ -97,9 +99,9 @@ type collector struct {
 	used  []*packset.File // in use when it began; those before them in the list are homes
 	old   []*packset.File // superseded by then
 	tip   Tip             // through which all is marked
-	table *objectTable
-	m     *marker
-	their *theirObjects
+	table *reach.Table
+	m     *reach.Marker
+	their *reach.Theirs
 	from  []bool // of used: is rewritten
 	logs  []string
 	made  []*packset.File
@@ -115,13 +117,13 @@ func (c *collector) run() (err error) {
 	if err := c.begun(); err != nil {
 		return err
 	}
-	if c.table, err = newTable(c.ctx, c.used, c.old, c.opt.Pace); err != nil {
+	if c.table, err = reach.NewTable(c.ctx, c.used, c.old, c.opt.Pace); err != nil {
 		return err
 	}
-	if c.their, err = c.s.openTheirs(); err != nil {
+	if c.their, err = reach.OpenTheirs(c.s.r); err != nil {
 		return err
 	}
-	if c.m, err = c.s.newMarker(c.ctx, c.table, c.their, c.opt.Pace); err != nil {
+	if c.m, err = reach.NewMarker(c.ctx, c.s.r, c.table, c.their, c.opt.Pace); err != nil {
 		return err
 	}
 	if err := c.markAll(); err != nil {
@@ -166,7 +168,7 @@ func (c *collector) release() {
 		f.Release()
 	}
 	if c.their != nil {
-		c.their.close()
+		c.their.Close()
 	}
 }
 
@@ -177,7 +179,7 @@ func (c *collector) markAll() error {
 	var before ID
 	var err error
 	for seq := from; seq <= c.tip.Seq; seq++ {
-		if before, err = c.m.commit(seq, before); err != nil {
+		if before, err = c.m.Commit(seq, before); err != nil {
 			return err
 		}
 		if seq%256 == 0 {
@@ -187,22 +189,22 @@ func (c *collector) markAll() error {
 	if err := c.markTags(); err != nil {
 		return err
 	}
-	roots, err := s.personsRoots(c.ctx)
+	roots, err := reach.PeoplesRoots(c.ctx, s.r)
 	if err != nil {
 		return err
 	}
-	c.m.lenient = true
-	defer func() { c.m.lenient = false }()
-	return c.m.roots(roots)
+	c.m.Lenient = true
+	defer func() { c.m.Lenient = false }()
+	return c.m.Roots(roots)
 }
 
 // choose decides which packs are rewritten, and gives the bytes of what is
 // not needed.
 func (c *collector) choose() (unneeded int64) {
 	live := make([]int64, len(c.used))
-	for i := range c.table.rows {
-		if r := &c.table.rows[i]; r.home >= 0 && c.table.isMarked(i) {
-			live[r.home] += r.size
+	for i := range c.table.Rows {
+		if r := &c.table.Rows[i]; r.Home >= 0 && c.table.IsMarked(i) {
+			live[r.Home] += r.Size
 		}
 	}
 	c.from = make([]bool, len(c.used))
@@ -217,14 +219,14 @@ func (c *collector) choose() (unneeded int64) {
 
 // wanted reports whether a row goes into the new pack.
 func (c *collector) wanted(row int) bool {
-	home := c.table.rows[row].home
-	return c.table.isMarked(row) && (home < 0 || c.from[home])
+	home := c.table.Rows[row].Home
+	return c.table.IsMarked(row) && (home < 0 || c.from[home])
 }
 
 // write makes a pack of the wanted rows, if there are any.
 func (c *collector) write(step string, wanted func(row int) bool) error {
 	var want, done int64
-	for i := range c.table.rows {
+	for i := range c.table.Rows {
 		if wanted(i) {
 			want++
 		}
@@ -255,7 +257,7 @@ func (c *collector) write(step string, wanted func(row int) bool) error {
 		if failed == nil {
 			failed = c.opt.Pace.Step(c.ctx)
 		}
-		row, ok := c.table.find(id)
+		row, ok := c.table.Find(id)
 		return ok && wanted(row)
 	}
 	name := packset.NewName()
@@ -282,16 +284,16 @@ func (c *collector) write(step string, wanted func(row int) bool) error {
 // check looks whether the new pack has what it is to have, before anything is
 // superseded by it. The bytes were compared with their checksums on the way.
 func (c *collector) check(f *packset.File, wanted func(row int) bool) error {
-	for i := range c.table.rows {
+	for i := range c.table.Rows {
 		if !wanted(i) {
 			continue
 		}
-		ok, err := f.Pack.Has(c.table.rows[i].id)
+		ok, err := f.Pack.Has(c.table.Rows[i].ID)
 		if err != nil {
 			return err
 		}
 		if !ok {
-			return fmt.Errorf("%s lacks %s", f.Base, c.table.rows[i].id)
+			return fmt.Errorf("%s lacks %s", f.Base, c.table.Rows[i].ID)
 		}
 		if i%1024 == 0 {
 			if err := c.opt.Pace.Step(c.ctx); err != nil {

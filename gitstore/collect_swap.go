@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"umbra/gitstore/reach"
+
 	"umbra/gitstore/repo"
 
 	"umbra/gitstore/packset"
@@ -93,17 +95,17 @@ func (c *collector) supersede(src []*packset.File) (when time.Time, err error) {
 // new pack. No rests: writers may wait.
 func (c *collector) catchUp() error {
 	tip := c.s.Tip()
-	pace := c.m.pace
-	c.m.pace, c.m.noted, c.m.fresh = nil, true, nil
-	defer func() { c.m.pace, c.m.noted = pace, false }()
-	if err := c.m.history(c.tip.Seq+1, tip.Seq, c.tip.Tree); err != nil {
+	pace := c.m.Pace
+	c.m.Pace, c.m.Noted, c.m.Fresh = nil, true, nil
+	defer func() { c.m.Pace, c.m.Noted = pace, false }()
+	if err := c.m.History(c.tip.Seq+1, tip.Seq, c.tip.Tree); err != nil {
 		return err
 	}
 	c.tip = tip
 	late := make(map[int]bool)
-	for _, row := range c.m.fresh {
+	for _, row := range c.m.Fresh {
 		if c.wanted(row) && !slices.ContainsFunc(c.made, func(f *packset.File) bool {
-			ok, err := f.Pack.Has(c.table.rows[row].id)
+			ok, err := f.Pack.Has(c.table.Rows[row].ID)
 			return ok && err == nil
 		}) {
 			late[row] = true
@@ -152,10 +154,10 @@ func (c *collector) sweep() error {
 // there, and not before it is as old as a superseded pack has to be. mmu is held.
 func (c *collector) dropCopies() (freed int64, err error) {
 	s := c.s
-	var copies []*theirPack
+	var copies []*reach.TheirPack
 	gone := make(map[string]bool)
-	for _, f := range c.their.packs {
-		if f.kept || !c.opt.Now && s.r.Now().Sub(f.since) < s.r.MergeGrace {
+	for _, f := range c.their.Packs {
+		if f.Kept || !c.opt.Now && s.r.Now().Sub(f.Since) < s.r.MergeGrace {
 			continue
 		}
 		if ok, err := c.isCopy(f); err != nil {
@@ -187,12 +189,12 @@ func (c *collector) dropCopies() (freed int64, err error) {
 	return freed, s.r.FS.SyncDir(storedir.Packs)
 }
 
-func (c *collector) isCopy(f *theirPack) (bool, error) {
+func (c *collector) isCopy(f *reach.TheirPack) (bool, error) {
 	for e, err := range f.Pack.Idx().All() {
 		if err != nil {
 			return false, err
 		}
-		if _, ok := c.table.find(e.ID); !ok {
+		if _, ok := c.table.Find(e.ID); !ok {
 			return false, nil
 		}
 	}
@@ -213,9 +215,9 @@ func (c *collector) markTags() error {
 	known := make(map[string]bool)
 	for _, t := range s.Tasks() {
 		known[t.ID] = true
-		c.m.mark(t.InfoTag)
+		c.m.Mark(t.InfoTag)
 		for _, id := range t.Past {
-			c.m.mark(id)
+			c.m.Mark(id)
 		}
 	}
 	waiting := s.r.InfoLog.Named()
@@ -233,7 +235,7 @@ func (c *collector) markTags() error {
 // stays marks tags, if every one of them is on a commit that is needed.
 func (c *collector) stays(tags []ID) (bool, error) {
 	for _, id := range tags {
-		kind, data, ok, err := c.their.meta(id)
+		kind, data, ok, err := c.their.Meta(id)
 		if err != nil {
 			return false, err
 		}
@@ -244,18 +246,18 @@ func (c *collector) stays(tags []ID) (bool, error) {
 		if err != nil {
 			return false, nil
 		}
-		row, ok := c.table.find(tag.Object)
-		if ok && !c.table.isMarked(row) {
+		row, ok := c.table.Find(tag.Object)
+		if ok && !c.table.IsMarked(row) {
 			return false, nil
 		}
 		if !ok { // newer than the packs that were taken, or gone
-			if _, _, ok, err = c.their.meta(tag.Object); err != nil || !ok {
+			if _, _, ok, err = c.their.Meta(tag.Object); err != nil || !ok {
 				return false, err
 			}
 		}
 	}
 	for _, id := range tags {
-		c.m.mark(id)
+		c.m.Mark(id)
 	}
 	return true, nil
 }

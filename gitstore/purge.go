@@ -242,7 +242,7 @@ func (s *Store) besideHistory(id ID) ([]byte, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, errs.Wrap(err, "")
 	}
-	h := &reach{s: s}
+	h := &finder{s: s}
 	defer h.close()
 	if _, err := h.openForeign(); err != nil {
 		return nil, errs.Wrap(err, "")
@@ -303,8 +303,8 @@ func (p *Purge) told(o *others) Purged {
 }
 
 // look finds what of people's own leads to what goes.
-func (p *Purge) look(ctx context.Context) (h *reach, o *others, unreadable []string, err error) {
-	h = &reach{s: p.s, r: p.r, memo: make(map[ID]bool)}
+func (p *Purge) look(ctx context.Context) (h *finder, o *others, unreadable []string, err error) {
+	h = &finder{s: p.s, r: p.r, memo: make(map[ID]bool)}
 	if unreadable, err = h.openForeign(); err != nil {
 		return h, nil, nil, err
 	}

@@ -44,7 +44,7 @@ type others struct {
 	gone    map[string]bool
 }
 
-func (h *reach) others(ctx context.Context) (*others, error) {
+func (h *finder) others(ctx context.Context) (*others, error) {
 	o := &others{gone: make(map[string]bool)}
 	for _, look := range []func(context.Context, *others) error{h.refs, h.heads, h.worktrees, h.logs, h.looseObjects} {
 		if err := look(ctx, o); err != nil {
@@ -69,7 +69,7 @@ func isOurs(ref string) bool {
 	return ref == refs.ShadowRef || strings.HasPrefix(ref, "refs/umbra/") && !strings.HasPrefix(ref, conflictsPrefix)
 }
 
-func (h *reach) refs(ctx context.Context, o *others) error {
+func (h *finder) refs(ctx context.Context, o *others) error {
 	list, err := h.s.r.Refs.List("refs/")
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (h *reach) refs(ctx context.Context, o *others) error {
 var pseudoRef = regexp.MustCompile(`^[A-Z_]*HEAD$`)
 
 // heads checks HEAD, and what git notes of its last runs.
-func (h *reach) heads(ctx context.Context, o *others) error {
+func (h *finder) heads(ctx context.Context, o *others) error {
 	names, err := h.s.r.FS.ReadDir(storedir.Repo)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (h *reach) heads(ctx context.Context, o *others) error {
 
 // textNames reports whether a file names an object, at the beginning of a line,
 // that leads to what goes.
-func (h *reach) textNames(ctx context.Context, name string) (bool, error) {
+func (h *finder) textNames(ctx context.Context, name string) (bool, error) {
 	text, err := readAll(h.s, name)
 	if err != nil {
 		return false, err
@@ -182,7 +182,7 @@ func (h *reach) textNames(ctx context.Context, name string) (bool, error) {
 
 // worktrees checks what git-worktree(1) keeps of each: its HEAD, its own refs,
 // its index. The working tree itself is not ours to look at.
-func (h *reach) worktrees(ctx context.Context, o *others) error {
+func (h *finder) worktrees(ctx context.Context, o *others) error {
 	dir := path.Join(storedir.Repo, "worktrees")
 	list, err := h.s.r.FS.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -211,7 +211,7 @@ func (h *reach) worktrees(ctx context.Context, o *others) error {
 	return nil
 }
 
-func (h *reach) worktree(ctx context.Context, dir string, dropped map[string]bool) (bool, error) {
+func (h *finder) worktree(ctx context.Context, dir string, dropped map[string]bool) (bool, error) {
 	bad := false
 	err := h.s.walkFiles(dir, func(name string) error {
 		rel := strings.TrimPrefix(name, dir+"/")
@@ -243,7 +243,7 @@ func (h *reach) worktree(ctx context.Context, dir string, dropped map[string]boo
 
 // indexNames reports whether an index (gitformat-index(5)) names an object that
 // goes. Ids are in it as they are; where is ignored.
-func (h *reach) indexNames(data []byte) bool {
+func (h *finder) indexNames(data []byte) bool {
 	var id ID
 	for i := 0; i+len(id) <= len(data); i++ {
 		copy(id[:], data[i:])
@@ -254,7 +254,7 @@ func (h *reach) indexNames(data []byte) bool {
 	return false
 }
 
-func (h *reach) logs(ctx context.Context, o *others) error {
+func (h *finder) logs(ctx context.Context, o *others) error {
 	look := func(dir string) error {
 		return h.s.walkFiles(dir, func(name string) error {
 			if strings.HasPrefix(name, storedir.InfoLogs) {
@@ -313,7 +313,7 @@ func logIDs(line []byte) (out []ID) {
 	return out
 }
 
-func (h *reach) looseObjects(ctx context.Context, o *others) error {
+func (h *finder) looseObjects(ctx context.Context, o *others) error {
 	dir := path.Join(storedir.Repo, "objects")
 	list, err := h.s.r.FS.ReadDir(dir)
 	if err != nil {

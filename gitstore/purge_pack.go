@@ -130,7 +130,7 @@ func (s *Store) packBytes() (sum int64, err error) {
 }
 
 // packs settles which packs come and which go. Nothing has its name yet.
-func (p *Purge) packs(ctx context.Context, in *purgeIntent, h *reach, unreadable []string) error {
+func (p *Purge) packs(ctx context.Context, in *purgeIntent, h *finder, unreadable []string) error {
 	s := p.s
 	// What was kept before the newest commits were known must be none of what
 	// they change: a tree that came back, a record that was superseded.
@@ -175,7 +175,7 @@ func (p *Purge) packs(ctx context.Context, in *purgeIntent, h *reach, unreadable
 
 // foreignPacks keeps the objects of users' packs that are not purged. They are
 // moved into a pack of the server: the users did not ask for another one.
-func (p *Purge) foreignPacks(ctx context.Context, in *purgeIntent, h *reach) error {
+func (p *Purge) foreignPacks(ctx context.Context, in *purgeIntent, h *finder) error {
 	for _, f := range h.packs {
 		gone := false
 		for e, err := range f.p.Idx().All() {

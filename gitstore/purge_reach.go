@@ -18,9 +18,9 @@ import (
 	"umbra/internal/errs"
 )
 
-// reach reports which objects lead to something that a rewriter replaces, also
+// finder finds out which objects lead to something that a rewriter replaces, also
 // those that people's git wrote into the repository.
-type reach struct {
+type finder struct {
 	s     *Store
 	r     *rewrite.Rewriter
 	packs []*foreignPack
@@ -36,7 +36,7 @@ type foreignPack struct {
 
 // openForeign opens everything in objects/pack that is not one of the store's. unreadable
 // are packs that cannot be looked into; what has no index is no pack to git.
-func (h *reach) openForeign() (unreadable []string, err error) {
+func (h *finder) openForeign() (unreadable []string, err error) {
 	names, err := h.s.r.FS.ReadDir(storedir.Packs)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (h *reach) openForeign() (unreadable []string, err error) {
 	return unreadable, nil
 }
 
-func (h *reach) close() {
+func (h *finder) close() {
 	for _, f := range h.packs {
 		f.p.Close()
 	}
@@ -91,7 +91,7 @@ type frame struct {
 
 // from reports whether an object is replaced or leads to one that is. A missing
 // object leads to none.
-func (h *reach) from(ctx context.Context, id ID) (bool, error) {
+func (h *finder) from(ctx context.Context, id ID) (bool, error) {
 	if v, ok := h.memo[id]; ok {
 		return v, nil
 	}
@@ -137,7 +137,7 @@ func (h *reach) from(ctx context.Context, id ID) (bool, error) {
 }
 
 // open settles an object, or finds what it refers to.
-func (h *reach) open(f *frame) (done bool, err error) {
+func (h *finder) open(f *frame) (done bool, err error) {
 	if h.r.Changed(f.id) {
 		h.memo[f.id] = true
 		return true, nil
@@ -175,7 +175,7 @@ func (h *reach) open(f *frame) (done bool, err error) {
 
 // entries adds the folders of a tree, which may be one that we would not write,
 // and reports whether one of its files goes.
-func (h *reach) entries(f *frame, data []byte) (gone bool) {
+func (h *finder) entries(f *frame, data []byte) (gone bool) {
 	for len(data) > 0 {
 		mode, rest, _ := bytes.Cut(data, []byte(" "))
 		_, rest, ok := bytes.Cut(rest, []byte{0})
@@ -215,7 +215,7 @@ func namedIn(data []byte, keys ...string) (out []ID) {
 
 // read gives anybody's object; kind 0 where there is none, or one too large to
 // refer to anything.
-func (h *reach) read(id ID) (object.Kind, []byte, error) {
+func (h *finder) read(id ID) (object.Kind, []byte, error) {
 	if f, err := h.s.r.Holder(id); err != nil {
 		return 0, nil, err
 	} else if f != nil {

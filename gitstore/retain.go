@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"umbra/gitstore/reach"
+
 	"umbra/gitstore/packset"
 
 	"umbra/internal/errs"
@@ -109,12 +111,12 @@ func (s *Store) planCut(ctx context.Context, opt *RetainOptions) (*cut, error) {
 	if err != nil || want <= max(1, now.Seq) {
 		return nil, err
 	}
-	theirs, err := s.openTheirs()
+	theirs, err := reach.OpenTheirs(s.r)
 	if err != nil {
 		return nil, err
 	}
-	defer theirs.close()
-	persons, err := s.personsLimit(ctx, theirs)
+	defer theirs.Close()
+	persons, err := reach.PeoplesLimit(ctx, s.r, theirs)
 	if err != nil {
 		return nil, err
 	}
@@ -167,26 +169,26 @@ func (s *Store) fits(ctx context.Context, opt *RetainOptions, limit uint64) (uin
 	}
 	used := s.r.Packs.InUse()
 	defer func() { packset.ReleaseAll(used) }()
-	table, err := newTable(ctx, used, nil, opt.Pace)
+	table, err := reach.NewTable(ctx, used, nil, opt.Pace)
 	if err != nil {
 		return 0, err
 	}
-	theirs, err := s.openTheirs()
+	theirs, err := reach.OpenTheirs(s.r)
 	if err != nil {
 		return 0, err
 	}
-	defer theirs.close()
-	m, err := s.newMarker(ctx, table, theirs, opt.Pace)
+	defer theirs.Close()
+	m, err := reach.NewMarker(ctx, s.r, table, theirs, opt.Pace)
 	if err != nil {
 		return 0, err
 	}
 	var beside ID
 	begin, tip := s.r.Index.Begin(), s.Tip().Seq
 	for seq := tip; seq >= begin; seq-- {
-		if beside, err = m.commit(seq, beside); err != nil {
+		if beside, err = m.Commit(seq, beside); err != nil {
 			return 0, err
 		}
-		if m.bytes > opt.MaxBytes {
+		if m.Bytes > opt.MaxBytes {
 			return min(seq+1, limit, tip), nil
 		}
 	}

@@ -3,6 +3,8 @@ package gitstore
 import (
 	"context"
 
+	"umbra/gitstore/reach"
+
 	"umbra/gitstore/packset"
 
 	"umbra/internal/errs"
@@ -19,30 +21,30 @@ func (s *Store) Usage(ctx context.Context, fn func(rec Record, bytes int64)) err
 	tip := s.Tip()
 	used := s.r.Packs.InUse()
 	defer func() { packset.ReleaseAll(used) }()
-	table, err := newTable(ctx, used, nil, nil)
+	table, err := reach.NewTable(ctx, used, nil, nil)
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
-	theirs, err := s.openTheirs()
+	theirs, err := reach.OpenTheirs(s.r)
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
-	defer theirs.close()
-	m, err := s.newMarker(ctx, table, theirs, nil)
+	defer theirs.Close()
+	m, err := reach.NewMarker(ctx, s.r, table, theirs, nil)
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
 	var beside ID
 	for seq := s.r.Index.Begin(); seq <= tip.Seq; seq++ {
-		before := m.bytes
+		before := m.Bytes
 		rec, err := s.r.Index.At(seq)
 		if err != nil {
 			return errs.Wrap(err, "")
 		}
-		if beside, err = m.commit(seq, beside); err != nil {
+		if beside, err = m.Commit(seq, beside); err != nil {
 			return errs.Wrap(err, "")
 		}
-		fn(rec, m.bytes-before)
+		fn(rec, m.Bytes-before)
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"umbra/gitstore/verify"
+
 	"umbra/gitstore/object"
 	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
@@ -153,9 +155,9 @@ func TestVerifyOfATaskThatGoesOn(t *testing.T) {
 	before := a.Tasks()
 	a.retain(made[39])
 	a.collect()
-	v := &verifier{ctx: t.Context(), s: a.Store}
+	v := &verify.Verifier{Ctx: t.Context(), S: a.r}
 	for _, task := range before { // one is gone, one begins at the boundary now
-		v.task(task)
+		v.Task(task)
 	}
 	if len(v.Problems) > 0 {
 		t.Errorf("%q", v.Problems)
@@ -165,7 +167,7 @@ func TestVerifyOfATaskThatGoesOn(t *testing.T) {
 	a.Store.r.TaskMap.ByID["young"].Base, a.Store.r.TaskMap.ByID["young"].InfoTag = made[20].Commit, lost
 	a.Store.r.TaskMap.Mu.Unlock()
 	for _, task := range a.Tasks() {
-		v.task(task)
+		v.Task(task)
 	}
 	wantProblem(t, v.Report, "task young: its base "+made[20].Commit.String()+" is missing")
 	wantProblem(t, v.Report, "task young: its record is missing")

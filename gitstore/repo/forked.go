@@ -6,6 +6,7 @@ import "umbra/gitstore/object"
 type ForkPoint struct {
 	*Repo // of the base
 	Seq   uint64
+	At    object.ID // of the base: the commit with that number
 }
 
 // ForkedAt gives the number of the commit at which a store's own history begins

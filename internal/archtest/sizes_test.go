@@ -14,7 +14,7 @@ const (
 )
 
 var largePackages = map[string]int{
-	"gitstore": 9235,
+	"gitstore": 7344,
 }
 
 var largeStructs = map[string]int{}

@@ -1,4 +1,4 @@
-package gitstore
+package repair
 
 import (
 	"cmp"
@@ -22,8 +22,8 @@ import (
 var errLost = errors.New("the object is lost")
 
 // get reads an object from one of our packs, or from where it is found.
-func (r *repairer) get(id ID) (object.Kind, []byte, error) {
-	kind, data, err := r.s.r.ReadObject(id, object.MaxMeta)
+func (r *repairer) get(id object.ID) (object.Kind, []byte, error) {
+	kind, data, err := r.s.ReadObject(id, object.MaxMeta)
 	if !errs.Is(err, errs.NotFound) && !errs.Is(err, errs.Gone) {
 		return kind, data, err
 	}
@@ -34,7 +34,7 @@ func (r *repairer) get(id ID) (object.Kind, []byte, error) {
 	return kind, data, err
 }
 
-func (r *repairer) commit(id ID) (*Commit, error) {
+func (r *repairer) commit(id object.ID) (*repo.Commit, error) {
 	kind, data, err := r.get(id)
 	if err != nil {
 		return nil, err
@@ -46,32 +46,32 @@ func (r *repairer) commit(id ID) (*Commit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.s.r.Graft(c), nil
+	return r.s.Graft(c), nil
 }
 
 // found is the history as the packs alone show it.
 type found struct {
 	begin   uint64 // number of the commit at which the history begins, 0: the first
-	commits map[ID]*foundCommit
+	commits map[object.ID]*foundCommit
 	infos   map[string]*foundInfo // the newest of each task
 }
 
 type foundCommit struct {
-	id, parent ID
+	id, parent object.ID
 	seq        uint64
 	task       string
 	doomed     bool // is in superseded packs alone
 }
 
 type foundInfo struct {
-	tag, base ID
+	tag, base object.ID
 	when      time.Time
 }
 
 // survey reads every commit and tag of our packs.
 func (r *repairer) survey() (*found, error) {
-	out := &found{begin: r.s.Boundary().Seq, commits: make(map[ID]*foundCommit), infos: make(map[string]*foundInfo)}
-	for _, f := range r.s.r.Packs.All() {
+	out := &found{begin: r.s.Boundary().Seq, commits: make(map[object.ID]*foundCommit), infos: make(map[string]*foundInfo)}
+	for _, f := range r.s.Packs.All() {
 		for e, err := range f.Pack.Idx().All() {
 			if err == nil {
 				err = r.ctx.Err()
@@ -92,7 +92,7 @@ func (r *repairer) survey() (*found, error) {
 				continue
 			}
 			if c, err := repo.ParseCommit(e.ID, data); err == nil && c.Seq >= max(1, out.begin) {
-				r.s.r.Graft(c)
+				r.s.Graft(c)
 				known := out.commits[c.ID]
 				out.commits[c.ID] = &foundCommit{id: c.ID, parent: c.Parent, seq: c.Seq, task: c.Message.TaskID,
 					doomed: !f.Doomed.IsZero() && (known == nil || known.doomed)}
@@ -102,7 +102,7 @@ func (r *repairer) survey() (*found, error) {
 	return out, nil
 }
 
-func (o *found) tag(id ID, data []byte) {
+func (o *found) tag(id object.ID, data []byte) {
 	tag, err := object.ParseTag(data)
 	if err != nil {
 		return
@@ -122,7 +122,7 @@ func (o *found) tag(id ID, data []byte) {
 
 // tip gives the newest commit from which all others can be reached; before is
 // one that it must come from, unless zero.
-func (o *found) tip(before ID) (ID, uint64) {
+func (o *found) tip(before object.ID) (object.ID, uint64) {
 	list := make([]*foundCommit, 0, len(o.commits))
 	for _, c := range o.commits {
 		list = append(list, c)
@@ -149,16 +149,16 @@ func (o *found) tip(before ID) (ID, uint64) {
 			return c.id, c.seq
 		}
 	}
-	return ID{}, 0
+	return object.ID{}, 0
 }
 
 // values puts the note right, and looks for whatever the history lacks.
 func (r *repairer) values() (err error) {
-	if r.note, err = refs.OpenNote(r.s.r.FS, "refs"); err != nil {
+	if r.note, err = refs.OpenNote(r.s.FS, "refs"); err != nil {
 		return err
 	}
-	r.s.r.Note = r.note
-	if err := r.s.r.LoadBoundary(r.ctx); err != nil {
+	r.s.Note = r.note
+	if err := r.s.LoadBoundary(r.ctx); err != nil {
 		return err
 	}
 	values := r.note.All()
@@ -169,7 +169,7 @@ func (r *repairer) values() (err error) {
 	seeds := r.note.All()
 	delete(seeds, refs.Boundary)
 	if seeds[refs.ShadowRef].IsZero() {
-		if id, _, ok, err := r.s.r.Refs.Read(refs.ShadowRef); err == nil && ok {
+		if id, _, ok, err := r.s.Refs.Read(refs.ShadowRef); err == nil && ok {
 			seeds[refs.ShadowRef] = id
 		}
 	}
@@ -183,8 +183,8 @@ func (r *repairer) values() (err error) {
 	if err != nil {
 		return err
 	}
-	set := make(map[string]ID)
-	change := func(name string, id ID) {
+	set := make(map[string]object.ID)
+	change := func(name string, id object.ID) {
 		if values[name] != id {
 			set[name], values[name] = id, id
 		}
@@ -214,37 +214,37 @@ func (r *repairer) values() (err error) {
 }
 
 // tipValue settles which commit is the history's newest.
-func (r *repairer) tipValue(all *found, values map[string]ID, change func(string, ID)) {
+func (r *repairer) tipValue(all *found, values map[string]object.ID, change func(string, object.ID)) {
 	noted := values[refs.ShadowRef]
 	if !noted.IsZero() {
 		if c, err := r.commit(noted); err == nil {
 			if id, seq := all.tip(noted); seq > c.Seq {
 				change(refs.ShadowRef, id)
-				r.out.done("The ref log was older than the packs: the history goes on to number %d, %s.", seq, id)
+				r.out.Did("The ref log was older than the packs: the history goes on to number %d, %s.", seq, id)
 			}
 			return
 		}
 	}
-	id, seq := all.tip(ID{})
+	id, seq := all.tip(object.ID{})
 	switch {
 	case id.IsZero() && noted.IsZero():
 		return // nothing was ever recorded, or all of it is in a journal
 	case id.IsZero():
-		r.out.cannot("The history's newest commit %s is lost, and no commit before it is left.", noted)
+		r.out.Not("The history's newest commit %s is lost, and no commit before it is left.", noted)
 		return
 	case noted.IsZero():
-		r.out.done("The ref log had no newest commit: by the packs it is number %d, %s.", seq, id)
+		r.out.Did("The ref log had no newest commit: by the packs it is number %d, %s.", seq, id)
 	default:
-		r.out.cannot("The history's newest commit %s is lost: it ends now with number %d, %s.", noted, seq, id)
+		r.out.Not("The history's newest commit %s is lost: it ends now with number %d, %s.", noted, seq, id)
 	}
 	change(refs.ShadowRef, id)
 }
 
 // taskValues completes the tasks of which something is noted, and takes back
 // what is no more part of the history.
-func (r *repairer) taskValues(all *found, values map[string]ID, change func(string, ID)) {
-	heads := make(map[string]ID)
-	in := make(map[ID]bool)
+func (r *repairer) taskValues(all *found, values map[string]object.ID, change func(string, object.ID)) {
+	heads := make(map[string]object.ID)
+	in := make(map[object.ID]bool)
 	for id := values[refs.ShadowRef]; ; {
 		c := all.commits[id]
 		if c == nil {
@@ -272,23 +272,23 @@ func (r *repairer) taskValues(all *found, values map[string]ID, change func(stri
 		info := all.infos[task]
 		if noted := r.whenOf(values[name+"info"]); info != nil && !noted.IsZero() && info.when.After(noted) {
 			change(name+"info", info.tag)
-			r.out.done("The record of task %s: a newer one than was noted.", task)
+			r.out.Did("The record of task %s: a newer one than was noted.", task)
 		}
 		if !sound("info") {
 			if info == nil {
-				r.out.cannot("The record of task %s is lost.", task)
+				r.out.Not("The record of task %s is lost.", task)
 				continue
 			}
 			change(name+"info", info.tag)
-			r.out.done("The record of task %s: the newest that was found.", task)
+			r.out.Did("The record of task %s: the newest that was found.", task)
 		}
 		if !in[values[name+"base"]] {
 			if info == nil || !in[info.base] {
-				r.out.cannot("The base of task %s is lost.", task)
+				r.out.Not("The base of task %s is lost.", task)
 				continue
 			}
 			change(name+"base", info.base)
-			r.out.done("The base of task %s is %s, by its record.", task, info.base)
+			r.out.Did("The base of task %s is %s, by its record.", task, info.base)
 		}
 		newest, ok := heads[task]
 		if !ok {
@@ -296,13 +296,13 @@ func (r *repairer) taskValues(all *found, values map[string]ID, change func(stri
 		}
 		if values[name+"head"] != newest {
 			change(name+"head", newest)
-			r.out.done("The head of task %s is %s, its newest commit.", task, newest)
+			r.out.Did("The head of task %s is %s, its newest commit.", task, newest)
 		}
 	}
 }
 
 // whenOf reports when a task's record was made; zero where it cannot be read.
-func (r *repairer) whenOf(id ID) time.Time {
+func (r *repairer) whenOf(id object.ID) time.Time {
 	o := &found{infos: make(map[string]*foundInfo)}
 	if kind, data, err := r.get(id); err == nil && kind == object.Tag {
 		o.tag(id, data)
@@ -315,8 +315,8 @@ func (r *repairer) whenOf(id ID) time.Time {
 
 // reach reads everything that the refs lead to, so that what is missing is
 // looked for.
-func (r *repairer) reach(values map[string]ID) error {
-	r.seen = make(map[ID]bool)
+func (r *repairer) reach(values map[string]object.ID) error {
+	r.seen = make(map[object.ID]bool)
 	for name, id := range values {
 		if name == refs.ShadowRef {
 			continue
@@ -344,14 +344,14 @@ func (r *repairer) reach(values map[string]ID) error {
 	return nil
 }
 
-func (r *repairer) reachTree(id ID, of *Commit) error {
+func (r *repairer) reachTree(id object.ID, of *repo.Commit) error {
 	if r.seen[id] || id == object.EmptyTree {
 		return nil
 	}
 	r.seen[id] = true
 	_, data, err := r.get(id)
 	if errors.Is(err, errLost) {
-		r.out.cannot("Tree %s of commit number %d is lost.", id, of.Seq)
+		r.out.Not("Tree %s of commit number %d is lost.", id, of.Seq)
 		return nil
 	}
 	if err != nil {
@@ -375,8 +375,8 @@ func (r *repairer) reachTree(id ID, of *Commit) error {
 	return nil
 }
 
-func (r *repairer) reachBlob(e object.Entry, of *Commit) error {
-	f, err := r.s.r.Packs.Holding(e.ID)
+func (r *repairer) reachBlob(e object.Entry, of *repo.Commit) error {
+	f, err := r.s.Packs.Holding(e.ID)
 	if err != nil {
 		return err
 	}
@@ -386,7 +386,7 @@ func (r *repairer) reachBlob(e object.Entry, of *Commit) error {
 	}
 	_, _, ok, err := r.find(e.ID)
 	if err == nil && !ok {
-		r.out.cannot("The bytes of %q in commit number %d, %s, are lost.", e.Name, of.Seq, e.ID)
+		r.out.Not("The bytes of %q in commit number %d, %s, are lost.", e.Name, of.Seq, e.ID)
 	}
 	return err
 }
@@ -407,7 +407,7 @@ func (r *repairer) writeSpare() error {
 	})
 	if err == nil {
 		r.spare = nil
-		r.out.done("%d objects were found loose, or in what was put aside, and are in a pack again.", n)
+		r.out.Did("%d objects were found loose, or in what was put aside, and are in a pack again.", n)
 	}
 	return err
 }

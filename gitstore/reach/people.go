@@ -1,4 +1,4 @@
-package gitstore
+package reach
 
 import (
 	"bytes"
@@ -23,13 +23,13 @@ import (
 	"umbra/internal/vfs"
 )
 
-// personsRoots gives the objects from which what people put into the repository
+// PeoplesRoots gives the objects from which what people put into the repository
 // is reached, as git-gc(1) has it: refs that are not ours, HEAD where it does
 // not lead to our history, reflogs but for those of our tasks' records, and the
 // HEADs, refs, reflogs and indexes of worktrees. A ref of the store that another process
 // moved counts for theirs.
-func (s *Store) personsRoots(ctx context.Context) ([]ID, error) {
-	p := &personsRoots{s: s, seen: make(map[ID]bool)}
+func PeoplesRoots(ctx context.Context, s *repo.Repo) ([]object.ID, error) {
+	p := &rootFinder{s: s, seen: make(map[object.ID]bool)}
 	for _, step := range []func() error{p.refs, p.logs, p.worktrees} {
 		if err := step(); err != nil {
 			return nil, err
@@ -44,13 +44,13 @@ func (s *Store) personsRoots(ctx context.Context) ([]ID, error) {
 	return p.out, nil
 }
 
-type personsRoots struct {
-	s    *Store
-	seen map[ID]bool
-	out  []ID
+type rootFinder struct {
+	s    *repo.Repo
+	seen map[object.ID]bool
+	out  []object.ID
 }
 
-func (p *personsRoots) add(ids ...ID) {
+func (p *rootFinder) add(ids ...object.ID) {
 	for _, id := range ids {
 		if !id.IsZero() && !p.seen[id] {
 			p.seen[id] = true
@@ -59,17 +59,17 @@ func (p *personsRoots) add(ids ...ID) {
 	}
 }
 
-func (p *personsRoots) refs() error {
-	list, err := p.s.r.Refs.List("refs/")
+func (p *rootFinder) refs() error {
+	list, err := p.s.Refs.List("refs/")
 	if err != nil {
 		return err
 	}
 	for _, r := range list {
-		if noted, ok := p.s.r.Note.Get(r.Name); !ok || noted != r.ID {
+		if noted, ok := p.s.Note.Get(r.Name); !ok || noted != r.ID {
 			p.add(r.ID) // zero for a symbolic one: what it leads to is in the list
 		}
 	}
-	id, symbolic, _, err := p.s.r.Refs.Read(refs.HEAD)
+	id, symbolic, _, err := p.s.Refs.Read(refs.HEAD)
 	if _, damaged := errors.AsType[*refs.DamagedError](err); err != nil && !damaged {
 		return err
 	}
@@ -79,7 +79,7 @@ func (p *personsRoots) refs() error {
 	return nil
 }
 
-func (p *personsRoots) logs() error {
+func (p *rootFinder) logs() error {
 	return p.tree(storedir.Repo+"/logs", func(name string, data []byte) {
 		rest, ours := strings.CutPrefix(name, storedir.Repo+"/logs/"+storedir.Tasks)
 		if ours && path.Base(rest) == "info" {
@@ -90,8 +90,8 @@ func (p *personsRoots) logs() error {
 }
 
 // worktrees reads what git keeps of each (gitrepository-layout(5)).
-func (p *personsRoots) worktrees() error {
-	list, err := p.s.r.FS.ReadDir(storedir.Repo + "/worktrees")
+func (p *rootFinder) worktrees() error {
+	list, err := p.s.FS.ReadDir(storedir.Repo + "/worktrees")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -100,13 +100,13 @@ func (p *personsRoots) worktrees() error {
 		if err != nil || !e.Type.IsDir() {
 			continue
 		}
-		names, lerr := p.s.r.FS.ReadDir(dir)
+		names, lerr := p.s.FS.ReadDir(dir)
 		if lerr != nil && !errors.Is(lerr, fs.ErrNotExist) {
 			return lerr
 		}
 		for _, f := range names {
 			if strings.HasSuffix(f.Name, "HEAD") && f.Type.IsRegular() {
-				if data, err := vfs.ReadFile(p.s.r.FS, dir+"/"+f.Name); err == nil {
+				if data, err := vfs.ReadFile(p.s.FS, dir+"/"+f.Name); err == nil {
 					p.value(data)
 				}
 			}
@@ -125,7 +125,7 @@ func (p *personsRoots) worktrees() error {
 }
 
 // value reads a loose ref's value; a symbolic one is no root.
-func (p *personsRoots) value(data []byte) {
+func (p *rootFinder) value(data []byte) {
 	data, _, _ = bytes.Cut(data, []byte("\n"))
 	if id, err := object.ParseID(string(bytes.TrimSpace(data))); err == nil {
 		p.add(id)
@@ -133,8 +133,8 @@ func (p *personsRoots) value(data []byte) {
 }
 
 // tree reads every file below a folder.
-func (p *personsRoots) tree(dir string, fn func(name string, data []byte)) error {
-	list, err := p.s.r.FS.ReadDir(dir)
+func (p *rootFinder) tree(dir string, fn func(name string, data []byte)) error {
+	list, err := p.s.FS.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (p *personsRoots) tree(dir string, fn func(name string, data []byte)) error
 		if !e.Type.IsRegular() || strings.HasSuffix(e.Name, ".lock") {
 			continue
 		}
-		data, err := vfs.ReadFile(p.s.r.FS, name)
+		data, err := vfs.ReadFile(p.s.FS, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -166,8 +166,8 @@ func (p *personsRoots) tree(dir string, fn func(name string, data []byte)) error
 
 // index adds what a person has staged. One that does not read is passed over, as
 // git would not read it either.
-func (p *personsRoots) index(name string) error {
-	data, err := vfs.ReadFile(p.s.r.FS, name)
+func (p *rootFinder) index(name string) error {
+	data, err := vfs.ReadFile(p.s.FS, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -176,26 +176,26 @@ func (p *personsRoots) index(name string) error {
 	}
 	var x index.Index
 	if err := index.NewDecoder(bytes.NewReader(data)).Decode(&x); err != nil {
-		p.s.r.Log.Warn("a worktree's index is not read", "index", name, "error", err)
+		p.s.Log.Warn("a worktree's index is not read", "index", name, "error", err)
 		return nil
 	}
 	for _, e := range x.Entries {
 		if uint32(e.Mode)&0o170000 != 0o160000 {
-			p.add(ID(e.Hash))
+			p.add(object.ID(e.Hash))
 		}
 	}
 	return nil
 }
 
-// personsLimit gives the number of the oldest of our commits that must stay for
+// PeoplesLimit gives the number of the oldest of our commits that must stay for
 // people: of each of their roots, the newest that it reaches. 0: none.
-func (s *Store) personsLimit(ctx context.Context, theirs *theirObjects) (uint64, error) {
-	roots, err := s.personsRoots(ctx)
+func PeoplesLimit(ctx context.Context, s *repo.Repo, theirs *Theirs) (uint64, error) {
+	roots, err := PeoplesRoots(ctx, s)
 	if err != nil {
 		return 0, err
 	}
 	var limit uint64
-	seen := make(map[ID]bool)
+	seen := make(map[object.ID]bool)
 	for len(roots) > 0 {
 		id := roots[len(roots)-1]
 		roots = roots[:len(roots)-1]
@@ -206,7 +206,7 @@ func (s *Store) personsLimit(ctx context.Context, theirs *theirObjects) (uint64,
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		kind, data, ok, err := theirs.meta(id)
+		kind, data, ok, err := theirs.Meta(id)
 		if err != nil {
 			return 0, err
 		}
@@ -218,7 +218,7 @@ func (s *Store) personsLimit(ctx context.Context, theirs *theirObjects) (uint64,
 			}
 		case kind == object.Commit:
 			if c, err := repo.ParseCommit(id, data); err == nil && c.Seq > 0 {
-				if rec, err := s.r.Index.At(c.Seq); err == nil && rec.Commit == id {
+				if rec, err := s.Index.At(c.Seq); err == nil && rec.Commit == id {
 					if limit == 0 || c.Seq < limit {
 						limit = c.Seq
 					}
@@ -235,24 +235,25 @@ func (s *Store) personsLimit(ctx context.Context, theirs *theirObjects) (uint64,
 	return limit, nil
 }
 
-// theirObjects reads all objects of the repository: ours, and those in packs and
+// Theirs reads all objects of the repository: ours, and those in packs and
 // loose files that users made. For one goroutine; close frees
 // the packs.
-type theirObjects struct {
-	s     *Store
-	packs []*theirPack
+type Theirs struct {
+	s     *repo.Repo
+	Packs []*TheirPack
 }
 
-type theirPack struct {
+// TheirPack is a pack that is not one of the store's.
+type TheirPack struct {
 	*packset.File
-	kept  bool      // has a .keep, of the person's
-	since time.Time // when it was written
+	Kept  bool      // has a .keep, of the person's
+	Since time.Time // when it was written
 }
 
-// openTheirs opens the packs that are not ours.
-func (s *Store) openTheirs() (*theirObjects, error) {
-	t := &theirObjects{s: s}
-	names, err := s.r.FS.ReadDir(storedir.Packs)
+// OpenTheirs opens the packs that are not ours.
+func OpenTheirs(s *repo.Repo) (*Theirs, error) {
+	t := &Theirs{s: s}
+	names, err := s.FS.ReadDir(storedir.Packs)
 	if err != nil {
 		return nil, err
 	}
@@ -268,37 +269,38 @@ func (s *Store) openTheirs() (*theirObjects, error) {
 	}
 	slices.Sort(bases)
 	for _, base := range bases {
-		if s.r.Packs.Has(base) {
+		if s.Packs.Has(base) {
 			continue
 		}
 		if there[base+".keep"] {
-			text, err := vfs.ReadFile(s.r.FS, path.Join(storedir.Packs, base+".keep"))
+			text, err := vfs.ReadFile(s.FS, path.Join(storedir.Packs, base+".keep"))
 			if _, ours := packset.ParseKeep(string(text)); err == nil && ours {
 				continue // one that is being linked, or removed
 			}
 		}
-		info, err := s.r.FS.Lstat(path.Join(storedir.Packs, base+".pack"))
+		info, err := s.FS.Lstat(path.Join(storedir.Packs, base+".pack"))
 		var f *packset.File
 		if err == nil {
-			f, err = s.r.Packs.Open(base)
+			f, err = s.Packs.Open(base)
 		}
 		if err != nil {
 			continue // it is gone, or no git could read it
 		}
-		t.packs = append(t.packs, &theirPack{File: f, kept: there[base+".keep"], since: time.Unix(0, info.MtimeNs)})
+		t.Packs = append(t.Packs, &TheirPack{File: f, Kept: there[base+".keep"], Since: time.Unix(0, info.MtimeNs)})
 	}
 	return t, nil
 }
 
-func (t *theirObjects) close() {
-	for _, f := range t.packs {
+// Close releases the packs.
+func (t *Theirs) Close() {
+	for _, f := range t.Packs {
 		f.Release()
 	}
 }
 
 // holder gives the pack of others that has an object; nil if none has.
-func (t *theirObjects) holder(id ID) (*theirPack, error) {
-	for _, f := range t.packs {
+func (t *Theirs) holder(id object.ID) (*TheirPack, error) {
+	for _, f := range t.Packs {
 		if ok, err := f.Pack.Has(id); ok || err != nil {
 			return f, err
 		}
@@ -306,10 +308,10 @@ func (t *theirObjects) holder(id ID) (*theirPack, error) {
 	return nil, nil
 }
 
-// meta gives an object, the bytes of a blob excepted. ok is false for what is
+// Meta gives an object, the bytes of a blob excepted. ok is false for what is
 // nowhere.
-func (t *theirObjects) meta(id ID) (kind object.Kind, data []byte, ok bool, err error) {
-	if kind, data, err := t.s.r.ReadMeta(id); err == nil {
+func (t *Theirs) Meta(id object.ID) (kind object.Kind, data []byte, ok bool, err error) {
+	if kind, data, err := t.s.ReadMeta(id); err == nil {
 		return kind, data, true, nil
 	} else if !repo.IsAbsent(err) {
 		return 0, nil, false, err
@@ -325,5 +327,5 @@ func (t *theirObjects) meta(id ID) (kind object.Kind, data []byte, ok bool, err 
 		}
 		return kind, data, err == nil, err
 	}
-	return rawpack.LooseMeta(t.s.r.FS, storedir.Repo+"/objects", object.MaxMeta, id)
+	return rawpack.LooseMeta(t.s.FS, storedir.Repo+"/objects", object.MaxMeta, id)
 }

@@ -1,4 +1,4 @@
-package gitstore
+package repair
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ import (
 // index is made again, one with wrong bytes is noted to be salvaged. Then the
 // sound ones are opened.
 func (r *repairer) packFiles() error {
-	names, err := r.s.r.FS.ReadDir(storedir.Packs)
+	names, err := r.s.FS.ReadDir(storedir.Packs)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (r *repairer) packFiles() error {
 		if !isKeep {
 			continue
 		}
-		text, err := vfs.ReadFile(r.s.r.FS, path.Join(storedir.Packs, e.Name))
+		text, err := vfs.ReadFile(r.s.FS, path.Join(storedir.Packs, e.Name))
 		if err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func (r *repairer) packFiles() error {
 		}
 		if !there[base+".pack"] {
 			if note.Superseded == 0 && there[base+storedir.Idx] {
-				r.out.cannot("%s.pack is missing.", base)
+				r.out.Not("%s.pack is missing.", base)
 			}
 			continue
 		}
@@ -59,27 +59,27 @@ func (r *repairer) packFiles() error {
 			return err
 		}
 	}
-	if err := r.s.r.Packs.Load(); err != nil {
+	if err := r.s.Packs.Load(); err != nil {
 		return err
 	}
-	for _, f := range r.s.r.Packs.All() {
+	for _, f := range r.s.Packs.All() {
 		if wounded[f.Base] {
 			f.Release()
 		}
 	}
-	r.s.r.Packs.Forget(wounded)
+	r.s.Packs.Forget(wounded)
 	return nil
 }
 
 // packFile checks one pack and its index; false where its bytes are wrong.
 func (r *repairer) packFile(base string) (sound bool, err error) {
 	name := path.Join(storedir.Packs, base)
-	p, err := rawpack.Open(r.s.r.FS, base, name+".pack")
+	p, err := rawpack.Open(r.s.FS, base, name+".pack")
 	if err != nil {
 		return false, err
 	}
 	if !p.Whole {
-		if !p.UseIdx(r.s.r.FS, name+storedir.Idx) {
+		if !p.UseIdx(r.s.FS, name+storedir.Idx) {
 			err = p.Scan()
 		}
 		r.wounded = append(r.wounded, p)
@@ -92,9 +92,9 @@ func (r *repairer) packFile(base string) (sound bool, err error) {
 // index makes a whole pack's index again, if that is needed.
 func (r *repairer) index(p *rawpack.Pack) error {
 	name := path.Join(storedir.Packs, p.Name)
-	ok := p.UseIdx(r.s.r.FS, name+storedir.Idx)
+	ok := p.UseIdx(r.s.FS, name+storedir.Idx)
 	if ok {
-		opened, err := pack.Open(r.s.r.FS, name+".pack", name+storedir.Idx, pack.Options{})
+		opened, err := pack.Open(r.s.FS, name+".pack", name+storedir.Idx, pack.Options{})
 		if err == nil {
 			return opened.Close()
 		}
@@ -103,7 +103,7 @@ func (r *repairer) index(p *rawpack.Pack) error {
 		}
 	}
 	was := "damaged"
-	if _, err := r.s.r.FS.Lstat(name + storedir.Idx); errors.Is(err, fs.ErrNotExist) {
+	if _, err := r.s.FS.Lstat(name + storedir.Idx); errors.Is(err, fs.ErrNotExist) {
 		was = "missing"
 	}
 	p.Entries = nil
@@ -111,18 +111,18 @@ func (r *repairer) index(p *rawpack.Pack) error {
 		return err
 	}
 	if !p.Whole {
-		r.out.cannot("%s.pack has deltas on objects that it has not: no index can be made.", p.Name)
+		r.out.Not("%s.pack has deltas on objects that it has not: no index can be made.", p.Name)
 		return nil
 	}
 	sum, err := p.Trailer()
 	if err != nil {
 		return err
 	}
-	if err := storedir.WriteFile(r.s.r.FS, name+storedir.Idx, pack.EncodeIdx(p.Entries, sum)); err != nil {
+	if err := storedir.WriteFile(r.s.FS, name+storedir.Idx, pack.EncodeIdx(p.Entries, sum)); err != nil {
 		return err
 	}
-	r.out.done("The index of %s was %s: made again, of %d objects.", p.Name, was, len(p.Entries))
-	return r.s.r.FS.SyncDir(storedir.Packs)
+	r.out.Did("The index of %s was %s: made again, of %d objects.", p.Name, was, len(p.Entries))
+	return r.s.FS.SyncDir(storedir.Packs)
 }
 
 // salvageWounded writes what can be read of damaged packs, and no other pack
@@ -140,7 +140,7 @@ func (r *repairer) salvageWounded() error {
 					return err
 				}
 				n[1]++
-				f, err := r.s.r.Packs.Holding(e.ID)
+				f, err := r.s.Packs.Holding(e.ID)
 				if err != nil {
 					return err
 				}
@@ -169,7 +169,7 @@ func (r *repairer) salvageWounded() error {
 	for _, p := range r.wounded {
 		gone[p.Name] = true
 	}
-	if err := r.s.r.Packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := r.s.Packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
 	}
 	for _, p := range r.wounded {
@@ -178,11 +178,11 @@ func (r *repairer) salvageWounded() error {
 				return err
 			}
 		}
-		if err := storedir.Remove(r.s.r.FS, path.Join(storedir.Packs, p.Name+".keep")); err != nil {
+		if err := storedir.Remove(r.s.FS, path.Join(storedir.Packs, p.Name+".keep")); err != nil {
 			return err
 		}
 		n := read[p.Name]
-		r.out.done("%s.pack was damaged, and is in %s/ now; %d of its %d known objects were read or are elsewhere.", p.Name, storedir.Damaged, n[0], n[1])
+		r.out.Did("%s.pack was damaged, and is in %s/ now; %d of its %d known objects were read or are elsewhere.", p.Name, storedir.Damaged, n[0], n[1])
 	}
 	return nil
 }
@@ -190,27 +190,27 @@ func (r *repairer) salvageWounded() error {
 // rescue writes one of our packs; how many objects it has.
 func (r *repairer) rescue(fill func(*pack.Writer) error) (count int, err error) {
 	name := packset.NewName()
-	defer r.s.r.Packs.RemovePrepared(name)
-	_, sum, err := r.s.r.Packs.Write(name, func(w *pack.Writer) (ID, error) {
+	defer r.s.Packs.RemovePrepared(name)
+	_, sum, err := r.s.Packs.Write(name, func(w *pack.Writer) (object.ID, error) {
 		err := fill(w)
 		count = w.Count()
-		return ID{}, err
+		return object.ID{}, err
 	})
 	if err != nil || count == 0 {
 		return 0, err
 	}
 	through := uint64(0)
-	for _, f := range r.s.r.Packs.All() {
+	for _, f := range r.s.Packs.All() {
 		through = max(through, f.Keep.Through)
 	}
-	_, err = r.s.r.Packs.Link(name+storedir.Prepared, name+storedir.Idx, sum, packset.Keep{Through: through})
+	_, err = r.s.Packs.Link(name+storedir.Prepared, name+storedir.Idx, sum, packset.Keep{Through: through})
 	return count, err
 }
 
 // find looks for an object that none of our packs holds: in users' packs (a pack
 // of the server that lost its .keep is one of these), in displaced files, and
 // among loose objects. A whole pack that has it becomes ours.
-func (r *repairer) find(id ID) (object.Kind, []byte, bool, error) {
+func (r *repairer) find(id object.ID) (object.Kind, []byte, bool, error) {
 	if o, ok := r.spare[id]; ok {
 		return o.Kind, o.Data, true, nil
 	}
@@ -228,16 +228,16 @@ func (r *repairer) find(id ID) (object.Kind, []byte, bool, error) {
 		r.keepSpare(id, kind, data)
 		return kind, data, true, nil
 	}
-	kind, data, ok := rawpack.Loose(r.s.r.FS, storedir.Repo+"/objects", object.MaxMeta, id)
+	kind, data, ok := rawpack.Loose(r.s.FS, storedir.Repo+"/objects", object.MaxMeta, id)
 	if ok {
 		r.keepSpare(id, kind, data)
 	}
 	return kind, data, ok, nil
 }
 
-func (r *repairer) keepSpare(id ID, kind object.Kind, data []byte) {
+func (r *repairer) keepSpare(id object.ID, kind object.Kind, data []byte) {
 	if r.spare == nil {
-		r.spare = make(map[ID]rawpack.Object)
+		r.spare = make(map[object.ID]rawpack.Object)
 	}
 	r.spare[id] = rawpack.Object{Kind: kind, Data: data}
 }
@@ -249,22 +249,22 @@ func (r *repairer) lookAround() error {
 	}
 	r.looked = true
 	known := make(map[string]bool)
-	for _, f := range r.s.r.Packs.All() {
+	for _, f := range r.s.Packs.All() {
 		known[f.Base] = true
 	}
 	open := func(name, file, idx string) error {
-		p, err := rawpack.Open(r.s.r.FS, name, file)
+		p, err := rawpack.Open(r.s.FS, name, file)
 		if err != nil {
 			return err
 		}
 		r.others = append(r.others, p)
-		if idx != "" && p.UseIdx(r.s.r.FS, idx) {
+		if idx != "" && p.UseIdx(r.s.FS, idx) {
 			return nil
 		}
 		return p.Scan()
 	}
 	for _, dir := range []string{storedir.Packs, journal.Dir, storedir.Damaged} {
-		names, err := r.s.r.FS.ReadDir(dir)
+		names, err := r.s.FS.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -299,12 +299,12 @@ func (r *repairer) adopt(p *rawpack.Pack) error {
 		}
 	}
 	note := packset.Keep{Through: through}
-	if err := storedir.WriteFile(r.s.r.FS, path.Join(storedir.Packs, p.Name+".keep"), []byte(note.String())); err != nil {
+	if err := storedir.WriteFile(r.s.FS, path.Join(storedir.Packs, p.Name+".keep"), []byte(note.String())); err != nil {
 		return err
 	}
-	if err := r.s.r.FS.SyncDir(storedir.Packs); err != nil {
+	if err := r.s.FS.SyncDir(storedir.Packs); err != nil {
 		return err
 	}
-	r.out.done("%s holds what the history needs, and had no .keep: made.", p.Name)
-	return r.s.r.Packs.Add(p.Name, note)
+	r.out.Did("%s holds what the history needs, and had no .keep: made.", p.Name)
+	return r.s.Packs.Add(p.Name, note)
 }

@@ -1,4 +1,5 @@
-package gitstore
+// Package repair puts right what can be from what is left of a store's directory.
+package repair
 
 import (
 	"context"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"umbra/gitstore/object"
 	"umbra/gitstore/repo"
 
 	"umbra/gitstore/journal"
@@ -29,79 +31,60 @@ type Repaired struct {
 // maxTold bounds each list of a Repaired.
 const maxTold = 1000
 
-func (r *Repaired) done(format string, args ...any) {
+// Did adds a sentence on what was done.
+func (r *Repaired) Did(format string, args ...any) {
 	if len(r.Done) < maxTold {
 		r.Done = append(r.Done, fmt.Sprintf(format, args...))
 	}
 }
 
-func (r *Repaired) cannot(format string, args ...any) {
+// Not adds a sentence on what could not be done.
+func (r *Repaired) Not(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if len(r.Cannot) < maxTold && !slices.Contains(r.Cannot, text) {
 		r.Cannot = append(r.Cannot, text)
 	}
 }
 
-// Repair puts right what can be from what is left of a workspace's folder, and
-// opens and closes the store once: indexes of packs, a lost .keep, what can be
-// read of a damaged pack, objects that are elsewhere (in a user's pack,
-// loose, in a journal put aside), HEAD, refs, their note, the commit index.
-// What it replaces is kept in damaged/. No other process may use the folder
-// meanwhile; opt.FS is closed when it returns.
-//
-// After an error the repair is not finished; Repaired has what was done so far.
-func Repair(ctx context.Context, opt Options) (Repaired, error) {
-	opt.setDefaults()
-	opt.Foreground = true
-	h := repo.New(opt.ofRepo())
-	s := &Store{History: h.History, r: h, opt: opt}
-	s.pub.s = s
-	r := &repairer{ctx: ctx, s: s, out: &Repaired{Done: []string{}, Cannot: []string{}}}
+// Run repairs what is not open yet, and gives what is left to do to the next
+// start. resumePurge ends a purge that was cut off, and reports whether there was one
+// to be finished.
+func Run(ctx context.Context, s *repo.Repo, resumePurge func(context.Context) (bool, error)) (*Repaired, error) {
+	r := &repairer{ctx: ctx, s: s, resumePurge: resumePurge, out: &Repaired{Done: []string{}, Cannot: []string{}}}
 	err := r.offline()
 	r.close()
-	if err != nil {
-		return *r.out, errors.Join(err, opt.FS.Close())
-	}
-	again, err := Open(ctx, opt)
-	if err != nil {
-		r.out.cannot("The store cannot be opened: %v.", err)
-		return *r.out, nil
-	}
-	_, err = again.r.Refs.EnsureLinks(ctx)
-	for _, w := range again.Warnings() {
-		r.out.done("%s.", w)
-	}
-	return *r.out, errors.Join(err, again.Close(ctx))
+	return r.out, err
 }
 
 // repairer works on a store that is not open: packs and refs alone are.
 type repairer struct {
-	ctx  context.Context
-	s    *Store
-	out  *Repaired
-	note *refs.Note
+	ctx         context.Context
+	s           *repo.Repo
+	resumePurge func(context.Context) (bool, error)
+	out         *Repaired
+	note        *refs.Note
 
-	wounded []*rawpack.Pack       // ours, with wrong bytes
-	others  []*rawpack.Pack       // not ours, or put aside; nil until one is needed
-	looked  bool                  // others is filled
-	spare   map[ID]rawpack.Object // read from where they do not stay
-	seen    map[ID]bool
+	wounded []*rawpack.Pack              // ours, with wrong bytes
+	others  []*rawpack.Pack              // not ours, or put aside; nil until one is needed
+	looked  bool                         // others is filled
+	spare   map[object.ID]rawpack.Object // read from where they do not stay
+	seen    map[object.ID]bool
 }
 
 func (r *repairer) close() {
-	r.s.r.Cached.Trees.Close()
-	r.s.r.Cached.Computed.Close()
+	r.s.Cached.Trees.Close()
+	r.s.Cached.Computed.Close()
 	for _, p := range append(r.wounded, r.others...) {
 		p.Close()
 	}
-	r.s.r.Packs.Close()
+	r.s.Packs.Close()
 	if r.note != nil {
 		r.note.Close()
 	}
 }
 
 func (r *repairer) offline() error {
-	if err := r.s.r.FS.Mkdir(journal.Dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := r.s.FS.Mkdir(journal.Dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	for _, step := range []func() error{r.plainFiles, r.unfinishedPurge, r.packFiles, r.salvageWounded, r.values, r.commitIndex} {
@@ -117,30 +100,28 @@ func (r *repairer) offline() error {
 
 // aside moves a file into damaged/.
 func (r *repairer) aside(name string) error {
-	if err := r.s.r.FS.Mkdir(storedir.Damaged, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := r.s.FS.Mkdir(storedir.Damaged, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	to := path.Join(storedir.Damaged, fmt.Sprintf("%s-%d", path.Base(name), r.s.r.Now().UnixNano()/int64(time.Millisecond)))
-	if err := r.s.r.FS.Rename(name, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	to := path.Join(storedir.Damaged, fmt.Sprintf("%s-%d", path.Base(name), r.s.Now().UnixNano()/int64(time.Millisecond)))
+	if err := r.s.FS.Rename(name, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return errors.Join(r.s.r.FS.SyncDir(storedir.Damaged), r.s.r.FS.SyncDir(path.Dir(name)))
+	return errors.Join(r.s.FS.SyncDir(storedir.Damaged), r.s.FS.SyncDir(path.Dir(name)))
 }
 
 // unfinishedPurge ends a purge that was cut off, before anything is salvaged
 // that it removes.
 func (r *repairer) unfinishedPurge() (err error) {
-	if r.s.r.Note, err = refs.OpenNote(r.s.r.FS, "refs"); err != nil {
+	if r.s.Note, err = refs.OpenNote(r.s.FS, "refs"); err != nil {
 		return err
 	}
-	defer r.s.r.Note.Close()
-	if err := r.s.resumePurge(r.ctx); err != nil {
-		return err
+	defer r.s.Note.Close()
+	finished, err := r.resumePurge(r.ctx)
+	if finished {
+		r.out.Did("A purge that was cut off was finished.")
 	}
-	if r.s.recovery.Purged {
-		r.out.done("A purge that was cut off was finished.")
-	}
-	return nil
+	return err
 }
 
 // plainFiles sees to HEAD, config and packed-refs, and opens the refs.
@@ -152,31 +133,31 @@ func (r *repairer) plainFiles() error {
 		"config": func(text string) bool { return strings.Contains(text, "[core]") && !strings.ContainsRune(text, 0) },
 	} {
 		full := path.Join(storedir.Repo, name)
-		text, err := vfs.ReadFile(r.s.r.FS, full)
+		text, err := vfs.ReadFile(r.s.FS, full)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			r.out.done("The repository's %s was missing: made again.", name)
+			r.out.Did("The repository's %s was missing: made again.", name)
 		case err != nil:
 			return err
 		case !sound(string(text)):
 			if err := r.aside(full); err != nil {
 				return err
 			}
-			r.out.done("The repository's %s was damaged: made again.", name)
+			r.out.Did("The repository's %s was damaged: made again.", name)
 		}
 	}
-	if err := r.s.r.OpenRefs(); err != nil { // makes what is missing
+	if err := r.s.OpenRefs(); err != nil { // makes what is missing
 		return err
 	}
-	if _, err := r.s.r.Refs.ClearStale(r.ctx); err != nil {
+	if _, err := r.s.Refs.ClearStale(r.ctx); err != nil {
 		return err
 	}
-	if _, err := r.s.r.Refs.List("refs/"); err != nil {
+	if _, err := r.s.Refs.List("refs/"); err != nil {
 		if err := r.aside(path.Join(storedir.Repo, "packed-refs")); err != nil {
 			return err
 		}
-		r.out.done("packed-refs was damaged, and was put aside; refs of the server's are set again.")
-		if _, err := r.s.r.Refs.List("refs/"); err != nil {
+		r.out.Did("packed-refs was damaged, and was put aside; refs of the server's are set again.")
+		if _, err := r.s.Refs.List("refs/"); err != nil {
 			return err
 		}
 	}
@@ -186,14 +167,14 @@ func (r *repairer) plainFiles() error {
 // commitIndex drops the index where it is damaged: the next start reads the
 // history again.
 func (r *repairer) commitIndex() error {
-	info, err := r.s.r.FS.Lstat(records.File)
+	info, err := r.s.FS.Lstat(records.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	index, err := r.s.r.OpenRecords()
+	index, err := r.s.OpenRecords()
 	if err != nil {
 		return err
 	}
@@ -215,15 +196,15 @@ func (r *repairer) commitIndex() error {
 		return nil
 	}
 	for _, name := range []string{records.File, records.NamesFile} {
-		if err := storedir.Remove(r.s.r.FS, name); err != nil {
+		if err := storedir.Remove(r.s.FS, name); err != nil {
 			return err
 		}
 	}
-	r.out.done("The commit index was damaged: read from history again.")
+	r.out.Did("The commit index was damaged: read from history again.")
 	return nil
 }
 
-func (r *repairer) seqOf(id ID) uint64 {
+func (r *repairer) seqOf(id object.ID) uint64 {
 	c, err := r.commit(id)
 	if err != nil {
 		return 0

@@ -1,11 +1,14 @@
-package gitstore
+// Package verify reads a whole history and reports what is wrong with it.
+package verify
 
 import (
 	"context"
+	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"path"
@@ -42,16 +45,16 @@ func (r *Report) problem(format string, args ...any) {
 	}
 }
 
-// Verify reads every object that the history reaches and compares: hashes,
+// Run reads every object that the history reaches and compares: hashes,
 // that nothing is missing, that sequence numbers and parents are unbroken,
 // every After-Hash, the tasks' bounds, the packs' checksums, the refs on disk.
 // It changes nothing; writers go on, and so does retention: what it drops
 // meanwhile is not missed. After a purge meanwhile all is checked again.
 // progress, if not nil, is called with the number of commits done, and of all.
-func (s *Store) Verify(ctx context.Context, progress func(done, all uint64)) (Report, error) {
+func Run(ctx context.Context, s *repo.Repo, progress func(done, all uint64)) (Report, error) {
 	for {
 		rewrites := s.Rewrites()
-		v := &verifier{ctx: ctx, s: s, seen: make(map[ID]bool), sums: make(map[ID]string)}
+		v := &Verifier{Ctx: ctx, S: s, seen: make(map[object.ID]bool), sums: make(map[object.ID]string)}
 		if err := v.all(progress); err != nil || s.Rewrites() == rewrites {
 			return v.Report, err
 		}
@@ -60,15 +63,15 @@ func (s *Store) Verify(ctx context.Context, progress func(done, all uint64)) (Re
 
 // all checks everything, the refs last: that waits for a purge that is at its
 // switch, so that a read that missed what it took away finds it counted.
-func (v *verifier) all(progress func(done, all uint64)) error {
+func (v *Verifier) all(progress func(done, all uint64)) error {
 	if err := v.history(progress); err != nil {
 		return err
 	}
 	if err := v.boundary(); err != nil {
 		return err
 	}
-	for _, t := range v.s.Tasks() {
-		v.task(t)
+	for _, t := range v.S.Tasks() {
+		v.Task(t)
 	}
 	if err := v.packs(); err != nil {
 		return err
@@ -78,11 +81,11 @@ func (v *verifier) all(progress func(done, all uint64)) error {
 
 // history walks the commits from the tip to where the history begins, which may
 // come nearer meanwhile.
-func (v *verifier) history(progress func(done, all uint64)) error {
-	s, tip := v.s, v.s.Tip()
+func (v *Verifier) history(progress func(done, all uint64)) error {
+	s, tip := v.S, v.S.Tip()
 	id, seq := tip.Commit, tip.Seq
 	for seq > s.ForkedAt() && seq >= s.Boundary().Seq { // a fork's base is checked by itself
-		if err := v.ctx.Err(); err != nil {
+		if err := v.Ctx.Err(); err != nil {
 			return errs.Wrap(err, "")
 		}
 		told := len(v.Problems)
@@ -94,7 +97,7 @@ func (v *verifier) history(progress func(done, all uint64)) error {
 			if c.Seq != seq {
 				v.problem("commit %s says it is number %d; it is number %d", id, c.Seq, seq)
 			}
-			if rec, err := s.r.Index.At(seq); err != nil || rec.Commit != id {
+			if rec, err := s.Index.At(seq); err != nil || rec.Commit != id {
 				v.problem("the commit index names another commit than %s at %d", id, seq)
 			}
 		}
@@ -110,8 +113,8 @@ func (v *verifier) history(progress func(done, all uint64)) error {
 			progress(tip.Seq-seq, tip.Seq)
 		}
 	}
-	if s.r.Base != nil && seq == s.r.Base.Seq && id != s.opt.Base.At {
-		v.problem("the fork's first commit is based on %s, not on %s", id, s.opt.Base.At)
+	if s.Base != nil && seq == s.Base.Seq && id != s.Base.At {
+		v.problem("the fork's first commit is based on %s, not on %s", id, s.Base.At)
 	}
 	if seq == 0 && !id.IsZero() {
 		v.problem("the first commit has a parent, %s", id)
@@ -121,8 +124,8 @@ func (v *verifier) history(progress func(done, all uint64)) error {
 
 // packs compares each pack's bytes with its trailer, and looks for what was
 // removed by another process: a .keep, an index.
-func (v *verifier) packs() error {
-	names, err := v.s.r.FS.ReadDir(storedir.Packs)
+func (v *Verifier) packs() error {
+	names, err := v.S.FS.ReadDir(storedir.Packs)
 	if err != nil {
 		return err
 	}
@@ -130,25 +133,25 @@ func (v *verifier) packs() error {
 	for _, e := range names {
 		there[e.Name] = true
 	}
-	for _, f := range v.s.r.Packs.InUse() {
+	for _, f := range v.S.Packs.InUse() {
 		if err == nil {
 			err = v.pack(f, there)
 		}
 		f.Release()
 	}
-	for _, base := range v.s.r.Packs.Broken() {
+	for _, base := range v.S.Packs.Broken() {
 		v.problem("%s or its index is damaged", base)
 	}
 	return err
 }
 
-func (v *verifier) pack(f *packset.File, there map[string]bool) error {
+func (v *Verifier) pack(f *packset.File, there map[string]bool) error {
 	for _, suffix := range []string{".pack", storedir.Idx, ".keep"} {
 		name := path.Join(storedir.Packs, f.Base+suffix)
-		if there[f.Base+suffix] || !v.s.r.Packs.Has(f.Base) {
+		if there[f.Base+suffix] || !v.S.Packs.Has(f.Base) {
 			continue
 		}
-		if _, err := v.s.r.FS.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+		if _, err := v.S.FS.Lstat(name); errors.Is(err, fs.ErrNotExist) {
 			v.problem("%s%s is missing", f.Base, suffix)
 		}
 	}
@@ -157,22 +160,22 @@ func (v *verifier) pack(f *packset.File, there map[string]bool) error {
 		v.problem("the bytes of %s.pack are not those of its checksum", f.Base)
 		err = nil
 	}
-	return errors.Join(err, v.ctx.Err())
+	return errors.Join(err, v.Ctx.Err())
 }
 
 // refs compares the refs on disk with what they were set to last. No
 // publication moves them meanwhile.
-func (v *verifier) refs() error {
-	s := v.s
-	s.r.Publishing.Lock()
-	defer s.r.Publishing.Unlock()
-	values := s.r.Note.All()
+func (v *Verifier) refs() error {
+	s := v.S
+	s.Publishing.Lock()
+	defer s.Publishing.Unlock()
+	values := s.Note.All()
 	delete(values, refs.Boundary)
-	for _, u := range s.r.Note.Pending() {
+	for _, u := range s.Note.Pending() {
 		delete(values, u.Name) // Warnings say so
 	}
 	for name, want := range values {
-		now, symbolic, found, err := s.r.Refs.Read(name)
+		now, symbolic, found, err := s.Refs.Read(name)
 		_, damaged := errors.AsType[*refs.DamagedError](err)
 		switch {
 		case damaged:
@@ -187,11 +190,11 @@ func (v *verifier) refs() error {
 			v.problem("%s is %s; it should be %s", name, now, want)
 		}
 	}
-	if noted, _ := s.r.Note.Get(refs.ShadowRef); noted.IsZero() {
-		return v.ctx.Err() // nothing is shown yet
+	if noted, _ := s.Note.Get(refs.ShadowRef); noted.IsZero() {
+		return v.Ctx.Err() // nothing is shown yet
 	}
 	for name, want := range map[string]string{refs.HeadRef: refs.ShadowRef, refs.HEAD: ""} {
-		_, symbolic, found, err := s.r.Refs.Read(name)
+		_, symbolic, found, err := s.Refs.Read(name)
 		if _, damaged := errors.AsType[*refs.DamagedError](err); err != nil && !damaged {
 			return err
 		}
@@ -199,27 +202,28 @@ func (v *verifier) refs() error {
 			v.problem("%s does not point at %s", name, refs.ShadowRef)
 		}
 	}
-	return v.ctx.Err()
+	return v.Ctx.Err()
 }
 
-type verifier struct {
+// Verifier is one run.
+type Verifier struct {
 	Report
-	ctx  context.Context
-	s    *Store
-	seen map[ID]bool
-	sums map[ID]string // SHA-256 of blobs, as After-Hash has it
+	Ctx  context.Context
+	S    *repo.Repo
+	seen map[object.ID]bool
+	sums map[object.ID]string // SHA-256 of blobs, as After-Hash has it
 }
 
 // object reads one object and checks its hash; ok is false after a problem.
-func (v *verifier) object(id ID, want object.Kind) (data []byte, ok bool, err error) {
-	kind, data, err := v.s.r.ReadObject(id, object.MaxMeta)
+func (v *Verifier) object(id object.ID, want object.Kind) (data []byte, ok bool, err error) {
+	kind, data, err := v.S.ReadObject(id, object.MaxMeta)
 	switch {
 	case errs.Is(err, errs.NotFound):
 		v.problem("%s %s is missing", want, id)
 		return nil, false, nil
 	case err != nil:
 		v.problem("%s %s cannot be read", want, id)
-		return nil, false, v.ctx.Err()
+		return nil, false, v.Ctx.Err()
 	case kind != want || object.Hash(kind, data) != id:
 		v.problem("%s %s has other bytes", want, id)
 		return nil, false, nil
@@ -228,7 +232,7 @@ func (v *verifier) object(id ID, want object.Kind) (data []byte, ok bool, err er
 	return data, true, nil
 }
 
-func (v *verifier) commit(id ID) (*Commit, error) {
+func (v *Verifier) commit(id object.ID) (*repo.Commit, error) {
 	data, ok, err := v.object(id, object.Commit)
 	if !ok {
 		return nil, err
@@ -246,7 +250,7 @@ func (v *verifier) commit(id ID) (*Commit, error) {
 	return c, nil
 }
 
-func (v *verifier) tree(id ID) error {
+func (v *Verifier) tree(id object.ID) error {
 	if v.seen[id] {
 		return nil
 	}
@@ -275,19 +279,19 @@ func (v *verifier) tree(id ID) error {
 }
 
 // blob streams a blob, which may be larger than memory, and keeps its SHA-256.
-func (v *verifier) blob(id ID) error {
-	r, size, err := v.s.OpenBlob(v.ctx, id)
+func (v *Verifier) blob(id object.ID) error {
+	r, size, err := v.S.OpenBlob(v.Ctx, id)
 	if err != nil {
 		v.problem("blob %s is missing or cannot be read", id)
-		return v.ctx.Err()
+		return v.Ctx.Err()
 	}
 	defer r.Close()
 	sum, sha := newBlobHash(size), sha256.New()
-	if _, err := io.Copy(io.MultiWriter(sum, sha), pace.Reader(v.ctx, r)); err != nil {
+	if _, err := io.Copy(io.MultiWriter(sum, sha), pace.Reader(v.Ctx, r)); err != nil {
 		v.problem("blob %s cannot be read whole", id)
-		return v.ctx.Err()
+		return v.Ctx.Err()
 	}
-	var got ID
+	var got object.ID
 	sum.Sum(got[:0])
 	if got != id {
 		v.problem("blob %s has other bytes", id)
@@ -297,8 +301,8 @@ func (v *verifier) blob(id ID) error {
 	return nil
 }
 
-func (v *verifier) afterHashes(c *Commit) {
-	snap := repo.SnapshotOf(v.s.r, c.Tree)
+func (v *Verifier) afterHashes(c *repo.Commit) {
+	snap := repo.SnapshotOf(v.S, c.Tree)
 	for _, e := range c.Message.Entries {
 		if e.AfterHash == "" {
 			continue
@@ -310,7 +314,7 @@ func (v *verifier) afterHashes(c *Commit) {
 		switch {
 		case !ok:
 			v.problem("commit %s (number %d) names %q, which is not in its tree", c.ID, c.Seq, e.Path)
-		case e.AfterHash == message.Purged && at.ID != PurgedBlob():
+		case e.AfterHash == message.Purged && at.ID != repo.PurgedBlob():
 			v.problem("commit %s (number %d): the bytes of %q should be purged, and are not", c.ID, c.Seq, e.Path)
 		case e.AfterHash != message.Purged && v.sums[at.ID] != "" && v.sums[at.ID] != e.AfterHash:
 			v.problem("commit %s (number %d): the bytes of %q are not those of its After-Hash", c.ID, c.Seq, e.Path)
@@ -319,7 +323,8 @@ func (v *verifier) afterHashes(c *Commit) {
 	}
 }
 
-func (v *verifier) task(t Task) {
+// Task checks a task's refs.
+func (v *Verifier) Task(t repo.Task) {
 	told := len(v.Problems)
 	v.taskIs(t)
 	if len(v.Problems) == told {
@@ -328,21 +333,21 @@ func (v *verifier) task(t Task) {
 	// It may have moved or been dropped: its present state is checked while no
 	// group is committed.
 	v.Problems = v.Problems[:told]
-	v.s.r.Committing.Lock()
-	defer v.s.r.Committing.Unlock()
-	if now, ok := v.s.Task(t.ID); ok {
+	v.S.Committing.Lock()
+	defer v.S.Committing.Unlock()
+	if now, ok := v.S.Task(t.ID); ok {
 		v.taskIs(now)
 	}
 }
 
-func (v *verifier) taskIs(t Task) {
-	for which, id := range map[string]ID{"base": t.Base, "head": t.Head} {
-		c, err := v.s.ReadCommit(v.ctx, id)
+func (v *Verifier) taskIs(t repo.Task) {
+	for which, id := range map[string]object.ID{"base": t.Base, "head": t.Head} {
+		c, err := v.S.ReadCommit(v.Ctx, id)
 		if err != nil {
 			v.problem("task %s: its %s %s is missing", t.ID, which, id)
 			continue
 		}
-		if rec, err := v.s.r.Index.At(c.Seq); err != nil || rec.Commit != id {
+		if rec, err := v.S.Index.At(c.Seq); err != nil || rec.Commit != id {
 			v.problem("task %s: its %s %s is not in the workspace's history", t.ID, which, id)
 		}
 	}
@@ -353,23 +358,30 @@ func (v *verifier) taskIs(t Task) {
 
 // boundary checks that git ends the history where we do. While the boundary
 // moves, git ends it where it was before: the note says so until all is done.
-func (v *verifier) boundary() error {
+func (v *Verifier) boundary() error {
 	for {
-		b, told := v.s.Boundary(), len(v.Problems)
+		b, told := v.S.Boundary(), len(v.Problems)
 		if b.Whole() {
 			return nil
 		}
-		noted, _ := v.s.r.Note.Get(refs.Boundary)
-		lines, err := v.s.r.Refs.Shallow()
+		noted, _ := v.S.Note.Get(refs.Boundary)
+		lines, err := v.S.Refs.Shallow()
 		if err != nil || !slices.Contains(lines, b.Commit) && (noted == b.Commit || !noted.IsZero() && !slices.Contains(lines, noted)) {
 			v.problem("the file shallow does not name the commit %s, at which the history begins", b.Commit)
 		}
-		if c, err := v.s.ReadCommit(v.ctx, b.Commit); err != nil || c.Seq != b.Seq {
+		if c, err := v.S.ReadCommit(v.Ctx, b.Commit); err != nil || c.Seq != b.Seq {
 			v.problem("the commit %s, at which the history begins, is missing", b.Commit)
 		}
-		if v.s.Boundary() == b {
-			return v.ctx.Err()
+		if v.S.Boundary() == b {
+			return v.Ctx.Err()
 		}
 		v.Problems = v.Problems[:told] // it moved while it was checked
 	}
+}
+
+// newBlobHash begins the hash that is a blob's id.
+func newBlobHash(size int64) hash.Hash {
+	h := sha1.New()
+	h.Write(object.Header(object.Blob, size))
+	return h
 }
