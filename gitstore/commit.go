@@ -590,6 +590,7 @@ func (g *group) emitCommit(m *message.Message, authored time.Time, tree object.I
 func (s *Store) accept(g *group) {
 	g.j.Accept(len(g.buf), g.objs)
 	endOf(g.j).add(g.tip, g.tasks)
+	s.copyGroup(g)
 	for id, t := range g.trees {
 		s.r.Cached.Trees.Add(id, t)
 	}

@@ -137,7 +137,7 @@ func (s *Store) mergeOnce(ctx context.Context, width int) (bool, error) {
 	if err := s.merge(ctx, src); err != nil {
 		return true, err
 	}
-	if src[0].Stored() != "" {
+	if s.r.Held != nil && src[0].Stored() != "" {
 		return true, s.sealLocked(ctx)
 	}
 	return true, nil
@@ -201,7 +201,7 @@ func (s *Store) merge(ctx context.Context, src []*packset.File) error {
 		return err
 	}
 	_, sum, err := s.r.Packs.Write(name, func(w *pack.Writer) (ID, error) {
-		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{MetaFirst: s.r.Held != nil, Delta: func(id ID) (ID, bool) {
+		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{MetaFirst: s.r.Held != nil || s.copy != nil, Delta: func(id ID) (ID, bool) {
 			old, ok := versions[id]
 			return old, ok
 		}})

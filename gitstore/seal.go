@@ -3,14 +3,11 @@ package gitstore
 import (
 	"context"
 	"errors"
-	"path"
 
 	"umbra/gitstore/packset"
-
 	"umbra/gitstore/refs"
 	"umbra/gitstore/remote"
 	"umbra/gitstore/sink"
-	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )
 
@@ -50,26 +47,36 @@ func (s *Store) CopyTo(ctx context.Context, to sink.Sink) error {
 
 // sealLocked is like Seal; the caller holds mmu.
 func (s *Store) sealLocked(ctx context.Context) error {
-	if err := s.r.Held.Cause(); err != nil {
-		return errs.Wrap(err, "")
+	_, err := s.sealInto(ctx, s.r.Held)
+	return err
+}
+
+// sealInto seals a log: the one that holds the history, or that of a copy. through is
+// the last group that the manifest includes. mmu is held.
+func (s *Store) sealInto(ctx context.Context, log *remote.Log) (through uint64, err error) {
+	if err := log.Cause(); err != nil {
+		return 0, errs.Wrap(err, "")
 	}
 	for try := 0; ; try++ {
-		err := s.sealOnce(ctx)
+		through, err := s.sealOnce(ctx, log)
 		if !errors.Is(err, sink.ErrStale) || try > 0 {
-			return errs.Wrap(err, "")
+			return through, errs.Wrap(err, "")
 		}
-		s.forgetPut()
+		s.r.ForgetPut(log)
 	}
 }
 
 // sealOnce does one seal. mmu is held.
-func (s *Store) sealOnce(ctx context.Context) error {
+func (s *Store) sealOnce(ctx context.Context, log *remote.Log) (through uint64, err error) {
 	p := &s.pub
 	s.r.Publishing.Lock()
 	lctx, cancel := context.WithTimeout(ctx, lockPatience)
-	_, err := p.publishLocked(lctx)
+	_, err = p.publishLocked(lctx)
 	cancel()
 	m := &sink.Manifest{Base: p.pos, Seq: p.noted}
+	if through = p.pos; s.r.Held == nil {
+		m.Base = log.Next() - 1 // the log is behind
+	}
 	values := s.r.Note.All()
 	used := s.r.Packs.InUse()
 	s.r.Publishing.Unlock()
@@ -78,7 +85,7 @@ func (s *Store) sealOnce(ctx context.Context) error {
 	}
 	defer func() { packset.ReleaseAll(used) }()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var small []*packset.File
 	for _, f := range used {
@@ -88,56 +95,31 @@ func (s *Store) sealOnce(ctx context.Context) error {
 	}
 	if len(small) > 1 || len(small) == 1 && !small[0].Keep.Laid && small[0].Pack.PackBytes() > remote.SmallPack {
 		if err := s.merge(ctx, small); err != nil {
-			return err
+			return 0, err
 		}
 		packset.ReleaseAll(used)
 		used = s.r.Packs.InUse()
 	}
-	return s.swapTo(ctx, m, used, values, "", false)
+	return through, s.r.SwapTo(ctx, log, m, used, values, "", false)
 }
 
-// swapTo puts what the store's packs and files have and the sink's store has not,
-// and makes it the manifest. newMap is the temporary name of a purge's map that has
-// none yet. mmu is held.
-func (s *Store) swapTo(ctx context.Context, m *sink.Manifest, used []*packset.File, values map[string]ID, newMap string, purge bool) error {
-	for _, f := range used {
-		if err := s.put(ctx, f); err != nil {
-			return err
-		}
-		m.Packs = append(m.Packs, f.Ref())
-	}
-	for name, id := range values {
-		m.Refs = append(m.Refs, sink.Ref{Name: name, ID: id})
-	}
-	maps, err := s.r.MovedFiles()
-	if err != nil {
-		return err
-	}
-	files := map[string]string{storedir.Dropped: storedir.Dropped}
-	for _, n := range maps {
-		files[storedir.MovedName(n)] = storedir.MovedName(n)
-	}
-	if newMap != "" {
-		files[path.Join(storedir.Moved, path.Base(newMap))] = newMap
-	}
-	if err := s.r.Held.PutFiles(ctx, s.r.FS, m, []string{storedir.Exclude}, files); err != nil {
-		return err
-	}
-	return s.r.Held.Swap(ctx, m, purge)
+// sealCopy makes the log of a copy what the folder has.
+func (s *Store) sealCopy(ctx context.Context, log *remote.Log) (through uint64, err error) {
+	s.r.Upkeep.Maintaining.Lock()
+	defer s.r.Upkeep.Maintaining.Unlock()
+	return s.sealInto(ctx, log)
 }
 
-// put makes a pack an object of the sink's store, if it is none.
-func (s *Store) put(ctx context.Context, f *packset.File) error {
-	if f.Stored() != "" {
-		return nil
+// copyGroup gives a group that was accepted to the copy; committing is held.
+func (s *Store) copyGroup(g *group) {
+	if s.copy == nil {
+		return
 	}
-	file := path.Join(storedir.Packs, f.Base)
-	name, err := s.r.Held.PutPack(ctx, s.r.FS, file+".pack", file+storedir.Idx)
-	if err != nil {
-		return err
+	whole := len(g.blobs) == 0
+	for _, p := range g.members {
+		whole = whole && (p.draft == nil || p.draft.Root.IsZero())
 	}
-	f.SetStored(name)
-	return nil
+	endOf(g.j).pos = s.copy.Add(g.tip.Seq, g.buf, whole)
 }
 
 // putBaseline puts a pack of a baseline; the next group names it.
@@ -150,7 +132,7 @@ func (s *Store) putBaseline(ctx context.Context, base string) error {
 		return nil // superseded already
 	}
 	defer f.Release()
-	err := s.put(ctx, f)
+	err := s.r.Put(ctx, s.r.Held, f)
 	if err == nil {
 		s.r.Held.Use(f.Ref())
 	}
@@ -166,7 +148,7 @@ func (s *Store) putAgain(g *group, out *sink.Group) error {
 		s.r.Held.Unuse(p.Name)
 		if f := s.r.Packs.Named(remote.Base(p)); f != nil {
 			f.SetStored("")
-			err := s.put(ctx, f)
+			err := s.r.Put(ctx, s.r.Held, f)
 			p.Name = f.Stored()
 			f.Release()
 			if err != nil {
@@ -187,20 +169,12 @@ func (s *Store) putAgain(g *group, out *sink.Group) error {
 	return nil
 }
 
-// forgetPut makes the next seal put everything again that the manifest does not name.
-func (s *Store) forgetPut() {
-	known := make(map[string]bool)
-	for _, name := range s.r.Held.Manifest().Objects() {
-		known[name] = true
-	}
-	s.r.Packs.ForgetStored(func(name string) bool { return !known[name] && !s.r.Held.Named(name) })
-}
-
 // swapHeld is the switch of a purge where a sink holds the history. The committer
 // rests, and everything is published. mmu and publishing are held.
 func (p *Purge) swapHeld(ctx context.Context, in *purgeIntent) error {
 	s := p.s
 	if s.r.Held == nil {
+		s.copy.BreakOff()
 		return nil
 	}
 	m := &sink.Manifest{Base: s.pub.pos, Seq: s.pub.noted}
@@ -225,7 +199,7 @@ func (p *Purge) swapHeld(ctx context.Context, in *purgeIntent) error {
 			used = append(used, f)
 		}
 	}
-	err := s.swapTo(ctx, m, used, values, purgeTemp(in.Moved), true)
+	err := s.r.SwapTo(ctx, s.r.Held, m, used, values, purgeTemp(in.Moved), true)
 	if err != nil && !errors.Is(err, sink.ErrRefused) {
 		s.r.Held.Stop(err) // it may have been done: the next owner sees
 	}

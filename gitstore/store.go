@@ -7,11 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"umbra/gitstore/repo"
-
 	"umbra/gitstore/inuse"
 	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
+	"umbra/gitstore/remote"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/sink"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
@@ -71,6 +71,9 @@ type Options struct {
 	// Sink holds the history: the folder is a cache then, never synced, and may be
 	// lost or torn between two opens. Nil: the folder is the history.
 	Sink sink.Sink
+	// Copy, if set, opens the log of a copy of the history, which stays in the folder: it
+	// claims it, and is called again when that ended. remote.ErrNoCopy: none is kept.
+	Copy func(ctx context.Context) (sink.Sink, error)
 	// MaxUnsealed bounds the bytes of groups that are in the sink's log and not in
 	// its object store yet; 64 MiB.
 	MaxUnsealed int64
@@ -139,6 +142,7 @@ type Store struct {
 	opt   Options
 	queue queue
 	logs  journals
+	copy  *remote.Copy // nil without Options.Copy
 
 	pub      publisher
 	recovery Recovery
@@ -207,6 +211,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	r := repo.New(opt.ofRepo())
 	s := &Store{History: r.History, r: r, opt: opt}
 	s.queue.idle = sync.NewCond(&s.queue.mu)
+	s.copy = remote.NewCopy(remote.CopyOptions{Open: opt.Copy, Begun: r.Packs.SetStored, Seal: s.sealCopy, Limit: opt.MaxUnsealed, Log: r.Log})
 	s.logs.set.FS, s.logs.set.Log, s.logs.set.MaxObject = s.r.FS, s.r.Log, object.MaxMeta
 	s.pub.s = s
 	s.wake = make(chan struct{}, 1)
@@ -220,6 +225,9 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	if !opt.Foreground {
 		s.life.background.Go(func() { s.pub.run(bg) })
 		s.life.background.Go(func() { s.maintainer(bg) })
+		if s.copy != nil {
+			s.life.background.Go(func() { s.copy.Run(bg) })
+		}
 		if s.r.Held != nil {
 			s.life.background.Go(func() { s.r.Held.Run(bg, s.r.Log, s.Seal) })
 			s.life.background.Go(func() { s.r.Held.FetchRest(bg, s.r.Log, s.r.Index.Filled) })
@@ -251,6 +259,7 @@ func (s *Store) Close(ctx context.Context) error {
 		err = nil
 	} else if err == nil {
 		s.sealLast(ctx)
+		s.copy.Last(ctx)
 		if err := s.r.WriteInfoLog(ctx); err != nil {
 			s.r.Log.Warn("reflogs of tasks' records not written", "error", err)
 		}

@@ -99,6 +99,15 @@ type Set struct {
 	multiSeen [2]vfs.Info
 }
 
+// SetStored notes which packs the log of a copy names, by File.Base.
+func (ps *Set) SetStored(held map[string]sink.Pack) {
+	ps.mu.RLock()
+	defer ps.mu.RUnlock()
+	for _, f := range ps.list {
+		f.SetStored(held[f.Base].Name)
+	}
+}
+
 // Load opens the packs that have one of our .keep files. One without its index or
 // with a damaged one is reported, and the start goes on: verify reports what is
 // missing.

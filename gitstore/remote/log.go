@@ -288,6 +288,13 @@ func (l *Log) Swap(ctx context.Context, m *sink.Manifest, purge bool) error {
 	return l.swap(ctx, &sink.Switch{Manifest: m, Drop: l.dropped(old, m), Purge: purge})
 }
 
+// Unsettled reports whether the outcome of the last Swap is not known.
+func (l *Log) Unsettled() bool {
+	l.swapping.Lock()
+	defer l.swapping.Unlock()
+	return l.pending != nil
+}
+
 // dropped lists the objects that old, or a group up to m's base, names and m does
 // not.
 func (l *Log) dropped(old, m *sink.Manifest) (out []string) {

@@ -135,7 +135,7 @@ func (a *Admin) Status(ctx context.Context, store blob.Store) (*Status, error) {
 		}
 		s.Engine.LatencyMS = time.Since(begun).Milliseconds()
 		rows, err := c.Query(ctx, `SELECT name, address, version, state, (extract(epoch FROM now() - beaten) * 1000)::bigint,
-				(SELECT count(*) FROM workspace WHERE owner = life), (SELECT count(*) FROM workspace WHERE pinned = name)
+				(SELECT count(*) FROM workspace WHERE owner = life AND pinned IS NULL), (SELECT count(*) FROM workspace WHERE pinned = name)
 			FROM node n WHERE state <> 'dead' OR ended > now() - interval '1 hour'
 				OR EXISTS (SELECT FROM workspace WHERE pinned = n.name) AND NOT EXISTS (SELECT FROM node m WHERE m.name = n.name AND m.ended > n.ended)
 			ORDER BY name, state <> 'dead' DESC, ended DESC`)
@@ -148,7 +148,7 @@ func (a *Admin) Status(ctx context.Context, store blob.Store) (*Status, error) {
 		// Of several lives of a name the newest counts.
 		s.Nodes = slices.CompactFunc(s.Nodes, func(x, y NodeStatus) bool { return x.Node == y.Node })
 		w := &s.Workspaces
-		if err := c.QueryRow(ctx, `SELECT count(*), count(owner), count(pinned) FROM workspace`).Scan(&w.Total, &w.Owned, &w.Pinned); err != nil {
+		if err := c.QueryRow(ctx, `SELECT count(*), count(owner) FILTER (WHERE pinned IS NULL), count(pinned) FROM workspace`).Scan(&w.Total, &w.Owned, &w.Pinned); err != nil {
 			return err
 		}
 		if err := c.QueryRow(ctx, `SELECT coalesce(sum(octet_length(data)), 0), coalesce(extract(epoch FROM now() - min(at) FILTER (WHERE octet_length(data) > 0)), 0)::bigint FROM journal`).
@@ -314,7 +314,7 @@ func (a *Admin) Drain(ctx context.Context, name string, within time.Duration, un
 	}
 	var life, owned int64
 	err := a.n.write(ctx, func(ctx context.Context, c *conn) error {
-		err := c.QueryRow(ctx, `UPDATE node SET state = $2 WHERE name = $1 AND state <> 'dead' RETURNING life, (SELECT count(*) FROM workspace WHERE owner = life)`, name, state).Scan(&life, &owned)
+		err := c.QueryRow(ctx, `UPDATE node SET state = $2 WHERE name = $1 AND state <> 'dead' RETURNING life, (SELECT count(*) FROM workspace WHERE owner = life OR pinned = name)`, name, state).Scan(&life, &owned)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return ErrNotFound
 		}

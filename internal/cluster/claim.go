@@ -25,6 +25,7 @@ type Claim struct {
 	Workspace string
 	Epoch     int64
 	Life      *Life
+	Pinned    string // as of the claim: the node that has the directory
 
 	manifest    []byte // inline, or
 	manifestKey string // the object that has it
@@ -152,6 +153,7 @@ func (n *Node) Claim(ctx context.Context, ws string) (*Claim, error) {
 				// Without a standby that is waited for, what the claim read may be
 				// on one machine alone.
 				off = n.unsafe(names)
+				claim.Pinned = pinned
 				mine = is != nil && *is && (pinned == "" || pinned == n.opts.Name)
 				switch {
 				case ownerID != nil:

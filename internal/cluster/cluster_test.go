@@ -491,7 +491,7 @@ func testRefusals(t *testing.T, p *clustertest.Pair) {
 	db := strings.TrimSuffix(url[strings.LastIndexByte(url, '/')+1:], "?sslmode=disable")
 	p.A.In(db).SQL("UPDATE cluster SET schema = 9, min_schema = 8")
 	var r *Refusal
-	if err := run(url); !errors.As(err, &r) || r.Code != "schema_newer" || r.Sentence != "The cluster's schema is 9; this program knows up to 2." {
+	if err := run(url); !errors.As(err, &r) || r.Code != "schema_newer" || r.Sentence != "The cluster's schema is 9; this program knows up to 3." {
 		t.Errorf("a newer schema: %v", err)
 	}
 	p.A.In(db).SQL("UPDATE cluster SET min_schema = 1")

@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"context"
+	"errors"
 
 	"umbra/gitstore/sink"
+	"umbra/internal/blob"
 )
 
 // Remove removes the workspace of a claim that no store uses, so that it is not found
@@ -73,10 +75,14 @@ func (n *Node) Named(ctx context.Context, namespace string) (string, error) {
 	return "", ErrNotFound
 }
 
-// Unpin removes the row of a workspace whose directory is this node's.
-func (n *Node) Unpin(ctx context.Context, ws string) error {
-	return n.write(ctx, func(ctx context.Context, c *conn) error {
-		_, err := c.Exec(ctx, `DELETE FROM workspace WHERE id = $1 AND pinned = $2`, ws, n.opts.Name)
+// Unpin removes a workspace whose directory is this node's, with its copy.
+func (n *Node) Unpin(ctx context.Context, store blob.Store, ws string) error {
+	c, err := n.ClaimPinned(ctx, ws)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil {
 		return err
-	})
+	}
+	return n.Sink(c, store, 0).Remove(ctx, true)
 }

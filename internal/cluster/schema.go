@@ -14,7 +14,7 @@ import (
 
 // migrations lead from one schema to the next; the first makes that of an empty
 // database. A migration must leave the program before it running: it adds.
-var migrations = []migration{{min: 1, statements: first}, {min: 1, statements: writers}}
+var migrations = []migration{{min: 1, statements: first}, {min: 1, statements: writers}, {min: 1, statements: adoptions}}
 
 type migration struct {
 	min        int // the oldest program, by its newest schema, that works with it
@@ -87,6 +87,10 @@ var writers = []string{
 		used timestamptz NOT NULL DEFAULT now()
 	) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02)`,
 }
+
+// adoptions are for workspaces with directories: since when the manifest is there, and
+// what became of one whose node is gone (Adoption).
+var adoptions = []string{`ALTER TABLE workspace ADD COLUMN sealed_at timestamptz, ADD COLUMN adopted jsonb`}
 
 func journalPartitions() []string {
 	var list []string

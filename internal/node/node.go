@@ -13,7 +13,7 @@
 //     over; what others own is remembered for a moment, and their answers decide.
 //   - A node that leaves claims nothing.
 //
-// It imports gitstore/sink, internal/blob, internal/cluster, internal/errs,
+// It imports gitstore/remote, gitstore/sink, internal/blob, internal/cluster, internal/errs,
 // internal/telemetry and internal/workspaces.
 package node
 
@@ -50,6 +50,8 @@ type Local interface {
 	Yield(ctx context.Context, id string, seal bool) error
 	// Family returns the workspace by which the owner of a workspace is found.
 	Family(id string) string
+	// Pinned reports whether a workspace's directory is this server's.
+	Pinned(id string) bool
 	// Held returns the workspaces that are claimed, by family.
 	Held() []string
 }
@@ -225,6 +227,9 @@ func (n *Node) Owner(ctx context.Context, ws string) (Owner, error) {
 		return known.Owner, nil
 	}
 	root := n.local.Family(ws)
+	if n.local.Pinned(root) {
+		return Owner{Node: n.Name(), Self: true}, nil
+	}
 	if s := n.own(root); s != nil {
 		return Owner{Node: n.Name(), Epoch: s.Claim().Epoch, Self: true}, nil
 	}
@@ -274,7 +279,7 @@ func (n *Node) Owners(ctx context.Context, workspaces []string) (map[string]Owne
 			continue
 		}
 		root := n.local.Family(ws)
-		if roots[ws] = root; n.own(root) == nil {
+		if roots[ws] = root; n.own(root) == nil && !n.local.Pinned(root) {
 			ask = append(ask, root)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"umbra/gitstore/remote"
+	"umbra/gitstore/sink"
 	"umbra/internal/cluster"
 	"umbra/internal/errs"
 	"umbra/internal/workspaces"
@@ -70,6 +72,24 @@ func (n *Node) Claim(ctx context.Context, r workspaces.Record) (*workspaces.Held
 			return nil, errMoving(last)
 		}
 	}
+}
+
+// Copy is workspaces.Shared's.
+func (n *Node) Copy(ctx context.Context, id string) (sink.Sink, error) {
+	c, err := n.c.ClaimPinned(ctx, id)
+	switch {
+	case errors.Is(err, cluster.ErrNotFound):
+		return nil, errors.Join(remote.ErrNoCopy, err)
+	case errors.Is(err, cluster.ErrAdopted):
+		return nil, errors.Join(remote.ErrNoCopy, workspaces.ErrAdopted)
+	case err != nil:
+		return nil, err
+	}
+	s := n.c.Sink(c, n.opt.Store, n.opt.Grace)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.owned[id] = s
+	return s, nil
 }
 
 // Elsewhere is workspaces.Shared's.
@@ -181,7 +201,9 @@ func (n *Node) Remove(ctx context.Context, id string, history bool) error {
 		case w.Pinned != n.Name():
 			return errMoving(nil)
 		}
-		return n.c.Unpin(ctx, id)
+	}
+	if s == nil || s.Claim().Pinned != "" {
+		return n.c.Unpin(ctx, n.opt.Store, id)
 	}
 	return s.Remove(ctx, history)
 }

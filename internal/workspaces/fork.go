@@ -13,6 +13,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
+	"umbra/gitstore/sink"
 	"umbra/internal/errs"
 	"umbra/internal/forkstub"
 	"umbra/internal/vfs"
@@ -115,6 +116,9 @@ func (m *Manager) storeOptions(ctx context.Context, r Record) (so gitstore.Optio
 		}
 	}()
 	so = gitstore.Options{FS: files, Sink: so.Sink, Boot: so.Boot, Log: m.opt.Log.With("workspace", r.ID), Now: m.opt.Now, Foreground: m.opt.Foreground, Meter: m.opt.Meter.Store, Caches: m.kept}
+	if m.pinned(r) {
+		so.Copy = func(ctx context.Context) (sink.Sink, error) { return m.copyOf(ctx, r.ID) }
+	}
 	so.Readers = func() []vfs.Info { return m.readers(r.ID) }
 	if m.opt.Store != nil {
 		m.opt.Store(&so)

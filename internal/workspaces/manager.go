@@ -398,6 +398,9 @@ func (m *Manager) putAwayWith(ctx context.Context, id string, c closing) error {
 		lost := m.lost(id, h.w)
 		if !lost {
 			m.changeRecord(id, func(r *Record) bool {
+				if r.Kind == VirtualKind && !h.w.Virtual() || m.elsewhere(*r) {
+					return false // it was adopted
+				}
 				if err == nil {
 					r.Rest = &rest
 				}

@@ -30,10 +30,18 @@ type Shared interface {
 	// Remove removes a workspace that this server owns, or whose directory it has: its
 	// log, and with history its objects. Later claims of it fail.
 	Remove(ctx context.Context, id string, history bool) error
+	// Copy opens the log of a copy of the history of a workspace whose directory is this
+	// server's. remote.ErrNoCopy: it is not known any more, or, with ErrAdopted, it goes
+	// on elsewhere.
+	Copy(ctx context.Context, id string) (sink.Sink, error)
 	// Elsewhere returns the error for a request of a workspace whose directory is
 	// another server's.
 	Elsewhere(server string) error
 }
+
+// ErrAdopted is returned by Shared.Copy for a workspace that goes on without this
+// server's directory.
+var ErrAdopted = errors.New("workspaces: the workspace was adopted, and goes on elsewhere")
 
 // Held is a claim of a workspace.
 type Held struct {
@@ -458,6 +466,76 @@ func (m *Manager) Held() (roots []string) {
 		}
 	}
 	return roots
+}
+
+// Pinned reports whether a workspace has a directory, of this server, where several
+// share virtual ones.
+func (m *Manager) Pinned(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, ok := m.records[id]
+	return ok && m.pinned(r)
+}
+
+func (m *Manager) pinned(r Record) bool {
+	return m.opt.Shared != nil && r.Kind != VirtualKind && r.Server == m.opt.Server
+}
+
+// copyOf opens the log of the copy of a workspace with a directory. One that was adopted
+// is closed, and is from then on what its record says.
+func (m *Manager) copyOf(ctx context.Context, id string) (sink.Sink, error) {
+	if err := m.awaitMade(ctx, id); err != nil {
+		return nil, err
+	}
+	to, err := m.opt.Shared.Copy(ctx, id)
+	if errors.Is(err, ErrAdopted) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if !m.stopped {
+			m.background.Go(func() { m.giveUp(id) }) // the store waits for its copier
+		}
+	}
+	return to, err
+}
+
+// awaitMade waits until a workspace is not being made any more.
+func (m *Manager) awaitMade(ctx context.Context, id string) error {
+	t := time.NewTicker(100 * time.Millisecond)
+	defer t.Stop()
+	for {
+		m.mu.Lock()
+		coming := m.coming[id]
+		m.mu.Unlock()
+		if !coming {
+			return nil
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// changedElsewhere reports whether the record of a workspace that was this server's by a
+// record in memory is another one by now: it was adopted.
+func (m *Manager) changedElsewhere(r Record) bool {
+	if !m.pinned(r) {
+		return false
+	}
+	kept, found, err := m.opt.Records.Get(r.ID)
+	return err != nil || found && (kept.Kind != r.Kind || kept.Server != r.Server)
+}
+
+// giveUp closes a workspace that was adopted.
+func (m *Manager) giveUp(id string) {
+	m.opt.Log.Warn("a workspace was adopted while this server was away: its directory is recorded no more", "workspace", id)
+	m.mu.Lock()
+	delete(m.records, id)
+	m.mu.Unlock()
+	if err := m.putAway(context.Background(), id, errMoving(), false); err != nil {
+		m.opt.Log.Warn("workspace not unloaded cleanly", "workspace", id, "error", err)
+	}
 }
 
 // shareStore makes the history that several servers share that of a store. The

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/gitstore/remote"
 	"umbra/gitstore/sink"
 	"umbra/gitstore/sink/sinktest"
 	"umbra/internal/errs"
@@ -124,6 +125,8 @@ func (c *clerk) Claim(ctx context.Context, r Record) (*Held, error) {
 		}
 	}
 }
+
+func (c *clerk) Copy(context.Context, string) (sink.Sink, error) { return nil, remote.ErrNoCopy }
 
 func (c *clerk) Elsewhere(server string) error {
 	return errs.New(errs.Unavailable, "node_down", "It is at %s.", server)

@@ -103,7 +103,7 @@ func (m *Manager) changeRecord(id string, change func(*Record) bool) {
 	m.putting.Lock()
 	defer m.putting.Unlock()
 	r, ok := m.Record(id)
-	if !ok || !change(&r) {
+	if !ok || !change(&r) || m.changedElsewhere(r) {
 		return
 	}
 	if err := m.opt.Records.Put(r); err != nil {

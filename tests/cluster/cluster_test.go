@@ -113,7 +113,7 @@ func TestVerbs(t *testing.T) {
 	}
 	var first, second made
 	r.run(&first, 0, "init", "--lease", "1s")
-	if !first.Created || first.LeaseMS != 1000 || first.Schema != 2 || len(first.Cluster) != 36 || !strings.HasPrefix(first.Blobs, "s3://packs/prod") {
+	if !first.Created || first.LeaseMS != 1000 || first.Schema != 3 || len(first.Cluster) != 36 || !strings.HasPrefix(first.Blobs, "s3://packs/prod") {
 		t.Errorf("init: %+v", first)
 	}
 	r.run(&second, 0, "init", "--lease", "1s")
