@@ -30,6 +30,7 @@ func mergeOpenAPI(dialects []Dialect, routes []*Route, version string) ([]byte, 
 		info["version"] = version
 	}
 	addOwnAnswers(doc, routes)
+	addCluster(doc, routes)
 	return json.Marshal(doc)
 }
 

@@ -55,7 +55,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	one := httpapi.AboutWhere("call", d.calls.Where)
 	change := httpapi.Route{About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyOptionalJSON, Changes: true}
 	begin := change
-	begin.Body, begin.About = httpapi.BodyJSON, httpapi.AboutNone
+	begin.Body, begin.About = httpapi.BodyJSON, d.aboutBegin
 	add("POST", "/calls", d.begin, begin)
 	add("GET", "/calls", d.list, httpapi.Route{About: d.aboutList})
 	add("GET", "/calls/{call}", d.get, httpapi.Route{About: one})
@@ -175,6 +175,20 @@ type otherBody struct {
 	At           string  `json:"at"`
 	Lines        *string `json:"lines"`
 	Message      *string `json:"message,omitempty"`
+}
+
+// aboutBegin returns the workspace that a begin names by its id.
+func (d *Dialect) aboutBegin(c *gin.Context) (place httpapi.Place, err error) {
+	var body struct {
+		Workspace string `json:"workspace_id"`
+	}
+	if !httpapi.PeekJSON(c, &body) {
+		return place, nil // the handler says what is wrong with it
+	}
+	if _, known := d.workspaces.Record(body.Workspace); known {
+		return httpapi.Place{Workspace: body.Workspace}, nil
+	}
+	return place, nil
 }
 
 func (d *Dialect) begin(c *gin.Context) error {

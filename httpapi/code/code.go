@@ -74,14 +74,20 @@ func (d *Dialect) Register(r *httpapi.Router) {
 		}
 		r.Handle(rt)
 	}
-	save := httpapi.Route{About: httpapi.AboutNone, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, MaxBody: maxBody, Changes: true}
+	shared := func(*gin.Context) (httpapi.Place, error) {
+		ws, err := d.o.Programs.Where()
+		return httpapi.Place{Workspace: ws}, err
+	}
+	save := httpapi.Route{About: shared, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, MaxBody: maxBody, Changes: true}
 	add(http.MethodPut, "/workspace", d.save, save)
 	add(http.MethodPost, "/workspace/batch", d.saveBatch, save)
-	add(http.MethodGet, "/workspace", d.list, httpapi.Route{About: httpapi.AboutNone})
-	add(http.MethodGet, "/workspace/{codeId}", d.read, httpapi.Route{About: httpapi.AboutNone})
-	add(http.MethodGet, "/workspace/{codeId}/versions", d.versions, httpapi.Route{About: httpapi.AboutNone})
-	add(http.MethodDelete, "/workspace/{codeId}", d.remove, httpapi.Route{About: httpapi.AboutNone, Access: httpapi.AccessWrite, Changes: true})
-	add(http.MethodPost, "/execute", d.execute, save)
+	add(http.MethodGet, "/workspace", d.list, httpapi.Route{About: shared})
+	add(http.MethodGet, "/workspace/{codeId}", d.read, httpapi.Route{About: shared})
+	add(http.MethodGet, "/workspace/{codeId}/versions", d.versions, httpapi.Route{About: shared})
+	add(http.MethodDelete, "/workspace/{codeId}", d.remove, httpapi.Route{About: shared, Access: httpapi.AccessWrite, Changes: true})
+	run := save
+	run.About = httpapi.AboutNone // many need no file, and all would run on one machine
+	add(http.MethodPost, "/execute", d.execute, run)
 	add(http.MethodPost, "/lint", d.lint, httpapi.Route{About: httpapi.AboutNone, Body: httpapi.BodyJSON, MaxBody: maxBody})
 }
 

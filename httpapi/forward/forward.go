@@ -24,6 +24,7 @@ type Owner struct {
 	Address string // where other nodes reach it
 	URL     string // where clients do; empty: nowhere
 	Epoch   int64  // 0: it does not own it yet, and is the one to claim it
+	Pinned  bool   // it has the workspace's directory: nobody claims that
 	Self    bool
 }
 
@@ -69,6 +70,9 @@ type Options struct {
 	StaleReads bool          // cluster.stale_reads
 	// Reach waits until an open workspace of this node has a commit of this number.
 	Reach func(ctx context.Context, workspace string, seq uint64) error
+	// Tip returns the newest commit of a workspace that is open here, from memory; nil:
+	// none is.
+	Tip func(workspace string) (seq uint64, open bool)
 	// Known reports whether a node of a name ever was one of the cluster's; nil: none.
 	Known func(ctx context.Context, name string) (bool, error)
 	Meter *Meter // nil: nothing is counted
@@ -179,6 +183,9 @@ type request struct {
 	until                    time.Time
 	mayBeStale               bool // the others were tried
 
+	owner           Owner // of the place, where that is this node and claimed it before
+	tip             uint64
+	open            bool  // tip is that of the workspace when its handler began
 	short, unleased bool  // why this node's answer was dropped
 	last            error // what is answered once the time is over
 	// uncertain says that the write was sent to a node that did not answer: from then
@@ -315,12 +322,12 @@ func (f *Forwarder) target(q *request) (target, error) {
 		return target{}, err
 	case owner.Self:
 		return target{here: true, owner: owner}, nil
-	case q.direct && owner.Epoch > 0:
+	case q.direct && (owner.Epoch > 0 || owner.Pinned):
 		return target{}, notOwner(owner)
 	case q.redirect && owner.URL != "":
 		return target{}, redirect(owner, x.Request())
 	}
-	return target{owner: owner, claim: owner.Epoch == 0}, nil
+	return target{owner: owner, claim: owner.Epoch == 0 && !owner.Pinned}, nil
 }
 
 // targetOfReceived is target for what another node has forwarded: it is answered

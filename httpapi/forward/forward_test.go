@@ -383,6 +383,17 @@ func TestNoStaleReads(t *testing.T) {
 	n.ask("GET", "/w/a", "").want(t, 503, "engine_unavailable")
 }
 
+// The document of a cluster's node describes the headers.
+func TestDocument(t *testing.T) {
+	w := newWorld(t, "n1")
+	a := w.nodes[0].ask("GET", "/openapi.json", "").want(t, 200, "")
+	for _, name := range []string{"UmbraOwner", "UmbraSeq", "UmbraStale", "UmbraMinSeq", "UmbraDirect", "UmbraRedirect", "UmbraStrict"} {
+		if !strings.Contains(a.body, `"`+name+`"`) {
+			t.Errorf("%s is not in the document", name)
+		}
+	}
+}
+
 // A node is ready while it answers reads: without a lease only stale ones.
 func TestReady(t *testing.T) {
 	w := newWorld(t, "n1")

@@ -16,6 +16,10 @@ import (
 // it is to be tried again.
 func (f *Forwarder) here(q *request, t target) bool {
 	q.short, q.unleased, q.doubtful = false, false, false
+	q.owner, q.open = t.owner, false
+	if f.o.Tip != nil && q.x.Place.Workspace != "" {
+		q.tip, q.open = f.o.Tip(q.x.Place.Workspace)
+	}
 	gate := httpapi.Gate{
 		Head: func(status int, code string, h http.Header) bool { return f.head(q, status, code, h) },
 		More: func() bool { held, _ := f.o.Node.Lease(); return held || q.mayBeStale || q.x.Changes },
@@ -47,6 +51,11 @@ func (f *Forwarder) head(q *request, status int, code string, header http.Header
 		return false
 	}
 	workspace, seq, wrote, opened := x.Reflects()
+	if !opened && q.open && status < 500 {
+		// It is made of records alone: of no older state than when it began.
+		seq, opened = q.tip, true
+		header.Set("Umbra-Seq", strconv.FormatUint(seq, 10))
+	}
 	if q.min > 0 && status < 300 && opened && !wrote && seq < q.min {
 		q.short = true
 		return false
@@ -75,8 +84,11 @@ func (f *Forwarder) head(q *request, status int, code string, header http.Header
 	}
 	over, cancel := context.WithCancel(x.Context())
 	cancel() // memory alone
-	if owner, err := f.o.Node.Owner(over, workspace); err == nil && owner.Self {
+	switch owner, err := f.o.Node.Owner(over, workspace); {
+	case err == nil && owner.Self:
 		header.Set("Umbra-Owner", owner.header())
+	case err != nil && q.owner.Self && workspace == x.Place.Workspace:
+		header.Set("Umbra-Owner", q.owner.header()) // it was removed, or is a directory's
 	}
 	return true
 }

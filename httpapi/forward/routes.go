@@ -1,6 +1,7 @@
 package forward
 
 import (
+	_ "embed"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -9,8 +10,11 @@ import (
 	"umbra/internal/errs"
 )
 
-// OpenAPI returns nothing: the routes are for other nodes alone.
-func (f *Forwarder) OpenAPI() []byte { return nil }
+//go:embed openapi.yaml
+var document []byte
+
+// OpenAPI returns the headers of a cluster. The routes are for other nodes alone.
+func (f *Forwarder) OpenAPI() []byte { return document }
 
 // Register adds the routes among nodes, which do not exist for clients.
 func (f *Forwarder) Register(r *httpapi.Router) {

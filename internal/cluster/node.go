@@ -439,6 +439,9 @@ func (n *Node) held(ctx context.Context) (*Life, error) {
 // Name returns the node's name.
 func (n *Node) Name() string { return n.opts.Name }
 
+// PublicURL returns where clients may reach the node; empty: nowhere.
+func (n *Node) PublicURL() string { return n.opts.PublicURL }
+
 // Engine returns what the last beat found.
 func (n *Node) Engine() EngineState {
 	n.mu.Lock()

@@ -372,6 +372,19 @@ func (s *Service) open(ctx context.Context, create bool) (*workspace.Workspace, 
 	return s.o.Workspaces.OpenOwn(ctx, s.own(), true)
 }
 
+// Where returns the workspace of the programs where several servers share it, "" if
+// there is none yet.
+func (s *Service) Where() (workspaceID string, err error) {
+	if !s.o.Workspaces.Shares() {
+		return "", nil
+	}
+	r, known, err := s.o.Workspaces.FindOwn(s.own())
+	if err != nil || !known {
+		return "", err
+	}
+	return r.ID, nil
+}
+
 func (s *Service) own() workspaces.Own { return workspaces.Own{Dir: s.o.Dir, Name: "code"} }
 
 // root opens the directory for reading, nil where it does not exist. Another one

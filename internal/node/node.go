@@ -54,6 +54,8 @@ type Local interface {
 	Pinned(id string) bool
 	// Held returns the workspaces that are claimed, by family.
 	Held() []string
+	// HasFolder reports whether a workspace is open whose directory this server has.
+	HasFolder(id string) bool
 }
 
 // Node is this server in the cluster. Its methods may be called from any goroutine.
@@ -103,6 +105,7 @@ const (
 type Owner struct {
 	Node, Address, URL string
 	Epoch              int64 // 0: it does not own it yet, and is the one to claim it
+	Pinned             bool  // it has the workspace's directory: nobody claims that
 	Self               bool
 }
 
@@ -218,7 +221,7 @@ func (n *Node) own(ws string) *cluster.Sink {
 // claim it. Errors: ErrResting, node_down, or of package sink.
 func (n *Node) Owner(ctx context.Context, ws string) (Owner, error) {
 	if s := n.own(ws); s != nil { // and its family
-		return Owner{Node: n.Name(), Epoch: s.Claim().Epoch, Self: true}, nil
+		return n.self(s.Claim().Epoch, false), nil
 	}
 	n.mu.Lock()
 	known, ok := n.others[ws]
@@ -231,36 +234,47 @@ func (n *Node) Owner(ctx context.Context, ws string) (Owner, error) {
 		return Owner{Node: n.Name(), Self: true}, nil
 	}
 	if s := n.own(root); s != nil {
-		return Owner{Node: n.Name(), Epoch: s.Claim().Epoch, Self: true}, nil
+		return n.self(s.Claim().Epoch, false), nil
 	}
 	w, err := n.c.Find(ctx, root)
 	switch {
 	case errors.Is(err, cluster.ErrNotFound): // a fork that was never opened, or none
 		return n.resting()
+	case err != nil && n.local.HasFolder(ws):
+		return n.self(0, true), nil
 	case err != nil:
 		return Owner{}, err
 	case w.Pinned == n.Name():
-		return Owner{Node: n.Name(), Epoch: w.Epoch, Self: true}, nil
+		return n.remember(ws, n.self(w.Epoch, true)), nil
 	case w.Pinned != "":
 		p, live := n.peer(w.Pinned)
 		if !live {
 			return Owner{}, errDown(w.Pinned)
 		}
-		return Owner{Node: p.Name, Address: p.Address, URL: p.URL, Epoch: w.Epoch}, nil
+		return Owner{Node: p.Name, Address: p.Address, URL: p.URL, Epoch: w.Epoch, Pinned: true}, nil
 	case w.Owner == nil:
 		return n.resting()
 	case w.Owner.Name == n.Name():
 		// A claim under way, a release that did not reach the engine, or a former life.
 		return n.resting()
 	}
-	o := Owner{Node: w.Owner.Name, Address: w.Owner.Address, URL: w.Owner.URL, Epoch: w.Epoch}
+	return n.remember(ws, Owner{Node: w.Owner.Name, Address: w.Owner.Address, URL: w.Owner.URL, Epoch: w.Epoch}), nil
+}
+
+// self is this node as an owner.
+func (n *Node) self(epoch int64, pinned bool) Owner {
+	return Owner{Node: n.Name(), URL: n.c.PublicURL(), Epoch: epoch, Pinned: pinned, Self: true}
+}
+
+// remember keeps an owner for a moment.
+func (n *Node) remember(ws string, o Owner) Owner {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.others) >= maxRemembered {
 		clear(n.others)
 	}
 	n.others[ws] = remembered{o, time.Now().Add(rememberFor)}
-	return o, nil
+	return o
 }
 
 // Owners returns the other live nodes that own some of several workspaces, by
@@ -275,7 +289,9 @@ func (n *Node) Owners(ctx context.Context, workspaces []string) (map[string]Owne
 		known, ok := n.others[ws]
 		n.mu.Unlock()
 		if ok && time.Now().Before(known.until) {
-			owners[ws] = known.Owner
+			if !known.Self {
+				owners[ws] = known.Owner
+			}
 			continue
 		}
 		root := n.local.Family(ws)
@@ -294,7 +310,7 @@ func (n *Node) Owners(ctx context.Context, workspaces []string) (map[string]Owne
 	for _, w := range found {
 		if w.Pinned != "" {
 			if p, live := n.peer(w.Pinned); live && p.Name != n.Name() {
-				byRoot[w.ID] = Owner{Node: p.Name, Address: p.Address, URL: p.URL, Epoch: w.Epoch}
+				byRoot[w.ID] = Owner{Node: p.Name, Address: p.Address, URL: p.URL, Epoch: w.Epoch, Pinned: true}
 			}
 		} else if w.Owner != nil && w.Owner.Name != n.Name() {
 			byRoot[w.ID] = Owner{Node: w.Owner.Name, Address: w.Owner.Address, URL: w.Owner.URL, Epoch: w.Epoch}

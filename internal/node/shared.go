@@ -29,6 +29,9 @@ func (n *Node) Create(ctx context.Context, r workspaces.Record) (string, error) 
 		}
 	}
 	_, err := n.c.Create(ctx, w)
+	if err == nil && w.Pinned == n.Name() {
+		n.remember(w.ID, n.self(0, true))
+	}
 	if err != nil && w.Namespace != "" {
 		if id, err := n.c.Named(ctx, w.Namespace); err == nil {
 			return id, nil

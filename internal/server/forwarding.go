@@ -49,7 +49,7 @@ func openForwarder(cfg config.Config, n *node.Node, m *workspaces.Manager, log *
 	if n == nil {
 		return nil
 	}
-	f := forward.New(forward.Options{Node: placed{n}, Wait: cfg.Cluster.Wait, StaleReads: cfg.Cluster.StaleReads, Known: n.Known, Log: log, Meter: d.meters.forward,
+	f := forward.New(forward.Options{Node: placed{n}, Wait: cfg.Cluster.Wait, StaleReads: cfg.Cluster.StaleReads, Known: n.Known, Tip: m.TipOf, Log: log, Meter: d.meters.forward,
 		Reach: func(ctx context.Context, workspace string, seq uint64) error {
 			w, err := m.Get(ctx, workspace)
 			if err != nil {

@@ -44,6 +44,25 @@ func (m *Manager) IsOpen(id string) bool {
 	return h != nil && h.w != nil && h.closing == nil
 }
 
+// HasFolder reports whether a workspace is open now whose directory this server has.
+func (m *Manager) HasFolder(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.open[id]
+	return h != nil && h.w != nil && h.closing == nil && !h.w.Virtual()
+}
+
+// TipOf returns the number of the newest commit of a workspace that is open now, from
+// memory.
+func (m *Manager) TipOf(id string) (seq uint64, open bool) {
+	store, release := m.store(id)
+	if store == nil {
+		return 0, false
+	}
+	defer release()
+	return store.Tip().Seq, true
+}
+
 // Keeper brings the caches of a workspace up to date. It is called when one has
 // been written to and is quiet since, when it has been written to very much, and
 // when it is unloaded.

@@ -31,7 +31,7 @@ func (m *Manager) OpenOwn(ctx context.Context, own Own, create bool) (*workspace
 		if create {
 			return m.OpenVirtual(ctx, own.namespace())
 		}
-		r, known, err := m.FindVirtual(own.namespace())
+		r, known, err := m.FindOwn(own)
 		if err != nil || !known {
 			return nil, err
 		}
@@ -48,6 +48,11 @@ func (m *Manager) OpenOwn(ctx context.Context, own Own, create bool) (*workspace
 	}
 	w, _, err := m.Open(ctx, own.Dir, OpenOptions{Force: true, Own: true})
 	return w, err
+}
+
+// FindOwn returns the workspace of one of the servers' own directories that they share.
+func (m *Manager) FindOwn(own Own) (r Record, known bool, err error) {
+	return m.FindVirtual(own.namespace())
 }
 
 // CopyOwn returns the host path of a file that was written to the workspace of one of
