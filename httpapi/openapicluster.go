@@ -11,6 +11,7 @@ func addCluster(doc map[string]any, routes []*Route) {
 	if headers["UmbraOwner"] == nil {
 		return
 	}
+	shared := section(components, "responses")
 	ref := func(kind, name string) map[string]any {
 		return map[string]any{"$ref": "#/components/" + kind + "/" + name}
 	}
@@ -35,7 +36,10 @@ func addCluster(doc map[string]any, routes []*Route) {
 		responses, _ := op["responses"].(map[string]any)
 		for status, r := range responses {
 			answer, _ := r.(map[string]any)
-			if !strings.HasPrefix(status, "2") || answer["$ref"] != nil {
+			if ref, is := answer["$ref"].(string); is {
+				answer, _ = shared[strings.TrimPrefix(ref, "#/components/responses/")].(map[string]any)
+			}
+			if !strings.HasPrefix(status, "2") || answer == nil {
 				continue
 			}
 			told, _ := answer["headers"].(map[string]any)

@@ -547,7 +547,7 @@ func routesOf(p *places) (routes []string) {
 		}
 	}
 	slices.Sort(routes)
-	if op := string(doc.Paths["/tasks/{id}/content"]["get"]); !strings.Contains(op, "#/components/headers/UmbraSeq") || !strings.Contains(op, "#/components/parameters/UmbraMinSeq") {
+	if op := string(doc.Paths["/workspaces/{ws}/log"]["get"]); !strings.Contains(op, "#/components/headers/UmbraSeq") || !strings.Contains(op, "#/components/parameters/UmbraMinSeq") {
 		p.t.Errorf("the document does not describe a cluster's headers: %s", op)
 	}
 	return routes
