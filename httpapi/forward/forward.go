@@ -24,7 +24,7 @@ type Owner struct {
 	Address string // where other nodes reach it
 	URL     string // where clients do; empty: nowhere
 	Epoch   int64  // 0: it does not own it yet, and is the one to claim it
-	Pinned  bool   // it has the workspace's directory: nobody claims that
+	Pinned  bool   // it has the workspace's directory: no node claims it
 	Self    bool
 }
 

@@ -105,7 +105,7 @@ const (
 type Owner struct {
 	Node, Address, URL string
 	Epoch              int64 // 0: it does not own it yet, and is the one to claim it
-	Pinned             bool  // it has the workspace's directory: nobody claims that
+	Pinned             bool  // it has the workspace's directory: no node claims it
 	Self               bool
 }
 
