@@ -3,6 +3,7 @@
 package powercut
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -141,6 +142,15 @@ func (x *schedule) place() {
 	}
 	if err := os.MkdirAll(x.ws, 0o755); err != nil {
 		x.t.Fatal(err)
+	}
+	for _, dir := range []string{x.ws, filepath.Dir(x.ws)} { // no power failure takes the workspace's directory
+		f, err := os.Open(dir)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			x.t.Fatal(err)
+		}
 	}
 	x.opts = harness.Options{DataDir: x.data}
 	if x.r.IntN(3) > 0 { // else the floor of free room comes before the end of the disk
