@@ -36,11 +36,8 @@ func Repair(ctx context.Context, opt Options) (Repaired, error) {
 	opt.Foreground = true
 	h := repo.New(opt.ofRepo())
 	s := &Store{History: h.History, r: h, opt: opt}
-	s.pub.s = s
-	out, err := repair.Run(ctx, h, func(ctx context.Context) (bool, error) {
-		err := s.resumePurge(ctx)
-		return s.recovery.Purged, err
-	})
+	s.pub.s, s.purger = s, newPurger(h, purgeHost{s})
+	out, err := repair.Run(ctx, h, s.purger.resume)
 	if err != nil {
 		return *out, errors.Join(err, opt.FS.Close())
 	}

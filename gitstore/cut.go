@@ -179,7 +179,7 @@ func (s *Store) finishCut(ctx context.Context, c *cut) error {
 // dropRefs removes all refs of tasks, with their reflogs, once everything else
 // is shown. No publication runs meanwhile.
 func (s *Store) dropRefs(ctx context.Context, gone []Task) error {
-	ctx, cancel := context.WithTimeout(ctx, publishPatience)
+	ctx, cancel := context.WithTimeout(ctx, repo.PublishPatience)
 	defer cancel()
 	p := &s.pub
 	s.r.Publishing.Lock()

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"umbra/gitstore/journal"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
@@ -47,7 +48,7 @@ func (s *Store) Freeze(ctx context.Context) (*Frozen, error) {
 	for range freezeTries {
 		// The less the journals hold, the less is read into memory. A lock on a ref
 		// that another process holds does not matter: ref log and journals are complete.
-		lctx, cancel := context.WithTimeout(ctx, lockPatience)
+		lctx, cancel := context.WithTimeout(ctx, repo.LockPatience)
 		_, err := p.publishLocked(lctx)
 		cancel()
 		if ctx.Err() != nil {

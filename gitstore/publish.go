@@ -53,12 +53,8 @@ type publisher struct {
 
 const (
 	// idleAfter is how long no commit came before a journal is closed early.
-	idleAfter = 20 * time.Millisecond
-	// lockPatience is how long the background waits for a ref lock before it
-	// lets others have their turn; publishPatience how long a caller waits.
-	lockPatience    = time.Second
-	publishPatience = 10 * time.Second
-	retryAfter      = time.Second
+	idleAfter  = 20 * time.Millisecond
+	retryAfter = time.Second
 )
 
 // noteActivity notifies the publisher of a durable group.
@@ -139,7 +135,7 @@ func (p *publisher) run(ctx context.Context) {
 			}
 		}
 		if due := p.due(); !due.IsZero() && !time.Now().Before(due) {
-			lctx, cancel := context.WithTimeout(ctx, lockPatience)
+			lctx, cancel := context.WithTimeout(ctx, repo.LockPatience)
 			_, err := p.publish(lctx)
 			cancel()
 			if err != nil && ctx.Err() == nil {
@@ -184,7 +180,7 @@ func (s *Store) Publish(ctx context.Context) error {
 	if err := s.r.Whole(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, publishPatience)
+	ctx, cancel := context.WithTimeout(ctx, repo.PublishPatience)
 	defer cancel()
 	failed, err := s.pub.publish(ctx)
 	if err != nil {
@@ -212,7 +208,7 @@ func (p *publisher) publish(ctx context.Context) ([]refs.Failed, error) {
 // publishLocked is like publish; the caller must hold mu.
 func (p *publisher) publishLocked(ctx context.Context) ([]refs.Failed, error) {
 	s := p.s
-	if err := s.pendingPurge(ctx); err != nil {
+	if err := s.purger.goOn(ctx); err != nil {
 		return nil, err
 	}
 	if used := s.journalsUsed(); used > 0 {

@@ -14,6 +14,7 @@ import (
 	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
@@ -234,7 +235,7 @@ func TestRefLockedForLong(t *testing.T) {
 	}
 	held(f.mem)
 	publish := func(s *Store) error {
-		soon, cancel := context.WithTimeout(ctx, lockPatience/100)
+		soon, cancel := context.WithTimeout(ctx, repo.LockPatience/100)
 		defer cancel()
 		return s.Publish(soon)
 	}

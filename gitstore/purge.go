@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"path"
 
+	"umbra/gitstore/refs"
 	"umbra/gitstore/repo"
 
 	"umbra/gitstore/pace"
@@ -22,6 +23,44 @@ import (
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )
+
+// host is what a purge needs of the store whose history it is.
+type host interface {
+	// Pause waits for what is being committed, and holds up whatever comes until resume
+	// is called.
+	Pause(ctx context.Context) (resume func(), err error)
+	// Publish closes the journals and moves the refs. Publishing is held.
+	Publish(ctx context.Context) ([]refs.Failed, error)
+	// Project moves git's refs to what the ref log says. Publishing is held.
+	Project(ctx context.Context) []refs.Failed
+	// Retry makes the next publication due a moment from now.
+	Retry()
+	// Report warns of refs that another process moved.
+	Report([]refs.Foreign)
+	// Salvage replaces the open journal if it is unsound.
+	Salvage() error
+	// Unpublished reports whether a journal holds anything. Committing is held.
+	Unpublished() bool
+	// ResumeCut ends a move of the boundary that could not be finished. Collecting is held.
+	ResumeCut(ctx context.Context) error
+	// SwapPurged makes these packs and refs, and the map in a temporary file, the history
+	// in the sink.
+	SwapPurged(ctx context.Context, used []*packset.File, values map[string]ID, newMap string) error
+	// BreakOffCopy ends the copy of the history as it was.
+	BreakOffCopy()
+	// Stop refuses everything from now on.
+	Stop()
+}
+
+// purger does the purges of one history.
+type purger struct {
+	*repo.Repo
+	host    host
+	pending *purgeIntent // the purge that is not finished yet; Publishing
+}
+
+// newPurger prepares the purges of a history.
+func newPurger(r *repo.Repo, h host) *purger { return &purger{Repo: r, host: h} }
 
 // PurgeOptions say what is to leave the history.
 type PurgeOptions struct {
@@ -90,7 +129,7 @@ func (p *Purged) Names(text []byte) bool {
 //  4. Map, note, refs, people's own, commit index; then the old packs and all
 //     else that may hold the bytes go, then `purge`.
 type Purge struct {
-	s     *Store
+	s     *purger
 	opt   PurgeOptions
 	r     *rewrite.Rewriter
 	begin Boundary
@@ -105,18 +144,18 @@ type Purge struct {
 	needles [][]byte
 }
 
-// BeginPurge rewrites the history of now. errs.NotFound "blob_not_found" where
+// begin rewrites the history of now. errs.NotFound "blob_not_found" where
 // no commit has one of the blobs.
-func (s *Store) BeginPurge(ctx context.Context, opt PurgeOptions) (*Purge, error) {
+func (s *purger) begin(ctx context.Context, opt PurgeOptions) (*Purge, error) {
 	if opt.Tell == nil {
 		opt.Tell = func(string, int64, int64) {}
 	}
-	s.r.Upkeep.Collecting.Lock()
-	s.r.Upkeep.Maintaining.Lock()
+	s.Upkeep.Collecting.Lock()
+	s.Upkeep.Maintaining.Lock()
 	p := &Purge{s: s, opt: opt, from: make(map[string]bool)}
 	err := s.endPending(ctx)
 	if err == nil {
-		err = s.r.Whole(ctx)
+		err = s.Whole(ctx)
 	}
 	if err == nil {
 		p.begin = s.Boundary()
@@ -138,27 +177,27 @@ func (p *Purge) Discard() {
 	for _, x := range []*purgePack{p.fresh, p.kept} {
 		p.s.dropPurgePack(x)
 	}
-	p.s.r.Upkeep.Maintaining.Unlock()
-	p.s.r.Upkeep.Collecting.Unlock()
+	p.s.Upkeep.Maintaining.Unlock()
+	p.s.Upkeep.Collecting.Unlock()
 }
 
 // endPending ends what could not be ended before: another purge, a move of the
 // boundary.
-func (s *Store) endPending(ctx context.Context) error {
-	s.r.Publishing.Lock()
-	lctx, cancel := context.WithTimeout(ctx, publishPatience)
-	err := s.pendingPurge(lctx)
+func (s *purger) endPending(ctx context.Context) error {
+	s.Publishing.Lock()
+	lctx, cancel := context.WithTimeout(ctx, repo.PublishPatience)
+	err := s.goOn(lctx)
 	cancel()
-	s.r.Publishing.Unlock()
+	s.Publishing.Unlock()
 	if err != nil {
 		return err
 	}
-	return s.resumeCut(ctx)
+	return s.host.ResumeCut(ctx)
 }
 
 func (p *Purge) prepare(ctx context.Context) (err error) {
 	s := p.s
-	if broken := s.r.Packs.Broken(); len(broken) > 0 {
+	if broken := s.Packs.Broken(); len(broken) > 0 {
 		return errs.New(errs.Conflict, "repository_damaged", "The pack %s is damaged and cannot be read. Run umbra verify --repair first.", broken[0])
 	}
 	blobs, sums := make(map[ID]bool), make(map[string]bool)
@@ -230,9 +269,9 @@ func (p *Purge) needleOf(data []byte) {
 // besideHistory gives a content that is in no history, but loose or in another
 // process's pack in the repository; nothing of one over maxNeedle. errs.NotFound
 // "blob_not_found" where there is none.
-func (s *Store) besideHistory(id ID) ([]byte, error) {
+func (s *purger) besideHistory(id ID) ([]byte, error) {
 	none := errs.New(errs.NotFound, "blob_not_found", "The history has no such content: %s.", id)
-	data, ok, err := rawpack.LooseBlob(s.r.FS, storedir.Repo+"/objects", maxNeedle, id)
+	data, ok, err := rawpack.LooseBlob(s.FS, storedir.Repo+"/objects", maxNeedle, id)
 	if ok {
 		return data, nil
 	}
@@ -262,7 +301,7 @@ func (s *Store) besideHistory(id ID) ([]byte, error) {
 }
 
 // sumOf gives the After-Hash of a blob's bytes.
-func (s *Store) sumOf(ctx context.Context, id ID) (string, error) {
+func (s *purger) sumOf(ctx context.Context, id ID) (string, error) {
 	r, _, err := s.OpenBlob(ctx, id)
 	if err != nil {
 		return "", err
@@ -312,7 +351,7 @@ func (p *Purge) look(ctx context.Context) (h *finder, o *others, unreadable []st
 		return h, nil, nil, err
 	}
 	for _, base := range unreadable {
-		if _, err := p.s.r.FS.Lstat(path.Join(storedir.Packs, base+storedir.Idx)); err == nil {
+		if _, err := p.s.FS.Lstat(path.Join(storedir.Packs, base+storedir.Idx)); err == nil {
 			o.hold("pack", base) // its content is unknown
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return h, nil, nil, err
@@ -322,10 +361,10 @@ func (p *Purge) look(ctx context.Context) (h *finder, o *others, unreadable []st
 }
 
 // rewriteSource is the history as a rewriter reads it.
-type rewriteSource struct{ *Store }
+type rewriteSource struct{ *purger }
 
 func (s rewriteSource) Object(id ID, want object.Kind) ([]byte, error) {
-	kind, data, err := s.r.ReadObject(id, object.MaxMeta)
+	kind, data, err := s.ReadObject(id, object.MaxMeta)
 	if err == nil && kind != want {
 		err = repo.Missing(id)
 	}

@@ -36,13 +36,13 @@ func ErrHeld(list []Holder) error {
 func (p *Purge) Finish(ctx context.Context) (Purged, error) {
 	defer p.Discard()
 	s := p.s
-	resume, err := s.pause(ctx)
+	resume, err := s.host.Pause(ctx)
 	if err != nil {
 		return Purged{}, err
 	}
 	defer resume()
-	s.r.Publishing.Lock()
-	defer s.r.Publishing.Unlock()
+	s.Publishing.Lock()
+	defer s.Publishing.Unlock()
 	if err := p.quiet(ctx); err != nil {
 		return Purged{}, err
 	}
@@ -54,7 +54,7 @@ func (p *Purge) Finish(ctx context.Context) (Purged, error) {
 	if err != nil {
 		return Purged{}, errs.Wrap(err, "")
 	}
-	patience := publishPatience
+	patience := repo.PublishPatience
 	if until, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(until))
 	}
@@ -65,13 +65,13 @@ func (p *Purge) Finish(ctx context.Context) (Purged, error) {
 	p.opt.Tell("removing what is purged", 0, 0)
 	lctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := s.pendingPurge(lctx); err != nil {
-		s.pub.retry()
+	if err := s.goOn(lctx); err != nil {
+		s.host.Retry()
 		return told, err
 	}
 	p.lateForeign(ctx)
-	if err := s.r.WriteInfoLog(ctx); err != nil {
-		s.r.Log.Warn("reflogs of tasks' records not written", "error", err)
+	if err := s.WriteInfoLog(ctx); err != nil {
+		s.Log.Warn("reflogs of tasks' records not written", "error", err)
 	}
 	if after, err := s.packBytes(); err == nil {
 		told.Bytes = before - after
@@ -82,7 +82,7 @@ func (p *Purge) Finish(ctx context.Context) (Purged, error) {
 // lateForeign drops what another process set in place of one of our refs in the very
 // moment of the switch.
 func (p *Purge) lateForeign(ctx context.Context) {
-	list, err := p.s.r.Refs.List(refs.ForeignPrefix)
+	list, err := p.s.Refs.List(refs.ForeignPrefix)
 	var gone []refs.Update
 	for _, r := range list {
 		if p.r.Changed(r.ID) {
@@ -90,39 +90,36 @@ func (p *Purge) lateForeign(ctx context.Context) {
 		}
 	}
 	if err == nil {
-		_, failed := p.s.r.Refs.Update(ctx, gone)
+		_, failed := p.s.Refs.Update(ctx, gone)
 		err = refs.Join(failed)
 	}
 	if err != nil {
-		p.s.r.Log.Warn("refs under refs/foreign were not checked once more", "error", err)
+		p.s.Log.Warn("refs under refs/foreign were not checked once more", "error", err)
 	}
 }
 
 // quiet makes sure that all objects are in finished packs.
 func (p *Purge) quiet(ctx context.Context) error {
 	s := p.s
-	if err := s.pendingPurge(ctx); err != nil {
+	if err := s.goOn(ctx); err != nil {
 		return err
 	}
-	s.r.Committing.Lock()
-	err := s.salvageOpen()
-	s.r.Committing.Unlock()
-	if err != nil {
+	if err := s.host.Salvage(); err != nil {
 		return errs.Wrap(err, "")
 	}
-	lctx, cancel := context.WithTimeout(ctx, publishPatience)
+	lctx, cancel := context.WithTimeout(ctx, repo.PublishPatience)
 	defer cancel()
-	failed, err := s.pub.publishLocked(lctx)
+	failed, err := s.host.Publish(lctx)
 	if err == nil {
 		err = refs.Join(failed)
 	}
 	if err != nil {
 		return repo.LockedOut(err)
 	}
-	s.r.Committing.Lock()
-	defer s.r.Committing.Unlock()
-	noted, _ := s.r.Note.Get(refs.ShadowRef)
-	if s.logs.open != nil && !s.logs.open.Empty() || len(s.logs.closing) > 0 || noted != s.Tip().Commit {
+	s.Committing.Lock()
+	defer s.Committing.Unlock()
+	noted, _ := s.Note.Get(refs.ShadowRef)
+	if s.host.Unpublished() || noted != s.Tip().Commit {
 		return errs.New(errs.Unavailable, "busy", "Not everything could be published; try again.")
 	}
 	if p.begin != s.Boundary() {
@@ -160,7 +157,7 @@ func (p *Purge) gather(ctx context.Context) (*purgeIntent, Purged, error) {
 	if err := p.packs(ctx, in, h, unreadable); err != nil {
 		return nil, Purged{}, err
 	}
-	files, err := s.r.MovedFiles()
+	files, err := s.MovedFiles()
 	if err != nil {
 		return nil, Purged{}, err
 	}
@@ -200,7 +197,7 @@ func (p *Purge) records() error {
 	if err != nil {
 		return err
 	}
-	for _, ids := range s.r.InfoLog.Named() {
+	for _, ids := range s.InfoLog.Named() {
 		if err := add(ids); err != nil {
 			return err
 		}
@@ -246,17 +243,17 @@ func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
 			return err
 		}
 		list = append(list, x)
-		if base := "pack-" + object.ID(x.sum).String(); !s.r.Packs.Has(base) {
+		if base := "pack-" + object.ID(x.sum).String(); !s.Packs.Has(base) {
 			in.Packs = append(in.Packs, base)
 		}
 	}
-	err := s.r.FS.SyncDir(journal.Dir)
+	err := s.FS.SyncDir(journal.Dir)
 	if err == nil {
 		err = s.writeIntent(in)
 	}
 	for _, x := range list {
 		if err == nil {
-			_, err = s.r.Packs.Link(x.name+".pack", x.name+storedir.Idx, x.sum, packset.Keep{Through: s.Tip().Seq})
+			_, err = s.Packs.Link(x.name+".pack", x.name+storedir.Idx, x.sum, packset.Keep{Through: s.Tip().Seq})
 		}
 	}
 	if err == nil {
@@ -277,39 +274,69 @@ func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
 	return nil
 }
 
-func (s *Store) writeMoved(n int, moves map[ID]ID) error {
+func (s *purger) writeMoved(n int, moves map[ID]ID) error {
 	dir := path.Dir(purgeTemp(n))
-	if err := s.r.FS.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := s.FS.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := storedir.WriteFile(s.r.FS, purgeTemp(n), moved.Encode(moves)); err != nil {
+	if err := storedir.WriteFile(s.FS, purgeTemp(n), moved.Encode(moves)); err != nil {
 		return err
 	}
-	if err := s.r.FS.SyncDir(dir); err != nil {
+	if err := s.FS.SyncDir(dir); err != nil {
 		return err
 	}
-	return s.r.FS.SyncDir(".")
+	return s.FS.SyncDir(".")
+}
+
+// swapHeld is the switch where a sink holds the history. The committer rests, and
+// everything is published.
+func (p *Purge) swapHeld(ctx context.Context, in *purgeIntent) error {
+	s := p.s
+	if s.Held == nil {
+		s.host.BreakOffCopy()
+		return nil
+	}
+	values := s.Note.All()
+	for _, r := range in.Refs {
+		if _, now, err := r.ids(); err != nil {
+			return err
+		} else if values[r.Name] = now; now.IsZero() {
+			delete(values, r.Name)
+		}
+	}
+	if _, now, err := in.Boundary.ids(); err != nil {
+		return err
+	} else if !now.IsZero() {
+		values[refs.Boundary] = now
+	}
+	gone := setOf(in.Drop)
+	var used []*packset.File
+	for _, f := range s.Packs.InUse() {
+		defer f.Release()
+		if !gone[f.Base] {
+			used = append(used, f)
+		}
+	}
+	return s.host.SwapPurged(ctx, used, values, purgeTemp(in.Moved))
 }
 
 // back takes the switch back. If the disk refuses that too, it is unknown
 // what a start will find: nothing more is taken in until there is one.
 func (p *Purge) back(in *purgeIntent, cause error) error {
 	s := p.s
-	packset.ReleaseAll(s.r.Packs.Take(setOf(in.Packs)))
+	packset.ReleaseAll(s.Packs.Take(setOf(in.Packs)))
 	err := s.writeIntent(in) // as it was: prepared
 	if err == nil {
 		if err = s.takeBack(in); err != nil {
-			s.r.Log.Warn("a purge is taken back by the next start", "error", err)
+			s.Log.Warn("a purge is taken back by the next start", "error", err)
 		}
 		return cause
 	}
-	if now, rerr := s.readIntent(); rerr == nil && (now == nil || now.Step == purgePrepared) && s.r.FS.SyncDir(".") == nil {
+	if now, rerr := s.readIntent(); rerr == nil && (now == nil || now.Step == purgePrepared) && s.FS.SyncDir(".") == nil {
 		return cause // the next start takes the rest back
 	}
-	s.queue.mu.Lock()
-	s.queue.stopped = true
-	s.queue.mu.Unlock()
-	s.r.Warn("a purge could be neither finished nor taken back (%v): nothing is written until the server is started again", err)
+	s.host.Stop()
+	s.Warn("a purge could be neither finished nor taken back (%v): nothing is written until the server is started again", err)
 	return cause
 }
 
@@ -325,7 +352,7 @@ func setOf(names []string) map[string]bool {
 func (p *Purge) adopt(in *purgeIntent) {
 	s := p.s
 	gone := make(map[ID]bool, len(p.r.Blobs))
-	if old := s.r.Purges.Gone.Load(); old != nil {
+	if old := s.Purges.Gone.Load(); old != nil {
 		for id := range *old {
 			gone[id] = true
 		}
@@ -333,32 +360,32 @@ func (p *Purge) adopt(in *purgeIntent) {
 	for id := range p.r.Blobs {
 		gone[id] = true
 	}
-	s.r.Purges.Gone.Store(&gone)
-	s.r.Cached.Trees.Clear()
-	s.r.InfoLog.Rename(p.r.Tags)
-	s.r.TaskMap.Mu.Lock()
-	for id, t := range s.r.TaskMap.ByID {
+	s.Purges.Gone.Store(&gone)
+	s.Cached.Trees.Clear()
+	s.InfoLog.Rename(p.r.Tags)
+	s.TaskMap.Mu.Lock()
+	for id, t := range s.TaskMap.ByID {
 		n := *t
 		n.Base, n.Head = p.r.Is(t.Base), p.r.Is(t.Head)
 		if tag, ok := p.r.Tags[t.InfoTag]; ok {
 			n.InfoTag = tag
 		}
-		s.r.TaskMap.ByID[id] = &n
+		s.TaskMap.ByID[id] = &n
 	}
-	s.r.TaskMap.Mu.Unlock()
+	s.TaskMap.Mu.Unlock()
 	if p.r.First > 0 {
-		s.r.Index.Remap(p.r.First, p.r.Is)
+		s.Index.Remap(p.r.First, p.r.Is)
 	}
 	if b := s.Boundary(); !b.Whole() {
 		b.Commit = p.r.Is(b.Commit)
-		s.r.Begins.Store(&b)
+		s.Begins.Store(&b)
 	}
 	tip := Tip(p.r.Tip)
-	s.r.Head.Store(&tip)
-	s.pendingIntent = in
+	s.Head.Store(&tip)
+	s.pending = in
 	// Nothing may be taken for standing in them any more.
-	packset.ReleaseAll(s.r.Packs.Take(setOf(in.Drop)))
+	packset.ReleaseAll(s.Packs.Take(setOf(in.Drop)))
 	// A reader that finds an object gone looks again from the tip on.
-	s.r.Purges.Count.Add(1)
-	s.r.Cached.Computed.Clear()
+	s.Purges.Count.Add(1)
+	s.Cached.Computed.Clear()
 }

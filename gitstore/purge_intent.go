@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"umbra/gitstore/packset"
+	"umbra/gitstore/repo"
 
 	"umbra/gitstore/journal"
 	"umbra/gitstore/records"
@@ -57,8 +58,8 @@ func (r movedRef) ids() (old, now ID, err error) {
 	return old, now, err
 }
 
-func (s *Store) readIntent() (*purgeIntent, error) {
-	data, err := vfs.ReadFile(s.r.FS, storedir.Intent)
+func (s *purger) readIntent() (*purgeIntent, error) {
+	data, err := vfs.ReadFile(s.FS, storedir.Intent)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -73,69 +74,68 @@ func (s *Store) readIntent() (*purgeIntent, error) {
 }
 
 // writeIntent puts the file there, durable with its name.
-func (s *Store) writeIntent(in *purgeIntent) error {
+func (s *purger) writeIntent(in *purgeIntent) error {
 	data, err := json.Marshal(in)
 	if err != nil {
 		return err
 	}
-	if err := storedir.WriteFile(s.r.FS, storedir.Intent, append(data, '\n')); err != nil {
+	if err := storedir.WriteFile(s.FS, storedir.Intent, append(data, '\n')); err != nil {
 		return err
 	}
-	return s.r.FS.SyncDir(".")
+	return s.FS.SyncDir(".")
 }
 
-func (s *Store) removeIntent() error {
-	if err := storedir.Remove(s.r.FS, storedir.Intent); err != nil {
+func (s *purger) removeIntent() error {
+	if err := storedir.Remove(s.FS, storedir.Intent); err != nil {
 		return err
 	}
-	return s.r.FS.SyncDir(".")
+	return s.FS.SyncDir(".")
 }
 
-// resumePurge finishes or takes back what a stop left of a purge. It runs before
+// resume finishes or takes back what a stop left of a purge. It runs before
 // packs and journals are checked.
-func (s *Store) resumePurge(ctx context.Context) error {
+func (s *purger) resume(ctx context.Context) (finished bool, err error) {
 	in, err := s.readIntent()
 	if err != nil || in == nil {
-		return err
+		return false, err
 	}
 	// A process that was killed at the switch may not have synced it.
-	if err := s.r.FS.SyncDir("."); err != nil {
-		return err
+	if err := s.FS.SyncDir("."); err != nil {
+		return false, err
 	}
 	if in.Step != purgeSwitching {
-		s.r.Log.Warn("a purge was cut off before its switch; taken back")
-		return s.takeBack(in)
+		s.Log.Warn("a purge was cut off before its switch; taken back")
+		return false, s.takeBack(in)
 	}
-	s.r.Log.Warn("a purge was cut off; it is finished")
-	s.recovery.Purged = true
-	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	s.Log.Warn("a purge was cut off; it is finished")
+	ctx, cancel := context.WithTimeout(ctx, repo.LockPatience)
 	defer cancel()
 	err = s.finishPurge(ctx, in)
 	if _, locked := errors.AsType[*refs.LockedError](err); locked {
-		s.pendingIntent = in // the next publication meets it again
-		return nil
+		s.pending = in // the next publication meets it again
+		return true, nil
 	}
-	return err
+	return true, err
 }
 
-// hidePurged takes the packs that an unfinished purge is going to remove out of
+// hide takes the packs that an unfinished purge is going to remove out of
 // the set: nothing may be taken for standing in them.
-func (s *Store) hidePurged() {
-	if s.pendingIntent == nil {
+func (s *purger) hide() {
+	if s.pending == nil {
 		return
 	}
-	packset.ReleaseAll(s.r.Packs.Take(setOf(s.pendingIntent.Drop)))
+	packset.ReleaseAll(s.Packs.Take(setOf(s.pending.Drop)))
 }
 
 // takeBack removes what a purge had written before its switch.
-func (s *Store) takeBack(in *purgeIntent) error {
+func (s *purger) takeBack(in *purgeIntent) error {
 	gone := setOf(in.Packs)
-	if err := s.r.Packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := s.Packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
 	}
-	packset.ReleaseAll(s.r.Packs.Take(gone))
+	packset.ReleaseAll(s.Packs.Take(gone))
 	for _, base := range in.Packs {
-		if err := s.r.Packs.Remove(base); err != nil {
+		if err := s.Packs.Remove(base); err != nil {
 			return err
 		}
 	}
@@ -148,7 +148,7 @@ func (s *Store) takeBack(in *purgeIntent) error {
 // finishPurge does what is left after the switch; each step may have been done
 // already. Where it fails it is to be called again: a lock on a ref that
 // another process holds is an error like others.
-func (s *Store) finishPurge(ctx context.Context, in *purgeIntent) error {
+func (s *purger) finishPurge(ctx context.Context, in *purgeIntent) error {
 	steps := []func(context.Context, *purgeIntent) error{s.placeMap, s.dropRecords, s.dropGraphs, s.noteRewritten, s.widenShallow,
 		s.moveRewritten, s.dropOthers, s.narrowShallow, s.dropPurged, s.dropLeftovers}
 	for _, step := range steps {
@@ -160,17 +160,17 @@ func (s *Store) finishPurge(ctx context.Context, in *purgeIntent) error {
 }
 
 // placeMap gives the map of ids its name.
-func (s *Store) placeMap(_ context.Context, in *purgeIntent) error {
-	if err := s.r.FS.Mkdir(storedir.Moved, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+func (s *purger) placeMap(_ context.Context, in *purgeIntent) error {
+	if err := s.FS.Mkdir(storedir.Moved, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	name := storedir.MovedName(in.Moved)
-	if err := s.r.FS.Rename(purgeTemp(in.Moved), name); err != nil {
-		if _, there := s.r.FS.Lstat(name); there != nil {
+	if err := s.FS.Rename(purgeTemp(in.Moved), name); err != nil {
+		if _, there := s.FS.Lstat(name); there != nil {
 			return err
 		}
 	}
-	return errors.Join(s.r.FS.SyncDir(storedir.Moved), s.r.FS.SyncDir("."))
+	return errors.Join(s.FS.SyncDir(storedir.Moved), s.FS.SyncDir("."))
 }
 
 // purgeTemp is where a map is before the switch. A name that begins so is
@@ -179,22 +179,22 @@ func purgeTemp(n int) string { return path.Join(storedir.Moved+".new", fmt.Sprin
 
 // dropGraphs removes the files that name removed commits: commit-graphs, and
 // a multi-pack-index over packs that go.
-func (s *Store) dropGraphs(_ context.Context, in *purgeIntent) error {
-	if err := s.r.DropCommitGraph(); err != nil {
+func (s *purger) dropGraphs(_ context.Context, in *purgeIntent) error {
+	if err := s.DropCommitGraph(); err != nil {
 		return err
 	}
 	gone := setOf(in.Drop)
-	return s.r.Packs.DropMultiIndex(func(base string) bool { return gone[base] })
+	return s.Packs.DropMultiIndex(func(base string) bool { return gone[base] })
 }
 
 // widenShallow makes the old boundary and the new one hold at once, while refs
 // move from one to the other.
-func (s *Store) widenShallow(ctx context.Context, in *purgeIntent) error {
+func (s *purger) widenShallow(ctx context.Context, in *purgeIntent) error {
 	_, now, err := in.Boundary.ids()
 	if err != nil || now.IsZero() {
 		return err
 	}
-	return s.r.Refs.SetShallow(ctx, func(lines []ID) []ID {
+	return s.Refs.SetShallow(ctx, func(lines []ID) []ID {
 		if !slices.Contains(lines, now) {
 			lines = append(lines, now)
 		}
@@ -202,26 +202,26 @@ func (s *Store) widenShallow(ctx context.Context, in *purgeIntent) error {
 	})
 }
 
-func (s *Store) narrowShallow(ctx context.Context, in *purgeIntent) error {
+func (s *purger) narrowShallow(ctx context.Context, in *purgeIntent) error {
 	old, now, err := in.Boundary.ids()
 	if err != nil || now.IsZero() {
 		return err
 	}
-	return s.r.Refs.SetShallow(ctx, func(lines []ID) []ID {
+	return s.Refs.SetShallow(ctx, func(lines []ID) []ID {
 		return slices.DeleteFunc(lines, func(id ID) bool { return id == old })
 	})
 }
 
 // noteRewritten sets the ref log: a start begins there.
-func (s *Store) noteRewritten(_ context.Context, in *purgeIntent) error {
+func (s *purger) noteRewritten(_ context.Context, in *purgeIntent) error {
 	var values []refs.Value
 	for _, r := range in.Refs {
 		old, now, err := r.ids()
 		if err != nil {
 			return err
 		}
-		if noted, _ := s.r.Note.Get(r.Name); noted == now {
-			s.r.Note.Expect(r.Name, old) // an earlier try may have been cut off here
+		if noted, _ := s.Note.Get(r.Name); noted == now {
+			s.Note.Expect(r.Name, old) // an earlier try may have been cut off here
 		}
 		values = append(values, refs.Value{Name: r.Name, ID: now})
 	}
@@ -230,33 +230,33 @@ func (s *Store) noteRewritten(_ context.Context, in *purgeIntent) error {
 	} else if !begin.IsZero() {
 		values = append(values, refs.Value{Name: refs.Boundary, ID: begin})
 	}
-	return s.r.Note.Append(0, values...)
+	return s.Note.Append(0, values...)
 }
 
-func (s *Store) moveRewritten(ctx context.Context, _ *purgeIntent) error {
-	return refs.Join(s.pub.project(ctx))
+func (s *purger) moveRewritten(ctx context.Context, _ *purgeIntent) error {
+	return refs.Join(s.host.Project(ctx))
 }
 
 // dropRecords removes the commit index: it is read from history again. A
 // running store makes its own again first.
-func (s *Store) dropRecords(_ context.Context, in *purgeIntent) error {
-	if s.r.Index != nil {
-		return errors.Join(s.r.Index.Save(), s.r.FS.SyncDir("."))
+func (s *purger) dropRecords(_ context.Context, in *purgeIntent) error {
+	if s.Index != nil {
+		return errors.Join(s.Index.Save(), s.FS.SyncDir("."))
 	}
 	for _, name := range []string{records.File, records.FileNew, records.NamesFile, records.NamesNew} {
-		if err := storedir.Remove(s.r.FS, name); err != nil {
+		if err := storedir.Remove(s.FS, name); err != nil {
 			return err
 		}
 	}
-	return s.r.FS.SyncDir(".")
+	return s.FS.SyncDir(".")
 }
 
 // dropPurged removes the packs that hold what is purged, and nothing that is
 // wanted and is nowhere else.
-func (s *Store) dropPurged(_ context.Context, in *purgeIntent) error {
+func (s *purger) dropPurged(_ context.Context, in *purgeIntent) error {
 	gone := setOf(in.Drop)
-	packset.ReleaseAll(s.r.Packs.Take(gone))
-	names, err := s.r.FS.ReadDir(storedir.Packs)
+	packset.ReleaseAll(s.Packs.Take(gone))
+	names, err := s.FS.ReadDir(storedir.Packs)
 	if err != nil {
 		return err
 	}
@@ -277,16 +277,16 @@ func (s *Store) dropPurged(_ context.Context, in *purgeIntent) error {
 		if !gone[base] {
 			continue
 		}
-		if err := storedir.Remove(s.r.FS, path.Join(storedir.Packs, e.Name)); err != nil {
+		if err := storedir.Remove(s.FS, path.Join(storedir.Packs, e.Name)); err != nil {
 			return err
 		}
 	}
-	return s.r.FS.SyncDir(storedir.Packs)
+	return s.FS.SyncDir(storedir.Packs)
 }
 
 // dropLeftovers removes what nothing reads and what may still hold the bytes:
 // journals that were put aside, damaged files, temporary ones of anybody's git.
-func (s *Store) dropLeftovers(_ context.Context, _ *purgeIntent) error {
+func (s *purger) dropLeftovers(_ context.Context, _ *purgeIntent) error {
 	if err := s.removeAll(storedir.Damaged); err != nil {
 		return err
 	}
@@ -300,7 +300,7 @@ func (s *Store) dropLeftovers(_ context.Context, _ *purgeIntent) error {
 	if err := s.removeMatching(storedir.Packs, git); err != nil {
 		return err
 	}
-	objects, err := s.r.FS.ReadDir(storedir.Repo + "/objects")
+	objects, err := s.FS.ReadDir(storedir.Repo + "/objects")
 	if err != nil {
 		return err
 	}
@@ -321,26 +321,26 @@ func (s *Store) dropLeftovers(_ context.Context, _ *purgeIntent) error {
 
 // leftover reports whether a file of the journal folder is one that a failure
 // left behind: a journal that is in a pack, one that was put aside.
-func (s *Store) leftover(name string) bool {
+func (s *purger) leftover(name string) bool {
 	n, isJournal := journal.ParseName(name)
 	switch {
 	case strings.HasPrefix(name, "torn-"):
 		return true
 	case isJournal:
-		return n <= s.r.Note.Shown()
+		return n <= s.Note.Shown()
 	}
-	return staleIdx(name, s.r.Note.Shown())
+	return storedir.StaleIdx(name, s.Note.Shown())
 }
 
 // removeMatching removes the files of a folder for which match holds.
-func (s *Store) removeMatching(dir string, match func(name string) bool) error {
-	names, err := s.r.FS.ReadDir(dir)
+func (s *purger) removeMatching(dir string, match func(name string) bool) error {
+	names, err := s.FS.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, e := range names {
 		if err == nil && match(e.Name) {
-			err = storedir.Remove(s.r.FS, path.Join(dir, e.Name))
+			err = storedir.Remove(s.FS, path.Join(dir, e.Name))
 		}
 	}
 	return err
@@ -348,11 +348,11 @@ func (s *Store) removeMatching(dir string, match func(name string) bool) error {
 
 // removeAll removes a file, or a folder with all that is in it; nothing there
 // is no error.
-func (s *Store) removeAll(name string) error { return vfs.RemoveAll(s.r.FS, name) }
+func (s *purger) removeAll(name string) error { return vfs.RemoveAll(s.FS, name) }
 
-// pendingPurge goes on with a purge that could not be finished; publishing is held.
-func (s *Store) pendingPurge(ctx context.Context) error {
-	in := s.pendingIntent
+// goOn goes on with a purge that could not be finished; publishing is held.
+func (s *purger) goOn(ctx context.Context) error {
+	in := s.pending
 	if in == nil {
 		return nil
 	}
@@ -362,7 +362,7 @@ func (s *Store) pendingPurge(ctx context.Context) error {
 			Detail: "Another process holds " + locked.Name + "; the purge is not finished, and what it removes is still on disk."}
 	}
 	if err == nil {
-		s.pendingIntent = nil
+		s.pending = nil
 	}
 	return errs.Wrap(err, "")
 }

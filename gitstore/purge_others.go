@@ -70,7 +70,7 @@ func isOurs(ref string) bool {
 }
 
 func (h *finder) refs(ctx context.Context, o *others) error {
-	list, err := h.s.r.Refs.List("refs/")
+	list, err := h.s.Refs.List("refs/")
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ var pseudoRef = regexp.MustCompile(`^[A-Z_]*HEAD$`)
 
 // heads checks HEAD, and what git notes of its last runs.
 func (h *finder) heads(ctx context.Context, o *others) error {
-	names, err := h.s.r.FS.ReadDir(storedir.Repo)
+	names, err := h.s.FS.ReadDir(storedir.Repo)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (h *finder) heads(ctx context.Context, o *others) error {
 			return err
 		}
 		if e.Name == refs.HEAD {
-			_, target, _, err := h.s.r.Refs.Read(refs.HEAD)
+			_, target, _, err := h.s.Refs.Read(refs.HEAD)
 			if _, damaged := errors.AsType[*refs.DamagedError](err); err != nil && !damaged {
 				return err
 			}
@@ -137,7 +137,7 @@ func (h *finder) heads(ctx context.Context, o *others) error {
 	}
 	for _, sort := range []string{"commit", "other"} { // git fsck --lost-found
 		dir := path.Join("lost-found", sort)
-		found, err := h.s.r.FS.ReadDir(path.Join(storedir.Repo, dir))
+		found, err := h.s.FS.ReadDir(path.Join(storedir.Repo, dir))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -184,7 +184,7 @@ func (h *finder) textNames(ctx context.Context, name string) (bool, error) {
 // its index. The working tree itself is not ours to look at.
 func (h *finder) worktrees(ctx context.Context, o *others) error {
 	dir := path.Join(storedir.Repo, "worktrees")
-	list, err := h.s.r.FS.ReadDir(dir)
+	list, err := h.s.FS.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -288,7 +288,7 @@ func (h *finder) logs(ctx context.Context, o *others) error {
 	if err := look(path.Join(storedir.Repo, "logs")); err != nil {
 		return err
 	}
-	list, err := h.s.r.FS.ReadDir(path.Join(storedir.Repo, "worktrees"))
+	list, err := h.s.FS.ReadDir(path.Join(storedir.Repo, "worktrees"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -315,7 +315,7 @@ func logIDs(line []byte) (out []ID) {
 
 func (h *finder) looseObjects(ctx context.Context, o *others) error {
 	dir := path.Join(storedir.Repo, "objects")
-	list, err := h.s.r.FS.ReadDir(dir)
+	list, err := h.s.FS.ReadDir(dir)
 	if err != nil {
 		return err
 	}
@@ -323,7 +323,7 @@ func (h *finder) looseObjects(ctx context.Context, o *others) error {
 		if !e.Type.IsDir() || len(e.Name) != 2 {
 			continue
 		}
-		files, err := h.s.r.FS.ReadDir(path.Join(dir, e.Name))
+		files, err := h.s.FS.ReadDir(path.Join(dir, e.Name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -346,7 +346,7 @@ func (h *finder) looseObjects(ctx context.Context, o *others) error {
 
 // dropOthers removes what was found; refs go by git's lock protocol, and only if
 // they still say the same.
-func (s *Store) dropOthers(ctx context.Context, in *purgeIntent) error {
+func (s *purger) dropOthers(ctx context.Context, in *purgeIntent) error {
 	o := &in.Others
 	var gone []refs.Update
 	for _, r := range o.Refs {
@@ -357,12 +357,12 @@ func (s *Store) dropOthers(ctx context.Context, in *purgeIntent) error {
 		gone = append(gone, refs.Update{Name: r.Name, Before: []ID{old}})
 	}
 	if o.Head {
-		if err := storedir.WriteFile(s.r.FS, path.Join(storedir.Repo, refs.HEAD), []byte("ref: "+refs.ShadowRef+"\n")); err != nil {
+		if err := storedir.WriteFile(s.FS, path.Join(storedir.Repo, refs.HEAD), []byte("ref: "+refs.ShadowRef+"\n")); err != nil {
 			return err
 		}
 	}
-	foreign, failed := s.r.Refs.Update(ctx, gone)
-	s.reportForeign(foreign)
+	foreign, failed := s.Refs.Update(ctx, gone)
+	s.host.Report(foreign)
 	if err := refs.Join(failed); err != nil {
 		return err
 	}
@@ -372,19 +372,19 @@ func (s *Store) dropOthers(ctx context.Context, in *purgeIntent) error {
 		}
 	}
 	for _, name := range o.Files {
-		if err := storedir.Remove(s.r.FS, path.Join(storedir.Repo, name)); err != nil {
+		if err := storedir.Remove(s.FS, path.Join(storedir.Repo, name)); err != nil {
 			return err
 		}
 	}
 	if err := s.rewriteLogs(in); err != nil {
 		return err
 	}
-	return s.r.FS.SyncDir(storedir.Repo)
+	return s.FS.SyncDir(storedir.Repo)
 }
 
 // rewriteLogs takes the lines out of people's reflogs that name what goes, and
 // puts the new ids of tasks' records into ours.
-func (s *Store) rewriteLogs(in *purgeIntent) error {
+func (s *purger) rewriteLogs(in *purgeIntent) error {
 	gone := make(map[string]bool)
 	for _, id := range in.Others.Gone {
 		gone[id] = true
@@ -418,7 +418,7 @@ func (s *Store) rewriteLogs(in *purgeIntent) error {
 }
 
 // rewriteLog changes a reflog's lines; one that has none left goes.
-func (s *Store) rewriteLog(name string, change func(line string) string) error {
+func (s *purger) rewriteLog(name string, change func(line string) string) error {
 	text, err := readAll(s, name)
 	if err != nil {
 		return err
@@ -431,15 +431,15 @@ func (s *Store) rewriteLog(name string, change func(line string) string) error {
 	case string(text):
 		return nil
 	case "":
-		return storedir.Remove(s.r.FS, name)
+		return storedir.Remove(s.FS, name)
 	}
-	return storedir.WriteFile(s.r.FS, name, []byte(out.String()))
+	return storedir.WriteFile(s.FS, name, []byte(out.String()))
 }
 
 // walkFiles visits every file under a folder; one that goes meanwhile, or was
 // never there, is passed over.
-func (s *Store) walkFiles(dir string, visit func(name string) error) error {
-	list, err := s.r.FS.ReadDir(dir)
+func (s *purger) walkFiles(dir string, visit func(name string) error) error {
+	list, err := s.FS.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -461,8 +461,8 @@ func (s *Store) walkFiles(dir string, visit func(name string) error) error {
 }
 
 // readAll reads a file of the repository; one that is gone is empty.
-func readAll(s *Store, name string) ([]byte, error) {
-	data, err := vfs.ReadFile(s.r.FS, name)
+func readAll(s *purger, name string) ([]byte, error) {
+	data, err := vfs.ReadFile(s.FS, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -34,11 +34,11 @@ func (x *purgePack) writer() *pack.Writer {
 	return x.w
 }
 
-func (s *Store) createPurgePack() (*purgePack, error) {
+func (s *purger) createPurgePack() (*purgePack, error) {
 	var rnd [8]byte
 	rand.Read(rnd[:])
 	x := &purgePack{name: path.Join(journal.Dir, "tmp-purge-"+hex.EncodeToString(rnd[:]))}
-	f, err := s.r.FS.OpenFile(x.name+".pack", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := s.FS.OpenFile(x.name+".pack", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -51,20 +51,20 @@ func (s *Store) createPurgePack() (*purgePack, error) {
 }
 
 // dropPurgePack removes it from the journal folder; what was linked stays.
-func (s *Store) dropPurgePack(x *purgePack) {
+func (s *purger) dropPurgePack(x *purgePack) {
 	if x == nil {
 		return
 	}
 	x.f.Close()
 	for _, suffix := range []string{".pack", storedir.Idx} {
-		if err := storedir.Remove(s.r.FS, x.name+suffix); err != nil {
-			s.r.Log.Warn("prepared pack left behind until the next start", "name", x.name, "error", err)
+		if err := storedir.Remove(s.FS, x.name+suffix); err != nil {
+			s.Log.Warn("prepared pack left behind until the next start", "name", x.name, "error", err)
 		}
 	}
 }
 
 // finish makes the pack and its index whole and durable.
-func (s *Store) finishPurgePack(x *purgePack) error {
+func (s *purger) finishPurgePack(x *purgePack) error {
 	sum, entries, err := x.w.Finish()
 	if err == nil {
 		err = x.f.Sync()
@@ -73,13 +73,13 @@ func (s *Store) finishPurgePack(x *purgePack) error {
 		return err
 	}
 	x.sum = sum
-	return storedir.WriteFile(s.r.FS, x.name+storedir.Idx, pack.EncodeIdx(entries, sum))
+	return storedir.WriteFile(s.FS, x.name+storedir.Idx, pack.EncodeIdx(entries, sum))
 }
 
 // keep copies what stays of those of our packs that hold something of what
 // goes, as it is compressed there.
 func (p *Purge) keep(ctx context.Context, which func(*packset.File) bool) error {
-	packs := p.s.r.Packs.InUse()
+	packs := p.s.Packs.InUse()
 	defer func() { packset.ReleaseAll(packs) }()
 	slices.SortStableFunc(packs, func(a, b *packset.File) int { return int(a.Keep.Through) - int(b.Keep.Through) })
 	for i, f := range packs {
@@ -116,10 +116,10 @@ func (p *Purge) tainted(ctx context.Context, idx *pack.Idx) (bool, error) {
 }
 
 // packBytes gives the size of everything in objects/pack.
-func (s *Store) packBytes() (sum int64, err error) {
-	names, err := s.r.FS.ReadDir(storedir.Packs)
+func (s *purger) packBytes() (sum int64, err error) {
+	names, err := s.FS.ReadDir(storedir.Packs)
 	for _, e := range names {
-		info, err := s.r.FS.Lstat(path.Join(storedir.Packs, e.Name))
+		info, err := s.FS.Lstat(path.Join(storedir.Packs, e.Name))
 		if err == nil {
 			sum += info.Size
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -155,7 +155,7 @@ func (p *Purge) packs(ctx context.Context, in *purgeIntent, h *finder, unreadabl
 	for base := range p.from {
 		in.Drop = append(in.Drop, base)
 	}
-	for _, f := range s.r.Packs.Superseded() {
+	for _, f := range s.Packs.Superseded() {
 		tainted, err := p.tainted(ctx, f.Pack.Idx())
 		if tainted {
 			in.Drop = append(in.Drop, f.Base)
@@ -202,7 +202,7 @@ func (p *Purge) foreignPacks(ctx context.Context, in *purgeIntent, h *finder) er
 			if err != nil || bad {
 				return false
 			}
-			held, err := p.s.r.Packs.Holding(id)
+			held, err := p.s.Packs.Holding(id)
 			if held != nil {
 				held.Release()
 			}

@@ -21,7 +21,7 @@ import (
 // finder finds out which objects lead to something that a rewriter replaces, also
 // those that people's git wrote into the repository.
 type finder struct {
-	s     *Store
+	s     *purger
 	r     *rewrite.Rewriter
 	packs []*foreignPack
 	memo  map[ID]bool
@@ -37,7 +37,7 @@ type foreignPack struct {
 // openForeign opens everything in objects/pack that is not one of the store's. unreadable
 // are packs that cannot be looked into; what has no index is no pack to git.
 func (h *finder) openForeign() (unreadable []string, err error) {
-	names, err := h.s.r.FS.ReadDir(storedir.Packs)
+	names, err := h.s.FS.ReadDir(storedir.Packs)
 	if err != nil {
 		return nil, err
 	}
@@ -47,14 +47,14 @@ func (h *finder) openForeign() (unreadable []string, err error) {
 	}
 	for _, e := range names {
 		base, ok := strings.CutSuffix(e.Name, ".pack")
-		if !ok || h.s.r.Packs.Has(base) {
+		if !ok || h.s.Packs.Has(base) {
 			continue
 		}
 		if !there[base+storedir.Idx] {
 			unreadable = append(unreadable, base)
 			continue
 		}
-		p, err := pack.Open(h.s.r.FS, path.Join(storedir.Packs, base+".pack"), path.Join(storedir.Packs, base+storedir.Idx), pack.Options{MaxObject: object.MaxMeta})
+		p, err := pack.Open(h.s.FS, path.Join(storedir.Packs, base+".pack"), path.Join(storedir.Packs, base+storedir.Idx), pack.Options{MaxObject: object.MaxMeta})
 		if errors.Is(err, pack.ErrCorrupt) {
 			unreadable = append(unreadable, base)
 			continue
@@ -153,7 +153,7 @@ func (h *finder) open(f *frame) (done bool, err error) {
 	switch kind {
 	case object.Commit:
 		if c, err := repo.ParseCommit(f.id, data); err == nil && c.Seq > 0 && c.Seq <= h.r.Seq {
-			if rec, err := h.s.r.Index.At(c.Seq); err == nil && rec.Commit == f.id {
+			if rec, err := h.s.Index.At(c.Seq); err == nil && rec.Commit == f.id {
 				break // ours, of before the first that changes
 			}
 		}
@@ -216,7 +216,7 @@ func namedIn(data []byte, keys ...string) (out []ID) {
 // read gives anybody's object; kind 0 where there is none, or one too large to
 // refer to anything.
 func (h *finder) read(id ID) (object.Kind, []byte, error) {
-	if f, err := h.s.r.Holder(id); err != nil {
+	if f, err := h.s.Holder(id); err != nil {
 		return 0, nil, err
 	} else if f != nil {
 		defer f.Release()
@@ -231,7 +231,7 @@ func (h *finder) read(id ID) (object.Kind, []byte, error) {
 			return kind, data, err
 		}
 	}
-	kind, data, _ := rawpack.Loose(h.s.r.FS, storedir.Repo+"/objects", object.MaxMeta, id)
+	kind, data, _ := rawpack.Loose(h.s.FS, storedir.Repo+"/objects", object.MaxMeta, id)
 	return kind, data, nil
 }
 

@@ -32,7 +32,7 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.openRepo(ctx); err != nil {
 		return err
 	}
-	if err := s.resumePurge(ctx); err != nil {
+	if s.recovery.Purged, err = s.purger.resume(ctx); err != nil {
 		return err
 	}
 	if err := s.r.Packs.Load(); err != nil {
@@ -41,7 +41,7 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.nameHeld(tail); err != nil {
 		return err
 	}
-	s.hidePurged()
+	s.purger.hide()
 	if err := s.r.Large.Load(); err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (s *Store) findJournals() ([]*journal.Journal, error) {
 			}
 			out = append(out, j)
 			s.logs.set.Skip(n)
-		case strings.HasPrefix(e.Name, "tmp-"), strings.HasSuffix(e.Name, ".new"), staleIdx(e.Name, shown):
+		case strings.HasPrefix(e.Name, "tmp-"), strings.HasSuffix(e.Name, ".new"), storedir.StaleIdx(e.Name, shown):
 			if err := s.r.FS.Remove(name); err != nil {
 				return nil, err
 			}
@@ -187,12 +187,6 @@ func (s *Store) findJournals() ([]*journal.Journal, error) {
 		return 1
 	})
 	return out, nil
-}
-
-// staleIdx reports whether a file is the index of a journal that is shown.
-func staleIdx(base string, shown uint64) bool {
-	n, ok := journal.ParseName(strings.TrimSuffix(base, storedir.Idx) + journal.Suffix)
-	return ok && strings.HasSuffix(base, storedir.Idx) && n <= shown
 }
 
 // settle closes the journals that the start found, so that their files are never
@@ -222,7 +216,7 @@ func (s *Store) settle(ctx context.Context) error {
 	}
 	noted, _ := s.r.Note.Get(refs.ShadowRef)
 	p.kept = &todo
-	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	ctx, cancel := context.WithTimeout(ctx, repo.LockPatience)
 	defer cancel()
 	failed, err := p.publish(ctx)
 	if errs.CodeOf(err) == "ref_locked" { // a purge that cannot end: it is tried again

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"umbra/gitstore/packset"
+	"umbra/gitstore/repo"
+
 	"umbra/gitstore/refs"
 	"umbra/gitstore/remote"
 	"umbra/gitstore/sink"
@@ -70,7 +72,7 @@ func (s *Store) sealInto(ctx context.Context, log *remote.Log) (through uint64, 
 func (s *Store) sealOnce(ctx context.Context, log *remote.Log) (through uint64, err error) {
 	p := &s.pub
 	s.r.Publishing.Lock()
-	lctx, cancel := context.WithTimeout(ctx, lockPatience)
+	lctx, cancel := context.WithTimeout(ctx, repo.LockPatience)
 	_, err = p.publishLocked(lctx)
 	cancel()
 	m := &sink.Manifest{Base: p.pos, Seq: p.noted}
@@ -167,43 +169,6 @@ func (s *Store) putAgain(g *group, out *sink.Group) error {
 		}
 	}
 	return nil
-}
-
-// swapHeld is the switch of a purge where a sink holds the history. The committer
-// rests, and everything is published. mmu and publishing are held.
-func (p *Purge) swapHeld(ctx context.Context, in *purgeIntent) error {
-	s := p.s
-	if s.r.Held == nil {
-		s.copy.BreakOff()
-		return nil
-	}
-	m := &sink.Manifest{Base: s.pub.pos, Seq: s.pub.noted}
-	values := s.r.Note.All()
-	for _, r := range in.Refs {
-		if _, now, err := r.ids(); err != nil {
-			return err
-		} else if values[r.Name] = now; now.IsZero() {
-			delete(values, r.Name)
-		}
-	}
-	if _, now, err := in.Boundary.ids(); err != nil {
-		return err
-	} else if !now.IsZero() {
-		values[refs.Boundary] = now
-	}
-	gone := setOf(in.Drop)
-	var used []*packset.File
-	for _, f := range s.r.Packs.InUse() {
-		defer f.Release()
-		if !gone[f.Base] {
-			used = append(used, f)
-		}
-	}
-	err := s.r.SwapTo(ctx, s.r.Held, m, used, values, purgeTemp(in.Moved), true)
-	if err != nil && !errors.Is(err, sink.ErrRefused) {
-		s.r.Held.Stop(err) // it may have been done: the next owner sees
-	}
-	return err
 }
 
 // sealLast seals what is left when the store is closed. Where that is not possible

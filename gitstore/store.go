@@ -150,10 +150,9 @@ type Store struct {
 	retention retention
 	wake      chan struct{} // wakes the maintainer
 	// alone: the sink's store has all that the base has; upkeep.mmu.
-	alone bool
-	// pendingIntent is the purge that is not finished yet; publishing.
-	pendingIntent *purgeIntent
-	life          lifetime
+	alone  bool
+	purger *purger
+	life   lifetime
 }
 
 // queue is what waits to be committed.
@@ -213,7 +212,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	s.queue.idle = sync.NewCond(&s.queue.mu)
 	s.copy = remote.NewCopy(remote.CopyOptions{Open: opt.Copy, Begun: r.Packs.SetStored, Seal: s.sealCopy, Limit: opt.MaxUnsealed, Log: r.Log})
 	s.logs.set.FS, s.logs.set.Log, s.logs.set.MaxObject = s.r.FS, s.r.Log, object.MaxMeta
-	s.pub.s = s
+	s.pub.s, s.purger = s, newPurger(r, purgeHost{s})
 	s.wake = make(chan struct{}, 1)
 	s.pub.wake = make(chan struct{}, 1)
 	if err := s.start(ctx); err != nil {
@@ -251,7 +250,7 @@ func (s *Store) Close(ctx context.Context) error {
 	s.r.Upkeep.Collecting.Lock() // the work that was under way has been canceled
 	defer s.r.Upkeep.Collecting.Unlock()
 	// A ref that is held costs nothing: the ref log says what it is to be.
-	lctx, cancel := context.WithTimeout(ctx, lockPatience)
+	lctx, cancel := context.WithTimeout(ctx, repo.LockPatience)
 	_, err := s.pub.publish(lctx)
 	cancel()
 	if errs.Is(errs.Wrap(err, ""), errs.NoSpace) { // what is durable in the journals stays

@@ -29,6 +29,13 @@ import (
 	"umbra/internal/vfs"
 )
 
+// LockPatience is how long the background waits for a ref lock before others have their
+// turn; PublishPatience how long a caller waits.
+const (
+	LockPatience    = time.Second
+	PublishPatience = 10 * time.Second
+)
+
 // Repo is the history of one workspace and what guards it.
 type Repo struct {
 	History

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 
 	"umbra/gitstore/journal"
 	"umbra/internal/vfs"
@@ -64,4 +65,10 @@ func Remove(fsys vfs.FS, name string) error {
 		return err
 	}
 	return nil
+}
+
+// StaleIdx reports whether a file is the index of a journal that is shown.
+func StaleIdx(base string, shown uint64) bool {
+	n, ok := journal.ParseName(strings.TrimSuffix(base, Idx) + journal.Suffix)
+	return ok && strings.HasSuffix(base, Idx) && n <= shown
 }
