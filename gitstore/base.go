@@ -8,12 +8,10 @@ import (
 	"path"
 	"strings"
 
-	"umbra/gitstore/repo"
-
-	"umbra/gitstore/packset"
-
 	"umbra/gitstore/journal"
+	"umbra/gitstore/packset"
 	"umbra/gitstore/records"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )

@@ -9,12 +9,11 @@ import (
 	"strings"
 	"sync"
 
-	"umbra/gitstore/pace"
-	"umbra/gitstore/packset"
-
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/gitstore/pace"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/packset"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/wspath"

@@ -10,7 +10,6 @@ import (
 	"io"
 
 	"umbra/gitstore/large"
-
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/internal/errs"

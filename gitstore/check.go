@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"umbra/gitstore/purge"
 	"umbra/gitstore/repair"
-
 	"umbra/gitstore/repo"
 	"umbra/gitstore/verify"
 )
@@ -36,8 +36,8 @@ func Repair(ctx context.Context, opt Options) (Repaired, error) {
 	opt.Foreground = true
 	h := repo.New(opt.ofRepo())
 	s := &Store{History: h.History, r: h, opt: opt}
-	s.pub.s, s.purger = s, newPurger(h, purgeHost{s})
-	out, err := repair.Run(ctx, h, s.purger.resume)
+	s.pub.s, s.purger = s, purge.NewPurger(h, purgeHost{s})
+	out, err := repair.Run(ctx, h, s.purger.Resume)
 	if err != nil {
 		return *out, errors.Join(err, opt.FS.Close())
 	}

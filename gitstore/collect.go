@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"slices"
 
-	"umbra/gitstore/reach"
-
-	"umbra/gitstore/packset"
-
 	"umbra/gitstore/object"
 	"umbra/gitstore/pace"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/packset"
+	"umbra/gitstore/reach"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )

@@ -8,13 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"umbra/gitstore/reach"
-
-	"umbra/gitstore/repo"
-
-	"umbra/gitstore/packset"
-
 	"umbra/gitstore/object"
+	"umbra/gitstore/packset"
+	"umbra/gitstore/reach"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )

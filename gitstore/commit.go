@@ -7,13 +7,12 @@ import (
 	"slices"
 	"time"
 
-	"umbra/gitstore/repo"
-
 	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/overlay"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/sink"
 	"umbra/internal/errs"
 )

@@ -74,7 +74,7 @@ func TestComputeForgetsPurged(t *testing.T) {
 		t.Fatalf("not kept, %v", err)
 	}
 	of := PurgeOptions{Blobs: []ID{blob}}
-	if _, err := purge(t.Context(), s, of); err != nil {
+	if _, err := purgeOf(t.Context(), s, of); err != nil {
 		t.Fatal(err)
 	}
 	if kept() {
@@ -84,7 +84,7 @@ func TestComputeForgetsPurged(t *testing.T) {
 	before = s.Rewrites()
 	next := s.NewBlob([]byte("3\n")).ID()
 	_, err := s.Compute("a", func() (any, int64, error) {
-		if _, err := purge(t.Context(), s, PurgeOptions{Blobs: []ID{next}}); err != nil {
+		if _, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{next}}); err != nil {
 			return nil, 0, err
 		}
 		return one()

@@ -6,11 +6,10 @@ import (
 	"maps"
 	"slices"
 
-	"umbra/gitstore/repo"
-
 	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )

@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"umbra/gitstore/packset"
-
 	"umbra/gitstore/message"
+	"umbra/gitstore/packset"
 	"umbra/gitstore/storedir"
 	"umbra/internal/need"
 	"umbra/internal/vfs"

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"umbra/gitstore/packset"
-
 	"umbra/gitstore/remote"
 	"umbra/gitstore/sink"
 	"umbra/gitstore/storedir"

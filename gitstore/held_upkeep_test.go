@@ -64,7 +64,7 @@ func TestPurgeOnSink(t *testing.T) {
 	if err := s.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := purge(t.Context(), s, PurgeOptions{Blobs: []ID{blob}}); err != nil {
+	if _, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{blob}}); err != nil {
 		t.Fatal(err)
 	}
 	checkPurged(t, s, blob, commits)
@@ -101,7 +101,7 @@ func TestPurgeFaultOnSink(t *testing.T) {
 				}
 				return sinktest.None
 			}
-			_, err := purge(t.Context(), s, PurgeOptions{Blobs: []ID{blob}})
+			_, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{blob}})
 			s.Close(t.Context())
 			if met == "" {
 				break

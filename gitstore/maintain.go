@@ -7,11 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"umbra/gitstore/repo"
-
-	"umbra/gitstore/packset"
-
 	"umbra/gitstore/pack"
+	"umbra/gitstore/packset"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )

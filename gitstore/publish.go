@@ -13,13 +13,11 @@ import (
 	"syscall"
 	"time"
 
-	"umbra/gitstore/repo"
-
-	"umbra/gitstore/packset"
-
 	"umbra/gitstore/journal"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/packset"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )
@@ -208,7 +206,7 @@ func (p *publisher) publish(ctx context.Context) ([]refs.Failed, error) {
 // publishLocked is like publish; the caller must hold mu.
 func (p *publisher) publishLocked(ctx context.Context) ([]refs.Failed, error) {
 	s := p.s
-	if err := s.purger.goOn(ctx); err != nil {
+	if err := s.purger.GoOn(ctx); err != nil {
 		return nil, err
 	}
 	if used := s.journalsUsed(); used > 0 {

@@ -41,7 +41,7 @@ func (r *purgeRun) play(t *testing.T, arm func(h *vfs.Hook)) {
 	arm(r.hook)
 	p, err := s.BeginPurge(context.Background(), PurgeOptions{Blobs: []ID{r.blob}})
 	if err == nil {
-		r.now = Tip(p.r.Tip)
+		r.now = Tip(p.Rewriter.Tip)
 		_, err = p.Finish(context.Background())
 	}
 	r.err = err
@@ -87,7 +87,7 @@ func (r *purgeRun) check(t *testing.T, m *vfs.Mem, want Tip, must, fsckIt bool) 
 		if rep, err := s.Verify(ctx, nil); err != nil || len(rep.Problems) > 0 {
 			t.Errorf("verify: %v %v", rep.Problems, err)
 		}
-		if _, err := purge(ctx, s, PurgeOptions{Blobs: []ID{r.blob}}); err != nil {
+		if _, err := purgeOf(ctx, s, PurgeOptions{Blobs: []ID{r.blob}}); err != nil {
 			t.Errorf("purging it then: %v", err)
 		}
 		checkPurged(t, s, r.blob, r.commits)

@@ -28,7 +28,7 @@ func TestPurgeBehindABoundary(t *testing.T) {
 	}
 	// The boundary's tree has the first content, a later one the second.
 	blobs := []ID{a.NewBlob([]byte(secret + "\n")).ID(), a.NewBlob([]byte(secret + " again\n")).ID()}
-	if _, err := purge(t.Context(), a.Store, PurgeOptions{Blobs: blobs}); err != nil {
+	if _, err := purgeOf(t.Context(), a.Store, PurgeOptions{Blobs: blobs}); err != nil {
 		t.Fatal(err)
 	}
 	if b := a.Boundary(); b.Commit == cutAt.Commit || b.Seq != cutAt.Seq {

@@ -40,7 +40,7 @@ func TestPurgeOfALongHistory(t *testing.T) {
 	if err := s.Maintain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	before, err := s.purger.packBytes()
+	before, err := s.purger.PackBytes()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestPurgeOfALongHistory(t *testing.T) {
 	}
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
-	after, _ := s.purger.packBytes()
+	after, _ := s.purger.PackBytes()
 	t.Logf("%d commits: prepared in %v, commits held for %v; packs %d -> %d bytes; heap of the process %d MiB", told.Commits, prepared.Round(time.Millisecond),
 		time.Since(held).Round(time.Millisecond), before, after, mem.HeapSys>>20)
 	if after > 2*before {

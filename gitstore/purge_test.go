@@ -100,7 +100,7 @@ func secretHistory(t testing.TB, s *Store) (blob ID, commits []Committed) {
 	return blob, commits
 }
 
-func purge(ctx context.Context, s *Store, opt PurgeOptions) (Purged, error) {
+func purgeOf(ctx context.Context, s *Store, opt PurgeOptions) (Purged, error) {
 	p, err := s.BeginPurge(ctx, opt)
 	if err != nil {
 		return Purged{}, err
@@ -186,7 +186,7 @@ func TestPurge(t *testing.T) {
 	if len(leaks(t, dir, secret)) == 0 {
 		t.Fatal("the search does not find what is there")
 	}
-	told, err := purge(t.Context(), s, PurgeOptions{Blobs: []ID{blob}})
+	told, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{blob}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestPurge(t *testing.T) {
 	closeStore(t, s)
 	s = openAt(t, dir, Options{})
 	checkPurged(t, s, blob, commits)
-	if _, err := purge(t.Context(), s, PurgeOptions{Blobs: []ID{blob}}); !errs.Is(err, errs.NotFound) {
+	if _, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{blob}}); !errs.Is(err, errs.NotFound) {
 		t.Errorf("purging it again: %v", err)
 	}
 	// A second purge: ids lead on through both maps.
@@ -214,7 +214,7 @@ func TestPurge(t *testing.T) {
 	if _, err := s.Commit(t.Context(), Draft{Edits: []Edit{{Path: "d/c"}}, Message: message.Message{Source: message.API}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := purge(t.Context(), s, PurgeOptions{Blobs: []ID{second}}); err != nil {
+	if _, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{second}}); err != nil {
 		t.Fatal(err)
 	}
 	_, now, ok, err := s.Moved(commits[6].Commit.String()[:12])
@@ -283,7 +283,7 @@ func TestPurgeWhatPeopleHave(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := purge(t.Context(), s, PurgeOptions{Blobs: []ID{blob}})
+	_, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{blob}})
 	if errs.CodeOf(err) != "purge_held" {
 		t.Fatalf("without force: %v", err)
 	}
@@ -297,7 +297,7 @@ func TestPurgeWhatPeopleHave(t *testing.T) {
 		t.Errorf("harmless ones are named in %s", held)
 	}
 	fsck(t, dir, "--no-dangling")
-	told, err := purge(t.Context(), s, PurgeOptions{Blobs: []ID{blob}, Force: true})
+	told, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{blob}, Force: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,11 +350,11 @@ func TestPurgeBesideHistory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if told, err := purge(t.Context(), s, PurgeOptions{Blobs: []ID{object.Hash(object.Blob, []byte("never"))}}); errs.CodeOf(err) != "blob_not_found" {
+		if told, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{object.Hash(object.Blob, []byte("never"))}}); errs.CodeOf(err) != "blob_not_found" {
 			t.Fatalf("%+v, %v", told, err)
 		}
 		tip := s.Tip()
-		told, err := purge(t.Context(), s, PurgeOptions{Blobs: []ID{id}})
+		told, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{id}})
 		if err != nil || len(told.Foreign) != 1 || told.Commits != 0 {
 			t.Fatalf("packed %v: %+v, %v", packed, told, err)
 		}
@@ -441,10 +441,10 @@ func TestPurgeLargeContent(t *testing.T) {
 	}
 	git(t, dir, "update-ref", "refs/heads/theirs", c.Commit.String())
 	git(t, dir, "symbolic-ref", "HEAD", "refs/heads/theirs")
-	if _, err := purge(t.Context(), s, PurgeOptions{Blobs: []ID{b.ID()}}); errs.CodeOf(err) != "purge_held" {
+	if _, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{b.ID()}}); errs.CodeOf(err) != "purge_held" {
 		t.Errorf("without force: %v", err)
 	}
-	if _, err := purge(t.Context(), s, PurgeOptions{Blobs: []ID{b.ID()}, Force: true}); err != nil {
+	if _, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{b.ID()}, Force: true}); err != nil {
 		t.Fatal(err)
 	}
 	if found := leaks(t, dir, secret); len(found) > 0 {

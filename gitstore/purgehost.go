@@ -5,14 +5,26 @@ import (
 	"errors"
 
 	"umbra/gitstore/packset"
+	"umbra/gitstore/purge"
 	"umbra/gitstore/refs"
 	"umbra/gitstore/sink"
 )
 
+// What a purge is, from gitstore/purge.
+type (
+	Purge        = purge.Purge
+	PurgeOptions = purge.Options
+	Purged       = purge.Purged
+	Holder       = purge.Holder
+)
+
+// ErrHeld is answered where people's own leads to what goes.
+func ErrHeld(list []Holder) error { return purge.ErrHeld(list) }
+
 // BeginPurge rewrites the history of now next to the writers as far as it goes.
 // errs.NotFound "blob_not_found" where no commit has one of the blobs.
 func (s *Store) BeginPurge(ctx context.Context, opt PurgeOptions) (*Purge, error) {
-	return s.purger.begin(ctx, opt)
+	return s.purger.Begin(ctx, opt)
 }
 
 // purgeHost is the store as a purge needs it.

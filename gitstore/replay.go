@@ -11,13 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"umbra/gitstore/repo"
-
 	"umbra/gitstore/journal"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )
@@ -32,7 +31,7 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.openRepo(ctx); err != nil {
 		return err
 	}
-	if s.recovery.Purged, err = s.purger.resume(ctx); err != nil {
+	if s.recovery.Purged, err = s.purger.Resume(ctx); err != nil {
 		return err
 	}
 	if err := s.r.Packs.Load(); err != nil {
@@ -41,7 +40,7 @@ func (s *Store) start(ctx context.Context) error {
 	if err := s.nameHeld(tail); err != nil {
 		return err
 	}
-	s.purger.hide()
+	s.purger.Hide()
 	if err := s.r.Large.Load(); err != nil {
 		return err
 	}

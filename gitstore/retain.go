@@ -5,10 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"umbra/gitstore/reach"
-
 	"umbra/gitstore/packset"
-
+	"umbra/gitstore/reach"
 	"umbra/internal/errs"
 )
 

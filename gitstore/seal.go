@@ -5,10 +5,9 @@ import (
 	"errors"
 
 	"umbra/gitstore/packset"
-	"umbra/gitstore/repo"
-
 	"umbra/gitstore/refs"
 	"umbra/gitstore/remote"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/sink"
 	"umbra/internal/errs"
 )

@@ -10,6 +10,7 @@ import (
 	"umbra/gitstore/inuse"
 	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
+	"umbra/gitstore/purge"
 	"umbra/gitstore/remote"
 	"umbra/gitstore/repo"
 	"umbra/gitstore/sink"
@@ -151,7 +152,7 @@ type Store struct {
 	wake      chan struct{} // wakes the maintainer
 	// alone: the sink's store has all that the base has; upkeep.mmu.
 	alone  bool
-	purger *purger
+	purger *purge.Purger
 	life   lifetime
 }
 
@@ -212,7 +213,7 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	s.queue.idle = sync.NewCond(&s.queue.mu)
 	s.copy = remote.NewCopy(remote.CopyOptions{Open: opt.Copy, Begun: r.Packs.SetStored, Seal: s.sealCopy, Limit: opt.MaxUnsealed, Log: r.Log})
 	s.logs.set.FS, s.logs.set.Log, s.logs.set.MaxObject = s.r.FS, s.r.Log, object.MaxMeta
-	s.pub.s, s.purger = s, newPurger(r, purgeHost{s})
+	s.pub.s, s.purger = s, purge.NewPurger(r, purgeHost{s})
 	s.wake = make(chan struct{}, 1)
 	s.pub.wake = make(chan struct{}, 1)
 	if err := s.start(ctx); err != nil {

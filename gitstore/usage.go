@@ -3,10 +3,8 @@ package gitstore
 import (
 	"context"
 
-	"umbra/gitstore/reach"
-
 	"umbra/gitstore/packset"
-
+	"umbra/gitstore/reach"
 	"umbra/internal/errs"
 )
 

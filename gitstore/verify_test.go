@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"umbra/gitstore/verify"
-
 	"umbra/gitstore/object"
 	"umbra/gitstore/storedir"
+	"umbra/gitstore/verify"
 	"umbra/internal/vfs"
 )
 
@@ -179,7 +178,7 @@ func TestVerifyBesideAPurge(t *testing.T) {
 	a, _ := agedHistory(t)
 	blob := a.NewBlob([]byte("old 3\n")).ID()
 	rep := a.during(10, func() {
-		if _, err := purge(t.Context(), a.Store, PurgeOptions{Blobs: []ID{blob}}); err != nil {
+		if _, err := purgeOf(t.Context(), a.Store, PurgeOptions{Blobs: []ID{blob}}); err != nil {
 			t.Fatal(err)
 		}
 	})

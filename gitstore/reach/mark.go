@@ -9,13 +9,11 @@ import (
 	"fmt"
 	"slices"
 
-	"umbra/gitstore/pace"
-	"umbra/gitstore/repo"
-
-	"umbra/gitstore/packset"
-
 	"umbra/gitstore/cache"
 	"umbra/gitstore/object"
+	"umbra/gitstore/pace"
+	"umbra/gitstore/packset"
+	"umbra/gitstore/repo"
 )
 
 // Table is all objects of some packs, sorted by id, with a bit for each

@@ -10,15 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"umbra/gitstore/repo"
-
-	"umbra/gitstore/packset"
-
 	"github.com/go-git/go-git/v5/plumbing/format/index"
 
 	"umbra/gitstore/object"
+	"umbra/gitstore/packset"
 	"umbra/gitstore/rawpack"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )

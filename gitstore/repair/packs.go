@@ -6,14 +6,12 @@ import (
 	"path"
 	"strings"
 
-	"umbra/gitstore/repo"
-
-	"umbra/gitstore/packset"
-
 	"umbra/gitstore/journal"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/packset"
 	"umbra/gitstore/rawpack"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )

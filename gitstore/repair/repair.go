@@ -11,13 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"umbra/gitstore/object"
-	"umbra/gitstore/repo"
-
 	"umbra/gitstore/journal"
+	"umbra/gitstore/object"
 	"umbra/gitstore/rawpack"
 	"umbra/gitstore/records"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )

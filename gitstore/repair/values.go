@@ -9,12 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"umbra/gitstore/repo"
-
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )

@@ -7,11 +7,10 @@ import (
 	"io"
 	"time"
 
-	"umbra/gitstore/packset"
-
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/packset"
 	"umbra/internal/errs"
 )
 

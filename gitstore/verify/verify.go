@@ -14,15 +14,13 @@ import (
 	"path"
 	"slices"
 
-	"umbra/gitstore/repo"
-
-	"umbra/gitstore/pace"
-	"umbra/gitstore/packset"
-
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/gitstore/pace"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/packset"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/wspath"

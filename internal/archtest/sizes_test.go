@@ -14,7 +14,7 @@ const (
 )
 
 var largePackages = map[string]int{
-	"gitstore": 7328,
+	"gitstore": 5330,
 }
 
 var largeStructs = map[string]int{}

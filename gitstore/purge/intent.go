@@ -1,4 +1,4 @@
-package gitstore
+package purge
 
 import (
 	"context"
@@ -10,12 +10,12 @@ import (
 	"slices"
 	"strings"
 
-	"umbra/gitstore/packset"
-	"umbra/gitstore/repo"
-
 	"umbra/gitstore/journal"
+	"umbra/gitstore/object"
+	"umbra/gitstore/packset"
 	"umbra/gitstore/records"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
@@ -51,14 +51,14 @@ type movedRef struct {
 	New  string `json:"new"`
 }
 
-func (r movedRef) ids() (old, now ID, err error) {
+func (r movedRef) ids() (old, now object.ID, err error) {
 	if old, err = parseHex(r.Old); err == nil {
 		now, err = parseHex(r.New)
 	}
 	return old, now, err
 }
 
-func (s *purger) readIntent() (*purgeIntent, error) {
+func (s *Purger) readIntent() (*purgeIntent, error) {
 	data, err := vfs.ReadFile(s.FS, storedir.Intent)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -74,7 +74,7 @@ func (s *purger) readIntent() (*purgeIntent, error) {
 }
 
 // writeIntent puts the file there, durable with its name.
-func (s *purger) writeIntent(in *purgeIntent) error {
+func (s *Purger) writeIntent(in *purgeIntent) error {
 	data, err := json.Marshal(in)
 	if err != nil {
 		return err
@@ -85,16 +85,16 @@ func (s *purger) writeIntent(in *purgeIntent) error {
 	return s.FS.SyncDir(".")
 }
 
-func (s *purger) removeIntent() error {
+func (s *Purger) removeIntent() error {
 	if err := storedir.Remove(s.FS, storedir.Intent); err != nil {
 		return err
 	}
 	return s.FS.SyncDir(".")
 }
 
-// resume finishes or takes back what a stop left of a purge. It runs before
+// Resume finishes or takes back what a stop left of a purge. It runs before
 // packs and journals are checked.
-func (s *purger) resume(ctx context.Context) (finished bool, err error) {
+func (s *Purger) Resume(ctx context.Context) (finished bool, err error) {
 	in, err := s.readIntent()
 	if err != nil || in == nil {
 		return false, err
@@ -118,9 +118,9 @@ func (s *purger) resume(ctx context.Context) (finished bool, err error) {
 	return true, err
 }
 
-// hide takes the packs that an unfinished purge is going to remove out of
+// Hide takes the packs that an unfinished purge is going to remove out of
 // the set: nothing may be taken for standing in them.
-func (s *purger) hide() {
+func (s *Purger) Hide() {
 	if s.pending == nil {
 		return
 	}
@@ -128,7 +128,7 @@ func (s *purger) hide() {
 }
 
 // takeBack removes what a purge had written before its switch.
-func (s *purger) takeBack(in *purgeIntent) error {
+func (s *Purger) takeBack(in *purgeIntent) error {
 	gone := setOf(in.Packs)
 	if err := s.Packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (s *purger) takeBack(in *purgeIntent) error {
 // finishPurge does what is left after the switch; each step may have been done
 // already. Where it fails it is to be called again: a lock on a ref that
 // another process holds is an error like others.
-func (s *purger) finishPurge(ctx context.Context, in *purgeIntent) error {
+func (s *Purger) finishPurge(ctx context.Context, in *purgeIntent) error {
 	steps := []func(context.Context, *purgeIntent) error{s.placeMap, s.dropRecords, s.dropGraphs, s.noteRewritten, s.widenShallow,
 		s.moveRewritten, s.dropOthers, s.narrowShallow, s.dropPurged, s.dropLeftovers}
 	for _, step := range steps {
@@ -160,7 +160,7 @@ func (s *purger) finishPurge(ctx context.Context, in *purgeIntent) error {
 }
 
 // placeMap gives the map of ids its name.
-func (s *purger) placeMap(_ context.Context, in *purgeIntent) error {
+func (s *Purger) placeMap(_ context.Context, in *purgeIntent) error {
 	if err := s.FS.Mkdir(storedir.Moved, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -179,7 +179,7 @@ func purgeTemp(n int) string { return path.Join(storedir.Moved+".new", fmt.Sprin
 
 // dropGraphs removes the files that name removed commits: commit-graphs, and
 // a multi-pack-index over packs that go.
-func (s *purger) dropGraphs(_ context.Context, in *purgeIntent) error {
+func (s *Purger) dropGraphs(_ context.Context, in *purgeIntent) error {
 	if err := s.DropCommitGraph(); err != nil {
 		return err
 	}
@@ -189,12 +189,12 @@ func (s *purger) dropGraphs(_ context.Context, in *purgeIntent) error {
 
 // widenShallow makes the old boundary and the new one hold at once, while refs
 // move from one to the other.
-func (s *purger) widenShallow(ctx context.Context, in *purgeIntent) error {
+func (s *Purger) widenShallow(ctx context.Context, in *purgeIntent) error {
 	_, now, err := in.Boundary.ids()
 	if err != nil || now.IsZero() {
 		return err
 	}
-	return s.Refs.SetShallow(ctx, func(lines []ID) []ID {
+	return s.Refs.SetShallow(ctx, func(lines []object.ID) []object.ID {
 		if !slices.Contains(lines, now) {
 			lines = append(lines, now)
 		}
@@ -202,18 +202,18 @@ func (s *purger) widenShallow(ctx context.Context, in *purgeIntent) error {
 	})
 }
 
-func (s *purger) narrowShallow(ctx context.Context, in *purgeIntent) error {
+func (s *Purger) narrowShallow(ctx context.Context, in *purgeIntent) error {
 	old, now, err := in.Boundary.ids()
 	if err != nil || now.IsZero() {
 		return err
 	}
-	return s.Refs.SetShallow(ctx, func(lines []ID) []ID {
-		return slices.DeleteFunc(lines, func(id ID) bool { return id == old })
+	return s.Refs.SetShallow(ctx, func(lines []object.ID) []object.ID {
+		return slices.DeleteFunc(lines, func(id object.ID) bool { return id == old })
 	})
 }
 
 // noteRewritten sets the ref log: a start begins there.
-func (s *purger) noteRewritten(_ context.Context, in *purgeIntent) error {
+func (s *Purger) noteRewritten(_ context.Context, in *purgeIntent) error {
 	var values []refs.Value
 	for _, r := range in.Refs {
 		old, now, err := r.ids()
@@ -233,13 +233,13 @@ func (s *purger) noteRewritten(_ context.Context, in *purgeIntent) error {
 	return s.Note.Append(0, values...)
 }
 
-func (s *purger) moveRewritten(ctx context.Context, _ *purgeIntent) error {
+func (s *Purger) moveRewritten(ctx context.Context, _ *purgeIntent) error {
 	return refs.Join(s.host.Project(ctx))
 }
 
 // dropRecords removes the commit index: it is read from history again. A
 // running store makes its own again first.
-func (s *purger) dropRecords(_ context.Context, in *purgeIntent) error {
+func (s *Purger) dropRecords(_ context.Context, in *purgeIntent) error {
 	if s.Index != nil {
 		return errors.Join(s.Index.Save(), s.FS.SyncDir("."))
 	}
@@ -253,7 +253,7 @@ func (s *purger) dropRecords(_ context.Context, in *purgeIntent) error {
 
 // dropPurged removes the packs that hold what is purged, and nothing that is
 // wanted and is nowhere else.
-func (s *purger) dropPurged(_ context.Context, in *purgeIntent) error {
+func (s *Purger) dropPurged(_ context.Context, in *purgeIntent) error {
 	gone := setOf(in.Drop)
 	packset.ReleaseAll(s.Packs.Take(gone))
 	names, err := s.FS.ReadDir(storedir.Packs)
@@ -286,7 +286,7 @@ func (s *purger) dropPurged(_ context.Context, in *purgeIntent) error {
 
 // dropLeftovers removes what nothing reads and what may still hold the bytes:
 // journals that were put aside, damaged files, temporary ones of anybody's git.
-func (s *purger) dropLeftovers(_ context.Context, _ *purgeIntent) error {
+func (s *Purger) dropLeftovers(_ context.Context, _ *purgeIntent) error {
 	if err := s.removeAll(storedir.Damaged); err != nil {
 		return err
 	}
@@ -321,7 +321,7 @@ func (s *purger) dropLeftovers(_ context.Context, _ *purgeIntent) error {
 
 // leftover reports whether a file of the journal folder is one that a failure
 // left behind: a journal that is in a pack, one that was put aside.
-func (s *purger) leftover(name string) bool {
+func (s *Purger) leftover(name string) bool {
 	n, isJournal := journal.ParseName(name)
 	switch {
 	case strings.HasPrefix(name, "torn-"):
@@ -333,7 +333,7 @@ func (s *purger) leftover(name string) bool {
 }
 
 // removeMatching removes the files of a folder for which match holds.
-func (s *purger) removeMatching(dir string, match func(name string) bool) error {
+func (s *Purger) removeMatching(dir string, match func(name string) bool) error {
 	names, err := s.FS.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -348,10 +348,10 @@ func (s *purger) removeMatching(dir string, match func(name string) bool) error 
 
 // removeAll removes a file, or a folder with all that is in it; nothing there
 // is no error.
-func (s *purger) removeAll(name string) error { return vfs.RemoveAll(s.FS, name) }
+func (s *Purger) removeAll(name string) error { return vfs.RemoveAll(s.FS, name) }
 
-// goOn goes on with a purge that could not be finished; publishing is held.
-func (s *purger) goOn(ctx context.Context) error {
+// GoOn goes on with a purge that could not be finished; publishing is held.
+func (s *Purger) GoOn(ctx context.Context) error {
 	in := s.pending
 	if in == nil {
 		return nil

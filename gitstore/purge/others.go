@@ -1,4 +1,4 @@
-package gitstore
+package purge
 
 import (
 	"bytes"
@@ -244,7 +244,7 @@ func (h *finder) worktree(ctx context.Context, dir string, dropped map[string]bo
 // indexNames reports whether an index (gitformat-index(5)) names an object that
 // goes. Ids are in it as they are; where is ignored.
 func (h *finder) indexNames(data []byte) bool {
-	var id ID
+	var id object.ID
 	for i := 0; i+len(id) <= len(data); i++ {
 		copy(id[:], data[i:])
 		if h.r.Changed(id) {
@@ -301,7 +301,7 @@ func (h *finder) logs(ctx context.Context, o *others) error {
 }
 
 // logIDs gives the two ids of a reflog's line.
-func logIDs(line []byte) (out []ID) {
+func logIDs(line []byte) (out []object.ID) {
 	for i := range 2 {
 		if len(line) < 41*(i+1) {
 			break
@@ -346,7 +346,7 @@ func (h *finder) looseObjects(ctx context.Context, o *others) error {
 
 // dropOthers removes what was found; refs go by git's lock protocol, and only if
 // they still say the same.
-func (s *purger) dropOthers(ctx context.Context, in *purgeIntent) error {
+func (s *Purger) dropOthers(ctx context.Context, in *purgeIntent) error {
 	o := &in.Others
 	var gone []refs.Update
 	for _, r := range o.Refs {
@@ -354,7 +354,7 @@ func (s *purger) dropOthers(ctx context.Context, in *purgeIntent) error {
 		if err != nil {
 			return err
 		}
-		gone = append(gone, refs.Update{Name: r.Name, Before: []ID{old}})
+		gone = append(gone, refs.Update{Name: r.Name, Before: []object.ID{old}})
 	}
 	if o.Head {
 		if err := storedir.WriteFile(s.FS, path.Join(storedir.Repo, refs.HEAD), []byte("ref: "+refs.ShadowRef+"\n")); err != nil {
@@ -384,7 +384,7 @@ func (s *purger) dropOthers(ctx context.Context, in *purgeIntent) error {
 
 // rewriteLogs takes the lines out of people's reflogs that name what goes, and
 // puts the new ids of tasks' records into ours.
-func (s *purger) rewriteLogs(in *purgeIntent) error {
+func (s *Purger) rewriteLogs(in *purgeIntent) error {
 	gone := make(map[string]bool)
 	for _, id := range in.Others.Gone {
 		gone[id] = true
@@ -418,7 +418,7 @@ func (s *purger) rewriteLogs(in *purgeIntent) error {
 }
 
 // rewriteLog changes a reflog's lines; one that has none left goes.
-func (s *purger) rewriteLog(name string, change func(line string) string) error {
+func (s *Purger) rewriteLog(name string, change func(line string) string) error {
 	text, err := readAll(s, name)
 	if err != nil {
 		return err
@@ -438,7 +438,7 @@ func (s *purger) rewriteLog(name string, change func(line string) string) error 
 
 // walkFiles visits every file under a folder; one that goes meanwhile, or was
 // never there, is passed over.
-func (s *purger) walkFiles(dir string, visit func(name string) error) error {
+func (s *Purger) walkFiles(dir string, visit func(name string) error) error {
 	list, err := s.FS.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -461,7 +461,7 @@ func (s *purger) walkFiles(dir string, visit func(name string) error) error {
 }
 
 // readAll reads a file of the repository; one that is gone is empty.
-func readAll(s *purger, name string) ([]byte, error) {
+func readAll(s *Purger, name string) ([]byte, error) {
 	data, err := vfs.ReadFile(s.FS, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -469,9 +469,9 @@ func readAll(s *purger, name string) ([]byte, error) {
 	return data, err
 }
 
-func parseHex(text string) (ID, error) {
+func parseHex(text string) (object.ID, error) {
 	if text == "" {
-		return ID{}, nil
+		return object.ID{}, nil
 	}
 	return object.ParseID(text)
 }

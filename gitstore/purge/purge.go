@@ -1,4 +1,6 @@
-package gitstore
+// Package purge takes contents out of all history: it writes the history once more
+// without them, switches to it, and removes what may hold the bytes.
+package purge
 
 import (
 	"bytes"
@@ -11,21 +13,19 @@ import (
 	"io/fs"
 	"path"
 
-	"umbra/gitstore/refs"
-	"umbra/gitstore/repo"
-
+	"umbra/gitstore/object"
 	"umbra/gitstore/pace"
 	"umbra/gitstore/packset"
-
-	"umbra/gitstore/object"
 	"umbra/gitstore/rawpack"
+	"umbra/gitstore/refs"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/rewrite"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )
 
-// host is what a purge needs of the store whose history it is.
-type host interface {
+// Host is what a purge needs of the store whose history it is.
+type Host interface {
 	// Pause waits for what is being committed, and holds up whatever comes until resume
 	// is called.
 	Pause(ctx context.Context) (resume func(), err error)
@@ -45,26 +45,26 @@ type host interface {
 	ResumeCut(ctx context.Context) error
 	// SwapPurged makes these packs and refs, and the map in a temporary file, the history
 	// in the sink.
-	SwapPurged(ctx context.Context, used []*packset.File, values map[string]ID, newMap string) error
+	SwapPurged(ctx context.Context, used []*packset.File, values map[string]object.ID, newMap string) error
 	// BreakOffCopy ends the copy of the history as it was.
 	BreakOffCopy()
 	// Stop refuses everything from now on.
 	Stop()
 }
 
-// purger does the purges of one history.
-type purger struct {
+// Purger does the purges of one history.
+type Purger struct {
 	*repo.Repo
-	host    host
+	host    Host
 	pending *purgeIntent // the purge that is not finished yet; Publishing
 }
 
-// newPurger prepares the purges of a history.
-func newPurger(r *repo.Repo, h host) *purger { return &purger{Repo: r, host: h} }
+// NewPurger prepares the purges of a history.
+func NewPurger(r *repo.Repo, h Host) *Purger { return &Purger{Repo: r, host: h} }
 
-// PurgeOptions say what is to leave the history.
-type PurgeOptions struct {
-	Blobs []ID // contents
+// Options say what is to leave the history.
+type Options struct {
+	Blobs []object.ID // contents
 	// Force drops people's refs, worktrees and reflogs that lead to them.
 	Force bool
 	// DryRun reports what would be done and changes nothing.
@@ -83,7 +83,7 @@ type Purged struct {
 	Foreign []string // refs under refs/foreign that went
 	Holders []Holder // people's own that forbid it, unless Force is given
 
-	moves   map[ID]ID
+	moves   map[object.ID]object.ID
 	needles [][]byte
 }
 
@@ -129,14 +129,14 @@ func (p *Purged) Names(text []byte) bool {
 //  4. Map, note, refs, people's own, commit index; then the old packs and all
 //     else that may hold the bytes go, then `purge`.
 type Purge struct {
-	s     *purger
-	opt   PurgeOptions
-	r     *rewrite.Rewriter
-	begin Boundary
-	fresh *purgePack // what is new
-	kept  *purgePack // what stays of packs that had something of what goes
-	from  map[string]bool
-	ended bool
+	s        *Purger
+	opt      Options
+	Rewriter *rewrite.Rewriter
+	begin    repo.Boundary
+	fresh    *purgePack // what is new
+	kept     *purgePack // what stays of packs that had something of what goes
+	from     map[string]bool
+	ended    bool
 	// outside is set where one of the contents is in no history, but in the repository:
 	// in a layer's version that was not merged, or in a user's own objects.
 	outside bool
@@ -144,9 +144,9 @@ type Purge struct {
 	needles [][]byte
 }
 
-// begin rewrites the history of now. errs.NotFound "blob_not_found" where
+// Begin rewrites the history of now. errs.NotFound "blob_not_found" where
 // no commit has one of the blobs.
-func (s *purger) begin(ctx context.Context, opt PurgeOptions) (*Purge, error) {
+func (s *Purger) Begin(ctx context.Context, opt Options) (*Purge, error) {
 	if opt.Tell == nil {
 		opt.Tell = func(string, int64, int64) {}
 	}
@@ -183,10 +183,10 @@ func (p *Purge) Discard() {
 
 // endPending ends what could not be ended before: another purge, a move of the
 // boundary.
-func (s *purger) endPending(ctx context.Context) error {
+func (s *Purger) endPending(ctx context.Context) error {
 	s.Publishing.Lock()
 	lctx, cancel := context.WithTimeout(ctx, repo.PublishPatience)
-	err := s.goOn(lctx)
+	err := s.GoOn(lctx)
 	cancel()
 	s.Publishing.Unlock()
 	if err != nil {
@@ -200,7 +200,7 @@ func (p *Purge) prepare(ctx context.Context) (err error) {
 	if broken := s.Packs.Broken(); len(broken) > 0 {
 		return errs.New(errs.Conflict, "repository_damaged", "The pack %s is damaged and cannot be read. Run umbra verify --repair first.", broken[0])
 	}
-	blobs, sums := make(map[ID]bool), make(map[string]bool)
+	blobs, sums := make(map[object.ID]bool), make(map[string]bool)
 	for _, id := range p.opt.Blobs {
 		sum, err := s.sumOf(ctx, id)
 		switch {
@@ -224,7 +224,7 @@ func (p *Purge) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if p.r, err = rewrite.New(rewriteSource{s}, blobs, sums, repo.PurgedText, p.fresh.writer()); err != nil {
+	if p.Rewriter, err = rewrite.New(rewriteSource{s}, blobs, sums, repo.PurgedText, p.fresh.writer()); err != nil {
 		return err
 	}
 	if err := p.rewrite(ctx, "rewriting history"); err != nil {
@@ -239,7 +239,7 @@ func (p *Purge) prepare(ctx context.Context) (err error) {
 	if p.kept, err = s.createPurgePack(); err != nil {
 		return err
 	}
-	return p.keep(ctx, func(f *packset.File) bool { return f.Keep.Through <= p.r.Seq })
+	return p.keep(ctx, func(f *packset.File) bool { return f.Keep.Through <= p.Rewriter.Seq })
 }
 
 // Contents are looked for in texts up to this size, if they are longer than any
@@ -250,7 +250,7 @@ const (
 )
 
 // needle notes a content as it is in a text: bare, and inside of JSON.
-func (p *Purge) needle(ctx context.Context, id ID) {
+func (p *Purge) needle(ctx context.Context, id object.ID) {
 	if data, err := p.s.ReadBlob(ctx, id, maxNeedle); err == nil {
 		p.needleOf(data)
 	}
@@ -269,7 +269,7 @@ func (p *Purge) needleOf(data []byte) {
 // besideHistory gives a content that is in no history, but loose or in another
 // process's pack in the repository; nothing of one over maxNeedle. errs.NotFound
 // "blob_not_found" where there is none.
-func (s *purger) besideHistory(id ID) ([]byte, error) {
+func (s *Purger) besideHistory(id object.ID) ([]byte, error) {
 	none := errs.New(errs.NotFound, "blob_not_found", "The history has no such content: %s.", id)
 	data, ok, err := rawpack.LooseBlob(s.FS, storedir.Repo+"/objects", maxNeedle, id)
 	if ok {
@@ -301,7 +301,7 @@ func (s *purger) besideHistory(id ID) ([]byte, error) {
 }
 
 // sumOf gives the After-Hash of a blob's bytes.
-func (s *purger) sumOf(ctx context.Context, id ID) (string, error) {
+func (s *Purger) sumOf(ctx context.Context, id object.ID) (string, error) {
 	r, _, err := s.OpenBlob(ctx, id)
 	if err != nil {
 		return "", err
@@ -315,7 +315,7 @@ func (s *purger) sumOf(ctx context.Context, id ID) (string, error) {
 }
 
 func (p *Purge) rewrite(ctx context.Context, step string) error {
-	return p.r.Through(ctx, p.s.Tip().Seq, func(done, all int64) { p.opt.Tell(step, done, all) })
+	return p.Rewriter.Through(ctx, p.s.Tip().Seq, func(done, all int64) { p.opt.Tell(step, done, all) })
 }
 
 // Plan reports what Finish would do. A dry run ends with it and Discard.
@@ -331,10 +331,10 @@ func (p *Purge) Plan(ctx context.Context) (Purged, error) {
 }
 
 // OnTip reports whether the newest tree that was checked has one of the blobs.
-func (p *Purge) OnTip() bool { return p.r.Prev != p.r.Tip.Tree }
+func (p *Purge) OnTip() bool { return p.Rewriter.Prev != p.Rewriter.Tip.Tree }
 
 func (p *Purge) told(o *others) Purged {
-	out := Purged{moves: p.r.Commits, needles: p.needles, Commits: uint64(len(p.r.Commits)), Touched: p.r.Touched, First: p.r.First, Foreign: o.foreign, Holders: o.holders}
+	out := Purged{moves: p.Rewriter.Commits, needles: p.needles, Commits: uint64(len(p.Rewriter.Commits)), Touched: p.Rewriter.Touched, First: p.Rewriter.First, Foreign: o.foreign, Holders: o.holders}
 	if p.opt.Force {
 		out.Dropped, out.Holders = o.holders, nil
 	}
@@ -343,7 +343,7 @@ func (p *Purge) told(o *others) Purged {
 
 // look finds what of people's own leads to what goes.
 func (p *Purge) look(ctx context.Context) (h *finder, o *others, unreadable []string, err error) {
-	h = &finder{s: p.s, r: p.r, memo: make(map[ID]bool)}
+	h = &finder{s: p.s, r: p.Rewriter, memo: make(map[object.ID]bool)}
 	if unreadable, err = h.openForeign(); err != nil {
 		return h, nil, nil, err
 	}
@@ -361,9 +361,10 @@ func (p *Purge) look(ctx context.Context) (h *finder, o *others, unreadable []st
 }
 
 // rewriteSource is the history as a rewriter reads it.
-type rewriteSource struct{ *purger }
+type rewriteSource struct{ *Purger }
 
-func (s rewriteSource) Object(id ID, want object.Kind) ([]byte, error) {
+// Object reads an object of a kind.
+func (s rewriteSource) Object(id object.ID, want object.Kind) ([]byte, error) {
 	kind, data, err := s.ReadObject(id, object.MaxMeta)
 	if err == nil && kind != want {
 		err = repo.Missing(id)

@@ -1,4 +1,4 @@
-package gitstore
+package purge
 
 import (
 	"context"
@@ -7,14 +7,12 @@ import (
 	"path"
 	"time"
 
-	"umbra/gitstore/repo"
-
-	"umbra/gitstore/packset"
-
 	"umbra/gitstore/journal"
 	"umbra/gitstore/moved"
 	"umbra/gitstore/object"
+	"umbra/gitstore/packset"
 	"umbra/gitstore/refs"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
 )
@@ -46,7 +44,7 @@ func (p *Purge) Finish(ctx context.Context) (Purged, error) {
 	if err := p.quiet(ctx); err != nil {
 		return Purged{}, err
 	}
-	before, err := s.packBytes()
+	before, err := s.PackBytes()
 	if err != nil {
 		return Purged{}, errs.Wrap(err, "")
 	}
@@ -65,7 +63,7 @@ func (p *Purge) Finish(ctx context.Context) (Purged, error) {
 	p.opt.Tell("removing what is purged", 0, 0)
 	lctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := s.goOn(lctx); err != nil {
+	if err := s.GoOn(lctx); err != nil {
 		s.host.Retry()
 		return told, err
 	}
@@ -73,7 +71,7 @@ func (p *Purge) Finish(ctx context.Context) (Purged, error) {
 	if err := s.WriteInfoLog(ctx); err != nil {
 		s.Log.Warn("reflogs of tasks' records not written", "error", err)
 	}
-	if after, err := s.packBytes(); err == nil {
+	if after, err := s.PackBytes(); err == nil {
 		told.Bytes = before - after
 	}
 	return told, nil
@@ -85,8 +83,8 @@ func (p *Purge) lateForeign(ctx context.Context) {
 	list, err := p.s.Refs.List(refs.ForeignPrefix)
 	var gone []refs.Update
 	for _, r := range list {
-		if p.r.Changed(r.ID) {
-			gone = append(gone, refs.Update{Name: r.Name, Before: []ID{r.ID}})
+		if p.Rewriter.Changed(r.ID) {
+			gone = append(gone, refs.Update{Name: r.Name, Before: []object.ID{r.ID}})
 		}
 	}
 	if err == nil {
@@ -101,7 +99,7 @@ func (p *Purge) lateForeign(ctx context.Context) {
 // quiet makes sure that all objects are in finished packs.
 func (p *Purge) quiet(ctx context.Context) error {
 	s := p.s
-	if err := s.goOn(ctx); err != nil {
+	if err := s.GoOn(ctx); err != nil {
 		return err
 	}
 	if err := s.host.Salvage(); err != nil {
@@ -137,10 +135,10 @@ func (p *Purge) gather(ctx context.Context) (*purgeIntent, Purged, error) {
 	if p.OnTip() {
 		return nil, Purged{}, errs.New(errs.Conflict, "purge_on_tip", "The newest tree still has these bytes.")
 	}
-	if p.r.First == 0 && !p.outside {
+	if p.Rewriter.First == 0 && !p.outside {
 		return nil, Purged{}, errs.New(errs.NotFound, "blob_not_found", "No commit of the history has that content.")
 	}
-	in := &purgeIntent{Step: purgePrepared, First: p.r.First, Tags: make(map[string]string)}
+	in := &purgeIntent{Step: purgePrepared, First: p.Rewriter.First, Tags: make(map[string]string)}
 	if err := p.records(); err != nil {
 		return nil, Purged{}, err
 	}
@@ -171,16 +169,16 @@ func (p *Purge) gather(ctx context.Context) (*purgeIntent, Purged, error) {
 // those before them, which reflogs name.
 func (p *Purge) records() error {
 	s := p.s
-	add := func(ids []ID) error {
+	add := func(ids []object.ID) error {
 		for _, id := range ids {
-			if _, err := p.r.Tag(id); err != nil && !errs.Is(err, errs.NotFound) && !errs.Is(err, errs.Gone) {
+			if _, err := p.Rewriter.Tag(id); err != nil && !errs.Is(err, errs.NotFound) && !errs.Is(err, errs.Gone) {
 				return err
 			}
 		}
 		return nil
 	}
 	for _, t := range s.Tasks() {
-		if _, err := p.r.Tag(t.InfoTag); err != nil {
+		if _, err := p.Rewriter.Tag(t.InfoTag); err != nil {
 			return err
 		}
 		if err := add(t.Past); err != nil {
@@ -207,25 +205,25 @@ func (p *Purge) records() error {
 
 // refs gives what our refs become: tasks' first, the history's last.
 func (p *Purge) refs(in *purgeIntent) {
-	set := func(name string, old, now ID) {
+	set := func(name string, old, now object.ID) {
 		if old != now {
 			in.Refs = append(in.Refs, movedRef{Name: name, Old: old.String(), New: now.String()})
 		}
 	}
 	for _, t := range p.s.Tasks() {
 		info := t.InfoTag
-		if now, ok := p.r.Tags[info]; ok {
+		if now, ok := p.Rewriter.Tags[info]; ok {
 			info = now
 		}
-		set(storedir.Tasks+t.ID+"/base", t.Base, p.r.Is(t.Base))
-		set(storedir.Tasks+t.ID+"/head", t.Head, p.r.Is(t.Head))
+		set(storedir.Tasks+t.ID+"/base", t.Base, p.Rewriter.Is(t.Base))
+		set(storedir.Tasks+t.ID+"/head", t.Head, p.Rewriter.Is(t.Head))
 		set(storedir.Tasks+t.ID+"/info", t.InfoTag, info)
 	}
-	set(refs.ShadowRef, p.s.Tip().Commit, p.r.Tip.Commit)
-	if b := p.s.Boundary(); !b.Whole() && p.r.Is(b.Commit) != b.Commit {
-		in.Boundary = movedRef{Old: b.Commit.String(), New: p.r.Is(b.Commit).String()}
+	set(refs.ShadowRef, p.s.Tip().Commit, p.Rewriter.Tip.Commit)
+	if b := p.s.Boundary(); !b.Whole() && p.Rewriter.Is(b.Commit) != b.Commit {
+		in.Boundary = movedRef{Old: b.Commit.String(), New: p.Rewriter.Is(b.Commit).String()}
 	}
-	for old, now := range p.r.Tags {
+	for old, now := range p.Rewriter.Tags {
 		in.Tags[old.String()] = now.String()
 	}
 }
@@ -236,7 +234,7 @@ func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
 	s := p.s
 	var list []*purgePack
 	for _, x := range []*purgePack{p.fresh, p.kept} {
-		if x.w.Count() == 0 || x == p.fresh && p.r.First == 0 {
+		if x.w.Count() == 0 || x == p.fresh && p.Rewriter.First == 0 {
 			continue // at the most, the text in place of what goes
 		}
 		if err := s.finishPurgePack(x); err != nil {
@@ -257,7 +255,7 @@ func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
 		}
 	}
 	if err == nil {
-		err = s.writeMoved(in.Moved, p.r.Commits)
+		err = s.writeMoved(in.Moved, p.Rewriter.Commits)
 	}
 	if err == nil {
 		err = p.swapHeld(ctx, in)
@@ -274,7 +272,7 @@ func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
 	return nil
 }
 
-func (s *purger) writeMoved(n int, moves map[ID]ID) error {
+func (s *Purger) writeMoved(n int, moves map[object.ID]object.ID) error {
 	dir := path.Dir(purgeTemp(n))
 	if err := s.FS.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -351,36 +349,36 @@ func setOf(names []string) map[string]bool {
 // adopt makes the rewritten history the store's state.
 func (p *Purge) adopt(in *purgeIntent) {
 	s := p.s
-	gone := make(map[ID]bool, len(p.r.Blobs))
+	gone := make(map[object.ID]bool, len(p.Rewriter.Blobs))
 	if old := s.Purges.Gone.Load(); old != nil {
 		for id := range *old {
 			gone[id] = true
 		}
 	}
-	for id := range p.r.Blobs {
+	for id := range p.Rewriter.Blobs {
 		gone[id] = true
 	}
 	s.Purges.Gone.Store(&gone)
 	s.Cached.Trees.Clear()
-	s.InfoLog.Rename(p.r.Tags)
+	s.InfoLog.Rename(p.Rewriter.Tags)
 	s.TaskMap.Mu.Lock()
 	for id, t := range s.TaskMap.ByID {
 		n := *t
-		n.Base, n.Head = p.r.Is(t.Base), p.r.Is(t.Head)
-		if tag, ok := p.r.Tags[t.InfoTag]; ok {
+		n.Base, n.Head = p.Rewriter.Is(t.Base), p.Rewriter.Is(t.Head)
+		if tag, ok := p.Rewriter.Tags[t.InfoTag]; ok {
 			n.InfoTag = tag
 		}
 		s.TaskMap.ByID[id] = &n
 	}
 	s.TaskMap.Mu.Unlock()
-	if p.r.First > 0 {
-		s.Index.Remap(p.r.First, p.r.Is)
+	if p.Rewriter.First > 0 {
+		s.Index.Remap(p.Rewriter.First, p.Rewriter.Is)
 	}
 	if b := s.Boundary(); !b.Whole() {
-		b.Commit = p.r.Is(b.Commit)
+		b.Commit = p.Rewriter.Is(b.Commit)
 		s.Begins.Store(&b)
 	}
-	tip := Tip(p.r.Tip)
+	tip := repo.Tip(p.Rewriter.Tip)
 	s.Head.Store(&tip)
 	s.pending = in
 	// Nothing may be taken for standing in them any more.

@@ -1,4 +1,4 @@
-package gitstore
+package purge
 
 import (
 	"context"
@@ -11,10 +11,10 @@ import (
 	"path"
 	"slices"
 
-	"umbra/gitstore/packset"
-
 	"umbra/gitstore/journal"
+	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/gitstore/packset"
 	"umbra/gitstore/storedir"
 	"umbra/internal/vfs"
 )
@@ -34,7 +34,7 @@ func (x *purgePack) writer() *pack.Writer {
 	return x.w
 }
 
-func (s *purger) createPurgePack() (*purgePack, error) {
+func (s *Purger) createPurgePack() (*purgePack, error) {
 	var rnd [8]byte
 	rand.Read(rnd[:])
 	x := &purgePack{name: path.Join(journal.Dir, "tmp-purge-"+hex.EncodeToString(rnd[:]))}
@@ -51,7 +51,7 @@ func (s *purger) createPurgePack() (*purgePack, error) {
 }
 
 // dropPurgePack removes it from the journal folder; what was linked stays.
-func (s *purger) dropPurgePack(x *purgePack) {
+func (s *Purger) dropPurgePack(x *purgePack) {
 	if x == nil {
 		return
 	}
@@ -64,7 +64,7 @@ func (s *purger) dropPurgePack(x *purgePack) {
 }
 
 // finish makes the pack and its index whole and durable.
-func (s *purger) finishPurgePack(x *purgePack) error {
+func (s *Purger) finishPurgePack(x *purgePack) error {
 	sum, entries, err := x.w.Finish()
 	if err == nil {
 		err = x.f.Sync()
@@ -94,7 +94,7 @@ func (p *Purge) keep(ctx context.Context, which func(*packset.File) bool) error 
 		if !tainted {
 			continue
 		}
-		_, err = pack.Merge(ctx, p.kept.w, []*pack.Pack{f.Pack}, pack.MergeOptions{Keep: func(id ID) bool { return !p.r.Changed(id) && !p.fresh.w.Has(id) }})
+		_, err = pack.Merge(ctx, p.kept.w, []*pack.Pack{f.Pack}, pack.MergeOptions{Keep: func(id object.ID) bool { return !p.Rewriter.Changed(id) && !p.fresh.w.Has(id) }})
 		if err != nil {
 			return fmt.Errorf("rewriting %s: %w", f.Base, err)
 		}
@@ -108,15 +108,15 @@ func (p *Purge) tainted(ctx context.Context, idx *pack.Idx) (bool, error) {
 		if err == nil {
 			err = ctx.Err()
 		}
-		if err != nil || p.r.Changed(e.ID) {
+		if err != nil || p.Rewriter.Changed(e.ID) {
 			return err == nil, err
 		}
 	}
 	return false, nil
 }
 
-// packBytes gives the size of everything in objects/pack.
-func (s *purger) packBytes() (sum int64, err error) {
+// PackBytes gives the size of everything in objects/pack.
+func (s *Purger) PackBytes() (sum int64, err error) {
 	names, err := s.FS.ReadDir(storedir.Packs)
 	for _, e := range names {
 		info, err := s.FS.Lstat(path.Join(storedir.Packs, e.Name))
@@ -135,10 +135,10 @@ func (p *Purge) packs(ctx context.Context, in *purgeIntent, h *finder, unreadabl
 	// What was kept before the newest commits were known must be none of what
 	// they change: a tree that came back, a record that was superseded.
 	late := false
-	for id, now := range p.r.Trees {
+	for id, now := range p.Rewriter.Trees {
 		late = late || id != now && p.kept.w.Has(id)
 	}
-	for id := range p.r.Tags {
+	for id := range p.Rewriter.Tags {
 		late = late || p.kept.w.Has(id)
 	}
 	if late {
@@ -194,7 +194,7 @@ func (p *Purge) foreignPacks(ctx context.Context, in *purgeIntent, h *finder) er
 			continue
 		}
 		in.Drop = append(in.Drop, f.base)
-		_, err := pack.Merge(ctx, p.kept.w, []*pack.Pack{f.p}, pack.MergeOptions{Keep: func(id ID) bool {
+		_, err := pack.Merge(ctx, p.kept.w, []*pack.Pack{f.p}, pack.MergeOptions{Keep: func(id object.ID) bool {
 			if h.memo[id] || p.fresh.w.Has(id) {
 				return false
 			}

@@ -1,4 +1,4 @@
-package gitstore
+package purge
 
 import (
 	"bytes"
@@ -8,11 +8,10 @@ import (
 	"path"
 	"strings"
 
-	"umbra/gitstore/repo"
-
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
 	"umbra/gitstore/rawpack"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/rewrite"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
@@ -21,10 +20,10 @@ import (
 // finder finds out which objects lead to something that a rewriter replaces, also
 // those that people's git wrote into the repository.
 type finder struct {
-	s     *purger
+	s     *Purger
 	r     *rewrite.Rewriter
 	packs []*foreignPack
-	memo  map[ID]bool
+	memo  map[object.ID]bool
 }
 
 // foreignPack is a pack in the repository that is not one of the store's.
@@ -84,14 +83,14 @@ func (h *finder) close() {
 
 // frame is an object whose kin are being checked.
 type frame struct {
-	id   ID
-	kin  []ID
+	id   object.ID
+	kin  []object.ID
 	next int
 }
 
 // from reports whether an object is replaced or leads to one that is. A missing
 // object leads to none.
-func (h *finder) from(ctx context.Context, id ID) (bool, error) {
+func (h *finder) from(ctx context.Context, id object.ID) (bool, error) {
 	if v, ok := h.memo[id]; ok {
 		return v, nil
 	}
@@ -179,10 +178,10 @@ func (h *finder) entries(f *frame, data []byte) (gone bool) {
 	for len(data) > 0 {
 		mode, rest, _ := bytes.Cut(data, []byte(" "))
 		_, rest, ok := bytes.Cut(rest, []byte{0})
-		if !ok || len(rest) < len(ID{}) {
+		if !ok || len(rest) < len(object.ID{}) {
 			return false
 		}
-		id := ID(rest[:len(ID{})])
+		id := object.ID(rest[:len(object.ID{})])
 		data = rest[len(id):]
 		switch string(mode) {
 		case "40000", "040000":
@@ -199,7 +198,7 @@ func (h *finder) entries(f *frame, data []byte) (gone bool) {
 
 // namedIn gives the ids in the header lines of a commit or tag that have one of
 // the keys.
-func namedIn(data []byte, keys ...string) (out []ID) {
+func namedIn(data []byte, keys ...string) (out []object.ID) {
 	head, _, _ := bytes.Cut(data, []byte("\n\n"))
 	for line := range bytes.Lines(head) {
 		for _, key := range keys {
@@ -215,7 +214,7 @@ func namedIn(data []byte, keys ...string) (out []ID) {
 
 // read gives anybody's object; kind 0 where there is none, or one too large to
 // refer to anything.
-func (h *finder) read(id ID) (object.Kind, []byte, error) {
+func (h *finder) read(id object.ID) (object.Kind, []byte, error) {
 	if f, err := h.s.Holder(id); err != nil {
 		return 0, nil, err
 	} else if f != nil {
@@ -236,7 +235,7 @@ func (h *finder) read(id ID) (object.Kind, []byte, error) {
 }
 
 // kinOnly reads an object unless it is a blob, which refers to nothing.
-func kinOnly(p *pack.Pack, id ID) (object.Kind, []byte, error) {
+func kinOnly(p *pack.Pack, id object.ID) (object.Kind, []byte, error) {
 	kind, size, err := p.Info(id)
 	if err != nil || kind == object.Blob || size > object.MaxMeta {
 		return kind, nil, err
