@@ -160,7 +160,7 @@ func TestCopyIsPurged(t *testing.T) {
 				if killed {
 					m.OnCall = func(sinktest.Call) sinktest.Fault { return sinktest.Refused }
 				}
-				if _, err := purge(t.Context(), s, PurgeOptions{Blobs: []ID{blob}}); err != nil {
+				if _, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{blob}}); err != nil {
 					t.Fatal(err)
 				}
 				mustPut(t, s, "", "after", "5\n")
