@@ -11,12 +11,9 @@ import (
 	"umbra/gitstore/pack"
 	"umbra/gitstore/packset"
 	"umbra/gitstore/reach"
+	"umbra/gitstore/repo"
 	"umbra/gitstore/storedir"
-	"umbra/internal/errs"
 )
-
-// Pace bounds what long work takes.
-type Pace = pace.Pace
 
 // CollectOptions say how Collect goes about it.
 type CollectOptions struct {
@@ -29,7 +26,7 @@ type CollectOptions struct {
 	// DryRun only reports what would be freed, as if history began at From.
 	DryRun bool
 	From   Boundary
-	Pace   *Pace // nil: no rests
+	Pace   *pace.Pace // nil: no rests
 	// Tell, if not nil, is called with the progress: a step, and its parts.
 	Tell func(step string, done, all int64)
 }
@@ -44,52 +41,26 @@ type CollectReport struct {
 // to be rewritten in passing.
 const worthwhile = 8
 
-// Collect rewrites the packs that hold unreachable objects: those that no commit
-// from the boundary on reaches, nor a user's ref, reflog or worktree. Superseded
-// packs are removed after the grace, or at once. Writers, readers and git commands
-// go on concurrently; only the last step holds up commits, for a few milliseconds.
-// A crash at any moment leaves the old packs, or the new ones next to them, and the
-// next run continues. A fork's history
-// is never shortened, so there is nothing to collect in it.
-func (s *Store) Collect(ctx context.Context, opt CollectOptions) (CollectReport, error) {
-	if s.r.Base != nil {
-		return CollectReport{}, nil
-	}
-	s.r.Upkeep.Collecting.Lock()
-	defer s.r.Upkeep.Collecting.Unlock()
-	return s.collect(ctx, opt)
+// host is what a collection needs of the store whose history it is.
+type host interface {
+	Seal(ctx context.Context) error // puts what is published into the sink's store
+	KickMaintainer()                // has superseded packs removed when their grace ends
 }
 
-// collect is Collect with cmu held.
-func (s *Store) collect(ctx context.Context, opt CollectOptions) (CollectReport, error) {
-	ctx, cancel := s.untilClosed(ctx)
-	defer cancel()
-	if err := s.resumeCut(ctx); err != nil {
-		return CollectReport{}, err
-	}
-	c := &collector{s: s, ctx: ctx, opt: opt, begin: s.Boundary()}
-	if opt.DryRun && opt.From.Seq > c.begin.Seq {
-		c.begin = opt.From
-	}
+// runCollect is one collection. Upkeep.Collecting is held. begin is where history
+// begins.
+func runCollect(ctx context.Context, s *repo.Repo, h host, begin Boundary, opt CollectOptions) (CollectReport, error) {
+	c := &collector{s: s, host: h, ctx: ctx, opt: opt, begin: begin}
 	err := c.run()
 	c.release()
-	if err == nil && !opt.DryRun {
-		s.r.Upkeep.Swept.Store(&c.begin)
-	}
-	return c.CollectReport, errs.Wrap(err, "")
-}
-
-// Swept reports whether a collection has come to its end since the store was
-// opened, with the boundary where it is.
-func (s *Store) Swept() bool {
-	swept := s.r.Upkeep.Swept.Load()
-	return swept != nil && *swept == s.Boundary()
+	return c.CollectReport, err
 }
 
 // collector is one run of Collect.
 type collector struct {
 	CollectReport
-	s     *Store
+	s     *repo.Repo
+	host  host
 	ctx   context.Context
 	opt   CollectOptions
 	begin Boundary
@@ -118,10 +89,10 @@ func (c *collector) run() (err error) {
 	if c.table, err = reach.NewTable(c.ctx, c.used, c.old, c.opt.Pace); err != nil {
 		return err
 	}
-	if c.their, err = reach.OpenTheirs(c.s.r); err != nil {
+	if c.their, err = reach.OpenTheirs(c.s); err != nil {
 		return err
 	}
-	if c.m, err = reach.NewMarker(c.ctx, c.s.r, c.table, c.their, c.opt.Pace); err != nil {
+	if c.m, err = reach.NewMarker(c.ctx, c.s, c.table, c.their, c.opt.Pace); err != nil {
 		return err
 	}
 	if err := c.markAll(); err != nil {
@@ -141,7 +112,7 @@ func (c *collector) run() (err error) {
 	if err := c.swap(); err != nil {
 		return err
 	}
-	if err := c.s.Seal(c.ctx); err != nil {
+	if err := c.host.Seal(c.ctx); err != nil {
 		return err
 	}
 	return c.sweep()
@@ -151,9 +122,9 @@ func (c *collector) run() (err error) {
 // needs is reached from it.
 func (c *collector) begun() error {
 	s := c.s
-	s.r.Upkeep.Rooting.Lock()
-	defer s.r.Upkeep.Rooting.Unlock()
-	c.used, c.old = s.r.Packs.Collecting(!c.opt.DryRun)
+	s.Upkeep.Rooting.Lock()
+	defer s.Upkeep.Rooting.Unlock()
+	c.used, c.old = s.Packs.Collecting(!c.opt.DryRun)
 	// The largest first: it is their home of most, and seldom rewritten.
 	slices.SortStableFunc(c.used, func(a, b *packset.File) int { return cmp.Compare(b.Count, a.Count) })
 	c.tip = s.Tip()
@@ -161,7 +132,7 @@ func (c *collector) begun() error {
 }
 
 func (c *collector) release() {
-	c.s.r.Packs.Collected(c.used)
+	c.s.Packs.Collected(c.used)
 	for _, f := range slices.Concat(c.used, c.old, c.made) {
 		f.Release()
 	}
@@ -187,7 +158,7 @@ func (c *collector) markAll() error {
 	if err := c.markTags(); err != nil {
 		return err
 	}
-	roots, err := reach.PeoplesRoots(c.ctx, s.r)
+	roots, err := reach.PeoplesRoots(c.ctx, s)
 	if err != nil {
 		return err
 	}
@@ -259,19 +230,19 @@ func (c *collector) write(step string, wanted func(row int) bool) error {
 		return ok && wanted(row)
 	}
 	name := packset.NewName()
-	defer s.r.Packs.RemovePrepared(name)
-	_, sum, err := s.r.Packs.Write(name, func(w *pack.Writer) (ID, error) {
+	defer s.Packs.RemovePrepared(name)
+	_, sum, err := s.Packs.Write(name, func(w *pack.Writer) (ID, error) {
 		_, err := pack.Merge(c.ctx, w, list, pack.MergeOptions{Keep: keep})
 		return ID{}, cmp.Or(err, failed)
 	})
 	if err != nil {
 		return fmt.Errorf("collecting from %d packs: %w", len(src), err)
 	}
-	base, err := s.r.Packs.Link(name+storedir.Prepared, name+storedir.Idx, sum, packset.Keep{Through: through})
+	base, err := s.Packs.Link(name+storedir.Prepared, name+storedir.Idx, sum, packset.Keep{Through: through})
 	if err != nil {
 		return err
 	}
-	f := s.r.Packs.Named(base)
+	f := s.Packs.Named(base)
 	if f == nil {
 		return fmt.Errorf("%s is gone", base)
 	}

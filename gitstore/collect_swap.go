@@ -48,11 +48,11 @@ func (c *collector) swap() error {
 			return err
 		}
 	}
-	s.r.Upkeep.Maintaining.Lock()
-	defer s.r.Upkeep.Maintaining.Unlock()
+	s.Upkeep.Maintaining.Lock()
+	defer s.Upkeep.Maintaining.Unlock()
 	// A multi-pack-index that names them goes first: reads are as fast
 	// without it, and what reads through it would miss them later.
-	if err := s.r.Packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := s.Packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
 	}
 	when, err := c.supersede(src)
@@ -60,12 +60,12 @@ func (c *collector) swap() error {
 		return err
 	}
 	for _, f := range src {
-		note, revived := s.r.Packs.NoteOf(f)
+		note, revived := s.Packs.NoteOf(f)
 		if revived {
 			continue
 		}
 		note.Superseded = when.Unix()
-		if err := s.r.Packs.WriteKeep(f.Base, note); err != nil {
+		if err := s.Packs.WriteKeep(f.Base, note); err != nil {
 			return err
 		}
 	}
@@ -76,15 +76,15 @@ func (c *collector) swap() error {
 // commit is made.
 func (c *collector) supersede(src []*packset.File) (when time.Time, err error) {
 	s := c.s
-	s.r.Committing.Lock()
-	defer s.r.Committing.Unlock()
+	s.Committing.Lock()
+	defer s.Committing.Unlock()
 	if err := c.catchUp(); err != nil {
 		return when, err
 	}
 	// From here on a commit that relies upon an older object looks for it.
-	s.r.Upkeep.Shed.Store(true)
-	when = s.r.Now()
-	s.r.Packs.Supersede(src, when)
+	s.Upkeep.Shed.Store(true)
+	when = s.Now()
+	s.Packs.Supersede(src, when)
 	return when, nil
 }
 
@@ -121,9 +121,9 @@ func (c *collector) sweep() error {
 	for _, f := range c.made {
 		made += f.Pack.FileBytes()
 	}
-	s.r.Upkeep.Maintaining.Lock()
-	defer s.r.Upkeep.Maintaining.Unlock()
-	due := s.r.Packs.Superseded()
+	s.Upkeep.Maintaining.Lock()
+	defer s.Upkeep.Maintaining.Unlock()
+	due := s.Packs.Superseded()
 	defer func() { packset.ReleaseAll(due) }()
 	for _, f := range due {
 		superseded += f.Pack.FileBytes()
@@ -135,14 +135,14 @@ func (c *collector) sweep() error {
 	c.Freed = copies
 	if !c.opt.Now {
 		c.Waiting = superseded
-		s.kickMaintainer()
+		c.host.KickMaintainer()
 		return nil
 	}
-	if err := s.removeDoomed(due); err != nil {
+	if err := s.DropSuperseded(due); err != nil {
 		return err
 	}
 	c.Freed += max(0, superseded-made)
-	return s.r.SweepShallow(c.ctx)
+	return s.SweepShallow(c.ctx)
 }
 
 // dropCopies removes the packs of people that hold nothing but what was in ours
@@ -154,7 +154,7 @@ func (c *collector) dropCopies() (freed int64, err error) {
 	var copies []*reach.TheirPack
 	gone := make(map[string]bool)
 	for _, f := range c.their.Packs {
-		if f.Kept || !c.opt.Now && s.r.Now().Sub(f.Since) < s.r.MergeGrace {
+		if f.Kept || !c.opt.Now && s.Now().Sub(f.Since) < s.MergeGrace {
 			continue
 		}
 		if ok, err := c.isCopy(f); err != nil {
@@ -167,23 +167,23 @@ func (c *collector) dropCopies() (freed int64, err error) {
 		return 0, nil
 	}
 	if !c.opt.Now {
-		if busy, err := s.r.Busy(c.ctx); busy || err != nil {
+		if busy, err := s.Busy(c.ctx); busy || err != nil {
 			return 0, err
 		}
 	}
-	if err := s.r.Packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := s.Packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return 0, err
 	}
 	for _, f := range copies {
 		// What git keeps next to a pack (gitformat-pack(5)), its index first.
 		for _, suffix := range []string{storedir.Idx, ".bitmap", ".rev", ".mtimes", ".pack"} {
-			if err := storedir.Remove(s.r.FS, path.Join(storedir.Packs, f.Base+suffix)); err != nil {
+			if err := storedir.Remove(s.FS, path.Join(storedir.Packs, f.Base+suffix)); err != nil {
 				return freed, err
 			}
 		}
 		freed += f.Pack.FileBytes()
 	}
-	return freed, s.r.FS.SyncDir(storedir.Packs)
+	return freed, s.FS.SyncDir(storedir.Packs)
 }
 
 func (c *collector) isCopy(f *reach.TheirPack) (bool, error) {
@@ -206,9 +206,9 @@ func (c *collector) markTags() error {
 	// A tag that another one superseded is known to the task, then to a
 	// publication, then to the log's lines, then to its file. They are read in this
 	// order, and the two moves between them wait meanwhile, so none is missed.
-	s.r.InfoLog.Moving.Lock()
-	defer s.r.InfoLog.Moving.Unlock()
-	s.r.Publishing.Lock()
+	s.InfoLog.Moving.Lock()
+	defer s.InfoLog.Moving.Unlock()
+	s.Publishing.Lock()
 	known := make(map[string]bool)
 	for _, t := range s.Tasks() {
 		known[t.ID] = true
@@ -217,13 +217,13 @@ func (c *collector) markTags() error {
 			c.m.Mark(id)
 		}
 	}
-	waiting := s.r.InfoLog.Named()
-	s.r.Publishing.Unlock()
+	waiting := s.InfoLog.Named()
+	s.Publishing.Unlock()
 	for task, ids := range waiting {
 		if ok, err := c.stays(ids); err != nil {
 			return err
 		} else if !ok && !c.opt.DryRun {
-			s.r.InfoLog.Forget(task)
+			s.InfoLog.Forget(task)
 		}
 	}
 	return c.markLogs(known)
@@ -263,7 +263,7 @@ func (c *collector) stays(tags []ID) (bool, error) {
 func (c *collector) markLogs(known map[string]bool) error {
 	s := c.s
 	dir := path.Join(storedir.Repo, "logs", strings.TrimSuffix(storedir.Tasks, "/"))
-	list, err := s.r.FS.ReadDir(dir)
+	list, err := s.FS.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -271,7 +271,7 @@ func (c *collector) markLogs(known map[string]bool) error {
 		return err
 	}
 	for _, e := range list {
-		data, err := vfs.ReadFile(s.r.FS, path.Join(dir, e.Name, "info"))
+		data, err := vfs.ReadFile(s.FS, path.Join(dir, e.Name, "info"))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -296,7 +296,7 @@ func (c *collector) markLogs(known map[string]bool) error {
 
 func (c *collector) dropLogs() error {
 	for _, task := range c.logs {
-		if err := c.s.r.DropInfoLog(task); err != nil {
+		if err := c.s.DropInfoLog(task); err != nil {
 			return err
 		}
 	}

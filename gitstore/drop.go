@@ -3,8 +3,6 @@ package gitstore
 import (
 	"context"
 	"time"
-
-	"umbra/gitstore/packset"
 )
 
 // dropEvery is the shortest time between two removals.
@@ -27,15 +25,8 @@ func (s *Store) dropDoomed(ctx context.Context) error {
 			return err // the next run looks again
 		}
 	}
-	if err := s.removeDoomed(due); err != nil {
+	if err := s.r.DropSuperseded(due); err != nil {
 		return err
 	}
 	return s.r.SweepShallow(ctx)
-}
-
-// removeDoomed removes superseded packs. mmu is held.
-func (s *Store) removeDoomed(due []*packset.File) error {
-	s.r.Upkeep.LastDrop = s.r.Now()
-	s.r.Upkeep.Dropped.Store(true)
-	return s.r.Packs.DropSuperseded(due)
 }

@@ -308,3 +308,10 @@ func (h History) HistoryBytes() int64 {
 	}
 	return n
 }
+
+// DropSuperseded removes superseded packs. Upkeep.Maintaining is held.
+func (r *Repo) DropSuperseded(due []*packset.File) error {
+	r.Upkeep.LastDrop = r.Now()
+	r.Upkeep.Dropped.Store(true)
+	return r.Packs.DropSuperseded(due)
+}
