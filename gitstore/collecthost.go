@@ -3,12 +3,19 @@ package gitstore
 import (
 	"context"
 
+	"umbra/gitstore/collect"
 	"umbra/gitstore/pace"
 	"umbra/internal/errs"
 )
 
 // Pace bounds what long work takes.
 type Pace = pace.Pace
+
+// How a collection goes, and what it did.
+type (
+	CollectOptions = collect.Options
+	CollectReport  = collect.Report
+)
 
 // Collect rewrites the packs that hold unreachable objects: those that no commit
 // from the boundary on reaches, nor a user's ref, reflog or worktree. Superseded
@@ -37,7 +44,7 @@ func (s *Store) collect(ctx context.Context, opt CollectOptions) (CollectReport,
 	if opt.DryRun && opt.From.Seq > begin.Seq {
 		begin = opt.From
 	}
-	report, err := runCollect(ctx, s.r, collectHost{s}, begin, opt)
+	report, err := collect.Run(ctx, s.r, collectHost{s}, begin, opt)
 	if err == nil && !opt.DryRun {
 		s.r.Upkeep.Swept.Store(&begin)
 	}

@@ -13,9 +13,7 @@ const (
 	maxFields = 25
 )
 
-var largePackages = map[string]int{
-	"gitstore": 5330,
-}
+var largePackages = map[string]int{}
 
 var largeStructs = map[string]int{}
 

@@ -1,4 +1,5 @@
-package gitstore
+// Package collect rewrites the packs that hold what nothing reaches any more.
+package collect
 
 import (
 	"cmp"
@@ -15,8 +16,8 @@ import (
 	"umbra/gitstore/storedir"
 )
 
-// CollectOptions say how Collect goes about it.
-type CollectOptions struct {
+// Options say how Collect goes about it.
+type Options struct {
 	// Now removes superseded packs at once, not after their grace: a git command
 	// that runs there may fail.
 	Now bool
@@ -25,14 +26,14 @@ type CollectOptions struct {
 	Thorough bool
 	// DryRun only reports what would be freed, as if history began at From.
 	DryRun bool
-	From   Boundary
+	From   repo.Boundary
 	Pace   *pace.Pace // nil: no rests
 	// Tell, if not nil, is called with the progress: a step, and its parts.
 	Tell func(step string, done, all int64)
 }
 
-// CollectReport is what Collect did, in bytes on disk.
-type CollectReport struct {
+// Report is what Collect did, in bytes on disk.
+type Report struct {
 	Freed   int64 // is free now
 	Waiting int64 // goes when the grace of superseded packs ends
 }
@@ -41,33 +42,33 @@ type CollectReport struct {
 // to be rewritten in passing.
 const worthwhile = 8
 
-// host is what a collection needs of the store whose history it is.
-type host interface {
+// Host is what a collection needs of the store whose history it is.
+type Host interface {
 	Seal(ctx context.Context) error // puts what is published into the sink's store
 	KickMaintainer()                // has superseded packs removed when their grace ends
 }
 
-// runCollect is one collection. Upkeep.Collecting is held. begin is where history
+// Run is one collection. Upkeep.Collecting is held. begin is where history
 // begins.
-func runCollect(ctx context.Context, s *repo.Repo, h host, begin Boundary, opt CollectOptions) (CollectReport, error) {
+func Run(ctx context.Context, s *repo.Repo, h Host, begin repo.Boundary, opt Options) (Report, error) {
 	c := &collector{s: s, host: h, ctx: ctx, opt: opt, begin: begin}
 	err := c.run()
 	c.release()
-	return c.CollectReport, err
+	return c.Report, err
 }
 
 // collector is one run of Collect.
 type collector struct {
-	CollectReport
+	Report
 	s     *repo.Repo
-	host  host
+	host  Host
 	ctx   context.Context
-	opt   CollectOptions
-	begin Boundary
+	opt   Options
+	begin repo.Boundary
 
 	used  []*packset.File // in use when it began; those before them in the list are homes
 	old   []*packset.File // superseded by then
-	tip   Tip             // through which all is marked
+	tip   repo.Tip        // through which all is marked
 	table *reach.Table
 	m     *reach.Marker
 	their *reach.Theirs
@@ -145,7 +146,7 @@ func (c *collector) release() {
 func (c *collector) markAll() error {
 	s := c.s
 	from := max(1, c.begin.Seq)
-	var before ID
+	var before object.ID
 	var err error
 	for seq := from; seq <= c.tip.Seq; seq++ {
 		if before, err = c.m.Commit(seq, before); err != nil {
@@ -231,9 +232,9 @@ func (c *collector) write(step string, wanted func(row int) bool) error {
 	}
 	name := packset.NewName()
 	defer s.Packs.RemovePrepared(name)
-	_, sum, err := s.Packs.Write(name, func(w *pack.Writer) (ID, error) {
+	_, sum, err := s.Packs.Write(name, func(w *pack.Writer) (object.ID, error) {
 		_, err := pack.Merge(c.ctx, w, list, pack.MergeOptions{Keep: keep})
-		return ID{}, cmp.Or(err, failed)
+		return object.ID{}, cmp.Or(err, failed)
 	})
 	if err != nil {
 		return fmt.Errorf("collecting from %d packs: %w", len(src), err)

@@ -1,4 +1,4 @@
-package gitstore
+package collect
 
 import (
 	"errors"
@@ -230,7 +230,7 @@ func (c *collector) markTags() error {
 }
 
 // stays marks tags, if every one of them is on a commit that is needed.
-func (c *collector) stays(tags []ID) (bool, error) {
+func (c *collector) stays(tags []object.ID) (bool, error) {
 	for _, id := range tags {
 		kind, data, ok, err := c.their.Meta(id)
 		if err != nil {
