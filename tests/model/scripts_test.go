@@ -466,6 +466,14 @@ func TestScripts(t *testing.T) {
 			C: mv a tmp; mv dir a; mv tmp dir
 			disk: mv dir a/skip.log
 			revert B force`,
+		"bits that are set, and then the bytes replaced and put back": `
+			B: put a "1\n2\n"
+			B: +x a; put a z; put a "1\n2\n"`,
+		"what a person let pass through a path, then a power cut": `
+			C: line bin 0 554
+			disk: mv key crlf; mv "no end" crlf
+			sync
+			crash 288364`,
 		"a person's ignored file in the way": `
 			A: rmdir skip.log
 			disk: put skip.log/g/h z

@@ -50,7 +50,7 @@ func (p *Plan) Arrange() error {
 			return false
 		}
 		same := *r.node // what was replaced is there again
-		same.perm, same.chmod = n.perm, n.perm != r.node.perm
+		same.perm, same.chmod = n.perm, true // its bits may be another's by now
 		p.View.nodes[r.node.origin] = &same
 		return true
 	})
