@@ -120,6 +120,9 @@ func TestRefused(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"c.yaml", "nonsense: 1", "nonsense: unknown key"},
 		{"c.yaml", "limits: {rate: {per_moon: 1}}", "limits.rate.per_moon: unknown key"},
+		{"c.yaml", "listn: x", "listn: unknown key; did you mean listen?"},
+		{"c.yaml", "limits: {capture_byte: 1}", "limits.capture_byte: unknown key; did you mean limits.capture_bytes?"},
+		{"c.yaml", "a: [", "the file is not valid: yaml"},
 		{"c.yaml", "limits: 5", "limits: unknown key"},
 		{"c.toml", "[http]\nport = 1", "http.port: unknown key"},
 		{"c.yaml", "limits: {write_bytes: lots}", `limits.write_bytes: "lots" is not a size`},

@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
+
+	"umbra/internal/strictjson"
 )
 
 // Error says what is wrong with a setting.
@@ -177,7 +179,10 @@ func readFile(v *viper.Viper, file string, leaves map[string]reflect.Value) erro
 	own := viper.New()
 	own.SetConfigType(strings.ToLower(filepath.Ext(file))[1:])
 	if err := own.ReadConfig(f); err != nil {
-		return fail("", err)
+		if e, ok := errors.AsType[viper.ConfigParseError](err); ok {
+			err = e.Unwrap()
+		}
+		return fail("", fmt.Errorf("the file is not valid: %w", err))
 	}
 	settings := own.AllSettings()
 	for alias, key := range aliases {
@@ -196,12 +201,20 @@ func readFile(v *viper.Viper, file string, leaves map[string]reflect.Value) erro
 		}
 	}
 	if key, ok := unknownKey(settings, "", leaves); ok {
-		return fail(key, errors.New("unknown key"))
+		return fail(key, unknown(key, leaves))
 	}
 	if err := v.MergeConfigMap(settings); err != nil {
 		return fail("", err)
 	}
 	return nil
+}
+
+// unknown is the error for a key that does not exist; it names the nearest one.
+func unknown(key string, leaves map[string]reflect.Value) error {
+	if near := strictjson.Nearest(key, slices.Sorted(keysOf(leaves))); near != "" {
+		return fmt.Errorf("unknown key; did you mean %s?", near)
+	}
+	return errors.New("unknown key")
 }
 
 // unknownKey finds a key that is no leaf and leads to none.

@@ -22,21 +22,19 @@ func backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup DIR",
 		Short: "Copy the data directory while the server runs",
-		Long: `Make a backup in the directory DIR, or bring the one that is there up to date: all
-histories, what was just written included, the records, and the files of tasks.
-Writers go on meanwhile. Every change acknowledged before the backup began is in it.
+		Long: `Make a backup in the directory DIR, or update the one that is there. It has all
+histories, the records, and the files of tasks, with every change that was acknowledged
+before the backup began. Writers continue meanwhile.
 
-The second time only what is new is copied. A backup that was cut off is gone on
-with, and until the new one is complete the one before can be restored.
+An update copies only what is new. The next backup continues an interrupted one, and
+until the new backup is complete the previous one can be restored.
 
-The process that holds the data directory makes the copy: DIR is a folder of its
-machine, with --server URL of that one. It must not lie in the data directory or
-in a workspace, and holds nothing else. Folders of workspaces are not copied:
-their files are in the histories.
+The server makes the copy: with --server URL, DIR is a directory of the server's
+machine. It must not be in the data directory or in a workspace, and must hold nothing
+else. The directories of workspaces are not copied: their files are in the histories.
 
 With --json: {"workspaces","files","bytes","copied_bytes","reused_bytes",
-"removed_bytes","warnings"}. The exit status is 1 if something could not be
-copied as it should be.`,
+"removed_bytes","warnings"}. The exit status is 1 if there are warnings.`,
 		Example: `  umbra backup /mnt/backup/umbra
   umbra restore /mnt/backup/umbra --data-dir ~/umbra-restored`,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -235,7 +235,7 @@ With --json: {"range","task","diff","undo"}.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		i := strings.LastIndexByte(args[0], ':')
 		if i <= 0 || !numberForm.MatchString(args[0][i+1:]) || strings.TrimLeft(args[0][i+1:], "0") == "" {
-			return exitcode.Usage(errors.New("it is umbra why FILE:LINE"))
+			return exitcode.Usage(errors.New("usage: umbra why FILE:LINE"))
 		}
 		file, line = args[0][:i], strings.TrimLeft(args[0][i+1:], "0")
 		return do(cmd, args)

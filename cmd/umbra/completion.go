@@ -26,7 +26,7 @@ tasks and workspaces.`,
 		ValidArgs: shells,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || !slices.Contains(shells, args[0]) {
-				return exitcode.Usage(fmt.Errorf("it is umbra completion %s", strings.Join(shells, "|")))
+				return exitcode.Usage(fmt.Errorf("usage: umbra completion %s", strings.Join(shells, "|")))
 			}
 			return nil
 		},

@@ -110,7 +110,7 @@ func (d *diffRange) query() (url.Values, error) {
 	if d.context >= 0 {
 		q.Set("context", strconv.Itoa(d.context))
 	} else if d.context != -1 {
-		return nil, exitcode.Usage(fmt.Errorf("--unified is %d", d.context))
+		return nil, exitcode.Usage(fmt.Errorf("--unified must be 0 or more, not %d", d.context))
 	}
 	return q, nil
 }

@@ -30,13 +30,14 @@ func doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the machine and report problems and fixes",
-		Long: `Look at the machine: git's version; watches against what the workspaces need; the
+		Long: `Check the machine: git's version; the number of watches that the system allows; the
 file systems of the data directory and of the workspaces, and whether they can be
-written, synced and exchange two names; rights; the clock; free room. Where a server
-runs it looks itself, with its own rights; else this process does. Of a cluster:
-PostgreSQL and its standbys, the object store, whether the nodes reach each other.
+written, synced and exchange two names; permissions; the clock; free space. A running
+server does the checks itself, with its own permissions; else this process does. Of a
+cluster: PostgreSQL and its standbys, the object store, and whether the nodes reach
+each other.
 
-The exit status is 1 if something hurts. With --json: {"hurts":…,"findings":[…]}.`,
+The exit status is 1 if a problem was found. With --json: {"hurts":…,"findings":[…]}.`,
 		Example: `  umbra doctor
   umbra doctor --json --data-dir /var/lib/umbra`,
 		Args: cli.NoArgs,

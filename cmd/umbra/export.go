@@ -56,7 +56,7 @@ found. With --json: {"ok","branch","base","same_base","squash","changes","commit
   umbra export t1 --repo . --branch agent/t1 --notes git-ai`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return exitcode.Usage(errors.New("it is umbra export WS|TASK --repo DIR --branch NAME"))
+				return exitcode.Usage(errors.New("usage: umbra export WS|TASK --repo DIR --branch NAME"))
 			}
 			return nil
 		},

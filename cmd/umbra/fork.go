@@ -101,7 +101,13 @@ func forksCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forks",
 		Short: "List the forks of the workspace",
-		Args:  cli.NoArgs,
+		Long: `List the forks of the workspace of this directory: their ids, kinds, names, directories
+and when they expire.
+
+With --json: {"forks":[…]}, as the server returns a fork.`,
+		Example: `  umbra forks
+  umbra forks --json`,
+		Args: cli.NoArgs,
 	}
 	v.Connection.Flags(cmd.Flags())
 	v.WorkspaceFlag(cmd.Flags())

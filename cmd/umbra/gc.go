@@ -21,17 +21,17 @@ func gcCommand() *cobra.Command {
 		Use:   "gc [WS…]",
 		Short: "Truncate old history by the settings, and free its space",
 		Long: `Apply retention.age and retention.bytes to the workspaces (all, or those named by
-id or folder), rewrite packs that hold anything no longer needed,
-and free the room: when the grace of superseded packs ends (ten minutes), or with
---now at once, which may fail a git command that is running there. Without these
-settings no history is dropped.
+id or directory), rewrite packs with objects that are no longer needed, and free their
+space: when the grace of superseded packs ends (ten minutes), or with --now at once,
+which may fail a git command that is running there. Without these settings no history
+is dropped.
 
-Ids of commits, changes and tasks stay. No history is dropped that a task needs
-which is executing, paused or pinned, nor any newer than a commit that a ref,
-worktree or reflog of a user points to.
+Ids of commits, changes and tasks stay. History that an executing, paused or pinned
+task needs is kept, and so is history newer than a commit that a ref, worktree or
+reflog of a user points to.
 
 With --json: {"workspaces":[…],"freed_bytes","waiting_bytes","dry_run"}, as the
-server reports each. The exit status is 1 if a workspace could not be done.`,
+server reports each. The exit status is 1 if a workspace failed.`,
 		Example: `  umbra gc --dry-run
   umbra gc . --now`,
 	}

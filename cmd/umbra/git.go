@@ -33,7 +33,7 @@ The exit status is git's.`,
   umbra git . -- fsck --strict`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if at := cmd.ArgsLenAtDash(); len(args) < 1 || at == 0 || at > 1 {
-				return exitcode.Usage(errors.New("it is umbra git WS -- ARGS…"))
+				return exitcode.Usage(errors.New("usage: umbra git WS -- ARGS…"))
 			}
 			return nil
 		},

@@ -35,7 +35,8 @@ func initCommand() *cobra.Command {
 		Short: "Wire coding agents to umbra: hooks, plugin and MCP entry",
 		Long: `Add umbra's hooks, MCP entry and, for opencode, plugin to the configuration of the
 coding agents that are found (program on PATH, or their directory in the home or the
-project DIR), so that what they change is recorded as theirs. Agents: ` + strings.Join(agentconf.Names(), ", ") + `.
+project DIR), so that what they change is recorded as theirs. Agents:
+` + strings.Join(agentconf.Names(), ", ") + `.
 
 Files are merged: other keys, order, comments and formatting stay. A file that cannot
 be parsed is left and named (exit status 1). --remove takes everything out again, and

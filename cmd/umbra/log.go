@@ -40,7 +40,7 @@ from the workspace's root. With --json: {"entries":[…]}, the changelog's entri
 	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "at most `N` changes")
 	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
 		if limit < 0 {
-			return exitcode.Usage(fmt.Errorf("--limit is %d", limit))
+			return exitcode.Usage(fmt.Errorf("--limit must be 0 or more, not %d", limit))
 		}
 		w, err := v.PickWorkspace(ctx)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -35,9 +36,24 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 1 && args[0] == execserve.Verb {
 		return execserve.Main()
 	}
+	root := command(stdout, stderr)
+	root.SetArgs(args)
+	if err := root.ExecuteContext(ctx); err != nil {
+		return exitcode.Of(err, stderr)
+	}
+	return exitcode.Done
+}
+
+// command returns the program's command with all verbs.
+func command(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "umbra",
-		Short:         "A workspace server for AI agents that keeps every change in git",
+		Use:   "umbra",
+		Short: "A workspace server for AI agents that keeps every change in git",
+		Long: `umbra records every change that AI agents make to a directory, and undoes one agent's
+work without touching anyone else's.`,
+		Example: `  umbra init --autostart   # add hooks to the coding agents on this machine
+  umbra undo               # take an agent's last turn back
+  umbra demo               # see it at work on a small project`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       buildinfo.Version(),
@@ -53,15 +69,41 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetVersionTemplate(buildinfo.Line())
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return exitcode.Usage(flagtext.Error(cmd.Flags(), err)) })
-	root.SetArgs(args)
 	root.SetOut(stdout) // of help that was asked for, and of completions
 	root.SetErr(stderr)
 	root.AddCommand(serveCommand(stdout, stderr), demoCommand(stdout, stderr), versionCommand(stdout), licensesCommand(stdout), replayCommand(stdout, stderr))
 	root.AddCommand(verbs(stdout, stderr)...)
 	root.AddCommand(completionCommand(root, stdout), manCommand(root))
+	group(root)
 	cli.CompleteIDs(root)
-	if err := root.ExecuteContext(ctx); err != nil {
-		return exitcode.Of(err, stderr)
+	return root
+}
+
+// groups are the parts of the program's help, with their verbs.
+var groups = []struct{ id, title, verbs string }{
+	{"start", "Start:", "init serve demo mcp task"},
+	{"look", "See what was changed, and by whom:", "turns log show diff summary blame why tasks workspaces"},
+	{"undo", "Undo, accept, reject:", "undo redo revert restore review"},
+	{"forks", "Try in a copy:", "fork forks in merge race exec"},
+	{"git", "Use it with git and in CI:", "git export replay"},
+	{"keep", "Look after a server:", "doctor verify backup du gc purge token policy cluster"},
+	{"other", "Other:", "hook completion licenses version help"},
+}
+
+// group sorts the verbs into groups.
+func group(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, name := range strings.Fields(g.verbs) {
+			if cmd, _, err := root.Find([]string{name}); err == nil {
+				cmd.GroupID = g.id
+			}
+		}
 	}
-	return exitcode.Done
+	help, _, err := root.Find([]string{"help"})
+	if err == nil {
+		help.Short, help.Long = "Show the help of a command", "Show the help of a command."
+		help.Example = "  umbra help undo\n  umbra help task start"
+	}
 }

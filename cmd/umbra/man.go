@@ -60,5 +60,6 @@ func forEverybody(root *cobra.Command) {
 		if f := cmd.Flags().Lookup("data-dir"); f != nil {
 			f.DefValue = "~/.local/share/umbra"
 		}
+		forEverybody(cmd)
 	}
 }

@@ -21,13 +21,13 @@ func mcpCommand() *cobra.Command {
 		Short: "Serve directories to an MCP client over standard input and output",
 		Long: `Serve directories to an MCP client over standard input and output.
 
-Each mount shows a folder under a prefix. SCOPE is READ_ONLY, READ_WRITE (the
+Each mount shows a directory under a prefix. SCOPE is READ_ONLY, READ_WRITE (the
 default) or WRITE_ONLY. PREFIX=virtual:SEGMENT/SEGMENT[:SCOPE] mounts the virtual
-store of a namespace, whose files live only in git.
+store of a namespace, whose files exist only in git.
 
-Where a server holds the data directory, it works through that server; else
-without one, and others of its kind then work through it. So several editors can
-run side by side.`,
+If a server has the data directory open, umbra mcp works through that server. If
+none does, it opens the directory itself, and later ones work through it. So several
+editors can run side by side.`,
 		Example: `  umbra mcp --mount /project=. --mount /docs=~/docs:READ_ONLY
   umbra mcp --mount /notes=virtual:team/notes`,
 		Args: cli.NoArgs,

@@ -26,21 +26,21 @@ func purgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge WS PATH | WS --blob ID",
 		Short: "Remove a secret from a workspace's whole history",
-		Long: `Take out of all history every content that PATH had, by all names that recorded
-renames gave the file, but the one now on disk; or the one content whose blob ID is.
-In every commit the bytes become the blob "purged"; all later commits get other
-ids. The server answers old ids with the new ones. When the command returns the
-bytes are off the disk, also from packs that people made in the repository.
+		Long: `Remove from all history every content that the file at PATH ever had, also under the
+names that recorded renames gave it, except the one that is on disk now; or, with
+--blob, one content. In every commit the bytes become the blob "purged", and all later
+commits get other ids; the server maps old ids to the new ones. When the command
+returns, the bytes are off the disk, also from packs that users made in the repository.
 
-It refuses while a file on disk holds such bytes under any name, unless --ignore
-takes these files out of the newest state and lists them in the workspace's exclude
-file (they stay on disk); and while refs, worktrees or reflogs of people's own lead
-to them, unless --force drops these.
+It refuses while a file on disk holds such bytes under any name: --ignore removes these
+files from the newest state and lists them in the workspace's exclude file (they stay on
+disk). It refuses while refs, worktrees or reflogs of users lead to them: --force drops
+these.
 
-Scratch, artifacts, earlier backups and clones are not reached. Change the secret
-first: who has a clone has it.
+Scratch, artifacts, earlier backups and clones are not purged. Change the secret first:
+every clone still has it.
 
-The exit status is 1 if it refuses, or if the path or blob never was.`,
+The exit status is 1 if it refuses, or if the path or blob never existed.`,
 		Example: `  umbra purge . config/secrets.env --dry-run
   umbra purge . config/secrets.env
   umbra purge . --blob 3b18e512dba79e4c8300dd08aeb37f8e728b8dad`,

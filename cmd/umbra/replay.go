@@ -41,19 +41,18 @@ ordinary commits on a new branch of the repository.
 UMBRA_COMMIT, UMBRA_TASK_ID, UMBRA_SUBTASK_ID and UMBRA_PATH set; the report says
 which step broke it.
 
-With --resume the steps done are noted in a file, and a replay that was cut off
-goes on behind them: their changes are applied and proven again, their commands
-are not run again. The file is removed when the replay has come to its end,
-whatever it found.
+With --resume the finished steps are noted in a file, and the next run continues an
+interrupted replay: their changes are applied and proven again, their commands are not
+run again. The file is removed when the replay ends, whatever its result.
 
-No server is needed, and where the history comes from is never written to. Exit
-status 1: a step differs, a conflict, or a command that failed.`,
+No server is needed, and the source of the history is never written to. The exit status
+is 1 if a step differs, there is a conflict, or a command failed.`,
 		Example: `  umbra replay --from http://127.0.0.1:8080/git/app-1a2b3c4d.git --task t1 --exec 'make test' --report out.xml
   umbra replay --from t1.bundle --task t1 --onto ~/project@main --commit agent/t1`,
 		Args: cli.NoArgs,
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.From, "from", "", "where the history is: a URL, a repository or a bundle")
+	fs.StringVar(&o.From, "from", "", "take the history `FROM` a URL, a repository or a bundle")
 	fs.StringVarP(&o.Task, "task", "t", "", "the task `T`")
 	fs.StringVarP(&o.Subtask, "subtask", "s", "", "only commits of the subtask `S` are steps")
 	fs.StringVar(&o.Onto, "onto", "", "another state to begin at: `DIR|REPO[@REV]`")
@@ -62,7 +61,7 @@ status 1: a step differs, a conflict, or a command that failed.`,
 	fs.BoolVar(&o.StopOnFail, "stop-on-fail", false, "stop at the first step that is not ok")
 	fs.StringArrayVar(&reports, "report", nil, "write a report to `FILE`.json or FILE.xml (JUnit)")
 	fs.StringVar(&o.Branch, "commit", "", "write the result as commits on a new `BRANCH` of the repository that --onto names")
-	fs.StringVar(&o.Resume, "resume", "", "note the steps done in `FILE`, and go on behind them after an interruption")
+	fs.StringVar(&o.Resume, "resume", "", "note finished steps in `FILE`, and continue after them if interrupted")
 	fs.BoolVar(&asJSON, "json", false, "print the report as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkReplay(&o, reports); err != nil {

@@ -28,14 +28,14 @@ func restoreCommand() *cobra.Command {
 that commit, by one new commit. Later changes by others are undone, too;
 they stay in history.
 
-With DIR, restore the backup in the folder DIR into --data-dir, a new or an empty folder.
-Every byte is compared with what the backup says; after a failure nothing is left.
-No server is needed, and none runs there.
+With DIR, restore the backup in the directory DIR into --data-dir, which must be new or
+empty. Every byte is compared with the backup's checksums; after a failure nothing is
+left. No server is needed, and none may run there.
 
-Folders of workspaces are not touched. A workspace takes the folder that is at
-its path then, unless it is empty. umbra verify --data-dir reports where a folder is
-not as the backup has it; once a server or a verb uses the workspace, differences
-are recorded as external changes.
+The directories of workspaces are not touched. A workspace takes the directory that is
+at its path then, unless it is empty. umbra verify --data-dir reports where a directory
+differs from the backup; once a server or a verb uses the workspace, differences are
+recorded as external changes.
 
 With --json: {"workspaces","files","bytes",…}, as umbra backup.`,
 		Example: `  umbra restore src/app.ts@1f3a9c2
@@ -74,6 +74,9 @@ With --json: {"workspaces","files","bytes",…}, as umbra backup.`,
 		cfg, err := config.Load(cmd.Flags())
 		if err != nil {
 			return exitcode.Usage(err)
+		}
+		if info, err := os.Stat(args[0]); err != nil || !info.IsDir() {
+			return exitcode.Usage(fmt.Errorf("%s is neither PATH@COMMIT nor the directory of a backup", term.Name(args[0])))
 		}
 		v.Stdout, v.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)

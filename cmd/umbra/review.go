@@ -239,10 +239,13 @@ type refusedPath struct {
 }
 
 func policyCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "policy", Short: "See what the policy refuses", Args: cli.NoArgs,
-		Long: "See what the policy of the server's settings refuses.", RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(policyCheckCommand())
-	return cmd
+	return cli.Parent(&cobra.Command{
+		Use:   "policy",
+		Short: "Show what the policy refuses",
+		Long: `Show what the policy of the server's settings refuses: protected paths, files that are
+too large, and secrets.`,
+		Example: `  umbra policy check`,
+	}, policyCheckCommand())
 }
 
 func policyCheckCommand() *cobra.Command {

@@ -17,7 +17,7 @@ func summaryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "summary [PATH]",
 		Short: "Show the net changes of a task, by file",
-		Long: `Show what a task's work comes to, file by file: A added, M modified, D deleted,
+		Long: `Show the net changes of a task, file by file: A added, M modified, D deleted,
 R renamed, with the lines added and removed. A file that is as it was before is
 not listed; "mixed" marks one that others changed in between.
 

@@ -16,23 +16,14 @@ import (
 )
 
 func taskCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return cli.Parent(&cobra.Command{
 		Use:   "task",
 		Short: "Start or end a task",
 		Long: `Start or end a task: a named piece of work whose changes can be shown and undone
 together. 'umbra tasks' lists them.`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return exitcode.Usage(cli.UnknownCommand(cmd, args[0]))
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	for _, c := range []*cobra.Command{taskStartCommand(), taskEndCommand()} {
-		cmd.AddCommand(c)
-	}
-	return cmd
+		Example: `  umbra task start add a login page
+  umbra task end a1b2c3d4`,
+	}, taskStartCommand(), taskEndCommand())
 }
 
 func taskStartCommand() *cobra.Command {

@@ -37,7 +37,7 @@ With --json: {"tasks":[…]}, as the server returns a task.`,
 	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "at most `N` tasks")
 	cmd.RunE = v.Action(func(ctx context.Context, _ []string) error {
 		if limit < 0 {
-			return exitcode.Usage(fmt.Errorf("--limit is %d", limit))
+			return exitcode.Usage(fmt.Errorf("--limit must be 0 or more, not %d", limit))
 		}
 		q := url.Values{}
 		if status != "" {

@@ -20,30 +20,21 @@ import (
 )
 
 func tokenCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return cli.Parent(&cobra.Command{
 		Use:   "token",
 		Short: "Add, list and remove access tokens",
 		Long: `Add, list and remove the access tokens of users other than the owner. Changes
 hold at once, also for a running server.
 
-The first token turns tokens on: from then on every request needs one, but those
-of the owner's own verbs. They stay on when the last one is removed; then only
+The first token turns tokens on: from then on every request needs one, except those
+of the owner's own commands. Tokens stay on when the last one is removed; then only
 the owner has access. umbra token off turns them off again.
 
 With --cluster and --blobs they are the tokens of a cluster: no node has to run,
 and a change holds on all nodes within 2 s.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return exitcode.Usage(fmt.Errorf("unknown command %q: it must be add, list, remove or off", args[0]))
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return exitcode.Usage(errors.Join(errors.New("a command is missing: add, list, remove or off"), cmd.Help()))
-		},
-	}
-	cmd.AddCommand(tokenAddCommand(), tokenListCommand(), tokenRemoveCommand(), tokenOffCommand())
-	return cmd
+		Example: `  umbra token add ci --scope read --expires 720h
+  umbra token list`,
+	}, tokenAddCommand(), tokenListCommand(), tokenRemoveCommand(), tokenOffCommand())
 }
 
 // tokenVerb is a verb that also works on the records of a cluster.
@@ -72,11 +63,12 @@ func tokenAddCommand() *cobra.Command {
 		Long: `Add a token, and print it: this once, since only its SHA-256 is kept. NAME signs
 the commits that are made with it.
 
-A token of scope read may look at everything that it sees, sync, lint, dry-run,
-and open sessions on known workspaces. One of scope exec may also run commands as
-the server's user, where exec.enabled is set. With --root it sees and opens only folders
-under DIR, and none of the server's own; without, it sees everything and opens
-nothing new. It is sent as "Authorization: Bearer TOKEN", and as git's password.`,
+A token of scope read may read everything that it sees, sync, lint, dry-run,
+and open sessions on known workspaces. One of scope write may also change files. One of
+scope exec may also run commands as the server's user, if exec.enabled is set. With
+--root it sees and opens only directories under DIR, and none of the server's own;
+without, it sees everything and opens nothing new. It is sent as
+"Authorization: Bearer TOKEN", or as git's password.`,
 		Example: `  umbra token add ci --scope read --expires 720h
   umbra token add alice --scope write --root ~/projects`,
 		Args: oneName,
@@ -147,8 +139,9 @@ func tokenListCommand() *cobra.Command {
 		Short: "List the tokens",
 		Long: `List the tokens: those of the settings (auth.tokens), and those that were added.
 
-With --json: {"on":…,"tokens":[…]}, as the server answers it.`,
-		Args: cli.NoArgs,
+With --json: {"on":…,"tokens":[…]}, as the server returns it.`,
+		Example: `  umbra token list`,
+		Args:    cli.NoArgs,
 	}
 	v.Connection.Flags(cmd.Flags())
 	v.OutputFlags(cmd.Flags())
@@ -184,9 +177,10 @@ func tokenRemoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a token",
-		Long: `Remove a token. It lets in no more at once, and what it listens to ends. One that
-is in the settings (auth.tokens) is removed there.`,
-		Args: oneName,
+		Long: `Remove a token. Requests with it are refused at once, and its event streams end. A
+token in the settings (auth.tokens) is removed there.`,
+		Example: `  umbra token remove ci`,
+		Args:    oneName,
 	}
 	v.Connection.Flags(cmd.Flags())
 	v.OutputFlags(cmd.Flags())
@@ -216,8 +210,11 @@ func tokenOffCommand() *cobra.Command {
 	v := tokenVerb()
 	cmd := &cobra.Command{
 		Use:   "off",
-		Short: "Ask for no token any more, once all are removed",
-		Args:  cli.NoArgs,
+		Short: "Turn tokens off, once all are removed",
+		Long: `Turn tokens off, once all are removed: requests need none any more. It is refused while
+a token exists.`,
+		Example: `  umbra token off`,
+		Args:    cli.NoArgs,
 	}
 	v.Connection.Flags(cmd.Flags())
 	v.OutputFlags(cmd.Flags())

@@ -51,10 +51,11 @@ declared, window or shared).`,
 	v.OutputFlags(cmd.Flags())
 	v.PagerFlag(cmd.Flags())
 	limit := -1
-	cmd.Flags().IntVarP(&limit, "limit", "n", -1, "the newest `N` turns; 0: all (default 100, with --json all)")
+	cmd.Flags().IntVarP(&limit, "limit", "n", -1, "the newest `N` turns, 0: all (default 100; with --json all)")
+	cmd.Flags().Lookup("limit").DefValue = "0" // no second default in the help
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if limit < 0 && cmd.Flags().Changed("limit") {
-			return exitcode.Usage(fmt.Errorf("--limit is %d", limit))
+			return exitcode.Usage(fmt.Errorf("--limit must be 0 or more, not %d", limit))
 		}
 		return nil
 	}

@@ -49,9 +49,9 @@ func verifyCommand() *cobra.Command {
 		Use:   "verify [WS…]",
 		Short: "Check every object, every hash, and the disk against history",
 		Long: `Read the whole history of the workspaces (all, or those named by id or directory):
-every object is read and its id computed, every pack compared with its checksum,
-every After-Hash with the bytes, every ref with what it was set to; every task's
-bounds are looked for, and the folder is compared with the head. Nothing is changed.
+the id of every object is computed, every pack is compared with its checksum, every
+After-Hash with the bytes, every ref with its recorded value, and the directory with
+the head; the first and last commit of every task must exist. Nothing is changed.
 
 With --repair, what can be repaired is repaired first, and reported: indexes of
 packs, a lost .keep, refs and their note, HEAD, the commit index; what is readable

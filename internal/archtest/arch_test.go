@@ -101,7 +101,7 @@ var leaves = map[string][]string{
 	"internal/telemetry":  nil,
 	"internal/archtest":   nil,
 	"internal/wspath":     {"internal/errs"},
-	"config":              nil,
+	"config":              {"internal/strictjson"},
 	"clients/opencode":    nil, // one embedded file
 }
 

@@ -50,6 +50,9 @@ func (s *Service) Backup(ctx context.Context, dir string, tell func(Report)) (Re
 		if errors.Is(err, syscall.ENOTDIR) {
 			return Report{}, errs.New(errs.Invalid, "validation_failed", "dir is not a directory.")
 		}
+		if errors.Is(err, fs.ErrNotExist) { // of a file system that makes no directories
+			return Report{}, errs.New(errs.Invalid, "validation_failed", "dir cannot be made there.")
+		}
 		return Report{}, errs.Wrap(err, "")
 	}
 	unlock, err := Lock(at)

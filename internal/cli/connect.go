@@ -43,12 +43,12 @@ func (k *Connection) Flags(fs *pflag.FlagSet) {
 	for _, name := range []string{"config", "data-dir"} {
 		fs.AddFlag(all.Lookup(name))
 	}
-	fs.Lookup("data-dir").Usage = "the server is the one of this data directory `DIR`; where none runs, work on it directly"
-	fs.StringVar(&k.Server, "server", "", "talk to the server at `URL` (http://HOST:PORT or unix:PATH); UMBRA_SERVER without it and without --data-dir")
+	fs.Lookup("data-dir").Usage = "use the data directory `DIR`: through its server if one runs, else directly"
+	fs.StringVar(&k.Server, "server", "", "use the server at `URL` (http://HOST:PORT or unix:PATH); default $UMBRA_SERVER, if --data-dir is not given")
 	if k.Cluster {
 		config.ClusterFlags(fs, false)
 	}
-	fs.StringVar(&k.Token, "token", "", "with --server: the bearer `TOKEN` (or UMBRA_TOKEN, which other users do not see)")
+	fs.StringVar(&k.Token, "token", "", "bearer `TOKEN` for --server; $UMBRA_TOKEN is better, since other users do not see it")
 }
 
 // startPatience is how long a verb waits for a data directory whose holder is

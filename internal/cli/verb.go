@@ -71,6 +71,20 @@ func UnknownCommand(cmd *cobra.Command, name string) error {
 	return fmt.Errorf("unknown command %q; '%s --help' lists the commands", name, cmd.CommandPath())
 }
 
+// Parent makes cmd one that only has commands below it: alone it prints its help,
+// and another word is wrong use.
+func Parent(cmd *cobra.Command, below ...*cobra.Command) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return exitcode.Usage(UnknownCommand(cmd, args[0]))
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(below...)
+	return cmd
+}
+
 // NoArgs refuses arguments that a verb does not take.
 func NoArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
@@ -127,7 +141,7 @@ func (v *Verb) PickWorkspace(ctx context.Context) (Place, error) {
 	}
 	switch len(list) {
 	case 0:
-		return Place{}, errors.New("no workspace exists yet")
+		return Place{}, errors.New("no workspace exists yet; umbra serve DIR opens one")
 	case 1:
 		return PlaceOf(list[0]), nil
 	}
@@ -161,7 +175,10 @@ func (v *Verb) FindWorkspace(ctx context.Context, name string) (client.Workspace
 	if w, ok := around(list, folder); ok && (gone == nil || *w.Root == folder) {
 		return w, nil
 	}
-	return client.Workspace{}, fmt.Errorf("workspace %s not found", term.Name(name))
+	if gone == nil {
+		return client.Workspace{}, fmt.Errorf("%s is in no workspace; umbra workspaces lists them", term.Name(name))
+	}
+	return client.Workspace{}, fmt.Errorf("workspace %s not found; umbra workspaces lists them", term.Name(name))
 }
 
 // PickTask gives --task, else the workspace's only one.
@@ -216,8 +233,8 @@ type Verb struct {
 
 // OutputFlags are those of verbs that print for people.
 func (v *Verb) OutputFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&v.JSON, "json", false, "print JSON, as the server answers it")
-	fs.StringVar(&v.Color, "color", string(term.Auto), "color the output: auto, always or never (`WHEN`)")
+	fs.BoolVar(&v.JSON, "json", false, "print JSON, as the server returns it")
+	fs.StringVar(&v.Color, "color", string(term.Auto), "color the output (`WHEN`: auto, always or never)")
 	fs.Lookup("color").NoOptDefVal = string(term.Always)
 }
 
@@ -228,7 +245,7 @@ func (v *Verb) PagerFlag(fs *pflag.FlagSet) {
 
 // WorkspaceFlag adds --workspace.
 func (v *Verb) WorkspaceFlag(fs *pflag.FlagSet) {
-	fs.StringVarP(&v.Workspace, "workspace", "w", "", "the workspace `WS`: its id or its directory; else the one around the current directory, else the only one")
+	fs.StringVarP(&v.Workspace, "workspace", "w", "", "workspace `WS` by id or directory; default: the one around the current directory, else the only one")
 }
 
 // TaskFlags adds --task and --subtask.

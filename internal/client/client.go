@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -36,6 +37,7 @@ type Options struct {
 type Client struct {
 	base  *url.URL
 	host  string // for the Host header, empty: as base says
+	name  string // for errors: HOST:PORT or unix:PATH
 	token string
 	actor string
 	http  *http.Client
@@ -81,6 +83,7 @@ func New(o Options) (*Client, error) {
 	dial := o.Dial
 	if path, isUnix := strings.CutPrefix(address, "unix:"); isUnix && dial == nil {
 		dial = func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", path) }
+		c.name = address
 	}
 	if dial != nil {
 		transport.Proxy = nil
@@ -101,6 +104,7 @@ func New(o Options) (*Client, error) {
 		u.Host = reachable(u.Host)
 	}
 	c.base = u
+	c.name = cmp.Or(c.name, u.Host)
 	return c, nil
 }
 
@@ -221,7 +225,7 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 	}
 	res, err := c.http.Do(req)
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = unreached(c.base.Host, e.Err)
+		err = unreached(c.name, e.Err)
 	}
 	return res, err
 }
@@ -229,10 +233,30 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 // unreached is the error for a server that gave no answer. That nothing listens
 // is what most users see, so it comes with what to do.
 func unreached(host string, err error) error {
-	if errors.Is(err, syscall.ECONNREFUSED) {
+	if errors.Is(err, syscall.ECONNREFUSED) || strings.HasPrefix(host, "unix:") && errors.Is(err, syscall.ENOENT) {
 		return fmt.Errorf("no server listens at %s; start one with umbra serve", host)
 	}
+	if e, ok := errors.AsType[*net.DNSError](err); ok && e.IsNotFound {
+		return fmt.Errorf("the host of %s is not known", host)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
+		return fmt.Errorf("the server at %s closed the connection before its answer was complete", host)
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok && errors.Is(err, e.Err) {
+		err = e.Err
+	}
+	if e, ok := errors.AsType[*os.SyscallError](err); ok {
+		err = e.Err
+	}
 	return fmt.Errorf("the server at %s cannot be reached: %w", host, err)
+}
+
+// notJSON is the error for an answer that is not the JSON that was asked for.
+func notJSON(path string, err error) error {
+	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("the answer of %s is not JSON; is the address that of umbra?", path)
+	}
+	return fmt.Errorf("the answer of %s has not the form that is expected: %w", path, err)
 }
 
 // maxError bounds what is read of an error's body: a revert's conflicts are
@@ -262,13 +286,13 @@ func (c *Client) JSON(ctx context.Context, r Request, dst any) (raw []byte, err 
 	}
 	defer res.Body.Close()
 	if raw, err = io.ReadAll(res.Body); err != nil {
-		return nil, err
+		return nil, unreached(c.name, err)
 	}
 	if dst == nil {
 		return raw, nil
 	}
 	if err := json.Unmarshal(raw, dst); err != nil {
-		return nil, fmt.Errorf("the answer of %s is not what it should be: %w", r.Path, err)
+		return nil, notJSON(r.Path, err)
 	}
 	return raw, nil
 }

@@ -119,7 +119,7 @@ func TestErrors(t *testing.T) {
 		"/shape":     "Something else changed it (revert_conflict)",
 		"/plain":     "the server answered 502 Bad Gateway",
 		"/elsewhere": "the server answered 302 Found",
-		"/garbage":   "the answer of /garbage is not what it should be: invalid character '<' looking for beginning of value",
+		"/garbage":   "the answer of /garbage is not JSON; is the address that of umbra?",
 	} {
 		var v any
 		if _, err := c.JSON(context.Background(), client.Request{Path: path}, &v); err == nil || err.Error() != want {

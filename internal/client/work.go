@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 )
 
@@ -42,7 +41,7 @@ func (c *Client) Work(ctx context.Context, r Request, tell func(Progress), dst a
 			Status   int             `json:"status"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			return nil, fmt.Errorf("the answer of %s is not what it should be: %w", r.Path, err)
+			return nil, notJSON(r.Path, err)
 		}
 		switch {
 		case line.Error != "":

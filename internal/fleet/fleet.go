@@ -24,26 +24,17 @@ import (
 
 // Command returns umbra cluster with its verbs.
 func Command() *cobra.Command {
-	cmd := &cobra.Command{
+	return cli.Parent(&cobra.Command{
 		Use:   "cluster",
-		Short: "Make, look at, drain and fill a cluster of servers",
-		Long: `Make, look at, drain and fill a cluster: several servers (nodes) that share PostgreSQL
+		Short: "Make, check, drain and fill a cluster of servers",
+		Long: `Make, check, drain and fill a cluster: several servers (nodes) that share PostgreSQL
 and an object store. The two are named by --cluster and --blobs, by
 UMBRA_CLUSTER_URL and UMBRA_CLUSTER_BLOBS, or by the settings' file (--config).
 
 Exit status: 0 done, 1 something was found or is left, 2 wrong use.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return exitcode.Usage(fmt.Errorf("unknown command %q: it must be init, status, drain or import", args[0]))
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return exitcode.Usage(errors.Join(errors.New("a command is missing: init, status, drain or import"), cmd.Help()))
-		},
-	}
-	cmd.AddCommand(initCommand(), statusCommand(), drainCommand(), importCommand())
-	return cmd
+		Example: `  umbra cluster init --cluster postgres://umbra@db1,db2/umbra --blobs s3://umbra-packs/prod
+  umbra cluster status`,
+	}, initCommand(), statusCommand(), drainCommand(), importCommand())
 }
 
 // verb is what the verbs share.

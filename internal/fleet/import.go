@@ -24,7 +24,7 @@ func importCommand() *cobra.Command {
 		Long: `Copy the virtual workspaces of a single server's data directory into a cluster, with
 their history, tasks, sessions and toolsets, and the server's tokens. IDs, numbers and
 commits stay. The data directory is not changed, and must have no server. Nodes may
-run. A run that was cut off is gone on with by the next.
+run. The next run continues an interrupted one.
 
 Workspaces of directories, and forks of them, are skipped. Copies of one workspace and
 its forks at a time are in the directory for temporary files (TMPDIR).

@@ -66,10 +66,23 @@ func Run(cmd *exec.Cmd) error {
 		cmd.Stderr = &limited{w: &said, left: maxComplaint}
 	}
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("git: %w: %s", err, strings.TrimSpace(said.String()))
+		text, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n\n") // advice follows
+		if text == "" {
+			return fmt.Errorf("git: %w", err)
+		}
+		return &failed{text: "git: " + strings.TrimPrefix(strings.ReplaceAll(text, "\nfatal: ", "\n"), "fatal: "), err: err}
 	}
 	return nil
 }
+
+// failed is the error of a git that printed why.
+type failed struct {
+	text string
+	err  error // of the process
+}
+
+func (e *failed) Error() string { return e.text }
+func (e *failed) Unwrap() error { return e.err }
 
 // limited drops what goes beyond a number of bytes.
 type limited struct {

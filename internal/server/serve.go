@@ -195,6 +195,9 @@ func cannotListen(address string, err error) error {
 	if e, ok := errors.AsType[*net.OpError](err); ok {
 		err = e.Err
 	}
+	if e, ok := errors.AsType[*os.SyscallError](err); ok {
+		err = e.Err
+	}
 	return fmt.Errorf("cannot listen on %s: %w", address, err)
 }
 

@@ -83,6 +83,9 @@ func Acquire(path string) (*Dir, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
+		if e, ok := errors.AsType[*os.PathError](err); ok {
+			return nil, fmt.Errorf("data directory %s cannot be made: %s: %w", path, e.Path, e.Err)
+		}
 		return nil, err
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
