@@ -76,7 +76,7 @@ With --json: {"workspaces","files","bytes",…}, as umbra backup.`,
 			return exitcode.Usage(err)
 		}
 		if info, err := os.Stat(args[0]); err != nil || !info.IsDir() {
-			return exitcode.Usage(fmt.Errorf("%s is neither PATH@COMMIT nor the directory of a backup", term.Name(args[0])))
+			return fmt.Errorf("%s is neither PATH@COMMIT nor the directory of a backup", term.Name(args[0]))
 		}
 		v.Stdout, v.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
