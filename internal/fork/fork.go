@@ -22,6 +22,7 @@ import (
 	"umbra/internal/review"
 	"umbra/internal/state"
 	"umbra/internal/task"
+	"umbra/internal/vfs"
 	"umbra/internal/workspace"
 	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
@@ -121,7 +122,7 @@ func (s *Service) Expire(ctx context.Context) {
 		}
 		err := s.remove(ctx, rec, true, true)
 		switch errs.CodeOf(err) {
-		case "workspace_busy", "has_forks", "layer_in_use":
+		case "workspace_busy", "has_forks", "layer_in_use", "mounted_inside":
 			continue
 		}
 		if err != nil {
@@ -336,8 +337,12 @@ func (s *Service) layerIgnored(ctx context.Context, w *workspace.Workspace, f Ma
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return errs.Wrap(err, "")
 	}
-	c := &copier{ctx: ctx, w: w, to: to, over: true, hide: f.Ignored == NoIgnored}
-	if err := c.ignored(snap); err != nil {
+	c, err := newCopier(ctx, w, to)
+	if err != nil {
+		return err
+	}
+	c.over, c.hide = true, f.Ignored == NoIgnored
+	if err := errors.Join(c.ignored(snap), c.close()); err != nil {
 		return err
 	}
 	return errs.Wrap(synced(to), "")
@@ -358,7 +363,7 @@ func (s *Service) one(ctx context.Context, w *workspace.Workspace, f Make, spec 
 func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, spec workspaces.ForkSpec) (fork *workspace.Workspace, err error) {
 	dir := f.Path
 	if dir == "" {
-		dir = w.Root() + "-" + workspaces.NewID(orElse(spec.Name, "fork"))
+		dir = w.Root() + "-" + workspaces.NewKey(orElse(spec.Name, "fork"))
 	}
 	dir = filepath.Clean(dir)
 	if above, err := filepath.EvalSymlinks(filepath.Dir(dir)); err == nil {
@@ -371,7 +376,7 @@ func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, sp
 	}
 	mine := pending{Dir: dir}
 	if f.Kind == workspaces.LayerKind {
-		spec.ID = workspaces.NewID(orElse(spec.Name, filepath.Base(dir)))
+		spec.ID = s.o.Workspaces.NewID(orElse(spec.Name, filepath.Base(dir)))
 		mine.Layer = spec.ID
 	}
 	done, err := s.begun(mine)
@@ -410,7 +415,7 @@ func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, sp
 	if mine.Layer != "" {
 		err = s.mount(ctx, w, f, spec, snap, dir)
 	} else {
-		err = s.fill(ctx, w, f, snap, dir)
+		err = s.fill(ctx, w, f, snap, mine)
 	}
 	if err != nil {
 		return nil, err
@@ -421,7 +426,7 @@ func (s *Service) copied(ctx context.Context, w *workspace.Workspace, f Make, sp
 // unmade removes the directory of a fork that was not made.
 func (s *Service) unmade(p pending) error {
 	if p.Layer == "" {
-		return os.RemoveAll(p.Dir)
+		return s.drop(p)
 	}
 	if err := s.o.Workspaces.UnmountLayer(p.Layer, p.Dir); err != nil {
 		return err
@@ -430,18 +435,25 @@ func (s *Service) unmade(p pending) error {
 }
 
 // fill copies the parent's files.
-func (s *Service) fill(ctx context.Context, w *workspace.Workspace, f Make, snap gitstore.Snapshot, dir string) error {
-	c := &copier{ctx: ctx, w: w, to: dir}
+func (s *Service) fill(ctx context.Context, w *workspace.Workspace, f Make, snap gitstore.Snapshot, to pending) (err error) {
+	c, err := newCopier(ctx, w, to.Dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	if dev, ino, err := identityOf(c.to); err != nil || dev != to.Dev || ino != to.Ino {
+		return errors.Join(err, errs.New(errs.Conflict, "path_exists", "Another directory is at path now.").With("field", "path"))
+	}
 	if err := c.tracked(snap); err != nil {
 		return err
 	}
-	if f.Ignored == CopyIgnored && w.Root() != "" {
+	if f.Ignored == CopyIgnored {
 		if err := c.ignored(snap); err != nil {
 			return err
 		}
 	}
 	// No history has the ignored files, so that they could be restored.
-	return errs.Wrap(synced(dir), "")
+	return errs.Wrap(synced(to.Dir), "")
 }
 
 // mount mounts a layer, with ignored files of its own where it does not share those of
@@ -515,6 +527,11 @@ func (s *Service) clear(rec workspaces.Record) error {
 }
 
 func (s *Service) remove(ctx context.Context, rec workspaces.Record, force, deleteHistory bool) error {
+	if s.o.Workspaces.MadeFor(rec) {
+		if err := unmountedInside(rec.Root); err != nil {
+			return err
+		}
+	}
 	if err := s.o.Layers.FreeFork(rec, force); err != nil {
 		return err
 	}
@@ -547,7 +564,11 @@ func (s *Service) checkMerged(ctx context.Context, rec workspaces.Record) error 
 	}
 	defer w.Release()
 	if w.Root() != "" {
-		if _, err := w.Sync(ctx, workspace.SyncOptions{Attribute: true}); err != nil && errs.CodeOf(err) != "workspace_missing" {
+		res, err := w.Sync(ctx, workspace.SyncOptions{Attribute: true})
+		if err != nil && errs.CodeOf(err) != "workspace_missing" {
+			return err
+		}
+		if err := unrecorded(rec, res.Skipped); err != nil {
 			return err
 		}
 	}
@@ -567,6 +588,37 @@ func (s *Service) checkMerged(ctx context.Context, rec workspaces.Record) error 
 		return err
 	}
 	return errUnmerged()
+}
+
+// unrecorded fails where a fork's directory has files that changed since it was made
+// and that history cannot have, such as one that is too large: they would go with it.
+func unrecorded(rec workspaces.Record, skipped []workspace.Skip) error {
+	here, err := vfs.OS(rec.Root)
+	if err != nil {
+		return nil // it is missing, and so are they
+	}
+	defer here.Close()
+	parent, err := vfs.OS(rec.Fork.Origin)
+	if err == nil {
+		defer parent.Close()
+	}
+	var list []workspace.Skip
+	for _, k := range skipped {
+		info, err := here.Lstat(k.Path)
+		if err != nil || !info.IsDir() && !info.IsRegular() || info.CtimeNs <= rec.Created.UnixNano() {
+			continue // others have no content
+		}
+		if parent != nil { // a layer shows the parent's
+			if theirs, err := parent.Lstat(k.Path); err == nil && theirs.Size == info.Size && theirs.MtimeNs == info.MtimeNs {
+				continue
+			}
+		}
+		list = append(list, k)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return errs.New(errs.Conflict, "unmerged", "The fork has files that changed and cannot be recorded; delete it with force to lose them.").With("unrecorded", list)
 }
 
 func errUnmerged() error {

@@ -29,7 +29,7 @@ type intent struct {
 // begin records a merge for merge.Request.Begin.
 func (s *Service) begin(into *workspace.Workspace, req merge.Request, own bool) func(before object.ID) (func() error, error) {
 	return func(before object.ID) (func() error, error) {
-		key := workspaces.NewID("merge")
+		key := workspaces.NewKey("merge")
 		err := s.o.State.Put(mergesBucket, key, intent{into.ID(), before.String(), req.By.TaskID, req.By.Actor, own})
 		return func() error { return s.o.State.Delete(mergesBucket, key) }, errs.Wrap(err, "")
 	}

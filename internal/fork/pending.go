@@ -6,9 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"umbra/internal/errs"
+	"umbra/internal/mounts"
 	"umbra/internal/state"
 	"umbra/internal/vfs"
 	"umbra/internal/workspaces"
@@ -43,7 +45,7 @@ const abandonedAfter = 15 * time.Minute
 
 // begun records what is being done, durably. The caller calls done at its end.
 func (s *Service) begun(p pending) (done func() error, err error) {
-	key := workspaces.NewID("pending")
+	key := workspaces.NewKey("pending")
 	p.Begun = s.o.Now().UTC()
 	if err := s.o.State.Put(pendingBucket, key, p); err != nil {
 		return nil, errs.Wrap(err, "")
@@ -62,12 +64,22 @@ func (s *Service) again(p pending, done func() error) (func() error, error) {
 
 // identity returns the numbers of a directory's device and inode.
 func identity(dir string) (dev, ino uint64, err error) {
-	on, err := vfs.OS(dir)
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return 0, 0, errs.Wrap(err, "")
 	}
-	info, err := on.Stat(".")
-	return info.Dev, info.Ino, errs.Wrap(errors.Join(err, on.Close()), "")
+	dev, ino, err = identityOf(root)
+	return dev, ino, errors.Join(err, root.Close())
+}
+
+// identityOf is like identity, of a directory that is open.
+func identityOf(root *os.Root) (dev, ino uint64, err error) {
+	info, err := root.Stat(".")
+	if err != nil {
+		return 0, 0, errs.Wrap(err, "")
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	return uint64(st.Dev), st.Ino, nil
 }
 
 // finish does what a crash left half done.
@@ -147,6 +159,11 @@ func (s *Service) finishCopy(p pending) error {
 	if err := s.o.Workspaces.DropUnfinished(func(r workspaces.Record) bool { return r.Dev == p.Dev && r.Ino == p.Ino }); err != nil {
 		return err
 	}
+	return s.drop(p)
+}
+
+// drop removes the directory that was made for a copy, if that is at its path.
+func (s *Service) drop(p pending) error {
 	dev, ino, err := identity(p.Dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && (dev != p.Dev || ino != p.Ino) {
 		return nil // something else is there
@@ -157,9 +174,27 @@ func (s *Service) finishCopy(p pending) error {
 	return removed(p.Dir)
 }
 
+// unmountedInside fails where a file system is mounted inside a directory: its files
+// are not the directory's. Conflict "mounted_inside".
+func unmountedInside(dir string) error {
+	table, err := mounts.Read()
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	for i := range table {
+		if at := table[i].Point; at != dir && mounts.Within(at, dir) {
+			return errs.New(errs.Conflict, "mounted_inside", "A file system is mounted inside the fork's directory; unmount it first.").With("path", at)
+		}
+	}
+	return nil
+}
+
 // removed removes a copy's directory, for good: it does not come back after a power
 // failure.
 func removed(dir string) error {
+	if err := unmountedInside(dir); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(dir); err != nil {
 		return errs.Wrap(err, "")
 	}

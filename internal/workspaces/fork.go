@@ -209,8 +209,12 @@ func (m *Manager) ForkVirtual(ctx context.Context, parent *workspace.Workspace, 
 	for i, name := range names {
 		own := *f
 		own.Name = name
+		id := m.NewID(own.slug(parent.ID()))
+		for slices.ContainsFunc(made, func(r Record) bool { return r.ID == id }) {
+			id = m.NewID(own.slug(parent.ID()))
+		}
 		// The list is in the order of the names.
-		r := Record{ID: newID(own.slug(parent.ID())), Kind: VirtualKind, Created: now.Add(time.Duration(i)), LastUsed: now, Fork: &own, Rest: &Rest{Head: own.At}}
+		r := Record{ID: id, Kind: VirtualKind, Created: now.Add(time.Duration(i)), LastUsed: now, Fork: &own, Rest: &Rest{Head: own.At}}
 		made, stubs = append(made, r), append(stubs, own.stub(r.ID))
 	}
 	if spec.Begin != nil {
@@ -456,8 +460,8 @@ func (m *Manager) MadeFor(r Record) bool {
 	return there && err == nil
 }
 
-// NewID makes an id that begins with a name.
-func NewID(name string) string { return newID(name) }
+// NewKey makes a key that begins with a name, for what is not a workspace.
+func NewKey(name string) string { return newID(name, random) }
 
 // Judge notes how a race ended for a fork, in place of what was noted before.
 //

@@ -265,3 +265,32 @@ func TestForkMadeAgain(t *testing.T) {
 		}
 	}
 }
+
+// An id is given once: not that of another workspace, of the same request or before, nor
+// of one that was forgotten and left its history.
+func TestForkIDs(t *testing.T) {
+	b := newBench(t, map[string]string{"a": "one"})
+	defer b.stop()
+	n := 0
+	b.m.random = func(id []byte) { // each of them three times
+		n++
+		clear(id)
+		id[0] = byte(n / 3)
+	}
+	made, err := b.m.ForkVirtual(t.Context(), b.w, ForkSpec{}, make([]string, 20))
+	must(t, err)
+	w, err := b.m.Get(t.Context(), made[0].ID)
+	must(t, err)
+	w.Release()
+	must(t, b.m.Forget(t.Context(), made[0].ID, false))
+	n = 0
+	more, err := b.m.ForkVirtual(t.Context(), b.w, ForkSpec{}, make([]string, 20))
+	must(t, err)
+	ids := map[string]bool{}
+	for _, r := range append(made, more...) {
+		if ids[r.ID] {
+			t.Errorf("%s was given twice", r.ID)
+		}
+		ids[r.ID] = true
+	}
+}

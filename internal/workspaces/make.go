@@ -1,7 +1,6 @@
 package workspaces
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -124,7 +123,11 @@ func (m *Manager) make(ctx context.Context, mine *making, o OpenOptions) (*works
 	r, resumed := m.takeUnfinished(p)
 	now := m.opt.Now().UTC()
 	if !resumed {
-		r = Record{ID: cmp.Or(o.id, newID(p.root)), Root: p.root, Kind: PhysicalKind, Created: now, Dev: p.dev, Ino: p.ino, Born: p.born, Unfinished: true, Fork: o.fork, Server: m.opt.Server}
+		id := o.id
+		if id == "" {
+			id = m.NewID(p.root)
+		}
+		r = Record{ID: id, Root: p.root, Kind: PhysicalKind, Created: now, Dev: p.dev, Ino: p.ino, Born: p.born, Unfinished: true, Fork: o.fork, Server: m.opt.Server}
 	}
 	r.LastUsed = now
 	defer m.comes(r.ID)()

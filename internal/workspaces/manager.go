@@ -3,6 +3,7 @@ package workspaces
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"path/filepath"
@@ -99,6 +100,7 @@ type Manager struct {
 	made    []*making  // those whose baseline is being taken; making
 	staging staging
 	kept    *gitstore.Caches // of all stores
+	random  func([]byte)     // of ids
 	shared  sharing
 
 	mu         sync.Mutex
@@ -132,6 +134,7 @@ func NewManager(opt Options) (*Manager, error) {
 	opt.setDefaults()
 	m := &Manager{opt: opt, kept: gitstore.NewCaches(opt.Limits.CacheBytes), records: make(map[string]Record), unfinished: make(map[string]Record), begun: make(map[string]Begun), coming: make(map[string]bool), open: make(map[string]*handle), attribute: func(string) string { return "" },
 		busy:   func(string) (bool, bool) { return false, false },
+		random: random,
 		shared: sharing{held: make(map[string]*holding)}}
 	all, _, err := opt.Records.List(Resident, "", 0)
 	if err != nil {
@@ -163,6 +166,8 @@ func NewManager(opt Options) (*Manager, error) {
 // workspace belong: its only executing one, or "". To be called before the first
 // request.
 func (m *Manager) SetAttribute(fn func(workspaceID string) string) { m.attribute = fn }
+
+func random(b []byte) { _, _ = rand.Read(b) } // which never fails
 
 func errUnknown() error {
 	return errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")

@@ -2,7 +2,6 @@ package workspaces
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"io/fs"
@@ -197,8 +196,20 @@ func (m *Manager) overlaps(p place, except string) error {
 	return nil
 }
 
-// newID makes an id that begins with the directory's name.
-func newID(root string) string {
+// NewID returns an id for a new workspace: one that no record has, nor a directory that a
+// workspace left when it was forgotten.
+func (m *Manager) NewID(name string) string {
+	for {
+		id := newID(name, m.random)
+		_, taken, _ := m.opt.Records.Get(id)
+		if _, err := m.opt.Host.Stat(m.dirOf(id)); !taken && err != nil {
+			return id
+		}
+	}
+}
+
+// newID makes an id that begins with the directory's name and ends with random digits.
+func newID(root string, random func([]byte)) string {
 	var b strings.Builder
 	for _, c := range strings.ToLower(filepath.Base(root)) {
 		switch {
@@ -216,7 +227,7 @@ func newID(root string) string {
 		slug = "workspace"
 	}
 	var rnd [4]byte
-	_, _ = rand.Read(rnd[:]) // never fails
+	random(rnd[:])
 	return slug + "-" + hex.EncodeToString(rnd[:])
 }
 

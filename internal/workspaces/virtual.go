@@ -88,7 +88,7 @@ func (m *Manager) newVirtual(namespace []string) Record {
 	if len(namespace) > 0 {
 		name = strings.Join(namespace, "-")
 	}
-	return Record{ID: newID(strings.ReplaceAll(name, "/", "-")), Kind: VirtualKind, Namespace: slices.Clone(namespace), Created: now, LastUsed: now}
+	return Record{ID: m.NewID(strings.ReplaceAll(name, "/", "-")), Kind: VirtualKind, Namespace: slices.Clone(namespace), Created: now, LastUsed: now}
 }
 
 func (m *Manager) makeVirtual(ctx context.Context, namespace []string) (*workspace.Workspace, error) {
