@@ -51,6 +51,8 @@ type Exchange struct {
 	Changes  bool      // it may change something: it is not sent twice without a key
 	Keyed    bool      // it has an Idempotency-Key
 	To       string    // the node that answered, if another did
+	// Follows makes Here answer from the log that nodes share; nil: by what it owns.
+	Follows *witness.Following
 
 	c    *gin.Context
 	f    *facts
@@ -127,6 +129,9 @@ type Gate struct {
 func (x *Exchange) Here(g Gate) (answered bool) {
 	c, before := x.c, x.c.Request
 	ctx, note := witness.Into(before.Context())
+	if x.Follows != nil {
+		ctx = witness.Follow(ctx, *x.Follows)
+	}
 	c.Request = before.WithContext(ctx)
 	x.note, x.f.problem, x.f.idem = note, nil, nil
 	w := &gatedWriter{ResponseWriter: x.real, x: x, gate: g, header: http.Header{}, status: http.StatusOK}
@@ -178,6 +183,9 @@ func (x *Exchange) EndInTime() { x.s.endInTime(x.c.Request.Context(), x.f) }
 
 // Stream reports whether the route is a long-lived one.
 func (x *Exchange) Stream() bool { return x.f.route.Stream }
+
+// Follow says whether the request can be answered from the log that nodes share.
+func (x *Exchange) Follow() Follow { return x.f.route.Follow }
 
 // Writer returns the client's answer, for what another node has made.
 func (x *Exchange) Writer() http.ResponseWriter { return x.real }

@@ -57,6 +57,9 @@ type Route struct {
 	Internal        bool  // for other nodes of the cluster alone; does not exist for clients
 	// About says which workspace a request is about: in a cluster its owner answers.
 	About About
+	// Follow says whether a node that does not own the workspace can answer as well, from
+	// the log that nodes share: history alone is read.
+	Follow Follow
 	// Authorize refuses what the caller may not see before an idempotent answer
 	// is given again. It lets pass what it does not know.
 	Authorize func(c *gin.Context) error
@@ -68,6 +71,17 @@ type Route struct {
 	suffix string   // what follows it: "/diff"
 	meter  *telemetry.Route
 }
+
+// Follow says when a route is answered from the log that nodes share.
+type Follow int
+
+// The answers: never; where the request says how new the answer has to be, or the owner
+// is gone; always.
+const (
+	FollowNever Follow = iota
+	FollowReads
+	FollowClones
+)
 
 // Dialect is one HTTP surface.
 type Dialect interface {

@@ -26,6 +26,7 @@ type Owner struct {
 	Epoch   int64  // 0: it does not own it yet, and is the one to claim it
 	Pinned  bool   // it has the workspace's directory: no node claims it
 	Self    bool
+	Pinned  bool // it alone may own it: it has the directory
 }
 
 // Peer is a live node, this one among them.
@@ -182,6 +183,10 @@ type request struct {
 	node                     string // Umbra-Node
 	until                    time.Time
 	mayBeStale               bool // the others were tried
+	hasMin                   bool
+	follow                   bool  // this run is answered from the log
+	unfollowed               bool  // the log has not what it takes
+	down                     error // why the owner cannot answer; nil where it may
 
 	owner           Owner // of the place, where that is this node and claimed it before
 	tip             uint64
@@ -221,7 +226,7 @@ func (f *Forwarder) parse(x *httpapi.Exchange) (*request, error) {
 			return nil, errs.New(errs.Invalid, "invalid_parameter", "Umbra-Min-Seq must be a commit's number.").With("field", "Umbra-Min-Seq")
 		}
 		// Every node that does not own may answer it: this one does, by the owner.
-		q.min, q.direct = n, false
+		q.min, q.hasMin, q.direct = n, true, false
 	}
 	if q.node != "" && !nodeName.MatchString(q.node) {
 		return nil, errs.New(errs.Invalid, "invalid_parameter", "Umbra-Node must be a node's name.").With("field", "Umbra-Node")
@@ -315,7 +320,14 @@ func (f *Forwarder) target(q *request) (target, error) {
 		return f.named(q)
 	}
 	owner, err := f.owner(q)
+	q.down = nil
+	if errs.CodeOf(err) == "node_down" {
+		q.down = err
+	}
+	q.follow = !(err == nil && owner.Self) && q.mayFollow(owner)
 	switch {
+	case q.follow:
+		return target{here: true, owner: owner}, nil
 	case errors.Is(err, ErrResting):
 		return target{here: true}, nil
 	case err != nil:
@@ -328,6 +340,21 @@ func (f *Forwarder) target(q *request) (target, error) {
 		return target{}, redirect(owner, x.Request())
 	}
 	return target{owner: owner, claim: owner.Epoch == 0 && !owner.Pinned}, nil
+}
+
+// mayFollow reports whether a request may be answered from the log, though this node does
+// not own the workspace: a read whose client says how new it has to be, or whose owner
+// is gone, and clones of what any node may own.
+func (q *request) mayFollow(owner Owner) bool {
+	switch how := q.x.Follow(); {
+	case q.unfollowed || how == httpapi.FollowNever:
+		return false
+	case q.down != nil:
+		return true
+	case how == httpapi.FollowClones:
+		return !owner.Pinned
+	}
+	return q.hasMin
 }
 
 // targetOfReceived is target for what another node has forwarded: it is answered

@@ -10,6 +10,7 @@ import (
 
 	"umbra/httpapi"
 	"umbra/internal/errs"
+	"umbra/internal/witness"
 )
 
 // here answers a request by this node's handler. False: nothing was answered, and
@@ -21,13 +22,24 @@ func (f *Forwarder) here(q *request, t target) bool {
 		q.tip, q.open = f.o.Tip(q.x.Place.Workspace)
 	}
 	gate := httpapi.Gate{
-		Head: func(status int, code string, h http.Header) bool { return f.head(q, status, code, h) },
-		More: func() bool { held, _ := f.o.Node.Lease(); return held || q.mayBeStale || q.x.Changes },
+		Head: func(status int, code string, h http.Header) bool { return f.head(q, t, status, code, h) },
+		More: func() bool { held, _ := f.o.Node.Lease(); return held || q.mayBeStale || q.follow || q.x.Changes },
+	}
+	if q.follow {
+		// What was acknowledged before is in the answer, unless the client says what is new enough.
+		q.x.Follows = &witness.Following{Min: q.min, Fresh: !q.hasMin, Until: q.until}
+		defer func() { q.x.Follows = nil }()
 	}
 	if q.x.Here(gate) {
 		return true
 	}
 	switch {
+	case q.follow && q.down != nil:
+		q.fail(q.down)
+		return true
+	case q.follow:
+		q.unfollowed = true
+		return false
 	case q.doubtful:
 		f.o.Meter.Unknown.Add(1)
 		q.x.Fail(unknown(nil))
@@ -42,10 +54,19 @@ func (f *Forwarder) here(q *request, t target) bool {
 }
 
 // head decides on an answer of this node's handler before it is sent.
-func (f *Forwarder) head(q *request, status int, code string, header http.Header) bool {
+func (f *Forwarder) head(q *request, t target, status int, code string, header http.Header) bool {
 	x := q.x
-	if code == "owner_moving" && x.Received == nil && time.Now().Before(q.until) {
+	if code == "owner_moving" && !q.follow && x.Received == nil && time.Now().Before(q.until) {
 		return false
+	}
+	if q.follow {
+		if code == "workspace_missing" || status >= 500 && code != "seq_not_reached" {
+			return false
+		}
+		if owner := t.owner; owner.Node != "" {
+			header.Set("Umbra-Owner", owner.header())
+		}
+		return true
 	}
 	if q.doubtful = q.doubts(code); q.doubtful {
 		return false

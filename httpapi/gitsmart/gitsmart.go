@@ -51,7 +51,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 		rt.Method, rt.Pattern, rt.Handler = method, pattern, h
 		r.Handle(rt)
 	}
-	git := httpapi.Route{Basic: true, About: httpapi.AboutWorkspace("repo", ".git")}
+	git := httpapi.Route{Basic: true, About: httpapi.AboutWorkspace("repo", ".git"), Follow: httpapi.FollowClones}
 	add("GET", "/git/", d.index, httpapi.Route{Basic: true, About: httpapi.AboutNone})
 	add("GET", "/git/{repo}/info/refs", d.advertise, git)
 	pack := git

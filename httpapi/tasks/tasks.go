@@ -53,23 +53,24 @@ func (d *Dialect) Register(r *httpapi.Router) {
 		return httpapi.Route{Access: httpapi.AccessWrite, Body: body, MaxBody: limit, Changes: true, About: one}
 	}
 	read := httpapi.Route{About: one}
+	history := httpapi.Route{About: one, Follow: httpapi.FollowReads}
 	add("POST", "/tasks", d.create, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true, About: d.aboutNew})
 	add("GET", "/tasks", d.list, httpapi.Route{About: httpapi.AboutNone})
 	add("GET", "/tasks/{id}", d.get, read)
 	add("PATCH", "/tasks/{id}", d.patch, httpapi.Route{About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON})
 	add("DELETE", "/tasks/{id}", d.remove, httpapi.Route{About: one, Access: httpapi.AccessWrite})
 
-	add("GET", "/tasks/{id}/content", d.readContent, read)
+	add("GET", "/tasks/{id}/content", d.readContent, history)
 	add("PUT", "/tasks/{id}/content", d.writeContent, write(httpapi.BodyRaw, d.limits.Write))
 	add("DELETE", "/tasks/{id}/content", d.deleteContent, write(httpapi.BodyNone, 0))
 	add("POST", "/tasks/{id}/move", d.move, write(httpapi.BodyJSON, 0))
 	add("POST", "/tasks/{id}/batch", d.batch, write(httpapi.BodyJSON, d.limits.Batch))
 
-	add("GET", "/tasks/{id}/changes", d.changes, read)
-	add("GET", "/tasks/{id}/changes/{n}/before", d.before, read)
-	add("GET", "/tasks/{id}/files", d.files, read)
-	add("GET", "/tasks/{id}/files/{path...}/diff", d.diffFile, read)
-	add("GET", "/tasks/{id}/diff", d.diffAll, read)
+	add("GET", "/tasks/{id}/changes", d.changes, history)
+	add("GET", "/tasks/{id}/changes/{n}/before", d.before, history)
+	add("GET", "/tasks/{id}/files", d.files, history)
+	add("GET", "/tasks/{id}/files/{path...}/diff", d.diffFile, history)
+	add("GET", "/tasks/{id}/diff", d.diffAll, history)
 	// A dry run is reading: the handlers ask for more.
 	undo := httpapi.Route{About: one, Body: httpapi.BodyOptionalJSON, Changes: true}
 	add("POST", "/tasks/{id}/files/{path...}/revert", d.revertFile, undo)

@@ -60,11 +60,11 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("DELETE", "/workspaces/{ws}", d.forget, httpapi.Route{About: one, Access: httpapi.AccessWrite})
 	// A token that may only read may sync: what is on disk is on disk already.
 	add("POST", "/workspaces/{ws}/sync", d.sync, httpapi.Route{About: one, Body: httpapi.BodyOptionalJSON})
-	add("GET", "/workspaces/{ws}/log", d.log, httpapi.Route{About: one})
-	add("GET", "/workspaces/{ws}/log/search", d.searchLog, httpapi.Route{About: one})
+	add("GET", "/workspaces/{ws}/log", d.log, httpapi.Route{About: one, Follow: httpapi.FollowReads})
+	add("GET", "/workspaces/{ws}/log/search", d.searchLog, httpapi.Route{About: one, Follow: httpapi.FollowReads})
 	add("GET", "/workspaces/{ws}/search", d.searchFiles, httpapi.Route{About: one})
-	add("GET", "/workspaces/{ws}/commits/{commit}", d.commit, httpapi.Route{About: one})
-	add("GET", "/workspaces/{ws}/commits/{commit}/diff", d.commitDiff, httpapi.Route{About: one})
+	add("GET", "/workspaces/{ws}/commits/{commit}", d.commit, httpapi.Route{About: one, Follow: httpapi.FollowReads})
+	add("GET", "/workspaces/{ws}/commits/{commit}/diff", d.commitDiff, httpapi.Route{About: one, Follow: httpapi.FollowReads})
 	// A dry run is reading; the handlers ask for more.
 	undo := httpapi.Route{About: one, Body: httpapi.BodyOptionalJSON, Changes: true}
 	add("POST", "/workspaces/{ws}/commits/{commit}/revert", d.revertCommit, undo)

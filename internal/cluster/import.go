@@ -46,8 +46,16 @@ func (v *view) Fetch(ctx context.Context, name string, off, n int64) (io.ReadClo
 // View returns the history of a workspace as it is now, to be read without owning it;
 // ErrNotFound. Its sink takes no changes.
 func (a *Admin) View(ctx context.Context, store blob.Store, ws string) (sink.Sink, error) {
+	to, _, err := a.n.view(ctx, store, ws)
+	return to, err
+}
+
+// Point is a state of a workspace's log.
+type Point struct{ Version, Pos int64 }
+
+func (n *Node) view(ctx context.Context, store blob.Store, ws string) (*view, Point, error) {
 	c := &Claim{Workspace: ws}
-	err := a.n.e.do(ctx, func(ctx context.Context, conn *conn) error {
+	err := n.e.do(ctx, func(ctx context.Context, conn *conn) error {
 		var pos []int64
 		var data [][]byte
 		err := conn.QueryRow(ctx, `SELECT w.epoch, w.manifest, coalesce(w.manifest_key, ''), w.manifest_ver, w.base_pos,
@@ -64,14 +72,64 @@ func (a *Admin) View(ctx context.Context, store blob.Store, ws string) (sink.Sin
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, Point{}, err
 	}
-	objects := a.n.Sink(c, store, 0)
+	p := Point{c.version, c.base + int64(len(c.tail))}
+	objects := n.Sink(c, store, 0)
 	tail, err := objects.Tail(ctx)
 	if err != nil {
-		return nil, err
+		return nil, Point{}, err
 	}
-	return &view{objects, *tail}, nil
+	return &view{objects, *tail}, p, nil
+}
+
+// View returns the history of a workspace as it is now, to be read without owning it, and
+// which state that is; nil where it is still known. All of it is replicated, and every
+// commit that was acknowledged before the call is in it. Errors: ErrNotFound, or of
+// package sink.
+func (n *Node) View(ctx context.Context, store blob.Store, ws string, known Point) (sink.Sink, Point, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.patience())
+	defer cancel()
+	life, err := n.held(ctx)
+	if err != nil {
+		return nil, known, err
+	}
+	now := Point{}
+	err = n.e.do(ctx, func(ctx context.Context, c *conn) error {
+		err := c.QueryRow(ctx, `SELECT manifest_ver, greatest(base_pos, (SELECT max(pos) FROM journal WHERE ws = id)) FROM workspace WHERE id = $1`, ws).Scan(&now.Version, &now.Pos)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return ErrNotFound
+		}
+		return err
+	})
+	var to sink.Sink
+	if err == nil && now != known {
+		to, now, err = n.view(ctx, store, ws)
+	}
+	if err != nil {
+		return nil, known, n.mapped(err)
+	}
+	// What was visible may be on the primary alone: a later commit waits for the standby.
+	err = n.write(ctx, func(ctx context.Context, c *conn) error {
+		_, err := c.Exec(ctx, `UPDATE node SET beaten = beaten WHERE life = $1`, life.ID)
+		return err
+	})
+	return to, now, err
+}
+
+// CopiedSeq returns the number of the newest commit in a workspace's log.
+func (n *Node) CopiedSeq(ctx context.Context, store blob.Store, ws string) (seq uint64, err error) {
+	v, _, err := n.view(ctx, store, ws)
+	if err != nil {
+		return 0, n.mapped(err)
+	}
+	if m := v.tail.Manifest; m != nil {
+		seq = m.Seq
+	}
+	for i := range v.tail.Groups {
+		seq = max(seq, v.tail.Groups[i].Seq)
+	}
+	return seq, nil
 }
 
 // draftEpoch is the epoch in which an imported workspace begins.

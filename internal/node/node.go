@@ -107,6 +107,7 @@ type Owner struct {
 	Epoch              int64 // 0: it does not own it yet, and is the one to claim it
 	Pinned             bool  // it has the workspace's directory: no node claims it
 	Self               bool
+	Pinned             bool // it alone may own it: it has the directory
 }
 
 // ErrResting is returned for a workspace that no node owns: the next that needs it
@@ -249,7 +250,7 @@ func (n *Node) Owner(ctx context.Context, ws string) (Owner, error) {
 	case w.Pinned != "":
 		p, live := n.peer(w.Pinned)
 		if !live {
-			return Owner{}, errDown(w.Pinned)
+			return Owner{Node: w.Pinned, Epoch: w.Epoch}, n.down(ctx, root, w.Pinned)
 		}
 		return Owner{Node: p.Name, Address: p.Address, URL: p.URL, Epoch: w.Epoch, Pinned: true}, nil
 	case w.Owner == nil:

@@ -95,6 +95,15 @@ func (n *Node) Copy(ctx context.Context, id string) (sink.Sink, error) {
 	return s, nil
 }
 
+// View is workspaces.Shared's.
+func (n *Node) View(ctx context.Context, id string, known workspaces.Point) (sink.Sink, workspaces.Point, error) {
+	to, now, err := n.c.View(ctx, n.opt.Store, id, cluster.Point(known))
+	if errors.Is(err, cluster.ErrNotFound) {
+		err = errMoving(err)
+	}
+	return to, workspaces.Point(now), err
+}
+
 // Elsewhere is workspaces.Shared's.
 func (n *Node) Elsewhere(server string) error {
 	if _, live := n.peer(server); live {
@@ -104,8 +113,17 @@ func (n *Node) Elsewhere(server string) error {
 }
 
 // errDown is for requests of a workspace whose directory's node does not live.
-func errDown(name string) error {
+func errDown(name string) *errs.Error {
 	return errs.New(errs.Unavailable, "node_down", "The workspace's directory is at node %s, which is down.", name).With("node", name)
+}
+
+// down is errDown for a workspace, with how far the log has a copy.
+func (n *Node) down(ctx context.Context, ws, name string) error {
+	err := errDown(name)
+	if seq, failed := n.c.CopiedSeq(ctx, n.opt.Store, ws); failed == nil {
+		err = err.With("copied_seq", seq)
+	}
+	return err
 }
 
 // claim claims a workspace once. A fork that was never opened has no row yet.

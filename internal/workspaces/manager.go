@@ -135,7 +135,7 @@ func NewManager(opt Options) (*Manager, error) {
 	m := &Manager{opt: opt, kept: gitstore.NewCaches(opt.Limits.CacheBytes), records: make(map[string]Record), unfinished: make(map[string]Record), begun: make(map[string]Begun), coming: make(map[string]bool), open: make(map[string]*handle), attribute: func(string) string { return "" },
 		busy:   func(string) (bool, bool) { return false, false },
 		random: random,
-		shared: sharing{held: make(map[string]*holding)}}
+		shared: sharing{held: make(map[string]*holding), followers: make(map[string]*follower)}}
 	all, _, err := opt.Records.List(Resident, "", 0)
 	if err != nil {
 		return nil, err
@@ -151,6 +151,11 @@ func NewManager(opt Options) (*Manager, error) {
 		}
 	}
 	m.dropStale()
+	if opt.Shared != nil {
+		if err := opt.Host.RemoveAll(m.followersDir()); err != nil {
+			return nil, err
+		}
+	}
 	if err := m.renewStubs(); err != nil {
 		return nil, err
 	}
@@ -189,6 +194,9 @@ func witnessed(ctx context.Context) func(*workspace.Workspace, error) (*workspac
 }
 
 func (m *Manager) get(ctx context.Context, id string, toRead bool) (*workspace.Workspace, error) {
+	if want, ok := witness.Follows(ctx); ok && m.opt.Shared != nil {
+		return m.follow(ctx, id, want)
+	}
 	for {
 		r, known, err := m.Lookup(id)
 		if err == nil && known && m.elsewhere(r) {
@@ -329,6 +337,7 @@ func (m *Manager) putAwayIdle(ctx context.Context) {
 		case <-tick.C:
 			m.noteUses()
 			m.PutAway(ctx, m.opt.Now().Add(-m.opt.IdleAfter))
+			m.dropFollowers(m.opt.Now().Add(-m.opt.IdleAfter))
 		}
 	}
 }
@@ -443,6 +452,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		wg.Go(func() { errsOf[i] = m.putAway(ctx, id, nil, false) })
 	}
 	wg.Wait()
+	m.dropFollowers(m.opt.Now().Add(time.Hour))
 	return errors.Join(append(errsOf, m.closeStaging())...)
 }
 

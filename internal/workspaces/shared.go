@@ -34,10 +34,16 @@ type Shared interface {
 	// server's. remote.ErrNoCopy: it is not known any more, or, with ErrAdopted, it goes
 	// on elsewhere.
 	Copy(ctx context.Context, id string) (sink.Sink, error)
+	// View returns the history of a workspace as its log has it now, to be read, and which
+	// state that is; nil where that is still known.
+	View(ctx context.Context, id string, known Point) (sink.Sink, Point, error)
 	// Elsewhere returns the error for a request of a workspace whose directory is
 	// another server's.
 	Elsewhere(server string) error
 }
+
+// Point is a state of a workspace's log.
+type Point struct{ Version, Pos int64 }
 
 // ErrAdopted is returned by Shared.Copy for a workspace that goes on without this
 // server's directory.
@@ -72,8 +78,9 @@ type Hooks struct {
 type sharing struct {
 	hooks []Hooks
 
-	mu   sync.Mutex
-	held map[string]*holding
+	mu        sync.Mutex
+	held      map[string]*holding
+	followers map[string]*follower
 }
 
 // holding is a claim, and how far its workspace was opened.

@@ -128,6 +128,16 @@ func (c *clerk) Claim(ctx context.Context, r Record) (*Held, error) {
 
 func (c *clerk) Copy(context.Context, string) (sink.Sink, error) { return nil, remote.ErrNoCopy }
 
+func (c *clerk) View(_ context.Context, id string, _ Point) (sink.Sink, Point, error) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	row := c.s.rows[id]
+	if row == nil {
+		return nil, Point{}, errMoving()
+	}
+	return row.log.Clone().Claim(), Point{}, nil
+}
+
 func (c *clerk) Elsewhere(server string) error {
 	return errs.New(errs.Unavailable, "node_down", "It is at %s.", server)
 }

@@ -92,6 +92,94 @@ func TestPinned(t *testing.T) {
 	n1.Restart()
 	n2.Do("PUT", "/tasks/"+made.ID+"/content?path=again", []byte("again")).Expect(http.StatusCreated)
 	n2.Do("PATCH", "/tasks/"+made.ID, map[string]any{"status": "completed"}).Expect(http.StatusOK)
-	n2.Do("DELETE", "/workspaces/"+made.Workspace+"?delete_history=true", nil).Expect(http.StatusOK)
+	n2.Do("DELETE", "/workspaces/"+made.Workspace+"?delete_history=true", nil).Expect(http.StatusNoContent)
 	r.run(nil, 1, "status", made.Workspace)
+}
+
+// TestFollow: a read that says how new it has to be is answered by the node asked, from
+// the log; so are clones; and of a directory whose node is gone the history is there, but
+// neither its files nor writes.
+func TestFollow(t *testing.T) {
+	r := newRig(t)
+	r.run(nil, 0, "init", "--lease", "1s")
+	n1, n2 := r.physical("n1"), r.serve("n2")
+	root := t.TempDir()
+	made := r.open(n1, root, "n1")
+	var shared task
+	n1.Do("POST", "/tasks", map[string]any{"goal": "follow", "kind": "virtual", "namespace": []string{"f"}}).Expect(http.StatusCreated).JSON(&shared)
+	write := func(id, path, body string) (seq string, commit wrote) {
+		t.Helper()
+		res := n1.Do("PUT", "/tasks/"+id+"/content?path="+path, []byte(body))
+		if res.Status/100 != 2 {
+			t.Fatalf("%d %s", res.Status, res.Body)
+		}
+		res.JSON(&commit)
+		return res.Header.Get("Umbra-Seq"), commit
+	}
+	content := func(id, path string) string { return "/tasks/" + id + "/content?path=" + path }
+	for i := range 5 {
+		body := fmt.Sprint("version ", i)
+		seq, _ := write(shared.ID, "a", body)
+		res := n2.Do("GET", content(shared.ID, "a"), nil, "Umbra-Min-Seq: "+seq).Expect(http.StatusOK)
+		if string(res.Body) != body || res.Header.Get("Umbra-Seq") != seq {
+			t.Errorf("%s at %s, not %s at %s", res.Body, res.Header.Get("Umbra-Seq"), body, seq)
+		}
+	}
+	n2.Do("GET", content(shared.ID, "a"), nil, "Umbra-Min-Seq: 1000").ExpectError(http.StatusServiceUnavailable, "seq_not_reached")
+	clone := func(id string) string {
+		t.Helper()
+		dir := filepath.Join(t.TempDir(), "clone")
+		harness.Git(t, t.TempDir(), "clone", "-q", n2.URL+"/git/"+id+".git", dir)
+		return dir
+	}
+	write(shared.ID, "a", "cloned")
+	if b, err := os.ReadFile(filepath.Join(clone(shared.Workspace), "a")); err != nil || string(b) != "cloned" {
+		t.Errorf("a clone by another node has %q, %v", b, err)
+	}
+
+	seq, first := write(made.ID, "b", "first")
+	_ = seq
+	last, _ := write(made.ID, "b", "last")
+	if res := n2.Do("GET", content(made.ID, "b"), nil, "Umbra-Min-Seq: "+last).Expect(http.StatusOK); string(res.Body) != "last" {
+		t.Errorf("a file of a directory: %s", res.Body)
+	}
+	err := clustertest.Await(5*time.Second, func() (bool, error) {
+		var s workspaceStatus
+		r.run(&s, 0, "status", made.Workspace)
+		return fmt.Sprint(s.Workspaces[0].Seq) == last, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n1.Kill()
+	err = clustertest.Await(10*time.Second, func() (bool, error) {
+		return n2.Do("GET", content(made.ID, "b"), nil).Status == http.StatusServiceUnavailable, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	down := func(res *harness.Response) {
+		t.Helper()
+		res.ExpectError(http.StatusServiceUnavailable, "node_down")
+		if got := res.Text("node") + " " + res.Header.Get("Retry-After"); got != "n1 30" {
+			t.Errorf("node_down: %s", got)
+		}
+		var body struct {
+			Copied uint64 `json:"copied_seq"`
+		}
+		if res.JSON(&body); fmt.Sprint(body.Copied) != last {
+			t.Errorf("copied_seq is %d, not %s", body.Copied, last)
+		}
+	}
+	down(n2.Do("GET", content(made.ID, "b"), nil))
+	down(n2.Do("PUT", content(made.ID, "b"), []byte("more")))
+	res := n2.Do("GET", content(made.ID, "b")+"&at="+first.Commit, nil).Expect(http.StatusOK)
+	if string(res.Body) != "first" || res.Header.Get("Umbra-Seq") != last {
+		t.Errorf("%s at %s", res.Body, res.Header.Get("Umbra-Seq"))
+	}
+	n2.Do("GET", "/workspaces/"+made.Workspace+"/log", nil).Expect(http.StatusOK)
+	n2.Do("GET", "/tasks/"+made.ID+"/diff", nil).Expect(http.StatusOK)
+	if b, err := os.ReadFile(filepath.Join(clone(made.Workspace), "b")); err != nil || string(b) != "last" {
+		t.Errorf("a clone of a directory whose node is gone has %q, %v", b, err)
+	}
 }
