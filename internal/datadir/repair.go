@@ -31,6 +31,9 @@ func Repair(ctx context.Context, dataDir string, names []string, log *slog.Logge
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dir.Release()) }()
+	if err := CheckSingle(dir.Path); err != nil {
+		return nil, err
+	}
 	db, err := state.Open(dir.Join("state.db"))
 	if err != nil {
 		return nil, err

@@ -23,6 +23,7 @@ import (
 	"umbra/internal/access"
 	"umbra/internal/buildinfo"
 	"umbra/internal/cluster"
+	"umbra/internal/datadir"
 	"umbra/internal/exitcode"
 	"umbra/internal/state"
 )
@@ -131,7 +132,7 @@ func RunningNode(dataDir string) *state.HeldError {
 	if err != nil || !held || h.Address == "" {
 		return nil
 	}
-	if _, err := os.Stat(filepath.Join(dataDir, nodeFile)); err != nil {
+	if _, err := os.Stat(filepath.Join(dataDir, datadir.NodeFile)); err != nil {
 		return nil
 	}
 	return &state.HeldError{Dir: dataDir, Holder: h}

@@ -63,6 +63,11 @@ func Build(cfg config.Config, dir *state.Dir, log *slog.Logger) (d *deps, err er
 func build(cfg config.Config, dir *state.Dir, n *node.Node, log *slog.Logger) (d *deps, err error) {
 	opened := &deps{node: n}
 	d = opened
+	if n == nil {
+		if err := datadir.CheckSingle(dir.Path); err != nil {
+			return nil, err
+		}
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, opened.Close(context.Background()))

@@ -28,11 +28,7 @@ import (
 // storePatience is how long the object store is tried at a start.
 const storePatience = 30 * time.Second
 
-// nodeFile is the file of the data directory that says which life of which cluster
-// had it last. Backups leave it out: that life may be another server's.
-const nodeFile = "node"
-
-// formerLife is nodeFile's content.
+// formerLife is the content of datadir.NodeFile.
 type formerLife struct {
 	Cluster string `json:"cluster"`
 	Life    int64  `json:"life,string"`
@@ -215,7 +211,7 @@ func advertised(address, host string) string {
 
 func readFormerLife(dir string) (formerLife, error) {
 	var f formerLife
-	raw, err := os.ReadFile(filepath.Join(dir, nodeFile))
+	raw, err := os.ReadFile(filepath.Join(dir, datadir.NodeFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, nil
 	}
@@ -223,7 +219,7 @@ func readFormerLife(dir string) (formerLife, error) {
 		err = json.Unmarshal(raw, &f)
 	}
 	if err != nil {
-		return f, fmt.Errorf("%s: %w", filepath.Join(dir, nodeFile), err)
+		return f, fmt.Errorf("%s: %w", filepath.Join(dir, datadir.NodeFile), err)
 	}
 	return f, nil
 }
@@ -236,7 +232,7 @@ func writeFormerLife(dir string, f formerLife) error {
 	if err != nil {
 		return err
 	}
-	name := filepath.Join(dir, nodeFile)
+	name := filepath.Join(dir, datadir.NodeFile)
 	if err := os.WriteFile(name+".new", raw, 0o600); err != nil {
 		return err
 	}

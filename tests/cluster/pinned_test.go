@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -123,6 +124,11 @@ func TestFollow(t *testing.T) {
 		res := n2.Do("GET", content(shared.ID, "a"), nil, "Umbra-Min-Seq: "+seq).Expect(http.StatusOK)
 		if string(res.Body) != body || res.Header.Get("Umbra-Seq") != seq {
 			t.Errorf("%s at %s, not %s at %s", res.Body, res.Header.Get("Umbra-Seq"), body, seq)
+		}
+	}
+	for _, line := range strings.Split(n1.Log.String(), "\n") {
+		if strings.Contains(line, "method=GET") && strings.Contains(line, "forwarded_by=n2") {
+			t.Errorf("a read was forwarded: %s", line)
 		}
 	}
 	n2.Do("GET", content(shared.ID, "a"), nil, "Umbra-Min-Seq: 1000").ExpectError(http.StatusServiceUnavailable, "seq_not_reached")
