@@ -26,7 +26,6 @@ type Owner struct {
 	Epoch   int64  // 0: it does not own it yet, and is the one to claim it
 	Pinned  bool   // it has the workspace's directory: no node claims it
 	Self    bool
-	Pinned  bool // it alone may own it: it has the directory
 }
 
 // Peer is a live node, this one among them.

@@ -107,7 +107,6 @@ type Owner struct {
 	Epoch              int64 // 0: it does not own it yet, and is the one to claim it
 	Pinned             bool  // it has the workspace's directory: no node claims it
 	Self               bool
-	Pinned             bool // it alone may own it: it has the directory
 }
 
 // ErrResting is returned for a workspace that no node owns: the next that needs it
@@ -222,7 +221,7 @@ func (n *Node) own(ws string) *cluster.Sink {
 // claim it. Errors: ErrResting, node_down, or of package sink.
 func (n *Node) Owner(ctx context.Context, ws string) (Owner, error) {
 	if s := n.own(ws); s != nil { // and its family
-		return n.self(s.Claim().Epoch, false), nil
+		return n.self(s.Claim().Epoch, s.Claim().Pinned != ""), nil
 	}
 	n.mu.Lock()
 	known, ok := n.others[ws]
@@ -231,11 +230,11 @@ func (n *Node) Owner(ctx context.Context, ws string) (Owner, error) {
 		return known.Owner, nil
 	}
 	root := n.local.Family(ws)
-	if n.local.Pinned(root) {
-		return Owner{Node: n.Name(), Self: true}, nil
-	}
 	if s := n.own(root); s != nil {
-		return n.self(s.Claim().Epoch, false), nil
+		return n.self(s.Claim().Epoch, s.Claim().Pinned != ""), nil
+	}
+	if n.local.Pinned(root) {
+		return n.self(0, true), nil
 	}
 	w, err := n.c.Find(ctx, root)
 	switch {
