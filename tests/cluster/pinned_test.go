@@ -91,7 +91,12 @@ func TestPinned(t *testing.T) {
 		t.Errorf("after a stop: %+v", s)
 	}
 	n1.Restart()
-	n2.Do("PUT", "/tasks/"+made.ID+"/content?path=again", []byte("again")).Expect(http.StatusCreated)
+	err = clustertest.Await(5*time.Second, func() (bool, error) { // n2 learns of it by a beat
+		return n2.Do("PUT", "/tasks/"+made.ID+"/content?path=again", []byte("again")).Status == http.StatusCreated, nil
+	})
+	if err != nil {
+		t.Fatal("no write after the node is back")
+	}
 	n2.Do("PATCH", "/tasks/"+made.ID, map[string]any{"status": "completed"}).Expect(http.StatusOK)
 	n2.Do("DELETE", "/workspaces/"+made.Workspace+"?delete_history=true", nil).Expect(http.StatusNoContent)
 	r.run(nil, 1, "status", made.Workspace)
