@@ -29,7 +29,9 @@ type forkModel struct {
 	steps []string
 	tasks int
 	layer bool // does the system have layers
+	mount bool // may the server mount them at a path
 
+	quiet   sync.Mutex // held while a git command runs, and by gc --now, which may break one
 	watched sync.Mutex
 	gits    map[string]bool // repositories that exist
 }
@@ -48,7 +50,9 @@ func (m *forkModel) watch(ctx context.Context) (stop func()) {
 			for _, dir := range dirs {
 				cmd := exec.CommandContext(ctx, "git", "fsck", "--strict", "--no-dangling", "--no-progress")
 				cmd.Dir = dir
+				m.quiet.Lock()
 				out, err := cmd.CombinedOutput()
+				m.quiet.Unlock()
 				m.watched.Lock()
 				still := m.gits[dir]
 				m.watched.Unlock()
@@ -74,6 +78,7 @@ func (m *forkModel) exists(f *modelFork, yes bool) {
 
 type modelFork struct {
 	id, git, task, kind string
+	dir                 string // of a layer at a path
 	depth               int
 	tree                string // as of the last look
 }
@@ -156,15 +161,33 @@ func (m *forkModel) change(f *modelFork) {
 	m.others(f)
 }
 
-// edit changes a file of the parent's directory, as its user does.
+// edit changes a file of the parent's directory, or of a layer at a path, as its user
+// does.
 func (m *forkModel) edit() {
-	f := m.all[0]
-	name := filepath.Join(m.p.dir, m.path())
+	f, dir := m.all[0], m.p.dir
+	for _, x := range m.all {
+		if x.dir != "" && m.r.IntN(3) == 0 {
+			f, dir = x, x.dir
+		}
+	}
+	name := filepath.Join(dir, m.path())
 	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
 		err := os.WriteFile(name, []byte(m.text()), 0o644)
 		m.note("%s: user edit of %s: %v", f.id, name, err)
 	}
 	m.others(f)
+}
+
+// mountPoint returns a path for a layer, which is unmounted at the test's end if it is
+// still there then.
+func (m *forkModel) mountPoint() string {
+	dir := filepath.Join(m.t.TempDir(), "mounted")
+	m.t.Cleanup(func() {
+		if _, err := os.Stat(dir); err == nil {
+			_ = exec.Command("umount", "-l", dir).Run()
+		}
+	})
+	return dir
 }
 
 func (m *forkModel) fork() {
@@ -173,14 +196,18 @@ func (m *forkModel) fork() {
 		return
 	}
 	body := map[string]any{"kind": "virtual"}
-	switch n := m.r.IntN(3); {
+	dir := ""
+	switch n := m.r.IntN(4); {
 	case n == 0:
 		body = map[string]any{"kind": "copy", "path": filepath.Join(m.t.TempDir(), "copy")}
 	case n == 1 && m.layer:
 		body = map[string]any{"kind": "layer"}
+	case n == 2 && m.mount && (of.kind == "physical" || of.kind == "copy"):
+		dir = m.mountPoint()
+		body = map[string]any{"kind": "layer", "path": dir}
 	}
 	made := m.p.forks(m.t, "/workspaces/"+of.id, body)[0]
-	f := &modelFork{id: made["id"].(string), git: made["git_dir"].(string), kind: body["kind"].(string), depth: of.depth + 1}
+	f := &modelFork{id: made["id"].(string), git: made["git_dir"].(string), kind: body["kind"].(string), dir: dir, depth: of.depth + 1}
 	m.note("%s: fork %s of kind %s", of.id, f.id, f.kind)
 	if base := harness.Git(m.t, f.git, "rev-parse", "refs/heads/shadow"); base != made["fork_at"] {
 		m.fatalf("git sees %s, not %s", base, made["fork_at"])
@@ -232,7 +259,9 @@ func (m *forkModel) retain() {
 		}
 		m.p.purge(m.t, 1, m.all[1].id, "a")
 		before := harness.Git(m.t, first.git, "rev-list", "--count", tip)
+		m.quiet.Lock()
 		m.p.verb(m.t, "gc", "--now")
+		m.quiet.Unlock()
 		if left := harness.Git(m.t, first.git, "rev-list", "--count", tip); left != before {
 			m.fatalf("%s commits of a history with forks are left of %s", left, before)
 		}
@@ -270,6 +299,16 @@ func (m *forkModel) parent(f *modelFork) *modelFork {
 	return nil
 }
 
+// hunks picks some of the hunks of a fork's task; nil: it has none.
+func (m *forkModel) hunks(f *modelFork) (ids []string) {
+	for _, h := range m.p.call(m.t, "GET", "/tasks/"+f.task+"/hunks", nil).want(m.t, 200).list(m.t, "hunks") {
+		if m.r.IntN(2) == 0 {
+			ids = append(ids, h["id"].(string))
+		}
+	}
+	return ids
+}
+
 // merge merges a random part of a fork, or the parent's news into it, and sometimes
 // takes it back at once.
 func (m *forkModel) merge(f *modelFork, rebase bool) {
@@ -283,11 +322,19 @@ func (m *forkModel) merge(f *modelFork, rebase bool) {
 		verb, into = "rebase", f
 	}
 	whole := false
-	switch m.r.IntN(4) {
-	case 0:
+	switch n := m.r.IntN(6); {
+	case n == 0:
 		body["subtasks"] = []string{"s" + strconv.Itoa(m.r.IntN(3))}
-	case 1:
+	case n == 1:
 		body["paths"] = []string{m.path()}
+	case n == 2:
+		body["tasks"] = []string{f.task}
+	case n == 3 && !rebase:
+		hunks := m.hunks(f)
+		if hunks == nil {
+			return
+		}
+		body["hunks"] = hunks
 	default:
 		whole = true
 	}
@@ -420,6 +467,10 @@ func TestForkModel(t *testing.T) {
 		m.exists(f, true)
 		if made := p.post(t, "/workspaces/"+f.id+"/forks", map[string]any{"kind": "layer"}); made.Status == 201 {
 			m.layer = true
+			p.call(t, "DELETE", "/workspaces/"+made.list(t, "forks")[0]["id"].(string), nil).want(t, 204)
+		}
+		if made := p.post(t, "/workspaces/"+f.id+"/forks", map[string]any{"kind": "layer", "path": m.mountPoint()}); made.Status == 201 {
+			m.mount = true
 			p.call(t, "DELETE", "/workspaces/"+made.list(t, "forks")[0]["id"].(string), nil).want(t, 204)
 		}
 		stop := m.watch(t.Context())
