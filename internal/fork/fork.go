@@ -598,8 +598,8 @@ func unrecorded(rec workspaces.Record, skipped []workspace.Skip) error {
 		return nil // it is missing, and so are they
 	}
 	defer here.Close()
-	parent, err := vfs.OS(rec.Fork.Origin)
-	if err == nil {
+	parent, missing := vfs.OS(rec.Fork.Origin)
+	if missing == nil {
 		defer parent.Close()
 	}
 	var list []workspace.Skip
@@ -608,7 +608,7 @@ func unrecorded(rec workspaces.Record, skipped []workspace.Skip) error {
 		if err != nil || !info.IsDir() && !info.IsRegular() || info.CtimeNs <= rec.Created.UnixNano() {
 			continue // others have no content
 		}
-		if parent != nil { // a layer shows the parent's
+		if missing == nil { // a layer shows the parent's
 			if theirs, err := parent.Lstat(k.Path); err == nil && theirs.Size == info.Size && theirs.MtimeNs == info.MtimeNs {
 				continue
 			}
