@@ -93,7 +93,8 @@ func (s *Service) Apply(ctx context.Context, id string, a Apply) (*Applied, erro
 		return nil, errs.New(errs.Conflict, "layer_decided", "The layer is applied in part; apply it to finish that.")
 	}
 	ctx = context.WithoutCancel(ctx) // there is no way back
-	if err := s.finish(ctx, w, l, out); err != nil {
+	moved, err := s.finish(ctx, w, l, out)
+	if err != nil {
 		return nil, err
 	}
 	if err := s.stepped(); err != nil {
@@ -112,7 +113,7 @@ func (s *Service) Apply(ctx context.Context, id string, a Apply) (*Applied, erro
 	if err := s.o.Calls.Applied(ctx, w, id, out.Commit); err != nil {
 		return nil, err
 	}
-	return out, s.remove(id)
+	return out, s.removeApplied(l, moved)
 }
 
 // commit judges a layer and makes its commit; it is decided then.
@@ -309,74 +310,77 @@ func (s *Service) promote(id string) error {
 }
 
 // finish does what is left of a decided layer. It may be done again at any point.
-func (s *Service) finish(ctx context.Context, w *workspace.Workspace, l *Layer, out *Applied) error {
+// It returns a directory of the file system that was changed without being synced;
+// empty if none was.
+func (s *Service) finish(ctx context.Context, w *workspace.Workspace, l *Layer, out *Applied) (moved string, err error) {
 	if _, err := os.Lstat(s.path(l.ID, movesFile)); errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Lstat(s.path(l.ID, draftFile)); errors.Is(err, fs.ErrNotExist) {
-			return nil // there is nothing in it
+			return "", nil // there is nothing in it
 		}
 		if err := s.promote(l.ID); err != nil { // the commit was the last thing done
-			return err
+			return "", err
 		}
 	}
 	raw, err := os.ReadFile(s.path(l.ID, movesFile))
 	if err != nil {
-		return errs.Wrap(err, "")
+		return "", errs.Wrap(err, "")
 	}
 	var list []move
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return errs.Wrap(err, "")
+		return "", errs.Wrap(err, "")
 	}
 	if out.Commit.IsZero() {
 		if c, ok, err := s.commitOf(ctx, w, l); err != nil {
-			return err
+			return "", err
 		} else if ok {
 			out.Commit = c
 			if out.Entries, err = w.EntriesAt(ctx, c); err != nil {
-				return err
+				return "", err
 			}
 		}
 	}
 	if l.Over != "" {
-		return s.absorb(ctx, w, l, list)
+		return l.Over, s.absorb(ctx, w, l, list)
 	}
 	if len(list) == 0 {
-		return nil
+		return "", nil
 	}
 	root, err := os.OpenRoot(w.Root())
 	if err != nil {
-		return errs.Wrap(err, "")
+		return "", errs.Wrap(err, "")
 	}
 	defer root.Close()
 	n := &planner{ctx: ctx, w: w, rules: map[string]*ignore.Dir{}}
 	sources, err := w.IgnoreOptions()
 	if err != nil {
-		return err
+		return "", err
 	}
 	sources.Options.ReadFile = beneath(sources.Options.ReadFile)
 	if n.rules[""], err = ignore.NewRoot(sources.Options); err != nil {
-		return errs.Wrap(err, "")
+		return "", errs.Wrap(err, "")
 	}
-	m := &mover{step: s.stepped, since: changedAt(s.path(l.ID, metaFile)), kept: map[string]bool{}, root: root, upper: s.path(l.ID, "upper"), tip: w.Store().Snapshot(), rules: n.ruleDir}
+	m := &mover{away: s.path(l.ID, awayDir), step: s.stepped, since: changedAt(s.path(l.ID, metaFile)), kept: map[string]bool{}, root: root, upper: s.path(l.ID, "upper"), tip: w.Store().Snapshot(), rules: n.ruleDir}
+	defer m.close()
 	for _, x := range list {
 		if x.Op == opKeep {
 			m.kept[x.Path] = true
 		}
 	}
 	if err := m.move(list, opClear); err != nil {
-		return err
+		return "", err
 	}
 	// What is put now must not be cleared when this is done again.
 	list = slices.DeleteFunc(list, func(x move) bool { return x.Op == opClear })
 	if err := s.note(l.ID, movesFile, list); err != nil {
-		return err
+		return "", err
 	}
 	for _, op := range []string{opPut, opChmod} {
 		if err := m.move(list, op); err != nil {
-			return err
+			return "", err
 		}
 	}
 	out.Skipped = append(out.Skipped, m.left...)
-	return nil
+	return w.Root(), nil
 }
 
 // commitOf finds the commit that applied a layer.

@@ -148,6 +148,7 @@ func (s *Service) Close() {
 	for _, id := range ids {
 		s.unguard(id)
 	}
+	s.cleaner.close()
 }
 
 func (s *Service) forkLayer(ctx context.Context, fork *workspace.Workspace, l *Layer) *forklayer.Layer {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -31,6 +32,44 @@ type mover struct {
 	tip   gitstore.Snapshot
 	rules func(dir string) (*ignore.Dir, error)
 	left  []Skip
+	// away is the layer's directory of files that were displaced. They are removed with
+	// the layer, in the background: to free those of a large build takes seconds.
+	away  string
+	aside *os.File // it, once it is open
+	count int      // of what is in it
+}
+
+func (m *mover) close() {
+	if m.aside != nil {
+		m.aside.Close()
+	}
+}
+
+// displace moves a file or directory away, and returns its name there. dir is an open
+// directory, unless name is an absolute path.
+func (m *mover) displace(dir int, name string) (string, error) {
+	if m.aside == nil {
+		if err := os.Mkdir(m.away, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", err
+		}
+		f, err := os.Open(m.away)
+		if err != nil {
+			return "", err
+		}
+		m.aside = f
+		list, err := f.Readdirnames(-1)
+		if err != nil {
+			return "", err
+		}
+		m.count = len(list) // an apply was stopped
+	}
+	for {
+		m.count++
+		to := strconv.Itoa(m.count)
+		if err := unix.Renameat2(dir, name, int(m.aside.Fd()), to, unix.RENAME_NOREPLACE); !errors.Is(err, unix.EEXIST) {
+			return to, err
+		}
+	}
 }
 
 // reach reports whether all that is above a path are real directories: one that others
@@ -63,49 +102,88 @@ func (m *mover) reach(p string, mk bool) (bool, error) {
 // clear removes what no history has at and below a path: what is ignored, and
 // directories that are empty then and that the layer does not have.
 func (m *mover) clear(p string) error {
-	info, err := m.root.Lstat(p)
+	dir, err := m.root.Open(path.Dir(p))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if !info.IsDir() {
-		if !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0 {
-			m.left = append(m.left, Skip{p, "special"})
-			return nil
-		}
+	defer dir.Close()
+	return m.clearAt(int(dir.Fd()), p)
+}
+
+// clearAt is like clear; dir is the open directory that p is in.
+func (m *mover) clearAt(dir int, p string) error {
+	name := path.Base(p)
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return gone(err)
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+	case unix.S_IFREG, unix.S_IFLNK:
 		ours, err := m.ignored(p)
-		if err != nil || !ours {
+		if err != nil || !ours || m.newer(p, time.Unix(st.Ctim.Unix())) {
 			return err
 		}
-		if m.changed(p, info) {
-			return nil
-		}
-		return gone(m.root.Remove(p))
+		return m.clearFile(dir, p, &st)
+	default:
+		m.left = append(m.left, Skip{p, "special"})
+		return nil
 	}
-	d, err := m.root.Open(p)
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return gone(err)
 	}
+	d := os.NewFile(uintptr(fd), p)
+	defer d.Close()
 	names, err := d.Readdirnames(-1)
-	d.Close()
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if err := m.clear(p + "/" + name); err != nil {
+		if err := m.clearAt(fd, p+"/"+name); err != nil {
 			return err
 		}
 	}
 	if info, err := os.Lstat(filepath.Join(m.upper, p)); err == nil && info.IsDir() {
 		return nil
 	}
-	err = gone(m.root.Remove(p))
+	err = gone(unix.Unlinkat(dir, name, unix.AT_REMOVEDIR))
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EBUSY) {
 		err = nil
 	}
 	return err
+}
+
+// clearFile moves the file p away, unless it was changed since it was judged.
+func (m *mover) clearFile(dir int, p string, judged *unix.Stat_t) error {
+	name := path.Base(p)
+	to, err := m.displace(dir, name)
+	if errors.Is(err, unix.EXDEV) {
+		err = unix.Unlinkat(dir, name, 0)
+		return gone(err)
+	}
+	if err != nil {
+		return gone(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(m.aside.Fd()), to, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || same(&st, judged) {
+		return err
+	}
+	m.left = append(m.left, Skip{p, "changed_here"})
+	err = unix.Renameat2(int(m.aside.Fd()), to, dir, name, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EEXIST) { // it was replaced once more
+		err = nil
+	}
+	return err
+}
+
+// same reports whether a file that was displaced is as it was judged. To move it
+// changes its ctime.
+func same(a, b *unix.Stat_t) bool {
+	return a.Ino == b.Ino && a.Mtim == b.Mtim && a.Size == b.Size && a.Mode == b.Mode
 }
 
 func gone(err error) error {
@@ -245,13 +323,30 @@ func (m *mover) put(p string) error {
 		if err := m.clear(p); err != nil {
 			return err
 		}
-	} else if err == nil && m.changed(p, here) {
-		return nil
 	}
-	if err := layer.Strip(from); err != nil {
+	dir, err := m.root.Open(path.Dir(p))
+	if err != nil {
 		return err
 	}
+	defer dir.Close()
+	src, err := os.Open(filepath.Dir(from))
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	if done, err := m.putFile(src, dir, p, from); err != nil {
+		return err
+	} else if done {
+		return m.discard(from)
+	}
 	return m.rename(from, p, 0)
+}
+
+// discard moves what is left at a path of the layer away, so that an apply that is
+// finished later does not put it again.
+func (m *mover) discard(from string) error {
+	_, err := m.displace(unix.AT_FDCWD, from)
+	return gone(err)
 }
 
 // putDir moves a directory as a whole where nothing is in its place and nothing in
@@ -297,10 +392,15 @@ func (m *mover) putDir(p, from string, info fs.FileInfo) error {
 		return err
 	}
 	defer dir.Close()
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
 	for _, e := range list {
 		done := false
 		if e.Type() == 0 || e.Type() == fs.ModeSymlink {
-			if done, err = m.putFile(int(dir.Fd()), p, from, e.Name()); err != nil {
+			if done, err = m.putFile(src, dir, p+"/"+e.Name(), from+"/"+e.Name()); err != nil {
 				return err
 			}
 		}
@@ -314,28 +414,42 @@ func (m *mover) putDir(p, from string, info fs.FileInfo) error {
 	if err := m.root.Chmod(p, info.Mode().Perm()); err != nil {
 		return err
 	}
-	_ = os.Remove(from) // not if something was left in it
-	return nil
+	if os.Remove(from) == nil {
+		return nil
+	}
+	return m.discard(from)
 }
 
-// putFile moves a file or link of the directory from into the open directory of the
-// workspace whose path is p, as put does. There may be ten thousands of them, so it
-// resolves no path again. It reports false if it did nothing: put has to.
-func (m *mover) putFile(dir int, p, from, name string) (done bool, err error) {
+// putFile moves a file or link of the layer, from, to its place p; src and dir are the
+// open directories of both. There may be ten thousands of them, so it resolves few
+// paths. What was at p is then at from. It reports false if it did nothing: put has to.
+func (m *mover) putFile(src, dir *os.File, p, from string) (done bool, err error) {
 	var st unix.Stat_t
-	switch err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); {
+	name, in, out := path.Base(p), int(dir.Fd()), int(src.Fd())
+	err = unix.Fstatat(in, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	switch {
 	case err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return false, nil
-	case err == nil && m.newer(p+"/"+name, time.Unix(st.Ctim.Unix())):
+	case err == nil && m.newer(p, time.Unix(st.Ctim.Unix())):
 		return true, nil
 	case err != nil && !errors.Is(err, unix.ENOENT):
 		return false, nil
 	}
-	file := from + "/" + name
-	if err := layer.Strip(file); err != nil {
+	if err := layer.Strip(from); err != nil {
 		return false, err
 	}
-	return unix.Renameat2(unix.AT_FDCWD, file, dir, name, 0) == nil, nil
+	if err != nil {
+		return unix.Renameat2(out, name, in, name, 0) == nil, nil
+	}
+	if unix.Renameat2(out, name, in, name, unix.RENAME_EXCHANGE) != nil {
+		return unix.Renameat2(out, name, in, name, 0) == nil, nil
+	}
+	var old unix.Stat_t
+	if err := unix.Fstatat(out, name, &old, unix.AT_SYMLINK_NOFOLLOW); err != nil || same(&old, &st) {
+		return true, err
+	}
+	m.left = append(m.left, Skip{p, "changed_here"}) // since it was judged
+	return true, unix.Renameat2(out, name, in, name, unix.RENAME_EXCHANGE)
 }
 
 // plain reports whether a tree has files, links and directories alone.

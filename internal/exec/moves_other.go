@@ -21,7 +21,10 @@ type mover struct {
 	tip   gitstore.Snapshot
 	rules func(dir string) (*ignore.Dir, error)
 	left  []Skip
+	away  string
 }
+
+func (m *mover) close() {}
 
 func (m *mover) move([]move, string) error { return layer.ErrUnsupported }
 

@@ -22,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -51,6 +52,8 @@ type Service struct {
 	// step, if not nil, is called before each thing that an apply does to a disk; its
 	// error ends the apply there, as a kill would. For tests.
 	step func() error
+
+	cleaner *cleaner
 
 	forks  forks
 	probe  sync.Once
@@ -92,7 +95,10 @@ const (
 	lockFile  = "lock"  // locked by the client while the command runs
 	movesFile = "moves" // what is to be moved over, once it is decided
 	draftFile = "moves.draft"
-	doneFile  = "applied"
+	awayDir   = "away" // what an apply displaced
+	// A directory of the layers' whose name begins so is to be removed. No id does.
+	removedPrefix = ".removed-"
+	doneFile      = "applied" // of earlier versions: the layer is to be removed
 )
 
 // New opens the service, and finishes or leaves what a stop interrupted.
@@ -100,7 +106,9 @@ func New(o Options) (*Service, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	return &Service{o: o, busy: map[string]bool{}}, nil
+	s := &Service{o: o, busy: map[string]bool{}}
+	s.cleaner = newCleaner(s)
+	return s, nil
 }
 
 func (s *Service) path(id string, names ...string) string {
@@ -193,6 +201,9 @@ func (s *Service) load(id string, sees task.Sees) (*Layer, error) {
 	if err := json.Unmarshal(raw, &l); err != nil || l.ID != id {
 		return nil, unknown
 	}
+	if s.cleaner.has(id) {
+		return nil, unknown
+	}
 	if _, err := os.Lstat(s.path(id, doneFile)); err == nil || sees != nil && !sees(l.Root) {
 		return nil, unknown
 	}
@@ -278,20 +289,6 @@ func (s *Service) Drop(ctx context.Context, id string, sees task.Sees) error {
 	return err
 }
 
-// remove removes a layer's directory. What a stop leaves of it is no layer.
-func (s *Service) remove(id string) error {
-	if err := s.stepped(); err != nil {
-		return err
-	}
-	if err := os.WriteFile(s.path(id, doneFile), nil, 0o600); err != nil {
-		return errs.Wrap(err, "")
-	}
-	if err := s.stepped(); err != nil {
-		return err
-	}
-	return errs.Wrap(layer.Remove(s.path(id)), "")
-}
-
 // decided reports whether an apply of the layer was interrupted after it had been
 // decided.
 func (s *Service) decided(ctx context.Context, l *Layer) (bool, error) {
@@ -326,8 +323,8 @@ func (s *Service) Resume(ctx context.Context) {
 	}
 	for _, n := range names {
 		id := n.Name()
-		if _, err := os.Lstat(s.path(id, doneFile)); err == nil {
-			_ = layer.Remove(s.path(id))
+		if _, err := os.Lstat(s.path(id, doneFile)); err == nil || strings.HasPrefix(id, removedPrefix) {
+			s.cleaner.add(cleaning{dir: s.path(id)})
 			continue
 		}
 		l, err := s.load(id, nil)

@@ -74,6 +74,7 @@ func (w *world) open() {
 	w.m.Resume()
 	w.layers, err = New(Options{Dir: filepath.Join(w.data, "layers"), Workspaces: w.m, Calls: w.calls, Log: slog.New(slog.DiscardHandler)})
 	w.ok(err)
+	w.layers.cleaner.inline = true
 	w.layers.Resume(context.Background())
 }
 
@@ -81,6 +82,7 @@ func (w *world) close() {
 	if w.db == nil {
 		return
 	}
+	w.layers.Close()
 	w.tasks.Close()
 	err := errors.Join(w.calls.Close(), w.m.Close(context.Background()))
 	for _, f := range w.files {

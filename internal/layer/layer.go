@@ -27,8 +27,10 @@
 package layer
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
 )
 
 // ErrUnsupported is wrapped where the system gives no layer.
@@ -56,9 +58,6 @@ type Entry struct {
 	Size   int64  // of a file
 	Target string // of a symlink
 	Type   string // of Special: "fifo", "socket", "device"
-	// CopiedUp is set where the kernel says that the entry came from the lower
-	// directory. It may be missing.
-	CopiedUp bool
 }
 
 // An UnsupportedError says of a path why it cannot be read.
@@ -76,4 +75,21 @@ type Exit struct {
 	// Stopped is set where Command.Stop ended the command itself, not only what it
 	// had left running.
 	Stopped bool
+}
+
+// RemoveSlowly is like Remove; when the context is canceled it ends after the directory
+// that it is at, with the context's error.
+func RemoveSlowly(ctx context.Context, dir string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	list, _ := os.ReadDir(dir) // Remove reports what is wrong with it
+	for _, e := range list {
+		if e.IsDir() {
+			if err := RemoveSlowly(ctx, dir+"/"+e.Name()); err != nil {
+				return err
+			}
+		}
+	}
+	return Remove(dir)
 }

@@ -336,7 +336,7 @@ func TestShapes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range r.read(t) {
-		if e.Opaque || e.CopiedUp {
+		if n, err := unix.Llistxattr(filepath.Join(r.upper, e.Path), make([]byte, 1024)); n > 0 || err != nil {
 			t.Errorf("%s has an attribute of the overlay after Strip", e.Path)
 		}
 	}
@@ -400,10 +400,16 @@ func TestMapped(t *testing.T) {
 
 // TestRedirectIsRefused: an entry whose content is elsewhere is not read as empty.
 func TestRedirectIsRefused(t *testing.T) {
-	for _, attr := range []string{"user.overlay.redirect", "user.overlay.metacopy"} {
+	for _, attr := range []string{"user.overlay.redirect", "user.overlay.metacopy", "user.overlay.metacopy of a file"} {
 		r := newRig(t)
 		name := filepath.Join(r.upper, "x")
-		if err := os.Mkdir(name, 0o755); err != nil {
+		attr, _, file := strings.Cut(attr, " of ")
+		if file { // without data of its own
+			err := os.WriteFile(name, nil, 0o644)
+			if err = errors.Join(err, os.Truncate(name, 100)); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := os.Mkdir(name, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		if err := unix.Setxattr(name, attr, []byte("/elsewhere"), 0); err != nil {

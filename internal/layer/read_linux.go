@@ -19,7 +19,6 @@ const (
 	attrRedirect = attrPrefix + "redirect"
 	attrMetacopy = attrPrefix + "metacopy"
 	attrWhiteout = attrPrefix + "whiteout"
-	attrOrigin   = attrPrefix + "origin"
 )
 
 // Read calls fn with every path of an upper directory, a directory before what is
@@ -90,11 +89,15 @@ func (r *reader) entry(dir int, path, name string, whiteouts bool) error {
 		}
 		defer func() { _ = unix.Fchmodat(dir, name, st.Mode&0o7777, 0) }()
 	}
-	attrs, err := attributes(procPath(dir, name))
-	if err != nil {
-		return &os.PathError{Op: "listxattr", Path: path, Err: err}
+	var attrs []string
+	// There may be ten thousands of files. One with data of its own is complete, and no
+	// whiteout.
+	if t := st.Mode & unix.S_IFMT; t == unix.S_IFDIR || t == unix.S_IFREG && st.Blocks == 0 {
+		var err error
+		if attrs, err = attributes(procPath(dir, name)); err != nil {
+			return &os.PathError{Op: "listxattr", Path: path, Err: err}
+		}
 	}
-	e.CopiedUp = slices.Contains(attrs, attrOrigin)
 	if slices.Contains(attrs, attrRedirect) || slices.Contains(attrs, attrMetacopy) {
 		return &UnsupportedError{path, "its content is somewhere else (a redirect or a metadata-only copy)"}
 	}
@@ -112,6 +115,7 @@ func (r *reader) entry(dir int, path, name string, whiteouts bool) error {
 			e.Kind = Whiteout
 		}
 	case unix.S_IFLNK:
+		var err error
 		e.Kind = Symlink
 		if e.Target, err = readlink(dir, name); err != nil {
 			return &os.PathError{Op: "readlink", Path: path, Err: err}
