@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -208,6 +209,27 @@ func execLine(r *rand.Rand) string {
 	return "umask 022; { " + strings.Join(lines, "; ") + "; } 2>/dev/null; true"
 }
 
+// execRounds is how many random commands a test runs: UMBRA_EXEC_COMMANDS, or soak in
+// make soak, or few. With more than few the seed is another each time.
+func execRounds(t *testing.T, few, soak int, seed uint64) (int, uint64) {
+	t.Helper()
+	rounds := few
+	if os.Getenv("UMBRA_SOAK") != "" {
+		rounds = soak
+	}
+	if text := os.Getenv("UMBRA_EXEC_COMMANDS"); text != "" {
+		var err error
+		if rounds, err = strconv.Atoi(text); err != nil {
+			t.Fatal("UMBRA_EXEC_COMMANDS: ", err)
+		}
+	}
+	if rounds > few {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("%d commands, seed %d", rounds, seed)
+	return rounds, seed
+}
+
 // TestExecModel runs random commands by umbra exec and in a plain copy, while a
 // person and a client of the API write files of their own.
 func TestExecModel(t *testing.T) {
@@ -216,10 +238,7 @@ func TestExecModel(t *testing.T) {
 	if out, err := exec.Command("cp", "-a", p.dir+"/.", plain).CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
 	}
-	rounds, seed := 30, uint64(2)
-	if os.Getenv("UMBRA_SOAK") != "" {
-		rounds, seed = 10_000, uint64(time.Now().UnixNano())
-	}
+	rounds, seed := execRounds(t, 30, 10_000, 2)
 	k := p.task(t)
 	stop, person, client := make(chan struct{}), make(chan string, 1), make(chan string, 1)
 	writer := func(done chan<- string, write func(text string) error) {
@@ -240,6 +259,15 @@ func TestExecModel(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(p.dir, "w"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	defer func() { // of a test that failed
+		select {
+		case <-stop:
+		default:
+			close(stop)
+			<-person
+			<-client
+		}
+	}()
 	go writer(person, func(text string) error { return os.WriteFile(filepath.Join(p.dir, "w", "person"), []byte(text), 0o644) })
 	go writer(client, func(text string) error {
 		if res := p.Do("PUT", k.url("/content?path=w/client"), []byte(text)); res.Status != 200 && res.Status != 201 {

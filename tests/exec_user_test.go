@@ -58,24 +58,21 @@ func TestExecAsAnOrdinaryUser(t *testing.T) {
 	if r.ExitCode != 0 || out != fmt.Sprintf("%d\n%d\n", nobody, nobody) || p.read(t, "locked/x") != "x\n" {
 		t.Fatalf("%+v %q %s", r, out, errOut)
 	}
-	rounds := 10
-	if os.Getenv("UMBRA_SOAK") != "" {
-		rounds = 1000
-	}
-	lines := rand.New(rand.NewPCG(19, 7))
+	rounds, seed := execRounds(t, 10, 1000, 7)
+	lines := rand.New(rand.NewPCG(19, seed))
 	for i := range rounds {
 		line := execLine(lines)
 		before := execTree(t, p.dir)
 		res, _, errOut := run(line)
 		if res.ExitCode != 0 {
-			t.Fatalf("round %d: %s: %+v %s\nin\n%s", i, line, res, errOut, before)
+			t.Fatalf("seed %d round %d: %s: %+v %s\nin\n%s", seed, i, line, res, errOut, before)
 		}
 		cmd, out, plainErr := asUser(plain, "sh", "-c", line)
 		if err := cmd.Run(); err != nil {
 			t.Fatal(err, out, plainErr)
 		}
 		if got, want := execTree(t, p.dir), execTree(t, plain); got != want {
-			t.Fatalf("round %d: %s\nin\n%s\ngot\n%s\nwant\n%s", i, line, before, got, want)
+			t.Fatalf("seed %d round %d: %s\nin\n%s\ngot\n%s\nwant\n%s", seed, i, line, before, got, want)
 		}
 	}
 	err = filepath.WalkDir(p.dir, func(name string, d fs.DirEntry, err error) error {

@@ -20,6 +20,7 @@ import (
 	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/ignore"
+	"umbra/internal/layer"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
@@ -76,6 +77,11 @@ func (s *Service) Apply(ctx context.Context, id string, a Apply) (*Applied, erro
 	rec, err := s.o.Calls.Get(id, a.Sees)
 	if err != nil {
 		return nil, err
+	}
+	if a.ExitCode == nil { // its client was killed, maybe
+		if err := layer.EndOrphans(s.path(id, "upper")); err != nil {
+			return nil, errs.Wrap(err, "")
+		}
 	}
 	out := &Applied{Layer: *l}
 	decided, err := s.decided(ctx, l)

@@ -148,6 +148,8 @@ func (s *Service) Close() {
 	for _, id := range ids {
 		s.unguard(id)
 	}
+	s.end()
+	s.others.Wait()
 	s.cleaner.close()
 }
 

@@ -627,9 +627,13 @@ func HoldFile(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, err
+	// The server has the lock for a moment when it checks it.
+	for end := time.Now().Add(time.Second); ; <-time.After(5 * time.Millisecond) {
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+			return f, nil
+		} else if time.Now().After(end) {
+			f.Close()
+			return nil, err
+		}
 	}
-	return f, nil
 }

@@ -85,6 +85,7 @@ type planner struct {
 	perms     map[string]uint32
 	folders   []string // that the base does not have
 	gone      []string // directories of the base that the layer does not have
+	empty     []string // directories of the disk that history does not have, where the layer has a file
 	raw       []string // roots of what is not recorded
 	p         plan
 }
@@ -396,6 +397,12 @@ func (n *planner) judge(p string) (*outcome, error) {
 	case mine == o.base, mine == o.now:
 		return nil, nil
 	case o.now.Mode == 0 && mine.Mode != 0:
+		if free, err := n.directories(p); err != nil || !free {
+			if err != nil {
+				return nil, err
+			}
+			return conflict("occupied")
+		}
 		if blocked, err := n.blocked(p); err != nil || blocked {
 			if err != nil {
 				return nil, err
@@ -449,6 +456,40 @@ func (n *planner) emptied(dir string) (bool, error) {
 		return err
 	})
 	return free, err
+}
+
+// directories reports whether nothing but directories and files that the layer deletes
+// is at and below a path on disk, where the layer has a file. The directories will be
+// removed.
+func (n *planner) directories(p string) (free bool, err error) {
+	if n.w.Root() == "" {
+		return true, nil
+	}
+	top := filepath.Join(n.w.Root(), p)
+	if info, err := os.Lstat(top); err != nil || !info.IsDir() {
+		return true, nil // a file of others is recorded, and merged
+	}
+	var found []string
+	free = true
+	err = filepath.WalkDir(top, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel := p + strings.TrimPrefix(filepath.ToSlash(name), filepath.ToSlash(top))
+		if d.IsDir() {
+			found = append(found, rel)
+			return nil
+		}
+		if v, ok := n.touched[rel]; !ok || v.Mode != 0 {
+			free = false
+			return fs.SkipAll
+		}
+		return nil
+	})
+	if free {
+		n.empty = append(n.empty, found...)
+	}
+	return free, errs.Wrap(err, p)
 }
 
 // blocked reports whether a file that stays is at a directory's place above p.
@@ -555,14 +596,18 @@ func (n *planner) prune() error {
 			list = append(list, d)
 		}
 	}
-	slices.SortFunc(list, func(a, b string) int { return strings.Compare(b, a) }) // what is inside first
-	for _, d := range slices.Compact(list) {
-		if v, err := at(n.tip, d); err != nil || v.Mode != object.Dir {
-			if err != nil {
-				return err
-			}
-			continue
+	prune := slices.Clone(n.empty)
+	for _, d := range list {
+		v, err := at(n.tip, d)
+		if err != nil {
+			return err
 		}
+		if v.Mode == object.Dir {
+			prune = append(prune, d)
+		}
+	}
+	slices.SortFunc(prune, func(a, b string) int { return strings.Compare(b, a) }) // what is inside first
+	for _, d := range slices.Compact(prune) {
 		n.p.ops = append(n.p.ops, workspace.Op{Kind: workspace.OpPrune, Path: wspath.Path(d)})
 	}
 	return nil

@@ -54,6 +54,9 @@ type Service struct {
 	step func() error
 
 	cleaner *cleaner
+	ended   context.Context // when the service is closed
+	end     context.CancelFunc
+	others  sync.WaitGroup // of attend
 
 	forks  forks
 	probe  sync.Once
@@ -108,6 +111,7 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{o: o, busy: map[string]bool{}}
 	s.cleaner = newCleaner(s)
+	s.ended, s.end = context.WithCancel(context.Background())
 	return s, nil
 }
 
@@ -143,6 +147,7 @@ func (s *Service) Begin(ctx context.Context, b calls.Begin) (*Begun, error) {
 		return nil, err
 	}
 	begun.Root = l.Root
+	s.attend(l.ID)
 	return &Begun{begun, s.path(l.ID), l.Over}, nil
 }
 
@@ -155,6 +160,7 @@ func (s *Service) Attach(ctx context.Context, id string, sees task.Sees) (*Begun
 	if err != nil {
 		return nil, err
 	}
+	s.attend(id)
 	return &Begun{begun, s.path(id), ""}, nil
 }
 
@@ -272,6 +278,9 @@ func (s *Service) Drop(ctx context.Context, id string, sees task.Sees) error {
 		return err
 	}
 	defer release()
+	if err := layer.EndOrphans(s.path(id, "upper")); err != nil {
+		return errs.Wrap(err, "")
+	}
 	decided, err := s.decided(ctx, l)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -222,5 +223,67 @@ func TestStoppedAtEachStep(t *testing.T) {
 				t.Errorf("%v", results)
 			}
 		})
+	}
+}
+
+// TestDirectoryIsReplaced: a file or link takes the place of a directory in which there
+// are directories that history does not have. Ignored files in it are in no history, so
+// they keep it: a conflict.
+func TestDirectoryIsReplaced(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		need.Missing(t, "layers need Linux")
+	}
+	for name, x := range map[string]struct {
+		before, line string
+		conflicts    int
+	}{
+		"an empty one in it":    {"mkdir -p d/e/f; echo b > d/b", "rm -rf d; ln -s d/a d", 0},
+		"an empty one":          {"mkdir d", "rmdir d; echo x > d", 0},
+		"with a file, moved":    {"mkdir -p d/e; echo b > d/b", "mv d/b b; rm -r d; mv b d", 0},
+		"of files and ones":     {"mkdir -p d/e d/g; echo b > d/e/b; echo c > d/c", "rm -r d; echo x > d", 0},
+		"with an ignored file":  {"mkdir d; echo b > d/b; echo o > d/x.o", "rm -r d; echo x > d", 1},
+		"ignored, by a link":    {"mkdir -p out/d; echo b > out/d/b", "rm -r out; ln -s x out", 1},
+		"with a person's file":  {"mkdir -p d", "rmdir d; echo x > d", 1},
+		"one made by a person ": {"true", "echo x > d", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.ok(os.WriteFile(filepath.Join(w.root, ".gitignore"), []byte("out/\n*.o\n"), 0o644))
+			w.sh(x.before)
+			w.open()
+			id := w.run(x.line)
+			want := ""
+			switch name {
+			case "with a person's file":
+				w.sh("echo p > d/p")
+			case "one made by a person ":
+				w.sh("mkdir d")
+			}
+			if x.conflicts == 0 { // what the command made of it
+				copied := newWorld(t)
+				w.ok(os.WriteFile(filepath.Join(copied.root, ".gitignore"), []byte("out/\n*.o\n"), 0o644))
+				copied.sh(x.before)
+				copied.sh(x.line)
+				want = copied.tree()
+			}
+			a, err := w.layers.Apply(context.Background(), id, Apply{})
+			w.ok(err)
+			if len(a.Conflicts) != x.conflicts {
+				t.Fatalf("%+v\n%s", a.Conflicts, w.tree())
+			}
+			if now := w.tree(); want != "" && now != want {
+				t.Errorf("there is\n%s\nwant\n%s", now, want)
+			}
+		})
+	}
+}
+
+// sh runs a shell command in the workspace.
+func (w *world) sh(line string) {
+	w.t.Helper()
+	cmd := exec.Command("sh", "-ec", line)
+	cmd.Dir = w.root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		w.t.Fatalf("%s: %v\n%s", line, err, out)
 	}
 }

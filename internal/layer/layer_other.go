@@ -143,3 +143,6 @@ func MayMount(string) error { return ErrUnsupported }
 
 // Decides returns ErrUnsupported.
 func Decides(string, string) (bool, error) { return false, ErrUnsupported }
+
+// EndOrphans does nothing.
+func EndOrphans(string) error { return nil }

@@ -68,13 +68,27 @@ func mount(a *Args) error {
 		lower = name(3) + ":" + lower
 	}
 	options := "lowerdir=" + lower + ",upperdir=" + name(1) + ",workdir=" + name(2) + ",userxattr,index=off,xino=off,volatile"
-	if err := unix.Mount("overlay", name(0), "overlay", 0, options); err != nil {
+	source, err := Source(a.Upper)
+	if err != nil {
+		return errors.New("open the layer: " + err.Error())
+	}
+	if err := unix.Mount(source, name(0), "overlay", 0, options); err != nil {
 		return errors.New("mount an overlay: " + err.Error())
 	}
 	for _, fd := range fds {
 		_ = unix.Close(fd) // -1 is an error and no more
 	}
 	return nil
+}
+
+// Source returns the source of a layer's mount in the system's table, which names the
+// upper directory: by it the processes are found that see the layer.
+func Source(upper string) (string, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(upper, &st); err != nil {
+		return "", err
+	}
+	return "umbra-layer-" + strconv.FormatUint(st.Dev, 16) + "-" + strconv.FormatUint(st.Ino, 10), nil
 }
 
 // execute is execvp(3), with the exit statuses of a shell.

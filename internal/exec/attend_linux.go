@@ -1,0 +1,47 @@
+package exec
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"umbra/internal/layer"
+)
+
+// attendEvery is how often it is checked whether a layer's client is alive.
+const attendEvery = 200 * time.Millisecond
+
+// attend ends what the command of a layer left running if its client is killed, which
+// would do it otherwise. The layer stays.
+func (s *Service) attend(id string) {
+	s.others.Go(func() {
+		begin, cancel := context.WithTimeout(s.ended, beginWithin)
+		defer cancel()
+		gone := func() bool {
+			_, err := os.Lstat(s.path(id, metaFile))
+			return err != nil || s.cleaner.has(id)
+		}
+		held := func() bool { return locked(s.path(id, lockFile)) }
+		if s.await(begin, func() bool { return gone() || held() }) != nil ||
+			s.await(s.ended, func() bool { return gone() || !held() }) != nil || gone() {
+			return
+		}
+		if err := layer.EndOrphans(s.path(id, "upper")); err != nil && !gone() {
+			s.o.Log.Warn("what a command left running is not ended", "layer", id, "error", err)
+		}
+	})
+}
+
+// await returns when a condition holds.
+func (s *Service) await(ctx context.Context, done func() bool) error {
+	t := time.NewTicker(attendEvery)
+	defer t.Stop()
+	for !done() {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
