@@ -255,7 +255,13 @@ enabled = false
 // start runs an agent with one prompt until it has no more to do.
 func (s *scene) start(t *testing.T, m *model, agent string, limit time.Duration) (status int, out string) {
 	t.Helper()
-	const prompt = "go [script:main]"
+	return s.startScript(t, m, agent, "main", limit)
+}
+
+// startScript is like start, with another script than "main".
+func (s *scene) startScript(t *testing.T, m *model, agent, script string, limit time.Duration) (status int, out string) {
+	t.Helper()
+	prompt := "go [script:" + script + "]"
 	bin := func(name string) string { return filepath.Join(s.packages, ".bin", name) }
 	switch agent {
 	case "codex":
