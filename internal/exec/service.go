@@ -333,7 +333,7 @@ func (s *Service) Resume(ctx context.Context) {
 	for _, n := range names {
 		id := n.Name()
 		if _, err := os.Lstat(s.path(id, doneFile)); err == nil || strings.HasPrefix(id, removedPrefix) {
-			s.cleaner.add(cleaning{dir: s.path(id)})
+			_ = s.cleaner.add(cleaning{dir: s.path(id)})
 			continue
 		}
 		l, err := s.load(id, nil)
