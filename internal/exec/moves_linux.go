@@ -422,7 +422,7 @@ func (m *mover) putDir(p, from string, info fs.FileInfo) error {
 
 // putFile moves a file or link of the layer, from, to its place p; src and dir are the
 // open directories of both. There may be ten thousands of them, so it resolves few
-// paths. What was at p is then at from. It reports false if it did nothing: put has to.
+// paths. The file that p had is then at from. It reports false if it did nothing: put has to.
 func (m *mover) putFile(src, dir *os.File, p, from string) (done bool, err error) {
 	var st unix.Stat_t
 	name, in, out := path.Base(p), int(dir.Fd()), int(src.Fd())

@@ -1,0 +1,44 @@
+package exec
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"umbra/internal/errs"
+)
+
+// directories reports whether nothing but directories and files that the layer deletes
+// is at and below a path on disk, where the layer has a file. The directories will be
+// removed.
+func (n *planner) directories(p string) (free bool, err error) {
+	if n.w.Root() == "" {
+		return true, nil
+	}
+	top := filepath.Join(n.w.Root(), p)
+	if info, err := os.Lstat(top); err != nil || !info.IsDir() {
+		return true, nil // a file of others is recorded, and merged
+	}
+	var found []string
+	free = true
+	err = filepath.WalkDir(top, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel := p + strings.TrimPrefix(filepath.ToSlash(name), filepath.ToSlash(top))
+		if d.IsDir() {
+			found = append(found, rel)
+			return nil
+		}
+		if v, ok := n.touched[rel]; !ok || v.Mode != 0 {
+			free = false
+			return fs.SkipAll
+		}
+		return nil
+	})
+	if free {
+		n.empty = append(n.empty, found...)
+	}
+	return free, errs.Wrap(err, p)
+}
