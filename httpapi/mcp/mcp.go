@@ -221,9 +221,10 @@ func (d *Dialect) endpoint(id string) *endpoint {
 
 // changed notifies clients of a toolset's new mounts, or ends its sessions.
 func (d *Dialect) changed(id string) {
+	// Get may find that another node has changed it, and call this.
+	_, err := d.o.Toolsets.Get(id, nil)
 	d.mu.Lock()
 	e := d.endpoints[id]
-	_, err := d.o.Toolsets.Get(id, nil)
 	if err != nil {
 		delete(d.endpoints, id)
 	}

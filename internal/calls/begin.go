@@ -514,7 +514,7 @@ func (s *Service) makeTask(ctx context.Context, w *workspace.Workspace, b *Begin
 	if strings.TrimSpace(goal) == "" {
 		goal = b.Agent + " session"
 	}
-	made, err := s.tasks.CreateIn(ctx, w, task.CreateOptions{Goal: goal, ID: rec.Task, Metadata: raw, Actor: rec.Actor, RequestID: b.RequestID})
+	made, err := s.tasks.CreateOn(ctx, w, task.CreateOptions{Goal: goal, ID: rec.Task, Metadata: raw, Actor: rec.Actor, RequestID: b.RequestID})
 	if err != nil {
 		return err
 	}

@@ -161,7 +161,7 @@ func (s *Service) merge(ctx context.Context, from, into *workspace.Workspace, se
 func (s *Service) mergeTask(ctx context.Context, from, into *workspace.Workspace, req merge.Request) (*task.Made, error) {
 	id := "merge-" + from.ID()
 	for n := 2; ; n++ {
-		made, err := s.o.Tasks.CreateIn(ctx, into, task.CreateOptions{ID: id, Goal: "Merge of " + from.ID(), Actor: req.By.Actor, RequestID: req.By.RequestID})
+		made, err := s.o.Tasks.CreateOn(ctx, into, task.CreateOptions{ID: id, Goal: "Merge of " + from.ID(), Actor: req.By.Actor, RequestID: req.By.RequestID})
 		if errs.CodeOf(err) != "task_exists" || n > 10_000 {
 			return made, err
 		}

@@ -150,10 +150,10 @@ func (s *Service) Create(ctx context.Context, o CreateOptions) (*Made, error) {
 	return made, nil
 }
 
-// CreateOn is Create on a physical workspace that the caller holds open. Root,
-// Virtual, Namespace, Force, Own, Allow and Sees play no part.
+// CreateOn is Create on a workspace that the caller holds open. Root, Virtual,
+// Namespace, Force, Own, Allow and Sees play no part.
 func (s *Service) CreateOn(ctx context.Context, w *workspace.Workspace, o CreateOptions) (*Made, error) {
-	o.Root, o.Virtual, o.Namespace = w.Root(), false, nil
+	o.Root, o.Virtual, o.Namespace = w.Root(), w.Root() == "", nil
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -169,35 +169,14 @@ func (s *Service) CreateOn(ctx context.Context, w *workspace.Workspace, o Create
 	return made, err
 }
 
-// CreateIn is CreateOn on a workspace of any kind.
-func (s *Service) CreateIn(ctx context.Context, w *workspace.Workspace, o CreateOptions) (*Made, error) {
-	if w.Root() != "" {
-		return s.CreateOn(ctx, w, o)
-	}
-	o.Root, o.Virtual, o.Namespace = "", true, nil
-	if err := o.validate(); err != nil {
-		return nil, err
-	}
-	started := clock.Boot()
-	own, err := s.o.Workspaces.Get(ctx, w.ID())
-	if err != nil {
-		return nil, err
-	}
-	made, err := s.createOn(ctx, own, o, started)
-	if err != nil {
-		own.Release()
-	}
-	return made, err
-}
-
-// CreateOf is CreateIn on the workspace of an id.
+// CreateOf is CreateOn on the workspace of an id.
 func (s *Service) CreateOf(ctx context.Context, id string, o CreateOptions) (*Made, error) {
 	w, err := s.o.Workspaces.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	defer w.Release()
-	return s.CreateIn(ctx, w, o)
+	return s.CreateOn(ctx, w, o)
 }
 
 // Workspace gives the record of a workspace that the caller may know of.

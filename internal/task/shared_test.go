@@ -85,7 +85,7 @@ func (p *pair) create(s *Service, change func(*CreateOptions)) *Ref {
 	if change != nil {
 		change(&o)
 	}
-	made, err := s.CreateIn(context.Background(), p.w, o)
+	made, err := s.CreateOn(context.Background(), p.w, o)
 	p.check(err)
 	p.t.Cleanup(made.Release)
 	return made.Ref
@@ -145,7 +145,7 @@ func TestSharedTasks(t *testing.T) {
 	p.check(err)
 	defer other.Release()
 	p.epochs[p.two] = 1
-	if _, err := p.two.CreateIn(context.Background(), other, CreateOptions{Goal: "goal", ID: "a"}); errs.CodeOf(err) != "task_exists" {
+	if _, err := p.two.CreateOn(context.Background(), other, CreateOptions{Goal: "goal", ID: "a"}); errs.CodeOf(err) != "task_exists" {
 		t.Errorf("the id of a task at the other server: %v", err)
 	}
 	p.check(p.one.Delete(context.Background(), a, ""))
