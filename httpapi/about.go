@@ -44,6 +44,27 @@ func AboutWhere(param string, find func(id string) (workspace string, err error)
 	}
 }
 
+// AtDirectory is the place of a request that opens directories: that of the workspace
+// of one of them that another node has, which find returns, with the node, as
+// workspaces.Manager.DirectoryAt does. A client that names its node knows better.
+func AtDirectory(c *gin.Context, find func(path string) (workspace, node string, err error), paths ...string) (Place, error) {
+	if c.Request.Header.Get("Umbra-Node") != "" {
+		return Place{}, nil
+	}
+	for _, path := range paths {
+		workspace, node, err := find(path)
+		switch {
+		case err != nil:
+			return Place{}, err
+		case workspace != "":
+			return Place{Workspace: workspace}, nil
+		case node != "":
+			return Place{Node: node}, nil
+		}
+	}
+	return Place{}, nil
+}
+
 // Unplaced lists the routes that do not say what they are about, as "METHOD
 // pattern".
 func (s *Server) Unplaced() []string {

@@ -94,15 +94,20 @@ func (s *Server) place(c *gin.Context) {
 	if f.body != nil {
 		f.body.keep = &kept{}
 	}
-	var err error
-	if about := f.route.About; about != nil {
-		if x.Place, err = about(c); err != nil {
-			Fail(c, err)
-			return
-		}
+	if err := x.Locate(); err != nil {
+		Fail(c, err)
+		return
 	}
 	s.opts.Cluster.Serve(x)
 	c.Abort() // the rest of the chain has run, here or elsewhere
+}
+
+// Locate finds the request's Place: what it is about may exist by now, or not any more.
+func (x *Exchange) Locate() (err error) {
+	if about := x.f.route.About; about != nil {
+		x.Place, err = about(x.c)
+	}
+	return err
 }
 
 // next runs the route's handler once the idempotency key is settled.

@@ -177,10 +177,13 @@ type otherBody struct {
 	Message      *string `json:"message,omitempty"`
 }
 
-// aboutBegin returns the workspace that a begin names by its id.
+// aboutBegin returns the workspace that a begin names by its id, its task or its
+// directory.
 func (d *Dialect) aboutBegin(c *gin.Context) (place httpapi.Place, err error) {
 	var body struct {
 		Workspace string `json:"workspace_id"`
+		Task      string `json:"task_id"`
+		Cwd       string `json:"cwd"`
 	}
 	if !httpapi.PeekJSON(c, &body) {
 		return place, nil // the handler says what is wrong with it
@@ -188,7 +191,15 @@ func (d *Dialect) aboutBegin(c *gin.Context) (place httpapi.Place, err error) {
 	if _, known := d.workspaces.Record(body.Workspace); known {
 		return httpapi.Place{Workspace: body.Workspace}, nil
 	}
-	return place, nil
+	if body.Task != "" {
+		if place.Workspace, err = d.tasks.Where(body.Task); place.Workspace != "" || err != nil {
+			return place, err
+		}
+	}
+	if body.Cwd == "" || body.Workspace != "" {
+		return place, nil
+	}
+	return httpapi.AtDirectory(c, d.calls.DirectoryAt, body.Cwd)
 }
 
 func (d *Dialect) begin(c *gin.Context) error {

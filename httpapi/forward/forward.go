@@ -288,6 +288,12 @@ func (f *Forwarder) Serve(x *httpapi.Exchange) {
 			q.fail(q.last)
 			return
 		}
+		if x.Place == (httpapi.Place{}) {
+			if err := x.Locate(); err != nil {
+				q.fail(err)
+				return
+			}
+		}
 	}
 }
 

@@ -37,6 +37,17 @@ func bodyOf(s session.Session) sessionBody {
 		Model: wire.Text(s.Model), Org: wire.Text(s.Org), CreatedAt: stamp(s.Created), LastUsedAt: stamp(s.LastUsed)}
 }
 
+// aboutNew is a new session's place: the node of its directory.
+func (d *Dialect) aboutNew(c *gin.Context) (httpapi.Place, error) {
+	var body struct {
+		WorkspaceRoot string `json:"workspaceRoot"`
+	}
+	if !httpapi.PeekJSON(c, &body) || body.WorkspaceRoot == "" {
+		return httpapi.Place{}, nil // the handler says what is wrong with it
+	}
+	return httpapi.AtDirectory(c, d.sessions.DirectoryAt, body.WorkspaceRoot)
+}
+
 func (d *Dialect) create(c *gin.Context) error {
 	var body createBody
 	if err := httpapi.DecodeLenient(c, &body); err != nil {

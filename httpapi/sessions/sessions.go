@@ -56,7 +56,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	read := httpapi.Route{About: one}
 	// A token that may only read may open a session on what is a workspace
 	// already: the handler asks for more.
-	add("POST", "/api/sessions", d.create, httpapi.Route{About: httpapi.AboutNone, Body: httpapi.BodyJSON, Changes: true})
+	add("POST", "/api/sessions", d.create, httpapi.Route{About: d.aboutNew, Body: httpapi.BodyJSON, Changes: true})
 	add("GET", "/api/sessions", d.list, httpapi.Route{About: httpapi.AboutNone})
 	add("GET", base, d.using(d.get), read)
 	add("DELETE", base, d.remove, httpapi.Route{About: one, Access: httpapi.AccessWrite})

@@ -69,7 +69,8 @@ func (d *Dialect) create(c *gin.Context) error {
 	return nil
 }
 
-// aboutNew is a new task's place: the workspace of an id or namespace that exists.
+// aboutNew is a new task's place: the workspace of an id, a namespace or a directory
+// that exists.
 func (d *Dialect) aboutNew(c *gin.Context) (httpapi.Place, error) {
 	var body struct {
 		Workspace   string   `json:"workspace"`
@@ -80,7 +81,10 @@ func (d *Dialect) aboutNew(c *gin.Context) (httpapi.Place, error) {
 		return httpapi.Place{}, nil // the handler says what is wrong with it
 	}
 	ws, err := d.tasks.WhereNew(cmp.Or(body.WorkspaceID, body.Workspace), body.Namespace)
-	return httpapi.Place{Workspace: ws}, err
+	if ws != "" || err != nil || body.Workspace == "" {
+		return httpapi.Place{Workspace: ws}, err
+	}
+	return httpapi.AtDirectory(c, d.tasks.DirectoryAt, body.Workspace)
 }
 
 // createAs starts a task on a directory, a namespace, or the workspace of an id,

@@ -44,16 +44,37 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	}
 	const one = "/toolsets/{id}"
 	where := httpapi.AboutWhere("id", func(id string) (string, error) { return d.toolsets.Where(id), nil })
-	add("POST", "/toolsets", d.create, httpapi.Route{About: httpapi.AboutNone, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true})
+	add("POST", "/toolsets", d.create, httpapi.Route{About: d.aboutMounts, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true})
 	add("GET", "/toolsets", d.list, httpapi.Route{About: httpapi.AboutNone})
 	add("GET", one, d.get, httpapi.Route{About: httpapi.AboutNone})
 	add("DELETE", one, d.remove, httpapi.Route{About: httpapi.AboutNone, Access: httpapi.AccessWrite})
-	add("PUT", one+"/mounts", d.setMounts, httpapi.Route{About: httpapi.AboutNone, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON})
+	add("PUT", one+"/mounts", d.setMounts, httpapi.Route{About: d.aboutMounts, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON})
 	add("GET", one+"/tools", d.tools, httpapi.Route{About: httpapi.AboutNone})
 	add("GET", one+"/filesystem-map", d.fileSystemMap, httpapi.Route{About: httpapi.AboutNone})
 	add("GET", one+"/turn", d.turn, httpapi.Route{About: where})
 	// Some tools only read: the call asks for more where it changes something.
 	add("POST", one+"/call", d.call, httpapi.Route{About: where, Body: httpapi.BodyJSON, MaxBody: d.maxCall, Changes: true})
+}
+
+// aboutMounts is the place of a request that mounts directories: the node of one.
+func (d *Dialect) aboutMounts(c *gin.Context) (httpapi.Place, error) {
+	var body struct {
+		Mounts []struct {
+			Store struct {
+				Root string `json:"root"`
+			} `json:"store"`
+		} `json:"mounts"`
+	}
+	if !httpapi.PeekJSON(c, &body) {
+		return httpapi.Place{}, nil // the handler says what is wrong with it
+	}
+	var roots []string
+	for _, m := range body.Mounts {
+		if m.Store.Root != "" {
+			roots = append(roots, m.Store.Root)
+		}
+	}
+	return httpapi.AtDirectory(c, d.toolsets.DirectoryAt, roots...)
 }
 
 // sees reports which workspaces the caller may know of.

@@ -529,6 +529,11 @@ func (s *Service) Get(id string, sees task.Sees) (Record, error) {
 	return r, nil
 }
 
+// DirectoryAt is workspaces.Manager's.
+func (s *Service) DirectoryAt(path string) (id, server string, err error) {
+	return s.o.Workspaces.DirectoryAt(path)
+}
+
 // Where returns the workspace of a call, "" if there is none.
 func (s *Service) Where(id string) (workspaceID string, err error) {
 	r, ok, err := s.record(id)

@@ -225,7 +225,7 @@ func (n *Node) FindAll(ctx context.Context, ids []string) ([]Workspace, error) {
 	err := n.write(ctx, func(ctx context.Context, c *conn) error {
 		rows, err := c.Query(ctx, `SELECT w.id, w.kind, coalesce(w.namespace, ''), w.epoch, coalesce(w.pinned, ''), w.bytes,
 			n.life, n.name, n.address, n.url, n.version, n.state = 'draining'
-			FROM workspace w LEFT JOIN node n ON n.life = w.owner AND n.state <> 'dead' WHERE w.id = ANY ($1)`, ids)
+			FROM workspace w LEFT JOIN node n ON (n.life = w.owner OR n.name = w.pinned) AND n.state <> 'dead' WHERE w.id = ANY ($1)`, ids)
 		if err != nil {
 			return err
 		}

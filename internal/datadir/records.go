@@ -166,32 +166,37 @@ func (w Records) Get(id string) (r workspaces.Record, found bool, err error) {
 
 // List implements workspaces.Records.
 func (w Records) List(x workspaces.Index, after string, n int) (list []workspaces.Record, last string, err error) {
-	var ids []string
 	err = w.db.View(func(tx *state.Tx) error {
-		err := tx.Prefixed(indexBucket, string(x), after, func(key string, _ []byte) (bool, error) {
-			if n > 0 && len(ids) == n {
-				return false, nil
-			}
-			ids, last = append(ids, key[strings.LastIndexByte(key, '/')+1:]), key
-			return true, nil
-		})
-		if err != nil {
-			return err
-		}
-		list = make([]workspaces.Record, 0, len(ids))
-		err = tx.GetMany(WorkspacesBucket, ids, func(key string, raw []byte) error {
-			var r workspaces.Record
-			if err := json.Unmarshal(raw, &r); err != nil {
-				return fmt.Errorf("%s: record %q: %w", WorkspacesBucket, key, err)
-			}
-			list = append(list, r)
-			return nil
-		})
-		if err == nil && len(list) < len(ids) {
-			err = fmt.Errorf("%s: a key below %q leads to no record", indexBucket, x)
-		}
+		list, last, err = listed(tx, x, after, n)
 		return err
 	})
+	return list, last, err
+}
+
+func listed(tx *state.Tx, x workspaces.Index, after string, n int) (list []workspaces.Record, last string, err error) {
+	var ids []string
+	err = tx.Prefixed(indexBucket, string(x), after, func(key string, _ []byte) (bool, error) {
+		if n > 0 && len(ids) == n {
+			return false, nil
+		}
+		ids, last = append(ids, key[strings.LastIndexByte(key, '/')+1:]), key
+		return true, nil
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	list = make([]workspaces.Record, 0, len(ids))
+	err = tx.GetMany(WorkspacesBucket, ids, func(key string, raw []byte) error {
+		var r workspaces.Record
+		if err := json.Unmarshal(raw, &r); err != nil {
+			return fmt.Errorf("%s: record %q: %w", WorkspacesBucket, key, err)
+		}
+		list = append(list, r)
+		return nil
+	})
+	if err == nil && len(list) < len(ids) {
+		err = fmt.Errorf("%s: a key below %q leads to no record", indexBucket, x)
+	}
 	if n == 0 || len(list) < n {
 		last = ""
 	}
@@ -221,29 +226,45 @@ func (w Records) Count() (n int, err error) {
 
 // Put implements workspaces.Records.
 func (w Records) Put(list ...workspaces.Record) error {
+	return w.db.Update(func(tx *state.Tx) error { return put(tx, list) })
+}
+
+// PutUnless implements workspaces.Records.
+func (w Records) PutUnless(r workspaces.Record, clash func(other workspaces.Record) bool) error {
 	return w.db.Update(func(tx *state.Tx) error {
-		added := 0
-		for _, r := range list {
-			var before workspaces.Record
-			var from []string
-			found, err := tx.Get(WorkspacesBucket, r.ID, &before)
-			if err != nil {
-				return err
-			}
-			if found {
-				from = workspaces.IndexKeys(before)
-			}
-			n, err := reindex(tx, from, workspaces.IndexKeys(r))
-			if err != nil {
-				return err
-			}
-			added += n
-			if err := tx.Put(WorkspacesBucket, r.ID, r); err != nil {
-				return err
-			}
+		others, _, err := listed(tx, workspaces.Resident, "", 0)
+		if err != nil {
+			return err
 		}
-		return count(tx, added)
+		if slices.ContainsFunc(others, clash) {
+			return workspaces.ErrExists
+		}
+		return put(tx, []workspaces.Record{r})
 	})
+}
+
+func put(tx *state.Tx, list []workspaces.Record) error {
+	added := 0
+	for _, r := range list {
+		var before workspaces.Record
+		var from []string
+		found, err := tx.Get(WorkspacesBucket, r.ID, &before)
+		if err != nil {
+			return err
+		}
+		if found {
+			from = workspaces.IndexKeys(before)
+		}
+		n, err := reindex(tx, from, workspaces.IndexKeys(r))
+		if err != nil {
+			return err
+		}
+		added += n
+		if err := tx.Put(WorkspacesBucket, r.ID, r); err != nil {
+			return err
+		}
+	}
+	return count(tx, added)
 }
 
 // count adds to the count of workspaces.

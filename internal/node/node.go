@@ -246,19 +246,20 @@ func (n *Node) Owner(ctx context.Context, ws string) (Owner, error) {
 		return Owner{}, err
 	case w.Pinned == n.Name():
 		return n.remember(ws, n.self(w.Epoch, true)), nil
-	case w.Pinned != "":
-		p, live := n.peer(w.Pinned)
-		if !live {
-			return Owner{Node: w.Pinned, Epoch: w.Epoch}, n.down(ctx, root, w.Pinned)
-		}
-		return Owner{Node: p.Name, Address: p.Address, URL: p.URL, Epoch: w.Epoch, Pinned: true}, nil
+	case w.Pinned != "" && w.Owner == nil:
+		return Owner{Node: w.Pinned, Epoch: w.Epoch}, n.down(ctx, root, w.Pinned)
 	case w.Owner == nil:
 		return n.resting()
 	case w.Owner.Name == n.Name():
 		// A claim under way, a release that did not reach the engine, or a former life.
 		return n.resting()
 	}
-	return n.remember(ws, Owner{Node: w.Owner.Name, Address: w.Owner.Address, URL: w.Owner.URL, Epoch: w.Epoch}), nil
+	return n.remember(ws, ownerOf(w)), nil
+}
+
+// ownerOf is the live node that has a workspace.
+func ownerOf(w *cluster.Workspace) Owner {
+	return Owner{Node: w.Owner.Name, Address: w.Owner.Address, URL: w.Owner.URL, Epoch: w.Epoch, Pinned: w.Pinned != ""}
 }
 
 // self is this node as an owner.
@@ -308,12 +309,8 @@ func (n *Node) Owners(ctx context.Context, workspaces []string) (map[string]Owne
 	}
 	byRoot := make(map[string]Owner, len(found))
 	for _, w := range found {
-		if w.Pinned != "" {
-			if p, live := n.peer(w.Pinned); live && p.Name != n.Name() {
-				byRoot[w.ID] = Owner{Node: p.Name, Address: p.Address, URL: p.URL, Epoch: w.Epoch, Pinned: true}
-			}
-		} else if w.Owner != nil && w.Owner.Name != n.Name() {
-			byRoot[w.ID] = Owner{Node: w.Owner.Name, Address: w.Owner.Address, URL: w.Owner.URL, Epoch: w.Epoch}
+		if w.Owner != nil && w.Owner.Name != n.Name() {
+			byRoot[w.ID] = ownerOf(&w)
 		}
 	}
 	for ws, root := range roots {

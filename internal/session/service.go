@@ -182,6 +182,11 @@ func (s *Service) Visible(id string, sees task.Sees) error {
 	return nil
 }
 
+// DirectoryAt is workspaces.Manager's.
+func (s *Service) DirectoryAt(path string) (id, server string, err error) {
+	return s.o.Workspaces.DirectoryAt(path)
+}
+
 // Where returns the workspace of a session, "" if there is none.
 func (s *Service) Where(id string) (workspaceID string, err error) {
 	r, _, err := s.get(id)

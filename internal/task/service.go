@@ -345,6 +345,11 @@ func (s *Service) Visible(id string, sees Sees) error {
 	return nil
 }
 
+// DirectoryAt is workspaces.Manager's.
+func (s *Service) DirectoryAt(path string) (id, server string, err error) {
+	return s.o.Workspaces.DirectoryAt(path)
+}
+
 // Where returns the workspace of a task, "" if there is none. It opens nothing.
 func (s *Service) Where(id string) (workspaceID string, err error) {
 	rec, ok, err := s.index.get(id)

@@ -179,20 +179,30 @@ func (s *Service) Get(id string, sees task.Sees) (Toolset, error) {
 	return t, nil
 }
 
-// Where returns the workspace that a toolset's calls are about, "" if there are
-// several, or no such toolset.
+// DirectoryAt is workspaces.Manager's.
+func (s *Service) DirectoryAt(path string) (id, server string, err error) {
+	return s.o.Workspaces.DirectoryAt(path)
+}
+
+// Where returns the workspace that a toolset's calls are about, of several the first
+// with a directory, which stays where it is; "" if there are several without, or no
+// such toolset.
 func (s *Service) Where(id string) (workspaceID string) {
 	t, err := s.Get(id, nil)
 	if err != nil {
 		return ""
 	}
+	several := false
 	for i := range t.Mounts {
-		switch ws := t.Mounts[i].Workspace; {
-		case workspaceID == "":
-			workspaceID = ws
-		case ws != workspaceID:
-			return ""
+		ws := t.Mounts[i].Workspace
+		if r, ok := s.o.Workspaces.Record(ws); ok && r.Server != "" {
+			return ws
 		}
+		several = several || workspaceID != "" && ws != workspaceID
+		workspaceID = ws
+	}
+	if several {
+		return ""
 	}
 	return workspaceID
 }

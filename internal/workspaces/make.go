@@ -67,7 +67,7 @@ func (m *Manager) openPlace(ctx context.Context, p place, o OpenOptions) (*works
 		m.making.Unlock()
 		close(mine.done)
 	}()
-	return m.make(ctx, mine, o)
+	return witnessed(ctx)(m.make(ctx, mine, o))
 }
 
 // enlist gives the workspace of a folder, or makes the caller the one who makes
@@ -136,7 +136,7 @@ func (m *Manager) make(ctx context.Context, mine *making, o OpenOptions) (*works
 		seq = m.belowSeq(ctx, r)
 	}
 	o.Progress = m.noteBegun(mine, r, o.Progress)
-	err := m.putRecord(r) // first: what a kill leaves is found by it
+	err := m.putFirst(r) // what a kill leaves is found by it
 	if err == nil {
 		err = errs.Wrap(m.opt.Host.MkdirAll(m.dirOf(r.ID)), "")
 	}

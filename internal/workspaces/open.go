@@ -173,14 +173,22 @@ func (m *Manager) find(p place) (Record, bool) {
 	return Record{}, false
 }
 
-// Find gives the workspace of a folder by any spelling of its path.
+// Find gives the workspace of a folder by any spelling of its path, also another
+// server's.
 func (m *Manager) Find(_ context.Context, root string) (Record, bool) {
 	p, err := m.look(root, OpenOptions{Force: true})
 	if err != nil {
 		// A folder that is gone is still known by its path.
 		p = place{root: filepath.Clean(root)}
 	}
-	return m.find(p)
+	if r, known := m.find(p); known {
+		return r, true
+	}
+	r, known, err := m.others(p.root, err != nil, func(r Record) bool { return r.Root == p.root && !r.Unfinished })
+	if err != nil {
+		m.opt.Log.Error("the directories of other servers cannot be read", "error", err)
+	}
+	return r, known
 }
 
 // overlaps fails if a folder lies in a workspace, or one in it. One of our own

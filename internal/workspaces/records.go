@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,8 +26,14 @@ type Records interface {
 	// Count returns how many workspaces are listed in ByAge.
 	Count() (int, error)
 	Put(...Record) error // all or none; durable when it returns
+	// PutUnless is Put where no record in Resident has what clash is asked about, else
+	// ErrExists. What another server puts meanwhile is seen. clash may be called again.
+	PutUnless(r Record, clash func(other Record) bool) error
 	Delete(id string) error
 }
+
+// ErrExists is returned by Records.PutUnless.
+var ErrExists = errors.New("workspaces: there is a record already")
 
 // Index is an order of records, or of some of them: the prefix of its keys.
 type Index string
@@ -154,6 +161,18 @@ func (m *MemRecords) Put(list ...Record) error {
 		m.all[r.ID] = r
 	}
 	return nil
+}
+
+// PutUnless implements Records.
+func (m *MemRecords) PutUnless(r Record, clash func(other Record) bool) error {
+	list, _, err := m.List(Resident, "", 0)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(list, clash) {
+		return ErrExists
+	}
+	return m.Put(r)
 }
 
 // Delete implements Records.

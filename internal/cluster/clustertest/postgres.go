@@ -417,8 +417,15 @@ func Await(within time.Duration, ok func() (bool, error)) error {
 func (s *Server) Database(t testing.TB, at ...string) string {
 	t.Helper()
 	name := "t" + strconv.FormatInt(time.Now().UnixNano(), 36)
-	s.SQL("CREATE DATABASE " + name)
+	if _, err := s.psql("CREATE DATABASE " + name); err != nil {
+		t.Fatal(err)
+	}
 	return strings.Replace(s.URL(at...), "/postgres?", "/"+name+"?", 1)
+}
+
+// Drop removes a database, with those who are connected to it.
+func (s *Server) Drop(name string) {
+	_, _ = s.psql("DROP DATABASE " + name + " WITH (FORCE)") // it goes with the server
 }
 
 type syncBuffer struct {
