@@ -91,7 +91,7 @@ func newGuarded(t *testing.T) *guarded {
 
 func (g *guarded) asOwner(method, target string, body any, headers ...string) *harness.Response {
 	g.t.Helper()
-	return g.Do(method, target, body, append(headers, "Authorization: Bearer "+g.owner)...)
+	return g.First().Do(method, target, body, append(headers, "Authorization: Bearer "+g.owner)...)
 }
 
 // name gives a new one, with the marker.

@@ -8,6 +8,7 @@ package harness
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -17,8 +18,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -64,6 +67,7 @@ func Main(m *testing.M) int {
 			os.RemoveAll(filepath.Dir(binary.path))
 		}
 	}()
+	defer common.end()
 	return m.Run()
 }
 
@@ -81,20 +85,20 @@ type Options struct {
 	User uint32
 }
 
-// Server is a running program.
+// Server is a running program; with UMBRA_CLUSTER several, which are one service.
 type Server struct {
 	URL     string // http://HOST:PORT; a made-up one for a unix socket
-	Address string // what the ready line tells
-	DataDir string
+	Address string // what the ready line tells; of several: their balancer's
+	DataDir string // of several: the first one's
 	Client  *http.Client
 	Log     *Output // standard error, so far
 
-	opts   Options
-	t      testing.TB
-	cmd    *exec.Cmd
-	stdout *Output
-	exited chan struct{} // closed when the process has been waited for
-	doc    *document
+	opts  Options
+	t     testing.TB
+	nodes []*process
+	fleet *fleet // nil: the program runs alone
+	turn  atomic.Uint64
+	doc   *document
 }
 
 // Env is a small, clean environment with a home of its own.
@@ -103,9 +107,15 @@ func Env(t testing.TB, more ...string) []string {
 	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + t.TempDir(), "LC_ALL=C", "TZ=UTC"}, more...)
 }
 
-// Command is the program with arguments, in a clean environment, not started.
+// Command is the program with arguments, in a clean environment, not started. A verb
+// about the data directory of a cluster's node is about the cluster.
 func Command(t testing.TB, env []string, args ...string) *exec.Cmd {
 	cmd := exec.Command(Binary(t), args...)
+	if i := slices.Index(args, "--data-dir") + 1; i > 0 && i < len(args) && args[0] != "serve" {
+		if f := common.of(args[i]); f != nil {
+			env = append(f.env(), env...)
+		}
+	}
 	cmd.Env = Env(t, env...)
 	cmd.Dir = t.TempDir()
 	return cmd
@@ -140,14 +150,19 @@ func Start(t testing.TB, opts Options) *Server {
 	if opts.Listen == "" {
 		opts.Listen = "127.0.0.1:0"
 	}
-	s := &Server{DataDir: opts.DataDir, opts: opts, t: t, doc: &document{}}
+	s := &Server{DataDir: opts.DataDir, opts: opts, t: t, doc: &document{}, fleet: newFleet(t, opts)}
+	if s.fleet != nil {
+		s.DataDir = s.fleet.home(0)
+	}
 	s.start()
 	t.Cleanup(func() {
+		defer func() {
+			if t.Failed() {
+				showLog(t, s)
+			}
+		}()
 		if s.running() {
 			s.Stop()
-		}
-		if t.Failed() {
-			showLog(t, s)
 		}
 	})
 	return s
@@ -174,43 +189,36 @@ func showLog(t testing.TB, s *Server) {
 
 func (s *Server) start() {
 	s.t.Helper()
-	args := []string{"serve", "--data-dir", s.DataDir, "--listen", s.opts.Listen}
+	s.Log = NewOutput()
+	config := ""
 	if s.opts.Config != "" {
-		file := filepath.Join(s.t.TempDir(), "config.yaml")
-		if err := os.WriteFile(file, []byte(s.opts.Config), 0o600); err != nil {
+		config = filepath.Join(s.t.TempDir(), "config.yaml")
+		if err := os.WriteFile(config, []byte(s.opts.Config), 0o600); err != nil {
 			s.t.Fatal(err)
 		}
-		args = append(args, "--config", file)
 	}
-	s.cmd = Command(s.t, s.opts.Env, append(args, s.opts.Args...)...)
-	if s.opts.User != 0 {
-		s.becomeUser()
+	s.nodes = nil
+	if s.fleet == nil {
+		s.nodes = append(s.nodes, s.launch(s.DataDir, s.opts.Listen, config, s.opts.Env, s.opts.Args))
+	} else {
+		s.fleet.launch(s, config)
 	}
-	s.stdout, s.Log = NewOutput(), NewOutput()
-	s.cmd.Stdout, s.cmd.Stderr = s.stdout, s.Log
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
+	for _, p := range s.nodes {
+		if err := p.awaitReady(); err != nil {
+			for _, p := range s.nodes {
+				_ = p.cmd.Process.Kill()
+				<-p.exited
+			}
+			s.t.Fatalf("%v\n%s", err, s.Log.Tail(logLines))
+		}
 	}
-	s.exited = make(chan struct{})
-	go func() {
-		s.cmd.Wait()
-		s.stdout.close()
-		s.Log.close()
-		close(s.exited)
-	}()
-	line, ok := s.stdout.Await(func(text string) bool { return strings.Contains(text, "\n") }, patience)
-	if !ok {
-		s.cmd.Process.Kill()
-		<-s.exited
-		s.t.Fatalf("no ready line, but %q\n%s", line, s.Log.Tail(logLines))
+	s.Address = s.nodes[0].address
+	if s.fleet != nil {
+		s.Address = s.fleet.balance(s)
 	}
-	address, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "umbra listening on ")
-	if !ok {
-		s.t.Fatalf("the ready line is %q", line)
-	}
-	s.Address, s.URL = address, address
+	s.URL = s.Address
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}
-	if path, isUnix := strings.CutPrefix(address, "unix:"); isUnix {
+	if path, isUnix := strings.CutPrefix(s.Address, "unix:"); isUnix {
 		s.URL = "http://localhost"
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
@@ -221,37 +229,38 @@ func (s *Server) start() {
 }
 
 func (s *Server) running() bool {
-	select {
-	case <-s.exited:
-		return false
-	default:
-		return true
-	}
+	return slices.ContainsFunc(s.nodes, (*process).running)
 }
 
-// PID is the process's id.
-func (s *Server) PID() int { return s.cmd.Process.Pid }
+// PID is the process's id; of several, the first one's.
+func (s *Server) PID() int { return s.nodes[0].cmd.Process.Pid }
 
-// Signal sends a signal.
+// Signal sends a signal, to each of several.
 func (s *Server) Signal(sig os.Signal) {
 	s.t.Helper()
-	if err := s.cmd.Process.Signal(sig); err != nil {
-		s.t.Fatal(err)
+	for _, p := range s.nodes {
+		if err := p.cmd.Process.Signal(sig); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 }
 
 // Wait waits for the process's end, for as long as a busy machine may take for the
-// ten seconds of a stop, and gives its exit status (-1: killed by a signal).
-func (s *Server) Wait() int {
+// ten seconds of a stop, and gives its exit status (-1: killed by a signal); of
+// several the first that is not 0.
+func (s *Server) Wait() (status int) {
 	s.t.Helper()
-	select {
-	case <-s.exited:
-	case <-time.After(patience):
-		s.cmd.Process.Signal(syscall.SIGQUIT) // for the stacks in the log
-		<-s.exited
-		s.t.Errorf("the server did not end in time: its goroutines are in its log")
+	for _, p := range s.nodes {
+		select {
+		case <-p.exited:
+		case <-time.After(patience):
+			_ = p.cmd.Process.Signal(syscall.SIGQUIT) // for the stacks in the log
+			<-p.exited
+			s.t.Errorf("the server did not end in time: its goroutines are in its log")
+		}
+		status = cmp.Or(status, p.cmd.ProcessState.ExitCode())
 	}
-	return s.cmd.ProcessState.ExitCode()
+	return status
 }
 
 // Stop stops the server as a person does; it must exit with 0.
@@ -267,7 +276,9 @@ func (s *Server) Stop() {
 func (s *Server) Kill() {
 	s.t.Helper()
 	s.Signal(syscall.SIGKILL)
-	<-s.exited
+	for _, p := range s.nodes {
+		<-p.exited
+	}
 }
 
 // Restart starts the server again on the same data directory, after Stop or
@@ -280,14 +291,25 @@ func (s *Server) Restart() {
 	s.start()
 }
 
-// Stdout is what the program wrote to standard output so far.
-func (s *Server) Stdout() string { return s.stdout.String() }
+// First is the server to which DataDir belongs, asked directly: the owner's secret in
+// it is that one's.
+func (s *Server) First() *Server {
+	if s.fleet == nil {
+		return s
+	}
+	return &Server{URL: s.nodes[0].address, Address: s.nodes[0].address, DataDir: s.DataDir, Client: s.Client, Log: s.Log,
+		opts: s.opts, t: s.t, nodes: s.nodes[:1], doc: s.doc}
+}
 
-// Dial opens a bare connection to the server.
+// Stdout is what the program wrote to standard output so far.
+func (s *Server) Stdout() string { return s.nodes[0].stdout.String() }
+
+// Dial opens a bare connection to the server; of several, to the next.
 func (s *Server) Dial() net.Conn {
 	s.t.Helper()
-	network, address := "tcp", strings.TrimPrefix(strings.TrimPrefix(s.Address, "http://"), "https://")
-	if path, isUnix := strings.CutPrefix(s.Address, "unix:"); isUnix {
+	to := s.nodes[s.turn.Add(1)%uint64(len(s.nodes))].address
+	network, address := "tcp", strings.TrimPrefix(strings.TrimPrefix(to, "http://"), "https://")
+	if path, isUnix := strings.CutPrefix(to, "unix:"); isUnix {
 		network, address = "unix", path
 	}
 	conn, err := net.Dial(network, address)

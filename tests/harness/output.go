@@ -10,14 +10,14 @@ import (
 
 // Output is what a process writes, to be waited for.
 type Output struct {
-	mu     sync.Mutex
-	text   bytes.Buffer
-	more   chan struct{} // closed and made anew at each write
-	closed bool
+	mu      sync.Mutex
+	text    bytes.Buffer
+	more    chan struct{} // closed and made anew at each write
+	writers int           // processes that may still write
 }
 
-// NewOutput makes an empty one.
-func NewOutput() *Output { return &Output{more: make(chan struct{})} }
+// NewOutput makes an empty one, of one process.
+func NewOutput() *Output { return &Output{more: make(chan struct{}), writers: 1} }
 
 // Write adds to it.
 func (o *Output) Write(p []byte) (int, error) {
@@ -29,10 +29,11 @@ func (o *Output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// close says that a process has ended.
 func (o *Output) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.closed = true
+	o.writers--
 	close(o.more)
 	o.more = make(chan struct{})
 }
@@ -77,7 +78,7 @@ func (o *Output) Await(wanted func(text string) bool, patience time.Duration) (t
 	defer timeout.Stop()
 	for {
 		o.mu.Lock()
-		text, more, closed := o.text.String(), o.more, o.closed
+		text, more, closed := o.text.String(), o.more, o.writers <= 0
 		o.mu.Unlock()
 		if wanted(text) {
 			return text, true

@@ -3,35 +3,36 @@ package harness
 import (
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 )
 
-// becomeUser makes the command run as Options.User, in folders that are that
-// user's. The program is copied to where the user can reach it.
-func (s *Server) becomeUser() {
+// becomeUser makes a command run as Options.User, in folders that are that user's.
+// The program is copied to where the user can reach it.
+func (s *Server) becomeUser(cmd *exec.Cmd) {
 	s.t.Helper()
 	program := filepath.Join(s.t.TempDir(), "umbra")
-	if err := copyProgram(program, s.cmd.Path); err != nil {
+	if err := copyProgram(program, cmd.Path); err != nil {
 		s.t.Fatal(err)
 	}
-	s.cmd.Path = program
-	folders := []string{program, s.cmd.Dir}
-	for _, kv := range s.cmd.Env {
+	cmd.Path = program
+	folders := []string{program, cmd.Dir}
+	for _, kv := range cmd.Env {
 		if name, dir, _ := strings.Cut(kv, "="); name == "HOME" || name == "TMPDIR" {
 			folders = append(folders, dir)
 		}
 	}
-	for i, arg := range s.cmd.Args {
+	for i, arg := range cmd.Args {
 		if arg == "--config" {
-			folders = append(folders, s.cmd.Args[i+1])
+			folders = append(folders, cmd.Args[i+1])
 		}
 	}
 	for _, name := range append(folders, filepath.Dir(s.DataDir)) {
 		s.Give(name)
 	}
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: s.opts.User, Gid: s.opts.User, NoSetGroups: true}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: s.opts.User, Gid: s.opts.User, NoSetGroups: true}}
 }
 
 // Give makes a file or folder in a temporary folder of the test the server's

@@ -1,0 +1,22 @@
+package harness
+
+import "strings"
+
+// apart are the tests that ask for what no cluster promises, by the test's name, with
+// the reason. Everything else that starts a server is held to a cluster as well.
+var apart = map[string]string{
+	// What a single server keeps in its data directory is in PostgreSQL and the store.
+	"TestSessionIdempotency": "it removes answers.log, and a cluster keeps answers with the records",
+	// A rate is counted at each node (fleet.md, Requests).
+	"TestCodeRateLimits": "a rate counts on each node",
+	// The code workspace is virtual: what others change in the directory is not recorded.
+	"TestExecute":            "it puts programs into the code directory, which is a copy",
+	"TestExecuteStaysInside": "it puts files into the code directory, which is a copy",
+	// When a session was used last is exact to a minute.
+	"TestSessionExpires": "it has sessions of 2 s, and the time of use is exact to a minute",
+}
+
+func apartFor(test string) string {
+	top, _, _ := strings.Cut(test, "/")
+	return apart[top]
+}
