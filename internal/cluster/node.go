@@ -84,7 +84,7 @@ type Life struct {
 
 // Held reports whether the lease is held at this moment. An owner that answers a
 // read compares after it has read.
-func (l *Life) Held() bool { return l.Left() > 0 }
+func (l *Life) Held() bool { return l.Left() > 0 || mutant == noLease }
 
 // Left returns how much of the lease is left; it is negative once it is over.
 func (l *Life) Left() time.Duration { return time.Duration(l.until.Load()) - l.boot() }

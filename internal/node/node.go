@@ -152,7 +152,7 @@ func (n *Node) Known(ctx context.Context, name string) (bool, error) { return n.
 func (n *Node) Lease() (held bool, unconfirmed time.Duration) {
 	life, _ := n.c.Life()
 	left := life.Left()
-	return left > 0, max(0, n.c.Cluster.Lease-left)
+	return life.Held(), max(0, n.c.Cluster.Lease-left)
 }
 
 // Ready returns why this node cannot answer reads, and why it takes no writes; nil

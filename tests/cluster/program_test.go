@@ -73,6 +73,9 @@ func (w *world) join(name string, first bool) *member {
 			w.t.Fatalf("init: %s%s", stdout, stderr)
 		}
 	}
+	if mutant := os.Getenv("UMBRA_MUTANT"); mutant != "" {
+		env = append(env, "UMBRA_MUTANT="+mutant)
+	}
 	m.server = harness.Start(w.t, harness.Options{Env: append(env, "UMBRA_CLUSTER_WAIT="+wait.String()),
 		Args: []string{"--cluster", url, "--blobs", blobs, "--node", name, "--advertise", "http://" + m.front.Address()}})
 	m.front.Retarget(strings.TrimPrefix(m.server.Address, "http://"))

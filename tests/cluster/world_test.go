@@ -202,6 +202,15 @@ const never = int64(1) << 62
 var notDone = []string{"not_owner", "owner_moving", "engine_unavailable", "replication_off", "blobs_unavailable", "stopping"}
 
 func (w *world) write(client, at int, name, value, key string) {
+	w.writeTo(w.any, client, at, name, value, key)
+}
+
+// writeAt and readAt ask one node.
+func (w *world) writeAt(m *member, client, at int, name, value, key string) {
+	w.writeTo(func() *member { return m }, client, at, name, value, key)
+}
+
+func (w *world) writeTo(any func() *member, client, at int, name, value, key string) {
 	s := w.spaces[at]
 	target := "/tasks/" + s.task + "/content?path=" + name
 	var header []string
@@ -212,7 +221,7 @@ func (w *world) write(client, at int, name, value, key string) {
 	rec := &written{space: at, key: key}
 	// One with a key is sent until it is known what became of it.
 	for deadline := time.Now().Add(20 * time.Second); ; {
-		a := w.ask(w.any(), "PUT", target, value, header...)
+		a := w.ask(any(), "PUT", target, value, header...)
 		if a.unsent && rec.attempts == 0 {
 			return
 		}
@@ -249,10 +258,12 @@ func (w *world) write(client, at int, name, value, key string) {
 	}
 }
 
-func (w *world) read(client, at int, name string) {
+func (w *world) read(client, at int, name string) { w.readAt(w.any(), client, at, name) }
+
+func (w *world) readAt(m *member, client, at int, name string) {
 	s := w.spaces[at]
 	call := int64(time.Since(w.start))
-	a := w.ask(w.any(), "GET", "/tasks/"+s.task+"/content?path="+name, "")
+	a := w.ask(m, "GET", "/tasks/"+s.task+"/content?path="+name, "")
 	end := int64(time.Since(w.start))
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,0 +1,238 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"umbra/internal/cluster/clustertest"
+	"umbra/internal/need"
+)
+
+// aimed are faults in which a program that leaves a part of the protocol out does harm,
+// and the mutants of internal/cluster that they are there for.
+var aimed = []struct {
+	name    string
+	run     func(w *world, m *member)
+	mutants []string
+}{
+	{"an append arrives after another node took over", late, []string{"no-epoch"}},
+	{"an append arrives after another node took over and sealed", lateSealed, []string{"position-only"}},
+	{"a beat arrives after another node took over", late, []string{"revive-beat"}},
+	{"an owner that was paused is asked", pausedAsked, []string{"no-lease"}},
+	{"the standby is away for longer than a write waits", standbyGone, []string{"cancel-append"}},
+	{"a standby that was away takes over", standbyTakesOver, []string{"ack-unknown"}},
+	{"a primary crashes alone, and its standby takes over", crashAlone, []string{"resolve-by-read"}},
+}
+
+// owner returns the node that owns a workspace by the engine's rows.
+func (w *world) owner(at int) *member {
+	name := w.pair.A.SQL("SELECT n.name FROM workspace w JOIN node n ON n.life = w.owner AND n.state <> 'dead' WHERE w.id = '" + w.spaces[at].id + "'")
+	for _, m := range w.members {
+		if m.name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+// awaitOther waits until another node than m owns a workspace, and returns it.
+func (w *world) awaitOther(at int, m *member) (other *member) {
+	w.t.Helper()
+	for _, x := range w.members {
+		if x != m {
+			go w.ask(x, "GET", "/tasks/"+w.spaces[at].task+"/content?path=k0", "")
+		}
+	}
+	if err := clustertest.Await(20*time.Second, func() (bool, error) {
+		other = w.owner(at)
+		return other != nil && other != m, nil
+	}); err != nil {
+		w.t.Fatalf("no other node than %s took over", m.name)
+	}
+	return other
+}
+
+// beside writes to a workspace by a node, and has clients write and read at another in
+// the same moment, until end.
+func (w *world) beside(m *member, at int) (end func()) {
+	stop := make(chan struct{})
+	var busy sync.WaitGroup
+	for c := range 8 {
+		busy.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				case <-time.After(20 * time.Millisecond):
+				}
+				w.writeAt(m, 100+c, at, "k0", fmt.Sprintf("aimed-%d-%d-%d\n", time.Since(w.start), c, i), "")
+			}
+		})
+	}
+	return func() { close(stop); busy.Wait() }
+}
+
+// asked has clients read at a node, where they may get what another has changed.
+func (w *world) asked(m *member, at int) {
+	var all sync.WaitGroup
+	for c := range 6 {
+		all.Go(func() {
+			for range 5 {
+				w.readAt(m, 200+c, at, "k0")
+			}
+		})
+	}
+	all.Wait()
+}
+
+// late holds what the owner sends to the engine until another node owns the workspace.
+func late(w *world, _ *member) {
+	m := w.ownerOf(0)
+	end := w.beside(m, 0)
+	<-time.After(50 * time.Millisecond)
+	hold(m.engines, clustertest.There)
+	other := w.awaitOther(0, m)
+	w.writeAt(other, 300, 0, "k0", fmt.Sprintf("other-%d\n", time.Since(w.start)), "")
+	release(m.engines)
+	w.asked(m, 0)
+	end()
+}
+
+// lateSealed is late where the other node has also put the log into the store.
+func lateSealed(w *world, _ *member) {
+	m := w.ownerOf(0)
+	end := w.beside(m, 0)
+	<-time.After(50 * time.Millisecond)
+	hold(m.engines, clustertest.There)
+	other := w.awaitOther(0, m)
+	// A node that stops seals what it releases.
+	other.setPaused(true)
+	other.server.Stop()
+	release(m.engines)
+	end()
+	other.restart()
+}
+
+// pausedAsked asks a node that was paused what another has changed since.
+func pausedAsked(w *world, _ *member) {
+	m := w.ownerOf(0)
+	w.asked(m, 0) // connections that are kept alive
+	w.signal(m, syscall.SIGSTOP)
+	other := w.awaitOther(0, m)
+	w.writeAt(other, 300, 0, "k0", fmt.Sprintf("other-%d\n", time.Since(w.start)), "")
+	time.AfterFunc(200*time.Millisecond, func() { w.signal(m, syscall.SIGCONT) })
+	w.asked(m, 0)
+}
+
+func standbyGone(w *world, _ *member) {
+	w.pair.B.Stop()
+	<-time.After(wait + lease)
+	w.pair.B.Start()
+	w.pair.A.AwaitStandby()
+}
+
+func standbyTakesOver(w *world, _ *member) {
+	w.pair.B.Stop()
+	<-time.After(wait + lease)
+	w.replaceA()
+}
+
+func crashAlone(w *world, _ *member) {
+	w.pair.B.Stop()
+	<-time.After(lease / 2)
+	w.pair.A.Kill()
+	w.pair.A.Start()
+	<-time.After(2 * lease)
+	w.replaceA()
+}
+
+// replaceA has the standby, which does not run, take over from the primary.
+func (w *world) replaceA() {
+	w.pair.A.Kill()
+	w.pair.B.Start()
+	w.pair.B.Promote()
+	w.pair.A.Follow(w.pair.B)
+	w.pair.A, w.pair.B = w.pair.B, w.pair.A
+}
+
+// ownerOf returns the node that owns a workspace, which is claimed if need be.
+func (w *world) ownerOf(at int) (m *member) {
+	w.t.Helper()
+	if err := clustertest.Await(20*time.Second, func() (bool, error) {
+		w.ask(w.any(), "GET", "/tasks/"+w.spaces[at].task, "")
+		m = w.owner(at)
+		return m != nil, nil
+	}); err != nil {
+		w.t.Fatalf("workspace %d has no owner", at)
+	}
+	return m
+}
+
+// TestAimed has each of the aimed faults happen to three nodes with clients.
+func TestAimed(t *testing.T) {
+	for _, a := range aimed {
+		t.Run(a.name, func(t *testing.T) {
+			w := newWorld(t, 2)
+			settle := w.run(4)
+			w.await(20)
+			for range 2 {
+				a.run(w, nil)
+				w.recovered(a.name)
+			}
+			settle()
+		})
+	}
+}
+
+// TestMutants runs the aimed faults against programs that leave a part of the protocol
+// out: a mutant that passes three times is one that no fault finds.
+func TestMutants(t *testing.T) {
+	need.Soak(t, "it builds the program again, and starts three nodes for each mutant")
+	program := filepath.Join(t.TempDir(), "umbra")
+	if out, err := exec.Command("go", "build", "-tags", "nomsgpack,mutants", "-o", program, "umbra/cmd/umbra").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range aimed {
+		for _, mutant := range a.mutants {
+			t.Run(mutant, func(t *testing.T) {
+				run := "^TestAimed$/^" + strings.ReplaceAll(a.name, " ", "_") + "$"
+				var out []byte
+				for range 3 {
+					cmd := exec.Command(self, "-test.run", run, "-test.v")
+					cmd.Env = append(os.Environ(), "UMBRA_MUTANT="+mutant, "UMBRA_BIN="+program)
+					if out, err = cmd.CombinedOutput(); err != nil {
+						break
+					}
+				}
+				if err == nil {
+					t.Errorf("it passes %q", a.name)
+				} else if !strings.Contains(string(out), "--- FAIL: TestAimed/") {
+					t.Errorf("it does not come to %q:\n%s", a.name, out)
+				}
+				t.Logf("%s", found(string(out)))
+			})
+		}
+	}
+}
+
+// found are the lines of a test's output that say what went wrong.
+func found(out string) string {
+	var list []string
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "_test.go:") && len(list) < 5 {
+			list = append(list, line)
+		}
+	}
+	return strings.Join(list, "")
+}
