@@ -44,6 +44,19 @@ func AboutWhere(param string, find func(id string) (workspace string, err error)
 	}
 }
 
+// AboutTask is for routes that do something for the task that the request's tags name,
+// if they do: find returns its workspace.
+func AboutTask(find func(id string) (workspace string, err error)) About {
+	return func(c *gin.Context) (Place, error) {
+		id := TagsOf(c).TaskID
+		if id == "" {
+			return Place{}, nil
+		}
+		ws, err := find(id)
+		return Place{Workspace: ws}, err
+	}
+}
+
 // AtDirectory is the place of a request that opens directories: that of the workspace
 // of one of them that another node has, which find returns, with the node, as
 // workspaces.Manager.DirectoryAt does. A client that names its node knows better.

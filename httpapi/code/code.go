@@ -86,7 +86,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add(http.MethodGet, "/workspace/{codeId}/versions", d.versions, httpapi.Route{About: shared})
 	add(http.MethodDelete, "/workspace/{codeId}", d.remove, httpapi.Route{About: shared, Access: httpapi.AccessWrite, Changes: true})
 	run := save
-	run.About = httpapi.AboutNone // many need no file, and all would run on one machine
+	run.About = httpapi.AboutTask(d.o.Programs.WhereTask) // many need no file, and all would run on one machine
 	add(http.MethodPost, "/execute", d.execute, run)
 	add(http.MethodPost, "/lint", d.lint, httpapi.Route{About: httpapi.AboutNone, Body: httpapi.BodyJSON, MaxBody: maxBody})
 }

@@ -238,8 +238,6 @@ func (f *Forwarder) copy(q *request, resp *http.Response, whole []byte, cancel c
 	for name, values := range withoutHop(resp.Header) {
 		switch name {
 		case httpapi.ErrorHeader, runHeader, "Date":
-		case "Vary":
-			to[name] = append(to[name], values...)
 		default:
 			to[name] = values
 		}

@@ -126,6 +126,11 @@ func New(o Options) (*Service, error) {
 			Leaving: func(_ context.Context, id string) { s.letGo(id) },
 			Lost:    s.letGo,
 		})
+		for _, r := range o.Workspaces.Physical() { // which no other server can have
+			if err := s.takeUp(r.ID); err != nil {
+				return nil, err
+			}
+		}
 	} else if err := s.takeUp(""); err != nil {
 		return nil, err
 	}

@@ -385,6 +385,9 @@ func (s *Service) Where() (workspaceID string, err error) {
 	return r.ID, nil
 }
 
+// WhereTask returns the workspace of a task, "" if there is none.
+func (s *Service) WhereTask(task string) (workspaceID string, err error) { return s.o.Tasks.Where(task) }
+
 func (s *Service) own() workspaces.Own { return workspaces.Own{Dir: s.o.Dir, Name: "code"} }
 
 // root opens the directory for reading, nil where it does not exist. Another one

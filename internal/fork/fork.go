@@ -63,8 +63,8 @@ type Service struct {
 }
 
 // New makes a service, which removes forks that expire until Close. Merges that a stop
-// interrupted are taken back before it returns; where several servers share the
-// records, when the workspace comes to this one.
+// interrupted are taken back before it returns; where several servers share a workspace,
+// when it comes to this one.
 func New(o Options) *Service {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -73,9 +73,8 @@ func New(o Options) *Service {
 	s := &Service{o: o, ctx: ctx, stop: cancel, done: make(chan struct{})}
 	if o.State.Shared() {
 		o.Workspaces.AddHooks(workspaces.Hooks{Entered: s.entered})
-	} else {
-		s.resume(ctx)
 	}
+	s.resume(ctx)
 	s.finish(ctx)
 	go s.run(ctx)
 	return s

@@ -35,9 +35,11 @@ func (s *Service) begin(into *workspace.Workspace, req merge.Request, own bool) 
 	}
 }
 
-// resume takes back the merges that a stop interrupted.
+// resume takes back the merges that a stop interrupted, into workspaces that no other
+// server can have.
 func (s *Service) resume(ctx context.Context) {
-	s.resumeOn(ctx, "", func(x intent) error {
+	mine := func(into string) bool { return !s.o.State.Shared() || s.o.Workspaces.Pinned(into) }
+	s.resumeOn(ctx, mine, func(x intent) error {
 		w, err := s.o.Workspaces.Get(ctx, x.Into)
 		if err != nil {
 			return err
@@ -53,7 +55,7 @@ func (s *Service) resume(ctx context.Context) {
 // entered takes back the merges into a workspace that its owner before this server did
 // not end. The workspace is used by no request yet, and opening it waits for this.
 func (s *Service) entered(ctx context.Context, w *workspace.Workspace) error {
-	s.resumeOn(ctx, w.ID(), func(x intent) error {
+	s.resumeOn(ctx, func(into string) bool { return into == w.ID() }, func(x intent) error {
 		if err := s.takeMergeBack(ctx, w, x); err != nil || !x.Own {
 			return err
 		}
@@ -67,14 +69,14 @@ func (s *Service) entered(ctx context.Context, w *workspace.Workspace) error {
 	return nil
 }
 
-// resumeOn takes back the interrupted merges into a workspace; "" is all.
-func (s *Service) resumeOn(ctx context.Context, into string, takeBack func(intent) error) {
+// resumeOn takes back the interrupted merges into some workspaces.
+func (s *Service) resumeOn(ctx context.Context, wanted func(into string) bool, takeBack func(intent) error) {
 	found, err := state.Map[intent](s.o.State, mergesBucket)
 	if err != nil {
 		s.o.Log.Warn("interrupted merges are not known", "error", err)
 	}
 	for key, x := range found {
-		if into != "" && x.Into != into {
+		if !wanted(x.Into) {
 			continue
 		}
 		err := takeBack(x)

@@ -111,8 +111,8 @@ func (s *Service) Look(ctx context.Context) {
 		if ctx.Err() != nil {
 			return false
 		}
-		if !s.due(rec) {
-			return true
+		if !s.o.Workspaces.Here(rec) || !s.due(rec) {
+			return true // of several servers that share workspaces each looks at its own
 		}
 		got, err := s.one(ctx, rec.ID, Request{pace: &gitstore.Pace{Rest: rest}}, nil)
 		switch {
@@ -183,7 +183,7 @@ func (s *Service) Collect(ctx context.Context, req Request, tell Tell) ([]Result
 	ids := req.Workspaces
 	if len(ids) == 0 {
 		err := s.o.Workspaces.Each(func(rec workspaces.Record) bool {
-			if rec.Fork == nil || !rec.Fork.Unmade {
+			if (rec.Fork == nil || !rec.Fork.Unmade) && !s.o.Workspaces.Elsewhere(rec) {
 				ids = append(ids, rec.ID)
 			}
 			return true

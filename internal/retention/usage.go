@@ -36,7 +36,9 @@ type TaskUsage struct {
 func (s *Service) Usage(ctx context.Context, ids []string, byTask bool) ([]Usage, error) {
 	if len(ids) == 0 {
 		err := s.o.Workspaces.Each(func(rec workspaces.Record) bool {
-			ids = append(ids, rec.ID)
+			if !s.o.Workspaces.Elsewhere(rec) {
+				ids = append(ids, rec.ID)
+			}
 			return true
 		})
 		if err != nil {

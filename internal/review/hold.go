@@ -119,6 +119,11 @@ func (h *Holder) Start() error {
 			Leaving: func(_ context.Context, id string) { h.forget(id) },
 			Lost:    h.forget,
 		})
+		for _, r := range h.o.Workspaces.Physical() { // which no other server can have
+			if err := h.takeUp(r.ID); err != nil {
+				return err
+			}
+		}
 		return nil
 	}
 	return h.takeUp("")

@@ -40,6 +40,9 @@ type Service struct {
 	queue chan struct{}
 }
 
+// Where returns the workspace of a task, "" if there is none.
+func (s *Service) Where(task string) (workspaceID string, err error) { return s.o.Tasks.Where(task) }
+
 // New makes the service.
 func New(o Options) *Service {
 	if o.Log == nil {

@@ -10,6 +10,16 @@ import (
 	"umbra/internal/workspace/host"
 )
 
+// Elsewhere reports whether a workspace's directory is another server's: it cannot be
+// opened here.
+func (m *Manager) Elsewhere(r Record) bool { return m.elsewhere(r) }
+
+// Here reports whether a workspace is this server's at this moment, so that opening it
+// takes it from no other.
+func (m *Manager) Here(r Record) bool {
+	return !m.elsewhere(r) && (!m.shares(r) || m.Epoch(r.ID) > 0)
+}
+
 // DirectoryAt returns the workspace of a directory that another server has, or of one
 // inside of it or around it, and that server; "" where this server is to open it: it
 // has the workspace, or no server does. A workspace that is being made has no ID yet.

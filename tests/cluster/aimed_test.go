@@ -19,16 +19,17 @@ import (
 // and the mutants of internal/cluster that they are there for.
 var aimed = []struct {
 	name    string
-	run     func(w *world, m *member)
+	run     func(w *world)
 	mutants []string
+	patient bool // writes wait for long
+	quiet   bool // nobody else writes
 }{
-	{"an append arrives after another node took over", late, []string{"no-epoch"}},
-	{"an append arrives after another node took over and sealed", lateSealed, []string{"position-only"}},
-	{"a beat arrives after another node took over", late, []string{"revive-beat"}},
-	{"an owner that was paused is asked", pausedAsked, []string{"no-lease"}},
-	{"the standby is away for longer than a write waits", standbyGone, []string{"cancel-append"}},
-	{"a standby that was away takes over", standbyTakesOver, []string{"ack-unknown"}},
-	{"a primary crashes alone, and its standby takes over", crashAlone, []string{"resolve-by-read"}},
+	{"an append arrives after another node took over and sealed", lateSealed, []string{"no-epoch", "position-only"}, true, false},
+	{"a beat arrives after another node took over", lateBeat, []string{"revive-beat"}, false, true},
+	{"an owner that was paused is asked", pausedAsked, []string{"no-lease"}, false, false},
+	{"the standby is away for longer than a write waits", standbyGone, []string{"cancel-append"}, false, false},
+	{"a standby that was away takes over", standbyTakesOver, []string{"ack-unknown"}, false, false},
+	{"a primary crashes alone, and its standby takes over", crashAlone, []string{"resolve-by-read"}, false, false},
 }
 
 // owner returns the node that owns a workspace by the engine's rows.
@@ -92,21 +93,23 @@ func (w *world) asked(m *member, at int) {
 	all.Wait()
 }
 
-// late holds what the owner sends to the engine until another node owns the workspace.
-func late(w *world, _ *member) {
+// lateBeat holds what the owner sends to the engine until another node owns the
+// workspace, and asks it what that one writes since.
+func lateBeat(w *world) {
 	m := w.ownerOf(0)
-	end := w.beside(m, 0)
-	<-time.After(50 * time.Millisecond)
 	hold(m.engines, clustertest.There)
 	other := w.awaitOther(0, m)
-	w.writeAt(other, 300, 0, "k0", fmt.Sprintf("other-%d\n", time.Since(w.start)), "")
 	release(m.engines)
-	w.asked(m, 0)
-	end()
+	for i := range 40 {
+		w.writeAt(other, 300, 0, "k0", fmt.Sprintf("other-%d-%d\n", time.Since(w.start), i), "")
+		w.asked(m, 0)
+		<-time.After(lease / 40)
+	}
 }
 
-// lateSealed is late where the other node has also put the log into the store.
-func lateSealed(w *world, _ *member) {
+// lateSealed holds what the owner sends to the engine until another node owns the
+// workspace, and has put the log into the store.
+func lateSealed(w *world) {
 	m := w.ownerOf(0)
 	end := w.beside(m, 0)
 	<-time.After(50 * time.Millisecond)
@@ -121,7 +124,7 @@ func lateSealed(w *world, _ *member) {
 }
 
 // pausedAsked asks a node that was paused what another has changed since.
-func pausedAsked(w *world, _ *member) {
+func pausedAsked(w *world) {
 	m := w.ownerOf(0)
 	w.asked(m, 0) // connections that are kept alive
 	w.signal(m, syscall.SIGSTOP)
@@ -131,20 +134,20 @@ func pausedAsked(w *world, _ *member) {
 	w.asked(m, 0)
 }
 
-func standbyGone(w *world, _ *member) {
+func standbyGone(w *world) {
 	w.pair.B.Stop()
 	<-time.After(wait + lease)
 	w.pair.B.Start()
 	w.pair.A.AwaitStandby()
 }
 
-func standbyTakesOver(w *world, _ *member) {
+func standbyTakesOver(w *world) {
 	w.pair.B.Stop()
 	<-time.After(wait + lease)
 	w.replaceA()
 }
 
-func crashAlone(w *world, _ *member) {
+func crashAlone(w *world) {
 	w.pair.B.Stop()
 	<-time.After(lease / 2)
 	w.pair.A.Kill()
@@ -153,8 +156,17 @@ func crashAlone(w *world, _ *member) {
 	w.replaceA()
 }
 
-// replaceA has the standby, which does not run, take over from the primary.
+// replaceA has the standby, which does not run, take over from the primary. The nodes
+// are lost with that one: they cannot put back what they have.
 func (w *world) replaceA() {
+	for _, m := range w.members {
+		w.kill(m)
+	}
+	defer func() {
+		for _, m := range w.members {
+			m.restart()
+		}
+	}()
 	w.pair.A.Kill()
 	w.pair.B.Start()
 	w.pair.B.Promote()
@@ -179,11 +191,22 @@ func (w *world) ownerOf(at int) (m *member) {
 func TestAimed(t *testing.T) {
 	for _, a := range aimed {
 		t.Run(a.name, func(t *testing.T) {
+			defer func(d time.Duration) { wait = d }(wait)
+			if a.patient {
+				wait *= 4
+			}
 			w := newWorld(t, 2)
-			settle := w.run(4)
-			w.await(20)
+			writers := 4
+			if a.quiet {
+				writers = 0
+			}
+			settle := w.run(writers)
+			for i := range 2 {
+				w.writeAt(w.members[i], 300, i, "k0", fmt.Sprintf("first-%d\n", i), "")
+			}
+			w.await(2 + 5*writers)
 			for range 2 {
-				a.run(w, nil)
+				a.run(w)
 				w.recovered(a.name)
 			}
 			settle()

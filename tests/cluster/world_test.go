@@ -30,10 +30,9 @@ import (
 )
 
 // wait is cluster.wait of the nodes under test, and lease their lease.
-const (
-	wait  = 4 * time.Second
-	lease = time.Second
-)
+var wait = 4 * time.Second
+
+const lease = time.Second
 
 // member is a node whose links to everything lead through the test.
 type member struct {

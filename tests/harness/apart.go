@@ -12,6 +12,15 @@ var apart = map[string]string{
 	// The code workspace is virtual: what others change in the directory is not recorded.
 	"TestExecute":            "it puts programs into the code directory, which is a copy",
 	"TestExecuteStaysInside": "it puts files into the code directory, which is a copy",
+	// Scripts save into a virtual workspace.
+	"TestScriptsSave":       "its output directory is a workspace with a directory",
+	"TestScriptsStayInside": "it puts links into the output directory, which is a copy",
+	// serve DIR is one server's; verbs that work on files of a data directory too.
+	"TestMCPDefault":     "it gives the server a directory, which one node has",
+	"TestForkUpkeep":     "it has verbs work on directories that several nodes have",
+	"TestToolsetVirtual": "it looks at a repository in the data directory, which is a copy",
+	// Measured next to a single server's.
+	"TestToolsetCallCost": "half of the calls are forwarded, and it compares costs of single requests",
 	// When a session was used last is exact to a minute.
 	"TestSessionExpires": "it has sessions of 2 s, and the time of use is exact to a minute",
 }
