@@ -46,12 +46,12 @@ func (w *world) owner(at int) *member {
 // awaitOther waits until another node than m owns a workspace, and returns it.
 func (w *world) awaitOther(at int, m *member) (other *member) {
 	w.t.Helper()
-	for _, x := range w.members {
-		if x != m {
-			go w.ask(x, "GET", "/tasks/"+w.spaces[at].task+"/content?path=k0", "")
+	if err := clustertest.Await(30*time.Second, func() (bool, error) {
+		for _, x := range w.members {
+			if x != m {
+				w.ask(x, "GET", "/tasks/"+w.spaces[at].task+"/content?path=k0", "")
+			}
 		}
-	}
-	if err := clustertest.Await(20*time.Second, func() (bool, error) {
 		other = w.owner(at)
 		return other != nil && other != m, nil
 	}); err != nil {
