@@ -150,7 +150,7 @@ func TestDirectories(t *testing.T) {
 	// Where the client says so, and where it is new.
 	var there task
 	res := nodes[0].Do("POST", "/tasks", map[string]any{"goal": "g", "workspace": other}, "Umbra-Node: n3").Expect(http.StatusCreated)
-	if res.JSON(&there); res.Header.Get("Umbra-Owner") != `"n3";epoch=1` {
+	if res.JSON(&there); !strings.HasPrefix(res.Header.Get("Umbra-Owner"), `"n3"`) {
 		t.Errorf("the owner is %s", res.Header.Get("Umbra-Owner"))
 	}
 	nodes[0].Do("GET", "/tasks/"+there.ID, nil, "Umbra-Direct: 1").ExpectError(http.StatusMisdirectedRequest, "not_owner")
