@@ -386,7 +386,9 @@ func (s *Service) Where() (workspaceID string, err error) {
 }
 
 // WhereTask returns the workspace of a task, "" if there is none.
-func (s *Service) WhereTask(task string) (workspaceID string, err error) { return s.o.Tasks.Where(task) }
+func (s *Service) WhereTask(task string) (workspaceID string, err error) {
+	return s.o.Tasks.Where(task)
+}
 
 func (s *Service) own() workspaces.Own { return workspaces.Own{Dir: s.o.Dir, Name: "code"} }
 
