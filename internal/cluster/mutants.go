@@ -13,7 +13,7 @@ const (
 	cancelAppend  = "cancel-append"   // an append is canceled when it takes long, and counts as refused
 	reviveBeat    = "revive-beat"     // a beat revives a life that was declared dead
 	resolveByRead = "resolve-by-read" // an outcome is resolved by a statement that does not write
-	// noLease: no lease is looked at. It is for programs alone (tests/cluster), in which
+	// noLease: no lease is compared. It is for programs alone (tests/cluster), in which
 	// leaseFirst does no harm: what an owner reads from its memory was the newest when it
 	// looked, and the request had begun by then.
 	noLease = "no-lease"

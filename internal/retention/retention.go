@@ -112,7 +112,7 @@ func (s *Service) Look(ctx context.Context) {
 			return false
 		}
 		if !s.o.Workspaces.Here(rec) || !s.due(rec) {
-			return true // of several servers that share workspaces each looks at its own
+			return true // of several servers that share workspaces each does its own
 		}
 		got, err := s.one(ctx, rec.ID, Request{pace: &gitstore.Pace{Rest: rest}}, nil)
 		switch {

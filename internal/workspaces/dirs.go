@@ -87,7 +87,7 @@ func (m *Manager) meets(root string, r Record) bool {
 const young = 10 * time.Second
 
 // putFirst writes the record of a directory that becomes a workspace, if no other
-// server has it. Where another has just made it, who asks again is sent there.
+// server has it. Where another has just made it, a repeated request is sent there.
 func (m *Manager) putFirst(r Record) error {
 	if m.opt.Shared == nil {
 		return m.putRecord(r)
