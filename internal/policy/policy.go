@@ -10,10 +10,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
+	"golang.org/x/text/unicode/norm"
 
 	"umbra/gitstore/message"
 	"umbra/internal/errs"
+	"umbra/internal/ignore"
 	"umbra/internal/policy/secrets"
 )
 
@@ -84,6 +85,19 @@ type Rules struct {
 	level     Level
 	after     After
 	detector  *secrets.Detector // nil: secrets are not looked for
+	folds     bool              // of names; see Folding
+}
+
+// Folding returns the rules for a file system that takes names for one which differ in
+// case, or in how Unicode writes them, alone: a protected path is protected under all
+// of its names.
+func (r *Rules) Folding() *Rules {
+	if r == nil {
+		return nil
+	}
+	out := *r
+	out.folds = true
+	return &out
 }
 
 // Book is the rules of all workspaces. It may be used from any goroutine; nil has
@@ -95,7 +109,46 @@ type Book struct {
 
 type rule struct {
 	text    string
-	pattern gitignore.Pattern
+	pattern *ignore.Rule
+	// parts are the pattern's components, where it is anchored; nil is "**".
+	parts []*ignore.Rule
+	fold  *rule // the same where names that differ in case alone are one
+}
+
+// fold gives a name as all have it that a file system which folds case takes for it.
+func fold(name string) string { return norm.NFC.String(strings.ToLower(name)) }
+
+// newRule reads a rule; false for one that can match nothing.
+func newRule(text string) (r rule, ok bool) {
+	if r, ok = readRule(text); !ok {
+		return r, false
+	}
+	if folded, ok := readRule(fold(text)); ok {
+		r.fold = &folded
+	}
+	return r, true
+}
+
+func readRule(text string) (rule, bool) {
+	p, ok := ignore.ParsePattern(text)
+	if !ok {
+		return rule{}, false
+	}
+	r := rule{text: text, pattern: p}
+	if anchored := strings.TrimSuffix(text, "/"); strings.Contains(anchored, "/") {
+		for part := range strings.SplitSeq(strings.TrimPrefix(anchored, "/"), "/") {
+			if part == "**" {
+				r.parts = append(r.parts, nil)
+				continue
+			}
+			x, ok := ignore.ParsePattern(part)
+			if !ok {
+				return rule{}, false
+			}
+			r.parts = append(r.parts, x)
+		}
+	}
+	return r, true
 }
 
 // New reads settings. The error names the setting that is malformed.
@@ -188,7 +241,8 @@ func parse(texts []string) ([]rule, error) {
 		if err := Valid(text); err != nil {
 			return nil, err
 		}
-		out = append(out, rule{text, gitignore.ParsePattern(text, nil)})
+		r, _ := newRule(text)
+		out = append(out, r)
 	}
 	return out, nil
 }
@@ -205,22 +259,29 @@ func Valid(text string) error {
 	case strings.HasPrefix(text, "!"), strings.HasPrefix(text, "#"):
 		return fmt.Errorf("the rule %q begins with %q; rules cannot be negated", text, text[:1])
 	}
-	for part := range strings.SplitSeq(strings.ReplaceAll(text, "**", "*"), "/") {
-		if _, err := path.Match(part, ""); err != nil {
-			return fmt.Errorf("the rule %q is malformed", text)
+	if _, ok := newRule(text); !ok {
+		return fmt.Errorf("the rule %q is malformed", text)
+	}
+	for i, part := range strings.Split(strings.TrimSuffix(text, "/"), "/") {
+		if part == "." || part == ".." || part == "" && i > 0 {
+			return fmt.Errorf("the rule %q matches no path: paths are relative to the workspace, without . and .. and empty parts", text)
 		}
 	}
 	return nil
 }
 
-// match gives the first rule that names a path.
-func match(list []rule, name string) (string, bool) {
+// match gives the first rule that names a path, or a directory above it.
+func match(list []rule, name string, dir, folds bool) (string, bool) {
 	if len(list) == 0 {
 		return "", false
 	}
-	parts := strings.Split(name, "/")
-	for _, r := range list {
-		if r.pattern.Match(parts, false) == gitignore.Exclude {
+	folded := ""
+	if folds {
+		folded = fold(name)
+	}
+	for i := range list {
+		r := &list[i]
+		if r.pattern.Covers(name, dir) || folds && r.fold != nil && r.fold.pattern.Covers(folded, dir) {
 			return r.text, true
 		}
 	}
@@ -229,33 +290,30 @@ func match(list []rule, name string) (string, bool) {
 
 // below gives the first rule that may name a path below one, if it names some below
 // one directory and not files of a name anywhere.
-func below(list []rule, name string) (string, bool) {
-	dirs := strings.Split(name, "/")
-	for _, r := range list {
-		text := strings.TrimSuffix(r.text, "/")
-		if !strings.Contains(text, "/") {
-			continue
-		}
-		parts := strings.Split(strings.TrimPrefix(text, "/"), "/")
-		if len(parts) <= len(dirs) && !slices.Contains(parts, "**") {
-			continue
-		}
-		in := true
-		for i, dir := range dirs {
-			if i == len(parts) || parts[i] == "**" {
-				in = i > 0 // a rule for any directory says nothing of this one
-				break
-			}
-			if ok, err := path.Match(parts[i], dir); err != nil || !ok {
-				in = false
-				break
-			}
-		}
-		if in {
+func below(list []rule, name string, folds bool) (string, bool) {
+	for i := range list {
+		r := &list[i]
+		if r.below(name) || folds && r.fold != nil && r.fold.below(fold(name)) {
 			return r.text, true
 		}
 	}
 	return "", false
+}
+
+func (r *rule) below(name string) bool {
+	dirs := strings.Split(name, "/")
+	if len(r.parts) == 0 || len(r.parts) <= len(dirs) && !slices.Contains(r.parts, nil) {
+		return false
+	}
+	for i, dir := range dirs {
+		if i == len(r.parts) || r.parts[i] == nil {
+			return i > 0 // a rule for any directory says nothing of this one
+		}
+		if !r.parts[i].Covers(dir, true) {
+			return false
+		}
+	}
+	return true
 }
 
 // Task is a task's own rules.
@@ -268,9 +326,13 @@ func TaskOf(extra []message.Trailer) Task {
 	for _, x := range extra {
 		switch x.Key {
 		case KeyOnly:
-			t.only = append(t.only, rule{x.Value, gitignore.ParsePattern(x.Value, nil)})
+			if r, ok := newRule(x.Value); ok {
+				t.only = append(t.only, r)
+			}
 		case KeyAllow:
-			t.allow = append(t.allow, rule{x.Value, gitignore.ParsePattern(x.Value, nil)})
+			if r, ok := newRule(x.Value); ok {
+				t.allow = append(t.allow, r)
+			}
 		}
 	}
 	return t
@@ -297,6 +359,7 @@ type Change struct {
 	Path string
 	From string // of a rename: the path before
 	Link bool   // it will be a symbolic link, so that paths below it exist
+	Dir  bool   // it is a directory of its own
 	Size int64  // of the file afterwards; 0 for one that is deleted
 	// Content opens the file as it will be, nil where it is deleted or no file;
 	// Before the file as it was, nil where there was none. Same says that they do
@@ -330,7 +393,7 @@ func (r *Rules) Judge(t Task, c Change) ([]*Refusal, error) {
 		if name == "" {
 			continue
 		}
-		if x := onlyRefuses(t, name); x != nil {
+		if x := c.onlyRefuses(t, name); x != nil {
 			out = append(out, x)
 			break
 		}
@@ -342,12 +405,12 @@ func (r *Rules) Judge(t Task, c Change) ([]*Refusal, error) {
 		if name == "" {
 			continue
 		}
-		text, ok := match(r.protected, name)
+		text, ok := match(r.protected, name, c.Dir, r.folds)
 		if !ok && c.Link && name == c.Path {
-			text, ok = below(r.protected, name)
+			text, ok = below(r.protected, name, r.folds)
 		}
 		if ok {
-			if _, allowed := match(t.allow, name); !allowed {
+			if _, allowed := match(t.allow, name, c.Dir, false); !allowed {
 				out = append(out, &Refusal{Rule: RuleProtected, Path: name, Detail: fmt.Sprintf("The path is protected by the rule %q of this server; leave it as it is. Only a task that was made with allow for it may change it.", text)})
 				break
 			}
@@ -367,12 +430,15 @@ func (r *Rules) Judge(t Task, c Change) ([]*Refusal, error) {
 // allowed.
 func (r *Rules) Only(x *Refusal) bool { return x.Rule == RuleSecrets && r.level == Warn }
 
-func onlyRefuses(t Task, name string) *Refusal {
+func (c *Change) onlyRefuses(t Task, name string) *Refusal {
 	if len(t.only) == 0 {
 		return nil
 	}
-	if _, ok := match(t.only, name); ok {
+	if _, ok := match(t.only, name, c.Dir, false); ok {
 		return nil
+	}
+	if _, ok := below(t.only, name, false); ok && c.Dir {
+		return nil // the directory in which the task may write
 	}
 	texts, _ := t.Texts()
 	return &Refusal{Rule: RuleOnly, Path: name, Detail: fmt.Sprintf("The task may only change paths that match %s; do the change in another task, or leave it out.", quoted(texts))}

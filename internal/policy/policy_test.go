@@ -4,6 +4,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"umbra/gitstore/message"
 )
@@ -101,9 +102,67 @@ func TestJudge(t *testing.T) {
 	if rules(t, off, none, "x.lock", 1<<40) != "" || !off.None(none) || off.None(only) {
 		t.Error("no rules refuse")
 	}
-	for _, bad := range []string{"", " ", "!x", "# x", "[a", "a/[", "x\ny"} {
+	for _, bad := range []string{"", " ", "!x", "# x", "[a", "a/[", "x\ny", "/", "./a", "../a", "a/../b", "a//b", "a\\"} {
 		if Valid(bad) == nil {
 			t.Errorf("%q is taken", bad)
 		}
+	}
+}
+
+// TestPatterns holds that rules are those of git: what its documentation promises is
+// protected.
+func TestPatterns(t *testing.T) {
+	for _, x := range []struct{ rule, path string }{
+		{"**/keys/id", "keys/a/keys/id"}, {"a/**/b/c", "a/b/x/b/c"}, {"/docs/**.md", "docs/x.md"}, {"a**b", "axb"}, {"[!x]*", "y"}, {"[[:upper:]]*", "Y"},
+		{"/.github/**", ".github/workflows/x"}, {"secret/", "secret/x"}, {"secret/", "d/secret/x/y"}, {"/a\\*b", "a*b"}, {"x?", "x\xff"},
+	} {
+		for _, folds := range []bool{false, true} {
+			b, err := New(Settings{Protected: []string{x.rule}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := b.Of(nil, nil)
+			if folds {
+				r = r.Folding()
+			}
+			if got := rules(t, r, Task{}, x.path, 0); got != RuleProtected {
+				t.Errorf("%s does not protect %q", x.rule, x.path)
+			}
+		}
+	}
+	b, err := New(Settings{Protected: []string{"/.github/**", "Caf\u00e9", "*.lock"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exact := b.Of(nil, nil)
+	for _, name := range []string{".GitHub/x", "cafe\u0301", "GO.LOCK"} {
+		if rules(t, exact, Task{}, name, 0) != "" || rules(t, exact.Folding(), Task{}, name, 0) != RuleProtected {
+			t.Errorf("%q", name)
+		}
+	}
+	list, err := exact.Folding().Judge(Task{}, Change{Path: ".GITHUB", Link: true})
+	if err != nil || len(list) != 1 {
+		t.Errorf("a link above: %v %v", list, err)
+	}
+	only := TaskOf([]message.Trailer{{Key: KeyOnly, Value: "/src/lib/**"}})
+	for name, want := range map[string]string{"src": "", "src/lib": "", "src/lib/x": "", "srcs": RuleOnly, "src/other": RuleOnly} {
+		list, err := exact.Judge(only, Change{Path: name, Dir: true})
+		got := ""
+		if len(list) > 0 {
+			got = list[0].Rule
+		}
+		if err != nil || got != want {
+			t.Errorf("the directory %s: %q %v", name, got, err)
+		}
+	}
+	// The time does not grow exponentially with the pattern.
+	slow, err := New(Settings{Protected: []string{strings.Repeat("*a", 400) + "b", strings.Repeat("**/a*", 150) + "/b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	rules(t, slow.Of(nil, nil), Task{}, strings.Repeat(strings.Repeat("a", 250)+"/", 15)+"x", 0)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("a pattern took %s", took)
 	}
 }

@@ -106,7 +106,8 @@ func (d *Detector) Differ(a, b string) bool {
 	return false
 }
 
-// Scan finds the secrets of a file. The path is relative, with slashes.
+// Scan finds the secrets of a file of UTF-8, or of another encoding that has ASCII. The
+// path is relative, with slashes.
 func (d *Detector) Scan(path string, text []byte) []Finding {
 	if byPath(d.allow, path) {
 		return nil
@@ -136,7 +137,8 @@ const (
 	overlap = 64 << 10
 )
 
-// ScanReader is Scan for content of any size, in constant memory.
+// ScanReader is Scan for content of any size, in constant memory, and of UTF-16 and
+// UTF-32 as well.
 func (d *Detector) ScanReader(path string, r io.Reader) ([]Finding, error) {
 	if byPath(d.allow, path) {
 		return nil, nil
@@ -144,6 +146,12 @@ func (d *Detector) ScanReader(path string, r io.Reader) ([]Finding, error) {
 	first, err := io.ReadAll(io.LimitReader(r, chunk))
 	if err != nil {
 		return nil, err
+	}
+	if wide := wideOf(first); wide != nil {
+		r = wide.NewDecoder().Reader(io.MultiReader(bytes.NewReader(first), r))
+		if first, err = io.ReadAll(io.LimitReader(r, chunk)); err != nil {
+			return nil, err
+		}
 	}
 	if len(first) < chunk {
 		return d.Scan(path, first), nil
@@ -155,7 +163,17 @@ func (d *Detector) ScanReader(path string, r io.Reader) ([]Finding, error) {
 	for {
 		n, err := io.ReadFull(r, buf[len(buf):min(cap(buf), len(buf)+chunk)])
 		buf = buf[:len(buf)+n]
+		last := err == io.EOF || err == io.ErrUnexpectedEOF
+		// What begins in the part that is scanned again counts then, with all that
+		// follows it. That part begins at a line, as far as there is one.
+		from := max(0, len(buf)-overlap)
+		if i := bytes.IndexByte(buf[from:], '\n'); i >= 0 && i < overlap/2 {
+			from += i + 1
+		}
 		for _, f := range d.Scan(path, buf) {
+			if !last && f.Line > 0 && f.start >= from {
+				continue
+			}
 			if f.Line > 0 {
 				f.Line += line
 			}
@@ -163,13 +181,13 @@ func (d *Detector) ScanReader(path string, r io.Reader) ([]Finding, error) {
 				out = append(out, f)
 			}
 		}
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
+		if last {
 			return out, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		keep := buf[max(0, len(buf)-overlap):]
+		keep := buf[from:]
 		line += strings.Count(string(buf[:len(buf)-len(keep)]), "\n")
 		buf = append(buf[:0], keep...)
 	}

@@ -38,7 +38,7 @@ func (r *Recorder) Obeys(ctx context.Context, source message.Source, taskID stri
 			if !slices.ContainsFunc(entries[i].Reverts, others) {
 				continue
 			}
-			c = policy.Change{Path: c.Path, From: c.From}
+			c = policy.Change{Path: c.Path, From: c.From, Dir: c.Dir}
 		}
 		found, err := r.Policy.Judge(own, c)
 		if err != nil {
@@ -57,7 +57,7 @@ func (r *Recorder) Obeys(ctx context.Context, source message.Source, taskID stri
 // changeOf describes an entry as the policy judges it.
 func (r *Recorder) changeOf(ctx context.Context, e *Entry) policy.Change {
 	c := policy.Change{Path: strings.TrimSuffix(e.Path, "/"), From: strings.TrimSuffix(e.OldPath, "/"), Same: e.After.ID == e.Before.ID,
-		Link: e.After.Mode == object.Symlink}
+		Link: e.After.Mode == object.Symlink, Dir: strings.HasSuffix(e.Path, "/")}
 	stored := func(id object.ID) func() (io.ReadCloser, error) {
 		return func() (io.ReadCloser, error) {
 			r, _, err := r.Disk.Store.OpenBlob(ctx, id)
