@@ -142,6 +142,11 @@ func step(ctx context.Context, st *gitstore.Store, rec *gitstore.Record, path st
 	if c.Message.Source == message.Revert || c.Message.Source == message.Rollback || len(c.Message.Reverts) > 0 {
 		v.undone = c.Message.Reverts
 	}
+	if len(v.undone) == 0 && c.Message.Trailer(message.KeyRejects) != "" {
+		if v.undone, err = ofTask(ctx, st, c, path); err != nil {
+			return fail(err)
+		}
+	}
 	now, err := lookup(ctx, st, rec.Commit, path)
 	if err != nil {
 		return fail(err)
@@ -178,6 +183,18 @@ func step(ctx context.Context, st *gitstore.Store, rec *gitstore.Record, path st
 	}
 	v.before = path
 	return stepped{v, path, was.ID != now.ID || was.Mode != now.Mode, nil}
+}
+
+// ofTask returns the commits of a task before one that may have changed a file: a
+// rejection of hunks takes back lines of any of them.
+func ofTask(ctx context.Context, st *gitstore.Store, c *gitstore.Commit, path string) (out []object.ID, err error) {
+	recs, err := st.TaskRecords(ctx, c.Message.TaskID)
+	for i := range recs {
+		if rec := &recs[i]; rec.Seq < c.Seq && rec.MayTouch(path) {
+			out = append(out, rec.Commit)
+		}
+	}
+	return out, err
 }
 
 // modifies reports whether a message says that a file which was at a path before

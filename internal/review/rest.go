@@ -230,7 +230,7 @@ func (c *cutter) rejected(task string, x *taken, r *rests) (bool, error) {
 	if errs.Is(err, errs.Gone) {
 		return false, nil
 	}
-	if err != nil || by.Message.TaskID == "" || by.Message.TaskID == task {
+	if err != nil || by.Message.TaskID == "" || by.Message.TaskID == task || by.Message.Source == message.Revert {
 		return false, err
 	}
 	if r.rejected(by.Message.TaskID, of.Seq, x.number) {
