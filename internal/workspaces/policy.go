@@ -24,7 +24,7 @@ func (m *Manager) rules(r Record) *policy.Rules {
 }
 
 // foldsCase reports whether a directory's file system takes names that differ in case
-// alone for one, by the names that are there. Where none tells, it is taken not to.
+// alone for one, by the names that are there. Without such a name the answer is no.
 func foldsCase(dir string) bool {
 	names := []string{dir}
 	if f, err := os.Open(dir); err == nil {
