@@ -155,10 +155,12 @@ func TestDirectories(t *testing.T) {
 	}
 	nodes[0].Do("GET", "/tasks/"+there.ID, nil, "Umbra-Direct: 1").ExpectError(http.StatusMisdirectedRequest, "not_owner")
 	nodes[2].Kill()
+	var gone *harness.Response
 	if err := clustertest.Await(10*time.Second, func() (bool, error) {
-		return nodes[0].Do("GET", "/tasks/"+there.ID+"/content?path=x", nil).Status == http.StatusServiceUnavailable, nil
+		gone = nodes[0].Do("PUT", "/tasks/"+there.ID+"/content?path=x", []byte("x"))
+		return gone.Status == http.StatusServiceUnavailable && gone.Text("error") == "node_down", nil
 	}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("once the directory's node is gone: %d %s", gone.Status, gone.Body)
 	}
 	nodes[1].Do("POST", "/tasks", map[string]any{"goal": "g", "workspace": other}).ExpectError(http.StatusServiceUnavailable, "node_down")
 	nodes[2].Restart()
