@@ -31,7 +31,7 @@ type forkModel struct {
 	layer bool // does the system have layers
 	mount bool // may the server mount them at a path
 
-	quiet   sync.Mutex // held while a git command runs, and by gc --now, which may break one
+	quiet   sync.Mutex // held while a git command runs, and by gc --now and the deletion of a parent, which may break one
 	watched sync.Mutex
 	gits    map[string]bool // repositories that exist
 }
@@ -394,7 +394,9 @@ func (m *forkModel) drop(f *modelFork) {
 	}
 	m.p.call(m.t, "PATCH", "/tasks/"+f.task, map[string]any{"status": "completed"})
 	m.exists(f, false)
+	m.quiet.Lock() // git reads where a fork borrows objects once, when it starts
 	a := m.p.call(m.t, "DELETE", "/workspaces/"+f.id+"?force=true", nil)
+	m.quiet.Unlock()
 	m.note("%s: delete: %d", f.id, a.Status)
 	a.want(m.t, 204)
 	m.exists(f, false)
