@@ -49,7 +49,7 @@ func (p *Plan) Arrange() error {
 		if n == nil || n.content == nil || n.Kind != r.node.Kind || n.ID != r.node.ID || n.Mode != r.node.Mode {
 			return false
 		}
-		same := *r.node // what was replaced is there again
+		same := *r.node                      // what was replaced is there again
 		same.perm, same.chmod = n.perm, true // its bits may be another's by now
 		p.View.nodes[r.node.origin] = &same
 		return true
