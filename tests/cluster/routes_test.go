@@ -29,7 +29,7 @@ type about int
 const (
 	none  about = iota
 	one         // a request is about one workspace: the owner answers
-	makes       // it makes or finds the workspace that its answer is about
+	makes       // any node answers, about a workspace that it finds or follows
 )
 
 // ask is a request. workspace is the one that it is about where it is not places.ws.
@@ -333,8 +333,8 @@ var allPlaces = map[string]placed{
 	"DELETE /layers/{layer}":     {ask: onLayer("")},
 
 	"GET /git/":                         {ask: at("/git/")},
-	"GET /git/{repo}/info/refs":         {about: one, ask: at("/git/{ws}.git/info/refs?service=git-upload-pack")},
-	"POST /git/{repo}/git-upload-pack":  {about: one, ask: send("/git/{ws}.git/git-upload-pack", []byte("0000"), "Content-Type: application/x-git-upload-pack-request")},
+	"GET /git/{repo}/info/refs":         {about: makes, ask: at("/git/{ws}.git/info/refs?service=git-upload-pack")},
+	"POST /git/{repo}/git-upload-pack":  {about: makes, ask: send("/git/{ws}.git/git-upload-pack", []byte("0000"), "Content-Type: application/x-git-upload-pack-request")},
 	"POST /git/{repo}/git-receive-pack": {ask: at("/git/{ws}.git/git-receive-pack")},
 
 	"POST /api/sessions":     {ask: sendNew("/api/sessions", func(p *places) any { return object("workspaceRoot", p.folder) })},
