@@ -231,6 +231,38 @@ func (c *collector) addCluster() {
 	gauge("lease_seconds", "What is left of this node's lease; below zero without one.", func(f *telemetry.ClusterFigures) float64 { return f.Lease.Seconds() })
 	gauge("sync_standbys", "Standbys that PostgreSQL has, as far as its role may see.", func(f *telemetry.ClusterFigures) float64 { return float64(f.Standbys) })
 	gauge("nodes", "Live nodes, this one among them.", func(f *telemetry.ClusterFigures) float64 { return float64(f.Nodes) })
+	gauge("unsealed_bytes", "Bytes of the logs of this node's workspaces that are in no pack yet.", func(f *telemetry.ClusterFigures) float64 { return float64(f.Unsealed) })
+	gauge("unsealed_oldest_seconds", "For how long some of them have been there.", func(f *telemetry.ClusterFigures) float64 { return f.OldestUnsealed.Seconds() })
+	gauge("garbage_objects", "Objects that wait for the sweeper.", func(f *telemetry.ClusterFigures) float64 { return float64(f.Garbage) })
+	gauge("follower_lag_seconds", "How far the oldest follower of this node is behind its workspace.", func(f *telemetry.ClusterFigures) float64 { return f.FollowerLag.Seconds() })
+	gauge("shared", "1 while another database sweeps the object store: nothing is deleted from it.", func(f *telemetry.ClusterFigures) float64 {
+		if f.Shared {
+			return 1
+		}
+		return 0
+	})
+	took := func(name, help string, get func(f *telemetry.ClusterFigures) *telemetry.Histogram) {
+		c.add("cluster_"+name, help, func(v *view, to emit) {
+			f := v.Cluster.Node()
+			if h := get(&f); h != nil {
+				to.histogram(h, seconds)
+			}
+		})
+	}
+	took("append_seconds", "How long groups of commits took until they were durable.", func(f *telemetry.ClusterFigures) *telemetry.Histogram { return f.Append })
+	took("seal_seconds", "How long changes of a workspace's manifest took.", func(f *telemetry.ClusterFigures) *telemetry.Histogram { return f.Seal })
+	took("open_seconds", "How long workspaces took from the claim to their first request.", func(f *telemetry.ClusterFigures) *telemetry.Histogram { return f.Open })
+	c.add("cluster_unknown_total", "Groups of commits that were not confirmed in time.", func(v *view, to emit) {
+		to.counter(float64(v.Cluster.Node().Unknown))
+	})
+	c.add("cluster_fenced_total", "Appends and seals of this node after another had its workspace.", func(v *view, to emit) {
+		to.counter(float64(v.Cluster.Node().Fenced))
+	})
+	c.add("cluster_claims_total", "Workspaces that this node claimed: resting (no node owned it), own (this one did), dead (its owner was).", func(v *view, to emit) {
+		if each := v.Cluster.Node().Claims; each != nil {
+			each(func(reason string, n uint64) { to.counter(float64(n), reason) })
+		}
+	}, "reason")
 	c.add("cluster_engine_up", "1 while PostgreSQL takes writes; else 0, with the reason.", func(v *view, to emit) {
 		f := v.Cluster.Node()
 		up := 0.0

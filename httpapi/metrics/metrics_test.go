@@ -33,7 +33,9 @@ func full(t *testing.T) *Dialect {
 				return 1, 2, 3, telemetry.NewTimes(.001)
 			},
 			Node: func() telemetry.ClusterFigures {
-				return telemetry.ClusterFigures{Owned: 11, Lease: 2 * time.Second, Standbys: 1, Nodes: 3, Reason: "standby"}
+				return telemetry.ClusterFigures{Owned: 11, Lease: 2 * time.Second, Standbys: 1, Nodes: 3, Reason: "standby",
+					Append: telemetry.NewTimes(.1), Seal: telemetry.NewTimes(.1), Open: telemetry.NewTimes(.1), Unknown: 1, Fenced: 2,
+					Claims: func(each func(string, uint64)) { each("dead", 4) }, Unsealed: 5, OldestUnsealed: time.Second, Garbage: 6, Shared: true}
 			}}}
 	s.Blobs.Done("get", 200*time.Millisecond, true)
 	s.Requests.Route("GET", "/tasks/{id}").Answered(200, time.Now().Add(-20*time.Millisecond), false)

@@ -25,6 +25,7 @@ type Claim struct {
 	Workspace string
 	Epoch     int64
 	Life      *Life
+	Former    int64  // the life that owned it before; 0: none
 	Pinned    string // as of the claim: the node that has the directory
 
 	manifest    []byte // inline, or
@@ -97,7 +98,7 @@ func (n *Node) mapped(err error) error {
 // first, it would judge the owner by the nodes of when it began to wait, and take
 // a workspace from one that began to live in between.
 const (
-	claimLock   = `SELECT 1 FROM workspace WHERE id = $1 FOR UPDATE`
+	claimLock   = `SELECT coalesce(owner, 0) FROM workspace WHERE id = $1 FOR UPDATE`
 	claimUpdate = `UPDATE workspace SET epoch = epoch + 1, owner = $2, last_used = now()
 		WHERE id = $1
 		AND (owner IS NULL OR owner = $2 OR NOT EXISTS (SELECT FROM node WHERE life = owner AND state <> 'dead'))
@@ -133,7 +134,10 @@ func (n *Node) Claim(ctx context.Context, ws string) (*Claim, error) {
 		var owner *Peer
 		err := c.pipeline(ctx, func(b *pgx.Batch) {
 			// Without a transaction around it, a batch with no statement between is one.
-			b.Queue(claimLock, ws)
+			b.Queue(claimLock, ws).Query(func(rows pgx.Rows) error {
+				_, err := pgx.ForEachRow(rows, []any{&claim.Former}, func() error { return nil })
+				return err
+			})
 			b.Queue(claimUpdate, ws, life.ID, n.opts.Name)
 			b.Queue(claimTakeover, ws, life.ID, random63())
 			b.Queue(claimRead, ws, life.ID).QueryRow(func(row pgx.Row) error {

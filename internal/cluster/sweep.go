@@ -321,3 +321,13 @@ func (n *Node) named(ctx context.Context, store blob.Store, ws string) (map[stri
 		return out, nil
 	}
 }
+
+// CountGarbage calls tell with how many objects wait for the sweeper.
+func (n *Node) CountGarbage(ctx context.Context, tell func(count int64)) error {
+	return n.write(ctx, func(ctx context.Context, c *conn) error {
+		var count int64
+		err := c.QueryRow(ctx, `SELECT count(*) FROM garbage`).Scan(&count)
+		tell(count)
+		return err
+	})
+}

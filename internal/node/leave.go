@@ -20,6 +20,8 @@ const (
 	// for objects that nothing ever named, which lists all.
 	sweepEvery   = 10 * time.Minute
 	orphansEvery = 24 * time.Hour
+	// countEvery is how often the objects that wait for the sweeper are counted.
+	countEvery = time.Minute
 )
 
 // Start starts the node's own work: it drains when the cluster's owner asks for it,
@@ -27,6 +29,7 @@ const (
 func (n *Node) Start() {
 	n.wg.Go(n.followDrain)
 	n.wg.Go(n.sweep)
+	n.wg.Go(n.countGarbage)
 }
 
 // Close ends the node's own work. It releases nothing.
@@ -134,14 +137,34 @@ func (n *Node) sweep() {
 		swept, err := n.c.Sweep(n.ctx, n.opt.Store, all)
 		switch {
 		case errors.Is(err, cluster.ErrShared):
+			n.meter.shared.Store(true)
 			n.opt.Log.Error("another database uses this object store: nothing is deleted from it")
 		case err != nil && n.ctx.Err() == nil:
 			n.opt.Log.Warn("the object store was not swept", "error", err)
-		case err == nil && all:
-			orphans = time.Now()
+		case err == nil:
+			n.meter.shared.Store(false)
+			if all {
+				orphans = time.Now()
+			}
 		}
 		if swept != (cluster.Swept{}) {
 			n.opt.Log.Info("the object store was swept", "dropped", swept.Garbage, "orphans", swept.Orphans)
+		}
+	}
+}
+
+// countGarbage counts what waits for the sweeper, for the metrics.
+func (n *Node) countGarbage() {
+	t := time.NewTicker(countEvery)
+	defer t.Stop()
+	for {
+		if err := n.c.CountGarbage(n.ctx, n.meter.garbage.Store); err != nil && n.ctx.Err() == nil {
+			n.opt.Log.Debug("the dropped objects were not counted", "error", err)
+		}
+		select {
+		case <-t.C:
+		case <-n.ctx.Done():
+			return
 		}
 	}
 }

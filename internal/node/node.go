@@ -37,6 +37,8 @@ import (
 type Options struct {
 	Cluster *cluster.Node
 	Store   blob.Store
+	// StoreMeter counts the operations on Store; it may be nil.
+	StoreMeter *telemetry.Ops
 	// Grace is how long an object that was dropped stays (cluster.garbage_grace).
 	Grace time.Duration
 	// Wait is how long a request waits while ownership moves (cluster.wait).
@@ -63,9 +65,10 @@ type Node struct {
 	opt   Options
 	c     *cluster.Node
 	local Local
+	meter *meter
 
 	mu     sync.Mutex
-	owned  map[string]*cluster.Sink
+	owned  map[string]*metered
 	others map[string]remembered
 	// promised are workspaces that were released for another node, until when it has
 	// them to itself.
@@ -120,7 +123,7 @@ func New(o Options) *Node {
 	}
 	o.Wait = cmp.Or(o.Wait, 8*time.Second)
 	o.Grace = cmp.Or(o.Grace, 24*time.Hour)
-	n := &Node{opt: o, c: o.Cluster, owned: make(map[string]*cluster.Sink), others: make(map[string]remembered), promised: make(map[string]time.Time), unreleased: make(map[string]*cluster.Claim), left: make(chan struct{})}
+	n := &Node{opt: o, c: o.Cluster, meter: newMeter(), owned: make(map[string]*metered), others: make(map[string]remembered), promised: make(map[string]time.Time), unreleased: make(map[string]*cluster.Claim), left: make(chan struct{})}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	return n
 }
@@ -139,6 +142,9 @@ func (n *Node) Records() *cluster.Records { return n.c.Records() }
 
 // Objects returns the objects that the records of nodes name.
 func (n *Node) Objects() *cluster.Objects { return n.c.Objects(n.opt.Store, n.opt.Grace) }
+
+// StoreMeter returns what counts the operations on the object store; nil: nothing does.
+func (n *Node) StoreMeter() *telemetry.Ops { return n.opt.StoreMeter }
 
 // Peers returns the live nodes, this one among them.
 func (n *Node) Peers() []cluster.Peer { return n.c.Peers() }
@@ -183,6 +189,15 @@ func (n *Node) Figures() telemetry.ClusterFigures {
 	if n.local != nil {
 		f.Owned = len(n.local.Held())
 	}
+	m := n.meter
+	f.Append, f.Seal, f.Open, f.Claims = m.appends, m.seals, m.opens, m.claims
+	f.Unknown, f.Fenced, f.Garbage, f.Shared = m.unknown.Load(), m.fenced.Load(), m.garbage.Load(), m.shared.Load()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.owned {
+		bytes, oldest := s.unsealed()
+		f.Unsealed, f.OldestUnsealed = f.Unsealed+bytes, max(f.OldestUnsealed, oldest)
+	}
 	return f
 }
 
@@ -201,7 +216,7 @@ func (n *Node) SetHandover(ask func(ctx context.Context, owner Owner, ws string)
 }
 
 // own returns this node's claim of a workspace while its life lasts.
-func (n *Node) own(ws string) *cluster.Sink {
+func (n *Node) own(ws string) *metered {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := n.owned[ws]

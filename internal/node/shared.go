@@ -42,7 +42,8 @@ func (n *Node) Create(ctx context.Context, r workspaces.Record) (string, error) 
 
 // Claim is workspaces.Shared's.
 func (n *Node) Claim(ctx context.Context, r workspaces.Record) (*workspaces.Held, error) {
-	deadline := time.Now().Add(n.opt.Wait)
+	began := time.Now()
+	deadline := began.Add(n.opt.Wait)
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	var last error
@@ -55,7 +56,7 @@ func (n *Node) Claim(ctx context.Context, r workspaces.Record) (*workspaces.Held
 			var owned *cluster.OwnedError
 			switch {
 			case err == nil:
-				return n.hold(c)
+				return n.hold(c, began)
 			case errors.Is(err, cluster.ErrNotFound):
 				return nil, errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 			case !errors.As(err, &owned):
@@ -88,7 +89,7 @@ func (n *Node) Copy(ctx context.Context, id string) (sink.Sink, error) {
 	case err != nil:
 		return nil, err
 	}
-	s := n.c.Sink(c, n.opt.Store, n.opt.Grace)
+	s := n.sinkOf(c)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.owned[id] = s
@@ -176,20 +177,26 @@ func (n *Node) isPromised(ctx context.Context, ws string) bool {
 	return false
 }
 
+// sinkOf returns the log of a claim.
+func (n *Node) sinkOf(c *cluster.Claim) *metered {
+	n.meter.claimed(c)
+	return &metered{Sink: n.c.Sink(c, n.opt.Store, n.opt.Grace), meter: n.meter}
+}
+
 // hold makes a claim the manager's.
-func (n *Node) hold(c *cluster.Claim) (*workspaces.Held, error) {
-	s := n.c.Sink(c, n.opt.Store, n.opt.Grace)
+func (n *Node) hold(c *cluster.Claim, began time.Time) (*workspaces.Held, error) {
+	s := n.sinkOf(c)
 	n.mu.Lock()
 	n.owned[c.Workspace] = s
 	delete(n.others, c.Workspace)
 	delete(n.unreleased, c.Workspace)
 	n.mu.Unlock()
-	return &workspaces.Held{Sink: s, Epoch: c.Epoch, Lost: c.Life.Over(), Release: func(ctx context.Context) { n.release(ctx, s) }}, nil
+	return &workspaces.Held{Sink: s, Epoch: c.Epoch, Lost: c.Life.Over(), Opened: func() { n.meter.opens.Since(began) }, Release: func(ctx context.Context) { n.release(ctx, s) }}, nil
 }
 
 // release ends a claim. One whose release does not reach the engine stays this life's,
 // and is released when another node asks for it.
-func (n *Node) release(ctx context.Context, s *cluster.Sink) {
+func (n *Node) release(ctx context.Context, s *metered) {
 	c := s.Claim()
 	n.mu.Lock()
 	if n.owned[c.Workspace] == s {

@@ -155,7 +155,8 @@ func joinCluster(ctx context.Context, cfg config.Config, dir *state.Dir, address
 		return nil, errors.Join(Refused(err), life.Close(closing))
 	}
 	log.Info("joined the cluster", "cluster", life.Cluster.ID, "node", opts.Name, "address", opts.Address)
-	return &member{life, node.New(node.Options{Cluster: life, Store: store, Grace: cfg.Cluster.GarbageGrace, Wait: cfg.Cluster.Wait, Log: log})}, nil
+	ops := blob.NewMeter()
+	return &member{life, node.New(node.Options{Cluster: life, Store: blob.Measured(store, ops), StoreMeter: ops, Grace: cfg.Cluster.GarbageGrace, Wait: cfg.Cluster.Wait, Log: log})}, nil
 }
 
 // checkImported refuses a data directory that has workspaces of a single server:

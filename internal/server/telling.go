@@ -61,6 +61,7 @@ func openMetrics(s *services, dir *state.Dir, n *node.Node) (*metrics.Dialect, e
 		Room: func() (free, total int64, err error) { return room.Free(dir.Path) },
 	}
 	if n != nil {
+		sources.Blobs = n.StoreMeter()
 		sources.Cluster = &metrics.Cluster{Forward: m.forward.Figures, Node: n.Figures}
 	}
 	if w, ok := s.watcher.(interface{ Stats() watcher.Stats }); ok {

@@ -56,6 +56,8 @@ type Held struct {
 	Epoch int64
 	// Lost is closed when another server may own the workspace.
 	Lost <-chan struct{}
+	// Opened, if set, is called when the workspace is about to be used.
+	Opened func()
 	// Release lets other servers claim the workspace. Its store is closed.
 	Release func(context.Context)
 }
@@ -184,6 +186,9 @@ func (m *Manager) enter(ctx context.Context, w *workspace.Workspace) error {
 		return nil
 	}
 	h.entered = true
+	if h.Opened != nil {
+		h.Opened()
+	}
 	for _, hook := range m.shared.hooks {
 		if hook.Entered != nil {
 			if err := hook.Entered(ctx, w); err != nil {

@@ -530,6 +530,19 @@ func TestRoutes(t *testing.T) {
 		}
 		p.check(route, x)
 	}
+	figures := string(p.first("GET", "/metrics", nil).Expect(http.StatusOK).Body)
+	for _, want := range []string{"umbra_cluster_append_seconds_count ", "umbra_cluster_open_seconds_count ", "umbra_cluster_unsealed_bytes ", `umbra_cluster_claims_total{reason="resting"} `,
+		`umbra_blob_seconds_count{op="`} {
+		if i := strings.Index(figures, want); i < 0 || strings.HasPrefix(figures[i+len(want):], "0\n") {
+			t.Errorf("no value of %s", want)
+		}
+	}
+	for _, want := range []string{"umbra_cluster_unknown_total 0\n", "umbra_cluster_fenced_total 0\n", "umbra_cluster_garbage_objects ", "umbra_cluster_seal_seconds_count ", "umbra_cluster_unsealed_oldest_seconds ",
+		"umbra_cluster_follower_lag_seconds ", "umbra_cluster_shared 0\n", `umbra_blob_errors_total{op="put"} 0`} {
+		if !strings.Contains(figures, want) {
+			t.Errorf("the node does not tell %s", want)
+		}
+	}
 }
 
 // routesOf reads the routes from the document, as "METHOD pattern".
