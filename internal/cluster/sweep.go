@@ -322,12 +322,12 @@ func (n *Node) named(ctx context.Context, store blob.Store, ws string) (map[stri
 	}
 }
 
-// CountGarbage calls tell with how many objects wait for the sweeper.
-func (n *Node) CountGarbage(ctx context.Context, tell func(count int64)) error {
+// CountGarbage calls found with how many objects wait for the sweeper.
+func (n *Node) CountGarbage(ctx context.Context, found func(count int64)) error {
 	return n.write(ctx, func(ctx context.Context, c *conn) error {
 		var count int64
 		err := c.QueryRow(ctx, `SELECT count(*) FROM garbage`).Scan(&count)
-		tell(count)
+		found(count)
 		return err
 	})
 }
