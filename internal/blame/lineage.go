@@ -275,7 +275,7 @@ func (l *lineage) extend(ctx context.Context, st *gitstore.Store, from int) erro
 			return err
 		}
 	}
-	needed := l.needed(from)
+	needed, known := l.needed(from), make(map[int][]segment)
 	ahead := newScripts(ctx, st, l.versions, from, l.whitespace, l.size > largeFile)
 	defer ahead.close()
 	for i := from; i < len(l.versions); i++ {
@@ -291,7 +291,7 @@ func (l *lineage) extend(ctx context.Context, st *gitstore.Store, from int) erro
 			if err != nil {
 				return err
 			}
-			if before, err = l.bringBack(ctx, st, i, before, now); err != nil {
+			if before, err = l.bringBack(ctx, st, i, before, now, known); err != nil {
 				return err
 			}
 		}
@@ -372,17 +372,29 @@ func (l *lineage) runs(i int) (out []int) {
 
 // at returns the lines of a version.
 func (l *lineage) at(ctx context.Context, st *gitstore.Store, i int) ([]segment, error) {
-	if s := l.versions[i].segments; s != nil {
-		return s, nil
+	return l.atKnown(ctx, st, i, make(map[int][]segment))
+}
+
+// atKnown is like at. known has versions whose lines were made on the way: what brings
+// lines back may ask for the same ones again and again.
+func (l *lineage) atKnown(ctx context.Context, st *gitstore.Store, i int, known map[int][]segment) ([]segment, error) {
+	of := func(k int) []segment {
+		if s := l.versions[k].segments; s != nil {
+			return s
+		}
+		return known[k]
 	}
 	k := i
-	for k > 0 && l.versions[k].segments == nil {
+	for k > 0 && of(k) == nil {
 		k--
+	}
+	if s := of(k); s != nil && k == i {
+		return s, nil
 	}
 	var list []segment
 	var old []byte
 	var err error
-	if s := l.versions[k].segments; s != nil {
+	if s := of(k); s != nil {
 		list = s
 		if old, err = content(ctx, st, &l.versions[k]); err != nil {
 			return nil, err
@@ -400,18 +412,20 @@ func (l *lineage) at(ctx context.Context, st *gitstore.Store, i int) ([]segment,
 		}
 		list = carry(list, count(now), compare(old, now, l.whitespace), int32(k))
 		if len(v.undone) > 0 && v.exists() {
-			if list, err = l.bringBack(ctx, st, k, list, now); err != nil {
+			if list, err = l.bringBack(ctx, st, k, list, now, known); err != nil {
 				return nil, err
 			}
+			known[k] = list
 		}
 		old = now
 	}
+	known[i] = list
 	return list, nil
 }
 
 // bringBack gives the lines of a revert that earlier versions had to those who
 // wrote them.
-func (l *lineage) bringBack(ctx context.Context, st *gitstore.Store, i int, list []segment, now []byte) ([]segment, error) {
+func (l *lineage) bringBack(ctx context.Context, st *gitstore.Store, i int, list []segment, now []byte, known map[int][]segment) ([]segment, error) {
 	for _, k := range l.runs(i) {
 		own := 0
 		for _, s := range list {
@@ -425,7 +439,7 @@ func (l *lineage) bringBack(ctx context.Context, st *gitstore.Store, i int, list
 		if !l.versions[k].exists() {
 			continue
 		}
-		older, err := l.at(ctx, st, k)
+		older, err := l.atKnown(ctx, st, k, known)
 		if err != nil {
 			return nil, err
 		}
