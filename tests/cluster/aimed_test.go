@@ -189,6 +189,7 @@ func (w *world) ownerOf(at int) (m *member) {
 
 // TestAimed has each of the aimed faults happen to three nodes with clients.
 func TestAimed(t *testing.T) {
+	need.Soak(t, "it starts three nodes and an engine for each fault")
 	for _, a := range aimed {
 		t.Run(a.name, func(t *testing.T) {
 			defer func(d time.Duration) { wait = d }(wait)
