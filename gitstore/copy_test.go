@@ -145,7 +145,7 @@ func TestCopyFollows(t *testing.T) {
 }
 
 // TestCopyIsPurged: bytes that a purge removes are in no copy either, also where the
-// program was killed before it had told the copy.
+// program was killed before it had notified the copy.
 func TestCopyIsPurged(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		t.Run(fmt.Sprint("killed ", killed), func(t *testing.T) {

@@ -180,10 +180,10 @@ func (s *Store) fits(ctx context.Context, opt *RetainOptions, limit uint64) (uin
 	if err != nil {
 		return 0, err
 	}
-	var beside ID
+	var near ID
 	begin, tip := s.r.Index.Begin(), s.Tip().Seq
 	for seq := tip; seq >= begin; seq-- {
-		if beside, err = m.Commit(seq, beside); err != nil {
+		if near, err = m.Commit(seq, near); err != nil {
 			return 0, err
 		}
 		if m.Bytes > opt.MaxBytes {

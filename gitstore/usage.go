@@ -32,14 +32,14 @@ func (s *Store) Usage(ctx context.Context, fn func(rec Record, bytes int64)) err
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
-	var beside ID
+	var near ID
 	for seq := s.r.Index.Begin(); seq <= tip.Seq; seq++ {
 		before := m.Bytes
 		rec, err := s.r.Index.At(seq)
 		if err != nil {
 			return errs.Wrap(err, "")
 		}
-		if beside, err = m.Commit(seq, beside); err != nil {
+		if near, err = m.Commit(seq, near); err != nil {
 			return errs.Wrap(err, "")
 		}
 		fn(rec, m.Bytes-before)

@@ -42,14 +42,14 @@ func addCluster(doc map[string]any, routes []*Route) {
 			if !strings.HasPrefix(status, "2") || answer == nil {
 				continue
 			}
-			told, _ := answer["headers"].(map[string]any)
-			if told == nil {
-				told = map[string]any{}
+			headers, _ := answer["headers"].(map[string]any)
+			if headers == nil {
+				headers = map[string]any{}
 			}
 			for header, name := range map[string]string{"Umbra-Owner": "UmbraOwner", "Umbra-Seq": "UmbraSeq", "Umbra-Stale": "UmbraStale"} {
-				told[header] = ref("headers", name)
+				headers[header] = ref("headers", name)
 			}
-			answer["headers"] = told
+			answer["headers"] = headers
 		}
 	}
 }

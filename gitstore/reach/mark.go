@@ -141,7 +141,7 @@ func (m *Marker) History(from, through uint64, before object.ID) error {
 
 // Commit marks one of our commits next to the tree of one that is marked, and
 // gives its own.
-func (m *Marker) Commit(seq uint64, beside object.ID) (object.ID, error) {
+func (m *Marker) Commit(seq uint64, near object.ID) (object.ID, error) {
 	if err := m.Pace.Step(m.ctx); err != nil {
 		return object.ID{}, err
 	}
@@ -158,10 +158,10 @@ func (m *Marker) Commit(seq uint64, beside object.ID) (object.ID, error) {
 		return object.ID{}, err
 	}
 	m.Mark(rec.Commit)
-	if beside.IsZero() {
+	if near.IsZero() {
 		return c.Tree, m.tree(c.Tree)
 	}
-	return c.Tree, m.diff(beside, c.Tree)
+	return c.Tree, m.diff(near, c.Tree)
 }
 
 // node gives a tree; the empty one need not be there.

@@ -358,7 +358,7 @@ func (v *Verifier) taskIs(t repo.Task) {
 // moves, git ends it where it was before: the note says so until all is done.
 func (v *Verifier) boundary() error {
 	for {
-		b, told := v.S.Boundary(), len(v.Problems)
+		b, before := v.S.Boundary(), len(v.Problems)
 		if b.Whole() {
 			return nil
 		}
@@ -373,7 +373,7 @@ func (v *Verifier) boundary() error {
 		if v.S.Boundary() == b {
 			return v.Ctx.Err()
 		}
-		v.Problems = v.Problems[:told] // it moved while it was checked
+		v.Problems = v.Problems[:before] // it moved while it was checked
 	}
 }
 

@@ -22,26 +22,12 @@ func (s *Service) attend(id string) {
 			return err != nil || s.cleaner.has(id)
 		}
 		held := func() bool { return locked(s.path(id, lockFile)) }
-		if s.await(begin, func() bool { return gone() || held() }) != nil ||
-			s.await(s.ended, func() bool { return gone() || !held() }) != nil || gone() {
+		if await(begin, attendEvery, func() bool { return gone() || held() }) != nil ||
+			await(s.ended, attendEvery, func() bool { return gone() || !held() }) != nil || gone() {
 			return
 		}
 		if err := layer.EndOrphans(s.path(id, "upper")); err != nil && !gone() {
 			s.o.Log.Warn("what a command left running is not ended", "layer", id, "error", err)
 		}
 	})
-}
-
-// await returns when a condition holds.
-func (s *Service) await(ctx context.Context, done func() bool) error {
-	t := time.NewTicker(attendEvery)
-	defer t.Stop()
-	for !done() {
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
 }

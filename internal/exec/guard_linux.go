@@ -59,7 +59,7 @@ func (g *guard) run(ctx context.Context) {
 	defer cancel()
 	go func() {
 		defer cancel()
-		_ = wait(ctx, func() bool { return !locked(g.s.path(g.l.ID, lockFile)) })
+		_ = await(ctx, guardEvery, func() bool { return !locked(g.s.path(g.l.ID, lockFile)) })
 	}()
 	err = g.of.Events(ctx, g.seq, func(e workspace.Event) error {
 		for i := range e.Entries {
@@ -79,9 +79,9 @@ func (g *guard) run(ctx context.Context) {
 	}
 }
 
-// wait returns when a condition holds.
-func wait(ctx context.Context, done func() bool) error {
-	t := time.NewTicker(guardEvery)
+// await returns when a condition holds, which it checks again and again.
+func await(ctx context.Context, every time.Duration, done func() bool) error {
+	t := time.NewTicker(every)
 	defer t.Stop()
 	for !done() {
 		select {
@@ -98,7 +98,7 @@ func (g *guard) mounted(ctx context.Context) (*os.Root, error) {
 	ctx, cancel := context.WithTimeout(ctx, beginWithin)
 	defer cancel()
 	var pid int
-	err := wait(ctx, func() bool {
+	err := await(ctx, guardEvery, func() bool {
 		raw, err := os.ReadFile(g.s.path(g.l.ID, pidFile))
 		if err == nil {
 			pid, _ = strconv.Atoi(string(raw))

@@ -152,6 +152,19 @@ func All[T any](db *DB, bucket string) ([]T, error) {
 	return all, err
 }
 
+// Insert calls put in a transaction if a bucket has no record with a key, and reports
+// whether it did. put writes the record and what belongs to it.
+func Insert(db *DB, bucket, key string, put func(*Tx) error) (inserted bool, err error) {
+	err = db.Update(func(tx *Tx) error {
+		_, found, err := tx.b.Get(bucket, key)
+		if inserted = err == nil && !found; !inserted {
+			return err
+		}
+		return put(tx)
+	})
+	return inserted && err == nil, err
+}
+
 // Map reads every record of a bucket, by its key. One that is not a T is an error
 // that names its key, and is left out.
 func Map[T any](db *DB, bucket string) (map[string]T, error) {

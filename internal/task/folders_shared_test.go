@@ -132,7 +132,7 @@ func TestSharedFolders(t *testing.T) {
 			t.Errorf("the empty folder: %v", err)
 		}
 		release()
-		if i < 2 { // the last one before is not told
+		if i < 2 { // the last one before is not notified
 			before.Lost(p.w.ID())
 		}
 		p.check(p.put(s, "a", "d/small", fmt.Sprint("by ", p.last), 0))

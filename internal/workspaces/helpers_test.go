@@ -55,7 +55,7 @@ type bench struct {
 	deny []string // operations that the file system has not
 }
 
-// on sets what happens at each call, beside what is denied. One call is made at a time.
+// on sets what happens at each call, in addition to what is denied. One call is made at a time.
 func (b *bench) on(fn func(vfs.Call) error) {
 	var mu sync.Mutex
 	b.hook.OnCall = func(c vfs.Call) error {

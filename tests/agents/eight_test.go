@@ -83,7 +83,7 @@ func TestEightAgents(t *testing.T) {
 		}
 	}
 	if len(tasks) != 8 || len(writers) != 8 {
-		t.Fatalf("8 sessions were to be told apart: %v, %v", tasks, writers)
+		t.Fatalf("8 sessions were to be distinct: %v, %v", tasks, writers)
 	}
 	shared, own := 0, 0
 	for _, e := range log {

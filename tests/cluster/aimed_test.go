@@ -22,7 +22,7 @@ var aimed = []struct {
 	run     func(w *world)
 	mutants []string
 	patient bool // writes wait for long
-	quiet   bool // nobody else writes
+	quiet   bool // there are no other writers
 }{
 	{"an append arrives after another node took over and sealed", lateSealed, []string{"no-epoch", "position-only"}, true, false},
 	{"a beat arrives after another node took over", lateBeat, []string{"revive-beat"}, false, true},
@@ -60,9 +60,9 @@ func (w *world) awaitOther(at int, m *member) (other *member) {
 	return other
 }
 
-// beside writes to a workspace by a node, and has clients write and read at another in
-// the same moment, until end.
-func (w *world) beside(m *member, at int) (end func()) {
+// contend writes to a workspace by a node, and has clients write and read at another at
+// the same time, until end.
+func (w *world) contend(m *member, at int) (end func()) {
 	stop := make(chan struct{})
 	var busy sync.WaitGroup
 	for c := range 8 {
@@ -111,7 +111,7 @@ func lateBeat(w *world) {
 // workspace, and has put the log into the store.
 func lateSealed(w *world) {
 	m := w.ownerOf(0)
-	end := w.beside(m, 0)
+	end := w.contend(m, 0)
 	<-time.After(50 * time.Millisecond)
 	hold(m.engines, clustertest.There)
 	other := w.awaitOther(0, m)

@@ -175,7 +175,7 @@ func inFolder(target string) func(*places) ask {
 	return func(p *places) ask { return ask{target: p.fill(target), workspace: p.folderWS} }
 }
 
-// inSession: NEW stands for a new name, FILE for a new file's.
+// inSession: NEW is replaced by a new name, FILE by that of a new file.
 func inSession(op string, pairs ...any) func(*places) ask {
 	return func(p *places) ask {
 		body := object(pairs...)
@@ -540,7 +540,7 @@ func TestRoutes(t *testing.T) {
 	for _, want := range []string{"umbra_cluster_unknown_total 0\n", "umbra_cluster_fenced_total 0\n", "umbra_cluster_garbage_objects ", "umbra_cluster_seal_seconds_count ", "umbra_cluster_unsealed_oldest_seconds ",
 		"umbra_cluster_follower_lag_seconds ", "umbra_cluster_shared 0\n", `umbra_blob_errors_total{op="put"} 0`} {
 		if !strings.Contains(figures, want) {
-			t.Errorf("the node does not tell %s", want)
+			t.Errorf("the node does not document %s", want)
 		}
 	}
 }

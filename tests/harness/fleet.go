@@ -141,7 +141,7 @@ func newFleet(t testing.TB, opts Options) *fleet {
 // home is the data directory of a node.
 func (f *fleet) home(i int) string { return filepath.Join(f.dir, fmt.Sprintf("n%d", i+1)) }
 
-// env is the environment of whoever works with the cluster.
+// env is the environment of a program that uses the cluster.
 func (f *fleet) env() []string {
 	return []string{"AWS_ACCESS_KEY_ID=" + blobtest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + blobtest.SecretKey,
 		"UMBRA_CLUSTER_URL=" + f.url, "UMBRA_CLUSTER_BLOBS=" + f.blobs, "UMBRA_CLUSTER_REPLICATION=none"}

@@ -88,7 +88,7 @@ type Options struct {
 // Server is a running program; with UMBRA_CLUSTER several, which are one service.
 type Server struct {
 	URL     string // http://HOST:PORT; a made-up one for a unix socket
-	Address string // what the ready line tells; of several: their balancer's
+	Address string // from the ready line; of several: their balancer's
 	DataDir string // of several: the first one's
 	Client  *http.Client
 	Log     *Output // standard error, so far

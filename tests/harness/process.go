@@ -13,7 +13,7 @@ type process struct {
 	cmd     *exec.Cmd
 	stdout  *Output
 	exited  chan struct{} // closed when the process has been waited for
-	address string        // what the ready line tells
+	address string        // from the ready line
 }
 
 // launch starts a program; it may not be ready yet.
