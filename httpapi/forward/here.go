@@ -72,8 +72,9 @@ func (f *Forwarder) head(q *request, t target, status int, code string, header h
 		return false
 	}
 	workspace, seq, wrote, opened := x.Reflects()
-	if !opened && q.open && status < 500 {
-		// It is made of records alone: of no older state than when it began.
+	if !opened && q.open && status < 500 && header.Get("Umbra-Seq") == "" {
+		// It is made of records alone: of no older state than when it began. An answer
+		// that was kept has its own.
 		seq, opened = q.tip, true
 		header.Set("Umbra-Seq", strconv.FormatUint(seq, 10))
 	}

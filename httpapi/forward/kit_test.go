@@ -71,7 +71,7 @@ func (w *world) start(name string, change ...func(*Options)) *fakeNode {
 	}
 	n := &fakeNode{w: w, name: name, address: "http://" + l.Addr().String(), life: int64(len(w.nodes) + 1), lease: true, handled: map[string]int{}, log: &lines{}, stale: map[string][]string{}}
 	log := slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	o := Options{Node: n, Wait: time.Second, StaleReads: true, Reach: n.reach, Log: log, Known: n.known}
+	o := Options{Node: n, Wait: time.Second, StaleReads: true, Reach: n.reach, Log: log, Known: n.known, Tip: n.tip}
 	for _, c := range change {
 		c(&o)
 	}
@@ -194,6 +194,12 @@ func (n *fakeNode) Handover(_ context.Context, ws string) error {
 }
 
 func (n *fakeNode) Ready() (reads, writes error) { return nil, nil }
+
+func (n *fakeNode) tip(ws string) (seq uint64, open bool) {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	return uint64(len(n.w.values[ws])), n.w.owner[ws] == n.name
+}
 
 func (n *fakeNode) reach(ctx context.Context, ws string, seq uint64) error {
 	for {

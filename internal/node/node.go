@@ -282,8 +282,12 @@ func (n *Node) self(epoch int64, pinned bool) Owner {
 	return Owner{Node: n.Name(), URL: n.c.PublicURL(), Epoch: epoch, Pinned: pinned, Self: true}
 }
 
-// remember keeps an owner for a moment.
+// remember keeps an owner for a moment, unless it is to get its epoch yet, as the owner
+// of a directory that was just opened is.
 func (n *Node) remember(ws string, o Owner) Owner {
+	if o.Epoch == 0 {
+		return o
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.others) >= maxRemembered {

@@ -10,7 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"umbra/internal/cluster/clustertest"
 	"umbra/tests/harness"
 )
 
@@ -501,6 +503,12 @@ func TestRoutes(t *testing.T) {
 	p.first("POST", "/tasks", object("goal", "g", "workspace", p.folder)).Expect(http.StatusCreated).JSON(&made)
 	p.folderWS = made.Workspace
 	p.first("PUT", "/tasks/"+made.ID+"/content?path=f", []byte("f\n")).Expect(http.StatusCreated)
+	if err := clustertest.Await(30*time.Second, func() (bool, error) { // its copy has an epoch soon
+		owner, _ := p.tip(p.folderWS)
+		return strings.Contains(owner, ";epoch="), nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	p.first("POST", "/api/sessions", object("workspaceRoot", p.folder)).Expect(http.StatusCreated).JSON(&session)
 	p.session = session.ID
 	var toolset struct {
