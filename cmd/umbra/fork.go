@@ -58,7 +58,7 @@ of its own, DIR or one next to the workspace's; a virtual fork exists only in gi
 		Example: `  umbra fork
   umbra fork ../attempt --ignored none
   umbra fork --kind virtual --count 3 --name attempt`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cli.Args(0, 1),
 	}
 	v.Connection.Flags(cmd.Flags())
 	v.WorkspaceFlag(cmd.Flags())
@@ -130,14 +130,14 @@ func inCommand() *cobra.Command {
 		Long: `Run a command in the directory of a fork, named by its id; a shell if there is none.
 The exit status is the command's.`,
 		Example: `  umbra in attempt-1-5a2f -- make test`,
-		Args:    cobra.MinimumNArgs(1),
+		Args:    cli.Args(1, cli.AnyNumber),
 	}
 	v.Connection.Flags(cmd.Flags())
 	cmd.Flags().SetInterspersed(false)
 	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
 		var f render.Fork
 		if _, err := v.Client.JSON(ctx, client.Request{Path: client.Path("workspaces", args[0])}, &f); err != nil {
-			return err
+			return unknownFork(err, args[0])
 		}
 		if f.Root == nil && f.Kind != "layer" {
 			return exitcode.Usage(fmt.Errorf("%s is virtual: it has no directory to run a command in", term.Name(args[0])))
@@ -223,7 +223,7 @@ with its author. A conflict changes nothing and is listed with who made both sid
 back.`,
 		Example: `  umbra merge attempt-1-5a2f --dry-run
   umbra merge attempt-1-5a2f --subtask tests`,
-		Args: cobra.ExactArgs(1),
+		Args: cli.Args(1, 1),
 	}
 	v.Connection.Flags(cmd.Flags())
 	v.OutputFlags(cmd.Flags())
@@ -270,6 +270,9 @@ back.`,
 			return errors.Join(perr, exitcode.With(1))
 		}
 		if err != nil {
+			if into == "" {
+				err = unknownFork(err, args[0])
+			}
 			return err
 		}
 		if v.JSON {
@@ -281,6 +284,14 @@ back.`,
 		})
 	})
 	return cmd
+}
+
+// unknownFork names the fork in the server's error that it does not exist.
+func unknownFork(err error, id string) error {
+	if client.CodeOf(err) == "workspace_not_found" {
+		return fmt.Errorf("fork %s not found; umbra forks lists them", term.Name(id))
+	}
+	return err
 }
 
 type raceTold struct {
@@ -307,7 +318,7 @@ once one is merged, unless --keep is given. Ctrl-C ends all and deletes them.
 
 The exit status is 0 if a fork passed, 1 if none did.`,
 		Example: `  umbra race 4 --judge 'make test' --merge best -- agent --seed {n} "fix the tests"`,
-		Args:    cobra.MinimumNArgs(1),
+		Args:    cli.Args(1, cli.AnyNumber),
 	}
 	v.Connection.Flags(cmd.Flags())
 	v.WorkspaceFlag(cmd.Flags())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"umbra/internal/cli"
 	"umbra/internal/client"
 	"umbra/internal/exitcode"
 	"umbra/internal/progress"
@@ -100,7 +101,7 @@ history.
 With --json: as the server answers it.`,
 		Example: `  umbra du
   umbra du . --by task`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cli.Args(0, 1),
 	}
 	cmd.Flags().StringVar(&by, "by", "", "show it by `task` too")
 	v.Connection.Flags(cmd.Flags())

@@ -2,14 +2,18 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"umbra/internal/exitcode"
 )
 
 // each calls f with every command of the program that is not hidden.
@@ -55,6 +59,23 @@ func TestHelp(t *testing.T) {
 				t.Errorf("%s --%s: the text is %q", path, f.Name, usage)
 			}
 		})
+	})
+}
+
+// TestArguments: a wrong number of arguments is wrong use, in the program's own words.
+func TestArguments(t *testing.T) {
+	var out, errOut bytes.Buffer
+	each(command(&out, &errOut), func(c *cobra.Command) {
+		for _, n := range []int{0, 40} {
+			err := c.ValidateArgs(slices.Repeat([]string{"x"}, n))
+			if err == nil {
+				continue
+			}
+			text := err.Error()
+			if _, ok := errors.AsType[exitcode.UsageError](err); !ok || strings.Contains(text, "arg(s)") {
+				t.Errorf("%s with %d arguments: %T %s", c.CommandPath(), n, err, text)
+			}
+		}
 	})
 }
 

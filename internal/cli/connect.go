@@ -100,7 +100,7 @@ func (k *Connection) Open(ctx context.Context, cmd *cobra.Command, stderr io.Wri
 		})
 	}
 	if _, err := os.Stat(cfg.DataDir); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, exitcode.Usage(fmt.Errorf("data directory %s does not exist", cfg.DataDir))
+		return nil, nil, exitcode.Usage(fmt.Errorf("nothing is recorded yet: the data directory %s does not exist; umbra serve DIR makes it, --data-dir or --server names another", cfg.DataDir))
 	}
 	deadline := time.Now().Add(startPatience)
 	for {

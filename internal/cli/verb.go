@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -47,6 +48,9 @@ func FolderArgument(args []string) (string, error) {
 	}
 	return dir, nil
 }
+
+// AnyNumber is a limit of Args: as many arguments as there are.
+const AnyNumber = math.MaxInt
 
 // Args refuses too few and too many arguments.
 func Args(low, high int) cobra.PositionalArgs {

@@ -19,7 +19,7 @@ type Wired struct {
 // Wiring prints what umbra init does to the agents' files; with diffs, their patches.
 func Wiring(o *term.Output, list []Wired, diffs bool) error {
 	if len(list) == 0 {
-		o.Printf("no agent was found; name one with --agent\n")
+		o.Printf("no agent was found; name one with --agent: %s\n", strings.Join(agentconf.Names(), ", "))
 		return nil
 	}
 	for _, a := range list {
