@@ -32,8 +32,9 @@ type cut struct {
 	// bounds are the tasks as they were when the boundary was chosen.
 	bounds map[string]taskBounds
 	// keep is called with the tasks that end before the boundary; their ids follow.
-	keep func([]Task) error
-	told map[string]bool
+	keep   func([]Task) error
+	moving func() (done func(), err error) // of RetainOptions
+	told   map[string]bool
 
 	gone   []Task  // lie wholly before
 	across []*Task // as they are after the move

@@ -22,7 +22,10 @@ type RetainOptions struct {
 	Through uint64
 	// Keep is called with the tasks whose refs will be removed, and keeps their
 	// records; its error stops the move.
-	Keep   func([]Task) error
+	Keep func([]Task) error
+	// Moving, if not nil, is called before the boundary moves, and done after; its error
+	// stops the move.
+	Moving func() (done func(), err error)
 	DryRun bool // only reports what would be done
 	Pace   *Pace
 }
@@ -128,7 +131,7 @@ func (s *Store) planCut(ctx context.Context, opt *RetainOptions) (*cut, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cut{to: Boundary{Commit: rec.Commit, Seq: want}, bounds: bounds, keep: opt.Keep}, nil
+	return &cut{to: Boundary{Commit: rec.Commit, Seq: want}, bounds: bounds, keep: opt.Keep, moving: opt.Moving}, nil
 }
 
 // oldestWanted gives the newest commit up to a limit before which all may go, by
@@ -230,6 +233,13 @@ func (s *Store) doCut(ctx context.Context, c *cut) error {
 		if err := c.keep(c.gone); err != nil {
 			return err
 		}
+	}
+	if c.moving != nil {
+		done, err := c.moving()
+		if err != nil {
+			return err
+		}
+		defer done()
 	}
 	p := newPending()
 	p.cut = c

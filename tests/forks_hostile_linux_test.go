@@ -73,8 +73,12 @@ func TestForkWithAMountInside(t *testing.T) {
 		need.Missing(t, "no bind mounts: "+err.Error())
 	}
 	defer func() { _ = syscall.Unmount(at, 0) }()
+	borrows := filepath.Join(p.forks(t, id, map[string]any{"kind": "virtual"})[0]["git_dir"].(string), "objects/info/alternates")
 	p.call(t, "DELETE", id+"?force=true", nil).fails(t, 409, "mounted_inside")
 	p.call(t, "GET", id, nil).want(t, 200)
+	if _, err := os.Stat(borrows); err != nil {
+		t.Error("the fork of what is not deleted has a history of its own now:", err)
+	}
 	if err := syscall.Unmount(at, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -506,6 +506,9 @@ func (s *Service) Delete(ctx context.Context, id string, force, deleteHistory bo
 			return err
 		}
 		if s.o.Tasks.Live(id) == 0 { // else nothing is deleted
+			if err := s.free(rec, force); err != nil {
+				return err
+			}
 			if err := s.o.Workspaces.Detach(ctx, id); err != nil {
 				return err
 			}
@@ -525,13 +528,18 @@ func (s *Service) clear(rec workspaces.Record) error {
 	return removed(rec.Root)
 }
 
-func (s *Service) remove(ctx context.Context, rec workspaces.Record, force, deleteHistory bool) error {
+// free makes a workspace that is to be deleted removable, or says why it is not.
+func (s *Service) free(rec workspaces.Record, force bool) error {
 	if s.o.Workspaces.MadeFor(rec) {
 		if err := unmountedInside(rec.Root); err != nil {
 			return err
 		}
 	}
-	if err := s.o.Layers.FreeFork(rec, force); err != nil {
+	return s.o.Layers.FreeFork(rec, force)
+}
+
+func (s *Service) remove(ctx context.Context, rec workspaces.Record, force, deleteHistory bool) error {
+	if err := s.free(rec, force); err != nil {
 		return err
 	}
 	if s.o.Tasks.Live(rec.ID) == 0 { // else nothing is deleted

@@ -1,11 +1,44 @@
 package workspace
 
-import "umbra/internal/errs"
+import (
+	"context"
+	"sync"
+
+	"umbra/gitstore/object"
+	"umbra/internal/errs"
+)
 
 // forkLinks ties a workspace to what it is a fork of, and to its own forks.
 type forkLinks struct {
 	held func()       // gives the parent back, if not nil
 	has  func() error // has_forks, if a fork continues the history
+	// keep fails with has_forks if a fork that has a history of its own by now has one of
+	// these contents.
+	keep func(ctx context.Context, blobs []object.ID) error
+
+	// making is held by those who make a fork, and against them at the moment in which
+	// commits get other ids or are dropped.
+	making sync.RWMutex
+}
+
+// ShareHistory keeps history's ids and beginning as they are while a fork is made: until
+// done is called.
+func (w *Workspace) ShareHistory() (done func()) {
+	w.forks.making.RLock()
+	return w.forks.making.RUnlock
+}
+
+// unshared keeps forks from being made until done is called. It fails with has_forks if
+// there is one, or one is being made.
+func (w *Workspace) unshared() (done func(), err error) {
+	if !w.forks.making.TryLock() {
+		return nil, ErrHasForks("A fork of this workspace is being made.", []string{})
+	}
+	if err := w.wholly(); err != nil {
+		w.forks.making.Unlock()
+		return nil, err
+	}
+	return w.forks.making.Unlock, nil
 }
 
 // wholly fails where the history is shared with a fork, and so keeps its ids.

@@ -9,6 +9,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
+	"umbra/gitstore/object"
 	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/policy"
@@ -55,6 +56,9 @@ type Config struct {
 	Beneath reconcile.Beneath
 	// Unforked fails with has_forks if a fork continues the history.
 	Unforked func() error
+	// Kept fails with has_forks if a fork that has a history of its own by now has one of
+	// these contents.
+	Kept func(ctx context.Context, blobs []object.ID) error
 
 	Owners record.Owners
 	// OnlyTask returns the only executing task, or "".
@@ -90,7 +94,7 @@ func Open(ctx context.Context, c Config) (*Workspace, error) {
 	w.keeper = retire.New(w.rec, w.locks, c.Log, w.warn)
 	w.target = materialize.New(w.keeper)
 	w.recon.Beneath, w.recon.Bring = c.Beneath, w.target.Bring
-	w.forks = forkLinks{held: c.Base, has: c.Unforked}
+	w.forks.held, w.forks.has, w.forks.keep = c.Base, c.Unforked, c.Kept
 	if !d.Physical() {
 		w.progress.Begin(w.store.Tip().Seq)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -149,6 +150,9 @@ func (p *purge) run(hold bool) (again bool, err error) {
 	if err := p.contents(); err != nil {
 		return false, err
 	}
+	if err := p.keptBy(); err != nil {
+		return false, err
+	}
 	p.req.Tell("looking at the folder", 0, 0)
 	if p.files, err = w.holding(p.ctx, p.blobs); err != nil {
 		return false, err
@@ -156,11 +160,7 @@ func (p *purge) run(hold bool) (again bool, err error) {
 	if len(p.files) > 0 && !p.req.Ignore && !p.req.DryRun {
 		return false, errOnDisk(p.files)
 	}
-	ids := make([]object.ID, 0, len(p.blobs))
-	for id := range p.blobs {
-		ids = append(ids, id)
-	}
-	begun, err := w.store.BeginPurge(p.ctx, gitstore.PurgeOptions{Blobs: ids, Force: p.req.Force, DryRun: p.req.DryRun, Tell: p.req.Tell})
+	begun, err := w.store.BeginPurge(p.ctx, gitstore.PurgeOptions{Blobs: slices.Collect(maps.Keys(p.blobs)), Force: p.req.Force, DryRun: p.req.DryRun, Tell: p.req.Tell})
 	if err != nil {
 		return false, err
 	}
@@ -190,6 +190,14 @@ func (p *purge) run(hold bool) (again bool, err error) {
 			}
 		}
 	}
+	done, err := w.unshared()
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	if err := p.keptBy(); err != nil {
+		return false, err
+	}
 	if err := p.takeOut(); err != nil {
 		return false, err
 	}
@@ -206,6 +214,14 @@ func (p *purge) run(hold bool) (again bool, err error) {
 		return true, nil // a file that came, or went and was not recorded yet
 	}
 	return false, err
+}
+
+// keptBy fails where a fork with a history of its own has some of what is to go.
+func (p *purge) keptBy() error {
+	if p.w.forks.keep == nil {
+		return nil
+	}
+	return p.w.forks.keep(p.ctx, slices.Collect(maps.Keys(p.blobs)))
 }
 
 // contents settles what is to go.

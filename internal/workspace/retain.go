@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"umbra/gitstore"
+	"umbra/internal/errs"
 )
 
 // Retain drops old history as gitstore.Store.Retain does. What a power cut may
@@ -29,5 +30,10 @@ func (w *Workspace) Retain(ctx context.Context, opt gitstore.RetainOptions) (git
 			opt.Through = through
 		}
 	}
-	return w.store.Retain(ctx, opt)
+	opt.Moving = w.unshared
+	rep, err := w.store.Retain(ctx, opt)
+	if errs.CodeOf(err) == "has_forks" { // since it began
+		err = nil
+	}
+	return rep, err
 }

@@ -193,6 +193,7 @@ type ForkSpec struct {
 //
 // errs.Conflict fork_too_deep.
 func (m *Manager) ForkVirtual(ctx context.Context, parent *workspace.Workspace, spec ForkSpec, names []string) ([]Record, error) {
+	defer parent.ShareHistory()()
 	f, err := m.newFork(ctx, parent, spec)
 	if err != nil {
 		return nil, err
@@ -400,6 +401,7 @@ func (m *Manager) Vacant(root string, o OpenOptions) error {
 // is a layer (MountLayer); what differs in it becomes an external change. The caller
 // calls Release.
 func (m *Manager) ForkCopy(ctx context.Context, parent *workspace.Workspace, root string, o OpenOptions, spec ForkSpec) (*workspace.Workspace, error) {
+	defer parent.ShareHistory()()
 	f, err := m.newFork(ctx, parent, spec)
 	if err != nil {
 		return nil, err
@@ -547,6 +549,29 @@ func (m *Manager) detach(ctx context.Context, parent *workspace.Workspace, r Rec
 		return true
 	})
 	return nil
+}
+
+// checkKept fails with errs.Conflict has_forks where a fork that Detach gave a history of
+// its own has one of these contents: a purge would leave it there.
+func (m *Manager) checkKept(ctx context.Context, id string, blobs []object.ID) error {
+	var ids []string
+	for _, r := range m.Forks(id) {
+		if r.Fork.Linked {
+			continue
+		}
+		w, err := m.Get(ctx, r.ID)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(blobs, w.Store().HasBlob) {
+			ids = append(ids, r.ID)
+		}
+		w.Release()
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return workspace.ErrHasForks("Forks with a history of their own have such contents. Purge those first.", ids)
 }
 
 // CheckUnforked fails with errs.Conflict has_forks where forks continue a

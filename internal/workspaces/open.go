@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"umbra/gitstore/object"
 	"umbra/internal/audit"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
@@ -248,6 +249,7 @@ func (m *Manager) load(ctx context.Context, r Record) (*workspace.Workspace, err
 func (m *Manager) loadOn(ctx context.Context, r Record, over func(files vfs.FS) vfs.FS) (*workspace.Workspace, error) {
 	c := workspace.Config{ID: r.ID, Root: r.Root, Dir: m.dirOf(r.ID), Host: m.opt.Host, Dev: r.Dev, Ino: r.Ino,
 		Owners: workspace.NoOwners{}, OnlyTask: func() string { return "" }, Unforked: func() error { return m.CheckUnforked(r.ID) },
+		Kept:   func(ctx context.Context, blobs []object.ID) error { return m.checkKept(ctx, r.ID, blobs) },
 		Policy: m.rules(r), Limits: m.opt.Limits, Meter: m.opt.Meter, Log: m.opt.Log.With("workspace", r.ID), Now: m.opt.Now}
 	if r.Kind != VirtualKind {
 		there, err := m.inPlace(r)

@@ -1,0 +1,112 @@
+package workspaces
+
+import (
+	"testing"
+	"time"
+
+	"umbra/gitstore"
+	"umbra/gitstore/message"
+	"umbra/internal/errs"
+	"umbra/internal/workspace"
+	"umbra/internal/wspath"
+)
+
+// secretBench is a workspace whose file a had a secret.
+func secretBench(t *testing.T) *bench {
+	b := newBench(t, map[string]string{"a": "secret", "b": "b"})
+	b.ok(write("a", "clean"))
+	return b
+}
+
+func (b *bench) fork(t *testing.T) Record {
+	t.Helper()
+	made, err := b.m.ForkVirtual(t.Context(), b.w, ForkSpec{}, []string{""})
+	must(t, err)
+	return made[0]
+}
+
+func (b *bench) purge(id string, tell func(step string)) error {
+	w, err := b.m.Get(b.t.Context(), id)
+	must(b.t, err)
+	defer w.Release()
+	_, err = w.Purge(b.t.Context(), workspace.PurgeRequest{Path: "a", Ignore: w.Root() == "", Tell: func(step string, _, _ int64) {
+		if tell != nil {
+			tell(step)
+		}
+	}})
+	return err
+}
+
+// A forced deletion that fails after the forks got histories of their own leaves the
+// secret in them: a purge of the parent says so, and does nothing until they are purged.
+func TestPurgeAfterDetach(t *testing.T) {
+	b := secretBench(t)
+	defer b.stop()
+	r := b.fork(t)
+	must(t, b.m.Detach(t.Context(), b.w.ID())) // and then the deletion fails
+	tip := b.w.Store().Tip()
+	if err := b.purge(b.w.ID(), nil); errs.CodeOf(err) != "has_forks" || b.w.Store().Tip() != tip {
+		t.Fatalf("%v; the tip was %v and is %v", err, tip.Commit, b.w.Store().Tip().Commit)
+	}
+	must(t, b.purge(r.ID, nil))
+	must(t, b.purge(b.w.ID(), nil))
+}
+
+// A fork that is made while a purge is under way keeps its history whole.
+func TestForkBesidePurge(t *testing.T) {
+	b := secretBench(t)
+	defer b.stop()
+	var r Record
+	err := b.purge(b.w.ID(), func(step string) {
+		if step == "looking at the folder" && r.ID == "" {
+			r = b.fork(t)
+		}
+	})
+	if errs.CodeOf(err) != "has_forks" {
+		t.Errorf("the purge: %v", err)
+	}
+	b.whole(t, r.ID)
+}
+
+// The same of retention.
+func TestForkBesideRetention(t *testing.T) {
+	b := secretBench(t)
+	defer b.stop()
+	old := b.w.Store().Tip().Commit
+	_, err := b.w.Store().PutTask(t.Context(), message.Info{TaskID: "old", Status: "completed"}, old)
+	must(t, err)
+	b.ok(write("a", "newer"))
+	b.ok(write("a", "newest"))
+	var r Record
+	_, err = b.w.Retain(t.Context(), gitstore.RetainOptions{Before: time.Now().Add(time.Hour), Keep: func([]gitstore.Task) error {
+		made, err := b.m.ForkVirtual(t.Context(), b.w, ForkSpec{At: old}, []string{""})
+		r = made[0]
+		return err
+	}})
+	must(t, err)
+	if r.ID == "" {
+		t.Fatal("no task went")
+	}
+	b.whole(t, r.ID)
+}
+
+// whole checks that a fork opens and is sound.
+func (b *bench) whole(t *testing.T, id string) {
+	t.Helper()
+	w, err := b.m.Get(t.Context(), id)
+	if err != nil {
+		t.Errorf("the fork cannot be opened: %v", err)
+		return
+	}
+	defer w.Release()
+	e, ok, err := w.Store().Snapshot().Lookup(wspath.Path("a"))
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	_, err = w.Store().ReadBlob(t.Context(), e.ID, 1<<20)
+	must(t, err)
+	report, err := w.Store().Verify(t.Context(), nil)
+	if err != nil || len(report.Problems) > 0 {
+		t.Errorf("%v %v", report.Problems, err)
+	}
+}
