@@ -226,6 +226,12 @@ func execRounds(t *testing.T, few, soak int, seed uint64) (int, uint64) {
 	if rounds > few {
 		seed = uint64(time.Now().UnixNano())
 	}
+	if text := os.Getenv("UMBRA_EXEC_SEED"); text != "" { // to see a failure again
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal("UMBRA_EXEC_SEED: ", err)
+		}
+	}
 	t.Logf("%d commands, seed %d", rounds, seed)
 	return rounds, seed
 }

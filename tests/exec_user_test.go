@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,69 +15,89 @@ import (
 	"umbra/tests/harness"
 )
 
-// TestExecAsAnOrdinaryUser: a user without rights, in a home of its own, runs random
-// commands in layers on a server that has none either. The command is that user, and not
-// the root of its namespace: it can do nothing that it could not do without the layer.
-func TestExecAsAnOrdinaryUser(t *testing.T) {
-	p := limited(t, map[string]string{"a": "a\n", "d/a": "da\n", "out/a": "oa\n", ".gitignore": "out/\n*.o\n", "locked/x": "x\n"})
-	if err := os.Chown(filepath.Join(p.dir, "locked"), 0, 0); err != nil {
-		t.Fatal(err)
+// ordinary is the folder of a user without rights, on a server that has none either,
+// with a plain copy of the folder and a home of the user's own.
+type ordinary struct {
+	*project
+	plain, home, program string
+}
+
+// newOrdinary has the files belong to the user, but for those that own names.
+func newOrdinary(t *testing.T, files map[string]string, own ...string) *ordinary {
+	t.Helper()
+	u := &ordinary{project: limited(t, files), plain: t.TempDir(), home: t.TempDir(), program: filepath.Join(t.TempDir(), "umbra")}
+	for _, name := range own {
+		if err := os.Lchown(filepath.Join(u.dir, name), 0, 0); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := os.Chmod(filepath.Join(p.dir, "locked"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	plain, home := t.TempDir(), t.TempDir()
-	if out, err := exec.Command("cp", "-a", p.dir+"/.", plain).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cp", "-a", u.dir+"/.", u.plain).CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
 	}
 	raw, err := os.ReadFile(harness.Binary(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(t.TempDir(), "umbra")
-	if err := os.WriteFile(program, raw, 0o755); err != nil {
+	if err := os.WriteFile(u.program, raw, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{plain, home, program} {
-		p.Give(name)
+	for _, name := range []string{u.plain, u.home, u.program} {
+		u.Give(name)
 	}
-	asUser := func(dir, name string, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
-		cmd, out, errOut := exec.Command(name, args...), new(bytes.Buffer), new(bytes.Buffer)
-		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, errOut
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody, NoSetGroups: true}}
-		return cmd, out, errOut
+	return u
+}
+
+func (u *ordinary) command(dir, name string, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
+	cmd, out, errOut := exec.Command(name, args...), new(bytes.Buffer), new(bytes.Buffer)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, errOut
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + u.home, "TMPDIR=" + u.home}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody, NoSetGroups: true}}
+	return cmd, out, errOut
+}
+
+// run runs a shell command in a layer.
+func (u *ordinary) run(t *testing.T, line string, flags ...string) (r execResult, stdout, stderr string) {
+	t.Helper()
+	args := append([]string{"exec", "--server", u.URL, "--isolate=require", "--json", "--agent=a", "--session=s"}, flags...)
+	cmd, out, errOut := u.command(u.dir, u.program, append(args, "--", "sh", "-c", line)...)
+	_ = cmd.Run()
+	return execAnswer(t, cmd, out.String(), errOut.String())
+}
+
+// plainly runs a shell command in the plain copy, and returns both trees.
+func (u *ordinary) plainly(t *testing.T, line string) (got, want string) {
+	t.Helper()
+	cmd, out, errOut := u.command(u.plain, "sh", "-c", line)
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err, out, errOut)
 	}
-	run := func(line string) (execResult, string, string) {
-		t.Helper()
-		cmd, out, errOut := asUser(p.dir, program, "exec", "--server", p.URL, "--isolate=require", "--json", "--agent=a", "--session=s", "--", "sh", "-c", line)
-		_ = cmd.Run()
-		return execAnswer(t, cmd, out.String(), errOut.String())
-	}
-	r, out, errOut := run(`id -u; id -g; ! echo y > /etc/umbra-test; ! echo y > locked/x; ! chown 0 a; ! chroot / true; ! mount -t tmpfs x /mnt`)
+	return execTree(t, u.dir), execTree(t, u.plain)
+}
+
+// TestExecAsAnOrdinaryUser: a user without rights, in a home of its own, runs random
+// commands in layers on a server that has none either. The command is that user, and not
+// the root of its namespace: it can do nothing that it could not do without the layer.
+func TestExecAsAnOrdinaryUser(t *testing.T) {
+	p := newOrdinary(t, map[string]string{"a": "a\n", "d/a": "da\n", "out/a": "oa\n", ".gitignore": "out/\n*.o\n", "locked/x": "x\n"}, "locked")
+	r, out, errOut := p.run(t, `id -u; id -g; ! echo y > /etc/umbra-test; ! echo y > locked/x; ! chown 0 a; ! chroot / true; ! mount -t tmpfs x /mnt`)
 	if r.ExitCode != 0 || out != fmt.Sprintf("%d\n%d\n", nobody, nobody) || p.read(t, "locked/x") != "x\n" {
 		t.Fatalf("%+v %q %s", r, out, errOut)
 	}
 	rounds, seed := execRounds(t, 10, 1000, 7)
 	lines := rand.New(rand.NewPCG(19, seed))
 	for i := range rounds {
-		// A directory that its owner may not enter is no place from which a server without
-		// rights can apply files.
-		line := regexp.MustCompile(`chmod 600 ('[^']*')`).ReplaceAllString(execLine(lines), "{ test -d $1 || chmod 600 $1; }")
+		// In a layer mv(1) copies a directory, so it cannot move one that it may not read.
+		line := `mv() { test -n "$(find "$1" -type d ! -perm -500)" || command mv "$@"; }; ` + execLine(lines)
 		before := execTree(t, p.dir)
-		res, _, errOut := run(line)
+		res, _, errOut := p.run(t, line)
 		if res.ExitCode != 0 {
 			t.Fatalf("seed %d round %d: %s: %+v %s\nin\n%s", seed, i, line, res, errOut, before)
 		}
-		cmd, out, plainErr := asUser(plain, "sh", "-c", line)
-		if err := cmd.Run(); err != nil {
-			t.Fatal(err, out, plainErr)
-		}
-		if got, want := execTree(t, p.dir), execTree(t, plain); got != want {
+		if got, want := p.plainly(t, line); got != want {
 			t.Fatalf("seed %d round %d: %s\nin\n%s\ngot\n%s\nwant\n%s", seed, i, line, before, got, want)
 		}
 	}
-	err = filepath.WalkDir(p.dir, func(name string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(p.dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}

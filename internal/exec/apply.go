@@ -92,7 +92,17 @@ func (s *Service) Apply(ctx context.Context, id string, a Apply) (*Applied, erro
 		if l.Boot != clock.BootID() {
 			return nil, errs.New(errs.Conflict, "layer_incomplete", "The system was restarted since the layer was written, so it may be incomplete; it can only be dropped.")
 		}
-		if err := s.commit(ctx, w, l, &rec, a, out); err != nil || a.DryRun {
+		undecided := func() error {
+			return s.closeAgain(w, id, func() (bool, error) { return s.decided(ctx, l) })
+		}
+		if err := undecided(); err != nil { // of an apply that was stopped
+			return nil, err
+		}
+		err := s.commit(ctx, w, l, &rec, a, out)
+		if failed := undecided(); failed != nil {
+			err = errors.Join(err, failed)
+		}
+		if err != nil || a.DryRun {
 			return out, err
 		}
 	} else if a.DryRun {
@@ -192,6 +202,14 @@ func (n *planner) plan(from uint64, record bool) error {
 	if err := n.read(); err != nil {
 		return err
 	}
+	if err := n.openUpper(); err != nil {
+		return err
+	}
+	if record && n.w.Root() != "" {
+		if err := n.openRoot(); err != nil {
+			return err
+		}
+	}
 	if record && len(n.touched) > 0 {
 		if err := n.w.RecordPaths(n.ctx, n.onDisk()); err != nil {
 			return err
@@ -243,6 +261,7 @@ func (s *Service) prepare(w *workspace.Workspace, l *Layer, n *planner, out *App
 			n.p.moves = append(n.p.moves, kept...)
 		}
 	}
+	n.p.moves = append(n.p.moves, n.closing()...)
 	if out.Moved > 0 {
 		// What is moved over must be whole after a power failure, as the commit is.
 		if err := syncFiles(n.upper); err != nil {
@@ -365,6 +384,9 @@ func (s *Service) finish(ctx context.Context, w *workspace.Workspace, l *Layer, 
 	if n.rules[""], err = ignore.NewRoot(sources.Options); err != nil {
 		return "", errs.Wrap(err, "")
 	}
+	if err := reopen(root, list); err != nil {
+		return "", err
+	}
 	m := &mover{away: s.path(l.ID, awayDir), step: s.stepped, since: changedAt(s.path(l.ID, metaFile)), kept: map[string]bool{}, root: root, upper: s.path(l.ID, "upper"), tip: w.Store().Snapshot(), rules: n.ruleDir}
 	defer m.close()
 	for _, x := range list {
@@ -380,10 +402,17 @@ func (s *Service) finish(ctx context.Context, w *workspace.Workspace, l *Layer, 
 	if err := s.note(l.ID, movesFile, list); err != nil {
 		return "", err
 	}
-	for _, op := range []string{opPut, opChmod} {
-		if err := m.move(list, op); err != nil {
-			return "", err
+	if err := m.move(list, opPut); err != nil {
+		return "", err
+	}
+	if slices.ContainsFunc(list, func(x move) bool { return x.Op == opChmod && x.Perm&ownerAll != ownerAll }) {
+		// What is in a directory that is closed now cannot be synced later.
+		if err := syncFiles(w.Root()); err != nil {
+			return "", errs.Wrap(err, "")
 		}
+	}
+	if err := m.move(insideFirst(list), opChmod); err != nil {
+		return "", err
 	}
 	out.Skipped = append(out.Skipped, m.left...)
 	return w.Root(), nil

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"umbra/gitstore/object"
@@ -164,8 +167,12 @@ func (s *Service) forkLayer(ctx context.Context, fork *workspace.Workspace, l *L
 // planner makes the planner of a layer. A fork has its own rules, and those that its
 // parent's directory has outside of history.
 func (s *Service) planner(ctx context.Context, w *workspace.Workspace, l *Layer) (*planner, error) {
-	n := &planner{ctx: ctx, w: w, upper: s.path(l.ID, "upper"), rules: map[string]*ignore.Dir{}, touched: map[string]Version{}, perms: map[string]uint32{}}
+	n := &planner{ctx: ctx, w: w, upper: s.path(l.ID, "upper"), rules: map[string]*ignore.Dir{}, touched: map[string]Version{}, perms: map[string]uint32{}, dirs: map[string]uint32{}}
 	var err error
+	if n.opened, err = s.bits(l.ID); err != nil {
+		return nil, err
+	}
+	n.note = func(b *bits) error { return s.writeBits(l.ID, b) }
 	if n.exclude, err = w.IgnoreOptions(); err != nil || l.Of == "" {
 		return n, err
 	}
@@ -195,7 +202,20 @@ func (s *Service) absorb(ctx context.Context, w *workspace.Workspace, l *Layer, 
 			take = append(take, x.Path)
 		}
 	}
-	return s.forkLayer(ctx, w, l).Absorb(s.path(l.ID, "upper"), hide, take)
+	f := s.forkLayer(ctx, w, l)
+	if err := f.Absorb(s.path(l.ID, "upper"), hide, take); err != nil {
+		return err
+	}
+	for _, x := range insideFirst(list) {
+		if x.Op != opChmod || !slices.ContainsFunc(take, func(p string) bool { return x.Path == p || strings.HasPrefix(x.Path, p+"/") }) {
+			continue
+		}
+		err := os.Chmod(filepath.Join(f.Files(), x.Path), fs.FileMode(x.Perm).Perm())
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) { // one that is closed already
+			return errs.Wrap(err, x.Path)
+		}
+	}
+	return nil
 }
 
 // FreeFork makes a fork that is to be deleted removable: its guard ends, and directories

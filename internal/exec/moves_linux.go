@@ -132,6 +132,9 @@ func (m *mover) clearAt(dir int, p string) error {
 		m.left = append(m.left, Skip{p, "special"})
 		return nil
 	}
+	if st.Mode&ownerAll != ownerAll && unix.Fchmodat(dir, name, st.Mode&0o7777|ownerAll, 0) == nil {
+		defer func() { _ = unix.Fchmodat(dir, name, st.Mode&0o7777, 0) }() // if it is not removed
+	}
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return gone(err)

@@ -83,10 +83,13 @@ type planner struct {
 	rules     map[string]*ignore.Dir // by directory
 	touched   map[string]Version     // what the layer has of recorded paths; zero: deleted
 	perms     map[string]uint32
-	folders   []string // that the base does not have
-	gone      []string // directories of the base that the layer does not have
-	empty     []string // directories of the disk that history does not have, where the layer has a file
-	raw       []string // roots of what is not recorded
+	dirs      map[string]uint32   // all directories of the layer, and their bits
+	opened    bits                // for the time of the apply
+	note      func(b *bits) error // writes that before
+	folders   []string            // that the base does not have
+	gone      []string            // directories of the base that the layer does not have
+	empty     []string            // directories of the disk that history does not have, where the layer has a file
+	raw       []string            // roots of what is not recorded
 	p         plan
 }
 
@@ -187,6 +190,12 @@ func (n *planner) under(p string) bool {
 }
 
 func (n *planner) entry(e layer.Entry) (enter bool, err error) {
+	if perm, ok := n.opened.Upper[e.Path]; ok && e.Kind == layer.Dir {
+		e.Perm = perm
+	}
+	if e.Kind == layer.Dir {
+		n.dirs[e.Path] = e.Perm
+	}
 	if e.Kind == layer.Special {
 		n.p.skipped = append(n.p.skipped, Skip{e.Path, e.Type})
 		return false, nil

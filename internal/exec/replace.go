@@ -29,7 +29,11 @@ func (n *planner) directories(p string) (free bool, err error) {
 		rel := p + strings.TrimPrefix(filepath.ToSlash(name), filepath.ToSlash(top))
 		if d.IsDir() {
 			found = append(found, rel)
-			return nil
+			info, err := d.Info()
+			if err == nil {
+				err = n.openBelow(rel, info)
+			}
+			return err
 		}
 		if v, ok := n.touched[rel]; !ok || v.Mode != 0 {
 			free = false

@@ -340,7 +340,13 @@ func (s *Service) Resume(ctx context.Context) {
 		if err != nil {
 			continue // nothing began in it
 		}
-		if decided, err := s.decided(ctx, l); err == nil && decided {
+		decided, err := s.decided(ctx, l)
+		if err == nil && !decided {
+			if err := s.settleBits(ctx, l); err != nil {
+				s.o.Log.Warn("directories that a stopped apply opened could not be closed", "layer", id, "error", err)
+			}
+		}
+		if err == nil && decided {
 			if _, err := s.Apply(ctx, id, Apply{}); err != nil {
 				s.o.Log.Warn("a layer's apply could not be finished; try again with umbra exec --apply", "layer", id, "error", err)
 			}

@@ -143,11 +143,12 @@ func TestStoppedAtEachStep(t *testing.T) {
 		need.Missing(t, "layers need Linux")
 	}
 	fill := map[string]string{".gitignore": "out/\n*.o\n", "a": "one\n", "d/gone": "x\n", "d/moved": "moved\n", "both": "base\n",
-		"out/old": "old\n", "out/keep/f": "f\n", "k.o": "k\n", "big.o": "big\n"}
+		"out/old": "old\n", "out/keep/f": "f\n", "k.o": "k\n", "big.o": "big\n", "c/f": "f\n", "c/in/f": "f\n"}
 	commands := map[string]string{
 		"both":     "echo two > a; rm d/gone; mv d/moved moved; mkdir n; echo n > n/f; chmod 750 n; echo layer > both; rm -rf out; mkdir -p out/new; echo o > out/new/o; rm k.o; echo more >> big.o; ln -s a l",
 		"ignored":  "rm -rf out; mkdir -p out/new; echo o > out/new/o; echo more >> big.o; rm k.o; chmod 700 out",
 		"recorded": "echo two > a; rm -r d; echo n > n",
+		"closed":   "chmod 700 c c/in; echo n > c/in/n; echo o > c/in/n.o; rm c/f; chmod 0 c/in; chmod 500 c; echo n > d/n; chmod 0 d; echo o > out/keep/o; chmod 0 out/keep; chmod 0 out",
 	}
 	for name, line := range commands {
 		if testing.Short() && name != "both" {
@@ -162,6 +163,7 @@ func TestStoppedAtEachStep(t *testing.T) {
 					w.ok(os.MkdirAll(filepath.Join(w.root, filepath.Dir(path)), 0o755))
 					w.ok(os.WriteFile(filepath.Join(w.root, path), []byte(text), 0o644))
 				}
+				w.sh("chmod 0 c/in; chmod 500 c")
 				w.open()
 				id := w.run(line)
 				if name == "both" { // a conflict is kept

@@ -368,6 +368,9 @@ func merge(from, to string) error {
 			return err
 		}
 		if !covers {
+			if err := os.Chmod(to, here.Mode().Perm()|0o700); err != nil { // an earlier command closed it
+				return err
+			}
 			list, err := os.ReadDir(from)
 			if err != nil {
 				return err

@@ -25,7 +25,7 @@ func (w *Workspace) checkpoint(ctx context.Context, clean bool) error {
 	})
 }
 
-// warnUnsynced warns of the first file that cannot be opened for a sync.
+// warnUnsynced warns of the first path that cannot be opened for a sync.
 func (w *Workspace) warnUnsynced(held []wspath.Path) {
 	if w.unsyncable.CompareAndSwap(false, true) {
 		w.warn("%q cannot be opened by the server, so its bytes cannot be synced; until it can, a start after a power failure compares more files with history", held[0])
@@ -33,7 +33,7 @@ func (w *Workspace) warnUnsynced(held []wspath.Path) {
 }
 
 // syncPaths makes files and the folders that name them durable. held are files
-// that could not be opened, so that they are not.
+// and directories that could not be opened, so that they are not.
 func (w *Workspace) syncPaths(ctx context.Context, paths map[wspath.Path]struct{}) (held []wspath.Path, err error) {
 	dirs := make(map[wspath.Path]struct{})
 	for p := range paths {
@@ -43,6 +43,9 @@ func (w *Workspace) syncPaths(ctx context.Context, paths map[wspath.Path]struct{
 		dirs[p.Dir()] = struct{}{}
 		s, err := w.disk.LstatDirect(p)
 		switch {
+		case errors.Is(err, fs.ErrPermission): // of a directory above it
+			held = append(held, p)
+			continue
 		case err != nil:
 			return nil, err
 		case s.Kind == KindDir:
@@ -59,7 +62,12 @@ func (w *Workspace) syncPaths(ctx context.Context, paths map[wspath.Path]struct{
 		}
 	}
 	for dir := range dirs {
-		if err := w.disk.FS.SyncDir(string(dir)); err != nil && !disk.IsAbsent(err) && !errors.Is(err, syscall.ELOOP) && !errors.Is(err, vfs.ErrEscapes) {
+		err := w.disk.FS.SyncDir(string(dir))
+		if errors.Is(err, fs.ErrPermission) {
+			held = append(held, dir)
+			continue
+		}
+		if err != nil && !disk.IsAbsent(err) && !errors.Is(err, syscall.ELOOP) && !errors.Is(err, vfs.ErrEscapes) {
 			return nil, errs.Wrap(err, string(dir))
 		}
 	}
