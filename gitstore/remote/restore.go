@@ -31,8 +31,12 @@ type Place struct {
 	Boot string
 }
 
-// bootFile holds Place.Boot of when packs were written.
-const bootFile = "cache"
+// BootFile holds Place.Boot of when packs were written. A directory with it is a copy of a log.
+const BootFile = "cache"
+
+// Orphaned is how the names of directories in the journals' begin that have what another
+// history continues without.
+const Orphaned = "orphaned-"
 
 // fetchers is how many objects are fetched at once.
 const fetchers = 32
@@ -42,7 +46,10 @@ const fetchers = 32
 // replayed. Packs that are there already, and whole, are kept.
 func Restore(ctx context.Context, l *Log, tail *sink.Tail, to *Place) error {
 	held := PacksOf(tail)
-	for _, name := range append([]string{journal.Dir, lazyDir, "refs", to.Repo + "/refs", to.Repo + "/logs", to.Repo + "/packed-refs", to.Repo + "/shallow"}, to.Clear...) {
+	if err := to.clearJournals(); err != nil {
+		return err
+	}
+	for _, name := range append([]string{lazyDir, "refs", to.Repo + "/refs", to.Repo + "/logs", to.Repo + "/packed-refs", to.Repo + "/shallow"}, to.Clear...) {
 		if err := vfs.RemoveAll(to.FS, name); err != nil {
 			return err
 		}
@@ -50,7 +57,7 @@ func Restore(ctx context.Context, l *Log, tail *sink.Tail, to *Place) error {
 	if err := to.keepSound(ctx, held); err != nil {
 		return err
 	}
-	if err := errors.Join(to.FS.Mkdir(journal.Dir, 0o700), to.FS.Mkdir(lazyDir, 0o700)); err != nil {
+	if err := to.FS.Mkdir(lazyDir, 0o700); err != nil {
 		return err
 	}
 	if err := refs.Init(to.FS, to.Repo); err != nil {
@@ -81,6 +88,21 @@ func Restore(ctx context.Context, l *Log, tail *sink.Tail, to *Place) error {
 		return err
 	}
 	return to.writeTail(tail)
+}
+
+// clearJournals makes the journals' directory, or empties it but for what was put aside
+// there.
+func (to *Place) clearJournals() error {
+	names, err := to.FS.ReadDir(journal.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return to.FS.Mkdir(journal.Dir, 0o700)
+	}
+	for _, e := range names {
+		if !strings.HasPrefix(e.Name, Orphaned) {
+			err = errors.Join(err, vfs.RemoveAll(to.FS, path.Join(journal.Dir, e.Name)))
+		}
+	}
+	return err
 }
 
 // atOnce runs jobs, several at a time, up to the first error.
@@ -125,7 +147,7 @@ func (to *Place) file(p *sink.Pack) string { return path.Join(to.dir(), Base(p))
 
 // keepSound removes the packs that the log does not name, or that are not whole.
 func (to *Place) keepSound(ctx context.Context, held map[string]sink.Pack) error {
-	boot, err := vfs.ReadFile(to.FS, bootFile)
+	boot, err := vfs.ReadFile(to.FS, BootFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -154,7 +176,7 @@ func (to *Place) keepSound(ctx context.Context, held map[string]sink.Pack) error
 	if trusted {
 		return nil
 	}
-	return replace(to.FS, bootFile, []byte(to.Boot+"\n"))
+	return replace(to.FS, BootFile, []byte(to.Boot+"\n"))
 }
 
 // fetchFile gives a file of the manifest its place.

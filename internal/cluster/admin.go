@@ -222,6 +222,9 @@ type WorkspaceStatus struct {
 	State         string  `json:"state"`
 	UnsealedBytes int64   `json:"unsealed_bytes"`
 	Packs         int     `json:"packs"`
+	// Orphaned are the directories, at the former node of an adopted one, with the
+	// commits that did not go on.
+	Orphaned []string `json:"orphaned,omitempty"`
 }
 
 // Workspaces describes workspaces: ErrNotFound, with the id, for one that does not
@@ -233,14 +236,15 @@ func (a *Admin) Workspaces(ctx context.Context, store blob.Store, ids []string) 
 		var manifest []byte
 		var manifestKey, owner, pinned string
 		var live bool
+		var adopted *Adoption
 		var heads [][]byte
 		err := a.n.e.do(ctx, func(ctx context.Context, c *conn) error {
 			err := c.QueryRow(ctx, `SELECT w.kind, w.epoch, w.manifest, coalesce(w.manifest_key, ''), coalesce(n.name, ''), coalesce(w.pinned, ''),
 					EXISTS (SELECT FROM node WHERE name = w.pinned AND state <> 'dead'),
 					(SELECT coalesce(sum(octet_length(data)), 0) FROM journal WHERE ws = w.id),
-					(SELECT array_agg(substr(data, 1, 65536) ORDER BY pos) FROM journal WHERE ws = w.id AND octet_length(data) > 0)
+					(SELECT array_agg(substr(data, 1, 65536) ORDER BY pos) FROM journal WHERE ws = w.id AND octet_length(data) > 0), w.adopted
 				FROM workspace w LEFT JOIN node n ON n.life = w.owner AND n.state <> 'dead' WHERE w.id = $1`, id).
-				Scan(&w.Kind, &w.Epoch, &manifest, &manifestKey, &owner, &pinned, &live, &w.UnsealedBytes, &heads)
+				Scan(&w.Kind, &w.Epoch, &manifest, &manifestKey, &owner, &pinned, &live, &w.UnsealedBytes, &heads, &adopted)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return fmt.Errorf("%w: %s", ErrNotFound, id)
 			}
@@ -278,6 +282,12 @@ func (a *Admin) Workspaces(ctx context.Context, store blob.Store, ids []string) 
 			w.State, w.Owner = "owned", &owner
 		default:
 			w.State = "resting"
+		}
+		if adopted != nil {
+			w.Orphaned = adopted.Orphaned
+			if w.State != "node_down" {
+				w.State = "adopted"
+			}
 		}
 		list = append(list, w)
 	}

@@ -272,22 +272,3 @@ func (n *Node) Known(ctx context.Context, name string) (bool, error) {
 	}
 	return <-result, nil
 }
-
-// Await calls f until it returns no *OwnedError, or the time is over: a
-// workspace's owner may be dying, or be releasing it.
-func Await[T any](ctx context.Context, within time.Duration, f func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	for {
-		v, err := f(ctx)
-		var owned *OwnedError
-		if !errors.As(err, &owned) {
-			return v, err
-		}
-		select {
-		case <-ctx.Done():
-			return v, err
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"umbra/internal/blob"
 )
 
 // ErrAdopted is returned for a workspace whose directory was this node's: the cluster
@@ -13,13 +15,32 @@ var ErrAdopted = errors.New("cluster: the workspace was adopted, and goes on els
 // Adoption is what the cluster keeps of a workspace that goes on without the node that
 // had its directory.
 type Adoption struct {
-	From string    `json:"from"` // that node
-	Seq  uint64    `json:"seq"`  // the last commit that went on
-	At   time.Time `json:"at"`
-	// Back is set once that node was back, and put its later commits aside.
-	Back bool `json:"back"`
-	// Orphaned are the files with those commits, on that node.
-	Orphaned []string `json:"orphaned,omitempty"`
+	From     string    `json:"from"` // that node
+	Seq      uint64    `json:"seq"`  // the last commit that went on
+	CopiedAt time.Time `json:"copied_at"`
+	Server   string    `json:"server,omitempty"` // the node at which it goes on in a directory; empty: it is virtual
+	Root     string    `json:"root,omitempty"`   // that directory
+	// Back is set once the node was back, and has put its later commits aside.
+	Back     bool     `json:"back,omitempty"`
+	Orphaned []string `json:"orphaned,omitempty"` // directories with those commits, on that node
+}
+
+// Conn is a connection for the statements of other packages.
+type Conn = conn
+
+// Write runs statements that may be run twice. Errors of package sink, and ErrNotFound.
+func (n *Node) Write(ctx context.Context, f func(context.Context, *Conn) error) error {
+	return n.write(ctx, f)
+}
+
+// Write is Node.Write.
+func (a *Admin) Write(ctx context.Context, f func(context.Context, *Conn) error) error {
+	return a.n.write(ctx, f)
+}
+
+// CopiedSeq is Node.CopiedSeq.
+func (a *Admin) CopiedSeq(ctx context.Context, store blob.Store, ws string) (uint64, error) {
+	return a.n.CopiedSeq(ctx, store, ws)
 }
 
 // ClaimPinned claims a workspace whose directory is this node's, for its copy. Errors as

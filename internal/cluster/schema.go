@@ -90,7 +90,8 @@ var writers = []string{
 
 // adoptions are for workspaces with directories: since when the manifest is there, and
 // what became of one whose node is gone (Adoption).
-var adoptions = []string{`ALTER TABLE workspace ADD COLUMN sealed_at timestamptz, ADD COLUMN adopted jsonb`}
+var adoptions = []string{`ALTER TABLE workspace ADD COLUMN sealed_at timestamptz, ADD COLUMN adopted jsonb`,
+	`CREATE INDEX workspace_adopted ON workspace (id) WHERE adopted IS NOT NULL`}
 
 func journalPartitions() []string {
 	var list []string

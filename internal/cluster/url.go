@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -29,35 +28,6 @@ func parseURL(raw string) (*pgx.ConnConfig, error) {
 		return nil, refuse("cluster_url_invalid", nil, "cluster.url names no database.")
 	}
 	return cfg, nil
-}
-
-// RedactURL returns a URL without its password and without query values that may
-// hold one.
-func RedactURL(raw string) string {
-	scheme, rest, ok := strings.Cut(raw, "://")
-	if !ok {
-		return "(not a URL)"
-	}
-	// The last @ ends the user information, whatever the password has in it.
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		user, _, _ := strings.Cut(rest[:at], ":")
-		rest = user + "@" + rest[at+1:]
-	}
-	main, query, ok := strings.Cut(rest, "?")
-	if !ok {
-		return scheme + "://" + main
-	}
-	var kept []string
-	for part := range strings.SplitSeq(query, "&") {
-		name, _, _ := strings.Cut(part, "=")
-		if plain, err := url.QueryUnescape(name); err == nil && !strings.Contains(plain, "password") {
-			kept = append(kept, part)
-		}
-	}
-	if len(kept) == 0 {
-		return scheme + "://" + main
-	}
-	return scheme + "://" + main + "?" + strings.Join(kept, "&")
 }
 
 // hosts lists the servers that a configuration names, for messages.

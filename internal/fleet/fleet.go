@@ -1,4 +1,4 @@
-// Package fleet has the verbs about a cluster: umbra cluster init, status, drain, import.
+// Package fleet has the verbs about a cluster: umbra cluster init, status, drain, import, adopt.
 //
 // It is for cmd/umbra alone.
 package fleet
@@ -34,7 +34,7 @@ UMBRA_CLUSTER_URL and UMBRA_CLUSTER_BLOBS, or by the settings' file (--config).
 Exit status: 0 done, 1 something was found or is left, 2 wrong use.`,
 		Example: `  umbra cluster init --cluster postgres://umbra@db1,db2/umbra --blobs s3://umbra-packs/prod
   umbra cluster status`,
-	}, initCommand(), statusCommand(), drainCommand(), importCommand())
+	}, initCommand(), statusCommand(), drainCommand(), importCommand(), adoptCommand())
 }
 
 // verb is what the verbs share.
@@ -198,6 +198,9 @@ func (v *verb) workspaces(cmd *cobra.Command, a *cluster.Admin, ids []string) er
 				owner = *w.Owner
 			}
 			fmt.Fprintf(out, "%s  %s  %s  owner %s  epoch %d  commit %d  %d bytes unsealed  %d packs\n", w.ID, w.Kind, w.State, term.Line(owner), w.Epoch, w.Seq, w.UnsealedBytes, w.Packs)
+			for _, dir := range w.Orphaned {
+				fmt.Fprintf(out, "  commits that did not go on: %s\n", term.Line(dir))
+			}
 		}
 	})
 	if err == nil && down {

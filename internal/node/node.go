@@ -13,8 +13,8 @@
 //     over; what others own is remembered for a moment, and their answers decide.
 //   - A node that leaves claims nothing.
 //
-// It imports gitstore/remote, gitstore/sink, internal/blob, internal/cluster, internal/errs,
-// internal/telemetry and internal/workspaces.
+// It imports gitstore/remote, gitstore/sink, internal/adopt, internal/blob, internal/cluster,
+// internal/errs, internal/telemetry and internal/workspaces.
 package node
 
 import (
@@ -56,6 +56,8 @@ type Local interface {
 	Pinned(id string) bool
 	// Held returns the workspaces that are claimed, by family.
 	Held() []string
+	// PutAside keeps the commits of a workspace that goes on without this server's.
+	PutAside(ctx context.Context, id string) error
 	// HasFolder reports whether a workspace is open whose directory this server has.
 	HasFolder(id string) bool
 }
@@ -76,6 +78,7 @@ type Node struct {
 	// unreleased are claims that are over and whose release failed.
 	unreleased map[string]*cluster.Claim
 	ask        func(ctx context.Context, owner Owner, ws string) error
+	former     []string // adopted workspaces whose commits this node has to put aside, as of the start
 	leaving    bool
 	left       chan struct{} // closed with leaving
 

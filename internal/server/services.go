@@ -79,6 +79,9 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	}
 	if d.node != nil {
 		opts.Shared, opts.Server, opts.Physical = d.node, d.node.Name(), cfg.Cluster.Physical
+		if err := d.node.SettleAdopted(context.Background(), records); err != nil {
+			return nil, err
+		}
 	}
 	manager, err := workspaces.NewManager(opts)
 	if err != nil {
@@ -87,6 +90,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	d.workspaces = manager
 	if d.node != nil {
 		d.node.Attach(manager)
+		d.node.PutAside(context.Background())
 	}
 	cache := history.NewCache()
 	manager.SetKeeper(cache.Keep)

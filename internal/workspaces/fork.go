@@ -103,7 +103,7 @@ func (m *Manager) linkedForks(id string) []Record {
 // storeOptions returns the options with which a workspace's history is opened. A
 // fork's base is held open until release.
 func (m *Manager) storeOptions(ctx context.Context, r Record) (so gitstore.Options, release func(), err error) {
-	if err := m.shareStore(r.ID, &so); err != nil {
+	if err := m.shareStore(ctx, r.ID, &so); err != nil {
 		return so, nil, errs.Wrap(err, "")
 	}
 	files, err := m.opt.Host.Open(m.dirOf(r.ID))

@@ -37,6 +37,12 @@ type Shared interface {
 	// View returns the history of a workspace as its log has it now, to be read, and which
 	// state that is; nil where that is still known.
 	View(ctx context.Context, id string, known Point) (sink.Sink, Point, error)
+	// Former reports whether a workspace goes on, from a copy, without the directory that
+	// was this server's, and the last commit that went on.
+	Former(ctx context.Context, id string) (seq uint64, was bool, err error)
+	// Orphaned says that this server has put the later commits of such a workspace aside,
+	// in directories of these paths; none: there were no later ones.
+	Orphaned(ctx context.Context, id string, dirs []string) error
 	// Elsewhere returns the error for a request of a workspace whose directory is
 	// another server's.
 	Elsewhere(server string) error
@@ -83,6 +89,8 @@ type sharing struct {
 	mu        sync.Mutex
 	held      map[string]*holding
 	followers map[string]*follower
+
+	aside sync.Mutex // histories are put aside by one at a time
 }
 
 // holding is a claim, and how far its workspace was opened.
@@ -545,17 +553,29 @@ func (m *Manager) giveUp(id string) {
 	m.mu.Lock()
 	delete(m.records, id)
 	m.mu.Unlock()
-	if err := m.putAway(context.Background(), id, errMoving(), false); err != nil {
+	ctx := context.Background()
+	if err := m.putAway(ctx, id, errMoving(), false); err != nil {
 		m.opt.Log.Warn("workspace not unloaded cleanly", "workspace", id, "error", err)
+	}
+	for _, hook := range m.shared.hooks {
+		if hook.Lost != nil {
+			hook.Lost(id)
+		}
+	}
+	if err := m.PutAside(ctx, id); err != nil {
+		m.opt.Log.Error("the commits of a workspace that was adopted were not put aside", "workspace", id, "error", err)
 	}
 }
 
 // shareStore makes the history that several servers share that of a store. The
 // workspace's directory is a cache, which is made where it is missing.
-func (m *Manager) shareStore(id string, so *gitstore.Options) error {
+func (m *Manager) shareStore(ctx context.Context, id string, so *gitstore.Options) error {
 	h := m.holdingOf(id)
 	if h == nil {
 		return nil
+	}
+	if err := m.PutAside(ctx, id); err != nil {
+		return err
 	}
 	so.Sink, so.Boot = h.Sink, clock.BootID()
 	return m.opt.Host.MkdirAll(m.dirOf(id))

@@ -126,6 +126,10 @@ func (c *clerk) Claim(ctx context.Context, r Record) (*Held, error) {
 	}
 }
 
+func (c *clerk) Former(context.Context, string) (uint64, bool, error) { return 0, false, nil }
+
+func (c *clerk) Orphaned(context.Context, string, []string) error { return nil }
+
 func (c *clerk) Copy(context.Context, string) (sink.Sink, error) { return nil, remote.ErrNoCopy }
 
 func (c *clerk) View(_ context.Context, id string, _ Point) (sink.Sink, Point, error) {
