@@ -6,9 +6,11 @@ import (
 	"errors"
 	"hash"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -202,8 +204,19 @@ func BodyReader(c *gin.Context) io.Reader {
 // JSON is a 400 malformed_json, a field that dst does not have a 400
 // unknown_field with the nearest known name, a value of the wrong type a 400
 // invalid_field that names it. An empty body leaves dst as it is where the
-// route's body is optional.
-func DecodeJSON(c *gin.Context, dst any) error { return decodeJSON(c, dst, strictjson.Strict) }
+// route's body is optional. A field of dst that is given in the query is a 400
+// invalid_parameter: it would be ignored there, and a dry run would be none.
+func DecodeJSON(c *gin.Context, dst any) error {
+	if c.Request.URL.RawQuery != "" {
+		known, query := strictjson.Names(dst), c.Request.URL.Query()
+		for _, name := range slices.Sorted(maps.Keys(query)) {
+			if field := strictjson.Nearest(name, known); field != "" {
+				return errs.New(errs.Invalid, "invalid_parameter", "%s is a field of the JSON body, not a parameter of the query.", field).With("field", field)
+			}
+		}
+	}
+	return decodeJSON(c, dst, strictjson.Strict)
+}
 
 // DecodeLenient is like DecodeJSON, but ignores unknown fields, as clients of
 // the code, sessions and scripts dialects expect. It is not for requests that

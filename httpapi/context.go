@@ -106,6 +106,9 @@ type Tags struct {
 // maxMessage is how long an X-Message may be, in characters.
 const maxMessage = 1000
 
+// messageText says what ValidMessage takes.
+const messageText = "one line of 1 to 1000 printable characters"
+
 // ValidMessage reports whether s may be an X-Message: one line of text.
 func ValidMessage(s string) bool {
 	if s == "" || !utf8.ValidString(s) || utf8.RuneCountInString(s) > maxMessage {
@@ -115,6 +118,9 @@ func ValidMessage(s string) bool {
 }
 
 var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// idText says what ValidID takes.
+const idText = `1 to 128 letters, digits, dots, underscores or hyphens, begin with a letter or digit, be without ".." and not end in ".lock"`
 
 // ValidID reports whether s may be the id of a task or subtask. It is part of a
 // ref's name, so it keeps git-check-ref-format(1) too.

@@ -46,7 +46,7 @@ func matchHeader(c *gin.Context, name string) (Match, error) {
 	}
 	m, ok := ParseMatch(strings.Join(values, ","))
 	if !ok {
-		return Match{}, errs.New(errs.Invalid, "bad_etag", "%s is malformed.", name).With("field", name)
+		return Match{}, errs.New(errs.Invalid, "bad_etag", "%s must be * or entity tags with commas between, such as W/\"<id>\".", name).With("field", name)
 	}
 	return m, nil
 }

@@ -400,7 +400,7 @@ func TestErrorsHaveTheirShape(t *testing.T) {
 	if rec := s.ask("GET", "/late", ""); rec.Code != 200 || rec.Body.String() != "begun" {
 		t.Error(rec.Code, rec.Body)
 	}
-	if rec := s.ask("GET", "/api/x", ""); rec.Code != 404 || field(t, rec, "error") != "The route does not exist." || field(t, rec, "detail") != nil {
+	if rec := s.ask("GET", "/api/x", ""); rec.Code != 404 || field(t, rec, "error") != "The route does not exist; GET /docs lists all routes." || field(t, rec, "detail") != nil {
 		t.Error(rec.Body)
 	}
 	expect(t, s.ask("GET", "/.well-known/oauth-authorization-server", ""), 404, "not_found")

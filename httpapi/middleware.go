@@ -255,13 +255,16 @@ func (s *Server) checkTags(c *gin.Context) {
 		name  string
 		to    *string
 		valid func(string) bool
-	}{{"X-Task-Id", &f.tags.TaskID, ValidID}, {"X-Subtask-Id", &f.tags.SubtaskID, ValidID}, {"X-Actor", &f.tags.Actor, ValidActor}, {"X-Message", &f.tags.Message, ValidMessage}} {
+		want  string
+	}{{"X-Task-Id", &f.tags.TaskID, ValidID, idText}, {"X-Subtask-Id", &f.tags.SubtaskID, ValidID, idText},
+		{"X-Actor", &f.tags.Actor, ValidActor, "1 to 128 printable characters without < and >"},
+		{"X-Message", &f.tags.Message, ValidMessage, messageText}} {
 		values := c.Request.Header.Values(h.name)
 		if len(values) == 0 {
 			continue
 		}
 		if len(values) > 1 || !h.valid(values[0]) {
-			Fail(c, errs.New(errs.Invalid, "bad_tag", "%s is malformed.", h.name).With("field", h.name))
+			Fail(c, errs.New(errs.Invalid, "bad_tag", "%s must be given once, and be %s.", h.name, h.want).With("field", h.name))
 			return
 		}
 		*h.to = values[0]

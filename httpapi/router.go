@@ -271,7 +271,7 @@ func cutSegment(p string) (segment, rest string) {
 func (t *table) noRoute(c *gin.Context) {
 	allow := t.allowed(c)
 	if len(allow) == 0 {
-		Fail(c, &Problem{Status: http.StatusNotFound, Code: "not_found", Detail: "The route does not exist."})
+		Fail(c, &Problem{Status: http.StatusNotFound, Code: "not_found", Detail: "The route does not exist; GET /docs lists all routes."})
 		return
 	}
 	value := strings.Join(allow, ", ")
@@ -282,7 +282,7 @@ func (t *table) noRoute(c *gin.Context) {
 		return
 	}
 	Fail(c, &Problem{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed",
-		Detail: "This route does not take " + printable(c.Request.Method, 32) + ".", Header: http.Header{"Allow": {value}}})
+		Detail: "This route does not take " + printable(c.Request.Method, 32) + "; it takes " + value + ".", Header: http.Header{"Allow": {value}}})
 }
 
 // Param gives a path parameter of the route's pattern, percent-decoded once

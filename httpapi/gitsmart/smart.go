@@ -80,7 +80,7 @@ func (d *Dialect) advertise(c *gin.Context) error {
 // uploadPack makes the pack that a client requests.
 func (d *Dialect) uploadPack(c *gin.Context) error {
 	if t := c.ContentType(); t != "application/x-git-upload-pack-request" {
-		return &httpapi.Problem{Status: http.StatusUnsupportedMediaType, Code: "unsupported_media_type", Detail: "That is no request of git's."}
+		return &httpapi.Problem{Status: http.StatusUnsupportedMediaType, Code: "unsupported_media_type", Detail: "The request is not one of git's smart protocol."}
 	}
 	body, err := inflated(c)
 	if err != nil {

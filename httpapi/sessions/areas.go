@@ -101,7 +101,7 @@ func (d *Dialect) statArea(c *gin.Context, ses session.Session, t target) error 
 		return noFile(err)
 	}
 	if t.Folder && !info.IsDir() && !t.Path.IsRoot() {
-		return wrong("path", "That is no folder.")
+		return wrong("path", "The path is not a directory.")
 	}
 	body := statBody{IsDir: info.IsDir(), Mode: uint32(info.Mode.Perm()), Mtime: stampNs(info.MtimeNs)}
 	body.Path, body.PathEncoding = t.JSON()

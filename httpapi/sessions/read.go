@@ -278,7 +278,7 @@ func (d *Dialect) stat(c *gin.Context, ses session.Session) error {
 		return noFile(err)
 	}
 	if t.Folder && !l.Info.IsDir() {
-		return wrong("path", "That is no folder.")
+		return wrong("path", "The path is not a directory.")
 	}
 	body := statBody{IsDir: l.Info.IsDir(), IsSymlink: l.Link, Size: l.Info.Size, Mode: uint32(l.Info.Mode.Perm()), Mtime: stampNs(l.Info.MtimeNs), ETag: wire.ETag(l.Blob)}
 	if body.IsDir {

@@ -47,7 +47,7 @@ func (b *writeBody) bytes() ([]byte, error) {
 	case *b.ContentEncoding == "base64":
 		data, err := base64.StdEncoding.Strict().DecodeString(*b.Content)
 		if err != nil || strings.ContainsAny(*b.Content, "\r\n") {
-			return nil, wrong("content", "content is no base64.")
+			return nil, wrong("content", "content is not valid base64.")
 		}
 		return data, nil
 	}

@@ -211,7 +211,7 @@ func content(i int, o *batchOp) ([]byte, error) {
 	case "base64":
 		data, err := base64.StdEncoding.Strict().DecodeString(*o.Content)
 		if err != nil || strings.ContainsAny(*o.Content, "\r\n") {
-			return nil, opFault(i, "content", "content is no base64.")
+			return nil, opFault(i, "content", "content is not valid base64.")
 		}
 		return data, nil
 	}

@@ -289,8 +289,7 @@ func (b *moveBody) ends() (from, to string, err error) {
 			fault = x.name + " is required; a move takes from and to, or path and new_path."
 		}
 		if fault != "" {
-			e := errs.New(errs.Unprocessable, "validation_failed", "")
-			e.Detail = strings.ToUpper(fault[:1]) + fault[1:]
+			e := errs.New(errs.Unprocessable, "validation_failed", "%s", fault)
 			return "", "", e.With("field", x.name)
 		}
 		*x.value = *v

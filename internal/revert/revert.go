@@ -407,7 +407,7 @@ func (r *Request) seal(p *plan) string {
 func (r *Request) open() (fingerprint string, apart bool, err error) {
 	opts, fp, ok := strings.Cut(r.Plan, ".")
 	if !ok || len(fp) != 64 {
-		return "", false, errs.New(errs.Invalid, "invalid_plan", "That is no plan's token.").With("field", "plan")
+		return "", false, errs.New(errs.Invalid, "invalid_plan", "plan must be the token of a dry run of this revert.").With("field", "plan")
 	}
 	opts, apart = strings.CutSuffix(opts, "a")
 	opts, r.IncludeShared = strings.CutSuffix(opts, "h")
@@ -420,7 +420,7 @@ func (r *Request) open() (fingerprint string, apart bool, err error) {
 	case "s":
 		r.OnConflict = Skip
 	default:
-		return "", false, errs.New(errs.Invalid, "invalid_plan", "That is no plan's token.").With("field", "plan")
+		return "", false, errs.New(errs.Invalid, "invalid_plan", "plan must be the token of a dry run of this revert.").With("field", "plan")
 	}
 	return fp, apart, nil
 }

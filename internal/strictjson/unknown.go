@@ -2,6 +2,7 @@ package strictjson
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +32,16 @@ func (e *UnknownError) Error() string {
 // that its struct does not have. A *SyntaxError has precedence over it, and it
 // over a *TypeError.
 func Strict(data []byte, dst any) error { return unmarshal(data, dst, true) }
+
+// Names returns the names that an object may have that is read into dst, a pointer
+// to a struct, sorted.
+func Names(dst any) []string {
+	t := reflect.TypeOf(dst)
+	if t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(fieldsOf(t.Elem())))
+}
 
 func (d *decoder) unknownName(at *path, fields map[string][]int) {
 	if !d.strict || d.unknown != nil {

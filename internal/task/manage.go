@@ -79,7 +79,7 @@ func (o *CreateOptions) validate() error {
 	case len(o.Goal) > MaxGoal:
 		return invalid("goal", "The goal is longer than 64 KiB.")
 	case o.Virtual && o.Root != "":
-		return invalid("workspace", "A virtual workspace has no folder.")
+		return invalid("workspace", "A virtual workspace has no directory; leave workspace out.")
 	case !o.Virtual && o.Namespace != nil:
 		return invalid("namespace", "A namespace is for virtual workspaces.")
 	case o.Virtual && workspaces.CheckNamespace(o.Namespace) != nil:

@@ -138,7 +138,7 @@ func (s *Service) look(mounts []Mount, who Who) error {
 			clash = clash || m.Workspace == "" && overlaps(known[j].Root)
 		}
 		if clash {
-			return errs.New(errs.Conflict, "workspace_overlaps", "The folder lies inside another workspace, or another one inside of it.").
+			return errs.New(errs.Conflict, "workspace_overlaps", "The directory is inside another workspace, or another workspace is inside it.").
 				With("field", fmt.Sprintf("mounts[%d].store.root", i))
 		}
 	}

@@ -78,10 +78,10 @@ func (m *Manager) look(root string, o OpenOptions) (place, error) {
 		return place{}, err
 	}
 	if len(m.opt.Roots) > 0 && !o.Own && !m.underRoots(canonical) {
-		return place{}, errs.New(errs.Forbidden, "workspace_not_allowed", "The folder does not lie under one that may be opened.")
+		return place{}, errs.New(errs.Forbidden, "workspace_not_allowed", "The directory is not below one that may be opened.")
 	}
 	if !o.Force && m.tooWide(canonical) {
-		return place{}, refuse("workspace_too_wide", "The folder is the file system's root or a home directory.")
+		return place{}, refuse("workspace_too_wide", "The directory is the file system's root or a home directory.")
 	}
 	return place{root: canonical, dev: info.Dev, ino: info.Ino, born: m.born(canonical)}, nil
 }
@@ -199,7 +199,7 @@ func (m *Manager) overlaps(p place, except string) error {
 		inside := host.Within(p.root, r.Root) && !(p.root != r.Root && m.ownFolder(p.root))
 		around := host.Within(r.Root, p.root) && !(p.root != r.Root && m.ownFolder(r.Root))
 		if r.ID != except && (inside || around) {
-			return errs.New(errs.Conflict, "workspace_overlaps", "The folder lies inside another workspace, or another one inside of it.")
+			return errs.New(errs.Conflict, "workspace_overlaps", "The directory is inside another workspace, or another workspace is inside it.")
 		}
 	}
 	return nil

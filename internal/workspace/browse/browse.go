@@ -123,7 +123,7 @@ func (r *Reader) folderAt(p wspath.Path) (wspath.Path, error) {
 	case l.Kind == op.KindSymlink:
 		return "", disk.ErrNotFound(p)
 	case l.Kind != op.KindDir:
-		return "", &errs.Error{Kind: errs.Invalid, Code: "not_a_directory", Detail: "That is no folder.", Path: string(p)}
+		return "", &errs.Error{Kind: errs.Invalid, Code: "not_a_directory", Detail: "The path is not a directory.", Path: string(p)}
 	}
 	return l.Path, nil
 }

@@ -129,7 +129,7 @@ func ErrMissing() error {
 
 // ErrVirtual is returned for what only a directory can be asked.
 func ErrVirtual() error {
-	return errs.New(errs.Conflict, "workspace_virtual", "The workspace is virtual: it has no folder.")
+	return errs.New(errs.Conflict, "workspace_virtual", "The workspace is virtual: it has no directory.")
 }
 
 // ReadOnly reports whether the directory cannot be written, by trying.

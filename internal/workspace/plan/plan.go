@@ -148,7 +148,7 @@ func (p *Plan) target(o *op.Op, follow bool) (wspath.Path, *Node, error) {
 	if o.MustBe != op.KindNone && n.Kind != op.KindNone {
 		switch {
 		case o.MustBe == op.KindDir && n.Kind != op.KindDir:
-			return "", nil, &errs.Error{Kind: errs.Invalid, Code: "not_a_directory", Detail: "That is no folder.", Path: string(q)}
+			return "", nil, &errs.Error{Kind: errs.Invalid, Code: "not_a_directory", Detail: "The path is not a directory.", Path: string(q)}
 		case o.MustBe != op.KindDir && n.Kind == op.KindDir:
 			return "", nil, &errs.Error{Kind: errs.Invalid, Code: "is_a_directory", Detail: "The path is a directory.", Path: string(q)}
 		}
