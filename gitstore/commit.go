@@ -39,9 +39,6 @@ type Draft struct {
 	// made, with the tree that it will change. Its error fails this draft
 	// alone. It must not block.
 	Check func(Snapshot) error
-	// Records, if set and the store has a sink, gives the records that exist exactly
-	// if the commit does. The committer calls it; it must not block.
-	Records func(Committed) []sink.Record
 }
 
 // Committed describes a commit that is durable.
@@ -515,8 +512,8 @@ func (g *group) addDraft(p *pending, track func(object.ID, journal.Loc)) (bool, 
 			g.blobs = append(g.blobs, d.Edits[i].Blob)
 		}
 	}
-	if d.Records != nil && g.s.r.Held != nil {
-		g.rows = append(g.rows, d.Records(p.out)...)
+	if g.s.opt.CommitRecords != nil && g.s.r.Held != nil {
+		g.rows = append(g.rows, g.s.opt.CommitRecords(&m)...)
 	}
 	g.records = append(g.records, repo.RecordOf(&Commit{ID: id, Seq: m.Seq, When: g.when, Message: &m}))
 	return true, nil

@@ -9,6 +9,7 @@ import (
 
 	"umbra/gitstore/inuse"
 	"umbra/gitstore/journal"
+	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/purge"
 	"umbra/gitstore/remote"
@@ -81,6 +82,9 @@ type Options struct {
 	// TaskRecords, if set, gives the records that are written in the transaction of
 	// a group that changes a task. The committer calls it; it must not block.
 	TaskRecords func(Task) []sink.Record
+	// CommitRecords is TaskRecords for each commit: what it gives exists exactly if the
+	// commit does.
+	CommitRecords func(*message.Message) []sink.Record
 	// Boot names this start of the system: what a cache of another start holds is
 	// verified before it is used. Empty: always.
 	Boot string

@@ -55,6 +55,8 @@ func (m *memory) Answer(key [32]byte) (state.Answer, bool, error) {
 	return a, ok, nil
 }
 
+func (m *memory) BeginKey(string, [32]byte, [32]byte, time.Time) func() { return func() {} }
+
 func (m *memory) KeepAnswer(key [32]byte, a state.Answer, durable bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

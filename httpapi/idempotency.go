@@ -24,11 +24,15 @@ import (
 
 // AnswerStore keeps answers over restarts. Keys are hashes of caller and key.
 type AnswerStore interface {
-	// Answer gives what was kept and is not older than a day.
+	// Answer gives what was kept and is not older than a day. Without a status it is
+	// the mark of a request that was done: its handler makes the answer from that.
 	Answer(key [sha256.Size]byte) (state.Answer, bool, error)
 	// KeepAnswer keeps an answer: over a kill when it returns, and, if durable
 	// is asked for, over a power cut.
 	KeepAnswer(key [sha256.Size]byte, a state.Answer, durable bool) error
+	// BeginKey says that a request runs until end, and under which hash its commits and
+	// records know it: its mark is written with them (state.DB.Mark).
+	BeginKey(hash string, key, fingerprint [sha256.Size]byte, at time.Time) (end func())
 }
 
 // Idempotency is a request's idempotency key at work.
@@ -36,6 +40,9 @@ type Idempotency struct {
 	key       [sha256.Size]byte // of caller and key
 	head      [sha256.Size]byte // of everything but the body
 	body      *bodyReader
+	at        time.Time
+	store     AnswerStore
+	ends      func() // once KeyHash was asked for
 	inHistory bool
 	replayed  bool
 }
@@ -64,7 +71,17 @@ func (i *Idempotency) KeyHash() (string, error) {
 		return "", err
 	}
 	sum := sha256.Sum256(append(i.key[:], fp[:]...))
-	return "sha256:" + hex.EncodeToString(sum[:]), nil
+	hash := "sha256:" + hex.EncodeToString(sum[:])
+	if i.ends == nil {
+		i.ends = i.store.BeginKey(hash, i.key, fp, i.at)
+	}
+	return hash, nil
+}
+
+func (i *Idempotency) end() {
+	if i.ends != nil {
+		i.ends()
+	}
 }
 
 // InHistory says that the answer's commit is durable and carries KeyHash: the
@@ -120,7 +137,7 @@ func (s *Server) idempotent(c *gin.Context) {
 		Fail(c, errs.New(errs.Invalid, "bad_idempotency_key", "Idempotency-Key must be 1 to 128 printable ASCII characters.").With("field", "Idempotency-Key"))
 		return
 	}
-	i := &Idempotency{body: f.body}
+	i := &Idempotency{body: f.body, at: time.Now(), store: s.opts.Answers}
 	i.key = hashOf(f.caller.Token, values[0])
 	i.head = requestHash(c.Request, f.caller)
 	if i.body != nil {
@@ -153,10 +170,11 @@ func (s *Server) runOnce(c *gin.Context, f *facts, i *Idempotency, mine *flight)
 		Fail(c, errs.Wrap(err, ""))
 		return
 	}
-	if found {
+	if found && !s.repeats(i, kept) {
 		s.replay(c, i, kept)
 		return
 	}
+	defer i.end()
 	real := c.Writer
 	held := &heldWriter{ResponseWriter: real, header: http.Header{}, status: http.StatusOK}
 	c.Writer = held
@@ -184,11 +202,18 @@ func (s *Server) keep(f *facts, i *Idempotency, held *heldWriter) {
 	if err == nil {
 		header := maps.Clone(map[string][]string(held.header))
 		delete(header, "Idempotent-Replay")
-		err = s.opts.Answers.KeepAnswer(i.key, state.Answer{Fingerprint: fp, Status: held.status, Header: header, Body: held.body.Bytes(), At: time.Now()}, !i.inHistory)
+		err = s.opts.Answers.KeepAnswer(i.key, state.Answer{Fingerprint: fp, Status: held.status, Header: header, Body: held.body.Bytes(), At: i.at}, !i.inHistory)
 	}
 	if err != nil {
 		f.log.LogAttrs(context.Background(), slog.LevelError, "idempotent answer not kept", slog.String("error", err.Error()))
 	}
+}
+
+// repeats reports whether a request is the one that a mark without an answer is of: its
+// handler finds what it did.
+func (s *Server) repeats(i *Idempotency, kept state.Answer) bool {
+	fp, err := i.fingerprint()
+	return kept.Status == 0 && err == nil && fp == kept.Fingerprint
 }
 
 func (s *Server) replay(c *gin.Context, i *Idempotency, kept state.Answer) {

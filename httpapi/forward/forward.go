@@ -70,6 +70,9 @@ type Options struct {
 	StaleReads bool          // cluster.stale_reads
 	// Reach waits until an open workspace of this node has a commit of this number.
 	Reach func(ctx context.Context, workspace string, seq uint64) error
+	// Enter opens a workspace that this node owns or may claim; nil: not before a handler
+	// does.
+	Enter func(ctx context.Context, workspace string) error
 	// Tip returns the newest commit of a workspace that is open here, from memory; nil:
 	// none is.
 	Tip func(workspace string) (seq uint64, open bool)

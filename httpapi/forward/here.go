@@ -18,6 +18,17 @@ import (
 func (f *Forwarder) here(q *request, t target) bool {
 	q.short, q.unleased, q.doubtful = false, false, false
 	q.owner, q.open = t.owner, false
+	if q.x.Keyed && q.x.Place.Workspace != "" && f.o.Enter != nil {
+		// What a former owner has sent to the log is done or refused from then on: the
+		// key's mark is there, or never will be.
+		if err := f.o.Enter(q.x.Context(), q.x.Place.Workspace); errs.Is(err, errs.Unavailable) {
+			if q.last = err; errs.CodeOf(err) == "owner_moving" && q.x.Received == nil {
+				return false
+			}
+			q.fail(err)
+			return true
+		}
+	}
 	if f.o.Tip != nil && q.x.Place.Workspace != "" {
 		q.tip, q.open = f.o.Tip(q.x.Place.Workspace)
 	}

@@ -110,6 +110,8 @@ func (a *answers) Answer(k [32]byte) (state.Answer, bool, error) {
 	return v, ok, nil
 }
 
+func (a *answers) BeginKey(string, [32]byte, [32]byte, time.Time) func() { return func() {} }
+
 func (a *answers) KeepAnswer(k [32]byte, v state.Answer, _ bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

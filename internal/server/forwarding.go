@@ -50,6 +50,13 @@ func openForwarder(cfg config.Config, n *node.Node, m *workspaces.Manager, log *
 		return nil
 	}
 	f := forward.New(forward.Options{Node: placed{n}, Wait: cfg.Cluster.Wait, StaleReads: cfg.Cluster.StaleReads, Known: n.Known, Tip: m.TipOf, Log: log, Meter: d.meters.forward,
+		Enter: func(ctx context.Context, workspace string) error {
+			w, err := m.Get(ctx, workspace)
+			if err == nil {
+				w.Release()
+			}
+			return err
+		},
 		Reach: func(ctx context.Context, workspace string, seq uint64) error {
 			w, err := m.Get(ctx, workspace)
 			if err != nil {

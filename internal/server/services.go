@@ -77,6 +77,10 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 			o.MaxUnsealed = int64(cfg.Cluster.UnsealedBytes)
 		},
 	}
+	if db.Shared() {
+		adjust := opts.Store
+		opts.Store = func(o *gitstore.Options) { adjust(o); marks(db, log, o) }
+	}
 	if d.node != nil {
 		opts.Shared, opts.Server, opts.Physical = d.node, d.node.Name(), cfg.Cluster.Physical
 		if err := d.node.SettleAdopted(context.Background(), records); err != nil {

@@ -83,6 +83,11 @@ func replace(tx *state.Tx, old, now *Record) error {
 	if now == nil {
 		return tx.Delete(bucket, old.ID)
 	}
+	if now.KeyHash != "" && !now.Pending && (old == nil || old.Pending) {
+		if err := tx.Mark(now.KeyHash); err != nil {
+			return err
+		}
+	}
 	return tx.Put(bucket, now.ID, now)
 }
 

@@ -16,11 +16,12 @@ import (
 
 // Answer is what a request with an idempotency key was answered.
 type Answer struct {
-	Fingerprint [sha256.Size]byte   `json:"fingerprint"` // of the whole request
-	Status      int                 `json:"status"`
-	Header      map[string][]string `json:"header"`
-	Body        []byte              `json:"body"`
-	At          time.Time           `json:"at"`
+	Fingerprint [sha256.Size]byte `json:"fingerprint"` // of the whole request
+	// Status is 0 where the request was done and its answer is to be made from that.
+	Status int                 `json:"status"`
+	Header map[string][]string `json:"header"`
+	Body   []byte              `json:"body"`
+	At     time.Time           `json:"at"`
 }
 
 const (
@@ -125,6 +126,11 @@ func (a *Answers) Answer(key [sha256.Size]byte) (Answer, bool, error) {
 	return ans, true, nil
 }
 
+// BeginKey is DB.BeginKey.
+func (a *Answers) BeginKey(hash string, key, fingerprint [sha256.Size]byte, at time.Time) (end func()) {
+	return a.db.BeginKey(hash, key, fingerprint, at)
+}
+
 // KeepAnswer keeps an answer: over a kill when it returns, and, if durable is
 // asked for, over a power cut.
 func (a *Answers) KeepAnswer(key [sha256.Size]byte, ans Answer, durable bool) error {
@@ -201,9 +207,7 @@ func (a *Answers) flush() error {
 }
 
 func (tx *Tx) putAnswer(key [sha256.Size]byte, ans Answer) error {
-	var stamp [8]byte
-	binary.BigEndian.PutUint64(stamp[:], uint64(ans.At.UnixNano()))
-	if err := tx.b.Put(answersByTime, string(append(stamp[:], key[:]...)), []byte{}); err != nil {
+	if err := tx.b.Put(answersByTime, timeOf(ans.At, key), []byte{}); err != nil {
 		return err
 	}
 	return tx.Put(answersBucket, string(key[:]), ans)

@@ -21,7 +21,8 @@ import (
 
 // DB is the store. It is safe for concurrent use.
 type DB struct {
-	b Backend
+	b    Backend
+	keys keysAtWork
 }
 
 // Backend holds the records of a DB, as bytes. It is safe for concurrent use;
@@ -56,7 +57,7 @@ type BackendTx interface {
 var ErrReadOnly = errors.New("state: this transaction is read-only")
 
 // New returns a DB on a backend.
-func New(b Backend) *DB { return &DB{b} }
+func New(b Backend) *DB { return &DB{b: b} }
 
 // Backend returns what the DB is on.
 func (db *DB) Backend() Backend { return db.b }
@@ -74,12 +75,12 @@ func (db *DB) Close() error { return db.b.Close() }
 // Update runs fn in a write transaction; nil makes all of it durable,
 // an error undoes all of it.
 func (db *DB) Update(fn func(tx *Tx) error) error {
-	return db.b.Update(func(tx BackendTx) error { return fn(&Tx{tx}) })
+	return db.b.Update(func(tx BackendTx) error { return fn(&Tx{tx, db}) })
 }
 
 // View runs fn on one consistent state.
 func (db *DB) View(fn func(tx *Tx) error) error {
-	return db.b.View(func(tx BackendTx) error { return fn(&Tx{tx}) })
+	return db.b.View(func(tx BackendTx) error { return fn(&Tx{tx, db}) })
 }
 
 // Snapshot writes the whole store, as it is at one moment, and runs fn on the same
@@ -92,7 +93,7 @@ func (db *DB) Snapshot(w io.Writer, fn func(tx *Tx) error) error {
 	if !ok {
 		return fmt.Errorf("state: a copy of the store: %w", errors.ErrUnsupported)
 	}
-	return s.Snapshot(w, func(tx BackendTx) error { return fn(&Tx{tx}) })
+	return s.Snapshot(w, func(tx BackendTx) error { return fn(&Tx{tx, db}) })
 }
 
 // Getter is a backend that reads one record in less time than a View takes. The
@@ -196,7 +197,8 @@ func (db *DB) Delete(bucket, key string) error {
 
 // Tx is a transaction; it ends with the function that it was given to.
 type Tx struct {
-	b BackendTx
+	b  BackendTx
+	db *DB
 }
 
 // Get reads one record into v and reports whether it is there.

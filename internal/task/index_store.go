@@ -134,6 +134,11 @@ func (x *index) link(tx *state.Tx, r Record) error {
 			return err
 		}
 	}
+	if r.KeyHash != "" && !r.Pending {
+		if err := tx.Mark(r.KeyHash); err != nil {
+			return err
+		}
+	}
 	if r.Deleted {
 		return nil
 	}

@@ -97,6 +97,11 @@ func replace(tx *state.Tx, old, now *Record) error {
 	if now == nil {
 		return tx.Delete(bucket, old.ID)
 	}
+	if now.KeyHash != "" && !now.Hidden && (old == nil || old.Hidden) {
+		if err := tx.Mark(now.KeyHash); err != nil {
+			return err
+		}
+	}
 	return tx.Put(bucket, now.ID, now)
 }
 
