@@ -3,6 +3,7 @@ package httpapi
 import (
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -50,7 +51,7 @@ func (w *gatedWriter) WriteHeaderNow() {
 	// A body of known length, a stream of events and a pack are of one state.
 	kind := w.header.Get("Content-Type")
 	w.fixed = w.header.Get("Content-Length") != "" || strings.HasPrefix(kind, "text/event-stream") || strings.HasPrefix(kind, "application/x-git-")
-	maps.Copy(w.ResponseWriter.Header(), w.header)
+	copyHeader(w.ResponseWriter.Header(), w.header)
 	w.ResponseWriter.WriteHeader(w.status)
 	w.ResponseWriter.WriteHeaderNow()
 }
@@ -81,3 +82,18 @@ func (w *gatedWriter) FlushError() error {
 
 // Unwrap lets http.ResponseController through.
 func (w *gatedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// copyHeader sets what is in from. What the answer depends on (Vary) is added to what is
+// there.
+func copyHeader(to, from http.Header) {
+	vary := slices.Clone(to["Vary"])
+	maps.Copy(to, from)
+	for _, name := range from["Vary"] {
+		if !slices.Contains(vary, name) {
+			vary = append(vary, name)
+		}
+	}
+	if len(vary) > 0 {
+		to["Vary"] = vary
+	}
+}

@@ -227,7 +227,7 @@ func (s *Server) replay(c *gin.Context, i *Idempotency, kept state.Answer) {
 		return
 	}
 	c.Abort()
-	maps.Copy(c.Writer.Header(), kept.Header)
+	copyHeader(c.Writer.Header(), kept.Header)
 	c.Header("Idempotent-Replay", "true")
 	c.Status(kept.Status)
 	c.Writer.WriteHeaderNow()
@@ -311,7 +311,7 @@ func (w *heldWriter) WriteHeaderNow() {
 
 // send sends the head.
 func (w *heldWriter) send() {
-	maps.Copy(w.ResponseWriter.Header(), w.header)
+	copyHeader(w.ResponseWriter.Header(), w.header)
 	w.ResponseWriter.WriteHeader(w.status)
 	w.ResponseWriter.WriteHeaderNow()
 }

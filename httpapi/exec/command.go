@@ -74,7 +74,7 @@ func (d *Dialect) command(c *gin.Context) error {
 	}
 	defer ref.Release()
 	audit.Allowed(c.Request.Context(), audit.Exec, ref.ID())
-	c.Header("Vary", "Accept")
+	c.Writer.Header().Add("Vary", "Accept")
 	if strings.Contains(c.GetHeader("Accept"), "text/event-stream") {
 		return d.commandEvents(c, ref, req)
 	}

@@ -220,7 +220,7 @@ func serveDiff(c *gin.Context, st *gitstore.Store, a ask, list []changed) error 
 		body.Mixed = body.Mixed || one.Mixed
 		body.Files = append(body.Files, one)
 	}
-	c.Header("Vary", "Accept")
+	c.Writer.Header().Add("Vary", "Accept")
 	if !a.json {
 		c.Data(http.StatusOK, "text/x-diff; charset=utf-8", text.Bytes())
 		return nil

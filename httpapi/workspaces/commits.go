@@ -132,7 +132,7 @@ func (d *Dialect) commitDiff(c *gin.Context) error {
 			total.Deletions += p.Deletions
 			total.Binary = total.Binary || p.Binary
 		}
-		c.Header("Vary", "Accept")
+		c.Writer.Header().Add("Vary", "Accept")
 		if !httpapi.WantsJSON(c) {
 			c.Data(http.StatusOK, "text/x-diff; charset=utf-8", text.Bytes())
 			return nil

@@ -249,7 +249,7 @@ func (d *Dialect) compare(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		c.Header("Vary", "Accept")
+		c.Writer.Header().Add("Vary", "Accept")
 		if strings.Contains(c.GetHeader("Accept"), "text/x-diff") {
 			c.Data(http.StatusOK, "text/x-diff; charset=utf-8", res.Diff)
 			return nil

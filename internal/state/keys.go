@@ -50,7 +50,7 @@ func (db *DB) BeginKey(hash string, key, fingerprint [sha256.Size]byte, at time.
 }
 
 // Mark returns the rows that mark a running request's key, nil where none has the hash.
-// Whoever writes what the request does writes them in the same transaction.
+// They are written in the transaction of what the request does.
 func (db *DB) Mark(hash string) ([]Row, error) {
 	db.keys.mu.Lock()
 	k, ok := db.keys.byHash[hash]
