@@ -80,7 +80,8 @@ type modelFork struct {
 	id, git, task, kind string
 	dir                 string // of a layer at a path
 	depth               int
-	tree                string // as of the last look
+	of, below           *modelFork // what it is a fork of, whose directory it shows
+	tree                string     // as of the last look
 }
 
 func (m *forkModel) fatalf(format string, args ...any) {
@@ -208,6 +209,9 @@ func (m *forkModel) fork() {
 	}
 	made := m.p.forks(m.t, "/workspaces/"+of.id, body)[0]
 	f := &modelFork{id: made["id"].(string), git: made["git_dir"].(string), kind: body["kind"].(string), dir: dir, depth: of.depth + 1}
+	if f.of, f.below = of, of.below; of.dir != "" || of.kind == "physical" || of.kind == "copy" {
+		f.below = of
+	}
 	m.note("%s: fork %s of kind %s", of.id, f.id, f.kind)
 	if base := harness.Git(m.t, f.git, "rev-parse", "refs/heads/shadow"); base != made["fork_at"] {
 		m.fatalf("git sees %s, not %s", base, made["fork_at"])
@@ -238,6 +242,12 @@ func (m *forkModel) in(f *modelFork) {
 	script = "T=" + filepath.Join(m.t.TempDir(), "seen") + "; export T GIT_CONFIG_GLOBAL=/dev/null; " + script
 	m.note("%s: in: %s", f.id, script)
 	status, out, said := m.p.verb(m.t, "in", f.id, "--", "sh", "-c", script+" 2>&1")
+	if f.dir == "" && !slices.Contains(m.all, f.below) {
+		if status == 0 || !strings.Contains(said, "no_layer") {
+			m.fatalf("%d %s%s", status, out, said)
+		}
+		return
+	}
 	if status != 0 {
 		m.fatalf("%d %s%s", status, out, said)
 	}
@@ -253,11 +263,13 @@ func (m *forkModel) retain() {
 	first := m.all[0]
 	tip := harness.Git(m.t, first.git, "rev-parse", "refs/heads/shadow")
 	m.note("gc, purge and restart")
-	if len(m.all) > 1 {
+	if m.linked(first) {
 		if _, said := m.p.purge(m.t, 1, first.id, "a"); !strings.Contains(said, "fork") {
 			m.fatalf("the purge says %s", said)
 		}
-		m.p.purge(m.t, 1, m.all[1].id, "a")
+		if m.linked(m.all[1]) {
+			m.p.purge(m.t, 1, m.all[1].id, "a")
+		}
 		before := harness.Git(m.t, first.git, "rev-list", "--count", tip)
 		m.quiet.Lock()
 		m.p.verb(m.t, "gc", "--now")
@@ -285,6 +297,11 @@ func (m *forkModel) retain() {
 	}
 	m.p.restart()
 	m.others(nil)
+}
+
+// linked reports whether a workspace shares its history.
+func (m *forkModel) linked(f *modelFork) bool {
+	return slices.ContainsFunc(m.all, func(x *modelFork) bool { return x == f.of || x.of == f })
 }
 
 // parent returns what a fork was made of, if that is still there.
@@ -398,6 +415,13 @@ func (m *forkModel) drop(f *modelFork) {
 	a := m.p.call(m.t, "DELETE", "/workspaces/"+f.id+"?force=true", nil)
 	m.quiet.Unlock()
 	m.note("%s: delete: %d", f.id, a.Status)
+	if slices.ContainsFunc(m.all, func(x *modelFork) bool { return x.dir != "" && x.below == f }) {
+		a.fails(m.t, 409, "has_forks")
+		m.exists(f, true)
+		m.begin(f)
+		m.others(nil)
+		return
+	}
 	a.want(m.t, 204)
 	m.exists(f, false)
 	m.all = slices.DeleteFunc(m.all, func(x *modelFork) bool { return x == f })

@@ -34,15 +34,21 @@ type forks struct {
 // physical finds the workspace with a directory that a fork is made of, through all
 // forks, and opens it. The caller releases it. Conflict "no_layer" where there is none.
 func (s *Service) physical(ctx context.Context, fork string) (*workspace.Workspace, error) {
+	origin := ""
 	for id := fork; ; {
 		rec, ok := s.o.Workspaces.Record(id)
 		switch {
-		case !ok || rec.Fork == nil && rec.Root == "":
+		case !ok: // a fork between was deleted
+			if w, err := s.o.Workspaces.At(ctx, origin); err == nil || !errs.Is(err, errs.NotFound) {
+				return w, err
+			}
+			fallthrough
+		case rec.Fork == nil && rec.Root == "":
 			return nil, errs.New(errs.Conflict, "no_layer", "The directory that the fork is made of does not belong to a workspace any more.")
 		case rec.Root != "":
 			return s.o.Workspaces.Get(ctx, id)
 		}
-		id = rec.Fork.Of
+		id, origin = rec.Fork.Of, rec.Fork.Origin
 	}
 }
 

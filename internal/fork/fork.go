@@ -535,6 +535,9 @@ func (s *Service) free(rec workspaces.Record, force bool) error {
 			return err
 		}
 	}
+	if err := s.o.Workspaces.CheckUnshown(rec); err != nil {
+		return err
+	}
 	return s.o.Layers.FreeFork(rec, force)
 }
 

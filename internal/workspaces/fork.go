@@ -39,6 +39,9 @@ type Fork struct {
 	Ino uint64 `json:"ino,omitempty"`
 	// Linked is set while the fork's history continues the parent's store.
 	Linked bool `json:"linked"`
+	// Shares are the further workspaces whose history it has since it has one of its own:
+	// those that Of was a fork of.
+	Shares []string `json:"shares,omitempty"`
 	// Judged is how a race ended for the fork; nil where there was none.
 	Judged *Judgment `json:"judged,omitempty"`
 	// Unmade is set while a virtual fork was never opened: it has no repository yet.
@@ -543,22 +546,32 @@ func (m *Manager) detach(ctx context.Context, parent *workspace.Workspace, r Rec
 	if err := parent.Store().Detach(ctx, files); err != nil {
 		return errs.Wrap(err, "")
 	}
-	m.changeRecord(r.ID, func(r *Record) bool {
+	m.setAlone(r.ID)
+	return nil
+}
+
+// setAlone notes that a fork has a history of its own by now.
+func (m *Manager) setAlone(id string) {
+	var of []string
+	for r, ok := m.Record(id); ok && r.Fork != nil; r, ok = m.Record(r.Fork.Of) {
+		of = append(append(of, r.Fork.Of), r.Fork.Shares...)
+	}
+	m.changeRecord(id, func(r *Record) bool {
+		if r.Fork == nil {
+			return false
+		}
 		f := *r.Fork
-		f.Linked, r.Fork = false, &f
+		f.Linked, f.Shares, r.Fork = false, slices.Compact(of[1:]), &f
 		return true
 	})
-	return nil
 }
 
 // checkKept fails with errs.Conflict has_forks where a fork that Detach gave a history of
 // its own has one of these contents: a purge would leave it there.
 func (m *Manager) checkKept(ctx context.Context, id string, blobs []object.ID) error {
 	var ids []string
-	for _, r := range m.Forks(id) {
-		if r.Fork.Linked {
-			continue
-		}
+	alone := slices.DeleteFunc(m.Forks(id), func(r Record) bool { return r.Fork.Linked })
+	for _, r := range append(alone, m.collect(keeping(id))...) {
 		w, err := m.Get(ctx, r.ID)
 		if err != nil {
 			return err

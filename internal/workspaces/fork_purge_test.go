@@ -52,6 +52,25 @@ func TestPurgeAfterDetach(t *testing.T) {
 	must(t, b.purge(b.w.ID(), nil))
 }
 
+// The same holds for the forks of a fork that was deleted.
+func TestPurgeAfterForkBetween(t *testing.T) {
+	b := secretBench(t)
+	defer b.stop()
+	between := b.fork(t)
+	w, err := b.m.Get(t.Context(), between.ID)
+	must(t, err)
+	made, err := b.m.ForkVirtual(t.Context(), w, ForkSpec{}, []string{""})
+	must(t, err)
+	w.Release()
+	must(t, b.m.Detach(t.Context(), between.ID))
+	must(t, b.m.Forget(t.Context(), between.ID, true))
+	if err := b.purge(b.w.ID(), nil); errs.CodeOf(err) != "has_forks" {
+		t.Fatal(err)
+	}
+	must(t, b.purge(made[0].ID, nil))
+	must(t, b.purge(b.w.ID(), nil))
+}
+
 // A fork that is made while a purge is under way keeps its history whole.
 func TestForkBesidePurge(t *testing.T) {
 	b := secretBench(t)

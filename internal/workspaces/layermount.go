@@ -122,12 +122,32 @@ func (m *Manager) RemoveMountPoint(r Record) error {
 // below opens the workspace whose directory a mounted fork shows. The caller releases
 // it. NotFound where that was forgotten.
 func (m *Manager) below(ctx context.Context, r Record) (*workspace.Workspace, error) {
-	for _, of := range m.Physical() {
-		if of.Root == r.Fork.Origin && of.ID != r.ID {
-			return m.Get(ctx, of.ID)
+	return m.At(ctx, r.Fork.Origin)
+}
+
+// At opens the workspace of a directory, if it is one: NotFound. The caller releases it.
+func (m *Manager) At(ctx context.Context, root string) (*workspace.Workspace, error) {
+	for _, r := range m.Physical() {
+		if r.Root == root && root != "" {
+			return m.Get(ctx, r.ID)
 		}
 	}
 	return nil, errUnknown()
+}
+
+// CheckUnshown fails with errs.Conflict has_forks where forks that are mounted show a
+// workspace's directory: nothing can be put back in them without it.
+func (m *Manager) CheckUnshown(r Record) error {
+	var ids []string
+	for _, x := range m.Physical() {
+		if x.Mounted() && x.Fork.Origin == r.Root {
+			ids = append(ids, x.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return workspace.ErrHasForks("Layers at a path show the directory of this workspace. Delete them first.", ids)
 }
 
 // seenFile of a mounted fork has the parent's commit up to which what changed below is put

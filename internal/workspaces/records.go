@@ -49,6 +49,10 @@ const (
 // forksOf is the index of a workspace's forks, the oldest first.
 func forksOf(id string) Index { return Index("fork/" + id + "/") }
 
+// keeping is the index of the forks that have a workspace's history and are no forks of
+// it, nor linked to any.
+func keeping(id string) Index { return Index("kept/" + id + "/") }
+
 // named is the index of the virtual workspaces of a namespace: one at most.
 func named(namespace []string) Index {
 	raw, err := json.Marshal(namespace)
@@ -75,6 +79,9 @@ func IndexKeys(r Record) []string {
 	}
 	if f := r.Fork; f != nil {
 		keys = append(keys, string(forksOf(f.Of))+age)
+		for _, id := range f.Shares {
+			keys = append(keys, string(keeping(id))+r.ID)
+		}
 		if !f.Expires.IsZero() {
 			keys = append(keys, string(Expiring)+ordered(f.Expires)+"/"+r.ID)
 		}

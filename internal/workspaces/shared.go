@@ -312,11 +312,7 @@ func (m *Manager) detachShared(ctx context.Context, id string) error {
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
-	m.changeRecord(id, func(r *Record) bool {
-		f := *r.Fork
-		f.Linked, r.Fork = false, &f
-		return true
-	})
+	m.setAlone(id)
 	return m.putAway(ctx, id, nil, false)
 }
 
