@@ -184,6 +184,35 @@ func TestExecBesideWriters(t *testing.T) {
 	}
 }
 
+// TestExecOpens: a directory in no workspace is opened as one, as for every call, and that
+// is said. With a task, which is on another workspace, nothing is opened.
+func TestExecOpens(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n", "d/a": "one\n"})
+	count := func() int {
+		t.Helper()
+		var list struct{ Workspaces []any }
+		p.call(t, "GET", "/workspaces", nil).want(t, 200).into(t, &list)
+		return len(list.Workspaces)
+	}
+	if r, _, _ := p.exec(t, "true", "--task=none"); r.ExitCode != 69 || count() != 0 {
+		t.Errorf("an unknown task: %+v, %d workspaces", r, count())
+	}
+	for _, flags := range [][]string{nil, {"--live", "--isolate=try"}} {
+		q := &project{Server: p.Server, dir: filepath.Join(t.TempDir(), "p")}
+		q.fill(t, map[string]string{"a": "one\n"})
+		said := q.dir + " was in no workspace; " + q.dir + " is opened as one"
+		if r, _, errOut := q.exec(t, "true", flags...); r.ExitCode != 0 || !strings.Contains(errOut, said) {
+			t.Errorf("%s: %+v %s", flags, r, errOut)
+		}
+		if r, _, errOut := q.exec(t, "true", flags...); r.ExitCode != 0 || strings.Contains(errOut, "opened") {
+			t.Errorf("%s again: %+v %s", flags, r, errOut)
+		}
+	}
+	if count() != 2 {
+		t.Errorf("%d workspaces", count())
+	}
+}
+
 // execLine is a random sequence of shell commands on few names, some of them
 // ignored.
 func execLine(r *rand.Rand) string {

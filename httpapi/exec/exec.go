@@ -58,6 +58,7 @@ type beginBody struct {
 	AgentSession string `json:"agent_session"`
 	Cwd          string `json:"cwd"`
 	Workspace    string `json:"workspace_id"`
+	Open         *bool  `json:"open"`
 	TaskID       string `json:"task_id"`
 	SubtaskID    string `json:"subtask_id"`
 	Actor        string `json:"actor"`
@@ -98,7 +99,7 @@ func (d *Dialect) begin(c *gin.Context) error {
 		b.TaskID = tags.TaskID
 	}
 	res, err := d.layers.Begin(c.Request.Context(), calls.Begin{Agent: b.Agent, Session: b.AgentSession, Cwd: b.Cwd, Workspace: b.Workspace, Task: b.TaskID, Subtask: b.SubtaskID, Actor: b.Actor, ID: b.CallID,
-		Tool: b.Tool, Model: b.Model, Prompt: b.PromptID, Goal: b.Goal, Command: b.Command, RequestID: httpapi.RequestID(c), Allow: caller.MayOpen, Sees: caller.Sees})
+		Tool: b.Tool, Model: b.Model, Prompt: b.PromptID, Goal: b.Goal, Command: b.Command, NoOpen: b.Open != nil && !*b.Open, RequestID: httpapi.RequestID(c), Allow: caller.MayOpen, Sees: caller.Sees})
 	if errs.CodeOf(err) == "too_many_calls" && err != nil {
 		return &httpapi.Problem{Status: http.StatusTooManyRequests, Kind: errs.Unavailable, Code: "too_many_calls",
 			Detail: "Too many calls are open; end some of them first.", Header: http.Header{"Retry-After": {"10"}}}

@@ -431,6 +431,8 @@ func (s *Service) workspaceOf(ctx context.Context, b *Begin) (*workspace.Workspa
 		return s.o.Workspaces.Get(ctx, rec.ID)
 	case b.NoOpen:
 		return nil, unknown
+	case b.Task != "": // it is on another workspace, if it exists: nothing is opened
+		return nil, s.tasks.Writable(b.Task, "")
 	}
 	w, _, err := s.o.Workspaces.Open(ctx, top, workspaces.OpenOptions{Allow: b.Allow})
 	return w, err

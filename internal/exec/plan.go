@@ -615,7 +615,12 @@ func (n *planner) write(o *outcome) error {
 
 // makeFolders makes the directories in which no file is written.
 func (n *planner) makeFolders(written []outcome) {
-	has := map[string]bool{}
+	has, gone := map[string]bool{}, map[string]bool{}
+	for _, op := range n.p.ops {
+		if op.Kind == workspace.OpDelete || op.Kind == workspace.OpRename {
+			gone[string(op.Path)] = true
+		}
+	}
 	for _, o := range written {
 		for d := path.Dir(o.path); d != "."; d = path.Dir(d) {
 			has[d] = true
@@ -625,7 +630,7 @@ func (n *planner) makeFolders(written []outcome) {
 		if has[d] {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(n.w.Root(), d)); !errors.Is(err, fs.ErrNotExist) {
+		if !n.lacks(d, gone) {
 			continue
 		}
 		for up := path.Dir(d); up != "."; up = path.Dir(up) {

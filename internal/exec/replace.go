@@ -1,8 +1,10 @@
 package exec
 
 import (
+	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -45,4 +47,21 @@ func (n *planner) directories(p string) (free bool, err error) {
 		n.empty = append(n.empty, found...)
 	}
 	return free, errs.Wrap(err, p)
+}
+
+// lacks reports whether the workspace will not have a directory, nor what keeps it from
+// being made. gone are the files and links that the plan removes.
+func (n *planner) lacks(dir string, gone map[string]bool) bool {
+	at := ""
+	for name := range strings.SplitSeq(dir, "/") {
+		at = path.Join(at, name)
+		info, err := os.Lstat(filepath.Join(n.w.Root(), at))
+		if err != nil {
+			return errors.Is(err, fs.ErrNotExist)
+		}
+		if !info.IsDir() {
+			return gone[at]
+		}
+	}
+	return false
 }

@@ -229,7 +229,7 @@ func TestStoppedAtEachStep(t *testing.T) {
 }
 
 // TestDirectoryIsReplaced: a file or link takes the place of a directory in which there
-// are directories that history does not have. Ignored files in it are in no history, so
+// are directories that history does not have, or a directory that of a file or link. Ignored files in it are in no history, so
 // they keep it: a conflict.
 func TestDirectoryIsReplaced(t *testing.T) {
 	if runtime.GOOS != "linux" {
@@ -239,14 +239,18 @@ func TestDirectoryIsReplaced(t *testing.T) {
 		before, line string
 		conflicts    int
 	}{
-		"an empty one in it":    {"mkdir -p d/e/f; echo b > d/b", "rm -rf d; ln -s d/a d", 0},
-		"an empty one":          {"mkdir d", "rmdir d; echo x > d", 0},
-		"with a file, moved":    {"mkdir -p d/e; echo b > d/b", "mv d/b b; rm -r d; mv b d", 0},
-		"of files and ones":     {"mkdir -p d/e d/g; echo b > d/e/b; echo c > d/c", "rm -r d; echo x > d", 0},
-		"with an ignored file":  {"mkdir d; echo b > d/b; echo o > d/x.o", "rm -r d; echo x > d", 1},
-		"ignored, by a link":    {"mkdir -p out/d; echo b > out/d/b", "rm -r out; ln -s x out", 1},
-		"with a person's file":  {"mkdir -p d", "rmdir d; echo x > d", 1},
-		"one made by a person ": {"true", "echo x > d", 0},
+		"an empty one in it":                         {"mkdir -p d/e/f; echo b > d/b", "rm -rf d; ln -s d/a d", 0},
+		"an empty one":                               {"mkdir d", "rmdir d; echo x > d", 0},
+		"with a file, moved":                         {"mkdir -p d/e; echo b > d/b", "mv d/b b; rm -r d; mv b d", 0},
+		"of files and ones":                          {"mkdir -p d/e d/g; echo b > d/e/b; echo c > d/c", "rm -r d; echo x > d", 0},
+		"a link to itself, by one with an empty one": {"ln -s d/b d", "rm d; mkdir -p d/e; echo a > d/a", 0},
+		"a link to one, by one with an empty one":    {"mkdir -p f/e; echo b > f/e/b; ln -s f d", "rm d; mkdir -p d/e", 0},
+		"a file, by an empty one":                    {"echo b > d", "rm d; mkdir d", 0},
+		"a file, moved, by one with an empty one":    {"echo b > d", "mv d b; mkdir -p d/e/f", 0},
+		"with an ignored file":                       {"mkdir d; echo b > d/b; echo o > d/x.o", "rm -r d; echo x > d", 1},
+		"ignored, by a link":                         {"mkdir -p out/d; echo b > out/d/b", "rm -r out; ln -s x out", 1},
+		"with a person's file":                       {"mkdir -p d", "rmdir d; echo x > d", 1},
+		"one made by a person ":                      {"true", "echo x > d", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

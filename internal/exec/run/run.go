@@ -333,7 +333,17 @@ func (o *Options) begin(ctx context.Context, path string, b *begun) error {
 			body[name] = value
 		}
 	}
+	own := o.Call == "" && o.Fork == ""
+	if own {
+		body["open"] = false
+	}
 	_, err := o.Client.JSON(ctx, client.Request{Method: "POST", Path: path, Body: body}, b)
+	if own && client.CodeOf(err) == "workspace_not_found" {
+		delete(body, "open")
+		if _, err = o.Client.JSON(ctx, client.Request{Method: "POST", Path: path, Body: body}, b); err == nil {
+			o.tell("%s was in no workspace; %s is opened as one", o.Dir, b.Workspace)
+		}
+	}
 	if err == nil && b.CallID == "" {
 		err = errors.New("the server's answer has no call_id")
 	}
