@@ -16,7 +16,7 @@ export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath -tags=nomsgpack)
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := build
-.PHONY: help check race build embed run man dist licenses tools test bench soak lint fuzz clean FORCE
+.PHONY: help check race build embed run man dist licenses tools test fleet bench soak lint fuzz clean FORCE
 
 help: ## tell what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -104,6 +104,10 @@ race: tools embed ## the black boxes against a server built with the race detect
 	@mkdir -p bin/race
 	CGO_ENABLED=1 $(GO) build -race -o bin/race/umbra ./cmd/umbra
 	UMBRA_BIN=$(CURDIR)/bin/race/umbra $(GO) test -short -p 1 -timeout 60m ./tests
+
+# A server of a test is three nodes, so each takes three times as long.
+fleet: tools build ## the black boxes against clusters of three nodes
+	UMBRA_CLUSTER=3 UMBRA_BIN=$(CURDIR)/bin/umbra $(GO) test -vet=off -short -p 1 -timeout 90m ./tests
 
 # A program of its own, not go run: that would not pass a SIGTERM on.
 bench: build ## benchmarks, beside their peers (docs/BENCHMARKS.md; BENCH='-quick', '-run REGEXP', …)

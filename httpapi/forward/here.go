@@ -71,7 +71,8 @@ func (f *Forwarder) head(q *request, t target, status int, code string, header h
 		return false
 	}
 	if q.follow {
-		if code == "workspace_missing" || status >= 500 && code != "seq_not_reached" {
+		// The records know the task: it was made after what the log has.
+		if code == "workspace_missing" || code == "task_not_found" || status >= 500 && code != "seq_not_reached" {
 			return false
 		}
 		if owner := t.owner; owner.Node != "" {

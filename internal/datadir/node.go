@@ -24,3 +24,13 @@ func CheckSingle(dir string) error {
 	}
 	return fmt.Errorf("%s is the data directory of a cluster's node: start the node, or ask one that runs (--server)", dir)
 }
+
+// OfNode reports whether a directory is the data directory of a cluster's node.
+func OfNode(dir string) bool {
+	for _, name := range []string{NodeFile, "format"} {
+		if st, err := os.Stat(filepath.Join(dir, name)); err != nil || !st.Mode().IsRegular() {
+			return false
+		}
+	}
+	return true
+}

@@ -60,6 +60,9 @@ type Local interface {
 	PutAside(ctx context.Context, id string) error
 	// HasFolder reports whether a workspace is open whose directory this server has.
 	HasFolder(id string) bool
+	// FollowerLag returns how old the states are by which it answers for workspaces of
+	// other nodes.
+	FollowerLag() time.Duration
 }
 
 // Node is this server in the cluster. Its methods may be called from any goroutine.
@@ -190,7 +193,7 @@ func (n *Node) Figures() telemetry.ClusterFigures {
 	engine := n.c.Engine()
 	f := telemetry.ClusterFigures{Nodes: len(n.Peers()), Lease: life.Left(), Standbys: engine.Standbys, Reason: engine.Reason}
 	if n.local != nil {
-		f.Owned = len(n.local.Held())
+		f.Owned, f.FollowerLag = len(n.local.Held()), n.local.FollowerLag()
 	}
 	m := n.meter
 	f.Append, f.Seal, f.Open, f.Claims = m.appends, m.seals, m.opens, m.claims

@@ -83,6 +83,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	}
 	if d.node != nil {
 		opts.Shared, opts.Server, opts.Physical = d.node, d.node.Name(), cfg.Cluster.Physical
+		opts.Foreign = datadir.OfNode
 		if err := d.node.SettleAdopted(context.Background(), records); err != nil {
 			return nil, err
 		}

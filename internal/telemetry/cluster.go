@@ -17,5 +17,5 @@ type ClusterFigures struct {
 	OldestUnsealed     time.Duration                            // for how long some of them have been there
 	Garbage            int64                                    // objects that wait for the sweeper
 	Shared             bool                                     // another database sweeps the object store
-	FollowerLag        time.Duration                            // of its oldest follower
+	FollowerLag        time.Duration                            // age of the oldest state that it answered by
 }

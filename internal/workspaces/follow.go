@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"umbra/gitstore"
@@ -25,6 +26,9 @@ type follower struct {
 	mu  sync.Mutex // one is opened at a time
 	now *generation
 	n   int
+
+	// lag is how old the state of the log was by which the last request was answered.
+	lag atomic.Int64
 }
 
 // generation is a workspace as its log had it.
@@ -103,7 +107,19 @@ func (m *Manager) generation(ctx context.Context, f *follower, r Record, want wi
 	defer g.mu.Unlock()
 	g.refs++
 	g.used = m.opt.Now()
+	f.lag.Store(int64(time.Since(g.asOf)))
 	return g, nil
+}
+
+// FollowerLag returns how old the states are by which this server answers for
+// workspaces that it does not own: the oldest one's age at its last request.
+func (m *Manager) FollowerLag() (oldest time.Duration) {
+	m.shared.mu.Lock()
+	defer m.shared.mu.Unlock()
+	for _, f := range m.shared.followers {
+		oldest = max(oldest, time.Duration(f.lag.Load()))
+	}
+	return oldest
 }
 
 // refresh makes the follower's generation what the log has now; f.mu is held.
@@ -226,6 +242,7 @@ func (m *Manager) dropFollowers(since time.Time) {
 			if idle {
 				m.unfollow(g)
 				f.now = nil
+				f.lag.Store(0)
 			}
 		}
 		f.mu.Unlock()

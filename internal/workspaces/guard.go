@@ -46,6 +46,16 @@ func (m *Manager) guard(canonical string, info identity, o OpenOptions) error {
 	if host.Within(canonical, data) {
 		return refused
 	}
+	if m.opt.Foreign != nil {
+		for at := canonical; ; at = filepath.Dir(at) {
+			if m.opt.Foreign(at) {
+				return refused
+			}
+			if at == filepath.Dir(at) {
+				break
+			}
+		}
+	}
 	// By identity, for mounts that are not in the table.
 	if st, err := m.opt.Host.Stat(data); err == nil {
 		own := identity{st.Dev, st.Ino}

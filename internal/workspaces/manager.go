@@ -33,6 +33,9 @@ type Options struct {
 	// OwnFolders are the server's own (data directory, code workspace, output):
 	// where one lies inside a workspace it is left out of it.
 	OwnFolders []string
+	// Foreign reports whether a directory is the data directory of a server that shares
+	// workspaces with others, on this machine; nil: none is.
+	Foreign func(dir string) bool
 	// IdleAfter is how long an unused workspace stays open if it is not watched; 10
 	// minutes.
 	IdleAfter time.Duration

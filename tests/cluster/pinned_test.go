@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -162,6 +163,8 @@ func TestFollow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var late task // the copy is behind it, unless it was made just now
+	n1.Do("POST", "/tasks", map[string]any{"goal": "late", "workspace_id": made.Workspace}).Expect(http.StatusCreated).JSON(&late)
 	n1.Kill()
 	err = clustertest.Await(10*time.Second, func() (bool, error) {
 		return n2.Do("GET", content(made.ID, "b"), nil).Status == http.StatusServiceUnavailable, nil
@@ -190,6 +193,14 @@ func TestFollow(t *testing.T) {
 	}
 	n2.Do("GET", "/workspaces/"+made.Workspace+"/log", nil).Expect(http.StatusOK)
 	n2.Do("GET", "/tasks/"+made.ID+"/diff", nil).Expect(http.StatusOK)
+	for _, path := range []string{"", "/diff", "/changes"} {
+		if res := n2.Do("GET", "/tasks/"+late.ID+path, nil); res.Status != http.StatusOK {
+			down(res)
+		}
+	}
+	if lag := n2.Do("GET", "/metrics", nil).Expect(http.StatusOK); !regexp.MustCompile(`(?m)^umbra_cluster_follower_lag_seconds [0-9.e-]*[1-9]`).Match(lag.Body) {
+		t.Error("the followers' lag is 0, or not there")
+	}
 	if b, err := os.ReadFile(filepath.Join(clone(made.Workspace), "b")); err != nil || string(b) != "last" {
 		t.Errorf("a clone of a directory whose node is gone has %q, %v", b, err)
 	}

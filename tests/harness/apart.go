@@ -16,9 +16,17 @@ var apart = map[string]string{
 	"TestScriptsSave":       "its output directory is a workspace with a directory",
 	"TestScriptsStayInside": "it puts links into the output directory, which is a copy",
 	// serve DIR is one server's; verbs that work on files of a data directory too.
-	"TestMCPDefault":     "it gives the server a directory, which one node has",
-	"TestForkUpkeep":     "it has verbs work on directories that several nodes have",
-	"TestToolsetVirtual": "it looks at a repository in the data directory, which is a copy",
+	"TestMCPDefault":            "it gives the server a directory, which one node has",
+	"TestForkUpkeep":            "it has verbs work on directories that several nodes have",
+	"TestVerifyRepair":          "it has verbs work on a history in the data directory",
+	"TestVerifyTellsWhatIsLost": "it damages a history in the data directory",
+	"TestVerifyRefsOnDisk":      "it has verbs work on a history in the data directory",
+	"TestUpgradeFirstFormat":    "it puts a single server's data directory of before in place",
+	"TestUpgradeSecondFormat":   "it puts a single server's data directory of before in place",
+	"TestUpgradeThirdFormat":    "it puts a single server's data directory of before in place",
+	"TestUnreadable":            "it makes the data directory another user's, and each node has its own",
+	"TestTokenVerbActsAtOnce":   "it wants a change at once, and in a cluster it holds within 2 s",
+	"TestToolsetVirtual":        "it looks at a repository in the data directory, which is a copy",
 	// Measured next to a single server's.
 	"TestToolsetCallCost": "half of the calls are forwarded, and it compares costs of single requests",
 	// When a session was used last is exact to a minute.
