@@ -4,6 +4,7 @@ package mcplink
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ import (
 	"umbra/internal/exitcode"
 	"umbra/internal/state"
 	"umbra/internal/stdio"
+	"umbra/internal/term"
 )
 
 // Mount is a mount as POST /toolsets takes it.
@@ -74,6 +76,30 @@ func ParseMounts(list []string) ([]Mount, error) {
 		out[i] = m
 	}
 	return out, nil
+}
+
+// ofMount names the mount that the server's refusal is about.
+func ofMount(err error, mounts []Mount) error {
+	e, ok := errors.AsType[*client.Error](err)
+	if !ok {
+		return err
+	}
+	var refused struct {
+		Field string `json:"field"`
+	}
+	var i int
+	if json.Unmarshal(e.Body, &refused) != nil {
+		return err
+	}
+	if n, _ := fmt.Sscanf(refused.Field, "mounts[%d]", &i); n != 1 || i < 0 || i >= len(mounts) {
+		return err
+	}
+	m := mounts[i]
+	place := m.Store.Root
+	if m.Store.Type == "virtual" {
+		place = "virtual:" + strings.Join(m.Store.Namespace, "/")
+	}
+	return fmt.Errorf("--mount %s=%s: %w", m.Prefix, term.Name(place), err)
 }
 
 // mcpLease is how long the toolset outlives this process where that is killed,
@@ -152,7 +178,7 @@ func (k *Link) Serve(ctx context.Context, cmd *cobra.Command, mounts []Mount, ta
 		ID string `json:"id"`
 	}
 	if _, err := k.client.JSON(ctx, client.Request{Method: http.MethodPost, Path: "/toolsets", Body: body}, &made); err != nil {
-		return err
+		return ofMount(err, mounts)
 	}
 	path := client.Path("mcp", made.ID)
 	alive, died := context.WithCancel(ctx)
