@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 
@@ -74,7 +75,9 @@ func newDetector(c *config.Config) (*Detector, error) {
 			}
 		}
 	}
-	d.words.done()
+	if err := d.words.done(); err != nil {
+		return nil, fmt.Errorf("gitleaks' rules: %w", err)
+	}
 	return d, nil
 }
 
@@ -112,7 +115,19 @@ func (d *Detector) Scan(path string, text []byte) []Finding {
 	if byPath(d.allow, path) {
 		return nil
 	}
-	s := &scan{d: d, path: path, text: string(text), seen: make([]state, len(d.rules))}
+	return d.scan(path, text)
+}
+
+// scans are used again: each has room for the state of every rule.
+var scans = sync.Pool{New: func() any { return new(scan) }}
+
+// scan is Scan for a path that no list allows.
+func (d *Detector) scan(path string, text []byte) []Finding {
+	s := scans.Get().(*scan)
+	defer scans.Put(s)
+	clear(s.seen)
+	*s = scan{d: d, path: path, text: string(text), seen: slices.Grow(s.seen[:0], len(d.rules))[:len(d.rules)]}
+	defer func() { s.text, s.found = "", nil }()
 	if strings.Contains(s.text, kelvin) || strings.Contains(s.text, longS) {
 		s.text = folds.Replace(s.text)
 	}
@@ -137,12 +152,32 @@ const (
 	overlap = 64 << 10
 )
 
+// small bounds a text that is scanned in a buffer that is used again, in bytes.
+const small = 64 << 10
+
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
 // ScanReader is Scan for content of any size, in constant memory, and of UTF-16 and
 // UTF-32 as well.
 func (d *Detector) ScanReader(path string, r io.Reader) ([]Finding, error) {
+	buffer := buffers.Get().(*bytes.Buffer)
+	defer buffers.Put(buffer)
+	buffer.Reset()
+	if _, err := buffer.ReadFrom(io.LimitReader(r, small)); err != nil {
+		return nil, err
+	}
+	first := buffer.Bytes()
+	if len(first) < small && wideOf(first) == nil { // whether a list allows it matters seldom
+		found := d.scan(path, first)
+		if len(found) > 0 && byPath(d.allow, path) {
+			found = nil
+		}
+		return found, nil
+	}
 	if byPath(d.allow, path) {
 		return nil, nil
 	}
+	r = io.MultiReader(bytes.NewReader(first), r)
 	first, err := io.ReadAll(io.LimitReader(r, chunk))
 	if err != nil {
 		return nil, err
@@ -154,7 +189,7 @@ func (d *Detector) ScanReader(path string, r io.Reader) ([]Finding, error) {
 		}
 	}
 	if len(first) < chunk {
-		return d.Scan(path, first), nil
+		return d.scan(path, first), nil
 	}
 	buf := make([]byte, 0, chunk+overlap)
 	r = io.MultiReader(bytes.NewReader(first), r)
@@ -170,7 +205,7 @@ func (d *Detector) ScanReader(path string, r io.Reader) ([]Finding, error) {
 		if i := bytes.IndexByte(buf[from:], '\n'); i >= 0 && i < overlap/2 {
 			from += i + 1
 		}
-		for _, f := range d.Scan(path, buf) {
+		for _, f := range d.scan(path, buf) {
 			if !last && f.Line > 0 && f.start >= from {
 				continue
 			}
