@@ -24,7 +24,7 @@ type noAnswers struct{ httpapi.AnswerStore }
 // route is in it.
 func TestDocument(t *testing.T) {
 	s, err := httpapi.New(httpapi.Options{Version: "test", Log: slog.New(slog.DiscardHandler), MaxJSON: 1 << 20, Answers: noAnswers{}},
-		tasks.New(nil, nil, tasks.Limits{}), files.New(nil, nil, 0), sessions.New(nil, nil, nil, sessions.Limits{}), workspaces.New(nil, nil, nil), code.New(code.Options{}))
+		tasks.New(nil, nil, tasks.Limits{}), files.New(nil, nil, 0), sessions.New(nil, nil, nil, sessions.Limits{}), workspaces.New(nil, nil, nil, nil), code.New(code.Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,7 @@ func (d *Dialect) revert(c *gin.Context, w *workspace.Workspace, scope revert.Sc
 	if !req.DryRun && (own == "" || req.By.TaskID != own) {
 		req.May = may
 	}
-	res, err := revert.Do(c.Request.Context(), w, nil, *req)
+	res, err := revert.Do(c.Request.Context(), w, d.history, *req)
 	return wire.AnswerRevert(c, req, res, err)
 }
 

@@ -20,6 +20,7 @@ import (
 	"umbra/internal/audit"
 	"umbra/internal/errs"
 	"umbra/internal/fork"
+	"umbra/internal/history"
 	"umbra/internal/task"
 	"umbra/internal/textsearch"
 	"umbra/internal/workspace"
@@ -34,12 +35,13 @@ type Dialect struct {
 	workspaces *workspaces.Manager
 	tasks      *task.Service
 	forks      *fork.Service
+	history    *history.Cache
 	searching  textsearch.Slots
 }
 
 // New makes the dialect.
-func New(m *workspaces.Manager, s *task.Service, f *fork.Service) *Dialect {
-	return &Dialect{workspaces: m, tasks: s, forks: f, searching: textsearch.NewSlots()}
+func New(m *workspaces.Manager, s *task.Service, f *fork.Service, cache *history.Cache) *Dialect {
+	return &Dialect{workspaces: m, tasks: s, forks: f, history: cache, searching: textsearch.NewSlots()}
 }
 
 // OpenAPI gives the dialect's part of the document.
@@ -296,18 +298,18 @@ func (d *Dialect) forget(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	history, given, err := httpapi.Query(c, "history")
+	keep, given, err := httpapi.Query(c, "history")
 	if err != nil {
 		return err
 	}
-	if given && history != "delete" && history != "keep" {
+	if given && keep != "delete" && keep != "keep" {
 		return errs.New(errs.Invalid, "invalid_parameter", "history must be keep or delete.").With("field", "history")
 	}
 	force, err := httpapi.QueryBool(c, "force", false)
 	if err != nil {
 		return err
 	}
-	if err := d.forks.Delete(c.Request.Context(), rec.ID, force, history == "delete"); err != nil {
+	if err := d.forks.Delete(c.Request.Context(), rec.ID, force, keep == "delete"); err != nil {
 		return err
 	}
 	c.Status(http.StatusNoContent)

@@ -76,6 +76,30 @@ type Task struct {
 	// Rewrites is the store's count of purges: under another one ids and bytes
 	// here may be no more.
 	Rewrites uint64
+
+	marked []*Entry                         // the entries, and those of others that undo some, in order
+	bare   map[object.ID][]message.EntryRef // undone entries that a commit names for itself
+	gone   map[message.EntryRef]bool
+}
+
+// UndoneAt returns which entries were undone as of a commit's number, if those that off
+// names had never been made.
+func (t *Task) UndoneAt(seq uint64, off func(*Entry) bool) map[message.EntryRef]bool {
+	entries := make([]*Entry, 0, len(t.marked))
+	for _, e := range t.marked {
+		if e.at() <= seq && !off(e) {
+			then := *e
+			entries = append(entries, &then)
+		}
+	}
+	mark(entries, t.ID, func(c object.ID) []message.EntryRef { return t.bare[c] }, t.gone)
+	out := make(map[message.EntryRef]bool)
+	for _, e := range entries {
+		if e.Undone {
+			out[e.Ref] = true
+		}
+	}
+	return out
 }
 
 // Work gives the entries that count, oldest first.
@@ -261,12 +285,14 @@ func (s *cached) read(ctx context.Context, w *workspace.Workspace, id string) (*
 	for i := range task.Entries {
 		task.Entries[i].TakenBack = rolled[task.Entries[i].Ref]
 	}
-	mark(entries, id, func(commit object.ID) []message.EntryRef {
-		if refs, ok := others.bare[commit]; ok {
-			return refs
-		}
-		return s.bare[commit]
-	}, others.gone)
+	task.marked, task.gone = entries, others.gone
+	task.bare = maps.Clone(s.bare) // that grows when the next commits are read
+	if task.bare == nil {
+		task.bare = others.bare
+	} else {
+		maps.Copy(task.bare, others.bare)
+	}
+	mark(entries, id, func(c object.ID) []message.EntryRef { return task.bare[c] }, others.gone)
 	s.task, s.sum = task, nil
 	return task, nil
 }

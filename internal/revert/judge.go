@@ -22,13 +22,17 @@ const maxMerged = 16 << 20
 
 // judge decides what a chain is to become, from its current state.
 type judge struct {
-	ctx   context.Context
-	st    *gitstore.Store
-	snap  gitstore.Snapshot
-	w     *workspace.Workspace
-	past  *past
-	force bool
-	made  map[object.ID][]byte // what merges of one chain gave, perhaps in no history
+	ctx      context.Context
+	st       *gitstore.Store
+	snap     gitstore.Snapshot
+	w        *workspace.Workspace
+	past     *past
+	force    bool
+	since    *since
+	selected []*history.Entry
+	made     map[object.ID][]byte // what merges of one chain gave, perhaps in no history
+	// pinned are those of made that are needed as long as the chain is.
+	pinned map[object.ID]bool
 }
 
 // maxApart bounds the stretches of a chain to which runs are joined, and so the
@@ -56,7 +60,11 @@ func (j *judge) chain(c *history.Chain) (*target, error) {
 		}
 	}
 	t := &target{chain: c, now: now}
-	j.made = make(map[object.ID][]byte)
+	is, err := j.rebased(c)
+	if err != nil {
+		return nil, err
+	}
+	t.chain = is
 	list, err := j.stretches(t)
 	if err != nil {
 		return nil, err
@@ -68,10 +76,12 @@ func (j *judge) chain(c *history.Chain) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.chain = c
 	if o.reason != "" {
-		return t, j.clash(t, o.at, o.reason)
+		return t, j.clash(t, c.Runs[slices.Index(is.Runs, o.at)], o.reason)
 	}
 	t.want, t.data = o.want, o.data
+	t.merged = t.merged || is != c
 	return t, nil
 }
 
@@ -102,7 +112,7 @@ func (j *judge) undo(t *target, cur history.State, list []stretch) (o outcome, e
 // keep forgets the merged texts that are not needed any more.
 func (j *judge) keep(list []stretch, cur history.State) {
 	maps.DeleteFunc(j.made, func(id object.ID, _ []byte) bool {
-		return id != cur.ID && !slices.ContainsFunc(list, func(x stretch) bool { return x.before.ID == id })
+		return id != cur.ID && !j.pinned[id] && !slices.ContainsFunc(list, func(x stretch) bool { return x.before.ID == id })
 	})
 }
 
@@ -116,7 +126,7 @@ func (j *judge) confirm(t *target, now history.State, joined outcome) (outcome, 
 	for i, r := range t.chain.Runs {
 		runs[i] = stretch{r.Before, r}
 	}
-	clear(j.made)
+	j.keep(nil, history.State{})
 	plain, err := j.undo(t, now, runs)
 	if err != nil || joined.reason != "" && plain.reason != "" {
 		return joined, err
@@ -154,7 +164,11 @@ func (j *judge) woven(t *target, now history.State) (text []byte, ok bool, err e
 		if !s.Exists() || s.Mode == object.Symlink || s.Mode == object.Dir {
 			return false, nil
 		}
-		data, err := j.st.ReadBlob(j.ctx, s.ID, int64(left))
+		data, known := j.made[s.ID]
+		var err error
+		if !known {
+			data, err = j.st.ReadBlob(j.ctx, s.ID, int64(left))
+		}
 		if err != nil || diff.Binary(data) {
 			if errs.Is(err, errs.TooLarge) {
 				err = nil

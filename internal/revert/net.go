@@ -29,7 +29,7 @@ type Net struct {
 // may be *workspace.NotHeld, possibly wrapped.
 func NetOf(ctx context.Context, w *workspace.Workspace, cache *history.Cache, task, path string, held bool) ([]Net, error) {
 	req := &Request{Task: task, Scope: Scope{Path: path}, OnConflict: Skip}
-	p, err := settle(ctx, w, newLoader(w, cache, req), req, true, held)
+	p, err := settle(ctx, w, cache, newLoader(w, cache, req), req, true, held)
 	if err != nil {
 		return nil, err
 	}

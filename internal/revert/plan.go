@@ -40,7 +40,7 @@ type plan struct {
 }
 
 // makePlan judges a selection on the newest tree.
-func makePlan(ctx context.Context, w *workspace.Workspace, t *history.Task, sel selection, way OnConflict, apart bool) (*plan, error) {
+func makePlan(ctx context.Context, w *workspace.Workspace, cache *history.Cache, t *history.Task, sel selection, way OnConflict, apart bool) (*plan, error) {
 	st := w.Store()
 	tip := st.Tip()
 	snap, err := st.SnapshotOf(ctx, tip.Commit)
@@ -48,7 +48,7 @@ func makePlan(ctx context.Context, w *workspace.Workspace, t *history.Task, sel 
 		return nil, err
 	}
 	p := &plan{task: t.ID, history: t, sel: sel, snap: snap, seq: tip.Seq, ground: newGround(ctx, w), apart: apart}
-	j := &judge{ctx: ctx, st: st, snap: p.snap, w: w, past: newPast(ctx, st, tip), force: way == Force}
+	j := &judge{ctx: ctx, st: st, snap: p.snap, w: w, past: newPast(ctx, st, tip), force: way == Force, selected: sel.entries}
 	chains, folders := sel.chains(t, nil)
 	if again, err := p.mustFollow(chains, folders); err != nil {
 		return nil, err
@@ -58,12 +58,36 @@ func makePlan(ctx context.Context, w *workspace.Workspace, t *history.Task, sel 
 		}
 		chains, _ = sel.chains(t, p.since)
 	}
+	silent, err := p.silent(ctx, w, cache, chains)
+	if err != nil {
+		return nil, err
+	}
+	first := tip.Seq
+	for _, c := range slices.Concat(chains, silent) {
+		first = min(first, c.Runs[0].Entries[0].Seq)
+	}
+	if j.since, err = newSince(ctx, w, cache, first); err != nil {
+		return nil, err
+	}
 	for _, c := range chains {
 		tg, err := j.chain(c.Chain)
 		if err != nil {
 			return nil, err
 		}
 		tg.entries = c.work
+		p.targets = append(p.targets, tg)
+	}
+	for _, c := range silent {
+		if is, err := j.rebased(c.Chain); err != nil || is == c.Chain {
+			if err != nil {
+				return nil, err
+			}
+			continue // as it was
+		}
+		tg, err := j.chain(c.Chain)
+		if err != nil {
+			return nil, err
+		}
 		p.targets = append(p.targets, tg)
 	}
 	if err := p.disown(j); err != nil {

@@ -43,7 +43,7 @@ func Do(ctx context.Context, w *workspace.Workspace, cache *history.Cache, req R
 			return nil, err
 		}
 	}
-	r := &run{w: w, req: &req, load: newLoader(w, cache, &req), apart: apart}
+	r := &run{w: w, cache: cache, req: &req, load: newLoader(w, cache, &req), apart: apart}
 	for try := range maxTries {
 		res, err := r.try(ctx, try, want)
 		if errs.CodeOf(err) != codeMoved || err == nil {
@@ -70,9 +70,10 @@ const (
 
 // run is one revert over its tries.
 type run struct {
-	w    *workspace.Workspace
-	req  *Request
-	load loader
+	w     *workspace.Workspace
+	cache *history.Cache
+	req   *Request
+	load  loader
 	// apart: a plan that fails twice, though nothing it has read has changed, is
 	// made without moving directories as one: what it has not read stays then.
 	apart bool
@@ -105,7 +106,7 @@ func (r *run) try(ctx context.Context, n int, want string) (*Result, error) {
 }
 
 func (r *run) once(ctx context.Context, held bool, want string) (*Result, error) {
-	p, err := settle(ctx, r.w, r.load, r.req, r.apart, held)
+	p, err := settle(ctx, r.w, r.cache, r.load, r.req, r.apart, held)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +204,7 @@ func errStale() error {
 
 // settle makes the plan after external changes, where the plan would touch them,
 // are in history. They may belong to the task itself, and change the plan.
-func settle(ctx context.Context, w *workspace.Workspace, load loader, req *Request, apart, held bool) (*plan, error) {
+func settle(ctx context.Context, w *workspace.Workspace, cache *history.Cache, load loader, req *Request, apart, held bool) (*plan, error) {
 	// Under a hold the workspace is not scanned: a scan may wait for the hold.
 	looked, all := make(map[wspath.Path]bool), held
 	for range maxTries {
@@ -221,7 +222,7 @@ func settle(ctx context.Context, w *workspace.Workspace, load loader, req *Reque
 			}
 		}
 		if len(more) == 0 {
-			p, err := makePlan(ctx, w, t, sel, req.OnConflict, apart)
+			p, err := makePlan(ctx, w, cache, t, sel, req.OnConflict, apart)
 			if err != nil {
 				return nil, err
 			}

@@ -161,7 +161,7 @@ func dialects(cfg config.Config, s *services) []httpapi.Dialect {
 		tasks.New(s.tasks, s.history, tasks.Limits{Write: int64(cfg.Limits.UploadBytes), Batch: int64(cfg.Limits.WriteBytes)}),
 		files.New(s.tasks, s.history, int64(cfg.Limits.WriteBytes)),
 		sessions.New(s.sessions, s.tasks, s.workspaces, sessions.Limits{Write: int64(cfg.Limits.WriteBytes), Upload: int64(cfg.Limits.UploadBytes)}),
-		workspaceroutes.New(s.workspaces, s.tasks, s.forks),
+		workspaceroutes.New(s.workspaces, s.tasks, s.forks, s.history),
 		blameroutes.New(s.workspaces, s.blame, s.tasks, s.history),
 		reviewroutes.New(s.tasks, &review.Reader{History: s.history, Blame: s.blame}, s.review, s.workspaces),
 		callDialect(cfg, s),
