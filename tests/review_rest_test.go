@@ -69,6 +69,32 @@ func TestReviewRest(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	})
+	t.Run("accepted, then deleted by another", func(t *testing.T) {
+		p := newProject(t, map[string]string{"f": base})
+		a, b := p.task(t), p.task(t)
+		b.put(t, "f", with)
+		b.put(t, "made", "m\n")
+		b.put(t, "empty", "")
+		list, _ := b.hunks(t, "")
+		var ids []string
+		for _, h := range list {
+			if h.Path != "f" || strings.Contains(h.Text, "of b") {
+				ids = append(ids, h.ID)
+			}
+		}
+		p.post(t, b.url("/review"), map[string]any{"accept": ids}).want(t, 200)
+		b.put(t, "f", strings.Replace(with, "line 25\n", "line 25\nlater\n", 1))
+		a.put(t, "f", base)
+		for _, name := range []string{"made", "empty"} {
+			p.call(t, "DELETE", a.file(name), nil).want(t, 200)
+		}
+		p.post(t, b.url("/review"), map[string]any{"reject_rest": true}).want(t, 200)
+		p.post(t, a.url("/review"), map[string]any{"reject_rest": true}).want(t, 200)
+		if got := p.read(t, "f"); got != strings.Replace(base, "line 15\n", "line 15\nof b\n", 1) || p.read(t, "made") != "m\n" || p.read(t, "empty") != "" {
+			t.Errorf("%q", got)
+		}
+		b.fsck(t)
+	})
 	t.Run("single hunks", func(t *testing.T) {
 		p, a, b := begin(t)
 		list, _ := b.hunks(t, "")

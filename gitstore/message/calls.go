@@ -23,10 +23,14 @@ const (
 // The trailers of commits by which a reviewer takes or leaves hunks of a task, with
 // the hunk's id; several. KeyRest says that all that the task had done and that was not
 // accepted is rejected, also the lines that no hunk shows: others had deleted them.
+// KeyKept has the lines that an accepted hunk adds, so that they stay accepted when others
+// delete them: "<hunk> <number of the commit that the lines are of> <ranges> <path>", the
+// ranges as "3-5,9-9", or "all".
 const (
 	KeyAccepts = "Accepts-Hunk"
 	KeyRejects = "Rejects-Hunk"
 	KeyRest    = "Rejects-Rest"
+	KeyKept    = "Accepts-Lines"
 )
 
 // KeyHold is the trailer of a task whose rejections wait until no call of it is open.

@@ -184,7 +184,7 @@ func (t *tries) decide(ctx context.Context, held bool) (*Decided, error) {
 		}
 	}
 	accept = slices.DeleteFunc(accept, func(h *Hunk) bool { return h.Status == Accepted })
-	return t.carryOut(ctx, accept, reject)
+	return t.carryOut(ctx, accept, reject, v.at)
 }
 
 // without puts the other parts in the place of hunks of which some are kept.
@@ -245,7 +245,7 @@ func (d *Decision) open(hunks []Hunk, named []*Hunk) (out []*Hunk) {
 	return out
 }
 
-func (t *tries) carryOut(ctx context.Context, accept, reject []*Hunk) (*Decided, error) {
+func (t *tries) carryOut(ctx context.Context, accept, reject []*Hunk, at uint64) (*Decided, error) {
 	w, d, out := t.w, t.d, &Decided{}
 	var conflicts []revert.Conflict
 	for _, h := range reject {
@@ -278,6 +278,9 @@ func (t *tries) carryOut(ctx context.Context, accept, reject []*Hunk) (*Decided,
 	for _, h := range accept {
 		out.Accepted = append(out.Accepted, h.ID)
 		extra = append(extra, message.Trailer{Key: message.KeyAccepts, Value: h.ID})
+		if lines := keptLines(h, at); lines != "" {
+			extra = append(extra, message.Trailer{Key: message.KeyKept, Value: lines})
+		}
 	}
 	rest := d.RejectRest || d.rest
 	if rest && len(reject) == 0 {

@@ -215,7 +215,12 @@ func (c *cutter) theirs(n *revert.Net, r *rests) (bool, error) {
 		for _, x := range chains {
 			first := x.Entries()[0]
 			if !x.First().Exists() && x.Last().Path == last.Path && r.rejected(task, first.Seq, last.Seq) {
-				return true, nil
+				k, err := c.keptOf(task)
+				if err != nil {
+					return false, err
+				}
+				at := k.files[last.Path]
+				return at <= first.Seq || at > last.Seq, nil
 			}
 		}
 	}
@@ -234,7 +239,12 @@ func (c *cutter) rejected(task string, x *taken, r *rests) (bool, error) {
 		return false, err
 	}
 	if r.rejected(by.Message.TaskID, of.Seq, x.number) {
-		return true, nil
+		k, err := c.keptOf(by.Message.TaskID)
+		if err != nil {
+			return false, err
+		}
+		at := k.lines[*of][x.by.No]
+		return at == 0 || at > x.number, nil
 	}
 	if !r.undone {
 		return false, nil

@@ -87,6 +87,8 @@ type file struct {
 type Review struct {
 	Hunks []Hunk
 	Plan  string // changes when a hunk does
+
+	at uint64 // the number of the commit that the files are of
 }
 
 // Reader reads reviews. It is safe for concurrent use.
@@ -132,7 +134,7 @@ func (r *Reader) read(ctx context.Context, w *workspace.Workspace, task string, 
 			return nil, err
 		}
 	}
-	out := &Review{Hunks: c.hunks}
+	out := &Review{Hunks: c.hunks, at: c.tip.Seq}
 	h := sha256.New()
 	for i := range out.Hunks {
 		x := &out.Hunks[i]
@@ -257,6 +259,7 @@ type cutter struct {
 	tip   *gitstore.Commit
 	hunks []Hunk
 	seen  map[string]int // how many hunks have the same content
+	kept  map[string]*kept
 }
 
 func (c *cutter) file(n *revert.Net) error {
