@@ -16,6 +16,9 @@ var apart = map[string]string{
 	"TestScriptsSave":       "its output directory is a workspace with a directory",
 	"TestScriptsStayInside": "it puts links into the output directory, which is a copy",
 	// serve DIR is one server's; verbs that work on files of a data directory too.
+	"TestGreeting":              "a node greets with its own address, not the balancer's",
+	"TestGreetingInJSON":        "a node greets with its own address, not the balancer's",
+	"TestServeFolder":           "serve DIR is one server's",
 	"TestMCPDefault":            "it gives the server a directory, which one node has",
 	"TestForkUpkeep":            "it has verbs work on directories that several nodes have",
 	"TestVerifyRepair":          "it has verbs work on a history in the data directory",
