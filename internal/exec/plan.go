@@ -538,6 +538,9 @@ func (n *planner) renames(removed *[]outcome, written []outcome) map[string]outc
 		if !ok || strings.HasPrefix(name, o.path+"/") || strings.HasPrefix(o.path, name+"/") {
 			return false
 		}
+		if slices.Contains(n.gone, name) || slices.Contains(n.empty, name) {
+			return false // a directory is in the way until then
+		}
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 			if v, ok := n.touched[dir]; ok && v.Mode == 0 {
 				return false // a file is in the way until the operations are done

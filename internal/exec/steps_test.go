@@ -242,6 +242,8 @@ func TestDirectoryIsReplaced(t *testing.T) {
 		"an empty one in it":                         {"mkdir -p d/e/f; echo b > d/b", "rm -rf d; ln -s d/a d", 0},
 		"an empty one":                               {"mkdir d", "rmdir d; echo x > d", 0},
 		"with a file, moved":                         {"mkdir -p d/e; echo b > d/b", "mv d/b b; rm -r d; mv b d", 0},
+		"with files, by a link that is moved":        {"mkdir -p d/e; echo b > d/e/b; echo c > d/c; ln -s d/a b", "rm -r d; mv b d", 0},
+		"an empty one, by a file that is moved":      {"mkdir d; echo b > b", "rmdir d; mv b d", 0},
 		"of files and ones":                          {"mkdir -p d/e d/g; echo b > d/e/b; echo c > d/c", "rm -r d; echo x > d", 0},
 		"a link to itself, by one with an empty one": {"ln -s d/b d", "rm d; mkdir -p d/e; echo a > d/a", 0},
 		"a link to one, by one with an empty one":    {"mkdir -p f/e; echo b > f/e/b; ln -s f d", "rm d; mkdir -p d/e", 0},
