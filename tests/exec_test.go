@@ -32,6 +32,17 @@ type execResult struct {
 
 func (r execResult) tell() string { return callEnded{Entries: r.Entries}.tell() }
 
+// occupied reports whether all conflicts are of directories that keep their places: an
+// ignored file in one keeps what would take its place.
+func (r execResult) occupied() bool {
+	for _, c := range r.Conflicts {
+		if c.Reason != "occupied" {
+			return false
+		}
+	}
+	return r.ExitCode == 75 && len(r.Conflicts) > 0
+}
+
 // execCmd is umbra exec in the project, with a layer.
 func (p *project) execCmd(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
@@ -315,18 +326,14 @@ func TestExecModel(t *testing.T) {
 		line := execLine(r)
 		before := execTree(t, p.dir)
 		res, _, errOut := p.exec(t, line)
-		if occupied := len(res.Conflicts) > 0; res.ExitCode == 75 && occupied {
-			// An ignored file in a directory keeps what would take the directory's place.
-			for _, c := range res.Conflicts {
-				occupied = occupied && c.Reason == "occupied"
-			}
+		if res.ExitCode == 75 && len(res.Conflicts) > 0 {
 			if err := os.RemoveAll(plain); err != nil {
 				t.Fatal(err)
 			}
 			if out, err := exec.Command("sh", "-c", "mkdir '"+plain+"' && tar -c -C '"+p.dir+"' --exclude=./w . | tar -xC '"+plain+"'").CombinedOutput(); err != nil {
 				t.Fatal(err, string(out))
 			}
-			if occupied {
+			if res.occupied() {
 				conflicts++
 				continue
 			}

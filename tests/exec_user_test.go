@@ -90,6 +90,15 @@ func TestExecAsAnOrdinaryUser(t *testing.T) {
 		line := `mv() { test -n "$(find "$1" -type d ! -perm -500)" || command mv "$@"; }; ` + execLine(lines)
 		before := execTree(t, p.dir)
 		res, _, errOut := p.run(t, line)
+		if res.occupied() {
+			if err := os.RemoveAll(p.plain); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command("cp", "-a", p.dir, p.plain).CombinedOutput(); err != nil {
+				t.Fatal(err, string(out))
+			}
+			continue
+		}
 		if res.ExitCode != 0 {
 			t.Fatalf("seed %d round %d: %s: %+v %s\nin\n%s", seed, i, line, res, errOut, before)
 		}
