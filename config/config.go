@@ -66,6 +66,9 @@ type Cluster struct {
 	StaleReads bool `key:"stale_reads"`
 	// Physical lets this node open directories: their workspaces are its alone.
 	Physical bool `key:"physical"`
+	// CacheBytes bounds the copies of workspaces on this node's disk; 0: half of what is
+	// free at the start, and of what they have.
+	CacheBytes Size `key:"cache_bytes"`
 	// UnsealedBytes bounds the log of one workspace that is not in the store yet.
 	UnsealedBytes Size `key:"unsealed_bytes"`
 	// GarbageGrace is how long a dropped object stays in the store.

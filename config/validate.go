@@ -53,6 +53,7 @@ func (c *Config) validate() error {
 		{"cluster.public_url", checkBase(c.Cluster.PublicURL)},
 		{"cluster.replication", oneOf(c.Cluster.Replication, ReplicationSync, ReplicationProvider, ReplicationNone)},
 		{"cluster.wait", between(int(c.Cluster.Wait/time.Millisecond), 100, 60_000)},
+		{"cluster.cache_bytes", between(int(c.Cluster.CacheBytes), 0, 1<<50)},
 		{"cluster.unsealed_bytes", between(int(c.Cluster.UnsealedBytes), 2<<20, 4<<30)},
 		{"cluster.garbage_grace", between(int(c.Cluster.GarbageGrace/time.Second), 60, 365*86_400)},
 		{"exec.concurrency", between(c.Exec.Concurrency, 1, 1024)},

@@ -234,6 +234,7 @@ func (c *collector) addCluster() {
 	gauge("unsealed_bytes", "Bytes of the logs of this node's workspaces that are in no pack yet.", func(f *telemetry.ClusterFigures) float64 { return float64(f.Unsealed) })
 	gauge("unsealed_oldest_seconds", "For how long some of them have been there.", func(f *telemetry.ClusterFigures) float64 { return f.OldestUnsealed.Seconds() })
 	gauge("garbage_objects", "Objects that wait for the sweeper.", func(f *telemetry.ClusterFigures) float64 { return float64(f.Garbage) })
+	gauge("cache_bytes", "Bytes of the cluster's workspaces on this node's disk, of cluster.cache_bytes, as they were counted last.", func(f *telemetry.ClusterFigures) float64 { return float64(f.Cached) })
 	gauge("follower_lag_seconds", "Age, at its last request, of the oldest state by which this node answers for workspaces of others.", func(f *telemetry.ClusterFigures) float64 { return f.FollowerLag.Seconds() })
 	gauge("shared", "1 while another database sweeps the object store: nothing is deleted from it.", func(f *telemetry.ClusterFigures) float64 {
 		if f.Shared {

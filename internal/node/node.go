@@ -58,6 +58,8 @@ type Local interface {
 	Held() []string
 	// PutAside keeps the commits of a workspace that goes on without this server's.
 	PutAside(ctx context.Context, id string) error
+	// Cached returns the bytes of workspaces on this server's disk that are the cluster's.
+	Cached() int64
 	// HasFolder reports whether a workspace is open whose directory this server has.
 	HasFolder(id string) bool
 	// FollowerLag returns how old the states are by which it answers for workspaces of
@@ -193,7 +195,7 @@ func (n *Node) Figures() telemetry.ClusterFigures {
 	engine := n.c.Engine()
 	f := telemetry.ClusterFigures{Nodes: len(n.Peers()), Lease: life.Left(), Standbys: engine.Standbys, Reason: engine.Reason}
 	if n.local != nil {
-		f.Owned, f.FollowerLag = len(n.local.Held()), n.local.FollowerLag()
+		f.Owned, f.FollowerLag, f.Cached = len(n.local.Held()), n.local.FollowerLag(), n.local.Cached()
 	}
 	m := n.meter
 	f.Append, f.Seal, f.Open, f.Claims = m.appends, m.seals, m.opens, m.claims

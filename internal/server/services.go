@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"umbra/config"
 	"umbra/gitstore"
@@ -84,6 +86,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	if d.node != nil {
 		opts.Shared, opts.Server, opts.Physical = d.node, d.node.Name(), cfg.Cluster.Physical
 		opts.Foreign = datadir.OfNode
+		opts.CacheLimit = cacheLimit(int64(cfg.Cluster.CacheBytes), dir.Path)
 		if err := d.node.SettleAdopted(context.Background(), records); err != nil {
 			return nil, err
 		}
@@ -161,6 +164,24 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	forks := fork.New(fork.Options{Workspaces: manager, Tasks: tasks, Layers: layers, Review: reader, State: db, Log: log})
 	d.closers = append(d.closers, func(context.Context) error { forks.Close(); return nil })
 	return &services{workspaces: manager, tasks: tasks, calls: called, layers: layers, forks: forks, blame: lines, review: held, sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
+}
+
+// cacheLimit returns how many bytes of workspaces a node keeps on its disk: what is set,
+// or half of what is free at the first call and of what is kept then.
+func cacheLimit(set int64, dir string) func(cached int64) int64 {
+	var first sync.Once
+	return func(cached int64) int64 {
+		first.Do(func() {
+			if set > 0 {
+				return
+			}
+			free, _, err := room.Free(dir)
+			if set = (free + cached) / 2; err != nil {
+				set = math.MaxInt64
+			}
+		})
+		return set
+	}
 }
 
 // policyOf reads the rules of the settings.

@@ -17,5 +17,6 @@ type ClusterFigures struct {
 	OldestUnsealed     time.Duration                            // for how long some of them have been there
 	Garbage            int64                                    // objects that wait for the sweeper
 	Shared             bool                                     // another database sweeps the object store
+	Cached             int64                                    // bytes of workspaces on this node's disk
 	FollowerLag        time.Duration                            // age of the oldest state that it answered by
 }

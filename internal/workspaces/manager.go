@@ -62,6 +62,9 @@ type Options struct {
 	Physical bool
 	// Server is this server's name among those that share workspaces.
 	Server string
+	// CacheLimit returns how many bytes the copies of logs may have on this disk, where
+	// several servers share virtual workspaces, given how many they have; nil: any.
+	CacheLimit func(cached int64) int64
 	// Foreground leaves checkpoints and putting away to explicit calls, for
 	// tests.
 	Foreground bool
@@ -166,6 +169,9 @@ func NewManager(opt Options) (*Manager, error) {
 	m.ctx, m.stop = ctx, cancel
 	if !opt.Foreground {
 		m.background.Go(func() { m.putAwayIdle(ctx) })
+		if opt.Shared != nil {
+			m.background.Go(func() { m.trimCaches(ctx) })
+		}
 	}
 	return m, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"umbra/gitstore"
@@ -89,6 +90,8 @@ type sharing struct {
 	mu        sync.Mutex
 	held      map[string]*holding
 	followers map[string]*follower
+
+	cached atomic.Int64 // bytes of the copies of logs, as they were counted last
 
 	aside sync.Mutex // histories are put aside by one at a time
 }

@@ -1,0 +1,65 @@
+package workspaces
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"umbra/gitstore/remote"
+)
+
+// TestTrimCaches: copies of closed workspaces are removed, those used longest ago first,
+// until the rest is within the limit; what is open, is a history of its own or was put
+// aside stays, and a workspace whose copy is gone is opened as before.
+func TestTrimCaches(t *testing.T) {
+	s := newShop(t)
+	a := s.server("a")
+	limit := int64(1 << 40)
+	a.m.opt.CacheLimit = func(int64) int64 { return limit }
+	var ids []string
+	for _, name := range []string{"first", "second", "open"} {
+		w := a.open(name)
+		put(t, w, "f", strings.Repeat(name, 100))
+		ids = append(ids, w.ID())
+		if name == "open" {
+			defer w.Release()
+			break
+		}
+		w.Release()
+		must(t, a.m.putAway(t.Context(), w.ID(), nil, false))
+	}
+	dir := func(i int) string { return a.m.dirOf(ids[i]) }
+	journals := func(i int) string { return filepath.Join(dir(i), "journal") }
+	older, err := os.Stat(journals(1))
+	must(t, err)
+	must(t, os.Chtimes(journals(0), older.ModTime(), older.ModTime().Add(-1e9)))
+	own := a.m.dirOf("own-00000000")
+	must(t, os.MkdirAll(filepath.Join(own, "repo.git"), 0o700))
+
+	must(t, a.m.TrimCaches(t.Context()))
+	all := a.m.Cached()
+	if all == 0 || !a.m.exists(dir(0)) {
+		t.Fatalf("%d bytes, of which none are too many", all)
+	}
+	limit = all - 1
+	must(t, a.m.TrimCaches(t.Context()))
+	if a.m.exists(dir(0)) || !a.m.exists(dir(1)) || a.m.Cached() >= all {
+		t.Errorf("the one used first is there: %v, the other: %v; %d of %d bytes", a.m.exists(dir(0)), a.m.exists(dir(1)), a.m.Cached(), all)
+	}
+	aside := filepath.Join(journals(1), remote.Orphaned+"3-4", "repo.git")
+	must(t, os.MkdirAll(aside, 0o700))
+	limit = 0
+	must(t, a.m.TrimCaches(t.Context()))
+	if a.m.exists(filepath.Join(dir(1), "repo.git")) || !a.m.exists(aside) || !a.m.exists(own) || !a.m.exists(filepath.Join(dir(2), "repo.git")) {
+		t.Error("too much was removed, or too little")
+	}
+	for i, name := range []string{"first", "second", "open"} {
+		w, err := a.m.Get(t.Context(), ids[i])
+		must(t, err)
+		if got := read(t, w, "f"); got != strings.Repeat(name, 100) {
+			t.Errorf("%s has %q", name, got)
+		}
+		w.Release()
+	}
+}
