@@ -109,7 +109,7 @@ func New(o Options) (*Service, error) {
 	if o.MaxOpen <= 0 {
 		o.MaxOpen = defaultMaxOpen
 	}
-	k, err := openKeeper(o.State, o.FS, "calls.log", func(err error) {
+	k, err := openKeeper(o.State, o.FS, logName, func(err error) {
 		o.Log.Warn("calls could not be written to the database; they are in the log", "error", err)
 	})
 	if err != nil {

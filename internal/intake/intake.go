@@ -28,9 +28,11 @@ import (
 	"umbra/gitstore/sink"
 	"umbra/internal/access"
 	"umbra/internal/blob"
+	"umbra/internal/calls"
 	"umbra/internal/cluster"
 	"umbra/internal/datadir"
 	"umbra/internal/errs"
+	"umbra/internal/review"
 	"umbra/internal/session"
 	"umbra/internal/state"
 	"umbra/internal/task"
@@ -191,6 +193,9 @@ func (r *run) openRecords(dir *state.Dir) error {
 	if r.from, err = state.Open(name); err != nil {
 		return err
 	}
+	if err := r.settleCalls(dir); err != nil {
+		return errors.Join(err, r.from.Close())
+	}
 	list, err := session.Kept(r.from)
 	for _, s := range list {
 		r.sessions[s.Workspace] = append(r.sessions[s.Workspace], s)
@@ -209,6 +214,23 @@ func (r *run) openRecords(dir *state.Dir) error {
 		return errors.Join(err, r.from.Close())
 	}
 	return nil
+}
+
+// settleCalls gives the copy of the records the calls that were in their log alone.
+func (r *run) settleCalls(dir *state.Dir) (err error) {
+	to := filepath.Join(r.tmp, "calls")
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return err
+	}
+	if err := copyTree(dir.Join("calls"), to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	files, err := vfs.OS(to)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, files.Close()) }()
+	return calls.Settle(r.from, files)
 }
 
 // family imports a workspace and the forks that continue its history. base is the store
@@ -423,6 +445,9 @@ func (r *run) records(w workspaces.Record, store *gitstore.Store) error {
 		if added {
 			r.report.Toolsets++
 		}
+	}
+	if err := errors.Join(calls.Copy(r.from, r.to, w.ID), review.Copy(r.from, r.to, w.ID)); err != nil {
+		return err
 	}
 	// A node that was asked for the namespace has made the record itself.
 	_, found, err := r.known.Get(w.ID)

@@ -84,6 +84,10 @@ func TestImport(t *testing.T) {
 		map[string]any{"prefix": "/a", "scope": "READ_WRITE", "store": map[string]any{"type": "virtual", "namespace": []string{"a", "b"}}},
 		map[string]any{"prefix": "/c", "scope": "READ_WRITE", "store": map[string]any{"type": "virtual", "namespace": []string{"c"}}}}}).Expect(http.StatusCreated).Text("id")
 	changes := string(one.Do("GET", "/tasks/"+made.ID+"/changes", nil).Expect(http.StatusOK).Body)
+	one.Do("POST", "/calls", map[string]any{"task_id": made.ID, "workspace_id": made.Workspace, "agent": "x", "agent_session": "s", "call_id": "ended", "tool": "t"}).Expect(http.StatusCreated)
+	one.Do("POST", "/calls/ended/end", map[string]any{"status": "ok"}).Expect(http.StatusOK)
+	one.Do("POST", "/calls", map[string]any{"task_id": made.ID, "workspace_id": made.Workspace, "agent": "x", "agent_session": "s", "call_id": "open", "tool": "t"}).Expect(http.StatusCreated)
+	ended := string(one.Do("GET", "/calls/ended", nil).Expect(http.StatusOK).Body)
 	folder := t.TempDir()
 	var dir task
 	one.Do("POST", "/tasks", map[string]any{"goal": "dir", "workspace": folder}).Expect(http.StatusCreated).JSON(&dir)
@@ -130,6 +134,10 @@ func TestImport(t *testing.T) {
 	if got := string(n1.Do("GET", "/tasks/"+inFork.ID+"/content?path=fork.txt", nil).Expect(http.StatusOK).Body); got != "in the fork" {
 		t.Errorf("fork.txt is %q", got)
 	}
+	if got := string(n1.Do("GET", "/calls/ended", nil).Expect(http.StatusOK).Body); got != ended {
+		t.Errorf("a call\n%s\nbefore\n%s", got, ended)
+	}
+	n1.Do("POST", "/calls/open/end", map[string]any{"status": "ok"}).Expect(http.StatusOK)
 	n1.Do("PUT", "/tasks/"+inFork.ID+"/content?path=more.txt", []byte("more")).Expect(http.StatusCreated)
 	n1.Do("GET", "/toolsets/"+toolset, nil).Expect(http.StatusOK)
 	// What is in the cluster is whole: another node has it from there.
