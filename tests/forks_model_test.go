@@ -239,7 +239,8 @@ func (m *forkModel) in(f *modelFork) {
 		fmt.Sprintf("mkdir -p $(dirname %s) && mv %s %s || true", to, path, to),
 		fmt.Sprintf("echo 'appended %d' >> %s || true", m.r.IntN(1000), path),
 	}[m.r.IntN(4)]
-	script = "T=" + filepath.Join(m.t.TempDir(), "seen") + "; export T GIT_CONFIG_GLOBAL=/dev/null; " + script
+	files := filepath.Join(m.t.TempDir(), "seen")
+	script = "T=" + files + "; export T GIT_CONFIG_GLOBAL=/dev/null; " + script
 	m.note("%s: in: %s", f.id, script)
 	status, out, said := m.p.verb(m.t, "in", f.id, "--", "sh", "-c", script+" 2>&1")
 	if f.dir == "" && !slices.Contains(m.all, f.below) {
@@ -252,7 +253,7 @@ func (m *forkModel) in(f *modelFork) {
 		m.fatalf("%d %s%s", status, out, said)
 	}
 	if seen, _, _ := strings.Cut(strings.TrimSpace(out), "\n"); seen != f.tree {
-		m.fatalf("the command saw %s, not %s: %s%s", seen, f.tree, out, said)
+		m.fatalf("the command saw\n%s\nnot\n%s: %s%s", harness.Git(m.t, files, "ls-tree", "-r", seen), harness.Git(m.t, f.git, "ls-tree", "-r", f.tree), out, said)
 	}
 	m.others(f)
 }

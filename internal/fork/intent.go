@@ -26,11 +26,19 @@ type intent struct {
 	Own    bool   `json:"own"` // the task was made for the merge
 }
 
+// beginOwn records a merge that gets a task of its own, before that is made.
+func (s *Service) beginOwn(into *workspace.Workspace, task, actor string) (done func() error, err error) {
+	key := workspaces.NewKey("merge")
+	before := into.Store().Tip().Commit
+	err = s.o.State.Put(mergesBucket, key, intent{into.ID(), before.String(), task, actor, true})
+	return func() error { return errs.Wrap(s.o.State.Delete(mergesBucket, key), "") }, errs.Wrap(err, "")
+}
+
 // begin records a merge for merge.Request.Begin.
-func (s *Service) begin(into *workspace.Workspace, req merge.Request, own bool) func(before object.ID) (func() error, error) {
+func (s *Service) begin(into *workspace.Workspace, req merge.Request) func(before object.ID) (func() error, error) {
 	return func(before object.ID) (func() error, error) {
 		key := workspaces.NewKey("merge")
-		err := s.o.State.Put(mergesBucket, key, intent{into.ID(), before.String(), req.By.TaskID, req.By.Actor, own})
+		err := s.o.State.Put(mergesBucket, key, intent{into.ID(), before.String(), req.By.TaskID, req.By.Actor, false})
 		return func() error { return s.o.State.Delete(mergesBucket, key) }, errs.Wrap(err, "")
 	}
 }
@@ -48,6 +56,9 @@ func (s *Service) resume(ctx context.Context) {
 		if err := s.takeMergeBack(ctx, w, x); err != nil || !x.Own {
 			return err
 		}
+		if _, made := w.Store().Task(x.Task); !made { // it was stopped before
+			return nil
+		}
 		return s.endTask(ctx, x.Task)
 	})
 }
@@ -58,6 +69,9 @@ func (s *Service) entered(ctx context.Context, w *workspace.Workspace) error {
 	s.resumeOn(ctx, func(into string) bool { return into == w.ID() }, func(x intent) error {
 		if err := s.takeMergeBack(ctx, w, x); err != nil || !x.Own {
 			return err
+		}
+		if _, made := w.Store().Task(x.Task); !made {
+			return nil
 		}
 		s.ending.Go(func() {
 			if err := s.endTask(s.ctx, x.Task); err != nil && s.ctx.Err() == nil {
@@ -90,6 +104,9 @@ func (s *Service) resumeOn(ctx context.Context, wanted func(into string) bool, t
 }
 
 func (s *Service) takeMergeBack(ctx context.Context, w *workspace.Workspace, x intent) error {
+	if t, made := w.Store().Task(x.Task); x.Own && (!made || !t.KeepsHistory()) {
+		return nil // nothing was done, or it was complete
+	}
 	before, err := object.ParseID(x.Before)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package fork
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -125,7 +126,7 @@ func (s *Service) merge(ctx context.Context, from, into *workspace.Workspace, se
 			}
 			req.May = func() error { return s.o.Tasks.MayWrite(ref) }
 		}
-		req.Begin = s.begin(into, req, false)
+		req.Begin = s.begin(into, req)
 		res, err := merge.Do(ctx, a, b, req)
 		return res, req.By.TaskID, err
 	}
@@ -139,13 +140,12 @@ func (s *Service) merge(ctx context.Context, from, into *workspace.Workspace, se
 		res, err = merge.Do(ctx, a, b, req) // which is refused, and needs no task
 		return res, "", err
 	}
-	made, err := s.mergeTask(ctx, from, into, req)
+	made, ended, err := s.mergeTask(ctx, from, into, req)
 	if err != nil {
 		return nil, "", err
 	}
 	defer made.Release()
 	req.By.TaskID = made.Task.ID
-	req.Begin = s.begin(into, req, true)
 	res, err = merge.Do(ctx, a, b, req)
 	status := task.Completed
 	if err != nil {
@@ -154,18 +154,33 @@ func (s *Service) merge(ctx context.Context, from, into *workspace.Workspace, se
 	if perr := s.o.Tasks.Patch(context.WithoutCancel(ctx), made.Ref, task.Patch{Status: &status}, req.By.RequestID); perr != nil && err == nil {
 		err = perr
 	}
+	if derr := ended(); derr != nil && err == nil {
+		err = derr
+	}
 	return res, made.Task.ID, err
 }
 
-// mergeTask makes the task that a merge belongs to.
-func (s *Service) mergeTask(ctx context.Context, from, into *workspace.Workspace, req merge.Request) (*task.Made, error) {
-	id := "merge-" + from.ID()
-	for n := 2; ; n++ {
-		made, err := s.o.Tasks.CreateOn(ctx, into, task.CreateOptions{ID: id, Goal: "Merge of " + from.ID(), Actor: req.By.Actor, RequestID: req.By.RequestID})
-		if errs.CodeOf(err) != "task_exists" || n > 10_000 {
-			return made, err
+// mergeTask makes the task that a merge belongs to. Until ended is called a start takes
+// the merge back and ends the task, unless that has ended.
+func (s *Service) mergeTask(ctx context.Context, from, into *workspace.Workspace, req merge.Request) (made *task.Made, ended func() error, err error) {
+	for n := 1; ; n++ {
+		id := "merge-" + from.ID()
+		if n > 1 {
+			id += "-" + strconv.Itoa(n)
 		}
-		id = "merge-" + from.ID() + "-" + strconv.Itoa(n)
+		if _, taken := into.Store().Task(id); taken && n <= 10_000 {
+			continue
+		}
+		if ended, err = s.beginOwn(into, id, req.By.Actor); err != nil {
+			return nil, nil, err
+		}
+		made, err = s.o.Tasks.CreateOn(ctx, into, task.CreateOptions{ID: id, Goal: "Merge of " + from.ID(), Actor: req.By.Actor, RequestID: req.By.RequestID})
+		if err == nil {
+			return made, ended, nil
+		}
+		if derr := ended(); derr != nil || errs.CodeOf(err) != "task_exists" || n > 10_000 {
+			return nil, nil, errors.Join(err, derr)
+		}
 	}
 }
 

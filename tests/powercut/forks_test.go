@@ -287,6 +287,13 @@ func (w *forkWorld) check() {
 		}
 	}
 	w.s.Do("GET", "/workspaces", nil).Expect(200).JSON(&list)
+	var left struct{ Tasks []struct{ Task_ID string } }
+	w.s.Do("GET", "/tasks?status=executing&limit=1000", nil).Expect(200).JSON(&left)
+	for _, x := range left.Tasks {
+		if strings.HasPrefix(x.Task_ID, "merge-") {
+			t.Errorf("the task of a merge that was cut off is at work: %s", x.Task_ID)
+		}
+	}
 	there, roots := map[string]bool{}, map[string]bool{}
 	for _, x := range list.Workspaces {
 		there[x.ID] = true
