@@ -36,8 +36,9 @@ func TestMergeKilled(t *testing.T) {
 	for p.call(t, "GET", own, nil).Status == 404 && time.Now().Before(deadline) {
 	}
 	p.Kill()
-	if got := <-answered; got == 200 {
-		t.Skip("the merge was too fast for this")
+	left := 1
+	if <-answered == 200 { // it was faster than the kill
+		left = 0
 	}
 	p.Restart()
 	if got := p.call(t, "GET", own, nil).want(t, 200).obj(t)["status"]; got != "failed" && got != "completed" {
@@ -45,7 +46,7 @@ func TestMergeKilled(t *testing.T) {
 	}
 	var dry mergeAnswer
 	p.post(t, "/workspaces/"+fork+"/merge", map[string]any{"dry_run": true}).want(t, 200).into(t, &dry)
-	if len(dry.Files) != 1 {
+	if len(dry.Files) != left {
 		t.Errorf("a merge would change %v", dry.Files)
 	}
 	if again := p.post(t, "/workspaces/"+fork+"/merge", map[string]any{}); again.Status != 200 {
