@@ -61,9 +61,17 @@ func TestRevertBesideWriters(t *testing.T) {
 	var took []time.Duration
 	for round := range rounds {
 		sub := fmt.Sprintf("s%d", round)
-		for _, name := range names {
-			undone.p.post(t, undone.url("/edit"), map[string]any{"path": name, "old_string": "top: old\n", "new_string": "top: new\n"},
-				"X-Subtask-Id", sub).want(t, 200)
+		edits := make([]*answer, files)
+		var edit sync.WaitGroup
+		for f, name := range names { // at once: one after the other waits for the writers each time
+			edit.Go(func() {
+				edits[f] = p.post(t, undone.url("/edit"), map[string]any{"path": name, "old_string": "top: old\n", "new_string": "top: new\n"},
+					"X-Subtask-Id", sub)
+			})
+		}
+		edit.Wait()
+		for _, r := range edits {
+			r.want(t, 200)
 		}
 		began := time.Now()
 		o := undone.revert(t, "/subtasks/"+sub, nil).want(t, 200).obj(t)
