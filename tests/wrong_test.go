@@ -17,7 +17,7 @@ import (
 var foreign = regexp.MustCompile(`json: |strconv|goroutine|panic|runtime|invalid character|cannot unmarshal|<nil>|%!|\*[a-z]+\.|\.go:|no such file|syscall|invalid syntax|context canceled|error parsing|\bEOF\b`)
 
 // TestWrongRequests sends each route of the API that takes JSON what is no JSON,
-// misspelt fields and values of wrong types, and each parameter a wrong value. Each
+// misspelled fields and values of wrong types, and each parameter a wrong value. Each
 // is refused in the API's own words, without a path of the server, and changes
 // nothing.
 func TestWrongRequests(t *testing.T) {
