@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"umbra/gitstore/remote"
@@ -14,9 +15,10 @@ import (
 // aside stays, and a workspace whose copy is gone is opened as before.
 func TestTrimCaches(t *testing.T) {
 	s := newShop(t)
+	var limit atomic.Int64 // the manager asks, too
+	limit.Store(1 << 40)
+	s.cacheLimit = func(int64) int64 { return limit.Load() }
 	a := s.server("a")
-	limit := int64(1 << 40)
-	a.m.opt.CacheLimit = func(int64) int64 { return limit }
 	var ids []string
 	for _, name := range []string{"first", "second", "open"} {
 		w := a.open(name)
@@ -42,14 +44,14 @@ func TestTrimCaches(t *testing.T) {
 	if all == 0 || !a.m.exists(dir(0)) {
 		t.Fatalf("%d bytes, of which none are too many", all)
 	}
-	limit = all - 1
+	limit.Store(all - 1)
 	must(t, a.m.TrimCaches(t.Context()))
 	if a.m.exists(dir(0)) || !a.m.exists(dir(1)) || a.m.Cached() >= all {
 		t.Errorf("the one used first is there: %v, the other: %v; %d of %d bytes", a.m.exists(dir(0)), a.m.exists(dir(1)), a.m.Cached(), all)
 	}
 	aside := filepath.Join(journals(1), remote.Orphaned+"3-4", "repo.git")
 	must(t, os.MkdirAll(aside, 0o700))
-	limit = 0
+	limit.Store(0)
 	must(t, a.m.TrimCaches(t.Context()))
 	if a.m.exists(filepath.Join(dir(1), "repo.git")) || !a.m.exists(aside) || !a.m.exists(own) || !a.m.exists(filepath.Join(dir(2), "repo.git")) {
 		t.Error("too much was removed, or too little")

@@ -22,6 +22,8 @@ import (
 type shop struct {
 	t    testing.TB
 	recs MemRecords
+	// cacheLimit is Options.CacheLimit of the servers started after it was set.
+	cacheLimit func(cached int64) int64
 
 	mu   sync.Mutex
 	rows map[string]*shopRow
@@ -49,7 +51,7 @@ func newShop(t testing.TB) *shop { return &shop{t: t, rows: map[string]*shopRow{
 func (s *shop) server(name string, hooks ...Hooks) *clerk {
 	s.t.Helper()
 	c := &clerk{s: s, name: name, dead: make(chan struct{})}
-	m, err := NewManager(Options{DataDir: s.t.TempDir(), Records: &s.recs, Shared: c, Server: name})
+	m, err := NewManager(Options{DataDir: s.t.TempDir(), Records: &s.recs, Shared: c, Server: name, CacheLimit: s.cacheLimit})
 	must(s.t, err)
 	c.m = m
 	for _, h := range hooks {
