@@ -243,13 +243,19 @@ func (m *Manager) get(ctx context.Context, id string, toRead bool) (*workspace.W
 		}
 		m.mu.Unlock()
 		if toRead {
-			return m.early(ctx, h)
+			if w, err := m.early(ctx, h); !errors.Is(err, errMadeElsewhere) {
+				return w, err
+			}
+			continue
 		}
 		if first {
 			m.bringUp(ctx, id, h)
 		} else if err := await(ctx, h.ready); err != nil {
 			m.releaseHandle(h)
 			return nil, err
+		}
+		if errors.Is(h.err, errMadeElsewhere) {
+			continue
 		}
 		if h.err != nil {
 			return nil, h.err
@@ -437,8 +443,10 @@ func (m *Manager) putAwayWith(ctx context.Context, id string, c closing) error {
 		m.leave(id, lost)
 	}
 	m.mu.Lock()
-	delete(m.open, id)
-	m.letGoLocked(id)
+	if m.open[id] == h { // not if it could not be opened: what is there is another's by now
+		delete(m.open, id)
+		m.letGoLocked(id)
+	}
 	close(h.closing)
 	m.mu.Unlock()
 	return err

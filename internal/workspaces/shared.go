@@ -116,6 +116,10 @@ func errMoving() error {
 		Detail: "The workspace is moving to another server; retry."}
 }
 
+// errMadeElsewhere has those look again who wait for a workspace that was being made
+// here, and was made by another server.
+var errMadeElsewhere = errors.New("workspaces: made by another server")
+
 // shares reports whether other servers may own a workspace.
 func (m *Manager) shares(r Record) bool { return m.opt.Shared != nil && r.Kind == VirtualKind }
 
@@ -380,7 +384,7 @@ func (m *Manager) makeShared(ctx context.Context, r Record) (*workspace.Workspac
 	m.mu.Unlock()
 	w, err := m.makeFirst(context.WithoutCancel(ctx), r)
 	if w == nil {
-		m.opened(r.ID, h, nil, cmp.Or(err, errMoving()))
+		m.opened(r.ID, h, nil, cmp.Or(err, errMadeElsewhere))
 		return nil, err
 	}
 	m.startBackground(w, r, 0)

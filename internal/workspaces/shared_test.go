@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -424,6 +425,34 @@ func TestSharedMaking(t *testing.T) {
 			t.Errorf("%s, not %s", got, id)
 		}
 	}
+}
+
+// TestPutAwayOfWhatCannotBeOpened: a workspace that could not be opened while somebody
+// waited to put it away is opened again meanwhile, and stays what it is then.
+func TestPutAwayOfWhatCannotBeOpened(t *testing.T) {
+	m := newShop(t).server("a").m
+	failed, next := newHandle(), newHandle()
+	m.mu.Lock()
+	m.open["w"] = failed
+	m.mu.Unlock()
+	done := make(chan error)
+	go func() { done <- m.putAway(t.Context(), "w", nil, false) }()
+	for closing := false; !closing; runtime.Gosched() {
+		m.mu.Lock()
+		closing = failed.closing != nil
+		m.mu.Unlock()
+	}
+	m.mu.Lock()
+	m.open["w"] = next // as another request does after it failed
+	m.mu.Unlock()
+	close(failed.ready)
+	must(t, <-done)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.open["w"] != next {
+		t.Error("the next one is forgotten, and would be claimed a second time")
+	}
+	delete(m.open, "w")
 }
 
 // TestSharedWriters: writers on three servers, and a workspace that moves between
