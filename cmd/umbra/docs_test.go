@@ -23,7 +23,7 @@ import (
 type quote struct {
 	where  string
 	text   string
-	inline bool // in a sentence: words in it may stand for values
+	inline bool // in a sentence: words in it may be names of values
 }
 
 var (
@@ -133,7 +133,7 @@ func arguments(words []string) ([]string, bool) {
 	return nil, false
 }
 
-// placeholder is a word that stands for others: N, [DIR], a|b, …
+// placeholder is a word in place of others: N, [DIR], a|b, …
 var placeholder = regexp.MustCompile(`^[A-Z][A-Z0-9_.:=@-]*$|[…|{}]|^\.\.\.$`)
 
 // argsOf finds a client's list of arguments.
@@ -187,11 +187,11 @@ func parses(args []string, inline bool) error {
 	}
 	cmd.InitDefaultHelpFlag()
 	cmd.InitDefaultVersionFlag()
-	stands := slices.ContainsFunc(rest, func(w string) bool { return placeholder.MatchString(w) })
+	variable := slices.ContainsFunc(rest, func(w string) bool { return placeholder.MatchString(w) })
 	switch err := cmd.ParseFlags(rest); err.(type) {
 	case nil:
 	case *pflag.InvalidValueError:
-		if !stands {
+		if !variable {
 			return err
 		}
 	case *pflag.ValueRequiredError:
@@ -201,7 +201,7 @@ func parses(args []string, inline bool) error {
 	default:
 		return err
 	}
-	if !inline && !stands {
+	if !inline && !variable {
 		return cmd.ValidateArgs(cmd.Flags().Args())
 	}
 	return nil

@@ -36,7 +36,7 @@ test("AI SDK: tools of generateText and streamText write through the sandbox", a
 
 test("AI SDK: the sandbox's files", async () => {
   const task = await virtual();
-  const s = umbraSandbox({ task, workingDirectory: "/work" });
+  const s = umbraSandbox({ task, workingDirectory: "/app" });
   assert.equal(await s.readTextFile({ path: "none" }), null);
   assert.equal(await s.readBinaryFile({ path: "none" }), null);
   assert.equal(await s.readFile({ path: "none" }), null);
@@ -44,12 +44,12 @@ test("AI SDK: the sandbox's files", async () => {
   assert.equal(await s.listDirectory({ path: "none" }), null);
   assert.equal(await s.deleteFile({ path: "none" }), false);
   await s.writeTextFile({ path: "d/a.txt", content: "one\ntwo\nthree\n" });
-  assert.equal(text(await task.files.read("work/d/a.txt")), "one\ntwo\nthree\n");
+  assert.equal(text(await task.files.read("app/d/a.txt")), "one\ntwo\nthree\n");
   const lines = (startLine, endLine) => s.readTextFile({ path: "d/a.txt", startLine, endLine });
   assert.deepEqual([await lines(2, 2), await lines(2), await lines(undefined, 1), await lines(3, 99), await lines(50, 60)], ["two", "two\nthree\n", "one", "three\n", ""]);
-  assert.deepEqual(await s.stat({ path: "/work/d" }), { type: "directory", size: 0 });
+  assert.deepEqual(await s.stat({ path: "/app/d" }), { type: "directory", size: 0 });
   assert.deepEqual(await s.stat({ path: "d/a.txt" }), { type: "file", size: 14 });
-  await task.files.symlink("work/link", "d/a.txt");
+  await task.files.symlink("app/link", "d/a.txt");
   assert.deepEqual(await s.listDirectory({ path: "." }), [{ name: "d", type: "directory" }, { name: "link", type: "symlink" }]);
   assert.deepEqual(await s.stat({ path: "link" }), { type: "file", size: 14 });
   assert.equal(await s.deleteFile({ path: "link" }), true);
@@ -64,7 +64,7 @@ test("AI SDK: the sandbox's files", async () => {
   for (const refused of [
     () => s.writeTextFile({ path: "d", content: "x" }), () => s.writeTextFile({ path: "/", content: "x" }), () => s.deleteFile({ path: "d" }),
     () => s.listDirectory({ path: "d/a.txt" }), () => s.readTextFile({ path: "d" }), () => s.writeTextFile({ path: "../../x", content: "x" }),
-    () => umbraSandbox({ task, maxReadBytes: 2 }).readBinaryFile({ path: "work/streamed.bin" }),
+    () => umbraSandbox({ task, maxReadBytes: 2 }).readBinaryFile({ path: "app/streamed.bin" }),
   ]) await assert.rejects(async () => refused(), Error);
   const stop = new AbortController();
   stop.abort(new Error("enough"));
@@ -164,10 +164,10 @@ test("AI SDK: sessions of a provider are tasks", async () => {
   const id = `session-${process.pid}`;
   const s = await provider.createSession({ sessionId: id, onFirstCreate: async (session) => { first.push(await session.readTextFile({ path: "given.txt" })); } });
   assert.deepEqual([s.id, s.defaultWorkingDirectory, first], [id, dir, ["given\n"]]);
-  await s.run({ command: `mkdir -p ${dir}/work && pwd > ${dir}/work/pwd && echo x > rel` });
-  assert.equal(await s.readTextFile({ path: `${dir}/work/pwd` }), dir + "\n");
-  await s.restricted().writeTextFile({ path: join(dir, "work/by-path"), content: "x" });
-  assert.equal(await readFile(join(dir, "work/by-path"), "utf8"), "x");
+  await s.run({ command: `mkdir -p ${dir}/inner && pwd > ${dir}/inner/pwd && echo x > rel` });
+  assert.equal(await s.readTextFile({ path: `${dir}/inner/pwd` }), dir + "\n");
+  await s.restricted().writeTextFile({ path: join(dir, "inner/by-path"), content: "x" });
+  assert.equal(await readFile(join(dir, "inner/by-path"), "utf8"), "x");
   await assert.rejects(async () => s.readTextFile({ path: "/etc/passwd" }), /Invalid path/);
   assert.deepEqual(await s.getPortEndpoint({ port: 4100, protocol: "ws" }), { url: `ws://${new URL(process.env.UMBRA_TEST_URL).hostname}:4100` });
   await assert.rejects(async () => s.getPortUrl({ port: 1 }), /does not expose port 1/);
