@@ -8,7 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
+
+	"umbra/internal/filelock"
 )
 
 // record is what Remove needs to give a file back.
@@ -48,21 +49,9 @@ func (s *Store) step() {
 // lock has one process at a time edit files and the store; calling what it returns
 // frees it.
 func (s *Store) lock() (free func(), err error) {
-	if err := os.MkdirAll(filepath.Dir(s.Path), 0o700); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(s.Path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := filelock.Open(s.Path + ".lock")
 	if err != nil {
 		return nil, err
-	}
-	for {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
-		if !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
 	}
 	return func() { f.Close() }, nil
 }

@@ -8,8 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
+
+	"umbra/internal/filelock"
 )
 
 // openCall is a call that was begun and whose end the server has not answered.
@@ -55,7 +56,7 @@ func update(dir, name string, fn func(*sessionState)) error {
 	if dir == "" {
 		return errors.New("the hooks' state has no directory")
 	}
-	f, err := lockFile(filepath.Join(dir, name))
+	f, err := filelock.Open(filepath.Join(dir, name))
 	if err != nil {
 		return err
 	}
@@ -81,45 +82,9 @@ func update(dir, name string, fn func(*sessionState)) error {
 	return f.Truncate(int64(len(text)))
 }
 
-// lockFile opens a file and takes its lock, which ends with the process.
-func lockFile(path string) (*os.File, error) {
-	for {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-		if errors.Is(err, os.ErrNotExist) {
-			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-				return nil, err
-			}
-			f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-		}
-		if err != nil {
-			return nil, err
-		}
-		for {
-			err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
-			if !errors.Is(err, syscall.EINTR) {
-				break
-			}
-		}
-		if err != nil {
-			f.Close()
-			return nil, err
-		}
-		// The file may have been removed while this process waited for the lock.
-		mine, err1 := f.Stat()
-		there, err2 := os.Stat(path)
-		if err1 == nil && err2 == nil && os.SameFile(mine, there) {
-			return f, nil
-		}
-		f.Close()
-		if err1 != nil {
-			return nil, err1
-		}
-	}
-}
-
 // drop removes the file of a session in which nothing is open.
 func drop(dir, name string) error {
-	f, err := lockFile(filepath.Join(dir, name))
+	f, err := filelock.Open(filepath.Join(dir, name))
 	if err != nil {
 		return err
 	}

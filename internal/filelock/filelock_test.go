@@ -1,0 +1,67 @@
+package filelock
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// waits reports whether somebody waits for the lock of a file.
+func waits(t *testing.T, f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		t.Skip("the system does not list locks: ", err)
+	}
+	for line := range strings.Lines(string(locks)) {
+		if strings.Contains(line, "-> FLOCK") && strings.Contains(line, fmt.Sprintf(":%d ", info.Sys().(*syscall.Stat_t).Ino)) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestRemovedFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "lock")
+	first, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type opened struct {
+		f   *os.File
+		err error
+	}
+	next := make(chan opened)
+	go func() {
+		f, err := Open(path)
+		next <- opened{f, err}
+	}()
+	for !waits(t, first) {
+		runtime.Gosched()
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := <-next
+	if second.err != nil {
+		t.Fatal(second.err)
+	}
+	defer second.f.Close()
+	has, err := second.f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if there, err := os.Stat(path); err != nil || !os.SameFile(has, there) {
+		t.Errorf("the lock is of a file that is not at its path: %v", err)
+	}
+}
