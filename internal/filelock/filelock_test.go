@@ -8,9 +8,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"umbra/internal/need"
 )
 
-// waits reports whether somebody waits for the lock of a file.
+// waits reports whether another waits for the lock of a file.
 func waits(t *testing.T, f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil {
@@ -18,7 +20,7 @@ func waits(t *testing.T, f *os.File) bool {
 	}
 	locks, err := os.ReadFile("/proc/locks")
 	if err != nil {
-		t.Skip("the system does not list locks: ", err)
+		need.Missing(t, "the system does not list locks: "+err.Error())
 	}
 	for line := range strings.Lines(string(locks)) {
 		if strings.Contains(line, "-> FLOCK") && strings.Contains(line, fmt.Sprintf(":%d ", info.Sys().(*syscall.Stat_t).Ino)) {
