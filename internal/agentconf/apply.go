@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -67,19 +68,17 @@ func read(path string) (raw []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(at)
+	f, err := os.Open(at) // once: another process may remove it at any moment
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() > maxFile {
+	defer f.Close()
+	raw, err = io.ReadAll(io.LimitReader(f, maxFile+1))
+	if len(raw) > maxFile {
 		return nil, errors.New("it is over 16 MiB")
-	}
-	raw, err = os.ReadFile(at)
-	if raw == nil && err == nil {
-		raw = []byte{}
 	}
 	return raw, err
 }
