@@ -114,6 +114,7 @@ await main(async (browser) => {
 
   // A call that begins now is in the timeline at once.
   await call("codex", "turn-4", "edit", () => write("src/e.ts", "late\n"), { paths: ["src/e.ts"], only_paths: true });
+  await timeline.evaluate((el) => (el.scrollTop = 0)); // newer rows do not move what is looked at
   await timeline.getByText("turn-4").waitFor();
   await timeline.getByText("e.ts").waitFor();
   quiet(page);
