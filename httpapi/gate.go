@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -20,6 +21,9 @@ type gatedWriter struct {
 	dropped bool
 	fixed   bool // what follows the head was settled with it
 }
+
+// errDropped is for what follows a head that the gate has dropped.
+var errDropped = errors.New("httpapi: the answer was dropped")
 
 func (w *gatedWriter) Header() http.Header { return w.header }
 
@@ -75,7 +79,7 @@ func (w *gatedWriter) Flush() { _ = w.FlushError() }
 func (w *gatedWriter) FlushError() error {
 	w.WriteHeaderNow()
 	if w.dropped {
-		return nil
+		return errDropped // which ends a stream
 	}
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }

@@ -337,7 +337,11 @@ func TestLease(t *testing.T) {
 	if a.h.Get("Umbra-Stale") != "12" || a.json(t)["by"] != "n1" {
 		t.Errorf("%s %v", a.body, a.h)
 	}
-	n1.ask("GET", "/w/a", "", "Umbra-Strict: 1").want(t, 503, "engine_unavailable")
+	for _, path := range []string{"/w/a", "/w/a/stream"} {
+		for _, n := range w.nodes {
+			n.ask("GET", path, "", "Umbra-Strict: 1").want(t, 503, "engine_unavailable")
+		}
+	}
 	if a := n1.ask("GET", "/w/a/long", ""); a.err != nil || len(a.body) != 1_000_000 || a.h.Get("Umbra-Stale") == "" {
 		t.Errorf("%d bytes, %v", len(a.body), a.err)
 	}
