@@ -84,8 +84,12 @@ func (m *reviewed) step(t *testing.T) {
 		}
 		return
 	}
-	m.p.fill(t, map[string]string{name: text})
 	k = m.tasks["a"]
+	if m.r.IntN(4) == 0 { // as editors do that empty a file before they write it
+		m.p.fill(t, map[string]string{name: ""})
+		k.sync(t)
+	}
+	m.p.fill(t, map[string]string{name: text})
 	k.sync(t)
 }
 

@@ -486,18 +486,26 @@ func (f *file) show(changes []diff.Change, old, now diff.Range) string {
 // owners knows which entries the lines of a file are of.
 type owners struct {
 	added   []*history.Entry          // by line of the file now
+	written map[string]*history.Entry // by what the line is, where blame has another's commit
 	deleted map[string]*history.Entry // by what the line was
 	last    *history.Entry
 }
 
-// owners finds out: of lines that are there by blame, of deleted ones by the
-// versions that the entries found and left.
+// owners finds out: of lines that are there by blame, of deleted ones by the versions
+// that the entries found and left. So of lines, too, that blame says are another's:
+// who empties a file and writes it again, as some editors do, has written all of it.
 func (c *cutter) owners(f *file) (*owners, error) {
 	entries := f.net.Entries
 	if len(entries) == 0 { // of a rejection
 		entries = []*history.Entry{{}}
 	}
-	o := &owners{added: make([]*history.Entry, f.b.Len()), deleted: make(map[string]*history.Entry), last: entries[len(entries)-1]}
+	o := &owners{added: make([]*history.Entry, f.b.Len()), written: make(map[string]*history.Entry), deleted: make(map[string]*history.Entry), last: entries[len(entries)-1]}
+	for _, e := range slices.Backward(entries) { // what a reviewer took back is of no subtask
+		if !e.Rejects {
+			o.last = e
+			break
+		}
+	}
 	byCommit := make(map[object.ID]*history.Entry)
 	several := false
 	for _, e := range entries {
@@ -515,36 +523,56 @@ func (c *cutter) owners(f *file) (*owners, error) {
 		return nil, err
 	}
 	for i := range min(len(lines), len(o.added)) {
-		o.added[i] = byCommit[lines[i].Origin.Commit]
+		if e := byCommit[lines[i].Origin.Commit]; e != nil && !e.Rejects {
+			o.added[i] = e
+		}
 	}
 	for _, e := range entries {
-		if e.Before.IsZero() || e.After.IsZero() || e.Before == e.After {
+		if e.Rejects || e.Before == e.After {
 			continue
 		}
-		was, err := c.w.Store().ReadBlob(c.ctx, e.Before, maxText)
+		was, ok, err := c.version(e.BeforeMode, e.Before)
 		if err != nil {
 			return nil, err
 		}
-		is, err := c.w.Store().ReadBlob(c.ctx, e.After, maxText)
+		is, also, err := c.version(e.Mode, e.After)
 		if err != nil {
 			return nil, err
+		}
+		if !ok || !also {
+			continue
 		}
 		var t diff.Table
-		x := t.Cut(was)
-		for _, ch := range t.Compare(x, t.Cut(is), &diff.Work{}) {
+		x, y := t.Cut(was), t.Cut(is)
+		for _, ch := range t.Compare(x, y, &diff.Work{}) {
 			for i := ch.Old.Start; i < ch.Old.End; i++ {
 				o.deleted[string(x.Line(i))] = e
+			}
+			for i := ch.New.Start; i < ch.New.End; i++ {
+				o.written[string(y.Line(i))] = e
 			}
 		}
 	}
 	return o, nil
 }
 
+// version returns the lines of a file that an entry found or left, none where there was
+// no file; ok is false where it has none.
+func (c *cutter) version(m object.Mode, id object.ID) (data []byte, ok bool, err error) {
+	switch {
+	case id.IsZero():
+		return nil, true, nil
+	case m == object.Symlink:
+		return nil, false, nil
+	}
+	return c.textOf(id, nil)
+}
+
 // pieces cuts one change by subtasks: what a subtask deleted goes with what it
 // added in its place.
 func (o *owners) pieces(f *file, ch diff.Change) []piece {
 	old := runs(ch.Old, func(i int) *history.Entry { return cmp.Or(o.deleted[string(f.a.Line(i))], o.last) })
-	now := runs(ch.New, func(i int) *history.Entry { return cmp.Or(o.added[i], o.last) })
+	now := runs(ch.New, func(i int) *history.Entry { return cmp.Or(o.added[i], o.written[string(f.b.Line(i))], o.last) })
 	var out []piece
 	a, b := ch.Old.Start, ch.New.Start
 	add := func(x, y *run) {
