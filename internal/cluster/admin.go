@@ -12,6 +12,7 @@ import (
 
 	"umbra/gitstore/sink"
 	"umbra/internal/blob"
+	"umbra/internal/cluster/engine"
 )
 
 // Admin is the owner's access to a cluster, without a life in it.
@@ -56,7 +57,7 @@ func (n *Node) CheckStore(ctx context.Context, store blob.Store, place string, p
 	if n.Cluster.Marked {
 		return nil
 	}
-	err := n.write(ctx, func(ctx context.Context, c *conn) error {
+	err := n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		_, err := c.Exec(ctx, `UPDATE cluster SET marked = true`)
 		return err
 	})
@@ -128,7 +129,7 @@ func (a *Admin) Status(ctx context.Context, store blob.Store) (*Status, error) {
 	if n.state.Reason != "" {
 		s.Engine.State = n.state.Reason
 	}
-	err := n.e.do(ctx, func(ctx context.Context, c *conn) error {
+	err := n.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
 		begun := time.Now()
 		if err := c.Ping(ctx); err != nil {
 			return err
@@ -238,7 +239,7 @@ func (a *Admin) Workspaces(ctx context.Context, store blob.Store, ids []string) 
 		var live bool
 		var adopted *Adoption
 		var heads [][]byte
-		err := a.n.e.do(ctx, func(ctx context.Context, c *conn) error {
+		err := a.n.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
 			err := c.QueryRow(ctx, `SELECT w.kind, w.epoch, w.manifest, coalesce(w.manifest_key, ''), coalesce(n.name, ''), coalesce(w.pinned, ''),
 					EXISTS (SELECT FROM node WHERE name = w.pinned AND state <> 'dead'),
 					(SELECT coalesce(sum(octet_length(data)), 0) FROM journal WHERE ws = w.id),
@@ -323,7 +324,7 @@ func (a *Admin) Drain(ctx context.Context, name string, within time.Duration, un
 		state = "live"
 	}
 	var life, owned int64
-	err := a.n.write(ctx, func(ctx context.Context, c *conn) error {
+	err := a.n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		err := c.QueryRow(ctx, `UPDATE node SET state = $2 WHERE name = $1 AND state <> 'dead' RETURNING life, (SELECT count(*) FROM workspace WHERE owner = life OR pinned = name)`, name, state).Scan(&life, &owned)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return ErrNotFound
@@ -338,7 +339,7 @@ func (a *Admin) Drain(ctx context.Context, name string, within time.Duration, un
 	}
 	d := &Drained{Node: name, Left: []string{}}
 	for !undo {
-		err := a.n.e.do(ctx, func(ctx context.Context, c *conn) error {
+		err := a.n.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
 			return c.QueryRow(ctx, `SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM workspace WHERE owner = $1 OR pinned = $2`, life, name).Scan(&d.Left)
 		})
 		if err != nil {

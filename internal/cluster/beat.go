@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"umbra/internal/cluster/engine"
 )
 
 // silence is how long a beat may go without an answer before the node looks for
@@ -16,10 +18,10 @@ const silence = time.Second
 // beats sends a beat each quarter of a lease for as long as the node runs, begins
 // a new life when this one was declared dead, and declares others dead.
 func (n *Node) beats() {
-	var c *conn
+	var c *engine.Conn
 	defer func() {
 		if c != nil {
-			n.e.drop(c)
+			n.e.Drop(c)
 		}
 	}()
 	every := n.Cluster.Lease / 4
@@ -28,12 +30,12 @@ func (n *Node) beats() {
 		if !n.pause(min(next, n.firstExpiry()) - n.opts.boot()) {
 			return
 		}
-		if c == nil || c.gone() {
+		if c == nil || c.Gone() {
 			if c != nil {
-				n.e.drop(c)
+				n.e.Drop(c)
 			}
 			var err error
-			if c, err = n.e.dial(n.ctx); err != nil {
+			if c, err = n.e.Dial(n.ctx); err != nil {
 				n.engineFailed(err)
 				next = n.opts.boot() + min(every, 100*time.Millisecond)
 				continue
@@ -67,17 +69,17 @@ func (n *Node) pause(d time.Duration) bool {
 
 // send sends statements on the beat's connection, and waits for the answer for as
 // long as the connection lasts.
-func (n *Node) send(c *conn, fill func(*pgx.Batch)) error {
+func (n *Node) send(c *engine.Conn, fill func(*pgx.Batch)) error {
 	answered, watched := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
 		n.watch(c, answered)
 	}()
-	err := c.pipeline(context.Background(), fill)
+	err := c.Pipeline(context.Background(), fill)
 	close(answered)
 	<-watched
 	if err != nil {
-		n.e.drop(c)
+		n.e.Drop(c)
 		if n.ctx.Err() == nil {
 			n.engineFailed(err)
 		}
@@ -86,7 +88,7 @@ func (n *Node) send(c *conn, fill func(*pgx.Batch)) error {
 }
 
 // beat sends one beat and reports whether it was answered.
-func (n *Node) beat(c *conn) bool {
+func (n *Node) beat(c *engine.Conn) bool {
 	life, _ := n.Life()
 	if !life.listed.Load() {
 		holder, _, err := n.enlist(n.ctx, life)
@@ -104,7 +106,7 @@ func (n *Node) beat(c *conn) bool {
 	if mutant == reviveBeat {
 		beat = `UPDATE node SET beat = beat + 1, beaten = now(), state = 'live' WHERE life = $1`
 	}
-	alive, found, standbys := false, settings{}, 0
+	alive, found, standbys := false, engine.Settings{}, 0
 	var rows []*seen
 	err := n.send(c, func(b *pgx.Batch) {
 		b.Queue(beat, life.ID).Exec(func(tag pgconn.CommandTag) error {
@@ -118,8 +120,8 @@ func (n *Node) beat(c *conn) bool {
 			})
 			return err
 		})
-		b.Queue(`SELECT current_setting('synchronous_standby_names'), current_setting('fsync'), current_setting('full_page_writes'), ` + connectedStandbys).
-			QueryRow(func(row pgx.Row) error { return row.Scan(&found.standbys, &found.fsync, &found.pages, &standbys) })
+		b.Queue(`SELECT current_setting('synchronous_standby_names'), current_setting('fsync'), current_setting('full_page_writes'), ` + engine.ConnectedStandbys).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&found.Standbys, &found.FSync, &found.Pages, &standbys) })
 	})
 	n.opts.at("beaten")
 	if err != nil {
@@ -131,7 +133,7 @@ func (n *Node) beat(c *conn) bool {
 	}
 	now := n.opts.boot()
 	life.until.Store(int64(sent + life.lease))
-	n.note(life, rows, found, EngineState{Standbys: standbys, Version: c.server.version, Latency: now - sent}, now)
+	n.note(life, rows, found, EngineState{Standbys: standbys, Version: c.Server.Version, Latency: now - sent}, now)
 	// Without mu: the lanes ask for the engine's state under their lock.
 	n.lanes.wake()
 	return true
@@ -139,7 +141,7 @@ func (n *Node) beat(c *conn) bool {
 
 // note keeps what an answered beat found: the others' rows, the engine's settings
 // and its state, whose reason it adds.
-func (n *Node) note(life *Life, rows []*seen, found settings, state EngineState, now time.Duration) {
+func (n *Node) note(life *Life, rows []*seen, found engine.Settings, state EngineState, now time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	// A gap means that the engine was away, perhaps for all.
@@ -150,7 +152,7 @@ func (n *Node) note(life *Life, rows []*seen, found settings, state EngineState,
 	n.renewed()
 	n.observe(rows, now)
 	n.draining = n.peers[life.ID] != nil && n.peers[life.ID].Draining
-	if name, value, off := found.off(n.opts.Replication); off {
+	if name, value, off := n.off(found); off {
 		state.Reason = "replication_off"
 		if n.state.Reason != state.Reason {
 			n.opts.Log.Error("the engine stopped waiting for a standby: writes are refused", "setting", name, "value", value)
@@ -162,7 +164,7 @@ func (n *Node) note(life *Life, rows []*seen, found settings, state EngineState,
 // watch looks for another server when a beat gets no answer: it may be one that
 // was replaced, or lost. The old connection stays for as long as its server does:
 // an append that waits for a standby is on its way.
-func (n *Node) watch(c *conn, answered <-chan struct{}) {
+func (n *Node) watch(c *engine.Conn, answered <-chan struct{}) {
 	t := time.NewTimer(silence)
 	defer t.Stop()
 	for probes := 1; ; probes++ {
@@ -173,20 +175,20 @@ func (n *Node) watch(c *conn, answered <-chan struct{}) {
 			return
 		case <-t.C:
 		}
-		ctx, cancel := context.WithTimeout(n.ctx, connectTimeout)
-		best, err := n.e.survey(ctx)
+		ctx, cancel := context.WithTimeout(n.ctx, engine.ConnectTimeout)
+		best, err := n.e.Survey(ctx)
 		cancel()
 		switch {
 		case err != nil:
 			n.engineFailed(err)
-		case best.same(c.server):
+		case best.Same(c.Server):
 			// One that is connected may be slow, or paused.
-			if best.standbys == 0 || probes > 8 {
+			if best.Standbys == 0 || probes > 8 {
 				n.setReason("standby")
 			}
 		default:
-			n.opts.Log.Warn("the engine has failed over", "timeline", best.timeline)
-			n.e.cut(best)
+			n.opts.Log.Warn("the engine has failed over", "timeline", best.Timeline)
+			n.e.Cut(best)
 			return
 		}
 		t.Reset(silence / 4)
@@ -226,7 +228,7 @@ func (n *Node) firstExpiry() time.Duration {
 }
 
 // declareDue declares those dead whose beats have not changed for a lease.
-func (n *Node) declareDue(c *conn) {
+func (n *Node) declareDue(c *engine.Conn) {
 	now := n.opts.boot()
 	n.mu.Lock()
 	var due []*seen
@@ -273,7 +275,7 @@ func (n *Node) die(life *Life) {
 func (n *Node) engineFailed(err error) {
 	reason := "unreachable"
 	switch {
-	case errors.Is(err, errStandby), errors.Is(err, errReadOnly):
+	case errors.Is(err, engine.ErrStandby), errors.Is(err, engine.ErrReadOnly):
 		reason = "read_only"
 	}
 	n.setReason(reason)

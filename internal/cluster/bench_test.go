@@ -13,6 +13,7 @@ import (
 	"umbra/gitstore/sink"
 	"umbra/internal/blob"
 	"umbra/internal/cluster/clustertest"
+	"umbra/internal/cluster/engine"
 )
 
 // BenchmarkAppend compares an append of 3 KB with the same row inserted by a bare
@@ -30,7 +31,7 @@ func BenchmarkAppend(b *testing.B) {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
 			var sinks []*Sink
 			var next []uint64
-			var conns []*conn
+			var conns []*engine.Conn
 			for i := range writers {
 				ws := fmt.Sprintf("w%d-%d-%d", writers, i, time.Now().UnixNano())
 				if _, err := n.Create(ctx, Workspace{ID: ws, Kind: "virtual"}); err != nil {
@@ -45,11 +46,11 @@ func BenchmarkAppend(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				bare, err := n.e.dial(ctx)
+				bare, err := n.e.Dial(ctx)
 				if err != nil {
 					b.Fatal(err)
 				}
-				defer n.e.drop(bare)
+				defer n.e.Drop(bare)
 				sinks, next, conns = append(sinks, k), append(next, tail.Next()), append(conns, bare)
 			}
 			var at atomic.Int64

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"umbra/gitstore/sink"
+	"umbra/internal/cluster/engine"
 )
 
 // Workspace is what the cluster's table says about one.
@@ -45,7 +46,7 @@ type row struct {
 // of one namespace are an error.
 func (n *Node) Create(ctx context.Context, w Workspace) (created bool, err error) {
 	made := make(chan bool, 1)
-	err = n.write(ctx, func(ctx context.Context, c *conn) error {
+	err = n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		tag, err := c.Exec(ctx, `INSERT INTO workspace (id, kind, namespace, pinned) VALUES ($1, $2, NULLIF($3, ''), NULLIF($4, '')) ON CONFLICT (id) DO NOTHING`,
 			w.ID, w.Kind, w.Namespace, w.Pinned)
 		if err == nil { // else it may run again
@@ -61,14 +62,14 @@ func (n *Node) Create(ctx context.Context, w Workspace) (created bool, err error
 
 // write runs statements that may be run twice, and maps the engine's errors to
 // those of package sink.
-func (n *Node) write(ctx context.Context, f func(context.Context, *conn) error) error {
+func (n *Node) write(ctx context.Context, f func(context.Context, *engine.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, n.patience())
 	defer cancel()
-	err := n.e.retry(ctx, func(ctx context.Context, c *conn) error {
-		c.noticed.Store(false)
+	err := n.e.Retry(ctx, func(ctx context.Context, c *engine.Conn) error {
+		c.Noticed.Store(false)
 		err := f(ctx, c)
-		if err == nil && c.noticed.Load() {
-			return errSent
+		if err == nil && c.Noticed.Load() {
+			return engine.ErrSent
 		}
 		return err
 	})
@@ -78,9 +79,9 @@ func (n *Node) write(ctx context.Context, f func(context.Context, *conn) error) 
 // mapped maps an error of the engine to one of package sink.
 func (n *Node) mapped(err error) error {
 	switch {
-	case err == nil, refused(err):
+	case err == nil, engine.Refused(err):
 		return err
-	case errors.Is(err, errBusy), errors.Is(err, ErrClosed):
+	case errors.Is(err, engine.ErrBusy), errors.Is(err, ErrClosed):
 		return n.refusal()
 	}
 	var own *OwnedError
@@ -128,11 +129,11 @@ func (n *Node) Claim(ctx context.Context, ws string) (*Claim, error) {
 	}
 	n.opts.at("claim")
 	result := make(chan *Claim, 8)
-	err = n.e.retry(ctx, func(ctx context.Context, c *conn) error {
+	err = n.e.Retry(ctx, func(ctx context.Context, c *engine.Conn) error {
 		claim := &Claim{Workspace: ws, Life: life}
 		mine, found, off := false, false, false
 		var owner *Peer
-		err := c.pipeline(ctx, func(b *pgx.Batch) {
+		err := c.Pipeline(ctx, func(b *pgx.Batch) {
 			// Without a transaction around it, a batch with no statement between is one.
 			b.Queue(claimLock, ws).Query(func(rows pgx.Rows) error {
 				_, err := pgx.ForEachRow(rows, []any{&claim.Former}, func() error { return nil })
@@ -205,7 +206,7 @@ var errAgain = errors.New("cluster: the claim has to be repeated")
 // Release gives a workspace up: the next node that is asked for it may claim it.
 // The caller has finished its last append and takes no more.
 func (n *Node) Release(ctx context.Context, c *Claim) error {
-	return n.write(ctx, func(ctx context.Context, conn *conn) error {
+	return n.write(ctx, func(ctx context.Context, conn *engine.Conn) error {
 		_, err := conn.Exec(ctx, `UPDATE workspace SET owner = NULL, last_used = now() WHERE id = $1 AND epoch = $2 AND owner = $3`, c.Workspace, c.Epoch, c.Life.ID)
 		return err
 	})
@@ -226,7 +227,7 @@ func (n *Node) Find(ctx context.Context, ws string) (*Workspace, error) {
 // FindAll is Find for several, in one statement. Those that do not exist are left out.
 func (n *Node) FindAll(ctx context.Context, ids []string) ([]Workspace, error) {
 	result := make(chan []Workspace, 8)
-	err := n.write(ctx, func(ctx context.Context, c *conn) error {
+	err := n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		rows, err := c.Query(ctx, `SELECT w.id, w.kind, coalesce(w.namespace, ''), w.epoch, coalesce(w.pinned, ''), w.bytes,
 			n.life, n.name, n.address, n.url, n.version, n.state = 'draining'
 			FROM workspace w LEFT JOIN node n ON (n.life = w.owner OR n.name = w.pinned) AND n.state <> 'dead' WHERE w.id = ANY ($1)`, ids)
@@ -259,7 +260,7 @@ func (n *Node) FindAll(ctx context.Context, ids []string) ([]Workspace, error) {
 // Errors of package sink.
 func (n *Node) Known(ctx context.Context, name string) (bool, error) {
 	result := make(chan bool, 8)
-	err := n.write(ctx, func(ctx context.Context, c *conn) error {
+	err := n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		var known bool
 		err := c.QueryRow(ctx, `SELECT EXISTS (SELECT FROM node WHERE name = $1) OR EXISTS (SELECT FROM workspace WHERE pinned = $1)`, name).Scan(&known)
 		if err == nil {

@@ -16,6 +16,7 @@ import (
 	"umbra/gitstore/sink/sinktest"
 	"umbra/internal/blob"
 	"umbra/internal/cluster/clustertest"
+	"umbra/internal/cluster/engine"
 	"umbra/internal/state"
 )
 
@@ -88,7 +89,7 @@ func (s *service) Claim(t testing.TB, ws string) sink.Sink {
 
 func (s *service) Record(t testing.TB, _, bucket, key string) (value []byte, ok bool) {
 	t.Helper()
-	err := s.nodes[0].e.do(context.Background(), func(ctx context.Context, c *conn) error {
+	err := s.nodes[0].e.Do(context.Background(), func(ctx context.Context, c *engine.Conn) error {
 		return c.QueryRow(ctx, `SELECT (SELECT value FROM record WHERE bucket = $1 AND key = $2)`, bucket, []byte(key)).Scan(&value)
 	})
 	if err != nil {
@@ -99,7 +100,7 @@ func (s *service) Record(t testing.TB, _, bucket, key string) (value []byte, ok 
 
 func (s *service) Dropped(t testing.TB, ws string) (keys []string) {
 	t.Helper()
-	err := s.nodes[0].e.do(context.Background(), func(ctx context.Context, c *conn) error {
+	err := s.nodes[0].e.Do(context.Background(), func(ctx context.Context, c *engine.Conn) error {
 		return c.QueryRow(ctx, `SELECT coalesce(array_agg(key), '{}') FROM garbage WHERE starts_with(key, $1)`, ws+"/").Scan(&keys)
 	})
 	if err != nil {

@@ -25,5 +25,5 @@
 // No statement that writes is ever canceled: PostgreSQL commits a canceled
 // commit locally, without the standby. Patience is counted outside of them.
 //
-// This package alone imports pgx.
+// This package and engine, the connections, alone import pgx.
 package cluster

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"umbra/internal/cluster/engine"
 )
 
 // Facts are what an owner has to know of the engine and no node asks for.
@@ -45,8 +47,8 @@ const rateOver = time.Second
 // Facts asks the engine; it takes a second.
 func (a *Admin) Facts(ctx context.Context) (*Facts, error) {
 	f := &Facts{Version: versionText(a.n.state.Version), Settings: map[string]string{}}
-	err := a.n.e.do(ctx, func(ctx context.Context, c *conn) error {
-		clock := func() (engine, before, after time.Duration, err error) {
+	err := a.n.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
+		clock := func() (now, before, after time.Duration, err error) {
 			before = a.n.opts.boot()
 			var us int64
 			err = c.QueryRow(ctx, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`).Scan(&us)
@@ -55,7 +57,7 @@ func (a *Admin) Facts(ctx context.Context) (*Facts, error) {
 		if _, _, _, err := clock(); err != nil { // the statement is prepared now
 			return err
 		}
-		engine, before, after, err := clock()
+		now, before, after, err := clock()
 		if err != nil {
 			return err
 		}
@@ -99,13 +101,13 @@ func (a *Admin) Facts(ctx context.Context) (*Facts, error) {
 		if !a.n.pause(rateOver - (a.n.opts.boot() - after)) {
 			return ctx.Err()
 		}
-		laterEngine, laterBefore, laterAfter, err := clock()
+		later, laterBefore, laterAfter, err := clock()
 		if err != nil {
 			return err
 		}
 		// The engine looked in the middle of each answer, about.
 		mine := (laterBefore+laterAfter)/2 - (before+after)/2
-		if passed := laterEngine - engine; passed > 0 {
+		if passed := later - now; passed > 0 {
 			f.Rate = float64(mine) / float64(passed)
 		}
 		return nil

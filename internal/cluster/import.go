@@ -14,6 +14,7 @@ import (
 
 	"umbra/gitstore/sink"
 	"umbra/internal/blob"
+	"umbra/internal/cluster/engine"
 )
 
 // errView is the error of a change by a sink that only reads.
@@ -55,7 +56,7 @@ type Point struct{ Version, Pos int64 }
 
 func (n *Node) view(ctx context.Context, store blob.Store, ws string) (*view, Point, error) {
 	c := &Claim{Workspace: ws}
-	err := n.e.do(ctx, func(ctx context.Context, conn *conn) error {
+	err := n.e.Do(ctx, func(ctx context.Context, conn *engine.Conn) error {
 		var pos []int64
 		var data [][]byte
 		err := conn.QueryRow(ctx, `SELECT w.epoch, w.manifest, coalesce(w.manifest_key, ''), w.manifest_ver, w.base_pos,
@@ -95,7 +96,7 @@ func (n *Node) View(ctx context.Context, store blob.Store, ws string, known Poin
 		return nil, known, err
 	}
 	now := Point{}
-	err = n.e.do(ctx, func(ctx context.Context, c *conn) error {
+	err = n.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
 		err := c.QueryRow(ctx, `SELECT manifest_ver, greatest(base_pos, (SELECT max(pos) FROM journal WHERE ws = id)) FROM workspace WHERE id = $1`, ws).Scan(&now.Version, &now.Pos)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return ErrNotFound
@@ -110,7 +111,7 @@ func (n *Node) View(ctx context.Context, store blob.Store, ws string, known Poin
 		return nil, known, n.mapped(err)
 	}
 	// What was visible may be on the primary alone: a later commit waits for the standby.
-	err = n.write(ctx, func(ctx context.Context, c *conn) error {
+	err = n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		_, err := c.Exec(ctx, `UPDATE node SET beaten = beaten WHERE life = $1`, life.ID)
 		return err
 	})
@@ -223,7 +224,7 @@ func (d *Draft) Publish(ctx context.Context) error {
 	}
 	d.n.opts.at("publish")
 	ours := make(chan bool, 8)
-	err := d.n.write(ctx, func(ctx context.Context, c *conn) error {
+	err := d.n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		_, err := c.Exec(ctx, `INSERT INTO workspace (id, kind, namespace, epoch, manifest, manifest_key, manifest_ver, bytes)
 			VALUES ($1, $2, NULLIF($3, ''), $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`,
 			d.w.ID, d.w.Kind, d.w.Namespace, draftEpoch, inline, key, int64(m.Version), size)
@@ -242,7 +243,7 @@ func (d *Draft) Publish(ctx context.Context) error {
 		case err != nil:
 			return err
 		case d.n.unsafe(names):
-			return errSent
+			return engine.ErrSent
 		}
 		ours <- true
 		return nil

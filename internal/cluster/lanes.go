@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"umbra/gitstore/sink"
+	"umbra/internal/cluster/engine"
 )
 
 const (
@@ -106,7 +107,7 @@ func (l *lanes) append(g *group, within time.Duration) error {
 	if mutant == ackUnknown {
 		return nil
 	}
-	return sink.Unknown(errSent)
+	return sink.Unknown(engine.ErrSent)
 }
 
 // refusal returns why the engine takes no appends.
@@ -179,7 +180,7 @@ func sharesRecord(batch []*group, g *group) bool {
 }
 
 func (l *lanes) run() {
-	var c *conn
+	var c *engine.Conn
 	for {
 		batch := l.take()
 		if batch == nil {
@@ -188,14 +189,14 @@ func (l *lanes) run() {
 		c = l.settle(c, batch, false)
 	}
 	if c != nil {
-		l.n.e.drop(c)
+		l.n.e.Drop(c)
 	}
 }
 
 // settle appends a batch until the outcome of each group is certain. sent says
 // that a statement with the groups may be on its way. settle returns the
 // connection to go on with.
-func (l *lanes) settle(c *conn, batch []*group, sent bool) *conn {
+func (l *lanes) settle(c *engine.Conn, batch []*group, sent bool) *engine.Conn {
 	for len(batch) > 0 {
 		if c = l.connected(c); c == nil {
 			return nil
@@ -203,8 +204,8 @@ func (l *lanes) settle(c *conn, batch []*group, sent bool) *conn {
 		if sent {
 			rest, err := l.resolve(c, batch)
 			if err != nil {
-				if !again(err) {
-					l.n.e.drop(c)
+				if !engine.Again(err) {
+					l.n.e.Drop(c)
 				}
 				if !l.n.pause(20 * time.Millisecond) {
 					return c
@@ -225,8 +226,8 @@ func (l *lanes) settle(c *conn, batch []*group, sent bool) *conn {
 		stands, err := l.send(c, batch)
 		l.n.opts.at("appended")
 		switch {
-		case again(err): // it did nothing
-		case refused(err):
+		case engine.Again(err): // it did nothing
+		case engine.Refused(err):
 			if len(batch) > 1 {
 				for _, g := range batch {
 					c = l.settle(c, []*group{g}, g.doubt)
@@ -250,7 +251,7 @@ func (l *lanes) settle(c *conn, batch []*group, sent bool) *conn {
 			for _, g := range batch {
 				g.doubt = true
 			}
-			l.n.e.drop(c)
+			l.n.e.Drop(c)
 		default:
 			batch = slices.DeleteFunc(batch, func(g *group) bool {
 				done := stands[g.ws] == g.pos
@@ -278,15 +279,15 @@ func (l *lanes) mark(batch []*group) []*group {
 
 // connected returns c if it can be used, else another connection; nil once the
 // node ends, when no caller waits any more.
-func (l *lanes) connected(c *conn) *conn {
-	if c != nil && !c.gone() {
+func (l *lanes) connected(c *engine.Conn) *engine.Conn {
+	if c != nil && !c.Gone() {
 		return c
 	}
 	if c != nil {
-		l.n.e.drop(c)
+		l.n.e.Drop(c)
 	}
 	for {
-		c, err := l.n.e.dial(l.n.ctx)
+		c, err := l.n.e.Dial(l.n.ctx)
 		if err == nil {
 			return c
 		}
@@ -326,7 +327,7 @@ const (
 
 // send appends a batch in one statement, and returns the positions of those that
 // are durable. Of the others nothing is known.
-func (l *lanes) send(c *conn, batch []*group) (map[string]int64, error) {
+func (l *lanes) send(c *engine.Conn, batch []*group) (map[string]int64, error) {
 	n := len(batch)
 	ws, pos, epoch, nonce, data := make([]string, n), make([]int64, n), make([]int64, n), make([]int64, n), make([][]byte, n)
 	var r recordArrays
@@ -345,7 +346,7 @@ func (l *lanes) send(c *conn, batch []*group) (map[string]int64, error) {
 		ctx, cancel = context.WithTimeout(ctx, 300*time.Millisecond)
 		defer cancel()
 	}
-	c.noticed.Store(false)
+	c.Noticed.Store(false)
 	rows, err := c.Query(ctx, statement, args...)
 	if err != nil {
 		return nil, err
@@ -359,7 +360,7 @@ func (l *lanes) send(c *conn, batch []*group) (map[string]int64, error) {
 	}); err != nil {
 		return nil, err
 	}
-	if len(stands) > 0 && (c.noticed.Load() || l.n.unsafe(names)) {
+	if len(stands) > 0 && (c.Noticed.Load() || l.n.unsafe(names)) {
 		return nil, sink.ErrUnknown
 	}
 	return stands, nil
@@ -368,7 +369,7 @@ func (l *lanes) send(c *conn, batch []*group) (map[string]int64, error) {
 // unsafe reports whether the engine did not wait for a standby when a statement
 // ran.
 func (n *Node) unsafe(names string) bool {
-	if _, _, off := (settings{names, "on", "on"}).off(n.opts.Replication); !off {
+	if _, _, off := n.off(engine.Settings{Standbys: names, FSync: "on", Pages: "on"}); !off {
 		return false
 	}
 	n.setReason("replication_off")
@@ -409,7 +410,7 @@ const readGroups = `SELECT w.id, (SELECT nonce FROM journal j WHERE j.ws = i.ws 
 // resolve answers the groups whose outcome is certain now, and returns those to
 // send again: they are not in the log, or a twin that is on its way may still
 // write them, which the next resolve sees.
-func (l *lanes) resolve(c *conn, batch []*group) ([]*group, error) {
+func (l *lanes) resolve(c *engine.Conn, batch []*group) ([]*group, error) {
 	n := len(batch)
 	ws, epoch, pos := make([]string, n), make([]int64, n), make([]int64, n)
 	for i, g := range batch {
@@ -420,7 +421,7 @@ func (l *lanes) resolve(c *conn, batch []*group) ([]*group, error) {
 	if mutant == resolveByRead {
 		statement = readGroups
 	}
-	c.noticed.Store(false)
+	c.Noticed.Store(false)
 	rows, err := c.Query(context.Background(), unfence(statement), ws, epoch, pos)
 	if err != nil {
 		return nil, err
@@ -434,7 +435,7 @@ func (l *lanes) resolve(c *conn, batch []*group) ([]*group, error) {
 	}); err != nil {
 		return nil, err
 	}
-	if len(nonces) > 0 && (c.noticed.Load() || l.n.unsafe(names)) {
+	if len(nonces) > 0 && (c.Noticed.Load() || l.n.unsafe(names)) {
 		return nil, sink.ErrUnknown
 	}
 	var rest []*group

@@ -15,6 +15,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"umbra/internal/clock"
+	"umbra/internal/cluster/engine"
+)
+
+// What a node asks of replication (cluster.replication).
+const (
+	ReplicationSync     = "sync"     // PostgreSQL waits for a standby
+	ReplicationProvider = "provider" // the storage below SQL is replicated
+	ReplicationNone     = "none"     // one copy, for tests
 )
 
 // Options are what a node needs. URL, Name and Address are required.
@@ -50,7 +58,7 @@ type Options struct {
 type Node struct {
 	Cluster *Cluster
 
-	e     *engine
+	e     *engine.Engine
 	opts  Options
 	lanes *lanes
 
@@ -140,7 +148,7 @@ func Open(ctx context.Context, opts Options) (*Node, error) {
 		return nil, err
 	}
 	if err := n.enter(ctx); err != nil {
-		n.e.close()
+		n.e.Close()
 		return nil, err
 	}
 	n.lanes = newLanes(n)
@@ -171,7 +179,7 @@ func connect(ctx context.Context, opts Options) (*Node, error) {
 	if opts.at == nil {
 		opts.at = func(string) {}
 	}
-	e, err := newEngine(opts.URL, opts.Replication)
+	e, err := engine.New(opts.URL, mutant == cancelAppend)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +189,7 @@ func connect(ctx context.Context, opts Options) (*Node, error) {
 	}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	if err := n.reach(ctx); err != nil {
-		e.close()
+		e.Close()
 		return nil, err
 	}
 	return n, nil
@@ -199,49 +207,57 @@ func (n *Node) reach(ctx context.Context) error {
 		if _, final := errors.AsType[*Refusal](err); final {
 			return err
 		}
-		if errors.Is(err, errVersion) {
-			return refuse("engine_version", err, "PostgreSQL %s is too old; %d is needed.", versionIn(err), oldest)
+		if errors.Is(err, engine.ErrVersion) {
+			return engine.Refuse("engine_version", err, "PostgreSQL %s is too old; %d is needed.", versionIn(err), engine.Oldest)
 		}
 		select {
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
-			return refuse("engine_unreachable", err, "No PostgreSQL answers at %s: %s.", hosts(n.e.cfg), cause(err))
+			return engine.Refuse("engine_unreachable", err, "No PostgreSQL answers at %s: %s.", n.e.Hosts(), engine.Cause(err))
 		}
 	}
 }
 
 func (n *Node) check(ctx context.Context) error {
-	c, err := n.e.dial(ctx)
+	c, err := n.e.Dial(ctx)
 	if err != nil {
 		return err
 	}
-	defer n.e.drop(c)
-	n.state = EngineState{Version: c.server.version, Standbys: c.server.standbys}
-	if name, value, off := c.server.settings.off(n.opts.Replication); off {
+	defer n.e.Drop(c)
+	n.state = EngineState{Version: c.Server.Version, Standbys: c.Server.Standbys}
+	if name, value, off := n.off(c.Server.Settings); off {
 		if !n.opts.look {
-			return refuse("replication_off", nil, "Nothing waits for a standby: %s is %s.", name, value)
+			return engine.Refuse("replication_off", nil, "Nothing waits for a standby: %s is %s.", name, value)
 		}
 		n.state.Reason = "replication_off"
-	} else if n.opts.Replication == ReplicationSync && c.server.standbys == 0 {
+	} else if n.opts.Replication == ReplicationSync && c.Server.Standbys == 0 {
 		n.state.Reason = "standby"
 	}
 	if n.opts.look {
-		n.Cluster, err = c.cluster(ctx)
+		n.Cluster, err = clusterOf(ctx, c)
 		if err == nil && n.Cluster == nil {
-			err = refuse("cluster_missing", nil, "The database has no cluster of this program; run umbra cluster init.")
+			err = engine.Refuse("cluster_missing", nil, "The database has no cluster of this program; run umbra cluster init.")
 		}
 		return err
 	}
-	n.Cluster, err = n.e.prepare(ctx, n.opts.Lease)
+	n.Cluster, err = prepare(ctx, n.e, n.opts.Lease)
 	return err
 }
 
-// versionIn returns the version that an errVersion names.
+// off names the setting that makes an acknowledged commit unsafe, and its value.
+func (n *Node) off(s engine.Settings) (name, value string, off bool) {
+	if n.opts.Replication != ReplicationSync {
+		return "", "", false
+	}
+	return s.Off()
+}
+
+// versionIn returns the version that an engine.ErrVersion names.
 func versionIn(err error) string {
 	var v int
 	text := err.Error()
 	for i := range text {
-		if _, failed := fmt.Sscanf(text[i:], errVersion.Error()+": %d", &v); failed == nil {
+		if _, failed := fmt.Sscanf(text[i:], engine.ErrVersion.Error()+": %d", &v); failed == nil {
 			return fmt.Sprint(v)
 		}
 	}
@@ -272,7 +288,7 @@ func (n *Node) enter(ctx context.Context) error {
 	for {
 		holder, beat, err := n.enlist(ctx, life)
 		switch {
-		case errors.Is(err, errSent) || errors.Is(err, errBusy):
+		case errors.Is(err, engine.ErrSent) || errors.Is(err, engine.ErrBusy):
 			// No standby is connected: the node starts for reads, and the beats
 			// enlist it once one is.
 			return nil
@@ -282,7 +298,7 @@ func (n *Node) enter(ctx context.Context) error {
 			return nil
 		case beat != watched:
 			if watched != 0 {
-				return refuse("node_name_taken", nil, "Node %s is live at %s.", n.opts.Name, holder.Address)
+				return engine.Refuse("node_name_taken", nil, "Node %s is live at %s.", n.opts.Name, holder.Address)
 			}
 			watched, begun = beat, n.opts.boot()
 		case n.opts.boot()-begun > n.wait():
@@ -342,9 +358,9 @@ func (n *Node) enlist(ctx context.Context, life *Life) (holder *Peer, beat int64
 		}
 		var f found
 		result := make(chan found, 1)
-		err := n.e.retry(ctx, func(ctx context.Context, c *conn) error {
+		err := n.e.Retry(ctx, func(ctx context.Context, c *engine.Conn) error {
 			var f found
-			err := c.pipeline(ctx, func(b *pgx.Batch) {
+			err := c.Pipeline(ctx, func(b *pgx.Batch) {
 				b.Queue(`UPDATE node SET state = 'dead', ended = now() WHERE life = ANY($1) AND state <> 'dead'`, former)
 				b.Queue(`INSERT INTO node (life, name, address, url, version) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
 					life.ID, n.opts.Name, n.opts.Address, n.opts.PublicURL, n.opts.Version)
@@ -389,7 +405,7 @@ const declareDead = `UPDATE node SET state = 'dead', ended = now() WHERE life = 
 func (n *Node) declare(ctx context.Context, life, beat int64) error {
 	ctx, cancel := context.WithTimeout(ctx, n.opts.Wait)
 	defer cancel()
-	return n.e.retry(ctx, func(ctx context.Context, c *conn) error {
+	return n.e.Retry(ctx, func(ctx context.Context, c *engine.Conn) error {
 		_, err := c.Exec(ctx, declareDead, life, beat)
 		return err
 	})
@@ -459,7 +475,7 @@ func (n *Node) Draining() bool {
 // Drain says to the others that this node hands its workspaces over.
 func (n *Node) Drain(ctx context.Context) error {
 	life, _ := n.Life()
-	return n.write(ctx, func(ctx context.Context, c *conn) error {
+	return n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		_, err := c.Exec(ctx, `UPDATE node SET state = 'draining' WHERE life = $1 AND state = 'live'`, life.ID)
 		return err
 	})
@@ -487,7 +503,7 @@ func (n *Node) Peers() []Peer {
 // has released them, or accepts that. It waits for the node's goroutines.
 func (n *Node) Close(ctx context.Context) error {
 	life, _ := n.Life()
-	err := n.e.retry(ctx, func(ctx context.Context, c *conn) error {
+	err := n.e.Retry(ctx, func(ctx context.Context, c *engine.Conn) error {
 		_, err := c.Exec(ctx, `UPDATE node SET state = 'dead', ended = now() WHERE life = $1`, life.ID)
 		return err
 	})
@@ -498,6 +514,6 @@ func (n *Node) Close(ctx context.Context) error {
 // abandon ends the node as a kill would: nothing is said to the engine.
 func (n *Node) abandon() {
 	n.stop()
-	n.e.close()
+	n.e.Close()
 	n.wg.Wait()
 }

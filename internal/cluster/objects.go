@@ -8,6 +8,7 @@ import (
 
 	"umbra/gitstore/sink"
 	"umbra/internal/blob"
+	"umbra/internal/cluster/engine"
 )
 
 // keptObjects is the bucket of records whose keys are those of objects that records
@@ -51,7 +52,7 @@ func (o *Objects) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 
 // Drop has objects removed after the grace. No record names them any more.
 func (o *Objects) Drop(ctx context.Context, keys []string) error {
-	return o.n.write(ctx, func(ctx context.Context, c *conn) error {
+	return o.n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		_, err := c.Exec(ctx, `INSERT INTO garbage (key, not_before) SELECT key, now() + make_interval(secs => $2) FROM unnest($1::text[]) AS d (key) ON CONFLICT (key) DO NOTHING`,
 			keys, o.grace.Seconds())
 		return err

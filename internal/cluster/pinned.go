@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"umbra/internal/blob"
+	"umbra/internal/cluster/engine"
 )
 
 // ErrAdopted is returned for a workspace whose directory was this node's: the cluster
@@ -26,7 +27,7 @@ type Adoption struct {
 }
 
 // Conn is a connection for the statements of other packages.
-type Conn = conn
+type Conn = engine.Conn
 
 // Write runs statements that may be run twice. Errors of package sink, and ErrNotFound.
 func (n *Node) Write(ctx context.Context, f func(context.Context, *Conn) error) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"umbra/gitstore/sink"
+	"umbra/internal/cluster/engine"
 	"umbra/internal/state"
 )
 
@@ -47,7 +48,7 @@ type Records struct {
 
 	mu      sync.Mutex
 	closed  bool
-	idle    []*conn
+	idle    []*engine.Conn
 	writers []*writer
 }
 
@@ -58,7 +59,7 @@ var _ state.Backend = (*Records)(nil)
 
 // Records returns the cluster's records. They are closed before the node.
 func (n *Node) Records() *Records {
-	cfg := n.e.cfg.Copy()
+	cfg := n.e.Config()
 	// A scan of a whole table would conflict with each change to it.
 	cfg.RuntimeParams["enable_seqscan"] = "off"
 	cfg.RuntimeParams["enable_bitmapscan"] = "off"
@@ -114,52 +115,52 @@ func (r *Records) Close() error {
 		release()
 	}
 	for _, c := range idle {
-		r.n.e.drop(c)
+		r.n.e.Drop(c)
 	}
 	return nil
 }
 
 // take returns a connection.
-func (r *Records) take(deadline time.Time) (*conn, error) {
+func (r *Records) take(deadline time.Time) (*engine.Conn, error) {
 	ctx, cancel := context.WithDeadline(r.n.ctx, deadline)
 	defer cancel()
 	for {
 		r.mu.Lock()
-		var c *conn
+		var c *engine.Conn
 		if n := len(r.idle); n > 0 {
 			c, r.idle = r.idle[n-1], r.idle[:n-1]
 		}
 		r.mu.Unlock()
 		if c == nil {
-			return r.n.e.dialAt(ctx, r.cfg)
+			return r.n.e.DialAt(ctx, r.cfg)
 		}
-		if !c.gone() && c.server.timeline == r.n.e.timeline.Load() && (time.Since(c.used) < fresh || c.alive(ctx)) {
+		if r.n.e.Usable(ctx, c) {
 			return c, nil
 		}
-		r.n.e.drop(c)
+		r.n.e.Drop(c)
 	}
 }
 
 // put gives a connection back.
-func (r *Records) put(c *conn) {
-	if c.gone() || c.PgConn().TxStatus() != 'I' {
-		r.n.e.drop(c)
+func (r *Records) put(c *engine.Conn) {
+	if c.Gone() || c.PgConn().TxStatus() != 'I' {
+		r.n.e.Drop(c)
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		r.n.e.drop(c)
+		r.n.e.Drop(c)
 		return
 	}
-	c.used = time.Now()
+	c.Rest()
 	r.idle = append(r.idle, c)
 }
 
 // guard closes a connection when its statement takes longer than until a deadline:
 // the server goes on with it, and its outcome is unknown.
-func (r *Records) guard(c *conn, deadline time.Time) (release func()) {
-	t := time.AfterFunc(time.Until(deadline), func() { _ = c.net.Close() })
+func (r *Records) guard(c *engine.Conn, deadline time.Time) (release func()) {
+	t := time.AfterFunc(time.Until(deadline), func() { c.Abort() })
 	return func() { t.Stop() }
 }
 
@@ -258,7 +259,7 @@ func (r *Records) Update(fn func(state.BackendTx) error) error {
 // final reports whether the engine refused a statement for what it is: another
 // attempt would meet the same.
 func final(err error) bool {
-	if again(err) || !refused(err) {
+	if engine.Again(err) || !engine.Refused(err) {
 		return false
 	}
 	pg, _ := errors.AsType[*pgconn.PgError](err)

@@ -14,6 +14,7 @@ import (
 
 	"umbra/gitstore/sink"
 	"umbra/internal/cluster/clustertest"
+	"umbra/internal/cluster/engine"
 	"umbra/internal/state"
 	"umbra/internal/state/statetest"
 )
@@ -76,7 +77,7 @@ func testLateTwin(t *testing.T, p *clustertest.Pair) {
 	if nonce, err := r.fence(w, 7, deadline); err != nil || nonce != w.nonce {
 		t.Fatal(nonce, err)
 	}
-	if stands, err := open.write(8); !again(err) || stands {
+	if stands, err := open.write(8); !engine.Again(err) || stands {
 		t.Errorf("in a transaction that had begun: %v, %v", stands, err)
 	}
 	fresh := begin()
@@ -94,7 +95,7 @@ func testLateTwin(t *testing.T, p *clustertest.Pair) {
 	if err := r.Update(func(tx state.BackendTx) error { return tx.Put("b", "k", []byte("1")) }); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.n.e.do(context.Background(), func(ctx context.Context, c *conn) error {
+	if err := r.n.e.Do(context.Background(), func(ctx context.Context, c *engine.Conn) error {
 		_, err := c.Exec(ctx, `DELETE FROM writer`)
 		return err
 	}); err != nil {
@@ -257,11 +258,11 @@ func BenchmarkRecords(b *testing.B) {
 	n := open(b, p.A.Database(b), "n1")
 	r := records(b, n)
 	value := []byte(strings.Repeat("x", 300))
-	c, err := n.e.dial(context.Background())
+	c, err := n.e.Dial(context.Background())
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer n.e.drop(c)
+	defer n.e.Drop(c)
 	ctx := context.Background()
 	b.Run("put", func(b *testing.B) {
 		for i := range b.N {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"umbra/gitstore/sink"
+	"umbra/internal/cluster/engine"
 	"umbra/internal/state"
 )
 
@@ -23,7 +24,7 @@ type recordTx struct {
 	single   bool    // one statement, in no transaction
 	w        *writer // of a writable one; nil: it must not be used again
 
-	c      *conn
+	c      *engine.Conn
 	failed error // of the engine: the transaction is over
 
 	// What the transaction has changed so far.
@@ -57,7 +58,7 @@ func (t *recordTx) query(read func(pgx.Rows) error, sql string, args ...any) err
 			return nil
 		}
 		if t.c != nil {
-			t.r.n.e.drop(t.c)
+			t.r.n.e.Drop(t.c)
 			t.c = nil
 		}
 		if began || final(err) || errors.Is(err, ErrClosed) || !t.r.pause(attempt+3, t.deadline) {
@@ -97,7 +98,7 @@ func (t *recordTx) end() {
 		return
 	}
 	t.c = nil
-	if c.gone() || c.PgConn().TxStatus() == 'I' {
+	if c.Gone() || c.PgConn().TxStatus() == 'I' {
 		t.r.put(c)
 		return
 	}
@@ -108,7 +109,7 @@ func (t *recordTx) end() {
 		_, err := c.Exec(context.Background(), `ROLLBACK`)
 		release()
 		if err != nil {
-			t.r.n.e.drop(c)
+			t.r.n.e.Drop(c)
 			return
 		}
 		t.r.put(c)
@@ -340,10 +341,10 @@ func (t *recordTx) run(fn func(state.BackendTx) error) (done bool, err error) {
 	case err == nil:
 		t.w = nil
 		return false, errLost
-	case again(err):
+	case engine.Again(err):
 		t.drop()
 		return false, err
-	case refused(err):
+	case engine.Refused(err):
 		t.drop()
 		return final(err), t.r.failure(err)
 	}
@@ -355,7 +356,7 @@ func (t *recordTx) run(fn func(state.BackendTx) error) (done bool, err error) {
 var errLost = errors.New("the row of the writer is gone")
 
 func (t *recordTx) drop() {
-	t.r.n.e.drop(t.c)
+	t.r.n.e.Drop(t.c)
 	t.c = nil
 }
 
@@ -410,11 +411,11 @@ func (t *recordTx) write(nonce int64) (stands bool, err error) {
 	})
 	b.Queue(`COMMIT`)
 	defer t.r.guard(t.c, t.deadline)()
-	t.c.noticed.Store(false)
+	t.c.Noticed.Store(false)
 	if err := t.c.SendBatch(context.Background(), b).Close(); err != nil {
 		return false, err
 	}
-	if stands && (t.c.noticed.Load() || t.r.n.unsafe(names)) {
+	if stands && (t.c.Noticed.Load() || t.r.n.unsafe(names)) {
 		return false, sink.ErrUnknown
 	}
 	return stands, nil
@@ -456,12 +457,12 @@ func (r *Records) writer(deadline time.Time) (*writer, error) {
 	}
 	w := &writer{id: random63()}
 	release := r.guard(c, deadline)
-	c.noticed.Store(false)
+	c.Noticed.Store(false)
 	_, err = c.Exec(context.Background(), `INSERT INTO writer (id) VALUES ($1)`, w.id)
 	release()
-	if err != nil || c.noticed.Load() {
-		r.n.e.drop(c)
-		return nil, errors.Join(err, errSent)
+	if err != nil || c.Noticed.Load() {
+		r.n.e.Drop(c)
+		return nil, errors.Join(err, engine.ErrSent)
 	}
 	r.put(c)
 	return w, nil
@@ -494,7 +495,7 @@ func (t *recordTx) resolve(nonce int64) (done bool, err error) {
 			if found == nonce {
 				return true, nil
 			}
-			return false, errSent
+			return false, engine.ErrSent
 		}
 		if !t.r.pause(attempt, t.deadline) {
 			t.w = nil
@@ -510,7 +511,7 @@ func (r *Records) fence(w *writer, fence int64, deadline time.Time) (nonce int64
 		return 0, err
 	}
 	release := r.guard(c, deadline)
-	c.noticed.Store(false)
+	c.Noticed.Store(false)
 	var names string
 	err = c.QueryRow(context.Background(), fenceWriter, w.id, fence).Scan(&nonce, &names)
 	release()
@@ -519,9 +520,9 @@ func (r *Records) fence(w *writer, fence int64, deadline time.Time) (nonce int64
 		r.put(c)
 		return 0, errLost
 	case err != nil:
-		r.n.e.drop(c)
+		r.n.e.Drop(c)
 		return 0, err
-	case c.noticed.Load() || r.n.unsafe(names):
+	case c.Noticed.Load() || r.n.unsafe(names):
 		r.put(c)
 		return 0, sink.ErrUnknown
 	}

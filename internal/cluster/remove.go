@@ -6,6 +6,7 @@ import (
 
 	"umbra/gitstore/sink"
 	"umbra/internal/blob"
+	"umbra/internal/cluster/engine"
 )
 
 // Remove removes the workspace of a claim that no store uses, so that it is not found
@@ -17,7 +18,7 @@ func (s *Sink) Remove(ctx context.Context, history bool) error {
 	}
 	id, epoch := s.claim.Workspace, s.claim.Epoch
 	if !history {
-		return s.n.write(ctx, func(ctx context.Context, c *conn) error {
+		return s.n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 			_, err := c.Exec(ctx, `UPDATE workspace SET namespace = NULL WHERE id = $1 AND epoch = $2`, id, epoch)
 			return err
 		})
@@ -39,7 +40,7 @@ func (s *Sink) Remove(ctx context.Context, history bool) error {
 		}
 	}
 	done := make(chan bool, 8)
-	err = s.n.write(ctx, func(ctx context.Context, c *conn) error {
+	err = s.n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		var n int
 		err := c.QueryRow(ctx, `WITH w AS (DELETE FROM workspace WHERE id = $1 AND epoch = $2 RETURNING id),
 			log AS (DELETE FROM journal j USING w WHERE j.ws = w.id),
@@ -60,7 +61,7 @@ func (s *Sink) Remove(ctx context.Context, history bool) error {
 // Named returns the ID of the workspace that has a namespace; ErrNotFound.
 func (n *Node) Named(ctx context.Context, namespace string) (string, error) {
 	result := make(chan string, 8)
-	err := n.write(ctx, func(ctx context.Context, c *conn) error {
+	err := n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		var id string
 		err := c.QueryRow(ctx, `SELECT coalesce((SELECT id FROM workspace WHERE namespace = $1), '')`, namespace).Scan(&id)
 		result <- id

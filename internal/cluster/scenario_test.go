@@ -16,6 +16,7 @@ import (
 	"umbra/gitstore/sink"
 	"umbra/internal/blob"
 	"umbra/internal/cluster/clustertest"
+	"umbra/internal/cluster/engine"
 	"umbra/internal/errs"
 )
 
@@ -452,15 +453,15 @@ func unreachable(t *testing.T, p *clustertest.Pair) {
 // way does.
 type heldRow struct {
 	t  *testing.T
-	e  *engine
-	c  *conn
+	e  *engine.Engine
+	c  *engine.Conn
 	tx pgx.Tx
 }
 
 func holdRow(t *testing.T, n *Node, statement string, args ...any) *heldRow {
 	t.Helper()
 	ctx := context.Background()
-	c, err := n.e.dial(ctx)
+	c, err := n.e.Dial(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -488,7 +489,7 @@ func (h *heldRow) commit() {
 	if err := h.tx.Commit(context.Background()); err != nil {
 		h.t.Error(err)
 	}
-	h.e.drop(h.c)
+	h.e.Drop(h.c)
 }
 
 // waiting waits until a statement waits for a lock.
@@ -501,7 +502,7 @@ func claimWaits(t *testing.T, p *clustertest.Pair) {
 	s.append(s.s1, "one")
 	g := s.group("on its way")
 	row := holdRow(t, s.n1, appendGroups, []string{"w"}, []int64{int64(s.next)}, []int64{s.s1.claim.Epoch}, []int64{1}, [][]byte{g.AppendTo(nil)})
-	if err := s.n1.e.do(context.Background(), func(ctx context.Context, c *conn) error {
+	if err := s.n1.e.Do(context.Background(), func(ctx context.Context, c *engine.Conn) error {
 		_, err := c.Exec(ctx, `UPDATE node SET state = 'dead' WHERE life = $1`, s.s1.claim.Life.ID)
 		return err
 	}); err != nil {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"umbra/internal/cluster/engine"
 )
 
 // migrations lead from one schema to the next; the first makes that of an empty
@@ -129,15 +131,15 @@ func newest() int { return len(migrations) }
 
 // prepare makes the schema in an empty database, or upgrades it, under the lock
 // of the cluster's row. lease is that of a new cluster.
-func (e *engine) prepare(ctx context.Context, lease time.Duration) (*Cluster, error) {
+func prepare(ctx context.Context, e *engine.Engine, lease time.Duration) (*Cluster, error) {
 	for {
 		var found *Cluster
-		err := e.retry(ctx, func(ctx context.Context, c *conn) error {
+		err := e.Retry(ctx, func(ctx context.Context, c *engine.Conn) error {
 			var err error
-			if found, err = c.cluster(ctx); err != nil || found != nil {
+			if found, err = clusterOf(ctx, c); err != nil || found != nil {
 				return err
 			}
-			found, err = c.upgrade(ctx, lease)
+			found, err = upgrade(ctx, c, lease)
 			return err
 		})
 		// Two servers that make a table at once: one of them fails on the catalog's
@@ -149,9 +151,9 @@ func (e *engine) prepare(ctx context.Context, lease time.Duration) (*Cluster, er
 	}
 }
 
-// cluster reads the row. It returns nil where the schema has to be made or
+// clusterOf reads the row. It returns nil where the schema has to be made or
 // upgraded.
-func (c *conn) cluster(ctx context.Context) (*Cluster, error) {
+func clusterOf(ctx context.Context, c *engine.Conn) (*Cluster, error) {
 	var exists bool
 	if err := c.QueryRow(ctx, `SELECT to_regclass('cluster') IS NOT NULL`).Scan(&exists); err != nil || !exists {
 		return nil, err
@@ -172,12 +174,12 @@ func readCluster(row pgx.Row) (*Cluster, error) {
 	}
 	found.Lease = time.Duration(ms) * time.Millisecond
 	if needs > newest() {
-		return nil, refuse("schema_newer", nil, "The cluster's schema is %d; this program knows up to %d.", found.Schema, newest())
+		return nil, engine.Refuse("schema_newer", nil, "The cluster's schema is %d; this program knows up to %d.", found.Schema, newest())
 	}
 	return found, nil
 }
 
-func (c *conn) upgrade(ctx context.Context, lease time.Duration) (*Cluster, error) {
+func upgrade(ctx context.Context, c *engine.Conn, lease time.Duration) (*Cluster, error) {
 	key := make([]byte, 32)
 	if _, err := rand.Read(key); err != nil {
 		return nil, err
@@ -197,7 +199,7 @@ func (c *conn) upgrade(ctx context.Context, lease time.Duration) (*Cluster, erro
 		marked boolean NOT NULL DEFAULT false,
 		sweeps bigint[] NOT NULL DEFAULT '{}'
 	)`); err != nil {
-		return nil, c.rights(ctx, tx, err)
+		return nil, rights(ctx, c, tx, err)
 	}
 	made, err := tx.Exec(ctx, `INSERT INTO cluster (id, schema, min_schema, lease_ms, key) VALUES ($1, 0, 0, $2, $3) ON CONFLICT DO NOTHING`,
 		newUUID(), lease.Milliseconds(), key)
@@ -212,7 +214,7 @@ func (c *conn) upgrade(ctx context.Context, lease time.Duration) (*Cluster, erro
 		found.Schema++
 		for _, statement := range m.statements {
 			if _, err := tx.Exec(ctx, statement); err != nil {
-				return nil, c.rights(ctx, tx, err)
+				return nil, rights(ctx, c, tx, err)
 			}
 		}
 		if _, err := tx.Exec(ctx, `UPDATE cluster SET schema = $1, min_schema = $2`, found.Schema, m.min); err != nil {
@@ -227,7 +229,7 @@ func (c *conn) upgrade(ctx context.Context, lease time.Duration) (*Cluster, erro
 }
 
 // rights puts a missing right into words.
-func (c *conn) rights(ctx context.Context, tx pgx.Tx, err error) error {
+func rights(ctx context.Context, c *engine.Conn, tx pgx.Tx, err error) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	// 3F000: no schema of the search path exists, or none may be used.
 	if !ok || pg.Code != "42501" && pg.Code != "3F000" && pg.Code != "25006" {
@@ -238,7 +240,7 @@ func (c *conn) rights(ctx context.Context, tx pgx.Tx, err error) error {
 	if failed := c.QueryRow(ctx, `SELECT current_user::text, coalesce(current_schema()::text, current_setting('search_path'))`).Scan(&role, &schema); failed != nil {
 		return errors.Join(err, failed)
 	}
-	return refuse("engine_rights", err, "Role %s may not create tables in schema %s.", role, schema)
+	return engine.Refuse("engine_rights", err, "Role %s may not create tables in schema %s.", role, schema)
 }
 
 func newUUID() string {

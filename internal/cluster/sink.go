@@ -14,6 +14,7 @@ import (
 
 	"umbra/gitstore/sink"
 	"umbra/internal/blob"
+	"umbra/internal/cluster/engine"
 )
 
 const (
@@ -339,12 +340,12 @@ func (s *Sink) Swap(ctx context.Context, sw *sink.Switch) error {
 	attempted := false
 	ctx, cancel := context.WithTimeout(ctx, s.n.opts.Wait)
 	defer cancel()
-	err := s.n.e.do(ctx, func(ctx context.Context, c *conn) error {
+	err := s.n.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
 		for {
-			c.noticed.Store(false)
+			c.Noticed.Store(false)
 			ok, err := s.n.switched(c.QueryRow(ctx, unfence(swapManifest), s.claim.Workspace, s.claim.Epoch, version, next, inline, keyOrNull,
 				int64(sw.Manifest.Base), size, drop, grace.Seconds()), c)
-			if again(err) {
+			if engine.Again(err) {
 				continue
 			}
 			if err != nil {
@@ -358,9 +359,9 @@ func (s *Sink) Swap(ctx context.Context, sw *sink.Switch) error {
 	case err == nil && <-done:
 		return s.swapped(sw, key)
 	case err == nil: // an earlier attempt, or another owner
-	case errors.Is(err, errBusy):
+	case errors.Is(err, engine.ErrBusy):
 		return s.n.refusal()
-	case refused(err):
+	case engine.Refused(err):
 		return sink.Unavailable("unreachable", err)
 	default:
 		attempted = true
@@ -368,8 +369,8 @@ func (s *Sink) Swap(ctx context.Context, sw *sink.Switch) error {
 	// What was done is asked by a statement that waits for the first, if that is on
 	// its way.
 	found := make(chan *int64, 1)
-	resolveErr := s.n.e.do(ctx, func(ctx context.Context, c *conn) error {
-		c.noticed.Store(false)
+	resolveErr := s.n.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
+		c.Noticed.Store(false)
 		var ver int64
 		var names string
 		err := c.QueryRow(ctx, unfence(resolveSwap), s.claim.Workspace, s.claim.Epoch).Scan(&ver, &names)
@@ -379,8 +380,8 @@ func (s *Sink) Swap(ctx context.Context, sw *sink.Switch) error {
 			return nil
 		case err != nil:
 			return err
-		case c.noticed.Load() || s.n.unsafe(names):
-			return errSent
+		case c.Noticed.Load() || s.n.unsafe(names):
+			return engine.ErrSent
 		}
 		found <- &ver
 		return nil
@@ -402,7 +403,7 @@ func (s *Sink) Swap(ctx context.Context, sw *sink.Switch) error {
 }
 
 // switched reads what a statement that swaps answered.
-func (n *Node) switched(row pgx.Row, c *conn) (bool, error) {
+func (n *Node) switched(row pgx.Row, c *engine.Conn) (bool, error) {
 	var names string
 	err := row.Scan(&names)
 	switch {
@@ -410,8 +411,8 @@ func (n *Node) switched(row pgx.Row, c *conn) (bool, error) {
 		return false, nil
 	case err != nil:
 		return false, err
-	case c.noticed.Load() || n.unsafe(names):
-		return false, errSent
+	case c.Noticed.Load() || n.unsafe(names):
+		return false, engine.ErrSent
 	}
 	return true, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"umbra/gitstore/sink"
 	"umbra/internal/blob"
+	"umbra/internal/cluster/engine"
 )
 
 // sweepKey is the object that says which database swept the store last. The
@@ -65,7 +66,7 @@ func (n *Node) Sweep(ctx context.Context, store blob.Store, orphans bool) (swept
 				return swept, blobError(key, err)
 			}
 		}
-		err = n.write(ctx, func(ctx context.Context, c *conn) error {
+		err = n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 			_, err := c.Exec(ctx, `DELETE FROM garbage WHERE key = ANY ($1)`, keys)
 			return err
 		})
@@ -79,7 +80,7 @@ func (n *Node) Sweep(ctx context.Context, store blob.Store, orphans bool) (swept
 // due returns dropped objects whose grace is over, by the engine's clock.
 func (n *Node) due(ctx context.Context) ([]string, error) {
 	result := make(chan []string, 8)
-	err := n.write(ctx, func(ctx context.Context, c *conn) error {
+	err := n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		var keys []string
 		err := c.QueryRow(ctx, `SELECT coalesce(array_agg(key), '{}') FROM (SELECT key FROM garbage WHERE not_before < now() ORDER BY not_before LIMIT $1) g`, sweepBatch).Scan(&keys)
 		if err == nil { // else it may run again
@@ -96,7 +97,7 @@ func (n *Node) due(ctx context.Context) ([]string, error) {
 // sweeps reads the numbers of this database's last sweeps, the newest first.
 func (n *Node) sweeps(ctx context.Context) ([]int64, error) {
 	result := make(chan []int64, 8)
-	err := n.write(ctx, func(ctx context.Context, c *conn) error {
+	err := n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		var numbers []int64
 		err := c.QueryRow(ctx, `SELECT sweeps FROM cluster`).Scan(&numbers)
 		if err == nil { // else it may run again
@@ -150,7 +151,7 @@ func (n *Node) beginSweep(ctx context.Context, store blob.Store) (int64, error) 
 		return 0, ErrShared
 	}
 	next := random63()
-	err = n.write(ctx, func(ctx context.Context, c *conn) error {
+	err = n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		// Older numbers stay known: this sweep may end before it has written the
 		// object, and one that was paused may write it late.
 		if _, err := c.Exec(ctx, `UPDATE cluster SET sweeps = (ARRAY[$1::bigint] || sweeps)[1:100]`, next); err != nil {
@@ -269,7 +270,7 @@ func (n *Node) named(ctx context.Context, store blob.Store, ws string) (map[stri
 	}
 	for try := 0; ; try++ {
 		result := make(chan rows, 8)
-		err := n.write(ctx, func(ctx context.Context, c *conn) error {
+		err := n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 			var r rows
 			err := c.QueryRow(ctx, `SELECT w.manifest, coalesce(w.manifest_key, ''),
 				(SELECT array_agg(data) FROM journal WHERE ws = $1 AND octet_length(data) > 0),
@@ -324,7 +325,7 @@ func (n *Node) named(ctx context.Context, store blob.Store, ws string) (map[stri
 
 // CountGarbage calls found with how many objects wait for the sweeper.
 func (n *Node) CountGarbage(ctx context.Context, found func(count int64)) error {
-	return n.write(ctx, func(ctx context.Context, c *conn) error {
+	return n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		var count int64
 		err := c.QueryRow(ctx, `SELECT count(*) FROM garbage`).Scan(&count)
 		found(count)

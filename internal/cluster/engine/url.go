@@ -1,4 +1,4 @@
-package cluster
+package engine
 
 import (
 	"errors"
@@ -15,23 +15,23 @@ import (
 func parseURL(raw string) (*pgx.ConnConfig, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok || scheme != "postgres" && scheme != "postgresql" {
-		return nil, refuse("cluster_url_invalid", nil, "cluster.url does not begin with postgres://.")
+		return nil, Refuse("cluster_url_invalid", nil, "cluster.url does not begin with postgres://.")
 	}
 	if authority, _, _ := strings.Cut(rest, "/"); authority == "" {
-		return nil, refuse("cluster_url_invalid", nil, "cluster.url names no host.")
+		return nil, Refuse("cluster_url_invalid", nil, "cluster.url names no host.")
 	}
 	cfg, err := pgx.ParseConfig(raw)
 	if err != nil {
-		return nil, refuse("cluster_url_invalid", nil, "cluster.url is not of the form postgres://USER@HOST:PORT,HOST:PORT/DATABASE?PARAMETER=VALUE.")
+		return nil, Refuse("cluster_url_invalid", nil, "cluster.url is not of the form postgres://USER@HOST:PORT,HOST:PORT/DATABASE?PARAMETER=VALUE.")
 	}
 	if cfg.Database == "" {
-		return nil, refuse("cluster_url_invalid", nil, "cluster.url names no database.")
+		return nil, Refuse("cluster_url_invalid", nil, "cluster.url names no database.")
 	}
 	return cfg, nil
 }
 
-// hosts lists the servers that a configuration names, for messages.
-func hosts(cfg *pgx.ConnConfig) string {
+// Hosts lists the servers that the URL names, for messages.
+func (e *Engine) Hosts() string {
 	var list []string
 	add := func(host string, port uint16) {
 		at := net.JoinHostPort(host, fmt.Sprint(port))
@@ -42,20 +42,20 @@ func hosts(cfg *pgx.ConnConfig) string {
 			list = append(list, at)
 		}
 	}
-	add(cfg.Host, cfg.Port)
-	for _, f := range cfg.Fallbacks {
+	add(e.cfg.Host, e.cfg.Port)
+	for _, f := range e.cfg.Fallbacks {
 		add(f.Host, f.Port)
 	}
 	return strings.Join(list, ", ")
 }
 
-// cause returns what a failed connection may say to the owner: what the server
+// Cause returns what a failed connection may say to the owner: what the server
 // or the system reported, without the connection's settings.
-func cause(err error) string {
+func Cause(err error) string {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.Message
 	}
-	for _, known := range []error{errStandby, errOlder, errReadOnly} {
+	for _, known := range []error{ErrStandby, ErrOlder, ErrReadOnly} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}
