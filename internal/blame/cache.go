@@ -60,7 +60,7 @@ type file struct {
 	bytes int64  // Cache.mu
 
 	sem      chan struct{}
-	lineage  lineage
+	lineage  past
 	through  uint64 // number of the newest commit that was considered; 0: none
 	rewrites uint64
 	boundary uint64
@@ -224,7 +224,7 @@ func (s *Cache) lines(ctx context.Context, w *workspace.Workspace, req Request, 
 }
 
 func newFile(whitespace bool) *file {
-	return &file{sem: make(chan struct{}, 1), lineage: lineage{whitespace: whitespace}, metas: make(map[int32]*meta)}
+	return &file{sem: make(chan struct{}, 1), lineage: past{whitespace: whitespace}, metas: make(map[int32]*meta)}
 }
 
 func (s *Cache) index(workspace string) *index {
@@ -360,7 +360,7 @@ func (f *file) at(ctx context.Context, st *gitstore.Store, k key, seq uint64) ([
 }
 
 func (f *file) reset() {
-	f.lineage = lineage{whitespace: f.lineage.whitespace, size: f.lineage.size}
+	f.lineage = past{whitespace: f.lineage.whitespace, size: f.lineage.size}
 	f.through, f.metas, f.project = 0, make(map[int32]*meta), nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"umbra/gitstore/object"
+	"umbra/internal/lineage"
 )
 
 // State is one file at one moment; Mode 0: there is none, Path says where it
@@ -26,12 +27,6 @@ type Run struct {
 	Before, After State
 	Entries       []*Entry // oldest first
 	Renamed       bool     // by others, afterwards
-}
-
-// Move is a file's rename in one commit.
-type Move struct {
-	Seq      uint64
-	From, To string
 }
 
 // Chain is one file as the given entries knew it.
@@ -102,7 +97,7 @@ func Chains(entries []*Entry) (chains []*Chain, folders []*Entry) {
 // ChainsAmong is Chains where renames by others (by their numbers, ascending)
 // are followed: the same file under another name stays one chain. Those that are
 // among the entries do not count.
-func ChainsAmong(entries []*Entry, moves []Move) (chains []*Chain, folders []*Entry) {
+func ChainsAmong(entries []*Entry, moves []lineage.Move) (chains []*Chain, folders []*Entry) {
 	return thread(entries, moves, nil)
 }
 
@@ -110,7 +105,7 @@ func ChainsAmong(entries []*Entry, moves []Move) (chains []*Chain, folders []*En
 // was undone and brought back is among them where it was done first. What
 // the task did meanwhile was done to other files, though they had its paths:
 // which these were follows from all that the task did.
-func (t *Task) Chains(entries []*Entry, moves []Move) (chains []*Chain, folders []*Entry) {
+func (t *Task) Chains(entries []*Entry, moves []lineage.Move) (chains []*Chain, folders []*Entry) {
 	if !slices.ContainsFunc(t.Entries, func(e Entry) bool { return e.IsRevert() }) {
 		return thread(entries, moves, nil)
 	}
@@ -124,7 +119,7 @@ func (t *Task) Chains(entries []*Entry, moves []Move) (chains []*Chain, folders 
 	return thread(entries, moves, file)
 }
 
-func thread(entries []*Entry, moves []Move, file map[*Entry]*Chain) (chains []*Chain, folders []*Entry) {
+func thread(entries []*Entry, moves []lineage.Move, file map[*Entry]*Chain) (chains []*Chain, folders []*Entry) {
 	t := threader{at: make(map[string]*Chain), of: make(map[uint64]place), file: file}
 	for len(entries) > 0 || len(moves) > 0 {
 		n, m := 0, 0
@@ -156,7 +151,7 @@ type place struct {
 
 // commit threads the entries of one commit, which happen at once: two files
 // that change names are no one file.
-func (t *threader) commit(entries []*Entry, moves []Move) {
+func (t *threader) commit(entries []*Entry, moves []lineage.Move) {
 	after := make(map[string]*Chain, len(entries))
 	t.follow(entries, moves, after)
 	for _, e := range entries {
@@ -214,7 +209,7 @@ func (t *threader) isOther(c *Chain, e *Entry) bool {
 }
 
 // follow takes the chains' files along with others' renames.
-func (t *threader) follow(entries []*Entry, moves []Move, after map[string]*Chain) {
+func (t *threader) follow(entries []*Entry, moves []lineage.Move, after map[string]*Chain) {
 	if len(moves) == 0 {
 		return
 	}
@@ -223,14 +218,14 @@ func (t *threader) follow(entries []*Entry, moves []Move, after map[string]*Chai
 		own[e.Path] = true
 	}
 	for _, m := range moves {
-		if c := t.at[m.From]; c != nil && c.Last().Exists() && !own[m.From] {
-			after[m.To] = c
+		if c := t.at[string(m.From)]; c != nil && c.Last().Exists() && !own[string(m.From)] {
+			after[string(m.To)] = c
 		}
 	}
 	for _, m := range moves {
-		if c := after[m.To]; c != nil && t.at[m.From] == c {
-			delete(t.at, m.From)
-			c.Now, c.Runs[len(c.Runs)-1].Renamed = m.To, true
+		if c := after[string(m.To)]; c != nil && t.at[string(m.From)] == c {
+			delete(t.at, string(m.From))
+			c.Now, c.Runs[len(c.Runs)-1].Renamed = string(m.To), true
 		}
 	}
 	for to := range after {

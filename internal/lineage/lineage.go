@@ -1,14 +1,15 @@
-// Package lineage finds every content that a path had: under its own name and under
-// the names that recorded renames gave the file.
+// Package lineage follows paths through the renames that history records: what one
+// commit renamed, what a stretch of history did (Since), which commits may have touched
+// a path (Touches), and every name and content that a file ever had (Of).
 //
 // It reads history only and takes no locks; Grown reports what was committed since.
+// docs/ARCHITECTURE.md, Names through history, says who asks other questions.
 package lineage
 
 import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	"umbra/gitstore"
 	"umbra/gitstore/message"
@@ -57,16 +58,18 @@ func Of(ctx context.Context, store *gitstore.Store, p wspath.Path, tell func(don
 
 // backward fills back; it gives the number of the oldest commit there is.
 func (l *Lineage) backward(ctx context.Context, tell func(done, all int64)) (first uint64, err error) {
+	first = max(1, l.store.Boundary().Seq)
 	names := map[string]bool{l.path: true}
-	for seq := l.seq; seq > 0; seq-- {
-		c, err := l.commit(ctx, seq)
-		if errs.Is(err, errs.Gone) || errs.Is(err, errs.NotFound) && seq < l.seq {
-			return seq + 1, nil
+	for all := NewTouches(l.store, first, l.seq); ; {
+		rec, ok, err := all.Before(ctx, slices.Collect(maps.Keys(names))...)
+		if err != nil || !ok {
+			return first, err
 		}
+		tell(int64(l.seq-rec.Seq), 2*int64(l.seq))
+		c, err := l.commit(ctx, &rec)
 		if err != nil {
 			return 0, err
 		}
-		tell(int64(l.seq-seq), 2*int64(l.seq))
 		if !l.concerns(c, names) {
 			continue
 		}
@@ -76,13 +79,7 @@ func (l *Lineage) backward(ctx context.Context, tell func(done, all int64)) (fir
 		}
 		was := map[string]bool{l.path: true}
 		for n := range names {
-			if n == l.path {
-				if from, ok := renamedTo(c.Message, n); ok {
-					was[from] = true
-				}
-				continue
-			}
-			if from, ok := renamedTo(c.Message, n); ok {
+			if from, ok := Before(c.Message, n); ok {
 				was[from] = true
 			} else if there, err := has(before, n); err != nil {
 				return 0, err
@@ -97,11 +94,10 @@ func (l *Lineage) backward(ctx context.Context, tell func(done, all int64)) (fir
 			return 0, err
 		}
 		if !maps.Equal(was, names) {
-			l.back = append(l.back, step{seq, was})
+			l.back = append(l.back, step{rec.Seq, was})
 			names = was
 		}
 	}
-	return 1, nil
 }
 
 // forward follows what was renamed away from the names of the first pass.
@@ -109,23 +105,26 @@ func (l *Lineage) forward(ctx context.Context, first uint64, tell func(done, all
 	steps := slices.Clone(l.back)
 	slices.Reverse(steps) // oldest first: until the commit of a step, its names hold
 	away := make(map[string]bool)
-	for seq := first; seq <= l.seq; seq++ {
+	err := l.store.Records(ctx, first, l.seq, func(rec gitstore.Record) error {
+		if rec.Seq < first {
+			return nil
+		}
 		known := map[string]bool{l.path: true}
-		for len(steps) > 0 && steps[0].seq < seq {
+		for len(steps) > 0 && steps[0].seq < rec.Seq {
 			steps = steps[1:]
 		}
 		if len(steps) > 0 {
 			known = steps[0].before // as they were before this commit, or a later one
 		}
-		c, err := l.commit(ctx, seq)
-		if err != nil {
-			return err
-		}
-		tell(int64(l.seq+seq), 2*int64(l.seq))
 		all := maps.Clone(known)
 		maps.Copy(all, away)
-		if !l.concerns(c, all) {
-			continue
+		if !touches(&rec, slices.Collect(maps.Keys(all))) {
+			return nil
+		}
+		tell(int64(l.seq+rec.Seq), 2*int64(l.seq))
+		c, err := l.commit(ctx, &rec)
+		if err != nil || !l.concerns(c, all) {
+			return err
 		}
 		before, after, err := l.trees(ctx, c)
 		if err != nil {
@@ -136,7 +135,7 @@ func (l *Lineage) forward(ctx context.Context, first uint64, tell func(done, all
 		}
 		next := make(map[string]bool)
 		for n := range all {
-			if to, ok := renamedFrom(c.Message, n); ok {
+			if to, ok := After(c.Message, n); ok {
 				next[to] = true
 				continue
 			}
@@ -150,9 +149,10 @@ func (l *Lineage) forward(ctx context.Context, first uint64, tell func(done, all
 			}
 		}
 		away = next
-		if err := l.take(after, away); err != nil {
-			return err
-		}
+		return l.take(after, away)
+	})
+	if err != nil {
+		return err
 	}
 	l.end = away
 	l.end[l.path] = true
@@ -173,28 +173,24 @@ func (l *Lineage) tip() error {
 }
 
 // Grown reports whether a commit that came since concerns the file.
-func (l *Lineage) Grown(ctx context.Context) (bool, error) {
-	for seq := l.seq + 1; seq <= l.store.Tip().Seq; seq++ {
-		c, err := l.commit(ctx, seq)
-		if err != nil {
-			return false, err
+func (l *Lineage) Grown(ctx context.Context) (grown bool, err error) {
+	names := slices.Collect(maps.Keys(l.Names))
+	err = l.store.Records(ctx, l.seq+1, l.store.Tip().Seq, func(rec gitstore.Record) error {
+		if grown || rec.Seq <= l.seq || !touches(&rec, names) {
+			return nil
 		}
-		if l.concerns(c, l.Names) {
-			return true, nil
-		}
-	}
-	return false, nil
+		c, err := l.commit(ctx, &rec)
+		grown = err == nil && l.concerns(c, l.Names)
+		return err
+	})
+	return grown, err
 }
 
-func (l *Lineage) commit(ctx context.Context, seq uint64) (*gitstore.Commit, error) {
-	id, err := l.store.CommitAt(ctx, seq)
-	if err != nil {
-		return nil, err
-	}
+func (l *Lineage) commit(ctx context.Context, rec *gitstore.Record) (*gitstore.Commit, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, errs.Wrap(err, "")
 	}
-	return l.store.ReadCommit(ctx, id)
+	return l.store.ReadCommit(ctx, rec.Commit)
 }
 
 // concerns reports whether a commit may have changed one of the names. One that
@@ -207,13 +203,6 @@ func (l *Lineage) concerns(c *gitstore.Commit, names map[string]bool) bool {
 		e := &c.Message.Entries[i]
 		if names[e.Path] || names[e.OldPath] {
 			return true
-		}
-		if strings.HasSuffix(e.Path, "/") && e.OldPath != "" {
-			for n := range names {
-				if strings.HasPrefix(n, e.Path) || strings.HasPrefix(n, e.OldPath) {
-					return true
-				}
-			}
 		}
 	}
 	return false
@@ -252,38 +241,4 @@ func lookupFile(s gitstore.Snapshot, name string) (gitstore.Entry, bool, error) 
 	}
 	e, ok, err := s.Lookup(wspath.Path(name))
 	return e, ok && e.Mode != object.Dir, err
-}
-
-// renamedTo gives the name that a commit's renames took a file from.
-func renamedTo(m *message.Message, name string) (from string, ok bool) {
-	for i := range m.Entries {
-		e := &m.Entries[i]
-		if e.OldPath == "" {
-			continue
-		}
-		if e.Path == name {
-			return e.OldPath, true
-		}
-		if rest, in := strings.CutPrefix(name, e.Path); in && strings.HasSuffix(e.Path, "/") {
-			return e.OldPath + rest, true
-		}
-	}
-	return "", false
-}
-
-// renamedFrom gives the name that a commit's renames gave a file.
-func renamedFrom(m *message.Message, name string) (to string, ok bool) {
-	for i := range m.Entries {
-		e := &m.Entries[i]
-		if e.OldPath == "" {
-			continue
-		}
-		if e.OldPath == name {
-			return e.Path, true
-		}
-		if rest, in := strings.CutPrefix(name, e.OldPath); in && strings.HasSuffix(e.OldPath, "/") {
-			return e.Path + rest, true
-		}
-	}
-	return "", false
 }

@@ -17,6 +17,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
+	"umbra/internal/lineage"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -223,7 +224,7 @@ type merger struct {
 	steps     []*step
 	tip       gitstore.Snapshot   // of into
 	over      map[string]cell     // what is planned for paths of into
-	moves     []move              // that into made since
+	moves     []lineage.Move      // that into made since
 	deferred  map[string]bool     // paths of the source that are merged as a whole
 	excluded  map[string]Conflict // paths that are left out of all commits
 	conflicts []Conflict
@@ -235,8 +236,6 @@ type cell struct {
 	version
 	data []byte // of a merge that no history has yet
 }
-
-type move struct{ from, to string }
 
 // merged reads which commits of the source the target has: whole, or some paths.
 func (m *merger) merged() (whole map[object.ID]bool, parts map[object.ID]map[string]bool, err error) {
@@ -365,11 +364,7 @@ func (m *merger) step(id object.ID, done map[string]bool) (*step, error) {
 	if s.after, err = st.SnapshotOf(m.ctx, id); err != nil {
 		return nil, err
 	}
-	entries, err := m.from.EntriesOf(m.ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	renamed := renames(entries)
+	renamed := lineage.Renames(c.Message)
 	gone := map[string]bool{}
 	var all []change
 	err = gitstore.Diff(m.ctx, s.before, s.after, wspath.Root, func(d gitstore.TreeChange) error {
@@ -413,24 +408,11 @@ func (m *merger) within(path string) bool {
 	})
 }
 
-// renames lists the recorded renames of files and directories.
-func renames(entries []workspace.ChangeEntry) (out []move) {
-	for i := range entries {
-		if e := &entries[i]; e.Operation == message.Rename && e.NewPath != "" {
-			out = append(out, move{strings.TrimSuffix(e.Path, "/"), strings.TrimSuffix(e.NewPath, "/")})
-		}
-	}
-	return out
-}
-
 // former gives the name that a path had before renames; empty: the same.
-func former(list []move, path string) string {
+func former(list []lineage.Move, path string) string {
 	for _, r := range list {
-		if path == r.to {
-			return r.from
-		}
-		if rest, ok := strings.CutPrefix(path, r.to+"/"); ok {
-			return r.from + "/" + rest
+		if was, ok := r.Back().Follow(wspath.Path(path)); ok {
+			return string(was)
 		}
 	}
 	return ""
@@ -441,15 +423,13 @@ func (m *merger) follow(path string) (string, error) {
 	if v, err := m.at(path); err != nil || v.Mode != 0 {
 		return path, err
 	}
-	now := path
+	now := wspath.Path(path)
 	for _, r := range m.moves {
-		if now == r.from {
-			now = r.to
-		} else if rest, ok := strings.CutPrefix(now, r.from+"/"); ok {
-			now = r.to + "/" + rest
+		if to, ok := r.Follow(now); ok {
+			now = to
 		}
 	}
-	return now, nil
+	return string(now), nil
 }
 
 // touched lists the paths that the target may be changed at.

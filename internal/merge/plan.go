@@ -10,6 +10,7 @@ import (
 	"umbra/gitstore/merge3"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
+	"umbra/internal/lineage"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -293,29 +294,16 @@ func (m *merger) ownerOf(id object.ID) *workspace.Workspace {
 	return m.from
 }
 
-// readMoves lists the renames that the target made since the common history, but
-// for those that came from the source.
+// readMoves lists the renames that the target made since the common history.
 func (m *merger) readMoves() error {
-	m.moves = []move{}
 	st := m.into.Store()
-	var list []object.ID
-	err := st.Records(m.ctx, m.since+1, st.Tip().Seq, func(r gitstore.Record) error {
-		if r.Seq > m.since && r.Renames {
-			list = append(list, r.Commit)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
+	all, err := lineage.Since(m.ctx, st, m.since+1, st.Tip().Seq, nil)
+	// Of what a request moved as one each file has a rename of its own.
+	m.moves = slices.DeleteFunc(all, func(r lineage.Move) bool { return r.Whole })
+	if m.moves == nil {
+		m.moves = []lineage.Move{}
 	}
-	for _, id := range list {
-		entries, err := m.into.EntriesAt(m.ctx, id)
-		if err != nil {
-			return err
-		}
-		m.moves = append(m.moves, renames(entries)...)
-	}
-	return nil
+	return err
 }
 
 // conflict notes a conflict with who made the two versions.

@@ -175,35 +175,3 @@ func Unfinished(list []Record) []Record {
 	}
 	return out
 }
-
-// Renamed is where a directory is before and after a change set.
-type Renamed struct{ From, To wspath.Path }
-
-// Net returns where directories are before and after renames that were done one
-// after the other, the outermost first.
-func Net(renames []Renamed) []Renamed {
-	var out []Renamed
-	for _, m := range renames {
-		found := false
-		for _, x := range out {
-			found = found || x.To == m.From
-		}
-		if !found {
-			from := m.From // where it was before what was renamed above it
-			for _, x := range out {
-				if rel, ok := m.From.Rel(x.To); ok {
-					from = x.From.Join(string(rel))
-				}
-			}
-			out = append(out, Renamed{From: from, To: m.From})
-		}
-		for i := range out {
-			if rel, ok := out[i].To.Rel(m.From); ok {
-				out[i].To = m.To.Join(string(rel))
-			}
-		}
-	}
-	out = slices.DeleteFunc(out, func(x Renamed) bool { return x.From == x.To })
-	slices.SortStableFunc(out, func(a, b Renamed) int { return len(a.To.Components()) - len(b.To.Components()) })
-	return out
-}

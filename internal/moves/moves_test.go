@@ -58,20 +58,6 @@ func TestTorn(t *testing.T) {
 	}
 }
 
-func TestNet(t *testing.T) {
-	for _, c := range []struct{ in, want []Renamed }{
-		{[]Renamed{{"a", "b"}}, []Renamed{{"a", "b"}}},
-		{[]Renamed{{"a", "t"}, {"b", "a"}, {"t", "b"}}, []Renamed{{"a", "b"}, {"b", "a"}}},
-		{[]Renamed{{"a", "t"}, {"t", "a"}}, nil},
-		{[]Renamed{{"d", "e"}, {"e/s", "s"}}, []Renamed{{"d", "e"}, {"d/s", "s"}}},
-		{[]Renamed{{"d/sub", "t"}, {"d", "t/d"}, {"t", "d"}}, []Renamed{{"d/sub", "d"}, {"d", "d/d"}}},
-	} {
-		if got := Net(c.in); !slices.Equal(got, c.want) {
-			t.Errorf("%v: %v, want %v", c.in, got, c.want)
-		}
-	}
-}
-
 func TestInverse(t *testing.T) {
 	steps := []Step{{Ino: 1, From: "a", To: "b"}, {Swap: true, Ino: 2, Other: 3, From: "c", To: "d"}}
 	want := []Step{{Swap: true, Ino: 3, Other: 2, From: "c", To: "d"}, {Ino: 1, From: "b", To: "a"}}

@@ -12,21 +12,10 @@ import (
 	"umbra/internal/wspath"
 )
 
-// folderMove is a folder that a change moved as one, with what is in no history.
-type folderMove struct {
-	first, last string
-	told        bool // by the commits; else it is inferred from the files' names
-}
-
-// movedIn is one folder's move in one commit.
-type movedIn struct {
-	folderMove
-	seq uint64
-}
-
-// movesOf gives the folders that one commit moved.
-func movesOf(ctx context.Context, st *gitstore.Store, entries []*history.Entry) ([]folderMove, error) {
-	renames, told := make(map[string]string), false
+// movesOf gives the folders that one commit moved as one, with what is in no history:
+// told by the commit, or else inferred from the files' names.
+func movesOf(ctx context.Context, st *gitstore.Store, entries []*history.Entry) (moves []wspath.Move, told bool, err error) {
+	renames := make(map[string]string)
 	for _, e := range entries {
 		told = told || e.Folders
 		if e.Operation == message.Rename && !e.IsFolder() {
@@ -34,25 +23,22 @@ func movesOf(ctx context.Context, st *gitstore.Store, entries []*history.Entry) 
 		}
 	}
 	if !told && (len(renames) == 0 || !found(entries[0].Source)) {
-		return nil, nil
+		return nil, false, nil
 	}
 	c, err := st.ReadCommit(ctx, entries[0].Commit)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if !told {
-		return foundMoves(ctx, st, c, entries, renames)
+		moves, err = foundMoves(ctx, st, c, entries, renames)
+		return moves, false, err
 	}
-	var out []folderMove
-	for _, m := range workspace.FolderMoves(c.Message) {
-		out = append(out, folderMove{string(m.From), string(m.To), true}) // one after the other
-	}
-	return out, nil
+	return workspace.FolderMoves(c.Message), true, nil // one after the other
 }
 
 // foundMoves finds the folders that a person moved: a folder is gone, each of
 // its files has the same name in another, and that has no others.
-func foundMoves(ctx context.Context, st *gitstore.Store, c *gitstore.Commit, entries []*history.Entry, renames map[string]string) ([]folderMove, error) {
+func foundMoves(ctx context.Context, st *gitstore.Store, c *gitstore.Commit, entries []*history.Entry, renames map[string]string) ([]wspath.Move, error) {
 	before, err := st.SnapshotOf(ctx, c.Parent)
 	if err != nil {
 		return nil, err
@@ -61,14 +47,14 @@ func foundMoves(ctx context.Context, st *gitstore.Store, c *gitstore.Commit, ent
 	if err != nil {
 		return nil, err
 	}
-	var out []folderMove
-	seen := make(map[folderMove]bool)
+	var out []wspath.Move
+	seen := make(map[wspath.Move]bool)
 	for _, e := range entries {
 		if e.Operation != message.Rename || e.IsFolder() {
 			continue
 		}
 		from, to := folderPair(e.Path, e.NewPath)
-		m := folderMove{first: from, last: to}
+		m := wspath.Move{From: wspath.Path(from), To: wspath.Path(to)}
 		if from == "" || seen[m] {
 			continue
 		}

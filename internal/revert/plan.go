@@ -12,6 +12,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/internal/history"
+	"umbra/internal/lineage"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -32,8 +33,8 @@ type plan struct {
 	rooms   string    // in the names of the places where files wait
 	// What others gave another name since: files, and whole folders. Read only
 	// where something is not as it was left.
-	since        []history.Move
-	sinceFolders []movedIn
+	since        []lineage.Move
+	sinceFolders []lineage.Move
 	vacate       []string // folders that have to go for a file or folder to come back there
 	prune        []string // folders that go if they are empty then, deepest first
 	force        []string // paths of others that make way, under OnConflict Force

@@ -8,6 +8,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/internal/errs"
 	"umbra/internal/history"
+	"umbra/internal/lineage"
 	"umbra/internal/wspath"
 )
 
@@ -36,7 +37,7 @@ type part struct {
 // the task undid itself on the way: then the chain is the one of all entries.
 //
 // moves are the renames that others made since (history.ChainsAmong).
-func (sel *selection) chains(t *history.Task, moves []history.Move) (parts []part, folders []*history.Entry) {
+func (sel *selection) chains(t *history.Task, moves []lineage.Move) (parts []part, folders []*history.Entry) {
 	rest := sel.entries
 	if sel.all {
 		every := t.Every()

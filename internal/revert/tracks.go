@@ -8,6 +8,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/history"
+	"umbra/internal/lineage"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -76,7 +77,7 @@ type tracker struct {
 // removed, through these and through what others gave other names (others,
 // ascending). Where all of a task is undone it follows the task's own reverts
 // too: they put back and made folders as its other changes do.
-func trackFolders(ctx context.Context, st *gitstore.Store, base gitstore.Snapshot, task *history.Task, sel *selection, others []movedIn) ([]*folder, error) {
+func trackFolders(ctx context.Context, st *gitstore.Store, base gitstore.Snapshot, task *history.Task, sel *selection, others []lineage.Move) ([]*folder, error) {
 	t := &tracker{ctx: ctx, st: st, base: base, at: make(map[string]*folder), gone: make(map[string]*folder), of: make(map[uint64]*folder), old: make(map[string]bool), wanted: make(map[*history.Entry]bool)}
 	if len(sel.entries) == 0 {
 		return nil, nil
@@ -91,14 +92,14 @@ func trackFolders(ctx context.Context, st *gitstore.Store, base gitstore.Snapsho
 		for _, e := range entries {
 			own[e.Seq] = true
 		}
-		others = slices.DeleteFunc(slices.Clone(others), func(m movedIn) bool { return own[m.seq] })
+		others = slices.DeleteFunc(slices.Clone(others), func(m lineage.Move) bool { return own[m.Seq] })
 	}
 	for len(entries) > 0 {
 		n := 1
 		for n < len(entries) && entries[n].Commit == entries[0].Commit {
 			n++
 		}
-		for len(others) > 0 && others[0].seq < entries[0].Seq {
+		for len(others) > 0 && others[0].Seq < entries[0].Seq {
 			t.byOthers(others[0])
 			others = others[1:]
 		}
@@ -118,7 +119,7 @@ func trackFolders(ctx context.Context, st *gitstore.Store, base gitstore.Snapsho
 // order in which they were done.
 func (t *tracker) commit(entries []*history.Entry) error {
 	t.seq, t.id, t.changed, t.parent = entries[0].Seq, entries[0].Commit, nil, nil
-	moves, err := movesOf(t.ctx, t.st, entries)
+	moves, told, err := movesOf(t.ctx, t.st, entries)
 	if err != nil {
 		return err
 	}
@@ -129,8 +130,8 @@ func (t *tracker) commit(entries []*history.Entry) error {
 		}
 	}
 	for _, m := range moves {
-		f := t.know(m.first)
-		t.moves(f, m.told)
+		f := t.know(string(m.From))
+		t.moves(f, told)
 		f.filled = true
 		t.carry(m)
 	}
@@ -250,15 +251,17 @@ func (t *tracker) moves(f *folder, told bool) {
 }
 
 // carry moves all folders that are at or under a path.
-func (t *tracker) carry(m folderMove) {
-	var along []*folder
+func (t *tracker) carry(m wspath.Move) {
+	along := make(map[*folder]wspath.Path)
 	for _, f := range t.all {
-		if f.last == m.first || under(f.last, m.first) {
-			along = append(along, f)
+		if to, ok := m.Follow(wspath.Path(f.last)); ok && f.last != "" {
+			along[f] = to
 		}
 	}
-	for _, f := range along {
-		t.put(f, m.last+f.last[len(m.first):])
+	for _, f := range t.all {
+		if to, ok := along[f]; ok {
+			t.put(f, string(to))
+		}
 	}
 }
 
@@ -347,15 +350,16 @@ func (t *tracker) wasAt(path string) (was string, ok bool) {
 
 // byOthers follows a rename by others. Without the selected entries it is the same
 // rename of the names there.
-func (t *tracker) byOthers(m movedIn) {
-	t.seq, t.changed = m.seq, nil
-	away := t.isAway(m.first)
-	from, to := t.without(m.first), t.without(m.last)
+func (t *tracker) byOthers(m lineage.Move) {
+	t.seq, t.changed = m.Seq, nil
+	at := string(m.From)
+	away := t.isAway(at)
+	from, to := t.without(at), t.without(string(m.To))
 	for _, f := range t.all {
-		self := f.last == m.first
+		self := f.last == at
 		if !away && (f.name == from && !(self && f.name != f.last) || under(f.name, from)) {
 			f.name = to + f.name[len(from):]
 		}
 	}
-	t.carry(m.folderMove)
+	t.carry(m.Move)
 }

@@ -12,7 +12,7 @@ import (
 // history goes along, as it did on the way there.
 type whole struct {
 	from, to string
-	told     bool      // folderMove
+	told     bool      // as in folder
 	targets  []*target // files that go with it
 	folder   *folder   // set where it is an empty one, as far as history knows
 }

@@ -24,7 +24,6 @@ type (
 	Attribution = op.Attribution
 	Skip        = op.Skip
 	Kind        = op.Kind
-	FolderMove  = op.FolderMove
 	Limits      = op.Limits
 
 	IgnoreSources = disk.IgnoreSources
@@ -65,7 +64,7 @@ const (
 )
 
 // FolderMoves returns the directories that a commit's request moved.
-func FolderMoves(m *message.Message) []FolderMove { return op.FolderMoves(m) }
+func FolderMoves(m *message.Message) []wspath.Move { return op.FolderMoves(m) }
 
 // Filled returns the directories that existed before a commit's request put
 // something into them.

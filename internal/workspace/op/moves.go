@@ -5,19 +5,17 @@ import (
 	"umbra/internal/wspath"
 )
 
-// FolderMove is a directory that a request moved as one, with all in it, also what
-// no history has. The renames of its files do not show that.
-type FolderMove struct{ From, To wspath.Path }
-
-// The trailers of one: where it was, then where it moved to. They repeat in the
-// order of the moves. An empty folder's move is an entry itself.
+// The trailers of a directory that a request moved as one, with all in it, also what
+// no history has: the renames of its files do not show that. The first says where it
+// was, the second where it is; they repeat in the order of the moves. An empty
+// directory's move is an entry itself.
 const (
 	keyOldFolder = "Old-Folder"
 	keyFolder    = "Folder"
 )
 
 // FolderTrailers returns the trailers of a commit whose request made the moves.
-func FolderTrailers(moves []FolderMove) []message.Trailer {
+func FolderTrailers(moves []wspath.Move) []message.Trailer {
 	out := make([]message.Trailer, 0, 2*len(moves))
 	for _, m := range moves {
 		out = append(out, message.Trailer{Key: keyOldFolder, Value: string(m.From)}, message.Trailer{Key: keyFolder, Value: string(m.To)})
@@ -25,10 +23,10 @@ func FolderTrailers(moves []FolderMove) []message.Trailer {
 	return out
 }
 
-// FolderMoves returns the directories that a commit's request moved, in order. There
+// FolderMoves returns the directories that a commit's request moved as one, in order. There
 // are none in a commit of user edits.
-func FolderMoves(m *message.Message) []FolderMove {
-	var out []FolderMove
+func FolderMoves(m *message.Message) []wspath.Move {
+	var out []wspath.Move
 	from, known := "", false
 	for _, t := range m.Extra {
 		switch t.Key {
@@ -36,7 +34,7 @@ func FolderMoves(m *message.Message) []FolderMove {
 			from, known = t.Value, true
 		case keyFolder:
 			if known {
-				out = append(out, FolderMove{From: wspath.Path(from), To: wspath.Path(t.Value)})
+				out = append(out, wspath.Move{From: wspath.Path(from), To: wspath.Path(t.Value)})
 			}
 			known = false
 		}

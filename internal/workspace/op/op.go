@@ -1,6 +1,6 @@
 // Package op describes changes of a workspace: what a request asks for (Op,
 // Request), what it did (Result), and how the changelog shows it (ChangeEntry,
-// FolderMove). It has no behavior of its own, so that planning, browsing and
+// FolderMoves). It has no behavior of its own, so that planning, browsing and
 // recovery share it without knowing each other.
 package op
 

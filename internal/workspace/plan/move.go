@@ -93,8 +93,8 @@ func (p *Plan) rename(ctx context.Context, i int) error {
 			return err
 		}
 		// Not one that the request itself made: where its files come to says it all.
-		if n.origin != "" || slices.ContainsFunc(p.folders, func(m op.FolderMove) bool { return m.To.Within(from) }) {
-			p.folders = append(p.folders, op.FolderMove{From: from, To: to})
+		if n.origin != "" || slices.ContainsFunc(p.folders, func(m wspath.Move) bool { return m.To.Within(from) }) {
+			p.folders = append(p.folders, wspath.Move{From: from, To: to})
 			p.filled = p.filled || inTree
 		}
 	} else if n.Kind == op.KindSpecial {

@@ -38,7 +38,7 @@ type Plan struct {
 	Ops        []op.OpResult
 	unrecorded []op.Skip
 	Named      []message.Trailer // what the policy names of the change set
-	folders    []op.FolderMove   // in order
+	folders    []wspath.Move     // in order
 	filled     bool              // one of them had files in it
 	// Bare is set where a step acts on what cannot be recorded, so that it has
 	// to be done although there is no entry.

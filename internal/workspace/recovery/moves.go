@@ -18,22 +18,18 @@ import (
 // renamed is what a commit renamed of directories.
 type renamed struct {
 	seq uint64
-	net []moves.Renamed
+	net []wspath.Move
 }
 
 // netMoves gives the directories that a commit's request renamed.
-func netMoves(m *message.Message) []moves.Renamed {
-	var list []moves.Renamed
-	for _, f := range op.FolderMoves(m) {
-		list = append(list, moves.Renamed{From: f.From, To: f.To})
-	}
-	if len(list) > 0 {
-		return moves.Net(list)
+func netMoves(m *message.Message) (list []wspath.Move) {
+	if list = op.FolderMoves(m); len(list) > 0 {
+		return wspath.NetMoves(list)
 	}
 	for i := range m.Entries {
 		from, isDir := dirEntry(m.Entries[i].OldPath)
 		if to, ok := dirEntry(m.Entries[i].Path); ok && isDir {
-			list = append(list, moves.Renamed{From: from, To: to})
+			list = append(list, wspath.Move{From: from, To: to})
 		}
 	}
 	return list
@@ -82,7 +78,7 @@ func (r *recovery) moveDirs(ctx context.Context) error {
 
 // stepsOf makes the steps of renames that were not begun. A server before this
 // one kept no record of those that it had done: then a name that exists says so.
-func (r *recovery) stepsOf(net []moves.Renamed) (steps []moves.Step, err error) {
+func (r *recovery) stepsOf(net []wspath.Move) (steps []moves.Step, err error) {
 	var objects []rearrange.Object
 	var inos []uint64
 	for _, x := range net {

@@ -10,7 +10,6 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
-	"umbra/internal/moves"
 	"umbra/internal/rootfs"
 	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/materialize"
@@ -250,7 +249,7 @@ func (r *recovery) history(ctx context.Context) error {
 			v := r.path(t.Path, version{t.Old, when})
 			v.list = append(v.list, version{t.New, by})
 			v.moved = v.moved || renames || slices.ContainsFunc(remade, t.Path.IsUnder)
-			if at := movedTo(net, t.Path); at != "" {
+			if at, ok := wspath.Moved(net, t.Path); ok {
 				v := r.path(at, version{t.Old, when}) // it moved along first
 				v.list = append(v.list, version{t.Old, when})
 				v.moved = true
@@ -279,23 +278,11 @@ func dirEntry(name string) (wspath.Path, bool) {
 	return wspath.Path(dir), ok
 }
 
-// movedTo gives where a path came to with the directories above it; empty: it
-// stayed.
-func movedTo(net []moves.Renamed, p wspath.Path) (at wspath.Path) {
-	var nearest wspath.Path
-	for _, x := range net {
-		if rel, ok := p.Rel(x.From); ok && len(x.From) > len(nearest) {
-			nearest, at = x.From, x.To.Join(string(rel))
-		}
-	}
-	return at
-}
-
 // follow gives the paths in renamed directories the states that they had before.
-func (r *recovery) follow(net []moves.Renamed) {
+func (r *recovery) follow(net []wspath.Move) {
 	more := make(map[wspath.Path]*versions)
 	for p, v := range r.paths {
-		if at := movedTo(net, p); at != "" {
+		if at, ok := wspath.Moved(net, p); ok {
 			more[at] = v
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
+	"umbra/internal/lineage"
 	"umbra/internal/wspath"
 )
 
@@ -166,19 +167,11 @@ func step(ctx context.Context, st *gitstore.Store, rec *gitstore.Record, path st
 	if !present {
 		return stepped{v, path, was.Mode != 0, nil}
 	}
-	moved := false // what was at the path before
-	for i := range c.Message.Entries {
-		e := &c.Message.Entries[i]
-		if e.OldPath == "" {
-			continue
-		}
-		if e.Path == path {
-			v.before = e.OldPath
-			return stepped{v, e.OldPath, true, nil}
-		}
-		moved = moved || e.OldPath == path
+	if old, ok := lineage.Before(c.Message, path); ok {
+		v.before = old
+		return stepped{v, old, true, nil}
 	}
-	if was.Mode == 0 || moved {
+	if _, moved := lineage.After(c.Message, path); moved || was.Mode == 0 {
 		return stepped{v, "", true, nil}
 	}
 	v.before = path
@@ -230,8 +223,8 @@ func lookup(ctx context.Context, st *gitstore.Store, commit object.ID, path stri
 	return e, nil
 }
 
-// lineage is a file's versions, oldest first. Not safe for concurrent use.
-type lineage struct {
+// past is a file's versions, oldest first. Not safe for concurrent use.
+type past struct {
 	whitespace bool
 	size       int // of the newest version, in bytes
 	versions   []version
@@ -264,7 +257,7 @@ func content(ctx context.Context, st *gitstore.Store, v *version) ([]byte, error
 
 // extend computes the lines of the versions from one on, the first of which that
 // were not.
-func (l *lineage) extend(ctx context.Context, st *gitstore.Store, from int) error {
+func (l *past) extend(ctx context.Context, st *gitstore.Store, from int) error {
 	if from >= len(l.versions) {
 		return nil
 	}
@@ -314,7 +307,7 @@ func (l *lineage) extend(ctx context.Context, st *gitstore.Store, from int) erro
 	return nil
 }
 
-func (l *lineage) keep(i int, list []segment) {
+func (l *past) keep(i int, list []segment) {
 	if l.versions[i].segments == nil {
 		l.versions[i].segments = slices.Clip(slices.Clone(list))
 		if list == nil {
@@ -324,13 +317,13 @@ func (l *lineage) keep(i int, list []segment) {
 	}
 }
 
-func (l *lineage) drop(i int) {
+func (l *past) drop(i int) {
 	l.bytes -= int64(len(l.versions[i].segments)) * segmentSize
 	l.versions[i].segments = nil
 }
 
 // needed are the versions from one on whose lines a later revert asks for.
-func (l *lineage) needed(from int) map[int]bool {
+func (l *past) needed(from int) map[int]bool {
 	out := make(map[int]bool)
 	for i := from; i < len(l.versions); i++ {
 		for _, k := range l.runs(i) {
@@ -344,7 +337,7 @@ func (l *lineage) needed(from int) map[int]bool {
 
 // runs are the versions that a revert goes back to, oldest first: the one before
 // each run of commits that it takes back.
-func (l *lineage) runs(i int) (out []int) {
+func (l *past) runs(i int) (out []int) {
 	v := &l.versions[i]
 	if len(v.undone) == 0 {
 		return nil
@@ -371,13 +364,13 @@ func (l *lineage) runs(i int) (out []int) {
 }
 
 // at returns the lines of a version.
-func (l *lineage) at(ctx context.Context, st *gitstore.Store, i int) ([]segment, error) {
+func (l *past) at(ctx context.Context, st *gitstore.Store, i int) ([]segment, error) {
 	return l.atKnown(ctx, st, i, make(map[int][]segment))
 }
 
 // atKnown is like at. known has versions whose lines were made on the way: what brings
 // lines back may ask for the same ones again and again.
-func (l *lineage) atKnown(ctx context.Context, st *gitstore.Store, i int, known map[int][]segment) ([]segment, error) {
+func (l *past) atKnown(ctx context.Context, st *gitstore.Store, i int, known map[int][]segment) ([]segment, error) {
 	of := func(k int) []segment {
 		if s := l.versions[k].segments; s != nil {
 			return s
@@ -425,7 +418,7 @@ func (l *lineage) atKnown(ctx context.Context, st *gitstore.Store, i int, known 
 
 // bringBack gives the lines of a revert that earlier versions had to those who
 // wrote them.
-func (l *lineage) bringBack(ctx context.Context, st *gitstore.Store, i int, list []segment, now []byte, known map[int][]segment) ([]segment, error) {
+func (l *past) bringBack(ctx context.Context, st *gitstore.Store, i int, list []segment, now []byte, known map[int][]segment) ([]segment, error) {
 	for _, k := range l.runs(i) {
 		own := 0
 		for _, s := range list {

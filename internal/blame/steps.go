@@ -5,53 +5,8 @@ import (
 	"sync"
 
 	"umbra/gitstore"
+	"umbra/internal/lineage"
 )
-
-// chunkSize is how many records of commits are read at once.
-const chunkSize = 1024
-
-// touches goes backward through the commits that may have touched a path.
-type touches struct {
-	st   *gitstore.Store
-	from uint64 // the oldest number of interest
-	next uint64 // the newest that was not read
-	recs []gitstore.Record
-}
-
-// newTouches begins at a commit and ends at an older one, both included.
-func newTouches(st *gitstore.Store, from, upTo uint64) *touches {
-	return &touches{st: st, from: from, next: upTo}
-}
-
-// before returns the record of the newest commit that may have touched a path,
-// older than the one before; ok is false where there is none.
-func (t *touches) before(ctx context.Context, path string) (rec gitstore.Record, ok bool, err error) {
-	for {
-		for n := len(t.recs) - 1; n >= 0; n-- {
-			if r := &t.recs[n]; r.MayTouch(path) {
-				t.recs = t.recs[:n]
-				return *r, true, nil
-			}
-		}
-		t.recs = t.recs[:0]
-		if t.next < t.from || t.next == 0 {
-			return rec, false, nil
-		}
-		low := t.from
-		if t.next-low >= chunkSize {
-			low = t.next - chunkSize + 1
-		}
-		if err := t.st.Records(ctx, low, t.next, func(r gitstore.Record) error {
-			if r.Seq >= low {
-				t.recs = append(t.recs, r)
-			}
-			return nil
-		}); err != nil {
-			return rec, false, err
-		}
-		t.next = low - 1
-	}
-}
 
 // stepsAhead is how many commits are read at most before they are used.
 const stepsAhead = 8
@@ -61,7 +16,7 @@ const stepsAhead = 8
 type steps struct {
 	st      *gitstore.Store
 	from    uint64
-	t       *touches
+	t       *lineage.Touches
 	path    string
 	present bool
 	queue   []chan stepped
@@ -78,14 +33,14 @@ type stepped struct {
 
 // newSteps begins at a commit and ends at an older one, both included.
 func newSteps(st *gitstore.Store, from, upTo uint64, path string) *steps {
-	return &steps{st: st, from: from, t: newTouches(st, from, upTo), path: path, present: true}
+	return &steps{st: st, from: from, t: lineage.NewTouches(st, from, upTo), path: path, present: true}
 }
 
 // next returns what the newest commit that may have touched the path did to it,
 // older than the one before; ok is false where there is none.
 func (s *steps) next(ctx context.Context) (out stepped, ok bool, err error) {
 	for len(s.queue) < stepsAhead {
-		rec, more, err := s.t.before(ctx, s.path)
+		rec, more, err := s.t.Before(ctx, s.path)
 		if err != nil {
 			return out, false, err
 		}
@@ -110,7 +65,7 @@ func (s *steps) turn(below uint64, path string, present bool) {
 	if path == s.path && present == s.present {
 		return
 	}
-	s.t, s.path, s.present, s.queue = newTouches(s.st, s.from, below-1), path, present, nil
+	s.t, s.path, s.present, s.queue = lineage.NewTouches(s.st, s.from, below-1), path, present, nil
 }
 
 // wait returns when nothing reads any more.
