@@ -3,7 +3,7 @@
 // a path (Touches), and every name and content that a file ever had (Of).
 //
 // It reads history only and takes no locks; Grown reports what was committed since.
-// docs/ARCHITECTURE.md, Names through history, says who asks other questions.
+// docs/ARCHITECTURE.md, Names through history, says which packages ask other questions.
 package lineage
 
 import (

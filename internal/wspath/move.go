@@ -2,8 +2,8 @@ package wspath
 
 import "slices"
 
-// Move is where a file or directory was, and where it is: at another path. What is
-// in a directory moves with it.
+// Move is where a file or directory was, and where it is: at another path. The content
+// of a directory moves with it.
 type Move struct{ From, To Path }
 
 // Follow returns where what was at p is after the move; ok is false if it is neither
