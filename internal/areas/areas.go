@@ -1,18 +1,20 @@
-// Package areas keeps the folders of tasks (scratch and artifacts) in records and
-// objects that several servers share. The owner of a task's workspace has a copy of
-// those that it was asked for.
+// Package areas keeps the two folders of a task outside of the project, scratch and
+// artifacts: Folders lists, reads and changes them in the data directory, a request's
+// operations all or none.
+//
+// Where several servers share the folders they are in records and objects (Keeper), and
+// the owner of a task's workspace has a copy of those that it was asked for.
 //
 // # Invariants
 //
+//   - The folders are contained by the kernel (os.Root behind vfs): one task never
+//     reaches another's.
 //   - A change is in the records before Save returns, in one transaction that finds no
 //     later owner. After an error the copy is made again: the records count.
 //   - An owner makes its copy equal to the records before it first uses it.
 //   - A file's content is there once for each task and content: up to 256 KiB as a
 //     record, else as an object that a record names. An object is put before it is
 //     named, and dropped after its name is gone.
-//
-// It imports gitstore/object, gitstore/sink, internal/errs, internal/state, internal/vfs
-// and internal/wspath.
 package areas
 
 import (

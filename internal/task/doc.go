@@ -1,10 +1,7 @@
 // Package task is what a task is, above the write service: its record (goal,
 // status, metadata) kept as the info tag in the workspace's repository, its
-// status machine, the attribution of changes to it, its changelog, its events,
-// and its two folders outside of the project (scratch, artifacts).
-//
-// It imports internal/workspace, internal/state, gitstore, internal/{errs,vfs,
-// wspath}, and nothing of HTTP.
+// status machine, the attribution of changes to it, its changelog and its events.
+// It opens its two folders outside of the project, which are package areas.
 //
 // Invariants:
 //   - Git is the only truth. The cache (task id to workspace, newest first)
@@ -13,6 +10,4 @@
 //     before, so that a crash loses nothing (index_late.go).
 //   - A task id is used once: one that was deleted stays taken.
 //   - An ended task never becomes executing again.
-//   - The two folders are contained by the kernel (os.Root behind vfs), one
-//     task never reaches another's.
 package task

@@ -52,7 +52,7 @@ func (o *memObjects) Drop(_ context.Context, keys []string) error {
 	return nil
 }
 
-func inScratch(p string) AreaPath { return AreaPath{Scratch, wspath.Path(p)} }
+func inScratch(p string) AreaPath { return AreaPath{Area: Scratch, Path: wspath.Path(p)} }
 
 // do applies operations to a task's folders at one server.
 func (p *pair) do(s *Service, id string, also func() error, ops ...AreaOp) error {
@@ -90,7 +90,7 @@ func (p *pair) files(s *Service, id string) string {
 	p.check(err)
 	var out []string
 	for _, x := range list {
-		h, _, err := f.Open(context.Background(), AreaPath{Scratch, x.Path})
+		h, _, err := f.Open(context.Background(), AreaPath{Area: Scratch, Path: x.Path})
 		p.check(err)
 		data, err := io.ReadAll(h)
 		p.check(errors.Join(err, h.Close()))

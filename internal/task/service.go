@@ -58,8 +58,8 @@ type Service struct {
 	sums  sumCache
 
 	mu      sync.Mutex
-	folders map[string]*Folders // open ones, by task
-	shared  *areas.Keeper       // of those that several servers share; nil: there are none
+	folders map[string]*openFolders // open ones, by task
+	shared  *areas.Keeper           // of those that several servers share; nil: there are none
 	ending  func(ctx context.Context, id string)
 
 	unread unread
@@ -91,9 +91,9 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{o: o, index: x, folders: map[string]*Folders{}}
+	s := &Service{o: o, index: x, folders: map[string]*openFolders{}}
 	if o.Objects != nil {
-		s.shared = areas.New(areas.Options{State: o.State, Objects: o.Objects, Log: o.Log, Epoch: o.Epoch, Names: areaNames()})
+		s.shared = areas.New(areas.Options{State: o.State, Objects: o.Objects, Log: o.Log, Epoch: o.Epoch, Names: areas.Names()})
 	}
 	if x.shared { // each workspace is settled when it is entered
 		o.Workspaces.AddHooks(workspaces.Hooks{Entered: s.Entered, Leaving: s.Leaving, Lost: s.Lost})

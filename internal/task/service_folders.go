@@ -27,9 +27,7 @@ func (s *Service) Folders(id string) (f *Folders, release func(), err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), areaPatience)
 	defer cancel()
-	f.write.Lock()
-	defer f.write.Unlock()
-	if err := shared.Refresh(ctx, f.fs); err != nil {
+	if err := f.Refresh(ctx); err != nil {
 		release()
 		return nil, nil, err
 	}
@@ -63,28 +61,35 @@ func (s *Service) dropShared(id string) error {
 	return s.shared.Drop(id)
 }
 
+// openFolders is a task's pair while it is used.
+type openFolders struct {
+	*areas.Folders
+	users int // guarded by Service.mu
+}
+
 func (s *Service) openFolders(id string, shared *areas.Copy) (f *Folders, release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f = s.folders[id]
-	if f == nil {
-		if f, err = openFolders(s.o.FS, id, s.o.MaxFile, s.o.Now); err != nil {
+	open := s.folders[id]
+	if open == nil {
+		f, err := areas.OpenFolders(s.o.FS, id, areas.FolderOptions{MaxFile: s.o.MaxFile, Now: s.o.Now, Room: s.o.Room, Shared: shared})
+		if err != nil {
 			return nil, nil, err
 		}
-		f.room, f.shared = s.o.Room, shared
-		s.folders[id] = f
+		open = &openFolders{Folders: f}
+		s.folders[id] = open
 	}
-	f.users++
-	return f, func() {
+	open.users++
+	return open.Folders, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if f.users--; f.users > 0 {
+		if open.users--; open.users > 0 {
 			return
 		}
-		if s.folders[id] == f {
+		if s.folders[id] == open {
 			delete(s.folders, id)
 		}
-		_ = f.fs.Close()
+		_ = open.Close()
 	}, nil
 }
 
@@ -102,7 +107,7 @@ func (n *madeFolders) wait() { n.making.Wait() }
 func (s *Service) beginFolders(id string) *madeFolders {
 	n := &madeFolders{made: make(chan error, 1)}
 	n.making.Go(func() {
-		_, err := areas.Make(s.o.FS, id, areaNames())
+		_, err := areas.Make(s.o.FS, id, areas.Names())
 		n.made <- errs.Wrap(err, "")
 		if err != nil {
 			return
@@ -127,8 +132,7 @@ func (s *Service) dropFolders(id string) error {
 	delete(s.folders, id)
 	s.mu.Unlock()
 	if f != nil {
-		f.write.Lock()
-		defer f.write.Unlock()
+		defer f.Hold()()
 	}
 	if err := vfs.RemoveAll(s.o.FS, id); err != nil {
 		return errs.Wrap(err, "")

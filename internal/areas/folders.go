@@ -1,4 +1,4 @@
-package task
+package areas
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"umbra/gitstore/object"
-	"umbra/internal/areas"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
@@ -31,7 +30,8 @@ const (
 // Areas gives both, in the order of their names.
 func Areas() []Area { return []Area{Artifacts, Scratch} }
 
-func areaNames() []string { return []string{string(Artifacts), string(Scratch)} }
+// Names returns what the areas' directories are called.
+func Names() []string { return []string{string(Artifacts), string(Scratch)} }
 
 // SplitURI reports whether a path of a request names a file of an area
 // ("scratch://x", "artifacts://x"), which one, and the path there, unparsed.
@@ -73,29 +73,32 @@ type AreaFile struct {
 	Mtime time.Time // UTC
 }
 
+// FolderOptions says how a task's folders are used.
+type FolderOptions struct {
+	MaxFile int64 // bytes
+	Now     func() time.Time
+	// Room is asked before bytes are taken in; nil: there is always some.
+	Room func(bytes int64) error
+	// Shared is where other servers have them too; nil: no other does.
+	Shared *Copy
+}
+
 // Folders is the pair of folders of one task. Its methods may be called
 // concurrently: writers take turns, readers see a file before or after a
 // write and never between.
 type Folders struct {
-	fs  vfs.FS // rooted at <data-dir>/tasks/<id>
-	max int64  // bytes of one file
-	now func() time.Time
-	// room is asked before bytes are taken in; nil: there is always some.
-	room func(bytes int64) error
-
-	// shared is where others have them too; nil: no other does.
-	shared *areas.Copy
+	fs vfs.FS // rooted at <data-dir>/tasks/<id>
+	o  FolderOptions
 
 	write sync.Mutex
-	users int // guarded by Service.mu
 }
 
-// openFolders opens or makes the folders of a task below root (the data
+// OpenFolders opens or makes the folders of a task below root (the data
 // directory's tasks folder). What a stopped server left half-done is removed.
-func openFolders(root vfs.FS, id string, max int64, now func() time.Time) (*Folders, error) {
-	made, err := areas.Make(root, id, areaNames())
+func OpenFolders(root vfs.FS, id string, o FolderOptions) (*Folders, error) {
+	made, err := Make(root, id, Names())
 	if err == nil && made {
-		err = areas.Sync(root, id)
+		err = Sync(root, id)
 	}
 	if err != nil {
 		return nil, errs.Wrap(err, "")
@@ -104,13 +107,32 @@ func openFolders(root vfs.FS, id string, max int64, now func() time.Time) (*Fold
 	if err != nil {
 		return nil, errs.Wrap(err, "")
 	}
-	f := &Folders{fs: sub, max: max, now: now}
+	f := &Folders{fs: sub, o: o}
 	if err := f.sweep(); err != nil {
 		_ = sub.Close()
 		return nil, err
 	}
 	return f, nil
 }
+
+// Refresh takes over what other servers have made of the folders.
+func (f *Folders) Refresh(ctx context.Context) error {
+	if f.o.Shared == nil {
+		return nil
+	}
+	f.write.Lock()
+	defer f.write.Unlock()
+	return f.o.Shared.Refresh(ctx, f.fs)
+}
+
+// Hold lets no writer begin until release is called, once all that had begun are done.
+func (f *Folders) Hold() (release func()) {
+	f.write.Lock()
+	return f.write.Unlock
+}
+
+// Close frees what the folders hold; they must not be used after it.
+func (f *Folders) Close() error { return f.fs.Close() }
 
 // sweep removes temporary files; all of them are at the top.
 func (f *Folders) sweep() error {
@@ -209,7 +231,7 @@ func describe(ctx context.Context, h vfs.File, p AreaPath) (AreaFile, error) {
 	case !info.IsRegular():
 		return AreaFile{}, withPath(errs.New(errs.Conflict, "not_a_file", "That is no regular file."), p)
 	}
-	id, n, err := areas.Hash(ctx, h, info.Size)
+	id, n, err := Hash(ctx, h, info.Size)
 	if err != nil {
 		return AreaFile{}, areaError(err, p)
 	}

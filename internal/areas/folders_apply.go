@@ -1,4 +1,4 @@
-package task
+package areas
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"umbra/gitstore/object"
-	"umbra/internal/areas"
 	"umbra/internal/errs"
 )
 
@@ -31,24 +30,24 @@ func (s *Staged) Discard() {
 
 // Stage takes content in. TooLarge "file_too_large" above the limit; NoSpace.
 func (f *Folders) Stage(ctx context.Context, body io.Reader) (*Staged, error) {
-	if f.room != nil {
-		if err := f.room(1); err != nil {
+	if f.o.Room != nil {
+		if err := f.o.Room(1); err != nil {
 			return nil, err
 		}
 	}
-	temp := areas.TempName()
+	temp := TempName()
 	h, err := f.fs.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, errs.Wrap(err, "")
 	}
 	s := &Staged{temp: temp, f: f}
-	n, err := io.Copy(h, io.LimitReader(areas.Reader{Ctx: ctx, R: body}, f.max+1))
+	n, err := io.Copy(h, io.LimitReader(Reader{Ctx: ctx, R: body}, f.o.MaxFile+1))
 	switch {
 	case err != nil:
-	case n > f.max:
-		err = errs.New(errs.TooLarge, "file_too_large", "The file is over the limit of %d bytes.", f.max)
+	case n > f.o.MaxFile:
+		err = errs.New(errs.TooLarge, "file_too_large", "The file is over the limit of %d bytes.", f.o.MaxFile)
 	default:
-		if s.ID, s.Size, err = areas.Hash(ctx, h, n); err == nil {
+		if s.ID, s.Size, err = Hash(ctx, h, n); err == nil {
 			err = h.Datasync()
 		}
 	}
@@ -141,8 +140,8 @@ func (f *Folders) Apply(ctx context.Context, ops []AreaOp, also func() error) ([
 
 // save puts what the folders have into what several servers share. write is held.
 func (f *Folders) save(ctx context.Context) error {
-	if f.shared == nil {
+	if f.o.Shared == nil {
 		return nil
 	}
-	return f.shared.Save(ctx, f.fs)
+	return f.o.Shared.Save(ctx, f.fs)
 }

@@ -1,4 +1,4 @@
-package task
+package areas
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ import (
 )
 
 func newFolders(t interface{ Fatal(...any) }, root vfs.FS) *Folders {
-	f, err := openFolders(root, "t1", 1<<20, time.Now)
+	f, err := OpenFolders(root, "t1", FolderOptions{MaxFile: 1 << 20, Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package task
+package areas
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"syscall"
 
 	"umbra/gitstore/object"
-	"umbra/internal/areas"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
@@ -69,7 +68,7 @@ func (t *areaTx) do(op *AreaOp) (AreaResult, error) {
 	if err != nil {
 		return AreaResult{}, areaError(err, op.Path)
 	}
-	r.Path, r.To, r.When = op.Path, op.To, t.f.now().UTC()
+	r.Path, r.To, r.When = op.Path, op.To, t.f.o.Now().UTC()
 	return r, nil
 }
 
@@ -105,7 +104,7 @@ func (t *areaTx) put(op *AreaOp) (AreaResult, error) {
 		return r, err
 	}
 	if r.Operation == "modify" {
-		kept := areas.TempName()
+		kept := TempName()
 		if err := f.fs.Link(name, kept); err != nil {
 			return r, err
 		}
@@ -244,7 +243,7 @@ func (t *areaTx) chmod(op *AreaOp) (AreaResult, error) {
 
 // setAside takes a file or folder away, to be put back or removed later.
 func (t *areaTx) setAside(name string) error {
-	aside := areas.TempName()
+	aside := TempName()
 	if err := t.f.fs.Rename(name, aside); err != nil {
 		return err
 	}
