@@ -34,7 +34,13 @@
 //   - A file whose write or sync failed is never written or synced again.
 //   - Nothing on the write path checks packs, or costs more with more commits.
 //
-// The package imports gitstore's own subpackages, internal/{errs,vfs,wspath}
-// and go-git (for reading what others wrote); never HTTP, configuration or the
-// workspace's own files.
+// # Its packages
+//
+// This one has what changes a store: commits, publication, and when upkeep runs.
+// Package repo has one workspace's history as it is, on disk and in memory, and
+// everything that reads it; collect, purge, verify and repair do the upkeep, on what
+// a small interface lends them; journal, pack, packset, refs, records and object are the
+// files, each alone; sink and remote are the seam to a service that holds the history.
+// docs/ARCHITECTURE.md, Layers, lists them all, and internal/archtest/layers.txt says
+// which may import which.
 package gitstore
