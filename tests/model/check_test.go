@@ -105,6 +105,24 @@ func (g *rig) checkCommits() error {
 	return nil
 }
 
+// checkTouched: the index says of no commit that it did not touch what it changed. A
+// purge passes over the commits of which it says so.
+func (g *rig) checkTouched() error {
+	st := g.w.Store()
+	return st.Records(background, 2, st.Tip().Seq, func(rec gitstore.Record) error {
+		c, err := st.ReadCommit(background, rec.Commit)
+		if err != nil {
+			return err
+		}
+		return st.DiffTrees(background, c.Parent, c.ID, wspath.Root, func(t gitstore.TreeChange) error {
+			if !rec.MayTouch(string(t.Path)) {
+				return broken("index", "commit %d did not touch %s by the index", rec.Seq, t.Path)
+			}
+			return nil
+		})
+	})
+}
+
 func lookup(snap gitstore.Snapshot, p string) (gitstore.Entry, error) {
 	e, ok, err := snap.Lookup(wspath.Path(p))
 	if err != nil || !ok || e.Mode == object.Dir {
@@ -220,6 +238,9 @@ func (g *rig) checkEnd() error {
 	}
 	if !reflect.DeepEqual(all, g.log) {
 		return broken("history", "entries are told otherwise than before")
+	}
+	if err := g.checkTouched(); err != nil {
+		return err
 	}
 	fresh := history.NewCache()
 	for _, id := range tasks {
