@@ -378,15 +378,43 @@ func (k *keeper) open(workspace string) (out []Record, err error) {
 	if k.fs == nil {
 		prefix = workspace + "\x00"
 	}
-	err = k.db.View(func(tx *state.Tx) error {
-		return tx.Prefixed(bucketOpen, prefix, "", func(key string, _ []byte) (bool, error) {
-			var r Record
-			ok, err := tx.Get(bucket, strings.TrimPrefix(key, prefix), &r)
-			if ok {
-				out = append(out, r)
-			}
-			return err == nil, err
-		})
+	err = k.db.View(func(tx *state.Tx) (err error) {
+		out, err = openOf(tx, prefix)
+		return err
+	})
+	return out, err
+}
+
+// openOf returns the records of the open calls whose keys begin with prefix.
+func openOf(tx *state.Tx, prefix string) (out []Record, err error) {
+	err = tx.Prefixed(bucketOpen, prefix, "", func(key string, _ []byte) (bool, error) {
+		var r Record
+		ok, err := tx.Get(bucket, key[strings.LastIndexByte(key, 0)+1:], &r)
+		if ok {
+			out = append(out, r)
+		}
+		return err == nil, err
+	})
+	return out, err
+}
+
+// current returns the records of a shared database of all open calls and, with within,
+// of those that ended so shortly ago, among the mostRecent that began last.
+func (k *keeper) current(within time.Duration, now time.Time) (out []Record, err error) {
+	err = k.db.View(func(tx *state.Tx) (err error) {
+		out, err = openOf(tx, "")
+		return err
+	})
+	if err != nil || within == 0 {
+		return out, err
+	}
+	seen := 0
+	err = k.list("", "", func(_ string, r *Record) bool {
+		if r.Status != Open && now.Sub(r.Ended) <= within {
+			out = append(out, *r)
+		}
+		seen++
+		return seen < mostRecent
 	})
 	return out, err
 }

@@ -36,9 +36,10 @@ func (s *Service) ended(r Record) {
 	s.past = append(s.past, recent{r, s.o.Now()})
 }
 
-// inMemory returns the open calls and, with within, those that ended so shortly ago,
-// the newest first.
-func (s *Service) inMemory(within time.Duration) []Record {
+// current returns the open calls and, with within, those that ended so shortly ago, the
+// newest first. Where several servers share the records, those of the others are of the
+// records: of those that ended, among the mostRecent that began last.
+func (s *Service) current(within time.Duration) ([]Record, error) {
 	var out []Record
 	for _, l := range s.opened() {
 		out = append(out, l.snapshot())
@@ -53,8 +54,16 @@ func (s *Service) inMemory(within time.Duration) []Record {
 		}
 		s.mu.Unlock()
 	}
-	slices.SortFunc(out, func(a, b Record) int { return strings.Compare(orderKey(&a), orderKey(&b)) })
-	return slices.CompactFunc(out, func(a, b Record) bool { return a.ID == b.ID })
+	if s.keep.fs == nil {
+		others, err := s.keep.current(within, s.o.Now())
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, others...)
+	}
+	// What is in memory comes first, and counts.
+	slices.SortStableFunc(out, func(a, b Record) int { return strings.Compare(orderKey(&a), orderKey(&b)) })
+	return slices.CompactFunc(out, func(a, b Record) bool { return a.ID == b.ID }), nil
 }
 
 // List returns up to limit calls, the newest first, that come after a place, and
@@ -75,7 +84,11 @@ func (s *Service) List(f Filter, after string, limit int) (out []Record, next st
 		return true
 	}
 	if f.Within > 0 || f.Open != nil && *f.Open {
-		for _, r := range s.inMemory(f.Within) {
+		list, err := s.current(f.Within)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, r := range list {
 			if key := orderKey(&r); key > after && !take(key, &r) {
 				break
 			}

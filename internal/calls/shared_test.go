@@ -34,6 +34,9 @@ func TestSharedCalls(t *testing.T) {
 	if n := two.OpenOf("t"); n != 1 || two.open["a"] == nil || two.book("w").find("a") == nil || !two.book("w").Called() {
 		t.Errorf("%d calls are open at the owner", n)
 	}
+	if list, err := two.current(0); err != nil || len(list) != 2 {
+		t.Errorf("a list of the open calls at another server: %v, %v", list, err)
+	}
 	if two.last < a.order() {
 		t.Error("the next call is before one that is open")
 	}
@@ -41,12 +44,17 @@ func TestSharedCalls(t *testing.T) {
 	if n := two.OpenOf("t"); n != 0 || two.book("w").find("a") != nil {
 		t.Errorf("%d calls are open at a server that is not the owner any more", n)
 	}
-	a.Status = OK
+	a.Status, a.Ended = OK, time.Now()
 	if err := one.keep.put(line{Call: &a}); err != nil {
 		t.Fatal(err)
 	}
 	if err := two.takeUp("w"); err != nil || two.OpenOf("t") != 0 {
 		t.Errorf("a call that has ended is open: %v", err)
+	}
+	for within, want := range map[time.Duration]int{0: 1, time.Minute: 2} {
+		if list, err := two.current(within); err != nil || len(list) != want {
+			t.Errorf("within %v: %v, %v", within, list, err)
+		}
 	}
 	if r, ok, err := two.keep.get("a"); err != nil || !ok || r.Status != OK {
 		t.Errorf("%+v, %v", r, err)

@@ -97,6 +97,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	}
 	if x.shared { // each workspace is settled when it is entered
 		o.Workspaces.AddHooks(workspaces.Hooks{Entered: s.Entered, Leaving: s.Leaving, Lost: s.Lost})
+		s.enterOwn(ctx)
 		s.serve()
 		return s, s.sweep()
 	}

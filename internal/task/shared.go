@@ -13,42 +13,71 @@ import (
 // compared with the repository first. It does nothing where the records are this
 // server's alone.
 func (s *Service) Entered(_ context.Context, w *workspace.Workspace) error {
+	return s.enterWith(w.ID(), func() (*workspace.Workspace, func(), error) { return w, func() {}, nil })
+}
+
+// enterOwn enters the workspaces that no other server can own, so that what is found in
+// their directories belongs to their tasks. One that cannot be read is logged, and
+// entered with its first change.
+func (s *Service) enterOwn(ctx context.Context) {
+	for _, r := range s.o.Workspaces.Physical() {
+		err := s.enterWith(r.ID, func() (*workspace.Workspace, func(), error) {
+			w, err := s.o.Workspaces.Inspect(ctx, r.ID)
+			if err != nil {
+				return nil, nil, err
+			}
+			return w, w.Release, nil
+		})
+		if err != nil {
+			s.o.Log.Warn("the tasks of a workspace could not be read", "workspace", r.ID, "error", err)
+		}
+	}
+}
+
+// enterWith takes over the tasks of a workspace. open is called where its repository
+// has to be asked.
+func (s *Service) enterWith(id string, open func() (w *workspace.Workspace, release func(), err error)) error {
 	if !s.index.shared {
 		return nil
 	}
-	epoch := s.o.Epoch(w.ID())
+	epoch := s.o.Epoch(id)
 	if epoch == 0 {
 		return errMoving()
 	}
-	live, mark, err := s.index.liveOf(w.ID())
+	live, mark, err := s.index.liveOf(id)
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
 	pending := slices.ContainsFunc(live, func(r Record) bool { return r.Pending })
 	if mark == 0 && pending {
-		if err := s.index.putMark(w.ID(), epoch); err != nil {
+		if err := s.index.putMark(id, epoch); err != nil {
 			return errs.Wrap(err, "")
 		}
 		mark = epoch
 	}
 	if mark != 0 {
-		news, gone, err := s.compared(w, live)
+		w, release, err := open()
 		if err != nil {
 			return errs.Wrap(err, "")
 		}
-		if err := s.index.takeOver(w.ID(), mark, news, gone); err != nil {
+		news, gone, err := s.compared(w, live)
+		release()
+		if err != nil {
 			return errs.Wrap(err, "")
 		}
-		if live, _, err = s.index.liveOf(w.ID()); err != nil {
+		if err := s.index.takeOver(id, mark, news, gone); err != nil {
+			return errs.Wrap(err, "")
+		}
+		if live, _, err = s.index.liveOf(id); err != nil {
 			return errs.Wrap(err, "")
 		}
 	}
-	s.index.enter(w.ID(), epoch, live)
+	s.index.enter(id, epoch, live)
 	return nil
 }
 
 // begin is index.begin. A workspace that no other server can own enters with its first
-// change.
+// change, if it is new.
 func (s *Service) begin(ctx context.Context, w *workspace.Workspace) (end func(), epoch int64, err error) {
 	if s.index.shared && s.index.epoch(w.ID()) == 0 {
 		if err := s.Entered(ctx, w); err != nil {
