@@ -228,6 +228,11 @@ func (b *beneath) Own(ctx context.Context, p wspath.Path, gone bool) (bool, erro
 	return !had || has, err
 }
 
+func (b *beneath) Removed(p wspath.Path) bool {
+	_, err := os.Lstat(filepath.Join(b.r.Fork.Origin, string(p.Dir())))
+	return err != nil
+}
+
 func (b *beneath) Refresh() error { return b.m.layerOf(b.r).Refresh() }
 
 func (b *beneath) Shared(ctx context.Context, p wspath.Path) (bool, error) {

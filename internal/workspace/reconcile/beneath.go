@@ -22,6 +22,9 @@ type Beneath interface {
 	// Shared reports whether the directory beneath keeps a path out of its history too:
 	// ignored files are shared.
 	Shared(ctx context.Context, p wspath.Path) (bool, error)
+	// Removed reports whether the directory that has a path was removed beneath: the kernel
+	// lists nothing in it then, also of the workspace's own files, until Refresh.
+	Removed(p wspath.Path) bool
 	// Refresh has the kernel look again at what is beneath, as far as no process uses
 	// it: it keeps what it found at a name.
 	Refresh() error
@@ -146,7 +149,7 @@ func (r *Reconciler) Keep(ctx context.Context, paths []wspath.Path) error {
 		if err != nil {
 			return err
 		}
-		if !ok || e.Mode == object.Dir { // what the kernel knows of directories may be wrong now
+		if !ok || e.Mode == object.Dir || r.Beneath.Removed(p) { // what the kernel knows of directories may be wrong now
 			if err := r.Beneath.Refresh(); err != nil {
 				return errs.Wrap(err, "")
 			}
