@@ -72,7 +72,7 @@ func TestSignalsEndItCleanly(t *testing.T) {
 		if n, err := idle.Read(make([]byte, 1)); err == nil {
 			t.Error("read", n)
 		}
-		if conn, err := net.Dial("tcp", strings.TrimPrefix(s.Address, "http://")); err == nil {
+		if conn, err := net.Dial("tcp", strings.TrimPrefix(s.First().Address, "http://")); err == nil {
 			conn.Close()
 			t.Error("somebody still listens")
 		}
@@ -85,7 +85,7 @@ func TestOneServerADataDirectory(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, harness.Options{})
 	status, stdout, stderr := harness.Run(t, nil, "serve", "--data-dir", s.DataDir, "--listen", "127.0.0.1:0")
-	if status != 1 || stdout != "" || !strings.Contains(stderr, strconv.Itoa(s.PID())) || !strings.Contains(stderr, s.Address) {
+	if status != 1 || stdout != "" || !strings.Contains(stderr, strconv.Itoa(s.PID())) || !strings.Contains(stderr, s.First().Address) {
 		t.Errorf("%d %q %s", status, stdout, stderr)
 	}
 	s.Do("GET", "/health", nil).Expect(200)

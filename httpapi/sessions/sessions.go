@@ -147,15 +147,7 @@ func (d *Dialect) taskOf(c *gin.Context, ses session.Session) (*task.Ref, error)
 	if id == "" {
 		id = ses.Task
 	}
-	ref, err := d.tasks.Get(c.Request.Context(), id, sees(c))
-	if err != nil {
-		return nil, err
-	}
-	if ref.ID() != ses.Workspace {
-		ref.Release()
-		return nil, errs.New(errs.Conflict, "task_other_workspace", "The task is on another workspace.")
-	}
-	return ref, nil
+	return d.tasks.GetOn(c.Request.Context(), id, ses.Workspace, sees(c))
 }
 
 // asInvalid makes conflicts with these codes faults of the request, as this

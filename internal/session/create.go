@@ -156,18 +156,15 @@ func (s *Service) withOwnTask(ctx context.Context, o CreateOptions, r *Record) e
 
 // withTask makes the session for a task that is there.
 func (s *Service) withTask(ctx context.Context, o CreateOptions, r *Record) error {
-	ref, err := s.o.Tasks.Get(ctx, o.TaskID, o.Sees)
-	if err != nil {
-		return err
-	}
-	defer ref.Release()
 	place, err := s.o.Workspaces.Look(o.Root, workspaces.OpenOptions{}, o.Allow)
 	if err != nil {
 		return err
 	}
-	if place.Workspace != ref.ID() {
-		return errs.New(errs.Conflict, "task_other_workspace", "The task is on another workspace.").With("task_id", o.TaskID)
+	ref, err := s.o.Tasks.GetOn(ctx, o.TaskID, place.Workspace, o.Sees)
+	if err != nil {
+		return err
 	}
+	defer ref.Release()
 	if task.Status(ref.Task.Info.Status).Ended() {
 		return task.Status(ref.Task.Info.Status).Writable()
 	}

@@ -293,6 +293,17 @@ func (s *Service) Get(ctx context.Context, id string, sees Sees) (*Ref, error) {
 	return s.with(ctx, id, sees, s.o.Workspaces.Get)
 }
 
+// GetOn is Get for a task that has to be on a workspace. Where it is on another, that is
+// not opened: errs.Conflict task_other_workspace.
+func (s *Service) GetOn(ctx context.Context, id, workspaceID string, sees Sees) (*Ref, error) {
+	return s.with(ctx, id, sees, func(ctx context.Context, on string) (*workspace.Workspace, error) {
+		if on != workspaceID {
+			return nil, errs.New(errs.Conflict, "task_other_workspace", "The task is on another workspace.").With("task_id", id)
+		}
+		return s.o.Workspaces.Get(ctx, on)
+	})
+}
+
 // Read is Get for callers that need only what tasks did: it does not wait
 // until a workspace that is being opened is compared with its folder.
 func (s *Service) Read(ctx context.Context, id string, sees Sees) (*Ref, error) {

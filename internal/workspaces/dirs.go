@@ -24,7 +24,7 @@ func (m *Manager) Here(r Record) bool {
 // inside of it or around it, and that server; "" where this server is to open it: it
 // has the workspace, or no server does. A workspace that is being made has no ID yet.
 // A directory of the same path on another machine is another one, unless this machine
-// has none there.
+// has none there. On this machine it is the workspace's, also where it was replaced.
 func (m *Manager) DirectoryAt(path string) (id, server string, err error) {
 	if m.opt.Shared == nil || !filepath.IsAbs(path) {
 		return "", "", nil
@@ -61,12 +61,14 @@ func (m *Manager) others(root string, missing bool, want func(Record) bool) (Rec
 		return Record{}, false, errs.Wrap(err, "")
 	}
 	for _, r := range all {
-		if m.elsewhere(r) && (m.meets(root, r) || r.Root == root && missing) && want(r) {
+		if m.elsewhere(r) && (m.meets(root, r) || r.Root == root && (missing || m.beside(r.Server))) && want(r) {
 			return r, true, nil
 		}
 	}
 	return Record{}, false, nil
 }
+
+func (m *Manager) beside(server string) bool { return m.opt.Beside != nil && m.opt.Beside(server) }
 
 // meets reports whether a directory of this machine is another server's workspace, or
 // lies inside of one, or around it.

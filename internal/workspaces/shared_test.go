@@ -534,6 +534,16 @@ func TestSharedDirectories(t *testing.T) {
 	if _, state, ok := b.m.Resting(w.ID()); !ok || state != workspace.Clean {
 		t.Errorf("listed by the other server: %s %t", state, ok)
 	}
+	// Another directory at its path is another workspace's at another machine alone.
+	must(t, os.Rename(dir, dir+"-before"))
+	must(t, os.Mkdir(dir, 0o755))
+	if id, server, err := b.m.DirectoryAt(dir); id != "" || err != nil {
+		t.Errorf("on another machine: %s at %s, %v", id, server, err)
+	}
+	b.m.opt.Beside = func(server string) bool { return server == "a" }
+	if id, server, err := b.m.DirectoryAt(dir); id != w.ID() || server != "a" || err != nil {
+		t.Errorf("on its machine: %s at %s, %v", id, server, err)
+	}
 	again, err := NewManager(Options{DataDir: t.TempDir(), Records: &s.recs, Shared: b, Server: "b", Physical: true})
 	must(t, err)
 	if list := again.Physical(); len(list) != 0 {

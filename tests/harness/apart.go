@@ -9,15 +9,18 @@ var apart = map[string]string{
 	"TestSessionIdempotency": "it removes answers.log, and a cluster keeps answers with the records",
 	// A rate is counted at each node (fleet.md, Requests).
 	"TestCodeRateLimits": "a rate counts on each node",
+	"TestScriptsQueue":   "a queue of scripts is a node's",
 	// The code workspace is virtual: what others change in the directory is not recorded.
 	"TestExecute":            "it puts programs into the code directory, which is a copy",
 	"TestExecuteStaysInside": "it puts files into the code directory, which is a copy",
 	// Scripts save into a virtual workspace.
 	"TestScriptsSave":       "its output directory is a workspace with a directory",
+	"TestScriptsOfATask":    "its output directory is a workspace with a directory",
 	"TestScriptsStayInside": "it puts links into the output directory, which is a copy",
 	// serve DIR is one server's; verbs that work on files of a data directory too.
 	"TestGreeting":              "a node greets with its own address, not the balancer's",
 	"TestGreetingInJSON":        "a node greets with its own address, not the balancer's",
+	"TestDemo":                  "its second half works on a data directory without a server",
 	"TestServeFolder":           "serve DIR is one server's",
 	"TestMCPDefault":            "it gives the server a directory, which one node has",
 	"TestForkUpkeep":            "it has verbs work on directories that several nodes have",
