@@ -16,7 +16,7 @@ const machinesBucket = "machines"
 
 // machine names the file system that this process sees: two processes with the same
 // name mean the same directory by a path, until the system is started again. "" where
-// that cannot be told.
+// that is not known.
 func machine() string {
 	boot := clock.BootID()
 	mounts, err := os.Readlink("/proc/self/ns/mnt")
