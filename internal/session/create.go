@@ -101,7 +101,7 @@ func (s *Service) madeBefore(hash string) (ses Session, ok bool, err error) {
 	}
 	var r Record
 	err = s.o.State.View(func(tx *state.Tx) (err error) {
-		r, ok, err = withKey(tx, hash)
+		r, ok, err = records.WithKey(tx, hash)
 		return err
 	})
 	if err != nil || !ok || !s.remembers(r) {

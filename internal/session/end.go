@@ -80,7 +80,7 @@ func (s *Service) sweep(ctx context.Context) {
 			s.o.Log.Warn("idle sessions could not be ended", "error", err)
 		}
 	}
-	idle, err := s.ids(byUse, timeBytes, sweepBatch, useKey(s.o.Now().Add(-s.o.Idle)))
+	idle, err := records.IDs(s.o.State, byUse, state.TimeBytes, sweepBatch, state.TimeKey(s.o.Now().Add(-s.o.Idle)))
 	warn(err)
 	for _, id := range idle {
 		if ctx.Err() != nil {
@@ -96,7 +96,7 @@ func (s *Service) sweep(ctx context.Context) {
 			s.finish(ctx, r, "")
 		}
 	}
-	left, err := s.ids(unsettled, 0, sweepBatch, "")
+	left, err := records.IDs(s.o.State, unsettled, 0, sweepBatch, "")
 	warn(err)
 	for _, id := range left {
 		if ctx.Err() != nil {
@@ -153,7 +153,7 @@ func (s *Service) flush() error {
 			}
 			used := old
 			used.LastUsed = last[old.ID]
-			if err := replace(tx, &old, &used); err != nil {
+			if err := records.Replace(tx, &old, &used); err != nil {
 				return err
 			}
 		}

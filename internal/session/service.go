@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -62,7 +61,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 		o.Now = time.Now
 	}
 	s := &Service{o: o, uses: map[string]*uses{}}
-	if err := makeIndex(o.State); err != nil {
+	if err := records.Index(o.State); err != nil {
 		return nil, err
 	}
 	if !o.State.Shared() {
@@ -100,7 +99,7 @@ func (s *Service) settle(ctx context.Context, r Record) error {
 
 // settleAll settles the sessions whose tasks have been in the making for a while.
 func (s *Service) settleAll(ctx context.Context, since time.Duration) {
-	ids, err := s.ids(unsettled, 0, math.MaxInt, "")
+	ids, err := records.IDs(s.o.State, unsettled, 0, 0, "")
 	if err != nil {
 		s.o.Log.Warn("sessions could not be settled", "error", err)
 	}

@@ -88,9 +88,9 @@ func (w *world) put(r Record) {
 	if err := w.db.Update(func(tx *state.Tx) error {
 		var old Record
 		if found, err := tx.Get(bucket, r.ID, &old); err != nil || !found {
-			return errors.Join(err, replace(tx, nil, &r))
+			return errors.Join(err, records.Replace(tx, nil, &r))
 		}
-		return replace(tx, &old, &r)
+		return records.Replace(tx, &old, &r)
 	}); err != nil {
 		w.t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func (s *Service) madeBefore(hash string) (t Toolset, ok bool, err error) {
 	}
 	var r Record
 	err = s.o.State.View(func(tx *state.Tx) (err error) {
-		r, ok, err = withKey(tx, hash)
+		r, ok, err = records.WithKey(tx, hash)
 		return err
 	})
 	if err != nil || !ok || !s.remembers(r) {
@@ -233,7 +233,7 @@ func (s *Service) settle(ctx context.Context, id string, tasks []string, drop bo
 		}
 	}
 	if drop {
-		return s.drop(id)
+		return errs.Wrap(records.Remove(s.o.State, id), "")
 	}
 	if len(tasks) == 0 {
 		return nil
@@ -247,7 +247,7 @@ func (s *Service) settle(ctx context.Context, id string, tasks []string, drop bo
 
 // settleAll settles what was left half done for a while.
 func (s *Service) settleAll(ctx context.Context, since time.Duration) {
-	ids, err := s.ids(unsettled, 0, "")
+	ids, err := records.IDs(s.o.State, unsettled, 0, 0, "")
 	if err != nil {
 		s.o.Log.Warn("toolsets could not be settled", "error", err)
 	}

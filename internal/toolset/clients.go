@@ -206,7 +206,7 @@ func (s *Service) endClient(ctx context.Context, id, key, requestID string) erro
 // endClients completes the tasks of the clients that have not called for
 // clientIdle.
 func (s *Service) endClients(ctx context.Context) {
-	ids, err := s.ids(serving, 0, "")
+	ids, err := records.IDs(s.o.State, serving, 0, 0, "")
 	if err != nil {
 		s.o.Log.Warn("the clients of toolsets could not be read", "error", err)
 	}

@@ -126,7 +126,7 @@ func (s *Service) keepUses() error {
 			}
 			now := old
 			now.Until = until
-			if err := replace(tx, &old, &now); err != nil {
+			if err := records.Replace(tx, &old, &now); err != nil {
 				return err
 			}
 		}
@@ -152,7 +152,7 @@ func (s *Service) endLeases(ctx context.Context) {
 	if err := s.keepUses(); err != nil {
 		s.o.Log.Warn("the last use of toolsets is not kept", "error", err)
 	}
-	ids, err := s.ids(leased, timeBytes, timeKey(s.o.Now()))
+	ids, err := records.IDs(s.o.State, leased, state.TimeBytes, 0, state.TimeKey(s.o.Now()))
 	if err != nil {
 		s.o.Log.Warn("the leases of toolsets could not be read", "error", err)
 	}

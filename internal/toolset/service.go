@@ -91,7 +91,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	if _, err := s.check(o.Default, Who{}); err != nil {
 		return nil, err
 	}
-	if err := makeIndex(o.State); err != nil {
+	if err := records.Index(o.State); err != nil {
 		return nil, err
 	}
 	if !o.State.Shared() {

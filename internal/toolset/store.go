@@ -2,10 +2,8 @@ package toolset
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"umbra/internal/errs"
 	"umbra/internal/state"
@@ -13,126 +11,39 @@ import (
 	"umbra/internal/toolset/tool"
 )
 
-// The buckets in the state database. toolsets has the records; the others lead to
-// them and are changed in the same transaction.
+// The buckets in the state database.
 const (
 	bucket    = "toolsets"           // id: Record
 	byKey     = "toolsets_by_key"    // KeyHash: id
 	unsettled = "toolsets_unsettled" // id: true; hidden, or with loose tasks
 	leased    = "toolsets_leased"    // the lease's end, id: true
 	serving   = "toolsets_serving"   // id: true; with clients
-	indexMade = "toolsets_indexed"   // "version": indexVersion
+	indexMade = "toolsets_indexed"
 )
 
-const indexVersion = 1
+var records = state.Table[Record]{
+	Bucket: bucket, ByKey: byKey, Indexed: indexMade, Version: 1,
+	Of: func(r *Record) (id, key string, done bool) { return r.ID, r.KeyHash, !r.Hidden },
+	Leads: func(r *Record) map[state.Lead]any {
+		out := map[state.Lead]any{}
+		if r.Hidden || len(r.Loose) > 0 {
+			out[state.Lead{Bucket: unsettled, Key: r.ID}] = true
+		}
+		if r.Idle > 0 {
+			out[state.Lead{Bucket: leased, Key: leaseKey(r)}] = true
+		}
+		if len(r.Clients) > 0 {
+			out[state.Lead{Bucket: serving, Key: r.ID}] = true
+		}
+		return out
+	},
+}
 
 // maxCached is how many toolsets are kept ready for their next call.
 const maxCached = 1024
 
 // leaseKey orders the leases by their ends.
-func leaseKey(r Record) string { return timeKey(r.Until) + r.ID }
-
-// timeKey orders instants bytewise, as int64 nanoseconds since 1970 with the sign bit
-// flipped.
-func timeKey(t time.Time) string {
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], uint64(t.UnixNano())^1<<63)
-	return string(b[:])
-}
-
-const timeBytes = 8
-
-// leads returns what leads to a record: bucket, key, value.
-func leads(r Record) map[[2]string]any {
-	out := map[[2]string]any{}
-	if r.KeyHash != "" {
-		out[[2]string{byKey, r.KeyHash}] = r.ID
-	}
-	if r.Hidden || len(r.Loose) > 0 {
-		out[[2]string{unsettled, r.ID}] = true
-	}
-	if r.Idle > 0 {
-		out[[2]string{leased, leaseKey(r)}] = true
-	}
-	if len(r.Clients) > 0 {
-		out[[2]string{serving, r.ID}] = true
-	}
-	return out
-}
-
-// replace writes a record in the place of another one with its id; nil is none.
-func replace(tx *state.Tx, old, now *Record) error {
-	before, after := map[[2]string]any{}, map[[2]string]any{}
-	if old != nil {
-		before = leads(*old)
-	}
-	if now != nil {
-		after = leads(*now)
-	}
-	for at := range before {
-		if _, stays := after[at]; stays {
-			continue
-		}
-		if at[0] == byKey {
-			var id string
-			if _, err := tx.Get(byKey, at[1], &id); err != nil {
-				return err
-			}
-			if id != old.ID {
-				continue // a later toolset has the key
-			}
-		}
-		if err := tx.Delete(at[0], at[1]); err != nil {
-			return err
-		}
-	}
-	for at, value := range after {
-		if was, has := before[at]; has && was == value {
-			continue
-		}
-		if err := tx.Put(at[0], at[1], value); err != nil {
-			return err
-		}
-	}
-	if now == nil {
-		return tx.Delete(bucket, old.ID)
-	}
-	if now.KeyHash != "" && !now.Hidden && (old == nil || old.Hidden) {
-		if err := tx.Mark(now.KeyHash); err != nil {
-			return err
-		}
-	}
-	return tx.Put(bucket, now.ID, now)
-}
-
-// makeIndex makes what leads to the records, where a program of before has left them
-// without.
-func makeIndex(db *state.DB) error {
-	var have int
-	if _, err := db.Get(indexMade, "version", &have); err != nil || have == indexVersion {
-		return err
-	}
-	return db.Update(func(tx *state.Tx) error {
-		if _, err := tx.Get(indexMade, "version", &have); err != nil || have == indexVersion {
-			return err
-		}
-		var all []Record
-		err := tx.ForEach(bucket, "", func(key string, raw []byte) (bool, error) {
-			r, err := parse(key, raw)
-			all = append(all, r)
-			return true, err
-		})
-		if err != nil {
-			return err
-		}
-		for i := range all {
-			if err := replace(tx, nil, &all[i]); err != nil {
-				return err
-			}
-		}
-		return tx.Put(indexMade, "version", indexVersion)
-	})
-}
+func leaseKey(r *Record) string { return state.TimeKey(r.Until) + r.ID }
 
 func parse(key string, raw []byte) (r Record, err error) {
 	if err = json.Unmarshal(raw, &r); err != nil {
@@ -222,7 +133,7 @@ func (s *Service) update(id string, fn func(r *Record) error) (Record, error) {
 		if err := fn(&now); err != nil {
 			return err
 		}
-		return replace(tx, &old, &now)
+		return records.Replace(tx, &old, &now)
 	})
 	return now, errs.Wrap(err, "")
 }
@@ -243,7 +154,7 @@ func (s *Service) insert(r Record) error {
 			return err
 		}
 		if r.KeyHash != "" {
-			other, found, err := withKey(tx, r.KeyHash)
+			other, found, err := records.WithKey(tx, r.KeyHash)
 			if err != nil {
 				return err
 			}
@@ -251,44 +162,6 @@ func (s *Service) insert(r Record) error {
 				return &errTaken{other.ID}
 			}
 		}
-		return replace(tx, nil, &r)
+		return records.Replace(tx, nil, &r)
 	})
-}
-
-// withKey finds the toolset that a request with an idempotency key made.
-func withKey(tx *state.Tx, hash string) (r Record, found bool, err error) {
-	var id string
-	if _, err := tx.Get(byKey, hash, &id); err != nil || id == "" {
-		return Record{}, false, err
-	}
-	found, err = tx.Get(bucket, id, &r)
-	return r, found, err
-}
-
-// drop removes a record.
-func (s *Service) drop(id string) error {
-	err := s.o.State.Update(func(tx *state.Tx) error {
-		var old Record
-		found, err := tx.Get(bucket, id, &old)
-		if err != nil || !found {
-			return err
-		}
-		return replace(tx, &old, nil)
-	})
-	return errs.Wrap(err, "")
-}
-
-// ids returns the ids to which the keys of a bucket lead, the key's part before them
-// being skipped, below a bound.
-func (s *Service) ids(in string, skip int, below string) (out []string, err error) {
-	err = s.o.State.View(func(tx *state.Tx) error {
-		return tx.ForEach(in, "", func(key string, _ []byte) (bool, error) {
-			if below != "" && key >= below {
-				return false, nil
-			}
-			out = append(out, key[skip:])
-			return true, nil
-		})
-	})
-	return out, errs.Wrap(err, "")
 }

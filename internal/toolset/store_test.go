@@ -39,11 +39,11 @@ func TestIndex(t *testing.T) {
 		return all
 	}
 	for range 2 {
-		if err := makeIndex(db); err != nil {
+		if err := records.Index(db); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := map[string][]string{byKey: {"k1", "k2"}, unsettled: {"two"}, leased: {leaseKey(one)}, serving: {"one"}}
+	want := map[string][]string{byKey: {"k1", "k2"}, unsettled: {"two"}, leased: {leaseKey(&one)}, serving: {"one"}}
 	if got := keys(); !maps.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -55,10 +55,10 @@ func TestIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.Until = now.Add(time.Minute)
-	if err := s.drop("two"); err != nil {
+	if err := records.Remove(db, "two"); err != nil {
 		t.Fatal(err)
 	}
-	want = map[string][]string{byKey: {"k1"}, leased: {leaseKey(one)}}
+	want = map[string][]string{byKey: {"k1"}, leased: {leaseKey(&one)}}
 	if got := keys(); !maps.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("%q, want %q", got, want)
 	}
