@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -25,6 +24,7 @@ import (
 	"umbra/internal/access"
 	"umbra/internal/errs"
 	"umbra/internal/state"
+	"umbra/internal/testlog"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -72,30 +72,13 @@ func (m *memory) KeepAnswer(key [32]byte, a state.Answer, durable bool) error {
 
 type setup struct {
 	*Server
-	log     *lockedBuffer
+	log     *testlog.Buffer
 	answers *memory
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func newServer(t *testing.T, opts Options, routes ...Route) *setup {
 	t.Helper()
-	s := &setup{log: &lockedBuffer{}, answers: &memory{}}
+	s := &setup{log: &testlog.Buffer{}, answers: &memory{}}
 	opts.Log = slog.New(slog.NewTextHandler(s.log, nil))
 	if opts.MaxJSON == 0 {
 		opts.MaxJSON = 1000

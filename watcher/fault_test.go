@@ -1,7 +1,6 @@
 package watcher
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"umbra/internal/errs"
+	"umbra/internal/testlog"
 	"umbra/internal/wspath"
 )
 
@@ -275,24 +275,6 @@ func TestMovedAndRemovedAtOnce(t *testing.T) {
 	}
 }
 
-// logBuffer holds what the goroutines of a watcher log.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 func TestWatchLimit(t *testing.T) {
 	for _, errno := range []error{syscall.ENOSPC, syscall.EMFILE, nil} {
 		t.Run(fmt.Sprint(errno), func(t *testing.T) {
@@ -301,7 +283,7 @@ func TestWatchLimit(t *testing.T) {
 				write(t, fmt.Sprintf("%s/big/d%d/f", root, i), "x")
 			}
 			write(t, root+"/small/f", "x")
-			var log logBuffer
+			var log testlog.Buffer
 			opts := Options{Log: slog.New(slog.NewTextHandler(&log, nil))}
 			f := newFaulty(t)
 			if errno == nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"umbra/internal/backup"
+	"umbra/internal/cli"
 	"umbra/internal/client"
 	"umbra/internal/exitcode"
 	"umbra/internal/progress"
@@ -37,12 +37,7 @@ With --json: {"workspaces","files","bytes","copied_bytes","reused_bytes",
 "removed_bytes","warnings"}. The exit status is 1 if there are warnings.`,
 		Example: `  umbra backup /mnt/backup/umbra
   umbra restore /mnt/backup/umbra --data-dir ~/umbra-restored`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return exitcode.Usage(errors.New("backup needs one directory"))
-			}
-			return nil
-		},
+		Args: cli.One("backup needs one directory"),
 	}
 	v.Connection.Flags(cmd.Flags())
 	v.OutputFlags(cmd.Flags())

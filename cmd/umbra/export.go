@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"umbra/internal/cli"
 	"umbra/internal/client"
 	"umbra/internal/exitcode"
 	"umbra/internal/progress"
@@ -54,12 +55,7 @@ found. With --json: {"ok","branch","base","same_base","squash","changes","commit
 		Example: `  umbra export t1 --repo ~/project --branch agent/t1 --squash subtask
   umbra export . --repo . --branch history
   umbra export t1 --repo . --branch agent/t1 --notes git-ai`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return exitcode.Usage(errors.New("usage: umbra export WS|TASK --repo DIR --branch NAME"))
-			}
-			return nil
-		},
+		Args: cli.One("usage: umbra export WS|TASK --repo DIR --branch NAME"),
 	}
 	fs := cmd.Flags()
 	v.Connection.Flags(fs)

@@ -37,12 +37,7 @@ one at 127.0.0.1:8080. With no server, or no answer within 2 s, the exit status 
 nothing is printed, and hooks.log in the data directory gets a line.`,
 		Example: `  umbra hook claude-code < event.json
   umbra hook codex --on-failure=block < event.json`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return exitcode.Usage(errors.New("name one agent: " + strings.Join(hook.Agents(), ", ")))
-			}
-			return nil
-		},
+		Args: cli.One("name one agent: " + strings.Join(hook.Agents(), ", ")),
 	}
 	connection.Flags(cmd.Flags())
 	f := cmd.Flags()

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"umbra/config"
+	"umbra/internal/cli"
 	"umbra/internal/datadir"
 	"umbra/internal/errs"
 	"umbra/internal/exitcode"
@@ -42,12 +43,7 @@ With --json: {"workspaces","files","bytes",…}, as umbra backup.`,
   umbra restore src@1f3a9c2 --dry-run
   umbra restore /mnt/backup/umbra --data-dir ~/umbra-restored
   umbra verify --data-dir ~/umbra-restored`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return exitcode.Usage(errors.New("restore takes one PATH@COMMIT, or the directory of one backup"))
-			}
-			return nil
-		},
+		Args: cli.One("restore takes one PATH@COMMIT, or the directory of one backup"),
 	}
 	all := cmd.Flags()
 	v.Connection.Flags(all)

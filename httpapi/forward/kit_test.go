@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"umbra/internal/access"
 	"umbra/internal/errs"
 	"umbra/internal/state"
+	"umbra/internal/testlog"
 	"umbra/internal/witness"
 )
 
@@ -54,7 +56,7 @@ type fakeNode struct {
 	dead     bool
 	f        *Forwarder
 	server   *httpapi.Server
-	log      *lines
+	log      *testlog.Buffer
 	handled  map[string]int // by workspace
 	// before, if set, is called by the handler before it does anything.
 	before func(c *gin.Context, ws string) error
@@ -69,16 +71,25 @@ func (w *world) start(name string, change ...func(*Options)) *fakeNode {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	n := &fakeNode{w: w, name: name, address: "http://" + l.Addr().String(), life: int64(len(w.nodes) + 1), lease: true, handled: map[string]int{}, log: &lines{}, stale: map[string][]string{}}
+	n := &fakeNode{w: w, name: name, address: "http://" + l.Addr().String(), life: int64(len(w.nodes) + 1), lease: true, handled: map[string]int{}, log: &testlog.Buffer{}, stale: map[string][]string{}}
 	log := slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o := Options{Node: n, Wait: time.Second, StaleReads: true, Reach: n.reach, Log: log, Known: n.known, Tip: n.tip}
 	for _, c := range change {
 		c(&o)
 	}
 	n.f = New(o)
+	answers, err := state.OpenAnswers(state.NewMemory(), filepath.Join(w.t.TempDir(), "answers"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		if err := answers.Close(); err != nil {
+			w.t.Error(err)
+		}
+	})
 	secret := sha256.Sum256([]byte("secret"))
 	reader := sha256.Sum256([]byte("reader"))
-	n.server, err = httpapi.New(httpapi.Options{Log: log, Answers: &answers{}, MaxJSON: 4 << 20, Cluster: n.f,
+	n.server, err = httpapi.New(httpapi.Options{Log: log, Answers: answers, MaxJSON: 4 << 20, Cluster: n.f,
 		Tokens: access.Fixed(access.Token{Name: "alice", SHA256: secret, Scope: access.Write}, access.Token{Name: "bob", SHA256: reader, Scope: access.Read})}, n)
 	if err != nil {
 		w.t.Fatal(err)
@@ -95,31 +106,6 @@ func (w *world) start(name string, change ...func(*Options)) *fakeNode {
 		<-served
 	})
 	return n
-}
-
-// answers keeps idempotent answers of one node.
-type answers struct {
-	mu sync.Mutex
-	m  map[[32]byte]state.Answer
-}
-
-func (a *answers) Answer(k [32]byte) (state.Answer, bool, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	v, ok := a.m[k]
-	return v, ok, nil
-}
-
-func (a *answers) BeginKey(string, [32]byte, [32]byte, time.Time) func() { return func() {} }
-
-func (a *answers) KeepAnswer(k [32]byte, v state.Answer, _ bool) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.m == nil {
-		a.m = map[[32]byte]state.Answer{}
-	}
-	a.m[k] = v
-	return nil
 }
 
 // The node's part (Node).
@@ -364,18 +350,6 @@ func (n *fakeNode) stream(c *gin.Context) error {
 			}
 		}
 	})
-}
-
-// lines is a log.
-type lines struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
 }
 
 // answer is what came back.

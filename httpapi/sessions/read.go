@@ -19,6 +19,7 @@ import (
 	"umbra/httpapi/wire"
 	"umbra/internal/errs"
 	"umbra/internal/session"
+	"umbra/internal/textlines"
 	"umbra/internal/wspath"
 )
 
@@ -146,9 +147,9 @@ func (s *source) tellText(c *gin.Context, offset, limit int64) error {
 	if err != nil {
 		return err
 	}
-	body := textBody{Truncated: lines.truncated(offset), ETag: wire.ETag(s.blob), Mtime: stamp(s.mtime), TotalLines: lines.total, Offset: offset, Lines: lines.lines}
-	if lines.to-lines.from > inMemory {
-		return s.stream(c, body, lines.from, lines.to-lines.from, func(w io.Writer) io.WriteCloser { return nopCloser{jsonText{w}} })
+	body := textBody{Truncated: lines.Truncated(offset), ETag: wire.ETag(s.blob), Mtime: stamp(s.mtime), TotalLines: lines.Total, Offset: offset, Lines: lines.Count}
+	if lines.To-lines.From > inMemory {
+		return s.stream(c, body, lines.From, lines.To-lines.From, func(w io.Writer) io.WriteCloser { return nopCloser{jsonText{w}} })
 	}
 	part, err := s.part(lines)
 	if err != nil {
@@ -159,37 +160,30 @@ func (s *source) tellText(c *gin.Context, offset, limit int64) error {
 	return nil
 }
 
-// lines finds what a read asks for. Unprocessable for what is no text.
-func (s *source) lines(offset, limit int64) (span, error) {
-	noText := func() error {
-		return errs.New(errs.Unprocessable, "not_text", "The file is not UTF-8 text; read it with as=base64.")
+// lines finds what a read asks for. Unprocessable for content that is not text.
+func (s *source) lines(offset, limit int64) (lines textlines.Lines, err error) {
+	switch {
+	case s.data == nil:
+		lines, err = textlines.Find(s.body, offset, limit)
+	case utf8.Valid(s.data):
+		lines = textlines.In(s.data, offset, limit)
+	default:
+		err = textlines.NotText()
 	}
-	if s.data != nil {
-		if !utf8.Valid(s.data) {
-			return span{}, noText()
-		}
-		scan := newLineScan(offset, limit)
-		scan.feed(s.data)
-		return scan.end(), nil
+	if errs.CodeOf(err) == "not_text" {
+		err = errs.New(errs.Unprocessable, "not_text", "The file is not UTF-8 text; read it with as=base64.")
 	}
-	lines, ok, err := scanLines(s.body, offset, limit)
-	if err != nil {
-		return span{}, errs.Wrap(err, "")
-	}
-	if !ok {
-		return span{}, noText()
-	}
-	return lines, nil
+	return lines, err
 }
 
 // part reads some lines. A file that is not in memory may have been written to
 // since they were found.
-func (s *source) part(lines span) ([]byte, error) {
+func (s *source) part(lines textlines.Lines) ([]byte, error) {
 	if s.data != nil {
-		return s.data[lines.from:lines.to], nil
+		return s.data[lines.From:lines.To], nil
 	}
-	part := make([]byte, lines.to-lines.from)
-	_, err := s.body.Seek(lines.from, io.SeekStart)
+	part := make([]byte, lines.To-lines.From)
+	_, err := s.body.Seek(lines.From, io.SeekStart)
 	if err == nil {
 		_, err = io.ReadFull(s.body, part)
 	}

@@ -20,6 +20,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/task"
 	"umbra/internal/taskfiles"
+	"umbra/internal/textlines"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -73,7 +74,7 @@ func serveLines(c *gin.Context, content httpapi.Content) error {
 	if err != nil {
 		return err
 	}
-	lines, err := taskfiles.FindLines(content.Body, offset, limit)
+	lines, err := textlines.Find(content.Body, offset, limit)
 	if err != nil {
 		return err
 	}

@@ -65,6 +65,16 @@ func Args(low, high int) cobra.PositionalArgs {
 	}
 }
 
+// One refuses any number of arguments but one, and says what is needed.
+func One(needed string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return exitcode.Usage(errors.New(needed))
+		}
+		return nil
+	}
+}
+
 // UnknownCommand is the error for a verb that does not exist; it names the ones
 // that are spelled like it.
 func UnknownCommand(cmd *cobra.Command, name string) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"umbra/internal/adopt"
+	"umbra/internal/cli"
 	"umbra/internal/cluster"
 	"umbra/internal/datadir"
 	"umbra/internal/exitcode"
@@ -32,12 +33,7 @@ names and git reads.
 
 Exit status 1: the node is live (node_alive).`,
 		Example: `  umbra cluster adopt notes-5f44ec7d --virtual`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return exitcode.Usage(errors.New("the ID of one workspace is needed"))
-			}
-			return nil
-		},
+		Args:    cli.One("the ID of one workspace is needed"),
 	}
 	v.flags(cmd)
 	cmd.Flags().BoolVar(&virtual, "virtual", false, "go on as a virtual workspace")

@@ -233,12 +233,7 @@ take no others, until --undo. Workspaces that are pinned to the node are left.
 
 Exit status 1: some are left.`,
 		Example: `  umbra cluster drain n2 --timeout 1m`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return exitcode.Usage(errors.New("the name of one NODE is needed"))
-			}
-			return nil
-		},
+		Args:    cli.One("the name of one NODE is needed"),
 	}
 	v.flags(cmd)
 	cmd.Flags().DurationVar(&within, "timeout", within, "wait for `DURATION`")

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"umbra/internal/cli"
 	"umbra/internal/cluster"
 	"umbra/internal/exitcode"
 	"umbra/internal/intake"
@@ -32,12 +32,7 @@ its forks at a time are in the directory for temporary files (TMPDIR).
 Exit status 1: some were skipped, or the cluster has another history under the ID or
 namespace of one (conflict).`,
 		Example: `  umbra cluster import /var/lib/umbra --dry-run`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return exitcode.Usage(errors.New("one DATA_DIR is needed"))
-			}
-			return nil
-		},
+		Args:    cli.One("one DATA_DIR is needed"),
 	}
 	v.flags(cmd)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be imported, and change nothing")

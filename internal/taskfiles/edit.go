@@ -9,6 +9,7 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
+	"umbra/internal/textlines"
 	"umbra/internal/workspace"
 )
 
@@ -34,7 +35,7 @@ func (e *Edit) Check() error {
 // "occurrences".
 func (e *Edit) Apply(data []byte) ([]byte, error) {
 	if !utf8.Valid(data) {
-		return nil, NotText()
+		return nil, textlines.NotText()
 	}
 	e.Occurrences = bytes.Count(data, []byte(e.Old))
 	switch {

@@ -1,4 +1,4 @@
-package taskfiles
+package textlines
 
 import (
 	"io"
@@ -23,7 +23,7 @@ func wantLines(text string, offset, limit int64) (part string, count, total int6
 
 func checkLines(t *testing.T, text string, offset, limit int64, r io.Reader) {
 	t.Helper()
-	l, err := FindLines(r, offset, limit)
+	l, err := Find(r, offset, limit)
 	if !utf8.ValidString(text) {
 		if errs.CodeOf(err) != "not_text" {
 			t.Fatalf("%.40q: %v", text, err)
@@ -37,9 +37,15 @@ func checkLines(t *testing.T, text string, offset, limit int64, r io.Reader) {
 	if got := text[l.From:l.To]; got != part || l.Count != count || l.Total != total {
 		t.Errorf("%.40q from %d, %d lines: %.40q (%d of %d), want %.40q (%d of %d)", text, offset, limit, got, l.Count, l.Total, part, count, total)
 	}
+	if l.Truncated(offset) != (total > offset+count) {
+		t.Errorf("%.40q from %d, %d lines: truncated is %v", text, offset, limit, l.Truncated(offset))
+	}
+	if whole := In([]byte(text), offset, limit); whole != l {
+		t.Errorf("%.40q from %d, %d lines: %+v at once, %+v in pieces", text, offset, limit, whole, l)
+	}
 }
 
-func TestFindLines(t *testing.T) {
+func TestFind(t *testing.T) {
 	long := strings.Repeat("caf\u00e9 \U0001f600\n", 10_000)
 	wide := strings.Repeat("\u00e9\U0001f600x", 40_000)
 	for _, text := range []string{"", "\n", "a", "a\n", "a\nb", "\n\n\n", "a\r\nb\r\n", "\u00e9", "\xff", "a\xc3", "\xc3\n", wide, wide + "\n" + wide, wide[:len(wide)-3], long, long[:len(long)-3]} {
@@ -51,16 +57,16 @@ func TestFindLines(t *testing.T) {
 		checkLines(t, text, 1, 1, iotest.OneByteReader(strings.NewReader(text)))
 		checkLines(t, text, 1, 1, iotest.DataErrReader(strings.NewReader(text)))
 	}
-	if _, err := FindLines(iotest.TimeoutReader(strings.NewReader(long)), 0, 1); err == nil {
+	if _, err := Find(iotest.TimeoutReader(strings.NewReader(long)), 0, 1); err == nil {
 		t.Error("a failed read is not reported")
 	}
 }
 
-func FuzzFindLines(f *testing.F) {
+func FuzzFind(f *testing.F) {
 	f.Add("a\nb\r\nc", int64(1), int64(1))
 	f.Fuzz(func(t *testing.T, text string, offset, limit int64) {
 		if offset >= 0 && limit >= 0 {
-			checkLines(t, text, offset, limit, strings.NewReader(text))
+			checkLines(t, text, offset, limit, iotest.HalfReader(strings.NewReader(text)))
 		}
 	})
 }
