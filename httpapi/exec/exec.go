@@ -3,6 +3,7 @@
 package exec
 
 import (
+	"context"
 	_ "embed"
 	"net"
 	"net/http"
@@ -46,10 +47,11 @@ func (d *Dialect) Register(r *httpapi.Router) {
 		rt.Method, rt.Pattern, rt.Handler = method, pattern, h
 		r.Handle(rt)
 	}
-	add("POST", "/layers", d.begin, httpapi.Route{About: httpapi.AboutNone, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true})
+	one := httpapi.AboutWhere("layer", d.layers.Where)
+	add("POST", "/layers", d.begin, httpapi.Route{About: d.aboutBegin, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true})
 	add("GET", "/layers", d.list, httpapi.Route{About: httpapi.AboutNone})
-	add("POST", "/layers/{layer}/apply", d.apply, httpapi.Route{About: httpapi.AboutNone, Access: httpapi.AccessWrite, Body: httpapi.BodyOptionalJSON, Changes: true})
-	add("DELETE", "/layers/{layer}", d.drop, httpapi.Route{About: httpapi.AboutNone, Access: httpapi.AccessWrite})
+	add("POST", "/layers/{layer}/apply", d.apply, httpapi.Route{About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyOptionalJSON, Changes: true})
+	add("DELETE", "/layers/{layer}", d.drop, httpapi.Route{About: one, Access: httpapi.AccessWrite})
 	add("POST", "/tasks/{id}/exec", d.command, httpapi.Route{About: wire.AboutTask(d.tasks), Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true, Authorize: d.authorize})
 }
 
@@ -69,6 +71,36 @@ type beginBody struct {
 	Goal         string `json:"goal"`
 	Command      string `json:"command_sha256"`
 	Begun        bool   `json:"begun"`
+}
+
+// aboutBegin: a layer is made by the node that has the workspace's directory.
+func (d *Dialect) aboutBegin(c *gin.Context) (place httpapi.Place, err error) {
+	var body struct {
+		Workspace string `json:"workspace_id"`
+		Task      string `json:"task_id"`
+		Call      string `json:"call_id"`
+		Cwd       string `json:"cwd"`
+		Begun     bool   `json:"begun"`
+	}
+	if !httpapi.PeekJSON(c, &body) {
+		return place, nil // the handler says what is wrong with it
+	}
+	if body.Begun {
+		place.Workspace, err = d.layers.Where(body.Call)
+		return place, err
+	}
+	if place.Workspace, err = d.tasks.WhereNew(body.Workspace, nil); place.Workspace != "" || err != nil {
+		return place, err
+	}
+	if body.Task != "" {
+		if place.Workspace, err = d.tasks.Where(body.Task); place.Workspace != "" || err != nil {
+			return place, err
+		}
+	}
+	if body.Cwd == "" || body.Workspace != "" {
+		return place, nil
+	}
+	return httpapi.AtDirectory(c, d.tasks.DirectoryAt, body.Cwd)
 }
 
 func (d *Dialect) begin(c *gin.Context) error {
@@ -155,13 +187,32 @@ type layerBody struct {
 }
 
 func (d *Dialect) list(c *gin.Context) error {
-	list, err := d.layers.List(httpapi.CallerOf(c).Sees)
+	sees := httpapi.CallerOf(c).Sees
+	entry := func(_ context.Context, id string) (any, error) {
+		l, err := d.layers.Get(id, sees)
+		if err != nil {
+			return nil, err
+		}
+		return layerBody{l.ID, l.ID, l.Task, l.Workspace, l.Root, wire.Stamp(l.Begun), l.Running}, nil
+	}
+	if ids := httpapi.Part(c); ids != nil {
+		return httpapi.TellPart(c, ids, d.layers.Where, entry)
+	}
+	list, err := d.layers.List(sees)
 	if err != nil {
 		return err
 	}
-	out := make([]layerBody, len(list))
-	for i, l := range list {
-		out[i] = layerBody{l.ID, l.ID, l.Task, l.Workspace, l.Root, wire.Stamp(l.Begun), l.Running}
+	others, err := d.layers.Elsewhere()
+	if err != nil {
+		return err
+	}
+	var of []httpapi.Piece
+	for _, l := range append(list, others...) {
+		of = append(of, httpapi.Piece{ID: l.ID, Workspace: l.Workspace})
+	}
+	out, err := httpapi.Gather(c, of, entry)
+	if err != nil {
+		return err
 	}
 	httpapi.JSON(c, http.StatusOK, map[string]any{"layers": out})
 	return nil

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -235,6 +236,30 @@ func (s *Service) List(sees task.Sees) ([]Layer, error) {
 		out = append(out, *l)
 	}
 	slices.SortFunc(out, func(a, b Layer) int { return b.Begun.Compare(a.Begun) })
+	return out, nil
+}
+
+// Get returns a layer that was not applied. NotFound "layer_not_found".
+func (s *Service) Get(id string, sees task.Sees) (*Layer, error) { return s.load(id, sees) }
+
+// Where returns the workspace of a layer, "" where there is none.
+func (s *Service) Where(id string) (workspaceID string, err error) { return s.o.Calls.Where(id) }
+
+// Elsewhere returns what the calls of other servers say of their layers, where several
+// share workspaces: those whose calls are open, newest first, with ID, Workspace and
+// Begun alone.
+func (s *Service) Elsewhere() ([]Layer, error) {
+	open := true
+	list, _, err := s.o.Calls.List(calls.Filter{Open: &open}, "", math.MaxInt)
+	if err != nil {
+		return nil, err
+	}
+	var out []Layer
+	for _, r := range list {
+		if rec, known := s.o.Workspaces.Record(r.Workspace); r.Layer && known && s.o.Workspaces.Elsewhere(rec) {
+			out = append(out, Layer{ID: r.ID, Workspace: r.Workspace, Begun: r.Begun})
+		}
+	}
 	return out, nil
 }
 

@@ -8,8 +8,9 @@ var apart = map[string]string{
 	// What a single server keeps in its data directory is in PostgreSQL and the store.
 	"TestSessionIdempotency": "it removes answers.log, and a cluster keeps answers with the records",
 	// A rate is counted at each node (fleet.md, Requests).
-	"TestCodeRateLimits": "a rate counts on each node",
-	"TestScriptsQueue":   "a queue of scripts is a node's",
+	"TestCodeRateLimits":           "a rate counts on each node",
+	"TestSettingsComeInTheirOrder": "a rate counts on each node",
+	"TestScriptsQueue":             "a queue of scripts is a node's",
 	// The code workspace is virtual: what others change in the directory is not recorded.
 	"TestExecute":            "it puts programs into the code directory, which is a copy",
 	"TestExecuteStaysInside": "it puts files into the code directory, which is a copy",
@@ -33,6 +34,8 @@ var apart = map[string]string{
 	"TestUnreadable":            "it makes the data directory another user's, and each node has its own",
 	"TestTokenVerbActsAtOnce":   "it wants a change at once, and in a cluster it holds within 2 s",
 	"TestToolsetVirtual":        "it looks at a repository in the data directory, which is a copy",
+	// umbra gc is about the histories that the asked server has.
+	"TestRetention": "it has one node's umbra gc report on another's directory",
 	// Measured next to a single server's.
 	"TestToolsetCallCost": "half of the calls are forwarded, and it compares costs of single requests",
 	// When a session was used last is exact to a minute.
