@@ -25,7 +25,7 @@ const (
 // accepted is rejected, also the lines that no hunk shows: others had deleted them.
 // KeyKept has the lines that an accepted hunk adds, so that they stay accepted when others
 // delete them: "<hunk> <number of the commit that the lines are of> <ranges> <path>", the
-// ranges as "3-5,9-9", or "all".
+// ranges as "3-5,9-9", or "all"; or "name" or "mode", where that is what was accepted.
 const (
 	KeyAccepts = "Accepts-Hunk"
 	KeyRejects = "Rejects-Hunk"

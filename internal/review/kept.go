@@ -17,9 +17,10 @@ import (
 
 // An accepted line stays accepted when another task deletes it: then no hunk has it, and
 // reject_rest does not include it. So an acceptance names the lines of its hunk, and the
-// commit at which they had these numbers.
+// commit at which they had these numbers; of a name or a mode, that.
 
-// keptLines writes message.KeyKept for a hunk; "" where it adds no line.
+// keptLines writes message.KeyKept for a hunk; "" where it leaves nothing that another
+// could take.
 func keptLines(h *Hunk, at uint64) string {
 	var ranges []string
 	for _, c := range h.changes {
@@ -29,7 +30,11 @@ func keptLines(h *Hunk, at uint64) string {
 	}
 	switch {
 	case h.kind == whole && h.file.net.Now.Exists() && !h.file.net.Without.Exists():
-		ranges = []string{"all"}
+		ranges = []string{keptAll}
+	case h.kind == renamed:
+		ranges = []string{keptName}
+	case h.kind == mode:
+		ranges = []string{keptMode}
 	case len(ranges) == 0:
 		return ""
 	}
@@ -38,8 +43,8 @@ func keptLines(h *Hunk, at uint64) string {
 
 // kept is what was accepted of a task.
 type kept struct {
-	lines map[blame.Origin]map[int]uint64 // the commit's number that accepted a line, by its number in the origin
-	files map[string]uint64               // the same of whole files, by path
+	lines  map[blame.Origin]map[int]uint64 // the commit's number that accepted a line, by its number in the origin
+	others map[string]uint64               // the same of whole files, names and modes: "all <path>"
 }
 
 // keptOf reads what was accepted of a task and not rejected since.
@@ -47,7 +52,7 @@ func (c *cutter) keptOf(task string) (*kept, error) {
 	if k := c.kept[task]; k != nil {
 		return k, nil
 	}
-	k := &kept{lines: make(map[blame.Origin]map[int]uint64), files: make(map[string]uint64)}
+	k := &kept{lines: make(map[blame.Origin]map[int]uint64), others: make(map[string]uint64)}
 	accepted, err := marked(c.ctx, c.w, task, message.KeyAccepts)
 	if err != nil {
 		return nil, err
@@ -85,8 +90,12 @@ func (c *cutter) readKept(k *kept, seq uint64, text string) error {
 	if err != nil || !ok {
 		return nil
 	}
-	if parts[1] == "all" {
-		k.files[path] = seq
+	switch parts[1] {
+	case keptAll:
+		k.others[keptAll+" "+path] = seq
+	case keptName, keptMode:
+		k.others[parts[1]+" "+path] = seq
+		return nil
 	}
 	id, err := commitAt(c.ctx, c.w, at)
 	if err != nil || id.IsZero() {
@@ -105,7 +114,7 @@ func (c *cutter) readKept(k *kept, seq uint64, text string) error {
 	}
 	for r := range strings.SplitSeq(parts[1], ",") {
 		from, to := 1, len(f.Lines)
-		if r != "all" {
+		if r != keptAll {
 			if n, err := fmt.Sscanf(r, "%d-%d", &from, &to); n != 2 || err != nil {
 				continue
 			}

@@ -121,7 +121,13 @@ type taken struct {
 
 // withoutRest is withoutRests for one file.
 func (c *cutter) withoutRest(task string, n *revert.Net, r *rests) error {
-	if n.Without.Mode == object.Symlink || n.Now.ID == n.Without.ID || n.Entries[0].Seq >= r.newest {
+	if n.Entries[0].Seq >= r.newest {
+		return nil
+	}
+	if err := c.namesWithoutRest(task, n, r); err != nil {
+		return err
+	}
+	if n.Without.Mode == object.Symlink || n.Now.ID == n.Without.ID {
 		return nil
 	}
 	gone := func() {
@@ -219,7 +225,7 @@ func (c *cutter) theirs(n *revert.Net, r *rests) (bool, error) {
 				if err != nil {
 					return false, err
 				}
-				at := k.files[last.Path]
+				at := k.others[keptAll+" "+last.Path]
 				return at <= first.Seq || at > last.Seq, nil
 			}
 		}
@@ -249,12 +255,17 @@ func (c *cutter) rejected(task string, x *taken, r *rests) (bool, error) {
 	if !r.undone {
 		return false, nil
 	}
-	t, err := c.r.History.Task(c.ctx, c.w, by.Message.TaskID)
+	return c.undone(by.Message.TaskID, of.Commit, of.Path)
+}
+
+// undone reports whether what a commit of a task did to a file is undone.
+func (c *cutter) undone(task string, commit object.ID, path string) (bool, error) {
+	t, err := c.r.History.Task(c.ctx, c.w, task)
 	if err != nil {
 		return false, err
 	}
 	return slices.ContainsFunc(t.Entries, func(e history.Entry) bool {
-		return e.Undone && e.Commit == of.Commit && cmp.Or(e.NewPath, e.Path) == of.Path
+		return e.Undone && e.Commit == commit && cmp.Or(e.NewPath, e.Path) == path
 	}), nil
 }
 

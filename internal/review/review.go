@@ -81,6 +81,9 @@ type file struct {
 	old, now []byte
 	a, b     diff.Lines
 	lines    []blame.Line // of now; read where they are needed
+	// home is in the ids of hunks: the path at which the task met the file, so that they
+	// stay when the file is renamed.
+	home string
 }
 
 // Review is a task's hunks as of a moment.
@@ -115,7 +118,7 @@ func (r *Reader) read(ctx context.Context, w *workspace.Workspace, task string, 
 	if err != nil {
 		return nil, err
 	}
-	c := &cutter{r: r, ctx: ctx, w: w, seen: make(map[string]int)}
+	c := &cutter{r: r, ctx: ctx, w: w, seen: make(map[string]int), homes: make(map[string]int)}
 	if c.tip, err = w.Store().ReadCommit(ctx, w.Store().Tip().Commit); err != nil {
 		return nil, err
 	}
@@ -126,6 +129,9 @@ func (r *Reader) read(ctx context.Context, w *workspace.Workspace, task string, 
 		return cmp.Or(cmp.Compare(pathOf(&x), pathOf(&y)), cmp.Compare(x.Without.Path, y.Without.Path))
 	})
 	back := broughtBackAlike(nets)
+	for i := range nets {
+		c.homes[home(&nets[i])]++
+	}
 	for i := range nets {
 		if back[i] {
 			continue
@@ -202,6 +208,14 @@ func pathOf(n *revert.Net) string {
 	return n.Without.Path
 }
 
+// home returns the path at which a task met a file.
+func home(n *revert.Net) string {
+	if len(n.Entries) == 0 {
+		return pathOf(n)
+	}
+	return n.Entries[0].Path
+}
+
 // marked gives the ids that a task's commits name in a trailer, with the number of the
 // newest commit that does.
 func marked(ctx context.Context, w *workspace.Workspace, task, key string) (map[string]uint64, error) {
@@ -259,11 +273,15 @@ type cutter struct {
 	tip   *gitstore.Commit
 	hunks []Hunk
 	seen  map[string]int // how many hunks have the same content
+	homes map[string]int // how many files have the same home
 	kept  map[string]*kept
 }
 
 func (c *cutter) file(n *revert.Net) error {
-	f := &file{net: *n}
+	f := &file{net: *n, home: home(n)}
+	if c.homes[f.home] > 1 {
+		f.home = pathOf(n)
+	}
 	both := n.Now.Exists() && n.Without.Exists()
 	if both && n.Now.Path != n.Without.Path && n.Conflict == nil {
 		c.whole(f, renamed)
@@ -306,7 +324,7 @@ func (c *cutter) whole(f *file, k kind) {
 	n := &f.net
 	h := Hunk{Path: pathOf(n), kind: k, file: f, Mixed: n.Conflict != nil}
 	side := func(s history.State) string { return fmt.Sprintf("%s %o %s", s.Path, s.Mode, s.ID) }
-	what := ""
+	what, at := "", h.Path
 	switch k {
 	case renamed:
 		h.OldPath = n.Without.Path
@@ -314,7 +332,7 @@ func (c *cutter) whole(f *file, k kind) {
 		what = n.Without.Path + "\x00" + n.Now.Path
 	case mode:
 		h.Text = fmt.Sprintf("mode %s -> %s\n", n.Without.Mode, n.Now.Mode)
-		what = n.Without.Mode.String() + n.Now.Mode.String()
+		what, at = n.Without.Mode.String()+n.Now.Mode.String(), f.home
 	default:
 		h.Text = string(message.Modify) + " " + message.QuotePath(h.Path) + "\n"
 		if !n.Without.Exists() {
@@ -324,7 +342,7 @@ func (c *cutter) whole(f *file, k kind) {
 		}
 		what = side(n.Without) + "\x00" + side(n.Now)
 	}
-	h.content = name(h.Path, string(k), what)
+	h.content = name(at, string(k), what)
 	h.ID = c.once(h.content)
 	h.own(n.Entries)
 	c.hunks = append(c.hunks, h)
@@ -425,7 +443,7 @@ func subtaskOf(by []*history.Entry) string {
 
 // place names a hunk of lines and writes its text, with up to three lines around it.
 func (c *cutter) place(f *file, h *Hunk) {
-	parts := []string{h.Path}
+	parts := []string{f.home}
 	for _, ch := range h.changes {
 		parts = append(parts, string(f.a.Bytes(ch.Old.Start, ch.Old.End)), string(f.b.Bytes(ch.New.Start, ch.New.End)))
 	}
