@@ -93,11 +93,10 @@ func (m *merger) trailers(s *step) []message.Trailer {
 	return out
 }
 
-// squash makes one request of all steps.
+// squash makes one request of all steps, in their order.
 func (m *merger) squash() (workspace.Request, error) {
-	var all []outcome
+	var ops []workspace.Op
 	var extra []message.Trailer
-	place := map[string]int{}
 	moves := false
 	for _, s := range m.steps {
 		if !m.left(s) {
@@ -107,26 +106,43 @@ func (m *merger) squash() (workspace.Request, error) {
 			moves = moves || o.from != ""
 		}
 	}
-	var after gitstore.Snapshot
-	for _, s := range m.steps {
-		after = s.after
-		for _, o := range s.todo {
-			if i, ok := place[o.path]; ok && !moves {
-				all[i].want, all[i].data = o.want, o.data
-				continue
-			}
-			place[o.path] = len(all)
-			all = append(all, o)
-		}
+	steps := m.steps
+	if !moves {
+		steps = m.once()
 	}
-	all = slices.DeleteFunc(all, func(o outcome) bool { return o.from == "" && o.was == o.want })
-	ops, err := m.ops(all, after)
+	for _, s := range steps {
+		todo := slices.DeleteFunc(slices.Clone(s.todo), func(o outcome) bool { return o.from == "" && o.was == o.want })
+		some, err := m.ops(todo, s.after)
+		if err != nil {
+			return workspace.Request{}, err
+		}
+		ops = append(ops, some...)
+	}
 	by := m.req.By
 	by.Source = message.Merge
 	if by.Message == "" {
 		by.Message = "merge " + m.from.ID()
 	}
-	return workspace.Request{By: by, Ops: ops, Extra: extra, AllowRepoShape: true, Check: m.req.May}, err
+	return workspace.Request{By: by, Ops: ops, Extra: extra, AllowRepoShape: true, Check: m.req.May}, nil
+}
+
+// once returns one step in place of those of the merge, which touches each path once. No
+// step moves a file: a move needs what the steps before it made.
+func (m *merger) once() []*step {
+	all := &step{}
+	place := map[string]int{}
+	for _, s := range m.steps {
+		all.after = s.after
+		for _, o := range s.todo {
+			if i, ok := place[o.path]; ok {
+				all.todo[i].want, all.todo[i].data = o.want, o.data
+				continue
+			}
+			place[o.path] = len(all.todo)
+			all.todo = append(all.todo, o)
+		}
+	}
+	return []*step{all}
 }
 
 // ops makes the operations of outcomes: moves and deletions first, then directories
