@@ -1,9 +1,16 @@
 package tests
 
 import (
+	"fmt"
+	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // A directory that the parent removes stays in a mounted fork that has files of its own in
@@ -44,4 +51,141 @@ func TestForkMountedRemovedBeneath(t *testing.T) {
 	check("removed")
 	p.restart()
 	check("restarted")
+}
+
+// A workspace is deleted with force although layers at a path show its directory: they take
+// over what they showed, also where the directory goes with it and a process uses the
+// layer's.
+func TestForkMountedParentDeleted(t *testing.T) {
+	const list = `find . -name .git -prune -o -print | LC_ALL=C sort; cat a d/x d/run out/big own n/new; readlink link; stat -c %a d/run; test ! -e gone`
+	for _, copied := range []bool{false, true} {
+		for _, used := range []bool{false, true} {
+			p := newProject(t, map[string]string{"a": "one\n", "d/x": "x\n", "gone": "gone\n", "own": "one\n", ".gitignore": "out/\n"})
+			p.shell(t, "mkdir out empty; echo big > out/big; ln -s a link; echo '#!/bin/sh' > d/run; chmod 755 d/run; mkfifo out/pipe")
+			task := p.task(t)
+			of := task.str("workspace_id")
+			below := p.dir
+			if copied {
+				below = filepath.Join(t.TempDir(), "copy")
+				of = p.forks(t, "/workspaces/"+of, map[string]any{"kind": "copy", "path": below})[0]["id"].(string)
+			}
+			ws := "/workspaces/" + of
+			dir := filepath.Join(t.TempDir(), "fork")
+			id := mountedFork(t, p, ws, dir, nil)
+			fork := "/workspaces/" + id
+			sh(t, dir, "rm gone; echo mine > own; mkdir n; echo new > n/new")
+			p.post(t, fork+"/sync", map[string]any{}).want(t, 200)
+			want, log := sh(t, dir, list), len(p.log(t, id))
+			sh(t, below, "echo later > d/x; echo later > later; rm a")
+			user := exec.Command("sleep", "100")
+			if user.Dir = dir; used {
+				if err := user.Start(); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					_ = user.Process.Kill()
+					_ = user.Wait()
+				})
+			}
+			if !copied {
+				p.call(t, "DELETE", ws, nil).fails(t, 409, "has_forks")
+				p.call(t, "DELETE", ws+"?force=true", nil).fails(t, 409, "workspace_busy")
+				p.call(t, "PATCH", "/tasks/"+task.ID, map[string]any{"status": "completed"}).want(t, 200)
+			}
+			p.call(t, "DELETE", ws+"?force=true", nil).want(t, 204)
+			p.call(t, "GET", ws, nil).want(t, 404)
+			check := func(why string) {
+				t.Helper()
+				p.post(t, fork+"/sync", map[string]any{}).want(t, 200)
+				if got := sh(t, dir, list); got != want {
+					t.Errorf("copied %v, used %v, %s: the fork had\n%s\nand has\n%s", copied, used, why, want, got)
+				}
+				if got := p.log(t, id); len(got) != log {
+					t.Errorf("copied %v, used %v, %s: the fork's history has %+v", copied, used, why, got)
+				}
+			}
+			check("deleted")
+			if !copied { // what becomes of the directory is none of the fork's
+				sh(t, below, "rm -r d; echo new > new; echo new > out/big; echo mine > a; cat a")
+				check("changed")
+			}
+			p.restart()
+			check("restarted")
+			p.Stop()
+			_ = syscall.Unmount(dir, syscall.MNT_DETACH)
+			if got := sh(t, dir, "ls -A"); got != "" {
+				t.Errorf("below the layer is %q", got)
+			}
+			p.Restart()
+			check("mounted again")
+			sh(t, dir, "echo more > d/x; rm own; mkdir own; echo sub > own/sub")
+			p.post(t, fork+"/sync", map[string]any{}).want(t, 200)
+			if got := p.in(t, id, "cat d/x own/sub"); got != "more\nsub\n" {
+				t.Errorf("a command sees %q", got)
+			}
+			if mounts := sh(t, dir, "grep -c umbra-"+id+" /proc/self/mountinfo"); strings.TrimSpace(mounts) != "1" {
+				t.Errorf("%s mounts", mounts)
+			}
+			p.call(t, "DELETE", fork+"?force=true", nil).want(t, 204)
+			if mounts := sh(t, "/", "grep -c umbra-"+id+" /proc/self/mountinfo || true"); strings.TrimSpace(mounts) != "0" {
+				t.Errorf("%s mounts", mounts)
+			}
+			p.Stop()
+		}
+	}
+}
+
+// A server that is killed while it deletes what a layer at a path shows loses nothing of
+// the layer, and deletes it when it is asked again.
+func TestForkMountedParentDeletionKilled(t *testing.T) {
+	files := map[string]string{}
+	for i := range 400 {
+		files[fmt.Sprintf("d%d/f%d", i%7, i)] = strconv.Itoa(i) + "\n"
+	}
+	const list = "find . -name .git -prune -o -type f -print | LC_ALL=C sort | xargs sha256sum"
+	for delay := time.Millisecond; delay < 400*time.Millisecond; delay = delay * 5 / 2 {
+		p := newProject(t, files)
+		first := p.task(t).str("workspace_id")
+		below := filepath.Join(t.TempDir(), "copy")
+		of := p.forks(t, "/workspaces/"+first, map[string]any{"kind": "copy", "path": below})[0]["id"].(string)
+		dir := filepath.Join(t.TempDir(), "fork")
+		id := mountedFork(t, p, "/workspaces/"+of, dir, nil)
+		sh(t, dir, "echo mine > d0/f0; rm d1/f1")
+		p.post(t, "/workspaces/"+id+"/sync", map[string]any{}).want(t, 200)
+		want, log := sh(t, dir, list), len(p.log(t, id))
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			req, _ := http.NewRequest("DELETE", p.URL+"/workspaces/"+of+"?force=true", nil)
+			if res, err := http.DefaultClient.Do(req); err == nil {
+				res.Body.Close()
+			}
+		}()
+		select {
+		case <-ended:
+		case <-time.After(delay):
+		}
+		p.Kill()
+		<-ended
+		check := func(why string) {
+			t.Helper()
+			p.post(t, "/workspaces/"+id+"/sync", map[string]any{}).want(t, 200)
+			if got := sh(t, dir, list); got != want {
+				t.Errorf("%v, %s: the fork has\n%s\nand had\n%s", delay, why, got, want)
+			}
+			if got := p.log(t, id); len(got) != log {
+				t.Errorf("%v, %s: the fork's history has %+v", delay, why, got)
+			}
+		}
+		p.Restart()
+		check("killed")
+		if a := p.call(t, "DELETE", "/workspaces/"+of+"?force=true", nil); a.Status != 204 && a.Status != 404 {
+			t.Errorf("%v: %s", delay, a.Body)
+		}
+		check("deleted")
+		if _, err := os.Lstat(below); err == nil {
+			t.Errorf("%v: the copy's directory is there", delay)
+		}
+		p.Stop()
+	}
 }

@@ -416,13 +416,6 @@ func (m *forkModel) drop(f *modelFork) {
 	a := m.p.call(m.t, "DELETE", "/workspaces/"+f.id+"?force=true", nil)
 	m.quiet.Unlock()
 	m.note("%s: delete: %d", f.id, a.Status)
-	if slices.ContainsFunc(m.all, func(x *modelFork) bool { return x.dir != "" && x.below == f }) {
-		a.fails(m.t, 409, "has_forks")
-		m.exists(f, true)
-		m.begin(f)
-		m.others(nil)
-		return
-	}
 	a.want(m.t, 204)
 	m.exists(f, false)
 	m.all = slices.DeleteFunc(m.all, func(x *modelFork) bool { return x == f })

@@ -501,20 +501,31 @@ func (s *Service) Delete(ctx context.Context, id string, force, deleteHistory bo
 			return err
 		}
 	}
-	if err := s.o.Workspaces.CheckUnforked(id); err != nil {
-		if !force {
+	forked := s.o.Workspaces.CheckUnforked(id)
+	if forked != nil && !force {
+		return forked
+	}
+	if force {
+		if err := s.o.Tasks.CheckIdle(id); err != nil {
 			return err
 		}
-		if s.o.Tasks.Live(id) == 0 { // else nothing is deleted
-			if err := s.free(rec, force); err != nil {
-				return err
-			}
-			if err := s.o.Workspaces.Detach(ctx, id); err != nil {
-				return err
-			}
+		if err := s.provide(ctx, rec, forked != nil); err != nil {
+			return err
 		}
 	}
 	return s.remove(ctx, rec, force, deleteHistory || rec.Fork != nil)
+}
+
+// provide gives the forks of a workspace that is deleted with force what they need of it:
+// its files, and its history where they continue that.
+func (s *Service) provide(ctx context.Context, rec workspaces.Record, forked bool) error {
+	if err := s.removable(rec, true); err != nil {
+		return err
+	}
+	if err := s.o.Workspaces.Unshow(ctx, rec); err != nil || !forked {
+		return err
+	}
+	return s.o.Workspaces.Detach(ctx, rec.ID)
 }
 
 // clear removes a copy's directory, if it is still the one that was made.
@@ -528,17 +539,23 @@ func (s *Service) clear(rec workspaces.Record) error {
 	return removed(rec.Root)
 }
 
-// free makes a workspace that is to be deleted removable, or says why it is not.
-func (s *Service) free(rec workspaces.Record, force bool) error {
+// removable makes a workspace that is to be deleted with force removable, or says why it
+// is not; forks may have to be given what they need first.
+func (s *Service) removable(rec workspaces.Record, force bool) error {
 	if s.o.Workspaces.MadeFor(rec) {
 		if err := unmountedInside(rec.Root); err != nil {
 			return err
 		}
 	}
-	if err := s.o.Workspaces.CheckUnshown(rec); err != nil {
+	return s.o.Layers.FreeFork(rec, force)
+}
+
+// free is like removable, for a workspace on which no fork depends.
+func (s *Service) free(rec workspaces.Record, force bool) error {
+	if err := s.removable(rec, force); err != nil {
 		return err
 	}
-	return s.o.Layers.FreeFork(rec, force)
+	return s.o.Workspaces.CheckUnshown(rec)
 }
 
 func (s *Service) remove(ctx context.Context, rec workspaces.Record, force, deleteHistory bool) error {

@@ -138,6 +138,9 @@ func (m Mount) Unmount(bool) error { return nil }
 // Refresh does nothing.
 func (m Mount) Refresh() error { return nil }
 
+// Own returns ErrUnsupported.
+func (m Mount) Own(context.Context) error { return ErrUnsupported }
+
 // MayMount returns ErrUnsupported.
 func MayMount(string) error { return ErrUnsupported }
 

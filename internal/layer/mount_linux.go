@@ -1,12 +1,15 @@
 package layer
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -21,7 +24,8 @@ type Mount struct {
 	// from which this one was restored, is not taken for it.
 	Name  string
 	Point string // canonical path of the directory
-	// Root, Over, Upper and Work are as in Command.
+	// Over, Upper and Work are as in Command; so is Root, but it may be empty: nothing is
+	// below Over then.
 	Root, Over, Upper, Work string
 }
 
@@ -69,8 +73,10 @@ func (m Mount) Mount() error {
 	if at.Point != "" {
 		return fmt.Errorf("%w: another file system is mounted at it", ErrOccupied)
 	}
-	if err := Covers(m.Root); err != nil {
-		return err
+	if m.Root != "" {
+		if err := Covers(m.Root); err != nil {
+			return err
+		}
 	}
 	if real, err := filepath.EvalSymlinks(filepath.Dir(m.Point)); err != nil || real != filepath.Dir(m.Point) {
 		return errors.Join(fmt.Errorf("%w: the path leads elsewhere now", ErrOccupied), err)
@@ -78,8 +84,12 @@ func (m Mount) Mount() error {
 	if err := os.Mkdir(m.Point, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	var fds [5]int
-	for i, dir := range []string{m.Point, m.Root, m.Over, m.Upper, m.Work} {
+	dirs := []string{m.Point, m.Over, m.Upper, m.Work}
+	if m.Root != "" {
+		dirs = append(dirs, m.Root)
+	}
+	fds := make([]int, len(dirs))
+	for i, dir := range dirs {
 		fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return &os.PathError{Op: "open", Path: dir, Err: err}
@@ -98,22 +108,88 @@ func (m Mount) Mount() error {
 	if err := sameSystem(fds[1:]); err != nil {
 		return err
 	}
-	// What the root has of rights, commands and users see of the overlay's.
-	var st unix.Stat_t
-	if err := unix.Fstat(fds[1], &st); err != nil {
-		return &os.PathError{Op: "stat", Path: m.Root, Err: err}
-	}
-	for _, fd := range []int{fds[2], fds[3]} {
-		if err := errors.Join(unix.Fchown(fd, int(st.Uid), int(st.Gid)), unix.Fchmod(fd, st.Mode&0o7777)); err != nil {
-			return fmt.Errorf("give the layer the directory's rights: %w", err)
-		}
-	}
 	name := func(i int) string { return fmt.Sprintf("/proc/self/fd/%d", fds[i]) }
-	options := "lowerdir=" + name(2) + ":" + name(1) + ",upperdir=" + name(3) + ",workdir=" + name(4) + ",userxattr,index=off,xino=off"
+	lower := name(1)
+	if m.Root != "" {
+		if err := rightsOf(fds[4], fds[1], fds[2]); err != nil {
+			return err
+		}
+		lower += ":" + name(4)
+	}
+	options := "lowerdir=" + lower + ",upperdir=" + name(2) + ",workdir=" + name(3) + ",userxattr,index=off,xino=off"
 	if err := unix.Mount(m.source(), name(0), "overlay", mountFlags, options); err != nil {
 		return fmt.Errorf("%w: mount an overlay: %w", ErrUnsupported, err)
 	}
 	return nil
+}
+
+// rightsOf gives directories the owner and the bits of another: commands and users see
+// those of the overlay's root.
+func rightsOf(of int, dirs ...int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(of, &st); err != nil {
+		return os.NewSyscallError("fstat", err)
+	}
+	for _, fd := range dirs {
+		if err := errors.Join(unix.Fchown(fd, int(st.Uid), int(st.Gid)), unix.Fchmod(fd, st.Mode&0o7777)); err != nil {
+			return fmt.Errorf("give the layer the directory's rights: %w", err)
+		}
+	}
+	return nil
+}
+
+// Own has the overlay take over all that it shows, durably: it needs no directory below
+// its upper one then. It must be mounted. What fails, or is cut off, may be repeated, and
+// changes nothing of what is shown.
+func (m Mount) Own(ctx context.Context) error {
+	top, err := os.OpenRoot(m.Point)
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	err = fs.WalkDir(top.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil && name != "." {
+			err = m.own(top, name)
+		}
+		if errors.Is(err, fs.ErrNotExist) { // it was removed meanwhile
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	upper, err := os.Open(m.Upper)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.NewSyscallError("syncfs", unix.Syncfs(int(upper.Fd()))), upper.Close())
+}
+
+// own has the kernel copy a path up, which it does before it changes one.
+func (m Mount) own(top *os.Root, name string) error {
+	if _, err := os.Lstat(m.Upper + "/" + name); err == nil {
+		return nil
+	}
+	info, err := top.Lstat(name)
+	if err != nil {
+		return err
+	}
+	if info.Mode().IsRegular() {
+		f, err := top.OpenFile(name, os.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+		if err == nil {
+			return f.Close()
+		}
+		if errors.Is(err, unix.ETXTBSY) { // a program that runs
+			return top.Chmod(name, info.Mode())
+		}
+		return err
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	return top.Lchown(name, int(st.Uid), int(st.Gid))
 }
 
 // mountFlags keep files of a layer from becoming programs with rights, or devices.

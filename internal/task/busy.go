@@ -3,6 +3,15 @@ package task
 // Live returns how many tasks of a workspace are executing or paused.
 func (s *Service) Live(workspaceID string) int { return s.index.live(workspaceID) }
 
+// CheckIdle fails with errs.Conflict workspace_busy while a task of a workspace has not
+// ended.
+func (s *Service) CheckIdle(workspaceID string) error {
+	if n := s.Live(workspaceID); n > 0 {
+		return errBusy(n)
+	}
+	return nil
+}
+
 // live is Live. In a shared database it is that of a workspace which this process
 // owns.
 func (x *index) live(workspace string) (n int) {

@@ -487,7 +487,7 @@ func (s *Service) Forget(ctx context.Context, workspaceID string, deleteHistory 
 		}
 	}
 	if busy > 0 && exists {
-		return errs.New(errs.Conflict, "workspace_busy", "%s executing or paused on the workspace.", plural(busy, "task is", "tasks are"))
+		return errBusy(busy)
 	}
 	err = s.o.Workspaces.Forget(ctx, workspaceID, deleteHistory)
 	if err != nil && (exists || len(recs) == 0) {
@@ -506,6 +506,10 @@ func (s *Service) Forget(ctx context.Context, workspaceID string, deleteHistory 
 		s.hub.tell(workspaceID, r.ID, note{gone: true})
 	}
 	return nil
+}
+
+func errBusy(tasks int) error {
+	return errs.New(errs.Conflict, "workspace_busy", "%s executing or paused on the workspace.", plural(tasks, "task is", "tasks are"))
 }
 
 func plural(n int, one, many string) string {

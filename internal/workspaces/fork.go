@@ -42,6 +42,9 @@ type Fork struct {
 	// Shares are the further workspaces whose history it has since it has one of its own:
 	// those that Of was a fork of.
 	Shares []string `json:"shares,omitempty"`
+	// Whole is set of a mounted layer that has taken over all that it showed of Origin:
+	// nothing is below it any more.
+	Whole bool `json:"whole,omitempty"`
 	// Judged is how a race ended for the fork; nil where there was none.
 	Judged *Judgment `json:"judged,omitempty"`
 	// Unmade is set while a virtual fork was never opened: it has no repository yet.
@@ -300,7 +303,7 @@ func (m *Manager) RemoveFiles(r Record) error {
 func (m *Manager) removeFiles(r Record) error {
 	err := m.dropStub(r)
 	if r.Mounted() {
-		err = errors.Join(err, m.layerOf(r).Unmount(true))
+		err = errors.Join(err, m.unmountLayer(r, true))
 	}
 	if err == nil {
 		err = m.opt.Host.RemoveAll(m.dirOf(r.ID))
@@ -546,17 +549,16 @@ func (m *Manager) detach(ctx context.Context, parent *workspace.Workspace, r Rec
 	if err := parent.Store().Detach(ctx, files); err != nil {
 		return errs.Wrap(err, "")
 	}
-	m.setAlone(r.ID)
-	return nil
+	return m.setAlone(r.ID)
 }
 
 // setAlone notes that a fork has a history of its own by now.
-func (m *Manager) setAlone(id string) {
+func (m *Manager) setAlone(id string) error {
 	var of []string
 	for r, ok := m.Record(id); ok && r.Fork != nil; r, ok = m.Record(r.Fork.Of) {
 		of = append(append(of, r.Fork.Of), r.Fork.Shares...)
 	}
-	m.changeRecord(id, func(r *Record) bool {
+	return m.alterRecord(id, func(r *Record) bool {
 		if r.Fork == nil {
 			return false
 		}

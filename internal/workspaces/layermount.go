@@ -12,6 +12,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/layer"
+	"umbra/internal/vfs"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -26,11 +27,25 @@ func (r Record) Mounted() bool { return r.Fork != nil && r.Fork.Kind == LayerKin
 
 // layerOf returns the overlay of a mounted fork.
 func (m *Manager) layerOf(r Record) layer.Mount {
+	l := m.shownBy(r)
+	if r.Fork.Whole {
+		l.Name, l.Root = l.Name+"-whole", ""
+	}
+	return l
+}
+
+// shownBy returns the overlay that a mounted fork has until it is whole.
+func (m *Manager) shownBy(r Record) layer.Mount {
 	dir := filepath.Join(m.dirOf(r.ID), LayerDir)
 	return layer.Mount{Name: "umbra-" + r.ID, Point: r.Root, Root: r.Fork.Origin, Over: filepath.Join(dir, "files"), Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work")}
 }
 
 func (m *Manager) mountLayer(r Record) error {
+	if r.Fork.Whole { // what a crash left mounted shows a directory that is not the fork's
+		if err := m.shownBy(r).Unmount(true); err != nil {
+			return err
+		}
+	}
 	l := m.layerOf(r)
 	for _, dir := range []string{l.Over, l.Upper, l.Work} {
 		if err := m.opt.Host.MkdirAll(dir); err != nil {
@@ -38,6 +53,14 @@ func (m *Manager) mountLayer(r Record) error {
 		}
 	}
 	return l.Mount()
+}
+
+// unmountLayer is layer.Mount.Unmount of a fork, whichever of its overlays is mounted.
+func (m *Manager) unmountLayer(r Record, force bool) error {
+	if err := m.layerOf(r).Unmount(force); err != nil || !r.Fork.Whole {
+		return err
+	}
+	return m.shownBy(r).Unmount(force)
 }
 
 // MountLayer mounts a layer over a workspace's directory at an empty one, for ForkCopy
@@ -93,7 +116,7 @@ func (m *Manager) Unmount(ctx context.Context, id string, force bool) error {
 	if err := m.putAway(ctx, id, nil, false); err != nil {
 		return err
 	}
-	err := m.layerOf(r).Unmount(force)
+	err := m.unmountLayer(r, force)
 	if errors.Is(err, syscall.EBUSY) {
 		return errs.New(errs.Conflict, "layer_in_use", "A process uses the directory of the fork; end it, or delete the fork with force.").With("path", r.Root)
 	}
@@ -135,19 +158,98 @@ func (m *Manager) At(ctx context.Context, root string) (*workspace.Workspace, er
 	return nil, errUnknown()
 }
 
+// shown returns the forks that are mounted and show a workspace's directory.
+func (m *Manager) shown(r Record) (list []Record) {
+	for _, x := range m.Physical() {
+		if x.Mounted() && x.Fork.Origin == r.Root && !x.Fork.Whole {
+			list = append(list, x)
+		}
+	}
+	return list
+}
+
 // CheckUnshown fails with errs.Conflict has_forks where forks that are mounted show a
 // workspace's directory: nothing can be put back in them without it.
 func (m *Manager) CheckUnshown(r Record) error {
-	var ids []string
-	for _, x := range m.Physical() {
-		if x.Mounted() && x.Fork.Origin == r.Root {
-			ids = append(ids, x.ID)
-		}
-	}
-	if len(ids) == 0 {
+	list := m.shown(r)
+	if len(list) == 0 {
 		return nil
 	}
-	return workspace.ErrHasForks("Layers at a path show the directory of this workspace. Delete them first.", ids)
+	if _, err := m.opt.Host.Stat(r.Root); vfs.IsAbsent(err) {
+		return nil // they show nothing any more
+	}
+	ids := make([]string, len(list))
+	for i := range list {
+		ids[i] = list[i].ID
+	}
+	return workspace.ErrHasForks("Layers at a path show the directory of this workspace.", ids)
+}
+
+// Unshow has the forks that are mounted and show a workspace's directory take over what
+// they show, so that it can be forgotten. A process that uses such a fork keeps what it
+// has open. Forks that have it before an error keep it.
+//
+// Conflict "has_forks" for one that is not mounted.
+func (m *Manager) Unshow(ctx context.Context, r Record) error {
+	if m.CheckUnshown(r) == nil {
+		return nil
+	}
+	for _, x := range m.shown(r) {
+		if err := m.unshow(ctx, r, x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Manager) unshow(ctx context.Context, below, r Record) error {
+	w, err := m.Get(ctx, r.ID) // which mounts it
+	if err != nil {
+		return err
+	}
+	err = m.ownShown(ctx, below, r, w)
+	w.Release()
+	if err != nil {
+		return err
+	}
+	if err := m.putAway(ctx, r.ID, nil, false); err != nil {
+		return err
+	}
+	err = m.alterRecord(r.ID, func(r *Record) bool {
+		f := *r.Fork
+		f.Whole, r.Fork = true, &f
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	if w, err = m.Get(ctx, r.ID); err != nil { // which mounts it alone
+		return err
+	}
+	w.Release()
+	return nil
+}
+
+// ownShown puts back in a fork what changed below it, and has it take over the rest. What
+// a user changes below in this very moment becomes a change of the fork's.
+func (m *Manager) ownShown(ctx context.Context, below, r Record, w *workspace.Workspace) error {
+	if there, err := m.layerOf(r).Mounted(); err != nil || !there {
+		return errors.Join(errs.Wrap(err, ""), workspace.ErrHasForks("A layer that shows the directory of this workspace is not mounted; make its path an empty directory, or delete it.", []string{r.ID}))
+	}
+	of, err := m.Get(ctx, below.ID)
+	if err != nil {
+		return err
+	}
+	defer of.Release()
+	for _, x := range []*workspace.Workspace{of, w} {
+		if _, err := x.Sync(ctx, workspace.SyncOptions{Attribute: true}); err != nil {
+			return err
+		}
+	}
+	if err := m.layerOf(r).Own(ctx); err != nil {
+		return errs.Wrap(err, "")
+	}
+	return nil
 }
 
 // seenFile of a mounted fork has the parent's commit up to which what changed below is put

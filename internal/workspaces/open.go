@@ -263,7 +263,7 @@ func (m *Manager) loadOn(ctx context.Context, r Record, over func(files vfs.FS) 
 		}
 		c.Own = m.ownIn(r.Root)
 		c.Staging = m.stagingFolder()
-		if r.Mounted() {
+		if r.Mounted() && !r.Fork.Whole {
 			c.Beneath = &beneath{m, r}
 		}
 		c.Owners, c.OnlyTask = lateOwners{m, r.ID}, func() string { return m.attribute(r.ID) }
@@ -342,7 +342,7 @@ func (m *Manager) startBackground(w *workspace.Workspace, r Record, seq uint64) 
 				return change
 			})
 		}}
-	if r.Mounted() {
+	if r.Mounted() && !r.Fork.Whole {
 		b.Extra = func(ctx context.Context) { m.guardLayer(ctx, w, r, seq) }
 	}
 	if m.keeper != nil {

@@ -319,7 +319,9 @@ func (m *Manager) detachShared(ctx context.Context, id string) error {
 	if err != nil {
 		return errs.Wrap(err, "")
 	}
-	m.setAlone(id)
+	if err := m.setAlone(id); err != nil {
+		return err
+	}
 	return m.putAway(ctx, id, nil, false)
 }
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"umbra/internal/errs"
 )
 
 // SetBusy sets fn, which reports whether a task of a workspace is executing or
@@ -109,14 +111,34 @@ func (m *Manager) changeRecord(id string, change func(*Record) bool) {
 	if err := m.opt.Records.Put(r); err != nil {
 		m.opt.Log.Warn("workspace's record not written", "workspace", id, "error", err)
 	}
+	m.holdRecord(r)
+}
+
+// alterRecord is like changeRecord; where the record cannot be written it stays as it is.
+func (m *Manager) alterRecord(id string, change func(*Record) bool) error {
+	m.putting.Lock()
+	defer m.putting.Unlock()
+	r, ok := m.Record(id)
+	if !ok || !change(&r) || m.changedElsewhere(r) {
+		return nil
+	}
+	if err := m.opt.Records.Put(r); err != nil {
+		return errs.Wrap(err, "")
+	}
+	m.holdRecord(r)
+	return nil
+}
+
+// holdRecord keeps a record that was changed. The caller holds putting.
+func (m *Manager) holdRecord(r Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_, held := m.records[id]
+	_, held := m.records[r.ID]
 	if held || r.resident() {
-		m.records[id] = r
+		m.records[r.ID] = r
 	}
-	if m.open[id] == nil {
-		m.letGoLocked(id) // it was resident
+	if m.open[r.ID] == nil {
+		m.letGoLocked(r.ID) // it was resident
 	}
 }
 
