@@ -506,9 +506,6 @@ func (s *Service) Delete(ctx context.Context, id string, force, deleteHistory bo
 		return forked
 	}
 	if force {
-		if err := s.o.Tasks.CheckIdle(id); err != nil {
-			return err
-		}
 		if err := s.provide(ctx, rec, forked != nil); err != nil {
 			return err
 		}
@@ -520,6 +517,9 @@ func (s *Service) Delete(ctx context.Context, id string, force, deleteHistory bo
 // its files, and its history where they continue that.
 func (s *Service) provide(ctx context.Context, rec workspaces.Record, forked bool) error {
 	if err := s.removable(rec, true); err != nil {
+		return err
+	}
+	if err := s.o.Tasks.CheckIdle(rec.ID); err != nil { // nothing is deleted
 		return err
 	}
 	if err := s.o.Workspaces.Unshow(ctx, rec); err != nil || !forked {

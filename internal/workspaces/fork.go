@@ -303,7 +303,7 @@ func (m *Manager) RemoveFiles(r Record) error {
 func (m *Manager) removeFiles(r Record) error {
 	err := m.dropStub(r)
 	if r.Mounted() {
-		err = errors.Join(err, m.unmountLayer(r, true))
+		err = errors.Join(err, m.layerOf(r).Unmount(true))
 	}
 	if err == nil {
 		err = m.opt.Host.RemoveAll(m.dirOf(r.ID))

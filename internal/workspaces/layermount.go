@@ -5,12 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
-	"umbra/gitstore/object"
 	"umbra/internal/errs"
+	"umbra/internal/forklayer"
 	"umbra/internal/layer"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
@@ -25,42 +24,9 @@ const LayerDir = "layer"
 // that the server mounts, and that stays mounted while no server runs.
 func (r Record) Mounted() bool { return r.Fork != nil && r.Fork.Kind == LayerKind && r.Root != "" }
 
-// layerOf returns the overlay of a mounted fork.
-func (m *Manager) layerOf(r Record) layer.Mount {
-	l := m.shownBy(r)
-	if r.Fork.Whole {
-		l.Name, l.Root = l.Name+"-whole", ""
-	}
-	return l
-}
-
-// shownBy returns the overlay that a mounted fork has until it is whole.
-func (m *Manager) shownBy(r Record) layer.Mount {
-	dir := filepath.Join(m.dirOf(r.ID), LayerDir)
-	return layer.Mount{Name: "umbra-" + r.ID, Point: r.Root, Root: r.Fork.Origin, Over: filepath.Join(dir, "files"), Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work")}
-}
-
-func (m *Manager) mountLayer(r Record) error {
-	if r.Fork.Whole { // what a crash left mounted shows a directory that is not the fork's
-		if err := m.shownBy(r).Unmount(true); err != nil {
-			return err
-		}
-	}
-	l := m.layerOf(r)
-	for _, dir := range []string{l.Over, l.Upper, l.Work} {
-		if err := m.opt.Host.MkdirAll(dir); err != nil {
-			return err
-		}
-	}
-	return l.Mount()
-}
-
-// unmountLayer is layer.Mount.Unmount of a fork, whichever of its overlays is mounted.
-func (m *Manager) unmountLayer(r Record, force bool) error {
-	if err := m.layerOf(r).Unmount(force); err != nil || !r.Fork.Whole {
-		return err
-	}
-	return m.shownBy(r).Unmount(force)
+// layerOf returns the layer of a mounted fork.
+func (m *Manager) layerOf(r Record) forklayer.Mounted {
+	return forklayer.Mounted{ID: r.ID, Dir: filepath.Join(m.dirOf(r.ID), LayerDir), Point: r.Root, Origin: r.Fork.Origin, Whole: r.Fork.Whole}
 }
 
 // MountLayer mounts a layer over a workspace's directory at an empty one, for ForkCopy
@@ -79,8 +45,8 @@ func (m *Manager) MountLayer(ctx context.Context, parent *workspace.Workspace, i
 	}
 	tip := below.Store().Tip() // of before: what changes meanwhile is put back
 	below.Release()
-	if err = m.mountLayer(r); err == nil {
-		return m.setSeen(id, tip.Seq, tip.Commit)
+	if err = m.layerOf(r).Mount(); err == nil {
+		return m.layerOf(r).SetSeen(tip.Seq, tip.Commit)
 	}
 	if errors.Is(err, layer.ErrUnsupported) {
 		return ErrNoMount(err)
@@ -116,7 +82,7 @@ func (m *Manager) Unmount(ctx context.Context, id string, force bool) error {
 	if err := m.putAway(ctx, id, nil, false); err != nil {
 		return err
 	}
-	err := m.unmountLayer(r, force)
+	err := m.layerOf(r).Unmount(force)
 	if errors.Is(err, syscall.EBUSY) {
 		return errs.New(errs.Conflict, "layer_in_use", "A process uses the directory of the fork; end it, or delete the fork with force.").With("path", r.Root)
 	}
@@ -233,7 +199,7 @@ func (m *Manager) unshow(ctx context.Context, below, r Record) error {
 // ownShown puts back in a fork what changed below it, and has it take over the rest. What
 // a user changes below in this very moment becomes a change of the fork's.
 func (m *Manager) ownShown(ctx context.Context, below, r Record, w *workspace.Workspace) error {
-	if there, err := m.layerOf(r).Mounted(); err != nil || !there {
+	if there, err := m.layerOf(r).Overlay().Mounted(); err != nil || !there {
 		return errors.Join(errs.Wrap(err, ""), workspace.ErrHasForks("A layer that shows the directory of this workspace is not mounted; make its path an empty directory, or delete it.", []string{r.ID}))
 	}
 	of, err := m.Get(ctx, below.ID)
@@ -246,40 +212,15 @@ func (m *Manager) ownShown(ctx context.Context, below, r Record, w *workspace.Wo
 			return err
 		}
 	}
-	if err := m.layerOf(r).Own(ctx); err != nil {
+	if err := m.layerOf(r).Overlay().Own(ctx); err != nil {
 		return errs.Wrap(err, "")
 	}
 	return nil
 }
 
-// seenFile of a mounted fork has the parent's commit up to which what changed below is put
-// back: its number and its id. One that a crash leaves older has more put back.
-const seenFile = "seen"
-
-func (m *Manager) setSeen(id string, seq uint64, commit object.ID) error {
-	name := filepath.Join(m.dirOf(id), LayerDir, seenFile)
-	err := os.WriteFile(name+".new", []byte(strconv.FormatUint(seq, 10)+" "+commit.String()+"\n"), 0o600)
-	if err == nil {
-		err = os.Rename(name+".new", name)
-	}
-	return errs.Wrap(err, "")
-}
-
-// seen returns what setSeen wrote; false where nothing, or nothing whole, is there.
-func (m *Manager) seen(id string) (seq uint64, commit object.ID, ok bool) {
-	raw, err := os.ReadFile(filepath.Join(m.dirOf(id), LayerDir, seenFile))
-	if err != nil {
-		return 0, commit, false
-	}
-	number, hex, _ := strings.Cut(strings.TrimSpace(string(raw)), " ")
-	seq, err = strconv.ParseUint(number, 10, 64)
-	commit, ierr := object.ParseID(hex)
-	return seq, commit, err == nil && ierr == nil
-}
-
 // belowSeq returns the number up to which what changed below a mounted fork is put back.
 func (m *Manager) belowSeq(ctx context.Context, r Record) uint64 {
-	if seq, _, ok := m.seen(r.ID); ok {
+	if seq, _, ok := m.layerOf(r).Seen(); ok {
 		return seq
 	}
 	w, err := m.below(ctx, r)
@@ -299,11 +240,11 @@ type beneath struct {
 // Own is of reconcile.Beneath. A file that was the fork's alone leaves nothing in the upper
 // directory when it is removed: it was the parent's if the parent removed it since.
 func (b *beneath) Own(ctx context.Context, p wspath.Path, gone bool) (bool, error) {
-	own, err := layer.Decides(b.m.layerOf(b.r).Upper, string(p))
+	own, err := layer.Decides(b.m.layerOf(b.r).Overlay().Upper, string(p))
 	if err != nil || own || !gone {
 		return own, err
 	}
-	_, commit, ok := b.m.seen(b.r.ID)
+	_, commit, ok := b.m.layerOf(b.r).Seen()
 	if !ok {
 		return true, nil
 	}
@@ -335,7 +276,7 @@ func (b *beneath) Removed(p wspath.Path) bool {
 	return err != nil
 }
 
-func (b *beneath) Refresh() error { return b.m.layerOf(b.r).Refresh() }
+func (b *beneath) Refresh() error { return b.m.layerOf(b.r).Overlay().Refresh() }
 
 func (b *beneath) Shared(ctx context.Context, p wspath.Path) (bool, error) {
 	w, err := b.m.below(ctx, b.r)
@@ -378,7 +319,7 @@ func (m *Manager) guardLayer(ctx context.Context, fork *workspace.Workspace, r R
 			m.opt.Log.Warn("changes of the parent's files are seen in a fork until its next scan", "workspace", r.ID, "error", err)
 			failed = true // what was not put back is seen again at the next start
 		} else if err == nil && !failed {
-			return m.setSeen(r.ID, e.Commit.Seq, e.Commit.ID)
+			return m.layerOf(r).SetSeen(e.Commit.Seq, e.Commit.ID)
 		}
 		return ctx.Err()
 	})

@@ -96,7 +96,7 @@ func (m *Manager) born(dir string) int64 {
 // inPlace reports whether the directory of a workspace is at its path.
 func (m *Manager) inPlace(r Record) (bool, error) {
 	if r.Mounted() { // another mount may show a directory with the same numbers
-		if there, err := m.layerOf(r).Mounted(); err != nil || !there {
+		if there, err := m.layerOf(r).Overlay().Mounted(); err != nil || !there {
 			return false, err
 		}
 	}
@@ -301,7 +301,7 @@ func (m *Manager) openRecord(ctx context.Context, r Record, h *handle) (*workspa
 	open := m.load
 	seq := uint64(0)
 	if r.Mounted() {
-		if err := m.mountLayer(r); err != nil {
+		if err := m.layerOf(r).Mount(); err != nil {
 			m.opt.Log.Warn("a fork is not mounted", "workspace", r.ID, "path", r.Root, "error", err)
 		}
 		seq = m.belowSeq(ctx, r)
