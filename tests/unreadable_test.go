@@ -166,3 +166,42 @@ func (w *watched) treeAsRoot(t *testing.T) map[string]string {
 	}
 	return out
 }
+
+// TestClosedBeforeAStop: directories are closed in which a task has just changed, renamed
+// and deleted files, and the server is killed before it noted that all was on disk. It
+// opens the workspace; what is in them is as it was, and recorded when they are opened.
+func TestClosedBeforeAStop(t *testing.T) {
+	t.Parallel()
+	p := limited(t, map[string]string{"d/a": "1", "d/b": "2", "m/n/c": "3", "e/x": "4", "g/h/i": "5"})
+	w := watch(t, p)
+	w.call(t, "DELETE", w.k.file("d/a"), nil).want(t, 200)
+	w.k.put(t, "d/new", "n").want(t, 201)
+	w.k.put(t, "d/b", "changed").want(t, 200)
+	for from, to := range map[string]string{"m/n": "e/n", "g/h": "g/j"} {
+		w.post(t, w.k.url("/move"), map[string]any{"from": from, "to": to}).want(t, 200)
+	}
+	before := execTree(t, p.dir)
+	closed := []string{"d", "e", "g", "m"}
+	for i, name := range closed {
+		w.allow(t, name, []os.FileMode{0, 0o600, 0o500, 0o100}[i])
+	}
+	w.Kill()
+	list, err := filepath.Glob(filepath.Join(w.DataDir, "workspaces", "*", "progress"))
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	if err := os.Remove(list[0]); err != nil {
+		t.Fatal(err)
+	}
+	w.Restart()
+	w.sync(t)
+	for _, name := range closed {
+		w.allow(t, name, 0o755)
+	}
+	if n := w.sync(t)["changed"]; fmt.Sprint(n) != "0" {
+		t.Errorf("%v changes are recorded", n)
+	}
+	if now := execTree(t, p.dir); now != before {
+		t.Errorf("there is\n%s\nbefore\n%s", now, before)
+	}
+}

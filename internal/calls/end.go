@@ -515,6 +515,9 @@ func (s *Service) claimedOf(ctx context.Context, w *workspace.Workspace, seq uin
 	return out, nil
 }
 
+// Durable returns when a power failure does not take a call's record as it is now.
+func (s *Service) Durable(id string) error { return errs.Wrap(s.keep.sync(id), "") }
+
 // Get returns a call. NotFound "call_not_found" if there is none that the caller
 // sees.
 func (s *Service) Get(id string, sees task.Sees) (Record, error) {

@@ -212,6 +212,17 @@ func (k *keeper) putShared(lines []line) error {
 	return k.db.Update(func(tx *state.Tx) error { return k.write(tx, now.fresh, now.sessions, now.seen) })
 }
 
+// sync makes durable what is known of a call.
+func (k *keeper) sync(id string) error {
+	k.mu.Lock()
+	_, fresh := k.fresh[id]
+	k.mu.Unlock()
+	if k.fs == nil || !fresh {
+		return nil // it is in the database
+	}
+	return k.log.Sync()
+}
+
 // flushAfter is how long records are in the log alone.
 const flushAfter = time.Second
 

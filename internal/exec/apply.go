@@ -74,10 +74,6 @@ func (s *Service) Apply(ctx context.Context, id string, a Apply) (*Applied, erro
 		return nil, err
 	}
 	defer w.Release()
-	rec, err := s.o.Calls.Get(id, a.Sees)
-	if err != nil {
-		return nil, err
-	}
 	if a.ExitCode == nil { // its client was killed, maybe
 		if err := layer.EndOrphans(s.path(id, "upper")); err != nil {
 			return nil, errs.Wrap(err, "")
@@ -88,10 +84,14 @@ func (s *Service) Apply(ctx context.Context, id string, a Apply) (*Applied, erro
 	if err != nil {
 		return nil, err
 	}
+	if !decided && l.Boot != clock.BootID() {
+		return nil, errs.New(errs.Conflict, "layer_incomplete", "The system was restarted since the layer was written, so it may be incomplete; it can only be dropped.")
+	}
+	rec, err := s.o.Calls.Get(id, a.Sees)
+	if err != nil {
+		return nil, err
+	}
 	if !decided {
-		if l.Boot != clock.BootID() {
-			return nil, errs.New(errs.Conflict, "layer_incomplete", "The system was restarted since the layer was written, so it may be incomplete; it can only be dropped.")
-		}
 		undecided := func() error {
 			return s.closeAgain(w, id, func() (bool, error) { return s.decided(ctx, l) })
 		}
@@ -268,6 +268,9 @@ func (s *Service) prepare(w *workspace.Workspace, l *Layer, n *planner, out *App
 			return errs.Wrap(err, "")
 		}
 	}
+	if err := errors.Join(s.anchor(l.ID), s.o.Calls.Durable(l.ID)); err != nil {
+		return err
+	}
 	if err := s.note(l.ID, draftFile, n.p.moves); err != nil {
 		return err
 	}
@@ -297,6 +300,16 @@ func (s *Service) note(id, name string, list []move) error {
 		return err
 	}
 	return errs.Wrap(writeDurably(s.path(id), name, raw), "")
+}
+
+// anchor makes durable what says that there is a layer. Without it no start would know
+// after a power failure that an apply of it had begun. (Begin does not wait for that.)
+func (s *Service) anchor(id string) error {
+	f, err := os.Open(s.path(id, metaFile))
+	if err != nil {
+		return errs.Wrap(err, "")
+	}
+	return errs.Wrap(errors.Join(f.Sync(), f.Close(), syncDir(s.path(id)), syncDir(s.o.Dir)), "")
 }
 
 func writeDurably(dir, name string, data []byte) error {

@@ -51,7 +51,7 @@ func (s *Service) bits(id string) (b bits, err error) {
 
 // writeBits writes durably what is about to be opened.
 func (s *Service) writeBits(id string, b *bits) error {
-	if err := s.stepped(); err != nil {
+	if err := errors.Join(s.stepped(), s.anchor(id)); err != nil {
 		return err
 	}
 	raw, err := json.Marshal(b)

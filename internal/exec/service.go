@@ -317,9 +317,13 @@ func (s *Service) Drop(ctx context.Context, id string, sees task.Sees) error {
 		return err
 	}
 	if l.Attached {
-		return s.o.Calls.Unlayer(ctx, id)
+		err = s.o.Calls.Unlayer(ctx, id)
+	} else {
+		_, err = s.o.Calls.End(ctx, id, calls.End{Status: calls.Cancelled})
 	}
-	_, err = s.o.Calls.End(ctx, id, calls.End{Status: calls.Cancelled})
+	if errs.Is(err, errs.NotFound) {
+		return nil // the power failed before the call was durable
+	}
 	return err
 }
 

@@ -83,6 +83,8 @@ type Options struct {
 	// User runs the server as another user, by its number; 0: as the test's own.
 	// It needs root.
 	User uint32
+	// Wrap, if not nil, changes how each process is started.
+	Wrap func(cmd *exec.Cmd)
 }
 
 // Server is a running program; with UMBRA_CLUSTER several, which are one service.
@@ -99,6 +101,8 @@ type Server struct {
 	fleet *fleet // nil: the program runs alone
 	turn  atomic.Uint64
 	doc   *document
+
+	program string // for Options.User: a copy that the user can reach
 }
 
 // Env is a small, clean environment with a home of its own.

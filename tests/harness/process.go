@@ -27,6 +27,9 @@ func (s *Server) launch(dataDir, listen, config string, env, more []string) *pro
 	if s.opts.User != 0 {
 		s.becomeUser(p.cmd)
 	}
+	if s.opts.Wrap != nil {
+		s.opts.Wrap(p.cmd)
+	}
 	lines := &lines{to: s.Log}
 	p.cmd.Stdout, p.cmd.Stderr = p.stdout, lines
 	if err := p.cmd.Start(); err != nil {

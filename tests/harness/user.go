@@ -13,12 +13,14 @@ import (
 // The program is copied to where the user can reach it.
 func (s *Server) becomeUser(cmd *exec.Cmd) {
 	s.t.Helper()
-	program := filepath.Join(s.t.TempDir(), "umbra")
-	if err := copyProgram(program, cmd.Path); err != nil {
-		s.t.Fatal(err)
+	if s.program == "" {
+		s.program = filepath.Join(s.t.TempDir(), "umbra")
+		if err := copyProgram(s.program, cmd.Path); err != nil {
+			s.t.Fatal(err)
+		}
 	}
-	cmd.Path = program
-	folders := []string{program, cmd.Dir}
+	cmd.Path = s.program
+	folders := []string{s.program, cmd.Dir}
 	for _, kv := range cmd.Env {
 		if name, dir, _ := strings.Cut(kv, "="); name == "HOME" || name == "TMPDIR" {
 			folders = append(folders, dir)
@@ -33,6 +35,15 @@ func (s *Server) becomeUser(cmd *exec.Cmd) {
 		s.Give(name)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: s.opts.User, Gid: s.opts.User, NoSetGroups: true}}
+}
+
+// AsUser is the program with arguments, in a clean environment and as Options.User, not
+// started.
+func (s *Server) AsUser(args ...string) *exec.Cmd {
+	s.t.Helper()
+	cmd := Command(s.t, nil, args...)
+	s.becomeUser(cmd)
+	return cmd
 }
 
 // Give makes a file or folder in a temporary folder of the test the server's

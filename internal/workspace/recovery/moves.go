@@ -82,11 +82,11 @@ func (r *recovery) stepsOf(net []wspath.Move) (steps []moves.Step, err error) {
 	var objects []rearrange.Object
 	var inos []uint64
 	for _, x := range net {
-		s, err := r.disk.LstatDirect(x.From)
-		if err != nil {
+		s, reached, err := r.look(x.From)
+		if err != nil || !reached {
 			return nil, err
 		}
-		if is, err := r.disk.LstatDirect(x.To); err != nil || s.Kind != op.KindDir || !r.recorded && is.Kind != op.KindNone {
+		if is, reached, err := r.look(x.To); err != nil || !reached || s.Kind != op.KindDir || !r.recorded && is.Kind != op.KindNone {
 			return nil, err
 		}
 		objects = append(objects, rearrange.Object{From: x.From, To: x.To, Dir: true, Ref: len(inos)})
@@ -109,12 +109,12 @@ func (r *recovery) stepsOf(net []wspath.Move) (steps []moves.Step, err error) {
 // relocate does one step if it was lost: if the directory is where the step found
 // it.
 func (r *recovery) relocate(ctx context.Context, s moves.Step) error {
-	from, err := r.disk.LstatDirect(s.From)
-	if err != nil || from.Kind == op.KindNone || from.Info.Ino != s.Ino {
+	from, reached, err := r.look(s.From)
+	if err != nil || !reached || from.Kind == op.KindNone || from.Info.Ino != s.Ino {
 		return err
 	}
-	to, err := r.disk.LstatDirect(s.To)
-	if err != nil {
+	to, reached, err := r.look(s.To)
+	if err != nil || !reached {
 		return err
 	}
 	if s.Swap && to.Kind != op.KindNone && to.Info.Ino == s.Other && !r.disk.Root.NoExchange() {
@@ -131,13 +131,13 @@ func (r *recovery) relocate(ctx context.Context, s moves.Step) error {
 		}
 	}
 	switch _, err := r.disk.Root.EnsureDir(s.To.Dir()); {
-	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
-		return nil // a file of another process is in its place: file by file
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrPermission):
+		return nil // a file of another process is in its place, or it is closed: file by file
 	case err != nil:
 		return errs.Wrap(err, string(s.To))
 	}
 	err = r.disk.FS.RenameNoReplace(string(s.From), string(s.To))
-	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EXDEV) {
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EXDEV) || errors.Is(err, fs.ErrPermission) {
 		return nil // file by file
 	}
 	r.progress.Dirty([]wspath.Path{s.From, s.To})

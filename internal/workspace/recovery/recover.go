@@ -343,8 +343,8 @@ func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone 
 		return nil
 	}
 	want.Path = p
-	have, err := r.disk.LstatDirect(p)
-	if err != nil {
+	have, reached, err := r.look(p)
+	if err != nil || !reached {
 		return err
 	}
 	if have.Kind == op.KindNone && ok {
@@ -400,6 +400,17 @@ func (r *recovery) finish(ctx context.Context, p wspath.Path, v *versions, gone 
 	}
 	r.keeper.Warn("%q differs from history after an unclean stop, and is not known to be the server's own; it is left and recorded as it is", p)
 	return nil
+}
+
+// look returns what is at a path. It is not reached if its owner closed a directory above
+// it: what is there is left, and recorded when it can be read again.
+func (r *recovery) look(p wspath.Path) (have disk.Seen, reached bool, err error) {
+	have, err = r.disk.LstatDirect(p)
+	if errs.Is(err, errs.Forbidden) {
+		r.keeper.Warn("%q was not brought up to history, as far as it was not yet: %v", p, err)
+		return disk.Seen{}, false, nil
+	}
+	return have, err == nil, err
 }
 
 // clear removes a folder that holds nothing but folders, and reports whether it

@@ -51,7 +51,7 @@ func (r *recovery) temps(ctx context.Context, dir wspath.Path) error {
 func (r *recovery) temp(ctx context.Context, dir, temp wspath.Path, digits uint64, entries []vfs.DirEntry) error {
 	info, err := r.disk.FS.Lstat(string(temp))
 	if err != nil {
-		if disk.IsAbsent(err) {
+		if retire.Unlistable(err) {
 			return nil
 		}
 		return errs.Wrap(err, string(temp))

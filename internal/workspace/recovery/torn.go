@@ -3,6 +3,7 @@ package recovery
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"slices"
 	"syscall"
 
@@ -110,7 +111,7 @@ func (r *recovery) folders() error {
 	slices.Sort(order)
 	for _, p := range order {
 		if last[p] {
-			if _, err := r.disk.Root.EnsureDir(p); err != nil && !errors.Is(err, syscall.ENOTDIR) {
+			if _, err := r.disk.Root.EnsureDir(p); err != nil && !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, fs.ErrPermission) {
 				return errs.Wrap(err, string(p))
 			}
 			r.progress.Dirty([]wspath.Path{p})
