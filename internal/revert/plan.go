@@ -63,11 +63,14 @@ func makePlan(ctx context.Context, w *workspace.Workspace, cache *history.Cache,
 	if err != nil {
 		return nil, err
 	}
-	first := tip.Seq
+	first, paths := tip.Seq, make(map[string]bool)
 	for _, c := range slices.Concat(chains, silent) {
 		first = min(first, c.Runs[0].Entries[0].Seq)
+		for _, r := range c.Runs {
+			paths[r.Before.Path] = true
+		}
 	}
-	if j.since, err = newSince(ctx, w, cache, first); err != nil {
+	if j.since, err = newSince(ctx, w, cache, first, paths); err != nil {
 		return nil, err
 	}
 	for _, c := range chains {

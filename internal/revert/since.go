@@ -31,9 +31,9 @@ type sinceEntry struct {
 	task int
 }
 
-// newSince reads the tasks of which something was undone after a commit. It is nil where
-// none was.
-func newSince(ctx context.Context, w *workspace.Workspace, cache *history.Cache, after uint64) (*since, error) {
+// newSince reads the tasks of which something was undone after a commit, of those that
+// may have changed one of some paths. It is nil where there are none.
+func newSince(ctx context.Context, w *workspace.Workspace, cache *history.Cache, after uint64, paths map[string]bool) (*since, error) {
 	st := w.Store()
 	recs, _, err := st.Undoes(ctx, 0)
 	if err != nil {
@@ -42,28 +42,12 @@ func newSince(ctx context.Context, w *workspace.Workspace, cache *history.Cache,
 	if !slices.ContainsFunc(recs, func(r gitstore.Record) bool { return r.Seq > after && r.Source == message.Revert }) {
 		return nil, nil
 	}
-	ids := make(map[string]bool) // also of what was undone before
-	for i := range recs {
-		if recs[i].Source != message.Revert {
-			continue
-		}
-		c, err := st.ReadCommit(ctx, recs[i].Commit)
-		if err != nil {
-			return nil, err
-		}
-		ids[c.Message.TaskID] = true
-		for _, r := range c.Message.RevertsEntries {
-			ids[r.Task] = true
-		}
-		for j := range c.Message.Entries {
-			for _, r := range c.Message.Entries[j].Reverts {
-				ids[r.Task] = true
-			}
-		}
+	ids, err := undoneTasks(ctx, st, recs)
+	if err != nil {
+		return nil, err
 	}
-	delete(ids, "")
-	if len(ids) == 0 {
-		return nil, nil
+	if err := onlyTouching(ctx, st, ids, paths); err != nil || len(ids) == 0 {
+		return nil, err
 	}
 	s := &since{byPath: make(map[string][]sinceEntry), undone: make(map[uint64][]map[message.EntryRef]bool)}
 	for _, id := range slices.Sorted(maps.Keys(ids)) {
@@ -82,6 +66,86 @@ func newSince(ctx context.Context, w *workspace.Workspace, cache *history.Cache,
 		slices.SortStableFunc(list, func(a, b sinceEntry) int { return cmp.Compare(a.Seq, b.Seq) })
 	}
 	return s, nil
+}
+
+// undoneTasks returns the tasks that reverts were made by, or undid something of. What a
+// revert undoes is its own task's, unless its record says otherwise.
+func undoneTasks(ctx context.Context, st *gitstore.Store, recs []gitstore.Record) (map[string]bool, error) {
+	ids := make(map[string]bool)
+	for i := range recs {
+		if recs[i].Source != message.Revert {
+			continue
+		}
+		ids[recs[i].Task] = true
+		if recs[i].Task != "" && !recs[i].Foreign {
+			continue
+		}
+		c, err := st.ReadCommit(ctx, recs[i].Commit)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range c.Message.RevertsEntries {
+			ids[r.Task] = true
+		}
+		for j := range c.Message.Entries {
+			for _, r := range c.Message.Entries[j].Reverts {
+				ids[r.Task] = true
+			}
+		}
+	}
+	delete(ids, "")
+	return ids, nil
+}
+
+// maxTouched bounds the paths for which records are looked through.
+const maxTouched = 64
+
+// onlyTouching leaves out the tasks that changed none of some paths.
+func onlyTouching(ctx context.Context, st *gitstore.Store, ids, paths map[string]bool) error {
+	if len(ids) == 0 || len(paths) > maxTouched {
+		return nil
+	}
+	touches := func(recs []gitstore.Record, err error) (bool, error) {
+		for i := range recs {
+			if is, err := touchesAny(ctx, st, &recs[i], paths); err != nil || is {
+				return is, err
+			}
+		}
+		return false, err
+	}
+	// A shared change is of tasks that its record does not name.
+	shared, _, err := st.Claimed(ctx, 0)
+	if is, err := touches(shared, err); err != nil || is {
+		return err
+	}
+	for id := range ids {
+		is, err := touches(st.TaskRecords(ctx, id))
+		if err != nil {
+			return err
+		}
+		if !is {
+			delete(ids, id)
+		}
+	}
+	return nil
+}
+
+// touchesAny reports whether a commit changed one of some paths. Where the record only
+// says that it may have, the commit is read.
+func touchesAny(ctx context.Context, st *gitstore.Store, r *gitstore.Record, paths map[string]bool) (bool, error) {
+	may := false
+	for path := range paths {
+		may = may || r.MayTouch(path)
+	}
+	if !may || r.Entries <= 1 {
+		return may, nil
+	}
+	c, err := st.ReadCommit(ctx, r.Commit)
+	if err != nil {
+		return false, err
+	}
+	m := c.Message
+	return m.Condensed || len(m.Entries) == 0 || slices.ContainsFunc(m.Entries, func(e message.Entry) bool { return paths[e.Path] || paths[e.OldPath] }), nil
 }
 
 // at returns which entries of each task were undone as of a commit.
