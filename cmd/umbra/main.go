@@ -56,17 +56,24 @@ work without touching anyone else's.`,
   umbra demo               # see it at work on a small project`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Version:       buildinfo.Version(),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return exitcode.Usage(cli.UnknownCommand(cmd, args[0]))
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SuggestionsMinimumDistance = 2
-	root.SetVersionTemplate(buildinfo.Line())
+	// Not Command.Version: its template can call any method of what it prints, so that
+	// the linker keeps every method of every type in the program.
+	showVersion := root.Flags().BoolP("version", "v", false, "version for umbra")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *showVersion {
+			_, err := io.WriteString(cmd.OutOrStdout(), buildinfo.Line())
+			return err
+		}
+		return cmd.Help()
+	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return exitcode.Usage(flagtext.Error(cmd.Flags(), err)) })
 	root.SetOut(stdout) // of help that was asked for, and of completions
