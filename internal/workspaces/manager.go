@@ -415,6 +415,7 @@ func (m *Manager) putAwayWith(ctx context.Context, id string, c closing) error {
 	m.mu.Unlock()
 	<-h.ready
 	var err error
+	var late <-chan struct{}
 	if h.w != nil {
 		if c.drain {
 			m.awaitUnused(ctx, h, c.why)
@@ -423,11 +424,11 @@ func (m *Manager) putAwayWith(ctx context.Context, id string, c closing) error {
 			log.KeepTail()
 		}
 		rest := Rest{DiskBytes: h.w.Store().DiskBytes(), Warnings: h.w.Warnings()}
-		err = h.w.Close(ctx, c.why)
+		err, late = m.closeWithin(ctx, h.w, c.why)
 		if tip := h.w.Store().Tip(); tip.Seq > 0 {
 			rest.Head = tip.Commit.String()
 		}
-		lost := m.lost(id, h.w)
+		lost := late != nil || m.lost(id, h.w)
 		if !lost {
 			m.changeRecord(id, func(r *Record) bool {
 				if r.Kind == VirtualKind && !h.w.Virtual() || m.elsewhere(*r) {
@@ -445,13 +446,23 @@ func (m *Manager) putAwayWith(ctx context.Context, id string, c closing) error {
 		}
 		m.leave(id, lost)
 	}
-	m.mu.Lock()
-	if m.open[id] == h { // not if it could not be opened: what is there is another's by now
-		delete(m.open, id)
-		m.letGoLocked(id)
+	gone := func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.open[id] == h { // not if it could not be opened: what is there is another's by now
+			delete(m.open, id)
+			m.letGoLocked(id)
+		}
+		close(h.closing)
 	}
-	close(h.closing)
-	m.mu.Unlock()
+	if late == nil {
+		gone()
+	} else {
+		go func() { // until then it is not opened again here
+			<-late
+			gone()
+		}()
+	}
 	return err
 }
 

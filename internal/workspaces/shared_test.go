@@ -25,6 +25,8 @@ type shop struct {
 	recs MemRecords
 	// cacheLimit is Options.CacheLimit of the servers started after it was set.
 	cacheLimit func(cached int64) int64
+	// over is what a claim's log is used by; nil: it is used as it is.
+	over func(log sink.Sink) sink.Sink
 
 	mu   sync.Mutex
 	rows map[string]*shopRow
@@ -112,7 +114,10 @@ func (c *clerk) Claim(ctx context.Context, r Record) (*Held, error) {
 			row.owner = c
 			row.epoch++
 			epoch := row.epoch
-			k := row.log.Claim()
+			var k sink.Sink = row.log.Claim()
+			if c.s.over != nil {
+				k = c.s.over(k)
+			}
 			c.s.mu.Unlock()
 			return &Held{Sink: k, Epoch: epoch, Lost: c.dead, Release: func(context.Context) {
 				c.s.mu.Lock()
@@ -175,6 +180,84 @@ func put(t testing.TB, w *workspace.Workspace, p, data string) *workspace.Result
 	res, err := w.Apply(context.Background(), workspace.Request{Ops: []workspace.Op{write(p, data)}})
 	must(t, err)
 	return res
+}
+
+// stuckSink is a log whose appends do not return while it is held.
+type stuckSink struct {
+	sink.Sink
+	asked, free chan struct{}
+}
+
+func (s *stuckSink) Append(g *sink.Group) error {
+	select {
+	case s.asked <- struct{}{}:
+	case <-s.free:
+	}
+	<-s.free
+	return s.Sink.Append(g)
+}
+
+// TestSharedStuck: a workspace in which a request does not end is released in bounded
+// time. The request acknowledges nothing, and until it has ended the workspace is not
+// opened again by the same server.
+func TestSharedStuck(t *testing.T) {
+	s := newShop(t)
+	a, b := s.server("a"), s.server("b")
+	w := a.open("x")
+	id := w.ID()
+	put(t, w, "f", "one")
+	w.Release()
+	must(t, a.m.Yield(t.Context(), id, false))
+
+	stuck := &stuckSink{asked: make(chan struct{}), free: make(chan struct{})}
+	s.over = func(log sink.Sink) sink.Sink {
+		stuck.Sink = log
+		return stuck
+	}
+	w, err := a.m.Get(t.Context(), id)
+	must(t, err)
+	s.over = nil
+	wrote := make(chan error, 1)
+	go func() {
+		defer w.Release()
+		_, err := w.Apply(context.Background(), workspace.Request{Ops: []workspace.Op{write("f", "two")}})
+		wrote <- err
+	}()
+	<-stuck.asked
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	yielded := make(chan error, 1)
+	go func() { yielded <- a.m.Yield(ctx, id, false) }()
+	select {
+	case err := <-yielded:
+		if err == nil {
+			t.Error("a request is in it, and it is closed")
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it is not released")
+	}
+	other, err := b.m.Get(t.Context(), id)
+	must(t, err)
+	if got := read(t, other, "f"); got != "one" {
+		t.Errorf("%q", got)
+	}
+	put(t, other, "f", "three")
+	other.Release()
+	soon, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := a.m.Get(soon, id); err == nil {
+		t.Error("it is opened next to what is in it")
+	}
+	close(stuck.free)
+	if err := <-wrote; err == nil {
+		t.Error("what was written without the workspace is acknowledged")
+	}
+	again, err := a.m.Get(t.Context(), id)
+	must(t, err)
+	defer again.Release()
+	if got := read(t, again, "f"); got != "three" {
+		t.Errorf("%q", got)
+	}
 }
 
 func TestSharedMoves(t *testing.T) {

@@ -1,0 +1,179 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"umbra/internal/blob/blobtest"
+	"umbra/tests/harness"
+)
+
+// crowd is writers and readers that a plain balancer spreads over the nodes: where a
+// node refuses a connection the next one gets the request, and nothing else is tried
+// again.
+type crowd struct {
+	w    *world
+	urls []string
+	turn atomic.Uint64
+	done atomic.Uint64
+	news chan struct{} // has an element after an answer
+
+	mu      sync.Mutex
+	failed  []string
+	longest time.Duration
+}
+
+// ask sends one request.
+func (c *crowd) ask(client *http.Client, method, target string, body []byte) {
+	began := time.Now()
+	text := "no node takes connections"
+	first := c.turn.Add(1)
+	for i := range c.urls {
+		at := c.urls[(first+uint64(i))%uint64(len(c.urls))]
+		req, err := http.NewRequest(method, at+target, bytes.NewReader(body))
+		if err != nil {
+			c.w.t.Error(err)
+			return
+		}
+		res, err := client.Do(req)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			continue
+		}
+		if err == nil {
+			var raw []byte
+			raw, err = io.ReadAll(res.Body)
+			res.Body.Close()
+			if err == nil && res.StatusCode < 300 {
+				c.mu.Lock()
+				c.longest = max(c.longest, time.Since(began))
+				c.mu.Unlock()
+				c.done.Add(1)
+				select {
+				case c.news <- struct{}{}:
+				default:
+				}
+				return
+			}
+			text = fmt.Sprintf("%d %s", res.StatusCode, raw)
+		}
+		if err != nil {
+			text = err.Error()
+		}
+		break
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed = append(c.failed, fmt.Sprintf("%s %s after %v: %s", method, target, time.Since(began).Round(time.Millisecond), text))
+}
+
+// run starts the clients; stop ends them.
+func (c *crowd) run(writers, readers int) (stop func()) {
+	ended := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range writers + readers {
+		wg.Go(func() {
+			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2}, Timeout: 3 * wait}
+			defer client.CloseIdleConnections()
+			target := "/tasks/" + c.w.spaces[i%len(c.w.spaces)].task + "/content?path=f" + strconv.Itoa(i%writers)
+			for n := 0; ; n++ {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				if i < writers {
+					c.ask(client, http.MethodPut, target, []byte(strings.Repeat(fmt.Sprintf("%d of %d\n", n, i), 200)))
+				} else {
+					c.ask(client, http.MethodGet, "/workspaces/"+c.w.spaces[i%len(c.w.spaces)].id+"/log?limit=1", nil)
+				}
+			}
+		})
+	}
+	return func() {
+		close(ended)
+		wg.Wait()
+	}
+}
+
+// await waits until so many more requests were answered.
+func (c *crowd) await(more uint64) {
+	c.w.t.Helper()
+	timer := time.NewTimer(time.Minute)
+	defer timer.Stop()
+	for until := c.done.Load() + more; c.done.Load() < until; {
+		select {
+		case <-c.news:
+		case <-timer.C:
+			c.w.t.Fatal("the clients stand still")
+		}
+	}
+}
+
+// TestDrain has nodes drained, and stopped, next to 64 writers and 16 readers: no
+// request fails, and the workspaces are released within half a second on quiet
+// processors (UMBRA_DRAIN_MS is the bound that is held; by default one for busy ones).
+func TestDrain(t *testing.T) {
+	bound := 4 * time.Second
+	if n, err := strconv.Atoi(os.Getenv("UMBRA_DRAIN_MS")); err == nil {
+		bound = time.Duration(n) * time.Millisecond
+	}
+	w := newWorld(t, 12)
+	c := &crowd{w: w, news: make(chan struct{}, 1)}
+	for _, m := range w.members {
+		c.urls = append(c.urls, m.server.URL)
+	}
+	stop := c.run(64, 16)
+	c.await(500)
+
+	var took []time.Duration
+	for _, m := range w.members {
+		status, out, errOut := harness.Run(t, w.verbs(), "cluster", "drain", m.name, "--json")
+		var drained struct {
+			Released int
+			Left     []string
+			Took     int64 `json:"took_ms"`
+		}
+		if err := json.Unmarshal([]byte(out), &drained); err != nil || status != 0 || len(drained.Left) > 0 {
+			t.Fatalf("drain %s: status %d, %s%s", m.name, status, out, errOut)
+		}
+		took = append(took, time.Duration(drained.Took)*time.Millisecond)
+		c.await(100)
+		if status, _, errOut := harness.Run(t, w.verbs(), "cluster", "drain", m.name, "--undo"); status != 0 {
+			t.Fatalf("undo: %s", errOut)
+		}
+		c.await(100)
+	}
+	m := w.members[1]
+	began := time.Now()
+	m.server.Stop()
+	stopped := time.Since(began)
+	c.await(100)
+	stop()
+	t.Logf("drains took %v, the stop %v; %d requests, the longest %v", took, stopped.Round(time.Millisecond), c.done.Load(), c.longest.Round(time.Millisecond))
+	if worst := slices.Max(took); worst > bound {
+		t.Errorf("a drain took %v", worst)
+	}
+	if len(c.failed) > 0 {
+		t.Errorf("%d requests failed, first: %s", len(c.failed), c.failed[0])
+	}
+}
+
+// verbs is the environment of verbs about the cluster, on links that no fault cuts.
+func (w *world) verbs() []string {
+	return []string{"AWS_ACCESS_KEY_ID=" + blobtest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + blobtest.SecretKey,
+		"UMBRA_CLUSTER_URL=" + w.pair.A.URL(w.pair.A.Address(), w.pair.B.Address()),
+		"UMBRA_CLUSTER_BLOBS=s3://" + blobtest.Bucket + "/prod?region=us-east-1&path_style=true&endpoint=" + w.s3.URL}
+}
