@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"umbra/internal/errs"
 	"umbra/internal/workspace/reconcile"
@@ -102,4 +103,43 @@ func (w *Workspace) warn(format string, args ...any) {
 	if len(w.warnings) < maxWarnings {
 		w.warnings = append(w.warnings, text)
 	}
+}
+
+// closePatience is how long CloseWithin goes on after its context has ended, and once
+// more after the store was fenced.
+const closePatience = 500 * time.Millisecond
+
+// CloseWithin is Close. Where several servers share the history it returns within twice
+// closePatience after the end of ctx, so that another server can have the workspace:
+// nothing under way is acknowledged from then on. Where it still does not end, late is
+// closed once the workspace is.
+func (w *Workspace) CloseWithin(ctx context.Context, why error) (late <-chan struct{}, err error) {
+	if w.store.Held() == nil {
+		return nil, w.Close(ctx, why)
+	}
+	ended := make(chan struct{})
+	var closed error // with ended
+	go func() {
+		defer close(ended)
+		closed = w.Close(ctx, why)
+	}()
+	select {
+	case <-ended:
+		return nil, closed
+	case <-ctx.Done():
+	}
+	for _, fence := range []bool{false, true} {
+		if fence {
+			w.store.Held().Fence()
+		}
+		t := time.NewTimer(closePatience)
+		defer t.Stop()
+		select {
+		case <-ended:
+			return nil, closed
+		case <-t.C:
+		}
+	}
+	w.log.Warn("the workspace is released while requests are still in it")
+	return ended, errs.Wrap(context.Cause(ctx), "")
 }

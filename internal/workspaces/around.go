@@ -38,18 +38,22 @@ func (m *Manager) Around(path string, sees func(root string) bool) (rec Record, 
 // IsOpen reports whether a workspace is open now; Get would not have to recover
 // and scan it.
 func (m *Manager) IsOpen(id string) bool {
+	return m.inUse(id) != nil
+}
+
+func (m *Manager) inUse(id string) *workspace.Workspace {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := m.open[id]
-	return h != nil && h.w != nil && h.closing == nil
+	if h := m.open[id]; h != nil && h.closing == nil {
+		return h.w
+	}
+	return nil
 }
 
 // HasFolder reports whether a workspace is open now whose directory this server has.
 func (m *Manager) HasFolder(id string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h := m.open[id]
-	return h != nil && h.w != nil && h.closing == nil && !h.w.Virtual()
+	w := m.inUse(id)
+	return w != nil && !w.Virtual()
 }
 
 // TipOf returns the number of the newest commit of a workspace that is open now, from

@@ -179,21 +179,8 @@ func (m *Manager) putAwayForks(ctx context.Context, id string, c closing) {
 			if err := m.putAwayWith(ctx, fork, c); err != nil {
 				m.opt.Log.Warn("workspace not unloaded cleanly", "workspace", fork, "error", err)
 			}
-			m.awaitClosed(fork)
 		}
-	}
-}
-
-// awaitClosed waits until a workspace that is being closed is.
-func (m *Manager) awaitClosed(id string) {
-	m.mu.Lock()
-	var closed chan struct{}
-	if h := m.open[id]; h != nil {
-		closed = h.closing
-	}
-	m.mu.Unlock()
-	if closed != nil {
-		<-closed
+		ctx = context.WithoutCancel(ctx) // for those that are still being closed
 	}
 }
 

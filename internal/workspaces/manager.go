@@ -424,7 +424,7 @@ func (m *Manager) putAwayWith(ctx context.Context, id string, c closing) error {
 			log.KeepTail()
 		}
 		rest := Rest{DiskBytes: h.w.Store().DiskBytes(), Warnings: h.w.Warnings()}
-		err, late = m.closeWithin(ctx, h.w, c.why)
+		late, err = h.w.CloseWithin(ctx, c.why)
 		if tip := h.w.Store().Tip(); tip.Seq > 0 {
 			rest.Head = tip.Commit.String()
 		}
@@ -446,24 +446,22 @@ func (m *Manager) putAwayWith(ctx context.Context, id string, c closing) error {
 		}
 		m.leave(id, lost)
 	}
-	gone := func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if m.open[id] == h { // not if it could not be opened: what is there is another's by now
-			delete(m.open, id)
-			m.letGoLocked(id)
-		}
-		close(h.closing)
+	if late != nil { // until then it is not opened again here
+		go func() { <-late; m.gone(id, h) }()
+		return err
 	}
-	if late == nil {
-		gone()
-	} else {
-		go func() { // until then it is not opened again here
-			<-late
-			gone()
-		}()
-	}
+	m.gone(id, h)
 	return err
+}
+
+func (m *Manager) gone(id string, h *handle) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.open[id] == h { // not if it could not be opened: what is there is another's by now
+		delete(m.open, id)
+		m.letGoLocked(id)
+	}
+	close(h.closing)
 }
 
 // Close puts all workspaces away. Callers that still use one get errors.

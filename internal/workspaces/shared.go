@@ -276,45 +276,6 @@ func (m *Manager) lost(id string, w *workspace.Workspace) bool {
 	return h != nil && (h.lost() || errors.Is(w.Store().Held().Cause(), sink.ErrFenced))
 }
 
-// closePatience is how long a workspace that several servers share may go on closing
-// after its context has ended, and once more after its store was fenced.
-const closePatience = 500 * time.Millisecond
-
-// closeWithin closes a workspace. One that several servers share is waited for until
-// closePatience after the end of ctx. What is under way in it then acknowledges nothing
-// any more, so that another server can have it; where it still does not end, late is
-// closed once the workspace is.
-func (m *Manager) closeWithin(ctx context.Context, w *workspace.Workspace, why error) (err error, late <-chan struct{}) {
-	if m.holdingOf(w.ID()) == nil {
-		return w.Close(ctx, why), nil
-	}
-	ended := make(chan struct{})
-	var closed error // with ended
-	go func() {
-		defer close(ended)
-		closed = w.Close(ctx, why)
-	}()
-	select {
-	case <-ended:
-		return closed, nil
-	case <-ctx.Done():
-	}
-	for _, fence := range []bool{false, true} {
-		if fence {
-			w.Store().Held().Fence()
-		}
-		t := time.NewTimer(closePatience)
-		defer t.Stop()
-		select {
-		case <-ended:
-			return closed, nil
-		case <-t.C:
-		}
-	}
-	m.opt.Log.Warn("a workspace is released while requests are still in it; what they wrote last may not be acknowledged", "workspace", w.ID())
-	return errs.Wrap(context.Cause(ctx), ""), ended
-}
-
 // awaitUnused waits until the requests that use a workspace have ended, as far as
 // they do until ctx ends. Those that wait for commits end now.
 func (m *Manager) awaitUnused(ctx context.Context, h *handle, why error) {
