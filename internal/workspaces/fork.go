@@ -470,7 +470,7 @@ func (m *Manager) MadeFor(r Record) bool {
 }
 
 // NewKey makes a key that begins with a name, for what is not a workspace.
-func NewKey(name string) string { return newID(name, random) }
+func NewKey(name string) string { return workspace.NewID(name, random) }
 
 // Judge notes how a race ended for a fork, in place of what was noted before.
 //

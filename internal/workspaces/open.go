@@ -2,12 +2,10 @@ package workspaces
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"umbra/gitstore/object"
@@ -209,35 +207,12 @@ func (m *Manager) overlaps(p place, except string) error {
 // workspace left when it was forgotten.
 func (m *Manager) NewID(name string) string {
 	for {
-		id := newID(name, m.random)
+		id := workspace.NewID(name, m.random)
 		_, taken, _ := m.opt.Records.Get(id)
 		if _, err := m.opt.Host.Stat(m.dirOf(id)); !taken && err != nil {
 			return id
 		}
 	}
-}
-
-// newID makes an id that begins with the directory's name and ends with random digits.
-func newID(root string, random func([]byte)) string {
-	var b strings.Builder
-	for _, c := range strings.ToLower(filepath.Base(root)) {
-		switch {
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
-			b.WriteRune(c)
-		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
-			b.WriteByte('-')
-		}
-		if b.Len() == 32 {
-			break
-		}
-	}
-	slug := strings.Trim(b.String(), "-")
-	if slug == "" {
-		slug = "workspace"
-	}
-	var rnd [4]byte
-	random(rnd[:])
-	return slug + "-" + hex.EncodeToString(rnd[:])
 }
 
 // load opens the store and the directory of a workspace; nothing is recovered yet.
