@@ -15,6 +15,8 @@ type forkLinks struct {
 	// keep fails with has_forks if a fork that has a history of its own by now has one of
 	// these contents.
 	keep func(ctx context.Context, blobs []object.ID) error
+	// forget removes purged contents from a layer of the workspace; nil: it has none.
+	forget func(blobs map[object.ID]bool, had func(p string, id object.ID) (bool, error)) error
 
 	// making is held by those who make a fork, and against them at the moment in which
 	// commits get other ids or are dropped.

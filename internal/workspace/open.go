@@ -59,6 +59,9 @@ type Config struct {
 	// Kept fails with has_forks if a fork that has a history of its own by now has one of
 	// these contents.
 	Kept func(ctx context.Context, blobs []object.ID) error
+	// Forget removes contents that are purged from files that were made of history next to
+	// the repository; had reports whether a path had a content. nil: there are none.
+	Forget func(blobs map[object.ID]bool, had func(p string, id object.ID) (bool, error)) error
 
 	Owners record.Owners
 	// OnlyTask returns the only executing task, or "".
@@ -94,7 +97,7 @@ func Open(ctx context.Context, c Config) (*Workspace, error) {
 	w.keeper = retire.New(w.rec, w.locks, c.Log, w.warn)
 	w.target = materialize.New(w.keeper)
 	w.recon.Beneath, w.recon.Bring = c.Beneath, w.target.Bring
-	w.forks.held, w.forks.has, w.forks.keep = c.Base, c.Unforked, c.Kept
+	w.forks.held, w.forks.has, w.forks.keep, w.forks.forget = c.Base, c.Unforked, c.Kept, c.Forget
 	if !d.Physical() {
 		w.progress.Begin(w.store.Tip().Seq)
 	}

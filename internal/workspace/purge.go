@@ -201,6 +201,10 @@ func (p *purge) run(hold bool) (again bool, err error) {
 	if err := p.takeOut(); err != nil {
 		return false, err
 	}
+	// Before history forgets which paths had them: what a kill leaves is purged again.
+	if err := p.forget(); err != nil {
+		return false, err
+	}
 	// What the disk holds must survive a power cut from here on: an older content
 	// that comes back would be taken for a user's. A file whose sync fails would
 	// be rewritten under a lock that is held here: that is not waited for.
@@ -214,6 +218,20 @@ func (p *purge) run(hold bool) (again bool, err error) {
 		return true, nil // a file that came, or went and was not recorded yet
 	}
 	return false, err
+}
+
+// forget removes what is to go from a fork's layer.
+func (p *purge) forget() error {
+	if p.w.forks.forget == nil {
+		return nil
+	}
+	return p.w.forks.forget(p.blobs, func(name string, id object.ID) (bool, error) {
+		line, err := lineage.Of(p.ctx, p.w.store, wspath.Path(name), func(int64, int64) {})
+		if err != nil {
+			return false, err
+		}
+		return line.Blobs[id], nil
+	})
 }
 
 // keptBy fails where a fork with a history of its own has some of what is to go.

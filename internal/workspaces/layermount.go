@@ -89,23 +89,17 @@ func (m *Manager) Unmount(ctx context.Context, id string, force bool) error {
 	return errs.Wrap(err, "")
 }
 
-// removeMountPoint removes the directory at which a fork was mounted, unless something
-// is in it.
-func removeMountPoint(dir string) error {
-	err := os.Remove(dir)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EBUSY) {
-		return nil
-	}
-	return errs.Wrap(err, "")
-}
-
 // RemoveMountPoint removes the directory at which a fork that was deleted was mounted,
 // unless something is in it.
 func (m *Manager) RemoveMountPoint(r Record) error {
 	if !r.Mounted() {
 		return nil
 	}
-	return removeMountPoint(r.Root)
+	err := os.Remove(r.Root)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EBUSY) {
+		return nil
+	}
+	return errs.Wrap(err, "")
 }
 
 // below opens the workspace whose directory a mounted fork shows. The caller releases
@@ -212,10 +206,7 @@ func (m *Manager) ownShown(ctx context.Context, below, r Record, w *workspace.Wo
 			return err
 		}
 	}
-	if err := m.layerOf(r).Overlay().Own(ctx); err != nil {
-		return errs.Wrap(err, "")
-	}
-	return nil
+	return errs.Wrap(m.layerOf(r).Overlay().Own(ctx), "")
 }
 
 // belowSeq returns the number up to which what changed below a mounted fork is put back.

@@ -11,6 +11,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/audit"
 	"umbra/internal/errs"
+	"umbra/internal/forklayer"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
 	"umbra/internal/workspace/disk"
@@ -226,6 +227,9 @@ func (m *Manager) loadOn(ctx context.Context, r Record, over func(files vfs.FS) 
 		Owners: workspace.NoOwners{}, OnlyTask: func() string { return "" }, Unforked: func() error { return m.CheckUnforked(r.ID) },
 		Kept:   func(ctx context.Context, blobs []object.ID) error { return m.checkKept(ctx, r.ID, blobs) },
 		Policy: m.rules(r), Limits: m.opt.Limits, Meter: m.opt.Meter, Log: m.opt.Log.With("workspace", r.ID), Now: m.opt.Now}
+	if r.Fork != nil && r.Fork.Kind == LayerKind && !r.Mounted() {
+		c.Forget = (&forklayer.Layer{Dir: filepath.Join(m.dirOf(r.ID), LayerDir)}).Forget
+	}
 	if r.Kind != VirtualKind {
 		there, err := m.inPlace(r)
 		if !there && err != nil && !vfs.IsAbsent(err) && !errors.Is(err, fs.ErrPermission) {
