@@ -28,13 +28,37 @@ import (
 type world struct {
 	t *testing.T
 
-	mu     sync.Mutex
+	mu     monitor
 	owner  map[string]string // workspace → node
 	epoch  map[string]int64
 	values map[string][]string // commits of a workspace: what is in its one file
 	nodes  []*fakeNode
 	engine bool // it answers
 	claims bool // a handler may claim
+}
+
+// monitor is a lock of a state that is waited for: Unlock wakes who waits.
+type monitor struct {
+	sync.Mutex
+	changed chan struct{}
+}
+
+func (m *monitor) Unlock() {
+	if m.changed != nil {
+		close(m.changed)
+		m.changed = nil
+	}
+	m.Mutex.Unlock()
+}
+
+// release unlocks without a change, and returns what is closed after the next one.
+func (m *monitor) release() <-chan struct{} {
+	if m.changed == nil {
+		m.changed = make(chan struct{})
+	}
+	changed := m.changed
+	m.Mutex.Unlock()
+	return changed
 }
 
 func newWorld(t *testing.T, names ...string) *world {
@@ -193,12 +217,12 @@ func (n *fakeNode) reach(ctx context.Context, ws string, seq uint64) error {
 	for {
 		n.w.mu.Lock()
 		ok := uint64(len(n.w.values[ws])) >= seq
-		n.w.mu.Unlock()
+		changed := n.w.mu.release()
 		if ok {
 			return nil
 		}
 		select {
-		case <-time.After(time.Millisecond):
+		case <-changed:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -335,7 +359,7 @@ func (n *fakeNode) stream(c *gin.Context) error {
 		for {
 			n.w.mu.Lock()
 			list, owner := n.w.values[ws], n.w.owner[ws]
-			n.w.mu.Unlock()
+			changed := n.w.mu.release()
 			if owner != n.name {
 				return httpapi.Event{}, errs.New(errs.Unavailable, "owner_moving", "It has left.")
 			}
@@ -344,7 +368,7 @@ func (n *fakeNode) stream(c *gin.Context) error {
 				return httpapi.Event{ID: fmt.Sprint(at), Name: "change", Data: []byte(list[at-1])}, nil
 			}
 			select {
-			case <-time.After(time.Millisecond):
+			case <-changed:
 			case <-ctx.Done():
 				return httpapi.Event{}, io.EOF
 			}
