@@ -8,7 +8,4 @@
 //
 // Without renames and reverts the result equals that of `git blame`
 // (git-blame(1)) on the shadow ref.
-//
-// It imports gitstore, gitstore/{diff,message,object}, internal/{errs,project,
-// workspace,wspath}; never HTTP.
 package blame

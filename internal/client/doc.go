@@ -2,8 +2,7 @@
 // or one in this very process, over a connection in memory (Pipe). Both look
 // alike to who calls.
 //
-// It knows the wire forms of contracts/tasks.md by itself, as any client would,
-// and may import internal/wspath only.
+// It knows the wire forms of contracts/tasks.md by itself, as any client would.
 //
 // Invariants: a secret goes only to the address that it was given for; an
 // answer that is no success is an *Error.

@@ -2,8 +2,7 @@
 // changelog entries, which of them are in effect, how they hang together as
 // files followed through renames, and what that comes to on the whole.
 //
-// It reads only; package revert acts on what it finds. It may import workspace
-// and gitstore with its subpackages.
+// It reads only; package revert acts on what it finds.
 //
 // # Words
 //

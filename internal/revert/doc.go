@@ -10,6 +10,4 @@
 // come out right, and handed to workspace.Apply as one request whose every
 // operation has the planned state as its precondition: if anything moved
 // meanwhile, the plan is made again.
-//
-// It may import history, workspace and gitstore with its subpackages.
 package revert

@@ -1,8 +1,6 @@
 // Package sdk makes functions for scripts of the operations in OpenAPI
 // documents (contracts/scripts.md, sdk): a script's one way to the network.
 //
-// It imports internal/sandbox/luau only.
-//
 // Invariants: a request goes to the origin that the owner's settings name, and
 // nowhere else: no redirect, proxy, header or argument of a script changes
 // scheme, host or port. What the settings put into headers is in no error, no

@@ -2,8 +2,6 @@
 // a task that its changes belong to. Its records are in the state database;
 // files and history are internal/workspace's and internal/task's.
 //
-// It imports internal/{errs,state,task,workspace}, and nothing of HTTP.
-//
 // Invariants:
 //   - A session that was answered survives a restart, and ends when it is
 //     deleted, when it was not used for the idle time, or with its workspace.

@@ -7,6 +7,4 @@
 // Nothing is cached. Walks go in the bytewise order of whole paths, so a page
 // that begins after a path costs the directories above that path and the page
 // itself, not the whole tree.
-//
-// It imports internal/workspace and what is below it, and nothing of HTTP.
 package taskfiles

@@ -3,5 +3,4 @@
 // made harmless for a terminal.
 //
 // It follows git where git has a custom (git-config(1): color.ui, core.pager).
-// It may import gitstore/message only, for the quoting of names.
 package term

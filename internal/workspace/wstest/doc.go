@@ -3,5 +3,5 @@
 // a look at what a folder and a history hold, in one form, so that they can be
 // compared.
 //
-// Only tests import it. It may import workspace, gitstore and what is below.
+// Only tests import it.
 package wstest
