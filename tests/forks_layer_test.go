@@ -214,3 +214,52 @@ func TestForkLayerDelete(t *testing.T) {
 		t.Errorf("%v", list)
 	}
 }
+
+// TestForkClosesDirectories: an ordinary user's commands take rights from directories of a
+// fork and give them back, on a server that has no more rights. What the fork has is as in a
+// plain copy in which the same is done, and its merge brings that to the parent. The bits of
+// what is recorded are history's.
+func TestForkClosesDirectories(t *testing.T) {
+	const files = "find . -type f ! -name '*.o' ! -path './out/*' | sort | xargs grep -H ''"
+	for _, lines := range [][]string{
+		{"echo n > d/n; echo o > d/n.o; chmod 000 d", "chmod 700 d; echo m >> d/n; echo m >> d/n.o; chmod 500 d"},
+		{"mkdir -p out/e; echo y > out/e/y; chmod 000 out/e; chmod 000 out", "echo x > a", "chmod 700 out; chmod 700 out/e; echo z >> out/e/y"},
+		{"mkdir -p n/m; echo y > n/m/y; echo o > n/m/y.o; chmod 000 n/m; chmod 000 n", "chmod 700 n n/m; rm n/m/y; chmod 000 n/m"},
+		{"chmod 600 d", "chmod 755 d; rm d/a; echo b >> d/m.o; chmod 600 d", "chmod 700 d; rm -rf d", "echo x > a"},
+		{"chmod 000 out", "chmod 700 out; rm -rf out; mkdir out; echo x > out/x; chmod 500 out", "chmod 700 out; rm out/x"},
+	} {
+		t.Run(lines[len(lines)-1], func(t *testing.T) {
+			u := newOrdinary(t, map[string]string{"a": "a\n", "d/a": "da\n", "d/m.o": "o\n", "out/a": "oa\n", ".gitignore": "out/\n*.o\n"})
+			ws := "/workspaces/" + u.task(t).str("workspace_id")
+			fork := layerFork(t, u.project, ws, nil)
+			both := func(line string) (got, want string) {
+				t.Helper()
+				cmd, out, errOut := u.command(u.dir, u.program, "in", "--server", u.URL, fork, "--", "sh", "-ec", line)
+				if err := cmd.Run(); err != nil {
+					t.Fatalf("%s: %v %s%s", line, err, out, errOut)
+				}
+				plain, there, said := u.command(u.plain, "sh", "-ec", line)
+				if err := plain.Run(); err != nil {
+					t.Fatalf("%s: %v %s%s", line, err, there, said)
+				}
+				return out.String(), there.String()
+			}
+			for _, line := range lines {
+				both(line)
+				if got, want := both("find . -path './out*' -printf '%p %m %l\\n' 2>/dev/null | sort"); got != want {
+					t.Fatalf("after %q\n%s\nwant\n%s", line, got, want)
+				}
+			}
+			all := "chmod -R u+rwX .; find . -type f | sort | xargs grep -H ''"
+			if got, want := both(all); got != want {
+				t.Fatalf("there is\n%s\nwant\n%s", got, want)
+			}
+			u.post(t, "/workspaces/"+fork+"/merge", map[string]any{}).want(t, 200)
+			_, want := both(files)
+			here, out, errOut := u.command(u.dir, "sh", "-ec", files)
+			if err := here.Run(); err != nil || out.String() != want {
+				t.Errorf("%v: after the merge the parent has\n%s%s\nwant\n%s", err, out, errOut, want)
+			}
+		})
+	}
+}

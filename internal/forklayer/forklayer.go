@@ -177,7 +177,8 @@ func contentOf(name string, d fs.DirEntry) (id object.ID, err error) {
 }
 
 // wanted lists what is to be placed. A directory that the fork does not have is hidden
-// as a whole, unless the parent's has files that no history has: those are shared.
+// as a whole, unless the parent's has files that no history has: those are shared, but for
+// a directory that a command removed with them.
 func (l *Layer) wanted(ctx context.Context, base, fork gitstore.Snapshot) (map[string]string, error) {
 	want := map[string]string{}
 	shared := map[wspath.Path]bool{} // directories, as far as they were asked for
@@ -200,6 +201,8 @@ func (l *Layer) wanted(ctx context.Context, base, fork gitstore.Snapshot) (map[s
 					if has, err = l.shares(base, dir); err != nil {
 						return err
 					}
+					info, err := os.Lstat(filepath.Join(l.Files(), string(dir)))
+					has = has && (err != nil || info.Mode()&fs.ModeCharDevice == 0)
 					shared[dir] = has
 				}
 				if !has {
