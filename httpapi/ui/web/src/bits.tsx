@@ -258,3 +258,35 @@ export function Icon(p: { name: string }) {
     </svg>
   );
 }
+
+/** Command shows a line for a shell, with a button that copies it. */
+export function Command(p: { line: string }) {
+  const [said, say] = useState("");
+  const end = (text: string, how: string) => {
+    say(text);
+    announce(how);
+  };
+  useEffect(() => {
+    if (said === "") return;
+    const timer = setTimeout(() => say(""), 2000);
+    return () => clearTimeout(timer);
+  }, [said]);
+  return (
+    <p class="command">
+      <code>{p.line}</code>
+      <button
+        type="button"
+        class="small"
+        aria-label={`Copy ${p.line}`}
+        onClick={() =>
+          (navigator.clipboard?.writeText(p.line) ?? Promise.reject()).then(
+            () => end("Copied", "Copied."),
+            () => end("Not copied", "The browser does not let the page copy."),
+          )
+        }
+      >
+        {said || "Copy"}
+      </button>
+    </p>
+  );
+}

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 
-import { Against, announce, Counts, ErrorBox, Icon, Loading, OpBadge, PathName, StatusChip, Time, useKeys, useLoad } from "./bits";
+import { Against, announce, Command, Counts, ErrorBox, Icon, Loading, OpBadge, PathName, StatusChip, Time, useKeys, useLoad } from "./bits";
 import { download, getJSON, inURL, sentence, text, token } from "./api";
 import type { Changelog } from "./changelog";
 import { count, exact, num, operation, short, split, turnName, undoPrefix, who } from "./format";
@@ -413,21 +413,7 @@ export function Overview(p: { task: Task; files: FileChange[] | undefined; now: 
           Bundle (git clone)
         </Save>
       </p>
-      <p class="command">
-        <code>{clone}</code>
-        <button
-          type="button"
-          class="small"
-          onClick={() =>
-            navigator.clipboard?.writeText(clone).then(
-              () => announce("Copied."),
-              () => announce("The browser does not let the page copy."),
-            )
-          }
-        >
-          Copy
-        </button>
-      </p>
+      <Command line={clone} />
     </section>
   );
 }

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { getJSON } from "./api";
 import { AtWork } from "./atwork";
-import { Agent, ErrorBox, Loading, StatusChip, Time, useKeys, useLoad, useNow, usePoll } from "./bits";
+import { Agent, Command, ErrorBox, Loading, StatusChip, Time, useKeys, useLoad, useNow, usePoll } from "./bits";
 import { count, num } from "./format";
 import { to } from "./route";
 import type { Entry, Status, Task, Workspace } from "./types";
@@ -152,17 +152,11 @@ export function Home() {
               ) : (
                 <div class="welcome">
                   <p>No task yet. Wire the agents on this machine, then work with them as before:</p>
-                  <pre tabIndex={0} aria-label="Wire the agents" role="region">
-                    <code>umbra init</code>
-                  </pre>
+                  <Command line="umbra init" />
                   <p>Or see two scripted agents at work:</p>
-                  <pre tabIndex={0} aria-label="See two agents at work" role="region">
-                    <code>umbra demo</code>
-                  </pre>
+                  <Command line="umbra demo" />
                   <p>Or give an agent this server's tools over MCP:</p>
-                  <pre tabIndex={0} aria-label="Add the tools to an agent" role="region">
-                    <code>{`claude mcp add --transport http umbra ${location.origin}/mcp`}</code>
-                  </pre>
+                  <Command line={`claude mcp add --transport http umbra ${location.origin}/mcp`} />
                   <p>
                     Every route: <a href="/docs">the API</a>.
                   </p>

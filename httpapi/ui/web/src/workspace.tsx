@@ -6,7 +6,7 @@ import { getJSON, inURL, postJSON, sentence, text } from "./api";
 import { AtWork } from "./atwork";
 import { Checkpoints, useCheckpoints } from "./checkpoints";
 import { Content } from "./content";
-import { announce, ErrorBox, Field, Icon, Loading, OpBadge, PathName, StatusChip, Time, useKeys, useLoad, useNow } from "./bits";
+import { Command, ErrorBox, Field, Icon, Loading, OpBadge, PathName, StatusChip, Time, useKeys, useLoad, useNow } from "./bits";
 import { count, exact, short, visible, who } from "./format";
 import { LogList } from "./log";
 import { RevertDialog, type Scope } from "./revert";
@@ -165,12 +165,7 @@ export function WorkspacePage(p: { id: string }) {
             <p class="dim">{coverage.error || "Loading …"}</p>
           )}
           <h2>With git</h2>
-          <p class="command">
-            <code>{clone}</code>
-            <button type="button" class="small" onClick={() => navigator.clipboard?.writeText(clone).then(() => announce("Copied."), () => announce("The browser does not let the page copy."))}>
-              Copy
-            </button>
-          </p>
+          <Command line={clone} />
         </section>
         <section class="about wide" aria-label="Log of the workspace">
           <h2>Log</h2>
