@@ -117,7 +117,14 @@ func (n *planner) read() error {
 	if err := n.sources(); err != nil {
 		return err
 	}
-	return layer.Read(n.ctx, n.upper, n.entry)
+	opening := func(p string, perm uint32) error { // a stop may leave it open
+		if _, ok := n.opened.Upper[p]; ok {
+			return nil
+		}
+		n.opened.Upper[p] = perm
+		return n.note(&n.opened)
+	}
+	return layer.ReadOpening(n.ctx, n.upper, opening, n.entry)
 }
 
 // sources reads the rules of what is ignored.

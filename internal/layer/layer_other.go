@@ -35,6 +35,11 @@ type Command struct {
 // Read returns ErrUnsupported.
 func Read(context.Context, string, func(Entry) (bool, error)) error { return ErrUnsupported }
 
+// ReadOpening reports ErrUnsupported.
+func ReadOpening(context.Context, string, func(string, uint32) error, func(Entry) (bool, error)) error {
+	return ErrUnsupported
+}
+
 // Strip does nothing: there is no overlay whose attributes could be left.
 func Strip(string) error { return nil }
 

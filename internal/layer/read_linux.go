@@ -28,17 +28,24 @@ const (
 // The errors are those of the file system, of fn, of the context, and
 // *UnsupportedError.
 func Read(ctx context.Context, upper string, fn func(e Entry) (enter bool, err error)) error {
+	return ReadOpening(ctx, upper, func(string, uint32) error { return nil }, fn)
+}
+
+// ReadOpening is like Read. It calls opening before it gives a closed directory its
+// owner's rights for the time of the read, with the bits that the directory has.
+func ReadOpening(ctx context.Context, upper string, opening func(path string, perm uint32) error, fn func(e Entry) (enter bool, err error)) error {
 	fd, err := unix.Open(upper, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: upper, Err: err}
 	}
-	r := reader{ctx: ctx, fn: fn}
+	r := reader{ctx: ctx, opening: opening, fn: fn}
 	return r.dir(fd, "")
 }
 
 type reader struct {
-	ctx context.Context
-	fn  func(e Entry) (bool, error)
+	ctx     context.Context
+	opening func(path string, perm uint32) error
+	fn      func(e Entry) (bool, error)
 }
 
 // dir reads an open directory, and closes it.
@@ -84,6 +91,9 @@ func (r *reader) entry(dir int, path, name string, whiteouts bool) error {
 	e := Entry{Path: path, Perm: st.Mode & 0o7777}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&0o500 != 0o500 && os.Geteuid() == int(st.Uid) {
 		// The command took its own rights from the directory.
+		if err := r.opening(path, e.Perm); err != nil {
+			return err
+		}
 		if err := unix.Fchmodat(dir, name, st.Mode&0o7777|0o700, 0); err != nil {
 			return &os.PathError{Op: "chmod", Path: path, Err: err}
 		}
