@@ -54,7 +54,7 @@ func stopLayers(t *testing.T, d *disk) {
 		t.Fatal(err)
 	}
 	x.s = harness.Start(t, harness.Options{DataDir: d.path("top", "data"), User: stoppedUser, Wrap: x.calls.wrap})
-	x.round(0)
+	results := map[string]int{x.round(0): 1}
 	all := x.total
 	if all < 50 {
 		t.Fatalf("%d steps were seen", all)
@@ -63,7 +63,6 @@ func stopLayers(t *testing.T, d *disk) {
 	if os.Getenv("UMBRA_SOAK") != "" {
 		n = all + all/4 // how many it takes is not the same each time
 	}
-	results := map[string]int{}
 	for i, n := 0, env("UMBRA_STEPS", n); i < n; i++ {
 		stop := i + 1
 		if n < all { // one of each part
