@@ -197,11 +197,8 @@ func (s *Service) Begin(ctx context.Context, b Begin) (*Begun, error) {
 			return old, err
 		}
 	}
-	s.mu.Lock()
-	n := len(s.open)
-	s.mu.Unlock()
-	if n >= s.o.MaxOpen {
-		return nil, errs.New(errs.Unavailable, "too_many_calls", "%d calls are open; end some of them first.", n)
+	if err := s.room(nil); err != nil {
+		return nil, err
 	}
 	if b.Task != "" { // before a workspace is opened for it
 		if err := s.tasks.Visible(b.Task, b.Sees); err != nil {
@@ -293,6 +290,20 @@ func newID() string {
 
 func sessionKey(ws, agent, id string) string { return ws + "\x00" + agent + "\x00" + id }
 
+// room makes a call one that is open, nil: none. Unavailable "too_many_calls" where as
+// many are open as may be.
+func (s *Service) room(l *live) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.open); n >= s.o.MaxOpen {
+		return errs.New(errs.Unavailable, "too_many_calls", "%d calls are open; end some of them first.", n)
+	}
+	if l != nil {
+		s.open[l.rec.ID] = l
+	}
+	return nil
+}
+
 // enter syncs the disk and makes the call one that is open.
 func (s *Service) enter(ctx context.Context, w *workspace.Workspace, rec *Record) error {
 	var failed error
@@ -301,15 +312,17 @@ func (s *Service) enter(ctx context.Context, w *workspace.Workspace, rec *Record
 		rec.touch(now)
 		rec.Begun, rec.Order, rec.From = rec.Touched, s.next(now), w.Store().Tip().Seq
 		seen := sightingAt(now)
-		lines := []line{{Call: rec}, {Seen: w.ID(), At: &seen}}
-		if failed = s.keep.put(lines...); failed != nil {
+		l := &live{rec: *rec, deadline: now.Add(rec.TTL)}
+		if failed = s.room(l); failed != nil {
 			return
 		}
-		l := &live{rec: *rec, deadline: now.Add(rec.TTL)}
+		if failed = s.keep.put(line{Call: rec}, line{Seen: w.ID(), At: &seen}); failed != nil {
+			s.mu.Lock()
+			delete(s.open, rec.ID)
+			s.mu.Unlock()
+			return
+		}
 		b := s.book(w.ID())
-		s.mu.Lock()
-		s.open[rec.ID] = l
-		s.mu.Unlock()
 		b.enter(l)
 		b.note(seen)
 	})

@@ -77,7 +77,7 @@ type SharedPath struct {
 // A call that has ended answers the same again, whatever e says.
 //
 // Invalid "invalid_field"; NotFound "call_not_found"; and the errors of
-// Workspace.Sync: the call is open then as before.
+// Workspace.Sync: the call is open then as before. That ctx ends does not stop it.
 func (s *Service) End(ctx context.Context, id string, e End) (*Ended, error) {
 	if e.Status == "" {
 		e.Status = OK
@@ -91,6 +91,9 @@ func (s *Service) End(ctx context.Context, id string, e End) (*Ended, error) {
 	if _, err := s.Get(id, e.Sees); err != nil {
 		return nil, err
 	}
+	// A client that leaves does not keep its call open: what others change from now on
+	// is not the call's.
+	ctx = context.WithoutCancel(ctx)
 	r, err := s.end(ctx, id, e.Status, e.ExitCode, e.Paths)
 	if err != nil {
 		return nil, err
@@ -361,7 +364,9 @@ func (s *Service) give(ctx context.Context, w *workspace.Workspace, c *gitstore.
 			if e.NewPath != "" {
 				path = e.NewPath
 			}
-			if r.declaredAtEnd(path) && !slices.ContainsFunc(claimants, func(o Record) bool { return o.ID != r.ID && o.declaredAtEnd(path) }) {
+			if declares(r.EndPaths, path) && !slices.ContainsFunc(claimants, func(o Record) bool {
+				return o.ID != r.ID && (declares(o.Paths, path) || declares(o.EndPaths, path))
+			}) {
 				mine = append(mine, e)
 			}
 		}
@@ -551,6 +556,7 @@ func (s *Service) Touch(id string, sees task.Sees) (Record, error) {
 	if r, err := s.Get(id, sees); err != nil {
 		return r, err
 	}
+	defer s.exclusive("call " + id)() // what an end writes is not to be followed by what was before it
 	s.mu.Lock()
 	l := s.open[id]
 	s.mu.Unlock()

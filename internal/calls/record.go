@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"slices"
 	"time"
 
 	"umbra/internal/claims"
@@ -125,12 +126,7 @@ func (r *Record) claim() *claims.Call {
 	return c
 }
 
-// declaredAtEnd reports whether the call declared a path when it ended.
-func (r *Record) declaredAtEnd(path string) bool {
-	for _, p := range r.EndPaths {
-		if p.Path == path {
-			return true
-		}
-	}
-	return false
+// declares reports whether a path is one of those that a call declared.
+func declares(list []Path, path string) bool {
+	return slices.ContainsFunc(list, func(p Path) bool { return p.Path == path })
 }

@@ -13,6 +13,7 @@
 package claims
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -114,7 +115,9 @@ func (b *Book) Declare(id string, paths map[string]string) {
 		more := *c // others may be reading its map
 		more.Paths = make(map[string]string, len(c.Paths)+len(paths))
 		maps.Copy(more.Paths, c.Paths)
-		maps.Copy(more.Paths, paths)
+		for p, sum := range paths {
+			more.Paths[p] = cmp.Or(sum, c.Paths[p]) // the begin may have sent the content
+		}
 		b.open[i] = &more
 	}
 }

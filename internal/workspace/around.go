@@ -1,7 +1,9 @@
 package workspace
 
 import (
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"umbra/internal/workspace/host"
@@ -14,7 +16,7 @@ import (
 func (w *Workspace) Within(path string) []wspath.Path {
 	var out []wspath.Path
 	add := func(rel string) {
-		if p, err := wspath.Parse(rel); err == nil && (len(out) == 0 || out[0] != p) {
+		if p, err := wspath.Parse(rel); err == nil && !slices.Contains(out, p) {
 			out = append(out, p)
 		}
 	}
@@ -25,7 +27,8 @@ func (w *Workspace) Within(path string) []wspath.Path {
 	if !filepath.IsAbs(path) {
 		path = w.disk.Dir + "/" + path
 	}
-	for _, abs := range []string{filepath.Clean(path), resolved(filepath.Clean(path))} {
+	clean := filepath.Clean(path)
+	for _, abs := range []string{clean, resolved(clean), resolved(path)} { // ".." behind a link is read in both ways
 		if abs != w.disk.Dir && host.Within(abs, w.disk.Dir) {
 			add(strings.TrimPrefix(strings.TrimPrefix(abs, w.disk.Dir), "/"))
 		}
@@ -33,13 +36,35 @@ func (w *Workspace) Within(path string) []wspath.Path {
 	return out
 }
 
-// resolved follows the links of a host path, as far as there is something.
+// maxLinks bounds the links of one path, as systems do.
+const maxLinks = 40
+
+// resolved follows the links of a host path as the system does, also one whose target
+// does not exist yet. A name of nothing stays.
 func resolved(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
+	at, rest := "/", path
+	for links := 0; rest != ""; {
+		var name string
+		name, rest, _ = strings.Cut(rest, "/")
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		at = filepath.Join(at, name)
+		target, err := os.Readlink(at)
+		if err != nil {
+			continue
+		}
+		if links++; links > maxLinks {
+			return filepath.Clean(path)
+		}
+		if at = filepath.Dir(at); filepath.IsAbs(target) {
+			at = "/"
+		}
+		rest = target + "/" + rest
 	}
-	if dir := filepath.Dir(path); dir != path {
-		return filepath.Join(resolved(dir), filepath.Base(path))
-	}
-	return path
+	return at
 }

@@ -13,10 +13,7 @@ import (
 // git work tree around the path, else the path itself.
 func (m *Manager) Around(path string, sees func(root string) bool) (rec Record, top string, ok bool) {
 	on := m.opt.Host
-	at, err := on.Canonical(path)
-	if err != nil {
-		return Record{}, path, false
-	}
+	at, gone := m.canonical(path)
 	for _, r := range m.Physical() {
 		if host.Within(at, r.Root) && len(r.Root) > len(rec.Root) && (sees == nil || sees(r.Root)) {
 			rec, ok = r, true
@@ -24,6 +21,9 @@ func (m *Manager) Around(path string, sees func(root string) bool) (rec Record, 
 	}
 	if ok {
 		return rec, rec.Root, true
+	}
+	if gone {
+		return Record{}, path, false
 	}
 	for dir := at; ; dir = filepath.Dir(dir) {
 		if _, err := on.Stat(filepath.Join(dir, ".git")); err == nil {
@@ -33,6 +33,17 @@ func (m *Manager) Around(path string, sees func(root string) bool) (rec Record, 
 			return Record{}, at, false
 		}
 	}
+}
+
+// canonical gives a host path without links. Of one that is gone, the part that is
+// there is without links: an agent may have deleted the directory that it works in.
+func (m *Manager) canonical(path string) (at string, gone bool) {
+	at, err := m.opt.Host.Canonical(path)
+	if dir := filepath.Dir(path); err != nil && dir != path {
+		at, _ = m.canonical(dir)
+		return filepath.Join(at, filepath.Base(path)), true
+	}
+	return at, err != nil
 }
 
 // IsOpen reports whether a workspace is open now; Get would not have to recover
