@@ -265,3 +265,32 @@ func TestCallsInNestedWorkspaces(t *testing.T) {
 		t.Errorf("undo of the outer agent: %d %s%s: f is %q", status, out, errOut, in.read(t, "f"))
 	}
 }
+
+// TestUndoOfWhatAPersonReplaced: what stands in the way of an undo and is in no history
+// yet is not said to be the agent's own.
+func TestUndoOfWhatAPersonReplaced(t *testing.T) {
+	p := newProject(t, map[string]string{"d/x": "1\n", "d/y": "2\n"})
+	c := p.begin(t, "s", nil)
+	p.shell(t, "rm -r d")
+	p.end(t, c, nil)
+	p.shell(t, "echo a person > d")
+	var out struct {
+		Conflicts []struct {
+			Path, Reason string
+			ChangedBy    struct {
+				TaskID *string `json:"task_id"`
+			} `json:"changed_by"`
+		}
+	}
+	a := p.post(t, "/calls/"+c.CallID+"/revert", map[string]any{})
+	a.fails(t, 409, "revert_conflict")
+	a.into(t, &out)
+	if len(out.Conflicts) == 0 || p.read(t, "d") != "a person\n" {
+		t.Fatalf("%s", a.Body)
+	}
+	for _, x := range out.Conflicts {
+		if x.Path != "d" || x.Reason != "occupied" || x.ChangedBy.TaskID != nil {
+			t.Errorf("%s", a.Body)
+		}
+	}
+}

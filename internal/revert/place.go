@@ -97,6 +97,9 @@ func (p *plan) give(j *judge, way OnConflict, b blockers, entries []*history.Ent
 		return nil, nil
 	}
 	c := &Conflict{Path: b.paths[0], Reason: "occupied", Entry: numberOf(entries[len(entries)-1])}
+	if is, err := at(p.snap, c.Path); err != nil || !is.Exists() {
+		return c, err // in no history yet, so unknown
+	}
 	var err error
 	// It may have come with the change that is undone, as another part of it.
 	c.By, err = j.changedBy(c.Path, entries[0].Seq-1, 0)
@@ -109,10 +112,6 @@ func (p *plan) give(j *judge, way OnConflict, b blockers, entries []*history.Ent
 // put names who put the file at a path there, where it was not changed since an
 // entry.
 func (p *plan) put(j *judge, path string, since *history.Entry) (ChangedBy, error) {
-	is, err := at(p.snap, path)
-	if err != nil || !is.Exists() {
-		return ChangedBy{}, err // in no history yet, so unknown
-	}
 	if by, err := j.changedBy(path, p.sel.entries[0].Seq-1, 0); err != nil || !by.Commit.IsZero() {
 		return by, err
 	}
