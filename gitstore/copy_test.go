@@ -61,7 +61,11 @@ func checkCopy(t testing.TB, s *Store, m *sinktest.Memory) uint64 {
 	}
 	if tip.Seq == s.Tip().Seq {
 		for _, task := range s.Tasks() {
-			if got, ok := c.Task(task.ID); !ok || got.Head != task.Head || got.Info.Goal != task.Info.Goal && m.Unsealed() == 0 {
+			got, ok := c.Task(task.ID)
+			if !ok && task.Changes == 0 {
+				continue // it has no commit by which the copy would be known to have it
+			}
+			if !ok || got.Head != task.Head || got.Info.Goal != task.Info.Goal && m.Unsealed() == 0 {
 				t.Fatalf("task %s is %v in the copy, not %v", task.ID, got, task)
 			}
 		}
