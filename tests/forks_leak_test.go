@@ -1,8 +1,15 @@
 package tests
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"umbra/tests/harness"
 )
 
 // A fork whose parent was deleted with force is purged by itself: what its layer had of
@@ -35,4 +42,73 @@ func TestForkLayerPurge(t *testing.T) {
 	if found := leaksOf(t, p.DataDir, own); len(found) != 1 || !strings.HasSuffix(found[0], "layer/files/out/own (raw)") {
 		t.Errorf("the other is in %v", found)
 	}
+}
+
+// A token for the directory of a copy learns nothing of what its parent became since, by no
+// way of naming it.
+func TestForkKeepsParentHidden(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hidden, open := filepath.Join(top, "hidden"), filepath.Join(top, "open")
+	for _, dir := range []string{hidden, open} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := fmt.Sprintf("auth: {tokens: [{name: owner, scope: exec, roots: [/], sha256: '%x'}, {name: some, scope: exec, roots: [%q], sha256: '%x'}]}\n",
+		sha256.Sum256([]byte("owner")), open, sha256.Sum256([]byte("some")))
+	p := &project{Server: harness.Start(t, harness.Options{Config: config, Token: "owner"}), dir: hidden}
+	p.fill(t, map[string]string{"a": "one\n"})
+	task := p.task(t)
+	parent := task.str("workspace_id")
+	id := p.forks(t, "/workspaces/"+parent, map[string]any{"kind": "copy", "path": filepath.Join(open, "fork")})[0]["id"].(string)
+	fork := "/workspaces/" + id
+	const secret = "of-the-parent-since-6620"
+	task.put(t, "a", secret+"\n")
+	p.post(t, "/workspaces/"+parent+"/checkpoints", map[string]any{"name": "named"}).want(t, 201)
+	later := p.call(t, "GET", "/workspaces/"+parent, nil).want(t, 200).obj(t)["head"].(string)
+	some := "Authorization: Bearer some"
+	p.Do("POST", "/tasks", map[string]any{"task_id": "mine", "workspace": id, "goal": "try"}, some).Expect(201)
+	cursor := base64.RawURLEncoding.EncodeToString([]byte(later + ".1"))
+	for _, x := range []struct {
+		method, path string
+		body         map[string]any
+	}{
+		{"POST", fork + "/rebase", nil},
+		{"POST", fork + "/rebase", map[string]any{"dry_run": true}},
+		{"POST", fork + "/merge", map[string]any{"dry_run": true}},
+		{"POST", fork + "/merge", map[string]any{"into": parent}},
+		{"GET", fork + "/compare", nil},
+		{"GET", fork + "/compare?with=" + parent, nil},
+		{"GET", fork + "/compare?with=named", nil},
+		{"GET", fork + "/compare?with=" + later, nil},
+		{"POST", fork + "/restore", map[string]any{"to": "named", "dry_run": true}},
+		{"POST", fork + "/restore", map[string]any{"to": later, "paths": []string{"a"}}},
+		{"POST", fork + "/forks", map[string]any{"kind": "virtual", "at": later}},
+		{"GET", fork + "/commits/" + later, nil},
+		{"GET", fork + "/commits/" + later + "/diff", nil},
+		{"GET", fork + "/blame?path=a&at=" + later, nil},
+		{"GET", fork + "/blame?path=a&after=" + cursor, nil},
+		{"POST", fork + "/revert", map[string]any{"commit": later}},
+		{"GET", "/tasks/mine/content?path=a&at=" + later, nil},
+		{"POST", "/workspaces/" + parent + "/forks", nil},
+		{"DELETE", "/workspaces/" + parent + "?force=true", nil},
+	} {
+		var body any
+		if x.body != nil {
+			body = x.body
+		}
+		if r := p.Do(x.method, x.path, body, some); r.Status/100 != 4 || strings.Contains(string(r.Body), secret) {
+			t.Errorf("%s %s %v: %d %s", x.method, x.path, x.body, r.Status, r.Body)
+		}
+	}
+	if data, err := os.ReadFile(filepath.Join(open, "fork/a")); err != nil || string(data) != "one\n" {
+		t.Errorf("the fork has %q, %v", data, err)
+	}
+	if r := p.Do("GET", fork+"/compare", nil, some); r.Status != 404 || !strings.Contains(string(r.Body), "workspace_not_found") {
+		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	p.post(t, fork+"/rebase", nil).want(t, 200) // its owner sees both
 }

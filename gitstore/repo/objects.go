@@ -134,6 +134,20 @@ func (h History) ReadCommit(ctx context.Context, id object.ID) (*Commit, error) 
 	return h.r.Graft(c), nil
 }
 
+// Own is ReadCommit for an id that a caller names. A fork reads the objects of what it is a
+// fork of: commits that were made there since are none of its own, and errs.NotFound.
+func (h History) Own(ctx context.Context, id object.ID) (*Commit, error) {
+	c, err := h.ReadCommit(ctx, id)
+	if err != nil || id == h.Boundary().Commit {
+		return c, err
+	}
+	at, err := h.CommitAt(ctx, c.Seq)
+	if errs.Is(err, errs.NotFound) || err == nil && at != id {
+		return nil, h.r.noCommit(id)
+	}
+	return c, err
+}
+
 // ParseCommit reads the bytes of a commit of a workspace.
 func ParseCommit(id object.ID, data []byte) (*Commit, error) {
 	c, err := object.ParseCommit(data)

@@ -101,6 +101,8 @@ func (d *Dialect) get(c *gin.Context) error {
 		if q.At, err = commitOf(ctx, w, at); err != nil {
 			return err
 		}
+	} else if _, err := w.Store().Own(ctx, q.At); err != nil {
+		return err
 	}
 	a, err := d.blame.Lines(ctx, w, q.Request)
 	if err != nil {

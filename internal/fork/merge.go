@@ -15,6 +15,7 @@ import (
 	"umbra/internal/merge"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
+	"umbra/internal/workspaces"
 	"umbra/internal/wspath"
 )
 
@@ -86,13 +87,23 @@ func (s *Service) pick(ctx context.Context, w *workspace.Workspace, hunks []stri
 	return out, nil
 }
 
-// Rebase brings the parent's news into a fork.
+// parent opens what a workspace is a fork of. NotFound where it was deleted, or the caller
+// may not know of it.
+func (s *Service) parent(ctx context.Context, rec workspaces.Record, sees task.Sees) (*workspace.Workspace, error) {
+	if _, ok := s.o.Tasks.Workspace(rec.Fork.Of, sees); !ok {
+		return nil, errs.New(errs.NotFound, "workspace_not_found", "The workspace that this one is a fork of does not exist.")
+	}
+	return s.o.Workspaces.Get(ctx, rec.Fork.Of)
+}
+
+// Rebase brings the parent's news into a fork. NotFound where the caller may not know of
+// the parent.
 func (s *Service) Rebase(ctx context.Context, fork *workspace.Workspace, sees task.Sees, req merge.Request) (*merge.Result, string, error) {
 	rec, _ := s.o.Workspaces.Record(fork.ID())
 	if rec.Fork == nil {
 		return nil, "", errs.New(errs.Unprocessable, "no_parent", "The workspace is not a fork.")
 	}
-	parent, err := s.o.Workspaces.Get(ctx, rec.Fork.Of)
+	parent, err := s.parent(ctx, rec, sees)
 	if err != nil {
 		return nil, "", err
 	}
@@ -238,6 +249,11 @@ func (s *Service) Compare(ctx context.Context, w *workspace.Workspace, q Compari
 		if rec.Fork == nil {
 			return nil, errs.New(errs.Invalid, "invalid_parameter", "with is required: another workspace, a checkpoint, a commit or a time.").With("field", "with")
 		}
+		parent, err := s.parent(ctx, rec, sees)
+		if err != nil {
+			return nil, err
+		}
+		parent.Release()
 		with = rec.Fork.Of
 	}
 	if _, err := w.Sync(ctx, workspace.SyncOptions{Attribute: true}); err != nil {

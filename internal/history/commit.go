@@ -29,7 +29,7 @@ func Find(ctx context.Context, st *gitstore.Store, name string) (*gitstore.Commi
 	}
 	name = strings.ToLower(name)
 	if id, err := object.ParseID(name); err == nil {
-		return st.ReadCommit(ctx, id)
+		return st.Own(ctx, id)
 	}
 	if len(name) < minAbbrev || len(name) > 40 || strings.Trim(name, "0123456789abcdef") != "" {
 		return nil, errs.New(errs.Invalid, "invalid_commit", "A commit is named by \"head\" or at least %d hexadecimal digits of its id.", minAbbrev)

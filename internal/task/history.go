@@ -26,7 +26,7 @@ func (s *Service) At(ctx context.Context, r *Ref, at string) (object.ID, error) 
 		return t.Head, nil
 	}
 	if id, err := object.ParseID(at); err == nil {
-		if _, err := r.Store().ReadCommit(ctx, id); errs.Is(err, errs.NotFound) {
+		if _, err := r.Store().Own(ctx, id); errs.Is(err, errs.NotFound) {
 			return object.Zero, errs.New(errs.NotFound, "commit_not_found", "The workspace's history has no such commit.")
 		} else if err != nil {
 			return object.Zero, err
