@@ -40,6 +40,13 @@ func (n *planner) obeys(ctx context.Context, w *workspace.Workspace, task string
 		switch m.Op {
 		case opKeep:
 			continue
+		case opChmod:
+			if c, ok := n.bitsOf(w.Root(), m); ok {
+				if err := judge(c); err != nil {
+					return err
+				}
+			}
+			continue
 		case opClear:
 			dir = w.Root()
 		}
@@ -84,4 +91,24 @@ func (n *planner) obeys(ctx context.Context, w *workspace.Workspace, task string
 		}
 	}
 	return nil
+}
+
+// bitsOf describes a change of permissions, if it is one: every directory in which a
+// command wrote is in the layer, with the bits that it had. A directory that is not in the
+// workspace comes with what is in it, which is judged.
+func (n *planner) bitsOf(root string, m move) (policy.Change, bool) {
+	above, err := os.Lstat(filepath.Join(n.upper, m.Path))
+	if err != nil {
+		return policy.Change{}, false
+	}
+	c := policy.Change{Path: m.Path, Dir: above.IsDir()}
+	is, err := os.Lstat(filepath.Join(root, m.Path))
+	if err != nil {
+		return c, !c.Dir
+	}
+	perm, ok := n.opened.Root[m.Path]
+	if !ok {
+		perm = uint32(is.Mode().Perm())
+	}
+	return c, is.IsDir() != c.Dir || perm != m.Perm
 }
