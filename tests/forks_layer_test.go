@@ -88,6 +88,17 @@ func TestForkLayer(t *testing.T) {
 		t.Errorf("the parent's out/w has %q", got)
 	}
 
+	// A fork of it is a layer too.
+	deep := p.forks(t, "/workspaces/"+fork, map[string]any{})[0]
+	id := deep["id"].(string)
+	if deep["kind"] != "layer" {
+		t.Fatalf("a layer's fork is %v", deep)
+	}
+	if got := p.in(t, id, "cat d/c"); got != "other\n" {
+		t.Errorf("a layer's fork has %q", got)
+	}
+	p.call(t, "DELETE", "/workspaces/"+id, nil).want(t, 204)
+
 	// It is merged and deleted as any other.
 	p.call(t, "PATCH", "/tasks/in-fork", map[string]any{"status": "completed"}).want(t, 200)
 	merged := p.merge(t, fork, map[string]any{"on_conflict": "skip"})

@@ -44,7 +44,7 @@ func (s *Service) physical(ctx context.Context, fork string) (*workspace.Workspa
 			}
 			fallthrough
 		case rec.Fork == nil && rec.Root == "":
-			return nil, errs.New(errs.Conflict, "no_layer", "The directory that the fork is made of does not belong to a workspace any more.")
+			return nil, errs.New(errs.Conflict, "no_layer", "The directory that the fork is made of does not belong to a workspace any more; fork it as a copy, which has a directory of its own.")
 		case rec.Root != "":
 			return s.o.Workspaces.Get(ctx, id)
 		}

@@ -163,7 +163,7 @@ func (f *Make) check(parent workspaces.Record, l Layers) error {
 	layers := l.Forks
 	if f.Kind == "" {
 		switch {
-		case parent.Kind == workspaces.VirtualKind:
+		case parent.ShownKind() == workspaces.VirtualKind:
 			f.Kind = workspaces.VirtualKind
 		case f.Path == "" && layers() == nil:
 			f.Kind = workspaces.LayerKind
