@@ -44,6 +44,9 @@ func (g *guarded) tokenAdd(name, scope string, more ...string) {
 		g.t.Fatalf("umbra %v: %d %s", args, status, errOut)
 	}
 	g.secrets[name] = strings.TrimSpace(out)
+	if g.Server != nil {
+		g.AwaitToken(g.secrets[name], true)
+	}
 }
 
 // newGuarded starts it. Tokens are added while it runs, but for the one that has

@@ -78,13 +78,17 @@ func (d *Dialect) Register(r *httpapi.Router) {
 		ws, err := d.o.Programs.Where()
 		return httpapi.Place{Workspace: ws}, err
 	}
-	save := httpapi.Route{About: shared, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, MaxBody: maxBody, Changes: true}
+	saving := func(c *gin.Context) (httpapi.Place, error) {
+		ws, err := d.o.Programs.WhereSaved(httpapi.TagsOf(c).TaskID)
+		return httpapi.Place{Workspace: ws}, err
+	}
+	save := httpapi.Route{About: saving, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, MaxBody: maxBody, Changes: true}
 	add(http.MethodPut, "/workspace", d.save, save)
 	add(http.MethodPost, "/workspace/batch", d.saveBatch, save)
 	add(http.MethodGet, "/workspace", d.list, httpapi.Route{About: shared})
 	add(http.MethodGet, "/workspace/{codeId}", d.read, httpapi.Route{About: shared})
 	add(http.MethodGet, "/workspace/{codeId}/versions", d.versions, httpapi.Route{About: shared})
-	add(http.MethodDelete, "/workspace/{codeId}", d.remove, httpapi.Route{About: shared, Access: httpapi.AccessWrite, Changes: true})
+	add(http.MethodDelete, "/workspace/{codeId}", d.remove, httpapi.Route{About: saving, Access: httpapi.AccessWrite, Changes: true})
 	run := save
 	run.About = httpapi.AboutTask(d.o.Programs.WhereTask) // many need no file, and all would run on one machine
 	add(http.MethodPost, "/execute", d.execute, run)

@@ -27,9 +27,21 @@ func (d *GC) OpenAPI() []byte { return gcDocument }
 
 // Register adds the dialect's routes.
 func (d *GC) Register(r *httpapi.Router) {
-	r.Handle(httpapi.Route{Method: http.MethodPost, Pattern: "/upkeep/gc", Handler: d.collect, Access: httpapi.AccessOwner, About: httpapi.AboutNone,
+	r.Handle(httpapi.Route{Method: http.MethodPost, Pattern: "/upkeep/gc", Handler: d.collect, Access: httpapi.AccessOwner, About: aboutCollect,
 		Body: httpapi.BodyOptionalJSON, Stream: true})
 	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/upkeep/du", Handler: d.usage, Access: httpapi.AccessOwner, About: httpapi.AboutNone})
+}
+
+// aboutCollect is the one workspace that is asked for. Several, or all, are those that
+// the node has that is asked.
+func aboutCollect(c *gin.Context) (httpapi.Place, error) {
+	var body struct {
+		Workspaces []string `json:"workspaces"`
+	}
+	if httpapi.PeekJSON(c, &body) && len(body.Workspaces) == 1 {
+		return httpapi.Place{Workspace: body.Workspaces[0]}, nil
+	}
+	return httpapi.Place{}, nil
 }
 
 type boundary struct {

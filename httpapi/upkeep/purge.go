@@ -39,7 +39,16 @@ func (d *Purge) OpenAPI() []byte { return purgeDocument }
 // Register adds the dialect's route. It takes no Idempotency-Key: purging what is
 // purged already says so.
 func (d *Purge) Register(r *httpapi.Router) {
-	r.Handle(httpapi.Route{Method: http.MethodPost, Pattern: "/upkeep/purge", Handler: d.purge, Access: httpapi.AccessOwner, About: httpapi.AboutNone, Body: httpapi.BodyJSON, Stream: true})
+	r.Handle(httpapi.Route{Method: http.MethodPost, Pattern: "/upkeep/purge", Handler: d.purge, Access: httpapi.AccessOwner, About: aboutPurge, Body: httpapi.BodyJSON, Stream: true})
+}
+
+// aboutPurge is the workspace that is purged.
+func aboutPurge(c *gin.Context) (httpapi.Place, error) {
+	var body struct {
+		Workspace string `json:"workspace"`
+	}
+	httpapi.PeekJSON(c, &body) // of what it cannot decode the handler says what is wrong
+	return httpapi.Place{Workspace: body.Workspace}, nil
 }
 
 type purgeBody struct {

@@ -23,6 +23,9 @@ type Service struct {
 	// as a user's files.
 	Folders func() []string
 	Program string // version, for the manifest
+	// Shared: the data directory is a copy of what several servers share, and not all
+	// of it.
+	Shared bool
 
 	running sync.Mutex
 }
@@ -31,10 +34,13 @@ type Service struct {
 // missing. Writers go on meanwhile.
 //
 // errs.Invalid for a path that is not absolute, or leads to no folder;
-// errs.Conflict backup_inside, backup_running, backup_in_use, and as Run.
+// errs.Conflict backup_inside, backup_running, backup_in_use, backup_of_cluster, and as Run.
 func (s *Service) Backup(ctx context.Context, dir string, tell func(Report)) (Report, error) {
 	if !filepath.IsAbs(dir) || strings.IndexByte(dir, 0) >= 0 {
 		return Report{}, errs.New(errs.Invalid, "validation_failed", "dir must be an absolute path on the server's machine.")
+	}
+	if s.Shared {
+		return Report{}, errs.New(errs.Conflict, "backup_of_cluster", "This server is a node of a cluster: PostgreSQL and the object store are what to back up.")
 	}
 	if !s.running.TryLock() {
 		return Report{}, errs.New(errs.Conflict, "backup_running", "A backup is being made already.")

@@ -385,6 +385,18 @@ func (s *Service) Where() (workspaceID string, err error) {
 	return r.ID, nil
 }
 
+// WhereSaved returns the workspace at whose owner a task, if any, saves programs: its
+// own where that is a directory, which does not move; else Where's.
+func (s *Service) WhereSaved(task string) (workspaceID string, err error) {
+	if task != "" && s.o.Workspaces.Shares() {
+		id, err := s.o.Tasks.Where(task)
+		if r, known := s.o.Workspaces.Record(id); err != nil || known && r.Kind != workspaces.VirtualKind {
+			return id, err
+		}
+	}
+	return s.Where()
+}
+
 // WhereTask returns the workspace of a task, "" if there is none.
 func (s *Service) WhereTask(task string) (workspaceID string, err error) {
 	return s.o.Tasks.Where(task)

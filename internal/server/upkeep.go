@@ -61,7 +61,8 @@ func backups(cfg config.Config, dir *state.Dir, source backupSource) *upkeep.Bac
 		}
 		return list
 	}
-	return &upkeep.Backup{Service: &backup.Service{DataDir: dir.Path, Source: source, Folders: folders, Program: buildinfo.Version()}}
+	return &upkeep.Backup{Service: &backup.Service{DataDir: dir.Path, Source: source, Folders: folders, Program: buildinfo.Version(),
+		Shared: source.workspaces.Shares()}}
 }
 
 // DoctorOptions returns what umbra doctor checks by the settings.

@@ -31,9 +31,16 @@ var apart = map[string]string{
 	"TestUpgradeFirstFormat":    "it puts a single server's data directory of before in place",
 	"TestUpgradeSecondFormat":   "it puts a single server's data directory of before in place",
 	"TestUpgradeThirdFormat":    "it puts a single server's data directory of before in place",
-	"TestUnreadable":            "it makes the data directory another user's, and each node has its own",
-	"TestTokenVerbActsAtOnce":   "it wants a change at once, and in a cluster it holds within 2 s",
-	"TestToolsetVirtual":        "it looks at a repository in the data directory, which is a copy",
+	"TestCodeFolderGone":        "a node makes the code directory again, which is its copy",
+	"TestDoctor":                "doctor looks at the directories of one node, the one that has the data directory",
+	"TestDoctorFindsWhatHurts":  "it breaks a directory and the data directory of one server",
+	"TestBackupUnderLoad":       noBackup, "TestBackupSecondTime": noBackup, "TestBackupOfNothing": noBackup, "TestBackupRefuses": noBackup,
+	"TestBackupServerKilled": noBackup, "TestBackupCutHistory": noBackup, "TestRestoreDamaged": noBackup, "TestRestorePublishes": noBackup,
+	"TestStockGitAfterARestore":   noBackup,
+	"TestExportWorkspace":         "it has umbra export read a data directory without a server, and a node's is a copy",
+	"TestUnreadable":              "it makes the data directory another user's, and each node has its own",
+	"TestTokenVerbWithoutAServer": "it adds a token to a data directory, and a cluster's are in PostgreSQL (TestTokens of tests/cluster)",
+	"TestToolsetVirtual":          "it looks at a repository in the data directory, which is a copy",
 	// umbra gc is about the histories that the asked server has.
 	"TestRetention": "it has one node's umbra gc report on another's directory",
 	// Measured next to a single server's.
@@ -41,6 +48,9 @@ var apart = map[string]string{
 	// When a session was used last is exact to a minute.
 	"TestSessionExpires": "it has sessions of 2 s, and the time of use is exact to a minute",
 }
+
+// noBackup is for tests of umbra backup and restore, which are about one data directory.
+const noBackup = "a cluster's nodes refuse umbra backup: PostgreSQL and the store are backed up"
 
 func apartFor(test string) string {
 	top, _, _ := strings.Cut(test, "/")

@@ -116,6 +116,9 @@ func newFleet(t testing.TB, opts Options) *fleet {
 		return f // another start of it
 	}
 	common.start(t)
+	if err := os.MkdirAll(opts.DataDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	f := &fleet{dir: opts.DataDir, url: common.engine.Database(t)}
 	u, err := url.Parse(f.url)
 	if err != nil {
@@ -202,5 +205,45 @@ func (f *fleet) proxy() http.Handler {
 		Transport:     &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64, ExpectContinueTimeout: time.Minute},
 		FlushInterval: -1,
 		ErrorLog:      log.New(io.Discard, "", 0),
+	}
+}
+
+// tokenPatience is within what time a change of tokens is in force at all nodes.
+const tokenPatience = 2 * time.Second
+
+// AwaitToken waits until every node lets a token in, or none does any more: one server
+// does so at once, nodes of a cluster within 2 s. "" is a request without a token.
+func (s *Server) AwaitToken(secret string, in bool) {
+	s.t.Helper()
+	if in && secret != "" {
+		s.AwaitToken("", false) // a node that knows of none lets everybody in
+	}
+	header := http.Header{}
+	if secret != "" {
+		header.Set("Authorization", "Bearer "+secret)
+	}
+	began := time.Now()
+	for _, p := range s.nodes {
+		status := 0
+		settled := func() (bool, error) {
+			req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, p.address+"/workspaces", http.NoBody)
+			if err != nil {
+				return false, err
+			}
+			req.Header = header
+			res, err := s.Client.Do(req)
+			if err != nil {
+				return false, err
+			}
+			status = res.StatusCode
+			return (status != http.StatusUnauthorized) == in, res.Body.Close()
+		}
+		ok, err := settled()
+		if err == nil && !ok && s.fleet != nil {
+			ok, err = true, clustertest.Await(tokenPatience-time.Since(began), settled)
+		}
+		if err != nil || !ok {
+			s.t.Errorf("%s answers %d to the token %q: %v", p.address, status, secret, err)
+		}
 	}
 }
