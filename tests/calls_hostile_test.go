@@ -294,3 +294,21 @@ func TestUndoOfWhatAPersonReplaced(t *testing.T) {
 		}
 	}
 }
+
+// TestRevertOfAnOpenCall: what an open call has done until now is undone, also what no
+// look has found yet.
+func TestRevertOfAnOpenCall(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "1\n"})
+	c := p.begin(t, "s", nil)
+	for i := range 5 {
+		p.put(t, "made", fmt.Sprint(i, "\n"))
+		p.post(t, "/calls/"+c.CallID+"/revert", map[string]any{}).want(t, 200)
+		if _, err := os.Stat(filepath.Join(p.dir, "made")); err == nil {
+			t.Errorf("%d: made is there", i)
+		}
+	}
+	p.put(t, "after", "1\n")
+	if e := p.end(t, c, nil); !strings.Contains(e.tell(), "after create window") {
+		t.Errorf("after: %s", e.tell())
+	}
+}

@@ -532,6 +532,11 @@ func (d *Dialect) revert(c *gin.Context) error {
 		return err
 	}
 	defer w.Release()
+	if rec.Status == calls.Open { // what it did until now is its
+		if err := w.RecordThen(c.Request.Context(), func() {}); err != nil {
+			return err
+		}
+	}
 	given := httpapi.TagsOf(c).TaskID
 	name := given
 	if name == "" {
