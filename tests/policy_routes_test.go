@@ -182,11 +182,13 @@ func TestPolicyMerge(t *testing.T) {
 	fork := g.post(t, "/workspaces/"+g.ws+"/forks", map[string]any{"kind": "virtual"}).want(t, 201).list(t, "forks")[0]
 	id, _ := fork["id"].(string)
 	g.post(t, "/tasks", map[string]any{"task_id": "f", "goal": "g", "workspace_id": id, "allow": []string{"*.lock"}}).want(t, 201)
+	g.call(t, "PUT", "/tasks/f/content?path=d/b", []byte("2\n")).want(t, 200) // the first of two commits
 	g.call(t, "PUT", "/tasks/f/content?path=d/go.lock", []byte("2\n")).want(t, 200)
-	g.call(t, "PUT", "/tasks/f/content?path=d/b", []byte("2\n")).want(t, 200)
 	merge := "/workspaces/" + id + "/merge"
-	if got := g.post(t, merge, map[string]any{}).fails(t, 403, "policy_refused"); got["rule"] != "protected" || got["path"] != "d/go.lock" {
-		t.Errorf("%v", got)
+	for _, body := range []map[string]any{{"dry_run": true}, {}, {"as": "squash", "dry_run": true}, {"as": "squash"}} {
+		if got := g.post(t, merge, body).fails(t, 403, "policy_refused"); got["rule"] != "protected" || got["path"] != "d/go.lock" {
+			t.Errorf("%v: %v", body, got)
+		}
 	}
 	if g.tip(t) != g.head || g.read(t, "d/b") != "b\n" {
 		t.Error("a part was merged")

@@ -168,12 +168,18 @@ func Do(ctx context.Context, from, into Side, req Request) (*Result, error) {
 		return nil, err
 	}
 	res := m.result()
+	blocked := len(m.conflicts) > 0 && req.OnConflict != Skip
+	if !blocked {
+		if err := m.obeys(); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case req.DryRun:
 		return res, nil
 	case req.Plan != "" && req.Plan != res.Plan:
 		return nil, errStale()
-	case len(m.conflicts) > 0 && req.OnConflict != Skip:
+	case blocked:
 		return res, errs.New(errs.Conflict, "merge_conflict", "%d of the paths cannot be merged; nothing was changed.", len(m.conflicts))
 	}
 	return res, m.carryOut(res)
