@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -109,6 +110,21 @@ func TestForkKeepsParentHidden(t *testing.T) {
 	}
 	if r := p.Do("GET", fork+"/compare", nil, some); r.Status != 404 || !strings.Contains(string(r.Body), "workspace_not_found") {
 		t.Errorf("%d %s", r.Status, r.Body)
+	}
+	p.post(t, "/workspaces/"+parent+"/sync", map[string]any{}).want(t, 200) // which publishes
+	clone := filepath.Join(top, "clone")
+	fetch := func(token, what string) error {
+		return exec.Command("git", "-C", clone, "-c", "protocol.version=2", "-c", "http.extraHeader=Authorization: Bearer "+token, "fetch", "-q", p.URL+"/git/"+id+".git", what).Run()
+	}
+	harness.Git(t, top, "init", "-q", "clone")
+	if err := fetch("some", "refs/heads/shadow"); err != nil {
+		t.Errorf("the token cannot fetch the fork: %v", err)
+	}
+	if err := fetch("some", later); err == nil {
+		t.Error("the token fetches a commit of the parent's")
+	}
+	if err := fetch("owner", "refs/heads/shadow"); err != nil {
+		t.Errorf("the owner cannot fetch the fork: %v", err)
 	}
 	p.post(t, fork+"/rebase", nil).want(t, 200) // its owner sees both
 }

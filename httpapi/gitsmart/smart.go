@@ -30,11 +30,20 @@ const (
 // protocols is what a Git-Protocol header may look like (gitprotocol-v2(5)).
 var protocols = regexp.MustCompile(`^version=[0-9]+(:[a-z0-9=_-]+)*$`)
 
-func protocol(c *gin.Context) string {
-	if p := c.GetHeader("Git-Protocol"); len(p) < 100 && protocols.MatchString(p) {
-		return p
+// protocol returns the protocol in which a client asks; empty: version 0. In version 2 git
+// sends any object that a repository reads, also those that what a fork is made of got
+// since (git's upload-pack.c, parse_want); who may not know of that gets the older one.
+func (d *Dialect) protocol(c *gin.Context, id string) string {
+	p := c.GetHeader("Git-Protocol")
+	if len(p) >= 100 || !protocols.MatchString(p) {
+		return ""
 	}
-	return ""
+	for r, ok := d.workspaces.Record(id); ok && r.Fork != nil; r, ok = d.workspaces.Record(r.Fork.Of) {
+		if !httpapi.CallerOf(c).Sees(r.Fork.Origin) {
+			return ""
+		}
+	}
+	return p
 }
 
 // advertise answers what a client asks first.
@@ -63,7 +72,7 @@ func (d *Dialect) advertise(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	p := protocol(c)
+	p := d.protocol(c, w.ID())
 	if p != "" {
 		cmd.Env = append(cmd.Env, "GIT_PROTOCOL="+p)
 	}
@@ -122,7 +131,7 @@ func (d *Dialect) servePack(c *gin.Context, w *workspace.Workspace, body io.Read
 	if err != nil {
 		return err
 	}
-	if p := protocol(c); p != "" {
+	if p := d.protocol(c, w.ID()); p != "" {
 		cmd.Env = append(cmd.Env, "GIT_PROTOCOL="+p)
 	}
 	done, err := gitcmd.PinShallow(cmd, dir)
