@@ -171,7 +171,7 @@ func TestDrain(t *testing.T) {
 		t.Errorf("a drain took %v", worst)
 	}
 	if len(c.failed) > 0 {
-		t.Errorf("%d requests failed, first: %s", len(c.failed), c.failed[0])
+		t.Errorf("%d requests failed:\n%s", len(c.failed), strings.Join(c.failed, "\n"))
 	}
 }
 
