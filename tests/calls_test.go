@@ -22,17 +22,20 @@ import (
 
 // callEntry is an entry of a changelog, as far as these tests look.
 type callEntry struct {
-	ID        *uint64  `json:"id"`
-	TaskID    *string  `json:"task_id"`
-	SubtaskID *string  `json:"subtask_id"`
-	Operation string   `json:"operation"`
-	Path      string   `json:"path"`
-	NewPath   *string  `json:"new_path"`
-	Source    string   `json:"source"`
-	CallID    *string  `json:"call_id"`
-	Tool      *string  `json:"tool"`
-	Certainty *string  `json:"certainty"`
-	Claimants []string `json:"claimants"`
+	ID        *uint64   `json:"id"`
+	Seq       *uint64   `json:"seq"`
+	Commit    *string   `json:"commit"`
+	Timestamp time.Time `json:"timestamp"`
+	TaskID    *string   `json:"task_id"`
+	SubtaskID *string   `json:"subtask_id"`
+	Operation string    `json:"operation"`
+	Path      string    `json:"path"`
+	NewPath   *string   `json:"new_path"`
+	Source    string    `json:"source"`
+	CallID    *string   `json:"call_id"`
+	Tool      *string   `json:"tool"`
+	Certainty *string   `json:"certainty"`
+	Claimants []string  `json:"claimants"`
 }
 
 // tell gives an entry as "path operation certainty".

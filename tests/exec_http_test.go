@@ -70,6 +70,8 @@ func TestExecOverHTTP(t *testing.T) {
 	}
 	if dry := k.run(t, map[string]any{"command": "echo 3 > a", "dry_run": true}); dry.Isolated && (dry.Patch == nil || !strings.Contains(*dry.Patch, "+3\n") || p.read(t, "a") != "2\n") {
 		t.Errorf("%+v", dry)
+	} else if len(dry.Entries) != 1 || dry.Entries[0].Commit != nil || dry.Entries[0].Seq != nil || time.Since(dry.Entries[0].Timestamp) > time.Hour {
+		t.Errorf("a dry run's entries: %+v", dry.Entries)
 	}
 	for field, body := range map[string]map[string]any{
 		"command":    {},

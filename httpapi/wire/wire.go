@@ -76,7 +76,7 @@ func TaskOf(v *task.View) Task {
 }
 
 // Entry is one changelog entry. Those of scratch and artifacts, which only a
-// batch's answer has, have no numbers and no commit.
+// batch's answer has, and those of a dry run have no numbers and no commit.
 type Entry struct {
 	ID             *uint64           `json:"id"`
 	Seq            *uint64           `json:"seq"`
@@ -124,9 +124,12 @@ type EntryRef struct {
 }
 
 func EntryOf(e *workspace.ChangeEntry) Entry {
-	commit := e.Commit.String()
-	out := Entry{Seq: &e.Seq, TaskID: Text(e.TaskID), Timestamp: Stamp(e.When), SubtaskID: Text(e.SubtaskID), Operation: e.Operation,
-		BeforeSnapshot: Snapshot(e.Before), AfterHash: Text(e.AfterHash), Commit: &commit, Actor: e.Actor, Source: e.Source, Message: Text(e.Message)}
+	out := Entry{TaskID: Text(e.TaskID), Timestamp: Stamp(e.When), SubtaskID: Text(e.SubtaskID), Operation: e.Operation,
+		BeforeSnapshot: Snapshot(e.Before), AfterHash: Text(e.AfterHash), Actor: e.Actor, Source: e.Source, Message: Text(e.Message)}
+	if !e.Commit.IsZero() { // a dry run makes none
+		commit := e.Commit.String()
+		out.Seq, out.Commit = &e.Seq, &commit
+	}
 	if e.ID != 0 {
 		out.ID = &e.ID
 	}

@@ -148,7 +148,11 @@ func (a *attempt) round(ctx context.Context, lock *pathlock.Lock) (res *Result, 
 	}
 	if a.req.DryRun {
 		_, err := w.rec.Obeys(ctx, a.req.By.Source, a.req.By.TaskID, p.Entries(), false)
-		return p.Preview(), false, err
+		res := p.Preview()
+		for i := range res.Entries {
+			res.Entries[i].When = w.now()
+		}
+		return res, false, err
 	}
 	if len(p.External) > 0 {
 		seqs, err := w.rec.CommitExternal(ctx, p.External)
