@@ -119,8 +119,7 @@ func playCalls(t *testing.T, r *rand.Rand, steps int) {
 	var log struct {
 		Entries []struct {
 			callEntry
-			Commit string
-			After  string `json:"after_hash"`
+			After string `json:"after_hash"`
 		}
 	}
 	p.call(t, "GET", "/workspaces/"+writer.str("workspace_id")+"/log?limit=10000", nil).want(t, 200).into(t, &log)
@@ -133,7 +132,7 @@ func playCalls(t *testing.T, r *rand.Rand, steps int) {
 		if e.NewPath != nil {
 			path = *e.NewPath
 		}
-		text := strings.TrimSpace(gitShow(t, gitDir, e.Commit, path)) + "\n"
+		text := strings.TrimSpace(gitShow(t, gitDir, *e.Commit, path)) + "\n"
 		who, known := want[text]
 		if !known {
 			continue // of the baseline

@@ -97,7 +97,7 @@ func (p *plan) give(j *judge, way OnConflict, b blockers, entries []*history.Ent
 		return nil, nil
 	}
 	c := &Conflict{Path: b.paths[0], Reason: "occupied", Entry: numberOf(entries[len(entries)-1])}
-	if is, err := at(p.snap, c.Path); err != nil || !is.Exists() {
+	if is, err := at(p.snap, c.Path); err != nil || !is.Exists() && !b.ours {
 		return c, err // in no history yet, so unknown
 	}
 	var err error
