@@ -54,6 +54,8 @@ type Node interface {
 	Owners(ctx context.Context, workspaces []string) (map[string]Owner, error)
 	// Forget says that what Owner returned was wrong.
 	Forget(workspace string)
+	// ForgetNode is Forget of all workspaces of another node.
+	ForgetNode(name string)
 	// Lease reports whether this node's lease is held at this moment, and since when
 	// it could not be confirmed.
 	Lease() (held bool, unconfirmed time.Duration)

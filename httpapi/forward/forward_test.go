@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -520,6 +522,50 @@ func TestLargeBodyMeetsAFormerOwner(t *testing.T) {
 	big := strings.Repeat("b", 3<<20)
 	if m := n1.ask("PUT", "/w/a/x", big).want(t, 200, "").json(t); m["by"] != "n1" || w.values["a"][1] != big {
 		t.Errorf("%v", m)
+	}
+}
+
+// A node that has said that it left gets nothing more, and closes no connection that
+// another may be sending on: writes without a key have no unknown outcome.
+func TestLeft(t *testing.T) {
+	for range 20 {
+		w := newWorld(t, "n1", "n2")
+		n1, n2 := w.nodes[0], w.nodes[1]
+		w.set("a", "n2", "one")
+		ended, stopped := make(chan struct{}), make(chan struct{})
+		var writers sync.WaitGroup
+		for range 8 {
+			writers.Go(func() {
+				for {
+					select {
+					case <-ended:
+						return
+					default:
+						if a := n1.ask("PUT", "/w/a/x", "two"); a.status != 200 {
+							t.Errorf("%d %s %v", a.status, a.body, a.err)
+							return
+						}
+					}
+				}
+			})
+		}
+		for n1.f.o.Meter.Answered.Load() < 20 {
+			runtime.Gosched()
+		}
+		w.locked(func() { w.owner["a"] = "n1" })
+		n2.f.SayLeft(t.Context())
+		go func() { defer close(stopped); n2.server.Stop() }()
+		<-stopped
+		close(ended)
+		writers.Wait()
+		w.locked(func() {
+			if !slices.Equal(n1.forgot, []string{"n2"}) {
+				t.Errorf("n1 forgot %v", n1.forgot)
+			}
+		})
+		if t.Failed() {
+			return
+		}
 	}
 }
 

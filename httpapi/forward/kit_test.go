@@ -76,6 +76,7 @@ type fakeNode struct {
 	address  string
 	life     int64
 	lease    bool
+	forgot   []string // nodes
 	draining bool
 	dead     bool
 	f        *Forwarder
@@ -179,6 +180,10 @@ func (n *fakeNode) Owners(ctx context.Context, workspaces []string) (map[string]
 }
 
 func (n *fakeNode) Forget(string) {}
+
+func (n *fakeNode) ForgetNode(name string) {
+	n.w.locked(func() { n.forgot = append(n.forgot, name) })
+}
 
 func (n *fakeNode) known(_ context.Context, name string) (bool, error) {
 	n.w.mu.Lock()

@@ -30,6 +30,48 @@ type peer struct {
 	run    string // of its program; empty: not asked yet
 	silent time.Time
 	missed time.Time // since when the list does not have it
+	// left is set when it has said that it is about to stop: it gets no request then.
+	left    bool
+	waiting int           // requests on their way, without an answer yet
+	none    chan struct{} // closed once there are none, after left
+}
+
+// begin notes that a request is about to be sent; false: the node has left.
+func (p *peer) begin() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left {
+		return false
+	}
+	p.waiting++
+	return true
+}
+
+// answered ends begin.
+func (p *peer) answered() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting--; p.left && p.waiting == 0 {
+		close(p.none)
+	}
+}
+
+// setLeft has the node get no more requests. It returns when those on their way are
+// answered, or ctx ends.
+func (p *peer) setLeft(ctx context.Context) {
+	p.mu.Lock()
+	if !p.left {
+		p.left, p.none = true, make(chan struct{})
+		if p.waiting == 0 {
+			close(p.none)
+		}
+	}
+	p.mu.Unlock()
+	select {
+	case <-p.none:
+	case <-ctx.Done():
+	}
+	p.transport.CloseIdleConnections()
 }
 
 // peer returns what is known of a node, made at the first use.

@@ -2,6 +2,7 @@ package forward
 
 import (
 	_ "embed"
+	"maps"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -25,6 +26,9 @@ func (f *Forwarder) Register(r *httpapi.Router) {
 	handover := internal
 	handover.Method, handover.Pattern, handover.Handler = http.MethodPost, handoverPath, f.handover
 	r.Handle(handover)
+	left := internal
+	left.Method, left.Pattern, left.Handler = http.MethodPost, leftPath, f.left
+	r.Handle(left)
 }
 
 // hello is not reached with a signature for this run: any other is answered by
@@ -47,5 +51,31 @@ func (f *Forwarder) handover(c *gin.Context) error {
 		return err
 	}
 	httpapi.JSON(c, http.StatusOK, map[string]string{"workspace": workspace})
+	return nil
+}
+
+// left is what a node says that is about to stop.
+func (f *Forwarder) left(c *gin.Context) error {
+	name, given, err := httpapi.Query(c, "node")
+	if err != nil {
+		return err
+	}
+	if !given {
+		return errs.New(errs.Invalid, "invalid_parameter", "The node parameter is required.").With("field", "node")
+	}
+	f.o.Node.ForgetNode(name)
+	f.mu.Lock()
+	maps.DeleteFunc(f.known, func(_ string, o Owner) bool { return o.Node == name })
+	var peers []*peer // of former addresses, too
+	for _, p := range f.peers {
+		if p.name == name {
+			peers = append(peers, p)
+		}
+	}
+	f.mu.Unlock()
+	for _, p := range peers {
+		p.setLeft(c.Request.Context())
+	}
+	httpapi.JSON(c, http.StatusOK, map[string]string{"node": name})
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 const (
 	helloPath    = "/cluster/hello"
 	handoverPath = "/cluster/handover"
+	leftPath     = "/cluster/left"
 	// maxWhole is up to what size an answer is received whole before it is sent on:
 	// one that breaks off is then as one that never came.
 	maxWhole = 64 << 10
@@ -54,9 +55,14 @@ func (f *Forwarder) sendWithin(ctx context.Context, q *request, t target, headed
 		x.Fail(err)
 		return true, false
 	}
+	if !p.begin() {
+		body.stop()
+		return f.lost(q, errLeft, false), false
+	}
 	var sent atomic.Bool
 	out = out.WithContext(httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}))
 	resp, err := p.transport.RoundTrip(out)
+	p.answered()
 	if err != nil {
 		body.stop()
 		return f.lost(q, err, sent.Load()), false
@@ -95,7 +101,10 @@ func (f *Forwarder) sendWithin(ctx context.Context, q *request, t target, headed
 	return true, true
 }
 
-var errDead = errors.New("the node was declared dead")
+var (
+	errDead = errors.New("the node was declared dead")
+	errLeft = errors.New("the node has left")
+)
 
 // lost decides on a request whose answer did not come. sent says that the node may
 // have got it.
@@ -369,6 +378,26 @@ func (f *Forwarder) Handover(ctx context.Context, owner Owner, workspace string)
 		r.Error, r.Detail = "owner_moving", fmt.Sprintf("The owner answered with status %d.", resp.StatusCode)
 	}
 	return &errs.Error{Kind: errs.Unavailable, Code: r.Error, Detail: r.Detail}
+}
+
+// SayLeft has the other nodes send this one nothing more. It is called once this node has
+// released its workspaces, and before its listener is closed: a connection that a server
+// closes may have a request on it by then, whose outcome would be unknown. Nodes that do
+// not answer until ctx ends are left.
+func (f *Forwarder) SayLeft(ctx context.Context) {
+	target := leftPath + "?" + url.Values{"node": {f.o.Node.Name()}}.Encode()
+	var wg sync.WaitGroup
+	for _, p := range f.o.Node.Peers() {
+		if p.Name == f.o.Node.Name() {
+			continue
+		}
+		wg.Go(func() {
+			if _, _, err := f.exchange(ctx, ownerOf(p), http.MethodPost, target, claims{Scope: httpapi.ScopeRead}, maxWhole); err != nil {
+				f.o.Log.Debug("a node does not know that this one has left", "node", p.Name, "error", err)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // refusal is the body of another node's error.

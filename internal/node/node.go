@@ -22,6 +22,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -408,6 +409,13 @@ func (n *Node) Handover(ctx context.Context, ws string) error {
 		n.mu.Unlock()
 	}
 	return nil
+}
+
+// ForgetNode is Forget of all workspaces of another node.
+func (n *Node) ForgetNode(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	maps.DeleteFunc(n.others, func(_ string, o remembered) bool { return o.Node == name })
 }
 
 // errMoving is for a request whose workspace has no owner in time.

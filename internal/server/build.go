@@ -40,6 +40,7 @@ type deps struct {
 	meters     *meters
 	Owner      string                        // lets the owner's own verbs in
 	node       *node.Node                    // nil without a cluster
+	sayLeft    func(context.Context)         // to other nodes; set with node
 	closers    []func(context.Context) error // the last made is closed first
 }
 
@@ -126,7 +127,7 @@ func build(cfg config.Config, dir *state.Dir, n *node.Node, log *slog.Logger) (d
 		return nil, err
 	}
 	if f := openForwarder(cfg, n, s.workspaces, log, d); f != nil {
-		opts.Cluster = f
+		opts.Cluster, d.sayLeft = f, f.SayLeft
 	}
 	pages, err := ui.New()
 	if err != nil {

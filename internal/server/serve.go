@@ -35,6 +35,9 @@ const closePatience = 900 * time.Millisecond
 // while it still serves.
 const leavePatience = 3 * time.Second
 
+// sayPatience is for how long a node that has left waits for others to know.
+const sayPatience = 300 * time.Millisecond
+
 // logPatience is for a log whose reader has stopped reading.
 const logPatience = 100 * time.Millisecond
 
@@ -158,6 +161,9 @@ func Serve(ctx context.Context, cfg config.Config, o Options, stdout, stderr io.
 		if left := deps.node.Leave(leaving); len(left) > 0 {
 			log.Warn("some workspaces were not released in time", "workspaces", len(left))
 		}
+		cancel()
+		saying, cancel := context.WithTimeout(context.Background(), sayPatience)
+		deps.sayLeft(saying)
 		cancel()
 	}
 	if !deps.Server.Stop() {
