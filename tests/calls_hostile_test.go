@@ -266,7 +266,7 @@ func TestCallsInNestedWorkspaces(t *testing.T) {
 	}
 }
 
-// TestUndoOfWhatAPersonReplaced: what stands in the way of an undo and is in no history
+// TestUndoOfWhatAPersonReplaced: what is in the way of an undo and is in no history
 // yet is not said to be the agent's own.
 func TestUndoOfWhatAPersonReplaced(t *testing.T) {
 	p := newProject(t, map[string]string{"d/x": "1\n", "d/y": "2\n"})

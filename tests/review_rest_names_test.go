@@ -47,7 +47,7 @@ func (n *renaming) do(t *testing.T, k *taskOf, d didTo, line, mode string) {
 	}
 }
 
-// tree tells the names, modes and changed lines of the files.
+// tree returns the names, modes and changed lines of the files.
 func (n *renaming) tree(t *testing.T) (out string) {
 	t.Helper()
 	list, err := os.ReadDir(filepath.Join(n.p.dir, n.dir))
@@ -72,11 +72,11 @@ func (n *renaming) tree(t *testing.T) (out string) {
 
 // rest rejects the rest of both tasks; what is not separable from the other's is
 // rejected after it.
-func (n *renaming) rest(t *testing.T, order ...*taskOf) (told string, again bool) {
+func (n *renaming) rest(t *testing.T, order ...*taskOf) (steps string, again bool) {
 	t.Helper()
 	reject := func(k *taskOf) bool {
 		a := n.p.post(t, k.url("/review"), map[string]any{"reject_rest": true})
-		told += fmt.Sprintf("%d %s| ", a.Status, n.tree(t))
+		steps += fmt.Sprintf("%d %s| ", a.Status, n.tree(t))
 		if a.Status != 200 {
 			a.fails(t, 409, "revert_conflict")
 		}
@@ -87,7 +87,7 @@ func (n *renaming) rest(t *testing.T, order ...*taskOf) (told string, again bool
 	if again {
 		reject(order[0])
 	}
-	return told, again
+	return steps, again
 }
 
 // TestReviewRestNames has one task edit, rename and chmod a file, and another one do
@@ -114,12 +114,12 @@ func TestReviewRestNames(t *testing.T) {
 				if turned {
 					order = []*taskOf{n.a, n.b}
 				}
-				told, again := n.rest(t, order...)
+				steps, again := n.rest(t, order...)
 				if again {
 					conflicts++
 				}
 				if got := n.tree(t); got != before {
-					t.Errorf("%+v, %+v, turned %v: made %s\ngot %s\n%s", first, second, turned, made, got, told)
+					t.Errorf("%+v, %+v, turned %v: made %s\ngot %s\n%s", first, second, turned, made, got, steps)
 				}
 			}
 		}
@@ -142,8 +142,8 @@ func TestReviewRestNames(t *testing.T) {
 	n.do(t, n.b, didTo{to: "y"}, "", "")
 	n.do(t, n.b, didTo{to: "z"}, "", "")
 	n.do(t, n.a, didTo{to: "f"}, "", "")
-	if told, _ := n.rest(t, n.b, n.a); n.tree(t) != before {
-		t.Errorf("%s", told)
+	if steps, _ := n.rest(t, n.b, n.a); n.tree(t) != before {
+		t.Errorf("%s", steps)
 	}
 	n.b.fsck(t)
 }
@@ -176,9 +176,9 @@ func TestReviewRestNamesAccepted(t *testing.T) {
 				if turned {
 					order = []*taskOf{n.a, n.b}
 				}
-				told, _ := n.rest(t, order...)
+				steps, _ := n.rest(t, order...)
 				if got := n.tree(t); got != fmt.Sprintf("%s %v 30 lines, changed %s; ", want[0], want[1], want[2]) {
-					t.Errorf("accepted %v, %+v, turned %v: got %s, want %v\n%s", mask, second, turned, got, want, told)
+					t.Errorf("accepted %v, %+v, turned %v: got %s, want %v\n%s", mask, second, turned, got, want, steps)
 				}
 			}
 		}

@@ -18,7 +18,7 @@ func TestReviewRewritten(t *testing.T) {
 	with := strings.Replace(without, "line 15\n", "line 15\nadded\n", 1)
 	k.put(t, "f", with, "X-Subtask-Id", "s0")
 	list, _ := k.hunks(t, "")
-	told := func(list []hunk) (out []string) {
+	listed := func(list []hunk) (out []string) {
 		for _, h := range list {
 			for l := range strings.Lines(h.Text) {
 				if l[0] == '+' || l[0] == '-' {
@@ -28,7 +28,7 @@ func TestReviewRewritten(t *testing.T) {
 		}
 		return out
 	}
-	if got := told(list); !slices.Equal(got, []string{"s1-line 13", "s0+added", "s1-line 19"}) {
+	if got := listed(list); !slices.Equal(got, []string{"s1-line 13", "s0+added", "s1-line 19"}) {
 		t.Fatalf("%v", got)
 	}
 	p.post(t, k.url("/review"), map[string]any{"reject": []string{list[2].ID}}).want(t, 200)
@@ -37,7 +37,7 @@ func TestReviewRewritten(t *testing.T) {
 		k.sync(t)
 	}
 	list, _ = k.hunks(t, "")
-	if got := told(list); !slices.Equal(got, []string{"s1-line 13", "s0+added"}) {
+	if got := listed(list); !slices.Equal(got, []string{"s1-line 13", "s0+added"}) {
 		t.Errorf("%v", got)
 	}
 	p.post(t, k.url("/review"), map[string]any{"reject_rest": true}).want(t, 200)

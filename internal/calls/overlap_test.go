@@ -12,7 +12,7 @@ import (
 	"umbra/internal/errs"
 )
 
-// certain tells how sure it is whose a path's last change is, of an end's answer.
+// certain returns how sure it is whose a path's last change is, of an end's answer.
 func certain(e *calls.Ended, path string) string {
 	for _, x := range e.Entries {
 		if x.Path == path {

@@ -28,7 +28,7 @@ func TestRenameTakenBack(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	// Two that begin alike stand for a workspace and its fork.
+	// Two that begin alike are a workspace and its fork.
 	open := func(name string) *workspace.Workspace {
 		root := filepath.Join(top, name)
 		if err := os.Mkdir(root, 0o777); err != nil {

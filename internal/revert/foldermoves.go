@@ -13,23 +13,23 @@ import (
 )
 
 // movesOf gives the folders that one commit moved as one, with what is in no history:
-// told by the commit, or else inferred from the files' names.
-func movesOf(ctx context.Context, st *gitstore.Store, entries []*history.Entry) (moves []wspath.Move, told bool, err error) {
+// recorded by the commit, or else inferred from the files' names.
+func movesOf(ctx context.Context, st *gitstore.Store, entries []*history.Entry) (moves []wspath.Move, recorded bool, err error) {
 	renames := make(map[string]string)
 	for _, e := range entries {
-		told = told || e.Folders
+		recorded = recorded || e.Folders
 		if e.Operation == message.Rename && !e.IsFolder() {
 			renames[e.Path] = e.NewPath
 		}
 	}
-	if !told && (len(renames) == 0 || !found(entries[0].Source)) {
+	if !recorded && (len(renames) == 0 || !found(entries[0].Source)) {
 		return nil, false, nil
 	}
 	c, err := st.ReadCommit(ctx, entries[0].Commit)
 	if err != nil {
 		return nil, false, err
 	}
-	if !told {
+	if !recorded {
 		moves, err = foundMoves(ctx, st, c, entries, renames)
 		return moves, false, err
 	}

@@ -22,7 +22,7 @@ func TestRevertOfWhatFoundUndoneWork(t *testing.T) {
 			g.do("b", "put f "+base)
 			for _, task := range order {
 				if by == "commit" && task == "a" {
-					// By nobody: the revert is of no task.
+					// No task: the revert is of no task.
 					g.mustRevert(Request{Scope: Scope{Where: &Where{Actor: "a"}}})
 					continue
 				}

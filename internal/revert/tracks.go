@@ -23,9 +23,9 @@ type folder struct {
 	last string // where it is now; empty: nowhere
 	made bool   // without the selected entries it is nowhere
 
-	moved  bool // as one: itself, not only with one around it
-	filled bool // with files in it, at least once
-	told   bool // by the commits; else inferred from the files' names
+	moved    bool // as one: itself, not only with one around it
+	filled   bool // with files in it, at least once
+	recorded bool // by the commits; else inferred from the files' names
 
 	entries     []*history.Entry // about it as an empty one, oldest first
 	conflict    *Conflict
@@ -119,7 +119,7 @@ func trackFolders(ctx context.Context, st *gitstore.Store, base gitstore.Snapsho
 // order in which they were done.
 func (t *tracker) commit(entries []*history.Entry) error {
 	t.seq, t.id, t.changed, t.parent = entries[0].Seq, entries[0].Commit, nil, nil
-	moves, told, err := movesOf(t.ctx, t.st, entries)
+	moves, recorded, err := movesOf(t.ctx, t.st, entries)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (t *tracker) commit(entries []*history.Entry) error {
 	}
 	for _, m := range moves {
 		f := t.know(string(m.From))
-		t.moves(f, told)
+		t.moves(f, recorded)
 		f.filled = true
 		t.carry(m)
 	}
@@ -242,8 +242,8 @@ func (t *tracker) put(f *folder, path string) {
 }
 
 // moves notes that a folder moves as one.
-func (t *tracker) moves(f *folder, told bool) {
-	f.told = told && (f.told || !f.moved)
+func (t *tracker) moves(f *folder, recorded bool) {
+	f.recorded = recorded && (f.recorded || !f.moved)
 	if !f.moved {
 		f.moved = true
 		t.movers = append(t.movers, f)

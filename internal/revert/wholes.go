@@ -12,7 +12,7 @@ import (
 // history goes along, as it did on the way there.
 type whole struct {
 	from, to string
-	told     bool      // as in folder
+	recorded bool      // as in folder
 	targets  []*target // files that go with it
 	folder   *folder   // set where it is an empty one, as far as history knows
 }
@@ -30,7 +30,7 @@ func (p *plan) findWholes(left map[string]bool) error {
 		if p.apart || !f.moved || !f.makes() || f.last == "" {
 			continue // one that was made in the first place does not come back
 		}
-		x := &whole{from: f.last, to: f.first(), told: f.told}
+		x := &whole{from: f.last, to: f.first(), recorded: f.recorded}
 		if len(f.entries) > 0 && !slices.ContainsFunc(p.targets, x.takes) {
 			x.folder = f
 		}
@@ -112,7 +112,7 @@ func (p *plan) canMove(x *whole, left map[string]bool) (bool, error) {
 	case kind != workspace.KindDir:
 		return left[x.to], nil
 	}
-	if !x.told && !slices.ContainsFunc(p.wholes, func(o *whole) bool { return o.from == x.to }) {
+	if !x.recorded && !slices.ContainsFunc(p.wholes, func(o *whole) bool { return o.from == x.to }) {
 		return false, nil // the files may have been moved out of a folder that stayed
 	}
 	stays, _, err := p.inFolder(x.to, left)

@@ -30,9 +30,9 @@ func machine() string {
 	return fmt.Sprintf("%s %s %d:%d", strings.TrimSpace(boot), mounts, root.Dev, root.Ino)
 }
 
-// besides writes where this node is, and returns what reports whether another node of
+// sameMachine writes where this node is, and returns what reports whether another node of
 // the cluster sees the same directories as this one.
-func besides(db *state.DB, name string, log *slog.Logger) (func(server string) bool, error) {
+func sameMachine(db *state.DB, name string, log *slog.Logger) (func(server string) bool, error) {
 	own := machine()
 	if err := db.Put(machinesBucket, name, own); err != nil {
 		return nil, err

@@ -86,7 +86,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	if d.node != nil {
 		opts.Shared, opts.Server, opts.Physical = d.node, d.node.Name(), cfg.Cluster.Physical
 		opts.Foreign = datadir.OfNode
-		if opts.Beside, err = besides(db, d.node.Name(), log); err != nil {
+		if opts.SeesSame, err = sameMachine(db, d.node.Name(), log); err != nil {
 			return nil, err
 		}
 		opts.CacheLimit = cacheLimit(int64(cfg.Cluster.CacheBytes), dir.Path)

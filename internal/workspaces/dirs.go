@@ -61,14 +61,14 @@ func (m *Manager) others(root string, missing bool, want func(Record) bool) (Rec
 		return Record{}, false, errs.Wrap(err, "")
 	}
 	for _, r := range all {
-		if m.elsewhere(r) && (m.meets(root, r) || r.Root == root && (missing || m.beside(r.Server))) && want(r) {
+		if m.elsewhere(r) && (m.meets(root, r) || r.Root == root && (missing || m.seesSame(r.Server))) && want(r) {
 			return r, true, nil
 		}
 	}
 	return Record{}, false, nil
 }
 
-func (m *Manager) beside(server string) bool { return m.opt.Beside != nil && m.opt.Beside(server) }
+func (m *Manager) seesSame(server string) bool { return m.opt.SeesSame != nil && m.opt.SeesSame(server) }
 
 // meets reports whether a directory of this machine is another server's workspace, or
 // lies inside of one, or around it.

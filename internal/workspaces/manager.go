@@ -36,9 +36,9 @@ type Options struct {
 	// Foreign reports whether a directory is the data directory of a server that shares
 	// workspaces with others, on this machine; nil: none is.
 	Foreign func(dir string) bool
-	// Beside reports whether another server sees the same directories as this one, where
+	// SeesSame reports whether another server sees the same directories as this one, where
 	// several share virtual workspaces; nil: none does.
-	Beside func(server string) bool
+	SeesSame func(server string) bool
 	// IdleAfter is how long an unused workspace stays open if it is not watched; 10
 	// minutes.
 	IdleAfter time.Duration

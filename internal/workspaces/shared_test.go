@@ -623,7 +623,7 @@ func TestSharedDirectories(t *testing.T) {
 	if id, server, err := b.m.DirectoryAt(dir); id != "" || err != nil {
 		t.Errorf("on another machine: %s at %s, %v", id, server, err)
 	}
-	b.m.opt.Beside = func(server string) bool { return server == "a" }
+	b.m.opt.SeesSame = func(server string) bool { return server == "a" }
 	if id, server, err := b.m.DirectoryAt(dir); id != w.ID() || server != "a" || err != nil {
 		t.Errorf("on its machine: %s at %s, %v", id, server, err)
 	}

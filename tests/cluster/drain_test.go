@@ -118,7 +118,7 @@ func (c *crowd) await(more uint64) {
 		select {
 		case <-c.news:
 		case <-timer.C:
-			c.w.t.Fatal("the clients stand still")
+			c.w.t.Fatal("no request is answered any more")
 		}
 	}
 }
