@@ -68,7 +68,9 @@ func (m *Manager) others(root string, missing bool, want func(Record) bool) (Rec
 	return Record{}, false, nil
 }
 
-func (m *Manager) seesSame(server string) bool { return m.opt.SeesSame != nil && m.opt.SeesSame(server) }
+func (m *Manager) seesSame(server string) bool {
+	return m.opt.SeesSame != nil && m.opt.SeesSame(server)
+}
 
 // meets reports whether a directory of this machine is another server's workspace, or
 // lies inside of one, or around it.
