@@ -276,7 +276,16 @@ func (s *Server) checkTags(c *gin.Context) {
 
 func (s *Server) authorize(c *gin.Context) {
 	f := factsOf(c)
-	if f.route == nil || f.route.Authorize == nil {
+	if f.route == nil {
+		return
+	}
+	if f.route.Method == http.MethodDelete {
+		if err := onlyQuery(c, f.route.Query); err != nil {
+			Fail(c, err)
+			return
+		}
+	}
+	if f.route.Authorize == nil {
 		return
 	}
 	if err := f.route.Authorize(c); err != nil {

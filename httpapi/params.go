@@ -1,12 +1,16 @@
 package httpapi
 
 import (
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
 	"umbra/internal/errs"
+	"umbra/internal/strictjson"
 )
 
 // Query gives a query parameter, decoded once. A malformed query string and a
@@ -28,6 +32,29 @@ func Query(c *gin.Context, name string) (value string, present bool, err error) 
 	default:
 		return "", false, errs.New(errs.Invalid, "invalid_parameter", "%s is given %d times.", name, len(list)).With("field", name)
 	}
+}
+
+// onlyQuery refuses a query parameter that is not one of these names.
+func onlyQuery(c *gin.Context, names []string) error {
+	if c.Request.URL.RawQuery == "" {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Request.URL.Query())) {
+		if slices.Contains(names, name) {
+			continue
+		}
+		takes := "none"
+		if len(names) > 0 {
+			takes = strings.Join(names, ", ")
+		}
+		e := errs.New(errs.Invalid, "invalid_parameter", "The query parameter %s is not known here, and nothing was deleted; this route takes: %s.",
+			printable(name, 64), takes).With("field", printable(name, 64))
+		if near := strictjson.Nearest(name, names); near != "" {
+			e = e.With("did_you_mean", near)
+		}
+		return e
+	}
+	return nil
 }
 
 // QueryInt gives an integer parameter within [low, high], or what it is by default.

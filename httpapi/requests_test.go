@@ -193,3 +193,34 @@ func TestQueries(t *testing.T) {
 		t.Error(rec.Body)
 	}
 }
+
+// What a delete would ignore may have meant that it deletes less, or nothing.
+func TestQueriesOfDeletes(t *testing.T) {
+	deleted := 0
+	h := func(c *gin.Context) error {
+		deleted++
+		c.Status(204)
+		return nil
+	}
+	s := newServer(t, Options{}, Route{Method: "DELETE", Pattern: "/x", Handler: h, Query: []string{"force", "path"}},
+		Route{Method: "DELETE", Pattern: "/none", Handler: h}, Route{Method: "POST", Pattern: "/x", Handler: h})
+	for target, near := range map[string]string{"/x?dry_run=true": "", "/x?path=a&Force=1": "force", "/none?path=a": "", "/x?": "fine", "/x?force=1&path=a": "fine"} {
+		rec := s.ask("DELETE", target, "")
+		if near == "fine" {
+			if rec.Code != 204 {
+				t.Errorf("%s: %d %s", target, rec.Code, rec.Body)
+			}
+			continue
+		}
+		expect(t, rec, 400, "invalid_parameter")
+		if got := strings.Contains(rec.Body.String(), `"did_you_mean":"force"`); got != (near == "force") {
+			t.Errorf("%s: %s", target, rec.Body)
+		}
+	}
+	if deleted != 2 {
+		t.Errorf("deleted %d times", deleted)
+	}
+	if rec := s.ask("POST", "/x?trace=1", ""); rec.Code != 204 {
+		t.Error("a parameter that a POST ignores is no fault:", rec.Code)
+	}
+}

@@ -54,7 +54,10 @@ type Route struct {
 	Stream          bool  // long-lived: ended at once when the server stops
 	Basic           bool  // the token may come as the password of Basic authentication (git)
 	AnyHost         bool  // answered whatever Host and Origin say (probes)
-	Internal        bool  // for other nodes of the cluster alone; does not exist for clients
+	// Query names the query parameters of a route that deletes. Any other is refused:
+	// it would be ignored, and may have meant that less is deleted, or nothing.
+	Query    []string
+	Internal bool // for other nodes of the cluster alone; does not exist for clients
 	// About says which workspace a request is about: in a cluster its owner answers.
 	About About
 	// Follow says whether a node that does not own the workspace can answer as well, from

@@ -74,7 +74,7 @@ func TestForkUnmade(t *testing.T) {
 
 	task.end(t)
 	p.call(t, "DELETE", ws, nil).fails(t, 409, "has_forks")
-	p.call(t, "DELETE", ws+"?force=true&delete_history=true", nil).want(t, 204)
+	p.call(t, "DELETE", ws+"?force=true&history=delete", nil).want(t, 204)
 	p.post(t, "/tasks", map[string]any{"task_id": "late", "workspace": id(6), "goal": "try"}).want(t, 201)
 	if got := string(p.call(t, "GET", "/tasks/late/content?path=a", nil).want(t, 200).Body); got != "one\n" {
 		t.Errorf("the fork has %q", got)

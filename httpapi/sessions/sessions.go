@@ -81,8 +81,10 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("POST", base+"/fs/move", d.using(d.move), small)
 	add("POST", base+"/fs/copy", d.using(d.copy), small)
 	add("POST", base+"/fs/symlink", d.using(d.symlink), small)
-	add("DELETE", base+"/fs/file", d.using(d.deleteFile), write(httpapi.BodyNone, 0))
-	add("DELETE", base+"/fs/dir", d.using(d.deleteDir), write(httpapi.BodyNone, 0))
+	remove := write(httpapi.BodyNone, 0)
+	remove.Query = []string{"path", "recursive", "force"}
+	add("DELETE", base+"/fs/file", d.using(d.deleteFile), remove)
+	add("DELETE", base+"/fs/dir", d.using(d.deleteDir), remove)
 }
 
 // shape is {"error":sentence}, and what a delete could not record.

@@ -52,6 +52,11 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	write := func(body httpapi.BodyKind, limit int64) httpapi.Route {
 		return httpapi.Route{Access: httpapi.AccessWrite, Body: body, MaxBody: limit, Changes: true, About: one}
 	}
+	remove := func(query ...string) httpapi.Route {
+		rt := write(httpapi.BodyNone, 0)
+		rt.Query = query
+		return rt
+	}
 	read := httpapi.Route{About: one}
 	history := httpapi.Route{About: one, Follow: httpapi.FollowReads}
 	add("POST", "/tasks", d.create, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true, About: d.aboutNew})
@@ -62,7 +67,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 
 	add("GET", "/tasks/{id}/content", d.readContent, history)
 	add("PUT", "/tasks/{id}/content", d.writeContent, write(httpapi.BodyRaw, d.limits.Write))
-	add("DELETE", "/tasks/{id}/content", d.deleteContent, write(httpapi.BodyNone, 0))
+	add("DELETE", "/tasks/{id}/content", d.deleteContent, remove("path", "recursive", "force"))
 	add("POST", "/tasks/{id}/move", d.move, write(httpapi.BodyJSON, 0))
 	add("POST", "/tasks/{id}/batch", d.batch, write(httpapi.BodyJSON, d.limits.Batch))
 
@@ -85,7 +90,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 		add("GET", base, d.listArea(a), read)
 		add("GET", base+"/{path...}", d.readArea(a), read)
 		add("PUT", base+"/{path...}", d.writeArea(a), write(httpapi.BodyRaw, d.limits.Write))
-		add("DELETE", base+"/{path...}", d.deleteArea(a), write(httpapi.BodyNone, 0))
+		add("DELETE", base+"/{path...}", d.deleteArea(a), remove("recursive"))
 	}
 }
 

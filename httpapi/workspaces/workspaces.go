@@ -59,7 +59,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("GET", "/workspaces", d.list, httpapi.Route{About: httpapi.AboutNone})
 	add("GET", "/workspaces/{ws}", d.get, httpapi.Route{About: one})
 	add("PATCH", "/workspaces/{ws}", d.rebind, httpapi.Route{About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON})
-	add("DELETE", "/workspaces/{ws}", d.forget, httpapi.Route{About: one, Access: httpapi.AccessWrite})
+	add("DELETE", "/workspaces/{ws}", d.forget, httpapi.Route{About: one, Access: httpapi.AccessWrite, Query: []string{"history", "force"}})
 	// A token that may only read may sync: what is on disk is on disk already.
 	add("POST", "/workspaces/{ws}/sync", d.sync, httpapi.Route{About: one, Body: httpapi.BodyOptionalJSON})
 	add("GET", "/workspaces/{ws}/log", d.log, httpapi.Route{About: one, Follow: httpapi.FollowReads})

@@ -99,7 +99,7 @@ func TestPinned(t *testing.T) {
 		t.Fatal("no write after the node is back")
 	}
 	n2.Do("PATCH", "/tasks/"+made.ID, map[string]any{"status": "completed"}).Expect(http.StatusOK)
-	n2.Do("DELETE", "/workspaces/"+made.Workspace+"?delete_history=true", nil).Expect(http.StatusNoContent)
+	n2.Do("DELETE", "/workspaces/"+made.Workspace+"?history=delete", nil).Expect(http.StatusNoContent)
 	r.run(nil, 1, "status", made.Workspace)
 }
 
