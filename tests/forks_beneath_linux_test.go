@@ -189,3 +189,59 @@ func TestForkMountedParentDeletionKilled(t *testing.T) {
 		p.Stop()
 	}
 }
+
+// A workspace is deleted with force although a layer at a path shows its directory that is
+// not mounted, since something is at the path: it has all that it showed when it is mounted
+// again.
+func TestForkUnmountedParentDeleted(t *testing.T) {
+	const list = `find . -name .git -prune -o -print | LC_ALL=C sort; cat a d/x out/big own n/new unseen; test ! -e gone; test ! -e out/y`
+	for _, copied := range []bool{false, true} {
+		p := newProject(t, map[string]string{"a": "one\n", "d/x": "x\n", "e/f": "f\n", "gone": "gone\n", "own": "one\n", ".gitignore": "out/\n"})
+		p.shell(t, "mkdir out; echo big > out/big; echo y > out/y")
+		task := p.task(t)
+		of, below := task.str("workspace_id"), p.dir
+		if copied {
+			below = filepath.Join(t.TempDir(), "copy")
+			of = p.forks(t, "/workspaces/"+of, map[string]any{"kind": "copy", "path": below})[0]["id"].(string)
+		}
+		ws := "/workspaces/" + of
+		dir := filepath.Join(t.TempDir(), "fork")
+		id := mountedFork(t, p, ws, dir, nil)
+		fork := "/workspaces/" + id
+		sh(t, dir, "rm gone; echo mine > own; mkdir n; echo new > n/new; rm out/y")
+		p.post(t, fork+"/sync", map[string]any{}).want(t, 200)
+		log := len(p.log(t, id))
+		p.Stop()
+		sh(t, dir, "echo unseen > unseen") // by a process, before the machine stopped
+		want := sh(t, dir, list)
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Fatal(err)
+		}
+		sh(t, dir, "echo user > user")
+		sh(t, below, "echo later > d/x; echo later > later; rm a; rm -r e; echo later > e")
+		p.Restart()
+		p.post(t, fork+"/sync", map[string]any{}).fails(t, 409, "workspace_missing")
+		if !copied {
+			p.call(t, "PATCH", "/tasks/"+task.ID, map[string]any{"status": "completed"}).want(t, 200)
+		}
+		p.call(t, "DELETE", ws, nil).fails(t, 409, "has_forks")
+		p.call(t, "DELETE", ws+"?force=true", nil).want(t, 204)
+		p.post(t, fork+"/sync", map[string]any{}).fails(t, 409, "workspace_missing")
+		if got := sh(t, dir, "cat user; rm user"); got != "user\n" {
+			t.Errorf("copied %v: the user's file is %q", copied, got)
+		}
+		p.restart()
+		p.post(t, fork+"/sync", map[string]any{}).want(t, 200)
+		if got := sh(t, dir, list); got != want {
+			t.Errorf("copied %v: the fork had\n%s\nand has\n%s", copied, want, got)
+		}
+		if got := p.log(t, id); len(got) != log+1 || got[0].Path != "unseen" {
+			t.Errorf("copied %v: the fork's history has %+v", copied, got)
+		}
+		p.call(t, "DELETE", fork+"?force=true", nil).want(t, 204)
+		if left := sh(t, p.DataDir, "ls below"); left != "" {
+			t.Errorf("copied %v: left is %s", copied, left)
+		}
+		p.Stop()
+	}
+}

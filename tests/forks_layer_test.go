@@ -274,3 +274,82 @@ func TestForkClosesDirectories(t *testing.T) {
 		})
 	}
 }
+
+// A workspace is deleted with force although layers without a path show its directory:
+// commands go on to see in them what they saw, also where the directory goes with it.
+func TestForkLayerParentDeleted(t *testing.T) {
+	const list = `find . -name .git -prune -o -print | LC_ALL=C sort; cat a d/x own n/new; cat out/big out/mine 2>&1 || true`
+	for _, copied := range []bool{false, true} {
+		p := newProject(t, map[string]string{"a": "one\n", "d/x": "x\n", "gone": "gone\n", "own": "one\n", "tree/x": "x\n", ".gitignore": "out/\nlost/\n*.log\n"})
+		p.shell(t, "mkdir out lost; echo big > out/big; echo y > out/y; echo lost > lost/x; echo log > tree/x.log; echo noted > noted; echo noted >> .git/info/exclude; chmod 750 out")
+		task := p.task(t)
+		of, below := task.str("workspace_id"), p.dir
+		if copied {
+			below = filepath.Join(t.TempDir(), "copy")
+			of = p.forks(t, "/workspaces/"+of, map[string]any{"kind": "copy", "path": below})[0]["id"].(string)
+		}
+		ws := "/workspaces/" + of
+		ids := []string{layerFork(t, p, ws, nil), layerFork(t, p, ws, map[string]any{"ignored": "none"}), layerFork(t, p, ws, nil)}
+		p.in(t, ids[0], "echo mine > own; rm gone; mkdir n; echo new > n/new; echo mine > out/mine; rm -r out/y lost tree")
+		p.in(t, ids[1], "echo mine > own; rm gone; mkdir -p n out; echo new > n/new; echo mine > out/mine")
+		ids = append(ids, layerFork(t, p, "/workspaces/"+ids[0], nil)) // ids[2] was never used
+		// A fork between goes first.
+		between := p.forks(t, ws, map[string]any{"kind": "virtual"})[0]["id"].(string)
+		ids = append(ids, layerFork(t, p, "/workspaces/"+between, nil))
+		p.call(t, "DELETE", "/workspaces/"+between+"?force=true", nil).want(t, 204)
+		sh(t, below, "echo later > d/x; echo later > later; rm a")
+		var want []string
+		var logs []int
+		for _, id := range ids {
+			script := list
+			if id == ids[2] || id == ids[4] {
+				script = strings.ReplaceAll(list, " n/new", "")
+			}
+			want, logs = append(want, p.in(t, id, script)), append(logs, len(p.log(t, id)))
+		}
+		if !copied {
+			p.call(t, "PATCH", "/tasks/"+task.ID, map[string]any{"status": "completed"}).want(t, 200)
+		}
+		p.call(t, "DELETE", ws, nil).fails(t, 409, "has_forks")
+		p.call(t, "DELETE", ws+"?force=true", nil).want(t, 204)
+		p.call(t, "GET", ws, nil).want(t, 404)
+		check := func(why string) {
+			t.Helper()
+			for i, id := range ids {
+				script := list
+				if i == 2 || i == 4 {
+					script = strings.ReplaceAll(list, " n/new", "")
+				}
+				if got := p.in(t, id, script); got != want[i] {
+					t.Errorf("copied %v, %s: the fork %d showed\n%s\nand shows\n%s", copied, why, i, want[i], got)
+				}
+				if got := len(p.log(t, id)); got != logs[i] {
+					t.Errorf("copied %v, %s: the fork %d has %d new commits", copied, why, i, got-logs[i])
+				}
+			}
+		}
+		check("deleted")
+		if !copied { // what becomes of the directory is none of the forks'
+			sh(t, below, "rm -r d out; echo new > new; mkdir out; echo new > out/big; echo back > a")
+			check("changed")
+		}
+		p.restart()
+		check("restarted")
+		// They go on as any other.
+		if got := p.in(t, ids[0], `pwd; echo more > d/x; rm -r n; echo again > lost; echo again > noted; mkdir -p out/deep; echo deep > out/deep/z`); copied == (got == below+"\n") {
+			t.Errorf("copied %v: the command runs in %s", copied, got)
+		}
+		if got := p.in(t, ids[0], "cat d/x lost noted out/deep/z out/big; ls"); got != "more\nagain\nagain\ndeep\nbig\na\nd\nlost\nnoted\nout\nown\n" {
+			t.Errorf("the fork shows %q", got)
+		}
+		deep := layerFork(t, p, "/workspaces/"+ids[2], nil)
+		p.in(t, deep, "test $(cat out/big) = big; test $(cat a) = one")
+		for _, id := range append(ids, deep) {
+			p.call(t, "DELETE", "/workspaces/"+id+"?force=true", nil).want(t, 204)
+		}
+		if left := sh(t, p.DataDir, "ls below"); left != "" {
+			t.Errorf("left is %s", left)
+		}
+		p.Stop()
+	}
+}

@@ -161,7 +161,7 @@ func (d *Dialect) attach(c *gin.Context, b beginBody) error {
 func made(c *gin.Context, res *exec.Begun) error {
 	audit.Allowed(c.Request.Context(), audit.Exec, res.Workspace)
 	httpapi.JSON(c, http.StatusCreated, map[string]any{"call_id": res.ID, "task_id": res.Task, "subtask_id": wire.Text(res.Subtask), "workspace_id": res.Workspace,
-		"workspace": res.Root, "layer": res.ID, "dir": res.Dir, "over": wire.Text(res.Over)})
+		"workspace": res.Root, "layer": res.ID, "dir": res.Dir, "over": wire.Text(res.Over), "below": wire.Text(res.Below)})
 	return nil
 }
 

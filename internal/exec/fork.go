@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -21,9 +22,6 @@ import (
 	"umbra/internal/workspaces"
 )
 
-// ForkDir is the directory of a fork's layer, in that of the workspace.
-const ForkDir = workspaces.LayerDir
-
 // forks are the layer forks in which commands run.
 type forks struct {
 	mu     sync.Mutex
@@ -32,19 +30,14 @@ type forks struct {
 }
 
 // physical finds the workspace with a directory that a fork is made of, through all
-// forks, and opens it. The caller releases it. Conflict "no_layer" where there is none.
+// forks, and opens it. The caller releases it. NotFound where it was deleted.
 func (s *Service) physical(ctx context.Context, fork string) (*workspace.Workspace, error) {
 	origin := ""
 	for id := fork; ; {
 		rec, ok := s.o.Workspaces.Record(id)
 		switch {
-		case !ok: // a fork between was deleted
-			if w, err := s.o.Workspaces.At(ctx, origin); err == nil || !errs.Is(err, errs.NotFound) {
-				return w, err
-			}
-			fallthrough
-		case rec.Fork == nil && rec.Root == "":
-			return nil, errs.New(errs.Conflict, "no_layer", "The directory that the fork is made of does not belong to a workspace any more; fork it as a copy, which has a directory of its own.")
+		case !ok, rec.Fork == nil && rec.Root == "": // a fork between was deleted
+			return s.o.Workspaces.At(ctx, origin)
 		case rec.Root != "":
 			return s.o.Workspaces.Get(ctx, id)
 		}
@@ -69,18 +62,28 @@ func (s *Service) over(ctx context.Context, l *Layer) error {
 	if slices.ContainsFunc(list, func(x Layer) bool { return x.Workspace == l.Workspace && x.Running }) {
 		return inUse()
 	}
-	w, err := s.physical(ctx, l.Workspace)
-	if err != nil {
-		return err
+	var w *workspace.Workspace // whose directory is below; nil: it was deleted
+	if !rec.Fork.Whole {
+		if w, err = s.physical(ctx, l.Workspace); err != nil && !errs.Is(err, errs.NotFound) {
+			return err
+		}
 	}
 	guarded := false
-	defer func() {
-		if !guarded {
-			w.Release()
+	if w != nil {
+		defer func() {
+			if !guarded {
+				w.Release()
+			}
+		}()
+		if err := w.RecordThen(ctx, func() {}); err != nil {
+			return err
 		}
-	}()
-	if err := w.RecordThen(ctx, func() {}); err != nil {
-		return err
+		l.Root, l.Of = w.Root(), w.ID()
+	} else {
+		l.Root, l.Below = rec.Fork.Origin, s.below(rec)
+		if err := os.MkdirAll(l.Below, 0o700); err != nil { // none was kept, or a restore has none
+			return errs.Wrap(err, "")
+		}
 	}
 	fork, err := s.o.Workspaces.Get(ctx, l.Workspace)
 	if err != nil {
@@ -91,14 +94,17 @@ func (s *Service) over(ctx context.Context, l *Layer) error {
 			fork.Release()
 		}
 	}()
-	l.Root, l.Of = w.Root(), w.ID()
 	n, err := s.planner(ctx, fork, l)
 	if err != nil {
 		return err
 	}
-	tip, below := fork.Store().Tip(), w.Store().Tip()
-	if n.base, err = w.Store().SnapshotOf(ctx, below.Commit); err != nil {
-		return err
+	tip, seq := fork.Store().Tip(), uint64(0)
+	if w != nil {
+		below := w.Store().Tip()
+		if n.base, err = w.Store().SnapshotOf(ctx, below.Commit); err != nil {
+			return err
+		}
+		seq = below.Seq
 	}
 	if n.tip, err = fork.Store().SnapshotOf(ctx, tip.Commit); err != nil {
 		return err
@@ -117,9 +123,31 @@ func (s *Service) over(ctx context.Context, l *Layer) error {
 		s.forks.begun = map[string]string{}
 	}
 	s.forks.begun[l.Workspace] = l.ID
-	guarded = true
-	s.guard(&guard{s: s, l: *l, of: w, fork: fork, tree: n.tip, seq: below.Seq})
+	if w != nil { // else nothing below changes
+		guarded = true
+		s.guard(&guard{s: s, l: *l, of: w, fork: fork, tree: n.tip, seq: seq})
+	}
 	return nil
+}
+
+// below is what a fork shows in place of a directory whose workspace was deleted.
+func (s *Service) below(rec workspaces.Record) string {
+	if rec.Fork.Below != "" {
+		return s.o.Workspaces.BelowDir(rec.Fork.Below)
+	}
+	return filepath.Join(s.o.Workspaces.LayerDirOf(rec.ID), "below")
+}
+
+// lower is the directory whose files a layer shows.
+func (l *Layer) lower() string { return cmp.Or(l.Below, l.Root) }
+
+// shownAt is where a layer's command sees it: at the directory that it is made of, also
+// when that belongs to no workspace any more, unless there is none.
+func (l *Layer) shownAt() string {
+	if info, err := os.Stat(l.Root); l.Below != "" && (err != nil || !info.IsDir()) {
+		return l.Below
+	}
+	return l.Root
 }
 
 // guard runs a guard, which releases its workspaces at its end. forks.mu is held.
@@ -163,7 +191,7 @@ func (s *Service) Close() {
 }
 
 func (s *Service) forkLayer(ctx context.Context, fork *workspace.Workspace, l *Layer) *forklayer.Layer {
-	return &forklayer.Layer{Dir: filepath.Join(filepath.Dir(fork.GitDir()), ForkDir), Lower: l.Root,
+	return &forklayer.Layer{Dir: s.o.Workspaces.LayerDirOf(fork.ID()), Lower: l.lower(), Alone: l.Below != "",
 		Blob: func(id object.ID) (io.ReadCloser, error) {
 			r, _, err := fork.Store().OpenBlob(ctx, id)
 			return r, err
@@ -180,6 +208,9 @@ func (s *Service) planner(ctx context.Context, w *workspace.Workspace, l *Layer)
 	}
 	n.note = func(b *bits) error { return s.writeBits(l.ID, b) }
 	if n.exclude, err = w.IgnoreOptions(); err != nil || l.Of == "" {
+		if l.Below != "" && err == nil {
+			n.exclude.Options.InfoExclude, err = infoExclude(l.Below)
+		}
 		return n, err
 	}
 	of, err := s.o.Workspaces.Get(ctx, l.Of)
@@ -195,6 +226,21 @@ func (s *Service) planner(ctx context.Context, w *workspace.Workspace, l *Layer)
 	n.exclude = outer
 	n.exclude.Options.ReadFile = own
 	return n, err
+}
+
+// infoExclude reads the rules that a directory's repository has for itself.
+func infoExclude(dir string) ([]byte, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	defer root.Close()
+	info, err := root.Lstat(".git/info/exclude")
+	if err != nil || !info.Mode().IsRegular() || info.Size() > ignore.MaxFile {
+		return nil, nil
+	}
+	raw, err := root.ReadFile(".git/info/exclude")
+	return raw, errs.Wrap(err, "")
 }
 
 // absorb keeps what a command left in a fork that history does not have.
@@ -248,7 +294,27 @@ func (s *Service) FreeFork(rec workspaces.Record, force bool) error {
 	last := s.forks.begun[rec.ID]
 	s.forks.mu.Unlock()
 	s.unguard(last)
-	layer.Unlock(filepath.Join(filepath.Dir(s.o.Workspaces.GitDir(rec.ID)), ForkDir))
+	layer.Unlock(s.o.Workspaces.LayerDirOf(rec.ID))
+	return nil
+}
+
+// FreeBelow ends the guards of the forks that show a workspace's directory. Conflict
+// "layer_in_use" while a command runs in one.
+func (s *Service) FreeBelow(id string) error {
+	list, err := s.List(nil)
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		if list[i].Of == id && list[i].Running {
+			return inUse()
+		}
+	}
+	for i := range list {
+		if list[i].Of == id {
+			s.unguard(list[i].ID)
+		}
+	}
 	return nil
 }
 
@@ -271,7 +337,7 @@ func (s *Service) ForgetFork(id string) error {
 
 // ForkFiles returns the directory of a fork's own ignored files.
 func (s *Service) ForkFiles(fork string) string {
-	return (&forklayer.Layer{Dir: filepath.Join(filepath.Dir(s.o.Workspaces.GitDir(fork)), ForkDir)}).Files()
+	return (&forklayer.Layer{Dir: s.o.Workspaces.LayerDirOf(fork)}).Files()
 }
 
 // Mounts reports whether the server can mount layers where other processes see them.

@@ -88,6 +88,9 @@ type Layer struct {
 	// Of a fork: the workspace whose directory Root is, and the directory over it.
 	Of   string `json:"of,omitempty"`
 	Over string `json:"over,omitempty"`
+	// Below is the directory that is shown in place of Root's files, if any: the workspace
+	// of Root was deleted.
+	Below string `json:"below,omitempty"`
 
 	// Running is set while the client that began it is alive and not done.
 	Running bool `json:"-"`
@@ -125,6 +128,8 @@ type Begun struct {
 	*calls.Begun
 	Dir  string // of the layer
 	Over string // of a fork: the directory between the workspace and the layer
+	// Below is what is under Over, if it is not the workspace.
+	Below string
 }
 
 // Begin begins a call whose changes come out of a layer. Conflict "no_layer" for
@@ -147,9 +152,9 @@ func (s *Service) Begin(ctx context.Context, b calls.Begin) (*Begun, error) {
 		_, _ = s.o.Calls.End(context.WithoutCancel(ctx), begun.ID, calls.End{Status: calls.Failed})
 		return nil, err
 	}
-	begun.Root = l.Root
+	begun.Root = l.shownAt()
 	s.attend(l.ID)
-	return &Begun{begun, s.path(l.ID), l.Over}, nil
+	return &Begun{begun, s.path(l.ID), l.Over, l.Below}, nil
 }
 
 // Attach makes a layer for a call that is open: what it changes from now on comes out
@@ -162,7 +167,7 @@ func (s *Service) Attach(ctx context.Context, id string, sees task.Sees) (*Begun
 		return nil, err
 	}
 	s.attend(id)
-	return &Begun{begun, s.path(id), ""}, nil
+	return &Begun{begun, s.path(id), "", ""}, nil
 }
 
 func (s *Service) make(l *Layer) error {
@@ -179,7 +184,7 @@ func (s *Service) make(l *Layer) error {
 	}
 	// The upper directory's bits are what the command sees of the root's.
 	perm := fs.FileMode(0o755)
-	if info, err := os.Stat(l.Root); err == nil {
+	if info, err := os.Stat(l.lower()); err == nil {
 		perm = info.Mode().Perm()
 	}
 	err = errors.Join(os.Mkdir(filepath.Join(dir, "upper"), 0o700), os.Chmod(filepath.Join(dir, "upper"), perm|0o700),

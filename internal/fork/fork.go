@@ -48,6 +48,9 @@ type Layers interface {
 	ForkFiles(fork string) string
 	// FreeFork makes a fork that is to be deleted removable, or says why it is not.
 	FreeFork(rec workspaces.Record, force bool) error
+	// FreeBelow ends what keeps forks' commands from changes in a workspace's directory, or
+	// says why it cannot.
+	FreeBelow(id string) error
 	// ForgetFork drops what is left of a fork that was deleted.
 	ForgetFork(id string) error
 }
@@ -522,7 +525,7 @@ func (s *Service) provide(ctx context.Context, rec workspaces.Record, forked boo
 	if err := s.o.Tasks.CheckIdle(rec.ID); err != nil { // nothing is deleted
 		return err
 	}
-	if err := s.o.Workspaces.Unshow(ctx, rec); err != nil || !forked {
+	if err := s.provideFiles(ctx, rec); err != nil || !forked {
 		return err
 	}
 	return s.o.Workspaces.Detach(ctx, rec.ID)
@@ -577,10 +580,19 @@ func (s *Service) remove(ctx context.Context, rec workspaces.Record, force, dele
 		}
 		return err
 	}
-	if err := errors.Join(s.clear(rec), s.o.Layers.ForgetFork(rec.ID)); err != nil {
+	if err := s.cleared(rec); err != nil {
 		return err
 	}
 	return done()
+}
+
+// cleared removes what a workspace that was forgotten left outside of its own part of the
+// data directory.
+func (s *Service) cleared(rec workspaces.Record) error {
+	if rec.Fork != nil && rec.Fork.Below != "" {
+		s.dropBelow(rec.Fork.Below)
+	}
+	return errors.Join(s.clear(rec), s.o.Layers.ForgetFork(rec.ID))
 }
 
 // checkMerged fails where a fork has changes that its parent does not have.

@@ -100,6 +100,7 @@ func (s *Service) finish(ctx context.Context) {
 			s.o.Log.Warn("what a stop left of a fork could not be removed; the next start tries again", "error", err)
 		}
 	}
+	s.sweepBelow()
 }
 
 func (s *Service) finishOne(ctx context.Context, p pending) error {
@@ -132,7 +133,7 @@ func (s *Service) finishDelete(ctx context.Context, rec workspaces.Record, histo
 			return err
 		}
 	}
-	return errors.Join(s.clear(rec), s.o.Layers.ForgetFork(rec.ID))
+	return s.cleared(rec)
 }
 
 func (s *Service) finishCopy(p pending) error {

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -36,6 +37,9 @@ import (
 type Layer struct {
 	Dir   string // a directory of its own in the data directory
 	Lower string // the parent's directory
+	// Alone is set where Lower has no recorded files: all of the fork's are placed, and what
+	// hides the parent's other files stays.
+	Alone bool
 	// Tracked reports whether history has a path, or would.
 	Tracked func(path string, dir bool) (bool, error)
 	// Blob opens a version of a file.
@@ -246,6 +250,9 @@ func (l *Layer) shares(base gitstore.Snapshot, dir wspath.Path) (bool, error) {
 func (l *Layer) load(ctx context.Context, trees ...gitstore.Snapshot) (was placed, err error) {
 	raw, err := os.ReadFile(l.placedFile())
 	if err == nil && json.Unmarshal(raw, &was) == nil && was.Paths != nil {
+		if l.Alone {
+			maps.DeleteFunc(was.Paths, func(_, what string) bool { return what == hidden || what == opaque })
+		}
 		return was, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -266,11 +273,11 @@ func (l *Layer) load(ctx context.Context, trees ...gitstore.Snapshot) (was place
 			return false, err
 		}
 		switch {
-		case !tracked:
+		case !tracked, l.Alone && e.Kind == layer.Whiteout:
 			return false, nil
 		case e.Kind != layer.Dir:
 			was.Paths[e.Path] = stale
-		case e.Opaque:
+		case e.Opaque && !l.Alone:
 			was.Paths[e.Path] = opaque
 		}
 		return true, nil

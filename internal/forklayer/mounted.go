@@ -18,15 +18,17 @@ type Mounted struct {
 	Dir    string // of the layer, in the data directory
 	Point  string // where it is mounted
 	Origin string // the parent's directory
-	// Whole is set since the layer has taken over all that it showed of Origin.
+	// Whole is set since the layer shows nothing of Origin any more. Below is the directory
+	// that it shows in its place, or empty.
 	Whole bool
+	Below string
 }
 
 // Overlay returns what is to be mounted.
 func (m Mounted) Overlay() layer.Mount {
 	l := m.shown()
 	if m.Whole {
-		l.Name, l.Root = l.Name+"-whole", ""
+		l.Name, l.Root = l.Name+"-whole", m.Below
 	}
 	return l
 }
@@ -44,7 +46,10 @@ func (m Mounted) Mount() error {
 		}
 	}
 	l := m.Overlay()
-	for _, dir := range []string{l.Over, l.Upper, l.Work} {
+	for _, dir := range []string{m.Below, l.Over, l.Upper, l.Work} {
+		if dir == "" {
+			continue
+		}
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ const Grace = 2 * time.Second
 // Command is a command to be run; only Linux has layers (run_linux.go).
 type Command struct {
 	Root, Upper, Work string
-	Over              string
+	Over, Below       string
 	Dir               string
 	Args              []string
 	Env               []string

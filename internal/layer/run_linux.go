@@ -2,6 +2,7 @@ package layer
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -29,7 +30,9 @@ type Command struct {
 	// directories on one file system. An empty Root: no layer.
 	Root, Upper, Work string
 	// Over, if set, is a directory between the two: a lower layer above Root.
-	Over  string
+	Over string
+	// Below, if set, is the lower directory in place of Root, whose files are not shown.
+	Below string
 	Dir   string // where it runs, as the command sees it
 	Args  []string
 	Env   []string
@@ -89,7 +92,7 @@ func (c *Command) start() (started, error) {
 	if c.Root == "" {
 		return c.try(0)
 	}
-	if err := Covers(c.Root); err != nil {
+	if err := Covers(cmp.Or(c.Below, c.Root)); err != nil {
 		return started{}, err
 	}
 	if os.Geteuid() == 0 {
@@ -107,7 +110,7 @@ func (c *Command) try(namespaces uintptr) (started, error) {
 		return started{}, err
 	}
 	defer r.Close()
-	args := enter.Args{Root: c.Root, Over: c.Over, Upper: c.Upper, Work: c.Work, Dir: c.Dir, Command: c.Args}
+	args := enter.Args{Root: c.Root, Over: c.Over, Below: c.Below, Upper: c.Upper, Work: c.Work, Dir: c.Dir, Command: c.Args}
 	attr := &syscall.SysProcAttr{Cloneflags: namespaces, Setsid: c.Group}
 	if !c.Linger {
 		attr.Pdeathsig = syscall.SIGKILL

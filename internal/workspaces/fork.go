@@ -42,9 +42,11 @@ type Fork struct {
 	// Shares are the further workspaces whose history it has since it has one of its own:
 	// those that Of was a fork of.
 	Shares []string `json:"shares,omitempty"`
-	// Whole is set of a mounted layer that has taken over all that it showed of Origin:
-	// nothing is below it any more.
-	Whole bool `json:"whole,omitempty"`
+	// Whole is set of a layer that shows nothing of Origin any more, since the workspace of
+	// that was deleted. Below names the directory that it shows in its place (BelowDir), if
+	// any: one at a path may have taken over all that it showed.
+	Whole bool   `json:"whole,omitempty"`
+	Below string `json:"below,omitempty"`
 	// Judged is how a race ended for the fork; nil where there was none.
 	Judged *Judgment `json:"judged,omitempty"`
 	// Unmade is set while a virtual fork was never opened: it has no repository yet.
@@ -445,7 +447,11 @@ func (m *Manager) newFork(ctx context.Context, parent *workspace.Workspace, spec
 	if err := parent.Store().Publish(ctx); err != nil {
 		return nil, err
 	}
-	return &Fork{Of: parent.ID(), At: at.String(), Seq: c.Seq, Name: spec.Name, Origin: rec.Place(), Expires: spec.Expires, Linked: true}, nil
+	f := &Fork{Of: parent.ID(), At: at.String(), Seq: c.Seq, Name: spec.Name, Origin: rec.Place(), Expires: spec.Expires, Linked: true}
+	if rec.Fork != nil && rec.Root == "" && spec.Kind != CopyKind {
+		f.Whole, f.Below = rec.Fork.Whole, rec.Fork.Below // it shows the same
+	}
+	return f, nil
 }
 
 // slug is what the fork's id begins with.
@@ -593,13 +599,16 @@ func (m *Manager) checkKept(ctx context.Context, id string, blobs []object.ID) e
 // CheckUnforked fails with errs.Conflict has_forks where forks continue a
 // workspace's history.
 func (m *Manager) CheckUnforked(id string) error {
-	forks := m.linkedForks(id)
-	if len(forks) == 0 {
+	return hasForks("Forks continue the history of this workspace.", m.linkedForks(id))
+}
+
+func hasForks(why string, list []Record) error {
+	if len(list) == 0 {
 		return nil
 	}
-	ids := make([]string, len(forks))
-	for i := range forks {
-		ids[i] = forks[i].ID
+	ids := make([]string, len(list))
+	for i := range list {
+		ids[i] = list[i].ID
 	}
-	return workspace.ErrHasForks("Forks continue the history of this workspace.", ids)
+	return workspace.ErrHasForks(why, ids)
 }

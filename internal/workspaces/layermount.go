@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -16,18 +17,24 @@ import (
 	"umbra/internal/wspath"
 )
 
-// LayerDir is the directory, in a fork's part of the data directory, of what a layer has
-// over the parent's directory.
-const LayerDir = "layer"
-
 // Mounted reports whether a workspace is a layer fork at a path of its own: an overlay
 // that the server mounts, and that stays mounted while no server runs.
 func (r Record) Mounted() bool { return r.Fork != nil && r.Fork.Kind == LayerKind && r.Root != "" }
 
-// layerOf returns the layer of a mounted fork.
+// Overlay returns the overlay of a mounted fork.
+func (m *Manager) Overlay(r Record) layer.Mount { return m.layerOf(r).Overlay() }
+
 func (m *Manager) layerOf(r Record) forklayer.Mounted {
-	return forklayer.Mounted{ID: r.ID, Dir: filepath.Join(m.dirOf(r.ID), LayerDir), Point: r.Root, Origin: r.Fork.Origin, Whole: r.Fork.Whole}
+	l := forklayer.Mounted{ID: r.ID, Dir: m.LayerDirOf(r.ID), Point: r.Root, Origin: r.Fork.Origin, Whole: r.Fork.Whole}
+	if r.Fork.Below != "" {
+		l.Below = m.BelowDir(r.Fork.Below)
+	}
+	return l
 }
+
+// LayerDirOf is the directory, in a fork's part of the data directory, of what a layer has
+// over the parent's directory.
+func (m *Manager) LayerDirOf(id string) string { return filepath.Join(m.dirOf(id), "layer") }
 
 // MountLayer mounts a layer over a workspace's directory at an empty one, for ForkCopy
 // with the same id. Until that, UnmountLayer takes it away.
@@ -40,6 +47,9 @@ func (m *Manager) MountLayer(ctx context.Context, parent *workspace.Workspace, i
 	}
 	r := Record{ID: id, Root: point, Fork: &Fork{Kind: LayerKind, Origin: rec.Place()}}
 	below, err := m.below(ctx, r)
+	if errs.Is(err, errs.NotFound) {
+		return errs.New(errs.Unprocessable, "kind_unavailable", "The directory that the layer would show belongs to no workspace any more; leave path out, or use the kind copy.").With("field", "path")
+	}
 	if err != nil {
 		return err
 	}
@@ -118,95 +128,69 @@ func (m *Manager) At(ctx context.Context, root string) (*workspace.Workspace, er
 	return nil, errUnknown()
 }
 
-// shown returns the forks that are mounted and show a workspace's directory.
-func (m *Manager) shown(r Record) (list []Record) {
+// Shown returns the layers that show a workspace's directory: those that are mounted, and
+// those without a path, also where they are forks of others or of one that was deleted.
+func (m *Manager) Shown(r Record) (list []Record) {
+	if r.Root == "" {
+		return nil
+	}
 	for _, x := range m.Physical() {
 		if x.Mounted() && x.Fork.Origin == r.Root && !x.Fork.Whole {
 			list = append(list, x)
 		}
 	}
+	seen := map[string]bool{}
+	var walk func(forks []Record)
+	walk = func(forks []Record) {
+		for _, x := range forks {
+			if x.Root != "" || seen[x.ID] {
+				continue
+			}
+			seen[x.ID] = true
+			if x.Fork.Kind == LayerKind && !x.Fork.Whole {
+				list = append(list, x)
+			}
+			walk(m.Forks(x.ID))
+		}
+	}
+	walk(m.Forks(r.ID))
+	walk(slices.DeleteFunc(m.collect(keeping(r.ID)), func(x Record) bool { return x.Fork.Origin != r.Root }))
 	return list
 }
 
-// CheckUnshown fails with errs.Conflict has_forks where forks that are mounted show a
-// workspace's directory: nothing can be put back in them without it.
+// CheckUnshown fails with errs.Conflict has_forks where layers show a workspace's
+// directory: they need it.
 func (m *Manager) CheckUnshown(r Record) error {
-	list := m.shown(r)
-	if len(list) == 0 {
-		return nil
+	list := m.Shown(r)
+	if _, err := m.opt.Host.Stat(r.Root); vfs.IsAbsent(err) { // what is mounted shows nothing any more
+		list = slices.DeleteFunc(list, Record.Mounted)
 	}
-	if _, err := m.opt.Host.Stat(r.Root); vfs.IsAbsent(err) {
-		return nil // they show nothing any more
-	}
-	ids := make([]string, len(list))
-	for i := range list {
-		ids[i] = list[i].ID
-	}
-	return workspace.ErrHasForks("Layers at a path show the directory of this workspace.", ids)
+	return hasForks("Layers show the directory of this workspace.", list)
 }
 
-// Unshow has the forks that are mounted and show a workspace's directory take over what
-// they show, so that it can be forgotten. A process that uses such a fork keeps what it
-// has open. Forks that have it before an error keep it.
-//
-// Conflict "has_forks" for one that is not mounted.
-func (m *Manager) Unshow(ctx context.Context, r Record) error {
-	if m.CheckUnshown(r) == nil {
-		return nil
-	}
-	for _, x := range m.shown(r) {
-		if err := m.unshow(ctx, r, x); err != nil {
+// SetWhole notes that a layer shows a directory of BelowDir, or nothing, in place of the
+// parent's. One at a path is closed before, and mounted again by its next use.
+func (m *Manager) SetWhole(ctx context.Context, r Record, below string) error {
+	if r.Mounted() {
+		if err := m.putAway(ctx, r.ID, nil, false); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-func (m *Manager) unshow(ctx context.Context, below, r Record) error {
-	w, err := m.Get(ctx, r.ID) // which mounts it
-	if err != nil {
-		return err
-	}
-	err = m.ownShown(ctx, below, r, w)
-	w.Release()
-	if err != nil {
-		return err
-	}
-	if err := m.putAway(ctx, r.ID, nil, false); err != nil {
-		return err
-	}
-	err = m.alterRecord(r.ID, func(r *Record) bool {
+	return m.alterRecord(r.ID, func(r *Record) bool {
 		f := *r.Fork
-		f.Whole, r.Fork = true, &f
+		f.Whole, f.Below, r.Fork = true, below, &f
 		return true
 	})
-	if err != nil {
-		return err
-	}
-	if w, err = m.Get(ctx, r.ID); err != nil { // which mounts it alone
-		return err
-	}
-	w.Release()
-	return nil
 }
 
-// ownShown puts back in a fork what changed below it, and has it take over the rest. What
-// a user changes below in this very moment becomes a change of the fork's.
-func (m *Manager) ownShown(ctx context.Context, below, r Record, w *workspace.Workspace) error {
-	if there, err := m.layerOf(r).Overlay().Mounted(); err != nil || !there {
-		return errors.Join(errs.Wrap(err, ""), workspace.ErrHasForks("A layer that shows the directory of this workspace is not mounted; make its path an empty directory, or delete it.", []string{r.ID}))
-	}
-	of, err := m.Get(ctx, below.ID)
-	if err != nil {
-		return err
-	}
-	defer of.Release()
-	for _, x := range []*workspace.Workspace{of, w} {
-		if _, err := x.Sync(ctx, workspace.SyncOptions{Attribute: true}); err != nil {
-			return err
-		}
-	}
-	return errs.Wrap(m.layerOf(r).Overlay().Own(ctx), "")
+// BelowDir is a directory that layers show in place of one whose workspace was deleted: it
+// has the files of that which no history has. Without a name it is that of all of them.
+func (m *Manager) BelowDir(name string) string { return filepath.Join(m.opt.DataDir, "below", name) }
+
+// Needed reports whether a fork shows a directory of BelowDir.
+func (m *Manager) Needed(name string) (bool, error) {
+	list, _, err := m.opt.Records.List(below(name), "", 1)
+	return len(list) > 0, errs.Wrap(err, "")
 }
 
 // belowSeq returns the number up to which what changed below a mounted fork is put back.

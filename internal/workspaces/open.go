@@ -228,7 +228,7 @@ func (m *Manager) loadOn(ctx context.Context, r Record, over func(files vfs.FS) 
 		Kept:   func(ctx context.Context, blobs []object.ID) error { return m.checkKept(ctx, r.ID, blobs) },
 		Policy: m.rules(r), Limits: m.opt.Limits, Meter: m.opt.Meter, Log: m.opt.Log.With("workspace", r.ID), Now: m.opt.Now}
 	if r.Fork != nil && r.Fork.Kind == LayerKind && !r.Mounted() {
-		c.Forget = (&forklayer.Layer{Dir: filepath.Join(m.dirOf(r.ID), LayerDir)}).Forget
+		c.Forget = (&forklayer.Layer{Dir: m.LayerDirOf(r.ID)}).Forget
 	}
 	if r.Kind != VirtualKind {
 		there, err := m.inPlace(r)

@@ -53,6 +53,9 @@ func forksOf(id string) Index { return Index("fork/" + id + "/") }
 // it, nor linked to any.
 func keeping(id string) Index { return Index("kept/" + id + "/") }
 
+// below is the index of the forks that show a directory of BelowDir.
+func below(name string) Index { return Index("base/" + name + "/") }
+
 // named is the index of the virtual workspaces of a namespace: one at most.
 func named(namespace []string) Index {
 	raw, err := json.Marshal(namespace)
@@ -84,6 +87,9 @@ func IndexKeys(r Record) []string {
 		}
 		if !f.Expires.IsZero() {
 			keys = append(keys, string(Expiring)+ordered(f.Expires)+"/"+r.ID)
+		}
+		if f.Below != "" {
+			keys = append(keys, string(below(f.Below))+r.ID)
 		}
 		if f.Unmade {
 			keys = append(keys, string(unmade)+r.ID)

@@ -52,6 +52,7 @@ type begun struct {
 	Workspace string  `json:"workspace"`
 	Dir       string  `json:"dir"`
 	Over      string  `json:"over"`
+	Below     string  `json:"below"`
 }
 
 type applied struct {
@@ -178,7 +179,7 @@ func (o *Options) layered(ctx context.Context, r *result) (status int, done bool
 		stop := o.touch(ctx, b.CallID)
 		defer stop()
 		var exit layer.Exit
-		exit, err = layer.Run(layer.Command{Root: b.Workspace, Over: b.Over, Upper: filepath.Join(b.Dir, "upper"), Work: filepath.Join(b.Dir, "work"), Dir: o.Dir,
+		exit, err = layer.Run(layer.Command{Root: b.Workspace, Over: b.Over, Below: b.Below, Upper: filepath.Join(b.Dir, "upper"), Work: filepath.Join(b.Dir, "work"), Dir: o.Dir,
 			Args: o.Command, Env: o.env(&b), Files: [3]*os.File{os.Stdin, os.Stdout, os.Stderr},
 			Started: func(pid int) {
 				if b.Over == "" {

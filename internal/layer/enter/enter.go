@@ -13,6 +13,7 @@ const Name = "umbra-layer-enter"
 type Args struct {
 	Root        string // the directory that is covered; empty: none is
 	Over        string // a lower directory above it, or empty
+	Below       string // what is below in place of the root's files, or empty
 	Upper, Work string
 	Dir         string // where the command runs
 	Command     []string
@@ -20,7 +21,7 @@ type Args struct {
 
 // List returns the child's arguments.
 func (a *Args) List() []string {
-	return append([]string{Name, a.Root, a.Over, a.Upper, a.Work, a.Dir}, a.Command...)
+	return append([]string{Name, a.Root, a.Over, a.Below, a.Upper, a.Work, a.Dir}, a.Command...)
 }
 
 // What the child reports, before a space and a text, if the command does not run.

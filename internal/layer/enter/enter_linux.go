@@ -14,11 +14,11 @@ import (
 const statusFD = 3
 
 func init() {
-	if len(os.Args) < 7 || os.Args[0] != Name {
+	if len(os.Args) < 8 || os.Args[0] != Name {
 		return
 	}
 	unix.CloseOnExec(statusFD)
-	a := Args{Root: os.Args[1], Over: os.Args[2], Upper: os.Args[3], Work: os.Args[4], Dir: os.Args[5], Command: os.Args[6:]}
+	a := Args{Root: os.Args[1], Over: os.Args[2], Below: os.Args[3], Upper: os.Args[4], Work: os.Args[5], Dir: os.Args[6], Command: os.Args[7:]}
 	status, text := run(&a)
 	_, _ = unix.Write(statusFD, []byte(strconv.Itoa(status)+" "+text))
 	os.Exit(status & 0xff)
@@ -51,8 +51,8 @@ func mount(a *Args) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return errors.New("make the mounts private: " + err.Error())
 	}
-	var fds [4]int
-	for i, path := range []string{a.Root, a.Upper, a.Work, a.Over} {
+	var fds [5]int
+	for i, path := range []string{a.Root, a.Upper, a.Work, a.Over, a.Below} {
 		if fds[i] = -1; path == "" {
 			continue
 		}
@@ -64,6 +64,9 @@ func mount(a *Args) error {
 	}
 	name := func(i int) string { return "/proc/self/fd/" + strconv.Itoa(fds[i]) }
 	lower := name(0)
+	if a.Below != "" {
+		lower = name(4)
+	}
 	if a.Over != "" {
 		lower = name(3) + ":" + lower
 	}
