@@ -213,14 +213,14 @@ func mergeCommand() *cobra.Command {
 	v := &verb{}
 	var into, as, conflict, plan string
 	var tasks, subtasks, paths, hunks []string
-	var dry bool
+	var dry, again bool
 	cmd := &cobra.Command{
 		Use:   "merge FORK",
 		Short: "Merge a fork back, whole or in parts",
 		Long: `Merge a fork into the workspace that it was made from: what that lacks, each commit
 with its author. A conflict changes nothing and is listed with who made both sides
 (exit status 1); --on-conflict skip leaves such paths out. One revert takes the merge
-back.`,
+back; a later merge with --again brings that too.`,
 		Example: `  umbra merge attempt-1-5a2f --dry-run
   umbra merge attempt-1-5a2f --subtask tests`,
 		Args: cli.Args(1, 1),
@@ -236,10 +236,14 @@ back.`,
 	f.StringVar(&as, "as", "", "replay or squash (`HOW`)")
 	f.StringVarP(&v.Task, "task", "t", "", "the task `T` of the target that the merge belongs to; else a new one")
 	f.StringVar(&conflict, "on-conflict", "", "refuse or skip (`WAY`)")
+	f.BoolVar(&again, "again", false, "also merge what a revert took back of an earlier merge")
 	f.StringVar(&plan, "plan", "", "do exactly what the dry run with this `PLAN` reported, or nothing")
 	f.BoolVar(&dry, "dry-run", false, "report what would be done, and change nothing")
 	cmd.RunE = v.Action(func(ctx context.Context, args []string) error {
 		body := map[string]any{"dry_run": dry}
+		if again {
+			body["again"] = true
+		}
 		for field, value := range map[string]string{"into": into, "as": as, "task_id": v.Task, "on_conflict": conflict, "plan": plan} {
 			if value != "" {
 				body[field] = value

@@ -27,6 +27,7 @@ type mergeBody struct {
 	PathEncoding string   `json:"path_encoding"`
 	As           *string  `json:"as"`
 	TaskID       *string  `json:"task_id"`
+	Again        bool     `json:"again"`
 	DryRun       bool     `json:"dry_run"`
 	Plan         *string  `json:"plan"`
 	OnConflict   *string  `json:"on_conflict"`
@@ -59,7 +60,7 @@ func whoOf(w merge.Who) *mergeWho {
 
 // request translates a body.
 func (b *mergeBody) request(c *gin.Context) (req merge.Request, err error) {
-	req = merge.Request{Tasks: b.Tasks, Subtasks: b.Subtasks, As: merge.Replay, OnConflict: merge.Refuse, DryRun: b.DryRun, By: wire.By(c, "")}
+	req = merge.Request{Tasks: b.Tasks, Subtasks: b.Subtasks, As: merge.Replay, OnConflict: merge.Refuse, Again: b.Again, DryRun: b.DryRun, By: wire.By(c, "")}
 	oneOf := func(field string, value *string, into *string, allowed ...string) error {
 		if value == nil {
 			return nil
@@ -166,7 +167,7 @@ func (d *Dialect) merging(c *gin.Context, do func(*workspace.Workspace, *mergeBo
 			commits[i] = id.String()
 		}
 		httpapi.JSON(c, http.StatusOK, map[string]any{"commits": commits, "merged": res.Merged, "skipped": pathsOf(res.Skipped), "conflicts": conflictsOf(res.Conflicts),
-			"files": mergedFiles(res.Files), "plan": res.Plan, "dry_run": req.DryRun, "task_id": wire.Text(taskID)})
+			"files": mergedFiles(res.Files), "plan": res.Plan, "reverted": res.Reverted, "dry_run": req.DryRun, "task_id": wire.Text(taskID)})
 		return nil
 	})
 }

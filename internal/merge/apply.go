@@ -80,6 +80,9 @@ func (m *merger) trailers(s *step) []message.Trailer {
 	if t := s.commit.Message.TaskID; t != "" {
 		out = append(out, message.Trailer{Key: KeyTask, Value: t})
 	}
+	if s.again {
+		out = append(out, message.Trailer{Key: KeyAgain, Value: id})
+	}
 	for _, h := range s.hunks {
 		out = append(out, message.Trailer{Key: KeyHunk, Value: h})
 	}

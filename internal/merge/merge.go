@@ -17,6 +17,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
+	"umbra/internal/history"
 	"umbra/internal/lineage"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
@@ -40,6 +41,7 @@ type Request struct {
 	Paths           []wspath.Path
 	Picked          []Picked // of single hunks; nothing else is merged then
 	As, OnConflict  string
+	Again           bool // also what was merged before and a revert took back
 	DryRun          bool
 	Plan            string // of a dry run: exactly that is done, or nothing
 	By              workspace.By
@@ -93,6 +95,9 @@ type Result struct {
 	Conflicts []Conflict
 	Files     []File
 	Plan      string
+	// Reverted counts the commits of the source that were merged before, and of which a
+	// revert took something back: without Request.Again that is left out.
+	Reverted int
 }
 
 // The trailers of a commit that a merge made: the workspace and commit that it was
@@ -103,6 +108,9 @@ const (
 	KeyPart = "Merged-Part"
 	// KeyHunk is of a commit that has single hunks of the one that it is made from.
 	KeyHunk = "Merged-Hunk"
+	// KeyAgain is of a commit that brings back what a revert took back of an earlier merge:
+	// each commit that it is made from of which it does.
+	KeyAgain = "Merged-Again"
 	// KeyUndone is of the commit that takes a merge back which did not come to its
 	// end: each of its commits.
 	KeyUndone = "Merge-Undone"
@@ -192,6 +200,7 @@ type step struct {
 	after   gitstore.Snapshot
 	changes []change
 	partial bool     // some of its paths are left out
+	again   bool     // some of it was merged before, and taken back
 	hunks   []string // that were picked; nil: all of the changes
 	todo    []outcome
 }
@@ -235,6 +244,7 @@ type merger struct {
 	excluded  map[string]Conflict // paths that are left out of all commits
 	conflicts []Conflict
 	skipped   map[string]bool
+	reverted  int
 }
 
 // cell is the planned content of a path.
@@ -243,13 +253,20 @@ type cell struct {
 	data []byte // of a merge that no history has yet
 }
 
-// merged reads which commits of the source the target has: whole, or some paths.
-func (m *merger) merged() (whole map[object.ID]bool, parts map[object.ID]map[string]bool, err error) {
-	whole, parts = map[object.ID]bool{}, map[object.ID]map[string]bool{}
+// had is what the target has, or had, of the commits of the source.
+type had struct {
+	whole map[object.ID]bool            // all of them
+	parts map[object.ID]map[string]bool // some paths
+	taken map[object.ID]map[string]bool // of either: names in the target of what a revert took back
+}
+
+// merged reads which commits of the source the target has.
+func (m *merger) merged() (*had, error) {
+	h := &had{map[object.ID]bool{}, map[object.ID]map[string]bool{}, map[object.ID]map[string]bool{}}
 	st := m.into.Store()
 	undone := map[object.ID]bool{}
 	var made []*gitstore.Commit
-	err = st.Records(m.ctx, m.since+1, st.Tip().Seq, func(r gitstore.Record) error {
+	err := st.Records(m.ctx, m.since+1, st.Tip().Seq, func(r gitstore.Record) error {
 		if r.Seq <= m.since || r.Source != message.Merge && r.Source != message.Rollback {
 			return nil
 		}
@@ -268,15 +285,18 @@ func (m *merger) merged() (whole map[object.ID]bool, parts map[object.ID]map[str
 		return nil
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	effects, err := m.effects()
+	if err != nil {
+		return nil, err
 	}
 	for _, c := range made {
 		if undone[c.ID] {
 			continue
 		}
-		if c.Message.Trailer(KeyHunk) != "" {
-			continue // the rest of what it is made from is missing
-		}
+		hunks := c.Message.Trailer(KeyHunk) != "" // the rest of what it is made from is missing
+		again := c.Message.Trailers(KeyAgain)
 		some := map[object.ID]bool{}
 		for _, v := range c.Message.Trailers(KeyPart) {
 			hex, quoted, _ := strings.Cut(v, " ")
@@ -285,19 +305,89 @@ func (m *merger) merged() (whole map[object.ID]bool, parts map[object.ID]map[str
 			if err != nil || uerr != nil {
 				continue
 			}
-			if some[id] = true; parts[id] == nil {
-				parts[id] = map[string]bool{}
-			}
-			parts[id][path] = true
+			some[id] = true
+			mark(h.parts, id, path, true)
 		}
 		for _, v := range c.Message.Trailers(KeyFrom) {
 			_, hex, _ := strings.Cut(v, " ")
-			if id, err := object.ParseID(hex); err == nil && !some[id] {
-				whole[id] = true
+			id, err := object.ParseID(hex)
+			if err != nil {
+				continue
+			}
+			h.whole[id] = h.whole[id] || !some[id] && !hunks
+			for path, undone := range effects[c.ID] {
+				if undone || slices.Contains(again, hex) {
+					mark(h.taken, id, path, undone)
+				}
 			}
 		}
 	}
-	return whole, parts, nil
+	return h, nil
+}
+
+// mark makes a path a member of a commit's set, or no member.
+func mark(sets map[object.ID]map[string]bool, id object.ID, path string, member bool) {
+	switch {
+	case !member:
+		delete(sets[id], path)
+	case sets[id] == nil:
+		sets[id] = map[string]bool{path: true}
+	default:
+		sets[id][path] = true
+	}
+}
+
+// effects lists the paths of the target's merge commits, and of each whether a revert took
+// the change back; nil where there is no revert.
+func (m *merger) effects() (map[object.ID]map[string]bool, error) {
+	st := m.into.Store()
+	recs, _, err := st.Undoes(m.ctx, 0)
+	if err != nil || !slices.ContainsFunc(recs, func(r gitstore.Record) bool { return r.Seq > m.since }) {
+		return nil, err
+	}
+	merges := func(r *gitstore.Record) bool { return r.Source == message.Merge }
+	_, list, err := history.NewPicker(m.into, history.Picks{From: m.since + 1, Record: merges}).Task(m.ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[object.ID]map[string]bool{}
+	for _, e := range list {
+		if out[e.Commit] == nil {
+			out[e.Commit] = map[string]bool{}
+		}
+		for _, p := range []string{e.Path, e.NewPath} {
+			if p != "" {
+				out[e.Commit][p] = e.Undone
+			}
+		}
+	}
+	return out, nil
+}
+
+// takenBack reports whether a revert took a change back of which the target had these paths.
+func (m *merger) takenBack(taken map[string]bool, c change) (bool, error) {
+	if len(taken) == 0 {
+		return false, nil
+	}
+	if m.moves == nil {
+		if err := m.readMoves(); err != nil {
+			return false, err
+		}
+	}
+	for _, name := range []string{c.path, c.from} {
+		now := wspath.Path(name)
+		if taken[name] {
+			return true, nil
+		}
+		for _, r := range m.moves {
+			if to, ok := r.Follow(now); ok {
+				if now = to; taken[string(now)] {
+					return true, nil
+				}
+			}
+		}
+	}
+	return false, nil
 }
 
 // choose lists the commits of the source that are asked for and not merged yet.
@@ -305,14 +395,14 @@ func (m *merger) choose() error {
 	if m.req.Picked != nil {
 		return m.pick()
 	}
-	whole, parts, err := m.merged()
+	h, err := m.merged()
 	if err != nil {
 		return err
 	}
 	st := m.from.Store()
 	var ids []object.ID
 	err = st.Records(m.ctx, m.since+1, st.Tip().Seq, func(r gitstore.Record) error {
-		if r.Seq > m.since && r.Entries > 0 && !whole[r.Commit] && m.wants(r) {
+		if r.Seq > m.since && r.Entries > 0 && (!h.whole[r.Commit] || len(h.taken[r.Commit]) > 0) && m.wants(r) {
 			ids = append(ids, r.Commit)
 		}
 		return nil
@@ -321,12 +411,35 @@ func (m *merger) choose() error {
 		return err
 	}
 	for _, id := range ids {
-		s, err := m.step(id, parts[id])
+		has := func(c change) bool { return h.whole[id] || h.parts[id][c.path] }
+		again := false
+		s, err := m.step(id, func(c change) (bool, error) {
+			if !has(c) || !m.req.Again {
+				return has(c), nil
+			}
+			back, err := m.takenBack(h.taken[id], c)
+			again = again || back
+			return !back, err
+		})
 		if err != nil {
 			return err
 		}
 		if s != nil {
+			s.again = again
 			m.steps = append(m.steps, s)
+		}
+		if len(h.taken[id]) == 0 || m.req.Again {
+			continue
+		}
+		left, err := m.step(id, func(c change) (bool, error) {
+			back, err := m.takenBack(h.taken[id], c)
+			return !back || !has(c), err
+		})
+		if err != nil {
+			return err
+		}
+		if left != nil {
+			m.reverted++
 		}
 	}
 	return nil
@@ -351,8 +464,8 @@ func (m *merger) wants(r gitstore.Record) bool {
 	return (len(m.req.Tasks) == 0 || slices.Contains(m.req.Tasks, r.Task)) && (len(m.req.Subtasks) == 0 || slices.Contains(m.req.Subtasks, r.Subtask))
 }
 
-// step reads what a commit changed; nil where nothing of it is wanted.
-func (m *merger) step(id object.ID, done map[string]bool) (*step, error) {
+// step reads what a commit changed and is not done yet; nil where nothing of that is wanted.
+func (m *merger) step(id object.ID, done func(change) (bool, error)) (*step, error) {
 	st := m.from.Store()
 	c, err := st.ReadCommit(m.ctx, id)
 	if err != nil {
@@ -394,9 +507,13 @@ func (m *merger) step(id object.ID, done map[string]bool) (*step, error) {
 		}
 	}
 	for _, x := range all {
+		has, err := done(x)
+		if err != nil {
+			return nil, err
+		}
 		switch {
 		case x.now.Mode == 0 && gone[x.path]: // it moved
-		case done[x.path] || !m.within(x.path) && (x.from == "" || !m.within(x.from)):
+		case has || !m.within(x.path) && (x.from == "" || !m.within(x.from)):
 			s.partial = true
 		default:
 			s.changes = append(s.changes, x)
@@ -459,7 +576,7 @@ func (m *merger) touched() []wspath.Path {
 
 // result reports what the plan does.
 func (m *merger) result() *Result {
-	res := &Result{Commits: []object.ID{}, Conflicts: m.conflicts, Files: []File{}, Skipped: []string{}}
+	res := &Result{Reverted: m.reverted, Commits: []object.ID{}, Conflicts: m.conflicts, Files: []File{}, Skipped: []string{}}
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %s %q %q\n", m.from.ID(), m.into.ID(), m.req.As, m.req.OnConflict)
 	first := map[string]version{}

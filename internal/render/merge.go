@@ -8,6 +8,7 @@ import (
 type Merge struct {
 	Commits   []string `json:"commits"`
 	Merged    int      `json:"merged"`
+	Reverted  int      `json:"reverted"`
 	TaskID    *string  `json:"task_id"`
 	Conflicts []struct {
 		Path, Reason string
@@ -45,5 +46,8 @@ func (m *Merge) Write(o *term.Output, dry bool) {
 		o.Printf("nothing to merge\n")
 	default:
 		o.Printf("merged %d commits into %d; undo with umbra revert --task %s\n", m.Merged, len(m.Commits), Text(m.TaskID))
+	}
+	if m.Reverted > 0 {
+		o.Printf("left out, since a revert took them back: %d commits; --again merges them\n", m.Reverted)
 	}
 }

@@ -95,6 +95,7 @@ function Merge(p: { fork: Workspace; others: Workspace[]; verb: "merge" | "rebas
   const [plan, setPlan] = useState<MergeAnswer | null>(null);
   const [error, setError] = useState("");
   const [stale, setStale] = useState(false);
+  const [back, setBack] = useState(false);
   const [working, setWorking] = useState(false);
   const [done, setDone] = useState<MergeAnswer | null>(null);
   const [scope, setScope] = useState<{ task: Task; scope: Scope } | null>(null);
@@ -114,6 +115,7 @@ function Merge(p: { fork: Workspace; others: Workspace[]; verb: "merge" | "rebas
       on_conflict: onConflict,
       ...(verb === "merge" ? { into } : {}),
       ...(by === "all" ? {} : { [by]: by === "paths" ? paths : list }),
+      ...(back ? { again: true } : {}),
       ...(encoded ? { path_encoding: "percent" } : {}),
     };
   };
@@ -137,7 +139,7 @@ function Merge(p: { fork: Workspace; others: Workspace[]; verb: "merge" | "rebas
       current = false;
       clearTimeout(timer);
     };
-  }, [into, by, chosen, as, onConflict, round, done !== null]);
+  }, [into, by, chosen, as, onConflict, back, round, done !== null]);
 
   const choose = (next: By) => {
     setBy(next);
@@ -294,6 +296,14 @@ function Merge(p: { fork: Workspace; others: Workspace[]; verb: "merge" | "rebas
                 <input type="radio" name="as" checked={as === "squash"} onChange={() => setAs("squash")} /> One commit
               </label>
             </fieldset>
+            {by !== "hunks" && (back || (plan?.reverted ?? 0) > 0) && (
+              <fieldset class="options">
+                <legend class="hidden">What was taken back</legend>
+                <label>
+                  <input type="checkbox" checked={back} onChange={() => setBack(!back)} /> Also what was merged before and a revert took back
+                </label>
+              </fieldset>
+            )}
             {(onConflict === "skip" || (plan?.conflicts.length ?? 0) > 0) && (
               <fieldset class="choice">
                 <legend>{plan ? count(plan.conflicts.length, "file") : "Some files"} changed on both sides</legend>

@@ -78,6 +78,7 @@ export interface MergeAnswer {
   conflicts: MergeConflict[];
   files: { path: string; path_encoding?: string; action: "created" | "modified" | "deleted" }[];
   plan: string;
+  reverted: number;
   task_id: string | null;
 }
 
