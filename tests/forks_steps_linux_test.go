@@ -1,0 +1,152 @@
+package tests
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"umbra/internal/need"
+)
+
+// killedAt has the server killed as it makes its n-th call of the system, from now on, that
+// changes a name or a mount, or waits for the disk. Until that, end has it go on.
+func killedAt(t *testing.T, p *project, n int) (end func()) {
+	t.Helper()
+	const calls = "mkdirat,unlinkat,renameat,renameat2,linkat,symlinkat,mount,umount2,fsync,fdatasync,syncfs,ioctl"
+	cmd := exec.Command("strace", "-f", "-q", "-o", "/dev/null", "-p", fmt.Sprint(p.PID()), "-e", "trace="+calls, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", calls, n))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = cmd.Wait() }()
+	traced := func() bool {
+		raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+		return !strings.Contains(string(raw), "\nTracerPid:\t0\n")
+	}
+	eventually(t, func() bool {
+		select {
+		case <-ended:
+			return true
+		default:
+			return traced()
+		}
+	})
+	select {
+	case <-ended:
+		need.Missing(t, "strace may not trace here")
+	default:
+	}
+	return func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		<-ended
+	}
+}
+
+// A server that is killed at any call that it makes while a fork with a directory is made or
+// deleted leaves the fork whole or nothing of it, and the parent as it was.
+func TestForkKilledAtEveryStep(t *testing.T) {
+	need.Long(t, "a start of the server for each step")
+	need.Tool(t, "strace")
+	stride := 7
+	if os.Getenv("UMBRA_SOAK") != "" {
+		stride = 1
+	}
+	for _, kind := range []string{"copy", "layer"} {
+		for _, deleted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s,deleted=%v", kind, deleted), func(t *testing.T) {
+				k := &forkSteps{t: t, kind: kind, deleted: deleted, p: newProject(t, map[string]string{"a": "one\n", "d/x": "x\n", ".gitignore": "out/\n"})}
+				k.p.shell(t, "mkdir -p out/deep; echo big > out/big; echo z > out/deep/z")
+				k.ws = "/workspaces/" + k.p.task(t).str("workspace_id")
+				if kind == "layer" {
+					first := filepath.Join(t.TempDir(), "first")
+					k.p.call(t, "DELETE", "/workspaces/"+mountedFork(t, k.p, k.ws, first, nil), nil).want(t, 204)
+				}
+				n := 1
+				for !k.killed(n) && !t.Failed() {
+					n += 1 + rand.IntN(stride)
+				}
+				t.Logf("answered before step %d", n)
+			})
+		}
+	}
+}
+
+type forkSteps struct {
+	t       *testing.T
+	p       *project
+	ws      string
+	kind    string
+	deleted bool
+	round   int
+}
+
+const forkStepFiles = `find . -name .git -prune -o -print | LC_ALL=C sort; cat a d/x out/big out/deep/z`
+
+// killed does it once. It reports whether the request was answered before the n-th step.
+func (k *forkSteps) killed(n int) (answered bool) {
+	t, p := k.t, k.p
+	k.round++
+	want := sh(t, p.dir, forkStepFiles)
+	dir := filepath.Join(t.TempDir(), fmt.Sprint("fork", k.round))
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	body := map[string]any{"kind": k.kind, "path": dir}
+	method, target, request := "POST", k.ws+"/forks", fmt.Sprintf(`{"kind":%q,"path":%q}`, k.kind, dir)
+	id := ""
+	if k.deleted {
+		id = p.forks(t, k.ws, body)[0]["id"].(string)
+		method, target, request = "DELETE", "/workspaces/"+id+"?force=true", ""
+	}
+	end := killedAt(t, p, n)
+	req, err := http.NewRequest(method, p.URL+target, strings.NewReader(request))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if res, err := http.DefaultClient.Do(req); err == nil {
+		_, err = io.Copy(io.Discard, res.Body)
+		answered = err == nil && res.StatusCode/100 == 2
+		if err == nil && !answered {
+			t.Errorf("step %d: the answer is %d", n, res.StatusCode)
+		}
+		res.Body.Close()
+	}
+	end()
+	_ = syscall.Kill(p.PID(), syscall.SIGKILL) // if it was answered before
+	p.Wait()
+	p.Restart()
+	forks := p.call(t, "GET", k.ws+"/forks", nil).want(t, 200).list(t, "forks")
+	switch {
+	case len(forks) > 1 || len(forks) == 0 && answered && !k.deleted || len(forks) == 1 && answered && k.deleted:
+		t.Errorf("step %d: answered %v, and the forks are %v", n, answered, forks)
+	case len(forks) == 1:
+		id = forks[0]["id"].(string)
+		fork := "/workspaces/" + id
+		p.post(t, fork+"/sync", map[string]any{}).want(t, 200)
+		if got := sh(t, dir, forkStepFiles); got != want {
+			t.Errorf("step %d: the fork has\n%s\nnot\n%s", n, got, want)
+		}
+		if log := p.log(t, id); len(log) != 0 {
+			t.Errorf("step %d: the fork's history has %+v", n, log)
+		}
+		p.call(t, "DELETE", fork+"?force=true", nil).want(t, 204)
+	}
+	if list, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(list) > 0 {
+		t.Errorf("step %d: left at the path is %v, %v", n, list, err)
+	}
+	parent := strings.TrimPrefix(k.ws, "/workspaces/")
+	if left := sh(t, p.DataDir, "ls workspaces layers; ls below 2>/dev/null || true"); strings.Join(strings.Fields(left), " ") != "layers: workspaces: "+parent {
+		t.Errorf("step %d: left in the data directory is %s", n, left)
+	}
+	if got := sh(t, p.dir, forkStepFiles); got != want {
+		t.Errorf("step %d: the parent has\n%s\nnot\n%s", n, got, want)
+	}
+	return answered
+}
