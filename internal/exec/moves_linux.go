@@ -610,7 +610,7 @@ func locked(name string) bool {
 		return false
 	}
 	defer f.Close()
-	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil
+	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil // shared: others may look at the same time
 }
 
 // Hold locks a layer for the client that runs a command in it, until it ends or

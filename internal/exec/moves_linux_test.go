@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 )
@@ -51,5 +53,40 @@ func TestCopyKeepsHoles(t *testing.T) {
 		if err != nil || now.Mode() != info.Mode() || now.Sys().(*syscall.Stat_t).Blocks > info.Sys().(*syscall.Stat_t).Blocks+1024 {
 			t.Errorf("%s: %v %v", name, now, err)
 		}
+	}
+}
+
+// Those who look at the same time whether a layer's command runs do not take each other for
+// it.
+func TestLockedBesideOthers(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, lockFile)
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	var found atomic.Int64
+	for range 8 {
+		wg.Go(func() {
+			for range 2000 {
+				if locked(name) {
+					found.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := found.Load(); n > 0 {
+		t.Errorf("a command was seen %d times, and none ran", n)
+	}
+	release, err := Hold(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !locked(name) {
+		t.Error("a command is not seen")
+	}
+	if release(); locked(name) {
+		t.Error("a command is seen that has ended")
 	}
 }
