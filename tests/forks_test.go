@@ -283,7 +283,11 @@ func TestForkMerge(t *testing.T) {
 	task.fsck(t)
 
 	// One revert takes a subtask of the merge back, one the rest.
-	p.post(t, "/tasks/"+task.ID+"/revert", map[string]any{"subtask_id": "s2"})
+	p.post(t, "/tasks/"+task.ID+"/subtasks/s2/revert", map[string]any{}).want(t, 200)
+	p.absent(t, "n/new")
+	if got := p.read(t, "gone"); got != "x\n" {
+		t.Errorf("gone has %q", got)
+	}
 	if again := p.call(t, "POST", "/tasks/"+rest.Task_ID+"/revert", map[string]any{}); again.Status != 200 {
 		t.Fatalf("%d %s", again.Status, again.Body)
 	}
@@ -412,126 +416,6 @@ func TestForkMergeHunks(t *testing.T) {
 		t.Errorf("a has %q", got)
 	}
 	p.call(t, "DELETE", "/workspaces/"+fork, nil).want(t, 204)
-}
-
-// What a revert took back of a merge is left out of later ones, which say so, and is merged
-// again when that is asked for.
-func TestForkMergeAgain(t *testing.T) {
-	lines := "1\n2\n3\n4\n5\n6\n7\n8\n9\n"
-	for _, as := range []string{"replay", "squash"} {
-		p := newProject(t, map[string]string{"a": lines, "d/b": "two\n", "gone": "x\n"})
-		task := p.task(t)
-		ws := "/workspaces/" + task.str("workspace_id")
-		fork := p.forks(t, ws, map[string]any{"kind": "virtual"})[0]["id"].(string)
-		p.post(t, "/tasks", map[string]any{"task_id": "f", "workspace": fork, "goal": "try"}).want(t, 201)
-		in := func(method, rest string, body any, subtask string) {
-			t.Helper()
-			if a := p.call(t, method, "/tasks/f/"+rest, body, "X-Subtask-Id", subtask); a.Status/100 != 2 {
-				t.Fatalf("%s %s: %d %s", method, rest, a.Status, a.Body)
-			}
-		}
-		two := strings.Replace(lines, "2\n", "two\n", 1)
-		in("PUT", "content?path=a", []byte(two), "s1")
-		in("PUT", "content?path=n/new", []byte("new\n"), "s2")
-		in("DELETE", "content?path=gone", nil, "s2")
-		in("POST", "move", map[string]any{"from": "d/b", "to": "e/c"}, "s1")
-		merge := func(body map[string]any) mergeAnswer {
-			t.Helper()
-			body["as"] = as
-			return p.merge(t, fork, body)
-		}
-		has := func(why, a, n string) {
-			t.Helper()
-			if got := p.read(t, "a"); got != a {
-				t.Errorf("%s, %s: a has %q", as, why, got)
-			}
-			if n == "" {
-				p.absent(t, "n/new")
-			} else if got := p.read(t, "n/new"); got != n {
-				t.Errorf("%s, %s: n/new has %q", as, why, got)
-			}
-		}
-		first := merge(map[string]any{})
-		if first.Reverted != 0 || first.Merged != 4 {
-			t.Fatalf("%+v", first)
-		}
-		has("merged", two, "new\n")
-		p.post(t, "/tasks/"+first.Task_ID+"/revert", map[string]any{}).want(t, 200)
-		has("reverted", lines, "")
-		for _, dry := range []bool{true, false} {
-			if got := merge(map[string]any{"dry_run": dry}); len(got.Files) != 0 || got.Reverted != 4 {
-				t.Errorf("%s: %+v", as, got)
-			}
-		}
-		if got := merge(map[string]any{"dry_run": true, "subtasks": []string{"s2"}}); got.Reverted != 2 {
-			t.Errorf("%s: %+v", as, got)
-		}
-		// The fork mends what was wrong, and the parent goes on.
-		in("PUT", "content?path=n/new", []byte("mended\n"), "s2")
-		task.put(t, "a", strings.Replace(lines, "8\n", "eight\n", 1))
-		p.post(t, "/workspaces/"+fork+"/merge", map[string]any{}).fails(t, 409, "merge_conflict")
-		status, out, said := p.verb(t, "merge", fork, "--dry-run", "--on-conflict", "skip")
-		if status != 0 || !strings.Contains(out, "took them back: 4 commits; --again") {
-			t.Errorf("%d %s%s", status, out, said)
-		}
-		second := merge(map[string]any{"again": true, "paths": []string{"a", "n"}})
-		has("again", strings.Replace(two, "8\n", "eight\n", 1), "mended\n")
-		if second.Merged != 3 || p.read(t, "d/b") != "two\n" {
-			t.Errorf("%s: %+v", as, second)
-		}
-		if got := merge(map[string]any{"dry_run": true}); len(got.Files) != 0 || got.Reverted != 2 { // gone, and e/c
-			t.Errorf("%s: %+v", as, got)
-		}
-		third := merge(map[string]any{"again": true})
-		if len(third.Files) != 3 || p.read(t, "e/c") != "two\n" {
-			t.Errorf("%s: %+v", as, third)
-		}
-		p.absent(t, "gone")
-		p.absent(t, "d/b")
-		for _, again := range []bool{false, true} {
-			if got := merge(map[string]any{"dry_run": true, "again": again}); len(got.Files) != 0 || got.Reverted != 0 {
-				t.Errorf("%s: %+v", as, got)
-			}
-		}
-		// It is reverted as any other, and comes once more, also under another name.
-		p.post(t, "/tasks/"+second.Task_ID+"/revert", map[string]any{}).want(t, 200)
-		has("reverted again", strings.Replace(lines, "8\n", "eight\n", 1), "")
-		p.post(t, "/tasks/"+task.ID+"/move", map[string]any{"from": "a", "to": "moved"}).want(t, 200)
-		if got := merge(map[string]any{"again": true}); len(got.Files) != 2 || p.read(t, "moved") != strings.Replace(two, "8\n", "eight\n", 1) || p.read(t, "n/new") != "mended\n" {
-			t.Errorf("%s: %+v", as, got)
-		}
-		task.fsck(t)
-		p.Stop()
-	}
-}
-
-// Two forks' tasks have subtasks of one id: a revert of one merge's leaves the other's.
-func TestForkMergesOfOneSubtask(t *testing.T) {
-	p := newProject(t, map[string]string{"a": "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "b": "b\n"})
-	task := p.task(t)
-	ws := "/workspaces/" + task.str("workspace_id")
-	var merged []mergeAnswer
-	for i, line := range []string{"2", "8"} {
-		fork := p.forks(t, ws, map[string]any{"kind": "virtual"})[0]["id"].(string)
-		id := fmt.Sprintf("f%d", i)
-		p.post(t, "/tasks", map[string]any{"task_id": id, "workspace": fork, "goal": "try"}).want(t, 201)
-		data := strings.Replace("1\n2\n3\n4\n5\n6\n7\n8\n9\n", line+"\n", "of "+id+"\n", 1)
-		p.call(t, "PUT", "/tasks/"+id+"/content?path=a", []byte(data), "X-Subtask-Id", "tests").want(t, 200)
-		p.call(t, "PUT", "/tasks/"+id+"/content?path=n"+id, []byte("new\n"), "X-Subtask-Id", "tests").want(t, 201)
-		merged = append(merged, p.merge(t, fork, map[string]any{}))
-	}
-	const both = "1\nof f0\n3\n4\n5\n6\n7\nof f1\n9\n"
-	if got := p.read(t, "a"); got != both || merged[0].Task_ID == merged[1].Task_ID {
-		t.Fatalf("%q, %+v", got, merged)
-	}
-	p.post(t, "/tasks/"+merged[0].Task_ID+"/revert", map[string]any{"subtask_id": "tests"}).want(t, 200)
-	if got := p.read(t, "a"); got != "1\n2\n3\n4\n5\n6\n7\nof f1\n9\n" {
-		t.Errorf("a has %q", got)
-	}
-	p.absent(t, "nf0")
-	if got := p.read(t, "nf1"); got != "new\n" {
-		t.Errorf("nf1 has %q", got)
-	}
 }
 
 // A merge that a kill interrupts comes to nothing or is whole, and can be done again.

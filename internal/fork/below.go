@@ -20,8 +20,8 @@ import (
 // provideFiles gives the layers that show a workspace's directory what they need of it, so
 // that it can be forgotten. One that is mounted takes over all that it shows; a process that
 // uses it keeps what it has open. The others, also one at a path that is not mounted, share a
-// directory with the files that no history has, and take the rest out of theirs. Layers that
-// have it before an error keep it.
+// directory with the files that no history has, and take the rest from history. Layers that have
+// it before an error keep it.
 //
 // Conflict "layer_in_use" while a command runs in one without a path.
 func (s *Service) provideFiles(ctx context.Context, rec workspaces.Record) error {
