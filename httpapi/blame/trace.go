@@ -8,6 +8,7 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/httpapi"
+	"umbra/httpapi/wire"
 	"umbra/internal/blame"
 	"umbra/internal/errs"
 	"umbra/internal/notes"
@@ -17,19 +18,12 @@ import (
 
 // trace answers which lines of the files at a task's last commit are the task's.
 func (d *Dialect) trace(c *gin.Context) error {
-	id, err := httpapi.Param(c, "id")
-	if err != nil {
-		return err
-	}
-	if !task.ValidID(id) {
-		return errs.New(errs.NotFound, "task_not_found", "The task does not exist.")
-	}
-	ctx := c.Request.Context()
-	r, err := d.tasks.Read(ctx, id, httpapi.CallerOf(c).Sees)
+	r, err := wire.OpenTask(c, d.tasks.Read, false)
 	if err != nil {
 		return err
 	}
 	defer r.Release()
+	ctx, id := c.Request.Context(), r.Task.ID
 	t, err := d.history.Task(ctx, r.Workspace, id)
 	if err != nil {
 		return err

@@ -37,27 +37,8 @@ func badField(field, detail string) error {
 	return errs.New(errs.Invalid, "invalid_field", "%s", detail).With("field", field)
 }
 
-// authorize refuses tasks on workspaces that the caller may not see.
-func (d *Dialect) authorize(c *gin.Context) error {
-	id, err := httpapi.Param(c, "id")
-	if err != nil || id == "" {
-		return nil
-	}
-	return d.tasks.Visible(id, httpapi.CallerOf(c).Sees)
-}
-
 // command runs a command on a task's workspace.
 func (d *Dialect) command(c *gin.Context) error {
-	id, err := httpapi.Param(c, "id")
-	if err != nil {
-		return err
-	}
-	if tagged := httpapi.TagsOf(c).TaskID; tagged != "" && tagged != id {
-		return errs.New(errs.Invalid, "task_id_mismatch", "X-Task-Id names another task than the URL.").With("field", "X-Task-Id")
-	}
-	if !task.ValidID(id) {
-		return errs.New(errs.NotFound, "task_not_found", "The task does not exist.")
-	}
 	if err := d.commands.Check(); err != nil {
 		return err
 	}
@@ -68,7 +49,7 @@ func (d *Dialect) command(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	ref, err := d.tasks.Get(c.Request.Context(), id, httpapi.CallerOf(c).Sees)
+	ref, err := wire.OpenTask(c, d.tasks.Get, true)
 	if err != nil {
 		return err
 	}

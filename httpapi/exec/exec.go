@@ -52,7 +52,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("GET", "/layers", d.list, httpapi.Route{About: httpapi.AboutNone})
 	add("POST", "/layers/{layer}/apply", d.apply, httpapi.Route{About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyOptionalJSON, Changes: true})
 	add("DELETE", "/layers/{layer}", d.drop, httpapi.Route{About: one, Access: httpapi.AccessWrite})
-	add("POST", "/tasks/{id}/exec", d.command, httpapi.Route{About: wire.AboutTask(d.tasks), Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true, Authorize: d.authorize})
+	add("POST", "/tasks/{id}/exec", d.command, httpapi.Route{About: wire.AboutTask(d.tasks), Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true, Authorize: wire.TaskVisible(d.tasks)})
 }
 
 type beginBody struct {

@@ -1,8 +1,6 @@
 package files
 
 import (
-	"bytes"
-	"io"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -47,10 +45,17 @@ func (d *Dialect) edit(c *gin.Context, r *task.Ref) error {
 	if err != nil {
 		return err
 	}
+	op := workspace.Op{Kind: workspace.OpEdit, Path: t.Path, If: cond, Edit: e.Apply}
 	if t.InArea() {
-		return d.editArea(c, r, t, cond, e.Apply, func(w *written) { w.Occurrences = &e.Occurrences })
+		w, _, err := d.applyAt(c, r, t, op)
+		if err != nil {
+			return err
+		}
+		w.Occurrences = &e.Occurrences
+		answer(c, http.StatusOK, w)
+		return nil
 	}
-	res, err := d.apply(c, r, workspace.Op{Kind: workspace.OpEdit, Path: t.Path, If: cond, Edit: e.Apply})
+	res, err := d.apply(c, r, op)
 	if err != nil {
 		return err
 	}
@@ -61,51 +66,6 @@ func (d *Dialect) edit(c *gin.Context, r *task.Ref) error {
 	}
 	w := writtenOf(res)
 	w.Occurrences = &e.Occurrences
-	answer(c, http.StatusOK, w)
-	return nil
-}
-
-// editArea changes a file of the task's own directories by a function.
-func (d *Dialect) editArea(c *gin.Context, r *task.Ref, t target, cond workspace.Condition, change func([]byte) ([]byte, error), more func(*written)) error {
-	if err := d.tasks.MayWrite(r); err != nil {
-		return err
-	}
-	folders, release, err := d.tasks.Folders(r.Task.ID)
-	if err != nil {
-		return err
-	}
-	defer release()
-	ctx := c.Request.Context()
-	h, f, err := folders.Open(ctx, t.AreaPath())
-	if err != nil {
-		return err
-	}
-	data, err := io.ReadAll(io.LimitReader(h, d.write+1))
-	h.Close()
-	switch {
-	case err != nil:
-		return errs.Wrap(err, "")
-	case int64(len(data)) > d.write:
-		return errs.New(errs.TooLarge, "file_too_large", "The file is too large to be edited.")
-	}
-	if data, err = change(data); err != nil {
-		return err
-	}
-	staged, err := folders.Stage(ctx, bytes.NewReader(data))
-	if err != nil {
-		return err
-	}
-	defer staged.Discard()
-	op := task.AreaOp{Kind: task.AreaWrite, Path: t.AreaPath(), Content: staged, Match: []string{f.Blob.String()}}
-	if len(cond.Match) > 0 {
-		op.Match = cond.Match
-	}
-	results, err := folders.Apply(ctx, []task.AreaOp{op}, func() error { return d.tasks.MayWrite(r) })
-	if err != nil {
-		return err
-	}
-	w := areaWritten(results[0])
-	more(&w)
 	answer(c, http.StatusOK, w)
 	return nil
 }
@@ -126,26 +86,18 @@ func (d *Dialect) append(c *gin.Context, r *task.Ref) error {
 		return err
 	}
 	add := func(old []byte) ([]byte, error) { return append(old[:len(old):len(old)], data...), nil }
-	if t.InArea() {
-		err := d.editArea(c, r, t, cond, add, func(*written) {})
-		if errs.CodeOf(err) != "file_not_found" || err == nil {
-			return err
-		}
-		return d.putArea(c, r, t, cond, data)
-	}
 	for {
-		res, err := d.apply(c, r, workspace.Op{Kind: workspace.OpEdit, Path: t.Path, If: cond, Edit: add})
+		w, created, err := d.applyAt(c, r, t, workspace.Op{Kind: workspace.OpEdit, Path: t.Path, If: cond, Edit: add})
 		if err != nil && errs.CodeOf(err) == "file_not_found" {
 			if len(data) == 0 {
 				if err := d.tasks.MayWrite(r); err != nil {
 					return err
 				}
-				w := written{}
 				w.Path, w.PathEncoding = t.JSON()
 				answer(c, http.StatusOK, w)
 				return nil
 			}
-			res, err = d.apply(c, r, workspace.Op{Kind: workspace.OpWrite, Path: t.Path, Data: data, If: workspace.Condition{NoneMatchAny: true}})
+			w, created, err = d.applyAt(c, r, t, workspace.Op{Kind: workspace.OpWrite, Path: t.Path, Data: data, If: workspace.Condition{NoneMatchAny: true}})
 			if err != nil && errs.Is(err, errs.Precondition) && !cond.NoneMatchAny {
 				continue // another request made the file
 			}
@@ -153,33 +105,9 @@ func (d *Dialect) append(c *gin.Context, r *task.Ref) error {
 		if err != nil {
 			return err
 		}
-		answer(c, statusOf(res.Ops[0].Created), writtenOf(res))
+		answer(c, statusOf(created), w)
 		return nil
 	}
-}
-
-func (d *Dialect) putArea(c *gin.Context, r *task.Ref, t target, cond workspace.Condition, data []byte) error {
-	if len(cond.Match) > 0 {
-		return errs.New(errs.Precondition, "precondition_failed", "The file does not exist.")
-	}
-	folders, release, err := d.tasks.Folders(r.Task.ID)
-	if err != nil {
-		return err
-	}
-	defer release()
-	ctx := c.Request.Context()
-	staged, err := folders.Stage(ctx, bytes.NewReader(data))
-	if err != nil {
-		return err
-	}
-	defer staged.Discard()
-	results, err := folders.Apply(ctx, []task.AreaOp{{Kind: task.AreaWrite, Path: t.AreaPath(), Content: staged, NewOnly: true}},
-		func() error { return d.tasks.MayWrite(r) })
-	if err != nil {
-		return err
-	}
-	answer(c, http.StatusCreated, areaWritten(results[0]))
-	return nil
 }
 
 type mkdirBody struct {
@@ -197,8 +125,16 @@ func (d *Dialect) mkdir(c *gin.Context, r *task.Ref) error {
 	if err != nil {
 		return err
 	}
+	op := workspace.Op{Kind: workspace.OpMkdir, Path: t.Path, Recursive: body.Recursive}
 	if t.InArea() {
-		return d.mkdirArea(c, r, t, body.Recursive)
+		w, created, err := d.applyAt(c, r, t, op)
+		if err != nil {
+			return err
+		}
+		w.Operation, w.Created = nil, &created
+		w.Path, w.PathEncoding = t.JSON()
+		answer(c, statusOf(created), w)
+		return nil
 	}
 	if err := d.tasks.MayWrite(r); err != nil {
 		return err
@@ -218,7 +154,6 @@ func (d *Dialect) mkdir(c *gin.Context, r *task.Ref) error {
 	if t.Path.IsRoot() {
 		return exists()
 	}
-	op := workspace.Op{Kind: workspace.OpMkdir, Path: t.Path, Recursive: body.Recursive}
 	if taskfiles.Virtual(r.Workspace) {
 		op, err = taskfiles.KeepOp(c.Request.Context(), r.Workspace, t.Path, body.Recursive)
 	}
@@ -241,22 +176,6 @@ func (d *Dialect) mkdir(c *gin.Context, r *task.Ref) error {
 		w.Path, w.PathEncoding = t.JSON()
 		w.ETag = nil
 	}
-	answer(c, statusOf(created), w)
-	return nil
-}
-
-func (d *Dialect) mkdirArea(c *gin.Context, r *task.Ref, t target, recursive bool) error {
-	folders, release, err := d.tasks.Folders(r.Task.ID)
-	if err != nil {
-		return err
-	}
-	defer release()
-	created, err := folders.Mkdir(t.AreaPath(), recursive, func() error { return d.tasks.MayWrite(r) })
-	if err != nil {
-		return err
-	}
-	w := written{Created: &created}
-	w.Path, w.PathEncoding = t.JSON()
 	answer(c, statusOf(created), w)
 	return nil
 }

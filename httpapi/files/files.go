@@ -44,7 +44,7 @@ func (d *Dialect) OpenAPI() []byte { return document }
 func (d *Dialect) Register(r *httpapi.Router) {
 	r = r.With(wire.WithFields(httpapi.TaskShape()))
 	add := func(method, name string, h func(*gin.Context, *task.Ref) error, rt httpapi.Route) {
-		rt.Method, rt.Pattern, rt.Authorize = method, "/tasks/{id}/"+name, d.authorize
+		rt.Method, rt.Pattern, rt.Authorize = method, "/tasks/{id}/"+name, wire.TaskVisible(d.tasks)
 		rt.Handler = d.using(h, rt.Changes)
 		r.Handle(rt)
 	}
@@ -64,30 +64,10 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("POST", "symlink", d.symlink, write(httpapi.BodyJSON, 0))
 }
 
-// authorize refuses tasks on workspaces that the caller may not see.
-func (d *Dialect) authorize(c *gin.Context) error {
-	id, err := httpapi.Param(c, "id")
-	if err != nil || id == "" {
-		return nil
-	}
-	return d.tasks.Visible(id, httpapi.CallerOf(c).Sees)
-}
-
-// using runs a handler with the route's task. The task of a route that changes
-// something is the change's, and a header may not name another.
+// using runs a handler with the route's task.
 func (d *Dialect) using(h func(*gin.Context, *task.Ref) error, changes bool) httpapi.Handler {
 	return func(c *gin.Context) error {
-		id, err := httpapi.Param(c, "id")
-		if err != nil {
-			return err
-		}
-		if tagged := httpapi.TagsOf(c).TaskID; changes && tagged != "" && tagged != id {
-			return errs.New(errs.Invalid, "task_id_mismatch", "X-Task-Id names another task than the URL.").With("field", "X-Task-Id")
-		}
-		if !task.ValidID(id) {
-			return errs.New(errs.NotFound, "task_not_found", "The task does not exist.")
-		}
-		r, err := d.tasks.Get(c.Request.Context(), id, httpapi.CallerOf(c).Sees)
+		r, err := wire.OpenTask(c, d.tasks.Get, changes)
 		if err != nil {
 			return err
 		}
@@ -136,8 +116,6 @@ type written struct {
 
 func writtenOf(res *workspace.Result) written { return written{Written: wire.WrittenOf(res)} }
 
-func areaWritten(r task.AreaResult) written { return written{Written: wire.AreaWritten(r)} }
-
 func answer(c *gin.Context, status int, w written) {
 	if w.ETag != nil {
 		c.Header("ETag", *w.ETag)
@@ -157,6 +135,23 @@ func (d *Dialect) apply(c *gin.Context, r *task.Ref, op workspace.Op) (*workspac
 	}
 	wire.SettleKey(c, res.Replayed, !res.Commit.IsZero())
 	return res, nil
+}
+
+// applyAt is like apply, also where the task's own directories have the path.
+func (d *Dialect) applyAt(c *gin.Context, r *task.Ref, t target, op workspace.Op) (w written, created bool, err error) {
+	if t.InArea() {
+		op.MaxEdit = d.write
+		did, err := d.tasks.ApplyInArea(c.Request.Context(), r, t.AreaOp(op))
+		if err != nil {
+			return w, false, err
+		}
+		return written{Written: wire.AreaWritten(did)}, did.Created, nil
+	}
+	res, err := d.apply(c, r, op)
+	if err != nil {
+		return w, false, err
+	}
+	return writtenOf(res), res.Ops[0].Created, nil
 }
 
 func statusOf(created bool) int {

@@ -11,6 +11,7 @@ import (
 
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
+	"umbra/internal/areas"
 	"umbra/internal/errs"
 	"umbra/internal/task"
 	"umbra/internal/taskfiles"
@@ -163,7 +164,7 @@ func (d *Dialect) listArea(c *gin.Context, r *task.Ref, t target, o taskfiles.Li
 	var all []entry
 	var walk func(p wspath.Path) error
 	walk = func(p wspath.Path) error {
-		names, err := folders.Entries(c.Request.Context(), task.AreaPath{Area: t.Area, Path: p})
+		names, err := folders.Entries(c.Request.Context(), areas.Path{Area: t.Area, Path: p})
 		if err != nil {
 			return err
 		}
@@ -207,7 +208,7 @@ func (d *Dialect) listArea(c *gin.Context, r *task.Ref, t target, o taskfiles.Li
 }
 
 // areaEntry describes one path of the task's own directories.
-func (d *Dialect) areaEntry(c *gin.Context, folders *task.Folders, t target) (entry, error) {
+func (d *Dialect) areaEntry(c *gin.Context, folders *areas.Folders, t target) (entry, error) {
 	info, err := folders.Stat(t.AreaPath())
 	if err != nil {
 		return entry{}, err

@@ -41,10 +41,7 @@ func (d *Dialect) mkdir(c *gin.Context, ses session.Session) error {
 	} else if len(cond.Match) > 0 {
 		return wrong("If-Match", "A folder has no tag to match.")
 	}
-	if t.InArea() {
-		return d.mkdirArea(c, ses, t, body.Recursive)
-	}
-	if t.Path.IsRoot() {
+	if t.Path.IsRoot() && !t.InArea() {
 		// It is there.
 		ref, err := d.taskOf(c, ses)
 		if err != nil {
@@ -61,8 +58,8 @@ func (d *Dialect) mkdir(c *gin.Context, ses session.Session) error {
 		return nil
 	}
 	op := workspace.Op{Kind: workspace.OpMkdir, Path: t.Path, Recursive: body.Recursive}
-	return d.change(c, ses, op, func(ref *task.Ref, res *workspace.Result, err error) error {
-		if body.Recursive && errs.CodeOf(err) == "target_exists" {
+	return d.change(c, ses, t, op, func(ref *task.Ref, res *workspace.Result, err error) error {
+		if body.Recursive && errs.CodeOf(err) == "target_exists" && !t.InArea() {
 			// A link to a folder is one.
 			if l, serr := ref.Stat(c.Request.Context(), t.Path); serr == nil && l.Info.IsDir() {
 				tellMade(c, t, false, nil)
@@ -138,7 +135,7 @@ func (d *Dialect) relocate(c *gin.Context, ses session.Session, kind workspace.O
 	if from.InArea() || to.InArea() {
 		return d.relocateArea(c, ses, from, to, op)
 	}
-	return d.change(c, ses, op, func(ref *task.Ref, res *workspace.Result, err error) error {
+	return d.change(c, ses, from, op, func(ref *task.Ref, res *workspace.Result, err error) error {
 		if err != nil {
 			return refusedMove(c, ref, to, err)
 		}
@@ -204,7 +201,7 @@ func (d *Dialect) symlink(c *gin.Context, ses session.Session) error {
 		return err
 	}
 	op := workspace.Op{Kind: workspace.OpSymlink, Path: t.Path, Target: leads, If: workspace.Condition{Match: cond.Match}}
-	return d.change(c, ses, op, func(_ *task.Ref, res *workspace.Result, err error) error {
+	return d.change(c, ses, t, op, func(_ *task.Ref, res *workspace.Result, err error) error {
 		if err != nil {
 			// A FIFO is something at the path.
 			if errs.CodeOf(err) == "special_file" {
@@ -261,10 +258,7 @@ func (d *Dialect) delete(c *gin.Context, ses session.Session, t target, op works
 	if op.MustBe == workspace.KindDir && len(cond.Match) > 0 {
 		return wrong("If-Match", "A folder has no tag to match.")
 	}
-	if t.InArea() {
-		return d.deleteArea(c, ses, t, op)
-	}
-	return d.change(c, ses, op, func(_ *task.Ref, res *workspace.Result, err error) error {
+	return d.change(c, ses, t, op, func(_ *task.Ref, res *workspace.Result, err error) error {
 		if err != nil {
 			return asInvalid(err, "not_a_directory", "is_a_directory", "directory_not_empty")
 		}

@@ -9,8 +9,8 @@ import (
 
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
+	"umbra/internal/areas"
 	"umbra/internal/errs"
-	"umbra/internal/task"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -25,7 +25,7 @@ func child(t target, name string) target {
 func parseTarget(path, encoding string, opts ...wspath.Option) (target, error) {
 	t, err := wire.ParseTarget(path, encoding, opts...)
 	if errs.Is(err, errs.BadPath) {
-		_, rest, ok := task.SplitURI(path)
+		_, rest, ok := areas.SplitURI(path)
 		if !ok {
 			rest = path
 		}

@@ -115,15 +115,12 @@ func (d *Dialect) upload(c *gin.Context, ses session.Session) error {
 
 // put does a write and answers.
 func (d *Dialect) put(c *gin.Context, ses session.Session, t target, op workspace.Op) error {
-	if t.InArea() {
-		return d.putArea(c, ses, t, op)
-	}
-	return d.change(c, ses, op, func(ref *task.Ref, res *workspace.Result, err error) error {
+	return d.change(c, ses, t, op, func(ref *task.Ref, res *workspace.Result, err error) error {
 		if err != nil {
 			return noFile(err)
 		}
 		did := res.Ops[0]
-		body := written{BytesWritten: did.Size, ETag: wire.ETag(did.Blob), Mtime: mtimeAfter(ref, res), Created: did.Created, Commit: commitOf(res)}
+		body := written{BytesWritten: did.Size, ETag: wire.ETag(did.Blob), Mtime: mtimeAfter(ref, t, res), Created: did.Created, Commit: commitOf(res)}
 		body.Path, body.PathEncoding = t.JSON()
 		tellWritten(c, body)
 		return nil
@@ -143,9 +140,11 @@ func tellWritten(c *gin.Context, body written) {
 
 // mtimeAfter is the time that the written file has on disk, or that of the
 // change, should it be gone again.
-func mtimeAfter(ref *task.Ref, res *workspace.Result) string {
-	if at, ok := ref.Mtime(res.Ops[0].Path); ok {
-		return stamp(at)
+func mtimeAfter(ref *task.Ref, t target, res *workspace.Result) string {
+	if !t.InArea() {
+		if at, ok := ref.Mtime(res.Ops[0].Path); ok {
+			return stamp(at)
+		}
 	}
 	return stamp(res.When)
 }
@@ -158,9 +157,12 @@ func commitOf(res *workspace.Result) *string {
 	return &id
 }
 
-// change does one operation for the request's task; its last argument writes the
-// response.
-func (d *Dialect) change(c *gin.Context, ses session.Session, op workspace.Op, tell func(*task.Ref, *workspace.Result, error) error) error {
+// change does one operation on t for the request's task; its last argument writes
+// the response.
+func (d *Dialect) change(c *gin.Context, ses session.Session, t target, op workspace.Op, tell func(*task.Ref, *workspace.Result, error) error) error {
+	if t.InArea() {
+		return d.changeArea(c, ses, t.AreaOp(op), tell)
+	}
 	ref, err := d.taskOf(c, ses)
 	if err != nil {
 		return err
@@ -237,11 +239,8 @@ func (d *Dialect) replace(c *gin.Context, ses session.Session) error {
 	if err != nil {
 		return err
 	}
-	if t.InArea() {
-		return d.replaceArea(c, ses, t, e, cond)
-	}
 	op := workspace.Op{Kind: workspace.OpEdit, Path: t.Path, If: cond, Edit: e.apply}
-	return d.change(c, ses, op, func(ref *task.Ref, res *workspace.Result, err error) error {
+	return d.change(c, ses, t, op, func(ref *task.Ref, res *workspace.Result, err error) error {
 		if err != nil {
 			return noFile(err)
 		}
@@ -250,7 +249,7 @@ func (d *Dialect) replace(c *gin.Context, ses session.Session) error {
 				return err
 			}
 		}
-		tellReplaced(c, t, replaced{Replacements: e.count, ETag: wire.ETag(res.Ops[0].Blob), Mtime: mtimeAfter(ref, res), Commit: commitOf(res)})
+		tellReplaced(c, t, replaced{Replacements: e.count, ETag: wire.ETag(res.Ops[0].Blob), Mtime: mtimeAfter(ref, t, res), Commit: commitOf(res)})
 		return nil
 	})
 }

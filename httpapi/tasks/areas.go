@@ -5,10 +5,11 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"umbra/gitstore/message"
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
+	"umbra/internal/areas"
 	"umbra/internal/task"
-	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
 
@@ -20,7 +21,7 @@ type areaFile struct {
 	Mtime        string `json:"mtime"`
 }
 
-func (d *Dialect) listArea(a task.Area) httpapi.Handler {
+func (d *Dialect) listArea(a areas.Area) httpapi.Handler {
 	return using(d.open, func(c *gin.Context, r *task.Ref) error {
 		folders, release, err := d.tasks.Folders(r.Task.ID)
 		if err != nil {
@@ -42,7 +43,7 @@ func (d *Dialect) listArea(a task.Area) httpapi.Handler {
 }
 
 // routePath reads {path...} of an area's route.
-func routePath(c *gin.Context, a task.Area, opts ...wspath.Option) (wire.Target, error) {
+func routePath(c *gin.Context, a areas.Area, opts ...wspath.Option) (wire.Target, error) {
 	raw, err := httpapi.Param(c, "path")
 	if err != nil {
 		return wire.Target{}, err
@@ -50,7 +51,7 @@ func routePath(c *gin.Context, a task.Area, opts ...wspath.Option) (wire.Target,
 	return wire.ParseIn(a, raw, "", opts...)
 }
 
-func (d *Dialect) readArea(a task.Area) httpapi.Handler {
+func (d *Dialect) readArea(a areas.Area) httpapi.Handler {
 	return using(d.open, func(c *gin.Context, r *task.Ref) error {
 		p, err := routePath(c, a)
 		if err != nil {
@@ -60,7 +61,7 @@ func (d *Dialect) readArea(a task.Area) httpapi.Handler {
 	})
 }
 
-func (d *Dialect) serveArea(c *gin.Context, id string, p task.AreaPath) error {
+func (d *Dialect) serveArea(c *gin.Context, id string, p areas.Path) error {
 	folders, release, err := d.tasks.Folders(id)
 	if err != nil {
 		return err
@@ -74,92 +75,36 @@ func (d *Dialect) serveArea(c *gin.Context, id string, p task.AreaPath) error {
 	return serve(c, httpapi.Content{ETag: httpapi.ETag(f.Blob.String()), ModTime: f.Mtime, Size: f.Size, Body: h})
 }
 
-func (d *Dialect) writeArea(a task.Area) httpapi.Handler {
+func (d *Dialect) writeArea(a areas.Area) httpapi.Handler {
 	return using(d.openForChange, func(c *gin.Context, r *task.Ref) error {
-		p, err := routePath(c, a)
+		t, err := routePath(c, a)
 		if err != nil {
 			return err
 		}
-		return d.putArea(c, r, p.AreaPath())
+		return d.write(c, r, t)
 	})
 }
 
-func (d *Dialect) putArea(c *gin.Context, r *task.Ref, p task.AreaPath) error {
-	cond, err := wire.Condition(c)
-	if err != nil {
-		return err
-	}
-	mode, err := wire.HeaderMode(c)
-	if err != nil {
-		return err
-	}
-	if err := d.tasks.MayWrite(r); err != nil {
-		return err
-	}
-	folders, release, err := d.tasks.Folders(r.Task.ID)
-	if err != nil {
-		return err
-	}
-	defer release()
-	staged, err := folders.Stage(c.Request.Context(), httpapi.BodyReader(c))
-	if err != nil {
-		return err
-	}
-	defer staged.Discard()
-	op := task.AreaOp{Kind: task.AreaWrite, Path: p, Content: staged}
-	if mode != nil {
-		op.Mode = *mode
-	}
-	return d.applyArea(c, r, folders, op, cond)
+func (d *Dialect) deleteArea(a areas.Area) httpapi.Handler {
+	return using(d.openForChange, func(c *gin.Context, r *task.Ref) error {
+		t, err := routePath(c, a, wspath.AllowTrailingSlash)
+		if err != nil {
+			return err
+		}
+		return d.delete(c, r, t)
+	})
 }
 
 // applyArea does one operation in a task's own folders, and answers.
-func (d *Dialect) applyArea(c *gin.Context, r *task.Ref, folders *task.Folders, op task.AreaOp, cond workspace.Condition) error {
-	op.Match, op.NewOnly = cond.Match, cond.NoneMatchAny
-	results, err := folders.Apply(c.Request.Context(), []task.AreaOp{op}, func() error { return d.tasks.MayWrite(r) })
+func (d *Dialect) applyArea(c *gin.Context, r *task.Ref, o areas.Op) error {
+	did, err := d.tasks.ApplyInArea(c.Request.Context(), r, o)
 	if err != nil {
 		return err
 	}
 	status := http.StatusOK
-	if results[0].Operation == "create" {
+	if did.Operation == message.Create {
 		status = http.StatusCreated
 	}
-	answer(c, status, areaWritten(results[0]))
+	answer(c, status, written{Written: wire.AreaWritten(did)})
 	return nil
-}
-
-func (d *Dialect) deleteArea(a task.Area) httpapi.Handler {
-	return using(d.openForChange, func(c *gin.Context, r *task.Ref) error {
-		p, err := routePath(c, a, wspath.AllowTrailingSlash)
-		if err != nil {
-			return err
-		}
-		recursive, err := httpapi.QueryBool(c, "recursive", false)
-		if err != nil {
-			return err
-		}
-		cond, err := wire.Condition(c)
-		if err != nil {
-			return err
-		}
-		return d.removeArea(c, r, p, recursive, cond)
-	})
-}
-
-func (d *Dialect) removeArea(c *gin.Context, r *task.Ref, t wire.Target, recursive bool, cond workspace.Condition) error {
-	folders, release, err := d.tasks.Folders(r.Task.ID)
-	if err != nil {
-		return err
-	}
-	defer release()
-	return d.applyArea(c, r, folders, task.AreaOp{Kind: task.AreaDelete, Path: t.AreaPath(), Folder: t.Folder, Recursive: recursive}, cond)
-}
-
-func (d *Dialect) moveArea(c *gin.Context, r *task.Ref, from, to wire.Target, overwrite bool, cond workspace.Condition) error {
-	folders, release, err := d.tasks.Folders(r.Task.ID)
-	if err != nil {
-		return err
-	}
-	defer release()
-	return d.applyArea(c, r, folders, task.AreaOp{Kind: task.AreaRename, Path: from.AreaPath(), To: to.AreaPath(), Folder: from.Folder, Overwrite: overwrite}, cond)
 }

@@ -1,7 +1,6 @@
 package tasks
 
 import (
-	"bytes"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -9,10 +8,10 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
+	"umbra/internal/areas"
 	"umbra/internal/errs"
 	"umbra/internal/task"
 	"umbra/internal/workspace"
@@ -62,7 +61,7 @@ func opFault(i int, field, detail string) error {
 // the task's own folders, each in order. They do not meet.
 type planned struct {
 	ops   []workspace.Op
-	areas []task.AreaOp
+	areas []areas.Op
 }
 
 func (d *Dialect) batch(c *gin.Context) error {
@@ -88,40 +87,19 @@ func (d *Dialect) batch(c *gin.Context) error {
 		case n > maxOperations:
 			return errs.New(errs.Unprocessable, "validation_failed", "operations has more than %d members.", maxOperations).With("field", "operations")
 		}
-		folders, release, err := d.tasks.Folders(r.Task.ID)
-		if err != nil {
-			return err
-		}
-		defer release()
-		plan, err := planBatch(c, folders, body.Operations)
-		defer plan.discard()
-		if err != nil {
-			return err
+		plan := &planned{}
+		for i := range body.Operations {
+			if err := plan.add(i, &body.Operations[i]); err != nil {
+				return err
+			}
 		}
 		req.Ops = plan.ops
-		return d.runBatch(c, r, folders, plan, req)
+		return d.runBatch(c, r, plan, req)
 	})(c)
 }
 
-func (p *planned) discard() {
-	for i := range p.areas {
-		if s := p.areas[i].Content; s != nil {
-			s.Discard()
-		}
-	}
-}
-
-func planBatch(c *gin.Context, folders *task.Folders, ops []batchOp) (*planned, error) {
-	plan := &planned{}
-	for i := range ops {
-		if err := plan.add(c, folders, i, &ops[i]); err != nil {
-			return plan, err
-		}
-	}
-	return plan, nil
-}
-
-func (p *planned) add(c *gin.Context, folders *task.Folders, i int, o *batchOp) error {
+// add adds the operation with the index i.
+func (p *planned) add(i int, o *batchOp) error {
 	if o.Op == "rename" {
 		var fault string
 		if o.Path, fault = either(o.Path, o.From, "path", "from"); fault == "" {
@@ -145,28 +123,27 @@ func (p *planned) add(c *gin.Context, folders *task.Folders, i int, o *batchOp) 
 		return err
 	}
 	op := workspace.Op{Path: from.Path, Recursive: o.Recursive, Force: o.Force, Overwrite: o.Overwrite, MustBe: from.Kind()}
-	area := task.AreaOp{Path: from.AreaPath(), Folder: from.Folder, Recursive: o.Recursive, Overwrite: o.Overwrite}
+	toArea := from.Area
 	if o.IfMatch != nil {
 		match, ok := bodyMatch(*o.IfMatch)
 		if !ok {
 			return opFault(i, "if_match", "if_match is no entity tag.")
 		}
-		op.If.Match, area.Match = match, match
+		op.If.Match = match
 	}
 	if o.Mode != nil {
 		if op.Mode, err = fileMode(*o.Mode, "mode"); err != nil {
 			return opFault(i, "mode", "mode must be 100644 or 100755.")
 		}
-		area.Mode = *op.Mode
 	}
 	switch o.Op {
 	case "write":
 		if op.Data, err = content(i, o); err != nil {
 			return err
 		}
-		op.Kind, area.Kind = workspace.OpWrite, task.AreaWrite
+		op.Kind = workspace.OpWrite
 	case "delete":
-		op.Kind, area.Kind = workspace.OpDelete, task.AreaDelete
+		op.Kind = workspace.OpDelete
 	case "rename":
 		if o.NewPath == nil {
 			return opFault(i, "new_path", "A rename needs new_path, or to.")
@@ -178,13 +155,12 @@ func (p *planned) add(c *gin.Context, folders *task.Folders, i int, o *batchOp) 
 		if from.InArea() != to.InArea() {
 			return crossing(from)
 		}
-		op.Kind, area.Kind = workspace.OpRename, task.AreaRename
-		op.To, area.To = to.Path, to.AreaPath()
+		op.Kind, op.To, toArea = workspace.OpRename, to.Path, to.Area
 	case "chmod":
 		if op.Mode == nil {
 			return opFault(i, "mode", "A chmod needs a mode.")
 		}
-		op.Kind, area.Kind = workspace.OpChmod, task.AreaChmod
+		op.Kind = workspace.OpChmod
 	default:
 		return opFault(i, "op", "op must be write, delete, rename or chmod.")
 	}
@@ -192,11 +168,9 @@ func (p *planned) add(c *gin.Context, folders *task.Folders, i int, o *batchOp) 
 		p.ops = append(p.ops, op)
 		return nil
 	}
-	if area.Kind == task.AreaWrite {
-		if area.Content, err = folders.Stage(c.Request.Context(), bytes.NewReader(op.Data)); err != nil {
-			return err
-		}
-	}
+	op.Force = false // a missing path stays an error
+	area := from.AreaOp(op)
+	area.ToArea = toArea
 	p.areas = append(p.areas, area)
 	return nil
 }
@@ -232,7 +206,7 @@ func bodyMatch(s string) ([]string, bool) {
 
 // runBatch does both parts, all or nothing: the task's own folders first,
 // which can be put back, and then the commit.
-func (d *Dialect) runBatch(c *gin.Context, r *task.Ref, folders *task.Folders, plan *planned, req workspace.Request) error {
+func (d *Dialect) runBatch(c *gin.Context, r *task.Ref, plan *planned, req workspace.Request) error {
 	var res *workspace.Result
 	commit := func() (err error) {
 		if len(plan.ops) > 0 {
@@ -247,14 +221,19 @@ func (d *Dialect) runBatch(c *gin.Context, r *task.Ref, folders *task.Folders, p
 		}
 		return tellBatch(c, r, plan, req, res, nil)
 	}
-	areas, err := folders.Apply(c.Request.Context(), plan.areas, commit)
+	folders, release, err := d.tasks.Folders(r.Task.ID)
 	if err != nil {
 		return err
 	}
-	return tellBatch(c, r, plan, req, res, areas)
+	defer release()
+	inAreas, err := folders.Apply(c.Request.Context(), plan.areas, commit)
+	if err != nil {
+		return err
+	}
+	return tellBatch(c, r, plan, req, res, inAreas)
 }
 
-func tellBatch(c *gin.Context, r *task.Ref, plan *planned, req workspace.Request, res *workspace.Result, areas []task.AreaResult) error {
+func tellBatch(c *gin.Context, r *task.Ref, plan *planned, req workspace.Request, res *workspace.Result, inAreas []areas.Result) error {
 	body := map[string]any{"commit": nil}
 	var entries []wire.Entry
 	if res != nil {
@@ -266,7 +245,7 @@ func tellBatch(c *gin.Context, r *task.Ref, plan *planned, req workspace.Request
 		}
 		entries = wire.EntriesOf(res.Entries)
 	}
-	for i, a := range areas {
+	for i, a := range inAreas {
 		if a.Operation == "" {
 			continue
 		}
@@ -282,15 +261,15 @@ func tellBatch(c *gin.Context, r *task.Ref, plan *planned, req workspace.Request
 
 // areaEntry describes an operation in the task's scratch or artifacts, in the form
 // of the commit's entries.
-func areaEntry(r *task.Ref, req workspace.Request, op task.AreaOp, a task.AreaResult) wire.Entry {
-	e := wire.Entry{TaskID: &r.Task.ID, SubtaskID: wire.Text(req.By.SubtaskID), Timestamp: wire.Stamp(a.When), Operation: message.Operation(a.Operation),
+func areaEntry(r *task.Ref, req workspace.Request, op areas.Op, a areas.Result) wire.Entry {
+	e := wire.Entry{TaskID: &r.Task.ID, SubtaskID: wire.Text(req.By.SubtaskID), Timestamp: wire.Stamp(a.When), Operation: a.Operation,
 		Actor: req.By.Actor, Source: req.By.Source}
-	e.Path, e.PathEncoding = a.Path.URI()
-	if a.To.Area != "" {
-		to, _ := a.To.URI()
+	e.Path, e.PathEncoding = areas.Path{Area: a.Area, Path: a.Path}.URI()
+	if a.ToArea != "" {
+		to, _ := areas.Path{Area: a.ToArea, Path: a.To}.URI()
 		e.NewPath = &to
 	}
-	if op.Mode != 0 {
+	if op.Mode != nil {
 		mode := op.Mode.String()
 		e.Mode = &mode
 	}

@@ -156,42 +156,47 @@ func (d *Dialect) writeContent(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		if t.InArea() {
-			return d.putArea(c, r, t.AreaPath())
-		}
-		cond, err := wire.Condition(c)
-		if err != nil {
-			return err
-		}
-		mode, err := wire.HeaderMode(c)
-		if err != nil {
-			return err
-		}
-		op := workspace.Op{Kind: workspace.OpWrite, Path: t.Path, Body: httpapi.BodyReader(c), Size: c.Request.ContentLength, Mode: mode, If: cond}
-		var key string
-		if httpapi.IdempotencyOf(c) != nil {
-			// The key covers the body: it is taken in before anything is decided.
-			body, err := d.tasks.Spool(c.Request.Context(), op.Body)
-			if err != nil {
-				return err
-			}
-			defer body.Close()
-			op.Body, op.Size = body, body.Size
-			if key, err = wire.KeyHash(c); err != nil {
-				return err
-			}
-		}
-		res, err := d.apply(c, r, workspace.Request{By: wire.By(c, key), Ops: []workspace.Op{op}})
-		if err != nil {
-			return err
-		}
-		status := http.StatusOK
-		if res.Ops[0].Created {
-			status = http.StatusCreated
-		}
-		answer(c, status, writtenOf(res))
-		return nil
+		return d.write(c, r, t)
 	})(c)
+}
+
+// write writes the request's body to a path.
+func (d *Dialect) write(c *gin.Context, r *task.Ref, t wire.Target) error {
+	cond, err := wire.Condition(c)
+	if err != nil {
+		return err
+	}
+	mode, err := wire.HeaderMode(c)
+	if err != nil {
+		return err
+	}
+	op := workspace.Op{Kind: workspace.OpWrite, Path: t.Path, Body: httpapi.BodyReader(c), Size: c.Request.ContentLength, Mode: mode, If: cond}
+	if t.InArea() {
+		return d.applyArea(c, r, t.AreaOp(op))
+	}
+	var key string
+	if httpapi.IdempotencyOf(c) != nil {
+		// The key covers the body: it is taken in before anything is decided.
+		body, err := d.tasks.Spool(c.Request.Context(), op.Body)
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		op.Body, op.Size = body, body.Size
+		if key, err = wire.KeyHash(c); err != nil {
+			return err
+		}
+	}
+	res, err := d.apply(c, r, workspace.Request{By: wire.By(c, key), Ops: []workspace.Op{op}})
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if res.Ops[0].Created {
+		status = http.StatusCreated
+	}
+	answer(c, status, writtenOf(res))
+	return nil
 }
 
 // answer reports what a change of one path did.
@@ -218,49 +223,52 @@ func (d *Dialect) deleteContent(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
-		recursive, err := httpapi.QueryBool(c, "recursive", false)
-		if err != nil {
-			return err
-		}
-		force, err := httpapi.QueryBool(c, "force", false)
-		if err != nil {
-			return err
-		}
-		cond, err := wire.Condition(c)
-		if err != nil {
-			return err
-		}
-		if t.InArea() {
-			return d.removeArea(c, r, t, recursive, cond)
-		}
-		key, err := wire.KeyHash(c)
-		if err != nil {
-			return err
-		}
-		op := workspace.Op{Kind: workspace.OpDelete, Path: t.Path, Recursive: recursive, Force: force, MustBe: t.Kind(), If: cond}
-		res, err := d.apply(c, r, workspace.Request{By: wire.By(c, key), Ops: []workspace.Op{op}})
-		if errs.CodeOf(err) == "directory_not_empty" {
-			if op, ok, uerr := taskfiles.UnkeepOp(c.Request.Context(), r.Workspace, t.Path); uerr != nil {
-				return uerr
-			} else if ok {
-				res, err = d.apply(c, r, workspace.Request{By: wire.By(c, key), Ops: []workspace.Op{op}})
-			}
-		}
-		if err != nil {
-			return err
-		}
-		if force && !res.Ops[0].Existed && res.Commit.IsZero() {
-			// force is for what cannot be recorded; here it does not make a
-			// missing file a deleted one.
-			return missing(t.Path)
-		}
-		w := writtenOf(res)
-		if res.Ops[0].Path.Base() == taskfiles.KeepName && res.Ops[0].Path.Dir() == t.Path {
-			w.Path, w.PathEncoding = t.Path.JSON()
-		}
-		answer(c, http.StatusOK, w)
-		return nil
+		return d.delete(c, r, t)
 	})(c)
+}
+
+func (d *Dialect) delete(c *gin.Context, r *task.Ref, t wire.Target) error {
+	recursive, err := httpapi.QueryBool(c, "recursive", false)
+	if err != nil {
+		return err
+	}
+	cond, err := wire.Condition(c)
+	if err != nil {
+		return err
+	}
+	op := workspace.Op{Kind: workspace.OpDelete, Path: t.Path, Recursive: recursive, MustBe: t.Kind(), If: cond}
+	if t.InArea() {
+		return d.applyArea(c, r, t.AreaOp(op))
+	}
+	if op.Force, err = httpapi.QueryBool(c, "force", false); err != nil {
+		return err
+	}
+	key, err := wire.KeyHash(c)
+	if err != nil {
+		return err
+	}
+	res, err := d.apply(c, r, workspace.Request{By: wire.By(c, key), Ops: []workspace.Op{op}})
+	if errs.CodeOf(err) == "directory_not_empty" {
+		if op, ok, uerr := taskfiles.UnkeepOp(c.Request.Context(), r.Workspace, t.Path); uerr != nil {
+			return uerr
+		} else if ok {
+			res, err = d.apply(c, r, workspace.Request{By: wire.By(c, key), Ops: []workspace.Op{op}})
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if op.Force && !res.Ops[0].Existed && res.Commit.IsZero() {
+		// force is for what cannot be recorded; here it does not make a
+		// missing file a deleted one.
+		return missing(t.Path)
+	}
+	w := writtenOf(res)
+	if res.Ops[0].Path.Base() == taskfiles.KeepName && res.Ops[0].Path.Dir() == t.Path {
+		w.Path, w.PathEncoding = t.Path.JSON()
+	}
+	answer(c, http.StatusOK, w)
+	return nil
 }
 
 func missing(p wspath.Path) error {
@@ -324,14 +332,16 @@ func (d *Dialect) move(c *gin.Context) error {
 		if err != nil {
 			return err
 		}
+		op := workspace.Op{Kind: workspace.OpRename, Path: from.Path, To: to.Path, Overwrite: body.Overwrite, MustBe: from.Kind(), If: cond}
 		switch {
 		case from.InArea() && to.InArea():
-			return d.moveArea(c, r, from, to, body.Overwrite, cond)
+			area := from.AreaOp(op)
+			area.ToArea = to.Area
+			return d.applyArea(c, r, area)
 		case from.InArea() || to.InArea():
 			return crossing(from)
 		}
-		res, err := d.apply(c, r, workspace.Request{By: wire.By(c, key), Ops: []workspace.Op{{Kind: workspace.OpRename, Path: from.Path, To: to.Path,
-			Overwrite: body.Overwrite, MustBe: from.Kind(), If: cond}}})
+		res, err := d.apply(c, r, workspace.Request{By: wire.By(c, key), Ops: []workspace.Op{op}})
 		if err != nil {
 			return err
 		}

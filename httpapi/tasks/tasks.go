@@ -4,7 +4,6 @@
 package tasks
 
 import (
-	"context"
 	_ "embed"
 	"net/http"
 
@@ -12,7 +11,7 @@ import (
 
 	"umbra/httpapi"
 	"umbra/httpapi/wire"
-	"umbra/internal/errs"
+	"umbra/internal/areas"
 	"umbra/internal/history"
 	"umbra/internal/task"
 )
@@ -45,7 +44,7 @@ func (d *Dialect) OpenAPI() []byte { return document }
 func (d *Dialect) Register(r *httpapi.Router) {
 	r = r.With(wire.WithFields(httpapi.TaskShape()))
 	add := func(method, pattern string, h httpapi.Handler, rt httpapi.Route) {
-		rt.Method, rt.Pattern, rt.Handler, rt.Authorize = method, pattern, h, d.authorize
+		rt.Method, rt.Pattern, rt.Handler, rt.Authorize = method, pattern, h, wire.TaskVisible(d.tasks)
 		r.Handle(rt)
 	}
 	one := wire.AboutTask(d.tasks)
@@ -85,7 +84,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 
 	add("GET", "/tasks/{id}/stream", d.stream, httpapi.Route{Stream: true, About: one})
 
-	for _, a := range task.Areas() {
+	for _, a := range areas.All() {
 		base := "/tasks/{id}/" + string(a)
 		add("GET", base, d.listArea(a), read)
 		add("GET", base+"/{path...}", d.readArea(a), read)
@@ -97,43 +96,19 @@ func (d *Dialect) Register(r *httpapi.Router) {
 // sees reports which workspaces the caller may know of.
 func sees(c *gin.Context) task.Sees { return httpapi.CallerOf(c).Sees }
 
-// authorize refuses tasks on folders that the caller may not see.
-func (d *Dialect) authorize(c *gin.Context) error {
-	id, err := httpapi.Param(c, "id")
-	if err != nil || id == "" {
-		return nil
-	}
-	return d.tasks.Visible(id, sees(c))
+// open opens the task that the route names. The caller releases it.
+func (d *Dialect) open(c *gin.Context) (*task.Ref, error) {
+	return wire.OpenTask(c, d.tasks.Get, false)
 }
-
-// open gives the task that the route names. The caller releases it.
-func (d *Dialect) open(c *gin.Context) (*task.Ref, error) { return d.with(c, d.tasks.Get) }
 
 // openToRead is open for a route that reports what the task did, and nothing else.
-func (d *Dialect) openToRead(c *gin.Context) (*task.Ref, error) { return d.with(c, d.tasks.Read) }
-
-func (d *Dialect) with(c *gin.Context, open func(context.Context, string, task.Sees) (*task.Ref, error)) (*task.Ref, error) {
-	id, err := httpapi.Param(c, "id")
-	if err != nil {
-		return nil, err
-	}
-	if !task.ValidID(id) {
-		return nil, errs.New(errs.NotFound, "task_not_found", "The task does not exist.")
-	}
-	return open(c.Request.Context(), id, sees(c))
+func (d *Dialect) openToRead(c *gin.Context) (*task.Ref, error) {
+	return wire.OpenTask(c, d.tasks.Read, false)
 }
 
-// openForChange is open for a route that changes something: the route's task
-// is the change's, and a header may not say another.
+// openForChange is open for a route that changes something.
 func (d *Dialect) openForChange(c *gin.Context) (*task.Ref, error) {
-	id, err := httpapi.Param(c, "id")
-	if err != nil {
-		return nil, err
-	}
-	if tagged := httpapi.TagsOf(c).TaskID; tagged != "" && tagged != id {
-		return nil, errs.New(errs.Invalid, "task_id_mismatch", "X-Task-Id names another task than the URL.").With("field", "X-Task-Id")
-	}
-	return d.open(c)
+	return wire.OpenTask(c, d.tasks.Get, true)
 }
 
 // using runs a handler with the route's task.

@@ -2,7 +2,6 @@ package tasks
 
 import (
 	"umbra/httpapi/wire"
-	"umbra/internal/task"
 	"umbra/internal/workspace"
 )
 
@@ -19,5 +18,3 @@ func writtenOf(res *workspace.Result) written {
 	}
 	return w
 }
-
-func areaWritten(r task.AreaResult) written { return written{Written: wire.AreaWritten(r)} }

@@ -7,8 +7,8 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/httpapi"
+	"umbra/internal/areas"
 	"umbra/internal/errs"
-	"umbra/internal/task"
 	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
@@ -17,15 +17,18 @@ import (
 // area, one in the task's own directories.
 type Target struct {
 	Path   wspath.Path
-	Area   task.Area // empty: the workspace
-	Folder bool      // written with a trailing slash: it must be a directory
+	Area   areas.Area // empty: the workspace
+	Folder bool       // written with a trailing slash: it must be a directory
 }
 
 // InArea reports whether the target is in one of the task's own directories.
 func (t Target) InArea() bool { return t.Area != "" }
 
 // AreaPath is the target in its area.
-func (t Target) AreaPath() task.AreaPath { return task.AreaPath{Area: t.Area, Path: t.Path} }
+func (t Target) AreaPath() areas.Path { return areas.Path{Area: t.Area, Path: t.Path} }
+
+// AreaOp is an operation on the target in its area.
+func (t Target) AreaOp(o workspace.Op) areas.Op { return areas.Op{Area: t.Area, Op: o} }
 
 // Kind is what the target must be, if the path says so.
 func (t Target) Kind() workspace.Kind {
@@ -48,7 +51,7 @@ func (t Target) JSON() (path, encoding string) {
 
 // ParseTarget reads a path of a request.
 func ParseTarget(path, encoding string, opts ...wspath.Option) (Target, error) {
-	area, rest, ok := task.SplitURI(path)
+	area, rest, ok := areas.SplitURI(path)
 	if !ok {
 		rest = path
 	}
@@ -56,7 +59,7 @@ func ParseTarget(path, encoding string, opts ...wspath.Option) (Target, error) {
 }
 
 // ParseIn is like ParseTarget for a path whose area is known.
-func ParseIn(area task.Area, rest, encoding string, opts ...wspath.Option) (Target, error) {
+func ParseIn(area areas.Area, rest, encoding string, opts ...wspath.Option) (Target, error) {
 	p, err := wspath.FromJSON(rest, encoding, opts...)
 	if err != nil {
 		return Target{}, err
@@ -141,11 +144,11 @@ func WrittenOf(res *workspace.Result) Written {
 }
 
 // AreaWritten answers a change of one path in an area.
-func AreaWritten(r task.AreaResult) Written {
-	w := Written{Operation: Text(r.Operation), ETag: ETag(r.Blob), Bytes: r.Size}
-	w.Path, w.PathEncoding = r.Path.URI()
-	if r.To.Area != "" {
-		to, enc := r.To.URI()
+func AreaWritten(r areas.Result) Written {
+	w := Written{Operation: Text(string(r.Operation)), ETag: ETag(r.Blob), Bytes: r.Size}
+	w.Path, w.PathEncoding = areas.Path{Area: r.Area, Path: r.Path}.URI()
+	if r.ToArea != "" {
+		to, enc := areas.Path{Area: r.ToArea, Path: r.To}.URI()
 		w.NewPath, w.NewPathEncoding = &to, enc
 	}
 	return w

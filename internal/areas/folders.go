@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -27,8 +26,8 @@ const (
 	Artifacts Area = "artifacts"
 )
 
-// Areas gives both, in the order of their names.
-func Areas() []Area { return []Area{Artifacts, Scratch} }
+// All returns both, in the order of their names.
+func All() []Area { return []Area{Artifacts, Scratch} }
 
 // Names returns what the areas' directories are called.
 func Names() []string { return []string{string(Artifacts), string(Scratch)} }
@@ -36,7 +35,7 @@ func Names() []string { return []string{string(Artifacts), string(Scratch)} }
 // SplitURI reports whether a path of a request names a file of an area
 // ("scratch://x", "artifacts://x"), which one, and the path there, unparsed.
 func SplitURI(p string) (a Area, rest string, ok bool) {
-	for _, a := range Areas() {
+	for _, a := range All() {
 		if rest, ok := strings.CutPrefix(p, string(a)+"://"); ok {
 			return a, rest, true
 		}
@@ -44,28 +43,28 @@ func SplitURI(p string) (a Area, rest string, ok bool) {
 	return "", "", false
 }
 
-// AreaPath is a file in an area.
-type AreaPath struct {
+// Path is a path in an area.
+type Path struct {
 	Area Area
 	Path wspath.Path
 }
 
 // URI returns the form that a request has, with its path_encoding.
-func (p AreaPath) URI() (uri, encoding string) {
+func (p Path) URI() (uri, encoding string) {
 	s, enc := p.Path.JSON()
 	return string(p.Area) + "://" + s, enc
 }
 
 // name is the path below the task's folder in the data directory.
-func (p AreaPath) name() string {
+func (p Path) name() string {
 	if p.Path.IsRoot() {
 		return string(p.Area)
 	}
 	return string(p.Area) + "/" + string(p.Path)
 }
 
-// AreaFile is a file in a listing.
-type AreaFile struct {
+// File is a file in a listing.
+type File struct {
 	Path  wspath.Path
 	Size  int64 // bytes
 	Blob  object.ID
@@ -153,10 +152,10 @@ func (f *Folders) sweep() error {
 // List gives an area's files, recursively, sorted by path. Links are listed as
 // what they lead to, if that is a file inside the task's folders; anything that
 // is no file is left out.
-func (f *Folders) List(ctx context.Context, a Area) ([]AreaFile, error) {
-	files := []AreaFile{}
-	var walk func(dir AreaPath) error
-	walk = func(dir AreaPath) error {
+func (f *Folders) List(ctx context.Context, a Area) ([]File, error) {
+	files := []File{}
+	var walk func(dir Path) error
+	walk = func(dir Path) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -168,83 +167,133 @@ func (f *Folders) List(ctx context.Context, a Area) ([]AreaFile, error) {
 			return err
 		}
 		for _, e := range entries {
-			p := AreaPath{a, dir.Path.Join(e.Name)}
+			p := Path{a, dir.Path.Join(e.Name)}
 			if e.Type.IsDir() {
 				if err := walk(p); err != nil {
 					return err
 				}
 				continue
 			}
-			h, file, err := f.Open(ctx, p)
+			file, err := f.file(ctx, p)
 			if errs.Is(err, errs.NotFound) || errs.Is(err, errs.Conflict) || errs.Is(err, errs.BadPath) || errs.Is(err, errs.Forbidden) {
 				continue
 			}
 			if err != nil {
 				return err
 			}
-			_ = h.Close()
 			files = append(files, file)
 		}
 		return nil
 	}
-	if err := walk(AreaPath{Area: a, Path: wspath.Root}); err != nil {
+	if err := walk(Path{Area: a, Path: wspath.Root}); err != nil {
 		return nil, errs.Wrap(err, "")
 	}
-	slices.SortFunc(files, func(a, b AreaFile) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	slices.SortFunc(files, func(a, b File) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	return files, nil
 }
 
-// Open opens a file for reading; the AreaFile describes exactly the bytes that the
+// Open opens a file for reading; the File describes exactly the bytes that the
 // handle returns. The caller closes it. NotFound "file_not_found", Conflict
 // "is_a_directory" or "not_a_file".
-func (f *Folders) Open(ctx context.Context, p AreaPath) (vfs.File, AreaFile, error) {
+func (f *Folders) Open(ctx context.Context, p Path) (vfs.File, File, error) {
 	if p.Path.IsRoot() {
-		return nil, AreaFile{}, isDirectory(p)
+		return nil, File{}, isDirectory(p)
 	}
 	name, err := f.resolve(p)
 	if err != nil {
-		return nil, AreaFile{}, err
+		return nil, File{}, err
 	}
 	h, err := f.fs.Open(name)
 	if err != nil {
-		return nil, AreaFile{}, areaError(err, p)
+		return nil, File{}, areaError(err, p)
 	}
 	file, err := describe(ctx, h, p)
 	if err != nil {
 		_ = h.Close()
-		return nil, AreaFile{}, err
+		return nil, File{}, err
 	}
 	return h, file, nil
+}
+
+// file describes a file without keeping it open.
+func (f *Folders) file(ctx context.Context, p Path) (File, error) {
+	h, file, err := f.Open(ctx, p)
+	if err == nil {
+		_ = h.Close()
+	}
+	return file, err
+}
+
+// Stat checks a path of an area, following a link in it inside the task's
+// folders. NotFound "file_not_found".
+func (f *Folders) Stat(p Path) (vfs.Info, error) {
+	name, err := f.resolve(p)
+	if err != nil {
+		return vfs.Info{}, err
+	}
+	info, err := f.fs.Lstat(name)
+	return info, areaError(err, p)
+}
+
+// Entry is one name in a folder of an area.
+type Entry struct {
+	Name string
+	Info vfs.Info // links are not followed
+}
+
+// Entries lists what is directly in a folder of an area, in no order: files,
+// folders and links. NotFound "file_not_found", Conflict "not_a_directory".
+func (f *Folders) Entries(ctx context.Context, p Path) ([]Entry, error) {
+	name, err := f.resolve(p)
+	if err != nil {
+		return nil, err
+	}
+	var out []Entry
+	err = vfs.ListDir(f.fs, name, func(entries []vfs.DirEntry, lstat func(string) (vfs.Info, error)) error {
+		for _, e := range entries {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if !e.Type.IsDir() && !e.Type.IsRegular() && e.Type != fs.ModeSymlink || wspath.IsGitName(e.Name) || wspath.IsTemp(e.Name) {
+				continue
+			}
+			if info, err := lstat(e.Name); err == nil {
+				out = append(out, Entry{Name: e.Name, Info: info})
+			}
+		}
+		return nil
+	})
+	return out, areaError(err, p)
 }
 
 // describe hashes an open file. Files here are replaced, never written in
 // place by the server; if a program of the agent appends to one meanwhile, it is
 // described as it was when it was opened.
-func describe(ctx context.Context, h vfs.File, p AreaPath) (AreaFile, error) {
+func describe(ctx context.Context, h vfs.File, p Path) (File, error) {
 	info, err := h.Stat()
 	if err != nil {
-		return AreaFile{}, areaError(err, p)
+		return File{}, areaError(err, p)
 	}
 	switch {
 	case info.IsDir():
-		return AreaFile{}, isDirectory(p)
+		return File{}, isDirectory(p)
 	case !info.IsRegular():
-		return AreaFile{}, withPath(errs.New(errs.Conflict, "not_a_file", "That is no regular file."), p)
+		return File{}, withPath(errs.New(errs.Conflict, "not_a_file", "That is no regular file."), p)
 	}
 	id, n, err := Hash(ctx, h, info.Size)
 	if err != nil {
-		return AreaFile{}, areaError(err, p)
+		return File{}, areaError(err, p)
 	}
 	mode := object.Regular
 	if info.Mode&0o100 != 0 {
 		mode = object.Executable
 	}
-	return AreaFile{Path: p.Path, Size: n, Blob: id, Mode: mode, Mtime: time.Unix(0, info.MtimeNs).UTC()}, nil
+	return File{Path: p.Path, Size: n, Blob: id, Mode: mode, Mtime: time.Unix(0, info.MtimeNs).UTC()}, nil
 }
 
 // resolve follows a link in the last component to what it leads to, by the
 // words and inside the task's folders; links further up are the kernel's.
-func (f *Folders) resolve(p AreaPath) (string, error) {
+func (f *Folders) resolve(p Path) (string, error) {
 	name := p.name()
 	for range 40 {
 		info, err := f.fs.Lstat(name)
@@ -306,39 +355,24 @@ func (f *Folders) mkdirs(name string) (made string, err error) {
 	return made, nil
 }
 
-func withPath(e *errs.Error, p AreaPath) *errs.Error {
+func withPath(e *errs.Error, p Path) *errs.Error {
 	e.Path, _ = p.URI()
 	return e
 }
 
-func isDirectory(p AreaPath) error {
-	return withPath(errs.New(errs.Conflict, "is_a_directory", "The path is a directory."), p)
-}
+func isDirectory(p Path) error { return areaError(syscall.EISDIR, p) }
 
 // areaError says what a system error means for a path in an area.
-func areaError(err error, p AreaPath) error {
+func areaError(err error, p Path) error {
 	if _, ok := errors.AsType[*errs.Error](err); ok {
 		return err
 	}
-	e := func(k errs.Kind, code, detail string) error {
-		x := errs.New(k, code, "")
-		x.Detail, x.Err = detail, err
-		return withPath(x, p)
-	}
+	uri, _ := p.URI()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return e(errs.NotFound, "file_not_found", "The file does not exist.")
-	case errors.Is(err, syscall.ENOTDIR):
-		return e(errs.Conflict, "not_a_directory", "A part of the path is a file.")
-	case errors.Is(err, syscall.EISDIR):
-		return e(errs.Conflict, "is_a_directory", "The path is a directory.")
-	case errors.Is(err, syscall.ENOTEMPTY):
-		return e(errs.Conflict, "directory_not_empty", "The folder is not empty; delete it with recursive=true.")
-	case errors.Is(err, os.ErrExist):
-		return e(errs.Conflict, "target_exists", "The target already exists.")
+		return &errs.Error{Kind: errs.NotFound, Code: "file_not_found", Detail: "The file does not exist.", Path: uri, Err: err}
 	case errors.Is(err, syscall.ELOOP):
-		return e(errs.BadPath, "bad_path", "The path goes in circles through links.")
+		return &errs.Error{Kind: errs.BadPath, Code: "bad_path", Detail: "The path goes in circles through links.", Path: uri, Err: err}
 	}
-	uri, _ := p.URI()
 	return errs.Wrap(err, uri)
 }

@@ -1,6 +1,7 @@
 package areas
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -9,27 +10,32 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
+	"umbra/internal/workspace/op"
 )
 
-// Staged is new content, complete and synced, that no path names yet.
-type Staged struct {
-	ID   object.ID
-	Size int64 // bytes
+const (
+	tries   = 8        // for a file that a program writes meanwhile
+	maxEdit = 64 << 20 // what OpEdit reads at most if the operation sets no limit, in bytes
+)
+
+// staged is new content, complete and synced, that no path names yet.
+type staged struct {
+	id   object.ID
+	size int64 // bytes
 	temp string
 	f    *Folders
 }
 
-// Discard removes content that is not used; after a successful Apply it does
-// nothing.
-func (s *Staged) Discard() {
-	if s.temp != "" {
+// discard removes content that is not used; once it is in place it does nothing.
+func (s *staged) discard() {
+	if s != nil && s.temp != "" {
 		_ = s.f.fs.Remove(s.temp)
 		s.temp = ""
 	}
 }
 
-// Stage takes content in. TooLarge "file_too_large" above the limit; NoSpace.
-func (f *Folders) Stage(ctx context.Context, body io.Reader) (*Staged, error) {
+// stage takes content in. TooLarge "file_too_large" above the limit; NoSpace.
+func (f *Folders) stage(ctx context.Context, body io.Reader) (*staged, error) {
 	if f.o.Room != nil {
 		if err := f.o.Room(1); err != nil {
 			return nil, err
@@ -40,75 +46,84 @@ func (f *Folders) Stage(ctx context.Context, body io.Reader) (*Staged, error) {
 	if err != nil {
 		return nil, errs.Wrap(err, "")
 	}
-	s := &Staged{temp: temp, f: f}
+	s := &staged{temp: temp, f: f}
 	n, err := io.Copy(h, io.LimitReader(Reader{Ctx: ctx, R: body}, f.o.MaxFile+1))
 	switch {
 	case err != nil:
 	case n > f.o.MaxFile:
 		err = errs.New(errs.TooLarge, "file_too_large", "The file is over the limit of %d bytes.", f.o.MaxFile)
 	default:
-		if s.ID, s.Size, err = Hash(ctx, h, n); err == nil {
+		if s.id, s.size, err = Hash(ctx, h, n); err == nil {
 			err = h.Datasync()
 		}
 	}
 	err = errors.Join(err, h.Close())
 	if err != nil {
-		s.Discard()
+		s.discard()
 		return nil, errs.Wrap(err, "")
 	}
 	return s, nil
 }
 
-// AreaOpKind is what an operation does.
-type AreaOpKind uint8
-
-// The operations in an area.
-const (
-	AreaWrite AreaOpKind = iota
-	AreaDelete
-	AreaRename
-	AreaChmod
-)
-
-// AreaOp is one operation on one path.
-type AreaOp struct {
-	Kind      AreaOpKind
-	Path, To  AreaPath    // To: of a rename
-	Content   *Staged     // of a write
-	Mode      object.Mode // of a chmod; of a write, 0 keeps what is there
-	Folder    bool        // of a delete or rename: a folder must be at Path
-	Recursive bool        // a delete takes a folder with everything in it
-	Overwrite bool        // a rename replaces what is there
-	// Match are the blob ids (hex) that the file may have, "*" for any; a
-	// write with NewOnly requires that nothing is there.
-	Match   []string
-	NewOnly bool
+// Op is an operation of the write service in an area: OpWrite (of Data or Body),
+// OpEdit, OpDelete, OpRename, OpChmod or OpMkdir. Nothing of it is recorded, so
+// Force is only that a missing path is no error, and what MustBe refuses is a Conflict.
+type Op struct {
+	op.Op       // its paths are those of the area
+	Area   Area // of Path
+	ToArea Area // of To; empty: Area
 }
 
-// AreaResult is what an operation did.
-type AreaResult struct {
-	Operation string // create, modify, delete, rename, chmod; "" for nothing
-	Path, To  AreaPath
-	Blob      object.ID // after a write or chmod
-	Size      int64     // bytes, likewise
-	When      time.Time // UTC
+func (o *Op) at() Path { return Path{Area: o.Area, Path: o.Path} }
+
+func (o *Op) to() Path {
+	if o.ToArea == "" {
+		return Path{Area: o.Area, Path: o.To}
+	}
+	return Path{Area: o.ToArea, Path: o.To}
+}
+
+// Result is what an operation did.
+type Result struct {
+	op.OpResult
+	Area, ToArea Area      // ToArea: of a rename
+	When         time.Time // of a write, the file's; UTC
 }
 
 // Apply does the operations in order, all or none, and then calls also, whose
 // error takes them back too: that is how a batch spans a task's folders and
 // its workspace. A nil also is allowed.
-func (f *Folders) Apply(ctx context.Context, ops []AreaOp, also func() error) ([]AreaResult, error) {
+func (f *Folders) Apply(ctx context.Context, ops []Op, also func() error) ([]Result, error) {
+	contents := make([]*staged, len(ops))
+	defer func() {
+		for _, s := range contents {
+			s.discard()
+		}
+	}()
+	for i := range ops { // without the lock: a client may be slow
+		if ops[i].Kind != op.OpWrite {
+			continue
+		}
+		body := ops[i].Body
+		if body == nil {
+			body = bytes.NewReader(ops[i].Data)
+		}
+		var err error
+		if contents[i], err = f.stage(ctx, body); err != nil {
+			return nil, err
+		}
+	}
 	f.write.Lock()
 	defer f.write.Unlock()
 	tx := areaTx{f: f, dirs: map[string]bool{}}
-	results := make([]AreaResult, 0, len(ops))
+	results := make([]Result, 0, len(ops))
 	saved := false
 	err := func() error {
 		for i := range ops {
 			if err := ctx.Err(); err != nil {
 				return errs.Wrap(err, "")
 			}
-			r, err := tx.do(&ops[i])
+			r, err := tx.do(ctx, &ops[i], contents[i])
 			if err != nil {
 				return err
 			}

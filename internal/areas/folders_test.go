@@ -19,6 +19,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/op"
 	"umbra/internal/wspath"
 )
 
@@ -30,40 +31,63 @@ func newFolders(t interface{ Fatal(...any) }, root vfs.FS) *Folders {
 	return f
 }
 
-func at(a Area, p string) AreaPath { return AreaPath{Area: a, Path: wspath.Path(p)} }
+func at(a Area, p string) Path { return Path{Area: a, Path: wspath.Path(p)} }
 
-func put(f *Folders, p AreaPath, data string, change func(*AreaOp)) (AreaResult, error) {
-	s, err := f.Stage(context.Background(), strings.NewReader(data))
+func write(p Path, data string) Op {
+	return Op{Area: p.Area, Op: op.Op{Kind: op.OpWrite, Path: p.Path, Data: []byte(data)}}
+}
+
+func remove(p Path, recursive bool) Op {
+	return Op{Area: p.Area, Op: op.Op{Kind: op.OpDelete, Path: p.Path, Recursive: recursive}}
+}
+
+func rename(p, to Path, overwrite bool) Op {
+	return Op{Area: p.Area, ToArea: to.Area, Op: op.Op{Kind: op.OpRename, Path: p.Path, To: to.Path, Overwrite: overwrite}}
+}
+
+func chmod(p Path, m object.Mode) Op {
+	return Op{Area: p.Area, Op: op.Op{Kind: op.OpChmod, Path: p.Path, Mode: &m}}
+}
+
+func mkdir(p Path, recursive bool) Op {
+	return Op{Area: p.Area, Op: op.Op{Kind: op.OpMkdir, Path: p.Path, Recursive: recursive}}
+}
+
+func edit(p Path, change func([]byte) ([]byte, error)) Op {
+	return Op{Area: p.Area, Op: op.Op{Kind: op.OpEdit, Path: p.Path, Edit: change}}
+}
+
+// match gives an operation the condition that the file has these bytes.
+func match(o Op, data string) Op {
+	o.If.Match = []string{object.Hash(object.Blob, []byte(data)).String()}
+	return o
+}
+
+func do(f *Folders, o Op) (Result, error) {
+	r, err := f.Apply(context.Background(), []Op{o}, nil)
 	if err != nil {
-		return AreaResult{}, err
-	}
-	defer s.Discard()
-	op := AreaOp{Kind: AreaWrite, Path: p, Content: s}
-	if change != nil {
-		change(&op)
-	}
-	r, err := f.Apply(context.Background(), []AreaOp{op}, nil)
-	if err != nil {
-		return AreaResult{}, err
+		return Result{}, err
 	}
 	return r[0], nil
 }
 
-func apply(f *Folders, op AreaOp) error {
-	_, err := f.Apply(context.Background(), []AreaOp{op}, nil)
+func put(f *Folders, p Path, data string) (Result, error) { return do(f, write(p, data)) }
+
+func apply(f *Folders, o Op) error {
+	_, err := do(f, o)
 	return err
 }
 
 // contents reads both areas whole, as "area/path" to "mode content".
 func contents(t interface{ Fatal(...any) }, f *Folders) map[string]string {
 	out := map[string]string{}
-	for _, a := range Areas() {
+	for _, a := range All() {
 		files, err := f.List(context.Background(), a)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, file := range files {
-			h, _, err := f.Open(context.Background(), AreaPath{a, file.Path})
+			h, _, err := f.Open(context.Background(), Path{a, file.Path})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,27 +121,52 @@ func TestFoldersOperations(t *testing.T) {
 	for name, root := range map[string]vfs.FS{"mem": vfs.NewMem(vfs.MemOptions{}), "os": osRoot(t)} {
 		t.Run(name, func(t *testing.T) {
 			f := newFolders(t, root)
-			r, err := put(f, at(Scratch, "a/b"), "one", nil)
+			r, err := put(f, at(Scratch, "a/b"), "one")
 			if err != nil || r.Operation != "create" || r.Blob != object.Hash(object.Blob, []byte("one")) || r.Size != 3 {
 				t.Fatalf("create: %+v, %v", r, err)
 			}
-			if r, err = put(f, at(Scratch, "a/b"), "two", func(op *AreaOp) { op.Match = []string{r.Blob.String()} }); err != nil || r.Operation != "modify" {
+			if r, err = do(f, match(write(at(Scratch, "a/b"), "two"), "one")); err != nil || r.Operation != "modify" {
 				t.Fatalf("modify: %+v, %v", r, err)
 			}
+			upper := func(b []byte) ([]byte, error) { return bytes.ToUpper(b), nil }
+			newOnly := write(at(Scratch, "a/b"), "three")
+			newOnly.If.NoneMatchAny = true
+			noFile, noDir := remove(at(Scratch, "a"), true), remove(at(Scratch, "a/b"), true)
+			noFile.MustBe, noDir.MustBe = op.KindFile, op.KindDir
+			large := edit(at(Scratch, "a/b"), upper)
+			large.MaxEdit = 2
 			checks := []struct {
 				name string
-				op   AreaOp
+				op   Op
 				code string
 			}{
-				{"If-Match of old bytes", AreaOp{Kind: AreaDelete, Path: at(Scratch, "a/b"), Match: []string{object.Hash(object.Blob, []byte("one")).String()}}, "precondition_failed"},
-				{"delete of nothing", AreaOp{Kind: AreaDelete, Path: at(Scratch, "x")}, "file_not_found"},
-				{"delete of a full folder", AreaOp{Kind: AreaDelete, Path: at(Scratch, "a")}, "directory_not_empty"},
-				{"the folder itself", AreaOp{Kind: AreaDelete, Path: at(Scratch, "."), Recursive: true}, "bad_path"},
-				{"rename of nothing", AreaOp{Kind: AreaRename, Path: at(Scratch, "x"), To: at(Scratch, "y")}, "file_not_found"},
-				{"into itself", AreaOp{Kind: AreaRename, Path: at(Scratch, "a"), To: at(Scratch, "a/c/d")}, "move_into_itself"},
-				{"over a parent", AreaOp{Kind: AreaRename, Path: at(Scratch, "a/b"), To: at(Scratch, "a"), Overwrite: true}, "target_exists"},
-				{"below a file", AreaOp{Kind: AreaRename, Path: at(Scratch, "a"), To: at(Scratch, "a/b/c")}, "move_into_itself"},
-				{"chmod of a folder", AreaOp{Kind: AreaChmod, Path: at(Scratch, "a"), Mode: object.Executable}, "is_a_directory"},
+				{"If-Match of old bytes", match(remove(at(Scratch, "a/b"), false), "one"), "precondition_failed"},
+				{"If-Match of nothing", match(remove(at(Scratch, "x"), false), "one"), "precondition_failed"},
+				{"a write with If-Match of nothing", match(write(at(Scratch, "x"), "x"), "one"), "precondition_failed"},
+				{"new only", newOnly, "precondition_failed"},
+				{"delete of nothing", remove(at(Scratch, "x"), false), "file_not_found"},
+				{"delete of a full folder", remove(at(Scratch, "a"), false), "directory_not_empty"},
+				{"delete of a file that is a folder", noFile, "is_a_directory"},
+				{"delete of a folder that is a file", noDir, "not_a_directory"},
+				{"the folder itself", remove(at(Scratch, "."), true), "bad_path"},
+				{"rename of nothing", rename(at(Scratch, "x"), at(Scratch, "y"), false), "file_not_found"},
+				{"rename to what is there", rename(at(Scratch, "e"), at(Scratch, "a"), false), "target_exists"},
+				{"rename over a full folder", rename(at(Scratch, "e"), at(Scratch, "a"), true), "directory_not_empty"},
+				{"into itself", rename(at(Scratch, "a"), at(Scratch, "a/c/d"), false), "move_into_itself"},
+				{"over a parent", rename(at(Scratch, "a/b"), at(Scratch, "a"), true), "target_exists"},
+				{"below a file", rename(at(Scratch, "a"), at(Scratch, "a/b/c"), false), "move_into_itself"},
+				{"write below a file", write(at(Scratch, "a/b/c"), "x"), "not_a_directory"},
+				{"write over a folder", write(at(Scratch, "a"), "x"), "is_a_directory"},
+				{"chmod of a folder", chmod(at(Scratch, "a"), object.Executable), "is_a_directory"},
+				{"a folder that is there", mkdir(at(Scratch, "a"), false), "target_exists"},
+				{"a folder where a file is", mkdir(at(Scratch, "a/b"), true), "target_exists"},
+				{"a folder without one above", mkdir(at(Scratch, "x/y"), false), "parent_not_found"},
+				{"edit of nothing", edit(at(Scratch, "x"), upper), "file_not_found"},
+				{"edit of other bytes", match(edit(at(Scratch, "a/b"), upper), "one"), "precondition_failed"},
+				{"edit of too much", large, "file_too_large"},
+			}
+			if r, err := do(f, mkdir(at(Scratch, "e"), false)); err != nil || !r.Created {
+				t.Fatalf("mkdir: %+v, %v", r, err)
 			}
 			for _, c := range checks {
 				before := contents(t, f)
@@ -128,26 +177,28 @@ func TestFoldersOperations(t *testing.T) {
 					t.Errorf("%s changed something: %v", c.name, after)
 				}
 			}
-			if _, err := put(f, at(Scratch, "a/b"), "three", func(op *AreaOp) { op.NewOnly = true }); errs.CodeOf(err) != "precondition_failed" {
-				t.Errorf("new only: %v", err)
+			if r, err := do(f, mkdir(at(Scratch, "a"), true)); err != nil || r.Created {
+				t.Errorf("mkdir of what is there: %+v, %v", r, err)
 			}
-			if _, err := put(f, at(Scratch, "a/b/c"), "x", nil); errs.CodeOf(err) != "not_a_directory" {
-				t.Errorf("below a file: %v", err)
+			gone := remove(at(Scratch, "x"), false)
+			gone.Force = true
+			if r, err := do(f, gone); err != nil || r.Existed {
+				t.Errorf("forced delete of nothing: %+v, %v", r, err)
 			}
-			if _, err := put(f, at(Scratch, "a"), "x", nil); errs.CodeOf(err) != "is_a_directory" {
-				t.Errorf("over a folder: %v", err)
+			if r, err := do(f, match(edit(at(Scratch, "a/b"), upper), "two")); err != nil || r.Operation != "modify" || r.Size != 3 {
+				t.Errorf("edit: %+v, %v", r, err)
 			}
-			if err := apply(f, AreaOp{Kind: AreaChmod, Path: at(Scratch, "a/b"), Mode: object.Executable}); err != nil {
+			if err := apply(f, chmod(at(Scratch, "a/b"), object.Executable)); err != nil {
 				t.Fatal(err)
 			}
-			if err := apply(f, AreaOp{Kind: AreaRename, Path: at(Scratch, "a"), To: at(Artifacts, "kept/a")}); err != nil {
+			if err := apply(f, rename(at(Scratch, "a"), at(Artifacts, "kept/a"), false)); err != nil {
 				t.Fatal(err)
 			}
-			want := map[string]string{"artifacts/kept/a/b": "100755 two"}
+			want := map[string]string{"artifacts/kept/a/b": "100755 TWO"}
 			if got := contents(t, f); !maps.Equal(got, want) {
 				t.Errorf("got %v, want %v", got, want)
 			}
-			if err := apply(f, AreaOp{Kind: AreaDelete, Path: at(Artifacts, "kept"), Recursive: true}); err != nil {
+			if err := apply(f, remove(at(Artifacts, "kept"), true)); err != nil {
 				t.Fatal(err)
 			}
 			noLeftovers(t, f)
@@ -167,14 +218,14 @@ func osRoot(t *testing.T) vfs.FS {
 func TestFoldersRefuse(t *testing.T) {
 	f := newFolders(t, vfs.NewMem(vfs.MemOptions{}))
 	for _, p := range []string{"r/HEAD", "r/config", "r/objects/x"} {
-		if _, err := put(f, at(Scratch, p), "x", nil); err != nil {
+		if _, err := put(f, at(Scratch, p), "x"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := put(f, at(Scratch, "r/refs/heads/x"), "x", nil); errs.CodeOf(err) != "bad_path" {
+	if _, err := put(f, at(Scratch, "r/refs/heads/x"), "x"); errs.CodeOf(err) != "bad_path" {
 		t.Errorf("a repository's shape came about: %v", err)
 	}
-	if _, err := f.Stage(context.Background(), bytes.NewReader(make([]byte, 1<<20+1))); errs.CodeOf(err) != "file_too_large" {
+	if _, err := put(f, at(Scratch, "large"), strings.Repeat("x", 1<<20+1)); errs.CodeOf(err) != "file_too_large" {
 		t.Errorf("too large: %v", err)
 	}
 	noLeftovers(t, f)
@@ -183,7 +234,7 @@ func TestFoldersRefuse(t *testing.T) {
 func TestFoldersLinks(t *testing.T) {
 	root := osRoot(t)
 	f := newFolders(t, root)
-	if _, err := put(f, at(Scratch, "real"), "one", nil); err != nil {
+	if _, err := put(f, at(Scratch, "real"), "one"); err != nil {
 		t.Fatal(err)
 	}
 	for name, target := range map[string]string{"in": "real", "out": "../../other/secret", "abs": "/etc/passwd", "round": "round", "gone": "nothing"} {
@@ -191,7 +242,7 @@ func TestFoldersLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if r, err := put(f, at(Scratch, "in"), "two", nil); err != nil || r.Operation != "modify" {
+	if r, err := put(f, at(Scratch, "in"), "two"); err != nil || r.Operation != "modify" {
 		t.Fatalf("through a link: %+v, %v", r, err)
 	}
 	if got := contents(t, f); got["scratch/real"] != "100644 two" || got["scratch/in"] != "100644 two" || len(got) != 2 {
@@ -202,7 +253,7 @@ func TestFoldersLinks(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, err, code)
 		}
 	}
-	if err := apply(f, AreaOp{Kind: AreaDelete, Path: at(Scratch, "in")}); err != nil {
+	if err := apply(f, remove(at(Scratch, "in"), false)); err != nil {
 		t.Fatal(err)
 	}
 	if got := contents(t, f); got["scratch/real"] != "100644 two" {
@@ -211,26 +262,23 @@ func TestFoldersLinks(t *testing.T) {
 }
 
 // someOps are a batch that touches everything there is to undo.
-func someOps(t *testing.T, f *Folders) []AreaOp {
-	stage := func(data string) *Staged {
-		s, err := f.Stage(context.Background(), strings.NewReader(data))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	return []AreaOp{
-		{Kind: AreaWrite, Path: at(Scratch, "old"), Content: stage("new bytes")},
-		{Kind: AreaWrite, Path: at(Scratch, "deep/er/new"), Content: stage("x"), Mode: object.Executable},
-		{Kind: AreaDelete, Path: at(Scratch, "dir"), Recursive: true},
-		{Kind: AreaRename, Path: at(Artifacts, "a"), To: at(Artifacts, "b"), Overwrite: true},
-		{Kind: AreaChmod, Path: at(Artifacts, "c"), Mode: object.Executable},
+func someOps() []Op {
+	executable, mode := write(at(Scratch, "deep/er/new"), "x"), object.Executable
+	executable.Mode = &mode
+	return []Op{
+		write(at(Scratch, "old"), "new bytes"),
+		executable,
+		remove(at(Scratch, "dir"), true),
+		rename(at(Artifacts, "a"), at(Artifacts, "b"), true),
+		chmod(at(Artifacts, "c"), mode),
+		edit(at(Artifacts, "c"), func(b []byte) ([]byte, error) { return append(b, "more"...), nil }),
+		mkdir(at(Artifacts, "d/e"), true),
 	}
 }
 
 func fill(t *testing.T, f *Folders) {
-	for _, p := range []AreaPath{at(Scratch, "old"), at(Scratch, "dir/1"), at(Scratch, "dir/2/3"), at(Artifacts, "a"), at(Artifacts, "b"), at(Artifacts, "c")} {
-		if _, err := put(f, p, "content of "+p.name(), nil); err != nil {
+	for _, p := range []Path{at(Scratch, "old"), at(Scratch, "dir/1"), at(Scratch, "dir/2/3"), at(Artifacts, "a"), at(Artifacts, "b"), at(Artifacts, "c")} {
+		if _, err := put(f, p, "content of "+p.name()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -238,11 +286,11 @@ func fill(t *testing.T, f *Folders) {
 
 // An error at any call takes all back; so does one of what comes after.
 func TestFoldersApplyIsAtomic(t *testing.T) {
-	prepare := func() (*vfs.Hook, *Folders, []AreaOp, map[string]string) {
+	prepare := func() (*vfs.Hook, *Folders, []Op, map[string]string) {
 		hook := &vfs.Hook{Reads: true}
 		f := newFolders(t, vfs.Inject(vfs.NewMem(vfs.MemOptions{}), hook))
 		fill(t, f)
-		return hook, f, someOps(t, f), contents(t, f)
+		return hook, f, someOps(), contents(t, f)
 	}
 	hook, f, ops, _ := prepare()
 	start := hook.Count()
@@ -263,11 +311,6 @@ func TestFoldersApplyIsAtomic(t *testing.T) {
 		}
 		_, err := f.Apply(context.Background(), ops, nil)
 		armed = false
-		for _, op := range ops {
-			if op.Content != nil {
-				op.Content.Discard()
-			}
-		}
 		got := contents(t, f)
 		switch {
 		case err != nil && !maps.Equal(got, before):
@@ -300,7 +343,7 @@ func TestFoldersAreDurable(t *testing.T) {
 		mem := vfs.NewMem(vfs.MemOptions{})
 		f := newFolders(t, mem)
 		fill(t, f)
-		if _, err := f.Apply(context.Background(), someOps(t, f), nil); err != nil {
+		if _, err := f.Apply(context.Background(), someOps(), nil); err != nil {
 			t.Fatal(err)
 		}
 		want := contents(t, f)
@@ -334,18 +377,18 @@ func TestFoldersModel(t *testing.T) {
 			switch rapid.IntRange(0, 3).Draw(t, "op") {
 			case 0:
 				data := fmt.Sprint(i)
-				if _, err := put(f, at(Scratch, p), data, nil); err == nil {
+				if _, err := put(f, at(Scratch, p), data); err == nil {
 					model["scratch/"+p] = "100644 " + data
 				}
 			case 1:
-				if err := apply(f, AreaOp{Kind: AreaDelete, Path: at(Scratch, p)}); (err == nil) != (len(under("scratch/"+p)) == 1) {
+				if err := apply(f, remove(at(Scratch, p), false)); (err == nil) != (len(under("scratch/"+p)) == 1) {
 					t.Fatalf("delete %s: %v with %v", p, err, model)
 				} else if err == nil {
 					delete(model, "scratch/"+p)
 				}
 			case 2:
 				dir := rapid.SampledFrom([]string{"d", "d/e"}).Draw(t, "dir")
-				if err := apply(f, AreaOp{Kind: AreaDelete, Path: at(Scratch, dir), Recursive: true}); err == nil {
+				if err := apply(f, remove(at(Scratch, dir), true)); err == nil {
 					for _, k := range under("scratch/" + dir) {
 						delete(model, k)
 					}
@@ -355,7 +398,7 @@ func TestFoldersModel(t *testing.T) {
 				over := rapid.Bool().Draw(t, "overwrite")
 				_, has := model["scratch/"+p]
 				_, taken := model["scratch/"+to]
-				err := apply(f, AreaOp{Kind: AreaRename, Path: at(Scratch, p), To: at(Scratch, to), Overwrite: over})
+				err := apply(f, rename(at(Scratch, p), at(Scratch, to), over))
 				if want := has && (p == to || !taken || over); (err == nil) != want {
 					t.Fatalf("rename %s %s: %v with %v", p, to, err, model)
 				}

@@ -1,17 +1,23 @@
 package areas
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
+	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
+	"umbra/internal/workspace/op"
 	"umbra/internal/wspath"
 )
 
@@ -47,63 +53,90 @@ func (t *areaTx) sync() error {
 	return nil
 }
 
-func (t *areaTx) do(op *AreaOp) (AreaResult, error) {
-	if op.Path.Path.IsRoot() || op.Kind == AreaRename && op.To.Path.IsRoot() {
-		return AreaResult{}, withPath(errs.New(errs.BadPath, "bad_path", "That is the folder itself."), op.Path)
+// do does one operation; s is the content of a write.
+func (t *areaTx) do(ctx context.Context, o *Op, s *staged) (Result, error) {
+	if o.Kind != op.OpMkdir && (o.Path.IsRoot() || o.Kind == op.OpRename && o.To.IsRoot()) {
+		return Result{}, withPath(errs.New(errs.BadPath, "bad_path", "That is the folder itself."), o.at())
 	}
-	var r AreaResult
+	r := Result{Area: o.Area}
 	var err error
-	switch op.Kind {
-	case AreaWrite:
-		r, err = t.put(op)
-	case AreaDelete:
-		r, err = t.remove(op)
-	case AreaRename:
-		r, err = t.move(op)
-	case AreaChmod:
-		r, err = t.chmod(op)
+	switch o.Kind {
+	case op.OpWrite:
+		r.OpResult, err = t.put(ctx, o, s)
+	case op.OpEdit:
+		for range tries {
+			if r.OpResult, err = t.edit(ctx, o); errs.CodeOf(err) != "file_changing" {
+				break
+			}
+		}
+	case op.OpDelete:
+		r.OpResult, err = t.remove(ctx, o)
+	case op.OpRename:
+		r.ToArea = cmp.Or(o.ToArea, o.Area)
+		r.OpResult, err = t.move(ctx, o)
+	case op.OpChmod:
+		r.OpResult, err = t.chmod(ctx, o)
+	case op.OpMkdir:
+		r.OpResult, err = t.mkdir(o)
 	default:
-		err = errs.New(errs.Internal, "internal_error", "Unknown operation.")
+		err = errs.New(errs.Internal, "internal_error", "An area has no such operation.")
+	}
+	if err = areaError(err, o.at()); errs.CodeOf(err) == "file_not_found" {
+		uri, _ := o.at().URI()
+		err = cmp.Or(o.If.Check(uri, false, object.Zero), err)
 	}
 	if err != nil {
-		return AreaResult{}, areaError(err, op.Path)
+		return Result{}, err
 	}
-	r.Path, r.To, r.When = op.Path, op.To, t.f.o.Now().UTC()
+	r.Path, r.To, r.When = o.Path, o.To, t.f.o.Now().UTC()
+	if o.Kind == op.OpWrite || o.Kind == op.OpEdit {
+		if info, err := t.f.Stat(o.at()); err == nil {
+			r.When = time.Unix(0, info.MtimeNs).UTC()
+		}
+	}
 	return r, nil
 }
 
-func (t *areaTx) put(op *AreaOp) (AreaResult, error) {
-	f, s := t.f, op.Content
-	r := AreaResult{Operation: "modify", Blob: s.ID, Size: s.Size}
-	name, err := f.resolve(op.Path)
-	mode := object.Regular
-	var old object.ID
+// check judges an operation's condition.
+func check(o *Op, have object.ID) error {
+	uri, _ := o.at().URI()
+	return o.If.Check(uri, true, have)
+}
+
+func (t *areaTx) put(ctx context.Context, o *Op, s *staged) (op.OpResult, error) {
+	f := t.f
+	r := op.OpResult{Operation: message.Modify, Blob: s.id, Mode: object.Regular, Size: s.size}
+	name, err := f.resolve(o.at())
 	switch {
 	case errs.Is(err, errs.NotFound):
-		name, r.Operation = op.Path.name(), "create"
+		name, r.Operation, r.Created = o.at().name(), message.Create, true
+		if len(o.If.Match) > 0 {
+			return r, err
+		}
 		if err := f.checkShape(name); err != nil {
-			return r, withPath(err, op.Path)
+			return r, withPath(err, o.at())
 		}
 	case err != nil:
 		return r, err
 	default:
-		h, file, err := f.Open(context.Background(), op.Path)
+		old, err := f.file(ctx, o.at())
+		if err == nil {
+			err = check(o, old.Blob)
+		}
 		if err != nil {
 			return r, err
 		}
-		_ = h.Close()
-		old, mode = file.Blob, file.Mode
+		r.Mode = old.Mode
 	}
-	if err := checkMatch(op, r.Operation == "modify", old); err != nil {
-		return r, err
-	}
-	if op.Mode != 0 {
-		mode = op.Mode
+	if o.Mode != nil {
+		r.Mode = *o.Mode
 	}
 	if err := t.mkdirs(name); err != nil {
 		return r, err
 	}
-	if r.Operation == "modify" {
+	if r.Created {
+		t.undo = append(t.undo, func() error { return ignoreMissing(f.fs.Remove(name)) })
+	} else {
 		kept := TempName()
 		if err := f.fs.Link(name, kept); err != nil {
 			return r, err
@@ -114,12 +147,10 @@ func (t *areaTx) put(op *AreaOp) (AreaResult, error) {
 			// file, and rename(2) leaves them both.
 			return errors.Join(f.fs.Rename(kept, name), ignoreMissing(f.fs.Remove(kept)))
 		})
-	} else {
-		t.undo = append(t.undo, func() error { return ignoreMissing(f.fs.Remove(name)) })
 	}
 	// Prepared files have the bits of a regular one.
-	if mode == object.Executable {
-		if err := f.setMode(s.temp, mode); err != nil {
+	if r.Mode == object.Executable {
+		if err := f.setMode(s.temp, r.Mode); err != nil {
 			return r, err
 		}
 	}
@@ -129,6 +160,42 @@ func (t *areaTx) put(op *AreaOp) (AreaResult, error) {
 	s.temp = ""
 	t.touch(name)
 	return r, nil
+}
+
+// edit writes what the caller makes of a file's bytes. Unavailable "file_changing"
+// if a program wrote the file meanwhile.
+func (t *areaTx) edit(ctx context.Context, o *Op) (op.OpResult, error) {
+	h, file, err := t.f.Open(ctx, o.at())
+	if err != nil {
+		return op.OpResult{}, err
+	}
+	defer h.Close()
+	if err := check(o, file.Blob); err != nil {
+		return op.OpResult{}, err
+	}
+	if file.Size > cmp.Or(o.MaxEdit, maxEdit) {
+		return op.OpResult{}, errs.New(errs.TooLarge, "file_too_large", "The file is too large to be edited.")
+	}
+	old := make([]byte, file.Size)
+	if _, err := io.ReadFull(io.NewSectionReader(h, 0, file.Size), old); err != nil {
+		return op.OpResult{}, err
+	}
+	data, err := o.Edit(old)
+	if err != nil {
+		return op.OpResult{}, err
+	}
+	s, err := t.f.stage(ctx, bytes.NewReader(data))
+	if err != nil {
+		return op.OpResult{}, err
+	}
+	defer s.discard()
+	w := *o
+	w.If = op.Condition{Match: []string{file.Blob.String()}}
+	r, err := t.put(ctx, &w, s)
+	if errs.Is(err, errs.Precondition) {
+		err = errs.New(errs.Unavailable, "file_changing", "The file changes while it is edited.")
+	}
+	return r, err
 }
 
 // setMode gives a file its bits, durably. The folders are the server's own, so
@@ -149,96 +216,118 @@ func (f *Folders) setMode(name string, m object.Mode) error {
 	return errors.Join(err, h.Close())
 }
 
-func (t *areaTx) remove(op *AreaOp) (AreaResult, error) {
-	f, name := t.f, op.Path.name()
-	info, err := f.fs.Lstat(name)
-	if err != nil {
-		return AreaResult{}, err
+func (t *areaTx) remove(ctx context.Context, o *Op) (op.OpResult, error) {
+	f, name := t.f, o.at().name()
+	info, err := t.existing(ctx, o)
+	if o.Force && len(o.If.Match) == 0 && errors.Is(err, fs.ErrNotExist) {
+		return op.OpResult{}, nil
 	}
-	if err := t.match(op, info); err != nil {
-		return AreaResult{}, err
+	if err == nil && info.IsDir() && !o.Recursive {
+		err = f.empty(name)
 	}
-	if info.IsDir() && !op.Recursive {
-		entries, err := f.fs.ReadDir(name)
-		if err != nil {
-			return AreaResult{}, err
-		}
-		if len(entries) > 0 {
-			return AreaResult{}, syscall.ENOTEMPTY
-		}
+	if err == nil {
+		err = t.setAside(name)
 	}
-	if err := t.setAside(name); err != nil {
-		return AreaResult{}, err
-	}
-	return AreaResult{Operation: "delete"}, nil
+	return op.OpResult{Operation: message.Delete, Existed: true}, err
 }
 
-func (t *areaTx) move(op *AreaOp) (AreaResult, error) {
-	f, from, to := t.f, op.Path.name(), op.To.name()
-	info, err := f.fs.Lstat(from)
-	if err != nil {
-		return AreaResult{}, err
+// empty returns an error if a folder has something in it.
+func (f *Folders) empty(name string) error {
+	entries, err := f.fs.ReadDir(name)
+	if err == nil && len(entries) > 0 {
+		return syscall.ENOTEMPTY
 	}
-	if err := t.match(op, info); err != nil {
-		return AreaResult{}, err
+	return err
+}
+
+func (t *areaTx) move(ctx context.Context, o *Op) (op.OpResult, error) {
+	f, from, to := t.f, o.at().name(), o.to().name()
+	info, err := t.existing(ctx, o)
+	if err != nil {
+		return op.OpResult{}, err
 	}
 	if from == to {
-		return AreaResult{}, nil
+		return op.OpResult{}, nil
 	}
 	if strings.HasPrefix(to, from+"/") {
-		return AreaResult{}, withPath(errs.New(errs.Invalid, "move_into_itself", "A directory cannot be moved into itself."), op.Path)
+		return op.OpResult{}, withPath(errs.New(errs.Invalid, "move_into_itself", "A directory cannot be moved into itself."), o.at())
 	}
 	switch there, err := f.fs.Lstat(to); {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := f.checkShape(to); err != nil {
-			return AreaResult{}, withPath(err, op.To)
+			return op.OpResult{}, withPath(err, o.to())
 		}
 	case err != nil:
-		return AreaResult{}, areaError(err, op.To)
-	case !op.Overwrite:
-		return AreaResult{}, areaError(fs.ErrExist, op.To)
+		return op.OpResult{}, areaError(err, o.to())
+	case !o.Overwrite:
+		return op.OpResult{}, areaError(fs.ErrExist, o.to())
 	case there.IsDir() != info.IsDir():
-		return AreaResult{}, withPath(errs.New(errs.Conflict, "target_exists", "A folder and a file do not replace each other."), op.To)
-	case strings.HasPrefix(from, to+"/"):
-		return AreaResult{}, withPath(errs.New(errs.Invalid, "move_into_itself", "A folder cannot replace one that it is in."), op.To)
+		return op.OpResult{}, withPath(errs.New(errs.Conflict, "target_exists", "A directory and a file do not replace each other."), o.to())
 	default:
-		if err := t.setAside(to); err != nil {
-			return AreaResult{}, err
+		if there.IsDir() {
+			err = f.empty(to)
+		}
+		if err == nil {
+			err = t.setAside(to)
+		}
+		if err != nil {
+			return op.OpResult{}, areaError(err, o.to())
 		}
 	}
 	if err := t.mkdirs(to); err != nil {
-		return AreaResult{}, areaError(err, op.To)
+		return op.OpResult{}, areaError(err, o.to())
 	}
 	if err := f.fs.Rename(from, to); err != nil {
-		return AreaResult{}, err
+		return op.OpResult{}, err
 	}
 	t.undo = append(t.undo, func() error { return f.fs.Rename(to, from) })
 	t.touch(from)
 	t.touch(to)
-	return AreaResult{Operation: "rename"}, nil
+	return op.OpResult{Operation: message.Rename}, nil
 }
 
-func (t *areaTx) chmod(op *AreaOp) (AreaResult, error) {
-	h, file, err := t.f.Open(context.Background(), op.Path)
+func (t *areaTx) chmod(ctx context.Context, o *Op) (op.OpResult, error) {
+	file, err := t.f.file(ctx, o.at())
+	if err == nil {
+		err = check(o, file.Blob)
+	}
 	if err != nil {
-		return AreaResult{}, err
+		return op.OpResult{}, err
 	}
-	_ = h.Close()
-	if err := checkMatch(op, true, file.Blob); err != nil {
-		return AreaResult{}, err
+	r := op.OpResult{Blob: file.Blob, Mode: *o.Mode, Size: file.Size}
+	if file.Mode == *o.Mode {
+		return r, nil
 	}
-	if file.Mode == op.Mode {
-		return AreaResult{Blob: file.Blob, Size: file.Size}, nil
-	}
-	name, err := t.f.resolve(op.Path)
+	name, err := t.f.resolve(o.at())
 	if err != nil {
-		return AreaResult{}, err
+		return r, err
 	}
+	r.Operation = message.Chmod
 	t.undo = append(t.undo, func() error { return t.f.setMode(name, file.Mode) })
-	if err := t.f.setMode(name, op.Mode); err != nil {
-		return AreaResult{}, err
+	return r, t.f.setMode(name, *o.Mode)
+}
+
+func (t *areaTx) mkdir(o *Op) (op.OpResult, error) {
+	f, name := t.f, o.at().name()
+	if _, err := f.fs.Lstat(name); err == nil {
+		if info, err := f.fs.Stat(name); err != nil || !info.IsDir() || !o.Recursive {
+			return op.OpResult{}, fs.ErrExist
+		}
+		return op.OpResult{}, nil
 	}
-	return AreaResult{Operation: "chmod", Blob: file.Blob, Size: file.Size}, nil
+	if err := f.checkShape(name); err != nil {
+		return op.OpResult{}, withPath(err, o.at())
+	}
+	if !o.Recursive {
+		info, err := f.fs.Stat(path.Dir(name))
+		if err != nil {
+			return op.OpResult{}, withPath(errs.New(errs.NotFound, "parent_not_found", "The folder above does not exist."), o.at())
+		}
+		if !info.IsDir() {
+			return op.OpResult{}, syscall.ENOTDIR
+		}
+	}
+	return op.OpResult{Operation: message.Mkdir, Created: true}, t.mkdirs(name + "/")
 }
 
 // setAside takes a file or folder away, to be put back or removed later.
@@ -253,50 +342,28 @@ func (t *areaTx) setAside(name string) error {
 	return nil
 }
 
-// match judges what an operation asks of what is there, which may be a
-// folder or a link, without a blob of its own.
-func (t *areaTx) match(op *AreaOp, info vfs.Info) error {
-	if op.Folder && !info.IsDir() {
-		return syscall.ENOTDIR
+// existing stats what an operation acts on, which may be a folder or a link, and
+// judges what the operation requires of it.
+func (t *areaTx) existing(ctx context.Context, o *Op) (vfs.Info, error) {
+	info, err := t.f.fs.Lstat(o.at().name())
+	switch {
+	case err != nil:
+		return info, err
+	case o.MustBe == op.KindDir && !info.IsDir():
+		return info, syscall.ENOTDIR
+	case o.MustBe == op.KindFile && info.IsDir():
+		return info, syscall.EISDIR
 	}
-	if len(op.Match) == 0 {
-		return nil
-	}
-	var id object.ID
-	if info.IsRegular() {
-		h, file, err := t.f.Open(context.Background(), op.Path)
-		if err != nil {
-			return err
+	var file File
+	if len(o.If.Match) > 0 && info.IsRegular() {
+		if file, err = t.f.file(ctx, o.at()); err != nil {
+			return info, err
 		}
-		_ = h.Close()
-		id = file.Blob
 	}
-	return checkMatch(op, true, id)
+	return info, check(o, file.Blob)
 }
 
-func checkMatch(op *AreaOp, exists bool, have object.ID) error {
-	failed := func(detail string) error {
-		e := withPath(errs.New(errs.Precondition, "precondition_failed", "%s", detail), op.Path)
-		if exists && !have.IsZero() {
-			return e.With("etag", have.String())
-		}
-		return e
-	}
-	if op.NewOnly && exists {
-		return failed("The file exists.")
-	}
-	if len(op.Match) == 0 {
-		return nil
-	}
-	if !exists {
-		return failed("The file does not exist.")
-	}
-	if slices.Contains(op.Match, "*") || !have.IsZero() && slices.Contains(op.Match, have.String()) {
-		return nil
-	}
-	return failed("The file is not what If-Match asks for.")
-}
-
+// mkdirs makes the missing folders above name.
 func (t *areaTx) mkdirs(name string) error {
 	made, err := t.f.mkdirs(name)
 	if made != "" {

@@ -12,8 +12,10 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/sink"
+	"umbra/internal/areas"
 	"umbra/internal/errs"
 	"umbra/internal/state"
+	"umbra/internal/workspace"
 	"umbra/internal/wspath"
 )
 
@@ -52,10 +54,10 @@ func (o *memObjects) Drop(_ context.Context, keys []string) error {
 	return nil
 }
 
-func inScratch(p string) AreaPath { return AreaPath{Area: Scratch, Path: wspath.Path(p)} }
+func inScratch(o workspace.Op) areas.Op { return areas.Op{Area: areas.Scratch, Op: o} }
 
 // do applies operations to a task's folders at one server.
-func (p *pair) do(s *Service, id string, also func() error, ops ...AreaOp) error {
+func (p *pair) do(s *Service, id string, also func() error, ops ...areas.Op) error {
 	p.t.Helper()
 	f, release, err := s.Folders(id)
 	if err != nil {
@@ -73,10 +75,7 @@ func (p *pair) put(s *Service, id, name, content string, mode object.Mode) error
 		return err
 	}
 	defer release()
-	staged, err := f.Stage(context.Background(), strings.NewReader(content))
-	p.check(err)
-	defer staged.Discard()
-	_, err = f.Apply(context.Background(), []AreaOp{{Kind: AreaWrite, Path: inScratch(name), Content: staged, Mode: mode}}, nil)
+	_, err = f.Apply(context.Background(), []areas.Op{inScratch(workspace.Op{Kind: workspace.OpWrite, Path: wspath.Path(name), Data: []byte(content), Mode: &mode})}, nil)
 	return err
 }
 
@@ -86,11 +85,11 @@ func (p *pair) files(s *Service, id string) string {
 	f, release, err := s.Folders(id)
 	p.check(err)
 	defer release()
-	list, err := f.List(context.Background(), Scratch)
+	list, err := f.List(context.Background(), areas.Scratch)
 	p.check(err)
 	var out []string
 	for _, x := range list {
-		h, _, err := f.Open(context.Background(), AreaPath{Area: Scratch, Path: x.Path})
+		h, _, err := f.Open(context.Background(), areas.Path{Area: areas.Scratch, Path: x.Path})
 		p.check(err)
 		data, err := io.ReadAll(h)
 		p.check(errors.Join(err, h.Close()))
@@ -104,13 +103,13 @@ func TestSharedFolders(t *testing.T) {
 	p := newPair(t)
 	p.create(p.one, func(o *CreateOptions) { o.ID = "a" })
 	large := strings.Repeat("large", (256<<10)/5+1)
-	p.check(p.put(p.one, "a", "d/small", "small", 0))
+	p.check(p.put(p.one, "a", "d/small", "small", object.Regular))
 	p.check(p.put(p.one, "a", "run", "run", object.Executable))
-	p.check(p.put(p.one, "a", "large", large, 0))
-	p.check(p.put(p.one, "a", "large2", large, 0))
+	p.check(p.put(p.one, "a", "large", large, object.Regular))
+	p.check(p.put(p.one, "a", "large2", large, object.Regular))
 	f, release, err := p.one.Folders("a")
 	p.check(err)
-	_, err = f.Mkdir(inScratch("empty"), false, nil)
+	_, err = f.Apply(context.Background(), []areas.Op{inScratch(workspace.Op{Kind: workspace.OpMkdir, Path: "empty"})}, nil)
 	p.check(err)
 	release()
 	if len(p.objects.has) != 1 {
@@ -128,18 +127,18 @@ func TestSharedFolders(t *testing.T) {
 		}
 		f, release, err := s.Folders("a")
 		p.check(err)
-		if info, err := f.Stat(inScratch("empty")); err != nil || !info.IsDir() {
+		if info, err := f.Stat(areas.Path{Area: areas.Scratch, Path: "empty"}); err != nil || !info.IsDir() {
 			t.Errorf("the empty folder: %v", err)
 		}
 		release()
 		if i < 2 { // the last one before is not notified
 			before.Lost(p.w.ID())
 		}
-		p.check(p.put(s, "a", "d/small", fmt.Sprint("by ", p.last), 0))
+		p.check(p.put(s, "a", "d/small", fmt.Sprint("by ", p.last), object.Regular))
 	}
 	// The owner before, which does not know, changes nothing and has to be asked no more.
 	p.epochs[p.one] = 3
-	if err := p.put(p.one, "a", "late", "late", 0); !errors.Is(err, sink.ErrRefused) && errs.KindOf(err) != errs.Unavailable {
+	if err := p.put(p.one, "a", "late", "late", object.Regular); !errors.Is(err, sink.ErrRefused) && errs.KindOf(err) != errs.Unavailable {
 		t.Errorf("a deposed owner's write: %v", err)
 	}
 	p.epochs[p.one] = 0
@@ -147,11 +146,11 @@ func TestSharedFolders(t *testing.T) {
 	// What fails is taken back everywhere.
 	want := p.files(p.two, "a")
 	fails := errors.New("also")
-	if err := p.do(p.two, "a", func() error { return fails }, AreaOp{Kind: AreaDelete, Path: inScratch("run")}); !errors.Is(err, fails) {
+	if err := p.do(p.two, "a", func() error { return fails }, inScratch(workspace.Op{Kind: workspace.OpDelete, Path: "run"})); !errors.Is(err, fails) {
 		t.Errorf("%v", err)
 	}
-	p.check(p.do(p.two, "a", nil, AreaOp{Kind: AreaRename, Path: inScratch("large"), To: inScratch("d/large")}))
-	p.check(p.do(p.two, "a", nil, AreaOp{Kind: AreaDelete, Path: inScratch("large2")}))
+	p.check(p.do(p.two, "a", nil, inScratch(workspace.Op{Kind: workspace.OpRename, Path: "large", To: "d/large"})))
+	p.check(p.do(p.two, "a", nil, inScratch(workspace.Op{Kind: workspace.OpDelete, Path: "large2"})))
 	if len(p.objects.dropped) != 0 {
 		t.Error("an object was dropped that has a name")
 	}
@@ -159,11 +158,11 @@ func TestSharedFolders(t *testing.T) {
 	if got := p.files(p.one, "a"); got == want || !strings.Contains(got, "run") || !strings.Contains(got, "d/large") || strings.Contains(got, "large2") || strings.Contains(got, "late") {
 		t.Errorf("%s", got)
 	}
-	p.check(p.do(p.one, "a", nil, AreaOp{Kind: AreaDelete, Path: inScratch("d"), Recursive: true}))
+	p.check(p.do(p.one, "a", nil, inScratch(workspace.Op{Kind: workspace.OpDelete, Path: "d", Recursive: true})))
 	if len(p.objects.dropped) != 1 || len(p.objects.has) != 0 {
 		t.Errorf("dropped: %v", p.objects.dropped)
 	}
-	p.check(p.put(p.one, "a", "large", large, 0))
+	p.check(p.put(p.one, "a", "large", large, object.Regular))
 	// With the task all goes.
 	r, err := p.one.Get(context.Background(), "a", nil)
 	p.check(err)

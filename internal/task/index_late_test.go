@@ -11,6 +11,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/areas"
 	"umbra/internal/errs"
 	"umbra/internal/state"
 )
@@ -79,7 +80,7 @@ func TestKilledBeforeTheIndexIsWritten(t *testing.T) {
 	if !want["auto"].Active || want["early"].Status != Completed || !want["gone"].Deleted {
 		t.Errorf("the index had %+v", want)
 	}
-	if _, err := os.Stat(g.AreaDir("auto", Scratch)); err != nil {
+	if _, err := os.Stat(g.AreaDir("auto", areas.Scratch)); err != nil {
 		t.Error(err)
 	}
 	recs, behind := kept(t, g.db)

@@ -16,7 +16,7 @@ import (
 
 // Folders opens a task's scratch and artifacts, for use until release is
 // called. All who use them at one time share the lock that orders writes.
-func (s *Service) Folders(id string) (f *Folders, release func(), err error) {
+func (s *Service) Folders(id string) (f *areas.Folders, release func(), err error) {
 	shared, err := s.copyOf(id)
 	if err != nil {
 		return nil, nil, err
@@ -32,6 +32,25 @@ func (s *Service) Folders(id string) (f *Folders, release func(), err error) {
 		return nil, nil, err
 	}
 	return f, release, nil
+}
+
+// ApplyInArea is like Apply for one operation in the task's scratch or artifacts,
+// which have no history and no external changes.
+func (s *Service) ApplyInArea(ctx context.Context, r *Ref, o areas.Op) (areas.Result, error) {
+	check := func() error { return s.MayWrite(r) }
+	if err := check(); err != nil {
+		return areas.Result{}, err
+	}
+	f, release, err := s.Folders(r.Task.ID)
+	if err != nil {
+		return areas.Result{}, err
+	}
+	defer release()
+	done, err := f.Apply(ctx, []areas.Op{o}, check)
+	if err != nil {
+		return areas.Result{}, err
+	}
+	return done[0], nil
 }
 
 // areaPatience bounds the making of a copy of a task's folders.
@@ -67,7 +86,7 @@ type openFolders struct {
 	users int // guarded by Service.mu
 }
 
-func (s *Service) openFolders(id string, shared *areas.Copy) (f *Folders, release func(), err error) {
+func (s *Service) openFolders(id string, shared *areas.Copy) (f *areas.Folders, release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	open := s.folders[id]
@@ -122,7 +141,9 @@ func (s *Service) beginFolders(id string) *madeFolders {
 }
 
 // AreaDir gives the host path of one of a task's folders.
-func (s *Service) AreaDir(id string, a Area) string { return filepath.Join(s.o.Dir, id, string(a)) }
+func (s *Service) AreaDir(id string, a areas.Area) string {
+	return filepath.Join(s.o.Dir, id, string(a))
+}
 
 // dropFolders removes a task's folders. Who still has them open finds nothing
 // there any more.
@@ -148,7 +169,7 @@ func (s *Service) dropEmptyFolders(id string) {
 	if s.folders[id] != nil {
 		return
 	}
-	for _, a := range Areas() {
+	for _, a := range areas.All() {
 		_ = s.o.FS.Remove(path.Join(id, string(a))) // one that is not empty stays
 	}
 	_ = s.o.FS.Remove(id)

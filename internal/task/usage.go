@@ -6,15 +6,16 @@ import (
 	"io/fs"
 	"path"
 
+	"umbra/internal/areas"
 	"umbra/internal/errs"
 	"umbra/internal/vfs"
 )
 
 // AreaBytes gives how many bytes the files of a task's areas have; none where
 // the task has no folders.
-func (s *Service) AreaBytes(ctx context.Context, id string) (map[Area]int64, error) {
-	out := make(map[Area]int64)
-	for _, a := range Areas() {
+func (s *Service) AreaBytes(ctx context.Context, id string) (map[areas.Area]int64, error) {
+	out := make(map[areas.Area]int64)
+	for _, a := range areas.All() {
 		n, err := treeBytes(ctx, s.o.FS, path.Join(id, string(a)))
 		if err != nil {
 			return nil, errs.Wrap(err, "")

@@ -9,6 +9,7 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/areas"
 	"umbra/internal/policy"
 	"umbra/internal/workspace"
 	"umbra/internal/workspaces"
@@ -73,7 +74,7 @@ func (s *Service) viewBase(w *workspace.Workspace, rec workspaces.Record, t gits
 	only, allow := policy.TaskOf(t.Info.Extra).Texts()
 	return &View{Only: only, Allow: allow, Hold: message.Holds(t.Info.Extra), ID: t.ID, Goal: t.Info.Goal, WorkspaceID: rec.ID, Root: rec.Root, Kind: rec.Kind, Status: Status(t.Info.Status),
 		Pinned: t.Info.Pinned, BaseDropped: t.BaseDropped(), Metadata: t.Info.Metadata, Base: t.Base, Head: t.Head, GitDir: w.GitDir(),
-		Scratch: s.AreaDir(t.ID, Scratch), Artifacts: s.AreaDir(t.ID, Artifacts), Created: t.Info.Created, Updated: t.Info.Updated,
+		Scratch: s.AreaDir(t.ID, areas.Scratch), Artifacts: s.AreaDir(t.ID, areas.Artifacts), Created: t.Info.Created, Updated: t.Info.Updated,
 		Changes: t.Changes, Warnings: w.Warnings()}
 }
 

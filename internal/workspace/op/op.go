@@ -1,17 +1,20 @@
 // Package op describes changes of a workspace: what a request asks for (Op,
 // Request), what it did (Result), and how the changelog shows it (ChangeEntry,
-// FolderMoves). It has no behavior of its own, so that planning, browsing and
-// recovery share it without knowing each other.
+// FolderMoves). It has no behavior of its own but the judgment of a Condition, so
+// that planning, browsing, recovery and a task's own directories (package areas)
+// share it without knowing each other.
 package op
 
 import (
 	"cmp"
 	"io"
+	"slices"
 	"time"
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/claims"
+	"umbra/internal/errs"
 	"umbra/internal/wspath"
 )
 
@@ -51,6 +54,21 @@ type Condition struct {
 	Match []string
 	// NoneMatchAny is If-None-Match: * (the file must not exist).
 	NoneMatchAny bool
+}
+
+// Check returns an error if the condition does not hold for what is at a path:
+// nothing, a file or link with the blob id have, or something without an id.
+// errs.Precondition "precondition_failed", with the field "etag" if there is an id.
+func (c Condition) Check(path string, exists bool, have object.ID) error {
+	if c.NoneMatchAny && exists || len(c.Match) > 0 &&
+		!(exists && (slices.Contains(c.Match, "*") || !have.IsZero() && slices.Contains(c.Match, have.String()))) {
+		e := &errs.Error{Kind: errs.Precondition, Code: "precondition_failed", Detail: "The file is not in the state that the condition names.", Path: path}
+		if exists && !have.IsZero() {
+			return e.With("etag", have.String())
+		}
+		return e
+	}
+	return nil
 }
 
 // Op is one operation of a change set. They apply in order, each on what the

@@ -161,36 +161,19 @@ func (p *Plan) Judge(ctx context.Context, q wspath.Path, n *Node, c op.Condition
 	if len(c.Match) == 0 && !c.NoneMatchAny {
 		return nil
 	}
-	fail := func() error {
-		e := &errs.Error{Kind: errs.Precondition, Code: "precondition_failed", Detail: "The file is not in the state that the condition names.", Path: string(q)}
-		if n.Kind == op.KindFile || n.Kind == op.KindSymlink {
-			return e.With("etag", n.ID.String())
-		}
-		return e
-	}
-	if n.Kind == op.KindFile || n.Kind == op.KindSymlink {
+	var have object.ID
+	switch {
+	case n.Kind == op.KindFile || n.Kind == op.KindSymlink:
 		if err := p.View.identify(ctx, n); err != nil {
 			return err
 		}
-	}
-	if c.NoneMatchAny && n.Kind != op.KindNone {
-		return fail()
-	}
-	if len(c.Match) == 0 {
-		return nil
-	}
-	if n.Kind == op.KindDir {
+		have = n.ID
+	case n.Kind == op.KindDir && !c.NoneMatchAny:
 		return &errs.Error{Kind: errs.Invalid, Code: "is_a_directory", Detail: "A folder has no tag to match.", Path: string(q)}
+	case n.Kind == op.KindSpecial: // no tag is its
+		c.NoneMatchAny = true
 	}
-	if n.Kind != op.KindFile && n.Kind != op.KindSymlink {
-		return fail()
-	}
-	for _, m := range c.Match {
-		if m == "*" || m == n.ID.String() {
-			return nil
-		}
-	}
-	return fail()
+	return c.Check(string(q), n.Kind != op.KindNone, have)
 }
 
 // claim sees to it that what an operation touches at a path is in history: what
