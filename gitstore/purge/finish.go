@@ -272,18 +272,18 @@ func (p *Purge) swap(ctx context.Context, in *purgeIntent) error {
 	return nil
 }
 
-func (s *Purger) writeMoved(n int, moves map[object.ID]object.ID) error {
+func (pr *Purger) writeMoved(n int, moves map[object.ID]object.ID) error {
 	dir := path.Dir(purgeTemp(n))
-	if err := s.FS.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := pr.FS.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := storedir.WriteFile(s.FS, purgeTemp(n), moved.Encode(moves)); err != nil {
+	if err := storedir.WriteFile(pr.FS, purgeTemp(n), moved.Encode(moves)); err != nil {
 		return err
 	}
-	if err := s.FS.SyncDir(dir); err != nil {
+	if err := pr.FS.SyncDir(dir); err != nil {
 		return err
 	}
-	return s.FS.SyncDir(".")
+	return pr.FS.SyncDir(".")
 }
 
 // swapHeld is the switch where a sink holds the history. The committer rests, and

@@ -58,8 +58,8 @@ func (r movedRef) ids() (old, now object.ID, err error) {
 	return old, now, err
 }
 
-func (s *Purger) readIntent() (*purgeIntent, error) {
-	data, err := vfs.ReadFile(s.FS, storedir.Intent)
+func (pr *Purger) readIntent() (*purgeIntent, error) {
+	data, err := vfs.ReadFile(pr.FS, storedir.Intent)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -74,45 +74,45 @@ func (s *Purger) readIntent() (*purgeIntent, error) {
 }
 
 // writeIntent puts the file there, durable with its name.
-func (s *Purger) writeIntent(in *purgeIntent) error {
+func (pr *Purger) writeIntent(in *purgeIntent) error {
 	data, err := json.Marshal(in)
 	if err != nil {
 		return err
 	}
-	if err := storedir.WriteFile(s.FS, storedir.Intent, append(data, '\n')); err != nil {
+	if err := storedir.WriteFile(pr.FS, storedir.Intent, append(data, '\n')); err != nil {
 		return err
 	}
-	return s.FS.SyncDir(".")
+	return pr.FS.SyncDir(".")
 }
 
-func (s *Purger) removeIntent() error {
-	if err := storedir.Remove(s.FS, storedir.Intent); err != nil {
+func (pr *Purger) removeIntent() error {
+	if err := storedir.Remove(pr.FS, storedir.Intent); err != nil {
 		return err
 	}
-	return s.FS.SyncDir(".")
+	return pr.FS.SyncDir(".")
 }
 
 // Resume finishes or takes back what a stop left of a purge. It runs before
 // packs and journals are checked.
-func (s *Purger) Resume(ctx context.Context) (finished bool, err error) {
-	in, err := s.readIntent()
+func (pr *Purger) Resume(ctx context.Context) (finished bool, err error) {
+	in, err := pr.readIntent()
 	if err != nil || in == nil {
 		return false, err
 	}
 	// A process that was killed at the switch may not have synced it.
-	if err := s.FS.SyncDir("."); err != nil {
+	if err := pr.FS.SyncDir("."); err != nil {
 		return false, err
 	}
 	if in.Step != purgeSwitching {
-		s.Log.Warn("a purge was cut off before its switch; taken back")
-		return false, s.takeBack(in)
+		pr.Log.Warn("a purge was cut off before its switch; taken back")
+		return false, pr.takeBack(in)
 	}
-	s.Log.Warn("a purge was cut off; it is finished")
+	pr.Log.Warn("a purge was cut off; it is finished")
 	ctx, cancel := context.WithTimeout(ctx, repo.LockPatience)
 	defer cancel()
-	err = s.finishPurge(ctx, in)
+	err = pr.finishPurge(ctx, in)
 	if _, locked := errors.AsType[*refs.LockedError](err); locked {
-		s.pending = in // the next publication meets it again
+		pr.pending = in // the next publication meets it again
 		return true, nil
 	}
 	return true, err
@@ -120,57 +120,57 @@ func (s *Purger) Resume(ctx context.Context) (finished bool, err error) {
 
 // Hide takes the packs that an unfinished purge is going to remove out of
 // the set: nothing may be taken for standing in them.
-func (s *Purger) Hide() {
-	if s.pending == nil {
+func (pr *Purger) Hide() {
+	if pr.pending == nil {
 		return
 	}
-	packset.ReleaseAll(s.Packs.Take(setOf(s.pending.Drop)))
+	packset.ReleaseAll(pr.Packs.Take(setOf(pr.pending.Drop)))
 }
 
 // takeBack removes what a purge had written before its switch.
-func (s *Purger) takeBack(in *purgeIntent) error {
+func (pr *Purger) takeBack(in *purgeIntent) error {
 	gone := setOf(in.Packs)
-	if err := s.Packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
+	if err := pr.Packs.DropMultiIndex(func(base string) bool { return gone[base] }); err != nil {
 		return err
 	}
-	packset.ReleaseAll(s.Packs.Take(gone))
+	packset.ReleaseAll(pr.Packs.Take(gone))
 	for _, base := range in.Packs {
-		if err := s.Packs.Remove(base); err != nil {
+		if err := pr.Packs.Remove(base); err != nil {
 			return err
 		}
 	}
-	if err := s.removeAll(storedir.Moved + ".new"); err != nil {
+	if err := pr.removeAll(storedir.Moved + ".new"); err != nil {
 		return err
 	}
-	return s.removeIntent()
+	return pr.removeIntent()
 }
 
 // finishPurge does what is left after the switch; each step may have been done
 // already. Where it fails it is to be called again: a lock on a ref that
 // another process holds is an error like others.
-func (s *Purger) finishPurge(ctx context.Context, in *purgeIntent) error {
-	steps := []func(context.Context, *purgeIntent) error{s.placeMap, s.dropRecords, s.dropGraphs, s.noteRewritten, s.widenShallow,
-		s.moveRewritten, s.dropOthers, s.narrowShallow, s.dropPurged, s.dropLeftovers}
+func (pr *Purger) finishPurge(ctx context.Context, in *purgeIntent) error {
+	steps := []func(context.Context, *purgeIntent) error{pr.placeMap, pr.dropRecords, pr.dropGraphs, pr.noteRewritten, pr.widenShallow,
+		pr.moveRewritten, pr.dropOthers, pr.narrowShallow, pr.dropPurged, pr.dropLeftovers}
 	for _, step := range steps {
 		if err := step(ctx, in); err != nil {
 			return err
 		}
 	}
-	return s.removeIntent()
+	return pr.removeIntent()
 }
 
 // placeMap gives the map of ids its name.
-func (s *Purger) placeMap(_ context.Context, in *purgeIntent) error {
-	if err := s.FS.Mkdir(storedir.Moved, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+func (pr *Purger) placeMap(_ context.Context, in *purgeIntent) error {
+	if err := pr.FS.Mkdir(storedir.Moved, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	name := storedir.MovedName(in.Moved)
-	if err := s.FS.Rename(purgeTemp(in.Moved), name); err != nil {
-		if _, there := s.FS.Lstat(name); there != nil {
+	if err := pr.FS.Rename(purgeTemp(in.Moved), name); err != nil {
+		if _, there := pr.FS.Lstat(name); there != nil {
 			return err
 		}
 	}
-	return errors.Join(s.FS.SyncDir(storedir.Moved), s.FS.SyncDir("."))
+	return errors.Join(pr.FS.SyncDir(storedir.Moved), pr.FS.SyncDir("."))
 }
 
 // purgeTemp is where a map is before the switch. A name that begins so is
@@ -179,22 +179,22 @@ func purgeTemp(n int) string { return path.Join(storedir.Moved+".new", fmt.Sprin
 
 // dropGraphs removes the files that name removed commits: commit-graphs, and
 // a multi-pack-index over packs that go.
-func (s *Purger) dropGraphs(_ context.Context, in *purgeIntent) error {
-	if err := s.DropCommitGraph(); err != nil {
+func (pr *Purger) dropGraphs(_ context.Context, in *purgeIntent) error {
+	if err := pr.DropCommitGraph(); err != nil {
 		return err
 	}
 	gone := setOf(in.Drop)
-	return s.Packs.DropMultiIndex(func(base string) bool { return gone[base] })
+	return pr.Packs.DropMultiIndex(func(base string) bool { return gone[base] })
 }
 
 // widenShallow makes the old boundary and the new one hold at once, while refs
 // move from one to the other.
-func (s *Purger) widenShallow(ctx context.Context, in *purgeIntent) error {
+func (pr *Purger) widenShallow(ctx context.Context, in *purgeIntent) error {
 	_, now, err := in.Boundary.ids()
 	if err != nil || now.IsZero() {
 		return err
 	}
-	return s.Refs.SetShallow(ctx, func(lines []object.ID) []object.ID {
+	return pr.Refs.SetShallow(ctx, func(lines []object.ID) []object.ID {
 		if !slices.Contains(lines, now) {
 			lines = append(lines, now)
 		}
@@ -202,26 +202,26 @@ func (s *Purger) widenShallow(ctx context.Context, in *purgeIntent) error {
 	})
 }
 
-func (s *Purger) narrowShallow(ctx context.Context, in *purgeIntent) error {
+func (pr *Purger) narrowShallow(ctx context.Context, in *purgeIntent) error {
 	old, now, err := in.Boundary.ids()
 	if err != nil || now.IsZero() {
 		return err
 	}
-	return s.Refs.SetShallow(ctx, func(lines []object.ID) []object.ID {
+	return pr.Refs.SetShallow(ctx, func(lines []object.ID) []object.ID {
 		return slices.DeleteFunc(lines, func(id object.ID) bool { return id == old })
 	})
 }
 
 // noteRewritten sets the ref log: a start begins there.
-func (s *Purger) noteRewritten(_ context.Context, in *purgeIntent) error {
+func (pr *Purger) noteRewritten(_ context.Context, in *purgeIntent) error {
 	var values []refs.Value
 	for _, r := range in.Refs {
 		old, now, err := r.ids()
 		if err != nil {
 			return err
 		}
-		if noted, _ := s.Note.Get(r.Name); noted == now {
-			s.Note.Expect(r.Name, old) // an earlier try may have been cut off here
+		if noted, _ := pr.Note.Get(r.Name); noted == now {
+			pr.Note.Expect(r.Name, old) // an earlier try may have been cut off here
 		}
 		values = append(values, refs.Value{Name: r.Name, ID: now})
 	}
@@ -230,33 +230,33 @@ func (s *Purger) noteRewritten(_ context.Context, in *purgeIntent) error {
 	} else if !begin.IsZero() {
 		values = append(values, refs.Value{Name: refs.Boundary, ID: begin})
 	}
-	return s.Note.Append(0, values...)
+	return pr.Note.Append(0, values...)
 }
 
-func (s *Purger) moveRewritten(ctx context.Context, _ *purgeIntent) error {
-	return refs.Join(s.host.Project(ctx))
+func (pr *Purger) moveRewritten(ctx context.Context, _ *purgeIntent) error {
+	return refs.Join(pr.host.Project(ctx))
 }
 
 // dropRecords removes the commit index: it is read from history again. A
 // running store makes its own again first.
-func (s *Purger) dropRecords(_ context.Context, in *purgeIntent) error {
-	if s.Index != nil {
-		return errors.Join(s.Index.Save(), s.FS.SyncDir("."))
+func (pr *Purger) dropRecords(_ context.Context, in *purgeIntent) error {
+	if pr.Index != nil {
+		return errors.Join(pr.Index.Save(), pr.FS.SyncDir("."))
 	}
 	for _, name := range []string{records.File, records.FileNew, records.NamesFile, records.NamesNew} {
-		if err := storedir.Remove(s.FS, name); err != nil {
+		if err := storedir.Remove(pr.FS, name); err != nil {
 			return err
 		}
 	}
-	return s.FS.SyncDir(".")
+	return pr.FS.SyncDir(".")
 }
 
 // dropPurged removes the packs that hold what is purged, and nothing that is
 // wanted and is nowhere else.
-func (s *Purger) dropPurged(_ context.Context, in *purgeIntent) error {
+func (pr *Purger) dropPurged(_ context.Context, in *purgeIntent) error {
 	gone := setOf(in.Drop)
-	packset.ReleaseAll(s.Packs.Take(gone))
-	names, err := s.FS.ReadDir(storedir.Packs)
+	packset.ReleaseAll(pr.Packs.Take(gone))
+	names, err := pr.FS.ReadDir(storedir.Packs)
 	if err != nil {
 		return err
 	}
@@ -277,30 +277,30 @@ func (s *Purger) dropPurged(_ context.Context, in *purgeIntent) error {
 		if !gone[base] {
 			continue
 		}
-		if err := storedir.Remove(s.FS, path.Join(storedir.Packs, e.Name)); err != nil {
+		if err := storedir.Remove(pr.FS, path.Join(storedir.Packs, e.Name)); err != nil {
 			return err
 		}
 	}
-	return s.FS.SyncDir(storedir.Packs)
+	return pr.FS.SyncDir(storedir.Packs)
 }
 
 // dropLeftovers removes what nothing reads and what may still hold the bytes:
 // journals that were put aside, damaged files, temporary ones of anybody's git.
-func (s *Purger) dropLeftovers(_ context.Context, _ *purgeIntent) error {
-	if err := s.removeAll(storedir.Damaged); err != nil {
+func (pr *Purger) dropLeftovers(_ context.Context, _ *purgeIntent) error {
+	if err := pr.removeAll(storedir.Damaged); err != nil {
 		return err
 	}
-	if err := s.removeAll(storedir.Moved + ".new"); err != nil {
+	if err := pr.removeAll(storedir.Moved + ".new"); err != nil {
 		return err
 	}
-	if err := s.removeMatching(journal.Dir, s.leftover); err != nil {
+	if err := pr.removeMatching(journal.Dir, pr.leftover); err != nil {
 		return err
 	}
 	git := func(name string) bool { return strings.HasPrefix(name, "tmp_") || strings.HasPrefix(name, ".tmp-") }
-	if err := s.removeMatching(storedir.Packs, git); err != nil {
+	if err := pr.removeMatching(storedir.Packs, git); err != nil {
 		return err
 	}
-	objects, err := s.FS.ReadDir(storedir.Repo + "/objects")
+	objects, err := pr.FS.ReadDir(storedir.Repo + "/objects")
 	if err != nil {
 		return err
 	}
@@ -308,9 +308,9 @@ func (s *Purger) dropLeftovers(_ context.Context, _ *purgeIntent) error {
 		name := path.Join(storedir.Repo, "objects", e.Name)
 		switch {
 		case e.Type.IsDir() && len(e.Name) == 2:
-			err = s.removeMatching(name, git)
+			err = pr.removeMatching(name, git)
 		case git(e.Name):
-			err = s.removeAll(name) // also a quarantine's folder
+			err = pr.removeAll(name) // also a quarantine's folder
 		}
 		if err != nil {
 			return err
@@ -321,26 +321,26 @@ func (s *Purger) dropLeftovers(_ context.Context, _ *purgeIntent) error {
 
 // leftover reports whether a file of the journal folder is one that a failure
 // left behind: a journal that is in a pack, one that was put aside.
-func (s *Purger) leftover(name string) bool {
+func (pr *Purger) leftover(name string) bool {
 	n, isJournal := journal.ParseName(name)
 	switch {
 	case strings.HasPrefix(name, "torn-"):
 		return true
 	case isJournal:
-		return n <= s.Note.Shown()
+		return n <= pr.Note.Shown()
 	}
-	return storedir.StaleIdx(name, s.Note.Shown())
+	return storedir.StaleIdx(name, pr.Note.Shown())
 }
 
 // removeMatching removes the files of a folder for which match holds.
-func (s *Purger) removeMatching(dir string, match func(name string) bool) error {
-	names, err := s.FS.ReadDir(dir)
+func (pr *Purger) removeMatching(dir string, match func(name string) bool) error {
+	names, err := pr.FS.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, e := range names {
 		if err == nil && match(e.Name) {
-			err = storedir.Remove(s.FS, path.Join(dir, e.Name))
+			err = storedir.Remove(pr.FS, path.Join(dir, e.Name))
 		}
 	}
 	return err
@@ -348,21 +348,21 @@ func (s *Purger) removeMatching(dir string, match func(name string) bool) error 
 
 // removeAll removes a file, or a folder with all that is in it; nothing there
 // is no error.
-func (s *Purger) removeAll(name string) error { return vfs.RemoveAll(s.FS, name) }
+func (pr *Purger) removeAll(name string) error { return vfs.RemoveAll(pr.FS, name) }
 
 // GoOn goes on with a purge that could not be finished; publishing is held.
-func (s *Purger) GoOn(ctx context.Context) error {
-	in := s.pending
+func (pr *Purger) GoOn(ctx context.Context) error {
+	in := pr.pending
 	if in == nil {
 		return nil
 	}
-	err := s.finishPurge(ctx, in)
+	err := pr.finishPurge(ctx, in)
 	if locked, ok := errors.AsType[*refs.LockedError](err); ok {
 		return &errs.Error{Kind: errs.Unavailable, Code: "ref_locked", Err: err,
 			Detail: "Another process holds " + locked.Name + "; the purge is not finished, and what it removes is still on disk."}
 	}
 	if err == nil {
-		s.pending = nil
+		pr.pending = nil
 	}
 	return errs.Wrap(err, "")
 }

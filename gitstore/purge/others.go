@@ -346,7 +346,7 @@ func (h *finder) looseObjects(ctx context.Context, o *others) error {
 
 // dropOthers removes what was found; refs go by git's lock protocol, and only if
 // they still say the same.
-func (s *Purger) dropOthers(ctx context.Context, in *purgeIntent) error {
+func (pr *Purger) dropOthers(ctx context.Context, in *purgeIntent) error {
 	o := &in.Others
 	var gone []refs.Update
 	for _, r := range o.Refs {
@@ -357,40 +357,40 @@ func (s *Purger) dropOthers(ctx context.Context, in *purgeIntent) error {
 		gone = append(gone, refs.Update{Name: r.Name, Before: []object.ID{old}})
 	}
 	if o.Head {
-		if err := storedir.WriteFile(s.FS, path.Join(storedir.Repo, refs.HEAD), []byte("ref: "+refs.ShadowRef+"\n")); err != nil {
+		if err := storedir.WriteFile(pr.FS, path.Join(storedir.Repo, refs.HEAD), []byte("ref: "+refs.ShadowRef+"\n")); err != nil {
 			return err
 		}
 	}
-	foreign, failed := s.Refs.Update(ctx, gone)
-	s.host.Report(foreign)
+	foreign, failed := pr.Refs.Update(ctx, gone)
+	pr.host.Report(foreign)
 	if err := refs.Join(failed); err != nil {
 		return err
 	}
 	for _, name := range o.Worktrees {
-		if err := s.removeAll(path.Join(storedir.Repo, "worktrees", name)); err != nil {
+		if err := pr.removeAll(path.Join(storedir.Repo, "worktrees", name)); err != nil {
 			return err
 		}
 	}
 	for _, name := range o.Files {
-		if err := storedir.Remove(s.FS, path.Join(storedir.Repo, name)); err != nil {
+		if err := storedir.Remove(pr.FS, path.Join(storedir.Repo, name)); err != nil {
 			return err
 		}
 	}
-	if err := s.rewriteLogs(in); err != nil {
+	if err := pr.rewriteLogs(in); err != nil {
 		return err
 	}
-	return s.FS.SyncDir(storedir.Repo)
+	return pr.FS.SyncDir(storedir.Repo)
 }
 
 // rewriteLogs takes the lines out of people's reflogs that name what goes, and
 // puts the new ids of tasks' records into ours.
-func (s *Purger) rewriteLogs(in *purgeIntent) error {
+func (pr *Purger) rewriteLogs(in *purgeIntent) error {
 	gone := make(map[string]bool)
 	for _, id := range in.Others.Gone {
 		gone[id] = true
 	}
 	for _, name := range in.Others.Logs {
-		err := s.rewriteLog(path.Join(storedir.Repo, name), func(line string) string {
+		err := pr.rewriteLog(path.Join(storedir.Repo, name), func(line string) string {
 			for _, id := range logIDs([]byte(line)) {
 				if gone[id.String()] {
 					return ""
@@ -402,8 +402,8 @@ func (s *Purger) rewriteLogs(in *purgeIntent) error {
 			return err
 		}
 	}
-	return s.walkFiles(strings.TrimSuffix(storedir.InfoLogs, "/"), func(name string) error {
-		return s.rewriteLog(name, func(line string) string {
+	return pr.walkFiles(strings.TrimSuffix(storedir.InfoLogs, "/"), func(name string) error {
+		return pr.rewriteLog(name, func(line string) string {
 			for i := range 2 {
 				if len(line) < 41*(i+1) {
 					break
@@ -418,8 +418,8 @@ func (s *Purger) rewriteLogs(in *purgeIntent) error {
 }
 
 // rewriteLog changes a reflog's lines; one that has none left goes.
-func (s *Purger) rewriteLog(name string, change func(line string) string) error {
-	text, err := readAll(s, name)
+func (pr *Purger) rewriteLog(name string, change func(line string) string) error {
+	text, err := readAll(pr, name)
 	if err != nil {
 		return err
 	}
@@ -431,15 +431,15 @@ func (s *Purger) rewriteLog(name string, change func(line string) string) error 
 	case string(text):
 		return nil
 	case "":
-		return storedir.Remove(s.FS, name)
+		return storedir.Remove(pr.FS, name)
 	}
-	return storedir.WriteFile(s.FS, name, []byte(out.String()))
+	return storedir.WriteFile(pr.FS, name, []byte(out.String()))
 }
 
 // walkFiles visits every file under a folder; one that goes meanwhile, or was
 // never there, is passed over.
-func (s *Purger) walkFiles(dir string, visit func(name string) error) error {
-	list, err := s.FS.ReadDir(dir)
+func (pr *Purger) walkFiles(dir string, visit func(name string) error) error {
+	list, err := pr.FS.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -449,7 +449,7 @@ func (s *Purger) walkFiles(dir string, visit func(name string) error) error {
 	for _, e := range list {
 		name := path.Join(dir, e.Name)
 		if e.Type.IsDir() {
-			err = s.walkFiles(name, visit)
+			err = pr.walkFiles(name, visit)
 		} else if e.Type.IsRegular() {
 			err = visit(name)
 		}

@@ -34,37 +34,37 @@ func (x *purgePack) writer() *pack.Writer {
 	return x.w
 }
 
-func (s *Purger) createPurgePack() (*purgePack, error) {
+func (pr *Purger) createPurgePack() (*purgePack, error) {
 	var rnd [8]byte
 	rand.Read(rnd[:])
 	x := &purgePack{name: path.Join(journal.Dir, "tmp-purge-"+hex.EncodeToString(rnd[:]))}
-	f, err := s.FS.OpenFile(x.name+".pack", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := pr.FS.OpenFile(x.name+".pack", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	x.f = f
 	if x.w, err = pack.Create(f, pack.WriterOptions{Level: pack.Fast}); err != nil {
-		s.dropPurgePack(x)
+		pr.dropPurgePack(x)
 		return nil, err
 	}
 	return x, nil
 }
 
 // dropPurgePack removes it from the journal folder; what was linked stays.
-func (s *Purger) dropPurgePack(x *purgePack) {
+func (pr *Purger) dropPurgePack(x *purgePack) {
 	if x == nil {
 		return
 	}
 	x.f.Close()
 	for _, suffix := range []string{".pack", storedir.Idx} {
-		if err := storedir.Remove(s.FS, x.name+suffix); err != nil {
-			s.Log.Warn("prepared pack left behind until the next start", "name", x.name, "error", err)
+		if err := storedir.Remove(pr.FS, x.name+suffix); err != nil {
+			pr.Log.Warn("prepared pack left behind until the next start", "name", x.name, "error", err)
 		}
 	}
 }
 
 // finish makes the pack and its index whole and durable.
-func (s *Purger) finishPurgePack(x *purgePack) error {
+func (pr *Purger) finishPurgePack(x *purgePack) error {
 	sum, entries, err := x.w.Finish()
 	if err == nil {
 		err = x.f.Sync()
@@ -73,7 +73,7 @@ func (s *Purger) finishPurgePack(x *purgePack) error {
 		return err
 	}
 	x.sum = sum
-	return storedir.WriteFile(s.FS, x.name+storedir.Idx, pack.EncodeIdx(entries, sum))
+	return storedir.WriteFile(pr.FS, x.name+storedir.Idx, pack.EncodeIdx(entries, sum))
 }
 
 // keep copies what stays of those of our packs that hold something of what
@@ -116,10 +116,10 @@ func (p *Purge) tainted(ctx context.Context, idx *pack.Idx) (bool, error) {
 }
 
 // PackBytes gives the size of everything in objects/pack.
-func (s *Purger) PackBytes() (sum int64, err error) {
-	names, err := s.FS.ReadDir(storedir.Packs)
+func (pr *Purger) PackBytes() (sum int64, err error) {
+	names, err := pr.FS.ReadDir(storedir.Packs)
 	for _, e := range names {
-		info, err := s.FS.Lstat(path.Join(storedir.Packs, e.Name))
+		info, err := pr.FS.Lstat(path.Join(storedir.Packs, e.Name))
 		if err == nil {
 			sum += info.Size
 		} else if !errors.Is(err, fs.ErrNotExist) {

@@ -146,19 +146,19 @@ type Purge struct {
 
 // Begin rewrites the history of now. errs.NotFound "blob_not_found" where
 // no commit has one of the blobs.
-func (s *Purger) Begin(ctx context.Context, opt Options) (*Purge, error) {
+func (pr *Purger) Begin(ctx context.Context, opt Options) (*Purge, error) {
 	if opt.Tell == nil {
 		opt.Tell = func(string, int64, int64) {}
 	}
-	s.Upkeep.Collecting.Lock()
-	s.Upkeep.Maintaining.Lock()
-	p := &Purge{s: s, opt: opt, from: make(map[string]bool)}
-	err := s.endPending(ctx)
+	pr.Upkeep.Collecting.Lock()
+	pr.Upkeep.Maintaining.Lock()
+	p := &Purge{s: pr, opt: opt, from: make(map[string]bool)}
+	err := pr.endPending(ctx)
 	if err == nil {
-		err = s.Whole(ctx)
+		err = pr.Whole(ctx)
 	}
 	if err == nil {
-		p.begin = s.Boundary()
+		p.begin = pr.Boundary()
 		err = p.prepare(ctx)
 	}
 	if err != nil {
@@ -183,16 +183,16 @@ func (p *Purge) Discard() {
 
 // endPending ends what could not be ended before: another purge, a move of the
 // boundary.
-func (s *Purger) endPending(ctx context.Context) error {
-	s.Publishing.Lock()
+func (pr *Purger) endPending(ctx context.Context) error {
+	pr.Publishing.Lock()
 	lctx, cancel := context.WithTimeout(ctx, repo.PublishPatience)
-	err := s.GoOn(lctx)
+	err := pr.GoOn(lctx)
 	cancel()
-	s.Publishing.Unlock()
+	pr.Publishing.Unlock()
 	if err != nil {
 		return err
 	}
-	return s.host.ResumeCut(ctx)
+	return pr.host.ResumeCut(ctx)
 }
 
 func (p *Purge) prepare(ctx context.Context) (err error) {
@@ -269,9 +269,9 @@ func (p *Purge) needleOf(data []byte) {
 // besideHistory gives a content that is in no history, but loose or in another
 // process's pack in the repository; nothing of one over maxNeedle. errs.NotFound
 // "blob_not_found" where there is none.
-func (s *Purger) besideHistory(id object.ID) ([]byte, error) {
+func (pr *Purger) besideHistory(id object.ID) ([]byte, error) {
 	none := errs.New(errs.NotFound, "blob_not_found", "The history has no such content: %s.", id)
-	data, ok, err := rawpack.LooseBlob(s.FS, storedir.Repo+"/objects", maxNeedle, id)
+	data, ok, err := rawpack.LooseBlob(pr.FS, storedir.Repo+"/objects", maxNeedle, id)
 	if ok {
 		return data, nil
 	}
@@ -281,7 +281,7 @@ func (s *Purger) besideHistory(id object.ID) ([]byte, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, errs.Wrap(err, "")
 	}
-	h := &finder{s: s}
+	h := &finder{s: pr}
 	defer h.close()
 	if _, err := h.openForeign(); err != nil {
 		return nil, errs.Wrap(err, "")
@@ -301,8 +301,8 @@ func (s *Purger) besideHistory(id object.ID) ([]byte, error) {
 }
 
 // sumOf gives the After-Hash of a blob's bytes.
-func (s *Purger) sumOf(ctx context.Context, id object.ID) (string, error) {
-	r, _, err := s.OpenBlob(ctx, id)
+func (pr *Purger) sumOf(ctx context.Context, id object.ID) (string, error) {
+	r, _, err := pr.OpenBlob(ctx, id)
 	if err != nil {
 		return "", err
 	}
