@@ -25,7 +25,7 @@ type Server struct {
 	t       testing.TB
 	handler http.Handler
 
-	// Names stand for what is in a request's target and body, and in the wanted part
+	// Names are the values of what is in a request's target and body, and in the wanted part
 	// of an answer, in braces: root (the workspace's directory), ws and task (their
 	// ids), and those that a test adds.
 	Names map[string]string
