@@ -211,6 +211,10 @@ func (d *Dialect) begin(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
+	keyed, err := d.idByKey(c, &req)
+	if err != nil {
+		return err
+	}
 	res, err := d.calls.Begin(c.Request.Context(), req)
 	if errs.CodeOf(err) == "too_many_calls" && err != nil {
 		return &httpapi.Problem{Status: http.StatusTooManyRequests, Kind: errs.Unavailable, Code: "too_many_calls",
@@ -231,11 +235,35 @@ func (d *Dialect) begin(c *gin.Context) error {
 		out.Others[i] = x
 	}
 	status := http.StatusCreated
-	if res.Again {
+	switch {
+	case res.Again && keyed: // the first answer was never sent
+		wire.SettleKey(c, true, false)
+	case res.Again:
 		status = http.StatusOK
 	}
 	httpapi.JSON(c, status, out)
 	return nil
+}
+
+// keysLive is how long an idempotency key names a request.
+const keysLive = 24 * time.Hour
+
+// idByKey gives a call without an ID one that follows from the request's idempotency
+// key: after a kill between the begin and its answer the same request finds the call.
+func (d *Dialect) idByKey(c *gin.Context, req *calls.Begin) (keyed bool, err error) {
+	if req.ID != "" {
+		return false, nil
+	}
+	hash, err := wire.KeyHash(c)
+	if hash == "" || err != nil {
+		return false, err
+	}
+	id := calls.IDOf(hash)
+	if old, err := d.calls.Get(id, req.Sees); err == nil && time.Since(old.Begun) >= keysLive {
+		return false, nil // another request of that key
+	}
+	req.ID = id
+	return true, nil
 }
 
 type callBody struct {

@@ -288,6 +288,12 @@ func newID() string {
 	return "call-" + hex.EncodeToString(b[:])
 }
 
+// IDOf returns the ID of a call that is named by a text.
+func IDOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "call-" + hex.EncodeToString(sum[:12])
+}
+
 func sessionKey(ws, agent, id string) string { return ws + "\x00" + agent + "\x00" + id }
 
 // room makes a call one that is open, nil: none. Unavailable "too_many_calls" where as

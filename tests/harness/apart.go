@@ -6,7 +6,8 @@ import "strings"
 // the reason. Everything else that starts a server is held to a cluster as well.
 var apart = map[string]string{
 	// What a single server keeps in its data directory is in PostgreSQL and the store.
-	"TestSessionIdempotency": "it removes answers.log, and a cluster keeps answers with the records",
+	"TestSessionIdempotency":  "it removes answers.log, and a cluster keeps answers with the records",
+	"TestCallsByKeyOverAKill": "it removes answers.log, and a cluster keeps answers with the records",
 	// A rate is counted at each node (fleet.md, Requests).
 	"TestCodeRateLimits":           "a rate counts on each node",
 	"TestSettingsComeInTheirOrder": "a rate counts on each node",
