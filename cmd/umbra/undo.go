@@ -61,6 +61,9 @@ declared, window or shared).`,
 	}
 	cmd.RunE = v.Action(func(ctx context.Context, _ []string) error {
 		w, err := v.HereWorkspace(ctx)
+		if errors.Is(err, cli.ErrNoWorkspace) {
+			return v.noTurns()
+		}
 		if err != nil {
 			return err
 		}
@@ -93,6 +96,17 @@ declared, window or shared).`,
 		})
 	})
 	return cmd
+}
+
+// noTurns answers umbra turns where no workspace is: no agent has worked there.
+func (v *verb) noTurns() error {
+	if v.JSON {
+		return v.PrintJSON(json.RawMessage("[]"))
+	}
+	return v.Print(false, func(o *term.Output) error {
+		o.Printf("no turns: this directory is in no workspace\n")
+		return nil
+	})
 }
 
 func undoCommand() *cobra.Command {
@@ -289,6 +303,9 @@ func (v *verb) undoable(ctx context.Context, u *undoFlags) ([]*undoStep, error) 
 
 func (v *verb) undo(ctx context.Context, u *undoFlags, stdin io.Reader) error {
 	steps, err := v.undoable(ctx, u)
+	if errors.Is(err, cli.ErrNoWorkspace) { // no agent has worked here
+		return v.undone(nil, u.dryRun, "nothing to undo: this directory is in no workspace")
+	}
 	if err != nil {
 		return err
 	}
@@ -318,6 +335,9 @@ func (v *verb) undo(ctx context.Context, u *undoFlags, stdin io.Reader) error {
 
 func (v *verb) redo(ctx context.Context, u *undoFlags) error {
 	w, err := v.HereWorkspace(ctx)
+	if errors.Is(err, cli.ErrNoWorkspace) {
+		return v.undone(nil, u.dryRun, "nothing to redo: this directory is in no workspace")
+	}
 	if err != nil {
 		return err
 	}

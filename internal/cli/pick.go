@@ -140,6 +140,9 @@ func (v *Verb) PickFiles(ctx context.Context, args []string) (w Place, task, p s
 	return
 }
 
+// ErrNoWorkspace is returned for a directory that no workspace contains.
+var ErrNoWorkspace = errors.New("this directory is in no workspace; name one with --workspace")
+
 // HereWorkspace is the workspace of --workspace, else the one around the working
 // directory. Unlike pickWorkspace it takes no other one.
 func (v *Verb) HereWorkspace(ctx context.Context) (Place, error) {
@@ -157,7 +160,7 @@ func (v *Verb) HereWorkspace(ctx context.Context) (Place, error) {
 	if w, ok := around(list, here); ok {
 		return PlaceOf(w), nil
 	}
-	return Place{}, errors.New("this directory is in no workspace; name one with --workspace")
+	return Place{}, ErrNoWorkspace
 }
 
 // Named gives the workspaces that the arguments name; without any, all.
