@@ -108,6 +108,67 @@ func TestInitAgents(t *testing.T) {
 	}
 }
 
+// TestInitRemovesUninstalled: what init wrote for an agent that was uninstalled since is
+// taken out as well; and doctor reports when an agent was heard, wired or not.
+func TestInitRemovesUninstalled(t *testing.T) {
+	home := t.TempDir()
+	env := []string{"HOME=" + home, "UMBRA_DATA_DIR=" + filepath.Join(home, "data")}
+	project := filepath.Join(home, "project")
+	if err := os.Mkdir(project, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, ".claude.json"), []byte("{\"mine\": 1}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := files(t, home)
+	run := func(args ...string) string {
+		t.Helper()
+		status, out, errOut := harness.Run(t, env, append(append([]string{"init"}, args...), project)...)
+		if status != 0 {
+			t.Errorf("init %q: status %d: %s%s", args, status, out, errOut)
+		}
+		return out
+	}
+	doctor := func(want string) {
+		t.Helper()
+		_, _, list := examine(t, env)
+		for _, f := range list {
+			if f.Check == "agents" && f.About == "claude-code" {
+				if !strings.HasPrefix(f.Detail, want) {
+					t.Errorf("doctor: %q, want %q", f.Detail, want)
+				}
+				return
+			}
+		}
+		if want != "" {
+			t.Errorf("doctor reports no claude-code: %+v", list)
+		}
+	}
+	doctor("")
+	run("--agent", "claude-code")
+	run("--agent", "copilot", "--project")
+	doctor("wired; never heard")
+	hookRun(t, env, `{"session_id":"s","cwd":"/","hook_event_name":"SessionStart"}`, "claude-code")
+	doctor("wired; last heard 2")
+	for _, dir := range []string{filepath.Join(home, ".claude"), filepath.Join(project, ".github")} {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("--remove", "--dry-run")
+	if out := run("--remove"); !strings.Contains(out, ".claude.json") || strings.Contains(out, "gemini") {
+		t.Errorf("init --remove: %s", out)
+	}
+	run("--remove", "--project")
+	doctor("not wired; last heard 2")
+	if now := files(t, home); now != before {
+		t.Errorf("not as it was:\n%s\n%s", before, now)
+	}
+	if out := run("--remove", "--json"); !strings.Contains(out, `"agents":[]`) {
+		t.Errorf("nothing to remove: %s", out)
+	}
+}
+
 // TestHookStartsServer: hooks that come at once start one server.
 func TestHookStartsServer(t *testing.T) {
 	dir, home := filepath.Join(t.TempDir(), "data"), t.TempDir()

@@ -122,17 +122,22 @@ func (v *verb) wire(cmd *cobra.Command, e *agentconf.Env, s *agentconf.Store, f 
 	var list []render.Wired
 	todo, failed := false, false
 	for _, name := range agentconf.Names() {
-		found := e.Found(name)
-		if len(f.agents) > 0 && !slices.Contains(f.agents, name) || len(f.agents) == 0 && !found {
+		found, named := e.Found(name), slices.Contains(f.agents, name)
+		if len(f.agents) > 0 && !named || !named && !found && !f.remove {
 			continue
 		}
 		changes, err := e.Plan(s, name, f.remove)
 		if err != nil {
 			return err
 		}
+		changed := false
 		for _, c := range changes {
-			todo = todo || c.Action != "unchanged" && c.Action != "left"
+			changed = changed || c.Action != "unchanged" && c.Action != "left"
 		}
+		if !named && !found && !changed { // an agent that is gone, and has left nothing of umbra
+			continue
+		}
+		todo = todo || changed
 		list = append(list, render.Wired{Agent: name, Found: found, Files: changes})
 	}
 	if todo && !f.dryRun && !f.yes && term.IsTerminal(v.Stderr) && term.IsTerminal(os.Stdin) {
