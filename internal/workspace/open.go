@@ -100,8 +100,23 @@ func Open(ctx context.Context, c Config) (*Workspace, error) {
 	w.forks.held, w.forks.has, w.forks.keep, w.forks.forget = c.Base, c.Unforked, c.Kept, c.Forget
 	if !d.Physical() {
 		w.progress.Begin(w.store.Tip().Seq)
+	} else if marks, ok := c.Host.(host.Marks); ok && d.Check() == nil {
+		w.alone(marks)
 	}
 	return w, nil
+}
+
+// alone marks the directory as this server's, and warns where it is another's as well.
+func (w *Workspace) alone(marks host.Marks) {
+	mark, others, err := marks.Mark(w.Root())
+	if err != nil { // a file system without locks
+		w.log.Debug("the directory is not marked as open", "error", err)
+		return
+	}
+	w.mark = mark
+	if others {
+		w.warn("another server has this directory open too: each gives changes that agents of the other make to its own calls; use one server for a directory")
+	}
 }
 
 // Resume settles what a stop left and records what changed in the directory while

@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,7 @@ type Workspace struct {
 	disk   *disk.Disk
 	lifetime
 	warningList
+	mark io.Closer // of the directory; nil: it has none
 
 	store    *gitstore.Store
 	progress *progress.Progress
@@ -315,7 +317,11 @@ func (w *Workspace) free() error {
 	if w.forks.held != nil { // its store is closed
 		w.forks.held()
 	}
-	return errors.Join(w.progress.Close(), w.disk.Close())
+	var err error
+	if w.mark != nil {
+		err = w.mark.Close()
+	}
+	return errors.Join(err, w.progress.Close(), w.disk.Close())
 }
 
 // Hold locks paths, each with everything under it, until release is called: all

@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -48,6 +49,13 @@ type Host interface {
 // Births is a Host that knows when a directory was made.
 type Births interface {
 	Born(dir string) int64 // nanoseconds since 1970; 0: not known
+}
+
+// Marks is a Host on which servers see what other servers have open.
+type Marks interface {
+	// Mark marks a directory as open here, until what it returns is closed or the process
+	// ends, and reports whether another server has marked it. Nothing is written to it.
+	Mark(dir string) (mark io.Closer, others bool, err error)
 }
 
 // Mounts is a Host that knows its bind mounts.

@@ -1,6 +1,9 @@
 package host
 
 import (
+	"errors"
+	"io"
+	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +38,29 @@ func (OS) Born(dir string) int64 {
 		return 0
 	}
 	return st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
+}
+
+// markAt is the byte of a directory that Mark locks. A directory has no bytes: nothing
+// but a server locks this one.
+const markAt = 0x756d627261
+
+// Mark is Marks'. The mark is a read lock of an open file description (fcntl(2)): any
+// number of servers may have one, and the kernel removes it with the process.
+func (OS) Mark(dir string) (io.Closer, bool, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, false, err
+	}
+	lock := unix.Flock_t{Type: unix.F_RDLCK, Whence: io.SeekStart, Start: markAt, Len: 1}
+	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
+	if err == nil {
+		lock.Type = unix.F_WRLCK // whether this one could be had
+		err = unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock)
+	}
+	if err != nil {
+		return nil, false, errors.Join(err, f.Close())
+	}
+	return f, lock.Type != unix.F_UNLCK, nil
 }
 
 // mountID returns the number of the mount that a directory is on. Since Linux 6.8
