@@ -34,6 +34,9 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == peers.SafeVerb {
 		exit(safeServer(os.Args[2:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == peers.EditVerb {
+		exit(peers.Edit(os.Args[2:]))
+	}
 	// The first signal ends the run in order: programs stopped, mounts undone,
 	// folders removed. A second one ends it at once.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

@@ -1,9 +1,7 @@
 package peers
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -15,22 +13,13 @@ import (
 // Forks makes forks of a workspace; body is that of POST /workspaces/{id}/forks. It
 // returns their ids.
 func (s *Server) Forks(ctx context.Context, workspace string, body map[string]any) ([]string, error) {
-	raw, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/workspaces/"+workspace+"/forks", bytes.NewReader(raw))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
 	var made struct {
 		Forks []struct {
 			ID string `json:"id"`
 		} `json:"forks"`
 	}
 	var ids []string
-	err = expect(s.client, req, func(answer []byte) error { return json.Unmarshal(answer, &made) }, http.StatusCreated)
+	err := s.post(ctx, "/workspaces/"+workspace+"/forks", body, &made, http.StatusCreated)
 	for _, f := range made.Forks {
 		ids = append(ids, f.ID)
 	}

@@ -1,13 +1,10 @@
 package peers
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"path/filepath"
-	"strings"
 
 	"umbra/gitstore"
 	"umbra/internal/vfs"
@@ -56,28 +53,14 @@ type Task struct {
 
 // Open makes a task on a folder; the first on a folder takes the baseline.
 func (s *Server) Open(ctx context.Context, folder string) (Task, error) {
-	body, err := json.Marshal(map[string]any{"goal": "measure", "workspace": folder, "force": true})
-	if err != nil {
-		return Task{}, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/tasks", bytes.NewReader(body))
-	if err != nil {
-		return Task{}, err
-	}
-	req.Header.Set("Content-Type", "application/json")
 	var t Task
-	err = expect(s.client, req, func(answer []byte) error { return json.Unmarshal(answer, &t) }, http.StatusCreated)
+	err := s.post(ctx, "/tasks", map[string]any{"goal": "measure", "workspace": folder, "force": true}, &t, http.StatusCreated)
 	return t, err
 }
 
 // Sync has the server look at the whole folder of a workspace.
 func (s *Server) Sync(ctx context.Context, workspace string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+"/workspaces/"+workspace+"/sync", strings.NewReader("{}"))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	return expect(s.client, req, nil, http.StatusOK)
+	return s.post(ctx, "/workspaces/"+workspace+"/sync", map[string]any{}, nil, http.StatusOK)
 }
 
 // Stop ends the server in order.

@@ -15,6 +15,8 @@
 //	sessions   small files read, large folders listed
 //	run        programs and scripts
 //	hooks      what an agent waits for before and after a tool
+//	calls      begin and end of a call, at the server
+//	exec       commands in a layer
 //	policy     what a policy costs of a write
 //	forks      forks of a workspace, next to worktrees and copies
 //	before     this program and an earlier one in turns (-before)
@@ -49,7 +51,7 @@ type Row struct {
 // All lists the rows of a scale, in the order of the document.
 func All(s measure.Scale) []Row {
 	return slices.Concat(writeRows(s), pacedRows(s), sustainedRows(s), syncsRows(s), growthRows(s), baselineRows(s),
-		diskRows(s), footprintRows(s), memoryRows(s), startRows(s), sessionRows(s), cloneRows(s), historyRows(s), runRows(s), hookRows(s), forkRows(s), policyRows(s))
+		diskRows(s), footprintRows(s), memoryRows(s), startRows(s), sessionRows(s), cloneRows(s), historyRows(s), runRows(s), hookRows(s), callRows(s), execRows(s), forkRows(s), policyRows(s))
 }
 
 // Order compares keys of results ("row on disk") by the order of the document:
