@@ -118,6 +118,17 @@ func (p *Process) Memory() (Memory, error) {
 	return Memory{Resident: v["VmRSS"] << 10, Anonymous: v["RssAnon"] << 10}, err
 }
 
+// ResetPeak has Peak begin again (proc_pid_clear_refs(5)).
+func (p *Process) ResetPeak() error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.PID()), []byte("5"), 0)
+}
+
+// Peak gives the most bytes that were resident since the start, or ResetPeak.
+func (p *Process) Peak() (int64, error) {
+	v, err := p.proc("status")
+	return v["VmHWM"] << 10, err
+}
+
 // Written gives the bytes that the process made dirty on their way to a disk so
 // far: write_bytes of /proc/PID/io (proc_pid_io(5)).
 func (p *Process) Written() (int64, error) {

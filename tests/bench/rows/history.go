@@ -75,12 +75,31 @@ type past struct {
 
 // newPast makes a history that leaves files changed.
 func newPast(ctx context.Context, env *measure.Env, files, commits int) (*past, error) {
+	p, err := newProject(ctx, env, files, nil)
+	if err != nil {
+		return nil, err
+	}
+	env.Log("making %d commits", commits)
+	if err := p.grow(ctx, commits, corpus.NewSequence(files, 0, 1, 3).Next); err != nil {
+		return nil, err
+	}
+	return p, p.start(ctx)
+}
+
+// newProject makes a workspace of some files of the corpus and others, with a task. Its
+// server is stopped.
+func newProject(ctx context.Context, env *measure.Env, files int, more map[string][]byte) (*past, error) {
 	folder, err := env.Dir("past")
 	if err != nil {
 		return nil, err
 	}
 	if err := corpus.Write(ctx, folder, files); err != nil {
 		return nil, err
+	}
+	for name, data := range more {
+		if err := os.WriteFile(filepath.Join(folder, name), data, 0o644); err != nil {
+			return nil, err
+		}
 	}
 	s, err := peers.NewServer(peers.Params{Ctx: ctx, Env: env, Clients: 1})
 	if err != nil {
@@ -90,36 +109,25 @@ func newPast(ctx context.Context, env *measure.Env, files, commits int) (*past, 
 	if p.task, err = s.Open(ctx, folder); err != nil {
 		return nil, err
 	}
-	if err := s.Stop(); err != nil {
-		return nil, err
-	}
-	env.Log("making %d commits", commits)
-	if err := p.grow(ctx, files, commits); err != nil {
-		return nil, err
-	}
 	p.repo = filepath.Join(s.Data, "workspaces", p.task.Workspace, "repo.git")
-	return p, p.start(ctx)
+	return p, s.Stop()
 }
 
-// grow commits edits, and puts the files on disk as they came out.
-func (p *past) grow(ctx context.Context, files, commits int) error {
-	fs, err := vfs.OS(filepath.Join(p.Data, "workspaces", p.task.Workspace))
-	if err != nil {
-		return err
-	}
-	store, err := gitstore.Open(ctx, gitstore.Options{FS: fs})
-	if err != nil {
-		return err
-	}
-	edits, last := corpus.NewSequence(files, 0, 1, 3), make(map[string][]byte)
-	for range commits {
-		c := edits.Next()
-		if _, err := peers.Record(ctx, store, p.task.ID, c); err != nil {
-			return errors.Join(err, store.Close(context.Background()))
+// grow commits edits while the server is stopped, and puts the files on disk as they
+// came out.
+func (p *past) grow(ctx context.Context, commits int, next func() corpus.Change) error {
+	last := make(map[string][]byte)
+	err := p.stored(ctx, func(store *gitstore.Store) error {
+		for range commits {
+			c := next()
+			if _, err := peers.Record(ctx, store, p.task.ID, c); err != nil {
+				return err
+			}
+			last[c.Path] = c.Data
 		}
-		last[c.Path] = c.Data
-	}
-	if err := store.Close(context.Background()); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	for name, data := range last {
@@ -129,6 +137,19 @@ func (p *past) grow(ctx context.Context, files, commits int) error {
 		p.changed = append(p.changed, name)
 	}
 	return nil
+}
+
+// stored opens the history while the server is stopped.
+func (p *past) stored(ctx context.Context, do func(*gitstore.Store) error) error {
+	fs, err := vfs.OS(filepath.Dir(p.repo))
+	if err != nil {
+		return err
+	}
+	store, err := gitstore.Open(ctx, gitstore.Options{FS: fs})
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(store), store.Close(context.Background()))
 }
 
 func (p *past) start(ctx context.Context) (err error) {
@@ -199,12 +220,18 @@ func readSized(res *http.Response) ([]byte, error) {
 
 // git runs stock git on the task's repository and gives what the process took.
 func (p *past) git(ctx context.Context, args ...string) (time.Duration, error) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", p.repo}, args...)...)
+	took, _, err := gitIn(ctx, p.repo, args...)
+	return took, err
+}
+
+// gitIn runs stock git on a repository without its output.
+func gitIn(ctx context.Context, repo string, args ...string) (time.Duration, *os.ProcessState, error) {
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", repo}, args...)...)
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_SYSTEM="+os.DevNull)
 	cmd.Stdout = io.Discard
 	begin := time.Now()
 	err := cmd.Run()
-	return time.Since(begin), err
+	return time.Since(begin), cmd.ProcessState, err
 }
 
 func (p *past) ref(name string) string { return "refs/umbra/tasks/" + p.task.ID + "/" + name }

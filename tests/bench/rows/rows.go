@@ -20,6 +20,7 @@
 //	policy     what a policy costs of a write
 //	forks      forks of a workspace, next to worktrees and copies
 //	before     this program and an earlier one in turns (-before)
+//	blame      who wrote each line, next to git blame; memory for a large file
 //	history    summary, diff and revert of a task; the first answer after a start
 //
 // A group is a file here and its call in All.
@@ -51,7 +52,7 @@ type Row struct {
 // All lists the rows of a scale, in the order of the document.
 func All(s measure.Scale) []Row {
 	return slices.Concat(writeRows(s), pacedRows(s), sustainedRows(s), syncsRows(s), growthRows(s), baselineRows(s),
-		diskRows(s), footprintRows(s), memoryRows(s), startRows(s), sessionRows(s), cloneRows(s), historyRows(s), runRows(s), hookRows(s), callRows(s), execRows(s), forkRows(s), policyRows(s))
+		diskRows(s), footprintRows(s), memoryRows(s), startRows(s), sessionRows(s), cloneRows(s), historyRows(s), blameRows(s), runRows(s), hookRows(s), callRows(s), execRows(s), forkRows(s), policyRows(s))
 }
 
 // Order compares keys of results ("row on disk") by the order of the document:
