@@ -25,7 +25,8 @@ func findProject(ctx context.Context, w *workspace.Workspace, v *version) *proje
 	if w.Root() == "" {
 		return &projectLines{}
 	}
-	return &projectLines{project.Open(w.Root()).Blame(ctx, project.Version{Path: v.path, Blob: v.blob})}
+	repo, name := project.For(w.Root(), v.path)
+	return &projectLines{repo.Blame(ctx, project.Version{Path: name, Blob: v.blob})}
 }
 
 // split cuts a range where another commit of the project's begins.

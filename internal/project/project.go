@@ -49,6 +49,31 @@ func Open(root string) *Repo {
 	}
 }
 
+// For finds the repository that has a file of a workspace, and the file's path there:
+// a submodule's, or that of another work tree inside the workspace, for what is in it;
+// else Open's. Symbolic links are not followed.
+func For(root, name string) (*Repo, string) {
+	nested, inside := "", name
+	at, rest := root, name
+	for {
+		part, more, below := strings.Cut(rest, "/")
+		if !below {
+			break
+		}
+		at, rest = filepath.Join(at, part), more
+		if info, err := os.Lstat(at); err != nil || !info.IsDir() {
+			break
+		}
+		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
+			nested, inside = at, rest
+		}
+	}
+	if nested == "" {
+		return Open(root), name
+	}
+	return Open(nested), inside
+}
+
 // gitFile follows a .git that is a file (gitrepository-layout(5)): of a worktree
 // or a submodule.
 func gitFile(dir, prefix string) *Repo {
