@@ -397,6 +397,9 @@ func (j *judge) text(cur, before, after object.ID) ([]byte, string, error) {
 	case err != nil:
 		return nil, "binary", nil // or too large: what cannot be merged line by line
 	case !res.Clean:
+		if text, ok := mergeLineEnds(sides[0], sides[1], sides[2]); ok {
+			return text, "", nil
+		}
 		return nil, "overlapping", nil
 	case res.Merged == nil:
 		return []byte{}, "", nil
