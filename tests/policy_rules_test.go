@@ -19,6 +19,7 @@ import (
 const (
 	secretMark = "AKIAY3T2ZQ7WJMH5RKPD"
 	secretText = "key = \"" + secretMark + "\"\n"
+	secretName = "ghp_K8lR3nYx0SuZ5wCo7aqM9tEg4HiD6bF2vX1j"
 )
 
 // filesWith returns the files of a directory that have some bytes, raw or deflated at any

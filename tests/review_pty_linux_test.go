@@ -158,4 +158,24 @@ func TestReviewTerminal(t *testing.T) {
 	if p.read(t, "b") != "B\n" {
 		t.Error("b was decided on")
 	}
+
+	// q leaves what was not decided on; a accepts the rest of a file.
+	text = strings.NewReplacer("line 20\n", "twenty\n", "line 40\n", "forty\n").Replace(p.read(t, "a"))
+	k.put(t, "a", text)
+	x = p.inTerminal(t, "review")
+	x.see("(1/3) Accept this hunk")
+	x.press("q\n")
+	if status := x.status(); status != 0 || p.read(t, "a") != text {
+		t.Errorf("q: %d", status)
+	}
+	x = p.inTerminal(t, "review")
+	x.see("(1/3) Accept this hunk")
+	x.press("k\n")
+	x.see("No earlier hunk is undecided.")
+	x.press("a\n")
+	x.see("(3/3) Accept this hunk")
+	x.press("y\n")
+	if status := x.status(); status != 0 || !strings.Contains(x.text.String(), "3 accepted, 0 rejected") || p.read(t, "a") != text {
+		t.Errorf("%d %q", status, x.text.String())
+	}
 }

@@ -510,6 +510,22 @@ func TestToolsetExplainLine(t *testing.T) {
 	if got := a.gives("explain_line", "path", "/p/a.txt", "line", 1); !strings.Contains(got, "Source: baseline") {
 		t.Error(got)
 	}
+	// Over MCP it is the same; and as it was brought back by a revert.
+	over := connect(t, overHTTP(s, "/"+a.id, ""), newest)
+	if got, failed := over.call(t, "explain_line", map[string]any{"path": "/p/a.txt", "line": 2}); failed || !strings.Contains(got, "+TWO") {
+		t.Error(got)
+	}
+	a.gives("edit_file", "path", "/p/a.txt", "old_string", "TWO", "new_string", "three")
+	a.gives("revert_changes", "path", "/p/a.txt")
+	if got := a.gives("explain_line", "path", "/p/a.txt", "line", 2); !strings.Contains(got, "Source: baseline") || !strings.Contains(got, "Brought back by: the revert ") {
+		t.Error(got)
+	}
+	// A mount that may only be written to shows nothing, one next to it does.
+	w := newAgent(t, s, physical("/r", "READ_ONLY", folder(t, map[string]string{"r": "r\n"})), physical("/w", "WRITE_ONLY", folder(t, map[string]string{"s": "hidden\n"})))
+	w.gives("explain_line", "path", "/r/r", "line", 1)
+	if status, text := w.call("explain_line", "path", "/w/s", "line", 1); status != "error" || strings.Contains(text, "commit") {
+		t.Errorf("%s: %s", status, text)
+	}
 	for path, line := range map[string]int{"/p/a.txt": 3, "/p/none": 1, "/p": 1} {
 		if status, text := a.call("explain_line", "path", path, "line", line); status != "error" || text == "" {
 			t.Errorf("%s: %s %s", path, status, text)

@@ -169,6 +169,15 @@ type Message struct {
 	Whole *Whole
 }
 
+// Texts returns what the caller wrote: subject, author and description, one below
+// the other.
+func (m *Message) Texts() string {
+	if m.Author == "" && m.Description == "" {
+		return m.Subject
+	}
+	return m.Subject + "\n" + m.Author + "\n" + m.Description
+}
+
 // EntryCount returns how many changelog entries the commit counts.
 func (m *Message) EntryCount() int {
 	if m.Files > 0 {

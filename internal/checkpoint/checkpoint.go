@@ -57,13 +57,17 @@ func run(ctx context.Context, w *workspace.Workspace, in io.Reader, args ...stri
 }
 
 // Make names the newest commit, once what is on disk is recorded and stock git sees
-// it. Invalid "invalid_name", "invalid_message"; Conflict "checkpoint_exists".
+// it. Invalid "invalid_name", "invalid_message"; Conflict "checkpoint_exists"; Forbidden
+// "policy_refused".
 func Make(ctx context.Context, w *workspace.Workspace, name, text, actor string) (*Checkpoint, error) {
 	if !ValidName(name) {
 		return nil, errs.New(errs.Invalid, "invalid_name", "A checkpoint's name is formed as a task id, and is neither \"head\" nor a commit's id.").With("field", "name")
 	}
 	if text = message.CleanText(text); len(text) > maxMessage {
 		return nil, errs.New(errs.Invalid, "invalid_message", "The message is longer than %d bytes.", maxMessage).With("field", "message")
+	}
+	if x := w.Policy().Message(name + "\n" + text); x != nil && !w.Policy().Only(x) {
+		return nil, x.Err()
 	}
 	taken := errs.New(errs.Conflict, "checkpoint_exists", "There is a checkpoint of that name.").With("field", "name")
 	if _, err := find(ctx, w, name); err == nil {

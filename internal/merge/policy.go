@@ -33,6 +33,11 @@ func (m *merger) obeys() error {
 	}
 	rules := m.into.Policy()
 	for _, s := range m.steps {
+		if len(s.todo) > 0 {
+			if x := rules.Message(s.commit.Message.Subject); x != nil && !rules.Only(x) {
+				return x.Err()
+			}
+		}
 		for _, o := range s.todo {
 			c, ok, err := m.judged(o)
 			if err != nil {

@@ -360,6 +360,7 @@ type Change struct {
 	From string // of a rename: the path before
 	Link bool   // it will be a symbolic link, so that paths below it exist
 	Dir  bool   // it is a directory of its own
+	Made bool   // of a directory: it gets its name by the change
 	Size int64  // of the file afterwards; 0 for one that is deleted
 	// Content opens the file as it will be, nil where it is deleted or no file;
 	// Before the file as it was, nil where there was none. Same says that they do
@@ -372,7 +373,7 @@ type Change struct {
 type Refusal struct {
 	Rule, Path, Detail string
 	Secret             string // of RuleSecrets: gitleaks' name for what it is
-	Line               int    // of RuleSecrets; 0: the whole file
+	Line               int    // of RuleSecrets; 0: the whole file, or the name
 }
 
 // Err gives the refusal as errs.Forbidden "policy_refused", with the field "rule".
@@ -426,6 +427,20 @@ func (r *Rules) Judge(t Task, c Change) ([]*Refusal, error) {
 	return out, err
 }
 
+// Message says whether the message of a change is not allowed: it becomes a part of
+// history as the files do. nil: it is allowed.
+func (r *Rules) Message(text string) *Refusal {
+	if r == nil || r.detector == nil || text == "" {
+		return nil
+	}
+	found := r.detector.Scan("", []byte(text))
+	if len(found) == 0 {
+		return nil
+	}
+	return &Refusal{Rule: RuleSecrets, Secret: found[0].Rule, Line: found[0].Line,
+		Detail: fmt.Sprintf("The message would hold a secret (%s), which the policy of this server keeps out of history. Take it out.", found[0].Rule)}
+}
+
 // Only says whether a refusal alone is to be named in the entry, and the change
 // allowed.
 func (r *Rules) Only(x *Refusal) bool { return x.Rule == RuleSecrets && r.level == Warn }
@@ -444,10 +459,33 @@ func (c *Change) onlyRefuses(t Task, name string) *Refusal {
 	return &Refusal{Rule: RuleOnly, Path: name, Detail: fmt.Sprintf("The task may only change paths that match %s; do the change in another task, or leave it out.", quoted(texts))}
 }
 
-// secret looks for secrets that a change brings: those in the file that were not in
-// it before.
+// name looks for secrets in a name that a change brings.
+func (r *Rules) name(c *Change) *Refusal {
+	brings := c.Made || c.Content != nil && (c.Before == nil || c.From != "" && c.From != c.Path)
+	if !brings {
+		return nil
+	}
+	found := r.detector.ScanName(c.Path)
+	if len(found) > 0 && c.From != "" {
+		found = secrets.New(found, r.detector.ScanName(c.From))
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return &Refusal{Rule: RuleSecrets, Path: c.Path, Secret: found[0].Rule,
+		Detail: fmt.Sprintf("The name would hold a secret (%s), which the policy of this server keeps out of history. Choose another name.", found[0].Rule)}
+}
+
+// secret looks for secrets that a change brings: those in a new name, and those in the
+// file that were not in it before.
 func (r *Rules) secret(c *Change) (*Refusal, error) {
-	if r.detector == nil || c.Content == nil || c.Same && (c.From == "" || !r.detector.Differ(c.From, c.Path)) {
+	if r.detector == nil {
+		return nil, nil
+	}
+	if x := r.name(c); x != nil {
+		return x, nil
+	}
+	if c.Content == nil || c.Same && (c.From == "" || !r.detector.Differ(c.From, c.Path)) {
 		return nil, nil
 	}
 	scan := func(name string, open func() (io.ReadCloser, error)) ([]secrets.Finding, error) {

@@ -121,6 +121,12 @@ func (w *Workspace) applyLocked(ctx context.Context, req *Request, lock *pathloc
 	return res, err
 }
 
+// said is what the policy judges of the request's message.
+func (a *attempt) said() *message.Message {
+	r := a.req
+	return &message.Message{Source: r.By.Source, TaskID: r.By.TaskID, Subject: r.Subject(), Author: r.Author, Description: r.Description}
+}
+
 func (a *attempt) rounds(ctx context.Context, lock *pathlock.Lock) (*Result, error) {
 	for range maxRounds {
 		res, again, err := a.round(ctx, lock)
@@ -147,7 +153,7 @@ func (a *attempt) round(ctx context.Context, lock *pathlock.Lock) (res *Result, 
 		p.ForgetFolders()
 	}
 	if a.req.DryRun {
-		_, err := w.rec.Obeys(ctx, a.req.By.Source, a.req.By.TaskID, p.Entries(), false)
+		_, err := w.rec.Obeys(ctx, a.said(), p.Entries(), false)
 		res := p.Preview()
 		for i := range res.Entries {
 			res.Entries[i].When = w.now()
@@ -162,7 +168,7 @@ func (a *attempt) round(ctx context.Context, lock *pathlock.Lock) (res *Result, 
 		}
 	}
 	entries := p.Entries()
-	if p.Named, err = w.rec.Obeys(ctx, a.req.By.Source, a.req.By.TaskID, entries, false); err != nil {
+	if p.Named, err = w.rec.Obeys(ctx, a.said(), entries, false); err != nil {
 		return nil, false, err
 	}
 	if len(entries) == 0 && !p.Bare {

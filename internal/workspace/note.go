@@ -12,12 +12,16 @@ import (
 )
 
 // Note records what a message says by a commit that changes no file. check, if not
-// nil, is asked by the committer just before; its error fails it.
+// nil, is asked by the committer just before; its error fails it. errs.Forbidden
+// "policy_refused" for a message that the policy forbids.
 func (w *Workspace) Note(ctx context.Context, m message.Message, check func() error) (object.ID, error) {
 	if err := w.enter(); err != nil {
 		return object.Zero, err
 	}
 	defer w.leave()
+	if _, err := w.rec.Obeys(ctx, &m, nil, false); err != nil {
+		return object.Zero, err
+	}
 	d := gitstore.Draft{Message: m, AllowEmpty: true}
 	if check != nil {
 		d.Check = func(gitstore.Snapshot) error { return check() }

@@ -95,6 +95,19 @@ func byPath(list []*config.Allowlist, path string) bool {
 	return false
 }
 
+// nameParts puts each part of a path in a line of its own.
+var nameParts = strings.NewReplacer("/", "\n", ".", "\n")
+
+// ScanName finds the secrets that a path holds, and those that a part of it would be
+// without the dots and slashes around it.
+func (d *Detector) ScanName(path string) []Finding {
+	found := d.scan("", []byte(path+"\n"+nameParts.Replace(path)))
+	for i := range found {
+		found[i].Line = 0
+	}
+	return found
+}
+
 // Differ reports whether a file with the same content may be judged otherwise at
 // another path.
 func (d *Detector) Differ(a, b string) bool {

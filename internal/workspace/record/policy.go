@@ -13,28 +13,37 @@ import (
 
 // Obeys refuses a change set that the policy forbids: errs.Forbidden
 // "policy_refused". Violations that are only marked are returned as trailers; of a recorded
-// change that is all. A revert is not judged, since its content was there before;
-// but a task that takes back what is not its own must be allowed to change these paths.
-func (r *Recorder) Obeys(ctx context.Context, source message.Source, taskID string, entries []Entry, recorded bool) (named []message.Trailer, err error) {
-	switch source {
+// change that is all. Of a revert the message alone is judged, since its content was there
+// before; but a task that takes back what is not its own must be allowed to change these
+// paths. m is what is known of the commit's message: source, task and the caller's text.
+func (r *Recorder) Obeys(ctx context.Context, m *message.Message, entries []Entry, recorded bool) (named []message.Trailer, err error) {
+	switch m.Source {
 	case message.Rollback, message.Baseline, message.External:
 		return nil, nil
 	}
-	reverts := source == message.Revert
-	if reverts && taskID == "" {
-		return nil, nil
+	if x := r.Policy.Message(m.Texts()); x != nil {
+		if !recorded && !r.Policy.Only(x) {
+			return nil, x.Err()
+		}
+		if len(entries) > 0 {
+			named = append(named, message.PolicyTrailer(x.Rule, entries[0].Path))
+		}
+	}
+	reverts := m.Source == message.Revert
+	if reverts && m.TaskID == "" {
+		return named, nil
 	}
 	var own policy.Task
-	if t, known := r.Disk.Store.Task(taskID); known {
+	if t, known := r.Disk.Store.Task(m.TaskID); known {
 		own = policy.TaskOf(t.Info.Extra)
 	}
 	if r.Policy.None(own) {
-		return nil, nil
+		return named, nil
 	}
 	for i := range entries {
 		c := r.changeOf(ctx, &entries[i])
 		if reverts {
-			others := func(e message.EntryRef) bool { return e.Task != taskID }
+			others := func(e message.EntryRef) bool { return e.Task != m.TaskID }
 			if !slices.ContainsFunc(entries[i].Reverts, others) {
 				continue
 			}
@@ -58,6 +67,7 @@ func (r *Recorder) Obeys(ctx context.Context, source message.Source, taskID stri
 func (r *Recorder) changeOf(ctx context.Context, e *Entry) policy.Change {
 	c := policy.Change{Path: strings.TrimSuffix(e.Path, "/"), From: strings.TrimSuffix(e.OldPath, "/"), Same: e.After.ID == e.Before.ID,
 		Link: e.After.Mode == object.Symlink, Dir: strings.HasSuffix(e.Path, "/")}
+	c.Made = c.Dir && e.Operation != message.Rmdir
 	stored := func(id object.ID) func() (io.ReadCloser, error) {
 		return func() (io.ReadCloser, error) {
 			r, _, err := r.Disk.Store.OpenBlob(ctx, id)
