@@ -51,6 +51,9 @@ type Exchange struct {
 	Changes  bool      // it may change something: it is not sent twice without a key
 	Keyed    bool      // it has an Idempotency-Key
 	To       string    // the node that answered, if another did
+	// Forwardable says that another node can answer the request in place of Here, if that
+	// has the workspace by then.
+	Forwardable bool
 	// Follows makes Here answer from the log that nodes share; nil: by what it owns.
 	Follows *witness.Following
 
@@ -136,6 +139,9 @@ func (x *Exchange) Here(g Gate) (answered bool) {
 	ctx, note := witness.Into(before.Context())
 	if x.Follows != nil {
 		ctx = witness.Follow(ctx, *x.Follows)
+	}
+	if x.Forwardable {
+		ctx = witness.Forwardable(ctx, x.Place.Workspace)
 	}
 	c.Request = before.WithContext(ctx)
 	x.note, x.f.problem, x.f.idem = note, nil, nil

@@ -61,6 +61,9 @@ type Node interface {
 	Lease() (held bool, unconfirmed time.Duration)
 	// Handover gives a workspace of this node up.
 	Handover(ctx context.Context, workspace string) error
+	// Look has the node see at once what another has changed of its row: it is to drain,
+	// or not any more.
+	Look()
 	// Ready returns why this node cannot answer reads, and why it cannot take writes.
 	Ready() (reads, writes error)
 }

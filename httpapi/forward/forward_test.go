@@ -163,6 +163,20 @@ func TestHandover(t *testing.T) {
 	}
 }
 
+// A verb has a node look at its row.
+func TestTellToLook(t *testing.T) {
+	n := newWorld(t, "n1").nodes[0]
+	if err := TellToLook(t.Context(), n.Key(), n.address); err != nil || n.looked != 1 {
+		t.Errorf("%v, it looked %d times", err, n.looked)
+	}
+	if err := TellToLook(t.Context(), []byte("another key"), n.address); err == nil || n.looked != 1 {
+		t.Errorf("with another key: %v, it looked %d times", err, n.looked)
+	}
+	if a := n.ask("POST", "/cluster/look", ""); a.status != 404 || n.looked != 1 {
+		t.Errorf("a client: %d %s", a.status, a.body)
+	}
+}
+
 // What the client asks for by its headers.
 func TestHeaders(t *testing.T) {
 	w := newWorld(t, "n1", "n2")

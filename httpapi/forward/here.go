@@ -18,10 +18,15 @@ import (
 func (f *Forwarder) here(q *request, t target) bool {
 	q.short, q.unleased, q.doubtful = false, false, false
 	q.owner, q.open = t.owner, false
+	q.x.Forwardable = q.forwardable()
 	if q.x.Keyed && q.x.Place.Workspace != "" && f.o.Enter != nil {
 		// What a former owner has sent to the log is done or refused from then on: the
 		// key's mark is there, or never will be.
-		if err := f.o.Enter(q.x.Context(), q.x.Place.Workspace); errs.Is(err, errs.Unavailable) {
+		ctx := q.x.Context()
+		if q.x.Forwardable {
+			ctx = witness.Forwardable(ctx, q.x.Place.Workspace)
+		}
+		if err := f.o.Enter(ctx, q.x.Place.Workspace); errs.Is(err, errs.Unavailable) {
 			if q.last = err; errs.CodeOf(err) == "owner_moving" && q.x.Received == nil {
 				return false
 			}
@@ -62,6 +67,13 @@ func (f *Forwarder) here(q *request, t target) bool {
 	}
 	f.o.Node.Forget(q.x.Place.Workspace)
 	return false
+}
+
+// forwardable reports whether the request can still go to another node, that has claimed
+// its workspace before this one: its body can be sent again, whatever was read of it.
+func (q *request) forwardable() bool {
+	body := q.x.Request().ContentLength
+	return q.x.Place.Workspace != "" && q.x.Place.Node == "" && !q.follow && body >= 0 && body <= maxHeld
 }
 
 // head decides on an answer of this node's handler before it is sent.

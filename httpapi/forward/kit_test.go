@@ -77,6 +77,7 @@ type fakeNode struct {
 	life     int64
 	lease    bool
 	forgot   []string // nodes
+	looked   int
 	draining bool
 	dead     bool
 	f        *Forwarder
@@ -209,6 +210,8 @@ func (n *fakeNode) Handover(_ context.Context, ws string) error {
 	n.w.owner[ws] = ""
 	return nil
 }
+
+func (n *fakeNode) Look() { n.w.locked(func() { n.looked++ }) }
 
 func (n *fakeNode) Ready() (reads, writes error) { return nil, nil }
 

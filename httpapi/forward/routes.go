@@ -29,6 +29,9 @@ func (f *Forwarder) Register(r *httpapi.Router) {
 	left := internal
 	left.Method, left.Pattern, left.Handler = http.MethodPost, leftPath, f.left
 	r.Handle(left)
+	look := internal
+	look.Method, look.Pattern, look.Handler = http.MethodPost, lookPath, f.look
+	r.Handle(look)
 }
 
 // hello is not reached with a signature for this run: any other is answered by
@@ -51,6 +54,13 @@ func (f *Forwarder) handover(c *gin.Context) error {
 		return err
 	}
 	httpapi.JSON(c, http.StatusOK, map[string]string{"workspace": workspace})
+	return nil
+}
+
+// look is what umbra cluster drain says once it has changed the node's row.
+func (f *Forwarder) look(c *gin.Context) error {
+	f.o.Node.Look()
+	httpapi.JSON(c, http.StatusOK, map[string]string{"node": f.o.Node.Name()})
 	return nil
 }
 

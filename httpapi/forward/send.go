@@ -23,6 +23,7 @@ const (
 	helloPath    = "/cluster/hello"
 	handoverPath = "/cluster/handover"
 	leftPath     = "/cluster/left"
+	lookPath     = "/cluster/look"
 	// maxWhole is up to what size an answer is received whole before it is sent on:
 	// one that breaks off is then as one that never came.
 	maxWhole = 64 << 10

@@ -315,17 +315,26 @@ type Drained struct {
 	TookMS   int64    `json:"took_ms"`
 }
 
+const (
+	// noticePatience is how long a node that is to look at its row has to answer.
+	noticePatience = time.Second
+	// drainEvery is how often what a node still has is asked for.
+	drainEvery = 20 * time.Millisecond
+)
+
 // Drain makes a node hand its workspaces over, and waits until it has, or the time
-// is over. undo lets it take workspaces again.
-func (a *Admin) Drain(ctx context.Context, name string, within time.Duration, undo bool) (*Drained, error) {
+// is over. undo lets it take workspaces again. notify says to the node at an address
+// that its row has changed; where it cannot, the node sees that with its next beat.
+func (a *Admin) Drain(ctx context.Context, name string, within time.Duration, undo bool, notify func(ctx context.Context, address string) error) (*Drained, error) {
 	begun := time.Now()
 	state := "draining"
 	if undo {
 		state = "live"
 	}
 	var life, owned int64
+	var address string
 	err := a.n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
-		err := c.QueryRow(ctx, `UPDATE node SET state = $2 WHERE name = $1 AND state <> 'dead' RETURNING life, (SELECT count(*) FROM workspace WHERE owner = life OR pinned = name)`, name, state).Scan(&life, &owned)
+		err := c.QueryRow(ctx, `UPDATE node SET state = $2 WHERE name = $1 AND state <> 'dead' RETURNING life, address, (SELECT count(*) FROM workspace WHERE owner = life OR pinned = name)`, name, state).Scan(&life, &address, &owned)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return ErrNotFound
 		}
@@ -337,6 +346,12 @@ func (a *Admin) Drain(ctx context.Context, name string, within time.Duration, un
 	if err != nil {
 		return nil, err
 	}
+	noticing, cancel := context.WithTimeout(ctx, noticePatience)
+	err = notify(noticing, address)
+	cancel()
+	if err != nil {
+		a.n.opts.Log.Debug("the node sees its drain with its next beat", "node", name, "error", err)
+	}
 	d := &Drained{Node: name, Left: []string{}}
 	for !undo {
 		err := a.n.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
@@ -345,7 +360,7 @@ func (a *Admin) Drain(ctx context.Context, name string, within time.Duration, un
 		if err != nil {
 			return nil, err
 		}
-		if len(d.Left) == 0 || time.Since(begun) >= within || !a.n.pause(50*time.Millisecond) {
+		if len(d.Left) == 0 || time.Since(begun) >= within || !a.n.pause(drainEvery) {
 			break
 		}
 	}

@@ -27,8 +27,12 @@ func (n *Node) beats() {
 	every := n.Cluster.Lease / 4
 	next := n.opts.boot()
 	for {
-		if !n.pause(min(next, n.firstExpiry()) - n.opts.boot()) {
+		asked, runs := n.rest(min(next, n.firstExpiry()) - n.opts.boot())
+		if !runs {
 			return
+		}
+		if asked {
+			next = n.opts.boot()
 		}
 		if c == nil || c.Gone() {
 			if c != nil {
@@ -54,16 +58,26 @@ func (n *Node) beats() {
 
 // pause waits, and reports whether the node still runs.
 func (n *Node) pause(d time.Duration) bool {
+	_, runs := n.await(d, nil)
+	return runs
+}
+
+// rest is pause until a beat is asked for.
+func (n *Node) rest(d time.Duration) (asked, runs bool) { return n.await(d, n.asked) }
+
+func (n *Node) await(d time.Duration, wake <-chan struct{}) (woken, runs bool) {
 	if d <= 0 {
-		return n.ctx.Err() == nil
+		return false, n.ctx.Err() == nil
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return true
+		return false, true
+	case <-wake:
+		return true, true
 	case <-n.ctx.Done():
-		return false
+		return false, false
 	}
 }
 

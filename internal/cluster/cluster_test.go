@@ -417,10 +417,10 @@ func testStatus(t *testing.T, p *clustertest.Pair) {
 	if _, err := a.Workspaces(ctx, s.store, []string{"none"}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a workspace that does not exist: %v", err)
 	}
-	if _, err := a.Drain(ctx, "none", 0, false); !errors.Is(err, ErrNoNode) {
+	if _, err := a.Drain(ctx, "none", 0, false, untold); !errors.Is(err, ErrNoNode) {
 		t.Errorf("a node that does not exist: %v", err)
 	}
-	if d, err := a.Drain(ctx, "n1", 0, false); err != nil || d.Released != 0 || len(d.Left) != 1 || d.Left[0] != "w" {
+	if d, err := a.Drain(ctx, "n1", 0, false, untold); err != nil || d.Released != 0 || len(d.Left) != 1 || d.Left[0] != "w" {
 		t.Errorf("%+v, %v", d, err)
 	}
 	// The node hears of it by its beats, and releases what it has.
@@ -432,14 +432,44 @@ func testStatus(t *testing.T, p *clustertest.Pair) {
 			t.Error(err)
 		}
 	}()
-	if d, err := a.Drain(ctx, "n1", 10*time.Second, false); err != nil || d.Released != 1 || len(d.Left) != 0 {
+	if d, err := a.Drain(ctx, "n1", 10*time.Second, false, untold); err != nil || d.Released != 1 || len(d.Left) != 0 {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if _, err := a.Drain(ctx, "n1", 0, true); err != nil {
+	if _, err := a.Drain(ctx, "n1", 0, true, untold); err != nil {
 		t.Error(err)
 	}
 	if err := clustertest.Await(10*time.Second, func() (bool, error) { return !s.n1.Draining(), nil }); err != nil {
 		t.Error("the node still drains")
+	}
+}
+
+// untold is a node that cannot be told of its drain.
+func untold(context.Context, string) error { return errors.New("it is not told") }
+
+// A node that is told that it is to drain does not see it with its next beat only.
+func TestDrainTold(t *testing.T) {
+	url := clustertest.Start(t, clustertest.Options{}).A.Database(t)
+	long := func(o *Options) { o.Lease, o.Replication = MaxLease, ReplicationNone }
+	n := open(t, url, "n1", long)
+	opts := Options{URL: url, Replication: ReplicationNone}
+	a, err := Look(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	for _, undo := range []bool{false, true} {
+		told := ""
+		tell := func(_ context.Context, address string) error {
+			n.Look()
+			told = address
+			return nil
+		}
+		if _, err := a.Drain(t.Context(), "n1", 0, undo, tell); err != nil || told != "http://n1" {
+			t.Fatalf("%v, told %q", err, told)
+		}
+		if err := clustertest.Await(MaxLease/8, func() (bool, error) { return n.Draining() == !undo, nil }); err != nil {
+			t.Errorf("undo %v: %v", undo, err)
+		}
 	}
 }
 

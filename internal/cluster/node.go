@@ -70,6 +70,7 @@ type Node struct {
 	life     *Life
 	lifeMade chan struct{} // closed when the next life begins
 	beaten   chan struct{} // closed when a beat was answered
+	asked    chan struct{} // has an element when a beat is to be sent at once
 	peers    map[int64]*seen
 	steady   time.Duration // since when each beat was answered in time
 	last     time.Duration // when a beat was answered last
@@ -183,7 +184,7 @@ func connect(ctx context.Context, opts Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{e: e, opts: opts, peers: map[int64]*seen{}, lifeMade: make(chan struct{}), beaten: make(chan struct{})}
+	n := &Node{e: e, opts: opts, peers: map[int64]*seen{}, lifeMade: make(chan struct{}), beaten: make(chan struct{}), asked: make(chan struct{}, 1)}
 	if opts.Former != 0 {
 		n.former = append(n.former, opts.Former)
 	}
@@ -327,6 +328,9 @@ const (
 // Hurry is called when the server begins to stop: claims and records no longer wait
 // for an engine that is away.
 func (n *Node) Hurry() { n.hurried.Store(true) }
+
+// Hurried reports whether Hurry was called.
+func (n *Node) Hurried() bool { return n.hurried.Load() }
 
 // patience is how long a claim or a transaction of records waits for the engine.
 func (n *Node) patience() time.Duration {
@@ -486,6 +490,15 @@ func (n *Node) Beaten() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.beaten
+}
+
+// Look has the node send a beat now, not only when the next one is due: its row was
+// changed. It does not wait for it.
+func (n *Node) Look() {
+	select {
+	case n.asked <- struct{}{}:
+	default:
+	}
 }
 
 // Peers returns the live nodes that the last beat found, this one among them.

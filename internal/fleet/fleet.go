@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"umbra/config"
+	"umbra/httpapi/forward"
 	"umbra/internal/blob"
 	"umbra/internal/cli"
 	"umbra/internal/cluster"
@@ -256,7 +257,8 @@ func (v *verb) drain(ctx context.Context, cmd *cobra.Command, node string, withi
 		return server.Refused(err)
 	}
 	defer a.Close()
-	d, err := a.Drain(ctx, node, within, undo)
+	key := a.Cluster().Key
+	d, err := a.Drain(ctx, node, within, undo, func(ctx context.Context, address string) error { return forward.TellToLook(ctx, key, address) })
 	if err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ func (n *Node) followDrain() {
 			n.opt.Log.Info("draining", "on", asked)
 			n.setLeaving(asked)
 		}
-		if asked && len(n.local.Held()) > 0 {
+		if asked && !n.c.Hurried() && len(n.local.Held()) > 0 { // else Leave does it
 			ctx, cancel := context.WithTimeout(n.ctx, drainPatience)
 			n.releaseAll(ctx)
 			cancel()

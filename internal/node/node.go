@@ -14,7 +14,7 @@
 //   - A node that leaves claims nothing.
 //
 // It imports gitstore/remote, gitstore/sink, internal/adopt, internal/blob, internal/cluster,
-// internal/errs, internal/telemetry and internal/workspaces.
+// internal/errs, internal/telemetry, internal/witness and internal/workspaces.
 package node
 
 import (
@@ -209,6 +209,9 @@ func (n *Node) Figures() telemetry.ClusterFigures {
 	}
 	return f
 }
+
+// Look has the node see at once that its row was changed.
+func (n *Node) Look() { n.c.Look() }
 
 // Leaving reports whether the node gives its workspaces up and claims none.
 func (n *Node) Leaving() bool {

@@ -10,6 +10,7 @@ import (
 	"umbra/gitstore/sink"
 	"umbra/internal/cluster"
 	"umbra/internal/errs"
+	"umbra/internal/witness"
 	"umbra/internal/workspaces"
 )
 
@@ -56,11 +57,13 @@ func (n *Node) Claim(ctx context.Context, r workspaces.Record) (*workspaces.Held
 			var owned *cluster.OwnedError
 			switch {
 			case err == nil:
-				return n.hold(c, began)
+				return n.hold(ctx, c, began)
 			case errors.Is(err, cluster.ErrNotFound):
 				return nil, errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 			case !errors.As(err, &owned):
 				return nil, err
+			case n.isForwardable(ctx, r.ID) && n.answers(owned.Owner):
+				return nil, errMoving(workspaces.ErrOwnedElsewhere)
 			case n.takenFrom(ctx, owned):
 				continue
 			}
@@ -139,6 +142,18 @@ func (n *Node) claim(ctx context.Context, r workspaces.Record) (*cluster.Claim, 
 	return c, err
 }
 
+// isForwardable reports whether the request of a context can go to the node that has a workspace.
+func (n *Node) isForwardable(ctx context.Context, ws string) bool {
+	at, ok := witness.IsForwardable(ctx)
+	return ok && n.local.Family(at) == n.local.Family(ws)
+}
+
+// answers reports whether an owner is another node that takes requests.
+func (n *Node) answers(owner cluster.Peer) bool {
+	_, live := n.peer(owner.Name)
+	return live && owner.Name != n.Name() && !owner.Draining
+}
+
 // takenFrom asks the owner of a workspace to release it, and reports whether it did.
 func (n *Node) takenFrom(ctx context.Context, owned *cluster.OwnedError) bool {
 	n.mu.Lock()
@@ -183,14 +198,19 @@ func (n *Node) sinkOf(c *cluster.Claim) *metered {
 	return &metered{Sink: n.c.Sink(c, n.opt.Store, n.opt.Grace), meter: n.meter}
 }
 
-// hold makes a claim the manager's.
-func (n *Node) hold(c *cluster.Claim, began time.Time) (*workspaces.Held, error) {
+// hold makes a claim the manager's, unless the node has begun to leave meanwhile.
+func (n *Node) hold(ctx context.Context, c *cluster.Claim, began time.Time) (*workspaces.Held, error) {
 	s := n.sinkOf(c)
 	n.mu.Lock()
 	n.owned[c.Workspace] = s
 	delete(n.others, c.Workspace)
 	delete(n.unreleased, c.Workspace)
+	leaving := n.leaving
 	n.mu.Unlock()
+	if leaving {
+		n.release(ctx, s)
+		return nil, errMoving(nil)
+	}
 	return &workspaces.Held{Sink: s, Epoch: c.Epoch, Lost: c.Life.Over(), Opened: func() { n.meter.opens.Since(began) }, Release: func(ctx context.Context) { n.release(ctx, s) }}, nil
 }
 

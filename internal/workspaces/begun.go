@@ -2,6 +2,7 @@ package workspaces
 
 import (
 	"context"
+	"maps"
 	"slices"
 )
 
@@ -21,12 +22,7 @@ func (b Begun) Files() int64 { return b.made.files.Load() }
 func (m *Manager) Begun() []Begun {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := make([]Begun, 0, len(m.begun))
-	for _, b := range m.begun {
-		out = append(out, b)
-	}
-	slices.SortFunc(out, func(a, b Begun) int { return byAge(a.Record, b.Record) })
-	return out
+	return slices.SortedFunc(maps.Values(m.begun), func(a, b Begun) int { return byAge(a.Record, b.Record) })
 }
 
 // BegunOf is Begun for one id.
@@ -57,9 +53,5 @@ func (m *Manager) noteBegun(mine *making, r Record, told func(files int64)) func
 func (m *Manager) noteEnded(mine *making) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for id, b := range m.begun {
-		if b.made == mine {
-			delete(m.begun, id)
-		}
-	}
+	maps.DeleteFunc(m.begun, func(_ string, b Begun) bool { return b.made == mine })
 }

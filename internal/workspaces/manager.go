@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -242,11 +244,11 @@ func (m *Manager) get(ctx context.Context, id string, toRead bool) (*workspace.W
 		}
 		h.refs++
 		if first && toRead {
-			m.background.Go(func() { m.bringUp(m.ctx, id, h) }) // which outlives the caller's
+			m.background.Go(func() { m.bringUp(witness.AsForwardable(m.ctx, ctx), id, h) }) // which outlives the caller's
 		}
 		m.mu.Unlock()
 		if toRead {
-			if w, err := m.early(ctx, h); !errors.Is(err, errMadeElsewhere) {
+			if w, err := m.early(ctx, h); !again(ctx, err) {
 				return w, err
 			}
 			continue
@@ -257,7 +259,7 @@ func (m *Manager) get(ctx context.Context, id string, toRead bool) (*workspace.W
 			m.releaseHandle(h)
 			return nil, err
 		}
-		if errors.Is(h.err, errMadeElsewhere) {
+		if again(ctx, h.err) {
 			continue
 		}
 		if h.err != nil {
@@ -272,6 +274,13 @@ func (m *Manager) get(ctx context.Context, id string, toRead bool) (*workspace.W
 		}
 		return h.w, nil
 	}
+}
+
+// again reports whether a request that waited for what another one opened looks again: it
+// was made elsewhere, or is left to another server, to which this request cannot go.
+func again(ctx context.Context, err error) bool {
+	_, goes := witness.IsForwardable(ctx)
+	return errors.Is(err, errMadeElsewhere) || !goes && errors.Is(err, ErrOwnedElsewhere)
 }
 
 // bringUp opens a workspace for all who wait for it: not with the caller's
@@ -336,9 +345,13 @@ func (m *Manager) own(w *workspace.Workspace, h *handle) {
 func (m *Manager) releaseHandle(h *handle) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h.refs--
 	h.used = m.opt.Now()
-	if h.refs == 0 && h.unused != nil {
+	h.dropRef()
+}
+
+// dropRef ends one use of a workspace; the caller holds the manager's mu.
+func (h *handle) dropRef() {
+	if h.refs--; h.refs == 0 && h.unused != nil {
 		close(h.unused)
 		h.unused = nil
 	}
@@ -468,10 +481,7 @@ func (m *Manager) gone(id string, h *handle) {
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.stopped = true
-	ids := make([]string, 0, len(m.open))
-	for id := range m.open {
-		ids = append(ids, id)
-	}
+	ids := slices.Collect(maps.Keys(m.open))
 	m.mu.Unlock()
 	m.stop()
 	m.background.Wait()

@@ -224,7 +224,7 @@ func (m *Manager) store(id string) (*gitstore.Store, func()) {
 	return h.w.Store(), func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		h.refs--
+		h.dropRef()
 	}
 }
 
@@ -235,17 +235,14 @@ func (m *Manager) ResumeRestored() {
 	if m.opt.Foreground {
 		return
 	}
-	var ids []string
-	for _, r := range m.Restored() {
-		ids = append(ids, r.ID)
-	}
+	restored := m.Restored()
 	m.background.Go(func() {
-		for _, id := range ids {
+		for _, r := range restored {
 			if m.ctx.Err() != nil {
 				return
 			}
-			if err := m.revisit(id); err != nil && m.ctx.Err() == nil {
-				m.opt.Log.Warn("a workspace that was restored could not be opened", "workspace", id, "error", err)
+			if err := m.revisit(r.ID); err != nil && m.ctx.Err() == nil {
+				m.opt.Log.Warn("a workspace that was restored could not be opened", "workspace", r.ID, "error", err)
 			}
 		}
 	})

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +27,8 @@ type Shared interface {
 	Create(ctx context.Context, r Record) (id string, err error)
 	// Claim makes this server the owner of a workspace that has a record. It takes it
 	// over from another live server, and waits for one that is dying, in bounded time.
+	// For a request that can go to that server (witness.Forwardable) it does not:
+	// ErrOwnedElsewhere.
 	//
 	// errs.Unavailable owner_moving, engine_unavailable.
 	Claim(ctx context.Context, r Record) (*Held, error)
@@ -55,6 +59,10 @@ type Point struct{ Version, Pos int64 }
 // ErrAdopted is returned by Shared.Copy for a workspace that goes on without this
 // server's directory.
 var ErrAdopted = errors.New("workspaces: the workspace was adopted, and goes on elsewhere")
+
+// ErrOwnedElsewhere is within the error of Shared.Claim for a request that can go to the
+// server that has the workspace.
+var ErrOwnedElsewhere = errors.New("workspaces: another server has the workspace")
 
 // Held is a claim of a workspace.
 type Held struct {
@@ -461,10 +469,7 @@ func (m *Manager) Yield(ctx context.Context, id string, seal bool) error {
 // openFamily returns the workspaces that are open of a root and its forks.
 func (m *Manager) openFamily(root string) (out []string) {
 	m.mu.Lock()
-	ids := make([]string, 0, len(m.open))
-	for id := range m.open {
-		ids = append(ids, id)
-	}
+	ids := slices.Collect(maps.Keys(m.open))
 	m.mu.Unlock()
 	for _, id := range ids {
 		if m.Family(id) == root {
@@ -478,10 +483,7 @@ func (m *Manager) openFamily(root string) (out []string) {
 // parent it has too.
 func (m *Manager) Held() (roots []string) {
 	m.shared.mu.Lock()
-	ids := make([]string, 0, len(m.shared.held))
-	for id := range m.shared.held {
-		ids = append(ids, id)
-	}
+	ids := slices.Collect(maps.Keys(m.shared.held))
 	m.shared.mu.Unlock()
 	seen := make(map[string]bool)
 	for _, id := range ids {

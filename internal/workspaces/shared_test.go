@@ -16,6 +16,7 @@ import (
 	"umbra/gitstore/sink"
 	"umbra/gitstore/sink/sinktest"
 	"umbra/internal/errs"
+	"umbra/internal/witness"
 	"umbra/internal/workspace"
 )
 
@@ -46,6 +47,9 @@ type clerk struct {
 	m    *Manager
 	dead chan struct{}
 	once sync.Once
+	// asked, if not nil, is sent to by each claim for a request that can go elsewhere,
+	// which waits for it.
+	asked chan struct{}
 }
 
 func newShop(t testing.TB) *shop { return &shop{t: t, rows: map[string]*shopRow{}} }
@@ -95,6 +99,10 @@ func (c *clerk) Create(_ context.Context, r Record) (string, error) {
 }
 
 func (c *clerk) Claim(ctx context.Context, r Record) (*Held, error) {
+	_, forwardable := witness.IsForwardable(ctx)
+	if forwardable && c.asked != nil {
+		c.asked <- struct{}{}
+	}
 	for {
 		c.s.mu.Lock()
 		row := c.s.rows[r.ID]
@@ -128,6 +136,9 @@ func (c *clerk) Claim(ctx context.Context, r Record) (*Held, error) {
 			}}, nil
 		}
 		c.s.mu.Unlock()
+		if forwardable {
+			return nil, &errs.Error{Kind: errs.Unavailable, Code: "owner_moving", Err: ErrOwnedElsewhere}
+		}
 		if err := owner.m.Yield(ctx, r.ID, false); err != nil {
 			return nil, err
 		}

@@ -61,7 +61,7 @@ func (m *Manager) revisit(id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if h := m.open[id]; h != nil && h.w == w {
-		h.refs--
+		h.dropRef()
 		if h.used.IsZero() {
 			h.used = m.records[id].LastUsed
 		}

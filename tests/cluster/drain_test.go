@@ -127,9 +127,7 @@ func (c *crowd) await(more uint64) {
 // fails. With UMBRA_SOAK they are 64 and 16, for quiet processors. UMBRA_DRAIN_MS is how
 // long a drain may take; not set: any time, since it says nothing on busy processors.
 func TestDrain(t *testing.T) {
-	before := wait
-	wait = 8 * time.Second // the default
-	defer func() { wait = before }()
+	defaults(t)
 	writers, readers, spaces := 12, 4, 6
 	if os.Getenv("UMBRA_SOAK") != "" {
 		writers, readers, spaces = 64, 16, 12
@@ -144,20 +142,9 @@ func TestDrain(t *testing.T) {
 
 	var took []time.Duration
 	for _, m := range w.members {
-		status, out, errOut := harness.Run(t, w.verbs(), "cluster", "drain", m.name, "--json")
-		var drained struct {
-			Released int
-			Left     []string
-			Took     int64 `json:"took_ms"`
-		}
-		if err := json.Unmarshal([]byte(out), &drained); err != nil || status != 0 || len(drained.Left) > 0 {
-			t.Fatalf("drain %s: status %d, %s%s", m.name, status, out, errOut)
-		}
-		took = append(took, time.Duration(drained.Took)*time.Millisecond)
+		took = append(took, w.drain(m))
 		c.await(100)
-		if status, _, errOut := harness.Run(t, w.verbs(), "cluster", "drain", m.name, "--undo"); status != 0 {
-			t.Fatalf("undo: %s", errOut)
-		}
+		w.undrain(m)
 		c.await(100)
 	}
 	m := w.members[1]
@@ -173,6 +160,28 @@ func TestDrain(t *testing.T) {
 	}
 	if len(c.failed) > 0 {
 		t.Errorf("%d requests failed:\n%s", len(c.failed), strings.Join(c.failed, "\n"))
+	}
+}
+
+// drain has a node hand its workspaces over, and returns how long that took.
+func (w *world) drain(m *member) time.Duration {
+	w.t.Helper()
+	status, out, errOut := harness.Run(w.t, w.verbs(), "cluster", "drain", m.name, "--json")
+	var drained struct {
+		Left []string
+		Took int64 `json:"took_ms"`
+	}
+	if err := json.Unmarshal([]byte(out), &drained); err != nil || status != 0 || len(drained.Left) > 0 {
+		w.t.Fatalf("drain %s: status %d, %s%s", m.name, status, out, errOut)
+	}
+	return time.Duration(drained.Took) * time.Millisecond
+}
+
+// undrain lets a node take workspaces again.
+func (w *world) undrain(m *member) {
+	w.t.Helper()
+	if status, _, errOut := harness.Run(w.t, w.verbs(), "cluster", "drain", m.name, "--undo"); status != 0 {
+		w.t.Fatalf("undo: %s", errOut)
 	}
 }
 

@@ -27,10 +27,42 @@ var faults = map[string]func(w *world, m *member){
 		m.server.Stop()
 		m.restart()
 	},
+	"kill while it stops": func(w *world, m *member) {
+		m.setPaused(true)
+		m.server.Signal(syscall.SIGTERM)
+		<-time.After(rand.N(400 * time.Millisecond))
+		w.kill(m)
+		m.restart()
+	},
+	"kill two": func(w *world, m *member) {
+		other := w.after(m)
+		w.kill(m)
+		w.kill(other)
+		pause(1.5)
+		m.restart()
+		other.restart()
+	},
 	"pause": func(w *world, m *member) {
 		w.signal(m, syscall.SIGSTOP)
 		pause(3)
 		w.signal(m, syscall.SIGCONT)
+	},
+	"pause for less than a lease": func(w *world, m *member) {
+		w.signal(m, syscall.SIGSTOP)
+		pause(0.9)
+		w.signal(m, syscall.SIGCONT)
+	},
+	"pause for four leases": func(w *world, m *member) {
+		w.signal(m, syscall.SIGSTOP)
+		pause(8)
+		w.signal(m, syscall.SIGCONT)
+	},
+	"its wall clock jumps": func(w *world, m *member) {
+		c := harness.NewWallClock(w.t, m.server.PID())
+		for _, d := range []time.Duration{time.Hour, -time.Hour, 0} {
+			c.Set(d)
+			pause(1)
+		}
 	},
 	"no way to the engine": func(_ *world, m *member) {
 		hold(m.engines, clustertest.There)
@@ -55,6 +87,18 @@ var faults = map[string]func(w *world, m *member){
 		pause(2)
 		release([]*clustertest.Link{m.front})
 	},
+	"no way back to other nodes": func(_ *world, m *member) {
+		hold([]*clustertest.Link{m.front}, clustertest.Back)
+		pause(2)
+		release([]*clustertest.Link{m.front})
+	},
+	"it is cut off": func(_ *world, m *member) {
+		links := append([]*clustertest.Link{m.front, m.store}, m.engines...)
+		hold(links, clustertest.There)
+		hold(links, clustertest.Back)
+		pause(3)
+		release(links)
+	},
 	"other nodes' answers are lost": func(_ *world, m *member) {
 		for range 5 {
 			m.front.CutBeforeAnswer()
@@ -76,6 +120,31 @@ var faults = map[string]func(w *world, m *member){
 		pause(2)
 		w.s3.Fail(blobtest.Faults{})
 	},
+	"an object is missing once": func(w *world, _ *member) {
+		w.s3.Fail(blobtest.Faults{Times: 1, Method: http.MethodGet, Status: http.StatusNotFound, Code: "NoSuchKey"})
+		pause(1)
+		w.s3.Fail(blobtest.Faults{})
+	},
+	"the store ignores ranges": func(w *world, _ *member) {
+		w.s3.Fail(blobtest.Faults{Method: http.MethodGet, Whole: true})
+		pause(1)
+		w.s3.Fail(blobtest.Faults{})
+	},
+	"the store does not say that it has an object": func(w *world, _ *member) {
+		w.s3.Fail(blobtest.Faults{Method: http.MethodPut, Swallow: true})
+		pause(2)
+		w.s3.Fail(blobtest.Faults{})
+	},
+	"bodies hang": func(w *world, _ *member) {
+		w.s3.Fail(blobtest.Faults{Method: http.MethodGet, Cut: 7, Hang: true})
+		pause(1)
+		w.s3.Fail(blobtest.Faults{})
+	},
+	"the store is slow for long": func(w *world, _ *member) {
+		w.s3.Fail(blobtest.Faults{Delay: 10 * time.Second})
+		pause(8)
+		w.s3.Fail(blobtest.Faults{})
+	},
 	"bodies are cut": func(w *world, _ *member) {
 		w.s3.Fail(blobtest.Faults{Method: http.MethodGet, Cut: 7})
 		pause(1)
@@ -85,6 +154,17 @@ var faults = map[string]func(w *world, m *member){
 		w.pair.B.Pause()
 		pause(1.5)
 		w.pair.B.Resume()
+	},
+	"the standby is cut off": func(w *world, _ *member) {
+		hold([]*clustertest.Link{w.pair.Wire}, clustertest.There)
+		hold([]*clustertest.Link{w.pair.Wire}, clustertest.Back)
+		pause(2)
+		release([]*clustertest.Link{w.pair.Wire})
+	},
+	"no standby is waited for": func(w *world, _ *member) {
+		w.pair.A.Set("synchronous_standby_names", "")
+		pause(2)
+		w.pair.A.Set("synchronous_standby_names", "ANY 1 ("+w.pair.B.Name+")")
 	},
 	"the engine pauses": func(w *world, _ *member) {
 		w.pair.A.Pause()
@@ -101,6 +181,29 @@ var faults = map[string]func(w *world, m *member){
 		w.pair.A.Kill()
 		w.pair.B.Promote()
 		w.pair.A.Follow(w.pair.B)
+		w.pair.A, w.pair.B = w.pair.B, w.pair.A
+	},
+	// One node goes on with the old primary, the others see the new one alone.
+	"the old primary lives on": func(w *world, m *member) {
+		w.pair.A.AwaitStandby()
+		w.pair.Wire.Refuse()
+		for _, x := range w.members {
+			if x == m {
+				x.engineLink(w.pair.B).Refuse()
+			} else {
+				x.engineLink(w.pair.A).Hold(clustertest.There)
+				x.engineLink(w.pair.A).Hold(clustertest.Back)
+			}
+		}
+		w.pair.B.Promote()
+		pause(3)
+		w.pair.A.Kill()
+		w.pair.Wire.Accept()
+		w.pair.A.Follow(w.pair.B)
+		for _, x := range w.members {
+			release(x.engines)
+			x.engineLink(w.pair.B).Accept()
+		}
 		w.pair.A, w.pair.B = w.pair.B, w.pair.A
 	},
 }

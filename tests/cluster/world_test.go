@@ -30,9 +30,7 @@ import (
 )
 
 // wait is cluster.wait of the nodes under test, and lease their lease.
-var wait = 4 * time.Second
-
-const lease = time.Second
+var wait, lease = 4 * time.Second, time.Second
 
 // member is a node whose links to everything lead through the test.
 type member struct {
@@ -102,6 +100,19 @@ func (m *member) restart() {
 	m.server.Restart()
 	m.front.Retarget(strings.TrimPrefix(m.server.Address, "http://"))
 	m.setPaused(false)
+}
+
+// engineLink is the node's link to one of the two servers of PostgreSQL.
+func (m *member) engineLink(s *clustertest.Server) *clustertest.Link {
+	if s.Name == "a" {
+		return m.engines[0]
+	}
+	return m.engines[1]
+}
+
+// after returns another node than m.
+func (w *world) after(m *member) *member {
+	return w.members[(slices.Index(w.members, m)+1)%len(w.members)]
 }
 
 func (m *member) setPaused(paused bool) {

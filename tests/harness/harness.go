@@ -276,10 +276,14 @@ func (s *Server) Stop() {
 	}
 }
 
-// Kill ends the server with SIGKILL.
+// Kill ends the server with SIGKILL, where it has not ended by itself.
 func (s *Server) Kill() {
 	s.t.Helper()
-	s.Signal(syscall.SIGKILL)
+	for _, p := range s.nodes {
+		if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			s.t.Fatal(err)
+		}
+	}
 	for _, p := range s.nodes {
 		<-p.exited
 	}

@@ -68,7 +68,7 @@ type schedule struct {
 	opts     harness.Options
 
 	srv    *harness.Server // nil: stopped
-	clock  *wallClock
+	clock  *harness.WallClock
 	shift  time.Duration
 	full   bool
 	cut    bool // the power failed, and the workspace was not opened since
@@ -184,8 +184,8 @@ func (x *schedule) say(format string, args ...any) {
 // start starts the server; the first time it makes the tasks.
 func (x *schedule) start() {
 	x.srv = harness.Start(x.t, x.opts)
-	x.clock = newWallClock(x.t, x.srv.PID())
-	x.clock.set(x.shift)
+	x.clock = harness.NewWallClock(x.t, x.srv.PID())
+	x.clock.Set(x.shift)
 	x.say("start")
 	for len(x.agents) < 2 {
 		a := &agent{name: string(rune('A' + len(x.agents)))}
@@ -275,7 +275,7 @@ func (x *schedule) jump() {
 	x.shift = []time.Duration{0, time.Hour, -time.Hour, 40 * 24 * time.Hour, -40 * 24 * time.Hour, 10 * year, -10 * year}[x.r.IntN(7)]
 	x.say("clock set by %v", x.shift)
 	x.count["clock jumps"]++
-	x.clock.set(x.shift)
+	x.clock.Set(x.shift)
 }
 
 // fill takes the room of the data directory's disk, but for some, or gives it back.

@@ -36,7 +36,13 @@ const (
 // NewLink starts a link to an address. It ends with the test.
 func NewLink(t testing.TB, target string) *Link {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return NewLinkAt(t, "127.0.0.1:0", target)
+}
+
+// NewLinkAt is NewLink that takes connections at an address.
+func NewLinkAt(t testing.TB, address, target string) *Link {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}

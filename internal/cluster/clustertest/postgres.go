@@ -34,12 +34,14 @@ const patience = 60 * time.Second
 // waits for none.
 type Options struct {
 	Standby  bool     // a second server, which the primary waits for
+	Wire     bool     // the standby reaches the primary through a Link
 	Settings []string // more lines of postgresql.conf, on both
 }
 
 // Pair is a primary and, if it was asked for, its standby, named a and b.
 type Pair struct {
 	A, B *Server // B is nil without a standby
+	Wire *Link   // from the standby to the primary; nil: without Options.Wire
 }
 
 // Server is one PostgreSQL server.
@@ -51,6 +53,7 @@ type Server struct {
 	bin     string
 	dir     string
 	who     *syscall.Credential // nil: the test's own user
+	wire    *Link               // to the primary, when it is the standby
 	process *os.Process
 	log     *syncBuffer
 	exited  chan struct{}
@@ -95,6 +98,10 @@ func Start(t testing.TB, opts Options) *Pair {
 		return p
 	}
 	p.B = server("b")
+	if opts.Wire {
+		p.Wire = NewLink(t, p.A.Address())
+		p.A.wire, p.B.wire = p.Wire, p.Wire
+	}
 	p.B.Follow(p.A)
 	return p
 }
@@ -107,8 +114,16 @@ func (s *Server) Follow(primary *Server) {
 	if err := os.RemoveAll(s.dir); err != nil {
 		s.t.Fatal(err)
 	}
+	host, port, err := net.SplitHostPort(primary.Address())
+	if s.wire != nil {
+		s.wire.Retarget(primary.Address())
+		host, port, err = net.SplitHostPort(s.wire.Address())
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	slot := s.Name + strconv.FormatInt(time.Now().UnixNano(), 36)
-	s.run("pg_basebackup", "-h", "127.0.0.1", "-p", strconv.Itoa(primary.Port), "-U", "umbra", "-D", s.dir, "-R", "-X", "stream", "-C", "-S", slot, "-c", "fast", "-N")
+	s.run("pg_basebackup", "-h", host, "-p", port, "-U", "umbra", "-D", s.dir, "-R", "-X", "stream", "-C", "-S", slot, "-c", "fast", "-N")
 	// What ALTER SYSTEM set on the primary came along; later lines of the file win
 	// over the first, not over that.
 	s.configureAuto(fmt.Sprintf("port = %d", s.Port), fmt.Sprintf("cluster_name = '%s'", s.Name),
@@ -375,6 +390,16 @@ func (s *Server) SQL(query string) string {
 func (s *Server) psql(query string) (string, error) {
 	return s.try("psql", "-h", "127.0.0.1", "-p", strconv.Itoa(s.Port), "-U", "umbra", "-X", "-A", "-t", "-q",
 		"-v", "ON_ERROR_STOP=1", "-c", "SET synchronous_commit = local", "-c", query, cmp.Or(s.db, "postgres"))
+}
+
+// AwaitCommit runs a statement each 20 ms, as a client that waits for the standby, until
+// it is done.
+func (s *Server) AwaitCommit(statement string) {
+	s.t.Helper()
+	s.await("to take a commit", func() (bool, error) {
+		_, err := s.try("psql", "-h", "127.0.0.1", "-p", strconv.Itoa(s.Port), "-U", "umbra", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-c", statement, cmp.Or(s.db, "postgres"))
+		return err == nil, nil
+	})
 }
 
 // In returns the server, for SQL in another database.

@@ -1,0 +1,90 @@
+package workspaces
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"umbra/internal/errs"
+	"umbra/internal/witness"
+)
+
+// TestForwardable: a request that can go to the server that has its workspace does not
+// take it from there, and one that waits beside it and cannot go there does.
+func TestForwardable(t *testing.T) {
+	for _, read := range []bool{false, true} {
+		s := newShop(t)
+		a, b := s.server("a"), s.server("b")
+		w := a.open("x")
+		id := w.ID()
+		put(t, w, "f", "one")
+		w.Release()
+		get := b.m.Get
+		if read {
+			get = b.m.Read
+		}
+		b.asked = make(chan struct{})
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := get(witness.Forwardable(t.Context(), id), id)
+			first <- err
+		}()
+		await := func(refs int) {
+			for waits := false; !waits; runtime.Gosched() {
+				b.m.mu.Lock()
+				waits = b.m.open[id] != nil && b.m.open[id].refs == refs
+				b.m.mu.Unlock()
+			}
+		}
+		await(1)
+		go func() {
+			w, err := get(t.Context(), id)
+			if err == nil {
+				w.Release()
+			}
+			second <- err
+		}()
+		await(2)
+		<-b.asked
+		if err := <-first; !errors.Is(err, ErrOwnedElsewhere) || errs.CodeOf(err) != "owner_moving" {
+			t.Errorf("a request that can go to the owner: %v", err)
+		}
+		if err := <-second; err != nil || s.rows[id].owner != b {
+			t.Errorf("one that cannot: %v", err)
+		}
+	}
+}
+
+// TestYieldBesideUpkeep: what has a workspace without being a request of it, as a seal
+// does, is waited for until it ends, and no longer.
+func TestYieldBesideUpkeep(t *testing.T) {
+	s := newShop(t)
+	a := s.server("a")
+	w := a.open("x")
+	id := w.ID()
+	w.Release()
+	store, release := a.m.store(id)
+	if store == nil {
+		t.Fatal("it is not open")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	yielded := make(chan error, 1)
+	go func() { yielded <- a.m.Yield(ctx, id, false) }()
+	for waits := false; !waits; runtime.Gosched() {
+		a.m.mu.Lock()
+		waits = a.m.open[id].unused != nil
+		a.m.mu.Unlock()
+	}
+	release()
+	select {
+	case err := <-yielded:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it is waited for after its end")
+	}
+}
