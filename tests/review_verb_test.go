@@ -16,6 +16,32 @@ func (p *project) ask(t *testing.T, keys string, args ...string) (status int, ou
 	return cmd.ProcessState.ExitCode(), string(said)
 }
 
+// TestReviewTwoTasks holds that the second of two tasks on a file is reviewed alone: its
+// hunks have none of the first one's lines, and what is decided leaves these open.
+func TestReviewTwoTasks(t *testing.T) {
+	p := newProject(t, map[string]string{"a": numbered(40)})
+	one, two := p.task(t), p.task(t)
+	one.put(t, "a", strings.Replace(numbered(40), "line 5\n", "five\n", 1))
+	first, _ := one.hunks(t, "")
+	two.put(t, "a", strings.NewReplacer("line 8\n", "eight\n", "line 30\n", "thirty\n").Replace(p.read(t, "a")))
+	if status, out := p.ask(t, ""); status != 2 || !strings.Contains(out, one.ID) || !strings.Contains(out, two.ID) {
+		t.Errorf("%d %s", status, out)
+	}
+	status, out := p.ask(t, "n y", "--task", two.ID)
+	if status != 0 || strings.Contains(out, "+five") || strings.Contains(out, "-line 5") || !strings.Contains(out, "1 accepted, 1 rejected") {
+		t.Errorf("%d %s", status, out)
+	}
+	if got, want := p.read(t, "a"), strings.NewReplacer("line 5\n", "five\n", "line 30\n", "thirty\n").Replace(numbered(40)); got != want {
+		t.Errorf("%q", got)
+	}
+	if list, _ := one.hunks(t, ""); len(list) != 1 || list[0].ID != first[0].ID || list[0].Status != "open" {
+		t.Errorf("the first one's: %+v, before %+v", list, first)
+	}
+	if status, out = p.ask(t, "n", "--task", one.ID); status != 0 || p.read(t, "a") != strings.Replace(numbered(40), "line 30\n", "thirty\n", 1) {
+		t.Errorf("%d %s %q", status, out, p.read(t, "a"))
+	}
+}
+
 // TestReviewVerb holds that umbra review asks as git add -p does, and does what was
 // answered.
 func TestReviewVerb(t *testing.T) {

@@ -126,6 +126,10 @@ func blameRow(ctx context.Context, env *measure.Env, r *report.Result) error {
 	if err := errors.Join(p.upkeep(ctx), p.start(ctx)); err != nil {
 		return err
 	}
+	// All files are read: only the server's own bookkeeping is to be left at its stop.
+	if err := p.Sync(ctx, p.task.Workspace); err != nil {
+		return err
+	}
 	indexed, err := indexedClone(ctx, env, p.repo)
 	if err != nil {
 		return err
