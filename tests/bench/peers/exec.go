@@ -19,6 +19,8 @@ const (
 	NameExec    = "`umbra exec`"
 	NameLive    = "`umbra exec --live`"
 	NameOverlay = "`unshare` and `mount -t overlay`"
+	// NameApplied is that, with its upper directory copied over the project.
+	NameApplied = NameOverlay + ", then `cp -a`"
 )
 
 // Exec returns the command line by which umbra runs a command in a directory; flags

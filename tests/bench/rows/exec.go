@@ -42,7 +42,7 @@ func execRows(s measure.Scale) []Row {
 	return append(list, Row{
 		Name:      "exec/changes",
 		Title:     fmt.Sprintf("A command that changes %d recorded and %s ignored files", execRecorded, report.Count(ignored)),
-		About:     "Each round the command writes all of these files, in place, with other content; then it does so after it has removed the directory of the ignored ones. Alone it runs in a directory that no server knows. For comparison an overlay that util-linux makes, whose upper directory `cp -a` copies over the project: nothing is recorded or merged, deletions are not applied, and nothing is durable.",
+		About:     "Each round the command writes all of these files, in place, with other content; then it does so after it has removed the directory of the ignored ones. Alone it runs in a directory that no server knows. For comparison an overlay that util-linux makes, which shows what the kernel's copies cost; in place also with its upper directory copied over the project by `cp -a`: nothing is recorded or merged, and nothing is durable.",
 		EveryDisk: true,
 		Run: func(ctx context.Context, env *measure.Env, r *report.Result) error {
 			return execChanges(ctx, env, r, ignored)
@@ -172,7 +172,7 @@ func execChanges(ctx context.Context, env *measure.Env, r *report.Result, ignore
 				case peers.NameExec:
 					argv = s.Exec(folders[i], []string{"--isolate=require"}, command...)
 				case peers.NameOverlay:
-					if overlay == nil || way.renew { // a copy of its upper directory removes nothing
+					if overlay == nil {
 						continue
 					}
 					argv = overlay.Argv(command...)
@@ -184,25 +184,32 @@ func execChanges(ctx context.Context, env *measure.Env, r *report.Result, ignore
 				if _, err := peers.Timed(ctx, dir, nil, nil, argv...); err != nil {
 					return err
 				}
-				if name == peers.NameOverlay {
-					if err := overlay.Apply(ctx); err != nil {
-						return err
+				note := func(name string) {
+					d := time.Since(start)
+					took[name] = append(took[name], d)
+					added[name] = append(added[name], (d - alone).Seconds())
+				}
+				switch name {
+				case peers.NamePlain:
+					alone = time.Since(start)
+					note(name)
+				case peers.NameExec:
+					note(name)
+				case peers.NameOverlay:
+					note(name)
+					if !way.renew { // a copy of its upper directory removes nothing
+						if err := overlay.Apply(ctx); err != nil {
+							return err
+						}
+						note(peers.NameApplied)
 					}
-				}
-				d := time.Since(start)
-				if name == peers.NamePlain {
-					alone = d
-				}
-				took[name] = append(took[name], d)
-				added[name] = append(added[name], (d - alone).Seconds())
-				if name == peers.NameOverlay {
 					if err := overlay.Clear(); err != nil {
 						return err
 					}
 				}
 			}
 		}
-		for _, name := range []string{peers.NamePlain, peers.NameExec, peers.NameOverlay} {
+		for _, name := range []string{peers.NamePlain, peers.NameExec, peers.NameOverlay, peers.NameApplied} {
 			if sum := stats.Of(took[name]); sum.N > 0 {
 				r.Line(name+", "+way.name, fmt.Sprint(sum.N), report.Seconds(sum.P50), report.Seconds(sum.Max), report.Number(stats.Median(added[name]), ""))
 			}
