@@ -191,7 +191,7 @@ func TestBaselineAtTheFloor(t *testing.T) {
 			t.Errorf("%s: %v", what, list)
 		}
 	}
-	if left, err := os.ReadDir(filepath.Join(p.DataDir, "workspaces")); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(filepath.Join(p.DataDir, "workspaces")); err != nil && !os.IsNotExist(err) || len(left) > 0 { // another node may have been asked
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 	if took := before - free(); took > 4<<20 {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -216,6 +217,9 @@ func readFormerLife(dir string) (formerLife, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, nil
 	}
+	if len(bytes.Trim(raw, "\x00 ")) == 0 && err == nil {
+		return f, nil // a power failure came before it was on the disk
+	}
 	if err == nil {
 		err = json.Unmarshal(raw, &f)
 	}
@@ -225,17 +229,21 @@ func readFormerLife(dir string) (formerLife, error) {
 	return f, nil
 }
 
-// writeFormerLife replaces the file. After a power failure the one before may be
-// there: its life is over as well, and the present one is declared dead a lease
-// later.
+// formerLifeSize is the size of the file, which is written in place and at once: also where
+// the disk has no room left, and so that a reader never sees half of it.
+const formerLifeSize = 512
+
+// writeFormerLife replaces what the file has. After a power failure it may have the one
+// before: its life is over as well, and the present one is declared dead a lease later.
 func writeFormerLife(dir string, f formerLife) error {
 	raw, err := json.Marshal(f)
 	if err != nil {
 		return err
 	}
-	name := filepath.Join(dir, datadir.NodeFile)
-	if err := os.WriteFile(name+".new", raw, 0o600); err != nil {
+	file, err := os.OpenFile(filepath.Join(dir, datadir.NodeFile), os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
 		return err
 	}
-	return os.Rename(name+".new", name)
+	_, err = file.WriteAt(append(raw, bytes.Repeat([]byte{' '}, max(0, formerLifeSize-len(raw)))...), 0)
+	return errors.Join(err, file.Close())
 }
