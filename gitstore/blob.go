@@ -64,9 +64,6 @@ func (b Blob) Open() (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(data)), err
 }
 
-// SHA256 returns the hash for After-Hash.
-func (b Blob) SHA256() [sha256.Size]byte { return b.sum }
-
 // AfterHash gives the value of an After-Hash trailer.
 func (b Blob) AfterHash() string { return "sha256:" + hex.EncodeToString(b.sum[:]) }
 

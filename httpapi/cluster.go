@@ -201,9 +201,6 @@ func (x *Exchange) Follow() Follow { return x.f.route.Follow }
 // Writer returns the client's answer, for what another node has made.
 func (x *Exchange) Writer() http.ResponseWriter { return x.real }
 
-// Sent reports whether the head of an answer was sent.
-func (x *Exchange) Sent() bool { return x.real.Written() }
-
 // Fail answers with an error in the shape of the route.
 func (x *Exchange) Fail(err error) {
 	x.c.Writer = x.real

@@ -1,5 +1,5 @@
 // Package blob stores objects by key in an object store: S3 and what speaks its
-// protocol, a directory, or memory. A cluster keeps its packs there.
+// protocol, or memory in tests. A cluster keeps its packs there.
 //
 // Of our packages it imports errs and telemetry. It alone imports the S3 SDK.
 //

@@ -27,17 +27,6 @@ func TestMemory(t *testing.T) {
 	blobtest.Conform(t, func(*testing.T) blob.Store { return blob.NewMemory() })
 }
 
-func TestFolder(t *testing.T) {
-	blobtest.Conform(t, func(t *testing.T) blob.Store {
-		s, err := blob.OpenFolder(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
-		return s
-	})
-}
-
 func TestS3(t *testing.T) {
 	blobtest.Env(t, blobtest.AccessKey, blobtest.SecretKey)
 	for _, prefix := range []string{"", "teams/one"} {

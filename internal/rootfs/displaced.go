@@ -197,18 +197,6 @@ func (r *Root) Drop(d *Displaced) error {
 	return err
 }
 
-// RemoveTree removes a file, or a folder with all in it.
-func (r *Root) RemoveTree(name string) error {
-	info, err := r.fs.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return removeAll(r.fs, name, info.IsDir())
-}
-
 func removeAll(f vfs.FS, name string, dir bool) error {
 	if dir {
 		entries, err := f.ReadDir(name)

@@ -175,11 +175,7 @@ func (s *Service) makeClientTask(ctx context.Context, id string, i int, c Call) 
 	return made, err
 }
 
-// EndClient completes the tasks of a client that has left.
-func (s *Service) EndClient(ctx context.Context, id string, c Client, requestID string) error {
-	return s.endClient(ctx, id, c.key(), requestID)
-}
-
+// endClient completes the tasks of a client that has left.
 func (s *Service) endClient(ctx context.Context, id, key, requestID string) error {
 	s.making.Lock()
 	defer s.making.Unlock()

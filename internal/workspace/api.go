@@ -21,7 +21,6 @@ type (
 	Result      = op.Result
 	OpResult    = op.OpResult
 	ChangeEntry = op.ChangeEntry
-	Attribution = op.Attribution
 	Skip        = op.Skip
 	Kind        = op.Kind
 	Limits      = op.Limits
@@ -37,10 +36,8 @@ type (
 	WatchSpace    = reconcile.WatchSpace
 	ListOptions   = browse.ListOptions
 	Listed        = browse.Listed
-	Looked        = browse.Looked
 	Node          = browse.Node
 	Opened        = browse.Opened
-	Peeked        = browse.Peeked
 	Owners        = record.Owners
 	NoOwners      = record.NoOwners
 )
@@ -60,7 +57,6 @@ const (
 	KindFile    = op.KindFile
 	KindDir     = op.KindDir
 	KindSymlink = op.KindSymlink
-	KindSpecial = op.KindSpecial
 )
 
 // FolderMoves returns the directories that a commit's request moved.

@@ -498,18 +498,6 @@ func (m *Manager) Judge(id string, j Judgment) error {
 	return nil
 }
 
-// SetForkExpiry changes when a fork is removed by itself.
-func (m *Manager) SetForkExpiry(id string, at time.Time) {
-	m.changeRecord(id, func(r *Record) bool {
-		if r.Fork == nil {
-			return false
-		}
-		f := *r.Fork
-		f.Expires, r.Fork = at, &f
-		return true
-	})
-}
-
 // Detach makes stores of their own of a workspace's forks, so that it can be
 // forgotten. Forks that were detached before an error stay so.
 func (m *Manager) Detach(ctx context.Context, id string) error {

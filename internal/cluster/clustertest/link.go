@@ -4,7 +4,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 )
 
 // Link is a TCP link between two programs that a test can spoil: all bytes of
@@ -16,7 +15,6 @@ type Link struct {
 	mu      sync.Mutex
 	changed sync.Cond // of the fields below
 	target  string
-	delay   time.Duration
 	held    [2]bool // by direction: bytes wait
 	refuse  bool
 	drop    bool // the next answer ends its connection in its place
@@ -55,9 +53,6 @@ func NewLinkAt(t testing.TB, address, target string) *Link {
 
 // Address is where to connect to.
 func (k *Link) Address() string { return k.listener.Addr().String() }
-
-// Delay makes each piece of each direction take so much longer.
-func (k *Link) Delay(d time.Duration) { k.set(func() { k.delay = d }) }
 
 // Hold keeps the bytes of a direction back, as a network that loses packets
 // does: nothing is refused, nothing arrives.
@@ -166,12 +161,6 @@ func (k *Link) pump(to, from net.Conn, way Direction) {
 
 // pass waits until bytes of a direction may go on, and reports whether they may.
 func (k *Link) pass(way Direction) bool {
-	k.mu.Lock()
-	delay := k.delay
-	k.mu.Unlock()
-	if delay > 0 {
-		<-time.After(delay)
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for k.held[way] && !k.closed {
