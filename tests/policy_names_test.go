@@ -63,6 +63,10 @@ func TestPolicyMessages(t *testing.T) {
 	p.post(t, "/tasks", map[string]any{"task_id": "f", "goal": "g", "workspace_id": fork}).want(t, 201)
 	p.call(t, "PUT", "/tasks/f/content?path=c", []byte("1\n")).want(t, 201)
 	s := p.session(t, "taskId", k.ID)
+	held := p.task(t, "hold", true)
+	held.put(t, "h", "1\n").want(t, 201)
+	waits, _ := held.hunks(t, "")
+	p.begin(t, "s", map[string]any{"task_id": held.ID})
 	head, said := tip(), "use "+strings.TrimSpace(secretText)
 	for name, ask := range map[string]func() *answer{
 		"content": func() *answer { return k.put(t, "a", "2\n", "X-Message", said) },
@@ -77,6 +81,12 @@ func TestPolicyMessages(t *testing.T) {
 		"checkpoint": func() *answer { return p.post(t, ws+"/checkpoints", map[string]any{"name": "x", "message": said}) },
 		"reject": func() *answer {
 			return p.post(t, k.url("/review"), map[string]any{"reject": []string{list[0].ID}, "message": said})
+		},
+		"reject, held": func() *answer {
+			return p.post(t, held.url("/review"), map[string]any{"reject": []string{waits[0].ID}, "message": said})
+		},
+		"restore": func() *answer {
+			return p.post(t, ws+"/restore", map[string]any{"to": k.str("base"), "paths": []string{"b"}}, "X-Message", said)
 		},
 		"accept": func() *answer {
 			return p.post(t, k.url("/review"), map[string]any{"accept": []string{list[0].ID}, "message": said})
