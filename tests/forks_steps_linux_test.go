@@ -11,17 +11,20 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"umbra/internal/need"
 )
 
-// killedAt has the server killed as it makes its n-th call of the system, from now on, that
-// changes a name or a mount, or waits for the disk. Until that, end has it go on.
-func killedAt(t *testing.T, p *project, n int) (end func()) {
+// diskCalls are the system's calls that change a name or a mount, or wait for the disk.
+var diskCalls = []string{"mkdirat", "unlinkat", "renameat", "linkat", "symlinkat", "mount", "umount2", "fsync", "fdatasync", "syncfs"}
+
+// killedAt has the server killed as one of its threads makes its n-th call of a kind, from
+// now on. Until that, end has it go on.
+func killedAt(t *testing.T, p *project, call string, n int) (end func()) {
 	t.Helper()
-	const calls = "mkdirat,unlinkat,renameat,renameat2,linkat,symlinkat,mount,umount2,fsync,fdatasync,syncfs,ioctl"
-	cmd := exec.Command("strace", "-f", "-q", "-o", "/dev/null", "-p", fmt.Sprint(p.PID()), "-e", "trace="+calls, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", calls, n))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	cmd := exec.Command("strace", "-f", "-q", "-o", "/dev/null", "-p", fmt.Sprint(p.PID()), "-e", "trace="+call, "-e", fmt.Sprintf("inject=%s:signal=SIGKILL:when=%d", call, n))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -41,24 +44,30 @@ func killedAt(t *testing.T, p *project, n int) (end func()) {
 	})
 	select {
 	case <-ended:
-		need.Missing(t, "strace may not trace here")
+		gone := false // killed already, by what it does by itself
+		for range 100 {
+			if gone = syscall.Kill(p.PID(), 0) != nil; gone {
+				break
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+		if !gone {
+			need.Missing(t, "strace may not trace here")
+		}
 	default:
 	}
 	return func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Process.Kill() // asked to end it may wait for a thread that has ended
 		<-ended
 	}
 }
 
-// A server that is killed at any call that it makes while a fork with a directory is made or
+// A server that is killed at a call that changes the disk while a fork with a directory is made or
 // deleted leaves the fork whole or nothing of it, and the parent as it was.
-func TestForkKilledAtEveryStep(t *testing.T) {
+func TestForkKilledAtCalls(t *testing.T) {
 	need.Long(t, "a start of the server for each step")
 	need.Tool(t, "strace")
-	stride := 7
-	if os.Getenv("UMBRA_SOAK") != "" {
-		stride = 1
-	}
+	soak := os.Getenv("UMBRA_SOAK") != ""
 	for _, kind := range []string{"copy", "layer"} {
 		for _, deleted := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s,deleted=%v", kind, deleted), func(t *testing.T) {
@@ -69,11 +78,23 @@ func TestForkKilledAtEveryStep(t *testing.T) {
 					first := filepath.Join(t.TempDir(), "first")
 					k.p.call(t, "DELETE", "/workspaces/"+mountedFork(t, k.p, k.ws, first, nil), nil).want(t, 204)
 				}
-				n := 1
-				for !k.killed(n) && !t.Failed() {
-					n += 1 + rand.IntN(stride)
+				kills := 0
+				for _, call := range diskCalls {
+					if !soak && rand.IntN(2) == 0 {
+						continue
+					}
+					for n, answered := 1, 0; answered < 2 && n <= 40 && !t.Failed(); n++ {
+						if !soak {
+							n += rand.IntN(4)
+						}
+						if k.killed(call, n) {
+							answered++
+						} else {
+							kills++
+						}
+					}
 				}
-				t.Logf("answered before step %d", n)
+				t.Logf("%d kills", kills)
 			})
 		}
 	}
@@ -90,9 +111,10 @@ type forkSteps struct {
 
 const forkStepFiles = `find . -name .git -prune -o -print | LC_ALL=C sort; cat a d/x out/big out/deep/z`
 
-// killed does it once. It reports whether the request was answered before the n-th step.
-func (k *forkSteps) killed(n int) (answered bool) {
+// killed does it once. It reports whether the request was answered before the n-th call.
+func (k *forkSteps) killed(call string, nth int) (answered bool) {
 	t, p := k.t, k.p
+	n := fmt.Sprint(call, " ", nth)
 	k.round++
 	want := sh(t, p.dir, forkStepFiles)
 	dir := filepath.Join(t.TempDir(), fmt.Sprint("fork", k.round))
@@ -104,7 +126,7 @@ func (k *forkSteps) killed(n int) (answered bool) {
 		id = p.forks(t, k.ws, body)[0]["id"].(string)
 		method, target, request = "DELETE", "/workspaces/"+id+"?force=true", ""
 	}
-	end := killedAt(t, p, n)
+	end := killedAt(t, p, call, nth)
 	req, err := http.NewRequest(method, p.URL+target, strings.NewReader(request))
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +136,7 @@ func (k *forkSteps) killed(n int) (answered bool) {
 		_, err = io.Copy(io.Discard, res.Body)
 		answered = err == nil && res.StatusCode/100 == 2
 		if err == nil && !answered {
-			t.Errorf("step %d: the answer is %d", n, res.StatusCode)
+			t.Errorf("%s: the answer is %d", n, res.StatusCode)
 		}
 		res.Body.Close()
 	}
@@ -125,28 +147,28 @@ func (k *forkSteps) killed(n int) (answered bool) {
 	forks := p.call(t, "GET", k.ws+"/forks", nil).want(t, 200).list(t, "forks")
 	switch {
 	case len(forks) > 1 || len(forks) == 0 && answered && !k.deleted || len(forks) == 1 && answered && k.deleted:
-		t.Errorf("step %d: answered %v, and the forks are %v", n, answered, forks)
+		t.Errorf("%s: answered %v, and the forks are %v", n, answered, forks)
 	case len(forks) == 1:
 		id = forks[0]["id"].(string)
 		fork := "/workspaces/" + id
 		p.post(t, fork+"/sync", map[string]any{}).want(t, 200)
 		if got := sh(t, dir, forkStepFiles); got != want {
-			t.Errorf("step %d: the fork has\n%s\nnot\n%s", n, got, want)
+			t.Errorf("%s: the fork has\n%s\nnot\n%s", n, got, want)
 		}
 		if log := p.log(t, id); len(log) != 0 {
-			t.Errorf("step %d: the fork's history has %+v", n, log)
+			t.Errorf("%s: the fork's history has %+v", n, log)
 		}
 		p.call(t, "DELETE", fork+"?force=true", nil).want(t, 204)
 	}
 	if list, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(list) > 0 {
-		t.Errorf("step %d: left at the path is %v, %v", n, list, err)
+		t.Errorf("%s: left at the path is %v, %v", n, list, err)
 	}
 	parent := strings.TrimPrefix(k.ws, "/workspaces/")
 	if left := sh(t, p.DataDir, "ls workspaces layers; ls below 2>/dev/null || true"); strings.Join(strings.Fields(left), " ") != "layers: workspaces: "+parent {
-		t.Errorf("step %d: left in the data directory is %s", n, left)
+		t.Errorf("%s: left in the data directory is %s", n, left)
 	}
 	if got := sh(t, p.dir, forkStepFiles); got != want {
-		t.Errorf("step %d: the parent has\n%s\nnot\n%s", n, got, want)
+		t.Errorf("%s: the parent has\n%s\nnot\n%s", n, got, want)
 	}
 	return answered
 }

@@ -113,6 +113,9 @@ func New(o Options) (*Service, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err
 	}
+	if err := layer.SweepProbes(o.Dir); err != nil {
+		o.Log.Warn("what a stop left of a look at the system stays", "directory", o.Dir, "error", err)
+	}
 	s := &Service{o: o, busy: map[string]bool{}}
 	s.cleaner = newCleaner(s)
 	s.ended, s.end = context.WithCancel(context.Background())

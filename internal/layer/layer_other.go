@@ -61,6 +61,9 @@ func IsOpaque(string) (bool, error) { return false, ErrUnsupported }
 // Probe returns ErrUnsupported.
 func Probe(string) error { return ErrUnsupported }
 
+// SweepProbes does nothing.
+func SweepProbes(string) error { return nil }
+
 // Supported returns ErrUnsupported.
 func Supported() error { return ErrUnsupported }
 

@@ -192,6 +192,25 @@ func (m Mount) own(top *os.Root, name string) error {
 	return top.Lchown(name, int(st.Uid), int(st.Gid))
 }
 
+// SweepProbes removes what a process that was killed in Probe or MayMount left in a
+// directory.
+func SweepProbes(dir string) error {
+	list, err := os.ReadDir(dir)
+	for _, e := range list {
+		if !strings.HasPrefix(e.Name(), probePrefix) {
+			continue
+		}
+		top := filepath.Join(dir, e.Name())
+		_ = unix.Unmount(top+"/point", unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH) // there is one or not
+		err = errors.Join(err, Remove(top))
+	}
+	return err
+}
+
+// probePrefix begins the names of directories that are made to find out what the system
+// can do.
+const probePrefix = "probe-"
+
 // mountFlags keep files of a layer from becoming programs with rights, or devices.
 const mountFlags = unix.MS_NOSUID | unix.MS_NODEV
 
@@ -250,7 +269,7 @@ func MayMount(dir string) error {
 	if err := errors.Join(Supported(), visible()); err != nil {
 		return err
 	}
-	top, err := os.MkdirTemp(dir, "probe-")
+	top, err := os.MkdirTemp(dir, probePrefix)
 	if err != nil {
 		return err
 	}

@@ -328,7 +328,7 @@ func Probe(dir string) error {
 	if err := Supported(); err != nil {
 		return err
 	}
-	top, err := os.MkdirTemp(dir, "probe-")
+	top, err := os.MkdirTemp(dir, probePrefix)
 	if err != nil {
 		return err
 	}
