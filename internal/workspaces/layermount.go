@@ -76,8 +76,7 @@ func (m *Manager) UnmountLayer(id, point string) error {
 	if _, there := m.Record(id); there {
 		return nil
 	}
-	err := m.DropUnfinished(func(r Record) bool { return r.ID == id })
-	return errors.Join(err, errs.Wrap(m.removeFiles(r), ""))
+	return errors.Join(m.DropUnfinished(func(r Record) bool { return r.ID == id }), errs.Wrap(m.removeFiles(r), ""))
 }
 
 // Unmount closes a mounted fork and ends its mount; the next use mounts it again. With

@@ -208,6 +208,11 @@ func (m *Manager) takeUnfinished(p place) (Record, bool) {
 func (m *Manager) dropUnfinished(r Record) error {
 	m.putting.Lock()
 	defer m.putting.Unlock()
+	if r.Mounted() { // by its files a mount is known
+		if err := m.layerOf(r).Unmount(true); err != nil {
+			return errs.Wrap(err, "")
+		}
+	}
 	if err := m.opt.Host.RemoveAll(m.dirOf(r.ID)); err != nil {
 		return errs.Wrap(err, "")
 	}
