@@ -83,8 +83,13 @@ type Options struct {
 	Tip func(workspace string) (seq uint64, open bool)
 	// Known reports whether a node of a name ever was one of the cluster's; nil: none.
 	Known func(ctx context.Context, name string) (bool, error)
-	Meter *Meter // nil: nothing is counted
-	Log   *slog.Logger
+	// Adopt lets a workspace whose node is gone go on in a directory of this node, and
+	// returns what umbra cluster adopt prints; Arrive opens one that became this node's.
+	// Nil: neither is done here.
+	Adopt  func(ctx context.Context, workspace, dir string) (any, error)
+	Arrive func(ctx context.Context, workspace string) error
+	Meter  *Meter // nil: nothing is counted
+	Log    *slog.Logger
 }
 
 // Meter counts what is forwarded.

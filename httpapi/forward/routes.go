@@ -26,6 +26,13 @@ func (f *Forwarder) Register(r *httpapi.Router) {
 	handover := internal
 	handover.Method, handover.Pattern, handover.Handler = http.MethodPost, handoverPath, f.handover
 	r.Handle(handover)
+	if f.o.Adopt != nil {
+		adopt, arrive := internal, internal
+		adopt.Method, adopt.Pattern, adopt.Handler = http.MethodPost, adoptPath, f.adopt
+		r.Handle(adopt)
+		arrive.Method, arrive.Pattern, arrive.Handler = http.MethodPost, arrivePath, f.arrive
+		r.Handle(arrive)
+	}
 	left := internal
 	left.Method, left.Pattern, left.Handler = http.MethodPost, leftPath, f.left
 	r.Handle(left)
@@ -42,13 +49,48 @@ func (f *Forwarder) hello(c *gin.Context) error {
 	return nil
 }
 
-func (f *Forwarder) handover(c *gin.Context) error {
-	workspace, given, err := httpapi.Query(c, "workspace")
+// required returns a parameter of a request among nodes.
+func required(c *gin.Context, name string) (string, error) {
+	value, given, err := httpapi.Query(c, name)
+	if err == nil && !given {
+		err = errs.New(errs.Invalid, "invalid_parameter", "The %s parameter is required.", name).With("field", name)
+	}
+	return value, err
+}
+
+func (f *Forwarder) adopt(c *gin.Context) error {
+	workspace, err := required(c, "workspace")
 	if err != nil {
 		return err
 	}
-	if !given {
-		return errs.New(errs.Invalid, "invalid_parameter", "The workspace parameter is required.").With("field", "workspace")
+	dir, err := required(c, "into")
+	if err != nil {
+		return err
+	}
+	done, err := f.o.Adopt(c.Request.Context(), workspace, dir)
+	if err != nil {
+		return err
+	}
+	httpapi.JSON(c, http.StatusOK, done)
+	return nil
+}
+
+func (f *Forwarder) arrive(c *gin.Context) error {
+	workspace, err := required(c, "workspace")
+	if err == nil {
+		err = f.o.Arrive(c.Request.Context(), workspace)
+	}
+	if err != nil {
+		return err
+	}
+	httpapi.JSON(c, http.StatusOK, map[string]string{"workspace": workspace})
+	return nil
+}
+
+func (f *Forwarder) handover(c *gin.Context) error {
+	workspace, err := required(c, "workspace")
+	if err != nil {
+		return err
 	}
 	if err := f.o.Node.Handover(c.Request.Context(), workspace); err != nil {
 		return err
@@ -66,12 +108,9 @@ func (f *Forwarder) look(c *gin.Context) error {
 
 // left is what a node says that is about to stop.
 func (f *Forwarder) left(c *gin.Context) error {
-	name, given, err := httpapi.Query(c, "node")
+	name, err := required(c, "node")
 	if err != nil {
 		return err
-	}
-	if !given {
-		return errs.New(errs.Invalid, "invalid_parameter", "The node parameter is required.").With("field", "node")
 	}
 	f.o.Node.ForgetNode(name)
 	f.mu.Lock()

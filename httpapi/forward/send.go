@@ -22,6 +22,8 @@ import (
 const (
 	helloPath    = "/cluster/hello"
 	handoverPath = "/cluster/handover"
+	adoptPath    = "/cluster/adopt"
+	arrivePath   = "/cluster/arrive"
 	leftPath     = "/cluster/left"
 	lookPath     = "/cluster/look"
 	// maxWhole is up to what size an answer is received whole before it is sent on:

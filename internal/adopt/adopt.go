@@ -188,12 +188,13 @@ func Settle(records workspaces.Records, ws string, a *cluster.Adoption) error {
 		return err
 	}
 	r.Server, r.Root, r.Dev, r.Ino, r.Born, r.Watched, r.Rest = a.Server, a.Root, 0, 0, 0, false, nil
+	kind := workspaces.CopyKind // a layer has nothing below it there
 	if r.Restored = a.Server != ""; !r.Restored {
-		r.Kind = workspaces.VirtualKind
-		if r.Fork != nil {
-			f := *r.Fork
-			f.Kind, f.Dir, f.Ino, r.Fork = workspaces.VirtualKind, "", 0, &f
-		}
+		r.Kind, kind = workspaces.VirtualKind, workspaces.VirtualKind
+	}
+	if r.Fork != nil {
+		f := *r.Fork
+		f.Kind, f.Dir, f.Ino, f.Whole, r.Fork = kind, "", 0, false, &f
 	}
 	return records.Put(r)
 }
@@ -212,6 +213,23 @@ func Virtual(ctx context.Context, e Cluster, store blob.Store, records workspace
 		return nil, err
 	}
 	return f.Finish(ctx, e, records, "", "")
+}
+
+// Into lets a workspace go on in a directory of a node, at a canonical path; it has no
+// files there yet. Where that was done before, it says so.
+func Into(ctx context.Context, e Cluster, store blob.Store, records workspaces.Records, ws, server, root string) (*Result, error) {
+	r, err := find(ctx, e, ws)
+	if err != nil {
+		return nil, err
+	}
+	if a := r.adopted; a != nil && a.Server == server && a.Root == root && r.pinned == server {
+		return (&Copy{ws: ws}).result(a), Settle(records, ws, a)
+	}
+	f, err := Begin(ctx, e, store, ws)
+	if err != nil {
+		return nil, err
+	}
+	return f.Finish(ctx, e, records, server, root)
 }
 
 // awaitDeath returns nil once no node of a name lives. Where no other node is there to

@@ -131,6 +131,9 @@ func (k *Keeper) Forget(workspaceID string) {
 
 func (c *Copy) key(of string) string { return c.task + "\x00" + of }
 
+// cutKey splits a key.
+func cutKey(key string) (task, of string, ok bool) { return strings.Cut(key, "\x00") }
+
 // fence fails where a later owner has used the folders, and keeps former ones from
 // changing them.
 func (c *Copy) fence(tx *state.Tx, epoch int64) error {

@@ -23,9 +23,9 @@ type Service struct {
 	// as a user's files.
 	Folders func() []string
 	Program string // version, for the manifest
-	// Shared: the data directory is a copy of what several servers share, and not all
-	// of it.
-	Shared bool
+	// Begin, if set, makes what is to be backed up in place of DataDir and Source, until
+	// end is called: the data directory is a copy of what several servers share.
+	Begin func() (dir string, source Source, end func() error, err error)
 
 	running sync.Mutex
 }
@@ -34,13 +34,10 @@ type Service struct {
 // missing. Writers go on meanwhile.
 //
 // errs.Invalid for a path that is not absolute, or leads to no folder;
-// errs.Conflict backup_inside, backup_running, backup_in_use, backup_of_cluster, and as Run.
-func (s *Service) Backup(ctx context.Context, dir string, tell func(Report)) (Report, error) {
+// errs.Conflict backup_inside, backup_running, backup_in_use, and as Run.
+func (s *Service) Backup(ctx context.Context, dir string, tell func(Report)) (rep Report, err error) {
 	if !filepath.IsAbs(dir) || strings.IndexByte(dir, 0) >= 0 {
 		return Report{}, errs.New(errs.Invalid, "validation_failed", "dir must be an absolute path on the server's machine.")
-	}
-	if s.Shared {
-		return Report{}, errs.New(errs.Conflict, "backup_of_cluster", "This server is a node of a cluster: PostgreSQL and the object store are what to back up.")
 	}
 	if !s.running.TryLock() {
 		return Report{}, errs.New(errs.Conflict, "backup_running", "A backup is being made already.")
@@ -66,7 +63,15 @@ func (s *Service) Backup(ctx context.Context, dir string, tell func(Report)) (Re
 		return Report{}, err
 	}
 	defer unlock()
-	data, err := vfs.OS(s.DataDir)
+	from, source := s.DataDir, s.Source
+	if s.Begin != nil {
+		var end func() error
+		if from, source, end, err = s.Begin(); err != nil {
+			return Report{}, errs.Wrap(err, "")
+		}
+		defer func() { err = errors.Join(err, end()) }()
+	}
+	data, err := vfs.OS(from)
 	if err != nil {
 		return Report{}, errs.Wrap(err, "")
 	}
@@ -76,7 +81,7 @@ func (s *Service) Backup(ctx context.Context, dir string, tell func(Report)) (Re
 		return Report{}, errs.Wrap(err, "")
 	}
 	defer to.Close()
-	return Run(ctx, Options{Source: s.Source, Data: data, To: to, Program: s.Program, Now: time.Now, Tell: tell})
+	return Run(ctx, Options{Source: source, Data: data, To: to, Program: s.Program, Now: time.Now, Tell: tell})
 }
 
 // canonical resolves links in as much of a path as is there.

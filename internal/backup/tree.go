@@ -47,7 +47,7 @@ func (c *copier) workspace(id string) error {
 		return nil
 	}
 	c.rep.Workspaces++
-	if err != nil && c.ctx.Err() == nil {
+	if err != nil && c.ctx.Err() == nil && !errs.Is(err, errs.Unavailable) {
 		c.rep.Warnings = append(c.rep.Warnings, "the history of workspace "+id+" cannot be opened; its files are copied as they are")
 		return c.raw(id)
 	}

@@ -225,9 +225,9 @@ func (d *Draft) Publish(ctx context.Context) error {
 	d.n.opts.at("publish")
 	ours := make(chan bool, 8)
 	err := d.n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
-		_, err := c.Exec(ctx, `INSERT INTO workspace (id, kind, namespace, epoch, manifest, manifest_key, manifest_ver, bytes)
-			VALUES ($1, $2, NULLIF($3, ''), $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`,
-			d.w.ID, d.w.Kind, d.w.Namespace, draftEpoch, inline, key, int64(m.Version), size)
+		_, err := c.Exec(ctx, `INSERT INTO workspace (id, kind, namespace, epoch, manifest, manifest_key, manifest_ver, bytes, pinned)
+			VALUES ($1, $2, NULLIF($3, ''), $4, $5, $6, $7, $8, NULLIF($9, '')) ON CONFLICT DO NOTHING`,
+			d.w.ID, d.w.Kind, d.w.Namespace, draftEpoch, inline, key, int64(m.Version), size, d.w.Pinned)
 		if err != nil {
 			return err
 		}

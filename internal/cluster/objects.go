@@ -28,6 +28,9 @@ func (n *Node) Objects(store blob.Store, grace time.Duration) *Objects {
 	return &Objects{n: n, store: store, grace: grace}
 }
 
+// Objects is Node.Objects, for one that drops none.
+func (a *Admin) Objects(store blob.Store) *Objects { return a.n.Objects(store, orphan) }
+
 // Put stores an object. The sweeper leaves it alone for a day, and later if a record
 // names it.
 func (o *Objects) Put(ctx context.Context, key string, body io.ReaderAt, size int64) error {

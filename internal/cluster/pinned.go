@@ -3,7 +3,10 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"umbra/internal/blob"
 	"umbra/internal/cluster/engine"
@@ -42,6 +45,25 @@ func (a *Admin) Write(ctx context.Context, f func(context.Context, *Conn) error)
 // CopiedSeq is Node.CopiedSeq.
 func (a *Admin) CopiedSeq(ctx context.Context, store blob.Store, ws string) (uint64, error) {
 	return a.n.CopiedSeq(ctx, store, ws)
+}
+
+// Known is Node.Known.
+func (a *Admin) Known(ctx context.Context, name string) (bool, error) { return a.n.Known(ctx, name) }
+
+// Live returns the nodes that were not declared dead, by name.
+func (a *Admin) Live(ctx context.Context) (list []Peer, err error) {
+	err = a.n.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
+		rows, err := c.Query(ctx, `SELECT life, name, address, url, version, state = 'draining' FROM node WHERE state <> 'dead' ORDER BY name`)
+		if err != nil {
+			return err
+		}
+		list, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Peer])
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cluster: %w", err)
+	}
+	return list, nil
 }
 
 // ClaimPinned claims a workspace whose directory is this node's, for its copy. Errors as

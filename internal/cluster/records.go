@@ -205,6 +205,39 @@ func (r *Records) Get(bucket, key string) (value []byte, found bool, err error) 
 	return tx.Get(bucket, key)
 }
 
+// Each calls fn with every record as they are at one moment, by bucket and key; value is
+// valid until it returns. All that was acknowledged before the call is among them, and
+// nothing that the primary may still lose. It takes as long as ctx lasts.
+func (r *Records) Each(ctx context.Context, fn func(bucket, key string, value []byte) error) error {
+	c, err := r.n.e.DialAt(ctx, r.cfg)
+	if err != nil {
+		return r.failure(err)
+	}
+	defer r.n.e.Drop(c)
+	rows, err := c.Query(ctx, `SELECT bucket, key, value FROM record ORDER BY bucket, key`)
+	if err != nil {
+		return r.failure(err)
+	}
+	var bucket string
+	var key, value []byte
+	var failed error
+	_, err = pgx.ForEachRow(rows, []any{&bucket, &key, &value}, func() error {
+		failed = fn(bucket, string(key), value)
+		return failed
+	})
+	switch {
+	case failed != nil:
+		return failed
+	case err != nil:
+		return r.failure(err)
+	}
+	// What was visible may be on the primary alone: a later commit waits for the standby.
+	return r.n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
+		_, err := c.Exec(ctx, `UPDATE cluster SET marked = marked`)
+		return err
+	})
+}
+
 // View implements state.Backend.
 func (r *Records) View(fn func(state.BackendTx) error) error {
 	deadline := time.Now().Add(r.n.patience())

@@ -90,6 +90,9 @@ func OpenRecords(db *state.DB) (Records, error) {
 	return Records{db}, buildIndex(db)
 }
 
+// ReadRecords returns the records of a database that has their index, to be read only.
+func ReadRecords(db *state.DB) Records { return Records{db} }
+
 // buildBatch is how many keys one transaction of buildIndex writes.
 const buildBatch = 20_000
 

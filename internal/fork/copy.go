@@ -59,6 +59,15 @@ func (c *copier) close() error {
 	return errors.Join(err, c.to.Close())
 }
 
+// Checkout writes the files of a workspace's newest commit into an empty directory.
+func Checkout(ctx context.Context, w *workspace.Workspace, to string) error {
+	c, err := newCopier(ctx, w, to)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.tracked(w.Store().Snapshot()), c.close())
+}
+
 // tracked writes the files of a tree.
 func (c *copier) tracked(snap gitstore.Snapshot) error {
 	made := map[string]bool{".": true}

@@ -1,9 +1,10 @@
-// Package intake copies the virtual workspaces of a data directory, and their records,
-// into a cluster (umbra cluster import).
+// Package intake copies the workspaces of a data directory, and their records, into a
+// cluster (umbra cluster import). Those with directories become one node's, which fetches
+// the history from the cluster's log.
 //
 // Of a workspace first the history becomes objects and a row of the cluster, at once;
-// then the records of its tasks, sessions and toolsets; then the workspace's own, by
-// which nodes find it. So a run that was cut off leaves a workspace that is not visible,
+// then the records and private files of its tasks, its sessions and toolsets; then the
+// workspace's own record, by which nodes find it. So a run that was cut off leaves a workspace that is not visible,
 // and the next run goes on with it. The data directory is read and not written: stores
 // are opened on copies.
 package intake
@@ -48,7 +49,7 @@ type State string
 const (
 	Imported State = "imported"
 	Present  State = "present"  // the cluster has its history already
-	Skipped  State = "skipped"  // it is a directory's, or a fork of one that was skipped
+	Skipped  State = "skipped"  // no node takes its directory, or what it is a fork of was skipped
 	Conflict State = "conflict" // the cluster has another history under its id or namespace
 )
 
@@ -69,6 +70,17 @@ type Report struct {
 	Toolsets   int         `json:"toolsets"`
 	Tokens     int         `json:"tokens"`
 	SentBytes  int64       `json:"sent_bytes"`
+	Files      int         `json:"task_files"` // scratch and artifacts of tasks
+	Answers    int         `json:"answers"`    // that are kept for idempotency keys
+	// Left is what of the data directory is not in the cluster besides the workspaces that
+	// are not; also of a dry run.
+	Left []Left `json:"left"`
+}
+
+// Left is something that a run does not copy.
+type Left struct {
+	What string `json:"what"`
+	Why  string `json:"why"`
 }
 
 // Whole reports whether everything of the data directory is in the cluster.
@@ -87,12 +99,17 @@ type Options struct {
 	Admin *cluster.Admin
 	Store blob.Store
 	Dry   bool // nothing is changed
-	Log   *slog.Logger
+	// Node is the live node that gets the directories; empty: none does. Arrive says to it
+	// that it has one.
+	Node   string
+	Arrive func(ctx context.Context, workspace string) error
+	Log    *slog.Logger
 }
 
 // run is one run.
 type run struct {
 	o        Options
+	dir      *state.Dir
 	tmp      string    // has copies
 	from, to *state.DB // from is a copy
 	known    datadir.Records
@@ -116,8 +133,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, errors.Join(err, dir.Release())
 	}
-	r := &run{o: o, tmp: tmp, children: map[string][]workspaces.Record{}, there: map[string]bool{}, tasks: map[string][]task.Record{}, sessions: map[string][]session.Record{}, report: Report{Workspaces: []Workspace{}}}
-	err = r.all(ctx, dir)
+	r := &run{o: o, dir: dir, tmp: tmp, children: map[string][]workspaces.Record{}, there: map[string]bool{}, tasks: map[string][]task.Record{}, sessions: map[string][]session.Record{}, report: Report{Workspaces: []Workspace{}, Left: []Left{}}}
+	err = r.all(ctx)
 	return &r.report, errors.Join(err, os.RemoveAll(tmp), dir.Release())
 }
 
@@ -137,8 +154,8 @@ func acquire(path string) (*state.Dir, error) {
 	return state.Acquire(path)
 }
 
-func (r *run) all(ctx context.Context, dir *state.Dir) error {
-	if err := r.openRecords(dir); err != nil {
+func (r *run) all(ctx context.Context) error {
+	if err := r.openRecords(); err != nil {
 		return err
 	}
 	defer r.from.Close()
@@ -162,6 +179,7 @@ func (r *run) all(ctx context.Context, dir *state.Dir) error {
 	for _, w := range all {
 		switch {
 		case w.Unfinished: // it never was one
+			r.leave("workspace "+w.ID, "its baseline is not whole")
 		case w.Fork != nil && w.Fork.Linked:
 			r.children[w.Fork.Of] = append(r.children[w.Fork.Of], w)
 		default:
@@ -176,24 +194,27 @@ func (r *run) all(ctx context.Context, dir *state.Dir) error {
 			return err
 		}
 	}
-	if r.o.Dry {
-		return nil
+	if err := r.leftovers(all); err != nil || r.o.Dry {
+		return err
+	}
+	if err := r.copyAnswers(); err != nil {
+		return err
 	}
 	r.report.Tokens, err = access.Copy(r.from, r.to)
 	return err
 }
 
 // openRecords opens a copy of the records.
-func (r *run) openRecords(dir *state.Dir) error {
+func (r *run) openRecords() error {
 	name := filepath.Join(r.tmp, "state.db")
-	err := copyFile(dir.Join("state.db"), name)
+	err := copyFile(r.dir.Join("state.db"), name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if r.from, err = state.Open(name); err != nil {
 		return err
 	}
-	if err := r.settleCalls(dir); err != nil {
+	if err := r.settleCalls(); err != nil {
 		return errors.Join(err, r.from.Close())
 	}
 	list, err := session.Kept(r.from)
@@ -217,12 +238,12 @@ func (r *run) openRecords(dir *state.Dir) error {
 }
 
 // settleCalls gives the copy of the records the calls that were in their log alone.
-func (r *run) settleCalls(dir *state.Dir) (err error) {
+func (r *run) settleCalls() (err error) {
 	to := filepath.Join(r.tmp, "calls")
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
 	}
-	if err := copyTree(dir.Join("calls"), to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := copyTree(r.dir.Join("calls"), to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	files, err := vfs.OS(to)
@@ -239,7 +260,10 @@ func (r *run) family(ctx context.Context, w workspaces.Record, base *gitstore.St
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	w.Restored = false
+	w.Restored = w.Kind != workspaces.VirtualKind // its directory may have changed since
+	if w.Restored {
+		w.Server = r.o.Node
+	}
 	n := len(r.report.Workspaces)
 	r.report.Workspaces = append(r.report.Workspaces, Workspace{ID: w.ID, Kind: w.ShownKind(), State: failed})
 	var store *gitstore.Store
@@ -258,7 +282,7 @@ func (r *run) family(ctx context.Context, w workspaces.Record, base *gitstore.St
 			failed = entry.State
 		}
 		if !r.o.Dry && failed == "" {
-			if err := r.records(w, store); err != nil {
+			if err := r.records(ctx, w, store); err != nil {
 				return err
 			}
 		}
@@ -273,7 +297,7 @@ func (r *run) family(ctx context.Context, w workspaces.Record, base *gitstore.St
 
 // open opens a copy of a workspace's store; nil for one that has none.
 func (r *run) open(ctx context.Context, w workspaces.Record, base *gitstore.Store) (*gitstore.Store, error) {
-	if w.Kind != workspaces.VirtualKind || w.Root != "" || w.Fork != nil && w.Fork.Unmade {
+	if r.skips(w) || w.Fork != nil && w.Fork.Unmade {
 		return nil, nil
 	}
 	to := filepath.Join(r.tmp, "workspaces", w.ID)
@@ -303,7 +327,7 @@ func (r *run) openStore(ctx context.Context, w workspaces.Record, base *gitstore
 // one imports a workspace's history.
 func (r *run) one(ctx context.Context, w workspaces.Record, store, base *gitstore.Store, out *Workspace) error {
 	switch {
-	case w.Kind != workspaces.VirtualKind || w.Root != "":
+	case r.skips(w):
 		out.State = Skipped
 		return nil
 	case store == nil: // a fork that was never opened: its record is all there is
@@ -326,11 +350,17 @@ func (r *run) one(ctx context.Context, w workspaces.Record, store, base *gitstor
 		out.State = Present // it was, and was removed there since
 		return err
 	}
+	if taken, err := r.taken(w); err != nil {
+		return err
+	} else if taken {
+		out.State = Conflict
+		return nil
+	}
 	out.State = Imported
 	if r.o.Dry {
 		return nil
 	}
-	row := cluster.Workspace{ID: w.ID, Kind: w.Kind}
+	row := cluster.Workspace{ID: w.ID, Kind: w.Kind, Pinned: w.Server}
 	if w.Namespace != nil {
 		raw, err := json.Marshal(w.Namespace)
 		if err != nil {
@@ -414,15 +444,21 @@ func (r *run) has(ctx context.Context, w workspaces.Record, store, base *gitstor
 // doneBucket has the IDs of the workspaces of which all records were copied.
 const doneBucket = "workspaces_imported"
 
+// Buckets returns the buckets that only imports use.
+func Buckets() []string { return []string{doneBucket} }
+
 // records copies what belongs to a workspace whose history the cluster has, and at last
 // the record by which nodes find it. That is done once: what was removed since stays so.
-func (r *run) records(w workspaces.Record, store *gitstore.Store) error {
+func (r *run) records(ctx context.Context, w workspaces.Record, store *gitstore.Store) error {
 	r.there[w.ID] = true
 	done, err := r.to.Get(doneBucket, w.ID, new(bool))
 	if done || err != nil {
 		return err
 	}
 	if err := r.copyTasks(w.ID, store); err != nil {
+		return err
+	}
+	if err := r.copyFiles(ctx, w.ID); err != nil {
 		return err
 	}
 	for _, s := range r.sessions[w.ID] {
@@ -457,7 +493,13 @@ func (r *run) records(w workspaces.Record, store *gitstore.Store) error {
 	if err != nil {
 		return err
 	}
-	return r.to.Put(doneBucket, w.ID, true)
+	if err := r.to.Put(doneBucket, w.ID, true); err != nil || w.Server == "" {
+		return err
+	}
+	if err := r.o.Arrive(ctx, w.ID); err != nil {
+		r.o.Log.Warn("the node has not opened the workspace yet: it does at its next start", "node", w.Server, "workspace", w.ID, "error", err)
+	}
+	return nil
 }
 
 // mark says that a workspace which has no owner yet has tasks that the records may not

@@ -21,6 +21,24 @@ func (n *Node) Orphaned(ctx context.Context, id string, dirs []string) error {
 	return adopt.Back(ctx, n.c, id, n.Name(), dirs)
 }
 
+// AdoptInto lets a workspace whose node is gone go on in a directory of this one, at a
+// canonical path. Errors: node_alive, not_physical, cluster.ErrNotFound.
+func (n *Node) AdoptInto(ctx context.Context, records workspaces.Records, id, root string) (*adopt.Result, error) {
+	res, err := adopt.Into(ctx, n.c, n.opt.Store, records, id, n.Name(), root)
+	n.Forget(id)
+	return res, err
+}
+
+// AdoptedAt returns the directory of this node in which an adopted workspace goes on;
+// empty: there is none.
+func (n *Node) AdoptedAt(ctx context.Context, id string) (string, error) {
+	a, err := adopt.Of(ctx, n.c, id)
+	if err != nil || a == nil || a.Server != n.Name() {
+		return "", err
+	}
+	return a.Root, nil
+}
+
 // SettleAdopted ends what a cut-off adoption left of the records. It is called at the
 // start, before the manager reads them.
 func (n *Node) SettleAdopted(ctx context.Context, records workspaces.Records) error {

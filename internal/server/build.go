@@ -126,7 +126,7 @@ func build(cfg config.Config, dir *state.Dir, n *node.Node, log *slog.Logger) (d
 	if err != nil {
 		return nil, err
 	}
-	if f := openForwarder(cfg, n, s.workspaces, log, d); f != nil {
+	if f := openForwarder(cfg, n, s.workspaces, s.records, log, d); f != nil {
 		opts.Cluster, d.sayLeft = f, f.SayLeft
 	}
 	pages, err := ui.New()
@@ -137,7 +137,7 @@ func build(cfg config.Config, dir *state.Dir, n *node.Node, log *slog.Logger) (d
 		&upkeep.GC{Service: retentionOf(cfg, s, log, d)},
 		pages,
 		told,
-		backups(cfg, dir, backupSource{db, answers, s.workspaces}),
+		backups(cfg, dir, backupSource{db, answers, s.workspaces}, n, log),
 		&upkeep.Purge{Workspaces: s.workspaces, Forget: answers.Forget, Log: log},
 		&upkeep.Tokens{Book: opts.Tokens, Needed: cfg.CheckReach() != nil},
 		protocol,

@@ -45,11 +45,12 @@ func (p placed) Owners(ctx context.Context, workspaces []string) (map[string]for
 
 // openForwarder lets the requests of a cluster's node go to the owners of their
 // workspaces; nil without a cluster.
-func openForwarder(cfg config.Config, n *node.Node, m *workspaces.Manager, log *slog.Logger, d *deps) *forward.Forwarder {
+func openForwarder(cfg config.Config, n *node.Node, m *workspaces.Manager, records workspaces.Records, log *slog.Logger, d *deps) *forward.Forwarder {
 	if n == nil {
 		return nil
 	}
-	f := forward.New(forward.Options{Node: placed{n}, Wait: cfg.Cluster.Wait, StaleReads: cfg.Cluster.StaleReads, Known: n.Known, Tip: m.TipOf, Log: log, Meter: d.meters.forward,
+	into := adopter{n, m, records}
+	f := forward.New(forward.Options{Node: placed{n}, Adopt: into.adopt, Arrive: m.Arrive, Wait: cfg.Cluster.Wait, StaleReads: cfg.Cluster.StaleReads, Known: n.Known, Tip: m.TipOf, Log: log, Meter: d.meters.forward,
 		Enter: func(ctx context.Context, workspace string) error {
 			w, err := m.Get(ctx, workspace)
 			if err == nil {

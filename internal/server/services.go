@@ -38,6 +38,7 @@ import (
 // services are what the dialects build on.
 type services struct {
 	workspaces *workspaces.Manager
+	records    workspaces.Records
 	tasks      *task.Service
 	calls      *calls.Service
 	layers     *exec.Service
@@ -86,7 +87,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	if d.node != nil {
 		opts.Shared, opts.Server, opts.Physical = d.node, d.node.Name(), cfg.Cluster.Physical
 		opts.Foreign = datadir.OfNode
-		if opts.SeesSame, err = sameMachine(db, d.node.Name(), log); err != nil {
+		if opts.SeesSame, err = sameMachine(db, d.node.Name(), cfg.Cluster.Physical, log); err != nil {
 			return nil, err
 		}
 		opts.CacheLimit = cacheLimit(int64(cfg.Cluster.CacheBytes), dir.Path)
@@ -166,7 +167,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	}
 	forks := fork.New(fork.Options{Workspaces: manager, Tasks: tasks, Layers: layers, Review: reader, State: db, Log: log})
 	d.closers = append(d.closers, func(context.Context) error { forks.Close(); return nil })
-	return &services{workspaces: manager, tasks: tasks, calls: called, layers: layers, forks: forks, blame: lines, review: held, sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
+	return &services{workspaces: manager, records: records, tasks: tasks, calls: called, layers: layers, forks: forks, blame: lines, review: held, sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
 }
 
 // cacheLimit returns how many bytes of workspaces a node keeps on its disk: what is set,

@@ -3,18 +3,27 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
+	"os"
 
 	"umbra/config"
 	"umbra/gitstore"
+	"umbra/gitstore/sink"
 	"umbra/httpapi/upkeep"
 	"umbra/internal/backup"
 	"umbra/internal/buildinfo"
+	"umbra/internal/cluster"
+	"umbra/internal/copyout"
 	"umbra/internal/datadir"
 	"umbra/internal/doctor"
+	"umbra/internal/errs"
+	"umbra/internal/intake"
+	"umbra/internal/node"
 	"umbra/internal/retention"
 	"umbra/internal/state"
+	"umbra/internal/task"
 	"umbra/internal/workspaces"
 )
 
@@ -53,7 +62,7 @@ func (s backupSource) Freeze(ctx context.Context, id string) (*gitstore.Frozen, 
 }
 
 // backups makes the dialect of umbra backup.
-func backups(cfg config.Config, dir *state.Dir, source backupSource) *upkeep.Backup {
+func backups(cfg config.Config, dir *state.Dir, source backupSource, n *node.Node, log *slog.Logger) *upkeep.Backup {
 	folders := func() []string {
 		list := ownFolders(cfg.WorkspaceDir, cfg.Output.Dir)
 		for _, r := range source.workspaces.Physical() {
@@ -61,8 +70,36 @@ func backups(cfg config.Config, dir *state.Dir, source backupSource) *upkeep.Bac
 		}
 		return list
 	}
-	return &upkeep.Backup{Service: &backup.Service{DataDir: dir.Path, Source: source, Folders: folders, Program: buildinfo.Version(),
-		Shared: source.workspaces.Shares()}}
+	s := &backup.Service{DataDir: dir.Path, Source: source, Folders: folders, Program: buildinfo.Version()}
+	if n != nil {
+		s.Begin = func() (string, backup.Source, func() error, error) { return clusterSource(n, source.db, log) }
+	}
+	return &upkeep.Backup{Service: s}
+}
+
+// clusterSource makes what a backup of a cluster copies, in a directory for temporary files.
+func clusterSource(n *node.Node, db *state.DB, log *slog.Logger) (dir string, _ backup.Source, end func() error, err error) {
+	if dir, err = os.MkdirTemp("", "umbra-backup-*"); err != nil {
+		return "", nil, nil, err
+	}
+	end = func() error { return os.RemoveAll(dir) }
+	records, ok := db.Backend().(*cluster.Records)
+	if !ok {
+		return "", nil, nil, errors.Join(errors.New("the records are not a cluster's"), end())
+	}
+	s, err := copyout.New(copyout.Options{Dir: dir, Each: records.Each, Object: n.Objects().Get, Log: log,
+		Only: append([]string{machinesBucket, foldersBucket, task.Behind}, intake.Buckets()...),
+		View: func(ctx context.Context, ws string) (sink.Sink, error) {
+			to, _, err := n.View(ctx, ws, workspaces.Point{})
+			if errors.Is(err, cluster.ErrNotFound) {
+				err = errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
+			}
+			return to, err
+		}})
+	if err != nil {
+		return "", nil, nil, errors.Join(err, end())
+	}
+	return dir, s, end, nil
 }
 
 // DoctorOptions returns what umbra doctor checks by the settings.

@@ -66,8 +66,13 @@ func (s *Service) copyOf(id string) (*areas.Copy, error) {
 		return nil, errs.Wrap(err, "")
 	}
 	ws, ok, err := s.o.Workspaces.Lookup(rec.Workspace)
-	if err != nil || !ok || ws.Kind != workspaces.VirtualKind {
+	if err != nil || !ok {
 		return nil, err
+	}
+	if ws.Kind != workspaces.VirtualKind { // those that an import brought are in the records
+		if has, err := areas.Has(s.o.State, id); err != nil || !has {
+			return nil, errs.Wrap(err, "")
+		}
 	}
 	return s.shared.Of(id, ws.ID), nil
 }

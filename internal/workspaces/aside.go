@@ -2,21 +2,15 @@ package workspaces
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"path"
-	"path/filepath"
 
 	"umbra/gitstore"
-	"umbra/gitstore/journal"
-	"umbra/gitstore/remote"
 	"umbra/internal/errs"
-	"umbra/internal/vfs"
+	"umbra/internal/workspaces/local"
 )
 
-// asideSuffix ends the name of a workspace's directory on its way into its journals.
-const asideSuffix = ".orphaned"
+func (m *Manager) localDir(id string) local.Dir {
+	return local.Dir{On: m.opt.Host, Path: m.dirOf(id), Log: m.opt.Log.With("workspace", id)}
+}
 
 // PutAside keeps what this server has of a workspace that goes on without it: a history of
 // its own, with later commits, becomes a directory journal/orphaned-FIRST-LAST of the
@@ -26,70 +20,69 @@ const asideSuffix = ".orphaned"
 func (m *Manager) PutAside(ctx context.Context, id string) error {
 	m.shared.aside.Lock()
 	defer m.shared.aside.Unlock()
-	dir := m.dirOf(id)
-	moved := dir + asideSuffix
-	if !m.ownHistory(dir) && !m.exists(moved) {
+	dir := m.localDir(id)
+	if !dir.Leftover() {
 		return nil
 	}
 	seq, was, err := m.opt.Shared.Former(ctx, id)
 	if err != nil || !was {
 		return err
 	}
-	if !m.exists(moved) {
-		if err := m.stubs(func(all vfs.FS) error { return all.Rename(id, id+asideSuffix) }); err != nil {
-			return err
-		}
-	}
-	name, err := m.orphans(ctx, moved, seq)
+	at, err := dir.PutAside(ctx, seq)
 	if err != nil {
 		return err
 	}
 	var dirs []string
-	if name == "" {
-		err = m.opt.Host.RemoveAll(moved)
-	} else {
-		at := filepath.Join(dir, journal.Dir, name)
-		if err = m.opt.Host.MkdirAll(filepath.Dir(at)); err == nil {
-			err = m.stubs(func(all vfs.FS) error { return all.Rename(id+asideSuffix, path.Join(id, journal.Dir, name)) })
-		}
+	if at != "" {
 		dirs = []string{at}
 		m.opt.Log.Warn("the workspace goes on without commits of this server", "workspace", id, "last", seq, "orphaned", at)
 	}
-	if err == nil {
-		err = m.stubs(func(dir vfs.FS) error { return dir.SyncDir(".") })
-	}
-	return errors.Join(err, m.opt.Shared.Orphaned(ctx, id, dirs))
+	return m.opt.Shared.Orphaned(ctx, id, dirs)
 }
 
-// ownHistory reports whether a directory has a history that is no copy of a log.
-func (m *Manager) ownHistory(dir string) bool {
-	return m.exists(filepath.Join(dir, "repo.git")) && !m.exists(filepath.Join(dir, remote.BootFile))
-}
-
-func (m *Manager) exists(name string) bool {
-	_, err := m.opt.Host.Stat(name)
-	return !errors.Is(err, fs.ErrNotExist)
-}
-
-// orphans names the commits after a number that a history in a directory has; empty:
-// there are none. It is opened for that, so that git sees all of them.
-func (m *Manager) orphans(ctx context.Context, dir string, seq uint64) (name string, err error) {
-	files, err := m.opt.Host.Open(dir)
-	if err != nil {
-		return "", err
-	}
-	s, err := gitstore.Open(ctx, gitstore.Options{FS: files, Log: m.opt.Log, Foreground: true})
-	if err != nil {
-		if errs.Is(err, errs.Canceled) {
-			return "", errors.Join(err, files.Close())
+// fetchHistory gives this server the history of a workspace with a directory that became
+// its own by a record which another process wrote, or of which its data directory was
+// lost: the one that the log has.
+func (m *Manager) fetchHistory(ctx context.Context, r Record, base *gitstore.Base) error {
+	if dir := m.localDir(r.ID); m.pinned(r) && !r.Unfinished && !dir.Has() {
+		from, _, err := m.opt.Shared.View(ctx, r.ID, Point{})
+		if err != nil {
+			return err
 		}
-		// A fork, or a damaged one: all of it is kept.
-		m.opt.Log.Warn("a history that is put aside cannot be opened", "directory", dir, "error", err)
-		return fmt.Sprintf("%s%d", remote.Orphaned, seq+1), files.Close()
+		m.opt.Log.Warn("the history of a workspace is not here: it is fetched from the log", "workspace", r.ID)
+		return dir.Fetch(ctx, from, base)
 	}
-	last := s.Tip().Seq
-	if err := s.Close(ctx); err != nil || last <= seq {
-		return "", err
+	return nil
+}
+
+// Arrive takes a workspace with a directory that became this server's by a record which
+// another process wrote, and opens it.
+func (m *Manager) Arrive(ctx context.Context, id string) error {
+	r, found, err := m.opt.Records.Get(id)
+	switch {
+	case err != nil:
+		return errs.Wrap(err, "")
+	case !found || !m.pinned(r) || r.Unfinished:
+		return errUnknown()
 	}
-	return fmt.Sprintf("%s%d-%d", remote.Orphaned, seq+1, last), nil
+	m.mu.Lock()
+	if _, known := m.records[id]; !known {
+		m.records[id] = r
+	}
+	m.mu.Unlock()
+	w, err := m.Get(ctx, id)
+	if err == nil {
+		w.Release()
+	}
+	return err
+}
+
+// CheckRoot returns the canonical path of a directory that Open would make a workspace.
+// Errors are those of Open.
+func (m *Manager) CheckRoot(root string) (string, error) {
+	p, err := m.look(root, OpenOptions{})
+	if err == nil {
+		err = m.overlaps(p, "")
+	}
+	return p.root, err
 }

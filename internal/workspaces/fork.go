@@ -114,16 +114,20 @@ func (m *Manager) storeOptions(ctx context.Context, r Record) (so gitstore.Optio
 	if err := m.shareStore(ctx, r.ID, &so); err != nil {
 		return so, nil, errs.Wrap(err, "")
 	}
-	files, err := m.opt.Host.Open(m.dirOf(r.ID))
+	base, release, err := m.baseOf(ctx, r)
 	if err != nil {
+		return so, release, err
+	}
+	if err := m.fetchHistory(ctx, r, base); err != nil {
+		release()
 		return so, nil, errs.Wrap(err, "")
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, files.Close())
-		}
-	}()
-	so = gitstore.Options{FS: files, Sink: so.Sink, Boot: so.Boot, Log: m.opt.Log.With("workspace", r.ID), Now: m.opt.Now, Foreground: m.opt.Foreground, Meter: m.opt.Meter.Store, Caches: m.kept}
+	files, err := m.opt.Host.Open(m.dirOf(r.ID))
+	if err != nil {
+		release()
+		return so, nil, errs.Wrap(err, "")
+	}
+	so = gitstore.Options{FS: files, Base: base, Sink: so.Sink, Boot: so.Boot, Log: m.opt.Log.With("workspace", r.ID), Now: m.opt.Now, Foreground: m.opt.Foreground, Meter: m.opt.Meter.Store, Caches: m.kept}
 	if m.pinned(r) {
 		so.Copy = func(ctx context.Context) (sink.Sink, error) { return m.copyOf(ctx, r.ID) }
 	}
@@ -131,20 +135,23 @@ func (m *Manager) storeOptions(ctx context.Context, r Record) (so gitstore.Optio
 	if m.opt.Store != nil {
 		m.opt.Store(&so)
 	}
-	release = func() {}
+	return so, release, nil
+}
+
+// baseOf opens the history that a fork continues, until release; nil for others.
+func (m *Manager) baseOf(ctx context.Context, r Record) (b *gitstore.Base, release func(), err error) {
 	if r.Fork == nil || !r.Fork.Linked {
-		return so, release, nil
+		return nil, func() {}, nil
 	}
 	at, err := object.ParseID(r.Fork.At)
 	if err != nil {
-		return so, release, errs.New(errs.Internal, "", "the record of fork %s is damaged", r.ID)
+		return nil, nil, errs.New(errs.Internal, "", "the record of fork %s is damaged", r.ID)
 	}
-	base, err := m.Get(ctx, r.Fork.Of)
+	of, err := m.Get(ctx, r.Fork.Of)
 	if err != nil {
-		return so, release, err
+		return nil, nil, err
 	}
-	so.Base = &gitstore.Base{Store: base.Store(), At: at, Alternate: path.Join("../../..", r.Fork.Of, "repo.git/objects")}
-	return so, base.Release, nil
+	return &gitstore.Base{Store: of.Store(), At: at, Alternate: path.Join("../../..", r.Fork.Of, "repo.git/objects")}, of.Release, nil
 }
 
 // readers lists the repositories of all forks that continue a workspace's history.

@@ -28,6 +28,12 @@ type imported struct {
 	Toolsets  int   `json:"toolsets"`
 	Tokens    int   `json:"tokens"`
 	SentBytes int64 `json:"sent_bytes"`
+	Files     int   `json:"task_files"`
+	Answers   int   `json:"answers"`
+	Left      []struct {
+		What string `json:"what"`
+		Why  string `json:"why"`
+	} `json:"left"`
 }
 
 func (m *imported) state(id string) string {
