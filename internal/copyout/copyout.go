@@ -301,4 +301,3 @@ func (s *Source) take(ctx context.Context, id string, view sink.Sink, stores map
 	stores[id], err = gitstore.Open(ctx, gitstore.Options{FS: files, Base: base, Log: s.o.Log, Foreground: true})
 	return err
 }
-
