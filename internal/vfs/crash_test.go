@@ -41,7 +41,7 @@ func wantOutcomes(t *testing.T, m *Mem, see func(*Mem) string, want ...string) {
 	}
 }
 
-func syncFile(t testing.TB, f FS, name string) {
+func syncMem(t testing.TB, f FS, name string) {
 	t.Helper()
 	h, err := f.Open(name)
 	must(t, err)
@@ -66,7 +66,7 @@ func contents(names ...string) func(*Mem) string {
 func TestCrashNames(t *testing.T) {
 	synced := func(t *testing.T, m *Mem, name, data string) {
 		write(t, m, name, data)
-		syncFile(t, m, name)
+		syncMem(t, m, name)
 	}
 	for _, c := range []struct {
 		name string
@@ -138,7 +138,7 @@ func TestCrashTearsFiles(t *testing.T) {
 	m := NewMem(MemOptions{})
 	old := bytes.Repeat([]byte("o"), 3*sector+100)
 	write(t, m, "f", string(old))
-	syncFile(t, m, "f")
+	syncMem(t, m, "f")
 	must(t, m.SyncDir("."))
 	h, err := m.OpenFile("f", os.O_RDWR, 0)
 	must(t, err)
@@ -198,7 +198,7 @@ func TestCrashTearsFiles(t *testing.T) {
 func TestCrashAfterTruncate(t *testing.T) {
 	m := NewMem(MemOptions{})
 	write(t, m, "f", strings.Repeat("1", 4*sector))
-	syncFile(t, m, "f")
+	syncMem(t, m, "f")
 	must(t, m.SyncDir("."))
 	h, err := m.OpenFile("f", os.O_RDWR, 0)
 	must(t, err)
@@ -222,7 +222,7 @@ func TestCrashAfterTruncate(t *testing.T) {
 func TestExchangeWithoutWriteOut(t *testing.T) {
 	m := NewMem(MemOptions{})
 	write(t, m, "f", "old")
-	syncFile(t, m, "f")
+	syncMem(t, m, "f")
 	must(t, m.SyncDir("."))
 	write(t, m, "tmp", "new")
 	must(t, m.Exchange("tmp", "f"))
@@ -273,7 +273,7 @@ func TestFailedSyncLoses(t *testing.T) {
 func TestCrashModes(t *testing.T) {
 	m := NewMem(MemOptions{})
 	write(t, m, "f", "x")
-	syncFile(t, m, "f")
+	syncMem(t, m, "f")
 	must(t, m.SyncDir("."))
 	must(t, m.Chmod("f", 0o755))
 	perm := func(c *Mem) string {
@@ -282,7 +282,7 @@ func TestCrashModes(t *testing.T) {
 		return info.Mode.String()
 	}
 	wantOutcomes(t, m, perm, "-rw-r--r--", "-rwxr-xr-x")
-	syncFile(t, m, "f")
+	syncMem(t, m, "f")
 	wantOutcomes(t, m, perm, "-rwxr-xr-x")
 }
 
