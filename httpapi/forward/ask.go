@@ -38,7 +38,7 @@ func (o *Outsider) Adopt(ctx context.Context, workspace, dir string, into any) e
 	return json.Unmarshal(body, into)
 }
 
-// Arrive tells the node that a workspace became its own.
+// Arrive says to the node that a workspace became its own.
 func (o *Outsider) Arrive(ctx context.Context, workspace string) error {
 	_, err := o.ask(ctx, arrivePath, url.Values{"workspace": {workspace}})
 	return err

@@ -22,7 +22,7 @@ type adopter struct {
 	records workspaces.Records
 }
 
-// adopt is forward.Options.Adopt. The files are written beside the directory, and get its
+// adopt is forward.Options.Adopt. The files are written next to the directory, and get its
 // name at once: a run that was cut off is gone on with by the next.
 func (a adopter) adopt(ctx context.Context, id, dir string) (any, error) {
 	if !filepath.IsAbs(dir) {
@@ -59,7 +59,7 @@ func (a adopter) place(ctx context.Context, id, dir string) (root string, err er
 			return before, errs.Wrap(os.MkdirAll(before, 0o777), "")
 		}
 	}
-	made := os.Mkdir(dir, 0o777) == nil // what else is there CheckRoot tells
+	made := os.Mkdir(dir, 0o777) == nil // what else is there CheckRoot finds
 	root, err = a.spaces.CheckRoot(dir)
 	if err == nil {
 		if other, known := a.spaces.Find(ctx, root); known && other.ID != id {
