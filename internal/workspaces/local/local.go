@@ -113,8 +113,8 @@ func (d Dir) orphans(ctx context.Context, dir string, seq uint64) (name string, 
 }
 
 // Fetch gives the directory, which has no history, the one that a log has; base is what
-// it continues, if it is a fork's. A run that was cut off is repeated. What was put aside
-// stays. Nothing has the workspace open.
+// it continues, if it is a fork's. A run that was cut off is repeated. Commits that were put
+// aside stay. Nothing has the workspace open.
 func (d Dir) Fetch(ctx context.Context, from sink.Sink, base *gitstore.Base) error {
 	coming := d.Path + comingSuffix
 	if err := errors.Join(d.On.RemoveAll(coming), d.On.MkdirAll(coming)); err != nil {
