@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 
@@ -58,12 +60,20 @@ server reports each. The exit status is 1 if a workspace failed.`,
 
 func (v *verb) collect(ctx context.Context, body map[string]any) error {
 	bar := progress.Show("gc", v.Stderr)
+	ask := func(body map[string]any, into *render.Collected) ([]byte, error) {
+		return v.Client.Work(ctx, client.Request{Method: http.MethodPost, Path: client.Path("upkeep", "gc"), Body: body}, func(p client.Progress) {
+			if bar.Tell != nil {
+				bar.Tell(int(p.Done), int(p.All))
+			}
+		}, into)
+	}
 	var done render.Collected
-	raw, err := v.Client.Work(ctx, client.Request{Method: http.MethodPost, Path: client.Path("upkeep", "gc"), Body: body}, func(p client.Progress) {
-		if bar.Tell != nil {
-			bar.Tell(int(p.Done), int(p.All))
-		}
-	}, &done)
+	raw, err := ask(body, &done)
+	if err == nil && len(done.Elsewhere) > 0 {
+		raw, err = others(&done, raw, func(id string, into *render.Collected) ([]byte, error) {
+			return ask(map[string]any{"workspaces": []string{id}, "now": body["now"], "dry_run": body["dry_run"]}, into)
+		})
+	}
 	bar.Done()
 	if err != nil {
 		return err
@@ -82,6 +92,44 @@ func (v *verb) collect(ctx context.Context, body map[string]any) error {
 		}
 	}
 	return err
+}
+
+// others asks for the workspaces that other nodes of a cluster have, each alone, and adds
+// what was done to them. One that cannot be asked for is named with the error.
+func others(done *render.Collected, raw []byte, ask func(id string, into *render.Collected) ([]byte, error)) ([]byte, error) {
+	type answer struct {
+		Workspaces []json.RawMessage `json:"workspaces"`
+		Freed      int64             `json:"freed_bytes"`
+		Waiting    int64             `json:"waiting_bytes"`
+		DryRun     bool              `json:"dry_run"`
+	}
+	var all answer
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil, err
+	}
+	for _, id := range done.Elsewhere {
+		var one render.Collected
+		var more answer
+		raw, err := ask(id, &one)
+		if e, ok := errors.AsType[*client.Error](err); ok {
+			code := e.Code
+			raw, err = json.Marshal(map[string]any{"workspaces": []any{map[string]any{"workspace": id, "error": code}}})
+			if err == nil {
+				err = json.Unmarshal(raw, &one)
+			}
+		}
+		if err == nil {
+			err = json.Unmarshal(raw, &more)
+		}
+		if err != nil {
+			return nil, err
+		}
+		done.Workspaces = append(done.Workspaces, one.Workspaces...)
+		done.Freed, done.Waiting = done.Freed+one.Freed, done.Waiting+one.Waiting
+		all.Workspaces = append(all.Workspaces, more.Workspaces...)
+	}
+	done.Elsewhere, all.Freed, all.Waiting = nil, done.Freed, done.Waiting
+	return json.Marshal(all)
 }
 
 func duCommand() *cobra.Command {

@@ -32,8 +32,8 @@ func (d *GC) Register(r *httpapi.Router) {
 	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/upkeep/du", Handler: d.usage, Access: httpapi.AccessOwner, About: httpapi.AboutNone})
 }
 
-// aboutCollect is the one workspace that is asked for. Several, or all, are those that
-// the node has that is asked.
+// aboutCollect is the one workspace that is asked for. Of several, or all, the node does
+// those that no other node has.
 func aboutCollect(c *gin.Context) (httpapi.Place, error) {
 	var body struct {
 		Workspaces []string `json:"workspaces"`
@@ -74,6 +74,8 @@ type collectedAll struct {
 	Freed      int64       `json:"freed_bytes"`
 	Waiting    int64       `json:"waiting_bytes"`
 	DryRun     bool        `json:"dry_run"`
+	// Elsewhere are those that other nodes of a cluster have: each is asked for alone.
+	Elsewhere []string `json:"elsewhere,omitempty"`
 }
 
 func (d *GC) collect(c *gin.Context) error {
@@ -94,6 +96,10 @@ func (d *GC) collect(c *gin.Context) error {
 		out := collectedAll{Workspaces: []collected{}, DryRun: body.DryRun}
 		for i := range list {
 			r := &list[i]
+			if r.Elsewhere {
+				out.Elsewhere = append(out.Elsewhere, r.Workspace)
+				continue
+			}
 			if !body.DryRun && r.Failed == nil {
 				audit.Allowed(c.Request.Context(), audit.Retention, r.Workspace, slog.Uint64("commits", r.Commits), slog.Int("tasks", r.TasksDropped))
 			}

@@ -48,6 +48,8 @@ type Collected struct {
 	} `json:"workspaces"`
 	Freed   int64 `json:"freed_bytes"`
 	Waiting int64 `json:"waiting_bytes"`
+	// Elsewhere are those that other nodes of a cluster have.
+	Elsewhere []string `json:"elsewhere,omitempty"`
 	DryRun  bool  `json:"dry_run"`
 }
 

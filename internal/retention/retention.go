@@ -34,7 +34,14 @@ type Options struct {
 	Bytes    int64
 	Interval time.Duration // between two looks; an hour
 	Log      *slog.Logger
-	Now      func() time.Time
+	// Others, Turn and Ended are set where several servers share workspaces. Others returns
+	// those of some workspaces that another server has. Turn reports whether this server is
+	// to look at a workspace that none has open: none did since a time. Ended is called
+	// after a look at all.
+	Others func(ctx context.Context, ids []string) (map[string]bool, error)
+	Turn   func(ctx context.Context, id string, since, now time.Time) (mine bool, err error)
+	Ended  func(exists func(id string) bool) error
+	Now    func() time.Time
 	// Boot is elapsed time that no one sets (clock.Boot), for tests that give Now.
 	// Where Now alone is given, wall time is trusted.
 	Boot func() time.Duration
@@ -107,12 +114,14 @@ func (s *Service) run(ctx context.Context) {
 // Look drops, by the settings, what may go in each workspace, at the pace of the
 // background.
 func (s *Service) Look(ctx context.Context) {
+	known := map[string]bool{}
 	err := s.o.Workspaces.Each(func(rec workspaces.Record) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		if !s.o.Workspaces.Here(rec) || !s.due(rec) {
-			return true // of several servers that share workspaces each does its own
+		known[rec.ID] = true
+		if !s.mine(ctx, rec) {
+			return true
 		}
 		got, err := s.one(ctx, rec.ID, Request{pace: &gitstore.Pace{Rest: rest}}, nil)
 		switch {
@@ -125,9 +134,28 @@ func (s *Service) Look(ctx context.Context) {
 		}
 		return true
 	})
+	if err == nil && s.o.Ended != nil && ctx.Err() == nil {
+		err = s.o.Ended(func(id string) bool { return known[id] })
+	}
 	if err != nil {
 		s.o.Log.Warn("old history was not dropped; tried again later", "error", err)
 	}
+}
+
+// mine reports whether this server is to look at a workspace now.
+func (s *Service) mine(ctx context.Context, rec workspaces.Record) bool {
+	if s.o.Workspaces.Here(rec) {
+		return s.due(rec)
+	}
+	now := s.o.Now()
+	if s.o.Turn == nil || s.o.Workspaces.Elsewhere(rec) || rec.Fork != nil && rec.Fork.Unmade || s.o.Bytes == 0 && now.Sub(rec.Created) < s.o.Age {
+		return false // of several servers that share workspaces each does its own
+	}
+	mine, err := s.o.Turn(ctx, rec.ID, now.Add(-max(s.o.Interval, s.o.Age/8)), now)
+	if err != nil && ctx.Err() == nil {
+		s.o.Log.Warn("old history was not dropped; tried again later", "workspace", rec.ID, "error", err)
+	}
+	return mine
 }
 
 // due reports whether a workspace is worth a check. Opening one that is unloaded
@@ -171,6 +199,8 @@ type Result struct {
 	Waiting      int64 // bytes that go when the grace ends; of a dry run: that would go
 	DiskBytes    int64
 	Failed       error // why it could not be done
+	// Elsewhere: another server has it, and is to be asked. Nothing was done.
+	Elsewhere bool
 }
 
 // Tell is called with the progress of a long work: what it does now, and its parts.
@@ -183,7 +213,7 @@ func (s *Service) Collect(ctx context.Context, req Request, tell Tell) ([]Result
 	ids := req.Workspaces
 	if len(ids) == 0 {
 		err := s.o.Workspaces.Each(func(rec workspaces.Record) bool {
-			if (rec.Fork == nil || !rec.Fork.Unmade) && !s.o.Workspaces.Elsewhere(rec) {
+			if rec.Fork == nil || !rec.Fork.Unmade {
 				ids = append(ids, rec.ID)
 			}
 			return true
@@ -199,8 +229,16 @@ func (s *Service) Collect(ctx context.Context, req Request, tell Tell) ([]Result
 			return nil, errs.New(errs.NotFound, "workspace_not_found", "The workspace %q does not exist.", id)
 		}
 	}
+	others, err := s.others(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
 	var out []Result
 	for _, id := range ids {
+		if others[id] {
+			out = append(out, Result{Workspace: id, Elsewhere: true})
+			continue
+		}
 		got, err := s.one(ctx, id, req, tell)
 		switch {
 		case ctx.Err() != nil:
@@ -214,6 +252,24 @@ func (s *Service) Collect(ctx context.Context, req Request, tell Tell) ([]Result
 		out = append(out, got)
 	}
 	return out, nil
+}
+
+// others returns which of several workspaces another server has. One alone is asked of
+// the server that has it.
+func (s *Service) others(ctx context.Context, ids []string) (map[string]bool, error) {
+	if s.o.Others == nil || len(ids) < 2 {
+		return nil, nil
+	}
+	others, err := s.o.Others(ctx, ids)
+	if err != nil {
+		return nil, errs.Wrap(err, "")
+	}
+	for _, id := range ids {
+		if rec, ok := s.o.Workspaces.Record(id); ok && s.o.Workspaces.Elsewhere(rec) {
+			others[id] = true
+		}
+	}
+	return others, nil
 }
 
 func (s *Service) one(ctx context.Context, id string, req Request, tell Tell) (Result, error) {

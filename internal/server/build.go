@@ -134,7 +134,7 @@ func build(cfg config.Config, dir *state.Dir, n *node.Node, log *slog.Logger) (d
 		return nil, err
 	}
 	d.Server, err = httpapi.New(opts, append(dialects(cfg, s),
-		&upkeep.GC{Service: retentionOf(cfg, s, log, d)},
+		&upkeep.GC{Service: retentionOf(cfg, s, db, log, d)},
 		pages,
 		told,
 		backups(cfg, dir, backupSource{db, answers, s.workspaces}, n, log),

@@ -117,9 +117,13 @@ func examiner(cfg config.Config, dir *state.Dir, m *workspaces.Manager, ready fu
 }
 
 // retentionOf starts what drops old history.
-func retentionOf(cfg config.Config, s *services, log *slog.Logger, d *deps) *retention.Service {
-	kept := retention.New(retention.Options{Workspaces: s.workspaces, Tasks: s.tasks, Age: cfg.Retention.Age, Bytes: int64(cfg.Retention.Bytes),
-		Interval: cfg.Retention.Interval, Log: log})
+func retentionOf(cfg config.Config, s *services, db *state.DB, log *slog.Logger, d *deps) *retention.Service {
+	o := retention.Options{Workspaces: s.workspaces, Tasks: s.tasks, Age: cfg.Retention.Age, Bytes: int64(cfg.Retention.Bytes), Interval: cfg.Retention.Interval, Log: log}
+	if d.node != nil {
+		t := turns{d.node, db}
+		o.Others, o.Turn, o.Ended = t.others, t.turn, t.ended
+	}
+	kept := retention.New(o)
 	d.closers = append(d.closers, func(context.Context) error { kept.Close(); return nil })
 	return kept
 }
