@@ -50,7 +50,7 @@ type Collected struct {
 	Waiting int64 `json:"waiting_bytes"`
 	// Elsewhere are those that other nodes of a cluster have.
 	Elsewhere []string `json:"elsewhere,omitempty"`
-	DryRun  bool  `json:"dry_run"`
+	DryRun    bool     `json:"dry_run"`
 }
 
 // Collection prints the report of a garbage collection.
