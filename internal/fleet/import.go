@@ -28,9 +28,9 @@ func importCommand() *cobra.Command {
 		Short: "Copy the workspaces of a single server into a cluster",
 		Long: `Copy the workspaces of a single server's data directory into a cluster, with their
 history, tasks and their private files, sessions, toolsets and calls, the answers that are
-kept for idempotency keys, and the server's tokens. IDs, numbers and commits stay. The data
-directory is not changed, and must have no server. Nodes may run. The next run continues
-an interrupted one.
+kept for idempotency keys, and the server's tokens. IDs, numbers and commits stay. The
+data directory is not changed, and must have no server. Nodes may run. The next run
+continues an interrupted one.
 
 Workspaces of directories become those of the node that --node names, else of the only
 live node on this machine; it must have cluster.physical. Without such a node they, and
