@@ -533,6 +533,7 @@ func (r *run) copyTasks(ws string, store *gitstore.Store) error {
 			list[t.ID] = now
 		}
 	}
+	r.tasks[ws] = slices.Collect(maps.Values(list)) // for their files
 	for ids := range slices.Chunk(slices.Sorted(maps.Keys(list)), batch) {
 		n := 0
 		err := r.to.Update(func(tx *state.Tx) error {

@@ -82,7 +82,7 @@ func TestImportDirectories(t *testing.T) {
 	}
 	var first, second imported
 	r.run(&first, 1, "import", one.DataDir)
-	if first.state(dir.Workspace) != "imported" || first.state(clash.Workspace) != "conflict" || first.Files != 4 || first.Answers == 0 || !strings.Contains(fmt.Sprint(first.Left), "answers") {
+	if first.state(dir.Workspace) != "imported" || first.state(clash.Workspace) != "conflict" || first.Files != 4 || first.Answers == 0 {
 		t.Errorf("import: %+v", first)
 	}
 	r.run(&second, 1, "import", one.DataDir)
