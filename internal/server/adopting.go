@@ -28,12 +28,16 @@ func (a adopter) adopt(ctx context.Context, id, dir string) (any, error) {
 	if !filepath.IsAbs(dir) {
 		return nil, errs.New(errs.Invalid, "validation_failed", "The directory must be an absolute path.")
 	}
+	_, absent := os.Lstat(dir)
 	root, err := a.place(ctx, id, filepath.Clean(dir))
 	if err != nil {
 		return nil, err
 	}
 	done, err := a.node.AdoptInto(ctx, a.records, id, root)
 	if err != nil {
+		if errors.Is(absent, fs.ErrNotExist) {
+			_ = os.Remove(root) // which stays if it has something by now
+		}
 		return nil, err
 	}
 	if empty, err := isEmpty(root); err != nil {
