@@ -34,17 +34,6 @@ func mountedFork(t *testing.T, p *project, ws, dir string, body map[string]any) 
 	return made["id"].(string)
 }
 
-func sh(t *testing.T, dir, script string) string {
-	t.Helper()
-	cmd := exec.Command("sh", "-ec", script)
-	cmd.Dir = dir
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", script, err, out)
-	}
-	return string(out)
-}
-
 // A layer at a path is a directory that all processes see: it has the files of the
 // moment, keeps its own changes, and shows none of the parent's.
 func TestForkMounted(t *testing.T) {

@@ -44,6 +44,12 @@ func (o *Outsider) Arrive(ctx context.Context, workspace string) error {
 	return err
 }
 
+// Look has the node look at its row now, not with its next beat.
+func (o *Outsider) Look(ctx context.Context) error {
+	_, err := o.ask(ctx, lookPath, nil)
+	return err
+}
+
 func (o *Outsider) ask(ctx context.Context, path string, q url.Values) ([]byte, error) {
 	f := New(Options{Node: outside{o: o}})
 	defer f.Close()

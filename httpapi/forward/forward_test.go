@@ -164,12 +164,14 @@ func TestHandover(t *testing.T) {
 }
 
 // A verb has a node look at its row.
-func TestTellToLook(t *testing.T) {
+func TestOutsiderHasANodeLook(t *testing.T) {
 	n := newWorld(t, "n1").nodes[0]
-	if err := TellToLook(t.Context(), n.Key(), n.address); err != nil || n.looked != 1 {
+	o := Outsider{Key: n.Key(), To: Peer{Name: "n1", Address: n.address}}
+	if err := o.Look(t.Context()); err != nil || n.looked != 1 {
 		t.Errorf("%v, it looked %d times", err, n.looked)
 	}
-	if err := TellToLook(t.Context(), []byte("another key"), n.address); err == nil || n.looked != 1 {
+	o.Key = []byte("another key")
+	if err := o.Look(t.Context()); err == nil || n.looked != 1 {
 		t.Errorf("with another key: %v, it looked %d times", err, n.looked)
 	}
 	if a := n.ask("POST", "/cluster/look", ""); a.status != 404 || n.looked != 1 {

@@ -323,18 +323,18 @@ const (
 )
 
 // Drain makes a node hand its workspaces over, and waits until it has, or the time
-// is over. undo lets it take workspaces again. notify says to the node at an address
-// that its row has changed; where it cannot, the node sees that with its next beat.
-func (a *Admin) Drain(ctx context.Context, name string, within time.Duration, undo bool, notify func(ctx context.Context, address string) error) (*Drained, error) {
+// is over. undo lets it take workspaces again. notify says to the node that its row
+// has changed; where it cannot, the node sees that with its next beat.
+func (a *Admin) Drain(ctx context.Context, name string, within time.Duration, undo bool, notify func(context.Context, Peer) error) (*Drained, error) {
 	begun := time.Now()
 	state := "draining"
 	if undo {
 		state = "live"
 	}
-	var life, owned int64
-	var address string
+	var owned int64
+	of := Peer{Name: name}
 	err := a.n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
-		err := c.QueryRow(ctx, `UPDATE node SET state = $2 WHERE name = $1 AND state <> 'dead' RETURNING life, address, (SELECT count(*) FROM workspace WHERE owner = life OR pinned = name)`, name, state).Scan(&life, &address, &owned)
+		err := c.QueryRow(ctx, `UPDATE node SET state = $2 WHERE name = $1 AND state <> 'dead' RETURNING life, address, (SELECT count(*) FROM workspace WHERE owner = life OR pinned = name)`, name, state).Scan(&of.Life, &of.Address, &owned)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return ErrNotFound
 		}
@@ -347,7 +347,7 @@ func (a *Admin) Drain(ctx context.Context, name string, within time.Duration, un
 		return nil, err
 	}
 	noticing, cancel := context.WithTimeout(ctx, noticePatience)
-	err = notify(noticing, address)
+	err = notify(noticing, of)
 	cancel()
 	if err != nil {
 		a.n.opts.Log.Debug("the node sees its drain with its next beat", "node", name, "error", err)
@@ -355,7 +355,7 @@ func (a *Admin) Drain(ctx context.Context, name string, within time.Duration, un
 	d := &Drained{Node: name, Left: []string{}}
 	for !undo {
 		err := a.n.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
-			return c.QueryRow(ctx, `SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM workspace WHERE owner = $1 OR pinned = $2`, life, name).Scan(&d.Left)
+			return c.QueryRow(ctx, `SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM workspace WHERE owner = $1 OR pinned = $2`, of.Life, name).Scan(&d.Left)
 		})
 		if err != nil {
 			return nil, err

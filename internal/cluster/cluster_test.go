@@ -444,7 +444,7 @@ func testStatus(t *testing.T, p *clustertest.Pair) {
 }
 
 // untold is a node that cannot be told of its drain.
-func untold(context.Context, string) error { return errors.New("it is not told") }
+func untold(context.Context, Peer) error { return errors.New("it is not told") }
 
 // A node that is told that it is to drain does not see it with its next beat only.
 func TestDrainTold(t *testing.T) {
@@ -459,9 +459,9 @@ func TestDrainTold(t *testing.T) {
 	defer a.Close()
 	for _, undo := range []bool{false, true} {
 		told := ""
-		tell := func(_ context.Context, address string) error {
+		tell := func(_ context.Context, p Peer) error {
 			n.Look()
-			told = address
+			told = p.Address
 			return nil
 		}
 		if _, err := a.Drain(t.Context(), "n1", 0, undo, tell); err != nil || told != "http://n1" {

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"umbra/config"
-	"umbra/httpapi/forward"
 	"umbra/internal/blob"
 	"umbra/internal/cli"
 	"umbra/internal/cluster"
@@ -257,8 +256,7 @@ func (v *verb) drain(ctx context.Context, cmd *cobra.Command, node string, withi
 		return server.Refused(err)
 	}
 	defer a.Close()
-	key := a.Cluster().Key
-	d, err := a.Drain(ctx, node, within, undo, func(ctx context.Context, address string) error { return forward.TellToLook(ctx, key, address) })
+	d, err := a.Drain(ctx, node, within, undo, func(ctx context.Context, p cluster.Peer) error { return outsider(a, p).Look(ctx) })
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -292,7 +291,7 @@ func (w *forkWorld) unmount() {
 	}
 	for i := range table {
 		if mounts.Within(table[i].Point, w.d.path("copies")) {
-			_ = syscall.Unmount(table[i].Point, syscall.MNT_DETACH)
+			_ = exec.Command("umount", "-l", table[i].Point).Run()
 		}
 	}
 }
