@@ -43,7 +43,7 @@ func Libgit2(p Params) (measure.Subject, error) {
 
 // Libgit2Fsync makes it with GIT_OPT_ENABLE_FSYNC_GITDIR.
 func Libgit2Fsync(p Params) (measure.Subject, error) {
-	return newLibgit2(p, &libgit2{name: NameLibgit2Fsync, durable: "objects and ref, with their folders"}, "fsync")
+	return newLibgit2(p, &libgit2{name: NameLibgit2Fsync, durable: "objects and ref, with their directories"}, "fsync")
 }
 
 func newLibgit2(p Params, l *libgit2, options ...string) (measure.Subject, error) {
