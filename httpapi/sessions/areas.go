@@ -46,7 +46,7 @@ func (d *Dialect) area(c *gin.Context, ses session.Session) (*area, error) {
 
 // changeArea does one operation in the folders of the session's task, as change does
 // in the workspace. The task that the header names must be one that could do it.
-func (d *Dialect) changeArea(c *gin.Context, ses session.Session, o areas.Op, tell func(*task.Ref, *workspace.Result, error) error) error {
+func (d *Dialect) changeArea(c *gin.Context, ses session.Session, o areas.Op, respond func(*task.Ref, *workspace.Result, error) error) error {
 	tagged, err := d.taskOf(c, ses)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (d *Dialect) changeArea(c *gin.Context, ses session.Session, o areas.Op, te
 		return err
 	}
 	did, err := d.tasks.ApplyInArea(c.Request.Context(), ref, o)
-	return tell(ref, &workspace.Result{Ops: []workspace.OpResult{did.OpResult}, When: did.When}, err)
+	return respond(ref, &workspace.Result{Ops: []workspace.OpResult{did.OpResult}, When: did.When}, err)
 }
 
 func (d *Dialect) areaSource(c *gin.Context, ses session.Session, t target) (*source, error) {

@@ -159,9 +159,9 @@ func commitOf(res *workspace.Result) *string {
 
 // change does one operation on t for the request's task; its last argument writes
 // the response.
-func (d *Dialect) change(c *gin.Context, ses session.Session, t target, op workspace.Op, tell func(*task.Ref, *workspace.Result, error) error) error {
+func (d *Dialect) change(c *gin.Context, ses session.Session, t target, op workspace.Op, respond func(*task.Ref, *workspace.Result, error) error) error {
 	if t.InArea() {
-		return d.changeArea(c, ses, t.AreaOp(op), tell)
+		return d.changeArea(c, ses, t.AreaOp(op), respond)
 	}
 	ref, err := d.taskOf(c, ses)
 	if err != nil {
@@ -176,7 +176,7 @@ func (d *Dialect) change(c *gin.Context, ses session.Session, t target, op works
 	if err == nil {
 		wire.SettleKey(c, res.Replayed, !res.Commit.IsZero())
 	}
-	return tell(ref, res, err)
+	return respond(ref, res, err)
 }
 
 type replaceBody struct {

@@ -35,7 +35,7 @@ type Service struct {
 //
 // errs.Invalid for a path that is not absolute, or leads to no folder;
 // errs.Conflict backup_inside, backup_running, backup_in_use, and as Run.
-func (s *Service) Backup(ctx context.Context, dir string, tell func(Report)) (rep Report, err error) {
+func (s *Service) Backup(ctx context.Context, dir string, report func(Report)) (rep Report, err error) {
 	if !filepath.IsAbs(dir) || strings.IndexByte(dir, 0) >= 0 {
 		return Report{}, errs.New(errs.Invalid, "validation_failed", "dir must be an absolute path on the server's machine.")
 	}
@@ -81,7 +81,7 @@ func (s *Service) Backup(ctx context.Context, dir string, tell func(Report)) (re
 		return Report{}, errs.Wrap(err, "")
 	}
 	defer to.Close()
-	return Run(ctx, Options{Source: source, Data: data, To: to, Program: s.Program, Now: time.Now, Tell: tell})
+	return Run(ctx, Options{Source: source, Data: data, To: to, Program: s.Program, Now: time.Now, Tell: report})
 }
 
 // canonical resolves links in as much of a path as is there.

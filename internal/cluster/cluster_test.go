@@ -417,10 +417,10 @@ func testStatus(t *testing.T, p *clustertest.Pair) {
 	if _, err := a.Workspaces(ctx, s.store, []string{"none"}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a workspace that does not exist: %v", err)
 	}
-	if _, err := a.Drain(ctx, "none", 0, false, untold); !errors.Is(err, ErrNoNode) {
+	if _, err := a.Drain(ctx, "none", 0, false, unreached); !errors.Is(err, ErrNoNode) {
 		t.Errorf("a node that does not exist: %v", err)
 	}
-	if d, err := a.Drain(ctx, "n1", 0, false, untold); err != nil || d.Released != 0 || len(d.Left) != 1 || d.Left[0] != "w" {
+	if d, err := a.Drain(ctx, "n1", 0, false, unreached); err != nil || d.Released != 0 || len(d.Left) != 1 || d.Left[0] != "w" {
 		t.Errorf("%+v, %v", d, err)
 	}
 	// The node hears of it by its beats, and releases what it has.
@@ -432,10 +432,10 @@ func testStatus(t *testing.T, p *clustertest.Pair) {
 			t.Error(err)
 		}
 	}()
-	if d, err := a.Drain(ctx, "n1", 10*time.Second, false, untold); err != nil || d.Released != 1 || len(d.Left) != 0 {
+	if d, err := a.Drain(ctx, "n1", 10*time.Second, false, unreached); err != nil || d.Released != 1 || len(d.Left) != 0 {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if _, err := a.Drain(ctx, "n1", 0, true, untold); err != nil {
+	if _, err := a.Drain(ctx, "n1", 0, true, unreached); err != nil {
 		t.Error(err)
 	}
 	if err := clustertest.Await(10*time.Second, func() (bool, error) { return !s.n1.Draining(), nil }); err != nil {
@@ -443,11 +443,11 @@ func testStatus(t *testing.T, p *clustertest.Pair) {
 	}
 }
 
-// untold is a node that cannot be told of its drain.
-func untold(context.Context, Peer) error { return errors.New("it is not told") }
+// unreached is a node that cannot be notified of its drain.
+func unreached(context.Context, Peer) error { return errors.New("it is not reached") }
 
-// A node that is told that it is to drain does not see it with its next beat only.
-func TestDrainTold(t *testing.T) {
+// A node that is notified of its drain does not wait for its next beat.
+func TestDrainNotified(t *testing.T) {
 	url := clustertest.Start(t, clustertest.Options{}).A.Database(t)
 	long := func(o *Options) { o.Lease, o.Replication = MaxLease, ReplicationNone }
 	n := open(t, url, "n1", long)
@@ -458,14 +458,14 @@ func TestDrainTold(t *testing.T) {
 	}
 	defer a.Close()
 	for _, undo := range []bool{false, true} {
-		told := ""
-		tell := func(_ context.Context, p Peer) error {
+		notified := ""
+		notify := func(_ context.Context, p Peer) error {
 			n.Look()
-			told = p.Address
+			notified = p.Address
 			return nil
 		}
-		if _, err := a.Drain(t.Context(), "n1", 0, undo, tell); err != nil || told != "http://n1" {
-			t.Fatalf("%v, told %q", err, told)
+		if _, err := a.Drain(t.Context(), "n1", 0, undo, notify); err != nil || notified != "http://n1" {
+			t.Fatalf("%v, notified %q", err, notified)
 		}
 		if err := clustertest.Await(MaxLease/8, func() (bool, error) { return n.Draining() == !undo, nil }); err != nil {
 			t.Errorf("undo %v: %v", undo, err)

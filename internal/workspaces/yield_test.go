@@ -12,7 +12,7 @@ import (
 )
 
 // TestForwardable: a request that can go to the server that has its workspace does not
-// take it from there, and one that waits beside it and cannot go there does.
+// take it from there, and one that waits next to it and cannot go there does.
 func TestForwardable(t *testing.T) {
 	for _, read := range []bool{false, true} {
 		s := newShop(t)
