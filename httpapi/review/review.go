@@ -43,35 +43,16 @@ func (d *Dialect) OpenAPI() []byte { return document }
 // Register adds the dialect's routes.
 func (d *Dialect) Register(r *httpapi.Router) {
 	r = r.With(wire.WithFields(httpapi.TaskShape()))
-	r.Handle(httpapi.Route{Method: "GET", Pattern: "/tasks/{id}/hunks", Handler: d.using(d.hunks), About: wire.AboutTask(d.tasks), Authorize: d.authorize})
+	r.Handle(httpapi.Route{Method: "GET", Pattern: "/tasks/{id}/hunks", Handler: d.using(d.hunks), About: wire.AboutTask(d.tasks), Authorize: wire.TaskVisible(d.tasks)})
 	// A dry run is reading; the handler asks for more.
-	r.Handle(httpapi.Route{Method: "POST", Pattern: "/tasks/{id}/review", Handler: d.using(d.review), About: wire.AboutTask(d.tasks), Authorize: d.authorize,
+	r.Handle(httpapi.Route{Method: "POST", Pattern: "/tasks/{id}/review", Handler: d.using(d.review), About: wire.AboutTask(d.tasks), Authorize: wire.TaskVisible(d.tasks),
 		Body: httpapi.BodyJSON, Changes: true})
 	r.Handle(httpapi.Route{Method: "POST", Pattern: "/workspaces/{ws}/policy/check", Handler: d.check, About: httpapi.AboutWorkspace("ws", ""), Body: httpapi.BodyJSON})
 }
 
-// authorize refuses tasks on workspaces that the caller may not see.
-func (d *Dialect) authorize(c *gin.Context) error {
-	id, err := httpapi.Param(c, "id")
-	if err != nil || id == "" {
-		return nil
-	}
-	return d.tasks.Visible(id, httpapi.CallerOf(c).Sees)
-}
-
 func (d *Dialect) using(h func(*gin.Context, *task.Ref) error) httpapi.Handler {
 	return func(c *gin.Context) error {
-		id, err := httpapi.Param(c, "id")
-		if err != nil {
-			return err
-		}
-		if tagged := httpapi.TagsOf(c).TaskID; tagged != "" && tagged != id {
-			return errs.New(errs.Invalid, "task_id_mismatch", "X-Task-Id names another task than the URL.").With("field", "X-Task-Id")
-		}
-		if !task.ValidID(id) {
-			return errs.New(errs.NotFound, "task_not_found", "The task does not exist.")
-		}
-		r, err := d.tasks.Get(c.Request.Context(), id, httpapi.CallerOf(c).Sees)
+		r, err := wire.OpenTask(c, d.tasks.Get, true)
 		if err != nil {
 			return err
 		}
