@@ -245,3 +245,60 @@ func TestForkUnmountedParentDeleted(t *testing.T) {
 		p.Stop()
 	}
 }
+
+// A workspace whose directory was moved is bound to it at its new path: layers that show it go
+// on to show what they did, are put right when it changes, and keep it when it is deleted.
+func TestForkParentMoved(t *testing.T) {
+	for _, same := range []bool{true, false} {
+		p := newProject(t, map[string]string{"a": "one\n", "d/x": "x\n", ".gitignore": "out/\n"})
+		p.shell(t, "mkdir out; echo big > out/big")
+		task := p.task(t)
+		ws := "/workspaces/" + task.str("workspace_id")
+		dir := filepath.Join(t.TempDir(), "fork")
+		id := mountedFork(t, p, ws, dir, nil)
+		fork := "/workspaces/" + id
+		plain := layerFork(t, p, "/workspaces/"+p.forks(t, ws, map[string]any{"kind": "virtual"})[0]["id"].(string), nil)
+		sh(t, dir, "echo mine > own")
+		p.post(t, fork+"/sync", map[string]any{}).want(t, 200)
+		log := len(p.log(t, id))
+		const list = "cat a d/x own out/big"
+		want := sh(t, dir, list)
+		to := filepath.Join(t.TempDir(), "moved")
+		if same {
+			sh(t, "/", "mv "+p.dir+" "+to)
+		} else {
+			sh(t, "/", "cp -a "+p.dir+" "+to+"; rm -r "+p.dir)
+			user := exec.Command("sleep", "100")
+			user.Dir = dir
+			if err := user.Start(); err != nil {
+				t.Fatal(err)
+			}
+			p.call(t, "PATCH", ws, map[string]any{"root": to}).fails(t, 409, "layer_in_use")
+			_ = user.Process.Kill()
+			_ = user.Wait()
+		}
+		p.call(t, "PATCH", ws, map[string]any{"root": to}).want(t, 200)
+		p.dir = to
+		sh(t, to, "echo later > d/x; rm a; echo more > more")
+		p.post(t, ws+"/sync", map[string]any{}).want(t, 200)
+		check := func(why string) {
+			t.Helper()
+			eventually(t, func() bool { return sh(t, dir, list+" 2>&1; test ! -e more && echo") == want+"\n" })
+			p.post(t, fork+"/sync", map[string]any{}).want(t, 200)
+			if got := p.log(t, id); len(got) != log {
+				t.Errorf("same %v, %s: the fork's history has %+v", same, why, got)
+			}
+			if got := p.in(t, plain, "cat a d/x out/big; test ! -e more"); got != "one\nx\nbig\n" {
+				t.Errorf("same %v, %s: the layer without a path shows %q", same, why, got)
+			}
+		}
+		check("moved")
+		p.restart()
+		check("restarted")
+		p.call(t, "PATCH", "/tasks/"+task.ID, map[string]any{"status": "completed"}).want(t, 200)
+		p.call(t, "DELETE", ws+"?force=true", nil).want(t, 204)
+		sh(t, to, "rm -r d out")
+		check("deleted")
+		p.Stop()
+	}
+}

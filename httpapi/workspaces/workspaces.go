@@ -284,7 +284,7 @@ func (d *Dialect) rebind(c *gin.Context) error {
 	if body.Root == nil || !filepath.IsAbs(*body.Root) || strings.IndexByte(*body.Root, 0) >= 0 {
 		return errs.New(errs.Unprocessable, "validation_failed", "root must be the absolute path of a directory.").With("field", "root")
 	}
-	w, err := d.workspaces.Rebind(c.Request.Context(), rec.ID, *body.Root, workspaces.OpenOptions{Allow: httpapi.CallerOf(c).MayOpen})
+	w, err := d.forks.Rebind(c.Request.Context(), rec.ID, *body.Root, workspaces.OpenOptions{Allow: httpapi.CallerOf(c).MayOpen})
 	if err != nil {
 		return err
 	}

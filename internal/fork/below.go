@@ -97,7 +97,7 @@ func (s *Service) own(ctx context.Context, below *workspace.Workspace, x workspa
 	if err != nil {
 		return err
 	}
-	if err := s.o.Workspaces.SetWhole(ctx, x, ""); err != nil {
+	if err := s.setWhole(ctx, x, ""); err != nil {
 		return err
 	}
 	if w, err = s.o.Workspaces.Get(ctx, x.ID); err != nil { // which mounts it alone
@@ -162,7 +162,13 @@ func (s *Service) showBelow(ctx context.Context, x workspaces.Record, below stri
 			return err
 		}
 	}
-	return s.o.Workspaces.SetWhole(ctx, x, below)
+	return s.setWhole(ctx, x, below)
+}
+
+// setWhole notes that a layer shows a directory of keepBelow, or nothing, in place of the
+// parent's.
+func (s *Service) setWhole(ctx context.Context, x workspaces.Record, below string) error {
+	return s.o.Workspaces.AlterFork(ctx, x, func(f *workspaces.Fork) { f.Whole, f.Below = true, below })
 }
 
 // place puts the files of a fork's history below what was written in it while it was

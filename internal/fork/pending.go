@@ -16,7 +16,8 @@ import (
 	"umbra/internal/workspaces"
 )
 
-// pendingBucket of the state has the forks that are being made or deleted.
+// pendingBucket of the state has the forks that are being made or deleted, and what they
+// come from where that is bound to another directory.
 const pendingBucket = "forks_pending"
 
 // pending is what a crash leaves half done, and the next start finishes. One of its
@@ -34,7 +35,8 @@ type pending struct {
 	Dev uint64 `json:"dev,omitempty"`
 	Ino uint64 `json:"ino,omitempty"`
 	// Layer is the id of the fork, if Dir is where a layer is mounted.
-	Layer string `json:"layer,omitempty"`
+	Layer   string   `json:"layer,omitempty"`
+	Rebound *rebound `json:"rebound,omitempty"`
 	// Begun is when it was recorded.
 	Begun time.Time `json:"begun,omitzero"`
 }
@@ -105,6 +107,8 @@ func (s *Service) finish(ctx context.Context) {
 
 func (s *Service) finishOne(ctx context.Context, p pending) error {
 	switch {
+	case p.Rebound != nil:
+		return s.follow(ctx, *p.Rebound)
 	case p.Delete != nil:
 		return s.finishDelete(ctx, *p.Delete, p.History)
 	case p.Forks != nil:

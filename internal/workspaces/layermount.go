@@ -167,9 +167,9 @@ func (m *Manager) CheckUnshown(r Record) error {
 	return hasForks("Layers show the directory of this workspace.", list)
 }
 
-// SetWhole notes that a layer shows a directory of BelowDir, or nothing, in place of the
-// parent's. One at a path is closed before, and mounted again by its next use.
-func (m *Manager) SetWhole(ctx context.Context, r Record, below string) error {
+// AlterFork changes what is recorded of a fork. One at a path is closed before, and mounted
+// by its next use unless it is mounted.
+func (m *Manager) AlterFork(ctx context.Context, r Record, change func(*Fork)) error {
 	if r.Mounted() {
 		if err := m.putAway(ctx, r.ID, nil, false); err != nil {
 			return err
@@ -177,7 +177,8 @@ func (m *Manager) SetWhole(ctx context.Context, r Record, below string) error {
 	}
 	return m.alterRecord(r.ID, func(r *Record) bool {
 		f := *r.Fork
-		f.Whole, f.Below, r.Fork = true, below, &f
+		change(&f)
+		r.Fork = &f
 		return true
 	})
 }
