@@ -2,7 +2,6 @@ package exec
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -523,29 +522,8 @@ func (m *mover) copy(from, to string, info fs.FileInfo) error {
 	if err != nil {
 		return err
 	}
-	err = copyData(dst, src, info.Size())
+	err = layer.CopyData(dst, src, info.Size())
 	return errors.Join(err, dst.Chmod(info.Mode().Perm()), dst.Close(), m.root.Chtimes(to, info.ModTime(), info.ModTime()))
-}
-
-// copyData copies what a file has between its holes (lseek(2), SEEK_DATA).
-func copyData(dst, src *os.File, size int64) error {
-	for at := int64(0); at < size; {
-		from, err := src.Seek(at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) {
-			break // a hole to the end
-		}
-		to := size
-		if err != nil {
-			from = at // the file system does not know of holes
-		} else if to, err = src.Seek(from, unix.SEEK_HOLE); err != nil {
-			return err
-		}
-		if _, err := io.Copy(io.NewOffsetWriter(dst, from), io.NewSectionReader(src, from, to-from)); err != nil {
-			return err
-		}
-		at = to
-	}
-	return dst.Truncate(size)
 }
 
 // chmod sets the bits of a file or directory of the workspace.

@@ -91,7 +91,7 @@ func (s *Service) own(ctx context.Context, below *workspace.Workspace, x workspa
 		}
 	}
 	if err == nil {
-		err = errs.Wrap(s.o.Workspaces.Overlay(x).Own(ctx), "")
+		err = errs.Wrap(s.o.Workspaces.Overlay(x).Own(ctx, s.o.Room), "")
 	}
 	w.Release()
 	if err != nil {
@@ -132,17 +132,8 @@ func (s *Service) keepBelow(ctx context.Context, w *workspace.Workspace) (name s
 	if err != nil {
 		return "", err
 	}
-	c.over = true
-	if c.from != nil {
-		info, err := c.from.Stat(".")
-		if err == nil {
-			err = c.to.Chmod(".", info.Mode().Perm()|0o700) // commands see it as the root's
-		}
-		if err != nil {
-			return "", errors.Join(errs.Wrap(err, ""), c.close())
-		}
-	}
-	if err := errors.Join(c.ignored(w.Store().Snapshot()), c.close()); err != nil {
+	c.over, c.room = true, s.o.Room
+	if err := errors.Join(c.ignored(w.Store().Snapshot()), c.finish(), c.close()); err != nil {
 		return "", err
 	}
 	return name, errs.Wrap(synced(dir), "")

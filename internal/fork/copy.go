@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"umbra/gitstore"
@@ -19,10 +20,10 @@ import (
 	"umbra/internal/wspath"
 )
 
-// copier fills a new directory with the files of a workspace. Where the file system
-// has reflinks, files that are on the parent's disk as history has them share
-// their blocks. Nothing is read or written through a link that leads out of either
-// directory.
+// copier fills a new directory with the files of a workspace. Files that are on the
+// parent's disk as history has them are taken from there, with their time, bits and
+// attributes, and share their blocks where the file system has reflinks. Nothing is read
+// or written through a link that leads out of either directory.
 type copier struct {
 	ctx  context.Context
 	w    *workspace.Workspace
@@ -33,11 +34,15 @@ type copier struct {
 	// over is set where to is a layer over the parent's directory; hide covers the
 	// ignored files there instead of copying them.
 	over, hide bool
+	// room reports whether so many bytes may be written; nil: they may.
+	room func(bytes int64) error
+	made map[string]bool // directories
+	dirs []string        // the same, those above first
 }
 
 // newCopier opens the directories. The caller calls close.
 func newCopier(ctx context.Context, w *workspace.Workspace, to string) (*copier, error) {
-	c := &copier{ctx: ctx, w: w}
+	c := &copier{ctx: ctx, w: w, made: map[string]bool{".": true}, dirs: []string{"."}}
 	var err error
 	if c.to, err = os.OpenRoot(to); err != nil {
 		return nil, errs.Wrap(err, "")
@@ -70,16 +75,12 @@ func Checkout(ctx context.Context, w *workspace.Workspace, to string) error {
 
 // tracked writes the files of a tree.
 func (c *copier) tracked(snap gitstore.Snapshot) error {
-	made := map[string]bool{".": true}
 	return snap.Walk(wspath.Root, func(e gitstore.Entry) error {
 		if err := c.ctx.Err(); err != nil {
 			return errs.Wrap(err, "")
 		}
-		if dir := filepath.Dir(string(e.Path)); !made[dir] {
-			if err := c.to.MkdirAll(dir, 0o777); err != nil {
-				return errs.Wrap(err, "")
-			}
-			made[dir] = true
+		if err := c.dir(filepath.Dir(string(e.Path)), 0o777); err != nil {
+			return errs.Wrap(err, "")
 		}
 		if e.Mode == object.Symlink {
 			target, err := c.w.Store().ReadBlob(c.ctx, e.ID, wspath.MaxPath)
@@ -92,34 +93,88 @@ func (c *copier) tracked(snap gitstore.Snapshot) error {
 	})
 }
 
+// dir makes a directory, and those above it.
+func (c *copier) dir(name string, perm fs.FileMode) error {
+	if c.made[name] {
+		return nil
+	}
+	if err := c.dir(filepath.Dir(name), 0o777); err != nil {
+		return err
+	}
+	if err := c.to.Mkdir(name, perm); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	c.made[name] = true
+	c.dirs = append(c.dirs, name)
+	return nil
+}
+
+// finish gives the directories the bits and times of the parent's. Nothing is put into them
+// afterwards.
+func (c *copier) finish() error {
+	if c.from == nil {
+		return nil
+	}
+	for _, name := range slices.Backward(c.dirs) {
+		info, err := c.from.Lstat(name)
+		if err != nil || !info.IsDir() {
+			continue // the fork's is of another time
+		}
+		c.owned(name, info)
+		if err := c.to.Chmod(name, info.Mode().Perm()|0o700); err != nil {
+			return errs.Wrap(err, name)
+		}
+		if err := c.to.Chtimes(name, info.ModTime(), info.ModTime()); err != nil {
+			return errs.Wrap(err, name)
+		}
+	}
+	return nil
+}
+
+// owned gives what a server of the administrator makes to the owner of the parent's, where
+// the file system can.
+func (c *copier) owned(name string, info fs.FileInfo) {
+	if os.Geteuid() == 0 {
+		st := info.Sys().(*syscall.Stat_t)
+		_ = c.to.Lchown(name, int(st.Uid), int(st.Gid))
+	}
+}
+
 func (c *copier) file(e gitstore.Entry) error {
 	perm := fs.FileMode(0o666)
 	if e.Mode == object.Executable {
 		perm = 0o777
 	}
-	f, err := c.to.OpenFile(string(e.Path), os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
+	name := string(e.Path)
+	f, err := c.to.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
-		return errs.Wrap(err, string(e.Path))
+		return errs.Wrap(err, name)
 	}
-	err = c.content(f, e)
-	return errs.Wrap(errors.Join(err, f.Close()), string(e.Path))
+	same, err := c.take(f, e)
+	if err == nil && !same {
+		err = c.content(f, e)
+	}
+	return errs.Wrap(errors.Join(err, f.Close()), name)
 }
 
-// content fills a file with a blob: from the parent's disk if a reflink of the
-// file there has the same bytes.
+// content fills a file with a blob of history.
 func (c *copier) content(f *os.File, e gitstore.Entry) error {
-	if !c.noClone && c.from != nil {
-		same, err := c.clone(f, e)
-		if err != nil || same {
-			return err
-		}
-	}
-	r, _, err := c.w.Store().OpenBlob(c.ctx, e.ID)
+	r, size, err := c.w.Store().OpenBlob(c.ctx, e.ID)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, r)
+	if err = c.takes(size); err == nil {
+		_, err = io.Copy(f, r)
+	}
 	return errors.Join(err, r.Close())
+}
+
+// takes fails where there is no room for so many bytes.
+func (c *copier) takes(bytes int64) error {
+	if c.room == nil {
+		return nil
+	}
+	return c.room(bytes)
 }
 
 // open opens a regular file of the parent's directory. It does not wait for the other
@@ -139,33 +194,61 @@ func (c *copier) open(name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// clone makes a file share the blocks of the parent's, and reports whether they are
-// those of the blob. Otherwise the file is empty again.
-func (c *copier) clone(f *os.File, e gitstore.Entry) (bool, error) {
-	from, info, err := c.open(string(e.Path))
-	if err != nil {
-		return false, nil // the blob is in history
-	}
-	defer from.Close()
-	if err := reflink(f, from); err != nil {
-		c.noClone = true
+// take fills a file with the parent's, and reports whether that has the bytes of the blob.
+// Otherwise the file is empty, and they are in history.
+func (c *copier) take(f *os.File, e gitstore.Entry) (bool, error) {
+	if c.from == nil {
 		return false, nil
 	}
+	from, info, err := c.open(string(e.Path))
+	if err != nil {
+		return false, nil
+	}
+	defer from.Close()
+	size, err := c.w.Store().BlobSize(c.ctx, e.ID)
+	if err != nil || size != info.Size() {
+		return false, err
+	}
 	h := sha1.New()
-	fmt.Fprintf(h, "blob %d\x00", info.Size())
-	n, err := io.Copy(h, f)
+	fmt.Fprintf(h, "blob %d\x00", size)
+	var n int64
+	if c.cloned(f, from) {
+		n, err = io.Copy(h, f)
+	} else if err = c.takes(size); err == nil {
+		n, err = io.Copy(io.MultiWriter(f, h), io.LimitReader(from, size+1))
+	}
 	if err != nil {
 		return false, err
 	}
-	if n == info.Size() && object.ID(h.Sum(nil)) == e.ID {
-		return true, nil
+	if n == size && object.ID(h.Sum(nil)) == e.ID {
+		return true, c.keep(f, from, string(e.Path), info, (info.Mode()&0o100 != 0) == (e.Mode == object.Executable))
 	}
 	_, err = f.Seek(0, io.SeekStart)
 	return false, errors.Join(err, f.Truncate(0))
 }
 
+// cloned makes a file share the blocks of another, where the file system can.
+func (c *copier) cloned(to, from *os.File) bool {
+	c.noClone = c.noClone || reflink(to, from) != nil
+	return !c.noClone
+}
+
+// keep gives a file what the parent's has besides its bytes, and its bits unless history
+// has others.
+func (c *copier) keep(to, from *os.File, name string, info fs.FileInfo, bits bool) error {
+	c.owned(name, info)
+	if bits {
+		if err := to.Chmod(info.Mode().Perm()); err != nil {
+			return err
+		}
+	}
+	attributes(to, from)
+	return c.to.Chtimes(name, info.ModTime(), info.ModTime())
+}
+
 // ignored copies what the parent's history does not have: ignored files, and .git.
-// Unreadable files are left out, and all but files, directories and symbolic links.
+// Unreadable files are left out, and all but files, directories and symbolic links; each
+// name of a file with several becomes a file.
 func (c *copier) ignored(at gitstore.Snapshot) error {
 	if c.from == nil {
 		return nil
@@ -203,7 +286,7 @@ func (c *copier) ignored(at gitstore.Snapshot) error {
 			}
 		}
 		if c.over {
-			if err := c.to.MkdirAll(filepath.Dir(rel), 0o777); err != nil {
+			if err := c.dir(filepath.Dir(rel), 0o777); err != nil {
 				return errs.Wrap(err, "")
 			}
 		}
@@ -232,12 +315,13 @@ func (c *copier) ignoredEntry(name string, d fs.DirEntry) error {
 	}
 	switch {
 	case d.IsDir():
-		err = c.to.Mkdir(name, info.Mode().Perm()|0o700)
+		err = c.dir(name, info.Mode().Perm()|0o700)
 	case info.Mode()&fs.ModeSymlink != 0:
 		var target string
 		if target, err = c.from.Readlink(name); err == nil {
 			err = c.to.Symlink(target, name)
 		}
+		c.owned(name, info)
 	case info.Mode().IsRegular():
 		err = c.ignoredFile(name)
 	}
@@ -257,12 +341,13 @@ func (c *copier) ignoredFile(name string) error {
 	if err != nil {
 		return err
 	}
-	if !c.noClone {
-		if err := reflink(f, src); err == nil {
-			return f.Close()
+	if !c.cloned(f, src) {
+		if err = c.takes(info.Size()); err == nil {
+			err = layer.CopyData(f, src, info.Size())
 		}
-		c.noClone = true
 	}
-	_, err = io.Copy(f, src)
+	if err == nil {
+		err = c.keep(f, src, name, info, true)
+	}
 	return errors.Join(err, f.Close())
 }

@@ -35,8 +35,10 @@ type Options struct {
 	Layers     Layers
 	Review     *review.Reader
 	State      *state.DB // merges that are carried out
-	Log        *slog.Logger
-	Now        func() time.Time
+	// Room reports whether so many bytes may be written; nil: they may.
+	Room func(bytes int64) error
+	Log  *slog.Logger
+	Now  func() time.Time
 }
 
 // Layers are the directories of layer forks, which package exec has.
@@ -343,8 +345,8 @@ func (s *Service) layerIgnored(ctx context.Context, w *workspace.Workspace, f Ma
 	if err != nil {
 		return err
 	}
-	c.over, c.hide = true, f.Ignored == NoIgnored
-	if err := errors.Join(c.ignored(snap), c.close()); err != nil {
+	c.over, c.hide, c.room = true, f.Ignored == NoIgnored, s.o.Room
+	if err := errors.Join(c.ignored(snap), c.finish(), c.close()); err != nil {
 		return err
 	}
 	return errs.Wrap(synced(to), "")
@@ -446,6 +448,12 @@ func (s *Service) fill(ctx context.Context, w *workspace.Workspace, f Make, snap
 	if dev, ino, err := identityOf(c.to); err != nil || dev != to.Dev || ino != to.Ino {
 		return errors.Join(err, errs.New(errs.Conflict, "path_exists", "Another directory is at path now.").With("field", "path"))
 	}
+	c.room = s.o.Room
+	if c.from != nil { // finish opens it as far as the parent's is
+		if err := c.to.Chmod(".", 0o700); err != nil {
+			return errs.Wrap(err, "")
+		}
+	}
 	if err := c.tracked(snap); err != nil {
 		return err
 	}
@@ -453,6 +461,9 @@ func (s *Service) fill(ctx context.Context, w *workspace.Workspace, f Make, snap
 		if err := c.ignored(snap); err != nil {
 			return err
 		}
+	}
+	if err := c.finish(); err != nil {
+		return err
 	}
 	// No history has the ignored files, so that they could be restored.
 	return errs.Wrap(synced(to.Dir), "")

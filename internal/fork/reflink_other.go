@@ -11,6 +11,9 @@ import (
 
 func reflink(_, _ *os.File) error { return errors.ErrUnsupported }
 
+// attributes does nothing here.
+func attributes(_, _ *os.File) {}
+
 // synced makes all that was written to a directory durable.
 func synced(dir string) error {
 	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {

@@ -5,6 +5,7 @@ package layer
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -48,6 +49,12 @@ func Remove(dir string) error { return os.RemoveAll(dir) }
 
 // Unlock does nothing.
 func Unlock(string) {}
+
+// CopyData copies a file.
+func CopyData(dst, src *os.File, _ int64) error {
+	_, err := io.Copy(dst, src)
+	return err
+}
 
 // MakeWhiteout returns ErrUnsupported.
 func MakeWhiteout(string) error { return ErrUnsupported }
@@ -146,8 +153,11 @@ func (m Mount) Unmount(bool) error { return nil }
 // Refresh does nothing.
 func (m Mount) Refresh() error { return nil }
 
+// RefreshAll does nothing here.
+func RefreshAll(string) error { return nil }
+
 // Own returns ErrUnsupported.
-func (m Mount) Own(context.Context) error { return ErrUnsupported }
+func (m Mount) Own(context.Context, func(int64) error) error { return ErrUnsupported }
 
 // MayMount returns ErrUnsupported.
 func MayMount(string) error { return ErrUnsupported }

@@ -140,8 +140,8 @@ func rightsOf(of int, dirs ...int) error {
 
 // Own has the overlay take over all that it shows, durably: it needs no directory below
 // its upper one then. It must be mounted. What fails, or is cut off, may be repeated, and
-// changes nothing of what is shown.
-func (m Mount) Own(ctx context.Context) error {
+// changes nothing of what is shown. room reports whether so many bytes may be written.
+func (m Mount) Own(ctx context.Context, room func(bytes int64) error) error {
 	top, err := os.OpenRoot(m.Point)
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (m Mount) Own(ctx context.Context) error {
 			err = ctx.Err()
 		}
 		if err == nil && name != "." {
-			err = m.own(top, name)
+			err = m.own(top, name, room)
 		}
 		if errors.Is(err, fs.ErrNotExist) { // it was removed meanwhile
 			return nil
@@ -170,7 +170,7 @@ func (m Mount) Own(ctx context.Context) error {
 }
 
 // own has the kernel copy a path up, which it does before it changes one.
-func (m Mount) own(top *os.Root, name string) error {
+func (m Mount) own(top *os.Root, name string, room func(bytes int64) error) error {
 	if _, err := os.Lstat(m.Upper + "/" + name); err == nil {
 		return nil
 	}
@@ -179,6 +179,11 @@ func (m Mount) own(top *os.Root, name string) error {
 		return err
 	}
 	if info.Mode().IsRegular() {
+		if room != nil {
+			if err := room(info.Size()); err != nil {
+				return err
+			}
+		}
 		f, err := top.OpenFile(name, os.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 		if err == nil {
 			return f.Close()
@@ -222,6 +227,21 @@ func (m Mount) Refresh() error {
 	}
 	if err := unix.Mount("", m.Point, "", unix.MS_REMOUNT|mountFlags, ""); err != nil {
 		return &os.PathError{Op: "remount", Path: m.Point, Err: err}
+	}
+	return nil
+}
+
+// RefreshAll is Refresh of all overlays whose source begins with a text: a file was removed
+// below some of them.
+func RefreshAll(source string) error {
+	table, err := mounts.Read()
+	if err != nil {
+		return err
+	}
+	for i := range table {
+		if at := &table[i]; at.Type == "overlay" && strings.HasPrefix(at.Source, source) {
+			_ = unix.Mount("", at.Point, "", unix.MS_REMOUNT|mountFlags, "") // those that this process may
+		}
 	}
 	return nil
 }

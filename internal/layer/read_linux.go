@@ -267,6 +267,32 @@ func Unlock(dir string) {
 	}
 }
 
+// CopyData copies what a file has between its holes (lseek(2), SEEK_DATA).
+func CopyData(dst, src *os.File, size int64) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(src.Fd()), &st); err == nil && st.Blocks*512 >= size { // no hole
+		_, err = io.Copy(dst, src)
+		return err
+	}
+	for at := int64(0); at < size; {
+		from, err := src.Seek(at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			break // a hole to the end
+		}
+		to := size
+		if err != nil {
+			from = at // the file system does not know of holes
+		} else if to, err = src.Seek(from, unix.SEEK_HOLE); err != nil {
+			return err
+		}
+		if _, err := io.Copy(io.NewOffsetWriter(dst, from), io.NewSectionReader(src, from, to-from)); err != nil {
+			return err
+		}
+		at = to
+	}
+	return dst.Truncate(size)
+}
+
 // MakeWhiteout makes a whiteout: the path is then hidden in an overlay of which the
 // directory is a layer. Users without rights may since Linux 5.8.
 func MakeWhiteout(path string) error {

@@ -165,7 +165,7 @@ func openServices(cfg config.Config, dir *state.Dir, db *state.DB, log *slog.Log
 	if err := held.Start(); err != nil {
 		return nil, err
 	}
-	forks := fork.New(fork.Options{Workspaces: manager, Tasks: tasks, Layers: layers, Review: reader, State: db, Log: log})
+	forks := fork.New(fork.Options{Workspaces: manager, Tasks: tasks, Layers: layers, Review: reader, State: db, Room: floor.Take, Log: log})
 	d.closers = append(d.closers, func(context.Context) error { forks.Close(); return nil })
 	return &services{workspaces: manager, records: records, tasks: tasks, calls: called, layers: layers, forks: forks, blame: lines, review: held, sessions: sessions, history: cache, watcher: folders, meters: d.meters}, nil
 }
