@@ -246,6 +246,55 @@ func TestForkUnmountedParentDeleted(t *testing.T) {
 	}
 }
 
+// A purge in a layer at a path that has files of its parent's history for itself, since it was
+// not mounted when the parent was deleted, removes those that the fork replaced or removed.
+func TestForkMountedPurge(t *testing.T) {
+	const secret, ignored = "secret-of-the-parent-5518", "secret-that-is-ignored-5518"
+	p := newProject(t, map[string]string{"a": "one\n", "key": secret + "\n", "env": "", ".gitignore": "out/\n"})
+	p.shell(t, "mkdir out; echo "+ignored+" > out/env")
+	task := p.task(t)
+	ws := "/workspaces/" + task.str("workspace_id")
+	dir := filepath.Join(t.TempDir(), "fork")
+	id := mountedFork(t, p, ws, dir, nil)
+	fork := "/workspaces/" + id
+	sh(t, dir, "cp out/env env")
+	p.post(t, fork+"/sync", map[string]any{}).want(t, 200)
+	p.Stop()
+	if err := syscall.Unmount(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, dir, "echo user > user")
+	p.Restart()
+	p.post(t, fork+"/sync", map[string]any{}).fails(t, 409, "workspace_missing")
+	p.call(t, "PATCH", "/tasks/"+task.ID, map[string]any{"status": "completed"}).want(t, 200)
+	p.call(t, "DELETE", ws+"?force=true&history=delete", nil).want(t, 204)
+	sh(t, dir, "rm user")
+	p.restart()
+	p.post(t, fork+"/sync", map[string]any{}).want(t, 200)
+	sh(t, dir, "rm key env; cat out/env")
+	p.post(t, fork+"/sync", map[string]any{}).want(t, 200)
+	p.purge(t, 0, id, "key")
+	if _, said := p.purge(t, 1, id, "env"); !strings.Contains(said, "out/env") {
+		t.Errorf("the purge says %s", said)
+	}
+	p.purge(t, 0, id, "env", "--ignore")
+	p.verb(t, "gc", "--now")
+	for _, what := range []string{secret, ignored} {
+		if found := leaksOf(t, p.DataDir, what); len(found) > 0 {
+			t.Errorf("%s is in %v", what, found)
+		}
+	}
+	if got := sh(t, dir, "cat a; ls -A . out"); !strings.HasPrefix(got, "one\n") || strings.Contains(got, "env") || strings.Contains(got, "key") {
+		t.Errorf("the fork has %q", got)
+	}
+	log := len(p.log(t, id))
+	p.restart()
+	p.post(t, fork+"/sync", map[string]any{}).want(t, 200)
+	if now := p.log(t, id); len(now) != log {
+		t.Errorf("the fork's history has %+v", now)
+	}
+}
+
 // A workspace whose directory was moved is bound to it at its new path: layers that show it go
 // on to show what they did, are put right when it changes, and keep it when it is deleted.
 func TestForkParentMoved(t *testing.T) {

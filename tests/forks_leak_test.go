@@ -32,7 +32,10 @@ func TestForkLayerPurge(t *testing.T) {
 	p.call(t, "DELETE", "/tasks/clean/content?path=key", nil).want(t, 200)
 	p.call(t, "DELETE", "/tasks/clean/content?path=d/key", nil).want(t, 200)
 	p.call(t, "DELETE", "/tasks/clean/content?path=also", nil).want(t, 200)
-	p.purge(t, 0, id, "also")
+	if _, said := p.purge(t, 1, id, "also"); !strings.Contains(said, "out/own") {
+		t.Errorf("the refused purge says %s", said)
+	}
+	p.purge(t, 0, id, "also", "--ignore")
 	p.purge(t, 0, id, "key")
 	p.purge(t, 0, id, "d/key")
 	p.verb(t, "gc", "--now")
@@ -42,6 +45,48 @@ func TestForkLayerPurge(t *testing.T) {
 	// A file of the fork's that is ignored stays, as it does in a directory.
 	if found := leaksOf(t, p.DataDir, own); len(found) != 1 || !strings.HasSuffix(found[0], "layer/files/out/own (raw)") {
 		t.Errorf("the other is in %v", found)
+	}
+}
+
+// A content that is purged from a fork leaves the files that layers show in place of a
+// directory whose workspace was deleted, in all forks; that is asked for, since no history
+// has them.
+func TestForkBelowPurge(t *testing.T) {
+	const secret = "secret-of-the-ignored-4471"
+	p := newProject(t, map[string]string{"a": "one\n", ".gitignore": "out/\n"})
+	p.shell(t, "mkdir out; echo "+secret+" > out/env; echo other > out/other")
+	task := p.task(t)
+	ws := "/workspaces/" + task.str("workspace_id")
+	ids := []string{layerFork(t, p, ws, nil), layerFork(t, p, ws, nil)}
+	p.in(t, ids[0], "cp out/env key")
+	p.in(t, ids[0], "rm key")
+	p.call(t, "PATCH", "/tasks/"+task.ID, map[string]any{"status": "completed"}).want(t, 200)
+	p.call(t, "DELETE", ws+"?force=true", nil).want(t, 204)
+	p.shell(t, "rm out/env")
+	refused := func() {
+		t.Helper()
+		if _, said := p.purge(t, 1, ids[0], "key"); !strings.Contains(said, "out/env") {
+			t.Errorf("the purge says %s", said)
+		}
+		if got := p.in(t, ids[1], "cat out/env"); got != secret+"\n" {
+			t.Errorf("the other fork has %q", got)
+		}
+	}
+	refused()
+	p.in(t, ids[0], "rm out/env")
+	refused() // the other fork shows it
+	if r, _ := p.purge(t, 0, ids[0], "key", "--ignore", "--dry-run"); r.Refused || len(r.Files) != 1 {
+		t.Errorf("the dry run says %+v", r)
+	}
+	p.purge(t, 0, ids[0], "key", "--ignore")
+	p.verb(t, "gc", "--now")
+	if found := leaksOf(t, p.DataDir, secret); len(found) > 0 {
+		t.Errorf("the secret is in %v", found)
+	}
+	for _, id := range ids {
+		if got := p.in(t, id, "ls out; cat a"); got != "other\none\n" {
+			t.Errorf("%s shows %q", id, got)
+		}
 	}
 }
 

@@ -13,7 +13,6 @@ package forklayer
 
 import (
 	"context"
-	"crypto/sha1"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -111,75 +110,6 @@ func (l *Layer) Refresh(ctx context.Context, base, fork gitstore.Snapshot) error
 	return errs.Wrap(os.WriteFile(l.placedFile(), raw, 0o600), "")
 }
 
-// Forget removes contents that are purged from a layer's directory, in which they are out of
-// history; a fork's own ignored files stay. had reports whether a path had a content in
-// history: it is asked where what is placed is not known.
-func (l *Layer) Forget(blobs map[object.ID]bool, had func(p string, id object.ID) (bool, error)) error {
-	var was placed
-	raw, err := os.ReadFile(l.placedFile())
-	known := err == nil && json.Unmarshal(raw, &was) == nil && was.Paths != nil
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return errs.Wrap(err, "")
-	}
-	var found []string
-	err = filepath.WalkDir(l.Files(), func(name string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil || !d.Type().IsRegular() && d.Type() != fs.ModeSymlink {
-			return err
-		}
-		rel, err := filepath.Rel(l.Files(), name)
-		if err != nil || known && was.Paths[rel] == "" {
-			return err
-		}
-		id, err := contentOf(name, d)
-		if err != nil || !blobs[id] {
-			return err
-		}
-		if !known {
-			if of, err := had(filepath.ToSlash(rel), id); err != nil || !of {
-				return err
-			}
-		}
-		found = append(found, name)
-		return nil
-	})
-	if err != nil || len(found) == 0 {
-		return errs.Wrap(err, "")
-	}
-	if err := os.Remove(l.placedFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return errs.Wrap(err, "")
-	}
-	for _, name := range found {
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return errs.Wrap(err, "")
-		}
-	}
-	return nil
-}
-
-// contentOf returns the id that a file or link has in history.
-func contentOf(name string, d fs.DirEntry) (id object.ID, err error) {
-	if d.Type() == fs.ModeSymlink {
-		target, err := os.Readlink(name)
-		return object.Hash(object.Blob, []byte(target)), err
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return id, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return id, err
-	}
-	h := sha1.New()
-	fmt.Fprintf(h, "blob %d\x00", info.Size())
-	_, err = io.Copy(h, f)
-	return object.ID(h.Sum(nil)), err
-}
-
 // wanted lists what is to be placed. A directory that the fork does not have is hidden
 // as a whole, unless the parent's has files that no history has: those are shared, but for
 // a directory that a command removed with them.
@@ -248,15 +178,14 @@ func (l *Layer) shares(base gitstore.Snapshot, dir wspath.Path) (bool, error) {
 // load reads what is placed, or finds it out: a run was cut off, or a command's ignored
 // files came since.
 func (l *Layer) load(ctx context.Context, trees ...gitstore.Snapshot) (was placed, err error) {
-	raw, err := os.ReadFile(l.placedFile())
-	if err == nil && json.Unmarshal(raw, &was) == nil && was.Paths != nil {
+	if was, err = l.read(); err != nil {
+		return was, err
+	}
+	if was.Paths != nil {
 		if l.Alone {
 			maps.DeleteFunc(was.Paths, func(_, what string) bool { return what == hidden || what == opaque })
 		}
 		return was, nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return was, errs.Wrap(err, "")
 	}
 	was = placed{Paths: map[string]string{}}
 	err = layer.Read(ctx, l.Files(), func(e layer.Entry) (bool, error) {

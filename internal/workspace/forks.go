@@ -14,13 +14,24 @@ type forkLinks struct {
 	has  func() error // has_forks, if a fork continues the history
 	// keep fails with has_forks if a fork that has a history of its own by now has one of
 	// these contents.
-	keep func(ctx context.Context, blobs []object.ID) error
-	// forget removes purged contents from a layer of the workspace; nil: it has none.
-	forget func(blobs map[object.ID]bool, had func(p string, id object.ID) (bool, error)) error
+	keep  func(ctx context.Context, blobs []object.ID) error
+	layer Layer // nil: there is none
 
 	// making is held by those who make a fork, and against them at the moment in which
 	// commits get other ids or are dropped.
 	making sync.RWMutex
+}
+
+// Layer is the layer of a fork (package forklayer), in which a purge finds contents: each is
+// named with its size, or -1 where that is not known. had reports whether a path had a
+// content in history.
+type Layer interface {
+	// Holding lists the files that no history has and that are not in the workspace's
+	// directory.
+	Holding(contents map[object.ID]int64, had func(p string, id object.ID) (bool, error)) ([]string, error)
+	// Forget removes the contents from files that were made of history; with ignored also
+	// from the server's copies of files that Holding lists.
+	Forget(contents map[object.ID]int64, ignored bool, had func(p string, id object.ID) (bool, error)) error
 }
 
 // ShareHistory keeps history's ids and beginning as they are while a fork is made: until

@@ -59,9 +59,8 @@ type Config struct {
 	// Kept fails with has_forks if a fork that has a history of its own by now has one of
 	// these contents.
 	Kept func(ctx context.Context, blobs []object.ID) error
-	// Forget removes contents that are purged from files that were made of history next to
-	// the repository; had reports whether a path had a content. nil: there are none.
-	Forget func(blobs map[object.ID]bool, had func(p string, id object.ID) (bool, error)) error
+	// Layer has what the workspace shows of files next to history; nil: there is nothing.
+	Layer Layer
 
 	Owners record.Owners
 	// OnlyTask returns the only executing task, or "".
@@ -97,7 +96,7 @@ func Open(ctx context.Context, c Config) (*Workspace, error) {
 	w.keeper = retire.New(w.rec, w.locks, c.Log, w.warn)
 	w.target = materialize.New(w.keeper)
 	w.recon.Beneath, w.recon.Bring = c.Beneath, w.target.Bring
-	w.forks.held, w.forks.has, w.forks.keep, w.forks.forget = c.Base, c.Unforked, c.Kept, c.Forget
+	w.forks.held, w.forks.has, w.forks.keep, w.forks.layer = c.Base, c.Unforked, c.Kept, c.Layer
 	if !d.Physical() {
 		w.progress.Begin(w.store.Tip().Seq)
 	} else if marks, ok := c.Host.(host.Marks); ok && d.Check() == nil {

@@ -38,11 +38,13 @@ type PurgeRequest struct {
 // PurgeResult reports what a purge did, or would do.
 type PurgeResult struct {
 	gitstore.Purged
-	Blobs   []object.ID   // the contents
-	Names   []wspath.Path // that the path had
-	Kept    []wspath.Path // names whose content on disk stays in history too
-	OnDisk  []wspath.Path // files that hold such bytes: with Ignore they are taken out of the tip
-	Refused bool          // a dry run that would have been refused
+	Blobs []object.ID   // the contents
+	Names []wspath.Path // that the path had
+	Kept  []wspath.Path // names whose content on disk stays in history too
+	// OnDisk are the files that hold such bytes, those included that a fork's layer has and
+	// no history. With Ignore they are taken out of the tip.
+	OnDisk  []wspath.Path
+	Refused bool // a dry run that would have been refused
 }
 
 // purgeRounds bounds how often the beginning is made again because another process
@@ -116,13 +118,14 @@ type purge struct {
 	line  *lineage.Lineage // nil for one content
 	blobs map[object.ID]bool
 	files []wspath.Path
+	shown []wspath.Path // of a fork's layer, next to files
 	kept  []wspath.Path
 	told  gitstore.Purged
 	no    bool
 }
 
 func (p *purge) result() *PurgeResult {
-	r := &PurgeResult{Purged: p.told, Kept: p.kept, OnDisk: p.files, Refused: p.no}
+	r := &PurgeResult{Purged: p.told, Kept: p.kept, OnDisk: p.holders(), Refused: p.no}
 	for id := range p.blobs {
 		r.Blobs = append(r.Blobs, id)
 	}
@@ -157,8 +160,12 @@ func (p *purge) run(hold bool) (again bool, err error) {
 	if p.files, err = w.holding(p.ctx, p.blobs); err != nil {
 		return false, err
 	}
-	if len(p.files) > 0 && !p.req.Ignore && !p.req.DryRun {
-		return false, errOnDisk(p.files)
+	if err := p.inLayer(); err != nil {
+		return false, err
+	}
+	holders := p.holders()
+	if len(holders) > 0 && !p.req.Ignore && !p.req.DryRun {
+		return false, errOnDisk(holders)
 	}
 	begun, err := w.store.BeginPurge(p.ctx, gitstore.PurgeOptions{Blobs: slices.Collect(maps.Keys(p.blobs)), Force: p.req.Force, DryRun: p.req.DryRun, Tell: p.req.Tell})
 	if err != nil {
@@ -169,7 +176,7 @@ func (p *purge) run(hold bool) (again bool, err error) {
 		return false, err
 	}
 	if p.req.DryRun {
-		p.no = len(p.told.Holders) > 0 || len(p.files) > 0 && !p.req.Ignore
+		p.no = len(p.told.Holders) > 0 || len(holders) > 0 && !p.req.Ignore
 		return false, nil
 	}
 	if len(p.told.Holders) > 0 {
@@ -220,18 +227,49 @@ func (p *purge) run(hold bool) (again bool, err error) {
 	return false, err
 }
 
-// forget removes what is to go from a fork's layer.
-func (p *purge) forget() error {
-	if p.w.forks.forget == nil {
+// inLayer finds the files of a fork's layer that have what is to go.
+func (p *purge) inLayer() error {
+	if p.w.forks.layer == nil {
 		return nil
 	}
-	return p.w.forks.forget(p.blobs, func(name string, id object.ID) (bool, error) {
-		line, err := lineage.Of(p.ctx, p.w.store, wspath.Path(name), func(int64, int64) {})
-		if err != nil {
-			return false, err
-		}
-		return line.Blobs[id], nil
-	})
+	contents, err := p.w.sizesOf(p.ctx, p.blobs)
+	if err != nil {
+		return err
+	}
+	names, err := p.w.forks.layer.Holding(contents, p.had)
+	p.shown = nil
+	for _, name := range names {
+		p.shown = append(p.shown, wspath.Path(name))
+	}
+	return err
+}
+
+// holders lists all files that have what is to go.
+func (p *purge) holders() []wspath.Path {
+	list := slices.Concat(p.files, p.shown)
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// forget removes what is to go from a fork's layer.
+func (p *purge) forget() error {
+	if p.w.forks.layer == nil {
+		return nil
+	}
+	contents, err := p.w.sizesOf(p.ctx, p.blobs)
+	if err != nil {
+		return err
+	}
+	return p.w.forks.layer.Forget(contents, p.req.Ignore, p.had)
+}
+
+// had reports whether a path had a content in history.
+func (p *purge) had(name string, id object.ID) (bool, error) {
+	line, err := lineage.Of(p.ctx, p.w.store, wspath.Path(name), func(int64, int64) {})
+	if err != nil {
+		return false, err
+	}
+	return line.Blobs[id], nil
 }
 
 // keptBy fails where a fork with a history of its own has some of what is to go.
@@ -321,15 +359,12 @@ func (w *Workspace) onDisk(ctx context.Context, p wspath.Path) (object.ID, error
 // holding finds every file of the folder, ignored or not, that has one of the
 // contents.
 func (w *Workspace) holding(ctx context.Context, blobs map[object.ID]bool) (out []wspath.Path, err error) {
-	sizes := make(map[int64]bool, len(blobs))
-	for id := range blobs {
-		n, err := w.store.BlobSize(ctx, id)
-		if errs.Is(err, errs.NotFound) || errs.Is(err, errs.Gone) {
-			continue // BeginPurge reports it
-		}
-		if err != nil {
-			return nil, err
-		}
+	known, err := w.sizesOf(ctx, blobs)
+	if err != nil {
+		return nil, err
+	}
+	sizes := make(map[int64]bool, len(known))
+	for _, n := range known {
 		sizes[n] = true
 	}
 	err = w.eachFile(ctx, wspath.Root, func(p wspath.Path, e vfs.DirEntry) error {
@@ -345,6 +380,23 @@ func (w *Workspace) holding(ctx context.Context, blobs map[object.ID]bool) (out 
 	})
 	slices.Sort(out)
 	return out, err
+}
+
+// sizesOf returns contents with their sizes, or -1 of one that no history has: BeginPurge
+// reports that.
+func (w *Workspace) sizesOf(ctx context.Context, blobs map[object.ID]bool) (map[object.ID]int64, error) {
+	out := make(map[object.ID]int64, len(blobs))
+	for id := range blobs {
+		n, err := w.store.BlobSize(ctx, id)
+		if errs.Is(err, errs.NotFound) || errs.Is(err, errs.Gone) {
+			n, err = -1, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[id] = n
+	}
+	return out, nil
 }
 
 // eachFile visits every file and link below a folder, but for repositories and

@@ -11,7 +11,6 @@ import (
 	"umbra/gitstore/object"
 	"umbra/internal/audit"
 	"umbra/internal/errs"
-	"umbra/internal/forklayer"
 	"umbra/internal/vfs"
 	"umbra/internal/workspace"
 	"umbra/internal/workspace/disk"
@@ -227,8 +226,8 @@ func (m *Manager) loadOn(ctx context.Context, r Record, over func(files vfs.FS) 
 		Owners: workspace.NoOwners{}, OnlyTask: func() string { return "" }, Unforked: func() error { return m.CheckUnforked(r.ID) },
 		Kept:   func(ctx context.Context, blobs []object.ID) error { return m.checkKept(ctx, r.ID, blobs) },
 		Policy: m.rules(r), Limits: m.opt.Limits, Meter: m.opt.Meter, Log: m.opt.Log.With("workspace", r.ID), Now: m.opt.Now}
-	if r.Fork != nil && r.Fork.Kind == LayerKind && !r.Mounted() {
-		c.Forget = (&forklayer.Layer{Dir: m.LayerDirOf(r.ID)}).Forget
+	if r.Fork != nil && r.Fork.Kind == LayerKind {
+		c.Layer = m.layerOf(r)
 	}
 	if r.Kind != VirtualKind {
 		there, err := m.inPlace(r)
