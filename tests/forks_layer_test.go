@@ -357,6 +357,31 @@ func TestForkLayerParentDeleted(t *testing.T) {
 	}
 }
 
+// After a start of the machine the files of history that a layer had are written again: a
+// power failure may have left them empty, since nothing waits for them to be on disk.
+func TestForkLayerAfterPowerFailure(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n", "d/x": "x\n", "gone": "gone\n"})
+	task := p.task(t)
+	id := layerFork(t, p, "/workspaces/"+task.str("workspace_id"), nil)
+	p.in(t, id, "echo mine > d/x; rm gone")
+	task.put(t, "a", "later\n")
+	const list = "cat a d/x; test ! -e gone"
+	if got := p.in(t, id, list); got != "one\nmine\n" {
+		t.Fatalf("the fork shows %q", got)
+	}
+	p.Stop()
+	top := filepath.Join(p.DataDir, "workspaces", id, "layer")
+	sh(t, top, `for f in files/a files/d/x; do test -s $f; : > $f; done; sed -i 's/"boot":"[^"]*"/"boot":"another"/' placed.json`)
+	p.Restart()
+	log := len(p.log(t, id))
+	if got := p.in(t, id, list+"; echo more >> d/x"); got != "one\nmine\n" {
+		t.Errorf("the fork shows %q", got)
+	}
+	if got := p.in(t, id, "cat d/x"); got != "mine\nmore\n" || len(p.log(t, id)) != log+1 {
+		t.Errorf("the fork has %q", got)
+	}
+}
+
 func sh(t *testing.T, dir, script string) string {
 	t.Helper()
 	cmd := exec.Command("sh", "-ec", script)

@@ -27,6 +27,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
+	"umbra/internal/clock"
 	"umbra/internal/errs"
 	"umbra/internal/layer"
 	"umbra/internal/wspath"
@@ -52,6 +53,7 @@ func (l *Layer) Files() string { return filepath.Join(l.Dir, "files") }
 type placed struct {
 	Base  string            `json:"base"` // trees that it was made for
 	Fork  string            `json:"fork"`
+	Boot  string            `json:"boot"`  // of the machine: what was written before another one may be empty
 	Paths map[string]string `json:"paths"` // hidden, opaque, or mode and id
 }
 
@@ -103,7 +105,7 @@ func (l *Layer) Refresh(ctx context.Context, base, fork gitstore.Snapshot) error
 			return errs.Wrap(err, p)
 		}
 	}
-	raw, err := json.Marshal(placed{base.Tree().String(), fork.Tree().String(), want})
+	raw, err := json.Marshal(placed{base.Tree().String(), fork.Tree().String(), clock.BootID(), want})
 	if err != nil {
 		return err
 	}
@@ -180,6 +182,14 @@ func (l *Layer) shares(base gitstore.Snapshot, dir wspath.Path) (bool, error) {
 func (l *Layer) load(ctx context.Context, trees ...gitstore.Snapshot) (was placed, err error) {
 	if was, err = l.read(); err != nil {
 		return was, err
+	}
+	if boot := clock.BootID(); was.Paths != nil && was.Boot != boot {
+		was.Base = ""
+		for p, what := range was.Paths {
+			if what != hidden && what != opaque {
+				was.Paths[p] = stale
+			}
+		}
 	}
 	if was.Paths != nil {
 		if l.Alone {
