@@ -586,3 +586,31 @@ func TestForkCopyPlaces(t *testing.T) {
 	}
 	s.Do("POST", "/workspaces/"+id+"/forks", map[string]any{"kind": "copy", "path": inside + "/new"}).Expect(201)
 }
+
+// A fork of a fork that was deleted is merged into what that was a fork of, with the work of
+// both.
+func TestForkMiddleDeleted(t *testing.T) {
+	p := newProject(t, map[string]string{"a": "one\n"})
+	parent := p.task(t).str("workspace_id")
+	first := p.forks(t, "/workspaces/"+parent, map[string]any{"kind": "virtual"})[0]["id"].(string)
+	p.post(t, "/tasks", map[string]any{"task_id": "first", "workspace": first, "goal": "try"}).want(t, 201)
+	p.call(t, "PUT", "/tasks/first/content?path=merged", []byte("merged\n"), "X-Subtask-Id", "done").want(t, 201)
+	p.merge(t, first, map[string]any{"subtasks": []string{"done"}})
+	p.call(t, "PUT", "/tasks/first/content?path=first", []byte("first\n"), "X-Actor", "ann").want(t, 201)
+	second := p.forks(t, "/workspaces/"+first, map[string]any{"kind": "virtual"})[0]["id"].(string)
+	p.post(t, "/tasks", map[string]any{"task_id": "second", "workspace": second, "goal": "try"}).want(t, 201)
+	p.call(t, "PUT", "/tasks/second/content?path=second", []byte("second\n"), "X-Actor", "bob").want(t, 201)
+	p.call(t, "PATCH", "/tasks/first", map[string]any{"status": "completed"}).want(t, 200)
+	p.call(t, "DELETE", "/workspaces/"+first+"?force=true", nil).want(t, 204)
+	if m := p.merge(t, second, map[string]any{"into": parent}); len(m.Files) != 2 {
+		t.Errorf("%+v", m)
+	}
+	if got := p.read(t, "first") + p.read(t, "second") + p.read(t, "merged"); got != "first\nsecond\nmerged\n" {
+		t.Errorf("the parent has %q", got)
+	}
+	if log := p.log(t, parent); len(log) != 3 {
+		t.Errorf("%+v", log)
+	}
+	other := newProjectBeside(t, p)
+	p.post(t, "/workspaces/"+second+"/merge", map[string]any{"into": other.task(t).str("workspace_id")}).fails(t, 422, "unrelated")
+}

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -145,6 +146,34 @@ func base(a, b Side) (uint64, bool) {
 	return 0, false
 }
 
+// sharedUntil returns the number of the newest commit that two histories share; 0: there is
+// none. By it workspaces are related of which one between was deleted.
+func sharedUntil(ctx context.Context, a, b *gitstore.Store) (uint64, error) {
+	var err error
+	at := func(st *gitstore.Store, seq uint64) object.ID {
+		if err != nil {
+			return object.Zero
+		}
+		id, aerr := st.CommitAt(ctx, seq)
+		if aerr != nil && !errs.Is(aerr, errs.NotFound) && !errs.Is(aerr, errs.Gone) {
+			err = aerr
+		}
+		return id
+	}
+	// Numbers from 1 on are shared up to one; the first ones may be dropped of either.
+	last := min(a.Tip().Seq, b.Tip().Seq)
+	n := uint64(sort.Search(int(last), func(i int) bool {
+		x, y := at(a, uint64(i)+1), at(b, uint64(i)+1)
+		return x != y && !x.IsZero() && !y.IsZero()
+	}))
+	if n > 0 {
+		if x, y := at(a, n), at(b, n); x != y || x.IsZero() {
+			return 0, err
+		}
+	}
+	return n, err
+}
+
 // Do merges what from has and into lacks. Writers of into wait meanwhile; what its
 // disk holds otherwise than history is to be recorded before.
 //
@@ -153,6 +182,12 @@ func base(a, b Side) (uint64, bool) {
 func Do(ctx context.Context, from, into Side, req Request) (*Result, error) {
 	since, ok := base(from, into)
 	if !ok {
+		var err error
+		if since, err = sharedUntil(ctx, from.W.Store(), into.W.Store()); err != nil {
+			return nil, err
+		}
+	}
+	if !ok && since == 0 {
 		return nil, errs.New(errs.Unprocessable, "unrelated", "The workspaces share no history.").With("field", "into")
 	}
 	if !req.DryRun {
