@@ -23,7 +23,9 @@ func TestCheckpoints(t *testing.T) {
 		t.Errorf("git sees %q", out)
 	}
 	p.post(t, ws+"/checkpoints", map[string]any{"name": "before"}).fails(t, 409, "checkpoint_exists")
-	p.post(t, ws+"/checkpoints", map[string]any{"name": "../x"}).fails(t, 400, "invalid_name")
+	for _, name := range []string{"../x", "v1.", "a..b", "x.lock", "-x", "head", ""} {
+		p.post(t, ws+"/checkpoints", map[string]any{"name": name}).fails(t, 400, "invalid_name")
+	}
 	task.put(t, "a", "1\n")
 	task.put(t, "d/b", "2\n")
 	p.shell(t, "rm c; echo person > e")

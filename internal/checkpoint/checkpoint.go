@@ -35,11 +35,11 @@ const prefix = "refs/tags/umbra/"
 // maxMessage bounds a checkpoint's message, in bytes.
 const maxMessage = 4096
 
-// ValidName reports whether a name can be a checkpoint's: formed as a task id, and
-// neither "head" nor a commit's id.
+// ValidName reports whether a name can be a checkpoint's: formed as a task id, without a
+// dot at its end, which git refuses, and neither "head" nor a commit's id.
 func ValidName(name string) bool {
 	_, err := object.ParseID(name)
-	return message.ValidTaskID(name) && name != "head" && err != nil
+	return message.ValidTaskID(name) && !strings.HasSuffix(name, ".") && name != "head" && err != nil
 }
 
 func run(ctx context.Context, w *workspace.Workspace, in io.Reader, args ...string) (string, error) {
