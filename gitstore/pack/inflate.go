@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"hash/adler32"
 	"io"
 	"sync"
 
@@ -86,6 +87,25 @@ func (in *inflater) readAll(br flate.Reader, size int64) ([]byte, error) {
 		return nil, inflateError(err)
 	}
 	return data, in.end()
+}
+
+// storedOverhead is what a zlib stream of one stored block takes besides its content, in
+// bytes: two headers and the checksum.
+const storedOverhead = 2 + 5 + 4
+
+// storedContent returns the size bytes of the zlib stream at the front of b if that is
+// one stored block, as appendStored writes it; they are a part of b. All other streams,
+// and what is not sound, are left to an inflater: ok is false.
+func storedContent(b []byte, size int64) (data []byte, ok bool) {
+	if size >= storedBelow || int64(len(b)) < size+storedOverhead {
+		return nil, false
+	}
+	n := uint16(size)
+	if b[0] != 0x78 || b[1] != 0x01 || b[2] != 1 || binary.LittleEndian.Uint16(b[3:]) != n || binary.LittleEndian.Uint16(b[5:]) != ^n {
+		return nil, false
+	}
+	data = b[7 : 7+size]
+	return data, adler32.Checksum(data) == binary.BigEndian.Uint32(b[7+size:])
 }
 
 // deltaTarget inflates the beginning of a delta of size bytes, and gives the size

@@ -393,6 +393,9 @@ func (p *Pack) smallDelta(b []byte, off, held int64) (h EntryHeader, data []byte
 	if err != nil || h.Kind != OfsDelta && h.Kind != RefDelta || h.Size > min(maxSmallDelta, held) {
 		return h, nil, false
 	}
+	if data, ok := storedContent(b[h.HeaderLen:], h.Size); ok {
+		return h, bytes.Clone(data), true // the bytes in memory are only borrowed
+	}
 	in := getMemInflater(b[h.HeaderLen:])
 	defer putInflater(in)
 	data, err = in.readAll(&in.mem, h.Size)
@@ -421,6 +424,14 @@ func (p *Pack) read(r io.ReaderAt, off, max, held int64) (EntryHeader, []byte, e
 		}
 	} else if h.Size > max {
 		return h, nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, h.Size)
+	}
+	if h.Size < storedBelow {
+		b, err := in.br.Peek(h.HeaderLen + int(h.Size) + storedOverhead)
+		if err == nil {
+			if data, ok := storedContent(b[h.HeaderLen:], h.Size); ok {
+				return h, bytes.Clone(data), nil
+			}
+		}
 	}
 	if _, err := in.br.Discard(h.HeaderLen); err != nil {
 		return h, nil, err
