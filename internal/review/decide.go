@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"umbra/gitstore"
@@ -158,7 +159,13 @@ func (t *tries) decide(ctx context.Context, held bool) (*Decided, error) {
 	var changed []string
 	pick := func(ids []string, to *[]*Hunk) {
 		for _, id := range ids {
-			if h := byID[id]; h == nil || d.loose && h.Mixed {
+			h := byID[id]
+			if h == nil {
+				if h, err = v.formerly(id); err != nil {
+					return
+				}
+			}
+			if h == nil || d.loose && h.Mixed {
 				if !d.loose {
 					changed = append(changed, id)
 				}
@@ -169,6 +176,9 @@ func (t *tries) decide(ctx context.Context, held bool) (*Decided, error) {
 	}
 	pick(d.Accept, &accept)
 	pick(d.Reject, &reject)
+	if err != nil {
+		return nil, err
+	}
 	if len(changed) > 0 {
 		return nil, errs.New(errs.Conflict, "hunk_changed", "Some hunks are no longer what they were; nothing was done.").With("hunks", changed)
 	}
@@ -330,30 +340,36 @@ func (c *Conflicts) Error() string {
 }
 
 // operations gives what takes rejected hunks back, each where its place is free: what
-// goes, then names, by way of another name where the place is another file's, then
-// contents, then what comes back.
+// goes, then names, by way of another name where the place is another file's or in a
+// directory that makes way, then contents, then what comes back.
 func operations(reject []*Hunk) []workspace.Op {
 	byFile := make(map[*file][]*Hunk)
 	var files []*file
 	moved := make(map[*file]bool) // back to its name
 	leaves := make(map[wspath.Path]bool)
+	comes := make(map[wspath.Path]bool)
 	for _, h := range reject {
 		if byFile[h.file] == nil {
 			files = append(files, h.file)
 		}
 		byFile[h.file] = append(byFile[h.file], h)
-		if h.kind == renamed {
-			moved[h.file] = true
-			leaves[wspath.Path(h.file.net.Now.Path)] = true
+		n := &h.file.net
+		moved[h.file] = moved[h.file] || h.kind == renamed
+		if h.kind == renamed || h.kind == whole && !n.Without.Exists() {
+			leaves[wspath.Path(n.Now.Path)] = true
+		}
+		if h.kind == renamed || h.kind == whole && !n.Now.Exists() {
+			comes[wspath.Path(n.Without.Path)] = true
 		}
 	}
+	prune, emptied := emptied(leaves, comes)
 	var gone, out, moves, in, ops, back []workspace.Op
 	for i, f := range files {
 		n := &f.net
 		now, was := wspath.Path(n.Now.Path), wspath.Path(n.Without.Path)
 		same := workspace.Condition{Match: []string{n.Now.ID.String()}}
 		if moved[f] {
-			if leaves[was] {
+			if leaves[was] || emptied[was] || slices.ContainsFunc(prune, func(op workspace.Op) bool { return now.Within(op.Path) }) {
 				room := was + wspath.Path(fmt.Sprintf(".umbra-review-%d", i))
 				out = append(out, workspace.Op{Kind: workspace.OpRename, Path: now, To: room, If: same})
 				in = append(in, workspace.Op{Kind: workspace.OpRename, Path: room, To: was})
@@ -391,7 +407,29 @@ func operations(reject []*Hunk) []workspace.Op {
 			ops = append(ops, workspace.Op{Kind: workspace.OpChmod, Path: now, Mode: &n.Without.Mode, If: same})
 		}
 	}
-	return slices.Concat(gone, out, moves, in, ops, back)
+	return slices.Concat(gone, out, prune, moves, in, ops, back)
+}
+
+// emptied returns the operations that remove the directories, if they are empty, in which
+// files were that leave, and where files come back; and which of these places are such.
+func emptied(leaves, comes map[wspath.Path]bool) (prune []workspace.Op, places map[wspath.Path]bool) {
+	places = make(map[wspath.Path]bool)
+	dirs := make(map[wspath.Path]bool)
+	for p := range leaves {
+		var above []wspath.Path
+		for dir := range p.Ancestors() {
+			if above = append(above, dir); comes[dir] {
+				places[dir] = true
+				for _, d := range above {
+					dirs[d] = true
+				}
+			}
+		}
+	}
+	for _, dir := range slices.SortedFunc(maps.Keys(dirs), func(x, y wspath.Path) int { return cmp.Compare(y, x) }) { // the inner ones first
+		prune = append(prune, workspace.Op{Kind: workspace.OpPrune, Path: dir})
+	}
+	return prune, places
 }
 
 // bring writes the version without the task to a path.

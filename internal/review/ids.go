@@ -36,10 +36,7 @@ func (c *cutter) identify(hunks []Hunk) error {
 	var all []*Hunk
 	count := make(map[string]int)
 	for i := range hunks {
-		all = append(all, &hunks[i])
-		for j := range hunks[i].Parts {
-			all = append(all, &hunks[i].Parts[j])
-		}
+		all = append(all, hunks[i].withParts()...)
 	}
 	for _, h := range all {
 		count[h.content]++
@@ -74,6 +71,36 @@ func (c *cutter) origin(h *Hunk) (string, error) {
 		return name(l.Origin.Commit.String(), l.Origin.Path, strconv.Itoa(l.No))[:8], nil
 	}
 	return name(h.file.net.Without.ID.String(), strconv.Itoa(h.changes[0].Old.Start))[:8], nil
+}
+
+// formerly finds the hunk, or the part of one, that had an id when others had the same
+// lines, and that is the only one by now; nil if there is none.
+func (v *Review) formerly(id string) (*Hunk, error) {
+	content, own, ok := strings.Cut(id, "-")
+	for i := range v.Hunks {
+		for _, h := range v.Hunks[i].withParts() {
+			if !ok || h.content != content || h.ID != content || len(h.changes) == 0 {
+				continue
+			}
+			is, err := v.cut.origin(h)
+			if err != nil {
+				return nil, err
+			}
+			if is == own {
+				return h, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// withParts returns a hunk and its parts.
+func (h *Hunk) withParts() []*Hunk {
+	out := []*Hunk{h}
+	for j := range h.Parts {
+		out = append(out, &h.Parts[j])
+	}
+	return out
 }
 
 // blamed returns who wrote the lines of a file as it is now.

@@ -91,7 +91,8 @@ type Review struct {
 	Hunks []Hunk
 	Plan  string // changes when a hunk does
 
-	at uint64 // the number of the commit that the files are of
+	at  uint64 // the number of the commit that the files are of
+	cut *cutter
 }
 
 // Reader reads reviews. It is safe for concurrent use.
@@ -140,7 +141,7 @@ func (r *Reader) read(ctx context.Context, w *workspace.Workspace, task string, 
 			return nil, err
 		}
 	}
-	out := &Review{Hunks: c.hunks, at: c.tip.Seq}
+	out := &Review{Hunks: c.hunks, at: c.tip.Seq, cut: c}
 	h := sha256.New()
 	for i := range out.Hunks {
 		x := &out.Hunks[i]

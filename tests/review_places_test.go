@@ -1,0 +1,68 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestReviewPlaces rejects together what made a directory of a file, or of the file that
+// it then moved there: the directory makes way.
+func TestReviewPlaces(t *testing.T) {
+	for name, operations := range map[string][]any{
+		"made":  {map[string]any{"op": "delete", "path": "f"}, map[string]any{"op": "write", "path": "f/in/it", "content": "i\n"}},
+		"moved": {map[string]any{"op": "rename", "path": "f", "new_path": "t"}, map[string]any{"op": "rename", "path": "t", "new_path": "f/in/it"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t, map[string]string{"f": "text\n"})
+			k := p.task(t)
+			p.post(t, k.url("/batch"), map[string]any{"operations": operations}).want(t, 200)
+			reject := func() *answer {
+				var ids []string
+				list, _ := k.hunks(t, "")
+				for _, h := range list {
+					ids = append(ids, h.ID)
+				}
+				return p.post(t, k.url("/review"), map[string]any{"reject": ids})
+			}
+			// A file of a person's stays, and the directory with it.
+			p.fill(t, map[string]string{"f/other": "o\n"})
+			k.sync(t)
+			reject().fails(t, 409, "revert_conflict")
+			if p.read(t, "f/in/it") == "" || p.read(t, "f/other") != "o\n" {
+				t.Error("something was done")
+			}
+			if err := os.Remove(filepath.Join(p.dir, "f/other")); err != nil {
+				t.Fatal(err)
+			}
+			k.sync(t)
+			reject().want(t, 200)
+			if got := p.read(t, "f"); got != "text\n" {
+				t.Errorf("%q", got)
+			}
+			if list, _ := k.hunks(t, ""); len(list) > 0 {
+				t.Errorf("left: %+v", list)
+			}
+		})
+	}
+}
+
+// TestReviewFormerID rejects a hunk by the id that it had when another one had the same
+// lines.
+func TestReviewFormerID(t *testing.T) {
+	p := newProject(t, map[string]string{"a": numbered(40)})
+	k := p.task(t)
+	k.put(t, "a", strings.NewReplacer("line 5\n", "line 5\nsame\n", "line 25\n", "line 25\nsame\n").Replace(numbered(40))).want(t, 200)
+	list, _ := k.hunks(t, "")
+	if len(list) != 2 || list[0].ID == list[1].ID {
+		t.Fatalf("%+v", list)
+	}
+	for _, h := range list {
+		p.post(t, k.url("/review"), map[string]any{"reject": []string{h.ID}}).want(t, 200)
+	}
+	if got := p.read(t, "a"); got != numbered(40) {
+		t.Errorf("%q", got)
+	}
+	p.post(t, k.url("/review"), map[string]any{"reject": []string{list[0].ID}}).fails(t, 409, "hunk_changed")
+}
