@@ -26,7 +26,7 @@ func TestReviewPlaces(t *testing.T) {
 				}
 				return p.post(t, k.url("/review"), map[string]any{"reject": ids})
 			}
-			// A file of a person's stays, and the directory with it.
+			// A file that another process made stays, and the directory with it.
 			p.fill(t, map[string]string{"f/other": "o\n"})
 			k.sync(t)
 			reject().fails(t, 409, "revert_conflict")
