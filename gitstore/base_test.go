@@ -11,6 +11,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -18,9 +19,7 @@ import (
 func forkOf(t *testing.T, base *Store, at ID, baseDir, dir string) *Store {
 	t.Helper()
 	rel, err := filepath.Rel(filepath.Join(dir, storedir.Repo, "objects"), filepath.Join(baseDir, storedir.Repo, "objects"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return openAt(t, dir, Options{Base: &Base{Store: base, At: at, Alternate: rel}})
 }
 
@@ -38,9 +37,7 @@ func TestForkContinuesHistory(t *testing.T) {
 	addTask(t, parent, "t1")
 	at := mustPut(t, parent, "t1", "a.txt", "two\n")
 	mustPut(t, parent, "t1", "later.txt", "only in the parent\n")
-	if err := parent.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, parent.Publish(t.Context()))
 
 	fork := forkOf(t, parent, at.Commit, dir, forkDir)
 	if tip := fork.Tip(); tip.Commit != at.Commit || tip.Seq != at.Seq || fork.ForkedAt() != at.Seq {
@@ -61,9 +58,7 @@ func TestForkContinuesHistory(t *testing.T) {
 	if _, ok, _ := fork.Snapshot().Lookup("later.txt"); ok {
 		t.Fatal("a later file of the parent's is in the fork")
 	}
-	if err := fork.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, fork.Publish(t.Context()))
 	fsck(t, forkDir, "--no-dangling")
 	if got := strings.TrimSpace(git(t, forkDir, "rev-list", "--count", "refs/heads/shadow")); got != fmt.Sprint(fork.Tip().Seq) {
 		t.Fatalf("git counts %s commits of %d", got, fork.Tip().Seq)
@@ -94,9 +89,7 @@ func TestForkContinuesHistory(t *testing.T) {
 			}
 		}
 	}
-	if err := fork.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, fork.Publish(t.Context()))
 	deepAt := fork.Tip()
 	deep := forkOf(t, fork, deepAt.Commit, forkDir, deepDir)
 	addTask(t, deep, "t2") // of its own, and it goes on counting
@@ -117,13 +110,9 @@ func TestForkContinuesHistory(t *testing.T) {
 	// Made a store of its own it needs nobody.
 	closeStore(t, deep)
 	to, err := vfs.OS(deepDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for range 2 {
-		if err := fork.Detach(t.Context(), to); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, fork.Detach(t.Context(), to))
 	}
 	closeStore(t, fork)
 	closeStore(t, parent)
@@ -143,14 +132,10 @@ func TestForkTakesKnownBlobs(t *testing.T) {
 	defer closeStore(t, parent)
 	at := baselineOf(t, parent, map[string]string{"a.txt": "one\n"})
 	later := mustPut(t, parent, "", "b.txt", "of the parent\n")
-	if err := parent.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, parent.Publish(t.Context()))
 	fork := forkOf(t, parent, at.Commit, dir, forkDir)
 	snap, err := parent.SnapshotOf(t.Context(), later.Commit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	e, ok, err := snap.Lookup("b.txt")
 	if err != nil || !ok {
 		t.Fatal(ok, err)
@@ -163,9 +148,7 @@ func TestForkTakesKnownBlobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	crashed := testDir(t) // as a kill leaves it: the journal is not closed
-	if err := os.CopyFS(crashed, os.DirFS(forkDir)); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.CopyFS(crashed, os.DirFS(forkDir)))
 	closeStore(t, fork)
 	again := forkOf(t, parent, at.Commit, dir, crashed)
 	defer closeStore(t, again)

@@ -8,6 +8,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 	"umbra/internal/wspath"
 )
 
@@ -37,9 +38,7 @@ func TestBaselineGoesOn(t *testing.T) {
 	if !errors.Is(err, errCut) || parts < 3 || s.Tip().Seq != 0 {
 		t.Fatalf("%v, %d parts, seq %d", err, parts, s.Tip().Seq)
 	}
-	if err := s.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Close(t.Context()))
 
 	s = openAt(t, dir, opts)
 	taken := 0
@@ -72,9 +71,7 @@ func TestBaselineGoesOn(t *testing.T) {
 			t.Fatalf("%s: %q", name(i), got)
 		}
 	}
-	if err := s.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(t.Context()))
 	fsck(t, dir)
 	if n := strings.Count(git(t, dir, "ls-tree", "-r", "refs/heads/shadow"), "\n"); n != files {
 		t.Errorf("git sees %d files", n)
@@ -104,16 +101,12 @@ func TestBaselineInPartsByMany(t *testing.T) {
 		}
 		return all
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for i := range files {
 		if got := content(t, s, fmt.Sprintf("f%d", i)); got != strings.Repeat(fmt.Sprint(i*7919), 20) {
 			t.Fatalf("f%d: %q", i, got)
 		}
 	}
-	if err := s.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(t.Context()))
 	fsck(t, dir)
 }

@@ -10,6 +10,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 	"umbra/internal/wspath"
 )
 
@@ -17,9 +18,7 @@ import (
 func benchDir(b *testing.B) string {
 	b.Helper()
 	dir, err := os.MkdirTemp(os.Getenv("UMBRA_BENCH_DIR"), "gitstore-")
-	if err != nil {
-		b.Fatal(err)
-	}
+	need.NoError(b, err)
 	b.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }

@@ -7,6 +7,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 )
 
 // A blob that is compressed late is the same as one that is compressed at once.
@@ -20,9 +21,7 @@ func TestLaterBlob(t *testing.T) {
 		}
 		edits := []Edit{{Path: "f", Mode: object.Regular, Blob: later}, {Path: "again", Mode: object.Regular, Blob: later}}
 		c, err := s.Commit(t.Context(), Draft{Edits: edits, Entries: 2, Message: message.Message{Source: message.API}, AllowEmpty: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if content(t, s, "f") != data || content(t, s, "again") != data {
 			t.Errorf("%d bytes are others in %v", len(data), c.Commit)
 		}

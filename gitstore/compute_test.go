@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"umbra/gitstore/repo"
+	"umbra/internal/need"
 )
 
 // TestCompute keeps what was made, until it may be another.
@@ -89,9 +90,7 @@ func TestComputeForgetsPurged(t *testing.T) {
 		}
 		return one()
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if before == s.Rewrites() || kept() {
 		t.Errorf("%d purges, %d before; kept: %v", s.Rewrites(), before, kept())
 	}

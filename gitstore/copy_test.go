@@ -15,6 +15,7 @@ import (
 	"umbra/gitstore/remote"
 	"umbra/gitstore/sink"
 	"umbra/gitstore/sink/sinktest"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -24,9 +25,7 @@ func openCopied(t testing.TB, fs vfs.FS, m *sinktest.Memory) *Store {
 	s, err := Open(t.Context(), Options{FS: fs, InlineBlob: 2 << 10, MergeGrace: time.Minute,
 		InUse: func(context.Context, []vfs.Info, []vfs.Info) (bool, error) { return false, nil },
 		Copy:  func(context.Context) (sink.Sink, error) { return m.Claim(), nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return s
 }
 
@@ -56,9 +55,7 @@ func checkCopy(t testing.TB, s *Store, m *sinktest.Memory) uint64 {
 		_, err := c.ReadBlob(t.Context(), e.ID, 1<<20)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if tip.Seq == s.Tip().Seq {
 		for _, task := range s.Tasks() {
 			got, ok := c.Task(task.ID)
@@ -107,15 +104,11 @@ func TestCopyFollows(t *testing.T) {
 						if err == nil {
 							_, err = s.Commit(t.Context(), Draft{Edits: []Edit{{Path: "large", Mode: object.Regular, Blob: b}}, Message: message.Message{Source: message.API}})
 						}
-						if err != nil {
-							t.Fatal(err)
-						}
+						need.NoError(t, err)
 					case n < 24:
 						putTask(fmt.Sprint(step))
 					case n < 25:
-						if err := s.Maintain(t.Context()); err != nil {
-							t.Fatal(err)
-						}
+						need.NoError(t, s.Maintain(t.Context()))
 					case n < 26:
 						closeStore(t, s)
 						s = openCopied(t, fs, m)

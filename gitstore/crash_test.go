@@ -14,6 +14,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
 )
@@ -191,9 +192,7 @@ func (sc *scenario) check(t *testing.T, m *vfs.Mem, fsckIt bool) {
 	}
 	if n := len(sc.acked); n > 0 {
 		snap, err := s.SnapshotOf(ctx, sc.acked[n-1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		got := map[string]string{}
 		err = snap.Walk(wspath.Root, func(e Entry) error {
 			data, err := s.ReadBlob(ctx, e.ID, 1<<20)
@@ -215,14 +214,10 @@ func (sc *scenario) check(t *testing.T, m *vfs.Mem, fsckIt bool) {
 	if _, err := put(ctx, s, "", "after", "the crash"); err != nil {
 		t.Fatalf("writing after the crash: %v", err)
 	}
-	if err := s.Publish(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(ctx))
 	if fsckIt {
 		dir := testDir(t)
-		if err := m.Export(dir); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, m.Export(dir))
 		// A crash may cost the reflog that keeps an old record of a task from
 		// being called dangling.
 		fsck(t, dir, "--no-dangling")
@@ -357,9 +352,7 @@ func TestPowerFailureAfterAKill(t *testing.T) {
 			}
 			return nil
 		}
-		if err := sc.play(vfs.Inject(mem, h)); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, sc.play(vfs.Inject(mem, h)))
 		s, err := Open(ctx, Options{FS: killed, Foreground: true, InlineBlob: 2 << 10})
 		if err != nil {
 			t.Fatalf("call %d: %v", n, err)
@@ -390,9 +383,7 @@ func TestPowerFailureAfterAKill(t *testing.T) {
 				t.Errorf("call %d, %v: %v", n, mode, err)
 			}
 		}
-		if err := s.Close(ctx); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, s.Close(ctx))
 	}
 	t.Logf("%d points", points)
 }

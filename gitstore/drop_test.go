@@ -38,26 +38,20 @@ func publishMany(t *testing.T, s *Store, n int) {
 	t.Helper()
 	for i := range n {
 		mustPut(t, s, "", "f", fmt.Sprint(s.Tip().Seq, i))
-		if err := s.Publish(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, s.Publish(t.Context()))
 		maintain(t, s)
 	}
 }
 
 func maintain(t *testing.T, s *Store) {
 	t.Helper()
-	if err := s.Maintain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Maintain(t.Context()))
 }
 
 func packsOnDisk(t *testing.T, dir string) int {
 	t.Helper()
 	list, err := filepath.Glob(filepath.Join(dir, storedir.Packs, "*.pack"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return len(list)
 }
 
@@ -77,9 +71,7 @@ func TestMultiPackIndexGoesBeforeThePacks(t *testing.T) {
 
 	git(t, dir, "multi-pack-index", "write", "--no-progress") // during the grace
 	stale, err := os.ReadFile(filepath.Join(dir, packset.MultiIndex))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	fsck(t, dir)
 	later(2 * time.Minute)
 	maintain(t, s)
@@ -92,9 +84,7 @@ func TestMultiPackIndexGoesBeforeThePacks(t *testing.T) {
 	fsck(t, dir)
 
 	// One that was begun before the packs went, and is finished after.
-	if err := os.WriteFile(filepath.Join(dir, packset.MultiIndex), stale, 0o444); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(dir, packset.MultiIndex), stale, 0o444))
 	maintain(t, s)
 	if exists(t, dir, packset.MultiIndex) {
 		t.Fatal("a multi-pack-index that was finished late is left")
@@ -114,13 +104,9 @@ func TestMultiPackIndexGoesBeforeThePacks(t *testing.T) {
 
 	// The layers of an incremental one, which this git may not write yet.
 	layers := filepath.Join(dir, packset.MultiLayers)
-	if err := os.Mkdir(layers, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(layers, 0o755))
 	for _, name := range []string{"multi-pack-index-chain", "multi-pack-index-0.midx"} {
-		if err := os.WriteFile(filepath.Join(layers, name), stale, 0o444); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(filepath.Join(layers, name), stale, 0o444))
 	}
 	maintain(t, s)
 	if exists(t, dir, packset.MultiChain) {
@@ -182,16 +168,10 @@ func TestSupersededPacksWaitForReaders(t *testing.T) {
 func startReader(t *testing.T, cmd *exec.Cmd) (stop func()) {
 	t.Helper()
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
+	need.NoError(t, cmd.Start())
 	ask := "HEAD\n"
 	if strings.Contains(strings.Join(cmd.Args, " "), "hash-object") {
 		ask = "config\n"
@@ -223,9 +203,7 @@ func TestReflogWaitsForReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(t.Context()))
 	log := filepath.Join(storedir.Repo, "logs/refs/umbra/tasks/t/info")
 	if exists(t, dir, log) {
 		t.Fatal("the reflog was written beside a reader")

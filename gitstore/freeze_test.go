@@ -13,6 +13,7 @@ import (
 	"umbra/gitstore/refs"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -29,9 +30,7 @@ func thaw(t *testing.T, from vfs.FS, f *Frozen) *Store {
 			}
 		}
 		h, err := to.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if _, err := h.Write(data); err != nil {
 			t.Fatal(err)
 		}
@@ -42,15 +41,11 @@ func thaw(t *testing.T, from vfs.FS, f *Frozen) *Store {
 	}
 	for _, name := range f.Packs {
 		data, err := vfs.ReadFile(from, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		put(name, data)
 	}
 	s, err := Open(context.Background(), Options{FS: to, Foreground: true, InlineBlob: 2 << 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() { s.Close(context.Background()) })
 	if r := s.Recovery(); len(r.Torn) > 0 || r.Foreign > 0 {
 		t.Errorf("%+v", r)
@@ -69,9 +64,7 @@ func TestFreezeUnderLoad(t *testing.T) {
 	ctx := context.Background()
 	mem := vfs.NewMem(vfs.MemOptions{})
 	s, err := Open(ctx, Options{FS: mem, InlineBlob: 2 << 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer s.Close(ctx)
 	if _, err := put(ctx, s, "", "first", "1"); err != nil {
 		t.Fatal(err)
@@ -96,9 +89,7 @@ func TestFreezeUnderLoad(t *testing.T) {
 	for range 8 {
 		before := s.Tip()
 		f, err := s.Freeze(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if f.Tip.Seq < before.Seq {
 			t.Errorf("commit %d was answered before, the moment is %d", before.Seq, f.Tip.Seq)
 		}
@@ -115,38 +106,28 @@ func TestFreezeWhileLocked(t *testing.T) {
 	ctx := t.Context()
 	mem := vfs.NewMem(vfs.MemOptions{})
 	s, err := Open(ctx, Options{FS: mem, Foreground: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer s.Close(context.Background())
 	for i := range 3 {
 		if _, err := put(ctx, s, "", "f", fmt.Sprint(i)); err != nil {
 			t.Fatal(err)
 		}
 		if i == 0 {
-			if err := s.Publish(ctx); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, s.Publish(ctx))
 			h, err := mem.OpenFile(path.Join(storedir.Repo, refs.ShadowRef+".lock"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			h.Close()
 		}
 	}
 	for range 2 {
 		f, err := s.Freeze(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if f.Tip.Seq != 3 {
 			t.Errorf("%+v", f.Tip)
 		}
 		thaw(t, mem, f)
 	}
-	if err := mem.Remove(path.Join(storedir.Repo, refs.ShadowRef+".lock")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, mem.Remove(path.Join(storedir.Repo, refs.ShadowRef+".lock")))
 }
 
 // TestRoom has drafts with new content fail, and no others.
@@ -155,9 +136,7 @@ func TestRoom(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{})
 	var floor error
 	s, err := Open(ctx, Options{FS: mem, Foreground: true, MaxHistory: 4 << 10, Room: func(int64) error { return floor }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer s.Close(ctx)
 	if _, err := put(ctx, s, "", "f", "1"); err != nil {
 		t.Fatal(err)

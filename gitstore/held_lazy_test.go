@@ -13,6 +13,7 @@ import (
 
 	"umbra/gitstore/sink/sinktest"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
 )
@@ -34,9 +35,7 @@ func largeOnSink(t *testing.T) (*sinktest.Memory, map[string][]byte) {
 	for name, data := range files {
 		mustPut(t, s, "", name, string(data))
 	}
-	if err := s.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Close(t.Context()))
 	if man := m.Manifest(); len(man.Packs) != 1 || m.Unsealed() != 0 {
 		t.Fatalf("%d packs, %d groups", len(man.Packs), m.Unsealed())
 	}
@@ -67,9 +66,7 @@ func TestPacksAreFetchedInParts(t *testing.T) {
 	}
 	dir := testDir(t)
 	disk, err := vfs.OS(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	s := onSink(t, m, func(o *Options) { o.FS, o.Boot = disk, "one" })
 	if data, err := s.readAt(t, "small"); err != nil || string(data) != "small\n" {
 		t.Fatalf("%q, %v", data, err)
@@ -81,9 +78,7 @@ func TestPacksAreFetchedInParts(t *testing.T) {
 		t.Errorf("not here: %v", names)
 	}
 	mustPut(t, s, "", "more", "while it is not here")
-	if err := s.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(t.Context()))
 	fsck(t, dir)
 	for name, want := range files {
 		if data, err := s.readAt(t, name); err != nil || !bytes.Equal(data, want) {
@@ -174,9 +169,7 @@ func TestOpenFetchesTheNewest(t *testing.T) {
 			data[j] = byte(rand.Uint32())
 		}
 		mustPut(t, s, "", fmt.Sprint("f", i), string(data))
-		if err := s.Seal(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, s.Seal(t.Context()))
 	}
 	closeStore(t, s)
 	fetched := atomic.Int64{}

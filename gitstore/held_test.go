@@ -20,6 +20,7 @@ import (
 	"umbra/gitstore/sink"
 	"umbra/gitstore/sink/sinktest"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
 )
@@ -155,17 +156,11 @@ func TestFencedStore(t *testing.T) {
 	ctx := context.Background()
 	m := sinktest.NewMemory()
 	a, err := Open(ctx, Options{FS: vfs.NewMem(vfs.MemOptions{}), Sink: m.Claim(), Foreground: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	first, err := put(ctx, a, "", "f", "one")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	b, err := Open(ctx, Options{FS: vfs.NewMem(vfs.MemOptions{}), Sink: m.Claim(), Foreground: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer b.Close(ctx)
 	if b.Tip().Commit != first.Commit {
 		t.Fatalf("the next owner's tip is %v", b.Tip())
@@ -214,9 +209,7 @@ func TestUnknownOutcome(t *testing.T) {
 		ctx := context.Background()
 		m := sinktest.NewMemory()
 		s, err := Open(ctx, Options{FS: vfs.NewMem(vfs.MemOptions{}), Sink: m.Claim(), Foreground: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if _, err := put(ctx, s, "", "f", "one"); err != nil {
 			t.Fatal(err)
 		}
@@ -231,13 +224,9 @@ func TestUnknownOutcome(t *testing.T) {
 		if data, err := s.ReadBlob(ctx, s.blobOf(t, "f"), 10); err != nil || string(data) != "one" {
 			t.Fatalf("read: %q, %v", data, err)
 		}
-		if err := s.Close(ctx); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, s.Close(ctx))
 		s, err = Open(ctx, Options{FS: vfs.NewMem(vfs.MemOptions{}), Sink: m.Claim(), Foreground: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		want := map[sinktest.Fault]string{sinktest.UnknownIs: "two", sinktest.UnknownNot: "one"}[fault]
 		if data, err := s.ReadBlob(ctx, s.blobOf(t, "f"), 10); err != nil || string(data) != want {
 			t.Fatalf("the next owner reads %q, %v, not %q", data, err, want)
@@ -251,9 +240,7 @@ func TestRefusedWrite(t *testing.T) {
 	ctx := context.Background()
 	m := sinktest.NewMemory()
 	s, err := Open(ctx, Options{FS: vfs.NewMem(vfs.MemOptions{}), Sink: m.Claim(), Foreground: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	m.OnCall = func(sinktest.Call) sinktest.Fault { return sinktest.Refused }
 	if _, err := put(ctx, s, "", "f", "a longer text that is refused"); !errors.Is(err, sink.ErrRefused) {
 		t.Fatal(err)
@@ -264,21 +251,15 @@ func TestRefusedWrite(t *testing.T) {
 			t.Fatalf("%v %v", c, err)
 		}
 	}
-	if err := s.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Close(ctx))
 	dir := testDir(t)
 	disk, err := vfs.OS(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	s, err = Open(ctx, Options{FS: disk, Sink: m.Claim(), Foreground: true})
 	if err != nil || s.Tip().Seq != 3 {
 		t.Fatalf("%v", err)
 	}
-	if err := s.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Close(ctx))
 	fsck(t, dir)
 	if _, err := os.Stat(dir + "/journal"); err != nil {
 		t.Fatal(err)
@@ -291,9 +272,7 @@ func TestSealNextToWriters(t *testing.T) {
 	ctx := context.Background()
 	m := sinktest.NewMemory()
 	s, err := Open(ctx, Options{FS: vfs.NewMem(vfs.MemOptions{}), Sink: m.Claim(), InlineBlob: 2 << 10, Foreground: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if _, err := put(ctx, s, "", "first", "x"); err != nil {
 		t.Fatal(err)
 	}
@@ -364,9 +343,7 @@ func TestSealNextToWriters(t *testing.T) {
 	writers.Wait()
 	close(done)
 	upkeep.Wait()
-	if err := s.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Close(ctx))
 	if n := m.Unsealed(); n > 0 {
 		t.Errorf("%d groups are not sealed", n)
 	}
@@ -387,9 +364,7 @@ func TestSealIsDue(t *testing.T) {
 			return sinktest.None
 		}
 		s, err := Open(ctx, Options{FS: vfs.NewMem(vfs.MemOptions{}), Sink: m.Claim(), MaxUnsealed: 3 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		write := func(path string, size int) error {
 			data := make([]byte, size)
 			for i := range data {
@@ -399,9 +374,7 @@ func TestSealIsDue(t *testing.T) {
 		}
 		must := func(err error) {
 			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 		}
 		must(write("small", 10))
 		<-time.After(remote.SealAfter - time.Minute)
@@ -431,8 +404,6 @@ func TestSealIsDue(t *testing.T) {
 		down.Store(false)
 		<-time.After(time.Minute)
 		must(write("after", 10))
-		if err := s.Close(ctx); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, s.Close(ctx))
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"umbra/gitstore/sink"
 	"umbra/gitstore/sink/sinktest"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -26,9 +27,7 @@ func onSink(t testing.TB, m *sinktest.Memory, more ...func(*Options)) *Store {
 		f(&opt)
 	}
 	s, err := Open(t.Context(), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return s
 }
 
@@ -38,18 +37,12 @@ func leaksOf(t testing.TB, m *sinktest.Memory, what string) []string {
 	m.Sweep()
 	dir := t.TempDir()
 	for name, data := range m.Objects() {
-		if err := os.WriteFile(filepath.Join(dir, "object-"+name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(filepath.Join(dir, "object-"+name), data, 0o600))
 	}
 	tail, err := m.Claim().Tail(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, g := range tail.Groups {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("group-", g.Pos)), g.Data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint("group-", g.Pos)), g.Data, 0o600))
 	}
 	return leaks(t, dir, what)
 }
@@ -61,9 +54,7 @@ func TestPurgeOnSink(t *testing.T) {
 	if found := leaksOf(t, m.Clone(), secret); len(found) == 0 {
 		t.Fatal("the search finds nothing before the purge")
 	}
-	if err := s.Seal(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Seal(t.Context()))
 	if _, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{blob}}); err != nil {
 		t.Fatal(err)
 	}
@@ -145,9 +136,7 @@ func TestRetentionOnSink(t *testing.T) {
 		now = now.Add(time.Minute)
 		list = append(list, mustPut(t, s, "t", fmt.Sprint("f", i%3), strings.Repeat(fmt.Sprint(i, "\n"), 50)))
 	}
-	if err := s.Seal(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Seal(t.Context()))
 	at := list[190]
 	if _, err := s.Retain(t.Context(), RetainOptions{Before: at.When.Add(time.Second)}); err != nil {
 		t.Fatal(err)
@@ -196,9 +185,7 @@ func TestCommitWhileSealing(t *testing.T) {
 		}
 		return sinktest.None
 	}
-	if err := s.Seal(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Seal(t.Context()))
 	m.OnCall = nil
 	if n != 2 || m.Unsealed() != n {
 		t.Fatalf("%d commits came meanwhile, the log has %d groups", n, m.Unsealed())
@@ -227,9 +214,7 @@ func TestStalePacks(t *testing.T) {
 	}
 	large := strings.Repeat("large ", 1000)
 	b, err := s.StreamBlob(ctx, newReader(large), int64(len(large)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	stale = "append"
 	if _, err := s.Commit(ctx, Draft{Edits: []Edit{{Path: "large", Mode: 0o100644, Blob: b}}, Message: message.Message{Source: message.API}}); err != nil {
 		t.Fatal(err)

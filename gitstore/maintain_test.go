@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"umbra/gitstore/storedir"
+	"umbra/internal/need"
 )
 
 func diskBytes(t *testing.T, dir string) (n int64) {
@@ -19,9 +20,7 @@ func diskBytes(t *testing.T, dir string) (n int64) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return n
 }
 
@@ -40,9 +39,7 @@ func TestMaintenanceKeepsTheRepositoryCompact(t *testing.T) {
 		files[fmt.Sprintf("src/pkg%d/file%d.go", i%40, i)] = strings.Join(lines, "\n")
 	}
 	baselineOf(t, s, files)
-	if err := s.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(t.Context()))
 	before := diskBytes(t, dir)
 	const edits = 1200
 	for i := range edits {
@@ -50,21 +47,15 @@ func TestMaintenanceKeepsTheRepositoryCompact(t *testing.T) {
 		lines[i%len(lines)] = fmt.Sprintf("edited for the %dth time", i)
 		mustPut(t, s, "", fmt.Sprintf("src/pkg%d/file%d.go", n%40, n%5), strings.Join(lines, "\n"))
 		if i%10 == 9 {
-			if err := s.Publish(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Maintain(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, s.Publish(t.Context()))
+			need.NoError(t, s.Maintain(t.Context()))
 			if n := len(s.r.Packs.InUse()); n > 4*mergeWidth {
 				t.Fatalf("%d packs after %d publications", n, i/10)
 			}
 		}
 	}
 	now = now.Add(time.Hour)
-	if err := s.Maintain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Maintain(t.Context()))
 	per := (diskBytes(t, dir) - before) / edits
 	t.Logf("%d bytes on disk for an edit", per)
 	if per > 1100 {

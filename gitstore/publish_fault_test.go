@@ -14,6 +14,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
 )
@@ -39,9 +40,7 @@ func newFaulty(t *testing.T) *faulty {
 		t.Fatal(err)
 	}
 	baselineOf(t, f.Store, map[string]string{"a": "1\n"})
-	if err := f.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, f.Publish(t.Context()))
 	return f
 }
 
@@ -79,9 +78,7 @@ func TestPublishWithUnsoundJournal(t *testing.T) {
 		"stopped with room again": func(t *testing.T, f *faulty) (*vfs.Mem, uint64) {
 			f.fail = nil
 			last := mustPut(t, f.Store, "", "later", "of no task\n").Seq
-			if err := f.Close(ctx); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, f.Close(ctx))
 			return f.mem, last
 		},
 	} {
@@ -105,9 +102,7 @@ func TestPublishWithUnsoundJournal(t *testing.T) {
 			}
 			mem, last := after(t, f)
 			s, err := Open(ctx, Options{FS: mem, Foreground: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			defer s.Close(context.WithoutCancel(ctx))
 			if s.Tip().Seq < last {
 				t.Errorf("%d acknowledged commits are lost; %q", last-s.Tip().Seq, s.Warnings())
@@ -138,9 +133,7 @@ func TestRefLogNotWritten(t *testing.T) {
 	}
 	f.fail = nil
 	mustPut(t, f.Store, "", "f", "two")
-	if err := f.Publish(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, f.Publish(ctx))
 	if w := f.Warnings(); len(w) > 0 {
 		t.Errorf("nobody else touched a ref: %q", w)
 	}
@@ -173,9 +166,7 @@ func TestJournalsThatWait(t *testing.T) {
 		if errs.CodeOf(err) == "publishing_blocked" {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		acked = c.Seq
 	}
 	if n := len(f.logs.closing); n != maxClosing {
@@ -188,20 +179,14 @@ func TestJournalsThatWait(t *testing.T) {
 		t.Errorf("what must be recorded: %v, %+v", err, c)
 	}
 	f.fail = nil
-	if err := f.Publish(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, f.Publish(ctx))
 	if n := len(f.logs.closing); n != 0 {
 		t.Errorf("%d journals wait after a publication", n)
 	}
 	mustPut(t, f.Store, "", "f", "as before")
-	if err := f.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, f.Close(ctx))
 	s, err := Open(ctx, Options{FS: f.mem, Foreground: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer s.Close(context.WithoutCancel(ctx))
 	if s.Tip().Seq != c.Seq+1 {
 		t.Errorf("the tip is %d, not %d", s.Tip().Seq, c.Seq+1)
@@ -246,14 +231,10 @@ func TestNoteAtAPowerFailure(t *testing.T) {
 			tasks[id] = true
 		}
 		acked = mustPut(t, f.Store, "", "f", fmt.Sprint(round)).Seq
-		if err := f.Publish(ctx); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, f.Publish(ctx))
 	}
 	f.fail = nil
-	if err := f.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, f.Close(ctx))
 	if lost > 0 || cuts == 0 {
 		t.Errorf("%d commits and tasks lost in %d power failures", lost, cuts)
 	}
@@ -274,9 +255,7 @@ func TestDirectoryTooLarge(t *testing.T) {
 			refused = true
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 	}
 	if !refused {
 		t.Fatal("the directory grew beyond the limit")
@@ -285,13 +264,9 @@ func TestDirectoryTooLarge(t *testing.T) {
 	if c := mustPut(t, f.Store, "", "elsewhere", "x"); c.Seq != tip+1 {
 		t.Errorf("the next commit is %d after %d", c.Seq, tip)
 	}
-	if err := f.Publish(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, f.Publish(ctx))
 	s, err := Open(ctx, Options{FS: vfs.NewMem(vfs.MemOptions{}), Foreground: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer s.Close(context.WithoutCancel(ctx))
 	_, err = s.Baseline(ctx, message.Message{Source: message.Baseline}, func(add AddFile) error {
 		for i := range 200 {

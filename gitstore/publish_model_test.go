@@ -17,6 +17,7 @@ import (
 	"umbra/gitstore/repo"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -94,9 +95,7 @@ func TestPublicationModel(t *testing.T) {
 						t.Fatalf("%s, %s: %v", when, mode, err)
 					}
 					look(s, fmt.Sprint(when, ", ", mode))
-					if err := s.Close(ctx); err != nil {
-						t.Fatal(err)
-					}
+					need.NoError(t, s.Close(ctx))
 				}
 			}
 			calls := 0
@@ -134,16 +133,12 @@ func TestPublicationModel(t *testing.T) {
 				}
 			}
 			disk = nil
-			if err := f.Publish(ctx); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, f.Publish(ctx))
 			look(f.Store, "at the end")
 			if n := len(f.logs.closing); n > 0 || len(f.r.Note.Pending()) > 0 {
 				t.Errorf("%d journals wait, refs %v", n, f.r.Note.Pending())
 			}
-			if err := f.Close(ctx); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, f.Close(ctx))
 			crash("stopped")
 		})
 	}
@@ -161,9 +156,7 @@ func TestOneRefFails(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := f.Publish(ctx); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, f.Publish(ctx))
 			bad := refs.ShadowRef
 			if task != "" {
 				bad = storedir.Tasks + task + "/head"
@@ -203,9 +196,7 @@ func TestOneRefFails(t *testing.T) {
 				t.Errorf("stopping: %v", err)
 			}
 			s, err := Open(ctx, Options{FS: f.mem, Foreground: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			defer s.Close(context.WithoutCancel(ctx))
 			want := tip.Commit
 			if task != "" {
@@ -228,9 +219,7 @@ func TestRefLockedForLong(t *testing.T) {
 	held := func(fs vfs.FS) {
 		t.Helper()
 		h, err := fs.OpenFile(lock, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		_ = h.Close()
 	}
 	held(f.mem)
@@ -250,19 +239,13 @@ func TestRefLockedForLong(t *testing.T) {
 		held(mem)
 	}
 	s, err := Open(ctx, Options{FS: mem, Foreground: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer s.Close(context.WithoutCancel(ctx))
 	if w := s.Warnings(); s.Tip() != tip || len(w) != 1 || !strings.Contains(w[0], "shadow.lock") {
 		t.Errorf("after a start: %+v, %q", s.Tip(), w)
 	}
-	if err := mem.Remove(lock); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Publish(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, mem.Remove(lock))
+	need.NoError(t, s.Publish(ctx))
 	if now, _, _, err := s.r.Refs.Read(refs.ShadowRef); err != nil || now != tip.Commit || len(s.Warnings()) > 0 {
 		t.Errorf("it is %s, %v; %q", now, err, s.Warnings())
 	}

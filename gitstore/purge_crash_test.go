@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -30,13 +31,9 @@ func (r *purgeRun) play(t *testing.T, arm func(h *vfs.Hook)) {
 	now := time.Unix(1_700_000_000, 0)
 	s, err := Open(t.Context(), Options{FS: vfs.Inject(r.mem, r.hook), Foreground: true,
 		Now: func() time.Time { now = now.Add(time.Second); return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	r.blob, r.commits = secretHistory(t, s)
-	if err := s.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(t.Context()))
 	r.was = s.Tip()
 	arm(r.hook)
 	p, err := s.BeginPurge(context.Background(), PurgeOptions{Blobs: []ID{r.blob}})
@@ -68,13 +65,9 @@ func (r *purgeRun) check(t *testing.T, m *vfs.Mem, want Tip, must, fsckIt bool) 
 		t.Fatalf("a commit that was answered is lost: %v", err)
 	} else if ok {
 		c, err := s.ReadCommit(ctx, tip.Commit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		before, err := s.ReadCommit(ctx, c.Parent)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		tip = Tip{Commit: before.ID, Tree: before.Tree, Seq: before.Seq}
 	}
 	switch {
@@ -95,13 +88,9 @@ func (r *purgeRun) check(t *testing.T, m *vfs.Mem, want Tip, must, fsckIt bool) 
 		t.Fatalf("tip is %+v, neither %+v nor %+v", tip, r.was, want)
 	}
 	mustPut(t, s, "", "after", "it goes on\n")
-	if err := s.Publish(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(ctx))
 	dir := testDir(t)
-	if err := m.Export(dir); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, m.Export(dir))
 	if found := leaks(t, dir, secret); len(found) > 0 {
 		t.Errorf("left on disk: %v", found)
 	}
@@ -183,9 +172,7 @@ func TestPurgeRepairAfterCrash(t *testing.T) {
 		r.play(t, func(h *vfs.Hook) { h.StopAt(n, errKilled) })
 		clone := r.mem.CrashClone(vfs.CrashOptions{Mode: vfs.CrashNothing})
 		top, err := clone.Sub(".")
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		done, err := Repair(t.Context(), Options{FS: top})
 		if err != nil || len(done.Cannot) > 0 {
 			t.Fatalf("call %d: repair: %+v %v", n, done, err)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"umbra/internal/errs"
+	"umbra/internal/need"
 )
 
 // TestPurgeBehindABoundary: where older history was dropped, the boundary's
@@ -19,9 +20,7 @@ func TestPurgeBehindABoundary(t *testing.T) {
 	a.task("u", "executing", ID{})
 	late := a.write("u", "secret", secret+" again\n")
 	a.write("u", "secret", "vault\n")
-	if err := a.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, a.Publish(t.Context()))
 	rep, err := a.Retain(t.Context(), RetainOptions{Before: a.now.Add(time.Hour)})
 	if err != nil || rep.To.Commit != cutAt.Commit {
 		t.Fatalf("retain: %+v %v, want the boundary at %s", rep, err, cutAt.Commit)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"umbra/gitstore/message"
+	"umbra/internal/need"
 )
 
 // TestPurgeOfALongHistory measures how long a purge takes, and for how long of it
@@ -34,27 +35,17 @@ func TestPurgeOfALongHistory(t *testing.T) {
 	for i := range n {
 		mustPut(t, s, "t", fmt.Sprintf("d%d/s%d/f%d", i%20, i%5, i%400), fmt.Sprintf("change %d\n", i))
 	}
-	if err := s.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Maintain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(t.Context()))
+	need.NoError(t, s.Maintain(t.Context()))
 	before, err := s.purger.PackBytes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	began := time.Now()
 	p, err := s.BeginPurge(t.Context(), PurgeOptions{Blobs: []ID{s.NewBlob([]byte(secret)).ID()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	prepared := time.Since(began)
 	held := time.Now()
 	told, err := p.Finish(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	after, _ := s.purger.PackBytes()

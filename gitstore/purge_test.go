@@ -18,6 +18,7 @@ import (
 	"umbra/gitstore/refs"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/wspath"
 )
 
@@ -55,9 +56,7 @@ func leaks(t testing.TB, dir, what string) (found []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return found
 }
 
@@ -76,14 +75,10 @@ func secretHistory(t testing.TB, s *Store) (blob ID, commits []Committed) {
 	commits = append(commits, mustPut(t, s, "t1", "d/secret", secret+"\n"))
 	blob = s.NewBlob([]byte(secret + "\n")).ID()
 	commits = append(commits, mustPut(t, s, "t2", "a", "3\n"))
-	if err := s.Publish(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(ctx))
 	c, err := s.Commit(ctx, Draft{Edits: []Edit{{Path: "d/secret", MoveTo: "d/hidden"}}, Entries: 1, Message: message.Message{TaskID: "t2", Source: message.API,
 		Entries: []message.Entry{{Operation: message.Rename, Path: "d/hidden", OldPath: "d/secret", AfterHash: s.NewBlob([]byte(secret + "\n")).AfterHash()}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	commits = append(commits, c)
 	if _, err := s.PutTask(ctx, message.Info{TaskID: "t3", Goal: "late", Status: "executing"}, ID{}); err != nil {
 		t.Fatal(err)
@@ -93,9 +88,7 @@ func secretHistory(t testing.TB, s *Store) (blob ID, commits []Committed) {
 	}
 	c, err = s.Commit(ctx, Draft{Edits: []Edit{{Path: "d/hidden"}}, Entries: 1, Message: message.Message{TaskID: "t3", Source: message.Revert,
 		Reverts: []ID{c.Commit}, Entries: []message.Entry{{Operation: message.Delete, Path: "d/hidden"}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	commits = append(commits, c, mustPut(t, s, "t3", "a", "4\n"))
 	return blob, commits
 }
@@ -121,9 +114,7 @@ func checkPurged(t testing.TB, s *Store, blob ID, commits []Committed) {
 	for i, old := range commits {
 		seq := uint64(i + 1)
 		id, err := s.CommitAt(ctx, seq)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		c, err := s.ReadCommit(ctx, id)
 		if err != nil || c.Seq != seq {
 			t.Fatalf("commit %d: %v %v", seq, c, err)
@@ -142,9 +133,7 @@ func checkPurged(t testing.TB, s *Store, blob ID, commits []Committed) {
 			t.Errorf("old commit %d moved to %v, it is %s", seq, e.Fields["moved_to"], id)
 		}
 		snap, err := s.SnapshotOf(ctx, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		err = snap.Walk(wspath.Root, func(e Entry) error {
 			data, err := s.ReadBlob(ctx, e.ID, 1<<20)
 			if want := e.Path == "d/secret" || e.Path == "d/hidden"; err == nil && want != (string(data) == "purged\n") {
@@ -152,9 +141,7 @@ func checkPurged(t testing.TB, s *Store, blob ID, commits []Committed) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		for _, e := range c.Message.Entries {
 			if purged := e.Path == "d/secret" || e.Path == "d/hidden" && e.AfterHash != ""; purged != (e.AfterHash == message.Purged) {
 				t.Errorf("commit %d: %s has After-Hash %q", seq, e.Path, e.AfterHash)
@@ -187,9 +174,7 @@ func TestPurge(t *testing.T) {
 		t.Fatal("the search does not find what is there")
 	}
 	told, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{blob}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if told.Commits != 5 || told.Touched != 3 || told.First != 3 {
 		t.Errorf("told %+v", told)
 	}
@@ -251,9 +236,7 @@ func TestPurgeWhatPeopleHave(t *testing.T) {
 	dir := testDir(t)
 	s := openAt(t, dir, Options{Foreground: true})
 	blob, commits := secretHistory(t, s)
-	if err := s.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(t.Context()))
 	git(t, dir, "config", "user.email", "p@example.com")
 	git(t, dir, "config", "user.name", "person")
 	id := func(seq int) string { return commits[seq-1].Commit.String() }
@@ -276,12 +259,8 @@ func TestPurgeWhatPeopleHave(t *testing.T) {
 	git(t, dir, "worktree", "add", "--detach", work, id(4))
 	for name, text := range map[string]string{"objects/pack/tmp_pack_x": secret, "objects/tmp_obj_x": secret, "../journal/torn-1": secret, "../damaged/pack": secret} {
 		full := filepath.Join(dir, storedir.Repo, name)
-		if err := os.MkdirAll(filepath.Dir(full), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(full, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.MkdirAll(filepath.Dir(full), 0o700))
+		need.NoError(t, os.WriteFile(full, []byte(text), 0o600))
 	}
 	_, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{blob}})
 	if errs.CodeOf(err) != "purge_held" {
@@ -298,9 +277,7 @@ func TestPurgeWhatPeopleHave(t *testing.T) {
 	}
 	fsck(t, dir, "--no-dangling")
 	told, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{blob}, Force: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if len(told.Foreign) != 2 || len(told.Dropped) < 3 {
 		t.Errorf("told %+v", told)
 	}
@@ -327,29 +304,21 @@ func TestPurgeBesideHistory(t *testing.T) {
 		s := openAt(t, dir, Options{Foreground: true})
 		baselineOf(t, s, map[string]string{"a": "1\n"})
 		mustPut(t, s, "", "a", "2\n")
-		if err := s.Publish(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, s.Publish(t.Context()))
 		git(t, dir, "config", "user.email", "p@example.com")
 		git(t, dir, "config", "user.name", "person")
 		file := filepath.Join(testDir(t), "f")
-		if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(file, []byte(secret), 0o600))
 		blob := strings.TrimSpace(git(t, dir, "hash-object", "-w", file))
 		git(t, dir, "update-index", "--add", "--cacheinfo", "100644,"+blob+",f")
 		tree := strings.TrimSpace(git(t, dir, "write-tree"))
 		git(t, dir, "update-ref", "refs/umbra/conflicts/c1", strings.TrimSpace(git(t, dir, "commit-tree", "-m", "a layer's", tree)))
-		if err := os.Remove(filepath.Join(dir, storedir.Repo, "index")); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Remove(filepath.Join(dir, storedir.Repo, "index")))
 		if packed {
 			git(t, dir, "repack", "-ad")
 		}
 		id, err := object.ParseID(blob)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if told, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{object.Hash(object.Blob, []byte("never"))}}); errs.CodeOf(err) != "blob_not_found" {
 			t.Fatalf("%+v, %v", told, err)
 		}
@@ -385,17 +354,11 @@ func TestPurgeWhileALockIsHeld(t *testing.T) {
 	s := openAt(t, dir, Options{Foreground: true})
 	blob, commits := secretHistory(t, s)
 	lock := filepath.Join(dir, storedir.Repo, refs.ShadowRef+".lock")
-	if err := s.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(t.Context()))
 	p, err := s.BeginPurge(t.Context(), PurgeOptions{Blobs: []ID{blob}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	held, err := os.Create(lock)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer held.Close()
 	soon, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -406,12 +369,8 @@ func TestPurgeWhileALockIsHeld(t *testing.T) {
 	if id, err := s.CommitAt(t.Context(), 7); err != nil || id == commits[6].Commit {
 		t.Errorf("history is not rewritten: %s %v", id, err)
 	}
-	if err := os.Remove(lock); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Remove(lock))
+	need.NoError(t, s.Publish(t.Context()))
 	checkPurged(t, s, blob, commits)
 	if found := leaks(t, dir, secret); len(found) > 0 {
 		t.Errorf("left on disk: %v", found)
@@ -428,17 +387,11 @@ func TestPurgeLargeContent(t *testing.T) {
 	baselineOf(t, s, map[string]string{"a": "1\n"})
 	large := strings.Repeat(secret+"\n", 1000)
 	b, err := s.StreamBlob(t.Context(), newReader(large), int64(len(large)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	c, err := s.Commit(t.Context(), Draft{Edits: []Edit{{Path: "large", Mode: object.Executable, Blob: b}}, Message: message.Message{Source: message.API}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	mustPut(t, s, "", "large", "small\n")
-	if err := s.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(t.Context()))
 	git(t, dir, "update-ref", "refs/heads/theirs", c.Commit.String())
 	git(t, dir, "symbolic-ref", "HEAD", "refs/heads/theirs")
 	if _, err := purgeOf(t.Context(), s, PurgeOptions{Blobs: []ID{b.ID()}}); errs.CodeOf(err) != "purge_held" {

@@ -12,6 +12,7 @@ import (
 
 	"umbra/gitstore/message"
 	"umbra/gitstore/records"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -32,9 +33,7 @@ func blocksOf(t *testing.T, names ...string) (sum int64) {
 	t.Helper()
 	for _, name := range names {
 		info, err := os.Stat(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		sum += info.Sys().(*syscall.Stat_t).Blocks * 512
 	}
 	return sum
@@ -101,9 +100,7 @@ func TestRecordsShrinkFails(t *testing.T) {
 	}
 	now := time.Unix(1_700_000_000, 0)
 	s, err := Open(t.Context(), Options{FS: vfs.Inject(mem, hook), Foreground: true, Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	baselineOf(t, s, map[string]string{"f": "x"})
 	longHistory(t, s, 0, records.WorthShrinking+300)
 	cut := s.Tip().Seq - 5

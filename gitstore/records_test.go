@@ -15,6 +15,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/gitstore/records"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -27,9 +28,7 @@ func indexOf(t *testing.T, s *Store) (all []Record, byTask map[string][]Record) 
 	byTask = make(map[string][]Record)
 	for _, task := range []string{"", "alpha", "beta", "gamma"} {
 		recs, err := s.TaskRecords(t.Context(), task)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		byTask[task] = recs
 	}
 	return all, byTask
@@ -53,9 +52,7 @@ func TestRecordsAreOnlyACache(t *testing.T) {
 			Message: message.Message{TaskID: tasks[i%4], SubtaskID: fmt.Sprintf("sub%d", i%5), Source: message.API,
 				IdempotencyKey: fmt.Sprintf("sha256:%016x%048x", i+1, 0),
 				Entries:        []message.Entry{{Operation: message.Modify, Path: "f", AfterHash: b.AfterHash()}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 	}
 	want, wantByTask := indexOf(t, s)
 	closeStore(t, s)
@@ -63,9 +60,7 @@ func TestRecordsAreOnlyACache(t *testing.T) {
 	sound := make(map[string][]byte)
 	for _, file := range []string{records.File, records.NamesFile} {
 		data, err := os.ReadFile(filepath.Join(dir, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		sound[file] = data
 	}
 	rnd := rand.New(rand.NewPCG(7, 7))
@@ -94,9 +89,7 @@ func TestRecordsAreOnlyACache(t *testing.T) {
 					} else {
 						err = os.WriteFile(path, data, 0o600)
 					}
-					if err != nil {
-						t.Fatal(err)
-					}
+					need.NoError(t, err)
 				}
 				s := openAt(t, dir, Options{})
 				got, byTask := indexOf(t, s)
@@ -109,9 +102,7 @@ func TestRecordsAreOnlyACache(t *testing.T) {
 				}
 				closeStore(t, s)
 				for file, data := range sound {
-					if err := os.WriteFile(filepath.Join(dir, file), data, 0o600); err != nil {
-						t.Fatal(err)
-					}
+					need.NoError(t, os.WriteFile(filepath.Join(dir, file), data, 0o600))
 				}
 			}
 		}
@@ -134,15 +125,11 @@ func TestRecordsSurviveAKillWhileTheyAreRebuilt(t *testing.T) {
 	closeStore(t, s)
 	names := filepath.Join(dir, records.NamesFile)
 	data, err := os.ReadFile(names)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	// "", "alpha", "beta" becomes "", "alpha", "alpha".
 	const empty, alpha = 6, 6 + 5
 	data = append(data[:empty+alpha:empty+alpha], data[empty:empty+alpha]...)
-	if err := os.WriteFile(names, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(names, data, 0o600))
 	s = openAt(t, dir, Options{})
 	defer closeStore(t, s)
 	if got, _ := indexOf(t, s); !reflect.DeepEqual(got, want) {
@@ -155,9 +142,7 @@ func TestKeysAreForgotten(t *testing.T) {
 	ctx := t.Context()
 	now := time.Unix(1_700_000_000, 0)
 	s, err := Open(ctx, Options{FS: vfs.NewMem(vfs.MemOptions{}), Foreground: true, Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer s.Close(context.WithoutCancel(ctx))
 	baselineOf(t, s, map[string]string{"a": "1\n"})
 	key := func(i int) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(fmt.Append(nil, i))) }
@@ -166,16 +151,12 @@ func TestKeysAreForgotten(t *testing.T) {
 		b := s.NewBlob(fmt.Append(nil, i))
 		_, err := s.Commit(ctx, Draft{Edits: []Edit{{Path: "f", Mode: object.Regular, Blob: b}}, Entries: 1,
 			Message: message.Message{Source: message.API, IdempotencyKey: key(i), Entries: []message.Entry{{Operation: message.Modify, Path: "f", AfterHash: b.AfterHash()}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 	}
 	found := func(i int) bool {
 		t.Helper()
 		_, ok, err := s.FindKey(ctx, key(i), now.Add(-24*time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return ok
 	}
 	keyed(0)
@@ -213,18 +194,14 @@ func TestClockOnceAhead(t *testing.T) {
 	mem := vfs.NewMem(vfs.MemOptions{})
 	opt := Options{FS: mem, Foreground: true, Now: func() time.Time { return now }}
 	s, err := Open(ctx, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	baselineOf(t, s, map[string]string{"a": "1\n"})
 	now = start.Add(10 * 365 * 24 * time.Hour)
 	mustPut(t, s, "", "f", "while the clock is wrong\n")
 	for _, restart := range []bool{false, true} {
 		now = start.Add(100 * time.Second)
 		if restart {
-			if err := s.Close(ctx); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, s.Close(ctx))
 			if s, err = Open(ctx, opt); err != nil {
 				t.Fatal(err)
 			}
@@ -239,7 +216,5 @@ func TestClockOnceAhead(t *testing.T) {
 	if c := mustPut(t, s, "", "f", "half an hour back"); !c.When.Equal(last.UTC()) {
 		t.Errorf("committed as of %v, not %v", c.When, last.UTC())
 	}
-	if err := s.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Close(ctx))
 }

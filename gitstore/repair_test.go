@@ -13,6 +13,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/rawpack"
 	"umbra/gitstore/storedir"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -24,31 +25,21 @@ func TestRepairLargePack(t *testing.T) {
 	open := func() vfs.FS {
 		t.Helper()
 		fs, err := vfs.OS(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return fs
 	}
 	s, err := Open(ctx, Options{FS: open(), Foreground: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	data := make([]byte, rawpack.CacheBytes+1<<20) // random bytes do not become fewer
 	rnd := rand.NewChaCha8([32]byte{1})
 	rnd.Read(data)
 	blob, err := s.StreamBlob(ctx, bytes.NewReader(data), int64(len(data)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	entry := message.Entry{Operation: message.Create, Path: "large", AfterHash: blob.AfterHash()}
 	_, err = s.Commit(ctx, Draft{Edits: []Edit{{Path: "large", Mode: object.Regular, Blob: blob}}, Entries: 1,
 		Message: message.Message{Source: message.API, Actor: "a", Entries: []message.Entry{entry}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
+	need.NoError(t, s.Close(ctx))
 	indexes, err := filepath.Glob(filepath.Join(dir, storedir.Packs, "*.idx"))
 	if err != nil || len(indexes) != 2 {
 		t.Fatalf("%v %v", indexes, err)
@@ -58,9 +49,7 @@ func TestRepairLargePack(t *testing.T) {
 		if before[name], err = os.ReadFile(name); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Remove(name); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Remove(name))
 	}
 	out, err := Repair(ctx, Options{FS: open()})
 	if err != nil || len(out.Cannot) > 0 || len(out.Done) != 2 || !strings.Contains(out.Done[0], "was missing: made again") {

@@ -11,6 +11,7 @@ import (
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
 )
@@ -159,14 +160,10 @@ func (c *cutting) check(t *testing.T, m *vfs.Mem, fsckIt bool) {
 	if _, err := put(ctx, s, "third", "after", "the crash\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Publish(ctx); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(ctx))
 	if fsckIt {
 		dir := testDir(t)
-		if err := m.Export(dir); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, m.Export(dir))
 		fsck(t, dir, "--no-dangling")
 	}
 }
@@ -212,9 +209,7 @@ func (c *cutting) holds(t *testing.T, s *Store) {
 func TestCutCrashAtEveryCall(t *testing.T) {
 	h := &vfs.Hook{}
 	var whole cutting
-	if err := whole.play(vfs.Inject(vfs.NewMem(vfs.MemOptions{}), h), h.Count); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, whole.play(vfs.Inject(vfs.NewMem(vfs.MemOptions{}), h), h.Count))
 	points := 0
 	for n := whole.reach + 1; n <= h.Count(); n += stride() {
 		h := &vfs.Hook{}
@@ -242,9 +237,7 @@ func TestCutCrashAtEveryCall(t *testing.T) {
 func TestCutErrorAtEveryCall(t *testing.T) {
 	h := &vfs.Hook{}
 	var whole cutting
-	if err := whole.play(vfs.Inject(vfs.NewMem(vfs.MemOptions{}), h), h.Count); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, whole.play(vfs.Inject(vfs.NewMem(vfs.MemOptions{}), h), h.Count))
 	for n := whole.reach + 1; n <= h.Count(); n += stride() {
 		for _, errno := range []syscall.Errno{syscall.EIO, syscall.ENOSPC} {
 			if errno == syscall.ENOSPC && n%3 != 0 {

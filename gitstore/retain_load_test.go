@@ -19,6 +19,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/wspath"
 )
 
@@ -217,15 +218,11 @@ func TestRetentionFreesWhatItDrops(t *testing.T) {
 			cut = c
 		}
 		if i%100 == 99 {
-			if err := s.Publish(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, s.Publish(t.Context()))
 			maintain(t, s)
 		}
 	}
-	if err := s.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(t.Context()))
 	now = now.Add(time.Minute)
 	maintain(t, s)
 	before := diskBytes(t, dir)
@@ -234,9 +231,7 @@ func TestRetentionFreesWhatItDrops(t *testing.T) {
 		t.Fatal(err)
 	}
 	rep, err := s.Collect(t.Context(), CollectOptions{Now: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	after := diskBytes(t, dir)
 	t.Logf("%d commits: %d bytes before, %d after, %d told as freed; %v", n, before, after, rep.Freed, time.Since(began).Round(time.Millisecond))
 	if after > before/5 || rep.Freed < before*3/4 {

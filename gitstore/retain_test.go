@@ -14,6 +14,7 @@ import (
 	"umbra/gitstore/records"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -55,9 +56,7 @@ func (a *aged) write(task, path, data string) Committed {
 func (a *aged) task(id, status string, base ID) Task {
 	a.t.Helper()
 	task, err := a.PutTask(a.t.Context(), message.Info{TaskID: id, Goal: "goal of " + id, Status: status, Updated: a.now}, base)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	need.NoError(a.t, err)
 	return task
 }
 
@@ -65,18 +64,14 @@ func (a *aged) task(id, status string, base ID) Task {
 func (a *aged) retain(at Committed) RetainReport {
 	a.t.Helper()
 	rep, err := a.Retain(a.t.Context(), RetainOptions{Before: at.When.Add(time.Second)})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	need.NoError(a.t, err)
 	return rep
 }
 
 func (a *aged) collect() CollectReport {
 	a.t.Helper()
 	rep, err := a.Collect(a.t.Context(), CollectOptions{Now: true})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	need.NoError(a.t, err)
 	return rep
 }
 
@@ -85,9 +80,7 @@ func (a *aged) collect() CollectReport {
 func (a *aged) sound() {
 	a.t.Helper()
 	for range 2 {
-		if err := a.Publish(a.t.Context()); err != nil {
-			a.t.Fatal(err)
-		}
+		need.NoError(a.t, a.Publish(a.t.Context()))
 		fsck(a.t, a.dir, "--no-dangling")
 		if rep, err := a.Verify(a.t.Context(), nil); err != nil || len(rep.Problems) > 0 {
 			a.t.Fatal(rep.Problems, err)
@@ -116,9 +109,7 @@ func TestRetentionDropsWhatIsOlder(t *testing.T) {
 		made = append(made, a.write("after", "d/e/c", fmt.Sprintf("c %d\n", i)))
 	}
 	base, _ := a.Task("across")
-	if err := a.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, a.Publish(t.Context()))
 	old, at := made[5], made[29]
 	rep := a.retain(at)
 	if rep.To.Commit != at.Commit || rep.To.Seq != at.Seq || rep.Commits != at.Seq-1 || rep.Gone != 1 || rep.Across != 1 {
@@ -176,9 +167,7 @@ func TestRetentionDropsWhatIsOlder(t *testing.T) {
 	if next.Seq != made[59].Seq+1 || next.Change != 21 {
 		t.Errorf("the next commit is %+v", next)
 	}
-	if err := a.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, a.Publish(t.Context()))
 	clone := filepath.Join(t.TempDir(), "clone")
 	git(t, a.dir, "clone", "-q", "--bare", "file://"+filepath.Join(a.dir, storedir.Repo), clone)
 	if out := strings.TrimSpace(git(t, a.dir, "-C", clone, "rev-list", "--count", "HEAD")); out != "32" {
@@ -188,9 +177,7 @@ func TestRetentionDropsWhatIsOlder(t *testing.T) {
 	a.retain(made[50])
 	a.collect()
 	closeStore(t, a.Store)
-	if err := os.Remove(filepath.Join(a.dir, records.File)); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Remove(filepath.Join(a.dir, records.File)))
 	a.open()
 	a.sound()
 	if _, err := a.ReadCommit(t.Context(), old.Commit); !errs.Is(err, errs.Gone) {
@@ -212,20 +199,14 @@ func TestBoundaryIsFoundAgain(t *testing.T) {
 	want := a.Boundary()
 	for name, lose := range map[string]func(){
 		"shallow": func() {
-			if err := os.Remove(filepath.Join(a.dir, storedir.Repo, "shallow")); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.Remove(filepath.Join(a.dir, storedir.Repo, "shallow")))
 		},
 		"the note and the index": func() {
 			for _, name := range []string{"refs", records.File, records.NamesFile} {
-				if err := os.Remove(filepath.Join(a.dir, name)); err != nil {
-					t.Fatal(err)
-				}
+				need.NoError(t, os.Remove(filepath.Join(a.dir, name)))
 			}
 			fs, err := vfs.OS(a.dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			if got, err := Repair(t.Context(), Options{FS: fs}); err != nil || len(got.Cannot) > 0 {
 				t.Fatalf("repair: %+v, %v", got, err)
 			}
@@ -252,14 +233,10 @@ func TestRetentionKeepsWhatPeopleHave(t *testing.T) {
 	for i := range 10 {
 		made = append(made, a.write("", "a", fmt.Sprintf("%d\n", i)))
 	}
-	if err := a.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, a.Publish(t.Context()))
 	work := filepath.Join(t.TempDir(), "w")
 	git(t, a.dir, "worktree", "add", "-q", "-b", "mine", work, made[6].Commit.String())
-	if err := os.WriteFile(filepath.Join(work, "own"), []byte("a person's\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(work, "own"), []byte("a person's\n"), 0o644))
 	git(t, a.dir, "-C", work, "add", "own")
 	git(t, a.dir, "-C", work, "-c", "user.name=p", "-c", "user.email=p@example.org", "commit", "-q", "-m", "mine")
 	// The blob of an old version, staged alone: no commit of theirs has it.
@@ -288,9 +265,7 @@ func TestRetentionKeepsWhatPeopleHave(t *testing.T) {
 func mustParse(t *testing.T, hex string) ID {
 	t.Helper()
 	id, err := object.ParseID(hex)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return id
 }
 
@@ -302,9 +277,7 @@ func TestCollectDropsCopies(t *testing.T) {
 	for i := range 10 {
 		made = append(made, a.write("", "a", fmt.Sprintf("%d\n", i)))
 	}
-	if err := a.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, a.Publish(t.Context()))
 	git(t, a.dir, "repack", "-q", "-a", "-d", "-b")
 	before := packsOnDisk(t, a.dir)
 	a.retain(made[8])

@@ -17,6 +17,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/storedir"
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
 )
@@ -29,9 +30,7 @@ func testDir(t testing.TB) string {
 		base = "/dev/shm"
 	}
 	dir, err := os.MkdirTemp(base, "gitstore-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -39,22 +38,16 @@ func testDir(t testing.TB) string {
 func openAt(t testing.TB, dir string, opt Options) *Store {
 	t.Helper()
 	fs, err := vfs.OS(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	opt.FS = fs
 	s, err := Open(t.Context(), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return s
 }
 
 func closeStore(t testing.TB, s *Store) {
 	t.Helper()
-	if err := s.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Close(context.Background()))
 }
 
 // git runs the machine's git on a store's repository, without any
@@ -92,9 +85,7 @@ func put(ctx context.Context, s *Store, task, path, data string) (Committed, err
 func mustPut(t testing.TB, s *Store, task, path, data string) Committed {
 	t.Helper()
 	c, err := put(t.Context(), s, task, path, data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return c
 }
 
@@ -108,9 +99,7 @@ func baselineOf(t testing.TB, s *Store, files map[string]string) Committed {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return c
 }
 
@@ -121,9 +110,7 @@ func content(t testing.TB, s *Store, path string) string {
 		t.Fatalf("lookup %s: %v %v", path, ok, err)
 	}
 	data, err := s.ReadBlob(t.Context(), e.ID, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return string(data)
 }
 
@@ -152,18 +139,14 @@ func TestCommitsAreReadByGit(t *testing.T) {
 		Message: message.Message{TaskID: "t1", Source: message.API, Entries: []message.Entry{
 			{Operation: message.Rename, Path: "moved/here/b.txt", OldPath: "dir/b.txt"},
 			{Operation: message.Rename, Path: "moved/here/sub/d", OldPath: "dir/sub/d"}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if mv.Change != 4 {
 		t.Fatalf("change %d", mv.Change)
 	}
 	if got := content(t, s, "moved/here/sub/d"); got != "five\n" {
 		t.Fatalf("content %q", got)
 	}
-	if err := s.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(t.Context()))
 	fsck(t, dir)
 	if got := strings.Fields(git(t, dir, "rev-list", "--count", "refs/umbra/head"))[0]; got != "5" {
 		t.Fatalf("%s commits", got)
@@ -236,9 +219,7 @@ func TestRepoStaysSoundUnderGitMaintenance(t *testing.T) {
 	dir := testDir(t)
 	s := openAt(t, dir, Options{VisibleAfter: 20 * time.Millisecond, MergeGrace: time.Second})
 	baselineOf(t, s, map[string]string{"f": "x"})
-	if err := s.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for w := range 8 {
@@ -270,13 +251,9 @@ func TestLargeBlobIsStreamed(t *testing.T) {
 	s := openAt(t, dir, Options{InlineBlob: 1 << 10})
 	data := bytes.Repeat([]byte("0123456789abcdef"), 10_000)
 	b, err := s.StreamBlob(t.Context(), bytes.NewReader(data), int64(len(data)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	dropped, err := s.StreamBlob(t.Context(), bytes.NewReader(data[1:]), int64(len(data)-1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	s.Discard(dropped)
 	if _, err := s.Commit(t.Context(), Draft{Edits: []Edit{{Path: "big", Mode: object.Regular, Blob: b}}}); err != nil {
 		t.Fatal(err)
@@ -302,14 +279,10 @@ func TestForeignRefIsPutBack(t *testing.T) {
 	s := openAt(t, dir, Options{})
 	baselineOf(t, s, map[string]string{"f": "x"})
 	c := mustPut(t, s, "", "f", "y")
-	if err := s.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(t.Context()))
 	git(t, dir, "update-ref", "refs/heads/shadow", "HEAD~1")
 	d := mustPut(t, s, "", "f", "z")
-	if err := s.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(t.Context()))
 	if got := strings.TrimSpace(git(t, dir, "rev-parse", "HEAD")); got != d.Commit.String() {
 		t.Fatalf("HEAD is %s", got)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"umbra/gitstore/sink"
 	"umbra/gitstore/sink/sinktest"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -43,9 +44,7 @@ func TestTake(t *testing.T) {
 		}
 		dir := vfs.NewMem(vfs.MemOptions{})
 		f, err := Take(t.Context(), Options{FS: dir, Sink: unchanged{m.Claim()}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if n := uint64(len(sc.acked)); f.Tip.Seq != n || f.Tip.Commit != sc.acked[n-1] {
 			t.Errorf("the tip is %v, not %d %s", f.Tip, n, sc.acked[n-1])
 		}

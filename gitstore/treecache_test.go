@@ -3,6 +3,8 @@ package gitstore
 import (
 	"fmt"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // TestStoresShareTheirCaches has two stores read more than both may keep: they
@@ -30,17 +32,13 @@ func TestStoresShareTheirCaches(t *testing.T) {
 		t.Helper()
 		for d := range folders {
 			top, err := s.r.Tree(s.Tip().Tree)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			e, ok := top.Find(fmt.Sprintf("d%d", d))
 			if !ok {
 				t.Fatalf("d%d is not there", d)
 			}
 			low, err := s.r.Tree(e.ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			if low.Len() != files || low.ID() != e.ID {
 				t.Fatalf("d%d has %d files and is %v, not %v", d, low.Len(), low.ID(), e.ID)
 			}

@@ -13,6 +13,7 @@ import (
 	"umbra/gitstore/object"
 	"umbra/gitstore/storedir"
 	"umbra/gitstore/verify"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -28,9 +29,7 @@ func agedHistory(t *testing.T) (a *aged, made []Committed) {
 		}
 		a.task(task, "completed", ID{})
 	}
-	if err := a.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, a.Publish(t.Context()))
 	return a, made
 }
 
@@ -43,9 +42,7 @@ func (a *aged) during(commits uint64, fn func()) Report {
 			now()
 		}
 	})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	need.NoError(a.t, err)
 	return rep
 }
 
@@ -83,9 +80,7 @@ func TestVerifyWhileTheBoundaryMoves(t *testing.T) {
 	a, made := agedHistory(t)
 	closeStore(t, a.Store)
 	disk, err := vfs.OS(a.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	refuses := false
 	hook := &vfs.Hook{OnCall: func(c vfs.Call) error {
 		if refuses && c.Op == vfs.OpRename && path.Base(c.Name) == "shallow" {
@@ -122,21 +117,15 @@ func TestVerifyWhileTheBoundaryMoves(t *testing.T) {
 	held(made[19])
 	clean()
 	was, err := os.ReadFile(shallow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, at := range []string{"while it moves", "after it moved"} {
-		if err := os.Remove(shallow); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Remove(shallow))
 		rep, err := a.Verify(t.Context(), nil)
 		if err != nil {
 			t.Fatal(at, err)
 		}
 		wantProblem(t, rep, "the file shallow does not name the commit "+made[19].Commit.String())
-		if err := os.WriteFile(shallow, was, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(shallow, was, 0o600))
 		if at == "while it moves" {
 			end(made[19])
 			if was, err = os.ReadFile(shallow); err != nil {

@@ -20,9 +20,7 @@ func TestNeverAWorkspace(t *testing.T) {
 	s := harness.Start(t, harness.Options{})
 	ws := s.Do("POST", "/tasks", map[string]any{"goal": "g", "workspace": dir}).Expect(201).Text("workspace_id")
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(s.DataDir, link); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink(s.DataDir, link))
 	for _, root := range []string{s.DataDir, filepath.Join(s.DataDir, "workspaces"), filepath.Join(s.DataDir, "workspaces", ws, "repo.git"), link,
 		filepath.Join(link, "tasks"), "/proc", "/proc/self", "/sys", "/dev", "/dev/shm"} {
 		if _, err := os.Stat(root); err != nil {
@@ -94,19 +92,13 @@ func TestAdoptAsksTheRoots(t *testing.T) {
 	t.Parallel()
 	root, private := t.TempDir(), folder(t, map[string]string{"key": "SECRET"})
 	w := filepath.Join(root, "w")
-	if err := os.Mkdir(w, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(w, 0o755))
 	s := harness.Start(t, harness.Options{Config: fmt.Sprintf("auth: {tokens: [{name: alice, scope: write, roots: [%s], sha256: '%x'}]}\n", root, sha256.Sum256([]byte("alice")))})
 	auth := "Authorization: Bearer alice"
 	made := s.Do("POST", "/tasks", map[string]any{"goal": "g", "workspace": w}, auth).Expect(201)
 	ws := made.Text("workspace_id")
-	if err := os.Remove(w); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(private, w); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Remove(w))
+	need.NoError(t, os.Symlink(private, w))
 	s.Do("POST", "/workspaces/"+ws+"/sync", map[string]any{"adopt": true}, auth).ExpectError(403, "workspace_not_allowed")
 	if r := s.Do("GET", "/tasks/"+made.Text("task_id")+"/content?path=key", nil, auth); strings.Contains(string(r.Body), "SECRET") {
 		t.Error("a file outside the token's roots was read")

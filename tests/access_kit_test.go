@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -54,21 +55,15 @@ func (g *guarded) tokenAdd(name, scope string, more ...string) {
 func newGuarded(t *testing.T) *guarded {
 	t.Helper()
 	top, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	g := &guarded{t: t, top: top, here: top + "/" + marker, elsewhere: top + "/elsewhere", secrets: map[string]string{"late": "late", "bad": "bad"}}
 	for _, dir := range []string{g.here, g.elsewhere} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Mkdir(dir, 0o755))
 	}
 	config := fmt.Sprintf("log: {format: json}\nauth: {tokens: [{name: late, scope: write, sha256: '%x', expires: 2020-01-01T00:00:00Z}]}\n", sha256.Sum256([]byte("late")))
 	g.Server = harness.Start(t, harness.Options{Config: config, Args: []string{"--workspace-dir", top + "/code", "--output-dir", top + "/output"}})
 	raw, err := os.ReadFile(filepath.Join(g.DataDir, "owner"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	g.owner = strings.TrimSpace(string(raw))
 	g.tokenAdd("read here", "read", "--root", g.here)
 	g.tokenAdd("write here", "write", "--root", g.here)
@@ -108,9 +103,7 @@ func (g *guarded) name() string {
 func (g *guarded) newFolder() string {
 	g.t.Helper()
 	dir := filepath.Join(g.here, g.name())
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		g.t.Fatal(err)
-	}
+	need.NoError(g.t, os.Mkdir(dir, 0o755))
 	return dir
 }
 
@@ -144,9 +137,7 @@ func (g *guarded) peek(method, target string, body any, headers []string) (statu
 		reader = strings.NewReader(string(b))
 	default:
 		raw, err := json.Marshal(b)
-		if err != nil {
-			g.t.Fatal(err)
-		}
+		need.NoError(g.t, err)
 		reader, isJSON = strings.NewReader(string(raw)), true
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -156,9 +147,7 @@ func (g *guarded) peek(method, target string, body any, headers []string) (statu
 		at = g.First().URL // whose owner it is
 	}
 	req, err := http.NewRequestWithContext(ctx, method, at+target, reader)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	need.NoError(g.t, err)
 	if isJSON {
 		req.Header.Set("Content-Type", "application/json")
 	}

@@ -11,6 +11,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -171,9 +172,7 @@ func TestTokenVerbWrongUse(t *testing.T) {
 		}
 	}
 	config := filepath.Join(t.TempDir(), "c.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, "auth: {tokens: [{name: fixed, scope: read, sha256: '%064d'}]}\n", 1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(config, fmt.Appendf(nil, "auth: {tokens: [{name: fixed, scope: read, sha256: '%064d'}]}\n", 1), 0o600))
 	if status, _, errOut := tokenVerb(t, dir, "remove", "fixed", "--config", config); status != 1 || !strings.Contains(errOut, "settings") {
 		t.Errorf("one of the settings: %d %s", status, errOut)
 	}
@@ -188,9 +187,7 @@ func TestTokenExpires(t *testing.T) {
 	// Long enough for the next lines, short enough to be waited for.
 	short := mustToken(t, s.DataDir, "add", "short", "--scope", "write", "--root", s.DataDir+"/..", "--expires", "3s")
 	folder := filepath.Join(filepath.Dir(s.DataDir), "w")
-	if err := os.Mkdir(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(folder, 0o755))
 	task := s.Do("POST", "/tasks", map[string]any{"goal": "g", "workspace": folder}, "Authorization: Bearer "+short).Expect(201).Text("task_id")
 	stream := s.Stream("/tasks/"+task+"/stream", "Authorization: Bearer "+short)
 	for _, ok := stream.Next(); ok; _, ok = stream.Next() {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -16,13 +17,9 @@ import (
 // line of it in the log, with who did it where.
 func TestAudit(t *testing.T) {
 	top, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	project, moved := top+"/project", top+"/moved"
-	if err := os.Mkdir(project, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(project, 0o755))
 	s := harness.Start(t, harness.Options{Config: "log: {format: json}\n", Args: []string{"--workspace-dir", top + "/code", "--output-dir", top + "/output"}})
 	verb := func(args ...string) string {
 		t.Helper()
@@ -45,16 +42,10 @@ func TestAudit(t *testing.T) {
 	}
 	s.Do("POST", "/tasks/"+task+"/revert", map[string]any{"dry_run": true}, alice("q-dry")...).Expect(200)
 	s.Do("POST", "/tasks/"+task+"/revert", map[string]any{}, alice("q-revert")...).Expect(200)
-	if err := os.Rename(project, moved); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(project, moved))
 	s.Do("PATCH", "/workspaces/"+ws, map[string]any{"root": moved}, alice("q-rebind")...).Expect(200)
-	if err := os.Rename(moved, top+"/gone"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(moved, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(moved, top+"/gone"))
+	need.NoError(t, os.Mkdir(moved, 0o755))
 	s.Do("POST", "/workspaces/"+ws+"/sync", map[string]any{"adopt": true}, alice("q-adopt")...).Expect(200)
 	verb("purge", ws, "f")
 	verb("gc", ws)

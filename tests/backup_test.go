@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -135,9 +136,7 @@ func pairs(t *testing.T, gitDir, rev string) (at [8]int64) {
 		a := harness.Git(t, gitDir, "cat-file", "blob", fmt.Sprintf("%s:w%d/a", rev, w))
 		first, _, _ := strings.Cut(a, "\n")
 		n, err := strconv.ParseInt(first, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if b := harness.Git(t, gitDir, "cat-file", "blob", fmt.Sprintf("%s:w%d/deep/%d/b", rev, w, n%7)); b != a {
 			t.Errorf("writer %d: half of change %d is in %s", w, n, rev)
 		}
@@ -258,13 +257,9 @@ func TestBackupRefuses(t *testing.T) {
 	k := p.task(t)
 	k.put(t, "b", "b").want(t, 201)
 	other := t.TempDir()
-	if err := os.WriteFile(filepath.Join(other, "mine"), []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(other, "mine"), []byte("mine"), 0o600))
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(p.dir, link); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink(p.dir, link))
 	for _, dir := range []string{filepath.Join(p.DataDir, "backup"), p.DataDir, filepath.Join(p.dir, "sub", "backup"), filepath.Join(link, "x"), other} {
 		status, _, errOut := harness.Run(t, nil, "backup", dir, "--data-dir", p.DataDir)
 		if status != 1 || errOut == "" {
@@ -301,9 +296,7 @@ func TestBackupRefuses(t *testing.T) {
 		t.Errorf("a refused restore touched %v %v", list, err)
 	}
 	// An empty folder that is there is taken, whatever its mode.
-	if err := os.Chmod(empty, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Chmod(empty, 0o755))
 	runJSON(t, 0, &copied{}, "restore", dir, "--data-dir", empty, "--json")
 	if st, err := os.Stat(empty); err != nil || st.Mode().Perm() != 0o700 {
 		t.Error(st.Mode(), err)
@@ -327,9 +320,7 @@ func TestRestoreDamaged(t *testing.T) {
 	}
 	for i, name := range append(pieces[:min(len(pieces), 4)], filepath.Join(dir, "manifest")) {
 		good, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		change := flipped
 		if i == 1 {
 			change = func(b []byte) []byte { return b[:len(b)-1] }
@@ -343,9 +334,7 @@ func TestRestoreDamaged(t *testing.T) {
 		if _, err := os.Lstat(filepath.Dir(to)); !os.IsNotExist(err) {
 			t.Errorf("%s: something was left: %v", name, err)
 		}
-		if err := os.WriteFile(name, good, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(name, good, 0o600))
 	}
 	verify(t, 0, "--data-dir", restore(t, dir))
 }
@@ -379,9 +368,7 @@ func TestBackupServerKilled(t *testing.T) {
 		}
 	}
 	verb := harness.Command(t, nil, "backup", dir, "--data-dir", p.DataDir)
-	if err := verb.Start(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, verb.Start())
 	eventually(t, there(filepath.Join(dir, "partial"), 800))
 	p.Kill()
 	cut := verb.Wait() != nil
@@ -397,13 +384,9 @@ func TestBackupServerKilled(t *testing.T) {
 
 	to := filepath.Join(t.TempDir(), "new")
 	verb = harness.Command(t, nil, "restore", dir, "--data-dir", to)
-	if err := verb.Start(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, verb.Start())
 	eventually(t, there(filepath.Join(to, ".umbra-restoring", "format"), 1))
-	if err := verb.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, verb.Process.Kill())
 	if verb.Wait() != nil {
 		status, _, errOut := harness.Run(t, nil, "serve", "--data-dir", to, "--listen", "127.0.0.1:0")
 		if status != 1 || !strings.Contains(errOut, "restore") {
@@ -467,15 +450,11 @@ func TestRestorePublishes(t *testing.T) {
 	s.Do("POST", "/workspaces/"+made.Text("workspace_id")+"/sync", map[string]any{}).Expect(200)
 	// Somebody holds the ref's lock: the newest stays in the journal.
 	lock := filepath.Join(repo, "refs", "heads", "shadow.lock")
-	if err := os.WriteFile(lock, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(lock, nil, 0o644))
 	newest := s.Do("PUT", "/tasks/"+made.Text("task_id")+"/content?path=b", []byte("newest")).Expect(201).Text("commit")
 	to := filepath.Join(t.TempDir(), "backup")
 	backup(t, s.DataDir, to)
-	if err := os.Remove(lock); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Remove(lock))
 	restored := restore(t, to)
 	if got := strings.TrimSpace(harness.Git(t, filepath.Join(restored, "workspaces", made.Text("workspace_id"), "repo.git"), "rev-parse", "refs/umbra/head")); got != newest {
 		t.Errorf("stock git sees %s, and the newest is %s", got, newest)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -20,12 +21,8 @@ func TestBaselineIsToldWhileItIsTaken(t *testing.T) {
 	const large = 10
 	for i := range large {
 		f, err := os.Create(filepath.Join(p.dir, fmt.Sprintf("large%d", i)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Truncate(48<<20 + int64(i)); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
+		need.NoError(t, f.Truncate(48<<20+int64(i)))
 		f.Close()
 	}
 	answered := make(chan *harness.Response, 1)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -23,9 +24,7 @@ func TestBodiesBudget(t *testing.T) {
 	s.Do("POST", "/tasks/"+id+"/batch", batch(2<<20)).Expect(200)
 
 	whole, err := json.Marshal(batch(800 << 10))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	// hold sends a large body but for its last byte.
 	hold := func() net.Conn {
 		conn := s.Dial()

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -67,13 +68,9 @@ func TestABodyThatStallsIsRefused(t *testing.T) {
 	conn := s.Dial()
 	fmt.Fprintf(conn, "PUT /tasks/%s/content?path=f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nhalf", task)
 	start := time.Now()
-	if err := conn.SetReadDeadline(start.Add(3 * time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, conn.SetReadDeadline(start.Add(3*time.Minute)))
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	body, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != 408 || !strings.Contains(string(body), `"task_id":"`+task+`"`) {
 		t.Errorf("%d %s %v", res.StatusCode, body, err)
@@ -126,9 +123,7 @@ func TestTheSameKeyAfterAKill(t *testing.T) {
 	same := s.Do("PUT", target, "one", "Idempotency-Key: none").Expect(200) // commit:null is kept too
 	s.Kill()
 	s.Restart()
-	if err := os.WriteFile(filepath.Join(root, "f"), []byte("a person's"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(root, "f"), []byte("a person's"), 0o600))
 	for key, want := range map[string]*harness.Response{"k": first, "none": same} {
 		again := s.Do("PUT", target, "one", "Idempotency-Key: "+key).Expect(want.Status)
 		if string(again.Body) != string(want.Body) || again.Header.Get("Idempotent-Replay") != "true" || again.Header.Get("ETag") != want.Header.Get("ETag") {
@@ -182,9 +177,7 @@ func TestWhereAWorkspaceMayBeOpened(t *testing.T) {
 		return s.Do("POST", "/tasks", map[string]any{"goal": "g", "workspace": root}).Status
 	}
 	s := harness.Start(t, harness.Options{Config: fmt.Sprintf("workspaces: {roots: [%q]}\n", inside)})
-	if err := os.Symlink(outside, filepath.Join(inside, "out")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink(outside, filepath.Join(inside, "out")))
 	for root, want := range map[string]int{inside: 201, outside: 403, filepath.Join(inside, "out"): 403} {
 		if status := open(s, root); status != want {
 			t.Errorf("%s: %d, want %d", root, status, want)

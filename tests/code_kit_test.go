@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -83,10 +84,6 @@ func (c *coder) execute(t *testing.T, body obj) ran {
 func (c *coder) put(t *testing.T, name, text string) {
 	t.Helper()
 	at := filepath.Join(c.dir, name)
-	if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(at, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.MkdirAll(filepath.Dir(at), 0o777))
+	need.NoError(t, os.WriteFile(at, []byte(text), 0o666))
 }

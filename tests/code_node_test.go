@@ -151,9 +151,7 @@ func TestExecuteLikeNode(t *testing.T) {
 			}
 			file, text = filepath.Join(dir, fmt.Sprintf("p%d.mjs", i)), string(res.Code)
 		}
-		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(file, []byte(text), 0o666))
 		cmd := exec.Command(node, nodeArgs(strips, file)...)
 		cmd.Env = []string{"TZ=UTC", "NO_COLOR=1"}
 		var out, errOut bytes.Buffer

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -119,9 +120,7 @@ func TestExecuteStaysInside(t *testing.T) {
 	c.put(t, "data/d.json", `{"a":1}`)
 	c.put(t, "import_map.json", `{"imports":{"lib":"./lib.ts","out":"../secret.ts","abs":"`+secret+`","url":"file://`+secret+`","dir/":"./data/","up/":"./data/../../","linked":"./link.ts"}}`)
 	for link, target := range map[string]string{"link.ts": secret, "passwd": "/etc/passwd", "up": "..", "inside.ts": "lib.ts"} {
-		if err := os.Symlink(target, filepath.Join(c.dir, link)); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Symlink(target, filepath.Join(c.dir, link)))
 	}
 	for _, x := range []struct{ code, want string }{
 		{"import { x } from './lib.ts'; console.log(x)", "41"},
@@ -273,9 +272,7 @@ func TestExecuteManyInARow(t *testing.T) {
 func (c *coder) children(t *testing.T) []string {
 	t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", c.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var out []string
 	for _, file := range tasks {
 		if data, err := os.ReadFile(file); err == nil {
@@ -288,9 +285,7 @@ func (c *coder) children(t *testing.T) []string {
 func (c *coder) files(t *testing.T) int {
 	t.Helper()
 	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", c.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return len(list)
 }
 
@@ -304,9 +299,7 @@ func (c *coder) memory(t *testing.T) int {
 func TestExecuteEnds(t *testing.T) {
 	c := startCoder(t, harness.Options{})
 	req, err := http.NewRequest("POST", c.URL+"/execute", strings.NewReader(`{"code":"for(;;);","timeout":60000}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	client := &http.Client{Timeout: 500 * time.Millisecond}
 	if res, err := client.Do(req); err == nil {

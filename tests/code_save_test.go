@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -253,20 +254,14 @@ func TestCodeInsideAWorkspace(t *testing.T) {
 func TestCodeFolderGone(t *testing.T) {
 	c := startCoder(t, harness.Options{})
 	c.save(t, "a", "1")
-	if err := os.Rename(c.dir, c.dir+".away"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(c.dir, c.dir+".away"))
 	c.refuse(t, "PUT", "/workspace", obj{"codeId": "a", "code": "2"}, 409, "ConflictError", "")
 	c.put(t, "a.ts", "a stranger's")
 	c.refuse(t, "PUT", "/workspace", obj{"codeId": "a", "code": "2"}, 409, "ConflictError", "")
 	c.refuse(t, "GET", "/workspace/a", nil, 409, "ConflictError", "")
 	c.refuse(t, "GET", "/workspace", nil, 409, "ConflictError", "")
-	if err := os.RemoveAll(c.dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(c.dir+".away", c.dir); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.RemoveAll(c.dir))
+	need.NoError(t, os.Rename(c.dir+".away", c.dir))
 	c.save(t, "a", "2")
 }
 

@@ -158,9 +158,7 @@ func TestOtherUsersAreKeptOut(t *testing.T) {
 		conn := as(t, uid, strings.TrimPrefix(s.Address, "http://"))
 		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}}
 		res, err := client.Get(s.URL + "/health")
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		res.Body.Close()
 		return res.StatusCode
 	}

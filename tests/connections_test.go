@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -25,9 +26,7 @@ func TestConnectionsAndStreamsAreBounded(t *testing.T) {
 		fmt.Fprintf(conn, "GET /workspaces/%s/stream HTTP/1.1\r\nHost: localhost\r\n\r\n", ws)
 		conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if res.StatusCode != 200 {
 			raw, _ := io.ReadAll(res.Body)
 			body = string(raw)

@@ -43,23 +43,17 @@ func applied(t *testing.T, files laid, patch []byte, args ...string) laid {
 		if what == "d" {
 			continue
 		}
-		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
 		perm, data, _ := strings.Cut(what, " ")
 		if perm == "->" {
-			if err := os.Symlink(data, full); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.Symlink(data, full))
 			continue
 		}
 		mode := fs.FileMode(0o644)
 		if perm[3] == 'x' {
 			mode = 0o755
 		}
-		if err := os.WriteFile(full, []byte(data), mode); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(full, []byte(data), mode))
 	}
 	if len(patch) > 0 {
 		cmd := exec.Command(need.Tool(t, "git"), append([]string{"apply", "--whitespace=nowarn"}, args...)...)
@@ -80,9 +74,7 @@ func diffText(t *testing.T, o map[string]any) string {
 		return s
 	}
 	raw, err := url.PathUnescape(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return raw
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -84,27 +85,19 @@ func TestDoctorFindsWhatHurts(t *testing.T) {
 	p := newProject(t, nil)
 	k := p.task(t)
 	p.call(t, "PATCH", "/tasks/"+k.ID, map[string]any{"status": "completed"}).want(t, 200)
-	if err := os.Rename(p.dir, p.dir+"-away"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(p.dir, p.dir+"-away"))
 	status, _, list := examine(t, nil, "--data-dir", p.DataDir)
 	if status != 1 || of(list, "workspace") != "hurts" {
 		t.Errorf("a missing folder: %d %+v", status, list)
 	}
-	if err := os.Rename(p.dir+"-away", p.dir); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(p.dir+"-away", p.dir))
 	p.Stop()
-	if err := os.Chmod(p.DataDir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Chmod(p.DataDir, 0o755))
 	status, _, list = examine(t, nil, "--data-dir", p.DataDir)
 	if status != 1 || of(list, "data") != "hurts" || of(list, "workspace") == "hurts" {
 		t.Errorf("an open data directory: %d %+v", status, list)
 	}
-	if err := os.Chmod(p.DataDir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Chmod(p.DataDir, 0o700))
 	status, _, list = examine(t, []string{"PATH=" + t.TempDir()}, "--data-dir", p.DataDir)
 	if status != 1 || of(list, "git") != "hurts" {
 		t.Errorf("without git: %d %+v", status, list)

@@ -129,13 +129,9 @@ func fitsTrace(t *testing.T, text string) {
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
 	schema, err := c.Compile("testdata/agent-trace.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if err := schema.Validate(v); err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}

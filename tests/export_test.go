@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -75,15 +76,11 @@ func TestExport(t *testing.T) {
 	k := exported(t)
 	dir := k.p.dir
 	// As a person leaves it: something staged, something not.
-	if err := os.WriteFile(filepath.Join(dir, "staged"), []byte("s\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(dir, "staged"), []byte("s\n"), 0o644))
 	harness.Git(t, dir, "add", "staged")
 	state := func() string {
 		index, err := os.ReadFile(filepath.Join(dir, ".git", "index"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return string(index) + harness.Git(t, dir, "symbolic-ref", "HEAD") + harness.Git(t, dir, "rev-parse", "HEAD")
 	}
 	before := state()
@@ -160,17 +157,11 @@ func TestExportMerges(t *testing.T) {
 	k := exported(t)
 	top := t.TempDir()
 	repo := filepath.Join(top, "repo")
-	if err := os.Mkdir(repo, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(repo, 0o755))
 	write := func(dir, name, data string) {
 		full := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(full, []byte(data), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		need.NoError(t, os.WriteFile(full, []byte(data), 0o644))
 	}
 	write(repo, "a", "1\n2\n3\n4\n5\n6\n7\n8\nnine\n")
 	write(repo, "dir/x", "x\n")

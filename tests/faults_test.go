@@ -24,9 +24,7 @@ func TestRevertBehindALinkThatLeadsOut(t *testing.T) {
 	k.step(t, "put dir/f after | put dir/sub/x/f after | mv dir/sub/x dir/sub/y")
 	k.step(t, "put dir/new new | put g after")
 	out := t.TempDir()
-	if err := os.WriteFile(filepath.Join(out, "f"), []byte("outside\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(out, "f"), []byte("outside\n"), 0o644))
 	p.byHand(t, "ln dir "+out)
 	k.sync(t)
 	for _, body := range []map[string]any{{}, {"on_conflict": "skip"}, {"on_conflict": "force"}} {

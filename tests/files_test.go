@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -353,9 +354,7 @@ func TestFilesOfATaskThatEnded(t *testing.T) {
 func TestFilesNamesThatAreNotText(t *testing.T) {
 	t.Parallel()
 	p := newProject(t, nil)
-	if err := os.WriteFile(filepath.Join(p.dir, "a\xff%"), []byte("needle"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(p.dir, "a\xff%"), []byte("needle"), 0o644))
 	p.fill(t, map[string]string{"b": "x", "%!c": "x"})
 	k := p.task(t)
 	var got []string
@@ -415,9 +414,7 @@ func TestSearchEndsWithItsClient(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/tasks/slow/search?pattern="+url.QueryEscape(strings.Repeat("(a*)*", 100)+"b"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if res, err := http.DefaultClient.Do(req); err == nil {
 		res.Body.Close()
 		t.Fatal("it was answered:", res.Status)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -92,9 +93,7 @@ func TestBundleAndPatches(t *testing.T) {
 			t.Errorf("%s is %q", path, got)
 		}
 		full := filepath.Join(top, name)
-		if err := os.WriteFile(full, a.Body, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(full, a.Body, 0o600))
 		return full
 	}
 	bundle, mbox := file("t.bundle", "/bundle", "application/x-git-bundle"), file("t.mbox", "/patches", "application/mbox")

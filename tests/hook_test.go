@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -36,9 +37,7 @@ const hookBegin = `{"session_id":"s","cwd":"/","hook_event_name":"PreToolUse","t
 
 func TestHookFailsOpen(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer silent.Close()
 	refused := "UMBRA_SERVER=unix:" + filepath.Join(t.TempDir(), "none")
 	for _, c := range []struct{ name, server, input string }{
@@ -79,9 +78,7 @@ func TestHookFailsOpen(t *testing.T) {
 func TestHookLogsElsewhere(t *testing.T) {
 	home := t.TempDir()
 	file := filepath.Join(home, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(file, nil, 0o600))
 	if status, _, _ := hookRun(t, []string{"HOME=" + home, "UMBRA_DATA_DIR=" + file, "UMBRA_SERVER=unix:/none"}, hookBegin, "codex"); status != 0 {
 		t.Error(status)
 	}
@@ -120,9 +117,7 @@ func TestHookFindsServer(t *testing.T) {
 		t.Error(status)
 	}
 	for name, text := range map[string]string{"lock": fmt.Sprintf(`{"pid":%d,"address":%q}`, os.Getpid(), s.URL), "owner": "own\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	if status, _, errOut := hookRun(t, []string{"UMBRA_DATA_DIR=" + dir}, strings.Replace(hookBegin, `"u"`, `"v"`, 1), "codex", "--on-failure=block"); status != 0 {
 		t.Error(status, errOut)
@@ -151,9 +146,7 @@ func TestHookWorktree(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(dir, "d/b")); status != 0 || !filepath.IsAbs(dir) || err != nil || string(data) != "b\n" {
 		t.Fatalf("%d %q %s: %v", status, out, said, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("agent\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(dir, "a"), []byte("agent\n"), 0o644))
 	remove := `{"session_id":"s","hook_event_name":"WorktreeRemove","worktree_path":"` + dir + `","cwd":"` + p.dir + `"}`
 	if status, _, said := hook(remove); status == 0 || !strings.Contains(said, "unmerged") {
 		t.Errorf("%d %s", status, said)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -30,9 +31,7 @@ func files(t *testing.T, root string) string {
 		b.WriteByte('\n')
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return b.String()
 }
 
@@ -42,13 +41,9 @@ func TestInitAgents(t *testing.T) {
 	project := filepath.Join(home, "project")
 	settings := filepath.Join(home, ".claude", "settings.json")
 	for _, dir := range []string{project, filepath.Dir(settings), filepath.Join(home, ".codex")} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Mkdir(dir, 0o755))
 	}
-	if err := os.WriteFile(settings, []byte("{\n  // mine\n  \"model\": \"x\",\n}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(settings, []byte("{\n  // mine\n  \"model\": \"x\",\n}\n"), 0o600))
 	run := func(want int, args ...string) string {
 		t.Helper()
 		status, out, errOut := harness.Run(t, env, append(append([]string{"init"}, args...), project)...)
@@ -97,9 +92,7 @@ func TestInitAgents(t *testing.T) {
 		t.Errorf("not as it was:\n%s\n%s", before, now)
 	}
 	// A file that cannot be parsed is left and named; the others are done.
-	if err := os.WriteFile(settings, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(settings, []byte("{"), 0o600))
 	if out := run(1, "--json"); !strings.Contains(out, `"left"`) || !strings.Contains(out, settings) || !strings.Contains(out, `"created"`) {
 		t.Errorf("a file that cannot be parsed: %s", out)
 	}
@@ -114,12 +107,8 @@ func TestInitRemovesUninstalled(t *testing.T) {
 	home := t.TempDir()
 	env := []string{"HOME=" + home, "UMBRA_DATA_DIR=" + filepath.Join(home, "data")}
 	project := filepath.Join(home, "project")
-	if err := os.Mkdir(project, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, ".claude.json"), []byte("{\"mine\": 1}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(project, 0o755))
+	need.NoError(t, os.WriteFile(filepath.Join(home, ".claude.json"), []byte("{\"mine\": 1}\n"), 0o600))
 	before := files(t, home)
 	run := func(args ...string) string {
 		t.Helper()
@@ -151,9 +140,7 @@ func TestInitRemovesUninstalled(t *testing.T) {
 	hookRun(t, env, `{"session_id":"s","cwd":"/","hook_event_name":"SessionStart"}`, "claude-code")
 	doctor("wired; last heard 2")
 	for _, dir := range []string{filepath.Join(home, ".claude"), filepath.Join(project, ".github")} {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.RemoveAll(dir))
 	}
 	run("--remove", "--dry-run")
 	if out := run("--remove"); !strings.Contains(out, ".claude.json") || strings.Contains(out, "gemini") {
@@ -192,16 +179,12 @@ func TestHookStartsServer(t *testing.T) {
 		t.Errorf("one server was to be started: %v %v\n%s", started, err, log)
 	}
 	raw, err := os.ReadFile(filepath.Join(dir, "lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var holder struct{ PID int }
 	if err := json.Unmarshal(raw, &holder); err != nil || holder.PID <= 1 {
 		t.Fatalf("%v: %s", err, raw)
 	}
-	if err := syscall.Kill(holder.PID, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, syscall.Kill(holder.PID, syscall.SIGTERM))
 	// The files are in use until it has ended.
 	for end := time.Now().Add(30 * time.Second); ; {
 		hookRun(t, env, event("c"), "codex") // takes its time
@@ -231,12 +214,8 @@ func TestInitAtOnce(t *testing.T) {
 	env := []string{"HOME=" + home, "UMBRA_DATA_DIR=" + filepath.Join(home, "data")}
 	project := filepath.Join(home, "project")
 	for path, text := range map[string]string{".claude/settings.json": "{\n  // mine\n  \"model\": \"x\",\n}\n", ".codex/config.toml": "a = 1\n", "project/x": ""} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(home, path)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(home, path), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(home, path)), 0o755))
+		need.NoError(t, os.WriteFile(filepath.Join(home, path), []byte(text), 0o600))
 	}
 	before := files(t, home)
 	run := func(args ...string) {

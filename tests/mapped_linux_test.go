@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -16,26 +17,16 @@ func TestSilentWritesAreFoundBySync(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, harness.Options{}, map[string]string{"mapped": strings.Repeat("a", 8192), "linked": "old", "other": "x"})
 	outside := filepath.Join(t.TempDir(), "name")
-	if err := os.Link(filepath.Join(w.dir, "linked"), outside); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Link(filepath.Join(w.dir, "linked"), outside))
 	w.sync(t)
 	f, err := os.OpenFile(filepath.Join(w.dir, "mapped"), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer f.Close()
 	view, err := syscall.Mmap(int(f.Fd()), 0, 8192, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	copy(view[4000:], "through the mapping")
-	if err := syscall.Munmap(view); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(outside, []byte("from outside"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, syscall.Munmap(view))
+	need.NoError(t, os.WriteFile(outside, []byte("from outside"), 0o644))
 	r := w.sync(t)
 	has(t, r, map[string]any{"changed": 2})
 	for _, name := range []string{"mapped", "linked"} {

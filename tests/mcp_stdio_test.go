@@ -14,6 +14,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -144,9 +145,7 @@ func TestMCPStdioSideBySide(t *testing.T) {
 			t.Error(got)
 		}
 		// Killed, not ended: nothing is told to anybody.
-		if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
 		one.Close()
 		if got, failed := two.call(t, "edit_file", map[string]any{"path": "/p/g", "old_string": "1", "new_string": "2"}); failed {
 			t.Error(got)
@@ -179,16 +178,10 @@ func TestMCPStdioUse(t *testing.T) {
 func TestMCPStdioRaw(t *testing.T) {
 	cmd := harness.Command(t, nil, "mcp", "--data-dir", filepath.Join(t.TempDir(), "data"), "--mount", "/p="+t.TempDir())
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
+	need.NoError(t, cmd.Start())
 	timer := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() })
 	defer timer.Stop()
 	for _, line := range []string{

@@ -14,6 +14,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -104,9 +105,7 @@ func await[T any](t *testing.T, what string, ch <-chan T) T {
 func toolNames(t *testing.T, c *mcpClient) string {
 	t.Helper()
 	res, err := c.ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var out []string
 	for _, tl := range res.Tools {
 		out = append(out, tl.Name)
@@ -130,9 +129,7 @@ func TestMCP(t *testing.T) {
 			t.Errorf("tools: %s", got)
 		}
 		res, err := c.ListTools(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		for _, tl := range res.Tools {
 			if an := tl.Annotations; an == nil || an.DestructiveHint == nil || an.ReadOnlyHint == *an.DestructiveHint || tl.Title == "" || tl.Description == "" {
 				t.Errorf("%s: %+v", tl.Name, an)
@@ -173,9 +170,7 @@ func TestMCP(t *testing.T) {
 func scalar(t *testing.T, name string, schema any) {
 	t.Helper()
 	raw, err := json.Marshal(schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var o struct {
 		Type       any                       `json:"type"`
 		Properties map[string]map[string]any `json:"properties"`

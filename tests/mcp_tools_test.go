@@ -24,9 +24,7 @@ import (
 func npmTool(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	bin, err := filepath.Abs("mcp/node_modules/.bin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	path := filepath.Join(bin, name)
 	if _, err := os.Stat(path); err != nil {
 		need.Missing(t, name+" is not installed (tests/tools/setup)")
@@ -71,19 +69,13 @@ func checks(t *testing.T, dir string) (failed map[string]string, passed int) {
 	t.Helper()
 	failed = map[string]string{}
 	list, err := filepath.Glob(filepath.Join(dir, "server-*", "checks.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	name := regexp.MustCompile(`^server-(.*)-\d{4}-\d{2}-\d{2}T`)
 	for _, file := range list {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		var all []struct{ ID, Status, ErrorMessage string }
-		if err := json.Unmarshal(data, &all); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, json.Unmarshal(data, &all))
 		for _, c := range all {
 			switch c.Status {
 			case "SUCCESS":
@@ -99,9 +91,7 @@ func checks(t *testing.T, dir string) (failed map[string]string, passed int) {
 func expected(t *testing.T, file string) map[string]bool {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	out := map[string]bool{}
 	for line := range strings.Lines(string(data)) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
@@ -135,9 +125,7 @@ func TestMCPInspector(t *testing.T) {
 			if name == "stdio" { // the program's own flags stand in a file
 				file := filepath.Join(t.TempDir(), "mcp.json")
 				config := fmt.Sprintf(`{"mcpServers":{"umbra":{"command":%q,"args":["mcp","--data-dir",%q,"--mount",%q]}}}`, target[0], s.DataDir, "/project="+dir)
-				if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				need.NoError(t, os.WriteFile(file, []byte(config), 0o600))
 				target = []string{"--config", file, "--server", "umbra"}
 			}
 			var tools struct{ Tools []map[string]any }
@@ -160,12 +148,8 @@ func TestMCPLikeFilesystemServer(t *testing.T) {
 	need.Long(t, "the file system server")
 	files := map[string]string{"a.txt": "one\ntwo\nthree\n", "d/b.txt": "b", "d/e/c.md": "c", "empty": "", "ü ö.txt": "umlaut\n", "d/x/": ""}
 	theirDir, ourDir := folder(t, files), folder(t, files)
-	if err := os.Symlink("/etc", filepath.Join(theirDir, "out")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/etc", filepath.Join(ourDir, "out")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink("/etc", filepath.Join(theirDir, "out")))
+	need.NoError(t, os.Symlink("/etc", filepath.Join(ourDir, "out")))
 	theirs := connect(t, &sdk.CommandTransport{Command: npmTool(t, "mcp-server-filesystem", theirDir), TerminateDuration: 5 * time.Second}, before)
 	s := harness.Start(t, harness.Options{})
 	a := newAgent(t, s, physical("/w", "READ_WRITE", ourDir))
@@ -259,8 +243,6 @@ func tree(t *testing.T, dir string) map[string]string {
 		out[rel] = string(data)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return out
 }

@@ -7,6 +7,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -15,9 +16,7 @@ import (
 func TestMCPServeDirectory(t *testing.T) {
 	bothRevisions(t, func(t *testing.T, revision string) {
 		dir, err := filepath.EvalSymlinks(folder(t, map[string]string{"a.txt": "one\ntwo\nthree\n"}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		s := harness.Start(t, harness.Options{Args: []string{dir}})
 		c := connect(t, overHTTP(s, "", ""), revision)
 		if got := c.InitializeResult().Instructions; !strings.Contains(got, "- "+dir+" [READ_WRITE] physical") {
@@ -74,9 +73,7 @@ func TestMCPServeDirectory(t *testing.T) {
 		// Another client gets a task of its own, and none for looking.
 		other := sdk.NewClient(&sdk.Implementation{Name: "other", Version: "1"}, nil)
 		o, err := other.Connect(t.Context(), overHTTP(s, "", ""), &sdk.ClientSessionOptions{ProtocolVersion: revision})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		defer o.Close()
 		if _, err := o.CallTool(t.Context(), &sdk.CallToolParams{Name: "write_file", Arguments: map[string]any{"path": dir + "/b", "content": "b"}}); err != nil {
 			t.Fatal(err)
@@ -91,9 +88,7 @@ func TestMCPServeDirectory(t *testing.T) {
 func TestHostPaths(t *testing.T) {
 	s := harness.Start(t, harness.Options{})
 	dir, err := filepath.EvalSymlinks(folder(t, map[string]string{"d/a.txt": "x"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	a := newAgent(t, s, physical("/p", "READ_WRITE", dir), virtual("/n", "READ_WRITE", "n"))
 	a.ok("x", "read_file", "path", dir+"/d/a.txt")
 	a.ok("/p/d/a.txt", "search_files", "pattern", "*.txt", "path", dir+"/d")

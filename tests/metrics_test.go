@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -116,9 +117,7 @@ func TestReadyz(t *testing.T) {
 	k := p.task(t)
 	p.Do("GET", "/readyz", nil).Expect(200)
 	away := p.dir + "-away"
-	if err := os.Rename(p.dir, away); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(p.dir, away))
 	ready := func(want int) {
 		t.Helper()
 		deadline := time.Now().Add(within)
@@ -139,29 +138,21 @@ func TestReadyz(t *testing.T) {
 	if got := scrape(t, p.Server)["umbra_workspaces_missing"]; got != 1 {
 		t.Errorf("umbra_workspaces_missing is %v", got)
 	}
-	if err := os.Rename(away, p.dir); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(away, p.dir))
 	ready(200)
 	if os.Geteuid() != 0 {
-		if err := os.Chmod(p.dir, 0o555); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Chmod(p.dir, 0o555))
 		ready(503)
 		p.call(t, "PATCH", "/tasks/"+k.ID, map[string]any{"status": "paused"}).want(t, 200)
 		ready(200)
-		if err := os.Chmod(p.dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Chmod(p.dir, 0o755))
 	}
 }
 
 func TestReadyzBelowTheFloor(t *testing.T) {
 	var st syscall.Statfs_t
 	dir := t.TempDir()
-	if err := syscall.Statfs(dir, &st); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, syscall.Statfs(dir, &st))
 	floor := st.Blocks * uint64(st.Bsize) // the whole disk
 	s := harness.Start(t, harness.Options{DataDir: filepath.Join(dir, "data"), Config: "limits: {free_bytes: " + strconv.FormatUint(floor, 10) + "}\n"})
 	if r := s.Do("GET", "/readyz", nil); r.Status != 503 || !strings.Contains(string(r.Body), "insufficient_storage") {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -49,9 +50,7 @@ func filesWith(t *testing.T, dir, mark string) (list []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return list
 }
 
@@ -197,9 +196,7 @@ func TestPolicySettings(t *testing.T) {
 	for _, text := range []string{"protected: [\"[a\"]", "protected: [\"!a\"]", "secrets: on", "after: undo", "places: [{protected: [a]}]", "places: [{root: /x, workspace: y}]",
 		"places: [{root: /x, protected: [\"[a\"]}]", "max_file_bytes: -1", "unknown: 1"} {
 		file := filepath.Join(t.TempDir(), "config.yaml")
-		if err := os.WriteFile(file, []byte("policy:\n  "+text+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(file, []byte("policy:\n  "+text+"\n"), 0o600))
 		status, _, said := harness.Run(t, nil, "serve", "--config", file, "--data-dir", filepath.Join(t.TempDir(), "data"), "--listen", "127.0.0.1:0")
 		if status != 2 || !strings.Contains(said, "policy") {
 			t.Errorf("%s: %d %s", text, status, said)

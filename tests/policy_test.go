@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -56,9 +57,7 @@ func TestPolicy(t *testing.T) {
 
 	// A rule that is malformed stops the start.
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte("policy:\n  protected: [\"[a\"]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(file, []byte("policy:\n  protected: [\"[a\"]\n"), 0o600))
 	status, _, said := harness.Run(t, nil, "serve", "--config", file, "--data-dir", filepath.Join(t.TempDir(), "data"), "--listen", "127.0.0.1:0")
 	if status == 0 || !strings.Contains(said, "malformed") {
 		t.Errorf("%d %s", status, said)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -13,9 +14,7 @@ import (
 // requests that gin has. The names of functions are in the program also without symbols.
 func TestProgramKeepsOnlyWhatItCalls(t *testing.T) {
 	data, err := os.ReadFile(harness.Binary(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if !bytes.Contains(data, []byte("main.command")) {
 		t.Fatal("the program has no names of functions")
 	}

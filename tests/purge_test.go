@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -60,9 +61,7 @@ func leaksOf(t *testing.T, dir, what string) (found []string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return found
 }
 
@@ -433,9 +432,7 @@ func TestPurgeKilled(t *testing.T) {
 		l := newLeaked(t)
 		done := make(chan struct{})
 		cmd := harness.Command(t, nil, "purge", "--data-dir", l.DataDir, l.ws, "env/live.env")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, cmd.Start())
 		go func() {
 			_ = cmd.Wait() // it fails: its server goes
 			close(done)

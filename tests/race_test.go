@@ -36,9 +36,7 @@ func TestRace(t *testing.T) {
 		Best, Merged *int
 		Kept         bool
 	}
-	if err := json.Unmarshal([]byte(out), &told); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, json.Unmarshal([]byte(out), &told))
 	f := told.Forks
 	if len(f) != 4 || told.Best == nil || *told.Best != 2 || told.Merged == nil || *told.Merged != 2 || told.Kept {
 		t.Fatalf("%s", out)
@@ -91,9 +89,7 @@ func TestForkVerbs(t *testing.T) {
 		t.Fatalf("%d %s %s", status, out, said)
 	}
 	var made struct{ Forks []struct{ ID string } }
-	if err := json.Unmarshal([]byte(out), &made); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, json.Unmarshal([]byte(out), &made))
 	id := made.Forks[0].ID
 	if status, out, said := p.verb(t, "in", id, "--", "sh", "-c", "echo fork > a; echo fork > b; pwd; exit 7"); status != 7 || strings.TrimSpace(out) != dir {
 		t.Fatalf("%d %q %s", status, out, said)
@@ -122,13 +118,9 @@ func TestRaceInterrupted(t *testing.T) {
 		}
 		cmd := harness.Command(t, []string{"UMBRA_DATA_DIR=" + p.DataDir}, append(args, "--", "sh", "-c", "echo fork > a; : > "+signs+"/$UMBRA_FORK; exec sleep 1000")...)
 		cmd.Dir = p.dir
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, cmd.Start())
 		eventually(t, func() bool { list, err := os.ReadDir(signs); return err == nil && len(list) == 2 })
-		if err := cmd.Process.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, cmd.Process.Signal(os.Interrupt))
 		if err := cmd.Wait(); err == nil {
 			t.Error("a race that was interrupted ends well")
 		}
@@ -207,9 +199,7 @@ esac
 		}
 		Best, Merged *int
 	}
-	if err := json.Unmarshal([]byte(out), &told); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, json.Unmarshal([]byte(out), &told))
 	if len(told.Forks) != 4 || told.Best == nil || *told.Best != 3 || told.Merged == nil || *told.Merged != 3 {
 		t.Fatalf("%s", out)
 	}

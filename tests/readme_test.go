@@ -27,9 +27,7 @@ type tourStep struct {
 func tour(t *testing.T, name string) []tourStep {
 	t.Helper()
 	raw, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var steps []tourStep
 	inside := false
 	for i, line := range strings.Split(string(raw), "\n") {
@@ -141,9 +139,7 @@ func TestReadme(t *testing.T) {
 	s := harness.Start(t, harness.Options{})
 	// The README's places are these here.
 	app, bin := filepath.Join(t.TempDir(), "app"), t.TempDir()
-	if err := os.Symlink(harness.Binary(t), filepath.Join(bin, "umbra")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink(harness.Binary(t), filepath.Join(bin, "umbra")))
 	address := strings.TrimPrefix(s.URL, "http://")
 	there := strings.NewReplacer("127.0.0.1:8080", address, "/tmp/app", app)
 	back := strings.NewReplacer(address, "127.0.0.1:8080", app, "/tmp/app", os.TempDir()+"/umbra-demo-", "/tmp/umbra-demo-")
@@ -162,9 +158,7 @@ func TestReadme(t *testing.T) {
 		cmd.Env, cmd.Dir = env, dir
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, cmd.Start())
 		timer := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() })
 		err := cmd.Wait()
 		timer.Stop()
@@ -184,9 +178,7 @@ func TestReadme(t *testing.T) {
 // TestReadmeLinks holds that what the README points to is there.
 func TestReadmeLinks(t *testing.T) {
 	raw, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, m := range regexp.MustCompile(`\]\(([^)#]+)\)`).FindAllStringSubmatch(string(raw), -1) {
 		if strings.Contains(m[1], "://") {
 			continue

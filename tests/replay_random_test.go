@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -43,9 +44,7 @@ func randomWork(t *testing.T, seed uint64, steps int) (tasks []*taskOf) {
 			p.post(t, k.url("/batch"), map[string]any{"operations": []map[string]any{
 				{"op": "write", "path": path(), "content": text()}, {"op": "write", "path": path(), "content": text()}}}, header...)
 		case 3:
-			if err := os.WriteFile(filepath.Join(p.dir, pick("a", "mine")), []byte(text()), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.WriteFile(filepath.Join(p.dir, pick("a", "mine")), []byte(text()), 0o644))
 		}
 	}
 	tasks[0].save(t, "last", text())
@@ -87,12 +86,8 @@ func TestReplayOfOneWrongByte(t *testing.T) {
 		t.Fatalf("%v %v", packs, err)
 	}
 	whole, err := os.ReadFile(packs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(packs[0], 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
+	need.NoError(t, os.Chmod(packs[0], 0o644))
 	objects := func() string {
 		cmd := exec.Command("git", "--git-dir", dir, "cat-file", "--batch", "--batch-all-objects")
 		out, err := cmd.Output()
@@ -109,9 +104,7 @@ func TestReplayOfOneWrongByte(t *testing.T) {
 		at, bit := rnd.IntN(len(whole)), byte(1)<<rnd.IntN(8)
 		wrong := append([]byte(nil), whole...)
 		wrong[at] ^= bit
-		if err := os.WriteFile(packs[0], wrong, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(packs[0], wrong, 0o644))
 		status, out, errOut := harness.Run(t, nil, "replay", "--from", dir, "--task", k.ID)
 		if status == 0 && objects() == sound {
 			continue

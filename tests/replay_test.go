@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -96,16 +97,12 @@ func TestReplayFindsTampering(t *testing.T) {
 		tree := harness.Git(t, dir, "rev-parse", c+"^{tree}")
 		if i >= 2 { // from the third commit on, new/deep has another byte
 			blob := filepath.Join(work, "blob")
-			if err := os.WriteFile(blob, []byte("N\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.WriteFile(blob, []byte("N\n"), 0o600))
 			id := harness.Git(t, dir, "hash-object", "-w", blob)
 			tree = treeWith(t, dir, tree, "new/deep", id)
 		}
 		text := filepath.Join(work, "text")
-		if err := os.WriteFile(text, []byte(harness.Git(t, dir, "log", "-1", "--format=%B", c)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(text, []byte(harness.Git(t, dir, "log", "-1", "--format=%B", c)), 0o600))
 		parent = harness.Git(t, dir, "commit-tree", tree, "-p", parent, "-F", text)
 	}
 	harness.Git(t, dir, "update-ref", ref+"head", parent)
@@ -183,18 +180,12 @@ func TestReplayOnto(t *testing.T) {
 	harness.Git(t, top, "init", "-q", "-b", "main", repo)
 	for name, data := range map[string]string{"a": "1\n2\n3\n4\n5\n6\n7\n8\nnine\n", "dir/x": "x\n", "dir/y": "y\n", "link-to": "t\n", "mine": "m\n"} {
 		full := filepath.Join(repo, name)
-		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(full, []byte(data), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		need.NoError(t, os.WriteFile(full, []byte(data), 0o644))
 	}
 	harness.Git(t, repo, "add", "-A")
 	harness.Git(t, repo, "commit", "-q", "-m", "mine")
-	if err := os.WriteFile(filepath.Join(repo, "mine"), []byte("not committed\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(repo, "mine"), []byte("not committed\n"), 0o644))
 	r := replay(t, 0, "--from", k.gitDir(), "--task", k.ID, "--onto", repo+"@main", "--commit", "agent/work")
 	if !r.OK || len(r.Steps) != 5 {
 		t.Fatalf("%+v", r)
@@ -216,9 +207,7 @@ func TestReplayOnto(t *testing.T) {
 	}
 	replay(t, 1, "--from", k.gitDir(), "--task", k.ID, "--onto", repo, "--commit", "agent/work") // it is there
 	plain := filepath.Join(top, "plain")
-	if err := os.Mkdir(plain, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(plain, 0o755))
 	if r := replay(t, 1, "--from", k.gitDir(), "--task", k.ID, "--onto", plain); r.Steps[0].Outcome != "conflict" || r.Steps[1].Outcome != "ok" {
 		t.Errorf("%+v", r)
 	}

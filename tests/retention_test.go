@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -243,9 +244,7 @@ func TestRetentionAndGit(t *testing.T) {
 	// Its bundle is base..head, for who has the base.
 	res := p.call(t, "GET", keeper.url("/bundle"), nil).want(t, 200)
 	bundle := filepath.Join(t.TempDir(), "task.bundle")
-	if err := os.WriteFile(bundle, res.Body, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(bundle, res.Body, 0o600))
 	harness.Git(t, old, "bundle", "verify", "-q", bundle)
 	harness.Git(t, old, "fetch", "-q", bundle, "refs/umbra/tasks/*:refs/umbra/tasks/*")
 

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // TestRevertStrictBodies: a misspelled or misplaced field is refused on every
@@ -290,16 +292,12 @@ func TestRevertDiff(t *testing.T) {
 		_, data, _ := strings.Cut(what, " ")
 		q.lay(t, map[string]string{name: data})
 	}
-	if err := os.WriteFile(q.dir+"/.patch", []byte(patch.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(q.dir+"/.patch", []byte(patch.String()), 0o600))
 	apply := exec.Command("git", "apply", ".patch")
 	apply.Dir = q.dir
 	if out, err := apply.CombinedOutput(); err != nil {
 		t.Fatalf("git apply: %v: %s\n%s", err, out, patch.String())
 	}
-	if err := os.Remove(q.dir + "/.patch"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Remove(q.dir+"/.patch"))
 	same(t, lay(t, q.dir), after)
 }

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // TestRevertExternalPermissions: a private file that a user deleted, or replaced
@@ -14,12 +16,8 @@ func TestRevertExternalPermissions(t *testing.T) {
 		p := newServer(t).on(t, nil)
 		for name, perm := range map[string]os.FileMode{"gone": 0o600, "replaced": 0o640, "run": 0o700, "usual": 0o644} {
 			path := filepath.Join(p.dir, name)
-			if err := os.WriteFile(path, []byte(name+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Chmod(path, perm); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.WriteFile(path, []byte(name+"\n"), 0o600))
+			need.NoError(t, os.Chmod(path, perm))
 		}
 		before := lay(t, p.dir)
 		k := p.task(t)
@@ -31,17 +29,11 @@ func TestRevertExternalPermissions(t *testing.T) {
 			sync()
 		}
 		for _, name := range []string{"gone", "run"} {
-			if err := os.Remove(filepath.Join(p.dir, name)); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.Remove(filepath.Join(p.dir, name)))
 		}
 		saved := filepath.Join(p.dir, "saved")
-		if err := os.WriteFile(saved, []byte("edited\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(saved, filepath.Join(p.dir, "replaced")); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(saved, []byte("edited\n"), 0o644))
+		need.NoError(t, os.Rename(saved, filepath.Join(p.dir, "replaced")))
 		sync()
 		k.revert(t, "", map[string]any{"include_external": true}).want(t, 200)
 		same(t, lay(t, p.dir), before)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -48,9 +49,7 @@ func lay(t *testing.T, dir string) laid {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return out
 }
 
@@ -63,9 +62,7 @@ func times(t *testing.T, dir string) map[string]int64 {
 			continue
 		}
 		info, err := os.Lstat(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		out[name] = info.ModTime().UnixNano()
 	}
 	return out
@@ -99,16 +96,12 @@ func (p *project) lay(t *testing.T, files map[string]string) {
 		if strings.HasSuffix(name, "/") {
 			dir = full
 		}
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.MkdirAll(dir, 0o755))
 		if dir == full {
 			continue
 		}
 		if to, ok := strings.CutPrefix(data, "-> "); ok {
-			if err := os.Symlink(to, full); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.Symlink(to, full))
 			continue
 		}
 		if rest, ok := strings.CutPrefix(data, "+x "); ok {
@@ -116,12 +109,8 @@ func (p *project) lay(t *testing.T, files map[string]string) {
 		} else if rest, ok := strings.CutPrefix(data, "0600 "); ok {
 			data, perm = rest, 0o600
 		}
-		if err := os.WriteFile(full, []byte(data), perm); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(full, perm); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(full, []byte(data), perm))
+		need.NoError(t, os.Chmod(full, perm))
 	}
 }
 
@@ -203,9 +192,7 @@ func (p *project) byHand(t *testing.T, line string) {
 	default:
 		t.Fatalf("nobody does %q", line)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 }
 
 // revert asks for a revert of the task, or of what rest names.

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 const eightLines = "1\n2\n3\n4\n5\n6\n7\n8\n"
@@ -476,14 +478,10 @@ func TestRevertStates(t *testing.T) {
 	}
 	k := p.task(t)
 	k.step(t, "put a x")
-	if err := os.Rename(p.dir, p.dir+".away"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(p.dir, p.dir+".away"))
 	t.Cleanup(func() { os.RemoveAll(p.dir + ".away") })
 	k.revert(t, "", nil).fails(t, 409, "workspace_missing")
-	if err := os.Rename(p.dir+".away", p.dir); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(p.dir+".away", p.dir))
 	k.revert(t, "", nil).want(t, 200)
 }
 

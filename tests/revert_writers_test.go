@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 // TestRevertBesideWriters: reverts of a subtask get through while other clients
@@ -104,9 +106,7 @@ func TestRevertBesideWriters(t *testing.T) {
 		took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
 	if v := os.Getenv("UMBRA_UNDO_P99"); v != "" { // for a quiet machine
 		bound, err := time.ParseDuration(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if p99 := took[len(took)*99/100]; p99 > bound {
 			t.Errorf("p99 is %v, and may be %v", p99, bound)
 		}

@@ -122,9 +122,7 @@ func TestDiskFull(t *testing.T) {
 	p.call(t, "PUT", k.url("/scratch/a"), []byte("a")).want(t, 201)
 	p.call(t, "GET", "/readyz", nil).want(t, 200)
 	filler := filepath.Join(disk, "filler")
-	if err := os.WriteFile(filler, make([]byte, 70<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filler, make([]byte, 70<<20), 0o600))
 	eventually(t, func() bool { return k.put(t, "probe", noise(10, 2)).Status == 507 })
 	eventually(t, func() bool { return p.call(t, "GET", "/readyz", nil).Status == 503 })
 	full(t, k, "insufficient_storage")
@@ -143,9 +141,7 @@ func TestDiskFull(t *testing.T) {
 	k.p = p
 	eventually(t, func() bool { return k.state(t) == "reconciling" })
 	p.call(t, "GET", k.file("kept"), nil).want(t, 200)
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Remove(filler))
 	eventually(t, func() bool { return k.state(t) == "clean" })
 	if out := k.git(t, "ls-tree", "--name-only", "refs/umbra/head", "by-hand"); strings.TrimSpace(out) != "by-hand" {
 		t.Errorf("not recorded: %q", out)
@@ -179,9 +175,7 @@ func TestBaselineAtTheFloor(t *testing.T) {
 	free := func() int64 {
 		t.Helper()
 		n, err := freeOf(disk)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return n
 	}
 	before := free()
@@ -202,9 +196,7 @@ func TestBaselineAtTheFloor(t *testing.T) {
 	other := &project{Server: p.Server, dir: t.TempDir()}
 	other.task(t).put(t, "a", "a").want(t, 201)
 
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Remove(filler))
 	k := p.task(t)
 	if got := strings.Count(k.git(t, "ls-tree", "-r", "refs/umbra/head"), "blob"); got != files {
 		t.Errorf("%d files are recorded, not %d", got, files)
@@ -229,9 +221,7 @@ func TestStartOnFullDisk(t *testing.T) {
 	p.Kill()
 	filler := filepath.Join(disk, "filler")
 	f, err := os.Create(filler)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for page := make([]byte, 4096); err == nil; {
 		_, err = f.Write(page)
 	}
@@ -250,9 +240,7 @@ func TestStartOnFullDisk(t *testing.T) {
 	k.put(t, "f9", "v9").fails(t, 507, "insufficient_storage")
 	p.post(t, "/workspaces/"+k.str("workspace_id")+"/sync", map[string]any{}).fails(t, 507, "insufficient_storage")
 	p.call(t, "GET", "/tasks/none", nil).fails(t, 404, "task_not_found")
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Remove(filler))
 	eventually(t, func() bool { return k.put(t, "f9", "v9").Status == 201 })
 	eventually(t, func() bool { return k.state(t) == "clean" })
 	if out := strings.Fields(k.git(t, "ls-tree", "--name-only", "refs/umbra/head")); len(out) != 8 {

@@ -24,9 +24,7 @@ func startScripter(t *testing.T, opts harness.Options) *scripter {
 		need.Missing(t, luau.ErrNotEmbedded.Error())
 	}
 	parent, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	dir := filepath.Join(parent, "out")
 	opts.Args = append(opts.Args, "--output-dir", dir)
 	return &scripter{Server: harness.Start(t, opts), dir: dir}
@@ -77,9 +75,7 @@ func (s *scripter) value(t *testing.T, script, want string, headers ...string) s
 func (s *scripter) content(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(s.dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return string(data)
 }
 

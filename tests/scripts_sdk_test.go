@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -47,9 +48,7 @@ func bank(t *testing.T, n int) *httptest.Server {
 		items[i] = obj{"id": fmt.Sprint("tx", i), "date": "2026-01-02", "amount": float64(i) + 0.5, "category": "food"}
 	}
 	all, err := json.Marshal(obj{"items": items})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer hidden-token" {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -70,9 +69,7 @@ func bank(t *testing.T, n int) *httptest.Server {
 func TestScriptsSDK(t *testing.T) {
 	api := bank(t, 10000)
 	spec := filepath.Join(t.TempDir(), "bank.json")
-	if err := os.WriteFile(spec, fmt.Appendf(nil, transactionsDocument, api.URL), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(spec, fmt.Appendf(nil, transactionsDocument, api.URL), 0o600))
 	s := startScripter(t, harness.Options{
 		Config: "scripts:\n  max_api_calls: 3\n  apis:\n    - name: bank\n      spec: " + spec + "\n      headers: {Authorization: \"Bearer ${BANK_TOKEN}\"}\n",
 		Env:    []string{"BANK_TOKEN=hidden-token", "HTTP_PROXY=http://127.0.0.1:1"},
@@ -102,12 +99,8 @@ func TestScriptsSDK(t *testing.T) {
 func TestScriptsBrokenDocument(t *testing.T) {
 	dir := t.TempDir()
 	spec, config := filepath.Join(dir, "broken.json"), filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(spec, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(config, []byte("scripts:\n  apis: [{name: a, spec: "+spec+"}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(spec, []byte("{"), 0o600))
+	need.NoError(t, os.WriteFile(config, []byte("scripts:\n  apis: [{name: a, spec: "+spec+"}]\n"), 0o600))
 	status, stdout, stderr := harness.Run(t, nil, "serve", "--config", config, "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"))
 	if status != 2 || stdout != "" || !strings.Contains(stderr, "broken.json") {
 		t.Errorf("status %d, %q, %q", status, stdout, stderr)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -125,13 +126,9 @@ func TestScriptsStayInside(t *testing.T) {
 	s.value(t, `file.save("in/x", "1")`, `null`)
 	links := map[string]string{"out": outside, "up": "..", "abs": filepath.Join(outside, "file"), "dangling": "../nothing", "inside": "in"}
 	for name, target := range links {
-		if err := os.Symlink(target, filepath.Join(s.dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Symlink(target, filepath.Join(s.dir, name)))
 	}
-	if err := syscall.Mkfifo(filepath.Join(s.dir, "fifo"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, syscall.Mkfifo(filepath.Join(s.dir, "fifo"), 0o666))
 	for _, name := range []string{"out/x", "up/x", "abs", "dangling", "fifo", "in", "in/x/y"} {
 		if out := s.exec(t, 422, fmt.Sprintf("file.save(%q, 'x')", name)); out.Error.Type != "runtime_error" || !strings.HasPrefix(out.Error.Message, "cannot save the file: ") ||
 			strings.Contains(out.Error.Message, outside) {

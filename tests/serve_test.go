@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/internal/state"
 	"umbra/tests/harness"
 )
@@ -40,9 +41,7 @@ func TestANewDataDirectoryNeedsNothing(t *testing.T) {
 		cmd := harness.Command(t, []string{fmt.Sprintf(c.env, base)}, "serve", "--listen", "127.0.0.1:0")
 		out := harness.NewOutput()
 		cmd.Stdout = out
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, cmd.Start())
 		out.Await(func(s string) bool { return strings.Contains(s, "\n") }, 20*time.Second)
 		if st, err := os.Stat(filepath.Join(base, c.dir)); err != nil || st.Mode() != os.ModeDir|0o700 {
 			t.Error(c.env, st, err)
@@ -97,9 +96,7 @@ func TestOneServerADataDirectory(t *testing.T) {
 func TestANewerFormatIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "format"), []byte("7\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(dir, "format"), []byte("7\n"), 0o600))
 	status, stdout, stderr := harness.Run(t, nil, "serve", "--data-dir", dir, "--listen", "127.0.0.1:0")
 	if status != 1 || stdout != "" || !strings.Contains(stderr, "7") || !strings.Contains(stderr, "1") {
 		t.Errorf("%d %q %s", status, stdout, stderr)
@@ -111,15 +108,11 @@ func TestWrongUseIsStatus2(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer taken.Close()
 	for _, c := range []struct {
 		env  []string
@@ -210,9 +203,7 @@ func TestAHeadIsBounded(t *testing.T) {
 	conn := s.Dial()
 	start := time.Now()
 	fmt.Fprint(conn, "GET /health HTTP/1.1\r\nX-Slow: ")
-	if err := conn.SetReadDeadline(start.Add(3 * time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, conn.SetReadDeadline(start.Add(3*time.Minute)))
 	if _, err := io.ReadAll(conn); err != nil {
 		t.Error(err)
 	}

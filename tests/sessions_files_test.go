@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 func TestSessionReads(t *testing.T) {
@@ -23,9 +25,7 @@ func TestSessionReads(t *testing.T) {
 	}
 	has(t, o["defaults"].(map[string]any), map[string]any{"respect_git_ignore": true, "respect_codey_ignore": true, "truncate_tool_output_lines": 1000})
 
-	if err := os.Chmod(filepath.Join(p.dir, "a.txt"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Chmod(filepath.Join(p.dir, "a.txt"), 0o644))
 	st := s.get(t, "stat", "path", "./a.txt").want(t, 200).obj(t)
 	has(t, st, map[string]any{"path": "a.txt", "isDir": false, "isSymlink": false, "size": 14, "mode": 420, "etag": tagOf("one\ntwo\r\nthree")})
 	for _, root := range []string{".", ""} {
@@ -138,9 +138,7 @@ func TestSessionDownload(t *testing.T) {
 
 func TestSessionWrites(t *testing.T) {
 	p := newProject(t, map[string]string{"old": "old\n"})
-	if err := os.Chmod(filepath.Join(p.dir, "old"), 0o640); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Chmod(filepath.Join(p.dir, "old"), 0o640))
 	s := p.session(t)
 	r := s.put(t, "src/new.ts", "export const x = 1\n").want(t, 201)
 	o := r.obj(t)
@@ -331,9 +329,7 @@ func TestSessionMkdirMoveCopyDelete(t *testing.T) {
 func TestSessionNotRecordable(t *testing.T) {
 	p := newProject(t, map[string]string{"d/f": "f"})
 	fifo := filepath.Join(p.dir, "d/fifo")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, syscall.Mkfifo(fifo, 0o600))
 	s := p.session(t)
 	r := s.delete(t, "dir", "d", "recursive", "true")
 	r.refuses(t, 409)

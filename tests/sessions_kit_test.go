@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -160,9 +161,7 @@ func (s *fileSession) diskIsTip(t *testing.T) {
 		got = append(got, mode+" "+object.Hash(object.Blob, data).String()+" "+rel)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	byPath := func(a, b string) int { return strings.Compare(a[48:], b[48:]) }
 	slices.SortFunc(got, byPath)
 	slices.SortFunc(want, byPath)

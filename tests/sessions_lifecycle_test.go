@@ -10,19 +10,16 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
 func TestSessionLifecycle(t *testing.T) {
 	p := newProject(t, map[string]string{"f": "x"})
 	real, err := filepath.EvalSymlinks(p.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(p.dir, link); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink(p.dir, link))
 	r := p.post(t, "/api/sessions", map[string]any{"workspaceRoot": link + "/../link/.", "authType": "oauth", "model": "m-1", "org": "acme"}).want(t, 201)
 	o := r.obj(t)
 	has(t, o, map[string]any{"workspaceRoot": real})
@@ -203,9 +200,7 @@ func TestSessionIdempotency(t *testing.T) {
 	}
 	// Where the kept answers are lost, what history and records hold is told.
 	p.Stop()
-	if err := os.Remove(filepath.Join(p.DataDir, "answers.log")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Remove(filepath.Join(p.DataDir, "answers.log")))
 	p.Restart()
 	again := p.post(t, s.fs("replace"), edit, "Idempotency-Key", "e").want(t, 200)
 	has(t, again.obj(t), map[string]any{"replacements": 2, "commit": a.obj(t)["commit"], "etag": a.obj(t)["etag"]})
@@ -217,13 +212,9 @@ func TestSessionIdempotency(t *testing.T) {
 
 func TestSessionTokens(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, name := range []string{"a", "b"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 	}
 	token := func(name, scope, roots string) string {
 		return fmt.Sprintf("{name: %s, scope: %s, sha256: '%x', roots: [%s]}", name, scope, sha256.Sum256([]byte(name)), roots)
@@ -344,16 +335,12 @@ func TestSessionWorkspaceGone(t *testing.T) {
 	s := p.session(t)
 	k := s.task(t)
 	moved := p.dir + "-moved"
-	if err := os.Rename(p.dir, moved); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(p.dir, moved))
 	s.put(t, "f", "y").refuses(t, 409)
 	s.get(t, "read", "path", "f").refuses(t, 409)
 	s.get(t, "list").refuses(t, 409)
 	s.get(t, "stat", "path", "f").refuses(t, 409)
-	if err := os.Rename(moved, p.dir); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(moved, p.dir))
 	s.put(t, "f", "y").want(t, 200)
 	p.call(t, "PATCH", k.url(""), map[string]any{"status": "completed"}).want(t, 200)
 	p.call(t, "DELETE", "/workspaces/"+k.str("workspace_id"), nil).want(t, 204)

@@ -9,20 +9,15 @@ import (
 	"syscall"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
 func TestSessionList(t *testing.T) {
 	p := newProject(t, map[string]string{"b.txt": "bb", "a.txt": "a", "Z": "", "dir/x": "x", "dir/sub/y": "y", "adir/k": "k"})
-	if err := os.Symlink("dir", filepath.Join(p.dir, "link")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/etc", filepath.Join(p.dir, "out")); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(filepath.Join(p.dir, "fifo"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink("dir", filepath.Join(p.dir, "link")))
+	need.NoError(t, os.Symlink("/etc", filepath.Join(p.dir, "out")))
+	need.NoError(t, syscall.Mkfifo(filepath.Join(p.dir, "fifo"), 0o600))
 	p.fill(t, map[string]string{".umbra-0123456789abcdef.tmp": "ours", ".git/HEAD": "no repository", "dir/.git": "gitdir: x"})
 	s := p.session(t)
 	r := s.get(t, "list").want(t, 200)
@@ -73,9 +68,7 @@ func TestSessionIgnores(t *testing.T) {
 	})
 	harness.Git(t, p.dir, "init", "-q")
 	harness.Git(t, p.dir, "add", "-f", "tracked.log", "build/tracked")
-	if err := os.WriteFile(filepath.Join(p.dir, ".git/info/exclude"), []byte("excluded\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(p.dir, ".git/info/exclude"), []byte("excluded\n"), 0o644))
 	s := p.session(t)
 	// A file that only our history tracks stays hidden, and can be used.
 	s.put(t, "b.log", "ours").want(t, 201)
@@ -120,9 +113,7 @@ func TestSessionIgnores(t *testing.T) {
 		t.Errorf("the tree has %s", text)
 	}
 	// Without a repository the rules hold too.
-	if err := os.RemoveAll(filepath.Join(p.dir, ".git")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.RemoveAll(filepath.Join(p.dir, ".git")))
 	if got := list(); slices.Contains(got, "tracked.log") || !slices.Contains(got, "excluded") {
 		t.Errorf("without a repository: %q", got)
 	}
@@ -131,9 +122,7 @@ func TestSessionIgnores(t *testing.T) {
 func TestSessionTree(t *testing.T) {
 	p := newProject(t, map[string]string{"src/index.ts": "", "src/lib/a/b": "", "zz": ""})
 	for _, l := range [][2]string{{"src", "link"}, {"link/nowhere", "dangling"}} {
-		if err := os.Symlink(l[0], filepath.Join(p.dir, l[1])); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Symlink(l[0], filepath.Join(p.dir, l[1])))
 	}
 	s := p.session(t)
 	got := testJSON(s.get(t, "tree", "path", "src").want(t, 200).obj(t))
@@ -160,16 +149,12 @@ func TestSessionTreeIsBounded(t *testing.T) {
 	p := newProject(t, map[string]string{"zz": ""})
 	for i := range 60 {
 		dir := filepath.Join(p.dir, "many", fmt.Sprint(i))
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.MkdirAll(dir, 0o755))
 		if i > 5 {
 			continue
 		}
 		for k := range 10_000 {
-			if err := os.Link(filepath.Join(p.dir, "zz"), filepath.Join(dir, fmt.Sprint(k))); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.Link(filepath.Join(p.dir, "zz"), filepath.Join(dir, fmt.Sprint(k))))
 		}
 	}
 	s := p.session(t)
@@ -188,18 +173,12 @@ func TestSessionTreeIsBounded(t *testing.T) {
 func TestSessionLinks(t *testing.T) {
 	p := newProject(t, map[string]string{"f": "file", "dir/x": "x"})
 	outside := t.TempDir()
-	if err := os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o600))
 	for name, target := range map[string]string{
 		"to-f": "f", "to-dir": "dir", "dangling": "nowhere", "loop": "loop", "loop2": "loop", "out": outside, "out-rel": "../..", "deep/up": "../f",
 	} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(p.dir, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(target, filepath.Join(p.dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(p.dir, name)), 0o755))
+		need.NoError(t, os.Symlink(target, filepath.Join(p.dir, name)))
 	}
 	s := p.session(t)
 	has(t, s.get(t, "stat", "path", "to-f").want(t, 200).obj(t), map[string]any{"path": "to-f", "isSymlink": true, "isDir": false, "target": "f", "size": 4, "etag": tagOf("file")})
@@ -266,22 +245,14 @@ func TestSessionLinks(t *testing.T) {
 // What is no file never hangs a request.
 func TestSessionSpecialFiles(t *testing.T) {
 	p := newProject(t, map[string]string{"f": "f"})
-	if err := syscall.Mkfifo(filepath.Join(p.dir, "fifo"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, syscall.Mkfifo(filepath.Join(p.dir, "fifo"), 0o600))
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer syscall.Close(fd)
 	dir, err := os.Open(p.dir) // a short name for the socket's address
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer dir.Close()
-	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/sock", dir.Fd())}); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, syscall.Bind(fd, &syscall.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/sock", dir.Fd())}))
 	s := p.session(t)
 	for _, name := range []string{"fifo", "sock"} {
 		s.get(t, "read", "path", name).refuses(t, 400)

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // Of many who write with the same tag exactly one wins.
@@ -122,9 +124,7 @@ func TestSessionLinkSwap(t *testing.T) {
 	outside := t.TempDir()
 	const secret = "the secret outside"
 	for _, name := range []string{"f", "g", "n"} {
-		if err := os.WriteFile(filepath.Join(outside, name), []byte(secret), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(filepath.Join(outside, name), []byte(secret), 0o644))
 	}
 	s := p.session(t)
 	total := 3000
@@ -349,30 +349,22 @@ func TestSessionLargeUpload(t *testing.T) {
 	}
 	peak := func() int64 {
 		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		_, rest, _ := strings.Cut(string(raw), "VmHWM:")
 		n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return n << 10
 	}
 	before := peak()
 	var tag string
 	for _, known := range []bool{true, false} {
 		req, err := http.NewRequest("PUT", p.URL+s.fs("upload", "path", fmt.Sprint("large-", known)), io.LimitReader(&pattern{}, size))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if known {
 			req.ContentLength = size
 		}
 		res, err := p.Client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		out, _ := io.ReadAll(res.Body)
 		res.Body.Close()
 		if res.StatusCode != 201 {
@@ -384,9 +376,7 @@ func TestSessionLargeUpload(t *testing.T) {
 		tag = res.Header.Get("ETag")
 	}
 	res, err := p.Client.Get(p.URL + s.fs("download", "path", "large-true"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	n, err := io.Copy(io.Discard, res.Body)
 	res.Body.Close()
 	if err != nil || n != size || res.Header.Get("ETag") != tag {

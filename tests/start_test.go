@@ -100,9 +100,7 @@ func TestGreetingElsewhere(t *testing.T) {
 func TestServeFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "it's mine")
 	p := &project{dir: dir}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.MkdirAll(dir, 0o777))
 	p.fill(t, map[string]string{"a.txt": "a\n", "d/b.txt": "b\n"})
 	s := harness.Start(t, harness.Options{Args: []string{dir}})
 	text := greeting(t, s)
@@ -138,9 +136,7 @@ func TestServeFolder(t *testing.T) {
 func get(t *testing.T, s *harness.Server, path string, dst any) {
 	t.Helper()
 	res, err := s.Client.Get(s.URL + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer res.Body.Close()
 	raw, err := io.ReadAll(res.Body)
 	if err = errors.Join(err, json.Unmarshal(raw, dst)); err != nil || res.StatusCode != http.StatusOK {
@@ -151,9 +147,7 @@ func get(t *testing.T, s *harness.Server, path string, dst any) {
 // What cannot be a workspace stops the start, as wrong use does.
 func TestServeFolderRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(file, nil, 0o666))
 	home := t.TempDir()
 	for folder, want := range map[string]string{
 		filepath.Join(home, "none"): "does not exist",
@@ -192,9 +186,7 @@ func runDemo(t *testing.T, temp string, args ...string) demoRun {
 // The demo plays its story, on a running server or none, and cleans up.
 func TestDemo(t *testing.T) {
 	temp, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	s := harness.Start(t, harness.Options{})
 	first := runDemo(t, temp, "--data-dir", s.DataDir)
 	if first.Server != s.URL {
@@ -255,17 +247,13 @@ func TestDemo(t *testing.T) {
 func TestDemoStays(t *testing.T) {
 	temp, data := t.TempDir(), filepath.Join(t.TempDir(), "data")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer taken.Close()
 	cmd := harness.Command(t, []string{"TMPDIR=" + temp, "UMBRA_LISTEN=" + taken.Addr().String()}, "demo", "--stay", "--data-dir", data)
 	out := harness.NewOutput()
 	var errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = out, &errOut
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, cmd.Start())
 	defer cmd.Process.Kill()
 	text, ok := out.Await(func(text string) bool { return strings.Contains(text, "until Ctrl-C") }, 30*time.Second)
 	m := regexp.MustCompile(`(http://127\.0\.0\.1:\d+)/`).FindStringSubmatch(text)
@@ -278,9 +266,7 @@ func TestDemoStays(t *testing.T) {
 	}
 	res.Body.Close()
 	http.DefaultClient.CloseIdleConnections()
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after Ctrl-C: %v\n%s", err, &errOut)
 	}

@@ -29,9 +29,7 @@ func realProject(t *testing.T) *project {
 	}
 	for _, name := range []string{"package.json", "package-lock.json"} {
 		data, err := os.ReadFile(filepath.Join("openapi", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		files[name] = string(data)
 	}
 	for i := range 40 {
@@ -73,12 +71,8 @@ func (w *watched) branches(t *testing.T) {
 	w.remove(t, "docs/3")
 	w.write(t, "docs/3", "a file where a folder was\n")
 	w.remove(t, "docs/7/page7.md")
-	if err := os.Symlink("../3", filepath.Join(w.dir, "docs/7/page7.md")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(filepath.Join(w.dir, "main.go"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink("../3", filepath.Join(w.dir, "docs/7/page7.md")))
+	need.NoError(t, os.Chmod(filepath.Join(w.dir, "main.go"), 0o755))
 	w.person(t, "add", "-A")
 	w.person(t, "commit", "-q", "-m", "second")
 	w.person(t, "checkout", "-q", "main")
@@ -180,9 +174,7 @@ func (w *watched) holdsWhatGitWould(t *testing.T, when string) {
 			return nil
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if n := scrape(t, w.Server)["umbra_watches"]; n < 20 || n > float64(len(folders)+2) {
 		t.Errorf("%s: %v watches for %d folders", when, n, len(folders))
 	}

@@ -8,19 +8,16 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
 // Tokens: scopes, roots, and the actor that nobody can choose.
 func TestTaskTokens(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, name := range []string{"a", "b"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 	}
 	token := func(name, scope, roots string) string {
 		return fmt.Sprintf("{name: %s, scope: %s, sha256: '%x', roots: [%s]}", name, scope, sha256.Sum256([]byte(name)), roots)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 func TestChangelog(t *testing.T) {
@@ -154,9 +156,7 @@ func TestExternalChanges(t *testing.T) {
 	k := p.task(t)
 	write := func(name, data string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(p.dir, name), []byte(data), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(filepath.Join(p.dir, name), []byte(data), 0o644))
 	}
 	write("f", "mine alone")
 	if got := k.sync(t).obj(t); fmt.Sprint(got["changed"]) != "1" || got["commit"] == nil {
@@ -222,9 +222,7 @@ func TestBaseHoldsWhatWasThere(t *testing.T) {
 	if got := third.git(t, "show", third.str("base")+":f"); got != "while nobody runs" {
 		t.Errorf("its base has %q", got)
 	}
-	if err := os.RemoveAll(p.dir); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.RemoveAll(p.dir))
 	p.post(t, "/tasks", map[string]any{"goal": "g", "workspace": p.dir}).fails(t, 400, "workspace_not_found")
 	p.fill(t, map[string]string{"other": "1"})
 	p.post(t, "/tasks", map[string]any{"goal": "g", "workspace": p.dir}).fails(t, 409, "workspace_missing")
@@ -234,9 +232,7 @@ func TestBaseHoldsWhatWasThere(t *testing.T) {
 func TestReplacedSaveIsKept(t *testing.T) {
 	p := newProject(t, map[string]string{"f": "zero"})
 	k := p.task(t)
-	if err := os.WriteFile(filepath.Join(p.dir, "f"), []byte("the person's"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(p.dir, "f"), []byte("the person's"), 0o644))
 	k.put(t, "f", "the agent's").want(t, 200)
 	var found bool
 	for line := range strings.FieldsSeq(k.git(t, "rev-list", "refs/umbra/head")) {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 func TestContentWriteAndRead(t *testing.T) {
@@ -126,9 +128,7 @@ func TestContentModes(t *testing.T) {
 	k := p.task(t)
 	perm := func(name string) os.FileMode {
 		st, err := os.Stat(filepath.Join(p.dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		return st.Mode().Perm()
 	}
 	has(t, k.put(t, "run.sh", "#!/bin/sh\n", "X-File-Mode", "100755").want(t, 200).obj(t), map[string]any{"operation": "chmod"})
@@ -325,9 +325,7 @@ func TestContentLinks(t *testing.T) {
 	p := newProject(t, map[string]string{"real": "one", "dir/f": "x"})
 	outside := t.TempDir()
 	for name, target := range map[string]string{"in": "real", "folder": "dir", "out": outside, "up": "../..", "abs": filepath.Join(p.dir, "real")} {
-		if err := os.Symlink(target, filepath.Join(p.dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Symlink(target, filepath.Join(p.dir, name)))
 	}
 	k := p.task(t)
 	has(t, k.put(t, "in", "two").want(t, 200).obj(t), map[string]any{"path": "real", "operation": "modify"})

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -32,21 +33,15 @@ func (p *project) fill(t *testing.T, files map[string]string) {
 	t.Helper()
 	for name, data := range files {
 		full := filepath.Join(p.dir, name)
-		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(full, []byte(data), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		need.NoError(t, os.WriteFile(full, []byte(data), 0o644))
 	}
 }
 
 func (p *project) read(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(p.dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return string(data)
 }
 

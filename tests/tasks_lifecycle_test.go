@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 func TestTaskCreate(t *testing.T) {
@@ -21,9 +23,7 @@ func TestTaskCreate(t *testing.T) {
 	}
 	has(t, o, map[string]any{"status": "executing", "warnings": []any{}, "changes": 0, "goal": "Add types\n\nand tests", "head": o["base"], "pinned": false})
 	real, err := filepath.EvalSymlinks(p.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	has(t, o, map[string]any{"workspace": real})
 	for _, area := range []string{"scratch", "artifacts"} {
 		dir := r.str(t, area)
@@ -60,9 +60,7 @@ func TestTaskCreate(t *testing.T) {
 func TestTaskCreateRefuses(t *testing.T) {
 	p := newProject(t, map[string]string{"f": "x", "sub/f": "x"})
 	home, err := os.UserHomeDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	p.task(t, "task_id", "taken")
 	long := strings.Repeat("x", 10<<10)
 	for _, c := range []struct {
@@ -110,9 +108,7 @@ func TestTaskSameFolder(t *testing.T) {
 	p := newProject(t, map[string]string{"f": "x"})
 	a := p.task(t)
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(p.dir, link); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink(p.dir, link))
 	for _, spelling := range []string{p.dir + "/", p.dir + "/./", p.dir + "/../" + filepath.Base(p.dir), link} {
 		b := p.task(t, "workspace", spelling)
 		if a.str("workspace_id") != b.str("workspace_id") || a.str("workspace") != b.str("workspace") {

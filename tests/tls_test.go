@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -28,32 +29,20 @@ import (
 func writeCertificate(t *testing.T, cert, key, name string) *x509.CertPool {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(24 * time.Hour),
 		NotBefore: time.Now().Add(-time.Hour), IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(file+".new", pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(file+".new", file); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(file+".new", pem.EncodeToMemory(block), 0o600))
+		need.NoError(t, os.Rename(file+".new", file))
 	}
 	pool := x509.NewCertPool()
 	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	pool.AddCert(parsed)
 	return pool
 }
@@ -73,9 +62,7 @@ func TestHTTPS(t *testing.T) {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: h2}
 		defer transport.CloseIdleConnections()
 		req, err := http.NewRequestWithContext(t.Context(), method, base+target, bytes.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		for i := 0; i < len(headers); i += 2 {
 			req.Header.Set(headers[i], headers[i+1])
 		}
@@ -115,9 +102,7 @@ func TestHTTPS(t *testing.T) {
 
 	// Plain HTTP is refused, and says so.
 	resp, err := http.Get("http" + strings.TrimPrefix(base, "https") + "/health")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("plain HTTP: %d", resp.StatusCode)
@@ -136,9 +121,7 @@ func TestHTTPS(t *testing.T) {
 	if _, _, err := do(trusted, true, "GET", "/health", nil); err == nil {
 		t.Error("the old certificate is still used")
 	}
-	if err := os.WriteFile(cert, []byte("none"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(cert, []byte("none"), 0o600))
 	if _, _, err := do(renewed, true, "GET", "/health", nil); err != nil {
 		t.Errorf("after a broken file: %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -84,9 +85,7 @@ func TestToolsetAgentLoop(t *testing.T) {
 	})
 	// Beside it a person saves another part of the file.
 	edited := strings.Replace(onDisk(t, dir, "main.go"), "package main\n", "// Package main calculates.\npackage main\n", 1)
-	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(edited), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(edited), 0o644))
 	diff := a.gives("task_diff")
 	for _, line := range []string{"--- a/project/main.go", "+++ b/project/main.go", "-\treturn a - b", "+\treturn a + b", "+Wrong words.", "b/project/NOTES.md", "+fixed add"} {
 		if !strings.Contains(diff, line+"\n") && !strings.HasSuffix(diff, line) {
@@ -148,9 +147,7 @@ func TestToolsetSearch(t *testing.T) {
 	dir := folder(t, map[string]string{"a.go": "package a // Needle\r\n", "d/b.go": "x\nneedle 1\nneedle 2\n", "d/bin": "needle\x00", "d/.hidden/c": "needle\n", "d/.git/config": "needle\n",
 		"long": strings.Repeat("x", 3000) + "needle" + strings.Repeat("y", 3000), "node_modules/m/i.js": "needle", ".gitignore": "node_modules\n"})
 	big := append(bytes.Repeat([]byte("needle\n"), 1), make([]byte, 9<<20)...)
-	if err := os.WriteFile(filepath.Join(dir, "big"), big, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(dir, "big"), big, 0o644))
 	a := newAgent(t, s, physical("/w", "READ_ONLY", dir), virtual("/v", "READ_WRITE", "s"), virtual("/wo", "WRITE_ONLY", "wo"))
 	a.gives("write_file", "path", "/v/n/x.go", "content", "needle v\n")
 	a.gives("write_file", "path", "/wo/x.go", "content", "needle wo\n")
@@ -221,15 +218,11 @@ func TestToolsetCallCost(t *testing.T) {
 	do := func(method, target, body string) time.Duration {
 		t.Helper()
 		req, err := http.NewRequest(method, s.URL+target, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		at := time.Now()
 		res, err := s.Client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		var b bytes.Buffer
 		b.ReadFrom(res.Body)
 		res.Body.Close()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -113,9 +114,7 @@ func (a *agent) fileMap() string {
 func folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	names := make([]string, 0, len(files))
 	for name := range files {
 		names = append(names, name)
@@ -128,9 +127,7 @@ func folder(t *testing.T, files map[string]string) string {
 		} else if err = os.MkdirAll(filepath.Dir(full), 0o755); err == nil {
 			err = os.WriteFile(full, []byte(files[name]), 0o644)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 	}
 	return dir
 }
@@ -138,9 +135,7 @@ func folder(t *testing.T, files map[string]string) string {
 func onDisk(t *testing.T, dir, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return string(data)
 }
 

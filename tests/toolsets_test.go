@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -276,9 +277,7 @@ func TestToolsetPaths(t *testing.T) {
 	dir := folder(t, map[string]string{"a/f": "in", "vendor/lib/x": "hidden"})
 	outside := folder(t, map[string]string{"secret": "out"})
 	for name, target := range map[string]string{"link": filepath.Join(outside, "secret"), "dir": outside, "up": "../..", "inner": "a/f", "loop": "loop"} {
-		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
 	}
 	vendor := folder(t, map[string]string{"lib/y": "lib"})
 	a := newAgent(t, s, physical("/project", "READ_WRITE", dir), physical("/project/vendor", "READ_ONLY", vendor), virtual("/deep/er/notes", "READ_WRITE", "n"))

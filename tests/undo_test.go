@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -57,18 +58,14 @@ func (p *project) verb(t *testing.T, args ...string) (status int, stdout, stderr
 
 func (p *project) put(t *testing.T, name, data string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(p.dir, name), []byte(data), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(p.dir, name), []byte(data), 0o644))
 }
 
 // state lists the project's files with their content.
 func (p *project) state(t *testing.T) string {
 	t.Helper()
 	list, err := os.ReadDir(p.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var parts []string
 	for _, f := range list {
 		parts = append(parts, f.Name()+"="+strings.ReplaceAll(p.read(t, f.Name()), "\n", "/"))
@@ -81,9 +78,7 @@ func TestUndoTurns(t *testing.T) {
 	one, two := &agentOn{p: p, session: "s1"}, &agentOn{p: p, session: "s2"}
 	out := one.tool(t, "p1", func() {
 		p.put(t, "a", "a\n")
-		if err := os.Remove(filepath.Join(p.dir, "mine")); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Remove(filepath.Join(p.dir, "mine")))
 	})
 	if !strings.Contains(out, `"PostToolUse"`) || !strings.Contains(out, "mine (last written by") || !strings.Contains(out, "umbra undo --call") {
 		t.Errorf("the model was not given what its call overwrote: %s", out)
@@ -226,9 +221,7 @@ func TestTurnsOfManyCalls(t *testing.T) {
 		Calls  []string `json:"calls"`
 	}
 	for n, want := range []int{2 + (others-1)/7, 1, 2} {
-		if err := json.Unmarshal([]byte(verb("turns", "--json", "-n", strconv.Itoa(n))), &list); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, json.Unmarshal([]byte(verb("turns", "--json", "-n", strconv.Itoa(n))), &list))
 		if len(list) != want || list[0].Prompt != "apart" {
 			t.Errorf("-n %d: %d turns, the first %q", n, len(list), list[0].Prompt)
 		}

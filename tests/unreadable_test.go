@@ -28,9 +28,7 @@ func limited(t *testing.T, files map[string]string) *project {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return p
 }
 
@@ -38,17 +36,13 @@ func limited(t *testing.T, files map[string]string) *project {
 func (p *project) forbid(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if err := os.Chmod(filepath.Join(p.dir, name), 0); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Chmod(filepath.Join(p.dir, name), 0))
 	}
 }
 
 func (p *project) allow(t *testing.T, name string, mode os.FileMode) {
 	t.Helper()
-	if err := os.Chmod(filepath.Join(p.dir, name), mode); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Chmod(filepath.Join(p.dir, name), mode))
 }
 
 // untouched fails unless what nobody may read stands there as it was.
@@ -190,9 +184,7 @@ func TestClosedBeforeAStop(t *testing.T) {
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
-	if err := os.Remove(list[0]); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Remove(list[0]))
 	w.Restart()
 	w.sync(t)
 	for _, name := range closed {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/internal/state"
 	"umbra/tests/harness"
 )
@@ -19,22 +20,16 @@ import (
 func unpack(t *testing.T, archive, dir string) {
 	t.Helper()
 	f, err := os.Open(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer f.Close()
 	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if err == io.EOF {
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		name := filepath.Join(dir, filepath.FromSlash(h.Name))
 		switch h.Typeflag {
 		case tar.TypeDir:
@@ -49,9 +44,7 @@ func unpack(t *testing.T, archive, dir string) {
 				err = os.WriteFile(name, data, h.FileInfo().Mode().Perm())
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 	}
 }
 
@@ -123,9 +116,7 @@ func TestUpgradeFirstFormat(t *testing.T) {
 // TestNewerFormat is refused, with both versions named, and nothing is touched.
 func TestNewerFormat(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "format"), []byte("77\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(dir, "format"), []byte("77\n"), 0o600))
 	for _, args := range [][]string{{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir}, {"verify", "--data-dir", dir}} {
 		status, out, errOut := harness.Run(t, nil, args...)
 		if status != 1 || out != "" || !strings.Contains(errOut, "77") || !strings.Contains(errOut, fmt.Sprint("up to ", state.Format)) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -68,12 +69,8 @@ func (d *damageable) copyTo(t *testing.T) *damageable {
 	t.Helper()
 	c := *d
 	c.data = filepath.Join(t.TempDir(), "data")
-	if err := os.CopyFS(c.data, os.DirFS(d.data)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(c.data, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.CopyFS(c.data, os.DirFS(d.data)))
+	need.NoError(t, os.Chmod(c.data, 0o700))
 	return &c
 }
 
@@ -94,17 +91,13 @@ func (d *damageable) glob(t *testing.T, pattern string) []string {
 func overwrite(t *testing.T, name string, change func([]byte) []byte) {
 	t.Helper()
 	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	data = change(bytes.Clone(data))
 	if err := os.Remove(name); err != nil { // a pack is read-only, and may have other names
 		t.Fatal(err)
 	}
 	if data != nil {
-		if err := os.WriteFile(name, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(name, data, 0o644))
 	}
 }
 
@@ -151,12 +144,8 @@ func TestVerifyRepair(t *testing.T) {
 		{"note damaged", []func(*testing.T, *damageable){file("refs", garbage)}, "The ref log had no newest commit"},
 		{"note cut", []func(*testing.T, *damageable){file("refs", func(b []byte) []byte { return b[:len(b)*2/3] })}, ""},
 		{"note and refs lost", []func(*testing.T, *damageable){file("refs", removed), func(t *testing.T, d *damageable) {
-			if err := os.RemoveAll(d.path("repo.git/refs/heads/shadow")); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.RemoveAll(d.path("repo.git/refs/umbra/tasks")); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.RemoveAll(d.path("repo.git/refs/heads/shadow")))
+			need.NoError(t, os.RemoveAll(d.path("repo.git/refs/umbra/tasks")))
 		}}, "The ref log had no newest commit"},
 		{"HEAD missing", []func(*testing.T, *damageable){file("repo.git/HEAD", removed)}, "HEAD was missing"},
 		{"HEAD damaged", []func(*testing.T, *damageable){file("repo.git/HEAD", garbage)}, "HEAD was damaged"},
@@ -175,9 +164,7 @@ func TestVerifyRepair(t *testing.T) {
 			apart := t.TempDir()
 			for i, name := range d.glob(t, "*.pack") {
 				data, err := os.ReadFile(name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				need.NoError(t, err)
 				if i == 0 {
 					harness.Git(t, apart, "init", "-q", "--bare")
 				}

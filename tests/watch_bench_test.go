@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -20,9 +21,7 @@ import (
 func BenchmarkWritesInAStorm(b *testing.B) {
 	s := harness.Start(b, harness.Options{})
 	dir := b.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("0"), 0o644); err != nil {
-		b.Fatal(err)
-	}
+	need.NoError(b, os.WriteFile(filepath.Join(dir, "f"), []byte("0"), 0o644))
 	task := s.Do("POST", "/tasks", map[string]any{"goal": "bench", "workspace": dir}).Expect(201).Text("task_id")
 	put := func(i int) error {
 		req, err := http.NewRequest("PUT", s.URL+"/tasks/"+task+"/content?path=f", strings.NewReader(fmt.Sprint("api ", i)))
@@ -39,14 +38,10 @@ func BenchmarkWritesInAStorm(b *testing.B) {
 		return err
 	}
 	record, err := os.OpenFile(filepath.Join(s.DataDir, "bench"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		b.Fatal(err)
-	}
+	need.NoError(b, err)
 	defer record.Close()
 	bareDir := b.TempDir()
-	if err := os.WriteFile(filepath.Join(bareDir, "f"), []byte("0"), 0o644); err != nil {
-		b.Fatal(err)
-	}
+	need.NoError(b, os.WriteFile(filepath.Join(bareDir, "f"), []byte("0"), 0o644))
 	bare := func(i int) error {
 		temp := filepath.Join(bareDir, "temp")
 		if err := os.WriteFile(temp, fmt.Append(nil, "bare ", i), 0o644); err != nil {
@@ -71,9 +66,7 @@ func BenchmarkWritesInAStorm(b *testing.B) {
 				took *[]float64
 			}{{put, &api}, {bare, &raw}} {
 				start := time.Now()
-				if err := m.do(i); err != nil {
-					b.Fatal(err)
-				}
+				need.NoError(b, m.do(i))
 				*m.took = append(*m.took, time.Since(start).Seconds()*1e3)
 			}
 		}

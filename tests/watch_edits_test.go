@@ -35,13 +35,9 @@ func TestEditsAreFoundWithoutACall(t *testing.T) {
 	w.await(t, "rename new/deep/file -> d/newer/deep/file")
 	w.remove(t, "d")
 	w.await(t, "delete d/c", "delete d/newer/deep/file")
-	if err := os.Symlink("a", filepath.Join(w.dir, "link")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink("a", filepath.Join(w.dir, "link")))
 	w.await(t, "symlink link")
-	if err := os.Chmod(filepath.Join(w.dir, "a"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Chmod(filepath.Join(w.dir, "a"), 0o755))
 	w.await(t, "chmod a")
 	w.k.fsck(t)
 }
@@ -68,9 +64,7 @@ func TestReplacedKinds(t *testing.T) {
 	w := newWatched(t, harness.Options{}, map[string]string{"d/f": "1", "e/f": "1", "file": "x", "special": "y"})
 	// A link in place of a folder: what it leads to is not what was there.
 	w.remove(t, "d")
-	if err := os.Symlink("e", filepath.Join(w.dir, "d")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink("e", filepath.Join(w.dir, "d")))
 	w.await(t, "delete d/f", "symlink d")
 	w.remove(t, "file")
 	w.write(t, "file/below", "z")
@@ -81,9 +75,7 @@ func TestWhatCannotBeRecorded(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	w := newWatched(t, harness.Options{}, map[string]string{"a": "1", "sub/.git/config": "[core]\n", "sub/.git/HEAD": "ref: refs/heads/main\n", "sub/code": "x", "wt/.git": "gitdir: /nowhere\n", "wt/f": "y"})
-	if err := syscall.Mkfifo(filepath.Join(w.dir, "fifo"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, syscall.Mkfifo(filepath.Join(w.dir, "fifo"), 0o644))
 	w.write(t, "b", "2")
 	w.await(t, "create b")
 	got := testJSON(w.sync(t)["skipped"])

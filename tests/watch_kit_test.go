@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -89,16 +90,12 @@ func (w *watched) person(t *testing.T, args ...string) string {
 
 func (w *watched) remove(t *testing.T, name string) {
 	t.Helper()
-	if err := os.RemoveAll(filepath.Join(w.dir, name)); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.RemoveAll(filepath.Join(w.dir, name)))
 }
 
 func (w *watched) rename(t *testing.T, from, to string) {
 	t.Helper()
-	if err := os.Rename(filepath.Join(w.dir, from), filepath.Join(w.dir, to)); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(filepath.Join(w.dir, from), filepath.Join(w.dir, to)))
 }
 
 // logHas waits until the server's log holds a text.

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -134,9 +135,7 @@ func TestMissingAndMovedFolders(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, harness.Options{}, map[string]string{"a": "1", "d/b": "2"})
 	aside := w.dir + ".aside"
-	if err := os.Rename(w.dir, aside); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(w.dir, aside))
 	state := func(want string) {
 		t.Helper()
 		has(t, w.call(t, "GET", w.ws, nil).want(t, 200).obj(t), map[string]any{"state": want})
@@ -144,12 +143,8 @@ func TestMissingAndMovedFolders(t *testing.T) {
 	state("missing")
 	w.call(t, "POST", w.ws+"/sync", nil).fails(t, 409, "workspace_missing")
 	w.k.put(t, "x", "y").fails(t, 409, "workspace_missing")
-	if err := os.WriteFile(filepath.Join(aside, "a"), []byte("changed aside"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(aside, w.dir); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(aside, "a"), []byte("changed aside"), 0o644))
+	need.NoError(t, os.Rename(aside, w.dir))
 	for _, c := range w.await(t, "modify a") {
 		if len(c["entries"].([]any)) != 1 {
 			t.Errorf("recorded: %v", c)
@@ -157,17 +152,11 @@ func TestMissingAndMovedFolders(t *testing.T) {
 	}
 	// The server starts while the folder is gone, and it comes back.
 	w.Stop()
-	if err := os.Rename(w.dir, aside); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(w.dir, aside))
 	w.Restart()
 	state("missing")
-	if err := os.WriteFile(filepath.Join(aside, "a"), []byte("changed again"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(aside, w.dir); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(aside, "a"), []byte("changed again"), 0o644))
+	need.NoError(t, os.Rename(aside, w.dir))
 	w.stream = w.events(t, w.ws+"/stream")
 	w.sync(t)
 	state("clean")
@@ -176,9 +165,7 @@ func TestMissingAndMovedFolders(t *testing.T) {
 	}
 	// Another folder in its place is not read, until it is adopted.
 	w.remove(t, "")
-	if err := os.Mkdir(w.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(w.dir, 0o755))
 	w.write(t, "other", "o")
 	state("missing")
 	w.call(t, "POST", w.ws+"/sync", nil).fails(t, 409, "workspace_missing")
@@ -222,9 +209,7 @@ func TestInjectedOverflow(t *testing.T) {
 	defer w.Signal(syscall.SIGCONT)
 	for range limit/2 + 1 { // equal events in a row would be one
 		for _, name := range []string{"a", "b"} {
-			if err := os.Chmod(filepath.Join(w.dir, name), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.Chmod(filepath.Join(w.dir, name), 0o644))
 		}
 	}
 	n := 3000

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -56,9 +57,7 @@ func TestWorkspaceCommits(t *testing.T) {
 	clone := filepath.Join(out, "c")
 	harness.Git(t, clone, "checkout", "-q", first)
 	file := filepath.Join(out, "p")
-	if err := os.WriteFile(file, patch.Body, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(file, patch.Body, 0o666))
 	harness.Git(t, clone, "apply", "--index", file)
 	if got, want := harness.Git(t, clone, "write-tree"), k.git(t, "rev-parse", "HEAD^{tree}"); got != want {
 		t.Errorf("applied, the tree is %s, not %s", got, want)
@@ -121,12 +120,8 @@ func TestWorkspaceVerify(t *testing.T) {
 	o := p.call(t, "POST", ws+"/verify", nil).want(t, 200).obj(t)
 	has(t, o, map[string]any{"workspace": k.str("workspace_id"), "root": k.str("workspace"), "commits": 2, "hashes": 1, "problems": []any{}, "disk": "same", "differs": []any{}})
 	p.call(t, "POST", "/workspaces/none/verify", nil).fails(t, 404, "workspace_not_found")
-	if err := os.Rename(p.dir, p.dir+"-away"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(p.dir, p.dir+"-away"))
 	has(t, p.call(t, "POST", ws+"/verify", nil).want(t, 200).obj(t), map[string]any{"problems": []any{}, "disk": "missing"})
-	if err := os.Rename(p.dir+"-away", p.dir); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(p.dir+"-away", p.dir))
 	has(t, p.call(t, "POST", ws+"/verify", nil).want(t, 200).obj(t), map[string]any{"disk": "same"})
 }

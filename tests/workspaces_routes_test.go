@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/tests/harness"
 )
 
@@ -72,21 +73,15 @@ func TestWorkspaceMoves(t *testing.T) {
 	k := p.task(t)
 	ws := "/workspaces/" + k.str("workspace_id")
 	moved := filepath.Join(t.TempDir(), "moved")
-	if err := os.Rename(p.dir, moved); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(p.dir, moved))
 	k.put(t, "f", "no").fails(t, 409, "workspace_missing")
 	p.call(t, "GET", k.file("f"), nil).fails(t, 409, "workspace_missing")
 	has(t, p.call(t, "GET", ws, nil).want(t, 200).obj(t), map[string]any{"state": "missing"})
 	p.call(t, "PATCH", ws, map[string]any{"root": "relative"}).fails(t, 422, "validation_failed")
 	p.call(t, "PATCH", ws, map[string]any{"root": moved + "/f"}).fails(t, 400, "workspace_not_directory")
-	if err := os.WriteFile(filepath.Join(moved, "g"), []byte("changed"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(moved, "g"), []byte("changed"), 0o644))
 	real, err := filepath.EvalSymlinks(moved)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	has(t, p.call(t, "PATCH", ws, map[string]any{"root": moved}).want(t, 200).obj(t), map[string]any{"root": real, "state": "clean"})
 	has(t, p.call(t, "GET", k.url(""), nil).want(t, 200).obj(t), map[string]any{"workspace": real, "workspace_id": k.str("workspace_id")})
 	k.sync(t)
@@ -106,12 +101,8 @@ func TestWorkspaceAdopt(t *testing.T) {
 	k := p.task(t)
 	ws := "/workspaces/" + k.str("workspace_id")
 	aside := p.dir + "-aside"
-	if err := os.Rename(p.dir, aside); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(p.dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Rename(p.dir, aside))
+	need.NoError(t, os.Mkdir(p.dir, 0o755))
 	p.fill(t, map[string]string{"f": "another folder's"})
 	p.call(t, "GET", k.file("f"), nil).fails(t, 409, "workspace_missing")
 	k.put(t, "f", "no").fails(t, 409, "workspace_missing")

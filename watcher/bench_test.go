@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // BenchmarkAdd watches 10,000 directories, and reports the time and memory of one.
@@ -13,23 +15,17 @@ func BenchmarkAdd(b *testing.B) {
 	const folders = 10000
 	root := b.TempDir()
 	for i := range folders {
-		if err := os.MkdirAll(filepath.Join(root, fmt.Sprintf("packages/p%d/src/d%d", i%100, i)), 0o777); err != nil {
-			b.Fatal(err)
-		}
+		need.NoError(b, os.MkdirAll(filepath.Join(root, fmt.Sprintf("packages/p%d/src/d%d", i%100, i)), 0o777))
 	}
 	w, err := New(Options{Log: quiet(), CookieDir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
+	need.NoError(b, err)
 	defer w.Close()
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for b.Loop() {
 		w.Remove("ws")
-		if err := w.Add(b.Context(), "ws", root, Space{}); err != nil {
-			b.Fatal(err)
-		}
+		need.NoError(b, w.Add(b.Context(), "ws", root, Space{}))
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
@@ -41,16 +37,10 @@ func BenchmarkAdd(b *testing.B) {
 // BenchmarkSync is the way of one cookie.
 func BenchmarkSync(b *testing.B) {
 	w, err := New(Options{Log: quiet(), CookieDir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
+	need.NoError(b, err)
 	defer w.Close()
-	if err := w.Add(b.Context(), "ws", b.TempDir(), Space{}); err != nil {
-		b.Fatal(err)
-	}
+	need.NoError(b, w.Add(b.Context(), "ws", b.TempDir(), Space{}))
 	for b.Loop() {
-		if err := w.Sync(b.Context(), "ws"); err != nil {
-			b.Fatal(err)
-		}
+		need.NoError(b, w.Sync(b.Context(), "ws"))
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/testlog"
 	"umbra/internal/wspath"
 )
@@ -40,7 +41,7 @@ type faulty struct {
 func newFaulty(t *testing.T) *faulty {
 	t.Helper()
 	src, err := openNotify()
-	must(t, err)
+	need.NoError(t, err)
 	f := &faulty{source: src, events: make(chan fsnotify.Event), errors: make(chan error), done: make(chan struct{})}
 	f.group.Go(func() {
 		defer close(f.events)
@@ -93,8 +94,8 @@ func startFaulty(t *testing.T, f *faulty, opts Options) *Watcher {
 	}
 	opts.CookieDir, opts.SyncWait = t.TempDir(), deadline
 	w, err := newWatcher(opts, func() (source, error) { return f, nil })
-	must(t, err)
-	t.Cleanup(func() { must(t, w.Close()) })
+	need.NoError(t, err)
+	t.Cleanup(func() { need.NoError(t, w.Close()) })
 	return w
 }
 
@@ -107,11 +108,11 @@ func TestOverflow(t *testing.T) {
 		write(t, root+"/a/old/f", "x")
 		write(t, root+"/b/f", "x")
 		a, b := newRecorder(), newRecorder()
-		must(t, w.Add(t.Context(), "a", root+"/a", a.space()))
-		must(t, w.Add(t.Context(), "b", root+"/b", b.space()))
+		need.NoError(t, w.Add(t.Context(), "a", root+"/a", a.space()))
+		need.NoError(t, w.Add(t.Context(), "b", root+"/b", b.space()))
 
 		f.lose(func(ev fsnotify.Event) bool { return !strings.Contains(ev.Name, "cookie") })
-		must(t, os.Rename(root+"/a/old", root+"/a/moved"))
+		need.NoError(t, os.Rename(root+"/a/old", root+"/a/moved"))
 		for i := range 100 {
 			write(t, fmt.Sprintf("%s/a/new/%d/f", root, i), "x")
 		}
@@ -145,17 +146,17 @@ func TestKernelsQueueOverflows(t *testing.T) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return // no inotify, no such queue
 	}
-	must(t, err)
+	need.NoError(t, err)
 	n, err := strconv.Atoi(strings.TrimSpace(string(limit)))
-	must(t, err)
+	need.NoError(t, err)
 	root := t.TempDir()
 	write(t, root+"/a", "x")
 	write(t, root+"/b", "x")
 	w, r := watched(t, root, Options{})
 	w.mu.Lock()
 	for range n/2 + eventBuffer { // equal events in a row would be one
-		must(t, os.Chmod(root+"/a", 0o600))
-		must(t, os.Chmod(root+"/b", 0o600))
+		need.NoError(t, os.Chmod(root+"/a", 0o600))
+		need.NoError(t, os.Chmod(root+"/b", 0o600))
 	}
 	write(t, root+"/unseen/folder/f", "x")
 	w.mu.Unlock()
@@ -173,7 +174,7 @@ func TestSyncNeverOverlooksAnOverflow(t *testing.T) {
 	w := startFaulty(t, f, Options{})
 	root := t.TempDir()
 	r := newRecorder()
-	must(t, w.Add(t.Context(), "ws", root, r.space()))
+	need.NoError(t, w.Add(t.Context(), "ws", root, r.space()))
 	for i := range 30 {
 		f.lose(func(ev fsnotify.Event) bool {
 			if strings.Contains(ev.Name, "cookie") {
@@ -193,7 +194,7 @@ func TestSyncNeverOverlooksAnOverflow(t *testing.T) {
 func TestSyncWaitsForTheDrain(t *testing.T) {
 	f := newFaulty(t)
 	w := startFaulty(t, f, Options{})
-	must(t, w.Add(t.Context(), "ws", t.TempDir(), Space{}))
+	need.NoError(t, w.Add(t.Context(), "ws", t.TempDir(), Space{}))
 	held := make(chan struct{})
 	f.lose(func(ev fsnotify.Event) bool {
 		if !strings.Contains(ev.Name, "cookie") {
@@ -225,7 +226,7 @@ func TestErrorsInFloods(t *testing.T) {
 	w := startFaulty(t, f, Options{})
 	root := t.TempDir()
 	r := newRecorder()
-	must(t, w.Add(t.Context(), "ws", root, r.space()))
+	need.NoError(t, w.Add(t.Context(), "ws", root, r.space()))
 	const n = 20000
 	for i := range n {
 		f.errors <- &fs.PathError{Op: "read", Path: "inotify", Err: fmt.Errorf("no. %d", i)}
@@ -259,12 +260,12 @@ func TestMovedAndRemovedAtOnce(t *testing.T) {
 	w, r := watched(t, root, Options{})
 	for i := range 300 {
 		d := fmt.Sprintf("%s/d%d", root, i)
-		must(t, os.MkdirAll(d+"/s", 0o777))
+		need.NoError(t, os.MkdirAll(d+"/s", 0o777))
 		if i%3 == 0 {
 			w.mustSync(t, "ws")
 		}
-		must(t, os.Rename(d, d+"x"))
-		must(t, os.RemoveAll(d+"x"))
+		need.NoError(t, os.Rename(d, d+"x"))
+		need.NoError(t, os.RemoveAll(d+"x"))
 	}
 	write(t, root+"/f", "x")
 	w.mustSync(t, "ws")
@@ -299,8 +300,8 @@ func TestWatchLimit(t *testing.T) {
 			}
 			w := startFaulty(t, f, opts)
 			small, big := newRecorder(), newRecorder()
-			must(t, w.Add(t.Context(), "small", root+"/small", small.space()))
-			must(t, w.Add(t.Context(), "big", root+"/big", big.space()))
+			need.NoError(t, w.Add(t.Context(), "small", root+"/small", small.space()))
+			need.NoError(t, w.Add(t.Context(), "big", root+"/big", big.space()))
 			big.await(t, "limit", func() bool { return len(big.lost) == 1 && big.lost[0] == WatchLimit })
 			if st := w.State("big"); st.Watching || st.Trusted || st.Reason != WatchLimit || st.Folders != 0 {
 				t.Errorf("big: %+v", st)
@@ -316,7 +317,7 @@ func TestWatchLimit(t *testing.T) {
 				t.Errorf("small: %+v, %+v", w.State("small"), w.Stats())
 			}
 			// The second time the workspace is notified, but nothing is logged.
-			must(t, w.Add(t.Context(), "big", root+"/big", big.space()))
+			need.NoError(t, w.Add(t.Context(), "big", root+"/big", big.space()))
 			big.await(t, "limit again", func() bool { return len(big.lost) == 2 })
 			w.mu.Lock() // the warning is written with it held
 			defer w.mu.Unlock()
@@ -338,11 +339,11 @@ func TestWatchLimitLater(t *testing.T) {
 	if w.Trusted("ws") || w.Stats().Watches != 0 {
 		t.Errorf("%+v, %+v", w.State("ws"), w.Stats())
 	}
-	must(t, os.RemoveAll(root+"/d0"))
+	need.NoError(t, os.RemoveAll(root+"/d0"))
 	for i := range 10 {
-		must(t, os.RemoveAll(fmt.Sprintf("%s/d%d", root, i)))
+		need.NoError(t, os.RemoveAll(fmt.Sprintf("%s/d%d", root, i)))
 	}
-	must(t, w.Add(t.Context(), "ws", root, r.space()))
+	need.NoError(t, w.Add(t.Context(), "ws", root, r.space()))
 	if !w.State("ws").Watching {
 		t.Error("not watched again when there is room")
 	}
@@ -350,10 +351,10 @@ func TestWatchLimitLater(t *testing.T) {
 
 func TestNoInstance(t *testing.T) {
 	w, err := newWatcher(Options{Log: quiet()}, func() (source, error) { return nil, syscall.EMFILE })
-	must(t, err)
+	need.NoError(t, err)
 	defer w.Close()
 	r := newRecorder()
-	must(t, w.Add(t.Context(), "ws", t.TempDir(), r.space()))
+	need.NoError(t, w.Add(t.Context(), "ws", t.TempDir(), r.space()))
 	r.await(t, "limit", func() bool { return len(r.lost) == 1 && r.lost[0] == WatchLimit })
 	if err := w.Sync(t.Context(), "ws"); errs.CodeOf(err) != "not_watched" || w.Trusted("ws") {
 		t.Errorf("Sync: %v", err)
@@ -363,7 +364,7 @@ func TestNoInstance(t *testing.T) {
 func TestSyncIsBounded(t *testing.T) {
 	f := newFake()
 	w := startFake(t, f, Options{SyncWait: time.Millisecond})
-	must(t, w.Add(t.Context(), "ws", t.TempDir(), Space{}))
+	need.NoError(t, w.Add(t.Context(), "ws", t.TempDir(), Space{}))
 	if err := w.Sync(t.Context(), "ws"); errs.CodeOf(err) != "watch_timeout" {
 		t.Errorf("Sync: %v", err)
 	}
@@ -385,10 +386,10 @@ func TestCookieFolderIsMadeAgain(t *testing.T) {
 	cookies := filepath.Join(t.TempDir(), "c/d")
 	w, r := watched(t, t.TempDir(), Options{CookieDir: cookies})
 	w.mustSync(t, "ws")
-	must(t, os.RemoveAll(filepath.Dir(cookies)))
+	need.NoError(t, os.RemoveAll(filepath.Dir(cookies)))
 	w.mustSync(t, "ws")
 	list, err := os.ReadDir(cookies)
-	must(t, err)
+	need.NoError(t, err)
 	w.mustSync(t, "ws")
 	if len(list) != 1 || len(r.batches) > 0 {
 		t.Errorf("%v, %v", list, r.batches)
@@ -418,8 +419,8 @@ func TestAddIsCancelled(t *testing.T) {
 func TestCloseWhileBusy(t *testing.T) {
 	root := t.TempDir()
 	w, err := New(Options{Log: quiet()})
-	must(t, err)
-	must(t, w.Add(t.Context(), "ws", root, newRecorder().space()))
+	need.NoError(t, err)
+	need.NoError(t, w.Add(t.Context(), "ws", root, newRecorder().space()))
 	var group sync.WaitGroup
 	stop := make(chan struct{})
 	group.Go(func() {
@@ -440,11 +441,11 @@ func TestCloseWhileBusy(t *testing.T) {
 		})
 	}
 	for range 20 {
-		must(t, w.Add(t.Context(), "other", root, Space{}))
+		need.NoError(t, w.Add(t.Context(), "other", root, Space{}))
 		w.Remove("other")
 	}
-	must(t, w.Close())
-	must(t, w.Close())
+	need.NoError(t, w.Close())
+	need.NoError(t, w.Close())
 	close(stop)
 	group.Wait()
 	if err := w.Add(t.Context(), "late", root, Space{}); errs.CodeOf(err) != "stopping" {
@@ -464,7 +465,7 @@ func TestRemoveIsFinal(t *testing.T) {
 				t.Error("reported after Remove")
 			}
 		}}
-		must(t, w.Add(t.Context(), "ws", root, opts))
+		need.NoError(t, w.Add(t.Context(), "ws", root, opts))
 		write(t, root+"/f", "x")
 		w.Remove("ws")
 		removed = true
@@ -482,11 +483,11 @@ func TestBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		w, err := newWatcher(Options{Log: quiet(), CookieDir: cookies}, func() (source, error) { return f, nil })
-		must(t, err)
+		need.NoError(t, err)
 		defer w.Close()
 		var told []time.Duration
 		var began time.Time
-		must(t, w.Add(t.Context(), "ws", root, Space{Dirty: func([]wspath.Path) { told = append(told, time.Since(began)) }}))
+		need.NoError(t, w.Add(t.Context(), "ws", root, Space{Dirty: func([]wspath.Path) { told = append(told, time.Since(began)) }}))
 		change := fsnotify.Event{Name: w.spaces["ws"].root + "/f", Op: fsnotify.Write}
 
 		began = time.Now()
@@ -520,7 +521,7 @@ func TestIdle(t *testing.T) {
 	for i := range 100 {
 		dir := fmt.Sprintf("%s/w%d", root, i)
 		write(t, dir+"/a/f", "x")
-		must(t, w.Add(t.Context(), fmt.Sprint(i), dir, r.space()))
+		need.NoError(t, w.Add(t.Context(), fmt.Sprint(i), dir, r.space()))
 	}
 	if n := goroutines(); n > before {
 		t.Errorf("%d goroutines, %d before", n, before)
@@ -545,13 +546,13 @@ func TestAliasedFolders(t *testing.T) {
 	root := t.TempDir()
 	write(t, root+"/a/f", "x")
 	r := newRecorder()
-	must(t, w.Add(t.Context(), "ws", root, r.space()))
+	need.NoError(t, w.Add(t.Context(), "ws", root, r.space()))
 	// What another path to the same folder would look like.
 	w.mu.Lock()
 	a := w.watches[filepath.Join(w.spaces["ws"].root, "a")]
 	a.abs = w.spaces["ws"].root + "/./a"
 	w.mu.Unlock()
-	must(t, w.Add(t.Context(), "other", root+"/a", r.space()))
+	need.NoError(t, w.Add(t.Context(), "other", root+"/a", r.space()))
 	r.await(t, "aliased", func() bool { return len(r.lost) == 1 && r.lost[0] == Aliased })
 	w.mu.Lock()
 	a.abs = filepath.Clean(a.abs)

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"umbra/internal/ignore"
+	"umbra/internal/need"
 	"umbra/internal/scan"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
@@ -128,9 +129,7 @@ func start(t *testing.T, opts Options) *Watcher {
 		opts.CookieDir = t.TempDir()
 	}
 	w, err := New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			t.Error(err)
@@ -143,17 +142,13 @@ func start(t *testing.T, opts Options) *Watcher {
 func watched(t *testing.T, root string, opts Options) (*Watcher, *recorder) {
 	t.Helper()
 	w, r := start(t, opts), newRecorder()
-	if err := w.Add(t.Context(), "ws", root, r.space()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, w.Add(t.Context(), "ws", root, r.space()))
 	return w, r
 }
 
 func (w *Watcher) mustSync(t *testing.T, id string) {
 	t.Helper()
-	if err := w.Sync(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, w.Sync(t.Context(), id))
 }
 
 // onDisks runs a test in memory and on disk.
@@ -165,9 +160,7 @@ func onDisks(t *testing.T, test func(t *testing.T, root string)) {
 	}
 	t.Run("memory", func(t *testing.T) {
 		root, err := os.MkdirTemp("/dev/shm", "umbra-watch-test-")
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		t.Cleanup(func() { _ = os.RemoveAll(root) })
 		test(t, root)
 	})
@@ -175,27 +168,16 @@ func onDisks(t *testing.T, test func(t *testing.T, root string)) {
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.MkdirAll(filepath.Dir(path), 0o777))
+	need.NoError(t, os.WriteFile(path, []byte(text), 0o666))
 }
 
 // rulesOf reads rules as the write service does.
 func rulesOf(t *testing.T, root string) func() (*ignore.Dir, *ignore.Index, error) {
 	t.Helper()
 	f, err := vfs.OS(root)
-	must(t, err)
-	t.Cleanup(func() { must(t, f.Close()) })
+	need.NoError(t, err)
+	t.Cleanup(func() { need.NoError(t, f.Close()) })
 	return func() (*ignore.Dir, *ignore.Index, error) {
 		exclude, err := os.ReadFile(filepath.Join(root, ".git/info/exclude"))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -268,10 +250,8 @@ func startFake(t *testing.T, f *fake, opts Options) *Watcher {
 		opts.CookieDir = t.TempDir()
 	}
 	w, err := newWatcher(opts, func() (source, error) { return f, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { must(t, w.Close()) })
+	need.NoError(t, err)
+	t.Cleanup(func() { need.NoError(t, w.Close()) })
 	return w
 }
 
@@ -288,6 +268,6 @@ func goroutines() int { return runtime.NumGoroutine() }
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
-	must(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	need.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

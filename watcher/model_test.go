@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/internal/wspath"
 )
 
@@ -17,7 +18,7 @@ import (
 func snapshot(t *testing.T, root string) map[wspath.Path]string {
 	t.Helper()
 	m := map[wspath.Path]string{}
-	must(t, filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+	need.NoError(t, filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || name == root {
 			return err
 		}
@@ -142,7 +143,7 @@ func TestAddWhileTheTreeChanges(t *testing.T) {
 		err := w.Add(context.Background(), "ws", root, rec.space())
 		close(stop)
 		<-done
-		must(t, err)
+		need.NoError(t, err)
 		w.mustSync(t, "ws")
 		rec.forget()
 		before := snapshot(t, root)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"umbra/internal/errs"
+	"umbra/internal/need"
 	"umbra/internal/wspath"
 )
 
@@ -22,35 +23,35 @@ func TestWhatPeopleDo(t *testing.T) {
 	}{
 		{"create", nil, func(t *testing.T, root string) { write(t, root+"/a.txt", "x") }, []wspath.Path{"a.txt"}, nil},
 		{"change", []string{"d/a", "d/b"}, func(t *testing.T, root string) { write(t, root+"/d/a", "more") }, []wspath.Path{"d/a"}, []wspath.Path{"d/b"}},
-		{"remove", []string{"d/a", "d/b"}, func(t *testing.T, root string) { must(t, os.Remove(root+"/d/a")) }, []wspath.Path{"d/a"}, []wspath.Path{"d/b"}},
-		{"mode", []string{"run.sh"}, func(t *testing.T, root string) { must(t, os.Chmod(root+"/run.sh", 0o755)) }, []wspath.Path{"run.sh"}, nil},
+		{"remove", []string{"d/a", "d/b"}, func(t *testing.T, root string) { need.NoError(t, os.Remove(root+"/d/a")) }, []wspath.Path{"d/a"}, []wspath.Path{"d/b"}},
+		{"mode", []string{"run.sh"}, func(t *testing.T, root string) { need.NoError(t, os.Chmod(root+"/run.sh", 0o755)) }, []wspath.Path{"run.sh"}, nil},
 		{"save by rename", []string{"doc.md"}, func(t *testing.T, root string) {
 			write(t, root+"/.doc.md.swp", "new")
-			must(t, os.Rename(root+"/.doc.md.swp", root+"/doc.md"))
+			need.NoError(t, os.Rename(root+"/.doc.md.swp", root+"/doc.md"))
 		}, []wspath.Path{"doc.md"}, nil},
 		{"save with a backup", []string{"doc.md"}, func(t *testing.T, root string) {
-			must(t, os.Rename(root+"/doc.md", root+"/doc.md~"))
+			need.NoError(t, os.Rename(root+"/doc.md", root+"/doc.md~"))
 			write(t, root+"/doc.md", "new")
 		}, []wspath.Path{"doc.md", "doc.md~"}, nil},
 		{"deep folders at once", nil, func(t *testing.T, root string) { write(t, root+"/a/b/c/d/e/f", "x") }, []wspath.Path{"a/b/c/d/e/f"}, nil},
 		{"delete and recreate a folder", []string{"d/s/a"}, func(t *testing.T, root string) {
-			must(t, os.RemoveAll(root+"/d"))
+			need.NoError(t, os.RemoveAll(root+"/d"))
 			write(t, root+"/d/s/b", "x")
 		}, []wspath.Path{"d/s/a", "d/s/b"}, nil},
-		{"rename a folder", []string{"d/s/a", "e"}, func(t *testing.T, root string) { must(t, os.Rename(root+"/d", root+"/n")) },
+		{"rename a folder", []string{"d/s/a", "e"}, func(t *testing.T, root string) { need.NoError(t, os.Rename(root+"/d", root+"/n")) },
 			[]wspath.Path{"d/s/a", "n/s/a"}, []wspath.Path{"e"}},
 		{"a folder in a file's place", []string{"x"}, func(t *testing.T, root string) {
-			must(t, os.Remove(root+"/x"))
+			need.NoError(t, os.Remove(root+"/x"))
 			write(t, root+"/x/y", "y")
 		}, []wspath.Path{"x", "x/y"}, nil},
-		{"a link to a folder", []string{"d/a"}, func(t *testing.T, root string) { must(t, os.Symlink("d", root+"/l")) }, []wspath.Path{"l"}, []wspath.Path{"d"}},
+		{"a link to a folder", []string{"d/a"}, func(t *testing.T, root string) { need.NoError(t, os.Symlink("d", root+"/l")) }, []wspath.Path{"l"}, []wspath.Path{"d"}},
 		{"names with anything in them", nil, func(t *testing.T, root string) {
 			write(t, root+"/a b\n\xff/\t", "x")
 		}, []wspath.Path{"a b\n\xff/\t"}, nil},
 		{"server's own and git's", []string{".git/HEAD", "a"}, func(t *testing.T, root string) {
 			write(t, root+"/.git/HEAD", "y")
 			write(t, root+"/.umbra-0123456789abcdef.tmp", "y")
-			must(t, os.Rename(root+"/.umbra-0123456789abcdef.tmp", root+"/a"))
+			need.NoError(t, os.Rename(root+"/.umbra-0123456789abcdef.tmp", root+"/a"))
 			write(t, root+"/GIT~1/x", "y")
 		}, []wspath.Path{"a"}, []wspath.Path{".git", ".git/HEAD", ".umbra-0123456789abcdef.tmp", "GIT~1"}},
 	}
@@ -99,8 +100,8 @@ func TestMovedFoldersGoOn(t *testing.T) {
 		w, r := watched(t, root, Options{})
 		for i, to := range []string{"b", "c/d", "a", "b", "a"} {
 			from := []string{"a", "b", "c/d", "a", "b"}[i]
-			must(t, os.MkdirAll(filepath.Dir(filepath.Join(root, to)), 0o777))
-			must(t, os.Rename(filepath.Join(root, from), filepath.Join(root, to)))
+			need.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, to)), 0o777))
+			need.NoError(t, os.Rename(filepath.Join(root, from), filepath.Join(root, to)))
 			w.mustSync(t, "ws")
 			r.forget()
 			write(t, filepath.Join(root, to, "s/f"), fmt.Sprint(i))
@@ -129,7 +130,7 @@ func TestStormOfNewFolders(t *testing.T) {
 		if err != nil && len(r.lost) > 0 {
 			return // notified that a scan is needed
 		}
-		must(t, err)
+		need.NoError(t, err)
 		for _, p := range want {
 			if !r.covered(p) {
 				t.Fatalf("%q is not dirty", p)
@@ -154,7 +155,7 @@ func TestRulesPrune(t *testing.T) {
 	opts.Rules = rulesOf(t, root)
 	opts.TrackedUnder = func(p wspath.Path) bool { return p == "build" || p == "build/kept" }
 	opts.Prune = func(p wspath.Path) bool { return p == "own" }
-	must(t, w.Add(t.Context(), "ws", root, opts))
+	need.NoError(t, w.Add(t.Context(), "ws", root, opts))
 	check := func(want ...wspath.Path) {
 		t.Helper()
 		if got := w.folders("ws"); !slices.Equal(got, want) {
@@ -181,7 +182,7 @@ func TestRulesPrune(t *testing.T) {
 	check(".", "build", "build/kept")
 	r.forget()
 
-	must(t, os.RemoveAll(root+"/.git"))
+	need.NoError(t, os.RemoveAll(root+"/.git"))
 	r.await(t, "rules", func() bool { return r.rules > 0 })
 	w.mustSync(t, "ws")
 	check(".", "build", "build/kept", "src", "src/deep", "src/deep/gen", "src/gen")
@@ -196,7 +197,7 @@ func TestCover(t *testing.T) {
 	opts := r.space()
 	opts.Rules = rulesOf(t, root)
 	opts.TrackedUnder = func(p wspath.Path) bool { r.mu.Lock(); defer r.mu.Unlock(); return tracked[p] }
-	must(t, w.Add(t.Context(), "ws", root, opts))
+	need.NoError(t, w.Add(t.Context(), "ws", root, opts))
 	r.mu.Lock()
 	tracked["out"], tracked["out/a"], tracked["out/a/b"] = true, true, true
 	r.mu.Unlock()
@@ -235,19 +236,19 @@ func TestManyNamesAreTheirFolder(t *testing.T) {
 
 func TestRootGoes(t *testing.T) {
 	cases := map[string]func(t *testing.T, root string){
-		"removed": func(t *testing.T, root string) { must(t, os.RemoveAll(root)) },
-		"moved":   func(t *testing.T, root string) { must(t, os.Rename(root, root+"-moved")) },
+		"removed": func(t *testing.T, root string) { need.NoError(t, os.RemoveAll(root)) },
+		"moved":   func(t *testing.T, root string) { need.NoError(t, os.Rename(root, root+"-moved")) },
 		"replaced": func(t *testing.T, root string) {
-			must(t, os.Rename(root, root+"-moved"))
+			need.NoError(t, os.Rename(root, root+"-moved"))
 			write(t, root+"/a", "other")
 		},
 		"moved with its parent": func(t *testing.T, root string) {
-			must(t, os.Rename(filepath.Dir(root), filepath.Dir(root)+"-moved"))
+			need.NoError(t, os.Rename(filepath.Dir(root), filepath.Dir(root)+"-moved"))
 			write(t, filepath.Dir(root)+"-moved/root/a", "y") // raises an event under the old name
 		},
 		"replaced with its parent": func(t *testing.T, root string) {
 			moved := filepath.Dir(root) + "-moved"
-			must(t, os.Rename(filepath.Dir(root), moved))
+			need.NoError(t, os.Rename(filepath.Dir(root), moved))
 			write(t, root+"/a", "other")
 			write(t, moved+"/root/a", "y")
 		},
@@ -274,7 +275,7 @@ func TestRootGoes(t *testing.T) {
 			// Back again.
 			r.forget()
 			write(t, root+"/b", "x")
-			must(t, w.Add(t.Context(), "ws", root, r.space()))
+			need.NoError(t, w.Add(t.Context(), "ws", root, r.space()))
 			write(t, root+"/b", "y")
 			w.mustSync(t, "ws")
 			r.awaitDirty(t, "b")
@@ -286,7 +287,7 @@ func TestSyncSeesThatTheRootIsGone(t *testing.T) {
 	parent := filepath.Join(t.TempDir(), "p")
 	write(t, parent+"/root/a", "x")
 	w, _ := watched(t, parent+"/root", Options{})
-	must(t, os.Rename(parent, parent+"2"))
+	need.NoError(t, os.Rename(parent, parent+"2"))
 	if err := w.Sync(t.Context(), "ws"); errs.CodeOf(err) != "workspace_missing" {
 		t.Errorf("Sync: %v", err)
 	}
@@ -298,8 +299,8 @@ func TestNestedWorkspaces(t *testing.T) {
 	write(t, root+"/in/s/f", "x")
 	w := start(t, Options{})
 	outer, inner := newRecorder(), newRecorder()
-	must(t, w.Add(t.Context(), "outer", root, outer.space()))
-	must(t, w.Add(t.Context(), "inner", root+"/in", inner.space()))
+	need.NoError(t, w.Add(t.Context(), "outer", root, outer.space()))
+	need.NoError(t, w.Add(t.Context(), "inner", root+"/in", inner.space()))
 	if n := w.Stats().Watches; n != 3 {
 		t.Errorf("%d watches", n)
 	}
@@ -314,12 +315,12 @@ func TestNestedWorkspaces(t *testing.T) {
 		inner.awaitDirty(t, wspath.Path(file))
 	}
 	check("s/f")
-	must(t, os.Rename(root+"/in/s", root+"/in/t"))
+	need.NoError(t, os.Rename(root+"/in/s", root+"/in/t"))
 	w.mustSync(t, "outer")
 	w.mustSync(t, "inner")
 	check("t/f")
-	must(t, os.Rename(root+"/in/t", root+"/in/u"))
-	must(t, os.Rename(root+"/in/u", root+"/in/t"))
+	need.NoError(t, os.Rename(root+"/in/t", root+"/in/u"))
+	need.NoError(t, os.Rename(root+"/in/u", root+"/in/t"))
 	w.mustSync(t, "outer")
 	w.mustSync(t, "inner")
 	check("t/f")
@@ -338,13 +339,13 @@ func TestFoldersThatCannotBeRead(t *testing.T) {
 	root := t.TempDir()
 	write(t, root+"/shut/f", "x")
 	write(t, root+"/open/f", "x")
-	must(t, os.Chmod(root+"/shut", 0))
+	need.NoError(t, os.Chmod(root+"/shut", 0))
 	t.Cleanup(func() { _ = os.Chmod(root+"/shut", 0o755) })
 	w, r := watched(t, root, Options{})
 	write(t, root+"/open/f", "y")
 	w.mustSync(t, "ws")
 	r.awaitDirty(t, "open/f")
-	must(t, os.Chmod(root+"/shut", 0o755))
+	need.NoError(t, os.Chmod(root+"/shut", 0o755))
 	w.mustSync(t, "ws")
 	write(t, root+"/shut/f", "y")
 	r.awaitDirty(t, "shut/f")
@@ -363,7 +364,7 @@ func TestAddRefuses(t *testing.T) {
 		t.Errorf("left over: %+v", st)
 	}
 	// With no functions at all it still works.
-	must(t, w.Add(t.Context(), "ws", root, Space{}))
+	need.NoError(t, w.Add(t.Context(), "ws", root, Space{}))
 	write(t, root+"/d/.gitignore", "x")
 	w.mustSync(t, "ws")
 }

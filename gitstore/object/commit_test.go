@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 )
 
 var who = object.Signature{Name: "Ada L.", Email: "ada@umbra.invalid", When: time.Unix(1_700_000_000, 0).UTC()}
@@ -19,9 +20,7 @@ func TestCommitRoundTrip(t *testing.T) {
 	for _, message := range []string{"", "\n", "subject\n", "subject\n\nbody\n\nTask-Id: a\n", "not UTF-8 \xff", "\n\nlate"} {
 		c := &object.CommitData{Tree: object.EmptyTree, Parents: parents, Author: who, Committer: who, Message: message}
 		b, err := c.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		got, err := object.ParseCommit(b)
 		if err != nil || !reflect.DeepEqual(got, c) {
 			t.Errorf("read as %+v, %v; want %+v", got, err, c)
@@ -38,9 +37,7 @@ func TestCommitRoundTrip(t *testing.T) {
 	}
 	tag := &object.TagData{Object: parents[0], Kind: object.Commit, Name: "tasks/a.b-c", Tagger: who, Message: "goal\n\nStatus: active\n"}
 	b, err := tag.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if got, err := object.ParseTag(b); err != nil || !reflect.DeepEqual(got, tag) {
 		t.Errorf("read as %+v, %v; want %+v", got, err, tag)
 	}
@@ -53,9 +50,7 @@ func TestCommitRoundTrip(t *testing.T) {
 func TestCommitForeign(t *testing.T) {
 	const tree = "tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n"
 	c, err := object.ParseCommit([]byte(tree + "author  <> 12 +0530\ncommitter A  B <a <b> c> 0 -0000\nencoding latin1\ngpgsig -----BEGIN\n x\n \n -----END\n\nhello\n\nworld"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if c.Author != (object.Signature{When: time.Unix(12, 0).UTC()}) || c.Committer.Name != "A  B" || c.Committer.Email != "a <b> c" || c.Message != "hello\n\nworld" {
 		t.Errorf("read as %+v", c)
 	}
@@ -109,9 +104,7 @@ func TestEncodeRefuses(t *testing.T) {
 func FuzzParseCommit(f *testing.F) {
 	c := object.CommitData{Tree: object.EmptyTree, Parents: []object.ID{{1}}, Author: who, Committer: who, Message: "m\n"}
 	b, err := c.Encode()
-	if err != nil {
-		f.Fatal(err)
-	}
+	need.NoError(f, err)
 	f.Add(b)
 	f.Add([]byte("tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\nauthor <> 1 +0000\ncommitter <> 1 +0000\n\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -133,9 +126,7 @@ func FuzzParseCommit(f *testing.F) {
 func FuzzParseTag(f *testing.F) {
 	tag := object.TagData{Object: object.EmptyTree, Kind: object.Tree, Name: "t", Tagger: who, Message: "m\n"}
 	b, err := tag.Encode()
-	if err != nil {
-		f.Fatal(err)
-	}
+	need.NoError(f, err)
 	f.Add(b)
 	f.Add([]byte(strings.Replace(string(b), "tagger", "taggers", 1)))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 )
 
 // run runs git in dir, away from everybody's configuration.
@@ -40,9 +41,7 @@ func repo(t testing.TB) (string, object.ID) {
 func parseID(t testing.TB, s string) object.ID {
 	t.Helper()
 	id, err := object.ParseID(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return id
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/internal/need"
 )
 
 func entry(name string, mode object.Mode) object.Entry {
@@ -77,9 +78,7 @@ func TestTreeModel(t *testing.T) {
 	mode := rapid.SampledFrom([]object.Mode{object.Dir, object.Regular, object.Executable, object.Symlink, object.Submodule})
 	rapid.Check(t, func(t *rapid.T) {
 		tree, err := object.EncodeTree(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		model := map[string]object.Entry{}
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			names := rapid.SliceOfNDistinct(name, 0, 5, rapid.ID[string]).Draw(t, "names")
@@ -94,9 +93,7 @@ func TestTreeModel(t *testing.T) {
 				delete(model, n)
 			}
 			next, err := tree.With(set, names[split:])
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			got, err := pack.ApplyDelta(tree.Bytes(), next.Delta(tree))
 			if err != nil || !bytes.Equal(got, next.Bytes()) {
 				t.Fatalf("delta gives %q, %v; want %q", got, err, next.Bytes())
@@ -119,9 +116,7 @@ func check(t *rapid.T, tree *object.TreeData, model map[string]object.Entry) {
 		t.Fatalf("tree %q, want %v", tree.Bytes(), want)
 	}
 	again, err := object.NewTree(tree.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if again.Len() != tree.Len() || tree.Len() != len(model) || again.ID() != tree.ID() || tree.ID() != object.Hash(object.Tree, tree.Bytes()) {
 		t.Fatalf("%d entries, want %d", tree.Len(), len(model))
 	}
@@ -142,9 +137,7 @@ func check(t *rapid.T, tree *object.TreeData, model map[string]object.Entry) {
 
 func TestWithRefuses(t *testing.T) {
 	tree, err := object.EncodeTree([]object.Entry{entry("a", object.Regular), entry("b", object.Dir)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for name, c := range map[string]struct {
 		set    []object.Entry
 		remove []string
@@ -202,9 +195,7 @@ func TestMktree(t *testing.T) {
 		fmt.Fprintf(&in, "%v %s %v\t%s\x00", e.Mode, kind, e.ID, n)
 	}
 	tree, err := object.EncodeTree(entries)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if want := git(t, dir, []byte(in.String()), "mktree", "-z", "--missing"); tree.ID().String() != want {
 		t.Errorf("tree %v, git mktree makes %s", tree.ID(), want)
 	}
@@ -224,9 +215,7 @@ func FuzzParseTree(f *testing.F) {
 			t.Fatalf("%q reads as %v", data, entries)
 		}
 		tree, err := object.NewTree(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		for _, e := range entries {
 			if got, ok := tree.Find(e.Name); !ok || got != e {
 				t.Fatalf("Find(%q) = %v, %v", e.Name, got, ok)
@@ -242,9 +231,7 @@ func bigTree(b *testing.B, n int) *object.TreeData {
 		entries[i] = entry(fmt.Sprintf("file%05d.go", i), object.Regular)
 	}
 	t, err := object.EncodeTree(entries)
-	if err != nil {
-		b.Fatal(err)
-	}
+	need.NoError(b, err)
 	return t
 }
 
@@ -273,9 +260,7 @@ func BenchmarkTree(b *testing.B) {
 		b.Run(fmt.Sprintf("Delta/%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			next, err := t.With([]object.Entry{e}, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+			need.NoError(b, err)
 			for b.Loop() {
 				next.Delta(t)
 			}
@@ -305,9 +290,7 @@ func TestWindow(t *testing.T) {
 				}
 			}
 			tree, err := object.EncodeTree(entries)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			return tree
 		}
 		a, b := draw("a"), draw("b")

@@ -12,6 +12,7 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -46,9 +47,7 @@ func bare(t testing.TB) (string, vfs.FS) {
 func osFS(t testing.TB, dir string) vfs.FS {
 	t.Helper()
 	fsys, err := vfs.OS(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() { fsys.Close() })
 	return fsys
 }
@@ -56,9 +55,7 @@ func osFS(t testing.TB, dir string) vfs.FS {
 func create(t testing.TB, fsys vfs.FS, name string) vfs.File {
 	t.Helper()
 	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -75,9 +72,7 @@ func writeFile(t testing.TB, fsys vfs.FS, name string, data []byte) {
 func newWriter(t testing.TB, fsys vfs.FS, name string) *pack.Writer {
 	t.Helper()
 	w, err := pack.Create(create(t, fsys, name+".pack"), pack.WriterOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return w
 }
 
@@ -85,9 +80,7 @@ func newWriter(t testing.TB, fsys vfs.FS, name string) *pack.Writer {
 func finish(t testing.TB, fsys vfs.FS, name string, w *pack.Writer) []pack.IdxEntry {
 	t.Helper()
 	sum, entries, err := w.Finish()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	writeFile(t, fsys, name+".idx", pack.EncodeIdx(entries, sum))
 	return entries
 }
@@ -96,9 +89,7 @@ func open(t testing.TB, fsys vfs.FS, name string, opt pack.Options) *pack.Pack {
 	t.Helper()
 	opt.Idx.Verify = true
 	p, err := pack.Open(fsys, name+".pack", name+".idx", opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -146,9 +137,7 @@ func history(t testing.TB, r *rand.Rand, commits int) []thing {
 	}
 	files := make([][]byte, 20)
 	sub, err := object.EncodeTree(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	root, parent := sub, object.Zero
 	who := object.Signature{Name: "umbra", Email: "umbra@umbra.invalid", When: time.Unix(1_700_000_000, 0)}
 	for n := range commits {
@@ -170,16 +159,12 @@ func history(t testing.TB, r *rand.Rand, commits int) []thing {
 			c.Parents = []object.ID{parent}
 		}
 		b, err := c.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		parent = add(object.Commit, b)
 	}
 	tag := object.TagData{Object: parent, Kind: object.Commit, Name: "end", Tagger: who, Message: "done\n"}
 	b, err := tag.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	add(object.Tag, b)
 	return all
 }

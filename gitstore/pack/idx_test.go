@@ -11,6 +11,7 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/internal/need"
 )
 
 // randomEntries gives n entries, a tenth of them beyond 2 GiB.
@@ -40,9 +41,7 @@ func TestIdx(t *testing.T) {
 		}
 		for _, limit := range []int64{-1, 1 << 30} {
 			x, err := pack.OpenIdx(bytes.NewReader(data), int64(len(data)), pack.IdxOptions{Verify: true, InMemoryMax: limit})
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			if x.Count() != n {
 				t.Errorf("Count %d, want %d", x.Count(), n)
 			}
@@ -112,9 +111,7 @@ func TestIdxBuckets(t *testing.T) {
 		}
 		data := pack.EncodeIdx(entries, [20]byte{})
 		x, err := pack.OpenIdx(bytes.NewReader(data), int64(len(data)), pack.IdxOptions{InMemoryMax: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		for _, e := range entries {
 			if off, crc, ok, err := x.Find(e.ID); err != nil || !ok || off != e.Offset || crc != e.CRC {
 				t.Fatalf("Find(%v) = %d, %x, %v, %v", e.ID, off, crc, ok, err)
@@ -143,18 +140,12 @@ func TestIdxLargeOffsets(t *testing.T) {
 	entries := randomEntries(rand.New(rand.NewPCG(33, 34)), 100)
 	name := filepath.Join(t.TempDir(), "x.idx")
 	data := pack.EncodeIdx(entries, [20]byte{})
-	if err := os.WriteFile(name, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(name, data, 0o644))
 	var want bytes.Buffer
 	x, err := pack.OpenIdx(bytes.NewReader(data), int64(len(data)), pack.IdxOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for e, err := range x.All() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		want.WriteString(formatIdx(e))
 	}
 	if got := git(t, "", data, "show-index"); !bytes.Equal(got, want.Bytes()) {
@@ -197,9 +188,7 @@ func BenchmarkIdxFind(b *testing.B) {
 		b.Fatal(err)
 	}
 	x, err := pack.OpenIdx(f, int64(len(data)), pack.IdxOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	need.NoError(b, err)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		if _, _, ok, err := x.Find(entries[i*7919%len(entries)].ID); !ok || err != nil {

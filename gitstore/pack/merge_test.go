@@ -17,6 +17,7 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -36,9 +37,7 @@ func sources(t testing.TB, fsys vfs.FS, all []thing, n int) []*pack.Pack {
 			} else {
 				_, err = w.Add(o.kind, o.data)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			if o.kind == object.Tree {
 				prev = o
 			}
@@ -89,9 +88,7 @@ func TestMergeAgainstGit(t *testing.T) {
 			}
 			w := newWriter(t, fsys, "pack-m")
 			stats, err := pack.Merge(t.Context(), w, src, opt)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			entries := finish(t, fsys, "pack-m", w)
 			t.Logf("%+v", stats)
 			if name == "meta" {
@@ -125,14 +122,10 @@ func TestMergeAgainstGit(t *testing.T) {
 			getAll(t, open(t, fsys, "pack-m", pack.Options{Verify: true}), all)
 			// go-git wants the checksum in the name.
 			sum, err := open(t, fsys, "pack-m", pack.Options{}).Checksum()
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			proper := "pack-" + object.ID(sum).String()
 			for _, ext := range []string{".pack", ".idx"} {
-				if err := fsys.Rename("pack-m"+ext, proper+ext); err != nil {
-					t.Fatal(err)
-				}
+				need.NoError(t, fsys.Rename("pack-m"+ext, proper+ext))
 			}
 			goGit(t, dir, all)
 		})
@@ -142,13 +135,9 @@ func TestMergeAgainstGit(t *testing.T) {
 func same(t testing.TB, a, b string) {
 	t.Helper()
 	x, err := os.ReadFile(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	y, err := os.ReadFile(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if !bytes.Equal(x, y) {
 		t.Errorf("%s and %s differ", filepath.Base(a), filepath.Base(b))
 	}
@@ -158,18 +147,12 @@ func same(t testing.TB, a, b string) {
 func goGit(t testing.TB, dir string, all []thing) {
 	t.Helper()
 	r, err := gogit.PlainOpen(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, o := range all {
 		e, err := r.Storer.EncodedObject(plumbing.AnyObject, plumbing.Hash(o.id))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		rd, err := e.Reader()
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		var b bytes.Buffer
 		if _, err := b.ReadFrom(rd); err != nil || !bytes.Equal(b.Bytes(), o.data) || e.Type().String() != o.kind.String() {
 			t.Fatalf("go-git reads %v as %v, %d bytes, %v", o.id, e.Type(), b.Len(), err)
@@ -194,9 +177,7 @@ func TestMergeDropsBases(t *testing.T) {
 	}
 	w := newWriter(t, fsys, "pack-m")
 	stats, err := pack.Merge(t.Context(), w, src, pack.MergeOptions{Keep: func(id object.ID) bool { return kept[id] }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if entries := finish(t, fsys, "pack-m", w); len(entries) != len(want) || stats.Inflated == 0 || stats.Dropped == 0 {
 		t.Errorf("%d entries, want %d; %+v", len(entries), len(want), stats)
 	}
@@ -224,9 +205,7 @@ func TestMergeRefDeltas(t *testing.T) {
 			delta := object.SpliceDelta(versions[i-1].data, versions[i].data)
 			plain := pack.AppendEntry(nil, object.Blob, delta, 6)
 			h, err := pack.ParseHeader(plain)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			stream := plain[h.HeaderLen:]
 			buf = pack.AppendRaw(buf, pack.EntryHeader{Kind: pack.RefDelta, Size: h.Size, BaseID: versions[i-1].id}, stream)
 		}
@@ -237,9 +216,7 @@ func TestMergeRefDeltas(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum, err := pack.FinishJournal(f, int64(len(buf)), uint32(len(versions)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	writeFile(t, fsys, "pack-r.idx", pack.EncodeIdx(entries, sum))
 	p := open(t, fsys, "pack-r", pack.Options{Verify: true})
 	getAll(t, p, versions)
@@ -254,9 +231,7 @@ func TestMergeRefDeltas(t *testing.T) {
 	m := open(t, fsys, "pack-m", pack.Options{Verify: true})
 	getAll(t, m, versions)
 	layout, err := m.Layout()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, e := range layout {
 		if h, _, err := m.Raw(e); err != nil || h.Kind == pack.RefDelta {
 			t.Errorf("%v: %+v, %v", e.ID, h, err)
@@ -271,20 +246,14 @@ func TestMergeFindsDamage(t *testing.T) {
 	w := newWriter(t, fsys, "a")
 	content := text(rand.New(rand.NewPCG(13, 14)), 300)
 	id, err := w.Add(object.Blob, content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	finish(t, fsys, "a", w)
 	f, err := fsys.OpenFile("a.pack", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer f.Close()
 	p := open(t, fsys, "a", pack.Options{Verify: true})
 	layout, err := p.Layout()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for off := layout[0].Offset; off < layout[0].End; off++ {
 		flip(t, f, off)
 		w := newWriter(t, fsys, "b")

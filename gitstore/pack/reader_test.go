@@ -17,6 +17,7 @@ import (
 	"umbra/gitstore/cache"
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -34,9 +35,7 @@ func repacked(t testing.TB, all []thing) (dir string, fsys vfs.FS, name string) 
 	fsck(t, dir, all)
 	git(t, dir, nil, "repack", "-adfq", "--depth=50", "--window=50")
 	for _, ext := range []string{".pack", ".idx"} {
-		if err := fsys.Remove("pack-w" + ext); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, fsys.Remove("pack-w"+ext))
 	}
 	found, err := filepath.Glob(filepath.Join(dir, "objects/pack/*.pack"))
 	if err != nil || len(found) != 1 {
@@ -57,9 +56,7 @@ func TestReadsWhatGitPacked(t *testing.T) {
 		getAll(t, p, all)
 		for _, o := range all[:50] {
 			kind, size, s, err := p.Stream(o.id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			data, err := io.ReadAll(s)
 			if err != nil || kind != o.kind || size != int64(len(o.data)) || !bytes.Equal(data, o.data) {
 				t.Fatalf("%s: Stream(%v) gives %d bytes, %v", what, o.id, len(data), err)
@@ -93,13 +90,9 @@ func TestClosedPackKeepsNothing(t *testing.T) {
 	_, fsys, name := repacked(t, all)
 	budget := cache.NewBudget(1 << 20)
 	first, err := pack.Open(fsys, name+".pack", name+".idx", pack.Options{Cache: budget})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	second, err := pack.Open(fsys, name+".pack", name+".idx", pack.Options{Cache: budget})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	getAll(t, first, all)
 	one := budget.Used()
 	getAll(t, second, all)
@@ -162,9 +155,7 @@ func TestLargeDeltas(t *testing.T) {
 			delta = append(append(delta, byte(m)), rest[:m]...)
 			rest = rest[m:]
 		}
-		if err := w.AddDelta(o.id, from.id, delta); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, w.AddDelta(o.id, from.id, delta))
 		all = append(all, o)
 	}
 	finish(t, fsys, "a", w)
@@ -197,9 +188,7 @@ func TestNearbyBases(t *testing.T) {
 		delta := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(len(from.data))), uint64(len(o.data)))
 		delta = append(append(delta, byte(len(head))), head...)
 		delta = append(delta, 0x80|0x10|0x20, byte(len(from.data)), byte(len(from.data)>>8))
-		if err := w.AddDelta(o.id, from.id, delta); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, w.AddDelta(o.id, from.id, delta))
 		all = append(all, between, o)
 		from = o
 	}
@@ -214,15 +203,11 @@ func TestGetIsBounded(t *testing.T) {
 	fsys := osFS(t, t.TempDir())
 	w := newWriter(t, fsys, "a")
 	base, err := w.Add(object.Blob, []byte("0123456789"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	// Little delta, large result.
 	big := object.Hash(object.Blob, []byte("big"))
 	delta := []byte{10, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x90, 10}
-	if err := w.AddDelta(big, base, delta); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, w.AddDelta(big, base, delta))
 	finish(t, fsys, "a", w)
 	p := open(t, fsys, "a", pack.Options{})
 	if _, _, err := p.Get(big); !errors.Is(err, pack.ErrTooLarge) {
@@ -289,14 +274,10 @@ func TestStreamAfterClose(t *testing.T) {
 	fsys := osFS(t, t.TempDir())
 	w := newWriter(t, fsys, "a")
 	id, err := w.Add(object.Blob, []byte("data"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	finish(t, fsys, "a", w)
 	_, _, s, err := open(t, fsys, "a", pack.Options{}).Stream(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	s.Close()
 	s.Close()
 	if n, err := s.Read(make([]byte, 4)); err == nil {
@@ -355,9 +336,7 @@ func BenchmarkChains(b *testing.B) {
 		if rest := len(dir) - at; rest > 0 {
 			delta = append(delta, 0x80|0x1|0x2|0x10|0x20, byte(at), byte(at>>8), byte(rest), byte(rest>>8))
 		}
-		if err := w.AddDelta(now.id, was.id, delta); err != nil {
-			b.Fatal(err)
-		}
+		need.NoError(b, w.AddDelta(now.id, was.id, delta))
 		if _, err := w.Add(object.Blob, text(r, 300)); err != nil {
 			b.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/internal/need"
 )
 
 func checksum(b []byte) uint32 { return crc32.ChecksumIEEE(b) }
@@ -72,9 +73,7 @@ func TestScannerReadsEntries(t *testing.T) {
 	var got [][]byte
 	for i, o := range things {
 		e, err := s.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if e.Offset != int64(ends[i]) || e.End != int64(ends[i+1]) || e.CRC != checksum(data[ends[i]:ends[i+1]]) {
 			t.Fatalf("entry %d: %d to %d, want %d to %d", i, e.Offset, e.End, ends[i], ends[i+1])
 		}
@@ -166,9 +165,7 @@ func TestScannerTrailersOfAllSorts(t *testing.T) {
 		}
 		s := pack.NewScanner(f, int64(len(data))+20+int64(i%3), pack.ScanOptions{})
 		if i%3 > 0 {
-			if err := f.Truncate(int64(len(data)) + 20 + int64(i%3)); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, f.Truncate(int64(len(data))+20+int64(i%3)))
 		}
 		if _, err := s.Next(); err != nil {
 			t.Fatal(err)

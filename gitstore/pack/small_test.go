@@ -13,6 +13,7 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/internal/need"
 )
 
 // smallMax is the longest input that is compressed without tables that are kept.
@@ -52,9 +53,7 @@ func inflateAll(t testing.TB, stream []byte) []byte {
 	t.Helper()
 	src := bytes.NewReader(stream)
 	z, err := zlib.NewReader(src)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	data, err := io.ReadAll(z)
 	if err != nil {
 		t.Fatalf("%v after %d bytes", err, len(data))

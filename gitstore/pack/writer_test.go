@@ -14,6 +14,7 @@ import (
 
 	"umbra/gitstore/object"
 	"umbra/gitstore/pack"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -25,9 +26,7 @@ func TestWriterAgainstGit(t *testing.T) {
 	var prev thing
 	for _, o := range all {
 		if o.kind == object.Tree && prev.kind == object.Tree {
-			if err := w.AddDelta(o.id, prev.id, object.SpliceDelta(prev.data, o.data)); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, w.AddDelta(o.id, prev.id, object.SpliceDelta(prev.data, o.data)))
 		} else if o.kind == object.Blob && len(o.data)%2 == 0 {
 			id, err := w.AddStream(o.kind, int64(len(o.data)), bytes.NewReader(o.data))
 			if err != nil || id != o.id {
@@ -48,14 +47,10 @@ func TestWriterAgainstGit(t *testing.T) {
 	finish(t, fsys, "pack-w", w)
 
 	mine, err := os.ReadFile(filepath.Join(dir, "objects/pack/pack-w.idx"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	git(t, dir, nil, "index-pack", "--strict", "-o", "git.idx", "objects/pack/pack-w.pack")
 	theirs, err := os.ReadFile(filepath.Join(dir, "git.idx"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if !bytes.Equal(mine, theirs) {
 		t.Error("the index is not what git index-pack writes")
 	}
@@ -125,9 +120,7 @@ func TestLargeBlobInBoundedMemory(t *testing.T) {
 	w := newWriter(t, fsys, "pack-w")
 	peak := watchHeap()
 	id, err := w.AddStream(object.Blob, size, io.LimitReader(&pattern{peak: peak}, size))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	finish(t, fsys, "pack-w", w)
 	p := open(t, fsys, "pack-w", pack.Options{Verify: true, MaxObject: 1 << 20})
 	if _, _, err := p.Get(id); !errors.Is(err, pack.ErrTooLarge) {
@@ -231,9 +224,7 @@ func TestJournalBecomesPack(t *testing.T) {
 		t.Errorf("%d bytes, %v; want %d", info.Size, err, end+20)
 	}
 	writeFile(t, fsys, "pack-j.idx", pack.EncodeIdx(entries, sum))
-	if err := fsys.Link("j", "pack-j.pack"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, fsys.Link("j", "pack-j.pack"))
 	git(t, dir, nil, "index-pack", "--strict", "-o", "git.idx", "objects/pack/pack-j.pack")
 	verbose := string(git(t, dir, nil, "verify-pack", "-v", "objects/pack/pack-j.idx"))
 	if !strings.Contains(verbose, "chain length = 1") {
@@ -298,9 +289,7 @@ func TestWriterStopsAtAFault(t *testing.T) {
 	}
 	for n := range 4 {
 		w, err := pack.Create(&faulty{File: create(t, fsys, "w"), left: n}, pack.WriterOptions{Level: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		for i := range 3 {
 			noise[0] = byte(i)
 			if _, err = w.AddStream(object.Blob, int64(len(noise)), bytes.NewReader(noise)); err != nil {
@@ -326,9 +315,7 @@ func TestCreateRefusesWhatIsNotEmpty(t *testing.T) {
 	fsys := osFS(t, t.TempDir())
 	writeFile(t, fsys, "old", []byte("x"))
 	f, err := fsys.OpenFile("old", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer f.Close()
 	if _, err := pack.Create(f, pack.WriterOptions{}); err == nil {
 		t.Error("begins a pack over something else")

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -14,21 +15,13 @@ func BenchmarkUpdate(b *testing.B) {
 	for _, tasks := range []int{1, 16} {
 		b.Run(fmt.Sprintf("tasks=%d", tasks), func(b *testing.B) {
 			f, err := vfs.OS(b.TempDir())
-			if err != nil {
-				b.Fatal(err)
-			}
+			need.NoError(b, err)
 			defer f.Close()
-			if err := Init(f, "repo.git"); err != nil {
-				b.Fatal(err)
-			}
+			need.NoError(b, Init(f, "repo.git"))
 			s, err := Open(Options{FS: f, Repo: "repo.git"})
-			if err != nil {
-				b.Fatal(err)
-			}
+			need.NoError(b, err)
 			note, err := OpenNote(f, "refs")
-			if err != nil {
-				b.Fatal(err)
-			}
+			need.NoError(b, err)
 			defer note.Close()
 			updates, values := make([]Update, tasks+1), make([]Value, tasks+1)
 			for i := range tasks {
@@ -42,9 +35,7 @@ func BenchmarkUpdate(b *testing.B) {
 				for i := range updates {
 					values[i] = Value{updates[i].Name, updates[i].New}
 				}
-				if err := note.Append(uint64(n), values...); err != nil {
-					b.Fatal(err)
-				}
+				need.NoError(b, note.Append(uint64(n), values...))
 				foreign, failed := s.Update(b.Context(), updates)
 				if len(failed)+len(foreign) > 0 {
 					b.Fatal(failed, foreign)

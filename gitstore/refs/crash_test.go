@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -162,9 +163,7 @@ func TestErrorAtEveryCall(t *testing.T) {
 				settled := memRepo(t, clone.CrashClone(vfs.CrashOptions{Mode: vfs.CrashSyncedOnly}), Options{})
 				check(t, settled, at+", done again and cut", a.after(before), nil)
 			}
-			if err := a.do(t.Context(), memRepo(t, mem, Options{})); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, a.do(t.Context(), memRepo(t, mem, Options{})))
 			before = a.after(before)
 		}
 	}
@@ -187,9 +186,7 @@ func TestCrashOfInit(t *testing.T) {
 			}
 			return nil
 		}}
-		if err := Init(vfs.Inject(mem, hook), "repo.git"); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, Init(vfs.Inject(mem, hook), "repo.git"))
 		clone := mem.CrashClone(vfs.CrashOptions{Mode: mode})
 		if data, err := vfs.ReadFile(clone, "repo.git/config"); err != nil || string(data) != config {
 			t.Errorf("%s: config holds %q, %v", mode, data, err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 )
 
 func TestInitForGit(t *testing.T) {
@@ -39,9 +40,7 @@ func TestInitForGit(t *testing.T) {
 		t.Errorf("log of the clone: %q, %v", got, err)
 	}
 	theirs, err := gitIn(clone, "", "commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for ref, refused := range map[string]bool{ShadowRef: true, HeadRef: true, TasksPrefix + "t/head": true, "refs/heads/theirs": false} {
 		if _, err := gitIn(clone, "", "push", "-q", "-f", "origin", theirs+":"+ref); (err != nil) != refused {
 			t.Errorf("push to %s: %v", ref, err)
@@ -63,18 +62,14 @@ func TestReadsWhatGitWrote(t *testing.T) {
 	r.git("update-ref", "refs/heads/y", b.String())
 	r.git("symbolic-ref", "refs/heads/s", "refs/heads/y")
 	got, err := r.List("refs/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	want := []Ref{{Name: "refs/heads/s", Symbolic: "refs/heads/y", loose: true}, {Name: "refs/heads/x", ID: a},
 		{Name: "refs/heads/y", ID: b, loose: true}, {Name: "refs/tags/v1", ID: tag}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v\nwant %v", got, want)
 	}
 	p, err := r.packed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	data, _ := os.ReadFile(filepath.Join(r.dir, packedName))
 	if string(p.encode()) != string(data) {
 		t.Errorf("git wrote\n%s\nwe would write\n%s", data, p.encode())
@@ -99,9 +94,7 @@ func TestPackAsGit(t *testing.T) {
 		t.Errorf("%d loose refs, %v", n, err)
 	}
 	before := r.git("show-ref", "-d")
-	if err := r.Pack(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, r.Pack(t.Context()))
 	if after := r.git("show-ref", "-d"); after != before {
 		t.Errorf("before\n%s\nafter\n%s", before, after)
 	}

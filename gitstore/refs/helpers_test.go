@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -26,13 +27,9 @@ func newRepo(t *testing.T) *repo {
 	t.Helper()
 	root := t.TempDir()
 	f, err := vfs.OS(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
-	if err := Init(f, "repo.git"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, Init(f, "repo.git"))
 	r := &repo{t: t, root: root, dir: filepath.Join(root, "repo.git"), fs: f}
 	r.Store = r.open()
 	return r
@@ -41,9 +38,7 @@ func newRepo(t *testing.T) *repo {
 func (r *repo) open() *Store {
 	r.t.Helper()
 	s, err := Open(Options{FS: r.fs, Repo: "repo.git", Peel: r.peel})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	need.NoError(r.t, err)
 	return s
 }
 
@@ -80,9 +75,7 @@ func (r *repo) tryGit(args ...string) (string, error) { return gitIn(r.dir, "", 
 func (r *repo) git(args ...string) string {
 	r.t.Helper()
 	out, err := r.tryGit(args...)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	need.NoError(r.t, err)
 	return out
 }
 
@@ -98,9 +91,7 @@ func (r *repo) fsck() {
 func (r *repo) commit(subject string, parents ...object.ID) object.ID {
 	r.t.Helper()
 	tree, err := gitIn(r.dir, "", "mktree")
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	need.NoError(r.t, err)
 	args := []string{"commit-tree", tree, "-m", subject}
 	for _, p := range parents {
 		args = append(args, "-p", p.String())
@@ -112,9 +103,7 @@ func (r *repo) commit(subject string, parents ...object.ID) object.ID {
 func (r *repo) tag(on object.ID, name string) object.ID {
 	r.t.Helper()
 	out, err := gitIn(r.dir, "object "+on.String()+"\ntype commit\ntag "+name+"\ntagger u <u@x.invalid> 1 +0000\n\nx\n", "mktag")
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	need.NoError(r.t, err)
 	return parseID(r.t, out)
 }
 
@@ -140,9 +129,7 @@ func update(t *testing.T, s *Store, updates ...Update) []Foreign {
 func value(t *testing.T, s *Store, name string) object.ID {
 	t.Helper()
 	id, _, err := s.Resolve(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return id
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -24,25 +25,17 @@ func memRepo(t *testing.T, f vfs.FS, opt Options) *Store {
 	if opt.Peel == nil {
 		opt.Peel = func(object.ID) (object.ID, bool, error) { return object.Zero, false, nil }
 	}
-	if err := Init(f, "repo.git"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, Init(f, "repo.git"))
 	s, err := Open(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return s
 }
 
 func create(t *testing.T, f vfs.FS, name string) {
 	t.Helper()
 	h, err := f.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Close(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
+	need.NoError(t, h.Close())
 }
 
 func TestWaitsForALock(t *testing.T) {
@@ -94,9 +87,7 @@ func TestWaitsForALock(t *testing.T) {
 func TestOurDeadLockIsTakenOver(t *testing.T) {
 	f := vfs.NewMem(vfs.MemOptions{})
 	s := memRepo(t, f, Options{})
-	if err := f.Link("repo.git/"+markerName, "repo.git/"+ShadowRef+lockSuffix); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, f.Link("repo.git/"+markerName, "repo.git/"+ShadowRef+lockSuffix))
 	update(t, s, Update{Name: ShadowRef, New: object.ID{1}})
 	noTrash(t, f)
 }
@@ -104,9 +95,7 @@ func TestOurDeadLockIsTakenOver(t *testing.T) {
 func TestMarkerIsMadeAnew(t *testing.T) {
 	f := vfs.NewMem(vfs.MemOptions{})
 	s := memRepo(t, f, Options{})
-	if err := f.Remove("repo.git/" + markerName); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, f.Remove("repo.git/"+markerName))
 	update(t, s, Update{Name: ShadowRef, New: object.ID{1}})
 	links := 0
 	full := vfs.Inject(f, &vfs.Hook{OnCall: func(c vfs.Call) error {
@@ -117,9 +106,7 @@ func TestMarkerIsMadeAnew(t *testing.T) {
 		return nil
 	}})
 	s, err := Open(Options{FS: full, Repo: "repo.git"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	update(t, s, Update{Name: ShadowRef, New: object.ID{2}, Before: was(object.ID{1})})
 	if links != 1 || value(t, s, ShadowRef) != (object.ID{2}) {
 		t.Errorf("%d links, at %s", links, value(t, s, ShadowRef))
@@ -130,33 +117,21 @@ func TestMarkerIsMadeAnew(t *testing.T) {
 func TestClearStale(t *testing.T) {
 	r := newRepo(t)
 	path := func(name string) string { return filepath.Join(r.dir, name) }
-	if err := os.MkdirAll(path("worktrees/w"), 0o777); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.MkdirAll(path("worktrees/w"), 0o777))
 	for _, name := range []string{"refs/heads/young.lock", "refs/heads/old.lock", "refs/heads/used.lock", "packed-refs.lock", "HEAD.lock",
 		"config.lock", "worktrees/w/index.lock", "objects/pack/multi-pack-index.lock", "refs/heads/old"} {
-		if err := os.WriteFile(path(name), nil, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(path(name), nil, 0o666))
 		if name != "refs/heads/young.lock" {
 			old := time.Now().Add(-staleAge - time.Minute)
-			if err := os.Chtimes(path(name), old, old); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.Chtimes(path(name), old, old))
 		}
 	}
-	if err := os.Link(path(markerName), path("refs/tags/ours.lock")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Link(path(markerName), path("refs/tags/ours.lock")))
 	used, err := os.Open(path("refs/heads/used.lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer used.Close()
 	got, err := r.open().ClearStale(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	slices.Sort(got)
 	want := []string{"HEAD.lock", "config.lock", "objects/pack/multi-pack-index.lock", "packed-refs.lock", "refs/heads/old.lock",
 		"refs/tags/ours.lock", "worktrees/w/index.lock"}

@@ -13,15 +13,14 @@ import (
 	"testing"
 
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
 func openNote(t *testing.T, f vfs.FS) *Note {
 	t.Helper()
 	n, err := OpenNote(f, "refs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() { n.Close() })
 	return n
 }
@@ -29,9 +28,7 @@ func openNote(t *testing.T, f vfs.FS) *Note {
 func wantNote(t *testing.T, f vfs.FS, want map[string]object.ID) {
 	t.Helper()
 	n, err := OpenNote(f, "refs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer n.Close()
 	if got := n.All(); !maps.Equal(got, want) {
 		t.Fatalf("noted %v, want %v", got, want)
@@ -50,9 +47,7 @@ func TestNote(t *testing.T) {
 		{{"refs/b", object.Zero}},
 		{{"refs/a", object.ID{1}}},
 	} {
-		if err := n.Append(n.Shown()+1, vs...); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, n.Append(n.Shown()+1, vs...))
 	}
 	if n.Shown() != 4 {
 		t.Errorf("shown is %d", n.Shown())
@@ -77,21 +72,15 @@ func TestNoteDamaged(t *testing.T) {
 	var states []map[string]object.ID
 	var sizes []int
 	for i := range 3 {
-		if err := n.Append(uint64(i+1), Value{fmt.Sprintf("refs/r%d", i), object.ID{byte(i + 1)}}); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, n.Append(uint64(i+1), Value{fmt.Sprintf("refs/r%d", i), object.ID{byte(i + 1)}}))
 		states, sizes = append(states, n.All()), append(sizes, int(n.end))
 	}
 	data, err := vfs.ReadFile(f, "refs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	with := func(data []byte) *vfs.Mem {
 		m := vfs.NewMem(vfs.MemOptions{})
 		h, err := m.OpenFile("refs", os.O_CREATE|os.O_WRONLY, 0o666)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		defer h.Close()
 		if _, err := h.Write(data); err != nil {
 			t.Fatal(err)
@@ -114,9 +103,7 @@ func TestNoteDamaged(t *testing.T) {
 			n := openNote(t, m)
 			after := n.All()
 			after["refs/new"] = object.ID{9}
-			if err := n.Append(0, Value{"refs/new", object.ID{9}}); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, n.Append(0, Value{"refs/new", object.ID{9}}))
 			wantNote(t, m.CrashClone(vfs.CrashOptions{Mode: vfs.CrashSyncedOnly}), after)
 		}
 	}
@@ -161,9 +148,7 @@ func TestNoteBefore(t *testing.T) {
 	}
 	add := func(shown uint64, values ...Value) {
 		t.Helper()
-		if err := n.Append(shown, values...); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, n.Append(shown, values...))
 	}
 	add(1, Value{ShadowRef, v(1)}, Value{"refs/a", v(1)})
 	pending("new", Update{Name: "refs/a", New: v(1), Before: was(v(0))}, Update{Name: ShadowRef, New: v(1), Before: was(v(0))})
@@ -172,9 +157,7 @@ func TestNoteBefore(t *testing.T) {
 	pending("one was moved", Update{Name: "refs/a", New: v(2), Before: was(v(0), v(1))}, Update{Name: ShadowRef, New: v(2), Before: was(v(1))})
 	n.Moved(ShadowRef)
 	add(3, Value{"refs/a", v(0)}, Value{ShadowRef, v(3)})
-	if err := n.rewrite(nil); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, n.rewrite(nil))
 	pending("rewritten", Update{Name: "refs/a", Before: was(v(0), v(1), v(2))}, Update{Name: ShadowRef, New: v(3), Before: was(v(2))})
 	for i := range byte(20) {
 		add(4, Value{"refs/a", v(100 + i)})
@@ -184,17 +167,13 @@ func TestNoteBefore(t *testing.T) {
 	}
 	n.Moved("refs/a")
 	n.Moved(ShadowRef)
-	if err := n.rewrite(nil); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, n.rewrite(nil))
 	pending("all moved")
 	add(5, Value{"refs/a", v(120)})
 	add(6) // a journal that changes no value
 	pending("nothing new", Update{Name: "refs/a", New: v(120), Before: was(v(119))})
 	n.Moved("refs/a")
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, n.Close())
 	n = openNote(t, f)
 	if p := n.Pending(); len(p) > 0 || n.Shown() != 6 {
 		t.Errorf("after a clean stop: pending %v", p)
@@ -214,9 +193,7 @@ func sameUpdate(a, b Update) bool {
 func TestNoteVersion1(t *testing.T) {
 	f := vfs.NewMem(vfs.MemOptions{})
 	h, err := f.OpenFile("refs", os.O_CREATE|os.O_WRONLY, 0o666)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	text := noteHeader1
 	for _, body := range []string{(object.ID{1}).String() + " refs/a", object.ID{19: 7}.String() + " " + shownInNote1, object.ID{2}.String() + " refs/a", object.ID{3}.String() + " refs/b", object.Zero.String() + " refs/b"} {
 		text += fmt.Sprintf("%08x %s\n", crc32.Checksum([]byte(body), crc32.MakeTable(crc32.Castagnoli)), body)
@@ -224,17 +201,13 @@ func TestNoteVersion1(t *testing.T) {
 	if _, err := h.Write([]byte(text + "torn")); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(h.Sync(), h.Close()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, errors.Join(h.Sync(), h.Close()))
 	n := openNote(t, f)
 	if n.Shown() != 7 || len(n.Pending()) > 0 || n.Damage() {
 		t.Errorf("shown %d, pending %v", n.Shown(), n.Pending())
 	}
 	wantNote(t, f, map[string]object.ID{"refs/a": {2}})
-	if err := n.Append(8, Value{"refs/c", object.ID{4}}); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, n.Append(8, Value{"refs/c", object.ID{4}}))
 	data, err := vfs.ReadFile(f, "refs")
 	if err != nil || !bytes.HasPrefix(data, []byte(noteHeader)) {
 		t.Errorf("rewritten as %q, %v", data, err)
@@ -258,9 +231,7 @@ func TestNoteCrashAndErrors(t *testing.T) {
 		hook.OnCall = func(c vfs.Call) error {
 			if rnd.IntN(3) == 0 {
 				c, err := OpenNote(mem.CrashClone(vfs.CrashOptions{Rand: rnd}), "refs")
-				if err != nil {
-					t.Fatal(err)
-				}
+				need.NoError(t, err)
 				defer c.Close()
 				if got := c.All(); !maps.Equal(got, held) && !maps.Equal(got, next) {
 					t.Fatalf("append %d: noted %v", i, got)
@@ -278,9 +249,7 @@ func TestNoteCrashAndErrors(t *testing.T) {
 			if !maps.Equal(n.All(), held) {
 				t.Fatal("what failed is noted")
 			}
-			if err := n.Append(uint64(i), Value{name, next[name]}); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, n.Append(uint64(i), Value{name, next[name]}))
 		}
 		held = next
 		wantNote(t, mem.CrashClone(vfs.CrashOptions{Mode: vfs.CrashSyncedOnly}), held)
@@ -301,17 +270,13 @@ func TestNoteCost(t *testing.T) {
 		for i := range refs {
 			all = append(all, Value{fmt.Sprintf("refs/umbra/tasks/t%d/head", i), object.ID{1}})
 		}
-		if err := n.Append(1, all...); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, n.Append(1, all...))
 		const appends = 20000
 		var bytesWritten int64
 		for i := range appends {
 			end := n.end
 			all[i%refs].ID = object.ID{byte(i), byte(i >> 8), 2}
-			if err := n.Append(1, all[i%refs]); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, n.Append(1, all[i%refs]))
 			n.Moved(all[i%refs].Name)
 			if n.end > end {
 				bytesWritten += n.end - end

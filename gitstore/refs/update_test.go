@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 )
 
 func TestForeignValues(t *testing.T) {
@@ -18,9 +19,7 @@ func TestForeignValues(t *testing.T) {
 	set := func(id object.ID) func() { return func() { r.git("update-ref", ref, id.String()) } }
 	write := func(data string) func() {
 		return func() {
-			if err := os.WriteFile(filepath.Join(r.dir, ref), []byte(data), 0o666); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.WriteFile(filepath.Join(r.dir, ref), []byte(data), 0o666))
 		}
 	}
 	r.git("update-ref", "refs/heads/other", other.String())
@@ -69,9 +68,7 @@ func TestUnreadableForeignIsNotKept(t *testing.T) {
 	r := newRepo(t)
 	a, gone := r.commit("a"), object.ID{1}
 	r.opt.HasObject = func(id object.ID) bool { return id != gone }
-	if err := os.WriteFile(filepath.Join(r.dir, ShadowRef), []byte(gone.String()+"\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(r.dir, ShadowRef), []byte(gone.String()+"\n"), 0o666))
 	f := update(t, r.Store, Update{Name: ShadowRef, New: a, Before: was(a)})
 	if want := []Foreign{{Ref: ShadowRef, ID: gone}}; !slices.Equal(f, want) {
 		t.Errorf("got %v, want %v", f, want)
@@ -114,12 +111,8 @@ func TestLeftoverFolderOfAPackedRef(t *testing.T) {
 	a, b := r.commit("a"), r.commit("b")
 	const ref = TasksPrefix + "t/head"
 	update(t, r.Store, Update{Name: ref, New: a})
-	if err := r.Pack(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Join(r.dir, ref, "x/y"), 0o777); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, r.Pack(t.Context()))
+	need.NoError(t, os.MkdirAll(filepath.Join(r.dir, ref, "x/y"), 0o777))
 	if f := update(t, r.Store, Update{Name: ref, New: b, Before: was(a)}); len(f) > 0 || value(t, r.Store, ref) != b {
 		t.Errorf("foreign %v, it is %s", f, value(t, r.Store, ref))
 	}
@@ -134,9 +127,7 @@ func TestEnsureLinks(t *testing.T) {
 	r.fsck()
 	update(t, r.Store, Update{Name: ShadowRef, New: a})
 	r.git("update-ref", "--no-deref", HeadRef, b.String())
-	if err := os.Remove(filepath.Join(r.dir, HEAD)); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Remove(filepath.Join(r.dir, HEAD)))
 	f, err := r.EnsureLinks(t.Context())
 	if want := []Foreign{{Ref: HeadRef, ID: b, KeptAs: ForeignPrefix + "1"}}; err != nil || !slices.Equal(f, want) {
 		t.Errorf("got %v, %v", f, err)
@@ -180,9 +171,7 @@ func TestReadErrorIsNoOldValue(t *testing.T) {
 	update(t, r.Store, Update{Name: "refs/heads/x", New: a})
 	r.git("pack-refs", "--all")
 	update(t, r.Store, Update{Name: "refs/heads/x", New: b, Before: was(a)})
-	if err := os.WriteFile(filepath.Join(r.dir, "refs/heads/x"), nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(r.dir, "refs/heads/x"), nil, 0o666))
 	_, _, found, err := r.Read("refs/heads/x")
 	if damaged, ok := errors.AsType[*DamagedError](err); !ok || found || damaged.Name != "refs/heads/x" {
 		t.Errorf("found %v, %v", found, err)
@@ -190,9 +179,7 @@ func TestReadErrorIsNoOldValue(t *testing.T) {
 	if refs, err := r.List("refs/heads/x"); err != nil || len(refs) != 1 || !refs[0].Damaged {
 		t.Errorf("listed %v, %v", refs, err)
 	}
-	if err := os.WriteFile(filepath.Join(r.dir, packedName), []byte("x"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(r.dir, packedName), []byte("x"), 0o666))
 	if _, _, _, err := r.Read("refs/heads/none"); !errors.Is(err, errPacked) {
 		t.Errorf("damaged packed-refs: %v", err)
 	}

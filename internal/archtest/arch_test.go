@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // source is one Go file of the project.
@@ -30,9 +32,7 @@ type source struct {
 func sources(t *testing.T) []source {
 	t.Helper()
 	root, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for {
 		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
 			break
@@ -77,9 +77,7 @@ func sources(t *testing.T) []source {
 		list = append(list, s)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if len(list) == 0 {
 		t.Fatal("no Go files")
 	}

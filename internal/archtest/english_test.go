@@ -142,9 +142,7 @@ func textFiles(t *testing.T) []string {
 func readAllowances(t *testing.T, file string) map[string]int {
 	t.Helper()
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer f.Close()
 	out := map[string]int{}
 	for lines := bufio.NewScanner(f); lines.Scan(); {
@@ -169,7 +167,5 @@ func writeAllowances(t *testing.T, file string, allowed, found map[string]int) {
 			fmt.Fprintf(&b, "%s %d\n", key, n)
 		}
 	}
-	if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(file, []byte(b.String()), 0o644))
 }

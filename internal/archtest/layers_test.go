@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // layersFile lists, for each package, the packages of ours that it may import,
@@ -58,9 +60,7 @@ func TestImportsAreListed(t *testing.T) {
 func readLayers(t *testing.T) map[string][]string {
 	t.Helper()
 	f, err := os.Open(layersFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer f.Close()
 	out := map[string][]string{}
 	last := ""
@@ -80,8 +80,6 @@ func readLayers(t *testing.T) map[string][]string {
 			t.Errorf("%s: the imports of %s are not sorted", layersFile, dir)
 		}
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, lines.Err())
 	return out
 }

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // What docs/ARCHITECTURE.md says under "Where is" is there: each path exists, and each
@@ -13,9 +15,7 @@ import (
 func TestWhereIs(t *testing.T) {
 	const top = "../../"
 	raw, err := os.ReadFile(top + "docs/ARCHITECTURE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	_, text, _ := strings.Cut(string(raw), "\n## Where is\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	rows := 0
@@ -44,9 +44,7 @@ func TestWhereIs(t *testing.T) {
 			}
 			for _, f := range files {
 				data, err := os.ReadFile(f)
-				if err != nil {
-					t.Fatal(err)
-				}
+				need.NoError(t, err)
 				code.Write(data)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"umbra/internal/ignore"
+	"umbra/internal/need"
 )
 
 // BenchmarkMatch judges one file that no rule matches, against 120 rules of the
@@ -16,13 +17,9 @@ func BenchmarkMatch(b *testing.B) {
 		fmt.Fprintf(&rules, "*.ext%d\nname%d\n/build%d/\n**/out%d/*.tmp\n", i, i, i, i)
 	}
 	root, err := ignore.NewRoot(ignore.Options{ReadFile: files{}.ReadFile, InfoExclude: []byte(rules.String())})
-	if err != nil {
-		b.Fatal(err)
-	}
+	need.NoError(b, err)
 	d, err := root.Child("src")
-	if err != nil {
-		b.Fatal(err)
-	}
+	need.NoError(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
 		if d.Match("main.go", false).Ignored() {

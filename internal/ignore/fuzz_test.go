@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"umbra/internal/ignore"
+	"umbra/internal/need"
 	"umbra/internal/wspath"
 )
 
@@ -22,14 +23,10 @@ func FuzzMatch(f *testing.F) {
 			return
 		}
 		d, err := ignore.NewRoot(ignore.Options{InfoExclude: []byte(rules), ReadFile: files{}.ReadFile})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		start := time.Now()
 		v, err := d.Lookup(p, isDir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if took := time.Since(start); took > time.Minute {
 			t.Fatalf("%q over %q took %v", rules, path, took)
 		}
@@ -38,9 +35,7 @@ func FuzzMatch(f *testing.F) {
 		}
 		for up := range p.Ancestors() {
 			above, err := d.Lookup(up, true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			if above.ByGit() && (!v.ByGit() || v.Git.Line != above.Git.Line && !up.IsRoot() && shadowed(d, up)) {
 				t.Fatalf("%q: %q is ignored and %q is not", rules, up, p)
 			}

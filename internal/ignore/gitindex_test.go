@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"umbra/internal/ignore"
+	"umbra/internal/need"
 	"umbra/internal/wspath"
 )
 
@@ -26,12 +27,8 @@ func project(t *testing.T, initArgs ...string) string {
 	write(t, filepath.Join(dir, "a b\n\xff"), "odd")
 	write(t, filepath.Join(dir, "src.txt"), "next to src/")
 	write(t, filepath.Join(dir, "run.sh"), "#!/bin/sh\n")
-	if err := os.Chmod(filepath.Join(dir, "run.sh"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("src", filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Chmod(filepath.Join(dir, "run.sh"), 0o755))
+	need.NoError(t, os.Symlink("src", filepath.Join(dir, "link")))
 	git(t, dir, "", "add", "-A")
 	return dir
 }
@@ -39,13 +36,9 @@ func project(t *testing.T, initArgs ...string) string {
 func readIndex(t *testing.T, dir string) *ignore.Index {
 	t.Helper()
 	g, err := ignore.FindGitDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	ix, err := g.ReadIndex()
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return ix
 }
 
@@ -145,9 +138,7 @@ func TestIndexUnsupported(t *testing.T) {
 	sha256 := project(t, "--object-format=sha256")
 	for name, dir := range map[string]string{"split": split, "sparse": sparse, "sha256": sha256} {
 		g, err := ignore.FindGitDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if ix, err := g.ReadIndex(); !errors.Is(err, ignore.ErrUnsupported) || ix != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -156,9 +147,7 @@ func TestIndexUnsupported(t *testing.T) {
 
 func TestIndexCorrupt(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(project(t), ".git/index"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	for _, cut := range []int{0, 4, 12, 31, len(data) / 2, len(data) - 1} {
 		if _, err := ignore.ParseIndex(data[:cut]); !errors.Is(err, ignore.ErrCorrupt) {
 			t.Errorf("cut at %d: %v", cut, err)
@@ -180,9 +169,7 @@ func TestFindGitDir(t *testing.T) {
 	git(t, super, "", "init", "-q")
 	git(t, super, "", "-c", "protocol.file.allow=always", "submodule", "add", "-q", main, "sub")
 	linked := scratch(t)
-	if err := os.Symlink(filepath.Join(main, ".git"), filepath.Join(linked, ".git")); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Symlink(filepath.Join(main, ".git"), filepath.Join(linked, ".git")))
 	for _, c := range []struct {
 		dir     string
 		linked  bool
@@ -216,9 +203,7 @@ func TestFindGitDir(t *testing.T) {
 		"dir index":  func(p string) error { return os.MkdirAll(p+"/index", 0o700) },
 	} {
 		dir := scratch(t)
-		if err := make(filepath.Join(dir, ".git")); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, make(filepath.Join(dir, ".git")))
 		g, err := ignore.FindGitDir(dir)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

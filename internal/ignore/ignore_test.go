@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"umbra/internal/ignore"
+	"umbra/internal/need"
 	"umbra/internal/wspath"
 )
 
@@ -26,18 +27,14 @@ func root(t *testing.T, opts ignore.Options, f files) *ignore.Dir {
 	t.Helper()
 	opts.ReadFile = f.ReadFile
 	d, err := ignore.NewRoot(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return d
 }
 
 func lookup(t *testing.T, d *ignore.Dir, p wspath.Path, isDir bool) ignore.Verdict {
 	t.Helper()
 	v, err := d.Lookup(p, isDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return v
 }
 
@@ -87,9 +84,7 @@ func TestChildHaving(t *testing.T) {
 		reads++
 		return f.ReadFile(p)
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	reads = 0
 	c, err := d.ChildHaving("a", func(string) bool { return false })
 	if err != nil || reads != 0 || c.Match("x", false).Ignored() {

@@ -57,12 +57,8 @@ func scratch(t *testing.T) string {
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	need.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 }
 
 // compare judges all paths of a tree, and the folders above them, by git and by
@@ -105,15 +101,11 @@ func compare(t *testing.T, tr tree) int {
 	out := strings.Split(git(t, dir, stdin.String(), "check-ignore", "--no-index", "-v", "-n", "-z", "--stdin"), "\x00")
 
 	exclude, err := os.ReadFile(filepath.Join(dir, ".git/info/exclude"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	root, err := ignore.NewRoot(ignore.Options{InfoExclude: exclude, ReadFile: func(p wspath.Path) ([]byte, error) {
 		return os.ReadFile(filepath.Join(dir, string(p)))
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	n := 0
 	for rec := range slices.Chunk(out, 4) {
 		if len(rec) < 4 {
@@ -122,9 +114,7 @@ func compare(t *testing.T, tr tree) int {
 		n++
 		source, line, pattern, path := rec[0], rec[1], rec[2], rec[3]
 		v, err := root.Lookup(wspath.Path(path), isDir[path])
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		got := "no rule"
 		if v.Git != nil {
 			got = fmt.Sprintf("%s:%d:%s", v.Git.Source, v.Git.Line, v.Git.Pattern)

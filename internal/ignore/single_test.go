@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"umbra/internal/ignore"
+	"umbra/internal/need"
 	"umbra/internal/wspath"
 )
 
@@ -31,13 +32,9 @@ func TestCovers(t *testing.T) {
 			}
 			return nil, nil
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		v, err := root.Lookup(wspath.Path(path), isDir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		rule, ok := ignore.ParsePattern(text)
 		if got := ok && rule.Covers(path, isDir); got != v.ByGit() {
 			t.Fatalf("%q covers %q (%t): %t, git %t", text, path, isDir, got, v.ByGit())

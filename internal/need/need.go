@@ -1,5 +1,6 @@
-// Package need is for tests that are on something the machine may lack: they
-// are left out there, but never where CI=true says that everything must run.
+// Package need is for what tests need: calls that return no error, and things that the
+// machine may lack. Without those a test is left out, but never where CI=true says that
+// everything must run.
 //
 // It is imported by tests alone.
 package need
@@ -9,6 +10,20 @@ import (
 	"os/exec"
 	"testing"
 )
+
+// T is a test: a *testing.T, *testing.B, *testing.F or *rapid.T.
+type T interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// NoError fails and ends the test at an error.
+func NoError(t T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // Tool gives the path of a program, or leaves the test out.
 func Tool(t testing.TB, name string) string {

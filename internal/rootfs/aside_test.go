@@ -9,24 +9,21 @@ import (
 	"syscall"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
 )
 
 func (g *ground) write(name, content string) {
 	g.t.Helper()
-	if err := os.WriteFile(filepath.Join(g.dir, name), []byte(content), 0o644); err != nil {
-		g.t.Fatal(err)
-	}
+	need.NoError(g.t, os.WriteFile(filepath.Join(g.dir, name), []byte(content), 0o644))
 }
 
 func (g *ground) swap(target string) (*Staged, *Displaced) {
 	g.t.Helper()
 	s := g.stage(target)
 	out, err := s.Swap(wspath.Path(target), 0o644)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	need.NoError(g.t, err)
 	return s, out
 }
 
@@ -34,9 +31,7 @@ func (g *ground) swap(target string) (*Staged, *Displaced) {
 func (g *ground) names(dir string) string {
 	g.t.Helper()
 	list, err := os.ReadDir(filepath.Join(g.dir, dir))
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	need.NoError(g.t, err)
 	var names []string
 	for _, e := range list {
 		names = append(names, e.Name())
@@ -71,9 +66,7 @@ func TestAside(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.want("a", "new")
-	if err := g.root.Drop(out); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, g.root.Drop(out))
 	if got := g.names("../aside"); got != "" {
 		t.Fatalf("left aside: %q", got)
 	}
@@ -93,16 +86,12 @@ func TestFromAside(t *testing.T) {
 	if err := s.Place("a", 0o644); !errors.Is(err, fs.ErrExist) {
 		t.Fatalf("placed over what stands there: %v", err)
 	}
-	if err := s.Place("b", 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Place("b", 0o644))
 	g.want("b", "new")
 	if _, out = g.swap("a"); g.root.PutBack(out, "a") == nil {
 		t.Fatal("put back over what stands there")
 	}
-	if err := g.root.PutBack(out, "c"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, g.root.PutBack(out, "c"))
 	g.want("c", "old")
 	if got := g.names("../aside"); got != "" {
 		t.Fatalf("left aside: %q", got)
@@ -116,9 +105,7 @@ func TestAsideWithoutATarget(t *testing.T) {
 	if out, err := s.Swap("a", 0o644); out != nil || !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("%v, %v", out, err)
 	}
-	if err := s.Place("a", 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Place("a", 0o644))
 	g.want("a", "new")
 	s = g.stage("b")
 	if _, err := s.Swap("b", 0o644); err == nil {
@@ -135,29 +122,21 @@ func TestAsideWithoutATarget(t *testing.T) {
 func TestHome(t *testing.T) {
 	g := newGround(t, nil)
 	for _, dir := range []string{"d", "d/e"} {
-		if err := os.Mkdir(filepath.Join(g.dir, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Mkdir(filepath.Join(g.dir, dir), 0o755))
 	}
 	g.write("d/e/a", "one")
 	_, out := g.swap("d/e/a")
 	taken := wspath.TempName(func() uint64 { by, _, _ := parseAside(out.Temp); return by }())
 	g.write("d/e/"+taken, "in the way")
-	if err := g.root.Home(out, "d/e/a"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, g.root.Home(out, "d/e/a"))
 	g.want("d/e/"+taken, "in the way")
 	g.want(out.Temp, "one")
 	if digits, ok := wspath.ParseTemp(wspath.Path(out.Temp).Base()); !ok || !TakenFrom(digits, "a") {
 		t.Errorf("home as %s", out.Temp)
 	}
 	_, out = g.swap("d/e/a")
-	if err := os.RemoveAll(filepath.Join(g.dir, "d/e")); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.root.Home(out, "d/e/a"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.RemoveAll(filepath.Join(g.dir, "d/e")))
+	need.NoError(t, g.root.Home(out, "d/e/a"))
 	if wspath.Path(out.Temp).Dir() != "d" {
 		t.Errorf("home as %s", out.Temp)
 	}
@@ -175,9 +154,7 @@ func TestHomeAmongMany(t *testing.T) {
 	for try := range takenTries {
 		g.write(wspath.TempName(takenDigits("a", try)), "waits")
 	}
-	if err := g.root.Home(out, "a"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, g.root.Home(out, "a"))
 	g.want(out.Temp, "old")
 	if digits, ok := wspath.ParseTemp(out.Temp); !ok || IsMaking(digits) {
 		t.Errorf("home as %s", out.Temp)
@@ -193,9 +170,7 @@ func TestAsides(t *testing.T) {
 	}
 	g.swap("a")
 	now, err := g.root.fs.Lstat("a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	list, err := g.root.Asides()
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%v, %v", list, err)

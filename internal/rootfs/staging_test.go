@@ -28,15 +28,11 @@ func newGround(t *testing.T, hook *vfs.Hook) *ground {
 	top := t.TempDir()
 	g := &ground{t: t, dir: filepath.Join(top, "project")}
 	for _, name := range []string{"project", "staging", "aside"} {
-		if err := os.Mkdir(filepath.Join(top, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Mkdir(filepath.Join(top, name), 0o755))
 	}
 	open := func(name string) vfs.FS {
 		f, err := vfs.OS(filepath.Join(top, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		t.Cleanup(func() { f.Close() })
 		if hook != nil {
 			f = vfs.Inject(f, hook)
@@ -61,9 +57,7 @@ func (g *ground) stage(target string) *Staged {
 	if err == nil {
 		err = s.Finish()
 	}
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	need.NoError(g.t, err)
 	g.t.Cleanup(func() { s.Discard() })
 	return s
 }
@@ -84,14 +78,10 @@ func TestPreparedInStaging(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.want("a", "new")
-	if err := os.WriteFile(filepath.Join(g.dir, "b"), []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(g.dir, "b"), []byte("old"), 0o600))
 	s := g.stage("b")
 	out, err := s.Swap("b", 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	g.want("b", "new")
 	g.want("../aside/"+out.Temp, "old")
 }
@@ -106,9 +96,7 @@ func TestPreparedBesideItsTarget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := newGround(t, nil)
 			dir := filepath.Join(g.dir, "d")
-			if err := os.Mkdir(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, os.Mkdir(dir, 0o755))
 			if !g.stage("d/a").shared {
 				t.Fatal("not prepared in staging before")
 			}
@@ -145,16 +133,12 @@ func TestStagingApart(t *testing.T) {
 		}
 		refuse = false
 		again, err := s.Copy("a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		t.Cleanup(func() { again.Discard() })
 		if again.shared {
 			t.Fatalf("%v: prepared in staging once more", refusal)
 		}
-		if err := again.Place("a", 0o644); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, again.Place("a", 0o644))
 		g.want("a", "new")
 		if got, want := g.stage("b").shared, refusal != syscall.EXDEV; got != want {
 			t.Errorf("after %v the next is prepared in staging: %v", refusal, got)
@@ -171,9 +155,7 @@ func TestStagingMovesOn(t *testing.T) {
 	window := func() string {
 		for range stagingWindow {
 			f, err := g.staging.create()
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			f.Close()
 		}
 		return g.staging.dir

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/internal/scan"
 )
 
@@ -76,9 +77,7 @@ func BenchmarkWalk(b *testing.B) {
 		fmt.Fprintf(&rules, "*.ext%d\nname%d\n/build%d/\n**/out%d/*.tmp\n", i, i, i, i)
 	}
 	dir, f := makeTree(b, entries...)
-	if err := os.WriteFile(filepath.Join(dir, ".gitignore"), []byte(rules.String()), 0o644); err != nil {
-		b.Fatal(err)
-	}
+	need.NoError(b, os.WriteFile(filepath.Join(dir, ".gitignore"), []byte(rules.String()), 0o644))
 	const files = folders*each + 1
 	b.Run("bare", func(b *testing.B) {
 		for b.Loop() {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"umbra/internal/ignore"
+	"umbra/internal/need"
 	"umbra/internal/scan"
 	"umbra/internal/wspath"
 )
@@ -17,9 +18,7 @@ func TestPathsTellsWhatWalkDoes(t *testing.T) {
 	_, f := makeTree(t, ".gitignore=build/\n*.o\n!keep.o\n", "a", "d/.gitignore=x\n", "d/x", "d/y", "d/e/x", "d/e/z", "build/out", "build/kept", "m.o", "keep.o",
 		"pipe|", "l@a", "ld@d", "sub/.git/config=", "sub/f", "own/secret", "empty/", "deep/1/2/3/f", ".umbra-0123456789abcdef.tmp")
 	rules, err := ignore.NewRoot(ignore.Options{ReadFile: scan.RuleReader(f)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	opts := scan.Options{Rules: rules,
 		Prune:        func(p wspath.Path) bool { return p == "own" },
 		Tracked:      func(p wspath.Path) bool { return p == "build/kept" },
@@ -34,9 +33,7 @@ func TestPathsTellsWhatWalkDoes(t *testing.T) {
 			list = append(list, string(f.Path)+" "+string(f.Skip))
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		slices.Sort(list)
 		return list
 	}

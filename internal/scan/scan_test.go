@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"umbra/internal/ignore"
+	"umbra/internal/need"
 	"umbra/internal/scan"
 	"umbra/internal/vfs"
 	"umbra/internal/wspath"
@@ -51,14 +52,10 @@ func makeTree(t testing.TB, entries ...string) (string, vfs.FS) {
 		default:
 			err = errors.Join(err, os.WriteFile(path, []byte(text), 0o644))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 	}
 	f, err := vfs.OS(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
 	return dir, f
 }
@@ -66,9 +63,7 @@ func makeTree(t testing.TB, entries ...string) (string, vfs.FS) {
 func withRules(t testing.TB, f vfs.FS, opts scan.Options) scan.Options {
 	t.Helper()
 	rules, err := ignore.NewRoot(ignore.Options{ReadFile: scan.RuleReader(f)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	opts.Rules = rules
 	return opts
 }
@@ -100,9 +95,7 @@ func walk(t testing.TB, f vfs.FS, opts scan.Options) ([]string, scan.Stats) {
 		got = append(got, s)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if opts.Workers != 1 {
 		slices.Sort(got)
 	}
@@ -229,9 +222,7 @@ func TestFaults(t *testing.T) {
 				return
 			}
 			slices.Sort(got)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			expect(t, got, c.want...)
 		})
 	}
@@ -311,25 +302,17 @@ func TestEndings(t *testing.T) {
 func TestLargeAndDeep(t *testing.T) {
 	dir, f := makeTree(t, "big/")
 	for i := range 20000 {
-		if err := os.Symlink("x", filepath.Join(dir, "big", fmt.Sprint(i))); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Symlink("x", filepath.Join(dir, "big", fmt.Sprint(i))))
 	}
 	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer root.Close()
 	name := strings.Repeat("n", 250)
 	at := root
 	for range 17 { // 17 × 251 bytes
-		if err := at.Mkdir(name, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, at.Mkdir(name, 0o755))
 		next, err := at.OpenRoot(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		defer next.Close()
 		at = next
 	}

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/internal/state"
 	"umbra/internal/state/statetest"
 )
@@ -11,9 +12,7 @@ import (
 func TestBolt(t *testing.T) {
 	statetest.Conform(t, func(t *testing.T) state.Backend {
 		db, err := state.Open(filepath.Join(t.TempDir(), "state.db"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		t.Cleanup(func() {
 			if err := db.Close(); err != nil {
 				t.Error(err)

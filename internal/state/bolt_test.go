@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"umbra/internal/need"
 )
 
 // listed reports whether the file has a list of free pages, as the next Open finds
@@ -14,9 +16,7 @@ import (
 func listed(t *testing.T, path string) bool {
 	t.Helper()
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	const head, list, tx = 16, 32, 48 // of the page's header; of fields of the meta
 	var newest, at uint64
 	for page := range 2 {
@@ -33,14 +33,10 @@ func TestFreeListWhenQuiet(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	synctest.Test(t, func(t *testing.T) {
 		db, err := Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		put := func() {
 			t.Helper()
-			if err := db.Put("things", "a", 1); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, db.Put("things", "a", 1))
 			if listed(t, path) {
 				t.Error("a commit wrote the list")
 			}
@@ -60,9 +56,7 @@ func TestFreeListWhenQuiet(t *testing.T) {
 			}
 		}
 		put()
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, db.Close())
 		if !listed(t, path) {
 			t.Error("Close did not write the list")
 		}
@@ -75,8 +69,6 @@ func TestFreeListWhenQuiet(t *testing.T) {
 		if found, err := db.Get("things", "a", &n); !found || err != nil {
 			t.Error(found, err)
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, db.Close())
 	})
 }

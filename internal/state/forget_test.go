@@ -6,25 +6,21 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 func TestForget(t *testing.T) {
 	dir := t.TempDir()
 	db, err := Open(filepath.Join(dir, "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer db.Close()
 	a, err := OpenAnswers(db, filepath.Join(dir, "answers.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer a.Close()
 	key := func(name string) [sha256.Size]byte { return sha256.Sum256([]byte(name)) }
 	for _, name := range []string{"old", "other"} {
-		if err := a.KeepAnswer(key(name), Answer{Status: 200, Body: []byte("commit " + name), At: time.Now()}, false); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, a.KeepAnswer(key(name), Answer{Status: 200, Body: []byte("commit " + name), At: time.Now()}, false))
 	}
 	n, err := a.Forget(func(ans *Answer) bool { return strings.HasSuffix(string(ans.Body), " old") })
 	if n != 1 || err != nil {

@@ -6,19 +6,17 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"umbra/internal/need"
 )
 
 // TestMarks: the mark of a running request's key is kept exactly if its transaction is.
 func TestMarks(t *testing.T) {
 	db, err := Open(filepath.Join(t.TempDir(), "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer db.Close()
 	a, err := OpenAnswers(db, filepath.Join(t.TempDir(), "answers.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer a.Close()
 	key, fingerprint := sha256.Sum256([]byte("key")), sha256.Sum256([]byte("request"))
 	mark := func(then error) bool {
@@ -52,9 +50,7 @@ func TestMarks(t *testing.T) {
 		t.Errorf("after its end: %v %v", rows, err)
 	}
 	a.now = func() time.Time { return time.Now().Add(25 * time.Hour) }
-	if err := a.prune(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, a.prune())
 	a.now = time.Now
 	if _, found, err := a.Answer(key); found || err != nil {
 		t.Error("a mark is kept for ever")

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"umbra/internal/need"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,9 +26,7 @@ type record struct{ A, B string }
 func open(t *testing.T, dir string) *DB {
 	t.Helper()
 	db, err := Open(filepath.Join(dir, "state.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return db
 }
 
@@ -34,13 +34,9 @@ func TestRecordsOutliveTheStore(t *testing.T) {
 	dir := t.TempDir()
 	db := open(t, dir)
 	for _, k := range []string{"b", "a", "c"} {
-		if err := db.Put("things", k, record{A: k}); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, db.Put("things", k, record{A: k}))
 	}
-	if err := errors.Join(db.Delete("things", "c"), db.Delete("nothing", "x"), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, errors.Join(db.Delete("things", "c"), db.Delete("nothing", "x"), db.Close()))
 	db = open(t, dir)
 	defer db.Close()
 	var r record
@@ -72,11 +68,9 @@ func TestAFailedUpdateLeavesNothing(t *testing.T) {
 	if found, _ := db.Get("things", "a", &r); found {
 		t.Fatal("the record is there")
 	}
-	if err := db.Update(func(tx *Tx) error {
+	need.NoError(t, db.Update(func(tx *Tx) error {
 		return errors.Join(tx.Put("things", "a", record{}), tx.DeleteBucket("things"), tx.DeleteBucket("none"))
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if found, _ := db.Get("things", "a", &r); found {
 		t.Fatal("the bucket is there")
 	}
@@ -85,18 +79,14 @@ func TestAFailedUpdateLeavesNothing(t *testing.T) {
 func TestOneHolderADirectory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "data")
 	d, err := Acquire(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o700 {
 		t.Fatal(st.Mode(), err)
 	}
 	if raw, err := os.ReadFile(d.Join("format")); err != nil || string(raw) != strconv.Itoa(Format)+"\n" {
 		t.Fatalf("%q %v", raw, err)
 	}
-	if err := d.Announce("http://127.0.0.1:1"); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, d.Announce("http://127.0.0.1:1"))
 	_, err = Acquire(path)
 	held, ok := errors.AsType[*HeldError](err)
 	if !ok || held.Holder != (Holder{os.Getpid(), "http://127.0.0.1:1"}) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
@@ -105,27 +95,19 @@ func TestOneHolderADirectory(t *testing.T) {
 	if h, ok, err := FindHolder(path); !ok || err != nil || h != held.Holder {
 		t.Fatal(h, ok, err)
 	}
-	if err := d.Release(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, d.Release())
 	if _, ok, err := FindHolder(path); ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	d, err = Acquire(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Release(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
+	need.NoError(t, d.Release())
 }
 
 func TestUnknownFormatsAreRefused(t *testing.T) {
 	for _, text := range []string{"6", "0", "99\n", "", "x", "-1", "1\n2\n"} {
 		path := t.TempDir()
-		if err := os.WriteFile(filepath.Join(path, "format"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(filepath.Join(path, "format"), []byte(text), 0o600))
 		_, err := Acquire(path)
 		if _, ok := errors.AsType[*FormatError](err); !ok || !strings.Contains(err.Error(), "formats up to "+strconv.Itoa(Format)) {
 			t.Errorf("%q: %v", text, err)
@@ -140,35 +122,23 @@ func TestAnswersOutliveAKill(t *testing.T) {
 	log := filepath.Join(dir, "answers.log")
 	db := open(t, dir)
 	a, err := OpenAnswers(db, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	want := Answer{Fingerprint: key("f"), Status: 201, Header: map[string][]string{"Etag": {"x"}}, Body: []byte("\xff{}"), At: time.Now().Round(0)}
 	for i := range 5 {
-		if err := a.KeepAnswer(key(fmt.Sprint(i)), want, i%2 == 0); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, a.KeepAnswer(key(fmt.Sprint(i)), want, i%2 == 0))
 	}
 	// What a kill leaves: the log as it is, here with a torn record behind.
 	raw, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(a.Close(), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
+	need.NoError(t, errors.Join(a.Close(), db.Close()))
 	for cut := range 3 {
 		dir := t.TempDir()
 		log := filepath.Join(dir, "answers.log")
 		torn := append(append([]byte(nil), raw...), raw[:len(raw)/5-cut]...)
-		if err := os.WriteFile(log, torn[:len(torn)-1], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.WriteFile(log, torn[:len(torn)-1], 0o600))
 		db := open(t, dir)
 		a, err := OpenAnswers(db, log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		for i := range 5 {
 			got, ok, err := a.Answer(key(fmt.Sprint(i)))
 			if !ok || err != nil || !got.At.Equal(want.At) || string(got.Body) != string(want.Body) || got.Status != 201 {
@@ -178,9 +148,7 @@ func TestAnswersOutliveAKill(t *testing.T) {
 		if st, err := os.Stat(log); err != nil || st.Size() != 0 {
 			t.Fatal(st.Size(), err)
 		}
-		if err := errors.Join(a.Close(), db.Close()); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, errors.Join(a.Close(), db.Close()))
 	}
 }
 
@@ -189,22 +157,16 @@ func TestAnswersAreKeptADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := open(t, dir)
 		a, err := OpenAnswers(db, filepath.Join(dir, "answers.log"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		for _, name := range []string{"old", "again"} {
-			if err := a.KeepAnswer(key(name), Answer{Status: 200, At: time.Now()}, false); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, a.KeepAnswer(key(name), Answer{Status: 200, At: time.Now()}, false))
 		}
 		<-time.After(23 * time.Hour)
 		if _, ok, err := a.Answer(key("old")); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		<-time.After(time.Hour)
-		if err := a.KeepAnswer(key("again"), Answer{Status: 201, At: time.Now()}, false); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, a.KeepAnswer(key("again"), Answer{Status: 201, At: time.Now()}, false))
 		<-time.After(time.Hour)
 		if _, ok, err := a.Answer(key("old")); ok || err != nil {
 			t.Fatal(ok, err)
@@ -218,9 +180,7 @@ func TestAnswersAreKeptADay(t *testing.T) {
 		}); err != nil || left != 1 {
 			t.Fatal(left, err)
 		}
-		if err := errors.Join(a.Close(), db.Close()); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, errors.Join(a.Close(), db.Close()))
 	})
 }
 
@@ -229,13 +189,9 @@ func TestAnswersGoOnWithoutTheirLog(t *testing.T) {
 	db := open(t, dir)
 	defer db.Close()
 	a, err := OpenAnswers(db, filepath.Join(dir, "answers.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	a.log.Close() // every write to it fails from now on
-	if err := a.KeepAnswer(key("k"), Answer{Status: 200, At: time.Now()}, false); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, a.KeepAnswer(key("k"), Answer{Status: 200, At: time.Now()}, false))
 	if _, ok, err := a.Answer(key("k")); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -247,9 +203,7 @@ func TestAnswersGoOnWithoutTheirLog(t *testing.T) {
 func TestMap(t *testing.T) {
 	db := NewMemory()
 	for key, v := range map[string]any{"a": 1, "b": "text", "c": 3} {
-		if err := db.Put("things", key, v); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, db.Put("things", key, v))
 	}
 	all, err := Map[int](db, "things")
 	if err == nil || !strings.Contains(err.Error(), `"b"`) || !maps.Equal(all, map[string]int{"a": 1, "c": 3}) {
@@ -263,16 +217,12 @@ func TestSharedAnswers(t *testing.T) {
 	var both [2]*Answers
 	for i := range both {
 		a, err := OpenAnswers(db, filepath.Join(dir, "answers.log"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		defer a.Close()
 		both[i] = a
 	}
 	key := [32]byte{1}
-	if err := both[0].KeepAnswer(key, Answer{Status: 201, At: time.Now()}, false); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, both[0].KeepAnswer(key, Answer{Status: 201, At: time.Now()}, false))
 	if ans, found, err := both[1].Answer(key); err != nil || !found || ans.Status != 201 {
 		t.Errorf("%+v, %v, %v", ans, found, err)
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // errKilled is what a stop at a place of an upgrade gives.
@@ -71,17 +73,13 @@ func TestUpgradeKilled(t *testing.T) {
 		}}
 		err := u.run(1)
 		if killed == "" {
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 		} else {
 			if !errors.Is(err, errKilled) {
 				t.Fatalf("stopped at %q: %v", killed, err)
 			}
 			raw, err := os.ReadFile(filepath.Join(dir, formatFile))
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			at := int(raw[0] - '0')
 			u := upgrader{dir: dir, steps: testSteps()}
 			if err := u.run(at); err != nil {
@@ -114,17 +112,11 @@ func TestUpgradeKilled(t *testing.T) {
 // what the upgrade changed.
 func TestUpgradeAtStart(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, formatFile), []byte("1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(dir, formatFile), []byte("1\n"), 0o600))
 	for range 2 {
 		d, err := Acquire(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Release(); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
+		need.NoError(t, d.Release())
 		wantFile(t, fmt.Sprint(Format), dir, formatFile)
 		wantFile(t, "1", dir, "upgrade-1", formatFile)
 	}
@@ -135,9 +127,7 @@ func TestUpgradeAtStart(t *testing.T) {
 
 func TestRestoringIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, RestoringDir), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.Mkdir(filepath.Join(dir, RestoringDir), 0o700))
 	_, err := Acquire(dir)
 	if _, ok := errors.AsType[*RestoringError](err); !ok {
 		t.Fatalf("%v", err)

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"umbra/internal/need"
 )
 
 // cut gives a random crash clone.
@@ -44,9 +46,9 @@ func wantOutcomes(t *testing.T, m *Mem, see func(*Mem) string, want ...string) {
 func syncMem(t testing.TB, f FS, name string) {
 	t.Helper()
 	h, err := f.Open(name)
-	must(t, err)
-	must(t, h.Sync())
-	must(t, h.Close())
+	need.NoError(t, err)
+	need.NoError(t, h.Sync())
+	need.NoError(t, h.Close())
 }
 
 func contents(names ...string) func(*Mem) string {
@@ -76,47 +78,53 @@ func TestCrashNames(t *testing.T) {
 	}{
 		{"a synced file in a folder that is not", func(t *testing.T, m *Mem) { synced(t, m, "new", "N") },
 			[]string{"new"}, []string{"-", "N"}},
-		{"both synced", func(t *testing.T, m *Mem) { synced(t, m, "new", "N"); must(t, m.SyncDir(".")) },
+		{"both synced", func(t *testing.T, m *Mem) { synced(t, m, "new", "N"); need.NoError(t, m.SyncDir(".")) },
 			[]string{"new"}, []string{"N"}},
 		{"each entry for itself", func(t *testing.T, m *Mem) { synced(t, m, "new", "N"); synced(t, m, "more", "M") },
 			[]string{"new", "more"}, []string{"-|-", "N|-", "-|M", "N|M"}},
-		{"an exchange has both sides", func(t *testing.T, m *Mem) { must(t, m.Exchange("a", "d/b")); synced(t, m, "new", "N") },
+		{"an exchange has both sides", func(t *testing.T, m *Mem) { need.NoError(t, m.Exchange("a", "d/b")); synced(t, m, "new", "N") },
 			[]string{"a", "d/b", "new"}, []string{"A|B|-", "B|A|-", "A|B|N", "B|A|N"}},
-		{"one synced folder takes both sides", func(t *testing.T, m *Mem) { must(t, m.Exchange("a", "d/b")); must(t, m.SyncDir("d")) },
+		{"one synced folder takes both sides", func(t *testing.T, m *Mem) { need.NoError(t, m.Exchange("a", "d/b")); need.NoError(t, m.SyncDir("d")) },
 			[]string{"a", "d/b"}, []string{"B|A"}},
-		{"a rename loses nothing", func(t *testing.T, m *Mem) { must(t, m.Rename("a", "d/c")) },
+		{"a rename loses nothing", func(t *testing.T, m *Mem) { need.NoError(t, m.Rename("a", "d/c")) },
 			[]string{"a", "d/c"}, []string{"A|-", "-|A"}},
-		{"a rename over a file", func(t *testing.T, m *Mem) { must(t, m.Rename("a", "d/b")) },
+		{"a rename over a file", func(t *testing.T, m *Mem) { need.NoError(t, m.Rename("a", "d/b")) },
 			[]string{"a", "d/b"}, []string{"A|B", "-|A"}},
-		{"into a new folder", func(t *testing.T, m *Mem) { must(t, m.Mkdir("e", 0o755)); must(t, m.Rename("a", "e/a")) },
+		{"into a new folder", func(t *testing.T, m *Mem) {
+			need.NoError(t, m.Mkdir("e", 0o755))
+			need.NoError(t, m.Rename("a", "e/a"))
+		},
 			[]string{"a", "e/a"}, []string{"A|-", "-|A"}},
 		{"a folder synced, its name not", func(t *testing.T, m *Mem) {
-			must(t, m.Mkdir("e", 0o755))
+			need.NoError(t, m.Mkdir("e", 0o755))
 			synced(t, m, "e/f", "F")
-			must(t, m.SyncDir("e"))
+			need.NoError(t, m.SyncDir("e"))
 		}, []string{"e/f"}, []string{"-", "F"}},
-		{"out of a folder, and the folder removed", func(t *testing.T, m *Mem) { must(t, m.Rename("d/b", "b")); must(t, m.Remove("d")) },
+		{"out of a folder, and the folder removed", func(t *testing.T, m *Mem) { need.NoError(t, m.Rename("d/b", "b")); need.NoError(t, m.Remove("d")) },
 			[]string{"d/b", "b"}, []string{"B|-", "-|B"}},
-		{"a link and a removal are two", func(t *testing.T, m *Mem) { must(t, m.Link("a", "l")); must(t, m.Remove("a")) },
+		{"a link and a removal are two", func(t *testing.T, m *Mem) { need.NoError(t, m.Link("a", "l")); need.NoError(t, m.Remove("a")) },
 			[]string{"a", "l"}, []string{"A|-", "A|A", "-|A", "-|-"}},
 		{"an unlinked file's name", func(t *testing.T, m *Mem) {
 			h, err := m.CreateUnlinked("d", 0o644)
-			must(t, err)
+			need.NoError(t, err)
 			_, err = h.Write([]byte("T"))
-			must(t, err)
-			must(t, h.Datasync())
-			must(t, m.LinkFile(h, "d/t"))
+			need.NoError(t, err)
+			need.NoError(t, h.Datasync())
+			need.NoError(t, m.LinkFile(h, "d/t"))
 		}, []string{"d/t"}, []string{"-", "T"}},
-		{"renamed on", func(t *testing.T, m *Mem) { must(t, m.Exchange("a", "d/b")); must(t, m.Rename("a", "c")) },
+		{"renamed on", func(t *testing.T, m *Mem) {
+			need.NoError(t, m.Exchange("a", "d/b"))
+			need.NoError(t, m.Rename("a", "c"))
+		},
 			[]string{"a", "d/b", "c"}, []string{"A|B|-", "B|A|-", "-|A|B"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := NewMem(MemOptions{})
-			must(t, m.Mkdir("d", 0o755))
+			need.NoError(t, m.Mkdir("d", 0o755))
 			synced(t, m, "a", "A")
 			synced(t, m, "d/b", "B")
-			must(t, m.SyncDir("."))
-			must(t, m.SyncDir("d"))
+			need.NoError(t, m.SyncDir("."))
+			need.NoError(t, m.SyncDir("d"))
 			before := contents(c.see...)(m.CrashClone(CrashOptions{Mode: CrashSyncedOnly}))
 			c.do(t, m)
 			wantOutcomes(t, m, contents(c.see...), c.want...)
@@ -139,14 +147,14 @@ func TestCrashTearsFiles(t *testing.T) {
 	old := bytes.Repeat([]byte("o"), 3*sector+100)
 	write(t, m, "f", string(old))
 	syncMem(t, m, "f")
-	must(t, m.SyncDir("."))
+	need.NoError(t, m.SyncDir("."))
 	h, err := m.OpenFile("f", os.O_RDWR, 0)
-	must(t, err)
+	need.NoError(t, err)
 	defer h.Close()
 	newer := bytes.Repeat([]byte("n"), 6*sector)
 	_, err = h.WriteAt(newer[:5*sector], sector)
-	must(t, err)
-	must(t, h.StartWriteout())
+	need.NoError(t, err)
+	need.NoError(t, h.StartWriteout())
 	kinds := map[string]int{}
 	for seed := range uint64(2000) {
 		got := []byte(read(t, cut(m, seed), "f"))
@@ -185,7 +193,7 @@ func TestCrashTearsFiles(t *testing.T) {
 			t.Errorf("never %q: %v", kind, kinds)
 		}
 	}
-	must(t, h.Datasync())
+	need.NoError(t, h.Datasync())
 	for seed := range uint64(50) {
 		if got := read(t, cut(m, seed), "f"); got[sector:] != string(newer[:5*sector]) {
 			t.Fatal("synced bytes are lost")
@@ -199,19 +207,19 @@ func TestCrashAfterTruncate(t *testing.T) {
 	m := NewMem(MemOptions{})
 	write(t, m, "f", strings.Repeat("1", 4*sector))
 	syncMem(t, m, "f")
-	must(t, m.SyncDir("."))
+	need.NoError(t, m.SyncDir("."))
 	h, err := m.OpenFile("f", os.O_RDWR, 0)
-	must(t, err)
+	need.NoError(t, err)
 	defer h.Close()
-	must(t, h.Truncate(100))
-	must(t, h.Truncate(3*sector))
+	need.NoError(t, h.Truncate(100))
+	need.NoError(t, h.Truncate(3*sector))
 	_, err = h.WriteAt([]byte("3"), 2*sector)
-	must(t, err)
+	need.NoError(t, err)
 	want := strings.Repeat("1", 100) + strings.Repeat("\x00", 2*sector-100) + "3" + strings.Repeat("\x00", sector-1)
 	if read(t, m, "f") != want {
 		t.Fatal("not what was written")
 	}
-	must(t, h.Sync())
+	need.NoError(t, h.Sync())
 	for _, mode := range []CrashMode{CrashSyncedOnly, CrashRandom, CrashNamesOnly, CrashNothing} {
 		if got := read(t, m.CrashClone(CrashOptions{Mode: mode}), "f"); got != want {
 			t.Fatalf("%v: %q", mode, got)
@@ -223,9 +231,9 @@ func TestExchangeWithoutWriteOut(t *testing.T) {
 	m := NewMem(MemOptions{})
 	write(t, m, "f", "old")
 	syncMem(t, m, "f")
-	must(t, m.SyncDir("."))
+	need.NoError(t, m.SyncDir("."))
 	write(t, m, "tmp", "new")
-	must(t, m.Exchange("tmp", "f"))
+	need.NoError(t, m.Exchange("tmp", "f"))
 	if got := contents("f", "tmp")(m.CrashClone(CrashOptions{Mode: CrashNamesOnly})); got != "|old" {
 		t.Fatalf("%q", got)
 	}
@@ -241,18 +249,18 @@ func TestFailedSyncLoses(t *testing.T) {
 		return nil
 	}})
 	h, err := f.OpenFile("f", os.O_RDWR|os.O_CREATE, 0o644)
-	must(t, err)
+	need.NoError(t, err)
 	defer h.Close()
 	_, err = h.Write([]byte("one"))
-	must(t, err)
-	must(t, f.SyncDir("."))
-	must(t, h.Datasync())
+	need.NoError(t, err)
+	need.NoError(t, f.SyncDir("."))
+	need.NoError(t, h.Datasync())
 	_, err = h.WriteAt([]byte("two"), sector)
-	must(t, err)
+	need.NoError(t, err)
 	fail = syscall.EIO
 	wantErr(t, h.Datasync(), syscall.EIO)
 	fail = nil
-	must(t, h.Datasync()) // says nothing of what was lost
+	need.NoError(t, h.Datasync()) // says nothing of what was lost
 	zeros := "one" + strings.Repeat("\x00", sector)
 	for seed := range uint64(100) {
 		if got := read(t, cut(m, seed), "f"); got != zeros {
@@ -263,8 +271,8 @@ func TestFailedSyncLoses(t *testing.T) {
 		t.Fatalf("the page cache has it: %q", got)
 	}
 	_, err = h.WriteAt([]byte("two"), sector)
-	must(t, err)
-	must(t, h.Datasync())
+	need.NoError(t, err)
+	need.NoError(t, h.Datasync())
 	if got := read(t, cut(m, 1), "f"); got != zeros[:sector]+"two" {
 		t.Fatalf("written once more: %q", got)
 	}
@@ -274,11 +282,11 @@ func TestCrashModes(t *testing.T) {
 	m := NewMem(MemOptions{})
 	write(t, m, "f", "x")
 	syncMem(t, m, "f")
-	must(t, m.SyncDir("."))
-	must(t, m.Chmod("f", 0o755))
+	need.NoError(t, m.SyncDir("."))
+	need.NoError(t, m.Chmod("f", 0o755))
 	perm := func(c *Mem) string {
 		info, err := c.Lstat("f")
-		must(t, err)
+		need.NoError(t, err)
 		return info.Mode.String()
 	}
 	wantOutcomes(t, m, perm, "-rw-r--r--", "-rwxr-xr-x")
@@ -291,22 +299,22 @@ func TestInodesAreUsedAgain(t *testing.T) {
 	ino := func(name string) uint64 {
 		write(t, m, name, "")
 		info, err := m.Lstat(name)
-		must(t, err)
+		need.NoError(t, err)
 		return info.Ino
 	}
 	first := ino("a")
-	must(t, m.SyncDir("."))
+	need.NoError(t, m.SyncDir("."))
 	h, err := m.Open("a")
-	must(t, err)
-	must(t, m.Remove("a"))
+	need.NoError(t, err)
+	need.NoError(t, m.Remove("a"))
 	if ino("b") == first {
 		t.Fatal("a crash may bring a back")
 	}
-	must(t, m.SyncDir("."))
+	need.NoError(t, m.SyncDir("."))
 	if ino("c") == first {
 		t.Fatal("it is open")
 	}
-	must(t, h.Close())
+	need.NoError(t, h.Close())
 	if ino("d") != first {
 		t.Fatal("not used again")
 	}
@@ -318,18 +326,18 @@ func TestCrashIsSound(t *testing.T) {
 		m := NewMem(MemOptions{})
 		dirs := []string{"a", "b", "a/c"}
 		for _, d := range dirs {
-			must(t, m.Mkdir(d, 0o755))
+			need.NoError(t, m.Mkdir(d, 0o755))
 		}
 		files := map[uint64]string{} // never removed or replaced
 		for i, name := range []string{"x", "a/x", "b/x", "a/c/x"} {
 			h, err := m.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
-			must(t, err)
+			need.NoError(t, err)
 			_, err = h.Write([]byte{byte(i)})
-			must(t, err)
+			need.NoError(t, err)
 			info, err := h.Stat()
-			must(t, err)
+			need.NoError(t, err)
 			files[info.Ino] = string([]byte{byte(i)})
-			must(t, h.Close())
+			need.NoError(t, h.Close())
 		}
 		m.settle()
 		component := rapid.SampledFrom([]string{"a", "b", "c", "x"})
@@ -373,7 +381,7 @@ func TestCrashIsSound(t *testing.T) {
 		if got, want := dump(t, cut(again, seed)), dump(t, cut(m, seed)); got != want {
 			t.Fatalf("cut clone\n%s\nof\n%s", got, want)
 		}
-		must(t, again.Mkdir("only here", 0o755))
+		need.NoError(t, again.Mkdir("only here", 0o755))
 		if _, err := m.Lstat("only here"); !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal("the clone is the original")
 		}
@@ -420,28 +428,28 @@ func soundTree(t *rapid.T, m *Mem) map[uint64]string {
 }
 
 // dump writes a tree down.
-func dump(t tb, f FS) string {
+func dump(t need.T, f FS) string {
 	t.Helper()
 	var out strings.Builder
 	var visit func(name string)
 	visit = func(name string) {
 		info, err := f.Lstat(name)
-		must(t, err)
+		need.NoError(t, err)
 		fmt.Fprintf(&out, "%q %v %d %d", name, info.Mode, info.Ino, info.Nlink)
 		switch {
 		case info.IsRegular():
 			b, err := ReadFile(f, name)
-			must(t, err)
+			need.NoError(t, err)
 			fmt.Fprintf(&out, " %q", b)
 		case info.IsSymlink():
 			target, err := f.Readlink(name)
-			must(t, err)
+			need.NoError(t, err)
 			fmt.Fprintf(&out, " -> %q", target)
 		}
 		out.WriteByte('\n')
 		if info.IsDir() {
 			list, err := f.ReadDir(name)
-			must(t, err)
+			need.NoError(t, err)
 			for _, e := range list {
 				visit(joinName(name, e.Name))
 			}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 // Nothing is synced before Flush; what a crash leaves after it is all that was to be
@@ -23,31 +25,31 @@ func TestDeferred(t *testing.T) {
 	write := func(f FS, name, text string) File {
 		t.Helper()
 		file, err := f.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
-		must(t, err)
+		need.NoError(t, err)
 		_, err = file.Write([]byte(text))
-		must(t, errors.Join(err, file.StartWriteout(), file.Sync(), file.Datasync(), f.SyncDir(".")))
+		need.NoError(t, errors.Join(err, file.StartWriteout(), file.Sync(), file.Datasync(), f.SyncDir(".")))
 		return file
 	}
 	open := write(d, "open", "open")
-	must(t, write(d, "tmp", "final").Close())
-	must(t, d.Rename("tmp", "final"))
-	must(t, write(d, "gone", "x").Close())
-	must(t, d.Remove("gone"))
-	must(t, d.Mkdir("dir", 0o755))
+	need.NoError(t, write(d, "tmp", "final").Close())
+	need.NoError(t, d.Rename("tmp", "final"))
+	need.NoError(t, write(d, "gone", "x").Close())
+	need.NoError(t, d.Remove("gone"))
+	need.NoError(t, d.Mkdir("dir", 0o755))
 	sub, err := d.Sub("dir")
-	must(t, err)
-	must(t, write(sub, "f", "sub").Close())
-	must(t, d.Rename("dir", "moved"))
-	must(t, write(d, "a", "a").Close())
-	must(t, d.Exchange("a", "moved"))
+	need.NoError(t, err)
+	need.NoError(t, write(sub, "f", "sub").Close())
+	need.NoError(t, d.Rename("dir", "moved"))
+	need.NoError(t, write(d, "a", "a").Close())
+	need.NoError(t, d.Exchange("a", "moved"))
 	unnamed, err := d.CreateUnlinked(".", 0o644)
-	must(t, err)
+	need.NoError(t, err)
 	_, err = unnamed.Write([]byte("linked"))
-	must(t, errors.Join(err, unnamed.Sync(), d.LinkFile(unnamed, "linked"), unnamed.Close()))
+	need.NoError(t, errors.Join(err, unnamed.Sync(), d.LinkFile(unnamed, "linked"), unnamed.Close()))
 	if len(calls) > 0 {
 		t.Fatalf("before Flush: %q", calls)
 	}
-	must(t, d.Flush())
+	need.NoError(t, d.Flush())
 	// open, final, a/f, moved, linked; and the directories . and a
 	if len(calls) != 7 {
 		t.Errorf("Flush: %q", calls)
@@ -63,8 +65,8 @@ func TestDeferred(t *testing.T) {
 	}
 	// From then on it syncs at once.
 	_, err = open.WriteAt([]byte("then"), 0)
-	must(t, errors.Join(err, open.Datasync()))
-	must(t, errors.Join(write(d, "late", "late").Close(), open.Close()))
+	need.NoError(t, errors.Join(err, open.Datasync()))
+	need.NoError(t, errors.Join(write(d, "late", "late").Close(), open.Close()))
 	after = mem.CrashClone(CrashOptions{Mode: CrashSyncedOnly})
 	for name, want := range map[string]string{"open": "then", "late": "late"} {
 		if got, err := ReadFile(after, name); err != nil || string(got) != want {

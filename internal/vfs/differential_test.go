@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"umbra/internal/need"
 )
 
 // pairOf drives a real directory and a Mem with the same calls; every answer has
@@ -195,7 +197,7 @@ func (p *pairOf) sub(name string) {
 		in.both("mkdir in sub "+b, func(f FS) error { return f.Mkdir(b, 0o755) })
 		p.across(d, m)
 	}
-	must(p.t, d.Close())
+	need.NoError(p.t, d.Close())
 }
 
 // across renames between the tree and a sub of it.
@@ -276,9 +278,9 @@ func (p *pairOf) trees(dir string, inodes map[uint64]uint64) {
 		name := joinName(dir, e.Name)
 		p.stat(name)
 		d, err := p.disk.Lstat(name)
-		must(p.t, err)
+		need.NoError(p.t, err)
 		m, err := p.mem.Lstat(name)
-		must(p.t, err)
+		need.NoError(p.t, err)
 		if ino, ok := inodes[d.Ino]; ok && ino != m.Ino {
 			p.t.Fatalf("%q is another inode", name)
 		}
@@ -302,11 +304,11 @@ func TestMemIsAsTheDisk(t *testing.T) {
 			base := t.TempDir()
 			rapid.Check(t, func(t *rapid.T) {
 				dir, err := os.MkdirTemp(base, "")
-				must(t, err)
+				need.NoError(t, err)
 				defer os.RemoveAll(dir)
-				must(t, os.Chmod(dir, 0o755))
+				need.NoError(t, os.Chmod(dir, 0o755))
 				disk, err := open(dir)
-				must(t, err)
+				need.NoError(t, err)
 				defer disk.Close()
 				now := time.Unix(1000, 0)
 				mem := NewMem(MemOptions{Umask: 0o022, Now: func() time.Time { now = now.Add(time.Millisecond); return now }})

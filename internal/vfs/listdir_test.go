@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/internal/vfs"
 )
 
@@ -21,9 +22,7 @@ func TestListDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, err := vfs.OS(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer f.Close()
 	for _, way := range []vfs.FS{f, vfs.Inject(f, &vfs.Hook{})} {
 		var got []string

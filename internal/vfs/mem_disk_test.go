@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"umbra/internal/need"
 )
 
 func git(t *testing.T, dir string, args ...string) string {
@@ -23,40 +25,40 @@ func git(t *testing.T, dir string, args ...string) string {
 // A real repository through a Mem, a crash and out again is one still.
 func TestImportExport(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "to")
-	must(t, os.Mkdir(to, 0o755))
+	need.NoError(t, os.Mkdir(to, 0o755))
 	git(t, from, "init", "-q")
-	must(t, os.WriteFile(filepath.Join(from, "caf\xe9\n"), []byte("x"), 0o755))
-	must(t, os.Symlink("caf\xe9\n", filepath.Join(from, "link")))
-	must(t, os.Mkdir(filepath.Join(from, "locked"), 0o755))
-	must(t, os.WriteFile(filepath.Join(from, "locked", "f"), []byte("y"), 0o400))
-	must(t, os.Link(filepath.Join(from, "locked", "f"), filepath.Join(from, "hard")))
-	must(t, os.Chmod(filepath.Join(from, "locked"), 0o555))
+	need.NoError(t, os.WriteFile(filepath.Join(from, "caf\xe9\n"), []byte("x"), 0o755))
+	need.NoError(t, os.Symlink("caf\xe9\n", filepath.Join(from, "link")))
+	need.NoError(t, os.Mkdir(filepath.Join(from, "locked"), 0o755))
+	need.NoError(t, os.WriteFile(filepath.Join(from, "locked", "f"), []byte("y"), 0o400))
+	need.NoError(t, os.Link(filepath.Join(from, "locked", "f"), filepath.Join(from, "hard")))
+	need.NoError(t, os.Chmod(filepath.Join(from, "locked"), 0o555))
 	git(t, from, "add", "-A")
 	git(t, from, "commit", "-qm", "one")
 
 	m, err := ImportMem(from, MemOptions{Umask: 0o077})
-	must(t, err)
+	need.NoError(t, err)
 	m = m.CrashClone(CrashOptions{Mode: CrashSyncedOnly})
-	must(t, m.Export(to))
+	need.NoError(t, m.Export(to))
 	git(t, to, "fsck", "--strict")
 	if got := git(t, to, "status", "--porcelain"); got != "" {
 		t.Fatal(got)
 	}
 	disk, err := OS(to)
-	must(t, err)
+	need.NoError(t, err)
 	defer disk.Close()
 	info, err := disk.Lstat("hard")
-	must(t, err)
+	need.NoError(t, err)
 	if info.Nlink != 2 || info.Mode != 0o400 {
 		t.Fatalf("%+v", info)
 	}
 	info, err = disk.Lstat("locked")
-	must(t, err)
+	need.NoError(t, err)
 	if info.Mode.Perm() != 0o555 {
 		t.Fatalf("%+v", info)
 	}
-	must(t, disk.Chmod("locked", 0o755))
-	must(t, os.Chmod(filepath.Join(from, "locked"), 0o755))
+	need.NoError(t, disk.Chmod("locked", 0o755))
+	need.NoError(t, os.Chmod(filepath.Join(from, "locked"), 0o755))
 	write(t, m, "new", "")
 	if info, err = m.Lstat("new"); err != nil || info.Mode != 0o600 {
 		t.Fatalf("%+v %v", info, err)

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"umbra/internal/need"
 )
 
 func osImplementations() map[string]func(string) (FS, error) {
@@ -28,13 +30,13 @@ func TestSwapStaysInside(t *testing.T) {
 			base := t.TempDir()
 			inside, outside := filepath.Join(base, "in"), filepath.Join(base, "out")
 			for _, dir := range []string{inside, outside, filepath.Join(inside, "real")} {
-				must(t, os.Mkdir(dir, 0o755))
+				need.NoError(t, os.Mkdir(dir, 0o755))
 			}
-			must(t, os.WriteFile(filepath.Join(outside, "f"), []byte("outside"), 0o644))
-			must(t, os.WriteFile(filepath.Join(inside, "real", "f"), []byte("inside"), 0o644))
-			must(t, os.Symlink("../out", filepath.Join(inside, "evil")))
+			need.NoError(t, os.WriteFile(filepath.Join(outside, "f"), []byte("outside"), 0o644))
+			need.NoError(t, os.WriteFile(filepath.Join(inside, "real", "f"), []byte("inside"), 0o644))
+			need.NoError(t, os.Symlink("../out", filepath.Join(inside, "evil")))
 			f, err := open(inside)
-			must(t, err)
+			need.NoError(t, err)
 			defer f.Close()
 			tries := 100_000
 			if testing.Short() || name == "OSWalk" {
@@ -100,11 +102,11 @@ func TestSwapStaysInside(t *testing.T) {
 			close(stop)
 			race.Wait()
 			list, err := os.ReadDir(outside)
-			must(t, err)
+			need.NoError(t, err)
 			got, err := os.ReadFile(filepath.Join(outside, "f"))
-			must(t, err)
+			need.NoError(t, err)
 			info, err := os.Stat(filepath.Join(outside, "f"))
-			must(t, err)
+			need.NoError(t, err)
 			if len(list) != 1 || string(got) != "outside" || info.Mode() != 0o644 {
 				t.Fatalf("outside: %v %q %v", list, got, info.Mode())
 			}
@@ -117,22 +119,22 @@ func TestSwapStaysInside(t *testing.T) {
 
 func TestFIFO(t *testing.T) {
 	dir := t.TempDir()
-	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o644))
+	need.NoError(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o644))
 	f, err := OS(dir)
-	must(t, err)
+	need.NoError(t, err)
 	defer f.Close()
 	h, err := f.Open("pipe")
-	must(t, err)
+	need.NoError(t, err)
 	defer h.Close()
 	info, err := h.Stat()
-	must(t, err)
+	need.NoError(t, err)
 	if info.Mode.Type() != os.ModeNamedPipe {
 		t.Fatal(info.Mode)
 	}
 	_, err = f.OpenFile("pipe", os.O_WRONLY, 0)
-	must(t, err) // there is a reader
+	need.NoError(t, err) // there is a reader
 	list, err := f.ReadDir(".")
-	must(t, err)
+	need.NoError(t, err)
 	if list[0].Type != os.ModeNamedPipe {
 		t.Fatal(list)
 	}
@@ -143,7 +145,7 @@ func TestProcLinks(t *testing.T) {
 	for name, open := range osImplementations() {
 		t.Run(name, func(t *testing.T) {
 			f, err := open("/proc/self")
-			must(t, err)
+			need.NoError(t, err)
 			defer f.Close()
 			if _, err := f.Open("root/etc"); err == nil {
 				t.Fatal("followed /proc/self/root")
@@ -159,19 +161,19 @@ func TestProcLinks(t *testing.T) {
 func TestLeaseAndWriters(t *testing.T) {
 	dir := t.TempDir()
 	f, err := OS(dir)
-	must(t, err)
+	need.NoError(t, err)
 	defer f.Close()
 	write(t, f, "f", "")
 	h, err := f.Open("f")
-	must(t, err)
+	need.NoError(t, err)
 	defer h.Close()
 	cmd := exec.Command("sh", "-c", `i=0; while [ $i -lt 300 ]; do echo $i >>f; i=$((i+1)); done`)
 	cmd.Dir = dir
-	must(t, cmd.Start())
+	need.NoError(t, cmd.Start())
 	for range 3000 {
 		h.Writers()
 	}
-	must(t, cmd.Wait())
+	need.NoError(t, cmd.Wait())
 	if n := strings.Count(read(t, f, "f"), "\n"); n != 300 {
 		t.Fatal(n)
 	}
@@ -180,26 +182,26 @@ func TestLeaseAndWriters(t *testing.T) {
 	}
 	// Mapped for writing, its descriptor closed.
 	fd, err := unix.Open(filepath.Join(dir, "f"), unix.O_RDWR|unix.O_CLOEXEC, 0)
-	must(t, err)
+	need.NoError(t, err)
 	mem, err := unix.Mmap(fd, 0, 10, unix.PROT_WRITE, unix.MAP_SHARED)
-	must(t, err)
-	must(t, unix.Close(fd))
+	need.NoError(t, err)
+	need.NoError(t, unix.Close(fd))
 	if h.Writers() != Yes {
 		t.Fatal("a writable mapping is not seen")
 	}
-	must(t, unix.Munmap(mem))
+	need.NoError(t, unix.Munmap(mem))
 }
 
 // Close during calls: no call may act on a number that another file got.
 func TestCloseRace(t *testing.T) {
 	f, err := OS(t.TempDir())
-	must(t, err)
+	need.NoError(t, err)
 	defer f.Close()
 	write(t, f, "mine", "mine")
 	write(t, f, "other", "other")
 	for range 300 {
 		h, err := f.Open("mine")
-		must(t, err)
+		need.NoError(t, err)
 		var users sync.WaitGroup
 		for range 3 {
 			users.Go(func() {
@@ -216,11 +218,11 @@ func TestCloseRace(t *testing.T) {
 				}
 			})
 		}
-		must(t, h.Close())
+		need.NoError(t, h.Close())
 		o, err := f.Open("other")
-		must(t, err)
+		need.NoError(t, err)
 		users.Wait()
-		must(t, o.Close())
+		need.NoError(t, o.Close())
 	}
 }
 
@@ -228,29 +230,29 @@ func TestNoDescriptorLeaks(t *testing.T) {
 	for name, open := range osImplementations() {
 		t.Run(name, func(t *testing.T) {
 			f, err := open(t.TempDir())
-			must(t, err)
+			need.NoError(t, err)
 			before := countFDs(t)
-			must(t, f.Mkdir("d", 0o755))
+			need.NoError(t, f.Mkdir("d", 0o755))
 			for i := range 50 {
 				_, _ = f.Open("d/nope")
 				_, _ = f.Open("nope/nope")
 				_, _ = f.Sub("nope")
 				sub, err := f.Sub("d")
-				must(t, err)
+				need.NoError(t, err)
 				write(t, sub, "f", "x")
-				must(t, sub.Close())
+				need.NoError(t, sub.Close())
 				_ = f.Exchange("d", "d/f")
 				_ = f.SyncDir("d")
 				_, _ = f.ReadDir("d")
 				h, err := f.CreateUnlinked("d", 0o600)
-				must(t, err)
-				must(t, f.LinkFile(h, fmt.Sprint("d/", i)))
-				must(t, h.Close())
+				need.NoError(t, err)
+				need.NoError(t, f.LinkFile(h, fmt.Sprint("d/", i)))
+				need.NoError(t, h.Close())
 			}
 			if n := countFDs(t); n != before {
 				t.Fatalf("%d descriptors before, %d after", before, n)
 			}
-			must(t, f.Close())
+			need.NoError(t, f.Close())
 			if _, err := f.Lstat("d"); err == nil {
 				t.Fatal("closed, and answers")
 			}
@@ -264,14 +266,14 @@ func TestNoDescriptorLeaks(t *testing.T) {
 func countFDs(t *testing.T) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
-	must(t, err)
+	need.NoError(t, err)
 	return len(list)
 }
 
 // A file system without O_TMPFILE says so: proc has none.
 func TestUnsupported(t *testing.T) {
 	f, err := OS("/proc")
-	must(t, err)
+	need.NoError(t, err)
 	defer f.Close()
 	_, err = f.CreateUnlinked(".", 0o600)
 	wantErr(t, err, syscall.EOPNOTSUPP)
@@ -301,23 +303,23 @@ func BenchmarkCreateExchange(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			f, err := open()
-			must(b, err)
+			need.NoError(b, err)
 			defer f.Close()
-			must(b, f.Mkdir("a", 0o755))
-			must(b, f.Mkdir("a/b", 0o755))
-			must(b, f.Mkdir("a/b/c", 0o755))
+			need.NoError(b, f.Mkdir("a", 0o755))
+			need.NoError(b, f.Mkdir("a/b", 0o755))
+			need.NoError(b, f.Mkdir("a/b/c", 0o755))
 			write(b, f, "a/b/c/target", "old")
 			data := make([]byte, 4096)
 			b.ReportAllocs()
 			for b.Loop() {
 				h, err := f.CreateUnlinked("a/b/c", 0o644)
-				must(b, err)
+				need.NoError(b, err)
 				_, err = h.Write(data)
-				must(b, err)
-				must(b, f.LinkFile(h, "a/b/c/temp"))
-				must(b, h.Close())
-				must(b, f.Exchange("a/b/c/temp", "a/b/c/target"))
-				must(b, f.Remove("a/b/c/temp"))
+				need.NoError(b, err)
+				need.NoError(b, f.LinkFile(h, "a/b/c/temp"))
+				need.NoError(b, h.Close())
+				need.NoError(b, f.Exchange("a/b/c/temp", "a/b/c/target"))
+				need.NoError(b, f.Remove("a/b/c/temp"))
 			}
 		})
 	}
@@ -327,10 +329,10 @@ func BenchmarkCreateExchange(b *testing.B) {
 // found all the same: it leads nowhere out.
 func TestOpenWhileExchanged(t *testing.T) {
 	here, err := OS(t.TempDir())
-	must(t, err)
+	need.NoError(t, err)
 	defer here.Close()
 	there, err := OS(t.TempDir())
-	must(t, err)
+	need.NoError(t, err)
 	defer there.Close()
 	write(t, here, "f", "one")
 	write(t, there, "f", "two")
@@ -351,9 +353,9 @@ func TestOpenWhileExchanged(t *testing.T) {
 	}()
 	for range 200_000 {
 		f, err := here.Open("f")
-		must(t, err)
-		must(t, f.Close())
+		need.NoError(t, err)
+		need.NoError(t, f.Close())
 	}
 	close(stop)
-	must(t, <-ended)
+	need.NoError(t, <-ended)
 }

@@ -39,26 +39,20 @@ func TestGoGitBesideTheWriter(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Publish(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), span)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- writeUntil(ctx, s) }()
 
 	kept, err := gogit.PlainOpen(repoOf(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	fresh, stale := 0, 0
 	for ; ctx.Err() == nil; fresh++ {
 		at := uint64(0)
 		if fresh%10 == 0 {
 			at = s.Tip().Seq
-			if err := s.Publish(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, s.Publish(t.Context()))
 		}
 		repo, err := gogit.PlainOpen(repoOf(dir))
 		if err != nil {
@@ -81,9 +75,7 @@ func TestGoGitBesideTheWriter(t *testing.T) {
 			t.Fatalf("a kept handle: %v", err)
 		}
 	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, <-done)
 	t.Logf("%d fresh opens read everything; a kept handle missed an object %d times; %d commits", fresh, stale, s.Tip().Seq)
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 	"umbra/internal/wspath"
 )
 
@@ -75,13 +76,9 @@ func (h *history) dump(t testing.TB) []string {
 	}
 	for seq := tip.Seq; seq > 0; seq-- {
 		id, err := h.store.CommitAt(ctx, seq)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		c, err := h.store.ReadCommit(ctx, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		parent := "-"
 		if !c.Parent.IsZero() {
 			parent = c.Parent.String()
@@ -97,9 +94,7 @@ func (h *history) dumpTree(t testing.TB, commit object.ID, seen map[object.ID]bo
 	t.Helper()
 	ctx := t.Context()
 	snap, err := h.store.SnapshotOf(ctx, commit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	var folder func(p wspath.Path, id object.ID)
 	folder = func(p wspath.Path, id object.ID) {
 		if seen[id] {
@@ -107,9 +102,7 @@ func (h *history) dumpTree(t testing.TB, commit object.ID, seen map[object.ID]bo
 		}
 		seen[id] = true
 		list, err := snap.List(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		for _, e := range list {
 			out = append(out, entryLine(id, e.Mode, e.Path.Base(), e.ID))
 			if e.Mode == object.Dir {
@@ -121,9 +114,7 @@ func (h *history) dumpTree(t testing.TB, commit object.ID, seen map[object.ID]bo
 			}
 			seen[e.ID] = true
 			data, err := h.store.ReadBlob(ctx, e.ID, 1<<20)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			out = append(out, fmt.Sprintf("blob %v %d %v", e.ID, len(data), object.Hash(object.Blob, data)))
 		}
 	}

@@ -49,9 +49,7 @@ func (g *stock) tip() string { return g.h.store.Tip().Commit.String() }
 func (g *stock) at(t *testing.T, seq int) string {
 	t.Helper()
 	id, err := g.h.store.CommitAt(t.Context(), uint64(seq))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return id.String()
 }
 
@@ -176,15 +174,11 @@ func (g *stock) archive(t *testing.T) {
 		if err == io.EOF {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		switch head.Typeflag {
 		case tar.TypeReg:
 			data, err := io.ReadAll(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			mode := object.Regular
 			if head.Mode&0o100 != 0 {
 				mode = object.Executable
@@ -236,9 +230,7 @@ func compareTree(t *testing.T, dir string, want map[string]file) {
 		}
 		return compareFile(name, f)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if n != len(want) {
 		t.Fatalf("%d files of %d in %s", n, len(want), dir)
 	}
@@ -272,9 +264,7 @@ func (g *stock) worktree(t *testing.T) {
 	dir := filepath.Join(g.base, "worktree")
 	git(t, g.h.repo, "worktree", "add", "--quiet", "-b", "person", dir, "HEAD")
 	compareTree(t, dir, g.last)
-	if err := os.WriteFile(filepath.Join(dir, "mine"), []byte("a person's\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, os.WriteFile(filepath.Join(dir, "mine"), []byte("a person's\n"), 0o644))
 	git(t, dir, "add", "mine")
 	git(t, dir, "commit", "--quiet", "-m", "mine")
 	git(t, g.h.repo, "worktree", "remove", "--force", dir) // its attributes make git see a change at once

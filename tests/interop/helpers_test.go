@@ -27,9 +27,7 @@ func scratch(t testing.TB) string {
 		base = "/dev/shm"
 	}
 	dir, err := os.MkdirTemp(base, "interop-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
@@ -38,22 +36,16 @@ func scratch(t testing.TB) string {
 func open(t testing.TB, dir string, opt gitstore.Options) *gitstore.Store {
 	t.Helper()
 	fsys, err := vfs.OS(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	opt.FS = fsys
 	s, err := gitstore.Open(context.Background(), opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return s
 }
 
 func closeStore(t testing.TB, s *gitstore.Store) {
 	t.Helper()
-	if err := s.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, s.Close(context.Background()))
 }
 
 func repoOf(dir string) string { return filepath.Join(dir, "repo.git") }
@@ -74,9 +66,7 @@ func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 func run(t testing.TB, cmd *exec.Cmd) []byte {
 	t.Helper()
 	out, err := try(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	return out
 }
 

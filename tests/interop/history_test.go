@@ -17,6 +17,7 @@ import (
 	"umbra/gitstore"
 	"umbra/gitstore/message"
 	"umbra/gitstore/object"
+	"umbra/internal/need"
 	"umbra/internal/wspath"
 )
 
@@ -104,12 +105,8 @@ func (h *history) checkPacked(t testing.TB) {
 
 func (h *history) publish(t testing.TB) {
 	t.Helper()
-	if err := h.store.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.store.Maintain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, h.store.Publish(t.Context()))
+	need.NoError(t, h.store.Maintain(t.Context()))
 }
 
 func (h *history) baseline(t testing.TB) {
@@ -138,9 +135,7 @@ func (h *history) baseline(t testing.TB) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	h.acked(t, c, "")
 }
 
@@ -158,9 +153,7 @@ func (h *history) putTask(t testing.TB, id, status string) {
 	t.Helper()
 	_, err := h.store.PutTask(t.Context(), message.Info{TaskID: id, Goal: "make " + id + " work\n\nand tell so: 日本", Status: status, Actor: "claude",
 		Metadata: json.RawMessage(`{"n":1,"s":"x\ny"}`)}, object.Zero)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if !slices.Contains(h.tasks, id) {
 		h.tasks = append(h.tasks, id)
 	}
@@ -252,9 +245,7 @@ func noise(rnd *rand.Rand, n int) string {
 func (h *history) put(t testing.TB, d *gitstore.Draft, op message.Operation, p string, f file) {
 	t.Helper()
 	b, err := h.store.StreamBlob(t.Context(), strings.NewReader(f.data), int64(len(f.data)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	h.tree[p] = f
 	d.Edits = append(d.Edits, gitstore.Edit{Path: wspath.Path(p), Mode: f.mode, Blob: b})
 	// One path changed twice by a request is one entry.
@@ -298,13 +289,9 @@ func (h *history) checkModel(t testing.TB) {
 	ctx := t.Context()
 	for seq := range h.trees {
 		id, err := h.store.CommitAt(ctx, uint64(seq+1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		snap, err := h.store.SnapshotOf(ctx, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		seen := 0
 		err = snap.Walk(wspath.Root, func(e gitstore.Entry) error {
 			seen++
@@ -314,18 +301,14 @@ func (h *history) checkModel(t testing.TB) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		if seen != len(h.trees[seq]) {
 			t.Fatalf("commit %d has %d files, should have %d", seq+1, seen, len(h.trees[seq]))
 		}
 	}
 	last := h.trees[len(h.trees)-1]
 	e, _, err := h.store.Snapshot().Lookup("large.bin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	if data, err := h.store.ReadBlob(ctx, e.ID, 1<<20); err != nil || !bytes.Equal(data, []byte(last["large.bin"].data)) {
 		t.Fatalf("large.bin: %d bytes, %v", len(data), err)
 	}

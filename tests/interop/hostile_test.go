@@ -122,18 +122,14 @@ func (g *siege) stand(t *testing.T, span time.Duration) (gone int) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	g.note(&c)
 	for w := range 16 {
 		if _, err := g.store.PutTask(t.Context(), message.Info{TaskID: fmt.Sprintf("w%d", w), Goal: "write", Status: "executing"}, object.Zero); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := g.store.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, g.store.Publish(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), span)
 	defer cancel()
 	var writers, others sync.WaitGroup

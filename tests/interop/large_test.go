@@ -61,9 +61,7 @@ func TestLargeBlobInConstantMemory(t *testing.T) {
 	}
 	if dir := os.Getenv(largeEnv); dir != "" {
 		size, err := strconv.ParseInt(os.Getenv(largeEnv+"_SIZE"), 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, err)
 		takeLarge(t, dir, size)
 		return
 	}
@@ -104,14 +102,10 @@ func takeLarge(t *testing.T, dir string, size int64) {
 	s := open(t, dir, gitstore.Options{})
 	before := peakMemory(t)
 	b, err := s.StreamBlob(t.Context(), pattern(size), size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	c, err := s.Commit(t.Context(), gitstore.Draft{Edits: []gitstore.Edit{{Path: "large", Mode: object.Regular, Blob: b}}, Entries: 1,
 		Message: message.Message{Source: message.API, Entries: []message.Entry{{Operation: message.Create, Path: "large", AfterHash: b.AfterHash()}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	closeStore(t, s)
 	s = open(t, dir, gitstore.Options{})
 	defer closeStore(t, s)
@@ -143,17 +137,13 @@ func peakMemory(t *testing.T) int64 { return statusBytes(t, "VmHWM:") }
 func statusBytes(t testing.TB, key string) int64 {
 	t.Helper()
 	f, err := os.Open("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		if f := strings.Fields(lines.Text()); len(f) == 3 && f[0] == key {
 			kb, err := strconv.ParseInt(f[1], 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need.NoError(t, err)
 			return kb << 10
 		}
 	}

@@ -80,13 +80,9 @@ func libgit2Dump(t *testing.T, repo string) []string {
 func goGitDump(t *testing.T, path string) []string {
 	t.Helper()
 	repo, err := gogit.PlainOpen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	d := &goGit{repo: repo, seen: make(map[plumbing.Hash]bool)}
-	if err := d.all(); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, d.all())
 	return d.out
 }
 

@@ -59,9 +59,7 @@ func TestHundredThousandCommits(t *testing.T) {
 	}
 	writers.Wait()
 	t.Logf("%d commits in %v", scaleCommits, time.Since(began).Round(time.Millisecond))
-	if err := errors.Join(s.Publish(t.Context()), s.Maintain(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, errors.Join(s.Publish(t.Context()), s.Maintain(t.Context())))
 	t.Logf("published and compact after %v", time.Since(began).Round(time.Millisecond))
 	last := calmCommits(t, s)
 	t.Logf("a commit at the beginning takes %v, at the end %v", first, last)
@@ -93,17 +91,13 @@ func TestHundredThousandCommits(t *testing.T) {
 	}
 	reopen("as usual", startWithin)
 	for _, name := range []string{"records", "records.names"} {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, os.Remove(filepath.Join(dir, name)))
 	}
 	reopen("without the commit index", time.Minute)
 	reopen("with it made again", startWithin)
 
 	packs, err := filepath.Glob(filepath.Join(repoOf(dir), "objects/pack/*.pack"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	need.NoError(t, err)
 	began = time.Now()
 	if got := git(t, repoOf(dir), "rev-list", "--count", "HEAD"); got != fmt.Sprint(n) {
 		t.Errorf("git counts %s commits of %d", got, n)
@@ -131,9 +125,7 @@ func calmCommits(t *testing.T, s *gitstore.Store) time.Duration {
 	const n = 2000
 	began := time.Now()
 	for i := range n {
-		if err := scaleCommit(s, scalePath(i%1000), fmt.Sprintf("calm %d of %d\n", i, s.Tip().Seq)); err != nil {
-			t.Fatal(err)
-		}
+		need.NoError(t, scaleCommit(s, scalePath(i%1000), fmt.Sprintf("calm %d of %d\n", i, s.Tip().Seq)))
 	}
 	return time.Since(began) / n
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"umbra/internal/need"
 	"umbra/internal/state"
 )
 
@@ -27,35 +28,28 @@ func Conform(t *testing.T, open func(t *testing.T) state.Backend) {
 	}
 }
 
-func do(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func get(t testing.TB, tx state.BackendTx, bucket, key string) (string, bool) {
 	t.Helper()
 	value, found, err := tx.Get(bucket, key)
-	do(t, err)
+	need.NoError(t, err)
 	return string(value), found
 }
 
 func testRecords(t *testing.T, b state.Backend) {
 	odd := []string{"a", "\x00", "\xff\xfe", "a\x00b", "ä", "a/b", "'; --", strings.Repeat("k", 1024)}
 	big := strings.Repeat("x", 1<<20)
-	do(t, b.Update(func(tx state.BackendTx) error {
+	need.NoError(t, b.Update(func(tx state.BackendTx) error {
 		for i, key := range odd {
-			do(t, tx.Put("odd", key, fmt.Append(nil, i)))
+			need.NoError(t, tx.Put("odd", key, fmt.Append(nil, i)))
 			if got, found := get(t, tx, "odd", key); !found || got != fmt.Sprint(i) {
 				t.Errorf("%q: %q in the transaction that wrote it", key, got)
 			}
 		}
-		do(t, tx.Put("other", "a", nil)) // an empty value exists
-		do(t, tx.Put("other", "big", []byte(big)))
+		need.NoError(t, tx.Put("other", "a", nil)) // an empty value exists
+		need.NoError(t, tx.Put("other", "big", []byte(big)))
 		return tx.Put("other", "binary", []byte{0, 255, '\'', '\\'})
 	}))
-	do(t, b.View(func(tx state.BackendTx) error {
+	need.NoError(t, b.View(func(tx state.BackendTx) error {
 		for i, key := range odd {
 			if got, found := get(t, tx, "odd", key); !found || got != fmt.Sprint(i) {
 				t.Errorf("%q: %q", key, got)
@@ -83,27 +77,27 @@ func testRecords(t *testing.T, b state.Backend) {
 			t.Error(found, err)
 		}
 	}
-	do(t, b.Update(func(tx state.BackendTx) error {
-		do(t, tx.Put("other", "new", []byte("2")))
-		do(t, tx.Delete("other", "a"))
+	need.NoError(t, b.Update(func(tx state.BackendTx) error {
+		need.NoError(t, tx.Put("other", "new", []byte("2")))
+		need.NoError(t, tx.Delete("other", "a"))
 		if m, ok := tx.(state.ManyGetter); ok {
 			got, err := m.GetMany("other", []string{"new", "a", "none", "binary"})
-			do(t, err)
+			need.NoError(t, err)
 			if len(got) != 2 || string(got["new"]) != "2" || string(got["binary"]) != "\x00\xff'\\" {
 				t.Errorf("%q", got)
 			}
 		}
 		return nil
 	}))
-	do(t, b.Update(func(tx state.BackendTx) error {
-		do(t, tx.Put("odd", "a", []byte("again")))
-		do(t, errors.Join(tx.Delete("odd", "ä"), tx.Delete("odd", "none"), tx.Delete("none", "a"), tx.DeleteBucket("other"), tx.DeleteBucket("none")))
+	need.NoError(t, b.Update(func(tx state.BackendTx) error {
+		need.NoError(t, tx.Put("odd", "a", []byte("again")))
+		need.NoError(t, errors.Join(tx.Delete("odd", "ä"), tx.Delete("odd", "none"), tx.Delete("none", "a"), tx.DeleteBucket("other"), tx.DeleteBucket("none")))
 		if _, found := get(t, tx, "other", "a"); found {
 			t.Error("a record of a deleted bucket was found")
 		}
 		return tx.Put("other", "new", []byte("1"))
 	}))
-	do(t, b.View(func(tx state.BackendTx) error {
+	need.NoError(t, b.View(func(tx state.BackendTx) error {
 		if got, _ := get(t, tx, "odd", "a"); got != "again" {
 			t.Errorf("%q", got)
 		}
@@ -123,7 +117,7 @@ func keys(t testing.TB, tx state.BackendTx, bucket, bound string, down bool) (go
 	if down {
 		walk = tx.Descend
 	}
-	do(t, walk(bucket, bound, func(key string, value []byte) (bool, error) {
+	need.NoError(t, walk(bucket, bound, func(key string, value []byte) (bool, error) {
 		if string(value) != key+"!" && bucket != "other" {
 			t.Errorf("%q has %q", key, value)
 		}
@@ -135,14 +129,14 @@ func keys(t testing.TB, tx state.BackendTx, bucket, bound string, down bool) (go
 
 func testOrder(t *testing.T, b state.Backend) {
 	all := []string{"\x00", "0/", "0/1", "0/10", "0/2", "00", "A", "a", "a\x00", "aa", "b", "ä", "\xff"} // bytewise, of no language
-	do(t, b.Update(func(tx state.BackendTx) error {
+	need.NoError(t, b.Update(func(tx state.BackendTx) error {
 		for _, i := range rand.Perm(len(all)) {
-			do(t, tx.Put("x", all[i], []byte(all[i]+"!")))
-			do(t, tx.Put("w", all[i]+"w", []byte(all[i]+"w!")))
+			need.NoError(t, tx.Put("x", all[i], []byte(all[i]+"!")))
+			need.NoError(t, tx.Put("w", all[i]+"w", []byte(all[i]+"w!")))
 		}
 		return nil
 	}))
-	do(t, b.View(func(tx state.BackendTx) error {
+	need.NoError(t, b.View(func(tx state.BackendTx) error {
 		for i, key := range all {
 			if got := keys(t, tx, "x", key, false); !slices.Equal(got, all[i:]) {
 				t.Errorf("from %q: %q", key, got)
@@ -168,7 +162,7 @@ func testOrder(t *testing.T, b state.Backend) {
 		stop := errors.New("enough")
 		for _, walk := range []func(string, string, func(string, []byte) (bool, error)) error{tx.Ascend, tx.Descend} {
 			n := 0
-			do(t, walk("x", "a", func(string, []byte) (bool, error) { n++; return n < 2, nil }))
+			need.NoError(t, walk("x", "a", func(string, []byte) (bool, error) { n++; return n < 2, nil }))
 			if err := walk("x", "a", func(string, []byte) (bool, error) { n++; return true, stop }); !errors.Is(err, stop) || n != 3 {
 				t.Error(n, err)
 			}
@@ -179,15 +173,15 @@ func testOrder(t *testing.T, b state.Backend) {
 
 func testUndone(t *testing.T, b state.Backend) {
 	stop := errors.New("no")
-	do(t, b.Update(func(tx state.BackendTx) error { return tx.Put("x", "a", []byte("a!")) }))
+	need.NoError(t, b.Update(func(tx state.BackendTx) error { return tx.Put("x", "a", []byte("a!")) }))
 	err := b.Update(func(tx state.BackendTx) error {
-		do(t, errors.Join(tx.Put("x", "b", nil), tx.Put("y", "a", nil), tx.Put("x", "a", nil), tx.DeleteBucket("x")))
+		need.NoError(t, errors.Join(tx.Put("x", "b", nil), tx.Put("y", "a", nil), tx.Put("x", "a", nil), tx.DeleteBucket("x")))
 		return stop
 	})
 	if !errors.Is(err, stop) {
 		t.Error(err)
 	}
-	do(t, b.View(func(tx state.BackendTx) error {
+	need.NoError(t, b.View(func(tx state.BackendTx) error {
 		if got := keys(t, tx, "x", "", false); !slices.Equal(got, []string{"a"}) {
 			t.Errorf("%q", got)
 		}
@@ -202,8 +196,8 @@ func testUndone(t *testing.T, b state.Backend) {
 }
 
 func testReadOnly(t *testing.T, b state.Backend) {
-	do(t, b.Update(func(tx state.BackendTx) error { return tx.Put("x", "a", []byte("a!")) }))
-	do(t, b.View(func(tx state.BackendTx) error {
+	need.NoError(t, b.Update(func(tx state.BackendTx) error { return tx.Put("x", "a", []byte("a!")) }))
+	need.NoError(t, b.View(func(tx state.BackendTx) error {
 		for _, err := range []error{tx.Put("x", "b", nil), tx.Put("y", "b", nil), tx.Delete("x", "a"), tx.Delete("none", "a"), tx.DeleteBucket("x"), tx.DeleteBucket("none")} {
 			if !errors.Is(err, state.ErrReadOnly) {
 				t.Error(err)
@@ -219,7 +213,7 @@ func testReadOnly(t *testing.T, b state.Backend) {
 // testConsistent changes two buckets together: a View must see both or neither.
 func testConsistent(t *testing.T, b state.Backend) {
 	set := func(i int) {
-		do(t, b.Update(func(tx state.BackendTx) error {
+		need.NoError(t, b.Update(func(tx state.BackendTx) error {
 			return errors.Join(tx.Put("x", "n", fmt.Append(nil, i)), tx.Put("y", "n", fmt.Append(nil, i)))
 		}))
 	}
@@ -282,7 +276,7 @@ func testCounted(t *testing.T, b state.Backend) {
 		})
 	}
 	wg.Wait()
-	do(t, b.View(func(tx state.BackendTx) error {
+	need.NoError(t, b.View(func(tx state.BackendTx) error {
 		if got, _ := get(t, tx, "x", "n"); got != "100" {
 			t.Errorf("counted to %s", got)
 		}
@@ -304,13 +298,13 @@ func testLikeAMap(t *testing.T, b state.Backend) {
 				key, value := fmt.Sprint(r.IntN(40)), fmt.Sprint(r.Uint64())
 				switch n := r.IntN(20); {
 				case n == 0:
-					do(t, tx.DeleteBucket("m"))
+					need.NoError(t, tx.DeleteBucket("m"))
 					next = map[string]string{}
 				case n < 6:
-					do(t, tx.Delete("m", key))
+					need.NoError(t, tx.Delete("m", key))
 					delete(next, key)
 				default:
-					do(t, tx.Put("m", key, []byte(value)))
+					need.NoError(t, tx.Put("m", key, []byte(value)))
 					next[key] = value
 				}
 			}
@@ -324,10 +318,10 @@ func testLikeAMap(t *testing.T, b state.Backend) {
 				t.Fatal(err)
 			}
 		} else {
-			do(t, err)
+			need.NoError(t, err)
 			want = next
 		}
-		do(t, b.View(func(tx state.BackendTx) error {
+		need.NoError(t, b.View(func(tx state.BackendTx) error {
 			n := 0
 			err := tx.Ascend("m", "", func(key string, value []byte) (bool, error) {
 				n++
