@@ -13,7 +13,7 @@ import (
 // git work tree around the path, else the path itself.
 func (m *Manager) Around(path string, sees func(root string) bool) (rec Record, top string, ok bool) {
 	on := m.opt.Host
-	at, gone := m.canonical(path)
+	at, gone := m.places.Canonical(path)
 	for _, r := range m.Physical() {
 		if host.Within(at, r.Root) && len(r.Root) > len(rec.Root) && (sees == nil || sees(r.Root)) {
 			rec, ok = r, true
@@ -33,17 +33,6 @@ func (m *Manager) Around(path string, sees func(root string) bool) (rec Record, 
 			return Record{}, at, false
 		}
 	}
-}
-
-// canonical gives a host path without links. Of one that is gone, the part that is
-// there is without links: an agent may have deleted the directory that it works in.
-func (m *Manager) canonical(path string) (at string, gone bool) {
-	at, err := m.opt.Host.Canonical(path)
-	if dir := filepath.Dir(path); err != nil && dir != path {
-		at, _ = m.canonical(dir)
-		return filepath.Join(at, filepath.Base(path)), true
-	}
-	return at, err != nil
 }
 
 // IsOpen reports whether a workspace is open now; Get would not have to recover

@@ -84,5 +84,5 @@ func (m *Manager) CheckRoot(root string) (string, error) {
 	if err == nil {
 		err = m.overlaps(p, "")
 	}
-	return p.root, err
+	return p.Root, err
 }

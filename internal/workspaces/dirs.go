@@ -75,14 +75,14 @@ func (m *Manager) seesSame(server string) bool {
 // meets reports whether a directory of this machine is another server's workspace, or
 // lies inside of one, or around it.
 func (m *Manager) meets(root string, r Record) bool {
-	if !host.Within(root, r.Root) && !host.Within(r.Root, root) || r.Root != root && m.ownFolder(r.Root) {
+	if !host.Within(root, r.Root) && !host.Within(r.Root, root) || r.Root != root && m.places.IsOwn(r.Root) {
 		return false
 	}
 	info, err := m.opt.Host.Stat(r.Root)
 	if err != nil || info.Dev != r.Dev || info.Ino != r.Ino {
 		return false
 	}
-	born := m.born(r.Root)
+	born := m.places.Born(r.Root)
 	return r.Born == 0 || born == 0 || born == r.Born
 }
 

@@ -427,7 +427,7 @@ func (m *Manager) ForkCopy(ctx context.Context, parent *workspace.Workspace, roo
 	if err != nil {
 		return nil, err
 	}
-	f.Dir, f.Ino = p.root, p.ino
+	f.Dir, f.Ino = p.Root, p.Ino
 	if f.Kind == LayerKind {
 		o.like = parent
 	}

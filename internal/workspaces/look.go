@@ -1,5 +1,7 @@
 package workspaces
 
+import "umbra/internal/workspaces/place"
+
 // Place is what a host path leads to.
 type Place struct {
 	Root      string // canonical
@@ -17,7 +19,7 @@ func (m *Manager) Look(root string, o OpenOptions, allow func(root string, known
 		if err != nil {
 			return nil // gone since; look says so
 		}
-		rec, known := m.find(place{root: canonical, dev: info.Dev, ino: info.Ino})
+		rec, known := m.find(place.Place{Root: canonical, Dev: info.Dev, Ino: info.Ino})
 		if known {
 			found.Workspace = rec.ID
 		}

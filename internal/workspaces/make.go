@@ -12,6 +12,7 @@ import (
 	"umbra/internal/errs"
 	"umbra/internal/workspace"
 	"umbra/internal/workspace/host"
+	"umbra/internal/workspaces/place"
 )
 
 // unfinishedFor is how long a baseline that was cut off is kept, so that the
@@ -21,7 +22,7 @@ const unfinishedFor = 7 * 24 * time.Hour
 // making is an attempt to make a workspace: others of the same folder wait for it, those of
 // other folders do not.
 type making struct {
-	place place
+	place place.Place
 	fork  *Fork // what it is a fork of; nil: none
 	done  chan struct{}
 	files atomic.Int64 // that the baseline has met
@@ -43,7 +44,7 @@ func (m *Manager) Open(ctx context.Context, root string, o OpenOptions) (*worksp
 	return w, w.Warnings(), nil
 }
 
-func (m *Manager) openPlace(ctx context.Context, p place, o OpenOptions) (*workspace.Workspace, error) {
+func (m *Manager) openPlace(ctx context.Context, p place.Place, o OpenOptions) (*workspace.Workspace, error) {
 	var mine *making
 	for mine == nil {
 		r, known, err := m.enlist(ctx, p, o.fork, &mine)
@@ -72,7 +73,7 @@ func (m *Manager) openPlace(ctx context.Context, p place, o OpenOptions) (*works
 
 // enlist gives the workspace of a folder, or makes the caller the one who makes
 // it.
-func (m *Manager) enlist(ctx context.Context, p place, fork *Fork, mine **making) (r Record, known bool, err error) {
+func (m *Manager) enlist(ctx context.Context, p place.Place, fork *Fork, mine **making) (r Record, known bool, err error) {
 	m.making.Lock()
 	defer m.making.Unlock()
 	if err := m.awaitOthers(ctx, p); err != nil {
@@ -92,11 +93,11 @@ func (m *Manager) enlist(ctx context.Context, p place, fork *Fork, mine **making
 // awaitOthers waits until no workspace is being made whose folder is this one,
 // lies in it or around it. Called with the making lock, which is given up
 // meanwhile.
-func (m *Manager) awaitOthers(ctx context.Context, p place) error {
+func (m *Manager) awaitOthers(ctx context.Context, p place.Place) error {
 	for {
 		i := slices.IndexFunc(m.made, func(x *making) bool {
 			q := x.place
-			return p.root == q.root || p.dev == q.dev && p.ino == q.ino || host.Within(p.root, q.root) || host.Within(q.root, p.root)
+			return p.Root == q.Root || p.Dev == q.Dev && p.Ino == q.Ino || host.Within(p.Root, q.Root) || host.Within(q.Root, p.Root)
 		})
 		if i < 0 {
 			return nil
@@ -125,9 +126,9 @@ func (m *Manager) make(ctx context.Context, mine *making, o OpenOptions) (*works
 	if !resumed {
 		id := o.id
 		if id == "" {
-			id = m.NewID(p.root)
+			id = m.NewID(p.Root)
 		}
-		r = Record{ID: id, Root: p.root, Kind: PhysicalKind, Created: now, Dev: p.dev, Ino: p.ino, Born: p.born, Unfinished: true, Fork: o.fork, Server: m.opt.Server}
+		r = Record{ID: id, Root: p.Root, Kind: PhysicalKind, Created: now, Dev: p.Dev, Ino: p.Ino, Born: p.Born, Unfinished: true, Fork: o.fork, Server: m.opt.Server}
 	}
 	r.LastUsed = now
 	defer m.comes(r.ID)()
@@ -192,11 +193,11 @@ func (m *Manager) keepUnfinished(r Record) {
 
 // takeUnfinished gives the baseline of this folder that was cut off, for the
 // caller alone.
-func (m *Manager) takeUnfinished(p place) (Record, bool) {
+func (m *Manager) takeUnfinished(p place.Place) (Record, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id, r := range m.unfinished {
-		if r.Root == p.root && r.Dev == p.dev && r.Ino == p.ino && r.Born == p.born {
+		if r.Root == p.Root && r.Dev == p.Dev && r.Ino == p.Ino && r.Born == p.Born {
 			delete(m.unfinished, id)
 			return r, true
 		}

@@ -19,6 +19,7 @@ import (
 	"umbra/internal/witness"
 	"umbra/internal/workspace"
 	"umbra/internal/workspace/host"
+	"umbra/internal/workspaces/place"
 )
 
 // Options of a manager. The zero value of a field means its default.
@@ -101,6 +102,7 @@ func (o *Options) setDefaults() {
 // methods may be called from any goroutine.
 type Manager struct {
 	opt       Options
+	places    place.Rules
 	attribute func(workspaceID string) string
 	owners    atomic.Pointer[func(workspaceID string) workspace.Owners]
 	busy      func(workspaceID string) (busy, executing bool)
@@ -143,7 +145,8 @@ type handle struct {
 // NewManager reads the resident records; it opens no workspace.
 func NewManager(opt Options) (*Manager, error) {
 	opt.setDefaults()
-	m := &Manager{opt: opt, kept: gitstore.NewCaches(opt.Limits.CacheBytes), records: make(map[string]Record), unfinished: make(map[string]Record), begun: make(map[string]Begun), coming: make(map[string]bool), open: make(map[string]*handle), attribute: func(string) string { return "" },
+	m := &Manager{opt: opt, places: place.Rules{Host: opt.Host, DataDir: opt.DataDir, Roots: opt.Roots, Own: opt.OwnFolders, Foreign: opt.Foreign, Log: opt.Log},
+		kept: gitstore.NewCaches(opt.Limits.CacheBytes), records: make(map[string]Record), unfinished: make(map[string]Record), begun: make(map[string]Begun), coming: make(map[string]bool), open: make(map[string]*handle), attribute: func(string) string { return "" },
 		busy:   func(string) (bool, bool) { return false, false },
 		random: random,
 		shared: sharing{held: make(map[string]*holding), followers: make(map[string]*follower)}}

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
-	"syscall"
 
 	"umbra/gitstore/object"
 	"umbra/internal/audit"
@@ -15,6 +14,7 @@ import (
 	"umbra/internal/workspace"
 	"umbra/internal/workspace/disk"
 	"umbra/internal/workspace/host"
+	"umbra/internal/workspaces/place"
 )
 
 // OpenOptions are about opening a folder.
@@ -35,60 +35,12 @@ type OpenOptions struct {
 	like *workspace.Workspace // whose files the directory shows, or nil
 }
 
-// place is a directory that was checked.
-type place struct {
-	root     string
-	dev, ino uint64
-	born     int64
-}
-
-// look finds out what a path leads to. Errors: errs.Invalid
-// workspace_not_found, workspace_not_directory, workspace_not_readable,
-// workspace_too_wide; errs.Forbidden workspace_not_allowed.
-func (m *Manager) look(root string, o OpenOptions) (place, error) {
+// look is place.Rules.Look, where this server opens directories.
+func (m *Manager) look(root string, o OpenOptions) (place.Place, error) {
 	if m.opt.Shared != nil && !m.opt.Physical {
-		return place{}, errs.New(errs.Forbidden, "physical_off", "This server opens no directories (cluster.physical).")
+		return place.Place{}, errs.New(errs.Forbidden, "physical_off", "This server opens no directories (cluster.physical).")
 	}
-	on := m.opt.Host
-	refuse := func(code, why string) error { return errs.New(errs.Invalid, code, why) }
-	canonical, err := on.Canonical(root)
-	var info vfs.Info
-	if err == nil {
-		info, err = on.Stat(canonical)
-	}
-	switch {
-	case err == nil && info.IsDir():
-	case err == nil, errors.Is(err, syscall.ENOTDIR):
-		return place{}, refuse("workspace_not_directory", "The workspace is no directory.")
-	case errors.Is(err, fs.ErrPermission):
-		return place{}, refuse("workspace_not_readable", "The workspace cannot be read.")
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EINVAL):
-		return place{}, refuse("workspace_not_found", "The workspace does not exist.")
-	default:
-		return place{}, errs.Wrap(err, "")
-	}
-	if o.Allow != nil {
-		if err := o.Allow(canonical); err != nil {
-			return place{}, err
-		}
-	}
-	if err := m.guard(canonical, identity{info.Dev, info.Ino}, o); err != nil {
-		return place{}, err
-	}
-	if len(m.opt.Roots) > 0 && !o.Own && !m.underRoots(canonical) {
-		return place{}, errs.New(errs.Forbidden, "workspace_not_allowed", "The directory is not below one that may be opened.")
-	}
-	if !o.Force && m.tooWide(canonical) {
-		return place{}, refuse("workspace_too_wide", "The directory is the file system's root or a home directory.")
-	}
-	return place{root: canonical, dev: info.Dev, ino: info.Ino, born: m.born(canonical)}, nil
-}
-
-func (m *Manager) born(dir string) int64 {
-	if h, ok := m.opt.Host.(host.Births); ok {
-		return h.Born(dir)
-	}
-	return 0
+	return m.places.Look(root, place.Options{Force: o.Force, Own: o.Own, Allow: o.Allow})
 }
 
 // inPlace reports whether the directory of a workspace is at its path.
@@ -105,7 +57,7 @@ func (m *Manager) inPlace(r Record) (bool, error) {
 	if err != nil || info.Ino != r.Ino {
 		return false, err
 	}
-	born := m.born(r.Root)
+	born := m.places.Born(r.Root)
 	if info.Dev != r.Dev {
 		// A device may have another number after a start of the machine; the inode
 		// and the time at which it was made are then all there is to go by.
@@ -132,39 +84,15 @@ func (m *Manager) renumbered(r Record) Record {
 	return r
 }
 
-func (m *Manager) underRoots(canonical string) bool {
-	for _, r := range m.opt.Roots {
-		if c, err := m.opt.Host.Canonical(r); err == nil {
-			r = c
-		}
-		if host.Within(canonical, r) {
-			return true
-		}
-	}
-	return false
-}
-
-func (m *Manager) tooWide(canonical string) bool {
-	if canonical == "/" || filepath.Dir(canonical) == "/home" || canonical == "/home" {
-		return true
-	}
-	for _, home := range m.opt.Host.Homes() {
-		if c, err := m.opt.Host.Canonical(home); err == nil && c == canonical {
-			return true
-		}
-	}
-	return false
-}
-
 // find gives the workspace of a folder: by its canonical path, or, where that is
 // another one, if both lead to the same folder.
-func (m *Manager) find(p place) (Record, bool) {
+func (m *Manager) find(p place.Place) (Record, bool) {
 	for _, r := range m.Physical() {
-		if r.Root == p.root {
+		if r.Root == p.Root {
 			return r, true
 		}
-		if r.Dev == p.dev && r.Ino == p.ino {
-			if info, err := m.opt.Host.Stat(r.Root); err == nil && info.Dev == p.dev && info.Ino == p.ino {
+		if r.Dev == p.Dev && r.Ino == p.Ino {
+			if info, err := m.opt.Host.Stat(r.Root); err == nil && info.Dev == p.Dev && info.Ino == p.Ino {
 				return r, true
 			}
 		}
@@ -178,12 +106,12 @@ func (m *Manager) Find(_ context.Context, root string) (Record, bool) {
 	p, err := m.look(root, OpenOptions{Force: true})
 	if err != nil {
 		// A folder that is gone is still known by its path.
-		p = place{root: filepath.Clean(root)}
+		p = place.Place{Root: filepath.Clean(root)}
 	}
 	if r, known := m.find(p); known {
 		return r, true
 	}
-	r, known, err := m.others(p.root, err != nil, func(r Record) bool { return r.Root == p.root && !r.Unfinished })
+	r, known, err := m.others(p.Root, err != nil, func(r Record) bool { return r.Root == p.Root && !r.Unfinished })
 	if err != nil {
 		m.opt.Log.Error("the directories of other servers cannot be read", "error", err)
 	}
@@ -192,10 +120,10 @@ func (m *Manager) Find(_ context.Context, root string) (Record, bool) {
 
 // overlaps fails if a folder lies in a workspace, or one in it. One of our own
 // folders may: what is around it leaves it out.
-func (m *Manager) overlaps(p place, except string) error {
+func (m *Manager) overlaps(p place.Place, except string) error {
 	for _, r := range m.Physical() {
-		inside := host.Within(p.root, r.Root) && !(p.root != r.Root && m.ownFolder(p.root))
-		around := host.Within(r.Root, p.root) && !(p.root != r.Root && m.ownFolder(r.Root))
+		inside := host.Within(p.Root, r.Root) && !(p.Root != r.Root && m.places.IsOwn(p.Root))
+		around := host.Within(r.Root, p.Root) && !(p.Root != r.Root && m.places.IsOwn(r.Root))
 		if r.ID != except && (inside || around) {
 			return errs.New(errs.Conflict, "workspace_overlaps", "The directory is inside another workspace, or another workspace is inside it.")
 		}
@@ -239,7 +167,7 @@ func (m *Manager) loadOn(ctx context.Context, r Record, over func(files vfs.FS) 
 			there, _ := m.inPlace(r)
 			return there
 		}
-		c.Own = m.ownIn(r.Root)
+		c.Own = m.places.OwnIn(r.Root)
 		c.Staging = m.stagingFolder()
 		if r.Mounted() && !r.Fork.Whole {
 			c.Beneath = &beneath{m, r}
@@ -257,16 +185,6 @@ func (m *Manager) loadOn(ctx context.Context, r Record, over func(files vfs.FS) 
 		release()
 	}
 	return w, err
-}
-
-// ownFolder reports whether a canonical path is one of our own folders.
-func (m *Manager) ownFolder(root string) bool {
-	for _, dir := range m.opt.OwnFolders {
-		if c, err := m.opt.Host.Canonical(dir); err == nil && c == root {
-			return true
-		}
-	}
-	return false
 }
 
 // openRecord opens a known workspace: what a stop left is settled, and what
@@ -338,7 +256,7 @@ func (m *Manager) adopt(ctx context.Context, id string, allow func(root string) 
 	}
 	// Who opened it said how wide it may be, but not of what a link leads to now.
 	canonical, err := m.opt.Host.Canonical(rec.Root)
-	w, err := m.Rebind(ctx, id, rec.Root, OpenOptions{Force: err == nil && canonical == rec.Root, Own: m.ownFolder(rec.Root), Allow: allow})
+	w, err := m.Rebind(ctx, id, rec.Root, OpenOptions{Force: err == nil && canonical == rec.Root, Own: m.places.IsOwn(rec.Root), Allow: allow})
 	if errs.Is(err, errs.Invalid) {
 		return workspace.SyncResult{}, disk.ErrMissing()
 	}
@@ -384,7 +302,7 @@ func (m *Manager) Rebind(ctx context.Context, id, root string, o OpenOptions) (*
 		m.opt.Log.Warn("workspace not unloaded cleanly", "workspace", id, "error", err)
 	}
 	m.putting.Lock()
-	rec.Root, rec.Dev, rec.Ino, rec.Born = p.root, p.dev, p.ino, p.born
+	rec.Root, rec.Dev, rec.Ino, rec.Born = p.Root, p.Dev, p.Ino, p.Born
 	err = m.opt.Records.Put(rec)
 	if err == nil {
 		m.mu.Lock()

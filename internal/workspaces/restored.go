@@ -41,7 +41,7 @@ func (m *Manager) settleRestored(r Record) Record {
 	m.changeRecord(r.ID, func(k *Record) bool {
 		if k.Kind != VirtualKind {
 			if info, err := m.opt.Host.Stat(k.Root); err == nil {
-				k.Dev, k.Ino, k.Born = info.Dev, info.Ino, m.born(k.Root)
+				k.Dev, k.Ino, k.Born = info.Dev, info.Ino, m.places.Born(k.Root)
 			}
 		}
 		k.Restored = false

@@ -1,4 +1,4 @@
-package workspaces
+package place
 
 import (
 	"path/filepath"
@@ -13,14 +13,14 @@ import (
 // systemDirs are never workspaces: what is in them is no one's files.
 var systemDirs = []string{"/proc", "/sys", "/dev"}
 
-func (m *Manager) mountTable() mounts.Table {
-	h, ok := m.opt.Host.(host.Mounts)
+func (r Rules) mountTable() mounts.Table {
+	h, ok := r.Host.(host.Mounts)
 	if !ok {
 		return nil
 	}
 	t, err := h.Mounts()
 	if err != nil {
-		m.opt.Log.Warn("the table of mounts cannot be read; bind mounts of the data directory are not known", "error", err)
+		r.Log.Warn("the table of mounts cannot be read; bind mounts of the data directory are not known", "error", err)
 		return nil
 	}
 	return t
@@ -29,26 +29,26 @@ func (m *Manager) mountTable() mounts.Table {
 // guard refuses what may be a workspace for no one, whatever is asked: the
 // system's own directories, and the data directory with all that is in it,
 // through bind mounts too. One of our own directories may lie in it.
-func (m *Manager) guard(canonical string, info identity, o OpenOptions) error {
+func (r Rules) guard(canonical string, info identity, o Options) error {
 	refused := errs.New(errs.Forbidden, "workspace_not_allowed", "The directory is the system's or the server's own and cannot be a workspace.")
 	for _, dir := range systemDirs {
 		if host.Within(canonical, dir) {
 			return refused
 		}
 	}
-	if m.opt.DataDir == "" || o.Own && m.ownFolder(canonical) {
+	if r.DataDir == "" || o.Own && r.IsOwn(canonical) {
 		return nil
 	}
-	data, err := m.opt.Host.Canonical(m.opt.DataDir)
+	data, err := r.Host.Canonical(r.DataDir)
 	if err != nil {
-		data = filepath.Clean(m.opt.DataDir)
+		data = filepath.Clean(r.DataDir)
 	}
 	if host.Within(canonical, data) {
 		return refused
 	}
-	if m.opt.Foreign != nil {
+	if r.Foreign != nil {
 		for at := canonical; ; at = filepath.Dir(at) {
-			if m.opt.Foreign(at) {
+			if r.Foreign(at) {
 				return refused
 			}
 			if at == filepath.Dir(at) {
@@ -57,7 +57,7 @@ func (m *Manager) guard(canonical string, info identity, o OpenOptions) error {
 		}
 	}
 	// By identity, for mounts that are not in the table.
-	if st, err := m.opt.Host.Stat(data); err == nil {
+	if st, err := r.Host.Stat(data); err == nil {
 		own := identity{st.Dev, st.Ino}
 		for at := canonical; ; at = filepath.Dir(at) {
 			if info == own {
@@ -66,14 +66,14 @@ func (m *Manager) guard(canonical string, info identity, o OpenOptions) error {
 			if at == filepath.Dir(at) {
 				break
 			}
-			up, err := m.opt.Host.Stat(filepath.Dir(at))
+			up, err := r.Host.Stat(filepath.Dir(at))
 			if err != nil {
 				break
 			}
 			info = identity{up.Dev, up.Ino}
 		}
 	}
-	table := m.mountTable()
+	table := r.mountTable()
 	place, ok := table.Locate(canonical)
 	if own, known := table.Locate(data); ok && known && place.In(own) {
 		return refused
@@ -84,21 +84,21 @@ func (m *Manager) guard(canonical string, info identity, o OpenOptions) error {
 // identity is a directory, whatever path leads to it.
 type identity struct{ dev, ino uint64 }
 
-// ownIn gives our own folders that lie inside a workspace, relative to it,
+// OwnIn returns the server's own directories that lie inside a workspace, relative to it,
 // through bind mounts too.
-func (m *Manager) ownIn(root string) []wspath.Path {
+func (r Rules) OwnIn(root string) []wspath.Path {
 	var out []wspath.Path
 	add := func(dir string) {
 		if dir != root && host.Within(dir, root) {
 			out = append(out, wspath.Path(strings.TrimPrefix(strings.TrimPrefix(dir, root), "/")))
 		}
 	}
-	table := m.mountTable()
-	for _, dir := range append([]string{m.opt.DataDir}, m.opt.OwnFolders...) {
+	table := r.mountTable()
+	for _, dir := range append([]string{r.DataDir}, r.Own...) {
 		if dir == "" {
 			continue
 		}
-		if c, err := m.opt.Host.Canonical(dir); err == nil {
+		if c, err := r.Host.Canonical(dir); err == nil {
 			dir = c
 		}
 		add(dir)
