@@ -111,6 +111,10 @@ func (s *Store) sealCopy(ctx context.Context, log *remote.Log) (through uint64, 
 	return s.sealInto(ctx, log)
 }
 
+// CopyWhole waits until the log of a copy has no other history than the store: a purge
+// rewrites the store's first. It returns at once without a copy.
+func (s *Store) CopyWhole(ctx context.Context) error { return s.copy.Whole(ctx) }
+
 // copyGroup gives a group that was accepted to the copy; committing is held.
 func (s *Store) copyGroup(g *group) {
 	if s.copy == nil {

@@ -30,7 +30,9 @@ func purgeCommand() *cobra.Command {
 names that recorded renames gave it, except the one that is on disk now; or, with
 --blob, one content. In every commit the bytes become the blob "purged", and all later
 commits get other ids; the server maps old ids to the new ones. When the command
-returns, the bytes are off the disk, also from packs that users made in the repository.
+returns, the bytes are off the disk, also from packs that users made in the repository. In
+a cluster no object of the store and no live node has them then: it waits for that, for
+75 seconds at most, and reports what remains.
 
 It refuses while a file on disk holds such bytes under any name: --ignore removes these
 files from the newest state and lists them in the workspace's exclude file (they stay on
@@ -40,7 +42,8 @@ these.
 Scratch, artifacts, earlier backups and clones are not purged. Change the secret first:
 every clone still has it.
 
-The exit status is 1 if it refuses, or if the path or blob never existed.`,
+The exit status is 1 if it refuses, if the path or blob never existed, or if some of a
+cluster still has the bytes.`,
 		Example: `  umbra purge . config/secrets.env --dry-run
   umbra purge . config/secrets.env
   umbra purge . --blob 3b18e512dba79e4c8300dd08aeb37f8e728b8dad`,
@@ -91,7 +94,7 @@ The exit status is 1 if it refuses, or if the path or blob never existed.`,
 				return nil
 			})
 		}
-		if err == nil && done.Refused {
+		if err == nil && (done.Refused || done.Remaining != nil) {
 			return exitcode.With(exitcode.Failed)
 		}
 		return err

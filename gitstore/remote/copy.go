@@ -31,7 +31,10 @@ type Copy struct {
 	bytes  int
 	lost   uint64 // the last group that the queue should have and has not
 	broken bool   // the log has another history: nothing may be appended to it
+	breaks uint64 // how often it was broken
 	sealed uint64 // the last group that the manifest is known to include
+	// whole is closed when the log has this history again; nil: nothing waits for it.
+	whole chan struct{}
 }
 
 // CopyOptions are what a copy needs of its store.
@@ -115,7 +118,31 @@ func (c *Copy) BreakOff() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.broken = true
+	c.breaks++
 	c.kick()
+}
+
+// Whole waits until the log has no other history than the store, as it has after a purge.
+func (c *Copy) Whole(ctx context.Context) error {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	if !c.broken {
+		c.mu.Unlock()
+		return nil
+	}
+	if c.whole == nil {
+		c.whole = make(chan struct{})
+	}
+	whole := c.whole
+	c.mu.Unlock()
+	select {
+	case <-whole:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // collect starts or ends the collecting.
@@ -157,14 +184,24 @@ func (c *Copy) next() (g *sink.Group, through uint64, seal bool) {
 
 // seal makes the copy what the store has now.
 func (c *Copy) seal(ctx context.Context, log *Log) error {
+	c.mu.Lock()
+	breaks := c.breaks
+	c.mu.Unlock()
 	through, err := c.Seal(ctx, log)
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.broken, c.sealed = false, max(c.sealed, through)
+	c.sealed = max(c.sealed, through)
 	c.drop(through)
+	if c.breaks != breaks { // perhaps after what was sealed
+		return nil
+	}
+	if c.broken = false; c.whole != nil {
+		close(c.whole)
+		c.whole = nil
+	}
 	return nil
 }
 

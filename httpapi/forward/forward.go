@@ -88,8 +88,11 @@ type Options struct {
 	// Nil: neither is done here.
 	Adopt  func(ctx context.Context, workspace, dir string) (any, error)
 	Arrive func(ctx context.Context, workspace string) error
-	Meter  *Meter // nil: nothing is counted
-	Log    *slog.Logger
+	// Drop removes what this node has of the history of a workspace of another: its owner
+	// has purged it. Nil: it has nothing.
+	Drop  func(ctx context.Context, workspace string) error
+	Meter *Meter // nil: nothing is counted
+	Log   *slog.Logger
 }
 
 // Meter counts what is forwarded.

@@ -33,6 +33,11 @@ func (f *Forwarder) Register(r *httpapi.Router) {
 		arrive.Method, arrive.Pattern, arrive.Handler = http.MethodPost, arrivePath, f.arrive
 		r.Handle(arrive)
 	}
+	if f.o.Drop != nil {
+		drop := internal
+		drop.Method, drop.Pattern, drop.Handler = http.MethodPost, dropPath, f.drop
+		r.Handle(drop)
+	}
 	left := internal
 	left.Method, left.Pattern, left.Handler = http.MethodPost, leftPath, f.left
 	r.Handle(left)
@@ -93,6 +98,18 @@ func (f *Forwarder) handover(c *gin.Context) error {
 		return err
 	}
 	if err := f.o.Node.Handover(c.Request.Context(), workspace); err != nil {
+		return err
+	}
+	httpapi.JSON(c, http.StatusOK, map[string]string{"workspace": workspace})
+	return nil
+}
+
+func (f *Forwarder) drop(c *gin.Context) error {
+	workspace, err := required(c, "workspace")
+	if err == nil {
+		err = f.o.Drop(c.Request.Context(), workspace)
+	}
+	if err != nil {
 		return err
 	}
 	httpapi.JSON(c, http.StatusOK, map[string]string{"workspace": workspace})

@@ -26,6 +26,7 @@ const (
 	arrivePath   = "/cluster/arrive"
 	leftPath     = "/cluster/left"
 	lookPath     = "/cluster/look"
+	dropPath     = "/cluster/drop"
 	// maxWhole is up to what size an answer is received whole before it is sent on:
 	// one that breaks off is then as one that never came.
 	maxWhole = 64 << 10
@@ -371,14 +372,23 @@ func (f *Forwarder) call(ctx context.Context, p *peer, method, target string, c 
 // Handover asks the owner of a workspace to give it up. The error has the owner's
 // code where it refused.
 func (f *Forwarder) Handover(ctx context.Context, owner Owner, workspace string) error {
-	target := handoverPath + "?" + url.Values{"workspace": {workspace}, "to": {f.o.Node.Name()}}.Encode()
-	resp, body, err := f.exchange(ctx, owner, http.MethodPost, target, claims{Scope: httpapi.ScopeRead}, maxWhole)
+	return f.ask(ctx, owner, handoverPath, url.Values{"workspace": {workspace}, "to": {f.o.Node.Name()}})
+}
+
+// Drop asks another node to drop what it has of the history of a workspace of this one. The
+// error has its code where it has it in use.
+func (f *Forwarder) Drop(ctx context.Context, owner Owner, workspace string) error {
+	return f.ask(ctx, owner, dropPath, url.Values{"workspace": {workspace}})
+}
+
+func (f *Forwarder) ask(ctx context.Context, owner Owner, path string, q url.Values) error {
+	resp, body, err := f.exchange(ctx, owner, http.MethodPost, path+"?"+q.Encode(), claims{Scope: httpapi.ScopeRead}, maxWhole)
 	if err != nil || resp.StatusCode == http.StatusOK {
 		return err
 	}
 	r := refusalOf(body)
 	if r.Error == "" {
-		r.Error, r.Detail = "owner_moving", fmt.Sprintf("The owner answered with status %d.", resp.StatusCode)
+		r.Error, r.Detail = "owner_moving", fmt.Sprintf("The node answered with status %d.", resp.StatusCode)
 	}
 	return &errs.Error{Kind: errs.Unavailable, Code: r.Error, Detail: r.Detail}
 }

@@ -30,7 +30,10 @@ type Purge struct {
 	// Forget drops the kept answers for which named holds: their commits have
 	// other ids now.
 	Forget func(named func(*state.Answer) bool) (int, error)
-	Log    *slog.Logger
+	// Erase waits until what a purge of a workspace has dropped is nowhere in a cluster,
+	// and returns what says where it still is; nil: nowhere. It is nil without a cluster.
+	Erase func(ctx context.Context, w *workspace.Workspace) any
+	Log   *slog.Logger
 }
 
 // OpenAPI gives the dialect's part of the document.
@@ -102,6 +105,8 @@ type purgeResult struct {
 	Clones    []purgeClone      `json:"clones"`
 	// NotReached says where such bytes may still be.
 	NotReached []string `json:"not_reached"`
+	// Remaining says what of a cluster still has such bytes; null: nothing.
+	Remaining any `json:"remaining"`
 }
 
 func (d *Purge) request(c *gin.Context) (ws string, req workspace.PurgeRequest, err error) {
@@ -145,7 +150,15 @@ func (d *Purge) purge(c *gin.Context) error {
 		if err != nil {
 			return nil, err
 		}
-		return d.tell(w, req, done)
+		out, err := d.tell(w, req, done)
+		if err == nil && d.Erase != nil {
+			out.NotReached = append(out.NotReached, "wal_archive", "bucket_versions")
+			if !req.DryRun {
+				req.Tell("deleting what is purged from the object store", 0, 0)
+				out.Remaining = d.Erase(ctx, w)
+			}
+		}
+		return out, err
 	})
 }
 
@@ -170,8 +183,8 @@ func (d *Purge) forget(c *gin.Context, w *workspace.Workspace, done *workspace.P
 	audit.Allowed(c.Request.Context(), audit.Purge, w.ID(), slog.Uint64("commits", done.Commits), slog.Int("blobs", len(done.Blobs)), slog.Int("answers", n))
 }
 
-func (d *Purge) tell(w *workspace.Workspace, req workspace.PurgeRequest, done *workspace.PurgeResult) (any, error) {
-	out := purgeResult{Workspace: w.ID(), DryRun: req.DryRun, Refused: done.Refused, Blobs: make([]string, len(done.Blobs)), Names: purgeFiles(done.Names), Kept: purgeFiles(done.Kept),
+func (d *Purge) tell(w *workspace.Workspace, req workspace.PurgeRequest, done *workspace.PurgeResult) (*purgeResult, error) {
+	out := &purgeResult{Workspace: w.ID(), DryRun: req.DryRun, Refused: done.Refused, Blobs: make([]string, len(done.Blobs)), Names: purgeFiles(done.Names), Kept: purgeFiles(done.Kept),
 		Commits: done.Commits, Touched: done.Touched, First: done.First, Bytes: done.Bytes, Files: purgeFiles(done.OnDisk),
 		Held: some(done.Holders), Dropped: some(done.Dropped), Foreign: some(done.Foreign), Clones: []purgeClone{},
 		NotReached: []string{"scratch", "artifacts", "backups", "clones"}}

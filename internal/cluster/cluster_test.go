@@ -125,6 +125,7 @@ func TestHealthy(t *testing.T) {
 		{"a beat and the lanes", testBeatBesideLanes},
 		{"a store on several nodes", testStore},
 		{"the sweeper", testSweep},
+		{"what a purge deletes", testErase},
 		{"status and drain", testStatus},
 		{"URLs and what a start refuses", testRefusals},
 	} {

@@ -50,20 +50,27 @@ func (a *Admin) CopiedSeq(ctx context.Context, store blob.Store, ws string) (uin
 // Known is Node.Known.
 func (a *Admin) Known(ctx context.Context, name string) (bool, error) { return a.n.Known(ctx, name) }
 
-// Live returns the nodes that were not declared dead, by name.
-func (a *Admin) Live(ctx context.Context) (list []Peer, err error) {
-	err = a.n.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
+// Live is Node.Live.
+func (a *Admin) Live(ctx context.Context) ([]Peer, error) { return a.n.Live(ctx) }
+
+// Live returns the nodes that were not declared dead, by name, as the engine has them now.
+func (n *Node) Live(ctx context.Context) ([]Peer, error) {
+	result := make(chan []Peer, 1)
+	err := n.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
 		rows, err := c.Query(ctx, `SELECT life, name, address, url, version, state = 'draining' FROM node WHERE state <> 'dead' ORDER BY name`)
 		if err != nil {
 			return err
 		}
-		list, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Peer])
+		list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Peer])
+		if err == nil {
+			result <- list
+		}
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
-	return list, nil
+	return <-result, nil
 }
 
 // ClaimPinned claims a workspace whose directory is this node's, for its copy. Errors as

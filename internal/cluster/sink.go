@@ -38,7 +38,7 @@ type Sink struct {
 	grace time.Duration // how long a dropped object stays
 
 	mu   sync.Mutex
-	puts map[string]time.Duration // objects that nothing names yet: since when
+	puts map[string]time.Duration // objects that nothing names yet, also on their way: since when
 	// swap is the version of the manifest that the last Swap which ended made.
 	version     int64
 	manifestKey string // the object of the present manifest; empty: it is inline, or there is none
@@ -179,15 +179,15 @@ func (s *Sink) put(ctx context.Context, r io.ReaderAt, size int64, sort string) 
 	if err := s.over(); err != nil {
 		return "", err
 	}
-	since := s.n.opts.boot()
 	key := objectKey(s.claim.Workspace, s.claim.Epoch, sort)
+	s.mu.Lock()
+	s.puts[key] = s.n.opts.boot()
+	s.mu.Unlock()
 	s.n.opts.at("put")
 	if err := s.store.Put(ctx, key, r, size); err != nil {
+		s.named([]string{key}) // it never is
 		return "", blobError(key, err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.puts[key] = since
 	return key, nil
 }
 
@@ -321,6 +321,10 @@ func (s *Sink) Swap(ctx context.Context, sw *sink.Switch) error {
 	grace := s.grace
 	if sw.Purge {
 		grace = purgeGrace
+		// Packs that were dropped before may hold what is purged.
+		if err := s.n.hasten(ctx, s.claim.Workspace, grace.Seconds()); err != nil { // Erase does it again
+			s.n.opts.Log.Warn("dropped objects stay for their grace", "workspace", s.claim.Workspace, "error", err)
+		}
 	}
 	size := int64(0)
 	for _, p := range sw.Manifest.Packs {
@@ -424,5 +428,8 @@ func (s *Sink) swapped(sw *sink.Switch, key string) error {
 	delete(s.puts, key)
 	s.mu.Unlock()
 	s.named(sw.Manifest.Objects())
+	if sw.Purge {
+		s.age()
+	}
 	return nil
 }

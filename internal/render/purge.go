@@ -1,6 +1,10 @@
 package render
 
 import (
+	"cmp"
+	"slices"
+	"strings"
+
 	"umbra/internal/client"
 	"umbra/internal/term"
 )
@@ -27,6 +31,16 @@ type Purged struct {
 		What string  `json:"what"`
 		Last string  `json:"last"`
 	} `json:"clones"`
+	NotReached []string `json:"not_reached"`
+	// Remaining is what of a cluster still has such bytes; nil: nothing.
+	Remaining *PurgeRemaining `json:"remaining"`
+}
+
+// PurgeRemaining says where in a cluster purged content may still be.
+type PurgeRemaining struct {
+	Objects int      `json:"objects"`
+	Nodes   []string `json:"nodes"`
+	Error   string   `json:"error"`
 }
 
 // PurgedFile is a path that had purged content.
@@ -80,7 +94,18 @@ func Purge(o *term.Output, p *Purged) {
 	if p.Refused {
 		o.Printf("It would be refused: see --ignore and --force.\n")
 	}
-	o.Printf("Not reached: scratch, artifacts, earlier backups, clones.\n")
+	if r := p.Remaining; r != nil {
+		o.Printf("%s: %s of the object store, nodes that did not confirm: %s\n", o.Paint(term.Removed, "Not deleted yet"),
+			Count(r.Objects, "object", "objects"), cmp.Or(strings.Join(r.Nodes, ", "), "none"))
+		if r.Error != "" {
+			o.Printf("  error     %s\n", term.Line(r.Error))
+		}
+	}
+	more := ""
+	if slices.Contains(p.NotReached, "wal_archive") {
+		more = ", the database's WAL archive, versions of the bucket's objects"
+	}
+	o.Printf("Not reached: scratch, artifacts, earlier backups, clones%s.\n", more)
 	for _, c := range p.Clones {
 		who := "unknown"
 		if c.Who != nil {

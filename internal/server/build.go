@@ -126,7 +126,8 @@ func build(cfg config.Config, dir *state.Dir, n *node.Node, log *slog.Logger) (d
 	if err != nil {
 		return nil, err
 	}
-	if f := openForwarder(cfg, n, s.workspaces, s.records, log, d); f != nil {
+	f := openForwarder(cfg, n, s.workspaces, s.records, log, d)
+	if f != nil {
 		opts.Cluster, d.sayLeft = f, f.SayLeft
 	}
 	pages, err := ui.New()
@@ -138,7 +139,7 @@ func build(cfg config.Config, dir *state.Dir, n *node.Node, log *slog.Logger) (d
 		pages,
 		told,
 		backups(cfg, dir, backupSource{db, answers, s.workspaces}, n, log),
-		&upkeep.Purge{Workspaces: s.workspaces, Forget: answers.Forget, Log: log},
+		purges(s.workspaces, answers, n, f, log),
 		&upkeep.Tokens{Book: opts.Tokens, Needed: cfg.CheckReach() != nil},
 		protocol,
 		programs,

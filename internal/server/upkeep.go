@@ -11,6 +11,7 @@ import (
 	"umbra/config"
 	"umbra/gitstore"
 	"umbra/gitstore/sink"
+	"umbra/httpapi/forward"
 	"umbra/httpapi/upkeep"
 	"umbra/internal/backup"
 	"umbra/internal/buildinfo"
@@ -24,6 +25,7 @@ import (
 	"umbra/internal/retention"
 	"umbra/internal/state"
 	"umbra/internal/task"
+	"umbra/internal/workspace"
 	"umbra/internal/workspaces"
 )
 
@@ -100,6 +102,29 @@ func clusterSource(n *node.Node, db *state.DB, log *slog.Logger) (dir string, _ 
 		return "", nil, nil, errors.Join(err, end())
 	}
 	return dir, s, end, nil
+}
+
+// purges makes the dialect of umbra purge. f is nil without a cluster.
+func purges(m *workspaces.Manager, answers *state.Answers, n *node.Node, f *forward.Forwarder, log *slog.Logger) *upkeep.Purge {
+	p := &upkeep.Purge{Workspaces: m, Forget: answers.Forget, Log: log}
+	if f == nil {
+		return p
+	}
+	p.Erase = func(ctx context.Context, w *workspace.Workspace) any {
+		err := w.Store().CopyWhole(ctx)
+		if err == nil {
+			err = m.DropCopies(ctx, w.ID()) // of when another node had it
+		}
+		if err != nil {
+			return &node.Remaining{Nodes: []string{n.Name()}, Error: err.Error()}
+		}
+		r := n.Erase(ctx, w.ID(), func(ctx context.Context, o node.Owner) error { return f.Drop(ctx, forward.Owner(o), w.ID()) })
+		if r == nil {
+			return nil
+		}
+		return r
+	}
+	return p
 }
 
 // DoctorOptions returns what umbra doctor checks by the settings.

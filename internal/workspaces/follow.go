@@ -3,6 +3,7 @@ package workspaces
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"umbra/gitstore"
 	"umbra/gitstore/object"
+	"umbra/gitstore/remote"
 	"umbra/gitstore/sink"
 	"umbra/internal/clock"
 	"umbra/internal/errs"
@@ -81,11 +83,9 @@ func (m *Manager) follow(ctx context.Context, id string, want witness.Following)
 		if !time.Now().Before(want.Until) {
 			return nil, errs.New(errs.Unavailable, "seq_not_reached", "The workspace has no commit %d yet.", want.Min)
 		}
-		t := time.NewTimer(lookAgain)
 		select {
-		case <-t.C:
+		case <-time.After(lookAgain):
 		case <-ctx.Done():
-			t.Stop()
 			return nil, errs.Wrap(context.Cause(ctx), "")
 		}
 	}
@@ -225,17 +225,27 @@ func (m *Manager) unfollow(g *generation) {
 	}
 }
 
-// dropFollowers closes what was not used since a time.
-func (m *Manager) dropFollowers(since time.Time) {
-	m.shared.mu.Lock()
-	all := make(map[string]*follower, len(m.shared.followers))
-	for id, f := range m.shared.followers {
-		all[id] = f
+// DropCopies removes what this server has of the history of a workspace of another one.
+// errs.Unavailable busy: a request reads it.
+func (m *Manager) DropCopies(_ context.Context, id string) (err error) {
+	m.dropFollowers(m.opt.Now().Add(time.Hour), m.Family(id))
+	if _, other := os.Stat(filepath.Join(m.dirOf(id), remote.BootFile)); other == nil { // else it is no copy
+		_, err = m.dropCache(id)
 	}
+	if left, _ := filepath.Glob(filepath.Join(m.followersDir(), id+".*")); err == nil && len(left) > 0 {
+		err = errs.New(errs.Unavailable, "busy", "Requests still read the workspace.")
+	}
+	return errs.Wrap(err, "")
+}
+
+// dropFollowers closes what was not used since a time: of a family, or, if it is empty, of all.
+func (m *Manager) dropFollowers(since time.Time, family string) {
+	m.shared.mu.Lock()
+	all := maps.Clone(m.shared.followers)
 	m.shared.mu.Unlock()
-	for _, f := range all {
+	for id, f := range all {
 		f.mu.Lock()
-		if g := f.now; g != nil {
+		if g := f.now; g != nil && (family == "" || m.Family(id) == family) {
 			g.mu.Lock()
 			idle := g.used.Before(since)
 			g.mu.Unlock()

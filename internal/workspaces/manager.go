@@ -371,7 +371,7 @@ func (m *Manager) putAwayIdle(ctx context.Context) {
 		case <-tick.C:
 			m.noteUses()
 			m.PutAway(ctx, m.opt.Now().Add(-m.opt.IdleAfter))
-			m.dropFollowers(m.opt.Now().Add(-m.opt.IdleAfter))
+			m.dropFollowers(m.opt.Now().Add(-m.opt.IdleAfter), "")
 		}
 	}
 }
@@ -494,7 +494,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		wg.Go(func() { errsOf[i] = m.putAway(ctx, id, nil, false) })
 	}
 	wg.Wait()
-	m.dropFollowers(m.opt.Now().Add(time.Hour))
+	m.dropFollowers(m.opt.Now().Add(time.Hour), "")
 	return errors.Join(append(errsOf, m.closeStaging())...)
 }
 

@@ -124,6 +124,19 @@ func (s *Server) Keys() []string {
 	return slices.Sorted(maps.Keys(s.objects))
 }
 
+// With returns the keys of the objects that contain some bytes, in order.
+func (s *Server) With(data []byte) (keys []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, o := range s.objects {
+		if bytes.Contains(o.data, data) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
 // Uploads returns how many uploads in parts are neither completed nor aborted.
 func (s *Server) Uploads() int {
 	s.mu.Lock()
