@@ -60,6 +60,7 @@ type Cluster struct {
 	Node        string        `key:"node"`      // empty: the host's name
 	Advertise   string        `key:"advertise"` // where other nodes reach this one; empty: http://<host name>:<port>
 	PublicURL   string        `key:"public_url"`
+	ReadURL     string        `key:"read_url"`    // of a replica of PostgreSQL that followers read; empty: none
 	Replication string        `key:"replication"` // sync, provider, none
 	Wait        time.Duration `key:"wait"`        // for an answer of PostgreSQL, and while a workspace moves
 	// StaleReads lets a node without a lease answer reads, which say so.

@@ -47,16 +47,23 @@ func (v *view) Fetch(ctx context.Context, name string, off, n int64) (io.ReadClo
 // View returns the history of a workspace as it is now, to be read without owning it;
 // ErrNotFound. Its sink takes no changes.
 func (a *Admin) View(ctx context.Context, store blob.Store, ws string) (sink.Sink, error) {
-	to, _, err := a.n.view(ctx, store, ws)
+	to, _, err := a.n.view(ctx, a.n.e, store, ws)
 	return to, err
 }
 
-// Point is a state of a workspace's log.
-type Point struct{ Version, Pos int64 }
+// Point is a state of a workspace's log. Exact says that every commit that was
+// acknowledged before it was read is in it.
+type Point struct {
+	Version, Pos int64
+	Exact        bool
+}
 
-func (n *Node) view(ctx context.Context, store blob.Store, ws string) (*view, Point, error) {
+// before reports whether p is an older state than other.
+func (p Point) before(other Point) bool { return p.Version < other.Version || p.Pos < other.Pos }
+
+func (n *Node) view(ctx context.Context, e *engine.Engine, store blob.Store, ws string) (*view, Point, error) {
 	c := &Claim{Workspace: ws}
-	err := n.e.Do(ctx, func(ctx context.Context, conn *engine.Conn) error {
+	err := e.Do(ctx, func(ctx context.Context, conn *engine.Conn) error {
 		var pos []int64
 		var data [][]byte
 		err := conn.QueryRow(ctx, `SELECT w.epoch, w.manifest, coalesce(w.manifest_key, ''), w.manifest_ver, w.base_pos,
@@ -75,7 +82,7 @@ func (n *Node) view(ctx context.Context, store blob.Store, ws string) (*view, Po
 	if err != nil {
 		return nil, Point{}, err
 	}
-	p := Point{c.version, c.base + int64(len(c.tail))}
+	p := Point{Version: c.version, Pos: c.base + int64(len(c.tail))}
 	objects := n.Sink(c, store, 0)
 	tail, err := objects.Tail(ctx)
 	if err != nil {
@@ -84,10 +91,10 @@ func (n *Node) view(ctx context.Context, store blob.Store, ws string) (*view, Po
 	return &view{objects, *tail}, p, nil
 }
 
-// View returns the history of a workspace as it is now, to be read without owning it, and
-// which state that is; nil where it is still known. All of it is replicated, and every
-// commit that was acknowledged before the call is in it. Errors: ErrNotFound, or of
-// package sink.
+// View returns the history of a workspace, to be read without owning it, and which state
+// that is; nil where that is still known. All of it is replicated. With known.Exact every
+// commit that was acknowledged before the call is in it; without, it may be what a replica
+// has, which is no older than known. Errors: ErrNotFound, or of package sink.
 func (n *Node) View(ctx context.Context, store blob.Store, ws string, known Point) (sink.Sink, Point, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.patience())
 	defer cancel()
@@ -95,22 +102,19 @@ func (n *Node) View(ctx context.Context, store blob.Store, ws string, known Poin
 	if err != nil {
 		return nil, known, err
 	}
-	now := Point{}
-	err = n.e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
-		err := c.QueryRow(ctx, `SELECT manifest_ver, greatest(base_pos, (SELECT max(pos) FROM journal WHERE ws = id)) FROM workspace WHERE id = $1`, ws).Scan(&now.Version, &now.Pos)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return ErrNotFound
-		}
-		return err
-	})
 	var to sink.Sink
-	if err == nil && now != known {
-		to, now, err = n.view(ctx, store, ws)
+	now, read := known, false
+	if n.replica != nil && !known.Exact {
+		to, now, read = n.viewReplica(ctx, store, ws, known)
 	}
-	if err != nil {
-		return nil, known, n.mapped(err)
+	if !read {
+		if to, now, err = n.viewSince(ctx, n.e, store, ws, known); err != nil {
+			return nil, known, n.mapped(err)
+		}
+		now.Exact = true
 	}
-	// What was visible may be on the primary alone: a later commit waits for the standby.
+	// What was visible may be on the primary, or the replica, alone: a later commit waits for
+	// the standby.
 	err = n.write(ctx, func(ctx context.Context, c *engine.Conn) error {
 		_, err := c.Exec(ctx, `UPDATE node SET beaten = beaten WHERE life = $1`, life.ID)
 		return err
@@ -118,9 +122,40 @@ func (n *Node) View(ctx context.Context, store blob.Store, ws string, known Poin
 	return to, now, err
 }
 
+// viewSince returns the history as an engine has it, nil where it is no newer than known.
+func (n *Node) viewSince(ctx context.Context, e *engine.Engine, store blob.Store, ws string, known Point) (sink.Sink, Point, error) {
+	now, err := n.point(ctx, e, ws)
+	if err != nil || !known.before(now) {
+		return nil, known, err
+	}
+	to, now, err := n.view(ctx, e, store, ws)
+	if err != nil {
+		return nil, known, err
+	}
+	return to, now, nil
+}
+
+// point returns which state of a workspace's log an engine has.
+func (n *Node) point(ctx context.Context, e *engine.Engine, ws string) (Point, error) {
+	result := make(chan Point, 1)
+	err := e.Do(ctx, func(ctx context.Context, c *engine.Conn) error {
+		var now Point
+		err := c.QueryRow(ctx, `SELECT manifest_ver, greatest(base_pos, (SELECT max(pos) FROM journal WHERE ws = id)) FROM workspace WHERE id = $1 AND EXISTS (SELECT FROM cluster c WHERE c.id = $2::uuid)`, ws, n.Cluster.ID).Scan(&now.Version, &now.Pos)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return ErrNotFound
+		}
+		result <- now
+		return err
+	})
+	if err != nil {
+		return Point{}, err
+	}
+	return <-result, nil
+}
+
 // CopiedSeq returns the number of the newest commit in a workspace's log.
 func (n *Node) CopiedSeq(ctx context.Context, store blob.Store, ws string) (seq uint64, err error) {
-	v, _, err := n.view(ctx, store, ws)
+	v, _, err := n.view(ctx, n.e, store, ws)
 	if err != nil {
 		return 0, n.mapped(err)
 	}

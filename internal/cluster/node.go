@@ -28,6 +28,7 @@ const (
 // Options are what a node needs. URL, Name and Address are required.
 type Options struct {
 	URL         string        // of PostgreSQL
+	ReadURL     string        // of a replica of it that followers read; empty: none
 	Replication string        // ReplicationSync, ReplicationProvider, ReplicationNone
 	Name        string        // unique among live nodes
 	Address     string        // where other nodes reach this one
@@ -58,26 +59,29 @@ type Options struct {
 type Node struct {
 	Cluster *Cluster
 
-	e     *engine.Engine
-	opts  Options
-	lanes *lanes
+	e       *engine.Engine
+	replica *engine.Engine // nil: followers read e
+	opts    Options
+	lanes   *lanes
 
 	ctx  context.Context // ends with the node
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
-	mu       sync.Mutex
-	life     *Life
-	lifeMade chan struct{} // closed when the next life begins
-	beaten   chan struct{} // closed when a beat was answered
-	asked    chan struct{} // has an element when a beat is to be sent at once
-	peers    map[int64]*seen
-	steady   time.Duration // since when each beat was answered in time
-	last     time.Duration // when a beat was answered last
-	state    EngineState
-	draining bool
-	former   []int64     // lives of this process or data directory that are over
-	hurried  atomic.Bool // the server stops
+	mu          sync.Mutex
+	life        *Life
+	lifeMade    chan struct{} // closed when the next life begins
+	beaten      chan struct{} // closed when a beat was answered
+	asked       chan struct{} // has an element when a beat is to be sent at once
+	peers       map[int64]*seen
+	steady      time.Duration // since when each beat was answered in time
+	last        time.Duration // when a beat was answered last
+	state       EngineState
+	draining    bool
+	floors      map[string]int64 // the oldest version of a purged workspace's manifest that may be read
+	replicaFrom time.Duration    // by the boot clock: before, the replica is not asked
+	former      []int64          // lives of this process or data directory that are over
+	hurried     atomic.Bool      // the server stops
 }
 
 // Life is one run of a node, from its first beat until it is declared dead.
@@ -187,6 +191,11 @@ func connect(ctx context.Context, opts Options) (*Node, error) {
 	n := &Node{e: e, opts: opts, peers: map[int64]*seen{}, lifeMade: make(chan struct{}), beaten: make(chan struct{}), asked: make(chan struct{}, 1)}
 	if opts.Former != 0 {
 		n.former = append(n.former, opts.Former)
+	}
+	if opts.ReadURL != "" {
+		if n.replica, err = engine.NewReplica(opts.ReadURL); err != nil {
+			return nil, err
+		}
 	}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	if err := n.reach(ctx); err != nil {
@@ -528,5 +537,8 @@ func (n *Node) Close(ctx context.Context) error {
 func (n *Node) abandon() {
 	n.stop()
 	n.e.Close()
+	if n.replica != nil {
+		n.replica.Close()
+	}
 	n.wg.Wait()
 }

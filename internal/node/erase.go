@@ -20,19 +20,18 @@ const (
 	// eraseGrace is after how long what a purge has dropped is deleted also where a node
 	// has not said that it does not read it.
 	eraseGrace = 60 * time.Second
-	// erasePatience is for how long Erase tries that.
-	erasePatience = eraseGrace + 15*time.Second
+	// ErasePatience is for how long Erase may need.
+	ErasePatience = eraseGrace + 15*time.Second
 	// eraseEvery is how often the others are asked.
 	eraseEvery = 250 * time.Millisecond
 )
 
 // Erase waits until no other live node and no object has what a purge of a workspace of
-// this node has dropped: at most a little longer than the grace of such objects. drop has
-// another node drop what it has of the workspace. It returns nil where nothing remains.
+// this node has dropped, until ctx ends; a node is waited for no longer than the grace of
+// such objects. drop has another node drop what it has of the workspace. It returns nil where
+// nothing remains.
 func (n *Node) Erase(ctx context.Context, ws string, drop func(ctx context.Context, o Owner) error) *Remaining {
 	begun, done := time.Now(), make(map[int64]bool)
-	ctx, cancel := context.WithDeadline(ctx, begun.Add(erasePatience))
-	defer cancel()
 	t := time.NewTicker(eraseEvery)
 	defer t.Stop()
 	for {

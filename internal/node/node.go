@@ -210,6 +210,10 @@ func (n *Node) Figures() telemetry.ClusterFigures {
 	return f
 }
 
+// Purged says that the history of a workspace of another node was purged: the replica is
+// not read as long as it has an older one. Errors of package sink.
+func (n *Node) Purged(ctx context.Context, ws string) error { return n.c.Purged(ctx, ws) }
+
 // Look has the node see at once that its row was changed.
 func (n *Node) Look() { n.c.Look() }
 

@@ -63,7 +63,7 @@ func ClusterParts(ctx context.Context, cfg config.Config) (opts cluster.Options,
 	if err != nil {
 		return opts, nil, "", Refused(err)
 	}
-	opts = cluster.Options{URL: cfg.Cluster.URL, Replication: cfg.Cluster.Replication, Wait: cfg.Cluster.Wait, Version: buildinfo.Version(), PublicURL: cfg.Cluster.PublicURL}
+	opts = cluster.Options{URL: cfg.Cluster.URL, ReadURL: cfg.Cluster.ReadURL, Replication: cfg.Cluster.Replication, Wait: cfg.Cluster.Wait, Version: buildinfo.Version(), PublicURL: cfg.Cluster.PublicURL}
 	return opts, s3, location.Place(), nil
 }
 

@@ -50,7 +50,13 @@ func openForwarder(cfg config.Config, n *node.Node, m *workspaces.Manager, recor
 		return nil
 	}
 	into := adopter{n, m, records}
-	f := forward.New(forward.Options{Node: placed{n}, Adopt: into.adopt, Arrive: m.Arrive, Drop: m.DropCopies, Wait: cfg.Cluster.Wait, StaleReads: cfg.Cluster.StaleReads, Known: n.Known, Tip: m.TipOf, Log: log, Meter: d.meters.forward,
+	f := forward.New(forward.Options{Node: placed{n}, Adopt: into.adopt, Arrive: m.Arrive, Wait: cfg.Cluster.Wait, StaleReads: cfg.Cluster.StaleReads, Known: n.Known, Tip: m.TipOf, Log: log, Meter: d.meters.forward,
+		Drop: func(ctx context.Context, workspace string) error {
+			if err := n.Purged(ctx, workspace); err != nil {
+				return err
+			}
+			return m.DropCopies(ctx, workspace)
+		},
 		Enter: func(ctx context.Context, workspace string) error {
 			w, err := m.Get(ctx, workspace)
 			if err == nil {

@@ -92,7 +92,7 @@ func clusterSource(n *node.Node, db *state.DB, log *slog.Logger) (dir string, _ 
 	s, err := copyout.New(copyout.Options{Dir: dir, Each: records.Each, Object: n.Objects().Get, Log: log,
 		Only: append([]string{machinesBucket, foldersBucket, task.Behind}, intake.Buckets()...),
 		View: func(ctx context.Context, ws string) (sink.Sink, error) {
-			to, _, err := n.View(ctx, ws, workspaces.Point{})
+			to, _, err := n.View(ctx, ws, workspaces.Point{Exact: true})
 			if errors.Is(err, cluster.ErrNotFound) {
 				err = errs.New(errs.NotFound, "workspace_not_found", "The workspace does not exist.")
 			}
@@ -111,7 +111,12 @@ func purges(m *workspaces.Manager, answers *state.Answers, n *node.Node, f *forw
 		return p
 	}
 	p.Erase = func(ctx context.Context, w *workspace.Workspace) any {
+		ctx, cancel := context.WithTimeout(ctx, node.ErasePatience)
+		defer cancel()
 		err := w.Store().CopyWhole(ctx)
+		if err == nil {
+			err = n.Purged(ctx, w.ID())
+		}
 		if err == nil {
 			err = m.DropCopies(ctx, w.ID()) // of when another node had it
 		}

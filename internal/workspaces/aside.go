@@ -45,7 +45,7 @@ func (m *Manager) PutAside(ctx context.Context, id string) error {
 // lost: the one that the log has.
 func (m *Manager) fetchHistory(ctx context.Context, r Record, base *gitstore.Base) error {
 	if dir := m.localDir(r.ID); m.pinned(r) && !r.Unfinished && !dir.Has() {
-		from, _, err := m.opt.Shared.View(ctx, r.ID, Point{})
+		from, _, err := m.opt.Shared.View(ctx, r.ID, Point{Exact: true})
 		if err != nil {
 			return err
 		}

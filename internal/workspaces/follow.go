@@ -73,13 +73,16 @@ func (m *Manager) follow(ctx context.Context, id string, want witness.Following)
 	m.shared.mu.Unlock()
 	for began := time.Now(); ; {
 		g, err := m.generation(ctx, f, r, want, began)
-		if err != nil {
+		if err != nil && (want.Fresh || !errors.Is(err, sink.ErrMissing)) {
 			return nil, errs.Wrap(err, "")
 		}
-		if g.w.Store().Tip().Seq >= want.Min {
-			return g.w, nil
+		if err == nil {
+			if g.w.Store().Tip().Seq >= want.Min {
+				return g.w, nil
+			}
+			m.unfollow(g)
 		}
-		m.unfollow(g)
+		want.Fresh = true // a replica may be behind the log, or the object store
 		if !time.Now().Before(want.Until) {
 			return nil, errs.New(errs.Unavailable, "seq_not_reached", "The workspace has no commit %d yet.", want.Min)
 		}
@@ -96,7 +99,7 @@ func (m *Manager) generation(ctx context.Context, f *follower, r Record, want wi
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	g := f.now
-	enough := g != nil && g.w.Store().Tip().Seq >= want.Min && (!want.Fresh || g.asOf.After(began))
+	enough := g != nil && g.w.Store().Tip().Seq >= want.Min && (!want.Fresh || g.point.Exact && g.asOf.After(began))
 	if !enough || time.Since(g.asOf) > lookAfter {
 		if err := m.refresh(ctx, f, r, want); err != nil && !enough {
 			return nil, err
@@ -128,13 +131,14 @@ func (m *Manager) refresh(ctx context.Context, f *follower, r Record, want witne
 	if f.now != nil {
 		known = f.now.point
 	}
+	known.Exact = want.Fresh
 	asOf := time.Now()
 	to, point, err := m.opt.Shared.View(ctx, r.ID, known)
 	if err != nil {
 		return err
 	}
 	if to == nil {
-		f.now.asOf = asOf
+		f.now.asOf, f.now.point = asOf, point
 		return nil
 	}
 	g := &generation{point: point, asOf: asOf, refs: 1, used: m.opt.Now()}

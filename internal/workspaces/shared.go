@@ -39,8 +39,8 @@ type Shared interface {
 	// server's. remote.ErrNoCopy: it is not known any more, or, with ErrAdopted, it goes
 	// on elsewhere.
 	Copy(ctx context.Context, id string) (sink.Sink, error)
-	// View returns the history of a workspace as its log has it now, to be read, and which
-	// state that is; nil where that is still known.
+	// View returns the history of a workspace as its log has it, to be read, and which
+	// state that is; nil where that is still known. Without known.Exact it need not be the newest.
 	View(ctx context.Context, id string, known Point) (sink.Sink, Point, error)
 	// Former reports whether a workspace goes on, from a copy, without the directory that
 	// was this server's, and the last commit that went on.
@@ -53,8 +53,11 @@ type Shared interface {
 	Elsewhere(server string) error
 }
 
-// Point is a state of a workspace's log.
-type Point struct{ Version, Pos int64 }
+// Point is a state of a workspace's log. Exact: no older than when it was read.
+type Point struct {
+	Version, Pos int64
+	Exact        bool
+}
 
 // ErrAdopted is returned by Shared.Copy for a workspace that goes on without this
 // server's directory.
@@ -467,16 +470,11 @@ func (m *Manager) Yield(ctx context.Context, id string, seal bool) error {
 }
 
 // openFamily returns the workspaces that are open of a root and its forks.
-func (m *Manager) openFamily(root string) (out []string) {
+func (m *Manager) openFamily(root string) []string {
 	m.mu.Lock()
 	ids := slices.Collect(maps.Keys(m.open))
 	m.mu.Unlock()
-	for _, id := range ids {
-		if m.Family(id) == root {
-			out = append(out, id)
-		}
-	}
-	return out
+	return slices.DeleteFunc(ids, func(id string) bool { return m.Family(id) != root })
 }
 
 // Held returns the workspaces that this server has claimed, without forks whose
@@ -527,8 +525,6 @@ func (m *Manager) copyOf(ctx context.Context, id string) (sink.Sink, error) {
 
 // awaitMade waits until a workspace is not being made any more.
 func (m *Manager) awaitMade(ctx context.Context, id string) error {
-	t := time.NewTicker(100 * time.Millisecond)
-	defer t.Stop()
 	for {
 		m.mu.Lock()
 		coming := m.coming[id]
@@ -537,7 +533,7 @@ func (m *Manager) awaitMade(ctx context.Context, id string) error {
 			return nil
 		}
 		select {
-		case <-t.C:
+		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -158,7 +158,7 @@ func (c *clerk) View(_ context.Context, id string, _ Point) (sink.Sink, Point, e
 	if row == nil {
 		return nil, Point{}, errMoving()
 	}
-	return row.log.Clone().Claim(), Point{}, nil
+	return row.log.Clone().Claim(), Point{Exact: true}, nil
 }
 
 func (c *clerk) Elsewhere(server string) error {

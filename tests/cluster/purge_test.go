@@ -24,9 +24,9 @@ import (
 func needle(content []byte) []byte { return content[len(content)/2:][:48] }
 
 // diskWith lists the files of a node's data directory that contain some bytes.
-func diskWith(t *testing.T, m *member, data []byte) (found []string) {
+func diskWith(t *testing.T, dir string, data []byte) (found []string) {
 	t.Helper()
-	err := filepath.WalkDir(m.server.DataDir, func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return nil // what is removed meanwhile
 		}
@@ -106,7 +106,7 @@ func TestPurgeEverywhere(t *testing.T) {
 			t.Errorf("no object has the %s file", name)
 		}
 		for _, m := range w.members {
-			if err := clustertest.Await(20*time.Second, func() (bool, error) { return len(diskWith(t, m, needle(data))) > 0, nil }); err != nil {
+			if err := clustertest.Await(20*time.Second, func() (bool, error) { return len(diskWith(t, m.server.DataDir, needle(data))) > 0, nil }); err != nil {
 				t.Errorf("the disk of %s has not the %s file", m.name, name)
 			}
 		}
@@ -130,7 +130,7 @@ func TestPurgeEverywhere(t *testing.T) {
 			t.Errorf("%d rows have the %s file", n, name)
 		}
 		for _, m := range w.members {
-			if files := diskWith(t, m, needle(data)); len(files) > 0 {
+			if files := diskWith(t, m.server.DataDir, needle(data)); len(files) > 0 {
 				t.Errorf("the disk of %s has the %s file: %v", m.name, name, files)
 			}
 		}

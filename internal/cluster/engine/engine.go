@@ -48,6 +48,7 @@ var (
 type Engine struct {
 	cfg     *pgx.ConnConfig
 	cancels bool // pgx cancels statements, which the cluster never may
+	replica bool // any server serves, for reads
 
 	// timeline is the highest seen; a server with a lower one is a primary that
 	// was replaced.
@@ -120,7 +121,21 @@ func (s Settings) Off() (name, value string, off bool) {
 // cancels lets pgx cancel what a broken connection was waiting for, for tests of the
 // tests. Errors: a Refusal.
 func New(url string, cancels bool) (*Engine, error) {
-	cfg, err := parseURL(url)
+	return newEngine(url, "cluster.url", cancels)
+}
+
+// NewReplica is New for servers that are only read from: standbys serve as well, and
+// their state may be older than what was committed.
+func NewReplica(url string) (*Engine, error) {
+	e, err := newEngine(url, "cluster.read_url", false)
+	if err == nil {
+		e.replica = true
+	}
+	return e, err
+}
+
+func newEngine(url, setting string, cancels bool) (*Engine, error) {
+	cfg, err := parseURL(url, setting)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +168,7 @@ func (e *Engine) Config() *pgx.ConnConfig { return e.cfg.Copy() }
 // Usable reports whether a connection that is not in use leads to the server that takes
 // commits, and is there.
 func (e *Engine) Usable(ctx context.Context, c *Conn) bool {
-	return !c.Gone() && c.Server.Timeline == e.timeline.Load() && (time.Since(c.used) < fresh || c.Alive(ctx))
+	return !c.Gone() && (e.replica || c.Server.Timeline == e.timeline.Load()) && (time.Since(c.used) < fresh || c.Alive(ctx))
 }
 
 // Dial opens a connection to the server that takes commits. It tries all hosts.
@@ -165,10 +180,13 @@ func (e *Engine) DialAt(ctx context.Context, cfg *pgx.ConnConfig) (*Conn, error)
 	cfg = cfg.Copy()
 	cfg.ValidateConnect = func(ctx context.Context, pg *pgconn.PgConn) error {
 		found, err := examine(ctx, pg)
+		if e.replica && (errors.Is(err, ErrStandby) || errors.Is(err, ErrReadOnly)) {
+			err = nil
+		}
 		if err != nil {
 			return err
 		}
-		for {
+		for !e.replica {
 			highest := e.timeline.Load()
 			if found.Timeline < highest {
 				return ErrOlder
@@ -247,9 +265,9 @@ func examine(ctx context.Context, pg *pgconn.PgConn) (Server, error) {
 	case s.Version/10000 < Oldest:
 		return Server{}, fmt.Errorf("%w: %d", ErrVersion, s.Version/10000)
 	case row[1] == "t":
-		return Server{}, ErrStandby
+		return s, ErrStandby
 	case row[4] == "on":
-		return Server{}, ErrReadOnly
+		return s, ErrReadOnly
 	}
 	return s, nil
 }

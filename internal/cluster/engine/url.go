@@ -10,22 +10,22 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// parseURL reads cluster.url. Causes that net/url and pgx name are left out of
+// parseURL reads the URL of a setting. Causes that net/url and pgx name are left out of
 // the sentences: they may quote a part of the password.
-func parseURL(raw string) (*pgx.ConnConfig, error) {
+func parseURL(raw, setting string) (*pgx.ConnConfig, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok || scheme != "postgres" && scheme != "postgresql" {
-		return nil, Refuse("cluster_url_invalid", nil, "cluster.url does not begin with postgres://.")
+		return nil, Refuse("cluster_url_invalid", nil, "%s does not begin with postgres://.", setting)
 	}
 	if authority, _, _ := strings.Cut(rest, "/"); authority == "" {
-		return nil, Refuse("cluster_url_invalid", nil, "cluster.url names no host.")
+		return nil, Refuse("cluster_url_invalid", nil, "%s names no host.", setting)
 	}
 	cfg, err := pgx.ParseConfig(raw)
 	if err != nil {
-		return nil, Refuse("cluster_url_invalid", nil, "cluster.url is not of the form postgres://USER@HOST:PORT,HOST:PORT/DATABASE?PARAMETER=VALUE.")
+		return nil, Refuse("cluster_url_invalid", nil, "%s is not of the form postgres://USER@HOST:PORT,HOST:PORT/DATABASE?PARAMETER=VALUE.", setting)
 	}
 	if cfg.Database == "" {
-		return nil, Refuse("cluster_url_invalid", nil, "cluster.url names no database.")
+		return nil, Refuse("cluster_url_invalid", nil, "%s names no database.", setting)
 	}
 	return cfg, nil
 }
