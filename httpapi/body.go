@@ -1,16 +1,15 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"hash"
 	"io"
-	"maps"
 	"mime"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -204,16 +203,11 @@ func BodyReader(c *gin.Context) io.Reader {
 // JSON is a 400 malformed_json, a field that dst does not have a 400
 // unknown_field with the nearest known name, a value of the wrong type a 400
 // invalid_field that names it. An empty body leaves dst as it is where the
-// route's body is optional. A field of dst that is given in the query is a 400
-// invalid_parameter: it would be ignored there, and a dry run would be none.
+// route's body is optional; null does not. A field of dst that is given in the query
+// is a 400 invalid_parameter: it would be ignored there, and a dry run would be none.
 func DecodeJSON(c *gin.Context, dst any) error {
-	if c.Request.URL.RawQuery != "" {
-		known, query := strictjson.Names(dst), c.Request.URL.Query()
-		for _, name := range slices.Sorted(maps.Keys(query)) {
-			if field := strictjson.Nearest(name, known); field != "" {
-				return errs.New(errs.Invalid, "invalid_parameter", "%s is a field of the JSON body, not a parameter of the query.", field).With("field", field)
-			}
-		}
+	if err := onlyQuery(c, strictjson.Names(dst)); err != nil {
+		return err
 	}
 	return decodeJSON(c, dst, strictjson.Strict)
 }
@@ -255,7 +249,9 @@ func decodeJSON(c *gin.Context, dst any, unmarshal func([]byte, any) error) erro
 	if len(data) == 0 && f.route != nil && f.route.Body == BodyOptionalJSON {
 		return nil
 	}
-	err = unmarshal(data, dst)
+	if err = unmarshal(data, dst); err == nil && bytes.Equal(bytes.TrimSpace(data), []byte("null")) {
+		err = &strictjson.TypeError{Want: "an object"}
+	}
 	if e, ok := errors.AsType[*strictjson.SyntaxError](err); ok {
 		return errs.New(errs.Invalid, "malformed_json", "The body is not valid JSON: %s.", e)
 	}

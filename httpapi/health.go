@@ -33,11 +33,11 @@ func (s *frame) OpenAPI() []byte { return frameOpenAPI }
 
 // Register adds health, probes and the document.
 func (s *frame) Register(r *Router) {
-	r.Handle(Route{Method: http.MethodGet, Pattern: "/health", Handler: s.health, About: AboutNone})
-	r.Handle(Route{Method: http.MethodGet, Pattern: "/healthz", Handler: s.healthz, Access: AccessPublic, AnyHost: true, About: AboutNone})
-	r.Handle(Route{Method: http.MethodGet, Pattern: "/readyz", Handler: s.readyz, Access: AccessPublic, AnyHost: true, About: AboutNone})
-	r.Handle(Route{Method: http.MethodGet, Pattern: "/openapi.json", Handler: s.document, Access: AccessPublic, About: AboutNone})
-	r.Handle(Route{Method: http.MethodGet, Pattern: "/docs", Handler: s.docs, Access: AccessPublic, About: AboutNone})
+	r.Handle(Route{Method: http.MethodGet, Pattern: "/health", Handler: s.health, About: AboutNone, AnyQuery: true})
+	r.Handle(Route{Method: http.MethodGet, Pattern: "/healthz", Handler: s.healthz, Access: AccessPublic, AnyHost: true, About: AboutNone, AnyQuery: true})
+	r.Handle(Route{Method: http.MethodGet, Pattern: "/readyz", Handler: s.readyz, Access: AccessPublic, AnyHost: true, About: AboutNone, AnyQuery: true})
+	r.Handle(Route{Method: http.MethodGet, Pattern: "/openapi.json", Handler: s.document, Access: AccessPublic, About: AboutNone, AnyQuery: true})
+	r.Handle(Route{Method: http.MethodGet, Pattern: "/docs", Handler: s.docs, Access: AccessPublic, About: AboutNone, AnyQuery: true})
 }
 
 func (s *frame) health(c *gin.Context) error {

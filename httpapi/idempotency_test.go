@@ -36,8 +36,8 @@ func counting(runs *atomic.Int32) Handler {
 
 func TestTheSameRequestIsDoneOnce(t *testing.T) {
 	var runs atomic.Int32
-	s := newServer(t, Options{}, Route{Method: "POST", Pattern: "/x", Body: BodyOptionalJSON, Changes: true, Handler: counting(&runs)},
-		Route{Method: "POST", Pattern: "/y", Body: BodyOptionalJSON, Changes: true, Handler: counting(&runs)},
+	s := newServer(t, Options{}, Route{Method: "POST", Pattern: "/x?query", Body: BodyOptionalJSON, Changes: true, Handler: counting(&runs)},
+		Route{Method: "POST", Pattern: "/y?query", Body: BodyOptionalJSON, Changes: true, Handler: counting(&runs)},
 		Route{Method: "GET", Pattern: "/read", Handler: func(c *gin.Context) error { runs.Add(1); return nil }})
 	key := "Idempotency-Key: k 1"
 	ask := func(target, body string, headers ...string) *httptest.ResponseRecorder {
@@ -95,7 +95,7 @@ func TestOnlySuccessIsKept(t *testing.T) {
 func TestATwinWaits(t *testing.T) {
 	var runs atomic.Int32
 	begun, goOn := make(chan struct{}), make(chan struct{})
-	s := newServer(t, Options{}, Route{Method: "PUT", Pattern: "/x", Body: BodyRaw, Changes: true, Handler: func(c *gin.Context) error {
+	s := newServer(t, Options{}, Route{Method: "PUT", Pattern: "/x?other", Body: BodyRaw, Changes: true, Handler: func(c *gin.Context) error {
 		if runs.Add(1) == 1 {
 			close(begun)
 		}

@@ -279,8 +279,8 @@ func (s *Server) authorize(c *gin.Context) {
 	if f.route == nil {
 		return
 	}
-	if f.route.Method == http.MethodDelete {
-		if err := onlyQuery(c, f.route.Query); err != nil {
+	if f.route.Body != BodyJSON && f.route.Body != BodyOptionalJSON { // else DecodeJSON, which knows the fields
+		if err := onlyQuery(c, nil); err != nil {
 			Fail(c, err)
 			return
 		}

@@ -23,7 +23,7 @@ func ownAnswers() []ownAnswer {
 	return []ownAnswer{
 		{http.StatusBadRequest, "The request makes no sense: a malformed body, id, path, header or parameter.",
 			func(rt *Route, op map[string]any) bool {
-				return reads(rt) || named(rt) || rt.Changes || op["parameters"] != nil
+				return reads(rt) || named(rt) || rt.Changes || !rt.AnyQuery || op["parameters"] != nil
 			}},
 		{http.StatusUnauthorized, "Tokens are on, and there is none or one that is not known.",
 			func(rt *Route, _ map[string]any) bool { return rt.Access != AccessPublic }},

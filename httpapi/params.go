@@ -16,15 +16,11 @@ import (
 // Query gives a query parameter, decoded once. A malformed query string and a
 // parameter given twice are a 400 that names it.
 func Query(c *gin.Context, name string) (value string, present bool, err error) {
-	f := factsOf(c)
-	if f.query == nil {
-		values, err := url.ParseQuery(c.Request.URL.RawQuery)
-		if err != nil {
-			return "", false, errs.New(errs.Invalid, "invalid_parameter", "The query string is malformed.").With("field", name)
-		}
-		f.query = values
+	query, err := queryOf(c)
+	if err != nil {
+		return "", false, err
 	}
-	switch list := f.query[name]; len(list) {
+	switch list := query[name]; len(list) {
 	case 0:
 		return "", false, nil
 	case 1:
@@ -34,23 +30,48 @@ func Query(c *gin.Context, name string) (value string, present bool, err error) 
 	}
 }
 
-// onlyQuery refuses a query parameter that is not one of these names.
-func onlyQuery(c *gin.Context, names []string) error {
-	if c.Request.URL.RawQuery == "" {
+// queryOf parses the query string, once a request.
+func queryOf(c *gin.Context) (url.Values, error) {
+	f := factsOf(c)
+	if f.query == nil {
+		values, err := url.ParseQuery(c.Request.URL.RawQuery)
+		if err != nil {
+			return nil, errs.New(errs.Invalid, "invalid_parameter", "The query string is not percent-encoded correctly.")
+		}
+		f.query = values
+	}
+	return f.query, nil
+}
+
+// onlyQuery refuses a query parameter that the route does not take: it would be
+// ignored, so that a list has everything, or a delete deletes more than was meant. A
+// name of fields, those of the route's JSON body, is refused as one. What another node
+// forwards was checked there.
+func onlyQuery(c *gin.Context, fields []string) error {
+	f := factsOf(c)
+	rt := f.route
+	if c.Request.URL.RawQuery == "" || rt == nil || rt.AnyQuery || rt.Internal || f.received != nil {
 		return nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Request.URL.Query())) {
-		if slices.Contains(names, name) {
+	query, err := queryOf(c)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if slices.Contains(rt.query, name) {
 			continue
 		}
-		takes := "none"
-		if len(names) > 0 {
-			takes = strings.Join(names, ", ")
+		if field := strictjson.Nearest(name, fields); field != "" {
+			return errs.New(errs.Invalid, "invalid_parameter", "%s is a field of the JSON body, not a parameter of the query.", field).With("field", field)
 		}
-		e := errs.New(errs.Invalid, "invalid_parameter", "The query parameter %s is not known here, and nothing was deleted; this route takes: %s.",
-			printable(name, 64), takes).With("field", printable(name, 64))
-		if near := strictjson.Nearest(name, names); near != "" {
+		takes := "none"
+		if len(rt.query) > 0 {
+			takes = strings.Join(rt.query, ", ")
+		}
+		e := errs.New(errs.Invalid, "invalid_parameter", "Unknown query parameter %s; this route takes: %s.", printable(name, 64), takes).With("field", printable(name, 64))
+		if near := strictjson.Nearest(name, rt.query); near != "" {
 			e = e.With("did_you_mean", near)
+			e.Detail += " Did you mean " + near + "?"
 		}
 		return e
 	}

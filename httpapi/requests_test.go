@@ -177,7 +177,7 @@ func TestQueries(t *testing.T) {
 		c.String(200, "%d %v %d %v", n, b, after, given)
 		return nil
 	}
-	s := newServer(t, Options{}, Route{Method: "GET", Pattern: "/x", Handler: h})
+	s := newServer(t, Options{}, Route{Method: "GET", Pattern: "/x?n&b&after", Handler: h})
 	for target, want := range map[string]string{
 		"/x": "7 true 0 false", "/x?n=10&b=false&after=0": "10 false 0 true", "/x?b=1": "7 true 0 false",
 		"/x?n=0": "", "/x?n=11": "", "/x?n=x": "", "/x?n=1&n=2": "", "/x?b=yes": "", "/x?after=-1": "", "/x?n=%zz": "", "/x?n=1;b=1": "",
@@ -194,16 +194,16 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// What a delete would ignore may have meant that it deletes less, or nothing.
-func TestQueriesOfDeletes(t *testing.T) {
+// A parameter that would be ignored may have meant that less is deleted, or listed.
+func TestUnknownQuery(t *testing.T) {
 	deleted := 0
 	h := func(c *gin.Context) error {
 		deleted++
 		c.Status(204)
 		return nil
 	}
-	s := newServer(t, Options{}, Route{Method: "DELETE", Pattern: "/x", Handler: h, Query: []string{"force", "path"}},
-		Route{Method: "DELETE", Pattern: "/none", Handler: h}, Route{Method: "POST", Pattern: "/x", Handler: h})
+	s := newServer(t, Options{}, Route{Method: "DELETE", Pattern: "/x?force&path", Handler: h},
+		Route{Method: "DELETE", Pattern: "/none", Handler: h}, Route{Method: "POST", Pattern: "/x", Handler: h, AnyQuery: true}, Route{Method: "GET", Pattern: "/x?limit&task_id", Handler: h})
 	for target, near := range map[string]string{"/x?dry_run=true": "", "/x?path=a&Force=1": "force", "/none?path=a": "", "/x?": "fine", "/x?force=1&path=a": "fine"} {
 		rec := s.ask("DELETE", target, "")
 		if near == "fine" {
@@ -221,6 +221,13 @@ func TestQueriesOfDeletes(t *testing.T) {
 		t.Errorf("deleted %d times", deleted)
 	}
 	if rec := s.ask("POST", "/x?trace=1", ""); rec.Code != 204 {
-		t.Error("a parameter that a POST ignores is no fault:", rec.Code)
+		t.Error("a route that takes any parameter:", rec.Code)
+	}
+	for target, near := range map[string]string{"/x?limti=5": "limit", "/x?taskId=a": "task_id", "/x?limit=%zz": "", "/x?a;b": ""} {
+		rec := s.ask("GET", target, "")
+		expect(t, rec, 400, "invalid_parameter")
+		if near != "" && !strings.Contains(rec.Body.String(), `"did_you_mean":"`+near+`"`) {
+			t.Errorf("%s: %s", target, rec.Body)
+		}
 	}
 }

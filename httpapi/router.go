@@ -43,7 +43,8 @@ const (
 // Route is one method on one pattern.
 //
 // A pattern is literal segments and parameters: "{id}" matches one segment,
-// "{path...}" one or more; literal segments may follow the latter.
+// "{path...}" one or more; literal segments may follow the latter. "?path&limit" at the
+// end names the query parameters that the route takes; any other is refused.
 type Route struct {
 	Method, Pattern string
 	Handler         Handler
@@ -54,10 +55,8 @@ type Route struct {
 	Stream          bool  // long-lived: ended at once when the server stops
 	Basic           bool  // the token may come as the password of Basic authentication (git)
 	AnyHost         bool  // answered whatever Host and Origin say (probes)
-	// Query names the query parameters of a route that deletes. Any other is refused:
-	// it would be ignored, and may have meant that less is deleted, or nothing.
-	Query    []string
-	Internal bool // for other nodes of the cluster alone; does not exist for clients
+	AnyQuery        bool  // query parameters that the pattern does not name are ignored
+	Internal        bool  // for other nodes of the cluster alone; does not exist for clients
 	// About says which workspace a request is about: in a cluster its owner answers.
 	About About
 	// Follow says whether a node that does not own the workspace can answer as well, from
@@ -68,6 +67,7 @@ type Route struct {
 	Authorize func(c *gin.Context) error
 
 	shape  Shape
+	query  []string // names of the query parameters
 	prefix string   // gin's path, up to and with the catch-all
 	params []string // names of the single-segment parameters
 	rest   string   // name of the "{x...}" parameter
@@ -128,6 +128,10 @@ func (r *Router) Handle(rt Route) {
 func (rt *Route) compile() error {
 	if !strings.HasPrefix(rt.Pattern, "/") {
 		return fmt.Errorf("pattern has no leading slash")
+	}
+	pattern, query, named := strings.Cut(rt.Pattern, "?")
+	if rt.Pattern = pattern; named {
+		rt.query = strings.Split(query, "&")
 	}
 	var b strings.Builder
 	for i, seg := range strings.Split(rt.Pattern[1:], "/") {

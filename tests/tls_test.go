@@ -97,7 +97,7 @@ func TestHTTPS(t *testing.T) {
 		id, _, _ = strings.Cut(id, `"`)
 		data := bytes.Repeat([]byte("0123456789"), 100_000)
 		check("a write", 201, "commit", "PUT", "/tasks/"+id+"/content?path=f", data, "Content-Type", "application/octet-stream")
-		check("a read", 200, string(data), "GET", "/tasks/"+id+"/content?path=f&raw=true", nil)
+		check("a read", 200, string(data), "GET", "/tasks/"+id+"/content?path=f", nil)
 	}
 
 	// Plain HTTP is refused, and says so.

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"cmp"
 	"maps"
 	"net/url"
 	"regexp"
@@ -61,12 +62,32 @@ func TestWrongRequests(t *testing.T) {
 			t.Errorf("%s %s %s: it says %.300s", method, target, body, r.Body)
 		}
 	}
+	// unknown sends a parameter that the route does not take, close to another one's name.
+	unknown := func(method, target, name, near string) {
+		var body any
+		if method == "POST" || method == "PUT" || method == "PATCH" {
+			body = map[string]any{}
+		}
+		r := s.Do(method, target+"?"+name+"=1", body)
+		sent++
+		if r.Status != 400 || !strings.Contains(string(r.Body), "Unknown query parameter "+name+";") || near != "" && r.Text("did_you_mean") != near {
+			t.Errorf("%s %s?%s: %d %.300s", method, target, name, r.Status, r.Body)
+		}
+	}
+	// A list refuses a place that is none only after what it requires.
+	needed := map[string]string{"/workspaces/{ws}/blame": "?path=a.txt&", "/workspaces/{ws}/log/search": "?pattern=x&", "/tasks/{id}/list": "?path=sub&"}
 	for _, pattern := range slices.Sorted(maps.Keys(doc.Paths.Map())) {
 		item, target := doc.Paths.Value(pattern), of(pattern)
 		if strings.HasPrefix(pattern, "/mcp") {
 			continue // JSON-RPC
 		}
+		// These dialects ignore unknown fields and, on reads, unknown parameters.
+		lenient := regexp.MustCompile(`^/(api|workspace|execute|lint|scripts)(/|$)`).MatchString(pattern)
+		loose := lenient || regexp.MustCompile(`^/($|git/|ui/|health|readyz|metrics|docs|openapi)`).MatchString(pattern)
 		for method, op := range item.Operations() {
+			if !loose || lenient && method == "DELETE" {
+				unknown(method, target, "nonsense", "")
+			}
 			for _, p := range slices.Concat(item.Parameters, op.Parameters) {
 				if p.Value.In != "query" {
 					continue
@@ -74,16 +95,23 @@ func TestWrongRequests(t *testing.T) {
 				for _, v := range badValues(p.Value.Schema.Value) {
 					wrong(method, target+"?"+p.Value.Name+"="+url.QueryEscape(v), nil)
 				}
+				if r := s.Do(method, target+"?"+p.Value.Name+"=%00", nil); strings.Contains(string(r.Body), "Unknown query") {
+					t.Errorf("%s %s?%s: %d %s", method, target, p.Value.Name, r.Status, r.Body)
+				}
+				if !loose {
+					unknown(method, target, p.Value.Name+"x", p.Value.Name)
+				}
+				if p.Value.Name == "after" {
+					wrong(method, target+cmp.Or(needed[pattern], "?")+"after=zzz", nil)
+				}
 			}
 			if op.RequestBody == nil || op.RequestBody.Value.Content["application/json"] == nil {
 				continue
 			}
-			for _, body := range []string{"{", "[]", `"x"`, "7", "{} x", `{"a":1,"a":2}`, "{\"a\":\"\xff\"}"} {
+			for _, body := range []string{"{", "[]", `"x"`, "7", "null", " null\n", "{} x", `{"a":1,"a":2}`, "{\"a\":\"\xff\"}"} {
 				wrong(method, target, body, asJSON)
 			}
 			wrong(method, target, "{}", "Content-Type: text/plain")
-			// The code, sessions and scripts dialects ignore unknown fields.
-			lenient := regexp.MustCompile(`^/(api|workspace|execute|lint|scripts)(/|$)`).MatchString(pattern)
 			schema := op.RequestBody.Value.Content["application/json"].Schema.Value
 			for name, field := range fieldsOfSchema(schema) {
 				if !lenient {

@@ -48,7 +48,7 @@ func (d *Dialect) OpenAPI() []byte { return document }
 // Register adds the dialect's routes.
 func (d *Dialect) Register(r *httpapi.Router) {
 	r = r.With(wire.WithFields(httpapi.TaskShape()))
-	r.Handle(httpapi.Route{Method: "GET", Pattern: "/workspaces/{ws}/blame", Handler: d.get, About: httpapi.AboutWorkspace("ws", "")})
+	r.Handle(httpapi.Route{Method: "GET", Pattern: "/workspaces/{ws}/blame?path&at&lines&ignore_whitespace&project&format&after&limit", Handler: d.get, About: httpapi.AboutWorkspace("ws", "")})
 	r.Handle(httpapi.Route{Method: "GET", Pattern: "/tasks/{id}/trace", Handler: d.trace, About: wire.AboutTask(d.tasks)})
 }
 
@@ -197,7 +197,7 @@ func parse(c *gin.Context) (q query, at string, err error) {
 	}
 	id, line, ok := parseCursor(after)
 	if !ok || q.porcelain || line < q.From || q.To > 0 && line > q.To {
-		return q, "", invalid("after", "invalid 'after' cursor; use `next` of the previous page")
+		return q, "", errs.BadCursor()
 	}
 	q.At, q.From = id, line
 	return q, "", nil

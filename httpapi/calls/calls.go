@@ -57,7 +57,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	begin := change
 	begin.Body, begin.About = httpapi.BodyJSON, d.aboutBegin
 	add("POST", "/calls", d.begin, begin)
-	add("GET", "/calls", d.list, httpapi.Route{About: d.aboutList})
+	add("GET", "/calls?workspace_id&task_id&subtask_id&open&within_s&after&limit", d.list, httpapi.Route{About: d.aboutList})
 	add("GET", "/calls/{call}", d.get, httpapi.Route{About: one})
 	add("POST", "/calls/{call}/end", d.end, change)
 	add("POST", "/calls/{call}/touch", d.touch, change)

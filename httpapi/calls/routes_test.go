@@ -21,6 +21,6 @@ func TestRoutes(t *testing.T) {
 		{Request: "POST /calls/one/touch", Status: 200},
 		{Request: "POST /calls/one/end", Status: 200},
 		{Request: "POST /calls/one/revert", Body: `{"dry_run":true}`, Status: 200},
-		{Request: "GET /calls?workspace={ws}", Status: 200, Has: `"one"`},
+		{Request: "GET /calls?workspace_id={ws}", Status: 200, Has: `"one"`},
 	})
 }

@@ -69,6 +69,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	r = r.With(shape())
 	add := func(method, pattern string, h httpapi.Handler, rt httpapi.Route) {
 		rt.Method, rt.Pattern, rt.Handler = method, pattern, h
+		rt.AnyQuery = method != http.MethodDelete
 		if pattern != "/lint" { // which touches no file
 			rt.Authorize = unrooted
 		}

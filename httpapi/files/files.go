@@ -53,12 +53,12 @@ func (d *Dialect) Register(r *httpapi.Router) {
 		return httpapi.Route{About: one, Access: httpapi.AccessWrite, Body: body, MaxBody: limit, Changes: true}
 	}
 	read := httpapi.Route{About: one}
-	add("GET", "list", d.list, read)
-	add("GET", "stat", d.stat, read)
-	add("GET", "search", d.search, read)
-	add("GET", "glob", d.glob, read)
+	add("GET", "list?path&recursive&after&limit", d.list, read)
+	add("GET", "stat?path&follow", d.stat, read)
+	add("GET", "search?pattern&literal&ignore_case&path&glob&context&max&max_per_file", d.search, read)
+	add("GET", "glob?pattern&path&max", d.glob, read)
 	add("POST", "edit", d.edit, write(httpapi.BodyJSON, d.write))
-	add("POST", "append", d.append, write(httpapi.BodyRaw, d.write))
+	add("POST", "append?path", d.append, write(httpapi.BodyRaw, d.write))
 	add("POST", "mkdir", d.mkdir, write(httpapi.BodyJSON, 0))
 	add("POST", "copy", d.copy, write(httpapi.BodyJSON, 0))
 	add("POST", "symlink", d.symlink, write(httpapi.BodyJSON, 0))

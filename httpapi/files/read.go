@@ -90,18 +90,14 @@ func parseCursor(s string) (wspath.Path, error) {
 	if rest, ok := strings.CutPrefix(s, cursorMark); ok {
 		raw, err := wspath.DecodePercent(rest)
 		if err != nil {
-			return "", badCursor()
+			return "", errs.BadCursor()
 		}
 		s = raw
 	}
 	if s == "" {
-		return "", badCursor()
+		return "", errs.BadCursor()
 	}
 	return wspath.Path(s), nil
-}
-
-func badCursor() error {
-	return errs.New(errs.Invalid, "invalid_parameter", "Invalid after; use next of the previous page.").With("field", "after")
 }
 
 type listBody struct {
@@ -132,6 +128,9 @@ func (d *Dialect) list(c *gin.Context, r *task.Ref) error {
 	}
 	if t.InArea() {
 		return d.listArea(c, r, t, o)
+	}
+	if o.After != "" && !o.After.IsUnder(t.Path) {
+		return errs.BadCursor()
 	}
 	page, more, err := taskfiles.List(c.Request.Context(), r.Workspace, t.Path, o)
 	if err != nil {
@@ -188,6 +187,10 @@ func (d *Dialect) listArea(c *gin.Context, r *task.Ref, t target, o taskfiles.Li
 	}
 	if err := walk(t.Path); err != nil {
 		return err
+	}
+	top, _ := t.JSON()
+	if o.After != "" && !strings.HasPrefix(string(o.After), top) {
+		return errs.BadCursor()
 	}
 	slices.SortFunc(all, func(a, b entry) int { return strings.Compare(a.Path, b.Path) })
 	from := slices.IndexFunc(all, func(e entry) bool { return o.After == "" || e.Path > string(o.After) })

@@ -48,7 +48,7 @@ func (d *Dialect) OpenAPI() []byte { return document }
 func (d *Dialect) Register(r *httpapi.Router) {
 	r = r.With(httpapi.CommonShape())
 	add := func(method, pattern string, h httpapi.Handler, rt httpapi.Route) {
-		rt.Method, rt.Pattern, rt.Handler = method, pattern, h
+		rt.Method, rt.Pattern, rt.Handler, rt.AnyQuery = method, pattern, h, true // as git's own server
 		r.Handle(rt)
 	}
 	git := httpapi.Route{Basic: true, About: httpapi.AboutWorkspace("repo", ".git"), Follow: httpapi.FollowClones}

@@ -90,7 +90,7 @@ func (d *Dialect) OpenAPI() []byte { return document }
 func (d *Dialect) Register(r *httpapi.Router) {
 	for _, pattern := range []string{"/mcp", "/mcp/{id}"} {
 		add := func(method string, rt httpapi.Route) {
-			rt.Method, rt.Pattern, rt.Handler, rt.Authorize = method, pattern, d.serve, d.authorize
+			rt.Method, rt.Pattern, rt.Handler, rt.Authorize, rt.AnyQuery = method, pattern, d.serve, d.authorize, true
 			r.Handle(rt)
 		}
 		// Some tools only read: the call asks for more where it changes something.

@@ -89,7 +89,7 @@ func unrooted(c *gin.Context) error {
 // Register adds the route. It needs a token where tokens are on: it names routes
 // and shows the load.
 func (d *Dialect) Register(r *httpapi.Router) {
-	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/metrics", Authorize: unrooted, About: httpapi.AboutNone, Handler: func(c *gin.Context) error {
+	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/metrics", AnyQuery: true, Authorize: unrooted, About: httpapi.AboutNone, Handler: func(c *gin.Context) error {
 		c.Header("Cache-Control", "no-store")
 		d.handler.ServeHTTP(c.Writer, c.Request)
 		return nil

@@ -43,7 +43,7 @@ func (d *Dialect) OpenAPI() []byte { return document }
 // Register adds the dialect's routes.
 func (d *Dialect) Register(r *httpapi.Router) {
 	r = r.With(wire.WithFields(httpapi.TaskShape()))
-	r.Handle(httpapi.Route{Method: "GET", Pattern: "/tasks/{id}/hunks", Handler: d.using(d.hunks), About: wire.AboutTask(d.tasks), Authorize: wire.TaskVisible(d.tasks)})
+	r.Handle(httpapi.Route{Method: "GET", Pattern: "/tasks/{id}/hunks?subtask&path&status&after&limit", Handler: d.using(d.hunks), About: wire.AboutTask(d.tasks), Authorize: wire.TaskVisible(d.tasks)})
 	// A dry run is reading; the handler asks for more.
 	r.Handle(httpapi.Route{Method: "POST", Pattern: "/tasks/{id}/review", Handler: d.using(d.review), About: wire.AboutTask(d.tasks), Authorize: wire.TaskVisible(d.tasks),
 		Body: httpapi.BodyJSON, Changes: true})

@@ -37,8 +37,8 @@ func (d *Dialect) OpenAPI() []byte { return document }
 // Register adds the dialect's routes.
 func (d *Dialect) Register(r *httpapi.Router) {
 	r.Handle(httpapi.Route{Method: http.MethodPost, Pattern: "/scripts/execute", Handler: d.execute, About: httpapi.AboutTask(d.scripts.Where),
-		Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true})
-	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/scripts/sdk", Handler: d.sdk, About: httpapi.AboutNone})
+		Access: httpapi.AccessWrite, AnyQuery: true, Body: httpapi.BodyJSON, Changes: true})
+	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/scripts/sdk", Handler: d.sdk, AnyQuery: true, About: httpapi.AboutNone})
 }
 
 type executeBody struct {

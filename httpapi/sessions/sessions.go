@@ -50,6 +50,7 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	r = r.With(shape())
 	add := func(method, pattern string, h httpapi.Handler, rt httpapi.Route) {
 		rt.Method, rt.Pattern, rt.Handler, rt.Authorize = method, pattern, h, d.authorize
+		rt.AnyQuery = method != "DELETE"
 		r.Handle(rt)
 	}
 	one := httpapi.AboutWhere("id", d.sessions.Where)
@@ -82,9 +83,8 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("POST", base+"/fs/copy", d.using(d.copy), small)
 	add("POST", base+"/fs/symlink", d.using(d.symlink), small)
 	remove := write(httpapi.BodyNone, 0)
-	remove.Query = []string{"path", "recursive", "force"}
-	add("DELETE", base+"/fs/file", d.using(d.deleteFile), remove)
-	add("DELETE", base+"/fs/dir", d.using(d.deleteDir), remove)
+	add("DELETE", base+"/fs/file?path&recursive&force", d.using(d.deleteFile), remove)
+	add("DELETE", base+"/fs/dir?path&recursive&force", d.using(d.deleteDir), remove)
 }
 
 // shape is {"error":sentence}, and what a delete could not record.

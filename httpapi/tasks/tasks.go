@@ -51,30 +51,26 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	write := func(body httpapi.BodyKind, limit int64) httpapi.Route {
 		return httpapi.Route{Access: httpapi.AccessWrite, Body: body, MaxBody: limit, Changes: true, About: one}
 	}
-	remove := func(query ...string) httpapi.Route {
-		rt := write(httpapi.BodyNone, 0)
-		rt.Query = query
-		return rt
-	}
+	remove := write(httpapi.BodyNone, 0)
 	read := httpapi.Route{About: one}
 	history := httpapi.Route{About: one, Follow: httpapi.FollowReads}
 	add("POST", "/tasks", d.create, httpapi.Route{Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true, About: d.aboutNew})
-	add("GET", "/tasks", d.list, httpapi.Route{About: httpapi.AboutNone})
+	add("GET", "/tasks?status&workspace&after&limit", d.list, httpapi.Route{About: httpapi.AboutNone})
 	add("GET", "/tasks/{id}", d.get, read)
 	add("PATCH", "/tasks/{id}", d.patch, httpapi.Route{About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON})
 	add("DELETE", "/tasks/{id}", d.remove, httpapi.Route{About: one, Access: httpapi.AccessWrite})
 
-	add("GET", "/tasks/{id}/content", d.readContent, history)
-	add("PUT", "/tasks/{id}/content", d.writeContent, write(httpapi.BodyRaw, d.limits.Write))
-	add("DELETE", "/tasks/{id}/content", d.deleteContent, remove("path", "recursive", "force"))
+	add("GET", "/tasks/{id}/content?path&at&offset&limit", d.readContent, history)
+	add("PUT", "/tasks/{id}/content?path", d.writeContent, write(httpapi.BodyRaw, d.limits.Write))
+	add("DELETE", "/tasks/{id}/content?path&recursive&force", d.deleteContent, remove)
 	add("POST", "/tasks/{id}/move", d.move, write(httpapi.BodyJSON, 0))
 	add("POST", "/tasks/{id}/batch", d.batch, write(httpapi.BodyJSON, d.limits.Batch))
 
-	add("GET", "/tasks/{id}/changes", d.changes, history)
+	add("GET", "/tasks/{id}/changes?subtask_id&path&after&limit", d.changes, history)
 	add("GET", "/tasks/{id}/changes/{n}/before", d.before, history)
-	add("GET", "/tasks/{id}/files", d.files, history)
-	add("GET", "/tasks/{id}/files/{path...}/diff", d.diffFile, history)
-	add("GET", "/tasks/{id}/diff", d.diffAll, history)
+	add("GET", "/tasks/{id}/files?subtask_id", d.files, history)
+	add("GET", "/tasks/{id}/files/{path...}/diff?from&to&subtask_id&context", d.diffFile, history)
+	add("GET", "/tasks/{id}/diff?path&from&to&subtask_id&context", d.diffAll, history)
 	// A dry run is reading: the handlers ask for more.
 	undo := httpapi.Route{About: one, Body: httpapi.BodyOptionalJSON, Changes: true}
 	add("POST", "/tasks/{id}/files/{path...}/revert", d.revertFile, undo)
@@ -82,14 +78,14 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("POST", "/tasks/{id}/subtasks/{sid}/revert", d.revertSubtask, undo)
 	add("POST", "/tasks/{id}/changes/{n}/revert", d.revertChange, undo)
 
-	add("GET", "/tasks/{id}/stream", d.stream, httpapi.Route{Stream: true, About: one})
+	add("GET", "/tasks/{id}/stream?after", d.stream, httpapi.Route{Stream: true, About: one})
 
 	for _, a := range areas.All() {
 		base := "/tasks/{id}/" + string(a)
 		add("GET", base, d.listArea(a), read)
 		add("GET", base+"/{path...}", d.readArea(a), read)
 		add("PUT", base+"/{path...}", d.writeArea(a), write(httpapi.BodyRaw, d.limits.Write))
-		add("DELETE", base+"/{path...}", d.deleteArea(a), remove("recursive"))
+		add("DELETE", base+"/{path...}?recursive", d.deleteArea(a), remove)
 	}
 }
 

@@ -49,9 +49,9 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("GET", one, d.get, httpapi.Route{About: httpapi.AboutNone})
 	add("DELETE", one, d.remove, httpapi.Route{About: httpapi.AboutNone, Access: httpapi.AccessWrite})
 	add("PUT", one+"/mounts", d.setMounts, httpapi.Route{About: d.aboutMounts, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON})
-	add("GET", one+"/tools", d.tools, httpapi.Route{About: httpapi.AboutNone})
+	add("GET", one+"/tools?format", d.tools, httpapi.Route{About: httpapi.AboutNone})
 	add("GET", one+"/filesystem-map", d.fileSystemMap, httpapi.Route{About: httpapi.AboutNone})
-	add("GET", one+"/turn", d.turn, httpapi.Route{About: where})
+	add("GET", one+"/turn?format", d.turn, httpapi.Route{About: where})
 	// Some tools only read: the call asks for more where it changes something.
 	add("POST", one+"/call", d.call, httpapi.Route{About: where, Body: httpapi.BodyJSON, MaxBody: d.maxCall, Changes: true})
 }

@@ -100,8 +100,8 @@ func (d *Dialect) OpenAPI() []byte { return document }
 
 // Register adds the dialect's routes. They need no token: the page asks for one.
 func (d *Dialect) Register(r *httpapi.Router) {
-	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/", Handler: d.page, Access: httpapi.AccessPublic, About: httpapi.AboutNone})
-	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/ui/{name}", Handler: d.file, Access: httpapi.AccessPublic, About: httpapi.AboutNone})
+	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/", Handler: d.page, Access: httpapi.AccessPublic, AnyQuery: true, About: httpapi.AboutNone})
+	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/ui/{name}", Handler: d.file, Access: httpapi.AccessPublic, AnyQuery: true, About: httpapi.AboutNone})
 }
 
 func (d *Dialect) page(c *gin.Context) error {

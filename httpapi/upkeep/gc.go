@@ -29,7 +29,7 @@ func (d *GC) OpenAPI() []byte { return gcDocument }
 func (d *GC) Register(r *httpapi.Router) {
 	r.Handle(httpapi.Route{Method: http.MethodPost, Pattern: "/upkeep/gc", Handler: d.collect, Access: httpapi.AccessOwner, About: aboutCollect,
 		Body: httpapi.BodyOptionalJSON, Stream: true})
-	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/upkeep/du", Handler: d.usage, Access: httpapi.AccessOwner, About: httpapi.AboutNone})
+	r.Handle(httpapi.Route{Method: http.MethodGet, Pattern: "/upkeep/du?by&workspace", Handler: d.usage, Access: httpapi.AccessOwner, About: httpapi.AboutNone})
 }
 
 // aboutCollect is the one workspace that is asked for. Of several, or all, the node does

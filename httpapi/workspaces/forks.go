@@ -51,7 +51,7 @@ func (d *Dialect) registerForks(r *httpapi.Router) {
 	r.Handle(change)
 	change.Pattern, change.Handler = "/workspaces/{ws}/rebase", d.rebaseFork
 	r.Handle(change)
-	r.Handle(httpapi.Route{Method: "GET", Pattern: "/workspaces/{ws}/compare", Handler: d.compare, About: one})
+	r.Handle(httpapi.Route{Method: "GET", Pattern: "/workspaces/{ws}/compare?with&path&context&summary", Handler: d.compare, About: one})
 }
 
 // makeForks makes forks of a workspace.

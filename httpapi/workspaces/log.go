@@ -85,19 +85,18 @@ func parsePlace(s string) (task.Place, error) {
 	if s == "" {
 		return task.Place{}, nil
 	}
-	bad := errs.New(errs.Invalid, "invalid_parameter", "Invalid 'after' cursor; use next of the previous page.").With("field", "after")
 	raw, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil {
-		return task.Place{}, bad
+		return task.Place{}, errs.BadCursor()
 	}
 	seq, entry, ok := strings.Cut(string(raw), ".")
 	n, err := strconv.ParseUint(seq, 10, 63)
 	if !ok || err != nil || n == 0 {
-		return task.Place{}, bad
+		return task.Place{}, errs.BadCursor()
 	}
 	i, err := strconv.Atoi(entry)
 	if err != nil || i < 0 {
-		return task.Place{}, bad
+		return task.Place{}, errs.BadCursor()
 	}
 	return task.Place{Seq: n, Entry: i}, nil
 }

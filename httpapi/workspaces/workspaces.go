@@ -59,14 +59,14 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("GET", "/workspaces", d.list, httpapi.Route{About: httpapi.AboutNone})
 	add("GET", "/workspaces/{ws}", d.get, httpapi.Route{About: one})
 	add("PATCH", "/workspaces/{ws}", d.rebind, httpapi.Route{About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON})
-	add("DELETE", "/workspaces/{ws}", d.forget, httpapi.Route{About: one, Access: httpapi.AccessWrite, Query: []string{"history", "force"}})
+	add("DELETE", "/workspaces/{ws}?history&force", d.forget, httpapi.Route{About: one, Access: httpapi.AccessWrite})
 	// A token that may only read may sync: what is on disk is on disk already.
 	add("POST", "/workspaces/{ws}/sync", d.sync, httpapi.Route{About: one, Body: httpapi.BodyOptionalJSON})
-	add("GET", "/workspaces/{ws}/log", d.log, httpapi.Route{About: one, Follow: httpapi.FollowReads})
-	add("GET", "/workspaces/{ws}/log/search", d.searchLog, httpapi.Route{About: one, Follow: httpapi.FollowReads})
-	add("GET", "/workspaces/{ws}/search", d.searchFiles, httpapi.Route{About: one})
-	add("GET", "/workspaces/{ws}/commits/{commit}", d.commit, httpapi.Route{About: one, Follow: httpapi.FollowReads})
-	add("GET", "/workspaces/{ws}/commits/{commit}/diff", d.commitDiff, httpapi.Route{About: one, Follow: httpapi.FollowReads})
+	add("GET", "/workspaces/{ws}/log?path&task_id&source&after&limit", d.log, httpapi.Route{About: one, Follow: httpapi.FollowReads})
+	add("GET", "/workspaces/{ws}/log/search?pattern&literal&ignore_case&path&after&max", d.searchLog, httpapi.Route{About: one, Follow: httpapi.FollowReads})
+	add("GET", "/workspaces/{ws}/search?pattern&literal&ignore_case&path&glob&context&max", d.searchFiles, httpapi.Route{About: one})
+	add("GET", "/workspaces/{ws}/commits/{commit}?path&task_id&source&change_id", d.commit, httpapi.Route{About: one, Follow: httpapi.FollowReads})
+	add("GET", "/workspaces/{ws}/commits/{commit}/diff?path&task_id&source&change_id&context", d.commitDiff, httpapi.Route{About: one, Follow: httpapi.FollowReads})
 	// A dry run is reading; the handlers ask for more.
 	undo := httpapi.Route{About: one, Body: httpapi.BodyOptionalJSON, Changes: true}
 	add("POST", "/workspaces/{ws}/commits/{commit}/revert", d.revertCommit, undo)
@@ -76,9 +76,9 @@ func (d *Dialect) Register(r *httpapi.Router) {
 	add("POST", "/workspaces/{ws}/checkpoints", d.makeCheckpoint, httpapi.Route{About: one, Access: httpapi.AccessWrite, Body: httpapi.BodyJSON, Changes: true})
 	add("DELETE", "/workspaces/{ws}/checkpoints/{name}", d.deleteCheckpoint, httpapi.Route{About: one, Access: httpapi.AccessWrite})
 	// It changes nothing, but reads everything: not for who may only look.
-	add("POST", "/workspaces/{ws}/verify", d.verify, httpapi.Route{About: one, Access: httpapi.AccessWrite})
+	add("POST", "/workspaces/{ws}/verify?record", d.verify, httpapi.Route{About: one, Access: httpapi.AccessWrite})
 	add("GET", "/workspaces/{ws}/coverage", d.coverage, httpapi.Route{About: one})
-	add("GET", "/workspaces/{ws}/stream", d.stream, httpapi.Route{About: one, Stream: true})
+	add("GET", "/workspaces/{ws}/stream?after", d.stream, httpapi.Route{About: one, Stream: true})
 }
 
 func notFound() error {

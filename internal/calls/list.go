@@ -2,9 +2,11 @@ package calls
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"umbra/internal/errs"
 	"umbra/internal/task"
 )
 
@@ -66,9 +68,20 @@ func (s *Service) current(within time.Duration) ([]Record, error) {
 	return slices.CompactFunc(out, func(a, b Record) bool { return a.ID == b.ID }), nil
 }
 
+// validPlace reports whether a place in the list has the form of an orderKey.
+func validPlace(s string) bool {
+	order, id, ok := strings.Cut(s, " ")
+	_, err := strconv.ParseUint(order, 16, 64)
+	return ok && err == nil && len(order) == 16 && task.ValidID(id)
+}
+
 // List returns up to limit calls, the newest first, that come after a place, and
-// the place to continue at; "" if there are no more.
+// the place to continue at; "" if there are no more. A place that no List returned is
+// errs.Invalid.
 func (s *Service) List(f Filter, after string, limit int) (out []Record, next string, err error) {
+	if after != "" && !validPlace(after) {
+		return nil, "", errs.BadCursor()
+	}
 	last := ""
 	take := func(key string, r *Record) bool {
 		ws, known := s.o.Workspaces.Record(r.Workspace)

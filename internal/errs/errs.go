@@ -100,6 +100,11 @@ func New(kind Kind, code, detail string, args ...any) *Error {
 	return &Error{Kind: kind, Code: code, Detail: detail}
 }
 
+// BadCursor returns the error for an 'after' parameter that is not the next of a page.
+func BadCursor() *Error {
+	return New(Invalid, "invalid_parameter", "Invalid 'after' cursor; use next of the previous page.").With("field", "after")
+}
+
 // Wrap classifies a cause. An *Error in the chain is kept as it is; system
 // errors get the kind that their errno means.
 func Wrap(err error, path string) error {

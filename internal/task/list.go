@@ -79,15 +79,14 @@ func parseCursor(c string) (Record, error) {
 	if c == "" {
 		return Record{}, nil
 	}
-	bad := errs.New(errs.Invalid, "invalid_parameter", "Invalid 'after' cursor; use next of the previous page.").With("field", "after")
 	raw, err := base64.RawURLEncoding.DecodeString(c)
 	if err != nil {
-		return Record{}, bad
+		return Record{}, errs.BadCursor()
 	}
 	nanos, id, ok := strings.Cut(string(raw), "/")
 	n, err := strconv.ParseInt(nanos, 10, 64)
 	if !ok || err != nil || !ValidID(id) {
-		return Record{}, bad
+		return Record{}, errs.BadCursor()
 	}
 	return Record{ID: id, Created: time.Unix(0, n).UTC()}, nil
 }
