@@ -1,6 +1,7 @@
 package gitsmart
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -57,12 +58,16 @@ func plainPack(c *gin.Context, gitDir string, body io.Reader) error {
 	}
 	defer s.Close()
 	req := packp.NewUploadPackRequest()
-	if err := req.Decode(body); err != nil {
-		return errs.New(errs.Invalid, "malformed_body", "This request requires git on the server; install git.")
+	err = req.Decode(body)
+	var res *packp.UploadPackResponse
+	if err == nil {
+		res, err = s.UploadPack(c.Request.Context(), req)
 	}
-	res, err := s.UploadPack(c.Request.Context(), req)
 	if err != nil {
-		return err
+		if e, ok := errors.AsType[*errs.Error](err); ok {
+			return e // the body's
+		}
+		return &errs.Error{Kind: errs.Invalid, Code: "malformed_body", Detail: "This request requires git on the server; install git.", Err: err}
 	}
 	defer res.Close()
 	head(c, "application/x-git-upload-pack-result")

@@ -110,7 +110,11 @@ func (d *Dialect) uploadPack(c *gin.Context) error {
 	if head, _ := asked.Peek(len("0014command=ls-refs")); !bytes.HasSuffix(head, []byte("command=ls-refs")) {
 		noteClone(c, w, "fetch")
 	}
-	return d.servePack(c, w, asked)
+	err = d.servePack(c, w, asked)
+	if i, ok := body.(*inflater); ok && i.err != nil && err != nil {
+		return i.err // git was only given a part of the body
+	}
+	return err
 }
 
 // noteClone records the client in the log of clones.
@@ -141,7 +145,16 @@ func (d *Dialect) servePack(c *gin.Context, w *workspace.Workspace, body io.Read
 	defer done()
 	head(c, "application/x-git-upload-pack-result")
 	cmd.Stdin, cmd.Stdout = body, flushing{c.Writer}
-	return started(c, gitcmd.Run(cmd))
+	err = gitcmd.Run(cmd)
+	if _, ok := errors.AsType[*exec.ExitError](err); ok && !c.Writer.Written() && c.Request.Context().Err() == nil {
+		// Git answers what it can read, also with an error: it has refused the request's form.
+		return malformed(err)
+	}
+	return started(c, err)
+}
+
+func malformed(err error) error {
+	return &errs.Error{Kind: errs.Invalid, Code: "malformed_body", Detail: "The body is not a request of git's smart protocol.", Err: err}
 }
 
 // flushing sends on at once what git says: progress, and the pack as it is
@@ -179,11 +192,35 @@ func inflated(c *gin.Context) (io.Reader, error) {
 	case "gzip", "x-gzip":
 		z, err := gzip.NewReader(body)
 		if err != nil {
-			return nil, errs.New(errs.Invalid, "malformed_body", "The body is not compressed as it says.")
+			return nil, errBadGzip()
 		}
-		body = z
+		body = &inflater{z: z}
 	default:
 		return nil, &httpapi.Problem{Status: http.StatusUnsupportedMediaType, Code: "unsupported_media_type", Detail: "The body's encoding is not known."}
 	}
-	return io.LimitReader(body, maxInflated), nil
+	return body, nil
+}
+
+func errBadGzip() error {
+	return errs.New(errs.Invalid, "malformed_body", "The body is not valid gzip, which its Content-Encoding announces.")
+}
+
+// inflater uncompresses a body, at most maxInflated of it.
+type inflater struct {
+	z   *gzip.Reader
+	n   int
+	err error // that ended it
+}
+
+func (i *inflater) Read(p []byte) (int, error) {
+	n, err := i.z.Read(p)
+	if i.n += n; i.n > maxInflated {
+		n, i.err = 0, errs.New(errs.TooLarge, "body_too_large", "The uncompressed body is larger than this route takes.").With("limit", maxInflated)
+	} else if err != nil && err != io.EOF {
+		i.err = errBadGzip()
+	}
+	if i.err != nil {
+		return n, i.err
+	}
+	return n, err
 }
