@@ -24,7 +24,7 @@ func (c *Config) validate() error {
 		err error
 	}{
 		{"listen", checkListen(c.Listen)},
-		{"data_dir", notEmpty(c.DataDir)},
+		{"data_dir", dataDir(c.DataDir)},
 		{"workspace_dir", notEmpty(c.WorkspaceDir)},
 		{"output.dir", notEmpty(c.Output.Dir)},
 		{"output.max_bytes", positive(c.Output.MaxBytes)},
@@ -143,6 +143,13 @@ func loopback(listen string) bool {
 	}
 	addrs, err := net.LookupIP(host)
 	return err == nil && len(addrs) > 0 && !slices.ContainsFunc(addrs, func(ip net.IP) bool { return !ip.IsLoopback() })
+}
+
+func dataDir(s string) error {
+	if s == "" {
+		return errors.New("HOME is not set, so that there is no default; give --data-dir")
+	}
+	return notEmpty(s)
 }
 
 func notEmpty(s string) error {

@@ -102,3 +102,21 @@ func TestManual(t *testing.T) {
 		}
 	}
 }
+
+// TestWrongFirstUse: what a new user gets wrong is refused with what to do.
+func TestWrongFirstUse(t *testing.T) {
+	for _, x := range []struct{ home, args, want string }{
+		{"/home/of-the-builder", "help udno", `unknown command "udno"; did you mean undo?`},
+		{"/home/of-the-builder", "help task strat", `unknown command "strat"; did you mean start?`},
+		{"", "workspaces", "data_dir: HOME is not set, so that there is no default; give --data-dir"},
+	} {
+		t.Setenv("HOME", x.home)
+		t.Setenv("XDG_DATA_HOME", "")
+		var out, errOut bytes.Buffer
+		root := command(&out, &errOut)
+		root.SetArgs(strings.Fields(x.args))
+		if err := root.Execute(); err == nil || !strings.Contains(err.Error(), x.want) || exitcode.Of(err, &errOut) != 2 {
+			t.Errorf("umbra %s: %v", x.args, err)
+		}
+	}
+}

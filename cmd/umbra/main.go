@@ -111,6 +111,13 @@ func group(root *cobra.Command) {
 	help, _, err := root.Find([]string{"help"})
 	if err == nil {
 		help.Short, help.Long = "Show the help of a command", "Show the help of a command."
+		help.Args = func(_ *cobra.Command, args []string) error {
+			cmd, rest, _ := root.Find(args)
+			if len(rest) == 0 || !cmd.HasSubCommands() {
+				return nil
+			}
+			return exitcode.Usage(cli.UnknownCommand(cmd, rest[0]))
+		}
 		help.Example = "  umbra help undo\n  umbra help task start"
 	}
 }
