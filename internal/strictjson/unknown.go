@@ -60,12 +60,12 @@ func Nearest(name string, list []string) string {
 	best, least := "", 0
 	for _, known := range list {
 		k := fold(known)
-		n := distance(plain, k)
+		far := 2 * distance(plain, k)
 		if len(plain) >= 3 && len(k) >= 3 && (strings.Contains(k, plain) || strings.Contains(plain, k)) {
-			n = min(n, 1)
+			far = min(far, 3) // after those of one edit
 		}
-		if n <= max(1, min(len(plain), len(k))/3) && (best == "" || n < least) {
-			best, least = known, n
+		if far <= 2*max(1, min(len(plain), len(k))/3)+1 && (best == "" || far < least) {
+			best, least = known, far
 		}
 	}
 	return best

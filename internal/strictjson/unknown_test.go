@@ -55,3 +55,12 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
+
+// A name of one edit is nearer than one that is a part of it.
+func TestNearestOfParts(t *testing.T) {
+	for name, want := range map[string]string{"subtask_idx": "subtask_id", "task_idx": "task_id", "maxx": "max", "max_per_filex": "max_per_file", "on_force": "force"} {
+		if got := Nearest(name, []string{"task_id", "subtask_id", "max", "max_per_file", "force"}); got != want {
+			t.Errorf("%s: %s, not %s", name, got, want)
+		}
+	}
+}
