@@ -43,6 +43,8 @@ await main(async (browser) => {
   const page = await open(browser);
   await page.goto(server);
   await page.getByRole("link", { name: /Find things/ }).waitFor();
+  const [filters, rows] = await page.evaluate(() => [".home .tools > :last-child", ".task-row a"].map((s) => document.querySelector(s).getBoundingClientRect().right));
+  assert.equal(filters, rows, "the filters end where the tasks end");
 
   // The palette, by keys: a text, then a task, then a view of it, then a file.
   const palette = page.getByRole("dialog", { name: "Go to" });
