@@ -164,6 +164,25 @@ await main(async (browser) => {
   await page.keyboard.press("Escape");
   await dialog.waitFor({ state: "detached" });
 
+  // What was taken back is merged again only when that is asked for, and undone as before.
+  await page.getByRole("button", { name: "Merge more" }).click();
+  const again = plan.getByRole("checkbox", { name: /a revert took back/ });
+  await again.waitFor();
+  assert.ok(!(await again.isChecked()));
+  assert.ok(await page.getByRole("button", { name: "Merge", exact: true }).isDisabled());
+  await look(page, "merge-reverted");
+  await again.focus();
+  await page.keyboard.press("Space");
+  await page.getByRole("button", { name: "Merge 2 files" }).click();
+  await page.getByText("2 files merged").waitFor();
+  assert.equal(read("long.txt"), lines(2, 28));
+  await page.getByRole("button", { name: "Undo this …" }).click();
+  await dialog.getByRole("button", { name: /^Undo 2 changes/ }).click();
+  await dialog.getByRole("heading", { name: "Reverted" }).waitFor();
+  assert.equal(read("long.txt"), lines(28));
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+
   // The parent's news come into a fork that has none of its own.
   await page.goto(`${server}/#/workspaces/${three}`);
   await page.getByRole("link", { name: "Bring news …" }).click();
