@@ -172,3 +172,82 @@ func (k *forkSteps) killed(call string, nth int) (answered bool) {
 	}
 	return answered
 }
+
+// A server that is killed at a call that changes the disk while it deletes a workspace by
+// force loses nothing that layers show of it: its ignored files are copied for them, or it is
+// still there, and goes when it is deleted again.
+func TestForkParentDeletionKilledAtCalls(t *testing.T) {
+	need.Long(t, "a start of the server for each step")
+	need.Tool(t, "strace")
+	soak := os.Getenv("UMBRA_SOAK") != ""
+	p := newProject(t, map[string]string{"a": "one\n", "d/x": "x\n", ".gitignore": "out/\n"})
+	p.shell(t, "mkdir -p out/deep; echo big > out/big; for i in 1 2 3 4 5; do echo $i > out/deep/$i; done; ln -s big out/link")
+	first := p.task(t).str("workspace_id")
+	const list = `find . -name .git -prune -o -printf '%p %y %m %l\n' | LC_ALL=C sort; cat a d/x own out/big out/deep/*`
+	round, kills := 0, 0
+	for _, call := range append([]string{"mknodat", "fchmodat", "utimensat"}, diskCalls...) {
+		if !soak && rand.IntN(4) > 0 {
+			continue
+		}
+		for n, answered := 1, 0; answered < 2 && n <= 60 && !t.Failed(); n++ {
+			if !soak {
+				n += rand.IntN(10)
+			}
+			round++
+			at := fmt.Sprint(call, " ", n)
+			below := filepath.Join(t.TempDir(), fmt.Sprint("copy", round))
+			of := p.forks(t, "/workspaces/"+first, map[string]any{"kind": "copy", "path": below})[0]["id"].(string)
+			ids := []string{layerFork(t, p, "/workspaces/"+of, nil), layerFork(t, p, "/workspaces/"+of, nil)}
+			var want []string
+			for i, id := range ids {
+				p.in(t, id, fmt.Sprintf("echo %d > own; rm out/deep/%d", i, i+1))
+				want = append(want, p.in(t, id, list))
+			}
+			sh(t, below, "echo later > d/x; rm a")
+			end := killedAt(t, p, call, n)
+			done := false
+			req, err := http.NewRequest("DELETE", p.URL+"/workspaces/"+of+"?force=true", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res, err := http.DefaultClient.Do(req); err == nil {
+				if done = res.StatusCode == 204; !done {
+					t.Errorf("%s: the answer is %d", at, res.StatusCode)
+				}
+				res.Body.Close()
+			}
+			end()
+			if done {
+				answered++
+			} else {
+				kills++
+			}
+			_ = syscall.Kill(p.PID(), syscall.SIGKILL) // if it was answered before
+			p.Wait()
+			p.Restart()
+			check := func(why string) {
+				t.Helper()
+				for i, id := range ids {
+					if got := p.in(t, id, list); got != want[i] {
+						t.Errorf("%s, %s: the fork showed\n%s\nand shows\n%s", at, why, want[i], got)
+					}
+				}
+			}
+			check("killed")
+			if a := p.call(t, "DELETE", "/workspaces/"+of+"?force=true", nil); a.Status != 404 && (done || a.Status != 204) {
+				t.Errorf("%s: deleted again: %d %s", at, a.Status, a.Body)
+			}
+			check("deleted")
+			if _, err := os.Lstat(below); err == nil {
+				t.Errorf("%s: the copy's directory is there", at)
+			}
+			for _, id := range ids {
+				p.call(t, "DELETE", "/workspaces/"+id+"?force=true", nil).want(t, 204)
+			}
+			if left := sh(t, p.DataDir, "ls workspaces layers; ls below"); strings.Join(strings.Fields(left), " ") != "layers: workspaces: "+first {
+				t.Errorf("%s: left in the data directory is %s", at, left)
+			}
+		}
+	}
+	t.Logf("%d kills", kills)
+}
