@@ -313,6 +313,32 @@ func TestCallOverwrote(t *testing.T) {
 	}
 }
 
+// TestCallOverwroteSubmodule: the git of a submodule counts for its files, also where the
+// submodule's directory was removed; what no commit of it has is reported.
+func TestCallOverwroteSubmodule(t *testing.T) {
+	p := &project{dir: superproject(t), Server: harness.Start(t, harness.Options{})}
+	overwrote := func(command string, want ...string) {
+		t.Helper()
+		c := p.begin(t, "s", nil)
+		p.shell(t, command)
+		var got []string
+		for _, o := range p.end(t, c, nil).Overwrote {
+			got = append(got, o.Path)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", command, got, want)
+		}
+	}
+	p.shell(t, "echo unsaved >> sub/f; echo new > sub/in/new")
+	overwrote("rm sub/in/g a")
+	overwrote("git -C sub checkout -q f in; rm -r sub/in", "sub/f", "sub/in/new")
+	p.shell(t, "git -C sub checkout -q in; echo again > sub/new")
+	overwrote("rm -rf sub", "sub/new")
+	p.shell(t, "git submodule -q update")
+	overwrote("git submodule -q deinit -f sub")
+}
+
 // Open calls survive a kill, and what is found at the next start is theirs.
 func TestCallsOverAKill(t *testing.T) {
 	p := newProject(t, map[string]string{"a": "one\n"})

@@ -9,10 +9,10 @@ import (
 	"umbra/tests/harness"
 )
 
-// TestReviewSubmodule holds that the files of a submodule are reviewed, taken back and
-// blamed as all others, that its own git sees them as they were, and that a commit
-// that a call's shell makes in it is no change of the task.
-func TestReviewSubmodule(t *testing.T) {
+// superproject makes a repository with a file and with the submodule sub, which has the
+// files f and in/g.
+func superproject(t *testing.T) string {
+	t.Helper()
 	dir := t.TempDir()
 	lib, super := filepath.Join(dir, "lib"), filepath.Join(dir, "super")
 	for _, d := range []string{lib, super} {
@@ -34,7 +34,14 @@ func TestReviewSubmodule(t *testing.T) {
 	harness.Git(t, super, "-c", "protocol.file.allow=always", "submodule", "add", "-q", lib, "sub")
 	harness.Git(t, super, "add", ".")
 	harness.Git(t, super, "commit", "-qm", "the project")
+	return super
+}
 
+// TestReviewSubmodule holds that the files of a submodule are reviewed, taken back and
+// blamed as all others, that its own git sees them as they were, and that a commit
+// that a call's shell makes in it is no change of the task.
+func TestReviewSubmodule(t *testing.T) {
+	super := superproject(t)
 	p := &project{dir: super, Server: harness.Start(t, harness.Options{})}
 	k := p.task(t)
 	ws, sub := k.str("workspace_id"), filepath.Join(super, "sub")

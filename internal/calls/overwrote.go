@@ -211,18 +211,17 @@ func writtenAt(ctx context.Context, st *gitstore.Store, path string, content obj
 // nothingLeft keeps the candidates of which nothing is left, and whose content no
 // commit of the project's git has.
 func (s *Service) nothingLeft(ctx context.Context, w *workspace.Workspace, list []candidate) ([]Overwritten, error) {
-	repo := project.Open(w.Root())
 	asked := make([]project.Version, len(list))
 	for i := range list {
 		asked[i] = project.Version{Path: list[i].Path, Blob: list[i].before}
 	}
-	held := repo.Holds(ctx, asked)
+	held := project.Holds(ctx, w.Root(), asked)
 	var out []Overwritten
 	for i := range list {
 		if held[i] {
 			continue
 		}
-		gone, err := isGone(ctx, w.Store(), repo, &list[i])
+		gone, err := isGone(ctx, w, &list[i])
 		if err != nil {
 			return nil, err
 		}
@@ -235,7 +234,7 @@ func (s *Service) nothingLeft(ctx context.Context, w *workspace.Workspace, list 
 
 // isGone reports whether nothing of what a version's writer brought is in what the
 // call left.
-func isGone(ctx context.Context, st *gitstore.Store, repo *project.Repo, x *candidate) (bool, error) {
+func isGone(ctx context.Context, w *workspace.Workspace, x *candidate) (bool, error) {
 	if x.after.IsZero() {
 		return true, nil
 	}
@@ -243,7 +242,7 @@ func isGone(ctx context.Context, st *gitstore.Store, repo *project.Repo, x *cand
 		if id.IsZero() {
 			return nil, nil
 		}
-		return st.ReadBlob(ctx, id, maxCompared)
+		return w.Store().ReadBlob(ctx, id, maxCompared)
 	}
 	was, err := read(x.before)
 	if err != nil {
@@ -258,7 +257,8 @@ func isGone(ctx context.Context, st *gitstore.Store, repo *project.Repo, x *cand
 		return false, err
 	}
 	if x.baseline {
-		previous = repo.Content(ctx, x.Path, maxCompared)
+		repo, name := project.For(w.Root(), x.Path)
+		previous = repo.Content(ctx, name, maxCompared)
 	}
 	if diff.Binary(was) || diff.Binary(now) {
 		return true, nil

@@ -74,6 +74,28 @@ func For(root, name string) (*Repo, string) {
 	return Open(nested), inside
 }
 
+// removed finds the repository of a submodule that has a file of a workspace, and the
+// file's path there, without the submodule's directory: by its path, which git names it
+// by unless the user says otherwise. It returns nil if there is none.
+func removed(root, name string) (*Repo, string) {
+	repo, inside, found := Open(root), name, false
+	for at := 0; repo != nil; at++ {
+		n := strings.IndexByte(inside[at:], '/')
+		if n < 0 {
+			break
+		}
+		at += n
+		dir := filepath.Join(repo.dir, "modules", filepath.FromSlash(repo.prefix+inside[:at]))
+		if _, err := os.Lstat(filepath.Join(dir, "HEAD")); err == nil {
+			repo, inside, found, at = &Repo{dir: dir}, inside[at+1:], true, -1
+		}
+	}
+	if !found {
+		return nil, ""
+	}
+	return repo, inside
+}
+
 // gitFile follows a .git that is a file (gitrepository-layout(5)): of a worktree
 // or a submodule.
 func gitFile(dir, prefix string) *Repo {
@@ -92,7 +114,9 @@ func gitFile(dir, prefix string) *Repo {
 func (p *Repo) ask(ctx context.Context, in io.Reader, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, gitPatience)
 	defer cancel()
-	cmd, err := gitcmd.Command(ctx, p.dir, args...)
+	// The work tree is not read; that of a removed submodule, which its settings name, does
+	// not exist.
+	cmd, err := gitcmd.Command(ctx, p.dir, append([]string{"--work-tree=" + p.dir}, args...)...)
 	if err != nil {
 		return "", err
 	}
@@ -108,17 +132,40 @@ const maxSearched = 64
 
 // Version is a version of a file.
 type Version struct {
-	Path string // in the workspace
+	Path string // in the workspace, or as For returns it
 	Blob object.ID
 }
 
-// Holds reports of each version whether a commit of the project's, other than a
-// stash, has it. Where git does not say in time it is taken to have none.
-func (p *Repo) Holds(ctx context.Context, list []Version) []bool {
+// Holds reports of each version of a workspace's files whether a commit of the
+// project's, other than a stash, has it: in the repository that has the file, or in that
+// of a submodule that was removed. Where git does not say in time it is taken to have none.
+func Holds(ctx context.Context, root string, list []Version) []bool {
 	out := make([]bool, len(list))
-	if p == nil || len(list) == 0 {
-		return out
+	for _, find := range []func(root, name string) (*Repo, string){For, removed} {
+		of, inside := map[Repo][]int{}, make([]Version, len(list))
+		for i, v := range list {
+			if out[i] {
+				continue
+			}
+			if repo, name := find(root, v.Path); repo != nil {
+				of[*repo], inside[i] = append(of[*repo], i), Version{name, v.Blob}
+			}
+		}
+		for repo, at := range of {
+			asked := make([]Version, len(at))
+			for n, i := range at {
+				asked[n] = inside[i]
+			}
+			for n, held := range repo.holds(ctx, asked) {
+				out[at[n]] = held
+			}
+		}
 	}
+	return out
+}
+
+func (p *Repo) holds(ctx context.Context, list []Version) []bool {
+	out := make([]bool, len(list))
 	var ask bytes.Buffer
 	for i := range list {
 		// A name with a line feed cannot be asked for: it is searched for.
