@@ -217,8 +217,9 @@ func (w *writer) turns(n int, gofmt string, base map[string]string) (script []st
 		add(w.create(source, unformatted))
 		add(w.shell(gofmt + " -w " + source))
 		files[source] = formatted
-		// What a checkout takes back is as the project's commit has it.
-		add(w.shell(fmt.Sprintf("echo gone > %[1]s; rm %[2]s; until git checkout -q -- %[1]s 2>/dev/null; do sleep 0.05; done", dir+"checked.txt", name("shell"))))
+		// What a checkout takes back is as the project's commit has it; what a clean removes is
+		// in none.
+		add(w.shell(fmt.Sprintf("echo gone > %[1]s; git clean -fdq -- %[2]s; until git checkout -q -- %[1]s 2>/dev/null; do sleep 0.05; done", dir+"checked.txt", name("shell"))))
 		delete(files, name("shell"))
 		add(w.change(kept, "not there", "x"))
 		// Both write while both are open, and wait for each other before and after.
