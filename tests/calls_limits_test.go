@@ -14,7 +14,8 @@ import (
 
 // TestCallsOpenAtOnce: 1,000 calls may be open, and they stay open over a restart.
 func TestCallsOpenAtOnce(t *testing.T) {
-	p := newProject(t, map[string]string{"a": "1\n"})
+	p := &project{Server: harness.Start(t, harness.Options{Config: "exec:\n  enabled: true\n"}), dir: t.TempDir()}
+	p.fill(t, map[string]string{"a": "1\n"})
 	first := p.begin(t, "s", nil)
 	var group sync.WaitGroup
 	for worker := range 8 {
@@ -29,9 +30,11 @@ func TestCallsOpenAtOnce(t *testing.T) {
 	}
 	group.Wait()
 	more := map[string]any{"agent": "codex", "agent_session": "more", "cwd": p.dir, "call_id": "more"}
-	a := p.post(t, "/calls", more)
-	if a.fails(t, 429, "too_many_calls"); len(a.Header["Retry-After"]) == 0 {
-		t.Error("no Retry-After")
+	for path, body := range map[string]map[string]any{"/calls": more, "/layers": more, "/tasks/" + first.TaskID + "/exec": {"command": "true"}} {
+		a := p.post(t, path, body)
+		if a.fails(t, 429, "too_many_calls"); len(a.Header["Retry-After"]) == 0 {
+			t.Errorf("%s: no Retry-After", path)
+		}
 	}
 	// The same request again is answered, full or not.
 	p.post(t, "/calls", map[string]any{"agent": "codex", "agent_session": "s1", "cwd": p.dir, "call_id": "c1", "paths": []string{"f1"}, "only_paths": true}).want(t, 200)

@@ -216,12 +216,8 @@ func (d *Dialect) begin(c *gin.Context) error {
 		return err
 	}
 	res, err := d.calls.Begin(c.Request.Context(), req)
-	if errs.CodeOf(err) == "too_many_calls" && err != nil {
-		return &httpapi.Problem{Status: http.StatusTooManyRequests, Kind: errs.Unavailable, Code: "too_many_calls",
-			Detail: "Too many calls are open; end some of them first.", Header: http.Header{"Retry-After": {"10"}}}
-	}
 	if err != nil {
-		return err
+		return wire.CallsOr(err)
 	}
 	out := begunBody{CallID: res.ID, TaskID: res.Task, SubtaskID: wire.Text(res.Subtask), WorkspaceID: res.Workspace, Workspace: wire.Text(res.Root),
 		Others: make([]otherBody, len(res.Others)), OthersMore: res.More}

@@ -69,10 +69,9 @@ func (d *Dialect) command(c *gin.Context) error {
 
 func busyOr(err error) error {
 	if errors.Is(err, serve.ErrBusy) {
-		return &httpapi.Problem{Status: http.StatusTooManyRequests, Kind: errs.Unavailable, Code: "too_many_commands",
-			Detail: "Too many commands are running; try again later.", Header: http.Header{"Retry-After": {"10"}}}
+		return wire.Busy("too_many_commands", "Too many commands are running; try again later.")
 	}
-	return err
+	return wire.CallsOr(err)
 }
 
 // maxTimeout bounds timeout_ms, in milliseconds.

@@ -132,12 +132,8 @@ func (d *Dialect) begin(c *gin.Context) error {
 	}
 	res, err := d.layers.Begin(c.Request.Context(), calls.Begin{Agent: b.Agent, Session: b.AgentSession, Cwd: b.Cwd, Workspace: b.Workspace, Task: b.TaskID, Subtask: b.SubtaskID, Actor: b.Actor, ID: b.CallID,
 		Tool: b.Tool, Model: b.Model, Prompt: b.PromptID, Goal: b.Goal, Command: b.Command, NoOpen: b.Open != nil && !*b.Open, RequestID: httpapi.RequestID(c), Allow: caller.MayOpen, Sees: caller.Sees})
-	if errs.CodeOf(err) == "too_many_calls" && err != nil {
-		return &httpapi.Problem{Status: http.StatusTooManyRequests, Kind: errs.Unavailable, Code: "too_many_calls",
-			Detail: "Too many calls are open; end some of them first.", Header: http.Header{"Retry-After": {"10"}}}
-	}
 	if err != nil {
-		return err
+		return wire.CallsOr(err)
 	}
 	return made(c, res)
 }
