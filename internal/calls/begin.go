@@ -33,6 +33,7 @@ type Begin struct {
 	Paths          []Path // relative to the root, or absolute
 	OnlyPaths      bool
 	Layer          bool
+	Hosted         bool          `json:",omitempty"` // the server runs the call's command
 	TTL            time.Duration // 0: the service's
 
 	RequestID string                  `json:"-"`
@@ -214,7 +215,7 @@ func (s *Service) Begin(ctx context.Context, b Begin) (*Begun, error) {
 	}
 	defer w.Release()
 	rec := Record{ID: b.ID, Hash: b.hash(), Workspace: w.ID(), Task: b.Task, Subtask: b.Subtask,
-		By: By{Agent: b.Agent, Session: b.Session, Actor: b.Actor, Tool: b.Tool, Model: b.Model, Prompt: b.Prompt}, OnlyPaths: b.OnlyPaths, Layer: b.Layer, Status: Open, TTL: b.TTL, Paths: declared(w, b.Paths)}
+		By: By{Agent: b.Agent, Session: b.Session, Actor: b.Actor, Tool: b.Tool, Model: b.Model, Prompt: b.Prompt}, OnlyPaths: b.OnlyPaths, Layer: b.Layer, Hosted: b.Hosted, Status: Open, TTL: b.TTL, Paths: declared(w, b.Paths)}
 	if rec.Subtask == "" {
 		rec.Subtask = subtaskOf(b.Prompt)
 	}

@@ -23,7 +23,8 @@ type world struct {
 	t          *testing.T
 	data, root string
 	records    *workspaces.MemRecords
-	ahead      atomic.Int64 // of the wall clock, nanoseconds
+	ahead      atomic.Int64        // of the wall clock, nanoseconds
+	wrap       func(vfs.FS) vfs.FS // if not nil, of the file system of the log
 	db         *state.DB
 	m          *workspaces.Manager
 	files      []vfs.FS
@@ -70,7 +71,11 @@ func (w *world) open() {
 		w.files = append(w.files, f)
 		return f
 	}
-	w.calls, err = calls.New(calls.Options{Workspaces: w.m, State: w.db, FS: dir("calls"), Now: w.now})
+	log := dir("calls")
+	if w.wrap != nil {
+		log = w.wrap(log)
+	}
+	w.calls, err = calls.New(calls.Options{Workspaces: w.m, State: w.db, FS: log, Now: w.now})
 	w.ok(err)
 	w.tasks, err = task.New(context.Background(), task.Options{Workspaces: w.m, State: w.db, FS: dir("tasks"), Dir: filepath.Join(w.data, "tasks"), Log: slog.New(slog.DiscardHandler)})
 	w.ok(err)

@@ -112,6 +112,9 @@ func (s *Service) end(ctx context.Context, id string, status Status, exit *int, 
 		if err == nil && !ok {
 			err = notFound()
 		}
+		if err == nil && r.unfinished() {
+			err = s.finish(ctx, &r)
+		}
 		return r, err
 	}
 	rec := l.snapshot()
@@ -138,12 +141,14 @@ func (s *Service) end(ctx context.Context, id string, status Status, exit *int, 
 		b.leave(id)
 		now := s.o.Now()
 		l.mu.Lock()
-		l.rec.EndPaths, l.rec.Status, l.rec.ExitCode, l.rec.Ended, l.rec.Through = more, status, exit, now.UTC(), w.Store().Tip().Seq
+		tip := w.Store().Tip().Seq
+		l.rec.EndPaths, l.rec.Status, l.rec.ExitCode, l.rec.Ended, l.rec.Through = more, status, exit, now.UTC(), 0
 		l.mu.Unlock()
 		seen := sightingAt(now)
 		b.note(seen)
 		rec = l.snapshot()
-		lines := []line{{Call: &rec}, {Seen: rec.Workspace, At: &seen}}
+		lines := []line{{Call: new(rec)}, {Seen: rec.Workspace, At: &seen}}
+		rec.Through = max(1, tip)
 		if rec.Agent != "" && rec.Session != "" {
 			key := sessionKey(rec.Workspace, rec.Agent, rec.Session)
 			known, err := s.keep.session(key)
@@ -151,7 +156,7 @@ func (s *Service) end(ctx context.Context, id string, status Status, exit *int, 
 				failed = err
 				return
 			}
-			known.Through = rec.Through
+			known.Through = tip
 			lines = append(lines, line{Key: key, Session: &known})
 		}
 		failed = s.keep.put(lines...)
@@ -174,6 +179,22 @@ func (s *Service) end(ctx context.Context, id string, status Status, exit *int, 
 		s.idle(ctx, rec.Task)
 	}
 	return rec, nil
+}
+
+// finish does what is left of the end of a call that is unfinished: the server was
+// stopped in it.
+func (s *Service) finish(ctx context.Context, r *Record) error {
+	w, err := s.o.Workspaces.Get(ctx, r.Workspace)
+	if errs.Is(err, errs.NotFound) {
+		r.Through = max(1, r.From)
+		return s.keep.put(line{Call: r})
+	}
+	if err != nil {
+		return err
+	}
+	defer w.Release()
+	r.Through = max(1, w.Store().Tip().Seq) // nothing has become its own since
+	return s.complete(ctx, w, &live{rec: *r}, r)
 }
 
 // Writable reports why the task of a call takes no changes; nil if it does.
@@ -208,7 +229,7 @@ func (s *Service) Applied(ctx context.Context, w *workspace.Workspace, id string
 // forget ends a call whose workspace is gone.
 func (s *Service) forget(l *live) (Record, error) {
 	l.mu.Lock()
-	l.rec.Status, l.rec.Ended = Lost, s.o.Now().UTC()
+	l.rec.Status, l.rec.Ended, l.rec.Through = Lost, s.o.Now().UTC(), max(1, l.rec.From)
 	l.mu.Unlock()
 	rec := l.snapshot()
 	s.book(rec.Workspace).leave(rec.ID)
@@ -233,7 +254,7 @@ func (s *Service) complete(ctx context.Context, w *workspace.Workspace, l *live,
 	}
 	s.takeBack(ctx, w, rec, own)
 	l.mu.Lock()
-	l.rec.Commits, l.rec.Shared, l.rec.Overwrote, l.rec.TakenBack = rec.Commits, rec.Shared, rec.Overwrote, rec.TakenBack
+	l.rec.Through, l.rec.Commits, l.rec.Shared, l.rec.Overwrote, l.rec.TakenBack = rec.Through, rec.Commits, rec.Shared, rec.Overwrote, rec.TakenBack
 	l.mu.Unlock()
 	if err := s.keep.put(line{Call: rec}); err != nil {
 		s.o.Log.Warn("what a call did could not be written", "call", rec.ID, "error", err)
@@ -415,7 +436,7 @@ func (s *Service) given(ctx context.Context, w *workspace.Workspace, seq uint64)
 
 // answer reads what an ended call is answered with.
 func (s *Service) answer(ctx context.Context, r Record) (*Ended, error) {
-	if now, ok, err := s.record(r.ID); err == nil && ok {
+	if now, ok, err := s.record(r.ID); err == nil && ok && !now.unfinished() {
 		r = now // with what became its own since
 	}
 	out := &Ended{Record: r}

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ const (
 	// bucketBy has the same keys behind byWorkspace or byTask, so that a list of few
 	// of many calls reads no others.
 	bucketBy       = "calls_by"
-	bucketOpen     = "calls_open" // id; in a shared database workspace, NUL, id
+	bucketOpen     = "calls_open" // of those that are unfinished too: id; in a shared database workspace, NUL, id
 	bucketSessions = "calls_sessions"
 	bucketSeen     = "calls_seen" // when a workspace had its last call
 )
@@ -277,7 +278,7 @@ func (k *keeper) write(tx *state.Tx, fresh map[string]Record, sessions map[strin
 			return err
 		}
 		var err error
-		if r.Status == Open {
+		if r.Status == Open || r.unfinished() {
 			err = tx.Put(bucketOpen, k.openKey(&r), true)
 		} else {
 			err = tx.Delete(bucketOpen, k.openKey(&r))
@@ -382,8 +383,8 @@ func (k *keeper) get(id string) (r Record, ok bool, err error) {
 	return r, ok, err
 }
 
-// open returns the records of all open calls, in a shared database of those of a
-// workspace.
+// open returns the records of all open and unfinished calls, in a shared database of
+// those of a workspace.
 func (k *keeper) open(workspace string) (out []Record, err error) {
 	prefix := ""
 	if k.fs == nil {
@@ -396,7 +397,7 @@ func (k *keeper) open(workspace string) (out []Record, err error) {
 	return out, err
 }
 
-// openOf returns the records of the open calls whose keys begin with prefix.
+// openOf returns the records of the open and unfinished calls whose keys begin with prefix.
 func openOf(tx *state.Tx, prefix string) (out []Record, err error) {
 	err = tx.Prefixed(bucketOpen, prefix, "", func(key string, _ []byte) (bool, error) {
 		var r Record
@@ -416,6 +417,7 @@ func (k *keeper) current(within time.Duration, now time.Time) (out []Record, err
 		out, err = openOf(tx, "")
 		return err
 	})
+	out = slices.DeleteFunc(out, func(r Record) bool { return r.Status != Open })
 	if err != nil || within == 0 {
 		return out, err
 	}

@@ -11,7 +11,8 @@ import (
 // Status is the state of a call.
 type Status string
 
-// The statuses. A call is lost when its time has passed, or its task was ended.
+// The statuses. A call is lost when its time has passed, its task was ended, or the
+// server stopped that ran its command.
 const (
 	Open      Status = "open"
 	OK        Status = "ok"
@@ -40,8 +41,10 @@ type Record struct {
 	EndPaths  []Path `json:"end_paths,omitempty"`
 	OnlyPaths bool   `json:"only_paths,omitempty"`
 	Layer     bool   `json:"layer,omitempty"`
-	Status    Status `json:"status"`
-	ExitCode  *int   `json:"exit_code,omitempty"`
+	// Hosted is set where the server runs the call's command: both end with the server.
+	Hosted   bool   `json:"hosted,omitempty"`
+	Status   Status `json:"status"`
+	ExitCode *int   `json:"exit_code,omitempty"`
 
 	TTL     time.Duration `json:"ttl"`
 	Begun   time.Time     `json:"begun"`
@@ -50,7 +53,8 @@ type Record struct {
 	Ended time.Time `json:"ended,omitzero"`
 	// Since is the number of the last commit before the session's call before this
 	// one ended; 0 for a session's first call. From is the number of the last
-	// commit before the call began, Through of the last one when it ended.
+	// commit before the call began, Through of the last one when it ended, at least 1;
+	// 0 until what the call did is known.
 	Since   uint64 `json:"since,omitempty"`
 	From    uint64 `json:"from"`
 	Through uint64 `json:"through,omitempty"`
@@ -116,6 +120,9 @@ func (r *Record) order() uint64 {
 	}
 	return r.Order
 }
+
+// unfinished reports whether the call has ended, and what it did is to be found yet.
+func (r *Record) unfinished() bool { return r.Status != Open && r.Through == 0 }
 
 // claim is the call as package claims judges it.
 func (r *Record) claim() *claims.Call {

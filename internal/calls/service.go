@@ -62,6 +62,7 @@ type Service struct {
 	past  []recent          // that ended last, the newest last
 	busy  map[string]*mutex // ids and sessions that are being worked on
 	sweep *time.Timer       // at the next deadline
+	rest  []string          // calls that are unfinished, until Attach
 	stop  context.CancelFunc
 	ctx   context.Context
 	lost  sync.WaitGroup // who ends calls whose time has passed
@@ -138,8 +139,8 @@ func New(o Options) (*Service, error) {
 	return s, nil
 }
 
-// takeUp has calls open again that are open in the records: all, in a shared database
-// those of a workspace.
+// takeUp has calls open again that are open in the records, and finds those that are
+// unfinished: all, in a shared database those of a workspace.
 func (s *Service) takeUp(workspaceID string) error {
 	list, err := s.keep.open(workspaceID)
 	if err != nil {
@@ -147,8 +148,17 @@ func (s *Service) takeUp(workspaceID string) error {
 	}
 	slices.SortFunc(list, func(a, b Record) int { return cmp.Compare(a.order(), b.order()) })
 	for _, r := range list {
+		if r.unfinished() {
+			s.mu.Lock()
+			s.rest = append(s.rest, r.ID)
+			s.mu.Unlock()
+			continue
+		}
 		now := s.o.Now()
 		l := &live{rec: r, deadline: now.Add(r.left(now))}
+		if r.Hosted {
+			l.deadline = now
+		}
 		s.mu.Lock()
 		s.open[r.ID] = l
 		s.last = max(s.last, r.order())
@@ -156,9 +166,28 @@ func (s *Service) takeUp(workspaceID string) error {
 		s.book(r.Workspace).enter(l)
 	}
 	if s.tasks != nil && len(list) > 0 {
-		s.schedule()
+		s.goOn()
 	}
 	return nil
+}
+
+// goOn has calls ended whose time has passed, and what is left of ends done.
+func (s *Service) goOn() {
+	s.schedule()
+	s.mu.Lock()
+	rest := s.rest
+	s.rest = nil
+	s.mu.Unlock()
+	if len(rest) == 0 {
+		return
+	}
+	s.lost.Go(func() {
+		for _, id := range rest {
+			if _, err := s.end(s.ctx, id, Lost, nil, nil); err != nil && s.ctx.Err() == nil {
+				s.o.Log.Warn("the end of a call could not be finished; ending it again does", "call", id, "error", err)
+			}
+		}
+	})
 }
 
 // letGo drops the calls of a workspace that has another owner.
@@ -177,7 +206,7 @@ func (s *Service) letGo(workspaceID string) {
 func (s *Service) Attach(tasks *task.Service) {
 	s.tasks = tasks
 	tasks.SetEnding(s.endTask)
-	s.schedule()
+	s.goOn()
 }
 
 // SetIdle has a function called when the last open call of a task has ended, before
