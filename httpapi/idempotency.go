@@ -43,6 +43,7 @@ type Idempotency struct {
 	at        time.Time
 	store     AnswerStore
 	ends      func() // once KeyHash was asked for
+	begun     string // the note of an earlier run that has no answer
 	inHistory bool
 	replayed  bool
 }
@@ -91,6 +92,29 @@ func (i *Idempotency) InHistory() { i.inHistory = true }
 // Replayed says that the answer is that of an earlier run of this very request,
 // known by its KeyHash.
 func (i *Idempotency) Replayed() { i.replayed = true }
+
+// Begin records durably that work begins that must not be done twice, with a note for
+// Begun. An answer of success replaces it; NotBegun removes it.
+func (i *Idempotency) Begin(note string) error {
+	return i.keepMark(state.Answer{Body: []byte(note), At: time.Now()}, true)
+}
+
+// NotBegun removes what Begin recorded: the work was not done.
+func (i *Idempotency) NotBegun() error {
+	return i.keepMark(state.Answer{At: time.Unix(0, 0)}, false) // older than any answer that is kept
+}
+
+func (i *Idempotency) keepMark(a state.Answer, durable bool) error {
+	var err error
+	if a.Fingerprint, err = i.fingerprint(); err != nil {
+		return err
+	}
+	return i.store.KeepAnswer(i.key, a, durable)
+}
+
+// Begun returns the note of an earlier run of this request that recorded its begin and
+// was not answered; empty if there was none.
+func (i *Idempotency) Begun() string { return i.begun }
 
 // flights are the requests with a key that run now.
 type flights struct {
@@ -210,10 +234,21 @@ func (s *Server) keep(f *facts, i *Idempotency, held *heldWriter) {
 }
 
 // repeats reports whether a request is the one that a mark without an answer is of: its
-// handler finds what it did.
-func (s *Server) repeats(i *Idempotency, kept state.Answer) bool {
+// handler finds what it did, and reads the body again.
+func (s *Server) repeats(i *Idempotency, a state.Answer) bool {
+	if a.Status != 0 {
+		return false
+	}
+	if i.body != nil && i.body.keep == nil {
+		i.body.keep = &kept{}
+	}
 	fp, err := i.fingerprint()
-	return kept.Status == 0 && err == nil && fp == kept.Fingerprint
+	if err != nil || fp != a.Fingerprint {
+		return false
+	}
+	i.body.rewind() // the handler reports a body that was too long for that
+	i.begun = string(a.Body)
+	return true
 }
 
 func (s *Server) replay(c *gin.Context, i *Idempotency, kept state.Answer) {
@@ -273,7 +308,7 @@ func writeSized(h hash.Hash, s string) {
 }
 
 // maxStreamKept is how much of an event stream is recorded. A request whose
-// stream is longer runs again when it is repeated.
+// stream is longer runs again when it is repeated, unless it called Begin.
 const maxStreamKept = 4 << 20
 
 // heldWriter holds an answer back until its record is kept. An event stream is

@@ -92,6 +92,38 @@ func TestOnlySuccessIsKept(t *testing.T) {
 	}
 }
 
+// TestAMarkLeavesTheBody: the request of a mark without an answer is handled again, with
+// its body, and knows the note of the mark.
+func TestAMarkLeavesTheBody(t *testing.T) {
+	var runs atomic.Int32
+	begun := ""
+	s := newServer(t, Options{}, Route{Method: "POST", Pattern: "/x", Body: BodyJSON, Changes: true, Handler: func(c *gin.Context) error {
+		i := IdempotencyOf(c)
+		begun = i.Begun()
+		var v struct {
+			A int `json:"a"`
+		}
+		if err := DecodeJSON(c, &v); err != nil {
+			return err
+		}
+		if err := i.Begin("note"); err != nil {
+			return err
+		}
+		return errs.New(errs.Conflict, "ran", "%d for %d", runs.Add(1), v.A)
+	}})
+	for n := range 3 {
+		rec := s.ask("POST", "/x", `{"a":7}`, jsonType, "Idempotency-Key: k")
+		expect(t, rec, 409, "ran")
+		if want := fmt.Sprint(n+1, " for 7"); !strings.Contains(rec.Body.String(), want) || (begun == "note") != (n > 0) {
+			t.Errorf("%d: %q %s", n, begun, rec.Body)
+		}
+	}
+	expect(t, s.ask("POST", "/x", `{"a":8}`, jsonType, "Idempotency-Key: k"), 422, "idempotency_key_reused")
+	if runs.Load() != 3 || s.answers.durable != 3 {
+		t.Error(runs.Load(), s.answers.durable)
+	}
+}
+
 func TestATwinWaits(t *testing.T) {
 	var runs atomic.Int32
 	begun, goOn := make(chan struct{}), make(chan struct{})

@@ -17,7 +17,8 @@ import (
 // Answer is what a request with an idempotency key was answered.
 type Answer struct {
 	Fingerprint [sha256.Size]byte `json:"fingerprint"` // of the whole request
-	// Status is 0 where the request was done and its answer is to be made from that.
+	// Status is 0 where the request was done and its answer is to be made from that; with
+	// a Body, where it was begun: that is its note.
 	Status int                 `json:"status"`
 	Header map[string][]string `json:"header"`
 	Body   []byte              `json:"body"`
