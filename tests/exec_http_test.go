@@ -99,6 +99,27 @@ func TestExecOverHTTP(t *testing.T) {
 	p.call(t, "GET", "/tasks/v/content?path=s/run", nil).want(t, 404)
 }
 
+// execEvents begins a command with a key, and returns its events as they come.
+func (p *project) execEvents(t *testing.T, ctx context.Context, k *taskOf, key string, body map[string]any) *http.Response {
+	t.Helper()
+	raw, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(ctx, "POST", p.URL+k.url("/exec"), bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "text/event-stream")
+	r.Header.Set("Idempotency-Key", key)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
 // TestExecEvents reads a command's output as it comes, and ends one by leaving.
 func TestExecEvents(t *testing.T) {
 	p := &project{Server: harness.Start(t, harness.Options{Config: "exec:\n  enabled: true\n"}), dir: t.TempDir()}
@@ -106,19 +127,7 @@ func TestExecEvents(t *testing.T) {
 	k := p.task(t)
 	ask := func(ctx context.Context, key, command string) *http.Response {
 		t.Helper()
-		body, _ := json.Marshal(map[string]any{"command": command})
-		r, err := http.NewRequestWithContext(ctx, "POST", p.URL+k.url("/exec"), bytes.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Accept", "text/event-stream")
-		r.Header.Set("Idempotency-Key", key)
-		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res
+		return p.execEvents(t, ctx, k, key, map[string]any{"command": command})
 	}
 	const first = "echo one; echo two >&2; echo x >> a"
 	res := ask(t.Context(), "first", first)
@@ -179,11 +188,19 @@ func TestExecEvents(t *testing.T) {
 			t.Errorf("a has %q", got)
 		}
 	}
-	// What was left is not an answer to repeat: the same request runs again.
+	// It was not answered, and may have done anything: the same request does not run again.
 	if err := os.Remove(stay); err != nil {
 		t.Fatal(err)
 	}
-	res = ask(t.Context(), "second", second)
+	a := p.post(t, k.url("/exec"), map[string]any{"command": second}, "Idempotency-Key", "second")
+	a.fails(t, 409, "command_interrupted")
+	var last struct {
+		CallID string `json:"call_id"`
+	}
+	if a.into(t, &last); last.CallID != calls.Calls[0].CallID {
+		t.Errorf("%s, want %s", a.Body, calls.Calls[0].CallID)
+	}
+	res = ask(t.Context(), "third", second)
 	all, err = io.ReadAll(res.Body)
 	res.Body.Close()
 	if err != nil || !strings.Contains(string(all), "event: end\ndata: {\"exit_code\":0,") {
@@ -206,22 +223,7 @@ func TestExecServerKilled(t *testing.T) {
 		need.Missing(t, "no layer")
 	}
 	mark := filepath.Join(outside, "pid")
-	body, err := json.Marshal(map[string]any{"command": "echo 3 > a; rm d/b; echo $$ > " + mark + ".new; mv " + mark + ".new " + mark + "; exec sleep 1000"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, "POST", p.URL+k.url("/exec"), bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "text/event-stream")
-	res, err := http.DefaultClient.Do(r) // the head comes before any output
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := p.execEvents(t, t.Context(), k, "k", map[string]any{"command": "echo 3 > a; rm d/b; echo $$ > " + mark + ".new; mv " + mark + ".new " + mark + "; exec sleep 1000"})
 	defer res.Body.Close()
 	eventually(t, func() bool { _, err := os.Stat(mark); return err == nil })
 	p.Kill()

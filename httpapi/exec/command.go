@@ -45,9 +45,17 @@ func (d *Dialect) command(c *gin.Context) error {
 	if err := httpapi.NeedExec(c); err != nil {
 		return err
 	}
+	i := httpapi.IdempotencyOf(c)
+	if i != nil && i.Begun() != "" {
+		i.Replayed()
+		return d.interrupted(i.Begun(), httpapi.CallerOf(c).Sees)
+	}
 	req, err := commandOf(c)
 	if err != nil {
 		return err
+	}
+	if i != nil {
+		req.Once = i
 	}
 	ref, err := wire.OpenTask(c, d.tasks.Get, true)
 	if err != nil {
@@ -65,6 +73,17 @@ func (d *Dialect) command(c *gin.Context) error {
 	}
 	httpapi.JSON(c, http.StatusOK, answerOf(a))
 	return nil
+}
+
+// interrupted is the error of a request whose command was begun by an earlier one and
+// was not answered: it may have done anything, so it is not run again.
+func (d *Dialect) interrupted(call string, sees task.Sees) error {
+	e := errs.New(errs.Conflict, "command_interrupted", "A request with this Idempotency-Key began the command, and its answer is not known; the command is not run again. "+
+		"See call_id for what it changed; apply or drop the layer, if it left one. To run the command again, use another key.").With("call_id", call)
+	if _, err := d.layers.Get(call, sees); err != nil {
+		return e.With("layer", nil)
+	}
+	return e.With("layer", call)
 }
 
 func busyOr(err error) error {

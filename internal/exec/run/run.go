@@ -345,10 +345,22 @@ func (o *Options) begin(ctx context.Context, path string, b *begun) error {
 			o.tell("%s was in no workspace; %s is opened as one", o.Dir, b.Workspace)
 		}
 	}
+	if client.CodeOf(err) == "task_other_workspace" && o.virtual(ctx) {
+		err = fmt.Errorf("the task %s is virtual: it has no directory to run a command in; POST /tasks/%s/exec gives it one, or make a copy with umbra fork --kind copy", o.Task, o.Task)
+	}
 	if err == nil && b.CallID == "" {
 		err = errors.New("the server's answer has no call_id")
 	}
 	return err
+}
+
+// virtual reports whether the task's workspace has no directory.
+func (o *Options) virtual(ctx context.Context) bool {
+	var t struct {
+		Kind string `json:"kind"`
+	}
+	_, err := o.Client.JSON(ctx, client.Request{Path: client.Path("tasks", o.Task)}, &t)
+	return err == nil && t.Kind == "virtual"
 }
 
 // touch keeps a call open while its command runs.

@@ -25,6 +25,8 @@ const Verb = "__exec"
 type spec struct {
 	Root, Upper, Work, Dir string
 	Args, Env              []string
+	// Temp is a directory that is removed after the command if the server has ended.
+	Temp string
 }
 
 // told is what it writes on descriptor 4.
@@ -63,36 +65,45 @@ func Main() int {
 		answer.Error = err.Error()
 	}
 	if json.NewEncoder(out).Encode(answer) != nil {
+		if s.Temp != "" {
+			_ = os.RemoveAll(s.Temp) // what stays is what a kill of this process leaves
+		}
 		return 2
 	}
 	return 0
 }
 
-// errNoLayer says why a command could not run in a layer.
-type errNoLayer struct{ reason string }
+// notRunError says why a command did not run.
+type notRunError struct {
+	error
+	noLayer bool // the system gives no layer
+}
 
-func (e *errNoLayer) Error() string { return e.reason }
+func (e *notRunError) Unwrap() error { return e.error }
 
 // drain is how long the output is awaited after the command and all that it left
 // behind have ended: a slow reader must not lose any.
 const drain = time.Minute
 
 // run runs a command, and ends it with ctx. The parent process keeps lock, which may
-// be nil, open until it ends, also after the server was killed. The error is *errNoLayer where it did
-// not run.
+// be nil, open until it ends, also after the server was killed. The error is a
+// *notRunError where the command did not run.
 func run(ctx context.Context, s spec, stdin io.Reader, stdout, stderr io.Writer, lock *os.File) (exit layer.Exit, err error) {
+	notRun := func(err error) (layer.Exit, error) {
+		return exit, &notRunError{error: errs.Wrap(err, "")}
+	}
 	self, err := os.Executable()
 	if err != nil {
-		return exit, errs.Wrap(err, "")
+		return notRun(err)
 	}
 	specR, specW, err := os.Pipe()
 	if err != nil {
-		return exit, errs.Wrap(err, "")
+		return notRun(err)
 	}
 	defer specW.Close()
 	toldR, toldW, err := os.Pipe()
 	if err != nil {
-		return exit, errors.Join(errs.Wrap(err, ""), specR.Close())
+		return notRun(errors.Join(err, specR.Close()))
 	}
 	defer toldR.Close()
 	cmd := osexec.Command(self, Verb)
@@ -110,7 +121,7 @@ func run(ctx context.Context, s spec, stdin io.Reader, stdout, stderr io.Writer,
 	specR.Close()
 	toldW.Close()
 	if err != nil {
-		return exit, errs.Wrap(err, "")
+		return notRun(err)
 	}
 	if err := json.NewEncoder(specW).Encode(s); err != nil {
 		specW.Close()
@@ -131,7 +142,7 @@ func run(ctx context.Context, s spec, stdin io.Reader, stdout, stderr io.Writer,
 	}
 	switch {
 	case a.NoLayer != "":
-		return exit, &errNoLayer{a.NoLayer}
+		return exit, &notRunError{errors.New(a.NoLayer), true}
 	case a.Error != "":
 		return exit, fmt.Errorf("run a command: %s", a.Error)
 	}

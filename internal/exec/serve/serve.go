@@ -64,6 +64,16 @@ type Request struct {
 	// Started, if not nil, is called when nothing that can be checked first speaks
 	// against the command, before it runs; once more where it runs live instead.
 	Started func()
+	// Once, if not nil, records that the command begins, so that it is not run again.
+	Once Once
+}
+
+// Once is where a command's begin is recorded.
+type Once interface {
+	// Begin records durably, before the command runs, the ID of its call.
+	Begin(call string) error
+	// NotBegun removes what Begin recorded: the command did not run.
+	NotBegun() error
 }
 
 // Answer reports how a command ended, and what it changed.
@@ -173,7 +183,7 @@ func (c *command) physical(ctx context.Context) error {
 		return err
 	}
 	c.a.CallID = begun.ID
-	exit, err := c.run(ctx, nil, spec{Dir: dir, Args: c.r.Args, Env: c.env(begun.ID)})
+	exit, err := c.run(ctx, begun.ID, nil, spec{Dir: dir, Args: c.r.Args})
 	end := calls.End{Status: calls.OK}
 	if err != nil || exit.Status != 0 || c.a.TimedOut {
 		end.Status = calls.Failed
@@ -196,7 +206,7 @@ func (c *command) physical(ctx context.Context) error {
 func (c *command) call(layer bool) calls.Begin {
 	sum := sha256.Sum256([]byte(strings.Join(c.r.Args, "\x00")))
 	return calls.Begin{Workspace: c.ref.ID(), Task: c.ref.Task.ID, Subtask: c.r.Subtask, Actor: c.r.Actor, Tool: "exec", Command: hex.EncodeToString(sum[:]),
-		TTL: min(24*time.Hour, c.r.Timeout+time.Minute), Layer: layer, RequestID: c.r.RequestID, Sees: c.r.Sees}
+		TTL: min(24*time.Hour, c.r.Timeout+time.Minute), Layer: layer, Hosted: true, RequestID: c.r.RequestID, Sees: c.r.Sees}
 }
 
 // directory returns the host's path of a directory below root. A link out of the
@@ -218,14 +228,14 @@ func directory(root string, p wspath.Path) (string, error) {
 
 // layered runs in a layer; done is false where there is none, and none is required.
 func (c *command) layered(ctx context.Context, b calls.Begin, dir string) (done bool, err error) {
-	none := func(reason string) (bool, error) {
+	none := func() (bool, error) {
 		if c.r.Require {
 			return true, errs.New(errs.Unavailable, "no_layer", "This system gives no layer, which isolate asks for.")
 		}
 		return false, nil
 	}
-	if err := layer.Supported(); err != nil {
-		return none(err.Error())
+	if layer.Supported() != nil {
+		return none()
 	}
 	begun, err := c.s.o.Layers.Begin(ctx, b)
 	if err != nil {
@@ -236,13 +246,16 @@ func (c *command) layered(ctx context.Context, b calls.Begin, dir string) (done 
 	if err != nil {
 		return true, errors.Join(errs.Wrap(err, ""), c.s.o.Layers.Drop(ending, begun.ID, nil))
 	}
-	exit, err := c.run(ctx, lock, spec{Root: c.ref.Root(), Upper: filepath.Join(begun.Dir, "upper"), Work: filepath.Join(begun.Dir, "work"), Dir: dir, Args: c.r.Args, Env: c.env(begun.ID)})
+	exit, err := c.run(ctx, begun.ID, lock, spec{Root: c.ref.Root(), Upper: filepath.Join(begun.Dir, "upper"), Work: filepath.Join(begun.Dir, "work"), Dir: dir, Args: c.r.Args})
 	lock.Close()
-	if e, ok := errors.AsType[*errNoLayer](err); ok {
+	if e, ok := errors.AsType[*notRunError](err); ok {
 		if err := c.s.o.Layers.Drop(ending, begun.ID, nil); err != nil {
 			return true, err
 		}
-		return none(e.reason)
+		if e.noLayer {
+			return none()
+		}
+		return true, err
 	}
 	if err != nil {
 		// The layer stays, and may be applied or dropped.
@@ -267,15 +280,24 @@ func (c *command) layered(ctx context.Context, b calls.Begin, dir string) (done 
 	return true, nil
 }
 
-// run runs the command to its end or its time's. An error is the server's, or
-// *errNoLayer.
-func (c *command) run(ctx context.Context, lock *os.File, s spec) (layer.Exit, error) {
+// run runs the command of a call to its end or its time's. An error is the server's; it
+// is a *notRunError where the command did not run.
+func (c *command) run(ctx context.Context, call string, lock *os.File, s spec) (layer.Exit, error) {
+	s.Env = c.env(call)
+	if c.r.Once != nil {
+		if err := c.r.Once.Begin(call); err != nil {
+			return layer.Exit{}, &notRunError{error: err}
+		}
+	}
 	if c.r.Started != nil {
 		c.r.Started()
 	}
 	limited, cancel := context.WithTimeout(ctx, c.r.Timeout)
 	defer cancel()
 	exit, err := run(limited, s, strings.NewReader(c.r.Stdin), c.out, c.err, lock)
+	if _, ok := errors.AsType[*notRunError](err); ok && c.r.Once != nil {
+		err = errors.Join(err, c.r.Once.NotBegun())
+	}
 	if err != nil {
 		return exit, err
 	}

@@ -21,9 +21,6 @@ import (
 // virtual gives the workspace as a directory, runs the command there, and brings
 // what it changed back as one change set.
 func (c *command) virtual(ctx context.Context) error {
-	if c.r.Require {
-		return errs.New(errs.Unavailable, "no_layer", "A virtual workspace has no layer; its command has a directory of its own anyway.")
-	}
 	top, err := os.MkdirTemp("", "umbra-exec-")
 	if err != nil {
 		return errs.Wrap(err, "")
@@ -37,8 +34,8 @@ func (c *command) virtual(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.a.CallID = begun.ID
-	err = c.inDirectory(ctx, &begun.Record, root)
+	c.a.CallID, c.a.Isolated = begun.ID, true
+	err = c.inDirectory(ctx, &begun.Record, top, root)
 	end := calls.End{Status: calls.OK}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -53,9 +50,9 @@ func (c *command) virtual(ctx context.Context) error {
 	return errors.Join(err, ended)
 }
 
-// inDirectory runs the command in a directory that it fills with the workspace's
-// files.
-func (c *command) inDirectory(ctx context.Context, rec *calls.Record, root string) error {
+// inDirectory runs the command in root, a directory in top, that it fills with the
+// workspace's files.
+func (c *command) inDirectory(ctx context.Context, rec *calls.Record, top, root string) error {
 	base := c.ref.Store().Snapshot()
 	if err := lay(ctx, c.ref.Store(), base, root); err != nil {
 		return err
@@ -64,7 +61,7 @@ func (c *command) inDirectory(ctx context.Context, rec *calls.Record, root strin
 	if err != nil {
 		return err
 	}
-	if _, err := c.run(ctx, nil, spec{Dir: dir, Args: c.r.Args, Env: c.env(rec.ID)}); err != nil {
+	if _, err := c.run(ctx, rec.ID, nil, spec{Dir: dir, Args: c.r.Args, Temp: top}); err != nil {
 		return err
 	}
 	changed, err := read(ctx, root, &c.a)
