@@ -115,6 +115,17 @@ func TestUndoBesideOpenCalls(t *testing.T) {
 	}
 }
 
+// TestUndoOfAnEmptyName: an empty name undoes nothing, least of all the last turn of anybody.
+func TestUndoOfAnEmptyName(t *testing.T) {
+	p := newProject(t, map[string]string{"f": "0\n"})
+	(&agentOn{p: p, session: "s1"}).tool(t, "p", func() { p.put(t, "f", "1\n") })
+	for _, flag := range []string{"--session=", "--agent=", "--call="} {
+		if status, out, errOut := p.verb(t, "undo", "--yes", flag); status != 2 || p.read(t, "f") != "1\n" {
+			t.Errorf("%s: %d %s%s", flag, status, out, errOut)
+		}
+	}
+}
+
 // A person edits between undo and redo: neither takes that back.
 func TestUndoChainsKeepAPersonsEdits(t *testing.T) {
 	start := "1\n2\n3\n4\n5\n6\n7\n8\n9\n"

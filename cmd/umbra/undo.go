@@ -143,6 +143,11 @@ umbra redo undoes an undo.`,
 		case u.call != "" && (u.agent != "" || u.session != "" || u.count != 1):
 			return exitcode.Usage(errors.New("--call excludes --turns, --agent and --session"))
 		}
+		for _, name := range []string{"agent", "session", "call"} { // of a script's unset variable, maybe
+			if f.Changed(name) && f.Lookup(name).Value.String() == "" {
+				return exitcode.Usage(fmt.Errorf("--%s must not be empty", name))
+			}
+		}
 		return nil
 	}
 	cmd.RunE = v.Action(func(ctx context.Context, _ []string) error { return v.undo(ctx, u, cmd.InOrStdin()) })
