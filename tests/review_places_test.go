@@ -58,8 +58,11 @@ func TestReviewFormerID(t *testing.T) {
 	if len(list) != 2 || list[0].ID == list[1].ID {
 		t.Fatalf("%+v", list)
 	}
-	for _, h := range list {
+	for i, h := range list {
 		p.post(t, k.url("/review"), map[string]any{"reject": []string{h.ID}}).want(t, 200)
+		if rejected, _ := k.hunks(t, "?status=rejected"); len(rejected) != i+1 || i == 0 && rejected[0].ID != h.ID {
+			t.Errorf("%d: %+v", i, rejected)
+		}
 	}
 	if got := p.read(t, "a"); got != numbered(40) {
 		t.Errorf("%q", got)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"umbra/gitstore"
 	"umbra/gitstore/diff"
@@ -522,6 +523,12 @@ func RejectedOf(ctx context.Context, w *workspace.Workspace, task string) ([]Hun
 			}
 		}
 		for _, h := range cut.hunks {
+			for _, id := range c.Message.Trailers(message.KeyRejects) {
+				if strings.HasPrefix(id, h.content+"-") && !slices.ContainsFunc(out, func(x Hunk) bool { return x.ID == id }) {
+					h.ID = id // others had the same lines
+					break
+				}
+			}
 			h.Status = Rejected
 			out = append(out, h)
 		}
