@@ -34,8 +34,13 @@ func (n *Node) Erase(ctx context.Context, ws string, drop func(ctx context.Conte
 	begun, done := time.Now(), make(map[int64]bool)
 	t := time.NewTicker(eraseEvery)
 	defer t.Stop()
+	var r *Remaining
+	var err error
 	for {
-		r, err := n.erase(ctx, ws, drop, done, time.Since(begun) >= eraseGrace)
+		// An attempt that ctx cuts off finds nothing out.
+		if now, failed := n.erase(ctx, ws, drop, done, time.Since(begun) >= eraseGrace); r == nil || ctx.Err() == nil {
+			r, err = now, failed
+		}
 		if err == nil && r.Objects == 0 && (len(r.Nodes) == 0 || time.Since(begun) >= eraseGrace) {
 			if len(r.Nodes) == 0 {
 				return nil
