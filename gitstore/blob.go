@@ -67,17 +67,31 @@ func (b Blob) Open() (io.ReadCloser, error) {
 // AfterHash gives the value of an After-Hash trailer.
 func (b Blob) AfterHash() string { return "sha256:" + hex.EncodeToString(b.sum[:]) }
 
-// NewBlob hashes and compresses bytes, without I/O, so that callers can do it
+// storedMax is the length in bytes up to which a commit's objects are not compressed:
+// a code for one takes longer than its place in the journal. A merge of packs makes
+// most of them deltas, and compresses the rest.
+const storedMax = 16 << 10
+
+// level gives the zlib level for bytes that a commit adds. Where another service
+// gets them too they are compressed at once, since they cross a network.
+func (s *Store) level(size int) int {
+	if size <= storedMax && s.r.Held == nil && s.copy == nil {
+		return pack.Stored
+	}
+	return pack.Fast
+}
+
+// NewBlob hashes and packs bytes, without I/O, so that callers can do it
 // concurrently. The whole entry is kept in memory until the commit: larger
 // content goes through StreamBlob. Callers check Err.
 func (s *Store) NewBlob(data []byte) Blob {
 	id, err := object.HashChecked(object.Blob, data)
 	return Blob{id: id, bad: err != nil, size: int64(len(data)), sum: sha256.Sum256(data),
-		entry: pack.AppendEntry(nil, object.Blob, data, pack.Fast)}
+		entry: pack.AppendEntry(nil, object.Blob, data, s.level(len(data)))}
 }
 
 // LaterBlob is NewBlob for content that often proves to be what the file holds
-// already: it is hashed now, and compressed by the Commit that needs it. The bytes
+// already: it is hashed now, and packed by the Commit that needs it. The bytes
 // must stay as they are until then.
 func (s *Store) LaterBlob(data []byte) Blob {
 	if len(data) == 0 {
@@ -87,11 +101,11 @@ func (s *Store) LaterBlob(data []byte) Blob {
 	return Blob{id: id, bad: err != nil, size: int64(len(data)), sum: sha256.Sum256(data), later: data}
 }
 
-// pack compresses what is left to the commit, in the goroutine of who commits.
-func (d *Draft) pack() {
+// pack makes the entries that are left to the commit, in the goroutine of who commits.
+func (d *Draft) pack(s *Store) {
 	for i := range d.Edits {
 		if b := &d.Edits[i].Blob; b.later != nil {
-			b.entry, b.later = pack.AppendEntry(nil, object.Blob, b.later, pack.Fast), nil
+			b.entry, b.later = pack.AppendEntry(nil, object.Blob, b.later, s.level(len(b.later))), nil
 		}
 	}
 }

@@ -86,7 +86,7 @@ func (s *Store) Commit(ctx context.Context, d Draft) (Committed, error) {
 			return Committed{}, err
 		}
 	}
-	d.pack()
+	d.pack(s)
 	if n := d.newBytes(); n > 0 && !d.Must {
 		if err := s.Room(n); err != nil {
 			return Committed{}, err
@@ -435,7 +435,7 @@ func (g *group) emit(id object.ID, kind object.Kind, size int64, base object.ID,
 func (g *group) emitWhole(kind object.Kind, data []byte, track func(object.ID, journal.Loc)) object.ID {
 	id := object.Hash(kind, data)
 	if _, ok := g.has(id); !ok {
-		g.emit(id, kind, int64(len(data)), object.Zero, 0, pack.AppendEntry(nil, kind, data, pack.Fast), track)
+		g.emit(id, kind, int64(len(data)), object.Zero, 0, pack.AppendEntry(nil, kind, data, g.s.level(len(data))), track)
 	}
 	return id
 }
@@ -458,13 +458,13 @@ func (g *group) emitTree(t, base *object.TreeData, baseID object.ID, track func(
 			if len(delta) < len(data)/2 {
 				off := g.j.End() + int64(len(g.buf))
 				g.emit(id, object.Tree, int64(len(data)), baseID, bl.Depth+1,
-					pack.AppendOfsDelta(nil, uint64(off-bl.Off), delta, pack.Fast), track)
+					pack.AppendOfsDelta(nil, uint64(off-bl.Off), delta, g.s.level(len(delta))), track)
 				g.trees[id] = t
 				return id, nil
 			}
 		}
 	}
-	g.emit(id, object.Tree, int64(len(data)), object.Zero, 0, pack.AppendEntry(nil, object.Tree, data, pack.Fast), track)
+	g.emit(id, object.Tree, int64(len(data)), object.Zero, 0, pack.AppendEntry(nil, object.Tree, data, g.s.level(len(data))), track)
 	g.trees[id] = t
 	return id, nil
 }

@@ -40,7 +40,7 @@ func (g *group) heldBlobs(d *Draft, track func(object.ID, journal.Loc)) error {
 		if err != nil {
 			return err
 		}
-		g.emit(e.Blob.id, object.Blob, int64(len(data)), object.Zero, 0, pack.AppendEntry(nil, object.Blob, data, pack.Fast), track)
+		g.emit(e.Blob.id, object.Blob, int64(len(data)), object.Zero, 0, pack.AppendEntry(nil, object.Blob, data, g.s.level(len(data))), track)
 	}
 	return nil
 }

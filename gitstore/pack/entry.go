@@ -160,8 +160,11 @@ func appendHeader(dst []byte, h EntryHeader) []byte {
 	return dst
 }
 
-// Fast is the zlib level of what is written while a caller waits.
+// Fast is the zlib level of what is compressed while somebody waits.
 const Fast = 1
+
+// Stored is the level that compresses nothing.
+const Stored = 0
 
 // AppendEntry adds a whole entry to dst: header and zlib stream. Level is
 // zlib's, -2 to 9, 0 to store.
@@ -236,7 +239,7 @@ const storedBelow = 64
 const smallMax = 32 << 10
 
 func appendDeflated(dst, data []byte, level int) []byte {
-	if len(data) < storedBelow {
+	if len(data) < storedBelow || level == Stored && len(data) <= math.MaxUint16 {
 		return appendStored(dst, data)
 	}
 	if level == zlib.BestSpeed && len(data) <= smallMax {

@@ -33,7 +33,8 @@ const (
 
 // MergeStats counts what Merge did, in objects.
 type MergeStats struct {
-	Copied     int   // as they were, compressed
+	Copied     int   // as they were
+	Compressed int   // were stored
 	Deltified  int   // made a delta
 	Inflated   int   // were a delta, now whole
 	Duplicates int   // were there already; with MetaFirst each object that is no blob once more
@@ -42,10 +43,11 @@ type MergeStats struct {
 }
 
 // Merge writes the objects of several packs, in this order, each once. Compressed
-// data is copied as it is, once its checksum is verified; only a delta that would
-// depend on too many others, or whose base is not kept, is made again. Memory: the
-// indexes of dst and of one source, and a few objects. It leaves dst open for
-// more; on an error dst is of no use any longer.
+// data is copied as it is, once its checksum is verified; a small object that was
+// only stored is compressed, and a delta that would depend on too many others, or
+// whose base is not kept, is made again. Memory: the indexes of dst and of one
+// source, and a few objects. It leaves dst open for more; on an error dst is of no
+// use any longer.
 func Merge(ctx context.Context, dst *Writer, src []*Pack, opt MergeOptions) (MergeStats, error) {
 	m := &merger{w: dst, src: src, opt: opt}
 	if m.opt.MaxDepth <= 0 {
@@ -164,17 +166,35 @@ func baseIndex(p *Pack, all []Located, e Located, h EntryHeader) (int, error) {
 	return i, nil
 }
 
-// whole writes what is no delta: as one, if there is a good base, or as it is.
+// whole writes what is no delta: as one, if there is a good base, or as it is. What
+// was only stored is compressed.
 func (m *merger) whole(p *Pack, e Located, h EntryHeader) error {
-	if base, ok := m.hint(e.ID); ok && h.Size <= m.opt.MaxDelta {
-		kind, data, err := m.get(p, e.ID)
-		if err != nil {
+	base, hinted := m.hint(e.ID)
+	hinted = hinted && h.Size <= m.opt.MaxDelta
+	size := e.End - e.Offset
+	stored := size >= h.Size && h.Size >= storedBelow && h.Size <= smallMax
+	if !hinted && !stored {
+		m.stats.Copied++
+		return m.w.CopyRaw(p, e, object.Zero)
+	}
+	kind, data, err := m.get(p, e.ID)
+	if err != nil {
+		return err
+	}
+	var entry []byte
+	if stored {
+		entry = AppendEntry(nil, kind, data, m.w.level)
+		stored = int64(len(entry)) < size
+		size = min(size, int64(len(entry)))
+	}
+	if hinted {
+		if done, err := m.deltify(e.ID, kind, data, base, size); done || err != nil {
 			return err
 		}
-		done, err := m.deltify(e.ID, kind, data, base, e.End-e.Offset)
-		if done || err != nil {
-			return err
-		}
+	}
+	if stored {
+		m.stats.Compressed++
+		return m.w.AddEncoded(e.ID, entry)
 	}
 	m.stats.Copied++
 	return m.w.CopyRaw(p, e, object.Zero)

@@ -102,7 +102,7 @@ func TestMergeAgainstGit(t *testing.T) {
 				}
 				stats.Duplicates = 3
 			}
-			if stats.Duplicates != 3 || stats.Copied+stats.Deltified+stats.Inflated != len(entries) {
+			if stats.Duplicates != 3 || stats.Copied+stats.Compressed+stats.Deltified+stats.Inflated != len(entries) {
 				t.Errorf("%+v for %d entries", stats, len(entries))
 			}
 			if opt.Delta != nil && stats.Deltified < 10 {
@@ -291,4 +291,41 @@ func TestMergeStopsWhenCancelled(t *testing.T) {
 	if _, err := pack.Merge(ctx, newWriter(t, fsys, "m"), src, pack.MergeOptions{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+}
+
+// TestMergeCompresses merges a pack in which all is only stored: what gets shorter is
+// compressed, the rest is copied.
+func TestMergeCompresses(t *testing.T) {
+	dir, fsys := bare(t)
+	r := rand.New(rand.NewPCG(7, 8))
+	noise := make([]byte, 3000)
+	for i := range noise {
+		noise[i] = byte(r.Uint32())
+	}
+	all := []thing{blob(text(r, 2000)), blob(text(r, 9000)), blob(noise), blob([]byte("short"))}
+	src, err := pack.Create(create(t, fsys, "pack-s.pack"), pack.WriterOptions{Level: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range all {
+		if _, err := src.Add(o.kind, o.data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stored := src.Size()
+	finish(t, fsys, "pack-s", src)
+	p := open(t, fsys, "pack-s", pack.Options{Verify: true})
+	getAll(t, p, all)
+
+	w := newWriter(t, fsys, "pack-m")
+	stats, err := pack.Merge(t.Context(), w, []*pack.Pack{p}, pack.MergeOptions{})
+	if err != nil || stats.Compressed != 2 || stats.Copied != 2 {
+		t.Fatalf("%+v, %v", stats, err)
+	}
+	if 3*w.Size() > 2*stored {
+		t.Errorf("%d bytes of %d are left", w.Size(), stored)
+	}
+	finish(t, fsys, "pack-m", w)
+	git(t, dir, nil, "verify-pack", "objects/pack/pack-m.idx")
+	catFile(t, dir, all)
 }
