@@ -72,10 +72,13 @@ func (b Blob) AfterHash() string { return "sha256:" + hex.EncodeToString(b.sum[:
 // most of them deltas, and compresses the rest.
 const storedMax = 16 << 10
 
+// shares reports whether another service gets what is committed.
+func (s *Store) shares() bool { return s.r.Held != nil || s.copy != nil }
+
 // level gives the zlib level for bytes that a commit adds. Where another service
 // gets them too they are compressed at once, since they cross a network.
 func (s *Store) level(size int) int {
-	if size <= storedMax && s.r.Held == nil && s.copy == nil {
+	if size <= storedMax && !s.shares() {
 		return pack.Stored
 	}
 	return pack.Fast

@@ -25,6 +25,9 @@ const (
 	busyWidth = 32
 	// quietFor is how long there must be no write before it is narrow again.
 	quietFor = time.Second
+	// maxPlain is how many bytes of packs with objects that are only stored may
+	// stay while nobody writes.
+	maxPlain = 256 << 10
 	// manyLoose is the number of our loose refs above which they are packed.
 	manyLoose = 200
 )
@@ -158,7 +161,27 @@ func toMerge(packs []*packset.File, width int) []*packset.File {
 	if n := mergeRun(put, mergeWidth); n > 0 {
 		return put[:n]
 	}
-	return nil
+	if width > mergeWidth {
+		return nil
+	}
+	return plainPacks(own)
+}
+
+// plainPacks returns the packs whose objects are only stored, if it is time to
+// compress them.
+func plainPacks(packs []*packset.File) []*packset.File {
+	var list []*packset.File
+	size := int64(0)
+	for _, f := range packs {
+		if f.Keep.Plain {
+			list = append(list, f)
+			size += f.Pack.PackBytes()
+		}
+	}
+	if size <= maxPlain {
+		return nil
+	}
+	return list
 }
 
 // mergeRun gives how many of the packs, smallest first, are to be merged: up
@@ -199,7 +222,7 @@ func (s *Store) merge(ctx context.Context, src []*packset.File) error {
 		return err
 	}
 	_, sum, err := s.r.Packs.Write(name, func(w *pack.Writer) (ID, error) {
-		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{MetaFirst: s.r.Held != nil || s.copy != nil, Delta: func(id ID) (ID, bool) {
+		_, err := pack.Merge(ctx, w, list, pack.MergeOptions{MetaFirst: s.shares(), Delta: func(id ID) (ID, bool) {
 			old, ok := versions[id]
 			return old, ok
 		}})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"umbra/gitstore/packset"
 	"umbra/gitstore/storedir"
 	"umbra/internal/need"
 )
@@ -65,5 +66,35 @@ func TestMaintenanceKeepsTheRepositoryCompact(t *testing.T) {
 	if rep, err := s.Verify(t.Context(), nil); err != nil || len(rep.Problems) > 0 {
 		t.Fatal(rep.Problems, err)
 	}
+	closeStore(t, s)
+}
+
+// TestPlainPacksAreCompressed makes fewer packs than a merge takes, of objects that are
+// only stored: the next run compresses them, and the one after it has nothing to do.
+func TestPlainPacksAreCompressed(t *testing.T) {
+	dir := testDir(t)
+	now := time.Unix(1_700_000_000, 0)
+	s := openAt(t, dir, Options{Foreground: true, Now: func() time.Time { return now }, MergeGrace: time.Second})
+	baselineOf(t, s, map[string]string{"f": "x"})
+	for i := range 100 {
+		mustPut(t, s, "", fmt.Sprintf("file%d", i), strings.Repeat(fmt.Sprintf("a line of file %d\n", i), 300))
+	}
+	if err := s.Publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stored := diskBytes(t, dir)
+	for range 2 {
+		maintain(t, s)
+		now = now.Add(time.Hour)
+	}
+	if left := diskBytes(t, dir); left > stored/3 {
+		t.Errorf("%d bytes of %d are left", left, stored)
+	}
+	packs := s.r.Packs.InUse()
+	defer packset.ReleaseAll(packs)
+	if again := toMerge(packs, mergeWidth); again != nil {
+		t.Errorf("%d packs are merged once more", len(again))
+	}
+	fsck(t, dir)
 	closeStore(t, s)
 }

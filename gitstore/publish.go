@@ -404,7 +404,7 @@ func (s *Store) closeJournal(j *journal.Journal) error {
 	if err := storedir.WriteFile(s.r.FS, idx, pack.EncodeIdx(entries, sum)); err != nil {
 		return err
 	}
-	if _, err := s.r.Packs.Link(j.Name, idx, sum, packset.Keep{Through: endOf(j).tip.Seq}); err != nil {
+	if _, err := s.r.Packs.Link(j.Name, idx, sum, packset.Keep{Through: endOf(j).tip.Seq, Plain: !s.shares()}); err != nil {
 		return err
 	}
 	s.r.Committing.Lock()

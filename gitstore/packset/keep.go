@@ -13,6 +13,7 @@ type Keep struct {
 	Through    uint64 // the pack holds nothing newer than this commit's number
 	Superseded int64  // when its grace began; 0: in use
 	Laid       bool   // a merge made the pack. Not in the text
+	Plain      bool   // small objects in the pack are not compressed. Not in the text
 	Object     string // where the pack is linked with one; see File. Not in the text
 }
 
