@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -45,7 +46,8 @@ func queryOf(c *gin.Context) (url.Values, error) {
 
 // onlyQuery refuses a query parameter that the route does not take: it would be
 // ignored, so that a list has everything, or a delete deletes more than was meant. A
-// name of fields, those of the route's JSON body, is refused as one. What another node
+// read ignores one whose name is near none of its own: a cache's or a tracer's. A name
+// of fields, those of the route's JSON body, is refused as one. What another node
 // forwards was checked there.
 func onlyQuery(c *gin.Context, fields []string) error {
 	f := factsOf(c)
@@ -64,12 +66,16 @@ func onlyQuery(c *gin.Context, fields []string) error {
 		if field := strictjson.Nearest(name, fields); field != "" {
 			return errs.New(errs.Invalid, "invalid_parameter", "%s is a field of the JSON body, not a parameter of the query.", field).With("field", field)
 		}
+		near := strictjson.Nearest(name, rt.query)
+		if near == "" && rt.Method == http.MethodGet {
+			continue
+		}
 		takes := "none"
 		if len(rt.query) > 0 {
 			takes = strings.Join(rt.query, ", ")
 		}
 		e := errs.New(errs.Invalid, "invalid_parameter", "Unknown query parameter %s; this route takes: %s.", printable(name, 64), takes).With("field", printable(name, 64))
-		if near := strictjson.Nearest(name, rt.query); near != "" {
+		if near != "" {
 			e = e.With("did_you_mean", near)
 			e.Detail += " Did you mean " + near + "?"
 		}

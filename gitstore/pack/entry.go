@@ -160,7 +160,7 @@ func appendHeader(dst []byte, h EntryHeader) []byte {
 	return dst
 }
 
-// Fast is the zlib level of what is compressed while somebody waits.
+// Fast is the zlib level of what is compressed while a caller waits.
 const Fast = 1
 
 // Stored is the level that compresses nothing.
