@@ -26,7 +26,7 @@ const (
 	// quietFor is how long there must be no write before it is narrow again.
 	quietFor = time.Second
 	// maxPlain is how many bytes of packs with objects that are only stored may
-	// stay while nobody writes.
+	// stay while nothing is written.
 	maxPlain = 256 << 10
 	// manyLoose is the number of our loose refs above which they are packed.
 	manyLoose = 200
